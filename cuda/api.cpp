@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C ABI: every function checks its arguments, plans, and runs.
+#include <cstring>
+#include <utility>
+
+#include "core/device.h"
+#include "core/dtype.h"
+#include "core/shape.h"
+#include "core/status.h"
+#include "flowk/flowk.h"
+#include "permute/permute_plan.h"
+
+namespace flowk {
+namespace {
+
+Status check_pointer(const char* parameter, const void* pointer, const DtypeInfo& dtype) {
+  if (pointer == nullptr) return Status::failure(FLOWK_STATUS_NULL_POINTER, "%s = NULL, must not be", parameter);
+  if (reinterpret_cast<uintptr_t>(pointer) % static_cast<uintptr_t>(dtype.alignment_bytes) != 0)
+    return Status::failure(FLOWK_STATUS_MISALIGNED_POINTER, "%s = %p, must be a multiple of %d for %s", parameter, pointer,
+                           dtype.alignment_bytes, dtype.name);
+  return {};
+}
+
+Status check_axes(int32_t rank, const int32_t* axes) {
+  uint64_t seen = 0;
+  for (int i = 0; i < rank; ++i) {
+    if (axes[i] < 0 || axes[i] >= rank)
+      return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "axes[%d] = %d, must be in 0 ... %d", i, axes[i], rank - 1);
+    if ((seen >> axes[i] & 1) != 0)
+      return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "axes[%d] = %d is there twice, must be a permutation of 0 ... %d", i,
+                             axes[i], rank - 1);
+    seen |= uint64_t{1} << axes[i];
+  }
+  return {};
+}
+
+struct PermuteArguments {
+  const void* src;
+  const int64_t* src_strides;
+  void* dst;
+  const int64_t* dst_strides;
+  int32_t rank;
+  const int64_t* shape;
+  const int32_t* axes;
+  flowk_dtype dtype;
+};
+
+// Fills `request`, or sets `is_empty` where there is nothing to move.
+Status check_permute(const PermuteArguments& arguments, PermuteRequest* request, bool* is_empty) {
+  DtypeInfo dtype;
+  FLOWK_RETURN_IF_ERROR(check_dtype("dtype", arguments.dtype, &dtype));
+  const int32_t rank = arguments.rank;
+  if (rank < 0 || rank > FLOWK_MAX_RANK)
+    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "rank = %d, must be in 0 ... %d", rank, FLOWK_MAX_RANK);
+  if (rank > 0 && arguments.shape == nullptr)
+    return Status::failure(FLOWK_STATUS_NULL_POINTER, "shape = NULL, must not be with rank = %d", rank);
+  if (rank > 0 && arguments.axes == nullptr)
+    return Status::failure(FLOWK_STATUS_NULL_POINTER, "axes = NULL, must not be with rank = %d", rank);
+  FLOWK_RETURN_IF_ERROR(check_axes(rank, arguments.axes));
+  Layout src, dst;
+  src.rank = dst.rank = rank;
+  *is_empty = false;
+  for (int d = 0; d < rank; ++d) {
+    if (arguments.shape[d] < 0)
+      return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "shape[%d] = %lld, must be >= 0", d,
+                             static_cast<long long>(arguments.shape[d]));
+    if (arguments.shape[d] == 0) *is_empty = true;
+    src.extents[d] = arguments.shape[d];
+    dst.extents[d] = arguments.shape[arguments.axes[d]];
+  }
+  if (*is_empty) return {};
+  for (auto [layout, strides] : {std::pair{&src, arguments.src_strides}, std::pair{&dst, arguments.dst_strides}}) {
+    if (strides != nullptr)
+      std::memcpy(layout->strides, strides, sizeof(int64_t) * static_cast<size_t>(rank));
+    else
+      contiguous_strides(rank, layout->extents, layout->strides);
+  }
+  FLOWK_RETURN_IF_ERROR(check_size("src", src, dtype.element_bytes));
+  FLOWK_RETURN_IF_ERROR(check_size("dst", dst, dtype.element_bytes));
+  FLOWK_RETURN_IF_ERROR(check_pointer("src", arguments.src, dtype));
+  FLOWK_RETURN_IF_ERROR(check_pointer("dst", arguments.dst, dtype));
+  FLOWK_RETURN_IF_ERROR(check_no_self_overlap("dst", dst));
+  FLOWK_RETURN_IF_ERROR(check_no_overlap("src", arguments.src, src, "dst", arguments.dst, dst, dtype.element_bytes));
+  request->src = arguments.src;
+  request->dst = arguments.dst;
+  request->element_bytes = dtype.element_bytes;
+  request->shape.rank = rank;
+  for (int d = 0; d < rank; ++d) {
+    request->shape.extents[d] = dst.extents[d];
+    request->shape.src_strides[d] = src.strides[arguments.axes[d]];
+    request->shape.dst_strides[d] = dst.strides[d];
+  }
+  return {};
+}
+
+Status permute(const PermuteArguments& arguments, flowk_stream stream) {
+  PermuteRequest request;
+  bool is_empty = false;
+  FLOWK_RETURN_IF_ERROR(check_permute(arguments, &request, &is_empty));
+  if (is_empty) return {};
+  Device device;
+  FLOWK_RETURN_IF_ERROR(current_device(&device));
+  PermutePlan plan;
+  plan_permute(request, device, &plan);
+  return run_permute(plan, stream);
+}
+
+Status permute_explain(const PermuteArguments& arguments, char* text, size_t text_bytes) {
+  PermuteRequest request;
+  bool is_empty = false;
+  FLOWK_RETURN_IF_ERROR(check_permute(arguments, &request, &is_empty));
+  if (text == nullptr) return Status::failure(FLOWK_STATUS_NULL_POINTER, "text = NULL, must not be");
+  if (is_empty) {
+    constexpr char nothing[] = "nothing to do: an extent is 0\n";
+    if (text_bytes > 0) std::strncpy(text, nothing, text_bytes - 1)[text_bytes - 1] = '\0';
+    return {};
+  }
+  Device device;
+  FLOWK_RETURN_IF_ERROR(current_device(&device));
+  PermutePlan plan;
+  plan_permute(request, device, &plan);
+  explain_permute(plan, request, text, text_bytes);
+  return {};
+}
+
+// A batch transpose is the permute (0, 2, 1); its extents have names of their own in a caller's error.
+constexpr int32_t batch_transpose_axes[3] = {0, 2, 1};
+
+Status check_batch_transpose(const int64_t (&shape)[3]) {
+  constexpr const char* names[3] = {"batch", "rows", "cols"};
+  for (int d = 0; d < 3; ++d)
+    if (shape[d] < 0)
+      return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "%s = %lld, must be >= 0", names[d], static_cast<long long>(shape[d]));
+  return {};
+}
+
+}  // namespace
+}  // namespace flowk
+
+extern "C" {
+
+const char* flowk_status_string(flowk_status status) {
+  switch (status) {
+    case FLOWK_STATUS_SUCCESS: return "FLOWK_STATUS_SUCCESS";
+    case FLOWK_STATUS_INVALID_ARGUMENT: return "FLOWK_STATUS_INVALID_ARGUMENT";
+    case FLOWK_STATUS_NULL_POINTER: return "FLOWK_STATUS_NULL_POINTER";
+    case FLOWK_STATUS_MISALIGNED_POINTER: return "FLOWK_STATUS_MISALIGNED_POINTER";
+    case FLOWK_STATUS_UNSUPPORTED_DTYPE: return "FLOWK_STATUS_UNSUPPORTED_DTYPE";
+    case FLOWK_STATUS_OVERLAP: return "FLOWK_STATUS_OVERLAP";
+    case FLOWK_STATUS_SIZE_OVERFLOW: return "FLOWK_STATUS_SIZE_OVERFLOW";
+    case FLOWK_STATUS_NO_DEVICE: return "FLOWK_STATUS_NO_DEVICE";
+    case FLOWK_STATUS_CUDA_ERROR: return "FLOWK_STATUS_CUDA_ERROR";
+    case FLOWK_STATUS_INTERNAL_ERROR: return "FLOWK_STATUS_INTERNAL_ERROR";
+  }
+  return "unknown flowk_status";
+}
+
+const char* flowk_last_error(void) { return flowk::last_error_text(); }
+
+int32_t flowk_version(void) { return FLOWK_VERSION; }
+
+const char* flowk_build_info(void) { return FLOWK_BUILD_INFO; }
+
+size_t flowk_dtype_bytes(flowk_dtype dtype) { return static_cast<size_t>(flowk::dtype_info(dtype).element_bytes); }
+
+size_t flowk_dtype_alignment_bytes(flowk_dtype dtype) { return static_cast<size_t>(flowk::dtype_info(dtype).alignment_bytes); }
+
+flowk_status flowk_batch_transpose(const void* src, void* dst, int64_t batch, int64_t rows, int64_t cols, flowk_dtype dtype,
+                                   flowk_stream stream) {
+  const int64_t shape[3] = {batch, rows, cols};
+  const flowk::Status status = flowk::check_batch_transpose(shape);
+  if (!status.ok()) return status.code();
+  return flowk::permute({src, nullptr, dst, nullptr, 3, shape, flowk::batch_transpose_axes, dtype}, stream).code();
+}
+
+flowk_status flowk_batch_transpose_explain(const void* src, void* dst, int64_t batch, int64_t rows, int64_t cols,
+                                           flowk_dtype dtype, char* text, size_t text_bytes) {
+  const int64_t shape[3] = {batch, rows, cols};
+  const flowk::Status status = flowk::check_batch_transpose(shape);
+  if (!status.ok()) return status.code();
+  return flowk::permute_explain({src, nullptr, dst, nullptr, 3, shape, flowk::batch_transpose_axes, dtype}, text, text_bytes)
+      .code();
+}
+
+flowk_status flowk_permute(const void* src, const int64_t* src_strides, void* dst, const int64_t* dst_strides, int32_t rank,
+                           const int64_t* shape, const int32_t* axes, flowk_dtype dtype, flowk_stream stream) {
+  return flowk::permute({src, src_strides, dst, dst_strides, rank, shape, axes, dtype}, stream).code();
+}
+
+flowk_status flowk_permute_explain(const void* src, const int64_t* src_strides, void* dst, const int64_t* dst_strides,
+                                   int32_t rank, const int64_t* shape, const int32_t* axes, flowk_dtype dtype, char* text,
+                                   size_t text_bytes) {
+  return flowk::permute_explain({src, src_strides, dst, dst_strides, rank, shape, axes, dtype}, text, text_bytes).code();
+}
+
+}  // extern "C"

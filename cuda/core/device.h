@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device: what a plan may know of the machine, as plain numbers that a test can write by hand.
+#pragma once
+
+#include "core/status.h"
+
+namespace flowk {
+
+struct Device {
+  int32_t capability = 0;                 // 90 for sm_90; 0 for the CPU executor, which has no instruction of any one architecture
+  int32_t num_multiprocessors = 1;
+  int32_t shared_bytes_per_multiprocessor = 0;
+  int32_t shared_bytes_per_block = 0;     // with opt-in
+  int32_t threads_per_multiprocessor = 0;
+  int64_t l2_bytes = 0;
+};
+
+// The device that is current in this thread: asked of the runtime once a device and kept. NO_DEVICE without one.
+Status current_device(Device* device);
+
+}  // namespace flowk

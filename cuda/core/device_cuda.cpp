@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/device.h"
+
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+
+namespace flowk {
+namespace {
+
+// One slot a device, filled by whichever thread comes first; two that come at once write the same numbers.
+struct DeviceSlot {
+  std::atomic<bool> is_known{false};
+  Device device;
+};
+constexpr int max_devices = 64;
+DeviceSlot slots[max_devices];
+
+Status failure_of(cudaError_t error) {
+  cudaGetLastError();
+  const bool no_device = error == cudaErrorNoDevice || error == cudaErrorInsufficientDriver ||
+                         error == cudaErrorInitializationError || error == cudaErrorStubLibrary ||
+                         error == cudaErrorSystemDriverMismatch;
+  return Status::failure(no_device ? FLOWK_STATUS_NO_DEVICE : FLOWK_STATUS_CUDA_ERROR, "no usable CUDA device: %s",
+                         cudaGetErrorString(error));
+}
+
+cudaError_t read_device(int ordinal, Device* device) {
+  int major = 0, minor = 0, l2_bytes = 0;
+  const struct {
+    cudaDeviceAttr attribute;
+    int* value;
+  } wanted[] = {{cudaDevAttrComputeCapabilityMajor, &major},
+                {cudaDevAttrComputeCapabilityMinor, &minor},
+                {cudaDevAttrMultiProcessorCount, &device->num_multiprocessors},
+                {cudaDevAttrMaxSharedMemoryPerMultiprocessor, &device->shared_bytes_per_multiprocessor},
+                {cudaDevAttrMaxSharedMemoryPerBlockOptin, &device->shared_bytes_per_block},
+                {cudaDevAttrMaxThreadsPerMultiProcessor, &device->threads_per_multiprocessor},
+                {cudaDevAttrL2CacheSize, &l2_bytes}};
+  for (const auto& item : wanted) {
+    const cudaError_t error = cudaDeviceGetAttribute(item.value, item.attribute, ordinal);
+    if (error != cudaSuccess) return error;
+  }
+  device->capability = 10 * major + minor;
+  device->l2_bytes = l2_bytes;
+  return cudaSuccess;
+}
+
+}  // namespace
+
+Status current_device(Device* device) {
+  int ordinal = 0;
+  cudaError_t error = cudaGetDevice(&ordinal);
+  if (error != cudaSuccess) return failure_of(error);
+  if (ordinal >= max_devices)
+    return Status::failure(FLOWK_STATUS_NO_DEVICE, "device ordinal = %d, must be < %d", ordinal, max_devices);
+  DeviceSlot& slot = slots[ordinal];
+  if (!slot.is_known.load(std::memory_order_acquire)) {
+    Device found;
+    error = read_device(ordinal, &found);
+    if (error != cudaSuccess) return failure_of(error);
+    slot.device = found;
+    slot.is_known.store(true, std::memory_order_release);
+  }
+  *device = slot.device;
+  return {};
+}
+
+}  // namespace flowk

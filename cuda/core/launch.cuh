@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// launch(): the only way to start a kernel, on a GPU or on the CPU executor.
+#pragma once
+
+#include <utility>
+
+#include "core/launch_config.h"
+#include "core/status.h"
+#include "core/target.cuh"
+
+#ifdef FLOWK_SIMT
+#include "simt/executor.h"
+#endif
+
+namespace flowk {
+
+// Enqueues `kernel` on `stream` (nvcc), or runs the whole grid before it returns (FLOWK_SIMT). An empty grid is success.
+template <class... Parameters, class... Arguments>
+Status launch(void (*kernel)(Parameters...), const LaunchConfig& config, flowk_stream stream, Arguments&&... arguments) {
+  constexpr int64_t max_blocks = 2147483647;
+  if (config.num_blocks == 0) return {};
+  if (config.num_blocks > max_blocks)
+    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "the tensor needs a grid of %lld blocks, must be <= %lld",
+                           static_cast<long long>(config.num_blocks), static_cast<long long>(max_blocks));
+#ifdef FLOWK_SIMT
+  (void)stream;
+  const char* fault = simt::run_grid(config, [&] { kernel(std::forward<Arguments>(arguments)...); });
+  if (fault != nullptr) return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "%s", fault);
+  return {};
+#else
+  constexpr int32_t shared_bytes_without_opt_in = 48 * 1024;
+  cudaError_t error = cudaSuccess;
+  if (config.shared_bytes > shared_bytes_without_opt_in)
+    error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 config.shared_bytes);
+  if (error == cudaSuccess) {
+    cudaLaunchConfig_t launch_config = {};
+    launch_config.gridDim = dim3(static_cast<unsigned>(config.num_blocks));
+    launch_config.blockDim = dim3(static_cast<unsigned>(config.num_threads));
+    launch_config.dynamicSmemBytes = static_cast<size_t>(config.shared_bytes);
+    launch_config.stream = stream;
+    error = cudaLaunchKernelEx(&launch_config, kernel, std::forward<Arguments>(arguments)...);
+  }
+  if (error == cudaSuccess) return {};
+  cudaGetLastError();  // the error is reported here; do not leave it for the caller's own next check
+  return Status::failure(FLOWK_STATUS_CUDA_ERROR, "kernel launch failed: %s", cudaGetErrorString(error));
+#endif
+}
+
+}  // namespace flowk

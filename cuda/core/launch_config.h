@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shape of a launch as plain numbers, so that a plan is made, compared and printed without CUDA.
+#pragma once
+
+#include <cstdint>
+
+namespace flowk {
+
+struct LaunchConfig {
+  int64_t num_blocks = 0;      // one-dimensional grid; launch() refuses more than 2^31 - 1
+  int32_t num_threads = 0;     // threads a block
+  int32_t shared_bytes = 0;    // dynamic shared memory a block
+  friend bool operator==(const LaunchConfig&, const LaunchConfig&) = default;
+};
+
+}  // namespace flowk

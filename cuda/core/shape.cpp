@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/shape.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace flowk {
+namespace {
+
+// The lowest and highest offset that a layout reaches, in elements. Precondition: check_size() passed.
+struct Reach {
+  int64_t lowest = 0;
+  int64_t highest = 0;
+};
+
+Reach reach_of(const Layout& layout) {
+  Reach reach;
+  for (int d = 0; d < layout.rank; ++d) {
+    const int64_t span = (layout.extents[d] - 1) * layout.strides[d];
+    (span < 0 ? reach.lowest : reach.highest) += span;
+  }
+  return reach;
+}
+
+bool is_empty(const Layout& layout) {
+  return std::any_of(layout.extents, layout.extents + layout.rank, [](int64_t extent) { return extent == 0; });
+}
+
+// A term `stride * index` of an offset, 0 <= index < extent, stride > 0.
+struct Term {
+  int64_t stride;
+  int64_t extent;
+};
+
+// Is there a choice of indices whose terms sum to a value in [lowest, highest]? Terms are sorted by stride, largest
+// first; `remaining` is what terms[0 ...] can reach together. `steps` bounds the work: true when it runs out.
+bool some_sum_in(const Term* terms, int num_terms, int64_t remaining, int64_t lowest, int64_t highest, int* steps) {
+  if (highest < 0 || lowest > remaining) return false;
+  if (num_terms == 0) return lowest <= 0;  // and 0 <= highest
+  if (--*steps < 0) return true;
+  const Term term = terms[0];
+  const int64_t rest = remaining - term.stride * (term.extent - 1);
+  const int64_t first = lowest - rest <= 0 ? 0 : (lowest - rest + term.stride - 1) / term.stride;
+  const int64_t last = std::min(term.extent - 1, highest / term.stride);
+  for (int64_t index = first; index <= last; ++index) {
+    const int64_t taken = index * term.stride;
+    if (some_sum_in(terms + 1, num_terms - 1, rest, lowest - taken, highest - taken, steps)) return true;
+    if (*steps < 0) return true;
+  }
+  return false;
+}
+
+void add_terms(const Layout& layout, int64_t element_bytes, Term* terms, int* num_terms) {
+  for (int d = 0; d < layout.rank; ++d)
+    if (layout.extents[d] > 1 && layout.strides[d] != 0)
+      terms[(*num_terms)++] = {std::abs(layout.strides[d]) * element_bytes, layout.extents[d]};
+}
+
+}  // namespace
+
+void contiguous_strides(int rank, const int64_t* extents, int64_t* strides) {
+  int64_t stride = 1;
+  for (int d = rank - 1; d >= 0; --d) {
+    strides[d] = stride;
+    // A product that overflows is found by check_size(); here it only must not be undefined.
+    if (__builtin_mul_overflow(stride, std::max<int64_t>(extents[d], 1), &stride)) stride = INT64_MAX;
+  }
+}
+
+Status check_size(const char* parameter, const Layout& layout, int64_t element_bytes) {
+  if (is_empty(layout)) return {};
+  int64_t total_bytes = element_bytes;
+  int64_t reach_bytes = element_bytes;
+  for (int d = 0; d < layout.rank; ++d) {
+    const int64_t extent = layout.extents[d];
+    const int64_t stride = layout.strides[d];
+    int64_t span = 0;
+    const bool overflows = stride == INT64_MIN || __builtin_mul_overflow(total_bytes, extent, &total_bytes) ||
+                           __builtin_mul_overflow(std::abs(stride), extent - 1, &span) ||
+                           __builtin_mul_overflow(span, element_bytes, &span) ||
+                           __builtin_add_overflow(reach_bytes, span, &reach_bytes);
+    if (overflows)
+      return Status::failure(FLOWK_STATUS_SIZE_OVERFLOW,
+                             "%s: extent %lld with stride %lld in dimension %d takes it past 2^63 - 1 bytes", parameter,
+                             static_cast<long long>(extent), static_cast<long long>(stride), d);
+  }
+  return {};
+}
+
+Status check_no_self_overlap(const char* parameter, const Layout& layout) {
+  if (is_empty(layout)) return {};
+  int order[max_rank];
+  int rank = 0;
+  for (int d = 0; d < layout.rank; ++d) {
+    if (layout.extents[d] == 1) continue;
+    int at = rank++;
+    for (; at > 0 && std::abs(layout.strides[order[at - 1]]) > std::abs(layout.strides[d]); --at) order[at] = order[at - 1];
+    order[at] = d;
+  }
+  int64_t reached = 0;  // by the strides so far
+  for (int i = 0; i < rank; ++i) {
+    const int d = order[i];
+    const int64_t step = std::abs(layout.strides[d]);
+    if (step <= reached)
+      return Status::failure(FLOWK_STATUS_OVERLAP,
+                             "%s: stride %lld of dimension %d must step over the %lld elements that smaller strides reach",
+                             parameter, static_cast<long long>(layout.strides[d]), d,
+                             static_cast<long long>(reached + 1));
+    reached += step * (layout.extents[d] - 1);
+  }
+  return {};
+}
+
+Status check_no_overlap(const char* a_parameter, const void* a, const Layout& a_layout, const char* b_parameter,
+                        const void* b, const Layout& b_layout, int64_t element_bytes) {
+  if (is_empty(a_layout) || is_empty(b_layout)) return {};
+  const Reach a_reach = reach_of(a_layout);
+  const Reach b_reach = reach_of(b_layout);
+  const auto address = [&](const void* pointer, int64_t offset) {
+    return reinterpret_cast<intptr_t>(pointer) + offset * element_bytes;
+  };
+  const int64_t a_lowest = address(a, a_reach.lowest), a_highest = address(a, a_reach.highest);
+  const int64_t b_lowest = address(b, b_reach.lowest), b_highest = address(b, b_reach.highest);
+  if (a_highest + element_bytes <= b_lowest || b_highest + element_bytes <= a_lowest) return {};
+
+  // They share a byte iff a's offset from a_lowest minus b's from b_lowest lies within one element of the distance of
+  // the two. Walking b from its highest element down turns the difference into one sum of terms >= 0.
+  Term terms[2 * max_rank];
+  int num_terms = 0;
+  add_terms(a_layout, element_bytes, terms, &num_terms);
+  add_terms(b_layout, element_bytes, terms, &num_terms);
+  std::sort(terms, terms + num_terms, [](const Term& x, const Term& y) { return x.stride > y.stride; });
+  const int64_t distance = b_highest - a_lowest;
+  const int64_t remaining = (a_highest - a_lowest) + (b_highest - b_lowest);
+  int steps = 10000;
+  if (!some_sum_in(terms, num_terms, remaining, distance - (element_bytes - 1), distance + (element_bytes - 1), &steps))
+    return {};
+  return Status::failure(FLOWK_STATUS_OVERLAP,
+                         "%s (%lld bytes from %p) overlaps %s (%lld bytes from %p), must not share an element", b_parameter,
+                         static_cast<long long>(b_highest - b_lowest + element_bytes),
+                         reinterpret_cast<const void*>(b_lowest), a_parameter,
+                         static_cast<long long>(a_highest - a_lowest + element_bytes),
+                         reinterpret_cast<const void*>(a_lowest));
+}
+
+void simplify(PairShape* shape) {
+  // Insertion sort by the size of the dst stride, largest first, leaving out extents of 1 and turning src strides up.
+  PairShape sorted;
+  sorted.src_offset = shape->src_offset;
+  sorted.dst_offset = shape->dst_offset;
+  for (int d = 0; d < shape->rank; ++d) {
+    const int64_t extent = shape->extents[d];
+    if (extent == 1) continue;
+    int64_t src_stride = shape->src_strides[d];
+    int64_t dst_stride = shape->dst_strides[d];
+    if (src_stride < 0 || (src_stride == 0 && dst_stride < 0)) {
+      sorted.src_offset += src_stride * (extent - 1);
+      sorted.dst_offset += dst_stride * (extent - 1);
+      src_stride = -src_stride;
+      dst_stride = -dst_stride;
+    }
+    int at = sorted.rank++;
+    for (; at > 0 && std::abs(sorted.dst_strides[at - 1]) < std::abs(dst_stride); --at) {
+      sorted.extents[at] = sorted.extents[at - 1];
+      sorted.src_strides[at] = sorted.src_strides[at - 1];
+      sorted.dst_strides[at] = sorted.dst_strides[at - 1];
+    }
+    sorted.extents[at] = extent;
+    sorted.src_strides[at] = src_stride;
+    sorted.dst_strides[at] = dst_stride;
+  }
+  // Merge each dimension into its outer neighbour where the two are one to both operands.
+  *shape = sorted;
+  shape->rank = 0;
+  for (int d = 0; d < sorted.rank; ++d) {
+    const int outer = shape->rank - 1;
+    const bool merges = outer >= 0 && shape->src_strides[outer] == sorted.src_strides[d] * sorted.extents[d] &&
+                        shape->dst_strides[outer] == sorted.dst_strides[d] * sorted.extents[d];
+    const int at = merges ? outer : shape->rank++;
+    shape->extents[at] = merges ? shape->extents[outer] * sorted.extents[d] : sorted.extents[d];
+    shape->src_strides[at] = sorted.src_strides[d];
+    shape->dst_strides[at] = sorted.dst_strides[d];
+  }
+}
+
+}  // namespace flowk

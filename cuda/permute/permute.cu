@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// run_permute(): one switch from plan.kernel to a launch.
+#include "core/launch.cuh"
+#include "permute/permute_copies.cuh"
+#include "permute/permute_plan.h"
+#include "permute/permute_tiles.cuh"
+
+namespace flowk {
+namespace {
+
+template <int Bytes>
+Status run_unit(const PermutePlan& plan, flowk_stream stream) {
+  switch (plan.kernel) {
+    case PermuteKernel::contiguous_copy:
+    case PermuteKernel::row_copy:
+      if (plan.wide_index) return launch(copy_rows<Bytes, uint64_t>, plan.launch, stream, plan.copy);
+      return launch(copy_rows<Bytes, uint32_t>, plan.launch, stream, plan.copy);
+    case PermuteKernel::shifted_row_copy:
+      if (plan.wide_index) return launch(copy_shifted_rows<Bytes, uint64_t>, plan.launch, stream, plan.copy);
+      return launch(copy_shifted_rows<Bytes, uint32_t>, plan.launch, stream, plan.copy);
+    case PermuteKernel::tiled_transpose:
+      return launch(tiled_transpose<Bytes>, plan.launch, stream, plan.tile);
+    case PermuteKernel::two_sided_tile:
+      if (plan.tile.table_rank > 0) return launch(two_sided_tile<Bytes, true>, plan.launch, stream, plan.tile);
+      return launch(two_sided_tile<Bytes, false>, plan.launch, stream, plan.tile);
+    case PermuteKernel::strided_tile:
+      return launch(strided_tile<Bytes>, plan.launch, stream, plan.tile);
+  }
+  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.kernel = %d is no kernel of permute",
+                         static_cast<int>(plan.kernel));
+}
+
+}  // namespace
+
+Status run_permute(const PermutePlan& plan, flowk_stream stream) {
+  switch (plan.unit_bytes) {
+    case 1: return run_unit<1>(plan, stream);
+    case 2: return run_unit<2>(plan, stream);
+    case 4: return run_unit<4>(plan, stream);
+    case 8: return run_unit<8>(plan, stream);
+    case 16: return run_unit<16>(plan, stream);
+  }
+  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.unit_bytes = %d, must be 1, 2, 4, 8 or 16", plan.unit_bytes);
+}
+
+}  // namespace flowk

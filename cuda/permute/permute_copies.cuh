@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of permute. Each moves elements unchanged: dst[i] = src[i] for every index i, with strides of its own on each side.
+#pragma once
+
+#include "core/divide.h"
+#include "core/pack.cuh"
+#include "core/shared.cuh"
+#include "permute/permute_plan.h"
+
+namespace flowk {
+
+constexpr int copy_threads = 256;
+constexpr int copy_units_per_thread = 4;  // all loads before the first store: 64 bytes in flight a thread
+
+// Takes the index of a row apart and adds up the strides.
+template <class Index>
+__device__ __forceinline__ void locate_row(const CopyParams& params, Index row, int64_t* src_offset, int64_t* dst_offset) {
+  *src_offset = 0;
+  *dst_offset = 0;
+  for (int d = 0; d < params.rank; ++d) {
+    Index index = row;
+    if (d + 1 < params.rank) {
+      if constexpr (sizeof(Index) == 4) {
+        index = take_index(&row, params.dims[d].divider);
+      } else {
+        const Index quotient = row / params.dims[d].extent;
+        index = row - quotient * params.dims[d].extent;
+        row = quotient;
+      }
+    }
+    *src_offset += static_cast<int64_t>(index) * params.dims[d].src_stride;
+    *dst_offset += static_cast<int64_t>(index) * params.dims[d].dst_stride;
+  }
+}
+
+// Splits a unit's index into its row and its place in the row.
+template <class Index>
+__device__ __forceinline__ Index take_unit(const CopyParams& params, Index* row) {
+  if (params.rank == 0) {
+    const Index unit = *row;
+    *row = 0;
+    return unit;
+  }
+  if constexpr (sizeof(Index) == 4) {
+    return take_index(row, params.units_per_row);
+  } else {
+    const Index quotient = *row / params.wide_units_per_row;
+    const Index unit = *row - quotient * params.wide_units_per_row;
+    *row = quotient;
+    return unit;
+  }
+}
+
+// Rows of aligned units: dst[r, u] = src[r, u], src and dst (rows, units_per_row), a unit of Bytes bytes, in dst order.
+// A block moves 1024 neighbouring units, a thread 4 of them, 256 apart.
+template <int Bytes, class Index>
+__global__ void __launch_bounds__(copy_threads) copy_rows(const __grid_constant__ CopyParams params) {
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * (copy_threads * copy_units_per_thread) + threadIdx.x;
+  Pack<Bytes> units[copy_units_per_thread];
+  int64_t dst_offsets[copy_units_per_thread];
+#pragma unroll
+  for (int i = 0; i < copy_units_per_thread; ++i) {
+    if (first + i * copy_threads >= params.num_units) continue;
+    Index row = static_cast<Index>(first + i * copy_threads);
+    const Index unit = take_unit(params, &row);
+    int64_t src_offset;
+    locate_row(params, row, &src_offset, &dst_offsets[i]);
+    dst_offsets[i] += static_cast<int64_t>(unit) * Bytes;
+    units[i] = *reinterpret_cast<const Pack<Bytes>*>(params.src + src_offset + static_cast<int64_t>(unit) * Bytes);
+  }
+#pragma unroll
+  for (int i = 0; i < copy_units_per_thread; ++i)
+    if (first + i * copy_threads < params.num_units) *reinterpret_cast<Pack<Bytes>*>(params.dst + dst_offsets[i]) = units[i];
+}
+
+// Bytes [shift, shift + 16) of the 32 bytes (low, high), 0 <= shift < 16.
+__device__ __forceinline__ uint4 shift_chunks(const uint4& low, const uint4& high, int shift) {
+  uint32_t words[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+  // Whole words first, by selects of constant indices so that the words stay in registers; then bits within words.
+#pragma unroll
+  for (int i = 0; i < 6; ++i) words[i] = (shift & 8) ? words[i + 2] : words[i];
+#pragma unroll
+  for (int i = 0; i < 5; ++i) words[i] = (shift & 4) ? words[i + 1] : words[i];
+  const unsigned bits = (shift & 3) * 8;
+  return {__funnelshift_r(words[0], words[1], bits), __funnelshift_r(words[1], words[2], bits),
+          __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits)};
+}
+
+// Rows at any alignment: dst[r, j] = src[r, j], src and dst (rows, row_bytes).
+// A thread owns one 16-byte chunk of dst memory that row r touches, loads the one or two aligned chunks of src that hold
+// its bytes, shifts them into place, and stores the chunk: whole inside the row, by elements of Bytes bytes at its ends.
+template <int Bytes, class Index>
+__global__ void __launch_bounds__(copy_threads) copy_shifted_rows(const __grid_constant__ CopyParams params) {
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * (copy_threads * copy_units_per_thread) + threadIdx.x;
+  Chunk<Bytes> chunks[copy_units_per_thread];
+  unsigned char* addresses[copy_units_per_thread];
+  int first_byte[copy_units_per_thread], last_byte[copy_units_per_thread];
+#pragma unroll
+  for (int i = 0; i < copy_units_per_thread; ++i) {
+    first_byte[i] = last_byte[i] = 0;
+    if (first + i * copy_threads >= params.num_units) continue;
+    Index row = static_cast<Index>(first + i * copy_threads);
+    const Index unit = take_unit(params, &row);
+    int64_t src_offset, dst_offset;
+    locate_row(params, row, &src_offset, &dst_offset);
+    unsigned char* dst_row = params.dst + dst_offset;
+    const int64_t in_row = static_cast<int64_t>(unit) * chunk_bytes -
+                           static_cast<int64_t>(reinterpret_cast<uintptr_t>(dst_row) % chunk_bytes);
+    const int begin = in_row < 0 ? static_cast<int>(-in_row) : 0;
+    const int64_t remaining = params.row_bytes - in_row;
+    const int end = remaining < chunk_bytes ? static_cast<int>(remaining) : chunk_bytes;
+    if (begin >= end) continue;
+    first_byte[i] = begin;
+    last_byte[i] = end;
+    addresses[i] = dst_row + in_row;
+    // The chunk's bytes stand at src ... src + 16; only the aligned chunks that hold [begin, end) are read.
+    const unsigned char* src = params.src + src_offset + in_row;
+    const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(src) % chunk_bytes);
+    const uint4 zero = {0, 0, 0, 0};
+    const uint4 low = shift + begin < chunk_bytes ? load_chunk_before(src - shift, params.src_end) : zero;
+    const uint4 high = shift + end > chunk_bytes ? load_chunk_before(src - shift + chunk_bytes, params.src_end) : zero;
+    chunks[i].whole = shift_chunks(low, high, shift);
+  }
+#pragma unroll
+  for (int i = 0; i < copy_units_per_thread; ++i) {
+    if (first_byte[i] == 0 && last_byte[i] == chunk_bytes)
+      *reinterpret_cast<uint4*>(addresses[i]) = chunks[i].whole;
+    else if (last_byte[i] > first_byte[i])
+      store_partial_chunk<Bytes>(addresses[i], chunks[i], first_byte[i] / Bytes, last_byte[i] / Bytes);
+  }
+}
+
+}  // namespace flowk

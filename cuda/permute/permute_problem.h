@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The request as the planner sees it: fewest dimensions, widest unit, strides in bytes.
+#pragma once
+
+#include "permute/permute_plan.h"
+
+namespace flowk {
+
+struct PermuteProblem {
+  int32_t unit_bytes = 0;
+  int rank = 0;                     // dimensions in the order of dst, outermost first
+  int64_t extents[max_rank];
+  int64_t src_strides[max_rank];    // bytes, >= 0
+  int64_t dst_strides[max_rank];    // bytes, of any sign
+  const unsigned char* src = nullptr;
+  unsigned char* dst = nullptr;
+  const unsigned char* src_end = nullptr;  // one past the last byte of src's elements
+};
+
+// Simplifies the request, moves units of half a complex number where a pointer is aligned to no more, and the widest
+// units (to 16 bytes) that extents, strides and pointers allow where the last dimension stays last.
+void make_problem(const PermuteRequest& request, PermuteProblem* problem);
+
+// Kernel parameters for tiles; see permute_tile_plan.cpp.
+void plan_tile(const PermuteProblem& problem, const Device& device, PermutePlan* plan);
+
+}  // namespace flowk

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tiled kernels of permute: one tile a block, read in src order, written in dst order, both through shared memory.
+//
+//   dst[r', e'] = src[r, c]     where (r, c) is an element's source row and place in the source run,
+//                               and (r', e') its destination row and place in the destination run
+//
+// permute_plan.h says what a tile is. A block copies its source rows to shared memory in 16-byte chunks, asynchronously;
+// after one barrier each thread gathers a 16-byte chunk of a destination row, element by element, and stores it whole.
+#pragma once
+
+#include "core/divide.h"
+#include "core/pack.cuh"
+#include "core/shared.cuh"
+#include "permute/permute_plan.h"
+
+namespace flowk {
+
+constexpr int tile_threads = 256;
+constexpr int table_place_bits = 20;  // of an entry of the gather table: a place in shared memory; the rest is its swizzle
+// 40 registers leave room for 6 blocks of 256 threads an SM; left alone the compiler takes 72 and loses 10-17% (H200).
+constexpr int tile_min_blocks = 6;
+
+// Where a block's tile stands, and how much of it lies inside the tensor.
+struct TileOrigin {
+  const unsigned char* src;    // of source row 0, element 0
+  unsigned char* dst;          // of destination row 0, element `halo elements` of the run
+  uint32_t src_row_begin;      // source rows [begin, end) are inside
+  uint32_t src_row_end;
+  int32_t src_run_bytes;       // of each source row inside
+  uint32_t dst_row_end;        // destination rows (or groups) [0, end) are inside
+  int32_t dst_element_begin;   // elements [begin, end) of the destination run are loaded
+  int32_t dst_element_end;
+};
+
+__device__ __forceinline__ TileOrigin locate_tile(const TileParams& params) {
+  TileOrigin tile;
+  tile.src = params.src;
+  tile.dst = params.dst;
+  int32_t src_indices = params.src_block;  // of the cut dimensions, inside
+  int32_t dst_index_begin = 0;
+  int32_t dst_index_end = params.dst_block + params.halo;
+  uint32_t linear = blockIdx.x;
+  for (int d = 0; d < params.grid_rank; ++d) {
+    const int64_t index = d + 1 < params.grid_rank ? take_index(&linear, params.grid[d].divider) : linear;
+    tile.src += index * params.grid[d].src_step;
+    tile.dst += index * params.grid[d].dst_step;
+    if (d == params.src_cut) {
+      const int64_t remaining = params.src_extent - index * params.src_block;
+      if (remaining < src_indices) src_indices = static_cast<int32_t>(remaining);
+    }
+    if (d == params.dst_cut) {
+      if (index == 0) dst_index_begin = params.halo;
+      const int64_t remaining = params.dst_extent - index * params.dst_block + params.halo;
+      if (remaining < dst_index_end) dst_index_end = static_cast<int32_t>(remaining);
+    }
+  }
+  const auto count = [&](const TileCount& of) {
+    const int32_t indices = of.cut == TileCount::whole ? 1 : of.cut == TileCount::of_src_cut ? src_indices : dst_index_end;
+    return of.per_index * indices >> of.shift;
+  };
+  tile.src_run_bytes = count(params.src_run_bytes);
+  tile.src_row_end = static_cast<uint32_t>(count(params.src_rows));
+  tile.src_row_begin = static_cast<uint32_t>(params.src_rows.per_index * dst_index_begin);  // 0 without a halo
+  tile.dst_row_end = static_cast<uint32_t>(count(params.dst_rows));
+  tile.dst_element_end = count(params.dst_run_elements);
+  tile.dst_element_begin = params.dst_run_elements.per_index * dst_index_begin;
+  return tile;
+}
+
+// Takes the index of a row of the tile apart and adds up its offsets in global and shared memory.
+__device__ __forceinline__ void locate_tile_row(const TileRowDim* dims, int rank, uint32_t row, int64_t* offset,
+                                                int32_t* shared_offset) {
+  *offset = 0;
+  *shared_offset = 0;
+  for (int d = 0; d < rank; ++d) {
+    const uint32_t index = d + 1 < rank ? take_index(&row, dims[d].divider) : row;
+    *offset += static_cast<int64_t>(index) * dims[d].stride;
+    *shared_offset += static_cast<int32_t>(index) * dims[d].shared_step;
+  }
+}
+
+__device__ __forceinline__ int32_t swizzle_of(const TileParams& params, uint32_t src_row) {
+  return static_cast<int32_t>((src_row >> params.swizzle_shift) & static_cast<uint32_t>(params.swizzle_mask)) << 4;
+}
+
+// Copies the tile to shared memory, source row by source row, in the aligned 16-byte chunks that hold its bytes. A byte's
+// place in shared memory and in src agree modulo 16: `shift` is what the tile's own start needs for that.
+template <bool kAligned>
+__device__ __forceinline__ void load_tile(const TileParams& params, const TileOrigin& tile, unsigned char* shared_tile,
+                                          int32_t shift) {
+  const uint32_t num_items = tile.src_row_end * params.chunks_per_src_row.divisor;
+  uint32_t item = tile.src_row_begin * params.chunks_per_src_row.divisor + threadIdx.x;
+  for (; item < num_items; item += tile_threads) {
+    const uint32_t src_row = params.chunks_per_src_row.divide(item);
+    const int32_t in_row = static_cast<int32_t>(item - src_row * params.chunks_per_src_row.divisor) * chunk_bytes;
+    int64_t offset;
+    int32_t shared_offset;
+    locate_tile_row(params.src_row_dims, params.src_row_rank, src_row, &offset, &shared_offset);
+    const unsigned char* row = tile.src + offset;
+    if constexpr (kAligned) {
+      if (in_row >= tile.src_run_bytes) continue;
+      async_copy_chunk(shared_tile + ((shared_offset + in_row) ^ swizzle_of(params, src_row)), row + in_row);
+    } else {
+      const int32_t before_row = static_cast<int32_t>(reinterpret_cast<uintptr_t>(row) % chunk_bytes);
+      const unsigned char* address = row - before_row + in_row;
+      if (in_row - before_row >= tile.src_run_bytes) continue;
+      const int32_t shared_address = (shift + shared_offset - before_row + in_row) ^ swizzle_of(params, src_row);
+      async_copy_chunk_head(shared_tile + shared_address, address, params.src_end - address);
+    }
+  }
+}
+
+// Splits an item of the store into destination row (or group of rows) and chunk: chunks of one row in groups, all rows of
+// a group of chunks before the next, so that a warp writes whole lines and reads neighbouring columns.
+__device__ __forceinline__ void locate_store(const TileParams& params, uint32_t item, uint32_t* dst_row, int32_t* chunk) {
+  const uint32_t in_group = take_index(&item, params.chunks_per_group);
+  *dst_row = take_index(&item, params.num_dst_rows);
+  *chunk = static_cast<int32_t>(item * params.chunks_per_group.divisor + in_group);
+}
+
+// Turns `count` words, each holding one element of every row of a group, into one chunk for every row of the group.
+template <int Bytes, int kRows>
+__device__ __forceinline__ void store_rows_of_words(const uint32_t (&words)[chunk_bytes / Bytes], unsigned char* address,
+                                                    int64_t row_step) {
+  if constexpr (Bytes == 2) {
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      const uint32_t select = row == 0 ? 0x5410 : 0x7632;
+      *reinterpret_cast<uint4*>(address + row * row_step) =
+          make_uint4(__byte_perm(words[0], words[1], select), __byte_perm(words[2], words[3], select),
+                     __byte_perm(words[4], words[5], select), __byte_perm(words[6], words[7], select));
+    }
+  } else {
+    uint32_t out[4][4];  // [row][word]: a 4 x 4 transpose of bytes for every four words
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t low01 = __byte_perm(words[4 * i], words[4 * i + 1], 0x5140);
+      const uint32_t low23 = __byte_perm(words[4 * i + 2], words[4 * i + 3], 0x5140);
+      const uint32_t high01 = __byte_perm(words[4 * i], words[4 * i + 1], 0x7362);
+      const uint32_t high23 = __byte_perm(words[4 * i + 2], words[4 * i + 3], 0x7362);
+      out[0][i] = __byte_perm(low01, low23, 0x5410);
+      out[1][i] = __byte_perm(low01, low23, 0x7632);
+      out[2][i] = __byte_perm(high01, high23, 0x5410);
+      out[3][i] = __byte_perm(high01, high23, 0x7632);
+    }
+#pragma unroll
+    for (int row = 0; row < 4; ++row)
+      *reinterpret_cast<uint4*>(address + row * row_step) = make_uint4(out[row][0], out[row][1], out[row][2], out[row][3]);
+  }
+}
+
+// Runs that share no dimension, 16-byte aligned throughout: source row e of the tile holds element e of every destination
+// run. Elements of 1 and 2 bytes are read as words: one word is an element of 4 or 2 neighbouring destination rows, which
+// the thread stores together. Swizzled so that neither side has bank conflicts.
+template <int Bytes>
+__global__ void __launch_bounds__(tile_threads, tile_min_blocks) tiled_transpose(const __grid_constant__ TileParams params) {
+  constexpr int elements_per_chunk = chunk_bytes / Bytes;
+  constexpr int rows_per_item = Bytes < 4 ? 4 / Bytes : 1;
+  unsigned char* shared_tile = &shared<unsigned char>();
+  const TileOrigin tile = locate_tile(params);
+  load_tile<true>(params, tile, shared_tile, 0);
+  async_copy_wait();
+  __syncthreads();
+
+  for (uint32_t item = threadIdx.x; item < params.num_store_items; item += tile_threads) {
+    uint32_t dst_row;
+    int32_t chunk;
+    locate_store(params, item, &dst_row, &chunk);
+    const int32_t element = chunk * elements_per_chunk;
+    if (dst_row >= tile.dst_row_end || element >= tile.dst_element_end) continue;
+    int64_t offset;
+    int32_t column;
+    locate_tile_row(params.dst_row_dims, params.dst_row_rank, dst_row, &offset, &column);
+    unsigned char* address = tile.dst + offset + chunk * chunk_bytes;
+    const unsigned char* from =
+        shared_tile + element * params.run_pitch + (column ^ swizzle_of(params, static_cast<uint32_t>(element)));
+    if constexpr (rows_per_item == 1) {
+      Chunk<Bytes> out;
+#pragma unroll
+      for (int i = 0; i < elements_per_chunk; ++i)
+        out.elements[i] = *reinterpret_cast<const Pack<Bytes>*>(from + i * params.run_pitch);
+      *reinterpret_cast<uint4*>(address) = out.whole;
+    } else {
+      uint32_t words[elements_per_chunk];
+#pragma unroll
+      for (int i = 0; i < elements_per_chunk; ++i)
+        words[i] = *reinterpret_cast<const uint32_t*>(from + i * params.run_pitch);
+      store_rows_of_words<Bytes, rows_per_item>(words, address, params.dst_row_step);
+    }
+  }
+}
+
+// Any runs, extents and alignment. Destination rows are cut into chunks from their granule on, so that every chunk inside a
+// row is stored whole; where element e of the run stands in shared memory is e * run_pitch, or comes from a table that
+// the block makes while its loads are under way.
+template <int Bytes, bool kTable>
+__global__ void __launch_bounds__(tile_threads, tile_min_blocks) two_sided_tile(const __grid_constant__ TileParams params) {
+  constexpr int elements_per_chunk = chunk_bytes / Bytes;
+  unsigned char* shared_tile = &shared<unsigned char>();
+  uint32_t* table = reinterpret_cast<uint32_t*>(shared_tile + params.table_offset_bytes);
+  const TileOrigin tile = locate_tile(params);
+  const int32_t shift = static_cast<int32_t>(reinterpret_cast<uintptr_t>(tile.src) & params.shift_mask);
+  load_tile<false>(params, tile, shared_tile, shift);
+  if constexpr (kTable) {
+    for (uint32_t e = threadIdx.x; e < static_cast<uint32_t>(tile.dst_element_end); e += tile_threads) {
+      int64_t src_row;
+      int32_t place;
+      locate_tile_row(params.table, params.table_rank, e, &src_row, &place);
+      table[e] = static_cast<uint32_t>(place) | static_cast<uint32_t>(swizzle_of(params, static_cast<uint32_t>(src_row))) << table_place_bits;
+    }
+  }
+  async_copy_wait();
+  __syncthreads();
+
+  const int32_t halo_elements = params.halo * params.dst_run_elements.per_index;
+  for (uint32_t item = threadIdx.x; item < params.num_store_items; item += tile_threads) {
+    uint32_t dst_row;
+    int32_t chunk;
+    locate_store(params, item, &dst_row, &chunk);
+    if (dst_row >= tile.dst_row_end) continue;
+    int64_t offset;
+    int32_t column;
+    locate_tile_row(params.dst_row_dims, params.dst_row_rank, dst_row, &offset, &column);
+    column += shift;
+    unsigned char* row = tile.dst + offset;
+    const uint32_t granule_mask = static_cast<uint32_t>(params.dst_granule - 1);
+    const int32_t before_row = static_cast<int32_t>(reinterpret_cast<uintptr_t>(row) & granule_mask);
+    // With a halo the tile stores the whole granules that begin in its rows, and leaves the rest to the next tile.
+    int32_t end = tile.dst_element_end;
+    if (params.halo > 0) {
+      const int32_t block_bytes = params.dst_block * params.dst_run_elements.per_index * Bytes;
+      const int32_t after_row = static_cast<int32_t>((reinterpret_cast<uintptr_t>(row) + block_bytes) & granule_mask);
+      const int32_t own_end = halo_elements + (block_bytes - after_row) / Bytes;
+      if (own_end < end) end = own_end;
+    }
+    const int32_t element = halo_elements - before_row / Bytes + chunk * elements_per_chunk;
+    const int32_t first = tile.dst_element_begin > element ? tile.dst_element_begin - element : 0;
+    const int32_t last = end - element < elements_per_chunk ? end - element : elements_per_chunk;
+    if (first >= last) continue;
+    unsigned char* address = row - before_row + chunk * chunk_bytes;
+    Chunk<Bytes> out;
+#pragma unroll
+    for (int i = 0; i < elements_per_chunk; ++i) {
+      int32_t e = element + i;
+      if (i < first || i >= last) e = tile.dst_element_begin;  // any that was loaded: it is not stored
+      int32_t place, swizzle;
+      if constexpr (kTable) {
+        place = static_cast<int32_t>(table[e] & ((1u << table_place_bits) - 1));
+        swizzle = static_cast<int32_t>(table[e] >> table_place_bits);
+      } else {
+        place = e * params.run_pitch;
+        swizzle = swizzle_of(params, static_cast<uint32_t>(e));
+      }
+      out.elements[i] = *reinterpret_cast<const Pack<Bytes>*>(shared_tile + ((place + column) ^ swizzle));
+    }
+    if (first == 0 && last == elements_per_chunk)
+      *reinterpret_cast<uint4*>(address) = out.whole;
+    else
+      store_partial_chunk<Bytes>(address, out, first, last);
+  }
+}
+
+// Sides without a dimension of stride 1: as two_sided_tile, but element by element on both sides. Each run is one dimension.
+template <int Bytes>
+__global__ void __launch_bounds__(tile_threads, tile_min_blocks) strided_tile(const __grid_constant__ TileParams params) {
+  unsigned char* shared_tile = &shared<unsigned char>();
+  const TileOrigin tile = locate_tile(params);
+  const uint32_t run = params.chunks_per_src_row.divisor;
+  for (uint32_t item = threadIdx.x; item < tile.src_row_end * run; item += tile_threads) {
+    const uint32_t src_row = params.chunks_per_src_row.divide(item);
+    const int32_t in_row = static_cast<int32_t>(item - src_row * run);
+    if (in_row * Bytes >= tile.src_run_bytes) continue;
+    int64_t offset;
+    int32_t place;
+    locate_tile_row(params.src_row_dims, params.src_row_rank, src_row, &offset, &place);
+    *reinterpret_cast<Pack<Bytes>*>(shared_tile + place + in_row * Bytes) =
+        *reinterpret_cast<const Pack<Bytes>*>(tile.src + offset + in_row * params.src_fast_stride);
+  }
+  __syncthreads();
+  const uint32_t dst_run = params.chunks_per_group.divisor;
+  for (uint32_t item = threadIdx.x; item < tile.dst_row_end * dst_run; item += tile_threads) {
+    const uint32_t dst_row = params.chunks_per_group.divide(item);
+    const int32_t e = static_cast<int32_t>(item - dst_row * dst_run);
+    if (e >= tile.dst_element_end) continue;
+    int64_t offset;
+    int32_t column;
+    locate_tile_row(params.dst_row_dims, params.dst_row_rank, dst_row, &offset, &column);
+    *reinterpret_cast<Pack<Bytes>*>(tile.dst + offset + e * params.dst_fast_stride) =
+        *reinterpret_cast<const Pack<Bytes>*>(shared_tile + e * params.run_pitch + column);
+  }
+}
+
+}  // namespace flowk

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simt/executor.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "simt/executor_state.h"
+
+namespace flowk::simt {
+namespace {
+
+// The bit of `bits` that comes next after `position`, in the order of the run and round to the start.
+int next_bit(unsigned bits, int position, bool reverse) {
+  if (reverse) {
+    const unsigned before = bits & ((1u << position) - 1);
+    return 31 - std::countl_zero(before != 0 ? before : bits);
+  }
+  const unsigned after = bits & ~((2u << position) - 1);
+  return std::countr_zero(after != 0 ? after : bits);
+}
+
+void fiber_entry() {
+  Executor& executor = running_executor();
+  entered_from(*executor.switched_from);
+  executor.run_thread_loop();
+}
+
+struct ExecutorOwner {
+  Executor* executor = nullptr;
+  ~ExecutorOwner() { delete executor; }
+};
+thread_local ExecutorOwner owner;
+
+}  // namespace
+
+const char* wait_name(Wait wait) {
+  switch (wait) {
+    case Wait::none: return "nothing";
+    case Wait::syncthreads: return "__syncthreads";
+    case Wait::syncthreads_or: return "__syncthreads_or";
+    case Wait::syncthreads_and: return "__syncthreads_and";
+    case Wait::syncthreads_count: return "__syncthreads_count";
+    case Wait::syncwarp: return "__syncwarp";
+    case Wait::shuffle_4_bytes: return "a 4-byte __shfl_*_sync";
+    case Wait::shuffle_8_bytes: return "an 8-byte __shfl_*_sync";
+    case Wait::ballot: return "__ballot_sync";
+    case Wait::any: return "__any_sync";
+    case Wait::all: return "__all_sync";
+    case Wait::reduce_add: return "__reduce_add_sync";
+    case Wait::reduce_min_signed: return "__reduce_min_sync(int)";
+    case Wait::reduce_max_signed: return "__reduce_max_sync(int)";
+    case Wait::reduce_min_unsigned: return "__reduce_min_sync(unsigned)";
+    case Wait::reduce_max_unsigned: return "__reduce_max_sync(unsigned)";
+    case Wait::reduce_and: return "__reduce_and_sync";
+    case Wait::reduce_or: return "__reduce_or_sync";
+    case Wait::reduce_xor: return "__reduce_xor_sync";
+  }
+  return "?";
+}
+
+// Runs the current thread, then whichever can be run next, for ever: the fiber is left only by switching away.
+void Executor::run_thread_loop() {
+  for (;;) {
+    Fiber* fiber = self().fiber;
+    fiber->first_copy = fiber->end_copy = fiber->copy_group = 0;
+    kernel(kernel_context);
+    self().exited = true;
+    self().fiber = nullptr;
+    ++num_exited;
+    make_unready();
+
+    const int next = next_ready_thread();
+    if (next >= 0) {
+      thread.x = static_cast<unsigned>(next);
+      if (self().fiber == nullptr) {
+        self().fiber = fiber;
+        continue;
+      }
+      give_fiber(fiber);
+      switch_to(*fiber, *self().fiber);
+    } else if (num_exited == num_threads) {
+      give_fiber(fiber);
+      switch_to(*fiber, host);
+    } else {
+      self().fiber = fiber;  // drop_waiting_threads() finds it there
+      fault_deadlock();
+    }
+  }
+}
+
+// The lanes of the current warp take turns first, then the warps: -1 when every thread waits or has exited.
+int Executor::next_ready_thread() const {
+  if (ready_warps == 0) return -1;
+  int warp_index = own_warp(), lane = own_lane();
+  if (warps[warp_index].ready == 0) {
+    warp_index = next_bit(ready_warps, warp_index, reverse);
+    lane = reverse ? 0 : warp_lanes - 1;
+  }
+  return warp_index * warp_lanes + next_bit(warps[warp_index].ready, lane, reverse);
+}
+
+// Called by a thread that has said what it waits for: lets others run, thread `next` first, until it is ready and its
+// turn has come. A thread whose arrival frees the others takes its turn as well, so that the order starts anew.
+void Executor::wait_for_turn(int next) {
+  if (next < 0) fault_deadlock();
+  Fiber* fiber = self().fiber;
+  const int own_index = static_cast<int>(thread.x);
+  thread.x = static_cast<unsigned>(next);
+  if (next == own_index) return;
+  if (self().fiber == nullptr) {
+    Fiber* taken = take_fiber();
+    if (taken == nullptr) {
+      thread.x = static_cast<unsigned>(own_index);
+      fault("no memory for the stack of thread %d", next);
+    }
+    self().fiber = taken;
+  }
+  switch_to(*fiber, *self().fiber);
+}
+
+Fiber* Executor::take_fiber() {
+  Fiber* fiber = free_fibers;
+  if (fiber != nullptr) {
+    free_fibers = fiber->next_free;
+    return fiber;
+  }
+  fiber = make_fiber(fiber_entry, num_fibers);
+  if (fiber == nullptr) return nullptr;
+  ++num_fibers;
+  fiber->next_made = all_fibers;
+  all_fibers = fiber;
+  return fiber;
+}
+
+void Executor::start_block(unsigned block_index) {
+  block.x = block_index;
+  if (shared_bytes != 0) std::memset(shared_memory, 0xCD, shared_bytes);
+  num_exited = num_at_barrier = num_votes = 0;
+  barrier = Wait::none;
+  for (int index = 0; index < num_threads; ++index) threads[index].exited = false;
+  const int num_warps = (num_threads + warp_lanes - 1) / warp_lanes;
+  for (int warp_index = 0; warp_index < num_warps; ++warp_index) warps[warp_index].ready = warps[warp_index].present;
+  ready_warps = 0xffffffffu >> (max_warps - num_warps);
+  thread.x = static_cast<unsigned>(first_thread());
+}
+
+// Runs all blocks of a grid that has been set up; returns the fault or nullptr.
+const char* Executor::run() {
+  failed = false;
+  for (int warp_index = 0; warp_index * warp_lanes < num_threads; ++warp_index) {
+    const int num_lanes = std::min(num_threads - warp_index * warp_lanes, warp_lanes);
+    warps[warp_index] = {.present = 0xffffffffu >> (warp_lanes - num_lanes), .ready = 0, .waiting = 0};
+  }
+  for (unsigned step = 0; step < grid_dim.x && !failed; ++step) {
+    start_block(reverse ? grid_dim.x - 1 - step : step);
+    Fiber* fiber = take_fiber();
+    if (fiber == nullptr) return "no memory for a fiber's stack";
+    self().fiber = fiber;
+    switch_to(host, *fiber);
+  }
+  if (!failed) return nullptr;
+  drop_waiting_threads();
+  return fault_text;
+}
+
+void Executor::drop_waiting_threads() {
+  for (int index = 0; index < num_threads; ++index) {
+    Fiber* fiber = threads[index].fiber;
+    threads[index].fiber = nullptr;
+    if (fiber == nullptr) continue;
+    reset_fiber(fiber, fiber_entry);
+    give_fiber(fiber);
+  }
+}
+
+void Executor::describe(int thread_index, char* text, std::size_t text_bytes) const {
+  const Thread& subject = threads[thread_index];
+  if (subject.exited)
+    std::snprintf(text, text_bytes, "thread %d has exited", thread_index);
+  else if (is_block_barrier(subject.wait))
+    std::snprintf(text, text_bytes, "thread %d waits at %s", thread_index, wait_name(subject.wait));
+  else
+    std::snprintf(text, text_bytes, "thread %d waits at %s with mask 0x%08x", thread_index, wait_name(subject.wait),
+                  subject.mask);
+}
+
+// No thread can run and not all have exited. Names a waiting thread and one that keeps it waiting.
+void Executor::fault_deadlock() {
+  char waiter_text[96], culprit_text[96];
+  int waiter = -1, culprit = -1;
+  for (int index = 0; index < num_threads; ++index) {
+    const bool at_barrier = !threads[index].exited && is_block_barrier(threads[index].wait);
+    if (at_barrier && waiter < 0) waiter = index;
+    if (!at_barrier && culprit < 0) culprit = index;
+  }
+  const bool divergent_barrier = waiter >= 0;
+  for (int index = 0; index < num_threads && !divergent_barrier; ++index) {
+    const Thread& subject = threads[index];
+    if (subject.exited) continue;
+    waiter = index;
+    for (int lane = 0; lane < warp_lanes; ++lane) {
+      if ((subject.mask >> lane & 1) == 0) continue;
+      culprit = index / warp_lanes * warp_lanes + lane;
+      const Thread& other = threads[culprit];
+      if (other.exited || other.wait != subject.wait || other.mask != subject.mask) break;
+    }
+    break;
+  }
+  describe(waiter, waiter_text, sizeof(waiter_text));
+  describe(culprit, culprit_text, sizeof(culprit_text));
+  thread.x = static_cast<unsigned>(waiter);
+  fault("divergent %s: %s, but %s", divergent_barrier ? "barrier" : "warp operation", waiter_text, culprit_text);
+}
+
+const char* run_grid(const LaunchConfig& config, void (*kernel)(void*), void* kernel_context) {
+  if (detail::running != nullptr) return "simt: a kernel launched a kernel";
+  if (config.num_blocks < 0 || config.num_blocks > 2147483647) return "simt: num_blocks must be 0 ... 2^31 - 1";
+  if (config.num_threads < 1 || config.num_threads > max_threads) return "simt: num_threads must be 1 ... 1024";
+  if (config.shared_bytes < 0) return "simt: shared_bytes must be >= 0";
+  const char* order = std::getenv("FLOWK_SIMT_THREAD_ORDER");
+  const bool reverse = order != nullptr && std::strcmp(order, "reverse") == 0;
+  if (order != nullptr && !reverse && std::strcmp(order, "forward") != 0)
+    return "simt: FLOWK_SIMT_THREAD_ORDER must be forward or reverse";
+
+  if (owner.executor == nullptr) owner.executor = new (std::nothrow) Executor;
+  if (owner.executor == nullptr) return "simt: no memory for the executor";
+  Executor& executor = *owner.executor;
+  void* shared_memory = nullptr;
+  executor.shared_bytes = static_cast<std::size_t>(config.shared_bytes);
+  if (config.shared_bytes > 0 && posix_memalign(&shared_memory, 128, executor.shared_bytes) != 0)
+    return "simt: no memory for the block's shared memory";
+  executor.shared_memory = static_cast<unsigned char*>(shared_memory);
+  executor.kernel = kernel;
+  executor.kernel_context = kernel_context;
+  executor.num_threads = config.num_threads;
+  executor.reverse = reverse;
+  executor.block_dim = dim3(static_cast<unsigned>(config.num_threads));
+  executor.grid_dim = dim3(static_cast<unsigned>(config.num_blocks));
+  detail::running = &executor;
+  const char* text = executor.run();
+  detail::running = nullptr;
+  std::free(shared_memory);
+  return text;
+}
+
+void fault(const char* format, ...) {
+  Executor& executor = running_executor();
+  char text[256];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text, sizeof(text), format, arguments);
+  va_end(arguments);
+  std::snprintf(executor.fault_text, sizeof(executor.fault_text), "simt: block %u, thread %u: %s", executor.block.x,
+                executor.thread.x, text);
+  executor.failed = true;
+  Context abandoned;
+  executor.switch_to(abandoned, executor.host);
+  __builtin_unreachable();
+}
+
+}  // namespace flowk::simt

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a kernel's grid on the calling host thread: one fiber a CUDA thread, barriers and warp operations as switches.
+//
+// Blocks run one after another, on one host thread, so that the interleaving is the same in every run. The environment
+// variable FLOWK_SIMT_THREAD_ORDER (forward, the default, or reverse) says whether blocks, warps and lanes start from
+// the first or from the last; a missing barrier shows in one of the two. A warp runs until all its lanes wait for the
+// block. Nothing is preempted: a kernel that spins on what another thread has yet to write never ends.
+//
+// A fault (a divergent barrier, a warp operation that a named lane never reaches, ...) ends the launch: run_grid()
+// returns its text, and threads that were waiting are dropped where they stand, without running destructors.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+
+#include "core/launch_config.h"
+#include "simt/vector_structs.h"
+
+namespace flowk::simt {
+
+// Runs `kernel` once for every thread of the grid. Returns nullptr, or the text of the fault: this host thread's, valid
+// until its next run_grid(). Safe from several host threads at once; not from inside a kernel.
+const char* run_grid(const LaunchConfig& config, void (*kernel)(void*), void* kernel_context);
+
+template <class Kernel>
+const char* run_grid(const LaunchConfig& config, Kernel&& kernel) {
+  using Callable = std::remove_reference_t<Kernel>;
+  return run_grid(
+      config, [](void* callable) { (*static_cast<Callable*>(callable))(); },
+      const_cast<void*>(static_cast<const void*>(std::addressof(kernel))));
+}
+
+// All that follows is for kernels: calling it elsewhere is an assertion failure.
+
+// The block's LaunchConfig::shared_bytes, a heap block of exactly that size, aligned to 128 bytes and filled with 0xCD
+// when the block starts. Needing more is a fault.
+void* block_shared_memory(std::size_t needed_bytes);
+
+// cp.async: copies `bytes` (4, 8 or 16; both pointers aligned to it, dst in shared memory) no earlier than the wait, so
+// that a forgotten wait reads garbage. A commit closes a group; async_copy_wait_groups(n) waits for all groups but the
+// latest n, async_copy_wait() for everything. A thread holds at most 64 copies back: then the oldest is done.
+void async_copy(void* dst, const void* src, std::size_t bytes);
+void async_copy_commit();
+void async_copy_wait_groups(int num_pending_groups);
+void async_copy_wait();
+
+// What a thread can wait for; each is its own kind, and only threads at the same kind meet.
+enum class Wait : std::uint8_t {
+  none,
+  syncthreads,
+  syncthreads_or,
+  syncthreads_and,
+  syncthreads_count,
+  syncwarp,
+  shuffle_4_bytes,
+  shuffle_8_bytes,
+  ballot,
+  any,
+  all,
+  reduce_add,
+  reduce_min_signed,
+  reduce_max_signed,
+  reduce_min_unsigned,
+  reduce_max_unsigned,
+  reduce_and,
+  reduce_or,
+  reduce_xor,
+};
+
+// Waits for every thread of the block; gives what the kind makes of the threads' predicates.
+int block_barrier(Wait kind, bool predicate);
+// Waits for every lane in `mask`; gives what the kind makes of their values. Only shuffles read `source_lane`.
+std::uint64_t warp_operation(Wait kind, unsigned mask, std::uint64_t value, unsigned source_lane);
+// Ends the launch; printf-style text.
+[[noreturn, gnu::format(printf, 1, 2)]] void fault(const char* format, ...);
+
+// Where the running thread stands in its grid.
+struct Position {
+  uint3 thread{0, 0, 0};
+  uint3 block{0, 0, 0};
+  dim3 block_dim;
+  dim3 grid_dim;
+};
+const Position& position();
+
+namespace detail {
+inline constinit thread_local Position* running = nullptr;  // null outside a kernel
+}  // namespace detail
+
+}  // namespace flowk::simt
+
+#include <cassert>
+
+inline const flowk::simt::Position& flowk::simt::position() {
+  assert(detail::running != nullptr && "a device function was called outside a kernel");
+  return *detail::running;
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// The executor from inside: what executor.cpp (who runs when) and operations.cpp (what threads do together) share.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "simt/executor.h"
+#include "simt/fiber.h"
+
+namespace flowk::simt {
+
+inline constexpr int max_threads = 1024, warp_lanes = 32, max_warps = max_threads / warp_lanes;
+
+struct Thread {
+  Fiber* fiber = nullptr;  // null before its first step and after its last
+  Wait wait = Wait::none;
+  bool exited = false;
+  unsigned mask = 0;  // of the warp operation it waits for
+  unsigned source_lane = 0;
+  std::uint64_t value = 0;  // what it brings to the warp operation, then what it takes away
+};
+
+struct Warp {
+  unsigned present = 0;  // one bit a lane
+  unsigned ready = 0;    // can run: not yet started, or nothing to wait for
+  unsigned waiting = 0;  // at a warp operation
+};
+
+// All that one host thread needs to run grids, kept from launch to launch.
+//
+// A fiber runs one thread after another until one has to wait; that one keeps the fiber, and the next thread to run
+// gets its own back or, when it has not started, a free one. So a kernel without barriers switches twice a block, and
+// a barrier costs one switch a thread.
+struct Executor : Position {
+  void (*kernel)(void*) = nullptr;
+  void* kernel_context = nullptr;
+  int num_threads = 0;
+  bool reverse = false;
+  unsigned char* shared_memory = nullptr;
+  std::size_t shared_bytes = 0;
+
+  unsigned ready_warps = 0;  // one bit a warp: some lane is ready
+  int num_exited = 0;
+  int num_at_barrier = 0;
+  int num_votes = 0;
+  int barrier_result = 0;
+  Wait barrier = Wait::none;
+
+  Context host;
+  Context* switched_from = nullptr;
+  Fiber* free_fibers = nullptr;
+  Fiber* all_fibers = nullptr;
+  unsigned num_fibers = 0;
+  bool failed = false;
+  char fault_text[320] = "";
+
+  Warp warps[max_warps];
+  Thread threads[max_threads];
+
+  ~Executor() {
+    while (all_fibers != nullptr) {
+      Fiber* next = all_fibers->next_made;
+      free_fiber(all_fibers);
+      all_fibers = next;
+    }
+  }
+
+  Thread& self() { return threads[thread.x]; }
+  int own_warp() const { return static_cast<int>(thread.x) / warp_lanes; }
+  int own_lane() const { return static_cast<int>(thread.x) % warp_lanes; }
+  const char* run();
+  void start_block(unsigned block_index);
+  void run_thread_loop();
+  int next_ready_thread() const;
+  int first_thread() const { return reverse ? num_threads - 1 : 0; }
+  void wait_for_turn(int next);
+  // Takes the current thread out of those that can run.
+  void make_unready() {
+    Warp& warp = warps[own_warp()];
+    warp.ready &= ~(1u << own_lane());
+    if (warp.ready == 0) ready_warps &= ~(1u << own_warp());
+  }
+  void make_ready(int warp_index, unsigned lanes) {
+    warps[warp_index].ready |= lanes;
+    warps[warp_index].waiting &= ~lanes;
+    ready_warps |= 1u << warp_index;
+  }
+  void switch_to(Context& from, Context& to) {
+    switched_from = &from;
+    switch_context(from, to);
+  }
+  Fiber* take_fiber();
+  void give_fiber(Fiber* fiber) {
+    fiber->next_free = free_fibers;
+    free_fibers = fiber;
+  }
+  void drop_waiting_threads();
+  void describe(int thread_index, char* text, std::size_t text_bytes) const;
+  [[noreturn]] void fault_deadlock();
+};
+
+// The executor whose kernel calls; asserts that there is one.
+inline Executor& running_executor() {
+  position();
+  return *static_cast<Executor*>(detail::running);
+}
+
+const char* wait_name(Wait wait);
+inline bool is_block_barrier(Wait wait) { return wait >= Wait::syncthreads && wait <= Wait::syncthreads_count; }
+
+}  // namespace flowk::simt

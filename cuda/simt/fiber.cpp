@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simt/fiber.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <new>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define FLOWK_SIMT_ASAN
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define FLOWK_SIMT_ASAN
+#endif
+#endif
+
+#ifdef FLOWK_SIMT_ASAN
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+#ifndef FLOWK_SIMT_UCONTEXT
+// Saves the callee-saved registers on the running stack, its pointer in *save, and goes on from the stack `load`.
+extern "C" void flowk_simt_switch(void** save, void* load);
+
+#if defined(__x86_64__)
+asm(R"(
+.text
+.globl flowk_simt_switch
+.hidden flowk_simt_switch
+.type flowk_simt_switch, @function
+flowk_simt_switch:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.size flowk_simt_switch, .-flowk_simt_switch
+)");
+// Words from the stack pointer: six registers, the return address, then the 0 that ends a backtrace.
+static constexpr std::size_t frame_words = 8, entry_word = 6;
+#else
+asm(R"(
+.text
+.globl flowk_simt_switch
+.hidden flowk_simt_switch
+.type flowk_simt_switch, %function
+flowk_simt_switch:
+  sub sp, sp, #160
+  stp x19, x20, [sp]
+  stp x21, x22, [sp, #16]
+  stp x23, x24, [sp, #32]
+  stp x25, x26, [sp, #48]
+  stp x27, x28, [sp, #64]
+  stp x29, x30, [sp, #80]
+  stp d8, d9, [sp, #96]
+  stp d10, d11, [sp, #112]
+  stp d12, d13, [sp, #128]
+  stp d14, d15, [sp, #144]
+  mov x9, sp
+  str x9, [x0]
+  mov sp, x1
+  ldp x19, x20, [sp]
+  ldp x21, x22, [sp, #16]
+  ldp x23, x24, [sp, #32]
+  ldp x25, x26, [sp, #48]
+  ldp x27, x28, [sp, #64]
+  ldp x29, x30, [sp, #80]
+  ldp d8, d9, [sp, #96]
+  ldp d10, d11, [sp, #112]
+  ldp d12, d13, [sp, #128]
+  ldp d14, d15, [sp, #144]
+  add sp, sp, #160
+  ret
+.size flowk_simt_switch, .-flowk_simt_switch
+)");
+// Words from the stack pointer: x19 ... x28, x29 (0 ends a backtrace), x30 (the return address), d8 ... d15.
+static constexpr std::size_t frame_words = 20, entry_word = 11;
+#endif
+#endif
+
+namespace flowk::simt {
+namespace {
+
+#ifdef FLOWK_SIMT_ASAN
+constexpr std::size_t mapping_bytes = 256 * 1024;  // redzones make frames several times larger
+#else
+constexpr std::size_t mapping_bytes = 64 * 1024;
+#endif
+
+std::size_t page_bytes() {
+  static const std::size_t bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+}  // namespace
+
+Fiber* make_fiber(void (*entry)(), unsigned color) {
+  void* mapping = mmap(nullptr, mapping_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapping == MAP_FAILED) return nullptr;
+  if (mprotect(mapping, page_bytes(), PROT_NONE) != 0) {
+    munmap(mapping, mapping_bytes);
+    return nullptr;
+  }
+  constexpr std::size_t fiber_bytes = (sizeof(Fiber) + 63) / 64 * 64;
+  static_assert(fiber_bytes <= 8192);
+  Fiber* fiber = new (static_cast<unsigned char*>(mapping) + mapping_bytes - fiber_bytes) Fiber;
+  fiber->stack_bottom = static_cast<unsigned char*>(mapping) + page_bytes();
+  fiber->stack_bytes = mapping_bytes - page_bytes() - fiber_bytes;
+  // Stacks a power of two apart would put the frames of all threads of a block into the same few cache sets.
+  fiber->stack_color_bytes = (color * 448u) % 8192;
+  reset_fiber(fiber, entry);
+  return fiber;
+}
+
+void free_fiber(Fiber* fiber) {
+#ifdef FLOWK_SIMT_ASAN
+  __asan_unpoison_memory_region(fiber->stack_bottom, fiber->stack_bytes);
+#endif
+  const unsigned char* bottom = static_cast<const unsigned char*>(fiber->stack_bottom);
+  munmap(const_cast<unsigned char*>(bottom - page_bytes()), mapping_bytes);
+}
+
+void reset_fiber(Fiber* fiber, void (*entry)()) {
+#ifdef FLOWK_SIMT_ASAN
+  __asan_unpoison_memory_region(fiber->stack_bottom, fiber->stack_bytes);  // redzones of the frames that are dropped
+#endif
+  fiber->sanitizer_stack = nullptr;
+  const std::size_t usable_bytes = fiber->stack_bytes - fiber->stack_color_bytes;
+#ifdef FLOWK_SIMT_UCONTEXT
+  getcontext(&fiber->registers);
+  fiber->registers.uc_stack.ss_sp = const_cast<void*>(fiber->stack_bottom);
+  fiber->registers.uc_stack.ss_size = usable_bytes;
+  fiber->registers.uc_link = nullptr;
+  makecontext(&fiber->registers, entry, 0);
+#else
+  const auto top = (reinterpret_cast<std::uintptr_t>(fiber->stack_bottom) + usable_bytes) / 16 * 16;
+  auto* frame = reinterpret_cast<std::uintptr_t*>(top) - frame_words;
+  for (std::size_t word = 0; word < frame_words; ++word) frame[word] = 0;
+  frame[entry_word] = reinterpret_cast<std::uintptr_t>(entry);
+  fiber->stack_pointer = frame;
+#endif
+}
+
+void switch_context(Context& from, Context& to) {
+#ifdef FLOWK_SIMT_ASAN
+  __sanitizer_start_switch_fiber(&from.sanitizer_stack, to.stack_bottom, to.stack_bytes);
+#endif
+#ifdef FLOWK_SIMT_UCONTEXT
+  swapcontext(&from.registers, &to.registers);
+#else
+  flowk_simt_switch(&from.stack_pointer, to.stack_pointer);
+#endif
+#ifdef FLOWK_SIMT_ASAN
+  __sanitizer_finish_switch_fiber(from.sanitizer_stack, nullptr, nullptr);
+#endif
+}
+
+void entered_from(Context& from) {
+#ifdef FLOWK_SIMT_ASAN
+  __sanitizer_finish_switch_fiber(nullptr, &from.stack_bottom, &from.stack_bytes);
+#else
+  (void)from;
+#endif
+}
+
+}  // namespace flowk::simt

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Switching between stacks: a few instructions where the processor is known, ucontext elsewhere (or with
+// -DFLOWK_SIMT_UCONTEXT). Tells AddressSanitizer of every switch. No setjmp: _FORTIFY_SOURCE has nothing to object to.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#if !defined(FLOWK_SIMT_UCONTEXT) && (!defined(__ELF__) || !(defined(__x86_64__) || defined(__aarch64__)))
+#define FLOWK_SIMT_UCONTEXT
+#endif
+#ifdef FLOWK_SIMT_UCONTEXT
+#include <ucontext.h>
+#endif
+
+namespace flowk::simt {
+
+// A stack that can be switched to: a host thread's own, or a Fiber's.
+struct Context {
+#ifdef FLOWK_SIMT_UCONTEXT
+  ucontext_t registers;
+#else
+  void* stack_pointer = nullptr;
+#endif
+  const void* stack_bottom = nullptr;  // the lowest address; known for a host thread once it has been switched from
+  std::size_t stack_bytes = 0;
+  void* sanitizer_stack = nullptr;
+};
+
+struct AsyncCopy {
+  void* dst;
+  const void* src;
+  std::uint32_t bytes;
+  std::uint32_t group;
+};
+
+// A stack of its own, on top of which this struct lies, and the copies that the thread on it has yet to do.
+struct Fiber : Context {
+  static constexpr std::uint32_t max_copies = 64;
+
+  Fiber* next_free = nullptr;
+  Fiber* next_made = nullptr;
+  std::uint32_t first_copy = 0, end_copy = 0;  // counted without end: copy n is copies[n % max_copies]
+  std::uint32_t copy_group = 0;                // the group that is open
+  std::size_t stack_color_bytes = 0;
+  AsyncCopy copies[max_copies];
+};
+
+// A fiber that runs entry() when first switched to, which must not return; nullptr when there is no memory. Below its
+// stack lies a page without access. `color` varies the stack's place within a page: see fiber.cpp.
+Fiber* make_fiber(void (*entry)(), unsigned color);
+void free_fiber(Fiber* fiber);
+// Makes the fiber run entry() afresh, whatever it was doing.
+void reset_fiber(Fiber* fiber, void (*entry)());
+
+// Continues `to`; returns when something switches to `from`. A fiber just made must call entered_from() first.
+void switch_context(Context& from, Context& to);
+void entered_from(Context& from);
+
+}  // namespace flowk::simt

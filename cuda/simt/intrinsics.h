@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bit, load/store and math functions that device code has and a host compiler lacks. Approximate math is exact here.
+#pragma once
+
+#include <math.h>
+
+#include <bit>
+#include <cstdint>
+
+// Byte n of the result is the byte of y:x (8 bytes, x low) that nibble n of `selector` names in its low three bits;
+// with the nibble's high bit, that byte's sign spread over all eight bits (prmt.b32).
+inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
+  const std::uint64_t bytes = (static_cast<std::uint64_t>(y) << 32) | x;
+  unsigned result = 0;
+  for (unsigned n = 0; n < 4; ++n) {
+    const unsigned nibble = (selector >> (4 * n)) & 15;
+    unsigned byte = static_cast<unsigned>(bytes >> (8 * (nibble & 7))) & 0xff;
+    if (nibble & 8) byte = byte & 0x80 ? 0xff : 0;
+    result |= byte << (8 * n);
+  }
+  return result;
+}
+
+// 32 bits of hi:lo; the shift wraps at 32, or stays at 32 in the _lc and _rc forms.
+inline unsigned __funnelshift_lc(unsigned lo, unsigned hi, unsigned shift) {
+  return static_cast<unsigned>((((static_cast<std::uint64_t>(hi) << 32) | lo) << (shift < 32 ? shift : 32)) >> 32);
+}
+inline unsigned __funnelshift_rc(unsigned lo, unsigned hi, unsigned shift) {
+  return static_cast<unsigned>(((static_cast<std::uint64_t>(hi) << 32) | lo) >> (shift < 32 ? shift : 32));
+}
+inline unsigned __funnelshift_l(unsigned lo, unsigned hi, unsigned shift) {
+  return __funnelshift_lc(lo, hi, shift & 31);
+}
+inline unsigned __funnelshift_r(unsigned lo, unsigned hi, unsigned shift) {
+  return __funnelshift_rc(lo, hi, shift & 31);
+}
+
+inline int __popc(unsigned x) { return std::popcount(x); }
+inline int __popcll(unsigned long long x) { return std::popcount(x); }
+inline int __clz(int x) { return std::countl_zero(static_cast<unsigned>(x)); }
+inline int __clzll(long long x) { return std::countl_zero(static_cast<unsigned long long>(x)); }
+inline int __ffs(int x) { return x == 0 ? 0 : std::countr_zero(static_cast<unsigned>(x)) + 1; }
+inline int __ffsll(long long x) { return x == 0 ? 0 : std::countr_zero(static_cast<unsigned long long>(x)) + 1; }
+inline unsigned __brev(unsigned x) {
+  unsigned result = 0;
+  for (int bit = 0; bit < 32; ++bit) result |= ((x >> bit) & 1u) << (31 - bit);
+  return result;
+}
+inline unsigned __umulhi(unsigned x, unsigned y) {
+  return static_cast<unsigned>((static_cast<std::uint64_t>(x) * y) >> 32);
+}
+inline unsigned long long __umul64hi(unsigned long long x, unsigned long long y) {
+  __extension__ typedef unsigned __int128 uint128;
+  return static_cast<unsigned long long>((static_cast<uint128>(x) * y) >> 64);
+}
+
+inline int __float_as_int(float x) { return std::bit_cast<int>(x); }
+inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
+inline float __int_as_float(int x) { return std::bit_cast<float>(x); }
+inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
+inline long long __double_as_longlong(double x) { return std::bit_cast<long long>(x); }
+inline double __longlong_as_double(long long x) { return std::bit_cast<double>(x); }
+
+// Loads and stores with a cache hint.
+template <class T> T __ldg(const T* address) { return *address; }
+template <class T> T __ldca(const T* address) { return *address; }
+template <class T> T __ldcg(const T* address) { return *address; }
+template <class T> T __ldcs(const T* address) { return *address; }
+template <class T> T __ldlu(const T* address) { return *address; }
+template <class T> void __stwb(T* address, T value) { *address = value; }
+template <class T> void __stcg(T* address, T value) { *address = value; }
+template <class T> void __stcs(T* address, T value) { *address = value; }
+template <class T> void __stwt(T* address, T value) { *address = value; }
+
+#if !defined(__GLIBC__) || !__GLIBC_PREREQ(2, 42)  // which brings C23's
+inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+inline double rsqrt(double x) { return 1.0 / sqrt(x); }
+#endif
+inline float normcdff(float x) { return 0.5f * erfcf(-0.70710678118654752f * x); }
+inline double normcdf(double x) { return 0.5 * erfc(-0.70710678118654752440 * x); }
+inline float __fdividef(float x, float y) { return x / y; }
+inline float __frcp_rn(float x) { return 1.0f / x; }
+inline float __fsqrt_rn(float x) { return sqrtf(x); }
+inline float __fadd_rn(float x, float y) { return x + y; }
+inline float __fmul_rn(float x, float y) { return x * y; }
+inline float __fmaf_rn(float x, float y, float z) { return fmaf(x, y, z); }
+inline float __saturatef(float x) { return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f; }  // NaN gives 0
+
+// Macros, because glibc declares functions of these names for its own use.
+#define __expf(x) expf(x)
+#define __exp10f(x) exp10f(x)
+#define __logf(x) logf(x)
+#define __log2f(x) log2f(x)
+#define __log10f(x) log10f(x)
+#define __powf(x, y) powf(x, y)
+#define __sinf(x) sinf(x)
+#define __cosf(x) cosf(x)
+#define __tanf(x) tanf(x)
+
+#define FLOWK_SIMT_MIN_MAX(type)                                \
+  constexpr type min(type x, type y) { return y < x ? y : x; } \
+  constexpr type max(type x, type y) { return x < y ? y : x; }
+FLOWK_SIMT_MIN_MAX(int)
+FLOWK_SIMT_MIN_MAX(unsigned)
+FLOWK_SIMT_MIN_MAX(long)
+FLOWK_SIMT_MIN_MAX(unsigned long)
+FLOWK_SIMT_MIN_MAX(long long)
+FLOWK_SIMT_MIN_MAX(unsigned long long)
+#undef FLOWK_SIMT_MIN_MAX
+inline float min(float x, float y) { return fminf(x, y); }
+inline float max(float x, float y) { return fmaxf(x, y); }
+inline double min(double x, double y) { return fmin(x, y); }
+inline double max(double x, double y) { return fmax(x, y); }

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "simt/executor_state.h"
+
+namespace flowk::simt {
+namespace {
+
+std::uint64_t reduced(Wait kind, std::uint64_t so_far, std::uint64_t value) {
+  const auto a = static_cast<std::uint32_t>(so_far), b = static_cast<std::uint32_t>(value);
+  const auto signed_a = static_cast<std::int32_t>(a), signed_b = static_cast<std::int32_t>(b);
+  switch (kind) {
+    case Wait::any: case Wait::reduce_or: return a | b;
+    case Wait::all: case Wait::reduce_and: return a & b;
+    case Wait::reduce_xor: return a ^ b;
+    case Wait::reduce_add: return a + b;
+    case Wait::reduce_min_unsigned: return std::min(a, b);
+    case Wait::reduce_max_unsigned: return std::max(a, b);
+    case Wait::reduce_min_signed: return signed_a < signed_b ? a : b;
+    case Wait::reduce_max_signed: return signed_a > signed_b ? a : b;
+    default: return 0;
+  }
+}
+
+// Every lane of `mask` has arrived: turns what each brought into what each takes away, and lets them go on.
+void finish_warp_operation(Executor& executor, int warp_index, Wait kind, unsigned mask) {
+  Thread* lanes = executor.threads + warp_index * warp_lanes;
+  std::uint64_t results[warp_lanes] = {};
+  const int first_lane = std::countr_zero(mask);
+  if (kind == Wait::shuffle_4_bytes || kind == Wait::shuffle_8_bytes) {
+    for (unsigned left = mask; left != 0; left &= left - 1) {
+      const int lane = std::countr_zero(left);
+      results[lane] = lanes[lanes[lane].source_lane].value;
+    }
+  } else {
+    std::uint64_t common = kind == Wait::ballot ? 0 : lanes[first_lane].value;
+    for (unsigned left = mask; left != 0; left &= left - 1) {
+      const int lane = std::countr_zero(left);
+      if (kind == Wait::ballot)
+        common |= lanes[lane].value << lane;
+      else if (lane != first_lane)
+        common = reduced(kind, common, lanes[lane].value);
+    }
+    for (std::uint64_t& result : results) result = common;
+  }
+  for (unsigned left = mask; left != 0; left &= left - 1) {
+    const int lane = std::countr_zero(left);
+    lanes[lane].value = results[lane];
+    lanes[lane].wait = Wait::none;
+  }
+  executor.make_ready(warp_index, mask);
+}
+
+void do_oldest_copy(Fiber& fiber) {
+  const AsyncCopy& copy = fiber.copies[fiber.first_copy++ % Fiber::max_copies];
+  std::memcpy(copy.dst, copy.src, copy.bytes);
+}
+
+}  // namespace
+
+int block_barrier(Wait kind, bool predicate) {
+  Executor& executor = running_executor();
+  Thread& self = executor.self();
+  if (executor.num_at_barrier != 0 && executor.barrier != kind)
+    fault("divergent barrier: it waits at %s, others at %s", wait_name(kind), wait_name(executor.barrier));
+  executor.barrier = kind;
+  self.wait = kind;
+  executor.num_votes += predicate;
+  executor.make_unready();
+  if (++executor.num_at_barrier == executor.num_threads) {
+    executor.barrier_result = kind == Wait::syncthreads_count ? executor.num_votes
+                              : kind == Wait::syncthreads_and ? executor.num_votes == executor.num_threads
+                                                              : executor.num_votes != 0;
+    executor.num_at_barrier = executor.num_votes = 0;
+    for (int warp_index = 0; warp_index * warp_lanes < executor.num_threads; ++warp_index)
+      executor.make_ready(warp_index, executor.warps[warp_index].present);
+    executor.wait_for_turn(executor.first_thread());
+  } else {
+    executor.wait_for_turn(executor.next_ready_thread());
+  }
+  self.wait = Wait::none;
+  return executor.barrier_result;
+}
+
+std::uint64_t warp_operation(Wait kind, unsigned mask, std::uint64_t value, unsigned source_lane) {
+  Executor& executor = running_executor();
+  Thread& self = executor.self();
+  const int warp_index = executor.own_warp(), lane = executor.own_lane();
+  Warp& warp = executor.warps[warp_index];
+  if ((mask >> lane & 1) == 0)
+    fault("%s with mask 0x%08x, which lacks the calling lane %d", wait_name(kind), mask, lane);
+  if ((mask & ~warp.present) != 0)
+    fault("%s with mask 0x%08x, but the warp's lanes are 0x%08x", wait_name(kind), mask, warp.present);
+  const bool is_shuffle = kind == Wait::shuffle_4_bytes || kind == Wait::shuffle_8_bytes;
+  if (is_shuffle && (mask >> source_lane & 1) == 0)
+    fault("%s with mask 0x%08x reads lane %u, which is not in it", wait_name(kind), mask, source_lane);
+
+  self.wait = kind;
+  self.mask = mask;
+  self.value = value;
+  self.source_lane = source_lane;
+  warp.waiting |= 1u << lane;
+  executor.make_unready();
+  bool all_arrived = (warp.waiting & mask) == mask;
+  for (unsigned left = mask; all_arrived && left != 0; left &= left - 1) {
+    const Thread& other = executor.threads[warp_index * warp_lanes + std::countr_zero(left)];
+    all_arrived = other.wait == kind && other.mask == mask;
+  }
+  if (all_arrived) finish_warp_operation(executor, warp_index, kind, mask);
+  executor.wait_for_turn(executor.next_ready_thread());
+  return self.value;
+}
+
+void* block_shared_memory(std::size_t needed_bytes) {
+  Executor& executor = running_executor();
+  if (needed_bytes > executor.shared_bytes)
+    fault("it needs %zu bytes of shared memory, shared_bytes = %zu", needed_bytes, executor.shared_bytes);
+  return executor.shared_memory;
+}
+
+void async_copy(void* dst, const void* src, std::size_t bytes) {
+  Executor& executor = running_executor();
+  if (bytes != 4 && bytes != 8 && bytes != 16) fault("async_copy of %zu bytes, must be 4, 8 or 16", bytes);
+  if (reinterpret_cast<std::uintptr_t>(dst) % bytes != 0 || reinterpret_cast<std::uintptr_t>(src) % bytes != 0)
+    fault("async_copy of %zu bytes from %p to %p: not aligned", bytes, src, dst);
+  const auto offset = reinterpret_cast<std::uintptr_t>(dst) - reinterpret_cast<std::uintptr_t>(executor.shared_memory);
+  if (offset >= executor.shared_bytes || executor.shared_bytes - offset < bytes)
+    fault("async_copy to %p, which is outside the block's shared memory", dst);
+  Fiber& fiber = *executor.self().fiber;
+  if (fiber.end_copy - fiber.first_copy == Fiber::max_copies) do_oldest_copy(fiber);
+  fiber.copies[fiber.end_copy++ % Fiber::max_copies] = {dst, src, static_cast<std::uint32_t>(bytes), fiber.copy_group};
+}
+
+void async_copy_commit() { ++running_executor().self().fiber->copy_group; }
+
+void async_copy_wait_groups(int num_pending_groups) {
+  Fiber& fiber = *running_executor().self().fiber;
+  const std::int64_t end_group = std::int64_t{fiber.copy_group} - num_pending_groups;
+  while (fiber.first_copy != fiber.end_copy && fiber.copies[fiber.first_copy % Fiber::max_copies].group < end_group)
+    do_oldest_copy(fiber);
+}
+
+void async_copy_wait() {
+  Fiber& fiber = *running_executor().self().fiber;
+  while (fiber.first_copy != fiber.end_copy) do_oldest_copy(fiber);
+}
+
+}  // namespace flowk::simt

@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kinds of array: how pyflowk reads, and makes, the arrays of NumPy, torch, CuPy, its own and everybody else.
+
+A kind is looked up by the array's type, once, and has
+
+  read(x, name, stream)       -> (pointer, shape, strides, dtype, device, after), for work on `stream` (a handle)
+  read_out(x, name, stream)   the same for an array that will be written; ValueError where it is read-only
+  empty(x, shape, dtype, device, stream)  -> (a new contiguous array, its pointer)
+  result(x, array)            what the caller gets for an array that empty() made
+  stream_of(x)                handle of the stream for work on x when the caller names none
+  follows_current_stream      stream_of() is the stream that the caller has made current in that framework
+
+`strides` are bytes where `dtype` is NumPy's and elements where it is torch's; `device` is None for the host. `after` is
+None, or is called with the stream once the work is enqueued. All of it is on the path of every call: plain tuples, no
+classes. torch, CuPy and JAX are never imported here: who passes their arrays has done it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import _driver
+from ._memory import DeviceArray, contiguous_strides, empty
+from ._stream import LEGACY_DEFAULT, hold_until_done
+
+After = Callable[[int], None]
+Reading = tuple[int, tuple[int, ...], tuple[int, ...], Any, "int | None", "After | None"]
+
+_HOST_DEVICE_TYPES = (1, 3, 11)  # DLDeviceType: CPU, CUDA pinned host, ROCm pinned host
+
+
+class NumpyKind:
+    """numpy.ndarray: host memory."""
+
+    follows_current_stream = True
+
+    @staticmethod
+    def read(x: np.ndarray, name: str, stream: int) -> Reading:
+        return x.ctypes.data, x.shape, x.strides, x.dtype, None, None
+
+    @classmethod
+    def read_out(cls, x: np.ndarray, name: str, stream: int) -> Reading:
+        if not x.flags.writeable:
+            raise ValueError(f"{name} is read-only, must be writable")
+        return cls.read(x, name, stream)
+
+    @staticmethod
+    def empty(x: Any, shape: tuple[int, ...], dtype: Any, device: Any, stream: int) -> tuple[np.ndarray, int]:
+        array = np.empty(shape, dtype)
+        return array, array.ctypes.data
+
+    @staticmethod
+    def result(x: Any, array: np.ndarray) -> Any:
+        return array
+
+    @staticmethod
+    def stream_of(x: Any) -> int:
+        return 0
+
+
+class TorchKind:
+    """torch.Tensor, on the host or a GPU. The result takes no part in autograd."""
+
+    follows_current_stream = True
+
+    def __init__(self, torch: Any) -> None:
+        # torch.cuda.current_stream() builds a Stream object: ten times the time. Absent in a torch without CUDA.
+        self._current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+
+    @staticmethod
+    def read(x: Any, name: str, stream: int) -> Reading:
+        if x.is_neg() or x.is_conj():  # its memory holds other values than the tensor
+            raise ValueError(f"{name} is a lazily negated or conjugated tensor: resolve_neg() and resolve_conj() first")
+        if x.is_cuda:
+            return x.data_ptr(), x.shape, x.stride(), x.dtype, x.get_device(), None
+        if x.device.type != "cpu":
+            raise TypeError(f"{name} is a tensor on {x.device}, must be on the host or a CUDA device")
+        return x.data_ptr(), x.shape, x.stride(), x.dtype, None, None
+
+    read_out = read
+
+    @staticmethod
+    def empty(x: Any, shape: tuple[int, ...], dtype: Any, device: Any, stream: int) -> tuple[Any, int]:
+        array = x.new_empty(shape)
+        return array, array.data_ptr()
+
+    @staticmethod
+    def result(x: Any, array: Any) -> Any:
+        return array
+
+    def stream_of(self, x: Any) -> int:
+        return self._current_stream(x.get_device()) if x.is_cuda else 0
+
+
+class CupyKind:
+    """cupy.ndarray."""
+
+    follows_current_stream = True
+
+    def __init__(self, cupy: Any) -> None:
+        self._ndarray = cupy.ndarray
+        self._current_stream = cupy.cuda.get_current_stream
+
+    @staticmethod
+    def read(x: Any, name: str, stream: int) -> Reading:
+        data = x.data
+        return data.ptr, x.shape, x.strides, x.dtype, data.device_id, None
+
+    read_out = read
+
+    def empty(self, x: Any, shape: tuple[int, ...], dtype: Any, device: int, stream: int) -> tuple[Any, int]:
+        with x.device:
+            array = self._ndarray(shape, dtype)
+        return array, array.data.ptr
+
+    @staticmethod
+    def result(x: Any, array: Any) -> Any:
+        return array
+
+    def stream_of(self, x: Any) -> int:
+        return self._current_stream().ptr
+
+
+class DeviceArrayKind:
+    """pyflowk.DeviceArray."""
+
+    follows_current_stream = False
+
+    @staticmethod
+    def read(x: DeviceArray, name: str, stream: int) -> Reading:
+        after = None if stream == x.stream else _join(x, stream)
+        return x.ptr, x.shape, x.strides, x.dtype, x.device, after
+
+    read_out = read
+
+    @staticmethod
+    def empty(x: Any, shape: tuple[int, ...], dtype: Any, device: int, stream: int) -> tuple[DeviceArray, int]:
+        array = empty(shape, dtype, device=device, stream=stream)
+        return array, array.ptr
+
+    @staticmethod
+    def result(x: Any, array: DeviceArray) -> Any:
+        return array
+
+    @staticmethod
+    def stream_of(x: DeviceArray) -> int:
+        return x.stream
+
+
+def _join(x: DeviceArray, stream: int) -> After:
+    """Makes `stream` wait for the array's; the array's will wait for the work, so that its memory is freed after it."""
+    with _driver.current(x.device):
+        _driver.make_wait(stream, x.stream)
+
+    def after(stream: int) -> None:
+        with _driver.current(x.device):
+            _driver.make_wait(x.stream, stream)
+
+    return after
+
+
+class ProtocolKind:
+    """Any other object with `__dlpack__` or `__cuda_array_interface__`: JAX, Numba, cuda.core's StridedMemoryView ...
+
+    cuda.core reads those on a GPU, and makes the stream wait for their work; NumPy reads those on the host.
+    """
+
+    follows_current_stream = False
+
+    @staticmethod
+    def read(x: Any, name: str, stream: int) -> Reading:
+        if _is_on_host(x):
+            return NumpyKind.read(_host_view(x, name), name, stream)
+        return ProtocolKind._reading(_strided_memory_view(x, name, stream))
+
+    @staticmethod
+    def read_out(x: Any, name: str, stream: int) -> Reading:
+        if type(x).__module__.startswith("jax"):  # whose arrays promise to never change, and say so nowhere
+            raise ValueError(f"{name} is a JAX array, which is read-only, must be writable")
+        if _is_on_host(x):
+            return NumpyKind.read_out(_host_view(x, name), name, stream)
+        view = _strided_memory_view(x, name, stream)
+        if view.readonly:
+            raise ValueError(f"{name} is read-only, must be writable")
+        return ProtocolKind._reading(view)
+
+    @staticmethod
+    def _reading(view: Any) -> Reading:
+        shape, itemsize = tuple(view.shape), view.dtype.itemsize
+        if view.strides is None:
+            strides = contiguous_strides(shape, itemsize)
+        else:
+            strides = tuple(stride * itemsize for stride in view.strides)
+        device = view.device_id
+
+        def after(stream: int) -> None:
+            with _driver.current(device):
+                hold_until_done(stream, view)
+
+        return view.ptr, shape, strides, view.dtype, device, after
+
+    @staticmethod
+    def empty(x: Any, shape: tuple[int, ...], dtype: Any, device: int | None, stream: int) -> tuple[Any, int]:
+        if device is None:
+            return NumpyKind.empty(x, shape, dtype, device, stream)
+        return DeviceArrayKind.empty(x, shape, dtype, device, stream)
+
+    @staticmethod
+    def result(x: Any, array: Any) -> Any:
+        module = type(x).__module__.partition(".")[0]
+        if module in ("jax", "jaxlib"):
+            return sys.modules["jax.numpy"].from_dlpack(array)
+        if module in ("numba", "numba_cuda") and isinstance(array, DeviceArray):
+            return sys.modules["numba.cuda"].as_cuda_array(array)
+        return array
+
+    @staticmethod
+    def stream_of(x: Any) -> int:
+        return LEGACY_DEFAULT
+
+
+def _is_on_host(x: Any) -> bool:
+    return hasattr(x, "__dlpack_device__") and x.__dlpack_device__()[0] in _HOST_DEVICE_TYPES
+
+
+def _host_view(x: Any, name: str) -> np.ndarray:
+    try:
+        return np.from_dlpack(x)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise TypeError(f"{name} is a {type(x).__name__} that NumPy cannot take by DLPack: {error}") from error
+
+
+def _strided_memory_view(x: Any, name: str, stream: int) -> Any:
+    try:
+        from cuda.core.utils import StridedMemoryView
+    except Exception as error:  # a broken cuda-python raises more than ImportError
+        raise ImportError(
+            f"{name} is a {type(x).__name__}: reading it needs cuda.core (pip install cuda-core): {error}"
+        ) from error
+    # Capture allows no wait on a stream outside it; in DLPack and CAI alike 0 does not name the default stream.
+    consumer = -1 if _driver.is_capturing(stream) else stream or LEGACY_DEFAULT
+    try:
+        view = StridedMemoryView.from_any_interface(x, stream_ptr=consumer)
+    except (BufferError, NotImplementedError, TypeError, ValueError) as error:
+        raise TypeError(f"{name} is a {type(x).__name__} that cuda.core cannot read: {error}") from error
+    if view.dtype is None:
+        raise TypeError(f"{name} is a {type(x).__name__} of a type that NumPy does not know")
+    return view
+
+
+NUMPY = NumpyKind()
+PROTOCOL = ProtocolKind()
+KINDS: dict[type, Any] = {np.ndarray: NUMPY, DeviceArray: DeviceArrayKind()}
+
+
+def kind_of(x: Any, name: str) -> Any:
+    """The kind of the array in parameter `name`, remembered for its type; TypeError where it is no array."""
+    kind = KINDS.get(type(x))
+    if kind is None:
+        kind = KINDS[type(x)] = _find_kind(x, name)
+    return kind
+
+
+def _find_kind(x: Any, name: str) -> Any:
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array: pass its data and its mask one by one")
+    if isinstance(x, np.ndarray):
+        return NUMPY
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.Tensor):
+        return TorchKind(torch)
+    cupy = sys.modules.get("cupy")
+    if cupy is not None and isinstance(x, cupy.ndarray):
+        return CupyKind(cupy)
+    if hasattr(x, "__cuda_array_interface__") or (hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__")):
+        return PROTOCOL
+    raise TypeError(
+        f"{name} is a {type(x).__name__}, must be a NumPy array or have __dlpack__ or __cuda_array_interface__"
+    )

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The build backend: meson-python, with nvcc found on the machine or, where there is none, in NVIDIA's PyPI wheels.
+
+The environment variable FLOWK_CUDA decides where nvcc comes from:
+  auto      (default) `system` if this finds one, otherwise `wheels`;
+  system    CUDA_HOME, CUDA_PATH, PATH or /usr/local/cuda;
+  wheels    build requirements that pip fetches (Linux only);
+  disabled  nowhere: libflowk_simt alone is built, as with -Csetup-args=-Dcuda=disabled.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+
+import mesonpy
+
+Settings = dict[str, Any] | None
+
+# One minor version for all. 13.0 needs the oldest driver of CUDA 13, and its PTX is one that every such driver compiles.
+WHEEL_VERSION = "13.0.*"
+WHEELS = ["nvidia-cuda-nvcc", "nvidia-nvvm", "nvidia-cuda-crt", "nvidia-cuda-runtime", "nvidia-cuda-cccl"]
+OLDEST_NVCC = 12  # the first with C++20
+
+
+def _nvcc_major(nvcc: Path) -> int:
+    """The version of an nvcc, 0 if it does not run."""
+    try:
+        text = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return 0
+    release = re.search(r"release (\d+)\.", text)
+    return int(release[1]) if release else 0
+
+
+def _system_nvcc() -> Path | None:
+    folders = [Path(os.environ[name]) / "bin" for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    folders += [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
+    folders.append(Path("/usr/local/cuda/bin"))
+    return next((nvcc for nvcc in (folder / "nvcc" for folder in folders) if _nvcc_major(nvcc) >= OLDEST_NVCC), None)
+
+
+def _wheel_nvcc() -> Path | None:
+    try:
+        files = distribution("nvidia-cuda-nvcc").files or []
+    except PackageNotFoundError:
+        return None
+    return next((Path(str(file.locate())) for file in files if file.name == "nvcc"), None)
+
+
+def _setup_args(settings: Settings) -> list[str]:
+    value = (settings or {}).get("setup-args", [])
+    return [value] if isinstance(value, str) else list(value)
+
+
+def _origin(settings: Settings) -> str:
+    """Where nvcc is to come from: `system`, `wheels` or `disabled`."""
+    choice = os.environ.get("FLOWK_CUDA") or "auto"
+    if choice not in ("auto", "system", "wheels", "disabled"):
+        raise SystemExit(f"FLOWK_CUDA={choice}, must be auto, system, wheels or disabled")
+    if "-Dcuda=disabled" in _setup_args(settings):
+        return "disabled"
+    if choice != "auto":
+        return choice
+    if _system_nvcc():
+        return "system"
+    return "wheels" if sys.platform == "linux" else "disabled"
+
+
+def _prepare(settings: Settings) -> dict[str, Any]:
+    """Puts nvcc on PATH, and gives the settings with meson told whether to use it."""
+    origin = _origin(settings)
+    arguments = _setup_args(settings)
+    if origin == "disabled":
+        arguments = ["-Dcuda=disabled", *arguments]
+    else:
+        nvcc = _system_nvcc() if origin == "system" else _wheel_nvcc()
+        if nvcc is None:
+            where = "on PATH, in CUDA_HOME or in /usr/local/cuda" if origin == "system" else "in NVIDIA's PyPI wheels"
+            needed = " ".join(f"'{wheel}=={WHEEL_VERSION}'" for wheel in WHEELS)
+            raise SystemExit(
+                f"flowk: found no nvcc {where} (version {OLDEST_NVCC} or newer).\n"
+                f"Either `pip install {needed}` and set FLOWK_CUDA=wheels, "
+                "or set FLOWK_CUDA=disabled to build for the CPU alone."
+            )
+        arguments = ["-Dcuda=enabled", *arguments]
+        if shutil.which("nvcc") != str(nvcc):
+            os.environ["PATH"] = os.pathsep.join([str(nvcc.parent), os.environ.get("PATH", os.defpath)])
+        if origin == "wheels":  # whose nvcc does not look into its own lib/
+            libraries = [str(nvcc.parent.parent / "lib"), os.environ.get("LIBRARY_PATH", "")]
+            os.environ["LIBRARY_PATH"] = os.pathsep.join(filter(None, libraries))
+        print(f"flowk: building libflowk with {nvcc}", flush=True)
+    return {**(settings or {}), "setup-args": arguments}
+
+
+def _requires(settings: Settings) -> list[str]:
+    return [f"{wheel}=={WHEEL_VERSION}" for wheel in WHEELS] if _origin(settings) == "wheels" else []
+
+
+def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:
+    return mesonpy.get_requires_for_build_wheel(config_settings) + _requires(config_settings)
+
+
+def get_requires_for_build_editable(config_settings: Settings = None) -> list[str]:
+    return mesonpy.get_requires_for_build_editable(config_settings) + _requires(config_settings)
+
+
+def get_requires_for_build_sdist(config_settings: Settings = None) -> list[str]:
+    return mesonpy.get_requires_for_build_sdist(config_settings)
+
+
+def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None) -> str:
+    return mesonpy.build_wheel(wheel_directory, _prepare(config_settings), metadata_directory)
+
+
+def build_editable(wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None) -> str:
+    return mesonpy.build_editable(wheel_directory, _prepare(config_settings), metadata_directory)
+
+
+def build_sdist(sdist_directory: str, config_settings: Settings = None) -> str:
+    arguments = ["-Dcuda=disabled", *_setup_args(config_settings)]  # meson configures before it packs
+    return mesonpy.build_sdist(sdist_directory, {**(config_settings or {}), "setup-args": arguments})

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Element types: what NumPy's, ml_dtypes' and torch's are in flowk.h."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from ._abi import DType
+
+_BY_NAME = {
+    "bool": DType.BOOL,
+    "int8": DType.INT8,
+    "int16": DType.INT16,
+    "int32": DType.INT32,
+    "int64": DType.INT64,
+    "uint8": DType.UINT8,
+    "uint16": DType.UINT16,
+    "uint32": DType.UINT32,
+    "uint64": DType.UINT64,
+    "float16": DType.FLOAT16,
+    "bfloat16": DType.BFLOAT16,
+    "float32": DType.FLOAT32,
+    "float64": DType.FLOAT64,
+    "float8_e4m3fn": DType.FLOAT8_E4M3,
+    "float8_e5m2": DType.FLOAT8_E5M2,
+    "complex64": DType.COMPLEX64,
+    "complex128": DType.COMPLEX128,
+}
+# For data movement alone any type of these sizes will do: datetime64, other byte orders, small structs.
+_BY_BYTES = {1: DType.UINT8, 2: DType.UINT16, 4: DType.UINT32, 8: DType.UINT64, 16: DType.COMPLEX128}
+
+
+def numpy_dtype(dtype: Any) -> np.dtype:
+    """np.dtype(dtype); names of ml_dtypes ("bfloat16", "float8_e5m2") work where that package is installed."""
+    try:
+        return np.dtype(dtype)
+    except TypeError:
+        import ml_dtypes
+
+        return np.dtype(getattr(ml_dtypes, dtype))
+
+
+@functools.lru_cache(maxsize=256)
+def element_type(dtype: Any, name: str) -> tuple[DType, int]:
+    """(flowk's type to move an element of `dtype` as, its bytes); `dtype` is NumPy's or torch's.
+
+    TypeError, which names the parameter `name`, where the elements are not 1, 2, 4, 8 or 16 plain bytes.
+    """
+    if getattr(dtype, "hasobject", False):
+        raise TypeError(f"{name} has dtype {dtype}: its elements are Python objects, must be plain bytes")
+    num_bytes = dtype.itemsize
+    native = not isinstance(dtype, np.dtype) or dtype.isnative
+    code = _BY_NAME.get(str(dtype).removeprefix("torch.")) if native else None
+    code = code or _BY_BYTES.get(num_bytes)
+    if code is None:
+        raise TypeError(f"{name} has dtype {dtype} of {num_bytes} bytes, must be of 1, 2, 4, 8 or 16 bytes")
+    return code, num_bytes
+
+
+def element_strides(dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...], name: str) -> tuple[int, ...]:
+    """Strides in elements: torch counts in them, NumPy and all that carry its dtypes count bytes.
+
+    ValueError where a stride is no multiple of the element, as in a view of one field of a struct.
+    """
+    if not isinstance(dtype, np.dtype):
+        return strides
+    num_bytes = dtype.itemsize
+    for extent, stride in zip(shape, strides, strict=True):
+        if stride % num_bytes and extent > 1:
+            raise ValueError(
+                f"{name} has strides of {strides} bytes, each must be a multiple of its element's {num_bytes} bytes"
+            )
+    return tuple(stride // num_bytes for stride in strides)

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What pyflowk raises.
+
+- `FlowkError`: a call of the C library failed; `.status` says how, the text is the library's own, in which `src` is the
+  parameter `x` and `dst` is `out`.
+- `FlowkValueError`, a FlowkError that is a ValueError too: the statuses that a caller's value causes (INVALID_ARGUMENT
+  to SIZE_OVERFLOW), and `axes` that are no permutation.
+- `ValueError`, `TypeError`: what only Python can see: an `out` of the wrong shape, dtype or read-only, arrays on
+  different devices, a host array beside a device array, an object that is no array.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+from ._abi import Status
+
+
+class FlowkError(RuntimeError):
+    """A call failed: `.status` is the `pyflowk.Status`, `.message` the text."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(status, message)
+        self.status = Status(status)
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.status.name})"
+
+
+class FlowkValueError(FlowkError, ValueError):
+    """A call failed because of a value that the caller passed."""
+
+
+_CAUSED_BY_A_VALUE = range(Status.INVALID_ARGUMENT, Status.SIZE_OVERFLOW + 1)
+
+
+def error_of(library: ctypes.CDLL, status: int) -> FlowkError:
+    """The exception for this thread's last call to `library`, which returned `status`, not SUCCESS."""
+    message = library.flowk_last_error().decode(errors="replace")
+    return (FlowkValueError if status in _CAUSED_BY_A_VALUE else FlowkError)(status, message)

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m pyflowk info`: what is installed, what is found, and what is missing."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator
+
+from . import __version__, _driver, _library
+from ._errors import FlowkError
+
+
+def print_info() -> None:
+    """Prints one line for each thing found or missing; needs no GPU and no library."""
+    for label, text in _lines():
+        print(f"{label:<14} {text}")
+
+
+def _lines() -> Iterator[tuple[str, str]]:
+    yield "pyflowk", f"{__version__}  {os.path.dirname(os.path.abspath(__file__))}"
+    for backend in _library.FILE_NAMES:
+        yield from _library_lines(backend)
+    yield "FLOWK_LIBRARY", os.environ.get("FLOWK_LIBRARY") or "not set"
+    if _driver.device_count() == 0:
+        yield "device", "none: no CUDA driver, or no GPU that it can use"
+    else:
+        yield "driver", f"CUDA {_driver.driver_version()}"
+    for device in range(_driver.device_count()):
+        yield f"device {device}", _driver.device_name(device)
+    yield "python", platform.python_version()
+    for package in ("numpy", "cuda.core", "ml_dtypes"):
+        yield package, _package_version(package)
+
+
+def _library_lines(backend: str) -> Iterator[tuple[str, str]]:
+    label = _library.FILE_NAMES[backend].partition(".")[0]
+    if _library.allowed_backend() not in (None, backend):
+        yield label, "not looked for: FLOWK_LIBRARY rules it out"
+        return
+    try:
+        library = _library.open_backend(backend)
+    except (FlowkError, ImportError) as error:
+        yield label, f"missing: {getattr(error, 'message', error)}"
+        return
+    yield label, f"{_library.version_text(library.flowk_version())}  {library._name}"
+    yield "", library.flowk_build_info().decode()
+
+
+def _package_version(package: str) -> str:
+    try:
+        return __import__(package, fromlist=["__version__"]).__version__
+    except Exception as error:  # a broken cuda-python raises more than ImportError
+        return f"missing: {error}"

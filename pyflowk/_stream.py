@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Streams: the handle behind what a caller passes, and objects that must outlive the work on one."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from . import _driver
+
+LEGACY_DEFAULT = 1  # cudaStreamLegacy, which DLPack and CAI also write as 1
+
+
+def stream_handle(stream: Any) -> int:
+    """The cudaStream_t, as int, of an int, an object with `__cuda_stream__()` (cuda.core), `.cuda_stream` (torch),
+    `.ptr` (CuPy) or `.handle` (Numba); TypeError for anything else."""
+    if isinstance(stream, int):
+        return stream
+    protocol = getattr(stream, "__cuda_stream__", None)
+    if protocol is not None:
+        return int((protocol() if callable(protocol) else protocol)[1])
+    for attribute in ("cuda_stream", "ptr", "handle"):
+        handle = getattr(stream, attribute, None)
+        if handle is not None:
+            return int(getattr(handle, "value", handle) or 0)
+    raise TypeError(
+        f"stream is a {type(stream).__name__}, must be an int or have __cuda_stream__, cuda_stream, ptr or handle"
+    )
+
+
+_held: deque[tuple[int, Any]] = deque()
+
+
+def hold_until_done(stream: int, owner: Any) -> None:
+    """Keeps `owner` alive until the work that is on `stream` now has ended; drops what earlier calls kept.
+
+    For arrays whose own framework knows nothing of `stream`, and would give their memory to its next array. In a
+    capture nothing is kept: who replays a graph keeps its arrays.
+    """
+    while _held and _driver.event_is_done(_held[0][0]):
+        event, _ = _held.popleft()
+        _driver.destroy_event(event)
+    if not _driver.is_capturing(stream):
+        event = _driver.create_event()
+        _driver.record_event(event, stream)
+        _held.append((event, owner))

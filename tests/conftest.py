@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures of all tests. Modules of this folder import each other by name, whatever pytest's import mode."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from library_under_test import TEST_LIBRARY, THREAD_ORDERS, DeviceArrays, HostArrays
+
+from pyflowk import _driver, _library
+
+
+@pytest.fixture(scope="session")
+def arrays() -> HostArrays:
+    """Makes and fetches the arrays of the library under test."""
+    return {"simt": HostArrays, "cuda": DeviceArrays}[TEST_LIBRARY]()
+
+
+@pytest.fixture(scope="session")
+def library(arrays: HostArrays) -> Any:
+    """The library under test, by ctypes."""
+    return _library.for_device(arrays.device, "the test")
+
+
+@pytest.fixture(params=THREAD_ORDERS)
+def thread_order(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Runs a test in each order in which the executor can start threads: a missing barrier shows in one of them."""
+    monkeypatch.setenv("FLOWK_SIMT_THREAD_ORDER", request.param)
+    return request.param
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "gpu: needs an NVIDIA GPU; skipped without one")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if _driver.device_count() == 0:
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(pytest.mark.skip(reason="no GPU"))
