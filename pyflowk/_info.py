@@ -35,10 +35,10 @@ def _lines() -> Iterator[tuple[str, str]]:
 
 def _library_lines(backend: str) -> Iterator[tuple[str, str]]:
     label = _library.FILE_NAMES[backend].partition(".")[0]
-    if _library.allowed_backend() not in (None, backend):
-        yield label, "not looked for: FLOWK_LIBRARY rules it out"
-        return
     try:
+        if _library.allowed_backend() not in (None, backend):
+            yield label, "not looked for: FLOWK_LIBRARY rules it out"
+            return
         library = _library.open_backend(backend)
     except (FlowkError, ImportError) as error:
         yield label, f"missing: {getattr(error, 'message', error)}"

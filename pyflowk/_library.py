@@ -60,9 +60,8 @@ def open_backend(backend: str) -> ctypes.CDLL:
                 try:
                     _opened[backend] = _open(path)
                     return _opened[backend]
-                except OSError as error:
-                    if os.sep in path:
-                        raise ImportError(f"{path} does not load: {error}") from error
+                except FileNotFoundError:
+                    pass
             tried.append(path)
         message = f"{FILE_NAMES[backend]} is not found (looked for {', '.join(tried)}); FLOWK_LIBRARY can name its path"
         if backend == "cuda":
@@ -96,14 +95,20 @@ def _candidates(file_name: str) -> Iterator[str]:
         return
     from importlib.resources import files  # 10 ms that `import pyflowk` need not pay
 
-    # Not __file__: meson-python's editable install keeps built files elsewhere and answers for them here.
-    yield str(files(__package__).joinpath("lib").joinpath(file_name))
+    # Not only __file__: meson-python's editable install keeps built files elsewhere and answers for them here.
+    installed = files(__package__).joinpath("lib").joinpath(file_name)
+    yield str(installed) if installed.is_file() else os.path.join(os.path.dirname(__file__), "lib", file_name)
     yield file_name  # the system loader's own places
 
 
 def _open(path: str) -> ctypes.CDLL:
     # CDLL, not PyDLL: it lets other threads run, which a launch into a full queue or the CPU executor must.
-    library = ctypes.CDLL(path)
+    try:
+        library = ctypes.CDLL(path)
+    except OSError as error:
+        if os.sep not in path:
+            raise FileNotFoundError(path) from error
+        raise ImportError(f"{path} does not load: {error}") from error
     try:
         version = library.flowk_version()
         if version != _abi.VERSION:

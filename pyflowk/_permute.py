@@ -38,7 +38,7 @@ def permute(x: Any, axes: Iterable[int], *, out: Any = None, stream: Any = None)
     Raises FlowkError (`.status` and the library's text, in which src is x and dst is out), FlowkValueError for bad
     axes, ValueError or TypeError for an `out` of the wrong shape, dtype or device, or for what is no array.
     """
-    return _run(x, tuple(axes), out, stream)
+    return _run(x, tuple(map(operator.index, axes)), out, stream)
 
 
 def batch_transpose(x: Any, *, out: Any = None, stream: Any = None) -> Any:
@@ -59,7 +59,7 @@ def explain(op: Any, x: Any, axes: Iterable[int] | None = None, *, out: Any = No
         raise TypeError(f"{name} takes {'no' if axes is not None else 'the'} axes")
     source = kind_of(x, "x")
     src, shape, strides, dtype, device, _ = source.read(x, "x", source.stream_of(x))
-    order = None if axes is None else tuple(axes)
+    order = None if axes is None else tuple(map(operator.index, axes))
     if out is None:
         arguments = _arguments(shape, strides, dtype, order, None, None, None)
         dst = _address_past(src, shape, strides, dtype)
@@ -150,7 +150,7 @@ def _checked_axes(axes: tuple[int, ...], rank: int) -> list[int]:
     if len(axes) != rank:
         raise FlowkValueError(Status.INVALID_ARGUMENT, f"axes has {len(axes)} entries, x has {rank} dimensions")
     order: list[int] = []
-    for position, axis in enumerate(map(operator.index, axes)):
+    for position, axis in enumerate(axes):
         if not -rank <= axis < rank:
             raise FlowkValueError(
                 Status.INVALID_ARGUMENT, f"axes[{position}] = {axis}, must be in {-rank} ... {rank - 1}"

@@ -28,6 +28,15 @@ def library(arrays: HostArrays) -> Any:
     return _library.for_device(arrays.device, "the test")
 
 
+@pytest.fixture
+def host_library() -> None:
+    """Skips a test of host arrays where there is no library for them."""
+    try:
+        _library.for_device(None, "x")
+    except (TypeError, ImportError) as error:
+        pytest.skip(str(error))
+
+
 @pytest.fixture(params=THREAD_ORDERS)
 def thread_order(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Runs a test in each order in which the executor can start threads: a missing barrier shows in one of them."""

@@ -169,8 +169,8 @@ CASES = tuple(itertools.chain(_edges(), _rows(), _thin(), _unaligned(), _views()
 def index_valued(shape: Sequence[int], dtype: str) -> np.ndarray:
     """A contiguous array whose bits tell where each element comes from, as far as they can hold it."""
     size = int(np.prod(shape, dtype=np.int64))
-    # Odd, and no power of 2 apart: in one byte, neighbours at any distance of a tile still differ.
-    index = np.arange(1, size + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15 | 1)
+    # A multiple of the golden ratio's bits, not the index: of it one byte repeats after 256, and tiles are that wide.
+    index = np.arange(1, size + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     num_bytes = np.dtype(dtype).itemsize
     halves = np.stack([index >> np.uint64(32), ~index], axis=-1) if num_bytes == 16 else index >> np.uint64(7)
     bits = np.ascontiguousarray(halves if num_bytes >= 8 else halves.astype(f"u{num_bytes}"))

@@ -24,7 +24,7 @@ Status launch(void (*kernel)(Parameters...), const LaunchConfig& config, flowk_s
                            static_cast<long long>(config.num_blocks), static_cast<long long>(max_blocks));
 #ifdef FLOWK_SIMT
   (void)stream;
-  const char* fault = simt::run_grid(config, [&] { kernel(std::forward<Arguments>(arguments)...); });
+  const char* fault = simt::run_grid(config, [&] { kernel(arguments...); });
   if (fault != nullptr) return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "%s", fault);
   return {};
 #else

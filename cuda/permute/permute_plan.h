@@ -71,6 +71,13 @@ struct TileRowDim {
   int64_t stride = 0;       // between neighbours in src (source rows) or dst (destination rows)
 };
 
+// One dimension of the destination run, innermost first.
+struct TileTableDim {
+  Divider divider;
+  int32_t shared_step = 0;
+  int32_t src_row_step = 0;  // source rows between neighbours
+};
+
 // The most dimensions that the rows of one side, or a run, are made of.
 constexpr int max_tile_dims = 8;
 
@@ -108,6 +115,7 @@ struct TileParams {
 
   // Loading: item = (source row, chunk of its run).
   Divider chunks_per_src_row;
+  uint32_t src_rows_per_pass = 0;  // rows that the threads of a block load at once
   int32_t src_row_rank = 0;
   TileRowDim src_row_dims[max_tile_dims];
   int32_t swizzle_shift = 0;  // shared address bits 4-6 are XORed with (source row >> swizzle_shift) & swizzle_mask
@@ -116,7 +124,8 @@ struct TileParams {
   int64_t src_fast_stride = 0;  // strided_tile: bytes between elements of the source run
 
   // Storing: item = (group of chunks, destination row, chunk in the group).
-  uint32_t num_store_items = 0;
+  uint32_t num_store_items = 0;       // (group, row) pairs of a tile
+  uint32_t store_items_per_pass = 0;  // that the threads of a block take at once
   Divider chunks_per_group;     // chunks of one row that neighbouring threads store; strided_tile: elements of the run
   Divider num_dst_rows;         // of a whole tile
   int32_t dst_row_rank = 0;
@@ -129,7 +138,7 @@ struct TileParams {
   // Where element e of the destination run stands in shared memory: e * run_pitch, or by the table (table_rank > 0).
   int32_t run_pitch = 0;
   int32_t table_rank = 0;
-  TileRowDim table[max_tile_dims];  // stride: source rows between neighbours, for the swizzle
+  TileTableDim table[max_tile_dims];
   int32_t table_offset_bytes = 0;  // of the table in shared memory
 };
 

@@ -21,7 +21,13 @@ struct PermuteProblem {
 // units (to 16 bytes) that extents, strides and pointers allow where the last dimension stays last.
 void make_problem(const PermuteRequest& request, PermuteProblem* problem);
 
-// Kernel parameters for tiles; see permute_tile_plan.cpp.
+// Plans the tile of least predicted cost.
 void plan_tile(const PermuteProblem& problem, const Device& device, PermutePlan* plan);
+
+// Plans one tile of those that plan_tile() chooses from, so that a test or a bench reaches them all. The choices of either
+// side are numbered from 0.
+enum class TileCandidate { planned, no_box, out_of_range };
+TileCandidate plan_tile_candidate(const PermuteProblem& problem, const Device& device, int src_choice, int dst_choice,
+                                  PermutePlan* plan);
 
 }  // namespace flowk

@@ -15,7 +15,7 @@ constexpr int64_t max_shared_bytes = 56 * 1024;
 constexpr int64_t max_whole_run_bytes = 16 * 1024;
 constexpr int64_t sector_bytes = 32;      // the unit of L2 and memory traffic
 constexpr int64_t line_bytes = 128;
-constexpr int max_choices = 16;
+constexpr int max_choices = 32;
 
 // A run: the innermost `num_whole` dimensions of a side, whole, and `block` indices of the next (1: it is not cut).
 struct Run {
@@ -29,6 +29,8 @@ struct Run {
 
 // One side's dimensions that lie one after the other in memory, innermost first, and the runs to choose from.
 struct Side {
+  const void* pointer = nullptr;
+  const int64_t* strides = nullptr;
   int num_dims = 0;
   int dims[max_tile_dims];
   int num_choices = 0;
@@ -50,7 +52,9 @@ int64_t lowest_bit(uint64_t value, int64_t limit) {
 }
 
 // A stride of one unit starts the chain; each next one steps over just the whole of those before it.
-void find_chain(const PermuteProblem& problem, const int64_t* strides, Side* side) {
+void find_chain(const PermuteProblem& problem, const void* pointer, const int64_t* strides, Side* side) {
+  side->pointer = pointer;
+  side->strides = strides;
   int64_t next = problem.unit_bytes;
   while (side->num_dims < max_tile_dims) {
     int found = -1;
@@ -62,24 +66,29 @@ void find_chain(const PermuteProblem& problem, const int64_t* strides, Side* sid
   }
 }
 
-void add_choice(const PermuteProblem& problem, const int64_t* strides, const void* pointer, Run run, Side* side) {
-  if (side->num_choices == max_choices) return;
-  run.bytes = run.elements * problem.unit_bytes;
-  uint64_t starts = reinterpret_cast<uintptr_t>(pointer);
-  const uint64_t whole = side->whole_dims(run);
+// Fills in what follows from a run's dimensions and block.
+void finish_run(const PermuteProblem& problem, const Side& side, Run* run) {
+  run->bytes = run->elements * problem.unit_bytes;
+  uint64_t starts = reinterpret_cast<uintptr_t>(side.pointer);
+  const uint64_t whole = side.whole_dims(*run);
+  const int cut = side.cut_dim(*run);
   for (int d = 0; d < problem.rank; ++d)
-    if (!contains(whole, d))
-      starts |= static_cast<uint64_t>(std::abs(strides[d]) * (d == side->cut_dim(run) ? run.block : 1));
-  run.alignment = lowest_bit(starts, line_bytes);
+    if (!contains(whole, d)) starts |= static_cast<uint64_t>(std::abs(side.strides[d]) * (d == cut ? run->block : 1));
+  run->alignment = lowest_bit(starts, line_bytes);
+}
+
+void add_choice(const PermuteProblem& problem, Run run, Side* side) {
+  if (side->num_choices == max_choices) return;
+  finish_run(problem, *side, &run);
   side->choices[side->num_choices++] = run;
 }
 
-void find_choices(const PermuteProblem& problem, const int64_t* strides, const void* pointer, Side* side) {
+void find_choices(const PermuteProblem& problem, Side* side) {
   Run run;
   for (int i = 0; i < side->num_dims; ++i) {
     const int64_t extent = problem.extents[side->dims[i]];
     const int64_t inner_bytes = run.elements * problem.unit_bytes;
-    for (const int64_t target_bytes : {64, 128, 256, 512, 1024}) {
+    for (const int64_t target_bytes : {64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048}) {
       int64_t block = target_bytes / inner_bytes;
       if (block < 2 || block >= extent) continue;
       // Blocks of nearly one size, in whole sectors.
@@ -89,13 +98,12 @@ void find_choices(const PermuteProblem& problem, const int64_t* strides, const v
       Run cut = run;
       cut.block = block;
       cut.elements = run.elements * block;
-      add_choice(problem, strides, pointer, cut, side);
+      add_choice(problem, cut, side);
     }
     run.elements *= extent;
     ++run.num_whole;
-    const int64_t run_bytes = run.elements * problem.unit_bytes;
-    if (run_bytes > max_whole_run_bytes) return;
-    add_choice(problem, strides, pointer, run, side);
+    if (run.elements * problem.unit_bytes > max_whole_run_bytes) return;
+    add_choice(problem, run, side);
   }
 }
 
@@ -128,21 +136,29 @@ bool join(const PermuteProblem& problem, const Side& src_side, const Run& src, c
   tile->src_dims = src_side.whole_dims(src);
   tile->dst_dims = dst_side.whole_dims(dst);
   if (contains(tile->dst_dims, tile->src_cut) || contains(tile->src_dims, tile->dst_cut)) return false;
-  if (tile->src_cut >= 0 && tile->src_cut == tile->dst_cut && src.block != dst.block) return false;
+  if (tile->src_cut >= 0 && tile->src_cut == tile->dst_cut && src.block != dst.block) {
+    // One dimension, one block: the larger.
+    Run& smaller = src.block < dst.block ? tile->src : tile->dst;
+    const int64_t block = std::max(src.block, dst.block);
+    smaller.elements = smaller.elements / smaller.block * block;
+    smaller.block = block;
+    finish_run(problem, &smaller == &tile->src ? src_side : dst_side, &smaller);
+  }
   for (int d = 0; d < problem.rank; ++d) tile->blocks[d] = contains(tile->src_dims | tile->dst_dims, d) ? problem.extents[d] : 1;
   if (tile->src_cut >= 0) {
-    tile->blocks[tile->src_cut] = src.block;
+    tile->blocks[tile->src_cut] = tile->src.block;
     tile->src_dims |= uint64_t{1} << tile->src_cut;
   }
   if (tile->dst_cut >= 0) {
-    tile->blocks[tile->dst_cut] = dst.block;
+    tile->blocks[tile->dst_cut] = tile->dst.block;
     tile->dst_dims |= uint64_t{1} << tile->dst_cut;
   }
   tile->elements = 1;
   for (int d = 0; d < problem.rank; ++d) tile->elements *= tile->blocks[d];
   // Rows that are not aligned stand at least a chunk apart, which short ones feel.
-  const int64_t src_rows = tile->elements / src.elements;
-  const int64_t pitch = src.alignment >= chunk_limit_bytes ? round_up(src.bytes, chunk_limit_bytes) : src.bytes + 3 * chunk_limit_bytes / 2;
+  const int64_t src_rows = tile->elements / tile->src.elements;
+  const int64_t pitch = tile->src.alignment >= chunk_limit_bytes ? round_up(tile->src.bytes, chunk_limit_bytes)
+                                                                    : tile->src.bytes + 3 * chunk_limit_bytes / 2;
   tile->shared_bytes = src_rows * pitch;
   return tile->elements * problem.unit_bytes <= max_tile_bytes && tile->shared_bytes <= max_shared_bytes;
 }
@@ -370,7 +386,7 @@ void set_chunks(const PermuteProblem& problem, const Tile& tile, PermutePlan* pl
   int64_t chunks = 0;
   if (tile.halo > 0) {
     params.dst_granule = sector_bytes;
-    chunks = run_bytes % sector_bytes == 0 ? run_bytes / chunk_limit_bytes : (run_bytes + sector_bytes) / chunk_limit_bytes;
+    chunks = run_bytes / chunk_limit_bytes;  // blocks are whole sectors
   } else {
     const bool aligned = tile.dst.alignment >= chunk_limit_bytes;
     params.dst_granule = aligned ? chunk_limit_bytes : run_bytes >= 4 * line_bytes ? line_bytes : sector_bytes;
@@ -380,7 +396,8 @@ void set_chunks(const PermuteProblem& problem, const Tile& tile, PermutePlan* pl
   const int64_t groups = ceil_div(chunks, chunks_per_line);
   const int64_t per_group = ceil_div(chunks, groups);
   params.chunks_per_group = Divider(static_cast<uint32_t>(per_group));
-  params.num_store_items = static_cast<uint32_t>(groups * per_group * params.num_dst_rows.divisor);
+  params.num_store_items = static_cast<uint32_t>(groups * params.num_dst_rows.divisor);
+  params.store_items_per_pass = static_cast<uint32_t>(tile_threads / per_group);
 }
 
 // Neighbouring elements of src's innermost dimension, in one 32-bit word, are rows that one thread stores together.
@@ -396,7 +413,8 @@ void group_dst_rows(const PermuteProblem& problem, const TileLayout& layout, Per
   params.num_dst_rows = Divider(params.num_dst_rows.divisor >> log2_rows);
 }
 
-void set_table(const PermuteProblem& problem, const TileLayout& layout, const Side& dst_side, PermutePlan* plan) {
+// Where element e of the destination run stands: e * run_pitch if its dimensions step evenly, by a table otherwise.
+void set_places(const PermuteProblem& problem, const TileLayout& layout, const Side& dst_side, PermutePlan* plan) {
   TileParams& params = plan->tile;
   const Tile& tile = layout.tile;
   params.table_rank = tile.dst.num_whole + (tile.dst.is_cut() ? 1 : 0);
@@ -406,7 +424,21 @@ void set_table(const PermuteProblem& problem, const TileLayout& layout, const Si
     int64_t rows_before = 1;
     for (int k = 0; k < at; ++k) rows_before *= layout.src_rows.extents[k];
     const bool is_row = at < layout.src_rows.rank;
-    set_row_dim(&params.table[i], indices_of(tile, dim), is_row ? layout.row_steps[at] : problem.src_strides[dim], is_row ? rows_before : 0);
+    params.table[i].divider = Divider(static_cast<uint32_t>(indices_of(tile, dim)));
+    params.table[i].shared_step = static_cast<int32_t>(is_row ? layout.row_steps[at] : problem.src_strides[dim]);
+    params.table[i].src_row_step = static_cast<int32_t>(is_row ? rows_before : 0);
+  }
+  params.run_pitch = params.table[0].shared_step;
+  bool is_even = params.table[0].src_row_step != 0 || params.table_rank == 1;
+  for (int i = 1; i < params.table_rank; ++i) {
+    const TileTableDim& inner = params.table[i - 1];
+    const int32_t extent = static_cast<int32_t>(inner.divider.divisor);
+    is_even &= params.table[i].shared_step == inner.shared_step * extent && params.table[i].src_row_step == inner.src_row_step * extent;
+  }
+  if (params.table[0].src_row_step == 0 && params.table_rank == 1) params.swizzle_mask = 0;  // all of a run is one row
+  if (is_even) {
+    params.table_rank = 0;
+    return;
   }
   params.table_offset_bytes = static_cast<int32_t>(round_up(layout.span_bytes, chunk_limit_bytes));
   const int64_t per_index = tile.dst.elements / tile.dst.block;
@@ -430,8 +462,10 @@ void build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src
   const int64_t per_index = tile.dst.elements / tile.dst.block;
   params.dst_run_elements = tile.dst_cut >= 0 ? TileCount{static_cast<int32_t>(per_index), TileCount::of_dst_cut, 0}
                                               : TileCount{static_cast<int32_t>(tile.dst.elements), TileCount::whole, 0};
-  params.chunks_per_src_row = Divider(static_cast<uint32_t>(
-      ceil_div(tile.src.bytes + (tile.src.alignment >= chunk_limit_bytes ? 0 : chunk_limit_bytes - 1), chunk_limit_bytes)));
+  const bool src_is_aligned = tile.src.alignment >= chunk_limit_bytes;
+  const int64_t chunks_per_row = ceil_div(tile.src.bytes + (src_is_aligned ? 0 : chunk_limit_bytes - 1), chunk_limit_bytes);
+  params.chunks_per_src_row = Divider(static_cast<uint32_t>(std::min<int64_t>(chunks_per_row, tile_threads)));
+  params.src_rows_per_pass = static_cast<uint32_t>(std::max<int64_t>(tile_threads / chunks_per_row, 1));
   plan->launch.shared_bytes = static_cast<int32_t>(round_up(layout.span_bytes, chunk_limit_bytes));
   plan->predicted_cost = tile.cost;
   // Destination chunks that neighbouring threads gather from start a chunk's elements apart: that many rows share a key.
@@ -440,13 +474,12 @@ void build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src
   params.swizzle_shift = log2_floor(chunk_limit_bytes / problem.unit_bytes / elements_per_row);
   if (layout.tile.aligned) {
     plan->kernel = PermuteKernel::tiled_transpose;
+    params.run_pitch = static_cast<int32_t>(layout.row_steps[0]);
     group_dst_rows(problem, layout, plan);
   } else {
     plan->kernel = PermuteKernel::two_sided_tile;
-    const bool runs_are_disjoint = (tile.src_dims & tile.dst_dims) == 0 && layout.src_rows.rank == (tile.dst.num_whole + (tile.dst.is_cut() ? 1 : 0));
-    if (!(runs_are_disjoint && layout.rows_are_linear)) set_table(problem, layout, dst_side, plan);
+    set_places(problem, layout, dst_side, plan);
   }
-  params.run_pitch = layout.src_rows.rank > 0 ? static_cast<int32_t>(layout.row_steps[0]) : problem.unit_bytes;
   set_chunks(problem, tile, plan);
 }
 
@@ -506,26 +539,55 @@ void flip_down_dims(const Side& src_side, PermuteProblem* problem) {
 
 }  // namespace
 
-void plan_tile(const PermuteProblem& given, const Device& device, PermutePlan* plan) {
+// Both sides and their runs; `problem` as the tiles see it, with dimensions turned round where that helps.
+struct Search {
+  PermuteProblem problem;  // the sides point into it
   Side src_side, dst_side;
-  find_chain(given, given.src_strides, &src_side);
-  PermuteProblem problem = given;
-  flip_down_dims(src_side, &problem);
-  find_chain(problem, problem.dst_strides, &dst_side);
-  find_choices(problem, problem.src_strides, problem.src, &src_side);
-  find_choices(problem, problem.dst_strides, problem.dst, &dst_side);
+};
+
+static void make_search(const PermuteProblem& given, Search* search) {
+  search->problem = given;
+  PermuteProblem& problem = search->problem;
+  find_chain(problem, problem.src, problem.src_strides, &search->src_side);
+  flip_down_dims(search->src_side, &problem);
+  search->src_side.pointer = problem.src;
+  find_chain(problem, problem.dst, problem.dst_strides, &search->dst_side);
+  find_choices(problem, &search->src_side);
+  find_choices(problem, &search->dst_side);
+}
+
+static bool make_tile(const Search& search, const Device& device, int src_choice, int dst_choice, Tile* tile) {
+  if (!join(search.problem, search.src_side, search.src_side.choices[src_choice], search.dst_side,
+            search.dst_side.choices[dst_choice], tile))
+    return false;
+  estimate(search.problem, device, tile);
+  return true;
+}
+
+void plan_tile(const PermuteProblem& problem, const Device& device, PermutePlan* plan) {
+  Search search;
+  make_search(problem, &search);
   Tile best;
   best.cost = -1;
-  for (int i = 0; i < src_side.num_choices; ++i) {
-    for (int j = 0; j < dst_side.num_choices; ++j) {
+  for (int i = 0; i < search.src_side.num_choices; ++i) {
+    for (int j = 0; j < search.dst_side.num_choices; ++j) {
       Tile tile;
-      if (!join(problem, src_side, src_side.choices[i], dst_side, dst_side.choices[j], &tile)) continue;
-      estimate(problem, device, &tile);
-      if (best.cost < 0 || tile.cost < best.cost) best = tile;
+      if (make_tile(search, device, i, j, &tile) && (best.cost < 0 || tile.cost < best.cost)) best = tile;
     }
   }
-  if (best.cost < 0) return plan_strided_tile(given, plan);
-  build_tile(problem, best, src_side, dst_side, plan);
+  if (best.cost < 0) return plan_strided_tile(problem, plan);
+  build_tile(search.problem, best, search.src_side, search.dst_side, plan);
+}
+
+TileCandidate plan_tile_candidate(const PermuteProblem& problem, const Device& device, int src_choice, int dst_choice,
+                                  PermutePlan* plan) {
+  Search search;
+  make_search(problem, &search);
+  if (src_choice >= search.src_side.num_choices || dst_choice >= search.dst_side.num_choices) return TileCandidate::out_of_range;
+  Tile tile;
+  if (!make_tile(search, device, src_choice, dst_choice, &tile)) return TileCandidate::no_box;
+  build_tile(search.problem, tile, search.src_side, search.dst_side, plan);
+  return TileCandidate::planned;
 }
 
 }  // namespace flowk

@@ -70,53 +70,67 @@ __device__ __forceinline__ TileOrigin locate_tile(const TileParams& params) {
 // Takes the index of a row of the tile apart and adds up its offsets in global and shared memory.
 __device__ __forceinline__ void locate_tile_row(const TileRowDim* dims, int rank, uint32_t row, int64_t* offset,
                                                 int32_t* shared_offset) {
-  *offset = 0;
-  *shared_offset = 0;
-  for (int d = 0; d < rank; ++d) {
-    const uint32_t index = d + 1 < rank ? take_index(&row, dims[d].divider) : row;
-    *offset += static_cast<int64_t>(index) * dims[d].stride;
-    *shared_offset += static_cast<int32_t>(index) * dims[d].shared_step;
+  int64_t global = 0;
+  int32_t in_tile = 0;
+  for (int d = 0; d + 1 < rank; ++d) {
+    const uint32_t index = take_index(&row, dims[d].divider);
+    global += static_cast<int64_t>(index) * dims[d].stride;
+    in_tile += static_cast<int32_t>(index) * dims[d].shared_step;
   }
+  // What is left is the index of the outermost; with no dimension at all it is 0.
+  const TileRowDim& outermost = dims[rank > 0 ? rank - 1 : 0];
+  *offset = global + static_cast<int64_t>(row) * outermost.stride;
+  *shared_offset = in_tile + static_cast<int32_t>(row) * outermost.shared_step;
 }
 
 __device__ __forceinline__ int32_t swizzle_of(const TileParams& params, uint32_t src_row) {
   return static_cast<int32_t>((src_row >> params.swizzle_shift) & static_cast<uint32_t>(params.swizzle_mask)) << 4;
 }
 
-// Copies the tile to shared memory, source row by source row, in the aligned 16-byte chunks that hold its bytes. A byte's
-// place in shared memory and in src agree modulo 16: `shift` is what the tile's own start needs for that.
+// Copies the tile to shared memory in the aligned 16-byte chunks that hold its bytes. A thread keeps its column and steps
+// from row to row. A byte's place in shared memory and in src agree modulo 16: `shift` is what the tile's start needs for that.
 template <bool kAligned>
 __device__ __forceinline__ void load_tile(const TileParams& params, const TileOrigin& tile, unsigned char* shared_tile,
                                           int32_t shift) {
-  const uint32_t num_items = tile.src_row_end * params.chunks_per_src_row.divisor;
-  uint32_t item = tile.src_row_begin * params.chunks_per_src_row.divisor + threadIdx.x;
-  for (; item < num_items; item += tile_threads) {
-    const uint32_t src_row = params.chunks_per_src_row.divide(item);
-    const int32_t in_row = static_cast<int32_t>(item - src_row * params.chunks_per_src_row.divisor) * chunk_bytes;
+  const uint32_t first_row = params.chunks_per_src_row.divide(threadIdx.x);
+  const int32_t column = static_cast<int32_t>(threadIdx.x - first_row * params.chunks_per_src_row.divisor) * chunk_bytes;
+  if (first_row >= params.src_rows_per_pass) return;
+  for (uint32_t src_row = tile.src_row_begin + first_row; src_row < tile.src_row_end; src_row += params.src_rows_per_pass) {
     int64_t offset;
-    int32_t shared_offset;
-    locate_tile_row(params.src_row_dims, params.src_row_rank, src_row, &offset, &shared_offset);
+    int32_t shared_row;
+    locate_tile_row(params.src_row_dims, params.src_row_rank, src_row, &offset, &shared_row);
     const unsigned char* row = tile.src + offset;
+    const int32_t swizzle = swizzle_of(params, src_row);
     if constexpr (kAligned) {
-      if (in_row >= tile.src_run_bytes) continue;
-      async_copy_chunk(shared_tile + ((shared_offset + in_row) ^ swizzle_of(params, src_row)), row + in_row);
+      for (int32_t in_row = column; in_row < tile.src_run_bytes; in_row += tile_threads * chunk_bytes)
+        async_copy_chunk(shared_tile + ((shared_row + in_row) ^ swizzle), row + in_row);
     } else {
       const int32_t before_row = static_cast<int32_t>(reinterpret_cast<uintptr_t>(row) % chunk_bytes);
-      const unsigned char* address = row - before_row + in_row;
-      if (in_row - before_row >= tile.src_run_bytes) continue;
-      const int32_t shared_address = (shift + shared_offset - before_row + in_row) ^ swizzle_of(params, src_row);
-      async_copy_chunk_head(shared_tile + shared_address, address, params.src_end - address);
+      for (int32_t in_row = column - before_row; in_row < tile.src_run_bytes; in_row += tile_threads * chunk_bytes)
+        async_copy_chunk_head(shared_tile + ((shift + shared_row + in_row) ^ swizzle), row + in_row,
+                              params.src_end - (row + in_row));
     }
   }
 }
 
-// Splits an item of the store into destination row (or group of rows) and chunk: chunks of one row in groups, all rows of
-// a group of chunks before the next, so that a warp writes whole lines and reads neighbouring columns.
-__device__ __forceinline__ void locate_store(const TileParams& params, uint32_t item, uint32_t* dst_row, int32_t* chunk) {
-  const uint32_t in_group = take_index(&item, params.chunks_per_group);
-  *dst_row = take_index(&item, params.num_dst_rows);
-  *chunk = static_cast<int32_t>(item * params.chunks_per_group.divisor + in_group);
-}
+// A thread's chunks of the destination rows: chunks of one row stand in groups, all rows of a group of chunks come before
+// the next group, so that a warp writes whole lines and reads neighbouring columns. A thread keeps its place in the group.
+struct StoreWalk {
+  uint32_t in_group;
+  uint32_t item;  // (group, destination row)
+  uint32_t num_items;
+
+  __device__ __forceinline__ explicit StoreWalk(const TileParams& params) {
+    item = params.chunks_per_group.divide(threadIdx.x);
+    in_group = threadIdx.x - item * params.chunks_per_group.divisor;
+    num_items = item < params.store_items_per_pass ? params.num_store_items : 0;
+  }
+  __device__ __forceinline__ void locate(const TileParams& params, uint32_t* dst_row, int32_t* chunk) const {
+    uint32_t group = item;
+    *dst_row = take_index(&group, params.num_dst_rows);
+    *chunk = static_cast<int32_t>(group * params.chunks_per_group.divisor + in_group);
+  }
+};
 
 // Turns `count` words, each holding one element of every row of a group, into one chunk for every row of the group.
 template <int Bytes, int kRows>
@@ -162,10 +176,10 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks) tiled_transpose
   async_copy_wait();
   __syncthreads();
 
-  for (uint32_t item = threadIdx.x; item < params.num_store_items; item += tile_threads) {
+  for (StoreWalk walk(params); walk.item < walk.num_items; walk.item += params.store_items_per_pass) {
     uint32_t dst_row;
     int32_t chunk;
-    locate_store(params, item, &dst_row, &chunk);
+    walk.locate(params, &dst_row, &chunk);
     const int32_t element = chunk * elements_per_chunk;
     if (dst_row >= tile.dst_row_end || element >= tile.dst_element_end) continue;
     int64_t offset;
@@ -190,10 +204,25 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks) tiled_transpose
   }
 }
 
+// Makes the table of where element e of the destination run stands in shared memory, and the swizzle of its source row.
+__device__ __forceinline__ void make_table(const TileParams& params, const TileOrigin& tile, uint32_t* table) {
+  for (uint32_t e = threadIdx.x; e < static_cast<uint32_t>(tile.dst_element_end); e += tile_threads) {
+    uint32_t rest = e, place = 0, src_row = 0;
+    for (int d = 0; d + 1 < params.table_rank; ++d) {
+      const uint32_t index = take_index(&rest, params.table[d].divider);
+      place += index * static_cast<uint32_t>(params.table[d].shared_step);
+      src_row += index * static_cast<uint32_t>(params.table[d].src_row_step);
+    }
+    place += rest * static_cast<uint32_t>(params.table[params.table_rank - 1].shared_step);
+    src_row += rest * static_cast<uint32_t>(params.table[params.table_rank - 1].src_row_step);
+    table[e] = place | static_cast<uint32_t>(swizzle_of(params, src_row)) << table_place_bits;
+  }
+}
+
 // Any runs, extents and alignment. Destination rows are cut into chunks from their granule on, so that every chunk inside a
 // row is stored whole; where element e of the run stands in shared memory is e * run_pitch, or comes from a table that
 // the block makes while its loads are under way.
-template <int Bytes, bool kTable>
+template <int Bytes, bool kTable, bool kSwizzle>
 __global__ void __launch_bounds__(tile_threads, tile_min_blocks) two_sided_tile(const __grid_constant__ TileParams params) {
   constexpr int elements_per_chunk = chunk_bytes / Bytes;
   unsigned char* shared_tile = &shared<unsigned char>();
@@ -201,62 +230,46 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks) two_sided_tile(
   const TileOrigin tile = locate_tile(params);
   const int32_t shift = static_cast<int32_t>(reinterpret_cast<uintptr_t>(tile.src) & params.shift_mask);
   load_tile<false>(params, tile, shared_tile, shift);
-  if constexpr (kTable) {
-    for (uint32_t e = threadIdx.x; e < static_cast<uint32_t>(tile.dst_element_end); e += tile_threads) {
-      int64_t src_row;
-      int32_t place;
-      locate_tile_row(params.table, params.table_rank, e, &src_row, &place);
-      table[e] = static_cast<uint32_t>(place) | static_cast<uint32_t>(swizzle_of(params, static_cast<uint32_t>(src_row))) << table_place_bits;
-    }
-  }
+  if constexpr (kTable) make_table(params, tile, table);
   async_copy_wait();
   __syncthreads();
 
+  const auto gather = [&](int32_t e, int32_t column) {
+    int32_t place = kTable ? static_cast<int32_t>(table[e]) : e * params.run_pitch;
+    if constexpr (kTable && kSwizzle)
+      place = ((place & ((1 << table_place_bits) - 1)) + column) ^ static_cast<int32_t>(static_cast<uint32_t>(place) >> table_place_bits);
+    else if constexpr (kSwizzle)
+      place = (place + column) ^ swizzle_of(params, static_cast<uint32_t>(e));
+    else
+      place += column;
+    return *reinterpret_cast<const Pack<Bytes>*>(shared_tile + place);
+  };
   const int32_t halo_elements = params.halo * params.dst_run_elements.per_index;
-  for (uint32_t item = threadIdx.x; item < params.num_store_items; item += tile_threads) {
+  for (StoreWalk walk(params); walk.item < walk.num_items; walk.item += params.store_items_per_pass) {
     uint32_t dst_row;
     int32_t chunk;
-    locate_store(params, item, &dst_row, &chunk);
+    walk.locate(params, &dst_row, &chunk);
     if (dst_row >= tile.dst_row_end) continue;
     int64_t offset;
     int32_t column;
     locate_tile_row(params.dst_row_dims, params.dst_row_rank, dst_row, &offset, &column);
     column += shift;
     unsigned char* row = tile.dst + offset;
-    const uint32_t granule_mask = static_cast<uint32_t>(params.dst_granule - 1);
-    const int32_t before_row = static_cast<int32_t>(reinterpret_cast<uintptr_t>(row) & granule_mask);
-    // With a halo the tile stores the whole granules that begin in its rows, and leaves the rest to the next tile.
-    int32_t end = tile.dst_element_end;
-    if (params.halo > 0) {
-      const int32_t block_bytes = params.dst_block * params.dst_run_elements.per_index * Bytes;
-      const int32_t after_row = static_cast<int32_t>((reinterpret_cast<uintptr_t>(row) + block_bytes) & granule_mask);
-      const int32_t own_end = halo_elements + (block_bytes - after_row) / Bytes;
-      if (own_end < end) end = own_end;
-    }
-    const int32_t element = halo_elements - before_row / Bytes + chunk * elements_per_chunk;
-    const int32_t first = tile.dst_element_begin > element ? tile.dst_element_begin - element : 0;
-    const int32_t last = end - element < elements_per_chunk ? end - element : elements_per_chunk;
-    if (first >= last) continue;
+    const int32_t before_row = static_cast<int32_t>(reinterpret_cast<uintptr_t>(row) & static_cast<uint32_t>(params.dst_granule - 1));
     unsigned char* address = row - before_row + chunk * chunk_bytes;
+    const int32_t element = halo_elements - before_row / Bytes + chunk * elements_per_chunk;
     Chunk<Bytes> out;
+    if (element >= tile.dst_element_begin && element + elements_per_chunk <= tile.dst_element_end) {
 #pragma unroll
-    for (int i = 0; i < elements_per_chunk; ++i) {
-      int32_t e = element + i;
-      if (i < first || i >= last) e = tile.dst_element_begin;  // any that was loaded: it is not stored
-      int32_t place, swizzle;
-      if constexpr (kTable) {
-        place = static_cast<int32_t>(table[e] & ((1u << table_place_bits) - 1));
-        swizzle = static_cast<int32_t>(table[e] >> table_place_bits);
-      } else {
-        place = e * params.run_pitch;
-        swizzle = swizzle_of(params, static_cast<uint32_t>(e));
-      }
-      out.elements[i] = *reinterpret_cast<const Pack<Bytes>*>(shared_tile + ((place + column) ^ swizzle));
-    }
-    if (first == 0 && last == elements_per_chunk)
+      for (int i = 0; i < elements_per_chunk; ++i) out.elements[i] = gather(element + i, column);
       *reinterpret_cast<uint4*>(address) = out.whole;
-    else
-      store_partial_chunk<Bytes>(address, out, first, last);
+      continue;
+    }
+    const int32_t first = tile.dst_element_begin > element ? tile.dst_element_begin - element : 0;
+    const int32_t last = tile.dst_element_end - element < elements_per_chunk ? tile.dst_element_end - element : elements_per_chunk;
+#pragma unroll 1
+    for (int32_t i = first; i < last; ++i)
+      *reinterpret_cast<Pack<Bytes>*>(address + i * Bytes) = gather(element + i, column);
   }
 }
 

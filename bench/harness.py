@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Timing on a GPU, as every bench of flowk does it.
+
+Contenders work on the same rotating buffers, more of them than the L2 holds, each in a CUDA graph; the graphs are replayed in
+turn and the median is kept. The figure is the fraction of copy: the time of the faster of cudaMemcpyAsync and flowk's own
+contiguous copy of the same bytes, over the contender's time. A result that is not right is not timed.
+
+Needs PyTorch, for memory, graphs and events.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import math
+import os
+import statistics
+import subprocess
+from pathlib import Path
+
+import torch
+
+TOUCHED_BYTES = 768 << 20  # by one replay: more than ten times the L2 of an H200
+DTYPES = {
+    "u8": (torch.uint8, 6),
+    "i32": (torch.int32, 4),
+    "f16": (torch.float16, 10),
+    "bf16": (torch.bfloat16, 11),
+    "f32": (torch.float32, 12),
+    "f64": (torch.float64, 13),
+    "c64": (torch.complex64, 16),
+    "c128": (torch.complex128, 17),
+}
+
+
+def library_path() -> str:
+    """libflowk: $FLOWK_LIBRARY, or the installed package's."""
+    if "FLOWK_LIBRARY" in os.environ:
+        return os.environ["FLOWK_LIBRARY"]
+    import pyflowk
+
+    return str(Path(pyflowk.__file__).parent / "lib" / "libflowk.so.1")
+
+
+class Library:
+    """flowk_permute by ctypes, so that a bench times the library and not Python."""
+
+    def __init__(self) -> None:
+        self.c = ctypes.CDLL(library_path())
+        self.c.flowk_last_error.restype = ctypes.c_char_p
+        self.c.flowk_build_info.restype = ctypes.c_char_p
+
+    def permute_arguments(self, x: torch.Tensor, axes: list[int], out: torch.Tensor, dtype: int) -> tuple:
+        rank = x.dim()
+        longs, ints = ctypes.c_int64 * max(rank, 1), ctypes.c_int32 * max(rank, 1)
+        return (
+            ctypes.c_void_p(x.data_ptr()), longs(*x.stride()), ctypes.c_void_p(out.data_ptr()), longs(*out.stride()),
+            rank, longs(*x.shape), ints(*axes), dtype,
+        )  # fmt: skip
+
+    def check(self, status: int) -> None:
+        if status != 0:
+            raise RuntimeError(f"flowk status {status}: {self.c.flowk_last_error().decode()}")
+
+    def permute(self, arguments: tuple) -> None:
+        self.check(self.c.flowk_permute(*arguments, ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)))
+
+    def explain(self, arguments: tuple) -> str:
+        text = ctypes.create_string_buffer(4096)
+        self.check(self.c.flowk_permute_explain(*arguments, text, ctypes.c_size_t(len(text))))
+        return text.value.decode()
+
+
+def random_tensor(shape: list[int], dtype: torch.dtype) -> torch.Tensor:
+    """Random bits: every NaN payload too."""
+    tensor = torch.empty(shape, dtype=dtype, device="cuda")
+    raw = torch.as_strided(tensor.view(torch.uint8) if tensor.dim() else tensor, (tensor.numel() * tensor.element_size(),), (1,))
+    raw.random_(0, 256)
+    return tensor
+
+
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.shape == b.shape and torch.equal(a.contiguous().reshape(-1).view(torch.uint8), b.contiguous().reshape(-1).view(torch.uint8))
+
+
+def capture(work, num_sets: int) -> torch.cuda.CUDAGraph:
+    """A graph of work(0), work(1), ... over all buffer sets, warmed up."""
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for i in range(num_sets):
+            work(i)
+    stream.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        for i in range(num_sets):
+            work(i)
+    return graph
+
+
+def time_in_turn(contenders: dict, num_sets: int, rounds: int = 7) -> dict[str, float]:
+    """Median seconds of one work(i) of each contender, replayed one after the other."""
+    graphs = {name: capture(work, num_sets) for name, work in contenders.items()}
+    times: dict[str, list[float]] = {name: [] for name in graphs}
+    for round_ in range(rounds + 1):
+        for name, graph in graphs.items():
+            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            start.record()
+            graph.replay()
+            end.record()
+            end.synchronize()
+            if round_ > 0:
+                times[name].append(start.elapsed_time(end) * 1e-3 / num_sets)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def num_sets_for(bytes_moved: int) -> int:
+    return max(2, min(64, math.ceil(TOUCHED_BYTES / bytes_moved)))
+
+
+def geomean(values: list[float]) -> float:
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else float("nan")
+
+
+def machine() -> str:
+    query = "name,driver_version,clocks.sm,clocks.mem"
+    line = subprocess.run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"], capture_output=True, text=True).stdout
+    return line.strip().splitlines()[0] if line.strip() else torch.cuda.get_device_name()
+
+
+def write_json(path: str | None, rows: list[dict]) -> None:
+    if path:
+        Path(path).write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1))

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times every tile that the planner may choose for a case, beside the one it does: `tune_permute.py SET ... --json FILE`.
+
+Takes the library of permute_candidates.cpp in $FLOWK_LIBRARY. Prints the planner's pick and the best tile of each case;
+the JSON holds every tile with its features, from which the planner's costs are fitted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import sys
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+import bench_permute
+import harness
+
+FEATURES = ["kernel", "unit_bytes", "predicted", "src_rows", "src_run_bytes", "dst_rows", "dst_run_elements", "halo", "dst_block",
+            "swizzle_mask", "table_rank", "num_blocks", "shared_bytes", "dst_granule", "chunks_per_group", "num_store_items"]  # fmt: skip
+
+
+def time_back_to_back(work, sets: int, repeats: int = 3) -> float:
+    """Median seconds of one work(i), launched back to back over all buffer sets."""
+    times = []
+    for _ in range(repeats):
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        for i in range(sets):
+            work(i)
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end) * 1e-3 / sets)
+    return sorted(times)[len(times) // 2]
+
+
+def tune(library: harness.Library, case: tuple, check: bool) -> dict:
+    name, shape, axes, kind = case
+    dtype, code = harness.DTYPES[kind]
+    x = harness.random_tensor(shape, dtype)
+    moved = 2 * x.numel() * x.element_size()
+    sets = harness.num_sets_for(moved)
+    xs = [x] + [x.clone() for _ in range(sets - 1)]
+    outs = [torch.empty([shape[a] for a in axes], dtype=dtype, device="cuda") for _ in range(sets)]
+    rank = len(shape)
+    longs = ctypes.c_int64 * rank
+    geometry = (rank, longs(*outs[0].shape), longs(*(x.stride()[a] for a in axes)), longs(*outs[0].stride()), x.element_size())
+    features = (ctypes.c_double * 16)()
+    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+
+    def candidate(i: int, src: int, dst: int, runs: int = 1) -> int:
+        pointers = ctypes.c_void_p(xs[i].data_ptr()), ctypes.c_void_p(outs[i].data_ptr())
+        return library.c.flowk_bench_permute_candidate(*pointers, *geometry, src, dst, runs, stream, features)
+
+    flat = [library.permute_arguments(a.view(-1), [0], b.view(-1), code) for a, b in zip(xs, outs)]
+    arguments = [library.permute_arguments(a, axes, b, code) for a, b in zip(xs, outs)]
+    views = [(a.view(-1), b.view(-1)) for a, b in zip(xs, outs)]
+    copy = min(time_back_to_back(lambda i: library.permute(flat[i]), sets), time_back_to_back(lambda i: views[i][1].copy_(views[i][0]), sets))
+    row = {"name": name, "type": kind, "shape": shape, "axes": axes, "copy_us": copy * 1e6, "tiles": []}
+    row["pick"] = copy / time_back_to_back(lambda i: library.permute(arguments[i]), sets)
+    row["plan"] = library.explain(arguments[0])
+    for src in range(64):
+        for dst in range(64):
+            result = candidate(0, src, dst, 0)
+            if result == 2 and dst == 0:
+                return row
+            if result == 2:
+                break
+            if result != 0 or features[2] > 3 * 1.2:
+                continue
+            if check:
+                outs[0].view(torch.uint8).fill_(0xA5)
+                candidate(0, src, dst)
+                if not harness.same_bits(outs[0], x.permute(axes)):
+                    print("WRONG", case, src, dst, dict(zip(FEATURES, features)))
+                    continue
+            fraction = copy / time_back_to_back(lambda i: candidate(i, src, dst), sets)
+            row["tiles"].append(dict(zip(FEATURES, features)) | {"fraction": fraction})
+    return row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sets", nargs="+")
+    parser.add_argument("--json")
+    parser.add_argument("--check", action="store_true", help="compare the output of every tile")
+    options = parser.parse_args()
+    library = harness.Library()
+    rows = []
+    for name in options.sets:
+        of_set = []
+        for case in bench_permute.cases_of(name):
+            row = tune(library, case, options.check)
+            if not row["tiles"]:
+                continue
+            of_set.append(row)
+            best = max(row["tiles"], key=lambda tile: tile["fraction"])
+            row["best"] = best["fraction"]
+            keys = ("kernel", "unit_bytes", "src_rows", "src_run_bytes", "dst_rows", "dst_run_elements", "halo", "shared_bytes", "predicted")
+            print(f"{name[:8]} {row['type']:4} {'x'.join(map(str, row['shape'])):28} {''.join(map(str, row['axes'])):7} pick {row['pick']:.3f}"
+                  f" best {row['best']:.3f} of {len(row['tiles'])}: " + " ".join(f"{k}={best[k]:g}" for k in keys), flush=True)  # fmt: skip
+        print(f"== {name}: pick {harness.geomean([r['pick'] for r in of_set]):.3f} best {harness.geomean([r['best'] for r in of_set]):.3f}")
+        rows += of_set
+    harness.write_json(options.json, rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""flowk.h, what the libraries export and the ctypes table of pyflowk/_abi.py agree: names, values, arguments, types."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import shutil
+import subprocess
+from enum import IntEnum
+from pathlib import Path
+
+import pytest
+
+from pyflowk import FlowkError, __version__, _abi, _library
+
+HEADER = (Path(__file__).parents[1] / "include" / "flowk" / "flowk.h").read_text()
+CODE = re.sub(r"/\*.*?\*/", " ", HEADER, flags=re.DOTALL)
+
+# How each C type is written in the table.
+CTYPES = {
+    "const char *": ctypes.c_char_p,
+    "char *": ctypes.c_char_p,
+    "size_t": ctypes.c_size_t,
+    "int32_t": ctypes.c_int32,
+    "int64_t": ctypes.c_int64,
+    "flowk_status": ctypes.c_int,
+    "flowk_dtype": ctypes.c_int,
+    "flowk_stream": _abi.StreamHandle,
+    "const void *": _abi.TensorPointer,
+    "void *": _abi.TensorPointer,
+    "const int64_t *": _abi.Int64Pointer,
+    "const int32_t *": _abi.Int32Pointer,
+}
+
+
+def header_functions() -> dict[str, tuple[type, list[type]]]:
+    """name: (restype, argtypes), in the header's order."""
+    functions = {}
+    for result, name, parameters in re.findall(r"FLOWK_API\s+([\w\s*]+?)(\w+)\(([^)]*)\);", CODE):
+        types = [] if parameters.strip() == "void" else [declared_type(p) for p in parameters.split(",")]
+        functions[name] = (CTYPES[" ".join(result.split())], types)
+    return functions
+
+
+def declared_type(parameter: str) -> type:
+    """The type of `const void *src`."""
+    return CTYPES[" ".join(re.sub(r"\w+$", "", parameter.strip()).split())]
+
+
+def header_enum(name: str) -> dict[str, int]:
+    """Enumerators and their values."""
+    body = re.search(rf"typedef enum {name} {{(.*?)}}", CODE, re.DOTALL)
+    assert body
+    return {key: int(value) for key, value in re.findall(r"(\w+) = (-?\d+)", body[1])}
+
+
+def header_constant(name: str) -> int:
+    value = re.search(rf"#define {name} (\d+)", CODE)
+    assert value
+    return int(value[1])
+
+
+def built_libraries() -> list[ctypes.CDLL]:
+    """Those that are installed here: at least one."""
+    found = []
+    for backend in _library.FILE_NAMES:
+        if _library.allowed_backend() in (None, backend):
+            try:
+                found.append(_library.open_backend(backend))
+            except (FlowkError, ImportError):
+                continue
+    return found
+
+
+def test_the_table_has_the_functions_of_the_header_with_their_types() -> None:
+    assert len(header_functions()) == len(re.findall(r"^FLOWK_API", CODE, re.MULTILINE)) > 0
+    assert list(_abi.FUNCTIONS) == list(header_functions())
+    assert header_functions() == _abi.FUNCTIONS
+
+
+@pytest.mark.parametrize(
+    ("name", "enum", "prefix"), [("flowk_status", _abi.Status, "FLOWK_STATUS_"), ("flowk_dtype", _abi.DType, "FLOWK_")]
+)
+def test_enums_have_the_values_of_the_header(name: str, enum: type[IntEnum], prefix: str) -> None:
+    assert {prefix + member.name: member.value for member in enum} == header_enum(name)
+
+
+def test_version_and_largest_rank_are_those_of_the_header() -> None:
+    major, minor, patch = (header_constant(f"FLOWK_VERSION_{part}") for part in ("MAJOR", "MINOR", "PATCH"))
+    assert 10000 * major + 100 * minor + patch == _abi.VERSION
+    assert __version__ == f"{major}.{minor}.{patch}"
+    assert header_constant("FLOWK_MAX_RANK") == _abi.MAX_RANK
+
+
+def test_a_library_is_built() -> None:
+    assert built_libraries()
+
+
+@pytest.mark.skipif(shutil.which("nm") is None, reason="nm is not installed")
+def test_libraries_export_the_functions_of_the_header_and_nothing_else() -> None:
+    for library in built_libraries():
+        command = ["nm", "-D", "--defined-only", "--format=posix", library._name]
+        lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+        assert {line.split()[0].partition("@")[0] for line in lines} == set(header_functions()), library._name
+
+
+def test_libraries_say_which_they_are() -> None:
+    for library in built_libraries():
+        words = _library.build_words(library)
+        assert set(words) >= {"backend", "archs", "toolkit", "compiler"}
+        assert words["backend"] in ("cuda", "simt")
+        assert library.flowk_version() == _abi.VERSION
+    if len(built_libraries()) == 2:
+        assert [_library.build_words(library)["backend"] for library in built_libraries()] == ["cuda", "simt"]

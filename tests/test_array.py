@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which arrays pyflowk takes and returns: on the host: kinds, dtypes, protocols, streams."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import pyflowk
+from pyflowk import _array, _dlpack
+from pyflowk._dtypes import element_type, numpy_dtype
+from pyflowk._stream import stream_handle
+
+MATRIX = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+
+# ---- NumPy ----------------------------------------------------------------------------------------------------------
+
+NUMPY_DTYPES = [
+    *("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16"),
+    *("M8[ns]", "m8[s]", "S1", "S8", "U1", "V2", "V16", ">f4", ">i8", ">c8", np.dtype([("a", "i4"), ("b", "f4")])),
+]
+
+
+@pytest.mark.parametrize("dtype", NUMPY_DTYPES, ids=str)
+@pytest.mark.usefixtures("host_library")
+def test_any_numpy_dtype_of_a_size_that_flowk_moves_keeps_its_bits(dtype: Any) -> None:
+    num_bytes = np.dtype(dtype).itemsize
+    bits = np.random.default_rng(1).integers(0, 256, 6 * 5 * num_bytes, dtype=np.uint8)
+    x = (bits % 2 if dtype == "?" else bits).view(dtype).reshape(6, 5)
+    for call in (lambda: pyflowk.permute(x, (1, 0)), lambda: pyflowk.permute(x, (1, 0), out=np.empty((5, 6), dtype))):
+        result = call()
+        assert result.dtype == x.dtype
+        assert result.tobytes() == np.ascontiguousarray(x.T).tobytes()
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "int4"])
+@pytest.mark.usefixtures("host_library")
+def test_dtypes_of_ml_dtypes_keep_their_bits(name: str) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    dtype = np.dtype(getattr(ml_dtypes, name))
+    assert numpy_dtype(name) == dtype
+    x = np.arange(30 * dtype.itemsize, dtype=np.uint8).view(dtype).reshape(5, 6)
+    result = pyflowk.permute(x, (1, 0))
+    assert result.dtype == dtype
+    assert result.tobytes() == np.ascontiguousarray(x.T).tobytes()
+
+
+def test_dtypes_have_their_own_code_where_flowk_has_one() -> None:
+    for name, code in (("bool", 1), ("int16", 3), ("float16", 10), ("float32", 12), ("complex128", 17)):
+        assert element_type(np.dtype(name), "x") == (code, np.dtype(name).itemsize)
+    for name, code in ((">f4", 8), ("M8[s]", 9), ("V16", 17), ("S1", 6)):
+        assert element_type(np.dtype(name), "x")[0] == code
+    if pytest.importorskip("ml_dtypes"):
+        for name, code in (("bfloat16", 11), ("float8_e4m3fn", 14), ("float8_e5m2", 15), ("float8_e4m3b11fnuz", 6)):
+            assert element_type(numpy_dtype(name), "x")[0] == code
+
+
+@pytest.mark.usefixtures("host_library")
+def test_numpy_views_of_every_form_are_read_where_they_are() -> None:
+    base = np.arange(4 * 6 * 8).reshape(4, 6, 8)
+    for x in (
+        *(base[::-1], base[:, ::2], base[1:3, :, 3], base[..., ::-3], base.T, base[:, None], base[2, 3, 4, ...]),
+        *(base[:0], np.broadcast_to(base, (3, 4, 6, 8)), np.broadcast_to(np.int16(7), (5, 3))),
+    ):
+        axes = range(x.ndim)[::-1]
+        result = pyflowk.permute(x, axes)
+        assert type(result) is np.ndarray
+        assert result.flags.c_contiguous
+        np.testing.assert_array_equal(result, np.transpose(x, axes))
+
+
+@pytest.mark.usefixtures("host_library")
+def test_a_subclass_of_ndarray_gives_a_plain_array() -> None:
+    class Tagged(np.ndarray):
+        pass
+
+    result = pyflowk.permute(MATRIX.view(Tagged), (1, 0))
+    assert type(result) is np.ndarray
+    np.testing.assert_array_equal(result, MATRIX.T)
+
+
+@pytest.mark.usefixtures("host_library")
+def test_extents_of_1_may_have_any_strides() -> None:
+    x = np.ndarray((1, 3), np.int32, np.arange(3, dtype=np.int32), strides=(7, 4))
+    np.testing.assert_array_equal(pyflowk.permute(x, (1, 0)), [[0], [1], [2]])
+
+
+# ---- other kinds, on the host ---------------------------------------------------------------------------------------
+
+
+class Producer:
+    """A host array that speaks DLPack only, through pyflowk's own capsules."""
+
+    def __init__(self, array: np.ndarray, *, versioned: bool) -> None:
+        self.array = array
+        self._versioned = versioned
+
+    def __dlpack__(self, **options: Any) -> Any:
+        strides = tuple(stride // self.array.itemsize for stride in self.array.strides)
+        place = (_dlpack.CPU, 0)
+        return _dlpack.make_capsule(
+            *(self.array, self.array.ctypes.data, self.array.shape, strides, self.array.dtype, place),
+            versioned=self._versioned,
+        )
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (_dlpack.CPU, 0)
+
+
+@pytest.mark.parametrize("versioned", [False, True])
+@pytest.mark.usefixtures("host_library")
+def test_a_dlpack_array_on_the_host_is_taken_and_numpy_returned(versioned: bool) -> None:
+    result = pyflowk.permute(Producer(MATRIX[::-1, 1:], versioned=versioned), (1, 0))
+    assert type(result) is np.ndarray
+    np.testing.assert_array_equal(result, MATRIX[::-1, 1:].T)
+
+
+@pytest.mark.usefixtures("host_library")
+def test_a_dlpack_array_on_the_host_may_be_out() -> None:
+    out = np.zeros((4, 3), np.float32)
+    producer = Producer(out, versioned=True)
+    assert pyflowk.permute(MATRIX, (1, 0), out=producer) is producer
+    np.testing.assert_array_equal(out, MATRIX.T)
+
+
+@pytest.mark.parametrize("versioned", [False, True])
+def test_a_capsule_keeps_its_memory_until_its_consumer_is_done(versioned: bool) -> None:
+    gc.collect()
+    before = len(_dlpack._exported)
+    producer = Producer(MATRIX.copy(), versioned=versioned)
+    unconsumed = producer.__dlpack__()
+    assert len(_dlpack._exported) == before + 1
+    del unconsumed
+    assert len(_dlpack._exported) == before
+
+    view = np.from_dlpack(producer)[1:]
+    del producer
+    gc.collect()
+    assert len(_dlpack._exported) == before + 1
+    np.testing.assert_array_equal(view, MATRIX[1:])
+    del view
+    gc.collect()
+    assert len(_dlpack._exported) == before
+
+
+def test_dlpack_has_no_type_for_some_dtypes() -> None:
+    for dtype in ("M8[s]", "V16", ">f4", "S4"):
+        with pytest.raises(BufferError, match="DLPack has no type"):
+            _dlpack.dlpack_type(np.dtype(dtype))
+    assert _dlpack.dlpack_type(np.dtype("complex64")) == (5, 64)
+    assert _dlpack.dlpack_type(np.dtype("bool")) == (6, 8)
+
+
+class FakeDtype(NamedTuple):
+    """What pyflowk uses of a torch.dtype."""
+
+    itemsize: int
+
+
+class FakeTensor:
+    """What pyflowk uses of a torch.Tensor, over NumPy."""
+
+    def __init__(self, array: np.ndarray, *, negated: bool = False, device: str = "cpu") -> None:
+        self.array = array
+        self.shape = array.shape
+        self.dtype = FakeDtype(array.itemsize)
+        self.is_cuda = False
+        self.device = SimpleNamespace(type=device)
+        self._negated = negated
+
+    def data_ptr(self) -> int:
+        return self.array.ctypes.data
+
+    def stride(self) -> tuple[int, ...]:
+        return tuple(stride // self.array.itemsize for stride in self.array.strides)
+
+    def is_neg(self) -> bool:
+        return self._negated
+
+    def is_conj(self) -> bool:
+        return False
+
+    def new_empty(self, shape: tuple[int, ...]) -> FakeTensor:
+        return FakeTensor(np.empty(shape, self.array.dtype))
+
+
+@pytest.fixture
+def fake_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = SimpleNamespace(Tensor=FakeTensor, _C=SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setattr(_array, "KINDS", dict(_array.KINDS))
+
+
+@pytest.mark.usefixtures("host_library", "fake_torch")
+def test_a_tensor_counts_strides_in_elements_and_gives_a_tensor() -> None:
+    result = pyflowk.permute(FakeTensor(MATRIX[::2, ::-1]), (1, 0))
+    assert type(result) is FakeTensor
+    np.testing.assert_array_equal(result.array, MATRIX[::2, ::-1].T)
+
+
+@pytest.mark.usefixtures("host_library", "fake_torch")
+def test_a_tensor_whose_memory_is_not_its_values_is_refused() -> None:
+    with pytest.raises(ValueError, match="x is a lazily negated or conjugated tensor"):
+        pyflowk.permute(FakeTensor(MATRIX, negated=True), (1, 0))
+    with pytest.raises(ValueError, match="out is a lazily negated or conjugated tensor"):
+        pyflowk.permute(FakeTensor(MATRIX), (1, 0), out=FakeTensor(MATRIX.T.copy(), negated=True))
+    with pytest.raises(TypeError, match=r"x is a tensor on .*, must be on the host or a CUDA device"):
+        pyflowk.permute(FakeTensor(MATRIX, device="meta"), (1, 0))
+
+
+# ---- streams --------------------------------------------------------------------------------------------------------
+
+
+def test_a_stream_may_be_an_int_or_any_stream_object() -> None:
+    class CudaCore:
+        def __cuda_stream__(self) -> tuple[int, int]:
+            return (0, 77)
+
+    numba = SimpleNamespace(handle=SimpleNamespace(value=77))
+    numba_default = SimpleNamespace(handle=SimpleNamespace(value=None))
+    for stream in (77, CudaCore(), SimpleNamespace(cuda_stream=77), SimpleNamespace(ptr=77), numba):
+        assert stream_handle(stream) == 77
+    assert stream_handle(numba_default) == 0
