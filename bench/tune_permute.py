@@ -19,7 +19,7 @@ import bench_permute
 import harness
 
 FEATURES = ["kernel", "unit_bytes", "predicted", "src_rows", "src_run_bytes", "dst_rows", "dst_run_elements", "halo", "dst_block",
-            "swizzle_mask", "table_rank", "num_blocks", "shared_bytes", "dst_granule", "chunks_per_group", "num_store_items"]  # fmt: skip
+            "swizzle_mask", "table_rank", "num_blocks", "shared_bytes", "dst_granule", "chunks_per_group", "num_store_items", "shift_mask", "num_table_entries"]  # fmt: skip
 
 
 def time_back_to_back(work, sets: int, repeats: int = 3) -> float:
@@ -47,7 +47,7 @@ def tune(library: harness.Library, case: tuple, check: bool) -> dict:
     rank = len(shape)
     longs = ctypes.c_int64 * rank
     geometry = (rank, longs(*outs[0].shape), longs(*(x.stride()[a] for a in axes)), longs(*outs[0].stride()), x.element_size())
-    features = (ctypes.c_double * 16)()
+    features = (ctypes.c_double * 18)()
     stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
 
     def candidate(i: int, src: int, dst: int, runs: int = 1) -> int:

@@ -132,7 +132,7 @@ class DeviceArrayKind:
 
     @staticmethod
     def read(x: DeviceArray, name: str, stream: int) -> Reading:
-        after = None if stream == x.stream else _join(x, stream)
+        after = None if (stream or LEGACY_DEFAULT) == x.stream else _join(x, stream)
         return x.ptr, x.shape, x.strides, x.dtype, x.device, after
 
     read_out = read

@@ -30,7 +30,7 @@ class DeviceArray:
       strides  bytes from one element to the next, one for each dimension
       dtype    a NumPy dtype
       device   ordinal of the GPU
-      stream   handle of the stream it belongs to
+      stream   handle of the stream it belongs to; 1 is the legacy default stream
     """
 
     __slots__ = ("__weakref__", "_buffer", "device", "dtype", "ptr", "shape", "stream", "strides")
@@ -124,7 +124,7 @@ class DeviceArray:
             "typestr": self.dtype.str,
             "data": (self.ptr, False),
             "strides": self.strides,
-            "stream": self.stream or LEGACY_DEFAULT,
+            "stream": self.stream,
         }
 
 
@@ -153,7 +153,7 @@ def empty(shape: int | Sequence[int], dtype: Any, *, device: int | None = None, 
     numpy_type = numpy_dtype(dtype)
     element_type(numpy_type, "the array")
     ordinal = _choose_device(device)
-    handle = LEGACY_DEFAULT if stream is None else stream_handle(stream)
+    handle = LEGACY_DEFAULT if stream is None else stream_handle(stream) or LEGACY_DEFAULT
     strides = contiguous_strides(extents, numpy_type.itemsize)
     num_bytes = math.prod(extents) * numpy_type.itemsize
     buffer, pointer = _allocate(num_bytes, ordinal, handle) if num_bytes else (None, 0)
@@ -188,8 +188,7 @@ def _allocate(num_bytes: int, device: int, stream: int) -> tuple[Any, int]:
     try:
         import cuda.core as core  # when it is needed: 0.2 s, and pyflowk works without it on other people's arrays
 
-        default_streams = {0: core.LEGACY_DEFAULT_STREAM, 1: core.LEGACY_DEFAULT_STREAM}
-        default_streams[2] = core.PER_THREAD_DEFAULT_STREAM
+        default_streams = {1: core.LEGACY_DEFAULT_STREAM, 2: core.PER_THREAD_DEFAULT_STREAM}
     except Exception as error:  # a broken cuda-python raises more than ImportError
         raise FlowkError(
             Status.NO_DEVICE, f"a DeviceArray needs cuda.core 1.0 or newer (pip install cuda-core): {error}"

@@ -37,9 +37,15 @@ def hold_until_done(stream: int, owner: Any) -> None:
     For arrays whose own framework knows nothing of `stream`, and would give their memory to its next array. In a
     capture nothing is kept: who replays a graph keeps its arrays.
     """
-    while _held and _driver.event_is_done(_held[0][0]):
-        event, _ = _held.popleft()
-        _driver.destroy_event(event)
+    while _held:
+        try:
+            entry = _held.popleft()  # out first, so that no other thread destroys the event too
+        except IndexError:
+            break
+        if not _driver.event_is_done(entry[0]):
+            _held.appendleft(entry)
+            break
+        _driver.destroy_event(entry[0])
     if not _driver.is_capturing(stream):
         event = _driver.create_event()
         _driver.record_event(event, stream)

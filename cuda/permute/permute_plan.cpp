@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t min_row_copy_bytes = 64;
 constexpr int64_t min_shifted_row_copy_bytes = 128;
 
-constexpr int copy_units_per_block = 1024;  // copy_threads * copy_units_per_thread of permute_copies.cuh
+constexpr int copy_units_per_block = 256;  // copy_threads of permute_copies.cuh: one unit a thread
 
 bool is_multiple(const void* pointer, int64_t bytes) { return reinterpret_cast<uintptr_t>(pointer) % bytes == 0; }
 
@@ -60,7 +60,7 @@ void plan_copy(const PermuteProblem& problem, PermuteKernel kernel, PermutePlan*
   plan->kernel = kernel;
   plan->unit_bytes = problem.unit_bytes;
   plan->wide_index = copy.num_units >= (int64_t{1} << 31);
-  plan->launch = {(copy.num_units + copy_units_per_block - 1) / copy_units_per_block, copy_units_per_block / 4, 0};
+  plan->launch = {(copy.num_units + copy_units_per_block - 1) / copy_units_per_block, copy_units_per_block, 0};
 }
 
 }  // namespace

@@ -139,6 +139,9 @@ struct TileParams {
   int32_t run_pitch = 0;
   int32_t table_rank = 0;
   TileTableDim table[max_tile_dims];
+  uint32_t num_table_entries = 0;
+  Divider table_period;         // elements after which places repeat
+  int32_t period_step = 0;      // bytes further on in shared memory
   int32_t table_offset_bytes = 0;  // of the table in shared memory
 };
 

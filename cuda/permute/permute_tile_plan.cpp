@@ -15,7 +15,7 @@ constexpr int64_t max_shared_bytes = 56 * 1024;
 constexpr int64_t max_whole_run_bytes = 16 * 1024;
 constexpr int64_t sector_bytes = 32;      // the unit of L2 and memory traffic
 constexpr int64_t line_bytes = 128;
-constexpr int max_choices = 32;
+constexpr int max_choices = 40;
 
 // A run: the innermost `num_whole` dimensions of a side, whole, and `block` indices of the next (1: it is not cut).
 struct Run {
@@ -88,7 +88,7 @@ void find_choices(const PermuteProblem& problem, Side* side) {
   for (int i = 0; i < side->num_dims; ++i) {
     const int64_t extent = problem.extents[side->dims[i]];
     const int64_t inner_bytes = run.elements * problem.unit_bytes;
-    for (const int64_t target_bytes : {64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048}) {
+    for (const int64_t target_bytes : {64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096, 8192}) {
       int64_t block = target_bytes / inner_bytes;
       if (block < 2 || block >= extent) continue;
       // Blocks of nearly one size, in whole sectors.
@@ -105,11 +105,6 @@ void find_choices(const PermuteProblem& problem, Side* side) {
     if (run.elements * problem.unit_bytes > max_whole_run_bytes) return;
     add_choice(problem, run, side);
   }
-}
-
-// Average units of `unit` bytes that a run touches, over those it fills: starts are spread over the multiples of its alignment.
-float traffic(const Run& run, int64_t unit) {
-  return static_cast<float>(run.bytes + unit - std::min(run.alignment, unit)) / static_cast<float>(run.bytes);
 }
 
 // What a pair of runs makes of the tile.
@@ -163,48 +158,107 @@ bool join(const PermuteProblem& problem, const Side& src_side, const Run& src, c
   return tile->elements * problem.unit_bytes <= max_tile_bytes && tile->shared_bytes <= max_shared_bytes;
 }
 
-// The time of the tile relative to a copy of its bytes: a linear model fitted to timings on an H200 of tiles of every
-// shape. Writes of partial sectors cost most, then the waves of a small grid, then the start of a block.
-void estimate(const PermuteProblem& problem, const Device& device, Tile* tile) {
-  const float bytes = static_cast<float>(tile->elements * problem.unit_bytes);
-  float cost = 0.98f + 0.25f * (traffic(tile->src, sector_bytes) - 1) + 0.08f * (traffic(tile->src, line_bytes) - 1) +
-               0.04f * (traffic(tile->dst, line_bytes) - 1) + 1400.0f / bytes;
-  tile->aligned = tile->src.alignment >= chunk_limit_bytes && tile->dst.alignment >= chunk_limit_bytes &&
-                  tile->src.bytes % chunk_limit_bytes == 0 && tile->dst.bytes % chunk_limit_bytes == 0 &&
-                  (tile->src_dims & tile->dst_dims) == 0;
+// Can the tile be copied, transposed and stored in whole chunks, without a run that shares dimensions with the other?
+bool is_aligned(const PermuteProblem& problem, const Tile& tile) {
+  if ((tile.src_dims & tile.dst_dims) != 0) return false;
   if (problem.unit_bytes < 4) {  // rows that one thread stores together are neighbours in src's innermost dimension
-    const int64_t innermost = problem.extents[tile->src_innermost];
-    if ((tile->blocks[tile->src_innermost] | innermost) % (4 / problem.unit_bytes) != 0) tile->aligned = false;
+    const int64_t innermost = problem.extents[tile.src_innermost];
+    if ((tile.blocks[tile.src_innermost] | innermost) % (4 / problem.unit_bytes) != 0) return false;
   }
-  for (int side = 0; side < 2; ++side) {  // the last block of a cut dimension must fill chunks too
-    const int cut = side == 0 ? tile->src_cut : tile->dst_cut;
-    const Run& run = side == 0 ? tile->src : tile->dst;
-    if (cut >= 0 && run.bytes / run.block * (problem.extents[cut] % run.block) % chunk_limit_bytes != 0) tile->aligned = false;
+  for (const bool is_src : {true, false}) {
+    const Run& run = is_src ? tile.src : tile.dst;
+    const int cut = is_src ? tile.src_cut : tile.dst_cut;
+    if (run.alignment < chunk_limit_bytes || run.bytes % chunk_limit_bytes != 0) return false;
+    // The last block of a cut dimension must fill chunks too.
+    if (cut >= 0 && run.bytes / run.block * (problem.extents[cut] % run.block) % chunk_limit_bytes != 0) return false;
   }
-  // Rows that start inside a sector: store the sectors of both their ends twice, or load a halo so that each is stored once.
-  const float partial_sectors = 0.80f * (traffic(tile->dst, sector_bytes) - 1);
+  return true;
+}
+
+// What a tile's time is made of, relative to a copy of the same bytes: non-negative least squares over 15000 tiles of 332
+// cases timed on an H200 (bench/tune_permute.py), tiles near a case's best weighing most. The tile that it picks is 4-5%
+// slower than the best one, in the cases it was fitted to and in others.
+namespace weight {
+constexpr float copy = 0.893f;
+constexpr float src_sectors = 0.087f;       // 32-byte sectors of src touched twice, over those needed
+constexpr float short_src_run = 0.040f;     // 128 bytes over the source run
+constexpr float shortest_src_run = 0.034f;  // a source run of one line or less
+constexpr float short_dst_run = 0.041f;
+constexpr float block = 0.238f;             // the start of a block, over the tile's KB
+constexpr float unaligned_load = 0.25f;     // passes of the block's threads over the tile, each over its KB
+constexpr float store = 0.101f;
+constexpr float element_gather = 0.085f;    // for each element of a chunk
+constexpr float word_gather = 0.060f;
+constexpr float table_gather = 0.074f;
+constexpr float partial_store = 0.363f;
+constexpr float table = 0.897f;
+constexpr float few_bytes_in_flight = 0.337f;
+constexpr float few_blocks = 0.277f;
+constexpr float large_tile = 0.122f;
+constexpr float idle = 0.177f;              // blocks that the last wave leaves out
+constexpr float conflicts = 0.025f;
+}  // namespace weight
+
+// Chooses the halo, and estimates the tile's time.
+void estimate(const PermuteProblem& problem, const Device& device, Tile* tile) {
+  const Run& src = tile->src;
+  const Run& dst = tile->dst;
+  tile->aligned = is_aligned(problem, *tile);
+  // Rows that start inside a sector: load a halo, so that every sector is stored by one tile, if that costs little.
+  const int64_t dst_per_index = dst.elements / dst.block;
   tile->halo = 0;
-  if (tile->dst_cut >= 0 && tile->dst_cut != tile->src_cut && tile->dst.alignment < sector_bytes) {
-    const int64_t elements_per_index = tile->dst.elements / tile->dst.block;
-    const int64_t halo = ceil_div(sector_bytes / problem.unit_bytes - 1, elements_per_index);
-    if (halo < tile->dst.block && 0.87f * static_cast<float>(halo) / static_cast<float>(tile->dst.block) < partial_sectors) tile->halo = halo;
+  if (tile->dst_cut >= 0 && tile->dst_cut != tile->src_cut && dst.alignment < sector_bytes) {
+    const int64_t halo = ceil_div(sector_bytes / problem.unit_bytes - 1, dst_per_index);
+    if (4 * halo <= 3 * tile->dst.block) tile->halo = halo;
   }
-  cost += tile->halo > 0 ? 0.87f * static_cast<float>(tile->halo) / static_cast<float>(tile->dst.block) : partial_sectors;
-  if (!tile->aligned) cost += problem.unit_bytes == 1 ? 0.24f : problem.unit_bytes == 2 ? 0.05f : 0.02f;
-  if (tile->dst.alignment < chunk_limit_bytes && tile->halo == 0) cost += 0.05f;
+  const float tile_kb = static_cast<float>(tile->elements * problem.unit_bytes) / 1024.0f;
+  const float with_halo = static_cast<float>(dst.block + tile->halo) / static_cast<float>(dst.block);
+  const bool src_is_aligned = src.alignment >= chunk_limit_bytes;
+  const bool is_partial = dst.alignment < chunk_limit_bytes && tile->halo == 0;
+  const auto passes = [](int64_t items, int64_t items_per_pass) { return static_cast<float>(ceil_div(items, std::max<int64_t>(items_per_pass, 1))); };
+
+  float cost = weight::copy;
+  cost += weight::src_sectors * static_cast<float>(sector_bytes - std::min(src.alignment, sector_bytes)) / static_cast<float>(src.bytes);
+  cost += weight::short_src_run * 128.0f / static_cast<float>(src.bytes) + (src.bytes <= line_bytes ? weight::shortest_src_run : 0.0f);
+  cost += weight::short_dst_run * 128.0f / static_cast<float>(dst.bytes) + weight::block / tile_kb;
+
+  const int64_t src_rows = tile->elements / src.elements * (dst.block + tile->halo) / dst.block;
+  const int64_t src_chunks = ceil_div(src.bytes + (src_is_aligned ? 0 : chunk_limit_bytes - 1), chunk_limit_bytes);
+  if (!src_is_aligned) cost += weight::unaligned_load * passes(src_rows * src_chunks, tile_threads) / tile_kb;
+
+  const int64_t elements_per_chunk = chunk_limit_bytes / problem.unit_bytes;
+  const int64_t rows_per_item = tile->aligned && problem.unit_bytes < 4 ? 4 / problem.unit_bytes : 1;
+  const int64_t dst_rows = tile->elements / dst.elements / rows_per_item;
+  const int64_t chunks = ceil_div(dst.bytes, chunk_limit_bytes) + (is_partial ? 1 : 0);
+  const int64_t groups = ceil_div(chunks, line_bytes / chunk_limit_bytes);
+  const float store_passes = passes(groups * dst_rows, tile_threads / ceil_div(chunks, groups)) / tile_kb;
+  const bool needs_table = !tile->aligned && (tile->dst_dims & (tile->dst_dims - 1)) != 0;
+  float per_element = tile->aligned ? weight::word_gather : weight::element_gather;
+  if (needs_table) {
+    per_element += weight::table_gather;
+    const int64_t entries = tile->dst_cut >= 0 ? dst_per_index : dst.elements;
+    cost += weight::table * passes(entries + elements_per_chunk, tile_threads) / tile_kb;
+  }
+  if (is_partial) per_element += weight::partial_store * std::min(1.0f, 128.0f / static_cast<float>(dst.bytes));
+  cost += store_passes * (weight::store + per_element * static_cast<float>(elements_per_chunk));
+
   // Blocks that are resident together, the bytes they keep in flight, and the last wave's idle blocks.
-  const float shared_bytes = static_cast<float>(tile->shared_bytes) * static_cast<float>(tile->dst.block + tile->halo) /
-                                 static_cast<float>(tile->dst.block) + 1024;
-  const float resident = std::min<float>(max_blocks_by_registers, static_cast<float>(device.shared_bytes_per_multiprocessor) / shared_bytes);
-  cost += 0.12f * std::max(0.0f, 1.0f - resident * bytes / 98304.0f);
+  const float shared_bytes = static_cast<float>(tile->shared_bytes) * with_halo;
+  const float resident = std::max(1.0f, std::min<float>(max_blocks_by_registers,
+                                                        static_cast<float>(device.shared_bytes_per_multiprocessor) / (shared_bytes + 1024)));
+  cost += weight::few_bytes_in_flight * std::max(0.0f, 1.0f - resident * tile_kb / 64.0f) + weight::few_blocks / resident +
+          weight::large_tile * std::max(0.0f, shared_bytes / 24576.0f - 1.0f);
   float num_tiles = 1;
   for (int d = 0; d < problem.rank; ++d) num_tiles *= static_cast<float>(ceil_div(problem.extents[d], tile->blocks[d]));
   const float waves = num_tiles / (static_cast<float>(device.num_multiprocessors) * resident);
-  const float idle = static_cast<float>(static_cast<int64_t>(waves) + 1) / waves - 1;
-  cost += 0.38f * (waves < 1 ? std::min(idle, 2.0f) : waves < 4 ? idle : 0.0f);
+  if (waves < 4) cost += weight::idle * (static_cast<float>(static_cast<int64_t>(waves) + 1) / waves - 1);
+  if (tile->aligned) {
+    int swizzle_bits = 3;
+    while (swizzle_bits > 0 && round_up(src.bytes, chunk_limit_bytes << swizzle_bits) * 20 > src.bytes * 23) --swizzle_bits;
+    cost += weight::conflicts * static_cast<float>(3 - swizzle_bits);
+  }
   tile->cost = cost;
 }
-
 
 // The rows of one side: dimensions, how many indices of each, and what they add up to.
 struct RowDims {
@@ -303,7 +357,7 @@ void place_congruent_rows(const PermuteProblem& problem, int64_t run_bytes, Tile
     }
     layout->span_bytes = span + modulus + chunk_limit_bytes;
     layout->shift_mask = static_cast<int32_t>(modulus - 1);
-    if (span * 4 <= run_bytes * rows.count * 5) break;
+    if (span * 10 <= run_bytes * rows.count * 13) break;
   }
   layout->rows_are_linear = rows.rank <= 1;
 }
@@ -440,9 +494,16 @@ void set_places(const PermuteProblem& problem, const TileLayout& layout, const S
     params.table_rank = 0;
     return;
   }
-  params.table_offset_bytes = static_cast<int32_t>(round_up(layout.span_bytes, chunk_limit_bytes));
+  // A cut run repeats with every index of the cut dimension, unless the swizzle does not.
+  const TileTableDim& outermost = params.table[params.table_rank - 1];
   const int64_t per_index = tile.dst.elements / tile.dst.block;
-  plan->launch.shared_bytes = params.table_offset_bytes + static_cast<int32_t>(4 * per_index * (tile.dst.block + tile.halo));
+  const bool repeats = tile.dst_cut >= 0 && outermost.src_row_step % ((params.swizzle_mask + 1) << params.swizzle_shift) == 0;
+  const int64_t period = repeats ? per_index : per_index * (tile.dst.block + tile.halo);
+  params.table_period = Divider(static_cast<uint32_t>(period));
+  params.period_step = repeats ? outermost.shared_step : 0;
+  params.num_table_entries = static_cast<uint32_t>(period + chunk_limit_bytes / problem.unit_bytes - 1);
+  params.table_offset_bytes = static_cast<int32_t>(round_up(layout.span_bytes, chunk_limit_bytes));
+  plan->launch.shared_bytes = params.table_offset_bytes + static_cast<int32_t>(4 * params.num_table_entries);
 }
 
 int32_t log2_floor(int64_t n) { return n <= 1 ? 0 : 63 - __builtin_clzll(static_cast<uint64_t>(n)); }

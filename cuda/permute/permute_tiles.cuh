@@ -204,9 +204,10 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks) tiled_transpose
   }
 }
 
-// Makes the table of where element e of the destination run stands in shared memory, and the swizzle of its source row.
-__device__ __forceinline__ void make_table(const TileParams& params, const TileOrigin& tile, uint32_t* table) {
-  for (uint32_t e = threadIdx.x; e < static_cast<uint32_t>(tile.dst_element_end); e += tile_threads) {
+// Makes the table of where element e of the destination run stands in shared memory, and the swizzle of its source row. It
+// covers one period, and as much of the next as a chunk that starts in the first can reach.
+__device__ __forceinline__ void make_table(const TileParams& params, uint32_t* table) {
+  for (uint32_t e = threadIdx.x; e < params.num_table_entries; e += tile_threads) {
     uint32_t rest = e, place = 0, src_row = 0;
     for (int d = 0; d + 1 < params.table_rank; ++d) {
       const uint32_t index = take_index(&rest, params.table[d].divider);
@@ -230,10 +231,11 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks) two_sided_tile(
   const TileOrigin tile = locate_tile(params);
   const int32_t shift = static_cast<int32_t>(reinterpret_cast<uintptr_t>(tile.src) & params.shift_mask);
   load_tile<false>(params, tile, shared_tile, shift);
-  if constexpr (kTable) make_table(params, tile, table);
+  if constexpr (kTable) make_table(params, table);
   async_copy_wait();
   __syncthreads();
 
+  // Element `i` after one whose place is known by its index in the period and the column that both share.
   const auto gather = [&](int32_t e, int32_t column) {
     int32_t place = kTable ? static_cast<int32_t>(table[e]) : e * params.run_pitch;
     if constexpr (kTable && kSwizzle)
@@ -243,6 +245,14 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks) two_sided_tile(
     else
       place += column;
     return *reinterpret_cast<const Pack<Bytes>*>(shared_tile + place);
+  };
+  // Leaves the index of `e` in its period and adds where the period starts to the column.
+  const auto enter_period = [&](int32_t* e, int32_t* column) {
+    if constexpr (kTable) {
+      const int32_t period = static_cast<int32_t>(params.table_period.divide(static_cast<uint32_t>(*e)));
+      *e -= period * static_cast<int32_t>(params.table_period.divisor);
+      *column += period * params.period_step;
+    }
   };
   const int32_t halo_elements = params.halo * params.dst_run_elements.per_index;
   for (StoreWalk walk(params); walk.item < walk.num_items; walk.item += params.store_items_per_pass) {
@@ -257,9 +267,10 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks) two_sided_tile(
     unsigned char* row = tile.dst + offset;
     const int32_t before_row = static_cast<int32_t>(reinterpret_cast<uintptr_t>(row) & static_cast<uint32_t>(params.dst_granule - 1));
     unsigned char* address = row - before_row + chunk * chunk_bytes;
-    const int32_t element = halo_elements - before_row / Bytes + chunk * elements_per_chunk;
+    int32_t element = halo_elements - before_row / Bytes + chunk * elements_per_chunk;
     Chunk<Bytes> out;
     if (element >= tile.dst_element_begin && element + elements_per_chunk <= tile.dst_element_end) {
+      enter_period(&element, &column);
 #pragma unroll
       for (int i = 0; i < elements_per_chunk; ++i) out.elements[i] = gather(element + i, column);
       *reinterpret_cast<uint4*>(address) = out.whole;
@@ -267,9 +278,13 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks) two_sided_tile(
     }
     const int32_t first = tile.dst_element_begin > element ? tile.dst_element_begin - element : 0;
     const int32_t last = tile.dst_element_end - element < elements_per_chunk ? tile.dst_element_end - element : elements_per_chunk;
-#pragma unroll 1
-    for (int32_t i = first; i < last; ++i)
-      *reinterpret_cast<Pack<Bytes>*>(address + i * Bytes) = gather(element + i, column);
+    if (first >= last) continue;
+    int32_t start = element + first;  // the last elements of the row may lie in the next period
+    enter_period(&start, &column);
+#pragma unroll
+    for (int i = 0; i < elements_per_chunk; ++i)
+      if (i >= first && i < last) out.elements[i] = gather(start + i - first, column);
+    store_partial_chunk<Bytes>(address, out, first, last);
   }
 }
 

@@ -3,7 +3,7 @@
 
 The environment variable FLOWK_CUDA decides where nvcc comes from:
   auto      (default) `system` if this finds one, otherwise `wheels`;
-  system    CUDA_HOME, CUDA_PATH, PATH or /usr/local/cuda;
+  system    NVCC, CUDA_HOME, CUDA_PATH, PATH or /usr/local/cuda;
   wheels    build requirements that pip fetches (Linux only);
   disabled  nowhere: libflowk_simt alone is built, as with -Csetup-args=-Dcuda=disabled.
 """
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, distribution
@@ -40,10 +39,12 @@ def _nvcc_major(nvcc: Path) -> int:
 
 
 def _system_nvcc() -> Path | None:
+    named = [Path(os.environ["NVCC"])] if os.environ.get("NVCC") else []
     folders = [Path(os.environ[name]) / "bin" for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
     folders += [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
     folders.append(Path("/usr/local/cuda/bin"))
-    return next((nvcc for nvcc in (folder / "nvcc" for folder in folders) if _nvcc_major(nvcc) >= OLDEST_NVCC), None)
+    candidates = named + [folder / "nvcc" for folder in folders]
+    return next((nvcc for nvcc in candidates if _nvcc_major(nvcc) >= OLDEST_NVCC), None)
 
 
 def _wheel_nvcc() -> Path | None:
@@ -74,7 +75,7 @@ def _origin(settings: Settings) -> str:
 
 
 def _prepare(settings: Settings) -> dict[str, Any]:
-    """Puts nvcc on PATH, and gives the settings with meson told whether to use it."""
+    """Names nvcc in the environment, and gives the settings with meson told whether to use it."""
     origin = _origin(settings)
     arguments = _setup_args(settings)
     if origin == "disabled":
@@ -90,8 +91,8 @@ def _prepare(settings: Settings) -> dict[str, Any]:
                 "or set FLOWK_CUDA=disabled to build for the CPU alone."
             )
         arguments = ["-Dcuda=enabled", *arguments]
-        if shutil.which("nvcc") != str(nvcc):
-            os.environ["PATH"] = os.pathsep.join([str(nvcc.parent), os.environ.get("PATH", os.defpath)])
+        # meson takes the compiler from NVCC, by its full path: an editable install builds again with another PATH.
+        os.environ["NVCC"] = str(nvcc)
         if origin == "wheels":  # whose nvcc does not look into its own lib/
             libraries = [str(nvcc.parent.parent / "lib"), os.environ.get("LIBRARY_PATH", "")]
             os.environ["LIBRARY_PATH"] = os.pathsep.join(filter(None, libraries))
@@ -119,7 +120,9 @@ def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata
     return mesonpy.build_wheel(wheel_directory, _prepare(config_settings), metadata_directory)
 
 
-def build_editable(wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None) -> str:
+def build_editable(
+    wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None
+) -> str:
     return mesonpy.build_editable(wheel_directory, _prepare(config_settings), metadata_directory)
 
 
