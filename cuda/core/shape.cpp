@@ -50,6 +50,22 @@ bool some_sum_in(const Term* terms, int num_terms, int64_t remaining, int64_t lo
   return false;
 }
 
+// The addresses of a tensor's lowest and highest elements. Addresses past 2^60, which no machine has, are refused, so that
+// sums of two tensors' offsets fit int64_t.
+Status find_addresses(const char* parameter, const void* pointer, const Layout& layout, int64_t element_bytes, int64_t* lowest,
+                      int64_t* highest) {
+  constexpr int64_t limit = int64_t{1} << 60;
+  const Reach reach = reach_of(layout);
+  const int64_t address = reinterpret_cast<intptr_t>(pointer);
+  if (__builtin_add_overflow(address, reach.lowest * element_bytes, lowest) ||
+      __builtin_add_overflow(address, reach.highest * element_bytes, highest) || *lowest < 0 || *highest > limit)
+    return Status::failure(FLOWK_STATUS_SIZE_OVERFLOW,
+                           "%s = %p: its strides reach from %lld to %lld bytes from it, must stay in addresses 0 ... 2^60",
+                           parameter, pointer, static_cast<long long>(reach.lowest * element_bytes),
+                           static_cast<long long>(reach.highest * element_bytes));
+  return {};
+}
+
 void add_terms(const Layout& layout, int64_t element_bytes, Term* terms, int* num_terms) {
   for (int d = 0; d < layout.rank; ++d)
     if (layout.extents[d] > 1 && layout.strides[d] != 0)
@@ -74,6 +90,7 @@ Status check_size(const char* parameter, const Layout& layout, int64_t element_b
   for (int d = 0; d < layout.rank; ++d) {
     const int64_t extent = layout.extents[d];
     const int64_t stride = layout.strides[d];
+    if (extent == 1) continue;  // its stride reaches nothing
     int64_t span = 0;
     const bool overflows = stride == INT64_MIN || __builtin_mul_overflow(total_bytes, extent, &total_bytes) ||
                            __builtin_mul_overflow(std::abs(stride), extent - 1, &span) ||
@@ -114,13 +131,9 @@ Status check_no_self_overlap(const char* parameter, const Layout& layout) {
 Status check_no_overlap(const char* a_parameter, const void* a, const Layout& a_layout, const char* b_parameter,
                         const void* b, const Layout& b_layout, int64_t element_bytes) {
   if (is_empty(a_layout) || is_empty(b_layout)) return {};
-  const Reach a_reach = reach_of(a_layout);
-  const Reach b_reach = reach_of(b_layout);
-  const auto address = [&](const void* pointer, int64_t offset) {
-    return reinterpret_cast<intptr_t>(pointer) + offset * element_bytes;
-  };
-  const int64_t a_lowest = address(a, a_reach.lowest), a_highest = address(a, a_reach.highest);
-  const int64_t b_lowest = address(b, b_reach.lowest), b_highest = address(b, b_reach.highest);
+  int64_t a_lowest, a_highest, b_lowest, b_highest;
+  FLOWK_RETURN_IF_ERROR(find_addresses(a_parameter, a, a_layout, element_bytes, &a_lowest, &a_highest));
+  FLOWK_RETURN_IF_ERROR(find_addresses(b_parameter, b, b_layout, element_bytes, &b_lowest, &b_highest));
   if (a_highest + element_bytes <= b_lowest || b_highest + element_bytes <= a_lowest) return {};
 
   // They share a byte iff a's offset from a_lowest minus b's from b_lowest lies within one element of the distance of

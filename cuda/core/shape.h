@@ -39,7 +39,7 @@ Status check_size(const char* parameter, const Layout& layout, int64_t element_b
 Status check_no_self_overlap(const char* parameter, const Layout& layout);
 
 // Fails with OVERLAP if an element of `a` and one of `b` share a byte. Decided exactly within a bounded search; a case
-// that the search cannot settle counts as an overlap.
+// that the search cannot settle counts as an overlap. Fails with SIZE_OVERFLOW where a layout leaves the address space.
 Status check_no_overlap(const char* a_parameter, const void* a, const Layout& a_layout, const char* b_parameter,
                         const void* b, const Layout& b_layout, int64_t element_bytes);
 

@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // run_permute(): one switch from plan.kernel to a launch.
 #include "core/launch.cuh"
+#include "permute/permute_channels.cuh"
 #include "permute/permute_copies.cuh"
 #include "permute/permute_plan.h"
 #include "permute/permute_tiles.cuh"
 
 namespace flowk {
 namespace {
+
+template <int Bytes, int kChannels>
+Status run_channels(const PermutePlan& plan, flowk_stream stream) {
+  if (plan.kernel == PermuteKernel::channel_interleave)
+    return launch(channel_interleave<Bytes, kChannels>, plan.launch, stream, plan.channels);
+  return launch(channel_deinterleave<Bytes, kChannels>, plan.launch, stream, plan.channels);
+}
 
 template <int Bytes>
 Status run_unit(const PermutePlan& plan, flowk_stream stream) {
@@ -29,6 +37,15 @@ Status run_unit(const PermutePlan& plan, flowk_stream stream) {
       return launch(two_sided_tile<Bytes, false, false>, plan.launch, stream, plan.tile);
     case PermuteKernel::strided_tile:
       return launch(strided_tile<Bytes>, plan.launch, stream, plan.tile);
+    case PermuteKernel::channel_interleave:
+    case PermuteKernel::channel_deinterleave:
+      switch (plan.channels.num_channels) {
+        case 2: return run_channels<Bytes, 2>(plan, stream);
+        case 3: return run_channels<Bytes, 3>(plan, stream);
+        case 4: return run_channels<Bytes, 4>(plan, stream);
+      }
+      return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.channels.num_channels = %d, must be 2, 3 or 4",
+                             plan.channels.num_channels);
   }
   return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.kernel = %d is no kernel of permute",
                          static_cast<int>(plan.kernel));

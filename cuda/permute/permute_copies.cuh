@@ -17,6 +17,7 @@ template <class Index>
 __device__ __forceinline__ void locate_row(const CopyParams& params, Index row, int64_t* src_offset, int64_t* dst_offset) {
   *src_offset = 0;
   *dst_offset = 0;
+#pragma unroll 1
   for (int d = 0; d < params.rank; ++d) {
     Index index = row;
     if (d + 1 < params.rank) {

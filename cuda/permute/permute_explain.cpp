@@ -38,6 +38,8 @@ const char* reason(PermuteKernel kernel) {
     case PermuteKernel::tiled_transpose: return "another dimension becomes last, and both sides are aligned to 16 bytes";
     case PermuteKernel::two_sided_tile: return "another dimension becomes last or rows are short; runs share dimensions or are not aligned";
     case PermuteKernel::strided_tile: return "a side has no dimension of stride 1 that is walked upwards";
+    case PermuteKernel::channel_interleave: return "planes of 2 to 4 channels become pixels, and both sides are aligned to 16 bytes";
+    case PermuteKernel::channel_deinterleave: return "pixels of 2 to 4 channels become planes, and both sides are aligned to 16 bytes";
   }
   return "";
 }
@@ -52,6 +54,8 @@ const char* permute_kernel_name(PermuteKernel kernel) {
     case PermuteKernel::tiled_transpose: return "tiled_transpose";
     case PermuteKernel::two_sided_tile: return "two_sided_tile";
     case PermuteKernel::strided_tile: return "strided_tile";
+    case PermuteKernel::channel_interleave: return "channel_interleave";
+    case PermuteKernel::channel_deinterleave: return "channel_deinterleave";
   }
   return "unknown";
 }
@@ -90,6 +94,9 @@ void explain_permute(const PermutePlan& plan, const PermuteRequest& request, cha
     if (plan.predicted_cost > 0) writer.add("; predicted time %.2f of a copy's", static_cast<double>(plan.predicted_cost));
     writer.add("\n");
   }
+  if (plan.kernel == PermuteKernel::channel_interleave || plan.kernel == PermuteKernel::channel_deinterleave)
+    writer.add("  tile: %lld bytes of each of %d planes, of %lld\n", static_cast<long long>(plan.launch.num_threads * chunk_limit_bytes),
+               plan.channels.num_channels, static_cast<long long>(plan.channels.plane_chunks * chunk_limit_bytes));
   writer.add("  launch: %lld blocks of %d threads, %d bytes of shared memory\n", static_cast<long long>(plan.launch.num_blocks),
              plan.launch.num_threads, plan.launch.shared_bytes);
 }

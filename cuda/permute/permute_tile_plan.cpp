@@ -175,28 +175,28 @@ bool is_aligned(const PermuteProblem& problem, const Tile& tile) {
   return true;
 }
 
-// What a tile's time is made of, relative to a copy of the same bytes: non-negative least squares over 15000 tiles of 332
+// What a tile's time is made of, relative to a copy of the same bytes: non-negative least squares over 17000 tiles of 354
 // cases timed on an H200 (bench/tune_permute.py), tiles near a case's best weighing most. The tile that it picks is 4-5%
 // slower than the best one, in the cases it was fitted to and in others.
 namespace weight {
-constexpr float copy = 0.893f;
-constexpr float src_sectors = 0.087f;       // 32-byte sectors of src touched twice, over those needed
-constexpr float short_src_run = 0.040f;     // 128 bytes over the source run
-constexpr float shortest_src_run = 0.034f;  // a source run of one line or less
-constexpr float short_dst_run = 0.041f;
-constexpr float block = 0.238f;             // the start of a block, over the tile's KB
-constexpr float unaligned_load = 0.25f;     // passes of the block's threads over the tile, each over its KB
-constexpr float store = 0.101f;
-constexpr float element_gather = 0.085f;    // for each element of a chunk
-constexpr float word_gather = 0.060f;
-constexpr float table_gather = 0.074f;
-constexpr float partial_store = 0.363f;
-constexpr float table = 0.897f;
-constexpr float few_bytes_in_flight = 0.337f;
-constexpr float few_blocks = 0.277f;
-constexpr float large_tile = 0.122f;
-constexpr float idle = 0.177f;              // blocks that the last wave leaves out
-constexpr float conflicts = 0.025f;
+constexpr float copy = 0.524f;
+constexpr float src_sectors = 0.200f;       // 32-byte sectors of src touched twice, over those needed
+constexpr float short_src_run = 0.013f;     // 128 bytes over the source run
+constexpr float shortest_src_run = 0.075f;  // a source run of one line or less
+constexpr float short_dst_run = 0.033f;
+constexpr float halo = 1.187f;              // over the block
+constexpr float block = 0.397f;             // the start of a block, over the tile's KB
+constexpr float store = 0.182f;             // passes of the block's threads over the tile, each over its KB
+constexpr float element_gather = 0.091f;    // the same for each element of a chunk
+constexpr float word_gather = 0.065f;
+constexpr float table_gather = 0.019f;
+constexpr float partial_store = 0.385f;
+constexpr float table = 0.692f;
+constexpr float few_bytes_in_flight = 0.153f;
+constexpr float few_blocks = 2.322f;        // over the blocks that are resident together
+constexpr float large_tile = 0.192f;
+constexpr float idle = 0.100f;              // blocks that the last wave leaves out
+constexpr float conflicts = 0.032f;
 }  // namespace weight
 
 // Chooses the halo, and estimates the tile's time.
@@ -207,24 +207,19 @@ void estimate(const PermuteProblem& problem, const Device& device, Tile* tile) {
   // Rows that start inside a sector: load a halo, so that every sector is stored by one tile, if that costs little.
   const int64_t dst_per_index = dst.elements / dst.block;
   tile->halo = 0;
-  if (tile->dst_cut >= 0 && tile->dst_cut != tile->src_cut && dst.alignment < sector_bytes) {
+  if (!tile->aligned && tile->dst_cut >= 0 && tile->dst_cut != tile->src_cut && dst.alignment < sector_bytes) {
     const int64_t halo = ceil_div(sector_bytes / problem.unit_bytes - 1, dst_per_index);
     if (4 * halo <= 3 * tile->dst.block) tile->halo = halo;
   }
   const float tile_kb = static_cast<float>(tile->elements * problem.unit_bytes) / 1024.0f;
   const float with_halo = static_cast<float>(dst.block + tile->halo) / static_cast<float>(dst.block);
-  const bool src_is_aligned = src.alignment >= chunk_limit_bytes;
   const bool is_partial = dst.alignment < chunk_limit_bytes && tile->halo == 0;
   const auto passes = [](int64_t items, int64_t items_per_pass) { return static_cast<float>(ceil_div(items, std::max<int64_t>(items_per_pass, 1))); };
 
-  float cost = weight::copy;
+  float cost = weight::copy + weight::halo * (with_halo - 1);
   cost += weight::src_sectors * static_cast<float>(sector_bytes - std::min(src.alignment, sector_bytes)) / static_cast<float>(src.bytes);
   cost += weight::short_src_run * 128.0f / static_cast<float>(src.bytes) + (src.bytes <= line_bytes ? weight::shortest_src_run : 0.0f);
   cost += weight::short_dst_run * 128.0f / static_cast<float>(dst.bytes) + weight::block / tile_kb;
-
-  const int64_t src_rows = tile->elements / src.elements * (dst.block + tile->halo) / dst.block;
-  const int64_t src_chunks = ceil_div(src.bytes + (src_is_aligned ? 0 : chunk_limit_bytes - 1), chunk_limit_bytes);
-  if (!src_is_aligned) cost += weight::unaligned_load * passes(src_rows * src_chunks, tile_threads) / tile_kb;
 
   const int64_t elements_per_chunk = chunk_limit_bytes / problem.unit_bytes;
   const int64_t rows_per_item = tile->aligned && problem.unit_bytes < 4 ? 4 / problem.unit_bytes : 1;
@@ -244,8 +239,8 @@ void estimate(const PermuteProblem& problem, const Device& device, Tile* tile) {
 
   // Blocks that are resident together, the bytes they keep in flight, and the last wave's idle blocks.
   const float shared_bytes = static_cast<float>(tile->shared_bytes) * with_halo;
-  const float resident = std::max(1.0f, std::min<float>(max_blocks_by_registers,
-                                                        static_cast<float>(device.shared_bytes_per_multiprocessor) / (shared_bytes + 1024)));
+  const int64_t resident_by_shared = device.shared_bytes_per_multiprocessor / static_cast<int64_t>(shared_bytes + 1024);
+  const float resident = static_cast<float>(std::clamp<int64_t>(resident_by_shared, 1, max_blocks_by_registers));
   cost += weight::few_bytes_in_flight * std::max(0.0f, 1.0f - resident * tile_kb / 64.0f) + weight::few_blocks / resident +
           weight::large_tile * std::max(0.0f, shared_bytes / 24576.0f - 1.0f);
   float num_tiles = 1;
@@ -420,6 +415,9 @@ void set_rows(const PermuteProblem& problem, const TileLayout& layout, int64_t r
   for (int i = 0; i < layout.src_rows.rank; ++i)
     set_row_dim(&params.src_row_dims[i], layout.src_rows.extents[i], layout.row_steps[i],
                 problem.src_strides[layout.src_rows.dims[i]]);
+  params.src_tile_bytes = run_elements * problem.unit_bytes + chunk_limit_bytes;
+  for (int i = 0; i < layout.src_rows.rank; ++i)
+    params.src_tile_bytes += std::max<int64_t>(params.src_row_dims[i].stride, 0) * (layout.src_rows.extents[i] - 1);
   params.dst_row_rank = layout.dst_rows.rank;
   for (int i = 0; i < layout.dst_rows.rank; ++i) {
     const int dim = layout.dst_rows.dims[i];
@@ -574,8 +572,8 @@ void plan_strided_tile(const PermuteProblem& problem, PermutePlan* plan) {
   TileParams& params = plan->tile;
   for (int i = 0; i < layout.dst_rows.rank; ++i)
     if (layout.dst_rows.dims[i] == src_dim) params.dst_row_dims[i].shared_step = problem.unit_bytes;
-  params.src_fast_stride = problem.src_strides[src_dim];
-  params.dst_fast_stride = problem.dst_strides[dst_dim];
+  params.src_element_stride = problem.src_strides[src_dim];
+  params.dst_element_stride = problem.dst_strides[dst_dim];
   params.chunks_per_src_row = Divider(static_cast<uint32_t>(run_elements));
   params.chunks_per_group = Divider(static_cast<uint32_t>(tile.blocks[dst_dim]));
   params.dst_run_elements = tile.dst_cut >= 0 ? TileCount{1, TileCount::of_dst_cut, 0}

@@ -3,7 +3,7 @@
 
 The environment variable FLOWK_CUDA decides where nvcc comes from:
   auto      (default) `system` if this finds one, otherwise `wheels`;
-  system    NVCC, CUDA_HOME, CUDA_PATH, PATH or /usr/local/cuda;
+  system    CUDA_HOME, CUDA_PATH, PATH or /usr/local/cuda;
   wheels    build requirements that pip fetches (Linux only);
   disabled  nowhere: libflowk_simt alone is built, as with -Csetup-args=-Dcuda=disabled.
 """
@@ -14,6 +14,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ import mesonpy
 
 Settings = dict[str, Any] | None
 
-# One minor version for all. 13.0 needs the oldest driver of CUDA 13, and its PTX is one that every such driver compiles.
+# One minor version for all: the one that needs the oldest driver of CUDA 13, and whose PTX all such drivers compile.
 WHEEL_VERSION = "13.0.*"
 WHEELS = ["nvidia-cuda-nvcc", "nvidia-nvvm", "nvidia-cuda-crt", "nvidia-cuda-runtime", "nvidia-cuda-cccl"]
 OLDEST_NVCC = 12  # the first with C++20
@@ -39,12 +40,10 @@ def _nvcc_major(nvcc: Path) -> int:
 
 
 def _system_nvcc() -> Path | None:
-    named = [Path(os.environ["NVCC"])] if os.environ.get("NVCC") else []
     folders = [Path(os.environ[name]) / "bin" for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
     folders += [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
     folders.append(Path("/usr/local/cuda/bin"))
-    candidates = named + [folder / "nvcc" for folder in folders]
-    return next((nvcc for nvcc in candidates if _nvcc_major(nvcc) >= OLDEST_NVCC), None)
+    return next((nvcc for nvcc in (folder / "nvcc" for folder in folders) if _nvcc_major(nvcc) >= OLDEST_NVCC), None)
 
 
 def _wheel_nvcc() -> Path | None:
@@ -74,30 +73,29 @@ def _origin(settings: Settings) -> str:
     return "wheels" if sys.platform == "linux" else "disabled"
 
 
-def _prepare(settings: Settings) -> dict[str, Any]:
-    """Names nvcc in the environment, and gives the settings with meson told whether to use it."""
+def _prepare(settings: Settings, folder: Path) -> dict[str, Any]:
+    """The settings with meson told whether to use nvcc, and which: that is in a file in `folder`."""
     origin = _origin(settings)
     arguments = _setup_args(settings)
     if origin == "disabled":
-        arguments = ["-Dcuda=disabled", *arguments]
-    else:
-        nvcc = _system_nvcc() if origin == "system" else _wheel_nvcc()
-        if nvcc is None:
-            where = "on PATH, in CUDA_HOME or in /usr/local/cuda" if origin == "system" else "in NVIDIA's PyPI wheels"
-            needed = " ".join(f"'{wheel}=={WHEEL_VERSION}'" for wheel in WHEELS)
-            raise SystemExit(
-                f"flowk: found no nvcc {where} (version {OLDEST_NVCC} or newer).\n"
-                f"Either `pip install {needed}` and set FLOWK_CUDA=wheels, "
-                "or set FLOWK_CUDA=disabled to build for the CPU alone."
-            )
-        arguments = ["-Dcuda=enabled", *arguments]
-        # meson takes the compiler from NVCC, by its full path: an editable install builds again with another PATH.
-        os.environ["NVCC"] = str(nvcc)
-        if origin == "wheels":  # whose nvcc does not look into its own lib/
-            libraries = [str(nvcc.parent.parent / "lib"), os.environ.get("LIBRARY_PATH", "")]
-            os.environ["LIBRARY_PATH"] = os.pathsep.join(filter(None, libraries))
-        print(f"flowk: building libflowk with {nvcc}", flush=True)
-    return {**(settings or {}), "setup-args": arguments}
+        return {**(settings or {}), "setup-args": ["-Dcuda=disabled", *arguments]}
+    nvcc = _system_nvcc() if origin == "system" else _wheel_nvcc()
+    if nvcc is None:
+        where = "on PATH, in CUDA_HOME or in /usr/local/cuda" if origin == "system" else "in NVIDIA's PyPI wheels"
+        needed = " ".join(f"'{wheel}=={WHEEL_VERSION}'" for wheel in WHEELS)
+        raise SystemExit(
+            f"flowk: found no nvcc {where} (version {OLDEST_NVCC} or newer).\n"
+            f"Either `pip install {needed}` and set FLOWK_CUDA=wheels, "
+            "or set FLOWK_CUDA=disabled to build for the CPU alone."
+        )
+    print(f"flowk: building libflowk with {nvcc}", flush=True)
+    if origin == "wheels":  # whose nvcc does not look into its own lib/ when meson tries it
+        libraries = [str(nvcc.parent.parent / "lib"), os.environ.get("LIBRARY_PATH", "")]
+        os.environ["LIBRARY_PATH"] = os.pathsep.join(filter(None, libraries))
+    # By its full path: it may be off PATH, and an editable install builds again with whatever PATH there is then.
+    native_file = folder.resolve() / "nvcc.ini"
+    native_file.write_text(f"[binaries]\ncuda = '{nvcc}'\n")
+    return {**(settings or {}), "setup-args": ["-Dcuda=enabled", f"--native-file={native_file}", *arguments]}
 
 
 def _requires(settings: Settings) -> list[str]:
@@ -117,13 +115,16 @@ def get_requires_for_build_sdist(config_settings: Settings = None) -> list[str]:
 
 
 def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None) -> str:
-    return mesonpy.build_wheel(wheel_directory, _prepare(config_settings), metadata_directory)
+    with tempfile.TemporaryDirectory() as folder:
+        return mesonpy.build_wheel(wheel_directory, _prepare(config_settings, Path(folder)), metadata_directory)
 
 
 def build_editable(
     wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None
 ) -> str:
-    return mesonpy.build_editable(wheel_directory, _prepare(config_settings), metadata_directory)
+    folder = Path("build")  # meson-python's for editable installs; meson reads the file again when it reconfigures
+    folder.mkdir(exist_ok=True)
+    return mesonpy.build_editable(wheel_directory, _prepare(config_settings, folder), metadata_directory)
 
 
 def build_sdist(sdist_directory: str, config_settings: Settings = None) -> str:

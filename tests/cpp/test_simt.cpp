@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "check.h"
 #include "core/launch.cuh"
 #include "core/shared.cuh"
 
@@ -18,15 +19,6 @@ using flowk::launch;
 using flowk::LaunchConfig;
 using flowk::shared;
 namespace simt = flowk::simt;
-
-int num_failures = 0;
-#define CHECK(condition)                                                                        \
-  do {                                                                                          \
-    if (!(condition)) {                                                                         \
-      std::printf("%s:%d: in %s: %s\n", __FILE__, __LINE__, __func__, #condition);              \
-      ++num_failures;                                                                           \
-    }                                                                                           \
-  } while (false)
 
 void set_order(const char* order) { setenv("FLOWK_SIMT_THREAD_ORDER", order, 1); }
 
@@ -509,5 +501,5 @@ int main() {
   bit_functions_do_what_the_ptx_manual_says();
   several_host_threads_launch_at_once();
   kernel_cannot_launch_a_kernel();
-  return num_failures == 0 ? 0 : 1;
+  return num_failed_checks == 0 ? 0 : 1;
 }

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans channel_interleave and channel_deinterleave: a few planes on one side, pixels of as many channels on the other.
+#include "permute/permute_problem.h"
+
+namespace flowk {
+namespace {
+
+// Shorter planes leave a block less than a warp's work; there the tiles of plan_tile() take several of them. Not measured.
+constexpr int64_t min_plane_bytes = 512;
+
+constexpr int64_t warp_threads = 32;
+constexpr int64_t line_bytes = 128;  // the span starts anywhere in its first line of shared memory
+constexpr int64_t max_blocks = 2147483647;
+
+// Which dimensions of a problem are the channels and the pixels, and where the planes are.
+struct ChannelDims {
+  PermuteKernel kernel = PermuteKernel::channel_interleave;
+  int channels = -1;
+  int pixels = -1;
+  const unsigned char* src = nullptr;
+  unsigned char* dst = nullptr;
+  int64_t plane_stride = 0;
+};
+
+bool is_few(int64_t extent) { return extent >= 2 && extent <= 4; }
+
+// dst is (..., pixels, channels), and src has the pixels innermost.
+bool find_interleave(const PermuteProblem& problem, ChannelDims* dims) {
+  const int channels = problem.rank - 1, pixels = problem.rank - 2;
+  const int64_t unit = problem.unit_bytes, extent = problem.extents[channels];
+  const bool reversed = problem.dst_strides[channels] == -unit;  // the last channel comes first in dst
+  if (!is_few(extent) || (problem.dst_strides[channels] != unit && !reversed)) return false;
+  if (problem.src_strides[pixels] != unit || problem.dst_strides[pixels] != extent * unit) return false;
+  *dims = {PermuteKernel::channel_interleave, channels, pixels, problem.src, problem.dst, problem.src_strides[channels]};
+  if (reversed) {
+    dims->src += (extent - 1) * dims->plane_stride;
+    dims->dst -= (extent - 1) * unit;
+    dims->plane_stride = -dims->plane_stride;
+  }
+  return true;
+}
+
+// dst has the pixels innermost and the channels anywhere; src is (..., pixels, channels).
+bool find_deinterleave(const PermuteProblem& problem, ChannelDims* dims) {
+  const int pixels = problem.rank - 1;
+  const int64_t unit = problem.unit_bytes;
+  if (problem.dst_strides[pixels] != unit) return false;
+  for (int d = 0; d < pixels; ++d) {
+    if (problem.src_strides[d] != unit || !is_few(problem.extents[d])) continue;
+    if (problem.src_strides[pixels] != problem.extents[d] * unit) continue;
+    *dims = {PermuteKernel::channel_deinterleave, d, pixels, problem.src, problem.dst, problem.dst_strides[d]};
+    return true;
+  }
+  return false;
+}
+
+// Does every plane, and every batch's first pixel, start on 16 bytes, and is a plane a number of whole chunks?
+bool is_aligned(const PermuteProblem& problem, const ChannelDims& dims) {
+  if (reinterpret_cast<uintptr_t>(dims.src) % chunk_limit_bytes != 0) return false;
+  if (reinterpret_cast<uintptr_t>(dims.dst) % chunk_limit_bytes != 0) return false;
+  if (dims.plane_stride % chunk_limit_bytes != 0) return false;
+  if (problem.extents[dims.pixels] * problem.unit_bytes % chunk_limit_bytes != 0) return false;
+  for (int d = 0; d < problem.rank; ++d) {
+    if (d == dims.channels || d == dims.pixels) continue;
+    if (problem.src_strides[d] % chunk_limit_bytes != 0 || problem.dst_strides[d] % chunk_limit_bytes != 0) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool plan_channels(const PermuteProblem& problem, PermutePlan* plan) {
+  ChannelDims dims;
+  if (problem.rank < 2 || (!find_interleave(problem, &dims) && !find_deinterleave(problem, &dims))) return false;
+  const int64_t plane_bytes = problem.extents[dims.pixels] * problem.unit_bytes;
+  if (plane_bytes < min_plane_bytes || !is_aligned(problem, dims)) return false;
+
+  // As few blocks a plane as can be, of equal sizes but for whole warps.
+  const int64_t plane_chunks = plane_bytes / chunk_limit_bytes;
+  const int64_t fewest_tiles = (plane_chunks + max_channel_threads - 1) / max_channel_threads;
+  const int64_t chunks_per_tile = (plane_chunks + fewest_tiles - 1) / fewest_tiles;
+  const int64_t num_threads = (chunks_per_tile + warp_threads - 1) / warp_threads * warp_threads;
+
+  const int64_t num_channels = problem.extents[dims.channels];
+  const int64_t planar_step = num_threads * chunk_limit_bytes, pixel_step = planar_step * num_channels;
+  const bool interleave = dims.kernel == PermuteKernel::channel_interleave;
+  ChannelParams params;
+  params.src = dims.src;
+  params.dst = dims.dst;
+  params.num_channels = static_cast<int32_t>(num_channels);
+  params.plane_stride = dims.plane_stride;
+  params.plane_chunks = plane_chunks;
+  int64_t num_blocks = (plane_chunks + num_threads - 1) / num_threads;
+  if (num_blocks > max_blocks) return false;
+  params.grid[0] = {Divider(static_cast<uint32_t>(num_blocks)), interleave ? planar_step : pixel_step,
+                    interleave ? pixel_step : planar_step};
+  params.grid_rank = 1;
+  for (int d = problem.rank - 1; d >= 0; --d) {
+    if (d == dims.channels || d == dims.pixels) continue;
+    if (problem.extents[d] > max_blocks / num_blocks) return false;
+    num_blocks *= problem.extents[d];
+    params.grid[params.grid_rank++] = {Divider(static_cast<uint32_t>(problem.extents[d])), problem.src_strides[d],
+                                       problem.dst_strides[d]};
+  }
+  plan->channels = params;
+  plan->kernel = dims.kernel;
+  plan->unit_bytes = problem.unit_bytes;
+  plan->launch = {num_blocks, static_cast<int32_t>(num_threads), static_cast<int32_t>(pixel_step + line_bytes)};
+  return true;
+}
+
+}  // namespace flowk
