@@ -93,11 +93,17 @@ def _candidates(file_name: str) -> Iterator[str]:
     if choice and choice not in FILE_NAMES:
         yield os.path.join(os.path.abspath(choice), file_name) if os.path.isdir(choice) else os.path.abspath(choice)
         return
-    from importlib.resources import files  # 10 ms that `import pyflowk` need not pay
+    from importlib.metadata import PackageNotFoundError, distribution  # 10 ms that `import pyflowk` need not pay
+    from importlib.resources import files
 
     # Not only __file__: meson-python's editable install keeps built files elsewhere and answers for them here.
     installed = files(__package__).joinpath("lib").joinpath(file_name)
     yield str(installed) if installed.is_file() else os.path.join(os.path.dirname(__file__), "lib", file_name)
+    # Run from a source tree, whose pyflowk/ hides the installed package's: its libraries are what `pip install .` built.
+    try:
+        yield str(distribution("pyflowk").locate_file(f"pyflowk/lib/{file_name}"))
+    except PackageNotFoundError:
+        pass
     yield file_name  # the system loader's own places
 
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // run_permute(): one switch from plan.kernel to a launch.
 #include "core/launch.cuh"
-#include "permute/permute_channels.cuh"
-#include "permute/permute_copies.cuh"
+
+#include "permute/permute_kernels.cuh"
 #include "permute/permute_plan.h"
-#include "permute/permute_tiles.cuh"
 
 namespace flowk {
 namespace {

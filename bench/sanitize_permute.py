@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small case for every kernel of permute and every element size, for compute-sanitizer:
+`compute-sanitizer --tool memcheck|racecheck|initcheck|synccheck python bench/sanitize_permute.py`.
+
+Fails if a result is wrong or a kernel is not reached. Each tensor is an allocation of its own, of its exact size.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from pathlib import Path
+
+import numpy as np
+from cuda.bindings import runtime as cudart
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from pyflowk import _abi, _library
+
+KERNELS = {
+    "contiguous_copy", "row_copy", "shifted_row_copy", "tiled_transpose", "two_sided_tile", "strided_tile",
+    "channel_interleave", "channel_deinterleave",
+}  # fmt: skip
+UNSIGNED = {1: 6, 2: 7, 4: 8, 8: 9, 16: 17}
+# shape, axes, and the source's strides in elements (None: contiguous)
+CASES = [
+    ((4096,), (0,), None), ((1023,), (0,), None), ((8, 5, 64), (1, 0, 2), None), ((5, 7, 129), (1, 0, 2), None),
+    ((96, 160), (1, 0), None), ((3, 96, 160), (0, 2, 1), None), ((97, 161), (1, 0), None), ((300, 75), (1, 0), None),
+    ((3, 2048), (1, 0), None), ((2048, 3), (1, 0), None), ((2, 2048, 4), (0, 2, 1), None), ((2, 2, 2048), (0, 2, 1), None),
+    ((3, 5, 7, 11, 4), (4, 2, 0, 3, 1), None), ((200, 5, 7), (0, 2, 1), None), ((2,) * 10, tuple(range(9, -1, -1)), None),
+    ((64, 48), (1, 0), (200, 3)), ((7, 9, 5), (2, 0, 1), (90, 10, 2)), ((40, 64), (1, 0), (0, 1)),
+]  # fmt: skip
+
+
+def check(result: tuple) -> object:
+    if int(result[0]) != 0:
+        raise RuntimeError(result[0])
+    return result[1] if len(result) > 1 else None
+
+
+def run_case(library: ctypes.CDLL, shape: tuple, axes: tuple, strides: tuple | None, itemsize: int) -> str:
+    span = 1 + sum((n - 1) * s for n, s in zip(shape, strides)) if strides else int(np.prod(shape))
+    raw = np.random.default_rng(1).integers(0, 256, span * itemsize, dtype=np.uint8)
+    element = np.dtype(f"V{itemsize}")
+    host = raw.view(element)
+    x = np.lib.stride_tricks.as_strided(host, shape, [s * itemsize for s in strides]) if strides else host.reshape(shape)
+    expected = np.ascontiguousarray(x.transpose(axes))
+    src, dst = check(cudart.cudaMalloc(raw.nbytes)), check(cudart.cudaMalloc(expected.nbytes))
+    check(cudart.cudaMemcpy(src, raw.ctypes.data, raw.nbytes, cudart.cudaMemcpyKind.cudaMemcpyHostToDevice))
+    rank = len(shape)
+    longs, ints = ctypes.c_int64 * rank, ctypes.c_int32 * rank
+    geometry = (rank, longs(*shape), ints(*axes), UNSIGNED[itemsize])
+    src_strides = ctypes.cast(longs(*strides), ctypes.c_void_p) if strides else None
+    arguments = (int(src), src_strides, int(dst), None, *geometry)
+    text = ctypes.create_string_buffer(2048)
+    statuses = [library.flowk_permute_explain(*arguments, text, len(text)), library.flowk_permute(*arguments, None)]
+    if statuses != [0, 0]:
+        raise RuntimeError(library.flowk_last_error())
+    check(cudart.cudaDeviceSynchronize())
+    out = np.empty_like(expected)
+    check(cudart.cudaMemcpy(out.ctypes.data, dst, out.nbytes, cudart.cudaMemcpyKind.cudaMemcpyDeviceToHost))
+    check(cudart.cudaFree(src))
+    check(cudart.cudaFree(dst))
+    if out.tobytes() != expected.tobytes():
+        raise RuntimeError(f"wrong: {shape} {axes} {strides} {itemsize}\n{text.value.decode()}")
+    return text.value.decode().split(":")[0]
+
+
+def main() -> None:
+    library = _library.open_backend("cuda")
+    assert _abi.VERSION == library.flowk_version()
+    reached = {run_case(library, *case, itemsize) for case in CASES for itemsize in UNSIGNED}
+    if reached != KERNELS:
+        sys.exit(f"not reached: {sorted(KERNELS - reached)}, unknown: {sorted(reached - KERNELS)}")
+    print(f"{len(CASES) * len(UNSIGNED)} cases right, {len(reached)} kernels reached")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tiles as the planner sees them while it chooses one: shared by the search and the layout, included nowhere else.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+
+#include "permute/permute_problem.h"
+
+namespace flowk {
+
+constexpr int plan_tile_threads = 256;    // tile_threads of permute_tiles.cuh
+constexpr int64_t sector_bytes = 32;      // the unit of L2 and memory traffic
+constexpr int64_t line_bytes = 128;
+constexpr int max_choices = 40;
+
+// A run: the innermost `num_whole` dimensions of a side, whole, and `block` indices of the next (1: it is not cut).
+struct Run {
+  int num_whole = 0;
+  int64_t block = 1;
+  int64_t elements = 1;
+  int64_t bytes = 0;
+  int64_t alignment = 0;  // bytes that every start of the run in memory is a multiple of, to 128
+  bool is_cut() const { return block > 1; }
+};
+
+// One side's dimensions that lie one after the other in memory, innermost first, and the runs to choose from.
+struct Side {
+  const void* pointer = nullptr;
+  const int64_t* strides = nullptr;
+  int num_dims = 0;
+  int dims[max_tile_dims];
+  int num_choices = 0;
+  Run choices[max_choices];
+  int cut_dim(const Run& run) const { return run.is_cut() ? dims[run.num_whole] : -1; }
+  uint64_t whole_dims(const Run& run) const {
+    uint64_t mask = 0;
+    for (int i = 0; i < run.num_whole; ++i) mask |= uint64_t{1} << dims[i];
+    return mask;
+  }
+};
+
+// What a pair of runs makes of the tile.
+struct Tile {
+  Run src, dst;
+  int src_innermost = -1;
+  int src_cut = -1, dst_cut = -1;  // dimensions
+  uint64_t src_dims = 0, dst_dims = 0;  // all of a run's, the cut one too
+  int64_t blocks[max_rank];        // of every dimension
+  int64_t elements = 1;
+  int64_t shared_bytes = 0;        // about
+  int64_t halo = 0;
+  bool aligned = false;            // both sides to 16 bytes throughout
+  float cost = 0;
+};
+
+inline bool contains(uint64_t mask, int dim) { return dim >= 0 && (mask >> dim & 1) != 0; }
+inline int64_t ceil_div(int64_t n, int64_t d) { return (n + d - 1) / d; }
+inline int64_t round_up(int64_t n, int64_t multiple) { return ceil_div(n, multiple) * multiple; }
+
+// How far a source row of an aligned tile may be swizzled: the pitch of rows is a multiple of (mask + 1) chunks, at most 15% more
+// shared memory than their bytes.
+inline int32_t swizzle_mask_of(int64_t run_bytes) {
+  int32_t mask = 7;
+  while (mask > 0 && round_up(run_bytes, chunk_limit_bytes * (mask + 1)) * 20 > run_bytes * 23) mask >>= 1;
+  return mask;
+}
+
+// Fills plan->tile and the launch from a chosen tile; permute_tile_layout.cpp.
+void build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src_side, const Side& dst_side, PermutePlan* plan);
+
+// The tile of a problem that has no run on one side: element by element, the innermost dimension of each side, whatever its
+// stride, and rows of further ones.
+void plan_strided_tile(const PermuteProblem& problem, PermutePlan* plan);
+
+}  // namespace flowk
