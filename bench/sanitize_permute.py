@@ -50,7 +50,7 @@ def run_case(library: ctypes.CDLL, shape: tuple, axes: tuple, strides: tuple | N
     rank = len(shape)
     longs, ints = ctypes.c_int64 * rank, ctypes.c_int32 * rank
     geometry = (rank, longs(*shape), ints(*axes), UNSIGNED[itemsize])
-    src_strides = ctypes.cast(longs(*strides), ctypes.c_void_p) if strides else None
+    src_strides = longs(*strides) if strides else None
     arguments = (int(src), src_strides, int(dst), None, *geometry)
     text = ctypes.create_string_buffer(2048)
     statuses = [library.flowk_permute_explain(*arguments, text, len(text)), library.flowk_permute(*arguments, None)]

@@ -29,17 +29,13 @@ __device__ __forceinline__ void async_copy_chunk(void* shared_dst, const void* s
 #endif
 }
 
-// The same where only the first `valid_bytes` of the 16 may be read (more than 16 counts as 16); the rest becomes zero.
+// The same where only the first `valid_bytes` of the 16 may be read: the last chunk of a tensor byte by byte, at once.
+// cp.async with a source size would do it too, but memcheck takes it for a read of all 16.
 __device__ __forceinline__ void async_copy_chunk_head(void* shared_dst, const void* src, int64_t valid_bytes) {
-#ifdef FLOWK_SIMT
-  if (valid_bytes >= chunk_bytes) return simt::async_copy(shared_dst, src, chunk_bytes);
-  for (int i = 0; i < chunk_bytes; ++i)
-    static_cast<unsigned char*>(shared_dst)[i] = i < valid_bytes ? static_cast<const unsigned char*>(src)[i] : 0;
-#else
-  const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(shared_dst));
-  const uint32_t bytes = valid_bytes < chunk_bytes ? static_cast<uint32_t>(valid_bytes) : chunk_bytes;
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(src), "r"(bytes) : "memory");
-#endif
+  if (valid_bytes >= chunk_bytes) return async_copy_chunk(shared_dst, src);
+#pragma unroll 1
+  for (int i = 0; i < static_cast<int>(valid_bytes); ++i)
+    static_cast<unsigned char*>(shared_dst)[i] = static_cast<const unsigned char*>(src)[i];
 }
 
 // The chunk at `address`, a multiple of 16, without reading at or past `end`; the rest is zero.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
 
 namespace flowk {
 namespace {
@@ -30,24 +31,49 @@ bool is_empty(const Layout& layout) {
 struct Term {
   int64_t stride;
   int64_t extent;
+  int64_t divisor;  // of this stride and all smaller ones
 };
 
 // Is there a choice of indices whose terms sum to a value in [lowest, highest]? Terms are sorted by stride, largest
 // first; `remaining` is what terms[0 ...] can reach together. `steps` bounds the work: true when it runs out.
 bool some_sum_in(const Term* terms, int num_terms, int64_t remaining, int64_t lowest, int64_t highest, int* steps) {
-  if (highest < 0 || lowest > remaining) return false;
-  if (num_terms == 0) return lowest <= 0;  // and 0 <= highest
-  if (--*steps < 0) return true;
+  lowest = std::max<int64_t>(lowest, 0);
+  highest = std::min(highest, remaining);
+  if (lowest > highest) return false;
+  if (num_terms == 0) return true;  // nothing remains, so both are 0
   const Term term = terms[0];
+  if (highest / term.divisor * term.divisor < lowest) return false;  // sums are multiples of it
+  if (num_terms == 1) return true;
+  if (--*steps < 0) return true;
   const int64_t rest = remaining - term.stride * (term.extent - 1);
-  const int64_t first = lowest - rest <= 0 ? 0 : (lowest - rest + term.stride - 1) / term.stride;
+  const int64_t first = lowest <= rest ? 0 : (lowest - rest + term.stride - 1) / term.stride;
   const int64_t last = std::min(term.extent - 1, highest / term.stride);
   for (int64_t index = first; index <= last; ++index) {
     const int64_t taken = index * term.stride;
     if (some_sum_in(terms + 1, num_terms - 1, rest, lowest - taken, highest - taken, steps)) return true;
-    if (*steps < 0) return true;
   }
   return false;
+}
+
+// Brings terms to fewer with the same sums, sorted by stride, largest first, and fills in their divisors. A term whose
+// stride is k times another's, where k is at most the other's extent, only continues the other's multiples: as the same
+// dimension of the two tensors always does, and a contiguous tensor's outer dimensions do.
+void merge_terms(Term* terms, int* num_terms) {
+  std::sort(terms, terms + *num_terms, [](const Term& x, const Term& y) { return x.stride < y.stride; });
+  int num_merged = 0;
+  for (int i = 0; i < *num_terms; ++i) {
+    const Term term = terms[i];
+    Term* const into = std::find_if(terms, terms + num_merged, [&](const Term& other) {
+      return term.stride % other.stride == 0 && term.stride / other.stride <= other.extent;
+    });
+    if (into == terms + num_merged)
+      terms[num_merged++] = term;
+    else
+      into->extent += term.stride / into->stride * (term.extent - 1);
+  }
+  *num_terms = num_merged;
+  for (int i = 0; i < num_merged; ++i) terms[i].divisor = std::gcd(terms[i].stride, i > 0 ? terms[i - 1].divisor : 0);
+  std::reverse(terms, terms + num_merged);
 }
 
 // The addresses of a tensor's lowest and highest elements. Addresses past 2^60, which no machine has, are refused, so that
@@ -69,7 +95,7 @@ Status find_addresses(const char* parameter, const void* pointer, const Layout& 
 void add_terms(const Layout& layout, int64_t element_bytes, Term* terms, int* num_terms) {
   for (int d = 0; d < layout.rank; ++d)
     if (layout.extents[d] > 1 && layout.strides[d] != 0)
-      terms[(*num_terms)++] = {std::abs(layout.strides[d]) * element_bytes, layout.extents[d]};
+      terms[(*num_terms)++] = {std::abs(layout.strides[d]) * element_bytes, layout.extents[d], 0};
 }
 
 }  // namespace
@@ -142,7 +168,7 @@ Status check_no_overlap(const char* a_parameter, const void* a, const Layout& a_
   int num_terms = 0;
   add_terms(a_layout, element_bytes, terms, &num_terms);
   add_terms(b_layout, element_bytes, terms, &num_terms);
-  std::sort(terms, terms + num_terms, [](const Term& x, const Term& y) { return x.stride > y.stride; });
+  merge_terms(terms, &num_terms);
   const int64_t distance = b_highest - a_lowest;
   const int64_t remaining = (a_highest - a_lowest) + (b_highest - b_lowest);
   int steps = 10000;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // run_permute(): one switch from plan.kernel to a launch.
 #include "core/launch.cuh"
-
 #include "permute/permute_kernels.cuh"
 #include "permute/permute_plan.h"
 

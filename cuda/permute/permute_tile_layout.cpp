@@ -185,9 +185,8 @@ void set_chunks(const PermuteProblem& problem, const Tile& tile, PermutePlan* pl
     params.dst_granule = aligned ? chunk_limit_bytes : run_bytes >= 4 * line_bytes ? line_bytes : sector_bytes;
     chunks = ceil_div(run_bytes + (aligned ? 0 : params.dst_granule - problem.unit_bytes), chunk_limit_bytes);
   }
-  constexpr int64_t chunks_per_line = line_bytes / chunk_limit_bytes;
-  const int64_t groups = ceil_div(chunks, chunks_per_line);
-  const int64_t per_group = ceil_div(chunks, groups);
+  const int64_t per_group = chunks_per_group_of(chunks);
+  const int64_t groups = ceil_div(chunks, per_group);
   params.chunks_per_group = Divider(static_cast<uint32_t>(per_group));
   params.num_store_items = static_cast<uint32_t>(groups * params.num_dst_rows.divisor);
   params.store_items_per_pass = static_cast<uint32_t>(plan_tile_threads / per_group);

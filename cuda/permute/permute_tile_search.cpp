@@ -174,8 +174,8 @@ void estimate(const PermuteProblem& problem, const Device& device, Tile* tile) {
   const int64_t rows_per_item = tile->aligned && problem.unit_bytes < 4 ? 4 / problem.unit_bytes : 1;
   const int64_t dst_rows = tile->elements / dst.elements / rows_per_item;
   const int64_t chunks = ceil_div(dst.bytes, chunk_limit_bytes) + (is_partial ? 1 : 0);
-  const int64_t groups = ceil_div(chunks, line_bytes / chunk_limit_bytes);
-  const float store_passes = passes(groups * dst_rows, plan_tile_threads / ceil_div(chunks, groups)) / tile_kb;
+  const int64_t per_group = chunks_per_group_of(chunks);
+  const float store_passes = passes(ceil_div(chunks, per_group) * dst_rows, plan_tile_threads / per_group) / tile_kb;
   const bool needs_table = !tile->aligned && (tile->dst_dims & (tile->dst_dims - 1)) != 0;
   float per_element = tile->aligned ? weight::word_gather : weight::element_gather;
   if (needs_table) {

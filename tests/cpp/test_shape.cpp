@@ -268,7 +268,7 @@ void overlap_agrees_with_brute_force() {
 }
 
 void interleaved_slices_do_not_overlap_and_hard_cases_end() {
-  static char memory[1 << 20];
+  static char memory[3 << 20];
   const auto status = [](const Layout& a, int64_t at_a, const Layout& b, int64_t at_b) {
     return check_no_overlap("src", memory + 4 * at_a, a, "dst", memory + 4 * at_b, b, 4).code();
   };
@@ -276,15 +276,23 @@ void interleaved_slices_do_not_overlap_and_hard_cases_end() {
   CHECK(status(even_columns, 0, even_columns, 1) == FLOWK_STATUS_SUCCESS);
   CHECK(status(even_columns, 0, even_columns, 4) == FLOWK_STATUS_OVERLAP);
   CHECK(last_error_names("src") && last_error_names("dst"));
+  const Layout every_third = make_layout({100, 100, 100}, {30000, 300, 3}), transposed = make_layout({100, 100}, {3, 300});
+  CHECK(status(every_third, 0, transposed, 2) == FLOWK_STATUS_SUCCESS);
+  CHECK(status(every_third, 0, transposed, 3) == FLOWK_STATUS_OVERLAP);
   const Layout left_half = make_layout({256, 512}, {1024, 1});
   CHECK(status(left_half, 0, left_half, 512) == FLOWK_STATUS_SUCCESS);
   CHECK(status(left_half, 0, left_half, 511) == FLOWK_STATUS_OVERLAP);
-  // Many dimensions with even strides never meet an odd distance, and the search that sees it must end.
+  // Even strides never reach an odd distance, however many dimensions there are.
   std::vector<int64_t> extents(32, 3), strides(32);
   for (size_t d = 0; d < 32; ++d) strides[d] = 2 * static_cast<int64_t>(10 + d);
   const Layout many = make_layout(extents, strides);
-  (void)status(many, 0, many, 1);
+  CHECK(status(many, 0, many, 1) == FLOWK_STATUS_SUCCESS);
   CHECK(status(many, 0, many, 2 * 10) == FLOWK_STATUS_OVERLAP);
+  // No common divisor and no dense run: the search may give up, on the side of caution, but it must end.
+  for (size_t d = 0; d < 32; ++d) strides[d] = 7 * static_cast<int64_t>(1000 + d * d) + (d == 31);
+  const Layout hard = make_layout(extents, strides);
+  CHECK(status(hard, 0, hard, 0) == FLOWK_STATUS_OVERLAP);
+  (void)status(hard, 0, hard, 3);
 }
 
 void layout_that_leaves_the_address_space_is_a_size_overflow() {
