@@ -129,4 +129,4 @@ def machine() -> str:
 
 def write_json(path: str | None, rows: list[dict]) -> None:
     if path:
-        Path(path).write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1))
+        Path(path).write_text(json.dumps({"machine": machine(), "rows": rows}))

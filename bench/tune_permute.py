@@ -77,7 +77,7 @@ def tune(library: harness.Library, case: tuple, check: bool) -> dict:
                     print("WRONG", case, src, dst, dict(zip(FEATURES, features)))
                     continue
             fraction = copy / time_back_to_back(lambda i: candidate(i, src, dst), sets)
-            row["tiles"].append(dict(zip(FEATURES, features)) | {"fraction": fraction})
+            row["tiles"].append({k: round(v, 4) for k, v in zip(FEATURES, features)} | {"fraction": round(fraction, 4)})
     return row
 
 

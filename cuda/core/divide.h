@@ -21,7 +21,9 @@ struct Divider {
   uint32_t shift = 0;
 
   Divider() = default;
-  explicit Divider(uint32_t d) : divisor(d) {
+  // A 0 is 2^32 cut to 32 bits, by a plan that will not divide by it: it counts as 1.
+  explicit Divider(uint32_t given) : divisor(given == 0 ? 1 : given) {
+    const uint32_t d = divisor;
     shift = d <= 1 ? 0u : 32u - static_cast<uint32_t>(__builtin_clz(d - 1));
     multiplier = static_cast<uint32_t>(((uint64_t{1} << 32) * ((uint64_t{1} << shift) - d)) / d + 1);
   }

@@ -124,28 +124,29 @@ bool is_aligned(const PermuteProblem& problem, const Tile& tile) {
   return true;
 }
 
-// What a tile's time is made of, relative to a copy of the same bytes: non-negative least squares over 17000 tiles of 354
-// cases timed on an H200 (bench/tune_permute.py), tiles near a case's best weighing most. The tile that it picks is 4-5%
-// slower than the best one, in the cases it was fitted to and in others.
+// What a tile's time is made of, relative to a copy of the same bytes: fitted to 13000 tiles of 277 cases timed on an H200
+// (bench/tune_permute.py) so that the cheapest tile of a case is a fast one. Its pick is 3% slower than the case's best tile
+// there, and 4% in 93 cases that were kept out.
 namespace weight {
-constexpr float copy = 0.524f;
-constexpr float src_sectors = 0.200f;       // 32-byte sectors of src touched twice, over those needed
-constexpr float short_src_run = 0.013f;     // 128 bytes over the source run
-constexpr float shortest_src_run = 0.075f;  // a source run of one line or less
-constexpr float short_dst_run = 0.033f;
-constexpr float halo = 1.187f;              // over the block
-constexpr float block = 0.397f;             // the start of a block, over the tile's KB
-constexpr float store = 0.182f;             // passes of the block's threads over the tile, each over its KB
-constexpr float element_gather = 0.091f;    // the same for each element of a chunk
-constexpr float word_gather = 0.065f;
-constexpr float table_gather = 0.019f;
-constexpr float partial_store = 0.385f;
-constexpr float table = 0.692f;
-constexpr float few_bytes_in_flight = 0.153f;
-constexpr float few_blocks = 2.322f;        // over the blocks that are resident together
-constexpr float large_tile = 0.192f;
-constexpr float idle = 0.100f;              // blocks that the last wave leaves out
-constexpr float conflicts = 0.032f;
+constexpr float copy = 0.900f;
+constexpr float src_sectors = 0.100f;         // 32-byte sectors of src touched twice, over those needed
+constexpr float dst_lines = 0.205f;           // the same for 128-byte lines of dst
+constexpr float src_line_ends = 0.089f;       // lines of src that a run ends in
+constexpr float short_src_run = 0.212f;       // below 256 bytes
+constexpr float shortest_src_run = 0.015f;    // one line or less
+constexpr float halo = 0.439f;                // over the block
+constexpr float block = 1.099f;               // the start of a block, over the tile's KB
+constexpr float unaligned_load = 0.141f;      // passes of the block's threads over the tile, over its KB
+constexpr float store = 0.397f;
+constexpr float element_gather = 0.214f;      // for each element of a chunk
+constexpr float partial_store = 0.058f;
+constexpr float table = 0.569f;
+constexpr float few_bytes_in_flight = 0.278f;
+constexpr float few_blocks = 0.382f;          // over the blocks that are resident together
+constexpr float idle = 0.302f;                // blocks that the last wave leaves out
+constexpr float conflicts = 0.026f;           // for each bit that the swizzle lacks
+constexpr float small_tile = 0.133f;          // below 14 KB
+constexpr float large_tile = 0.093f;          // above 20 KB
 }  // namespace weight
 
 // Chooses the halo, and estimates the tile's time.
@@ -160,45 +161,55 @@ void estimate(const PermuteProblem& problem, const Device& device, Tile* tile) {
     const int64_t halo = ceil_div(sector_bytes / problem.unit_bytes - 1, dst_per_index);
     if (4 * halo <= 3 * tile->dst.block) tile->halo = halo;
   }
+  const float src_run = static_cast<float>(src.bytes), dst_run = static_cast<float>(dst.bytes);
   const float tile_kb = static_cast<float>(tile->elements * problem.unit_bytes) / 1024.0f;
   const float with_halo = static_cast<float>(dst.block + tile->halo) / static_cast<float>(dst.block);
+  const bool src_is_aligned = src.alignment >= chunk_limit_bytes;
   const bool is_partial = dst.alignment < chunk_limit_bytes && tile->halo == 0;
-  const auto passes = [](int64_t items, int64_t items_per_pass) { return static_cast<float>(ceil_div(items, std::max<int64_t>(items_per_pass, 1))); };
+  const int64_t dst_alignment = tile->halo > 0 ? sector_bytes : std::min(dst.alignment, lowest_bit(static_cast<uint64_t>(dst.bytes), line_bytes));
+  float cost = weight::copy + weight::halo * (with_halo - 1) + weight::block / tile_kb;
+  cost += weight::src_sectors * static_cast<float>(sector_bytes - std::min(src.alignment, sector_bytes)) / src_run;
+  cost += weight::dst_lines * static_cast<float>(line_bytes - dst_alignment) / dst_run;
+  if (src_is_aligned && src.bytes % line_bytes != 0) cost += weight::src_line_ends * 128.0f / std::max(src_run, 128.0f);
+  if (src.bytes < 2 * line_bytes) cost += weight::short_src_run;
+  if (src.bytes <= line_bytes) cost += weight::shortest_src_run;
+  if (tile_kb < 14) cost += weight::small_tile;
+  if (tile_kb > 20) cost += weight::large_tile;
 
-  float cost = weight::copy + weight::halo * (with_halo - 1);
-  cost += weight::src_sectors * static_cast<float>(sector_bytes - std::min(src.alignment, sector_bytes)) / static_cast<float>(src.bytes);
-  cost += weight::short_src_run * 128.0f / static_cast<float>(src.bytes) + (src.bytes <= line_bytes ? weight::shortest_src_run : 0.0f);
-  cost += weight::short_dst_run * 128.0f / static_cast<float>(dst.bytes) + weight::block / tile_kb;
-
+  // Passes of the block's threads: loads, the table, stores.
+  float passes = 0;
+  const int64_t src_rows = tile->elements / src.elements * (dst.block + tile->halo) / dst.block;
+  if (!src_is_aligned) {
+    const int64_t chunks = ceil_div(src.bytes + chunk_limit_bytes - 1, chunk_limit_bytes);
+    const int64_t rows_per_pass = std::max<int64_t>(plan_tile_threads / chunks, 1);
+    passes += weight::unaligned_load * static_cast<float>(ceil_div(src_rows, rows_per_pass) * ceil_div(chunks, plan_tile_threads));
+  }
   const int64_t elements_per_chunk = chunk_limit_bytes / problem.unit_bytes;
+  if (!tile->aligned && (tile->dst_dims & (tile->dst_dims - 1)) != 0) {
+    const int64_t entries = (tile->dst_cut >= 0 ? dst_per_index : dst.elements) + elements_per_chunk - 1;
+    passes += weight::table * static_cast<float>(ceil_div(entries, plan_tile_threads));
+  }
   const int64_t rows_per_item = tile->aligned && problem.unit_bytes < 4 ? 4 / problem.unit_bytes : 1;
   const int64_t dst_rows = tile->elements / dst.elements / rows_per_item;
   const int64_t chunks = ceil_div(dst.bytes, chunk_limit_bytes) + (is_partial ? 1 : 0);
   const int64_t per_group = chunks_per_group_of(chunks);
-  const float store_passes = passes(ceil_div(chunks, per_group) * dst_rows, plan_tile_threads / per_group) / tile_kb;
-  const bool needs_table = !tile->aligned && (tile->dst_dims & (tile->dst_dims - 1)) != 0;
-  float per_element = tile->aligned ? weight::word_gather : weight::element_gather;
-  if (needs_table) {
-    per_element += weight::table_gather;
-    const int64_t entries = tile->dst_cut >= 0 ? dst_per_index : dst.elements;
-    cost += weight::table * passes(entries + elements_per_chunk, plan_tile_threads) / tile_kb;
-  }
-  if (is_partial) per_element += weight::partial_store * std::min(1.0f, 128.0f / static_cast<float>(dst.bytes));
-  cost += store_passes * (weight::store + per_element * static_cast<float>(elements_per_chunk));
+  float per_element = tile->aligned ? 0.0f : weight::element_gather;
+  if (is_partial) per_element += weight::partial_store * std::min(1.0f, 128.0f / dst_run);
+  passes += (weight::store + per_element * static_cast<float>(elements_per_chunk)) *
+            static_cast<float>(ceil_div(ceil_div(chunks, per_group) * dst_rows, plan_tile_threads / per_group));
+  cost += passes / tile_kb;
 
   // Blocks that are resident together, the bytes they keep in flight, and the last wave's idle blocks.
-  const float shared_bytes = static_cast<float>(tile->shared_bytes) * with_halo;
-  const int64_t resident_by_shared = device.shared_bytes_per_multiprocessor / static_cast<int64_t>(shared_bytes + 1024);
-  const float resident = static_cast<float>(std::clamp<int64_t>(resident_by_shared, 1, max_blocks_by_registers));
-  cost += weight::few_bytes_in_flight * std::max(0.0f, 1.0f - resident * tile_kb / 64.0f) + weight::few_blocks / resident +
-          weight::large_tile * std::max(0.0f, shared_bytes / 24576.0f - 1.0f);
+  const int64_t shared_bytes = static_cast<int64_t>(static_cast<float>(tile->shared_bytes) * with_halo) + 1024;
+  const float resident = static_cast<float>(
+      std::clamp<int64_t>(device.shared_bytes_per_multiprocessor / shared_bytes, 1, max_blocks_by_registers));
+  cost += weight::few_bytes_in_flight * std::max(0.0f, 1.0f - resident * tile_kb / 64.0f) + weight::few_blocks / resident;
   float num_tiles = 1;
   for (int d = 0; d < problem.rank; ++d) num_tiles *= static_cast<float>(ceil_div(problem.extents[d], tile->blocks[d]));
   const float waves = num_tiles / (static_cast<float>(device.num_multiprocessors) * resident);
   if (waves < 4) cost += weight::idle * (static_cast<float>(static_cast<int64_t>(waves) + 1) / waves - 1);
-  if (tile->aligned) {
+  if (src_is_aligned && src_rows > 1)
     for (int mask = swizzle_mask_of(src.bytes); mask < 7; mask = 2 * mask + 1) cost += weight::conflicts;
-  }
   tile->cost = cost;
 }
 

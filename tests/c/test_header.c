@@ -210,7 +210,7 @@ static void sizes_past_int64_are_named(void) {
   c = good_call();
   c.dst_strides = far;
   CHECK(fails(c, FLOWK_STATUS_SIZE_OVERFLOW, "dst", "2^63 - 1"));
-  const int64_t out_of_memory[2] = {INT64_MAX / 8, 1};
+  const int64_t out_of_memory[2] = {INT64_MAX / 16, 1};
   c.dst_strides = out_of_memory;
   CHECK(fails(c, FLOWK_STATUS_SIZE_OVERFLOW, "dst", "2^60"));
 }

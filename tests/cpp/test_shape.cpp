@@ -310,6 +310,8 @@ void layout_that_leaves_the_address_space_is_a_size_overflow() {
 
 // ---- Divider
 
+void divider_of_a_size_cut_to_zero_divides_by_one() { CHECK(Divider(0).divide(5) == 5 && Divider(0).divisor == 1); }
+
 void divider_is_exact() {
   constexpr uint32_t last = 0x7fffffffu;
   std::vector<uint32_t> divisors, numbers;
@@ -352,5 +354,6 @@ int main() {
   interleaved_slices_do_not_overlap_and_hard_cases_end();
   layout_that_leaves_the_address_space_is_a_size_overflow();
   divider_is_exact();
+  divider_of_a_size_cut_to_zero_divides_by_one();
   return num_failed_checks == 0 ? 0 : 1;
 }

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// The planner of permute: which kernel it chooses, and that what it chooses can be launched. Pointers are never followed.
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "check.h"
+#include "core/device.h"
+#include "permute/permute_problem.h"
+#include "permute_plan_cases.h"
+
+namespace {
+
+using namespace flowk;
+
+const Device h200 = {.capability = 90,
+                     .num_multiprocessors = 132,
+                     .shared_bytes_per_multiprocessor = 233472,
+                     .shared_bytes_per_block = 232448,
+                     .threads_per_multiprocessor = 2048,
+                     .l2_bytes = 62914560};
+// The least shared memory of those that flowk is built for: an sm_86, cut to a few multiprocessors.
+const Device small = {.capability = 86,
+                      .num_multiprocessors = 2,
+                      .shared_bytes_per_multiprocessor = 102400,
+                      .shared_bytes_per_block = 101376,
+                      .threads_per_multiprocessor = 1536,
+                      .l2_bytes = 524288};
+
+// Fake pointers, far apart, to the elements with all indices 0.
+PermuteRequest fake_request(const PermuteCase& row) {
+  constexpr uintptr_t src = uintptr_t{1} << 50, dst = uintptr_t{1} << 54;
+  const CaseSide src_side = case_side(row, false), dst_side = case_side(row, true);
+  return make_request(row, reinterpret_cast<const void*>(src + static_cast<uintptr_t>(src_side.lead_bytes + src_side.first_bytes)),
+                      reinterpret_cast<void*>(dst + static_cast<uintptr_t>(dst_side.lead_bytes + dst_side.first_bytes)));
+}
+
+PermutePlan plan_of(const PermuteCase& row, const Device& device) {
+  PermutePlan plan;
+  plan_permute(fake_request(row), device, &plan);
+  return plan;
+}
+
+std::string explanation_of(const PermuteCase& row, const PermutePlan& plan) {
+  char text[4096];
+  explain_permute(plan, fake_request(row), text, sizeof(text));
+  return text;
+}
+
+bool is_copy(PermuteKernel kernel) {
+  return kernel == PermuteKernel::contiguous_copy || kernel == PermuteKernel::row_copy || kernel == PermuteKernel::shifted_row_copy;
+}
+
+bool is_channels(PermuteKernel kernel) {
+  return kernel == PermuteKernel::channel_interleave || kernel == PermuteKernel::channel_deinterleave;
+}
+
+int64_t num_grid_tiles(const GridDim* grid, int rank) {
+  int64_t tiles = 1;
+  for (int d = 0; d < rank; ++d) tiles *= grid[d].divider.divisor;
+  return tiles;
+}
+
+// Can it be launched on `device`, and do its blocks cover the tensor?
+void check_launch(const PermuteCase& row, const Device& device, const PermutePlan& plan) {
+  const LaunchConfig& launch = plan.launch;
+  int64_t num_bytes = row.element_bytes;
+  for (const int64_t extent : row.shape) num_bytes *= extent;
+  CHECK(launch.num_blocks >= 1 && launch.num_blocks <= 2147483647);
+  CHECK(launch.num_threads >= 32 && launch.num_threads <= 1024 && launch.num_threads % 32 == 0);
+  CHECK(launch.shared_bytes >= 0 && launch.shared_bytes <= device.shared_bytes_per_block);
+  CHECK(plan.unit_bytes >= 1 && plan.unit_bytes <= 16 && (plan.unit_bytes & (plan.unit_bytes - 1)) == 0);
+  if (is_copy(plan.kernel)) {
+    CHECK(launch.num_blocks == (plan.copy.num_units + launch.num_threads - 1) / launch.num_threads);
+    CHECK(plan.wide_index == (plan.copy.num_units >= int64_t{1} << 31));
+    CHECK(plan.copy.num_units * chunk_limit_bytes >= num_bytes);
+    if (plan.kernel == PermuteKernel::row_copy) CHECK(plan.unit_bytes == 16);
+  } else if (is_channels(plan.kernel)) {
+    CHECK(launch.num_blocks == num_grid_tiles(plan.channels.grid, plan.channels.grid_rank));
+    CHECK(launch.num_blocks * launch.num_threads * chunk_limit_bytes * plan.channels.num_channels >= num_bytes);
+  } else {
+    CHECK(launch.num_blocks == num_grid_tiles(plan.tile.grid, plan.tile.grid_rank));
+    CHECK(launch.num_blocks * launch.shared_bytes >= num_bytes);
+    CHECK(launch.shared_bytes > 0);
+  }
+}
+
+void every_row_is_planned_as_it_says_and_can_be_launched() {
+  for (const PermutePlanCase& expected : permute_plan_cases()) {
+    const int num_failed_before = num_failed_checks;
+    const PermutePlan plan = plan_of(expected.row, h200), on_small = plan_of(expected.row, small);
+    CHECK(plan.kernel == expected.kernel);
+    CHECK(plan.wide_index == expected.wide_index);
+    check_launch(expected.row, h200, plan);
+    check_launch(expected.row, small, on_small);
+    if (num_failed_checks != num_failed_before)
+      std::printf("  %s\n  %s\n", text_of(expected.row).c_str(), explanation_of(expected.row, plan).c_str());
+  }
+}
+
+void every_kernel_is_reached_by_a_row_and_by_one_of_2_to_the_31_elements() {
+  for (int kernel = 0; kernel < num_permute_kernels; ++kernel) {
+    bool is_reached = false, is_reached_large = false;
+    for (const PermutePlanCase& expected : permute_plan_cases()) {
+      if (expected.kernel != static_cast<PermuteKernel>(kernel)) continue;
+      int64_t num_elements = 1;
+      for (const int64_t extent : expected.row.shape) num_elements *= extent;
+      is_reached = true;
+      is_reached_large |= num_elements > int64_t{1} << 31;
+    }
+    CHECK(is_reached && is_reached_large);
+    if (!is_reached || !is_reached_large) std::printf("  %s\n", permute_kernel_name(static_cast<PermuteKernel>(kernel)));
+  }
+}
+
+void kernels_have_names_of_their_own() {
+  for (int kernel = 0; kernel < num_permute_kernels; ++kernel)
+    for (int other = 0; other <= kernel; ++other)
+      CHECK((std::strcmp(permute_kernel_name(static_cast<PermuteKernel>(kernel)),
+                         permute_kernel_name(static_cast<PermuteKernel>(other))) == 0) == (kernel == other));
+  CHECK(std::strcmp(permute_kernel_name(static_cast<PermuteKernel>(num_permute_kernels)), "unknown") == 0);
+}
+
+template <class Plan>
+bool are_equal(const PermuteCase& row, const Plan& plan, const Plan& other) {
+  if constexpr (requires { plan == other; })
+    return plan == other;
+  else
+    return explanation_of(row, plan) == explanation_of(row, other) && plan.launch == other.launch;
+}
+
+void equal_requests_have_equal_plans() {
+  const std::vector<PermutePlanCase> rows = permute_plan_cases();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const PermutePlan plan = plan_of(rows[i].row, h200);
+    (void)plan_of(rows[(i + 1) % rows.size()].row, h200);  // leaves something else on the stack
+    CHECK(are_equal(rows[i].row, plan, plan_of(rows[i].row, h200)));
+  }
+}
+
+void explanation_starts_with_the_kernel_and_is_cut_to_the_buffer() {
+  for (const PermutePlanCase& expected : permute_plan_cases()) {
+    const PermutePlan plan = plan_of(expected.row, h200);
+    const std::string whole = explanation_of(expected.row, plan);
+    CHECK(whole.starts_with(permute_kernel_name(plan.kernel)) && whole.ends_with('\n'));
+    char cut[40];
+    explain_permute(plan, fake_request(expected.row), cut, sizeof(cut));
+    CHECK(cut == whole.substr(0, sizeof(cut) - 1));
+  }
+}
+
+// Any tile that the planner may ever choose, on the device with the least shared memory.
+void every_tile_candidate_can_be_launched() {
+  int num_candidates = 0;
+  for (const PermutePlanCase& expected : permute_plan_cases()) {
+    PermuteProblem problem;
+    make_problem(fake_request(expected.row), &problem);
+    TileCandidate found = TileCandidate::planned;
+    for (int i = 0; found != TileCandidate::out_of_range; ++i)
+      for (int j = 0;; ++j) {
+        PermutePlan plan;
+        found = plan_tile_candidate(problem, small, i, j, &plan);
+        if (found == TileCandidate::out_of_range) {
+          if (j > 0) found = TileCandidate::planned;  // only the row of candidates ends
+          break;
+        }
+        if (found != TileCandidate::planned) continue;
+        ++num_candidates;
+        const int num_failed_before = num_failed_checks;
+        if (plan.launch.num_blocks <= 2147483647) check_launch(expected.row, small, plan);
+        if (num_failed_checks != num_failed_before) std::printf("  %s: candidate (%d, %d)\n", text_of(expected.row).c_str(), i, j);
+      }
+  }
+  CHECK(num_candidates > 1000);
+}
+
+}  // namespace
+
+int main() {
+  every_row_is_planned_as_it_says_and_can_be_launched();
+  every_kernel_is_reached_by_a_row_and_by_one_of_2_to_the_31_elements();
+  kernels_have_names_of_their_own();
+  equal_requests_have_equal_plans();
+  explanation_starts_with_the_kernel_and_is_cut_to_the_buffer();
+  every_tile_candidate_can_be_launched();
+  return num_failed_checks == 0 ? 0 : 1;
+}
