@@ -14,13 +14,33 @@ Status run_channels(const PermutePlan& plan, flowk_stream stream) {
   return launch(channel_deinterleave<Bytes, kChannels>, plan.launch, stream, plan.channels);
 }
 
+// Rows of 16-byte units have a kernel of their own for each small rank; a narrower unit is a tensor of one.
+template <int Bytes>
+Status run_rows(const PermutePlan& plan, flowk_stream stream) {
+  if constexpr (Bytes == chunk_bytes) {
+    if (!plan.wide_index) {
+      switch (plan.copy.rank) {
+        case 0: return launch(copy_rows<Bytes, uint32_t, 0>, plan.launch, stream, plan.copy);
+        case 1: return launch(copy_rows<Bytes, uint32_t, 1>, plan.launch, stream, plan.copy);
+        case 2: return launch(copy_rows<Bytes, uint32_t, 2>, plan.launch, stream, plan.copy);
+        case 3: return launch(copy_rows<Bytes, uint32_t, 3>, plan.launch, stream, plan.copy);
+        case 4: return launch(copy_rows<Bytes, uint32_t, 4>, plan.launch, stream, plan.copy);
+        case 5: return launch(copy_rows<Bytes, uint32_t, 5>, plan.launch, stream, plan.copy);
+        default: return launch(copy_rows<Bytes, uint32_t, any_rank>, plan.launch, stream, plan.copy);
+      }
+    }
+    return launch(copy_rows<Bytes, uint64_t, any_rank>, plan.launch, stream, plan.copy);
+  } else {
+    return launch(copy_rows<Bytes, uint32_t, 0>, plan.launch, stream, plan.copy);
+  }
+}
+
 template <int Bytes>
 Status run_unit(const PermutePlan& plan, flowk_stream stream) {
   switch (plan.kernel) {
     case PermuteKernel::contiguous_copy:
     case PermuteKernel::row_copy:
-      if (plan.wide_index) return launch(copy_rows<Bytes, uint64_t>, plan.launch, stream, plan.copy);
-      return launch(copy_rows<Bytes, uint32_t>, plan.launch, stream, plan.copy);
+      return run_rows<Bytes>(plan, stream);
     case PermuteKernel::shifted_row_copy:
       if (plan.wide_index) return launch(copy_shifted_rows<Bytes, uint64_t>, plan.launch, stream, plan.copy);
       return launch(copy_shifted_rows<Bytes, uint32_t>, plan.launch, stream, plan.copy);

@@ -11,16 +11,21 @@ namespace flowk {
 
 // One unit a thread, blocks of 4 KB in memory order: 1.00 of cudaMemcpyAsync from 32 MB, where 2 units reach 0.98 and 4 0.95 (H200).
 constexpr int copy_threads = 256;
+constexpr int max_copy_rank = 5;  // of rows, known to the compiler
 
-// Takes the index of a row apart and adds up the strides.
-template <class Index>
+constexpr int any_rank = -1;
+
+// Takes the index of a row apart and adds up the strides. With a rank known to the compiler the strides are operands of its
+// instructions; otherwise the loop stays rolled.
+template <class Index, int kRank>
 __device__ __forceinline__ void locate_row(const CopyParams& params, Index row, int64_t* src_offset, int64_t* dst_offset) {
   *src_offset = 0;
   *dst_offset = 0;
-#pragma unroll 1
-  for (int d = 0; d < params.rank; ++d) {
+  const int rank = kRank == any_rank ? params.rank : kRank;
+#pragma unroll(kRank == any_rank ? 1 : max_copy_rank)
+  for (int d = 0; d < rank; ++d) {
     Index index = row;
-    if (d + 1 < params.rank) {
+    if (d + 1 < rank) {
       if constexpr (sizeof(Index) == 4) {
         index = take_index(&row, params.dims[d].divider);
       } else {
@@ -35,9 +40,9 @@ __device__ __forceinline__ void locate_row(const CopyParams& params, Index row, 
 }
 
 // Splits a unit's index into its row and its place in the row.
-template <class Index>
+template <class Index, int kRank>
 __device__ __forceinline__ Index take_unit(const CopyParams& params, Index* row) {
-  if (params.rank == 0) {
+  if (kRank == 0 || (kRank == any_rank && params.rank == 0)) {
     const Index unit = *row;
     *row = 0;
     return unit;
@@ -54,14 +59,14 @@ __device__ __forceinline__ Index take_unit(const CopyParams& params, Index* row)
 
 // Rows of aligned units: dst[r, u] = src[r, u], src and dst (rows, units_per_row), a unit of Bytes bytes, in dst order.
 // A block moves 256 neighbouring units, a thread one.
-template <int Bytes, class Index>
+template <int Bytes, class Index, int kRank>
 __global__ void __launch_bounds__(copy_threads) copy_rows(const __grid_constant__ CopyParams params) {
   const int64_t linear = static_cast<int64_t>(blockIdx.x) * copy_threads + threadIdx.x;
   if (linear >= params.num_units) return;
   Index row = static_cast<Index>(linear);
-  const int64_t in_row = static_cast<int64_t>(take_unit(params, &row)) * Bytes;
+  const int64_t in_row = static_cast<int64_t>(take_unit<Index, kRank>(params, &row)) * Bytes;
   int64_t src_offset, dst_offset;
-  locate_row(params, row, &src_offset, &dst_offset);
+  locate_row<Index, kRank>(params, row, &src_offset, &dst_offset);
   *reinterpret_cast<Pack<Bytes>*>(params.dst + dst_offset + in_row) =
       *reinterpret_cast<const Pack<Bytes>*>(params.src + src_offset + in_row);
 }
@@ -87,9 +92,9 @@ __global__ void __launch_bounds__(copy_threads) copy_shifted_rows(const __grid_c
   const int64_t linear = static_cast<int64_t>(blockIdx.x) * copy_threads + threadIdx.x;
   if (linear >= params.num_units) return;
   Index row = static_cast<Index>(linear);
-  const Index unit = take_unit(params, &row);
+  const Index unit = take_unit<Index, any_rank>(params, &row);
   int64_t src_offset, dst_offset;
-  locate_row(params, row, &src_offset, &dst_offset);
+  locate_row<Index, any_rank>(params, row, &src_offset, &dst_offset);
   unsigned char* dst_row = params.dst + dst_offset;
   const int64_t in_row = static_cast<int64_t>(unit) * chunk_bytes -
                          static_cast<int64_t>(reinterpret_cast<uintptr_t>(dst_row) % chunk_bytes);

@@ -8,13 +8,22 @@
 namespace flowk {
 namespace {
 
-// Where the last dimension stays last, a copy row by row pays for finding every unit's row, a tile for its passage through
-// shared memory. Fractions of copy on an H200, row_copy against tile: rows of 64 bytes in 4 dimensions 0.73 against 0.94, of
-// 128 bytes in 4 0.91 against 0.96, in 3 0.93 against 0.94, of 1472 bytes in 2 0.97 against 0.97, of 8576 bytes in 2 0.96 against 0.97.
-constexpr int64_t min_row_copy_bytes = 128;
-constexpr int max_row_copy_rank = 3;            // of the problem, the row's dimension counted
-constexpr int64_t min_long_row_bytes = 2048;    // longer rows are copied row by row whatever the rank
+// Where the last dimension stays last: from how many bytes on rows of aligned units are copied one by one, by the rank of the
+// simplified problem. Shorter ones go through a tile, which reads and writes more of what lies together. Fractions of copy on
+// an H200, row_copy against tile: rank 3, 256 bytes 0.97 and 0.96; rank 4, 128 bytes 0.97 and 0.93, 192 bytes 0.99 and 0.95;
+// rank 6, 64 bytes 0.70 and 0.94, 192 bytes 0.92 and 0.94, 384 bytes 0.96 and 0.98.
+struct RowCopyRow {
+  int max_rank;
+  int64_t min_row_bytes;
+};
+constexpr RowCopyRow row_copy_rows[] = {{3, 64}, {4, 128}, {max_rank, 512}};
 constexpr int64_t min_shifted_row_copy_bytes = 128;
+
+bool rows_are_copied(int rank, int64_t row_bytes) {
+  for (const RowCopyRow& row : row_copy_rows)
+    if (rank <= row.max_rank) return row_bytes >= row.min_row_bytes;
+  return false;
+}
 
 constexpr int copy_units_per_block = 256;  // copy_threads of permute_copies.cuh: one unit a thread
 
@@ -112,8 +121,7 @@ void plan_permute(const PermuteRequest& request, const Device& device, PermutePl
                      plan);
   if (last_dim_is_contiguous(problem)) {
     const int64_t row_bytes = problem.extents[problem.rank - 1] * problem.unit_bytes;
-    if (aligned && row_bytes >= (problem.rank <= max_row_copy_rank ? min_row_copy_bytes : min_long_row_bytes))
-      return plan_copy(problem, PermuteKernel::row_copy, plan);
+    if (aligned && rows_are_copied(problem.rank, row_bytes)) return plan_copy(problem, PermuteKernel::row_copy, plan);
     if (!aligned && row_bytes >= min_shifted_row_copy_bytes)
       return plan_copy(problem, PermuteKernel::shifted_row_copy, plan);
   }

@@ -16,6 +16,7 @@
 namespace flowk {
 
 constexpr int tile_threads = 256;
+constexpr int unrolled_grid_rank = 4;
 constexpr int table_place_bits = 20;  // of an entry of the gather table: a place in shared memory; the rest is its swizzle
 // 40 registers leave room for 6 blocks of 256 threads an SM; left alone the compiler takes 72 and loses 10-17% (H200).
 constexpr int tile_min_blocks = 6;
@@ -40,8 +41,7 @@ __device__ __forceinline__ TileOrigin locate_tile(const TileParams& params) {
   int32_t dst_index_begin = 0;
   int32_t dst_index_end = params.dst_block + params.halo;
   uint32_t linear = blockIdx.x;
-#pragma unroll 1
-  for (int d = 0; d < params.grid_rank; ++d) {
+  const auto enter_dim = [&](int d) {
     const int64_t index = d + 1 < params.grid_rank ? take_index(&linear, params.grid[d].divider) : linear;
     tile.src += index * params.grid[d].src_step;
     tile.dst += index * params.grid[d].dst_step;
@@ -54,7 +54,13 @@ __device__ __forceinline__ TileOrigin locate_tile(const TileParams& params) {
       const int64_t remaining = params.dst_extent - index * params.dst_block + params.halo;
       if (remaining < dst_index_end) dst_index_end = static_cast<int32_t>(remaining);
     }
-  }
+  };
+  // The first dimensions by constant index, so that their parameters are operands of the instructions.
+#pragma unroll
+  for (int d = 0; d < unrolled_grid_rank; ++d)
+    if (d < params.grid_rank) enter_dim(d);
+#pragma unroll 1
+  for (int d = unrolled_grid_rank; d < params.grid_rank; ++d) enter_dim(d);
   const auto count = [&](const TileCount& of) {
     const int32_t indices = of.cut == TileCount::whole ? 1 : of.cut == TileCount::of_src_cut ? src_indices : dst_index_end;
     return of.per_index * indices >> of.shift;
@@ -68,20 +74,22 @@ __device__ __forceinline__ TileOrigin locate_tile(const TileParams& params) {
   return tile;
 }
 
-// Takes the index of a row of the tile apart and adds up its offsets in global and shared memory. Most tiles have rows of
-// one dimension; the loop stays rolled, since unrolled its set-up costs them more than it saves the others.
+// Takes the index of a row of the tile apart and adds up its offsets in global and shared memory. Most tiles have rows of one
+// or two dimensions: those by constant index, the others in a loop that stays rolled.
 __device__ __forceinline__ void locate_tile_row(const TileRowDim* dims, int rank, uint32_t row, int64_t* offset,
                                                 int32_t* shared_offset) {
-  int64_t global = 0;
-  int32_t in_tile = 0;
+  *offset = 0;
+  *shared_offset = 0;
+  const auto enter_dim = [&](const TileRowDim& dim, uint32_t index) {
+    *offset += static_cast<int64_t>(index) * dim.stride;
+    *shared_offset += static_cast<int32_t>(index) * dim.shared_step;
+  };
+  if (rank <= 1) return enter_dim(dims[0], row);
+  enter_dim(dims[0], take_index(&row, dims[0].divider));
+  if (rank == 2) return enter_dim(dims[1], row);
 #pragma unroll 1
-  for (; rank > 1; --rank, ++dims) {
-    const uint32_t index = take_index(&row, dims->divider);
-    global += static_cast<int64_t>(index) * dims->stride;
-    in_tile += static_cast<int32_t>(index) * dims->shared_step;
-  }
-  *offset = global + static_cast<int64_t>(row) * dims->stride;
-  *shared_offset = in_tile + static_cast<int32_t>(row) * dims->shared_step;
+  for (int d = 1; d + 1 < rank; ++d) enter_dim(dims[d], take_index(&row, dims[d].divider));
+  enter_dim(dims[rank - 1], row);
 }
 
 __device__ __forceinline__ int32_t swizzle_of(const TileParams& params, uint32_t src_row) {
