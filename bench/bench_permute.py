@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Permute against a copy: `python bench/bench_permute.py practice ttc-f32 ttc-f16 ttc-f64 seeds random[:SEED[:COUNT]] small`.
+"""Permute against a copy: `python bench/bench_permute.py SET ...`.
+
+The sets: practice, ttc-f32, ttc-f16, ttc-f64, seeds, small, random[:SEED[:COUNT]].
 
 Prints one line a case (fraction of copy, kernel, tile) and the geomean and worst of each set.
 """
@@ -85,13 +87,25 @@ def run_case(library: harness.Library, case: tuple, rounds: int, rivals: bool) -
     }
     if rivals:
         contenders["torch"] = lambda i: outs[i].copy_(xs[i].permute(axes))
-    row = {"name": name, "type": kind, "shape": shape, "axes": axes, "right": right, "plan": library.explain(arguments[0])}
+    row = {"name": name, "type": kind, "shape": shape, "axes": axes, "right": right}
+    row["plan"] = library.explain(arguments[0])
     if right:
         times = harness.time_in_turn(contenders, sets, rounds)
         copy = min(times["memcpy"], times["copy"])
         row |= {"copy_us": copy * 1e6, "own_copy": copy / times["copy"], "gb_s": moved / times["flowk"] * 1e-9}
         row |= {n: copy / t for n, t in times.items() if n not in ("memcpy", "copy")}
     return row
+
+
+def line_of(row: dict) -> str:
+    kernel, *rest = row["plan"].splitlines()
+    tile = next((line.strip() for line in rest if line.strip().startswith("tile:")), "")
+    figures = "WRONG"
+    if row["right"]:
+        figures = f"{row['flowk']:.3f} own copy {row['own_copy']:.2f} {row['copy_us']:6.1f}us"
+        figures += f" torch {row['torch']:.2f}" if "torch" in row else ""
+    shape = "x".join(map(str, row["shape"])) + " " + ",".join(map(str, row["axes"]))
+    return f"{row['name']:12} {row['type']:4} {shape:34} {figures} {kernel.split(':')[0]} {tile[:90]}"
 
 
 def main() -> None:
@@ -109,17 +123,13 @@ def main() -> None:
         of_set = []
         for case in cases_of(name):
             row = run_case(library, case, options.rounds, options.rivals)
-            rows.append(row | {"set": name})
             of_set.append(row)
             if not options.quiet or not row["right"]:
-                kernel, *rest = row["plan"].splitlines()
-                tile = next((line.strip() for line in rest if "tile" in line), "")
-                figure = f"{row['flowk']:.3f} own copy {row['own_copy']:.2f} {row['copy_us']:6.1f}us" if row["right"] else "WRONG"
-                figure += f" torch {row['torch']:.2f}" if "torch" in row else ""
-                shape = "x".join(map(str, row["shape"])) + " " + ",".join(map(str, row["axes"]))
-                print(f"{row['name']:12} {row['type']:4} {shape:34} {figure} {kernel.split(':')[0]} {tile[:90]}", flush=True)
+                print(line_of(row), flush=True)
+        rows += [row | {"set": name} for row in of_set]
         fractions = [row["flowk"] for row in of_set if row["right"]]
-        print(f"== {name}: {len(fractions)}/{len(of_set)} right, geomean {harness.geomean(fractions):.3f}, worst {min(fractions, default=0):.3f}", flush=True)
+        summary = f"geomean {harness.geomean(fractions):.3f}, worst {min(fractions, default=0):.3f}"
+        print(f"== {name}: {len(fractions)}/{len(of_set)} right, {summary}", flush=True)
     harness.write_json(options.json, rows)
     sys.exit(0 if all(row["right"] for row in rows) else 1)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Timing on a GPU, as every bench of flowk does it.
 
-Contenders work on the same rotating buffers, more of them than the L2 holds, each in a CUDA graph; the graphs are replayed in
-turn and the median is kept. The figure is the fraction of copy: the time of the faster of cudaMemcpyAsync and flowk's own
-contiguous copy of the same bytes, over the contender's time. A result that is not right is not timed.
+Contenders work on the same rotating buffers, more of them than the L2 holds, each in a CUDA graph; the graphs are
+replayed in turn and the median is kept. The figure is the fraction of copy: the time of the faster of cudaMemcpyAsync
+and flowk's own contiguous copy of the same bytes, over the contender's time. A wrong result is not timed.
 
 Needs PyTorch, for memory, graphs and events.
 """
@@ -74,13 +74,13 @@ class Library:
 def random_tensor(shape: list[int], dtype: torch.dtype) -> torch.Tensor:
     """Random bits: every NaN payload too."""
     tensor = torch.empty(shape, dtype=dtype, device="cuda")
-    raw = torch.as_strided(tensor.view(torch.uint8) if tensor.dim() else tensor, (tensor.numel() * tensor.element_size(),), (1,))
-    raw.random_(0, 256)
+    tensor.view(-1).view(torch.uint8).random_(0, 256)
     return tensor
 
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return a.shape == b.shape and torch.equal(a.contiguous().reshape(-1).view(torch.uint8), b.contiguous().reshape(-1).view(torch.uint8))
+    raw_a, raw_b = (x.contiguous().view(-1).view(torch.uint8) for x in (a, b))
+    return a.shape == b.shape and torch.equal(raw_a, raw_b)
 
 
 def capture(work, num_sets: int) -> torch.cuda.CUDAGraph:
@@ -122,8 +122,8 @@ def geomean(values: list[float]) -> float:
 
 
 def machine() -> str:
-    query = "name,driver_version,clocks.sm,clocks.mem"
-    line = subprocess.run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"], capture_output=True, text=True).stdout
+    query = ["nvidia-smi", "--query-gpu=name,driver_version,clocks.sm,clocks.mem", "--format=csv,noheader"]
+    line = subprocess.run(query, capture_output=True, text=True).stdout
     return line.strip().splitlines()[0] if line.strip() else torch.cuda.get_device_name()
 
 

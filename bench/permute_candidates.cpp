@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every tile that the planner of permute chooses from, for tune_permute.py: linked with the library's objects, never installed.
+// Every tile that the planner of permute chooses from, for tune_permute.py: linked with the library's objects, never
+// installed.
 #include "core/device.h"
 #include "permute/permute_problem.h"
 
-// Plans candidate (src_choice, dst_choice) of a contiguous permute and, where `stream_is_given`, runs it. Returns 0 planned,
-// 1 no tile, 2 out of range, 3 failed. `features` receives 18 numbers.
+// Plans candidate (src_choice, dst_choice) of a contiguous permute and, where `stream_is_given`, runs it. Returns 0
+// planned, 1 no tile, 2 out of range, 3 failed. `features` receives 18 numbers.
 extern "C" FLOWK_API int flowk_bench_permute_candidate(const void* src, void* dst, int rank, const int64_t* dst_extents,
-                                                       const int64_t* src_strides, const int64_t* dst_strides, int element_bytes,
-                                                       int src_choice, int dst_choice, int runs, flowk_stream stream,
-                                                       double* features) {
+                                                       const int64_t* src_strides, const int64_t* dst_strides,
+                                                       int element_bytes, int src_choice, int dst_choice, int runs,
+                                                       flowk_stream stream, double* features) {
   using namespace flowk;
   PermuteRequest request;
   request.src = src;
@@ -29,16 +30,28 @@ extern "C" FLOWK_API int flowk_bench_permute_candidate(const void* src, void* ds
   if (candidate != TileCandidate::planned) return candidate == TileCandidate::no_box ? 1 : 2;
   const TileParams& tile = plan.tile;
   const auto total = [&](const TileCount& count) {
-    return count.per_index * (count.cut == TileCount::whole ? 1 : count.cut == TileCount::of_src_cut ? tile.src_block : tile.dst_block + tile.halo);
+    return count.per_index * (count.cut == TileCount::whole        ? 1
+                              : count.cut == TileCount::of_src_cut ? tile.src_block
+                                                                   : tile.dst_block + tile.halo);
   };
-  const double values[18] = {static_cast<double>(plan.kernel), static_cast<double>(plan.unit_bytes), plan.predicted_cost,
-                             static_cast<double>(total(tile.src_rows)), static_cast<double>(total(tile.src_run_bytes)),
-                             static_cast<double>(total(tile.dst_rows)), static_cast<double>(total(tile.dst_run_elements)),
-                             static_cast<double>(tile.halo), static_cast<double>(tile.dst_block), static_cast<double>(tile.swizzle_mask),
-                             static_cast<double>(tile.table_rank), static_cast<double>(plan.launch.num_blocks),
-                             static_cast<double>(plan.launch.shared_bytes), static_cast<double>(tile.dst_granule),
-                             static_cast<double>(tile.chunks_per_group.divisor), static_cast<double>(tile.num_store_items),
-                             static_cast<double>(tile.shift_mask), static_cast<double>(tile.num_table_entries)};
+  const double values[18] = {static_cast<double>(plan.kernel),
+                             static_cast<double>(plan.unit_bytes),
+                             plan.predicted_cost,
+                             static_cast<double>(total(tile.src_rows)),
+                             static_cast<double>(total(tile.src_run_bytes)),
+                             static_cast<double>(total(tile.dst_rows)),
+                             static_cast<double>(total(tile.dst_run_elements)),
+                             static_cast<double>(tile.halo),
+                             static_cast<double>(tile.dst_block),
+                             static_cast<double>(tile.swizzle_mask),
+                             static_cast<double>(tile.table_rank),
+                             static_cast<double>(plan.launch.num_blocks),
+                             static_cast<double>(plan.launch.shared_bytes),
+                             static_cast<double>(tile.dst_granule),
+                             static_cast<double>(tile.chunks_per_group.divisor),
+                             static_cast<double>(tile.num_store_items),
+                             static_cast<double>(tile.shift_mask),
+                             static_cast<double>(tile.num_table_entries)};
   for (int i = 0; i < 18; ++i) features[i] = values[i];
   for (int i = 0; i < runs; ++i)
     if (!run_permute(plan, stream).ok()) return 3;

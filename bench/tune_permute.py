@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times every tile that the planner may choose for a case, beside the one it does: `tune_permute.py SET ... --json FILE`.
+"""Times every tile that the planner may choose for a case, beside the one it does choose.
+
+`python bench/tune_permute.py SET ... --json FILE`, sets as of bench_permute.py.
 
 Takes the library of permute_candidates.cpp in $FLOWK_LIBRARY. Prints the planner's pick and the best tile of each case;
 the JSON holds every tile with its features, from which the planner's costs are fitted.
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import functools
 import sys
 from pathlib import Path
 
@@ -18,8 +21,27 @@ sys.path.insert(0, str(Path(__file__).parent))
 import bench_permute
 import harness
 
-FEATURES = ["kernel", "unit_bytes", "predicted", "src_rows", "src_run_bytes", "dst_rows", "dst_run_elements", "halo", "dst_block",
-            "swizzle_mask", "table_rank", "num_blocks", "shared_bytes", "dst_granule", "chunks_per_group", "num_store_items", "shift_mask", "num_table_entries"]  # fmt: skip
+FEATURES = [
+    "kernel",
+    "unit_bytes",
+    "predicted",
+    "src_rows",
+    "src_run_bytes",
+    "dst_rows",
+    "dst_run_elements",
+    "halo",
+    "dst_block",
+    "swizzle_mask",
+    "table_rank",
+    "num_blocks",
+    "shared_bytes",
+    "dst_granule",
+    "chunks_per_group",
+    "num_store_items",
+    "shift_mask",
+    "num_table_entries",
+]
+SHOWN = FEATURES[:8] + ["shared_bytes"]
 
 
 def time_back_to_back(work, sets: int, repeats: int = 3) -> float:
@@ -46,8 +68,9 @@ def tune(library: harness.Library, case: tuple, check: bool) -> dict:
     outs = [torch.empty([shape[a] for a in axes], dtype=dtype, device="cuda") for _ in range(sets)]
     rank = len(shape)
     longs = ctypes.c_int64 * rank
-    geometry = (rank, longs(*outs[0].shape), longs(*(x.stride()[a] for a in axes)), longs(*outs[0].stride()), x.element_size())
-    features = (ctypes.c_double * 18)()
+    src_strides = longs(*(x.stride()[a] for a in axes))
+    geometry = (rank, longs(*outs[0].shape), src_strides, longs(*outs[0].stride()), x.element_size())
+    features = (ctypes.c_double * len(FEATURES))()
     stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
 
     def candidate(i: int, src: int, dst: int, runs: int = 1) -> int:
@@ -57,7 +80,10 @@ def tune(library: harness.Library, case: tuple, check: bool) -> dict:
     flat = [library.permute_arguments(a.view(-1), [0], b.view(-1), code) for a, b in zip(xs, outs)]
     arguments = [library.permute_arguments(a, axes, b, code) for a, b in zip(xs, outs)]
     views = [(a.view(-1), b.view(-1)) for a, b in zip(xs, outs)]
-    copy = min(time_back_to_back(lambda i: library.permute(flat[i]), sets), time_back_to_back(lambda i: views[i][1].copy_(views[i][0]), sets))
+    copy = min(
+        time_back_to_back(lambda i: library.permute(flat[i]), sets),
+        time_back_to_back(lambda i: views[i][1].copy_(views[i][0]), sets),
+    )
     row = {"name": name, "type": kind, "shape": shape, "axes": axes, "copy_us": copy * 1e6, "tiles": []}
     row["pick"] = copy / time_back_to_back(lambda i: library.permute(arguments[i]), sets)
     row["plan"] = library.explain(arguments[0])
@@ -76,7 +102,7 @@ def tune(library: harness.Library, case: tuple, check: bool) -> dict:
                 if not harness.same_bits(outs[0], x.permute(axes)):
                     print("WRONG", case, src, dst, dict(zip(FEATURES, features)))
                     continue
-            fraction = copy / time_back_to_back(lambda i: candidate(i, src, dst), sets)
+            fraction = copy / time_back_to_back(functools.partial(candidate, src=src, dst=dst), sets)
             row["tiles"].append({k: round(v, 4) for k, v in zip(FEATURES, features)} | {"fraction": round(fraction, 4)})
     return row
 
@@ -98,10 +124,14 @@ def main() -> None:
             of_set.append(row)
             best = max(row["tiles"], key=lambda tile: tile["fraction"])
             row["best"] = best["fraction"]
-            keys = ("kernel", "unit_bytes", "src_rows", "src_run_bytes", "dst_rows", "dst_run_elements", "halo", "shared_bytes", "predicted")
-            print(f"{name[:8]} {row['type']:4} {'x'.join(map(str, row['shape'])):28} {''.join(map(str, row['axes'])):7} pick {row['pick']:.3f}"
-                  f" best {row['best']:.3f} of {len(row['tiles'])}: " + " ".join(f"{k}={best[k]:g}" for k in keys), flush=True)  # fmt: skip
-        print(f"== {name}: pick {harness.geomean([r['pick'] for r in of_set]):.3f} best {harness.geomean([r['best'] for r in of_set]):.3f}")
+            case_text = f"{row['type']:4} {'x'.join(map(str, row['shape'])):28} {''.join(map(str, row['axes'])):7}"
+            best_text = " ".join(f"{key}={best[key]:g}" for key in SHOWN)
+            print(
+                f"{case_text} pick {row['pick']:.3f} best {row['best']:.3f} of {len(row['tiles'])}: {best_text}",
+                flush=True,
+            )
+        means = [harness.geomean([row[key] for row in of_set]) for key in ("pick", "best")]
+        print(f"== {name}: pick {means[0]:.3f} best {means[1]:.3f}", flush=True)
         rows += of_set
     harness.write_json(options.json, rows)
 

@@ -16,8 +16,8 @@ namespace {
 Status check_pointer(const char* parameter, const void* pointer, const DtypeInfo& dtype) {
   if (pointer == nullptr) return Status::failure(FLOWK_STATUS_NULL_POINTER, "%s = NULL, must not be", parameter);
   if (reinterpret_cast<uintptr_t>(pointer) % static_cast<uintptr_t>(dtype.alignment_bytes) != 0)
-    return Status::failure(FLOWK_STATUS_MISALIGNED_POINTER, "%s = %p, must be a multiple of %d for %s", parameter, pointer,
-                           dtype.alignment_bytes, dtype.name);
+    return Status::failure(FLOWK_STATUS_MISALIGNED_POINTER, "%s = %p, must be a multiple of %d for %s", parameter,
+                           pointer, dtype.alignment_bytes, dtype.name);
   return {};
 }
 
@@ -27,8 +27,8 @@ Status check_axes(int32_t rank, const int32_t* axes) {
     if (axes[i] < 0 || axes[i] >= rank)
       return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "axes[%d] = %d, must be in 0 ... %d", i, axes[i], rank - 1);
     if ((seen >> axes[i] & 1) != 0)
-      return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "axes[%d] = %d is there twice, must be a permutation of 0 ... %d", i,
-                             axes[i], rank - 1);
+      return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT,
+                             "axes[%d] = %d is there twice, must be a permutation of 0 ... %d", i, axes[i], rank - 1);
     seen |= uint64_t{1} << axes[i];
   }
   return {};
@@ -130,7 +130,8 @@ Status check_batch_transpose(const int64_t (&shape)[3]) {
   constexpr const char* names[3] = {"batch", "rows", "cols"};
   for (int d = 0; d < 3; ++d)
     if (shape[d] < 0)
-      return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "%s = %lld, must be >= 0", names[d], static_cast<long long>(shape[d]));
+      return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "%s = %lld, must be >= 0", names[d],
+                             static_cast<long long>(shape[d]));
   return {};
 }
 
@@ -163,10 +164,12 @@ const char* flowk_build_info(void) { return FLOWK_BUILD_INFO; }
 
 size_t flowk_dtype_bytes(flowk_dtype dtype) { return static_cast<size_t>(flowk::dtype_info(dtype).element_bytes); }
 
-size_t flowk_dtype_alignment_bytes(flowk_dtype dtype) { return static_cast<size_t>(flowk::dtype_info(dtype).alignment_bytes); }
+size_t flowk_dtype_alignment_bytes(flowk_dtype dtype) {
+  return static_cast<size_t>(flowk::dtype_info(dtype).alignment_bytes);
+}
 
-flowk_status flowk_batch_transpose(const void* src, void* dst, int64_t batch, int64_t rows, int64_t cols, flowk_dtype dtype,
-                                   flowk_stream stream) {
+flowk_status flowk_batch_transpose(const void* src, void* dst, int64_t batch, int64_t rows, int64_t cols,
+                                   flowk_dtype dtype, flowk_stream stream) {
   const int64_t shape[3] = {batch, rows, cols};
   const flowk::Status status = flowk::check_batch_transpose(shape);
   if (!status.ok()) return status.code();
@@ -178,19 +181,22 @@ flowk_status flowk_batch_transpose_explain(const void* src, void* dst, int64_t b
   const int64_t shape[3] = {batch, rows, cols};
   const flowk::Status status = flowk::check_batch_transpose(shape);
   if (!status.ok()) return status.code();
-  return flowk::permute_explain({src, nullptr, dst, nullptr, 3, shape, flowk::batch_transpose_axes, dtype}, text, text_bytes)
+  return flowk::permute_explain({src, nullptr, dst, nullptr, 3, shape, flowk::batch_transpose_axes, dtype}, text,
+                                text_bytes)
       .code();
 }
 
-flowk_status flowk_permute(const void* src, const int64_t* src_strides, void* dst, const int64_t* dst_strides, int32_t rank,
-                           const int64_t* shape, const int32_t* axes, flowk_dtype dtype, flowk_stream stream) {
+flowk_status flowk_permute(const void* src, const int64_t* src_strides, void* dst, const int64_t* dst_strides,
+                           int32_t rank, const int64_t* shape, const int32_t* axes, flowk_dtype dtype,
+                           flowk_stream stream) {
   return flowk::permute({src, src_strides, dst, dst_strides, rank, shape, axes, dtype}, stream).code();
 }
 
 flowk_status flowk_permute_explain(const void* src, const int64_t* src_strides, void* dst, const int64_t* dst_strides,
-                                   int32_t rank, const int64_t* shape, const int32_t* axes, flowk_dtype dtype, char* text,
-                                   size_t text_bytes) {
-  return flowk::permute_explain({src, src_strides, dst, dst_strides, rank, shape, axes, dtype}, text, text_bytes).code();
+                                   int32_t rank, const int64_t* shape, const int32_t* axes, flowk_dtype dtype,
+                                   char* text, size_t text_bytes) {
+  return flowk::permute_explain({src, src_strides, dst, dst_strides, rank, shape, axes, dtype}, text, text_bytes)
+      .code();
 }
 
 }  // extern "C"

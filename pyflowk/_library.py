@@ -9,6 +9,7 @@ FLOWK_LIBRARY, read at that moment, overrides where and what is loaded:
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 from collections.abc import Callable, Iterator
@@ -99,11 +100,9 @@ def _candidates(file_name: str) -> Iterator[str]:
     # Not only __file__: meson-python's editable install keeps built files elsewhere and answers for them here.
     installed = files(__package__).joinpath("lib").joinpath(file_name)
     yield str(installed) if installed.is_file() else os.path.join(os.path.dirname(__file__), "lib", file_name)
-    # Run from a source tree, whose pyflowk/ hides the installed package's: its libraries are what `pip install .` built.
-    try:
+    # Run from a source tree, whose pyflowk/ hides the installed package: that one's libraries.
+    with contextlib.suppress(PackageNotFoundError):
         yield str(distribution("pyflowk").locate_file(f"pyflowk/lib/{file_name}"))
-    except PackageNotFoundError:
-        pass
     yield file_name  # the system loader's own places
 
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""More than 2^31 elements, on a GPU with PyTorch: FLOWK_TEST_LARGE=1 FLOWK_TEST_LIBRARY=cuda pytest tests/test_large_permute.py.
+"""More than 2^31 elements, on a GPU with PyTorch.
 
-Takes up to 20 GB of device memory and a few seconds.
+FLOWK_TEST_LARGE=1 FLOWK_TEST_LIBRARY=cuda pytest tests/test_large_permute.py takes up to 20 GB of device memory
+and a few seconds.
 """
 
 from __future__ import annotations

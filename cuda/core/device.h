@@ -7,10 +7,10 @@
 namespace flowk {
 
 struct Device {
-  int32_t capability = 0;                 // 90 for sm_90; 0 for the CPU executor, which has no instruction of any one architecture
+  int32_t capability = 0;  // 90 for sm_90; 0 for the CPU executor, which has no instruction of any one architecture
   int32_t num_multiprocessors = 1;
   int32_t shared_bytes_per_multiprocessor = 0;
-  int32_t shared_bytes_per_block = 0;     // with opt-in
+  int32_t shared_bytes_per_block = 0;  // with opt-in
   int32_t threads_per_multiprocessor = 0;
   int64_t l2_bytes = 0;
 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/device.h"
-
 #include <cuda_runtime_api.h>
 
 #include <atomic>
+
+#include "core/device.h"
 
 namespace flowk {
 namespace {

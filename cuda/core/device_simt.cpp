@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor's device: an H200's numbers, so that the plans that run on a CPU are those that run on the GPU, and no capability.
+// The executor's device: an H200's numbers, so that the plans that run on a CPU are those that run on the GPU, and no
+// capability.
 #include "core/device.h"
 
 namespace flowk {

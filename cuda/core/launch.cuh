@@ -14,9 +14,11 @@
 
 namespace flowk {
 
-// Enqueues `kernel` on `stream` (nvcc), or runs the whole grid before it returns (FLOWK_SIMT). An empty grid is success.
+// Enqueues `kernel` on `stream` (nvcc), or runs the whole grid before it returns (FLOWK_SIMT). An empty grid is
+// success.
 template <class... Parameters, class... Arguments>
-Status launch(void (*kernel)(Parameters...), const LaunchConfig& config, flowk_stream stream, Arguments&&... arguments) {
+Status launch(void (*kernel)(Parameters...), const LaunchConfig& config, flowk_stream stream,
+              Arguments&&... arguments) {
   constexpr int64_t max_blocks = 2147483647;
   if (config.num_blocks == 0) return {};
   if (config.num_blocks > max_blocks)

@@ -7,9 +7,9 @@
 namespace flowk {
 
 struct LaunchConfig {
-  int64_t num_blocks = 0;      // one-dimensional grid; launch() refuses more than 2^31 - 1
-  int32_t num_threads = 0;     // threads a block
-  int32_t shared_bytes = 0;    // dynamic shared memory a block
+  int64_t num_blocks = 0;    // one-dimensional grid; launch() refuses more than 2^31 - 1
+  int32_t num_threads = 0;   // threads a block
+  int32_t shared_bytes = 0;  // dynamic shared memory a block
   friend bool operator==(const LaunchConfig&, const LaunchConfig&) = default;
 };
 

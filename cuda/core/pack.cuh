@@ -9,13 +9,30 @@
 namespace flowk {
 
 // The unsigned integer type of `Bytes` bytes, aligned to them: what an element is to a kernel that only moves it.
-template <int Bytes> struct PackType;
-template <> struct PackType<1> { using type = uint8_t; };
-template <> struct PackType<2> { using type = uint16_t; };
-template <> struct PackType<4> { using type = uint32_t; };
-template <> struct PackType<8> { using type = uint2; };
-template <> struct PackType<16> { using type = uint4; };
-template <int Bytes> using Pack = typename PackType<Bytes>::type;
+template <int Bytes>
+struct PackType;
+template <>
+struct PackType<1> {
+  using type = uint8_t;
+};
+template <>
+struct PackType<2> {
+  using type = uint16_t;
+};
+template <>
+struct PackType<4> {
+  using type = uint32_t;
+};
+template <>
+struct PackType<8> {
+  using type = uint2;
+};
+template <>
+struct PackType<16> {
+  using type = uint4;
+};
+template <int Bytes>
+using Pack = typename PackType<Bytes>::type;
 
 constexpr int chunk_bytes = 16;  // the widest access of one thread
 
@@ -69,9 +86,11 @@ union Chunk {
   Pack<Bytes> elements[chunk_bytes / Bytes];
 };
 
-// Stores elements [first, last) of a chunk that belongs at `address`, a multiple of 16; 32-bit words that lie inside go whole.
+// Stores elements [first, last) of a chunk that belongs at `address`, a multiple of 16; 32-bit words that lie inside go
+// whole.
 template <int Bytes>
-__device__ __forceinline__ void store_partial_chunk(unsigned char* address, const Chunk<Bytes>& chunk, int first, int last) {
+__device__ __forceinline__ void store_partial_chunk(unsigned char* address, const Chunk<Bytes>& chunk, int first,
+                                                    int last) {
   constexpr int elements_per_word = Bytes < 4 ? 4 / Bytes : 1;
   constexpr int num_steps = chunk_bytes / Bytes / elements_per_word;
 #pragma unroll

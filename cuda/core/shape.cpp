@@ -76,19 +76,20 @@ void merge_terms(Term* terms, int* num_terms) {
   std::reverse(terms, terms + num_merged);
 }
 
-// The addresses of a tensor's lowest and highest elements. Addresses past 2^60, which no machine has, are refused, so that
-// sums of two tensors' offsets fit int64_t.
-Status find_addresses(const char* parameter, const void* pointer, const Layout& layout, int64_t element_bytes, int64_t* lowest,
-                      int64_t* highest) {
+// The addresses of a tensor's lowest and highest elements. Addresses past 2^60, which no machine has, are refused, so
+// that sums of two tensors' offsets fit int64_t.
+Status find_addresses(const char* parameter, const void* pointer, const Layout& layout, int64_t element_bytes,
+                      int64_t* lowest, int64_t* highest) {
   constexpr int64_t limit = int64_t{1} << 60;
   const Reach reach = reach_of(layout);
   const int64_t address = reinterpret_cast<intptr_t>(pointer);
   if (__builtin_add_overflow(address, reach.lowest * element_bytes, lowest) ||
       __builtin_add_overflow(address, reach.highest * element_bytes, highest) || *lowest < 0 || *highest > limit)
-    return Status::failure(FLOWK_STATUS_SIZE_OVERFLOW,
-                           "%s = %p: its strides reach from %lld to %lld bytes from it, must stay in addresses 0 ... 2^60",
-                           parameter, pointer, static_cast<long long>(reach.lowest * element_bytes),
-                           static_cast<long long>(reach.highest * element_bytes));
+    return Status::failure(
+        FLOWK_STATUS_SIZE_OVERFLOW,
+        "%s = %p: its strides reach from %lld to %lld bytes from it, must stay in addresses 0 ... 2^60", parameter,
+        pointer, static_cast<long long>(reach.lowest * element_bytes),
+        static_cast<long long>(reach.highest * element_bytes));
   return {};
 }
 
@@ -137,7 +138,8 @@ Status check_no_self_overlap(const char* parameter, const Layout& layout) {
   for (int d = 0; d < layout.rank; ++d) {
     if (layout.extents[d] == 1) continue;
     int at = rank++;
-    for (; at > 0 && std::abs(layout.strides[order[at - 1]]) > std::abs(layout.strides[d]); --at) order[at] = order[at - 1];
+    for (; at > 0 && std::abs(layout.strides[order[at - 1]]) > std::abs(layout.strides[d]); --at)
+      order[at] = order[at - 1];
     order[at] = d;
   }
   int64_t reached = 0;  // by the strides so far
@@ -145,10 +147,10 @@ Status check_no_self_overlap(const char* parameter, const Layout& layout) {
     const int d = order[i];
     const int64_t step = std::abs(layout.strides[d]);
     if (step <= reached)
-      return Status::failure(FLOWK_STATUS_OVERLAP,
-                             "%s: stride %lld of dimension %d must step over the %lld elements that smaller strides reach",
-                             parameter, static_cast<long long>(layout.strides[d]), d,
-                             static_cast<long long>(reached + 1));
+      return Status::failure(
+          FLOWK_STATUS_OVERLAP,
+          "%s: stride %lld of dimension %d must step over the %lld elements that smaller strides reach", parameter,
+          static_cast<long long>(layout.strides[d]), d, static_cast<long long>(reached + 1));
     reached += step * (layout.extents[d] - 1);
   }
   return {};
@@ -157,7 +159,7 @@ Status check_no_self_overlap(const char* parameter, const Layout& layout) {
 Status check_no_overlap(const char* a_parameter, const void* a, const Layout& a_layout, const char* b_parameter,
                         const void* b, const Layout& b_layout, int64_t element_bytes) {
   if (is_empty(a_layout) || is_empty(b_layout)) return {};
-  int64_t a_lowest, a_highest, b_lowest, b_highest;
+  int64_t a_lowest = 0, a_highest = 0, b_lowest = 0, b_highest = 0;
   FLOWK_RETURN_IF_ERROR(find_addresses(a_parameter, a, a_layout, element_bytes, &a_lowest, &a_highest));
   FLOWK_RETURN_IF_ERROR(find_addresses(b_parameter, b, b_layout, element_bytes, &b_lowest, &b_highest));
   if (a_highest + element_bytes <= b_lowest || b_highest + element_bytes <= a_lowest) return {};
@@ -174,12 +176,11 @@ Status check_no_overlap(const char* a_parameter, const void* a, const Layout& a_
   int steps = 10000;
   if (!some_sum_in(terms, num_terms, remaining, distance - (element_bytes - 1), distance + (element_bytes - 1), &steps))
     return {};
-  return Status::failure(FLOWK_STATUS_OVERLAP,
-                         "%s (%lld bytes from %p) overlaps %s (%lld bytes from %p), must not share an element", b_parameter,
-                         static_cast<long long>(b_highest - b_lowest + element_bytes),
-                         reinterpret_cast<const void*>(b_lowest), a_parameter,
-                         static_cast<long long>(a_highest - a_lowest + element_bytes),
-                         reinterpret_cast<const void*>(a_lowest));
+  return Status::failure(
+      FLOWK_STATUS_OVERLAP, "%s (%lld bytes from %p) overlaps %s (%lld bytes from %p), must not share an element",
+      b_parameter, static_cast<long long>(b_highest - b_lowest + element_bytes),
+      reinterpret_cast<const void*>(b_lowest), a_parameter,
+      static_cast<long long>(a_highest - a_lowest + element_bytes), reinterpret_cast<const void*>(a_lowest));
 }
 
 void simplify(PairShape* shape) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strided shapes: the extents that operands share and each operand's strides, checked and brought to the fewest dimensions.
+// Strided shapes: the extents that operands share and each operand's strides, checked and brought to the fewest
+// dimensions.
 #pragma once
 
 #include <cstdint>

@@ -25,8 +25,8 @@ const char* last_error_text();
 }  // namespace flowk
 
 // Returns from the calling function when `expression`, a Status, is a failure.
-#define FLOWK_RETURN_IF_ERROR(expression)                     \
-  do {                                                        \
-    ::flowk::Status flowk_status_ = (expression);             \
-    if (!flowk_status_.ok()) return flowk_status_;            \
+#define FLOWK_RETURN_IF_ERROR(expression)          \
+  do {                                             \
+    ::flowk::Status flowk_status_ = (expression);  \
+    if (!flowk_status_.ok()) return flowk_status_; \
   } while (false)

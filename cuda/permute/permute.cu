@@ -39,22 +39,20 @@ template <int Bytes>
 Status run_unit(const PermutePlan& plan, flowk_stream stream) {
   switch (plan.kernel) {
     case PermuteKernel::contiguous_copy:
-    case PermuteKernel::row_copy:
-      return run_rows<Bytes>(plan, stream);
+    case PermuteKernel::row_copy: return run_rows<Bytes>(plan, stream);
     case PermuteKernel::shifted_row_copy:
       if (plan.wide_index) return launch(copy_shifted_rows<Bytes, uint64_t>, plan.launch, stream, plan.copy);
       return launch(copy_shifted_rows<Bytes, uint32_t>, plan.launch, stream, plan.copy);
-    case PermuteKernel::tiled_transpose:
-      return launch(tiled_transpose<Bytes>, plan.launch, stream, plan.tile);
+    case PermuteKernel::tiled_transpose: return launch(tiled_transpose<Bytes>, plan.launch, stream, plan.tile);
     case PermuteKernel::two_sided_tile:
       if (plan.tile.table_rank > 0) {
-        if (plan.tile.swizzle_mask > 0) return launch(two_sided_tile<Bytes, true, true>, plan.launch, stream, plan.tile);
+        if (plan.tile.swizzle_mask > 0)
+          return launch(two_sided_tile<Bytes, true, true>, plan.launch, stream, plan.tile);
         return launch(two_sided_tile<Bytes, true, false>, plan.launch, stream, plan.tile);
       }
       if (plan.tile.swizzle_mask > 0) return launch(two_sided_tile<Bytes, false, true>, plan.launch, stream, plan.tile);
       return launch(two_sided_tile<Bytes, false, false>, plan.launch, stream, plan.tile);
-    case PermuteKernel::strided_tile:
-      return launch(strided_tile<Bytes>, plan.launch, stream, plan.tile);
+    case PermuteKernel::strided_tile: return launch(strided_tile<Bytes>, plan.launch, stream, plan.tile);
     case PermuteKernel::channel_interleave:
     case PermuteKernel::channel_deinterleave:
       switch (plan.channels.num_channels) {
@@ -79,7 +77,8 @@ Status run_permute(const PermutePlan& plan, flowk_stream stream) {
     case 8: return run_unit<8>(plan, stream);
     case 16: return run_unit<16>(plan, stream);
   }
-  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.unit_bytes = %d, must be 1, 2, 4, 8 or 16", plan.unit_bytes);
+  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.unit_bytes = %d, must be 1, 2, 4, 8 or 16",
+                         plan.unit_bytes);
 }
 
 }  // namespace flowk

@@ -5,7 +5,8 @@
 namespace flowk {
 namespace {
 
-// Shorter planes leave a block less than a warp's work; there the tiles of plan_tile() take several of them. Not measured.
+// Shorter planes leave a block less than a warp's work; there the tiles of plan_tile() take several of them. Not
+// measured.
 constexpr int64_t min_plane_bytes = 512;
 
 constexpr int64_t warp_threads = 32;
@@ -31,7 +32,8 @@ bool find_interleave(const PermuteProblem& problem, ChannelDims* dims) {
   const bool reversed = problem.dst_strides[channels] == -unit;  // the last channel comes first in dst
   if (!is_few(extent) || (problem.dst_strides[channels] != unit && !reversed)) return false;
   if (problem.src_strides[pixels] != unit || problem.dst_strides[pixels] != extent * unit) return false;
-  *dims = {PermuteKernel::channel_interleave, channels, pixels, problem.src, problem.dst, problem.src_strides[channels]};
+  *dims = {PermuteKernel::channel_interleave, channels, pixels, problem.src, problem.dst,
+           problem.src_strides[channels]};
   if (reversed) {
     dims->src += (extent - 1) * dims->plane_stride;
     dims->dst -= (extent - 1) * unit;
@@ -62,7 +64,8 @@ bool is_aligned(const PermuteProblem& problem, const ChannelDims& dims) {
   if (problem.extents[dims.pixels] * problem.unit_bytes % chunk_limit_bytes != 0) return false;
   for (int d = 0; d < problem.rank; ++d) {
     if (d == dims.channels || d == dims.pixels) continue;
-    if (problem.src_strides[d] % chunk_limit_bytes != 0 || problem.dst_strides[d] % chunk_limit_bytes != 0) return false;
+    if (problem.src_strides[d] % chunk_limit_bytes != 0 || problem.dst_strides[d] % chunk_limit_bytes != 0)
+      return false;
   }
   return true;
 }

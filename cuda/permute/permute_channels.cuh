@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of permute that put 2 to 4 planes together into pixels, or take pixels apart into planes.
 //
-//   channel_interleave:    dst[b, n, c] = src[b, c, n]     src is (batch..., channels, pixels), dst (batch..., pixels, channels)
-//   channel_deinterleave:  dst[b, c, n] = src[b, n, c]     the other way round
+//   channel_interleave:    dst[b, n, c] = src[b, c, n]     src is (batch..., channels, pixels), dst (batch..., pixels,
+//   channels) channel_deinterleave:  dst[b, c, n] = src[b, n, c]     the other way round
 //
-// A thread owns 16 bytes of every plane, which are `channels` chunks of 16 bytes of neighbouring pixels, and moves elements
-// between the two by register permutations of constant indices. A block owns as many neighbouring chunks of a plane as it
-// has threads; its pixels are one contiguous span, which passes through shared memory so that a warp moves whole lines.
+// A thread owns 16 bytes of every plane, which are `channels` chunks of 16 bytes of neighbouring pixels, and moves
+// elements between the two by register permutations of constant indices. A block owns as many neighbouring chunks of a
+// plane as it has threads; its pixels are one contiguous span, which passes through shared memory so that a warp moves
+// whole lines.
 #pragma once
 
 #include "core/divide.h"
@@ -38,15 +39,15 @@ __device__ __forceinline__ ChannelTile locate_channel_tile(const ChannelParams& 
   return tile;
 }
 
-// Chunks between the last 128-byte line that starts at or before `pixels` and `pixels` itself: the span stands in shared
-// memory as many chunks from the start, so that lines of global memory are lines of shared memory too.
+// Chunks between the last 128-byte line that starts at or before `pixels` and `pixels` itself: the span stands in
+// shared memory as many chunks from the start, so that lines of global memory are lines of shared memory too.
 __device__ __forceinline__ uint32_t chunks_into_line(const void* pixels) {
   return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(pixels) % 128) / chunk_bytes;
 }
 
 // The address of chunk `place` of shared memory. Eight threads move their 16 bytes at once: neighbouring chunks in the
-// copies, every kChannels-th chunk at the thread's own pixels. An odd step meets all banks; for 2 and 4 channels chunks of
-// every line are swapped by the line's number, which keeps the first and spreads the second over all banks.
+// copies, every kChannels-th chunk at the thread's own pixels. An odd step meets all banks; for 2 and 4 channels chunks
+// of every line are swapped by the line's number, which keeps the first and spreads the second over all banks.
 template <int kChannels>
 __device__ __forceinline__ uint4* shared_chunk(uint32_t place) {
   constexpr uint32_t mask = kChannels % 2 == 0 ? kChannels - 1 : 0;
@@ -54,7 +55,8 @@ __device__ __forceinline__ uint4* shared_chunk(uint32_t place) {
 }
 
 template <int Bytes, int kChannels>
-__global__ void __launch_bounds__(max_channel_threads) channel_interleave(const __grid_constant__ ChannelParams params) {
+__global__ void __launch_bounds__(max_channel_threads)
+    channel_interleave(const __grid_constant__ ChannelParams params) {
   static_assert(kChannels >= 2 && kChannels <= 4);
   constexpr int elements_per_chunk = chunk_bytes / Bytes;
   const ChannelTile tile = locate_channel_tile(params);
@@ -63,7 +65,8 @@ __global__ void __launch_bounds__(max_channel_threads) channel_interleave(const 
     const unsigned char* src = tile.src + threadIdx.x * chunk_bytes;
     Chunk<Bytes> planes[kChannels], pixels[kChannels];
 #pragma unroll
-    for (int c = 0; c < kChannels; ++c) planes[c].whole = *reinterpret_cast<const uint4*>(src + c * params.plane_stride);
+    for (int c = 0; c < kChannels; ++c)
+      planes[c].whole = *reinterpret_cast<const uint4*>(src + c * params.plane_stride);
 #pragma unroll
     for (int n = 0; n < elements_per_chunk; ++n)
 #pragma unroll
@@ -86,7 +89,8 @@ __global__ void __launch_bounds__(max_channel_threads) channel_interleave(const 
 }
 
 template <int Bytes, int kChannels>
-__global__ void __launch_bounds__(max_channel_threads) channel_deinterleave(const __grid_constant__ ChannelParams params) {
+__global__ void __launch_bounds__(max_channel_threads)
+    channel_deinterleave(const __grid_constant__ ChannelParams params) {
   static_assert(kChannels >= 2 && kChannels <= 4);
   constexpr int elements_per_chunk = chunk_bytes / Bytes;
   const ChannelTile tile = locate_channel_tile(params);

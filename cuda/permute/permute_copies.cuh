@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of permute. Each moves elements unchanged: dst[i] = src[i] for every index i, with strides of its own on each side.
+// The kernels of permute. Each moves elements unchanged: dst[i] = src[i] for every index i, with strides of its own on
+// each side.
 #pragma once
 
 #include "core/divide.h"
@@ -9,16 +10,18 @@
 
 namespace flowk {
 
-// One unit a thread, blocks of 4 KB in memory order: 1.00 of cudaMemcpyAsync from 32 MB, where 2 units reach 0.98 and 4 0.95 (H200).
+// One unit a thread, blocks of 4 KB in memory order: 1.00 of cudaMemcpyAsync from 32 MB, where 2 units reach 0.98 and 4
+// 0.95 (H200).
 constexpr int copy_threads = 256;
 constexpr int max_copy_rank = 5;  // of rows, known to the compiler
 
 constexpr int any_rank = -1;
 
-// Takes the index of a row apart and adds up the strides. With a rank known to the compiler the strides are operands of its
-// instructions; otherwise the loop stays rolled.
+// Takes the index of a row apart and adds up the strides. With a rank known to the compiler the strides are operands of
+// its instructions; otherwise the loop stays rolled.
 template <class Index, int kRank>
-__device__ __forceinline__ void locate_row(const CopyParams& params, Index row, int64_t* src_offset, int64_t* dst_offset) {
+__device__ __forceinline__ void locate_row(const CopyParams& params, Index row, int64_t* src_offset,
+                                           int64_t* dst_offset) {
   *src_offset = 0;
   *dst_offset = 0;
   const int rank = kRank == any_rank ? params.rank : kRank;
@@ -85,8 +88,9 @@ __device__ __forceinline__ uint4 shift_chunks(const uint4& low, const uint4& hig
 }
 
 // Rows at any alignment: dst[r, j] = src[r, j], src and dst (rows, row_bytes).
-// A thread owns one 16-byte chunk of dst memory that row r touches, loads the one or two aligned chunks of src that hold
-// its bytes, shifts them into place, and stores the chunk: whole inside the row, by elements of Bytes bytes at its ends.
+// A thread owns one 16-byte chunk of dst memory that row r touches, loads the one or two aligned chunks of src that
+// hold its bytes, shifts them into place, and stores the chunk: whole inside the row, by elements of Bytes bytes at its
+// ends.
 template <int Bytes, class Index>
 __global__ void __launch_bounds__(copy_threads) copy_shifted_rows(const __grid_constant__ CopyParams params) {
   const int64_t linear = static_cast<int64_t>(blockIdx.x) * copy_threads + threadIdx.x;

@@ -34,12 +34,17 @@ const char* reason(PermuteKernel kernel) {
   switch (kernel) {
     case PermuteKernel::contiguous_copy: return "both sides are one contiguous run, aligned to 16 bytes";
     case PermuteKernel::row_copy: return "the last dimension stays last and its rows are aligned to 16 bytes";
-    case PermuteKernel::shifted_row_copy: return "the last dimension stays last and its rows are not aligned to 16 bytes";
-    case PermuteKernel::tiled_transpose: return "another dimension becomes last, and both sides are aligned to 16 bytes";
-    case PermuteKernel::two_sided_tile: return "another dimension becomes last or rows are short; runs share dimensions or are not aligned";
+    case PermuteKernel::shifted_row_copy:
+      return "the last dimension stays last and its rows are not aligned to 16 bytes";
+    case PermuteKernel::tiled_transpose:
+      return "another dimension becomes last, and both sides are aligned to 16 bytes";
+    case PermuteKernel::two_sided_tile:
+      return "another dimension becomes last or rows are short; runs share dimensions or are not aligned";
     case PermuteKernel::strided_tile: return "a side has no dimension of stride 1 that is walked upwards";
-    case PermuteKernel::channel_interleave: return "planes of 2 to 4 channels become pixels, and both sides are aligned to 16 bytes";
-    case PermuteKernel::channel_deinterleave: return "pixels of 2 to 4 channels become planes, and both sides are aligned to 16 bytes";
+    case PermuteKernel::channel_interleave:
+      return "planes of 2 to 4 channels become pixels, and both sides are aligned to 16 bytes";
+    case PermuteKernel::channel_deinterleave:
+      return "pixels of 2 to 4 channels become planes, and both sides are aligned to 16 bytes";
   }
   return "";
 }
@@ -81,24 +86,27 @@ void explain_permute(const PermutePlan& plan, const PermuteRequest& request, cha
       plan.kernel == PermuteKernel::strided_tile) {
     const TileParams& tile = plan.tile;
     const auto total = [&](const TileCount& count) {
-      const int32_t indices = count.cut == TileCount::whole         ? 1
+      const int32_t indices = count.cut == TileCount::whole        ? 1
                               : count.cut == TileCount::of_src_cut ? tile.src_block
                                                                    : tile.dst_block + tile.halo;
       return count.per_index * indices;
     };
-    writer.add("  tile: reads %d rows of %d bytes, writes %d rows of %d bytes", total(tile.src_rows), total(tile.src_run_bytes),
-               total(tile.dst_rows), (total(tile.dst_run_elements) - tile.halo * tile.dst_run_elements.per_index) * plan.unit_bytes);
+    writer.add("  tile: reads %d rows of %d bytes, writes %d rows of %d bytes", total(tile.src_rows),
+               total(tile.src_run_bytes), total(tile.dst_rows),
+               (total(tile.dst_run_elements) - tile.halo * tile.dst_run_elements.per_index) * plan.unit_bytes);
     if (tile.halo > 0) writer.add("; %d indices of halo, so that rows start on %d bytes", tile.halo, tile.dst_granule);
     if (tile.swizzle_mask > 0) writer.add("; swizzled over %d bytes", (tile.swizzle_mask + 1) * 16);
     if (tile.table_rank > 0) writer.add("; gathers by table");
-    if (plan.predicted_cost > 0) writer.add("; predicted time %.2f of a copy's", static_cast<double>(plan.predicted_cost));
+    if (plan.predicted_cost > 0)
+      writer.add("; predicted time %.2f of a copy's", static_cast<double>(plan.predicted_cost));
     writer.add("\n");
   }
   if (plan.kernel == PermuteKernel::channel_interleave || plan.kernel == PermuteKernel::channel_deinterleave)
-    writer.add("  tile: %lld bytes of each of %d planes, of %lld\n", static_cast<long long>(plan.launch.num_threads * chunk_limit_bytes),
-               plan.channels.num_channels, static_cast<long long>(plan.channels.plane_chunks * chunk_limit_bytes));
-  writer.add("  launch: %lld blocks of %d threads, %d bytes of shared memory\n", static_cast<long long>(plan.launch.num_blocks),
-             plan.launch.num_threads, plan.launch.shared_bytes);
+    writer.add("  tile: %lld bytes of each of %d planes, of %lld\n",
+               static_cast<long long>(plan.launch.num_threads * chunk_limit_bytes), plan.channels.num_channels,
+               static_cast<long long>(plan.channels.plane_chunks * chunk_limit_bytes));
+  writer.add("  launch: %lld blocks of %d threads, %d bytes of shared memory\n",
+             static_cast<long long>(plan.launch.num_blocks), plan.launch.num_threads, plan.launch.shared_bytes);
 }
 
 }  // namespace flowk

@@ -8,10 +8,10 @@
 namespace flowk {
 namespace {
 
-// Where the last dimension stays last: from how many bytes on rows of aligned units are copied one by one, by the rank of the
-// simplified problem. Shorter ones go through a tile, which reads and writes more of what lies together. Fractions of copy on
-// an H200, row_copy against tile: rank 3, 256 bytes 0.97 and 0.96; rank 4, 128 bytes 0.97 and 0.93, 192 bytes 0.99 and 0.95;
-// rank 6, 64 bytes 0.70 and 0.94, 192 bytes 0.92 and 0.94, 384 bytes 0.96 and 0.98.
+// Where the last dimension stays last: from how many bytes on rows of aligned units are copied one by one, by the rank
+// of the simplified problem. Shorter ones go through a tile, which reads and writes more of what lies together.
+// Fractions of copy on an H200, row_copy against tile: rank 3, 256 bytes 0.97 and 0.96; rank 4, 128 bytes 0.97 and
+// 0.93, 192 bytes 0.99 and 0.95; rank 6, 64 bytes 0.70 and 0.94, 192 bytes 0.92 and 0.94, 384 bytes 0.96 and 0.98.
 struct RowCopyRow {
   int max_rank;
   int64_t min_row_bytes;
@@ -42,7 +42,8 @@ bool can_widen(const PermuteProblem& problem) {
 
 bool last_dim_is_contiguous(const PermuteProblem& problem) {
   const int last = problem.rank - 1;
-  return last >= 0 && problem.src_strides[last] == problem.unit_bytes && problem.dst_strides[last] == problem.unit_bytes;
+  return last >= 0 && problem.src_strides[last] == problem.unit_bytes &&
+         problem.dst_strides[last] == problem.unit_bytes;
 }
 
 // Rows are the dimensions but the last, or the whole tensor as one row.
@@ -55,8 +56,9 @@ void plan_copy(const PermuteProblem& problem, PermuteKernel kernel, PermutePlan*
   copy.src_end = problem.src_end;
   copy.row_bytes = row_units * problem.unit_bytes;
   // A row that starts anywhere in a chunk touches up to one chunk more than it fills.
-  const int64_t units_per_row =
-      kernel == PermuteKernel::shifted_row_copy ? (copy.row_bytes + 2 * chunk_limit_bytes - 2) / chunk_limit_bytes : row_units;
+  const int64_t units_per_row = kernel == PermuteKernel::shifted_row_copy
+                                    ? (copy.row_bytes + 2 * chunk_limit_bytes - 2) / chunk_limit_bytes
+                                    : row_units;
   copy.rank = std::max(last, 0);
   int64_t num_rows = 1;
   for (int d = last - 1, i = 0; d >= 0; --d, ++i) {
@@ -117,8 +119,8 @@ void plan_permute(const PermuteRequest& request, const Device& device, PermutePl
   make_problem(request, &problem);
   const bool aligned = problem.unit_bytes == chunk_limit_bytes;
   if (problem.rank == 0 || (problem.rank == 1 && last_dim_is_contiguous(problem)))
-    return plan_copy(problem, aligned || problem.rank == 0 ? PermuteKernel::contiguous_copy : PermuteKernel::shifted_row_copy,
-                     plan);
+    return plan_copy(
+        problem, aligned || problem.rank == 0 ? PermuteKernel::contiguous_copy : PermuteKernel::shifted_row_copy, plan);
   if (last_dim_is_contiguous(problem)) {
     const int64_t row_bytes = problem.extents[problem.rank - 1] * problem.unit_bytes;
     if (aligned && rows_are_copied(problem.rank, row_bytes)) return plan_copy(problem, PermuteKernel::row_copy, plan);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What flowk_permute() is to do (PermuteRequest) and how it will (PermutePlan). Pure host logic: no CUDA call, no allocation.
+// What flowk_permute() is to do (PermuteRequest) and how it will (PermutePlan). Pure host logic: no CUDA call, no
+// allocation.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +19,19 @@ namespace flowk {
 struct PermuteRequest {
   const void* src = nullptr;
   void* dst = nullptr;
-  int32_t element_bytes = 0;    // 1, 2, 4, 8 or 16
-  int32_t alignment_bytes = 0;  // what the pointers are known to be a multiple of: element_bytes, or less for complex types
+  int32_t element_bytes = 0;  // 1, 2, 4, 8 or 16
+  int32_t alignment_bytes =
+      0;  // what the pointers are known to be a multiple of: element_bytes, or less for complex types
   PairShape shape;
 };
 
 enum class PermuteKernel : int32_t {
-  contiguous_copy,   // both sides are one run of aligned 16-byte units
-  row_copy,          // the last dimension stays last: rows of aligned units, in dst order
-  shifted_row_copy,  // the same for rows at any alignment: 16-byte stores built from two 16-byte loads
-  tiled_transpose,   // a tile through shared memory, 16-byte aligned on both sides, swizzled
-  two_sided_tile,    // the same for any extents and alignment, and for runs that share dimensions
-  strided_tile,      // the same by single elements: a side has no dimension of stride 1
+  contiguous_copy,       // both sides are one run of aligned 16-byte units
+  row_copy,              // the last dimension stays last: rows of aligned units, in dst order
+  shifted_row_copy,      // the same for rows at any alignment: 16-byte stores built from two 16-byte loads
+  tiled_transpose,       // a tile through shared memory, 16-byte aligned on both sides, swizzled
+  two_sided_tile,        // the same for any extents and alignment, and for runs that share dimensions
+  strided_tile,          // the same by single elements: a side has no dimension of stride 1
   channel_interleave,    // 2 to 4 planes become pixels of as many channels, 16-byte aligned on both sides
   channel_deinterleave,  // the other way round
 };
@@ -41,8 +43,8 @@ const char* permute_kernel_name(PermuteKernel kernel);
 
 // A dimension of the rows of a copy, innermost first.
 struct CopyDim {
-  Divider divider;      // where the index of a unit fits 31 bits
-  int64_t extent = 0;   // otherwise
+  Divider divider;     // where the index of a unit fits 31 bits
+  int64_t extent = 0;  // otherwise
   int64_t src_stride = 0;
   int64_t dst_stride = 0;
 };
@@ -51,11 +53,11 @@ struct CopyParams {
   const unsigned char* src = nullptr;
   unsigned char* dst = nullptr;
   const unsigned char* src_end = nullptr;  // one past the last byte of src's elements
-  int64_t num_units = 0;        // of all rows: of unit_bytes each, or of 16-byte chunks that a dst row may touch
-  Divider units_per_row;        // used where rank > 0, and only where the index of a unit fits 31 bits
+  int64_t num_units = 0;           // of all rows: of unit_bytes each, or of 16-byte chunks that a dst row may touch
+  Divider units_per_row;           // used where rank > 0, and only where the index of a unit fits 31 bits
   int64_t wide_units_per_row = 0;  // otherwise
   int64_t row_bytes = 0;
-  int32_t rank = 0;             // dimensions of the rows; 0: one row
+  int32_t rank = 0;  // dimensions of the rows; 0: one row
   CopyDim dims[max_rank];
 };
 
@@ -83,7 +85,8 @@ struct TileTableDim {
 // The most dimensions that the rows of one side, or a run, are made of.
 constexpr int max_tile_dims = 8;
 
-// How many rows, bytes or elements of a tile lie inside the tensor: `per_index` for each index of a cut dimension that does.
+// How many rows, bytes or elements of a tile lie inside the tensor: `per_index` for each index of a cut dimension that
+// does.
 struct TileCount {
   enum Cut : int32_t { whole, of_src_cut, of_dst_cut };
   int32_t per_index = 0;
@@ -91,11 +94,11 @@ struct TileCount {
   int32_t shift = 0;  // the product is divided by 2^shift: rows in groups
 };
 
-// A tile is a box of elements. In src it is `src_rows` rows of one contiguous run each, in dst `dst_rows` rows of another:
-// the source run is made of the dimensions that src has innermost, the destination run of those that dst has innermost,
-// and the rows of a side of what the other side's run has besides. Only the outermost dimension of each run is cut into
-// blocks; at the tensor's edge its last block is shorter, and the tile has fewer rows on one side and shorter runs on the
-// other. Where both runs are whole and short, further dimensions are rows on both sides.
+// A tile is a box of elements. In src it is `src_rows` rows of one contiguous run each, in dst `dst_rows` rows of
+// another: the source run is made of the dimensions that src has innermost, the destination run of those that dst has
+// innermost, and the rows of a side of what the other side's run has besides. Only the outermost dimension of each run
+// is cut into blocks; at the tensor's edge its last block is shorter, and the tile has fewer rows on one side and
+// shorter runs on the other. Where both runs are whole and short, further dimensions are rows on both sides.
 struct TileParams {
   const unsigned char* src = nullptr;
   unsigned char* dst = nullptr;
@@ -113,7 +116,7 @@ struct TileParams {
   TileCount src_run_bytes;
   TileCount src_rows;
   TileCount dst_run_elements;
-  TileCount dst_rows;           // or groups of as many as one thread stores together
+  TileCount dst_rows;  // or groups of as many as one thread stores together
 
   // Loading: item = (source row, chunk of its run).
   Divider chunks_per_src_row;
@@ -123,32 +126,33 @@ struct TileParams {
   TileRowDim src_row_dims[max_tile_dims];
   int32_t swizzle_shift = 0;  // shared address bits 4-6 are XORed with (source row >> swizzle_shift) & swizzle_mask
   int32_t swizzle_mask = 0;
-  uint32_t shift_mask = 0;      // bytes of src modulo which shared addresses agree with global ones, less 1
+  uint32_t shift_mask = 0;         // bytes of src modulo which shared addresses agree with global ones, less 1
   int64_t src_element_stride = 0;  // strided_tile: bytes between elements of the source run
 
   // Storing: item = (group of chunks, destination row, chunk in the group).
   uint32_t num_store_items = 0;       // (group, row) pairs of a tile
   uint32_t store_items_per_pass = 0;  // that the threads of a block take at once
-  Divider chunks_per_group;     // chunks of one row that neighbouring threads store; strided_tile: elements of the run
-  Divider num_dst_rows;         // of a whole tile
+  Divider chunks_per_group;  // chunks of one row that neighbouring threads store; strided_tile: elements of the run
+  Divider num_dst_rows;      // of a whole tile
   int32_t dst_row_rank = 0;
   TileRowDim dst_row_dims[max_tile_dims];
-  int64_t dst_row_step = 0;     // between destination rows that one thread stores together (elements of 1 and 2 bytes)
+  int64_t dst_row_step = 0;  // between destination rows that one thread stores together (elements of 1 and 2 bytes)
   int64_t dst_element_stride = 0;  // strided_tile: bytes between elements of the destination run
-  int32_t dst_granule = 16;     // the bytes that a destination row's chunks are aligned to
-  int32_t halo = 0;             // indices of dst's cut dimension loaded before the block, so that rows can start on a granule
+  int32_t dst_granule = 16;        // the bytes that a destination row's chunks are aligned to
+  int32_t halo = 0;  // indices of dst's cut dimension loaded before the block, so that rows can start on a granule
 
   // Where element e of the destination run stands in shared memory: e * run_pitch, or by the table (table_rank > 0).
   int32_t run_pitch = 0;
   int32_t table_rank = 0;
   TileTableDim table[max_tile_dims];
   uint32_t num_table_entries = 0;
-  Divider table_period;         // elements after which places repeat
-  int32_t period_step = 0;      // bytes further on in shared memory
+  Divider table_period;            // elements after which places repeat
+  int32_t period_step = 0;         // bytes further on in shared memory
   int32_t table_offset_bytes = 0;  // of the table in shared memory
 };
 
-// Threads a block of the channel kernels, at most. Each owns 16 bytes of every plane; 256 with 3 channels reach 0.99-1.02 of copy (H200).
+// Threads a block of the channel kernels, at most. Each owns 16 bytes of every plane; 256 with 3 channels reach
+// 0.99-1.02 of copy (H200).
 constexpr int max_channel_threads = 256;
 
 // Planes of 16-byte chunks on one side; on the other the pixels, of num_channels neighbouring elements each, as one
@@ -160,18 +164,18 @@ struct ChannelParams {
   int64_t plane_stride = 0;  // between planes of neighbouring channels, of any sign
   int64_t plane_chunks = 0;  // of 16 bytes in a plane
   int32_t grid_rank = 0;
-  GridDim grid[max_rank];    // the tiles of a plane, then the batch's dimensions in the order of dst
+  GridDim grid[max_rank];  // the tiles of a plane, then the batch's dimensions in the order of dst
 };
 
 struct PermutePlan {
   PermuteKernel kernel = PermuteKernel::contiguous_copy;
-  int32_t unit_bytes = 0;      // the element or unit that the kernel moves
-  bool wide_index = false;     // copies of 2^31 units and more
+  int32_t unit_bytes = 0;   // the element or unit that the kernel moves
+  bool wide_index = false;  // copies of 2^31 units and more
   LaunchConfig launch;
-  CopyParams copy;             // contiguous_copy, row_copy, shifted_row_copy
-  TileParams tile;             // tiled_transpose, two_sided_tile, strided_tile
-  ChannelParams channels;      // channel_interleave, channel_deinterleave
-  float predicted_cost = 0;    // of the tile, relative to a copy of the same bytes
+  CopyParams copy;           // contiguous_copy, row_copy, shifted_row_copy
+  TileParams tile;           // tiled_transpose, two_sided_tile, strided_tile
+  ChannelParams channels;    // channel_interleave, channel_deinterleave
+  float predicted_cost = 0;  // of the tile, relative to a copy of the same bytes
 };
 
 // Chooses kernel, tile and launch. Never fails: every checked request has a plan.

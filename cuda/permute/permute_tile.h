@@ -10,8 +10,8 @@
 
 namespace flowk {
 
-constexpr int plan_tile_threads = 256;    // tile_threads of permute_tiles.cuh
-constexpr int64_t sector_bytes = 32;      // the unit of L2 and memory traffic
+constexpr int plan_tile_threads = 256;  // tile_threads of permute_tiles.cuh
+constexpr int64_t sector_bytes = 32;    // the unit of L2 and memory traffic
 constexpr int64_t line_bytes = 128;
 constexpr int max_choices = 40;
 
@@ -45,13 +45,13 @@ struct Side {
 struct Tile {
   Run src, dst;
   int src_innermost = -1;
-  int src_cut = -1, dst_cut = -1;  // dimensions
+  int src_cut = -1, dst_cut = -1;       // dimensions
   uint64_t src_dims = 0, dst_dims = 0;  // all of a run's, the cut one too
-  int64_t blocks[max_rank];        // of every dimension
+  int64_t blocks[max_rank];             // of every dimension
   int64_t elements = 1;
-  int64_t shared_bytes = 0;        // about
+  int64_t shared_bytes = 0;  // about
   int64_t halo = 0;
-  bool aligned = false;            // both sides to 16 bytes throughout
+  bool aligned = false;  // both sides to 16 bytes throughout
   float cost = 0;
 };
 
@@ -59,17 +59,17 @@ inline bool contains(uint64_t mask, int dim) { return dim >= 0 && (mask >> dim &
 inline int64_t ceil_div(int64_t n, int64_t d) { return (n + d - 1) / d; }
 inline int64_t round_up(int64_t n, int64_t multiple) { return ceil_div(n, multiple) * multiple; }
 
-// How far a source row of an aligned tile may be swizzled: the pitch of rows is a multiple of (mask + 1) chunks, at most 15% more
-// shared memory than their bytes.
+// How far a source row of an aligned tile may be swizzled: the pitch of rows is a multiple of (mask + 1) chunks, at
+// most 15% more shared memory than their bytes.
 inline int32_t swizzle_mask_of(int64_t run_bytes) {
   int32_t mask = 7;
   while (mask > 0 && round_up(run_bytes, chunk_limit_bytes * (mask + 1)) * 20 > run_bytes * 23) mask >>= 1;
   return mask;
 }
 
-// How many chunks of one destination row neighbouring threads store: a line's, or less for a short row; an even number, since
-// warps of 5 or 7 chunks and 6 or 4 rows meet in banks (0.77 and 0.87 of a case's best tile on an H200, against 0.96 for 6 and
-// 8). A whole warp's chunks, where neighbouring rows are no neighbours in src, came out 1% slower.
+// How many chunks of one destination row neighbouring threads store: a line's, or less for a short row; an even number,
+// since warps of 5 or 7 chunks and 6 or 4 rows meet in banks (0.77 and 0.87 of a case's best tile on an H200, against
+// 0.96 for 6 and 8). A whole warp's chunks, where neighbouring rows are no neighbours in src, came out 1% slower.
 inline int64_t chunks_per_group_of(int64_t chunks) {
   const int64_t groups = ceil_div(chunks, line_bytes / chunk_limit_bytes);
   const int64_t per_group = ceil_div(chunks, groups);
@@ -77,10 +77,11 @@ inline int64_t chunks_per_group_of(int64_t chunks) {
 }
 
 // Fills plan->tile and the launch from a chosen tile; permute_tile_layout.cpp.
-void build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src_side, const Side& dst_side, PermutePlan* plan);
+void build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src_side, const Side& dst_side,
+                PermutePlan* plan);
 
-// The tile of a problem that has no run on one side: element by element, the innermost dimension of each side, whatever its
-// stride, and rows of further ones.
+// The tile of a problem that has no run on one side: element by element, the innermost dimension of each side, whatever
+// its stride, and rows of further ones.
 void plan_strided_tile(const PermuteProblem& problem, PermutePlan* plan);
 
 }  // namespace flowk

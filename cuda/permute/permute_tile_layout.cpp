@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a chosen tile to kernel parameters: its rows, their places in shared memory, the grid, and the chunks of the store.
+// From a chosen tile to kernel parameters: its rows, their places in shared memory, the grid, and the chunks of the
+// store.
 #include "permute/permute_tile.h"
 
 namespace flowk {
@@ -25,9 +26,9 @@ constexpr int64_t small_tile_bytes = 8 * 1024;
 struct TileLayout {
   Tile tile;
   RowDims src_rows, dst_rows;
-  bool has_shared_rows = false;           // dimensions that are rows on both sides
-  int shared_row_cut = -1;                // one of them that is cut
-  int64_t row_steps[max_tile_dims];       // bytes in shared memory, of each source row dimension
+  bool has_shared_rows = false;      // dimensions that are rows on both sides
+  int shared_row_cut = -1;           // one of them that is cut
+  int64_t row_steps[max_tile_dims];  // bytes in shared memory, of each source row dimension
   int64_t span_bytes = 0;
   int32_t swizzle_mask = 0;
   int32_t shift_mask = 0;
@@ -36,9 +37,10 @@ struct TileLayout {
 int64_t indices_of(const Tile& tile, int dim) { return tile.blocks[dim] + (dim == tile.dst_cut ? tile.halo : 0); }
 
 // Rows of either side are the dimensions of the other side's run; a small tile whose runs are whole takes further
-// dimensions as rows on both sides, in dst order. A cut dimension comes last, so that a short last block has fewer rows.
-void find_rows(const PermuteProblem& problem, const int* src_dims, int num_src_dims, const int* dst_dims, int num_dst_dims,
-               TileLayout* layout) {
+// dimensions as rows on both sides, in dst order. A cut dimension comes last, so that a short last block has fewer
+// rows.
+void find_rows(const PermuteProblem& problem, const int* src_dims, int num_src_dims, const int* dst_dims,
+               int num_dst_dims, TileLayout* layout) {
   Tile& tile = layout->tile;
   const auto add_rows = [&](bool cut) {
     for (int i = 0; i < num_dst_dims; ++i)
@@ -70,8 +72,8 @@ void find_rows(const PermuteProblem& problem, const int* src_dims, int num_src_d
   add_rows(true);
 }
 
-// Rows one after the other, each from a multiple of the swizzle's reach on. The place of an element of the destination run
-// must say which source row it is in, so there is no swizzle where the destination row says it too.
+// Rows one after the other, each from a multiple of the swizzle's reach on. The place of an element of the destination
+// run must say which source row it is in, so there is no swizzle where the destination row says it too.
 void place_swizzled_rows(int64_t run_bytes, TileLayout* layout) {
   layout->swizzle_mask = layout->has_shared_rows ? 0 : swizzle_mask_of(run_bytes);
   const int64_t pitch = round_up(run_bytes, chunk_limit_bytes * (layout->swizzle_mask + 1));
@@ -80,8 +82,8 @@ void place_swizzled_rows(int64_t run_bytes, TileLayout* layout) {
   layout->span_bytes = pitch * layout->src_rows.count;
 }
 
-// Rows whose places agree with their addresses modulo 128 (less where that would inflate short rows): an asynchronous copy
-// splits a line of src in two requests where its place straddles a line of shared memory.
+// Rows whose places agree with their addresses modulo 128 (less where that would inflate short rows): an asynchronous
+// copy splits a line of src in two requests where its place straddles a line of shared memory.
 void place_congruent_rows(const PermuteProblem& problem, int64_t run_bytes, TileLayout* layout) {
   const RowDims& rows = layout->src_rows;
   for (int64_t modulus = line_bytes; modulus >= chunk_limit_bytes; modulus /= 2) {
@@ -137,7 +139,8 @@ void set_grid(const PermuteProblem& problem, const TileLayout& layout, PermutePl
 }
 
 TileCount count_of(int64_t total, int64_t block, bool is_cut, TileCount::Cut cut) {
-  return is_cut ? TileCount{static_cast<int32_t>(total / block), cut, 0} : TileCount{static_cast<int32_t>(total), TileCount::whole, 0};
+  return is_cut ? TileCount{static_cast<int32_t>(total / block), cut, 0}
+                : TileCount{static_cast<int32_t>(total), TileCount::whole, 0};
 }
 
 // What is common to all tiles: rows on both sides and how many of them a tile at the edge has.
@@ -148,9 +151,11 @@ void set_rows(const PermuteProblem& problem, const TileLayout& layout, int64_t r
   const int64_t dst_block = tile.dst_cut >= 0 ? tile.blocks[tile.dst_cut] + tile.halo : 1;
   const bool both = layout.shared_row_cut >= 0;
   const bool same = tile.src_cut >= 0 && tile.src_cut == tile.dst_cut;
-  params.src_run_bytes = count_of(run_elements * problem.unit_bytes, src_block, tile.src_cut >= 0 && !both, TileCount::of_src_cut);
-  params.src_rows = both ? count_of(layout.src_rows.count, src_block, true, TileCount::of_src_cut)
-                         : count_of(layout.src_rows.count, dst_block, tile.dst_cut >= 0 && !same, TileCount::of_dst_cut);
+  params.src_run_bytes =
+      count_of(run_elements * problem.unit_bytes, src_block, tile.src_cut >= 0 && !both, TileCount::of_src_cut);
+  params.src_rows = both
+                        ? count_of(layout.src_rows.count, src_block, true, TileCount::of_src_cut)
+                        : count_of(layout.src_rows.count, dst_block, tile.dst_cut >= 0 && !same, TileCount::of_dst_cut);
   params.dst_rows = count_of(layout.dst_rows.count, src_block, tile.src_cut >= 0 && !same, TileCount::of_src_cut);
   params.src_row_rank = layout.src_rows.rank;
   for (int i = 0; i < layout.src_rows.rank; ++i)
@@ -162,7 +167,8 @@ void set_rows(const PermuteProblem& problem, const TileLayout& layout, int64_t r
   params.dst_row_rank = layout.dst_rows.rank;
   for (int i = 0; i < layout.dst_rows.rank; ++i) {
     const int dim = layout.dst_rows.dims[i];
-    const int64_t shared_step = contains(tile.src_dims, dim) ? problem.src_strides[dim] : layout.row_steps[layout.src_rows.find(dim)];
+    const int64_t shared_step =
+        contains(tile.src_dims, dim) ? problem.src_strides[dim] : layout.row_steps[layout.src_rows.find(dim)];
     set_row_dim(&params.dst_row_dims[i], layout.dst_rows.extents[i], shared_step, problem.dst_strides[dim]);
   }
   params.num_dst_rows = Divider(static_cast<uint32_t>(layout.dst_rows.count));
@@ -199,8 +205,8 @@ void group_dst_rows(const PermuteProblem& problem, const TileLayout& layout, Per
   const int32_t log2_rows = problem.unit_bytes == 1 ? 2 : 1;
   TileRowDim& innermost = params.dst_row_dims[0];
   params.dst_row_step = innermost.stride;
-  set_row_dim(&innermost, layout.dst_rows.extents[0] >> log2_rows, static_cast<int64_t>(innermost.shared_step) << log2_rows,
-              innermost.stride * (int64_t{1} << log2_rows));
+  set_row_dim(&innermost, layout.dst_rows.extents[0] >> log2_rows,
+              static_cast<int64_t>(innermost.shared_step) << log2_rows, innermost.stride * (int64_t{1} << log2_rows));
   params.dst_rows.shift = log2_rows;
   params.num_dst_rows = Divider(params.num_dst_rows.divisor >> log2_rows);
 }
@@ -225,7 +231,8 @@ void set_places(const PermuteProblem& problem, const TileLayout& layout, const S
   for (int i = 1; i < params.table_rank; ++i) {
     const TileTableDim& inner = params.table[i - 1];
     const int32_t extent = static_cast<int32_t>(inner.divider.divisor);
-    is_even &= params.table[i].shared_step == inner.shared_step * extent && params.table[i].src_row_step == inner.src_row_step * extent;
+    is_even &= params.table[i].shared_step == inner.shared_step * extent &&
+               params.table[i].src_row_step == inner.src_row_step * extent;
   }
   if (params.table[0].src_row_step == 0 && params.table_rank == 1) params.swizzle_mask = 0;  // all of a run is one row
   if (is_even) {
@@ -235,7 +242,8 @@ void set_places(const PermuteProblem& problem, const TileLayout& layout, const S
   // A cut run repeats with every index of the cut dimension, unless the swizzle does not.
   const TileTableDim& outermost = params.table[params.table_rank - 1];
   const int64_t per_index = tile.dst.elements / tile.dst.block;
-  const bool repeats = tile.dst_cut >= 0 && outermost.src_row_step % ((params.swizzle_mask + 1) << params.swizzle_shift) == 0;
+  const bool repeats =
+      tile.dst_cut >= 0 && outermost.src_row_step % ((params.swizzle_mask + 1) << params.swizzle_shift) == 0;
   const int64_t period = repeats ? per_index : per_index * (tile.dst.block + tile.halo);
   params.table_period = Divider(static_cast<uint32_t>(period));
   params.period_step = repeats ? outermost.shared_step : 0;
@@ -248,7 +256,8 @@ int32_t log2_floor(int64_t n) { return n <= 1 ? 0 : 63 - __builtin_clzll(static_
 
 }  // namespace
 
-void build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src_side, const Side& dst_side, PermutePlan* plan) {
+void build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src_side, const Side& dst_side,
+                PermutePlan* plan) {
   TileLayout layout;
   layout.tile = tile;
   find_rows(problem, src_side.dims, tile.src.num_whole + (tile.src.is_cut() ? 1 : 0), dst_side.dims,
@@ -264,14 +273,17 @@ void build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src
   params.dst_run_elements = tile.dst_cut >= 0 ? TileCount{static_cast<int32_t>(per_index), TileCount::of_dst_cut, 0}
                                               : TileCount{static_cast<int32_t>(tile.dst.elements), TileCount::whole, 0};
   const bool src_is_aligned = tile.src.alignment >= chunk_limit_bytes;
-  const int64_t chunks_per_row = ceil_div(tile.src.bytes + (src_is_aligned ? 0 : chunk_limit_bytes - 1), chunk_limit_bytes);
+  const int64_t chunks_per_row =
+      ceil_div(tile.src.bytes + (src_is_aligned ? 0 : chunk_limit_bytes - 1), chunk_limit_bytes);
   params.chunks_per_src_row = Divider(static_cast<uint32_t>(std::min<int64_t>(chunks_per_row, plan_tile_threads)));
   params.src_rows_per_pass = static_cast<uint32_t>(std::max<int64_t>(plan_tile_threads / chunks_per_row, 1));
   plan->launch.shared_bytes = static_cast<int32_t>(round_up(layout.span_bytes, chunk_limit_bytes));
   plan->predicted_cost = tile.cost;
-  // Destination chunks that neighbouring threads gather from start a chunk's elements apart: that many rows share a key.
+  // Destination chunks that neighbouring threads gather from start a chunk's elements apart: that many rows share a
+  // key.
   int64_t elements_per_row = 1;  // neighbours in the destination run that stand in one source row
-  for (int i = 0; i < tile.dst.num_whole && contains(tile.src_dims, dst_side.dims[i]); ++i) elements_per_row *= problem.extents[dst_side.dims[i]];
+  for (int i = 0; i < tile.dst.num_whole && contains(tile.src_dims, dst_side.dims[i]); ++i)
+    elements_per_row *= problem.extents[dst_side.dims[i]];
   params.swizzle_shift = log2_floor(chunk_limit_bytes / problem.unit_bytes / elements_per_row);
   if (layout.tile.aligned) {
     plan->kernel = PermuteKernel::tiled_transpose;
@@ -289,13 +301,16 @@ void plan_strided_tile(const PermuteProblem& problem, PermutePlan* plan) {
   const int dst_dim = problem.rank - 1;
   int src_dim = dst_dim;
   for (int d = 0; d < problem.rank; ++d)
-    if (problem.src_strides[d] > 0 && (problem.src_strides[src_dim] == 0 || problem.src_strides[d] < problem.src_strides[src_dim])) src_dim = d;
+    if (problem.src_strides[d] > 0 &&
+        (problem.src_strides[src_dim] == 0 || problem.src_strides[d] < problem.src_strides[src_dim]))
+      src_dim = d;
   TileLayout layout;
   Tile& tile = layout.tile;
   std::fill(tile.blocks, tile.blocks + problem.rank, 1);
   tile.src_dims = uint64_t{1} << src_dim;
   tile.dst_dims = uint64_t{1} << dst_dim;
-  for (const int d : {src_dim, dst_dim}) tile.blocks[d] = std::min(problem.extents[d], src_dim == dst_dim ? 16 * block_limit : block_limit);
+  for (const int d : {src_dim, dst_dim})
+    tile.blocks[d] = std::min(problem.extents[d], src_dim == dst_dim ? 16 * block_limit : block_limit);
   if (tile.blocks[src_dim] < problem.extents[src_dim]) tile.src_cut = src_dim;
   if (tile.blocks[dst_dim] < problem.extents[dst_dim]) tile.dst_cut = dst_dim;
   tile.elements = tile.blocks[src_dim] * (src_dim == dst_dim ? 1 : tile.blocks[dst_dim]);
@@ -317,8 +332,9 @@ void plan_strided_tile(const PermuteProblem& problem, PermutePlan* plan) {
   params.dst_element_stride = problem.dst_strides[dst_dim];
   params.chunks_per_src_row = Divider(static_cast<uint32_t>(run_elements));
   params.chunks_per_group = Divider(static_cast<uint32_t>(tile.blocks[dst_dim]));
-  params.dst_run_elements = tile.dst_cut >= 0 ? TileCount{1, TileCount::of_dst_cut, 0}
-                                              : TileCount{static_cast<int32_t>(tile.blocks[dst_dim]), TileCount::whole, 0};
+  params.dst_run_elements = tile.dst_cut >= 0
+                                ? TileCount{1, TileCount::of_dst_cut, 0}
+                                : TileCount{static_cast<int32_t>(tile.blocks[dst_dim]), TileCount::whole, 0};
   const int at = layout.src_rows.find(dst_dim);
   params.run_pitch = static_cast<int32_t>(at < layout.src_rows.rank ? layout.row_steps[at] : problem.unit_bytes);
   plan->kernel = PermuteKernel::strided_tile;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The choice of a tile: candidates for the run of either side, an estimate of the time of every pair, and the cheapest pair.
+// The choice of a tile: candidates for the run of either side, an estimate of the time of every pair, and the cheapest
+// pair.
 #include "permute/permute_tile.h"
 
 namespace flowk {
@@ -11,7 +12,8 @@ constexpr int64_t max_shared_bytes = 56 * 1024;
 constexpr int64_t max_whole_run_bytes = 16 * 1024;
 
 int64_t lowest_bit(uint64_t value, int64_t limit) {
-  return std::min<int64_t>(static_cast<int64_t>(value & (~value + 1)) == 0 ? limit : static_cast<int64_t>(value & (~value + 1)), limit);
+  return std::min<int64_t>(
+      static_cast<int64_t>(value & (~value + 1)) == 0 ? limit : static_cast<int64_t>(value & (~value + 1)), limit);
 }
 
 // A stride of one unit starts the chain; each next one steps over just the whole of those before it.
@@ -55,7 +57,8 @@ void find_choices(const PermuteProblem& problem, Side* side) {
       int64_t block = target_bytes / inner_bytes;
       if (block < 2 || block >= extent) continue;
       // Blocks of nearly one size, in whole sectors.
-      const int64_t granule = std::max<int64_t>(sector_bytes / lowest_bit(static_cast<uint64_t>(inner_bytes), sector_bytes), 1);
+      const int64_t granule =
+          std::max<int64_t>(sector_bytes / lowest_bit(static_cast<uint64_t>(inner_bytes), sector_bytes), 1);
       block = round_up(ceil_div(extent, ceil_div(extent, block)), granule);
       if (block >= extent) continue;
       Run cut = run;
@@ -71,7 +74,8 @@ void find_choices(const PermuteProblem& problem, Side* side) {
 }
 
 // False where the two runs do not make a box.
-bool join(const PermuteProblem& problem, const Side& src_side, const Run& src, const Side& dst_side, const Run& dst, Tile* tile) {
+bool join(const PermuteProblem& problem, const Side& src_side, const Run& src, const Side& dst_side, const Run& dst,
+          Tile* tile) {
   tile->src = src;
   tile->dst = dst;
   tile->src_innermost = src_side.dims[0];
@@ -88,7 +92,8 @@ bool join(const PermuteProblem& problem, const Side& src_side, const Run& src, c
     smaller.block = block;
     finish_run(problem, &smaller == &tile->src ? src_side : dst_side, &smaller);
   }
-  for (int d = 0; d < problem.rank; ++d) tile->blocks[d] = contains(tile->src_dims | tile->dst_dims, d) ? problem.extents[d] : 1;
+  for (int d = 0; d < problem.rank; ++d)
+    tile->blocks[d] = contains(tile->src_dims | tile->dst_dims, d) ? problem.extents[d] : 1;
   if (tile->src_cut >= 0) {
     tile->blocks[tile->src_cut] = tile->src.block;
     tile->src_dims |= uint64_t{1} << tile->src_cut;
@@ -102,7 +107,7 @@ bool join(const PermuteProblem& problem, const Side& src_side, const Run& src, c
   // Rows that are not aligned stand at least a chunk apart, which short ones feel.
   const int64_t src_rows = tile->elements / tile->src.elements;
   const int64_t pitch = tile->src.alignment >= chunk_limit_bytes ? round_up(tile->src.bytes, chunk_limit_bytes)
-                                                                    : tile->src.bytes + 3 * chunk_limit_bytes / 2;
+                                                                 : tile->src.bytes + 3 * chunk_limit_bytes / 2;
   tile->shared_bytes = src_rows * pitch;
   return tile->elements * problem.unit_bytes <= max_tile_bytes && tile->shared_bytes <= max_shared_bytes;
 }
@@ -124,29 +129,29 @@ bool is_aligned(const PermuteProblem& problem, const Tile& tile) {
   return true;
 }
 
-// What a tile's time is made of, relative to a copy of the same bytes: fitted to 13000 tiles of 277 cases timed on an H200
-// (bench/tune_permute.py) so that the cheapest tile of a case is a fast one. Its pick is 3% slower than the case's best tile
-// there, and 4% in 93 cases that were kept out.
+// What a tile's time is made of, relative to a copy of the same bytes: fitted to 13000 tiles of 277 cases timed on an
+// H200 (bench/tune_permute.py) so that the cheapest tile of a case is a fast one. Its pick is 3% slower than the case's
+// best tile there, and 4% in 93 cases that were kept out.
 namespace weight {
 constexpr float copy = 0.900f;
-constexpr float src_sectors = 0.100f;         // 32-byte sectors of src touched twice, over those needed
-constexpr float dst_lines = 0.205f;           // the same for 128-byte lines of dst
-constexpr float src_line_ends = 0.089f;       // lines of src that a run ends in
-constexpr float short_src_run = 0.212f;       // below 256 bytes
-constexpr float shortest_src_run = 0.015f;    // one line or less
-constexpr float halo = 0.439f;                // over the block
-constexpr float block = 1.099f;               // the start of a block, over the tile's KB
-constexpr float unaligned_load = 0.141f;      // passes of the block's threads over the tile, over its KB
+constexpr float src_sectors = 0.100f;       // 32-byte sectors of src touched twice, over those needed
+constexpr float dst_lines = 0.205f;         // the same for 128-byte lines of dst
+constexpr float src_line_ends = 0.089f;     // lines of src that a run ends in
+constexpr float short_src_run = 0.212f;     // below 256 bytes
+constexpr float shortest_src_run = 0.015f;  // one line or less
+constexpr float halo = 0.439f;              // over the block
+constexpr float block = 1.099f;             // the start of a block, over the tile's KB
+constexpr float unaligned_load = 0.141f;    // passes of the block's threads over the tile, over its KB
 constexpr float store = 0.397f;
-constexpr float element_gather = 0.214f;      // for each element of a chunk
+constexpr float element_gather = 0.214f;  // for each element of a chunk
 constexpr float partial_store = 0.058f;
 constexpr float table = 0.569f;
 constexpr float few_bytes_in_flight = 0.278f;
-constexpr float few_blocks = 0.382f;          // over the blocks that are resident together
-constexpr float idle = 0.302f;                // blocks that the last wave leaves out
-constexpr float conflicts = 0.026f;           // for each bit that the swizzle lacks
-constexpr float small_tile = 0.133f;          // below 14 KB
-constexpr float large_tile = 0.093f;          // above 20 KB
+constexpr float few_blocks = 0.382f;  // over the blocks that are resident together
+constexpr float idle = 0.302f;        // blocks that the last wave leaves out
+constexpr float conflicts = 0.026f;   // for each bit that the swizzle lacks
+constexpr float small_tile = 0.133f;  // below 14 KB
+constexpr float large_tile = 0.093f;  // above 20 KB
 }  // namespace weight
 
 // Chooses the halo, and estimates the tile's time.
@@ -166,7 +171,8 @@ void estimate(const PermuteProblem& problem, const Device& device, Tile* tile) {
   const float with_halo = static_cast<float>(dst.block + tile->halo) / static_cast<float>(dst.block);
   const bool src_is_aligned = src.alignment >= chunk_limit_bytes;
   const bool is_partial = dst.alignment < chunk_limit_bytes && tile->halo == 0;
-  const int64_t dst_alignment = tile->halo > 0 ? sector_bytes : std::min(dst.alignment, lowest_bit(static_cast<uint64_t>(dst.bytes), line_bytes));
+  const int64_t dst_alignment =
+      tile->halo > 0 ? sector_bytes : std::min(dst.alignment, lowest_bit(static_cast<uint64_t>(dst.bytes), line_bytes));
   float cost = weight::copy + weight::halo * (with_halo - 1) + weight::block / tile_kb;
   cost += weight::src_sectors * static_cast<float>(sector_bytes - std::min(src.alignment, sector_bytes)) / src_run;
   cost += weight::dst_lines * static_cast<float>(line_bytes - dst_alignment) / dst_run;
@@ -182,7 +188,8 @@ void estimate(const PermuteProblem& problem, const Device& device, Tile* tile) {
   if (!src_is_aligned) {
     const int64_t chunks = ceil_div(src.bytes + chunk_limit_bytes - 1, chunk_limit_bytes);
     const int64_t rows_per_pass = std::max<int64_t>(plan_tile_threads / chunks, 1);
-    passes += weight::unaligned_load * static_cast<float>(ceil_div(src_rows, rows_per_pass) * ceil_div(chunks, plan_tile_threads));
+    passes += weight::unaligned_load *
+              static_cast<float>(ceil_div(src_rows, rows_per_pass) * ceil_div(chunks, plan_tile_threads));
   }
   const int64_t elements_per_chunk = chunk_limit_bytes / problem.unit_bytes;
   if (!tile->aligned && (tile->dst_dims & (tile->dst_dims - 1)) != 0) {
@@ -203,7 +210,8 @@ void estimate(const PermuteProblem& problem, const Device& device, Tile* tile) {
   const int64_t shared_bytes = static_cast<int64_t>(static_cast<float>(tile->shared_bytes) * with_halo) + 1024;
   const float resident = static_cast<float>(
       std::clamp<int64_t>(device.shared_bytes_per_multiprocessor / shared_bytes, 1, max_blocks_by_registers));
-  cost += weight::few_bytes_in_flight * std::max(0.0f, 1.0f - resident * tile_kb / 64.0f) + weight::few_blocks / resident;
+  cost +=
+      weight::few_bytes_in_flight * std::max(0.0f, 1.0f - resident * tile_kb / 64.0f) + weight::few_blocks / resident;
   float num_tiles = 1;
   for (int d = 0; d < problem.rank; ++d) num_tiles *= static_cast<float>(ceil_div(problem.extents[d], tile->blocks[d]));
   const float waves = num_tiles / (static_cast<float>(device.num_multiprocessors) * resident);
@@ -216,7 +224,8 @@ void estimate(const PermuteProblem& problem, const Device& device, Tile* tile) {
 // A dimension that dst walks down is walked the other way round, unless src's run needs it as it is.
 void flip_down_dims(const Side& src_side, PermuteProblem* problem) {
   for (int d = 0; d < problem->rank; ++d) {
-    const bool in_src_chain = std::find(src_side.dims, src_side.dims + src_side.num_dims, d) != src_side.dims + src_side.num_dims;
+    const bool in_src_chain =
+        std::find(src_side.dims, src_side.dims + src_side.num_dims, d) != src_side.dims + src_side.num_dims;
     if (problem->dst_strides[d] >= 0 || in_src_chain) continue;
     problem->src += problem->src_strides[d] * (problem->extents[d] - 1);
     problem->dst += problem->dst_strides[d] * (problem->extents[d] - 1);
@@ -271,7 +280,8 @@ TileCandidate plan_tile_candidate(const PermuteProblem& problem, const Device& d
                                   PermutePlan* plan) {
   Search search;
   make_search(problem, &search);
-  if (src_choice >= search.src_side.num_choices || dst_choice >= search.dst_side.num_choices) return TileCandidate::out_of_range;
+  if (src_choice >= search.src_side.num_choices || dst_choice >= search.dst_side.num_choices)
+    return TileCandidate::out_of_range;
   Tile tile;
   if (!make_tile(search, device, src_choice, dst_choice, &tile)) return TileCandidate::no_box;
   build_tile(search.problem, tile, search.src_side, search.dst_side, plan);

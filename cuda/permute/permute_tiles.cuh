@@ -4,8 +4,9 @@
 //   dst[r', e'] = src[r, c]     where (r, c) is an element's source row and place in the source run,
 //                               and (r', e') its destination row and place in the destination run
 //
-// permute_plan.h says what a tile is. A block copies its source rows to shared memory in 16-byte chunks, asynchronously;
-// after one barrier each thread gathers a 16-byte chunk of a destination row, element by element, and stores it whole.
+// permute_plan.h says what a tile is. A block copies its source rows to shared memory in 16-byte chunks,
+// asynchronously; after one barrier each thread gathers a 16-byte chunk of a destination row, element by element, and
+// stores it whole.
 #pragma once
 
 #include "core/divide.h"
@@ -17,19 +18,20 @@ namespace flowk {
 
 constexpr int tile_threads = 256;
 constexpr int unrolled_grid_rank = 4;
-constexpr int table_place_bits = 20;  // of an entry of the gather table: a place in shared memory; the rest is its swizzle
+constexpr int table_place_bits =
+    20;  // of an entry of the gather table: a place in shared memory; the rest is its swizzle
 // 40 registers leave room for 6 blocks of 256 threads an SM; left alone the compiler takes 72 and loses 10-17% (H200).
 constexpr int tile_min_blocks = 6;
 
 // Where a block's tile stands, and how much of it lies inside the tensor.
 struct TileOrigin {
-  const unsigned char* src;    // of source row 0, element 0
-  unsigned char* dst;          // of destination row 0, element `halo elements` of the run
-  uint32_t src_row_begin;      // source rows [begin, end) are inside
+  const unsigned char* src;  // of source row 0, element 0
+  unsigned char* dst;        // of destination row 0, element `halo elements` of the run
+  uint32_t src_row_begin;    // source rows [begin, end) are inside
   uint32_t src_row_end;
-  int32_t src_run_bytes;       // of each source row inside
-  uint32_t dst_row_end;        // destination rows (or groups) [0, end) are inside
-  int32_t dst_element_begin;   // elements [begin, end) of the destination run are loaded
+  int32_t src_run_bytes;      // of each source row inside
+  uint32_t dst_row_end;       // destination rows (or groups) [0, end) are inside
+  int32_t dst_element_begin;  // elements [begin, end) of the destination run are loaded
   int32_t dst_element_end;
 };
 
@@ -62,7 +64,9 @@ __device__ __forceinline__ TileOrigin locate_tile(const TileParams& params) {
 #pragma unroll 1
   for (int d = unrolled_grid_rank; d < params.grid_rank; ++d) enter_dim(d);
   const auto count = [&](const TileCount& of) {
-    const int32_t indices = of.cut == TileCount::whole ? 1 : of.cut == TileCount::of_src_cut ? src_indices : dst_index_end;
+    const int32_t indices = of.cut == TileCount::whole        ? 1
+                            : of.cut == TileCount::of_src_cut ? src_indices
+                                                              : dst_index_end;
     return of.per_index * indices >> of.shift;
   };
   tile.src_run_bytes = count(params.src_run_bytes);
@@ -74,8 +78,8 @@ __device__ __forceinline__ TileOrigin locate_tile(const TileParams& params) {
   return tile;
 }
 
-// Takes the index of a row of the tile apart and adds up its offsets in global and shared memory. Most tiles have rows of one
-// or two dimensions: those by constant index, the others in a loop that stays rolled.
+// Takes the index of a row of the tile apart and adds up its offsets in global and shared memory. Most tiles have rows
+// of one or two dimensions: those by constant index, the others in a loop that stays rolled.
 __device__ __forceinline__ void locate_tile_row(const TileRowDim* dims, int rank, uint32_t row, int64_t* offset,
                                                 int32_t* shared_offset) {
   *offset = 0;
@@ -96,17 +100,20 @@ __device__ __forceinline__ int32_t swizzle_of(const TileParams& params, uint32_t
   return static_cast<int32_t>((src_row >> params.swizzle_shift) & static_cast<uint32_t>(params.swizzle_mask)) << 4;
 }
 
-// Copies the tile to shared memory in the aligned 16-byte chunks that hold its bytes. A thread keeps its column and steps
-// from row to row. A byte's place in shared memory and in src agree modulo 16: `shift` is what the tile's start needs for that.
+// Copies the tile to shared memory in the aligned 16-byte chunks that hold its bytes. A thread keeps its column and
+// steps from row to row. A byte's place in shared memory and in src agree modulo 16: `shift` is what the tile's start
+// needs for that.
 template <bool kAligned>
 __device__ __forceinline__ void load_tile(const TileParams& params, const TileOrigin& tile, unsigned char* shared_tile,
                                           int32_t shift) {
   const uint32_t first_row = params.chunks_per_src_row.divide(threadIdx.x);
-  const int32_t column = static_cast<int32_t>(threadIdx.x - first_row * params.chunks_per_src_row.divisor) * chunk_bytes;
+  const int32_t column =
+      static_cast<int32_t>(threadIdx.x - first_row * params.chunks_per_src_row.divisor) * chunk_bytes;
   if (first_row >= params.src_rows_per_pass) return;
   const bool ends_before_src = params.src_end - tile.src >= params.src_tile_bytes;
 #pragma unroll 1
-  for (uint32_t src_row = tile.src_row_begin + first_row; src_row < tile.src_row_end; src_row += params.src_rows_per_pass) {
+  for (uint32_t src_row = tile.src_row_begin + first_row; src_row < tile.src_row_end;
+       src_row += params.src_rows_per_pass) {
     int64_t offset;
     int32_t shared_row;
     locate_tile_row(params.src_row_dims, params.src_row_rank, src_row, &offset, &shared_row);
@@ -124,8 +131,9 @@ __device__ __forceinline__ void load_tile(const TileParams& params, const TileOr
   }
 }
 
-// A thread's chunks of the destination rows: chunks of one row stand in groups, all rows of a group of chunks come before
-// the next group, so that a warp writes whole lines and reads neighbouring columns. A thread keeps its place in the group.
+// A thread's chunks of the destination rows: chunks of one row stand in groups, all rows of a group of chunks come
+// before the next group, so that a warp writes whole lines and reads neighbouring columns. A thread keeps its place in
+// the group.
 struct StoreWalk {
   uint32_t in_group;
   uint32_t item;  // (group, destination row)
@@ -145,8 +153,8 @@ struct StoreWalk {
 
 // Turns `count` words, each holding one element of every row of a group, into one chunk for every row of the group.
 template <int Bytes, int kRows>
-__device__ __forceinline__ void store_rows_of_words(const uint32_t (&words)[chunk_bytes / Bytes], unsigned char* address,
-                                                    int64_t row_step) {
+__device__ __forceinline__ void store_rows_of_words(const uint32_t (&words)[chunk_bytes / Bytes],
+                                                    unsigned char* address, int64_t row_step) {
   if constexpr (Bytes == 2) {
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
@@ -170,15 +178,17 @@ __device__ __forceinline__ void store_rows_of_words(const uint32_t (&words)[chun
     }
 #pragma unroll
     for (int row = 0; row < 4; ++row)
-      *reinterpret_cast<uint4*>(address + row * row_step) = make_uint4(out[row][0], out[row][1], out[row][2], out[row][3]);
+      *reinterpret_cast<uint4*>(address + row * row_step) =
+          make_uint4(out[row][0], out[row][1], out[row][2], out[row][3]);
   }
 }
 
-// Runs that share no dimension, 16-byte aligned throughout: source row e of the tile holds element e of every destination
-// run. Elements of 1 and 2 bytes are read as words: one word is an element of 4 or 2 neighbouring destination rows, which
-// the thread stores together. Swizzled so that neither side has bank conflicts.
+// Runs that share no dimension, 16-byte aligned throughout: source row e of the tile holds element e of every
+// destination run. Elements of 1 and 2 bytes are read as words: one word is an element of 4 or 2 neighbouring
+// destination rows, which the thread stores together. Swizzled so that neither side has bank conflicts.
 template <int Bytes>
-__global__ void __launch_bounds__(tile_threads, tile_min_blocks) tiled_transpose(const __grid_constant__ TileParams params) {
+__global__ void __launch_bounds__(tile_threads, tile_min_blocks)
+    tiled_transpose(const __grid_constant__ TileParams params) {
   constexpr int elements_per_chunk = chunk_bytes / Bytes;
   constexpr int rows_per_item = Bytes < 4 ? 4 / Bytes : 1;
   unsigned char* shared_tile = &shared<unsigned char>();
@@ -216,8 +226,8 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks) tiled_transpose
   }
 }
 
-// Makes the table of where element e of the destination run stands in shared memory, and the swizzle of its source row. It
-// covers one period, and as much of the next as a chunk that starts in the first can reach.
+// Makes the table of where element e of the destination run stands in shared memory, and the swizzle of its source row.
+// It covers one period, and as much of the next as a chunk that starts in the first can reach.
 __device__ __forceinline__ void make_table(const TileParams& params, uint32_t* table) {
 #pragma unroll 1
   for (uint32_t e = threadIdx.x; e < params.num_table_entries; e += tile_threads) {
@@ -234,11 +244,12 @@ __device__ __forceinline__ void make_table(const TileParams& params, uint32_t* t
   }
 }
 
-// Any runs, extents and alignment. Destination rows are cut into chunks from their granule on, so that every chunk inside a
-// row is stored whole; where element e of the run stands in shared memory is e * run_pitch, or comes from a table that
-// the block makes while its loads are under way.
+// Any runs, extents and alignment. Destination rows are cut into chunks from their granule on, so that every chunk
+// inside a row is stored whole; where element e of the run stands in shared memory is e * run_pitch, or comes from a
+// table that the block makes while its loads are under way.
 template <int Bytes, bool kTable, bool kSwizzle>
-__global__ void __launch_bounds__(tile_threads, tile_min_blocks) two_sided_tile(const __grid_constant__ TileParams params) {
+__global__ void __launch_bounds__(tile_threads, tile_min_blocks)
+    two_sided_tile(const __grid_constant__ TileParams params) {
   constexpr int elements_per_chunk = chunk_bytes / Bytes;
   unsigned char* shared_tile = &shared<unsigned char>();
   uint32_t* table = reinterpret_cast<uint32_t*>(shared_tile + params.table_offset_bytes);
@@ -253,7 +264,8 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks) two_sided_tile(
   const auto gather = [&](int32_t e, int32_t column) {
     int32_t place = kTable ? static_cast<int32_t>(table[e]) : e * params.run_pitch;
     if constexpr (kTable && kSwizzle)
-      place = ((place & ((1 << table_place_bits) - 1)) + column) ^ static_cast<int32_t>(static_cast<uint32_t>(place) >> table_place_bits);
+      place = ((place & ((1 << table_place_bits) - 1)) + column) ^
+              static_cast<int32_t>(static_cast<uint32_t>(place) >> table_place_bits);
     else if constexpr (kSwizzle)
       place = (place + column) ^ swizzle_of(params, static_cast<uint32_t>(e));
     else
@@ -280,7 +292,8 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks) two_sided_tile(
     locate_tile_row(params.dst_row_dims, params.dst_row_rank, dst_row, &offset, &column);
     column += shift;
     unsigned char* row = tile.dst + offset;
-    const int32_t before_row = static_cast<int32_t>(reinterpret_cast<uintptr_t>(row) & static_cast<uint32_t>(params.dst_granule - 1));
+    const int32_t before_row =
+        static_cast<int32_t>(reinterpret_cast<uintptr_t>(row) & static_cast<uint32_t>(params.dst_granule - 1));
     unsigned char* address = row - before_row + chunk * chunk_bytes;
     int32_t element = halo_elements - before_row / Bytes + chunk * elements_per_chunk;
     Chunk<Bytes> out;
@@ -292,7 +305,8 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks) two_sided_tile(
       continue;
     }
     const int32_t first = tile.dst_element_begin > element ? tile.dst_element_begin - element : 0;
-    const int32_t last = tile.dst_element_end - element < elements_per_chunk ? tile.dst_element_end - element : elements_per_chunk;
+    const int32_t last =
+        tile.dst_element_end - element < elements_per_chunk ? tile.dst_element_end - element : elements_per_chunk;
     if (first >= last) continue;
     int32_t start = element + first;  // the last elements of the row may lie in the next period
     enter_period(&start, &column);
@@ -303,9 +317,11 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks) two_sided_tile(
   }
 }
 
-// Sides without a dimension of stride 1: as two_sided_tile, but element by element on both sides. Each run is one dimension.
+// Sides without a dimension of stride 1: as two_sided_tile, but element by element on both sides. Each run is one
+// dimension.
 template <int Bytes>
-__global__ void __launch_bounds__(tile_threads, tile_min_blocks) strided_tile(const __grid_constant__ TileParams params) {
+__global__ void __launch_bounds__(tile_threads, tile_min_blocks)
+    strided_tile(const __grid_constant__ TileParams params) {
   unsigned char* shared_tile = &shared<unsigned char>();
   const TileOrigin tile = locate_tile(params);
   const uint32_t run = params.chunks_per_src_row.divisor;

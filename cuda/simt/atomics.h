@@ -48,9 +48,9 @@ FLOWK_SIMT_ATOMIC(atomicExch, float, value)
 FLOWK_SIMT_ATOMIC(atomicOr, int, old | value)
 FLOWK_SIMT_ATOMIC(atomicOr, unsigned, old | value)
 FLOWK_SIMT_ATOMIC(atomicOr, unsigned long long, old | value)
-FLOWK_SIMT_ATOMIC(atomicAnd, int, old & value)
-FLOWK_SIMT_ATOMIC(atomicAnd, unsigned, old & value)
-FLOWK_SIMT_ATOMIC(atomicAnd, unsigned long long, old & value)
+FLOWK_SIMT_ATOMIC(atomicAnd, int, old& value)
+FLOWK_SIMT_ATOMIC(atomicAnd, unsigned, old& value)
+FLOWK_SIMT_ATOMIC(atomicAnd, unsigned long long, old& value)
 #undef FLOWK_SIMT_ATOMIC
 
 inline int atomicCAS(int* address, int expected, int desired) {

@@ -62,15 +62,42 @@ inline long long __double_as_longlong(double x) { return std::bit_cast<long long
 inline double __longlong_as_double(long long x) { return std::bit_cast<double>(x); }
 
 // Loads and stores with a cache hint.
-template <class T> T __ldg(const T* address) { return *address; }
-template <class T> T __ldca(const T* address) { return *address; }
-template <class T> T __ldcg(const T* address) { return *address; }
-template <class T> T __ldcs(const T* address) { return *address; }
-template <class T> T __ldlu(const T* address) { return *address; }
-template <class T> void __stwb(T* address, T value) { *address = value; }
-template <class T> void __stcg(T* address, T value) { *address = value; }
-template <class T> void __stcs(T* address, T value) { *address = value; }
-template <class T> void __stwt(T* address, T value) { *address = value; }
+template <class T>
+T __ldg(const T* address) {
+  return *address;
+}
+template <class T>
+T __ldca(const T* address) {
+  return *address;
+}
+template <class T>
+T __ldcg(const T* address) {
+  return *address;
+}
+template <class T>
+T __ldcs(const T* address) {
+  return *address;
+}
+template <class T>
+T __ldlu(const T* address) {
+  return *address;
+}
+template <class T>
+void __stwb(T* address, T value) {
+  *address = value;
+}
+template <class T>
+void __stcg(T* address, T value) {
+  *address = value;
+}
+template <class T>
+void __stcs(T* address, T value) {
+  *address = value;
+}
+template <class T>
+void __stwt(T* address, T value) {
+  *address = value;
+}
 
 #if !defined(__GLIBC__) || !__GLIBC_PREREQ(2, 42)  // which brings C23's
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
@@ -97,7 +124,7 @@ inline float __saturatef(float x) { return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.
 #define __cosf(x) cosf(x)
 #define __tanf(x) tanf(x)
 
-#define FLOWK_SIMT_MIN_MAX(type)                                \
+#define FLOWK_SIMT_MIN_MAX(type)                               \
   constexpr type min(type x, type y) { return y < x ? y : x; } \
   constexpr type max(type x, type y) { return x < y ? y : x; }
 FLOWK_SIMT_MIN_MAX(int)

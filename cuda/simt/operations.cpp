@@ -12,8 +12,10 @@ std::uint64_t reduced(Wait kind, std::uint64_t so_far, std::uint64_t value) {
   const auto a = static_cast<std::uint32_t>(so_far), b = static_cast<std::uint32_t>(value);
   const auto signed_a = static_cast<std::int32_t>(a), signed_b = static_cast<std::int32_t>(b);
   switch (kind) {
-    case Wait::any: case Wait::reduce_or: return a | b;
-    case Wait::all: case Wait::reduce_and: return a & b;
+    case Wait::any:
+    case Wait::reduce_or: return a | b;
+    case Wait::all:
+    case Wait::reduce_and: return a & b;
     case Wait::reduce_xor: return a ^ b;
     case Wait::reduce_add: return a + b;
     case Wait::reduce_min_unsigned: return std::min(a, b);

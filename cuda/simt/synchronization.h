@@ -81,10 +81,10 @@ inline int __all_sync(unsigned mask, int p) {
   return static_cast<int>(flowk::simt::warp_operation(flowk::simt::Wait::all, mask, p != 0, 0));
 }
 
-#define FLOWK_SIMT_REDUCE(name, type, kind)                                                                     \
-  inline type name(unsigned mask, type value) {                                                                 \
-    return static_cast<type>(                                                                                   \
-        flowk::simt::warp_operation(flowk::simt::Wait::kind, mask, static_cast<unsigned>(value), 0));           \
+#define FLOWK_SIMT_REDUCE(name, type, kind)                                                           \
+  inline type name(unsigned mask, type value) {                                                       \
+    return static_cast<type>(                                                                         \
+        flowk::simt::warp_operation(flowk::simt::Wait::kind, mask, static_cast<unsigned>(value), 0)); \
   }
 FLOWK_SIMT_REDUCE(__reduce_add_sync, unsigned, reduce_add)
 FLOWK_SIMT_REDUCE(__reduce_add_sync, int, reduce_add)

@@ -5,26 +5,25 @@
 
 #if defined(__VECTOR_TYPES_H__) || (__has_include(<vector_types.h>) && __has_include(<vector_functions.h>))
 
-#include <vector_types.h>
-
 #include <vector_functions.h>
+#include <vector_types.h>
 
 #else
 
-#define FLOWK_SIMT_VECTOR_2(name, type, align_bytes)       \
-  struct alignas(align_bytes) name {                       \
-    type x, y;                                             \
-  };                                                       \
+#define FLOWK_SIMT_VECTOR_2(name, type, align_bytes) \
+  struct alignas(align_bytes) name {                 \
+    type x, y;                                       \
+  };                                                 \
   static inline name make_##name(type x, type y) { return name{x, y}; }
-#define FLOWK_SIMT_VECTOR_3(name, type)                    \
-  struct name {                                            \
-    type x, y, z;                                          \
-  };                                                       \
+#define FLOWK_SIMT_VECTOR_3(name, type) \
+  struct name {                         \
+    type x, y, z;                       \
+  };                                    \
   static inline name make_##name(type x, type y, type z) { return name{x, y, z}; }
-#define FLOWK_SIMT_VECTOR_4(name, type, align_bytes)       \
-  struct alignas(align_bytes) name {                       \
-    type x, y, z, w;                                       \
-  };                                                       \
+#define FLOWK_SIMT_VECTOR_4(name, type, align_bytes) \
+  struct alignas(align_bytes) name {                 \
+    type x, y, z, w;                                 \
+  };                                                 \
   static inline name make_##name(type x, type y, type z, type w) { return name{x, y, z, w}; }
 
 FLOWK_SIMT_VECTOR_2(char2, signed char, 2)

@@ -177,9 +177,9 @@ FLOWK_API flowk_status flowk_batch_transpose_explain(const void *src, void *dst,
  *   OVERLAP, SIZE_OVERFLOW, NO_DEVICE, CUDA_ERROR.
  * Numerics: elements are moved bit for bit: NaN payloads, denormals and -0.0 too.
  */
-FLOWK_API flowk_status flowk_permute(const void *src, const int64_t *src_strides, void *dst,
-                                     const int64_t *dst_strides, int32_t rank, const int64_t *shape,
-                                     const int32_t *axes, flowk_dtype dtype, flowk_stream stream);
+FLOWK_API flowk_status flowk_permute(const void *src, const int64_t *src_strides, void *dst, const int64_t *dst_strides,
+                                     int32_t rank, const int64_t *shape, const int32_t *axes, flowk_dtype dtype,
+                                     flowk_stream stream);
 
 /* The plan of the same call to flowk_permute() as text; as flowk_batch_transpose_explain(). */
 FLOWK_API flowk_status flowk_permute_explain(const void *src, const int64_t *src_strides, void *dst,

@@ -6,20 +6,20 @@
 #include <string.h>
 
 static int num_failed_checks = 0;
-#define CHECK(condition)                                                             \
-  do {                                                                               \
-    if (!(condition)) {                                                              \
-      printf("%s:%d: in %s: %s; flowk_last_error: \"%s\"\n", __FILE__, __LINE__,     \
-             __func__, #condition, flowk_last_error());                              \
-      ++num_failed_checks;                                                           \
-    }                                                                                \
+#define CHECK(condition)                                                                               \
+  do {                                                                                                 \
+    if (!(condition)) {                                                                                \
+      printf("%s:%d: in %s: %s; flowk_last_error: \"%s\"\n", __FILE__, __LINE__, __func__, #condition, \
+             flowk_last_error());                                                                      \
+      ++num_failed_checks;                                                                             \
+    }                                                                                                  \
   } while (0)
 
 /* What a good call comes to here, found in main(). */
 typedef enum machine {
-  runs_on_host,       /* libflowk_simt */
-  needs_device,       /* libflowk, and there is a GPU: this program has no device memory, so it only plans */
-  has_no_device       /* libflowk without a GPU */
+  runs_on_host, /* libflowk_simt */
+  needs_device, /* libflowk, and there is a GPU: this program has no device memory, so it only plans */
+  has_no_device /* libflowk without a GPU */
 } machine;
 static machine here;
 
@@ -39,11 +39,11 @@ static void version_is_the_header_s(void) {
 static void build_info_names_one_backend(void) { CHECK(info_has("backend=simt") != info_has("backend=cuda")); }
 
 static void status_strings_are_the_enumerators(void) {
-  static const char *const names[] = {
-      "FLOWK_STATUS_SUCCESS",           "FLOWK_STATUS_INVALID_ARGUMENT",  "FLOWK_STATUS_NULL_POINTER",
-      "FLOWK_STATUS_MISALIGNED_POINTER", "FLOWK_STATUS_UNSUPPORTED_DTYPE", "FLOWK_STATUS_OVERLAP",
-      "FLOWK_STATUS_SIZE_OVERFLOW",     "FLOWK_STATUS_NO_DEVICE",         "FLOWK_STATUS_CUDA_ERROR",
-      "FLOWK_STATUS_INTERNAL_ERROR"};
+  static const char *const names[] = {"FLOWK_STATUS_SUCCESS",           "FLOWK_STATUS_INVALID_ARGUMENT",
+                                      "FLOWK_STATUS_NULL_POINTER",      "FLOWK_STATUS_MISALIGNED_POINTER",
+                                      "FLOWK_STATUS_UNSUPPORTED_DTYPE", "FLOWK_STATUS_OVERLAP",
+                                      "FLOWK_STATUS_SIZE_OVERFLOW",     "FLOWK_STATUS_NO_DEVICE",
+                                      "FLOWK_STATUS_CUDA_ERROR",        "FLOWK_STATUS_INTERNAL_ERROR"};
   for (int status = 0; status < 10; ++status)
     CHECK(strcmp(flowk_status_string((flowk_status)status), names[status]) == 0);
   CHECK(strcmp(flowk_status_string((flowk_status)10), "unknown flowk_status") == 0);
@@ -54,13 +54,11 @@ static void dtypes_have_their_sizes_and_alignments(void) {
   static const struct {
     flowk_dtype dtype;
     size_t bytes, alignment_bytes;
-  } rows[] = {{FLOWK_BOOL, 1, 1},          {FLOWK_INT8, 1, 1},        {FLOWK_INT16, 2, 2},
-              {FLOWK_INT32, 4, 4},         {FLOWK_INT64, 8, 8},       {FLOWK_UINT8, 1, 1},
-              {FLOWK_UINT16, 2, 2},        {FLOWK_UINT32, 4, 4},      {FLOWK_UINT64, 8, 8},
-              {FLOWK_FLOAT16, 2, 2},       {FLOWK_BFLOAT16, 2, 2},    {FLOWK_FLOAT32, 4, 4},
-              {FLOWK_FLOAT64, 8, 8},       {FLOWK_FLOAT8_E4M3, 1, 1}, {FLOWK_FLOAT8_E5M2, 1, 1},
-              {FLOWK_COMPLEX64, 8, 4},     {FLOWK_COMPLEX128, 16, 8}, {(flowk_dtype)0, 0, 0},
-              {(flowk_dtype)18, 0, 0}};
+  } rows[] = {{FLOWK_BOOL, 1, 1},        {FLOWK_INT8, 1, 1},        {FLOWK_INT16, 2, 2},       {FLOWK_INT32, 4, 4},
+              {FLOWK_INT64, 8, 8},       {FLOWK_UINT8, 1, 1},       {FLOWK_UINT16, 2, 2},      {FLOWK_UINT32, 4, 4},
+              {FLOWK_UINT64, 8, 8},      {FLOWK_FLOAT16, 2, 2},     {FLOWK_BFLOAT16, 2, 2},    {FLOWK_FLOAT32, 4, 4},
+              {FLOWK_FLOAT64, 8, 8},     {FLOWK_FLOAT8_E4M3, 1, 1}, {FLOWK_FLOAT8_E5M2, 1, 1}, {FLOWK_COMPLEX64, 8, 4},
+              {FLOWK_COMPLEX128, 16, 8}, {(flowk_dtype)0, 0, 0},    {(flowk_dtype)18, 0, 0}};
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; ++i) {
     CHECK(flowk_dtype_bytes(rows[i].dtype) == rows[i].bytes);
     CHECK(flowk_dtype_alignment_bytes(rows[i].dtype) == rows[i].alignment_bytes);
@@ -234,7 +232,8 @@ static void batch_transpose_refuses_what_permute_refuses_by_its_own_names(void) 
   CHECK(batch_fails(src, (char *)dst + 2, 1, 2, 3, FLOWK_FLOAT32, FLOWK_STATUS_MISALIGNED_POINTER, "dst = "));
   CHECK(batch_fails(src, dst, 1, 2, 3, (flowk_dtype)99, FLOWK_STATUS_UNSUPPORTED_DTYPE, "dtype = 99"));
   CHECK(batch_fails(dst + 1, dst, 1, 2, 3, FLOWK_FLOAT32, FLOWK_STATUS_OVERLAP, "src"));
-  CHECK(batch_fails(src, dst, INT64_C(1) << 30, INT64_C(1) << 30, 2, FLOWK_FLOAT32, FLOWK_STATUS_SIZE_OVERFLOW, "2^63"));
+  CHECK(
+      batch_fails(src, dst, INT64_C(1) << 30, INT64_C(1) << 30, 2, FLOWK_FLOAT32, FLOWK_STATUS_SIZE_OVERFLOW, "2^63"));
   CHECK(flowk_batch_transpose_explain(src, dst, 1, 2, 3, FLOWK_FLOAT32, NULL, 0) == FLOWK_STATUS_NULL_POINTER);
 }
 
@@ -294,8 +293,8 @@ static void explain_writes_the_plan_and_cuts_it_to_the_buffer(void) {
   char whole[2048], batch[2048], cut[2048];
   const call c = good_call();
   fill();
-  const flowk_status status = flowk_permute_explain(c.src, NULL, c.dst, NULL, c.rank, c.shape, c.axes, c.dtype, whole,
-                                                    sizeof whole);
+  const flowk_status status =
+      flowk_permute_explain(c.src, NULL, c.dst, NULL, c.rank, c.shape, c.axes, c.dtype, whole, sizeof whole);
   if (here == has_no_device) {
     CHECK(status == FLOWK_STATUS_NO_DEVICE);
     return;

@@ -21,7 +21,8 @@ struct PermuteCase {
   std::vector<int64_t> dst_strides = {};
 };
 
-// One side of a case in memory: strides of its own dimensions, and the bytes from its lowest to past its highest element.
+// One side of a case in memory: strides of its own dimensions, and the bytes from its lowest to past its highest
+// element.
 struct CaseSide {
   flowk::Layout layout;
   int64_t lead_bytes = 0;
@@ -71,7 +72,7 @@ inline std::string text_of(const PermuteCase& row) {
     for (const auto value : values) text += std::to_string(value) + ",";
     return text + ")";
   };
-  return std::string(row.why) + ": " + std::to_string(row.element_bytes) + "-byte " + list("", row.shape) + list(" axes ", row.axes) +
-         list(" src strides ", row.src_strides) + list(" dst strides ", row.dst_strides) + " leads " +
-         std::to_string(row.src_lead_bytes) + " " + std::to_string(row.dst_lead_bytes);
+  return std::string(row.why) + ": " + std::to_string(row.element_bytes) + "-byte " + list("", row.shape) +
+         list(" axes ", row.axes) + list(" src strides ", row.src_strides) + list(" dst strides ", row.dst_strides) +
+         " leads " + std::to_string(row.src_lead_bytes) + " " + std::to_string(row.dst_lead_bytes);
 }

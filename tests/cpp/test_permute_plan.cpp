@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The planner of permute: which kernel it chooses, and that what it chooses can be launched. Pointers are never followed.
+// The planner of permute: which kernel it chooses, and that what it chooses can be launched. Pointers are never
+// followed.
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -31,8 +32,9 @@ const Device small = {.capability = 86,
 PermuteRequest fake_request(const PermuteCase& row) {
   constexpr uintptr_t src = uintptr_t{1} << 50, dst = uintptr_t{1} << 54;
   const CaseSide src_side = case_side(row, false), dst_side = case_side(row, true);
-  return make_request(row, reinterpret_cast<const void*>(src + static_cast<uintptr_t>(src_side.lead_bytes + src_side.first_bytes)),
-                      reinterpret_cast<void*>(dst + static_cast<uintptr_t>(dst_side.lead_bytes + dst_side.first_bytes)));
+  return make_request(
+      row, reinterpret_cast<const void*>(src + static_cast<uintptr_t>(src_side.lead_bytes + src_side.first_bytes)),
+      reinterpret_cast<void*>(dst + static_cast<uintptr_t>(dst_side.lead_bytes + dst_side.first_bytes)));
 }
 
 PermutePlan plan_of(const PermuteCase& row, const Device& device) {
@@ -48,7 +50,8 @@ std::string explanation_of(const PermuteCase& row, const PermutePlan& plan) {
 }
 
 bool is_copy(PermuteKernel kernel) {
-  return kernel == PermuteKernel::contiguous_copy || kernel == PermuteKernel::row_copy || kernel == PermuteKernel::shifted_row_copy;
+  return kernel == PermuteKernel::contiguous_copy || kernel == PermuteKernel::row_copy ||
+         kernel == PermuteKernel::shifted_row_copy;
 }
 
 bool is_channels(PermuteKernel kernel) {
@@ -109,7 +112,8 @@ void every_kernel_is_reached_by_a_row_and_by_one_of_2_to_the_31_elements() {
       is_reached_large |= num_elements > int64_t{1} << 31;
     }
     CHECK(is_reached && is_reached_large);
-    if (!is_reached || !is_reached_large) std::printf("  %s\n", permute_kernel_name(static_cast<PermuteKernel>(kernel)));
+    if (!is_reached || !is_reached_large)
+      std::printf("  %s\n", permute_kernel_name(static_cast<PermuteKernel>(kernel)));
   }
 }
 
@@ -168,7 +172,8 @@ void every_tile_candidate_can_be_launched() {
         ++num_candidates;
         const int num_failed_before = num_failed_checks;
         if (plan.launch.num_blocks <= 2147483647) check_launch(expected.row, small, plan);
-        if (num_failed_checks != num_failed_before) std::printf("  %s: candidate (%d, %d)\n", text_of(expected.row).c_str(), i, j);
+        if (num_failed_checks != num_failed_before)
+          std::printf("  %s: candidate (%d, %d)\n", text_of(expected.row).c_str(), i, j);
       }
   }
   CHECK(num_candidates > 1000);

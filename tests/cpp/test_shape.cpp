@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shapes: `simplify` by its post-condition, the checks against brute force, and Divider at the edges of its contract.
-#include "core/shape.h"
-
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -13,6 +11,7 @@
 
 #include "check.h"
 #include "core/divide.h"
+#include "core/shape.h"
 
 namespace {
 
@@ -103,7 +102,8 @@ void check_simplify(const PairShape& given) {
 
 // Strides of a dense tensor whose dimensions stand in memory in `order`, outermost first, with `padding` elements after
 // each of the innermost.
-std::vector<int64_t> dense_strides(const std::vector<int64_t>& extents, const std::vector<int>& order, int64_t padding) {
+std::vector<int64_t> dense_strides(const std::vector<int64_t>& extents, const std::vector<int>& order,
+                                   int64_t padding) {
   std::vector<int64_t> strides(extents.size());
   int64_t stride = 1;
   for (size_t i = order.size(); i-- > 0;) {
@@ -171,7 +171,8 @@ void simplify_merges_rank_32_into_one_dimension() {
     shape.src_strides[d] = shape.dst_strides[d] = int64_t{1} << (31 - d);
   }
   flowk::simplify(&shape);
-  CHECK(shape.rank == 1 && shape.extents[0] == int64_t{1} << 32 && shape.src_strides[0] == 1 && shape.dst_strides[0] == 1);
+  CHECK(shape.rank == 1 && shape.extents[0] == int64_t{1} << 32 && shape.src_strides[0] == 1 &&
+        shape.dst_strides[0] == 1);
 }
 
 void contiguous_strides_are_c_order_and_stay_defined_where_they_overflow() {
@@ -187,7 +188,8 @@ void contiguous_strides_are_c_order_and_stay_defined_where_they_overflow() {
 
 bool last_error_names(const char* parameter) { return std::strstr(flowk::last_error_text(), parameter) != nullptr; }
 
-flowk_status size_status(const std::vector<int64_t>& extents, const std::vector<int64_t>& strides, int64_t element_bytes) {
+flowk_status size_status(const std::vector<int64_t>& extents, const std::vector<int64_t>& strides,
+                         int64_t element_bytes) {
   return check_size("src", make_layout(extents, strides), element_bytes).code();
 }
 
@@ -207,7 +209,8 @@ void check_size_takes_the_last_byte_that_fits_and_not_one_more() {
     CHECK(size_status({3, 2}, {sign * (limit / 4), limit / 2}, 1) == fits);
     CHECK(size_status({3, 3}, {sign * (limit / 4), limit / 2}, 1) == overflows);
   }
-  CHECK(size_status({int64_t{1} << 32, int64_t{1} << 31}, {0, 0}, 1) == overflows);  // too many, though they reach nothing
+  CHECK(size_status({int64_t{1} << 32, int64_t{1} << 31}, {0, 0}, 1) ==
+        overflows);  // too many, though they reach nothing
   CHECK(size_status({int64_t{1} << 31, int64_t{1} << 31}, {0, 0}, 1) == fits);
   CHECK(size_status({2}, {INT64_MIN}, 1) == overflows);
   CHECK(last_error_names("src"));
@@ -251,8 +254,9 @@ void overlap_agrees_with_brute_force() {
   for (int rank = 1; rank <= 2; ++rank)
     for_each_choice(rank, rank == 1 ? std::vector<int64_t>{1, 3} : std::vector<int64_t>{2, 3},
                     [&](const std::vector<int64_t>& extents) {
-                      for_each_choice(rank, {-3, 0, 1, 2, 7},
-                                      [&](const std::vector<int64_t>& strides) { layouts.push_back(make_layout(extents, strides)); });
+                      for_each_choice(rank, {-3, 0, 1, 2, 7}, [&](const std::vector<int64_t>& strides) {
+                        layouts.push_back(make_layout(extents, strides));
+                      });
                     });
   static char memory[1024];
   char* const a = memory + 512;
@@ -260,7 +264,8 @@ void overlap_agrees_with_brute_force() {
     for (const Layout& b_layout : layouts)
       for (const int64_t element_bytes : {1, 4})
         for (int64_t distance = -18; distance <= 18; distance += element_bytes == 1 ? 1 : 2) {
-          const char* b = a + distance * (element_bytes == 1 ? 1 : 3);  // odd halves too: complex numbers may stand there
+          const char* b =
+              a + distance * (element_bytes == 1 ? 1 : 3);  // odd halves too: complex numbers may stand there
           const bool overlaps = share_a_byte(a, a_layout, b, b_layout, element_bytes);
           CHECK(check_no_overlap("src", a, a_layout, "dst", b, b_layout, element_bytes).code() ==
                 (overlaps ? FLOWK_STATUS_OVERLAP : FLOWK_STATUS_SUCCESS));
@@ -276,7 +281,8 @@ void interleaved_slices_do_not_overlap_and_hard_cases_end() {
   CHECK(status(even_columns, 0, even_columns, 1) == FLOWK_STATUS_SUCCESS);
   CHECK(status(even_columns, 0, even_columns, 4) == FLOWK_STATUS_OVERLAP);
   CHECK(last_error_names("src") && last_error_names("dst"));
-  const Layout every_third = make_layout({100, 100, 100}, {30000, 300, 3}), transposed = make_layout({100, 100}, {3, 300});
+  const Layout every_third = make_layout({100, 100, 100}, {30000, 300, 3}),
+               transposed = make_layout({100, 100}, {3, 300});
   CHECK(status(every_third, 0, transposed, 2) == FLOWK_STATUS_SUCCESS);
   CHECK(status(every_third, 0, transposed, 3) == FLOWK_STATUS_OVERLAP);
   const Layout left_half = make_layout({256, 512}, {1024, 1});
@@ -298,8 +304,9 @@ void interleaved_slices_do_not_overlap_and_hard_cases_end() {
 void layout_that_leaves_the_address_space_is_a_size_overflow() {
   static char memory[64];
   const Layout one = make_layout({1}, {1});
-  for (const auto& layout : {make_layout({INT64_MAX}, {1}), make_layout({2}, {INT64_MAX - 1}), make_layout({2}, {1 - INT64_MAX}),
-                             make_layout({2, 2}, {INT64_MAX / 2 - 1, -(INT64_MAX / 2)})}) {
+  for (const auto& layout :
+       {make_layout({INT64_MAX}, {1}), make_layout({2}, {INT64_MAX - 1}), make_layout({2}, {1 - INT64_MAX}),
+        make_layout({2, 2}, {INT64_MAX / 2 - 1, -(INT64_MAX / 2)})}) {
     CHECK(check_size("src", layout, 1).ok());
     CHECK(check_no_overlap("src", memory, layout, "dst", memory, one, 1).code() == FLOWK_STATUS_SIZE_OVERFLOW);
     CHECK(last_error_names("src"));
@@ -333,7 +340,8 @@ void divider_is_exact() {
     // Both sides of the first, middle and last multiples.
     const uint32_t num_multiples = last / d;
     for (const uint32_t around : {0u, num_multiples / 2, num_multiples})
-      for (uint32_t multiple = around < 3 ? 0 : around - 3; multiple <= around + 3 && multiple <= num_multiples; ++multiple)
+      for (uint32_t multiple = around < 3 ? 0 : around - 3; multiple <= around + 3 && multiple <= num_multiples;
+           ++multiple)
         for (const int64_t near : {-1, 0, 1}) {
           const int64_t n = static_cast<int64_t>(multiple) * d + near;
           if (n >= 0 && n <= last) CHECK(is_exact(static_cast<uint32_t>(n)));

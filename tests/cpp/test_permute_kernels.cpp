@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of permute against a naive loop: the planner's own pick and every tile that it may choose, bit for bit,
+// in memory that ends where the tensors do, so that AddressSanitizer sees the first byte too many.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "core/device.h"
+#include "permute/permute_problem.h"
+#include "permute_kernel_cases.h"
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(address, bytes) ((void)(address), (void)(bytes))
+#define ASAN_UNPOISON_MEMORY_REGION(address, bytes) ((void)(address), (void)(bytes))
+#endif
+
+namespace {
+
+using namespace flowk;
+
+// One side's memory, on the heap: `lead_bytes` from a multiple of 128, then the elements' bytes and not one more. A
+// chunk of 16 bytes that holds a byte of the tensor may be read whole, but what lies before the first such chunk may
+// not.
+class Memory {
+ public:
+  explicit Memory(const CaseSide& side)
+      : num_bytes_(static_cast<size_t>(side.lead_bytes + side.span_bytes)),
+        num_poisoned_(static_cast<size_t>(side.lead_bytes / 16 * 16)),
+        first_(static_cast<size_t>(side.lead_bytes + side.first_bytes)) {
+    void* bytes = nullptr;
+    if (posix_memalign(&bytes, 128, num_bytes_) != 0) std::abort();
+    bytes_ = static_cast<unsigned char*>(bytes);
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  ~Memory() {
+    ASAN_UNPOISON_MEMORY_REGION(bytes_, num_poisoned_);
+    std::free(bytes_);
+  }
+  void poison_what_lies_before() { ASAN_POISON_MEMORY_REGION(bytes_, num_poisoned_); }
+
+  unsigned char* first() const { return bytes_ + first_; }  // the element with all indices 0
+  unsigned char* bytes() const { return bytes_; }
+  size_t num_bytes() const { return num_bytes_; }
+
+ private:
+  size_t num_bytes_, num_poisoned_, first_;
+  unsigned char* bytes_ = nullptr;
+};
+
+void permute_naively(const PermuteCase& row, const unsigned char* src, unsigned char* dst) {
+  const CaseSide src_side = case_side(row, false), dst_side = case_side(row, true);
+  int64_t index[max_rank] = {};  // of dst
+  const int rank = dst_side.layout.rank;
+  for (;;) {
+    int64_t src_at = 0, dst_at = 0;
+    for (int d = 0; d < rank; ++d) {
+      src_at += index[d] * src_side.layout.strides[row.axes[static_cast<size_t>(d)]];
+      dst_at += index[d] * dst_side.layout.strides[d];
+    }
+    std::memcpy(dst + dst_at * row.element_bytes, src + src_at * row.element_bytes,
+                static_cast<size_t>(row.element_bytes));
+    int d = rank - 1;
+    while (d >= 0 && ++index[d] == dst_side.layout.extents[d]) index[d--] = 0;
+    if (d < 0) return;
+  }
+}
+
+// What the plans that ran had in them.
+struct Reached {
+  bool kernels[num_permute_kernels] = {};
+  bool row_copy_ranks[7] = {};  // of the rows; 6 and more
+  bool wide_copy = false, halo = false, swizzle = false, table = false, swizzled_table = false, periodic_table = false;
+  bool unswizzled = false, shared_rows_cut = false, one_dim_cuts_both = false, short_last_src = false,
+       short_last_dst = false;
+  bool several_passes = false, grouped_rows = false;
+
+  void add(const PermutePlan& plan) {
+    const TileParams& tile = plan.tile;
+    kernels[static_cast<int>(plan.kernel)] = true;
+    wide_copy |= plan.wide_index;
+    if (plan.kernel == PermuteKernel::row_copy && !plan.wide_index) row_copy_ranks[std::min(plan.copy.rank, 6)] = true;
+    if (plan.kernel != PermuteKernel::tiled_transpose && plan.kernel != PermuteKernel::two_sided_tile) return;
+    halo |= tile.halo > 0;
+    swizzle |= plan.kernel == PermuteKernel::two_sided_tile && tile.swizzle_mask > 0;
+    unswizzled |= plan.kernel == PermuteKernel::tiled_transpose && tile.swizzle_mask == 0;
+    table |= tile.table_rank > 0 && tile.swizzle_mask == 0;
+    swizzled_table |= tile.table_rank > 0 && tile.swizzle_mask > 0;
+    periodic_table |= tile.table_rank > 0 && tile.period_step != 0;
+    shared_rows_cut |= tile.src_rows.cut == TileCount::of_src_cut;
+    one_dim_cuts_both |= tile.src_cut >= 0 && tile.src_cut == tile.dst_cut;
+    short_last_src |= tile.src_cut >= 0 && tile.src_extent % tile.src_block != 0;
+    short_last_dst |= tile.dst_cut >= 0 && tile.dst_extent % tile.dst_block != 0;
+    several_passes |= tile.num_store_items > tile.store_items_per_pass;
+    grouped_rows |= tile.dst_rows.shift > 0;
+  }
+  void check_everything_was() const {
+    for (int kernel = 0; kernel < num_permute_kernels; ++kernel) {
+      CHECK(kernels[kernel]);
+      if (!kernels[kernel]) std::printf("  %s\n", permute_kernel_name(static_cast<PermuteKernel>(kernel)));
+    }
+    for (int rank = 1; rank <= 6; ++rank) CHECK(row_copy_ranks[rank]);
+    CHECK(wide_copy && halo && swizzle && table && swizzled_table && periodic_table);
+    CHECK(unswizzled && shared_rows_cut && one_dim_cuts_both && short_last_src && short_last_dst);
+    CHECK(several_passes && grouped_rows);
+  }
+};
+
+// A case with its memory, and what dst's memory, gaps and all, is to hold.
+class CaseRun {
+ public:
+  CaseRun(const PermuteCase& row, Reached* reached)
+      : row_(row),
+        reached_(reached),
+        src_(case_side(row, false)),
+        dst_(case_side(row, true)),
+        expected_(dst_.num_bytes(), guard) {
+    uint32_t state = 1;
+    for (size_t i = 0; i < src_.num_bytes(); ++i)
+      src_.bytes()[i] = static_cast<unsigned char>((state = state * 1664525 + 1013904223) >> 24);
+    permute_naively(row, src_.first(), expected_.data() + (dst_.first() - dst_.bytes()));
+    src_.poison_what_lies_before();
+  }
+
+  void run_all() {
+    const PermuteRequest request = make_request(row_, src_.first(), dst_.first());
+    Device device;
+    CHECK(current_device(&device).ok());
+    PermutePlan plan;
+    plan_permute(request, device, &plan);
+    run(plan, "planned");
+    if (plan.copy.num_units > 0) {
+      plan.wide_index = true;
+      run(plan, "with 64-bit indices");
+    }
+    PermuteProblem problem;
+    make_problem(request, &problem);
+    for (int src_choice = 0;; ++src_choice)
+      for (int dst_choice = 0;; ++dst_choice) {
+        PermutePlan tile;
+        const TileCandidate found = plan_tile_candidate(problem, device, src_choice, dst_choice, &tile);
+        if (found == TileCandidate::out_of_range && dst_choice == 0) return;
+        if (found == TileCandidate::out_of_range) break;
+        if (found == TileCandidate::planned)
+          run(tile, "candidate " + std::to_string(src_choice) + ", " + std::to_string(dst_choice));
+      }
+  }
+
+ private:
+  static constexpr unsigned char guard = 0xA5;
+
+  void run(const PermutePlan& plan, const std::string& what) {
+    std::memset(dst_.bytes(), guard, dst_.num_bytes());
+    reached_->add(plan);
+    const bool is_run = run_permute(plan, nullptr).ok();
+    const bool is_right = is_run && std::memcmp(dst_.bytes(), expected_.data(), expected_.size()) == 0;
+    CHECK(is_right);
+    if (is_right) return;
+    char text[4096];
+    explain_permute(plan, make_request(row_, src_.first(), dst_.first()), text, sizeof(text));
+    size_t at = 0;
+    while (at < expected_.size() && dst_.bytes()[at] == expected_[at]) ++at;
+    std::printf("  %s, %s: %s, first wrong at byte %zu of %zu (lead %lld)\n  %s", text_of(row_).c_str(), what.c_str(),
+                is_run ? "ran" : last_error_text(), at, expected_.size(), static_cast<long long>(row_.dst_lead_bytes),
+                text);
+  }
+
+  const PermuteCase& row_;
+  Reached* reached_;
+  Memory src_, dst_;
+  std::vector<unsigned char> expected_;
+};
+
+void every_tile_of_every_row_moves_every_element_and_nothing_else(Reached* reached) {
+  for (const PermuteCase& row : permute_kernel_cases()) CaseRun(row, reached).run_all();
+}
+
+void every_tile_of_drawn_permutes_does_too(Reached* reached) {
+  for (unsigned seed = 0; seed < 400; ++seed) {
+    const PermuteCase row = drawn_permute_case(seed);
+    const CaseSide dst = case_side(row, true);
+    CHECK(check_no_self_overlap("dst", dst.layout).ok());
+    CaseRun(row, reached).run_all();
+  }
+}
+
+}  // namespace
+
+int main() {
+  Reached reached;
+  every_tile_of_every_row_moves_every_element_and_nothing_else(&reached);
+  every_tile_of_drawn_permutes_does_too(&reached);
+  reached.check_everything_was();
+  return num_failed_checks == 0 ? 0 : 1;
+}
