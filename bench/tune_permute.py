@@ -21,26 +21,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 import bench_permute
 import harness
 
+# fmt: off
 FEATURES = [
-    "kernel",
-    "unit_bytes",
-    "predicted",
-    "src_rows",
-    "src_run_bytes",
-    "dst_rows",
-    "dst_run_elements",
-    "halo",
-    "dst_block",
-    "swizzle_mask",
-    "table_rank",
-    "num_blocks",
-    "shared_bytes",
-    "dst_granule",
-    "chunks_per_group",
-    "num_store_items",
-    "shift_mask",
-    "num_table_entries",
+    "kernel", "unit_bytes", "predicted", "src_rows", "src_run_bytes", "dst_rows", "dst_run_elements", "halo",
+    "dst_block", "swizzle_mask", "table_rank", "num_blocks", "shared_bytes", "dst_granule", "chunks_per_group",
+    "num_store_items", "shift_mask", "num_table_entries",
 ]
+# fmt: on
 SHOWN = FEATURES[:8] + ["shared_bytes"]
 
 

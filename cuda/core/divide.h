@@ -20,6 +20,7 @@ struct Divider {
   uint32_t multiplier = 1;
   uint32_t shift = 0;
 
+  friend bool operator==(const Divider&, const Divider&) = default;
   Divider() = default;
   // A 0 is 2^32 cut to 32 bits, by a plan that will not divide by it: it counts as 1.
   explicit Divider(uint32_t given) : divisor(given == 0 ? 1 : given) {

@@ -32,7 +32,7 @@ struct TextWriter {
 
 const char* reason(PermuteKernel kernel) {
   switch (kernel) {
-    case PermuteKernel::contiguous_copy: return "both sides are one contiguous run, aligned to 16 bytes";
+    case PermuteKernel::contiguous_copy: return "both sides are one run of aligned units";
     case PermuteKernel::row_copy: return "the last dimension stays last and its rows are aligned to 16 bytes";
     case PermuteKernel::shifted_row_copy:
       return "the last dimension stays last and its rows are not aligned to 16 bytes";

@@ -81,10 +81,13 @@ void plan_copy(const PermuteProblem& problem, PermuteKernel kernel, PermutePlan*
 
 void make_problem(const PermuteRequest& request, PermuteProblem* problem) {
   PairShape shape = request.shape;
+  simplify(&shape);
   problem->unit_bytes = request.element_bytes;
   if (!is_multiple(request.src, request.element_bytes) || !is_multiple(request.dst, request.element_bytes)) {
     // Only complex numbers get here: two halves, one after the other, each aligned.
     problem->unit_bytes = request.element_bytes / 2;
+    shape.src_offset *= 2;
+    shape.dst_offset *= 2;
     for (int d = 0; d < shape.rank; ++d) {
       shape.src_strides[d] *= 2;
       shape.dst_strides[d] *= 2;
@@ -93,8 +96,8 @@ void make_problem(const PermuteRequest& request, PermuteProblem* problem) {
     shape.src_strides[shape.rank] = 1;
     shape.dst_strides[shape.rank] = 1;
     ++shape.rank;
+    simplify(&shape);
   }
-  simplify(&shape);
   problem->rank = shape.rank;
   problem->src = static_cast<const unsigned char*>(request.src) + shape.src_offset * problem->unit_bytes;
   problem->dst = static_cast<unsigned char*>(request.dst) + shape.dst_offset * problem->unit_bytes;

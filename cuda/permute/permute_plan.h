@@ -47,6 +47,7 @@ struct CopyDim {
   int64_t extent = 0;  // otherwise
   int64_t src_stride = 0;
   int64_t dst_stride = 0;
+  friend bool operator==(const CopyDim&, const CopyDim&) = default;
 };
 
 struct CopyParams {
@@ -59,6 +60,7 @@ struct CopyParams {
   int64_t row_bytes = 0;
   int32_t rank = 0;  // dimensions of the rows; 0: one row
   CopyDim dims[max_rank];
+  friend bool operator==(const CopyParams&, const CopyParams&) = default;
 };
 
 // One dimension that a tile index is taken apart into, innermost first: a step is one tile along it.
@@ -66,6 +68,7 @@ struct GridDim {
   Divider divider;
   int64_t src_step = 0;
   int64_t dst_step = 0;
+  friend bool operator==(const GridDim&, const GridDim&) = default;
 };
 
 // One dimension of the rows of a tile on either side, innermost first.
@@ -73,6 +76,7 @@ struct TileRowDim {
   Divider divider;          // by the rows' extent along it
   int32_t shared_step = 0;  // between neighbours in shared memory
   int64_t stride = 0;       // between neighbours in src (source rows) or dst (destination rows)
+  friend bool operator==(const TileRowDim&, const TileRowDim&) = default;
 };
 
 // One dimension of the destination run, innermost first.
@@ -80,6 +84,7 @@ struct TileTableDim {
   Divider divider;
   int32_t shared_step = 0;
   int32_t src_row_step = 0;  // source rows between neighbours
+  friend bool operator==(const TileTableDim&, const TileTableDim&) = default;
 };
 
 // The most dimensions that the rows of one side, or a run, are made of.
@@ -92,6 +97,7 @@ struct TileCount {
   int32_t per_index = 0;
   Cut cut = whole;
   int32_t shift = 0;  // the product is divided by 2^shift: rows in groups
+  friend bool operator==(const TileCount&, const TileCount&) = default;
 };
 
 // A tile is a box of elements. In src it is `src_rows` rows of one contiguous run each, in dst `dst_rows` rows of
@@ -149,11 +155,12 @@ struct TileParams {
   Divider table_period;            // elements after which places repeat
   int32_t period_step = 0;         // bytes further on in shared memory
   int32_t table_offset_bytes = 0;  // of the table in shared memory
+  friend bool operator==(const TileParams&, const TileParams&) = default;
 };
 
-// Threads a block of the channel kernels, at most. Each owns 16 bytes of every plane; 256 with 3 channels reach
-// 0.99-1.02 of copy (H200).
-constexpr int max_channel_threads = 256;
+// Threads a block of the channel kernels, at most; each owns 16 bytes of every plane. With 3 channels 128 reach
+// 0.98-0.99 of copy putting planes together and 0.96-0.98 taking them apart, 256 0.98-1.00 and 0.95-0.97 (H200).
+constexpr int max_channel_threads = 128;
 
 // Planes of 16-byte chunks on one side; on the other the pixels, of num_channels neighbouring elements each, as one
 // contiguous span a batch. A tile is the chunks of a plane that the threads of a block own one of each, in all planes.
@@ -165,6 +172,7 @@ struct ChannelParams {
   int64_t plane_chunks = 0;  // of 16 bytes in a plane
   int32_t grid_rank = 0;
   GridDim grid[max_rank];  // the tiles of a plane, then the batch's dimensions in the order of dst
+  friend bool operator==(const ChannelParams&, const ChannelParams&) = default;
 };
 
 struct PermutePlan {
@@ -176,6 +184,7 @@ struct PermutePlan {
   TileParams tile;           // tiled_transpose, two_sided_tile, strided_tile
   ChannelParams channels;    // channel_interleave, channel_deinterleave
   float predicted_cost = 0;  // of the tile, relative to a copy of the same bytes
+  friend bool operator==(const PermutePlan&, const PermutePlan&) = default;
 };
 
 // Chooses kernel, tile and launch. Never fails: every checked request has a plan.

@@ -288,19 +288,36 @@ void half_warps_with_their_own_masks_go_their_own_ways() {
   set_order("forward");
 }
 
-enum class Mistake { caller_not_in_mask, reads_outside_mask, lane_exits, lane_not_there, other_mask, other_operation,
-                     at_barrier, width };
+enum class Mistake {
+  caller_not_in_mask,
+  reads_outside_mask,
+  lane_exits,
+  lane_not_there,
+  other_mask,
+  other_operation,
+  at_barrier,
+  width
+};
 
 __global__ void misuse_warp(Mistake mistake) {
   const unsigned lane = threadIdx.x;
   switch (mistake) {
     case Mistake::caller_not_in_mask: __shfl_sync(0x0000ffffu, 1, 0); break;
-    case Mistake::reads_outside_mask: if (lane < 16) __shfl_xor_sync(0x0000ffffu, 1, 16); break;
-    case Mistake::lane_exits: if (lane != 5) __syncwarp(); break;
+    case Mistake::reads_outside_mask:
+      if (lane < 16) __shfl_xor_sync(0x0000ffffu, 1, 16);
+      break;
+    case Mistake::lane_exits:
+      if (lane != 5) __syncwarp();
+      break;
     case Mistake::lane_not_there: __any_sync(0xffffffffu, 1); break;
     case Mistake::other_mask: __ballot_sync(lane == 5 ? 0xfffffffeu : 0xffffffffu, 1); break;
     case Mistake::other_operation: lane == 5 ? __any_sync(0xffffffffu, 1) : __all_sync(0xffffffffu, 1); break;
-    case Mistake::at_barrier: if (lane == 5) __syncthreads(); else __syncwarp(); break;
+    case Mistake::at_barrier:
+      if (lane == 5)
+        __syncthreads();
+      else
+        __syncwarp();
+      break;
     case Mistake::width: __shfl_sync(0xffffffffu, 1, 0, 12); break;
   }
 }
