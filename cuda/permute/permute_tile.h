@@ -13,7 +13,7 @@ namespace flowk {
 constexpr int plan_tile_threads = 256;  // tile_threads of permute_tiles.cuh
 constexpr int64_t sector_bytes = 32;    // the unit of L2 and memory traffic
 constexpr int64_t line_bytes = 128;
-constexpr int max_choices = 40;
+constexpr int max_choices = 48;
 
 // A run: the innermost `num_whole` dimensions of a side, whole, and `block` indices of the next (1: it is not cut).
 struct Run {

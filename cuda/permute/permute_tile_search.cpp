@@ -9,7 +9,7 @@ namespace {
 constexpr int max_blocks_by_registers = 6;  // blocks of tile_threads an SM, as permute_tiles.cuh is compiled
 constexpr int64_t max_tile_bytes = 40 * 1024;
 constexpr int64_t max_shared_bytes = 56 * 1024;
-constexpr int64_t max_whole_run_bytes = 16 * 1024;
+constexpr int64_t max_whole_run_bytes = 24 * 1024;
 
 int64_t lowest_bit(uint64_t value, int64_t limit) {
   return std::min<int64_t>(
@@ -53,7 +53,7 @@ void find_choices(const PermuteProblem& problem, Side* side) {
   for (int i = 0; i < side->num_dims; ++i) {
     const int64_t extent = problem.extents[side->dims[i]];
     const int64_t inner_bytes = run.elements * problem.unit_bytes;
-    for (const int64_t target_bytes : {64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096, 8192}) {
+    for (const int64_t target_bytes : {64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096, 8192, 16384, 24576}) {
       int64_t block = target_bytes / inner_bytes;
       if (block < 2 || block >= extent) continue;
       // Blocks of nearly one size, in whole sectors.
