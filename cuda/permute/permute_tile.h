@@ -15,14 +15,22 @@ constexpr int64_t sector_bytes = 32;    // the unit of L2 and memory traffic
 constexpr int64_t line_bytes = 128;
 constexpr int max_choices = 48;
 
-// A run: the innermost `num_whole` dimensions of a side, whole, and `block` indices of the next (1: it is not cut).
+// A run: the innermost `num_whole` dimensions of a side, whole, and `block` indices of the next (1: it is not cut). The
+// rest follows from these and the side, and is kept because every pair of runs asks for it.
 struct Run {
   int num_whole = 0;
-  int64_t block = 1;
-  int64_t elements = 1;
-  int64_t bytes = 0;
-  int64_t alignment = 0;  // bytes that every start of the run in memory is a multiple of, to 128
+  int32_t block = 1;
+  int32_t per_index = 1;  // elements for one index of the cut dimension; all of them if the run is whole
+  int32_t elements = 1;
+  int32_t bytes = 0;
+  int32_t alignment = 0;      // bytes that every start of the run in memory is a multiple of, to 128
+  bool fills_chunks = false;  // and so does the last block of the cut dimension
+  float padding = 1;          // indices in whole blocks of the cut dimension, over its extent
+  int cut = -1;               // the cut dimension
+  uint64_t whole_dims = 0;
+  uint64_t dims = 0;  // the cut one too
   bool is_cut() const { return block > 1; }
+  int num_dims() const { return num_whole + (is_cut() ? 1 : 0); }
 };
 
 // One side's dimensions that lie one after the other in memory, innermost first, and the runs to choose from.
@@ -33,26 +41,20 @@ struct Side {
   int dims[max_tile_dims];
   int num_choices = 0;
   Run choices[max_choices];
-  int cut_dim(const Run& run) const { return run.is_cut() ? dims[run.num_whole] : -1; }
-  uint64_t whole_dims(const Run& run) const {
-    uint64_t mask = 0;
-    for (int i = 0; i < run.num_whole; ++i) mask |= uint64_t{1} << dims[i];
-    return mask;
-  }
 };
 
 // What a pair of runs makes of the tile.
 struct Tile {
   Run src, dst;
   int src_innermost = -1;
-  int src_cut = -1, dst_cut = -1;       // dimensions
-  uint64_t src_dims = 0, dst_dims = 0;  // all of a run's, the cut one too
-  int64_t blocks[max_rank];             // of every dimension
+  int src_cut = -1, dst_cut = -1;  // dimensions
+  int32_t src_rows = 1;
   int64_t elements = 1;
   int64_t shared_bytes = 0;  // about
   int64_t halo = 0;
   bool aligned = false;  // both sides to 16 bytes throughout
   float cost = 0;
+  int64_t blocks[max_rank];  // of every dimension; filled by build_tile()
 };
 
 inline bool contains(uint64_t mask, int dim) { return dim >= 0 && (mask >> dim & 1) != 0; }
@@ -61,19 +63,21 @@ inline int64_t round_up(int64_t n, int64_t multiple) { return ceil_div(n, multip
 
 // How far a source row of an aligned tile may be swizzled: the pitch of rows is a multiple of (mask + 1) chunks, at
 // most 15% more shared memory than their bytes.
-inline int32_t swizzle_mask_of(int64_t run_bytes) {
+inline int32_t swizzle_mask_of(int32_t run_bytes) {
   int32_t mask = 7;
-  while (mask > 0 && round_up(run_bytes, chunk_limit_bytes * (mask + 1)) * 20 > run_bytes * 23) mask >>= 1;
+  const auto pitch = [&] { return (run_bytes + 16 * mask + 15) & ~(16 * mask + 15); };  // mask + 1 is a power of 2
+  while (mask > 0 && pitch() * 20 > run_bytes * 23) mask >>= 1;
   return mask;
 }
 
 // How many chunks of one destination row neighbouring threads store: a line's, or less for a short row; an even number,
 // since warps of 5 or 7 chunks and 6 or 4 rows meet in banks (0.77 and 0.87 of a case's best tile on an H200, against
 // 0.96 for 6 and 8). A whole warp's chunks, where neighbouring rows are no neighbours in src, came out 1% slower.
-inline int64_t chunks_per_group_of(int64_t chunks) {
-  const int64_t groups = ceil_div(chunks, line_bytes / chunk_limit_bytes);
-  const int64_t per_group = ceil_div(chunks, groups);
-  return per_group <= 1 ? 1 : round_up(per_group, 2);
+inline int32_t chunks_per_group_of(int32_t chunks) {
+  constexpr uint32_t chunks_per_line = line_bytes / chunk_limit_bytes;
+  const uint32_t groups = (static_cast<uint32_t>(chunks) + chunks_per_line - 1) / chunks_per_line;
+  const uint32_t per_group = (static_cast<uint32_t>(chunks) + groups - 1) / groups;
+  return per_group <= 1 ? 1 : static_cast<int32_t>((per_group + 1) / 2 * 2);
 }
 
 // Fills plan->tile and the launch from a chosen tile; permute_tile_layout.cpp.

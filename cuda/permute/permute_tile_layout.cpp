@@ -44,16 +44,16 @@ void find_rows(const PermuteProblem& problem, const int* src_dims, int num_src_d
   Tile& tile = layout->tile;
   const auto add_rows = [&](bool cut) {
     for (int i = 0; i < num_dst_dims; ++i)
-      if (!contains(tile.src_dims, dst_dims[i]) && (dst_dims[i] == tile.dst_cut) == cut)
+      if (!contains(tile.src.dims, dst_dims[i]) && (dst_dims[i] == tile.dst_cut) == cut)
         layout->src_rows.add(dst_dims[i], indices_of(tile, dst_dims[i]));
     for (int i = 0; i < num_src_dims; ++i)
-      if (!contains(tile.dst_dims, src_dims[i]) && (src_dims[i] == tile.src_cut) == cut)
+      if (!contains(tile.dst.dims, src_dims[i]) && (src_dims[i] == tile.src_cut) == cut)
         layout->dst_rows.add(src_dims[i], tile.blocks[src_dims[i]]);
   };
   add_rows(false);
   int64_t bytes = tile.elements * problem.unit_bytes;
   for (int d = problem.rank - 1; d >= 0 && bytes < small_tile_bytes; --d) {
-    if (contains(tile.src_dims | tile.dst_dims, d)) continue;
+    if (contains(tile.src.dims | tile.dst.dims, d)) continue;
     if (layout->src_rows.rank + 2 > max_tile_dims || layout->dst_rows.rank + 2 > max_tile_dims) break;
     const int64_t block = std::min(problem.extents[d], std::max<int64_t>(2 * small_tile_bytes / bytes, 1));
     const bool cuts = block < problem.extents[d];
@@ -74,7 +74,7 @@ void find_rows(const PermuteProblem& problem, const int* src_dims, int num_src_d
 
 // Rows one after the other, each from a multiple of the swizzle's reach on. The place of an element of the destination
 // run must say which source row it is in, so there is no swizzle where the destination row says it too.
-void place_swizzled_rows(int64_t run_bytes, TileLayout* layout) {
+void place_swizzled_rows(int32_t run_bytes, TileLayout* layout) {
   layout->swizzle_mask = layout->has_shared_rows ? 0 : swizzle_mask_of(run_bytes);
   const int64_t pitch = round_up(run_bytes, chunk_limit_bytes * (layout->swizzle_mask + 1));
   for (int i = 0; i < layout->src_rows.rank; ++i)
@@ -168,7 +168,7 @@ void set_rows(const PermuteProblem& problem, const TileLayout& layout, int64_t r
   for (int i = 0; i < layout.dst_rows.rank; ++i) {
     const int dim = layout.dst_rows.dims[i];
     const int64_t shared_step =
-        contains(tile.src_dims, dim) ? problem.src_strides[dim] : layout.row_steps[layout.src_rows.find(dim)];
+        contains(tile.src.dims, dim) ? problem.src_strides[dim] : layout.row_steps[layout.src_rows.find(dim)];
     set_row_dim(&params.dst_row_dims[i], layout.dst_rows.extents[i], shared_step, problem.dst_strides[dim]);
   }
   params.num_dst_rows = Divider(static_cast<uint32_t>(layout.dst_rows.count));
@@ -191,7 +191,7 @@ void set_chunks(const PermuteProblem& problem, const Tile& tile, PermutePlan* pl
     params.dst_granule = aligned ? chunk_limit_bytes : run_bytes >= 4 * line_bytes ? line_bytes : sector_bytes;
     chunks = ceil_div(run_bytes + (aligned ? 0 : params.dst_granule - problem.unit_bytes), chunk_limit_bytes);
   }
-  const int64_t per_group = chunks_per_group_of(chunks);
+  const int64_t per_group = chunks_per_group_of(static_cast<int32_t>(chunks));
   const int64_t groups = ceil_div(chunks, per_group);
   params.chunks_per_group = Divider(static_cast<uint32_t>(per_group));
   params.num_store_items = static_cast<uint32_t>(groups * params.num_dst_rows.divisor);
@@ -215,7 +215,7 @@ void group_dst_rows(const PermuteProblem& problem, const TileLayout& layout, Per
 void set_places(const PermuteProblem& problem, const TileLayout& layout, const Side& dst_side, PermutePlan* plan) {
   TileParams& params = plan->tile;
   const Tile& tile = layout.tile;
-  params.table_rank = tile.dst.num_whole + (tile.dst.is_cut() ? 1 : 0);
+  params.table_rank = tile.dst.num_dims();
   for (int i = 0; i < params.table_rank; ++i) {
     const int dim = dst_side.dims[i];
     const int at = layout.src_rows.find(dim);
@@ -241,7 +241,7 @@ void set_places(const PermuteProblem& problem, const TileLayout& layout, const S
   }
   // A cut run repeats with every index of the cut dimension, unless the swizzle does not.
   const TileTableDim& outermost = params.table[params.table_rank - 1];
-  const int64_t per_index = tile.dst.elements / tile.dst.block;
+  const int64_t per_index = tile.dst.per_index;
   const bool repeats =
       tile.dst_cut >= 0 && outermost.src_row_step % ((params.swizzle_mask + 1) << params.swizzle_shift) == 0;
   const int64_t period = repeats ? per_index : per_index * (tile.dst.block + tile.halo);
@@ -260,8 +260,11 @@ void build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src
                 PermutePlan* plan) {
   TileLayout layout;
   layout.tile = tile;
-  find_rows(problem, src_side.dims, tile.src.num_whole + (tile.src.is_cut() ? 1 : 0), dst_side.dims,
-            tile.dst.num_whole + (tile.dst.is_cut() ? 1 : 0), &layout);
+  for (int d = 0; d < problem.rank; ++d)
+    layout.tile.blocks[d] = contains(tile.src.whole_dims | tile.dst.whole_dims, d) ? problem.extents[d] : 1;
+  if (tile.src_cut >= 0) layout.tile.blocks[tile.src_cut] = tile.src.block;
+  if (tile.dst_cut >= 0) layout.tile.blocks[tile.dst_cut] = tile.dst.block;
+  find_rows(problem, src_side.dims, tile.src.num_dims(), dst_side.dims, tile.dst.num_dims(), &layout);
   if (tile.src.alignment >= chunk_limit_bytes)
     place_swizzled_rows(tile.src.bytes, &layout);
   else
@@ -269,7 +272,7 @@ void build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src
   set_grid(problem, layout, plan);
   set_rows(problem, layout, tile.src.elements, plan);
   TileParams& params = plan->tile;
-  const int64_t per_index = tile.dst.elements / tile.dst.block;
+  const int64_t per_index = tile.dst.per_index;
   params.dst_run_elements = tile.dst_cut >= 0 ? TileCount{static_cast<int32_t>(per_index), TileCount::of_dst_cut, 0}
                                               : TileCount{static_cast<int32_t>(tile.dst.elements), TileCount::whole, 0};
   const bool src_is_aligned = tile.src.alignment >= chunk_limit_bytes;
@@ -282,7 +285,7 @@ void build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src
   // Destination chunks that neighbouring threads gather from start a chunk's elements apart: that many rows share a
   // key.
   int64_t elements_per_row = 1;  // neighbours in the destination run that stand in one source row
-  for (int i = 0; i < tile.dst.num_whole && contains(tile.src_dims, dst_side.dims[i]); ++i)
+  for (int i = 0; i < tile.dst.num_whole && contains(tile.src.dims, dst_side.dims[i]); ++i)
     elements_per_row *= problem.extents[dst_side.dims[i]];
   params.swizzle_shift = log2_floor(chunk_limit_bytes / problem.unit_bytes / elements_per_row);
   if (layout.tile.aligned) {
@@ -307,8 +310,8 @@ void plan_strided_tile(const PermuteProblem& problem, PermutePlan* plan) {
   TileLayout layout;
   Tile& tile = layout.tile;
   std::fill(tile.blocks, tile.blocks + problem.rank, 1);
-  tile.src_dims = uint64_t{1} << src_dim;
-  tile.dst_dims = uint64_t{1} << dst_dim;
+  tile.src.dims = uint64_t{1} << src_dim;
+  tile.dst.dims = uint64_t{1} << dst_dim;
   for (const int d : {src_dim, dst_dim})
     tile.blocks[d] = std::min(problem.extents[d], src_dim == dst_dim ? 16 * block_limit : block_limit);
   if (tile.blocks[src_dim] < problem.extents[src_dim]) tile.src_cut = src_dim;

@@ -10,6 +10,11 @@ constexpr int max_blocks_by_registers = 6;  // blocks of tile_threads an SM, as 
 constexpr int64_t max_tile_bytes = 40 * 1024;
 constexpr int64_t max_shared_bytes = 56 * 1024;
 constexpr int64_t max_whole_run_bytes = 24 * 1024;
+constexpr int32_t target_run_bytes[] = {64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096, 8192, 16384, 24576};
+
+constexpr int32_t ceil_div32(int64_t n, int64_t d) {
+  return static_cast<int32_t>((static_cast<uint32_t>(n) + static_cast<uint32_t>(d) - 1) / static_cast<uint32_t>(d));
+}
 
 int64_t lowest_bit(uint64_t value, int64_t limit) {
   return std::min<int64_t>(
@@ -33,13 +38,26 @@ void find_chain(const PermuteProblem& problem, const void* pointer, const int64_
 
 // Fills in what follows from a run's dimensions and block.
 void finish_run(const PermuteProblem& problem, const Side& side, Run* run) {
+  run->elements = run->per_index * run->block;
   run->bytes = run->elements * problem.unit_bytes;
+  run->whole_dims = 0;
+  for (int i = 0; i < run->num_whole; ++i) run->whole_dims |= uint64_t{1} << side.dims[i];
+  run->cut = run->is_cut() ? side.dims[run->num_whole] : -1;
+  run->dims = run->whole_dims | (run->is_cut() ? uint64_t{1} << run->cut : 0);
   uint64_t starts = reinterpret_cast<uintptr_t>(side.pointer);
-  const uint64_t whole = side.whole_dims(*run);
-  const int cut = side.cut_dim(*run);
   for (int d = 0; d < problem.rank; ++d)
-    if (!contains(whole, d)) starts |= static_cast<uint64_t>(std::abs(side.strides[d]) * (d == cut ? run->block : 1));
-  run->alignment = lowest_bit(starts, line_bytes);
+    if (!contains(run->whole_dims, d))
+      starts |= static_cast<uint64_t>(std::abs(side.strides[d]) * (d == run->cut ? run->block : 1));
+  run->alignment = static_cast<int32_t>(lowest_bit(starts, line_bytes));
+  run->fills_chunks = run->alignment >= chunk_limit_bytes && run->bytes % chunk_limit_bytes == 0;
+  run->padding = 1;
+  if (run->is_cut()) {
+    const int64_t extent = problem.extents[run->cut];
+    const int64_t num_blocks = ceil_div(extent, run->block);
+    const int64_t last_block = extent - (num_blocks - 1) * run->block;
+    run->fills_chunks &= last_block * run->per_index * problem.unit_bytes % chunk_limit_bytes == 0;
+    run->padding = static_cast<float>(num_blocks * run->block) / static_cast<float>(extent);
+  }
 }
 
 void add_choice(const PermuteProblem& problem, Run run, Side* side) {
@@ -52,81 +70,75 @@ void find_choices(const PermuteProblem& problem, Side* side) {
   Run run;
   for (int i = 0; i < side->num_dims; ++i) {
     const int64_t extent = problem.extents[side->dims[i]];
-    const int64_t inner_bytes = run.elements * problem.unit_bytes;
-    for (const int64_t target_bytes : {64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096, 8192, 16384, 24576}) {
+    const int64_t inner_bytes = int64_t{run.per_index} * problem.unit_bytes;
+    // Blocks of nearly one size, in whole sectors.
+    const int64_t granule =
+        std::max<int64_t>(sector_bytes / lowest_bit(static_cast<uint64_t>(inner_bytes), sector_bytes), 1);
+    int64_t last_block = 0;
+    for (const int32_t target_bytes : target_run_bytes) {
       int64_t block = target_bytes / inner_bytes;
-      if (block < 2 || block >= extent) continue;
-      // Blocks of nearly one size, in whole sectors.
-      const int64_t granule =
-          std::max<int64_t>(sector_bytes / lowest_bit(static_cast<uint64_t>(inner_bytes), sector_bytes), 1);
+      if (block < 2) continue;
+      if (block >= extent) break;
       block = round_up(ceil_div(extent, ceil_div(extent, block)), granule);
-      if (block >= extent) continue;
+      if (block >= extent) break;
+      if (block == last_block) continue;
+      last_block = block;
       Run cut = run;
-      cut.block = block;
-      cut.elements = run.elements * block;
+      cut.block = static_cast<int32_t>(block);
       add_choice(problem, cut, side);
     }
-    run.elements *= extent;
+    if (inner_bytes * extent > max_whole_run_bytes) return;
+    run.per_index *= static_cast<int32_t>(extent);
     ++run.num_whole;
-    if (run.elements * problem.unit_bytes > max_whole_run_bytes) return;
     add_choice(problem, run, side);
   }
 }
 
-// False where the two runs do not make a box.
+// False where the two runs do not make a box, or one that is too large, or smaller than `min_bytes`.
 bool join(const PermuteProblem& problem, const Side& src_side, const Run& src, const Side& dst_side, const Run& dst,
-          Tile* tile) {
+          int64_t min_bytes, Tile* tile) {
+  if (contains(dst.whole_dims, src.cut) || contains(src.whole_dims, dst.cut)) return false;
+  const bool is_disjoint = (src.dims & dst.dims) == 0;
+  if (is_disjoint) {  // most pairs end here
+    const int64_t bytes = int64_t{src.elements} * dst.bytes;
+    if (bytes > max_tile_bytes || bytes < min_bytes) return false;
+  }
   tile->src = src;
   tile->dst = dst;
   tile->src_innermost = src_side.dims[0];
-  tile->src_cut = src_side.cut_dim(src);
-  tile->dst_cut = dst_side.cut_dim(dst);
-  tile->src_dims = src_side.whole_dims(src);
-  tile->dst_dims = dst_side.whole_dims(dst);
-  if (contains(tile->dst_dims, tile->src_cut) || contains(tile->src_dims, tile->dst_cut)) return false;
-  if (tile->src_cut >= 0 && tile->src_cut == tile->dst_cut && src.block != dst.block) {
+  tile->src_cut = src.cut;
+  tile->dst_cut = dst.cut;
+  if (src.cut >= 0 && src.cut == dst.cut && src.block != dst.block) {
     // One dimension, one block: the larger.
     Run& smaller = src.block < dst.block ? tile->src : tile->dst;
-    const int64_t block = std::max(src.block, dst.block);
-    smaller.elements = smaller.elements / smaller.block * block;
-    smaller.block = block;
+    smaller.block = std::max(src.block, dst.block);
     finish_run(problem, &smaller == &tile->src ? src_side : dst_side, &smaller);
   }
-  for (int d = 0; d < problem.rank; ++d)
-    tile->blocks[d] = contains(tile->src_dims | tile->dst_dims, d) ? problem.extents[d] : 1;
-  if (tile->src_cut >= 0) {
-    tile->blocks[tile->src_cut] = tile->src.block;
-    tile->src_dims |= uint64_t{1} << tile->src_cut;
+  // Source rows are the indices of the destination run's dimensions that the source run has not.
+  int64_t src_rows = dst.elements;
+  if (!is_disjoint) {
+    src_rows = 1;
+    for (int i = 0; i < dst.num_whole; ++i)
+      if (!contains(src.dims, dst_side.dims[i])) src_rows *= problem.extents[dst_side.dims[i]];
+    if (dst.cut >= 0 && dst.cut != src.cut) src_rows *= dst.block;
   }
-  if (tile->dst_cut >= 0) {
-    tile->blocks[tile->dst_cut] = tile->dst.block;
-    tile->dst_dims |= uint64_t{1} << tile->dst_cut;
-  }
-  tile->elements = 1;
-  for (int d = 0; d < problem.rank; ++d) tile->elements *= tile->blocks[d];
+  tile->elements = src_rows * tile->src.elements;
   // Rows that are not aligned stand at least a chunk apart, which short ones feel.
-  const int64_t src_rows = tile->elements / tile->src.elements;
   const int64_t pitch = tile->src.alignment >= chunk_limit_bytes ? round_up(tile->src.bytes, chunk_limit_bytes)
                                                                  : tile->src.bytes + 3 * chunk_limit_bytes / 2;
   tile->shared_bytes = src_rows * pitch;
+  tile->src_rows = static_cast<int32_t>(src_rows);
   return tile->elements * problem.unit_bytes <= max_tile_bytes && tile->shared_bytes <= max_shared_bytes;
 }
 
 // Can the tile be copied, transposed and stored in whole chunks, without a run that shares dimensions with the other?
 bool is_aligned(const PermuteProblem& problem, const Tile& tile) {
-  if ((tile.src_dims & tile.dst_dims) != 0) return false;
-  if (problem.unit_bytes < 4) {  // rows that one thread stores together are neighbours in src's innermost dimension
-    const int64_t innermost = problem.extents[tile.src_innermost];
-    if ((tile.blocks[tile.src_innermost] | innermost) % (4 / problem.unit_bytes) != 0) return false;
-  }
-  for (const bool is_src : {true, false}) {
-    const Run& run = is_src ? tile.src : tile.dst;
-    const int cut = is_src ? tile.src_cut : tile.dst_cut;
-    if (run.alignment < chunk_limit_bytes || run.bytes % chunk_limit_bytes != 0) return false;
-    // The last block of a cut dimension must fill chunks too.
-    if (cut >= 0 && run.bytes / run.block * (problem.extents[cut] % run.block) % chunk_limit_bytes != 0) return false;
-  }
-  return true;
+  if ((tile.src.dims & tile.dst.dims) != 0 || !tile.src.fills_chunks || !tile.dst.fills_chunks) return false;
+  if (problem.unit_bytes >= 4) return true;
+  // Rows that one thread stores together are neighbours in src's innermost dimension.
+  const int64_t extent = problem.extents[tile.src_innermost];
+  const int64_t block = tile.src_cut == tile.src_innermost ? tile.src.block : extent;
+  return (block | extent) % (4 / problem.unit_bytes) == 0;
 }
 
 // What a tile's time is made of, relative to a copy of the same bytes: fitted to 13000 tiles of 277 cases timed on an
@@ -155,15 +167,14 @@ constexpr float large_tile = 0.093f;  // above 20 KB
 }  // namespace weight
 
 // Chooses the halo, and estimates the tile's time.
-void estimate(const PermuteProblem& problem, const Device& device, Tile* tile) {
+void estimate(const PermuteProblem& problem, const Device& device, float num_elements, Tile* tile) {
   const Run& src = tile->src;
   const Run& dst = tile->dst;
   tile->aligned = is_aligned(problem, *tile);
   // Rows that start inside a sector: load a halo, so that every sector is stored by one tile, if that costs little.
-  const int64_t dst_per_index = dst.elements / dst.block;
   tile->halo = 0;
   if (!tile->aligned && tile->dst_cut >= 0 && tile->dst_cut != tile->src_cut && dst.alignment < sector_bytes) {
-    const int64_t halo = ceil_div(sector_bytes / problem.unit_bytes - 1, dst_per_index);
+    const int32_t halo = ceil_div32(sector_bytes / problem.unit_bytes - 1, dst.per_index);
     if (4 * halo <= 3 * tile->dst.block) tile->halo = halo;
   }
   const float src_run = static_cast<float>(src.bytes), dst_run = static_cast<float>(dst.bytes);
@@ -172,9 +183,11 @@ void estimate(const PermuteProblem& problem, const Device& device, Tile* tile) {
   const bool src_is_aligned = src.alignment >= chunk_limit_bytes;
   const bool is_partial = dst.alignment < chunk_limit_bytes && tile->halo == 0;
   const int64_t dst_alignment =
-      tile->halo > 0 ? sector_bytes : std::min(dst.alignment, lowest_bit(static_cast<uint64_t>(dst.bytes), line_bytes));
+      tile->halo > 0 ? sector_bytes
+                     : std::min<int64_t>(dst.alignment, lowest_bit(static_cast<uint64_t>(dst.bytes), line_bytes));
   float cost = weight::copy + weight::halo * (with_halo - 1) + weight::block / tile_kb;
-  cost += weight::src_sectors * static_cast<float>(sector_bytes - std::min(src.alignment, sector_bytes)) / src_run;
+  cost +=
+      weight::src_sectors * static_cast<float>(sector_bytes - std::min<int64_t>(src.alignment, sector_bytes)) / src_run;
   cost += weight::dst_lines * static_cast<float>(line_bytes - dst_alignment) / dst_run;
   if (src_is_aligned && src.bytes % line_bytes != 0) cost += weight::src_line_ends * 128.0f / std::max(src_run, 128.0f);
   if (src.bytes < 2 * line_bytes) cost += weight::short_src_run;
@@ -184,36 +197,37 @@ void estimate(const PermuteProblem& problem, const Device& device, Tile* tile) {
 
   // Passes of the block's threads: loads, the table, stores.
   float passes = 0;
-  const int64_t src_rows = tile->elements / src.elements * (dst.block + tile->halo) / dst.block;
+  const int32_t src_rows = tile->src_rows + static_cast<int32_t>(tile->halo) * (tile->src_rows / dst.block);
   if (!src_is_aligned) {
-    const int64_t chunks = ceil_div(src.bytes + chunk_limit_bytes - 1, chunk_limit_bytes);
-    const int64_t rows_per_pass = std::max<int64_t>(plan_tile_threads / chunks, 1);
+    const int32_t chunks = ceil_div32(src.bytes + chunk_limit_bytes - 1, chunk_limit_bytes);
+    const int32_t rows_per_pass = std::max(plan_tile_threads / chunks, 1);
     passes += weight::unaligned_load *
-              static_cast<float>(ceil_div(src_rows, rows_per_pass) * ceil_div(chunks, plan_tile_threads));
+              static_cast<float>(ceil_div32(src_rows, rows_per_pass) * ceil_div32(chunks, plan_tile_threads));
   }
-  const int64_t elements_per_chunk = chunk_limit_bytes / problem.unit_bytes;
-  if (!tile->aligned && (tile->dst_dims & (tile->dst_dims - 1)) != 0) {
-    const int64_t entries = (tile->dst_cut >= 0 ? dst_per_index : dst.elements) + elements_per_chunk - 1;
-    passes += weight::table * static_cast<float>(ceil_div(entries, plan_tile_threads));
+  const int32_t elements_per_chunk = chunk_limit_bytes / problem.unit_bytes;
+  if (!tile->aligned && dst.num_dims() > 1) {
+    const int32_t entries = (dst.is_cut() ? dst.per_index : dst.elements) + elements_per_chunk - 1;
+    passes += weight::table * static_cast<float>(ceil_div32(entries, plan_tile_threads));
   }
-  const int64_t rows_per_item = tile->aligned && problem.unit_bytes < 4 ? 4 / problem.unit_bytes : 1;
-  const int64_t dst_rows = tile->elements / dst.elements / rows_per_item;
-  const int64_t chunks = ceil_div(dst.bytes, chunk_limit_bytes) + (is_partial ? 1 : 0);
-  const int64_t per_group = chunks_per_group_of(chunks);
+  const int32_t rows_per_item = tile->aligned && problem.unit_bytes < 4 ? 4 / problem.unit_bytes : 1;
+  const int32_t dst_rows = static_cast<int32_t>(tile->elements) / (dst.elements * rows_per_item);
+  const int32_t chunks = ceil_div32(dst.bytes, chunk_limit_bytes) + (is_partial ? 1 : 0);
+  const int32_t per_group = chunks_per_group_of(chunks);
   float per_element = tile->aligned ? 0.0f : weight::element_gather;
   if (is_partial) per_element += weight::partial_store * std::min(1.0f, 128.0f / dst_run);
+  const int32_t items = ceil_div32(chunks, per_group) * dst_rows;
   passes += (weight::store + per_element * static_cast<float>(elements_per_chunk)) *
-            static_cast<float>(ceil_div(ceil_div(chunks, per_group) * dst_rows, plan_tile_threads / per_group));
+            static_cast<float>(ceil_div32(items, plan_tile_threads / per_group));
   cost += passes / tile_kb;
 
   // Blocks that are resident together, the bytes they keep in flight, and the last wave's idle blocks.
-  const int64_t shared_bytes = static_cast<int64_t>(static_cast<float>(tile->shared_bytes) * with_halo) + 1024;
-  const float resident = static_cast<float>(
-      std::clamp<int64_t>(device.shared_bytes_per_multiprocessor / shared_bytes, 1, max_blocks_by_registers));
+  const int32_t shared_bytes = static_cast<int32_t>(static_cast<float>(tile->shared_bytes) * with_halo) + 1024;
+  const float resident =
+      static_cast<float>(std::clamp(device.shared_bytes_per_multiprocessor / shared_bytes, 1, max_blocks_by_registers));
   cost +=
       weight::few_bytes_in_flight * std::max(0.0f, 1.0f - resident * tile_kb / 64.0f) + weight::few_blocks / resident;
-  float num_tiles = 1;
-  for (int d = 0; d < problem.rank; ++d) num_tiles *= static_cast<float>(ceil_div(problem.extents[d], tile->blocks[d]));
+  const float padding = src.padding * (dst.cut == src.cut ? 1.0f : dst.padding);
+  const float num_tiles = padding * num_elements / static_cast<float>(tile->elements);
   const float waves = num_tiles / (static_cast<float>(device.num_multiprocessors) * resident);
   if (waves < 4) cost += weight::idle * (static_cast<float>(static_cast<int64_t>(waves) + 1) / waves - 1);
   if (src_is_aligned && src_rows > 1)
@@ -237,6 +251,7 @@ void flip_down_dims(const Side& src_side, PermuteProblem* problem) {
 // Both sides and their runs; `problem` as the tiles see it, with dimensions turned round where that helps.
 struct Search {
   PermuteProblem problem;  // the sides point into it
+  float num_elements = 1;
   Side src_side, dst_side;
 };
 
@@ -247,31 +262,44 @@ void make_search(const PermuteProblem& given, Search* search) {
   flip_down_dims(search->src_side, &problem);
   search->src_side.pointer = problem.src;
   find_chain(problem, problem.dst, problem.dst_strides, &search->dst_side);
+  for (int d = 0; d < problem.rank; ++d) search->num_elements *= static_cast<float>(problem.extents[d]);
   find_choices(problem, &search->src_side);
   find_choices(problem, &search->dst_side);
 }
 
-bool make_tile(const Search& search, const Device& device, int src_choice, int dst_choice, Tile* tile) {
+bool make_tile(const Search& search, const Device& device, int src_choice, int dst_choice, int64_t min_bytes,
+               Tile* tile) {
   if (!join(search.problem, search.src_side, search.src_side.choices[src_choice], search.dst_side,
-            search.dst_side.choices[dst_choice], tile))
+            search.dst_side.choices[dst_choice], min_bytes, tile))
     return false;
-  estimate(search.problem, device, tile);
+  estimate(search.problem, device, search.num_elements, tile);
   return true;
 }
 
-}  // namespace
-
-void plan_tile(const PermuteProblem& problem, const Device& device, PermutePlan* plan) {
-  Search search;
-  make_search(problem, &search);
+// The cheapest tile of at least `min_bytes`; its cost is < 0 if there is none.
+Tile find_tile(const Search& search, const Device& device, int64_t min_bytes) {
   Tile best;
   best.cost = -1;
   for (int i = 0; i < search.src_side.num_choices; ++i) {
     for (int j = 0; j < search.dst_side.num_choices; ++j) {
       Tile tile;
-      if (make_tile(search, device, i, j, &tile) && (best.cost < 0 || tile.cost < best.cost)) best = tile;
+      if (make_tile(search, device, i, j, min_bytes, &tile) && (best.cost < 0 || tile.cost < best.cost)) best = tile;
     }
   }
+  return best;
+}
+
+}  // namespace
+
+void plan_tile(const PermuteProblem& problem, const Device& device, PermutePlan* plan) {
+  // Where tiles of this size fill the GPU several times over, smaller ones are asked only if there is no other.
+  constexpr int64_t usual_min_bytes = 6 * 1024;
+  Search search;
+  make_search(problem, &search);
+  const float num_bytes = search.num_elements * static_cast<float>(problem.unit_bytes);
+  const bool is_large = num_bytes > static_cast<float>(32 * usual_min_bytes * device.num_multiprocessors);
+  Tile best = find_tile(search, device, is_large ? usual_min_bytes : 0);
+  if (best.cost < 0 && is_large) best = find_tile(search, device, 0);
   if (best.cost < 0) return plan_strided_tile(problem, plan);
   build_tile(search.problem, best, search.src_side, search.dst_side, plan);
 }
@@ -283,7 +311,7 @@ TileCandidate plan_tile_candidate(const PermuteProblem& problem, const Device& d
   if (src_choice >= search.src_side.num_choices || dst_choice >= search.dst_side.num_choices)
     return TileCandidate::out_of_range;
   Tile tile;
-  if (!make_tile(search, device, src_choice, dst_choice, &tile)) return TileCandidate::no_box;
+  if (!make_tile(search, device, src_choice, dst_choice, 0, &tile)) return TileCandidate::no_box;
   build_tile(search.problem, tile, search.src_side, search.dst_side, plan);
   return TileCandidate::planned;
 }
