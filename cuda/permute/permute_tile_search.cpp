@@ -127,6 +127,12 @@ bool join(const PermuteProblem& problem, const Side& src_side, const Run& src, c
   const int64_t pitch = tile->src.alignment >= chunk_limit_bytes ? round_up(tile->src.bytes, chunk_limit_bytes)
                                                                  : tile->src.bytes + 3 * chunk_limit_bytes / 2;
   tile->shared_bytes = src_rows * pitch;
+  if (tile->dst.num_dims() > 1 && !(is_disjoint && src.fills_chunks && dst.fills_chunks)) {
+    // The gather table, of one period: the whole run where a swizzle may not repeat with the cut dimension.
+    const bool may_not_repeat = src.alignment >= chunk_limit_bytes && !contains(src.dims, dst.cut);
+    const int32_t entries = tile->dst.is_cut() && !may_not_repeat ? tile->dst.per_index : tile->dst.elements;
+    tile->shared_bytes += static_cast<int64_t>(sizeof(uint32_t)) * entries;
+  }
   tile->src_rows = static_cast<int32_t>(src_rows);
   return tile->elements * problem.unit_bytes <= max_tile_bytes && tile->shared_bytes <= max_shared_bytes;
 }
