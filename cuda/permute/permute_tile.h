@@ -14,6 +14,7 @@ constexpr int plan_tile_threads = 256;  // tile_threads of permute_tiles.cuh
 constexpr int64_t sector_bytes = 32;    // the unit of L2 and memory traffic
 constexpr int64_t line_bytes = 128;
 constexpr int max_choices = 48;
+constexpr int64_t max_shared_bytes = 56 * 1024;  // of a tile, about
 
 // A run: the innermost `num_whole` dimensions of a side, whole, and `block` indices of the next (1: it is not cut). The
 // rest follows from these and the side, and is kept because every pair of runs asks for it.

@@ -55,7 +55,10 @@ void find_rows(const PermuteProblem& problem, const int* src_dims, int num_src_d
   for (int d = problem.rank - 1; d >= 0 && bytes < small_tile_bytes; --d) {
     if (contains(tile.src.dims | tile.dst.dims, d)) continue;
     if (layout->src_rows.rank + 2 > max_tile_dims || layout->dst_rows.rank + 2 > max_tile_dims) break;
-    const int64_t block = std::min(problem.extents[d], std::max<int64_t>(2 * small_tile_bytes / bytes, 1));
+    // Short rows take far more shared memory than their bytes.
+    const int64_t fitting = max_shared_bytes / std::max<int64_t>(tile.shared_bytes, 1);
+    const int64_t block = std::min({problem.extents[d], 2 * small_tile_bytes / bytes, fitting});
+    if (block < 2) break;
     const bool cuts = block < problem.extents[d];
     if (cuts && (tile.src_cut >= 0 || tile.dst_cut >= 0)) break;
     layout->src_rows.add(d, block);
@@ -64,6 +67,7 @@ void find_rows(const PermuteProblem& problem, const int* src_dims, int num_src_d
     tile.aligned = false;
     layout->has_shared_rows = true;
     bytes *= block;
+    tile.shared_bytes *= block;
     if (cuts) {
       layout->shared_row_cut = tile.src_cut = d;
       break;
@@ -317,6 +321,7 @@ void plan_strided_tile(const PermuteProblem& problem, PermutePlan* plan) {
   if (tile.blocks[src_dim] < problem.extents[src_dim]) tile.src_cut = src_dim;
   if (tile.blocks[dst_dim] < problem.extents[dst_dim]) tile.dst_cut = dst_dim;
   tile.elements = tile.blocks[src_dim] * (src_dim == dst_dim ? 1 : tile.blocks[dst_dim]);
+  tile.shared_bytes = tile.elements * problem.unit_bytes;
   find_rows(problem, &src_dim, 1, &dst_dim, 1, &layout);
   // One element more than the run, so that a column of the tile lies in as many banks as it has rows.
   const int64_t run_elements = tile.blocks[src_dim];

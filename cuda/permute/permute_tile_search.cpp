@@ -8,7 +8,6 @@ namespace {
 
 constexpr int max_blocks_by_registers = 6;  // blocks of tile_threads an SM, as permute_tiles.cuh is compiled
 constexpr int64_t max_tile_bytes = 40 * 1024;
-constexpr int64_t max_shared_bytes = 56 * 1024;
 constexpr int64_t max_whole_run_bytes = 24 * 1024;
 constexpr int32_t target_run_bytes[] = {64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096, 8192, 16384, 24576};
 
