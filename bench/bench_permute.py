@@ -14,8 +14,6 @@ import random
 import sys
 from pathlib import Path
 
-import torch
-
 sys.path.insert(0, str(Path(__file__).parent))
 import harness
 
@@ -69,12 +67,9 @@ def cases_of(name: str) -> list[tuple]:
 def run_case(library: harness.Library, case: tuple, rounds: int, rivals: bool) -> dict:
     name, shape, axes, kind = case
     dtype, code = harness.DTYPES[kind]
-    x = harness.random_tensor(shape, dtype)
+    xs, outs = harness.rotating_buffers(shape, [shape[a] for a in axes], dtype)
+    x = xs[0]
     moved = 2 * x.numel() * x.element_size()
-    sets = harness.num_sets_for(moved)
-    xs = [x] + [x.clone() for _ in range(sets - 1)]
-    outs = [torch.empty([shape[a] for a in axes], dtype=dtype, device="cuda") for _ in range(sets)]
-    outs[0].view(torch.uint8).fill_(0xA5)
     arguments = [library.permute_arguments(a, axes, b, code) for a, b in zip(xs, outs)]
     library.permute(arguments[0])
     right = harness.same_bits(outs[0], x.permute(axes))
@@ -90,7 +85,7 @@ def run_case(library: harness.Library, case: tuple, rounds: int, rivals: bool) -
     row = {"name": name, "type": kind, "shape": shape, "axes": axes, "right": right}
     row["plan"] = library.explain(arguments[0])
     if right:
-        times = harness.time_in_turn(contenders, sets, rounds)
+        times = harness.time_in_turn(contenders, len(xs), rounds)
         copy = min(times["memcpy"], times["copy"])
         row |= {"copy_us": copy * 1e6, "own_copy": copy / times["copy"], "gb_s": moved / times["flowk"] * 1e-9}
         row |= {n: copy / t for n, t in times.items() if n not in ("memcpy", "copy")}

@@ -113,8 +113,14 @@ def time_in_turn(contenders: dict, num_sets: int, rounds: int = 7) -> dict[str, 
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def num_sets_for(bytes_moved: int) -> int:
-    return max(2, min(64, math.ceil(TOUCHED_BYTES / bytes_moved)))
+def rotating_buffers(shape: list[int], out_shape: list[int], dtype: torch.dtype) -> tuple[list, list]:
+    """As many pairs of equal inputs and outputs as one replay needs to pass the L2; the first output is poisoned."""
+    x = random_tensor(shape, dtype)
+    moved = 2 * x.numel() * x.element_size()
+    sets = max(2, min(64, math.ceil(TOUCHED_BYTES / moved)))
+    outs = [torch.empty(out_shape, dtype=dtype, device="cuda") for _ in range(sets)]
+    outs[0].view(torch.uint8).fill_(0xA5)
+    return [x] + [x.clone() for _ in range(sets - 1)], outs
 
 
 def geomean(values: list[float]) -> float:

@@ -3,7 +3,13 @@
 
 `python bench/tune_permute.py SET ... --json FILE`, sets as of bench_permute.py.
 
-Takes the library of permute_candidates.cpp in $FLOWK_LIBRARY. Prints the planner's pick and the best tile of each case;
+Takes a library that exports the candidates in $FLOWK_LIBRARY:
+
+    nvcc -std=c++20 -O3 -arch=native -shared -cudart static -Icuda -Iinclude -Xcompiler -fPIC,-fvisibility=hidden \\
+      -DFLOWK_BUILD_INFO='"candidates"' cuda/api.cpp cuda/core/{status,dtype,shape,device_cuda}.cpp \\
+      cuda/permute/*.cpp cuda/permute/permute.cu bench/permute_candidates.cpp -o libflowk_candidates.so
+
+Prints the planner's pick and the best tile of each case;
 the JSON holds every tile with its features, from which the planner's costs are fitted.
 """
 
@@ -48,11 +54,8 @@ def time_back_to_back(work, sets: int, repeats: int = 3) -> float:
 def tune(library: harness.Library, case: tuple, check: bool) -> dict:
     name, shape, axes, kind = case
     dtype, code = harness.DTYPES[kind]
-    x = harness.random_tensor(shape, dtype)
-    moved = 2 * x.numel() * x.element_size()
-    sets = harness.num_sets_for(moved)
-    xs = [x] + [x.clone() for _ in range(sets - 1)]
-    outs = [torch.empty([shape[a] for a in axes], dtype=dtype, device="cuda") for _ in range(sets)]
+    xs, outs = harness.rotating_buffers(shape, [shape[a] for a in axes], dtype)
+    x, sets = xs[0], len(xs)
     rank = len(shape)
     longs = ctypes.c_int64 * rank
     src_strides = longs(*(x.stride()[a] for a in axes))
