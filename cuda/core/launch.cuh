@@ -19,11 +19,10 @@ namespace flowk {
 template <class... Parameters, class... Arguments>
 Status launch(void (*kernel)(Parameters...), const LaunchConfig& config, flowk_stream stream,
               Arguments&&... arguments) {
-  constexpr int64_t max_blocks = 2147483647;
   if (config.num_blocks == 0) return {};
-  if (config.num_blocks > max_blocks)
+  if (config.num_blocks > max_grid_blocks)
     return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "the tensor needs a grid of %lld blocks, must be <= %lld",
-                           static_cast<long long>(config.num_blocks), static_cast<long long>(max_blocks));
+                           static_cast<long long>(config.num_blocks), static_cast<long long>(max_grid_blocks));
 #ifdef FLOWK_SIMT
   (void)stream;
   const char* fault = simt::run_grid(config, [&] { kernel(arguments...); });

@@ -6,8 +6,10 @@
 
 namespace flowk {
 
+constexpr int64_t max_grid_blocks = 2147483647;
+
 struct LaunchConfig {
-  int64_t num_blocks = 0;    // one-dimensional grid; launch() refuses more than 2^31 - 1
+  int64_t num_blocks = 0;    // one-dimensional grid; launch() refuses more than max_grid_blocks
   int32_t num_threads = 0;   // threads a block
   int32_t shared_bytes = 0;  // dynamic shared memory a block
   friend bool operator==(const LaunchConfig&, const LaunchConfig&) = default;

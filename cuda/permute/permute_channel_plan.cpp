@@ -10,8 +10,6 @@ namespace {
 constexpr int64_t min_plane_bytes = 512;
 
 constexpr int64_t warp_threads = 32;
-constexpr int64_t line_bytes = 128;  // the span starts anywhere in its first line of shared memory
-constexpr int64_t max_blocks = 2147483647;
 
 // Which dimensions of a problem are the channels and the pixels, and where the planes are.
 struct ChannelDims {
@@ -80,9 +78,9 @@ bool plan_channels(const PermuteProblem& problem, PermutePlan* plan) {
 
   // As few blocks a plane as can be, of equal sizes but for whole warps.
   const int64_t plane_chunks = plane_bytes / chunk_limit_bytes;
-  const int64_t fewest_tiles = (plane_chunks + max_channel_threads - 1) / max_channel_threads;
-  const int64_t chunks_per_tile = (plane_chunks + fewest_tiles - 1) / fewest_tiles;
-  const int64_t num_threads = (chunks_per_tile + warp_threads - 1) / warp_threads * warp_threads;
+  const int64_t fewest_tiles = ceil_div(plane_chunks, max_channel_threads);
+  const int64_t chunks_per_tile = ceil_div(plane_chunks, fewest_tiles);
+  const int64_t num_threads = round_up(chunks_per_tile, warp_threads);
 
   const int64_t num_channels = problem.extents[dims.channels];
   const int64_t planar_step = num_threads * chunk_limit_bytes, pixel_step = planar_step * num_channels;
@@ -93,14 +91,14 @@ bool plan_channels(const PermuteProblem& problem, PermutePlan* plan) {
   params.num_channels = static_cast<int32_t>(num_channels);
   params.plane_stride = dims.plane_stride;
   params.plane_chunks = plane_chunks;
-  int64_t num_blocks = (plane_chunks + num_threads - 1) / num_threads;
-  if (num_blocks > max_blocks) return false;
+  int64_t num_blocks = ceil_div(plane_chunks, num_threads);
+  if (num_blocks > max_grid_blocks) return false;
   params.grid[0] = {Divider(static_cast<uint32_t>(num_blocks)), interleave ? planar_step : pixel_step,
                     interleave ? pixel_step : planar_step};
   params.grid_rank = 1;
   for (int d = problem.rank - 1; d >= 0; --d) {
     if (d == dims.channels || d == dims.pixels) continue;
-    if (problem.extents[d] > max_blocks / num_blocks) return false;
+    if (problem.extents[d] > max_grid_blocks / num_blocks) return false;
     num_blocks *= problem.extents[d];
     params.grid[params.grid_rank++] = {Divider(static_cast<uint32_t>(problem.extents[d])), problem.src_strides[d],
                                        problem.dst_strides[d]};
@@ -108,6 +106,7 @@ bool plan_channels(const PermuteProblem& problem, PermutePlan* plan) {
   plan->channels = params;
   plan->kernel = dims.kernel;
   plan->unit_bytes = problem.unit_bytes;
+  // The span starts anywhere in its first line of shared memory.
   plan->launch = {num_blocks, static_cast<int32_t>(num_threads), static_cast<int32_t>(pixel_step + line_bytes)};
   return true;
 }

@@ -10,9 +10,6 @@
 
 namespace flowk {
 
-// One unit a thread, blocks of 4 KB in memory order: 1.00 of cudaMemcpyAsync from 32 MB, where 2 units reach 0.98 and 4
-// 0.95 (H200).
-constexpr int copy_threads = 256;
 constexpr int max_copy_rank = 5;  // of rows, known to the compiler
 
 constexpr int any_rank = -1;

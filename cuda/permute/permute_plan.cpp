@@ -25,8 +25,6 @@ bool rows_are_copied(int rank, int64_t row_bytes) {
   return false;
 }
 
-constexpr int copy_units_per_block = 256;  // copy_threads of permute_copies.cuh: one unit a thread
-
 bool is_multiple(const void* pointer, int64_t bytes) { return reinterpret_cast<uintptr_t>(pointer) % bytes == 0; }
 
 // Could the last dimension, contiguous on both sides, be counted in units twice as wide?
@@ -57,7 +55,7 @@ void plan_copy(const PermuteProblem& problem, PermuteKernel kernel, PermutePlan*
   copy.row_bytes = row_units * problem.unit_bytes;
   // A row that starts anywhere in a chunk touches up to one chunk more than it fills.
   const int64_t units_per_row = kernel == PermuteKernel::shifted_row_copy
-                                    ? (copy.row_bytes + 2 * chunk_limit_bytes - 2) / chunk_limit_bytes
+                                    ? ceil_div(copy.row_bytes + chunk_limit_bytes - 1, chunk_limit_bytes)
                                     : row_units;
   copy.rank = std::max(last, 0);
   int64_t num_rows = 1;
@@ -74,7 +72,7 @@ void plan_copy(const PermuteProblem& problem, PermuteKernel kernel, PermutePlan*
   plan->kernel = kernel;
   plan->unit_bytes = problem.unit_bytes;
   plan->wide_index = copy.num_units >= (int64_t{1} << 31);
-  plan->launch = {(copy.num_units + copy_units_per_block - 1) / copy_units_per_block, copy_units_per_block, 0};
+  plan->launch = {ceil_div(copy.num_units, copy_threads), copy_threads, 0};
 }
 
 }  // namespace

@@ -10,9 +10,7 @@
 
 namespace flowk {
 
-constexpr int plan_tile_threads = 256;  // tile_threads of permute_tiles.cuh
-constexpr int64_t sector_bytes = 32;    // the unit of L2 and memory traffic
-constexpr int64_t line_bytes = 128;
+constexpr int64_t sector_bytes = 32;  // the unit of L2 and memory traffic
 constexpr int max_choices = 48;
 constexpr int64_t max_shared_bytes = 56 * 1024;  // of a tile, about
 
@@ -59,8 +57,6 @@ struct Tile {
 };
 
 inline bool contains(uint64_t mask, int dim) { return dim >= 0 && (mask >> dim & 1) != 0; }
-inline int64_t ceil_div(int64_t n, int64_t d) { return (n + d - 1) / d; }
-inline int64_t round_up(int64_t n, int64_t multiple) { return ceil_div(n, multiple) * multiple; }
 
 // How far a source row of an aligned tile may be swizzled: the pitch of rows is a multiple of (mask + 1) chunks, at
 // most 15% more shared memory than their bytes.

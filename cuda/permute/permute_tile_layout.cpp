@@ -179,7 +179,7 @@ void set_rows(const PermuteProblem& problem, const TileLayout& layout, int64_t r
   params.swizzle_mask = layout.swizzle_mask;
   params.shift_mask = static_cast<uint32_t>(layout.shift_mask);
   plan->unit_bytes = problem.unit_bytes;
-  plan->launch.num_threads = plan_tile_threads;
+  plan->launch.num_threads = tile_threads;
 }
 
 // Chunks of a destination row: from which boundary on, how many, and how many of them neighbouring threads store.
@@ -199,7 +199,7 @@ void set_chunks(const PermuteProblem& problem, const Tile& tile, PermutePlan* pl
   const int64_t groups = ceil_div(chunks, per_group);
   params.chunks_per_group = Divider(static_cast<uint32_t>(per_group));
   params.num_store_items = static_cast<uint32_t>(groups * params.num_dst_rows.divisor);
-  params.store_items_per_pass = static_cast<uint32_t>(plan_tile_threads / per_group);
+  params.store_items_per_pass = static_cast<uint32_t>(tile_threads / per_group);
 }
 
 // Neighbouring elements of src's innermost dimension, in one 32-bit word, are rows that one thread stores together.
@@ -282,8 +282,8 @@ void build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src
   const bool src_is_aligned = tile.src.alignment >= chunk_limit_bytes;
   const int64_t chunks_per_row =
       ceil_div(tile.src.bytes + (src_is_aligned ? 0 : chunk_limit_bytes - 1), chunk_limit_bytes);
-  params.chunks_per_src_row = Divider(static_cast<uint32_t>(std::min<int64_t>(chunks_per_row, plan_tile_threads)));
-  params.src_rows_per_pass = static_cast<uint32_t>(std::max<int64_t>(plan_tile_threads / chunks_per_row, 1));
+  params.chunks_per_src_row = Divider(static_cast<uint32_t>(std::min<int64_t>(chunks_per_row, tile_threads)));
+  params.src_rows_per_pass = static_cast<uint32_t>(std::max<int64_t>(tile_threads / chunks_per_row, 1));
   plan->launch.shared_bytes = static_cast<int32_t>(round_up(layout.span_bytes, chunk_limit_bytes));
   plan->predicted_cost = tile.cost;
   // Destination chunks that neighbouring threads gather from start a chunk's elements apart: that many rows share a

@@ -16,8 +16,8 @@ constexpr int32_t ceil_div32(int64_t n, int64_t d) {
 }
 
 int64_t lowest_bit(uint64_t value, int64_t limit) {
-  return std::min<int64_t>(
-      static_cast<int64_t>(value & (~value + 1)) == 0 ? limit : static_cast<int64_t>(value & (~value + 1)), limit);
+  const uint64_t bit = value & (~value + 1);
+  return bit == 0 || bit > static_cast<uint64_t>(limit) ? limit : static_cast<int64_t>(bit);
 }
 
 // A stride of one unit starts the chain; each next one steps over just the whole of those before it.
@@ -205,14 +205,14 @@ void estimate(const PermuteProblem& problem, const Device& device, float num_ele
   const int32_t src_rows = tile->src_rows + static_cast<int32_t>(tile->halo) * (tile->src_rows / dst.block);
   if (!src_is_aligned) {
     const int32_t chunks = ceil_div32(src.bytes + chunk_limit_bytes - 1, chunk_limit_bytes);
-    const int32_t rows_per_pass = std::max(plan_tile_threads / chunks, 1);
+    const int32_t rows_per_pass = std::max(tile_threads / chunks, 1);
     passes += weight::unaligned_load *
-              static_cast<float>(ceil_div32(src_rows, rows_per_pass) * ceil_div32(chunks, plan_tile_threads));
+              static_cast<float>(ceil_div32(src_rows, rows_per_pass) * ceil_div32(chunks, tile_threads));
   }
   const int32_t elements_per_chunk = chunk_limit_bytes / problem.unit_bytes;
   if (!tile->aligned && dst.num_dims() > 1) {
     const int32_t entries = (dst.is_cut() ? dst.per_index : dst.elements) + elements_per_chunk - 1;
-    passes += weight::table * static_cast<float>(ceil_div32(entries, plan_tile_threads));
+    passes += weight::table * static_cast<float>(ceil_div32(entries, tile_threads));
   }
   const int32_t rows_per_item = tile->aligned && problem.unit_bytes < 4 ? 4 / problem.unit_bytes : 1;
   const int32_t dst_rows = static_cast<int32_t>(tile->elements) / (dst.elements * rows_per_item);
@@ -222,7 +222,7 @@ void estimate(const PermuteProblem& problem, const Device& device, float num_ele
   if (is_partial) per_element += weight::partial_store * std::min(1.0f, 128.0f / dst_run);
   const int32_t items = ceil_div32(chunks, per_group) * dst_rows;
   passes += (weight::store + per_element * static_cast<float>(elements_per_chunk)) *
-            static_cast<float>(ceil_div32(items, plan_tile_threads / per_group));
+            static_cast<float>(ceil_div32(items, tile_threads / per_group));
   cost += passes / tile_kb;
 
   // Blocks that are resident together, the bytes they keep in flight, and the last wave's idle blocks.

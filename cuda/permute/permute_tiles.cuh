@@ -16,7 +16,6 @@
 
 namespace flowk {
 
-constexpr int tile_threads = 256;
 constexpr int unrolled_grid_rank = 4;
 constexpr int table_place_bits =
     20;  // of an entry of the gather table: a place in shared memory; the rest is its swizzle
