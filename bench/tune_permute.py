@@ -6,7 +6,7 @@
 Takes a library that exports the candidates in $FLOWK_LIBRARY:
 
     nvcc -std=c++20 -O3 -arch=native -shared -cudart static -Icuda -Iinclude -Xcompiler -fPIC,-fvisibility=hidden \\
-      -DFLOWK_BUILD_INFO='"candidates"' cuda/api.cpp cuda/core/{status,dtype,shape,device_cuda}.cpp \\
+      -DFLOWK_BUILD_INFO='"candidates"' cuda/api/*.cpp cuda/core/{status,dtype,shape,device_cuda}.cpp \\
       cuda/permute/*.cpp cuda/permute/permute.cu bench/permute_candidates.cpp -o libflowk_candidates.so
 
 Prints the planner's pick and the best tile of each case;

@@ -6,6 +6,8 @@ The environment variable FLOWK_CUDA decides where nvcc comes from:
   system    CUDA_HOME, CUDA_PATH, PATH or /usr/local/cuda;
   wheels    build requirements that pip fetches (Linux only);
   disabled  nowhere: libflowk_simt alone is built, as with -Csetup-args=-Dcuda=disabled.
+
+libflowk_simt needs the toolkit's headers of the 16- and 8-bit floats: from a toolkit, or from three of those wheels.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ Settings = dict[str, Any] | None
 
 # One minor version for all: the one that needs the oldest driver of CUDA 13, and whose PTX all such drivers compile.
 WHEEL_VERSION = "13.0.*"
-WHEELS = ["nvidia-cuda-nvcc", "nvidia-nvvm", "nvidia-cuda-crt", "nvidia-cuda-runtime", "nvidia-cuda-cccl"]
+HEADER_WHEELS = ["nvidia-cuda-crt", "nvidia-cuda-runtime", "nvidia-cuda-cccl"]
+WHEELS = ["nvidia-cuda-nvcc", "nvidia-nvvm", *HEADER_WHEELS]
 OLDEST_NVCC = 12  # the first with C++20
 
 
@@ -39,10 +42,15 @@ def _nvcc_major(nvcc: Path) -> int:
     return int(release[1]) if release else 0
 
 
+def _toolkits() -> list[Path]:
+    """Where cuda/find_toolkit_headers.py looks too."""
+    named = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    return [*named, Path("/usr/local/cuda")]
+
+
 def _system_nvcc() -> Path | None:
-    folders = [Path(os.environ[name]) / "bin" for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
-    folders += [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
-    folders.append(Path("/usr/local/cuda/bin"))
+    *named, default = (toolkit / "bin" for toolkit in _toolkits())
+    folders = [*named, *(Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder), default]
     return next((nvcc for nvcc in (folder / "nvcc" for folder in folders) if _nvcc_major(nvcc) >= OLDEST_NVCC), None)
 
 
@@ -99,7 +107,10 @@ def _prepare(settings: Settings, folder: Path) -> dict[str, Any]:
 
 
 def _requires(settings: Settings) -> list[str]:
-    return [f"{wheel}=={WHEEL_VERSION}" for wheel in WHEELS] if _origin(settings) == "wheels" else []
+    origin = _origin(settings)
+    has_headers = any((folder / "include/cuda_fp16.h").is_file() for folder in _toolkits()) or sys.platform != "linux"
+    wheels = WHEELS if origin == "wheels" else HEADER_WHEELS if origin == "disabled" and not has_headers else []
+    return [f"{wheel}=={WHEEL_VERSION}" for wheel in wheels]
 
 
 def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:

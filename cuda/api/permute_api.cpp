@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C ABI: every function checks its arguments, plans, and runs.
+// The C ABI of permute and batch transpose: check, plan, run.
 #include <cstring>
 #include <utility>
 
+#include "api/check.h"
 #include "core/device.h"
 #include "core/dtype.h"
 #include "core/shape.h"
@@ -12,14 +13,6 @@
 
 namespace flowk {
 namespace {
-
-Status check_pointer(const char* parameter, const void* pointer, const DtypeInfo& dtype) {
-  if (pointer == nullptr) return Status::failure(FLOWK_STATUS_NULL_POINTER, "%s = NULL, must not be", parameter);
-  if (reinterpret_cast<uintptr_t>(pointer) % static_cast<uintptr_t>(dtype.alignment_bytes) != 0)
-    return Status::failure(FLOWK_STATUS_MISALIGNED_POINTER, "%s = %p, must be a multiple of %d for %s", parameter,
-                           pointer, dtype.alignment_bytes, dtype.name);
-  return {};
-}
 
 Status check_axes(int32_t rank, const int32_t* axes) {
   uint64_t seen = 0;
@@ -111,8 +104,7 @@ Status permute_explain(const PermuteArguments& arguments, char* text, size_t tex
   FLOWK_RETURN_IF_ERROR(check_permute(arguments, &request, &is_empty));
   if (text == nullptr) return Status::failure(FLOWK_STATUS_NULL_POINTER, "text = NULL, must not be");
   if (is_empty) {
-    constexpr char nothing[] = "nothing to do: an extent is 0\n";
-    if (text_bytes > 0) std::strncpy(text, nothing, text_bytes - 1)[text_bytes - 1] = '\0';
+    explain_nothing(text, text_bytes);
     return {};
   }
   Device device;
@@ -139,34 +131,6 @@ Status check_batch_transpose(const int64_t (&shape)[3]) {
 }  // namespace flowk
 
 extern "C" {
-
-const char* flowk_status_string(flowk_status status) {
-  switch (status) {
-    case FLOWK_STATUS_SUCCESS: return "FLOWK_STATUS_SUCCESS";
-    case FLOWK_STATUS_INVALID_ARGUMENT: return "FLOWK_STATUS_INVALID_ARGUMENT";
-    case FLOWK_STATUS_NULL_POINTER: return "FLOWK_STATUS_NULL_POINTER";
-    case FLOWK_STATUS_MISALIGNED_POINTER: return "FLOWK_STATUS_MISALIGNED_POINTER";
-    case FLOWK_STATUS_UNSUPPORTED_DTYPE: return "FLOWK_STATUS_UNSUPPORTED_DTYPE";
-    case FLOWK_STATUS_OVERLAP: return "FLOWK_STATUS_OVERLAP";
-    case FLOWK_STATUS_SIZE_OVERFLOW: return "FLOWK_STATUS_SIZE_OVERFLOW";
-    case FLOWK_STATUS_NO_DEVICE: return "FLOWK_STATUS_NO_DEVICE";
-    case FLOWK_STATUS_CUDA_ERROR: return "FLOWK_STATUS_CUDA_ERROR";
-    case FLOWK_STATUS_INTERNAL_ERROR: return "FLOWK_STATUS_INTERNAL_ERROR";
-  }
-  return "unknown flowk_status";
-}
-
-const char* flowk_last_error(void) { return flowk::last_error_text(); }
-
-int32_t flowk_version(void) { return FLOWK_VERSION; }
-
-const char* flowk_build_info(void) { return FLOWK_BUILD_INFO; }
-
-size_t flowk_dtype_bytes(flowk_dtype dtype) { return static_cast<size_t>(flowk::dtype_info(dtype).element_bytes); }
-
-size_t flowk_dtype_alignment_bytes(flowk_dtype dtype) {
-  return static_cast<size_t>(flowk::dtype_info(dtype).alignment_bytes);
-}
 
 flowk_status flowk_batch_transpose(const void* src, void* dst, int64_t batch, int64_t rows, int64_t cols,
                                    flowk_dtype dtype, flowk_stream stream) {

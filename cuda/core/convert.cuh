@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Element types as C++ types, what each is computed in, and convert<To>(): every pair of them, on the GPU and on the
+// executor alike.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "core/target.cuh"
+
+namespace flowk {
+
+using Float16 = __half;
+using BFloat16 = __nv_bfloat16;
+using Float8E4M3 = __nv_fp8_e4m3;
+using Float8E5M2 = __nv_fp8_e5m2;
+
+template <class T>
+constexpr bool is_float8 = std::is_same_v<T, Float8E4M3> || std::is_same_v<T, Float8E5M2>;
+template <class T>
+constexpr bool is_float16 = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
+template <class T>
+constexpr bool is_float = std::is_floating_point_v<T> || is_float16<T> || is_float8<T>;
+
+// Constants, because device code may not call numeric_limits.
+template <class T>
+constexpr T largest_of = std::numeric_limits<T>::max();
+template <class T>
+constexpr T smallest_of = std::numeric_limits<T>::min();
+
+// The type that a value of T is computed in: double for itself, float for every narrower float, and the integers
+// themselves.
+template <class T>
+using ComputeType = std::conditional_t<is_float<T> && !std::is_same_v<T, double>, float, T>;
+
+// `x` in the type it is computed in: exact.
+template <class T>
+__device__ __forceinline__ ComputeType<T> widen(T x) {
+  if constexpr (std::is_same_v<T, Float16>)
+    return __half2float(x);
+  else if constexpr (std::is_same_v<T, BFloat16>)
+    return __bfloat162float(x);
+  else if constexpr (is_float8<T>)
+    return static_cast<float>(x);
+  else
+    return x;
+}
+
+// `x` as a To:
+//   float to float    rounded to the nearest, ties to even; past the largest value infinity, and in float8 the largest
+//                     finite value (NaN stays NaN)
+//   float to integer  rounded toward zero; past either bound that bound, NaN 0
+//   integer to float  rounded to the nearest, ties to even
+//   integer to integer  modulo 2^bits, as C does
+//   to bool           x != 0 (NaN is true); from bool 0 or 1
+template <class To, class From>
+__device__ __forceinline__ To convert(From x) {
+  using Wide = ComputeType<From>;
+  if constexpr (std::is_same_v<To, From>) {
+    return x;
+  } else if constexpr (std::is_same_v<To, bool>) {
+    return widen(x) != Wide{0};
+  } else if constexpr (!is_float<From> && is_float<To> && sizeof(To) <= 2) {
+    // Through a float type that holds the integer, so that it is rounded once. One of more than 52 bits keeps its upper
+    // ones and the lowest 12 as one sticky bit.
+    if constexpr (sizeof(From) <= 2) {
+      return convert<To>(static_cast<float>(x));
+    } else if constexpr (sizeof(From) == 8) {
+      using Unsigned = uint64_t;
+      const bool negative = std::is_signed_v<From> && x < 0;
+      Unsigned magnitude = negative ? Unsigned{0} - static_cast<Unsigned>(x) : static_cast<Unsigned>(x);
+      constexpr Unsigned low = (Unsigned{1} << 12) - 1;
+      if (magnitude >> 52 != 0) magnitude = (magnitude & ~low) | static_cast<Unsigned>((magnitude & low) != 0) << 12;
+      const double value = static_cast<double>(magnitude);
+      return convert<To>(negative ? -value : value);
+    } else {
+      return convert<To>(static_cast<double>(x));
+    }
+  } else if constexpr (std::is_same_v<To, Float16>) {
+    if constexpr (std::is_same_v<From, double>)
+      return __double2half(x);
+    else
+      return __float2half_rn(widen(x));
+  } else if constexpr (std::is_same_v<To, BFloat16>) {
+    if constexpr (std::is_same_v<From, double>)
+      return __double2bfloat16(x);
+    else
+      return __float2bfloat16_rn(widen(x));
+  } else if constexpr (is_float8<To>) {
+    constexpr __nv_fp8_interpretation_t kind = std::is_same_v<To, Float8E4M3> ? __NV_E4M3 : __NV_E5M2;
+    To result;
+    if constexpr (std::is_same_v<From, double>)
+      result.__x = __nv_cvt_double_to_fp8(x, __NV_SATFINITE, kind);
+    else
+      result.__x = __nv_cvt_float_to_fp8(widen(x), __NV_SATFINITE, kind);
+    return result;
+  } else if constexpr (is_float<From> && std::is_integral_v<To>) {
+    // The upper bound is compared as the power of 2 above it, which every float type holds.
+    const Wide value = widen(x);
+    constexpr Wide end = static_cast<Wide>(uint64_t{1} << (std::numeric_limits<To>::digits - 1)) * 2;
+    if (value >= end) return largest_of<To>;
+    if (std::is_signed_v<To> ? value < -end : value < 0) return smallest_of<To>;
+    return value == value ? static_cast<To>(value) : To{0};
+  } else {
+    return static_cast<To>(widen(x));
+  }
+}
+
+}  // namespace flowk
