@@ -127,6 +127,8 @@ struct TileParams {
   // Loading: item = (source row, chunk of its run).
   Divider chunks_per_src_row;
   uint32_t src_rows_per_pass = 0;  // rows that the threads of a block load at once
+  int64_t src_pass_step = 0;       // bytes in src from one pass to the next, where rows have one dimension
+  bool src_row_is_wide = false;    // a row has more chunks than a block threads
   int64_t src_tile_bytes = 0;      // from a whole tile's start past the last chunk that it loads
   int32_t src_row_rank = 0;
   TileRowDim src_row_dims[max_tile_dims];

@@ -17,8 +17,8 @@
 namespace flowk {
 
 constexpr int unrolled_grid_rank = 4;
-constexpr int table_place_bits =
-    20;  // of an entry of the gather table: a place in shared memory; the rest is its swizzle
+constexpr int table_place_bits = 20;  // of an entry of the gather table: a place in shared memory; the rest its swizzle
+constexpr int rows_in_flight = 4;     // source rows that a thread asks for one after the other
 // 40 registers leave room for 6 blocks of 256 threads an SM; left alone the compiler takes 72 and loses 10-17% (H200).
 constexpr int tile_min_blocks = 6;
 
@@ -105,27 +105,54 @@ __device__ __forceinline__ int32_t swizzle_of(const TileParams& params, uint32_t
 template <bool kAligned>
 __device__ __forceinline__ void load_tile(const TileParams& params, const TileOrigin& tile, unsigned char* shared_tile,
                                           int32_t shift) {
-  const uint32_t first_row = params.chunks_per_src_row.divide(threadIdx.x);
+  const uint32_t row_in_pass = params.chunks_per_src_row.divide(threadIdx.x);
   const int32_t column =
-      static_cast<int32_t>(threadIdx.x - first_row * params.chunks_per_src_row.divisor) * chunk_bytes;
-  if (first_row >= params.src_rows_per_pass) return;
-  const bool ends_before_src = params.src_end - tile.src >= params.src_tile_bytes;
-#pragma unroll 1
-  for (uint32_t src_row = tile.src_row_begin + first_row; src_row < tile.src_row_end;
-       src_row += params.src_rows_per_pass) {
-    int64_t offset;
-    int32_t shared_row;
-    locate_tile_row(params.src_row_dims, params.src_row_rank, src_row, &offset, &shared_row);
-    const unsigned char* row = tile.src + offset;
+      static_cast<int32_t>(threadIdx.x - row_in_pass * params.chunks_per_src_row.divisor) * chunk_bytes;
+  if (row_in_pass >= params.src_rows_per_pass) return;
+  const bool ends_before_src = kAligned || params.src_end - tile.src >= params.src_tile_bytes;
+  // The chunks of a row that are this thread's; the row starts at `place` of shared memory.
+  const auto load_row = [&](const unsigned char* row, int32_t place, uint32_t src_row) {
     const int32_t before_row = kAligned ? 0 : static_cast<int32_t>(reinterpret_cast<uintptr_t>(row) % chunk_bytes);
     const int32_t swizzle = swizzle_of(params, src_row);
-#pragma unroll 1
-    for (int32_t in_row = column - before_row; in_row < tile.src_run_bytes; in_row += tile_threads * chunk_bytes) {
-      unsigned char* place = shared_tile + ((shift + shared_row + in_row) ^ swizzle);
-      if (kAligned || ends_before_src)
-        async_copy_chunk(place, row + in_row);
+    int32_t in_row = column - before_row;
+    do {
+      if (in_row >= tile.src_run_bytes) break;
+      unsigned char* chunk = shared_tile + ((place + in_row) ^ swizzle);
+      if (ends_before_src)
+        async_copy_chunk(chunk, row + in_row);
       else
-        async_copy_chunk_head(place, row + in_row, params.src_end - (row + in_row));
+        async_copy_chunk_head(chunk, row + in_row, params.src_end - (row + in_row));
+      in_row += tile_threads * chunk_bytes;
+    } while (params.src_row_is_wide);
+  };
+  uint32_t src_row = tile.src_row_begin + row_in_pass;
+  if (params.src_row_rank <= 1) {
+    const TileRowDim& dim = params.src_row_dims[0];
+    const unsigned char* row = tile.src + static_cast<int64_t>(src_row) * dim.stride;
+    int32_t place = shift + static_cast<int32_t>(src_row) * dim.shared_step;
+    const int64_t row_step = params.src_pass_step;
+    const int32_t place_step = static_cast<int32_t>(params.src_rows_per_pass) * dim.shared_step;
+#pragma unroll 1
+    while (src_row < tile.src_row_end) {
+#pragma unroll
+      for (int i = 0; i < rows_in_flight; ++i) {
+        if (src_row < tile.src_row_end) load_row(row, place, src_row);
+        src_row += params.src_rows_per_pass;
+        row += row_step;
+        place += place_step;
+      }
+    }
+    return;
+  }
+#pragma unroll 1
+  while (src_row < tile.src_row_end) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      int64_t offset;
+      int32_t place;
+      locate_tile_row(params.src_row_dims, params.src_row_rank, src_row, &offset, &place);
+      if (src_row < tile.src_row_end) load_row(tile.src + offset, shift + place, src_row);
+      src_row += params.src_rows_per_pass;
     }
   }
 }
@@ -190,37 +217,51 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
     tiled_transpose(const __grid_constant__ TileParams params) {
   constexpr int elements_per_chunk = chunk_bytes / Bytes;
   constexpr int rows_per_item = Bytes < 4 ? 4 / Bytes : 1;
+  constexpr int items_in_flight = Bytes == 1 ? 1 : 2;
+  using Word = Pack<(Bytes < 4 ? 4 : Bytes)>;
   unsigned char* shared_tile = &shared<unsigned char>();
   const TileOrigin tile = locate_tile(params);
-  load_tile<true>(params, tile, shared_tile, 0);
+  const int32_t shift = static_cast<int32_t>(reinterpret_cast<uintptr_t>(tile.src) & params.shift_mask);
+  load_tile<true>(params, tile, shared_tile, shift);
   async_copy_wait();
   __syncthreads();
 
+  StoreWalk walk(params);
 #pragma unroll 1
-  for (StoreWalk walk(params); walk.item < walk.num_items; walk.item += params.store_items_per_pass) {
-    uint32_t dst_row;
-    int32_t chunk;
-    walk.locate(params, &dst_row, &chunk);
-    const int32_t element = chunk * elements_per_chunk;
-    if (dst_row >= tile.dst_row_end || element >= tile.dst_element_end) continue;
-    int64_t offset;
-    int32_t column;
-    locate_tile_row(params.dst_row_dims, params.dst_row_rank, dst_row, &offset, &column);
-    unsigned char* address = tile.dst + offset + chunk * chunk_bytes;
-    const unsigned char* from =
-        shared_tile + element * params.run_pitch + (column ^ swizzle_of(params, static_cast<uint32_t>(element)));
-    if constexpr (rows_per_item == 1) {
-      Chunk<Bytes> out;
+  while (walk.item < walk.num_items) {
+    Word words[items_in_flight][elements_per_chunk];
+    unsigned char* addresses[items_in_flight];
 #pragma unroll
-      for (int i = 0; i < elements_per_chunk; ++i)
-        out.elements[i] = *reinterpret_cast<const Pack<Bytes>*>(from + i * params.run_pitch);
-      *reinterpret_cast<uint4*>(address) = out.whole;
-    } else {
-      uint32_t words[elements_per_chunk];
+    for (int k = 0; k < items_in_flight; ++k) {
+      uint32_t dst_row;
+      int32_t chunk;
+      walk.locate(params, &dst_row, &chunk);
+      const int32_t element = chunk * elements_per_chunk;
+      const bool is_inside = walk.item < walk.num_items && dst_row < tile.dst_row_end && element < tile.dst_element_end;
+      int64_t offset;
+      int32_t column;
+      locate_tile_row(params.dst_row_dims, params.dst_row_rank, dst_row, &offset, &column);
+      addresses[k] = is_inside ? tile.dst + offset + chunk * chunk_bytes : nullptr;
+      const int32_t place = shift + element * params.run_pitch + column;
+      const int32_t swizzle = swizzle_of(params, static_cast<uint32_t>(element));
+      if (is_inside) {
 #pragma unroll
-      for (int i = 0; i < elements_per_chunk; ++i)
-        words[i] = *reinterpret_cast<const uint32_t*>(from + i * params.run_pitch);
-      store_rows_of_words<Bytes, rows_per_item>(words, address, params.dst_row_step);
+        for (int i = 0; i < elements_per_chunk; ++i)
+          words[k][i] = *reinterpret_cast<const Word*>(shared_tile + ((place + i * params.run_pitch) ^ swizzle));
+      }
+      walk.item += params.store_items_per_pass;
+    }
+#pragma unroll
+    for (int k = 0; k < items_in_flight; ++k) {
+      if (addresses[k] == nullptr) continue;
+      if constexpr (rows_per_item == 1) {
+        Chunk<Bytes> out;
+#pragma unroll
+        for (int i = 0; i < elements_per_chunk; ++i) out.elements[i] = words[k][i];
+        *reinterpret_cast<uint4*>(addresses[k]) = out.whole;
+      } else {
+        store_rows_of_words<Bytes, rows_per_item>(words[k], addresses[k], params.dst_row_step);
+      }
     }
   }
 }
