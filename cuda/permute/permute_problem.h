@@ -26,6 +26,9 @@ struct PermuteProblem {
 // units (to 16 bytes) that extents, strides and pointers allow where the last dimension stays last.
 void make_problem(const PermuteRequest& request, PermuteProblem* problem);
 
+// plan_permute() for a problem that is made.
+void plan_problem(const PermuteProblem& problem, const Device& device, PermutePlan* plan);
+
 // Plans channel_interleave or channel_deinterleave; false, with the plan unchanged, where the problem is neither.
 bool plan_channels(const PermuteProblem& problem, PermutePlan* plan);
 
