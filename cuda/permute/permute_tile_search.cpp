@@ -161,7 +161,9 @@ constexpr float block = 1.099f;             // the start of a block, over the ti
 constexpr float unaligned_load = 0.141f;    // passes of the block's threads over the tile, over its KB
 constexpr float store = 0.397f;
 constexpr float element_gather = 0.214f;  // for each element of a chunk
-constexpr float word_gather = 0.070f;     // the same in two steps: by its instructions, until it is timed
+// By their shared memory wavefronts and instructions, until two_step_tile is timed.
+constexpr float word_gather = 0.030f;  // element_gather of two_step_tile
+constexpr float word_step = 1.200f;    // passes over its blocks of 4 x 16 bytes
 constexpr float partial_store = 0.058f;
 constexpr float table = 0.569f;
 constexpr float few_bytes_in_flight = 0.278f;
@@ -224,6 +226,10 @@ void estimate(const PermuteProblem& problem, const Device& device, float num_ele
   const int32_t items = ceil_div32(chunks, per_group) * dst_rows;
   passes += (weight::store + per_element * static_cast<float>(elements_per_chunk)) *
             static_cast<float>(ceil_div32(items, tile_threads / per_group));
+  if (tile->two_steps)
+    passes +=
+        weight::word_step * static_cast<float>(ceil_div32(
+                                ceil_div32(src_rows, 4) * ceil_div32(src.bytes, chunk_limit_bytes), tile_threads));
   cost += passes / tile_kb;
 
   // Blocks that are resident together, the bytes they keep in flight, and the last wave's idle blocks.
