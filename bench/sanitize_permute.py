@@ -19,7 +19,7 @@ from pyflowk import _library
 
 KERNELS = {
     "contiguous_copy", "row_copy", "shifted_row_copy", "tiled_transpose", "two_sided_tile", "strided_tile",
-    "channel_interleave", "channel_deinterleave",
+    "channel_interleave", "channel_deinterleave", "two_step_tile",
 }  # fmt: skip
 UNSIGNED = {1: 6, 2: 7, 4: 8, 8: 9, 16: 17}
 # shape, axes, and the source's strides in elements (None: contiguous)

@@ -54,6 +54,9 @@ Status run_unit(const PermutePlan& plan, flowk_stream stream) {
         return launch(two_sided_tile<Bytes, false, true>, plan.launch, stream, plan.tile);
       return launch(two_sided_tile<Bytes, false, false>, plan.launch, stream, plan.tile);
     case PermuteKernel::strided_tile: return launch(strided_tile<Bytes>, plan.launch, stream, plan.tile);
+    case PermuteKernel::two_step_tile:
+      if constexpr (Bytes == 1) return launch(two_step_tile, plan.launch, stream, plan.tile);
+      break;
     case PermuteKernel::channel_interleave:
     case PermuteKernel::channel_deinterleave:
       switch (plan.channels.num_channels) {
@@ -64,8 +67,8 @@ Status run_unit(const PermutePlan& plan, flowk_stream stream) {
       return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.channels.num_channels = %d, must be 2, 3 or 4",
                              plan.channels.num_channels);
   }
-  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.kernel = %d is no kernel of permute",
-                         static_cast<int>(plan.kernel));
+  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.kernel = %d is no kernel of permute for units of %d bytes",
+                         static_cast<int>(plan.kernel), Bytes);
 }
 
 }  // namespace

@@ -45,6 +45,8 @@ const char* reason(PermuteKernel kernel) {
       return "planes of 2 to 4 channels become pixels, and both sides are aligned to 16 bytes";
     case PermuteKernel::channel_deinterleave:
       return "pixels of 2 to 4 channels become planes, and both sides are aligned to 16 bytes";
+    case PermuteKernel::two_step_tile:
+      return "another dimension becomes last, elements are single bytes, and a side is not aligned to 16";
   }
   return "";
 }
@@ -61,6 +63,7 @@ const char* permute_kernel_name(PermuteKernel kernel) {
     case PermuteKernel::strided_tile: return "strided_tile";
     case PermuteKernel::channel_interleave: return "channel_interleave";
     case PermuteKernel::channel_deinterleave: return "channel_deinterleave";
+    case PermuteKernel::two_step_tile: return "two_step_tile";
   }
   return "unknown";
 }
@@ -83,7 +86,7 @@ void explain_permute(const PermutePlan& plan, const PermuteRequest& request, cha
     return;
   }
   if (plan.kernel == PermuteKernel::tiled_transpose || plan.kernel == PermuteKernel::two_sided_tile ||
-      plan.kernel == PermuteKernel::strided_tile) {
+      plan.kernel == PermuteKernel::strided_tile || plan.kernel == PermuteKernel::two_step_tile) {
     const TileParams& tile = plan.tile;
     const auto total = [&](const TileCount& count) {
       const int32_t indices = count.cut == TileCount::whole        ? 1
@@ -96,7 +99,8 @@ void explain_permute(const PermutePlan& plan, const PermuteRequest& request, cha
                (total(tile.dst_run_elements) - tile.halo * tile.dst_run_elements.per_index) * plan.unit_bytes);
     if (tile.halo > 0) writer.add("; %d indices of halo, so that rows start on %d bytes", tile.halo, tile.dst_granule);
     if (tile.swizzle_bits != 0) writer.add("; swizzled over %d bytes", tile.swizzle_bits + 16);
-    if (tile.table_rank > 0) writer.add("; gathers by table");
+    if (tile.skew_mask > 0) writer.add("; skewed over %u columns", 4 * tile.skew_mask);
+    if (plan.kernel != PermuteKernel::two_step_tile && tile.table_rank > 0) writer.add("; gathers by table");
     if (plan.predicted_cost > 0)
       writer.add("; predicted time %.2f of a copy's", static_cast<double>(plan.predicted_cost));
     writer.add("\n");

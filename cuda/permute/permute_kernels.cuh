@@ -4,6 +4,7 @@
 // registers (channels).
 #pragma once
 
+#include "permute/permute_bytes.cuh"
 #include "permute/permute_channels.cuh"
 #include "permute/permute_copies.cuh"
 #include "permute/permute_tiles.cuh"

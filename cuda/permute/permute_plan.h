@@ -34,8 +34,9 @@ enum class PermuteKernel : int32_t {
   strided_tile,          // the same by single elements: a side has no dimension of stride 1
   channel_interleave,    // 2 to 4 planes become pixels of as many channels, 16-byte aligned on both sides
   channel_deinterleave,  // the other way round
+  two_step_tile,         // two_sided_tile of 1-byte elements, by words and twice through shared memory
 };
-constexpr int num_permute_kernels = 8;
+constexpr int num_permute_kernels = 9;
 constexpr int64_t chunk_limit_bytes = 16;  // the widest access of one thread
 const char* permute_kernel_name(PermuteKernel kernel);
 
@@ -159,6 +160,16 @@ struct TileParams {
   Divider table_period;            // elements after which places repeat
   int32_t period_step = 0;         // bytes further on in shared memory
   int32_t table_offset_bytes = 0;  // of the table in shared memory
+
+  // two_step_tile. Item = (16 columns, word of the destination run): 4 source rows, by 16 of their bytes. The columns
+  // of word w start ((w >> skew_shift) & skew_mask) words to the left.
+  Divider words_per_run;  // of 4 elements
+  uint32_t num_word_items = 0;
+  int32_t skew_shift = 0;
+  uint32_t skew_mask = 0;
+  int32_t shared_lead_bytes = 0;     // before the first source row
+  int32_t columns_offset_bytes = 0;  // of the destination rows in shared memory
+  int32_t columns_pitch = 0;         // between them
   friend bool operator==(const TileParams&, const TileParams&) = default;
 };
 
@@ -191,11 +202,10 @@ struct PermutePlan {
   int32_t unit_bytes = 0;   // the element or unit that the kernel moves
   bool wide_index = false;  // copies of 2^31 units and more
   LaunchConfig launch;
-  CopyParams copy;                // contiguous_copy, row_copy, shifted_row_copy
-  TileParams tile;                // tiled_transpose, two_sided_tile, strided_tile
-  ChannelParams channels;         // channel_interleave, channel_deinterleave
-  float predicted_cost = 0;       // of the tile, relative to a copy of the same bytes
-  float predicted_conflicts = 1;  // passes of a warp's gather from shared memory, over those without bank conflicts
+  CopyParams copy;           // contiguous_copy, row_copy, shifted_row_copy
+  TileParams tile;           // tiled_transpose, two_sided_tile, strided_tile, two_step_tile
+  ChannelParams channels;    // channel_interleave, channel_deinterleave
+  float predicted_cost = 0;  // of the tile, relative to a copy of the same bytes
   friend bool operator==(const PermutePlan&, const PermutePlan&) = default;
 };
 

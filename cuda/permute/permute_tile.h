@@ -52,7 +52,8 @@ struct Tile {
   int64_t elements = 1;
   int64_t shared_bytes = 0;  // about
   int64_t halo = 0;
-  bool aligned = false;  // both sides to 16 bytes throughout
+  bool aligned = false;    // both sides to 16 bytes throughout
+  bool two_steps = false;  // two_step_tile, unless both sides take further dimensions as rows
   float cost = 0;
   int64_t blocks[max_rank];  // of every dimension; filled by build_tile()
 };
@@ -111,6 +112,20 @@ inline int32_t chunks_per_group_of(int32_t chunks) {
 // Fills plan->tile and the launch from a chosen tile; permute_tile_layout.cpp.
 void build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src_side, const Side& dst_side,
                 PermutePlan* plan);
+
+// two_step_tile moves blocks of 4 x 16 bytes: shorter runs leave most of one empty. At the most, its destination rows
+// stand so many bytes apart.
+constexpr int32_t min_two_step_run_bytes = 16;
+inline int32_t two_step_padding(int32_t run_bytes) { return std::max(run_bytes / 8, 12); }
+
+// Fills in the second step of a two_step_tile, whose source rows take launch.shared_bytes so far;
+// permute_bytes_layout.cpp.
+void place_columns(PermutePlan* plan);
+
+// How many times as long a warp's access takes as without conflicts, from the place of each thread's element, < 0 where
+// one has none, XORed with bits 4-6 of (place >> shift) unless shift is 0; permute_tile_banks.cpp.
+constexpr int warp_threads = 32;
+float bank_conflicts(const int32_t (&places)[warp_threads], int32_t unit_bytes, int32_t shift);
 
 // Chooses how a two_sided_tile is swizzled, and how many chunks of a destination row neighbouring threads store, for
 // few bank conflicts; permute_tile_banks.cpp.

@@ -5,17 +5,15 @@
 namespace flowk {
 namespace {
 
-constexpr int warp_threads = 32;
 constexpr int32_t chunk_mask = 0x70;  // the bits of a place that a swizzle changes
 
 // Where the threads of the block's first warp find the first element of their first chunk, before the swizzle; -1 where
-// one has none. Returns how many have one.
-int first_places(const TileParams& params, int32_t unit_bytes, int32_t per_group, int32_t (&places)[warp_threads]) {
+// one has none.
+void first_places(const TileParams& params, int32_t unit_bytes, int32_t per_group, int32_t (&places)[warp_threads]) {
   const auto num_rows = static_cast<int32_t>(params.num_dst_rows.divisor);
   const int32_t elements_per_chunk = static_cast<int32_t>(chunk_limit_bytes) / unit_bytes;
   const int32_t run = params.dst_run_elements.per_index *
                       (params.dst_run_elements.cut == TileCount::whole ? 1 : params.dst_block + params.halo);
-  int num_places = 0;
   for (int thread = 0; thread < warp_threads; ++thread) {
     const int32_t item = thread / per_group;
     uint32_t row = static_cast<uint32_t>(item % num_rows);
@@ -34,14 +32,13 @@ int first_places(const TileParams& params, int32_t unit_bytes, int32_t per_group
       place += static_cast<int32_t>(index) * params.table[d].shared_step;
     }
     places[thread] = place;
-    ++num_places;
   }
-  return num_places;
 }
 
-// How many times as long a warp's gather takes as without conflicts. Elements of 8 and 16 bytes are read by half and
-// quarter warps; a word that several threads read is read once.
-float conflicts(const int32_t (&places)[warp_threads], int num_places, int32_t unit_bytes, int32_t shift) {
+}  // namespace
+
+// Elements of 8 and 16 bytes are read by half and quarter warps; a word that several threads read is read once.
+float bank_conflicts(const int32_t (&places)[warp_threads], int32_t unit_bytes, int32_t shift) {
   const int32_t bytes = std::max(unit_bytes, 4);
   const int phase_threads = static_cast<int>(line_bytes) / bytes;  // as many as there are banks of `bytes`
   int passes = 0, phases = 0;
@@ -62,10 +59,8 @@ float conflicts(const int32_t (&places)[warp_threads], int num_places, int32_t u
     passes += most;
     phases += most > 0;
   }
-  return num_places == 0 ? 1 : static_cast<float>(passes) / static_cast<float>(phases);
+  return phases == 0 ? 1 : static_cast<float>(passes) / static_cast<float>(phases);
 }
-
-}  // namespace
 
 void choose_swizzle(PermutePlan* plan) {
   TileParams& params = plan->tile;
@@ -75,14 +70,13 @@ void choose_swizzle(PermutePlan* plan) {
   for (const int32_t per_group : {given, 4}) {
     if (per_group > given || (per_group == given && best > 0)) continue;
     int32_t places[warp_threads];
-    const int num_places = first_places(params, plan->unit_bytes, per_group, places);
+    first_places(params, plan->unit_bytes, per_group, places);
     // 3 takes the key from the number of the line, each further bit from twice as many lines.
     for (const int32_t shift : {0, 3, 4, 5, 6, 7}) {
       // Half a line at a time is 5-10% slower without conflicts, and faster than a whole one with two (H200).
-      const float passes = conflicts(places, num_places, plan->unit_bytes, shift) * (per_group == given ? 1.0f : 1.15f);
+      const float passes = bank_conflicts(places, plan->unit_bytes, shift) * (per_group == given ? 1.0f : 1.15f);
       if (best > 0 && passes >= best - 0.01f) continue;
       best = passes;
-      plan->predicted_conflicts = passes;
       params.swizzle_shift = shift;
       params.swizzle_bits = shift == 0 ? 0 : chunk_mask;
       set_chunks_per_group(chunks, per_group, &params);

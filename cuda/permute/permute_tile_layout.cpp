@@ -64,6 +64,7 @@ void find_rows(const PermuteProblem& problem, const int* src_dims, int num_src_d
     layout->dst_rows.add(d, block);
     tile.blocks[d] = block;
     tile.aligned = false;
+    tile.two_steps = false;
     bytes *= block;
     tile.shared_bytes *= block;
     if (cuts) {
@@ -89,13 +90,17 @@ void place_swizzled_rows(const PermuteProblem& problem, int32_t run_bytes, TileL
   layout->span_bytes = pitch * rows.count + layout->shift_mask + 1;
 }
 
-// Source rows of two_sided_tile, for the same reason.
+// Source rows of two_sided_tile, for the same reason. Rows that two_step_tile reads side by side are to stand 16 bytes,
+// and not a multiple of 32, apart in banks.
 void place_congruent_rows(const PermuteProblem& problem, int64_t run_bytes, bool is_aligned, TileLayout* layout) {
   const RowDims& rows = layout->src_rows;
-  for (int64_t modulus = line_bytes; modulus >= chunk_limit_bytes; modulus /= 2) {
+  const bool splits_lines = layout->tile.two_steps && problem.src_strides[rows.dims[0]] % sector_bytes == 0;
+  for (int64_t modulus = splits_lines ? chunk_limit_bytes : line_bytes; modulus >= chunk_limit_bytes; modulus /= 2) {
     int64_t span = run_bytes;
     for (int i = 0; i < rows.rank; ++i) {
       layout->row_steps[i] = congruent_pitch(span, problem.src_strides[rows.dims[i]], is_aligned, modulus);
+      if (i == 0 && layout->tile.two_steps && layout->row_steps[i] % sector_bytes == 0)
+        layout->row_steps[i] += chunk_limit_bytes;
       span += layout->row_steps[i] * (rows.extents[i] - 1);
     }
     layout->span_bytes = span + modulus + chunk_limit_bytes;
@@ -210,9 +215,8 @@ void group_dst_rows(const PermuteProblem& problem, const TileLayout& layout, Per
   params.num_dst_rows = Divider(params.num_dst_rows.divisor >> log2_rows);
 }
 
-// Where element e of the destination run stands: e * run_pitch if its dimensions step evenly, by a table otherwise. A
-// run that is cut repeats with every index of the cut dimension.
-void set_places(const PermuteProblem& problem, const TileLayout& layout, const Side& dst_side, PermutePlan* plan) {
+// The dimensions of the destination run, or one if they step evenly.
+void set_table_dims(const PermuteProblem& problem, const TileLayout& layout, const Side& dst_side, PermutePlan* plan) {
   TileParams& params = plan->tile;
   const Tile& tile = layout.tile;
   params.table_rank = tile.dst.num_dims();
@@ -229,7 +233,14 @@ void set_places(const PermuteProblem& problem, const TileLayout& layout, const S
     }
   }
   params.run_pitch = params.table[0].shared_step;
-  if (is_even) {
+  if (is_even) params.table_rank = 1;
+}
+
+// Where element e of the destination run stands: e * run_pitch if its dimensions step evenly, by a table otherwise. A
+// run that is cut repeats with every index of the cut dimension.
+void set_places(const Tile& tile, int32_t unit_bytes, PermutePlan* plan) {
+  TileParams& params = plan->tile;
+  if (params.table_rank == 1) {
     params.table_rank = 0;
     return;
   }
@@ -238,7 +249,7 @@ void set_places(const PermuteProblem& problem, const TileLayout& layout, const S
   const int64_t period = repeats ? per_index : per_index * tile.dst.block;
   params.table_period = Divider(static_cast<uint32_t>(period));
   params.period_step = repeats ? params.table[params.table_rank - 1].shared_step : 0;
-  params.num_table_entries = static_cast<uint32_t>(period + chunk_limit_bytes / problem.unit_bytes - 1);
+  params.num_table_entries = static_cast<uint32_t>(period + chunk_limit_bytes / unit_bytes - 1);
   params.table_offset_bytes = plan->launch.shared_bytes;
   plan->launch.shared_bytes += static_cast<int32_t>(sizeof(uint32_t) * params.num_table_entries);
 }
@@ -296,9 +307,16 @@ void build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src
     group_dst_rows(problem, layout, plan);
     set_chunks(problem, tile, plan);
     swizzle_rows(layout.swizzle_mask, problem.unit_bytes, &params);
+    return;
+  }
+  set_table_dims(problem, layout, dst_side, plan);
+  if (layout.tile.two_steps) {
+    plan->kernel = PermuteKernel::two_step_tile;
+    set_chunks(problem, tile, plan);
+    place_columns(plan);
   } else {
     plan->kernel = PermuteKernel::two_sided_tile;
-    set_places(problem, layout, dst_side, plan);
+    set_places(layout.tile, problem.unit_bytes, plan);
     set_chunks(problem, tile, plan);
     choose_swizzle(plan);
   }

@@ -143,6 +143,9 @@ bool join(const PermuteProblem& problem, const Side& src_side, const Run& src, c
     tile->shared_bytes += static_cast<int64_t>(sizeof(uint32_t)) * entries;
   }
   tile->src_rows = static_cast<int32_t>(src_rows);
+  tile->two_steps = problem.unit_bytes == 1 && is_disjoint && !(src.fills_chunks && dst.fills_chunks) &&
+                    std::min(tile->src.bytes, tile->dst.bytes) >= min_two_step_run_bytes;
+  if (tile->two_steps) tile->shared_bytes += int64_t{src.elements} * (dst.bytes + two_step_padding(dst.bytes));
   return tile->elements * problem.unit_bytes <= max_tile_bytes && tile->shared_bytes <= max_shared_bytes;
 }
 
@@ -171,6 +174,9 @@ constexpr float block = 1.099f;             // the start of a block, over the ti
 constexpr float unaligned_load = 0.141f;    // passes of the block's threads over the tile, over its KB
 constexpr float store = 0.397f;
 constexpr float element_gather = 0.214f;  // for each element of a chunk
+// By their shared memory wavefronts and instructions, until two_step_tile is timed.
+constexpr float word_gather = 0.030f;  // element_gather of two_step_tile
+constexpr float word_step = 1.200f;    // passes over its blocks of 4 x 16 bytes
 constexpr float partial_store = 0.058f;
 constexpr float table = 0.569f;
 constexpr float few_bytes_in_flight = 0.278f;
@@ -228,11 +234,15 @@ void estimate(const PermuteProblem& problem, const Device& device, float num_ele
   const int32_t dst_rows = static_cast<int32_t>(tile->elements) / (dst.elements * rows_per_item);
   const int32_t chunks = ceil_div32(dst.bytes, chunk_limit_bytes) + (is_partial ? 1 : 0);
   const int32_t per_group = chunks_per_group_of(chunks);
-  float per_element = tile->aligned ? 0.0f : weight::element_gather;
+  float per_element = tile->aligned ? 0.0f : tile->two_steps ? weight::word_gather : weight::element_gather;
   if (is_partial) per_element += weight::partial_store * std::min(1.0f, 128.0f / dst_run);
   const int32_t items = ceil_div32(chunks, per_group) * dst_rows;
   passes += (weight::store + per_element * static_cast<float>(elements_per_chunk)) *
             static_cast<float>(ceil_div32(items, tile_threads / per_group));
+  if (tile->two_steps)
+    passes +=
+        weight::word_step * static_cast<float>(ceil_div32(
+                                ceil_div32(src_rows, 4) * ceil_div32(src.bytes, chunk_limit_bytes), tile_threads));
   cost += passes / tile_kb;
 
   // Blocks that are resident together, the bytes they keep in flight, and the last wave's idle blocks.

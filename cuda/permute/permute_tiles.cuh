@@ -183,6 +183,18 @@ struct StoreWalk {
   }
 };
 
+// A 4 x 4 transpose: byte i of columns[j] is byte j of rows[i].
+__device__ __forceinline__ void transpose_bytes(const uint32_t (&rows)[4], uint32_t (&columns)[4]) {
+  const uint32_t low01 = __byte_perm(rows[0], rows[1], 0x5140);
+  const uint32_t low23 = __byte_perm(rows[2], rows[3], 0x5140);
+  const uint32_t high01 = __byte_perm(rows[0], rows[1], 0x7362);
+  const uint32_t high23 = __byte_perm(rows[2], rows[3], 0x7362);
+  columns[0] = __byte_perm(low01, low23, 0x5410);
+  columns[1] = __byte_perm(low01, low23, 0x7632);
+  columns[2] = __byte_perm(high01, high23, 0x5410);
+  columns[3] = __byte_perm(high01, high23, 0x7632);
+}
+
 // Turns `count` words, each holding one element of every row of a group, into one chunk for every row of the group.
 template <int Bytes, int kRows>
 __device__ __forceinline__ void store_rows_of_words(const uint32_t (&words)[chunk_bytes / Bytes],
@@ -196,22 +208,16 @@ __device__ __forceinline__ void store_rows_of_words(const uint32_t (&words)[chun
                      __byte_perm(words[4], words[5], select), __byte_perm(words[6], words[7], select));
     }
   } else {
-    uint32_t out[4][4];  // [row][word]: a 4 x 4 transpose of bytes for every four words
+    uint32_t out[4][4];  // [word][row]
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const uint32_t low01 = __byte_perm(words[4 * i], words[4 * i + 1], 0x5140);
-      const uint32_t low23 = __byte_perm(words[4 * i + 2], words[4 * i + 3], 0x5140);
-      const uint32_t high01 = __byte_perm(words[4 * i], words[4 * i + 1], 0x7362);
-      const uint32_t high23 = __byte_perm(words[4 * i + 2], words[4 * i + 3], 0x7362);
-      out[0][i] = __byte_perm(low01, low23, 0x5410);
-      out[1][i] = __byte_perm(low01, low23, 0x7632);
-      out[2][i] = __byte_perm(high01, high23, 0x5410);
-      out[3][i] = __byte_perm(high01, high23, 0x7632);
+      const uint32_t group[4] = {words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]};
+      transpose_bytes(group, out[i]);
     }
 #pragma unroll
     for (int row = 0; row < 4; ++row)
       *reinterpret_cast<uint4*>(address + row * row_step) =
-          make_uint4(out[row][0], out[row][1], out[row][2], out[row][3]);
+          make_uint4(out[0][row], out[1][row], out[2][row], out[3][row]);
   }
 }
 

@@ -48,6 +48,28 @@ inline std::vector<PermuteCase> permute_kernel_cases() {
       {"thin", 2, {7, 501}, {1, 0}},
       {"thin the other way round", 4, {501, 3}, {1, 0}},
 
+      // ---- bytes by words, in two steps: source rows 1, 2, 4, 8, 16 and 32 bytes apart in banks
+      {"rows of an odd number of bytes, both runs cut", 1, {701, 333}, {1, 0}, 1, 3},
+      {"rows of 2 bytes more than a multiple of 4", 1, {301, 262}, {1, 0}, 0, 1},
+      {"rows of 4 bytes more than a multiple of 8", 1, {301, 260}, {1, 0}, 2, 0},
+      {"rows of 8 bytes more than a multiple of 16", 1, {203, 264}, {1, 0}, 8, 0},
+      {"rows of chunks, columns not aligned", 1, {203, 272}, {1, 0}},
+      {"rows of lines, columns not aligned", 1, {203, 256}, {1, 0}, 0, 5},
+      {"rows of lines that start in a chunk, columns aligned", 1, {208, 256}, {1, 0}, 3, 0},
+      {"the shortest runs by words", 1, {17, 16}, {1, 0}, 1, 1},
+      {"destination runs of three dimensions", 1, {7, 67, 3, 5, 11}, {3, 4, 2, 0, 1}, 1, 2},
+      {"destination runs of three dimensions, padded on both sides",
+       1,
+       {5, 6, 7, 90},
+       {3, 1, 0, 2},
+       3,
+       1,
+       {4400, 713, 101, 1},
+       {223, 36, 7, 1}},
+      {"destination rows walked down", 1, {211, 150}, {1, 0}, 0, 2, {}, {-217, 1}},
+      {"source rows of two dimensions", 1, {113, 9, 21}, {1, 2, 0}, 5, 0},
+      {"source rows that stand still", 1, {90, 3, 70}, {2, 0, 1}, 1, 0, {70, 0, 1}, {}},
+
       // ---- runs of several dimensions, and runs that share one
       {"rank 4", 4, {5, 6, 7, 8}, {2, 0, 3, 1}},
       {"rank 5 of bytes", 1, {5, 4, 3, 6, 7}, {3, 1, 4, 0, 2}},

@@ -110,6 +110,14 @@ inline std::vector<PermutePlanCase> permute_plan_cases() {
       {tiled_transpose, {"a column is broadcast", 4, {kilo, 1000}, {0, 1}, 0, 0, {1, 0}, {}}},
       {two_sided_tile, {"a matrix walked up in src and down in dst", 4, {1001, 999}, {1, 0}, 0, 0, {}, {-1001, 1}}},
 
+      // ---- bytes of which another dimension becomes last, and a side is not aligned
+      {two_step_tile, {"odd extents", 1, {1001, 999}, {1, 0}}},
+      {two_step_tile, {"source not aligned", 1, {4096, 4096}, {1, 0}, 1, 0}},
+      {two_step_tile, {"destination not aligned", 1, {4096, 4096}, {1, 0}, 0, 1}},
+      {two_step_tile, {"runs of several dimensions", 1, {74, 78, 221, 14}, {2, 3, 1, 0}}},
+      {two_step_tile, {"more than 2^31 elements", 1, {50001, 50003}, {1, 0}}},
+      {two_sided_tile, {"runs shorter than 16 bytes", 1, {mega, 13}, {1, 0}}},
+
       // ---- a side has no dimension of stride 1
       {strided_tile, {"every second element of either side", 4, {500, 600}, {1, 0}, 0, 0, {2400, 2}, {2000, 2}}},
       {strided_tile, {"every second element of dst", 1, {500, 600}, {0, 1}, 0, 0, {}, {1200, 2}}},

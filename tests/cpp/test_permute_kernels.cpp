@@ -79,12 +79,23 @@ struct Reached {
   bool unswizzled = false, shared_rows_cut = false, one_dim_cuts_both = false, short_last_src = false,
        short_last_dst = false;
   bool several_passes = false, grouped_rows = false;
+  bool skewed = false, unskewed = false, words_by_table = false, words_with_halo = false, words_past_run = false,
+       words_short_last_src = false, words_short_last_dst = false;
 
   void add(const PermutePlan& plan) {
     const TileParams& tile = plan.tile;
     kernels[static_cast<int>(plan.kernel)] = true;
     wide_copy |= plan.wide_index;
     if (plan.kernel == PermuteKernel::row_copy && !plan.wide_index) row_copy_ranks[std::min(plan.copy.rank, 6)] = true;
+    if (plan.kernel == PermuteKernel::two_step_tile) {
+      skewed |= tile.skew_mask > 0;
+      unskewed |= tile.skew_mask == 0;
+      words_by_table |= tile.table_rank > 1;
+      words_with_halo |= tile.halo > 0;
+      words_past_run |= tile.num_table_entries % 4 != 0;
+      words_short_last_src |= tile.src_cut >= 0 && tile.src_extent % tile.src_block != 0;
+      words_short_last_dst |= tile.dst_cut >= 0 && tile.dst_extent % tile.dst_block != 0;
+    }
     if (plan.kernel != PermuteKernel::tiled_transpose && plan.kernel != PermuteKernel::two_sided_tile) return;
     halo |= tile.halo > 0;
     swizzle |= plan.kernel == PermuteKernel::two_sided_tile && tile.swizzle_bits != 0;
@@ -108,6 +119,8 @@ struct Reached {
     CHECK(wide_copy && halo && swizzle && table && swizzled_table && periodic_table);
     CHECK(unswizzled && shared_rows_cut && one_dim_cuts_both && short_last_src && short_last_dst);
     CHECK(several_passes && grouped_rows);
+    CHECK(skewed && unskewed && words_by_table && words_with_halo && words_past_run);
+    CHECK(words_short_last_src && words_short_last_dst);
   }
 };
 

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two_step_tile in shared memory: which columns the threads of a warp take, and how far apart its destination rows
+// stand, for few bank conflicts.
+#include "permute/permute_tile.h"
+
+namespace flowk {
+namespace {
+
+constexpr int32_t columns_per_item = 16;
+constexpr int max_log2_skew = 4;      // rows a multiple of 16 bytes apart; build_tile() makes it an odd one
+constexpr int32_t above_zero = 1024;  // keeps places of no matter positive, a multiple of what banks repeat after
+
+int32_t element_place(const TileParams& params, uint32_t element) {
+  int32_t place = 0;
+  for (int d = 0; d < params.table_rank; ++d) {
+    const uint32_t index = d + 1 < params.table_rank ? take_index(&element, params.table[d].divider) : element;
+    place += static_cast<int32_t>(index) * params.table[d].shared_step;
+  }
+  return place;
+}
+
+int64_t row_offset(const TileParams& params, uint32_t row) {
+  int64_t offset = 0;
+  for (int d = 0; d < params.dst_row_rank; ++d) {
+    const uint32_t index = d + 1 < params.dst_row_rank ? take_index(&row, params.dst_row_dims[d].divider) : row;
+    offset += static_cast<int64_t>(index) * params.dst_row_dims[d].stride;
+  }
+  return offset;
+}
+
+int32_t skew_of(const TileParams& params, uint32_t word) {
+  return static_cast<int32_t>(4 * (word >> params.skew_shift & params.skew_mask));
+}
+
+// Rows that a warp's lanes read stand 4 source rows apart. Where that is 2, 4, 8 or 16 words, and not an odd number,
+// as many groups of lanes meet in one bank: each takes columns one word further to the left than the group before, and
+// the tile takes some more columns.
+void choose_skew(TileParams* params) {
+  const uint32_t num_words = params->words_per_run.divisor;
+  int32_t rows[warp_threads];
+  for (uint32_t lane = 0; lane < warp_threads; ++lane) rows[lane] = element_place(*params, 4 * (lane % num_words));
+  const auto num_columns = static_cast<int32_t>(params->num_dst_rows.divisor);
+  float best = 0;
+  for (int log2 = 0; log2 <= max_log2_skew; ++log2) {
+    TileParams skewed;
+    skewed.skew_shift = 5 - log2;
+    skewed.skew_mask = (1u << log2) - 1;
+    int32_t places[warp_threads];
+    for (uint32_t lane = 0; lane < warp_threads; ++lane)
+      places[lane] = above_zero + rows[lane] + columns_per_item * static_cast<int32_t>(lane / num_words) -
+                     skew_of(skewed, lane % num_words);
+    const float passes = bank_conflicts(places, 4, 0);
+    const int64_t blocks = ceil_div(num_columns + 4 * static_cast<int32_t>(skewed.skew_mask), columns_per_item);
+    // An item reads 4 rows of 5 words and writes 16.
+    const float cost = static_cast<float>(blocks) * (20 * passes + 16);
+    if (log2 == 0 || cost < best) {
+      best = cost;
+      params->skew_shift = skewed.skew_shift;
+      params->skew_mask = skewed.skew_mask;
+      params->num_word_items = static_cast<uint32_t>(blocks) * num_words;
+    }
+    if (passes <= 1) return;
+  }
+}
+
+// Lanes write words of one destination row, and read chunks of a few, each from its own address on.
+void choose_columns_pitch(TileParams* params) {
+  constexpr int num_paddings = 8;
+  const uint32_t num_words = params->words_per_run.divisor;
+  const uint32_t per_group = params->chunks_per_group.divisor;
+  const auto run = static_cast<int32_t>(params->num_table_entries);
+  int32_t read_rows[warp_threads], read_elements[warp_threads];
+  for (uint32_t lane = 0; lane < warp_threads; ++lane) {
+    uint32_t group = lane / per_group;
+    const uint32_t row = take_index(&group, params->num_dst_rows);
+    const auto address = reinterpret_cast<uintptr_t>(params->dst + row_offset(*params, row));
+    read_rows[lane] = static_cast<int32_t>(row);
+    read_elements[lane] = params->halo * params->dst_run_elements.per_index +
+                          static_cast<int32_t>((group * per_group + lane % per_group) * chunk_limit_bytes) -
+                          static_cast<int32_t>(address & static_cast<uint32_t>(params->dst_granule - 1));
+  }
+  const auto run_bytes = static_cast<int32_t>(4 * num_words);
+  float best = 0;
+  for (int32_t padding = 0; padding < 4 * num_paddings && padding <= two_step_padding(run); padding += 4) {
+    const int32_t pitch = run_bytes + padding;
+    int32_t reads[warp_threads], writes[warp_threads];
+    for (uint32_t lane = 0; lane < warp_threads; ++lane) {
+      const bool is_inside = read_elements[lane] < run && read_elements[lane] + chunk_limit_bytes > 0;
+      reads[lane] = is_inside ? above_zero + read_rows[lane] * pitch + read_elements[lane] : -1;
+      const uint32_t word = lane % num_words;
+      const int32_t column = columns_per_item * static_cast<int32_t>(lane / num_words) - skew_of(*params, word);
+      writes[lane] = (above_zero + column) * pitch + static_cast<int32_t>(4 * word);
+    }
+    // Wavefronts for a chunk: 5 words of a chunk, and 16 of an item that is 4 chunks. Near ties keep the closer rows.
+    const float passes = 5 * bank_conflicts(reads, 4, 0) + 4 * bank_conflicts(writes, 4, 0);
+    if (padding > 0 && passes >= best - 0.25f) continue;
+    best = passes;
+    params->columns_pitch = pitch;
+  }
+}
+
+}  // namespace
+
+void place_columns(PermutePlan* plan) {
+  TileParams& params = plan->tile;
+  const int64_t run = int64_t{params.dst_run_elements.per_index} *
+                      (params.dst_run_elements.cut == TileCount::whole ? 1 : params.dst_block + params.halo);
+  params.num_table_entries = static_cast<uint32_t>(run);
+  params.words_per_run = Divider(static_cast<uint32_t>(ceil_div(run, 4)));
+  choose_skew(&params);
+  choose_columns_pitch(&params);
+  // Skewed columns start before the first row and end after the last.
+  const int64_t skew_bytes = 4 * int64_t{params.skew_mask};
+  params.shared_lead_bytes = static_cast<int32_t>(round_up(skew_bytes, int64_t{params.shift_mask} + 1));
+  const int64_t tail_bytes = skew_bytes + 2 * chunk_limit_bytes;
+  int64_t bytes = round_up(plan->launch.shared_bytes + params.shared_lead_bytes + tail_bytes, line_bytes);
+  params.table_offset_bytes = static_cast<int32_t>(bytes);
+  bytes += 4 * static_cast<int64_t>(sizeof(uint32_t)) * params.words_per_run.divisor;
+  params.columns_offset_bytes = static_cast<int32_t>(bytes);
+  // A chunk's five words may start before its row and end after it: in the table, in the next row, in these bytes.
+  bytes += int64_t{params.columns_pitch} * round_up(params.num_dst_rows.divisor, 4) + 2 * chunk_limit_bytes;
+  plan->launch.shared_bytes = static_cast<int32_t>(bytes);
+}
+
+}  // namespace flowk
