@@ -174,17 +174,23 @@ constexpr float block = 1.099f;             // the start of a block, over the ti
 constexpr float unaligned_load = 0.141f;    // passes of the block's threads over the tile, over its KB
 constexpr float store = 0.397f;
 constexpr float element_gather = 0.214f;  // for each element of a chunk
+constexpr float table_gather = 0.0f;      // more for each element whose place is in the table
 // By their shared memory wavefronts and instructions, until two_step_tile is timed.
 constexpr float word_gather = 0.030f;  // element_gather of two_step_tile
 constexpr float word_step = 1.200f;    // passes over its blocks of 4 x 16 bytes
 constexpr float partial_store = 0.058f;
-constexpr float table = 0.569f;
+constexpr float table = 0.569f;  // KB of table
 constexpr float few_bytes_in_flight = 0.278f;
 constexpr float few_blocks = 0.382f;  // over the blocks that are resident together
 constexpr float idle = 0.302f;        // blocks that the last wave leaves out
 constexpr float conflicts = 0.026f;   // for each bit that the swizzle lacks
-constexpr float small_tile = 0.133f;  // below 14 KB
-constexpr float large_tile = 0.093f;  // above 20 KB
+constexpr float below_8_kb = 0.0f;  // of the tile; each adds to the ones before it
+constexpr float below_11_kb = 0.0f;
+constexpr float below_14_kb = 0.133f;
+constexpr float above_17_kb = 0.0f;
+constexpr float above_20_kb = 0.093f;
+constexpr float above_25_kb = 0.0f;
+constexpr float above_33_kb = 0.0f;
 }  // namespace weight
 
 // Chooses the halo, and estimates the tile's time.
@@ -213,8 +219,13 @@ void estimate(const PermuteProblem& problem, const Device& device, float num_ele
   if (src_is_aligned && src.bytes % line_bytes != 0) cost += weight::src_line_ends * 128.0f / std::max(src_run, 128.0f);
   if (src.bytes < 2 * line_bytes) cost += weight::short_src_run;
   if (src.bytes <= line_bytes) cost += weight::shortest_src_run;
-  if (tile_kb < 14) cost += weight::small_tile;
-  if (tile_kb > 20) cost += weight::large_tile;
+  if (tile_kb < 14) cost += weight::below_14_kb;
+  if (tile_kb < 11) cost += weight::below_11_kb;
+  if (tile_kb < 8) cost += weight::below_8_kb;
+  if (tile_kb > 17) cost += weight::above_17_kb;
+  if (tile_kb > 20) cost += weight::above_20_kb;
+  if (tile_kb > 25) cost += weight::above_25_kb;
+  if (tile_kb > 33) cost += weight::above_33_kb;
 
   // Passes of the block's threads: loads, the table, stores.
   float passes = 0;
@@ -228,13 +239,14 @@ void estimate(const PermuteProblem& problem, const Device& device, float num_ele
   const int32_t elements_per_chunk = chunk_limit_bytes / problem.unit_bytes;
   if (!tile->aligned && dst.num_dims() > 1) {
     const int32_t entries = (dst.is_cut() ? dst.per_index : dst.elements) + elements_per_chunk - 1;
-    passes += weight::table * static_cast<float>(ceil_div32(entries, tile_threads));
+    passes += weight::table * static_cast<float>(entries) * (sizeof(uint32_t) / 1024.0f);
   }
   const int32_t rows_per_item = tile->aligned && problem.unit_bytes < 4 ? 4 / problem.unit_bytes : 1;
   const int32_t dst_rows = static_cast<int32_t>(tile->elements) / (dst.elements * rows_per_item);
   const int32_t chunks = ceil_div32(dst.bytes, chunk_limit_bytes) + (is_partial ? 1 : 0);
   const int32_t per_group = chunks_per_group_of(chunks);
   float per_element = tile->aligned ? 0.0f : tile->two_steps ? weight::word_gather : weight::element_gather;
+  if (!tile->aligned && !tile->two_steps && dst.num_dims() > 1) per_element += weight::table_gather;
   if (is_partial) per_element += weight::partial_store * std::min(1.0f, 128.0f / dst_run);
   const int32_t items = ceil_div32(chunks, per_group) * dst_rows;
   passes += (weight::store + per_element * static_cast<float>(elements_per_chunk)) *
