@@ -36,6 +36,7 @@ struct Run {
 struct Side {
   const void* pointer = nullptr;
   const int64_t* strides = nullptr;
+  int32_t unit_bytes = 0;
   int num_dims = 0;
   int dims[max_tile_dims];
   int num_choices = 0;

@@ -51,7 +51,7 @@ void find_rows(const PermuteProblem& problem, const int* src_dims, int num_src_d
         layout->dst_rows.add(src_dims[i], tile.blocks[src_dims[i]]);
   };
   add_rows(false);
-  int64_t bytes = tile.elements * problem.unit_bytes;
+  int64_t bytes = problem.bytes_of(tile.elements);
   for (int d = problem.rank - 1; d >= 0 && bytes < small_tile_bytes; --d) {
     if (contains(tile.src.dims | tile.dst.dims, d)) continue;
     if (layout->src_rows.rank + 2 > max_tile_dims || layout->dst_rows.rank + 2 > max_tile_dims) break;
@@ -208,7 +208,7 @@ void set_chunks(const PermuteProblem& problem, const Tile& tile, PermutePlan* pl
   } else {
     const bool aligned = tile.dst.alignment >= chunk_limit_bytes;
     params.dst_granule = aligned ? chunk_limit_bytes : run_bytes >= 4 * line_bytes ? line_bytes : sector_bytes;
-    chunks = ceil_div(run_bytes + (aligned ? 0 : params.dst_granule - problem.unit_bytes), chunk_limit_bytes);
+    chunks = ceil_div(run_bytes + (aligned ? 0 : params.dst_granule - problem.dst_unit_bytes), chunk_limit_bytes);
   }
   const int64_t per_group = chunks_per_group_of(static_cast<int32_t>(chunks));
   const int64_t groups = ceil_div(chunks, per_group);
@@ -266,7 +266,7 @@ void set_places(const PermuteProblem& problem, const TileLayout& layout, const S
   const int64_t period = repeats ? per_index : per_index * (tile.dst.block + tile.halo);
   params.table_period = Divider(static_cast<uint32_t>(period));
   params.period_step = repeats ? outermost.shared_step : 0;
-  params.num_table_entries = static_cast<uint32_t>(period + chunk_limit_bytes / problem.unit_bytes - 1);
+  params.num_table_entries = static_cast<uint32_t>(period + chunk_limit_bytes / problem.dst_unit_bytes - 1);
   params.table_offset_bytes = static_cast<int32_t>(round_up(layout.span_bytes, chunk_limit_bytes));
   plan->launch.shared_bytes = params.table_offset_bytes + static_cast<int32_t>(4 * params.num_table_entries);
 }
@@ -308,7 +308,7 @@ void build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src
   int64_t elements_per_row = 1;  // neighbours in the destination run that stand in one source row
   for (int i = 0; i < tile.dst.num_whole && contains(tile.src.dims, dst_side.dims[i]); ++i)
     elements_per_row *= problem.extents[dst_side.dims[i]];
-  params.swizzle_shift = log2_floor(chunk_limit_bytes / problem.unit_bytes / elements_per_row);
+  params.swizzle_shift = log2_floor(chunk_limit_bytes / problem.dst_unit_bytes / elements_per_row);
   if (layout.tile.aligned) {
     plan->kernel = PermuteKernel::tiled_transpose;
     params.run_pitch = static_cast<int32_t>(layout.row_steps[0]);

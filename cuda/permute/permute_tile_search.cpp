@@ -21,10 +21,12 @@ int64_t lowest_bit(uint64_t value, int64_t limit) {
 }
 
 // A stride of one unit starts the chain; each next one steps over just the whole of those before it.
-void find_chain(const PermuteProblem& problem, const void* pointer, const int64_t* strides, Side* side) {
+void find_chain(const PermuteProblem& problem, const void* pointer, const int64_t* strides, int32_t unit_bytes,
+                Side* side) {
   side->pointer = pointer;
   side->strides = strides;
-  int64_t next = problem.unit_bytes;
+  side->unit_bytes = unit_bytes;
+  int64_t next = unit_bytes;
   while (side->num_dims < max_tile_dims) {
     int found = -1;
     for (int d = problem.rank - 1; d >= 0 && found < 0; --d)
@@ -38,7 +40,7 @@ void find_chain(const PermuteProblem& problem, const void* pointer, const int64_
 // Fills in what follows from a run's dimensions and block.
 void finish_run(const PermuteProblem& problem, const Side& side, Run* run) {
   run->elements = run->per_index * run->block;
-  run->bytes = run->elements * problem.unit_bytes;
+  run->bytes = run->elements * side.unit_bytes;
   run->whole_dims = 0;
   for (int i = 0; i < run->num_whole; ++i) run->whole_dims |= uint64_t{1} << side.dims[i];
   run->cut = run->is_cut() ? side.dims[run->num_whole] : -1;
@@ -54,7 +56,7 @@ void finish_run(const PermuteProblem& problem, const Side& side, Run* run) {
     const int64_t extent = problem.extents[run->cut];
     const int64_t num_blocks = ceil_div(extent, run->block);
     const int64_t last_block = extent - (num_blocks - 1) * run->block;
-    run->fills_chunks &= last_block * run->per_index * problem.unit_bytes % chunk_limit_bytes == 0;
+    run->fills_chunks &= last_block * run->per_index * side.unit_bytes % chunk_limit_bytes == 0;
     run->padding = static_cast<float>(num_blocks * run->block) / static_cast<float>(extent);
   }
 }
@@ -69,7 +71,7 @@ void find_choices(const PermuteProblem& problem, Side* side) {
   Run run;
   for (int i = 0; i < side->num_dims; ++i) {
     const int64_t extent = problem.extents[side->dims[i]];
-    const int64_t inner_bytes = int64_t{run.per_index} * problem.unit_bytes;
+    const int64_t inner_bytes = int64_t{run.per_index} * side->unit_bytes;
     // Blocks of nearly one size, in whole sectors.
     const int64_t granule =
         std::max<int64_t>(sector_bytes / lowest_bit(static_cast<uint64_t>(inner_bytes), sector_bytes), 1);
@@ -99,7 +101,7 @@ bool join(const PermuteProblem& problem, const Side& src_side, const Run& src, c
   if (contains(dst.whole_dims, src.cut) || contains(src.whole_dims, dst.cut)) return false;
   const bool is_disjoint = (src.dims & dst.dims) == 0;
   if (is_disjoint) {  // most pairs end here
-    const int64_t bytes = int64_t{src.elements} * dst.bytes;
+    const int64_t bytes = problem.bytes_of(int64_t{src.elements} * dst.elements);
     if (bytes > max_tile_bytes || bytes < min_bytes) return false;
   }
   tile->src = src;
@@ -133,7 +135,7 @@ bool join(const PermuteProblem& problem, const Side& src_side, const Run& src, c
     tile->shared_bytes += static_cast<int64_t>(sizeof(uint32_t)) * entries;
   }
   tile->src_rows = static_cast<int32_t>(src_rows);
-  return tile->elements * problem.unit_bytes <= max_tile_bytes && tile->shared_bytes <= max_shared_bytes;
+  return problem.bytes_of(tile->elements) <= max_tile_bytes && tile->shared_bytes <= max_shared_bytes;
 }
 
 // Can the tile be copied, transposed and stored in whole chunks, without a run that shares dimensions with the other?
@@ -179,11 +181,11 @@ void estimate(const PermuteProblem& problem, const Device& device, float num_ele
   // Rows that start inside a sector: load a halo, so that every sector is stored by one tile, if that costs little.
   tile->halo = 0;
   if (!tile->aligned && tile->dst_cut >= 0 && tile->dst_cut != tile->src_cut && dst.alignment < sector_bytes) {
-    const int32_t halo = ceil_div32(sector_bytes / problem.unit_bytes - 1, dst.per_index);
+    const int32_t halo = ceil_div32(sector_bytes / problem.dst_unit_bytes - 1, dst.per_index);
     if (4 * halo <= 3 * tile->dst.block) tile->halo = halo;
   }
   const float src_run = static_cast<float>(src.bytes), dst_run = static_cast<float>(dst.bytes);
-  const float tile_kb = static_cast<float>(tile->elements * problem.unit_bytes) / 1024.0f;
+  const float tile_kb = static_cast<float>(problem.bytes_of(tile->elements)) / 1024.0f;
   const float with_halo = static_cast<float>(dst.block + tile->halo) / static_cast<float>(dst.block);
   const bool src_is_aligned = src.alignment >= chunk_limit_bytes;
   const bool is_partial = dst.alignment < chunk_limit_bytes && tile->halo == 0;
@@ -209,7 +211,7 @@ void estimate(const PermuteProblem& problem, const Device& device, float num_ele
     passes += weight::unaligned_load *
               static_cast<float>(ceil_div32(src_rows, rows_per_pass) * ceil_div32(chunks, tile_threads));
   }
-  const int32_t elements_per_chunk = chunk_limit_bytes / problem.unit_bytes;
+  const int32_t elements_per_chunk = chunk_limit_bytes / problem.dst_unit_bytes;
   if (!tile->aligned && dst.num_dims() > 1) {
     const int32_t entries = (dst.is_cut() ? dst.per_index : dst.elements) + elements_per_chunk - 1;
     passes += weight::table * static_cast<float>(ceil_div32(entries, tile_threads));
@@ -263,10 +265,10 @@ struct Search {
 void make_search(const PermuteProblem& given, Search* search) {
   search->problem = given;
   PermuteProblem& problem = search->problem;
-  find_chain(problem, problem.src, problem.src_strides, &search->src_side);
+  find_chain(problem, problem.src, problem.src_strides, problem.unit_bytes, &search->src_side);
   flip_down_dims(search->src_side, &problem);
   search->src_side.pointer = problem.src;
-  find_chain(problem, problem.dst, problem.dst_strides, &search->dst_side);
+  find_chain(problem, problem.dst, problem.dst_strides, problem.dst_unit_bytes, &search->dst_side);
   for (int d = 0; d < problem.rank; ++d) search->num_elements *= static_cast<float>(problem.extents[d]);
   find_choices(problem, &search->src_side);
   find_choices(problem, &search->dst_side);
@@ -301,7 +303,7 @@ void plan_tile(const PermuteProblem& problem, const Device& device, PermutePlan*
   constexpr int64_t usual_min_bytes = 6 * 1024;
   Search search;
   make_search(problem, &search);
-  const float num_bytes = search.num_elements * static_cast<float>(problem.unit_bytes);
+  const float num_bytes = search.num_elements * static_cast<float>(problem.unit_bytes + problem.dst_unit_bytes) / 2;
   const bool is_large = num_bytes > static_cast<float>(32 * usual_min_bytes * device.num_multiprocessors);
   Tile best = find_tile(search, device, is_large ? usual_min_bytes : 0);
   if (best.cost < 0 && is_large) best = find_tile(search, device, 0);
