@@ -27,7 +27,7 @@ __device__ __forceinline__ void widen_as(const Pack<kBytes> (&raw)[kN], Compute 
 #pragma unroll
     for (int i = 0; i < kN; ++i) {
       T element;
-      __builtin_memcpy(&element, &raw[i], sizeof(T));
+      __builtin_memcpy(static_cast<void*>(&element), &raw[i], sizeof(T));
       values[i] = static_cast<Compute>(widen(element));
     }
   }

@@ -50,8 +50,7 @@ __global__ void __launch_bounds__(copy_threads)
   Source in;
   if (is_whole && reinterpret_cast<uintptr_t>(src) % Source::pack_bytes == 0) {
 #pragma unroll
-    for (int i = 0; i < Source::num_packs; ++i)
-      in.packs[i] = reinterpret_cast<const Pack<Source::pack_bytes>*>(src)[i];
+    for (int i = 0; i < Source::num_packs; ++i) in.packs[i] = reinterpret_cast<const Pack<Source::pack_bytes>*>(src)[i];
   } else {
 #pragma unroll
     for (int i = 0; i < group; ++i)

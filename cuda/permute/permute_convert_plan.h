@@ -40,7 +40,8 @@ struct PermuteConvertPlan {
 // Bool, the integers to 32 bits and the real floats.
 bool is_convertible(flowk_dtype dtype);
 
-// Does the call only move bits? Then it is a plain permute of src_dtype: equal types, or integers of one size, unscaled.
+// Does the call only move bits? Then it is a plain permute of src_dtype: equal types, or integers of one size,
+// unscaled.
 bool is_plain_move(flowk_dtype src_dtype, flowk_dtype dst_dtype, double scale);
 
 // Is the product of the two types computed in double? Where a type is float64 or an integer of 32 bits.

@@ -14,7 +14,7 @@ constexpr int64_t round_up(int64_t n, int64_t multiple) { return ceil_div(n, mul
 struct PermuteProblem {
   int32_t unit_bytes = 0;      // of src
   int32_t dst_unit_bytes = 0;  // the same, but where elements are converted on the way
-  int rank = 0;  // dimensions in the order of dst, outermost first
+  int rank = 0;                // dimensions in the order of dst, outermost first
   int64_t extents[max_rank];
   int64_t src_strides[max_rank];  // bytes, >= 0
   int64_t dst_strides[max_rank];  // bytes, of any sign
@@ -23,7 +23,7 @@ struct PermuteProblem {
   const unsigned char* src_end = nullptr;  // one past the last byte of src's elements
 
   // Bytes of so many units, as the mean of both sides: what a copy would read.
-  int64_t bytes_of(int64_t units) const { return units * (unit_bytes + dst_unit_bytes) / 2; }
+  int64_t bytes_of(int64_t units) const { return (units * (unit_bytes + dst_unit_bytes)) >> 1; }
 };
 
 // Simplifies the request, moves units of half a complex number where a pointer is aligned to no more, and the widest
