@@ -43,7 +43,7 @@ extern "C" FLOWK_API int flowk_bench_permute_candidate(const void* src, void* ds
                              static_cast<double>(total(tile.dst_run_elements)),
                              static_cast<double>(tile.halo),
                              static_cast<double>(tile.dst_block),
-                             static_cast<double>(tile.swizzle_mask),
+                             static_cast<double>(tile.swizzle_bits / 16),
                              static_cast<double>(tile.table_rank),
                              static_cast<double>(plan.launch.num_blocks),
                              static_cast<double>(plan.launch.shared_bytes),

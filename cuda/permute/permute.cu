@@ -46,11 +46,12 @@ Status run_unit(const PermutePlan& plan, flowk_stream stream) {
     case PermuteKernel::tiled_transpose: return launch(tiled_transpose<Bytes>, plan.launch, stream, plan.tile);
     case PermuteKernel::two_sided_tile:
       if (plan.tile.table_rank > 0) {
-        if (plan.tile.swizzle_mask > 0)
+        if (plan.tile.swizzle_bits != 0)
           return launch(two_sided_tile<Bytes, true, true>, plan.launch, stream, plan.tile);
         return launch(two_sided_tile<Bytes, true, false>, plan.launch, stream, plan.tile);
       }
-      if (plan.tile.swizzle_mask > 0) return launch(two_sided_tile<Bytes, false, true>, plan.launch, stream, plan.tile);
+      if (plan.tile.swizzle_bits != 0)
+        return launch(two_sided_tile<Bytes, false, true>, plan.launch, stream, plan.tile);
       return launch(two_sided_tile<Bytes, false, false>, plan.launch, stream, plan.tile);
     case PermuteKernel::strided_tile: return launch(strided_tile<Bytes>, plan.launch, stream, plan.tile);
     case PermuteKernel::channel_interleave:

@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(tile_threads)
     locate_tile_row(params.dst_row_dims, params.dst_row_rank, dst_row, &offset, &column);
     unsigned char* address = tile.dst + offset + chunk * chunk_bytes;
     const int32_t place = shift + element * params.run_pitch + column;
-    const int32_t swizzle = swizzle_of(params, static_cast<uint32_t>(element));
+    const int32_t swizzle = swizzle_of_row(params, static_cast<uint32_t>(element));
     Word words[elements_per_chunk];
 #pragma unroll
     for (int i = 0; i < elements_per_chunk; ++i)
@@ -157,15 +157,8 @@ __global__ void __launch_bounds__(tile_threads)
   __syncthreads();
 
   const auto gather = [&](int32_t e, int32_t column) {
-    int32_t place;
-    if constexpr (kTable) {
-      const uint32_t entry = table[e];
-      place = (static_cast<int32_t>(entry & ((1u << table_place_bits) - 1)) + column) ^
-              static_cast<int32_t>(entry >> table_place_bits);
-    } else {
-      place = (e * params.run_pitch + column) ^ swizzle_of(params, static_cast<uint32_t>(e));
-    }
-    return *reinterpret_cast<const Pack<kSrcBytes>*>(shared_tile + place);
+    const int32_t place = (kTable ? static_cast<int32_t>(table[e]) : e * params.run_pitch) + column;
+    return *reinterpret_cast<const Pack<kSrcBytes>*>(shared_tile + swizzle_place(params, place));
   };
   const int32_t halo_elements = params.halo * params.dst_run_elements.per_index;
 #pragma unroll 1

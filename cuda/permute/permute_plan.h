@@ -83,7 +83,6 @@ struct TileRowDim {
 struct TileTableDim {
   Divider divider;
   int32_t shared_step = 0;
-  int32_t src_row_step = 0;  // source rows between neighbours
   friend bool operator==(const TileTableDim&, const TileTableDim&) = default;
 };
 
@@ -132,8 +131,11 @@ struct TileParams {
   int64_t src_tile_bytes = 0;      // from a whole tile's start past the last chunk that it loads
   int32_t src_row_rank = 0;
   TileRowDim src_row_dims[max_tile_dims];
-  int32_t swizzle_shift = 0;  // shared address bits 4-6 are XORed with (source row >> swizzle_shift) & swizzle_mask
-  int32_t swizzle_mask = 0;
+  // Bits 4-6 of a place in shared memory are XORed with, in tiled_transpose, (source row >> shift) * step & bits, in
+  // two_sided_tile with (place >> shift) & bits.
+  int32_t swizzle_shift = 0;
+  uint32_t swizzle_step = 0;
+  int32_t swizzle_bits = 0;        // 0: no swizzle
   uint32_t shift_mask = 0;         // bytes of src modulo which shared addresses agree with global ones, less 1
   int64_t src_element_stride = 0;  // strided_tile: bytes between elements of the source run
 

@@ -56,7 +56,7 @@ inline void add_tile(const PermutePlan& plan, int32_t dst_unit_bytes, TextWriter
               total(tile.src_run_bytes), total(tile.dst_rows),
               (total(tile.dst_run_elements) - tile.halo * tile.dst_run_elements.per_index) * dst_unit_bytes);
   if (tile.halo > 0) writer->add("; %d indices of halo, so that rows start on %d bytes", tile.halo, tile.dst_granule);
-  if (tile.swizzle_mask > 0) writer->add("; swizzled over %d bytes", (tile.swizzle_mask + 1) * 16);
+  if (tile.swizzle_bits != 0) writer->add("; swizzled over %d bytes", tile.swizzle_bits + 16);
   if (tile.table_rank > 0) writer->add("; gathers by table");
   if (plan.predicted_cost > 0)
     writer->add("; predicted time %.2f of a copy's", static_cast<double>(plan.predicted_cost));

@@ -13,6 +13,7 @@ namespace flowk {
 constexpr int64_t sector_bytes = 32;  // the unit of L2 and memory traffic
 constexpr int max_choices = 48;
 constexpr int64_t max_shared_bytes = 56 * 1024;  // of a tile, about
+constexpr int max_resident_tiles = 6;            // blocks of tile_threads an SM, as permute_tiles.cuh is compiled
 
 // A run: the innermost `num_whole` dimensions of a side, whole, and `block` indices of the next (1: it is not cut). The
 // rest follows from these and the side, and is kept because every pair of runs asks for it.
@@ -75,12 +76,20 @@ inline int32_t chunks_per_group_of(int32_t chunks) {
   constexpr uint32_t chunks_per_line = line_bytes / chunk_limit_bytes;
   const uint32_t groups = (static_cast<uint32_t>(chunks) + chunks_per_line - 1) / chunks_per_line;
   const uint32_t per_group = (static_cast<uint32_t>(chunks) + groups - 1) / groups;
+  if (chunks % 4 == 0 && per_group > 4 && per_group < chunks_per_line) return 4;  // no lane idle, no conflict
   return per_group <= 1 ? 1 : static_cast<int32_t>((per_group + 1) / 2 * 2);
 }
 
 // Fills plan->tile and the launch from a chosen tile; permute_tile_layout.cpp.
 void build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src_side, const Side& dst_side,
                 PermutePlan* plan);
+
+// Chooses how a two_sided_tile is swizzled, and how many chunks of a destination row neighbouring threads store, for
+// few bank conflicts; permute_tile_banks.cpp.
+void choose_swizzle(int32_t dst_unit_bytes, PermutePlan* plan);
+
+// Sets how many chunks of a destination row neighbouring threads store.
+void set_chunks_per_group(int64_t chunks, int64_t per_group, TileParams* params);
 
 // The tile of a problem that has no run on one side: element by element, the innermost dimension of each side, whatever
 // its stride, and rows of further ones.

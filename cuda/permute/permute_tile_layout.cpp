@@ -26,11 +26,10 @@ constexpr int64_t small_tile_bytes = 8 * 1024;
 struct TileLayout {
   Tile tile;
   RowDims src_rows, dst_rows;
-  bool has_shared_rows = false;      // dimensions that are rows on both sides
   int shared_row_cut = -1;           // one of them that is cut
   int64_t row_steps[max_tile_dims];  // bytes in shared memory, of each source row dimension
   int64_t span_bytes = 0;
-  int32_t swizzle_mask = 0;
+  int32_t swizzle_mask = 0;  // of the keys of tiled_transpose
   int32_t shift_mask = 0;
 };
 
@@ -65,7 +64,6 @@ void find_rows(const PermuteProblem& problem, const int* src_dims, int num_src_d
     layout->dst_rows.add(d, block);
     tile.blocks[d] = block;
     tile.aligned = false;
-    layout->has_shared_rows = true;
     bytes *= block;
     tile.shared_bytes *= block;
     if (cuts) {
@@ -76,17 +74,16 @@ void find_rows(const PermuteProblem& problem, const int* src_dims, int num_src_d
   add_rows(true);
 }
 
-// Rows of an aligned side, at one pitch. Bits 4-6 of a place are swizzled, so no two rows share a line that is. The
-// place of an element of the destination run must say which source row it is in, so there is no swizzle where the
-// destination row says it too. The pitch agrees with src's modulo 128 where that costs little shared memory: an
-// asynchronous copy splits a line of src in two requests where its place straddles a line of shared memory (f32 rows of
-// 256 bytes at a pitch of 64 modulo 128: 0.94 of copy, of 0 modulo 128: 0.97, H200).
+// Source rows of tiled_transpose, at one pitch. Bits 4-6 of a place are swizzled by row, so no two rows share a line.
+// The pitch agrees with src's modulo 128 where that costs little shared memory: an asynchronous copy splits a line of
+// src in two requests where its place straddles a line of shared memory (f32 rows of 256 bytes at a pitch of 64 modulo
+// 128: 0.94 of copy, of 0 modulo 128: 0.97, H200).
 void place_swizzled_rows(const PermuteProblem& problem, int32_t run_bytes, TileLayout* layout) {
   const RowDims& rows = layout->src_rows;
-  layout->swizzle_mask = layout->has_shared_rows ? 0 : swizzle_mask_of(run_bytes);
+  layout->swizzle_mask = swizzle_mask_of(run_bytes);
   const int64_t line = chunk_limit_bytes * (layout->swizzle_mask + 1);
   int64_t pitch = round_up(run_bytes, line);
-  if (line == line_bytes && rows.rank > 0) {
+  if (line == line_bytes) {
     const int64_t residue = problem.src_strides[rows.dims[0]] % line_bytes;
     const uint64_t starts = static_cast<uint64_t>(residue | run_bytes | layout->tile.src.alignment);
     const int64_t least = run_bytes + line_bytes - static_cast<int64_t>(starts & (~starts + 1));
@@ -101,14 +98,15 @@ void place_swizzled_rows(const PermuteProblem& problem, int32_t run_bytes, TileL
   layout->span_bytes = pitch * rows.count + (layout->shift_mask > 0 ? line_bytes : 0);
 }
 
-// Rows whose places agree with their addresses modulo 128 (less where that would inflate short rows): an asynchronous
-// copy splits a line of src in two requests where its place straddles a line of shared memory.
-void place_congruent_rows(const PermuteProblem& problem, int64_t run_bytes, TileLayout* layout) {
+// Source rows of two_sided_tile: their places agree with their addresses modulo 128 for the same reason, or less where
+// that would inflate short rows.
+void place_congruent_rows(const PermuteProblem& problem, int64_t run_bytes, bool is_aligned, TileLayout* layout) {
   const RowDims& rows = layout->src_rows;
   for (int64_t modulus = line_bytes; modulus >= chunk_limit_bytes; modulus /= 2) {
     int64_t span = run_bytes;
     for (int i = 0; i < rows.rank; ++i) {
-      const int64_t least = span + chunk_limit_bytes - 1;  // neighbours share no chunk
+      // Neighbours share no chunk.
+      const int64_t least = is_aligned ? round_up(span, chunk_limit_bytes) : span + chunk_limit_bytes - 1;
       const int64_t residue = problem.src_strides[rows.dims[i]] % modulus;
       layout->row_steps[i] = least + ((residue - least) % modulus + modulus) % modulus;
       span += layout->row_steps[i] * (rows.extents[i] - 1);
@@ -191,7 +189,6 @@ void set_rows(const PermuteProblem& problem, const TileLayout& layout, int64_t r
     set_row_dim(&params.dst_row_dims[i], layout.dst_rows.extents[i], shared_step, problem.dst_strides[dim]);
   }
   params.num_dst_rows = Divider(static_cast<uint32_t>(layout.dst_rows.count));
-  params.swizzle_mask = layout.swizzle_mask;
   params.shift_mask = static_cast<uint32_t>(layout.shift_mask);
   plan->unit_bytes = problem.unit_bytes;
   plan->launch.num_threads = tile_threads;
@@ -210,11 +207,7 @@ void set_chunks(const PermuteProblem& problem, const Tile& tile, PermutePlan* pl
     params.dst_granule = aligned ? chunk_limit_bytes : run_bytes >= 4 * line_bytes ? line_bytes : sector_bytes;
     chunks = ceil_div(run_bytes + (aligned ? 0 : params.dst_granule - problem.dst_unit_bytes), chunk_limit_bytes);
   }
-  const int64_t per_group = chunks_per_group_of(static_cast<int32_t>(chunks));
-  const int64_t groups = ceil_div(chunks, per_group);
-  params.chunks_per_group = Divider(static_cast<uint32_t>(per_group));
-  params.num_store_items = static_cast<uint32_t>(groups * params.num_dst_rows.divisor);
-  params.store_items_per_pass = static_cast<uint32_t>(tile_threads / per_group);
+  set_chunks_per_group(chunks, chunks_per_group_of(static_cast<int32_t>(chunks)), &params);
 }
 
 // Neighbouring elements of src's innermost dimension, in one 32-bit word, are rows that one thread stores together.
@@ -230,50 +223,57 @@ void group_dst_rows(const PermuteProblem& problem, const TileLayout& layout, Per
   params.num_dst_rows = Divider(params.num_dst_rows.divisor >> log2_rows);
 }
 
-// Where element e of the destination run stands: e * run_pitch if its dimensions step evenly, by a table otherwise.
+// Where element e of the destination run stands: e * run_pitch if its dimensions step evenly, by a table otherwise. A
+// run that is cut repeats with every index of the cut dimension.
 void set_places(const PermuteProblem& problem, const TileLayout& layout, const Side& dst_side, PermutePlan* plan) {
   TileParams& params = plan->tile;
   const Tile& tile = layout.tile;
   params.table_rank = tile.dst.num_dims();
+  bool is_even = true;
   for (int i = 0; i < params.table_rank; ++i) {
     const int dim = dst_side.dims[i];
     const int at = layout.src_rows.find(dim);
-    int64_t rows_before = 1;
-    for (int k = 0; k < at; ++k) rows_before *= layout.src_rows.extents[k];
-    const bool is_row = at < layout.src_rows.rank;
+    const int64_t step = at < layout.src_rows.rank ? layout.row_steps[at] : problem.src_strides[dim];
     params.table[i].divider = Divider(static_cast<uint32_t>(indices_of(tile, dim)));
-    params.table[i].shared_step = static_cast<int32_t>(is_row ? layout.row_steps[at] : problem.src_strides[dim]);
-    params.table[i].src_row_step = static_cast<int32_t>(is_row ? rows_before : 0);
+    params.table[i].shared_step = static_cast<int32_t>(step);
+    if (i > 0) {
+      const TileTableDim& inner = params.table[i - 1];
+      is_even &= step == int64_t{inner.shared_step} * inner.divider.divisor;
+    }
   }
   params.run_pitch = params.table[0].shared_step;
-  bool is_even = params.table[0].src_row_step != 0 || params.table_rank == 1;
-  for (int i = 1; i < params.table_rank; ++i) {
-    const TileTableDim& inner = params.table[i - 1];
-    const int32_t extent = static_cast<int32_t>(inner.divider.divisor);
-    is_even &= params.table[i].shared_step == inner.shared_step * extent &&
-               params.table[i].src_row_step == inner.src_row_step * extent;
-  }
-  if (params.table[0].src_row_step == 0 && params.table_rank == 1) params.swizzle_mask = 0;  // all of a run is one row
   if (is_even) {
     params.table_rank = 0;
     return;
   }
-  // A cut run repeats with every index of the cut dimension, unless the swizzle does not.
-  const TileTableDim& outermost = params.table[params.table_rank - 1];
+  const bool repeats = tile.dst_cut >= 0;
   const int64_t per_index = tile.dst.per_index;
-  const bool repeats =
-      tile.dst_cut >= 0 && outermost.src_row_step % ((params.swizzle_mask + 1) << params.swizzle_shift) == 0;
-  const int64_t period = repeats ? per_index : per_index * (tile.dst.block + tile.halo);
+  const int64_t period = repeats ? per_index : per_index * tile.dst.block;
   params.table_period = Divider(static_cast<uint32_t>(period));
-  params.period_step = repeats ? outermost.shared_step : 0;
+  params.period_step = repeats ? params.table[params.table_rank - 1].shared_step : 0;
   params.num_table_entries = static_cast<uint32_t>(period + chunk_limit_bytes / problem.dst_unit_bytes - 1);
-  params.table_offset_bytes = static_cast<int32_t>(round_up(layout.span_bytes, chunk_limit_bytes));
-  plan->launch.shared_bytes = params.table_offset_bytes + static_cast<int32_t>(4 * params.num_table_entries);
+  params.table_offset_bytes = plan->launch.shared_bytes;
+  plan->launch.shared_bytes += static_cast<int32_t>(sizeof(uint32_t) * params.num_table_entries);
 }
 
-int32_t log2_floor(int64_t n) { return n <= 1 ? 0 : 63 - __builtin_clzll(static_cast<uint64_t>(n)); }
+// Destination chunks that neighbouring threads gather start a chunk's elements apart: that many rows share a key. Where
+// fewer than 8 chunks of a row are neighbours, several rows' are, a chunk apart in src: the keys leave room for them.
+void swizzle_rows(int32_t mask, int32_t dst_unit_bytes, TileParams* params) {
+  const int32_t neighbours = static_cast<int32_t>(params->chunks_per_group.divisor);
+  const int32_t step = mask < 7 ? 1 : neighbours <= 2 ? 4 : neighbours <= 4 ? 2 : 1;
+  params->swizzle_shift = __builtin_ctz(static_cast<unsigned>(chunk_limit_bytes / dst_unit_bytes));
+  params->swizzle_step = static_cast<uint32_t>(step * chunk_limit_bytes);
+  params->swizzle_bits = static_cast<int32_t>(mask * chunk_limit_bytes);
+}
 
 }  // namespace
+
+void set_chunks_per_group(int64_t chunks, int64_t per_group, TileParams* params) {
+  const int64_t groups = ceil_div(chunks, per_group);
+  params->chunks_per_group = Divider(static_cast<uint32_t>(per_group));
+  params->num_store_items = static_cast<uint32_t>(groups * params->num_dst_rows.divisor);
+  params->store_items_per_pass = static_cast<uint32_t>(tile_threads / per_group);
+}
 
 void build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src_side, const Side& dst_side,
                 PermutePlan* plan) {
@@ -284,40 +284,37 @@ void build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src
   if (tile.src_cut >= 0) layout.tile.blocks[tile.src_cut] = tile.src.block;
   if (tile.dst_cut >= 0) layout.tile.blocks[tile.dst_cut] = tile.dst.block;
   find_rows(problem, src_side.dims, tile.src.num_dims(), dst_side.dims, tile.dst.num_dims(), &layout);
-  if (tile.src.alignment >= chunk_limit_bytes)
+  const bool src_is_aligned = tile.src.alignment >= chunk_limit_bytes;
+  if (layout.tile.aligned)
     place_swizzled_rows(problem, tile.src.bytes, &layout);
   else
-    place_congruent_rows(problem, tile.src.bytes, &layout);
+    place_congruent_rows(problem, tile.src.bytes, src_is_aligned, &layout);
   set_grid(problem, layout, plan);
   set_rows(problem, layout, tile.src.elements, plan);
   TileParams& params = plan->tile;
   const int64_t per_index = tile.dst.per_index;
   params.dst_run_elements = tile.dst_cut >= 0 ? TileCount{static_cast<int32_t>(per_index), TileCount::of_dst_cut, 0}
                                               : TileCount{static_cast<int32_t>(tile.dst.elements), TileCount::whole, 0};
-  const bool src_is_aligned = tile.src.alignment >= chunk_limit_bytes;
   const int64_t chunks_per_row =
       ceil_div(tile.src.bytes + (src_is_aligned ? 0 : chunk_limit_bytes - 1), chunk_limit_bytes);
   params.chunks_per_src_row = Divider(static_cast<uint32_t>(std::min<int64_t>(chunks_per_row, tile_threads)));
   params.src_rows_per_pass = static_cast<uint32_t>(std::max<int64_t>(tile_threads / chunks_per_row, 1));
   params.src_pass_step = static_cast<int64_t>(params.src_rows_per_pass) * params.src_row_dims[0].stride;
   params.src_row_is_wide = chunks_per_row > tile_threads;
-  plan->launch.shared_bytes = static_cast<int32_t>(round_up(layout.span_bytes, chunk_limit_bytes));
+  plan->launch.shared_bytes = static_cast<int32_t>(round_up(layout.span_bytes, line_bytes));
   plan->predicted_cost = tile.cost;
-  // Destination chunks that neighbouring threads gather from start a chunk's elements apart: that many rows share a
-  // key.
-  int64_t elements_per_row = 1;  // neighbours in the destination run that stand in one source row
-  for (int i = 0; i < tile.dst.num_whole && contains(tile.src.dims, dst_side.dims[i]); ++i)
-    elements_per_row *= problem.extents[dst_side.dims[i]];
-  params.swizzle_shift = log2_floor(chunk_limit_bytes / problem.dst_unit_bytes / elements_per_row);
   if (layout.tile.aligned) {
     plan->kernel = PermuteKernel::tiled_transpose;
     params.run_pitch = static_cast<int32_t>(layout.row_steps[0]);
     group_dst_rows(problem, layout, plan);
+    set_chunks(problem, tile, plan);
+    swizzle_rows(layout.swizzle_mask, problem.dst_unit_bytes, &params);
   } else {
     plan->kernel = PermuteKernel::two_sided_tile;
     set_places(problem, layout, dst_side, plan);
+    set_chunks(problem, tile, plan);
+    choose_swizzle(problem.dst_unit_bytes, plan);
   }
-  set_chunks(problem, tile, plan);
 }
 
 void plan_strided_tile(const PermuteProblem& problem, PermutePlan* plan) {

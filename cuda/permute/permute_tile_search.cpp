@@ -6,7 +6,6 @@
 namespace flowk {
 namespace {
 
-constexpr int max_blocks_by_registers = 6;  // blocks of tile_threads an SM, as permute_tiles.cuh is compiled
 constexpr int64_t max_tile_bytes = 40 * 1024;
 constexpr int64_t max_whole_run_bytes = 24 * 1024;
 constexpr int32_t target_run_bytes[] = {64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096, 8192, 16384, 24576};
@@ -129,9 +128,7 @@ bool join(const PermuteProblem& problem, const Side& src_side, const Run& src, c
                                                                  : tile->src.bytes + 3 * chunk_limit_bytes / 2;
   tile->shared_bytes = src_rows * pitch;
   if (tile->dst.num_dims() > 1 && !(is_disjoint && src.fills_chunks && dst.fills_chunks)) {
-    // The gather table, of one period: the whole run where a swizzle may not repeat with the cut dimension.
-    const bool may_not_repeat = src.alignment >= chunk_limit_bytes && !contains(src.dims, dst.cut);
-    const int32_t entries = tile->dst.is_cut() && !may_not_repeat ? tile->dst.per_index : tile->dst.elements;
+    const int32_t entries = tile->dst.is_cut() ? tile->dst.per_index : tile->dst.elements;  // of the gather table
     tile->shared_bytes += static_cast<int64_t>(sizeof(uint32_t)) * entries;
   }
   tile->src_rows = static_cast<int32_t>(src_rows);
@@ -230,7 +227,7 @@ void estimate(const PermuteProblem& problem, const Device& device, float num_ele
   // Blocks that are resident together, the bytes they keep in flight, and the last wave's idle blocks.
   const int32_t shared_bytes = static_cast<int32_t>(static_cast<float>(tile->shared_bytes) * with_halo) + 1024;
   const float resident =
-      static_cast<float>(std::clamp(device.shared_bytes_per_multiprocessor / shared_bytes, 1, max_blocks_by_registers));
+      static_cast<float>(std::clamp(device.shared_bytes_per_multiprocessor / shared_bytes, 1, max_resident_tiles));
   cost +=
       weight::few_bytes_in_flight * std::max(0.0f, 1.0f - resident * tile_kb / 64.0f) + weight::few_blocks / resident;
   const float padding = src.padding * (dst.cut == src.cut ? 1.0f : dst.padding);

@@ -17,8 +17,7 @@
 namespace flowk {
 
 constexpr int unrolled_grid_rank = 4;
-constexpr int table_place_bits = 20;  // of an entry of the gather table: a place in shared memory; the rest its swizzle
-constexpr int rows_in_flight = 4;     // source rows that a thread asks for one after the other
+constexpr int rows_in_flight = 4;  // source rows that a thread asks for one after the other
 // 40 registers leave room for 6 blocks of 256 threads an SM; left alone the compiler takes 72 and loses 10-17% (H200).
 constexpr int tile_min_blocks = 6;
 
@@ -95,8 +94,14 @@ __device__ __forceinline__ void locate_tile_row(const TileRowDim* dims, int rank
   enter_dim(dims[rank - 1], row);
 }
 
-__device__ __forceinline__ int32_t swizzle_of(const TileParams& params, uint32_t src_row) {
-  return static_cast<int32_t>((src_row >> params.swizzle_shift) & static_cast<uint32_t>(params.swizzle_mask)) << 4;
+// Places in shared memory are swizzled so that threads that read together meet in few banks: bits 4-6, the chunk in its
+// line, are XORed with a key. tiled_transpose keeps a key for every source row, two_sided_tile takes three higher bits
+// of the place itself.
+__device__ __forceinline__ int32_t swizzle_of_row(const TileParams& params, uint32_t src_row) {
+  return static_cast<int32_t>((src_row >> params.swizzle_shift) * params.swizzle_step & params.swizzle_bits);
+}
+__device__ __forceinline__ int32_t swizzle_place(const TileParams& params, int32_t place) {
+  return place ^ (place >> params.swizzle_shift & params.swizzle_bits);
 }
 
 // Copies the tile to shared memory in the aligned 16-byte chunks that hold its bytes. A thread keeps its column and
@@ -113,11 +118,12 @@ __device__ __forceinline__ void load_tile(const TileParams& params, const TileOr
   // The chunks of a row that are this thread's; the row starts at `place` of shared memory.
   const auto load_row = [&](const unsigned char* row, int32_t place, uint32_t src_row) {
     const int32_t before_row = kAligned ? 0 : static_cast<int32_t>(reinterpret_cast<uintptr_t>(row) % chunk_bytes);
-    const int32_t swizzle = swizzle_of(params, src_row);
+    const int32_t swizzle = kAligned ? swizzle_of_row(params, src_row) : 0;
     int32_t in_row = column - before_row;
     do {
       if (in_row >= tile.src_run_bytes) break;
-      unsigned char* chunk = shared_tile + ((place + in_row) ^ swizzle);
+      unsigned char* chunk =
+          shared_tile + (kAligned ? (place + in_row) ^ swizzle : swizzle_place(params, place + in_row));
       if (ends_before_src)
         async_copy_chunk(chunk, row + in_row);
       else
@@ -243,7 +249,7 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
       locate_tile_row(params.dst_row_dims, params.dst_row_rank, dst_row, &offset, &column);
       addresses[k] = is_inside ? tile.dst + offset + chunk * chunk_bytes : nullptr;
       const int32_t place = shift + element * params.run_pitch + column;
-      const int32_t swizzle = swizzle_of(params, static_cast<uint32_t>(element));
+      const int32_t swizzle = swizzle_of_row(params, static_cast<uint32_t>(element));
       if (is_inside) {
 #pragma unroll
         for (int i = 0; i < elements_per_chunk; ++i)
@@ -266,21 +272,16 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
   }
 }
 
-// Makes the table of where element e of the destination run stands in shared memory, and the swizzle of its source row.
-// It covers one period, and as much of the next as a chunk that starts in the first can reach.
+// Makes the table of where element e of the destination run stands in shared memory, before the swizzle. It covers one
+// period, and as much of the next as a chunk that starts in the first can reach.
 __device__ __forceinline__ void make_table(const TileParams& params, uint32_t* table) {
 #pragma unroll 1
   for (uint32_t e = threadIdx.x; e < params.num_table_entries; e += tile_threads) {
-    uint32_t rest = e, place = 0, src_row = 0;
+    uint32_t rest = e, place = 0;
 #pragma unroll 1
-    for (int d = 0; d + 1 < params.table_rank; ++d) {
-      const uint32_t index = take_index(&rest, params.table[d].divider);
-      place += index * static_cast<uint32_t>(params.table[d].shared_step);
-      src_row += index * static_cast<uint32_t>(params.table[d].src_row_step);
-    }
-    place += rest * static_cast<uint32_t>(params.table[params.table_rank - 1].shared_step);
-    src_row += rest * static_cast<uint32_t>(params.table[params.table_rank - 1].src_row_step);
-    table[e] = place | static_cast<uint32_t>(swizzle_of(params, src_row)) << table_place_bits;
+    for (int d = 0; d + 1 < params.table_rank; ++d)
+      place += take_index(&rest, params.table[d].divider) * static_cast<uint32_t>(params.table[d].shared_step);
+    table[e] = place + rest * static_cast<uint32_t>(params.table[params.table_rank - 1].shared_step);
   }
 }
 
@@ -302,15 +303,8 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
 
   // Element `i` after one whose place is known by its index in the period and the column that both share.
   const auto gather = [&](int32_t e, int32_t column) {
-    int32_t place = kTable ? static_cast<int32_t>(table[e]) : e * params.run_pitch;
-    if constexpr (kTable && kSwizzle)
-      place = ((place & ((1 << table_place_bits) - 1)) + column) ^
-              static_cast<int32_t>(static_cast<uint32_t>(place) >> table_place_bits);
-    else if constexpr (kSwizzle)
-      place = (place + column) ^ swizzle_of(params, static_cast<uint32_t>(e));
-    else
-      place += column;
-    return *reinterpret_cast<const Pack<Bytes>*>(shared_tile + place);
+    const int32_t place = (kTable ? static_cast<int32_t>(table[e]) : e * params.run_pitch) + column;
+    return *reinterpret_cast<const Pack<Bytes>*>(shared_tile + (kSwizzle ? swizzle_place(params, place) : place));
   };
   // Leaves the index of `e` in its period and adds where the period starts to the column.
   const auto enter_period = [&](int32_t* e, int32_t* column) {

@@ -87,10 +87,10 @@ struct Reached {
     if (plan.kernel == PermuteKernel::row_copy && !plan.wide_index) row_copy_ranks[std::min(plan.copy.rank, 6)] = true;
     if (plan.kernel != PermuteKernel::tiled_transpose && plan.kernel != PermuteKernel::two_sided_tile) return;
     halo |= tile.halo > 0;
-    swizzle |= plan.kernel == PermuteKernel::two_sided_tile && tile.swizzle_mask > 0;
-    unswizzled |= plan.kernel == PermuteKernel::tiled_transpose && tile.swizzle_mask == 0;
-    table |= tile.table_rank > 0 && tile.swizzle_mask == 0;
-    swizzled_table |= tile.table_rank > 0 && tile.swizzle_mask > 0;
+    swizzle |= plan.kernel == PermuteKernel::two_sided_tile && tile.swizzle_bits != 0;
+    unswizzled |= plan.kernel == PermuteKernel::tiled_transpose && tile.swizzle_bits == 0;
+    table |= tile.table_rank > 0 && tile.swizzle_bits == 0;
+    swizzled_table |= tile.table_rank > 0 && tile.swizzle_bits != 0;
     periodic_table |= tile.table_rank > 0 && tile.period_step != 0;
     shared_rows_cut |= tile.src_rows.cut == TileCount::of_src_cut;
     one_dim_cuts_both |= tile.src_cut >= 0 && tile.src_cut == tile.dst_cut;

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bank conflicts of a two_sided_tile: which swizzle, and which order of the store, leaves the fewest.
+#include "permute/permute_tile.h"
+
+namespace flowk {
+namespace {
+
+constexpr int warp_threads = 32;
+constexpr int32_t chunk_mask = 0x70;  // the bits of a place that a swizzle changes
+
+// Where the threads of the block's first warp find the first element of their first chunk, before the swizzle; -1 where
+// one has none. Returns how many have one.
+int first_places(const TileParams& params, int32_t dst_unit_bytes, int32_t per_group, int32_t (&places)[warp_threads]) {
+  const auto num_rows = static_cast<int32_t>(params.num_dst_rows.divisor);
+  const int32_t elements_per_chunk = static_cast<int32_t>(chunk_limit_bytes) / dst_unit_bytes;
+  const int32_t run = params.dst_run_elements.per_index *
+                      (params.dst_run_elements.cut == TileCount::whole ? 1 : params.dst_block + params.halo);
+  int num_places = 0;
+  for (int thread = 0; thread < warp_threads; ++thread) {
+    const int32_t item = thread / per_group;
+    uint32_t row = static_cast<uint32_t>(item % num_rows);
+    const int32_t element = (item / num_rows * per_group + thread % per_group) * elements_per_chunk;
+    places[thread] = -1;
+    if (element >= run) continue;
+    int32_t place = 0;
+    for (int d = 0; d < params.dst_row_rank; ++d) {
+      const uint32_t index = d + 1 < params.dst_row_rank ? take_index(&row, params.dst_row_dims[d].divider) : row;
+      place += static_cast<int32_t>(index) * params.dst_row_dims[d].shared_step;
+    }
+    if (params.table_rank == 0) place += element * params.run_pitch;
+    uint32_t rest = static_cast<uint32_t>(element);
+    for (int d = 0; d < params.table_rank; ++d) {
+      const uint32_t index = d + 1 < params.table_rank ? take_index(&rest, params.table[d].divider) : rest;
+      place += static_cast<int32_t>(index) * params.table[d].shared_step;
+    }
+    places[thread] = place;
+    ++num_places;
+  }
+  return num_places;
+}
+
+// How many times as long a warp's gather takes as without conflicts. Elements of 8 and 16 bytes are read by half and
+// quarter warps; a word that several threads read is read once.
+float conflicts(const int32_t (&places)[warp_threads], int num_places, int32_t unit_bytes, int32_t shift) {
+  const int32_t bytes = std::max(unit_bytes, 4);
+  const int phase_threads = static_cast<int>(line_bytes) / bytes;  // as many as there are banks of `bytes`
+  int passes = 0, phases = 0;
+  for (int begin = 0; begin < warp_threads; begin += phase_threads) {
+    int32_t words[warp_threads][4];  // of a bank; more than 4 count as new ones
+    int32_t counts[warp_threads] = {};
+    int32_t most = 0;
+    for (int thread = begin; thread < begin + phase_threads; ++thread) {
+      const int32_t place = places[thread];
+      if (place < 0) continue;
+      const int32_t word = (shift == 0 ? place : place ^ (place >> shift & chunk_mask)) / bytes;
+      const int bank = word % phase_threads;
+      const int32_t known = std::min(counts[bank], 4);
+      if (std::find(words[bank], words[bank] + known, word) != words[bank] + known) continue;
+      if (known < 4) words[bank][known] = word;
+      most = std::max(most, ++counts[bank]);
+    }
+    passes += most;
+    phases += most > 0;
+  }
+  return num_places == 0 ? 1 : static_cast<float>(passes) / static_cast<float>(phases);
+}
+
+}  // namespace
+
+void choose_swizzle(int32_t dst_unit_bytes, PermutePlan* plan) {
+  TileParams& params = plan->tile;
+  const auto given = static_cast<int32_t>(params.chunks_per_group.divisor);
+  const int64_t chunks = int64_t{params.num_store_items} / params.num_dst_rows.divisor * given;
+  float best = 0;
+  for (const int32_t per_group : {given, 4}) {
+    if (per_group > given || (per_group == given && best > 0)) continue;
+    int32_t places[warp_threads];
+    const int num_places = first_places(params, dst_unit_bytes, per_group, places);
+    // 3 takes the key from the number of the line, each further bit from twice as many lines.
+    for (const int32_t shift : {0, 3, 4, 5, 6, 7}) {
+      // Half a line at a time is 5-10% slower without conflicts, and faster than a whole one with two (H200).
+      const float passes = conflicts(places, num_places, plan->unit_bytes, shift) * (per_group == given ? 1.0f : 1.15f);
+      if (best > 0 && passes >= best - 0.01f) continue;
+      best = passes;
+      params.swizzle_shift = shift;
+      params.swizzle_bits = shift == 0 ? 0 : chunk_mask;
+      set_chunks_per_group(chunks, per_group, &params);
+      if (best <= 1) return;
+    }
+  }
+}
+
+}  // namespace flowk
