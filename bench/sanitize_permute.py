@@ -21,7 +21,10 @@ KERNELS = {
     "contiguous_copy", "row_copy", "shifted_row_copy", "tiled_transpose", "two_sided_tile", "strided_tile",
     "channel_interleave", "channel_deinterleave",
 }  # fmt: skip
-CONVERT_KERNELS = {"convert_rows", "convert_transpose", "convert_tile", "convert_strided_tile"}
+CONVERT_KERNELS = {
+    "convert_rows", "convert_transpose", "convert_tile", "convert_strided_tile", "convert_interleave",
+    "convert_deinterleave",
+}  # fmt: skip
 CONVERT_PAIRS = [
     ("f4", "f2"), ("f2", "f4"), ("u1", "f2"), ("f4", "i1"), ("f2", "i2"), ("i1", "u1"),
     ("f8", "f4"), ("i4", "f8"), ("f8", "u1"), ("f8", "f8"), ("u2", "i4"),

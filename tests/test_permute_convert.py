@@ -130,7 +130,14 @@ def test_every_kernel_is_reached_by_a_row_of_the_table(arrays: Any) -> None:
         x = arrays.view(arrays.put(memory), place[0], case.shape, place[1], dtype_of(src))
         out = arrays.view(arrays.put(out_memory), out_place[0], out_shape, out_place[1], dtype_of(dst))
         reached.add(pyflowk.explain("permute", x, case.axes, dtype=dst, out=out).partition(":")[0])
-    assert reached >= {"convert_rows", "convert_transpose", "convert_tile", "convert_strided_tile"}
+    assert reached >= {
+        "convert_rows",
+        "convert_transpose",
+        "convert_tile",
+        "convert_strided_tile",
+        "convert_interleave",
+        "convert_deinterleave",
+    }
 
 
 @pytest.mark.parametrize("types", [("float32", "float16"), ("uint8", "float32"), ("float64", "int8")], ids=str)

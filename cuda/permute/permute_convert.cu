@@ -27,6 +27,8 @@ Status run_kernel(const PermuteConvertPlan& plan, flowk_stream stream) {
     case PermuteKernel::strided_tile:
       return launch(convert_strided_tile<kSrcBytes, kDstBytes, Compute>, config, stream, movement.tile,
                     plan.conversion);
+    case PermuteKernel::channel_interleave:
+    case PermuteKernel::channel_deinterleave: return run_permute_convert_channels(plan, stream);
     default:
       return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.movement.kernel = %d converts nothing",
                              static_cast<int>(movement.kernel));

@@ -21,6 +21,11 @@ KernelWords words_of(PermuteKernel kernel) {
               "another dimension becomes last or rows are short; runs share dimensions or are not aligned"};
     case PermuteKernel::strided_tile:
       return {"convert_strided_tile", "a side has no dimension of stride 1 that is walked upwards"};
+    case PermuteKernel::channel_interleave:
+      return {"convert_interleave", "planes of 3 or 4 channels become pixels, and both sides are aligned to 16 bytes"};
+    case PermuteKernel::channel_deinterleave:
+      return {"convert_deinterleave",
+              "pixels of 3 or 4 channels become planes, and both sides are aligned to 16 bytes"};
     default: return {"unknown", ""};
   }
 }
@@ -40,7 +45,12 @@ void explain_permute_convert(const PermuteConvertPlan& plan, const PermuteConver
   if (request.scale != 1) writer.add(", times %g", request.scale);
   writer.add("\n");
   add_problem(problem, &writer);
-  if (plan.movement.kernel != PermuteKernel::row_copy) add_tile(plan.movement, plan.dst_unit_bytes, &writer);
+  switch (plan.movement.kernel) {
+    case PermuteKernel::row_copy: break;
+    case PermuteKernel::channel_interleave:
+    case PermuteKernel::channel_deinterleave: add_channels(plan.movement, &writer); break;
+    default: add_tile(plan.movement, plan.dst_unit_bytes, &writer);
+  }
   add_launch(plan.movement.launch, &writer);
 }
 

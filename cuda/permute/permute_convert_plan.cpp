@@ -108,6 +108,12 @@ void plan_permute_convert(const PermuteConvertRequest& request, const Device& de
                       request.scale == 1 && is_integer(request.src_dtype) && is_integer(request.dst_dtype),
                       static_cast<float>(request.scale), request.scale};
   if (rows_are_converted(problem)) return plan_convert_rows(problem, &plan->movement);
+  // The channel kernels are compiled for what images are made of.
+  PermutePlan channels;
+  if (!plan->in_double && plan_channels(problem, &channels) && channels.channels.num_channels >= 3) {
+    plan->movement = channels;
+    return;
+  }
   plan_tile(problem, device, &plan->movement);
 }
 

@@ -29,7 +29,8 @@ FLOWK_HOST_DEVICE constexpr int convert_group_elements(int src_bytes, int dst_by
 
 struct PermuteConvertPlan {
   // Its kernel stands for the one that converts as well: row_copy for convert_rows, tiled_transpose for
-  // convert_transpose, two_sided_tile for convert_tile, strided_tile for convert_strided_tile. unit_bytes are src's.
+  // convert_transpose, two_sided_tile for convert_tile, strided_tile for convert_strided_tile, channel_interleave and
+  // channel_deinterleave for convert_interleave and convert_deinterleave. unit_bytes are src's.
   PermutePlan movement;
   Conversion conversion;
   int32_t dst_unit_bytes = 0;
@@ -52,6 +53,9 @@ void plan_permute_convert(const PermuteConvertRequest& request, const Device& de
 
 // Enqueues the plan.
 Status run_permute_convert(const PermuteConvertPlan& plan, flowk_stream stream);
+
+// The plans of the two channel kernels; permute_convert_channels.cu.
+Status run_permute_convert_channels(const PermuteConvertPlan& plan, flowk_stream stream);
 
 // Writes the plan in words; as flowk_permute_convert_explain().
 void explain_permute_convert(const PermuteConvertPlan& plan, const PermuteConvertRequest& request, char* text,

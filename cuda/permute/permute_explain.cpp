@@ -56,9 +56,7 @@ void explain_permute(const PermutePlan& plan, const PermuteRequest& request, cha
     add_tile(plan, problem.dst_unit_bytes, &writer);
   }
   if (plan.kernel == PermuteKernel::channel_interleave || plan.kernel == PermuteKernel::channel_deinterleave)
-    writer.add("  tile: %lld bytes of each of %d planes, of %lld\n",
-               static_cast<long long>(plan.launch.num_threads * chunk_limit_bytes), plan.channels.num_channels,
-               static_cast<long long>(plan.channels.plane_chunks * chunk_limit_bytes));
+    add_channels(plan, &writer);
   add_launch(plan.launch, &writer);
 }
 

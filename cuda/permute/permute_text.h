@@ -63,6 +63,12 @@ inline void add_tile(const PermutePlan& plan, int32_t dst_unit_bytes, TextWriter
   writer->add("\n");
 }
 
+inline void add_channels(const PermutePlan& plan, TextWriter* writer) {
+  writer->add("  tile: %lld bytes of each of %d planes, of %lld\n",
+              static_cast<long long>(plan.launch.num_threads * chunk_limit_bytes), plan.channels.num_channels,
+              static_cast<long long>(plan.channels.plane_chunks * chunk_limit_bytes));
+}
+
 inline void add_launch(const LaunchConfig& launch, TextWriter* writer) {
   writer->add("  launch: %lld blocks of %d threads, %d bytes of shared memory\n",
               static_cast<long long>(launch.num_blocks), launch.num_threads, launch.shared_bytes);

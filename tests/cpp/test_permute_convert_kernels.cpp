@@ -84,7 +84,7 @@ void convert_naively(const PermuteCase& row, const TypePair& types, const unsign
 // What the plans that ran had in them.
 struct Reached {
   bool rows = false, wide_rows = false, transpose = false, even_tile = false, table_tile = false, strided_tile = false,
-       halo = false, grouped_rows = false;
+       halo = false, grouped_rows = false, interleave = false, deinterleave = false;
 
   void add(const PermuteConvertPlan& plan) {
     const PermutePlan& movement = plan.movement;
@@ -96,10 +96,13 @@ struct Reached {
     even_tile |= is_tile && movement.tile.table_rank == 0;
     table_tile |= is_tile && movement.tile.table_rank > 0;
     halo |= is_tile && movement.tile.halo > 0;
+    interleave |= movement.kernel == PermuteKernel::channel_interleave;
+    deinterleave |= movement.kernel == PermuteKernel::channel_deinterleave;
     strided_tile |= movement.kernel == PermuteKernel::strided_tile;
   }
   void check_everything_was() const {
     CHECK(rows && wide_rows && transpose && even_tile && table_tile && strided_tile && halo && grouped_rows);
+    CHECK(interleave && deinterleave);
   }
 };
 
@@ -116,15 +119,19 @@ class CaseRun {
     fill(types.src, src_.num_bytes() / static_cast<size_t>(dtype_info(types.src).element_bytes), src_.bytes());
     convert_naively(row, types, src_.first(), expected_.data() + (dst_.first() - dst_.bytes()));
     src_.poison_what_lies_before();
+    CHECK(current_device(&device_).ok());
+  }
+
+  PermuteConvertPlan run_planned() {
+    PermuteConvertPlan plan;
+    plan_permute_convert(request(), device_, &plan);
+    run(request(), plan, "planned");
+    return plan;
   }
 
   void run_all() {
-    const PermuteConvertRequest request = make_convert_request(row_, types_, scale, src_.first(), dst_.first());
-    Device device;
-    CHECK(current_device(&device).ok());
-    PermuteConvertPlan plan;
-    plan_permute_convert(request, device, &plan);
-    run(request, plan, "planned");
+    const PermuteConvertRequest request = this->request();
+    PermuteConvertPlan plan = run_planned();
     if (plan.movement.copy.num_units > 0) {
       plan.movement.wide_index = true;
       run(request, plan, "with 64-bit indices");
@@ -134,7 +141,7 @@ class CaseRun {
     for (int src_choice = 0;; ++src_choice)
       for (int dst_choice = 0;; ++dst_choice) {
         plan.movement = {};
-        const TileCandidate found = plan_tile_candidate(problem, device, src_choice, dst_choice, &plan.movement);
+        const TileCandidate found = plan_tile_candidate(problem, device_, src_choice, dst_choice, &plan.movement);
         if (found == TileCandidate::out_of_range && dst_choice == 0) return;
         if (found == TileCandidate::out_of_range) break;
         if (found == TileCandidate::planned)
@@ -144,6 +151,10 @@ class CaseRun {
 
  private:
   static constexpr unsigned char guard = 0xA5;
+
+  PermuteConvertRequest request() const {
+    return make_convert_request(row_, types_, scale, src_.first(), dst_.first());
+  }
 
   void run(const PermuteConvertRequest& request, const PermuteConvertPlan& plan, const std::string& what) {
     std::memset(dst_.bytes(), guard, dst_.num_bytes());
@@ -163,6 +174,7 @@ class CaseRun {
   const PermuteCase& row_;
   TypePair types_;
   Reached* reached_;
+  Device device_;
   Memory src_, dst_;
   std::vector<unsigned char> expected_;
 };
@@ -176,6 +188,15 @@ int main() {
     for (int i = 0; i < num_pairs; ++i) CaseRun(row, type_pairs[next++ % std::size(type_pairs)], &reached).run_all();
   };
   for (const PermuteCase& row : permute_kernel_cases()) run_row(row, 2);
+  for (const TypePair& types : type_pairs)
+    for (const int64_t channels : {3, 4}) {
+      const PermuteCase rows[] = {
+          {"planes to pixels", 1, {2, channels, 2112}, {0, 2, 1}, 0, 16},
+          {"pixels to planes", 1, {2, 2112, channels}, {0, 2, 1}, 48, 0},
+          {"planes to pixels, last channel first", 1, {channels, 4176}, {1, 0}, 0, 0, {}, {channels, -1}},
+          {"pixels to planes, last plane first", 1, {4176, channels}, {1, 0}, 0, 0, {}, {-4176, 1}}};
+      for (const PermuteCase& row : rows) CaseRun(row, types, &reached).run_planned();
+    }
   for (unsigned seed = 0; seed < 300; ++seed) run_row(drawn_permute_case(seed), 1);
   reached.check_everything_was();
   return num_failed_checks == 0 ? 0 : 1;

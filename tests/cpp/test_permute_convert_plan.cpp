@@ -85,8 +85,16 @@ std::vector<ConvertPlanCase> convert_plan_cases() {
       {two_sided_tile, f32_f16, {"odd extents", 1, {1001, 999}, {1, 0}}},
       {two_sided_tile, f32_f16, {"source not aligned", 1, {kilo, kilo}, {1, 0}, 1, 0}},
       {two_sided_tile, f32_f16, {"destination not aligned", 1, {kilo, kilo}, {1, 0}, 0, 1}},
-      {two_sided_tile, f32_f16, {"NCHW to NHWC", 1, {32, 3, 224 * 224}, {0, 2, 1}}},
-      {two_sided_tile, u8_f16, {"NHWC to NCHW", 1, {32, 224 * 224, 3}, {0, 2, 1}}},
+      {channel_interleave, f32_f16, {"NCHW to NHWC", 1, {32, 3, 224 * 224}, {0, 2, 1}}},
+      {channel_interleave, u8_f16, {"more than 2^31 elements", 1, {128 * kilo, 4, 16 * kilo}, {0, 2, 1}}},
+      {two_sided_tile, f32_f16, {"two channels", 1, {32, 2, 224 * 224}, {0, 2, 1}}},
+      {two_sided_tile, f32_f16, {"planes of an odd length", 1, {32, 3, 1001}, {0, 2, 1}}},
+      {two_sided_tile, f32_f16, {"planes whose pixels are no whole chunks", 1, {32, 3, 1004}, {0, 2, 1}}},
+      {two_sided_tile, {FLOWK_INT32, FLOWK_FLOAT16}, {"computed in double", 1, {32, 3, 224 * 224}, {0, 2, 1}}},
+      {channel_deinterleave, u8_f16, {"NHWC to NCHW", 1, {32, 224 * 224, 3}, {0, 2, 1}}},
+      {channel_deinterleave,
+       u8_f16,
+       {"RGB pixels of a padded image", 1, {32, 512, 3}, {0, 2, 1}, 0, 0, {1600, 3, 1}, {}}},
       {two_sided_tile, u8_f16, {"rank 32 reversed", 1, repeated(2, 32), axes_reversed(32)}},
       {strided_tile, f32_f16, {"every second element", 1, {500, 600}, {1, 0}, 0, 0, {1200, 2}, {}}},
       {strided_tile, f16_f32, {"one element is broadcast", 1, {500, 600}, {1, 0}, 0, 0, {0, 0}, {}}},
@@ -114,6 +122,15 @@ void check_launch(const PermuteCase& row, const TypePair& types, const Device& d
     CHECK(launch.num_blocks == (rows.num_units + launch.num_threads - 1) / launch.num_threads);
     CHECK(plan.movement.wide_index == (rows.num_units >= int64_t{1} << 31));
     CHECK(rows.num_units * convert_group_elements(src_bytes, dst_bytes) >= num_elements);
+  } else if (plan.movement.kernel == PermuteKernel::channel_interleave ||
+             plan.movement.kernel == PermuteKernel::channel_deinterleave) {
+    const ChannelParams& channels = plan.movement.channels;
+    const bool src_is_planar = plan.movement.kernel == PermuteKernel::channel_interleave;
+    const int64_t planar_bytes = src_is_planar ? src_bytes : dst_bytes;
+    CHECK(launch.num_blocks * launch.num_threads * chunk_limit_bytes / planar_bytes * channels.num_channels >=
+          num_elements);
+    CHECK(launch.shared_bytes >= launch.num_threads * chunk_limit_bytes / planar_bytes * channels.num_channels *
+                                     (src_is_planar ? dst_bytes : src_bytes));
   } else {
     CHECK(launch.num_blocks == num_grid_tiles(plan.movement.tile));
     CHECK(launch.num_blocks * launch.shared_bytes >= num_elements * src_bytes);
