@@ -93,9 +93,7 @@ Status call_permute(const PermuteArguments& arguments, const DtypeInfo& dtype, f
   if (is_empty) return {};
   Device device;
   FLOWK_RETURN_IF_ERROR(current_device(&device));
-  PermutePlan plan;
-  plan_permute(request, device, &plan);
-  return run_permute(plan, stream);
+  return run_permute(remembered_plan(request, device), stream);
 }
 
 Status call_permute_explain(const PermuteArguments& arguments, const DtypeInfo& dtype, char* text, size_t text_bytes) {

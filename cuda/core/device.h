@@ -13,6 +13,7 @@ struct Device {
   int32_t shared_bytes_per_block = 0;  // with opt-in
   int32_t threads_per_multiprocessor = 0;
   int64_t l2_bytes = 0;
+  friend bool operator==(const Device&, const Device&) = default;
 };
 
 // The device that is current in this thread: asked of the runtime once a device and kept. NO_DEVICE without one.

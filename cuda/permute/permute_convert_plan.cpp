@@ -57,6 +57,21 @@ void plan_convert_rows(const PermuteProblem& problem, PermutePlan* plan) {
   plan->launch = {ceil_div(copy.num_units, copy_threads), copy_threads, 0};
 }
 
+void plan_in_double(const PermuteProblem& problem, const Device& device, PermutePlan* plan) {
+  if (rows_are_converted(problem)) return plan_convert_rows(problem, plan);
+  plan_tile(problem, device, plan);
+}
+
+void plan_in_float(const PermuteProblem& problem, const Device& device, PermutePlan* plan) {
+  if (rows_are_converted(problem)) return plan_convert_rows(problem, plan);
+  // The channel kernels are compiled for what images are made of.
+  PermutePlan channels;
+  if (plan_channels(problem, &channels) && channels.channels.num_channels >= 3)
+    *plan = channels;
+  else
+    plan_tile(problem, device, plan);
+}
+
 bool is_integer(flowk_dtype dtype) { return dtype >= FLOWK_INT8 && dtype <= FLOWK_UINT64; }
 
 }  // namespace
@@ -102,19 +117,13 @@ void make_convert_problem(const PermuteConvertRequest& request, PermuteProblem* 
 void plan_permute_convert(const PermuteConvertRequest& request, const Device& device, PermuteConvertPlan* plan) {
   PermuteProblem problem;
   make_convert_problem(request, &problem);
+  plan->movement = remembered_plan(
+      problem, device, computes_in_double(request.src_dtype, request.dst_dtype) ? plan_in_double : plan_in_float);
   plan->dst_unit_bytes = problem.dst_unit_bytes;
   plan->in_double = computes_in_double(request.src_dtype, request.dst_dtype);
   plan->conversion = {request.src_dtype, request.dst_dtype,
                       request.scale == 1 && is_integer(request.src_dtype) && is_integer(request.dst_dtype),
                       static_cast<float>(request.scale), request.scale};
-  if (rows_are_converted(problem)) return plan_convert_rows(problem, &plan->movement);
-  // The channel kernels are compiled for what images are made of.
-  PermutePlan channels;
-  if (!plan->in_double && plan_channels(problem, &channels) && channels.channels.num_channels >= 3) {
-    plan->movement = channels;
-    return;
-  }
-  plan_tile(problem, device, &plan->movement);
 }
 
 }  // namespace flowk

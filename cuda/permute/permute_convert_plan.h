@@ -48,7 +48,8 @@ bool is_plain_move(flowk_dtype src_dtype, flowk_dtype dst_dtype, double scale);
 // Is the product of the two types computed in double? Where a type is float64 or an integer of 32 bits.
 bool computes_in_double(flowk_dtype src_dtype, flowk_dtype dst_dtype);
 
-// Chooses kernel, tile and launch. Never fails: every checked request has a plan.
+// Chooses kernel, tile and launch, or finds the choice in this thread's memory: remembered_plan(). Never fails: every
+// checked request has a plan.
 void plan_permute_convert(const PermuteConvertRequest& request, const Device& device, PermuteConvertPlan* plan);
 
 // Enqueues the plan.

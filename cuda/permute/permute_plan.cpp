@@ -119,6 +119,10 @@ void make_problem(const PermuteRequest& request, PermuteProblem* problem) {
 void plan_permute(const PermuteRequest& request, const Device& device, PermutePlan* plan) {
   PermuteProblem problem;
   make_problem(request, &problem);
+  plan_problem(problem, device, plan);
+}
+
+void plan_problem(const PermuteProblem& problem, const Device& device, PermutePlan* plan) {
   const bool aligned = problem.unit_bytes == chunk_limit_bytes;
   if (problem.rank == 0 || (problem.rank == 1 && last_dim_is_contiguous(problem)))
     return plan_copy(

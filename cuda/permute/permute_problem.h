@@ -30,6 +30,13 @@ struct PermuteProblem {
 // units (to 16 bytes) that extents, strides and pointers allow where the last dimension stays last.
 void make_problem(const PermuteRequest& request, PermuteProblem* problem);
 
+// plan_permute() for a problem that is made.
+void plan_problem(const PermuteProblem& problem, const Device& device, PermutePlan* plan);
+
+// What `planner` plans, from this thread's memory where it holds that; as remembered_plan() of permute_plan.h.
+using PermutePlanner = void (*)(const PermuteProblem&, const Device&, PermutePlan*);
+const PermutePlan& remembered_plan(const PermuteProblem& problem, const Device& device, PermutePlanner planner);
+
 // The same for a call that converts: units are elements.
 struct PermuteConvertRequest;
 void make_convert_problem(const PermuteConvertRequest& request, PermuteProblem* problem);

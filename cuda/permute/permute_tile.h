@@ -69,6 +69,35 @@ inline int32_t swizzle_mask_of(int32_t run_bytes) {
   return mask;
 }
 
+// The least value from `least` on that agrees with `stride` modulo `modulus`, a power of 2.
+inline int64_t congruent_from(int64_t least, int64_t stride, int64_t modulus) {
+  return least + ((stride - least) & (modulus - 1));
+}
+
+// The pitch of the source rows of an aligned tile, whose lines are swizzled by row, so that no two rows share one. It
+// agrees with src's modulo 128 where that costs little shared memory, else it is a multiple of the swizzle's line.
+inline int64_t swizzled_pitch(int32_t run_bytes, int64_t src_stride, int32_t alignment, bool* is_congruent) {
+  const int64_t line = chunk_limit_bytes * (swizzle_mask_of(run_bytes) + 1);
+  const int64_t pitch = round_up(run_bytes, line);
+  *is_congruent = false;
+  if (line < line_bytes) return pitch;
+  const uint64_t starts = static_cast<uint64_t>(src_stride % line_bytes | run_bytes | alignment);
+  const int64_t gap = line_bytes - static_cast<int64_t>(starts & (~starts + 1));
+  const int64_t congruent = congruent_from(run_bytes + gap, src_stride, line_bytes);
+  *is_congruent = congruent * 4 <= pitch * 7;
+  return *is_congruent ? congruent : pitch;
+}
+
+// The pitch of the source rows of any other tile: congruent to src's modulo `modulus`, and neighbours share no chunk.
+inline int64_t congruent_pitch(int64_t run_bytes, int64_t src_stride, bool is_aligned, int64_t modulus) {
+  const int64_t least = is_aligned ? round_up(run_bytes, chunk_limit_bytes) : run_bytes + chunk_limit_bytes - 1;
+  return congruent_from(least, src_stride, modulus);
+}
+
+// Rows may take this much more shared memory than their bytes, in percent, for places congruent modulo 128, or a
+// smaller power of 2 is tried.
+constexpr int64_t max_congruent_percent = 130;
+
 // How many chunks of one destination row neighbouring threads store: a line's, or less for a short row; an even number,
 // since warps of 5 or 7 chunks and 6 or 4 rows meet in banks (0.77 and 0.87 of a case's best tile on an H200, against
 // 0.96 for 6 and 8). A whole warp's chunks, where neighbouring rows are no neighbours in src, came out 1% slower.

@@ -82,6 +82,7 @@ void choose_swizzle(int32_t dst_unit_bytes, PermutePlan* plan) {
       const float passes = conflicts(places, num_places, plan->unit_bytes, shift) * (per_group == given ? 1.0f : 1.15f);
       if (best > 0 && passes >= best - 0.01f) continue;
       best = passes;
+      plan->predicted_conflicts = passes;
       params.swizzle_shift = shift;
       params.swizzle_bits = shift == 0 ? 0 : chunk_mask;
       set_chunks_per_group(chunks, per_group, &params);

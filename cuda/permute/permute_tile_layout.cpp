@@ -74,46 +74,33 @@ void find_rows(const PermuteProblem& problem, const int* src_dims, int num_src_d
   add_rows(true);
 }
 
-// Source rows of tiled_transpose, at one pitch. Bits 4-6 of a place are swizzled by row, so no two rows share a line.
-// The pitch agrees with src's modulo 128 where that costs little shared memory: an asynchronous copy splits a line of
-// src in two requests where its place straddles a line of shared memory (f32 rows of 256 bytes at a pitch of 64 modulo
-// 128: 0.94 of copy, of 0 modulo 128: 0.97, H200).
+// Source rows of tiled_transpose, at one pitch. An asynchronous copy splits a line of src in two requests where its
+// place straddles a line of shared memory: f32 rows of 256 bytes at a pitch of 64 modulo 128 reach 0.94 of copy, of 0
+// modulo 128 0.97 (H200). So places agree with addresses modulo 128 where they can.
 void place_swizzled_rows(const PermuteProblem& problem, int32_t run_bytes, TileLayout* layout) {
   const RowDims& rows = layout->src_rows;
   layout->swizzle_mask = swizzle_mask_of(run_bytes);
-  const int64_t line = chunk_limit_bytes * (layout->swizzle_mask + 1);
-  int64_t pitch = round_up(run_bytes, line);
-  if (line == line_bytes) {
-    const int64_t residue = problem.src_strides[rows.dims[0]] % line_bytes;
-    const uint64_t starts = static_cast<uint64_t>(residue | run_bytes | layout->tile.src.alignment);
-    const int64_t least = run_bytes + line_bytes - static_cast<int64_t>(starts & (~starts + 1));
-    const int64_t congruent = least + ((residue - least) % line_bytes + line_bytes) % line_bytes;
-    if (congruent * 4 <= pitch * 7) {
-      pitch = congruent;
-      layout->shift_mask = static_cast<int32_t>(line_bytes - 1);
-    }
-  }
+  bool is_congruent = false;
+  const int64_t pitch =
+      swizzled_pitch(run_bytes, problem.src_strides[rows.dims[0]], layout->tile.src.alignment, &is_congruent);
   for (int i = 0; i < rows.rank; ++i)
     layout->row_steps[i] = i == 0 ? pitch : layout->row_steps[i - 1] * rows.extents[i - 1];
-  layout->span_bytes = pitch * rows.count + (layout->shift_mask > 0 ? line_bytes : 0);
+  layout->shift_mask = is_congruent ? static_cast<int32_t>(line_bytes - 1) : 0;
+  layout->span_bytes = pitch * rows.count + layout->shift_mask + 1;
 }
 
-// Source rows of two_sided_tile: their places agree with their addresses modulo 128 for the same reason, or less where
-// that would inflate short rows.
+// Source rows of two_sided_tile, for the same reason.
 void place_congruent_rows(const PermuteProblem& problem, int64_t run_bytes, bool is_aligned, TileLayout* layout) {
   const RowDims& rows = layout->src_rows;
   for (int64_t modulus = line_bytes; modulus >= chunk_limit_bytes; modulus /= 2) {
     int64_t span = run_bytes;
     for (int i = 0; i < rows.rank; ++i) {
-      // Neighbours share no chunk.
-      const int64_t least = is_aligned ? round_up(span, chunk_limit_bytes) : span + chunk_limit_bytes - 1;
-      const int64_t residue = problem.src_strides[rows.dims[i]] % modulus;
-      layout->row_steps[i] = least + ((residue - least) % modulus + modulus) % modulus;
+      layout->row_steps[i] = congruent_pitch(span, problem.src_strides[rows.dims[i]], is_aligned, modulus);
       span += layout->row_steps[i] * (rows.extents[i] - 1);
     }
     layout->span_bytes = span + modulus + chunk_limit_bytes;
     layout->shift_mask = static_cast<int32_t>(modulus - 1);
-    if (span * 10 <= run_bytes * rows.count * 13) break;
+    if (span * 100 <= run_bytes * rows.count * max_congruent_percent) break;
   }
 }
 

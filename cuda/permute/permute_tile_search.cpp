@@ -94,6 +94,21 @@ void find_choices(const PermuteProblem& problem, Side* side) {
   }
 }
 
+// About what a source row takes of shared memory: what it does where rows have one dimension.
+int64_t pitch_of(const PermuteProblem& problem, const Side& dst_side, const Tile& tile, bool is_aligned) {
+  const Run& src = tile.src;
+  int64_t stride = 0;  // of the first dimension of the source rows
+  for (int i = tile.dst.num_dims() - 1; i >= 0; --i)
+    if (!contains(src.dims, dst_side.dims[i])) stride = problem.src_strides[dst_side.dims[i]];
+  if (stride == 0) return src.bytes;
+  bool is_congruent = false;
+  if (is_aligned) return swizzled_pitch(src.bytes, stride, src.alignment, &is_congruent);
+  for (int64_t modulus = line_bytes;; modulus /= 2) {
+    const int64_t pitch = congruent_pitch(src.bytes, stride, src.alignment >= chunk_limit_bytes, modulus);
+    if (pitch * 100 <= src.bytes * max_congruent_percent || modulus == chunk_limit_bytes) return pitch;
+  }
+}
+
 // False where the two runs do not make a box, or one that is too large, or smaller than `min_bytes`.
 bool join(const PermuteProblem& problem, const Side& src_side, const Run& src, const Side& dst_side, const Run& dst,
           int64_t min_bytes, Tile* tile) {
@@ -123,10 +138,8 @@ bool join(const PermuteProblem& problem, const Side& src_side, const Run& src, c
     if (dst.cut >= 0 && dst.cut != src.cut) src_rows *= dst.block;
   }
   tile->elements = src_rows * tile->src.elements;
-  // Rows that are not aligned stand at least a chunk apart, which short ones feel.
-  const int64_t pitch = tile->src.alignment >= chunk_limit_bytes ? round_up(tile->src.bytes, chunk_limit_bytes)
-                                                                 : tile->src.bytes + 3 * chunk_limit_bytes / 2;
-  tile->shared_bytes = src_rows * pitch;
+  tile->shared_bytes =
+      src_rows * pitch_of(problem, dst_side, *tile, is_disjoint && src.fills_chunks && dst.fills_chunks);
   if (tile->dst.num_dims() > 1 && !(is_disjoint && src.fills_chunks && dst.fills_chunks)) {
     const int32_t entries = tile->dst.is_cut() ? tile->dst.per_index : tile->dst.elements;  // of the gather table
     tile->shared_bytes += static_cast<int64_t>(sizeof(uint32_t)) * entries;

@@ -137,6 +137,27 @@ void equal_requests_have_equal_plans() {
 
 // A complex number at half its alignment is two halves, which doubles the strides: not those that nothing is stepped
 // by.
+// Twice, at pointers that are further on by lines and by less: the memory is asked before and after it knows a row, and
+// rows drive each other out of it.
+void a_remembered_plan_is_the_plan() {
+  for (int round = 0; round < 2; ++round) {
+    for (const Device& device : {h200, small}) {
+      for (const PermutePlanCase& expected : permute_plan_cases()) {
+        const PermuteCase& row = expected.row;
+        for (const int64_t step : {int64_t{0}, line_bytes, 3 * line_bytes, int64_t{16}}) {
+          PermuteRequest request = fake_request(row);
+          request.src = static_cast<const unsigned char*>(request.src) + step;
+          request.dst = static_cast<unsigned char*>(request.dst) + 2 * step;
+          PermutePlan plan;
+          plan_permute(request, device, &plan);
+          CHECK(remembered_plan(request, device) == plan);
+          CHECK(remembered_plan(request, device) == plan);
+        }
+      }
+    }
+  }
+}
+
 void complex_halves_leave_the_stride_of_an_extent_of_1_alone() {
   PermuteRequest request;
   request.src = reinterpret_cast<const void*>(uintptr_t{0x10004});
@@ -196,6 +217,7 @@ int main() {
   every_kernel_is_reached_by_a_row_and_by_one_of_2_to_the_31_elements();
   kernels_have_names_of_their_own();
   equal_requests_have_equal_plans();
+  a_remembered_plan_is_the_plan();
   complex_halves_leave_the_stride_of_an_extent_of_1_alone();
   explanation_starts_with_the_kernel_and_is_cut_to_the_buffer();
   every_tile_candidate_can_be_launched();
