@@ -165,8 +165,8 @@ Status check_no_overlap(const char* a_parameter, const void* a, const Layout& a_
   if (a_highest + a_element_bytes <= b_lowest || b_highest + b_element_bytes <= a_lowest) return {};
 
   // They share a byte iff a's offset from a_lowest minus b's from b_lowest lies within one element of the distance of
-  // the two: of a's below it, of b's above it. Walking b from its highest element down turns the difference into one sum
-  // of terms >= 0.
+  // the two: of a's below it, of b's above it. Walking b from its highest element down turns the difference into one
+  // sum of terms >= 0.
   Term terms[2 * max_rank];
   int num_terms = 0;
   add_terms(a_layout, a_element_bytes, terms, &num_terms);
