@@ -22,12 +22,15 @@ import torch
 
 TOUCHED_BYTES = 768 << 20  # by one replay: more than ten times the L2 of an H200
 DTYPES = {
+    "i8": (torch.int8, 2),
     "u8": (torch.uint8, 6),
     "i32": (torch.int32, 4),
     "f16": (torch.float16, 10),
     "bf16": (torch.bfloat16, 11),
     "f32": (torch.float32, 12),
     "f64": (torch.float64, 13),
+    "e4m3": (torch.float8_e4m3fn, 14),
+    "e5m2": (torch.float8_e5m2, 15),
     "c64": (torch.complex64, 16),
     "c128": (torch.complex128, 17),
 }
@@ -42,6 +45,54 @@ def library_path() -> str:
     return str(Path(pyflowk.__file__).parent / "lib" / "libflowk.so.1")
 
 
+def flipped(tensor: torch.Tensor, dims: list[int]) -> torch.Tensor:
+    """The tensor with these dimensions the other way round: a copy, where there are any."""
+    return tensor.flip(dims) if dims else tensor
+
+
+class View:
+    """A tensor of any strides, negative ones too, which torch has not, inside a 1-D `base`."""
+
+    def __init__(self, base: torch.Tensor, shape: list[int], strides: list[int], first: int) -> None:
+        self.base, self.shape, self._strides, self._first = base, tuple(shape), tuple(strides), first
+
+    @staticmethod
+    def layout(
+        shape: list[int],
+        order: list[int] | None = None,
+        pads: dict[int, int] | None = None,
+        steps: dict[int, int] | None = None,
+        flips: tuple[int, ...] = (),
+    ) -> tuple[list[int], int, int]:
+        """Strides, the element with all indices 0 and the base's elements: `order` from the outermost dimension to the
+        innermost, `pads` elements left free after a dimension, `steps` between its indices, `flips` walked down."""
+        strides, first, reach = [0] * len(shape), 0, 1
+        for d in reversed(order if order is not None else range(len(shape))):
+            stride = reach * (steps or {}).get(d, 1)
+            reach = stride * (shape[d] + (pads or {}).get(d, 0))
+            strides[d] = -stride if d in flips else stride
+            first += stride * (shape[d] - 1) if d in flips else 0
+        return strides, first, reach
+
+    def data_ptr(self) -> int:
+        return self.base.data_ptr() + self._first * self.base.element_size()
+
+    def stride(self) -> tuple[int, ...]:
+        return self._strides
+
+    def dim(self) -> int:
+        return len(self.shape)
+
+    def upward(self) -> tuple[torch.Tensor, list[int]]:
+        """The same elements as torch can show them, and the dimensions that are then the other way round."""
+        flips = [d for d, stride in enumerate(self._strides) if stride < 0]
+        lowest = self._first + sum(self._strides[d] * (self.shape[d] - 1) for d in flips)
+        return self.base.as_strided(self.shape, [abs(stride) for stride in self._strides], lowest), flips
+
+    def values(self) -> torch.Tensor:
+        return flipped(*self.upward())
+
+
 class Library:
     """flowk_permute by ctypes, so that a bench times the library and not Python."""
 
@@ -50,13 +101,27 @@ class Library:
         self.c.flowk_last_error.restype = ctypes.c_char_p
         self.c.flowk_build_info.restype = ctypes.c_char_p
 
-    def permute_arguments(self, x: torch.Tensor, axes: list[int], out: torch.Tensor, dtype: int) -> tuple:
+    def permute_arguments(self, x: torch.Tensor | View, axes: list[int], out: torch.Tensor | View, dtype: int) -> tuple:
         rank = x.dim()
         longs, ints = ctypes.c_int64 * max(rank, 1), ctypes.c_int32 * max(rank, 1)
         return (
             ctypes.c_void_p(x.data_ptr()), longs(*x.stride()), ctypes.c_void_p(out.data_ptr()), longs(*out.stride()),
             rank, longs(*x.shape), ints(*axes), dtype,
         )  # fmt: skip
+
+    def convert_arguments(
+        self, x: torch.Tensor, axes: list[int], out: torch.Tensor, dtypes: tuple[int, int], scale: float
+    ) -> tuple:
+        src, src_strides, dst, dst_strides, *geometry, _ = self.permute_arguments(x, axes, out, 0)
+        return src, src_strides, dtypes[0], dst, dst_strides, dtypes[1], *geometry, ctypes.c_double(scale)
+
+    def permute_convert(self, arguments: tuple) -> None:
+        self.check(self.c.flowk_permute_convert(*arguments, ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)))
+
+    def convert_explain(self, arguments: tuple) -> str:
+        text = ctypes.create_string_buffer(4096)
+        self.check(self.c.flowk_permute_convert_explain(*arguments, text, ctypes.c_size_t(len(text))))
+        return text.value.decode()
 
     def check(self, status: int) -> None:
         if status != 0:
@@ -69,6 +134,14 @@ class Library:
         text = ctypes.create_string_buffer(4096)
         self.check(self.c.flowk_permute_explain(*arguments, text, ctypes.c_size_t(len(text))))
         return text.value.decode()
+
+
+def ordinary_tensor(shape: list[int], dtype: torch.dtype) -> torch.Tensor:
+    """Numbers within the range of every type: for conversions, whose NaN and overflow differ between libraries."""
+    if dtype.is_floating_point:
+        return (torch.randn(shape, device="cuda") * 8).to(dtype)
+    bounds = torch.iinfo(dtype)
+    return torch.randint(max(bounds.min, -1000), min(bounds.max, 1000) + 1, shape, device="cuda", dtype=dtype)
 
 
 def random_tensor(shape: list[int], dtype: torch.dtype) -> torch.Tensor:
@@ -113,11 +186,43 @@ def time_in_turn(contenders: dict, num_sets: int, rounds: int = 7) -> dict[str, 
     return {name: statistics.median(values) for name, values in times.items()}
 
 
+def usable(makers: dict, out: torch.Tensor, expected: torch.Tensor, row: dict) -> dict:
+    """The rivals that take a case and give `expected` in `out`, name: work(i); the others are named in the row."""
+    works, skipped = {}, []
+    for name, make in makers.items():
+        try:
+            out.view(torch.uint8).fill_(0xA5)
+            work = make()
+            work(0)
+            torch.cuda.synchronize()
+            if not same_bits(out, expected):
+                skipped.append(f"{name} gives other bits")
+            capture(work, 1)
+            works[name] = work
+        except Exception as error:  # whatever a rival raises: it is only left out
+            skipped.append(f"no {name}: {type(error).__name__}")
+    if skipped:
+        row["skipped"] = ", ".join(skipped)
+    return works
+
+
+def num_buffer_sets(moved_bytes: int) -> int:
+    """As many as one replay needs to pass the L2."""
+    return max(2, min(64, math.ceil(TOUCHED_BYTES / moved_bytes)))
+
+
+def rotating_copies(moved_bytes: int, num_sets: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Pairs of runs of bytes, (src, dst), to copy as many bytes as a case reads and writes."""
+    num_bytes = max(16, moved_bytes // 2 // 16 * 16)
+    make = [torch.empty(num_bytes, dtype=torch.uint8, device="cuda") for _ in range(2 * num_sets)]
+    return list(zip(make[::2], make[1::2], strict=True))
+
+
 def rotating_buffers(shape: list[int], out_shape: list[int], dtype: torch.dtype) -> tuple[list, list]:
     """As many pairs of equal inputs and outputs as one replay needs to pass the L2; the first output is poisoned."""
     x = random_tensor(shape, dtype)
     moved = 2 * x.numel() * x.element_size()
-    sets = max(2, min(64, math.ceil(TOUCHED_BYTES / moved)))
+    sets = num_buffer_sets(moved)
     outs = [torch.empty(out_shape, dtype=dtype, device="cuda") for _ in range(sets)]
     outs[0].view(torch.uint8).fill_(0xA5)
     return [x] + [x.clone() for _ in range(sets - 1)], outs

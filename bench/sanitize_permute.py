@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small case for every kernel of permute and every element size, for compute-sanitizer:
+"""A small case for every kernel of permute and every element size, with conversion too, for compute-sanitizer:
 `compute-sanitizer --tool memcheck|racecheck|initcheck|synccheck python bench/sanitize_permute.py`.
 
 Fails if a result is wrong or a kernel is not reached. Each tensor is an allocation of its own, of its exact size.
@@ -21,6 +21,15 @@ KERNELS = {
     "contiguous_copy", "row_copy", "shifted_row_copy", "tiled_transpose", "two_sided_tile", "strided_tile",
     "channel_interleave", "channel_deinterleave", "two_step_tile",
 }  # fmt: skip
+CONVERT_KERNELS = {
+    "convert_rows", "convert_transpose", "convert_tile", "convert_strided_tile", "convert_interleave",
+    "convert_deinterleave",
+}  # fmt: skip
+CONVERT_PAIRS = [
+    ("f4", "f2"), ("f2", "f4"), ("u1", "f2"), ("f4", "i1"), ("f2", "i2"), ("i1", "u1"),
+    ("f8", "f4"), ("i4", "f8"), ("f8", "u1"), ("f8", "f8"), ("u2", "i4"),
+]  # fmt: skip
+DTYPES = {"i1": 2, "i2": 3, "i4": 4, "u1": 6, "u2": 7, "f2": 10, "f4": 12, "f8": 13}
 UNSIGNED = {1: 6, 2: 7, 4: 8, 8: 9, 16: 17}
 # shape, axes, and the source's strides in elements (None: contiguous)
 CASES = [
@@ -42,22 +51,54 @@ def check(result: tuple) -> object:
 
 
 def run_case(library: ctypes.CDLL, shape: tuple, axes: tuple, strides: tuple | None, itemsize: int) -> str:
-    span = 1 + sum((n - 1) * s for n, s in zip(shape, strides)) if strides else int(np.prod(shape))
-    raw = np.random.default_rng(1).integers(0, 256, span * itemsize, dtype=np.uint8)
-    element = np.dtype(f"V{itemsize}")
-    host = raw.view(element)
-    byte_strides = [s * itemsize for s in strides] if strides else None
-    x = np.lib.stride_tricks.as_strided(host, shape, byte_strides) if strides else host.reshape(shape)
-    expected = np.ascontiguousarray(x.transpose(axes))
+    raw = np.random.default_rng(1).integers(0, 256, span_of(shape, strides) * itemsize, dtype=np.uint8)
+    x = strided(raw.view(f"V{itemsize}"), shape, strides)
+    return run(library, raw, strides, np.ascontiguousarray(x.transpose(axes)), shape, axes, UNSIGNED[itemsize])
+
+
+def run_convert_case(
+    library: ctypes.CDLL, shape: tuple, axes: tuple, strides: tuple | None, src_type: str, dst_type: str
+) -> str:
+    numbers = np.random.default_rng(1).integers(0, 120, span_of(shape, strides)).astype(src_type)
+    scaled = strided(numbers, shape, strides).transpose(axes).astype(np.float64) * 0.5
+    types = DTYPES[src_type], DTYPES[dst_type]
+    return run(library, numbers, strides, np.ascontiguousarray(scaled.astype(dst_type)), shape, axes, types)
+
+
+def span_of(shape: tuple, strides: tuple | None) -> int:
+    return 1 + sum((n - 1) * s for n, s in zip(shape, strides)) if strides else int(np.prod(shape))
+
+
+def strided(host: np.ndarray, shape: tuple, strides: tuple | None) -> np.ndarray:
+    if strides is None:
+        return host.reshape(shape)
+    return np.lib.stride_tricks.as_strided(host, shape, [s * host.itemsize for s in strides])
+
+
+def run(
+    library: ctypes.CDLL,
+    raw: np.ndarray,
+    strides: tuple | None,
+    expected: np.ndarray,
+    shape: tuple,
+    axes: tuple,
+    types: int | tuple[int, int],
+) -> str:
+    """One call, permute() of a type or permute_convert() of two; the name of its kernel."""
     src, dst = check(cudart.cudaMalloc(raw.nbytes)), check(cudart.cudaMalloc(expected.nbytes))
     check(cudart.cudaMemcpy(src, raw.ctypes.data, raw.nbytes, cudart.cudaMemcpyKind.cudaMemcpyHostToDevice))
     rank = len(shape)
     longs, ints = ctypes.c_int64 * rank, ctypes.c_int32 * rank
-    geometry = (rank, longs(*shape), ints(*axes), UNSIGNED[itemsize])
+    geometry = (rank, longs(*shape), ints(*axes))
     src_strides = longs(*strides) if strides else None
-    arguments = (int(src), src_strides, int(dst), None, *geometry)
     text = ctypes.create_string_buffer(2048)
-    statuses = [library.flowk_permute_explain(*arguments, text, len(text)), library.flowk_permute(*arguments, None)]
+    if isinstance(types, tuple):
+        arguments = (int(src), src_strides, types[0], int(dst), None, types[1], *geometry, 0.5)
+        call, explain = library.flowk_permute_convert, library.flowk_permute_convert_explain
+    else:
+        arguments = (int(src), src_strides, int(dst), None, *geometry, types)
+        call, explain = library.flowk_permute, library.flowk_permute_explain
+    statuses = [explain(*arguments, text, len(text)), call(*arguments, None)]
     if statuses != [0, 0]:
         raise RuntimeError(library.flowk_last_error())
     check(cudart.cudaDeviceSynchronize())
@@ -66,16 +107,18 @@ def run_case(library: ctypes.CDLL, shape: tuple, axes: tuple, strides: tuple | N
     check(cudart.cudaFree(src))
     check(cudart.cudaFree(dst))
     if out.tobytes() != expected.tobytes():
-        raise RuntimeError(f"wrong: {shape} {axes} {strides} {itemsize}\n{text.value.decode()}")
+        raise RuntimeError(f"wrong: {shape} {axes} {strides} {types}\n{text.value.decode()}")
     return text.value.decode().split(":")[0]
 
 
 def main() -> None:
     library = _library.open_backend("cuda")
     reached = {run_case(library, *case, itemsize) for case in CASES for itemsize in UNSIGNED}
-    if reached != KERNELS:
-        sys.exit(f"not reached: {sorted(KERNELS - reached)}, unknown: {sorted(reached - KERNELS)}")
-    print(f"{len(CASES) * len(UNSIGNED)} cases right, {len(reached)} kernels reached")
+    reached |= {run_convert_case(library, *case, *pair) for case in CASES for pair in CONVERT_PAIRS}
+    kernels = KERNELS | CONVERT_KERNELS
+    if reached != kernels:
+        sys.exit(f"not reached: {sorted(kernels - reached)}, unknown: {sorted(reached - kernels)}")
+    print(f"{len(CASES) * (len(UNSIGNED) + len(CONVERT_PAIRS))} cases right, {len(reached)} kernels reached")
 
 
 if __name__ == "__main__":

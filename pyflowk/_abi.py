@@ -75,6 +75,18 @@ _permute = [
     Int32Pointer,  # axes
     _dtype,
 ]
+_permute_convert = [
+    TensorPointer,  # src
+    Int64Pointer,  # src_strides
+    _dtype,
+    TensorPointer,  # dst
+    Int64Pointer,  # dst_strides
+    _dtype,
+    ctypes.c_int32,  # rank
+    Int64Pointer,  # shape
+    Int32Pointer,  # axes
+    ctypes.c_double,  # scale
+]
 _batch_transpose = [TensorPointer, TensorPointer, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, _dtype]
 _text = [ctypes.c_char_p, ctypes.c_size_t]
 
@@ -90,6 +102,8 @@ FUNCTIONS: dict[str, tuple[type, list[type]]] = {
     "flowk_batch_transpose_explain": (_status, [*_batch_transpose, *_text]),
     "flowk_permute": (_status, [*_permute, StreamHandle]),
     "flowk_permute_explain": (_status, [*_permute, *_text]),
+    "flowk_permute_convert": (_status, [*_permute_convert, StreamHandle]),
+    "flowk_permute_convert_explain": (_status, [*_permute_convert, *_text]),
 }
 
 

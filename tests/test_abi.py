@@ -24,6 +24,7 @@ CTYPES = {
     "size_t": ctypes.c_size_t,
     "int32_t": ctypes.c_int32,
     "int64_t": ctypes.c_int64,
+    "double": ctypes.c_double,
     "flowk_status": ctypes.c_int,
     "flowk_dtype": ctypes.c_int,
     "flowk_stream": _abi.StreamHandle,

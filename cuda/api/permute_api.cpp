@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "api/check.h"
+#include "api/permute_call.h"
 #include "core/device.h"
 #include "core/dtype.h"
 #include "core/shape.h"
@@ -27,21 +28,10 @@ Status check_axes(int32_t rank, const int32_t* axes) {
   return {};
 }
 
-struct PermuteArguments {
-  const void* src;
-  const int64_t* src_strides;
-  void* dst;
-  const int64_t* dst_strides;
-  int32_t rank;
-  const int64_t* shape;
-  const int32_t* axes;
-  flowk_dtype dtype;
-};
+}  // namespace
 
-// Fills `request`, or sets `is_empty` where there is nothing to move.
-Status check_permute(const PermuteArguments& arguments, PermuteRequest* request, bool* is_empty) {
-  DtypeInfo dtype;
-  FLOWK_RETURN_IF_ERROR(check_dtype("dtype", arguments.dtype, &dtype));
+Status check_permute(const PermuteArguments& arguments, const DtypeInfo& src_dtype, const DtypeInfo& dst_dtype,
+                     PairShape* shape, bool* is_empty) {
   const int32_t rank = arguments.rank;
   if (rank < 0 || rank > FLOWK_MAX_RANK)
     return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "rank = %d, must be in 0 ... %d", rank, FLOWK_MAX_RANK);
@@ -68,38 +58,48 @@ Status check_permute(const PermuteArguments& arguments, PermuteRequest* request,
     else
       contiguous_strides(rank, layout->extents, layout->strides);
   }
-  FLOWK_RETURN_IF_ERROR(check_size("src", src, dtype.element_bytes));
-  FLOWK_RETURN_IF_ERROR(check_size("dst", dst, dtype.element_bytes));
-  FLOWK_RETURN_IF_ERROR(check_pointer("src", arguments.src, dtype));
-  FLOWK_RETURN_IF_ERROR(check_pointer("dst", arguments.dst, dtype));
+  FLOWK_RETURN_IF_ERROR(check_size("src", src, src_dtype.element_bytes));
+  FLOWK_RETURN_IF_ERROR(check_size("dst", dst, dst_dtype.element_bytes));
+  FLOWK_RETURN_IF_ERROR(check_pointer("src", arguments.src, src_dtype));
+  FLOWK_RETURN_IF_ERROR(check_pointer("dst", arguments.dst, dst_dtype));
   FLOWK_RETURN_IF_ERROR(check_no_self_overlap("dst", dst));
-  FLOWK_RETURN_IF_ERROR(check_no_overlap("src", arguments.src, src, "dst", arguments.dst, dst, dtype.element_bytes));
-  request->src = arguments.src;
-  request->dst = arguments.dst;
-  request->element_bytes = dtype.element_bytes;
-  request->shape.rank = rank;
+  FLOWK_RETURN_IF_ERROR(check_no_overlap("src", arguments.src, src, src_dtype.element_bytes, "dst", arguments.dst, dst,
+                                         dst_dtype.element_bytes));
+  shape->rank = rank;
   for (int d = 0; d < rank; ++d) {
-    request->shape.extents[d] = dst.extents[d];
-    request->shape.src_strides[d] = src.strides[arguments.axes[d]];
-    request->shape.dst_strides[d] = dst.strides[d];
+    shape->extents[d] = dst.extents[d];
+    shape->src_strides[d] = src.strides[arguments.axes[d]];
+    shape->dst_strides[d] = dst.strides[d];
   }
   return {};
 }
 
-Status permute(const PermuteArguments& arguments, flowk_stream stream) {
+namespace {
+
+Status make_request(const PermuteArguments& arguments, const DtypeInfo& dtype, PermuteRequest* request,
+                    bool* is_empty) {
+  request->src = arguments.src;
+  request->dst = arguments.dst;
+  request->element_bytes = dtype.element_bytes;
+  return check_permute(arguments, dtype, dtype, &request->shape, is_empty);
+}
+
+}  // namespace
+
+Status call_permute(const PermuteArguments& arguments, const DtypeInfo& dtype, flowk_stream stream) {
   PermuteRequest request;
   bool is_empty = false;
-  FLOWK_RETURN_IF_ERROR(check_permute(arguments, &request, &is_empty));
+  FLOWK_RETURN_IF_ERROR(make_request(arguments, dtype, &request, &is_empty));
   if (is_empty) return {};
   Device device;
   FLOWK_RETURN_IF_ERROR(current_device(&device));
   return run_permute(remembered_plan(request, device), stream);
 }
 
-Status permute_explain(const PermuteArguments& arguments, char* text, size_t text_bytes) {
+Status call_permute_explain(const PermuteArguments& arguments, const DtypeInfo& dtype, char* text, size_t text_bytes) {
   PermuteRequest request;
   bool is_empty = false;
-  FLOWK_RETURN_IF_ERROR(check_permute(arguments, &request, &is_empty));
+  FLOWK_RETURN_IF_ERROR(make_request(arguments, dtype, &request, &is_empty));
   if (text == nullptr) return Status::failure(FLOWK_STATUS_NULL_POINTER, "text = NULL, must not be");
   if (is_empty) {
     explain_nothing(text, text_bytes);
@@ -111,6 +111,20 @@ Status permute_explain(const PermuteArguments& arguments, char* text, size_t tex
   plan_permute(request, device, &plan);
   explain_permute(plan, request, text, text_bytes);
   return {};
+}
+
+namespace {
+
+Status permute(const PermuteArguments& arguments, flowk_dtype dtype, flowk_stream stream) {
+  DtypeInfo info;
+  FLOWK_RETURN_IF_ERROR(check_dtype("dtype", dtype, &info));
+  return call_permute(arguments, info, stream);
+}
+
+Status permute_explain(const PermuteArguments& arguments, flowk_dtype dtype, char* text, size_t text_bytes) {
+  DtypeInfo info;
+  FLOWK_RETURN_IF_ERROR(check_dtype("dtype", dtype, &info));
+  return call_permute_explain(arguments, info, text, text_bytes);
 }
 
 // A batch transpose is the permute (0, 2, 1); its extents have names of their own in a caller's error.
@@ -135,7 +149,7 @@ flowk_status flowk_batch_transpose(const void* src, void* dst, int64_t batch, in
   const int64_t shape[3] = {batch, rows, cols};
   const flowk::Status status = flowk::check_batch_transpose(shape);
   if (!status.ok()) return status.code();
-  return flowk::permute({src, nullptr, dst, nullptr, 3, shape, flowk::batch_transpose_axes, dtype}, stream).code();
+  return flowk::permute({src, nullptr, dst, nullptr, 3, shape, flowk::batch_transpose_axes}, dtype, stream).code();
 }
 
 flowk_status flowk_batch_transpose_explain(const void* src, void* dst, int64_t batch, int64_t rows, int64_t cols,
@@ -143,7 +157,7 @@ flowk_status flowk_batch_transpose_explain(const void* src, void* dst, int64_t b
   const int64_t shape[3] = {batch, rows, cols};
   const flowk::Status status = flowk::check_batch_transpose(shape);
   if (!status.ok()) return status.code();
-  return flowk::permute_explain({src, nullptr, dst, nullptr, 3, shape, flowk::batch_transpose_axes, dtype}, text,
+  return flowk::permute_explain({src, nullptr, dst, nullptr, 3, shape, flowk::batch_transpose_axes}, dtype, text,
                                 text_bytes)
       .code();
 }
@@ -151,13 +165,13 @@ flowk_status flowk_batch_transpose_explain(const void* src, void* dst, int64_t b
 flowk_status flowk_permute(const void* src, const int64_t* src_strides, void* dst, const int64_t* dst_strides,
                            int32_t rank, const int64_t* shape, const int32_t* axes, flowk_dtype dtype,
                            flowk_stream stream) {
-  return flowk::permute({src, src_strides, dst, dst_strides, rank, shape, axes, dtype}, stream).code();
+  return flowk::permute({src, src_strides, dst, dst_strides, rank, shape, axes}, dtype, stream).code();
 }
 
 flowk_status flowk_permute_explain(const void* src, const int64_t* src_strides, void* dst, const int64_t* dst_strides,
                                    int32_t rank, const int64_t* shape, const int32_t* axes, flowk_dtype dtype,
                                    char* text, size_t text_bytes) {
-  return flowk::permute_explain({src, src_strides, dst, dst_strides, rank, shape, axes, dtype}, text, text_bytes)
+  return flowk::permute_explain({src, src_strides, dst, dst_strides, rank, shape, axes}, dtype, text, text_bytes)
       .code();
 }
 

@@ -156,31 +156,33 @@ Status check_no_self_overlap(const char* parameter, const Layout& layout) {
   return {};
 }
 
-Status check_no_overlap(const char* a_parameter, const void* a, const Layout& a_layout, const char* b_parameter,
-                        const void* b, const Layout& b_layout, int64_t element_bytes) {
+Status check_no_overlap(const char* a_parameter, const void* a, const Layout& a_layout, int64_t a_element_bytes,
+                        const char* b_parameter, const void* b, const Layout& b_layout, int64_t b_element_bytes) {
   if (is_empty(a_layout) || is_empty(b_layout)) return {};
   int64_t a_lowest = 0, a_highest = 0, b_lowest = 0, b_highest = 0;
-  FLOWK_RETURN_IF_ERROR(find_addresses(a_parameter, a, a_layout, element_bytes, &a_lowest, &a_highest));
-  FLOWK_RETURN_IF_ERROR(find_addresses(b_parameter, b, b_layout, element_bytes, &b_lowest, &b_highest));
-  if (a_highest + element_bytes <= b_lowest || b_highest + element_bytes <= a_lowest) return {};
+  FLOWK_RETURN_IF_ERROR(find_addresses(a_parameter, a, a_layout, a_element_bytes, &a_lowest, &a_highest));
+  FLOWK_RETURN_IF_ERROR(find_addresses(b_parameter, b, b_layout, b_element_bytes, &b_lowest, &b_highest));
+  if (a_highest + a_element_bytes <= b_lowest || b_highest + b_element_bytes <= a_lowest) return {};
 
   // They share a byte iff a's offset from a_lowest minus b's from b_lowest lies within one element of the distance of
-  // the two. Walking b from its highest element down turns the difference into one sum of terms >= 0.
+  // the two: of a's below it, of b's above it. Walking b from its highest element down turns the difference into one
+  // sum of terms >= 0.
   Term terms[2 * max_rank];
   int num_terms = 0;
-  add_terms(a_layout, element_bytes, terms, &num_terms);
-  add_terms(b_layout, element_bytes, terms, &num_terms);
+  add_terms(a_layout, a_element_bytes, terms, &num_terms);
+  add_terms(b_layout, b_element_bytes, terms, &num_terms);
   merge_terms(terms, &num_terms);
   const int64_t distance = b_highest - a_lowest;
   const int64_t remaining = (a_highest - a_lowest) + (b_highest - b_lowest);
   int steps = 10000;
-  if (!some_sum_in(terms, num_terms, remaining, distance - (element_bytes - 1), distance + (element_bytes - 1), &steps))
+  if (!some_sum_in(terms, num_terms, remaining, distance - (a_element_bytes - 1), distance + (b_element_bytes - 1),
+                   &steps))
     return {};
   return Status::failure(
       FLOWK_STATUS_OVERLAP, "%s (%lld bytes from %p) overlaps %s (%lld bytes from %p), must not share an element",
-      b_parameter, static_cast<long long>(b_highest - b_lowest + element_bytes),
+      b_parameter, static_cast<long long>(b_highest - b_lowest + b_element_bytes),
       reinterpret_cast<const void*>(b_lowest), a_parameter,
-      static_cast<long long>(a_highest - a_lowest + element_bytes), reinterpret_cast<const void*>(a_lowest));
+      static_cast<long long>(a_highest - a_lowest + a_element_bytes), reinterpret_cast<const void*>(a_lowest));
 }
 
 void simplify(PairShape* shape) {

@@ -41,8 +41,14 @@ Status check_no_self_overlap(const char* parameter, const Layout& layout);
 
 // Fails with OVERLAP if an element of `a` and one of `b` share a byte. Decided exactly within a bounded search; a case
 // that the search cannot settle counts as an overlap. Fails with SIZE_OVERFLOW where a layout leaves the address space.
-Status check_no_overlap(const char* a_parameter, const void* a, const Layout& a_layout, const char* b_parameter,
-                        const void* b, const Layout& b_layout, int64_t element_bytes);
+Status check_no_overlap(const char* a_parameter, const void* a, const Layout& a_layout, int64_t a_element_bytes,
+                        const char* b_parameter, const void* b, const Layout& b_layout, int64_t b_element_bytes);
+
+// The same for elements of one size.
+inline Status check_no_overlap(const char* a_parameter, const void* a, const Layout& a_layout, const char* b_parameter,
+                               const void* b, const Layout& b_layout, int64_t element_bytes) {
+  return check_no_overlap(a_parameter, a, a_layout, element_bytes, b_parameter, b, b_layout, element_bytes);
+}
 
 // Brings a shape without zero extents to its fewest dimensions, over the same pairs of elements:
 //   - no extent is 1; every src stride is >= 0 (a dimension is walked the other way round where it is negative),

@@ -19,6 +19,8 @@ struct ChannelDims {
   const unsigned char* src = nullptr;
   unsigned char* dst = nullptr;
   int64_t plane_stride = 0;
+  int64_t planar_unit_bytes = 0;
+  int64_t pixel_unit_bytes = 0;
 };
 
 bool is_few(int64_t extent) { return extent >= 2 && extent <= 4; }
@@ -26,12 +28,12 @@ bool is_few(int64_t extent) { return extent >= 2 && extent <= 4; }
 // dst is (..., pixels, channels), and src has the pixels innermost.
 bool find_interleave(const PermuteProblem& problem, ChannelDims* dims) {
   const int channels = problem.rank - 1, pixels = problem.rank - 2;
-  const int64_t unit = problem.unit_bytes, extent = problem.extents[channels];
+  const int64_t unit = problem.dst_unit_bytes, extent = problem.extents[channels];
   const bool reversed = problem.dst_strides[channels] == -unit;  // the last channel comes first in dst
   if (!is_few(extent) || (problem.dst_strides[channels] != unit && !reversed)) return false;
-  if (problem.src_strides[pixels] != unit || problem.dst_strides[pixels] != extent * unit) return false;
-  *dims = {PermuteKernel::channel_interleave, channels, pixels, problem.src, problem.dst,
-           problem.src_strides[channels]};
+  if (problem.src_strides[pixels] != problem.unit_bytes || problem.dst_strides[pixels] != extent * unit) return false;
+  *dims = {PermuteKernel::channel_interleave, channels,           pixels, problem.src, problem.dst,
+           problem.src_strides[channels],     problem.unit_bytes, unit};
   if (reversed) {
     dims->src += (extent - 1) * dims->plane_stride;
     dims->dst -= (extent - 1) * unit;
@@ -44,22 +46,31 @@ bool find_interleave(const PermuteProblem& problem, ChannelDims* dims) {
 bool find_deinterleave(const PermuteProblem& problem, ChannelDims* dims) {
   const int pixels = problem.rank - 1;
   const int64_t unit = problem.unit_bytes;
-  if (problem.dst_strides[pixels] != unit) return false;
+  if (problem.dst_strides[pixels] != problem.dst_unit_bytes) return false;
   for (int d = 0; d < pixels; ++d) {
     if (problem.src_strides[d] != unit || !is_few(problem.extents[d])) continue;
     if (problem.src_strides[pixels] != problem.extents[d] * unit) continue;
-    *dims = {PermuteKernel::channel_deinterleave, d, pixels, problem.src, problem.dst, problem.dst_strides[d]};
+    *dims = {PermuteKernel::channel_deinterleave,
+             d,
+             pixels,
+             problem.src,
+             problem.dst,
+             problem.dst_strides[d],
+             problem.dst_unit_bytes,
+             unit};
     return true;
   }
   return false;
 }
 
-// Does every plane, and every batch's first pixel, start on 16 bytes, and is a plane a number of whole chunks?
+// Does every plane, and every batch's first pixel, start on 16 bytes, and are a plane and its pixels whole chunks?
 bool is_aligned(const PermuteProblem& problem, const ChannelDims& dims) {
   if (reinterpret_cast<uintptr_t>(dims.src) % chunk_limit_bytes != 0) return false;
   if (reinterpret_cast<uintptr_t>(dims.dst) % chunk_limit_bytes != 0) return false;
   if (dims.plane_stride % chunk_limit_bytes != 0) return false;
-  if (problem.extents[dims.pixels] * problem.unit_bytes % chunk_limit_bytes != 0) return false;
+  const int64_t pixels = problem.extents[dims.pixels];
+  if (pixels * dims.planar_unit_bytes % chunk_limit_bytes != 0) return false;
+  if (pixels * problem.extents[dims.channels] * dims.pixel_unit_bytes % chunk_limit_bytes != 0) return false;
   for (int d = 0; d < problem.rank; ++d) {
     if (d == dims.channels || d == dims.pixels) continue;
     if (problem.src_strides[d] % chunk_limit_bytes != 0 || problem.dst_strides[d] % chunk_limit_bytes != 0)
@@ -73,7 +84,7 @@ bool is_aligned(const PermuteProblem& problem, const ChannelDims& dims) {
 bool plan_channels(const PermuteProblem& problem, PermutePlan* plan) {
   ChannelDims dims;
   if (problem.rank < 2 || (!find_interleave(problem, &dims) && !find_deinterleave(problem, &dims))) return false;
-  const int64_t plane_bytes = problem.extents[dims.pixels] * problem.unit_bytes;
+  const int64_t plane_bytes = problem.extents[dims.pixels] * dims.planar_unit_bytes;
   if (plane_bytes < min_plane_bytes || !is_aligned(problem, dims)) return false;
 
   // As few blocks a plane as can be, of equal sizes but for whole warps.
@@ -83,7 +94,8 @@ bool plan_channels(const PermuteProblem& problem, PermutePlan* plan) {
   const int64_t num_threads = round_up(chunks_per_tile, warp_threads);
 
   const int64_t num_channels = problem.extents[dims.channels];
-  const int64_t planar_step = num_threads * chunk_limit_bytes, pixel_step = planar_step * num_channels;
+  const int64_t planar_step = num_threads * chunk_limit_bytes;
+  const int64_t pixel_step = planar_step / dims.planar_unit_bytes * num_channels * dims.pixel_unit_bytes;
   const bool interleave = dims.kernel == PermuteKernel::channel_interleave;
   ChannelParams params;
   params.src = dims.src;

@@ -113,6 +113,7 @@ void make_problem(const PermuteRequest& request, PermuteProblem* problem) {
     problem->src_strides[last] = problem->dst_strides[last] = problem->unit_bytes;
     if (problem->extents[last] == 1) --problem->rank;  // the neighbours do not merge: their strides have not changed
   }
+  problem->dst_unit_bytes = problem->unit_bytes;
 }
 
 void plan_permute(const PermuteRequest& request, const Device& device, PermutePlan* plan) {

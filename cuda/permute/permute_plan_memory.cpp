@@ -12,7 +12,9 @@ constexpr int num_slots = 8;  // a power of 2
 // All that a plan depends on, pointers only by what they are modulo a line.
 struct Key {
   uint64_t hash = 0;  // 0: nothing is remembered
+  PermutePlanner planner = nullptr;
   int32_t unit_bytes = 0;
+  int32_t dst_unit_bytes = 0;
   int rank = 0;
   uintptr_t src_phase = 0;
   uintptr_t dst_phase = 0;
@@ -27,8 +29,10 @@ struct Slot {
   PermutePlan plan;
 };
 
-void make_key(const PermuteProblem& problem, const Device& device, Key* key) {
+void make_key(const PermuteProblem& problem, const Device& device, PermutePlanner planner, Key* key) {
+  key->planner = planner;
   key->unit_bytes = problem.unit_bytes;
+  key->dst_unit_bytes = problem.dst_unit_bytes;
   key->rank = problem.rank;
   key->src_phase = reinterpret_cast<uintptr_t>(problem.src) % line_bytes;
   key->dst_phase = reinterpret_cast<uintptr_t>(problem.dst) % line_bytes;
@@ -40,14 +44,16 @@ void make_key(const PermuteProblem& problem, const Device& device, Key* key) {
   // FNV-1a over words, see http://www.isthe.com/chongo/tech/comp/fnv.
   uint64_t hash = 0xcbf29ce484222325;
   const auto mix = [&](uint64_t word) { hash = (hash ^ word) * 0x100000001b3; };
-  mix(static_cast<uint64_t>(key->unit_bytes) | key->src_phase << 8 | key->dst_phase << 16);
+  mix(static_cast<uint64_t>(key->unit_bytes) | key->src_phase << 8 | key->dst_phase << 16 |
+      static_cast<uint64_t>(key->dst_unit_bytes) << 24);
   for (int i = 0; i < 3 * problem.rank; ++i) mix(static_cast<uint64_t>(key->dims[i]));
   hash ^= hash >> 32;
   key->hash = hash | 1;
 }
 
 bool are_equal(const Key& a, const Key& b) {
-  return a.hash == b.hash && a.unit_bytes == b.unit_bytes && a.rank == b.rank && a.src_phase == b.src_phase &&
+  return a.hash == b.hash && a.planner == b.planner && a.unit_bytes == b.unit_bytes &&
+         a.dst_unit_bytes == b.dst_unit_bytes && a.rank == b.rank && a.src_phase == b.src_phase &&
          a.dst_phase == b.dst_phase && a.device == b.device &&
          std::memcmp(a.dims, b.dims, sizeof(int64_t) * 3 * static_cast<size_t>(a.rank)) == 0;
 }
@@ -70,17 +76,21 @@ void move_pointers(const PermuteProblem& problem, Slot* slot) {
 }  // namespace
 
 const PermutePlan& remembered_plan(const PermuteRequest& request, const Device& device) {
-  static thread_local Slot slots[num_slots];
   PermuteProblem problem;
   make_problem(request, &problem);
+  return remembered_plan(problem, device, plan_problem);
+}
+
+const PermutePlan& remembered_plan(const PermuteProblem& problem, const Device& device, PermutePlanner planner) {
+  static thread_local Slot slots[num_slots];
   Key key;
-  make_key(problem, device, &key);
+  make_key(problem, device, planner, &key);
   Slot& slot = slots[key.hash >> 1 & (num_slots - 1)];
   if (are_equal(slot.key, key)) {
     move_pointers(problem, &slot);
   } else {
     slot = Slot();
-    plan_problem(problem, device, &slot.plan);
+    planner(problem, device, &slot.plan);
     slot.key = key;
     slot.src = problem.src;
     slot.dst = problem.dst;

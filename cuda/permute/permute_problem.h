@@ -12,7 +12,9 @@ constexpr int64_t ceil_div(int64_t n, int64_t d) { return (n + d - 1) / d; }
 constexpr int64_t round_up(int64_t n, int64_t multiple) { return ceil_div(n, multiple) * multiple; }
 
 struct PermuteProblem {
-  int32_t unit_bytes = 0;
+  int32_t unit_bytes = 0;      // of src
+  int32_t dst_unit_bytes = 0;  // the same, but where elements are converted on the way
+  bool is_converted = false;
   int rank = 0;  // dimensions in the order of dst, outermost first
   int64_t extents[max_rank];
   int64_t src_strides[max_rank];  // bytes, >= 0
@@ -20,6 +22,9 @@ struct PermuteProblem {
   const unsigned char* src = nullptr;
   unsigned char* dst = nullptr;
   const unsigned char* src_end = nullptr;  // one past the last byte of src's elements
+
+  // Bytes of so many units, as the mean of both sides: what a copy would read.
+  int64_t bytes_of(int64_t units) const { return (units * (unit_bytes + dst_unit_bytes)) >> 1; }
 };
 
 // Simplifies the request, moves units of half a complex number where a pointer is aligned to no more, and the widest
@@ -28,6 +33,14 @@ void make_problem(const PermuteRequest& request, PermuteProblem* problem);
 
 // plan_permute() for a problem that is made.
 void plan_problem(const PermuteProblem& problem, const Device& device, PermutePlan* plan);
+
+// What `planner` plans, from this thread's memory where it holds that; as remembered_plan() of permute_plan.h.
+using PermutePlanner = void (*)(const PermuteProblem&, const Device&, PermutePlan*);
+const PermutePlan& remembered_plan(const PermuteProblem& problem, const Device& device, PermutePlanner planner);
+
+// The same for a call that converts: units are elements.
+struct PermuteConvertRequest;
+void make_convert_problem(const PermuteConvertRequest& request, PermuteProblem* problem);
 
 // Plans channel_interleave or channel_deinterleave; false, with the plan unchanged, where the problem is neither.
 bool plan_channels(const PermuteProblem& problem, PermutePlan* plan);

@@ -37,6 +37,7 @@ struct Run {
 struct Side {
   const void* pointer = nullptr;
   const int64_t* strides = nullptr;
+  int32_t unit_bytes = 0;
   int num_dims = 0;
   int dims[max_tile_dims];
   int num_choices = 0;
@@ -129,7 +130,7 @@ float bank_conflicts(const int32_t (&places)[warp_threads], int32_t unit_bytes, 
 
 // Chooses how a two_sided_tile is swizzled, and how many chunks of a destination row neighbouring threads store, for
 // few bank conflicts; permute_tile_banks.cpp.
-void choose_swizzle(PermutePlan* plan);
+void choose_swizzle(int32_t dst_unit_bytes, PermutePlan* plan);
 
 // Sets how many chunks of a destination row neighbouring threads store.
 void set_chunks_per_group(int64_t chunks, int64_t per_group, TileParams* params);

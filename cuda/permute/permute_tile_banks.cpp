@@ -9,9 +9,10 @@ constexpr int32_t chunk_mask = 0x70;  // the bits of a place that a swizzle chan
 
 // Where the threads of the block's first warp find the first element of their first chunk, before the swizzle; -1 where
 // one has none.
-void first_places(const TileParams& params, int32_t unit_bytes, int32_t per_group, int32_t (&places)[warp_threads]) {
+void first_places(const TileParams& params, int32_t dst_unit_bytes, int32_t per_group,
+                  int32_t (&places)[warp_threads]) {
   const auto num_rows = static_cast<int32_t>(params.num_dst_rows.divisor);
-  const int32_t elements_per_chunk = static_cast<int32_t>(chunk_limit_bytes) / unit_bytes;
+  const int32_t elements_per_chunk = static_cast<int32_t>(chunk_limit_bytes) / dst_unit_bytes;
   const int32_t run = params.dst_run_elements.per_index *
                       (params.dst_run_elements.cut == TileCount::whole ? 1 : params.dst_block + params.halo);
   for (int thread = 0; thread < warp_threads; ++thread) {
@@ -62,7 +63,7 @@ float bank_conflicts(const int32_t (&places)[warp_threads], int32_t unit_bytes, 
   return phases == 0 ? 1 : static_cast<float>(passes) / static_cast<float>(phases);
 }
 
-void choose_swizzle(PermutePlan* plan) {
+void choose_swizzle(int32_t dst_unit_bytes, PermutePlan* plan) {
   TileParams& params = plan->tile;
   const auto given = static_cast<int32_t>(params.chunks_per_group.divisor);
   const int64_t chunks = int64_t{params.num_store_items} / params.num_dst_rows.divisor * given;
@@ -70,7 +71,7 @@ void choose_swizzle(PermutePlan* plan) {
   for (const int32_t per_group : {given, 4}) {
     if (per_group > given || (per_group == given && best > 0)) continue;
     int32_t places[warp_threads];
-    first_places(params, plan->unit_bytes, per_group, places);
+    first_places(params, dst_unit_bytes, per_group, places);
     // 3 takes the key from the number of the line, each further bit from twice as many lines.
     for (const int32_t shift : {0, 3, 4, 5, 6, 7}) {
       // Half a line at a time is 5-10% slower without conflicts, and faster than a whole one with two (H200).

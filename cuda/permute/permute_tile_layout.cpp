@@ -50,7 +50,7 @@ void find_rows(const PermuteProblem& problem, const int* src_dims, int num_src_d
         layout->dst_rows.add(src_dims[i], tile.blocks[src_dims[i]]);
   };
   add_rows(false);
-  int64_t bytes = tile.elements * problem.unit_bytes;
+  int64_t bytes = problem.bytes_of(tile.elements);
   for (int d = problem.rank - 1; d >= 0 && bytes < small_tile_bytes; --d) {
     if (contains(tile.src.dims | tile.dst.dims, d)) continue;
     if (layout->src_rows.rank + 2 > max_tile_dims || layout->dst_rows.rank + 2 > max_tile_dims) break;
@@ -197,7 +197,7 @@ void set_chunks(const PermuteProblem& problem, const Tile& tile, PermutePlan* pl
   } else {
     const bool aligned = tile.dst.alignment >= chunk_limit_bytes;
     params.dst_granule = aligned ? chunk_limit_bytes : run_bytes >= 4 * line_bytes ? line_bytes : sector_bytes;
-    chunks = ceil_div(run_bytes + (aligned ? 0 : params.dst_granule - problem.unit_bytes), chunk_limit_bytes);
+    chunks = ceil_div(run_bytes + (aligned ? 0 : params.dst_granule - problem.dst_unit_bytes), chunk_limit_bytes);
   }
   set_chunks_per_group(chunks, chunks_per_group_of(static_cast<int32_t>(chunks)), &params);
 }
@@ -238,7 +238,7 @@ void set_table_dims(const PermuteProblem& problem, const TileLayout& layout, con
 
 // Where element e of the destination run stands: e * run_pitch if its dimensions step evenly, by a table otherwise. A
 // run that is cut repeats with every index of the cut dimension.
-void set_places(const Tile& tile, int32_t unit_bytes, PermutePlan* plan) {
+void set_places(const Tile& tile, int32_t dst_unit_bytes, PermutePlan* plan) {
   TileParams& params = plan->tile;
   if (params.table_rank == 1) {
     params.table_rank = 0;
@@ -249,17 +249,17 @@ void set_places(const Tile& tile, int32_t unit_bytes, PermutePlan* plan) {
   const int64_t period = repeats ? per_index : per_index * tile.dst.block;
   params.table_period = Divider(static_cast<uint32_t>(period));
   params.period_step = repeats ? params.table[params.table_rank - 1].shared_step : 0;
-  params.num_table_entries = static_cast<uint32_t>(period + chunk_limit_bytes / unit_bytes - 1);
+  params.num_table_entries = static_cast<uint32_t>(period + chunk_limit_bytes / dst_unit_bytes - 1);
   params.table_offset_bytes = plan->launch.shared_bytes;
   plan->launch.shared_bytes += static_cast<int32_t>(sizeof(uint32_t) * params.num_table_entries);
 }
 
 // Destination chunks that neighbouring threads gather start a chunk's elements apart: that many rows share a key. Where
 // fewer than 8 chunks of a row are neighbours, several rows' are, a chunk apart in src: the keys leave room for them.
-void swizzle_rows(int32_t mask, int32_t unit_bytes, TileParams* params) {
+void swizzle_rows(int32_t mask, int32_t dst_unit_bytes, TileParams* params) {
   const int32_t neighbours = static_cast<int32_t>(params->chunks_per_group.divisor);
   const int32_t step = mask < 7 ? 1 : neighbours <= 2 ? 4 : neighbours <= 4 ? 2 : 1;
-  params->swizzle_shift = __builtin_ctz(static_cast<unsigned>(chunk_limit_bytes / unit_bytes));
+  params->swizzle_shift = __builtin_ctz(static_cast<unsigned>(chunk_limit_bytes / dst_unit_bytes));
   params->swizzle_step = static_cast<uint32_t>(step * chunk_limit_bytes);
   params->swizzle_bits = static_cast<int32_t>(mask * chunk_limit_bytes);
 }
@@ -306,7 +306,7 @@ void build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src
     params.run_pitch = static_cast<int32_t>(layout.row_steps[0]);
     group_dst_rows(problem, layout, plan);
     set_chunks(problem, tile, plan);
-    swizzle_rows(layout.swizzle_mask, problem.unit_bytes, &params);
+    swizzle_rows(layout.swizzle_mask, problem.dst_unit_bytes, &params);
     return;
   }
   set_table_dims(problem, layout, dst_side, plan);
@@ -316,9 +316,9 @@ void build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src
     place_columns(plan);
   } else {
     plan->kernel = PermuteKernel::two_sided_tile;
-    set_places(layout.tile, problem.unit_bytes, plan);
+    set_places(layout.tile, problem.dst_unit_bytes, plan);
     set_chunks(problem, tile, plan);
-    choose_swizzle(plan);
+    choose_swizzle(problem.dst_unit_bytes, plan);
   }
 }
 

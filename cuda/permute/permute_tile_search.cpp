@@ -20,10 +20,12 @@ int64_t lowest_bit(uint64_t value, int64_t limit) {
 }
 
 // A stride of one unit starts the chain; each next one steps over just the whole of those before it.
-void find_chain(const PermuteProblem& problem, const void* pointer, const int64_t* strides, Side* side) {
+void find_chain(const PermuteProblem& problem, const void* pointer, const int64_t* strides, int32_t unit_bytes,
+                Side* side) {
   side->pointer = pointer;
   side->strides = strides;
-  int64_t next = problem.unit_bytes;
+  side->unit_bytes = unit_bytes;
+  int64_t next = unit_bytes;
   while (side->num_dims < max_tile_dims) {
     int found = -1;
     for (int d = problem.rank - 1; d >= 0 && found < 0; --d)
@@ -37,7 +39,7 @@ void find_chain(const PermuteProblem& problem, const void* pointer, const int64_
 // Fills in what follows from a run's dimensions and block.
 void finish_run(const PermuteProblem& problem, const Side& side, Run* run) {
   run->elements = run->per_index * run->block;
-  run->bytes = run->elements * problem.unit_bytes;
+  run->bytes = run->elements * side.unit_bytes;
   run->whole_dims = 0;
   for (int i = 0; i < run->num_whole; ++i) run->whole_dims |= uint64_t{1} << side.dims[i];
   run->cut = run->is_cut() ? side.dims[run->num_whole] : -1;
@@ -53,7 +55,7 @@ void finish_run(const PermuteProblem& problem, const Side& side, Run* run) {
     const int64_t extent = problem.extents[run->cut];
     const int64_t num_blocks = ceil_div(extent, run->block);
     const int64_t last_block = extent - (num_blocks - 1) * run->block;
-    run->fills_chunks &= last_block * run->per_index * problem.unit_bytes % chunk_limit_bytes == 0;
+    run->fills_chunks &= last_block * run->per_index * side.unit_bytes % chunk_limit_bytes == 0;
     run->padding = static_cast<float>(num_blocks * run->block) / static_cast<float>(extent);
   }
 }
@@ -68,7 +70,7 @@ void find_choices(const PermuteProblem& problem, Side* side) {
   Run run;
   for (int i = 0; i < side->num_dims; ++i) {
     const int64_t extent = problem.extents[side->dims[i]];
-    const int64_t inner_bytes = int64_t{run.per_index} * problem.unit_bytes;
+    const int64_t inner_bytes = int64_t{run.per_index} * side->unit_bytes;
     // Blocks of nearly one size, in whole sectors.
     const int64_t granule =
         std::max<int64_t>(sector_bytes / lowest_bit(static_cast<uint64_t>(inner_bytes), sector_bytes), 1);
@@ -113,7 +115,7 @@ bool join(const PermuteProblem& problem, const Side& src_side, const Run& src, c
   if (contains(dst.whole_dims, src.cut) || contains(src.whole_dims, dst.cut)) return false;
   const bool is_disjoint = (src.dims & dst.dims) == 0;
   if (is_disjoint) {  // most pairs end here
-    const int64_t bytes = int64_t{src.elements} * dst.bytes;
+    const int64_t bytes = problem.bytes_of(int64_t{src.elements} * dst.elements);
     if (bytes > max_tile_bytes || bytes < min_bytes) return false;
   }
   tile->src = src;
@@ -143,10 +145,11 @@ bool join(const PermuteProblem& problem, const Side& src_side, const Run& src, c
     tile->shared_bytes += static_cast<int64_t>(sizeof(uint32_t)) * entries;
   }
   tile->src_rows = static_cast<int32_t>(src_rows);
-  tile->two_steps = problem.unit_bytes == 1 && is_disjoint && !(src.fills_chunks && dst.fills_chunks) &&
+  tile->two_steps = problem.unit_bytes == 1 && !problem.is_converted && is_disjoint &&
+                    !(src.fills_chunks && dst.fills_chunks) &&
                     std::min(tile->src.bytes, tile->dst.bytes) >= min_two_step_run_bytes;
   if (tile->two_steps) tile->shared_bytes += int64_t{src.elements} * (dst.bytes + two_step_padding(dst.bytes));
-  return tile->elements * problem.unit_bytes <= max_tile_bytes && tile->shared_bytes <= max_shared_bytes;
+  return problem.bytes_of(tile->elements) <= max_tile_bytes && tile->shared_bytes <= max_shared_bytes;
 }
 
 // Can the tile be copied, transposed and stored in whole chunks, without a run that shares dimensions with the other?
@@ -159,38 +162,37 @@ bool is_aligned(const PermuteProblem& problem, const Tile& tile) {
   return (block | extent) % (4 / problem.unit_bytes) == 0;
 }
 
-// What a tile's time is made of, relative to a copy of the same bytes: fitted to 13000 tiles of 277 cases timed on an
-// H200 (bench/tune_permute.py) so that the cheapest tile of a case is a fast one. Its pick is 3% slower than the case's
-// best tile there, and 4% in 93 cases that were kept out.
+// What a tile's time is made of, relative to a copy of the same bytes: fitted to 36000 tiles of 614 cases timed on an
+// H200 (bench/tune_permute.py) so that the cheapest tile of a case is a fast one. Its pick is 3.4% slower than the
+// case's best tile there (1-byte elements 10%, 2 bytes 4%, wider ones 2%), and 3.8% in cases that were kept out.
 namespace weight {
-constexpr float copy = 0.900f;
-constexpr float src_sectors = 0.100f;       // 32-byte sectors of src touched twice, over those needed
-constexpr float dst_lines = 0.205f;         // the same for 128-byte lines of dst
-constexpr float src_line_ends = 0.089f;     // lines of src that a run ends in
-constexpr float short_src_run = 0.212f;     // below 256 bytes
-constexpr float shortest_src_run = 0.015f;  // one line or less
-constexpr float halo = 0.439f;              // over the block
-constexpr float block = 1.099f;             // the start of a block, over the tile's KB
-constexpr float unaligned_load = 0.141f;    // passes of the block's threads over the tile, over its KB
-constexpr float store = 0.397f;
-constexpr float element_gather = 0.214f;  // for each element of a chunk
-constexpr float table_gather = 0.0f;      // more for each element whose place is in the table
-// By their shared memory wavefronts and instructions, until two_step_tile is timed.
-constexpr float word_gather = 0.030f;  // element_gather of two_step_tile
-constexpr float word_step = 1.200f;    // passes over its blocks of 4 x 16 bytes
-constexpr float partial_store = 0.058f;
-constexpr float table = 0.569f;  // KB of table
-constexpr float few_bytes_in_flight = 0.278f;
-constexpr float few_blocks = 0.382f;  // over the blocks that are resident together
-constexpr float idle = 0.302f;        // blocks that the last wave leaves out
-constexpr float conflicts = 0.026f;   // for each bit that the swizzle lacks
-constexpr float below_8_kb = 0.0f;  // of the tile; each adds to the ones before it
-constexpr float below_11_kb = 0.0f;
-constexpr float below_14_kb = 0.133f;
-constexpr float above_17_kb = 0.0f;
-constexpr float above_20_kb = 0.093f;
-constexpr float above_25_kb = 0.0f;
-constexpr float above_33_kb = 0.0f;
+constexpr float copy = 0.969f;
+constexpr float src_sectors = 0.029f;       // 32-byte sectors of src touched twice, over those needed
+constexpr float dst_lines = 0.090f;         // the same for 128-byte lines of dst
+constexpr float src_line_ends = 0.016f;     // lines of src that a run ends in
+constexpr float short_src_run = 0.033f;     // below 256 bytes
+constexpr float shortest_src_run = 0.045f;  // one line or less
+constexpr float halo = 0.178f;              // over the block
+constexpr float block = 0.181f;             // the start of a block, over the tile's KB
+constexpr float unaligned_load = 0.093f;    // passes of the block's threads over the tile, over its KB
+constexpr float store = 0.223f;
+constexpr float element_gather = 0.084f;  // for each element of a chunk
+constexpr float table_gather = 0.001f;    // more for each element whose place is in the table
+constexpr float word_gather = 0.007f;     // element_gather of two_step_tile
+constexpr float word_step = 0.320f;       // passes over its blocks of 4 x 16 bytes
+constexpr float partial_store = 0.019f;
+constexpr float table = 0.147f;  // KB of table
+constexpr float few_bytes_in_flight = 0.089f;
+constexpr float few_blocks = 0.209f;  // over the blocks that are resident together
+constexpr float idle = 0.080f;        // blocks that the last wave leaves out
+constexpr float conflicts = 0.027f;   // for each bit that the swizzle lacks
+constexpr float below_8_kb = 0.000f;  // of the tile; each adds to the ones before it
+constexpr float below_11_kb = 0.071f;
+constexpr float below_14_kb = 0.017f;
+constexpr float above_17_kb = 0.007f;
+constexpr float above_20_kb = 0.025f;
+constexpr float above_25_kb = 0.028f;
+constexpr float above_33_kb = 0.027f;
 }  // namespace weight
 
 // Chooses the halo, and estimates the tile's time.
@@ -201,11 +203,11 @@ void estimate(const PermuteProblem& problem, const Device& device, float num_ele
   // Rows that start inside a sector: load a halo, so that every sector is stored by one tile, if that costs little.
   tile->halo = 0;
   if (!tile->aligned && tile->dst_cut >= 0 && tile->dst_cut != tile->src_cut && dst.alignment < sector_bytes) {
-    const int32_t halo = ceil_div32(sector_bytes / problem.unit_bytes - 1, dst.per_index);
+    const int32_t halo = ceil_div32(sector_bytes / problem.dst_unit_bytes - 1, dst.per_index);
     if (4 * halo <= 3 * tile->dst.block) tile->halo = halo;
   }
   const float src_run = static_cast<float>(src.bytes), dst_run = static_cast<float>(dst.bytes);
-  const float tile_kb = static_cast<float>(tile->elements * problem.unit_bytes) / 1024.0f;
+  const float tile_kb = static_cast<float>(problem.bytes_of(tile->elements)) / 1024.0f;
   const float with_halo = static_cast<float>(dst.block + tile->halo) / static_cast<float>(dst.block);
   const bool src_is_aligned = src.alignment >= chunk_limit_bytes;
   const bool is_partial = dst.alignment < chunk_limit_bytes && tile->halo == 0;
@@ -236,7 +238,7 @@ void estimate(const PermuteProblem& problem, const Device& device, float num_ele
     passes += weight::unaligned_load *
               static_cast<float>(ceil_div32(src_rows, rows_per_pass) * ceil_div32(chunks, tile_threads));
   }
-  const int32_t elements_per_chunk = chunk_limit_bytes / problem.unit_bytes;
+  const int32_t elements_per_chunk = chunk_limit_bytes / problem.dst_unit_bytes;
   if (!tile->aligned && dst.num_dims() > 1) {
     const int32_t entries = (dst.is_cut() ? dst.per_index : dst.elements) + elements_per_chunk - 1;
     passes += weight::table * static_cast<float>(entries) * (sizeof(uint32_t) / 1024.0f);
@@ -295,10 +297,10 @@ struct Search {
 void make_search(const PermuteProblem& given, Search* search) {
   search->problem = given;
   PermuteProblem& problem = search->problem;
-  find_chain(problem, problem.src, problem.src_strides, &search->src_side);
+  find_chain(problem, problem.src, problem.src_strides, problem.unit_bytes, &search->src_side);
   flip_down_dims(search->src_side, &problem);
   search->src_side.pointer = problem.src;
-  find_chain(problem, problem.dst, problem.dst_strides, &search->dst_side);
+  find_chain(problem, problem.dst, problem.dst_strides, problem.dst_unit_bytes, &search->dst_side);
   for (int d = 0; d < problem.rank; ++d) search->num_elements *= static_cast<float>(problem.extents[d]);
   find_choices(problem, &search->src_side);
   find_choices(problem, &search->dst_side);
@@ -333,7 +335,7 @@ void plan_tile(const PermuteProblem& problem, const Device& device, PermutePlan*
   constexpr int64_t usual_min_bytes = 6 * 1024;
   Search search;
   make_search(problem, &search);
-  const float num_bytes = search.num_elements * static_cast<float>(problem.unit_bytes);
+  const float num_bytes = search.num_elements * static_cast<float>(problem.unit_bytes + problem.dst_unit_bytes) / 2;
   const bool is_large = num_bytes > static_cast<float>(32 * usual_min_bytes * device.num_multiprocessors);
   Tile best = find_tile(search, device, is_large ? usual_min_bytes : 0);
   if (best.cost < 0 && is_large) best = find_tile(search, device, 0);

@@ -8,7 +8,7 @@
  *
  *   1. Conventions            4. Batch transpose
  *   2. Status and version     5. Permute
- *   3. Element types
+ *   3. Element types          6. Permute with conversion
  *
  * CONVENTIONS
  *
@@ -185,6 +185,41 @@ FLOWK_API flowk_status flowk_permute(const void *src, const int64_t *src_strides
 FLOWK_API flowk_status flowk_permute_explain(const void *src, const int64_t *src_strides, void *dst,
                                              const int64_t *dst_strides, int32_t rank, const int64_t *shape,
                                              const int32_t *axes, flowk_dtype dtype, char *text, size_t text_bytes);
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * PERMUTE WITH CONVERSION
+ * ---------------------------------------------------------------------------------------------------------------- */
+
+/*
+ * dst[i[axes[0]], ..., i[axes[rank-1]]] = (dst_dtype)(scale * src[i[0], ..., i[rank-1]])   for every index i of src
+ *
+ * A permute that gives dst a type of its own, in one pass over memory.
+ *
+ * Types: any two of bool, the integers of 8, 16 and 32 bits, and the real floats. A call that moves bits only (equal
+ *   types, or integers of one size, and a scale of 1) is flowk_permute() itself and takes every type.
+ * Shapes, strides: as flowk_permute(), each side's strides in elements of its own type.
+ * Pointers: as flowk_permute(); dst must not overlap src, not even element by element.
+ * Statuses: those of flowk_permute(), UNSUPPORTED_DTYPE also for a complex type or an integer of 64 bits that would be
+ *   converted, and INVALID_ARGUMENT for a scale that is not finite.
+ * Numerics: the product is computed in float32, or in float64 where either type is float64, int32 or uint32 (the scale
+ *   is rounded to float32 or float64 first), and rounded once more to dst_dtype. A scale of 1 changes nothing: the
+ *   result is the conversion alone.
+ *   To a float: to the nearest, ties to even; past the largest value infinity, in float8 the largest finite value.
+ *     Denormals are kept. A NaN stays a NaN, not its payload.
+ *   To an integer, from a float or with a scale: toward zero; past either bound that bound; NaN is 0.
+ *   To an integer from an integer or bool, unscaled: modulo 2^bits, as C does.
+ *   To bool: true where the product is not 0, NaN too. From bool: 0 or 1.
+ */
+FLOWK_API flowk_status flowk_permute_convert(const void *src, const int64_t *src_strides, flowk_dtype src_dtype,
+                                             void *dst, const int64_t *dst_strides, flowk_dtype dst_dtype,
+                                             int32_t rank, const int64_t *shape, const int32_t *axes, double scale,
+                                             flowk_stream stream);
+
+/* The plan of the same call to flowk_permute_convert() as text; as flowk_batch_transpose_explain(). */
+FLOWK_API flowk_status flowk_permute_convert_explain(const void *src, const int64_t *src_strides,
+                                                     flowk_dtype src_dtype, void *dst, const int64_t *dst_strides,
+                                                     flowk_dtype dst_dtype, int32_t rank, const int64_t *shape,
+                                                     const int32_t *axes, double scale, char *text, size_t text_bytes);
 
 #ifdef __cplusplus
 }

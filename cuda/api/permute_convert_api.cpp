@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C ABI of permute with conversion: check, plan, run; or a plain permute where only bits are moved.
+#include <cmath>
+
+#include "api/check.h"
+#include "api/permute_call.h"
+#include "core/device.h"
+#include "flowk/flowk.h"
+#include "permute/permute_convert_plan.h"
+
+namespace flowk {
+namespace {
+
+struct Types {
+  flowk_dtype src, dst;
+  double scale;
+  DtypeInfo src_info = {}, dst_info = {};
+  bool is_plain_move() const { return flowk::is_plain_move(src, dst, scale); }
+};
+
+Status check_types(Types* types) {
+  FLOWK_RETURN_IF_ERROR(check_dtype("src_dtype", types->src, &types->src_info));
+  FLOWK_RETURN_IF_ERROR(check_dtype("dst_dtype", types->dst, &types->dst_info));
+  if (types->is_plain_move()) return {};
+  const auto check_convertible = [](const char* parameter, flowk_dtype dtype, const DtypeInfo& info) -> Status {
+    if (is_convertible(dtype)) return {};
+    return Status::failure(FLOWK_STATUS_UNSUPPORTED_DTYPE,
+                           "%s = %d (%s) is moved as it is only: to convert or scale it must be bool, an integer of 8 "
+                           "to 32 bits or a real float",
+                           parameter, static_cast<int>(dtype), info.name);
+  };
+  FLOWK_RETURN_IF_ERROR(check_convertible("src_dtype", types->src, types->src_info));
+  FLOWK_RETURN_IF_ERROR(check_convertible("dst_dtype", types->dst, types->dst_info));
+  const bool in_double = computes_in_double(types->src, types->dst);
+  if (!std::isfinite(in_double ? types->scale : static_cast<double>(static_cast<float>(types->scale))))
+    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "scale = %g, must be finite as a %s", types->scale,
+                           in_double ? "float64" : "float32");
+  return {};
+}
+
+// Fills `request`, or sets `is_empty` where there is nothing to do.
+Status make_request(const PermuteArguments& arguments, const Types& types, PermuteConvertRequest* request,
+                    bool* is_empty) {
+  request->src = arguments.src;
+  request->dst = arguments.dst;
+  request->src_dtype = types.src;
+  request->dst_dtype = types.dst;
+  request->scale = types.scale;
+  return check_permute(arguments, types.src_info, types.dst_info, &request->shape, is_empty);
+}
+
+Status convert(const PermuteArguments& arguments, Types types, flowk_stream stream) {
+  FLOWK_RETURN_IF_ERROR(check_types(&types));
+  if (types.is_plain_move()) return call_permute(arguments, types.src_info, stream);
+  PermuteConvertRequest request;
+  bool is_empty = false;
+  FLOWK_RETURN_IF_ERROR(make_request(arguments, types, &request, &is_empty));
+  if (is_empty) return {};
+  Device device;
+  FLOWK_RETURN_IF_ERROR(current_device(&device));
+  PermuteConvertPlan plan;
+  plan_permute_convert(request, device, &plan);
+  return run_permute_convert(plan, stream);
+}
+
+Status convert_explain(const PermuteArguments& arguments, Types types, char* text, size_t text_bytes) {
+  FLOWK_RETURN_IF_ERROR(check_types(&types));
+  if (types.is_plain_move()) return call_permute_explain(arguments, types.src_info, text, text_bytes);
+  PermuteConvertRequest request;
+  bool is_empty = false;
+  FLOWK_RETURN_IF_ERROR(make_request(arguments, types, &request, &is_empty));
+  if (text == nullptr) return Status::failure(FLOWK_STATUS_NULL_POINTER, "text = NULL, must not be");
+  if (is_empty) {
+    explain_nothing(text, text_bytes);
+    return {};
+  }
+  Device device;
+  FLOWK_RETURN_IF_ERROR(current_device(&device));
+  PermuteConvertPlan plan;
+  plan_permute_convert(request, device, &plan);
+  explain_permute_convert(plan, request, text, text_bytes);
+  return {};
+}
+
+}  // namespace
+}  // namespace flowk
+
+extern "C" {
+
+flowk_status flowk_permute_convert(const void* src, const int64_t* src_strides, flowk_dtype src_dtype, void* dst,
+                                   const int64_t* dst_strides, flowk_dtype dst_dtype, int32_t rank,
+                                   const int64_t* shape, const int32_t* axes, double scale, flowk_stream stream) {
+  return flowk::convert({src, src_strides, dst, dst_strides, rank, shape, axes}, {src_dtype, dst_dtype, scale}, stream)
+      .code();
+}
+
+flowk_status flowk_permute_convert_explain(const void* src, const int64_t* src_strides, flowk_dtype src_dtype,
+                                           void* dst, const int64_t* dst_strides, flowk_dtype dst_dtype, int32_t rank,
+                                           const int64_t* shape, const int32_t* axes, double scale, char* text,
+                                           size_t text_bytes) {
+  return flowk::convert_explain({src, src_strides, dst, dst_strides, rank, shape, axes}, {src_dtype, dst_dtype, scale},
+                                text, text_bytes)
+      .code();
+}
+
+}  // extern "C"

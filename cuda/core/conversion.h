@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Conversion: what happens to every element on the way from src to dst, as a kernel parameter.
+#pragma once
+
+#include <cstdint>
+
+namespace flowk {
+
+// dst = narrow(scale * widen(src)), in float or double: core/convert_chunk.cuh.
+struct Conversion {
+  int32_t src_dtype = 0;  // a flowk_dtype
+  int32_t dst_dtype = 0;
+  bool wraps = false;  // dst is an integer that takes an integer modulo 2^bits; otherwise floats are cut and clamped
+  float float_scale = 1;
+  double double_scale = 1;
+  friend bool operator==(const Conversion&, const Conversion&) = default;
+};
+
+}  // namespace flowk

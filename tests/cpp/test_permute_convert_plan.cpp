@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// The planner of permute with conversion: which kernel it chooses, and that what it chooses can be launched. Pointers
+// are never followed.
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "core/device.h"
+#include "permute/permute_problem.h"
+#include "permute_convert_case.h"
+#include "permute_plan_cases.h"
+
+namespace {
+
+using namespace flowk;
+
+const Device h200 = {.capability = 90,
+                     .num_multiprocessors = 132,
+                     .shared_bytes_per_multiprocessor = 233472,
+                     .shared_bytes_per_block = 232448,
+                     .threads_per_multiprocessor = 2048,
+                     .l2_bytes = 62914560};
+// The least shared memory of those that flowk is built for: an sm_86, cut to a few multiprocessors.
+const Device small = {.capability = 86,
+                      .num_multiprocessors = 2,
+                      .shared_bytes_per_multiprocessor = 102400,
+                      .shared_bytes_per_block = 101376,
+                      .threads_per_multiprocessor = 1536,
+                      .l2_bytes = 524288};
+
+// Fake pointers, far apart, to the elements with all indices 0.
+PermuteConvertRequest fake_request(const PermuteCase& row, const TypePair& types) {
+  constexpr uintptr_t src = uintptr_t{1} << 50, dst = uintptr_t{1} << 54;
+  const CaseSide src_side = case_side(case_of_type(row, types.src), false);
+  const CaseSide dst_side = case_side(case_of_type(row, types.dst), true);
+  return make_convert_request(
+      row, types, 1,
+      reinterpret_cast<const void*>(src + static_cast<uintptr_t>(src_side.lead_bytes + src_side.first_bytes)),
+      reinterpret_cast<void*>(dst + static_cast<uintptr_t>(dst_side.lead_bytes + dst_side.first_bytes)));
+}
+
+PermuteConvertPlan plan_of(const PermuteCase& row, const TypePair& types, const Device& device) {
+  PermuteConvertPlan plan;
+  plan_permute_convert(fake_request(row, types), device, &plan);
+  return plan;
+}
+
+std::string explanation_of(const PermuteCase& row, const TypePair& types, const PermuteConvertPlan& plan) {
+  char text[4096];
+  explain_permute_convert(plan, fake_request(row, types), text, sizeof(text));
+  return text;
+}
+
+struct ConvertPlanCase {
+  PermuteKernel kernel;
+  TypePair types;
+  PermuteCase row;  // of elements of one byte: leads count elements
+  bool wide_index = false;
+};
+
+std::vector<ConvertPlanCase> convert_plan_cases() {
+  using enum PermuteKernel;
+  constexpr int64_t kilo = 1024, mega = 1024 * kilo, giga = 1024 * mega;
+  constexpr TypePair f32_f16 = {FLOWK_FLOAT32, FLOWK_FLOAT16}, u8_f16 = {FLOWK_UINT8, FLOWK_FLOAT16},
+                     f16_f32 = {FLOWK_FLOAT16, FLOWK_FLOAT32}, f64_e4m3 = {FLOWK_FLOAT64, FLOWK_FLOAT8_E4M3};
+  return {
+      {row_copy, f32_f16, {"one element", 1, {}, {}}},
+      {row_copy, f32_f16, {"nothing is permuted", 1, {kilo, kilo}, {0, 1}}},
+      {row_copy, u8_f16, {"both sides walk down", 1, {kilo, kilo}, {0, 1}, 0, 0, {-kilo, -1}, {-kilo, -1}}},
+      {row_copy, f64_e4m3, {"one run at any alignment", 1, {1000003}, {0}, 1, 3}},
+      {row_copy, f32_f16, {"the last groups whose index fits 31 bits", 1, {8 * giga - 4}, {0}}},
+      {row_copy, f32_f16, {"the first that does not", 1, {8 * giga}, {0}}, true},
+      {row_copy, f32_f16, {"wide: 2^32 rows", 1, {2, 4 * giga, 64}, {1, 0, 2}}, true},
+      {row_copy, f32_f16, {"attention heads", 1, {8, 512, 16, 64}, {0, 2, 1, 3}}},
+      {row_copy, f32_f16, {"rows of 96 bytes to 48", 1, {64, 128, 24}, {1, 0, 2}}},
+      {two_sided_tile, f32_f16, {"shorter", 1, {64, 128, 20}, {1, 0, 2}}},
+      {row_copy, f16_f32, {"rows of a padded matrix", 1, {100, 256}, {0, 1}, 0, 0, {264, 1}, {}}},
+      {tiled_transpose, f32_f16, {"a matrix", 1, {4096, 4096}, {1, 0}}},
+      {tiled_transpose, u8_f16, {"a matrix of bytes", 1, {4096, 4096}, {1, 0}}},
+      {tiled_transpose, f64_e4m3, {"a matrix of 8 bytes to 1", 1, {4096, 4096}, {1, 0}}},
+      {tiled_transpose, f16_f32, {"more than 2^31 elements", 1, {64 * kilo, 64 * kilo}, {1, 0}}},
+      {tiled_transpose, f32_f16, {"many channels", 1, {32, 64, 56 * 56}, {0, 2, 1}}},
+      {two_sided_tile, f32_f16, {"odd extents", 1, {1001, 999}, {1, 0}}},
+      {two_sided_tile, f32_f16, {"source not aligned", 1, {kilo, kilo}, {1, 0}, 1, 0}},
+      {two_sided_tile, f32_f16, {"destination not aligned", 1, {kilo, kilo}, {1, 0}, 0, 1}},
+      {channel_interleave, f32_f16, {"NCHW to NHWC", 1, {32, 3, 224 * 224}, {0, 2, 1}}},
+      {channel_interleave, u8_f16, {"more than 2^31 elements", 1, {128 * kilo, 4, 16 * kilo}, {0, 2, 1}}},
+      {two_sided_tile, f32_f16, {"two channels", 1, {32, 2, 224 * 224}, {0, 2, 1}}},
+      {two_sided_tile, f32_f16, {"planes of an odd length", 1, {32, 3, 1001}, {0, 2, 1}}},
+      {two_sided_tile, f32_f16, {"planes whose pixels are no whole chunks", 1, {32, 3, 1004}, {0, 2, 1}}},
+      {two_sided_tile, {FLOWK_INT32, FLOWK_FLOAT16}, {"computed in double", 1, {32, 3, 224 * 224}, {0, 2, 1}}},
+      {channel_deinterleave, u8_f16, {"NHWC to NCHW", 1, {32, 224 * 224, 3}, {0, 2, 1}}},
+      {channel_deinterleave,
+       u8_f16,
+       {"RGB pixels of a padded image", 1, {32, 512, 3}, {0, 2, 1}, 0, 0, {1600, 3, 1}, {}}},
+      {two_sided_tile, u8_f16, {"rank 32 reversed", 1, repeated(2, 32), axes_reversed(32)}},
+      {strided_tile, f32_f16, {"every second element", 1, {500, 600}, {1, 0}, 0, 0, {1200, 2}, {}}},
+      {strided_tile, f16_f32, {"one element is broadcast", 1, {500, 600}, {1, 0}, 0, 0, {0, 0}, {}}},
+  };
+}
+
+int64_t num_grid_tiles(const TileParams& tile) {
+  int64_t tiles = 1;
+  for (int d = 0; d < tile.grid_rank; ++d) tiles *= tile.grid[d].divider.divisor;
+  return tiles;
+}
+
+// Can it be launched on `device`, and do its blocks cover the tensor?
+void check_launch(const PermuteCase& row, const TypePair& types, const Device& device, const PermuteConvertPlan& plan) {
+  const LaunchConfig& launch = plan.movement.launch;
+  int64_t num_elements = 1;
+  for (const int64_t extent : row.shape) num_elements *= extent;
+  const int32_t src_bytes = dtype_info(types.src).element_bytes, dst_bytes = dtype_info(types.dst).element_bytes;
+  CHECK(plan.movement.unit_bytes == src_bytes && plan.dst_unit_bytes == dst_bytes);
+  CHECK(launch.num_blocks >= 1 && launch.num_blocks <= max_grid_blocks);
+  CHECK(launch.num_threads >= 32 && launch.num_threads <= 1024 && launch.num_threads % 32 == 0);
+  CHECK(launch.shared_bytes >= 0 && launch.shared_bytes <= device.shared_bytes_per_block);
+  if (plan.movement.kernel == PermuteKernel::row_copy) {
+    const CopyParams& rows = plan.movement.copy;
+    CHECK(launch.num_blocks == (rows.num_units + launch.num_threads - 1) / launch.num_threads);
+    CHECK(plan.movement.wide_index == (rows.num_units >= int64_t{1} << 31));
+    CHECK(rows.num_units * convert_group_elements(src_bytes, dst_bytes) >= num_elements);
+  } else if (plan.movement.kernel == PermuteKernel::channel_interleave ||
+             plan.movement.kernel == PermuteKernel::channel_deinterleave) {
+    const ChannelParams& channels = plan.movement.channels;
+    const bool src_is_planar = plan.movement.kernel == PermuteKernel::channel_interleave;
+    const int64_t planar_bytes = src_is_planar ? src_bytes : dst_bytes;
+    CHECK(launch.num_blocks * launch.num_threads * chunk_limit_bytes / planar_bytes * channels.num_channels >=
+          num_elements);
+    CHECK(launch.shared_bytes >= launch.num_threads * chunk_limit_bytes / planar_bytes * channels.num_channels *
+                                     (src_is_planar ? dst_bytes : src_bytes));
+  } else {
+    CHECK(launch.num_blocks == num_grid_tiles(plan.movement.tile));
+    CHECK(launch.num_blocks * launch.shared_bytes >= num_elements * src_bytes);
+  }
+}
+
+void every_row_is_planned_as_it_says_and_can_be_launched() {
+  for (const ConvertPlanCase& expected : convert_plan_cases()) {
+    const int num_failed_before = num_failed_checks;
+    const PermuteConvertPlan plan = plan_of(expected.row, expected.types, h200);
+    CHECK(plan.movement.kernel == expected.kernel);
+    CHECK(plan.movement.wide_index == expected.wide_index);
+    CHECK(plan == plan_of(expected.row, expected.types, h200));
+    check_launch(expected.row, expected.types, h200, plan);
+    check_launch(expected.row, expected.types, small, plan_of(expected.row, expected.types, small));
+    const std::string text = explanation_of(expected.row, expected.types, plan);
+    CHECK(text.starts_with("convert_") && text.ends_with('\n'));
+    if (num_failed_checks != num_failed_before)
+      std::printf("  %s\n  %s\n", text_of(expected.row).c_str(), text.c_str());
+  }
+}
+
+// Any tile that the planner may ever choose for any pair of sizes, on the device with the least shared memory.
+void every_tile_candidate_can_be_launched() {
+  int num_candidates = 0;
+  for (const PermutePlanCase& expected : permute_plan_cases()) {
+    for (const TypePair& types : type_pairs) {
+      PermuteProblem problem;
+      make_convert_problem(fake_request(expected.row, types), &problem);
+      TileCandidate found = TileCandidate::planned;
+      for (int i = 0; found != TileCandidate::out_of_range; ++i)
+        for (int j = 0;; ++j) {
+          PermuteConvertPlan plan;
+          found = plan_tile_candidate(problem, small, i, j, &plan.movement);
+          if (found == TileCandidate::out_of_range) {
+            if (j > 0) found = TileCandidate::planned;  // only the row of candidates ends
+            break;
+          }
+          if (found != TileCandidate::planned || plan.movement.launch.num_blocks > max_grid_blocks) continue;
+          ++num_candidates;
+          plan.dst_unit_bytes = problem.dst_unit_bytes;
+          const int num_failed_before = num_failed_checks;
+          check_launch(expected.row, types, small, plan);
+          if (num_failed_checks != num_failed_before)
+            std::printf("  %s: %d to %d, candidate (%d, %d)\n", text_of(expected.row).c_str(), types.src, types.dst, i,
+                        j);
+        }
+    }
+  }
+  CHECK(num_candidates > 10000);
+}
+
+void arithmetic_follows_from_the_types() {
+  for (int src = FLOWK_BOOL; src <= FLOWK_COMPLEX128; ++src) {
+    const auto src_dtype = static_cast<flowk_dtype>(src);
+    CHECK(is_plain_move(src_dtype, src_dtype, 1) && !is_plain_move(src_dtype, src_dtype, 2));
+    CHECK(is_convertible(src_dtype) ==
+          (src != FLOWK_INT64 && src != FLOWK_UINT64 && src != FLOWK_COMPLEX64 && src != FLOWK_COMPLEX128));
+  }
+  CHECK(!is_convertible(static_cast<flowk_dtype>(0)) && !is_convertible(static_cast<flowk_dtype>(18)));
+  CHECK(is_plain_move(FLOWK_INT32, FLOWK_UINT32, 1) && !is_plain_move(FLOWK_INT32, FLOWK_FLOAT32, 1));
+  CHECK(!is_plain_move(FLOWK_INT8, FLOWK_BOOL, 1) && !is_plain_move(FLOWK_BOOL, FLOWK_INT8, 1));
+  CHECK(!is_plain_move(FLOWK_INT8, FLOWK_INT16, 1) && !is_plain_move(FLOWK_FLOAT16, FLOWK_BFLOAT16, 1));
+  CHECK(computes_in_double(FLOWK_INT32, FLOWK_FLOAT16) && computes_in_double(FLOWK_FLOAT16, FLOWK_UINT32));
+  CHECK(computes_in_double(FLOWK_FLOAT64, FLOWK_INT8) && !computes_in_double(FLOWK_FLOAT32, FLOWK_UINT16));
+}
+
+}  // namespace
+
+int main() {
+  every_row_is_planned_as_it_says_and_can_be_launched();
+  every_tile_candidate_can_be_launched();
+  arithmetic_follows_from_the_types();
+  return num_failed_checks == 0 ? 0 : 1;
+}
