@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ _BY_NAME = {
     "complex64": DType.COMPLEX64,
     "complex128": DType.COMPLEX128,
 }
+_NAMES = {code: name for name, code in _BY_NAME.items()}
 # For data movement alone any type of these sizes will do: datetime64, other byte orders, small structs.
 _BY_BYTES = {1: DType.UINT8, 2: DType.UINT16, 4: DType.UINT32, 8: DType.UINT64, 16: DType.COMPLEX128}
 
@@ -41,6 +43,33 @@ def numpy_dtype(dtype: Any) -> np.dtype:
         import ml_dtypes
 
         return np.dtype(getattr(ml_dtypes, dtype))
+
+
+def dtype_name(code: DType) -> str:
+    """The name of a type in NumPy, ml_dtypes and torch."""
+    return _NAMES[code]
+
+
+@functools.lru_cache(maxsize=256)
+def number_type(dtype: Any, name: str) -> DType:
+    """flowk's type for the numbers of `dtype`, which is NumPy's or torch's.
+
+    TypeError, which names the parameter `name`, where flowk computes with no such type.
+    """
+    native = not isinstance(dtype, np.dtype) or dtype.isnative
+    code = _BY_NAME.get(str(dtype).removeprefix("torch.")) if native else None
+    if code is None or code >= DType.COMPLEX64:
+        raise TypeError(
+            f"{name} has dtype {dtype}, must be bool, an integer, or a float of flowk.h in this machine's byte order"
+        )
+    return code
+
+
+def dtype_like(code: DType, dtype: Any) -> Any:
+    """The dtype of type `code` in the framework whose `dtype` this is: NumPy (all but torch) or torch."""
+    if isinstance(dtype, np.dtype):
+        return dtype if dtype.name == _NAMES[code] else numpy_dtype(_NAMES[code])
+    return getattr(sys.modules["torch"], _NAMES[code])
 
 
 @functools.lru_cache(maxsize=256)

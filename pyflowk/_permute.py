@@ -15,6 +15,7 @@ from ._abi import DType, Status
 from ._array import KINDS, kind_of
 from ._dtypes import element_strides, element_type
 from ._errors import FlowkValueError, error_of
+from ._explain import EXPLAINERS, plan_text
 from ._memory import contiguous_strides
 from ._stream import stream_handle
 
@@ -46,38 +47,34 @@ def batch_transpose(x: Any, *, out: Any = None, stream: Any = None) -> Any:
     return _run(x, None, out, stream)
 
 
-def explain(op: Any, x: Any, axes: Iterable[int] | None = None, *, out: Any = None) -> str:
-    """The plan of a call as text, which kernel with what tile and why; nothing is launched or allocated.
+def _explain_permute(x: Any, axes: Iterable[int], *, out: Any = None) -> str:
+    return _explain(x, tuple(map(operator.index, axes)), out)
 
-    `explain(pyflowk.permute, x, axes)`, or "permute", is the plan of `permute(x, axes)`; with pyflowk.batch_transpose
-    or "batch_transpose" there are no axes. Without `out` the plan is for a new contiguous array.
-    """
-    name = getattr(op, "__name__", op)
-    if name not in ("permute", "batch_transpose"):
-        raise ValueError(f"op = {op!r}, must be permute or batch_transpose")
-    if (axes is None) != (name == "batch_transpose"):
-        raise TypeError(f"{name} takes {'no' if axes is not None else 'the'} axes")
+
+def _explain_batch_transpose(x: Any, *, out: Any = None) -> str:
+    return _explain(x, None, out)
+
+
+EXPLAINERS.update(permute=_explain_permute, batch_transpose=_explain_batch_transpose)
+
+
+def _explain(x: Any, axes: tuple[int, ...] | None, out: Any) -> str:
     source = kind_of(x, "x")
     src, shape, strides, dtype, device, _ = source.read(x, "x", source.stream_of(x))
-    order = None if axes is None else tuple(map(operator.index, axes))
     if out is None:
-        arguments = _arguments(shape, strides, dtype, order, None, None, None)
+        arguments = _arguments(shape, strides, dtype, axes, None, None, None)
         dst = _address_past(src, shape, strides, dtype)
     else:
         target = kind_of(out, "out")
         dst, out_shape, out_strides, out_dtype, out_device, _ = target.read_out(out, "out", target.stream_of(out))
         if device != out_device:
             raise _different_devices(device, out_device)
-        arguments = _arguments(shape, strides, dtype, order, out_shape, out_strides, out_dtype)
+        arguments = _arguments(shape, strides, dtype, axes, out_shape, out_strides, out_dtype)
     src_strides, dst_strides, rank, extents, c_axes, code, _, _ = arguments
-    text = ctypes.create_string_buffer(4096)
     library = _library.for_device(device, "x")
-    status = library.flowk_permute_explain(
-        src, src_strides, dst, dst_strides, rank, extents, c_axes, code, text, len(text)
+    return plan_text(
+        library, "flowk_permute_explain", (src, src_strides, dst, dst_strides, rank, extents, c_axes, code)
     )
-    if status:
-        raise error_of(library, status)
-    return text.value.decode()
 
 
 def _run(x: Any, axes: tuple[int, ...] | None, out: Any, stream: Any) -> Any:

@@ -7,14 +7,17 @@ import ctypes
 import re
 import shutil
 import subprocess
-from enum import IntEnum
+from enum import Enum, IntEnum
 from pathlib import Path
 
 import pytest
 
 from pyflowk import FlowkError, __version__, _abi, _library
+from pyflowk._elementwise_ops import OPERATIONS, Operation
+from pyflowk._promotion import FLOATS, INTEGERS
 
-HEADER = (Path(__file__).parents[1] / "include" / "flowk" / "flowk.h").read_text()
+INCLUDE = Path(__file__).parents[1] / "include" / "flowk"
+HEADER = (INCLUDE / "flowk.h").read_text()
 CODE = re.sub(r"/\*.*?\*/", " ", HEADER, flags=re.DOTALL)
 
 # How each C type is written in the table.
@@ -26,6 +29,10 @@ CTYPES = {
     "int64_t": ctypes.c_int64,
     "flowk_status": ctypes.c_int,
     "flowk_dtype": ctypes.c_int,
+    "flowk_unary_op": ctypes.c_int,
+    "flowk_binary_op": ctypes.c_int,
+    "flowk_ternary_op": ctypes.c_int,
+    "double": ctypes.c_double,
     "flowk_stream": _abi.StreamHandle,
     "const void *": _abi.TensorPointer,
     "void *": _abi.TensorPointer,
@@ -84,6 +91,50 @@ def test_the_table_has_the_functions_of_the_header_with_their_types() -> None:
 )
 def test_enums_have_the_values_of_the_header(name: str, enum: type[IntEnum], prefix: str) -> None:
     assert {prefix + member.name: member.value for member in enum} == header_enum(name)
+
+
+def header_operations(macro: str) -> dict[str, tuple[int, Operation]]:
+    """The rows of a list of flowk/elementwise_ops.h: name: (value, the row as _elementwise_ops.py writes it)."""
+    text = (INCLUDE / "elementwise_ops.h").read_text()
+    rows = re.search(rf"#define {macro}\(OP\)(.*?)\n\n", text, re.DOTALL)
+    assert rows
+    found = re.findall(r'OP\((\w+), (\d+), (\w+), (\w+), (\w+), (\d), "(.*?)"\)', rows[1])
+    assert all(name == enumerator.lower() for enumerator, _, name, *_ in found)
+    return {row[0]: (int(row[1]), Operation(row[3], row[4], int(row[5]), row[6])) for row in found}
+
+
+@pytest.mark.parametrize(
+    ("macro", "enum"),
+    [
+        ("FLOWK_UNARY_OPS", _abi.UnaryOp),
+        ("FLOWK_BINARY_OPS", _abi.BinaryOp),
+        ("FLOWK_TERNARY_OPS", _abi.TernaryOp),
+    ],
+)
+def test_operations_are_those_of_the_header(macro: str, enum: type[Enum]) -> None:
+    rows = header_operations(macro)
+    assert {op.name: (op.value, OPERATIONS[op]) for op in enum} == rows
+    prefix = f"flowk_{macro.split('_')[1].lower()}_op"
+    for library in built_libraries():
+        for op in enum:
+            assert getattr(library, f"{prefix}_name")(op.value).decode() == op.name.lower()
+            assert getattr(library, f"{prefix}_formula")(op.value).decode() == OPERATIONS[op].formula
+            if enum is not _abi.BinaryOp:
+                assert getattr(library, f"{prefix}_num_parameters")(op.value) == OPERATIONS[op].num_parameters
+        for value in (0, len(enum) + 1, -1):
+            assert getattr(library, f"{prefix}_name")(value) is None
+            assert getattr(library, f"{prefix}_formula")(value) is None
+
+
+def test_the_result_of_an_operation_is_the_library_s() -> None:
+    for library in built_libraries():
+        for op, row in OPERATIONS.items():
+            prefix = {_abi.UnaryOp: "unary", _abi.BinaryOp: "binary", _abi.TernaryOp: "ternary"}[type(op)]
+            for dtype in _abi.DType:
+                kind = "F" if dtype in FLOATS else "I" if dtype in INTEGERS else "B" if dtype == 1 else "complex"
+                takes = kind in row.takes
+                expected = (_abi.DType.BOOL if row.result == "BOOL" else dtype) if takes else 0
+                assert getattr(library, f"flowk_{prefix}_op_result")(op.value, dtype) == expected, (op, dtype)
 
 
 def test_version_and_largest_rank_are_those_of_the_header() -> None:

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an elementwise call passes to the library besides pointers, numbers and the stream: worked out once for operands
+of the same shapes, strides and types, and remembered."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Sequence
+from ctypes import c_int64
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ._abi import DType
+from ._dtypes import dtype_like, dtype_name, element_strides, number_type
+from ._elementwise_ops import Op, resolve, takes_out
+from ._memory import contiguous_strides
+from ._promotion import number_as
+
+# An operand: (shape, strides, dtype) of an array, the type of a Python number, or the DType of a NumPy scalar.
+Signature = tuple[tuple[int, ...], tuple[int, ...], Any] | type | DType
+
+
+@dataclass(frozen=True, eq=False)  # compared and hashed by identity: a function makes it once
+class Request:
+    """What a function of pyflowk computes.
+
+    op              the operation
+    names           what the function's signature calls the operands
+    result          the type of the result, for COPY; None: what the operands' types come to
+    exact_integers  as in resolve()
+    """
+
+    op: Op
+    names: tuple[str, ...]
+    result: DType | None = None
+    exact_integers: bool = False
+
+
+class Layout(NamedTuple):
+    """See above. The library takes the addresses of strides and shape as they are; `keep` keeps them good."""
+
+    op: Op
+    strides: tuple[int | None, ...]  # of the operands; None is C order
+    types: tuple[DType, ...]  # of the operands, as they are passed
+    number_types: tuple[DType, ...]  # to which those that are numbers are rounded
+    out_strides: int | None
+    out_type: DType
+    rank: int
+    shape: int | None  # out's
+    out_shape: tuple[int, ...]
+    out_dtype: Any
+    conversions: tuple[tuple[int, DType], ...]  # the arrays to convert first, and to what
+    keep: Any
+
+
+@functools.lru_cache(maxsize=4096)  # an entry is about 2 KB
+def layout_of(
+    request: Request,
+    operands: tuple[Signature, ...],
+    out: tuple[tuple[int, ...], tuple[int, ...], Any] | None,
+    parameters: tuple[type, ...] = (),
+) -> Layout:
+    """The layout of a call; `parameters` are the types of the numbers a and b of its formula.
+
+    ValueError where shapes do not broadcast, TypeError where types do not fit.
+    """
+    names = request.names
+    arrays = [index for index, operand in enumerate(operands) if isinstance(operand, tuple)]
+    kinds = tuple(
+        number_type(operand[2], name) if isinstance(operand, tuple) else operand
+        for operand, name in zip(operands, names, strict=True)
+    )
+    op, needed, result = resolve(request.op, kinds, parameters, exact_integers=request.exact_integers)
+    result = result if request.result is None else request.result
+    shapes = [(names[index], tuple(operands[index][0])) for index in arrays]
+    if out is None:
+        out_shape, out_type = broadcast_shape(shapes), result
+        out_dtype = dtype_like(out_type, operands[arrays[0]][2])
+        out_strides = contiguous_strides(out_shape, 1)
+    else:
+        out_shape, out_dtype = tuple(out[0]), out[2]
+        out_type = number_type(out_dtype, "out")
+        fits = takes_out(op, result, out_type) if request.result is None else out_type == result
+        if not fits:
+            raise TypeError(f"out has dtype {out_dtype}, must be {dtype_name(result)}")
+        for name, shape in shapes:
+            if not _broadcasts(shape, out_shape):
+                raise ValueError(f"out has shape {out_shape}, to which {name} of shape {shape} does not broadcast")
+        out_strides = element_strides(out_dtype, out_shape, tuple(out[1]), "out")
+
+    keep: list[Any] = []
+    in_order = contiguous_strides(out_shape, 1)
+    strides = [_strides(operand, name, out_shape) for operand, name in zip(operands, names, strict=True)]
+    addresses = [None if each == in_order else _address_of(each, keep) for each in (*strides, out_strides)]
+    return Layout(
+        op=op,
+        strides=tuple(addresses[:-1]),
+        types=tuple(needed[index] if index in arrays else number_as(needed[index]) for index in range(len(operands))),
+        number_types=needed,
+        out_strides=addresses[-1],
+        out_type=out_type,
+        rank=len(out_shape),
+        shape=_address_of(out_shape, keep),
+        out_shape=out_shape,
+        out_dtype=out_dtype,
+        conversions=tuple((index, needed[index]) for index in arrays if kinds[index] != needed[index]),
+        keep=keep,
+    )
+
+
+def broadcast_shape(shapes: Sequence[tuple[str, tuple[int, ...]]]) -> tuple[int, ...]:
+    """NumPy's: aligned at the last dimension, an extent of 1 gives way to the other's. ValueError, with the names that
+    stand beside the shapes."""
+    result: list[int] = [1] * max(len(shape) for _, shape in shapes)
+    for _, shape in shapes:
+        for position, extent in enumerate(shape, start=len(result) - len(shape)):
+            if extent != 1 and result[position] not in (1, extent):
+                listed = ", ".join(f"{name} of {shape}" for name, shape in shapes)
+                raise ValueError(f"shapes do not broadcast to one: {listed}")
+            if extent != 1:
+                result[position] = extent
+    return tuple(result)
+
+
+def _broadcasts(shape: tuple[int, ...], out_shape: tuple[int, ...]) -> bool:
+    aligned = out_shape[len(out_shape) - len(shape) :]
+    return len(shape) <= len(out_shape) and all(extent in (1, other) for extent, other in zip(shape, aligned))
+
+
+def _strides(operand: Signature, name: str, out_shape: tuple[int, ...]) -> tuple[int, ...]:
+    """In elements, over the dimensions of out: 0 where the operand is broadcast, as a number is everywhere."""
+    if not isinstance(operand, tuple):
+        return (0,) * len(out_shape)
+    shape, strides, dtype = operand
+    lead = len(out_shape) - len(shape)
+    own = element_strides(dtype, tuple(shape), tuple(strides), name)
+    return (0,) * lead + tuple(
+        stride if extent == out_shape[lead + position] else 0
+        for position, (extent, stride) in enumerate(zip(shape, own, strict=True))
+    )
+
+
+def _address_of(values: Sequence[int], keep: list[Any]) -> int | None:
+    if not values:
+        return None
+    array = (c_int64 * len(values))(*values)
+    keep.append(array)
+    return ctypes.addressof(array)
