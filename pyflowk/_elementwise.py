@@ -21,18 +21,20 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
 _TEXT = """`out = {formula}`, for every element.
 
-{operands}  {what}, with any strides, on the host (NumPy's) or on one GPU (torch's, CuPy's, DeviceArrays,
-        whatever has DLPack or `__cuda_array_interface__`). Types: {types}.
+{operands}  {what}, with any strides:
+        NumPy's, or on one GPU torch's, CuPy's, DeviceArrays, whatever has DLPack or `__cuda_array_interface__`.
+        Types: {types}.
 {rules}out     an array to write, with any strides; it may be an operand itself and must not overlap one otherwise.
-        {out_rule} None: a new C-contiguous array.
+        {out_rule}
+        None: a new C-contiguous array.
 stream  where to enqueue the work: as in permute()
 
-Returns `out`. Raises TypeError or ValueError for types or shapes that do not fit, arrays on different devices, or what
-is no array; OverflowError for an int that the arrays' type does not hold; otherwise FlowkError with the library's text.
+Returns `out`. Raises TypeError or ValueError for types or shapes that do not fit, arrays on different devices, or
+what is no array; OverflowError for an int that the arrays' type does not hold; else FlowkError with the library's text.
 """
 _SEVERAL_RULES = """\
-        Shapes are broadcast and types promoted by NumPy's rules. A Python number takes the type of the arrays, but a
-        float beside integers makes float64.
+        Shapes are broadcast and types promoted by NumPy's rules: a Python number takes the type of the arrays, but
+        a float beside integers makes float64.
 """
 
 
@@ -61,7 +63,7 @@ def _public(op: Op, name: str = "", *, formula: str = "", rules: str = "") -> Ca
         function.__doc__ = _TEXT.format(
             formula=formula or row.formula,
             operands=", ".join(operands).ljust(6),
-            what="an array" if num_operands == 1 else "arrays, or Python numbers or NumPy scalars beside one",
+            what="an array" if num_operands == 1 else "arrays, or numbers beside one",
             types=_types_text(op),
             rules=("" if num_operands == 1 else _SEVERAL_RULES) + rules,
             out_rule={

@@ -93,7 +93,9 @@ def _read(names: tuple[str, ...], operands: tuple[Any, ...], out: Any, stream: A
         if source is not None:
             break
     else:
-        raise TypeError(f"{' and '.join(names)} are numbers, at least one must be an array")
+        if len(names) == 1:
+            raise TypeError(f"{names[0]} is a {type(operands[0]).__name__}, must be an array")
+        raise TypeError(f"{', '.join(names[:-1])} and {names[-1]} are numbers, one at least must be an array")
     target = None if out is None else KINDS.get(type(out)) or kind_of(out, "out")
     if stream is not None and stream.__class__ is not Listener:
         handle = stream_handle(stream)
