@@ -10,6 +10,7 @@ from typing import Any
 from ._abi import BinaryOp, DType, TernaryOp, UnaryOp
 from ._dtypes import number_type, numpy_dtype
 from ._elementwise_call import LARGEST_PARAMETER, call
+from ._elementwise_direct import call_binary, call_unary
 from ._elementwise_layout import Request
 from ._elementwise_ops import IN_FLOAT64, OF_BOOL, OF_INTEGERS, OPERATIONS, Op
 from ._explain import EXPLAINERS, Listener
@@ -87,7 +88,7 @@ def _unary(name: str, op: UnaryOp) -> Callable[..., Any]:
 
     @_public(op, name)
     def function(x: Any, *, out: Any = None, stream: Any = None) -> Any:
-        return call(request, (x,), out, stream)
+        return call_unary(request, x, out, stream)
 
     return function
 
@@ -97,7 +98,7 @@ def _binary(name: str, op: BinaryOp) -> Callable[..., Any]:
 
     @_public(op, name)
     def function(x: Any, y: Any, *, out: Any = None, stream: Any = None) -> Any:
-        return call(request, (x, y), out, stream)
+        return call_binary(request, x, y, out, stream)
 
     return function
 
@@ -107,7 +108,7 @@ def _gradient(name: str, op: BinaryOp) -> Callable[..., Any]:
 
     @_public(op, name, formula=f"dy * {name.removesuffix('_grad')}'(x)")
     def function(dy: Any, x: Any, *, out: Any = None, stream: Any = None) -> Any:
-        return call(request, (dy, x), out, stream)
+        return call_binary(request, dy, x, out, stream)
 
     return function
 
@@ -167,8 +168,8 @@ def cast(x: Any, dtype: Any = None, *, out: Any = None, stream: Any = None) -> A
     if dtype is None:
         if out is None:
             raise TypeError("cast takes a dtype, or an out that has one")
-        return call(_CAST_TO_OUT, (x,), out, stream)
-    return call(_cast_request(dtype), (x,), out, stream)
+        return call_unary(_CAST_TO_OUT, x, out, stream)
+    return call_unary(_cast_request(dtype), x, out, stream)
 
 
 @functools.lru_cache(maxsize=256)
@@ -222,12 +223,12 @@ def elu(x: Any, alpha: float = 1.0, *, out: Any = None, stream: Any = None) -> A
 
 @_public(UnaryOp.GELU, rules='approximate  "none", or "tanh" for the form of gelu by tanh\n')
 def gelu(x: Any, approximate: str = "none", *, out: Any = None, stream: Any = None) -> Any:
-    return call(_approximated(_GELU, approximate), (x,), out, stream)
+    return call_unary(_approximated(_GELU, approximate), x, out, stream)
 
 
 @_public(BinaryOp.GELU_GRAD, formula="dy * gelu'(x)", rules="approximate  as in gelu()\n")
 def gelu_grad(dy: Any, x: Any, approximate: str = "none", *, out: Any = None, stream: Any = None) -> Any:
-    return call(_approximated(_GELU_GRAD, approximate), (dy, x), out, stream)
+    return call_binary(_approximated(_GELU_GRAD, approximate), dy, x, out, stream)
 
 
 def _approximated(requests: dict[str, Request], approximate: str) -> Request:
