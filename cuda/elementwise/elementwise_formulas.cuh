@@ -116,7 +116,12 @@ struct CommonFormulas {
 template <class T, bool kNarrow>
 struct Formulas : CommonFormulas<T> {
   using U = std::make_unsigned_t<T>;
-  __device__ __forceinline__ static T abs(T x, T, T) { return x < T{0} ? neg(x, 0, 0) : x; }
+  __device__ __forceinline__ static T abs(T x, T, T) {
+    if constexpr (std::is_signed_v<T>)
+      return x < T{0} ? neg(x, 0, 0) : x;
+    else
+      return x;
+  }
   __device__ __forceinline__ static T neg(T x, T, T) { return static_cast<T>(U{0} - static_cast<U>(x)); }
   __device__ __forceinline__ static T square(T x, T, T) { return mul(x, x); }
   __device__ __forceinline__ static T scale(T x, T a, T b) { return add(mul(a, x), b); }

@@ -199,7 +199,7 @@ struct PackWork {
 #pragma unroll
         for (int i = 0; i < kN; ++i) {
           if (i >= places.last) continue;
-          uint32_t element[2];
+          uint32_t element[(kSize + 3) / 4];
           pack::load<kSize>(element, staged + i * params.tile.pitch[k]);
           pack::put<kSize>(loaded.words, i, element);
         }
@@ -214,7 +214,7 @@ struct PackWork {
         if (i >= place.wrap) address = place.wrapped + i * operand.step;
         if (places.wraps_often && !operand.is_linear) address = locate_element(params, k, places.linear + i);
       }
-      uint32_t element[2];
+      uint32_t element[(kSize + 3) / 4];
       pack::load<kSize>(element, address);
       pack::put<kSize>(loaded.words, i, element);
     }
@@ -253,7 +253,7 @@ struct PackWork {
 #pragma unroll
       for (int i = 0; i < kN; ++i) {
         if (i < places.first || i >= places.last) continue;
-        uint32_t element[2];
+        uint32_t element[(element_bytes + 3) / 4];
         pack::take<element_bytes>(words, i, element);
         pack::store<element_bytes>(here + i * operand.step, element);
       }
@@ -380,7 +380,7 @@ __device__ __forceinline__ void stage(const StridedElementwiseParams<kOperands>&
 #pragma unroll
       for (int i = 0; i < chunk_elements; ++i) {
         if (row + i >= num_rows) continue;
-        uint32_t element[2];
+        uint32_t element[(kSize + 3) / 4];
         pack::load<kSize>(element, from + i * kSize);
         pack::store<kSize>(to + i * kSize, element);
       }
