@@ -132,6 +132,26 @@ class StreamHandle(ctypes.c_void_p):
     """`flowk_stream`: a cudaStream_t as int."""
 
 
+class Array(ctypes.c_void_p):
+    """`T *` or `const T *` of any other kind: an address as int."""
+
+
+class FunctorLaunch(ctypes.Structure):
+    """`flowk_functor_launch`."""
+
+    _fields_ = (
+        ("struct_bytes", ctypes.c_size_t),
+        ("num_parts", ctypes.c_int32),
+        ("is_strided", ctypes.c_int32),
+        ("pack_elements", ctypes.c_int32),
+        ("num_threads", ctypes.c_int32),
+        ("num_blocks", ctypes.c_int64),
+        ("shared_bytes", ctypes.c_int32),
+        ("params_bytes", ctypes.c_int32),
+        ("params", ctypes.c_ubyte * 2048),
+    )
+
+
 _status = _dtype = ctypes.c_int
 _permute = [
     TensorPointer,  # src
@@ -181,6 +201,7 @@ FUNCTIONS: dict[str, tuple[type, list[type]]] = {
     "flowk_unary_explain": (_status, [*_unary, *_text]),
     "flowk_binary_explain": (_status, [*_binary, *_text]),
     "flowk_ternary_explain": (_status, [*_ternary, *_text]),
+    "flowk_functor_plan": (_status, [Array, Array, Array, ctypes.c_int32, *_extents, ctypes.c_int32, Array]),
 }
 
 

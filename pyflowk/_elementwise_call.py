@@ -24,8 +24,9 @@ from ._memory import asarray, contiguous_strides
 from ._promotion import INTEGERS, number_bytes
 from ._stream import hold_until_done, stream_handle
 
-# Where an array that is not made yet would be, for its plan: past all memory, and aligned as a new one.
-_ELSEWHERE = 1 << 60
+# Where an array that is not made yet would be, for its plan: past all memory, aligned as a new one, and inside the
+# addresses that the library takes.
+_ELSEWHERE = 1 << 58
 # The library takes parameters as float64, which holds every integer to this one.
 LARGEST_PARAMETER = 2**53
 
@@ -226,7 +227,7 @@ def _explain(
         texts.append(call(conversion(name, code), operands[index : index + 1], None, Listener()))
         strides = contiguous_strides(shape, dtype_like(code, dtype).itemsize if isinstance(dtype, np.dtype) else 1)
         signatures[index] = (shape, strides, dtype_like(code, dtype))
-        pointers[index] = _ELSEWHERE + (index + 1 << 56)
+        pointers[index] = _ELSEWHERE + (index + 1 << 55)
     readings = readings._replace(signatures=tuple(signatures))
     layout = layout_of(request, readings.signatures, readings.out_signature, types)
     function, arguments = _arguments(layout, operands, readings, readings.out_pointer, parameters)

@@ -38,6 +38,10 @@ CTYPES = {
     "void *": _abi.TensorPointer,
     "const int64_t *": _abi.Int64Pointer,
     "const int32_t *": _abi.Int32Pointer,
+    "const void *const *": _abi.Array,
+    "const int64_t *const *": _abi.Array,
+    "const flowk_dtype *": _abi.Array,
+    "flowk_functor_launch *": _abi.Array,
 }
 
 
@@ -135,6 +139,17 @@ def test_the_result_of_an_operation_is_the_library_s() -> None:
                 takes = kind in row.takes
                 expected = (_abi.DType.BOOL if row.result == "BOOL" else dtype) if takes else 0
                 assert getattr(library, f"flowk_{prefix}_op_result")(op.value, dtype) == expected, (op, dtype)
+
+
+def test_structs_have_the_fields_of_the_header() -> None:
+    body = re.search(r"typedef struct flowk_functor_launch {(.*?)} flowk_functor_launch;", CODE, re.DOTALL)
+    assert body
+    sizes = {"size_t": ctypes.c_size_t, "int32_t": ctypes.c_int32, "int64_t": ctypes.c_int64}
+    fields = []
+    for kind, name, length in re.findall(r"([\w ]+) (\w+)(?:\[(\w+)\])?;", body[1]):
+        field = ctypes.c_ubyte * header_constant(length) if length else sizes[kind.strip()]
+        fields.append((name, field))
+    assert tuple(fields) == _abi.FunctorLaunch._fields_
 
 
 def test_version_and_largest_rank_are_those_of_the_header() -> None:

@@ -175,6 +175,9 @@ def test_special_values_give_what_the_header_says(arrays: Any, call: Call, dtype
     operands = [grid.ravel() for grid in np.meshgrid(*[values] * call.num_operands)]
     if call.op == TernaryOp.WHERE:
         operands[0] = operands[0].astype(np.float32) > 0
+    if call.function.endswith("_grad"):  # an infinite gradient times a slope of 0 or next to it
+        gradient, x = (operand.astype(np.float64) for operand in operands)
+        operands = [operand[~(np.isinf(gradient) & (x == -np.inf))] for operand in operands]
     actual = arrays.fetch(call(*map(arrays.put, operands)))
     check(call, operands, actual)
     if call.op in _KEEPS_SIGN:

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "api/check.h"
+#include "api/elementwise_check.h"
 #include "core/device.h"
 #include "core/dtype.h"
 #include "core/operands.h"
@@ -18,21 +19,14 @@
 namespace flowk {
 namespace {
 
-constexpr const char* operand_names[max_operands] = {"out", "x", "y", "z"};
 constexpr const char* dtype_names[max_operands] = {"out_dtype", "x_dtype", "y_dtype", "z_dtype"};
-
-struct Operand {
-  const void* pointer;
-  const int64_t* strides;
-  flowk_dtype dtype;
-};
 
 struct Arguments {
   ElementwiseArity arity;
   int32_t op;
   OpInfo info;
   int num_operands;
-  Operand operands[max_operands];  // out, then the inputs
+  ElementwiseTensor operands[max_operands];  // out, then the inputs
   int32_t rank;
   const int64_t* shape;
   double a, b;
@@ -77,80 +71,17 @@ Status check_types(const Arguments& arguments) {
   return {};
 }
 
-// A layout in bytes, the bytes of an element its last dimension, so that tensors of different types can be compared.
-Layout layout_in_bytes(const Layout& layout, int64_t element_bytes) {
-  Layout bytes = layout;
-  for (int d = 0; d < layout.rank; ++d) bytes.strides[d] *= element_bytes;
-  bytes.extents[bytes.rank] = element_bytes;
-  bytes.strides[bytes.rank++] = 1;
-  return bytes;
-}
-
-bool is_in_place(const Operand& out, const Layout& out_layout, const Operand& input, const Layout& layout) {
-  if (input.pointer != out.pointer || dtype_info(input.dtype).element_bytes != dtype_info(out.dtype).element_bytes)
-    return false;
-  for (int d = 0; d < layout.rank; ++d)
-    if (layout.extents[d] > 1 && layout.strides[d] != out_layout.strides[d]) return false;
-  return true;
-}
-
 // Fills `request`, or sets `is_empty` where there is nothing to do.
 Status check(const Arguments& arguments, ElementwiseRequest* request, bool* is_empty) {
   if (arguments.info.name == nullptr)
     return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "op = %d, must be one of flowk/elementwise_ops.h",
                            arguments.op);
   FLOWK_RETURN_IF_ERROR(check_types(arguments));
-  const int32_t rank = arguments.rank;
-  if (rank < 0 || rank > FLOWK_MAX_RANK)
-    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "rank = %d, must be in 0 ... %d", rank, FLOWK_MAX_RANK);
-  if (rank > 0 && arguments.shape == nullptr)
-    return Status::failure(FLOWK_STATUS_NULL_POINTER, "shape = NULL, must not be with rank = %d", rank);
-  *is_empty = false;
-  Layout layouts[max_operands];
-  for (int d = 0; d < rank; ++d) {
-    if (arguments.shape[d] < 0)
-      return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "shape[%d] = %lld, must be >= 0", d,
-                             static_cast<long long>(arguments.shape[d]));
-    if (arguments.shape[d] == 0) *is_empty = true;
-    for (Layout& layout : layouts) layout.extents[d] = arguments.shape[d];
-  }
-  if (*is_empty) return {};
   request->arity = arguments.arity;
   request->op = arguments.op;
   request->a = arguments.a;
   request->b = arguments.b;
-  request->shape.num_operands = arguments.num_operands;
-  request->shape.rank = rank;
-  for (int k = 0; k < arguments.num_operands; ++k) {
-    const Operand& operand = arguments.operands[k];
-    const DtypeInfo dtype = dtype_info(operand.dtype);
-    Layout& layout = layouts[k];
-    layout.rank = rank;
-    if (operand.strides != nullptr)
-      std::memcpy(layout.strides, operand.strides, sizeof(int64_t) * static_cast<size_t>(rank));
-    else
-      contiguous_strides(rank, layout.extents, layout.strides);
-    FLOWK_RETURN_IF_ERROR(check_size(operand_names[k], layout, dtype.element_bytes));
-    FLOWK_RETURN_IF_ERROR(check_pointer(operand_names[k], operand.pointer, dtype));
-    request->pointers[k] = operand.pointer;
-    request->dtypes[k] = operand.dtype;
-    request->element_shifts[k] = __builtin_ctz(static_cast<unsigned>(dtype.element_bytes));
-    for (int d = 0; d < rank; ++d) {
-      request->shape.extents[d] = layout.extents[d];
-      request->shape.strides[k][d] = layout.strides[d];
-    }
-  }
-  FLOWK_RETURN_IF_ERROR(check_no_self_overlap("out", layouts[0]));
-  const Operand& out = arguments.operands[0];
-  const Layout out_bytes = layout_in_bytes(layouts[0], dtype_info(out.dtype).element_bytes);
-  for (int k = 1; k < arguments.num_operands; ++k) {
-    const Operand& input = arguments.operands[k];
-    if (is_in_place(out, layouts[0], input, layouts[k])) continue;
-    FLOWK_RETURN_IF_ERROR(check_no_overlap(operand_names[k], input.pointer,
-                                           layout_in_bytes(layouts[k], dtype_info(input.dtype).element_bytes), "out",
-                                           out.pointer, out_bytes, 1));
-  }
-  return {};
+  return check_tensors(arguments.operands, arguments.num_operands, arguments.rank, arguments.shape, request, is_empty);
 }
 
 // A selection between elements of one type moves their bits.
@@ -268,19 +199,20 @@ int32_t result_of(const OpInfo& info, flowk_dtype dtype) {
   return info.result == OpResult::BOOL ? FLOWK_BOOL : dtype;
 }
 
-Arguments unary_arguments(flowk_unary_op op, const Operand& x, const Operand& out, int32_t rank, const int64_t* shape,
-                          double a, double b) {
+Arguments unary_arguments(flowk_unary_op op, const ElementwiseTensor& x, const ElementwiseTensor& out, int32_t rank,
+                          const int64_t* shape, double a, double b) {
   const auto arity = op == FLOWK_UNARY_COPY ? ElementwiseArity::copy : ElementwiseArity::unary;
   return {arity, op, unary_op_info(op), 2, {out, x}, rank, shape, a, b};
 }
 
-Arguments binary_arguments(flowk_binary_op op, const Operand& x, const Operand& y, const Operand& out, int32_t rank,
-                           const int64_t* shape) {
+Arguments binary_arguments(flowk_binary_op op, const ElementwiseTensor& x, const ElementwiseTensor& y,
+                           const ElementwiseTensor& out, int32_t rank, const int64_t* shape) {
   return {ElementwiseArity::binary, op, binary_op_info(op), 3, {out, x, y}, rank, shape, 0, 0};
 }
 
-Arguments ternary_arguments(flowk_ternary_op op, const Operand& x, const Operand& y, const Operand& z,
-                            const Operand& out, int32_t rank, const int64_t* shape, double a) {
+Arguments ternary_arguments(flowk_ternary_op op, const ElementwiseTensor& x, const ElementwiseTensor& y,
+                            const ElementwiseTensor& z, const ElementwiseTensor& out, int32_t rank,
+                            const int64_t* shape, double a) {
   return {ElementwiseArity::ternary, op, ternary_op_info(op), 4, {out, x, y, z}, rank, shape, a, 0};
 }
 

@@ -5,6 +5,7 @@
 #include "core/launch.cuh"
 #include "elementwise/elementwise_functors.cuh"
 #include "elementwise/elementwise_plan.h"
+#include "elementwise/elementwise_plan_params.h"
 #include "elementwise/elementwise_types.cuh"
 
 namespace flowk {
@@ -13,43 +14,6 @@ Status run_copy(const ElementwisePlan& plan, flowk_stream stream);
 Status run_unary(const ElementwisePlan& plan, flowk_stream stream);
 Status run_binary(const ElementwisePlan& plan, flowk_stream stream);
 Status run_ternary(const ElementwisePlan& plan, flowk_stream stream);
-
-// The plan's parameters for a kernel of fewer operands.
-template <int kOperands>
-ElementwiseParams<kOperands> flat_params(const ElementwisePlan& plan) {
-  ElementwiseParams<kOperands> params = {};
-  for (int k = 0; k < kOperands; ++k) params.operands[k] = plan.params.operands[k];
-  params.count = plan.params.count;
-  params.lead = plan.params.lead;
-  return params;
-}
-template <int kOperands>
-StridedElementwiseParams<kOperands> strided_params(const ElementwisePlan& plan) {
-  StridedElementwiseParams<kOperands> params = {};
-  static_cast<ElementwiseParams<kOperands>&>(params) = flat_params<kOperands>(plan);
-  const auto& rows = plan.params.rows;
-  const auto& tile = plan.params.tile;
-  params.rows.row_elements = rows.row_elements;
-  params.rows.packs_per_row = rows.packs_per_row;
-  params.rows.num_packs = rows.num_packs;
-  params.rows.num_dims = rows.num_dims;
-  for (int d = 0; d < rows.num_dims; ++d) {
-    params.rows.dims[d] = rows.dims[d];
-    for (int k = 0; k < kOperands; ++k) params.rows.strides[d][k] = rows.strides[d][k];
-  }
-  params.tile.rows = tile.rows;
-  params.tile.columns = tile.columns;
-  params.tile.tiles_per_row = tile.tiles_per_row;
-  params.tile.tiles_per_column = tile.tiles_per_column;
-  params.tile.column_elements = tile.column_elements;
-  for (int k = 0; k < kOperands; ++k) {
-    params.tile.row_strides[k] = tile.row_strides[k];
-    params.tile.shared_offset[k] = tile.shared_offset[k];
-    params.tile.pitch[k] = tile.pitch[k];
-    params.tile.chunked[k] = tile.chunked[k];
-  }
-  return params;
-}
 
 inline Status unknown_plan(const ElementwisePlan& plan) {
   return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan: kernel %d, compute %d, packs of %d: none such",

@@ -300,6 +300,41 @@ FLOWK_API flowk_status flowk_ternary_explain(flowk_ternary_op op, const void *x,
                                              flowk_dtype out_dtype, int32_t rank, const int64_t *shape, double a,
                                              char *text, size_t text_bytes);
 
+/* ------------------------------------------------------------------------------------------------------------------
+ * FUNCTORS
+ * ---------------------------------------------------------------------------------------------------------------- */
+
+/*
+ * How to launch a kernel of flowk/elementwise_kernel.cuh that was compiled at run time (by NVRTC) for a functor of the
+ * caller's: pyflowk.ElementwiseKernel does so. With nvcc there is flowk/elementwise.cuh, which needs none of this.
+ */
+#define FLOWK_FUNCTOR_PARAMS_BYTES 2048
+typedef struct flowk_functor_launch {
+  size_t struct_bytes;   /* sizeof(flowk_functor_launch): set by the caller */
+  int32_t num_parts;     /* how many launches the whole call takes: 0 where there is no element */
+  int32_t is_strided;    /* 0: flowk::elementwise_flat, 1: flowk::elementwise_strided */
+  int32_t pack_elements; /* the kernel's first template argument */
+  int32_t num_threads;   /* of a block */
+  int64_t num_blocks;
+  int32_t shared_bytes; /* of a block, dynamic */
+  int32_t params_bytes;
+  unsigned char params[FLOWK_FUNCTOR_PARAMS_BYTES]; /* the kernel's first parameter; its second is the factory */
+} flowk_functor_launch;
+
+/*
+ * out[i] = functor(x[i], ...)       for every index i of `shape`
+ *
+ * Writes launch number `part` of this call to `launch`, and launches nothing.
+ *
+ * Shapes: `pointers`, `strides` and `dtypes` have `num_operands` entries, 2 to 4, out first; the rest as flowk_unary().
+ * Types: any but the complex ones, in any mix.
+ * Pointers: as flowk_unary(); the tensors' addresses are in `launch` afterwards, which is good for them alone.
+ * Statuses: those of flowk_unary(), and INVALID_ARGUMENT for num_operands, part and launch->struct_bytes.
+ */
+FLOWK_API flowk_status flowk_functor_plan(const void *const *pointers, const int64_t *const *strides,
+                                          const flowk_dtype *dtypes, int32_t num_operands, int32_t rank,
+                                          const int64_t *shape, int32_t part, flowk_functor_launch *launch);
+
 #ifdef __cplusplus
 }
 #endif
