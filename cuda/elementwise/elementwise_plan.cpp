@@ -19,8 +19,8 @@ constexpr TileShape tile_shapes[4] = {{128, 128}, {64, 128}, {64, 64}, {32, 32}}
 // A dimension shorter than this is no side of a tile.
 constexpr int64_t shortest_tile_side = 8;
 
-// Bytes by which a staged run's pitch passes its elements: an odd number of words, so that neighbours along a row of
-// the output stand in different banks.
+// Bytes by which a staged run's pitch passes its elements: an odd number of words, or of elements where they are wider,
+// so that neighbours along a row of the output stand in different banks.
 constexpr int32_t pitch_padding = 4;
 
 struct Problem {
@@ -138,7 +138,8 @@ void plan_tiles(const Problem& problem, int dim, int32_t widest_shift, Elementwi
                tile.row_strides[k] == element_bytes) {
       operand.access = ElementwiseAccess::staged;
       tile.shared_offset[k] = plan->launch.shared_bytes;
-      tile.pitch[k] = tile.rows * static_cast<int32_t>(element_bytes) + pitch_padding;
+      tile.pitch[k] = tile.rows * static_cast<int32_t>(element_bytes) +
+                      std::max(pitch_padding, static_cast<int32_t>(element_bytes));
       tile.chunked[k] = operand.step % 16 == 0 && rows_are_aligned(problem, operand, k, 16, dim);
       plan->launch.shared_bytes += (tile.columns * tile.pitch[k] + 15) / 16 * 16;
     }
