@@ -56,6 +56,7 @@ from ._elementwise import (
     trunc_div,
     where,
 )
+from ._elementwise_kernel import ElementwiseKernel
 from ._errors import FlowkError, FlowkValueError
 from ._explain import explain
 from ._library import version_text
@@ -67,6 +68,7 @@ __version__ = version_text(VERSION)
 __all__ = [
     "DType",
     "DeviceArray",
+    "ElementwiseKernel",
     "FlowkError",
     "FlowkValueError",
     "Status",

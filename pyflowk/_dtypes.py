@@ -50,6 +50,11 @@ def dtype_name(code: DType) -> str:
     return _NAMES[code]
 
 
+def dtype_named(name: str) -> DType | None:
+    """The type of that name; None where there is none."""
+    return _BY_NAME.get({"float8_e4m3": "float8_e4m3fn", "float": "float64", "int": "int64"}.get(name, name))
+
+
 @functools.lru_cache(maxsize=256)
 def number_type(dtype: Any, name: str) -> DType:
     """flowk's type for the numbers of `dtype`, which is NumPy's or torch's.

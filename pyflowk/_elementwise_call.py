@@ -36,7 +36,7 @@ def call(request: Request, operands: tuple[Any, ...], out: Any, stream: Any, par
 
     `parameters` are the numbers a and b of the operation's formula.
     """
-    readings = _read(request.names, operands, out, stream)
+    readings = read_operands(request.names, operands, out, stream)
     layout = layout_of(request, readings.signatures, readings.out_signature, tuple(map(_number_type, parameters)))
     device, source, handle, x = readings.device, readings.source, readings.handle, operands[readings.first]
     library = _library.loaded.get(device) or _library.for_device(device, request.names[readings.first])
@@ -88,7 +88,8 @@ class Readings(NamedTuple):
     afters: list[After]
 
 
-def _read(names: tuple[str, ...], operands: tuple[Any, ...], out: Any, stream: Any) -> Readings:
+def read_operands(names: tuple[str, ...], operands: tuple[Any, ...], out: Any, stream: Any) -> Readings:
+    """What operands and out say of themselves; TypeError or ValueError where one is no array, or on another device."""
     for first, x in enumerate(operands):
         source = KINDS.get(type(x)) or (None if _is_number(x) else kind_of(x, names[first]))
         if source is not None:

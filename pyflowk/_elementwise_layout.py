@@ -73,40 +73,52 @@ def layout_of(
     )
     op, needed, result = resolve(request.op, kinds, parameters, exact_integers=request.exact_integers)
     result = result if request.result is None else request.result
-    shapes = [(names[index], tuple(operands[index][0])) for index in arrays]
-    if out is None:
-        out_shape, out_type = broadcast_shape(shapes), result
-        out_dtype = dtype_like(out_type, operands[arrays[0]][2])
-        out_strides = contiguous_strides(out_shape, 1)
-    else:
-        out_shape, out_dtype = tuple(out[0]), out[2]
-        out_type = number_type(out_dtype, "out")
+    out_type = result
+    if out is not None:
+        out_type = number_type(out[2], "out")
         fits = takes_out(op, result, out_type) if request.result is None else out_type == result
         if not fits:
-            raise TypeError(f"out has dtype {out_dtype}, must be {dtype_name(result)}")
-        for name, shape in shapes:
-            if not _broadcasts(shape, out_shape):
-                raise ValueError(f"out has shape {out_shape}, to which {name} of shape {shape} does not broadcast")
-        out_strides = element_strides(out_dtype, out_shape, tuple(out[1]), "out")
-
-    keep: list[Any] = []
-    in_order = contiguous_strides(out_shape, 1)
-    strides = [_strides(operand, name, out_shape) for operand, name in zip(operands, names, strict=True)]
-    addresses = [None if each == in_order else _address_of(each, keep) for each in (*strides, out_strides)]
+            raise TypeError(f"out has dtype {out[2]}, must be {dtype_name(result)}")
+    out_shape, shape_address, addresses, keep = place_operands(names, operands, out)
     return Layout(
         op=op,
-        strides=tuple(addresses[:-1]),
+        strides=addresses[1:],
         types=tuple(needed[index] if index in arrays else number_as(needed[index]) for index in range(len(operands))),
         number_types=needed,
-        out_strides=addresses[-1],
+        out_strides=addresses[0],
         out_type=out_type,
         rank=len(out_shape),
-        shape=_address_of(out_shape, keep),
+        shape=shape_address,
         out_shape=out_shape,
-        out_dtype=out_dtype,
+        out_dtype=dtype_like(out_type, operands[arrays[0]][2]) if out is None else out[2],
         conversions=tuple((index, needed[index]) for index in arrays if kinds[index] != needed[index]),
         keep=keep,
     )
+
+
+def place_operands(
+    names: Sequence[str], operands: Sequence[Signature], out: Signature | None
+) -> tuple[tuple[int, ...], int | None, tuple[int | None, ...], Any]:
+    """(Out's shape, its address, the addresses of the strides of out and all operands, what keeps addresses good).
+
+    ValueError where shapes do not broadcast, or strides are not of whole elements. An address of strides in C order is
+    None.
+    """
+    shapes = [(name, tuple(operand[0])) for name, operand in zip(names, operands) if isinstance(operand, tuple)]
+    if out is None:
+        out_shape = broadcast_shape(shapes)
+        in_order = out_strides = contiguous_strides(out_shape, 1)
+    else:
+        out_shape = tuple(out[0])
+        for name, shape in shapes:
+            if not _broadcasts(shape, out_shape):
+                raise ValueError(f"out has shape {out_shape}, to which {name} of shape {shape} does not broadcast")
+        in_order = contiguous_strides(out_shape, 1)
+        out_strides = element_strides(out[2], out_shape, tuple(out[1]), "out")
+    keep: list[Any] = []
+    strides = [out_strides, *(_strides(operand, name, out_shape) for operand, name in zip(operands, names))]
+    addresses = tuple(None if each == in_order else _address_of(each, keep) for each in strides)
+    return out_shape, _address_of(out_shape, keep), addresses, keep
 
 
 def broadcast_shape(shapes: Sequence[tuple[str, tuple[int, ...]]]) -> tuple[int, ...]:

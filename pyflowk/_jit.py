@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -176,8 +176,9 @@ class _Log:
 
 def _cuda_core() -> tuple[Any, Any]:
     try:
-        import cuda.core as core
         import cuda.core.utils as utils
+
+        import cuda.core as core
 
         return core, utils
     except Exception as error:  # a broken cuda-python raises more than ImportError
@@ -195,20 +196,17 @@ def _disk_cache() -> Any:
 
 
 @functools.cache
-def include_folders() -> Sequence[str]:
+def include_folders() -> tuple[str, ...]:
     """Where flowk's headers are, and the toolkit's for types of 8 and 16 bits."""
     package = Path(__file__).parent
-    installed = [package / "include", package.parent / "include"]
-    from importlib.resources import files
-
-    installed.insert(1, Path(str(files(__package__).joinpath("include"))))
-    folders = [str(path) for path in installed if (path / "flowk" / "elementwise_kernel.cuh").is_file()][:1]
-    if not folders:
-        raise FlowkError(Status.INTERNAL_ERROR, f"flowk/elementwise_kernel.cuh is not in {', '.join(map(str, installed))}")
+    # In the package; where an editable install has put it; in the source tree.
+    places = [package / "include", Path(str(files(__package__).joinpath("include"))), package.parent / "include"]
+    own = next((path for path in places if (path / "flowk" / "elementwise_kernel.cuh").is_file()), None)
+    if own is None:
+        raise FlowkError(Status.INTERNAL_ERROR, f"flowk's headers are not in {', '.join(map(str, places))}")
     toolkit = _toolkit_headers()
-    if toolkit is not None:
-        folders += [str(toolkit), *(str(path) for path in (toolkit / "cccl",) if path.is_dir())]
-    return tuple(folders)
+    found = [own] if toolkit is None else [own, toolkit, toolkit / "cccl"]
+    return tuple(str(path) for path in found if path.is_dir())
 
 
 def _toolkit_headers() -> Path | None:
