@@ -281,6 +281,21 @@ struct Formulas<float, true> : FloatFormulas<float, true> {
     return exp2_approx_ftz(p);
   }
 
+  // Q(z) with an absolute error of 1.3e-6, for the slope of gelu, which it is a summand of: 4e-6 in log2 Q to z = 1.5.
+  __device__ __forceinline__ static float close_tail(float z) {
+    float p = 1.72331906e-11f;
+    p = fmaf(p, z, 4.570839e-08f);
+    p = fmaf(p, z, -2.69909015e-06f);
+    p = fmaf(p, z, 6.71607922e-05f);
+    p = fmaf(p, z, -0.000943148741f);
+    p = fmaf(p, z, 0.00850279257f);
+    p = fmaf(p, z, -0.0539041087f);
+    p = fmaf(p, z, -0.458528221f);
+    p = fmaf(p, z, -1.15123057f);
+    p = fmaf(p, z, -0.999996185f);
+    return exp2_approx_ftz(p);
+  }
+
   __device__ __forceinline__ static float sqrt(float x, float, float) { return sqrt_approx(x); }
   __device__ __forceinline__ static float reciprocal(float x, float, float) { return reciprocal_approx(x); }
   __device__ __forceinline__ static float exp(float x, float, float) { return exp2_approx(x * log2_e); }
@@ -297,7 +312,7 @@ struct Formulas<float, true> : FloatFormulas<float, true> {
   // max(x, 0) - |x| Q(|x|)
   __device__ __forceinline__ static float gelu(float x, float, float) {
     const float z = fminf(fabsf(x), tail_end);
-    return fmaf(z * -tail_scale, scaled_tail(z), maximum(x, 0.0f));
+    return fmaf(-z, scaled_tail(z) * tail_scale, maximum(x, 0.0f));
   }
   __device__ __forceinline__ static float softplus(float x, float, float) {
     return maximum(x, 0.0f) + log1pf(exp2_approx(-fabsf(x) * log2_e));
@@ -306,7 +321,7 @@ struct Formulas<float, true> : FloatFormulas<float, true> {
   __device__ __forceinline__ static float gelu_grad(float x, float y) {
     constexpr float log2_inverse_sqrt_2pi = -1.3257480647361593f;
     y = bounded(y, tail_end);
-    const float tail = scaled_tail(fabsf(y)) * tail_scale;
+    const float tail = close_tail(fabsf(y));
     const float density = exp2_approx_ftz(fmaf(y * y, -half * log2_e, log2_inverse_sqrt_2pi));
     return x * fmaf(y, density, y < 0.0f ? tail : 1.0f - tail);
   }
