@@ -9,6 +9,8 @@ from enum import Enum, IntEnum
 # FLOWK_VERSION and FLOWK_MAX_RANK of the header that this file mirrors.
 VERSION = 100
 MAX_RANK = 32
+# FLOWK_NUMBER: or'd to an input's dtype.
+NUMBER = 256
 
 
 class Status(IntEnum):

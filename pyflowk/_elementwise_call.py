@@ -20,7 +20,7 @@ from ._elementwise_layout import Layout, Request, Signature, layout_of
 from ._elementwise_ops import OPERATIONS
 from ._errors import error_of
 from ._explain import Listener, plan_text
-from ._memory import asarray, contiguous_strides
+from ._memory import contiguous_strides
 from ._promotion import INTEGERS, number_bytes
 from ._stream import hold_until_done, stream_handle
 
@@ -61,7 +61,7 @@ def _arguments(
 ) -> tuple[str, tuple[Any, ...]]:
     """The C function, and its arguments without the stream."""
     pointers = [
-        _number_pointer(operand, code, readings.device) if pointer is None else pointer
+        _number_bytes(operand, code) if pointer is None else pointer
         for operand, code, pointer in zip(operands, layout.number_types, readings.pointers, strict=True)
     ]
     numbers = [_checked(number, layout.out_type) for number in parameters]
@@ -151,21 +151,11 @@ def _number_signature(number: Any, name: str) -> type | DType:
     return bool if isinstance(number, bool) else int if isinstance(number, int) else float
 
 
-def _number_pointer(number: Any, code: DType, device: int | None) -> int:
-    """The address of an element of type `code`, as number_bytes() gives it, on the device."""
+def _number_bytes(number: Any, code: DType) -> bytes:
+    """A number, rounded to type `code`, as number_bytes() writes it."""
     if isinstance(number, np.generic):
-        number = float(number) if number.dtype.kind not in "biu" else number.item()
-    return _constant(number_bytes(number, code), device)[0]
-
-
-@functools.lru_cache(maxsize=65536)
-def _constant(value: bytes, device: int | None) -> tuple[int, Any]:
-    """(Address, what keeps it good) of these bytes."""
-    host = np.frombuffer(value, np.uint8).copy()
-    if device is None:
-        return host.ctypes.data, host
-    array = asarray(host, device=device)
-    return array.ptr, array
+        number = number.item() if number.dtype.kind in "biu" else float(number)
+    return number_bytes(number, code)
 
 
 def _number_type(parameter: Any) -> type:

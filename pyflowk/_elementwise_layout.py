@@ -11,7 +11,7 @@ from ctypes import c_int64
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ._abi import DType
+from ._abi import NUMBER, DType
 from ._dtypes import dtype_like, dtype_name, element_strides, number_type
 from ._elementwise_ops import Op, resolve, takes_out
 from ._memory import contiguous_strides
@@ -42,8 +42,8 @@ class Layout(NamedTuple):
 
     op: Op
     strides: tuple[int | None, ...]  # of the operands; None is C order
-    types: tuple[DType, ...]  # of the operands, as they are passed
-    number_types: tuple[DType, ...]  # to which those that are numbers are rounded
+    types: tuple[int, ...]  # of the operands, as they are passed: with NUMBER for those that are numbers
+    number_types: tuple[DType, ...]  # to which numbers are rounded
     out_strides: int | None
     out_type: DType
     rank: int
@@ -83,7 +83,9 @@ def layout_of(
     return Layout(
         op=op,
         strides=addresses[1:],
-        types=tuple(needed[index] if index in arrays else number_as(needed[index]) for index in range(len(operands))),
+        types=tuple(
+            needed[index] if index in arrays else number_as(needed[index]) | NUMBER for index in range(len(operands))
+        ),
         number_types=needed,
         out_strides=addresses[0],
         out_type=out_type,

@@ -12,7 +12,7 @@ import pytest
 
 import pyflowk
 from pyflowk import Status
-from pyflowk._abi import BinaryOp, DType, TernaryOp, UnaryOp
+from pyflowk._abi import NUMBER, BinaryOp, DType, TernaryOp, UnaryOp
 
 NUM_BYTES = 512
 X, Y, Z, OUT = 64, 128, 192, 320  # where the operands begin in one buffer, in bytes
@@ -84,6 +84,11 @@ class Calls:
         self._library = library
         self.before = np.full(NUM_BYTES // 4, 1.5, np.float32).view(np.uint8)
         self._memory = arrays.put(self.before)
+
+    @property
+    def address(self) -> int:
+        """Where the buffer begins."""
+        return self._arrays.pointer(self._memory)
 
     def after(self) -> np.ndarray:
         """The buffer's bytes."""
@@ -158,6 +163,24 @@ def test_a_plan_needs_a_text_and_cuts_it_where_it_is_short(calls: Calls) -> None
 def test_strides_of_sliced_out_elements_do_not_overlap(calls: Calls) -> None:
     changes = {"x": X, "y": X, "z": X, "x_strides": [8, 2], "y_strides": [8, 2], "z_strides": [8, 2]}
     assert Status(calls.ternary(**changes, out=X + 4, out_strides=[8, 2])) == Status.SUCCESS
+
+
+def test_a_number_has_no_strides_no_alignment_and_overlaps_nothing(calls: Calls) -> None:
+    number = np.frombuffer(b"\0" + np.float32(2).tobytes(), np.uint8)  # not aligned, and in host memory
+    offset = number.ctypes.data + 1 - calls.address
+    for name in "xyz":
+        changes = {
+            name: offset,
+            f"{name}_dtype": F32 | NUMBER,
+            f"{name}_strides": [2**62, 2**62],
+            "out": X if name == "x" else OUT,
+        }
+        assert Status(calls.ternary(**changes)) == Status.SUCCESS
+    assert Status(calls.ternary(x=offset, x_dtype=F32 | NUMBER, op=TernaryOp.WHERE.value)) == Status.UNSUPPORTED_DTYPE
+    assert Status(calls.ternary(x=None, x_dtype=F32 | NUMBER)) == Status.NULL_POINTER
+    assert "x" in calls.error()
+    assert Status(calls.ternary(out_dtype=F32 | NUMBER)) == Status.UNSUPPORTED_DTYPE
+    assert Status(calls.ternary(x_dtype=18 | NUMBER)) == Status.UNSUPPORTED_DTYPE
 
 
 def test_unary_and_binary_check_as_ternary_does(arrays: Any, library: Any) -> None:

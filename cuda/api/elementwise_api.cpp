@@ -108,7 +108,7 @@ double parameter_of(flowk_dtype dtype, double value) {
 }
 
 bool is_same_type_copy(const ElementwiseRequest& request) {
-  return request.arity == ElementwiseArity::copy && request.dtypes[0] == request.dtypes[1];
+  return request.arity == ElementwiseArity::copy && request.dtypes[0] == request.dtypes[1] && !request.is_number[1];
 }
 
 // A copy without a conversion is a permute that keeps the order of the dimensions. False: of its own elements.
@@ -245,9 +245,9 @@ int32_t flowk_ternary_op_result(flowk_ternary_op op, flowk_dtype dtype) {
 flowk_status flowk_unary(flowk_unary_op op, const void* x, const int64_t* x_strides, flowk_dtype x_dtype, void* out,
                          const int64_t* out_strides, flowk_dtype out_dtype, int32_t rank, const int64_t* shape,
                          double a, double b, flowk_stream stream) {
-  return flowk::run(
-             flowk::unary_arguments(op, {x, x_strides, x_dtype}, {out, out_strides, out_dtype}, rank, shape, a, b),
-             stream)
+  return flowk::run(flowk::unary_arguments(op, flowk::input_of(x, x_strides, x_dtype), {out, out_strides, out_dtype},
+                                           rank, shape, a, b),
+                    stream)
       .code();
 }
 
@@ -255,9 +255,10 @@ flowk_status flowk_binary(flowk_binary_op op, const void* x, const int64_t* x_st
                           const void* y, const int64_t* y_strides, flowk_dtype y_dtype, void* out,
                           const int64_t* out_strides, flowk_dtype out_dtype, int32_t rank, const int64_t* shape,
                           flowk_stream stream) {
-  return flowk::run(flowk::binary_arguments(op, {x, x_strides, x_dtype}, {y, y_strides, y_dtype},
-                                            {out, out_strides, out_dtype}, rank, shape),
-                    stream)
+  return flowk::run(
+             flowk::binary_arguments(op, flowk::input_of(x, x_strides, x_dtype), flowk::input_of(y, y_strides, y_dtype),
+                                     {out, out_strides, out_dtype}, rank, shape),
+             stream)
       .code();
 }
 
@@ -265,8 +266,9 @@ flowk_status flowk_ternary(flowk_ternary_op op, const void* x, const int64_t* x_
                            const void* y, const int64_t* y_strides, flowk_dtype y_dtype, const void* z,
                            const int64_t* z_strides, flowk_dtype z_dtype, void* out, const int64_t* out_strides,
                            flowk_dtype out_dtype, int32_t rank, const int64_t* shape, double a, flowk_stream stream) {
-  return flowk::run(flowk::ternary_arguments(op, {x, x_strides, x_dtype}, {y, y_strides, y_dtype},
-                                             {z, z_strides, z_dtype}, {out, out_strides, out_dtype}, rank, shape, a),
+  return flowk::run(flowk::ternary_arguments(
+                        op, flowk::input_of(x, x_strides, x_dtype), flowk::input_of(y, y_strides, y_dtype),
+                        flowk::input_of(z, z_strides, z_dtype), {out, out_strides, out_dtype}, rank, shape, a),
                     stream)
       .code();
 }
@@ -274,9 +276,9 @@ flowk_status flowk_ternary(flowk_ternary_op op, const void* x, const int64_t* x_
 flowk_status flowk_unary_explain(flowk_unary_op op, const void* x, const int64_t* x_strides, flowk_dtype x_dtype,
                                  void* out, const int64_t* out_strides, flowk_dtype out_dtype, int32_t rank,
                                  const int64_t* shape, double a, double b, char* text, size_t text_bytes) {
-  return flowk::explain(
-             flowk::unary_arguments(op, {x, x_strides, x_dtype}, {out, out_strides, out_dtype}, rank, shape, a, b),
-             text, text_bytes)
+  return flowk::explain(flowk::unary_arguments(op, flowk::input_of(x, x_strides, x_dtype),
+                                               {out, out_strides, out_dtype}, rank, shape, a, b),
+                        text, text_bytes)
       .code();
 }
 
@@ -284,9 +286,10 @@ flowk_status flowk_binary_explain(flowk_binary_op op, const void* x, const int64
                                   const void* y, const int64_t* y_strides, flowk_dtype y_dtype, void* out,
                                   const int64_t* out_strides, flowk_dtype out_dtype, int32_t rank, const int64_t* shape,
                                   char* text, size_t text_bytes) {
-  return flowk::explain(flowk::binary_arguments(op, {x, x_strides, x_dtype}, {y, y_strides, y_dtype},
-                                                {out, out_strides, out_dtype}, rank, shape),
-                        text, text_bytes)
+  return flowk::explain(
+             flowk::binary_arguments(op, flowk::input_of(x, x_strides, x_dtype), flowk::input_of(y, y_strides, y_dtype),
+                                     {out, out_strides, out_dtype}, rank, shape),
+             text, text_bytes)
       .code();
 }
 
@@ -295,10 +298,10 @@ flowk_status flowk_ternary_explain(flowk_ternary_op op, const void* x, const int
                                    const int64_t* z_strides, flowk_dtype z_dtype, void* out, const int64_t* out_strides,
                                    flowk_dtype out_dtype, int32_t rank, const int64_t* shape, double a, char* text,
                                    size_t text_bytes) {
-  return flowk::explain(
-             flowk::ternary_arguments(op, {x, x_strides, x_dtype}, {y, y_strides, y_dtype}, {z, z_strides, z_dtype},
-                                      {out, out_strides, out_dtype}, rank, shape, a),
-             text, text_bytes)
+  return flowk::explain(flowk::ternary_arguments(
+                            op, flowk::input_of(x, x_strides, x_dtype), flowk::input_of(y, y_strides, y_dtype),
+                            flowk::input_of(z, z_strides, z_dtype), {out, out_strides, out_dtype}, rank, shape, a),
+                        text, text_bytes)
       .code();
 }
 

@@ -31,7 +31,26 @@ bool is_in_place(const ElementwiseTensor& out, const Layout& out_layout, const E
   return true;
 }
 
+// An input without memory.
+Status take_number(const ElementwiseTensor& tensor, int k, ElementwiseRequest* request) {
+  if (tensor.pointer == nullptr)
+    return Status::failure(FLOWK_STATUS_NULL_POINTER, "%s = NULL, must not be", elementwise_operand_names[k]);
+  const int32_t element_bytes = dtype_info(tensor.dtype).element_bytes;
+  request->is_number[k] = true;
+  std::memcpy(request->numbers[k], tensor.pointer, static_cast<size_t>(element_bytes));
+  request->dtypes[k] = tensor.dtype;
+  request->element_shifts[k] = __builtin_ctz(static_cast<unsigned>(element_bytes));
+  for (int d = 0; d < request->shape.rank; ++d) request->shape.strides[k][d] = 0;
+  return {};
+}
+
 }  // namespace
+
+ElementwiseTensor input_of(const void* pointer, const int64_t* strides, flowk_dtype dtype) {
+  const int32_t value = dtype;
+  if (value < 0 || (value & FLOWK_NUMBER) == 0) return {pointer, strides, dtype};
+  return {pointer, nullptr, static_cast<flowk_dtype>(value & ~FLOWK_NUMBER), true};
+}
 
 Status check_tensors(const ElementwiseTensor* tensors, int num_operands, int32_t rank, const int64_t* shape,
                      ElementwiseRequest* request, bool* is_empty) {
@@ -53,6 +72,10 @@ Status check_tensors(const ElementwiseTensor* tensors, int num_operands, int32_t
   request->shape.rank = rank;
   for (int k = 0; k < num_operands; ++k) {
     const ElementwiseTensor& operand = tensors[k];
+    if (operand.is_number) {
+      FLOWK_RETURN_IF_ERROR(take_number(operand, k, request));
+      continue;
+    }
     const DtypeInfo dtype = dtype_info(operand.dtype);
     Layout& layout = layouts[k];
     layout.rank = rank;
@@ -75,7 +98,7 @@ Status check_tensors(const ElementwiseTensor* tensors, int num_operands, int32_t
   const Layout out_bytes = layout_in_bytes(layouts[0], dtype_info(out.dtype).element_bytes);
   for (int k = 1; k < num_operands; ++k) {
     const ElementwiseTensor& input = tensors[k];
-    if (is_in_place(out, layouts[0], input, layouts[k])) continue;
+    if (input.is_number || is_in_place(out, layouts[0], input, layouts[k])) continue;
     FLOWK_RETURN_IF_ERROR(check_no_overlap(elementwise_operand_names[k], input.pointer,
                                            layout_in_bytes(layouts[k], dtype_info(input.dtype).element_bytes), "out",
                                            out.pointer, out_bytes, 1));

@@ -11,7 +11,11 @@ struct ElementwiseTensor {
   const void* pointer;
   const int64_t* strides;  // NULL: C order
   flowk_dtype dtype;       // one of flowk.h
+  bool is_number = false;  // the pointer is to one element in host memory
 };
+
+// A tensor whose dtype may have FLOWK_NUMBER or'd to it.
+ElementwiseTensor input_of(const void* pointer, const int64_t* strides, flowk_dtype dtype);
 
 // The names of operands in texts: out, then the inputs.
 extern const char* const elementwise_operand_names[max_operands];

@@ -89,7 +89,7 @@ Status run_functor_plan(const void* const* pointers, const int64_t* const* strid
   if (num_operands < 2 || num_operands > max_operands)
     return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "num_operands = %d, must be in 2 ... %d", num_operands,
                            max_operands);
-  ElementwiseTensor tensors[max_operands];
+  ElementwiseTensor tensors[max_operands] = {};
   for (int32_t k = 0; k < num_operands; ++k) {
     DtypeInfo info;
     FLOWK_RETURN_IF_ERROR(check_dtype("dtypes", dtypes[k], &info));

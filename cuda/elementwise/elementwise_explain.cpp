@@ -26,6 +26,7 @@ const char* access_name(ElementwiseAccess access) {
     case ElementwiseAccess::splat: return "one element a row";
     case ElementwiseAccess::gather: return "element by element";
     case ElementwiseAccess::staged: return "through shared memory";
+    case ElementwiseAccess::number: return "a number of the call";
   }
   return "";
 }

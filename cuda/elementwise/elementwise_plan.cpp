@@ -197,6 +197,14 @@ Problem make_problem(const ElementwiseRequest& request) {
   return problem;
 }
 
+void enter_numbers(const ElementwiseRequest& request, ElementwiseParams<max_operands>* params) {
+  for (int k = 1; k < request.shape.num_operands; ++k) {
+    if (!request.is_number[k]) continue;
+    params->operands[k].access = ElementwiseAccess::number;
+    for (int w = 0; w < 2; ++w) params->operands[k].number[w] = request.numbers[k][w];
+  }
+}
+
 bool is_flat(const Problem& problem, const ElementwiseRequest& request) {
   if (problem.shape.rank == 0) return true;
   if (problem.shape.rank > 1) return false;
@@ -252,7 +260,7 @@ void plan_elementwise(const ElementwiseRequest& request, const Device&, int32_t 
                                         k > 0 && problem.inner >= 0 && problem.shape.strides[k][0] == 0,
                                         request.dtypes[k], request.element_shifts[k], plan->pack_elements, params.lead);
     plan->launch.num_blocks = ceil_div(ceil_div(problem.count + params.lead, plan->pack_elements), elementwise_threads);
-    return;
+    return enter_numbers(request, &params);
   }
   // Strided kernels have packs of up to 8 elements.
   plan->pack_elements = std::min(plan->pack_elements, 8);
@@ -263,6 +271,7 @@ void plan_elementwise(const ElementwiseRequest& request, const Device&, int32_t 
     plan_tiles(problem, dim, widest, plan);
   else
     plan_rows(problem, plan);
+  enter_numbers(request, &params);
 }
 
 }  // namespace flowk

@@ -33,6 +33,8 @@ struct ElementwiseRequest {
   double a = 0;
   double b = 0;
   const void* pointers[max_operands] = {};
+  bool is_number[max_operands] = {};  // no memory, but the bytes of `numbers`; strides of 0
+  uint32_t numbers[max_operands][2] = {};
   flowk_dtype dtypes[max_operands] = {};
   int32_t element_shifts[max_operands] = {};  // log2 of an element's bytes
   OperandShape shape;

@@ -167,6 +167,11 @@ struct PackWork {
     const PackPlace& place = places.operands[k];
     const bool is_whole = places.last - places.first == kN && (!strided || place.wrap >= kN);
     if (is_whole && operand.access == ElementwiseAccess::aligned) return pack::load<bytes>(loaded.words, place.here);
+    if (operand.access == ElementwiseAccess::number) {
+      loaded.words[0] = operand.number[0];
+      if constexpr (kSize == 8) loaded.words[1] = operand.number[1];
+      return pack::repeat<kN, kSize>(loaded.words);
+    }
     if (is_whole && operand.access == ElementwiseAccess::splat) {
       pack::load<kSize>(loaded.words, place.here);
       return pack::repeat<kN, kSize>(loaded.words);

@@ -19,6 +19,7 @@ enum class ElementwiseAccess : int32_t {
   splat,    // one element for the whole row
   gather,   // elements at a distance of `step`
   staged,   // through shared memory, because neighbours stand along another dimension
+  number,   // one element, which stands in ElementwiseOperand::number itself
 };
 
 // An operand's elements in memory. Steps and strides are in bytes.
@@ -30,7 +31,8 @@ struct ElementwiseOperand {
   int32_t dtype;          // a flowk_dtype, where the kernel takes several
   int32_t element_shift;  // log2 of an element's bytes
   ElementwiseAccess access;
-  int32_t is_linear;  // its elements follow each other in C order of the whole shape
+  int32_t is_linear;   // its elements follow each other in C order of the whole shape
+  uint32_t number[2];  // the bytes of an element, where there is no memory of it
 };
 
 // The flat form: all operands are linear or one element. Operand 0 is out.

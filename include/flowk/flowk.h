@@ -227,32 +227,42 @@ FLOWK_API int32_t flowk_unary_op_result(flowk_unary_op op, flowk_dtype dtype);
 FLOWK_API int32_t flowk_binary_op_result(flowk_binary_op op, flowk_dtype dtype);
 FLOWK_API int32_t flowk_ternary_op_result(flowk_ternary_op op, flowk_dtype dtype);
 
+/* Or'd to the dtype of an input, as in FLOWK_FLOAT32 | FLOWK_NUMBER: its pointer is to one element in host memory,
+ * which is read before the function returns and stands for the whole tensor. Its strides are not looked at. */
+#define FLOWK_NUMBER 256
+
 /*
  * out[i] = op(x[i])                 for every index i of `shape`
  *
  * Shapes: `shape` holds the `rank` extents of out, 0 <= rank <= FLOWK_MAX_RANK; rank 0 is one element. An input that is
- *   broadcast has a stride of 0 where its own extent is 1 and out's is not; NULL strides mean C order of all of
- * `shape`. Types: flowk/elementwise_ops.h says which types x may have and what out then has. Where it says SAME, out
- * has x's type, or, x being a float, any other float; float64 goes with float64 only. Copy converts every type, complex
- * excepted, to every other. Parameters: `a` and `b` are read by operations of one or two parameters: leaky_relu (a: the
- * slope), elu (a: alpha), clamp (a: the least value, b: the largest), scale (a * x + b). For integers they are
- * converted as copy converts a float64. Pointers: out may be x itself: the same pointer, strides and element size.
- * Otherwise out must not overlap x. No two elements of out may share memory, and its strides are held to
- * flowk_permute()'s rule. Statuses: INVALID_ARGUMENT (op, rank, an extent < 0), NULL_POINTER, MISALIGNED_POINTER,
- * UNSUPPORTED_DTYPE, OVERLAP, SIZE_OVERFLOW, NO_DEVICE, CUDA_ERROR. Numerics: what holds for all three functions.
- *   Floats of 8, 16 and 32 bits are computed in float32, float64 in float64, and rounded once to out's type, to
- * nearest, ties to even. 16-bit and 8-bit results are within 1 ulp of the correctly rounded result of the formula;
- * float32 and float64 results within the bounds of the CUDA math library for the functions that the formula names.
- * Denormals are kept. Past the largest value of a type stands infinity; in float8 the largest finite value. NaN: a NaN
- * operand gives NaN (min, max, relu and clamp too; pow(x, 0) and pow(1, y) are 1), but for comparisons, where it is
- * unequal to everything, copies to integers (0) and to bool (true), is_nan (true), logical_not (false), relu_grad (0
- * where y is NaN), and what `where` does not select. clamp with a > b gives b. Infinity: the limit, where the formula
- * has one: silu(-inf) = gelu(-inf) = 0, sigmoid(-inf) = 0, softplus(-inf) = 0; the gradients of gelu and silu are x and
- * 0 at y = +inf and -inf; 0 * inf is NaN, as in silu_mul(-inf, inf). Integers are computed in themselves, modulo
- * 2^bits: they wrap (neg and abs of the least value are itself). div rounds toward zero; x / 0 is 0; the least value /
- * -1 is itself. fma and add_multiply of integers wrap likewise. Copy: a float to an integer rounds toward zero, with
- * the nearest bound for values past it and 0 for NaN; integers wrap into narrower ones; to bool x != 0; to a float
- * rounds once. A copy to the same type moves bits. Bool counts as 0 and 1: min is and, max is or.
+ *   broadcast has a stride of 0 where its own extent is 1 and out's is not. NULL strides mean C order of `shape`.
+ * Types: flowk/elementwise_ops.h says which types x may have and what out then has. Where it says SAME, out has x's
+ *   type or, x being a float of 8, 16 or 32 bits, that of any such float. Copy converts every type, complex excepted,
+ *   to every other.
+ * Parameters: `a` and `b` are read by operations of one or two parameters: leaky_relu (a: the slope), elu (a: alpha),
+ *   clamp (a: the least value, b: the largest), scale (a * x + b). For integers they are converted as copy converts a
+ *   float64.
+ * Pointers: out may be x itself: the same pointer, strides and element size. Otherwise out must not overlap x. No two
+ *   elements of out may share memory, and its strides are held to flowk_permute()'s rule.
+ * Statuses: INVALID_ARGUMENT (op, rank, an extent < 0), NULL_POINTER, MISALIGNED_POINTER, UNSUPPORTED_DTYPE, OVERLAP,
+ *   SIZE_OVERFLOW, NO_DEVICE, CUDA_ERROR.
+ * Numerics, of all three functions:
+ * - Floats of 8, 16 and 32 bits are computed in float32, float64 in float64, and rounded once to out's type, to
+ *   nearest, ties to even. Past a type's largest value stands infinity, in float8 the largest finite value. Denormals
+ *   are kept.
+ * - Results of 8 and 16 bits are within 1 ulp of the correctly rounded result of the formula, or, of the gradients of
+ *   gelu and silu near their zeros, within 2^-18 * |x| of it. Those of float32 and float64 are within the bounds of
+ *   the CUDA math library for the functions that the formula names.
+ * - A NaN operand gives NaN, in min, max, relu and clamp too; pow(x, 0) and pow(1, y) are 1. Exceptions: comparisons,
+ *   where NaN is unequal to everything; copies to integers (0) and to bool (true); is_nan (true); logical_not (false);
+ *   relu_grad (0 where y is NaN); what `where` does not select. clamp with a > b gives b.
+ * - Infinity gives the limit where the formula has one: silu, gelu, sigmoid and softplus of -inf are 0, the gradients
+ *   of gelu and silu are x at y = +inf and 0 at -inf. 0 * inf is NaN, as in silu_mul(-inf, inf).
+ * - Integers are computed in themselves, modulo 2^bits: neg and abs of the least value are itself; fma and
+ *   add_multiply wrap likewise. div rounds toward zero; x / 0 is 0; the least value / -1 is itself.
+ * - Copy: a float to an integer rounds toward zero, with the nearest bound for values past it and 0 for NaN; integers
+ *   wrap into narrower ones; to bool x != 0; to a float rounds once. A copy to the same type moves bits.
+ * - Bool counts as 0 and 1: min is and, max is or.
  */
 FLOWK_API flowk_status flowk_unary(flowk_unary_op op, const void *x, const int64_t *x_strides, flowk_dtype x_dtype,
                                    void *out, const int64_t *out_strides, flowk_dtype out_dtype, int32_t rank,
