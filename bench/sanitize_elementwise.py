@@ -59,9 +59,7 @@ class Tensor:
         self.host = np.random.default_rng(seed).integers(0, 2 if kind == "?" else 100, span).astype(kind)
         self.view = np.lib.stride_tricks.as_strided(self.host[lead:], shape, [s * itemsize for s in strides])
         self.device = int(check(cudart.cudaMalloc(self.host.nbytes)))
-        self.arguments = (
-            ctypes.c_void_p(self.device + lead * itemsize), (ctypes.c_int64 * len(shape))(*strides), CODES[kind],
-        )  # fmt: skip
+        self.arguments = (self.device + lead * itemsize, (ctypes.c_int64 * len(shape))(*strides), CODES[kind])
         direction = cudart.cudaMemcpyKind.cudaMemcpyHostToDevice
         check(cudart.cudaMemcpy(self.device, self.host.ctypes.data, self.host.nbytes, direction))
 
@@ -91,9 +89,9 @@ def run_case(library: ctypes.CDLL, operation: str, kinds: list[str], shape: tupl
     for tensor in (*inputs, out):
         arguments += tensor.arguments
     arguments += [len(shape), (ctypes.c_int64 * len(shape))(*shape)]
-    arguments += [ctypes.c_double(0.0)] * (2 if arity == "unary" else 0)
+    arguments += [0.0] * (2 if arity == "unary" else 0)
     text = ctypes.create_string_buffer(2048)
-    explained = getattr(library, f"flowk_{arity}_explain")(*arguments, text, ctypes.c_size_t(len(text)))
+    explained = getattr(library, f"flowk_{arity}_explain")(*arguments, text, len(text))
     statuses = [explained, getattr(library, f"flowk_{arity}")(*arguments, None)]
     if statuses != [0, 0]:
         raise RuntimeError(library.flowk_last_error())
