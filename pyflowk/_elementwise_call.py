@@ -17,7 +17,6 @@ from ._abi import DType, UnaryOp
 from ._array import KINDS, After, kind_of
 from ._dtypes import dtype_like, dtype_name, number_type
 from ._elementwise_layout import Layout, Request, Signature, layout_of
-from ._elementwise_ops import OPERATIONS
 from ._errors import error_of
 from ._explain import Listener, plan_text
 from ._memory import contiguous_strides
@@ -37,7 +36,7 @@ def call(request: Request, operands: tuple[Any, ...], out: Any, stream: Any, par
     `parameters` are the numbers a and b of the operation's formula.
     """
     readings = read_operands(request.names, operands, out, stream)
-    layout = layout_of(request, readings.signatures, readings.out_signature, tuple(map(_number_type, parameters)))
+    layout = layout_of(request, readings.signatures, readings.out_signature, _types_of(parameters))
     device, source, handle, x = readings.device, readings.source, readings.handle, operands[readings.first]
     library = _library.loaded.get(device) or _library.for_device(device, request.names[readings.first])
     if stream.__class__ is Listener:
@@ -60,18 +59,24 @@ def _arguments(
     layout: Layout, operands: tuple[Any, ...], readings: Readings, out_pointer: int, parameters: tuple[float, ...]
 ) -> tuple[str, tuple[Any, ...]]:
     """The C function, and its arguments without the stream."""
-    pointers = [
-        _number_bytes(operand, code) if pointer is None else pointer
-        for operand, code, pointer in zip(operands, layout.number_types, readings.pointers, strict=True)
-    ]
-    numbers = [_checked(number, layout.out_type) for number in parameters]
-    out = (out_pointer, layout.out_strides, layout.out_type, layout.rank, layout.shape)
-    tensors = [part for operand in zip(pointers, layout.strides, layout.types, strict=True) for part in operand]
+    pointers: list[Any] = readings.pointers
+    if None in pointers:
+        pointers = [
+            _number_bytes(operand, code) if pointer is None else pointer
+            for operand, code, pointer in zip(operands, layout.number_types, pointers, strict=True)
+        ]
+    a = _checked(parameters[0], layout.out_type) if parameters else 0.0
+    b = _checked(parameters[1], layout.out_type) if len(parameters) > 1 else 0.0
+    op, strides, types, out = layout.op, layout.strides, layout.types, (out_pointer, *layout.out_and_extents)
     if len(pointers) == 1:
-        return "flowk_unary", (layout.op.value, *tensors, *out, *(*numbers, 0.0, 0.0)[:2])
+        return "flowk_unary", (op, pointers[0], strides[0], types[0], *out, a, b)
     if len(pointers) == 2:
-        return "flowk_binary", (layout.op.value, *tensors, *out)
-    return "flowk_ternary", (layout.op.value, *tensors, *out, *(*numbers, 0.0)[:1])
+        return "flowk_binary", (op, pointers[0], strides[0], types[0], pointers[1], strides[1], types[1], *out)
+    x, y, z = pointers
+    return (
+        "flowk_ternary",
+        (op, x, strides[0], types[0], y, strides[1], types[1], z, strides[2], types[2], *out, a),
+    )
 
 
 class Readings(NamedTuple):
@@ -158,6 +163,10 @@ def _number_bytes(number: Any, code: DType) -> bytes:
     return number_bytes(number, code)
 
 
+def _types_of(parameters: tuple[Any, ...]) -> tuple[type, ...]:
+    return tuple(map(_number_type, parameters)) if parameters else ()
+
+
 def _number_type(parameter: Any) -> type:
     if not isinstance(parameter, (int, float)):
         raise TypeError(f"a parameter is a {type(parameter).__name__}, must be a number")
@@ -196,7 +205,7 @@ def _call_converted(
         converted[index] = array
         # The result may take its place, where it has its shape, type and kind.
         fits = code == layout.out_type and tuple(readings.signatures[index][0]) == layout.out_shape
-        if out is None and fits and index == readings.first and OPERATIONS[layout.op].result == "SAME":
+        if out is None and fits and index == readings.first and layout.result == "SAME":
             target = array
     result = call(request, tuple(converted), target, readings.handle, parameters)
     if readings.device is not None:
@@ -208,7 +217,7 @@ def _call_converted(
 def _explain(
     library: Any, request: Request, operands: tuple[Any, ...], readings: Readings, parameters: tuple[float, ...]
 ) -> str:
-    types = tuple(map(_number_type, parameters))
+    types = _types_of(parameters)
     layout = layout_of(request, readings.signatures, readings.out_signature, types)
     texts, pointers, signatures = [], readings.pointers, list(readings.signatures)
     for index, code in layout.conversions:

@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The shortest way to a call of one or two arrays, for which the time of call() would count: the same steps, without
-its lists, and with arguments that are C values already. What it does not cover goes to call()."""
+its lists. What it does not cover goes to call()."""
 
 from __future__ import annotations
 
 import functools
-from ctypes import c_int, c_int32
 from typing import Any
 
 from . import _library
-from ._abi import Int64Pointer
 from ._array import KINDS, kind_of
 from ._elementwise_call import call
 from ._elementwise_layout import Layout, Request, layout_of
 from ._errors import error_of
 from ._explain import Listener
+from ._promotion import number_bytes
 from ._stream import stream_handle
 
 
@@ -53,15 +52,19 @@ def call_unary(request: Request, x: Any, out: Any, stream: Any) -> Any:
 
 
 def call_binary(request: Request, x: Any, y: Any, out: Any, stream: Any) -> Any:
-    """call() of two operands."""
+    """call() of an array and an array or a Python number."""
     source, other = KINDS.get(type(x)), KINDS.get(type(y))
     target = None if out is None else KINDS.get(type(out)) or kind_of(out, "out")
-    handle = None if other is None else _handle(source, x, target, out, stream)
+    is_number = type(y) in (float, int)
+    handle = _handle(source, x, target, out, stream) if is_number or other is not None else None
     if handle is None:
         return call(request, (x, y), out, stream)
     x_name, y_name = request.names
     x_pointer, shape, strides, dtype, device, x_after = source.read(x, x_name, handle)
-    y_pointer, y_shape, y_strides, y_dtype, y_device, y_after = other.read(y, y_name, handle)
+    if is_number:
+        y_pointer, y_shape, y_strides, y_dtype, y_device, y_after = None, None, None, type(y), device, None
+    else:
+        y_pointer, y_shape, y_strides, y_dtype, y_device, y_after = other.read(y, y_name, handle)
     if target is None:
         arguments, layout = _binary_arguments(request, shape, strides, dtype, y_shape, y_strides, y_dtype)
         if arguments is None or device != y_device:
@@ -70,11 +73,13 @@ def call_binary(request: Request, x: Any, y: Any, out: Any, stream: Any) -> Any:
         out_after = None
     else:
         out_pointer, out_shape, out_strides, out_dtype, out_device, out_after = target.read_out(out, "out", handle)
-        arguments, _ = _binary_arguments(
+        arguments, layout = _binary_arguments(
             request, shape, strides, dtype, y_shape, y_strides, y_dtype, out_shape, out_strides, out_dtype
         )
         if arguments is None or not device == y_device == out_device:
             return call(request, (x, y), out, stream)
+    if is_number:
+        y_pointer = number_bytes(y, layout.number_types[1])
     op, c_x_strides, x_type, c_y_strides, y_type, c_out_strides, out_type, rank, extents = arguments
     library = _library.loaded.get(device) or _library.for_device(device, x_name)
     status = library.flowk_binary(
@@ -128,19 +133,14 @@ def _binary_arguments(
     out_strides: Any = None,
     out_dtype: Any = None,
 ) -> tuple[tuple[Any, ...] | None, Layout]:
-    """The same for two operands."""
+    """The same for two operands, the second a number of type y_dtype where it has no shape."""
     out = None if out_shape is None else (out_shape, out_strides, out_dtype)
-    return _arguments(layout_of(request, ((shape, strides, dtype), (y_shape, y_strides, y_dtype)), out))
+    y = y_dtype if y_shape is None else (y_shape, y_strides, y_dtype)
+    return _arguments(layout_of(request, ((shape, strides, dtype), y), out))
 
 
 def _arguments(layout: Layout) -> tuple[tuple[Any, ...] | None, Layout]:
-    # A C value passes in half the time of an int, which ctypes would have to convert.
     if layout.conversions:
         return None, layout
-    tensors = zip((*layout.strides, layout.out_strides), (*layout.types, layout.out_type), strict=True)
-    values = [value for strides, code in tensors for value in (_pointer(strides), c_int(code))]
-    return (c_int(layout.op.value), *values, c_int32(layout.rank), _pointer(layout.shape)), layout
-
-
-def _pointer(address: int | None) -> Int64Pointer | None:
-    return None if address is None else Int64Pointer(address)
+    operands = [part for operand in zip(layout.strides, layout.types, strict=True) for part in operand]
+    return (layout.op, *operands, *layout.out_and_extents), layout

@@ -7,13 +7,13 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Sequence
-from ctypes import c_int64
+from ctypes import c_int, c_int32, c_int64
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ._abi import NUMBER, DType
+from ._abi import NUMBER, DType, Int64Pointer
 from ._dtypes import dtype_like, dtype_name, element_strides, number_type
-from ._elementwise_ops import Op, resolve, takes_out
+from ._elementwise_ops import OPERATIONS, Op, resolve, takes_out
 from ._memory import contiguous_strides
 from ._promotion import number_as
 
@@ -38,16 +38,16 @@ class Request:
 
 
 class Layout(NamedTuple):
-    """See above. The library takes the addresses of strides and shape as they are; `keep` keeps them good."""
+    """See above. What the library takes is there as C values, which pass in half the time of an int that ctypes has to
+    convert; `keep` keeps what they point to."""
 
-    op: Op
-    strides: tuple[int | None, ...]  # of the operands; None is C order
-    types: tuple[int, ...]  # of the operands, as they are passed: with NUMBER for those that are numbers
+    op: c_int
+    result: str  # what the operation gives: a result of Operation
+    strides: tuple[Int64Pointer | None, ...]  # of the operands; None is C order
+    types: tuple[c_int, ...]  # of the operands: with NUMBER for those that are numbers
     number_types: tuple[DType, ...]  # to which numbers are rounded
-    out_strides: int | None
+    out_and_extents: tuple[Int64Pointer | None, c_int, c_int32, Int64Pointer | None]  # strides, type, rank, shape
     out_type: DType
-    rank: int
-    shape: int | None  # out's
     out_shape: tuple[int, ...]
     out_dtype: Any
     conversions: tuple[tuple[int, DType], ...]  # the arrays to convert first, and to what
@@ -81,16 +81,18 @@ def layout_of(
             raise TypeError(f"out has dtype {out[2]}, must be {dtype_name(result)}")
     out_shape, shape_address, addresses, keep = place_operands(names, operands, out)
     return Layout(
-        op=op,
-        strides=addresses[1:],
-        types=tuple(
-            needed[index] if index in arrays else number_as(needed[index]) | NUMBER for index in range(len(operands))
-        ),
+        op=c_int(op.value),
+        result=OPERATIONS[op].result,
+        strides=tuple(map(_pointer, addresses[1:])),
+        types=tuple(c_int(code if index in arrays else number_as(code) | NUMBER) for index, code in enumerate(needed)),
         number_types=needed,
-        out_strides=addresses[0],
+        out_and_extents=(
+            _pointer(addresses[0]),
+            c_int(out_type),
+            c_int32(len(out_shape)),
+            _pointer(shape_address),
+        ),
         out_type=out_type,
-        rank=len(out_shape),
-        shape=shape_address,
         out_shape=out_shape,
         out_dtype=dtype_like(out_type, operands[arrays[0]][2]) if out is None else out[2],
         conversions=tuple((index, needed[index]) for index in arrays if kinds[index] != needed[index]),
@@ -153,6 +155,10 @@ def _strides(operand: Signature, name: str, out_shape: tuple[int, ...]) -> tuple
         stride if extent == out_shape[lead + position] else 0
         for position, (extent, stride) in enumerate(zip(shape, own, strict=True))
     )
+
+
+def _pointer(address: int | None) -> Int64Pointer | None:
+    return None if address is None else Int64Pointer(address)
 
 
 def _address_of(values: Sequence[int], keep: list[Any]) -> int | None:
