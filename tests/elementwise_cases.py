@@ -20,7 +20,13 @@ from pyflowk._dtypes import dtype_name, number_type, numpy_dtype
 from pyflowk._elementwise_ops import OPERATIONS, Op
 from pyflowk._promotion import FLOATS, INTEGERS
 
-DTYPES = tuple(numpy_dtype(dtype_name(code)) for code in DType if code < DType.COMPLEX64)
+
+def numpy_type(code: DType) -> np.dtype:
+    """NumPy's or ml_dtypes' dtype of a type of flowk.h."""
+    return numpy_dtype(dtype_name(code))
+
+
+DTYPES = tuple(numpy_type(code) for code in DType if code < DType.COMPLEX64)
 FLOAT_DTYPES = tuple(dtype for dtype in DTYPES if number_type(dtype, "x") in FLOATS)
 INTEGER_DTYPES = tuple(dtype for dtype in DTYPES if number_type(dtype, "x") in INTEGERS)
 BOOL = np.dtype(bool)
