@@ -122,7 +122,12 @@ void plan_tiles(const Problem& problem, int dim, int32_t widest_shift, Elementwi
   tile.rows = tile_shapes[widest_shift].rows;
   tile.columns = tile_shapes[widest_shift].columns;
   tile.column_elements = static_cast<uint32_t>(problem.shape.extents[dim]);
-  const int64_t num_columns = ceil_div(problem.shape.extents[problem.inner], tile.columns);
+  const ElementwiseOperand& out = params.operands[0];
+  const int64_t out_bytes = int64_t{1} << out.element_shift;
+  const bool has_whole_packs =
+      out.step != out_bytes || rows_are_aligned(problem, out, 0, plan->pack_elements * out_bytes, -1);
+  tile.halo = has_whole_packs ? 0 : plan->pack_elements - 1;
+  const int64_t num_columns = ceil_div(problem.shape.extents[problem.inner] + tile.halo, tile.columns);
   const int64_t num_rows = ceil_div(problem.shape.extents[dim], tile.rows);
   tile.tiles_per_row = Divider(static_cast<uint32_t>(num_columns));
   tile.tiles_per_column = Divider(static_cast<uint32_t>(num_rows));
@@ -131,9 +136,9 @@ void plan_tiles(const Problem& problem, int dim, int32_t widest_shift, Elementwi
     const int64_t element_bytes = int64_t{1} << operand.element_shift;
     operand.is_linear = false;
     tile.row_strides[k] = problem.shape.strides[k][dim];
-    operand.access = access_in_rows(problem, operand, k, plan->pack_elements, true);
+    operand.access = access_in_rows(problem, operand, k, plan->pack_elements, has_whole_packs);
     if (k == 0) {
-      if (operand.access != ElementwiseAccess::aligned) operand.access = ElementwiseAccess::gather;
+      operand.access = operand.step == element_bytes ? ElementwiseAccess::aligned : ElementwiseAccess::gather;
     } else if (operand.access == ElementwiseAccess::gather && operand.step != element_bytes &&
                tile.row_strides[k] == element_bytes) {
       operand.access = ElementwiseAccess::staged;
@@ -141,7 +146,7 @@ void plan_tiles(const Problem& problem, int dim, int32_t widest_shift, Elementwi
       tile.pitch[k] = tile.rows * static_cast<int32_t>(element_bytes) +
                       std::max(pitch_padding, static_cast<int32_t>(element_bytes));
       tile.chunked[k] = operand.step % 16 == 0 && rows_are_aligned(problem, operand, k, 16, dim);
-      plan->launch.shared_bytes += (tile.columns * tile.pitch[k] + 15) / 16 * 16;
+      plan->launch.shared_bytes += ((tile.columns + tile.halo) * tile.pitch[k] + 15) / 16 * 16;
     }
   }
   int64_t num_tiles = num_columns * num_rows;

@@ -30,6 +30,7 @@ StridedElementwiseParams<kOperands> strided_params(const ElementwisePlan& plan) 
   }
   params.tile.rows = tile.rows;
   params.tile.columns = tile.columns;
+  params.tile.halo = tile.halo;
   params.tile.tiles_per_row = tile.tiles_per_row;
   params.tile.tiles_per_column = tile.tiles_per_column;
   params.tile.column_elements = tile.column_elements;

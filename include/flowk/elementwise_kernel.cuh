@@ -203,7 +203,7 @@ struct PackWork {
         const unsigned char* staged = &shared<unsigned char>() + place.staged;
 #pragma unroll
         for (int i = 0; i < kN; ++i) {
-          if (i >= places.last) continue;
+          if (i < places.first || i >= places.last) continue;
           uint32_t element[(kSize + 3) / 4];
           pack::load<kSize>(element, staged + i * params.tile.pitch[k]);
           pack::put<kSize>(loaded.words, i, element);
@@ -361,34 +361,38 @@ __device__ __forceinline__ void stage(const StridedElementwiseParams<kOperands>&
   const ElementwiseOperand& operand = params.operands[k];
   const ElementwiseTile<kOperands>& tile = params.tile;
   const uint32_t num_rows = min(static_cast<uint32_t>(tile.rows), tile.column_elements - place.row);
-  const uint32_t num_columns =
-      min(static_cast<uint32_t>(tile.columns), params.rows.row_elements.divisor - place.column);
+  const uint32_t num_columns = static_cast<uint32_t>(tile.columns + tile.halo);
+  const int64_t first_column = static_cast<int64_t>(place.column) - tile.halo;
   unsigned char* const staged = &shared<unsigned char>() + tile.shared_offset[k];
   const unsigned char* const first =
-      operand.data + place.offsets[k] + place.row * tile.row_strides[k] + place.column * operand.step;
-  constexpr int chunk_elements = 16 / kSize;
-  const uint32_t chunks_per_run = static_cast<uint32_t>(tile.rows) / chunk_elements;  // a power of two
-  const int shift = 31 - __clz(static_cast<int>(chunks_per_run));
-#pragma unroll 2
-  for (uint32_t item = threadIdx.x; item < chunks_per_run * num_columns; item += elementwise_threads) {
-    const uint32_t column = item >> shift;
-    const uint32_t row = (item & (chunks_per_run - 1)) * chunk_elements;
-    if (row >= num_rows) continue;
-    const unsigned char* from = first + column * operand.step + row * kSize;
-    unsigned char* to = staged + column * tile.pitch[k] + row * kSize;
-    if (tile.chunked[k] && row + chunk_elements <= num_rows) {
+      operand.data + place.offsets[k] + place.row * tile.row_strides[k] + first_column * operand.step;
+  const auto has_column = [&](uint32_t column) {
+    return first_column + column >= 0 && first_column + column < params.rows.row_elements.divisor;
+  };
+  constexpr uint32_t chunk_elements = 16 / kSize;
+  if (tile.chunked[k] && num_rows % chunk_elements == 0) {
+    const uint32_t chunks_per_run = static_cast<uint32_t>(tile.rows) / chunk_elements;  // a power of two
+    const int shift = 31 - __clz(static_cast<int>(chunks_per_run));
+#pragma unroll 4
+    for (uint32_t item = threadIdx.x; item < chunks_per_run * num_columns; item += elementwise_threads) {
+      const uint32_t column = item >> shift;
+      const uint32_t row = (item & (chunks_per_run - 1)) * chunk_elements;
+      if (row >= num_rows || !has_column(column)) continue;
       uint32_t words[4];
-      pack::load<16>(words, from);
+      pack::load<16>(words, first + column * operand.step + row * kSize);
 #pragma unroll
-      for (int w = 0; w < 4; ++w) pack::store<4>(to + 4 * w, words + w);
-    } else {
-#pragma unroll
-      for (int i = 0; i < chunk_elements; ++i) {
-        if (row + i >= num_rows) continue;
-        uint32_t element[(kSize + 3) / 4];
-        pack::load<kSize>(element, from + i * kSize);
-        pack::store<kSize>(to + i * kSize, element);
-      }
+      for (int w = 0; w < 4; ++w) pack::store<4>(staged + column * tile.pitch[k] + row * kSize + 4 * w, words + w);
+    }
+  } else {
+    const int shift = 31 - __clz(tile.rows);
+#pragma unroll 8
+    for (uint32_t item = threadIdx.x; item < tile.rows * num_columns; item += elementwise_threads) {
+      const uint32_t column = item >> shift;
+      const uint32_t row = item & (tile.rows - 1);
+      if (row >= num_rows || !has_column(column)) continue;
+      uint32_t element[(kSize + 3) / 4];
+      pack::load<kSize>(element, first + column * operand.step + row * kSize);
+      pack::store<kSize>(staged + column * tile.pitch[k] + row * kSize, element);
     }
   }
 }
@@ -403,9 +407,15 @@ __device__ __forceinline__ bool place_in_tile(const StridedElementwiseParams<kOp
   const uint32_t row_in_tile = item >> (31 - __clz(static_cast<int>(packs_per_row)));
   const uint32_t column_in_tile = (item & (packs_per_row - 1)) * kN;
   const uint32_t row = tile_place.row + row_in_tile;
-  const int64_t column = tile_place.column + column_in_tile;
+  int phase = 0;  // columns that the row's packs are shifted down by
+  if (tile.halo > 0) {
+    const ElementwiseOperand& out = params.operands[0];
+    const uintptr_t address = reinterpret_cast<uintptr_t>(out.data + tile_place.offsets[0] + row * tile.row_strides[0]);
+    phase = static_cast<int>((static_cast<uint32_t>(address) >> out.element_shift) % kN);
+  }
+  const int64_t column = static_cast<int64_t>(tile_place.column) + column_in_tile - phase;
   const int64_t remaining = params.rows.row_elements.divisor - column;
-  places->first = 0;
+  places->first = column < 0 ? static_cast<int>(-column) : 0;
   places->last = remaining < kN ? static_cast<int>(remaining) : kN;
   places->wraps_often = false;
 #pragma unroll
@@ -414,10 +424,10 @@ __device__ __forceinline__ bool place_in_tile(const StridedElementwiseParams<kOp
     PackPlace& place = places->operands[k];
     place.here = operand.data + tile_place.offsets[k] + row * tile.row_strides[k] + column * operand.step;
     place.wrap = kN;
-    place.staged = tile.shared_offset[k] + static_cast<int>(column_in_tile) * tile.pitch[k] +
+    place.staged = tile.shared_offset[k] + (static_cast<int>(column_in_tile) + tile.halo - phase) * tile.pitch[k] +
                    (static_cast<int>(row_in_tile) << operand.element_shift);
   }
-  return row < tile.column_elements && remaining > 0;
+  return row < tile.column_elements && places->first < places->last;
 }
 
 template <int k, int kOperands, class First, class... Rest>

@@ -55,11 +55,13 @@ struct ElementwiseRows {
 };
 
 // A tile of `rows` x `columns` elements of one more dimension and the innermost one, for inputs that are staged: their
-// neighbours stand along the rows. Shared memory holds each as `columns` runs of `rows` elements.
+// neighbours stand along the rows. Shared memory holds each as `halo` + `columns` runs of `rows` elements. Where rows
+// of out are not aligned, a row's packs start up to `halo` columns before the tile, so that they are.
 template <int kOperands>
 struct ElementwiseTile {
   int32_t rows;  // a power of two; 0: no tiles
   int32_t columns;
+  int32_t halo;
   Divider tiles_per_row;     // along the innermost dimension
   Divider tiles_per_column;  // along the other one
   uint32_t column_elements;  // extent of the other dimension
