@@ -14,7 +14,7 @@ import numpy as np
 
 from . import _driver, _library
 from ._abi import DType, UnaryOp
-from ._array import KINDS, After, kind_of
+from ._array import KINDS, PROTOCOL, After, kind_of
 from ._dtypes import dtype_like, dtype_name, number_type
 from ._elementwise_layout import Layout, Request, Signature, layout_of
 from ._errors import error_of
@@ -203,9 +203,10 @@ def _call_converted(
     for index, code in layout.conversions:
         array = call(conversion(request.names[index], code), operands[index : index + 1], None, readings.handle)
         converted[index] = array
-        # The result may take its place, where it has its shape, type and kind.
+        # The result may take its place, where it has its shape, type and kind (JAX's arrays may not be written).
         fits = code == layout.out_type and tuple(readings.signatures[index][0]) == layout.out_shape
-        if out is None and fits and index == readings.first and layout.result == "SAME":
+        is_ours = index == readings.first and readings.source is not PROTOCOL
+        if out is None and fits and is_ours and layout.result == "SAME":
             target = array
     result = call(request, tuple(converted), target, readings.handle, parameters)
     if readings.device is not None:
