@@ -76,7 +76,6 @@ def source_of(formula: Formula) -> str:
     numbers = [variable for variable in formula.inputs if variable.is_number]
     lines = [
         *(f"#include <{header}>" for header in headers),
-        "#define __builtin_memcpy memcpy",  # which NVRTC knows by this name
         "#include <flowk/elementwise_kernel.cuh>",
         formula.preamble,
         "struct flowk_formula {",
@@ -127,7 +126,6 @@ def compile_kernel(formula: Formula, kernel: str, pack_elements: int, architectu
             std="c++20",
             arch=architecture,
             include_path=list(include_folders()),
-            device_as_default_execution_space=True,
             name=formula.name,
         )
         key = utils.make_program_cache_key(

@@ -3,6 +3,10 @@
 // for nvcc, NVRTC and the executor; elementwise.cuh and flowk's own plan fill its parameters in.
 #pragma once
 
+#ifndef __CUDACC_RTC__  // which knows memcpy without it
+#include <cstring>
+#endif
+
 #include "flowk/elementwise_params.h"
 #include "flowk/packs.cuh"
 #include "flowk/shared.cuh"
@@ -23,11 +27,11 @@ struct Element {
   }
   template <int kN>
   __device__ __forceinline__ static void unpack(const ElementwiseOperand&, const uint32_t* words, Value (&values)[kN]) {
-    __builtin_memcpy(static_cast<void*>(values), words, sizeof(values));
+    memcpy(static_cast<void*>(values), words, sizeof(values));
   }
   template <int kN>
   __device__ __forceinline__ static void pack(const ElementwiseOperand&, const Value (&values)[kN], uint32_t* words) {
-    __builtin_memcpy(words, values, sizeof(values));
+    memcpy(words, values, sizeof(values));
   }
 };
 
@@ -132,7 +136,7 @@ template <class Params, int kN, class Out, class... In>
 struct PackWork {
   static constexpr int num_operands = 1 + static_cast<int>(sizeof...(In));
   static constexpr bool strided = is_strided<Params>;
-  static constexpr int largest_bytes() {
+  FLOWK_HOST_DEVICE static constexpr int largest_bytes() {
     int largest = 1;
     ((largest = In::largest_bytes > largest ? In::largest_bytes : largest), ...);
     return largest;
@@ -441,12 +445,10 @@ __device__ __forceinline__ void stage_all(const StridedElementwiseParams<kOperan
 // Blocks that an SM is to hold: 4 leave a thread 64 registers, unless the functor asks for more blocks. The strided
 // form needs those registers for itself.
 template <class Factory>
-constexpr int resident_blocks = [] {
-  if constexpr (requires { Factory::resident_blocks; })
-    return Factory::resident_blocks;
-  else
-    return 4;
-}();
+constexpr int resident_blocks = 4;
+template <class Factory>
+  requires requires { Factory::resident_blocks; }
+constexpr int resident_blocks<Factory> = Factory::resident_blocks;
 template <class Factory>
 constexpr int strided_resident_blocks = resident_blocks<Factory> < 4 ? resident_blocks<Factory> : 4;
 
