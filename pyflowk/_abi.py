@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import ctypes
-from enum import IntEnum
+from enum import Enum, IntEnum
 
 # FLOWK_VERSION and FLOWK_MAX_RANK of the header that this file mirrors.
 VERSION = 100
 MAX_RANK = 32
+# FLOWK_NUMBER: or'd to an input's dtype.
+NUMBER = 256
 
 
 class Status(IntEnum):
@@ -48,6 +50,74 @@ class DType(IntEnum):
     COMPLEX128 = 17
 
 
+class UnaryOp(Enum):
+    """`flowk_unary_op`: an operation of one operand; flowk/elementwise_ops.h has the formulas."""
+
+    COPY = 1
+    ABS = 2
+    NEG = 3
+    SQUARE = 4
+    SQRT = 5
+    RSQRT = 6
+    RECIPROCAL = 7
+    EXP = 8
+    LOG = 9
+    SIN = 10
+    COS = 11
+    TANH = 12
+    SIGMOID = 13
+    RELU = 14
+    LEAKY_RELU = 15
+    ELU = 16
+    GELU = 17
+    GELU_TANH = 18
+    SILU = 19
+    SOFTPLUS = 20
+    FLOOR = 21
+    CEIL = 22
+    ROUND = 23
+    CLAMP = 24
+    SCALE = 25
+    IS_NAN = 26
+    LOGICAL_NOT = 27
+
+
+class BinaryOp(Enum):
+    """`flowk_binary_op`: an operation of two operands."""
+
+    ADD = 1
+    SUB = 2
+    MUL = 3
+    DIV = 4
+    POW = 5
+    MIN = 6
+    MAX = 7
+    EQUAL = 8
+    NOT_EQUAL = 9
+    LESS = 10
+    LESS_EQUAL = 11
+    GREATER = 12
+    GREATER_EQUAL = 13
+    BITWISE_AND = 14
+    BITWISE_OR = 15
+    BITWISE_XOR = 16
+    RELU_GRAD = 17
+    GELU_GRAD = 18
+    GELU_TANH_GRAD = 19
+    SILU_GRAD = 20
+    SILU_MUL = 21
+
+
+class TernaryOp(Enum):
+    """`flowk_ternary_op`: an operation of three operands."""
+
+    FMA = 1
+    WHERE = 2
+    CLAMP_BY = 3
+    LERP = 4
+    ADD_MULTIPLY = 5
+
+
 class TensorPointer(ctypes.c_void_p):
     """`void *` or `const void *`: an address as int, or None."""
 
@@ -62,6 +132,26 @@ class Int32Pointer(ctypes.c_void_p):
 
 class StreamHandle(ctypes.c_void_p):
     """`flowk_stream`: a cudaStream_t as int."""
+
+
+class Array(ctypes.c_void_p):
+    """`T *` or `const T *` of any other kind: an address as int."""
+
+
+class FunctorLaunch(ctypes.Structure):
+    """`flowk_functor_launch`."""
+
+    _fields_ = (
+        ("struct_bytes", ctypes.c_size_t),
+        ("num_parts", ctypes.c_int32),
+        ("is_strided", ctypes.c_int32),
+        ("pack_elements", ctypes.c_int32),
+        ("num_threads", ctypes.c_int32),
+        ("num_blocks", ctypes.c_int64),
+        ("shared_bytes", ctypes.c_int32),
+        ("params_bytes", ctypes.c_int32),
+        ("params", ctypes.c_ubyte * 2048),
+    )
 
 
 _status = _dtype = ctypes.c_int
@@ -89,6 +179,12 @@ _permute_convert = [
 ]
 _batch_transpose = [TensorPointer, TensorPointer, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, _dtype]
 _text = [ctypes.c_char_p, ctypes.c_size_t]
+_op = ctypes.c_int
+_tensor = [TensorPointer, Int64Pointer, _dtype]  # pointer, strides, type
+_extents = [ctypes.c_int32, Int64Pointer]  # rank, shape
+_unary = [_op, *_tensor * 2, *_extents, ctypes.c_double, ctypes.c_double]  # x, out; a, b
+_binary = [_op, *_tensor * 3, *_extents]  # x, y, out
+_ternary = [_op, *_tensor * 4, *_extents, ctypes.c_double]  # x, y, z, out; a
 
 # name: (restype, argtypes)
 FUNCTIONS: dict[str, tuple[type, list[type]]] = {
@@ -104,6 +200,24 @@ FUNCTIONS: dict[str, tuple[type, list[type]]] = {
     "flowk_permute_explain": (_status, [*_permute, *_text]),
     "flowk_permute_convert": (_status, [*_permute_convert, StreamHandle]),
     "flowk_permute_convert_explain": (_status, [*_permute_convert, *_text]),
+    "flowk_unary_op_name": (ctypes.c_char_p, [_op]),
+    "flowk_binary_op_name": (ctypes.c_char_p, [_op]),
+    "flowk_ternary_op_name": (ctypes.c_char_p, [_op]),
+    "flowk_unary_op_formula": (ctypes.c_char_p, [_op]),
+    "flowk_binary_op_formula": (ctypes.c_char_p, [_op]),
+    "flowk_ternary_op_formula": (ctypes.c_char_p, [_op]),
+    "flowk_unary_op_num_parameters": (ctypes.c_int32, [_op]),
+    "flowk_ternary_op_num_parameters": (ctypes.c_int32, [_op]),
+    "flowk_unary_op_result": (ctypes.c_int32, [_op, _dtype]),
+    "flowk_binary_op_result": (ctypes.c_int32, [_op, _dtype]),
+    "flowk_ternary_op_result": (ctypes.c_int32, [_op, _dtype]),
+    "flowk_unary": (_status, [*_unary, StreamHandle]),
+    "flowk_binary": (_status, [*_binary, StreamHandle]),
+    "flowk_ternary": (_status, [*_ternary, StreamHandle]),
+    "flowk_unary_explain": (_status, [*_unary, *_text]),
+    "flowk_binary_explain": (_status, [*_binary, *_text]),
+    "flowk_ternary_explain": (_status, [*_ternary, *_text]),
+    "flowk_functor_plan": (_status, [Array, Array, Array, ctypes.c_int32, *_extents, ctypes.c_int32, Array]),
 }
 
 

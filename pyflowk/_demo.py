@@ -12,8 +12,9 @@ import numpy as np
 
 from . import _driver, _library
 from ._errors import FlowkError
+from ._explain import explain
 from ._memory import asarray, empty
-from ._permute import explain, permute
+from ._permute import permute
 from ._stream import LEGACY_DEFAULT
 
 

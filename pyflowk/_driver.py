@@ -36,6 +36,8 @@ _FUNCTIONS = {
     "cuEventSynchronize": [c_void_p],
     "cuEventElapsedTime": [POINTER(c_float), c_void_p, c_void_p],
     "cuEventDestroy_v2": [c_void_p],
+    "cuLaunchKernel": [c_void_p, *[c_uint] * 7, c_void_p, c_void_p, c_void_p],
+    "cuKernelSetAttribute": [c_int, c_int, c_void_p, c_int],
     "cuMemcpyHtoDAsync_v2": [c_uint64, c_void_p, c_size_t, c_void_p],
     "cuMemcpyDtoHAsync_v2": [c_void_p, c_uint64, c_size_t, c_void_p],
 }
@@ -82,10 +84,20 @@ def device_name(device: int) -> str:
     """The product name of a GPU and its compute capability: `NVIDIA H200 (sm_90)`."""
     name = ctypes.create_string_buffer(256)
     _call("cuDeviceGetName", name, len(name), device)
-    major, minor = c_int(), c_int()
-    _call("cuDeviceGetAttribute", ctypes.byref(major), 75, device)  # COMPUTE_CAPABILITY_MAJOR
-    _call("cuDeviceGetAttribute", ctypes.byref(minor), 76, device)  # COMPUTE_CAPABILITY_MINOR
-    return f"{name.value.decode()} (sm_{major.value}{minor.value})"
+    return f"{name.value.decode()} ({architecture(device)})"
+
+
+@functools.cache
+def architecture(device: int) -> str:
+    """What a GPU's compiler calls it: sm_90."""
+    major, minor = (_attribute(attribute, device) for attribute in (75, 76))  # COMPUTE_CAPABILITY_MAJOR, _MINOR
+    return f"sm_{major}{minor}"
+
+
+def _attribute(attribute: int, device: int) -> int:
+    value = c_int()
+    _call("cuDeviceGetAttribute", ctypes.byref(value), attribute, device)
+    return value.value
 
 
 def driver_version() -> str:
@@ -178,6 +190,21 @@ def elapsed_ms(start: int, end: int) -> float:
 def destroy_event(event: int) -> None:
     """Ends an event; a wait that is already enqueued stays good."""
     _call("cuEventDestroy_v2", event)
+
+
+def allow_shared_memory(kernel: int, device: int) -> None:
+    """Lets blocks of a CUkernel have all the shared memory that one may: more than 48 KB must be asked for."""
+    most = _attribute(97, device)  # MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+    _call("cuKernelSetAttribute", 8, most, kernel, device)  # MAX_DYNAMIC_SHARED_SIZE_BYTES
+
+
+def launch(
+    kernel: int, num_blocks: int, num_threads: int, shared_bytes: int, stream: int, params: int, factory: bytes
+) -> None:
+    """Enqueues a CUkernel of two parameters: what is at the address `params`, and the bytes of `factory`."""
+    buffer = ctypes.create_string_buffer(factory, len(factory))
+    arguments = (c_void_p * 2)(params, ctypes.addressof(buffer))
+    _call("cuLaunchKernel", kernel, num_blocks, 1, 1, num_threads, 1, 1, shared_bytes, stream, arguments, None)
 
 
 def copy_to_device(device_pointer: int, host_pointer: int, num_bytes: int, stream: int) -> None:

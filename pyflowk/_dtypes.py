@@ -45,6 +45,16 @@ def numpy_dtype(dtype: Any) -> np.dtype:
         return np.dtype(getattr(ml_dtypes, dtype))
 
 
+def dtype_name(code: DType) -> str:
+    """The name of a type in NumPy, ml_dtypes and torch."""
+    return _NAMES[code]
+
+
+def dtype_named(name: str) -> DType | None:
+    """The type of that name; None where there is none."""
+    return _BY_NAME.get({"float8_e4m3": "float8_e4m3fn", "float": "float64", "int": "int64"}.get(name, name))
+
+
 @functools.lru_cache(maxsize=256)
 def number_type(dtype: Any, name: str) -> DType:
     """flowk's type for the numbers of `dtype`, which is NumPy's or torch's.

@@ -2,7 +2,7 @@
 """What pyflowk raises.
 
 - `FlowkError`: a call of the C library failed; `.status` says how, the text is the library's own, in which `src` is the
-  parameter `x` and `dst` is `out`.
+  parameter `x` and `dst` is `out`, and the operands of an elementwise function are x, y and z in their order.
 - `FlowkValueError`, a FlowkError that is a ValueError too: the statuses that a caller's value causes (INVALID_ARGUMENT
   to SIZE_OVERFLOW), and `axes` that are no permutation.
 - `ValueError`, `TypeError`: what only Python can see: an `out` of the wrong shape, dtype or read-only, arrays on

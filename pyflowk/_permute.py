@@ -15,6 +15,7 @@ from ._abi import DType, Status
 from ._array import KINDS, kind_of
 from ._dtypes import dtype_like, element_strides, element_type, named_type, number_type
 from ._errors import FlowkValueError, error_of
+from ._explain import EXPLAINERS, plan_text
 from ._memory import contiguous_strides
 from ._stream import stream_handle
 
@@ -52,22 +53,20 @@ def batch_transpose(x: Any, *, dtype: Any = None, scale: float = 1.0, out: Any =
     return _run(x, None, out, stream, dtype, scale)
 
 
-def explain(
-    op: Any, x: Any, axes: Iterable[int] | None = None, *, dtype: Any = None, scale: float = 1.0, out: Any = None
-) -> str:
-    """The plan of a call as text, which kernel with what tile and why; nothing is launched or allocated.
+def _explain_permute(x: Any, axes: Iterable[int], *, dtype: Any = None, scale: float = 1.0, out: Any = None) -> str:
+    return _explain(x, tuple(map(operator.index, axes)), out, dtype, scale)
 
-    `explain(pyflowk.permute, x, axes)`, or "permute", is the plan of `permute(x, axes)`; with pyflowk.batch_transpose
-    or "batch_transpose" there are no axes. Without `out` the plan is for a new contiguous array.
-    """
-    name = getattr(op, "__name__", op)
-    if name not in ("permute", "batch_transpose"):
-        raise ValueError(f"op = {op!r}, must be permute or batch_transpose")
-    if (axes is None) != (name == "batch_transpose"):
-        raise TypeError(f"{name} takes {'no' if axes is not None else 'the'} axes")
+
+def _explain_batch_transpose(x: Any, *, dtype: Any = None, scale: float = 1.0, out: Any = None) -> str:
+    return _explain(x, None, out, dtype, scale)
+
+
+EXPLAINERS.update(permute=_explain_permute, batch_transpose=_explain_batch_transpose)
+
+
+def _explain(x: Any, axes: tuple[int, ...] | None, out: Any, dtype: Any, scale: float) -> str:
     source = kind_of(x, "x")
     src, shape, strides, x_dtype, device, _ = source.read(x, "x", source.stream_of(x))
-    order = None if axes is None else tuple(map(operator.index, axes))
     out_shape = out_strides = out_dtype = None
     if out is None:
         dst = _address_past(src, shape, strides, x_dtype)
@@ -76,24 +75,17 @@ def explain(
         dst, out_shape, out_strides, out_dtype, out_device, _ = target.read_out(out, "out", target.stream_of(out))
         if device != out_device:
             raise _different_devices(device, out_device)
-    text = ctypes.create_string_buffer(4096)
     library = _library.for_device(device, "x")
     if dtype is None and scale == 1:
         src_strides, dst_strides, rank, extents, c_axes, code, _, _ = _arguments(
-            shape, strides, x_dtype, order, out_shape, out_strides, out_dtype
+            shape, strides, x_dtype, axes, out_shape, out_strides, out_dtype
         )
-        status = library.flowk_permute_explain(
-            src, src_strides, dst, dst_strides, rank, extents, c_axes, code, text, len(text)
-        )
-    else:
-        arguments = _convert_arguments(shape, strides, x_dtype, order, out_shape, out_strides, out_dtype, dtype)
-        (src_strides, dst_strides, rank, extents, c_axes, code, _, _), out_code, _ = arguments
-        status = library.flowk_permute_convert_explain(
-            *(src, src_strides, code, dst, dst_strides, out_code, rank, extents, c_axes, float(scale), text, len(text))
-        )
-    if status:
-        raise error_of(library, status)
-    return text.value.decode()
+        arguments = (src, src_strides, dst, dst_strides, rank, extents, c_axes, code)
+        return plan_text(library, "flowk_permute_explain", arguments)
+    converted = _convert_arguments(shape, strides, x_dtype, axes, out_shape, out_strides, out_dtype, dtype)
+    (src_strides, dst_strides, rank, extents, c_axes, code, _, _), out_code, _ = converted
+    arguments = (src, src_strides, code, dst, dst_strides, out_code, rank, extents, c_axes, float(scale))
+    return plan_text(library, "flowk_permute_convert_explain", arguments)
 
 
 def _run(x: Any, axes: tuple[int, ...] | None, out: Any, stream: Any, dtype: Any, scale: float) -> Any:

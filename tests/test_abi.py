@@ -7,14 +7,17 @@ import ctypes
 import re
 import shutil
 import subprocess
-from enum import IntEnum
+from enum import Enum, IntEnum
 from pathlib import Path
 
 import pytest
 
 from pyflowk import FlowkError, __version__, _abi, _library
+from pyflowk._elementwise_ops import OPERATIONS, Operation
+from pyflowk._promotion import FLOATS, INTEGERS
 
-HEADER = (Path(__file__).parents[1] / "include" / "flowk" / "flowk.h").read_text()
+INCLUDE = Path(__file__).parents[1] / "include" / "flowk"
+HEADER = (INCLUDE / "flowk.h").read_text()
 CODE = re.sub(r"/\*.*?\*/", " ", HEADER, flags=re.DOTALL)
 
 # How each C type is written in the table.
@@ -24,14 +27,21 @@ CTYPES = {
     "size_t": ctypes.c_size_t,
     "int32_t": ctypes.c_int32,
     "int64_t": ctypes.c_int64,
-    "double": ctypes.c_double,
     "flowk_status": ctypes.c_int,
     "flowk_dtype": ctypes.c_int,
+    "flowk_unary_op": ctypes.c_int,
+    "flowk_binary_op": ctypes.c_int,
+    "flowk_ternary_op": ctypes.c_int,
+    "double": ctypes.c_double,
     "flowk_stream": _abi.StreamHandle,
     "const void *": _abi.TensorPointer,
     "void *": _abi.TensorPointer,
     "const int64_t *": _abi.Int64Pointer,
     "const int32_t *": _abi.Int32Pointer,
+    "const void *const *": _abi.Array,
+    "const int64_t *const *": _abi.Array,
+    "const flowk_dtype *": _abi.Array,
+    "flowk_functor_launch *": _abi.Array,
 }
 
 
@@ -87,11 +97,67 @@ def test_enums_have_the_values_of_the_header(name: str, enum: type[IntEnum], pre
     assert {prefix + member.name: member.value for member in enum} == header_enum(name)
 
 
+def header_operations(macro: str) -> dict[str, tuple[int, Operation]]:
+    """The rows of a list of flowk/elementwise_ops.h: name: (value, the row as _elementwise_ops.py writes it)."""
+    text = (INCLUDE / "elementwise_ops.h").read_text()
+    rows = re.search(rf"#define {macro}\(OP\)(.*?)\n\n", text, re.DOTALL)
+    assert rows
+    found = re.findall(r'OP\((\w+), (\d+), (\w+), (\w+), (\w+), (\d), "(.*?)"\)', rows[1])
+    assert all(name == enumerator.lower() for enumerator, _, name, *_ in found)
+    return {row[0]: (int(row[1]), Operation(row[3], row[4], int(row[5]), row[6])) for row in found}
+
+
+@pytest.mark.parametrize(
+    ("macro", "enum"),
+    [
+        ("FLOWK_UNARY_OPS", _abi.UnaryOp),
+        ("FLOWK_BINARY_OPS", _abi.BinaryOp),
+        ("FLOWK_TERNARY_OPS", _abi.TernaryOp),
+    ],
+)
+def test_operations_are_those_of_the_header(macro: str, enum: type[Enum]) -> None:
+    rows = header_operations(macro)
+    assert {op.name: (op.value, OPERATIONS[op]) for op in enum} == rows
+    prefix = f"flowk_{macro.split('_')[1].lower()}_op"
+    for library in built_libraries():
+        for op in enum:
+            assert getattr(library, f"{prefix}_name")(op.value).decode() == op.name.lower()
+            assert getattr(library, f"{prefix}_formula")(op.value).decode() == OPERATIONS[op].formula
+            if enum is not _abi.BinaryOp:
+                assert getattr(library, f"{prefix}_num_parameters")(op.value) == OPERATIONS[op].num_parameters
+        for value in (0, len(enum) + 1, -1):
+            assert getattr(library, f"{prefix}_name")(value) is None
+            assert getattr(library, f"{prefix}_formula")(value) is None
+
+
+def test_the_result_of_an_operation_is_the_library_s() -> None:
+    for library in built_libraries():
+        for op, row in OPERATIONS.items():
+            prefix = {_abi.UnaryOp: "unary", _abi.BinaryOp: "binary", _abi.TernaryOp: "ternary"}[type(op)]
+            for dtype in _abi.DType:
+                kind = "F" if dtype in FLOATS else "I" if dtype in INTEGERS else "B" if dtype == 1 else "complex"
+                takes = kind in row.takes
+                expected = (_abi.DType.BOOL if row.result == "BOOL" else dtype) if takes else 0
+                assert getattr(library, f"flowk_{prefix}_op_result")(op.value, dtype) == expected, (op, dtype)
+
+
+def test_structs_have_the_fields_of_the_header() -> None:
+    body = re.search(r"typedef struct flowk_functor_launch {(.*?)} flowk_functor_launch;", CODE, re.DOTALL)
+    assert body
+    sizes = {"size_t": ctypes.c_size_t, "int32_t": ctypes.c_int32, "int64_t": ctypes.c_int64}
+    fields = []
+    for kind, name, length in re.findall(r"([\w ]+) (\w+)(?:\[(\w+)\])?;", body[1]):
+        field = ctypes.c_ubyte * header_constant(length) if length else sizes[kind.strip()]
+        fields.append((name, field))
+    assert tuple(fields) == _abi.FunctorLaunch._fields_
+
+
 def test_version_and_largest_rank_are_those_of_the_header() -> None:
     major, minor, patch = (header_constant(f"FLOWK_VERSION_{part}") for part in ("MAJOR", "MINOR", "PATCH"))
     assert 10000 * major + 100 * minor + patch == _abi.VERSION
     assert __version__ == f"{major}.{minor}.{patch}"
     assert header_constant("FLOWK_MAX_RANK") == _abi.MAX_RANK
+    assert header_constant("FLOWK_NUMBER") == _abi.NUMBER
 
 
 def test_a_library_is_built() -> None:

@@ -322,11 +322,12 @@ def test_a_stream_that_is_none_is_a_type_error(arrays: Any) -> None:
 
 def test_explain_refuses_what_it_does_not_know(arrays: Any) -> None:
     x = x_of(arrays)
-    with pytest.raises(ValueError, match="op = 'transpose', must be permute or batch_transpose"):
-        pyflowk.explain("transpose", x, (1, 0))
-    with pytest.raises(TypeError, match="permute takes the axes"):
+    for op in ("transpose", print, 3):
+        with pytest.raises(ValueError, match=r"op = .*, must be one of .*batch_transpose.* permute"):
+            pyflowk.explain(op, x, (1, 0))
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'axes'"):
         pyflowk.explain("permute", x)
-    with pytest.raises(TypeError, match="batch_transpose takes no axes"):
+    with pytest.raises(TypeError, match="takes 1 positional argument but 2 were given"):
         pyflowk.explain(pyflowk.batch_transpose, x, (1, 0))
 
 

@@ -145,6 +145,43 @@ def test_jax_arrays_give_jax_arrays() -> None:
 
 
 @gpu
+def test_elementwise_functions_take_the_arrays_of_frameworks() -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.arange(12, device="cuda", dtype=torch.float32).reshape(3, 4)
+    for result, expected in (
+        (pyflowk.add(x, x[0]), x + x[0]),
+        (pyflowk.mul(x.T, 2.5), x.T * 2.5),
+        (pyflowk.div(x, 3), x / 3),
+        (pyflowk.less(x, 5), x < 5),
+        (pyflowk.cast(x, torch.bfloat16), x.to(torch.bfloat16)),
+        (pyflowk.add(x.to(torch.int32), x), (x + x).double()),  # by NumPy's rules
+        (pyflowk.sqrt(x.to(torch.int32)), x.double().sqrt()),
+    ):
+        assert type(result) is torch.Tensor
+        assert result.dtype == expected.dtype
+        torch.testing.assert_close(result, expected)
+    jax = pytest.importorskip("jax")
+    y = jax.numpy.asarray(MATRIX)
+    if y.devices().pop().platform == "gpu":
+        total = pyflowk.add(y.astype("int32"), 1)
+        assert isinstance(total, jax.Array)
+        np.testing.assert_array_equal(np.asarray(total), MATRIX.astype(np.int32) + 1)
+
+
+@gpu
+def test_a_number_of_a_captured_call_is_in_the_graph() -> None:
+    torch = pytest.importorskip("torch")
+    x, out = torch.ones(100, device="cuda"), torch.empty(100, device="cuda")
+    pyflowk.div(x, 2.0, out=out)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        pyflowk.div(x, 3.0, out=out)
+    x.fill_(6)
+    graph.replay()
+    assert torch.equal(out, torch.full_like(out, 2))
+
+
+@gpu
 def test_numba_arrays_give_numba_arrays() -> None:
     cuda = pytest.importorskip("numba.cuda")
     x = cuda.to_device(MATRIX)

@@ -3,8 +3,4 @@
 // header.
 #pragma once
 
-#ifdef FLOWK_SIMT
-#include "simt/cuda_language.h"
-#else
-#include <cuda_runtime.h>
-#endif
+#include "flowk/target.cuh"

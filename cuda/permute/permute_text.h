@@ -2,35 +2,10 @@
 // Lines that the plans of permute in words have in common.
 #pragma once
 
-#include <cstdarg>
-#include <cstddef>
-#include <cstdio>
-
+#include "core/text_writer.h"
 #include "permute/permute_problem.h"
 
 namespace flowk {
-
-// Appends printf-like text to a buffer that may be too small, and keeps it ended by a NUL.
-struct TextWriter {
-  char* text;
-  size_t size;
-  size_t used = 0;
-
-  [[gnu::format(printf, 2, 3)]] void add(const char* format, ...) {
-    if (used + 1 >= size) return;
-    va_list arguments;
-    va_start(arguments, format);
-    const int length = std::vsnprintf(text + used, size - used, format, arguments);
-    va_end(arguments);
-    if (length > 0) used += static_cast<size_t>(length);
-    if (used >= size) used = size - 1;
-  }
-  void add_list(const int64_t* values, int count) {
-    add("(");
-    for (int i = 0; i < count; ++i) add(i == 0 ? "%lld" : ", %lld", static_cast<long long>(values[i]));
-    add(")");
-  }
-};
 
 inline void add_problem(const PermuteProblem& problem, TextWriter* writer) {
   writer->add("  simplified: dst order ");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * flowk: permute and batch transpose on raw device pointers, at the speed of a plain copy.
+ * flowk: permute, batch transpose and elementwise operations on raw device pointers, at the speed of a plain copy.
  *
  * This header is the manual. Read the conventions first: they hold for every function, and a function's own comment
  * states only what it adds, in this order: what it computes, shapes and units, pointers, sizes of zero, statuses,
@@ -9,6 +9,7 @@
  *   1. Conventions            4. Batch transpose
  *   2. Status and version     5. Permute
  *   3. Element types          6. Permute with conversion
+ *                             7. Elementwise, functors
  *
  * CONVENTIONS
  *
@@ -40,6 +41,8 @@
 
 #include <stddef.h>
 #include <stdint.h>
+
+#include "flowk/elementwise_ops.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -220,6 +223,163 @@ FLOWK_API flowk_status flowk_permute_convert_explain(const void *src, const int6
                                                      flowk_dtype src_dtype, void *dst, const int64_t *dst_strides,
                                                      flowk_dtype dst_dtype, int32_t rank, const int64_t *shape,
                                                      const int32_t *axes, double scale, char *text, size_t text_bytes);
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * ELEMENTWISE
+ * ---------------------------------------------------------------------------------------------------------------- */
+
+/*
+ * The operations, one enumerator a row of flowk/elementwise_ops.h, where their formulas stand: FLOWK_UNARY_RELU,
+ * FLOWK_BINARY_ADD, FLOWK_TERNARY_FMA, ...
+ */
+#define FLOWK_OP_ENUMERATOR_(prefix, name, value) prefix##name = value,
+#define FLOWK_UNARY_ENUMERATOR_(NAME, value, name, takes, result, num_parameters, formula) \
+  FLOWK_OP_ENUMERATOR_(FLOWK_UNARY_, NAME, value)
+#define FLOWK_BINARY_ENUMERATOR_(NAME, value, name, takes, result, num_parameters, formula) \
+  FLOWK_OP_ENUMERATOR_(FLOWK_BINARY_, NAME, value)
+#define FLOWK_TERNARY_ENUMERATOR_(NAME, value, name, takes, result, num_parameters, formula) \
+  FLOWK_OP_ENUMERATOR_(FLOWK_TERNARY_, NAME, value)
+typedef enum flowk_unary_op { FLOWK_UNARY_OPS(FLOWK_UNARY_ENUMERATOR_) FLOWK_UNARY_END_ } flowk_unary_op;
+typedef enum flowk_binary_op { FLOWK_BINARY_OPS(FLOWK_BINARY_ENUMERATOR_) FLOWK_BINARY_END_ } flowk_binary_op;
+typedef enum flowk_ternary_op { FLOWK_TERNARY_OPS(FLOWK_TERNARY_ENUMERATOR_) FLOWK_TERNARY_END_ } flowk_ternary_op;
+
+/* The name of an operation, "relu" for example; NULL if `op` is none, as 0 and every value past the last one are. */
+FLOWK_API const char *flowk_unary_op_name(flowk_unary_op op);
+FLOWK_API const char *flowk_binary_op_name(flowk_binary_op op);
+FLOWK_API const char *flowk_ternary_op_name(flowk_ternary_op op);
+
+/* Its formula as text; NULL as above. */
+FLOWK_API const char *flowk_unary_op_formula(flowk_unary_op op);
+FLOWK_API const char *flowk_binary_op_formula(flowk_binary_op op);
+FLOWK_API const char *flowk_ternary_op_formula(flowk_ternary_op op);
+
+/* How many of the parameters a, b it uses, a first; 0 if `op` is none. */
+FLOWK_API int32_t flowk_unary_op_num_parameters(flowk_unary_op op);
+FLOWK_API int32_t flowk_ternary_op_num_parameters(flowk_ternary_op op);
+
+/* The type that it gives of inputs of type `dtype`, unless the caller asks for another: bool for a comparison, `dtype`
+ * for most; 0 if it does not take `dtype` or `op` is none. For FLOWK_TERNARY_WHERE `dtype` is y's. */
+FLOWK_API int32_t flowk_unary_op_result(flowk_unary_op op, flowk_dtype dtype);
+FLOWK_API int32_t flowk_binary_op_result(flowk_binary_op op, flowk_dtype dtype);
+FLOWK_API int32_t flowk_ternary_op_result(flowk_ternary_op op, flowk_dtype dtype);
+
+/* Or'd to the dtype of an input, as in FLOWK_FLOAT32 | FLOWK_NUMBER: its pointer is to one element in host memory,
+ * which is read before the function returns and stands for the whole tensor. Its strides are not looked at. */
+#define FLOWK_NUMBER 256
+
+/*
+ * out[i] = op(x[i])                 for every index i of `shape`
+ *
+ * Shapes: `shape` holds the `rank` extents of out, 0 <= rank <= FLOWK_MAX_RANK; rank 0 is one element. An input that is
+ *   broadcast has a stride of 0 where its own extent is 1 and out's is not. NULL strides mean C order of `shape`.
+ * Types: flowk/elementwise_ops.h says which types x may have and what out then has. Where it says SAME, out has x's
+ *   type or, x being a float of 8, 16 or 32 bits, that of any such float. Copy converts every type, complex excepted,
+ *   to every other.
+ * Parameters: `a` and `b` are read by operations of one or two parameters: leaky_relu (a: the slope), elu (a: alpha),
+ *   clamp (a: the least value, b: the largest), scale (a * x + b). For integers they are converted as copy converts a
+ *   float64.
+ * Pointers: out may be x itself: the same pointer, strides and element size. Otherwise out must not overlap x. No two
+ *   elements of out may share memory, and its strides are held to flowk_permute()'s rule.
+ * Statuses: INVALID_ARGUMENT (op, rank, an extent < 0), NULL_POINTER, MISALIGNED_POINTER, UNSUPPORTED_DTYPE, OVERLAP,
+ *   SIZE_OVERFLOW, NO_DEVICE, CUDA_ERROR.
+ * Numerics, of all three functions:
+ * - Floats of 8, 16 and 32 bits are computed in float32, float64 in float64, and rounded once to out's type, to
+ *   nearest, ties to even. Past a type's largest value stands infinity, in float8 the largest finite value. Denormals
+ *   are kept.
+ * - Results of 8 and 16 bits are within 1 ulp of the correctly rounded result of the formula, or, of the gradients of
+ *   gelu and silu near their zeros, within 2^-18 * |x| of it. Those of float32 and float64 are within the bounds of
+ *   the CUDA math library for the functions that the formula names.
+ * - A NaN operand gives NaN, in min, max, relu and clamp too; pow(x, 0) and pow(1, y) are 1. Exceptions: comparisons,
+ *   where NaN is unequal to everything; copies to integers (0) and to bool (true); is_nan (true); logical_not (false);
+ *   relu_grad (0 where y is NaN); what `where` does not select. clamp with a > b gives b.
+ * - Infinity gives the limit where the formula has one: silu, gelu, sigmoid and softplus of -inf are 0, the gradients
+ *   of gelu and silu are x at y = +inf and 0 at -inf. 0 * inf is NaN, as in silu_mul(-inf, inf).
+ * - Integers are computed in themselves, modulo 2^bits: neg and abs of the least value are itself; fma and
+ *   add_multiply wrap likewise. div rounds toward zero; x / 0 is 0; the least value / -1 is itself.
+ * - Copy: a float to an integer rounds toward zero, with the nearest bound for values past it and 0 for NaN; integers
+ *   wrap into narrower ones; to bool x != 0; to a float rounds once. A copy to the same type moves bits.
+ * - Bool counts as 0 and 1: min is and, max is or.
+ */
+FLOWK_API flowk_status flowk_unary(flowk_unary_op op, const void *x, const int64_t *x_strides, flowk_dtype x_dtype,
+                                   void *out, const int64_t *out_strides, flowk_dtype out_dtype, int32_t rank,
+                                   const int64_t *shape, double a, double b, flowk_stream stream);
+
+/*
+ * out[i] = op(x[i], y[i])           for every index i of `shape`
+ *
+ * Types: x and y are both floats of 8, 16 or 32 bits in any mix, or have one type. Comparisons give bool; others give
+ *   what flowk_unary() says of SAME.
+ * Shapes, pointers (out may be x or y itself), statuses and numerics: as flowk_unary().
+ */
+FLOWK_API flowk_status flowk_binary(flowk_binary_op op, const void *x, const int64_t *x_strides, flowk_dtype x_dtype,
+                                    const void *y, const int64_t *y_strides, flowk_dtype y_dtype, void *out,
+                                    const int64_t *out_strides, flowk_dtype out_dtype, int32_t rank,
+                                    const int64_t *shape, flowk_stream stream);
+
+/*
+ * out[i] = op(x[i], y[i], z[i])     for every index i of `shape`
+ *
+ * Types: as flowk_binary(), of x, y and z; in FLOWK_TERNARY_WHERE x is bool and that holds of y and z. `a` is read by
+ *   add_multiply.
+ * Shapes, pointers (out may be x, y or z itself), statuses and numerics: as flowk_unary().
+ */
+FLOWK_API flowk_status flowk_ternary(flowk_ternary_op op, const void *x, const int64_t *x_strides, flowk_dtype x_dtype,
+                                     const void *y, const int64_t *y_strides, flowk_dtype y_dtype, const void *z,
+                                     const int64_t *z_strides, flowk_dtype z_dtype, void *out,
+                                     const int64_t *out_strides, flowk_dtype out_dtype, int32_t rank,
+                                     const int64_t *shape, double a, flowk_stream stream);
+
+/* The plans of the same calls as text; as flowk_batch_transpose_explain(). */
+FLOWK_API flowk_status flowk_unary_explain(flowk_unary_op op, const void *x, const int64_t *x_strides,
+                                           flowk_dtype x_dtype, void *out, const int64_t *out_strides,
+                                           flowk_dtype out_dtype, int32_t rank, const int64_t *shape, double a,
+                                           double b, char *text, size_t text_bytes);
+FLOWK_API flowk_status flowk_binary_explain(flowk_binary_op op, const void *x, const int64_t *x_strides,
+                                            flowk_dtype x_dtype, const void *y, const int64_t *y_strides,
+                                            flowk_dtype y_dtype, void *out, const int64_t *out_strides,
+                                            flowk_dtype out_dtype, int32_t rank, const int64_t *shape, char *text,
+                                            size_t text_bytes);
+FLOWK_API flowk_status flowk_ternary_explain(flowk_ternary_op op, const void *x, const int64_t *x_strides,
+                                             flowk_dtype x_dtype, const void *y, const int64_t *y_strides,
+                                             flowk_dtype y_dtype, const void *z, const int64_t *z_strides,
+                                             flowk_dtype z_dtype, void *out, const int64_t *out_strides,
+                                             flowk_dtype out_dtype, int32_t rank, const int64_t *shape, double a,
+                                             char *text, size_t text_bytes);
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * FUNCTORS
+ * ---------------------------------------------------------------------------------------------------------------- */
+
+/*
+ * How to launch a kernel of flowk/elementwise_kernel.cuh that was compiled at run time (by NVRTC) for a functor of the
+ * caller's: pyflowk.ElementwiseKernel does so. With nvcc there is flowk/elementwise.cuh, which needs none of this.
+ */
+#define FLOWK_FUNCTOR_PARAMS_BYTES 2048
+typedef struct flowk_functor_launch {
+  size_t struct_bytes;   /* sizeof(flowk_functor_launch): set by the caller */
+  int32_t num_parts;     /* how many launches the whole call takes: 0 where there is no element */
+  int32_t is_strided;    /* 0: flowk::elementwise_flat, 1: flowk::elementwise_strided */
+  int32_t pack_elements; /* the kernel's first template argument */
+  int32_t num_threads;   /* of a block */
+  int64_t num_blocks;
+  int32_t shared_bytes; /* of a block, dynamic */
+  int32_t params_bytes;
+  unsigned char params[FLOWK_FUNCTOR_PARAMS_BYTES]; /* the kernel's first parameter; its second is the factory */
+} flowk_functor_launch;
+
+/*
+ * out[i] = functor(x[i], ...)       for every index i of `shape`
+ *
+ * Writes launch number `part` of this call to `launch`, and launches nothing.
+ *
+ * Shapes: `pointers`, `strides` and `dtypes` have `num_operands` entries, 2 to 4, out first; the rest as flowk_unary().
+ * Types: any but the complex ones, in any mix.
+ * Pointers: as flowk_unary(); the tensors' addresses are in `launch` afterwards, which is good for them alone.
+ * Statuses: those of flowk_unary(), and INVALID_ARGUMENT for num_operands, part and launch->struct_bytes.
+ */
+FLOWK_API flowk_status flowk_functor_plan(const void *const *pointers, const int64_t *const *strides,
+                                          const flowk_dtype *dtypes, int32_t num_operands, int32_t rank,
+                                          const int64_t *shape, int32_t part, flowk_functor_launch *launch);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C ABI of elementwise operations: check, plan, run.
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "api/check.h"
+#include "api/elementwise_check.h"
+#include "core/device.h"
+#include "core/dtype.h"
+#include "core/operands.h"
+#include "core/shape.h"
+#include "core/status.h"
+#include "elementwise/elementwise_ops.h"
+#include "elementwise/elementwise_plan.h"
+#include "flowk/flowk.h"
+#include "permute/permute_plan.h"
+
+namespace flowk {
+namespace {
+
+constexpr const char* dtype_names[max_operands] = {"out_dtype", "x_dtype", "y_dtype", "z_dtype"};
+
+struct Arguments {
+  ElementwiseArity arity;
+  int32_t op;
+  OpInfo info;
+  int num_operands;
+  ElementwiseTensor operands[max_operands];  // out, then the inputs
+  int32_t rank;
+  const int64_t* shape;
+  double a, b;
+};
+
+Status unsupported(const Arguments& arguments, int k, const char* wanted) {
+  return Status::failure(FLOWK_STATUS_UNSUPPORTED_DTYPE, "%s = %s, must be %s for %s", dtype_names[k],
+                         dtype_info(arguments.operands[k].dtype).name, wanted, arguments.info.name);
+}
+
+bool is_narrow_float(flowk_dtype dtype) { return is_float(dtype) && dtype != FLOWK_FLOAT64; }
+
+// What flowk.h says under Types.
+Status check_types(const Arguments& arguments) {
+  DtypeInfo infos[max_operands];
+  for (int k = 0; k < arguments.num_operands; ++k)
+    FLOWK_RETURN_IF_ERROR(check_dtype(dtype_names[k], arguments.operands[k].dtype, &infos[k]));
+  const bool selects = arguments.arity == ElementwiseArity::ternary && arguments.op == FLOWK_TERNARY_WHERE;
+  const int lead = selects ? 2 : 1;  // the input that others are held to
+  if (selects && arguments.operands[1].dtype != FLOWK_BOOL) return unsupported(arguments, 1, "bool");
+  const flowk_dtype dtype = arguments.operands[lead].dtype;
+  if (!takes(arguments.info, dtype)) {
+    char wanted[64];
+    std::snprintf(wanted, sizeof wanted, "%s%s%s", arguments.info.takes_bool ? "bool, " : "",
+                  arguments.info.takes_integers ? "an integer, " : "", arguments.info.takes_floats ? "a float, " : "");
+    wanted[std::strlen(wanted) - 2] = '\0';
+    return unsupported(arguments, lead, wanted);
+  }
+  for (int k = lead + 1; k < arguments.num_operands; ++k) {
+    const flowk_dtype other = arguments.operands[k].dtype;
+    if (other != dtype && !(is_narrow_float(other) && is_narrow_float(dtype)))
+      return unsupported(arguments, k, is_narrow_float(dtype) ? "a float of 8, 16 or 32 bits" : infos[lead].name);
+  }
+  const flowk_dtype out = arguments.operands[0].dtype;
+  if (arguments.info.result == OpResult::ANY) {
+    if (is_complex(out)) return unsupported(arguments, 0, "bool, an integer or a float");
+  } else if (arguments.info.result == OpResult::BOOL) {
+    if (out != FLOWK_BOOL) return unsupported(arguments, 0, "bool");
+  } else if (out != dtype && !(is_narrow_float(out) && is_narrow_float(dtype))) {
+    return unsupported(arguments, 0, is_narrow_float(dtype) ? "a float of 8, 16 or 32 bits" : infos[lead].name);
+  }
+  return {};
+}
+
+// Fills `request`, or sets `is_empty` where there is nothing to do.
+Status check(const Arguments& arguments, ElementwiseRequest* request, bool* is_empty) {
+  if (arguments.info.name == nullptr)
+    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "op = %d, must be one of flowk/elementwise_ops.h",
+                           arguments.op);
+  FLOWK_RETURN_IF_ERROR(check_types(arguments));
+  request->arity = arguments.arity;
+  request->op = arguments.op;
+  request->a = arguments.a;
+  request->b = arguments.b;
+  return check_tensors(arguments.operands, arguments.num_operands, arguments.rank, arguments.shape, request, is_empty);
+}
+
+// A selection between elements of one type moves their bits.
+void select_bits(const Arguments& arguments, ElementwiseRequest* request) {
+  const bool selects = arguments.arity == ElementwiseArity::ternary && arguments.op == FLOWK_TERNARY_WHERE;
+  const bool is_one_type = request->dtypes[0] == request->dtypes[2] && request->dtypes[2] == request->dtypes[3];
+  if (selects && is_one_type)
+    request->dtypes[0] = request->dtypes[2] = request->dtypes[3] = bits_of(request->dtypes[0]);
+  request->compute = compute_class(request->dtypes[selects ? 2 : 1]);
+}
+
+// Integers take their parameters as a copy of a float64 to their type would.
+double parameter_of(flowk_dtype dtype, double value) {
+  if (is_float(dtype)) return value;
+  if (value != value) return 0;
+  const int bits = 8 * dtype_info(dtype).element_bytes;
+  const bool is_signed = dtype == FLOWK_INT8 || dtype == FLOWK_INT16 || dtype == FLOWK_INT32 || dtype == FLOWK_INT64;
+  const double end = std::ldexp(1.0, is_signed ? bits - 1 : bits);
+  const double lowest = is_signed ? -end : 0.0;
+  value = std::trunc(value);
+  // Of 64 bits the kernel's own conversion ends at the last value; end - 1 is no float64 there.
+  if (value >= end) return bits == 64 ? end : end - 1;
+  return value < lowest ? lowest : value;
+}
+
+bool is_same_type_copy(const ElementwiseRequest& request) {
+  return request.arity == ElementwiseArity::copy && request.dtypes[0] == request.dtypes[1] && !request.is_number[1];
+}
+
+// A copy without a conversion is a permute that keeps the order of the dimensions. False: of its own elements.
+bool make_permute(const ElementwiseRequest& request, PermuteRequest* permute) {
+  const OperandShape& shape = request.shape;
+  permute->src = request.pointers[1];
+  permute->dst = const_cast<void*>(request.pointers[0]);
+  permute->element_bytes = permute->alignment_bytes = 1 << request.element_shifts[0];
+  permute->shape.rank = shape.rank;
+  for (int d = 0; d < shape.rank; ++d) {
+    permute->shape.extents[d] = shape.extents[d];
+    permute->shape.src_strides[d] = shape.strides[1][d];
+    permute->shape.dst_strides[d] = shape.strides[0][d];
+  }
+  return permute->src != permute->dst;
+}
+
+// Checks, and brings the call into the form that a plan is made from.
+Status prepare(const Arguments& arguments, ElementwiseRequest* request, bool* is_empty) {
+  FLOWK_RETURN_IF_ERROR(check(arguments, request, is_empty));
+  if (*is_empty) return {};
+  select_bits(arguments, request);
+  request->a = parameter_of(arguments.operands[1].dtype, arguments.a);
+  request->b = parameter_of(arguments.operands[1].dtype, arguments.b);
+  if (!is_same_type_copy(*request)) simplify(&request->shape);
+  return {};
+}
+
+Status run_request(const ElementwiseRequest& request, const Device& device, flowk_stream stream) {
+  if (needs_split(request)) {
+    ElementwiseRequest first, second;
+    split_request(request, &first, &second);
+    FLOWK_RETURN_IF_ERROR(run_request(first, device, stream));
+    return run_request(second, device, stream);
+  }
+  ElementwisePlan plan;
+  plan_elementwise(request, device, 0, &plan);
+  return run_elementwise(plan, stream);
+}
+
+Status run(const Arguments& arguments, flowk_stream stream) {
+  ElementwiseRequest request;
+  bool is_empty = false;
+  FLOWK_RETURN_IF_ERROR(prepare(arguments, &request, &is_empty));
+  if (is_empty) return {};
+  Device device;
+  FLOWK_RETURN_IF_ERROR(current_device(&device));
+  if (!is_same_type_copy(request)) return run_request(request, device, stream);
+  PermuteRequest permute;
+  if (!make_permute(request, &permute)) return {};
+  PermutePlan plan;
+  plan_permute(permute, device, &plan);
+  return run_permute(plan, stream);
+}
+
+Status explain(const Arguments& arguments, char* text, size_t text_bytes) {
+  ElementwiseRequest request;
+  bool is_empty = false;
+  FLOWK_RETURN_IF_ERROR(prepare(arguments, &request, &is_empty));
+  if (text == nullptr) return Status::failure(FLOWK_STATUS_NULL_POINTER, "text = NULL, must not be");
+  if (is_empty) {
+    explain_nothing(text, text_bytes);
+    return {};
+  }
+  Device device;
+  FLOWK_RETURN_IF_ERROR(current_device(&device));
+  if (is_same_type_copy(request)) {
+    PermuteRequest permute;
+    make_permute(request, &permute);
+    PermutePlan plan;
+    plan_permute(permute, device, &plan);
+    explain_permute(plan, permute, text, text_bytes);
+    return {};
+  }
+  while (needs_split(request)) {  // every part has the plan of the first, over fewer elements
+    ElementwiseRequest first, second;
+    split_request(request, &first, &second);
+    request = first;
+  }
+  ElementwisePlan plan;
+  plan_elementwise(request, device, 0, &plan);
+  explain_elementwise(plan, request, text, text_bytes);
+  return {};
+}
+
+int32_t result_of(const OpInfo& info, flowk_dtype dtype) {
+  if (!takes(info, dtype)) return 0;
+  return info.result == OpResult::BOOL ? FLOWK_BOOL : dtype;
+}
+
+Arguments unary_arguments(flowk_unary_op op, const ElementwiseTensor& x, const ElementwiseTensor& out, int32_t rank,
+                          const int64_t* shape, double a, double b) {
+  const auto arity = op == FLOWK_UNARY_COPY ? ElementwiseArity::copy : ElementwiseArity::unary;
+  return {arity, op, unary_op_info(op), 2, {out, x}, rank, shape, a, b};
+}
+
+Arguments binary_arguments(flowk_binary_op op, const ElementwiseTensor& x, const ElementwiseTensor& y,
+                           const ElementwiseTensor& out, int32_t rank, const int64_t* shape) {
+  return {ElementwiseArity::binary, op, binary_op_info(op), 3, {out, x, y}, rank, shape, 0, 0};
+}
+
+Arguments ternary_arguments(flowk_ternary_op op, const ElementwiseTensor& x, const ElementwiseTensor& y,
+                            const ElementwiseTensor& z, const ElementwiseTensor& out, int32_t rank,
+                            const int64_t* shape, double a) {
+  return {ElementwiseArity::ternary, op, ternary_op_info(op), 4, {out, x, y, z}, rank, shape, a, 0};
+}
+
+}  // namespace
+}  // namespace flowk
+
+extern "C" {
+
+const char* flowk_unary_op_name(flowk_unary_op op) { return flowk::unary_op_info(op).name; }
+const char* flowk_binary_op_name(flowk_binary_op op) { return flowk::binary_op_info(op).name; }
+const char* flowk_ternary_op_name(flowk_ternary_op op) { return flowk::ternary_op_info(op).name; }
+
+const char* flowk_unary_op_formula(flowk_unary_op op) { return flowk::unary_op_info(op).formula; }
+const char* flowk_binary_op_formula(flowk_binary_op op) { return flowk::binary_op_info(op).formula; }
+const char* flowk_ternary_op_formula(flowk_ternary_op op) { return flowk::ternary_op_info(op).formula; }
+
+int32_t flowk_unary_op_num_parameters(flowk_unary_op op) { return flowk::unary_op_info(op).num_parameters; }
+int32_t flowk_ternary_op_num_parameters(flowk_ternary_op op) { return flowk::ternary_op_info(op).num_parameters; }
+
+int32_t flowk_unary_op_result(flowk_unary_op op, flowk_dtype dtype) {
+  return flowk::result_of(flowk::unary_op_info(op), dtype);
+}
+int32_t flowk_binary_op_result(flowk_binary_op op, flowk_dtype dtype) {
+  return flowk::result_of(flowk::binary_op_info(op), dtype);
+}
+int32_t flowk_ternary_op_result(flowk_ternary_op op, flowk_dtype dtype) {
+  return flowk::result_of(flowk::ternary_op_info(op), dtype);
+}
+
+flowk_status flowk_unary(flowk_unary_op op, const void* x, const int64_t* x_strides, flowk_dtype x_dtype, void* out,
+                         const int64_t* out_strides, flowk_dtype out_dtype, int32_t rank, const int64_t* shape,
+                         double a, double b, flowk_stream stream) {
+  return flowk::run(flowk::unary_arguments(op, flowk::input_of(x, x_strides, x_dtype), {out, out_strides, out_dtype},
+                                           rank, shape, a, b),
+                    stream)
+      .code();
+}
+
+flowk_status flowk_binary(flowk_binary_op op, const void* x, const int64_t* x_strides, flowk_dtype x_dtype,
+                          const void* y, const int64_t* y_strides, flowk_dtype y_dtype, void* out,
+                          const int64_t* out_strides, flowk_dtype out_dtype, int32_t rank, const int64_t* shape,
+                          flowk_stream stream) {
+  return flowk::run(
+             flowk::binary_arguments(op, flowk::input_of(x, x_strides, x_dtype), flowk::input_of(y, y_strides, y_dtype),
+                                     {out, out_strides, out_dtype}, rank, shape),
+             stream)
+      .code();
+}
+
+flowk_status flowk_ternary(flowk_ternary_op op, const void* x, const int64_t* x_strides, flowk_dtype x_dtype,
+                           const void* y, const int64_t* y_strides, flowk_dtype y_dtype, const void* z,
+                           const int64_t* z_strides, flowk_dtype z_dtype, void* out, const int64_t* out_strides,
+                           flowk_dtype out_dtype, int32_t rank, const int64_t* shape, double a, flowk_stream stream) {
+  return flowk::run(flowk::ternary_arguments(
+                        op, flowk::input_of(x, x_strides, x_dtype), flowk::input_of(y, y_strides, y_dtype),
+                        flowk::input_of(z, z_strides, z_dtype), {out, out_strides, out_dtype}, rank, shape, a),
+                    stream)
+      .code();
+}
+
+flowk_status flowk_unary_explain(flowk_unary_op op, const void* x, const int64_t* x_strides, flowk_dtype x_dtype,
+                                 void* out, const int64_t* out_strides, flowk_dtype out_dtype, int32_t rank,
+                                 const int64_t* shape, double a, double b, char* text, size_t text_bytes) {
+  return flowk::explain(flowk::unary_arguments(op, flowk::input_of(x, x_strides, x_dtype),
+                                               {out, out_strides, out_dtype}, rank, shape, a, b),
+                        text, text_bytes)
+      .code();
+}
+
+flowk_status flowk_binary_explain(flowk_binary_op op, const void* x, const int64_t* x_strides, flowk_dtype x_dtype,
+                                  const void* y, const int64_t* y_strides, flowk_dtype y_dtype, void* out,
+                                  const int64_t* out_strides, flowk_dtype out_dtype, int32_t rank, const int64_t* shape,
+                                  char* text, size_t text_bytes) {
+  return flowk::explain(
+             flowk::binary_arguments(op, flowk::input_of(x, x_strides, x_dtype), flowk::input_of(y, y_strides, y_dtype),
+                                     {out, out_strides, out_dtype}, rank, shape),
+             text, text_bytes)
+      .code();
+}
+
+flowk_status flowk_ternary_explain(flowk_ternary_op op, const void* x, const int64_t* x_strides, flowk_dtype x_dtype,
+                                   const void* y, const int64_t* y_strides, flowk_dtype y_dtype, const void* z,
+                                   const int64_t* z_strides, flowk_dtype z_dtype, void* out, const int64_t* out_strides,
+                                   flowk_dtype out_dtype, int32_t rank, const int64_t* shape, double a, char* text,
+                                   size_t text_bytes) {
+  return flowk::explain(flowk::ternary_arguments(
+                            op, flowk::input_of(x, x_strides, x_dtype), flowk::input_of(y, y_strides, y_dtype),
+                            flowk::input_of(z, z_strides, z_dtype), {out, out_strides, out_dtype}, rank, shape, a),
+                        text, text_bytes)
+      .code();
+}
+
+}  // extern "C"

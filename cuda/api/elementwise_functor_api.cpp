@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C ABI of functors that are compiled at run time: check, plan, and the plan as plain bytes.
+#include <cstring>
+
+#include "api/elementwise_check.h"
+#include "core/device.h"
+#include "core/dtype.h"
+#include "core/status.h"
+#include "elementwise/elementwise_plan.h"
+#include "elementwise/elementwise_plan_params.h"
+#include "flowk/flowk.h"
+
+namespace flowk {
+namespace {
+
+static_assert(sizeof(StridedElementwiseParams<max_operands>) <= FLOWK_FUNCTOR_PARAMS_BYTES);
+
+// Leaves part number `part` of a request in `*found`, and returns how many there are.
+int32_t find_part(const ElementwiseRequest& request, int32_t part, ElementwiseRequest* found) {
+  if (!needs_split(request)) {
+    if (part == 0) *found = request;
+    return 1;
+  }
+  ElementwiseRequest first, second;
+  split_request(request, &first, &second);
+  const int32_t num_first = find_part(first, part, found);
+  return num_first + find_part(second, part - num_first, found);
+}
+
+template <class Params>
+void write_params(const Params& params, flowk_functor_launch* launch) {
+  launch->params_bytes = static_cast<int32_t>(sizeof params);
+  std::memcpy(launch->params, &params, sizeof params);
+}
+
+template <int kOperands>
+void write_params_of(const ElementwisePlan& plan, flowk_functor_launch* launch) {
+  if (launch->is_strided)
+    write_params(strided_params<kOperands>(plan), launch);
+  else
+    write_params(flat_params<kOperands>(plan), launch);
+}
+
+Status plan_functor(const ElementwiseTensor* tensors, int32_t num_operands, int32_t rank, const int64_t* shape,
+                    int32_t part, flowk_functor_launch* launch) {
+  ElementwiseRequest request;
+  bool is_empty = false;
+  FLOWK_RETURN_IF_ERROR(check_tensors(tensors, num_operands, rank, shape, &request, &is_empty));
+  launch->num_parts = 0;
+  if (is_empty) return {};
+  Device device;
+  FLOWK_RETURN_IF_ERROR(current_device(&device));
+  simplify(&request.shape);
+  ElementwiseRequest found;
+  const int32_t num_parts = find_part(request, part, &found);
+  if (part < 0 || part >= num_parts)
+    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "part = %d, must be in 0 ... %d", part, num_parts - 1);
+  ElementwisePlan plan;
+  plan_elementwise(found, device, 0, &plan);
+  launch->num_parts = num_parts;
+  launch->is_strided = plan.kernel != ElementwiseKernel::flat_packs;
+  launch->pack_elements = plan.pack_elements;
+  launch->num_threads = plan.launch.num_threads;
+  launch->num_blocks = plan.launch.num_blocks;
+  launch->shared_bytes = plan.launch.shared_bytes;
+  switch (num_operands) {
+    case 2: write_params_of<2>(plan, launch); break;
+    case 3: write_params_of<3>(plan, launch); break;
+    default: write_params_of<4>(plan, launch); break;
+  }
+  return {};
+}
+
+Status check_pointer_not_null(const char* parameter, const void* pointer) {
+  if (pointer != nullptr) return {};
+  return Status::failure(FLOWK_STATUS_NULL_POINTER, "%s = NULL, must not be", parameter);
+}
+
+Status run_functor_plan(const void* const* pointers, const int64_t* const* strides, const flowk_dtype* dtypes,
+                        int32_t num_operands, int32_t rank, const int64_t* shape, int32_t part,
+                        flowk_functor_launch* launch) {
+  FLOWK_RETURN_IF_ERROR(check_pointer_not_null("pointers", pointers));
+  FLOWK_RETURN_IF_ERROR(check_pointer_not_null("strides", strides));
+  FLOWK_RETURN_IF_ERROR(check_pointer_not_null("dtypes", dtypes));
+  FLOWK_RETURN_IF_ERROR(check_pointer_not_null("launch", launch));
+  if (launch->struct_bytes != sizeof(flowk_functor_launch))
+    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "launch->struct_bytes = %zu, must be %zu",
+                           launch->struct_bytes, sizeof(flowk_functor_launch));
+  if (num_operands < 2 || num_operands > max_operands)
+    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "num_operands = %d, must be in 2 ... %d", num_operands,
+                           max_operands);
+  ElementwiseTensor tensors[max_operands] = {};
+  for (int32_t k = 0; k < num_operands; ++k) {
+    DtypeInfo info;
+    FLOWK_RETURN_IF_ERROR(check_dtype("dtypes", dtypes[k], &info));
+    if (dtypes[k] == FLOWK_COMPLEX64 || dtypes[k] == FLOWK_COMPLEX128)
+      return Status::failure(FLOWK_STATUS_UNSUPPORTED_DTYPE, "dtypes[%d] = %s, must not be complex", k, info.name);
+    tensors[k] = {pointers[k], strides[k], dtypes[k]};
+  }
+  return plan_functor(tensors, num_operands, rank, shape, part, launch);
+}
+
+}  // namespace
+}  // namespace flowk
+
+extern "C" flowk_status flowk_functor_plan(const void* const* pointers, const int64_t* const* strides,
+                                           const flowk_dtype* dtypes, int32_t num_operands, int32_t rank,
+                                           const int64_t* shape, int32_t part, flowk_functor_launch* launch) {
+  return flowk::run_functor_plan(pointers, strides, dtypes, num_operands, rank, shape, part, launch).code();
+}

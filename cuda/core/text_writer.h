@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// TextWriter: printf-like text into a caller's buffer, for the `_explain` functions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace flowk {
+
+// Appends to a buffer that may be too small, and keeps it ended by a NUL.
+struct TextWriter {
+  char* text;
+  size_t size;
+  size_t used = 0;
+
+  [[gnu::format(printf, 2, 3)]] void add(const char* format, ...);
+  void add_list(const int64_t* values, int count);  // (1, 2, 3)
+};
+
+}  // namespace flowk

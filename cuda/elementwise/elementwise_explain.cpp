@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan of an elementwise operation in words.
+#include <cstdio>
+
+#include "core/dtype.h"
+#include "core/text_writer.h"
+#include "elementwise/elementwise_plan.h"
+
+namespace flowk {
+namespace {
+
+const char* reason(ElementwiseKernel kernel) {
+  switch (kernel) {
+    case ElementwiseKernel::flat_packs: return "every operand is one run of neighbours, or one element";
+    case ElementwiseKernel::strided_packs: return "an operand is broadcast or has gaps";
+    case ElementwiseKernel::staged_tiles:
+      return "an input's neighbours stand along another dimension than the output's";
+  }
+  return "";
+}
+
+const char* access_name(ElementwiseAccess access) {
+  switch (access) {
+    case ElementwiseAccess::aligned: return "aligned packs";
+    case ElementwiseAccess::shifted: return "packs cut from aligned accesses";
+    case ElementwiseAccess::splat: return "one element a row";
+    case ElementwiseAccess::gather: return "element by element";
+    case ElementwiseAccess::staged: return "through shared memory";
+    case ElementwiseAccess::number: return "a number of the call";
+  }
+  return "";
+}
+
+}  // namespace
+
+const char* elementwise_kernel_name(ElementwiseKernel kernel) {
+  switch (kernel) {
+    case ElementwiseKernel::flat_packs: return "flat_packs";
+    case ElementwiseKernel::strided_packs: return "strided_packs";
+    case ElementwiseKernel::staged_tiles: return "staged_tiles";
+  }
+  return "unknown";
+}
+
+void explain_elementwise(const ElementwisePlan& plan, const ElementwiseRequest& request, char* text,
+                         size_t text_bytes) {
+  constexpr const char* names[max_operands] = {"out", "x", "y", "z"};
+  TextWriter writer{text, text_bytes};
+  if (text_bytes > 0) text[0] = '\0';
+  writer.add("%s: %s\n", elementwise_kernel_name(plan.kernel), reason(plan.kernel));
+  writer.add("  simplified: ");
+  writer.add_list(request.shape.extents, request.shape.rank);
+  writer.add("\n");
+  for (int k = 0; k < request.shape.num_operands; ++k) {
+    writer.add("  %s: %s, strides ", names[k], dtype_info(request.dtypes[k]).name);
+    writer.add_list(request.shape.strides[k], request.shape.rank);
+    writer.add(", %s\n", access_name(plan.params.operands[k].access));
+  }
+  if (plan.kernel == ElementwiseKernel::staged_tiles)
+    writer.add("  tile: %d x %d elements, %d bytes of shared memory\n", plan.params.tile.rows, plan.params.tile.columns,
+               plan.launch.shared_bytes);
+  writer.add("  packs of %d elements, %lld blocks of %d threads\n", plan.pack_elements,
+             static_cast<long long>(plan.launch.num_blocks), plan.launch.num_threads);
+}
+
+}  // namespace flowk

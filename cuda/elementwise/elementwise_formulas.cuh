@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+// The formula of every row of flowk/elementwise_ops.h, by its name: Formulas<T, kNarrow>::name(...). T is the type that
+// is computed in: float, double or an integer. kNarrow: the result has 16 bits or fewer, and where a hardware
+// approximation is provably within 1 ulp of the correctly rounded result there, it is taken:
+//   relative errors (PTX ISA): ex2.approx 2^-22, rcp.approx and sqrt.approx 2^-23, tanh.approx 2^-11; lg2.approx 2^-22
+//   absolute near 1, which is less than 2^-11 of the least nonzero |log2 x| of a float16, 7.0e-4.
+//   A relative error below 2^-11 moves a float16 by less than 1 ulp before it is rounded, so the result by at most one.
+#pragma once
+
+#include <type_traits>
+
+#include "core/target.cuh"
+
+namespace flowk {
+
+// Hardware approximations; the executor computes them exactly.
+__device__ __forceinline__ float exp2_approx(float x) {  // denormal results are kept
+#ifdef FLOWK_SIMT
+  return exp2f(x);
+#else
+  float result;
+  asm("ex2.approx.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+#endif
+}
+__device__ __forceinline__ float exp2_approx_ftz(float x) {  // denormal results are 0
+#ifdef FLOWK_SIMT
+  return exp2f(x);
+#else
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+#endif
+}
+__device__ __forceinline__ float reciprocal_approx(float x) {
+#ifdef FLOWK_SIMT
+  return 1.0f / x;
+#else
+  float result;
+  asm("rcp.approx.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+#endif
+}
+__device__ __forceinline__ float reciprocal_approx_ftz(float x) {
+#ifdef FLOWK_SIMT
+  return 1.0f / x;
+#else
+  float result;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+#endif
+}
+__device__ __forceinline__ float sqrt_approx(float x) {
+#ifdef FLOWK_SIMT
+  return sqrtf(x);
+#else
+  float result;
+  asm("sqrt.approx.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+#endif
+}
+__device__ __forceinline__ float tanh_approx(float x) {
+#ifdef FLOWK_SIMT
+  return tanhf(x);
+#else
+  float result;
+  asm("tanh.approx.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+#endif
+}
+
+// The larger and the smaller of two numbers; NaN where one is.
+template <class T>
+__device__ __forceinline__ T maximum(T x, T y) {
+#ifndef FLOWK_SIMT
+  if constexpr (std::is_same_v<T, float>) {
+    float result;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(x), "f"(y));
+    return result;
+  }
+#endif
+  return x > y || x != x ? x : y;
+}
+template <class T>
+__device__ __forceinline__ T minimum(T x, T y) {
+#ifndef FLOWK_SIMT
+  if constexpr (std::is_same_v<T, float>) {
+    float result;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(x), "f"(y));
+    return result;
+  }
+#endif
+  return x < y || x != x ? x : y;
+}
+
+// What all types share.
+template <class T>
+struct CommonFormulas {
+  __device__ __forceinline__ static T copy(T x, T, T) { return x; }
+  __device__ __forceinline__ static T relu(T x, T, T) { return maximum(x, T{0}); }
+  __device__ __forceinline__ static T clamp(T x, T a, T b) { return minimum(maximum(x, a), b); }
+  __device__ __forceinline__ static T logical_not(T x, T, T) { return x == T{0}; }
+  __device__ __forceinline__ static T min(T x, T y) { return minimum(x, y); }
+  __device__ __forceinline__ static T max(T x, T y) { return maximum(x, y); }
+  __device__ __forceinline__ static T equal(T x, T y) { return x == y; }
+  __device__ __forceinline__ static T not_equal(T x, T y) { return x != y; }
+  __device__ __forceinline__ static T less(T x, T y) { return x < y; }
+  __device__ __forceinline__ static T less_equal(T x, T y) { return x <= y; }
+  __device__ __forceinline__ static T greater(T x, T y) { return x > y; }
+  __device__ __forceinline__ static T greater_equal(T x, T y) { return x >= y; }
+  __device__ __forceinline__ static T where(T x, T y, T z, T) { return x != T{0} ? y : z; }
+  __device__ __forceinline__ static T clamp_by(T x, T y, T z, T) { return minimum(maximum(x, y), z); }
+};
+
+// Integers, modulo 2^bits: computed without a sign where that is undefined with one.
+template <class T, bool kNarrow>
+struct Formulas : CommonFormulas<T> {
+  using U = std::make_unsigned_t<T>;
+  __device__ __forceinline__ static T abs(T x, T, T) {
+    if constexpr (std::is_signed_v<T>)
+      return x < T{0} ? neg(x, 0, 0) : x;
+    else
+      return x;
+  }
+  __device__ __forceinline__ static T neg(T x, T, T) { return static_cast<T>(U{0} - static_cast<U>(x)); }
+  __device__ __forceinline__ static T square(T x, T, T) { return mul(x, x); }
+  __device__ __forceinline__ static T scale(T x, T a, T b) { return add(mul(a, x), b); }
+  __device__ __forceinline__ static T add(T x, T y) { return static_cast<T>(static_cast<U>(x) + static_cast<U>(y)); }
+  __device__ __forceinline__ static T sub(T x, T y) { return static_cast<T>(static_cast<U>(x) - static_cast<U>(y)); }
+  __device__ __forceinline__ static T mul(T x, T y) { return static_cast<T>(static_cast<U>(x) * static_cast<U>(y)); }
+  __device__ __forceinline__ static T div(T x, T y) {
+    if (y == T{0}) return T{0};
+    if (std::is_signed_v<T> && y == static_cast<T>(-1)) return neg(x, 0, 0);
+    return x / y;
+  }
+  __device__ __forceinline__ static T bitwise_and(T x, T y) { return x & y; }
+  __device__ __forceinline__ static T bitwise_or(T x, T y) { return x | y; }
+  __device__ __forceinline__ static T bitwise_xor(T x, T y) { return x ^ y; }
+  __device__ __forceinline__ static T fma(T x, T y, T z, T) { return add(mul(x, y), z); }
+  __device__ __forceinline__ static T add_multiply(T x, T y, T z, T a) { return add(x, mul(a, mul(y, z))); }
+};
+
+// What float and double share: the overloads of <cmath> do the rest.
+template <class T, bool kNarrow>
+struct FloatFormulas : CommonFormulas<T> {
+  static constexpr T half = T(0.5);
+  static constexpr T largest = std::is_same_v<T, float> ? T(3.402823466e38) : T(1.7976931348623157e308);
+  static constexpr T sqrt_half = T(0.70710678118654752440);
+  static constexpr T two_sqrt_2_over_pi = T(1.59576912160573071176);  // 2 sqrt(2 / pi)
+  static constexpr T cubic = T(0.044715);
+  static constexpr T inverse_sqrt_2pi = T(0.39894228040143267794);
+
+  __device__ __forceinline__ static T exp_of(T x) { return ::exp(x); }
+
+  // sigmoid(x) = numerator / denominator, neither of which overflows or loses a small result.
+  struct Fraction {
+    T numerator, denominator;
+  };
+  __device__ __forceinline__ static Fraction sigmoid_fraction(T x) {
+    const T e = exp_of(-fabs(x));
+    return {x < T(0) ? e : T(1), T(1) + e};
+  }
+  // x without infinity, whose product with 0 would be NaN.
+  __device__ __forceinline__ static T bounded_below(T x) { return maximum(x, -largest); }
+  __device__ __forceinline__ static T bounded(T x, T bound) { return minimum(maximum(x, -bound), bound); }
+
+  __device__ __forceinline__ static T abs(T x, T, T) { return fabs(x); }
+  __device__ __forceinline__ static T neg(T x, T, T) { return -x; }
+  __device__ __forceinline__ static T square(T x, T, T) { return x * x; }
+  __device__ __forceinline__ static T sqrt(T x, T, T) { return ::sqrt(x); }
+  __device__ __forceinline__ static T rsqrt(T x, T, T) {
+    if constexpr (std::is_same_v<T, float>)
+      return rsqrtf(x);
+    else
+      return ::rsqrt(x);
+  }
+  __device__ __forceinline__ static T reciprocal(T x, T, T) { return T(1) / x; }
+  __device__ __forceinline__ static T exp(T x, T, T) { return exp_of(x); }
+  __device__ __forceinline__ static T log(T x, T, T) { return ::log(x); }
+  __device__ __forceinline__ static T sin(T x, T, T) { return ::sin(x); }
+  __device__ __forceinline__ static T cos(T x, T, T) { return ::cos(x); }
+  __device__ __forceinline__ static T tanh(T x, T, T) { return ::tanh(x); }
+  __device__ __forceinline__ static T sigmoid(T x, T, T) {
+    const Fraction f = sigmoid_fraction(x);
+    return f.numerator / f.denominator;
+  }
+  __device__ __forceinline__ static T leaky_relu(T x, T a, T) { return x > T(0) ? x : a * x; }
+  __device__ __forceinline__ static T elu(T x, T a, T) { return x > T(0) ? x : a * ::expm1(x); }
+  __device__ __forceinline__ static T gelu(T x, T, T) { return bounded_below(x) * normcdf_of(x); }
+  __device__ __forceinline__ static T gelu_tanh(T x, T, T) {
+    // (1 + tanh(u)) / 2 = sigmoid(2 u)
+    const Fraction f = sigmoid_fraction(gelu_tanh_argument(x));
+    return bounded_below(x) * f.numerator / f.denominator;
+  }
+  __device__ __forceinline__ static T silu(T x, T, T) {
+    const Fraction f = sigmoid_fraction(x);
+    return bounded_below(x) * f.numerator / f.denominator;
+  }
+  __device__ __forceinline__ static T softplus(T x, T, T) { return maximum(x, T(0)) + ::log1p(exp_of(-fabs(x))); }
+  __device__ __forceinline__ static T floor(T x, T, T) { return ::floor(x); }
+  __device__ __forceinline__ static T ceil(T x, T, T) { return ::ceil(x); }
+  __device__ __forceinline__ static T round(T x, T, T) { return ::rint(x); }
+  __device__ __forceinline__ static T scale(T x, T a, T b) { return ::fma(a, x, b); }
+  __device__ __forceinline__ static T is_nan(T x, T, T) { return x != x; }
+
+  __device__ __forceinline__ static T add(T x, T y) { return x + y; }
+  __device__ __forceinline__ static T sub(T x, T y) { return x - y; }
+  __device__ __forceinline__ static T mul(T x, T y) { return x * y; }
+  __device__ __forceinline__ static T div(T x, T y) { return x / y; }
+  __device__ __forceinline__ static T pow(T x, T y) { return ::pow(x, y); }
+  __device__ __forceinline__ static T relu_grad(T x, T y) { return y > T(0) ? x : T(0); }
+  // Phi(y) + y phi(y); past +-40 the limits.
+  __device__ __forceinline__ static T gelu_grad(T x, T y) {
+    y = bounded(y, T(40));
+    return x * (normcdf_of(y) + y * (inverse_sqrt_2pi * exp_of(-half * y * y)));
+  }
+  // With s = sigmoid(2 u) and s (1 - s) = e / (1 + e)^2: s + y s (1 - s) (2 u)'; past +-40 the limits.
+  __device__ __forceinline__ static T gelu_tanh_grad(T x, T y) {
+    y = bounded(y, T(40));
+    const T e = exp_of(-fabs(gelu_tanh_argument(y)));
+    const T r = T(1) / (T(1) + e);
+    const T slope = two_sqrt_2_over_pi * (T(1) + T(3) * cubic * y * y);
+    return x * ((y < T(0) ? e * r : r) + y * slope * (e * r * r));
+  }
+  // s + y s (1 - s); past +-1000 the limits.
+  __device__ __forceinline__ static T silu_grad(T x, T y) {
+    y = bounded(y, T(1000));
+    const T e = exp_of(-fabs(y));
+    const T r = T(1) / (T(1) + e);
+    return x * ((y < T(0) ? e * r : r) + y * (e * r * r));
+  }
+  __device__ __forceinline__ static T silu_mul(T x, T y) { return silu(x, 0, 0) * y; }
+
+  __device__ __forceinline__ static T fma(T x, T y, T z, T) { return ::fma(x, y, z); }
+  __device__ __forceinline__ static T lerp(T x, T y, T z, T) { return ::fma(z, y - x, x); }
+  __device__ __forceinline__ static T add_multiply(T x, T y, T z, T a) { return ::fma(a * y, z, x); }
+
+ protected:
+  __device__ __forceinline__ static T normcdf_of(T x) {
+    if constexpr (std::is_same_v<T, float>)
+      return normcdff(x);
+    else
+      return normcdf(x);
+  }
+  // 2 u = 2 sqrt(2 / pi) (x + 0.044715 x^3)
+  __device__ __forceinline__ static T gelu_tanh_argument(T x) {
+    return x * ::fma(two_sqrt_2_over_pi * cubic, x * x, two_sqrt_2_over_pi);
+  }
+};
+
+template <>
+struct Formulas<double, false> : FloatFormulas<double, false> {};
+template <>
+struct Formulas<float, false> : FloatFormulas<float, false> {};
+
+// Results of 16 bits and fewer.
+template <>
+struct Formulas<float, true> : FloatFormulas<float, true> {
+  static constexpr float log2_e = 1.4426950408889634f;
+
+  // sigmoid(x) = 2^-60 / (2^-60 + 2^(-60 - x log2 e)): scaled, so that the reciprocal is no denormal, which the
+  // approximation flushes, before the result is one.
+  __device__ __forceinline__ static float sigmoid_of_log2(float minus_x_log2_e_minus_60) {
+    constexpr float scale = 8.673617379884035e-19f;  // 2^-60
+    return reciprocal_approx_ftz(scale + exp2_approx_ftz(minus_x_log2_e_minus_60)) * scale;
+  }
+  // Q(z) = Phi(-z) for 0 <= z <= 14.2, times 2^24: 2^polynomial, fitted to log2 Q with an error of 1.3e-4 to z = 6,
+  // where gelu is below a float16's least denormal, and of 1e-3 beyond.
+  static constexpr float tail_end = 14.2f;
+  static constexpr float tail_scale = 5.9604644775390625e-8f;  // 2^-24
+  __device__ __forceinline__ static float scaled_tail(float z) {
+    float p = 2.86145028e-08f;
+    p = fmaf(p, z, -1.82794793e-06f);
+    p = fmaf(p, z, 4.99789785e-05f);
+    p = fmaf(p, z, -0.000773473119f);
+    p = fmaf(p, z, 0.00761116995f);
+    p = fmaf(p, z, -0.051451236f);
+    p = fmaf(p, z, -0.461749375f);
+    p = fmaf(p, z, -1.14964283f);
+    p = fmaf(p, z, -1.00012684f + 24.0f);
+    return exp2_approx_ftz(p);
+  }
+
+  // Q(z) with an absolute error of 1.3e-6, for the slope of gelu, which it is a summand of: 4e-6 in log2 Q to z = 1.5.
+  __device__ __forceinline__ static float close_tail(float z) {
+    float p = 1.72331906e-11f;
+    p = fmaf(p, z, 4.570839e-08f);
+    p = fmaf(p, z, -2.69909015e-06f);
+    p = fmaf(p, z, 6.71607922e-05f);
+    p = fmaf(p, z, -0.000943148741f);
+    p = fmaf(p, z, 0.00850279257f);
+    p = fmaf(p, z, -0.0539041087f);
+    p = fmaf(p, z, -0.458528221f);
+    p = fmaf(p, z, -1.15123057f);
+    p = fmaf(p, z, -0.999996185f);
+    return exp2_approx_ftz(p);
+  }
+
+  __device__ __forceinline__ static float sqrt(float x, float, float) { return sqrt_approx(x); }
+  __device__ __forceinline__ static float reciprocal(float x, float, float) { return reciprocal_approx(x); }
+  __device__ __forceinline__ static float exp(float x, float, float) { return exp2_approx(x * log2_e); }
+  __device__ __forceinline__ static float log(float x, float, float) { return __logf(x); }
+  __device__ __forceinline__ static float tanh(float x, float, float) { return tanh_approx(x); }
+  __device__ __forceinline__ static float sigmoid(float x, float, float) {
+    return sigmoid_of_log2(fmaf(x, -log2_e, -60.0f));
+  }
+  __device__ __forceinline__ static float silu(float x, float, float) { return bounded_below(x) * sigmoid(x, 0, 0); }
+  __device__ __forceinline__ static float gelu_tanh(float x, float, float) {
+    constexpr float factor = -two_sqrt_2_over_pi * log2_e;
+    return bounded_below(x) * sigmoid_of_log2(fmaf(x, fmaf(factor * cubic, x * x, factor), -60.0f));
+  }
+  // max(x, 0) - |x| Q(|x|)
+  __device__ __forceinline__ static float gelu(float x, float, float) {
+    const float z = fminf(fabsf(x), tail_end);
+    return fmaf(-z, scaled_tail(z) * tail_scale, maximum(x, 0.0f));
+  }
+  __device__ __forceinline__ static float softplus(float x, float, float) {
+    return maximum(x, 0.0f) + log1pf(exp2_approx(-fabsf(x) * log2_e));
+  }
+
+  __device__ __forceinline__ static float gelu_grad(float x, float y) {
+    constexpr float log2_inverse_sqrt_2pi = -1.3257480647361593f;
+    y = bounded(y, tail_end);
+    const float tail = close_tail(fabsf(y));
+    const float density = exp2_approx_ftz(fmaf(y * y, -half * log2_e, log2_inverse_sqrt_2pi));
+    return x * fmaf(y, density, y < 0.0f ? tail : 1.0f - tail);
+  }
+  __device__ __forceinline__ static float gelu_tanh_grad(float x, float y) {
+    y = bounded(y, 40.0f);
+    const float square = y * y;
+    const float e =
+        exp2_approx_ftz(-fabsf(y * fmaf(two_sqrt_2_over_pi * cubic * log2_e, square, two_sqrt_2_over_pi * log2_e)));
+    const float r = reciprocal_approx_ftz(1.0f + e);
+    const float er = e * r;
+    const float slope = y * fmaf(3.0f * cubic * two_sqrt_2_over_pi, square, two_sqrt_2_over_pi);
+    return x * fmaf(slope, er * r, y < 0.0f ? er : r);
+  }
+  __device__ __forceinline__ static float silu_grad(float x, float y) {
+    y = bounded(y, 1000.0f);
+    const float e = exp2_approx_ftz(-fabsf(y) * log2_e);
+    const float r = reciprocal_approx_ftz(1.0f + e);
+    const float er = e * r;
+    return x * fmaf(y, er * r, y < 0.0f ? er : r);
+  }
+  __device__ __forceinline__ static float silu_mul(float x, float y) { return silu(x, 0, 0) * y; }
+};
+
+}  // namespace flowk

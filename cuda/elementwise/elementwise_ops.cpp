@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "elementwise/elementwise_ops.h"
+
+#include "core/dtype.h"
+
+namespace flowk {
+namespace {
+
+constexpr bool has_letter(const char* letters, char letter) {
+  for (; *letters != '\0'; ++letters)
+    if (*letters == letter) return true;
+  return false;
+}
+
+}  // namespace
+
+#define FLOWK_INFO(NAME, value, name, kinds, result, num_parameters, formula) \
+  case value:                                                                 \
+    return {#name,                                                            \
+            formula,                                                          \
+            has_letter(#kinds, 'B'),                                          \
+            has_letter(#kinds, 'I'),                                          \
+            has_letter(#kinds, 'F'),                                          \
+            OpResult::result,                                                 \
+            num_parameters};
+
+OpInfo unary_op_info(int32_t op) {
+  switch (op) { FLOWK_UNARY_OPS(FLOWK_INFO) }
+  return {};
+}
+
+OpInfo binary_op_info(int32_t op) {
+  switch (op) { FLOWK_BINARY_OPS(FLOWK_INFO) }
+  return {};
+}
+
+OpInfo ternary_op_info(int32_t op) {
+  switch (op) { FLOWK_TERNARY_OPS(FLOWK_INFO) }
+  return {};
+}
+
+#undef FLOWK_INFO
+
+bool is_float(flowk_dtype dtype) {
+  switch (dtype) {
+    case FLOWK_FLOAT16:
+    case FLOWK_BFLOAT16:
+    case FLOWK_FLOAT32:
+    case FLOWK_FLOAT64:
+    case FLOWK_FLOAT8_E4M3:
+    case FLOWK_FLOAT8_E5M2: return true;
+    default: return false;
+  }
+}
+
+bool is_complex(flowk_dtype dtype) { return dtype == FLOWK_COMPLEX64 || dtype == FLOWK_COMPLEX128; }
+
+bool takes(const OpInfo& info, flowk_dtype dtype) {
+  if (info.name == nullptr || dtype_info(dtype).name == nullptr || is_complex(dtype)) return false;
+  if (dtype == FLOWK_BOOL) return info.takes_bool;
+  return is_float(dtype) ? info.takes_floats : info.takes_integers;
+}
+
+ComputeClass compute_class(flowk_dtype dtype) {
+  switch (dtype) {
+    case FLOWK_FLOAT64: return ComputeClass::float64;
+    case FLOWK_UINT32: return ComputeClass::uint32;
+    case FLOWK_INT64: return ComputeClass::int64;
+    case FLOWK_UINT64: return ComputeClass::uint64;
+    default: return is_float(dtype) ? ComputeClass::float32 : ComputeClass::int32;
+  }
+}
+
+flowk_dtype bits_of(flowk_dtype dtype) {
+  switch (dtype_info(dtype).element_bytes) {
+    case 1: return dtype == FLOWK_BOOL ? FLOWK_BOOL : FLOWK_UINT8;
+    case 2: return FLOWK_UINT16;
+    case 4: return FLOWK_INT32;
+    default: return FLOWK_INT64;
+  }
+}
+
+}  // namespace flowk

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rows of flowk/elementwise_ops.h as values: what an operation is called, takes and gives.
+#pragma once
+
+#include <cstdint>
+
+#include "elementwise/elementwise_plan.h"
+#include "flowk/flowk.h"
+
+namespace flowk {
+
+enum class OpResult : int32_t { SAME, BOOL, ANY };
+
+struct OpInfo {
+  const char* name = nullptr;  // nullptr: no operation
+  const char* formula = nullptr;
+  bool takes_bool = false;
+  bool takes_integers = false;
+  bool takes_floats = false;
+  OpResult result = OpResult::SAME;
+  int32_t num_parameters = 0;
+};
+
+OpInfo unary_op_info(int32_t op);
+OpInfo binary_op_info(int32_t op);
+OpInfo ternary_op_info(int32_t op);
+
+bool is_float(flowk_dtype dtype);
+bool is_complex(flowk_dtype dtype);
+bool takes(const OpInfo& info, flowk_dtype dtype);
+
+// What `dtype`, which is not complex, is computed in.
+ComputeClass compute_class(flowk_dtype dtype);
+
+// The unsigned integer, or bool, whose elements a selection moves in place of `dtype`: the same bytes, bit for bit.
+flowk_dtype bits_of(flowk_dtype dtype);
+
+}  // namespace flowk

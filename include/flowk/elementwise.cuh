@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elementwise kernels of your own: you write what one element becomes, flowk does the rest.
+//
+//   struct Axpy {
+//     float a;
+//     __device__ float operator()(float x, float y) const { return a * x + y; }
+//   };
+//   cudaError_t error = flowk::binary(Axpy{2.0f}, count, out, x, y, stream);   // out[i] = 2 x[i] + y[i]
+//
+// Operands are device pointers to `count` neighbours, of any trivially copyable types of 1, 2, 4, 8 or 16 bytes, each
+// aligned as its type wants and no more: packs of 16 bytes are stored at whatever alignment `out` has, its first and
+// last few elements alone, and inputs that stand otherwise are cut from aligned loads. `out` may be one of the inputs
+// if it is of the same size; otherwise it overlaps none. Nothing is allocated or synchronised; a count of 0 does
+// nothing.
+//
+// A functor may have, beside operator() or in its place:
+//   pair(x, ...)        two neighbours at once: __half2 of __half2, __nv_bfloat162 of __nv_bfloat162
+//   pack(out, x, ...)   a whole pack: `template <int n> void pack(Out (&out)[n], const X (&x)[n], ...) const`
+// It is copied to the device as a kernel's parameter. Where it depends on values in device memory, give a factory
+// instead, a functor without arguments that the kernel calls to make it:
+//
+//   struct MakeAxpy {
+//     const float* a;  // a device pointer
+//     __device__ Axpy operator()() const { return {*a}; }
+//   };
+//   flowk::elementwise_by(MakeAxpy{a}, count, stream, out, x, y);
+//
+// Needs nvcc with C++20 and include/flowk alone. NVRTC takes flowk/elementwise_kernel.cuh.
+#pragma once
+
+#include <type_traits>
+
+#include "flowk/elementwise_kernel.cuh"
+
+#ifdef FLOWK_SIMT
+#include "simt/executor.h"
+#endif
+
+namespace flowk {
+
+#ifdef FLOWK_SIMT
+using ElementwiseError = int;     // 0: success
+using ElementwiseStream = void*;  // ignored: the work is done when the call returns
+#else
+using ElementwiseError = cudaError_t;
+using ElementwiseStream = cudaStream_t;
+#endif
+
+namespace detail {
+
+// A factory that gives what it holds.
+template <class Functor>
+struct Given {
+  Functor functor;
+  __device__ __forceinline__ const Functor& operator()() const { return functor; }
+};
+
+template <class T>
+constexpr int element_shift = sizeof(T) == 1   ? 0
+                              : sizeof(T) == 2 ? 1
+                              : sizeof(T) == 4 ? 2
+                              : sizeof(T) == 8 ? 3
+                                               : 4;
+
+template <class... T>
+constexpr bool are_elements = ((std::is_trivially_copyable_v<T> && sizeof(T) == size_t{1} << element_shift<T>) && ...);
+
+// One 16-byte unit a thread of the widest operand reaches 1.00 of a memcpy, 2 units 0.98, 4 units 0.95 (H200).
+template <class... T>
+constexpr int pack_elements = [] {
+  int widest = 0;
+  ((widest = element_shift<T> > widest ? element_shift<T> : widest), ...);
+  return 16 >> widest;
+}();
+
+template <class Params, class Factory>
+ElementwiseError launch_flat(void (*kernel)(Params, Factory), int64_t num_blocks, ElementwiseStream stream,
+                             const Params& params, const Factory& factory) {
+#ifdef FLOWK_SIMT
+  (void)stream;
+  const LaunchConfig config = {.num_blocks = num_blocks, .num_threads = elementwise_threads, .shared_bytes = 0};
+  return simt::run_grid(config, [&] { kernel(params, factory); }) == nullptr ? 0 : 1;
+#else
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(num_blocks));
+  config.blockDim = dim3(elementwise_threads);
+  config.stream = stream;
+  return cudaLaunchKernelEx(&config, kernel, params, factory);
+#endif
+}
+
+}  // namespace detail
+
+// out[i] = functor(x[i], ...) with functor = factory(), which the kernel calls.
+template <class Factory, class Out, class... In>
+ElementwiseError elementwise_by(const Factory& factory, int64_t count, ElementwiseStream stream, Out* out,
+                                const In*... in) {
+  static_assert(detail::are_elements<Out, In...>, "elements are trivially copyable, of 1, 2, 4, 8 or 16 bytes");
+  static_assert(sizeof...(In) >= 1, "an operation has an input");
+  if (count <= 0) return ElementwiseError{};
+  constexpr int n = detail::pack_elements<Out, In...>;
+  ElementwiseParams<1 + sizeof...(In)> params = {};
+  params.count = count;
+  params.lead = lead_of(out, detail::element_shift<Out>, n);
+  int k = 0;
+  params.operands[k++] = flat_operand(out, count, false, 0, detail::element_shift<Out>, n, params.lead);
+  ((params.operands[k++] = flat_operand(in, count, false, 0, detail::element_shift<In>, n, params.lead)), ...);
+  const int64_t num_packs = (count + params.lead + n - 1) / n;
+  return detail::launch_flat(elementwise_flat<n, Factory, Element<Out>, Element<In>...>,
+                             (num_packs + elementwise_threads - 1) / elementwise_threads, stream, params, factory);
+}
+
+// out[i] = functor(x[i], ...) for any number of inputs.
+template <class Functor, class Out, class... In>
+ElementwiseError elementwise(const Functor& functor, int64_t count, ElementwiseStream stream, Out* out,
+                             const In*... in) {
+  return elementwise_by(detail::Given<Functor>{functor}, count, stream, out, in...);
+}
+
+template <class Functor, class Out, class X>
+ElementwiseError unary(const Functor& functor, int64_t count, Out* out, const X* x, ElementwiseStream stream) {
+  return elementwise(functor, count, stream, out, x);
+}
+
+template <class Functor, class Out, class X, class Y>
+ElementwiseError binary(const Functor& functor, int64_t count, Out* out, const X* x, const Y* y,
+                        ElementwiseStream stream) {
+  return elementwise(functor, count, stream, out, x, y);
+}
+
+template <class Functor, class Out, class X, class Y, class Z>
+ElementwiseError ternary(const Functor& functor, int64_t count, Out* out, const X* x, const Y* y, const Z* z,
+                         ElementwiseStream stream) {
+  return elementwise(functor, count, stream, out, x, y, z);
+}
+
+}  // namespace flowk

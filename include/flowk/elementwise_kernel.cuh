@@ -1,0 +1,496 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel of every elementwise operation, flowk's own and a user's: out[i] = functor(x[i], y[i], ...). Device code
+// for nvcc, NVRTC and the executor; elementwise.cuh and flowk's own plan fill its parameters in.
+#pragma once
+
+#ifndef __CUDACC_RTC__  // which knows memcpy without it
+#include <cstring>
+#endif
+
+#include "flowk/elementwise_params.h"
+#include "flowk/packs.cuh"
+#include "flowk/shared.cuh"
+
+namespace flowk {
+
+// The elements of an operand, of a type that the compiler knows. A class of the same members may stand for several
+// types that ElementwiseOperand::dtype tells apart.
+template <class T>
+struct Element {
+  using Value = T;  // what the functor takes or gives
+  static constexpr int largest_bytes = sizeof(T);
+
+  // Calls visit(Constant<bytes of an element>()).
+  template <class Visit>
+  __device__ __forceinline__ static void with_size(const ElementwiseOperand&, Visit visit) {
+    visit(Constant<static_cast<int>(sizeof(T))>());
+  }
+  template <int kN>
+  __device__ __forceinline__ static void unpack(const ElementwiseOperand&, const uint32_t* words, Value (&values)[kN]) {
+    memcpy(static_cast<void*>(values), words, sizeof(values));
+  }
+  template <int kN>
+  __device__ __forceinline__ static void pack(const ElementwiseOperand&, const Value (&values)[kN], uint32_t* words) {
+    memcpy(words, values, sizeof(values));
+  }
+};
+
+// Two neighbours of a 16-bit type, for functors that take them together.
+template <class T>
+struct PairOf {
+  struct type {
+    T x, y;
+  };
+};
+#ifdef __CUDA_FP16_H__
+template <>
+struct PairOf<__half> {
+  using type = __half2;
+};
+#endif
+#ifdef __CUDA_BF16_H__
+template <>
+struct PairOf<__nv_bfloat16> {
+  using type = __nv_bfloat162;
+};
+#endif
+
+template <class Functor, int kN, class Out, class... In>
+concept TakesPacks =
+    requires(const Functor& functor, Out (&out)[kN], const In (&... in)[kN]) { functor.pack(out, in...); };
+template <class Functor, class... In>
+concept TakesPairs = requires(const Functor& functor, typename PairOf<In>::type... in) { functor.pair(in...); };
+
+// Calls a functor on a pack, by the widest of these that it has:
+//   pack(out, x, ...)   whole packs, as arrays of kN values
+//   pair(x, ...)        two neighbours: __half2 of __half2, __nv_bfloat162 of __nv_bfloat162
+//   operator()(x, ...)  one element
+template <int kN, class Functor, class Out, class... In>
+__device__ __forceinline__ void apply(const Functor& functor, Out (&out)[kN], const In (&... in)[kN]) {
+  if constexpr (TakesPacks<Functor, kN, Out, In...>) {
+    functor.pack(out, in...);
+  } else if constexpr (kN % 2 == 0 && TakesPairs<Functor, In...>) {
+#pragma unroll
+    for (int i = 0; i < kN; i += 2) {
+      const typename PairOf<Out>::type result = functor.pair(typename PairOf<In>::type{in[i], in[i + 1]}...);
+      out[i] = result.x;
+      out[i + 1] = result.y;
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kN; ++i) out[i] = static_cast<Out>(functor(in[i]...));
+  }
+}
+
+// Where one operand's pack stands: element i at here + i * step, from element `wrap` on, the first of the next row, at
+// wrapped + i * step. Of a staged operand, `staged` is the offset of element 0 in shared memory.
+struct PackPlace {
+  unsigned char* here = nullptr;
+  unsigned char* wrapped = nullptr;
+  int wrap = 0;
+  int staged = 0;
+};
+
+template <int kOperands>
+struct PackPlaces {
+  PackPlace operands[kOperands];
+  int64_t linear;    // index in C order of the pack's element 0, which is < 0 where it does not exist
+  int first, last;   // the elements that exist
+  bool wraps_often;  // rows are shorter than a pack
+};
+
+// The offsets of a row's first element in all operands.
+template <int kOperands>
+__device__ __forceinline__ void locate_row(const ElementwiseRows<kOperands>& rows, uint32_t row,
+                                           int64_t (&offsets)[kOperands]) {
+#pragma unroll
+  for (int k = 0; k < kOperands; ++k) offsets[k] = 0;
+#pragma unroll 1
+  for (int d = 0; d < rows.num_dims; ++d) {
+    const uint32_t index = d + 1 < rows.num_dims ? take_index(&row, rows.dims[d]) : row;
+#pragma unroll
+    for (int k = 0; k < kOperands; ++k) offsets[k] += static_cast<int64_t>(index) * rows.strides[d][k];
+  }
+}
+
+// The address of one element, by its index in C order.
+template <int kOperands>
+__device__ __forceinline__ const unsigned char* locate_element(const StridedElementwiseParams<kOperands>& params, int k,
+                                                               int64_t linear) {
+  uint32_t row = static_cast<uint32_t>(linear);
+  int64_t offset = static_cast<int64_t>(take_index(&row, params.rows.row_elements)) * params.operands[k].step;
+#pragma unroll 1
+  for (int d = 0; d < params.rows.num_dims; ++d) {
+    const uint32_t index = d + 1 < params.rows.num_dims ? take_index(&row, params.rows.dims[d]) : row;
+    offset += static_cast<int64_t>(index) * params.rows.strides[d][k];
+  }
+  return params.operands[k].data + offset;
+}
+
+template <class Params>
+constexpr bool is_strided = requires(Params params) { params.rows; };
+
+// A pack's work for given operand types: all loads, then all conversions, the functor and the store, so that no load
+// waits for another.
+template <class Params, int kN, class Out, class... In>
+struct PackWork {
+  static constexpr int num_operands = 1 + static_cast<int>(sizeof...(In));
+  static constexpr bool strided = is_strided<Params>;
+  FLOWK_HOST_DEVICE static constexpr int largest_bytes() {
+    int largest = 1;
+    ((largest = In::largest_bytes > largest ? In::largest_bytes : largest), ...);
+    return largest;
+  }
+
+  using Places = PackPlaces<num_operands>;
+  struct Loaded {
+    uint32_t words[pack::num_words<kN * largest_bytes()>];
+    int shift;  // the pack starts so many bytes into the words
+  };
+
+  template <class Functor>
+  __device__ __forceinline__ static void run(const Params& params, const Places& places, const Functor& functor) {
+    Loaded loaded[sizeof...(In)];
+    load_all<1, In...>(params, places, loaded);
+    finish<1, Functor, In...>(params, places, functor, loaded);
+  }
+
+ private:
+  template <int k, class First, class... Rest>
+  __device__ __forceinline__ static void load_all(const Params& params, const Places& places, Loaded* loaded) {
+    loaded[k - 1].shift = 0;
+    First::with_size(params.operands[k],
+                     [&](auto size) { load<k, decltype(size)::value>(params, places, loaded[k - 1]); });
+    if constexpr (sizeof...(Rest) > 0) load_all<k + 1, Rest...>(params, places, loaded);
+  }
+
+  template <int k, int kSize>
+  __device__ __forceinline__ static void load(const Params& params, const Places& places, Loaded& loaded) {
+    constexpr int bytes = kN * kSize;
+    const ElementwiseOperand& operand = params.operands[k];
+    const PackPlace& place = places.operands[k];
+    const bool is_whole = places.last - places.first == kN && (!strided || place.wrap >= kN);
+    if (is_whole && operand.access == ElementwiseAccess::aligned) return pack::load<bytes>(loaded.words, place.here);
+    if (operand.access == ElementwiseAccess::number) {
+      loaded.words[0] = operand.number[0];
+      if constexpr (kSize == 8) loaded.words[1] = operand.number[1];
+      return pack::repeat<kN, kSize>(loaded.words);
+    }
+    if (is_whole && operand.access == ElementwiseAccess::splat) {
+      pack::load<kSize>(loaded.words, place.here);
+      return pack::repeat<kN, kSize>(loaded.words);
+    }
+    if constexpr (bytes >= 4) {
+      if (is_whole && operand.access == ElementwiseAccess::shifted) {
+        constexpr int width = pack::access_bytes<bytes>;
+        const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(place.here) % width);
+        if (place.here - shift >= operand.begin &&
+            place.here - shift + bytes + (shift == 0 ? 0 : width) <= operand.end) {
+          pack::load_around<bytes>(loaded.words, place.here, shift);
+          loaded.shift = shift;
+          return;
+        }
+      }
+    }
+    gather<k, kSize>(params, places, loaded);
+  }
+
+  // Element by element.
+  template <int k, int kSize>
+  __device__ __forceinline__ static void gather(const Params& params, const Places& places, Loaded& loaded) {
+    const ElementwiseOperand& operand = params.operands[k];
+    const PackPlace& place = places.operands[k];
+#pragma unroll
+    for (int w = 0; w < (kN * kSize + 3) / 4; ++w) loaded.words[w] = 0;
+    if constexpr (strided) {
+      if (operand.access == ElementwiseAccess::staged) {
+        const unsigned char* staged = &shared<unsigned char>() + place.staged;
+#pragma unroll
+        for (int i = 0; i < kN; ++i) {
+          if (i < places.first || i >= places.last) continue;
+          uint32_t element[(kSize + 3) / 4];
+          pack::load<kSize>(element, staged + i * params.tile.pitch[k]);
+          pack::put<kSize>(loaded.words, i, element);
+        }
+        return;
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kN; ++i) {
+      if (i < places.first || i >= places.last) continue;
+      const unsigned char* address = place.here + i * operand.step;
+      if constexpr (strided) {
+        if (i >= place.wrap) address = place.wrapped + i * operand.step;
+        if (places.wraps_often && !operand.is_linear) address = locate_element(params, k, places.linear + i);
+      }
+      uint32_t element[(kSize + 3) / 4];
+      pack::load<kSize>(element, address);
+      pack::put<kSize>(loaded.words, i, element);
+    }
+  }
+
+  template <int k, class Functor, class First, class... Rest, class... Values>
+  __device__ __forceinline__ static void finish(const Params& params, const Places& places, const Functor& functor,
+                                                Loaded* loaded, const Values&... values) {
+    typename First::Value next[kN];
+    if (loaded[k - 1].shift != 0) {
+      First::with_size(params.operands[k], [&](auto size) {
+        constexpr int bytes = kN * decltype(size)::value;
+        if constexpr (bytes >= 4) pack::shift_down<bytes>(loaded[k - 1].words, loaded[k - 1].shift);
+      });
+    }
+    First::unpack(params.operands[k], loaded[k - 1].words, next);
+    if constexpr (sizeof...(Rest) > 0) {
+      finish<k + 1, Functor, Rest...>(params, places, functor, loaded, values..., next);
+    } else {
+      typename Out::Value result[kN];
+      apply<kN>(functor, result, values..., next);
+      store(params, places, result);
+    }
+  }
+
+  __device__ __forceinline__ static void store(const Params& params, const Places& places,
+                                               const typename Out::Value (&result)[kN]) {
+    const ElementwiseOperand& operand = params.operands[0];
+    unsigned char* here = places.operands[0].here;
+    uint32_t words[(kN * Out::largest_bytes + 3) / 4];
+    Out::pack(operand, result, words);
+    Out::with_size(operand, [&](auto size) {
+      constexpr int element_bytes = decltype(size)::value;
+      if (places.last - places.first == kN && operand.access == ElementwiseAccess::aligned)
+        return pack::store<kN * element_bytes>(here, words);
+#pragma unroll
+      for (int i = 0; i < kN; ++i) {
+        if (i < places.first || i >= places.last) continue;
+        uint32_t element[(element_bytes + 3) / 4];
+        pack::take<element_bytes>(words, i, element);
+        pack::store<element_bytes>(here + i * operand.step, element);
+      }
+    });
+  }
+};
+
+// Pack `index` of an operation whose operands are linear or one element. False: it has no element.
+template <int kN, int kOperands>
+__device__ __forceinline__ bool place_flat(const ElementwiseParams<kOperands>& params, int64_t index,
+                                           PackPlaces<kOperands>* places) {
+  const int64_t linear = index * kN - params.lead;
+  const int64_t remaining = params.count - linear;
+  places->first = linear < 0 ? static_cast<int>(-linear) : 0;
+  places->last = remaining < kN ? static_cast<int>(remaining) : kN;
+#pragma unroll
+  for (int k = 0; k < kOperands; ++k)
+    places->operands[k].here = params.operands[k].data + linear * params.operands[k].step;
+  return places->first < places->last;
+}
+
+// The same over rows, where out is linear: a pack may go over the end of a row.
+template <int kN, int kOperands>
+__device__ __forceinline__ bool place_linear(const StridedElementwiseParams<kOperands>& params, int64_t index,
+                                             PackPlaces<kOperands>* places) {
+  const int64_t linear = index * kN - params.lead;
+  const int64_t remaining = params.count - linear;
+  places->linear = linear;
+  places->first = linear < 0 ? static_cast<int>(-linear) : 0;
+  places->last = remaining < kN ? static_cast<int>(remaining) : kN;
+  if (places->first >= places->last) return false;
+  uint32_t row = linear < 0 ? 0 : static_cast<uint32_t>(linear);
+  const uint32_t row_elements = params.rows.row_elements.divisor;
+  const uint32_t in_row = take_index(&row, params.rows.row_elements);
+  const int64_t column = linear < 0 ? linear : static_cast<int64_t>(in_row);
+  const int64_t wrap = row_elements - column;
+  places->wraps_often = row_elements < kN;
+  int64_t offsets[kOperands], wrapped[kOperands] = {};
+  locate_row(params.rows, row, offsets);
+  if (wrap < kN) locate_row(params.rows, row + 1, wrapped);
+#pragma unroll
+  for (int k = 0; k < kOperands; ++k) {
+    const ElementwiseOperand& operand = params.operands[k];
+    PackPlace& place = places->operands[k];
+    place.here = operand.data + (operand.is_linear ? linear * operand.step : offsets[k] + column * operand.step);
+    place.wrapped = operand.data + wrapped[k] - wrap * operand.step;
+    place.wrap = operand.is_linear || wrap >= kN ? kN : static_cast<int>(wrap);
+  }
+  return true;
+}
+
+// The same where out has gaps between its rows: packs stay within a row and are aligned in it.
+template <int kN, int kOperands>
+__device__ __forceinline__ bool place_in_row(const StridedElementwiseParams<kOperands>& params, int64_t index,
+                                             PackPlaces<kOperands>* places) {
+  if (index >= params.rows.num_packs) return false;
+  uint32_t row = static_cast<uint32_t>(index);
+  const uint32_t in_row = take_index(&row, params.rows.packs_per_row);
+  int64_t offsets[kOperands];
+  locate_row(params.rows, row, offsets);
+  const ElementwiseOperand& out = params.operands[0];
+  int64_t column = static_cast<int64_t>(in_row) * kN;
+  if (out.access == ElementwiseAccess::aligned)
+    column -= (static_cast<uint32_t>(reinterpret_cast<uintptr_t>(out.data + offsets[0])) >> out.element_shift) % kN;
+  const int64_t remaining = params.rows.row_elements.divisor - column;
+  places->first = column < 0 ? static_cast<int>(-column) : 0;
+  places->last = remaining < kN ? static_cast<int>(remaining) : kN;
+  places->wraps_often = false;
+#pragma unroll
+  for (int k = 0; k < kOperands; ++k) {
+    places->operands[k].here = params.operands[k].data + offsets[k] + column * params.operands[k].step;
+    places->operands[k].wrap = kN;
+  }
+  return places->first < places->last;
+}
+
+// A tile's place: its first row and column, and the offsets of the dimensions that it has no part in.
+template <int kOperands>
+struct TilePlace {
+  int64_t offsets[kOperands];
+  uint32_t row;
+  uint32_t column;
+};
+
+template <int kOperands>
+__device__ __forceinline__ TilePlace<kOperands> locate_tile(const StridedElementwiseParams<kOperands>& params,
+                                                            uint32_t index) {
+  TilePlace<kOperands> place;
+  place.column = take_index(&index, params.tile.tiles_per_row) * params.tile.columns;
+  place.row = take_index(&index, params.tile.tiles_per_column) * params.tile.rows;
+  locate_row(params.rows, index, place.offsets);
+  return place;
+}
+
+// Brings a tile of operand k into shared memory: `columns` runs of `rows` elements, a run in chunks of 16 bytes where
+// it stands at multiples of them.
+template <int k, int kSize, int kOperands>
+__device__ __forceinline__ void stage(const StridedElementwiseParams<kOperands>& params,
+                                      const TilePlace<kOperands>& place) {
+  const ElementwiseOperand& operand = params.operands[k];
+  const ElementwiseTile<kOperands>& tile = params.tile;
+  const uint32_t num_rows = min(static_cast<uint32_t>(tile.rows), tile.column_elements - place.row);
+  const uint32_t num_columns = static_cast<uint32_t>(tile.columns + tile.halo);
+  const int64_t first_column = static_cast<int64_t>(place.column) - tile.halo;
+  unsigned char* const staged = &shared<unsigned char>() + tile.shared_offset[k];
+  const unsigned char* const first =
+      operand.data + place.offsets[k] + place.row * tile.row_strides[k] + first_column * operand.step;
+  const auto has_column = [&](uint32_t column) {
+    return first_column + column >= 0 && first_column + column < params.rows.row_elements.divisor;
+  };
+  constexpr uint32_t chunk_elements = 16 / kSize;
+  if (tile.chunked[k] && num_rows % chunk_elements == 0) {
+    const uint32_t chunks_per_run = static_cast<uint32_t>(tile.rows) / chunk_elements;  // a power of two
+    const int shift = 31 - __clz(static_cast<int>(chunks_per_run));
+#pragma unroll 4
+    for (uint32_t item = threadIdx.x; item < chunks_per_run * num_columns; item += elementwise_threads) {
+      const uint32_t column = item >> shift;
+      const uint32_t row = (item & (chunks_per_run - 1)) * chunk_elements;
+      if (row >= num_rows || !has_column(column)) continue;
+      uint32_t words[4];
+      pack::load<16>(words, first + column * operand.step + row * kSize);
+#pragma unroll
+      for (int w = 0; w < 4; ++w) pack::store<4>(staged + column * tile.pitch[k] + row * kSize + 4 * w, words + w);
+    }
+  } else {
+    const int shift = 31 - __clz(tile.rows);
+#pragma unroll 8
+    for (uint32_t item = threadIdx.x; item < tile.rows * num_columns; item += elementwise_threads) {
+      const uint32_t column = item >> shift;
+      const uint32_t row = item & (tile.rows - 1);
+      if (row >= num_rows || !has_column(column)) continue;
+      uint32_t element[(kSize + 3) / 4];
+      pack::load<kSize>(element, first + column * operand.step + row * kSize);
+      pack::store<kSize>(staged + column * tile.pitch[k] + row * kSize, element);
+    }
+  }
+}
+
+// The pack of item `item` of a tile, in C order of its rows.
+template <int kN, int kOperands>
+__device__ __forceinline__ bool place_in_tile(const StridedElementwiseParams<kOperands>& params,
+                                              const TilePlace<kOperands>& tile_place, uint32_t item,
+                                              PackPlaces<kOperands>* places) {
+  const ElementwiseTile<kOperands>& tile = params.tile;
+  const uint32_t packs_per_row = static_cast<uint32_t>(tile.columns) / kN;  // a power of two
+  const uint32_t row_in_tile = item >> (31 - __clz(static_cast<int>(packs_per_row)));
+  const uint32_t column_in_tile = (item & (packs_per_row - 1)) * kN;
+  const uint32_t row = tile_place.row + row_in_tile;
+  int phase = 0;  // columns that the row's packs are shifted down by
+  if (tile.halo > 0) {
+    const ElementwiseOperand& out = params.operands[0];
+    const uintptr_t address = reinterpret_cast<uintptr_t>(out.data + tile_place.offsets[0] + row * tile.row_strides[0]);
+    phase = static_cast<int>((static_cast<uint32_t>(address) >> out.element_shift) % kN);
+  }
+  const int64_t column = static_cast<int64_t>(tile_place.column) + column_in_tile - phase;
+  const int64_t remaining = params.rows.row_elements.divisor - column;
+  places->first = column < 0 ? static_cast<int>(-column) : 0;
+  places->last = remaining < kN ? static_cast<int>(remaining) : kN;
+  places->wraps_often = false;
+#pragma unroll
+  for (int k = 0; k < kOperands; ++k) {
+    const ElementwiseOperand& operand = params.operands[k];
+    PackPlace& place = places->operands[k];
+    place.here = operand.data + tile_place.offsets[k] + row * tile.row_strides[k] + column * operand.step;
+    place.wrap = kN;
+    place.staged = tile.shared_offset[k] + (static_cast<int>(column_in_tile) + tile.halo - phase) * tile.pitch[k] +
+                   (static_cast<int>(row_in_tile) << operand.element_shift);
+  }
+  return row < tile.column_elements && places->first < places->last;
+}
+
+template <int k, int kOperands, class First, class... Rest>
+__device__ __forceinline__ void stage_all(const StridedElementwiseParams<kOperands>& params,
+                                          const TilePlace<kOperands>& place) {
+  if (params.operands[k].access == ElementwiseAccess::staged)
+    First::with_size(params.operands[k], [&](auto size) { stage<k, decltype(size)::value>(params, place); });
+  if constexpr (sizeof...(Rest) > 0) stage_all<k + 1, kOperands, Rest...>(params, place);
+}
+
+// Blocks that an SM is to hold: 4 leave a thread 64 registers, unless the functor asks for more blocks. The strided
+// form needs those registers for itself.
+template <class Factory>
+constexpr int resident_blocks = 4;
+template <class Factory>
+  requires requires { Factory::resident_blocks; }
+constexpr int resident_blocks<Factory> = Factory::resident_blocks;
+template <class Factory>
+constexpr int strided_resident_blocks = resident_blocks<Factory> < 4 ? resident_blocks<Factory> : 4;
+
+// out[i] = functor(x[i], ...) over packs of kN neighbours in out; functor = factory(). All operands are linear or one
+// element, and a thread owns one pack; blocks go through memory in order.
+template <int kN, class Factory, class Out, class... In>
+__global__ void __launch_bounds__(elementwise_threads, resident_blocks<Factory>)
+    elementwise_flat(const __grid_constant__ ElementwiseParams<1 + sizeof...(In)> params, const Factory factory) {
+  using Params = ElementwiseParams<1 + sizeof...(In)>;
+  PackPlaces<1 + sizeof...(In)> places;
+  if (!place_flat<kN>(params, static_cast<int64_t>(blockIdx.x) * elementwise_threads + threadIdx.x, &places)) return;
+  PackWork<Params, kN, Out, In...>::run(params, places, factory());
+}
+
+// out[i, j] = functor(x[i, j], ...) over rows i of the innermost dimension j, of any strides. A thread owns one pack;
+// or a block owns a tile, into which the staged inputs are brought first, and a thread several packs of it.
+template <int kN, class Factory, class Out, class... In>
+__global__ void __launch_bounds__(elementwise_threads, strided_resident_blocks<Factory>)
+    elementwise_strided(const __grid_constant__ StridedElementwiseParams<1 + sizeof...(In)> params,
+                        const Factory factory) {
+  constexpr int num_operands = 1 + static_cast<int>(sizeof...(In));
+  using Params = StridedElementwiseParams<num_operands>;
+  const auto functor = factory();
+  PackPlaces<num_operands> places;
+  TilePlace<num_operands> tile_place;
+  uint32_t num_items = 1;
+  const bool is_tiled = params.tile.rows > 0;
+  if (is_tiled) {
+    tile_place = locate_tile(params, blockIdx.x);
+    stage_all<1, num_operands, In...>(params, tile_place);
+    __syncthreads();
+    num_items = static_cast<uint32_t>(params.tile.rows * params.tile.columns) / (kN * elementwise_threads);
+  }
+#pragma unroll 1
+  for (uint32_t item = 0; item < num_items; ++item) {
+    const int64_t index = static_cast<int64_t>(blockIdx.x) * elementwise_threads + threadIdx.x;
+    const bool has_elements =
+        is_tiled ? place_in_tile<kN>(params, tile_place, item * elementwise_threads + threadIdx.x, &places)
+        : params.operands[0].is_linear ? place_linear<kN>(params, index, &places)
+                                       : place_in_row<kN>(params, index, &places);
+    if (has_elements) PackWork<Params, kN, Out, In...>::run(params, places, functor);
+  }
+}
+
+}  // namespace flowk

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The operations of flowk_unary(), flowk_binary() and flowk_ternary(): the one list from which the enums, the functions
+ * that name them, the kernels' switches and the tests follow. Part of flowk.h, which says what holds for all of them.
+ *
+ * A row is OP(ENUMERATOR, value, name, takes, result, num_parameters, formula):
+ *   takes           the element types of x: B bool, I the integers, F the floats (float16, bfloat16, float32, float64,
+ *                   float8_e4m3, float8_e5m2), or several of them
+ *   result          SAME: integers and bool give their own type, floats any float (float64 only float64);
+ *                   BOOL: bool; ANY: whatever the caller asks for
+ *   num_parameters  how many of the doubles a, b the formula uses, a first
+ * Values are never renumbered, and run from 1 without a gap.
+ */
+#ifndef FLOWK_ELEMENTWISE_OPS_H
+#define FLOWK_ELEMENTWISE_OPS_H
+
+#define FLOWK_UNARY_OPS(OP)                                                                           \
+  OP(COPY, 1, copy, BIF, ANY, 0, "x, converted to the output's type")                                 \
+  OP(ABS, 2, abs, IF, SAME, 0, "|x|")                                                                 \
+  OP(NEG, 3, neg, IF, SAME, 0, "-x")                                                                  \
+  OP(SQUARE, 4, square, IF, SAME, 0, "x * x")                                                         \
+  OP(SQRT, 5, sqrt, F, SAME, 0, "sqrt(x)")                                                            \
+  OP(RSQRT, 6, rsqrt, F, SAME, 0, "1 / sqrt(x)")                                                      \
+  OP(RECIPROCAL, 7, reciprocal, F, SAME, 0, "1 / x")                                                  \
+  OP(EXP, 8, exp, F, SAME, 0, "e^x")                                                                  \
+  OP(LOG, 9, log, F, SAME, 0, "ln(x)")                                                                \
+  OP(SIN, 10, sin, F, SAME, 0, "sin(x)")                                                              \
+  OP(COS, 11, cos, F, SAME, 0, "cos(x)")                                                              \
+  OP(TANH, 12, tanh, F, SAME, 0, "tanh(x)")                                                           \
+  OP(SIGMOID, 13, sigmoid, F, SAME, 0, "1 / (1 + e^-x)")                                              \
+  OP(RELU, 14, relu, IF, SAME, 0, "max(x, 0)")                                                        \
+  OP(LEAKY_RELU, 15, leaky_relu, F, SAME, 1, "x > 0 ? x : a * x")                                     \
+  OP(ELU, 16, elu, F, SAME, 1, "x > 0 ? x : a * (e^x - 1)")                                           \
+  OP(GELU, 17, gelu, F, SAME, 0, "x * (1 + erf(x / sqrt(2))) / 2")                                    \
+  OP(GELU_TANH, 18, gelu_tanh, F, SAME, 0, "x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2") \
+  OP(SILU, 19, silu, F, SAME, 0, "x / (1 + e^-x)")                                                    \
+  OP(SOFTPLUS, 20, softplus, F, SAME, 0, "ln(1 + e^x)")                                               \
+  OP(FLOOR, 21, floor, F, SAME, 0, "the largest integer <= x")                                        \
+  OP(CEIL, 22, ceil, F, SAME, 0, "the smallest integer >= x")                                         \
+  OP(ROUND, 23, round, F, SAME, 0, "the nearest integer, half to even")                               \
+  OP(CLAMP, 24, clamp, IF, SAME, 2, "min(max(x, a), b)")                                              \
+  OP(SCALE, 25, scale, IF, SAME, 2, "a * x + b")                                                      \
+  OP(IS_NAN, 26, is_nan, F, BOOL, 0, "x != x")                                                        \
+  OP(LOGICAL_NOT, 27, logical_not, BIF, BOOL, 0, "x == 0")
+
+#define FLOWK_BINARY_OPS(OP)                                                                         \
+  OP(ADD, 1, add, IF, SAME, 0, "x + y")                                                              \
+  OP(SUB, 2, sub, IF, SAME, 0, "x - y")                                                              \
+  OP(MUL, 3, mul, IF, SAME, 0, "x * y")                                                              \
+  OP(DIV, 4, div, IF, SAME, 0, "x / y")                                                              \
+  OP(POW, 5, pow, F, SAME, 0, "x^y")                                                                 \
+  OP(MIN, 6, min, BIF, SAME, 0, "min(x, y)")                                                         \
+  OP(MAX, 7, max, BIF, SAME, 0, "max(x, y)")                                                         \
+  OP(EQUAL, 8, equal, BIF, BOOL, 0, "x == y")                                                        \
+  OP(NOT_EQUAL, 9, not_equal, BIF, BOOL, 0, "x != y")                                                \
+  OP(LESS, 10, less, BIF, BOOL, 0, "x < y")                                                          \
+  OP(LESS_EQUAL, 11, less_equal, BIF, BOOL, 0, "x <= y")                                             \
+  OP(GREATER, 12, greater, BIF, BOOL, 0, "x > y")                                                    \
+  OP(GREATER_EQUAL, 13, greater_equal, BIF, BOOL, 0, "x >= y")                                       \
+  OP(BITWISE_AND, 14, bitwise_and, BI, SAME, 0, "x & y, bit by bit")                                 \
+  OP(BITWISE_OR, 15, bitwise_or, BI, SAME, 0, "x | y, bit by bit")                                   \
+  OP(BITWISE_XOR, 16, bitwise_xor, BI, SAME, 0, "x ^ y, bit by bit")                                 \
+  OP(RELU_GRAD, 17, relu_grad, F, SAME, 0, "y > 0 ? x : 0, with x = dL/drelu(y)")                    \
+  OP(GELU_GRAD, 18, gelu_grad, F, SAME, 0, "x * gelu'(y), with x = dL/dgelu(y)")                     \
+  OP(GELU_TANH_GRAD, 19, gelu_tanh_grad, F, SAME, 0, "x * gelu_tanh'(y), with x = dL/dgelu_tanh(y)") \
+  OP(SILU_GRAD, 20, silu_grad, F, SAME, 0, "x * silu'(y), with x = dL/dsilu(y)")                     \
+  OP(SILU_MUL, 21, silu_mul, F, SAME, 0, "silu(x) * y")
+
+#define FLOWK_TERNARY_OPS(OP)                                         \
+  OP(FMA, 1, fma, IF, SAME, 0, "x * y + z, rounded once")             \
+  OP(WHERE, 2, where, BIF, SAME, 0, "x ? y : z, with x of type bool") \
+  OP(CLAMP_BY, 3, clamp_by, IF, SAME, 0, "min(max(x, y), z)")         \
+  OP(LERP, 4, lerp, F, SAME, 0, "x + z * (y - x)")                    \
+  OP(ADD_MULTIPLY, 5, add_multiply, IF, SAME, 1, "x + a * y * z")
+
+#endif /* FLOWK_ELEMENTWISE_OPS_H */

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Packs: a few neighbouring elements that one thread moves at once, held as 32-bit words.
+#pragma once
+
+#include "flowk/target.cuh"
+
+namespace flowk {
+
+template <int v>
+struct Constant {
+  static constexpr int value = v;
+};
+
+namespace pack {
+
+// The widest access that `bytes` are moved by.
+template <int bytes>
+constexpr int access_bytes = bytes < 16 ? bytes : 16;
+
+// Words that a pack of `bytes` takes, with room for the part of one more access that a shifted pack is cut from.
+template <int bytes>
+constexpr int num_words = (bytes + access_bytes<bytes> + 3) / 4;
+
+// The words of one access of `kBytes`, at an address that is a multiple of it.
+template <int kBytes>
+__device__ __forceinline__ void load(uint32_t* words, const unsigned char* address) {
+  if constexpr (kBytes == 1) {
+    words[0] = *address;
+  } else if constexpr (kBytes == 2) {
+    words[0] = *reinterpret_cast<const uint16_t*>(address);
+  } else if constexpr (kBytes == 4) {
+    words[0] = *reinterpret_cast<const uint32_t*>(address);
+  } else if constexpr (kBytes == 8) {
+    const uint2 loaded = *reinterpret_cast<const uint2*>(address);
+    words[0] = loaded.x;
+    words[1] = loaded.y;
+  } else {
+#pragma unroll
+    for (int at = 0; at < kBytes; at += 16) {
+      const uint4 loaded = *reinterpret_cast<const uint4*>(address + at);
+      words[at / 4] = loaded.x;
+      words[at / 4 + 1] = loaded.y;
+      words[at / 4 + 2] = loaded.z;
+      words[at / 4 + 3] = loaded.w;
+    }
+  }
+}
+
+template <int kBytes>
+__device__ __forceinline__ void store(unsigned char* address, const uint32_t* words) {
+  if constexpr (kBytes == 1) {
+    *address = static_cast<uint8_t>(words[0]);
+  } else if constexpr (kBytes == 2) {
+    *reinterpret_cast<uint16_t*>(address) = static_cast<uint16_t>(words[0]);
+  } else if constexpr (kBytes == 4) {
+    *reinterpret_cast<uint32_t*>(address) = words[0];
+  } else if constexpr (kBytes == 8) {
+    *reinterpret_cast<uint2*>(address) = make_uint2(words[0], words[1]);
+  } else {
+#pragma unroll
+    for (int at = 0; at < kBytes; at += 16)
+      *reinterpret_cast<uint4*>(address + at) =
+          make_uint4(words[at / 4], words[at / 4 + 1], words[at / 4 + 2], words[at / 4 + 3]);
+  }
+}
+
+// Loads the accesses that hold the `kBytes` from `address` on, which stands `shift` bytes past a multiple of the width
+// of an access; shift_down() then brings the pack's first byte to the front. The last access is left out where the
+// pack ends before it.
+template <int kBytes>
+__device__ __forceinline__ void load_around(uint32_t* words, const unsigned char* address, int shift) {
+  constexpr int width = access_bytes<kBytes>;
+#pragma unroll
+  for (int at = 0; at < kBytes; at += width) load<width>(words + at / 4, address - shift + at);
+  if (shift != 0) load<width>(words + kBytes / 4, address - shift + kBytes);
+}
+
+// Moves a pack of `kBytes` down by `shift` bytes, 0 < shift < 16: whole words first, by selects between constant places
+// so that the words stay in registers, then bits within words.
+template <int kBytes>
+__device__ __forceinline__ void shift_down(uint32_t* words, int shift) {
+  constexpr int width = access_bytes<kBytes>;
+  constexpr int count = (kBytes + width) / 4;
+  if constexpr (width > 8) {
+#pragma unroll
+    for (int i = 0; i + 2 < count; ++i) words[i] = (shift & 8) ? words[i + 2] : words[i];
+  }
+  if constexpr (width > 4) {
+#pragma unroll
+    for (int i = 0; i + 1 < count; ++i) words[i] = (shift & 4) ? words[i + 1] : words[i];
+  }
+#pragma unroll
+  for (int i = 0; i < kBytes / 4; ++i) words[i] = __funnelshift_r(words[i], words[i + 1], (shift & 3) * 8);
+}
+
+// Element i of kSize bytes: put in where its bits are still zero, and taken out into `element`.
+template <int kSize>
+__device__ __forceinline__ void put(uint32_t* words, int i, const uint32_t* element) {
+  if constexpr (kSize >= 4) {
+#pragma unroll
+    for (int w = 0; w < kSize / 4; ++w) words[i * kSize / 4 + w] = element[w];
+  } else {
+    words[i * kSize / 4] |= element[0] << (i * kSize % 4 * 8);
+  }
+}
+template <int kSize>
+__device__ __forceinline__ void take(const uint32_t* words, int i, uint32_t* element) {
+  if constexpr (kSize >= 4) {
+#pragma unroll
+    for (int w = 0; w < kSize / 4; ++w) element[w] = words[i * kSize / 4 + w];
+  } else {
+    element[0] = words[i * kSize / 4] >> (i * kSize % 4 * 8);
+  }
+}
+
+// kN times the element that stands in words[0 ...].
+template <int kN, int kSize>
+__device__ __forceinline__ void repeat(uint32_t* words) {
+  if constexpr (kSize < 4) words[0] *= kSize == 1 ? 0x01010101u : 0x00010001u;
+  constexpr int period = kSize < 4 ? 1 : kSize / 4;
+#pragma unroll
+  for (int w = period; w < kN * kSize / 4; ++w) words[w] = words[w - period];
+}
+
+}  // namespace pack
+}  // namespace flowk

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which kernel, pack and access plan_elementwise() chooses, for a machine written by hand; and simplify() of operands.
+#include <cstdio>
+
+#include "check.h"
+#include "core/device.h"
+#include "elementwise_case.h"
+
+namespace {
+
+using namespace flowk;
+using enum ElementwiseAccess;
+
+constexpr Device h200 = {.capability = 90,
+                         .num_multiprocessors = 132,
+                         .shared_bytes_per_multiprocessor = 233472,
+                         .shared_bytes_per_block = 232448,
+                         .threads_per_multiprocessor = 2048,
+                         .l2_bytes = 62914560};
+
+unsigned char* const base = reinterpret_cast<unsigned char*>(uintptr_t{1} << 40);
+
+ElementwisePlan plan_of(const ElementwiseCase& row, ElementwiseRequest* request_out = nullptr) {
+  std::vector<const void*> pointers;
+  for (size_t k = 0; k < row.operands.size(); ++k)
+    pointers.push_back(base + (int64_t{1} << 36) * static_cast<int64_t>(k) +
+                       row.operands[k].lead_elements * bytes_of(row.operands[k].dtype));
+  const ElementwiseRequest request = make_request(row, pointers);
+  if (request_out != nullptr) *request_out = request;
+  ElementwisePlan plan;
+  plan_elementwise(request, h200, 0, &plan);
+  return plan;
+}
+
+ElementwiseCase add(flowk_dtype dtype, const std::vector<int64_t>& shape, std::vector<CaseOperand> operands) {
+  for (CaseOperand& operand : operands) operand.dtype = dtype;
+  return {"", ElementwiseArity::binary, FLOWK_BINARY_ADD, shape, std::move(operands)};
+}
+
+void contiguous_operands_are_flat_whatever_their_rank() {
+  const ElementwisePlan plan = plan_of(add(FLOWK_FLOAT16, {4, 1, 32, 64}, {{}, {}, {}}));
+  CHECK(plan.kernel == ElementwiseKernel::flat_packs);
+  CHECK(plan.pack_elements == 8);
+  CHECK(plan.params.count == 8192 && plan.params.lead == 0);
+  CHECK(plan.launch.num_blocks == 4 && plan.launch.num_threads == 256 && plan.launch.shared_bytes == 0);
+  for (int k = 0; k < 3; ++k) CHECK(plan.params.operands[k].access == aligned);
+  // In any order of dimensions, as long as it is everyone's.
+  const ElementwisePlan transposed =
+      plan_of(add(FLOWK_FLOAT16, {32, 64}, {{{}, {1, 32}}, {{}, {1, 32}}, {{}, {1, 32}}}));
+  CHECK(transposed.kernel == ElementwiseKernel::flat_packs);
+}
+
+void one_misaligned_pointer_shifts_its_own_operand_only() {
+  const ElementwisePlan x_odd = plan_of(add(FLOWK_FLOAT16, {1 << 20}, {{}, {{}, {}, 1}, {}}));
+  CHECK(x_odd.params.operands[0].access == aligned && x_odd.params.lead == 0);
+  CHECK(x_odd.params.operands[1].access == shifted);
+  CHECK(x_odd.params.operands[2].access == aligned);
+  const ElementwisePlan out_odd = plan_of(add(FLOWK_FLOAT16, {1 << 20}, {{{}, {}, 3}, {{}, {}, 3}, {}}));
+  CHECK(out_odd.params.lead == 3);
+  CHECK(out_odd.params.operands[0].access == aligned && out_odd.params.operands[1].access == aligned);
+  CHECK(out_odd.params.operands[2].access == shifted);
+  CHECK(out_odd.launch.num_blocks == (1 << 20) / 8 / 256 + 1);
+}
+
+void a_pack_is_16_bytes_of_the_widest_operand() {
+  const auto pack_of = [](flowk_dtype out, flowk_dtype x) {
+    return plan_of({"", ElementwiseArity::copy, FLOWK_UNARY_COPY, {4096}, {{out}, {x}}}).pack_elements;
+  };
+  CHECK(pack_of(FLOWK_FLOAT8_E4M3, FLOWK_UINT8) == 16);
+  CHECK(pack_of(FLOWK_FLOAT8_E4M3, FLOWK_FLOAT16) == 8);
+  CHECK(pack_of(FLOWK_FLOAT16, FLOWK_FLOAT32) == 4);
+  CHECK(pack_of(FLOWK_FLOAT32, FLOWK_BOOL) == 4);
+  CHECK(pack_of(FLOWK_INT64, FLOWK_INT8) == 2);
+}
+
+void broadcast_operands_are_rows_columns_and_scalars() {
+  const ElementwisePlan row = plan_of(add(FLOWK_FLOAT32, {100, 64}, {{}, {}, {{}, {0, 1}}}));
+  CHECK(row.kernel == ElementwiseKernel::strided_packs);
+  CHECK(row.params.operands[1].access == aligned && row.params.operands[1].is_linear);
+  CHECK(row.params.operands[2].access == aligned && !row.params.operands[2].is_linear);
+  const ElementwisePlan odd_row = plan_of(add(FLOWK_FLOAT32, {100, 57}, {{}, {}, {{}, {0, 1}}}));
+  CHECK(odd_row.params.operands[1].access == aligned);
+  CHECK(odd_row.params.operands[2].access == shifted);
+  const ElementwisePlan column = plan_of(add(FLOWK_FLOAT32, {100, 57}, {{}, {}, {{}, {1, 0}}}));
+  CHECK(column.params.operands[2].access == splat);
+  CHECK(column.params.rows.num_dims == 1 && column.params.rows.row_elements.divisor == 57);
+  const ElementwisePlan scalar = plan_of(add(FLOWK_FLOAT32, {100, 57}, {{}, {}, {{}, {0, 0}}}));
+  CHECK(scalar.kernel == ElementwiseKernel::flat_packs);
+  CHECK(scalar.params.operands[2].access == splat && scalar.params.operands[2].step == 0);
+}
+
+void outputs_with_gaps_have_packs_of_their_own_in_every_row() {
+  const ElementwisePlan whole = plan_of(add(FLOWK_FLOAT32, {10, 64}, {{{}, {80, 1}}, {}, {}}));
+  CHECK(whole.params.rows.packs_per_row.divisor == 16 && whole.params.rows.num_packs == 160);
+  CHECK(whole.params.operands[1].access == aligned);
+  const ElementwisePlan cut = plan_of(add(FLOWK_FLOAT32, {10, 64}, {{{}, {81, 1}}, {}, {}}));
+  CHECK(cut.params.rows.packs_per_row.divisor == 17);
+  CHECK(cut.params.operands[1].access == shifted);
+  const ElementwisePlan apart = plan_of(add(FLOWK_FLOAT32, {10, 64}, {{{}, {128, 2}}, {}, {}}));
+  CHECK(apart.params.operands[0].access == gather && apart.params.operands[1].access == aligned);
+}
+
+void a_transposed_operand_is_staged() {
+  const ElementwisePlan plan = plan_of(add(FLOWK_FLOAT32, {1024, 2048}, {{}, {}, {{}, {1, 1024}}}));
+  CHECK(plan.kernel == ElementwiseKernel::staged_tiles);
+  CHECK(plan.params.operands[0].access == aligned && plan.params.operands[1].access == aligned);
+  CHECK(plan.params.operands[2].access == staged && plan.params.tile.chunked[2]);
+  CHECK(plan.params.tile.rows == 64 && plan.params.tile.columns == 64);
+  CHECK(plan.launch.num_blocks == 16 * 32);
+  CHECK(plan.params.tile.pitch[2] == 260 && plan.launch.shared_bytes == 64 * 260);
+  const ElementwisePlan odd = plan_of(add(FLOWK_FLOAT32, {1023, 2048}, {{}, {}, {{}, {1, 1023}}}));
+  CHECK(odd.kernel == ElementwiseKernel::staged_tiles && !odd.params.tile.chunked[2]);
+  // Runs too short to be worth a tile.
+  const ElementwisePlan narrow = plan_of(add(FLOWK_FLOAT32, {3, 2048}, {{}, {}, {{}, {1, 3}}}));
+  CHECK(narrow.kernel == ElementwiseKernel::strided_packs && narrow.params.operands[2].access == gather);
+}
+
+void requests_past_31_bits_are_halved() {
+  const int64_t n = int64_t{1} << 31;
+  ElementwiseRequest request, first, second;
+  plan_of(add(FLOWK_FLOAT16, {n}, {{}, {}, {}}), &request);
+  CHECK(!needs_split(request));
+  plan_of(add(FLOWK_FLOAT16, {4, 3, n / 4}, {{}, {}, {{}, {0, 1, 0}}}), &request);
+  CHECK(needs_split(request));
+  split_request(request, &first, &second);
+  CHECK(first.shape.extents[0] == 2 && second.shape.extents[0] == 2);
+  CHECK(second.shape.offsets[0] == 2 * 3 * (n / 4) && second.shape.offsets[2] == 0);
+  CHECK(needs_split(first));
+  split_request(first, &first, &second);
+  CHECK(second.shape.offsets[0] == 3 * (n / 4));
+}
+
+void simplify_merges_what_is_one_dimension_to_all() {
+  OperandShape shape;
+  shape.num_operands = 2;
+  shape.rank = 4;
+  const int64_t extents[4] = {2, 3, 1, 5}, out[4] = {15, 5, 99, 1}, x[4] = {0, -5, 7, -1};
+  for (int d = 0; d < 4; ++d) {
+    shape.extents[d] = extents[d];
+    shape.strides[0][d] = out[d];
+    shape.strides[1][d] = x[d];
+  }
+  simplify(&shape);
+  CHECK(shape.rank == 2 && shape.extents[0] == 2 && shape.extents[1] == 15);
+  CHECK(shape.strides[0][0] == 15 && shape.strides[0][1] == 1);
+  CHECK(shape.strides[1][0] == 0 && shape.strides[1][1] == -1);
+  CHECK(shape.offsets[0] == 0 && shape.offsets[1] == 0);
+  // A dimension that out walks downwards is walked the other way round by all.
+  OperandShape down;
+  down.num_operands = 2;
+  down.rank = 1;
+  down.extents[0] = 8;
+  down.strides[0][0] = -1;
+  down.strides[1][0] = 1;
+  simplify(&down);
+  CHECK(down.strides[0][0] == 1 && down.offsets[0] == -7);
+  CHECK(down.strides[1][0] == -1 && down.offsets[1] == 7);
+}
+
+void every_row_of_the_list_has_its_facts() {
+  for (int32_t op = 1; op < FLOWK_UNARY_END_; ++op) CHECK(unary_op_info(op).name != nullptr);
+  for (int32_t op = 1; op < FLOWK_BINARY_END_; ++op) CHECK(binary_op_info(op).name != nullptr);
+  for (int32_t op = 1; op < FLOWK_TERNARY_END_; ++op) CHECK(ternary_op_info(op).name != nullptr);
+  CHECK(unary_op_info(0).name == nullptr && unary_op_info(FLOWK_UNARY_END_).name == nullptr);
+  CHECK(takes(unary_op_info(FLOWK_UNARY_NEG), FLOWK_INT8) && !takes(unary_op_info(FLOWK_UNARY_NEG), FLOWK_BOOL));
+  CHECK(!takes(unary_op_info(FLOWK_UNARY_EXP), FLOWK_INT8) && takes(unary_op_info(FLOWK_UNARY_EXP), FLOWK_FLOAT8_E4M3));
+  CHECK(!takes(unary_op_info(FLOWK_UNARY_COPY), FLOWK_COMPLEX64));
+}
+
+}  // namespace
+
+int main() {
+  contiguous_operands_are_flat_whatever_their_rank();
+  one_misaligned_pointer_shifts_its_own_operand_only();
+  a_pack_is_16_bytes_of_the_widest_operand();
+  broadcast_operands_are_rows_columns_and_scalars();
+  outputs_with_gaps_have_packs_of_their_own_in_every_row();
+  a_transposed_operand_is_staged();
+  requests_past_31_bits_are_halved();
+  simplify_merges_what_is_one_dimension_to_all();
+  every_row_of_the_list_has_its_facts();
+  std::printf("%d checks failed\n", num_failed_checks);
+  return num_failed_checks == 0 ? 0 : 1;
+}
