@@ -144,7 +144,7 @@ class FunctorLaunch(ctypes.Structure):
     _fields_ = (
         ("struct_bytes", ctypes.c_size_t),
         ("num_parts", ctypes.c_int32),
-        ("is_strided", ctypes.c_int32),
+        ("kernel", ctypes.c_int32),
         ("pack_elements", ctypes.c_int32),
         ("num_threads", ctypes.c_int32),
         ("num_blocks", ctypes.c_int64),

@@ -140,16 +140,16 @@ class ElementwiseKernel:
             if status:
                 raise error_of(library, status)
             if launch.num_parts:
-                kernel = self._kernel(binding.formula, launch.is_strided, launch.pack_elements, device)
+                kernel = self._kernel(binding.formula, launch.kernel, launch.pack_elements, device)
                 params = ctypes.addressof(launch) + FunctorLaunch.params.offset
                 _driver.launch(
                     kernel, launch.num_blocks, launch.num_threads, launch.shared_bytes, stream, params, factory
                 )
             part += 1
 
-    def _kernel(self, formula: Formula, is_strided: int, pack_elements: int, device: int) -> int:
+    def _kernel(self, formula: Formula, kernel_index: int, pack_elements: int, device: int) -> int:
         """Its CUkernel."""
-        kernel = "elementwise_strided" if is_strided else "elementwise_flat"
+        kernel = ("elementwise_flat", "elementwise_strided", "elementwise_periodic")[kernel_index]
         key = (formula, kernel, pack_elements, device)
         if key not in self._kernels:
             code = compile_kernel(formula, kernel, pack_elements, _driver.architecture(device))

@@ -115,7 +115,7 @@ def kernel_expression(formula: Formula, kernel: str, pack_elements: int) -> str:
 def compile_kernel(formula: Formula, kernel: str, pack_elements: int, architecture: str) -> Any:
     """The compiled kernel as a cuda.core.ObjectCode, whose one name is kernel_expression().
 
-    kernel         `elementwise_flat` or `elementwise_strided`
+    kernel         `elementwise_flat`, `elementwise_strided` or `elementwise_periodic`
     architecture   sm_90, for example
     FlowkValueError, with the compiler's log, where the formula does not compile; ImportError without NVRTC.
     """
@@ -125,6 +125,7 @@ def compile_kernel(formula: Formula, kernel: str, pack_elements: int, architectu
         options = core.ProgramOptions(
             std="c++20",
             arch=architecture,
+            device_as_default_execution_space=True,  # NVRTC 13.0 takes a lambda of device code for host code
             include_path=list(include_folders()),
             name=formula.name,
         )

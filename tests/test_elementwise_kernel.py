@@ -164,7 +164,7 @@ def plans(arrays: Any, library: Any) -> Plans:
 def test_a_plan_of_neighbours_is_flat_and_holds_their_addresses(plans: Plans) -> None:
     assert plans() == Status.SUCCESS
     launch = plans.launch
-    assert (launch.num_parts, launch.is_strided, launch.pack_elements, launch.num_blocks) == (1, 0, 4, 1)
+    assert (launch.num_parts, launch.kernel, launch.pack_elements, launch.num_blocks) == (1, 0, 4, 1)
     assert (launch.num_threads, launch.shared_bytes) == (256, 0)
     words = np.frombuffer(bytes(launch.params)[: launch.params_bytes], np.uint64)
     for offset in (0, 64, 512):
@@ -177,9 +177,9 @@ def test_packs_are_of_the_widest_operand(plans: Plans) -> None:
         assert plans.launch.pack_elements == elements
 
 
-def test_a_broadcast_operand_makes_a_plan_strided_and_no_element_makes_none(plans: Plans) -> None:
+def test_a_broadcast_operand_makes_a_plan_periodic_and_no_element_makes_none(plans: Plans) -> None:
     assert plans(strides=(None, None, (0, 1))) == Status.SUCCESS
-    assert (plans.launch.num_parts, plans.launch.is_strided) == (1, 1)
+    assert (plans.launch.num_parts, plans.launch.kernel) == (1, 2)
     assert plans(shape=(0, 4), offsets=(None,) * 3) == Status.SUCCESS
     assert plans.launch.num_parts == 0
 
@@ -192,7 +192,7 @@ def test_more_elements_than_a_launch_takes_come_in_parts(plans: Plans) -> None:
     for part in range(parts):
         assert plans(**call, part=part) == Status.SUCCESS
         blocks += plans.launch.num_blocks
-    assert blocks >= 2**32 // (8 * 256)
+    assert blocks >= 2**32 // (16 * 256)
     assert plans(**call, part=parts) == Status.INVALID_ARGUMENT
     assert f"part = {parts}, must be in 0 ... {parts - 1}" in plans.error()
 
@@ -249,9 +249,8 @@ def no_disk_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_jit, "_disk_cache", lambda: None)
 
 
-def compiled(kernel: ElementwiseKernel, *operands: Any, is_strided: bool = False, pack_elements: int = 4) -> Any:
+def compiled(kernel: ElementwiseKernel, *operands: Any, name: str = "elementwise_flat", pack_elements: int = 4) -> Any:
     formula = kernel._bind(operands, None).formula
-    name = "elementwise_strided" if is_strided else "elementwise_flat"
     return _jit.compile_kernel(formula, name, pack_elements, "sm_90")
 
 
@@ -274,9 +273,9 @@ def test_preambles_several_statements_and_mixed_types_compile() -> None:
         "float square = squared(x); z = keep ? square + y : sqrtf(square)",
         preamble="__device__ float squared(float x) { return x * x; }",
     )
-    for is_strided in (False, True):
+    for name in ("elementwise_flat", "elementwise_strided", "elementwise_periodic"):
         operands = array_of(np.float32), array_of(np.int8), array_of(bool)
-        assert compiled(kernel, *operands, is_strided=is_strided, pack_elements=2)
+        assert compiled(kernel, *operands, name=name, pack_elements=2)
 
 
 @pytest.mark.usefixtures("nvrtc", "no_disk_cache")

@@ -35,10 +35,11 @@ void write_params(const Params& params, flowk_functor_launch* launch) {
 
 template <int kOperands>
 void write_params_of(const ElementwisePlan& plan, flowk_functor_launch* launch) {
-  if (launch->is_strided)
-    write_params(strided_params<kOperands>(plan), launch);
-  else
-    write_params(flat_params<kOperands>(plan), launch);
+  switch (launch->kernel) {
+    case 0: return write_params(flat_params<kOperands>(plan), launch);
+    case 1: return write_params(strided_params<kOperands>(plan), launch);
+    default: return write_params(periodic_params<kOperands>(plan), launch);
+  }
 }
 
 Status plan_functor(const ElementwiseTensor* tensors, int32_t num_operands, int32_t rank, const int64_t* shape,
@@ -58,7 +59,9 @@ Status plan_functor(const ElementwiseTensor* tensors, int32_t num_operands, int3
   ElementwisePlan plan;
   plan_elementwise(found, device, 0, &plan);
   launch->num_parts = num_parts;
-  launch->is_strided = plan.kernel != ElementwiseKernel::flat_packs;
+  launch->kernel = plan.kernel == ElementwiseKernel::flat_packs       ? 0
+                   : plan.kernel == ElementwiseKernel::periodic_packs ? 2
+                                                                      : 1;
   launch->pack_elements = plan.pack_elements;
   launch->num_threads = plan.launch.num_threads;
   launch->num_blocks = plan.launch.num_blocks;

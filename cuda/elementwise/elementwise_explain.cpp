@@ -12,6 +12,7 @@ namespace {
 const char* reason(ElementwiseKernel kernel) {
   switch (kernel) {
     case ElementwiseKernel::flat_packs: return "every operand is one run of neighbours, or one element";
+    case ElementwiseKernel::periodic_packs: return "the output is one run; an input is broadcast";
     case ElementwiseKernel::strided_packs: return "an operand is broadcast or has gaps";
     case ElementwiseKernel::staged_tiles:
       return "an input's neighbours stand along another dimension than the output's";
@@ -27,6 +28,10 @@ const char* access_name(ElementwiseAccess access) {
     case ElementwiseAccess::gather: return "element by element";
     case ElementwiseAccess::staged: return "through shared memory";
     case ElementwiseAccess::number: return "a number of the call";
+    case ElementwiseAccess::cycled_packs: return "aligned packs, cycled through";
+    case ElementwiseAccess::cycled: return "packs cut from aligned accesses, cycled through";
+    case ElementwiseAccess::cycled_table: return "cycled through in shared memory";
+    case ElementwiseAccess::repeated: return "each element several times";
   }
   return "";
 }
@@ -36,6 +41,7 @@ const char* access_name(ElementwiseAccess access) {
 const char* elementwise_kernel_name(ElementwiseKernel kernel) {
   switch (kernel) {
     case ElementwiseKernel::flat_packs: return "flat_packs";
+    case ElementwiseKernel::periodic_packs: return "periodic_packs";
     case ElementwiseKernel::strided_packs: return "strided_packs";
     case ElementwiseKernel::staged_tiles: return "staged_tiles";
   }

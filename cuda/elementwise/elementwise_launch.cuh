@@ -20,13 +20,21 @@ inline Status unknown_plan(const ElementwisePlan& plan) {
                          static_cast<int>(plan.kernel), static_cast<int>(plan.compute), plan.pack_elements);
 }
 
-// Packs of 16 elements, of one byte each, have the flat kernel only.
+// Packs of 16 elements, of one byte each, have no strided kernel, and one input no periodic one.
 template <int kN, class Functor, class Out, class... In>
 Status launch_packs(const ElementwisePlan& plan, const Functor& functor, flowk_stream stream) {
   constexpr int num_operands = 1 + static_cast<int>(sizeof...(In));
-  if (plan.kernel == ElementwiseKernel::flat_packs)
-    return launch(elementwise_flat<kN, Functor, Out, In...>, plan.launch, stream, flat_params<num_operands>(plan),
-                  functor);
+  if (plan.kernel == ElementwiseKernel::flat_packs) {
+    constexpr int packs = packs_per_thread<Functor>;
+    LaunchConfig config = plan.launch;
+    config.num_blocks = (config.num_blocks + packs - 1) / packs;
+    return launch(elementwise_flat<kN, Functor, Out, In...>, config, stream, flat_params<num_operands>(plan), functor);
+  }
+  if constexpr (num_operands >= 3) {
+    if (plan.kernel == ElementwiseKernel::periodic_packs)
+      return launch(elementwise_periodic<kN, Functor, Out, In...>, plan.launch, stream,
+                    periodic_params<num_operands>(plan), functor);
+  }
   if constexpr (kN <= 8)
     return launch(elementwise_strided<kN, Functor, Out, In...>, plan.launch, stream, strided_params<num_operands>(plan),
                   functor);

@@ -192,6 +192,87 @@ void plan_rows(const Problem& problem, ElementwisePlan* plan) {
   plan->launch.num_blocks = ceil_div(num_packs, elementwise_threads);
 }
 
+// Packs of a longer period seldom go over its end: one thread in 32, and a warp in one, of a period of 1024 packs.
+constexpr int64_t longest_table_bytes = 2048;
+
+// Input k as (i / repeat) % period of a run of step `operand->step`, if it is one.
+bool describe_period(const Problem& problem, int k, ElementwiseOperand* operand, int64_t* repeat, int64_t* period) {
+  *repeat = *period = 1;
+  int64_t next = 0;  // the stride that would go on with the run
+  bool has_ended = false;
+  for (int d = problem.shape.rank - 1; d >= 0; --d) {
+    const int64_t extent = problem.shape.extents[d], stride = problem.shape.strides[k][d];
+    if (stride == 0) {
+      if (next == 0)
+        *repeat *= extent;
+      else
+        has_ended = true;
+    } else if (!has_ended && (next == 0 || stride == next)) {
+      if (next == 0) operand->step = stride;
+      *period *= extent;
+      next = stride * extent;
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Leaves a plan of the periodic kernel, if every input is linear, periodic or one element.
+bool plan_periods(const Problem& problem, ElementwisePlan* plan) {
+  auto& params = plan->params;
+  const int32_t pack_elements = plan->pack_elements;
+  // A kernel of one input has no such form.
+  if (problem.num_operands < 3 || !params.operands[0].is_linear) return false;
+  const int32_t lead = lead_of(params.operands[0].data, params.operands[0].element_shift, pack_elements);
+  ElementwiseOperand operands[max_operands];
+  ElementwisePeriod periods[max_operands] = {};
+  int32_t shared_bytes = 0;
+  for (int k = 0; k < problem.num_operands; ++k) {
+    ElementwiseOperand& operand = operands[k] = params.operands[k];
+    const int64_t element_bytes = int64_t{1} << operand.element_shift;
+    const int64_t pack_bytes = pack_elements * element_bytes;
+    if (operand.is_linear) {
+      operand.step = element_bytes;
+      operand.access = contiguous_access(reinterpret_cast<intptr_t>(operand.data) - lead * element_bytes, pack_bytes);
+      continue;
+    }
+    int64_t repeat = 1, period = 1;
+    if (!describe_period(problem, k, &operand, &repeat, &period)) return false;
+    if (period == 1) {
+      operand.step = 0;
+      operand.access = ElementwiseAccess::splat;
+      continue;
+    }
+    periods[k].repeat = Divider(static_cast<uint32_t>(repeat));
+    periods[k].period = Divider(static_cast<uint32_t>(period));
+    periods[k].lead = static_cast<uint32_t>(ceil_div(lead, repeat * period) * repeat * period);
+    if (repeat > 1 || operand.step != element_bytes) {
+      operand.access = ElementwiseAccess::repeated;
+    } else if (lead == 0 && period % pack_elements == 0 &&
+               contiguous_access(reinterpret_cast<intptr_t>(operand.data), pack_bytes) == ElementwiseAccess::aligned) {
+      operand.access = ElementwiseAccess::cycled_packs;
+    } else if (period * element_bytes <= longest_table_bytes) {
+      operand.access = ElementwiseAccess::cycled_table;
+      periods[k].table_offset = shared_bytes;
+      periods[k].table_elements = static_cast<uint32_t>(period + pack_elements + 4);
+      shared_bytes += static_cast<int32_t>((periods[k].table_elements * element_bytes + 15) / 16 * 16);
+    } else {
+      operand.access = ElementwiseAccess::cycled;
+    }
+  }
+  plan->kernel = ElementwiseKernel::periodic_packs;
+  params.lead = lead;
+  for (int k = 0; k < problem.num_operands; ++k) {
+    params.operands[k] = operands[k];
+    plan->periods[k] = periods[k];
+  }
+  params.operands[0].access = ElementwiseAccess::aligned;
+  plan->launch.shared_bytes = shared_bytes;
+  plan->launch.num_blocks = ceil_div(ceil_div(problem.count + lead, pack_elements), elementwise_threads);
+  return true;
+}
+
 Problem make_problem(const ElementwiseRequest& request) {
   Problem problem = {request.shape, request.shape.num_operands, request.shape.rank - 1, 1};
   for (int d = 0; d < problem.shape.rank; ++d) {
@@ -267,6 +348,7 @@ void plan_elementwise(const ElementwiseRequest& request, const Device&, int32_t 
     plan->launch.num_blocks = ceil_div(ceil_div(problem.count + params.lead, plan->pack_elements), elementwise_threads);
     return enter_numbers(request, &params);
   }
+  if (plan_periods(problem, plan)) return enter_numbers(request, &params);
   // Strided kernels have packs of up to 8 elements.
   plan->pack_elements = std::min(plan->pack_elements, 8);
   int32_t widest = 0;

@@ -41,11 +41,12 @@ struct ElementwiseRequest {
 };
 
 enum class ElementwiseKernel : int32_t {
-  flat_packs,     // all operands are one run, or one element
-  strided_packs,  // rows of any strides, a thread a pack
-  staged_tiles,   // the same in tiles, with inputs whose neighbours stand along another dimension in shared memory
+  flat_packs,      // all operands are one run, or one element
+  periodic_packs,  // out is one run, and inputs that are not are repeated and cycled through
+  strided_packs,   // rows of any strides, a thread a pack
+  staged_tiles,    // the same in tiles, with inputs whose neighbours stand along another dimension in shared memory
 };
-constexpr int num_elementwise_kernels = 3;
+constexpr int num_elementwise_kernels = 4;
 const char* elementwise_kernel_name(ElementwiseKernel kernel);
 
 struct ElementwisePlan {
@@ -58,6 +59,7 @@ struct ElementwisePlan {
   int32_t pack_elements = 0;
   LaunchConfig launch;
   StridedElementwiseParams<max_operands> params;  // of which a kernel takes its part
+  ElementwisePeriod periods[max_operands];        // of periodic_packs
 };
 
 // More elements than one launch of a strided kernel takes, whose indices have 31 bits: plan_elementwise() wants fewer,

@@ -15,6 +15,14 @@ ElementwiseParams<kOperands> flat_params(const ElementwisePlan& plan) {
   return params;
 }
 template <int kOperands>
+PeriodicElementwiseParams<kOperands> periodic_params(const ElementwisePlan& plan) {
+  PeriodicElementwiseParams<kOperands> params = {};
+  static_cast<ElementwiseParams<kOperands>&>(params) = flat_params<kOperands>(plan);
+  for (int k = 0; k < kOperands; ++k) params.periods[k] = plan.periods[k];
+  params.has_tables = plan.launch.shared_bytes > 0;
+  return params;
+}
+template <int kOperands>
 StridedElementwiseParams<kOperands> strided_params(const ElementwisePlan& plan) {
   StridedElementwiseParams<kOperands> params = {};
   static_cast<ElementwiseParams<kOperands>&>(params) = flat_params<kOperands>(plan);

@@ -8,7 +8,7 @@ Status run_ternary(const ElementwisePlan& plan, flowk_stream stream) {
   return visit_compute(plan, [&](auto compute, auto pack, auto largest) -> Status {
     using Compute = decltype(compute);
     using Any = AnyElement<Compute, decltype(largest)::value>;
-    using Functor = TernaryFunctor<Compute>;
+    using Functor = TernaryFunctor<Compute, decltype(pack)::value>;
     return launch_packs<decltype(pack)::value, Functor, Any, Any, Any, Any>(
         plan, Functor{plan.op, parameter<Compute>(plan.a)}, stream);
   });

@@ -105,9 +105,10 @@ ElementwiseError elementwise_by(const Factory& factory, int64_t count, Elementwi
   int k = 0;
   params.operands[k++] = flat_operand(out, count, false, 0, detail::element_shift<Out>, n, params.lead);
   ((params.operands[k++] = flat_operand(in, count, false, 0, detail::element_shift<In>, n, params.lead)), ...);
+  constexpr int64_t block_packs = elementwise_threads * packs_per_thread<Factory>;
   const int64_t num_packs = (count + params.lead + n - 1) / n;
   return detail::launch_flat(elementwise_flat<n, Factory, Element<Out>, Element<In>...>,
-                             (num_packs + elementwise_threads - 1) / elementwise_threads, stream, params, factory);
+                             (num_packs + block_packs - 1) / block_packs, stream, params, factory);
 }
 
 // out[i] = functor(x[i], ...) for any number of inputs.

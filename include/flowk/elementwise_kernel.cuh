@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel of every elementwise operation, flowk's own and a user's: out[i] = functor(x[i], y[i], ...). Device code
-// for nvcc, NVRTC and the executor; elementwise.cuh and flowk's own plan fill its parameters in.
+// for nvcc, NVRTC (13.0 and before with --device-as-default-execution-space, for the lambdas) and the executor;
+// elementwise.cuh and flowk's own plan fill its parameters in.
 #pragma once
 
 #ifndef __CUDACC_RTC__  // which knows memcpy without it
@@ -129,6 +130,8 @@ __device__ __forceinline__ const unsigned char* locate_element(const StridedElem
 
 template <class Params>
 constexpr bool is_strided = requires(Params params) { params.rows; };
+template <class Params>
+constexpr bool is_periodic = requires(Params params) { params.periods; };
 
 // A pack's work for given operand types: all loads, then all conversions, the functor and the store, so that no load
 // waits for another.
@@ -151,17 +154,133 @@ struct PackWork {
   template <class Functor>
   __device__ __forceinline__ static void run(const Params& params, const Places& places, const Functor& functor) {
     Loaded loaded[sizeof...(In)];
-    load_all<1, In...>(params, places, loaded);
-    finish<1, Functor, In...>(params, places, functor, loaded);
+    load_all(params, places, loaded);
+    finish(params, places, functor, loaded);
+  }
+  __device__ __forceinline__ static void load_all(const Params& params, const Places& places, Loaded* loaded) {
+    load_from<1, In...>(params, places, loaded);
+  }
+  template <class Functor>
+  __device__ __forceinline__ static void finish(const Params& params, const Places& places, const Functor& functor,
+                                                Loaded* loaded) {
+    finish_from<1, Functor, In...>(params, places, functor, loaded);
+  }
+  // The inputs that stand in shared memory by now.
+  __device__ __forceinline__ static void load_tables(const Params& params, const Places& places, Loaded* loaded) {
+    load_tables_from<1, In...>(params, places, loaded);
   }
 
  private:
   template <int k, class First, class... Rest>
-  __device__ __forceinline__ static void load_all(const Params& params, const Places& places, Loaded* loaded) {
+  __device__ __forceinline__ static void load_from(const Params& params, const Places& places, Loaded* loaded) {
     loaded[k - 1].shift = 0;
     First::with_size(params.operands[k],
                      [&](auto size) { load<k, decltype(size)::value>(params, places, loaded[k - 1]); });
-    if constexpr (sizeof...(Rest) > 0) load_all<k + 1, Rest...>(params, places, loaded);
+    if constexpr (sizeof...(Rest) > 0) load_from<k + 1, Rest...>(params, places, loaded);
+  }
+  template <int k, class First, class... Rest>
+  __device__ __forceinline__ static void load_tables_from(const Params& params, const Places& places, Loaded* loaded) {
+    if (params.operands[k].access == ElementwiseAccess::cycled_table)
+      First::with_size(params.operands[k],
+                       [&](auto size) { load_table<k, decltype(size)::value>(params, places, loaded[k - 1]); });
+    if constexpr (sizeof...(Rest) > 0) load_tables_from<k + 1, Rest...>(params, places, loaded);
+  }
+
+  // Bytes of a run in shared memory, cut from the words that hold them: a table goes on for a pack and a word past its
+  // period.
+  template <int k, int kSize>
+  __device__ __forceinline__ static void load_table(const Params& params, const Places& places, Loaded& loaded) {
+    constexpr int bytes = kN * kSize;
+    constexpr int num_words = (bytes + 3) / 4;
+    const ElementwisePeriod& period = params.periods[k];
+    uint32_t cycles = static_cast<uint32_t>(places.linear + period.lead);
+    const uint32_t offset = take_index(&cycles, period.period) * kSize;
+    const unsigned char* const staged = &shared<unsigned char>() + period.table_offset + offset / 4 * 4;
+#pragma unroll
+    for (int w = 0; w < num_words; ++w) pack::load<4>(loaded.words + w, staged + 4 * w);
+    if constexpr (kSize < 4) {
+      uint32_t next;
+      pack::load<4>(&next, staged + 4 * num_words);
+#pragma unroll
+      for (int w = 0; w < num_words; ++w)
+        loaded.words[w] =
+            __funnelshift_r(loaded.words[w], w + 1 < num_words ? loaded.words[w + 1] : next, offset % 4 * 8);
+    }
+  }
+
+  // Neighbours in memory where a pack may go over the end of the period.
+  template <int k, int kSize>
+  __device__ __forceinline__ static void load_cycled(const Params& params, const Places& places, Loaded& loaded) {
+    constexpr int bytes = kN * kSize;
+    const ElementwiseOperand& operand = params.operands[k];
+    const ElementwisePeriod& period = params.periods[k];
+    uint32_t cycles = static_cast<uint32_t>(places.linear + period.lead);
+    uint32_t index = take_index(&cycles, period.period);
+    const unsigned char* const here = operand.data + int64_t{index} * kSize;
+    if (operand.access == ElementwiseAccess::cycled_packs) return pack::load<bytes>(loaded.words, here);
+    if constexpr (bytes >= 4) {
+      constexpr int width = pack::access_bytes<bytes>;
+      const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(here) % width);
+      if (index + kN <= period.period.divisor && here - shift >= operand.begin &&
+          here - shift + bytes + (shift == 0 ? 0 : width) <= operand.end) {
+        pack::load_around<bytes>(loaded.words, here, shift);
+        loaded.shift = shift;
+        return;
+      }
+    }
+    clear<kSize>(loaded);
+#pragma unroll
+    for (int i = 0; i < kN; ++i) {
+      uint32_t element[(kSize + 3) / 4];
+      pack::load<kSize>(element, operand.data + int64_t{index} * kSize);
+      pack::put<kSize>(loaded.words, i, element);
+      index = index + 1 == period.period.divisor ? 0 : index + 1;
+    }
+  }
+
+  // Each element `repeat` times: a pack has one of them, or two, or the loop's.
+  template <int k, int kSize>
+  __device__ __forceinline__ static void load_repeated(const Params& params, const Places& places, Loaded& loaded) {
+    const ElementwiseOperand& operand = params.operands[k];
+    const ElementwisePeriod& period = params.periods[k];
+    uint32_t index = static_cast<uint32_t>(places.linear + period.lead);
+    uint32_t in_repeat = take_index(&index, period.repeat);
+    uint32_t cycles = index;
+    index = take_index(&cycles, period.period);
+    const auto next_of = [&](uint32_t i) { return i + 1 == period.period.divisor ? 0 : i + 1; };
+    if (period.repeat.divisor >= kN) {
+      pack::load<kSize>(loaded.words, operand.data + index * operand.step);
+      pack::repeat<kN, kSize>(loaded.words);
+      const int left = static_cast<int>(period.repeat.divisor - in_repeat);
+      if (left >= kN) return;
+      uint32_t next[(kN * kSize + 3) / 4];
+      pack::load<kSize>(next, operand.data + next_of(index) * operand.step);
+      pack::repeat<kN, kSize>(next);
+#pragma unroll
+      for (int w = 0; w < (kN * kSize + 3) / 4; ++w) {
+        const int bits = left * (kSize * 8) - 32 * w;  // of this word that are of the first element
+        const uint32_t mask = bits <= 0 ? 0u : bits >= 32 ? ~0u : (1u << bits) - 1;
+        loaded.words[w] = (loaded.words[w] & mask) | (next[w] & ~mask);
+      }
+      return;
+    }
+    clear<kSize>(loaded);
+#pragma unroll
+    for (int i = 0; i < kN; ++i) {
+      uint32_t element[(kSize + 3) / 4];
+      pack::load<kSize>(element, operand.data + index * operand.step);
+      pack::put<kSize>(loaded.words, i, element);
+      if (++in_repeat == period.repeat.divisor) {
+        in_repeat = 0;
+        index = next_of(index);
+      }
+    }
+  }
+
+  template <int kSize>
+  __device__ __forceinline__ static void clear(Loaded& loaded) {
+#pragma unroll
+    for (int w = 0; w < (kN * kSize + 3) / 4; ++w) loaded.words[w] = 0;
   }
 
   template <int k, int kSize>
@@ -169,6 +288,12 @@ struct PackWork {
     constexpr int bytes = kN * kSize;
     const ElementwiseOperand& operand = params.operands[k];
     const PackPlace& place = places.operands[k];
+    if constexpr (is_periodic<Params>) {
+      if (operand.access == ElementwiseAccess::cycled_table) return;  // by load_tables()
+      if (operand.access == ElementwiseAccess::cycled_packs || operand.access == ElementwiseAccess::cycled)
+        return load_cycled<k, kSize>(params, places, loaded);
+      if (operand.access == ElementwiseAccess::repeated) return load_repeated<k, kSize>(params, places, loaded);
+    }
     const bool is_whole = places.last - places.first == kN && (!strided || place.wrap >= kN);
     if (is_whole && operand.access == ElementwiseAccess::aligned) return pack::load<bytes>(loaded.words, place.here);
     if (operand.access == ElementwiseAccess::number) {
@@ -200,8 +325,7 @@ struct PackWork {
   __device__ __forceinline__ static void gather(const Params& params, const Places& places, Loaded& loaded) {
     const ElementwiseOperand& operand = params.operands[k];
     const PackPlace& place = places.operands[k];
-#pragma unroll
-    for (int w = 0; w < (kN * kSize + 3) / 4; ++w) loaded.words[w] = 0;
+    clear<kSize>(loaded);
     if constexpr (strided) {
       if (operand.access == ElementwiseAccess::staged) {
         const unsigned char* staged = &shared<unsigned char>() + place.staged;
@@ -230,8 +354,8 @@ struct PackWork {
   }
 
   template <int k, class Functor, class First, class... Rest, class... Values>
-  __device__ __forceinline__ static void finish(const Params& params, const Places& places, const Functor& functor,
-                                                Loaded* loaded, const Values&... values) {
+  __device__ __forceinline__ static void finish_from(const Params& params, const Places& places, const Functor& functor,
+                                                     Loaded* loaded, const Values&... values) {
     typename First::Value next[kN];
     if (loaded[k - 1].shift != 0) {
       First::with_size(params.operands[k], [&](auto size) {
@@ -241,7 +365,7 @@ struct PackWork {
     }
     First::unpack(params.operands[k], loaded[k - 1].words, next);
     if constexpr (sizeof...(Rest) > 0) {
-      finish<k + 1, Functor, Rest...>(params, places, functor, loaded, values..., next);
+      finish_from<k + 1, Functor, Rest...>(params, places, functor, loaded, values..., next);
     } else {
       typename Out::Value result[kN];
       apply<kN>(functor, result, values..., next);
@@ -276,6 +400,7 @@ __device__ __forceinline__ bool place_flat(const ElementwiseParams<kOperands>& p
                                            PackPlaces<kOperands>* places) {
   const int64_t linear = index * kN - params.lead;
   const int64_t remaining = params.count - linear;
+  places->linear = linear;
   places->first = linear < 0 ? static_cast<int>(-linear) : 0;
   places->last = remaining < kN ? static_cast<int>(remaining) : kN;
 #pragma unroll
@@ -452,15 +577,83 @@ constexpr int resident_blocks<Factory> = Factory::resident_blocks;
 template <class Factory>
 constexpr int strided_resident_blocks = resident_blocks<Factory> < 4 ? resident_blocks<Factory> : 4;
 
+// Packs that a thread of the flat form owns, unless the functor says more: one whose registers leave an SM too few
+// threads to keep memory busy loads several packs before it computes.
+template <class Factory>
+constexpr int packs_per_thread = 1;
+template <class Factory>
+  requires requires { Factory::packs_per_thread; }
+constexpr int packs_per_thread<Factory> = Factory::packs_per_thread;
+
 // out[i] = functor(x[i], ...) over packs of kN neighbours in out; functor = factory(). All operands are linear or one
-// element, and a thread owns one pack; blocks go through memory in order.
+// element. A thread owns packs_per_thread packs, the threads of a block standing side by side; blocks go through memory
+// in order.
 template <int kN, class Factory, class Out, class... In>
 __global__ void __launch_bounds__(elementwise_threads, resident_blocks<Factory>)
     elementwise_flat(const __grid_constant__ ElementwiseParams<1 + sizeof...(In)> params, const Factory factory) {
   using Params = ElementwiseParams<1 + sizeof...(In)>;
+  using Work = PackWork<Params, kN, Out, In...>;
+  constexpr int num_packs = packs_per_thread<Factory>;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * (elementwise_threads * num_packs) + threadIdx.x;
   PackPlaces<1 + sizeof...(In)> places;
-  if (!place_flat<kN>(params, static_cast<int64_t>(blockIdx.x) * elementwise_threads + threadIdx.x, &places)) return;
-  PackWork<Params, kN, Out, In...>::run(params, places, factory());
+  if constexpr (num_packs == 1) {
+    if (place_flat<kN>(params, first, &places)) Work::run(params, places, factory());
+  } else {
+    typename Work::Loaded loaded[num_packs][sizeof...(In)];
+#pragma unroll
+    for (int p = 0; p < num_packs; ++p)
+      if (place_flat<kN>(params, first + p * elementwise_threads, &places)) Work::load_all(params, places, loaded[p]);
+    // A loop, for one copy of the functor's code; the packs move up, for constant places in registers.
+#pragma unroll 1
+    for (int p = 0; p < num_packs; ++p) {
+      if (!place_flat<kN>(params, first + p * elementwise_threads, &places)) return;
+      Work::finish(params, places, factory(), loaded[0]);
+#pragma unroll
+      for (int q = 0; q + 1 < num_packs; ++q)
+#pragma unroll
+        for (int k = 0; k < static_cast<int>(sizeof...(In)); ++k) loaded[q][k] = loaded[q + 1][k];
+    }
+  }
+}
+
+// Brings operand k's table into shared memory, if it has one: element j is its element j % period.
+template <int k, int kOperands, class First, class... Rest>
+__device__ __forceinline__ void stage_tables(const PeriodicElementwiseParams<kOperands>& params) {
+  if (params.operands[k].access == ElementwiseAccess::cycled_table)
+    First::with_size(params.operands[k], [&](auto size) {
+      constexpr int bytes = decltype(size)::value;
+      const ElementwisePeriod& period = params.periods[k];
+#pragma unroll 1
+      for (uint32_t j = threadIdx.x; j < period.table_elements; j += elementwise_threads) {
+        uint32_t cycles = j;
+        const uint32_t index = take_index(&cycles, period.period);
+        uint32_t element[(bytes + 3) / 4];
+        pack::load<bytes>(element, params.operands[k].data + index * bytes);
+        pack::store<bytes>(&shared<unsigned char>() + period.table_offset + j * bytes, element);
+      }
+    });
+  if constexpr (sizeof...(Rest) > 0) stage_tables<k + 1, kOperands, Rest...>(params);
+}
+
+// out[i] = functor(x[i], ...) where element i of an input is its element i, or (i / repeat) % period: what is broadcast
+// along rows, columns or channels. A thread owns one pack.
+template <int kN, class Factory, class Out, class... In>
+__global__ void __launch_bounds__(elementwise_threads, resident_blocks<Factory>)
+    elementwise_periodic(const __grid_constant__ PeriodicElementwiseParams<1 + sizeof...(In)> params,
+                         const Factory factory) {
+  constexpr int num_operands = 1 + static_cast<int>(sizeof...(In));
+  using Work = PackWork<PeriodicElementwiseParams<num_operands>, kN, Out, In...>;
+  const int64_t index = static_cast<int64_t>(blockIdx.x) * elementwise_threads + threadIdx.x;
+  PackPlaces<num_operands> places;
+  typename Work::Loaded loaded[sizeof...(In)];
+  const bool has_elements = place_flat<kN>(static_cast<const ElementwiseParams<num_operands>&>(params), index, &places);
+  if (has_elements) Work::load_all(params, places, loaded);
+  if (params.has_tables) {
+    stage_tables<1, num_operands, In...>(params);
+    __syncthreads();
+    if (has_elements) Work::load_tables(params, places, loaded);
+  }
+  if (has_elements) Work::finish(params, places, factory(), loaded);
 }
 
 // out[i, j] = functor(x[i, j], ...) over rows i of the innermost dimension j, of any strides. A thread owns one pack;

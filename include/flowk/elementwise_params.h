@@ -14,12 +14,16 @@ constexpr int elementwise_max_dims = 31;
 // How a thread gets its pack of an operand. Where a pack is not whole, or is cut by the end of a row, its elements are
 // moved one by one instead.
 enum class ElementwiseAccess : int32_t {
-  aligned,  // neighbours in memory, at a multiple of the pack's bytes
-  shifted,  // neighbours in memory, at any place: cut from one access more
-  splat,    // one element for the whole row
-  gather,   // elements at a distance of `step`
-  staged,   // through shared memory, because neighbours stand along another dimension
-  number,   // one element, which stands in ElementwiseOperand::number itself
+  aligned,       // neighbours in memory, at a multiple of the pack's bytes
+  shifted,       // neighbours in memory, at any place: cut from one access more
+  splat,         // one element for the whole row
+  gather,        // elements at a distance of `step`
+  staged,        // through shared memory, because neighbours stand along another dimension
+  number,        // one element, which stands in ElementwiseOperand::number itself
+  cycled_packs,  // neighbours in memory, from the start again after `period`, which whole packs divide
+  cycled,        // the same after any period
+  cycled_table,  // the same after a short one: from a copy in shared memory, a pack longer than the period
+  repeated,      // each element `repeat` times, then the next one, from the start again after `period` of them
 };
 
 // An operand's elements in memory. Steps and strides are in bytes.
@@ -41,6 +45,20 @@ struct ElementwiseParams {
   ElementwiseOperand operands[kOperands];
   int64_t count;  // elements of out
   int32_t lead;   // elements that pack 0 lacks at its front, so that all others are aligned in out
+};
+
+// The periodic form: out is linear, and so is an input, or element i of it is element (i / repeat) % period.
+struct ElementwisePeriod {
+  Divider repeat;
+  Divider period;
+  uint32_t lead;         // a multiple of repeat * period, to be added to indices so that none is negative
+  int32_t table_offset;  // of a cycled_table in shared memory
+  uint32_t table_elements;
+};
+template <int kOperands>
+struct PeriodicElementwiseParams : ElementwiseParams<kOperands> {
+  ElementwisePeriod periods[kOperands];
+  int32_t has_tables;
 };
 
 // The strided form: rows of the innermost dimension, in C order of the others.

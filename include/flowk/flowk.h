@@ -214,15 +214,15 @@ FLOWK_API flowk_status flowk_permute_explain(const void *src, const int64_t *src
  *   To bool: true where the product is not 0, NaN too. From bool: 0 or 1.
  */
 FLOWK_API flowk_status flowk_permute_convert(const void *src, const int64_t *src_strides, flowk_dtype src_dtype,
-                                             void *dst, const int64_t *dst_strides, flowk_dtype dst_dtype,
-                                             int32_t rank, const int64_t *shape, const int32_t *axes, double scale,
+                                             void *dst, const int64_t *dst_strides, flowk_dtype dst_dtype, int32_t rank,
+                                             const int64_t *shape, const int32_t *axes, double scale,
                                              flowk_stream stream);
 
 /* The plan of the same call to flowk_permute_convert() as text; as flowk_batch_transpose_explain(). */
-FLOWK_API flowk_status flowk_permute_convert_explain(const void *src, const int64_t *src_strides,
-                                                     flowk_dtype src_dtype, void *dst, const int64_t *dst_strides,
-                                                     flowk_dtype dst_dtype, int32_t rank, const int64_t *shape,
-                                                     const int32_t *axes, double scale, char *text, size_t text_bytes);
+FLOWK_API flowk_status flowk_permute_convert_explain(const void *src, const int64_t *src_strides, flowk_dtype src_dtype,
+                                                     void *dst, const int64_t *dst_strides, flowk_dtype dst_dtype,
+                                                     int32_t rank, const int64_t *shape, const int32_t *axes,
+                                                     double scale, char *text, size_t text_bytes);
 
 /* ------------------------------------------------------------------------------------------------------------------
  * ELEMENTWISE
@@ -288,7 +288,10 @@ FLOWK_API int32_t flowk_ternary_op_result(flowk_ternary_op op, flowk_dtype dtype
  *   are kept.
  * - Results of 8 and 16 bits are within 1 ulp of the correctly rounded result of the formula, or, of the gradients of
  *   gelu and silu near their zeros, within 2^-18 * |x| of it. Those of float32 and float64 are within the bounds of
- *   the CUDA math library for the functions that the formula names.
+ *   the CUDA math library for the functions that the formula names, and an exponential multiplies the rounding error
+ *   of its argument: relative to the result, silu is within 8 + |x| units of the type's eps, gelu 8 + 2 x^2, gelu_tanh
+ *   8 + 8 |2 sqrt(2 / pi) (x + 0.044715 x^3)|; to |x|, gelu_tanh_grad is within 64, and to |x| + |z| (|x| + |y|), lerp
+ *   is within 1.
  * - A NaN operand gives NaN, in min, max, relu and clamp too; pow(x, 0) and pow(1, y) are 1. Exceptions: comparisons,
  *   where NaN is unequal to everything; copies to integers (0) and to bool (true); is_nan (true); logical_not (false);
  *   relu_grad (0 where y is NaN); what `where` does not select. clamp with a > b gives b.
@@ -358,7 +361,7 @@ FLOWK_API flowk_status flowk_ternary_explain(flowk_ternary_op op, const void *x,
 typedef struct flowk_functor_launch {
   size_t struct_bytes;   /* sizeof(flowk_functor_launch): set by the caller */
   int32_t num_parts;     /* how many launches the whole call takes: 0 where there is no element */
-  int32_t is_strided;    /* 0: flowk::elementwise_flat, 1: flowk::elementwise_strided */
+  int32_t kernel;        /* 0: flowk::elementwise_flat, 1: flowk::elementwise_strided, 2: flowk::elementwise_periodic */
   int32_t pack_elements; /* the kernel's first template argument */
   int32_t num_threads;   /* of a block */
   int64_t num_blocks;
