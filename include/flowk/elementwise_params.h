@@ -25,6 +25,7 @@ enum class ElementwiseAccess : int32_t {
   cycled_table,  // the same after a short one: from a copy in shared memory, a pack longer than the period
   repeated,      // each element `repeat` times, then the next one, from the start again after `period` of them
 };
+constexpr int num_elementwise_accesses = 10;
 
 // An operand's elements in memory. Steps and strides are in bytes.
 struct ElementwiseOperand {

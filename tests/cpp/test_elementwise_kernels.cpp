@@ -22,7 +22,7 @@ constexpr flowk_dtype all_dtypes[] = {FLOWK_BOOL,    FLOWK_INT8,        FLOWK_IN
 // What the plans that ran had in them.
 struct Reached {
   bool kernels[num_elementwise_kernels] = {};
-  bool accesses[5] = {};
+  bool accesses[num_elementwise_accesses] = {};
   bool lead = false, rows_with_gaps = false, shifted_rows = false, rows_shorter_than_packs = false,
        gathered_out = false;
   bool chunked_tile = false, unchunked_tile = false, two_staged = false, pack_of[17] = {};
@@ -160,7 +160,7 @@ void a_forced_pack_gives_the_same() {
 
 void broadcast_operands_repeat() {
   for (const flowk_dtype dtype : {FLOWK_INT8, FLOWK_BFLOAT16, FLOWK_INT32, FLOWK_UINT64, FLOWK_FLOAT64})
-    for (const int64_t cols : {1, 2, 3, 7, 8, 16, 57, 64, 130})
+    for (const int64_t cols : {1, 2, 3, 7, 8, 16, 57, 64, 130, 4099})
       for (const int64_t lead : {0, 1}) {
         const std::vector<int64_t> shape = {11, cols};
         const auto of = [&](const std::vector<int64_t>& y) -> ElementwiseCase {
@@ -178,6 +178,12 @@ void broadcast_operands_repeat() {
                   FLOWK_BINARY_LESS,
                   shape,
                   {{FLOWK_BOOL, {}, lead}, {dtype, {1, 0}}, {dtype, {0, 1}}}});
+        run_case({"cyclic outer",
+                  ElementwiseArity::ternary,
+                  FLOWK_TERNARY_WHERE,
+                  {2, 3, cols},
+                  {{dtype, {}, lead}, {FLOWK_BOOL, {0, 0, 1}}, {dtype, {0, 1, 0}}, {dtype, {0, cols, 1}, lead}}});
+        run_case({"expanded", ElementwiseArity::copy, FLOWK_UNARY_COPY, shape, {{dtype, {}, lead}, {dtype, {0, 1}}}});
         run_case({"middle",
                   ElementwiseArity::binary,
                   FLOWK_BINARY_MAX,
@@ -278,7 +284,8 @@ void random_layouts() {
 
 void every_mechanism_was_reached() {
   for (const bool kernel : reached.kernels) CHECK(kernel);
-  for (const bool access : reached.accesses) CHECK(access);
+  for (int access = 0; access < num_elementwise_accesses; ++access)
+    CHECK(reached.accesses[access] || access == static_cast<int>(ElementwiseAccess::number));
   for (const int pack : {2, 4, 8, 16}) CHECK(reached.pack_of[pack]);
   CHECK(reached.lead);
   CHECK(reached.rows_with_gaps);

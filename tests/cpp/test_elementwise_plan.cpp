@@ -73,20 +73,33 @@ void a_pack_is_16_bytes_of_the_widest_operand() {
   CHECK(pack_of(FLOWK_INT64, FLOWK_INT8) == 2);
 }
 
-void broadcast_operands_are_rows_columns_and_scalars() {
+void broadcast_operands_are_cycled_through_or_repeated() {
   const ElementwisePlan row = plan_of(add(FLOWK_FLOAT32, {100, 64}, {{}, {}, {{}, {0, 1}}}));
-  CHECK(row.kernel == ElementwiseKernel::strided_packs);
+  CHECK(row.kernel == ElementwiseKernel::periodic_packs && row.launch.shared_bytes == 0);
   CHECK(row.params.operands[1].access == aligned && row.params.operands[1].is_linear);
-  CHECK(row.params.operands[2].access == aligned && !row.params.operands[2].is_linear);
+  CHECK(row.params.operands[2].access == cycled_packs && row.periods[2].period.divisor == 64);
   const ElementwisePlan odd_row = plan_of(add(FLOWK_FLOAT32, {100, 57}, {{}, {}, {{}, {0, 1}}}));
   CHECK(odd_row.params.operands[1].access == aligned);
-  CHECK(odd_row.params.operands[2].access == shifted);
+  CHECK(odd_row.params.operands[2].access == cycled_table);
+  CHECK(odd_row.periods[2].table_elements == 57 + 4 + 4 && odd_row.launch.shared_bytes == 272);
+  const ElementwisePlan long_row = plan_of(add(FLOWK_FLOAT32, {100, 4097}, {{}, {}, {{}, {0, 1}}}));
+  CHECK(long_row.params.operands[2].access == cycled && long_row.launch.shared_bytes == 0);
   const ElementwisePlan column = plan_of(add(FLOWK_FLOAT32, {100, 57}, {{}, {}, {{}, {1, 0}}}));
-  CHECK(column.params.operands[2].access == splat);
-  CHECK(column.params.rows.num_dims == 1 && column.params.rows.row_elements.divisor == 57);
+  CHECK(column.params.operands[2].access == repeated);
+  CHECK(column.periods[2].repeat.divisor == 57 && column.periods[2].period.divisor == 100);
+  const ElementwisePlan channels = plan_of(add(FLOWK_UINT8, {5, 64, 56, 56}, {{}, {}, {{}, {0, 1, 0, 0}}}));
+  CHECK(channels.pack_elements == 16 && channels.params.operands[2].access == repeated);
+  CHECK(channels.periods[2].repeat.divisor == 56 * 56 && channels.periods[2].period.divisor == 64);
+  const ElementwisePlan shifted_out = plan_of(add(FLOWK_FLOAT32, {100, 3}, {{{}, {}, 2}, {}, {{}, {1, 0}}}));
+  CHECK(shifted_out.params.lead == 2 && shifted_out.periods[2].lead == 300);
   const ElementwisePlan scalar = plan_of(add(FLOWK_FLOAT32, {100, 57}, {{}, {}, {{}, {0, 0}}}));
   CHECK(scalar.kernel == ElementwiseKernel::flat_packs);
   CHECK(scalar.params.operands[2].access == splat && scalar.params.operands[2].step == 0);
+  // Both ends of a period in one operand, or an output with gaps, are no periods.
+  const ElementwisePlan twice = plan_of(add(FLOWK_FLOAT32, {3, 5, 7}, {{}, {}, {{}, {1, 0, 3}}}));
+  CHECK(twice.kernel == ElementwiseKernel::strided_packs);
+  const ElementwisePlan gaps = plan_of(add(FLOWK_FLOAT32, {100, 64}, {{{}, {80, 1}}, {}, {{}, {0, 1}}}));
+  CHECK(gaps.kernel == ElementwiseKernel::strided_packs);
 }
 
 void outputs_with_gaps_have_packs_of_their_own_in_every_row() {
@@ -173,7 +186,7 @@ int main() {
   contiguous_operands_are_flat_whatever_their_rank();
   one_misaligned_pointer_shifts_its_own_operand_only();
   a_pack_is_16_bytes_of_the_widest_operand();
-  broadcast_operands_are_rows_columns_and_scalars();
+  broadcast_operands_are_cycled_through_or_repeated();
   outputs_with_gaps_have_packs_of_their_own_in_every_row();
   a_transposed_operand_is_staged();
   requests_past_31_bits_are_halved();
