@@ -28,6 +28,10 @@ _FORMATS = {"bool": "?", "float": "f", "double": "d"} | {
 }
 
 
+# As flowk_functor_launch numbers them.
+_KERNELS = ("elementwise_flat", "elementwise_strided", "elementwise_periodic", "elementwise_tiles")
+
+
 class Parameter(NamedTuple):
     """`T x`: `dtype` is None where the type is one letter, which any type may stand for."""
 
@@ -149,7 +153,7 @@ class ElementwiseKernel:
 
     def _kernel(self, formula: Formula, kernel_index: int, pack_elements: int, device: int) -> int:
         """Its CUkernel."""
-        kernel = ("elementwise_flat", "elementwise_strided", "elementwise_periodic")[kernel_index]
+        kernel = _KERNELS[kernel_index]
         key = (formula, kernel, pack_elements, device)
         if key not in self._kernels:
             code = compile_kernel(formula, kernel, pack_elements, _driver.architecture(device))

@@ -27,6 +27,16 @@ int32_t find_part(const ElementwiseRequest& request, int32_t part, ElementwiseRe
   return num_first + find_part(second, part - num_first, found);
 }
 
+// As flowk.h numbers them.
+int32_t kernel_index(ElementwiseKernel kernel) {
+  switch (kernel) {
+    case ElementwiseKernel::flat_packs: return 0;
+    case ElementwiseKernel::periodic_packs: return 2;
+    case ElementwiseKernel::aligned_tiles: return 3;
+    default: return 1;
+  }
+}
+
 template <class Params>
 void write_params(const Params& params, flowk_functor_launch* launch) {
   launch->params_bytes = static_cast<int32_t>(sizeof params);
@@ -37,8 +47,8 @@ template <int kOperands>
 void write_params_of(const ElementwisePlan& plan, flowk_functor_launch* launch) {
   switch (launch->kernel) {
     case 0: return write_params(flat_params<kOperands>(plan), launch);
-    case 1: return write_params(strided_params<kOperands>(plan), launch);
-    default: return write_params(periodic_params<kOperands>(plan), launch);
+    case 2: return write_params(periodic_params<kOperands>(plan), launch);
+    default: return write_params(strided_params<kOperands>(plan), launch);
   }
 }
 
@@ -59,9 +69,7 @@ Status plan_functor(const ElementwiseTensor* tensors, int32_t num_operands, int3
   ElementwisePlan plan;
   plan_elementwise(found, device, 0, &plan);
   launch->num_parts = num_parts;
-  launch->kernel = plan.kernel == ElementwiseKernel::flat_packs       ? 0
-                   : plan.kernel == ElementwiseKernel::periodic_packs ? 2
-                                                                      : 1;
+  launch->kernel = kernel_index(plan.kernel);
   launch->pack_elements = plan.pack_elements;
   launch->num_threads = plan.launch.num_threads;
   launch->num_blocks = plan.launch.num_blocks;

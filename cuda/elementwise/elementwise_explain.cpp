@@ -15,6 +15,7 @@ const char* reason(ElementwiseKernel kernel) {
     case ElementwiseKernel::periodic_packs: return "the output is one run; an input is broadcast";
     case ElementwiseKernel::strided_packs: return "an operand is broadcast or has gaps";
     case ElementwiseKernel::staged_tiles:
+    case ElementwiseKernel::aligned_tiles:
       return "an input's neighbours stand along another dimension than the output's";
   }
   return "";
@@ -44,6 +45,7 @@ const char* elementwise_kernel_name(ElementwiseKernel kernel) {
     case ElementwiseKernel::periodic_packs: return "periodic_packs";
     case ElementwiseKernel::strided_packs: return "strided_packs";
     case ElementwiseKernel::staged_tiles: return "staged_tiles";
+    case ElementwiseKernel::aligned_tiles: return "aligned_tiles";
   }
   return "unknown";
 }
@@ -62,7 +64,7 @@ void explain_elementwise(const ElementwisePlan& plan, const ElementwiseRequest& 
     writer.add_list(request.shape.strides[k], request.shape.rank);
     writer.add(", %s\n", access_name(plan.params.operands[k].access));
   }
-  if (plan.kernel == ElementwiseKernel::staged_tiles)
+  if (plan.params.tile.rows > 0)
     writer.add("  tile: %d x %d elements, %d bytes of shared memory\n", plan.params.tile.rows, plan.params.tile.columns,
                plan.launch.shared_bytes);
   writer.add("  packs of %d elements, %lld blocks of %d threads\n", plan.pack_elements,

@@ -14,33 +14,51 @@ Status run_copy(const ElementwisePlan& plan, flowk_stream stream);
 Status run_unary(const ElementwisePlan& plan, flowk_stream stream);
 Status run_binary(const ElementwisePlan& plan, flowk_stream stream);
 Status run_ternary(const ElementwisePlan& plan, flowk_stream stream);
+// The plans of aligned_tiles, which are compiled by files of their own, beside the others.
+Status run_copy_tiles(const ElementwisePlan& plan, flowk_stream stream);
+Status run_unary_tiles(const ElementwisePlan& plan, flowk_stream stream);
+Status run_binary_tiles(const ElementwisePlan& plan, flowk_stream stream);
+Status run_ternary_tiles(const ElementwisePlan& plan, flowk_stream stream);
 
 inline Status unknown_plan(const ElementwisePlan& plan) {
   return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan: kernel %d, compute %d, packs of %d: none such",
                          static_cast<int>(plan.kernel), static_cast<int>(plan.compute), plan.pack_elements);
 }
 
-// Packs of 16 elements, of one byte each, have no strided kernel, and one input no periodic one.
-template <int kN, class Functor, class Out, class... In>
-Status launch_packs(const ElementwisePlan& plan, const Functor& functor, flowk_stream stream) {
-  constexpr int num_operands = 1 + static_cast<int>(sizeof...(In));
-  if (plan.kernel == ElementwiseKernel::flat_packs) {
-    constexpr int packs = packs_per_thread<Functor>;
-    LaunchConfig config = plan.launch;
-    config.num_blocks = (config.num_blocks + packs - 1) / packs;
-    return launch(elementwise_flat<kN, Functor, Out, In...>, config, stream, flat_params<num_operands>(plan), functor);
+// Launches every kernel but aligned_tiles. Packs of 16 elements, of one byte each, have no strided kernel, and one
+// input no periodic one.
+struct LaunchPacks {
+  template <int kN, class Functor, class Out, class... In>
+  static Status run(const ElementwisePlan& plan, const Functor& functor, flowk_stream stream) {
+    constexpr int num_operands = 1 + static_cast<int>(sizeof...(In));
+    if (plan.kernel == ElementwiseKernel::flat_packs) {
+      constexpr int packs = packs_per_thread<Functor>;
+      LaunchConfig config = plan.launch;
+      config.num_blocks = (config.num_blocks + packs - 1) / packs;
+      return launch(elementwise_flat<kN, Functor, Out, In...>, config, stream, flat_params<num_operands>(plan),
+                    functor);
+    }
+    if constexpr (num_operands >= 3) {
+      if (plan.kernel == ElementwiseKernel::periodic_packs)
+        return launch(elementwise_periodic<kN, Functor, Out, In...>, plan.launch, stream,
+                      periodic_params<num_operands>(plan), functor);
+    }
+    if constexpr (kN <= 8)
+      return launch(elementwise_strided<kN, Functor, Out, In...>, plan.launch, stream,
+                    strided_params<num_operands>(plan), functor);
+    else
+      return unknown_plan(plan);
   }
-  if constexpr (num_operands >= 3) {
-    if (plan.kernel == ElementwiseKernel::periodic_packs)
-      return launch(elementwise_periodic<kN, Functor, Out, In...>, plan.launch, stream,
-                    periodic_params<num_operands>(plan), functor);
+};
+
+// Launches aligned_tiles.
+struct LaunchTiles {
+  template <int kN, class Functor, class Out, class... In>
+  static Status run(const ElementwisePlan& plan, const Functor& functor, flowk_stream stream) {
+    return launch(elementwise_tiles<kN, Functor, Out, In...>, plan.launch, stream,
+                  strided_params<1 + sizeof...(In)>(plan), functor);
   }
-  if constexpr (kN <= 8)
-    return launch(elementwise_strided<kN, Functor, Out, In...>, plan.launch, stream, strided_params<num_operands>(plan),
-                  functor);
-  else
-    return unknown_plan(plan);
-}
+};
 
 // Calls run(Compute(), Constant<pack>(), Constant<largest bytes of an element>()).
 template <class Run>

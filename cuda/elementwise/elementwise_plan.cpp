@@ -114,13 +114,50 @@ int staged_dim(const Problem& problem, const ElementwiseOperand* operands) {
   return found;
 }
 
+template <int kN>
+constexpr TileShape aligned_tile() {
+  return {AlignedTile<kN>::rows, AlignedTile<kN>::columns};
+}
+TileShape aligned_tile_of(int32_t pack_elements) {
+  switch (pack_elements) {
+    case 2: return aligned_tile<2>();
+    case 4: return aligned_tile<4>();
+    case 8: return aligned_tile<8>();
+    default: return aligned_tile<16>();
+  }
+}
+
+// Are all rows whole aligned packs, in every operand that has them, and do the runs that would be staged stand at
+// multiples of 16 bytes?
+bool has_aligned_tiles(const Problem& problem, int dim, const ElementwisePlan& plan) {
+  const auto& operands = plan.params.operands;
+  if (operands[0].step != int64_t{1} << operands[0].element_shift ||
+      problem.shape.extents[problem.inner] % plan.pack_elements != 0)
+    return false;
+  for (int k = 0; k < problem.num_operands; ++k) {
+    const int64_t element_bytes = int64_t{1} << operands[k].element_shift;
+    if (operands[k].step == element_bytes) {
+      if (!rows_are_aligned(problem, operands[k], k, plan.pack_elements * element_bytes, -1)) return false;
+      continue;
+    }
+    if (operands[k].step == 0) continue;
+    if (problem.shape.strides[k][dim] != element_bytes || operands[k].step % 16 != 0 ||
+        !rows_are_aligned(problem, operands[k], k, 16, dim))
+      return false;
+  }
+  return true;
+}
+
 void plan_tiles(const Problem& problem, int dim, int32_t widest_shift, ElementwisePlan* plan) {
   auto& params = plan->params;
   auto& tile = params.tile;
-  plan->kernel = ElementwiseKernel::staged_tiles;
+  const bool is_aligned = has_aligned_tiles(problem, dim, *plan);
+  plan->kernel = is_aligned ? ElementwiseKernel::aligned_tiles : ElementwiseKernel::staged_tiles;
+  if (!is_aligned) plan->pack_elements = std::min(plan->pack_elements, 8);
   describe_rows(problem, dim, &params.rows);
-  tile.rows = tile_shapes[widest_shift].rows;
-  tile.columns = tile_shapes[widest_shift].columns;
+  const TileShape shape = is_aligned ? aligned_tile_of(plan->pack_elements) : tile_shapes[widest_shift];
+  tile.rows = shape.rows;
+  tile.columns = shape.columns;
   tile.column_elements = static_cast<uint32_t>(problem.shape.extents[dim]);
   const ElementwiseOperand& out = params.operands[0];
   const int64_t out_bytes = int64_t{1} << out.element_shift;
@@ -349,15 +386,15 @@ void plan_elementwise(const ElementwiseRequest& request, const Device&, int32_t 
     return enter_numbers(request, &params);
   }
   if (plan_periods(problem, plan)) return enter_numbers(request, &params);
-  // Strided kernels have packs of up to 8 elements.
-  plan->pack_elements = std::min(plan->pack_elements, 8);
   int32_t widest = 0;
   for (int k = 0; k < problem.num_operands; ++k) widest = std::max(widest, request.element_shifts[k]);
   const int dim = staged_dim(problem, params.operands);
-  if (dim >= 0)
+  if (dim >= 0) {
     plan_tiles(problem, dim, widest, plan);
-  else
+  } else {
+    plan->pack_elements = std::min(plan->pack_elements, 8);  // that kernel has no longer ones
     plan_rows(problem, plan);
+  }
   enter_numbers(request, &params);
 }
 

@@ -45,8 +45,9 @@ enum class ElementwiseKernel : int32_t {
   periodic_packs,  // out is one run, and inputs that are not are repeated and cycled through
   strided_packs,   // rows of any strides, a thread a pack
   staged_tiles,    // the same in tiles, with inputs whose neighbours stand along another dimension in shared memory
+  aligned_tiles,   // the same where rows of out and staged runs are aligned: a tile in one pass
 };
-constexpr int num_elementwise_kernels = 4;
+constexpr int num_elementwise_kernels = 5;
 const char* elementwise_kernel_name(ElementwiseKernel kernel);
 
 struct ElementwisePlan {

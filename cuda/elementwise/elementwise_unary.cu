@@ -1,33 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_unary(): the kernels of unary operations, by what they compute in and how heavy they are.
-#include "elementwise/elementwise_launch.cuh"
+// run_unary(): packs.
+#include "elementwise/elementwise_unary.cuh"
 
 namespace flowk {
 
-Status run_unary(const ElementwisePlan& plan, flowk_stream stream) {
-  return visit_compute(plan, [&](auto compute, auto pack, auto largest) -> Status {
-    using Compute = decltype(compute);
-    using Any = AnyElement<Compute, decltype(largest)::value>;
-    constexpr int kN = decltype(pack)::value;
-    constexpr bool narrow = std::is_same_v<Compute, float> && kN > 4;
-    const auto run = [&](auto functor) { return launch_packs<kN, decltype(functor), Any, Any>(plan, functor, stream); };
-    switch (weight_of(static_cast<flowk_unary_op>(plan.op))) {
-      case OpWeight::light:
-        return run(UnaryFunctor<Compute, narrow, OpWeight::light>{plan.op, parameter<Compute>(plan.a),
-                                                                  parameter<Compute>(plan.b)});
-      case OpWeight::heavy:
-        if constexpr (std::is_floating_point_v<Compute>)
-          return run(UnaryFunctor<Compute, narrow, OpWeight::heavy>{plan.op, parameter<Compute>(plan.a),
-                                                                    parameter<Compute>(plan.b)});
-        break;
-      case OpWeight::heaviest:
-        if constexpr (std::is_floating_point_v<Compute>)
-          return run(UnaryFunctor<Compute, narrow, OpWeight::heaviest>{plan.op, parameter<Compute>(plan.a),
-                                                                       parameter<Compute>(plan.b)});
-        break;
-    }
-    return unknown_plan(plan);
-  });
-}
+Status run_unary(const ElementwisePlan& plan, flowk_stream stream) { return dispatch_unary<LaunchPacks>(plan, stream); }
 
 }  // namespace flowk

@@ -135,8 +135,8 @@ constexpr bool is_periodic = requires(Params params) { params.periods; };
 
 // A pack's work for given operand types: all loads, then all conversions, the functor and the store, so that no load
 // waits for another.
-template <class Params, int kN, class Out, class... In>
-struct PackWork {
+template <bool kWhole, class Params, int kN, class Out, class... In>
+struct PackWorkOf {
   static constexpr int num_operands = 1 + static_cast<int>(sizeof...(In));
   static constexpr bool strided = is_strided<Params>;
   FLOWK_HOST_DEVICE static constexpr int largest_bytes() {
@@ -164,6 +164,11 @@ struct PackWork {
   __device__ __forceinline__ static void finish(const Params& params, const Places& places, const Functor& functor,
                                                 Loaded* loaded) {
     finish_from<1, Functor, In...>(params, places, functor, loaded);
+  }
+  // The staged inputs of all rows of a thread, from `column` of a tile on.
+  __device__ __forceinline__ static void load_staged(const Params& params, int column, int group,
+                                                     Loaded (*loaded)[sizeof...(In)]) {
+    load_staged_from<1, In...>(params, column, group, loaded);
   }
   // The inputs that stand in shared memory by now.
   __device__ __forceinline__ static void load_tables(const Params& params, const Places& places, Loaded* loaded) {
@@ -277,6 +282,61 @@ struct PackWork {
     }
   }
 
+  template <int k, class First, class... Rest>
+  __device__ __forceinline__ static void load_staged_from(const Params& params, int column, int group,
+                                                          Loaded (*loaded)[sizeof...(In)]) {
+    if (params.operands[k].access == ElementwiseAccess::staged)
+      First::with_size(params.operands[k],
+                       [&](auto size) { load_staged_rows<k, decltype(size)::value>(params, column, group, loaded); });
+    if constexpr (sizeof...(Rest) > 0) load_staged_from<k + 1, Rest...>(params, column, group, loaded);
+  }
+
+  // The packs of a thread's rows: kN runs of `rows_per_word` neighbours along the rows, which change places with the
+  // elements of a pack.
+  template <int k, int kSize>
+  __device__ __forceinline__ static void load_staged_rows(const Params& params, int column, int group,
+                                                          Loaded (*loaded)[sizeof...(In)]) {
+    using Tile = AlignedTile<kN>;
+    constexpr int run = Tile::rows_per_word;
+    const int pitch = params.tile.pitch[k];
+    const unsigned char* const staged =
+        &shared<unsigned char>() + params.tile.shared_offset[k] + column * pitch + group * (run * kSize);
+#pragma unroll
+    for (int first = 0; first < Tile::rows_per_thread; first += run) {
+      const unsigned char* const here = staged + first * (Tile::row_groups * kSize);
+      if constexpr (run * kSize == 4 && kSize < 4) {
+#pragma unroll
+        for (int i = 0; i < kN; i += run) {
+          uint32_t words[run];
+#pragma unroll
+          for (int j = 0; j < run; ++j) pack::load<4>(words + j, here + (i + j) * pitch);
+          pack::transpose<kSize>(words);
+#pragma unroll
+          for (int r = 0; r < run; ++r) loaded[first + r][k - 1].words[i / run] = words[r];
+        }
+      } else {
+#pragma unroll
+        for (int r = 0; r < run; ++r)
+#pragma unroll
+          for (int w = 0; w < (kN * kSize + 3) / 4; ++w) loaded[first + r][k - 1].words[w] = 0;
+#pragma unroll
+        for (int i = 0; i < kN; ++i) {
+          constexpr int piece = kSize >= 4 ? kSize : run * kSize < 4 ? run * kSize : 4;
+          uint32_t elements[(run * kSize + 3) / 4];
+#pragma unroll
+          for (int at = 0; at < run * kSize; at += piece) pack::load<piece>(elements + at / 4, here + i * pitch + at);
+#pragma unroll
+          for (int r = 0; r < run; ++r) {
+            uint32_t element[(kSize + 3) / 4];
+            pack::take<kSize>(elements, r, element);
+            if constexpr (kSize < 4) element[0] &= kSize == 1 ? 0xffu : 0xffffu;
+            pack::put<kSize>(loaded[first + r][k - 1].words, i, element);
+          }
+        }
+      }
+    }
+  }
+
   template <int kSize>
   __device__ __forceinline__ static void clear(Loaded& loaded) {
 #pragma unroll
@@ -294,30 +354,40 @@ struct PackWork {
         return load_cycled<k, kSize>(params, places, loaded);
       if (operand.access == ElementwiseAccess::repeated) return load_repeated<k, kSize>(params, places, loaded);
     }
-    const bool is_whole = places.last - places.first == kN && (!strided || place.wrap >= kN);
-    if (is_whole && operand.access == ElementwiseAccess::aligned) return pack::load<bytes>(loaded.words, place.here);
-    if (operand.access == ElementwiseAccess::number) {
+    if constexpr (kWhole) {
+      // Whole packs, and what is staged comes by load_staged().
+      if (operand.access == ElementwiseAccess::aligned) return pack::load<bytes>(loaded.words, place.here);
+      if (operand.access == ElementwiseAccess::staged) return;
       loaded.words[0] = operand.number[0];
       if constexpr (kSize == 8) loaded.words[1] = operand.number[1];
+      if (operand.access == ElementwiseAccess::splat) pack::load<kSize>(loaded.words, place.here);
       return pack::repeat<kN, kSize>(loaded.words);
-    }
-    if (is_whole && operand.access == ElementwiseAccess::splat) {
-      pack::load<kSize>(loaded.words, place.here);
-      return pack::repeat<kN, kSize>(loaded.words);
-    }
-    if constexpr (bytes >= 4) {
-      if (is_whole && operand.access == ElementwiseAccess::shifted) {
-        constexpr int width = pack::access_bytes<bytes>;
-        const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(place.here) % width);
-        if (place.here - shift >= operand.begin &&
-            place.here - shift + bytes + (shift == 0 ? 0 : width) <= operand.end) {
-          pack::load_around<bytes>(loaded.words, place.here, shift);
-          loaded.shift = shift;
-          return;
+    } else {
+      const bool is_whole = places.last - places.first == kN && (!strided || place.wrap >= kN);
+      if (is_whole && operand.access == ElementwiseAccess::aligned) return pack::load<bytes>(loaded.words, place.here);
+      if (operand.access == ElementwiseAccess::number) {
+        loaded.words[0] = operand.number[0];
+        if constexpr (kSize == 8) loaded.words[1] = operand.number[1];
+        return pack::repeat<kN, kSize>(loaded.words);
+      }
+      if (is_whole && operand.access == ElementwiseAccess::splat) {
+        pack::load<kSize>(loaded.words, place.here);
+        return pack::repeat<kN, kSize>(loaded.words);
+      }
+      if constexpr (bytes >= 4) {
+        if (is_whole && operand.access == ElementwiseAccess::shifted) {
+          constexpr int width = pack::access_bytes<bytes>;
+          const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(place.here) % width);
+          if (place.here - shift >= operand.begin &&
+              place.here - shift + bytes + (shift == 0 ? 0 : width) <= operand.end) {
+            pack::load_around<bytes>(loaded.words, place.here, shift);
+            loaded.shift = shift;
+            return;
+          }
         }
       }
+      gather<k, kSize>(params, places, loaded);
     }
-    gather<k, kSize>(params, places, loaded);
   }
 
   // Element by element.
@@ -357,7 +427,7 @@ struct PackWork {
   __device__ __forceinline__ static void finish_from(const Params& params, const Places& places, const Functor& functor,
                                                      Loaded* loaded, const Values&... values) {
     typename First::Value next[kN];
-    if (loaded[k - 1].shift != 0) {
+    if (!kWhole && loaded[k - 1].shift != 0) {
       First::with_size(params.operands[k], [&](auto size) {
         constexpr int bytes = kN * decltype(size)::value;
         if constexpr (bytes >= 4) pack::shift_down<bytes>(loaded[k - 1].words, loaded[k - 1].shift);
@@ -381,7 +451,7 @@ struct PackWork {
     Out::pack(operand, result, words);
     Out::with_size(operand, [&](auto size) {
       constexpr int element_bytes = decltype(size)::value;
-      if (places.last - places.first == kN && operand.access == ElementwiseAccess::aligned)
+      if (kWhole || (places.last - places.first == kN && operand.access == ElementwiseAccess::aligned))
         return pack::store<kN * element_bytes>(here, words);
 #pragma unroll
       for (int i = 0; i < kN; ++i) {
@@ -393,6 +463,9 @@ struct PackWork {
     });
   }
 };
+
+template <class Params, int kN, class Out, class... In>
+using PackWork = PackWorkOf<false, Params, kN, Out, In...>;
 
 // Pack `index` of an operation whose operands are linear or one element. False: it has no element.
 template <int kN, int kOperands>
@@ -683,6 +756,48 @@ __global__ void __launch_bounds__(elementwise_threads, strided_resident_blocks<F
         : params.operands[0].is_linear ? place_linear<kN>(params, index, &places)
                                        : place_in_row<kN>(params, index, &places);
     if (has_elements) PackWork<Params, kN, Out, In...>::run(params, places, functor);
+  }
+}
+
+// The same in tiles whose rows are whole aligned packs, and staged runs aligned, in one pass: a thread loads what is
+// not staged of its rows, brings its share of the tile, and computes its packs row by row.
+template <int kN, class Factory, class Out, class... In>
+__global__ void __launch_bounds__(elementwise_threads, kN == 16 && sizeof...(In) > 1 ? 2 : 3)
+    elementwise_tiles(const __grid_constant__ StridedElementwiseParams<1 + sizeof...(In)> params,
+                      const Factory factory) {
+  constexpr int num_operands = 1 + static_cast<int>(sizeof...(In));
+  using Work = PackWorkOf<true, StridedElementwiseParams<num_operands>, kN, Out, In...>;
+  using Tile = AlignedTile<kN>;
+  const TilePlace<num_operands> tile_place = locate_tile(params, blockIdx.x);
+  const int group = static_cast<int>(threadIdx.x) / Tile::packs_per_row;
+  const int column_in_tile = static_cast<int>(threadIdx.x) % Tile::packs_per_row * kN;
+  const uint32_t column = tile_place.column + static_cast<uint32_t>(column_in_tile);
+  PackPlaces<num_operands> places;
+  const auto place_row = [&](int r) {
+    constexpr int run = Tile::rows_per_word;
+    const uint32_t row =
+        tile_place.row + static_cast<uint32_t>(r / run * run * Tile::row_groups + group * run + r % run);
+#pragma unroll
+    for (int k = 0; k < num_operands; ++k)
+      places.operands[k].here = params.operands[k].data + tile_place.offsets[k] + row * params.tile.row_strides[k] +
+                                column * params.operands[k].step;
+    return row < params.tile.column_elements && column < params.rows.row_elements.divisor;
+  };
+  typename Work::Loaded loaded[Tile::rows_per_thread][sizeof...(In)];
+#pragma unroll
+  for (int r = 0; r < Tile::rows_per_thread; ++r)
+    if (place_row(r)) Work::load_all(params, places, loaded[r]);
+  stage_all<1, num_operands, In...>(params, tile_place);
+  __syncthreads();
+  Work::load_staged(params, column_in_tile, group, loaded);
+  const auto functor = factory();
+#pragma unroll 1
+  for (int r = 0; r < Tile::rows_per_thread; ++r) {
+    if (place_row(r)) Work::finish(params, places, functor, loaded[0]);
+#pragma unroll
+    for (int q = 0; q + 1 < Tile::rows_per_thread; ++q)
+#pragma unroll
+      for (int k = 0; k < static_cast<int>(sizeof...(In)); ++k) loaded[q][k] = loaded[q + 1][k];
   }
 }
 

@@ -96,6 +96,19 @@ struct StridedElementwiseParams : ElementwiseParams<kOperands> {
   ElementwiseTile<kOperands> tile;
 };
 
+// Tiles whose rows of out and staged runs are aligned, by a pack's elements: a block of elementwise_threads owns one in
+// a single pass, a thread `rows_per_thread` packs of 16 bytes of the widest operand.
+template <int kN>
+struct AlignedTile {
+  static constexpr int columns = kN >= 8 ? 128 : 16 * kN;
+  static constexpr int rows_per_thread = kN == 2 ? 2 : 4;
+  static constexpr int packs_per_row = columns / kN;
+  static constexpr int row_groups = elementwise_threads / packs_per_row;
+  static constexpr int rows = row_groups * rows_per_thread;
+  // Neighbours among a thread's rows, which stand in one word of a staged run of the widest operand.
+  static constexpr int rows_per_word = kN < 8 ? 1 : kN / 4;
+};
+
 #ifndef __CUDACC_RTC__
 
 // How packs of `pack_bytes` of an operand with neighbours in memory are loaded, the first of which stands at `address`.

@@ -113,6 +113,23 @@ __device__ __forceinline__ void take(const uint32_t* words, int i, uint32_t* ele
   }
 }
 
+// A square of 4 / kSize words of as many elements, its rows and columns exchanged.
+template <int kSize>
+__device__ __forceinline__ void transpose(uint32_t (&words)[4 / kSize]) {
+  if constexpr (kSize == 2) {
+    const uint32_t low = __byte_perm(words[0], words[1], 0x5410);
+    words[1] = __byte_perm(words[0], words[1], 0x7632);
+    words[0] = low;
+  } else {
+    const uint32_t low01 = __byte_perm(words[0], words[1], 0x5140), high01 = __byte_perm(words[0], words[1], 0x7362);
+    const uint32_t low23 = __byte_perm(words[2], words[3], 0x5140), high23 = __byte_perm(words[2], words[3], 0x7362);
+    words[0] = __byte_perm(low01, low23, 0x5410);
+    words[1] = __byte_perm(low01, low23, 0x7632);
+    words[2] = __byte_perm(high01, high23, 0x5410);
+    words[3] = __byte_perm(high01, high23, 0x7632);
+  }
+}
+
 // kN times the element that stands in words[0 ...].
 template <int kN, int kSize>
 __device__ __forceinline__ void repeat(uint32_t* words) {

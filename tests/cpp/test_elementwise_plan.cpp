@@ -115,7 +115,7 @@ void outputs_with_gaps_have_packs_of_their_own_in_every_row() {
 
 void a_transposed_operand_is_staged() {
   const ElementwisePlan plan = plan_of(add(FLOWK_FLOAT32, {1024, 2048}, {{}, {}, {{}, {1, 1024}}}));
-  CHECK(plan.kernel == ElementwiseKernel::staged_tiles);
+  CHECK(plan.kernel == ElementwiseKernel::aligned_tiles);
   CHECK(plan.params.operands[0].access == aligned && plan.params.operands[1].access == aligned);
   CHECK(plan.params.operands[2].access == staged && plan.params.tile.chunked[2]);
   CHECK(plan.params.tile.rows == 64 && plan.params.tile.columns == 64);
@@ -123,6 +123,9 @@ void a_transposed_operand_is_staged() {
   CHECK(plan.params.tile.pitch[2] == 260 && plan.launch.shared_bytes == 64 * 260);
   const ElementwisePlan odd = plan_of(add(FLOWK_FLOAT32, {1023, 2048}, {{}, {}, {{}, {1, 1023}}}));
   CHECK(odd.kernel == ElementwiseKernel::staged_tiles && !odd.params.tile.chunked[2]);
+  const ElementwisePlan bytes = plan_of(add(FLOWK_UINT8, {1024, 2048}, {{}, {}, {{}, {1, 1024}}}));
+  CHECK(bytes.kernel == ElementwiseKernel::aligned_tiles && bytes.pack_elements == 16);
+  CHECK(bytes.params.tile.rows == 128 && bytes.params.tile.columns == 128);
   // Runs too short to be worth a tile.
   const ElementwisePlan narrow = plan_of(add(FLOWK_FLOAT32, {3, 2048}, {{}, {}, {{}, {1, 3}}}));
   CHECK(narrow.kernel == ElementwiseKernel::strided_packs && narrow.params.operands[2].access == gather);
