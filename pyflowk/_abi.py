@@ -60,6 +60,10 @@ class Int32Pointer(ctypes.c_void_p):
     """`const int32_t *`."""
 
 
+class SizePointer(ctypes.c_void_p):
+    """`size_t *`."""
+
+
 class StreamHandle(ctypes.c_void_p):
     """`flowk_stream`: a cudaStream_t as int."""
 
@@ -76,6 +80,16 @@ _permute = [
     _dtype,
 ]
 _batch_transpose = [TensorPointer, TensorPointer, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, _dtype]
+_prelu = [
+    *(TensorPointer, TensorPointer, TensorPointer),  # x, alpha, y
+    *(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64),  # outer, channels, inner
+    *(_dtype, _dtype),
+]
+_prelu_backward = [
+    *(TensorPointer, TensorPointer, TensorPointer, TensorPointer, TensorPointer),  # dy, x, alpha, dx, dalpha
+    *(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64),  # outer, channels, inner
+    *(_dtype, _dtype),
+]
 _text = [ctypes.c_char_p, ctypes.c_size_t]
 
 # name: (restype, argtypes)
@@ -90,6 +104,11 @@ FUNCTIONS: dict[str, tuple[type, list[type]]] = {
     "flowk_batch_transpose_explain": (_status, [*_batch_transpose, *_text]),
     "flowk_permute": (_status, [*_permute, StreamHandle]),
     "flowk_permute_explain": (_status, [*_permute, *_text]),
+    "flowk_prelu": (_status, [*_prelu, StreamHandle]),
+    "flowk_prelu_explain": (_status, [*_prelu, *_text]),
+    "flowk_prelu_backward_workspace_bytes": (_status, [*_prelu_backward[5:], SizePointer]),
+    "flowk_prelu_backward": (_status, [*_prelu_backward, TensorPointer, ctypes.c_size_t, StreamHandle]),
+    "flowk_prelu_backward_explain": (_status, [*_prelu_backward, *_text]),
 }
 
 

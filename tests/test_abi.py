@@ -31,6 +31,7 @@ CTYPES = {
     "void *": _abi.TensorPointer,
     "const int64_t *": _abi.Int64Pointer,
     "const int32_t *": _abi.Int32Pointer,
+    "size_t *": _abi.SizePointer,
 }
 
 

@@ -38,6 +38,30 @@ struct Divider {
   }
 };
 
+// The same for 64-bit numbers: exact for every n < 2^63 and 1 <= d <= 2^62.
+struct WideDivider {
+  uint64_t divisor = 1;
+  uint64_t multiplier = 1;
+  uint32_t shift = 0;
+
+  friend bool operator==(const WideDivider&, const WideDivider&) = default;
+  WideDivider() = default;
+  explicit WideDivider(uint64_t d) : divisor(d) {
+    __extension__ typedef unsigned __int128 Wide;
+    shift = d <= 1 ? 0u : 64u - static_cast<uint32_t>(__builtin_clzll(d - 1));
+    multiplier = static_cast<uint64_t>((static_cast<Wide>((uint64_t{1} << shift) - d) << 64) / d + 1);
+  }
+
+  FLOWK_HOST_DEVICE uint64_t divide(uint64_t n) const {
+#ifdef __CUDA_ARCH__
+    return (__umul64hi(n, multiplier) + n) >> shift;
+#else
+    __extension__ typedef unsigned __int128 Wide;
+    return (static_cast<uint64_t>((static_cast<Wide>(n) * multiplier) >> 64) + n) >> shift;
+#endif
+  }
+};
+
 // Takes the fastest index off a linear one: returns `*linear % divisor` and leaves the quotient in `*linear`.
 FLOWK_HOST_DEVICE uint32_t take_index(uint32_t* linear, const Divider& divider) {
   const uint32_t quotient = divider.divide(*linear);

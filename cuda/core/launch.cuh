@@ -25,6 +25,9 @@ Status launch(void (*kernel)(Parameters...), const LaunchConfig& config, flowk_s
                            static_cast<long long>(config.num_blocks), static_cast<long long>(max_grid_blocks));
 #ifdef FLOWK_SIMT
   (void)stream;
+  if (config.cluster_blocks != 1)
+    return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "a plan for the executor has clusters of %d blocks",
+                           config.cluster_blocks);
   const char* fault = simt::run_grid(config, [&] { kernel(arguments...); });
   if (fault != nullptr) return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "%s", fault);
   return {};
@@ -40,6 +43,19 @@ Status launch(void (*kernel)(Parameters...), const LaunchConfig& config, flowk_s
     launch_config.blockDim = dim3(static_cast<unsigned>(config.num_threads));
     launch_config.dynamicSmemBytes = static_cast<size_t>(config.shared_bytes);
     launch_config.stream = stream;
+    cudaLaunchAttribute attributes[2] = {};
+    launch_config.attrs = attributes;
+    if (config.cluster_blocks > 1) {
+      cudaLaunchAttribute& cluster = attributes[launch_config.numAttrs++];
+      cluster.id = cudaLaunchAttributeClusterDimension;
+      cluster.val.clusterDim.x = static_cast<unsigned>(config.cluster_blocks);
+      cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+    }
+    if (config.overlaps_previous) {
+      cudaLaunchAttribute& overlap = attributes[launch_config.numAttrs++];
+      overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+      overlap.val.programmaticStreamSerializationAllowed = 1;
+    }
     error = cudaLaunchKernelEx(&launch_config, kernel, std::forward<Arguments>(arguments)...);
   }
   if (error == cudaSuccess) return {};

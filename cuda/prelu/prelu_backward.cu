@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// run_prelu_backward(): one switch from plan.kernel to a launch, then the sums of its partials.
+#include "core/launch.cuh"
+#include "prelu/prelu_columns.cuh"
+#include "prelu/prelu_partial_sums.cuh"
+#include "prelu/prelu_planes.cuh"
+
+namespace flowk {
+namespace {
+
+template <class T, class A>
+Status run_gradient(const PreluBackwardPlan& plan, flowk_stream stream) {
+  switch (plan.kernel) {
+    case PreluBackwardKernel::packs_of_planes:
+      if (plan.wide_index) return launch(prelu_packs_of_planes<T, A, uint64_t>, plan.launch, stream, plan.planes);
+      return launch(prelu_packs_of_planes<T, A, uint32_t>, plan.launch, stream, plan.planes);
+    case PreluBackwardKernel::packs_of_columns:
+      return launch(prelu_columns<T, A, false>, plan.launch, stream, plan.columns);
+    case PreluBackwardKernel::cluster_of_columns:
+#ifndef FLOWK_SIMT
+      return launch(prelu_columns<T, A, true>, plan.launch, stream, plan.columns);
+#else
+      break;  // launch() refuses clusters there; so does this
+#endif
+    case PreluBackwardKernel::nothing: return {};
+  }
+  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.kernel = %d is no kernel of prelu_backward here",
+                         static_cast<int>(plan.kernel));
+}
+
+template <class T, class A>
+Status run(const PreluBackwardPlan& plan, flowk_stream stream) {
+  using Sum = ComputeType<T>;
+  FLOWK_RETURN_IF_ERROR((run_gradient<T, A>(plan, stream)));
+  for (int i = 0; i + 1 < plan.num_sums; ++i)
+    FLOWK_RETURN_IF_ERROR(launch(sum_partials<Sum, Sum>, plan.sum_launches[i], stream, plan.sums[i]));
+  if (plan.num_sums == 0) return {};
+  return launch(sum_partials<Sum, A>, plan.sum_launches[plan.num_sums - 1], stream, plan.sums[plan.num_sums - 1]);
+}
+
+}  // namespace
+
+Status run_prelu_backward(const PreluBackwardPlan& plan, flowk_stream stream) {
+  const bool float_alpha = plan.alpha_dtype == FLOWK_FLOAT32;
+  switch (plan.dtype) {
+    case FLOWK_FLOAT16: return float_alpha ? run<Float16, float>(plan, stream) : run<Float16, Float16>(plan, stream);
+    case FLOWK_BFLOAT16:
+      return float_alpha ? run<BFloat16, float>(plan, stream) : run<BFloat16, BFloat16>(plan, stream);
+    case FLOWK_FLOAT32: return run<float, float>(plan, stream);
+    case FLOWK_FLOAT64: return run<double, double>(plan, stream);
+    default: break;
+  }
+  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.dtype = %d is no type of prelu_backward", plan.dtype);
+}
+
+}  // namespace flowk

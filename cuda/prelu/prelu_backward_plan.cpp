@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plan of PReLU backward.
+#include <algorithm>
+#include <numeric>
+
+#include "prelu/prelu_problem.h"
+
+namespace flowk {
+namespace {
+
+// A problem as the choices below see it.
+struct Problem {
+  const PreluBackwardRequest& request;
+  const Device& device;
+  const PreluBackwardChoice& choice;
+  PreluShape shape;
+  int64_t pack_elements;
+  int64_t sum_bytes;  // of a partial sum
+  PreluBackwardTensors tensors;
+  int64_t num_packs;
+};
+
+Problem make_problem(const PreluBackwardRequest& request, const Device& device, const PreluBackwardChoice& choice) {
+  Problem problem = {request, device,
+                     choice,  {request.outer, request.channels, request.inner, element_bytes_of(request.dtype)},
+                     0,       request.dtype == FLOWK_FLOAT64 ? 8 : 4,
+                     {},      0};
+  problem.pack_elements = pack_bytes / problem.shape.element_bytes;
+  // Packs are aligned in dx; where it is not wanted, in x.
+  const void* aligned = request.dx != nullptr ? request.dx : request.x;
+  PreluBackwardTensors& tensors = problem.tensors;
+  place_packs(problem.shape, aligned, &tensors.grid);
+  tensors.dy = request.dy;
+  tensors.x = request.x;
+  tensors.alpha = request.alpha;
+  tensors.dx = request.dx;
+  tensors.dy_shift = shift_of(request.dy, aligned);
+  tensors.x_shift = shift_of(request.x, aligned);
+  problem.num_packs = ceil_div(tensors.grid.num_elements + tensors.grid.lead, problem.pack_elements);
+  return problem;
+}
+
+// Lanes that sum up one of `num_sums` sums of `num_terms` terms each, in a block of `threads`.
+int32_t lanes_for(int64_t num_sums, int64_t num_terms, int64_t threads) {
+  int32_t lanes = 32;
+  while (lanes > 1 && (lanes * num_sums > threads || lanes >= 2 * num_terms)) lanes /= 2;
+  return lanes;
+}
+
+// ---- the sums of partials -------------------------------------------------------------------------------------------
+
+// More rows of partials than this are summed up by two kernels, the first of them in chunks of this many.
+constexpr int64_t max_rows_of_one_kernel = 8192;
+constexpr int64_t rows_of_a_chunk = 1024;
+
+// A kernel's blocks each sum up 8 channels (a sector of 32 bytes of a row of partials) or fewer, with enough threads
+// for 8 partials each.
+void plan_one_sum(const Problem& problem, PartialSumParams params, bool overlaps, PreluBackwardPlan* plan) {
+  int64_t block_channels = 8;
+  while (block_channels > 1 && block_channels / 2 >= params.channels) block_channels /= 2;
+  const int64_t rows = std::min(params.rows_per_chunk, std::max<int64_t>(params.num_rows, 1));
+  int32_t threads = 64;
+  while (threads < max_sum_threads && threads / block_channels * 8 < rows) threads *= 2;
+  const int64_t num_tiles = ceil_div(params.channels, block_channels);
+  const int64_t num_chunks = std::max<int64_t>(1, ceil_div(params.num_rows, params.rows_per_chunk));
+  params.block_channels = Divider(static_cast<uint32_t>(block_channels));
+  params.num_tiles = Divider(static_cast<uint32_t>(std::min(num_tiles, int64_t{1} << 31)));
+  LaunchConfig& launch = plan->sum_launches[plan->num_sums];
+  launch.num_blocks = num_tiles * num_chunks;
+  launch.num_threads = threads;
+  launch.shared_bytes = static_cast<int32_t>(threads * problem.sum_bytes);
+  launch.overlaps_previous = overlaps;
+  plan->sums[plan->num_sums++] = params;
+}
+
+// Plans the kernels that make dalpha of partials of (num_rows, num_columns) at the workspace's start.
+void plan_sums(const Problem& problem, int64_t num_rows, int64_t num_columns, int64_t inner, int32_t periods,
+               int32_t lead, PreluBackwardPlan* plan) {
+  PartialSumParams params;
+  unsigned char* workspace = static_cast<unsigned char*>(problem.request.workspace);
+  params.partials = workspace;
+  params.sums = problem.request.dalpha;
+  params.num_rows = params.rows_per_chunk = num_rows;
+  params.num_columns = num_columns;
+  params.channels = problem.shape.channels;
+  params.inner = inner;
+  params.periods = periods;
+  params.lead = lead;
+  const bool starts_early = problem.choice.overlap != 1 && problem.device.capability >= 90;
+  plan->workspace_bytes = round_up(num_rows * num_columns * problem.sum_bytes, pack_bytes);
+  if (num_rows <= max_rows_of_one_kernel) return plan_one_sum(problem, params, starts_early && num_rows > 0, plan);
+  const int64_t num_chunks = ceil_div(num_rows, rows_of_a_chunk);
+  params.rows_per_chunk = rows_of_a_chunk;
+  params.sums = workspace + plan->workspace_bytes;
+  plan_one_sum(problem, params, starts_early, plan);
+  params.partials = params.sums;
+  params.sums = problem.request.dalpha;
+  params.num_rows = params.rows_per_chunk = num_chunks;
+  params.num_columns = problem.shape.channels;
+  params.inner = 1;
+  params.periods = 1;
+  params.lead = 0;
+  plan->workspace_bytes += round_up(num_chunks * params.num_columns * problem.sum_bytes, pack_bytes);
+  plan_one_sum(problem, params, starts_early, plan);
+}
+
+// ---- packs_of_planes ------------------------------------------------------------------------------------------------
+
+// Packs of a span: whole planes, or an equal share of one, where that wastes no more than half a block; so each plane
+// gives one partial or as few as its shares.
+int64_t choose_span(const Problem& problem, int64_t max_packs) {
+  const int64_t V = problem.pack_elements, inner = problem.shape.inner;
+  if (problem.tensors.grid.lead != 0) return max_packs;
+  const int64_t planes_packs = inner / std::gcd(inner, V);  // the fewest packs that are whole planes
+  if (planes_packs <= max_packs) return max_packs / planes_packs * planes_packs;
+  if (inner % V != 0) return max_packs;
+  for (int64_t shares = ceil_div(planes_packs, max_packs); shares <= planes_packs / (max_packs / 2); ++shares)
+    if (planes_packs % shares == 0) return planes_packs / shares;
+  return max_packs;
+}
+
+// Shorter planes go by columns: a plane's partial is 4 bytes written and read again, and should add no more than 3% to
+// its three times this many.
+constexpr int64_t min_plane_bytes = 96;
+
+bool plan_planes(const Problem& problem, PreluBackwardPlan* plan) {
+  const int64_t V = problem.pack_elements, inner = problem.shape.inner;
+  const bool is_forced = problem.choice.kernel != 0;
+  if (inner < V || (!is_forced && inner * problem.shape.element_bytes < min_plane_bytes)) return false;
+  const int64_t max_threads =
+      problem.choice.max_threads > 0 ? problem.choice.max_threads : threads_for(problem.num_packs, problem.device);
+  PlaneParams& params = plan->planes;
+  params.tensors = problem.tensors;
+  const int64_t span_packs = choose_span(problem, max_threads);
+  const int64_t span_elements = span_packs * V;
+  params.span_packs = static_cast<int32_t>(span_packs);
+  const bool lead = problem.tensors.grid.lead != 0;
+  if (!lead && (span_elements % inner == 0 || inner % span_elements == 0))
+    params.partials_per_plane = static_cast<int32_t>(ceil_div(inner, span_elements));
+  else
+    params.partials_per_plane = static_cast<int32_t>((inner - 2) / span_elements + 2);
+  params.by_span = Divider(static_cast<uint32_t>(span_elements));
+  params.by_span_wide = WideDivider(static_cast<uint64_t>(span_elements));
+  params.alpha_access = alpha_access(problem.tensors.grid, problem.request.alpha, V);
+  const int64_t threads = round_up(span_packs, 32);
+  params.threads_per_plane =
+      lanes_for(ceil_div(span_elements - 1, inner) + 1, std::min(span_packs, ceil_div(inner, V)), threads);
+  plan->wide_index = needs_wide_index(problem.tensors.grid);
+  plan->launch.num_threads = static_cast<int32_t>(threads);
+  plan->launch.num_blocks = ceil_div(problem.num_packs, span_packs);
+  plan->launch.shared_bytes = static_cast<int32_t>(threads * 2 * problem.sum_bytes);
+  if (problem.request.dalpha == nullptr) return true;
+  const int64_t num_rows = problem.shape.outer * params.partials_per_plane;
+  if (num_rows == 1) {
+    params.tensors.dalpha = problem.request.dalpha;
+  } else {
+    params.tensors.partials = problem.request.workspace;
+    plan_sums(problem, num_rows, problem.shape.channels, 1, 1, 0, plan);
+  }
+  return true;
+}
+
+// ---- packs_of_columns, cluster_of_columns ---------------------------------------------------------------------------
+
+// A tile of columns: how many packs of a row, and how many rows the block takes at a time.
+struct Tile {
+  int64_t packs;
+  int64_t rows;
+  int64_t channels;  // whose columns it has all; 0: of none
+};
+
+void plan_tile(const Problem& problem, const Tile& tile, int64_t rows_per_slab, int64_t cluster_blocks,
+               PreluBackwardPlan* plan) {
+  ColumnParams& params = plan->columns;
+  params.tile_packs = Divider(static_cast<uint32_t>(tile.packs));
+  params.tile_rows = static_cast<int32_t>(tile.rows);
+  params.rows_per_slab = static_cast<int32_t>(rows_per_slab);
+  params.tile_channels = static_cast<int32_t>(tile.channels);
+  const int64_t num_tiles = ceil_div(params.row_packs, tile.packs);
+  params.num_tiles = Divider(static_cast<uint32_t>(std::min(num_tiles, int64_t{1} << 31)));
+  const int64_t threads = round_up(tile.packs * tile.rows, 32);
+  params.threads_per_channel = lanes_for(tile.channels, problem.shape.inner, threads);
+  plan->launch.num_threads = static_cast<int32_t>(threads);
+  plan->launch.shared_bytes = static_cast<int32_t>(tile.packs * tile.rows * problem.pack_elements * problem.sum_bytes);
+  if (cluster_blocks > 1) {
+    plan->launch.num_blocks = num_tiles * cluster_blocks;
+    plan->launch.cluster_blocks = static_cast<int32_t>(cluster_blocks);
+    // The barrier, then a sum of every channel from every block.
+    plan->launch.shared_bytes += static_cast<int32_t>(16 + cluster_blocks * tile.channels * problem.sum_bytes);
+    params.tensors.dalpha = problem.request.dalpha;
+    return;
+  }
+  const int64_t num_slabs = ceil_div(params.num_rows, rows_per_slab);
+  plan->launch.num_blocks = num_tiles * num_slabs;
+  if (problem.request.dalpha == nullptr) return;
+  if (num_slabs == 1 && tile.channels > 0) {
+    params.tensors.dalpha = problem.request.dalpha;
+    return;
+  }
+  params.tensors.partials = problem.request.workspace;
+  if (tile.channels > 0)
+    plan_sums(problem, num_slabs, problem.shape.channels, 1, 1, 0, plan);
+  else
+    plan_sums(problem, num_slabs, params.row_packs * problem.pack_elements, problem.shape.inner, params.row_periods,
+              problem.tensors.grid.lead, plan);
+}
+
+// The fewest whole packs that are whole periods of channels * inner elements make a row.
+void place_rows(const Problem& problem, PreluBackwardPlan* plan) {
+  ColumnParams& params = plan->columns;
+  params.tensors = problem.tensors;
+  const int64_t V = problem.pack_elements, period = problem.shape.channels * problem.shape.inner;
+  params.row_periods = static_cast<int32_t>(V / std::gcd(period, V));
+  params.row_packs = period / std::gcd(period, V);
+  params.num_rows = ceil_div(problem.num_packs, params.row_packs);
+  params.alpha_access = alpha_access(problem.tensors.grid, problem.request.alpha, V);
+}
+
+// The fewest packs of whole channels, where tiles may begin with any of them; 0 where only a whole row will do.
+int64_t packs_of_whole_channels(const Problem& problem, const ColumnParams& params) {
+  if (params.row_periods > 1 || problem.tensors.grid.lead != 0) return 0;
+  return problem.shape.inner / std::gcd(problem.shape.inner, problem.pack_elements);
+}
+
+// Rows at a time for tiles of `packs`, so that a block of at most `max_threads` has as equal passes as can be over
+// `num_rows`.
+int64_t tile_rows_for(int64_t packs, int64_t num_rows, int64_t max_threads) {
+  const int64_t most = std::max<int64_t>(1, max_threads / packs);
+  return ceil_div(num_rows, ceil_div(num_rows, most));
+}
+
+// Tensors so small that the launch of a second kernel shows are taken in by blocks, or clusters of blocks, that hold
+// all rows of their channels. Measured on an H200: a second kernel costs 2.5 us, the time to move 10 MB.
+constexpr int64_t max_cluster_tensor_bytes = int64_t{16} << 20;
+constexpr int64_t max_passes_of_one_slab = 4;  // over the rows of a block
+
+bool plan_whole_columns(const Problem& problem, bool may_be_cluster, PreluBackwardPlan* plan) {
+  ColumnParams& params = plan->columns;
+  if (problem.request.dalpha == nullptr) return false;
+  place_rows(problem, plan);
+  const int64_t V = problem.pack_elements;
+  const int64_t max_threads = problem.choice.max_threads > 0 ? problem.choice.max_threads : max_prelu_threads;
+  const int64_t unit = packs_of_whole_channels(problem, params);
+  const int64_t least = unit > 0 ? unit : params.row_packs;
+  if (least > max_threads) return false;
+  const auto tile_of = [&](int64_t packs, int64_t rows_of_block) {
+    const int64_t channels = packs == params.row_packs ? problem.shape.channels : packs * V / problem.shape.inner;
+    return Tile{packs, tile_rows_for(packs, rows_of_block, max_threads), channels};
+  };
+  // At least a sector of 32 bytes of each row, and more where that leaves a block for every multiprocessor.
+  const auto packs_for = [&](int64_t blocks_per_tile) {
+    int64_t packs = unit > 0 ? round_up(std::min<int64_t>(2, params.row_packs), unit) : least;
+    while (unit > 0 && 2 * packs <= std::min<int64_t>(16, params.row_packs) && 2 * packs <= max_threads &&
+           params.row_packs / (2 * packs) * blocks_per_tile >= 2 * problem.device.num_multiprocessors)
+      packs *= 2;
+    if (problem.choice.tile_packs > 0 && unit > 0)
+      packs = std::clamp(problem.choice.tile_packs / unit * unit, unit,
+                         std::min(params.row_packs, max_threads / unit * unit));
+    return packs;
+  };
+  const bool forced_cluster = problem.choice.kernel == 1 + static_cast<int>(PreluBackwardKernel::cluster_of_columns);
+  const int64_t packs = packs_for(1);
+  const bool is_one_slab =
+      params.num_rows <= max_passes_of_one_slab * std::max<int64_t>(1, max_threads / packs) &&
+      (params.num_rows == 1 || ceil_div(params.row_packs, packs) * 4 >= problem.device.num_multiprocessors ||
+       problem.num_packs <= 4 * max_threads);
+  if (is_one_slab && !forced_cluster) {
+    plan->kernel = PreluBackwardKernel::packs_of_columns;
+    plan_tile(problem, tile_of(packs, params.num_rows), params.num_rows, 1, plan);
+    return true;
+  }
+  if (!may_be_cluster || problem.device.capability < 90) return false;
+  const int64_t tensor_bytes = problem.tensors.grid.num_elements * problem.shape.element_bytes;
+  if (!forced_cluster && tensor_bytes > max_cluster_tensor_bytes) return false;
+  int64_t blocks = problem.choice.cluster_blocks > 0 ? problem.choice.cluster_blocks : max_cluster_blocks;
+  while (blocks > 1 && blocks > params.num_rows) blocks /= 2;
+  if (blocks == 1) return false;
+  const int64_t cluster_packs = packs_for(blocks);
+  const int64_t rows_per_slab = ceil_div(params.num_rows, blocks);
+  plan->kernel = PreluBackwardKernel::cluster_of_columns;
+  plan_tile(problem, tile_of(cluster_packs, rows_per_slab), rows_per_slab, blocks, plan);
+  return true;
+}
+
+// Bytes of x and dy that a block reads for each byte of partials that it leaves: at least 100.
+constexpr int64_t min_rows_per_slab = 64;
+constexpr int64_t min_blocks_per_multiprocessor = 16;
+
+void plan_slabs(const Problem& problem, PreluBackwardPlan* plan) {
+  ColumnParams& params = plan->columns;
+  place_rows(problem, plan);
+  plan->kernel = PreluBackwardKernel::packs_of_columns;
+  const int64_t max_threads = problem.choice.max_threads > 0 ? problem.choice.max_threads : max_prelu_threads;
+  const int64_t unit = packs_of_whole_channels(problem, params);
+  const int64_t most =
+      problem.choice.tile_packs > 0 ? std::min<int64_t>(problem.choice.tile_packs, max_threads) : max_threads;
+  int64_t packs = ceil_div(params.row_packs, ceil_div(params.row_packs, most));
+  int64_t channels = 0;
+  if (packs == params.row_packs) {
+    channels = problem.shape.channels;
+  } else if (unit > 0 && unit <= most) {
+    packs = std::min(round_up(packs, unit), most / unit * unit);
+    channels = packs * problem.pack_elements / problem.shape.inner;
+  }
+  const int64_t tile_rows = std::min(std::max<int64_t>(1, max_threads / packs), params.num_rows);
+  const int64_t num_tiles = ceil_div(params.row_packs, packs);
+  int64_t rows_per_slab = round_up(std::max(min_rows_per_slab, 2 * tile_rows), tile_rows);
+  const int64_t wanted_blocks = min_blocks_per_multiprocessor * problem.device.num_multiprocessors;
+  while (rows_per_slab > tile_rows && num_tiles * ceil_div(params.num_rows, rows_per_slab) < wanted_blocks)
+    rows_per_slab =
+        round_up(rows_per_slab / 2, tile_rows) < rows_per_slab ? round_up(rows_per_slab / 2, tile_rows) : tile_rows;
+  if (problem.choice.rows_per_slab > 0) rows_per_slab = round_up(problem.choice.rows_per_slab, tile_rows);
+  plan_tile(problem, {packs, tile_rows, channels}, rows_per_slab, 1, plan);
+}
+
+}  // namespace
+
+bool plan_prelu_backward(const PreluBackwardRequest& request, const Device& device, const PreluBackwardChoice& choice,
+                         PreluBackwardPlan* plan) {
+  *plan = {};
+  plan->dtype = request.dtype;
+  plan->alpha_dtype = request.alpha_dtype;
+  if (request.outer == 0 || request.inner == 0) {
+    const Problem problem = {request, device,
+                             choice,  {request.outer, request.channels, request.inner, 4},
+                             4,       request.dtype == FLOWK_FLOAT64 ? 8 : 4,
+                             {},      0};
+    plan->kernel = PreluBackwardKernel::nothing;
+    if (request.dalpha != nullptr) plan_sums(problem, 0, request.channels, 1, 1, 0, plan);
+    return true;
+  }
+  const Problem problem = make_problem(request, device, choice);
+  switch (choice.kernel - 1) {
+    case static_cast<int>(PreluBackwardKernel::packs_of_planes): return plan_planes(problem, plan);
+    case static_cast<int>(PreluBackwardKernel::packs_of_columns): plan_slabs(problem, plan); return true;
+    case static_cast<int>(PreluBackwardKernel::cluster_of_columns): return plan_whole_columns(problem, true, plan);
+    default: break;
+  }
+  if (plan_whole_columns(problem, true, plan)) return true;
+  *plan = {};
+  plan->dtype = request.dtype;
+  plan->alpha_dtype = request.alpha_dtype;
+  if (!plan_planes(problem, plan)) plan_slabs(problem, plan);
+  return true;
+}
+
+int64_t prelu_backward_workspace_bytes(const PreluBackwardRequest& request, const Device& device) {
+  int64_t most = 0;
+  const int64_t element_bytes = element_bytes_of(request.dtype);
+  for (int64_t lead = 0; lead < pack_bytes / element_bytes; ++lead) {
+    PreluBackwardRequest placed = request;
+    placed.dx = reinterpret_cast<void*>(static_cast<uintptr_t>(4096 + lead * element_bytes));
+    placed.dalpha = reinterpret_cast<void*>(uintptr_t{4096});  // never followed
+    PreluBackwardPlan plan;
+    plan_prelu_backward(placed, device, {}, &plan);
+    most = std::max(most, plan.workspace_bytes);
+  }
+  return most;
+}
+
+}  // namespace flowk

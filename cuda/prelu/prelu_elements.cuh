@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// PReLU forward.
+#pragma once
+
+#include "prelu/prelu_packs.cuh"
+
+namespace flowk {
+
+// y[o, c, i] = x[o, c, i] > 0 ? x[o, c, i] : alpha[c] * x[o, c, i]   x, y (outer, channels, inner), alpha (channels)
+// A thread owns one pack of y, a block as many neighbouring ones as it has threads. y may be x.
+template <class T, class A, class Index>
+__global__ void __launch_bounds__(max_prelu_threads) prelu_elements(const __grid_constant__ PreluParams params) {
+  constexpr int V = pack_elements<T>;
+  using Compute = ComputeType<T>;
+  const PackGrid& grid = params.grid;
+  const int64_t pack_index = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int64_t first = pack_index * V - grid.lead;
+  if (first >= grid.num_elements) return;
+  ElementPack<T> pack = load_pack<T>(params.x, first, grid.num_elements, params.x_shift);
+  Index channel = 0, in_plane = 0;
+  if (params.alpha_access != AlphaAccess::one_for_all) {
+    const Index position = static_cast<Index>(pack_index * V + grid.phase);
+    const Index plane = divide<Index>(position, grid.by_inner, grid.by_inner_wide);
+    in_plane = position - plane * static_cast<Index>(grid.inner);
+    channel = plane - divide<Index>(plane, grid.by_channels, grid.by_channels_wide) * static_cast<Index>(grid.channels);
+  }
+  const PackAlphas<T> alphas = load_alphas<T, A>(params.alpha, params.alpha_access, channel, in_plane, grid);
+#pragma unroll
+  for (int j = 0; j < V; ++j) {
+    const Compute x = widen(pack.elements[j]);
+    pack.elements[j] = convert<T>(x > 0 ? x : alphas.of[j] * x);
+  }
+  store_pack<T>(params.y, first, grid.num_elements, pack);
+}
+
+}  // namespace flowk

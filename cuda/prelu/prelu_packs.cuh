@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Packs of PReLU: 16 bytes of a tensor at any alignment, and the alphas of their elements.
+#pragma once
+
+#include "core/convert.cuh"
+#include "core/divide.h"
+#include "core/pack.cuh"
+#include "prelu/prelu_plan.h"
+
+namespace flowk {
+
+template <class T>
+constexpr int pack_elements = static_cast<int>(pack_bytes / sizeof(T));
+
+template <class T>
+union ElementPack {
+  uint4 whole;
+  T elements[pack_elements<T>];
+};
+
+// Division by a launch-time constant of positions that fit 31 bits (uint32_t) or do not (uint64_t).
+template <class Index>
+__device__ __forceinline__ Index divide(Index n, const Divider& narrow, const WideDivider& wide) {
+  if constexpr (sizeof(Index) == 4)
+    return narrow.divide(n);
+  else
+    return wide.divide(n);
+}
+
+// Bytes [shift, shift + 16) of the 32 bytes (low, high), 0 < shift < 16.
+__device__ __forceinline__ uint4 join_chunks(const uint4& low, const uint4& high, int shift) {
+  uint32_t words[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+  for (int i = 0; i < 6; ++i) words[i] = (shift & 8) ? words[i + 2] : words[i];
+#pragma unroll
+  for (int i = 0; i < 5; ++i) words[i] = (shift & 4) ? words[i + 1] : words[i];
+  const unsigned bits = (shift & 3) * 8;
+  return {__funnelshift_r(words[0], words[1], bits), __funnelshift_r(words[1], words[2], bits),
+          __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits)};
+}
+
+// tensor[first], ..., tensor[first + V - 1]; zeros for elements that do not exist. Where the tensor is not aligned as
+// the packs are, a pack is put together from the two aligned ones that hold it.
+template <class T>
+__device__ __forceinline__ ElementPack<T> load_pack(const void* tensor, int64_t first, int64_t num_elements,
+                                                    int shift) {
+  constexpr int V = pack_elements<T>;
+  ElementPack<T> pack;
+  const T* elements = static_cast<const T*>(tensor) + first;
+  if (first >= 0 && first + V <= num_elements) {
+    if (shift == 0) {
+      pack.whole = *reinterpret_cast<const uint4*>(elements);
+    } else {
+      const unsigned char* low = reinterpret_cast<const unsigned char*>(elements) - shift;
+      const unsigned char* end = reinterpret_cast<const unsigned char*>(static_cast<const T*>(tensor) + num_elements);
+      pack.whole = join_chunks(*reinterpret_cast<const uint4*>(low), load_chunk_before(low + pack_bytes, end), shift);
+    }
+  } else {
+    pack.whole = {0, 0, 0, 0};
+#pragma unroll
+    for (int j = 0; j < V; ++j)
+      if (first + j >= 0 && first + j < num_elements) pack.elements[j] = elements[j];
+  }
+  return pack;
+}
+
+// Stores the pack's elements that exist.
+template <class T>
+__device__ __forceinline__ void store_pack(void* tensor, int64_t first, int64_t num_elements,
+                                           const ElementPack<T>& pack) {
+  constexpr int V = pack_elements<T>;
+  T* elements = static_cast<T*>(tensor) + first;
+  if (first >= 0 && first + V <= num_elements) {
+    *reinterpret_cast<uint4*>(elements) = pack.whole;
+  } else {
+#pragma unroll
+    for (int j = 0; j < V; ++j)
+      if (first + j >= 0 && first + j < num_elements) elements[j] = pack.elements[j];
+  }
+}
+
+// The alphas of a pack's elements, in the type they are computed in.
+template <class T>
+struct PackAlphas {
+  ComputeType<T> of[pack_elements<T>];
+};
+
+// Those of the pack whose first element is element `in_plane` of a plane of channel `channel`.
+template <class T, class A>
+__device__ __forceinline__ PackAlphas<T> load_alphas(const void* alpha, AlphaAccess access, int64_t channel,
+                                                     int64_t in_plane, const PackGrid& grid) {
+  constexpr int V = pack_elements<T>;
+  using Compute = ComputeType<T>;
+  const A* alphas = static_cast<const A*>(alpha);
+  PackAlphas<T> result;
+  if (access == AlphaAccess::one_for_all || access == AlphaAccess::one_per_pack) {
+    const Compute a = widen(alphas[access == AlphaAccess::one_for_all ? 0 : channel]);
+#pragma unroll
+    for (int j = 0; j < V; ++j) result.of[j] = a;
+  } else if (access == AlphaAccess::two_per_pack) {
+    const int64_t next = channel + 1 == grid.channels ? 0 : channel + 1;
+    const Compute a = widen(alphas[channel]), b = widen(alphas[next]);
+    const int64_t remaining = grid.inner - in_plane;
+    const int left = remaining < V ? static_cast<int>(remaining) : V;
+#pragma unroll
+    for (int j = 0; j < V; ++j) result.of[j] = j < left ? a : b;
+  } else if (access == AlphaAccess::vector_per_pack) {
+    constexpr int packs = sizeof(A) > sizeof(T) ? static_cast<int>(sizeof(A) / sizeof(T)) : 1;
+    constexpr int elements = V / packs;
+#pragma unroll
+    for (int k = 0; k < packs; ++k) {
+      ElementPack<A> pack;
+      pack.whole = *reinterpret_cast<const uint4*>(alphas + channel + k * elements);
+#pragma unroll
+      for (int j = 0; j < elements; ++j) result.of[k * elements + j] = widen(pack.elements[j]);
+    }
+  } else {
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      result.of[j] = widen(alphas[channel]);
+      if (++in_plane == grid.inner) {
+        in_plane = 0;
+        if (++channel == grid.channels) channel = 0;
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace flowk
