@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pyflowk: permute and batch transpose on arrays of any kind, at the speed of a plain copy; with a GPU and without."""
+"""pyflowk: permute, batch transpose and PReLU on arrays of any kind, at the speed of a plain copy, GPU or not."""
 
 from ._abi import VERSION, DType, Status
 from ._errors import FlowkError, FlowkValueError
 from ._library import version_text
 from ._memory import DeviceArray, asarray, empty
 from ._permute import batch_transpose, explain, permute
+from ._prelu import prelu, prelu_backward, prelu_backward_workspace_bytes
 
 __version__ = version_text(VERSION)
 
@@ -20,4 +21,7 @@ __all__ = [
     "empty",
     "explain",
     "permute",
+    "prelu",
+    "prelu_backward",
+    "prelu_backward_workspace_bytes",
 ]

@@ -49,16 +49,17 @@ int32_t lanes_for(int64_t num_sums, int64_t num_terms, int64_t threads) {
 
 // ---- the sums of partials -------------------------------------------------------------------------------------------
 
-// More rows of partials than this are summed up by two kernels, the first of them in chunks of this many.
-constexpr int64_t max_rows_of_one_kernel = 8192;
-constexpr int64_t rows_of_a_chunk = 1024;
+// A thread has 8 partials under way and a block at most 64 threads a channel, so that a block takes in 512 rows in the
+// time of one access to memory. More than this many rows are summed up by two kernels, the first of them in chunks.
+constexpr int64_t max_rows_of_one_kernel = 1024;
+constexpr int64_t min_rows_of_a_chunk = 256;
 
 // A kernel's blocks each sum up 8 channels (a sector of 32 bytes of a row of partials) or fewer, with enough threads
 // for 8 partials each.
 void plan_one_sum(const Problem& problem, PartialSumParams params, bool overlaps, PreluBackwardPlan* plan) {
   int64_t block_channels = 8;
   while (block_channels > 1 && block_channels / 2 >= params.channels) block_channels /= 2;
-  const int64_t rows = std::min(params.rows_per_chunk, std::max<int64_t>(params.num_rows, 1));
+  const int64_t rows = params.rows_per_chunk;
   int32_t threads = 64;
   while (threads < max_sum_threads && threads / block_channels * 8 < rows) threads *= 2;
   const int64_t num_tiles = ceil_div(params.channels, block_channels);
@@ -80,7 +81,8 @@ void plan_sums(const Problem& problem, int64_t num_rows, int64_t num_columns, in
   unsigned char* workspace = static_cast<unsigned char*>(problem.request.workspace);
   params.partials = workspace;
   params.sums = problem.request.dalpha;
-  params.num_rows = params.rows_per_chunk = num_rows;
+  params.num_rows = num_rows;
+  params.rows_per_chunk = std::max<int64_t>(1, num_rows);
   params.num_columns = num_columns;
   params.channels = problem.shape.channels;
   params.inner = inner;
@@ -89,8 +91,8 @@ void plan_sums(const Problem& problem, int64_t num_rows, int64_t num_columns, in
   const bool starts_early = problem.choice.overlap != 1 && problem.device.capability >= 90;
   plan->workspace_bytes = round_up(num_rows * num_columns * problem.sum_bytes, pack_bytes);
   if (num_rows <= max_rows_of_one_kernel) return plan_one_sum(problem, params, starts_early && num_rows > 0, plan);
-  const int64_t num_chunks = ceil_div(num_rows, rows_of_a_chunk);
-  params.rows_per_chunk = rows_of_a_chunk;
+  params.rows_per_chunk = std::max(min_rows_of_a_chunk, ceil_div(num_rows, max_rows_of_one_kernel));
+  const int64_t num_chunks = ceil_div(num_rows, params.rows_per_chunk);
   params.sums = workspace + plan->workspace_bytes;
   plan_one_sum(problem, params, starts_early, plan);
   params.partials = params.sums;
@@ -136,9 +138,9 @@ bool plan_planes(const Problem& problem, PreluBackwardPlan* plan) {
   params.span_packs = static_cast<int32_t>(span_packs);
   const bool lead = problem.tensors.grid.lead != 0;
   if (!lead && (span_elements % inner == 0 || inner % span_elements == 0))
-    params.partials_per_plane = static_cast<int32_t>(ceil_div(inner, span_elements));
+    params.partials_per_plane = ceil_div(inner, span_elements);
   else
-    params.partials_per_plane = static_cast<int32_t>((inner - 2) / span_elements + 2);
+    params.partials_per_plane = (inner - 2) / span_elements + 2;
   params.by_span = Divider(static_cast<uint32_t>(span_elements));
   params.by_span_wide = WideDivider(static_cast<uint64_t>(span_elements));
   params.alpha_access = alpha_access(problem.tensors.grid, problem.request.alpha, V);
@@ -262,7 +264,7 @@ bool plan_whole_columns(const Problem& problem, bool may_be_cluster, PreluBackwa
   const int64_t packs = packs_for(1);
   const bool is_one_slab =
       params.num_rows <= max_passes_of_one_slab * std::max<int64_t>(1, max_threads / packs) &&
-      (params.num_rows == 1 || ceil_div(params.row_packs, packs) * 4 >= problem.device.num_multiprocessors ||
+      (params.num_rows == 1 || ceil_div(params.row_packs, packs) * 8 >= problem.device.num_multiprocessors ||
        problem.num_packs <= 4 * max_threads);
   if (is_one_slab && !forced_cluster) {
     plan->kernel = PreluBackwardKernel::packs_of_columns;

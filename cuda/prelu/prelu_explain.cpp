@@ -57,8 +57,9 @@ void explain_prelu_backward(const PreluBackwardPlan& plan, char* text, size_t te
   const PreluBackwardTensors& tensors = is_planes ? plan.planes.tensors : plan.columns.tensors;
   char tile[256] = "", launch[256] = "", sums[512] = "";
   if (is_planes)
-    std::snprintf(tile, sizeof(tile), "  span: %d packs of 16 bytes a block, %d partial sums a plane, %s\n",
-                  plan.planes.span_packs, plan.planes.partials_per_plane, words(plan.planes.alpha_access));
+    std::snprintf(tile, sizeof(tile), "  span: %d packs of 16 bytes a block, %lld partial sums a plane, %s\n",
+                  plan.planes.span_packs, static_cast<long long>(plan.planes.partials_per_plane),
+                  words(plan.planes.alpha_access));
   else if (plan.kernel != PreluBackwardKernel::nothing)
     std::snprintf(
         tile, sizeof(tile),

@@ -134,7 +134,7 @@ struct PreluBackwardTensors {
 struct PlaneParams {
   PreluBackwardTensors tensors;
   int32_t span_packs = 0;
-  int32_t partials_per_plane = 1;
+  int64_t partials_per_plane = 1;
   int32_t threads_per_plane = 32;  // that sum a plane's threads up: a power of two, at most 32
   AlphaAccess alpha_access = AlphaAccess::two_per_pack;
   Divider by_span;  // elements of a span

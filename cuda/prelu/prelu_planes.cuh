@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(max_backward_threads)
                         (static_cast<int64_t>(outer) * params.partials_per_plane + before) * grid.channels + channel;
         *partials = sum;
         // A plane may lie in one span less than the most.
-        if (end <= span_elements && static_cast<int>(before) + 1 < params.partials_per_plane)
+        if (end <= span_elements && static_cast<int64_t>(before) + 1 < params.partials_per_plane)
           partials[grid.channels] = 0;
       }
     }
