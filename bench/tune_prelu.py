@@ -44,8 +44,10 @@ def backward_choices() -> list[tuple[int, ...]]:
             for threads, rows, packs in itertools.product((128, 256, 512), (16, 32, 64, 128, 256), (0, 8, 32, 64))
         ),
         *(
-            (CLUSTER, threads, 0, blocks, packs, 0)
-            for threads, blocks, packs in itertools.product((64, 128, 256, 512), (2, 4, 8), (2, 4, 8, 16, 49, 98))
+            (CLUSTER, threads, rows, blocks, packs, 0)
+            for threads, rows, blocks, packs in itertools.product(
+                (128, 256, 512), (0, 8, 32, 128), (2, 4, 8), (2, 4, 8, 16, 49, 98)
+            )
         ),
     ]
 

@@ -15,10 +15,11 @@ Status run_gradient(const PreluBackwardPlan& plan, flowk_stream stream) {
       if (plan.wide_index) return launch(prelu_packs_of_planes<T, A, uint64_t>, plan.launch, stream, plan.planes);
       return launch(prelu_packs_of_planes<T, A, uint32_t>, plan.launch, stream, plan.planes);
     case PreluBackwardKernel::packs_of_columns:
-      return launch(prelu_columns<T, A, false>, plan.launch, stream, plan.columns);
+      if (plan.columns.is_whole) return launch(prelu_columns<T, A, false, true>, plan.launch, stream, plan.columns);
+      return launch(prelu_columns<T, A, false, false>, plan.launch, stream, plan.columns);
     case PreluBackwardKernel::cluster_of_columns:
 #ifndef FLOWK_SIMT
-      return launch(prelu_columns<T, A, true>, plan.launch, stream, plan.columns);
+      return launch(prelu_columns<T, A, true, true>, plan.launch, stream, plan.columns);
 #else
       break;  // launch() refuses clusters there; so does this
 #endif

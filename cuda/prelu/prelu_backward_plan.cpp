@@ -181,29 +181,30 @@ void plan_tile(const Problem& problem, const Tile& tile, int64_t rows_per_slab, 
   const int64_t num_tiles = ceil_div(params.row_packs, tile.packs);
   params.num_tiles = Divider(static_cast<uint32_t>(std::min(num_tiles, int64_t{1} << 31)));
   const int64_t threads = round_up(tile.packs * tile.rows, 32);
-  params.threads_per_channel = lanes_for(tile.channels, problem.shape.inner, threads);
+  const int64_t tile_elements = tile.packs * problem.pack_elements;
+  const int64_t num_parts = std::clamp<int64_t>(threads / tile_elements, 1, tile.rows);
+  params.num_parts = static_cast<int32_t>(num_parts);
+  params.threads_per_channel = lanes_for(tile.channels, std::max(problem.shape.inner, num_parts), threads);
+  const int64_t num_slabs = round_up(ceil_div(params.num_rows, rows_per_slab), cluster_blocks);
   plan->launch.num_threads = static_cast<int32_t>(threads);
-  plan->launch.shared_bytes = static_cast<int32_t>(tile.packs * tile.rows * problem.pack_elements * problem.sum_bytes);
+  plan->launch.num_blocks = num_tiles * num_slabs;
+  plan->launch.shared_bytes = static_cast<int32_t>((tile.rows + num_parts) * tile_elements * problem.sum_bytes);
   if (cluster_blocks > 1) {
-    plan->launch.num_blocks = num_tiles * cluster_blocks;
     plan->launch.cluster_blocks = static_cast<int32_t>(cluster_blocks);
     // The barrier, then a sum of every channel from every block.
     plan->launch.shared_bytes += static_cast<int32_t>(16 + cluster_blocks * tile.channels * problem.sum_bytes);
-    params.tensors.dalpha = problem.request.dalpha;
-    return;
   }
-  const int64_t num_slabs = ceil_div(params.num_rows, rows_per_slab);
-  plan->launch.num_blocks = num_tiles * num_slabs;
   if (problem.request.dalpha == nullptr) return;
-  if (num_slabs == 1 && tile.channels > 0) {
+  const int64_t num_partials = num_slabs / cluster_blocks;
+  if (num_partials == 1 && tile.channels > 0) {
     params.tensors.dalpha = problem.request.dalpha;
     return;
   }
   params.tensors.partials = problem.request.workspace;
   if (tile.channels > 0)
-    plan_sums(problem, num_slabs, problem.shape.channels, 1, 1, 0, plan);
+    plan_sums(problem, num_partials, problem.shape.channels, 1, 1, 0, plan);
   else
-    plan_sums(problem, num_slabs, params.row_packs * problem.pack_elements, problem.shape.inner, params.row_periods,
+    plan_sums(problem, num_partials, params.row_packs * problem.pack_elements, problem.shape.inner, params.row_periods,
               problem.tensors.grid.lead, plan);
 }
 
@@ -216,6 +217,9 @@ void place_rows(const Problem& problem, PreluBackwardPlan* plan) {
   params.row_packs = period / std::gcd(period, V);
   params.num_rows = ceil_div(problem.num_packs, params.row_packs);
   params.alpha_access = alpha_access(problem.tensors.grid, problem.request.alpha, V);
+  const PreluBackwardTensors& tensors = problem.tensors;
+  params.is_whole =
+      tensors.grid.lead == 0 && tensors.x_shift == 0 && tensors.dy_shift == 0 && tensors.grid.num_elements % V == 0;
 }
 
 // The fewest packs of whole channels, where tiles may begin with any of them; 0 where only a whole row will do.
@@ -236,7 +240,7 @@ int64_t tile_rows_for(int64_t packs, int64_t num_rows, int64_t max_threads) {
 constexpr int64_t max_cluster_tensor_bytes = int64_t{16} << 20;
 constexpr int64_t max_passes_of_one_slab = 4;  // over the rows of a block
 
-bool plan_whole_columns(const Problem& problem, bool may_be_cluster, PreluBackwardPlan* plan) {
+bool plan_whole_columns(const Problem& problem, PreluBackwardPlan* plan) {
   ColumnParams& params = plan->columns;
   if (problem.request.dalpha == nullptr) return false;
   place_rows(problem, plan);
@@ -271,14 +275,15 @@ bool plan_whole_columns(const Problem& problem, bool may_be_cluster, PreluBackwa
     plan_tile(problem, tile_of(packs, params.num_rows), params.num_rows, 1, plan);
     return true;
   }
-  if (!may_be_cluster || problem.device.capability < 90) return false;
+  if (!params.is_whole || problem.device.capability < 90) return false;
   const int64_t tensor_bytes = problem.tensors.grid.num_elements * problem.shape.element_bytes;
   if (!forced_cluster && tensor_bytes > max_cluster_tensor_bytes) return false;
   int64_t blocks = problem.choice.cluster_blocks > 0 ? problem.choice.cluster_blocks : max_cluster_blocks;
   while (blocks > 1 && blocks > params.num_rows) blocks /= 2;
   if (blocks == 1) return false;
   const int64_t cluster_packs = packs_for(blocks);
-  const int64_t rows_per_slab = ceil_div(params.num_rows, blocks);
+  const int64_t rows_per_slab =
+      problem.choice.rows_per_slab > 0 ? problem.choice.rows_per_slab : ceil_div(params.num_rows, blocks);
   plan->kernel = PreluBackwardKernel::cluster_of_columns;
   plan_tile(problem, tile_of(cluster_packs, rows_per_slab), rows_per_slab, blocks, plan);
   return true;
@@ -335,10 +340,10 @@ bool plan_prelu_backward(const PreluBackwardRequest& request, const Device& devi
   switch (choice.kernel - 1) {
     case static_cast<int>(PreluBackwardKernel::packs_of_planes): return plan_planes(problem, plan);
     case static_cast<int>(PreluBackwardKernel::packs_of_columns): plan_slabs(problem, plan); return true;
-    case static_cast<int>(PreluBackwardKernel::cluster_of_columns): return plan_whole_columns(problem, true, plan);
+    case static_cast<int>(PreluBackwardKernel::cluster_of_columns): return plan_whole_columns(problem, plan);
     default: break;
   }
-  if (plan_whole_columns(problem, true, plan)) return true;
+  if (plan_whole_columns(problem, plan)) return true;
   *plan = {};
   plan->dtype = request.dtype;
   plan->alpha_dtype = request.alpha_dtype;

@@ -8,7 +8,7 @@ namespace flowk {
 
 // dx = x > 0 ? dy : alpha * dy, stored where wanted; `terms` receives what each element adds to its channel's dalpha:
 // x > 0 ? 0 : dy * x.
-template <class T>
+template <class T, bool kWhole>
 __device__ __forceinline__ void differentiate_pack(const PreluBackwardTensors& tensors, int64_t first,
                                                    const ElementPack<T>& dy, const ElementPack<T>& x,
                                                    const PackAlphas<T>& alphas,
@@ -23,7 +23,7 @@ __device__ __forceinline__ void differentiate_pack(const PreluBackwardTensors& t
     dx.elements[j] = convert<T>(positive ? wide_dy : alphas.of[j] * wide_dy);
     terms[j] = positive ? Compute{0} : wide_dy * wide_x;
   }
-  if (tensors.dx != nullptr) store_pack<T>(tensors.dx, first, tensors.grid.num_elements, dx);
+  if (tensors.dx != nullptr) store_pack<T, kWhole>(tensors.dx, first, tensors.grid.num_elements, dx);
 }
 
 // The sum over `num_lanes` (a power of two, at most 32) neighbouring lanes, in each of them and in the same order in

@@ -41,12 +41,17 @@ __device__ __forceinline__ uint4 join_chunks(const uint4& low, const uint4& high
 
 // tensor[first], ..., tensor[first + V - 1]; zeros for elements that do not exist. Where the tensor is not aligned as
 // the packs are, a pack is put together from the two aligned ones that hold it.
-template <class T>
+// With kWhole all packs exist and are aligned.
+template <class T, bool kWhole = false>
 __device__ __forceinline__ ElementPack<T> load_pack(const void* tensor, int64_t first, int64_t num_elements,
                                                     int shift) {
   constexpr int V = pack_elements<T>;
   ElementPack<T> pack;
   const T* elements = static_cast<const T*>(tensor) + first;
+  if constexpr (kWhole) {
+    pack.whole = *reinterpret_cast<const uint4*>(elements);
+    return pack;
+  }
   if (first >= 0 && first + V <= num_elements) {
     if (shift == 0) {
       pack.whole = *reinterpret_cast<const uint4*>(elements);
@@ -64,13 +69,13 @@ __device__ __forceinline__ ElementPack<T> load_pack(const void* tensor, int64_t 
   return pack;
 }
 
-// Stores the pack's elements that exist.
-template <class T>
+// Stores the pack's elements that exist: with kWhole all.
+template <class T, bool kWhole = false>
 __device__ __forceinline__ void store_pack(void* tensor, int64_t first, int64_t num_elements,
                                            const ElementPack<T>& pack) {
   constexpr int V = pack_elements<T>;
   T* elements = static_cast<T*>(tensor) + first;
-  if (first >= 0 && first + V <= num_elements) {
+  if (kWhole || (first >= 0 && first + V <= num_elements)) {
     *reinterpret_cast<uint4*>(elements) = pack.whole;
   } else {
 #pragma unroll

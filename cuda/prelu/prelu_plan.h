@@ -109,7 +109,7 @@ void explain_prelu(const PreluPlan& plan, char* text, size_t text_bytes);
 enum class PreluBackwardKernel : int32_t {
   packs_of_planes,     // a block takes a span of packs; each plane of `inner` elements in it gives one partial sum
   packs_of_columns,    // a thread keeps its place in the row of channels * inner elements and steps over rows
-  cluster_of_columns,  // the same, and the blocks that share columns are a cluster that sums them up (sm_90)
+  cluster_of_columns,  // the same, and neighbouring slabs of rows are a cluster that sums them up (sm_90)
   nothing,             // no elements: dalpha alone
 };
 constexpr int num_prelu_backward_kernels = 4;
@@ -145,7 +145,7 @@ struct PlaneParams {
 // The packs are rows of `row_packs`; a row is `row_periods` times channels * inner elements, the fewest that are whole
 // packs. A block takes `tile_packs` neighbouring columns of packs and `rows_per_slab` neighbouring rows, `tile_rows` of
 // them at a time. Partials are (slabs, channels) where a block holds all columns of its channels, and (slabs, columns)
-// otherwise.
+// otherwise; a cluster's slabs count as one.
 struct ColumnParams {
   PreluBackwardTensors tensors;
   int64_t row_packs = 0;
@@ -154,9 +154,11 @@ struct ColumnParams {
   Divider tile_packs;
   int32_t tile_rows = 0;
   int32_t rows_per_slab = 0;
-  Divider num_tiles;          // along a row; cluster_of_columns: not used
+  int32_t num_parts = 1;      // that the rows of a tile are summed up into at first
+  Divider num_tiles;          // along a row
   int32_t tile_channels = 0;  // 0: partials are of columns
   int32_t threads_per_channel = 32;
+  bool is_whole = false;  // no pack has elements that do not exist, and all tensors are aligned as the packs are
   AlphaAccess alpha_access = AlphaAccess::one_per_element;
   friend bool operator==(const ColumnParams&, const ColumnParams&) = default;
 };

@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(max_backward_threads)
         plane - divide<Index>(plane, grid.by_channels, grid.by_channels_wide) * static_cast<Index>(grid.channels);
     const PackAlphas<T> alphas = load_alphas<T, A>(tensors.alpha, params.alpha_access, channel, in_plane, grid);
     Sum terms[V];
-    differentiate_pack<T>(tensors, first, dy, x, alphas, terms);
+    differentiate_pack<T, false>(tensors, first, dy, x, alphas, terms);
     const Index left = static_cast<Index>(grid.inner) - in_plane;
 #pragma unroll
     for (int j = 0; j < V; ++j) {
