@@ -238,7 +238,8 @@ int64_t tile_rows_for(int64_t packs, int64_t num_rows, int64_t max_threads) {
 // Tensors so small that the launch of a second kernel shows are taken in by blocks, or clusters of blocks, that hold
 // all rows of their channels. Measured on an H200: a second kernel costs 2.5 us, the time to move 10 MB.
 constexpr int64_t max_cluster_tensor_bytes = int64_t{16} << 20;
-constexpr int64_t max_passes_of_one_slab = 4;  // over the rows of a block
+constexpr int64_t max_passes_of_one_slab = 4;    // over the rows of a block
+constexpr int64_t max_passes_of_a_cluster = 12;  // more are left to blocks that share no channel, however few channels
 
 bool plan_whole_columns(const Problem& problem, PreluBackwardPlan* plan) {
   ColumnParams& params = plan->columns;
@@ -284,14 +285,17 @@ bool plan_whole_columns(const Problem& problem, PreluBackwardPlan* plan) {
   const int64_t cluster_packs = packs_for(blocks);
   const int64_t rows_per_slab =
       problem.choice.rows_per_slab > 0 ? problem.choice.rows_per_slab : ceil_div(params.num_rows, blocks);
+  if (!forced_cluster && rows_per_slab > max_passes_of_a_cluster * std::max<int64_t>(1, max_threads / cluster_packs))
+    return false;
   plan->kernel = PreluBackwardKernel::cluster_of_columns;
   plan_tile(problem, tile_of(cluster_packs, rows_per_slab), rows_per_slab, blocks, plan);
   return true;
 }
 
-// Bytes of x and dy that a block reads for each byte of partials that it leaves: at least 100.
-constexpr int64_t min_rows_per_slab = 64;
-constexpr int64_t min_blocks_per_multiprocessor = 16;
+// Rows of a slab, for elements of one byte: 128 of 16-bit elements. A channel's partial of 4 bytes is written and read
+// again, which adds 1% to its three times that many rows. Fewer where they would leave multiprocessors short of blocks.
+constexpr int64_t slab_rows_times_bytes = 256;
+constexpr int64_t min_blocks_per_multiprocessor = 8;
 
 void plan_slabs(const Problem& problem, PreluBackwardPlan* plan) {
   ColumnParams& params = plan->columns;
@@ -311,7 +315,8 @@ void plan_slabs(const Problem& problem, PreluBackwardPlan* plan) {
   }
   const int64_t tile_rows = std::min(std::max<int64_t>(1, max_threads / packs), params.num_rows);
   const int64_t num_tiles = ceil_div(params.row_packs, packs);
-  int64_t rows_per_slab = round_up(std::max(min_rows_per_slab, 2 * tile_rows), tile_rows);
+  int64_t rows_per_slab =
+      round_up(std::max(slab_rows_times_bytes / problem.shape.element_bytes, 2 * tile_rows), tile_rows);
   const int64_t wanted_blocks = min_blocks_per_multiprocessor * problem.device.num_multiprocessors;
   while (rows_per_slab > tile_rows && num_tiles * ceil_div(params.num_rows, rows_per_slab) < wanted_blocks)
     rows_per_slab =

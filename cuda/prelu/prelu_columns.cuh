@@ -41,23 +41,28 @@ __device__ __forceinline__ void differentiate_column(const ColumnParams& params,
   constexpr int V = pack_elements<T>;
   const PreluBackwardTensors& tensors = params.tensors;
   const PackGrid& grid = tensors.grid;
-  const ColumnPlace place = place_column(params, column * V);
-  const PackAlphas<T> alphas =
-      load_alphas<T, A>(tensors.alpha, params.alpha_access, place.channel, place.in_plane, grid);
   const int64_t slab_row = slab * params.rows_per_slab;
   const int64_t remaining = params.num_rows - slab_row;
   const int num_rows = remaining < params.rows_per_slab ? static_cast<int>(remaining) : params.rows_per_slab;
   const int64_t step = params.row_packs * params.tile_rows * V;  // elements between a thread's rows
   int64_t first = ((slab_row + first_row) * params.row_packs + column) * V - grid.lead;
-#pragma unroll 1
-  for (int row = first_row; row < num_rows; row += kRows * params.tile_rows) {
-    ElementPack<T> x[kRows], dy[kRows];
+  ElementPack<T> x[kRows], dy[kRows];
+  const auto load_rows = [&](int row) {
 #pragma unroll
     for (int k = 0; k < kRows; ++k)
       if (row + k * params.tile_rows < num_rows) {
         x[k] = load_pack<T, kWhole>(tensors.x, first + k * step, grid.num_elements, tensors.x_shift);
         dy[k] = load_pack<T, kWhole>(tensors.dy, first + k * step, grid.num_elements, tensors.dy_shift);
       }
+  };
+  // The first rows are under way before the alphas, which are waited for only where they are used.
+  int row = first_row;
+  load_rows(row);
+  const ColumnPlace place = place_column(params, column * V);
+  const PackAlphas<T> alphas =
+      load_alphas<T, A>(tensors.alpha, params.alpha_access, place.channel, place.in_plane, grid);
+#pragma unroll 1
+  while (row < num_rows) {
 #pragma unroll
     for (int k = 0; k < kRows; ++k)
       if (row + k * params.tile_rows < num_rows) {
@@ -66,7 +71,9 @@ __device__ __forceinline__ void differentiate_column(const ColumnParams& params,
 #pragma unroll
         for (int j = 0; j < V; ++j) sums[j] += terms[j];
       }
+    row += kRows * params.tile_rows;
     first += kRows * step;
+    load_rows(row);
   }
 }
 

@@ -80,6 +80,8 @@ std::vector<PreluPlanCase> plan_cases() {
       {{"1x1: a block has all rows", f16, 96, 512, 1}, columns, 0},
       {{"channels last", f16, 96 * 112 * 112, 64, 1}, columns, 2},
       {{"channels last, misaligned", f16, 96 * 112 * 112, 64, 1, 1, 1, 1}, columns, 2},
+      {{"small, 3 channels last: few channels are no reason to leave the GPU idle", f16, 1 << 20, 3, 1}, columns, 2},
+      {{"channels last, 7x7", f16, 96 * 49, 512, 1}, cluster, 0},
       {{"3 channels last", f32, 64 * 224 * 224, 3, 1}, columns, 2},
       {{"one alpha for all", f32, 1, 1, int64_t{1} << 28}, planes, 2},
       {{"2^31 elements and more", f16, 3, 1, int64_t{1} << 30}, planes, 2, true},
@@ -173,13 +175,13 @@ void every_forced_choice_can_be_launched() {
   CHECK(num_planned > 1000);
 }
 
-// The workspace adds little to what is read and written: for tensors of some size a hundredth of it.
+// For tensors past the L2 the workspace adds no more than 1% to what is read and written.
 void workspace_is_small_beside_the_tensors() {
   for (const PreluPlanCase& expected : plan_cases()) {
     const PreluCase& row = expected.row;
     const int64_t num_bytes = row.outer * row.channels * row.inner * bytes_of(row.dtype);
-    if (row.outer * row.inner < 1000) continue;
-    CHECK(prelu_backward_workspace_bytes(backward_request(row), h200) * 33 < num_bytes * 3);
+    if (num_bytes < h200.l2_bytes || row.outer == 1) continue;
+    CHECK(prelu_backward_workspace_bytes(backward_request(row), h200) * 100 < num_bytes * 3);
   }
 }
 
