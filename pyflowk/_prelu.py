@@ -284,6 +284,7 @@ def _check_device(name: str, device: int | None, other_name: str, other_device: 
         raise kind(f"{name} is {places[0]} and {other_name} is {places[1]}, must be on the same device")
 
 
+@functools.lru_cache(maxsize=4096)
 def _workspace_bytes(library: Any, sizes: tuple[int, int, int], code: DType, a_code: DType) -> int:
     num_bytes = ctypes.c_size_t()
     status = library.flowk_prelu_backward_workspace_bytes(*sizes, code, a_code, ctypes.addressof(num_bytes))

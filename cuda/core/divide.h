@@ -46,7 +46,8 @@ struct WideDivider {
 
   friend bool operator==(const WideDivider&, const WideDivider&) = default;
   WideDivider() = default;
-  explicit WideDivider(uint64_t d) : divisor(d) {
+  explicit WideDivider(uint64_t given) : divisor(given == 0 ? 1 : given) {
+    const uint64_t d = divisor;
     __extension__ typedef unsigned __int128 Wide;
     shift = d <= 1 ? 0u : 64u - static_cast<uint32_t>(__builtin_clzll(d - 1));
     multiplier = static_cast<uint64_t>((static_cast<Wide>((uint64_t{1} << shift) - d) << 64) / d + 1);

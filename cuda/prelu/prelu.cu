@@ -6,10 +6,15 @@
 namespace flowk {
 namespace {
 
+template <class T, class A, class Index>
+Status run_index(const PreluPlan& plan, flowk_stream stream) {
+  if (plan.is_whole) return launch(prelu_elements<T, A, Index, true>, plan.launch, stream, plan.params);
+  return launch(prelu_elements<T, A, Index, false>, plan.launch, stream, plan.params);
+}
+
 template <class T, class A>
 Status run(const PreluPlan& plan, flowk_stream stream) {
-  if (plan.wide_index) return launch(prelu_elements<T, A, uint64_t>, plan.launch, stream, plan.params);
-  return launch(prelu_elements<T, A, uint32_t>, plan.launch, stream, plan.params);
+  return plan.wide_index ? run_index<T, A, uint64_t>(plan, stream) : run_index<T, A, uint32_t>(plan, stream);
 }
 
 }  // namespace

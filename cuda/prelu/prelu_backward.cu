@@ -8,14 +8,19 @@
 namespace flowk {
 namespace {
 
+template <class T, class A, bool kWhole>
+Status run_planes(const PreluBackwardPlan& plan, flowk_stream stream) {
+  if (plan.wide_index) return launch(prelu_packs_of_planes<T, A, uint64_t, kWhole>, plan.launch, stream, plan.planes);
+  return launch(prelu_packs_of_planes<T, A, uint32_t, kWhole>, plan.launch, stream, plan.planes);
+}
+
 template <class T, class A>
 Status run_gradient(const PreluBackwardPlan& plan, flowk_stream stream) {
   switch (plan.kernel) {
     case PreluBackwardKernel::packs_of_planes:
-      if (plan.wide_index) return launch(prelu_packs_of_planes<T, A, uint64_t>, plan.launch, stream, plan.planes);
-      return launch(prelu_packs_of_planes<T, A, uint32_t>, plan.launch, stream, plan.planes);
+      return plan.is_whole ? run_planes<T, A, true>(plan, stream) : run_planes<T, A, false>(plan, stream);
     case PreluBackwardKernel::packs_of_columns:
-      if (plan.columns.is_whole) return launch(prelu_columns<T, A, false, true>, plan.launch, stream, plan.columns);
+      if (plan.is_whole) return launch(prelu_columns<T, A, false, true>, plan.launch, stream, plan.columns);
       return launch(prelu_columns<T, A, false, false>, plan.launch, stream, plan.columns);
     case PreluBackwardKernel::cluster_of_columns:
 #ifndef FLOWK_SIMT

@@ -36,8 +36,24 @@ Problem make_problem(const PreluBackwardRequest& request, const Device& device, 
   tensors.dx = request.dx;
   tensors.dy_shift = shift_of(request.dy, aligned);
   tensors.x_shift = shift_of(request.x, aligned);
-  problem.num_packs = ceil_div(tensors.grid.num_elements + tensors.grid.lead, problem.pack_elements);
+  if (tensors.grid.num_elements > 0)
+    problem.num_packs = ceil_div(tensors.grid.num_elements + tensors.grid.lead, problem.pack_elements);
   return problem;
+}
+
+// Do all packs exist, aligned in all tensors?
+bool is_whole(const Problem& problem) {
+  const PreluBackwardTensors& tensors = problem.tensors;
+  return tensors.grid.lead == 0 && tensors.x_shift == 0 && tensors.dy_shift == 0 &&
+         tensors.grid.num_elements % problem.pack_elements == 0;
+}
+
+PreluBackwardPlan start_plan(const Problem& problem) {
+  PreluBackwardPlan plan;
+  plan.dtype = problem.request.dtype;
+  plan.alpha_dtype = problem.request.alpha_dtype;
+  plan.is_whole = is_whole(problem);
+  return plan;
 }
 
 // Lanes that sum up one of `num_sums` sums of `num_terms` terms each, in a block of `threads`.
@@ -217,9 +233,6 @@ void place_rows(const Problem& problem, PreluBackwardPlan* plan) {
   params.row_packs = period / std::gcd(period, V);
   params.num_rows = ceil_div(problem.num_packs, params.row_packs);
   params.alpha_access = alpha_access(problem.tensors.grid, problem.request.alpha, V);
-  const PreluBackwardTensors& tensors = problem.tensors;
-  params.is_whole =
-      tensors.grid.lead == 0 && tensors.x_shift == 0 && tensors.dy_shift == 0 && tensors.grid.num_elements % V == 0;
 }
 
 // The fewest packs of whole channels, where tiles may begin with any of them; 0 where only a whole row will do.
@@ -276,7 +289,7 @@ bool plan_whole_columns(const Problem& problem, PreluBackwardPlan* plan) {
     plan_tile(problem, tile_of(packs, params.num_rows), params.num_rows, 1, plan);
     return true;
   }
-  if (!params.is_whole || problem.device.capability < 90) return false;
+  if (!is_whole(problem) || problem.device.capability < 90) return false;
   const int64_t tensor_bytes = problem.tensors.grid.num_elements * problem.shape.element_bytes;
   if (!forced_cluster && tensor_bytes > max_cluster_tensor_bytes) return false;
   int64_t blocks = problem.choice.cluster_blocks > 0 ? problem.choice.cluster_blocks : max_cluster_blocks;
@@ -329,19 +342,13 @@ void plan_slabs(const Problem& problem, PreluBackwardPlan* plan) {
 
 bool plan_prelu_backward(const PreluBackwardRequest& request, const Device& device, const PreluBackwardChoice& choice,
                          PreluBackwardPlan* plan) {
-  *plan = {};
-  plan->dtype = request.dtype;
-  plan->alpha_dtype = request.alpha_dtype;
-  if (request.outer == 0 || request.inner == 0) {
-    const Problem problem = {request, device,
-                             choice,  {request.outer, request.channels, request.inner, 4},
-                             4,       request.dtype == FLOWK_FLOAT64 ? 8 : 4,
-                             {},      0};
+  const Problem problem = make_problem(request, device, choice);
+  *plan = start_plan(problem);
+  if (problem.num_packs == 0) {
     plan->kernel = PreluBackwardKernel::nothing;
     if (request.dalpha != nullptr) plan_sums(problem, 0, request.channels, 1, 1, 0, plan);
     return true;
   }
-  const Problem problem = make_problem(request, device, choice);
   switch (choice.kernel - 1) {
     case static_cast<int>(PreluBackwardKernel::packs_of_planes): return plan_planes(problem, plan);
     case static_cast<int>(PreluBackwardKernel::packs_of_columns): plan_slabs(problem, plan); return true;
@@ -349,9 +356,7 @@ bool plan_prelu_backward(const PreluBackwardRequest& request, const Device& devi
     default: break;
   }
   if (plan_whole_columns(problem, plan)) return true;
-  *plan = {};
-  plan->dtype = request.dtype;
-  plan->alpha_dtype = request.alpha_dtype;
+  *plan = start_plan(problem);
   if (!plan_planes(problem, plan)) plan_slabs(problem, plan);
   return true;
 }

@@ -7,8 +7,9 @@
 namespace flowk {
 
 // y[o, c, i] = x[o, c, i] > 0 ? x[o, c, i] : alpha[c] * x[o, c, i]   x, y (outer, channels, inner), alpha (channels)
-// A thread owns one pack of y, a block as many neighbouring ones as it has threads. y may be x.
-template <class T, class A, class Index>
+// A thread owns one pack of y, a block as many neighbouring ones as it has threads. y may be x. With
+// kWhole all packs exist and are aligned in x too.
+template <class T, class A, class Index, bool kWhole>
 __global__ void __launch_bounds__(max_prelu_threads) prelu_elements(const __grid_constant__ PreluParams params) {
   constexpr int V = pack_elements<T>;
   using Compute = ComputeType<T>;
@@ -16,7 +17,7 @@ __global__ void __launch_bounds__(max_prelu_threads) prelu_elements(const __grid
   const int64_t pack_index = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const int64_t first = pack_index * V - grid.lead;
   if (first >= grid.num_elements) return;
-  ElementPack<T> pack = load_pack<T>(params.x, first, grid.num_elements, params.x_shift);
+  ElementPack<T> pack = load_pack<T, kWhole>(params.x, first, grid.num_elements, params.x_shift);
   Index channel = 0, in_plane = 0;
   if (params.alpha_access != AlphaAccess::one_for_all) {
     const Index position = static_cast<Index>(pack_index * V + grid.phase);
@@ -30,7 +31,7 @@ __global__ void __launch_bounds__(max_prelu_threads) prelu_elements(const __grid
     const Compute x = widen(pack.elements[j]);
     pack.elements[j] = convert<T>(x > 0 ? x : alphas.of[j] * x);
   }
-  store_pack<T>(params.y, first, grid.num_elements, pack);
+  store_pack<T, kWhole>(params.y, first, grid.num_elements, pack);
 }
 
 }  // namespace flowk

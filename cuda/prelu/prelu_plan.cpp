@@ -12,7 +12,7 @@ void place_packs(const PreluShape& shape, const void* output, PackGrid* grid) {
   grid->num_elements = shape.outer * shape.channels * shape.inner;
   grid->channels = shape.channels;
   grid->inner = shape.inner;
-  const int64_t period = shape.channels * shape.inner;
+  const int64_t period = std::max<int64_t>(1, shape.channels * shape.inner);
   grid->lead = pointer_lead(output, shape.element_bytes);
   grid->phase = round_up(grid->lead, period) - grid->lead;
   grid->by_inner = Divider(static_cast<uint32_t>(std::min(shape.inner, int64_t{1} << 31)));
@@ -62,6 +62,7 @@ void plan_prelu(const PreluRequest& request, const Device& device, PreluPlan* pl
   plan->dtype = request.dtype;
   plan->alpha_dtype = request.alpha_dtype;
   plan->wide_index = needs_wide_index(params.grid);
+  plan->is_whole = params.grid.lead == 0 && params.x_shift == 0 && params.grid.num_elements % pack_elements == 0;
   const int64_t num_packs = ceil_div(params.grid.num_elements + params.grid.lead, pack_elements);
   plan->launch.num_threads = threads_for(num_packs, device);
   plan->launch.num_blocks = ceil_div(num_packs, plan->launch.num_threads);

@@ -93,6 +93,7 @@ struct PreluParams {
 
 struct PreluPlan {
   bool wide_index = false;
+  bool is_whole = false;  // no pack has elements that do not exist, and all tensors are aligned as the packs are
   flowk_dtype dtype = FLOWK_FLOAT32;
   flowk_dtype alpha_dtype = FLOWK_FLOAT32;
   LaunchConfig launch;
@@ -158,7 +159,6 @@ struct ColumnParams {
   Divider num_tiles;          // along a row
   int32_t tile_channels = 0;  // 0: partials are of columns
   int32_t threads_per_channel = 32;
-  bool is_whole = false;  // no pack has elements that do not exist, and all tensors are aligned as the packs are
   AlphaAccess alpha_access = AlphaAccess::one_per_element;
   friend bool operator==(const ColumnParams&, const ColumnParams&) = default;
 };
@@ -184,6 +184,7 @@ struct PartialSumParams {
 struct PreluBackwardPlan {
   PreluBackwardKernel kernel = PreluBackwardKernel::packs_of_planes;
   bool wide_index = false;
+  bool is_whole = false;  // as PreluPlan::is_whole
   flowk_dtype dtype = FLOWK_FLOAT32;
   flowk_dtype alpha_dtype = FLOWK_FLOAT32;
   LaunchConfig launch;

@@ -19,8 +19,8 @@ struct PackSums {
 // partials[o * partials_per_plane + s, c] = sum of (x > 0 ? 0 : dy * x) over what plane (o, c) has in its span s
 //   x, dy, dx (outer, channels, inner), inner >= V
 // A block takes a span of packs, a thread one. The threads leave their sums in shared memory; then groups of lanes sum
-// up one plane each.
-template <class T, class A, class Index>
+// up one plane each. With kWhole all packs exist and are aligned in all tensors.
+template <class T, class A, class Index, bool kWhole>
 __global__ void __launch_bounds__(max_backward_threads)
     prelu_packs_of_planes(const __grid_constant__ PlaneParams params) {
   constexpr int V = pack_elements<T>;
@@ -37,8 +37,8 @@ __global__ void __launch_bounds__(max_backward_threads)
   const int64_t first = (static_cast<int64_t>(blockIdx.x) * params.span_packs + threadIdx.x) * V - grid.lead;
   PackSums<Sum> sums = {0, 0};
   if (threadIdx.x < static_cast<uint32_t>(params.span_packs) && first < grid.num_elements) {
-    const ElementPack<T> x = load_pack<T>(tensors.x, first, grid.num_elements, tensors.x_shift);
-    const ElementPack<T> dy = load_pack<T>(tensors.dy, first, grid.num_elements, tensors.dy_shift);
+    const ElementPack<T> x = load_pack<T, kWhole>(tensors.x, first, grid.num_elements, tensors.x_shift);
+    const ElementPack<T> dy = load_pack<T, kWhole>(tensors.dy, first, grid.num_elements, tensors.dy_shift);
     const Index position = span_position + threadIdx.x * V;
     const Index plane = divide<Index>(position, grid.by_inner, grid.by_inner_wide);
     const Index in_plane = position - plane * static_cast<Index>(grid.inner);
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(max_backward_threads)
         plane - divide<Index>(plane, grid.by_channels, grid.by_channels_wide) * static_cast<Index>(grid.channels);
     const PackAlphas<T> alphas = load_alphas<T, A>(tensors.alpha, params.alpha_access, channel, in_plane, grid);
     Sum terms[V];
-    differentiate_pack<T, false>(tensors, first, dy, x, alphas, terms);
+    differentiate_pack<T, kWhole>(tensors, first, dy, x, alphas, terms);
     const Index left = static_cast<Index>(grid.inner) - in_plane;
 #pragma unroll
     for (int j = 0; j < V; ++j) {
