@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plan of PReLU backward.
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
 #include "prelu/prelu_problem.h"
@@ -161,8 +162,9 @@ bool plan_planes(const Problem& problem, PreluBackwardPlan* plan) {
   params.by_span_wide = WideDivider(static_cast<uint64_t>(span_elements));
   params.alpha_access = alpha_access(problem.tensors.grid, problem.request.alpha, V);
   const int64_t threads = round_up(span_packs, 32);
-  params.threads_per_plane =
+  const int32_t lanes =
       lanes_for(ceil_div(span_elements - 1, inner) + 1, std::min(span_packs, ceil_div(inner, V)), threads);
+  params.log2_threads_per_plane = std::countr_zero(static_cast<uint32_t>(lanes));
   plan->wide_index = needs_wide_index(problem.tensors.grid);
   plan->launch.num_threads = static_cast<int32_t>(threads);
   plan->launch.num_blocks = ceil_div(problem.num_packs, span_packs);

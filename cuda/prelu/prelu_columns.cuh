@@ -60,7 +60,7 @@ __device__ __forceinline__ void differentiate_column(const ColumnParams& params,
   load_rows(row);
   const ColumnPlace place = place_column(params, column * V);
   const PackAlphas<T> alphas =
-      load_alphas<T, A>(tensors.alpha, params.alpha_access, place.channel, place.in_plane, grid);
+      load_alphas<T, A, int64_t>(tensors.alpha, params.alpha_access, place.channel, place.in_plane, grid);
 #pragma unroll 1
   while (row < num_rows) {
 #pragma unroll

@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(max_prelu_threads) prelu_elements(const __grid
     in_plane = position - plane * static_cast<Index>(grid.inner);
     channel = plane - divide<Index>(plane, grid.by_channels, grid.by_channels_wide) * static_cast<Index>(grid.channels);
   }
-  const PackAlphas<T> alphas = load_alphas<T, A>(params.alpha, params.alpha_access, channel, in_plane, grid);
+  const PackAlphas<T> alphas = load_alphas<T, A, Index>(params.alpha, params.alpha_access, channel, in_plane, grid);
 #pragma unroll
   for (int j = 0; j < V; ++j) {
     const Compute x = widen(pack.elements[j]);

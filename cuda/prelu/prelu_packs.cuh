@@ -91,9 +91,9 @@ struct PackAlphas {
 };
 
 // Those of the pack whose first element is element `in_plane` of a plane of channel `channel`.
-template <class T, class A>
-__device__ __forceinline__ PackAlphas<T> load_alphas(const void* alpha, AlphaAccess access, int64_t channel,
-                                                     int64_t in_plane, const PackGrid& grid) {
+template <class T, class A, class Index>
+__device__ __forceinline__ PackAlphas<T> load_alphas(const void* alpha, AlphaAccess access, Index channel,
+                                                     Index in_plane, const PackGrid& grid) {
   constexpr int V = pack_elements<T>;
   using Compute = ComputeType<T>;
   const A* alphas = static_cast<const A*>(alpha);
@@ -103,9 +103,9 @@ __device__ __forceinline__ PackAlphas<T> load_alphas(const void* alpha, AlphaAcc
 #pragma unroll
     for (int j = 0; j < V; ++j) result.of[j] = a;
   } else if (access == AlphaAccess::two_per_pack) {
-    const int64_t next = channel + 1 == grid.channels ? 0 : channel + 1;
+    const Index num_channels = static_cast<Index>(grid.channels), next = channel + 1 == num_channels ? 0 : channel + 1;
     const Compute a = widen(alphas[channel]), b = widen(alphas[next]);
-    const int64_t remaining = grid.inner - in_plane;
+    const Index remaining = static_cast<Index>(grid.inner) - in_plane;
     const int left = remaining < V ? static_cast<int>(remaining) : V;
 #pragma unroll
     for (int j = 0; j < V; ++j) result.of[j] = j < left ? a : b;
@@ -123,9 +123,9 @@ __device__ __forceinline__ PackAlphas<T> load_alphas(const void* alpha, AlphaAcc
 #pragma unroll
     for (int j = 0; j < V; ++j) {
       result.of[j] = widen(alphas[channel]);
-      if (++in_plane == grid.inner) {
+      if (++in_plane == static_cast<Index>(grid.inner)) {
         in_plane = 0;
-        if (++channel == grid.channels) channel = 0;
+        if (++channel == static_cast<Index>(grid.channels)) channel = 0;
       }
     }
   }

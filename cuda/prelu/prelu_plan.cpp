@@ -15,6 +15,8 @@ void place_packs(const PreluShape& shape, const void* output, PackGrid* grid) {
   const int64_t period = std::max<int64_t>(1, shape.channels * shape.inner);
   grid->lead = pointer_lead(output, shape.element_bytes);
   grid->phase = round_up(grid->lead, period) - grid->lead;
+  grid->num_planes = shape.outer * shape.channels;
+  grid->missing_planes = (grid->phase + grid->lead) / std::max<int64_t>(1, shape.inner);
   grid->by_inner = Divider(static_cast<uint32_t>(std::min(shape.inner, int64_t{1} << 31)));
   grid->by_channels = Divider(static_cast<uint32_t>(std::min(shape.channels, int64_t{1} << 31)));
   grid->by_inner_wide = WideDivider(static_cast<uint64_t>(shape.inner));

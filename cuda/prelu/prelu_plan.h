@@ -71,6 +71,8 @@ struct PackGrid {
   int64_t channels = 0;
   int64_t inner = 0;
   int64_t phase = 0;
+  int64_t num_planes = 0;      // outer * channels
+  int64_t missing_planes = 0;  // in the positions before element 0
   int32_t lead = 0;
   Divider by_inner;
   Divider by_channels;
@@ -136,7 +138,7 @@ struct PlaneParams {
   PreluBackwardTensors tensors;
   int32_t span_packs = 0;
   int64_t partials_per_plane = 1;
-  int32_t threads_per_plane = 32;  // that sum a plane's threads up: a power of two, at most 32
+  int32_t log2_threads_per_plane = 5;  // of the threads that sum a plane's sums up, at most 32
   AlphaAccess alpha_access = AlphaAccess::two_per_pack;
   Divider by_span;  // elements of a span
   WideDivider by_span_wide;
