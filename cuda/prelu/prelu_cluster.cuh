@@ -40,7 +40,7 @@ __device__ __forceinline__ uint32_t cluster_index() {
 // Readies the barrier; every thread of the cluster comes here, and later to wait_for_cluster_start().
 template <class Sum>
 __device__ __forceinline__ void begin_cluster_exchange(Sum* area) {
-  const uint32_t barrier = static_cast<uint32_t>(__cvta_generic_to_shared(area));
+  [[maybe_unused]] const uint32_t barrier = static_cast<uint32_t>(__cvta_generic_to_shared(area));
   if (threadIdx.x == 0) {
     FLOWK_CLUSTER_ASM("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
     FLOWK_CLUSTER_ASM("fence.mbarrier_init.release.cluster;" :: : "memory");
@@ -56,9 +56,9 @@ __device__ __forceinline__ void wait_for_cluster_start() {
 // Sends `sum` to place `index` of the first block.
 template <class Sum>
 __device__ __forceinline__ void send_to_first_block(Sum* area, uint32_t index, Sum sum) {
-  const uint32_t barrier = static_cast<uint32_t>(__cvta_generic_to_shared(area));
-  const uint32_t place = barrier + cluster_barrier_bytes + index * static_cast<uint32_t>(sizeof(Sum));
-  uint32_t remote_barrier = 0, remote_place = 0;
+  [[maybe_unused]] const uint32_t barrier = static_cast<uint32_t>(__cvta_generic_to_shared(area));
+  [[maybe_unused]] const uint32_t place = barrier + cluster_barrier_bytes + index * static_cast<uint32_t>(sizeof(Sum));
+  [[maybe_unused]] uint32_t remote_barrier = 0, remote_place = 0;
   FLOWK_CLUSTER_ASM("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(remote_barrier) : "r"(barrier));
   FLOWK_CLUSTER_ASM("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(remote_place) : "r"(place));
   if constexpr (sizeof(Sum) == 4)
@@ -74,7 +74,7 @@ __device__ __forceinline__ void send_to_first_block(Sum* area, uint32_t index, S
 // In the first block: waits for `num_sums` sums of the cluster.
 template <class Sum>
 __device__ __forceinline__ const Sum* receive_from_cluster(Sum* area, uint32_t num_sums) {
-  const uint32_t barrier = static_cast<uint32_t>(__cvta_generic_to_shared(area));
+  [[maybe_unused]] const uint32_t barrier = static_cast<uint32_t>(__cvta_generic_to_shared(area));
   if (threadIdx.x == 0)
     FLOWK_CLUSTER_ASM("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
                       "r"(num_sums * static_cast<uint32_t>(sizeof(Sum))) : "memory");
