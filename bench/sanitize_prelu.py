@@ -41,10 +41,13 @@ class Memory:
 
     def __init__(self, values: np.ndarray, lead: int = 0) -> None:
         self.values = values
-        self.base = check(cudart.cudaMalloc(max(1, values.nbytes + lead * values.itemsize)))
+        self.num_bytes = max(1, values.nbytes + lead * values.itemsize)
+        self.base = check(cudart.cudaMalloc(self.num_bytes))
         self.pointer = int(self.base) + lead * values.itemsize
 
     def upload(self) -> Memory:
+        # What lies before the values in their first 16 bytes is read with them, and not used: no fault for initcheck.
+        check(cudart.cudaMemset(self.base, 0, self.num_bytes))
         kind = cudart.cudaMemcpyKind.cudaMemcpyHostToDevice
         check(cudart.cudaMemcpy(self.pointer, self.values.ctypes.data, self.values.nbytes, kind))
         return self

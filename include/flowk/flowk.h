@@ -212,7 +212,8 @@ FLOWK_API flowk_status flowk_prelu_explain(const void *x, const void *alpha, voi
 
 /*
  * Bytes of the workspace of flowk_prelu_backward() for these sizes and types on the current device, wherever its
- * pointers lie; 0 where it needs none. A few hundredths of the tensors' own bytes, and mostly a few thousandths.
+ * pointers lie; 0 where it needs none. For tensors of 64 MB and more at most 1% of the bytes of dy, x and dx, unless
+ * outer * inner is less than 1000; a few MB otherwise.
  *
  * Statuses: those of flowk_prelu_backward() for sizes and types, and NULL_POINTER for `workspace_bytes`.
  */
@@ -233,8 +234,8 @@ FLOWK_API flowk_status flowk_prelu_backward_workspace_bytes(int64_t outer, int64
  * Statuses: those of flowk_prelu(); INVALID_ARGUMENT for `workspace_bytes` that are too few, NULL_POINTER where dx and
  *   dalpha are both NULL.
  * Numerics: types as in flowk_prelu(), dalpha's type is alpha's. Terms of dalpha are computed and added up in float32,
- *   in float64 for FLOAT64, pairwise in an order that sizes, types, alignment and the device fix: equal calls give
- *   equal bits. An element with x > 0 adds nothing, whatever its dy.
+ *   in float64 for FLOAT64, level by level in an order that sizes, types, alignment and the device fix: equal calls
+ *   give equal bits. An element with x > 0 adds nothing, whatever its dy.
  */
 FLOWK_API flowk_status flowk_prelu_backward(const void *dy, const void *x, const void *alpha, void *dx, void *dalpha,
                                             int64_t outer, int64_t channels, int64_t inner, flowk_dtype dtype,
