@@ -62,8 +62,9 @@ class Candidates:
         self.arguments = [
             library.prelu_backward_arguments(dy, x, case.alpha, dx, dalpha, case.shape) for dy, x, dx, dalpha in tensors
         ]
-        # Room for every candidate's partials.
-        self.workspace = torch.full((max(case.bytes, 1 << 20),), 0xFF, dtype=torch.uint8, device="cuda")
+        # Room for the pick's partials and for most candidates'.
+        wanted = library.prelu_backward_workspace_bytes(self.arguments[0])
+        self.workspace = torch.full((max(wanted, case.bytes, 1 << 20),), 0xFF, dtype=torch.uint8, device="cuda")
 
     def forward(self, i: int, threads: int) -> None:
         if self.c.flowk_bench_prelu_candidate(*self.forward_arguments[i], threads, harness.current_stream()) != 0:

@@ -137,6 +137,7 @@ __global__ void __launch_bounds__(max_backward_threads) prelu_columns(const __gr
   const bool is_in_tile = tile_row < static_cast<uint32_t>(params.tile_rows);
 
   Sum sums[V] = {};
+  wait_for_previous_grid();
   if (is_in_tile && column < params.row_packs)
     differentiate_column<T, A, rows_in_flight<T, kCluster>, kWhole>(params, slab, static_cast<int>(tile_row), column,
                                                                     sums);

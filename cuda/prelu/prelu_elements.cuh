@@ -2,6 +2,7 @@
 // PReLU forward.
 #pragma once
 
+#include "core/grid_order.cuh"
 #include "prelu/prelu_packs.cuh"
 
 namespace flowk {
@@ -16,6 +17,8 @@ __global__ void __launch_bounds__(max_prelu_threads) prelu_elements(const __grid
   const PackGrid& grid = params.grid;
   const int64_t pack_index = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const int64_t first = pack_index * V - grid.lead;
+  allow_next_grid();
+  wait_for_previous_grid();
   if (first >= grid.num_elements) return;
   ElementPack<T> pack = load_pack<T, kWhole>(params.x, first, grid.num_elements, params.x_shift);
   Index channel = 0, in_plane = 0;

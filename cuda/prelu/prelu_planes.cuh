@@ -86,6 +86,7 @@ __global__ void __launch_bounds__(max_backward_threads)
   const int64_t span_start = span_position - first_plane * static_cast<Index>(grid.inner);
   const int64_t first = (static_cast<int64_t>(blockIdx.x) * params.span_packs + threadIdx.x) * V - grid.lead;
   PackSums<Sum> sums = {0, 0};
+  wait_for_previous_grid();
   if (threadIdx.x < static_cast<uint32_t>(params.span_packs) && first < grid.num_elements) {
     const ElementPack<T> x = load_pack<T, kWhole>(tensors.x, first, grid.num_elements, tensors.x_shift);
     const ElementPack<T> dy = load_pack<T, kWhole>(tensors.dy, first, grid.num_elements, tensors.dy_shift);
