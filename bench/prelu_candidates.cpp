@@ -33,8 +33,8 @@ FLOWK_API int flowk_bench_prelu_backward_candidate(const void* dy, const void* x
   const PreluBackwardRequest request = {dy,    x,        alpha, dx,    dalpha,     workspace,
                                         outer, channels, inner, dtype, alpha_dtype};
   PreluBackwardPlan plan;
-  if (!plan_prelu_backward(request, device, {choice[0], choice[1], choice[2], choice[3], choice[4], choice[5]}, &plan))
-    return 1;
+  const PreluBackwardChoice wanted = {choice[0], choice[1], choice[2], choice[3], choice[4], choice[5], choice[6]};
+  if (!plan_prelu_backward(request, device, wanted, &plan)) return 1;
   if (static_cast<size_t>(plan.workspace_bytes) > workspace_bytes) return 2;
   if (text != nullptr) {
     explain_prelu_backward(plan, text, text_bytes);

@@ -30,25 +30,39 @@ sys.path.insert(0, str(Path(__file__).parent))
 import bench_prelu
 import harness
 
-FIELDS = ("kernel", "max_threads", "rows_per_slab", "cluster_blocks", "tile_packs", "overlap")
-PLANES, COLUMNS, CLUSTER = 1, 2, 3
+FIELDS = ("kernel", "max_threads", "rows_per_slab", "cluster_blocks", "tile_packs", "overlap", "packs_per_lane")
+SPANS, PLANES, COLUMNS, CLUSTER = 1, 2, 3, 4
 SHOWN = 5  # candidates of a case
 AT_ONCE = 24  # graphs that are kept
 
 
-def backward_choices() -> list[tuple[int, ...]]:
-    return [
-        *((PLANES, threads, 0, 0, 0, overlap) for threads in (64, 128, 192, 256, 384, 512) for overlap in (1, 2)),
-        *(
-            (COLUMNS, threads, rows, 0, packs, 0)
-            for threads, rows, packs in itertools.product((128, 256, 512), (16, 32, 64, 128, 256), (0, 8, 32, 64))
-        ),
-        *(
-            (CLUSTER, threads, rows, blocks, packs, 0)
-            for threads, rows, blocks, packs in itertools.product(
-                (128, 256, 512), (0, 8, 32, 128), (2, 4, 8), (2, 4, 8, 16, 49, 98)
-            )
-        ),
+def choice_of(**fields: int) -> tuple[int, ...]:
+    return tuple(fields.get(name, 0) for name in FIELDS)
+
+
+def backward_choices(inner: int) -> list[tuple[int, ...]]:
+    """Those worth a try: spans and planes for planes of some length, slabs of few rows where a row is long."""
+    product = itertools.product
+    choices = [choice_of(overlap=1)]
+    if inner > 1:
+        choices += [
+            choice_of(kernel=SPANS, max_threads=t, packs_per_lane=p) for t, p in product((64, 128, 256), (1, 2, 4, 8))
+        ]
+        choices += [choice_of(kernel=PLANES, max_threads=t) for t in (128, 256, 512)]
+    columns = (
+        product((128, 256, 512), (8, 16, 24, 32, 48, 96, 256), (49, 98))
+        if inner > 1
+        else product((128, 256), (32, 64, 128, 256, 512), (0, 8, 16, 32))
+    )
+    choices += [choice_of(kernel=COLUMNS, max_threads=t, rows_per_slab=r, tile_packs=p) for t, r, p in columns]
+    clusters = (
+        product((128, 256, 512), (0,), (2, 4, 8), (49, 98))
+        if inner > 1
+        else product((128, 256, 512), (0, 128, 256), (4, 8), (2, 8, 16))
+    )
+    return choices + [
+        choice_of(kernel=CLUSTER, max_threads=t, rows_per_slab=r, cluster_blocks=b, tile_packs=p)
+        for t, r, b, p in clusters
     ]
 
 
@@ -97,7 +111,7 @@ def tune_backward(candidates: Candidates, rounds: int) -> dict:
     case = candidates.case
     pick = (0,) * len(FIELDS)
     plans = {pick: candidates.plan_of(pick)}
-    for choice in backward_choices():
+    for choice in backward_choices(case.shape[2]):
         plan = candidates.plan_of(choice)
         if plan is not None and plan not in list(plans.values())[1:]:
             plans[choice] = plan
@@ -152,13 +166,14 @@ def main() -> None:
                 ranked = sorted(result["times"], key=result["times"].get)
                 fractions = {choice: moved / time for choice, time in result["times"].items()}
                 picked = fractions.get(result["pick"], math.nan)
-                print(f"{title}: pick {picked:.3f} {result['plans'][result['pick']].split(':')[0]}", flush=True)
+                plan = result["plans"][result["pick"]] or "no plan"
+                print(f"{title}: pick {picked:.3f} {plan.split(':')[0]}", flush=True)
                 for choice in ranked[:SHOWN]:
                     words = " ".join(f"{key}={value}" for key, value in zip(FIELDS, choice) if value)
                     lines = [line.strip() for line in result["plans"][choice].split("\n")]
                     launch = next(line for line in lines if line.startswith("launch"))
                     print(f"    {fractions[choice]:.3f} {words or 'pick'} | {lines[1]} | {launch}", flush=True)
-                for kernel in (PLANES, COLUMNS, CLUSTER):
+                for kernel in (SPANS, PLANES, COLUMNS, CLUSTER):
                     best = next((choice for choice in ranked if choice[0] == kernel), None)
                     if best is not None and best not in ranked[:SHOWN]:
                         print(f"    {fractions[best]:.3f} {dict(zip(FIELDS, best))}", flush=True)

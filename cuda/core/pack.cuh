@@ -36,6 +36,18 @@ using Pack = typename PackType<Bytes>::type;
 
 constexpr int chunk_bytes = 16;  // the widest access of one thread
 
+// Stores 16 bytes at `address`, a multiple of 16, as one: the compiler makes four of some that it has words of in
+// registers.
+__device__ __forceinline__ void store_chunk(void* address, const uint4& chunk) {
+#ifdef FLOWK_SIMT
+  *static_cast<uint4*>(address) = chunk;
+#else
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(chunk.x), "r"(chunk.y), "r"(chunk.z),
+               "r"(chunk.w)
+               : "memory");
+#endif
+}
+
 // Starts copying 16 bytes to shared memory; the thread's async_copy_wait() ends it. Both addresses are multiples of 16.
 __device__ __forceinline__ void async_copy_chunk(void* shared_dst, const void* src) {
 #ifdef FLOWK_SIMT

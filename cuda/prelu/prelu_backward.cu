@@ -4,6 +4,7 @@
 #include "prelu/prelu_columns.cuh"
 #include "prelu/prelu_partial_sums.cuh"
 #include "prelu/prelu_planes.cuh"
+#include "prelu/prelu_spans.cuh"
 
 namespace flowk {
 namespace {
@@ -14,9 +15,33 @@ Status run_planes(const PreluBackwardPlan& plan, flowk_stream stream) {
   return launch(prelu_packs_of_planes<T, A, uint32_t, kWhole>, plan.launch, stream, plan.planes);
 }
 
+template <class T, class A, int kPacks>
+Status run_spans_of(const PreluBackwardPlan& plan, flowk_stream stream) {
+  if (plan.span_is_in_one_plane) return launch(prelu_spans<T, A, true, true, kPacks>, plan.launch, stream, plan.spans);
+  if constexpr (kPacks <= 4) {
+    if (plan.is_whole) return launch(prelu_spans<T, A, false, true, kPacks>, plan.launch, stream, plan.spans);
+    return launch(prelu_spans<T, A, false, false, kPacks>, plan.launch, stream, plan.spans);
+  }
+  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "no spans of %d packs a lane lie in two planes", kPacks);
+}
+
+template <class T, class A>
+Status run_spans(const PreluBackwardPlan& plan, flowk_stream stream) {
+  switch (plan.span_packs_per_lane) {
+    case 1: return run_spans_of<T, A, 1>(plan, stream);
+    case 2: return run_spans_of<T, A, 2>(plan, stream);
+    case 4: return run_spans_of<T, A, 4>(plan, stream);
+    case 8: return run_spans_of<T, A, 8>(plan, stream);
+    default: break;
+  }
+  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.span_packs_per_lane = %d, must be 1, 2, 4 or 8",
+                         plan.span_packs_per_lane);
+}
+
 template <class T, class A>
 Status run_gradient(const PreluBackwardPlan& plan, flowk_stream stream) {
   switch (plan.kernel) {
+    case PreluBackwardKernel::spans_of_planes: return run_spans<T, A>(plan, stream);
     case PreluBackwardKernel::packs_of_planes:
       return plan.is_whole ? run_planes<T, A, true>(plan, stream) : run_planes<T, A, false>(plan, stream);
     case PreluBackwardKernel::packs_of_columns:

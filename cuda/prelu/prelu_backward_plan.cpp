@@ -70,17 +70,30 @@ int32_t lanes_for(int64_t num_sums, int64_t num_terms, int64_t threads) {
 
 // ---- the sums of partials -------------------------------------------------------------------------------------------
 
-// A thread has 8 partials under way and a block at most 64 threads a channel, so that a block takes in 512 rows in the
-// time of one access to memory. More than this many rows are summed up by two kernels, the first of them in chunks.
-constexpr int64_t max_rows_of_one_kernel = 1024;
-constexpr int64_t min_rows_of_a_chunk = 256;
+// A thread has 8 partials under way, so that a block of 512 threads takes in 4096 partials in the time of one access to
+// memory. More rows than these are summed up by two kernels, the first of them in chunks.
+constexpr int64_t partials_at_once = 8 * max_sum_threads;
+constexpr int64_t max_rows_of_one_kernel = 2 * partials_at_once;
+constexpr int64_t min_rows_of_a_chunk = 1024;
 
-// A kernel's blocks each sum up 8 channels (a sector of 32 bytes of a row of partials) or fewer, with enough threads
-// for 8 partials each.
+// Partials as (rows, columns), and how the columns are the channels': see PartialSumParams.
+struct Partials {
+  int64_t num_rows;
+  int64_t num_columns;
+  int64_t row_stride;
+  int64_t column_stride;
+  int64_t inner = 1;
+  int32_t periods = 1;
+  int32_t lead = 0;
+};
+
+// Where channels are neighbours, a kernel's blocks each sum up 8 of them (a sector of 32 bytes of a row of partials),
+// or fewer where one access to memory would not take in all rows.
 void plan_one_sum(const Problem& problem, PartialSumParams params, PreluBackwardPlan* plan) {
-  int64_t block_channels = 8;
-  while (block_channels > 1 && block_channels / 2 >= params.channels) block_channels /= 2;
+  int64_t block_channels = params.column_stride == 1 ? 8 : 1;
   const int64_t rows = params.rows_per_chunk;
+  while (block_channels > 1 && (block_channels / 2 >= params.channels || rows * block_channels > partials_at_once))
+    block_channels /= 2;
   int32_t threads = 64;
   while (threads < max_sum_threads && threads / block_channels * 8 < rows) threads *= 2;
   const int64_t num_tiles = ceil_div(params.channels, block_channels);
@@ -90,40 +103,111 @@ void plan_one_sum(const Problem& problem, PartialSumParams params, PreluBackward
   LaunchConfig& launch = plan->sum_launches[plan->num_sums];
   launch.num_blocks = num_tiles * num_chunks;
   launch.num_threads = threads;
-  launch.shared_bytes = static_cast<int32_t>(threads * problem.sum_bytes);
+  launch.shared_bytes = static_cast<int32_t>(threads / 32 * block_channels * problem.sum_bytes);
   launch.overlaps_previous = starts_early(problem);
   plan->sums[plan->num_sums++] = params;
 }
 
-// Plans the kernels that make dalpha of partials of (num_rows, num_columns) at the workspace's start.
-void plan_sums(const Problem& problem, int64_t num_rows, int64_t num_columns, int64_t inner, int32_t periods,
-               int32_t lead, PreluBackwardPlan* plan) {
+// Plans the kernels that make dalpha of partials at the workspace's start.
+void plan_sums(const Problem& problem, const Partials& partials, PreluBackwardPlan* plan) {
   PartialSumParams params;
   unsigned char* workspace = static_cast<unsigned char*>(problem.request.workspace);
   params.partials = workspace;
   params.sums = problem.request.dalpha;
-  params.num_rows = num_rows;
-  params.rows_per_chunk = std::max<int64_t>(1, num_rows);
-  params.num_columns = num_columns;
+  params.num_rows = partials.num_rows;
+  params.rows_per_chunk = std::max<int64_t>(1, partials.num_rows);
+  params.num_columns = partials.num_columns;
+  params.row_stride = partials.row_stride;
+  params.column_stride = partials.column_stride;
   params.channels = problem.shape.channels;
-  params.inner = inner;
-  params.periods = periods;
-  params.lead = lead;
-  plan->workspace_bytes = round_up(num_rows * num_columns * problem.sum_bytes, pack_bytes);
-  if (num_rows <= max_rows_of_one_kernel) return plan_one_sum(problem, params, plan);
-  params.rows_per_chunk = std::max(min_rows_of_a_chunk, ceil_div(num_rows, max_rows_of_one_kernel));
-  const int64_t num_chunks = ceil_div(num_rows, params.rows_per_chunk);
+  params.inner = partials.inner;
+  params.periods = partials.periods;
+  params.lead = partials.lead;
+  plan->workspace_bytes = round_up(partials.num_rows * partials.num_columns * problem.sum_bytes, pack_bytes);
+  if (partials.num_rows <= max_rows_of_one_kernel) return plan_one_sum(problem, params, plan);
+  params.rows_per_chunk = std::max(min_rows_of_a_chunk, ceil_div(partials.num_rows, max_rows_of_one_kernel));
+  const int64_t num_chunks = ceil_div(partials.num_rows, params.rows_per_chunk);
   params.sums = workspace + plan->workspace_bytes;
   plan_one_sum(problem, params, plan);
   params.partials = params.sums;
   params.sums = problem.request.dalpha;
   params.num_rows = params.rows_per_chunk = num_chunks;
-  params.num_columns = problem.shape.channels;
+  params.num_columns = params.row_stride = problem.shape.channels;
+  params.column_stride = 1;
   params.inner = 1;
   params.periods = 1;
   params.lead = 0;
   plan->workspace_bytes += round_up(num_chunks * params.num_columns * problem.sum_bytes, pack_bytes);
   plan_one_sum(problem, params, plan);
+}
+
+// Plans them for partials of (num_rows, channels).
+void plan_sums_of_rows(const Problem& problem, int64_t num_rows, PreluBackwardPlan* plan) {
+  const int64_t channels = problem.shape.channels;
+  plan_sums(problem, {.num_rows = num_rows, .num_columns = channels, .row_stride = channels, .column_stride = 1}, plan);
+}
+
+// ---- spans_of_planes ------------------------------------------------------------------------------------------------
+
+constexpr int64_t warp_lanes = 32;
+constexpr int64_t max_packs_per_lane = 4;
+constexpr int32_t span_threads = 128;
+
+// The packs of the longest equal share of a plane that a warp can take, if that keeps most lanes busy; 0 if not.
+int64_t equal_share(int64_t plane_packs, int64_t max_packs) {
+  for (int64_t shares = ceil_div(plane_packs, max_packs); shares <= plane_packs; ++shares) {
+    const int64_t packs = plane_packs / shares;
+    if (packs * 4 < max_packs * 3) return 0;
+    if (plane_packs % shares == 0) return packs;
+  }
+  return 0;
+}
+
+bool plan_spans(const Problem& problem, PreluBackwardPlan* plan) {
+  const int64_t V = problem.pack_elements, inner = problem.shape.inner;
+  int64_t packs_per_lane = problem.choice.packs_per_lane > 0 ? problem.choice.packs_per_lane : max_packs_per_lane;
+  const bool plane_is_whole_packs = is_whole(problem) && inner % V == 0;
+  int64_t span_packs = 0;
+  for (; packs_per_lane >= 1; packs_per_lane /= 2) {
+    const int64_t most = packs_per_lane * warp_lanes;
+    if (plane_is_whole_packs && (span_packs = equal_share(inner / V, most)) > 0) break;
+    if (packs_per_lane <= max_packs_per_lane && most * V <= inner) break;
+    if (problem.choice.packs_per_lane > 0) return false;
+  }
+  if (packs_per_lane == 0) return false;
+  plan->kernel = PreluBackwardKernel::spans_of_planes;
+  plan->span_packs_per_lane = static_cast<int32_t>(packs_per_lane);
+  plan->span_is_in_one_plane = span_packs > 0;
+  if (span_packs == 0) span_packs = packs_per_lane * warp_lanes;
+  SpanParams& params = plan->spans;
+  const PackGrid& grid = problem.tensors.grid;
+  const int64_t span_elements = span_packs * V;
+  params.tensors = problem.tensors;
+  params.span_elements = static_cast<int32_t>(span_elements);
+  params.is_wide = needs_wide_index(grid);
+  params.partials_per_plane = plan->span_is_in_one_plane ? inner / span_elements : (inner - 2) / span_elements + 2;
+  params.outer = problem.shape.outer;
+  params.missing_outer = grid.missing_planes / problem.shape.channels;
+  params.by_span = Divider(static_cast<uint32_t>(span_elements));
+  params.by_span_wide = WideDivider(static_cast<uint64_t>(span_elements));
+  plan->wide_index = params.is_wide;
+  const int64_t num_spans = ceil_div(problem.num_packs, span_packs);
+  int32_t threads = problem.choice.max_threads > 0 ? problem.choice.max_threads : span_threads;
+  if (threads > max_span_threads) return false;
+  while (threads > 32 && ceil_div(num_spans, threads / 32) < 4 * problem.device.num_multiprocessors) threads /= 2;
+  plan->launch.num_threads = threads;
+  plan->launch.num_blocks = ceil_div(num_spans, threads / 32);
+  if (problem.request.dalpha == nullptr) return true;
+  const int64_t num_rows = problem.shape.outer * params.partials_per_plane;
+  if (num_rows == 1) {
+    params.tensors.dalpha = problem.request.dalpha;
+    return true;
+  }
+  params.tensors.partials = problem.request.workspace;
+  plan_sums(problem,
+            {.num_rows = num_rows, .num_columns = problem.shape.channels, .row_stride = 1, .column_stride = num_rows},
+            plan);
+  return true;
 }
 
 // ---- packs_of_planes ------------------------------------------------------------------------------------------------
@@ -178,7 +262,7 @@ bool plan_planes(const Problem& problem, PreluBackwardPlan* plan) {
     params.tensors.dalpha = problem.request.dalpha;
   } else {
     params.tensors.partials = problem.request.workspace;
-    plan_sums(problem, num_rows, problem.shape.channels, 1, 1, 0, plan);
+    plan_sums_of_rows(problem, num_rows, plan);
   }
   return true;
 }
@@ -223,10 +307,17 @@ void plan_tile(const Problem& problem, const Tile& tile, int64_t rows_per_slab, 
   }
   params.tensors.partials = problem.request.workspace;
   if (tile.channels > 0)
-    plan_sums(problem, num_partials, problem.shape.channels, 1, 1, 0, plan);
+    plan_sums_of_rows(problem, num_partials, plan);
   else
-    plan_sums(problem, num_partials, params.row_packs * problem.pack_elements, problem.shape.inner, params.row_periods,
-              problem.tensors.grid.lead, plan);
+    plan_sums(problem,
+              {.num_rows = num_partials,
+               .num_columns = params.row_packs * problem.pack_elements,
+               .row_stride = params.row_packs * problem.pack_elements,
+               .column_stride = 1,
+               .inner = problem.shape.inner,
+               .periods = params.row_periods,
+               .lead = problem.tensors.grid.lead},
+              plan);
 }
 
 // The fewest whole packs that are whole periods of channels * inner elements make a row.
@@ -351,15 +442,17 @@ bool plan_prelu_backward(const PreluBackwardRequest& request, const Device& devi
   *plan = start_plan(problem);
   if (problem.num_packs == 0) {
     plan->kernel = PreluBackwardKernel::nothing;
-    if (request.dalpha != nullptr) plan_sums(problem, 0, request.channels, 1, 1, 0, plan);
+    if (request.dalpha != nullptr) plan_sums_of_rows(problem, 0, plan);
     return true;
   }
   switch (choice.kernel - 1) {
+    case static_cast<int>(PreluBackwardKernel::spans_of_planes): return plan_spans(problem, plan);
     case static_cast<int>(PreluBackwardKernel::packs_of_planes): return plan_planes(problem, plan);
     case static_cast<int>(PreluBackwardKernel::packs_of_columns): plan_slabs(problem, plan); return true;
     case static_cast<int>(PreluBackwardKernel::cluster_of_columns): return plan_whole_columns(problem, plan);
     default: break;
   }
+  if (plan_spans(problem, plan)) return true;
   if (plan_whole_columns(problem, plan)) return true;
   *plan = start_plan(problem);
   if (!plan_planes(problem, plan)) plan_slabs(problem, plan);

@@ -46,7 +46,7 @@ __device__ __forceinline__ void differentiate_column(const ColumnParams& params,
   const int num_rows = remaining < params.rows_per_slab ? static_cast<int>(remaining) : params.rows_per_slab;
   const int64_t step = params.row_packs * params.tile_rows * V;  // elements between a thread's rows
   int64_t first = ((slab_row + first_row) * params.row_packs + column) * V - grid.lead;
-  ElementPack<T> x[kRows], dy[kRows];
+  uint4 x[kRows] = {}, dy[kRows] = {};
   const auto load_rows = [&](int row) {
 #pragma unroll
     for (int k = 0; k < kRows; ++k)
@@ -66,10 +66,7 @@ __device__ __forceinline__ void differentiate_column(const ColumnParams& params,
 #pragma unroll
     for (int k = 0; k < kRows; ++k)
       if (row + k * params.tile_rows < num_rows) {
-        ComputeType<T> terms[V];
-        differentiate_pack<T, kWhole>(tensors, first + k * step, dy[k], x[k], alphas, terms);
-#pragma unroll
-        for (int j = 0; j < V; ++j) sums[j] += terms[j];
+        differentiate_pack_into<T, kWhole>(tensors, first + k * step, dy[k], x[k], alphas, sums);
       }
     row += kRows * params.tile_rows;
     first += kRows * step;

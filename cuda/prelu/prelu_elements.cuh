@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(max_prelu_threads) prelu_elements(const __grid
   allow_next_grid();
   wait_for_previous_grid();
   if (first >= grid.num_elements) return;
-  ElementPack<T> pack = load_pack<T, kWhole>(params.x, first, grid.num_elements, params.x_shift);
+  const uint4 pack = load_pack<T, kWhole>(params.x, first, grid.num_elements, params.x_shift);
   Index channel = 0, in_plane = 0;
   if (params.alpha_access != AlphaAccess::one_for_all) {
     const Index position = static_cast<Index>(pack_index * V + grid.phase);
@@ -29,12 +29,11 @@ __global__ void __launch_bounds__(max_prelu_threads) prelu_elements(const __grid
     channel = plane - divide<Index>(plane, grid.by_channels, grid.by_channels_wide) * static_cast<Index>(grid.channels);
   }
   const PackAlphas<T> alphas = load_alphas<T, A, Index>(params.alpha, params.alpha_access, channel, in_plane, grid);
+  Compute x[V], y[V];
+  widen_pack<T>(pack, x);
 #pragma unroll
-  for (int j = 0; j < V; ++j) {
-    const Compute x = widen(pack.elements[j]);
-    pack.elements[j] = convert<T>(x > 0 ? x : alphas.of[j] * x);
-  }
-  store_pack<T, kWhole>(params.y, first, grid.num_elements, pack);
+  for (int j = 0; j < V; ++j) y[j] = x[j] > 0 ? x[j] : alphas.of[j] * x[j];
+  store_pack<T, kWhole>(params.y, first, grid.num_elements, narrow_pack<T>(y));
 }
 
 }  // namespace flowk

@@ -20,6 +20,7 @@ const char* words(AlphaAccess access) {
 
 const char* reason(PreluBackwardKernel kernel) {
   switch (kernel) {
+    case PreluBackwardKernel::spans_of_planes: return "planes of inner elements hold the packs of a warp";
     case PreluBackwardKernel::packs_of_planes: return "planes of inner elements hold whole packs";
     case PreluBackwardKernel::packs_of_columns:
       return "planes are shorter than a pack, or a block holds all rows of its channels";
@@ -33,6 +34,7 @@ const char* reason(PreluBackwardKernel kernel) {
 
 const char* prelu_backward_kernel_name(PreluBackwardKernel kernel) {
   switch (kernel) {
+    case PreluBackwardKernel::spans_of_planes: return "spans_of_planes";
     case PreluBackwardKernel::packs_of_planes: return "packs_of_planes";
     case PreluBackwardKernel::packs_of_columns: return "packs_of_columns";
     case PreluBackwardKernel::cluster_of_columns: return "cluster_of_columns";
@@ -54,9 +56,18 @@ void explain_prelu(const PreluPlan& plan, char* text, size_t text_bytes) {
 
 void explain_prelu_backward(const PreluBackwardPlan& plan, char* text, size_t text_bytes) {
   const bool is_planes = plan.kernel == PreluBackwardKernel::packs_of_planes;
-  const PreluBackwardTensors& tensors = is_planes ? plan.planes.tensors : plan.columns.tensors;
+  const bool is_spans = plan.kernel == PreluBackwardKernel::spans_of_planes;
+  const PreluBackwardTensors& tensors = is_spans    ? plan.spans.tensors
+                                        : is_planes ? plan.planes.tensors
+                                                    : plan.columns.tensors;
   char tile[256] = "", launch[256] = "", sums[512] = "";
-  if (is_planes)
+  if (is_spans)
+    std::snprintf(tile, sizeof(tile),
+                  "  span: %d elements a warp, %d packs of 16 bytes a lane, in %s, %lld partial sums a plane\n",
+                  plan.spans.span_elements, plan.span_packs_per_lane,
+                  plan.span_is_in_one_plane ? "one plane" : "up to two planes",
+                  static_cast<long long>(plan.spans.partials_per_plane));
+  else if (is_planes)
     std::snprintf(tile, sizeof(tile), "  span: %d packs of 16 bytes a block, %lld partial sums a plane, %s\n",
                   plan.planes.span_packs, static_cast<long long>(plan.planes.partials_per_plane),
                   words(plan.planes.alpha_access));

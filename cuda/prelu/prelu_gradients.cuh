@@ -10,20 +10,69 @@ namespace flowk {
 // x > 0 ? 0 : dy * x.
 template <class T, bool kWhole>
 __device__ __forceinline__ void differentiate_pack(const PreluBackwardTensors& tensors, int64_t first,
-                                                   const ElementPack<T>& dy, const ElementPack<T>& x,
+                                                   const uint4& dy_bytes, const uint4& x_bytes,
                                                    const PackAlphas<T>& alphas,
                                                    ComputeType<T> (&terms)[pack_elements<T>]) {
   constexpr int V = pack_elements<T>;
   using Compute = ComputeType<T>;
-  ElementPack<T> dx;
+  Compute dy[V], x[V], dx[V];
+  widen_pack<T>(dy_bytes, dy);
+  widen_pack<T>(x_bytes, x);
 #pragma unroll
   for (int j = 0; j < V; ++j) {
-    const Compute wide_dy = widen(dy.elements[j]), wide_x = widen(x.elements[j]);
-    const bool positive = wide_x > 0;
-    dx.elements[j] = convert<T>(positive ? wide_dy : alphas.of[j] * wide_dy);
-    terms[j] = positive ? Compute{0} : wide_dy * wide_x;
+    const bool positive = x[j] > 0;
+    dx[j] = positive ? dy[j] : alphas.of[j] * dy[j];
+    terms[j] = positive ? Compute{0} : dy[j] * x[j];
   }
-  if (tensors.dx != nullptr) store_pack<T, kWhole>(tensors.dx, first, tensors.grid.num_elements, dx);
+  if (tensors.dx != nullptr) store_pack<T, kWhole>(tensors.dx, first, tensors.grid.num_elements, narrow_pack<T>(dx));
+}
+
+// The same, adding to `sums`.
+template <class T, bool kWhole>
+__device__ __forceinline__ void differentiate_pack_into(const PreluBackwardTensors& tensors, int64_t first,
+                                                        const uint4& dy_bytes, const uint4& x_bytes,
+                                                        const PackAlphas<T>& alphas,
+                                                        ComputeType<T> (&sums)[pack_elements<T>]) {
+  constexpr int V = pack_elements<T>;
+  using Compute = ComputeType<T>;
+  Compute dy[V], x[V], dx[V];
+  widen_pack<T>(dy_bytes, dy);
+  widen_pack<T>(x_bytes, x);
+#pragma unroll
+  for (int j = 0; j < V; ++j) {
+    const bool positive = x[j] > 0;
+    dx[j] = positive ? dy[j] : alphas.of[j] * dy[j];
+    if (!positive) sums[j] += dy[j] * x[j];
+  }
+  if (tensors.dx != nullptr) store_pack<T, kWhole>(tensors.dx, first, tensors.grid.num_elements, narrow_pack<T>(dx));
+}
+
+// The same with one alpha for the pack; returns what it adds to dalpha.
+template <class T, bool kWhole>
+__device__ __forceinline__ ComputeType<T> differentiate_pack(const PreluBackwardTensors& tensors, int64_t first,
+                                                             const uint4& dy_bytes, const uint4& x_bytes,
+                                                             ComputeType<T> alpha) {
+  constexpr int V = pack_elements<T>;
+  using Compute = ComputeType<T>;
+  Compute dy[V], x[V], dx[V], sum = 0;
+  widen_pack<T>(dy_bytes, dy);
+  widen_pack<T>(x_bytes, x);
+#pragma unroll
+  for (int j = 0; j < V; ++j) {
+    const bool positive = x[j] > 0;
+    dx[j] = positive ? dy[j] : alpha * dy[j];
+    if (!positive) sum += dy[j] * x[j];
+  }
+  if (tensors.dx != nullptr) store_pack<T, kWhole>(tensors.dx, first, tensors.grid.num_elements, narrow_pack<T>(dx));
+  return sum;
+}
+
+// The sum over the lanes of a warp, in each of them and in the same order in every run.
+template <class Sum>
+__device__ __forceinline__ Sum sum_over_warp(Sum value) {
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(0xffffffffu, value, distance);
+  return value;
 }
 
 // The sum over `num_lanes` (a power of two, at most 32) neighbouring lanes, in each of them and in the same order in

@@ -18,6 +18,53 @@ union ElementPack {
   T elements[pack_elements<T>];
 };
 
+// The elements of a pack in the type they are computed in: two at once where they are 16-bit, since the compiler moves
+// a pack about in halves where its elements are named one by one.
+template <class T>
+__device__ __forceinline__ void widen_pack(const uint4& bytes, ComputeType<T> (&wide)[pack_elements<T>]) {
+  if constexpr (is_float16<T>) {
+    const uint32_t words[4] = {bytes.x, bytes.y, bytes.z, bytes.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      float2 pair;
+      if constexpr (std::is_same_v<T, BFloat16>)
+        pair = {__uint_as_float(words[i] << 16), __uint_as_float(words[i] & 0xffff0000u)};
+      else
+        pair = __half22float2(__half2(__builtin_bit_cast(__half2_raw, words[i])));
+      wide[2 * i] = pair.x;
+      wide[2 * i + 1] = pair.y;
+    }
+  } else {
+    ElementPack<T> pack;
+    pack.whole = bytes;
+#pragma unroll
+    for (int j = 0; j < pack_elements<T>; ++j) wide[j] = pack.elements[j];
+  }
+}
+
+// The pack of these elements, each rounded once.
+template <class T>
+__device__ __forceinline__ uint4 narrow_pack(const ComputeType<T> (&wide)[pack_elements<T>]) {
+  if constexpr (is_float16<T>) {
+    uint32_t words[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if constexpr (std::is_same_v<T, BFloat16>)
+        words[i] = __builtin_bit_cast(
+            uint32_t, static_cast<__nv_bfloat162_raw>(__floats2bfloat162_rn(wide[2 * i], wide[2 * i + 1])));
+      else
+        words[i] =
+            __builtin_bit_cast(uint32_t, static_cast<__half2_raw>(__floats2half2_rn(wide[2 * i], wide[2 * i + 1])));
+    }
+    return {words[0], words[1], words[2], words[3]};
+  } else {
+    ElementPack<T> pack;
+#pragma unroll
+    for (int j = 0; j < pack_elements<T>; ++j) pack.elements[j] = wide[j];
+    return pack.whole;
+  }
+}
+
 // Division by a launch-time constant of positions that fit 31 bits (uint32_t) or do not (uint64_t).
 template <class Index>
 __device__ __forceinline__ Index divide(Index n, const Divider& narrow, const WideDivider& wide) {
@@ -40,44 +87,37 @@ __device__ __forceinline__ uint4 join_chunks(const uint4& low, const uint4& high
 }
 
 // tensor[first], ..., tensor[first + V - 1]; zeros for elements that do not exist. Where the tensor is not aligned as
-// the packs are, a pack is put together from the two aligned ones that hold it.
-// With kWhole all packs exist and are aligned.
-template <class T, bool kWhole = false>
-__device__ __forceinline__ ElementPack<T> load_pack(const void* tensor, int64_t first, int64_t num_elements,
-                                                    int shift) {
+// the packs are, a pack is put together from the two aligned ones that hold it. With kWhole all packs exist and are
+// aligned.
+template <class T, bool kWhole>
+__device__ __forceinline__ uint4 load_pack(const void* tensor, int64_t first, int64_t num_elements, int shift) {
   constexpr int V = pack_elements<T>;
-  ElementPack<T> pack;
   const T* elements = static_cast<const T*>(tensor) + first;
-  if constexpr (kWhole) {
-    pack.whole = *reinterpret_cast<const uint4*>(elements);
-    return pack;
-  }
+  if (kWhole || (shift == 0 && first >= 0 && first + V <= num_elements))
+    return *reinterpret_cast<const uint4*>(elements);
   if (first >= 0 && first + V <= num_elements) {
-    if (shift == 0) {
-      pack.whole = *reinterpret_cast<const uint4*>(elements);
-    } else {
-      const unsigned char* low = reinterpret_cast<const unsigned char*>(elements) - shift;
-      const unsigned char* end = reinterpret_cast<const unsigned char*>(static_cast<const T*>(tensor) + num_elements);
-      pack.whole = join_chunks(*reinterpret_cast<const uint4*>(low), load_chunk_before(low + pack_bytes, end), shift);
-    }
-  } else {
-    pack.whole = {0, 0, 0, 0};
-#pragma unroll
-    for (int j = 0; j < V; ++j)
-      if (first + j >= 0 && first + j < num_elements) pack.elements[j] = elements[j];
+    const unsigned char* low = reinterpret_cast<const unsigned char*>(elements) - shift;
+    const unsigned char* end = reinterpret_cast<const unsigned char*>(static_cast<const T*>(tensor) + num_elements);
+    return join_chunks(*reinterpret_cast<const uint4*>(low), load_chunk_before(low + pack_bytes, end), shift);
   }
-  return pack;
+  ElementPack<T> pack;
+  pack.whole = {0, 0, 0, 0};
+#pragma unroll
+  for (int j = 0; j < V; ++j)
+    if (first + j >= 0 && first + j < num_elements) pack.elements[j] = elements[j];
+  return pack.whole;
 }
 
 // Stores the pack's elements that exist: with kWhole all.
-template <class T, bool kWhole = false>
-__device__ __forceinline__ void store_pack(void* tensor, int64_t first, int64_t num_elements,
-                                           const ElementPack<T>& pack) {
+template <class T, bool kWhole>
+__device__ __forceinline__ void store_pack(void* tensor, int64_t first, int64_t num_elements, const uint4& bytes) {
   constexpr int V = pack_elements<T>;
   T* elements = static_cast<T*>(tensor) + first;
   if (kWhole || (first >= 0 && first + V <= num_elements)) {
-    *reinterpret_cast<uint4*>(elements) = pack.whole;
+    store_chunk(elements, bytes);
   } else {
+    ElementPack<T> pack;
+    pack.whole = bytes;
 #pragma unroll
     for (int j = 0; j < V; ++j)
       if (first + j >= 0 && first + j < num_elements) elements[j] = pack.elements[j];

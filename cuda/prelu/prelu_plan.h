@@ -25,6 +25,7 @@ constexpr int64_t pack_bytes = 16;
 // (H200).
 constexpr int max_prelu_threads = 256;
 constexpr int max_backward_threads = 512;
+constexpr int max_span_threads = 256;
 constexpr int max_sum_threads = 512;
 constexpr int max_cluster_blocks = 8;  // that every GPU with clusters has
 
@@ -110,12 +111,13 @@ void explain_prelu(const PreluPlan& plan, char* text, size_t text_bytes);
 // ---- backward -------------------------------------------------------------------------------------------------------
 
 enum class PreluBackwardKernel : int32_t {
+  spans_of_planes,     // a warp takes a span of packs that lie in one plane of `inner` elements, or in two
   packs_of_planes,     // a block takes a span of packs; each plane of `inner` elements in it gives one partial sum
   packs_of_columns,    // a thread keeps its place in the row of channels * inner elements and steps over rows
   cluster_of_columns,  // the same, and neighbouring slabs of rows are a cluster that sums them up (sm_90)
   nothing,             // no elements: dalpha alone
 };
-constexpr int num_prelu_backward_kernels = 4;
+constexpr int num_prelu_backward_kernels = 5;
 const char* prelu_backward_kernel_name(PreluBackwardKernel kernel);
 
 // The tensors of a backward pass. Sums are float, or double for float64.
@@ -130,6 +132,20 @@ struct PreluBackwardTensors {
   int32_t dy_shift = 0;      // as PreluParams::x_shift
   int32_t x_shift = 0;
   friend bool operator==(const PreluBackwardTensors&, const PreluBackwardTensors&) = default;
+};
+
+// A warp takes `span_elements` neighbouring elements, whole packs and no more than a plane has. A plane lies in up to
+// `partials_per_plane` spans; partials are (channels, outer, partials_per_plane).
+struct SpanParams {
+  PreluBackwardTensors tensors;
+  int32_t span_elements = 0;
+  bool is_wide = false;  // positions need more than 31 bits
+  int64_t partials_per_plane = 1;
+  int64_t outer = 0;
+  int64_t missing_outer = 0;  // in the positions before element 0
+  Divider by_span;            // span_elements
+  WideDivider by_span_wide;
+  friend bool operator==(const SpanParams&, const SpanParams&) = default;
 };
 
 // A block takes `span_packs` neighbouring packs, a thread one. A plane lies in up to `partials_per_plane` spans;
@@ -166,18 +182,21 @@ struct ColumnParams {
 };
 
 // sums[r, c] = sum over the rows of chunk r and over the columns of channel c of partials. Column
-// (lead + k * channels * inner + c * inner + i) % columns is channel c's for i < inner and k < periods.
+// (lead + k * channels * inner + c * inner + i) % columns is channel c's for i < inner and k < periods. The strides are
+// of partials, in elements.
 struct PartialSumParams {
   const void* partials = nullptr;
   void* sums = nullptr;
   int64_t num_rows = 0;
   int64_t rows_per_chunk = 0;
   int64_t num_columns = 0;
+  int64_t row_stride = 0;
+  int64_t column_stride = 1;
   int64_t channels = 0;
   int64_t inner = 1;
   int32_t periods = 1;
   int32_t lead = 0;
-  Divider block_channels;  // channels of a block
+  Divider block_channels;  // channels of a block, a power of two <= 8
   Divider num_tiles;       // blocks along the channels
   friend bool operator==(const PartialSumParams&, const PartialSumParams&) = default;
 };
@@ -190,6 +209,9 @@ struct PreluBackwardPlan {
   flowk_dtype dtype = FLOWK_FLOAT32;
   flowk_dtype alpha_dtype = FLOWK_FLOAT32;
   LaunchConfig launch;
+  int32_t span_packs_per_lane = 1;    // of spans_of_planes: 1, 2, 4 or 8
+  bool span_is_in_one_plane = false;  // spans are equal shares of planes
+  SpanParams spans;
   PlaneParams planes;
   ColumnParams columns;
   int32_t num_sums = 0;  // kernels after the first; the last writes dalpha
@@ -205,8 +227,9 @@ struct PreluBackwardChoice {
   int32_t max_threads = 0;    // a block
   int32_t rows_per_slab = 0;  // of packs_of_columns
   int32_t cluster_blocks = 0;
-  int32_t tile_packs = 0;  // of columns: at most
-  int32_t overlap = 0;     // 1: the sums do not start early; 2: they do
+  int32_t tile_packs = 0;      // of columns: at most
+  int32_t overlap = 0;         // 1: no kernel starts early; 2: they do
+  int32_t packs_per_lane = 0;  // of spans_of_planes
 };
 
 // Chooses kernels and launches. plan->workspace_bytes is what it needs at request.workspace. False, and no plan, where

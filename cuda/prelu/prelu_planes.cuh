@@ -88,8 +88,8 @@ __global__ void __launch_bounds__(max_backward_threads)
   PackSums<Sum> sums = {0, 0};
   wait_for_previous_grid();
   if (threadIdx.x < static_cast<uint32_t>(params.span_packs) && first < grid.num_elements) {
-    const ElementPack<T> x = load_pack<T, kWhole>(tensors.x, first, grid.num_elements, tensors.x_shift);
-    const ElementPack<T> dy = load_pack<T, kWhole>(tensors.dy, first, grid.num_elements, tensors.dy_shift);
+    const uint4 x = load_pack<T, kWhole>(tensors.x, first, grid.num_elements, tensors.x_shift);
+    const uint4 dy = load_pack<T, kWhole>(tensors.dy, first, grid.num_elements, tensors.dy_shift);
     const Index position = span_position + threadIdx.x * V;
     const Index plane = divide<Index>(position, grid.by_inner, grid.by_inner_wide);
     const Index in_plane = position - plane * static_cast<Index>(grid.inner);

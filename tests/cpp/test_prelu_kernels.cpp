@@ -179,11 +179,17 @@ class CaseRun {
     run({}, "planned", true, true);
     run({}, "dx alone", true, false);
     run({}, "dalpha alone", false, true);
-    for (const int kernel : {1, 2})
+    for (const int packs_per_lane : {1, 2, 4, 8})
+      for (const int threads : {32, 128})
+        run({.kernel = 1 + static_cast<int>(PreluBackwardKernel::spans_of_planes),
+             .max_threads = threads,
+             .packs_per_lane = packs_per_lane},
+            "forced", true, true);
+    for (const int kernel : {2, 3})
       for (const int threads : {32, 96, 512})
         for (const int tile_packs : {0, 4})
           for (const int rows_per_slab : {0, 7}) {
-            if (kernel == 1 && (tile_packs > 0 || rows_per_slab > 0)) continue;
+            if (kernel == 2 && (tile_packs > 0 || rows_per_slab > 0)) continue;
             const PreluBackwardChoice choice = {
                 .kernel = kernel, .max_threads = threads, .rows_per_slab = rows_per_slab, .tile_packs = tile_packs};
             run(choice, "forced", true, true);
@@ -215,8 +221,9 @@ class CaseRun {
     CHECK(plan_prelu_backward(request, device_, choice, &plan));
     reached_->add(plan);
     check(plan, what, wants_dx ? &dx : nullptr, wants_dalpha ? &dalpha : nullptr);
-    if (plan.kernel == PreluBackwardKernel::packs_of_planes && !plan.wide_index) {
-      plan.wide_index = true;
+    const bool is_spans = plan.kernel == PreluBackwardKernel::spans_of_planes;
+    if ((is_spans || plan.kernel == PreluBackwardKernel::packs_of_planes) && !plan.wide_index) {
+      plan.wide_index = plan.spans.is_wide = true;
       reached_->add(plan);
       check(plan, "with 64-bit indices", wants_dx ? &dx : nullptr, wants_dalpha ? &dalpha : nullptr);
     }

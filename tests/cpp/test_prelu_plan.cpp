@@ -69,13 +69,15 @@ struct PreluPlanCase {
 
 std::vector<PreluPlanCase> plan_cases() {
   constexpr flowk_dtype f16 = FLOWK_FLOAT16, f32 = FLOWK_FLOAT32, f64 = FLOWK_FLOAT64;
-  constexpr PreluBackwardKernel planes = PreluBackwardKernel::packs_of_planes,
+  constexpr PreluBackwardKernel spans = PreluBackwardKernel::spans_of_planes,
+                                planes = PreluBackwardKernel::packs_of_planes,
                                 columns = PreluBackwardKernel::packs_of_columns,
                                 cluster = PreluBackwardKernel::cluster_of_columns;
   return {
-      {{"112x112", f16, 96, 64, 12544}, planes, 1},
-      {{"57x57", f16, 32, 100, 3249}, planes, 1},
-      {{"57x57", f32, 32, 100, 3249}, planes, 1},
+      {{"112x112", f16, 96, 64, 12544}, spans, 1},
+      {{"57x57", f16, 32, 100, 3249}, spans, 1},
+      {{"57x57", f32, 32, 100, 3249}, spans, 1},
+      {{"5x5, large: more packs than a block has rows of", f16, 4096, 4096, 25}, planes, 1},
       {{"7x7: small, a cluster has all rows", f16, 96, 512, 49}, cluster, 0},
       {{"1x1: a block has all rows", f16, 96, 512, 1}, columns, 0},
       {{"channels last", f16, 96 * 112 * 112, 64, 1}, columns, 2},
@@ -83,10 +85,10 @@ std::vector<PreluPlanCase> plan_cases() {
       {{"small, 3 channels last: few channels are no reason to leave the GPU idle", f16, 1 << 20, 3, 1}, columns, 2},
       {{"channels last, 7x7", f16, 96 * 49, 512, 1}, cluster, 0},
       {{"3 channels last", f32, 64 * 224 * 224, 3, 1}, columns, 2},
-      {{"one alpha for all", f32, 1, 1, int64_t{1} << 28}, planes, 2},
-      {{"2^31 elements and more", f16, 3, 1, int64_t{1} << 30}, planes, 2, true},
+      {{"one alpha for all", f32, 1, 1, int64_t{1} << 28}, spans, 2},
+      {{"2^31 elements and more", f16, 3, 1, int64_t{1} << 30}, spans, 2, true},
       {{"2^31 elements and more, channels last", f16, int64_t{1} << 26, 64, 1}, columns, 2},
-      {{"a plane of 2^40 elements", f64, 1, 2, int64_t{1} << 40}, planes, 2, true},
+      {{"a plane of 2^40 elements", f64, 1, 2, int64_t{1} << 40}, spans, 2, true},
       {{"2^31 channels and more", f16, 1, int64_t{1} << 32, 1}, columns, 0},
       {{"a row of few elements", f32, 1, 7, 1}, columns, 0},
   };
@@ -103,7 +105,14 @@ void check_launch(const LaunchConfig& launch, int32_t max_threads) {
 void check_plan(const PreluCase& row, const Device& device, const PreluBackwardPlan& plan) {
   const int64_t num_packs = (row.outer * row.channels * row.inner * bytes_of(row.dtype) + 15) / 16;
   check_launch(plan.launch, max_backward_threads);
-  if (plan.kernel == PreluBackwardKernel::packs_of_planes) {
+  CHECK(plan.launch.overlaps_previous == (device.capability >= 90));
+  if (plan.kernel == PreluBackwardKernel::spans_of_planes) {
+    const int64_t elements = row.outer * row.channels * row.inner;
+    CHECK(plan.launch.num_blocks * plan.launch.num_threads / 32 * plan.spans.span_elements >= elements);
+    CHECK(plan.spans.span_elements <= row.inner);
+    CHECK(plan.spans.span_elements * bytes_of(row.dtype) <= plan.span_packs_per_lane * 32 * pack_bytes);
+    CHECK(!plan.span_is_in_one_plane || row.inner % plan.spans.span_elements == 0);
+  } else if (plan.kernel == PreluBackwardKernel::packs_of_planes) {
     CHECK(plan.launch.num_blocks * plan.planes.span_packs >= num_packs);
     CHECK(plan.planes.span_packs <= plan.launch.num_threads);
   } else {
@@ -154,7 +163,7 @@ void every_forced_choice_can_be_launched() {
   std::vector<PreluCase> rows = prelu_kernel_cases();
   for (const PreluPlanCase& expected : plan_cases()) rows.push_back(expected.row);
   for (const PreluCase& row : rows)
-    for (int kernel = 0; kernel <= 3; ++kernel)
+    for (int kernel = 0; kernel <= 4; ++kernel)
       for (const int threads : {0, 64, 128, 256, 512})
         for (const int cluster_blocks : {0, 2, 4, 8})
           for (const int tile_packs : {0, 1, 16, 64}) {
