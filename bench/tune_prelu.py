@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import bench_prelu
 import harness
 
-FIELDS = ("kernel", "max_threads", "rows_per_slab", "cluster_blocks", "tile_packs", "overlap", "packs_per_lane")
+FIELDS = ("kernel", "max_threads", "rows_per_slab", "cluster_blocks", "tile_packs", "overlap", "packs_at_once")
 SPANS, PLANES, COLUMNS, CLUSTER = 1, 2, 3, 4
 SHOWN = 5  # candidates of a case
 AT_ONCE = 24  # graphs that are kept
@@ -46,23 +46,26 @@ def backward_choices(inner: int) -> list[tuple[int, ...]]:
     choices = [choice_of(overlap=1)]
     if inner > 1:
         choices += [
-            choice_of(kernel=SPANS, max_threads=t, packs_per_lane=p) for t, p in product((64, 128, 256), (1, 2, 4, 8))
+            choice_of(kernel=SPANS, max_threads=t, packs_at_once=p) for t, p in product((64, 128, 256), (1, 2, 4, 8))
         ]
         choices += [choice_of(kernel=PLANES, max_threads=t) for t in (128, 256, 512)]
     columns = (
-        product((128, 256, 512), (8, 16, 24, 32, 48, 96, 256), (49, 98))
+        product((128, 256, 512), (8, 16, 24, 32, 48, 96), (49, 98), (4, 8))
         if inner > 1
-        else product((128, 256), (32, 64, 128, 256, 512), (0, 8, 16, 32))
+        else product((128, 256), (32, 64, 128, 256, 512), (0, 8, 32), (4, 8))
     )
-    choices += [choice_of(kernel=COLUMNS, max_threads=t, rows_per_slab=r, tile_packs=p) for t, r, p in columns]
+    choices += [
+        choice_of(kernel=COLUMNS, max_threads=t, rows_per_slab=r, tile_packs=p, packs_at_once=k)
+        for t, r, p, k in columns
+    ]
     clusters = (
-        product((128, 256, 512), (0,), (2, 4, 8), (49, 98))
+        product((256, 512), (0,), (2, 4, 8), (49, 98), (4, 8))
         if inner > 1
-        else product((128, 256, 512), (0, 128, 256), (4, 8), (2, 8, 16))
+        else product((128, 256), (0, 128, 256), (4, 8), (2, 8), (4, 8))
     )
     return choices + [
-        choice_of(kernel=CLUSTER, max_threads=t, rows_per_slab=r, cluster_blocks=b, tile_packs=p)
-        for t, r, b, p in clusters
+        choice_of(kernel=CLUSTER, max_threads=t, rows_per_slab=r, cluster_blocks=b, tile_packs=p, packs_at_once=k)
+        for t, r, b, p, k in clusters
     ]
 
 

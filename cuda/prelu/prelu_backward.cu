@@ -27,15 +27,31 @@ Status run_spans_of(const PreluBackwardPlan& plan, flowk_stream stream) {
 
 template <class T, class A>
 Status run_spans(const PreluBackwardPlan& plan, flowk_stream stream) {
-  switch (plan.span_packs_per_lane) {
+  switch (plan.packs_at_once) {
     case 1: return run_spans_of<T, A, 1>(plan, stream);
     case 2: return run_spans_of<T, A, 2>(plan, stream);
     case 4: return run_spans_of<T, A, 4>(plan, stream);
     case 8: return run_spans_of<T, A, 8>(plan, stream);
     default: break;
   }
-  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.span_packs_per_lane = %d, must be 1, 2, 4 or 8",
-                         plan.span_packs_per_lane);
+  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.packs_at_once = %d, must be 1, 2, 4 or 8",
+                         plan.packs_at_once);
+}
+
+template <class T, class A, bool kCluster>
+Status run_columns(const PreluBackwardPlan& plan, flowk_stream stream) {
+  switch (plan.packs_at_once) {
+    case 2:
+      if constexpr (!kCluster) {
+        if (!plan.is_whole) return launch(prelu_columns<T, A, false, false, 2>, plan.launch, stream, plan.columns);
+      }
+      return launch(prelu_columns<T, A, kCluster, true, 2>, plan.launch, stream, plan.columns);
+    case 4: return launch(prelu_columns<T, A, kCluster, true, 4>, plan.launch, stream, plan.columns);
+    case 8: return launch(prelu_columns<T, A, kCluster, true, 8>, plan.launch, stream, plan.columns);
+    default: break;
+  }
+  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.packs_at_once = %d, must be 2, 4 or 8 of columns",
+                         plan.packs_at_once);
 }
 
 template <class T, class A>
@@ -44,12 +60,10 @@ Status run_gradient(const PreluBackwardPlan& plan, flowk_stream stream) {
     case PreluBackwardKernel::spans_of_planes: return run_spans<T, A>(plan, stream);
     case PreluBackwardKernel::packs_of_planes:
       return plan.is_whole ? run_planes<T, A, true>(plan, stream) : run_planes<T, A, false>(plan, stream);
-    case PreluBackwardKernel::packs_of_columns:
-      if (plan.is_whole) return launch(prelu_columns<T, A, false, true>, plan.launch, stream, plan.columns);
-      return launch(prelu_columns<T, A, false, false>, plan.launch, stream, plan.columns);
+    case PreluBackwardKernel::packs_of_columns: return run_columns<T, A, false>(plan, stream);
     case PreluBackwardKernel::cluster_of_columns:
 #ifndef FLOWK_SIMT
-      return launch(prelu_columns<T, A, true, true>, plan.launch, stream, plan.columns);
+      return run_columns<T, A, true>(plan, stream);
 #else
       break;  // launch() refuses clusters there; so does this
 #endif

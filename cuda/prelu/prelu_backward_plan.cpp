@@ -165,18 +165,18 @@ int64_t equal_share(int64_t plane_packs, int64_t max_packs) {
 
 bool plan_spans(const Problem& problem, PreluBackwardPlan* plan) {
   const int64_t V = problem.pack_elements, inner = problem.shape.inner;
-  int64_t packs_per_lane = problem.choice.packs_per_lane > 0 ? problem.choice.packs_per_lane : max_packs_per_lane;
+  int64_t packs_per_lane = problem.choice.packs_at_once > 0 ? problem.choice.packs_at_once : max_packs_per_lane;
   const bool plane_is_whole_packs = is_whole(problem) && inner % V == 0;
   int64_t span_packs = 0;
   for (; packs_per_lane >= 1; packs_per_lane /= 2) {
     const int64_t most = packs_per_lane * warp_lanes;
     if (plane_is_whole_packs && (span_packs = equal_share(inner / V, most)) > 0) break;
     if (packs_per_lane <= max_packs_per_lane && most * V <= inner) break;
-    if (problem.choice.packs_per_lane > 0) return false;
+    if (problem.choice.packs_at_once > 0) return false;
   }
   if (packs_per_lane == 0) return false;
   plan->kernel = PreluBackwardKernel::spans_of_planes;
-  plan->span_packs_per_lane = static_cast<int32_t>(packs_per_lane);
+  plan->packs_at_once = static_cast<int32_t>(packs_per_lane);
   plan->span_is_in_one_plane = span_packs > 0;
   if (span_packs == 0) span_packs = packs_per_lane * warp_lanes;
   SpanParams& params = plan->spans;
@@ -276,6 +276,13 @@ struct Tile {
   int64_t channels;  // whose columns it has all; 0: of none
 };
 
+// Rows whose packs a thread loads before it uses any, of those it steps over.
+int32_t columns_at_once(const Problem& problem, int64_t rows_of_thread) {
+  if (!is_whole(problem)) return 2;
+  if (problem.choice.packs_at_once > 0) return problem.choice.packs_at_once;
+  return rows_of_thread > 2 ? 4 : 2;
+}
+
 void plan_tile(const Problem& problem, const Tile& tile, int64_t rows_per_slab, int64_t cluster_blocks,
                PreluBackwardPlan* plan) {
   ColumnParams& params = plan->columns;
@@ -291,6 +298,7 @@ void plan_tile(const Problem& problem, const Tile& tile, int64_t rows_per_slab, 
   params.num_parts = static_cast<int32_t>(num_parts);
   params.threads_per_channel = lanes_for(tile.channels, std::max(problem.shape.inner, num_parts), threads);
   const int64_t num_slabs = round_up(ceil_div(params.num_rows, rows_per_slab), cluster_blocks);
+  plan->packs_at_once = columns_at_once(problem, std::min(ceil_div(rows_per_slab, tile.rows), params.num_rows));
   plan->launch.num_threads = static_cast<int32_t>(threads);
   plan->launch.num_blocks = num_tiles * num_slabs;
   plan->launch.shared_bytes = static_cast<int32_t>((tile.rows + num_parts) * tile_elements * problem.sum_bytes);

@@ -12,10 +12,6 @@
 
 namespace flowk {
 
-// Rows whose loads a thread has under way at once: as many as 64 registers hold, 4 blocks of 256 threads an SM.
-template <class T, bool kCluster>
-constexpr int rows_in_flight = kCluster && sizeof(T) > 2 ? 4 : 2;
-
 // The channel of a pack's first element, and where in its plane that is: the pack begins at element `position` of a
 // row.
 struct ColumnPlace {
@@ -103,8 +99,9 @@ __device__ __forceinline__ Sum sum_channel(const ColumnParams& params, const Sum
 // A block takes a tile of columns and a slab of rows; thread (row, column) of it steps over every tile_rows-th row and
 // keeps one sum for each element of its pack. Then the tile's rows are summed up in shared memory, then its channels'
 // columns. With kCluster neighbouring slabs of a tile are a cluster, whose first block receives all sums and has the
-// only place for them. With kWhole all packs exist and are aligned in all tensors.
-template <class T, class A, bool kCluster, bool kWhole>
+// only place for them. With kWhole all packs exist and are aligned in all tensors. A thread has kRows packs of x and of
+// dy under way at once.
+template <class T, class A, bool kCluster, bool kWhole, int kRows>
 __global__ void __launch_bounds__(max_backward_threads) prelu_columns(const __grid_constant__ ColumnParams params) {
   constexpr int V = pack_elements<T>;
   using Sum = ComputeType<T>;
@@ -136,17 +133,26 @@ __global__ void __launch_bounds__(max_backward_threads) prelu_columns(const __gr
   Sum sums[V] = {};
   wait_for_previous_grid();
   if (is_in_tile && column < params.row_packs)
-    differentiate_column<T, A, rows_in_flight<T, kCluster>, kWhole>(params, slab, static_cast<int>(tile_row), column,
-                                                                    sums);
+    differentiate_column<T, A, kRows, kWhole>(params, slab, static_cast<int>(tile_row), column, sums);
   if (tensors.dalpha == nullptr && tensors.partials == nullptr) return;
 
   // Rows of the tile: every num_parts-th into one part.
-  if (is_in_tile)
+  if (is_in_tile) {
+    constexpr int num_chunks = V * static_cast<int>(sizeof(Sum)) / chunk_bytes;
+    union {
+      Sum sums[V];
+      uint4 chunks[num_chunks];
+    } packed;
 #pragma unroll
-    for (int j = 0; j < V; ++j) tile_sums[threadIdx.x * V + j] = sums[j];
+    for (int j = 0; j < V; ++j) packed.sums[j] = sums[j];
+#pragma unroll
+    for (int i = 0; i < num_chunks; ++i)
+      reinterpret_cast<uint4*>(tile_sums)[threadIdx.x * num_chunks + i] = packed.chunks[i];
+  }
   __syncthreads();
   for (int i = static_cast<int>(threadIdx.x); i < params.num_parts * tile_elements; i += static_cast<int>(blockDim.x)) {
     Sum sum = 0;
+#pragma unroll 4
     for (int place = i; place < params.tile_rows * tile_elements; place += params.num_parts * tile_elements)
       sum += tile_sums[place];
     part_sums[i] = sum;

@@ -64,7 +64,7 @@ void explain_prelu_backward(const PreluBackwardPlan& plan, char* text, size_t te
   if (is_spans)
     std::snprintf(tile, sizeof(tile),
                   "  span: %d elements a warp, %d packs of 16 bytes a lane, in %s, %lld partial sums a plane\n",
-                  plan.spans.span_elements, plan.span_packs_per_lane,
+                  plan.spans.span_elements, plan.packs_at_once,
                   plan.span_is_in_one_plane ? "one plane" : "up to two planes",
                   static_cast<long long>(plan.spans.partials_per_plane));
   else if (is_planes)
@@ -72,12 +72,13 @@ void explain_prelu_backward(const PreluBackwardPlan& plan, char* text, size_t te
                   plan.planes.span_packs, static_cast<long long>(plan.planes.partials_per_plane),
                   words(plan.planes.alpha_access));
   else if (plan.kernel != PreluBackwardKernel::nothing)
-    std::snprintf(
-        tile, sizeof(tile),
-        "  tile: %u packs of a row of %lld, %d rows at a time, %d of %lld rows a block, all of %d channels, %s\n",
-        plan.columns.tile_packs.divisor, static_cast<long long>(plan.columns.row_packs), plan.columns.tile_rows,
-        plan.columns.rows_per_slab, static_cast<long long>(plan.columns.num_rows), plan.columns.tile_channels,
-        words(plan.columns.alpha_access));
+    std::snprintf(tile, sizeof(tile),
+                  "  tile: %u packs of a row of %lld, %d rows at a time, %d of %lld rows a block, %d packs a thread at "
+                  "once, all of %d channels, "
+                  "%s\n",
+                  plan.columns.tile_packs.divisor, static_cast<long long>(plan.columns.row_packs),
+                  plan.columns.tile_rows, plan.columns.rows_per_slab, static_cast<long long>(plan.columns.num_rows),
+                  plan.packs_at_once, plan.columns.tile_channels, words(plan.columns.alpha_access));
   if (plan.kernel != PreluBackwardKernel::nothing)
     std::snprintf(launch, sizeof(launch),
                   "  alignment: packs begin %lld bytes before the tensor\n"

@@ -209,7 +209,7 @@ struct PreluBackwardPlan {
   flowk_dtype dtype = FLOWK_FLOAT32;
   flowk_dtype alpha_dtype = FLOWK_FLOAT32;
   LaunchConfig launch;
-  int32_t span_packs_per_lane = 1;    // of spans_of_planes: 1, 2, 4 or 8
+  int32_t packs_at_once = 1;          // of x and of dy, that a thread loads before it uses any: 1, 2, 4 or 8
   bool span_is_in_one_plane = false;  // spans are equal shares of planes
   SpanParams spans;
   PlaneParams planes;
@@ -227,9 +227,9 @@ struct PreluBackwardChoice {
   int32_t max_threads = 0;    // a block
   int32_t rows_per_slab = 0;  // of packs_of_columns
   int32_t cluster_blocks = 0;
-  int32_t tile_packs = 0;      // of columns: at most
-  int32_t overlap = 0;         // 1: no kernel starts early; 2: they do
-  int32_t packs_per_lane = 0;  // of spans_of_planes
+  int32_t tile_packs = 0;     // of columns: at most
+  int32_t overlap = 0;        // 1: no kernel starts early; 2: they do
+  int32_t packs_at_once = 0;  // of spans_of_planes and of columns
 };
 
 // Chooses kernels and launches. plan->workspace_bytes is what it needs at request.workspace. False, and no plan, where

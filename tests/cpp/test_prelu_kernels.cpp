@@ -183,17 +183,21 @@ class CaseRun {
       for (const int threads : {32, 128})
         run({.kernel = 1 + static_cast<int>(PreluBackwardKernel::spans_of_planes),
              .max_threads = threads,
-             .packs_per_lane = packs_per_lane},
+             .packs_at_once = packs_per_lane},
             "forced", true, true);
     for (const int kernel : {2, 3})
       for (const int threads : {32, 96, 512})
         for (const int tile_packs : {0, 4})
-          for (const int rows_per_slab : {0, 7}) {
-            if (kernel == 2 && (tile_packs > 0 || rows_per_slab > 0)) continue;
-            const PreluBackwardChoice choice = {
-                .kernel = kernel, .max_threads = threads, .rows_per_slab = rows_per_slab, .tile_packs = tile_packs};
-            run(choice, "forced", true, true);
-          }
+          for (const int rows_per_slab : {0, 7})
+            for (const int packs_at_once : {2, 4, 8}) {
+              if (kernel == 2 && (tile_packs > 0 || rows_per_slab > 0 || packs_at_once > 2)) continue;
+              run({.kernel = kernel,
+                   .max_threads = threads,
+                   .rows_per_slab = rows_per_slab,
+                   .tile_packs = tile_packs,
+                   .packs_at_once = packs_at_once},
+                  "forced", true, true);
+            }
   }
 
  private:

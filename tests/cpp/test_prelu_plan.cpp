@@ -110,7 +110,7 @@ void check_plan(const PreluCase& row, const Device& device, const PreluBackwardP
     const int64_t elements = row.outer * row.channels * row.inner;
     CHECK(plan.launch.num_blocks * plan.launch.num_threads / 32 * plan.spans.span_elements >= elements);
     CHECK(plan.spans.span_elements <= row.inner);
-    CHECK(plan.spans.span_elements * bytes_of(row.dtype) <= plan.span_packs_per_lane * 32 * pack_bytes);
+    CHECK(plan.spans.span_elements * bytes_of(row.dtype) <= plan.packs_at_once * 32 * pack_bytes);
     CHECK(!plan.span_is_in_one_plane || row.inner % plan.spans.span_elements == 0);
   } else if (plan.kernel == PreluBackwardKernel::packs_of_planes) {
     CHECK(plan.launch.num_blocks * plan.planes.span_packs >= num_packs);
