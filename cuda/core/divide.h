@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Divider: division by a number that is known at launch, as one multiply, one add and one shift.
+// Division: rounded up, and by a number that is known at launch as one multiply, one add and one shift.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,9 @@
 #endif
 
 namespace flowk {
+
+constexpr int64_t ceil_div(int64_t n, int64_t d) { return (n + d - 1) / d; }
+constexpr int64_t round_up(int64_t n, int64_t multiple) { return ceil_div(n, multiple) * multiple; }
 
 // quotient = (mulhi(n, multiplier) + n) >> shift, with shift = ceil(log2 d) and
 // multiplier = floor(2^32 * (2^shift - d) / d) + 1: Granlund and Montgomery, "Division by invariant integers using

@@ -81,6 +81,19 @@ __device__ __forceinline__ uint4 load_chunk_before(const unsigned char* address,
   return chunk;
 }
 
+// Bytes [shift, shift + 16) of the 32 bytes (low, high), 0 <= shift < 16.
+__device__ __forceinline__ uint4 shift_chunks(const uint4& low, const uint4& high, int shift) {
+  uint32_t words[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+  // Whole words first, by selects of constant indices so that the words stay in registers; then bits within words.
+#pragma unroll
+  for (int i = 0; i < 6; ++i) words[i] = (shift & 8) ? words[i + 2] : words[i];
+#pragma unroll
+  for (int i = 0; i < 5; ++i) words[i] = (shift & 4) ? words[i + 1] : words[i];
+  const unsigned bits = (shift & 3) * 8;
+  return {__funnelshift_r(words[0], words[1], bits), __funnelshift_r(words[1], words[2], bits),
+          __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits)};
+}
+
 // Waits for this thread's asynchronous copies; other threads see them after a barrier.
 __device__ __forceinline__ void async_copy_wait() {
 #ifdef FLOWK_SIMT

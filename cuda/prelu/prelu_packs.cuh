@@ -74,18 +74,6 @@ __device__ __forceinline__ Index divide(Index n, const Divider& narrow, const Wi
     return wide.divide(n);
 }
 
-// Bytes [shift, shift + 16) of the 32 bytes (low, high), 0 < shift < 16.
-__device__ __forceinline__ uint4 join_chunks(const uint4& low, const uint4& high, int shift) {
-  uint32_t words[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-#pragma unroll
-  for (int i = 0; i < 6; ++i) words[i] = (shift & 8) ? words[i + 2] : words[i];
-#pragma unroll
-  for (int i = 0; i < 5; ++i) words[i] = (shift & 4) ? words[i + 1] : words[i];
-  const unsigned bits = (shift & 3) * 8;
-  return {__funnelshift_r(words[0], words[1], bits), __funnelshift_r(words[1], words[2], bits),
-          __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits)};
-}
-
 // tensor[first], ..., tensor[first + V - 1]; zeros for elements that do not exist. Where the tensor is not aligned as
 // the packs are, a pack is put together from the two aligned ones that hold it. With kWhole all packs exist and are
 // aligned.
@@ -98,7 +86,7 @@ __device__ __forceinline__ uint4 load_pack(const void* tensor, int64_t first, in
   if (first >= 0 && first + V <= num_elements) {
     const unsigned char* low = reinterpret_cast<const unsigned char*>(elements) - shift;
     const unsigned char* end = reinterpret_cast<const unsigned char*>(static_cast<const T*>(tensor) + num_elements);
-    return join_chunks(*reinterpret_cast<const uint4*>(low), load_chunk_before(low + pack_bytes, end), shift);
+    return shift_chunks(*reinterpret_cast<const uint4*>(low), load_chunk_before(low + pack_bytes, end), shift);
   }
   ElementPack<T> pack;
   pack.whole = {0, 0, 0, 0};

@@ -6,9 +6,6 @@
 
 namespace flowk {
 
-constexpr int64_t ceil_div(int64_t n, int64_t d) { return (n + d - 1) / d; }
-constexpr int64_t round_up(int64_t n, int64_t multiple) { return ceil_div(n, multiple) * multiple; }
-
 struct PreluShape {
   int64_t outer, channels, inner;
   int64_t element_bytes;
