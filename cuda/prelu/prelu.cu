@@ -6,10 +6,22 @@
 namespace flowk {
 namespace {
 
+template <class T, class A, class Index, bool kWhole, int kAccess>
+Status run_access(const PreluPlan& plan, flowk_stream stream) {
+  return launch(prelu_elements<T, A, Index, kWhole, kAccess>, plan.launch, stream, plan.params);
+}
+
 template <class T, class A, class Index>
 Status run_index(const PreluPlan& plan, flowk_stream stream) {
-  if (plan.is_whole) return launch(prelu_elements<T, A, Index, true>, plan.launch, stream, plan.params);
-  return launch(prelu_elements<T, A, Index, false>, plan.launch, stream, plan.params);
+  if (!plan.is_whole) return run_access<T, A, Index, false, any_access>(plan, stream);
+  constexpr int one = static_cast<int>(AlphaAccess::one_per_pack), two = static_cast<int>(AlphaAccess::two_per_pack),
+                vector = static_cast<int>(AlphaAccess::vector_per_pack);
+  switch (static_cast<int>(plan.params.alpha_access)) {
+    case one: return run_access<T, A, Index, true, one>(plan, stream);
+    case two: return run_access<T, A, Index, true, two>(plan, stream);
+    case vector: return run_access<T, A, Index, true, vector>(plan, stream);
+    default: return run_access<T, A, Index, true, any_access>(plan, stream);
+  }
 }
 
 template <class T, class A>

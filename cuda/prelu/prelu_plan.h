@@ -72,11 +72,11 @@ struct PackGrid {
   int64_t channels = 0;
   int64_t inner = 0;
   int64_t phase = 0;
-  int64_t num_planes = 0;      // outer * channels
-  int64_t missing_planes = 0;  // in the positions before element 0
   int32_t lead = 0;
   Divider by_inner;
   Divider by_channels;
+  int64_t num_planes = 0;      // outer * channels
+  int64_t missing_planes = 0;  // in the positions before element 0
   WideDivider by_inner_wide;
   WideDivider by_channels_wide;
   friend bool operator==(const PackGrid&, const PackGrid&) = default;
@@ -85,12 +85,12 @@ struct PackGrid {
 // ---- forward --------------------------------------------------------------------------------------------------------
 
 struct PreluParams {
-  PackGrid grid;
   const void* x = nullptr;
   const void* alpha = nullptr;
   void* y = nullptr;
   int32_t x_shift = 0;  // bytes from a multiple of 16 to where x has the first element of a pack
   AlphaAccess alpha_access = AlphaAccess::one_per_element;
+  PackGrid grid;
   friend bool operator==(const PreluParams&, const PreluParams&) = default;
 };
 
