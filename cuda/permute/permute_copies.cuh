@@ -71,19 +71,6 @@ __global__ void __launch_bounds__(copy_threads) copy_rows(const __grid_constant_
       *reinterpret_cast<const Pack<Bytes>*>(params.src + src_offset + in_row);
 }
 
-// Bytes [shift, shift + 16) of the 32 bytes (low, high), 0 <= shift < 16.
-__device__ __forceinline__ uint4 shift_chunks(const uint4& low, const uint4& high, int shift) {
-  uint32_t words[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-  // Whole words first, by selects of constant indices so that the words stay in registers; then bits within words.
-#pragma unroll
-  for (int i = 0; i < 6; ++i) words[i] = (shift & 8) ? words[i + 2] : words[i];
-#pragma unroll
-  for (int i = 0; i < 5; ++i) words[i] = (shift & 4) ? words[i + 1] : words[i];
-  const unsigned bits = (shift & 3) * 8;
-  return {__funnelshift_r(words[0], words[1], bits), __funnelshift_r(words[1], words[2], bits),
-          __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits)};
-}
-
 // Rows at any alignment: dst[r, j] = src[r, j], src and dst (rows, row_bytes).
 // A thread owns one 16-byte chunk of dst memory that row r touches, loads the one or two aligned chunks of src that
 // hold its bytes, shifts them into place, and stores the chunk: whole inside the row, by elements of Bytes bytes at its
