@@ -120,6 +120,7 @@ bool plan_channels(const PermuteProblem& problem, PermutePlan* plan) {
   plan->unit_bytes = problem.unit_bytes;
   // The span starts anywhere in its first line of shared memory.
   plan->launch = {num_blocks, static_cast<int32_t>(num_threads), static_cast<int32_t>(pixel_step + line_bytes)};
+  plan->launch.overlaps_previous = true;
   return true;
 }
 
