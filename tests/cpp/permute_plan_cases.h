@@ -129,7 +129,7 @@ inline std::vector<PermutePlanCase> permute_plan_cases() {
       {reversed_row_copy, {"wide: 2^32 chunks turned round", 1, {64 * giga}, {0}, 0, 0, {-1}, {1}}, true},
       {strided_tile, {"short rows turned round", 4, {1000, 9, 3}, {1, 0, 2}, 0, 0, {27, 3, -1}, {}}},
       {tiled_transpose, {"rows walked down in src", 4, {1024, 2048}, {1, 0}, 0, 0, {-2048, 1}, {}}},
-      {tiled_transpose, {"columns walked down in dst", 4, {1024, 2048}, {1, 0}, 0, 0, {}, {1024, -1}}},
+      {tiled_transpose, {"columns walked down in dst", 4, {2048, 512}, {1, 0}, 0, 0, {}, {2048, -1}}},
       {strided_tile,
        {"more than 2^31 elements", 2, {64 * kilo, 64 * kilo}, {1, 0}, 0, 0, {128 * kilo, 2}, {128 * kilo, 2}}},
 
