@@ -35,6 +35,8 @@ DTYPES = {
     "c128": (torch.complex128, 17),
 }
 
+DTYPE_CODES = {dtype: code for dtype, code in DTYPES.values()}
+
 
 def library_path() -> str:
     """libflowk: $FLOWK_LIBRARY, or the installed package's."""
@@ -134,6 +136,45 @@ class Library:
         text = ctypes.create_string_buffer(4096)
         self.check(self.c.flowk_permute_explain(*arguments, text, ctypes.c_size_t(len(text))))
         return text.value.decode()
+
+    def prelu_arguments(self, x: torch.Tensor, alpha: torch.Tensor, y: torch.Tensor, shape: list[int]) -> tuple:
+        """`shape` is (outer, channels, inner) of x as it lies in memory."""
+        pointers = (ctypes.c_void_p(t.data_ptr()) for t in (x, alpha, y))
+        return *pointers, *map(ctypes.c_int64, shape), DTYPE_CODES[x.dtype], DTYPE_CODES[alpha.dtype]
+
+    def prelu(self, arguments: tuple) -> None:
+        self.check(self.c.flowk_prelu(*arguments, current_stream()))
+
+    def prelu_backward_arguments(
+        self,
+        dy: torch.Tensor,
+        x: torch.Tensor,
+        alpha: torch.Tensor,
+        dx: torch.Tensor,
+        dalpha: torch.Tensor,
+        shape: list[int],
+    ) -> tuple:
+        pointers = (ctypes.c_void_p(t.data_ptr()) for t in (dy, x, alpha, dx, dalpha))
+        return *pointers, *map(ctypes.c_int64, shape), DTYPE_CODES[x.dtype], DTYPE_CODES[alpha.dtype]
+
+    def prelu_backward_workspace_bytes(self, arguments: tuple) -> int:
+        num_bytes = ctypes.c_size_t()
+        self.check(self.c.flowk_prelu_backward_workspace_bytes(*arguments[5:], ctypes.byref(num_bytes)))
+        return num_bytes.value
+
+    def prelu_backward(self, arguments: tuple, workspace: torch.Tensor) -> None:
+        memory = ctypes.c_void_p(workspace.data_ptr()), ctypes.c_size_t(workspace.numel())
+        self.check(self.c.flowk_prelu_backward(*arguments, *memory, current_stream()))
+
+    def explain_of(self, function: str, arguments: tuple) -> str:
+        """The text of flowk_<function>_explain."""
+        text = ctypes.create_string_buffer(4096)
+        self.check(getattr(self.c, f"flowk_{function}_explain")(*arguments, text, ctypes.c_size_t(len(text))))
+        return text.value.decode()
+
+
+def current_stream() -> ctypes.c_void_p:
+    return ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
 
 
 def ordinary_tensor(shape: list[int], dtype: torch.dtype) -> torch.Tensor:

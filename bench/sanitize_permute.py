@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from pyflowk import _library
 
 KERNELS = {
-    "contiguous_copy", "row_copy", "shifted_row_copy", "tiled_transpose", "two_sided_tile", "strided_tile",
-    "channel_interleave", "channel_deinterleave", "two_step_tile",
+    "contiguous_copy", "row_copy", "shifted_row_copy", "reversed_row_copy", "tiled_transpose", "two_sided_tile",
+    "strided_tile", "channel_interleave", "channel_deinterleave", "two_step_tile",
 }  # fmt: skip
 CONVERT_KERNELS = {
     "convert_rows", "convert_transpose", "convert_tile", "convert_strided_tile", "convert_interleave",
@@ -41,6 +41,7 @@ CASES = [
     ((3, 5, 7, 11, 4), (4, 2, 0, 3, 1), None), ((200, 5, 7), (0, 2, 1), None),
     ((2,) * 10, tuple(range(9, -1, -1)), None),
     ((64, 48), (1, 0), (200, 3)), ((7, 9, 5), (2, 0, 1), (90, 10, 2)), ((40, 64), (1, 0), (0, 1)),
+    ((5, 300), (0, 1), (301, -1)), ((96, 160), (1, 0), (-160, 1)),
 ]  # fmt: skip
 
 
@@ -66,13 +67,19 @@ def run_convert_case(
 
 
 def span_of(shape: tuple, strides: tuple | None) -> int:
-    return 1 + sum((n - 1) * s for n, s in zip(shape, strides)) if strides else int(np.prod(shape))
+    return 1 + sum((n - 1) * abs(s) for n, s in zip(shape, strides)) if strides else int(np.prod(shape))
+
+
+def lead_of(shape: tuple, strides: tuple | None) -> int:
+    """Elements before the one with all indices 0: what negative strides reach."""
+    return sum((n - 1) * max(-s, 0) for n, s in zip(shape, strides or (0,) * len(shape)))
 
 
 def strided(host: np.ndarray, shape: tuple, strides: tuple | None) -> np.ndarray:
     if strides is None:
         return host.reshape(shape)
-    return np.lib.stride_tricks.as_strided(host, shape, [s * host.itemsize for s in strides])
+    first = host[lead_of(shape, strides) :]
+    return np.lib.stride_tricks.as_strided(first, shape, [s * host.itemsize for s in strides])
 
 
 def run(
@@ -91,12 +98,13 @@ def run(
     longs, ints = ctypes.c_int64 * rank, ctypes.c_int32 * rank
     geometry = (rank, longs(*shape), ints(*axes))
     src_strides = longs(*strides) if strides else None
+    x = int(src) + lead_of(shape, strides) * (raw.nbytes // span_of(shape, strides))
     text = ctypes.create_string_buffer(2048)
     if isinstance(types, tuple):
-        arguments = (int(src), src_strides, types[0], int(dst), None, types[1], *geometry, 0.5)
+        arguments = (x, src_strides, types[0], int(dst), None, types[1], *geometry, 0.5)
         call, explain = library.flowk_permute_convert, library.flowk_permute_convert_explain
     else:
-        arguments = (int(src), src_strides, int(dst), None, *geometry, types)
+        arguments = (x, src_strides, int(dst), None, *geometry, types)
         call, explain = library.flowk_permute, library.flowk_permute_explain
     statuses = [explain(*arguments, text, len(text)), call(*arguments, None)]
     if statuses != [0, 0]:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pyflowk: permute, batch transpose and elementwise operations on arrays of any kind, at the speed of a plain copy;
-with a GPU and without."""
+"""pyflowk: permute, batch transpose, elementwise operations and PReLU on arrays of any kind, at the speed of a plain
+copy; with a GPU and without."""
 
 from ._abi import VERSION, DType, Status
 from ._elementwise import (
@@ -62,6 +62,7 @@ from ._explain import explain
 from ._library import version_text
 from ._memory import DeviceArray, asarray, empty
 from ._permute import batch_transpose, permute
+from ._prelu import prelu, prelu_backward, prelu_backward_workspace_bytes
 
 __version__ = version_text(VERSION)
 
@@ -110,6 +111,9 @@ __all__ = [
     "not_equal",
     "permute",
     "pow",
+    "prelu",
+    "prelu_backward",
+    "prelu_backward_workspace_bytes",
     "reciprocal",
     "relu",
     "relu_grad",

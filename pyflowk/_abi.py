@@ -130,6 +130,10 @@ class Int32Pointer(ctypes.c_void_p):
     """`const int32_t *`."""
 
 
+class SizePointer(ctypes.c_void_p):
+    """`size_t *`."""
+
+
 class StreamHandle(ctypes.c_void_p):
     """`flowk_stream`: a cudaStream_t as int."""
 
@@ -178,6 +182,16 @@ _permute_convert = [
     ctypes.c_double,  # scale
 ]
 _batch_transpose = [TensorPointer, TensorPointer, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, _dtype]
+_prelu = [
+    *(TensorPointer, TensorPointer, TensorPointer),  # x, alpha, y
+    *(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64),  # outer, channels, inner
+    *(_dtype, _dtype),
+]
+_prelu_backward = [
+    *(TensorPointer, TensorPointer, TensorPointer, TensorPointer, TensorPointer),  # dy, x, alpha, dx, dalpha
+    *(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64),  # outer, channels, inner
+    *(_dtype, _dtype),
+]
 _text = [ctypes.c_char_p, ctypes.c_size_t]
 _op = ctypes.c_int
 _tensor = [TensorPointer, Int64Pointer, _dtype]  # pointer, strides, type
@@ -218,6 +232,11 @@ FUNCTIONS: dict[str, tuple[type, list[type]]] = {
     "flowk_binary_explain": (_status, [*_binary, *_text]),
     "flowk_ternary_explain": (_status, [*_ternary, *_text]),
     "flowk_functor_plan": (_status, [Array, Array, Array, ctypes.c_int32, *_extents, ctypes.c_int32, Array]),
+    "flowk_prelu": (_status, [*_prelu, StreamHandle]),
+    "flowk_prelu_explain": (_status, [*_prelu, *_text]),
+    "flowk_prelu_backward_workspace_bytes": (_status, [*_prelu_backward[5:], SizePointer]),
+    "flowk_prelu_backward": (_status, [*_prelu_backward, TensorPointer, ctypes.c_size_t, StreamHandle]),
+    "flowk_prelu_backward_explain": (_status, [*_prelu_backward, *_text]),
 }
 
 

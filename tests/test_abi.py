@@ -42,6 +42,7 @@ CTYPES = {
     "const int64_t *const *": _abi.Array,
     "const flowk_dtype *": _abi.Array,
     "flowk_functor_launch *": _abi.Array,
+    "size_t *": _abi.SizePointer,
 }
 
 

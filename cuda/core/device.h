@@ -7,7 +7,9 @@
 namespace flowk {
 
 struct Device {
-  int32_t capability = 0;  // 90 for sm_90; 0 for the CPU executor, which has no instruction of any one architecture
+  // 90 for sm_90, and no more than 89 where the library has no code for it; 0 for the CPU executor, which has no
+  // instruction of any one architecture.
+  int32_t capability = 0;
   int32_t num_multiprocessors = 1;
   int32_t shared_bytes_per_multiprocessor = 0;
   int32_t shared_bytes_per_block = 0;  // with opt-in

@@ -5,6 +5,11 @@
 
 #include "core/device.h"
 
+// Is there code with what only sm_90 and newer have? The build says so.
+#ifndef FLOWK_HAS_CODE_FOR_SM_90
+#define FLOWK_HAS_CODE_FOR_SM_90 1
+#endif
+
 namespace flowk {
 namespace {
 
@@ -42,6 +47,7 @@ cudaError_t read_device(int ordinal, Device* device) {
     if (error != cudaSuccess) return error;
   }
   device->capability = 10 * major + minor;
+  if (!FLOWK_HAS_CODE_FOR_SM_90 && device->capability >= 90) device->capability = 89;
   device->l2_bytes = l2_bytes;
   return cudaSuccess;
 }

@@ -2,6 +2,7 @@
 // launch(): the only way to start a kernel, on a GPU or on the CPU executor.
 #pragma once
 
+#include <initializer_list>
 #include <utility>
 
 #include "core/launch_config.h"
@@ -14,6 +15,19 @@
 
 namespace flowk {
 
+#ifdef __CUDA_ARCH_LIST__
+// Does every GPU from sm_90 on run code that was compiled for one of them? Where not, kernels are without what only
+// those have.
+constexpr bool has_code_for_sm_90 = [] {
+  bool has_900 = false, has_older = false;
+  for (const int arch : {__CUDA_ARCH_LIST__}) {
+    has_900 |= arch == 900;
+    has_older |= arch < 900;
+  }
+  return has_900 || !has_older;
+}();
+#endif
+
 // Enqueues `kernel` on `stream` (nvcc), or runs the whole grid before it returns (FLOWK_SIMT). An empty grid is
 // success.
 template <class... Parameters, class... Arguments>
@@ -25,10 +39,16 @@ Status launch(void (*kernel)(Parameters...), const LaunchConfig& config, flowk_s
                            static_cast<long long>(config.num_blocks), static_cast<long long>(max_grid_blocks));
 #ifdef FLOWK_SIMT
   (void)stream;
+  if (config.cluster_blocks != 1)
+    return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "a plan for the executor has clusters of %d blocks",
+                           config.cluster_blocks);
   const char* fault = simt::run_grid(config, [&] { kernel(arguments...); });
   if (fault != nullptr) return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "%s", fault);
   return {};
 #else
+  if (config.cluster_blocks > 1 && !has_code_for_sm_90)
+    return Status::failure(FLOWK_STATUS_INTERNAL_ERROR,
+                           "clusters need code for sm_90, and this libflowk has none: build it with gpu_archs=90");
   constexpr int32_t shared_bytes_without_opt_in = 48 * 1024;
   cudaError_t error = cudaSuccess;
   if (config.shared_bytes > shared_bytes_without_opt_in)
@@ -40,6 +60,19 @@ Status launch(void (*kernel)(Parameters...), const LaunchConfig& config, flowk_s
     launch_config.blockDim = dim3(static_cast<unsigned>(config.num_threads));
     launch_config.dynamicSmemBytes = static_cast<size_t>(config.shared_bytes);
     launch_config.stream = stream;
+    cudaLaunchAttribute attributes[2] = {};
+    launch_config.attrs = attributes;
+    if (config.cluster_blocks > 1) {
+      cudaLaunchAttribute& cluster = attributes[launch_config.numAttrs++];
+      cluster.id = cudaLaunchAttributeClusterDimension;
+      cluster.val.clusterDim.x = static_cast<unsigned>(config.cluster_blocks);
+      cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+    }
+    if (config.overlaps_previous && has_code_for_sm_90) {
+      cudaLaunchAttribute& overlap = attributes[launch_config.numAttrs++];
+      overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+      overlap.val.programmaticStreamSerializationAllowed = 1;
+    }
     error = cudaLaunchKernelEx(&launch_config, kernel, std::forward<Arguments>(arguments)...);
   }
   if (error == cudaSuccess) return {};

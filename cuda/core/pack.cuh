@@ -36,6 +36,18 @@ using Pack = typename PackType<Bytes>::type;
 
 constexpr int chunk_bytes = 16;  // the widest access of one thread
 
+// Stores 16 bytes at `address`, a multiple of 16, as one: the compiler makes four of some that it has words of in
+// registers.
+__device__ __forceinline__ void store_chunk(void* address, const uint4& chunk) {
+#ifdef FLOWK_SIMT
+  *static_cast<uint4*>(address) = chunk;
+#else
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(chunk.x), "r"(chunk.y), "r"(chunk.z),
+               "r"(chunk.w)
+               : "memory");
+#endif
+}
+
 // Starts copying 16 bytes to shared memory; the thread's async_copy_wait() ends it. Both addresses are multiples of 16.
 __device__ __forceinline__ void async_copy_chunk(void* shared_dst, const void* src) {
 #ifdef FLOWK_SIMT
@@ -67,6 +79,19 @@ __device__ __forceinline__ uint4 load_chunk_before(const unsigned char* address,
     chunk.x = chunk.x << 8 | address[i];
   }
   return chunk;
+}
+
+// Bytes [shift, shift + 16) of the 32 bytes (low, high), 0 <= shift < 16.
+__device__ __forceinline__ uint4 shift_chunks(const uint4& low, const uint4& high, int shift) {
+  uint32_t words[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+  // Whole words first, by selects of constant indices so that the words stay in registers; then bits within words.
+#pragma unroll
+  for (int i = 0; i < 6; ++i) words[i] = (shift & 8) ? words[i + 2] : words[i];
+#pragma unroll
+  for (int i = 0; i < 5; ++i) words[i] = (shift & 4) ? words[i + 1] : words[i];
+  const unsigned bits = (shift & 3) * 8;
+  return {__funnelshift_r(words[0], words[1], bits), __funnelshift_r(words[1], words[2], bits),
+          __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits)};
 }
 
 // Waits for this thread's asynchronous copies; other threads see them after a barrier.

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
+#include "core/divide.h"
+
 namespace flowk {
 namespace {
-
-constexpr int64_t ceil_div(int64_t n, int64_t d) { return (n + d - 1) / d; }
 
 // A tile's elements along the staged inputs' neighbours (rows) and along the output's (columns), by the bytes of the
 // widest operand: runs of 128 to 256 bytes on both sides, which reach 0.86-0.93 of the best tile's speed each where 64

@@ -41,8 +41,11 @@ Status run_unit(const PermutePlan& plan, flowk_stream stream) {
     case PermuteKernel::contiguous_copy:
     case PermuteKernel::row_copy: return run_rows<Bytes>(plan, stream);
     case PermuteKernel::shifted_row_copy:
-      if (plan.wide_index) return launch(copy_shifted_rows<Bytes, uint64_t>, plan.launch, stream, plan.copy);
-      return launch(copy_shifted_rows<Bytes, uint32_t>, plan.launch, stream, plan.copy);
+      if (plan.wide_index) return launch(copy_shifted_rows<Bytes, uint64_t, false>, plan.launch, stream, plan.copy);
+      return launch(copy_shifted_rows<Bytes, uint32_t, false>, plan.launch, stream, plan.copy);
+    case PermuteKernel::reversed_row_copy:
+      if (plan.wide_index) return launch(copy_shifted_rows<Bytes, uint64_t, true>, plan.launch, stream, plan.copy);
+      return launch(copy_shifted_rows<Bytes, uint32_t, true>, plan.launch, stream, plan.copy);
     case PermuteKernel::tiled_transpose: return launch(tiled_transpose<Bytes>, plan.launch, stream, plan.tile);
     case PermuteKernel::two_sided_tile:
       if (plan.tile.table_rank > 0) {

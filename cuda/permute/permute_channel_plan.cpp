@@ -120,6 +120,8 @@ bool plan_channels(const PermuteProblem& problem, PermutePlan* plan) {
   plan->unit_bytes = problem.unit_bytes;
   // The span starts anywhere in its first line of shared memory.
   plan->launch = {num_blocks, static_cast<int32_t>(num_threads), static_cast<int32_t>(pixel_step + line_bytes)};
+  // 65536 blocks of a warp: 0.99 of copy one kernel after the other, 0.82 overlapping (H200).
+  plan->launch.overlaps_previous = num_threads >= 64;
   return true;
 }
 

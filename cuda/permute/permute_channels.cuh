@@ -11,6 +11,7 @@
 #pragma once
 
 #include "core/divide.h"
+#include "core/grid_order.cuh"
 #include "core/pack.cuh"
 #include "core/shared.cuh"
 #include "permute/permute_plan.h"
@@ -25,6 +26,7 @@ struct ChannelTile {
 };
 
 __device__ __forceinline__ ChannelTile locate_channel_tile(const ChannelParams& params) {
+  allow_next_grid();
   ChannelTile tile = {params.src, params.dst, blockDim.x};
   uint32_t linear = blockIdx.x;
   for (int d = 0; d < params.grid_rank; ++d) {
@@ -36,6 +38,7 @@ __device__ __forceinline__ ChannelTile locate_channel_tile(const ChannelParams& 
       if (remaining < tile.num_chunks) tile.num_chunks = static_cast<uint32_t>(remaining);
     }
   }
+  wait_for_previous_grid();
   return tile;
 }
 

@@ -31,6 +31,7 @@ __global__ void __launch_bounds__(copy_threads)
   constexpr int group = convert_group_elements(kSrcBytes, kDstBytes);
   using Source = Elements<kSrcBytes, group>;
   using Destination = Elements<kDstBytes, group>;
+  allow_next_grid();
   const int64_t linear = static_cast<int64_t>(blockIdx.x) * copy_threads + threadIdx.x;
   if (linear >= params.num_units) return;
   Index row = static_cast<Index>(linear);
@@ -47,6 +48,7 @@ __global__ void __launch_bounds__(copy_threads)
   const bool is_whole = first == 0 && last == group;
   const unsigned char* src = params.src + src_offset + in_row * kSrcBytes;
   dst += in_row * kDstBytes;
+  wait_for_previous_grid();
   Source in;
   if (is_whole && reinterpret_cast<uintptr_t>(src) % Source::pack_bytes == 0) {
 #pragma unroll

@@ -55,6 +55,7 @@ void plan_convert_rows(const PermuteProblem& problem, PermutePlan* plan) {
   plan->unit_bytes = problem.unit_bytes;
   plan->wide_index = copy.num_units >= (int64_t{1} << 31);
   plan->launch = {ceil_div(copy.num_units, copy_threads), copy_threads, 0};
+  plan->launch.overlaps_previous = true;
 }
 
 void plan_in_double(const PermuteProblem& problem, const Device& device, PermutePlan* plan) {

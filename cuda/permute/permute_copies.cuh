@@ -4,6 +4,7 @@
 #pragma once
 
 #include "core/divide.h"
+#include "core/grid_order.cuh"
 #include "core/pack.cuh"
 #include "core/shared.cuh"
 #include "permute/permute_plan.h"
@@ -61,35 +62,28 @@ __device__ __forceinline__ Index take_unit(const CopyParams& params, Index* row)
 // A block moves 256 neighbouring units, a thread one.
 template <int Bytes, class Index, int kRank>
 __global__ void __launch_bounds__(copy_threads) copy_rows(const __grid_constant__ CopyParams params) {
+  allow_next_grid();
   const int64_t linear = static_cast<int64_t>(blockIdx.x) * copy_threads + threadIdx.x;
   if (linear >= params.num_units) return;
   Index row = static_cast<Index>(linear);
   const int64_t in_row = static_cast<int64_t>(take_unit<Index, kRank>(params, &row)) * Bytes;
   int64_t src_offset, dst_offset;
   locate_row<Index, kRank>(params, row, &src_offset, &dst_offset);
+  wait_for_previous_grid();
   *reinterpret_cast<Pack<Bytes>*>(params.dst + dst_offset + in_row) =
       *reinterpret_cast<const Pack<Bytes>*>(params.src + src_offset + in_row);
-}
-
-// Bytes [shift, shift + 16) of the 32 bytes (low, high), 0 <= shift < 16.
-__device__ __forceinline__ uint4 shift_chunks(const uint4& low, const uint4& high, int shift) {
-  uint32_t words[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-  // Whole words first, by selects of constant indices so that the words stay in registers; then bits within words.
-#pragma unroll
-  for (int i = 0; i < 6; ++i) words[i] = (shift & 8) ? words[i + 2] : words[i];
-#pragma unroll
-  for (int i = 0; i < 5; ++i) words[i] = (shift & 4) ? words[i + 1] : words[i];
-  const unsigned bits = (shift & 3) * 8;
-  return {__funnelshift_r(words[0], words[1], bits), __funnelshift_r(words[1], words[2], bits),
-          __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits)};
 }
 
 // Rows at any alignment: dst[r, j] = src[r, j], src and dst (rows, row_bytes).
 // A thread owns one 16-byte chunk of dst memory that row r touches, loads the one or two aligned chunks of src that
 // hold its bytes, shifts them into place, and stores the chunk: whole inside the row, by elements of Bytes bytes at its
 // ends.
-template <int Bytes, class Index>
+//
+// Reversed, an element of a row is at the place of its mirror image: dst[r, e] = src[r, n - 1 - e]; dst and src are the
+// lowest addresses.
+template <int Bytes, class Index, bool kReversed>
 __global__ void __launch_bounds__(copy_threads) copy_shifted_rows(const __grid_constant__ CopyParams params) {
+  allow_next_grid();
   const int64_t linear = static_cast<int64_t>(blockIdx.x) * copy_threads + threadIdx.x;
   if (linear >= params.num_units) return;
   Index row = static_cast<Index>(linear);
@@ -103,14 +97,22 @@ __global__ void __launch_bounds__(copy_threads) copy_shifted_rows(const __grid_c
   const int64_t remaining = params.row_bytes - in_row;
   const int last = remaining < chunk_bytes ? static_cast<int>(remaining) : chunk_bytes;
   if (first >= last) return;
-  // The chunk's bytes stand at src ... src + 16; only the aligned chunks that hold [first, last) are read.
-  const unsigned char* src = params.src + src_offset + in_row;
+  // The chunk's bytes stand at src ... src + 16; only the aligned chunks that hold [begin, end) of them are read.
+  const unsigned char* src = params.src + src_offset + (kReversed ? params.row_bytes - in_row - chunk_bytes : in_row);
+  const int begin = kReversed ? chunk_bytes - last : first, end = kReversed ? chunk_bytes - first : last;
   const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(src) % chunk_bytes);
+  wait_for_previous_grid();
   const uint4 zero = {0, 0, 0, 0};
-  const uint4 low = shift + first < chunk_bytes ? load_chunk_before(src - shift, params.src_end) : zero;
-  const uint4 high = shift + last > chunk_bytes ? load_chunk_before(src - shift + chunk_bytes, params.src_end) : zero;
+  const uint4 low = shift + begin < chunk_bytes ? load_chunk_before(src - shift, params.src_end) : zero;
+  const uint4 high = shift + end > chunk_bytes ? load_chunk_before(src - shift + chunk_bytes, params.src_end) : zero;
   Chunk<Bytes> chunk;
   chunk.whole = shift_chunks(low, high, shift);
+  if constexpr (kReversed) {
+    Chunk<Bytes> mirrored;
+#pragma unroll
+    for (int i = 0; i < chunk_bytes / Bytes; ++i) mirrored.elements[i] = chunk.elements[chunk_bytes / Bytes - 1 - i];
+    chunk = mirrored;
+  }
   if (first == 0 && last == chunk_bytes)
     *reinterpret_cast<uint4*>(dst_row + in_row) = chunk.whole;
   else

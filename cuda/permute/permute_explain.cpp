@@ -11,6 +11,7 @@ const char* reason(PermuteKernel kernel) {
     case PermuteKernel::row_copy: return "the last dimension stays last and its rows are aligned to 16 bytes";
     case PermuteKernel::shifted_row_copy:
       return "the last dimension stays last and its rows are not aligned to 16 bytes";
+    case PermuteKernel::reversed_row_copy: return "the last dimension stays last and is walked the other way round";
     case PermuteKernel::tiled_transpose:
       return "another dimension becomes last, and both sides are aligned to 16 bytes";
     case PermuteKernel::two_sided_tile:
@@ -33,6 +34,7 @@ const char* permute_kernel_name(PermuteKernel kernel) {
     case PermuteKernel::contiguous_copy: return "contiguous_copy";
     case PermuteKernel::row_copy: return "row_copy";
     case PermuteKernel::shifted_row_copy: return "shifted_row_copy";
+    case PermuteKernel::reversed_row_copy: return "reversed_row_copy";
     case PermuteKernel::tiled_transpose: return "tiled_transpose";
     case PermuteKernel::two_sided_tile: return "two_sided_tile";
     case PermuteKernel::strided_tile: return "strided_tile";

@@ -38,6 +38,12 @@ bool can_widen(const PermuteProblem& problem) {
   return true;
 }
 
+bool last_dim_is_reversed(const PermuteProblem& problem) {
+  const int last = problem.rank - 1;
+  return last >= 0 && problem.src_strides[last] == problem.unit_bytes &&
+         problem.dst_strides[last] == -int64_t{problem.unit_bytes};
+}
+
 bool last_dim_is_contiguous(const PermuteProblem& problem) {
   const int last = problem.rank - 1;
   return last >= 0 && problem.src_strides[last] == problem.unit_bytes &&
@@ -53,10 +59,11 @@ void plan_copy(const PermuteProblem& problem, PermuteKernel kernel, PermutePlan*
   copy.dst = problem.dst;
   copy.src_end = problem.src_end;
   copy.row_bytes = row_units * problem.unit_bytes;
+  if (kernel == PermuteKernel::reversed_row_copy) copy.dst -= copy.row_bytes - problem.unit_bytes;
   // A row that starts anywhere in a chunk touches up to one chunk more than it fills.
-  const int64_t units_per_row = kernel == PermuteKernel::shifted_row_copy
-                                    ? ceil_div(copy.row_bytes + chunk_limit_bytes - 1, chunk_limit_bytes)
-                                    : row_units;
+  const bool in_chunks = kernel == PermuteKernel::shifted_row_copy || kernel == PermuteKernel::reversed_row_copy;
+  const int64_t units_per_row =
+      in_chunks ? ceil_div(copy.row_bytes + chunk_limit_bytes - 1, chunk_limit_bytes) : row_units;
   copy.rank = std::max(last, 0);
   int64_t num_rows = 1;
   for (int d = last - 1, i = 0; d >= 0; --d, ++i) {
@@ -73,6 +80,8 @@ void plan_copy(const PermuteProblem& problem, PermuteKernel kernel, PermutePlan*
   plan->unit_bytes = problem.unit_bytes;
   plan->wide_index = copy.num_units >= (int64_t{1} << 31);
   plan->launch = {ceil_div(copy.num_units, copy_threads), copy_threads, 0};
+  // One run stays a plain launch: it is the copy that all others are measured by.
+  plan->launch.overlaps_previous = kernel != PermuteKernel::contiguous_copy;
 }
 
 }  // namespace
@@ -133,6 +142,9 @@ void plan_problem(const PermuteProblem& problem, const Device& device, PermutePl
     if (!aligned && row_bytes >= min_shifted_row_copy_bytes)
       return plan_copy(problem, PermuteKernel::shifted_row_copy, plan);
   }
+  if (last_dim_is_reversed(problem) &&
+      problem.extents[problem.rank - 1] * problem.unit_bytes >= min_shifted_row_copy_bytes)
+    return plan_copy(problem, PermuteKernel::reversed_row_copy, plan);
   if (plan_channels(problem, plan)) return;
   plan_tile(problem, device, plan);
 }

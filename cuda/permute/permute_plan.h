@@ -29,6 +29,7 @@ enum class PermuteKernel : int32_t {
   contiguous_copy,       // both sides are one run of aligned 16-byte units
   row_copy,              // the last dimension stays last: rows of aligned units, in dst order
   shifted_row_copy,      // the same for rows at any alignment: 16-byte stores built from two 16-byte loads
+  reversed_row_copy,     // the same where dst walks the last dimension down
   tiled_transpose,       // a tile through shared memory, 16-byte aligned on both sides, swizzled
   two_sided_tile,        // the same for any extents and alignment, and for runs that share dimensions
   strided_tile,          // the same by single elements: a side has no dimension of stride 1
@@ -36,7 +37,7 @@ enum class PermuteKernel : int32_t {
   channel_deinterleave,  // the other way round
   two_step_tile,         // two_sided_tile of 1-byte elements, by words and twice through shared memory
 };
-constexpr int num_permute_kernels = 9;
+constexpr int num_permute_kernels = 10;
 constexpr int64_t chunk_limit_bytes = 16;  // the widest access of one thread
 const char* permute_kernel_name(PermuteKernel kernel);
 
@@ -202,7 +203,7 @@ struct PermutePlan {
   int32_t unit_bytes = 0;   // the element or unit that the kernel moves
   bool wide_index = false;  // copies of 2^31 units and more
   LaunchConfig launch;
-  CopyParams copy;           // contiguous_copy, row_copy, shifted_row_copy
+  CopyParams copy;           // contiguous_copy, row_copy, shifted_row_copy, reversed_row_copy
   TileParams tile;           // tiled_transpose, two_sided_tile, strided_tile, two_step_tile
   ChannelParams channels;    // channel_interleave, channel_deinterleave
   float predicted_cost = 0;  // of the tile, relative to a copy of the same bytes

@@ -8,9 +8,6 @@ namespace flowk {
 
 constexpr int64_t line_bytes = 128;  // of global and of shared memory
 
-constexpr int64_t ceil_div(int64_t n, int64_t d) { return (n + d - 1) / d; }
-constexpr int64_t round_up(int64_t n, int64_t multiple) { return ceil_div(n, multiple) * multiple; }
-
 struct PermuteProblem {
   int32_t unit_bytes = 0;      // of src
   int32_t dst_unit_bytes = 0;  // the same, but where elements are converted on the way

@@ -82,7 +82,7 @@ inline int64_t swizzled_pitch(int32_t run_bytes, int64_t src_stride, int32_t ali
   const int64_t pitch = round_up(run_bytes, line);
   *is_congruent = false;
   if (line < line_bytes) return pitch;
-  const uint64_t starts = static_cast<uint64_t>(src_stride % line_bytes | run_bytes | alignment);
+  const uint64_t starts = static_cast<uint64_t>((src_stride & (line_bytes - 1)) | run_bytes | alignment);
   const int64_t gap = line_bytes - static_cast<int64_t>(starts & (~starts + 1));
   const int64_t congruent = congruent_from(run_bytes + gap, src_stride, line_bytes);
   *is_congruent = congruent * 4 <= pitch * 7;

@@ -184,6 +184,7 @@ void set_rows(const PermuteProblem& problem, const TileLayout& layout, int64_t r
   params.shift_mask = static_cast<uint32_t>(layout.shift_mask);
   plan->unit_bytes = problem.unit_bytes;
   plan->launch.num_threads = tile_threads;
+  plan->launch.overlaps_previous = true;
 }
 
 // Chunks of a destination row: from which boundary on, how many, and how many of them neighbouring threads store.

@@ -175,7 +175,7 @@ constexpr float shortest_src_run = 0.045f;  // one line or less
 constexpr float halo = 0.178f;              // over the block
 constexpr float block = 0.181f;             // the start of a block, over the tile's KB
 constexpr float unaligned_load = 0.093f;    // passes of the block's threads over the tile, over its KB
-constexpr float store = 0.223f;
+constexpr float store = 0.334f;
 constexpr float element_gather = 0.084f;  // for each element of a chunk
 constexpr float table_gather = 0.001f;    // more for each element whose place is in the table
 constexpr float word_gather = 0.007f;     // element_gather of two_step_tile
@@ -274,12 +274,16 @@ void estimate(const PermuteProblem& problem, const Device& device, float num_ele
   tile->cost = cost;
 }
 
-// A dimension that dst walks down is walked the other way round, unless src's run needs it as it is.
-void flip_down_dims(const Side& src_side, PermuteProblem* problem) {
+// A dimension that dst walks down is walked the other way round, unless src's run needs it as it is. Where it is dst's
+// innermost and not src's, src's run ends before it.
+void flip_down_dims(Side* src_side, PermuteProblem* problem) {
   for (int d = 0; d < problem->rank; ++d) {
-    const bool in_src_chain =
-        std::find(src_side.dims, src_side.dims + src_side.num_dims, d) != src_side.dims + src_side.num_dims;
-    if (problem->dst_strides[d] >= 0 || in_src_chain) continue;
+    if (problem->dst_strides[d] >= 0) continue;
+    const int* end = src_side->dims + src_side->num_dims;
+    const auto at = static_cast<int>(std::find(static_cast<const int*>(src_side->dims), end, d) - src_side->dims);
+    const bool is_dst_innermost = problem->dst_strides[d] == -int64_t{problem->dst_unit_bytes};
+    if (at < src_side->num_dims && !(is_dst_innermost && at > 0)) continue;
+    src_side->num_dims = std::min(src_side->num_dims, at);
     problem->src += problem->src_strides[d] * (problem->extents[d] - 1);
     problem->dst += problem->dst_strides[d] * (problem->extents[d] - 1);
     problem->src_strides[d] = -problem->src_strides[d];
@@ -298,7 +302,7 @@ void make_search(const PermuteProblem& given, Search* search) {
   search->problem = given;
   PermuteProblem& problem = search->problem;
   find_chain(problem, problem.src, problem.src_strides, problem.unit_bytes, &search->src_side);
-  flip_down_dims(search->src_side, &problem);
+  flip_down_dims(&search->src_side, &problem);
   search->src_side.pointer = problem.src;
   find_chain(problem, problem.dst, problem.dst_strides, problem.dst_unit_bytes, &search->dst_side);
   for (int d = 0; d < problem.rank; ++d) search->num_elements *= static_cast<float>(problem.extents[d]);

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "core/divide.h"
+#include "core/grid_order.cuh"
 #include "core/pack.cuh"
 #include "core/shared.cuh"
 #include "permute/permute_plan.h"
@@ -33,7 +34,9 @@ struct TileOrigin {
   int32_t dst_element_end;
 };
 
+// Every kernel of tiles begins with this: it returns once the stream's previous kernel has ended.
 __device__ __forceinline__ TileOrigin locate_tile(const TileParams& params) {
+  allow_next_grid();
   TileOrigin tile;
   tile.src = params.src;
   tile.dst = params.dst;
@@ -73,6 +76,7 @@ __device__ __forceinline__ TileOrigin locate_tile(const TileParams& params) {
   tile.dst_row_end = static_cast<uint32_t>(count(params.dst_rows));
   tile.dst_element_end = count(params.dst_run_elements);
   tile.dst_element_begin = params.dst_run_elements.per_index * dst_index_begin;
+  wait_for_previous_grid();
   return tile;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * flowk: permute, batch transpose and elementwise operations on raw device pointers, at the speed of a plain copy.
+ * flowk: permute, batch transpose, elementwise operations and PReLU on raw device pointers, at the speed of a plain copy.
  *
  * This header is the manual. Read the conventions first: they hold for every function, and a function's own comment
  * states only what it adds, in this order: what it computes, shapes and units, pointers, sizes of zero, statuses,
@@ -10,6 +10,7 @@
  *   2. Status and version     5. Permute
  *   3. Element types          6. Permute with conversion
  *                             7. Elementwise, functors
+ *                             8. PReLU
  *
  * CONVENTIONS
  *
@@ -383,6 +384,68 @@ typedef struct flowk_functor_launch {
 FLOWK_API flowk_status flowk_functor_plan(const void *const *pointers, const int64_t *const *strides,
                                           const flowk_dtype *dtypes, int32_t num_operands, int32_t rank,
                                           const int64_t *shape, int32_t part, flowk_functor_launch *launch);
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * PRELU
+ * ---------------------------------------------------------------------------------------------------------------- */
+
+/*
+ * y[o, c, i] = x[o, c, i] > 0 ? x[o, c, i] : alpha[c] * x[o, c, i]
+ *
+ * Shapes: x and y are (outer, channels, inner), contiguous in C order, alpha is (channels). So NCHW is (N, C, H * W),
+ *   NHWC is (N * H * W, C, 1), (N, C) is (N, C, 1), and one alpha for all elements is (1, 1, their number).
+ * Pointers: y may be x, and else must not overlap it; y must not overlap alpha.
+ * Statuses: INVALID_ARGUMENT (an extent < 0), NULL_POINTER, MISALIGNED_POINTER, UNSUPPORTED_DTYPE, OVERLAP,
+ *   SIZE_OVERFLOW, NO_DEVICE, CUDA_ERROR.
+ * Numerics: `dtype` is FLOAT16, BFLOAT16, FLOAT32 or FLOAT64; `alpha_dtype` is the same, or FLOAT32 beside a 16-bit
+ *   dtype. Zeros and NaN take the alpha side: alpha * 0.0 has the sign of the product, NaN stays NaN. Products are
+ *   those of float32, of float64 for FLOAT64, rounded to `dtype` to nearest even.
+ */
+FLOWK_API flowk_status flowk_prelu(const void *x, const void *alpha, void *y, int64_t outer, int64_t channels,
+                                   int64_t inner, flowk_dtype dtype, flowk_dtype alpha_dtype, flowk_stream stream);
+
+/* The plan of the same call to flowk_prelu() as text; as flowk_batch_transpose_explain(). */
+FLOWK_API flowk_status flowk_prelu_explain(const void *x, const void *alpha, void *y, int64_t outer, int64_t channels,
+                                           int64_t inner, flowk_dtype dtype, flowk_dtype alpha_dtype, char *text,
+                                           size_t text_bytes);
+
+/*
+ * Bytes of the workspace of flowk_prelu_backward() for these sizes and types on the current device, wherever its
+ * pointers lie; 0 where it needs none. For tensors of 64 MB and more at most 1% of the bytes of dy, x and dx, unless
+ * outer * inner is less than 1000; a few MB otherwise.
+ *
+ * Statuses: those of flowk_prelu_backward() for sizes and types, and NULL_POINTER for `workspace_bytes`.
+ */
+FLOWK_API flowk_status flowk_prelu_backward_workspace_bytes(int64_t outer, int64_t channels, int64_t inner,
+                                                            flowk_dtype dtype, flowk_dtype alpha_dtype,
+                                                            size_t *workspace_bytes);
+
+/*
+ * dx[o, c, i] = x[o, c, i] > 0 ? dy[o, c, i] : alpha[c] * dy[o, c, i]
+ * dalpha[c] = sum over o and i of (x[o, c, i] > 0 ? 0 : dy[o, c, i] * x[o, c, i])
+ *
+ * Shapes: dy, x and dx are (outer, channels, inner), alpha and dalpha (channels), all contiguous, as in flowk_prelu().
+ * Pointers: dx or dalpha may be NULL and is then not computed. dx may be dy or x; apart from that no output may overlap
+ *   an input, the workspace or the other output. `workspace` holds at least
+ *   flowk_prelu_backward_workspace_bytes() bytes and is a multiple of 16; it needs no initial value, has none
+ *   afterwards, and serves one call at a time. It may be NULL where those bytes are 0, or dalpha is NULL.
+ * Sizes of 0: with outer or inner 0 dalpha is set to zeros.
+ * Statuses: those of flowk_prelu(); INVALID_ARGUMENT for `workspace_bytes` that are too few, NULL_POINTER where dx and
+ *   dalpha are both NULL.
+ * Numerics: types as in flowk_prelu(), dalpha's type is alpha's. Terms of dalpha are computed and added up in float32,
+ *   in float64 for FLOAT64, level by level in an order that sizes, types, alignment and the device fix: equal calls
+ *   give equal bits. An element with x > 0 adds nothing, whatever its dy.
+ */
+FLOWK_API flowk_status flowk_prelu_backward(const void *dy, const void *x, const void *alpha, void *dx, void *dalpha,
+                                            int64_t outer, int64_t channels, int64_t inner, flowk_dtype dtype,
+                                            flowk_dtype alpha_dtype, void *workspace, size_t workspace_bytes,
+                                            flowk_stream stream);
+
+/* The plan of the same call to flowk_prelu_backward() as text; as flowk_batch_transpose_explain(). */
+FLOWK_API flowk_status flowk_prelu_backward_explain(const void *dy, const void *x, const void *alpha, void *dx,
+                                                    void *dalpha, int64_t outer, int64_t channels, int64_t inner,
+                                                    flowk_dtype dtype, flowk_dtype alpha_dtype, char *text,
+                                                    size_t text_bytes);
 
 #ifdef __cplusplus
 }

@@ -124,7 +124,12 @@ inline std::vector<PermutePlanCase> permute_plan_cases() {
       {strided_tile, {"every second element of src", 8, {500, 600}, {1, 0}, 0, 0, {1200, 2}, {}}},
       {strided_tile, {"one element is broadcast", 2, {500, 600}, {1, 0}, 0, 0, {0, 0}, {}}},
       {strided_tile, {"one dimension, strided", 4, {100000}, {0}, 0, 0, {3}, {2}}},
-      {strided_tile, {"one dimension, turned round", 4, {100000}, {0}, 0, 0, {-1}, {1}}},
+      {reversed_row_copy, {"one dimension, turned round", 4, {100000}, {0}, 0, 0, {-1}, {1}}},
+      {reversed_row_copy, {"rows turned round, not aligned", 2, {300, 777}, {0, 1}, 2, 6, {777, -1}, {780, 1}}},
+      {reversed_row_copy, {"wide: 2^32 chunks turned round", 1, {64 * giga}, {0}, 0, 0, {-1}, {1}}, true},
+      {strided_tile, {"short rows turned round", 4, {1000, 9, 3}, {1, 0, 2}, 0, 0, {27, 3, -1}, {}}},
+      {tiled_transpose, {"rows walked down in src", 4, {1024, 2048}, {1, 0}, 0, 0, {-2048, 1}, {}}},
+      {tiled_transpose, {"columns walked down in dst", 4, {2048, 512}, {1, 0}, 0, 0, {}, {2048, -1}}},
       {strided_tile,
        {"more than 2^31 elements", 2, {64 * kilo, 64 * kilo}, {1, 0}, 0, 0, {128 * kilo, 2}, {128 * kilo, 2}}},
 

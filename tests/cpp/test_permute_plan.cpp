@@ -51,7 +51,7 @@ std::string explanation_of(const PermuteCase& row, const PermutePlan& plan) {
 
 bool is_copy(PermuteKernel kernel) {
   return kernel == PermuteKernel::contiguous_copy || kernel == PermuteKernel::row_copy ||
-         kernel == PermuteKernel::shifted_row_copy;
+         kernel == PermuteKernel::shifted_row_copy || kernel == PermuteKernel::reversed_row_copy;
 }
 
 bool is_channels(PermuteKernel kernel) {

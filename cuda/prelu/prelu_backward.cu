@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// run_prelu_backward(): one switch from plan.kernel to a launch, then the sums of its partials.
+#include "core/launch.cuh"
+#include "prelu/prelu_columns.cuh"
+#include "prelu/prelu_partial_sums.cuh"
+#include "prelu/prelu_planes.cuh"
+#include "prelu/prelu_spans.cuh"
+
+namespace flowk {
+namespace {
+
+template <class T, class A, bool kWhole>
+Status run_planes(const PreluBackwardPlan& plan, flowk_stream stream) {
+  if (plan.wide_index) return launch(prelu_packs_of_planes<T, A, uint64_t, kWhole>, plan.launch, stream, plan.planes);
+  return launch(prelu_packs_of_planes<T, A, uint32_t, kWhole>, plan.launch, stream, plan.planes);
+}
+
+template <class T, class A, int kPacks>
+Status run_spans_of(const PreluBackwardPlan& plan, flowk_stream stream) {
+  if (plan.span_is_in_one_plane) return launch(prelu_spans<T, A, true, true, kPacks>, plan.launch, stream, plan.spans);
+  if constexpr (kPacks <= 4) {
+    if (plan.is_whole) return launch(prelu_spans<T, A, false, true, kPacks>, plan.launch, stream, plan.spans);
+    return launch(prelu_spans<T, A, false, false, kPacks>, plan.launch, stream, plan.spans);
+  }
+  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "no spans of %d packs a lane lie in two planes", kPacks);
+}
+
+template <class T, class A>
+Status run_spans(const PreluBackwardPlan& plan, flowk_stream stream) {
+  switch (plan.packs_at_once) {
+    case 1: return run_spans_of<T, A, 1>(plan, stream);
+    case 2: return run_spans_of<T, A, 2>(plan, stream);
+    case 4: return run_spans_of<T, A, 4>(plan, stream);
+    case 8: return run_spans_of<T, A, 8>(plan, stream);
+    default: break;
+  }
+  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.packs_at_once = %d, must be 1, 2, 4 or 8",
+                         plan.packs_at_once);
+}
+
+template <class T, class A, bool kCluster>
+Status run_columns(const PreluBackwardPlan& plan, flowk_stream stream) {
+  switch (plan.packs_at_once) {
+    case 2:
+      if constexpr (!kCluster) {
+        if (!plan.is_whole) return launch(prelu_columns<T, A, false, false, 2>, plan.launch, stream, plan.columns);
+      }
+      return launch(prelu_columns<T, A, kCluster, true, 2>, plan.launch, stream, plan.columns);
+    case 4: return launch(prelu_columns<T, A, kCluster, true, 4>, plan.launch, stream, plan.columns);
+    case 8: return launch(prelu_columns<T, A, kCluster, true, 8>, plan.launch, stream, plan.columns);
+    default: break;
+  }
+  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.packs_at_once = %d, must be 2, 4 or 8 of columns",
+                         plan.packs_at_once);
+}
+
+template <class T, class A>
+Status run_gradient(const PreluBackwardPlan& plan, flowk_stream stream) {
+  switch (plan.kernel) {
+    case PreluBackwardKernel::spans_of_planes: return run_spans<T, A>(plan, stream);
+    case PreluBackwardKernel::packs_of_planes:
+      return plan.is_whole ? run_planes<T, A, true>(plan, stream) : run_planes<T, A, false>(plan, stream);
+    case PreluBackwardKernel::packs_of_columns: return run_columns<T, A, false>(plan, stream);
+    case PreluBackwardKernel::cluster_of_columns:
+#ifndef FLOWK_SIMT
+      return run_columns<T, A, true>(plan, stream);
+#else
+      break;  // launch() refuses clusters there; so does this
+#endif
+    case PreluBackwardKernel::nothing: return {};
+  }
+  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.kernel = %d is no kernel of prelu_backward here",
+                         static_cast<int>(plan.kernel));
+}
+
+template <class T, class A>
+Status run(const PreluBackwardPlan& plan, flowk_stream stream) {
+  using Sum = ComputeType<T>;
+  FLOWK_RETURN_IF_ERROR((run_gradient<T, A>(plan, stream)));
+  for (int i = 0; i + 1 < plan.num_sums; ++i)
+    FLOWK_RETURN_IF_ERROR(launch(sum_partials<Sum, Sum>, plan.sum_launches[i], stream, plan.sums[i]));
+  if (plan.num_sums == 0) return {};
+  return launch(sum_partials<Sum, A>, plan.sum_launches[plan.num_sums - 1], stream, plan.sums[plan.num_sums - 1]);
+}
+
+}  // namespace
+
+Status run_prelu_backward(const PreluBackwardPlan& plan, flowk_stream stream) {
+  const bool float_alpha = plan.alpha_dtype == FLOWK_FLOAT32;
+  switch (plan.dtype) {
+    case FLOWK_FLOAT16: return float_alpha ? run<Float16, float>(plan, stream) : run<Float16, Float16>(plan, stream);
+    case FLOWK_BFLOAT16:
+      return float_alpha ? run<BFloat16, float>(plan, stream) : run<BFloat16, BFloat16>(plan, stream);
+    case FLOWK_FLOAT32: return run<float, float>(plan, stream);
+    case FLOWK_FLOAT64: return run<double, double>(plan, stream);
+    default: break;
+  }
+  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.dtype = %d is no type of prelu_backward", plan.dtype);
+}
+
+}  // namespace flowk

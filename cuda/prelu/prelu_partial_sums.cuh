@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums of the partial sums that the backward kernels of PReLU leave.
+#pragma once
+
+#include "core/convert.cuh"
+#include "core/divide.h"
+#include "core/grid_order.cuh"
+#include "core/shared.cuh"
+#include "prelu/prelu_plan.h"
+
+namespace flowk {
+
+// Partials that a thread has under way at once.
+constexpr int partials_in_flight = 8;
+
+// sums[r, c] = sum of partials[row, column] over rows [r * rows_per_chunk, (r + 1) * rows_per_chunk) and the columns of
+// channel c   partials (num_rows, num_columns), sums (chunks, channels); prelu_plan.h says which columns those are
+// A block takes a chunk and `block_channels` channels; its threads share out the rows, then sum up by warps.
+template <class Sum, class Out>
+__global__ void __launch_bounds__(max_sum_threads) sum_partials(const __grid_constant__ PartialSumParams params) {
+  Sum* warp_sums = &shared<Sum>();  // (warps, block_channels)
+  allow_next_grid();
+  uint32_t chunk = blockIdx.x;
+  const uint32_t tile = take_index(&chunk, params.num_tiles);
+  uint32_t thread_row = threadIdx.x;
+  const uint32_t tile_channel = take_index(&thread_row, params.block_channels);
+  const int block_channels = static_cast<int>(params.block_channels.divisor);
+  const int rows_per_pass = static_cast<int>(blockDim.x) / block_channels;
+  const int64_t channel = static_cast<int64_t>(tile) * block_channels + tile_channel;
+  const int64_t row_begin = static_cast<int64_t>(chunk) * params.rows_per_chunk;
+  const int64_t row_end =
+      row_begin + params.rows_per_chunk < params.num_rows ? row_begin + params.rows_per_chunk : params.num_rows;
+  wait_for_previous_grid();
+
+  Sum sums[partials_in_flight] = {};
+  if (channel < params.channels)
+    for (int period = 0; period < params.periods; ++period)
+      for (int64_t i = 0; i < params.inner; ++i) {
+        int64_t column = params.lead + (period * params.channels + channel) * params.inner + i;
+        if (column >= params.num_columns) column -= params.num_columns;
+        const Sum* partials = static_cast<const Sum*>(params.partials) + column * params.column_stride;
+        for (int64_t row = row_begin + thread_row; row < row_end; row += partials_in_flight * rows_per_pass)
+#pragma unroll
+          for (int k = 0; k < partials_in_flight; ++k)
+            if (row + k * rows_per_pass < row_end) sums[k] += partials[(row + k * rows_per_pass) * params.row_stride];
+      }
+#pragma unroll
+  for (int half = partials_in_flight / 2; half > 0; half /= 2)
+#pragma unroll
+    for (int k = 0; k < half; ++k) sums[k] += sums[k + half];
+
+  // Lanes of one channel are block_channels apart.
+  Sum sum = sums[0];
+  for (int distance = 16; distance >= block_channels; distance /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+  const int lane = static_cast<int>(threadIdx.x) & 31;
+  if (lane < block_channels) warp_sums[static_cast<int>(threadIdx.x >> 5) * block_channels + lane] = sum;
+  __syncthreads();
+  if (static_cast<int>(threadIdx.x) >= block_channels || channel >= params.channels) return;
+  sum = 0;
+  for (int warp = 0; warp < static_cast<int>(blockDim.x >> 5); ++warp)
+    sum += warp_sums[warp * block_channels + static_cast<int>(threadIdx.x)];
+  static_cast<Out*>(params.sums)[chunk * params.channels + channel] = convert<Out>(sum);
+}
+
+}  // namespace flowk

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// What flowk_prelu() and flowk_prelu_backward() are to do (the requests) and how they will (the plans). Pure host
+// logic: no CUDA call, no allocation.
+//
+// The tensors are (outer, channels, inner), contiguous. They are walked in packs: 16 bytes that are aligned in the
+// output. Pack k holds the elements [k * V - lead, k * V - lead + V), V = 16 bytes / element, where `lead` counts the
+// elements from a multiple of 16 bytes to the output's first; elements before 0 and past the last do not exist. The
+// *position* of an element is its index plus `phase` plus `lead`, where phase + lead is a multiple of
+// channels * inner: pack k begins at position k * V + phase, which is never negative, and an element's channel is
+// (position / inner) % channels.
+#pragma once
+
+#include <cstdint>
+
+#include "core/device.h"
+#include "core/divide.h"
+#include "core/launch_config.h"
+#include "core/status.h"
+
+namespace flowk {
+
+constexpr int64_t pack_bytes = 16;
+
+// Threads a block, at most; each owns one pack at a time. Blocks of 4 KB in memory order reach 1.00 of cudaMemcpyAsync
+// (H200).
+constexpr int max_prelu_threads = 256;
+constexpr int max_backward_threads = 512;
+constexpr int max_span_threads = 256;
+constexpr int max_sum_threads = 512;
+constexpr int max_cluster_blocks = 8;  // that every GPU with clusters has
+
+// A checked call. Every extent is >= 1; `dtype` is float16, bfloat16, float32 or float64, `alpha_dtype` the same type,
+// or float32 beside the 16-bit ones.
+struct PreluRequest {
+  const void* x = nullptr;
+  const void* alpha = nullptr;
+  void* y = nullptr;
+  int64_t outer = 0;
+  int64_t channels = 0;
+  int64_t inner = 0;
+  flowk_dtype dtype = FLOWK_FLOAT32;
+  flowk_dtype alpha_dtype = FLOWK_FLOAT32;
+};
+
+// The same; `dx` or `dalpha` may be null, `workspace` only where the plan needs none. outer and inner may be 0.
+struct PreluBackwardRequest {
+  const void* dy = nullptr;
+  const void* x = nullptr;
+  const void* alpha = nullptr;
+  void* dx = nullptr;
+  void* dalpha = nullptr;
+  void* workspace = nullptr;
+  int64_t outer = 0;
+  int64_t channels = 0;
+  int64_t inner = 0;
+  flowk_dtype dtype = FLOWK_FLOAT32;
+  flowk_dtype alpha_dtype = FLOWK_FLOAT32;
+};
+
+// How a pack finds its alphas.
+enum class AlphaAccess : int32_t {
+  one_for_all,      // channels = 1
+  one_per_pack,     // no pack holds two channels
+  two_per_pack,     // inner >= V: a pack holds one channel or two
+  vector_per_pack,  // inner = 1: a pack's alphas are neighbours, and aligned as a pack
+  one_per_element,
+};
+
+// Where packs stand in the tensor, for 32-bit positions and for 64-bit ones.
+struct PackGrid {
+  int64_t num_elements = 0;
+  int64_t channels = 0;
+  int64_t inner = 0;
+  int64_t phase = 0;
+  int32_t lead = 0;
+  Divider by_inner;
+  Divider by_channels;
+  int64_t num_planes = 0;      // outer * channels
+  int64_t missing_planes = 0;  // in the positions before element 0
+  WideDivider by_inner_wide;
+  WideDivider by_channels_wide;
+  friend bool operator==(const PackGrid&, const PackGrid&) = default;
+};
+
+// ---- forward --------------------------------------------------------------------------------------------------------
+
+struct PreluParams {
+  const void* x = nullptr;
+  const void* alpha = nullptr;
+  void* y = nullptr;
+  int32_t x_shift = 0;  // bytes from a multiple of 16 to where x has the first element of a pack
+  AlphaAccess alpha_access = AlphaAccess::one_per_element;
+  PackGrid grid;
+  friend bool operator==(const PreluParams&, const PreluParams&) = default;
+};
+
+struct PreluPlan {
+  bool wide_index = false;
+  bool is_whole = false;  // no pack has elements that do not exist, and all tensors are aligned as the packs are
+  flowk_dtype dtype = FLOWK_FLOAT32;
+  flowk_dtype alpha_dtype = FLOWK_FLOAT32;
+  LaunchConfig launch;
+  PreluParams params;
+  friend bool operator==(const PreluPlan&, const PreluPlan&) = default;
+};
+
+void plan_prelu(const PreluRequest& request, const Device& device, PreluPlan* plan);
+Status run_prelu(const PreluPlan& plan, flowk_stream stream);
+void explain_prelu(const PreluPlan& plan, char* text, size_t text_bytes);
+
+// ---- backward -------------------------------------------------------------------------------------------------------
+
+enum class PreluBackwardKernel : int32_t {
+  spans_of_planes,     // a warp takes a span of packs that lie in one plane of `inner` elements, or in two
+  packs_of_planes,     // a block takes a span of packs; each plane of `inner` elements in it gives one partial sum
+  packs_of_columns,    // a thread keeps its place in the row of channels * inner elements and steps over rows
+  cluster_of_columns,  // the same, and neighbouring slabs of rows are a cluster that sums them up (sm_90)
+  nothing,             // no elements: dalpha alone
+};
+constexpr int num_prelu_backward_kernels = 5;
+const char* prelu_backward_kernel_name(PreluBackwardKernel kernel);
+
+// The tensors of a backward pass. Sums are float, or double for float64.
+struct PreluBackwardTensors {
+  PackGrid grid;
+  const void* dy = nullptr;
+  const void* x = nullptr;
+  const void* alpha = nullptr;
+  void* dx = nullptr;        // null: not wanted
+  void* dalpha = nullptr;    // set where the kernel finishes it: each channel has one sum
+  void* partials = nullptr;  // otherwise; both null: not wanted
+  int32_t dy_shift = 0;      // as PreluParams::x_shift
+  int32_t x_shift = 0;
+  friend bool operator==(const PreluBackwardTensors&, const PreluBackwardTensors&) = default;
+};
+
+// A warp takes `span_elements` neighbouring elements, whole packs and no more than a plane has. A plane lies in up to
+// `partials_per_plane` spans; partials are (channels, outer, partials_per_plane).
+struct SpanParams {
+  PreluBackwardTensors tensors;
+  int32_t span_elements = 0;
+  bool is_wide = false;  // positions need more than 31 bits
+  int64_t partials_per_plane = 1;
+  int64_t outer = 0;
+  int64_t missing_outer = 0;  // in the positions before element 0
+  Divider by_span;            // span_elements
+  WideDivider by_span_wide;
+  friend bool operator==(const SpanParams&, const SpanParams&) = default;
+};
+
+// A block takes `span_packs` neighbouring packs, a thread one. A plane lies in up to `partials_per_plane` spans;
+// partials are (outer * partials_per_plane, channels).
+struct PlaneParams {
+  PreluBackwardTensors tensors;
+  int32_t span_packs = 0;
+  int64_t partials_per_plane = 1;
+  int32_t log2_threads_per_plane = 5;  // of the threads that sum a plane's sums up, at most 32
+  AlphaAccess alpha_access = AlphaAccess::two_per_pack;
+  Divider by_span;  // elements of a span
+  WideDivider by_span_wide;
+  friend bool operator==(const PlaneParams&, const PlaneParams&) = default;
+};
+
+// The packs are rows of `row_packs`; a row is `row_periods` times channels * inner elements, the fewest that are whole
+// packs. A block takes `tile_packs` neighbouring columns of packs and `rows_per_slab` neighbouring rows, `tile_rows` of
+// them at a time. Partials are (slabs, channels) where a block holds all columns of its channels, and (slabs, columns)
+// otherwise; a cluster's slabs count as one.
+struct ColumnParams {
+  PreluBackwardTensors tensors;
+  int64_t row_packs = 0;
+  int64_t num_rows = 0;  // the last may be short
+  int32_t row_periods = 1;
+  Divider tile_packs;
+  int32_t tile_rows = 0;
+  int32_t rows_per_slab = 0;
+  int32_t num_parts = 1;      // that the rows of a tile are summed up into at first
+  Divider num_tiles;          // along a row
+  int32_t tile_channels = 0;  // 0: partials are of columns
+  int32_t threads_per_channel = 32;
+  AlphaAccess alpha_access = AlphaAccess::one_per_element;
+  friend bool operator==(const ColumnParams&, const ColumnParams&) = default;
+};
+
+// sums[r, c] = sum over the rows of chunk r and over the columns of channel c of partials. Column
+// (lead + k * channels * inner + c * inner + i) % columns is channel c's for i < inner and k < periods. The strides are
+// of partials, in elements.
+struct PartialSumParams {
+  const void* partials = nullptr;
+  void* sums = nullptr;
+  int64_t num_rows = 0;
+  int64_t rows_per_chunk = 0;
+  int64_t num_columns = 0;
+  int64_t row_stride = 0;
+  int64_t column_stride = 1;
+  int64_t channels = 0;
+  int64_t inner = 1;
+  int32_t periods = 1;
+  int32_t lead = 0;
+  Divider block_channels;  // channels of a block, a power of two <= 8
+  Divider num_tiles;       // blocks along the channels
+  friend bool operator==(const PartialSumParams&, const PartialSumParams&) = default;
+};
+
+// One kernel over x and dy, then up to two that sum its partials up.
+struct PreluBackwardPlan {
+  PreluBackwardKernel kernel = PreluBackwardKernel::packs_of_planes;
+  bool wide_index = false;
+  bool is_whole = false;  // as PreluPlan::is_whole
+  flowk_dtype dtype = FLOWK_FLOAT32;
+  flowk_dtype alpha_dtype = FLOWK_FLOAT32;
+  LaunchConfig launch;
+  int32_t packs_at_once = 1;          // of x and of dy, that a thread loads before it uses any: 1, 2, 4 or 8
+  bool span_is_in_one_plane = false;  // spans are equal shares of planes
+  SpanParams spans;
+  PlaneParams planes;
+  ColumnParams columns;
+  int32_t num_sums = 0;  // kernels after the first; the last writes dalpha
+  LaunchConfig sum_launches[2];
+  PartialSumParams sums[2];
+  int64_t workspace_bytes = 0;
+  friend bool operator==(const PreluBackwardPlan&, const PreluBackwardPlan&) = default;
+};
+
+// What a bench may choose in place of the planner; 0 leaves the choice to it.
+struct PreluBackwardChoice {
+  int32_t kernel = 0;         // 1 + PreluBackwardKernel
+  int32_t max_threads = 0;    // a block
+  int32_t rows_per_slab = 0;  // of packs_of_columns
+  int32_t cluster_blocks = 0;
+  int32_t tile_packs = 0;     // of columns: at most
+  int32_t overlap = 0;        // 1: no kernel starts early; 2: they do
+  int32_t packs_at_once = 0;  // of spans_of_planes and of columns
+};
+
+// Chooses kernels and launches. plan->workspace_bytes is what it needs at request.workspace. False, and no plan, where
+// a forced choice does not fit; without one it never fails.
+bool plan_prelu_backward(const PreluBackwardRequest& request, const Device& device, const PreluBackwardChoice& choice,
+                         PreluBackwardPlan* plan);
+
+// The most workspace of a request of these sizes, wherever its pointers lie.
+int64_t prelu_backward_workspace_bytes(const PreluBackwardRequest& request, const Device& device);
+
+Status run_prelu_backward(const PreluBackwardPlan& plan, flowk_stream stream);
+void explain_prelu_backward(const PreluBackwardPlan& plan, char* text, size_t text_bytes);
+
+}  // namespace flowk

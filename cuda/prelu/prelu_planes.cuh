@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// PReLU backward over planes of at least one pack.
+#pragma once
+
+#include "core/grid_order.cuh"
+#include "core/shared.cuh"
+#include "prelu/prelu_gradients.cuh"
+
+namespace flowk {
+
+// A thread's pack lies in one plane or in two.
+template <class Sum>
+struct PackSums {
+  Sum of_plane;  // the one that its first element is in
+  Sum of_next;
+};
+
+// Sums up each plane that a span has elements of and stores the sum: groups of lanes take one plane each, pass by pass.
+// The span begins `span_start` elements after the start of its first plane, whose number is `first_plane`.
+template <class T, class A, class Index>
+__device__ __forceinline__ void sum_planes(const PlaneParams& params, const PackSums<ComputeType<T>>* pack_sums,
+                                           int64_t span_start, int64_t first_plane) {
+  constexpr int V = pack_elements<T>;
+  using Sum = ComputeType<T>;
+  const PreluBackwardTensors& tensors = params.tensors;
+  const PackGrid& grid = tensors.grid;
+  const int lanes = 1 << params.log2_threads_per_plane;
+  const int lane = static_cast<int>(threadIdx.x) & (lanes - 1);
+  const int span_elements = params.span_packs * V;
+  const int planes_per_pass = static_cast<int>(blockDim.x) >> params.log2_threads_per_plane;
+  // Whole warps go through the passes: the lanes of a warp sum up together.
+  int plane_of_warp = static_cast<int>(threadIdx.x & ~31u) >> params.log2_threads_per_plane;
+  int plane_in_span = static_cast<int>(threadIdx.x) >> params.log2_threads_per_plane;
+  for (; plane_of_warp * grid.inner < span_start + span_elements; plane_of_warp += planes_per_pass) {
+    const int64_t begin = plane_in_span * grid.inner - span_start, end = begin + grid.inner;  // in the span
+    const int64_t plane = first_plane + plane_in_span;
+    const bool exists = begin < span_elements && plane >= 0 && plane < grid.num_planes;
+    Sum sum = 0;
+    if (exists) {
+      const int in_begin = begin > 0 ? static_cast<int>(begin) : 0;
+      const int in_end = end < span_elements ? static_cast<int>(end) : span_elements;
+      for (int pack = in_begin / V + lane; pack * V < in_end; pack += lanes)
+        sum += pack * V >= in_begin ? pack_sums[pack].of_plane : pack_sums[pack].of_next;
+    }
+    sum = sum_over_lanes(sum, lanes);
+    if (exists && lane == 0) {
+      if (tensors.dalpha != nullptr) {
+        static_cast<A*>(tensors.dalpha)[plane] = convert<A>(sum);
+      } else {
+        const Index outer = divide<Index>(static_cast<Index>(plane), grid.by_channels, grid.by_channels_wide);
+        // Spans of the plane before this one.
+        const Index before = begin >= 0 ? 0
+                                        : divide<Index>(static_cast<Index>(span_elements - 1 - begin), params.by_span,
+                                                        params.by_span_wide);
+        // (outer * partials_per_plane + before) * channels + channel
+        Sum* partial = static_cast<Sum*>(tensors.partials) + plane +
+                       (static_cast<int64_t>(outer) * (params.partials_per_plane - 1) + before) * grid.channels;
+        *partial = sum;
+        // A plane may lie in one span less than the most.
+        if (end <= span_elements && static_cast<int64_t>(before) + 1 < params.partials_per_plane)
+          partial[grid.channels] = 0;
+      }
+    }
+    plane_in_span += planes_per_pass;
+  }
+}
+
+// dx[o, c, i] = x[o, c, i] > 0 ? dy[o, c, i] : alpha[c] * dy[o, c, i]
+// partials[o * partials_per_plane + s, c] = sum of (x > 0 ? 0 : dy * x) over what plane (o, c) has in its span s
+//   x, dy, dx (outer, channels, inner), inner >= V
+// A block takes a span of packs, a thread one. The threads leave their sums in shared memory; then groups of lanes sum
+// up one plane each. With kWhole all packs exist and are aligned in all tensors.
+template <class T, class A, class Index, bool kWhole>
+__global__ void __launch_bounds__(max_backward_threads)
+    prelu_packs_of_planes(const __grid_constant__ PlaneParams params) {
+  constexpr int V = pack_elements<T>;
+  using Sum = ComputeType<T>;
+  const PreluBackwardTensors& tensors = params.tensors;
+  const PackGrid& grid = tensors.grid;
+  PackSums<Sum>* pack_sums = &shared<PackSums<Sum>>();
+  allow_next_grid();
+
+  // Positions in the span count from its first plane's start.
+  const Index span_position = static_cast<Index>(static_cast<int64_t>(blockIdx.x) * params.span_packs * V + grid.phase);
+  const Index first_plane = divide<Index>(span_position, grid.by_inner, grid.by_inner_wide);
+  const int64_t span_start = span_position - first_plane * static_cast<Index>(grid.inner);
+  const int64_t first = (static_cast<int64_t>(blockIdx.x) * params.span_packs + threadIdx.x) * V - grid.lead;
+  PackSums<Sum> sums = {0, 0};
+  wait_for_previous_grid();
+  if (threadIdx.x < static_cast<uint32_t>(params.span_packs) && first < grid.num_elements) {
+    const uint4 x = load_pack<T, kWhole>(tensors.x, first, grid.num_elements, tensors.x_shift);
+    const uint4 dy = load_pack<T, kWhole>(tensors.dy, first, grid.num_elements, tensors.dy_shift);
+    const Index position = span_position + threadIdx.x * V;
+    const Index plane = divide<Index>(position, grid.by_inner, grid.by_inner_wide);
+    const Index in_plane = position - plane * static_cast<Index>(grid.inner);
+    const Index channel =
+        plane - divide<Index>(plane, grid.by_channels, grid.by_channels_wide) * static_cast<Index>(grid.channels);
+    const PackAlphas<T> alphas = load_alphas<T, A, Index>(tensors.alpha, params.alpha_access, channel, in_plane, grid);
+    Sum terms[V];
+    differentiate_pack<T, kWhole>(tensors, first, dy, x, alphas, terms);
+    // A pack's elements of the next plane: none where every pack is of one plane.
+    const Index left = static_cast<Index>(grid.inner) - in_plane;
+    if (params.alpha_access == AlphaAccess::one_per_pack) {
+#pragma unroll
+      for (int j = 0; j < V; ++j) sums.of_plane += terms[j];
+    } else {
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        sums.of_plane += static_cast<Index>(j) < left ? terms[j] : Sum{0};
+        sums.of_next += static_cast<Index>(j) < left ? Sum{0} : terms[j];
+      }
+    }
+  }
+  if (tensors.dalpha == nullptr && tensors.partials == nullptr) return;
+  pack_sums[threadIdx.x] = sums;
+  __syncthreads();
+
+  const int64_t first_existing = static_cast<int64_t>(first_plane) - grid.missing_planes;
+  sum_planes<T, A, Index>(params, pack_sums, span_start, first_existing);
+}
+
+}  // namespace flowk

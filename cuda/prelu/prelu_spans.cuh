@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// PReLU backward over planes so long that the packs of a warp lie in two of them at most.
+#pragma once
+
+#include "core/grid_order.cuh"
+#include "prelu/prelu_gradients.cuh"
+
+namespace flowk {
+
+// Where a span begins: its first element is element `in_plane` of plane (outer, channel). `before` counts the spans
+// with elements of that plane before this one.
+struct SpanPlace {
+  int64_t outer;
+  int64_t channel;
+  int64_t in_plane;
+  int64_t before;
+};
+
+template <class Index>
+__device__ __forceinline__ SpanPlace place_span(const SpanParams& params, int64_t span) {
+  const PackGrid& grid = params.tensors.grid;
+  const Index inner = static_cast<Index>(grid.inner), span_elements = static_cast<Index>(params.span_elements);
+  const Index position = static_cast<Index>(span) * span_elements + static_cast<Index>(grid.phase);
+  const Index plane = divide<Index>(position, grid.by_inner, grid.by_inner_wide);
+  const Index outer = divide<Index>(plane, grid.by_channels, grid.by_channels_wide);
+  const Index in_plane = position - plane * inner;
+  const Index before = divide<Index>(in_plane + span_elements - 1, params.by_span, params.by_span_wide);
+  return {static_cast<int64_t>(outer), static_cast<int64_t>(plane - outer * static_cast<Index>(grid.channels)),
+          static_cast<int64_t>(in_plane), static_cast<int64_t>(before)};
+}
+
+// dx[o, c, i] = x[o, c, i] > 0 ? dy[o, c, i] : alpha[c] * dy[o, c, i]
+// partials[c, o, s] = sum of (x > 0 ? 0 : dy * x) over what plane (o, c) has in its span s, s < partials_per_plane
+//   x, dy, dx (outer, channels, inner); a span has inner elements or fewer
+// A warp takes a span: kPacks packs a lane at most, all loaded before the first is used. With kOnePlane spans are equal
+// shares of planes. With kWhole all packs exist and are aligned in all tensors.
+template <class T, class A, bool kOnePlane, bool kWhole, int kPacks>
+__global__ void __launch_bounds__(max_span_threads) prelu_spans(const __grid_constant__ SpanParams params) {
+  constexpr int V = pack_elements<T>;
+  using Compute = ComputeType<T>;
+  const PreluBackwardTensors& tensors = params.tensors;
+  const PackGrid& grid = tensors.grid;
+  const int lane = static_cast<int>(threadIdx.x) & 31;
+  const int64_t span = static_cast<int64_t>(blockIdx.x) * (blockDim.x >> 5) + (threadIdx.x >> 5);
+  allow_next_grid();
+  const int64_t first = span * params.span_elements + lane * V - grid.lead;
+  // Elements of the span from this lane's first on.
+  const int64_t in_tensor = grid.num_elements - first;
+  const int in_span = params.span_elements - lane * V;
+  const int available = in_tensor < in_span ? static_cast<int>(in_tensor) : in_span;
+  wait_for_previous_grid();
+  uint4 x[kPacks] = {}, dy[kPacks] = {};
+#pragma unroll
+  for (int k = 0; k < kPacks; ++k)
+    if (k * 32 * V < available) {
+      x[k] = load_pack<T, kWhole>(tensors.x, first + k * 32 * V, grid.num_elements, tensors.x_shift);
+      dy[k] = load_pack<T, kWhole>(tensors.dy, first + k * 32 * V, grid.num_elements, tensors.dy_shift);
+    }
+  const SpanPlace place = params.is_wide ? place_span<uint64_t>(params, span) : place_span<uint32_t>(params, span);
+  const bool wraps = place.channel + 1 == grid.channels;
+  const int64_t next_channel = wraps ? 0 : place.channel + 1;
+  const A* alphas = static_cast<const A*>(tensors.alpha);
+  const Compute alpha = widen(alphas[place.channel]);
+  const Compute next_alpha = kOnePlane ? alpha : widen(alphas[next_channel]);
+  // From this lane's first element to the next plane.
+  const int64_t remaining = grid.inner - place.in_plane;
+  const int left = remaining < params.span_elements ? static_cast<int>(remaining) - lane * V : in_span;
+
+  Compute sum = 0, next_sum = 0;
+  int mixed = -1;  // the pack that lies in two planes: a lane has one at most
+  uint4 mixed_x = {}, mixed_dy = {};
+#pragma unroll
+  for (int k = 0; k < kPacks; ++k) {
+    if (k * 32 * V >= available) continue;
+    const int left_of_pack = left - k * 32 * V;
+    if (!kOnePlane && left_of_pack > 0 && left_of_pack < V) {
+      mixed = k;
+      mixed_x = x[k];
+      mixed_dy = dy[k];
+      continue;
+    }
+    const bool is_next = !kOnePlane && left_of_pack <= 0;
+    const Compute added =
+        differentiate_pack<T, kWhole>(tensors, first + k * 32 * V, dy[k], x[k], is_next ? next_alpha : alpha);
+    sum += is_next ? Compute{0} : added;
+    if (!kOnePlane) next_sum += is_next ? added : Compute{0};
+  }
+  if (!kOnePlane && mixed >= 0) {
+    const int left_of_pack = left - mixed * 32 * V;
+    PackAlphas<T> alphas_of_pack;
+    Compute terms[V];
+#pragma unroll
+    for (int j = 0; j < V; ++j) alphas_of_pack.of[j] = j < left_of_pack ? alpha : next_alpha;
+    differentiate_pack<T, kWhole>(tensors, first + mixed * 32 * V, mixed_dy, mixed_x, alphas_of_pack, terms);
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      sum += j < left_of_pack ? terms[j] : Compute{0};
+      next_sum += j < left_of_pack ? Compute{0} : terms[j];
+    }
+  }
+  if (tensors.dalpha == nullptr && tensors.partials == nullptr) return;
+  sum = sum_over_warp(sum);
+  if (!kOnePlane) next_sum = sum_over_warp(next_sum);
+  if (lane > 0) return;
+
+  const int64_t plane = place.outer * grid.channels + place.channel - grid.missing_planes;
+  const auto keep = [&](int64_t outer, int64_t channel, int64_t index, Compute value) {
+    if (tensors.dalpha != nullptr)
+      static_cast<A*>(tensors.dalpha)[channel] = convert<A>(value);
+    else
+      static_cast<Compute*>(tensors.partials)[(channel * params.outer + outer) * params.partials_per_plane + index] =
+          value;
+  };
+  // Planes that do not exist come before the first and after the last.
+  const int64_t outer = place.outer - params.missing_outer;
+  if (plane >= 0 && plane < grid.num_planes) {
+    keep(outer, place.channel, place.before, sum);
+    // A plane may lie in one span less than the most.
+    if (!kOnePlane && remaining <= params.span_elements && place.before + 1 < params.partials_per_plane)
+      keep(outer, place.channel, place.before + 1, 0);
+  }
+  if (!kOnePlane && remaining < params.span_elements && plane + 1 >= 0 && plane + 1 < grid.num_planes)
+    keep(outer + (wraps ? 1 : 0), next_channel, 0, next_sum);
+}
+
+}  // namespace flowk
