@@ -362,7 +362,8 @@ void split_request(const ElementwiseRequest& request, ElementwiseRequest* first,
   simplify(&second->shape);
 }
 
-void plan_elementwise(const ElementwiseRequest& request, const Device&, int32_t pack_elements, ElementwisePlan* plan) {
+void plan_elementwise(const ElementwiseRequest& request, const Device& device, int32_t pack_elements,
+                      ElementwisePlan* plan) {
   *plan = {};
   plan->arity = request.arity;
   plan->compute = request.compute;
@@ -370,6 +371,7 @@ void plan_elementwise(const ElementwiseRequest& request, const Device&, int32_t 
   plan->a = request.a;
   plan->b = request.b;
   plan->launch.num_threads = elementwise_threads;
+  plan->launch.overlaps_previous = device.capability >= 90;
   plan->pack_elements = pack_elements > 0 ? pack_elements : choose_pack(request);
   const Problem problem = make_problem(request);
   auto& params = plan->params;

@@ -28,6 +28,7 @@
 // Needs nvcc with C++20 and include/flowk alone. NVRTC takes flowk/elementwise_kernel.cuh.
 #pragma once
 
+#include <initializer_list>
 #include <type_traits>
 
 #include "flowk/elementwise_kernel.cuh"
@@ -85,6 +86,19 @@ ElementwiseError launch_flat(void (*kernel)(Params, Factory), int64_t num_blocks
   config.gridDim = dim3(static_cast<unsigned>(num_blocks));
   config.blockDim = dim3(elementwise_threads);
   config.stream = stream;
+#ifdef __CUDA_ARCH_LIST__
+  // The kernel waits for what it may not overlap, if it is code for sm_90 that runs.
+  constexpr bool starts_early = [] {
+    bool all_have_it = true;
+    for (const int arch : {__CUDA_ARCH_LIST__}) all_have_it &= arch >= 900;
+    return all_have_it;
+  }();
+  cudaLaunchAttribute early = {};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &early;
+  config.numAttrs = starts_early ? 1 : 0;
+#endif
   return cudaLaunchKernelEx(&config, kernel, params, factory);
 #endif
 }

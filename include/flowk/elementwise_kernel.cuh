@@ -9,6 +9,7 @@
 #endif
 
 #include "flowk/elementwise_params.h"
+#include "flowk/grid_order.cuh"
 #include "flowk/packs.cuh"
 #include "flowk/shared.cuh"
 
@@ -451,16 +452,27 @@ struct PackWorkOf {
     Out::pack(operand, result, words);
     Out::with_size(operand, [&](auto size) {
       constexpr int element_bytes = decltype(size)::value;
-      if (kWhole || (places.last - places.first == kN && operand.access == ElementwiseAccess::aligned))
-        return pack::store<kN * element_bytes>(here, words);
-#pragma unroll
-      for (int i = 0; i < kN; ++i) {
-        if (i < places.first || i >= places.last) continue;
-        uint32_t element[(element_bytes + 3) / 4];
-        pack::take<element_bytes>(words, i, element);
-        pack::store<element_bytes>(here + i * operand.step, element);
+      if constexpr (kWhole) {
+        pack::store<kN * element_bytes>(here, words);
+      } else {
+        store_elements<element_bytes>(operand, places, words);
       }
     });
+  }
+
+  template <int element_bytes>
+  __device__ __forceinline__ static void store_elements(const ElementwiseOperand& operand, const Places& places,
+                                                        const uint32_t* words) {
+    unsigned char* here = places.operands[0].here;
+    if (places.last - places.first == kN && operand.access == ElementwiseAccess::aligned)
+      return pack::store<kN * element_bytes>(here, words);
+#pragma unroll
+    for (int i = 0; i < kN; ++i) {
+      if (i < places.first || i >= places.last) continue;
+      uint32_t element[(element_bytes + 3) / 4];
+      pack::take<element_bytes>(words, i, element);
+      pack::store<element_bytes>(here + i * operand.step, element);
+    }
   }
 };
 
@@ -664,6 +676,8 @@ constexpr int packs_per_thread<Factory> = Factory::packs_per_thread;
 template <int kN, class Factory, class Out, class... In>
 __global__ void __launch_bounds__(elementwise_threads, resident_blocks<Factory>)
     elementwise_flat(const __grid_constant__ ElementwiseParams<1 + sizeof...(In)> params, const Factory factory) {
+  allow_next_grid();
+  wait_for_previous_grid();
   using Params = ElementwiseParams<1 + sizeof...(In)>;
   using Work = PackWork<Params, kN, Out, In...>;
   constexpr int num_packs = packs_per_thread<Factory>;
@@ -714,6 +728,8 @@ template <int kN, class Factory, class Out, class... In>
 __global__ void __launch_bounds__(elementwise_threads, resident_blocks<Factory>)
     elementwise_periodic(const __grid_constant__ PeriodicElementwiseParams<1 + sizeof...(In)> params,
                          const Factory factory) {
+  allow_next_grid();
+  wait_for_previous_grid();
   constexpr int num_operands = 1 + static_cast<int>(sizeof...(In));
   using Work = PackWork<PeriodicElementwiseParams<num_operands>, kN, Out, In...>;
   const int64_t index = static_cast<int64_t>(blockIdx.x) * elementwise_threads + threadIdx.x;
@@ -735,6 +751,8 @@ template <int kN, class Factory, class Out, class... In>
 __global__ void __launch_bounds__(elementwise_threads, strided_resident_blocks<Factory>)
     elementwise_strided(const __grid_constant__ StridedElementwiseParams<1 + sizeof...(In)> params,
                         const Factory factory) {
+  allow_next_grid();
+  wait_for_previous_grid();
   constexpr int num_operands = 1 + static_cast<int>(sizeof...(In));
   using Params = StridedElementwiseParams<num_operands>;
   const auto functor = factory();
@@ -765,6 +783,8 @@ template <int kN, class Factory, class Out, class... In>
 __global__ void __launch_bounds__(elementwise_threads, kN == 16 && sizeof...(In) > 1 ? 2 : 3)
     elementwise_tiles(const __grid_constant__ StridedElementwiseParams<1 + sizeof...(In)> params,
                       const Factory factory) {
+  allow_next_grid();
+  wait_for_previous_grid();
   constexpr int num_operands = 1 + static_cast<int>(sizeof...(In));
   using Work = PackWorkOf<true, StridedElementwiseParams<num_operands>, kN, Out, In...>;
   using Tile = AlignedTile<kN>;
