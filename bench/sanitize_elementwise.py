@@ -18,7 +18,7 @@ from cuda.bindings import runtime as cudart
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from pyflowk import _library
 
-KERNELS = {"flat_packs", "strided_packs", "staged_tiles"}
+KERNELS = {"flat_packs", "periodic_packs", "strided_packs", "staged_tiles", "aligned_tiles"}
 CODES = {
     "?": 1, "i1": 2, "i2": 3, "i4": 4, "i8": 5, "u1": 6, "u2": 7, "u4": 8, "u8": 9, "f2": 10, "f4": 12, "f8": 13,
 }  # fmt: skip
@@ -31,9 +31,13 @@ LAYOUTS: list[tuple[tuple[int, ...], list[tuple[tuple[int, ...] | None, int]]]] 
     ((37, 57), [(None, 1), (None, 0), ((0, 1), 1)]),
     ((37, 57), [(None, 0), (None, 0), ((1, 0), 0)]),
     ((90, 3), [(None, 0), (None, 0), ((0, 1), 0)]),
+    ((5, 4099), [(None, 1), (None, 0), ((0, 1), 1)]),
+    ((5, 9, 7), [(None, 1), ((0, 1, 0), 1), ((0, 7, 1), 0)]),
+    ((7, 5, 6), [(None, 0), ((1, 0, 7), 0), (None, 1)]),
     ((20, 45), [((50, 1), 1), (None, 0), ((135, 3), 0)]),
     ((20, 45), [((90, 2), 0), (None, 0), (None, 1)]),
     ((64, 96), [(None, 0), (None, 0), ((1, 64), 0)]),
+    ((144, 272), [(None, 0), ((1, 144), 0), ((1, 160), 0)]),
     ((2, 65, 97), [(None, 0), ((6305, 1, 65), 1), ((0, 1, 65), 0)]),
 ]
 Call = Callable[[np.ndarray, np.ndarray], np.ndarray]

@@ -229,7 +229,8 @@ void plan_rows(const Problem& problem, ElementwisePlan* plan) {
   plan->launch.num_blocks = ceil_div(num_packs, elementwise_threads);
 }
 
-// Packs of a longer period seldom go over its end: one thread in 32, and a warp in one, of a period of 1024 packs.
+// A longer period is read in place: of 2048 bytes one pack in 128 goes over the end, and so a warp in 4 takes elements
+// one by one; shorter ones cost a block less to copy than the packs that it stores, 4096 bytes.
 constexpr int64_t longest_table_bytes = 2048;
 
 // Input k as (i / repeat) % period of a run of step `operand->step`, if it is one.
