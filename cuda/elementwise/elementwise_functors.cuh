@@ -59,11 +59,11 @@ constexpr int taken_as = std::is_floating_point_v<Compute> ? takes::F : takes::B
 
 template <class Compute, bool kNarrow, OpWeight kWeight>
 struct UnaryFunctor {
-  // 4 or 5 blocks of one 16-byte load a thread, whatever they compute, reach 0.85 of a copy, 6 reach 0.98 (H200): so
-  // threads of 4 blocks load two packs first.
-  static constexpr bool is_light = kWeight == OpWeight::light;
-  static constexpr int resident_blocks = is_light ? resident_blocks_of(kWeight, sizeof(Compute)) : 4;
-  static constexpr int packs_per_thread = is_light ? 1 : 2;
+  // Of float32 formulas 5 blocks of one 16-byte load a thread reach 0.85 of a copy of 256 MB and 4 blocks of two loads
+  // 0.89; of float64, and of sin and cos, one load reaches more (H200).
+  static constexpr bool loads_two = kWeight == OpWeight::heavy && sizeof(Compute) == 4;
+  static constexpr int resident_blocks = loads_two ? 4 : resident_blocks_of(kWeight, sizeof(Compute));
+  static constexpr int packs_per_thread = loads_two ? 2 : 1;
   int32_t op;
   Compute a, b;
   __device__ __forceinline__ const UnaryFunctor& operator()() const { return *this; }
@@ -143,9 +143,7 @@ struct TernaryFunctor {
 // A copy: what changes is the type.
 template <class Compute>
 struct CopyFunctor {
-  static constexpr int resident_blocks = sizeof(Compute) == 8 ? 4 : 5;
-  // To a narrower type nearly all traffic is loads: 6 blocks of one load a thread reach 0.80 of a copy (H200).
-  static constexpr int packs_per_thread = 2;
+  static constexpr int resident_blocks = sizeof(Compute) == 8 ? 5 : 6;
   __device__ __forceinline__ const CopyFunctor& operator()() const { return *this; }
   template <int kN>
   __device__ __forceinline__ void pack(Compute (&out)[kN], const Compute (&x)[kN]) const {

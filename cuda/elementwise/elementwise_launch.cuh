@@ -32,11 +32,11 @@ struct LaunchPacks {
   static Status run(const ElementwisePlan& plan, const Functor& functor, flowk_stream stream) {
     constexpr int num_operands = 1 + static_cast<int>(sizeof...(In));
     if (plan.kernel == ElementwiseKernel::flat_packs) {
-      constexpr int packs = packs_per_thread<Functor>;
+      ElementwiseParams<num_operands> params = flat_params<num_operands>(plan);
+      params.packs = packs_of(plan.launch.num_blocks * elementwise_threads, packs_per_thread<Functor>);
       LaunchConfig config = plan.launch;
-      config.num_blocks = (config.num_blocks + packs - 1) / packs;
-      return launch(elementwise_flat<kN, Functor, Out, In...>, config, stream, flat_params<num_operands>(plan),
-                    functor);
+      config.num_blocks = (config.num_blocks + params.packs - 1) / params.packs;
+      return launch(elementwise_flat<kN, Functor, Out, In...>, config, stream, params, functor);
     }
     if constexpr (num_operands >= 3) {
       if (plan.kernel == ElementwiseKernel::periodic_packs)

@@ -12,6 +12,7 @@ ElementwiseParams<kOperands> flat_params(const ElementwisePlan& plan) {
   for (int k = 0; k < kOperands; ++k) params.operands[k] = plan.params.operands[k];
   params.count = plan.params.count;
   params.lead = plan.params.lead;
+  params.packs = 1;
   return params;
 }
 template <int kOperands>

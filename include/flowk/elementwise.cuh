@@ -119,8 +119,9 @@ ElementwiseError elementwise_by(const Factory& factory, int64_t count, Elementwi
   int k = 0;
   params.operands[k++] = flat_operand(out, count, false, 0, detail::element_shift<Out>, n, params.lead);
   ((params.operands[k++] = flat_operand(in, count, false, 0, detail::element_shift<In>, n, params.lead)), ...);
-  constexpr int64_t block_packs = elementwise_threads * packs_per_thread<Factory>;
   const int64_t num_packs = (count + params.lead + n - 1) / n;
+  params.packs = packs_of(num_packs, packs_per_thread<Factory>);
+  const int64_t block_packs = elementwise_threads * params.packs;
   return detail::launch_flat(elementwise_flat<n, Factory, Element<Out>, Element<In>...>,
                              (num_packs + block_packs - 1) / block_packs, stream, params, factory);
 }

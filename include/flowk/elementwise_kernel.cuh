@@ -681,7 +681,8 @@ __global__ void __launch_bounds__(elementwise_threads, resident_blocks<Factory>)
   using Params = ElementwiseParams<1 + sizeof...(In)>;
   using Work = PackWork<Params, kN, Out, In...>;
   constexpr int num_packs = packs_per_thread<Factory>;
-  const int64_t first = static_cast<int64_t>(blockIdx.x) * (elementwise_threads * num_packs) + threadIdx.x;
+  const int packs = num_packs == 1 ? 1 : params.packs;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * (elementwise_threads * packs) + threadIdx.x;
   PackPlaces<1 + sizeof...(In)> places;
   if constexpr (num_packs == 1) {
     if (place_flat<kN>(params, first, &places)) Work::run(params, places, factory());
@@ -689,10 +690,11 @@ __global__ void __launch_bounds__(elementwise_threads, resident_blocks<Factory>)
     typename Work::Loaded loaded[num_packs][sizeof...(In)];
 #pragma unroll
     for (int p = 0; p < num_packs; ++p)
-      if (place_flat<kN>(params, first + p * elementwise_threads, &places)) Work::load_all(params, places, loaded[p]);
+      if (p < packs && place_flat<kN>(params, first + p * elementwise_threads, &places))
+        Work::load_all(params, places, loaded[p]);
     // A loop, for one copy of the functor's code; the packs move up, for constant places in registers.
 #pragma unroll 1
-    for (int p = 0; p < num_packs; ++p) {
+    for (int p = 0; p < packs; ++p) {
       if (!place_flat<kN>(params, first + p * elementwise_threads, &places)) return;
       Work::finish(params, places, factory(), loaded[0]);
 #pragma unroll

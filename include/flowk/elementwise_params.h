@@ -46,6 +46,7 @@ struct ElementwiseParams {
   ElementwiseOperand operands[kOperands];
   int64_t count;  // elements of out
   int32_t lead;   // elements that pack 0 lacks at its front, so that all others are aligned in out
+  int32_t packs;  // that a thread owns, where its functor has packs_per_thread: 1 ... that many
 };
 
 // The periodic form: out is linear, and so is an input, or element i of it is element (i / repeat) % period.
@@ -110,6 +111,10 @@ struct AlignedTile {
 };
 
 #ifndef __CUDACC_RTC__
+
+// Packs that a thread owns of `num_packs`, of a functor of up to `most`: one where the grid would not fill a GPU with
+// 132 multiprocessors several times over.
+constexpr int32_t packs_of(int64_t num_packs, int32_t most) { return num_packs < (int64_t{1} << 21) ? 1 : most; }
 
 // How packs of `pack_bytes` of an operand with neighbours in memory are loaded, the first of which stands at `address`.
 inline ElementwiseAccess contiguous_access(int64_t address, int64_t pack_bytes) {
