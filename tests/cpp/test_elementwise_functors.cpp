@@ -134,6 +134,38 @@ void a_pack_is_16_bytes_of_the_widest_operand() {
   for (uint32_t i = 0; i < 8; ++i) CHECK(out[i] == (i ^ 3));
 }
 
+struct MakeNegate {
+  static constexpr int packs_per_thread = 3;
+  struct Negate {
+    __device__ float operator()(float x) const { return -x; }
+  };
+  __device__ Negate operator()() const { return {}; }
+};
+
+// Calls have several packs a thread from 32 MB on: here params say it.
+void a_thread_may_own_several_packs() {
+  using namespace flowk;
+  constexpr int n = 4;
+  for (const int64_t count : {1, 5, 1024, 3072, 3073, 5000, 9999})
+    for (const int64_t shift : {0, 1})
+      for (const int32_t packs : {1, 2, 3}) {
+        Memory<float> out(count, shift), x(count, 0);
+        for (int64_t i = 0; i < count; ++i) x[i] = static_cast<float>(i + 1);
+        ElementwiseParams<2> params = {};
+        params.count = count;
+        params.lead = lead_of(out.data(), 2, n);
+        params.packs = packs;
+        params.operands[0] = flat_operand(out.data(), count, false, 0, 2, n, params.lead);
+        params.operands[1] = flat_operand(x.data(), count, false, 0, 2, n, params.lead);
+        const int64_t num_packs = (count + params.lead + n - 1) / n, block_packs = elementwise_threads * packs;
+        CHECK(detail::launch_flat(elementwise_flat<n, MakeNegate, Element<float>, Element<float>>,
+                                  (num_packs + block_packs - 1) / block_packs, nullptr, params, MakeNegate{}) == 0);
+        int num_wrong = 0;
+        for (int64_t i = 0; i < count; ++i) num_wrong += out[i] != -static_cast<float>(i + 1);
+        CHECK(num_wrong == 0);
+      }
+}
+
 void elements_may_have_16_bytes() {
   Memory<Complex> out(1000, 1), x(1000, 0);
   for (int i = 0; i < 1000; ++i) x[i] = {1.0 * i, 2.0 * i};
@@ -153,6 +185,7 @@ int main() {
   types_may_differ();
   pairs_of_halves_may_be_added_in_place();
   a_pack_is_16_bytes_of_the_widest_operand();
+  a_thread_may_own_several_packs();
   elements_may_have_16_bytes();
   a_count_of_0_does_nothing();
   return num_failed_checks == 0 ? 0 : 1;
