@@ -80,6 +80,7 @@ Status run(const PreluBackwardPlan& plan, flowk_stream stream) {
   for (int i = 0; i + 1 < plan.num_sums; ++i)
     FLOWK_RETURN_IF_ERROR(launch(sum_partials<Sum, Sum>, plan.sum_launches[i], stream, plan.sums[i]));
   if (plan.num_sums == 0) return {};
+  if (plan.sums_of_rows) return launch(sum_rows<Sum, A>, plan.sum_launches[0], stream, plan.sums[0]);
   return launch(sum_partials<Sum, A>, plan.sum_launches[plan.num_sums - 1], stream, plan.sums[plan.num_sums - 1]);
 }
 

@@ -68,6 +68,9 @@ int32_t lanes_for(int64_t num_sums, int64_t num_terms, int64_t threads) {
   return lanes;
 }
 
+// The same division of a multiprocessor's memory for all kernels: 57 KB of an H200's 228.
+constexpr int32_t even_shared_percent = 25;
+
 // ---- the sums of partials -------------------------------------------------------------------------------------------
 
 // A thread has 8 partials under way, so that a block of 512 threads takes in 4096 partials in the time of one access to
@@ -75,6 +78,10 @@ int32_t lanes_for(int64_t num_sums, int64_t num_terms, int64_t threads) {
 constexpr int64_t partials_at_once = 8 * max_sum_threads;
 constexpr int64_t max_rows_of_one_kernel = 2 * partials_at_once;
 constexpr int64_t min_rows_of_a_chunk = 1024;
+// Rows that a block a channel sums up, 1024 at a time: where a channel's partials are neighbours, and where they are
+// not and each costs a sector of 32 bytes.
+constexpr int64_t max_near_rows = 8192;
+constexpr int64_t max_far_rows = 4096;
 
 // Partials as (rows, columns), and how the columns are the channels': see PartialSumParams.
 struct Partials {
@@ -124,6 +131,17 @@ void plan_sums(const Problem& problem, const Partials& partials, PreluBackwardPl
   params.periods = partials.periods;
   params.lead = partials.lead;
   plan->workspace_bytes = round_up(partials.num_rows * partials.num_columns * problem.sum_bytes, pack_bytes);
+  const int64_t max_rows = params.column_stride == 1 ? max_far_rows : max_near_rows;
+  if (partials.inner == 1 && partials.periods == 1 && partials.lead == 0 && partials.num_columns == params.channels &&
+      partials.num_rows <= max_rows && params.channels <= max_grid_blocks) {
+    plan->sums_of_rows = true;
+    plan->sum_launches[0] = {.num_blocks = params.channels,
+                             .num_threads = row_sum_threads,
+                             .shared_bytes = static_cast<int32_t>(row_sum_threads / 32 * problem.sum_bytes),
+                             .overlaps_previous = starts_early(problem)};
+    plan->sums[plan->num_sums++] = params;
+    return;
+  }
   if (partials.num_rows <= max_rows_of_one_kernel) return plan_one_sum(problem, params, plan);
   params.rows_per_chunk = std::max(min_rows_of_a_chunk, ceil_div(partials.num_rows, max_rows_of_one_kernel));
   const int64_t num_chunks = ceil_div(partials.num_rows, params.rows_per_chunk);
@@ -150,8 +168,14 @@ void plan_sums_of_rows(const Problem& problem, int64_t num_rows, PreluBackwardPl
 // ---- spans_of_planes ------------------------------------------------------------------------------------------------
 
 constexpr int64_t warp_lanes = 32;
-constexpr int64_t max_packs_per_lane = 4;
 constexpr int32_t span_threads = 128;
+
+// Packs a lane, at most. H200, of the time to move 3N, 2, 4 and 8 packs: f16 112x112 1.00, 1.00, 1.00; 56x56 0.95,
+// 0.95, 0.95; 28x28 0.92, 0.91, -; f32 112x112 1.02 all; 28x28 0.94, 0.94, 0.95; in two planes (57x57) f16 0.91, 0.88,
+// -; f32 0.94, 0.93, -. Fewer partials where it is all the same.
+constexpr int64_t max_packs_of_one_plane(int64_t element_bytes) { return element_bytes >= 4 ? 8 : 4; }
+constexpr int64_t max_packs_of_two_planes = 2;
+constexpr int64_t max_forced_packs_of_two_planes = 4;
 
 // The packs of the longest equal share of a plane that a warp can take, if that keeps most lanes busy; 0 if not.
 int64_t equal_share(int64_t plane_packs, int64_t max_packs) {
@@ -165,14 +189,16 @@ int64_t equal_share(int64_t plane_packs, int64_t max_packs) {
 
 bool plan_spans(const Problem& problem, PreluBackwardPlan* plan) {
   const int64_t V = problem.pack_elements, inner = problem.shape.inner;
-  int64_t packs_per_lane = problem.choice.packs_at_once > 0 ? problem.choice.packs_at_once : max_packs_per_lane;
+  const int64_t forced = problem.choice.packs_at_once;
+  int64_t packs_per_lane = forced > 0 ? forced : max_packs_of_one_plane(problem.shape.element_bytes);
+  const int64_t most_of_two_planes = forced > 0 ? max_forced_packs_of_two_planes : max_packs_of_two_planes;
   const bool plane_is_whole_packs = is_whole(problem) && inner % V == 0;
   int64_t span_packs = 0;
   for (; packs_per_lane >= 1; packs_per_lane /= 2) {
     const int64_t most = packs_per_lane * warp_lanes;
     if (plane_is_whole_packs && (span_packs = equal_share(inner / V, most)) > 0) break;
-    if (packs_per_lane <= max_packs_per_lane && most * V <= inner) break;
-    if (problem.choice.packs_at_once > 0) return false;
+    if (packs_per_lane <= most_of_two_planes && most * V <= inner) break;
+    if (forced > 0) return false;
   }
   if (packs_per_lane == 0) return false;
   plan->kernel = PreluBackwardKernel::spans_of_planes;
@@ -280,7 +306,7 @@ struct Tile {
 int32_t columns_at_once(const Problem& problem, int64_t rows_of_thread) {
   if (!is_whole(problem)) return 2;
   if (problem.choice.packs_at_once > 0) return problem.choice.packs_at_once;
-  return rows_of_thread > 2 ? 4 : 2;
+  return rows_of_thread > 4 ? 8 : rows_of_thread > 2 ? 4 : 2;
 }
 
 void plan_tile(const Problem& problem, const Tile& tile, int64_t rows_per_slab, int64_t cluster_blocks,
@@ -352,18 +378,22 @@ int64_t tile_rows_for(int64_t packs, int64_t num_rows, int64_t max_threads) {
   return ceil_div(num_rows, ceil_div(num_rows, most));
 }
 
-// Tensors so small that the launch of a second kernel shows are taken in by blocks, or clusters of blocks, that hold
-// all rows of their channels. Measured on an H200: a second kernel costs 2.5 us, the time to move 10 MB.
-constexpr int64_t max_cluster_tensor_bytes = int64_t{16} << 20;
-constexpr int64_t max_passes_of_one_slab = 4;    // over the rows of a block
-constexpr int64_t max_passes_of_a_cluster = 12;  // more are left to blocks that share no channel, however few channels
+// Planes too short for spans go by blocks, or clusters of blocks, that hold all rows of their channels: a second kernel
+// costs 1.5 to 2 us (H200), the time to move 7 MB. Of the time to move 3N, f16 14x14 0.79 so and 0.75 with a second
+// kernel, f32 7x7 0.84 and 0.82. With more rows a thread the loads come in too many turns.
+constexpr int64_t max_whole_threads = 512;
+constexpr int64_t max_rows_of_thread = 16;
+constexpr int64_t max_rows_of_thread_channels_last = 4;
 
 bool plan_whole_columns(const Problem& problem, PreluBackwardPlan* plan) {
   ColumnParams& params = plan->columns;
   if (problem.request.dalpha == nullptr) return false;
   place_rows(problem, plan);
   const int64_t V = problem.pack_elements;
-  const int64_t max_threads = problem.choice.max_threads > 0 ? problem.choice.max_threads : max_prelu_threads;
+  const bool is_channels_last = problem.shape.inner == 1;
+  const int64_t max_threads = problem.choice.max_threads > 0 ? problem.choice.max_threads
+                              : is_channels_last             ? max_prelu_threads
+                                                             : max_whole_threads;
   const int64_t unit = packs_of_whole_channels(problem, params);
   const int64_t least = unit > 0 ? unit : params.row_packs;
   if (least > max_threads) return false;
@@ -382,46 +412,65 @@ bool plan_whole_columns(const Problem& problem, PreluBackwardPlan* plan) {
                          std::min(params.row_packs, max_threads / unit * unit));
     return packs;
   };
+  const int64_t most_rows = is_channels_last ? max_rows_of_thread_channels_last : max_rows_of_thread;
+  const auto rows_fit = [&](int64_t packs, int64_t rows) {
+    return rows <= most_rows * std::max<int64_t>(1, max_threads / packs);
+  };
   const bool forced_cluster = problem.choice.kernel == 1 + static_cast<int>(PreluBackwardKernel::cluster_of_columns);
   const int64_t packs = packs_for(1);
-  const bool is_one_slab =
-      params.num_rows <= max_passes_of_one_slab * std::max<int64_t>(1, max_threads / packs) &&
-      (params.num_rows == 1 || ceil_div(params.row_packs, packs) * 8 >= problem.device.num_multiprocessors ||
-       problem.num_packs <= 4 * max_threads);
-  if (is_one_slab && !forced_cluster) {
+  const int64_t num_tiles = ceil_div(params.row_packs, packs);
+  // With less than a block for nearly every multiprocessor only what is small anyway.
+  const bool has_blocks = num_tiles * 8 >= problem.device.num_multiprocessors * (is_channels_last ? 1 : 7);
+  if (!forced_cluster && rows_fit(packs, params.num_rows) &&
+      (params.num_rows == 1 || has_blocks || problem.num_packs <= 4 * max_threads)) {
     plan->kernel = PreluBackwardKernel::packs_of_columns;
     plan_tile(problem, tile_of(packs, params.num_rows), params.num_rows, 1, plan);
     return true;
   }
   if (!is_whole(problem) || problem.device.capability < 90) return false;
-  const int64_t tensor_bytes = problem.tensors.grid.num_elements * problem.shape.element_bytes;
-  if (!forced_cluster && tensor_bytes > max_cluster_tensor_bytes) return false;
-  int64_t blocks = problem.choice.cluster_blocks > 0 ? problem.choice.cluster_blocks : max_cluster_blocks;
+  if (is_channels_last && !forced_cluster) return false;
+  int64_t blocks = problem.choice.cluster_blocks > 0 ? problem.choice.cluster_blocks : 2;
+  while (problem.choice.cluster_blocks == 0 && blocks < max_cluster_blocks &&
+         (!rows_fit(packs, ceil_div(params.num_rows, blocks)) ||
+          num_tiles * blocks * 8 < problem.device.num_multiprocessors * 7))
+    blocks *= 2;
   while (blocks > 1 && blocks > params.num_rows) blocks /= 2;
   if (blocks == 1) return false;
   const int64_t cluster_packs = packs_for(blocks);
   const int64_t rows_per_slab =
       problem.choice.rows_per_slab > 0 ? problem.choice.rows_per_slab : ceil_div(params.num_rows, blocks);
-  if (!forced_cluster && rows_per_slab > max_passes_of_a_cluster * std::max<int64_t>(1, max_threads / cluster_packs))
-    return false;
+  if (!forced_cluster && !rows_fit(cluster_packs, rows_per_slab)) return false;
   plan->kernel = PreluBackwardKernel::cluster_of_columns;
   plan_tile(problem, tile_of(cluster_packs, rows_per_slab), rows_per_slab, blocks, plan);
   return true;
 }
 
-// Rows of a slab, for elements of one byte: 128 of 16-bit elements. A channel's partial of 4 bytes is written and read
-// again, which adds 1% to its three times that many rows. Fewer where they would leave multiprocessors short of blocks.
-constexpr int64_t slab_rows_times_bytes = 256;
-constexpr int64_t min_blocks_per_multiprocessor = 8;
+// Slabs of rows. H200, channels last, of the time to move 3N: tiles of 8 packs (128 bytes of each row) and 4 rows a
+// thread; 256 threads from 32 MB on, 128 below that: f16 256x512x7x7 0.80, with 256 threads 0.79, with rows of 64 packs
+// 0.61; f32 96x256x14x14 0.86, 0.85, 0.80.
+constexpr int64_t slab_tile_packs = 8;
+constexpr int64_t slab_rows_of_thread = 4;
+constexpr int64_t min_bytes_of_large_blocks = int64_t{32} << 20;
+constexpr int64_t min_slab_threads_per_multiprocessor = 2048;
+// From this many slabs on a cluster of 8 sums theirs up first: f32 112x112 1.01, without 0.99.
+constexpr int64_t min_slabs_of_clusters = 4096;
 
 void plan_slabs(const Problem& problem, PreluBackwardPlan* plan) {
   ColumnParams& params = plan->columns;
   place_rows(problem, plan);
   plan->kernel = PreluBackwardKernel::packs_of_columns;
-  const int64_t max_threads = problem.choice.max_threads > 0 ? problem.choice.max_threads : max_prelu_threads;
+  const int64_t num_bytes = problem.num_packs * pack_bytes;
+  const int64_t max_threads = problem.choice.max_threads > 0           ? problem.choice.max_threads
+                              : num_bytes >= min_bytes_of_large_blocks ? max_prelu_threads
+                                                                       : max_prelu_threads / 2;
   const int64_t unit = packs_of_whole_channels(problem, params);
-  const int64_t most =
-      problem.choice.tile_packs > 0 ? std::min<int64_t>(problem.choice.tile_packs, max_threads) : max_threads;
+  // Rows of few packs stay whole where they are not whole tiles.
+  const bool has_tiles =
+      unit > 0 && (params.row_packs % slab_tile_packs == 0 || params.row_packs > 4 * slab_tile_packs);
+  const int64_t wanted = problem.choice.tile_packs > 0 ? problem.choice.tile_packs
+                         : has_tiles                   ? std::max(slab_tile_packs, unit)
+                                                       : max_threads;
+  const int64_t most = std::min(wanted, max_threads);
   int64_t packs = ceil_div(params.row_packs, ceil_div(params.row_packs, most));
   int64_t channels = 0;
   if (packs == params.row_packs) {
@@ -432,20 +481,25 @@ void plan_slabs(const Problem& problem, PreluBackwardPlan* plan) {
   }
   const int64_t tile_rows = std::min(std::max<int64_t>(1, max_threads / packs), params.num_rows);
   const int64_t num_tiles = ceil_div(params.row_packs, packs);
-  int64_t rows_per_slab =
-      round_up(std::max(slab_rows_times_bytes / problem.shape.element_bytes, 2 * tile_rows), tile_rows);
-  const int64_t wanted_blocks = min_blocks_per_multiprocessor * problem.device.num_multiprocessors;
-  while (rows_per_slab > tile_rows && num_tiles * ceil_div(params.num_rows, rows_per_slab) < wanted_blocks)
-    rows_per_slab =
-        round_up(rows_per_slab / 2, tile_rows) < rows_per_slab ? round_up(rows_per_slab / 2, tile_rows) : tile_rows;
+  // Partials of columns are many: they are of more rows.
+  int64_t rows_per_slab = (channels > 0 ? slab_rows_of_thread : 32 * slab_rows_of_thread) * tile_rows;
+  const int64_t wanted_blocks = min_slab_threads_per_multiprocessor / max_threads * problem.device.num_multiprocessors;
+  while (rows_per_slab > 2 * tile_rows && num_tiles * ceil_div(params.num_rows, rows_per_slab) < wanted_blocks)
+    rows_per_slab = std::max(2 * tile_rows, rows_per_slab / 2);
   if (problem.choice.rows_per_slab > 0) rows_per_slab = round_up(problem.choice.rows_per_slab, tile_rows);
-  plan_tile(problem, {packs, tile_rows, channels}, rows_per_slab, 1, plan);
+  const bool clusters = problem.choice.kernel == 0 && channels > 0 && is_whole(problem) &&
+                        problem.device.capability >= 90 &&
+                        ceil_div(params.num_rows, rows_per_slab) >= min_slabs_of_clusters;
+  if (clusters) plan->kernel = PreluBackwardKernel::cluster_of_columns;
+  plan_tile(problem, {packs, tile_rows, channels}, rows_per_slab, clusters ? max_cluster_blocks : 1, plan);
 }
 
 }  // namespace
 
-bool plan_prelu_backward(const PreluBackwardRequest& request, const Device& device, const PreluBackwardChoice& choice,
-                         PreluBackwardPlan* plan) {
+namespace {
+
+bool plan_kernels(const PreluBackwardRequest& request, const Device& device, const PreluBackwardChoice& choice,
+                  PreluBackwardPlan* plan) {
   const Problem problem = make_problem(request, device, choice);
   *plan = start_plan(problem);
   if (problem.num_packs == 0) {
@@ -464,6 +518,17 @@ bool plan_prelu_backward(const PreluBackwardRequest& request, const Device& devi
   if (plan_whole_columns(problem, plan)) return true;
   *plan = start_plan(problem);
   if (!plan_planes(problem, plan)) plan_slabs(problem, plan);
+  return true;
+}
+
+}  // namespace
+
+bool plan_prelu_backward(const PreluBackwardRequest& request, const Device& device, const PreluBackwardChoice& choice,
+                         PreluBackwardPlan* plan) {
+  if (!plan_kernels(request, device, choice, plan)) return false;
+  if (choice.overlap == 3)
+    for (LaunchConfig* launch : {&plan->launch, &plan->sum_launches[0], &plan->sum_launches[1]})
+      launch->shared_percent = even_shared_percent;
   return true;
 }
 

@@ -27,6 +27,7 @@ constexpr int max_prelu_threads = 256;
 constexpr int max_backward_threads = 512;
 constexpr int max_span_threads = 256;
 constexpr int max_sum_threads = 512;
+constexpr int row_sum_threads = 128;
 constexpr int max_cluster_blocks = 8;  // that every GPU with clusters has
 
 // A checked call. Every extent is >= 1; `dtype` is float16, bfloat16, float32 or float64, `alpha_dtype` the same type,
@@ -214,7 +215,8 @@ struct PreluBackwardPlan {
   SpanParams spans;
   PlaneParams planes;
   ColumnParams columns;
-  int32_t num_sums = 0;  // kernels after the first; the last writes dalpha
+  int32_t num_sums = 0;       // kernels after the first; the last writes dalpha
+  bool sums_of_rows = false;  // the only one of them: a block a channel sums up (rows, channels)
   LaunchConfig sum_launches[2];
   PartialSumParams sums[2];
   int64_t workspace_bytes = 0;
@@ -228,7 +230,7 @@ struct PreluBackwardChoice {
   int32_t rows_per_slab = 0;  // of packs_of_columns
   int32_t cluster_blocks = 0;
   int32_t tile_packs = 0;     // of columns: at most
-  int32_t overlap = 0;        // 1: no kernel starts early; 2: they do
+  int32_t overlap = 0;        // 1: no kernel starts early; 2: they do; 3: and divide memory alike
   int32_t packs_at_once = 0;  // of spans_of_planes and of columns
 };
 

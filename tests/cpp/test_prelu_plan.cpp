@@ -126,7 +126,8 @@ void check_plan(const PreluCase& row, const Device& device, const PreluBackwardP
   for (int i = 0; i < plan.num_sums; ++i) {
     check_launch(plan.sum_launches[i], max_sum_threads);
     CHECK(plan.sum_launches[i].overlaps_previous == (device.capability >= 90));
-    CHECK(plan.sum_launches[i].num_blocks * plan.sums[i].block_channels.divisor >= plan.sums[i].channels);
+    const int64_t block_channels = plan.sums_of_rows ? 1 : plan.sums[i].block_channels.divisor;
+    CHECK(plan.sum_launches[i].num_blocks * block_channels >= plan.sums[i].channels);
   }
   if (device.capability < 90) CHECK(plan.launch.cluster_blocks == 1);
 }
@@ -191,6 +192,8 @@ void workspace_is_small_beside_the_tensors() {
     const int64_t num_bytes = row.outer * row.channels * row.inner * bytes_of(row.dtype);
     if (num_bytes < h200.l2_bytes || row.outer == 1) continue;
     CHECK(prelu_backward_workspace_bytes(backward_request(row), h200) * 100 < num_bytes * 3);
+    if (prelu_backward_workspace_bytes(backward_request(row), h200) * 100 >= num_bytes * 3)
+      std::printf("  %s\n", text_of(row).c_str());
   }
 }
 
