@@ -381,13 +381,16 @@ int64_t tile_rows_for(int64_t packs, int64_t num_rows, int64_t max_threads) {
 // Planes too short for spans go by blocks, or clusters of blocks, that hold all rows of their channels: a second kernel
 // costs 1.5 to 2 us (H200), the time to move 7 MB. Of the time to move 3N, f16 14x14 0.79 so and 0.75 with a second
 // kernel, f32 7x7 0.84 and 0.82. With more rows a thread the loads come in too many turns.
+constexpr int64_t max_bytes_of_whole_columns = int64_t{32} << 20;
 constexpr int64_t max_whole_threads = 512;
 constexpr int64_t max_rows_of_thread = 16;
 constexpr int64_t max_rows_of_thread_channels_last = 4;
 
 bool plan_whole_columns(const Problem& problem, PreluBackwardPlan* plan) {
   ColumnParams& params = plan->columns;
-  if (problem.request.dalpha == nullptr) return false;
+  const bool forced_cluster = problem.choice.kernel == 1 + static_cast<int>(PreluBackwardKernel::cluster_of_columns);
+  const bool is_large = problem.num_packs * pack_bytes > max_bytes_of_whole_columns;
+  if (problem.request.dalpha == nullptr || (is_large && !forced_cluster)) return false;
   place_rows(problem, plan);
   const int64_t V = problem.pack_elements;
   const bool is_channels_last = problem.shape.inner == 1;
@@ -416,7 +419,6 @@ bool plan_whole_columns(const Problem& problem, PreluBackwardPlan* plan) {
   const auto rows_fit = [&](int64_t packs, int64_t rows) {
     return rows <= most_rows * std::max<int64_t>(1, max_threads / packs);
   };
-  const bool forced_cluster = problem.choice.kernel == 1 + static_cast<int>(PreluBackwardKernel::cluster_of_columns);
   const int64_t packs = packs_for(1);
   const int64_t num_tiles = ceil_div(params.row_packs, packs);
   // With less than a block for nearly every multiprocessor only what is small anyway.
