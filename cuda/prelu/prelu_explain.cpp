@@ -24,6 +24,7 @@ const char* reason(PreluBackwardKernel kernel) {
     case PreluBackwardKernel::packs_of_planes: return "planes of inner elements hold whole packs";
     case PreluBackwardKernel::packs_of_columns:
       return "planes are shorter than a pack, or a block holds all rows of its channels";
+    case PreluBackwardKernel::packs_of_channels: return "channels are last, and whole packs";
     case PreluBackwardKernel::cluster_of_columns: return "a cluster of blocks holds all rows of its channels";
     case PreluBackwardKernel::nothing: return "outer or inner is 0, and dalpha is set to zeros";
   }
@@ -37,6 +38,7 @@ const char* prelu_backward_kernel_name(PreluBackwardKernel kernel) {
     case PreluBackwardKernel::spans_of_planes: return "spans_of_planes";
     case PreluBackwardKernel::packs_of_planes: return "packs_of_planes";
     case PreluBackwardKernel::packs_of_columns: return "packs_of_columns";
+    case PreluBackwardKernel::packs_of_channels: return "packs_of_channels";
     case PreluBackwardKernel::cluster_of_columns: return "cluster_of_columns";
     case PreluBackwardKernel::nothing: return "nothing";
   }

@@ -185,7 +185,7 @@ class CaseRun {
              .max_threads = threads,
              .packs_at_once = packs_per_lane},
             "forced", true, true);
-    for (const int kernel : {2, 3})
+    for (const int kernel : {2, 3, 4})
       for (const int threads : {32, 96, 512})
         for (const int tile_packs : {0, 4})
           for (const int rows_per_slab : {0, 7})
