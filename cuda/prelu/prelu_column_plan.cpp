@@ -23,6 +23,8 @@ struct Tile {
 int32_t columns_at_once(const PreluBackwardProblem& problem, int64_t rows_of_thread) {
   if (!is_whole(problem)) return 2;
   if (problem.choice.packs_at_once > 0) return problem.choice.packs_at_once;
+  // f16 14x14, 10 rows a thread: 0.84 with 4, 0.80 with 8; 7x7, 5 rows: 0.75, 0.77.
+  if (rows_of_thread > 8) return problem.shape.element_bytes >= 4 || rows_of_thread % 8 == 0 ? 8 : 4;
   return rows_of_thread > 4 ? 8 : rows_of_thread > 2 ? 4 : 2;
 }
 
@@ -134,12 +136,16 @@ int64_t tile_rows_for(int64_t packs, int64_t num_rows, int64_t max_threads) {
 }
 
 // Planes too short for spans go by blocks, or clusters of blocks, that hold all rows of their channels: a second kernel
-// costs 1.5 to 2 us (H200), the time to move 7 MB. Of the time to move 3N, f16 14x14 0.79 so and 0.75 with a second
-// kernel, f32 7x7 0.84 and 0.82. With more rows a thread the loads come in too many turns.
+// costs 1 us and more. H200, of the time to move 3N: f16 14x14 0.84 so, 0.78 with a second kernel; f16 7x7 0.77, 0.71;
+// f32 256x512x7x7 0.90, with blocks of 512 threads 0.82.
 constexpr int64_t max_bytes_of_whole_columns = int64_t{32} << 20;
-constexpr int64_t max_whole_threads = 512;
-constexpr int64_t max_rows_of_thread = 16;
+constexpr int64_t whole_threads(int64_t element_bytes) { return element_bytes >= 4 ? 256 : 512; }
+constexpr int64_t max_rows_of_thread = 26;
+constexpr int64_t wanted_threads_per_multiprocessor = 448;
+// Channels last only where a block has few rows. 1x1 by tiles of 8 packs: f32 0.65, f16 0.51; of 2: f32 0.59, f16 0.54.
 constexpr int64_t max_rows_of_thread_channels_last = 4;
+constexpr int64_t min_packs_channels_last(int64_t element_bytes) { return element_bytes >= 4 ? 8 : 2; }
+constexpr int64_t multiprocessors_of_a_tile = 16;
 
 }  // namespace
 
@@ -153,7 +159,7 @@ bool plan_whole_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* 
   const bool is_channels_last = problem.shape.inner == 1;
   const int64_t max_threads = problem.choice.max_threads > 0 ? problem.choice.max_threads
                               : is_channels_last             ? max_prelu_threads
-                                                             : max_whole_threads;
+                                                             : whole_threads(problem.shape.element_bytes);
   const int64_t unit = packs_of_whole_channels(problem, params);
   const int64_t least = unit > 0 ? unit : params.row_packs;
   if (least > max_threads) return false;
@@ -163,7 +169,8 @@ bool plan_whole_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* 
   };
   // At least a sector of 32 bytes of each row, and more where that leaves a block for every multiprocessor.
   const auto packs_for = [&](int64_t blocks_per_tile) {
-    int64_t packs = unit > 0 ? round_up(std::min<int64_t>(2, params.row_packs), unit) : least;
+    const int64_t fewest = is_channels_last ? min_packs_channels_last(problem.shape.element_bytes) : 2;
+    int64_t packs = unit > 0 ? round_up(std::min(fewest, params.row_packs), unit) : least;
     while (unit > 0 && 2 * packs <= std::min<int64_t>(16, params.row_packs) && 2 * packs <= max_threads &&
            params.row_packs / (2 * packs) * blocks_per_tile >= 2 * problem.device.num_multiprocessors)
       packs *= 2;
@@ -178,8 +185,12 @@ bool plan_whole_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* 
   };
   const int64_t packs = packs_for(1);
   const int64_t num_tiles = ceil_div(params.row_packs, packs);
-  // With less than a block for nearly every multiprocessor only what is small anyway.
-  const bool has_blocks = num_tiles * 8 >= problem.device.num_multiprocessors * (is_channels_last ? 1 : 7);
+  // With fewer only what is small anyway.
+  const int64_t multiprocessors = problem.device.num_multiprocessors;
+  const auto has_threads = [&](int64_t blocks_per_tile) {
+    return num_tiles * blocks_per_tile * max_threads >= wanted_threads_per_multiprocessor * multiprocessors;
+  };
+  const bool has_blocks = is_channels_last ? num_tiles * multiprocessors_of_a_tile >= multiprocessors : has_threads(1);
   if (!forced_cluster && rows_fit(packs, params.num_rows) &&
       (params.num_rows == 1 || has_blocks || problem.num_packs <= 4 * max_threads)) {
     plan->kernel = PreluBackwardKernel::packs_of_columns;
@@ -190,8 +201,7 @@ bool plan_whole_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* 
   if (is_channels_last && !forced_cluster) return false;
   int64_t blocks = problem.choice.cluster_blocks > 0 ? problem.choice.cluster_blocks : 2;
   while (problem.choice.cluster_blocks == 0 && blocks < max_cluster_blocks &&
-         (!rows_fit(packs, ceil_div(params.num_rows, blocks)) ||
-          num_tiles * blocks * 8 < problem.device.num_multiprocessors * 7))
+         (!rows_fit(packs, ceil_div(params.num_rows, blocks)) || !has_threads(blocks)))
     blocks *= 2;
   while (blocks > 1 && blocks > params.num_rows) blocks /= 2;
   if (blocks == 1) return false;
@@ -206,15 +216,16 @@ bool plan_whole_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* 
 
 namespace {
 
-// Slabs of rows. H200, channels last, of the time to move 3N: tiles of 8 packs (128 bytes of each row) and 4 rows a
-// thread; 256 threads from 32 MB on, 128 below that: f16 256x512x7x7 0.80, with 256 threads 0.79, with rows of 64 packs
-// 0.61; f32 96x256x14x14 0.86, 0.85, 0.80.
+// Slabs of rows. H200, channels last, of the time to move 3N: tiles of 8 packs (128 bytes of each row) and 8 rows a
+// thread, all at once; 256 threads from 64 MB on, 128 below that. f16 112x112 0.99, 56x56 0.91, 28x28 0.84;
+// f32 1.01, 1.06, 0.93. With 4 rows a thread 56x56 0.87 and 1.04. A cluster of 8 sums its slabs up first where they are
+// many: f32 28x28 0.93, without 0.90.
 constexpr int64_t slab_tile_packs = 8;
-constexpr int64_t slab_rows_of_thread = 4;
-constexpr int64_t min_bytes_of_large_blocks = int64_t{32} << 20;
-constexpr int64_t min_slab_threads_per_multiprocessor = 2048;
-// From this many slabs on a cluster of 8 sums theirs up first: f32 112x112 1.01, without 0.99.
-constexpr int64_t min_slabs_of_clusters = 4096;
+constexpr int64_t slab_rows_of_thread = 8;
+constexpr int64_t slab_rows_of_thread_whole = 16;  // of tiles that are whole rows: 100 channels f16 0.82, with 4 0.66
+constexpr int64_t min_bytes_of_large_blocks = int64_t{64} << 20;
+constexpr int64_t min_slab_threads_per_multiprocessor = 512;
+constexpr int64_t min_slabs_of_clusters = 512;
 
 }  // namespace
 
@@ -223,13 +234,13 @@ void plan_slabs(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
   place_rows(problem, plan);
   plan->kernel = PreluBackwardKernel::packs_of_columns;
   const int64_t num_bytes = problem.num_packs * pack_bytes;
-  const int64_t max_threads = problem.choice.max_threads > 0           ? problem.choice.max_threads
-                              : num_bytes >= min_bytes_of_large_blocks ? max_prelu_threads
-                                                                       : max_prelu_threads / 2;
   const int64_t unit = packs_of_whole_channels(problem, params);
   // Rows of few packs stay whole where they are not whole tiles.
   const bool has_tiles =
       unit > 0 && (params.row_packs % slab_tile_packs == 0 || params.row_packs > 4 * slab_tile_packs);
+  const int64_t max_threads = problem.choice.max_threads > 0                         ? problem.choice.max_threads
+                              : !has_tiles || num_bytes >= min_bytes_of_large_blocks ? max_prelu_threads
+                                                                                     : max_prelu_threads / 2;
   const int64_t wanted = problem.choice.tile_packs > 0 ? problem.choice.tile_packs
                          : has_tiles                   ? std::max(slab_tile_packs, unit)
                                                        : max_threads;
@@ -245,7 +256,10 @@ void plan_slabs(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
   const int64_t tile_rows = std::min(std::max<int64_t>(1, max_threads / packs), params.num_rows);
   const int64_t num_tiles = ceil_div(params.row_packs, packs);
   // PreluPartials of columns are many: they are of more rows.
-  int64_t rows_per_slab = (channels > 0 ? slab_rows_of_thread : 32 * slab_rows_of_thread) * tile_rows;
+  int64_t rows_per_slab = (channels == 0 ? 128
+                           : has_tiles   ? slab_rows_of_thread
+                                         : slab_rows_of_thread_whole) *
+                          tile_rows;
   const int64_t wanted_blocks = min_slab_threads_per_multiprocessor / max_threads * problem.device.num_multiprocessors;
   while (rows_per_slab > 2 * tile_rows && num_tiles * ceil_div(params.num_rows, rows_per_slab) < wanted_blocks)
     rows_per_slab = std::max(2 * tile_rows, rows_per_slab / 2);

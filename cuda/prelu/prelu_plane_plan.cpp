@@ -13,12 +13,16 @@ namespace {
 // ---- spans_of_planes ------------------------------------------------------------------------------------------------
 
 constexpr int64_t warp_lanes = 32;
-constexpr int32_t span_threads = 128;
-
-// Packs a lane, at most. H200, of the time to move 3N, 2, 4 and 8 packs: f16 112x112 1.00, 1.00, 1.00; 56x56 0.95,
-// 0.95, 0.95; 28x28 0.92, 0.91, -; f32 112x112 1.02 all; 28x28 0.94, 0.94, 0.95; in two planes (57x57) f16 0.91, 0.88,
-// -; f32 0.94, 0.93, -. Fewer partials where it is all the same.
-constexpr int64_t max_packs_of_one_plane(int64_t element_bytes) { return element_bytes >= 4 ? 8 : 4; }
+// Packs a lane, at most. H200, of the time to move 3N, 2, 4 and 8 packs: f16 112x112 1.00, 1.01, 1.01; 28x28 0.98,
+// 0.96,
+// -; f32 56x56 -, 1.10, 1.11; 28x28 0.97, 0.96, 0.98; in two planes (57x57) f16 0.94, 0.88, -; f32 0.98, 0.97, -. Fewer
+// partials where it is all the same. Blocks of 256 threads for 2 packs (f32 14x14 0.96, with 128 threads 0.95), of 128
+// for more.
+constexpr int64_t min_bytes_of_four_packs = int64_t{64} << 20;
+constexpr int64_t max_packs_of_one_plane(int64_t element_bytes, int64_t num_bytes) {
+  return element_bytes >= 4 ? 8 : num_bytes >= min_bytes_of_four_packs ? 4 : 2;
+}
+constexpr int32_t threads_of_spans(int64_t packs_per_lane) { return packs_per_lane <= 2 ? 256 : 128; }
 constexpr int64_t max_packs_of_two_planes = 2;
 constexpr int64_t max_forced_packs_of_two_planes = 4;
 
@@ -37,7 +41,8 @@ int64_t equal_share(int64_t plane_packs, int64_t max_packs) {
 bool plan_spans(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
   const int64_t V = problem.pack_elements, inner = problem.shape.inner;
   const int64_t forced = problem.choice.packs_at_once;
-  int64_t packs_per_lane = forced > 0 ? forced : max_packs_of_one_plane(problem.shape.element_bytes);
+  int64_t packs_per_lane =
+      forced > 0 ? forced : max_packs_of_one_plane(problem.shape.element_bytes, problem.num_packs * pack_bytes);
   const int64_t most_of_two_planes = forced > 0 ? max_forced_packs_of_two_planes : max_packs_of_two_planes;
   const bool plane_is_whole_packs = is_whole(problem) && inner % V == 0;
   int64_t span_packs = 0;
@@ -65,7 +70,7 @@ bool plan_spans(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
   params.by_span_wide = WideDivider(static_cast<uint64_t>(span_elements));
   plan->wide_index = params.is_wide;
   const int64_t num_spans = ceil_div(problem.num_packs, span_packs);
-  int32_t threads = problem.choice.max_threads > 0 ? problem.choice.max_threads : span_threads;
+  int32_t threads = problem.choice.max_threads > 0 ? problem.choice.max_threads : threads_of_spans(packs_per_lane);
   if (threads > max_span_threads) return false;
   while (threads > 32 && ceil_div(num_spans, threads / 32) < 4 * problem.device.num_multiprocessors) threads /= 2;
   plan->launch.num_threads = threads;
