@@ -24,6 +24,7 @@ CTYPES = {
     "size_t": ctypes.c_size_t,
     "int32_t": ctypes.c_int32,
     "int64_t": ctypes.c_int64,
+    "double": ctypes.c_double,
     "flowk_status": ctypes.c_int,
     "flowk_dtype": ctypes.c_int,
     "flowk_stream": _abi.StreamHandle,
@@ -31,6 +32,7 @@ CTYPES = {
     "void *": _abi.TensorPointer,
     "const int64_t *": _abi.Int64Pointer,
     "const int32_t *": _abi.Int32Pointer,
+    "const flowk_softmax_mask *": _abi.SoftmaxMaskPointer,
 }
 
 
@@ -53,6 +55,17 @@ def header_enum(name: str) -> dict[str, int]:
     body = re.search(rf"typedef enum {name} {{(.*?)}}", CODE, re.DOTALL)
     assert body
     return {key: int(value) for key, value in re.findall(r"(\w+) = (-?\d+)", body[1])}
+
+
+def header_struct(name: str) -> list[tuple[str, type]]:
+    """Members and their types; a pointer is a c_void_p, as a ctypes.Structure gives and takes an address as int."""
+    body = re.search(rf"typedef struct {name} {{(.*?)}} {name};", CODE, re.DOTALL)
+    assert body
+    members = [member.strip() for member in body[1].split(";") if member.strip()]
+    return [
+        (re.findall(r"\w+", member)[-1], ctypes.c_void_p if "*" in member else declared_type(member))
+        for member in members
+    ]
 
 
 def header_constant(name: str) -> int:
@@ -84,6 +97,10 @@ def test_the_table_has_the_functions_of_the_header_with_their_types() -> None:
 )
 def test_enums_have_the_values_of_the_header(name: str, enum: type[IntEnum], prefix: str) -> None:
     assert {prefix + member.name: member.value for member in enum} == header_enum(name)
+
+
+def test_structs_have_the_members_of_the_header() -> None:
+    assert header_struct("flowk_softmax_mask") == _abi.SoftmaxMask._fields_
 
 
 def test_version_and_largest_rank_are_those_of_the_header() -> None:
