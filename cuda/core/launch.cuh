@@ -34,12 +34,31 @@ Status launch(void (*kernel)(Parameters...), const LaunchConfig& config, flowk_s
   if (config.shared_bytes > shared_bytes_without_opt_in)
     error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  config.shared_bytes);
+  constexpr int32_t portable_cluster_blocks = 8;
+  if (error == cudaSuccess && config.cluster_blocks > portable_cluster_blocks)
+    error =
+        cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
   if (error == cudaSuccess) {
+    cudaLaunchAttribute attributes[2] = {};
+    unsigned num_attributes = 0;
+    if (config.cluster_blocks > 1) {
+      cudaLaunchAttribute& cluster = attributes[num_attributes++];
+      cluster.id = cudaLaunchAttributeClusterDimension;
+      cluster.val.clusterDim.x = static_cast<unsigned>(config.cluster_blocks);
+      cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+    }
+    if (config.overlaps_previous) {
+      cudaLaunchAttribute& overlap = attributes[num_attributes++];
+      overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+      overlap.val.programmaticStreamSerializationAllowed = 1;
+    }
     cudaLaunchConfig_t launch_config = {};
     launch_config.gridDim = dim3(static_cast<unsigned>(config.num_blocks));
     launch_config.blockDim = dim3(static_cast<unsigned>(config.num_threads));
     launch_config.dynamicSmemBytes = static_cast<size_t>(config.shared_bytes);
     launch_config.stream = stream;
+    launch_config.attrs = attributes;
+    launch_config.numAttrs = num_attributes;
     error = cudaLaunchKernelEx(&launch_config, kernel, std::forward<Arguments>(arguments)...);
   }
   if (error == cudaSuccess) return {};

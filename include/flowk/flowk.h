@@ -216,7 +216,7 @@ typedef struct flowk_softmax_mask {
 
   /* With d = i + (k - q) + causal_offset, the last row's diagonal ending in the last column where the offset is 0:
    * causal = 1 keeps the columns j <= d. A window > 0 keeps those of j > d - window and, where causal is 0, of
-   * j < d + window as well. Numbers past +-2^62 are refused. */
+   * j < d + window as well. Numbers past +-2^60 are refused. */
   int32_t causal; /* 0 or 1 */
   int64_t causal_offset;
   int64_t window; /* 0: none */
@@ -238,7 +238,8 @@ typedef struct flowk_softmax_mask {
  *
  * Shapes: x and y have the `rank` extents of `shape`, 1 <= rank <= FLOWK_MAX_RANK; the softmax runs over the last one.
  *   `x_strides` and `y_strides` have `rank` strides, the last of them 1 (whatever it is where that extent is 1).
- *   `scale` is finite, of any sign; `log_softmax` is 0 or 1; `mask` NULL keeps every column.
+ *   The last extent is at most 2^30. `scale` is finite, of any sign (with 0, an infinite x still counts as infinite);
+ *   `log_softmax` is 0 or 1; `mask` NULL keeps every column.
  * Element types: float16, bfloat16, float32 or float64. y has x's, or one of the two is float32 and the other float16
  *   or bfloat16.
  * Pointers: y may be x itself (same pointer, strides and type), and must not overlap x otherwise, nor a tensor of

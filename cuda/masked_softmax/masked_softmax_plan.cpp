@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "masked_softmax/masked_softmax_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+
+#include "masked_softmax/softmax_problem.h"
+
+namespace flowk {
+namespace {
+
+constexpr int64_t chunk_bytes = 16;
+constexpr int32_t warp_lanes = 32;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// How rows of up to so many bytes are held in registers: chunks of 16 bytes a thread, and blocks a row. Lanes follow:
+// as many as the row has chunks for. Fractions of copy on an H200 stand with each row, forward float16 / float32.
+struct RegisterRow {
+  int64_t max_row_bytes;
+  int32_t vectors_per_thread;
+  int32_t cluster_blocks;
+};
+// No dense mask and no bias. Rows of 4 to 8 KB with 4 vectors a thread instead of 2: equal in float16, 0.973 for 0.995
+// in float32; of 64 KB in one block of 1024 threads 0.90.
+constexpr RegisterRow interval_16_bit[] = {
+    {128, 1, 1},      // 64 columns
+    {1024, 2, 1},     // 128: 0.97, 512: 0.99
+    {2048, 4, 1},     // 1024: 0.99
+    {4096, 2, 1},     // 2048: 1.00
+    {8192, 4, 1},     // 4096: 0.98
+    {16384, 2, 1},    // 8192: 0.98; 4 vectors 0.976
+    {32768, 4, 1},    // 16384: 0.985
+    {65536, 4, 4},    // 32768: 0.99
+    {131072, 4, 8},   // 65536: 0.978; 4 blocks of 8 vectors 0.97
+    {262144, 8, 16},  // 131072: 0.962; 8 blocks of 256 threads 0.953
+    {524288, 4, 16}, {1048576, 8, 16},
+};
+constexpr RegisterRow interval_32_bit[] = {
+    {128, 1, 1},       // 32 columns: 0.987
+    {4096, 2, 1},      // 128: 0.989, 512: 0.997, 1024: 1.00
+    {8192, 2, 1},      // 2048: 0.995
+    {16384, 4, 1},     // 4096: 0.99
+    {32768, 4, 1},     // 8192: 0.994
+    {65536, 8, 1},     // 16384: 0.982
+    {131072, 8, 2},    // 32768: 0.984
+    {262144, 8, 8},    // 65536: 0.98
+    {524288, 8, 16},   // 131072: 0.975; 8 blocks of 16 vectors 0.969
+    {1048576, 16, 16}  // 262144: 0.944
+};
+// With a dense mask or a bias: 32 elements a thread, 8 to 16 of float32 in short rows.
+constexpr RegisterRow dense_16_bit[] = {
+    {1024, 2, 1},     // 128: 0.94, 512: 0.97
+    {32768, 4, 1},    // 1024: 0.99, 2048: 0.98, 4096: 0.945, 8192: 0.957
+    {65536, 4, 4},    // 32768: 0.94
+    {131072, 4, 8},   // 65536: 0.926
+    {262144, 4, 16},  // 131072: 0.93
+    {524288, 4, 16},
+};
+constexpr RegisterRow dense_32_bit[] = {
+    {4096, 4, 1},                      // 128: 0.97, 512: 1.00, 1024: 1.00
+    {16384, 4, 1},                     // 2048: 0.97, 4096: 0.96
+    {32768, 8, 1},                     // 8192: 0.95
+    {65536, 8, 1},    {131072, 8, 2},  // 32768: 0.966
+    {262144, 8, 4},                    // 65536: 0.963
+    {524288, 8, 8},                    // 131072: 0.976
+    {1048576, 8, 16},
+};
+// Backward: two inputs, both in registers. 128 to 131072 columns reach 1.00 to 1.04 in both types.
+constexpr RegisterRow backward_16_bit[] = {
+    {128, 1, 1},   {1024, 2, 1},   {2048, 4, 1},    {4096, 2, 1},    {8192, 4, 1},
+    {16384, 4, 1}, {32768, 4, 4},  // 16384: 1.033; one block 0.99 to 1.008
+    {65536, 4, 4}, {131072, 4, 8}, {262144, 4, 16}, {524288, 4, 16}, {1048576, 8, 16},
+};
+constexpr RegisterRow backward_32_bit[] = {
+    {128, 1, 1},    {8192, 2, 1},   {16384, 4, 1},   {32768, 4, 1},    {65536, 4, 2},
+    {131072, 4, 4}, {262144, 4, 8}, {524288, 4, 16}, {1048576, 8, 16},
+};
+
+// Rows of up to this many bytes go to single warps, several to a block of this many threads: 16 rows of 128 columns a
+// block of float16; rows of 32 lanes and 4 vectors 2 to a block of 64.
+constexpr int32_t short_row_threads = 128;
+constexpr int32_t warp_row_threads = 64;
+
+template <size_t kSize>
+SoftmaxShape shape_of(const RegisterRow (&table)[kSize], int64_t row_bytes) {
+  SoftmaxShape shape;
+  for (const RegisterRow& row : table)
+    if (row_bytes <= row.max_row_bytes) {
+      shape.kernel = SoftmaxKernel::row_in_registers;
+      shape.vectors_per_thread = row.vectors_per_thread;
+      shape.cluster_blocks = row.cluster_blocks;
+      break;
+    }
+  return shape;
+}
+
+int32_t power_of_2_from(int64_t n) {
+  int32_t power = 1;
+  while (power < n) power *= 2;
+  return power;
+}
+
+int32_t log2_of(int32_t power_of_2) { return __builtin_ctz(static_cast<unsigned>(power_of_2)); }
+
+// The fewest lanes that hold a row of `num_chunks`, in whole warps or the part of one that shuffles allow.
+int32_t lanes_for(int64_t num_chunks, int32_t vectors, int32_t blocks, int32_t least) {
+  const int64_t lanes = std::max<int64_t>(ceil_div(num_chunks, int64_t{vectors} * blocks), least);
+  if (blocks == 1 && lanes <= warp_lanes) return power_of_2_from(lanes);
+  return static_cast<int32_t>(std::min<int64_t>(ceil_div(lanes, warp_lanes) * warp_lanes, 1 << 20));
+}
+
+// The leftover columns of a row, up to a chunk's less one at either end, are one a lane.
+int32_t least_lanes(const SoftmaxProblem& problem) {
+  return problem.has_leftovers ? power_of_2_from(2 * (problem.chunk_columns - 1)) : 1;
+}
+
+int32_t threads_for(int32_t lanes, int32_t vectors) {
+  if (lanes > warp_lanes) return lanes;
+  return lanes == warp_lanes && vectors >= 4 ? warp_row_threads : short_row_threads;
+}
+
+int32_t most_cluster_blocks(const Device& device) {
+  if (device.capability < 90) return 1;
+  return device.capability == 90 || device.capability / 10 == 10 ? max_cluster_blocks : 8;
+}
+
+bool has_register_kernel(const SoftmaxRequest& request) {
+  if (request.in_dtype == request.out_dtype) return true;
+  // float32 scores to 16-bit probabilities, and the gradients back.
+  return request.backward ? request.out_dtype == FLOWK_FLOAT32 : request.in_dtype == FLOWK_FLOAT32;
+}
+
+SoftmaxMask mask_of(const SoftmaxRequest& request) {
+  if (request.backward) return SoftmaxMask::interval;
+  if (request.pointers[softmax_side] != nullptr) return SoftmaxMask::bias;
+  return request.pointers[softmax_dense] != nullptr ? SoftmaxMask::dense : SoftmaxMask::interval;
+}
+
+bool shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device,
+                const SoftmaxShape& shape) {
+  const int32_t lanes = shape.lanes_per_row;
+  if (lanes < 1 || shape.block_threads < 1 || shape.block_threads % warp_lanes != 0) return false;
+  if (lanes < warp_lanes ? (lanes & (lanes - 1)) != 0 : lanes % warp_lanes != 0) return false;
+  if (shape.block_threads != lanes && (lanes > warp_lanes || shape.block_threads % lanes != 0)) return false;
+  const int32_t blocks = shape.cluster_blocks;
+  if (blocks < 1 || blocks > most_cluster_blocks(device) || (blocks & (blocks - 1)) != 0) return false;
+  if (blocks > 1 && shape.block_threads != lanes) return false;
+  switch (shape.kernel) {
+    case SoftmaxKernel::row_in_registers: {
+      const int32_t vectors = shape.vectors_per_thread;
+      if (!has_register_kernel(request) || !problem.chunks_agree || lanes > max_register_lanes) return false;
+      if (vectors < 1 || vectors > (problem.in_bytes == 2 || request.backward ? 8 : 16) ||
+          (vectors & (vectors - 1)) != 0)
+        return false;
+      return lanes >= least_lanes(problem) &&
+             request.columns / problem.chunk_columns <= int64_t{lanes} * vectors * blocks;
+    }
+    case SoftmaxKernel::row_read_twice: return blocks == 1 && lanes <= 1024;
+    default: return false;
+  }
+}
+
+void fill_params(const SoftmaxRequest& request, const SoftmaxProblem& problem, SoftmaxPlan* plan) {
+  SoftmaxParams& params = plan->params;
+  params.x = static_cast<const unsigned char*>(request.pointers[softmax_x]);
+  params.out = static_cast<unsigned char*>(const_cast<void*>(request.pointers[softmax_out]));
+  params.side = static_cast<const unsigned char*>(request.pointers[softmax_side]);
+  params.dense = static_cast<const unsigned char*>(request.pointers[softmax_dense]);
+  params.lengths = static_cast<const unsigned char*>(request.pointers[softmax_lengths]);
+  params.columns = static_cast<int32_t>(request.columns);
+  params.num_rows = problem.num_rows;
+  params.rank = problem.rank;
+  params.wide_rows = problem.num_rows >= (int64_t{1} << 31);
+  for (int d = 0; d < problem.rank; ++d) {
+    params.dims[d].extent = problem.dims[d].extent;
+    if (!params.wide_rows) params.dims[d].divider = Divider(static_cast<uint32_t>(problem.dims[d].extent));
+    std::copy(problem.dims[d].strides, problem.dims[d].strides + num_softmax_operands, params.dims[d].strides);
+  }
+  if (params.dense != nullptr) {
+    params.dense_first = params.dense_end = params.dense;
+    for (int d = 0; d < request.rank; ++d) {
+      const int64_t reach = request.strides[softmax_dense][d] * (request.extents[d] - 1);
+      (reach < 0 ? params.dense_first : params.dense_end) += reach;
+    }
+    params.dense_end += request.columns;
+  }
+  params.band_dim = problem.band_dim;
+  params.band_rows = problem.band_rows;
+  params.band_extent = problem.band_extent;
+  params.has_diagonal = request.causal || request.window > 0;
+  params.has_interval = params.has_diagonal || request.lengths_bytes != 0;
+  params.lengths_from_right = request.lengths_from_right;
+  params.lengths_bytes = request.lengths_bytes;
+  params.causal = request.causal;
+  params.diagonal_offset = request.diagonal_offset;
+  params.window = request.window;
+  params.log_softmax = request.log_softmax;
+  params.bias_is_float32 = request.bias_dtype == FLOWK_FLOAT32;
+  params.bias_is_aligned = problem.bias_chunks_agree;
+  params.out_dtype = request.out_dtype;
+  params.scale = request.scale;
+  if (!request.backward && plan->mask != SoftmaxMask::bias) {
+    // A masked score is -infinity before it is scaled, so the scale must keep it that.
+    params.negates_x = request.scale < 0;
+    const double least = request.in_dtype == FLOWK_FLOAT64 ? std::numeric_limits<double>::denorm_min()
+                                                           : std::numeric_limits<float>::denorm_min();
+    params.scale = std::max(std::fabs(request.scale), least);
+  }
+}
+
+void fill_plan(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& shape,
+               SoftmaxPlan* plan) {
+  plan->kernel = shape.kernel;
+  plan->mask = mask_of(request);
+  plan->backward = request.backward;
+  plan->in_dtype = request.in_dtype;
+  plan->out_dtype = request.out_dtype;
+  plan->vectors_per_thread = shape.vectors_per_thread;
+  fill_params(request, problem, plan);
+  SoftmaxParams& params = plan->params;
+  params.lanes_per_row = shape.lanes_per_row;
+  params.rows_per_block = shape.block_threads / shape.lanes_per_row;
+  params.rows_shift = params.rows_per_block > 1 ? log2_of(shape.lanes_per_row) : 0;
+  params.cluster_shift = log2_of(shape.cluster_blocks);
+  params.is_peeled = problem.has_leftovers;
+  const int32_t warps = std::max(shape.lanes_per_row / warp_lanes, 1);
+  plan->launch = {.num_blocks = ceil_div(problem.num_rows, params.rows_per_block) * shape.cluster_blocks,
+                  .num_threads = shape.block_threads,
+                  .shared_bytes = softmax_exchange_bytes(std::max(problem.in_bytes, 4), warps, shape.cluster_blocks),
+                  .cluster_blocks = shape.cluster_blocks};
+}
+
+SoftmaxShape register_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device) {
+  const int64_t row_bytes = request.columns * problem.in_bytes;
+  const bool is_16_bit = problem.in_bytes == 2;
+  SoftmaxShape shape;
+  if (request.backward)
+    shape = is_16_bit ? shape_of(backward_16_bit, row_bytes) : shape_of(backward_32_bit, row_bytes);
+  else if (mask_of(request) == SoftmaxMask::interval)
+    shape = is_16_bit ? shape_of(interval_16_bit, row_bytes) : shape_of(interval_32_bit, row_bytes);
+  else
+    shape = is_16_bit ? shape_of(dense_16_bit, row_bytes) : shape_of(dense_32_bit, row_bytes);
+  if (shape.kernel != SoftmaxKernel::row_in_registers) return shape;
+
+  const int64_t num_chunks = request.columns / problem.chunk_columns;
+  const int32_t least = least_lanes(problem), most_blocks = most_cluster_blocks(device);
+  int32_t& vectors = shape.vectors_per_thread;
+  int32_t& blocks = shape.cluster_blocks;
+  // Without clusters, or without as large ones, a thread holds more.
+  const int32_t most_vectors = is_16_bit || request.backward ? 8 : 16;
+  blocks = std::min(blocks, most_blocks);
+  while (lanes_for(num_chunks, vectors, blocks, least) > max_register_lanes && vectors < most_vectors) vectors *= 2;
+  // A few long rows: more blocks a row, as long as each has 4 KB of it.
+  constexpr int64_t least_block_bytes = 4096;
+  while (blocks < most_blocks && problem.num_rows * blocks < device.num_multiprocessors &&
+         row_bytes / (2 * blocks) >= least_block_bytes)
+    blocks *= 2;
+  shape.lanes_per_row = lanes_for(num_chunks, vectors, blocks, least);
+  shape.block_threads = threads_for(shape.lanes_per_row, vectors);
+  return shape;
+}
+
+SoftmaxShape read_twice_shape(const SoftmaxRequest& request) {
+  constexpr int32_t elements_per_lane = 8;
+  SoftmaxShape shape;
+  shape.kernel = SoftmaxKernel::row_read_twice;
+  shape.lanes_per_row = std::min(lanes_for(request.columns, elements_per_lane, 1, 1), 1024);
+  shape.block_threads = threads_for(shape.lanes_per_row, 1);
+  return shape;
+}
+
+}  // namespace
+
+const char* softmax_kernel_name(SoftmaxKernel kernel) {
+  switch (kernel) {
+    case SoftmaxKernel::row_in_registers: return "row_in_registers";
+    case SoftmaxKernel::row_in_shared: return "row_in_shared";
+    case SoftmaxKernel::rows_by_elements: return "rows_by_elements";
+    case SoftmaxKernel::row_read_twice: return "row_read_twice";
+  }
+  return "unknown";
+}
+
+void plan_softmax(const SoftmaxRequest& request, const Device& device, SoftmaxPlan* plan) {
+  SoftmaxProblem problem;
+  make_softmax_problem(request, &problem);
+  const SoftmaxShape shape = register_shape(request, problem, device);
+  if (shape_fits(request, problem, device, shape)) return fill_plan(request, problem, shape, plan);
+  fill_plan(request, problem, read_twice_shape(request), plan);
+}
+
+bool plan_softmax_as(const SoftmaxRequest& request, const Device& device, const SoftmaxShape& shape,
+                     SoftmaxPlan* plan) {
+  SoftmaxProblem problem;
+  make_softmax_problem(request, &problem);
+  if (!shape_fits(request, problem, device, shape)) return false;
+  fill_plan(request, problem, shape, plan);
+  return true;
+}
+
+}  // namespace flowk

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a plan to a launch, for one input type: each masked_softmax_TYPE.cu instantiates its own, so that they compile
+// side by side.
+#pragma once
+
+#include "core/launch.cuh"
+#include "masked_softmax/softmax_row_read_twice.cuh"
+#include "masked_softmax/softmax_run.h"
+
+namespace flowk {
+
+inline Status no_such_kernel(const SoftmaxPlan& plan) {
+  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "no kernel %s of %d vectors a thread",
+                         softmax_kernel_name(plan.kernel), plan.vectors_per_thread);
+}
+
+template <class T, class Out, SoftmaxMask kMask>
+Status launch_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
+  switch (plan.vectors_per_thread) {
+    case 1: return launch(softmax_row_in_registers<T, Out, 1, kMask>, plan.launch, stream, plan.params);
+    case 2: return launch(softmax_row_in_registers<T, Out, 2, kMask>, plan.launch, stream, plan.params);
+    case 4: return launch(softmax_row_in_registers<T, Out, 4, kMask>, plan.launch, stream, plan.params);
+    case 8: return launch(softmax_row_in_registers<T, Out, 8, kMask>, plan.launch, stream, plan.params);
+    case 16:
+      if constexpr (sizeof(T) > 2)
+        return launch(softmax_row_in_registers<T, Out, 16, kMask>, plan.launch, stream, plan.params);
+  }
+  return no_such_kernel(plan);
+}
+
+template <class T, class Out>
+Status launch_backward_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
+  switch (plan.vectors_per_thread) {
+    case 1: return launch(softmax_backward_in_registers<T, Out, 1>, plan.launch, stream, plan.params);
+    case 2: return launch(softmax_backward_in_registers<T, Out, 2>, plan.launch, stream, plan.params);
+    case 4: return launch(softmax_backward_in_registers<T, Out, 4>, plan.launch, stream, plan.params);
+    case 8: return launch(softmax_backward_in_registers<T, Out, 8>, plan.launch, stream, plan.params);
+  }
+  return no_such_kernel(plan);
+}
+
+template <class T, SoftmaxMask kMask>
+Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
+  switch (plan.kernel) {
+    case SoftmaxKernel::row_in_registers:
+      if (plan.out_dtype == plan.in_dtype) return launch_in_registers<T, T, kMask>(plan, stream);
+      if constexpr (std::is_same_v<T, float>) {
+        if (plan.out_dtype == FLOWK_FLOAT16) return launch_in_registers<T, Float16, kMask>(plan, stream);
+        return launch_in_registers<T, BFloat16, kMask>(plan, stream);
+      }
+      break;
+    case SoftmaxKernel::row_read_twice:
+      return launch(softmax_row_read_twice<T, kMask>, plan.launch, stream, plan.params);
+    default: break;
+  }
+  return no_such_kernel(plan);
+}
+
+template <class T>
+Status launch_backward(const SoftmaxPlan& plan, flowk_stream stream) {
+  switch (plan.kernel) {
+    case SoftmaxKernel::row_in_registers:
+      if (plan.out_dtype == plan.in_dtype) return launch_backward_in_registers<T, T>(plan, stream);
+      if constexpr (is_float16<T>) return launch_backward_in_registers<T, float>(plan, stream);
+      break;
+    case SoftmaxKernel::row_read_twice: return launch(softmax_backward_read_twice<T>, plan.launch, stream, plan.params);
+    default: break;
+  }
+  return no_such_kernel(plan);
+}
+
+template <class T>
+Status launch_softmax(const SoftmaxPlan& plan, flowk_stream stream) {
+  if (plan.backward) return launch_backward<T>(plan, stream);
+  switch (plan.mask) {
+    case SoftmaxMask::interval: return launch_forward<T, SoftmaxMask::interval>(plan, stream);
+    case SoftmaxMask::dense: return launch_forward<T, SoftmaxMask::dense>(plan, stream);
+    case SoftmaxMask::bias: return launch_forward<T, SoftmaxMask::bias>(plan, stream);
+  }
+  return no_such_kernel(plan);
+}
+
+}  // namespace flowk

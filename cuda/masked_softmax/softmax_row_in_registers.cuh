@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// Softmax of rows held in registers: several rows a warp, a row a warp, a row a block, a row a cluster.
+#pragma once
+
+#include "masked_softmax/softmax_exchange.cuh"
+
+namespace flowk {
+
+// Writes a row that has a NaN among its kept scores: NaN where kept, else 0 (-infinity). Rare, so that no thread keeps
+// its mask for it.
+template <class T, class Out, SoftmaxMask kMask>
+__device__ __forceinline__ void store_nan_row(const SoftmaxParams& params, const SoftmaxRow& row, int first, int step) {
+  using A = ComputeType<T>;
+  const A infinity = negative_infinity<A>();
+#pragma unroll 1
+  for (int column = first; column < row.columns; column += step)
+    store_element<Out>(row.out, column,
+                       is_kept<kMask>(row, column) ? infinity - infinity
+                       : params.log_softmax        ? infinity
+                                                   : A{0});
+}
+
+// y(row, j) = exp(z(row, j) - max) / sum over kept i of exp(z(row, i) - max), z = scale * x + bias; x, y and bias are
+// (rows, columns), a dense mask has a byte a column.
+//
+// A row belongs to lanes_per_row threads of a block, or of each block of a cluster; a thread owns kVectors chunks of 16
+// bytes, lanes_per_row apart, and where rows do not start or end on a chunk at most one column of those that are left
+// over. It reads x once, into registers, and exchanges one maximum and one sum.
+template <class T, class Out, int kVectors, SoftmaxMask kMask>
+__global__ void __launch_bounds__(max_register_lanes)
+    softmax_row_in_registers(const __grid_constant__ SoftmaxParams params) {
+  using A = ComputeType<T>;
+  constexpr int width = chunk_width<T>;
+  constexpr bool has_bias = kMask == SoftmaxMask::bias;
+  const RowTeam team = row_team(params);
+  const ExchangeBuffer<A> buffer = exchange_buffer<A>();
+  begin_exchange(buffer, team);
+
+  int lane = static_cast<int>(threadIdx.x);
+  int64_t linear = static_cast<int64_t>(blockIdx.x) >> params.cluster_shift;
+  if (params.rows_per_block > 1) {
+    linear = linear * params.rows_per_block + (lane >> params.rows_shift);
+    lane &= params.lanes_per_row - 1;
+  }
+  const SoftmaxRow row = locate_row<kMask, false>(params, linear);
+  const int head = params.is_peeled ? columns_before_chunks<T>(row) : 0;
+  const int num_vectors = (row.columns - head) / width;
+  const int first_vector = team.rank * params.lanes_per_row * kVectors + lane;
+  const unsigned char* const x = row.x + head * static_cast<int>(sizeof(T));
+
+  // Loads: every one before the first use.
+  uint4 raw[kVectors];
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    const int vector = first_vector + i * params.lanes_per_row, column = head + vector * width;
+    const bool is_read = vector < num_vectors && column < row.end && column + width > row.begin;
+    raw[i] = is_read ? load_chunk(x + static_cast<int64_t>(vector) * chunk_bytes) : negative_infinity_chunk<T>();
+  }
+  DenseWords<width> dense[kMask == SoftmaxMask::interval ? 1 : kVectors];
+  if constexpr (kMask != SoftmaxMask::interval) {
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) dense[i] = {};
+    if (row.dense != nullptr) {
+      const bool is_aligned = (reinterpret_cast<uintptr_t>(row.dense + head) & (width - 1)) == 0;
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i) {
+        const int vector = first_vector + i * params.lanes_per_row, column = head + vector * width;
+        if (vector < num_vectors && column < row.end && column + width > row.begin)
+          dense[i] = is_aligned ? load_dense_aligned<width>(row.dense + column)
+                                : load_dense_shifted<width>(row.dense + column, params.dense_first, params.dense_end);
+      }
+    }
+  }
+  A extra = negative_infinity<A>();
+  int extra_column = -1;
+  if (params.is_peeled && team.rank == 0) {
+    const int tail = head + num_vectors * width;
+    const int column = lane < head ? lane : tail + lane - head;
+    if (column < row.columns) {
+      extra_column = column;
+      if (is_kept<kMask>(row, column)) extra = load_score<T, kMask>(params, row, column);
+    }
+  }
+
+  // Masks, and the largest score. Without a bias a score is x, and its scale waits for the exponential.
+  A scores[has_bias ? kVectors * width : 1];
+  ChunkMax<T> largest_x;
+  A largest = extra;
+  if constexpr (has_bias) {
+    const A scale = static_cast<A>(params.scale);
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      const int vector = first_vector + i * params.lanes_per_row, column = head + vector * width;
+      const bool is_read = vector < num_vectors && column < row.end && column + width > row.begin;
+      A values[width], bias[width];
+#pragma unroll
+      for (int j = 0; j < width; ++j) bias[j] = 0;
+      if (is_read) {
+        if (params.bias_is_aligned && !params.bias_is_float32) {
+          widen_chunk<T>(load_chunk(row.side + static_cast<int64_t>(column) * static_cast<int>(sizeof(T))), bias);
+        } else {
+#pragma unroll
+          for (int j = 0; j < width; ++j)
+            bias[j] = params.bias_is_float32 ? static_cast<A>(load_element<float>(row.side, column + j))
+                                             : load_element<T>(row.side, column + j);
+        }
+      }
+      widen_chunk<T>(raw[i], values);
+      const uint32_t interval = is_read ? interval_bits(column, width, row.begin, row.end) : 0u;
+#pragma unroll
+      for (int j = 0; j < width; ++j) {
+        const bool keeps = (interval >> j & 1) != 0 && (dense[i].words[j / 4] >> (8 * (j % 4)) & 0xff) == 0;
+        A& score = scores[i * width + j];
+        score = keeps ? scale * values[j] + bias[j] : negative_infinity<A>();
+        largest = larger_of(largest, score);
+      }
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      const int vector = first_vector + i * params.lanes_per_row, column = head + vector * width;
+      if (vector < num_vectors && column < row.end && column + width > row.begin) {
+        if (params.negates_x) negate_chunk<T>(&raw[i]);
+        if (column < row.begin || column + width > row.end)
+          select_bits<T>(&raw[i], interval_bits(column, width, row.begin, row.end), negative_infinity_chunk<T>());
+      }
+      if constexpr (kMask == SoftmaxMask::dense) mask_chunk<T>(&raw[i], dense[i]);
+      largest_x.take(raw[i]);
+    }
+    largest = larger_of(largest, largest_x.largest());
+  }
+
+  // Exponentials less the largest score of this warp, and their sum.
+  RowPart<A> part;
+  part.max = max_over_lanes(largest, team.lanes);
+  const A reference = part.max == negative_infinity<A>() ? A{0} : part.max;
+  const A scale = exponent_scale<T, kMask>(params);
+  A values[kVectors * width];
+  const A extra_exponent = (extra - reference) * scale;
+  A extra_value = exponential<T>(extra_exponent);
+  part.sum = extra_value;
+  const auto take_exponentials = [&](auto kind) {
+    constexpr bool keeps_exponents = decltype(kind)::value;
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      A z[width], sum[width];
+      if constexpr (has_bias) {
+#pragma unroll
+        for (int j = 0; j < width; ++j) z[j] = scores[i * width + j];
+      } else {
+        widen_chunk<T>(raw[i], z);
+      }
+#pragma unroll
+      for (int j = 0; j < width; ++j) {
+        z[j] = (z[j] - reference) * scale;
+        sum[j] = exponential<T>(z[j]);
+        values[i * width + j] = keeps_exponents ? z[j] : sum[j];
+      }
+#pragma unroll
+      for (int step = width / 2; step > 0; step /= 2)
+#pragma unroll
+        for (int j = 0; j < step; ++j) sum[j] += sum[j + step];
+      part.sum += sum[0];
+    }
+  };
+  if (params.log_softmax)
+    take_exponentials(std::true_type{});
+  else
+    take_exponentials(std::false_type{});
+  part.sum = sum_over_lanes(part.sum, team.lanes);
+
+  const RowPart<A> total = combine_row<T>(buffer, team, part, scale);
+  if (total.sum != total.sum)
+    return store_nan_row<T, Out, kMask>(params, row, team.rank * params.lanes_per_row + lane,
+                                        params.lanes_per_row * team.blocks);
+  // y = value * factor + term
+  A factor, term = 0;
+  if (params.log_softmax) {
+    extra_value = extra_exponent;
+    factor = static_cast<A>(natural_per_base<T>);
+    if (total.sum > A{0})
+      term = (reference - total.max) * scale * static_cast<A>(natural_per_base<T>) - natural_log(total.sum);
+  } else {
+    factor = total.sum > A{0} ? exponential<T>((reference - total.max) * scale) / total.sum : A{0};
+  }
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    const int vector = first_vector + i * params.lanes_per_row;
+    if (vector >= num_vectors) continue;
+    A y[width];
+#pragma unroll
+    for (int j = 0; j < width; ++j) y[j] = values[i * width + j] * factor + term;
+    store_values<Out>(row.out + (static_cast<int64_t>(vector) * width + head) * static_cast<int>(sizeof(Out)), y);
+  }
+  if (extra_column >= 0) store_element<Out>(row.out, extra_column, extra_value * factor + term);
+}
+
+}  // namespace flowk
