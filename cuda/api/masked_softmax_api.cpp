@@ -16,7 +16,7 @@ namespace flowk {
 namespace {
 
 constexpr int64_t max_columns = int64_t{1} << 30;
-constexpr int64_t max_diagonal = int64_t{1} << 60;
+constexpr int64_t max_diagonal = int64_t{1} << 62;
 // So that scale * log2(e) is a float32 too; float64 is computed in base e.
 constexpr double max_scale_of_float32 = 0x1p126;
 
@@ -133,16 +133,25 @@ Status check_interval(const SoftmaxArguments& arguments, const Layout& out_layou
   FLOWK_RETURN_IF_ERROR(check_flag("mask->causal", mask.causal));
   FLOWK_RETURN_IF_ERROR(check_flag("mask->lengths_from_right", mask.lengths_from_right));
   if (mask.causal_offset < -max_diagonal || mask.causal_offset > max_diagonal)
-    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "mask->causal_offset = %lld, must be within +-2^60",
+    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "mask->causal_offset = %lld, must be within +-2^62",
                            static_cast<long long>(mask.causal_offset));
   if (mask.window < 0 || mask.window > max_diagonal)
-    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "mask->window = %lld, must be in 0 ... 2^60",
+    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "mask->window = %lld, must be in 0 ... 2^62",
                            static_cast<long long>(mask.window));
-  request->causal = mask.causal != 0;
-  request->window = mask.window;
-  const int64_t q = leading > 0 ? arguments.shape[leading - 1] : 1;
-  request->diagonal_offset = arguments.shape[leading] - q + mask.causal_offset;
-  if ((request->causal || request->window > 0) && leading > 0) request->strides[softmax_row][leading - 1] = 1;
+  if (mask.causal != 0 || mask.window > 0) {
+    // Ends past 2^61 are past every column of every row.
+    __extension__ typedef __int128 int128;
+    const auto clamp = [](int128 end) {
+      constexpr int128 most = int128{1} << 61;
+      return static_cast<int64_t>(std::clamp(end, -most, most));
+    };
+    const int64_t q = leading > 0 ? arguments.shape[leading - 1] : 1;
+    const int128 diagonal = int128{arguments.shape[leading]} - q + mask.causal_offset;
+    request->has_diagonal = true;
+    request->diagonal_begin = clamp(mask.window > 0 ? diagonal - mask.window + 1 : -(int128{1} << 61));
+    request->diagonal_end = clamp(diagonal + (mask.causal != 0 ? 1 : mask.window));
+    if (leading > 0) request->strides[softmax_row][leading - 1] = 1;
+  }
   if (mask.lengths == nullptr) return {};
   if (mask.lengths_dtype != FLOWK_INT32 && mask.lengths_dtype != FLOWK_INT64)
     return Status::failure(FLOWK_STATUS_UNSUPPORTED_DTYPE, "mask->lengths_dtype = %d, must be int32 or int64",

@@ -190,13 +190,12 @@ void fill_params(const SoftmaxRequest& request, const SoftmaxProblem& problem, S
   params.band_dim = problem.band_dim;
   params.band_rows = problem.band_rows;
   params.band_extent = problem.band_extent;
-  params.has_diagonal = request.causal || request.window > 0;
+  params.has_diagonal = request.has_diagonal;
   params.has_interval = params.has_diagonal || request.lengths_bytes != 0;
   params.lengths_from_right = request.lengths_from_right;
   params.lengths_bytes = request.lengths_bytes;
-  params.causal = request.causal;
-  params.diagonal_offset = request.diagonal_offset;
-  params.window = request.window;
+  params.diagonal_begin = request.diagonal_begin;
+  params.diagonal_end = request.diagonal_end;
   params.log_softmax = request.log_softmax;
   params.bias_is_float32 = request.bias_dtype == FLOWK_FLOAT32;
   params.bias_is_aligned = problem.bias_chunks_agree;
@@ -229,7 +228,7 @@ void fill_plan(const SoftmaxRequest& request, const SoftmaxProblem& problem, con
   const int32_t warps = std::max(shape.lanes_per_row / warp_lanes, 1);
   plan->launch = {.num_blocks = ceil_div(problem.num_rows, params.rows_per_block) * shape.cluster_blocks,
                   .num_threads = shape.block_threads,
-                  .shared_bytes = softmax_exchange_bytes(std::max(problem.in_bytes, 4), warps, shape.cluster_blocks),
+                  .shared_bytes = softmax_exchange_bytes(problem.in_bytes == 2 ? 4 : 8, warps, shape.cluster_blocks),
                   .cluster_blocks = shape.cluster_blocks};
 }
 

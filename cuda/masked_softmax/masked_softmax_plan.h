@@ -40,9 +40,10 @@ struct SoftmaxRequest {
   double scale = 1;
   int32_t lengths_bytes = 0;  // of one length, 4 or 8
   bool lengths_from_right = false;
-  bool causal = false;
-  int64_t diagonal_offset = 0;  // d = row + diagonal_offset; within +-2^61
-  int64_t window = 0;           // 0: none
+  // causal and window keep columns [row + diagonal_begin, row + diagonal_end); both are within +-2^61.
+  bool has_diagonal = false;
+  int64_t diagonal_begin = 0;
+  int64_t diagonal_end = 0;
 };
 
 enum class SoftmaxKernel : int32_t {
@@ -86,15 +87,14 @@ struct SoftmaxParams {
   bool wide_rows = false;     // 2^31 rows and more
   bool has_interval = false;  // lengths, causal or window
   bool lengths_from_right = false;
-  bool causal = false;
   bool log_softmax = false;
   bool negates_x = false;  // scale < 0
   bool bias_is_float32 = false;
   bool bias_is_aligned = false;  // as x, so that a chunk of x has the same columns as whole chunks of bias
   int32_t lengths_bytes = 0;     // 4, 8; 0: none
-  int64_t diagonal_offset = 0;
-  int64_t window = 0;
-  bool has_diagonal = false;  // causal or window
+  bool has_diagonal = false;
+  int64_t diagonal_begin = 0;
+  int64_t diagonal_end = 0;
   // Bands: rows of dims[band_dim] are dims[band_dim] plus dims[0] * 1; those past band_extent do not exist.
   int32_t band_dim = 0;  // 0: no bands
   int32_t band_rows = 0;
@@ -117,7 +117,7 @@ constexpr int max_register_lanes = 512;
 constexpr int max_cluster_blocks = 16;
 
 // Shared memory through which `num_warps` warps of each of `cluster_blocks` blocks agree on a row: 16 bytes for a
-// barrier and two values a warp, of `value_bytes` (4, or 8 for float64).
+// barrier and two values a warp, of `value_bytes` (4 for 16-bit inputs, 8 for others).
 constexpr int32_t softmax_exchange_bytes(int32_t value_bytes, int32_t num_warps, int32_t cluster_blocks) {
   return 16 + 2 * value_bytes * num_warps * cluster_blocks;
 }

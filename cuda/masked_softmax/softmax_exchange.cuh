@@ -8,6 +8,11 @@
 
 namespace flowk {
 
+// What sums over threads are kept in: a float32 row is summed in float64 from its first shuffle on, so that its sum is
+// right to a unit of the last place whatever the number of threads.
+template <class T>
+using RowValue = std::conditional_t<is_float16<T>, float, double>;
+
 // What one warp knows of a row: its largest score, and the sum of exponentials of the scores less that; backward: 0 and
 // the sum.
 template <class A>
@@ -143,21 +148,46 @@ __device__ __forceinline__ int exchange_parts(const ExchangeBuffer<A>& buffer, c
 
 // The whole row's part from its warps', in scores multiplied by `scale` before the exponential. The order of the sum is
 // that of the warps.
-template <class T, class A>
-__device__ __forceinline__ RowPart<A> combine_row(const ExchangeBuffer<A>& buffer, const RowTeam& team,
-                                                  const RowPart<A>& part, A scale) {
+template <class T>
+__device__ __forceinline__ RowPart<RowValue<T>> combine_row(const ExchangeBuffer<RowValue<T>>& buffer,
+                                                            const RowTeam& team, const RowPart<RowValue<T>>& part,
+                                                            ComputeType<T> scale) {
+  using E = RowValue<T>;
+  using A = ComputeType<T>;
   if (team.warps * team.blocks == 1) return part;
   const int num_parts = exchange_parts(buffer, team, part);
-  RowPart<A> row = {negative_infinity<A>(), A{0}};
+  RowPart<E> row = {negative_infinity<E>(), E{0}};
   for (int i = team.lane; i < num_parts; i += 32) row.max = larger_of(row.max, buffer.parts()[i].max);
-  row.max = max_over_lanes(row.max, 32);
+  row.max = max_over_lanes(static_cast<A>(row.max), 32);
   for (int i = team.lane; i < num_parts; i += 32) {
-    const RowPart<A> other = buffer.parts()[i];
+    const RowPart<E> other = buffer.parts()[i];
     // A sum of NaN has to stay, whatever its maximum; a sum of 0 has a maximum of -infinity, and adds 0.
-    if (other.sum != A{0}) row.sum += other.sum * exponential<T>((other.max - row.max) * scale);
+    if (other.sum != E{0}) row.sum += other.sum * exponential<T>(static_cast<A>(other.max - row.max) * scale);
   }
   row.sum = sum_over_lanes(row.sum, 32);
   return row;
+}
+
+// 1 / sum and the logarithm of sum, for a finite sum >= 1; of a double as rounded once to float.
+template <class A>
+__device__ __forceinline__ A inverse_of(double sum) {
+  if constexpr (sizeof(A) == 8) return 1.0 / sum;
+  const float inverse = 1.0f / static_cast<float>(sum);
+  return inverse + inverse * static_cast<float>(fma(-sum, static_cast<double>(inverse), 1.0));
+}
+template <class A>
+__device__ __forceinline__ A inverse_of(float sum) {
+  return 1.0f / sum;
+}
+template <class A>
+__device__ __forceinline__ A log_of(double sum) {
+  if constexpr (sizeof(A) == 8) return log(sum);
+  const float rounded = static_cast<float>(sum);
+  return logf(rounded) + static_cast<float>(sum - static_cast<double>(rounded)) / rounded;
+}
+template <class A>
+__device__ __forceinline__ A log_of(float sum) {
+  return logf(sum);
 }
 
 // The sum over the row's warps.

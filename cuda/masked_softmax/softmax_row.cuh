@@ -51,14 +51,6 @@ template <class T>
 constexpr double natural_per_base = uses_base_2<T> ? 0.6931471805599453 : 1.0;
 
 template <class A>
-__device__ __forceinline__ A natural_log(A x) {
-  if constexpr (sizeof(A) == 8)
-    return log(x);
-  else
-    return logf(x);
-}
-
-template <class A>
 __device__ __forceinline__ A larger_of(A a, A b) {
   if constexpr (sizeof(A) == 8)
     return fmax(a, b);
@@ -374,9 +366,8 @@ __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, in
         end = length;
     }
     if (params.has_diagonal) {
-      const int64_t diagonal = offsets[softmax_row] + params.diagonal_offset;
-      const int64_t diagonal_end = params.causal ? diagonal + 1 : diagonal + params.window;
-      const int64_t diagonal_begin = params.window > 0 ? diagonal - params.window + 1 : 0;
+      const int64_t diagonal_begin = offsets[softmax_row] + params.diagonal_begin;
+      const int64_t diagonal_end = offsets[softmax_row] + params.diagonal_end;
       end = diagonal_end < end ? diagonal_end : end;
       begin = diagonal_begin > begin ? diagonal_begin : begin;
     }

@@ -6,6 +6,45 @@
 
 namespace flowk {
 
+// A thread's sum of values in 0 ... 1. In float32 with the rounding error of every addition beside it: `high` starts at
+// 1, so it is never the smaller operand and the error is exact (Dekker's fast two-sum). Three more additions a value
+// keep a row's largest value within 2 units of its last place.
+template <class T>
+struct ThreadSum {
+  using A = ComputeType<T>;
+  A high = std::is_same_v<T, float> ? 1 : 0;
+  A low = 0;
+
+  template <int kWidth>
+  __device__ __forceinline__ void take(A (&values)[kWidth]) {
+    if constexpr (std::is_same_v<T, float>) {
+#pragma unroll
+      for (int j = 0; j < kWidth; ++j) take_one(values[j]);
+    } else {
+#pragma unroll
+      for (int step = kWidth / 2; step > 0; step /= 2)
+#pragma unroll
+        for (int j = 0; j < step; ++j) values[j] += values[j + step];
+      high += values[0];
+    }
+  }
+  __device__ __forceinline__ void take_one(A value) {
+    if constexpr (std::is_same_v<T, float>) {
+      const A sum = high + value;
+      low += value - (sum - high);
+      high = sum;
+    } else {
+      high += value;
+    }
+  }
+  __device__ __forceinline__ RowValue<T> total() const {
+    if constexpr (std::is_same_v<T, float>)
+      return static_cast<double>(high - 1.0f) + static_cast<double>(low);
+    else
+      return high;
+  }
+};
+
 // Writes a row that has a NaN among its kept scores: NaN where kept, else 0 (-infinity). Rare, so that no thread keeps
 // its mask for it.
 template <class T, class Out, SoftmaxMask kMask>
@@ -30,10 +69,11 @@ template <class T, class Out, int kVectors, SoftmaxMask kMask>
 __global__ void __launch_bounds__(max_register_lanes)
     softmax_row_in_registers(const __grid_constant__ SoftmaxParams params) {
   using A = ComputeType<T>;
+  using E = RowValue<T>;
   constexpr int width = chunk_width<T>;
   constexpr bool has_bias = kMask == SoftmaxMask::bias;
   const RowTeam team = row_team(params);
-  const ExchangeBuffer<A> buffer = exchange_buffer<A>();
+  const ExchangeBuffer<E> buffer = exchange_buffer<E>();
   begin_exchange(buffer, team);
 
   int lane = static_cast<int>(threadIdx.x);
@@ -131,19 +171,19 @@ __global__ void __launch_bounds__(max_register_lanes)
   }
 
   // Exponentials less the largest score of this warp, and their sum.
-  RowPart<A> part;
-  part.max = max_over_lanes(largest, team.lanes);
-  const A reference = part.max == negative_infinity<A>() ? A{0} : part.max;
+  largest = max_over_lanes(largest, team.lanes);
+  const A reference = largest == negative_infinity<A>() ? A{0} : largest;
   const A scale = exponent_scale<T, kMask>(params);
   A values[kVectors * width];
   const A extra_exponent = (extra - reference) * scale;
   A extra_value = exponential<T>(extra_exponent);
-  part.sum = extra_value;
+  ThreadSum<T> sum;
+  sum.take_one(extra_value);
   const auto take_exponentials = [&](auto kind) {
     constexpr bool keeps_exponents = decltype(kind)::value;
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
-      A z[width], sum[width];
+      A z[width], p[width];
       if constexpr (has_bias) {
 #pragma unroll
         for (int j = 0; j < width; ++j) z[j] = scores[i * width + j];
@@ -153,35 +193,31 @@ __global__ void __launch_bounds__(max_register_lanes)
 #pragma unroll
       for (int j = 0; j < width; ++j) {
         z[j] = (z[j] - reference) * scale;
-        sum[j] = exponential<T>(z[j]);
-        values[i * width + j] = keeps_exponents ? z[j] : sum[j];
+        p[j] = exponential<T>(z[j]);
+        values[i * width + j] = keeps_exponents ? z[j] : p[j];
       }
-#pragma unroll
-      for (int step = width / 2; step > 0; step /= 2)
-#pragma unroll
-        for (int j = 0; j < step; ++j) sum[j] += sum[j + step];
-      part.sum += sum[0];
+      sum.take(p);
     }
   };
   if (params.log_softmax)
     take_exponentials(std::true_type{});
   else
     take_exponentials(std::false_type{});
-  part.sum = sum_over_lanes(part.sum, team.lanes);
+  const RowPart<E> part = {largest, sum_over_lanes(sum.total(), team.lanes)};
 
-  const RowPart<A> total = combine_row<T>(buffer, team, part, scale);
+  const RowPart<E> total = combine_row<T>(buffer, team, part, scale);
   if (total.sum != total.sum)
     return store_nan_row<T, Out, kMask>(params, row, team.rank * params.lanes_per_row + lane,
                                         params.lanes_per_row * team.blocks);
   // y = value * factor + term
   A factor, term = 0;
+  const A to_row = (reference - static_cast<A>(total.max)) * scale;
   if (params.log_softmax) {
     extra_value = extra_exponent;
     factor = static_cast<A>(natural_per_base<T>);
-    if (total.sum > A{0})
-      term = (reference - total.max) * scale * static_cast<A>(natural_per_base<T>) - natural_log(total.sum);
+    if (total.sum > E{0}) term = to_row * static_cast<A>(natural_per_base<T>) - log_of<A>(total.sum);
   } else {
-    factor = total.sum > A{0} ? exponential<T>((reference - total.max) * scale) / total.sum : A{0};
+    factor = total.sum > E{0} ? exponential<T>(to_row) * inverse_of<A>(total.sum) : A{0};
   }
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {

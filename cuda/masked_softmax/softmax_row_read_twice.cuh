@@ -29,8 +29,9 @@ template <class T, SoftmaxMask kMask>
 __global__ void __launch_bounds__(max_read_twice_threads)
     softmax_row_read_twice(const __grid_constant__ SoftmaxParams params) {
   using A = ComputeType<T>;
+  using E = RowValue<T>;
   const RowTeam team = row_team(params);
-  const ExchangeBuffer<A> buffer = exchange_buffer<A>();
+  const ExchangeBuffer<E> buffer = exchange_buffer<E>();
   int lane = static_cast<int>(threadIdx.x);
   int64_t linear = blockIdx.x;
   if (params.rows_per_block > 1) {
@@ -41,32 +42,35 @@ __global__ void __launch_bounds__(max_read_twice_threads)
   const A scale = exponent_scale<T, kMask>(params);
   const A infinity = -negative_infinity<A>();
 
-  RowPart<A> part = {-infinity, A{0}};
+  A largest = -infinity;
+  E sum = 0;
 #pragma unroll 4
   for (int column = row.begin + lane; column < row.end; column += params.lanes_per_row) {
     if (kMask != SoftmaxMask::interval && !is_kept<kMask>(row, column)) continue;
     const A score = load_score<T, kMask>(params, row, column);
     if (score == -infinity) continue;
-    const A largest = larger_of(part.max, score);
-    part.sum = part.sum * exponential<T>((part.max - largest) * scale) + exponential<T>((score - largest) * scale);
-    part.max = largest;
+    if (score > largest) {
+      sum *= exponential<T>((largest - score) * scale);
+      largest = score;
+    }
+    sum += exponential<T>((score - largest) * scale);
   }
-  // The lanes' parts as the warp's.
-  const A largest = max_over_lanes(part.max, team.lanes);
-  if (part.sum != A{0}) part.sum *= exponential<T>((part.max - largest) * scale);
-  part = {largest, sum_over_lanes(part.sum, team.lanes)};
-  const RowPart<A> total = combine_row<T>(buffer, team, part, scale);
+  // The lanes' sums as the warp's.
+  const A largest_of_warp = max_over_lanes(largest, team.lanes);
+  if (sum != E{0}) sum *= exponential<T>((largest - largest_of_warp) * scale);
+  const RowPart<E> part = {largest_of_warp, sum_over_lanes(sum, team.lanes)};
+  const RowPart<E> total = combine_row<T>(buffer, team, part, scale);
 
-  const A reference = total.max == -infinity ? A{0} : total.max;
-  const A log_sum = total.sum > A{0} ? natural_log(total.sum) : A{0};
-  const A inverse = total.sum > A{0} ? A{1} / total.sum : A{0};
+  const A reference = static_cast<A>(total.max) == -infinity ? A{0} : static_cast<A>(total.max);
+  const A log_sum = total.sum > E{0} ? log_of<A>(total.sum) : A{0};
+  const A inverse = total.sum > E{0} ? inverse_of<A>(total.sum) : A{0};
 #pragma unroll 4
   for (int column = lane; column < row.columns; column += params.lanes_per_row) {
     A y = params.log_softmax ? -infinity : A{0};
     if (is_kept<kMask>(row, column)) {
       const A z = (load_score<T, kMask>(params, row, column) - reference) * scale;
       y = params.log_softmax ? z * static_cast<A>(natural_per_base<T>) - log_sum : exponential<T>(z) * inverse;
-      if (total.sum != total.sum) y = total.sum;
+      if (total.sum != total.sum) y = static_cast<A>(total.sum);
     }
     store_as(params.out_dtype, row.out, column, y);
   }

@@ -216,7 +216,7 @@ typedef struct flowk_softmax_mask {
 
   /* With d = i + (k - q) + causal_offset, the last row's diagonal ending in the last column where the offset is 0:
    * causal = 1 keeps the columns j <= d. A window > 0 keeps those of j > d - window and, where causal is 0, of
-   * j < d + window as well. Numbers past +-2^60 are refused. */
+   * j < d + window as well. Numbers past +-2^62 are refused. */
   int32_t causal; /* 0 or 1 */
   int64_t causal_offset;
   int64_t window; /* 0: none */
