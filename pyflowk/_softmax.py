@@ -11,8 +11,10 @@ from . import _library
 from ._abi import SoftmaxMask
 from ._array import KINDS, After, kind_of
 from ._errors import error_of
-from ._softmax_arguments import NAMES, Arguments, Geometry, address_past, arguments_of
+from ._softmax_arguments import Geometry, address_past, arguments_of
 from ._stream import stream_handle
+
+_NONE = (None, None, None)  # mask, lengths and bias of a call without
 
 
 def masked_softmax(
@@ -67,10 +69,9 @@ def masked_softmax(
     Raises ValueError or TypeError for a shape that does not broadcast, a dtype, side, window or an array on another
     device; FlowkError with the library's text (in which dense is `mask` and y is `out`) for the rest.
     """
-    return _run(
-        *("flowk_masked_softmax", x, None, mask, lengths, side, causal, causal_offset, window, bias),
-        *(scale, log, dtype, out, stream),
-    )
+    operands = _NONE if mask is None and lengths is None and bias is None else (mask, lengths, bias)
+    options = (side, causal, causal_offset, window, dtype)
+    return _run("flowk_masked_softmax", x, None, operands, options, scale, log, out, stream)
 
 
 def masked_softmax_backward(
@@ -108,26 +109,19 @@ def masked_softmax_backward(
 
     Returns `out`; raises as masked_softmax(), in the library's text dx is `out`.
     """
-    return _run(
-        *("flowk_masked_softmax_backward", dy, y, None, lengths, side, causal, causal_offset, window, None),
-        *(scale, log, dtype, out, stream),
-    )
+    operands = _NONE if lengths is None else (None, lengths, None)
+    options = (side, causal, causal_offset, window, dtype)
+    return _run("flowk_masked_softmax_backward", dy, y, operands, options, scale, log, out, stream)
 
 
 def softmax(x: Any, *, dtype: Any = None, out: Any = None, stream: Any = None) -> Any:
     """masked_softmax() over the last dimension of x, without a mask."""
-    return _run(
-        *("flowk_masked_softmax", x, None, None, None, "left", False, 0, None, None),
-        *(1.0, False, dtype, out, stream),
-    )
+    return _run("flowk_masked_softmax", x, None, _NONE, ("left", False, 0, None, dtype), 1.0, False, out, stream)
 
 
 def log_softmax(x: Any, *, dtype: Any = None, out: Any = None, stream: Any = None) -> Any:
     """masked_softmax(log=True) over the last dimension of x, without a mask."""
-    return _run(
-        *("flowk_masked_softmax", x, None, None, None, "left", False, 0, None, None),
-        *(1.0, True, dtype, out, stream),
-    )
+    return _run("flowk_masked_softmax", x, None, _NONE, ("left", False, 0, None, dtype), 1.0, True, out, stream)
 
 
 def explain_masked_softmax(
@@ -146,10 +140,10 @@ def explain_masked_softmax(
     out: Any = None,
 ) -> str:
     """The plan of masked_softmax() with the same arguments as text; nothing is launched or allocated."""
-    return _explain(
-        *("flowk_masked_softmax_explain", x, None, mask, lengths, side, causal, causal_offset, window, bias),
-        *(scale, log, dtype, out),
-    )
+    options = (side, causal, causal_offset, window, dtype)
+    text = ctypes.create_string_buffer(4096)
+    _run("flowk_masked_softmax_explain", x, None, (mask, lengths, bias), options, scale, log, out, None, text)
+    return text.value.decode()
 
 
 def explain_masked_softmax_backward(
@@ -167,145 +161,102 @@ def explain_masked_softmax_backward(
     out: Any = None,
 ) -> str:
     """The plan of masked_softmax_backward() with the same arguments as text; nothing is launched or allocated."""
-    return _explain(
-        *("flowk_masked_softmax_backward_explain", dy, y, None, lengths, side, causal, causal_offset, window, None),
-        *(scale, log, dtype, out),
-    )
+    options = (side, causal, causal_offset, window, dtype)
+    text = ctypes.create_string_buffer(4096)
+    _run("flowk_masked_softmax_backward_explain", dy, y, (None, lengths, None), options, scale, log, out, None, text)
+    return text.value.decode()
 
 
 def _run(
     function: str,
     first: Any,
     second: Any,
-    mask: Any,
-    lengths: Any,
-    side: str,
-    causal: bool,
-    causal_offset: int,
-    window: int | None,
-    bias: Any,
+    operands: tuple[Any, Any, Any],
+    options: tuple[str, bool, int, int | None, Any],
     scale: float,
     log: bool,
-    dtype: Any,
     out: Any,
     stream: Any,
+    text: Any = None,
 ) -> Any:
-    """One call of `function` on x (first), or on dy and y (first and second)."""
-    source = KINDS.get(type(first)) or kind_of(first, "x" if second is None else "dy")
+    """One call of `function`, on x (first) or on dy and y (first and second). `operands` are mask, lengths and bias,
+    `options` side, causal, causal_offset, window and dtype. With a `text` to be written `function` is an explain, and
+    nothing is allocated."""
+    name = "x" if second is None else "dy"
+    source = KINDS.get(type(first)) or kind_of(first, name)
     if stream is not None:
         handle = stream_handle(stream)
     elif out is None or source.follows_current_stream:
         handle = source.stream_of(first)
     else:
         handle = (KINDS.get(type(out)) or kind_of(out, "out")).stream_of(out)
-    device, afters, pointers, geometries = _read_all(source, first, second, mask, lengths, bias, out, handle)
-    arguments = arguments_of(*geometries, side, causal, causal_offset, window, dtype)
-    library = _library.loaded.get(device) or _library.for_device(device, "x" if second is None else "dy")
-    if out is None:
-        written, out_pointer = source.empty(first, arguments.out_shape, arguments.out_dtype, device, handle)
-    else:
-        out_pointer = pointers[5]
-    mask_struct, tensors = _mask_and_tensors(arguments, pointers, out_pointer)
-    status = getattr(library, function)(
-        *tensors,
-        arguments.rank,
-        arguments.shape,
-        scale if type(scale) is float else _number(scale),
-        mask_struct and addressof(mask_struct),
-        1 if log else 0,
-        handle,
+    pointer, shape, strides, element, device, after = source.read(first, name, handle)
+    first_geometry = (shape, strides, element)
+    afters = [] if after is None else [after]
+    second_pointer = second_geometry = out_geometry = None
+    pointers = geometries = _NONE
+    if second is not None:
+        second_pointer, second_geometry = _read(second, "y", name, device, handle, afters)
+    if operands is not _NONE:
+        pointers, geometries = _read_operands(operands, name, device, handle, afters)
+    if out is not None:
+        out_pointer, out_geometry = _read(out, "out", name, device, handle, afters)
+    first_strides, second_strides, code, out_strides, out_code, rank, extents, mask, mask_pointer, like, _ = (
+        arguments_of(first_geometry, second_geometry, geometries, out_geometry, options)
     )
+    library = _library.loaded.get(device) or _library.for_device(device, name)
+    result = out
+    if out is None and text is None:
+        result, out_pointer = source.empty(first, *like, device, handle)
+    elif out is None:
+        out_pointer = address_past((pointer, second_pointer, *pointers), (first_geometry, second_geometry, *geometries))
+    if pointers is not _NONE:
+        # A copy: the calls of other threads share what arguments_of() remembers.
+        mask = SoftmaxMask.from_buffer_copy(mask)
+        mask.dense, mask.lengths, mask.bias = pointers
+        mask_pointer = addressof(mask)
+    tensors = (pointer, first_strides) if second is None else (pointer, first_strides, second_pointer, second_strides)
+    status = getattr(library, function)(
+        *tensors, code, out_pointer, out_strides, out_code, rank, extents,
+        scale if type(scale) is float else _number(scale), mask_pointer, 1 if log else 0,
+        *((handle,) if text is None else (text, len(text))),
+    )  # fmt: skip
     if status:
         raise error_of(library, status)
     for after in afters:
         after(handle)
-    return source.result(first, written) if out is None else out
+    return source.result(first, result) if out is None and text is None else result
 
 
-def _explain(
-    function: str,
-    first: Any,
-    second: Any,
-    mask: Any,
-    lengths: Any,
-    side: str,
-    causal: bool,
-    causal_offset: int,
-    window: int | None,
-    bias: Any,
-    scale: float,
-    log: bool,
-    dtype: Any,
-    out: Any,
-) -> str:
-    """The text of `function`, for the same call."""
-    name = "x" if second is None else "dy"
-    source = kind_of(first, name)
-    handle = source.stream_of(first)
-    device, _, pointers, geometries = _read_all(source, first, second, mask, lengths, bias, out, handle)
-    arguments = arguments_of(*geometries, side, causal, causal_offset, window, dtype)
-    library = _library.for_device(device, name)
-    out_pointer = address_past(pointers, geometries) if out is None else pointers[5]
-    mask_struct, tensors = _mask_and_tensors(arguments, pointers, out_pointer)
-    text = ctypes.create_string_buffer(4096)
-    status = getattr(library, function)(
-        *tensors,
-        arguments.rank,
-        arguments.shape,
-        _number(scale),
-        mask_struct and addressof(mask_struct),
-        1 if log else 0,
-        text,
-        len(text),
-    )
-    if status:
-        raise error_of(library, status)
-    return text.value.decode()
+def _read_operands(
+    operands: tuple[Any, Any, Any], first_name: str, device: int | None, handle: int, afters: list[After]
+) -> tuple[tuple[int | None, ...], tuple[Geometry | None, ...]]:
+    """Pointers and geometries of mask, lengths and bias."""
+    mask, lengths, bias = operands
+    dense = counts = added = mask_geometry = lengths_geometry = bias_geometry = None
+    if mask is not None:
+        dense, mask_geometry = _read(mask, "mask", first_name, device, handle, afters)
+    if lengths is not None:
+        counts, lengths_geometry = _read(lengths, "lengths", first_name, device, handle, afters)
+    if bias is not None:
+        added, bias_geometry = _read(bias, "bias", first_name, device, handle, afters)
+    return (dense, counts, added), (mask_geometry, lengths_geometry, bias_geometry)
 
 
-def _read_all(
-    source: Any, first: Any, second: Any, mask: Any, lengths: Any, bias: Any, out: Any, handle: int
-) -> tuple[int | None, list[After], list[int | None], list[Geometry | None]]:
-    """The device of `first`, what is to be called after the work, and pointers and geometries in this order:
-    first, second, mask, lengths, bias, out; None for what is None."""
-    name = "x" if second is None else "dy"
-    pointer, shape, strides, element, device, after = source.read(first, name, handle)
-    afters = [] if after is None else [after]
-    pointers: list[int | None] = [pointer, None, None, None, None, None]
-    geometries: list[Geometry | None] = [(shape, strides, element), None, None, None, None, None]
-    for place, array in enumerate((second, mask, lengths, bias, out), 1):
-        if array is None:
-            continue
-        kind = KINDS.get(type(array)) or kind_of(array, NAMES[place])
-        read = kind.read_out if place == 5 else kind.read
-        pointers[place], shape, strides, element, its_device, after = read(array, NAMES[place], handle)
-        geometries[place] = shape, strides, element
-        if its_device != device:
-            raise _different_devices(name, device, NAMES[place], its_device)
-        if after is not None:
-            afters.append(after)
-    return device, afters, pointers, geometries
-
-
-def _mask_and_tensors(
-    arguments: Arguments, pointers: list[int | None], out_pointer: int
-) -> tuple[SoftmaxMask | None, tuple[int | None, ...]]:
-    """The mask of this call (None: it has none), and the C arguments before `rank`."""
-    first, second, dense, lengths, bias, _ = pointers
-    mask = arguments.mask
-    if mask is not None and arguments.mask_has_pointers:
-        # A copy: calls of other threads share what arguments_of() remembers.
-        mask = SoftmaxMask.from_buffer_copy(mask)
-        mask.dense, mask.lengths, mask.bias = dense, lengths, bias
-    if arguments.second_strides is None:
-        return mask, (
-            *(first, arguments.first_strides, arguments.code),
-            *(out_pointer, arguments.out_strides, arguments.out_code),
-        )
-    return mask, (
-        *(first, arguments.first_strides, second, arguments.second_strides, arguments.code),
-        *(out_pointer, arguments.out_strides, arguments.out_code),
-    )
+def _read(
+    array: Any, name: str, first_name: str, first_device: int | None, handle: int, afters: list[After]
+) -> tuple[int, Geometry]:
+    """Pointer and geometry of an array that must be where the first one is."""
+    kind = KINDS.get(type(array)) or kind_of(array, name)
+    read = kind.read_out if name == "out" else kind.read
+    pointer, shape, strides, element, device, after = read(array, name, handle)
+    if device != first_device:
+        places = ["a host array" if d is None else f"on device {d}" for d in (first_device, device)]
+        error = TypeError if None in (first_device, device) else ValueError
+        raise error(f"{first_name} is {places[0]} and {name} is {places[1]}, must be on the same device")
+    if after is not None:
+        afters.append(after)
+    return pointer, (shape, strides, element)
 
 
 def _number(scale: Any) -> float:
@@ -313,9 +264,3 @@ def _number(scale: Any) -> float:
         return float(scale)
     except (TypeError, ValueError) as error:
         raise TypeError(f"scale is {scale!r}, must be a number") from error
-
-
-def _different_devices(name: str, device: int | None, other_name: str, other_device: int | None) -> Exception:
-    places = ["a host array" if d is None else f"on device {d}" for d in (device, other_device)]
-    kind = TypeError if None in (device, other_device) else ValueError
-    return kind(f"{name} is {places[0]} and {other_name} is {places[1]}, must be on the same device")

@@ -19,9 +19,6 @@ from ._memory import contiguous_strides
 # What an array is to a call beside its pointer: (shape, strides, dtype), as _array reads them.
 Geometry = tuple[tuple[int, ...], tuple[int, ...], Any]
 
-# The arrays of a call in their order here; the first is x, or dy where there is a second.
-NAMES = ("x", "y", "mask", "lengths", "bias", "out")
-
 _FLOATS = {
     "float16": DType.FLOAT16,
     "bfloat16": DType.BFLOAT16,
@@ -42,10 +39,9 @@ class Arguments(NamedTuple):
     out_code: DType
     rank: int
     shape: int
-    mask: SoftmaxMask | None  # None: nothing is masked, nothing added
-    mask_has_pointers: bool  # dense, lengths or bias are to be set, in a copy
-    out_shape: tuple[int, ...]
-    out_dtype: Any
+    mask: SoftmaxMask  # without its tensors' pointers
+    mask_pointer: int | None  # None: nothing is masked, nothing added
+    out_like: tuple[tuple[int, ...], Any]  # shape and dtype of a new out
     keep_alive: Any
 
 
@@ -53,17 +49,16 @@ class Arguments(NamedTuple):
 def arguments_of(
     first: Geometry,
     second: Geometry | None,
-    mask: Geometry | None,
-    lengths: Geometry | None,
-    bias: Geometry | None,
+    operands: tuple[Geometry | None, Geometry | None, Geometry | None],
     out: Geometry | None,
-    side: str,
-    causal: bool,
-    causal_offset: int,
-    window: int | None,
-    dtype: Any,
+    options: tuple[str, bool, int, int | None, Any],
 ) -> Arguments:
-    """Raises ValueError or TypeError for what the library cannot see or would name otherwise."""
+    """`operands` are mask, lengths and bias, `options` side, causal, causal_offset, window and dtype.
+
+    Raises ValueError or TypeError for what the library cannot see or would name otherwise.
+    """
+    mask, lengths, bias = operands
+    side, causal, causal_offset, window, dtype = options
     name = "x" if second is None else "dy"
     shape = tuple(first[0])
     if not shape:
@@ -98,7 +93,7 @@ def arguments_of(
     if bias is not None:
         struct.bias_dtype = _code_of(bias[2], "bias", _FLOATS)
         struct.bias_strides = address_of(_broadcast(bias, "bias", shape))
-    has_pointers = (mask, lengths, bias) != (None, None, None)
+    masks = struct.causal or struct.window or operands != (None, None, None)
     return Arguments(
         first_strides=strides_of(first, name),
         second_strides=None if second is None else strides_of(second, "y"),
@@ -107,10 +102,9 @@ def arguments_of(
         out_code=out_code,
         rank=len(shape),
         shape=address_of(shape),
-        mask=struct if has_pointers or struct.causal or struct.window else None,
-        mask_has_pointers=has_pointers,
-        out_shape=shape,
-        out_dtype=out_dtype,
+        mask=struct,
+        mask_pointer=addressof(struct) if masks else None,
+        out_like=(shape, out_dtype),
         keep_alive=keep_alive,
     )
 
@@ -188,7 +182,7 @@ def _broadcast_lengths(geometry: Geometry, shape: tuple[int, ...]) -> tuple[int,
     return tuple(0 if own == 1 else stride for own, stride in zip(extents, strides)) + (0,) * missing
 
 
-def address_past(pointers: list[int | None], geometries: list[Geometry | None]) -> int:
+def address_past(pointers: tuple[int | None, ...], geometries: tuple[Geometry | None, ...]) -> int:
     """An address past all that the arrays span, and aligned as that of a new one: to plan for one that is not there."""
     end = 0
     for pointer, geometry in zip(pointers, geometries):
