@@ -21,7 +21,8 @@ class SoftmaxCase(NamedTuple):
 
     `mask`, `lengths` and `bias` are shapes (None: without); the bias has x's dtype where `bias_dtype` is None, as y
     where `out_dtype` is. `padded`: rows of x and out lie apart; `*_lead` moves a base by that many elements; `values`
-    says what x holds: "normal", "wide" (up to 1e4) or "special" (NaN and infinities among them).
+    says what x holds: "normal", "wide" (up to 1e4), "negative" (all far below 0, so that exp(x) is 0) or "special" (NaN
+    and infinities among them).
     """
 
     shape: tuple[int, ...]
@@ -223,6 +224,15 @@ def _values() -> Iterator[SoftmaxCase]:
         yield SoftmaxCase(shape, dtype, "wide inputs and a bias", values="wide", bias=(12, cols), mask=shape)
         yield SoftmaxCase(shape, dtype, "a negative scale", scale=-2.0, values="wide", causal=True)
         yield SoftmaxCase(shape, dtype, "a scale of 0", scale=0.0, lengths=(2, 12))
+    for dtype, cols in itertools.product(DTYPES, (31, 64, 256, 1000, 2048, 4096, 8193)):
+        # Whole warps have no kept column, and the others' largest score is far below 0.
+        shape = (2, 4, cols)
+        why = "scores far below 0 beside masked columns"
+        for log in (False, True):
+            yield SoftmaxCase(shape, dtype, why, values="negative", lengths=(2, 4), log=log)
+            yield SoftmaxCase(shape, dtype, why, values="negative", window=5, causal_offset=-cols // 2, log=log)
+        yield SoftmaxCase(shape, dtype, why, values="negative", mask=(4, cols), lengths=(2, 1), side="right")
+        yield SoftmaxCase(shape, dtype, why, values="negative", bias=(4, cols), lengths=(2, 1))
 
 
 def _empty() -> Iterator[SoftmaxCase]:

@@ -54,6 +54,8 @@ def x_values(case: SoftmaxCase, rng: np.random.Generator) -> np.ndarray:
     if case.values == "wide":
         x = rng.uniform(-1e4, 1e4, case.shape)
         x[..., ::3] = np.round(x[..., ::3] / 5000) * 5000  # some rows have several largest values
+    if case.values == "negative":
+        x = rng.uniform(-3000, -2990, case.shape)
     if case.values == "special" and x.size:
         rows = x.reshape(-1, case.shape[-1])
         some = rng.integers(0, 3, rows.shape) == 0

@@ -21,6 +21,14 @@ def test_rows_of_float32_sum_to_1(arrays: Any, cols: int) -> None:
     np.testing.assert_allclose(y, softmax64(x.astype(np.float64)), rtol=0, atol=2 * np.spacing(y.max(axis=-1)).max())
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
+def test_finite_inputs_do_not_overflow(arrays: Any, dtype: str) -> None:
+    for largest, scale in ((1e30, 1.0), (1e30, 1e-30), (1e30, -1e-30), (1e30, 100.0), (1e-30, 1e30), (1e-38, 1.0)):
+        x = np.random.default_rng(1).uniform(-largest, largest, (4, 300)).astype(dtype)
+        y = arrays.fetch(pyflowk.masked_softmax(arrays.put(x), scale=scale)).astype(np.float64)
+        np.testing.assert_allclose(y, softmax64(x.astype(np.float64) * scale), rtol=1e-2 if "b" in dtype else 1e-5)
+
+
 @pytest.mark.parametrize("log", [False, True])
 @pytest.mark.parametrize("cols", [1, 3, 8, 33, 130])
 def test_the_gradient_is_that_of_finite_differences(arrays: Any, cols: int, log: bool) -> None:
