@@ -15,6 +15,7 @@ from ._softmax_arguments import Geometry, address_past, arguments_of
 from ._stream import stream_handle
 
 _NONE = (None, None, None)  # mask, lengths and bias of a call without
+_FORWARD = object()  # in place of the y of a backward call
 
 
 def masked_softmax(
@@ -71,7 +72,7 @@ def masked_softmax(
     """
     operands = _NONE if mask is None and lengths is None and bias is None else (mask, lengths, bias)
     options = (side, causal, causal_offset, window, dtype)
-    return _run("flowk_masked_softmax", x, None, operands, options, scale, log, out, stream)
+    return _run("flowk_masked_softmax", x, _FORWARD, operands, options, scale, log, out, stream)
 
 
 def masked_softmax_backward(
@@ -116,12 +117,12 @@ def masked_softmax_backward(
 
 def softmax(x: Any, *, dtype: Any = None, out: Any = None, stream: Any = None) -> Any:
     """masked_softmax() over the last dimension of x, without a mask."""
-    return _run("flowk_masked_softmax", x, None, _NONE, ("left", False, 0, None, dtype), 1.0, False, out, stream)
+    return _run("flowk_masked_softmax", x, _FORWARD, _NONE, ("left", False, 0, None, dtype), 1.0, False, out, stream)
 
 
 def log_softmax(x: Any, *, dtype: Any = None, out: Any = None, stream: Any = None) -> Any:
     """masked_softmax(log=True) over the last dimension of x, without a mask."""
-    return _run("flowk_masked_softmax", x, None, _NONE, ("left", False, 0, None, dtype), 1.0, True, out, stream)
+    return _run("flowk_masked_softmax", x, _FORWARD, _NONE, ("left", False, 0, None, dtype), 1.0, True, out, stream)
 
 
 def explain_masked_softmax(
@@ -142,7 +143,7 @@ def explain_masked_softmax(
     """The plan of masked_softmax() with the same arguments as text; nothing is launched or allocated."""
     options = (side, causal, causal_offset, window, dtype)
     text = ctypes.create_string_buffer(4096)
-    _run("flowk_masked_softmax_explain", x, None, (mask, lengths, bias), options, scale, log, out, None, text)
+    _run("flowk_masked_softmax_explain", x, _FORWARD, (mask, lengths, bias), options, scale, log, out, None, text)
     return text.value.decode()
 
 
@@ -182,7 +183,7 @@ def _run(
     """One call of `function`, on x (first) or on dy and y (first and second). `operands` are mask, lengths and bias,
     `options` side, causal, causal_offset, window and dtype. With a `text` to be written `function` is an explain, and
     nothing is allocated."""
-    name = "x" if second is None else "dy"
+    name = "x" if second is _FORWARD else "dy"
     source = KINDS.get(type(first)) or kind_of(first, name)
     if stream is not None:
         handle = stream_handle(stream)
@@ -195,7 +196,7 @@ def _run(
     afters = [] if after is None else [after]
     second_pointer = second_geometry = out_geometry = None
     pointers = geometries = _NONE
-    if second is not None:
+    if second is not _FORWARD:
         second_pointer, second_geometry = _read(second, "y", name, device, handle, afters)
     if operands is not _NONE:
         pointers, geometries = _read_operands(operands, name, device, handle, afters)
@@ -215,7 +216,9 @@ def _run(
         mask = SoftmaxMask.from_buffer_copy(mask)
         mask.dense, mask.lengths, mask.bias = pointers
         mask_pointer = addressof(mask)
-    tensors = (pointer, first_strides) if second is None else (pointer, first_strides, second_pointer, second_strides)
+    tensors = (
+        (pointer, first_strides) if second is _FORWARD else (pointer, first_strides, second_pointer, second_strides)
+    )
     status = getattr(library, function)(
         *tensors, code, out_pointer, out_strides, out_code, rank, extents,
         scale if type(scale) is float else _number(scale), mask_pointer, 1 if log else 0,
