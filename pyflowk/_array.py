@@ -85,7 +85,7 @@ class TorchKind:
 
     @staticmethod
     def empty(x: Any, shape: tuple[int, ...], dtype: Any, device: Any, stream: int) -> tuple[Any, int]:
-        array = x.new_empty(shape) if dtype == x.dtype else x.new_empty(shape, dtype=dtype)
+        array = x.new_empty(shape, dtype=dtype)
         return array, array.data_ptr()
 
     @staticmethod

@@ -186,7 +186,8 @@ class FakeTensor:
     def is_conj(self) -> bool:
         return False
 
-    def new_empty(self, shape: tuple[int, ...]) -> FakeTensor:
+    def new_empty(self, shape: tuple[int, ...], dtype: FakeDtype) -> FakeTensor:
+        assert dtype == self.dtype
         return FakeTensor(np.empty(shape, self.array.dtype))
 
 
