@@ -117,7 +117,7 @@ constexpr int max_register_lanes = 512;
 constexpr int max_cluster_blocks = 16;
 
 // Shared memory through which `num_warps` warps of each of `cluster_blocks` blocks agree on a row: 16 bytes for a
-// barrier and two values a warp, of `value_bytes` (4 for 16-bit inputs, 8 for others).
+// barrier and two values a warp, of `value_bytes` (4 for 16-bit rows in registers, else 8).
 constexpr int32_t softmax_exchange_bytes(int32_t value_bytes, int32_t num_warps, int32_t cluster_blocks) {
   return 16 + 2 * value_bytes * num_warps * cluster_blocks;
 }
@@ -128,7 +128,8 @@ struct SoftmaxPlan {
   bool backward = false;
   flowk_dtype in_dtype = FLOWK_FLOAT32;
   flowk_dtype out_dtype = FLOWK_FLOAT32;
-  int32_t vectors_per_thread = 0;  // row_in_registers: 16-byte chunks, 1, 2, 4, 8 or 16
+  int32_t vectors_per_thread = 0;  // row_in_registers: 16-byte chunks, 1, 2, 4, 8 or 16; rows_by_elements: units
+  int32_t unit_elements = 0;       // rows_by_elements: of a unit
   LaunchConfig launch;
   SoftmaxParams params;
   friend bool operator==(const SoftmaxPlan&, const SoftmaxPlan&) = default;

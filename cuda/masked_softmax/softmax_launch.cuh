@@ -5,6 +5,7 @@
 
 #include "core/launch.cuh"
 #include "masked_softmax/softmax_row_read_twice.cuh"
+#include "masked_softmax/softmax_rows_by_elements.cuh"
 #include "masked_softmax/softmax_run.h"
 
 namespace flowk {
@@ -39,6 +40,44 @@ Status launch_backward_in_registers(const SoftmaxPlan& plan, flowk_stream stream
   return no_such_kernel(plan);
 }
 
+// Calls `run` with a kernel's units a thread as a constant: those of masked_softmax_plan.cpp.
+template <int kElements, class Run>
+Status with_units(const SoftmaxPlan& plan, Run run) {
+  using std::integral_constant;
+  switch (plan.vectors_per_thread) {
+    case 2: return run(integral_constant<int, 2>());
+    case 4: return run(integral_constant<int, 4>());
+    case 5: return run(integral_constant<int, 5>());
+    case 7: return run(integral_constant<int, 7>());
+    case 8: return run(integral_constant<int, 8>());
+  }
+  if constexpr (kElements == 1) {
+    switch (plan.vectors_per_thread) {
+      case 10: return run(integral_constant<int, 10>());
+      case 12: return run(integral_constant<int, 12>());
+      case 16: return run(integral_constant<int, 16>());
+    }
+  } else if (plan.vectors_per_thread == 1) {
+    return run(integral_constant<int, 1>());
+  }
+  return no_such_kernel(plan);
+}
+
+template <class T, int kElements, SoftmaxMask kMask>
+Status launch_elements(const SoftmaxPlan& plan, flowk_stream stream) {
+  return with_units<kElements>(plan, [&](auto units) {
+    return launch(softmax_rows_by_elements<T, kElements, decltype(units)::value, kMask>, plan.launch, stream,
+                  plan.params);
+  });
+}
+
+template <class T, int kElements>
+Status launch_backward_elements(const SoftmaxPlan& plan, flowk_stream stream) {
+  return with_units<kElements>(plan, [&](auto units) {
+    return launch(softmax_backward_by_elements<T, kElements, decltype(units)::value>, plan.launch, stream, plan.params);
+  });
+}
+
 template <class T, SoftmaxMask kMask>
 Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
   switch (plan.kernel) {
@@ -47,6 +86,12 @@ Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
       if constexpr (std::is_same_v<T, float>) {
         if (plan.out_dtype == FLOWK_FLOAT16) return launch_in_registers<T, Float16, kMask>(plan, stream);
         return launch_in_registers<T, BFloat16, kMask>(plan, stream);
+      }
+      break;
+    case SoftmaxKernel::rows_by_elements:
+      if constexpr (sizeof(T) < 8 && kMask != SoftmaxMask::bias) {
+        if (plan.unit_elements == 1) return launch_elements<T, 1, kMask>(plan, stream);
+        return launch_elements<T, 8 / sizeof(T), kMask>(plan, stream);
       }
       break;
     case SoftmaxKernel::row_read_twice:
@@ -62,6 +107,12 @@ Status launch_backward(const SoftmaxPlan& plan, flowk_stream stream) {
     case SoftmaxKernel::row_in_registers:
       if (plan.out_dtype == plan.in_dtype) return launch_backward_in_registers<T, T>(plan, stream);
       if constexpr (is_float16<T>) return launch_backward_in_registers<T, float>(plan, stream);
+      break;
+    case SoftmaxKernel::rows_by_elements:
+      if constexpr (sizeof(T) < 8) {
+        if (plan.unit_elements == 1) return launch_backward_elements<T, 1>(plan, stream);
+        return launch_backward_elements<T, 8 / sizeof(T)>(plan, stream);
+      }
       break;
     case SoftmaxKernel::row_read_twice: return launch(softmax_backward_read_twice<T>, plan.launch, stream, plan.params);
     default: break;

@@ -211,7 +211,8 @@ __global__ void __launch_bounds__(max_register_lanes)
                                         params.lanes_per_row * team.blocks);
   // y = value * factor + term
   A factor, term = 0;
-  const A to_row = (reference - static_cast<A>(total.max)) * scale;
+  // A warp that keeps nothing has values of 0, or -infinity, that no factor may turn into NaN.
+  const A to_row = largest == negative_infinity<A>() ? A{0} : (largest - static_cast<A>(total.max)) * scale;
   if (params.log_softmax) {
     extra_value = extra_exponent;
     factor = static_cast<A>(natural_per_base<T>);

@@ -29,7 +29,7 @@ template <class T, SoftmaxMask kMask>
 __global__ void __launch_bounds__(max_read_twice_threads)
     softmax_row_read_twice(const __grid_constant__ SoftmaxParams params) {
   using A = ComputeType<T>;
-  using E = RowValue<T>;
+  using E = RowValue<A>;  // as a float32 row: the output may be float32
   const RowTeam team = row_team(params);
   const ExchangeBuffer<E> buffer = exchange_buffer<E>();
   int lane = static_cast<int>(threadIdx.x);
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(max_read_twice_threads)
     lane &= params.lanes_per_row - 1;
   }
   const SoftmaxRow row = locate_row<kMask, false>(params, linear);
-  const A scale = exponent_scale<T, kMask>(params);
+  const A scale = exponent_scale<A, kMask>(params);
   const A infinity = -negative_infinity<A>();
 
   A largest = -infinity;
@@ -50,16 +50,16 @@ __global__ void __launch_bounds__(max_read_twice_threads)
     const A score = load_score<T, kMask>(params, row, column);
     if (score == -infinity) continue;
     if (score > largest) {
-      sum *= exponential<T>((largest - score) * scale);
+      sum *= exponential<A>((largest - score) * scale);
       largest = score;
     }
-    sum += exponential<T>((score - largest) * scale);
+    sum += exponential<A>((score - largest) * scale);
   }
   // The lanes' sums as the warp's.
   const A largest_of_warp = max_over_lanes(largest, team.lanes);
-  if (sum != E{0}) sum *= exponential<T>((largest - largest_of_warp) * scale);
+  if (sum != E{0}) sum *= exponential<A>((largest - largest_of_warp) * scale);
   const RowPart<E> part = {largest_of_warp, sum_over_lanes(sum, team.lanes)};
-  const RowPart<E> total = combine_row<T>(buffer, team, part, scale);
+  const RowPart<E> total = combine_row<A>(buffer, team, part, scale);
 
   const A reference = static_cast<A>(total.max) == -infinity ? A{0} : static_cast<A>(total.max);
   const A log_sum = total.sum > E{0} ? log_of<A>(total.sum) : A{0};
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(max_read_twice_threads)
     A y = params.log_softmax ? -infinity : A{0};
     if (is_kept<kMask>(row, column)) {
       const A z = (load_score<T, kMask>(params, row, column) - reference) * scale;
-      y = params.log_softmax ? z * static_cast<A>(natural_per_base<T>) - log_sum : exponential<T>(z) * inverse;
+      y = params.log_softmax ? z * static_cast<A>(natural_per_base<A>) - log_sum : exponential<A>(z) * inverse;
       if (total.sum != total.sum) y = static_cast<A>(total.sum);
     }
     store_as(params.out_dtype, row.out, column, y);
