@@ -157,3 +157,59 @@ def test_a_plan_is_told_without_a_launch(arrays: Any) -> None:
     out = place(arrays, None, case.shape, "float16")
     assert ":" in _softmax.explain_masked_softmax(**given, out=out.array)
     np.testing.assert_array_equal(arrays.fetch(out.memory), out.before)
+
+
+# ---- PyTorch --------------------------------------------------------------------------------------------------------
+
+
+def torch_and_device(arrays: Any) -> tuple[Any, str]:
+    return pytest.importorskip("torch"), "cpu" if arrays.device is None else "cuda"
+
+
+def test_tensors_give_tensors_of_the_dtype_that_is_asked_for(arrays: Any) -> None:
+    torch, device = torch_and_device(arrays)
+    x = torch.randn(2, 3, 50, device=device)
+    expected = torch.softmax(x, dim=-1)
+    for dtype in (None, torch.float32, torch.float16, "bfloat16", np.float16):
+        y = pyflowk.softmax(x, dtype=dtype)
+        assert y.dtype == {None: torch.float32, "bfloat16": torch.bfloat16, np.float16: torch.float16}.get(dtype, dtype)
+        assert y.device == x.device
+        torch.testing.assert_close(y.float(), expected, rtol=1e-2, atol=1e-5)
+    with pytest.raises(TypeError, match="dtype = 'float17', must name one of float16"):
+        pyflowk.softmax(x, dtype="float17")
+
+
+def test_tensors_and_their_views_are_operands(arrays: Any) -> None:
+    torch, device = torch_and_device(arrays)
+    x = torch.randn(4, 2, 6, 50, device=device).transpose(0, 1)[:, 1:, ::2, 3:40]
+    mask = (torch.rand(6, 50, device=device) < 0.3)[::2, 3:40]
+    lengths = torch.tensor([20, 37], device=device)
+    bias = torch.randn(3, 37, device=device).expand(2, 3, 3, 37)
+    y = pyflowk.masked_softmax(x, mask, lengths=lengths, bias=bias, scale=0.5)
+    dropped = mask | (torch.arange(37, device=device) >= lengths[:, None, None, None])
+    expected = torch.softmax((x * 0.5 + bias).masked_fill(dropped, -torch.inf), dim=-1).nan_to_num(0)
+    torch.testing.assert_close(y, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("cols", [77, 1000, 4096, 65536, 2**18])
+def test_a_captured_graph_replays(cols: int) -> None:
+    torch = pytest.importorskip("torch")
+    x, y, dx = torch.zeros(3, 8, cols, device="cuda"), *torch.empty(2, 3, 8, cols, device="cuda")
+    mask = torch.rand(8, cols, device="cuda") < 0.5
+
+    def calls() -> None:
+        pyflowk.masked_softmax(x, mask, scale=0.5, causal=True, out=y)
+        pyflowk.masked_softmax_backward(x, y, scale=0.5, causal=True, out=dx)
+
+    calls()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        calls()
+    x.normal_()
+    y.fill_(torch.nan)
+    graph.replay()
+    replayed = y.clone(), dx.clone()
+    calls()
+    assert torch.equal(replayed[0], y)
+    assert torch.equal(replayed[1], dx)
