@@ -17,16 +17,18 @@ constexpr int32_t warp_lanes = 32;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// How rows of up to so many bytes are held in registers: chunks of 16 bytes a thread, and blocks a row. Lanes follow:
-// as many as the row has chunks for. Fractions of copy on an H200 stand with each row, forward float16 / float32.
-struct RegisterRow {
+// How rows of up to so many bytes are held: in registers, chunks of 16 bytes a thread, lanes as many as the row has
+// chunks for; or in shared memory (0 chunks a thread), by so many threads a block. And by how many blocks. Fractions of
+// copy on an H200 stand with each row.
+struct HolderRow {
   int64_t max_row_bytes;
   int32_t vectors_per_thread;
   int32_t cluster_blocks;
+  int32_t shared_threads = 0;
 };
 // No dense mask and no bias. Rows of 4 to 8 KB with 4 vectors a thread instead of 2: equal in float16, 0.973 for 0.995
 // in float32; of 64 KB in one block of 1024 threads 0.90.
-constexpr RegisterRow interval_16_bit[] = {
+constexpr HolderRow interval_16_bit[] = {
     {128, 1, 1},      // 64 columns
     {1024, 2, 1},     // 128: 0.97, 512: 0.99
     {2048, 4, 1},     // 1024: 0.99
@@ -39,28 +41,36 @@ constexpr RegisterRow interval_16_bit[] = {
     {262144, 8, 16},  // 131072: 0.962; 8 blocks of 256 threads 0.953
     {524288, 4, 16}, {1048576, 8, 16},
 };
-constexpr RegisterRow interval_32_bit[] = {
-    {128, 1, 1},       // 32 columns: 0.987
-    {4096, 2, 1},      // 128: 0.989, 512: 0.997, 1024: 1.00
-    {8192, 2, 1},      // 2048: 0.995
-    {16384, 4, 1},     // 4096: 0.99
-    {32768, 4, 1},     // 8192: 0.994
-    {65536, 8, 1},     // 16384: 0.982
-    {131072, 8, 2},    // 32768: 0.984
-    {262144, 8, 8},    // 65536: 0.98
-    {524288, 8, 16},   // 131072: 0.975; 8 blocks of 16 vectors 0.969
-    {1048576, 16, 16}  // 262144: 0.944
+constexpr HolderRow interval_32_bit[] = {
+    {128, 1, 1},        // 32 columns: 0.987
+    {4096, 2, 1},       // 128: 0.989, 512: 0.997, 1024: 1.00
+    {8192, 2, 1},       // 2048: 0.995
+    {16384, 4, 1},      // 4096: 0.99
+    {32768, 4, 1},      // 8192: 0.994
+    {65536, 8, 1},      // 16384: 0.982
+    {131072, 8, 2},     // 32768: 0.984
+    {262144, 8, 8},     // 65536: 0.98
+    {524288, 8, 16},    // 131072: 0.975; 8 blocks of 16 vectors 0.969
+    {1048576, 16, 16},  // 262144: 0.944
+    {INT64_MAX, 0, 16, 512},
 };
-// With a dense mask or a bias: 32 elements a thread, 8 to 16 of float32 in short rows.
-constexpr RegisterRow dense_16_bit[] = {
-    {1024, 2, 1},     // 128: 0.94, 512: 0.97
-    {32768, 4, 1},    // 1024: 0.99, 2048: 0.98, 4096: 0.945, 8192: 0.957
-    {65536, 4, 4},    // 32768: 0.94
-    {131072, 4, 8},   // 65536: 0.926
-    {262144, 4, 16},  // 131072: 0.93
-    {524288, 4, 16},
+// A bias: its scores are float32 and stay in registers.
+constexpr HolderRow bias_16_bit[] = {
+    {1024, 2, 1}, {32768, 4, 1}, {65536, 4, 4}, {131072, 4, 8}, {524288, 4, 16}, {1048576, 8, 16},
 };
-constexpr RegisterRow dense_32_bit[] = {
+constexpr HolderRow bias_32_bit[] = {
+    {16384, 4, 1}, {65536, 8, 1}, {131072, 8, 2}, {262144, 8, 4}, {524288, 8, 8}, {1048576, 8, 16},
+};
+// With a dense mask: 32 elements a thread, 8 to 16 of float32 in short rows.
+constexpr HolderRow dense_16_bit[] = {
+    {1024, 2, 1},         // 128: 0.94, 512: 0.97
+    {32768, 4, 1},        // 1024: 0.99, 2048: 0.98, 4096: 0.945, 8192: 0.957
+    {65536, 0, 2, 256},   // 32768: 0.94
+    {131072, 0, 4, 256},  // 65536: 0.926
+    {262144, 0, 8, 256},  // 131072: 0.93
+    {524288, 0, 16, 256}, {INT64_MAX, 0, 16, 512},
+};
+constexpr HolderRow dense_32_bit[] = {
     {4096, 4, 1},                      // 128: 0.97, 512: 1.00, 1024: 1.00
     {16384, 4, 1},                     // 2048: 0.97, 4096: 0.96
     {32768, 8, 1},                     // 8192: 0.95
@@ -70,12 +80,12 @@ constexpr RegisterRow dense_32_bit[] = {
     {1048576, 8, 16},
 };
 // Backward: two inputs, both in registers. 128 to 131072 columns reach 1.00 to 1.04 in both types.
-constexpr RegisterRow backward_16_bit[] = {
+constexpr HolderRow backward_16_bit[] = {
     {128, 1, 1},   {1024, 2, 1},   {2048, 4, 1},    {4096, 2, 1},    {8192, 4, 1},
     {16384, 4, 1}, {32768, 4, 4},  // 16384: 1.033; one block 0.99 to 1.008
     {65536, 4, 4}, {131072, 4, 8}, {262144, 4, 16}, {524288, 4, 16}, {1048576, 8, 16},
 };
-constexpr RegisterRow backward_32_bit[] = {
+constexpr HolderRow backward_32_bit[] = {
     {128, 1, 1},    {8192, 2, 1},   {16384, 4, 1},   {32768, 4, 1},    {65536, 4, 2},
     {131072, 4, 4}, {262144, 4, 8}, {524288, 4, 16}, {1048576, 8, 16},
 };
@@ -99,16 +109,21 @@ constexpr int32_t wide_units[] = {1, 2, 4, 5, 7, 8};
 constexpr int64_t wide_unit_bytes = 8;
 
 template <size_t kSize>
-SoftmaxShape shape_of(const RegisterRow (&table)[kSize], int64_t row_bytes) {
-  SoftmaxShape shape;
-  for (const RegisterRow& row : table)
-    if (row_bytes <= row.max_row_bytes) {
-      shape.kernel = SoftmaxKernel::row_in_registers;
-      shape.vectors_per_thread = row.vectors_per_thread;
-      shape.cluster_blocks = row.cluster_blocks;
-      break;
-    }
-  return shape;
+const HolderRow* find_row(const HolderRow (&table)[kSize], int64_t row_bytes) {
+  for (const HolderRow& row : table)
+    if (row_bytes <= row.max_row_bytes) return &row;
+  return nullptr;
+}
+
+const HolderRow* find_holder(const SoftmaxRequest& request, SoftmaxMask mask, int64_t row_bytes, bool is_16_bit) {
+  if (request.backward) return is_16_bit ? find_row(backward_16_bit, row_bytes) : find_row(backward_32_bit, row_bytes);
+  switch (mask) {
+    case SoftmaxMask::interval:
+      return is_16_bit ? find_row(interval_16_bit, row_bytes) : find_row(interval_32_bit, row_bytes);
+    case SoftmaxMask::dense: return is_16_bit ? find_row(dense_16_bit, row_bytes) : find_row(dense_32_bit, row_bytes);
+    case SoftmaxMask::bias: break;
+  }
+  return is_16_bit ? find_row(bias_16_bit, row_bytes) : find_row(bias_32_bit, row_bytes);
 }
 
 int32_t power_of_2_from(int64_t n) {
@@ -190,6 +205,18 @@ int32_t units_per_thread(const SoftmaxRequest& request, int32_t unit_elements, i
   return unit_elements == 1 ? first_from(single_units) : first_from(wide_units);
 }
 
+// Of row_in_shared: the exchange, and from a multiple of 16 on a block's chunks.
+int64_t shared_row_vectors(const SoftmaxProblem& problem, int64_t columns, const SoftmaxShape& shape) {
+  return ceil_div(columns / problem.chunk_columns, shape.cluster_blocks);
+}
+int32_t shared_row_offset(const SoftmaxProblem& problem, const SoftmaxShape& shape) {
+  return softmax_exchange_bytes(problem.in_bytes == 2 ? 4 : 8, shape.lanes_per_row / warp_lanes, shape.cluster_blocks);
+}
+int64_t shared_row_bytes(const SoftmaxProblem& problem, int64_t columns, const SoftmaxShape& shape) {
+  return ceil_div(shared_row_offset(problem, shape), chunk_bytes) * chunk_bytes +
+         shared_row_vectors(problem, columns, shape) * chunk_bytes;
+}
+
 bool shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device,
                 const SoftmaxShape& shape) {
   const int32_t lanes = shape.lanes_per_row;
@@ -209,6 +236,11 @@ bool shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, co
       return lanes >= least_lanes(problem) &&
              request.columns / problem.chunk_columns <= int64_t{lanes} * vectors * blocks;
     }
+    case SoftmaxKernel::row_in_shared:
+      return !request.backward && request.in_dtype == request.out_dtype && problem.chunks_agree &&
+             mask_of(request) != SoftmaxMask::bias && lanes == shape.block_threads && lanes >= warp_lanes &&
+             lanes <= max_register_lanes &&
+             shared_row_bytes(problem, request.columns, shape) <= device.shared_bytes_per_block;
     case SoftmaxKernel::rows_by_elements:
       return blocks == 1 && lanes <= 16 && shape.block_threads <= 256 && can_go_by_elements(request, problem) &&
              units_per_thread(request, unit_elements_of(request, problem), lanes) > 0;
@@ -285,6 +317,11 @@ void fill_plan(const SoftmaxRequest& request, const SoftmaxProblem& problem, con
                   .num_threads = shape.block_threads,
                   .shared_bytes = softmax_exchange_bytes(value_bytes, warps, shape.cluster_blocks),
                   .cluster_blocks = shape.cluster_blocks};
+  if (shape.kernel == SoftmaxKernel::row_in_shared) {
+    params.block_vectors = static_cast<int32_t>(shared_row_vectors(problem, request.columns, shape));
+    plan->launch.shared_bytes = static_cast<int32_t>(shared_row_bytes(problem, request.columns, shape));
+    params.block_offset_bytes = plan->launch.shared_bytes - params.block_vectors * static_cast<int32_t>(chunk_bytes);
+  }
   if (shape.kernel == SoftmaxKernel::rows_by_elements) {
     plan->unit_elements = unit_elements_of(request, problem);
     plan->vectors_per_thread = units_per_thread(request, plan->unit_elements, shape.lanes_per_row);
@@ -295,33 +332,41 @@ void fill_plan(const SoftmaxRequest& request, const SoftmaxProblem& problem, con
   }
 }
 
-SoftmaxShape register_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device) {
-  const int64_t row_bytes = request.columns * problem.in_bytes;
-  const bool is_16_bit = problem.in_bytes == 2;
-  SoftmaxShape shape;
-  if (request.backward)
-    shape = is_16_bit ? shape_of(backward_16_bit, row_bytes) : shape_of(backward_32_bit, row_bytes);
-  else if (mask_of(request) == SoftmaxMask::interval)
-    shape = is_16_bit ? shape_of(interval_16_bit, row_bytes) : shape_of(interval_32_bit, row_bytes);
-  else
-    shape = is_16_bit ? shape_of(dense_16_bit, row_bytes) : shape_of(dense_32_bit, row_bytes);
-  if (shape.kernel != SoftmaxKernel::row_in_registers) return shape;
-
-  const int64_t num_chunks = request.columns / problem.chunk_columns;
-  const int32_t least = least_lanes(problem), most_blocks = most_cluster_blocks(device);
-  int32_t& vectors = shape.vectors_per_thread;
-  int32_t& blocks = shape.cluster_blocks;
-  // Without clusters, or without as large ones, a thread holds more.
-  const int32_t most_vectors = is_16_bit || request.backward ? 8 : 16;
-  blocks = std::min(blocks, most_blocks);
-  while (lanes_for(num_chunks, vectors, blocks, least) > max_register_lanes && vectors < most_vectors) vectors *= 2;
-  // A few long rows: more blocks a row, as long as each has 4 KB of it.
+// Blocks a row: those wanted, as far as there are clusters of them; more for a few long rows, so that they fill the
+// GPU, as long as each block has 4 KB of a row.
+int32_t spread_blocks(const SoftmaxProblem& problem, const Device& device, int32_t blocks, int64_t row_bytes) {
   constexpr int64_t least_block_bytes = 4096;
+  const int32_t most_blocks = most_cluster_blocks(device);
+  blocks = std::min(blocks, most_blocks);
   while (blocks < most_blocks && problem.num_rows * blocks < device.num_multiprocessors &&
          row_bytes / (2 * blocks) >= least_block_bytes)
     blocks *= 2;
-  shape.lanes_per_row = lanes_for(num_chunks, vectors, blocks, least);
+  return blocks;
+}
+
+// In registers of a block or of as many blocks as the table or a small number of rows asks for; where those hold it.
+SoftmaxShape register_shape(const SoftmaxProblem& problem, const Device& device, const HolderRow& holder,
+                            int64_t row_bytes, int64_t num_chunks, int32_t most_vectors) {
+  SoftmaxShape shape;
+  shape.kernel = SoftmaxKernel::row_in_registers;
+  const int32_t least = least_lanes(problem);
+  int32_t& vectors = shape.vectors_per_thread;
+  vectors = holder.vectors_per_thread;
+  shape.cluster_blocks = spread_blocks(problem, device, holder.cluster_blocks, row_bytes);
+  // Without clusters, or without as large ones, a thread holds more.
+  while (lanes_for(num_chunks, vectors, shape.cluster_blocks, least) > max_register_lanes && vectors < most_vectors)
+    vectors *= 2;
+  shape.lanes_per_row = lanes_for(num_chunks, vectors, shape.cluster_blocks, least);
   shape.block_threads = threads_for(shape.lanes_per_row, vectors);
+  return shape;
+}
+
+SoftmaxShape shared_shape(const SoftmaxProblem& problem, const Device& device, int32_t threads, int32_t blocks,
+                          int64_t row_bytes) {
+  SoftmaxShape shape;
+  shape.kernel = SoftmaxKernel::row_in_shared;
+  shape.lanes_per_row = shape.block_threads = threads;
+  shape.cluster_blocks = spread_blocks(problem, device, blocks, row_bytes);
   return shape;
 }
 
@@ -373,10 +418,24 @@ const char* softmax_kernel_name(SoftmaxKernel kernel) {
 void plan_softmax(const SoftmaxRequest& request, const Device& device, SoftmaxPlan* plan) {
   SoftmaxProblem problem;
   make_softmax_problem(request, &problem);
-  const SoftmaxShape by_elements = elements_shape(request, problem);
-  if (shape_fits(request, problem, device, by_elements)) return fill_plan(request, problem, by_elements, plan);
-  const SoftmaxShape in_registers = register_shape(request, problem, device);
-  if (shape_fits(request, problem, device, in_registers)) return fill_plan(request, problem, in_registers, plan);
+  const auto take = [&](const SoftmaxShape& shape) {
+    if (!shape_fits(request, problem, device, shape)) return false;
+    fill_plan(request, problem, shape, plan);
+    return true;
+  };
+  if (take(elements_shape(request, problem))) return;
+  const int64_t row_bytes = request.columns * problem.in_bytes, num_chunks = request.columns / problem.chunk_columns;
+  const bool is_16_bit = problem.in_bytes == 2;
+  const HolderRow* holder = find_holder(request, mask_of(request), row_bytes, is_16_bit);
+  if (holder != nullptr && holder->vectors_per_thread > 0) {
+    const int32_t most_vectors = is_16_bit || request.backward ? 8 : 16;
+    if (take(register_shape(problem, device, *holder, row_bytes, num_chunks, most_vectors))) return;
+  }
+  // Registers that lack the blocks of a cluster hand a row to shared memory.
+  if (holder != nullptr) {
+    const int32_t threads = holder->shared_threads > 0 ? holder->shared_threads : max_register_lanes;
+    if (take(shared_shape(problem, device, threads, holder->cluster_blocks, row_bytes))) return;
+  }
   fill_plan(request, problem, read_twice_shape(request), plan);
 }
 

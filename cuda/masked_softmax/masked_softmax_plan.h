@@ -107,7 +107,8 @@ struct SoftmaxParams {
   int32_t cluster_shift = 0;  // log2 of the blocks that share a row
   bool is_peeled = false;     // some row has columns before its first, or after its last, whole 16-byte chunk
   flowk_dtype out_dtype = FLOWK_FLOAT32;  // row_read_twice
-  int32_t block_columns = 0;              // row_in_shared: of a row in one block, a multiple of a chunk's
+  int32_t block_vectors = 0;              // row_in_shared: 16-byte chunks of a row in one block
+  int32_t block_offset_bytes = 0;         // and where they start in shared memory
   SoftmaxRowDim dims[max_softmax_dims];
   friend bool operator==(const SoftmaxParams&, const SoftmaxParams&) = default;
 };

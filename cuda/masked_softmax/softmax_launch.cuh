@@ -4,6 +4,7 @@
 #pragma once
 
 #include "core/launch.cuh"
+#include "masked_softmax/softmax_row_in_shared.cuh"
 #include "masked_softmax/softmax_row_read_twice.cuh"
 #include "masked_softmax/softmax_rows_by_elements.cuh"
 #include "masked_softmax/softmax_run.h"
@@ -87,6 +88,10 @@ Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
         if (plan.out_dtype == FLOWK_FLOAT16) return launch_in_registers<T, Float16, kMask>(plan, stream);
         return launch_in_registers<T, BFloat16, kMask>(plan, stream);
       }
+      break;
+    case SoftmaxKernel::row_in_shared:
+      if constexpr (kMask != SoftmaxMask::bias)
+        return launch(softmax_row_in_shared<T, kMask>, plan.launch, stream, plan.params);
       break;
     case SoftmaxKernel::rows_by_elements:
       if constexpr (sizeof(T) < 8 && kMask != SoftmaxMask::bias) {
