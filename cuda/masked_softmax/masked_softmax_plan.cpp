@@ -319,6 +319,9 @@ void fill_params(const SoftmaxRequest& request, const SoftmaxProblem& problem, S
                                                            : std::numeric_limits<float>::denorm_min();
     params.scale = std::max(std::fabs(request.scale), least);
   }
+  constexpr double log2_e = 1.4426950408889634;
+  params.scale32 = static_cast<float>(params.scale);
+  params.scale32_base_2 = static_cast<float>(params.scale * log2_e);
 }
 
 void fill_plan(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& shape,

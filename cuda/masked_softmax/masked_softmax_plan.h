@@ -101,6 +101,8 @@ struct SoftmaxParams {
   int64_t band_extent = 0;
   int32_t columns = 0;
   double scale = 1;  // kernels that add no bias: its size, and negates_x its sign; 0 is the smallest number instead
+  float scale32 = 1;
+  float scale32_base_2 = 1;   // times log2(e)
   int32_t lanes_per_row = 0;  // threads of a block that work on one row
   int32_t rows_per_block = 1;
   int32_t rows_shift = 0;     // log2 lanes_per_row, where rows_per_block > 1

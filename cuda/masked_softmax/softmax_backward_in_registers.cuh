@@ -42,10 +42,9 @@ __global__ void __launch_bounds__(max_register_lanes)
     lane &= params.lanes_per_row - 1;
   }
   const SoftmaxRow row = locate_row<SoftmaxMask::interval, true>(params, linear);
-  const int head = params.is_peeled ? columns_before_chunks<T>(row) : 0;
-  const int num_vectors = (row.columns - head) / width;
+  const RowChunks chunks = row_chunks<T>(params, row);
   const int first_vector = team.rank * params.lanes_per_row * kVectors + lane;
-  const int64_t head_bytes = head * static_cast<int64_t>(sizeof(T));
+  const int head_bytes = chunks.head * static_cast<int>(sizeof(T));
   const bool log_softmax = params.log_softmax;
   // What stands for a masked column: it adds nothing, and its gradient is 0 as long as the sum is finite.
   const uint4 masked_y = log_softmax ? negative_infinity_chunk<T>() : uint4{0, 0, 0, 0};
@@ -53,10 +52,10 @@ __global__ void __launch_bounds__(max_register_lanes)
   uint4 raw_dy[kVectors], raw_y[kVectors];
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
-    const int vector = first_vector + i * params.lanes_per_row, column = head + vector * width;
+    const int vector = first_vector + i * params.lanes_per_row;
     raw_dy[i] = {0, 0, 0, 0};
     raw_y[i] = masked_y;
-    if (vector < num_vectors && column < row.end && column + width > row.begin) {
+    if (chunks.is_read(vector)) {
       const int64_t offset = head_bytes + static_cast<int64_t>(vector) * chunk_bytes;
       raw_dy[i] = load_chunk(row.x + offset);
       raw_y[i] = load_chunk(row.side + offset);
@@ -65,8 +64,7 @@ __global__ void __launch_bounds__(max_register_lanes)
   A extra_dy = 0, extra_y = log_softmax ? negative_infinity<A>() : A{0};
   int extra_column = -1;
   if (params.is_peeled && team.rank == 0) {
-    const int tail = head + num_vectors * width;
-    const int column = lane < head ? lane : tail + lane - head;
+    const int column = lane < chunks.head ? lane : chunks.count * width + lane;
     if (column < row.columns) {
       extra_column = column;
       if (is_kept<SoftmaxMask::interval>(row, column)) {
@@ -76,14 +74,15 @@ __global__ void __launch_bounds__(max_register_lanes)
     }
   }
   // The chunks that an end of the interval cuts, at most two a row.
+  if (params.has_interval) {
 #pragma unroll
-  for (int i = 0; i < kVectors; ++i) {
-    const int vector = first_vector + i * params.lanes_per_row, column = head + vector * width;
-    if (vector < num_vectors && column < row.end && column + width > row.begin &&
-        (column < row.begin || column + width > row.end)) {
-      const uint32_t bits = interval_bits(column, width, row.begin, row.end);
-      select_bits<T>(&raw_dy[i], bits, uint4{0, 0, 0, 0});
-      select_bits<T>(&raw_y[i], bits, masked_y);
+    for (int i = 0; i < kVectors; ++i) {
+      const int vector = first_vector + i * params.lanes_per_row, column = chunks.head + vector * width;
+      if (chunks.is_read(vector) && (column < row.begin || column + width > row.end)) {
+        const uint32_t bits = interval_bits(column, width, row.begin, row.end);
+        select_bits<T>(&raw_dy[i], bits, uint4{0, 0, 0, 0});
+        select_bits<T>(&raw_y[i], bits, masked_y);
+      }
     }
   }
 
@@ -104,12 +103,13 @@ __global__ void __launch_bounds__(max_register_lanes)
   sum = sum_over_lanes(sum, team.lanes);
   sum = sum_row(buffer, team, sum);
 
-  const A scale = static_cast<A>(params.scale);
+  const A scale = signed_scale<A>(params);
   const bool is_finite = sum - sum == A{0};
+  unsigned char* const out = row.out + chunks.head * static_cast<int>(sizeof(Out));
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
-    const int vector = first_vector + i * params.lanes_per_row, column = head + vector * width;
-    if (vector >= num_vectors) continue;
+    const int vector = first_vector + i * params.lanes_per_row;
+    if (vector >= chunks.count) continue;
     A dy[width], y[width];
     widen_chunk<T>(raw_dy[i], dy);
     widen_chunk<T>(raw_y[i], y);
@@ -121,11 +121,12 @@ __global__ void __launch_bounds__(max_register_lanes)
       for (int j = 0; j < width; ++j) dy[j] = scale * y[j] * (dy[j] - sum);
     }
     if (!is_finite) {
+      const int column = chunks.head + vector * width;
 #pragma unroll
       for (int j = 0; j < width; ++j)
         if (column + j < row.begin || column + j >= row.end) dy[j] = 0;
     }
-    store_values<Out>(row.out + (static_cast<int64_t>(vector) * width + head) * static_cast<int>(sizeof(Out)), dy);
+    store_values<Out>(out + static_cast<int64_t>(vector) * (width * static_cast<int>(sizeof(Out))), dy);
   }
   if (extra_column >= 0)
     store_element<Out>(row.out, extra_column,

@@ -157,8 +157,10 @@ __device__ __forceinline__ RowPart<RowValue<T>> combine_row(const ExchangeBuffer
   if (team.warps * team.blocks == 1) return part;
   const int num_parts = exchange_parts(buffer, team, part);
   RowPart<E> row = {negative_infinity<E>(), E{0}};
+#pragma unroll 1
   for (int i = team.lane; i < num_parts; i += 32) row.max = larger_of(row.max, buffer.parts()[i].max);
   row.max = max_over_lanes(static_cast<A>(row.max), 32);
+#pragma unroll 1
   for (int i = team.lane; i < num_parts; i += 32) {
     const RowPart<E> other = buffer.parts()[i];
     // A sum of NaN has to stay, whatever its maximum; a sum of 0 has a maximum of -infinity, and adds 0.
@@ -172,18 +174,18 @@ __device__ __forceinline__ RowPart<RowValue<T>> combine_row(const ExchangeBuffer
 template <class A>
 __device__ __forceinline__ A inverse_of(double sum) {
   if constexpr (sizeof(A) == 8) return 1.0 / sum;
-  const float inverse = 1.0f / static_cast<float>(sum);
+  const float inverse = __fdividef(1.0f, static_cast<float>(sum));
   return inverse + inverse * static_cast<float>(fma(-sum, static_cast<double>(inverse), 1.0));
 }
 template <class A>
 __device__ __forceinline__ A inverse_of(float sum) {
-  return 1.0f / sum;
+  return __fdividef(1.0f, sum);
 }
 template <class A>
 __device__ __forceinline__ A log_of(double sum) {
   if constexpr (sizeof(A) == 8) return log(sum);
   const float rounded = static_cast<float>(sum);
-  return logf(rounded) + static_cast<float>(sum - static_cast<double>(rounded)) / rounded;
+  return logf(rounded) + __fdividef(static_cast<float>(sum - static_cast<double>(rounded)), rounded);
 }
 template <class A>
 __device__ __forceinline__ A log_of(float sum) {
@@ -196,6 +198,7 @@ __device__ __forceinline__ A sum_row(const ExchangeBuffer<A>& buffer, const RowT
   if (team.warps * team.blocks == 1) return sum;
   const int num_parts = exchange_parts(buffer, team, RowPart<A>{A{0}, sum});
   A row = 0;
+#pragma unroll 1
   for (int i = team.lane; i < num_parts; i += 32) row += buffer.parts()[i].sum;
   return sum_over_lanes(row, 32);
 }

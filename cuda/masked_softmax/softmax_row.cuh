@@ -3,6 +3,8 @@
 // and store its 16-byte chunks.
 #pragma once
 
+#include <cstring>
+
 #include "core/convert.cuh"
 #include "core/divide.h"
 #include "core/pack.cuh"
@@ -64,12 +66,13 @@ __device__ __forceinline__ uint4 load_chunk(const unsigned char* address) {
   return *reinterpret_cast<const uint4*>(address);
 }
 
-template <class T>
-__device__ __forceinline__ T element_from_bits(uint32_t bits) {
-  if constexpr (std::is_same_v<T, Float16>)
-    return __ushort_as_half(static_cast<unsigned short>(bits));
-  else
-    return __ushort_as_bfloat16(static_cast<unsigned short>(bits));
+// Two neighbouring 16-bit elements from the word that they fill, and back.
+template <class Pair>
+__device__ __forceinline__ Pair bits_as(uint32_t word) {
+  static_assert(sizeof(Pair) == sizeof(word));
+  Pair pair;
+  memcpy(static_cast<void*>(&pair), &word, sizeof(pair));
+  return pair;
 }
 
 // The elements of a chunk in the type that they are computed in.
@@ -79,8 +82,9 @@ __device__ __forceinline__ void widen_chunk(const uint4& chunk, ComputeType<T> (
   if constexpr (std::is_same_v<T, Float16>) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      values[2 * i] = widen(element_from_bits<T>(words[i] & 0xffff));
-      values[2 * i + 1] = widen(element_from_bits<T>(words[i] >> 16));
+      const float2 pair = __half22float2(bits_as<__half2>(words[i]));
+      values[2 * i] = pair.x;
+      values[2 * i + 1] = pair.y;
     }
   } else if constexpr (std::is_same_v<T, BFloat16>) {
 #pragma unroll
@@ -102,15 +106,15 @@ __device__ __forceinline__ void widen_chunk(const uint4& chunk, ComputeType<T> (
 // Two values as two neighbouring elements of a 16-bit type, rounded once.
 template <class Out>
 __device__ __forceinline__ uint32_t pack_pair(float low, float high) {
-  if constexpr (std::is_same_v<Out, Float16>) {
-    const __half2 pair = __floats2half2_rn(low, high);
-    return static_cast<uint32_t>(__half_as_ushort(__low2half(pair))) |
-           static_cast<uint32_t>(__half_as_ushort(__high2half(pair))) << 16;
-  } else {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-    return static_cast<uint32_t>(__bfloat16_as_ushort(__low2bfloat16(pair))) |
-           static_cast<uint32_t>(__bfloat16_as_ushort(__high2bfloat16(pair))) << 16;
-  }
+  using Pair = std::conditional_t<std::is_same_v<Out, Float16>, __half2, __nv_bfloat162>;
+  Pair pair;
+  if constexpr (std::is_same_v<Out, Float16>)
+    pair = __floats2half2_rn(low, high);
+  else
+    pair = __floats2bfloat162_rn(low, high);
+  uint32_t word;
+  memcpy(&word, &pair, sizeof(word));
+  return word;
 }
 
 // Stores the values of one chunk of x as elements of Out, which lie in whole 8- or 16-byte units.
@@ -173,9 +177,7 @@ struct ChunkMax {
 template <>
 struct ChunkMax<Float16> {
   __half2 pair = __halves2half2(__ushort_as_half(0xfc00), __ushort_as_half(0xfc00));
-  static __device__ __forceinline__ __half2 pair_of(uint32_t word) {
-    return __halves2half2(element_from_bits<Float16>(word & 0xffff), element_from_bits<Float16>(word >> 16));
-  }
+  static __device__ __forceinline__ __half2 pair_of(uint32_t word) { return bits_as<__half2>(word); }
   __device__ __forceinline__ void take(const uint4& chunk) {
     pair = __hmax2(pair,
                    __hmax2(__hmax2(pair_of(chunk.x), pair_of(chunk.y)), __hmax2(pair_of(chunk.z), pair_of(chunk.w))));
@@ -187,9 +189,7 @@ struct ChunkMax<Float16> {
 template <>
 struct ChunkMax<BFloat16> {
   __nv_bfloat162 pair = __halves2bfloat162(__ushort_as_bfloat16(0xff80), __ushort_as_bfloat16(0xff80));
-  static __device__ __forceinline__ __nv_bfloat162 pair_of(uint32_t word) {
-    return __halves2bfloat162(element_from_bits<BFloat16>(word & 0xffff), element_from_bits<BFloat16>(word >> 16));
-  }
+  static __device__ __forceinline__ __nv_bfloat162 pair_of(uint32_t word) { return bits_as<__nv_bfloat162>(word); }
   __device__ __forceinline__ void take(const uint4& chunk) {
     pair = __hmax2(pair,
                    __hmax2(__hmax2(pair_of(chunk.x), pair_of(chunk.y)), __hmax2(pair_of(chunk.z), pair_of(chunk.w))));
@@ -308,8 +308,10 @@ template <SoftmaxMask kMask, bool kBackward>
 __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, int64_t linear) {
   constexpr bool has_side = kBackward || kMask == SoftmaxMask::bias;
   constexpr bool has_dense = !kBackward && kMask != SoftmaxMask::interval;
-  SoftmaxRow row;
-  if (linear >= params.num_rows) return row;
+  // A row that is not there has no columns; its pointers are the tensors', so that they stay pointers to global memory
+  // to the compiler.
+  bool exists = linear < params.num_rows;
+  if (!exists) linear = 0;
   int64_t offsets[num_softmax_operands] = {};
   int64_t band_row = 0;
   uint32_t narrow = static_cast<uint32_t>(linear);
@@ -328,7 +330,9 @@ __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, in
       if (d == params.band_dim) band_row += index * params.band_rows;
     }
   };
-  if (params.wide_rows) {
+  if (params.rank <= 1) {
+    step(0, linear);
+  } else if (params.wide_rows) {
     int64_t rest = linear;
 #pragma unroll 1
     for (int d = 0; d < params.rank; ++d) {
@@ -346,13 +350,14 @@ __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, in
     for (int d = num_unrolled; d < params.rank; ++d)
       step(d, d + 1 < params.rank ? take_index(&narrow, params.dims[d].divider) : narrow);
   }
-  if (params.band_dim > 0 && band_row >= params.band_extent) return row;
+  if (params.band_dim > 0 && band_row >= params.band_extent) exists = false;
+  SoftmaxRow row;
   row.x = params.x + offsets[softmax_x];
   row.out = params.out + offsets[softmax_out];
   if constexpr (has_side) row.side = params.side + offsets[softmax_side];
   if constexpr (has_dense) row.dense = params.dense == nullptr ? nullptr : params.dense + offsets[softmax_dense];
-  row.columns = row.end = params.columns;
-  if (params.has_interval) {
+  row.columns = row.end = exists ? params.columns : 0;
+  if (params.has_interval && exists) {
     const int64_t columns = params.columns;
     int64_t begin = 0, end = columns;
     if (params.lengths_bytes != 0) {
@@ -377,12 +382,36 @@ __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, in
   return row;
 }
 
-// Columns before the first address that is a multiple of 16.
+// The 16-byte chunks of a row: those of x, whose columns are whole units of the other operands too.
+struct RowChunks {
+  int head = 0;        // columns before the first chunk
+  int count = 0;       // chunks that lie inside the row
+  int read_begin = 0;  // those with a column in [begin, end)
+  int read_end = 0;
+  __device__ __forceinline__ bool is_read(int chunk) const {
+    return static_cast<unsigned>(chunk - read_begin) < static_cast<unsigned>(read_end - read_begin);
+  }
+};
+
 template <class T>
-__device__ __forceinline__ int columns_before_chunks(const SoftmaxRow& row) {
-  const int misaligned = static_cast<int>(reinterpret_cast<uintptr_t>(row.x) % chunk_bytes / sizeof(T));
-  const int before = misaligned == 0 ? 0 : chunk_width<T> - misaligned;
-  return before < row.columns ? before : row.columns;
+__device__ __forceinline__ RowChunks row_chunks(const SoftmaxParams& params, const SoftmaxRow& row) {
+  constexpr unsigned width = chunk_width<T>;
+  RowChunks chunks;
+  if (params.is_peeled) {
+    const unsigned misaligned = static_cast<unsigned>(reinterpret_cast<uintptr_t>(row.x)) % chunk_bytes / sizeof(T);
+    const int before = static_cast<int>((width - misaligned) % width);
+    chunks.head = before < row.columns ? before : row.columns;
+  }
+  chunks.count = static_cast<int>(static_cast<unsigned>(row.columns - chunks.head) / width);
+  chunks.read_end = chunks.count;
+  if (params.has_interval) {
+    const int begin = row.begin - chunks.head, end = row.end - chunks.head;
+    chunks.read_begin = begin <= 0 ? 0 : begin / static_cast<int>(width);
+    const int past = end <= 0 ? 0 : static_cast<int>((static_cast<unsigned>(end) + width - 1) / width);
+    chunks.read_end = past < chunks.count ? past : chunks.count;
+    if (chunks.read_begin > chunks.read_end) chunks.read_begin = chunks.read_end;
+  }
+  return chunks;
 }
 
 template <class T>
@@ -395,6 +424,15 @@ __device__ __forceinline__ void store_element(unsigned char* row, int64_t column
   reinterpret_cast<T*>(row)[column] = convert<T>(value);
 }
 
+// The scale as the caller gave it, where there is a bias and in gradients.
+template <class A>
+__device__ __forceinline__ A signed_scale(const SoftmaxParams& params) {
+  if constexpr (sizeof(A) == 8)
+    return params.scale;
+  else
+    return params.scale32;
+}
+
 // scale * x + bias of one column; the scale of the parameters is signed where there is a bias.
 template <class T, SoftmaxMask kMask>
 __device__ __forceinline__ ComputeType<T> load_score(const SoftmaxParams& params, const SoftmaxRow& row, int column) {
@@ -403,7 +441,7 @@ __device__ __forceinline__ ComputeType<T> load_score(const SoftmaxParams& params
   if constexpr (kMask == SoftmaxMask::bias) {
     const A bias = params.bias_is_float32 ? static_cast<A>(load_element<float>(row.side, column))
                                           : load_element<T>(row.side, column);
-    return static_cast<A>(params.scale) * x + bias;
+    return signed_scale<A>(params) * x + bias;
   } else {
     return params.negates_x ? -x : x;
   }
@@ -417,10 +455,14 @@ __device__ __forceinline__ bool is_kept(const SoftmaxRow& row, int column) {
   return true;
 }
 
-// What a score is multiplied by before the exponential.
+// What a score is multiplied by before the exponential, in the exponential's base: 1 where scores are scaled already.
 template <class T, SoftmaxMask kMask>
 __device__ __forceinline__ ComputeType<T> exponent_scale(const SoftmaxParams& params) {
-  return static_cast<ComputeType<T>>((kMask == SoftmaxMask::bias ? 1.0 : params.scale) * base_per_natural<T>);
+  if constexpr (kMask == SoftmaxMask::bias) return static_cast<ComputeType<T>>(base_per_natural<T>);
+  if constexpr (sizeof(T) == 8)
+    return params.scale;
+  else
+    return uses_base_2<T> ? params.scale32_base_2 : params.scale32;
 }
 
 }  // namespace flowk

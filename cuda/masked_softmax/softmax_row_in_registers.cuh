@@ -83,29 +83,28 @@ __global__ void __launch_bounds__(max_register_lanes)
     lane &= params.lanes_per_row - 1;
   }
   const SoftmaxRow row = locate_row<kMask, false>(params, linear);
-  const int head = params.is_peeled ? columns_before_chunks<T>(row) : 0;
-  const int num_vectors = (row.columns - head) / width;
+  const RowChunks chunks = row_chunks<T>(params, row);
   const int first_vector = team.rank * params.lanes_per_row * kVectors + lane;
-  const unsigned char* const x = row.x + head * static_cast<int>(sizeof(T));
+  const unsigned char* const x = row.x + chunks.head * static_cast<int>(sizeof(T));
 
   // Loads: every one before the first use.
   uint4 raw[kVectors];
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
-    const int vector = first_vector + i * params.lanes_per_row, column = head + vector * width;
-    const bool is_read = vector < num_vectors && column < row.end && column + width > row.begin;
-    raw[i] = is_read ? load_chunk(x + static_cast<int64_t>(vector) * chunk_bytes) : negative_infinity_chunk<T>();
+    const int vector = first_vector + i * params.lanes_per_row;
+    raw[i] = chunks.is_read(vector) ? load_chunk(x + static_cast<int64_t>(vector) * chunk_bytes)
+                                    : negative_infinity_chunk<T>();
   }
   DenseWords<width> dense[kMask == SoftmaxMask::interval ? 1 : kVectors];
   if constexpr (kMask != SoftmaxMask::interval) {
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) dense[i] = {};
     if (row.dense != nullptr) {
-      const bool is_aligned = (reinterpret_cast<uintptr_t>(row.dense + head) & (width - 1)) == 0;
+      const bool is_aligned = (reinterpret_cast<uintptr_t>(row.dense + chunks.head) & (width - 1)) == 0;
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) {
-        const int vector = first_vector + i * params.lanes_per_row, column = head + vector * width;
-        if (vector < num_vectors && column < row.end && column + width > row.begin)
+        const int vector = first_vector + i * params.lanes_per_row, column = chunks.head + vector * width;
+        if (chunks.is_read(vector))
           dense[i] = is_aligned ? load_dense_aligned<width>(row.dense + column)
                                 : load_dense_shifted<width>(row.dense + column, params.dense_first, params.dense_end);
       }
@@ -114,8 +113,7 @@ __global__ void __launch_bounds__(max_register_lanes)
   A extra = negative_infinity<A>();
   int extra_column = -1;
   if (params.is_peeled && team.rank == 0) {
-    const int tail = head + num_vectors * width;
-    const int column = lane < head ? lane : tail + lane - head;
+    const int column = lane < chunks.head ? lane : chunks.count * width + lane;
     if (column < row.columns) {
       extra_column = column;
       if (is_kept<kMask>(row, column)) extra = load_score<T, kMask>(params, row, column);
@@ -127,11 +125,11 @@ __global__ void __launch_bounds__(max_register_lanes)
   ChunkMax<T> largest_x;
   A largest = extra;
   if constexpr (has_bias) {
-    const A scale = static_cast<A>(params.scale);
+    const A scale = signed_scale<A>(params);
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
-      const int vector = first_vector + i * params.lanes_per_row, column = head + vector * width;
-      const bool is_read = vector < num_vectors && column < row.end && column + width > row.begin;
+      const int vector = first_vector + i * params.lanes_per_row, column = chunks.head + vector * width;
+      const bool is_read = chunks.is_read(vector);
       A values[width], bias[width];
 #pragma unroll
       for (int j = 0; j < width; ++j) bias[j] = 0;
@@ -156,14 +154,22 @@ __global__ void __launch_bounds__(max_register_lanes)
       }
     }
   } else {
+    if (params.negates_x) {
 #pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-      const int vector = first_vector + i * params.lanes_per_row, column = head + vector * width;
-      if (vector < num_vectors && column < row.end && column + width > row.begin) {
-        if (params.negates_x) negate_chunk<T>(&raw[i]);
-        if (column < row.begin || column + width > row.end)
+      for (int i = 0; i < kVectors; ++i)
+        if (chunks.is_read(first_vector + i * params.lanes_per_row)) negate_chunk<T>(&raw[i]);
+    }
+    // The chunks that an end of the interval cuts, at most two a row.
+    if (params.has_interval) {
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i) {
+        const int vector = first_vector + i * params.lanes_per_row, column = chunks.head + vector * width;
+        if (chunks.is_read(vector) && (column < row.begin || column + width > row.end))
           select_bits<T>(&raw[i], interval_bits(column, width, row.begin, row.end), negative_infinity_chunk<T>());
       }
+    }
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
       if constexpr (kMask == SoftmaxMask::dense) mask_chunk<T>(&raw[i], dense[i]);
       largest_x.take(raw[i]);
     }
@@ -220,14 +226,15 @@ __global__ void __launch_bounds__(max_register_lanes)
   } else {
     factor = total.sum > E{0} ? exponential<T>(to_row) * inverse_of<A>(total.sum) : A{0};
   }
+  unsigned char* const out = row.out + chunks.head * static_cast<int>(sizeof(Out));
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
     const int vector = first_vector + i * params.lanes_per_row;
-    if (vector >= num_vectors) continue;
+    if (vector >= chunks.count) continue;
     A y[width];
 #pragma unroll
     for (int j = 0; j < width; ++j) y[j] = values[i * width + j] * factor + term;
-    store_values<Out>(row.out + (static_cast<int64_t>(vector) * width + head) * static_cast<int>(sizeof(Out)), y);
+    store_values<Out>(out + static_cast<int64_t>(vector) * (width * static_cast<int>(sizeof(Out))), y);
   }
   if (extra_column >= 0) store_element<Out>(row.out, extra_column, extra_value * factor + term);
 }

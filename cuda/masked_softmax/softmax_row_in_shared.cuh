@@ -24,28 +24,23 @@ __global__ void __launch_bounds__(max_register_lanes)
   begin_exchange(buffer, team);
   const int lane = static_cast<int>(threadIdx.x), threads = params.lanes_per_row;
   const SoftmaxRow row = locate_row<kMask, false>(params, static_cast<int64_t>(blockIdx.x) >> params.cluster_shift);
-  const int head = params.is_peeled ? columns_before_chunks<T>(row) : 0;
-  const int num_vectors = (row.columns - head) / width;
+  const RowChunks row_chunk = row_chunks<T>(params, row);
   const int first_vector = team.rank * params.block_vectors;
-  const int vectors_left = num_vectors - first_vector;
+  const int vectors_left = row_chunk.count - first_vector;
   const int block_vectors = vectors_left < params.block_vectors ? vectors_left : params.block_vectors;
   uint4* const chunks = reinterpret_cast<uint4*>(buffer.memory + params.block_offset_bytes);
   const unsigned char* const x =
-      row.x + head * static_cast<int>(sizeof(T)) + static_cast<int64_t>(first_vector) * chunk_bytes;
-  const int first_column = head + first_vector * width;
+      row.x + row_chunk.head * static_cast<int>(sizeof(T)) + static_cast<int64_t>(first_vector) * chunk_bytes;
+  const int first_column = row_chunk.head + first_vector * width;
 
-  const auto is_read = [&](int vector) {
-    const int column = first_column + vector * width;
-    return vector < block_vectors && column < row.end && column + width > row.begin;
-  };
+  const auto is_read = [&](int vector) { return vector < block_vectors && row_chunk.is_read(first_vector + vector); };
 #pragma unroll 4
   for (int vector = lane; vector < block_vectors; vector += threads)
     if (is_read(vector)) async_copy_chunk(chunks + vector, x + static_cast<int64_t>(vector) * chunk_bytes);
   A extra = negative_infinity<A>();
   int extra_column = -1;
   if (params.is_peeled && team.rank == 0) {
-    const int tail = head + num_vectors * width;
-    const int column = lane < head ? lane : tail + lane - head;
+    const int column = lane < row_chunk.head ? lane : row_chunk.count * width + lane;
     if (column < row.columns) {
       extra_column = column;
       if (is_kept<kMask>(row, column)) extra = load_score<T, kMask>(params, row, column);

@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(max_read_twice_threads)
     sum += backward_term(params.log_softmax, load_element<T>(row.x, column), load_element<T>(row.side, column));
   sum = sum_row(buffer, team, sum_over_lanes(sum, team.lanes));
 
-  const A scale = static_cast<A>(params.scale);
+  const A scale = signed_scale<A>(params);
 #pragma unroll 4
   for (int column = lane; column < row.columns; column += params.lanes_per_row) {
     A dx = 0;

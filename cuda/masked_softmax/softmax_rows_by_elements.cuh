@@ -221,7 +221,7 @@ __global__ void __launch_bounds__(256) softmax_backward_by_elements(const __grid
 #pragma unroll
   for (int i = 0; i < kUnits * kElements; ++i) sum += backward_term(log_softmax, dy[i], y[i]);
   sum = sum_over_lanes(sum, params.lanes_per_row);
-  const A scale = static_cast<A>(params.scale);
+  const A scale = signed_scale<A>(params);
 #pragma unroll
   for (int i = 0; i < kUnits; ++i) {
     const int unit = lane + i * params.lanes_per_row;
