@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "masked_softmax/softmax_shape.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+
+namespace flowk {
+namespace {
+
+constexpr int64_t chunk_bytes = 16;
+constexpr int32_t warp_lanes = 32;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// How rows of up to so many bytes are held: in registers, chunks of 16 bytes a thread, lanes as many as the row has
+// chunks for; or in shared memory (0 chunks a thread), by so many threads a block. And by how many blocks. Fractions of
+// copy on an H200 stand with each row.
+struct HolderRow {
+  int64_t max_row_bytes;
+  int32_t vectors_per_thread;
+  int32_t cluster_blocks;
+  int32_t shared_threads = 0;
+};
+// No dense mask and no bias. Rows of 4 to 8 KB with 4 vectors a thread instead of 2: equal in float16, 0.973 for 0.995
+// in float32; of 64 KB in one block of 1024 threads 0.90.
+constexpr HolderRow interval_16_bit[] = {
+    {128, 1, 1},              // 64 columns
+    {1024, 2, 1},             // 128: 0.97, 512: 0.99
+    {2048, 4, 1},             // 1024: 0.99
+    {4096, 2, 1},             // 2048: 1.00
+    {8192, 4, 1},             // 4096: 0.98
+    {16384, 2, 1},            // 8192: 0.98; 4 vectors 0.976
+    {32768, 4, 1},            // 16384: 0.985
+    {65536, 4, 4},            // 32768: 0.99
+    {131072, 4, 8},           // 65536: 0.978; 4 blocks of 8 vectors 0.97
+    {262144, 8, 16},          // 131072: 0.962; 8 blocks of 256 threads 0.953
+    {524288, 0, 8, 512},      // 262144: 0.935
+    {INT64_MAX, 0, 16, 512},  // 2^20: 128 KB a block
+};
+constexpr HolderRow interval_32_bit[] = {
+    {128, 1, 1},              // 32 columns: 0.987
+    {4096, 2, 1},             // 128: 0.989, 512: 0.997, 1024: 1.00
+    {8192, 2, 1},             // 2048: 0.995
+    {16384, 4, 1},            // 4096: 0.99
+    {32768, 4, 1},            // 8192: 0.994
+    {65536, 8, 1},            // 16384: 0.982
+    {131072, 8, 2},           // 32768: 0.984
+    {262144, 8, 8},           // 65536: 0.98
+    {524288, 8, 16},          // 131072: 0.975; 8 blocks of 16 vectors 0.969
+    {1048576, 16, 16},        // 262144: 0.944
+    {INT64_MAX, 0, 16, 512},  // 2^19: 128 KB a block
+};
+// A bias: its scores are float32 and stay in registers.
+constexpr HolderRow bias_16_bit[] = {
+    {1024, 2, 1},      // to 512 columns
+    {32768, 4, 1},     // to 16384
+    {65536, 4, 4},     // 32768
+    {131072, 4, 8},    // 65536
+    {524288, 4, 16},   // to 262144
+    {1048576, 8, 16},  // to 524288
+};
+constexpr HolderRow bias_32_bit[] = {
+    {16384, 4, 1},     // to 4096 columns
+    {65536, 8, 1},     // to 16384
+    {131072, 8, 2},    // 32768
+    {262144, 8, 4},    // 65536
+    {524288, 8, 8},    // 131072
+    {1048576, 8, 16},  // 262144
+};
+// With a dense mask: 32 elements a thread, 8 to 16 of float32 in short rows.
+constexpr HolderRow dense_16_bit[] = {
+    {1024, 2, 1},             // 128: 0.94, 512: 0.97
+    {32768, 4, 1},            // 1024: 0.99, 2048: 0.98, 4096: 0.945, 8192: 0.957
+    {65536, 0, 2, 256},       // 32768: 0.94
+    {131072, 0, 4, 256},      // 65536: 0.926
+    {262144, 0, 8, 256},      // 131072: 0.93
+    {524288, 0, 16, 256},     // 262144
+    {INT64_MAX, 0, 16, 512},  // 2^20
+};
+constexpr HolderRow dense_32_bit[] = {
+    {4096, 4, 1},             // 128: 0.97, 512: 1.00, 1024: 1.00
+    {16384, 4, 1},            // 2048: 0.97, 4096: 0.96
+    {32768, 8, 1},            // 8192: 0.95
+    {65536, 8, 1},            // 16384
+    {131072, 0, 4, 256},      // 32768: 0.966
+    {262144, 0, 8, 256},      // 65536: 0.963
+    {524288, 0, 16, 256},     // 131072: 0.976
+    {INT64_MAX, 0, 16, 512},  // 262144
+};
+// Backward: two inputs, both in registers. 128 to 131072 columns reach 1.00 to 1.04 in both types.
+constexpr HolderRow backward_16_bit[] = {
+    {128, 1, 1},       // 64 columns
+    {1024, 2, 1},      // 512: 1.02
+    {2048, 4, 1},      // 1024: 1.03
+    {4096, 2, 1},      // 2048: 1.03
+    {16384, 4, 1},     // 4096: 1.02, 8192: 1.03
+    {65536, 4, 4},     // 16384: 1.03, one block 0.99 to 1.01; 32768: 1.03
+    {131072, 4, 8},    // 65536: 1.03
+    {524288, 4, 16},   // 131072: 1.03, 262144: 1.02
+    {1048576, 8, 16},  // 524288
+};
+constexpr HolderRow backward_32_bit[] = {
+    {128, 1, 1},       // 32 columns: 1.01
+    {8192, 2, 1},      // 512: 1.03, 1024: 1.03, 2048: 1.03
+    {32768, 4, 1},     // 4096: 1.04, 8192: 1.03
+    {65536, 4, 2},     // 16384: 1.04
+    {131072, 4, 4},    // 32768: 1.04
+    {262144, 4, 8},    // 65536: 1.03
+    {524288, 4, 16},   // 131072: 1.02
+    {1048576, 8, 16},  // 262144: 0.91
+};
+
+// Rows of up to this many bytes go to single warps, several to a block of this many threads: 16 rows of 128 columns a
+// block of float16; rows of 32 lanes and 4 vectors 2 to a block of 64.
+constexpr int32_t short_row_threads = 128;
+constexpr int32_t warp_row_threads = 64;
+
+// Short rows go by elements where their ends fall inside chunks, and where a row is a few chunks only: up to so many
+// columns. Fractions of copy on an H200, float16 without a mask: 77 columns 0.92 for 0.63 in registers, 100 0.98 for
+// 0.84, 32 (whole chunks) 0.94 for 0.65.
+constexpr int64_t max_leftover_columns = 256;
+constexpr int64_t max_whole_chunks_bytes_16_bit = 64;
+constexpr int64_t max_whole_chunks_bytes_32_bit = 32;
+constexpr int32_t element_threads = 128;  // 256 are 4% slower
+
+// Units a thread that the kernels are compiled for: of one element, and of 8 bytes.
+constexpr int32_t single_units[] = {2, 4, 5, 7, 8, 10, 12, 16};
+constexpr int32_t wide_units[] = {1, 2, 4, 5, 7, 8};
+constexpr int64_t wide_unit_bytes = 8;
+
+template <size_t kSize>
+const HolderRow* find_row(const HolderRow (&table)[kSize], int64_t row_bytes) {
+  for (const HolderRow& row : table)
+    if (row_bytes <= row.max_row_bytes) return &row;
+  return nullptr;
+}
+
+const HolderRow* find_holder(const SoftmaxRequest& request, SoftmaxMask mask, int64_t row_bytes, bool is_16_bit) {
+  if (request.backward) return is_16_bit ? find_row(backward_16_bit, row_bytes) : find_row(backward_32_bit, row_bytes);
+  switch (mask) {
+    case SoftmaxMask::interval:
+      return is_16_bit ? find_row(interval_16_bit, row_bytes) : find_row(interval_32_bit, row_bytes);
+    case SoftmaxMask::dense: return is_16_bit ? find_row(dense_16_bit, row_bytes) : find_row(dense_32_bit, row_bytes);
+    case SoftmaxMask::bias: break;
+  }
+  return is_16_bit ? find_row(bias_16_bit, row_bytes) : find_row(bias_32_bit, row_bytes);
+}
+
+int32_t power_of_2_from(int64_t n) {
+  int32_t power = 1;
+  while (power < n) power *= 2;
+  return power;
+}
+
+// The fewest lanes that hold a row of `num_chunks`, in whole warps or the part of one that shuffles allow.
+int32_t lanes_for(int64_t num_chunks, int32_t vectors, int32_t blocks, int32_t least) {
+  const int64_t lanes = std::max<int64_t>(ceil_div(num_chunks, int64_t{vectors} * blocks), least);
+  if (blocks == 1 && lanes <= warp_lanes) return power_of_2_from(lanes);
+  return static_cast<int32_t>(std::min<int64_t>(ceil_div(lanes, warp_lanes) * warp_lanes, 1 << 20));
+}
+
+// The leftover columns of a row, up to a chunk's less one at either end, are one a lane.
+int32_t least_lanes(const SoftmaxProblem& problem) {
+  return problem.has_leftovers ? power_of_2_from(2 * (problem.chunk_columns - 1)) : 1;
+}
+
+int32_t threads_for(int32_t lanes, int32_t vectors) {
+  if (lanes > warp_lanes) return lanes;
+  return lanes == warp_lanes && vectors >= 4 ? warp_row_threads : short_row_threads;
+}
+
+int32_t most_cluster_blocks(const Device& device) {
+  if (device.capability < 90) return 1;
+  return device.capability == 90 || device.capability / 10 == 10 ? max_cluster_blocks : 8;
+}
+
+bool has_register_kernel(const SoftmaxRequest& request) {
+  if (request.in_dtype == request.out_dtype) return true;
+  // float32 scores to 16-bit probabilities, and the gradients back.
+  return request.backward ? request.out_dtype == FLOWK_FLOAT32 : request.in_dtype == FLOWK_FLOAT32;
+}
+
+// Do a call's rows lie one after the other, in the order in which they are walked?
+bool rows_are_one_run(const SoftmaxRequest& request, const SoftmaxProblem& problem, SoftmaxOperand operand,
+                      int64_t element_bytes) {
+  int64_t stride = request.columns * element_bytes;
+  for (int d = 0; d < problem.rank; ++d) {
+    if (problem.dims[d].strides[operand] != stride) return false;
+    stride *= problem.dims[d].extent;
+  }
+  return problem.band_dim == 0;
+}
+
+bool can_go_by_elements(const SoftmaxRequest& request, const SoftmaxProblem& problem) {
+  if (request.in_dtype != request.out_dtype || problem.in_bytes > 4 || !problem.chunks_agree) return false;
+  // Whole spans are read: no columns may be left out.
+  if (mask_of(request) == SoftmaxMask::bias || request.has_diagonal || request.lengths_bytes != 0) return false;
+  for (const SoftmaxOperand operand : {softmax_x, softmax_out, softmax_side})
+    if (request.pointers[operand] != nullptr && !rows_are_one_run(request, problem, operand, problem.in_bytes))
+      return false;
+  return true;
+}
+
+int32_t shared_row_offset(const SoftmaxProblem& problem, const SoftmaxShape& shape) {
+  return softmax_exchange_bytes(problem.in_bytes == 2 ? 4 : 8, shape.lanes_per_row / warp_lanes, shape.cluster_blocks);
+}
+
+// Blocks a row: those wanted, as far as there are clusters of them; more for a few long rows, so that they fill the
+// GPU, as long as each block has 4 KB of a row.
+int32_t spread_blocks(const SoftmaxProblem& problem, const Device& device, int32_t blocks, int64_t row_bytes) {
+  constexpr int64_t least_block_bytes = 4096;
+  const int32_t most_blocks = most_cluster_blocks(device);
+  blocks = std::min(blocks, most_blocks);
+  while (blocks < most_blocks && problem.num_rows * blocks < device.num_multiprocessors &&
+         row_bytes / (2 * blocks) >= least_block_bytes)
+    blocks *= 2;
+  return blocks;
+}
+
+// In registers of a block or of as many blocks as the table or a small number of rows asks for; where those hold it.
+SoftmaxShape register_shape(const SoftmaxProblem& problem, const Device& device, const HolderRow& holder,
+                            int64_t row_bytes, int64_t num_chunks, int32_t most_vectors) {
+  SoftmaxShape shape;
+  shape.kernel = SoftmaxKernel::row_in_registers;
+  const int32_t least = least_lanes(problem);
+  int32_t& vectors = shape.vectors_per_thread;
+  vectors = holder.vectors_per_thread;
+  shape.cluster_blocks = spread_blocks(problem, device, holder.cluster_blocks, row_bytes);
+  // Without clusters, or without as large ones, a thread holds more.
+  while (lanes_for(num_chunks, vectors, shape.cluster_blocks, least) > max_register_lanes && vectors < most_vectors)
+    vectors *= 2;
+  shape.lanes_per_row = lanes_for(num_chunks, vectors, shape.cluster_blocks, least);
+  shape.block_threads = threads_for(shape.lanes_per_row, vectors);
+  return shape;
+}
+
+SoftmaxShape shared_shape(const SoftmaxProblem& problem, const Device& device, int32_t threads, int32_t blocks,
+                          int64_t row_bytes) {
+  SoftmaxShape shape;
+  shape.kernel = SoftmaxKernel::row_in_shared;
+  shape.lanes_per_row = shape.block_threads = threads;
+  shape.cluster_blocks = spread_blocks(problem, device, blocks, row_bytes);
+  return shape;
+}
+
+// Of the numbers of lanes that hold a row, the one that spends the fewest instructions on it: per thread about 12 an
+// element with the places that stay empty, 60 for itself and 12 a step of the shuffles.
+SoftmaxShape elements_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem) {
+  SoftmaxShape shape;
+  if (!can_go_by_elements(request, problem)) return shape;
+  const int64_t row_bytes = request.columns * problem.in_bytes;
+  const int64_t most_whole = problem.in_bytes == 2 ? max_whole_chunks_bytes_16_bit : max_whole_chunks_bytes_32_bit;
+  if (problem.has_leftovers ? request.columns > max_leftover_columns : row_bytes > most_whole) return shape;
+  constexpr int32_t max_values = 28;  // of a row in one thread: more leave too few threads in flight
+  const int32_t unit_elements = unit_elements_of(request, problem);
+  int32_t least_cost = INT32_MAX;
+  for (int32_t lanes = 1, steps = 0; lanes <= 16; lanes *= 2, ++steps) {
+    const int32_t units = units_per_thread(request, unit_elements, lanes);
+    if (units == 0 || units * unit_elements > max_values) continue;
+    const int32_t cost = lanes * (12 * units * unit_elements + 60 + 12 * steps);
+    if (cost >= least_cost) continue;
+    least_cost = cost;
+    shape.kernel = SoftmaxKernel::rows_by_elements;
+    shape.lanes_per_row = lanes;
+    shape.block_threads = element_threads;
+  }
+  return shape;
+}
+
+SoftmaxShape read_twice_shape(const SoftmaxRequest& request) {
+  constexpr int32_t elements_per_lane = 8;
+  SoftmaxShape shape;
+  shape.kernel = SoftmaxKernel::row_read_twice;
+  shape.lanes_per_row = std::min(lanes_for(request.columns, elements_per_lane, 1, 1), 1024);
+  shape.block_threads = threads_for(shape.lanes_per_row, 1);
+  return shape;
+}
+
+}  // namespace
+
+SoftmaxMask mask_of(const SoftmaxRequest& request) {
+  if (request.backward) return SoftmaxMask::interval;
+  if (request.pointers[softmax_side] != nullptr) return SoftmaxMask::bias;
+  return request.pointers[softmax_dense] != nullptr ? SoftmaxMask::dense : SoftmaxMask::interval;
+}
+
+int32_t unit_elements_of(const SoftmaxRequest& request, const SoftmaxProblem& problem) {
+  const bool is_wide = request.columns * problem.in_bytes % wide_unit_bytes == 0 &&
+                       reinterpret_cast<uintptr_t>(request.pointers[softmax_x]) % wide_unit_bytes == 0;
+  return is_wide ? static_cast<int32_t>(wide_unit_bytes / problem.in_bytes) : 1;
+}
+
+int32_t units_per_thread(const SoftmaxRequest& request, int32_t unit_elements, int32_t lanes) {
+  const int64_t wanted = ceil_div(request.columns / unit_elements, lanes);
+  const auto first_from = [wanted](const auto& table) {
+    const auto found = std::find_if(std::begin(table), std::end(table), [wanted](int32_t n) { return n >= wanted; });
+    return found == std::end(table) ? 0 : *found;
+  };
+  return unit_elements == 1 ? first_from(single_units) : first_from(wide_units);
+}
+
+int64_t shared_row_vectors(const SoftmaxProblem& problem, int64_t columns, const SoftmaxShape& shape) {
+  return ceil_div(columns / problem.chunk_columns, shape.cluster_blocks);
+}
+
+int64_t shared_row_bytes(const SoftmaxProblem& problem, int64_t columns, const SoftmaxShape& shape) {
+  return ceil_div(shared_row_offset(problem, shape), chunk_bytes) * chunk_bytes +
+         shared_row_vectors(problem, columns, shape) * chunk_bytes;
+}
+
+bool shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device,
+                const SoftmaxShape& shape) {
+  const int32_t lanes = shape.lanes_per_row;
+  if (lanes < 1 || shape.block_threads < 1 || shape.block_threads % warp_lanes != 0) return false;
+  if (lanes < warp_lanes ? (lanes & (lanes - 1)) != 0 : lanes % warp_lanes != 0) return false;
+  if (shape.block_threads != lanes && (lanes > warp_lanes || shape.block_threads % lanes != 0)) return false;
+  const int32_t blocks = shape.cluster_blocks;
+  if (blocks < 1 || blocks > most_cluster_blocks(device) || (blocks & (blocks - 1)) != 0) return false;
+  if (blocks > 1 && shape.block_threads != lanes) return false;
+  switch (shape.kernel) {
+    case SoftmaxKernel::row_in_registers: {
+      const int32_t vectors = shape.vectors_per_thread;
+      if (!has_register_kernel(request) || !problem.chunks_agree || lanes > max_register_lanes) return false;
+      if (vectors < 1 || vectors > (problem.in_bytes == 2 || request.backward ? 8 : 16) ||
+          (vectors & (vectors - 1)) != 0)
+        return false;
+      return lanes >= least_lanes(problem) &&
+             request.columns / problem.chunk_columns <= int64_t{lanes} * vectors * blocks;
+    }
+    case SoftmaxKernel::row_in_shared:
+      return !request.backward && request.in_dtype == request.out_dtype && problem.chunks_agree &&
+             mask_of(request) != SoftmaxMask::bias && lanes == shape.block_threads && lanes >= warp_lanes &&
+             lanes <= max_register_lanes &&
+             shared_row_bytes(problem, request.columns, shape) <= device.shared_bytes_per_block;
+    case SoftmaxKernel::rows_by_elements:
+      return blocks == 1 && lanes <= 16 && shape.block_threads <= 256 && can_go_by_elements(request, problem) &&
+             units_per_thread(request, unit_elements_of(request, problem), lanes) > 0;
+    case SoftmaxKernel::row_read_twice: return blocks == 1 && lanes <= 1024;
+    default: return false;
+  }
+}
+
+SoftmaxShape choose_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device) {
+  SoftmaxShape shape;
+  const auto take = [&](const SoftmaxShape& candidate) {
+    shape = candidate;
+    return shape_fits(request, problem, device, candidate);
+  };
+  if (take(elements_shape(request, problem))) return shape;
+  const int64_t row_bytes = request.columns * problem.in_bytes, num_chunks = request.columns / problem.chunk_columns;
+  const bool is_16_bit = problem.in_bytes == 2;
+  const HolderRow* holder = find_holder(request, mask_of(request), row_bytes, is_16_bit);
+  if (holder != nullptr && holder->vectors_per_thread > 0) {
+    const int32_t most_vectors = is_16_bit || request.backward ? 8 : 16;
+    if (take(register_shape(problem, device, *holder, row_bytes, num_chunks, most_vectors))) return shape;
+  }
+  // Registers that lack the blocks of a cluster hand a row to shared memory.
+  if (holder != nullptr) {
+    const int32_t threads = holder->shared_threads > 0 ? holder->shared_threads : max_register_lanes;
+    if (take(shared_shape(problem, device, threads, holder->cluster_blocks, row_bytes))) return shape;
+  }
+  return read_twice_shape(request);
+}
+
+}  // namespace flowk
