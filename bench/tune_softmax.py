@@ -56,7 +56,7 @@ def shapes_of(workload: Workload) -> list[tuple[int, ...]]:
             shapes.append((1, 0, threads, threads, cluster))
     if k <= 256:
         shapes += [(2, 0, lanes, threads, 1) for lanes in ELEMENT_LANES for threads in (64, 128, 256)]
-    shapes += [(3, 0, lanes, max(lanes, 128), 1) for lanes in (8, 32, 128, 512, 1024) if lanes * 64 >= k]
+    shapes += [(3, 0, lanes, max(lanes, 128), 1) for lanes in (8, 32, 128, 512) if lanes * 64 >= k]
     return sorted(set(shapes))
 
 

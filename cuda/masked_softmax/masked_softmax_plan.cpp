@@ -54,6 +54,7 @@ void fill_params(const SoftmaxRequest& request, const SoftmaxProblem& problem, S
   params.bias_is_float32 = request.bias_dtype == FLOWK_FLOAT32;
   params.bias_is_aligned = problem.bias_chunks_agree;
   params.out_dtype = request.out_dtype;
+  params.out_is_x_type = request.out_dtype == request.in_dtype;
   params.scale = request.scale;
   if (!request.backward && plan->mask != SoftmaxMask::bias) {
     // A masked score is -infinity before it is scaled, so the scale must keep it that.
@@ -82,6 +83,8 @@ void fill_plan(const SoftmaxRequest& request, const SoftmaxProblem& problem, con
   params.rows_shift = shape.lanes_per_row <= warp_lanes ? log2_of(shape.lanes_per_row) : 0;
   params.cluster_shift = log2_of(shape.cluster_blocks);
   params.is_peeled = problem.has_leftovers;
+  // Leftover columns are one a thread.
+  params.reads_chunks = problem.chunks_agree && shape.lanes_per_row >= warp_lanes;
   const int32_t warps = std::max(shape.lanes_per_row / warp_lanes, 1);
   const int32_t value_bytes = problem.in_bytes == 2 && shape.kernel != SoftmaxKernel::row_read_twice ? 4 : 8;
   plan->launch = {.num_blocks = ceil_div(problem.num_rows, params.rows_per_block) * shape.cluster_blocks,

@@ -108,9 +108,12 @@ struct SoftmaxParams {
   int32_t rows_shift = 0;     // log2 lanes_per_row, where rows_per_block > 1
   int32_t cluster_shift = 0;  // log2 of the blocks that share a row
   bool is_peeled = false;     // some row has columns before its first, or after its last, whole 16-byte chunk
-  flowk_dtype out_dtype = FLOWK_FLOAT32;  // row_read_twice
-  int32_t block_vectors = 0;              // row_in_shared: 16-byte chunks of a row in one block
-  int32_t block_offset_bytes = 0;         // and where they start in shared memory
+  // row_read_twice:
+  flowk_dtype out_dtype = FLOWK_FLOAT32;
+  bool out_is_x_type = false;
+  bool reads_chunks = false;       // else by single columns
+  int32_t block_vectors = 0;       // row_in_shared: 16-byte chunks of a row in one block
+  int32_t block_offset_bytes = 0;  // and where they start in shared memory
   SoftmaxRowDim dims[max_softmax_dims];
   friend bool operator==(const SoftmaxParams&, const SoftmaxParams&) = default;
 };

@@ -268,12 +268,20 @@ SoftmaxShape elements_shape(const SoftmaxRequest& request, const SoftmaxProblem&
   return shape;
 }
 
-SoftmaxShape read_twice_shape(const SoftmaxRequest& request) {
+// Blocks of a cluster have 32 KB of a row or more, so that their second reading finds it in L2.
+SoftmaxShape read_twice_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device) {
   constexpr int32_t elements_per_lane = 8;
+  constexpr int64_t block_bytes = 32768;
+  const int64_t row_bytes = request.columns * problem.in_bytes;
   SoftmaxShape shape;
   shape.kernel = SoftmaxKernel::row_read_twice;
-  shape.lanes_per_row = std::min(lanes_for(request.columns, elements_per_lane, 1, 1), 1024);
+  shape.lanes_per_row = std::min(lanes_for(request.columns, elements_per_lane, 1, 1), max_register_lanes);
   shape.block_threads = threads_for(shape.lanes_per_row, 1);
+  if (shape.lanes_per_row == max_register_lanes) {
+    int32_t blocks = 1;
+    while (blocks < max_cluster_blocks && row_bytes / (2 * blocks) >= block_bytes) blocks *= 2;
+    shape.cluster_blocks = spread_blocks(problem, device, blocks, row_bytes);
+  }
   return shape;
 }
 
@@ -336,7 +344,7 @@ bool shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, co
     case SoftmaxKernel::rows_by_elements:
       return blocks == 1 && lanes <= 16 && shape.block_threads <= 256 && can_go_by_elements(request, problem) &&
              units_per_thread(request, unit_elements_of(request, problem), lanes) > 0;
-    case SoftmaxKernel::row_read_twice: return blocks == 1 && lanes <= 1024;
+    case SoftmaxKernel::row_read_twice: return lanes <= max_register_lanes && (blocks == 1 || lanes >= warp_lanes);
     default: return false;
   }
 }
@@ -360,7 +368,7 @@ SoftmaxShape choose_shape(const SoftmaxRequest& request, const SoftmaxProblem& p
     const int32_t threads = holder->shared_threads > 0 ? holder->shared_threads : max_register_lanes;
     if (take(shared_shape(problem, device, threads, holder->cluster_blocks, row_bytes))) return shape;
   }
-  return read_twice_shape(request);
+  return read_twice_shape(request, problem, device);
 }
 
 }  // namespace flowk
