@@ -41,25 +41,20 @@ Status launch_backward_in_registers(const SoftmaxPlan& plan, flowk_stream stream
   return no_such_kernel(plan);
 }
 
-// Calls `run` with a kernel's units a thread as a constant: those of masked_softmax_plan.cpp.
+// Calls `run` with a kernel's units a thread as a constant: those of softmax_shape.cpp.
 template <int kElements, class Run>
 Status with_units(const SoftmaxPlan& plan, Run run) {
   using std::integral_constant;
   switch (plan.vectors_per_thread) {
     case 2: return run(integral_constant<int, 2>());
     case 4: return run(integral_constant<int, 4>());
-    case 5: return run(integral_constant<int, 5>());
     case 7: return run(integral_constant<int, 7>());
-    case 8: return run(integral_constant<int, 8>());
   }
   if constexpr (kElements == 1) {
     switch (plan.vectors_per_thread) {
       case 10: return run(integral_constant<int, 10>());
-      case 12: return run(integral_constant<int, 12>());
       case 16: return run(integral_constant<int, 16>());
     }
-  } else if (plan.vectors_per_thread == 1) {
-    return run(integral_constant<int, 1>());
   }
   return no_such_kernel(plan);
 }

@@ -117,16 +117,17 @@ constexpr int32_t short_row_threads = 128;
 constexpr int32_t warp_row_threads = 64;
 
 // Short rows go by elements where their ends fall inside chunks, and where a row is a few chunks only: up to so many
-// columns. Fractions of copy on an H200, float16 without a mask: 77 columns 0.92 for 0.63 in registers, 100 0.98 for
-// 0.84, 32 (whole chunks) 0.94 for 0.65.
+// columns, and bytes. Fractions of copy on an H200, float16 without a mask: 77 columns 0.92 for 0.63 in registers, 100
+// 0.98 for 0.84, 32 (whole chunks) 0.94 for 0.65. A thread of row_in_registers takes about 240 instructions whatever it
+// holds, and a copy's time has 31 for an element of 16 bits, 62 for one of 32: with one chunk a thread those do not
+// fit.
 constexpr int64_t max_leftover_columns = 256;
-constexpr int64_t max_whole_chunks_bytes_16_bit = 64;
-constexpr int64_t max_whole_chunks_bytes_32_bit = 32;
+constexpr int64_t max_whole_chunks_bytes = 128;
 constexpr int32_t element_threads = 128;  // 256 are 4% slower
 
 // Units a thread that the kernels are compiled for: of one element, and of 8 bytes.
-constexpr int32_t single_units[] = {2, 4, 5, 7, 8, 10, 12, 16};
-constexpr int32_t wide_units[] = {1, 2, 4, 5, 7, 8};
+constexpr int32_t single_units[] = {2, 4, 7, 10, 16};
+constexpr int32_t wide_units[] = {2, 4, 7};
 constexpr int64_t wide_unit_bytes = 8;
 
 template <size_t kSize>
@@ -250,8 +251,7 @@ SoftmaxShape elements_shape(const SoftmaxRequest& request, const SoftmaxProblem&
   SoftmaxShape shape;
   if (!can_go_by_elements(request, problem)) return shape;
   const int64_t row_bytes = request.columns * problem.in_bytes;
-  const int64_t most_whole = problem.in_bytes == 2 ? max_whole_chunks_bytes_16_bit : max_whole_chunks_bytes_32_bit;
-  if (problem.has_leftovers ? request.columns > max_leftover_columns : row_bytes > most_whole) return shape;
+  if (problem.has_leftovers ? request.columns > max_leftover_columns : row_bytes > max_whole_chunks_bytes) return shape;
   constexpr int32_t max_values = 28;  // of a row in one thread: more leave too few threads in flight
   const int32_t unit_elements = unit_elements_of(request, problem);
   int32_t least_cost = INT32_MAX;
