@@ -23,10 +23,29 @@ __device__ __forceinline__ A negative_infinity() {
 }
 
 // ---- exponentials: 16-bit types in base 2, by the special function unit, whose 2 units of the last place of float32
-// they cannot see; float32 and float64 in base e, by the compiler's exact-to-1 functions.
+// they cannot see; float32 and float64 in base e. What is raised is never above 0.
 
 template <class T>
 constexpr bool uses_base_2 = is_float16<T>;
+
+// exp(z) of z <= 0 or NaN to 0.88 units of the last place: expf() may be wrong by 2, and with it a row's largest value
+// by
+// 3. 2^n * p(r) with z = n * ln 2 + r; below exp(-87), nearly the least normal number, 0.
+__device__ __forceinline__ float exponential_of_negative(float z) {
+  const float shifted = fmaf(z, 1.4426950408889634f, 12583039.0f);  // 1.5 * 2^23 + 127: n + 127 is in the low bits
+  const float n = shifted - 12583039.0f;
+  float r = fmaf(n, -0x1.62e400p-1f, z);
+  r = fmaf(n, -0x1.7f7d1cp-20f, r);
+  float p = 0x1.6a2352p-10f;
+  p = fmaf(p, r, 0x1.123a6cp-7f);
+  p = fmaf(p, r, 0x1.5558f4p-5f);
+  p = fmaf(p, r, 0x1.555490p-3f);
+  p = fmaf(p, r, 0x1.fffffcp-2f);
+  p = fmaf(p, r, 1.0f);
+  p = fmaf(p, r, 1.0f);
+  const float power = p * __uint_as_float(__float_as_uint(shifted) << 23);  // a product: NaN stays
+  return z < -87.0f ? 0.0f : power;
+}
 
 template <class T, class A>
 __device__ __forceinline__ A exponential(A z) {
@@ -41,7 +60,7 @@ __device__ __forceinline__ A exponential(A z) {
   } else if constexpr (sizeof(A) == 8) {
     return exp(z);
   } else {
-    return expf(z);
+    return exponential_of_negative(z);
   }
 }
 
@@ -271,6 +290,18 @@ __device__ __forceinline__ uint32_t nonzero_bytes(uint32_t word) {
   return (((word & 0x7f7f7f7fu) + 0x7f7f7f7fu) | word) & 0x80808080u;
 }
 
+// Byte n of the result is 0xff where the byte of `word` that nibble n of `selector` names has its top bit, else 0.
+// prmt.b32 does it by a nibble's high bit, which __byte_perm() masks off.
+__device__ __forceinline__ uint32_t spread_top_bits(uint32_t word, uint32_t selector) {
+#ifdef FLOWK_SIMT
+  return (__byte_perm(word, 0, selector) >> 7 & 0x01010101u) * 0xffu;
+#else
+  uint32_t result;
+  asm("prmt.b32 %0, %1, 0, %2;" : "=r"(result) : "r"(word), "r"(selector | 0x8888u));
+  return result;
+#endif
+}
+
 // -infinity for each element whose byte is not zero.
 template <class T>
 __device__ __forceinline__ void mask_chunk(uint4* chunk, const DenseWords<chunk_width<T>>& dense) {
@@ -282,9 +313,9 @@ __device__ __forceinline__ void mask_chunk(uint4* chunk, const DenseWords<chunk_
     // A byte's top bit spread over its element.
     uint32_t masked;
     if constexpr (sizeof(T) == 2)
-      masked = __byte_perm(nonzero_bytes(dense.words[i / 2]), 0, i % 2 == 0 ? 0x9988 : 0xbbaa);
+      masked = spread_top_bits(nonzero_bytes(dense.words[i / 2]), i % 2 == 0 ? 0x1100u : 0x3322u);
     else
-      masked = __byte_perm(nonzero_bytes(dense.words[0]), 0, (8 + (sizeof(T) == 4 ? i : i / 2)) * 0x1111);
+      masked = spread_top_bits(nonzero_bytes(dense.words[0]), (sizeof(T) == 4 ? i : i / 2) * 0x1111u);
     words[i] = (words[i] & ~masked) | (infinity[i] & masked);
   }
   *chunk = {words[0], words[1], words[2], words[3]};
