@@ -68,6 +68,27 @@ void fill_params(const SoftmaxRequest& request, const SoftmaxProblem& problem, S
   params.scale32_base_2 = static_cast<float>(params.scale * log2_e);
 }
 
+SoftmaxForm form_of(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& shape) {
+  if (problem.has_leftovers) return SoftmaxForm::any;
+  const bool fills = request.columns / problem.chunk_columns ==
+                     int64_t{shape.lanes_per_row} * shape.vectors_per_thread * shape.cluster_blocks;
+  if (!fills || request.has_diagonal || request.lengths_bytes != 0) return SoftmaxForm::aligned;
+  const SoftmaxMask mask = mask_of(request);
+  if (mask == SoftmaxMask::interval) {
+    const bool is_one_run = problem.rank <= 1 && problem.num_rows < (int64_t{1} << 31);
+    for (const SoftmaxOperand operand : {softmax_x, softmax_out, softmax_side})
+      if (!is_one_run || problem.dims[0].strides[operand] < 0 || problem.dims[0].strides[operand] >= (int64_t{1} << 32))
+        return SoftmaxForm::aligned;
+    return SoftmaxForm::whole;
+  }
+  if (request.pointers[softmax_dense] == nullptr) return SoftmaxForm::whole;
+  if (reinterpret_cast<uintptr_t>(request.pointers[softmax_dense]) % problem.chunk_columns != 0)
+    return SoftmaxForm::aligned;
+  for (int d = 0; d < problem.rank; ++d)
+    if (problem.dims[d].strides[softmax_dense] % problem.chunk_columns != 0) return SoftmaxForm::aligned;
+  return SoftmaxForm::whole;
+}
+
 void fill_plan(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& shape,
                SoftmaxPlan* plan) {
   plan->kernel = shape.kernel;
@@ -76,6 +97,7 @@ void fill_plan(const SoftmaxRequest& request, const SoftmaxProblem& problem, con
   plan->in_dtype = request.in_dtype;
   plan->out_dtype = request.out_dtype;
   plan->vectors_per_thread = shape.vectors_per_thread;
+  if (shape.kernel == SoftmaxKernel::row_in_registers) plan->form = form_of(request, problem, shape);
   fill_params(request, problem, plan);
   SoftmaxParams& params = plan->params;
   params.lanes_per_row = shape.lanes_per_row;

@@ -62,6 +62,14 @@ enum class SoftmaxMask : int32_t {
   bias,      // a bias, and a dense mask where one is given
 };
 
+// What row_in_registers may leave out.
+enum class SoftmaxForm : int32_t {
+  any,      // nothing: columns outside whole chunks, lengths, causal, window
+  aligned,  // no columns outside whole chunks
+  whole     // also: every thread has all its chunks, no lengths, causal or window, masks aligned to their chunks; rows
+            // without a dense mask or bias one after the other
+};
+
 // One dimension that a row's number is taken apart into, innermost first.
 struct SoftmaxRowDim {
   Divider divider;     // where the number of rows fits 31 bits
@@ -131,6 +139,7 @@ constexpr int32_t softmax_exchange_bytes(int32_t value_bytes, int32_t num_warps,
 struct SoftmaxPlan {
   SoftmaxKernel kernel = SoftmaxKernel::row_read_twice;
   SoftmaxMask mask = SoftmaxMask::interval;
+  SoftmaxForm form = SoftmaxForm::any;  // row_in_registers
   bool backward = false;
   flowk_dtype in_dtype = FLOWK_FLOAT32;
   flowk_dtype out_dtype = FLOWK_FLOAT32;

@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(max_register_lanes)
   using A = ComputeType<T>;
   constexpr int width = chunk_width<T>;
   const RowTeam team = row_team(params);
-  const ExchangeBuffer<A> buffer = exchange_buffer<A>();
+  const ExchangeBuffer<T> buffer = exchange_buffer<T>();
   begin_exchange(buffer, team);
 
   int lane = static_cast<int>(threadIdx.x);

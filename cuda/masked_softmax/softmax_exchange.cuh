@@ -15,23 +15,23 @@ using RowValue = std::conditional_t<is_float16<T>, float, double>;
 
 // What one warp knows of a row: its largest score, and the sum of exponentials of the scores less that; backward: 0 and
 // the sum.
-template <class A>
-struct alignas(2 * sizeof(A)) RowPart {
-  A max;
-  A sum;
+template <class T>
+struct alignas(2 * sizeof(RowValue<T>)) RowPart {
+  ComputeType<T> max;
+  RowValue<T> sum;
 };
 
 // A block's shared memory, softmax_exchange_bytes() of it: the barrier's 16 bytes, then a part for each warp of a row,
 // of all blocks of a cluster.
-template <class A>
+template <class T>
 struct ExchangeBuffer {
   unsigned char* memory;
   __device__ __forceinline__ uint64_t* barrier() const { return reinterpret_cast<uint64_t*>(memory); }
-  __device__ __forceinline__ RowPart<A>* parts() const { return reinterpret_cast<RowPart<A>*>(memory + 16); }
+  __device__ __forceinline__ RowPart<T>* parts() const { return reinterpret_cast<RowPart<T>*>(memory + 16); }
 };
 
-template <class A>
-__device__ __forceinline__ ExchangeBuffer<A> exchange_buffer() {
+template <class T>
+__device__ __forceinline__ ExchangeBuffer<T> exchange_buffer() {
   return {&shared<unsigned char>()};
 }
 
@@ -56,8 +56,22 @@ __device__ __forceinline__ RowTeam row_team(const SoftmaxParams& params) {
   return team;
 }
 
+// The largest of a whole warp's values by one instruction on integers, which order as floats do once the bits of the
+// negative ones are flipped. A NaN may be lost or taken for the largest.
+#if defined(FLOWK_SIMT) || __CUDA_ARCH__ >= 800
+__device__ __forceinline__ float max_over_warp(float value) {
+  const int bits = __float_as_int(value);
+  const int largest = __reduce_max_sync(0xffffffffu, bits ^ (bits >> 31 & 0x7fffffff));
+  return __int_as_float(largest ^ (largest >> 31 & 0x7fffffff));
+}
+#endif
+
 template <class A>
 __device__ __forceinline__ A max_over_lanes(A value, int lanes) {
+#if defined(FLOWK_SIMT) || __CUDA_ARCH__ >= 800
+  if constexpr (sizeof(A) == 4)
+    if (lanes == 32) return max_over_warp(value);
+#endif
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2)
     if (offset < lanes) value = larger_of(value, __shfl_xor_sync(0xffffffffu, value, offset));
@@ -81,13 +95,13 @@ __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
 // Before the first load of a kernel that may run in clusters: the block's barrier is made ready for what the others
 // send. A full cluster barrier around the exchange costs 2 to 13% of the kernel (H200), so the blocks arrive here, wait
 // before they send, and then wait for the bytes alone.
-template <class A>
-__device__ __forceinline__ void begin_exchange(const ExchangeBuffer<A>& buffer, const RowTeam& team) {
+template <class T>
+__device__ __forceinline__ void begin_exchange(const ExchangeBuffer<T>& buffer, const RowTeam& team) {
 #if !defined(FLOWK_SIMT) && __CUDA_ARCH__ >= 900
   if (team.blocks == 1) return;
   if (threadIdx.x == 0) {
     const uint32_t barrier = shared_address(buffer.barrier());
-    const uint32_t bytes = static_cast<uint32_t>(team.warps * team.blocks * static_cast<int>(sizeof(RowPart<A>)));
+    const uint32_t bytes = static_cast<uint32_t>(team.warps * team.blocks * static_cast<int>(sizeof(RowPart<T>)));
     asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
@@ -100,20 +114,26 @@ __device__ __forceinline__ void begin_exchange(const ExchangeBuffer<A>& buffer, 
 }
 
 #if !defined(FLOWK_SIMT) && __CUDA_ARCH__ >= 900
+// The first 8 bytes of a part of 16.
+__device__ __forceinline__ unsigned long long max_bits(float max) { return __float_as_uint(max); }
+__device__ __forceinline__ unsigned long long max_bits(double max) {
+  return static_cast<unsigned long long>(__double_as_longlong(max));
+}
+
 // Sends `part` to slot `slot` of block `block` of the cluster.
-template <class A>
-__device__ __forceinline__ void send_part(const ExchangeBuffer<A>& buffer, int slot, int block,
-                                          const RowPart<A>& part) {
+template <class T>
+__device__ __forceinline__ void send_part(const ExchangeBuffer<T>& buffer, int slot, int block,
+                                          const RowPart<T>& part) {
   uint32_t address, barrier;
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address(buffer.parts() + slot)), "r"(block));
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(barrier) : "r"(shared_address(buffer.barrier())), "r"(block));
-  if constexpr (sizeof(A) == 4)
+  if constexpr (sizeof(part) == 8)
     asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(address),
                  "f"(part.max), "f"(part.sum), "r"(barrier)
                  : "memory");
   else
-    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f64 [%0], {%1, %2}, [%3];" ::"r"(address),
-                 "d"(part.max), "d"(part.sum), "r"(barrier)
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b64 [%0], {%1, %2}, [%3];" ::"r"(address),
+                 "l"(max_bits(part.max)), "d"(part.sum), "r"(barrier)
                  : "memory");
 }
 
@@ -129,9 +149,9 @@ __device__ __forceinline__ void wait_for_parts(uint64_t* barrier) {
 
 // Gives every thread of a row the parts of all its warps, one each lane and 32 apart: returns how many there are in
 // `buffer`. To be called by all threads of a block, by none where a row has lanes of one warp only.
-template <class A>
-__device__ __forceinline__ int exchange_parts(const ExchangeBuffer<A>& buffer, const RowTeam& team,
-                                              const RowPart<A>& part) {
+template <class T>
+__device__ __forceinline__ int exchange_parts(const ExchangeBuffer<T>& buffer, const RowTeam& team,
+                                              const RowPart<T>& part) {
   const int slot = team.rank * team.warps + team.warp;
 #if !defined(FLOWK_SIMT) && __CUDA_ARCH__ >= 900
   if (team.blocks > 1) {
@@ -146,27 +166,37 @@ __device__ __forceinline__ int exchange_parts(const ExchangeBuffer<A>& buffer, c
   return team.warps;
 }
 
+// Lanes of a warp among which `num_parts` values lie: a power of 2.
+__device__ __forceinline__ int lanes_of_parts(int num_parts) {
+  return num_parts > 16 ? 32 : num_parts > 8 ? 16 : num_parts > 4 ? 8 : num_parts > 2 ? 4 : 2;
+}
+
 // The whole row's part from its warps', in scores multiplied by `scale` before the exponential. The order of the sum is
 // that of the warps.
-template <class T>
-__device__ __forceinline__ RowPart<RowValue<T>> combine_row(const ExchangeBuffer<RowValue<T>>& buffer,
-                                                            const RowTeam& team, const RowPart<RowValue<T>>& part,
-                                                            ComputeType<T> scale) {
+template <class T, SoftmaxMask kMask>
+__device__ __forceinline__ RowPart<T> combine_row(const ExchangeBuffer<T>& buffer, const RowTeam& team,
+                                                  const RowPart<T>& part, ComputeType<T> scale) {
   using E = RowValue<T>;
   using A = ComputeType<T>;
   if (team.warps * team.blocks == 1) return part;
   const int num_parts = exchange_parts(buffer, team, part);
-  RowPart<E> row = {negative_infinity<E>(), E{0}};
+  // Every 2, 4, ... lanes hold the same parts, so that few shuffles do.
+  const int lanes = lanes_of_parts(num_parts), lane = team.lane & (lanes - 1);
+  // A sum of NaN has to stay, whatever its maximum; a sum of 0 has a maximum of -infinity, and adds 0.
+  const auto scaled_sum = [scale](const RowPart<T>& other, A row_max) {
+    if (other.sum == E{0}) return E{0};
+    return other.sum * exponential<T>(ScoreScale<T, kMask>(other.max, scale).to_reference(row_max));
+  };
+  RowPart<T> row = {negative_infinity<A>(), E{0}};
+  if (lane < num_parts) row = buffer.parts()[lane];
+  const RowPart<T> first = row;
 #pragma unroll 1
-  for (int i = team.lane; i < num_parts; i += 32) row.max = larger_of(row.max, buffer.parts()[i].max);
-  row.max = max_over_lanes(static_cast<A>(row.max), 32);
+  for (int i = lane + 32; i < num_parts; i += 32) row.max = larger_of(row.max, buffer.parts()[i].max);
+  row.max = max_over_lanes(row.max, lanes);
+  row.sum = scaled_sum(first, row.max);
 #pragma unroll 1
-  for (int i = team.lane; i < num_parts; i += 32) {
-    const RowPart<E> other = buffer.parts()[i];
-    // A sum of NaN has to stay, whatever its maximum; a sum of 0 has a maximum of -infinity, and adds 0.
-    if (other.sum != E{0}) row.sum += other.sum * exponential<T>(static_cast<A>(other.max - row.max) * scale);
-  }
-  row.sum = sum_over_lanes(row.sum, 32);
+  for (int i = lane + 32; i < num_parts; i += 32) row.sum += scaled_sum(buffer.parts()[i], row.max);
+  row.sum = sum_over_lanes(row.sum, lanes);
   return row;
 }
 
@@ -192,15 +222,18 @@ __device__ __forceinline__ A log_of(float sum) {
   return logf(sum);
 }
 
-// The sum over the row's warps.
-template <class A>
-__device__ __forceinline__ A sum_row(const ExchangeBuffer<A>& buffer, const RowTeam& team, A sum) {
+// The sum over the row's warps, of gradients: in the type that they are computed in.
+template <class T>
+__device__ __forceinline__ ComputeType<T> sum_row(const ExchangeBuffer<T>& buffer, const RowTeam& team,
+                                                  ComputeType<T> sum) {
+  using A = ComputeType<T>;
   if (team.warps * team.blocks == 1) return sum;
-  const int num_parts = exchange_parts(buffer, team, RowPart<A>{A{0}, sum});
+  const int num_parts = exchange_parts(buffer, team, RowPart<T>{A{0}, sum});
+  const int lanes = lanes_of_parts(num_parts), lane = team.lane & (lanes - 1);
   A row = 0;
 #pragma unroll 1
-  for (int i = team.lane; i < num_parts; i += 32) row += buffer.parts()[i].sum;
-  return sum_over_lanes(row, 32);
+  for (int i = lane; i < num_parts; i += 32) row += static_cast<A>(buffer.parts()[i].sum);
+  return sum_over_lanes(row, lanes);
 }
 
 }  // namespace flowk

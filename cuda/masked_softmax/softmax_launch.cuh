@@ -16,18 +16,31 @@ inline Status no_such_kernel(const SoftmaxPlan& plan) {
                          softmax_kernel_name(plan.kernel), plan.vectors_per_thread);
 }
 
-template <class T, class Out, SoftmaxMask kMask>
-Status launch_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
+template <class T, class Out, SoftmaxMask kMask, SoftmaxForm kForm>
+Status launch_form_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
   switch (plan.vectors_per_thread) {
-    case 1: return launch(softmax_row_in_registers<T, Out, 1, kMask>, plan.launch, stream, plan.params);
-    case 2: return launch(softmax_row_in_registers<T, Out, 2, kMask>, plan.launch, stream, plan.params);
-    case 4: return launch(softmax_row_in_registers<T, Out, 4, kMask>, plan.launch, stream, plan.params);
-    case 8: return launch(softmax_row_in_registers<T, Out, 8, kMask>, plan.launch, stream, plan.params);
+    case 1: return launch(softmax_row_in_registers<T, Out, 1, kMask, kForm>, plan.launch, stream, plan.params);
+    case 2: return launch(softmax_row_in_registers<T, Out, 2, kMask, kForm>, plan.launch, stream, plan.params);
+    case 4: return launch(softmax_row_in_registers<T, Out, 4, kMask, kForm>, plan.launch, stream, plan.params);
+    case 8: return launch(softmax_row_in_registers<T, Out, 8, kMask, kForm>, plan.launch, stream, plan.params);
     case 16:
       if constexpr (sizeof(T) > 2)
-        return launch(softmax_row_in_registers<T, Out, 16, kMask>, plan.launch, stream, plan.params);
+        return launch(softmax_row_in_registers<T, Out, 16, kMask, kForm>, plan.launch, stream, plan.params);
   }
   return no_such_kernel(plan);
+}
+
+template <class T, class Out, SoftmaxMask kMask>
+Status launch_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
+  // The forms are for rows that keep their type, and float64 has the general one only.
+  if constexpr (std::is_same_v<T, Out> && sizeof(T) < 8 && kMask != SoftmaxMask::bias) {
+    if (plan.form == SoftmaxForm::whole)
+      return launch_form_in_registers<T, Out, kMask, SoftmaxForm::whole>(plan, stream);
+    if constexpr (kMask == SoftmaxMask::interval)
+      if (plan.form == SoftmaxForm::aligned)
+        return launch_form_in_registers<T, Out, kMask, SoftmaxForm::aligned>(plan, stream);
+  }
+  return launch_form_in_registers<T, Out, kMask, SoftmaxForm::any>(plan, stream);
 }
 
 template <class T, class Out>

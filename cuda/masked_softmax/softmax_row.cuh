@@ -18,10 +18,22 @@ struct SoftmaxRow {
 };
 
 // Finds row `linear` of the grid's order: out(row) = out + sum over d of index[d] * strides[d], and so for the others.
-template <SoftmaxMask kMask, bool kBackward>
+template <SoftmaxMask kMask, bool kBackward, SoftmaxForm kForm = SoftmaxForm::any>
 __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, int64_t linear) {
   constexpr bool has_side = kBackward || kMask == SoftmaxMask::bias;
   constexpr bool has_dense = !kBackward && kMask != SoftmaxMask::interval;
+  // Rows one after the other in x and out, and nothing else to find.
+  if constexpr (kForm == SoftmaxForm::whole && !has_dense) {
+    SoftmaxRow row;
+    const bool row_exists = linear < params.num_rows;
+    const uint64_t number = row_exists ? static_cast<uint32_t>(linear) : 0u;
+    row.x = params.x + number * static_cast<uint32_t>(params.dims[0].strides[softmax_x]);
+    row.out = params.out + number * static_cast<uint32_t>(params.dims[0].strides[softmax_out]);
+    if constexpr (has_side)
+      row.side = params.side + number * static_cast<uint32_t>(params.dims[0].strides[softmax_side]);
+    row.columns = row.end = row_exists ? params.columns : 0;
+    return row;
+  }
   // A row that is not there has no columns; its pointers are the tensors', so that they stay pointers to global memory
   // to the compiler.
   bool exists = linear < params.num_rows;
@@ -35,7 +47,7 @@ __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, in
     offsets[softmax_out] += index * dim.strides[softmax_out];
     if constexpr (has_side) offsets[softmax_side] += index * dim.strides[softmax_side];
     if constexpr (has_dense) offsets[softmax_dense] += index * dim.strides[softmax_dense];
-    if (params.has_interval) {
+    if (kForm != SoftmaxForm::whole && params.has_interval) {
       offsets[softmax_lengths] += index * dim.strides[softmax_lengths];
       offsets[softmax_row] += index * dim.strides[softmax_row];
     }
@@ -64,14 +76,18 @@ __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, in
     for (int d = num_unrolled; d < params.rank; ++d)
       step(d, d + 1 < params.rank ? take_index(&narrow, params.dims[d].divider) : narrow);
   }
-  if (params.band_dim > 0 && band_row >= params.band_extent) exists = false;
+  if (params.band_dim > 0 && band_row >= params.band_extent) {
+    exists = false;
+    if constexpr (kForm == SoftmaxForm::whole)
+      for (int64_t& offset : offsets) offset = 0;
+  }
   SoftmaxRow row;
   row.x = params.x + offsets[softmax_x];
   row.out = params.out + offsets[softmax_out];
   if constexpr (has_side) row.side = params.side + offsets[softmax_side];
   if constexpr (has_dense) row.dense = params.dense == nullptr ? nullptr : params.dense + offsets[softmax_dense];
   row.columns = row.end = exists ? params.columns : 0;
-  if (params.has_interval && exists) {
+  if (kForm != SoftmaxForm::whole && params.has_interval && exists) {
     const int64_t columns = params.columns;
     int64_t begin = 0, end = columns;
     if (params.lengths_bytes != 0) {
@@ -107,18 +123,18 @@ struct RowChunks {
   }
 };
 
-template <class T>
+template <class T, SoftmaxForm kForm = SoftmaxForm::any>
 __device__ __forceinline__ RowChunks row_chunks(const SoftmaxParams& params, const SoftmaxRow& row) {
   constexpr unsigned width = chunk_width<T>;
   RowChunks chunks;
-  if (params.is_peeled) {
+  if (kForm == SoftmaxForm::any && params.is_peeled) {
     const unsigned misaligned = static_cast<unsigned>(reinterpret_cast<uintptr_t>(row.x)) % chunk_bytes / sizeof(T);
     const int before = static_cast<int>((width - misaligned) % width);
     chunks.head = before < row.columns ? before : row.columns;
   }
   chunks.count = static_cast<int>(static_cast<unsigned>(row.columns - chunks.head) / width);
   chunks.read_end = chunks.count;
-  if (params.has_interval) {
+  if (kForm != SoftmaxForm::whole && params.has_interval) {
     const int begin = row.begin - chunks.head, end = row.end - chunks.head;
     chunks.read_begin = begin <= 0 ? 0 : begin / static_cast<int>(width);
     const int past = end <= 0 ? 0 : static_cast<int>((static_cast<unsigned>(end) + width - 1) / width);
@@ -178,5 +194,31 @@ __device__ __forceinline__ ComputeType<T> exponent_scale(const SoftmaxParams& pa
   else
     return uses_base_2<T> ? params.scale32_base_2 : params.scale32;
 }
+
+// The exponent of a score: (score - reference) * scale. float16 without a bias by one instruction: all scores of a row
+// share the rounded reference * scale, which the plan keeps finite.
+template <class T, SoftmaxMask kMask>
+struct ScoreScale {
+  using A = ComputeType<T>;
+  static constexpr bool is_fused = std::is_same_v<T, Float16> && kMask != SoftmaxMask::bias;
+  A reference;
+  A scale;
+  A scaled;
+  __device__ __forceinline__ ScoreScale(A row_reference, A row_scale)
+      : reference(row_reference), scale(row_scale), scaled(row_reference * row_scale) {}
+  __device__ __forceinline__ A operator()(A score) const {
+    if constexpr (is_fused)
+      return fmaf(score, scale, -scaled);
+    else
+      return (score - reference) * scale;
+  }
+  // What the exponents change by when `other` is their reference instead.
+  __device__ __forceinline__ A to_reference(A other) const {
+    if constexpr (is_fused)
+      return scaled - other * scale;
+    else
+      return (reference - other) * scale;
+  }
+};
 
 }  // namespace flowk

@@ -65,7 +65,7 @@ __device__ __forceinline__ void store_nan_row(const SoftmaxParams& params, const
 // A row belongs to lanes_per_row threads of a block, or of each block of a cluster; a thread owns kVectors chunks of 16
 // bytes, lanes_per_row apart, and where rows do not start or end on a chunk at most one column of those that are left
 // over. It reads x once, into registers, and exchanges one maximum and one sum.
-template <class T, class Out, int kVectors, SoftmaxMask kMask>
+template <class T, class Out, int kVectors, SoftmaxMask kMask, SoftmaxForm kForm>
 __global__ void __launch_bounds__(max_register_lanes)
     softmax_row_in_registers(const __grid_constant__ SoftmaxParams params) {
   using A = ComputeType<T>;
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(max_register_lanes)
   constexpr int width = chunk_width<T>;
   constexpr bool has_bias = kMask == SoftmaxMask::bias;
   const RowTeam team = row_team(params);
-  const ExchangeBuffer<E> buffer = exchange_buffer<E>();
+  const ExchangeBuffer<T> buffer = exchange_buffer<T>();
   begin_exchange(buffer, team);
 
   int lane = static_cast<int>(threadIdx.x);
@@ -82,37 +82,41 @@ __global__ void __launch_bounds__(max_register_lanes)
     linear = linear * params.rows_per_block + (lane >> params.rows_shift);
     lane &= params.lanes_per_row - 1;
   }
-  const SoftmaxRow row = locate_row<kMask, false>(params, linear);
-  const RowChunks chunks = row_chunks<T>(params, row);
+  const SoftmaxRow row = locate_row<kMask, false, kForm>(params, linear);
+  const RowChunks chunks = row_chunks<T, kForm>(params, row);
   const int first_vector = team.rank * params.lanes_per_row * kVectors + lane;
-  const unsigned char* const x = row.x + chunks.head * static_cast<int>(sizeof(T));
+  // Where a row fills its threads, one that is not there is loaded as row 0 and not stored.
+  const auto is_read = [&](int vector) { return kForm == SoftmaxForm::whole || chunks.is_read(vector); };
 
-  // Loads: every one before the first use.
+  // Loads: every one before the first use. Chunks of a thread by 32-bit offsets from its first.
+  const unsigned char* const x =
+      row.x + chunks.head * static_cast<int>(sizeof(T)) + static_cast<int64_t>(first_vector) * chunk_bytes;
   uint4 raw[kVectors];
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
-    const int vector = first_vector + i * params.lanes_per_row;
-    raw[i] = chunks.is_read(vector) ? load_chunk(x + static_cast<int64_t>(vector) * chunk_bytes)
-                                    : negative_infinity_chunk<T>();
+    const int step = i * params.lanes_per_row;
+    raw[i] = is_read(first_vector + step) ? load_chunk(x + step * chunk_bytes) : negative_infinity_chunk<T>();
   }
   DenseWords<width> dense[kMask == SoftmaxMask::interval ? 1 : kVectors];
   if constexpr (kMask != SoftmaxMask::interval) {
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) dense[i] = {};
     if (row.dense != nullptr) {
-      const bool is_aligned = (reinterpret_cast<uintptr_t>(row.dense + chunks.head) & (width - 1)) == 0;
+      const unsigned char* const first = row.dense + chunks.head + first_vector * width;
+      const bool is_aligned =
+          kForm == SoftmaxForm::whole || (reinterpret_cast<uintptr_t>(row.dense + chunks.head) & (width - 1)) == 0;
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) {
-        const int vector = first_vector + i * params.lanes_per_row, column = chunks.head + vector * width;
-        if (chunks.is_read(vector))
-          dense[i] = is_aligned ? load_dense_aligned<width>(row.dense + column)
-                                : load_dense_shifted<width>(row.dense + column, params.dense_first, params.dense_end);
+        const int step = i * params.lanes_per_row;
+        if (is_read(first_vector + step))
+          dense[i] = is_aligned ? load_dense_aligned<width>(first + step * width)
+                                : load_dense_shifted<width>(first + step * width, params.dense_first, params.dense_end);
       }
     }
   }
   A extra = negative_infinity<A>();
   int extra_column = -1;
-  if (params.is_peeled && team.rank == 0) {
+  if (kForm == SoftmaxForm::any && params.is_peeled && team.rank == 0) {
     const int column = lane < chunks.head ? lane : chunks.count * width + lane;
     if (column < row.columns) {
       extra_column = column;
@@ -129,11 +133,11 @@ __global__ void __launch_bounds__(max_register_lanes)
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       const int vector = first_vector + i * params.lanes_per_row, column = chunks.head + vector * width;
-      const bool is_read = chunks.is_read(vector);
+      const bool reads = is_read(vector);
       A values[width], bias[width];
 #pragma unroll
       for (int j = 0; j < width; ++j) bias[j] = 0;
-      if (is_read) {
+      if (reads) {
         if (params.bias_is_aligned && !params.bias_is_float32) {
           widen_chunk<T>(load_chunk(row.side + static_cast<int64_t>(column) * static_cast<int>(sizeof(T))), bias);
         } else {
@@ -144,7 +148,7 @@ __global__ void __launch_bounds__(max_register_lanes)
         }
       }
       widen_chunk<T>(raw[i], values);
-      const uint32_t interval = is_read ? interval_bits(column, width, row.begin, row.end) : 0u;
+      const uint32_t interval = reads ? interval_bits(column, width, row.begin, row.end) : 0u;
 #pragma unroll
       for (int j = 0; j < width; ++j) {
         const bool keeps = (interval >> j & 1) != 0 && (dense[i].words[j / 4] >> (8 * (j % 4)) & 0xff) == 0;
@@ -157,14 +161,14 @@ __global__ void __launch_bounds__(max_register_lanes)
     if (params.negates_x) {
 #pragma unroll
       for (int i = 0; i < kVectors; ++i)
-        if (chunks.is_read(first_vector + i * params.lanes_per_row)) negate_chunk<T>(&raw[i]);
+        if (is_read(first_vector + i * params.lanes_per_row)) negate_chunk<T>(&raw[i]);
     }
     // The chunks that an end of the interval cuts, at most two a row.
-    if (params.has_interval) {
+    if (kForm != SoftmaxForm::whole && params.has_interval) {
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) {
         const int vector = first_vector + i * params.lanes_per_row, column = chunks.head + vector * width;
-        if (chunks.is_read(vector) && (column < row.begin || column + width > row.end))
+        if (is_read(vector) && (column < row.begin || column + width > row.end))
           select_bits<T>(&raw[i], interval_bits(column, width, row.begin, row.end), negative_infinity_chunk<T>());
       }
     }
@@ -181,10 +185,11 @@ __global__ void __launch_bounds__(max_register_lanes)
   const A reference = largest == negative_infinity<A>() ? A{0} : largest;
   const A scale = exponent_scale<T, kMask>(params);
   A values[kVectors * width];
-  const A extra_exponent = (extra - reference) * scale;
+  const ScoreScale<T, kMask> to_exponent(reference, scale);
+  const A extra_exponent = to_exponent(extra);
   A extra_value = exponential<T>(extra_exponent);
   ThreadSum<T> sum;
-  sum.take_one(extra_value);
+  if constexpr (kForm == SoftmaxForm::any) sum.take_one(extra_value);
   const auto take_exponentials = [&](auto kind) {
     constexpr bool keeps_exponents = decltype(kind)::value;
 #pragma unroll
@@ -198,7 +203,7 @@ __global__ void __launch_bounds__(max_register_lanes)
       }
 #pragma unroll
       for (int j = 0; j < width; ++j) {
-        z[j] = (z[j] - reference) * scale;
+        z[j] = to_exponent(z[j]);
         p[j] = exponential<T>(z[j]);
         values[i * width + j] = keeps_exponents ? z[j] : p[j];
       }
@@ -209,16 +214,16 @@ __global__ void __launch_bounds__(max_register_lanes)
     take_exponentials(std::true_type{});
   else
     take_exponentials(std::false_type{});
-  const RowPart<E> part = {largest, sum_over_lanes(sum.total(), team.lanes)};
+  const RowPart<T> part = {largest, sum_over_lanes(sum.total(), team.lanes)};
 
-  const RowPart<E> total = combine_row<T>(buffer, team, part, scale);
+  const RowPart<T> total = combine_row<T, kMask>(buffer, team, part, scale);
   if (total.sum != total.sum)
     return store_nan_row<T, Out, kMask>(params, row, team.rank * params.lanes_per_row + lane,
                                         params.lanes_per_row * team.blocks);
   // y = value * factor + term
   A factor, term = 0;
   // A warp that keeps nothing has values of 0, or -infinity, that no factor may turn into NaN.
-  const A to_row = largest == negative_infinity<A>() ? A{0} : (largest - static_cast<A>(total.max)) * scale;
+  const A to_row = largest == negative_infinity<A>() ? A{0} : to_exponent.to_reference(total.max);
   if (params.log_softmax) {
     extra_value = extra_exponent;
     factor = static_cast<A>(natural_per_base<T>);
@@ -226,15 +231,18 @@ __global__ void __launch_bounds__(max_register_lanes)
   } else {
     factor = total.sum > E{0} ? exponential<T>(to_row) * inverse_of<A>(total.sum) : A{0};
   }
-  unsigned char* const out = row.out + chunks.head * static_cast<int>(sizeof(Out));
+  constexpr int out_bytes = width * static_cast<int>(sizeof(Out));
+  unsigned char* const out =
+      row.out + chunks.head * static_cast<int>(sizeof(Out)) + static_cast<int64_t>(first_vector) * out_bytes;
+  if (kForm == SoftmaxForm::whole && row.columns == 0) return;
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
-    const int vector = first_vector + i * params.lanes_per_row;
-    if (vector >= chunks.count) continue;
+    const int step = i * params.lanes_per_row;
+    if (kForm != SoftmaxForm::whole && first_vector + step >= chunks.count) continue;
     A y[width];
 #pragma unroll
     for (int j = 0; j < width; ++j) y[j] = values[i * width + j] * factor + term;
-    store_values<Out>(out + static_cast<int64_t>(vector) * (width * static_cast<int>(sizeof(Out))), y);
+    store_values<Out>(out + step * out_bytes, y);
   }
   if (extra_column >= 0) store_element<Out>(row.out, extra_column, extra_value * factor + term);
 }

@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(max_register_lanes)
   constexpr int width = chunk_width<T>;
   constexpr int group = 4;  // chunks whose masks are loaded together
   const RowTeam team = row_team(params);
-  const ExchangeBuffer<E> buffer = exchange_buffer<E>();
+  const ExchangeBuffer<T> buffer = exchange_buffer<T>();
   begin_exchange(buffer, team);
   const int lane = static_cast<int>(threadIdx.x), threads = params.lanes_per_row;
   const SoftmaxRow row = locate_row<kMask, false>(params, static_cast<int64_t>(blockIdx.x) >> params.cluster_shift);
@@ -86,23 +86,25 @@ __global__ void __launch_bounds__(max_register_lanes)
   const A largest = max_over_lanes(larger_of(extra, largest_x.largest()), 32);
   const A reference = largest == negative_infinity<A>() ? A{0} : largest;
   const A scale = exponent_scale<T, kMask>(params);
+  const ScoreScale<T, kMask> to_exponent(reference, scale);
   ThreadSum<T> sum;
-  sum.take_one(exponential<T>((extra - reference) * scale));
+  sum.take_one(exponential<T>(to_exponent(extra)));
 #pragma unroll 2
   for (int vector = lane; vector < block_vectors; vector += threads) {
     A p[width];
     widen_chunk<T>(chunks[vector], p);
 #pragma unroll
-    for (int j = 0; j < width; ++j) p[j] = exponential<T>((p[j] - reference) * scale);
+    for (int j = 0; j < width; ++j) p[j] = exponential<T>(to_exponent(p[j]));
     sum.take(p);
   }
-  const RowPart<E> part = {largest, sum_over_lanes(sum.total(), 32)};
+  const RowPart<T> part = {largest, sum_over_lanes(sum.total(), 32)};
 
-  const RowPart<E> total = combine_row<T>(buffer, team, part, scale);
+  const RowPart<T> total = combine_row<T, kMask>(buffer, team, part, scale);
   if (total.sum != total.sum)
     return store_nan_row<T, T, kMask>(params, row, team.rank * threads + lane, threads * team.blocks);
   // From here on exponentials are less the row's maximum.
   const A row_largest = static_cast<A>(total.max) == negative_infinity<A>() ? A{0} : static_cast<A>(total.max);
+  const ScoreScale<T, kMask> to_row_exponent(row_largest, scale);
   unsigned char* const out = row.out + static_cast<int64_t>(first_column) * static_cast<int>(sizeof(T));
   A factor = static_cast<A>(natural_per_base<T>), term = 0;
   if (!params.log_softmax)
@@ -117,13 +119,13 @@ __global__ void __launch_bounds__(max_register_lanes)
       widen_chunk<T>(chunks[vector], y);
 #pragma unroll
       for (int j = 0; j < width; ++j) {
-        const A z = (y[j] - row_largest) * scale;
+        const A z = to_row_exponent(y[j]);
         y[j] = stores_exponents ? z * factor + term : exponential<T>(z) * factor;
       }
       store_values<T>(out + static_cast<int64_t>(vector) * chunk_bytes, y);
     }
     if (extra_column >= 0) {
-      const A z = (extra - row_largest) * scale;
+      const A z = to_row_exponent(extra);
       store_element<T>(row.out, extra_column, stores_exponents ? z * factor + term : exponential<T>(z) * factor);
     }
   };

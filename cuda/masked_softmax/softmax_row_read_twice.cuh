@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(max_read_twice_threads)
   using E = RowValue<A>;  // as a float32 row: the output may be float32
   constexpr int width = chunk_width<T>;
   const RowTeam team = row_team(params);
-  const ExchangeBuffer<E> buffer = exchange_buffer<E>();
+  const ExchangeBuffer<A> buffer = exchange_buffer<A>();
   begin_exchange(buffer, team);
   int lane = static_cast<int>(threadIdx.x);
   int64_t linear = static_cast<int64_t>(blockIdx.x) >> params.cluster_shift;
@@ -130,8 +130,8 @@ __global__ void __launch_bounds__(max_read_twice_threads)
   // The lanes' sums as the warp's.
   const A largest_of_warp = max_over_lanes(largest, team.lanes);
   if (sum != E{0}) sum *= exponential<A>((largest - largest_of_warp) * scale);
-  const RowPart<E> part = {largest_of_warp, sum_over_lanes(sum, team.lanes)};
-  const RowPart<E> total = combine_row<A>(buffer, team, part, scale);
+  const RowPart<A> part = {largest_of_warp, sum_over_lanes(sum, team.lanes)};
+  const RowPart<A> total = combine_row<A, kMask>(buffer, team, part, scale);
 
   const A reference = static_cast<A>(total.max) == -infinity ? A{0} : static_cast<A>(total.max);
   const bool log_softmax = params.log_softmax;

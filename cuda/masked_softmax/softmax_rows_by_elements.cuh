@@ -139,10 +139,11 @@ __global__ void __launch_bounds__(256) softmax_rows_by_elements(const __grid_con
   largest = max_over_lanes(largest, params.lanes_per_row);
   const A reference = largest == negative_infinity<A>() ? A{0} : largest;
   const A scale = exponent_scale<T, kMask>(params);
+  const ScoreScale<T, kMask> to_exponent(reference, scale);
   ThreadSum<T> thread_sum;
 #pragma unroll
   for (int i = 0; i < kUnits * kElements; ++i) {
-    const A z = (values[i] - reference) * scale;
+    const A z = to_exponent(values[i]);
     const A p = exponential<T>(z);
     thread_sum.take_one(p);
     values[i] = params.log_softmax ? z : p;

@@ -2,6 +2,7 @@
 #include "masked_softmax/softmax_shape.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <iterator>
 
@@ -22,33 +23,29 @@ struct HolderRow {
   int32_t cluster_blocks;
   int32_t shared_threads = 0;
 };
-// No dense mask and no bias. Rows of 4 to 8 KB with 4 vectors a thread instead of 2: equal in float16, 0.973 for 0.995
-// in float32; of 64 KB in one block of 1024 threads 0.90.
+// No dense mask and no bias. Many chunks a thread and few threads a row: a maximum and a sum over a warp cost a third
+// of what they do over a block. 2048 columns of float16 with 4 chunks for 2 of twice the threads: 0.99 for 0.89; 1024
+// of float32 with 8 for 2: 0.98 for 0.71.
 constexpr HolderRow interval_16_bit[] = {
-    {128, 1, 1},              // 64 columns
-    {1024, 2, 1},             // 128: 0.97, 512: 0.99
-    {2048, 4, 1},             // 1024: 0.99
-    {4096, 2, 1},             // 2048: 1.00
-    {8192, 4, 1},             // 4096: 0.98
-    {16384, 2, 1},            // 8192: 0.98; 4 vectors 0.976
-    {32768, 4, 1},            // 16384: 0.985
-    {65536, 4, 4},            // 32768: 0.99
-    {131072, 4, 8},           // 65536: 0.978; 4 blocks of 8 vectors 0.97
-    {262144, 8, 16},          // 131072: 0.962; 8 blocks of 256 threads 0.953
-    {524288, 0, 8, 512},      // 262144: 0.935
+    {128, 2, 1},              // 32 columns: 1.00, 64: 0.99
+    {16384, 4, 1},            // 128: 0.99, 512: 0.98, 1024: 0.99, 2048: 0.99, 4096: 0.98, 8192: 0.96
+    {32768, 4, 2},            // 16384: 0.93; one block 0.91
+    {65536, 4, 4},            // 32768: 0.88
+    {131072, 0, 4, 256},      // 65536: 0.90; registers 0.88
+    {262144, 0, 8, 256},      // 131072: 0.89; registers 0.73
+    {524288, 0, 16, 256},     // 262144: 0.85
+    {1048576, 0, 16, 256},    // 524288: 0.76; 512 threads 0.74
     {INT64_MAX, 0, 16, 512},  // 2^20: 128 KB a block
 };
 constexpr HolderRow interval_32_bit[] = {
-    {128, 1, 1},              // 32 columns: 0.987
-    {4096, 2, 1},             // 128: 0.989, 512: 0.997, 1024: 1.00
-    {8192, 2, 1},             // 2048: 0.995
-    {16384, 4, 1},            // 4096: 0.99
-    {32768, 4, 1},            // 8192: 0.994
-    {65536, 8, 1},            // 16384: 0.982
-    {131072, 8, 2},           // 32768: 0.984
-    {262144, 8, 8},           // 65536: 0.98
-    {524288, 8, 16},          // 131072: 0.975; 8 blocks of 16 vectors 0.969
-    {1048576, 16, 16},        // 262144: 0.944
+    {2048, 4, 1},             // 32 columns: 0.95, 64: 0.98, 128: 0.98, 512: 0.98
+    {4096, 8, 1},             // 1024: 0.98
+    {8192, 16, 1},            // 2048: 0.97
+    {32768, 8, 1},            // 4096: 0.97, 8192: 0.98
+    {65536, 8, 4},            // 16384: 0.98; one block of 16 chunks a thread 0.96
+    {131072, 8, 8},           // 32768: 0.97
+    {262144, 8, 16},          // 65536: 0.90
+    {1048576, 16, 16},        // 131072: 0.83, 262144: 0.74
     {INT64_MAX, 0, 16, 512},  // 2^19: 128 KB a block
 };
 // A bias: its scores are float32 and stay in registers.
@@ -70,11 +67,11 @@ constexpr HolderRow bias_32_bit[] = {
 };
 // With a dense mask: 32 elements a thread, 8 to 16 of float32 in short rows.
 constexpr HolderRow dense_16_bit[] = {
-    {1024, 2, 1},             // 128: 0.94, 512: 0.97
-    {32768, 4, 1},            // 1024: 0.99, 2048: 0.98, 4096: 0.945, 8192: 0.957
-    {65536, 0, 2, 256},       // 32768: 0.94
-    {131072, 0, 4, 256},      // 65536: 0.926
-    {262144, 0, 8, 256},      // 131072: 0.93
+    {16384, 4, 1},            // 128: 0.85, 512: 0.97, 1024: 0.96, 2048: 0.91, 4096: 0.90, 8192: 0.90
+    {32768, 4, 2},            // 16384: 0.89; one block 0.86
+    {65536, 8, 2},            // 32768: 0.85
+    {131072, 0, 2, 512},      // 65536: 0.82
+    {262144, 0, 8, 256},      // 131072: 0.92
     {524288, 0, 16, 256},     // 262144
     {INT64_MAX, 0, 16, 512},  // 2^20
 };
@@ -90,18 +87,14 @@ constexpr HolderRow dense_32_bit[] = {
 };
 // Backward: two inputs, both in registers. 128 to 131072 columns reach 1.00 to 1.04 in both types.
 constexpr HolderRow backward_16_bit[] = {
-    {128, 1, 1},       // 64 columns
-    {1024, 2, 1},      // 512: 1.02
-    {2048, 4, 1},      // 1024: 1.03
-    {4096, 2, 1},      // 2048: 1.03
-    {16384, 4, 1},     // 4096: 1.02, 8192: 1.03
-    {65536, 4, 4},     // 16384: 1.03, one block 0.99 to 1.01; 32768: 1.03
-    {131072, 4, 8},    // 65536: 1.03
-    {524288, 4, 16},   // 131072: 1.03, 262144: 1.02
-    {1048576, 8, 16},  // 524288
+    {4096, 2, 1},      // 32 columns: 1.03, 64: 1.02, 512: 1.03, 1024: 1.03, 2048: 1.04
+    {32768, 8, 1},     // 4096: 1.02, 8192: 1.02, 16384: 1.02
+    {65536, 8, 2},     // 32768: 1.03
+    {131072, 8, 4},    // 65536: 1.02
+    {262144, 8, 8},    // 131072: 1.01
+    {1048576, 8, 16},  // 262144: 0.95, 524288: 0.80
 };
 constexpr HolderRow backward_32_bit[] = {
-    {128, 1, 1},       // 32 columns: 1.01
     {8192, 2, 1},      // 512: 1.03, 1024: 1.03, 2048: 1.03
     {32768, 4, 1},     // 4096: 1.04, 8192: 1.03
     {65536, 4, 2},     // 16384: 1.04
@@ -122,7 +115,7 @@ constexpr int32_t warp_row_threads = 64;
 // holds, and a copy's time has 31 for an element of 16 bits, 62 for one of 32: with one chunk a thread those do not
 // fit.
 constexpr int64_t max_leftover_columns = 256;
-constexpr int64_t max_whole_chunks_bytes = 128;
+constexpr int64_t max_whole_chunks_bytes = 32;
 constexpr int32_t element_threads = 128;  // 256 are 4% slower
 
 // Units a thread that the kernels are compiled for: of one element, and of 8 bytes.
@@ -319,6 +312,11 @@ int64_t shared_row_bytes(const SoftmaxProblem& problem, int64_t columns, const S
 
 bool shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device,
                 const SoftmaxShape& shape) {
+  // float16 scores are multiplied before they are subtracted: a product with 65504 has to be finite.
+  constexpr double max_float16_scale = 0x1p100;
+  if (request.in_dtype == FLOWK_FLOAT16 && std::fabs(request.scale) > max_float16_scale &&
+      shape.kernel != SoftmaxKernel::row_read_twice)
+    return false;
   const int32_t lanes = shape.lanes_per_row;
   if (lanes < 1 || shape.block_threads < 1 || shape.block_threads % warp_lanes != 0) return false;
   if (lanes < warp_lanes ? (lanes & (lanes - 1)) != 0 : lanes % warp_lanes != 0) return false;

@@ -91,14 +91,14 @@ void clusters_are_for_devices_that_have_them() {
 void a_few_long_rows_are_spread_over_blocks() {
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 1, 32768), h200).launch.cluster_blocks == 16);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 100, 16384), h200).launch.cluster_blocks == 2);
-  CHECK(plan_of(request_of(FLOWK_FLOAT16, 100000, 16384), h200).launch.cluster_blocks == 1);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 100000, 8192), h200).launch.cluster_blocks == 1);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 1, 128), h200).launch.cluster_blocks == 1);
 }
 
 void short_rows_share_warps_and_long_ones_take_blocks() {
   const SoftmaxPlan rows_of_128 = plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 128), h200);
-  CHECK(rows_of_128.kernel == SoftmaxKernel::row_in_registers && rows_of_128.params.lanes_per_row == 8);
-  CHECK(rows_of_128.params.rows_per_block == 16);
+  CHECK(rows_of_128.kernel == SoftmaxKernel::row_in_registers && rows_of_128.params.lanes_per_row == 4);
+  CHECK(rows_of_128.params.rows_per_block == 32);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 77), h200).kernel == SoftmaxKernel::rows_by_elements);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 1001), h200).kernel == SoftmaxKernel::row_in_registers);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 16, 4096), h200).params.rows_per_block == 1);
