@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import harness
 from softmax_workload import SoftmaxLibrary, Workload, cases_of
 
-KERNELS = ["row_in_registers", "row_in_shared", "rows_by_elements", "row_read_twice"]
+KERNELS = ["row_in_registers", "row_in_shared", "rows_by_elements", "row_read_twice", "rows_by_chunks"]
 VECTORS = (1, 2, 4, 8, 16)
 CLUSTERS = (1, 2, 4, 8, 16)
 ELEMENT_LANES = (2, 4, 8, 16)
@@ -56,6 +56,8 @@ def shapes_of(workload: Workload) -> list[tuple[int, ...]]:
             shapes.append((1, 0, threads, threads, cluster))
     if k <= 256:
         shapes += [(2, 0, lanes, threads, 1) for lanes in ELEMENT_LANES for threads in (64, 128, 256)]
+    if chunks in (1, 2, 4, 8):
+        shapes += [(4, vectors, chunks, threads, 1) for vectors in (2, 4) for threads in (64, 128, 256)]
     shapes += [(3, 0, lanes, max(lanes, 128), 1) for lanes in (8, 32, 128, 512) if lanes * 64 >= k]
     return sorted(set(shapes))
 

@@ -102,6 +102,7 @@ void fill_plan(const SoftmaxRequest& request, const SoftmaxProblem& problem, con
   SoftmaxParams& params = plan->params;
   params.lanes_per_row = shape.lanes_per_row;
   params.rows_per_block = shape.block_threads / shape.lanes_per_row;
+  if (shape.kernel == SoftmaxKernel::rows_by_chunks) params.rows_per_block *= shape.vectors_per_thread;
   params.rows_shift = shape.lanes_per_row <= warp_lanes ? log2_of(shape.lanes_per_row) : 0;
   params.cluster_shift = log2_of(shape.cluster_blocks);
   params.is_peeled = problem.has_leftovers;
@@ -135,6 +136,7 @@ const char* softmax_kernel_name(SoftmaxKernel kernel) {
     case SoftmaxKernel::row_in_shared: return "row_in_shared";
     case SoftmaxKernel::rows_by_elements: return "rows_by_elements";
     case SoftmaxKernel::row_read_twice: return "row_read_twice";
+    case SoftmaxKernel::rows_by_chunks: return "rows_by_chunks";
   }
   return "unknown";
 }

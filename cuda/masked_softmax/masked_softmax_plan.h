@@ -51,8 +51,9 @@ enum class SoftmaxKernel : int32_t {
   row_in_shared,     // a block or a cluster holds a row in shared memory
   rows_by_elements,  // a few lanes a row of a span of short rows, staged in shared memory
   row_read_twice,    // a block reads a row twice: any length, alignment and pair of types
+  rows_by_chunks,    // a thread has chunks of several rows of 1 to 8 chunks each
 };
-constexpr int num_softmax_kernels = 4;
+constexpr int num_softmax_kernels = 5;
 const char* softmax_kernel_name(SoftmaxKernel kernel);
 
 // What a kernel is compiled to look at, besides the interval of columns that lengths, causal and window leave of a row.
@@ -143,8 +144,9 @@ struct SoftmaxPlan {
   bool backward = false;
   flowk_dtype in_dtype = FLOWK_FLOAT32;
   flowk_dtype out_dtype = FLOWK_FLOAT32;
-  int32_t vectors_per_thread = 0;  // row_in_registers: 16-byte chunks, 1, 2, 4, 8 or 16; rows_by_elements: units
-  int32_t unit_elements = 0;       // rows_by_elements: of a unit
+  int32_t vectors_per_thread =
+      0;  // 16-byte chunks: row_in_registers 1, 2, 4, 8 or 16; rows_by_chunks 4, backward 2; or units
+  int32_t unit_elements = 0;  // rows_by_elements: of a unit
   LaunchConfig launch;
   SoftmaxParams params;
   friend bool operator==(const SoftmaxPlan&, const SoftmaxPlan&) = default;

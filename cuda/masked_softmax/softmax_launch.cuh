@@ -6,6 +6,7 @@
 #include "core/launch.cuh"
 #include "masked_softmax/softmax_row_in_shared.cuh"
 #include "masked_softmax/softmax_row_read_twice.cuh"
+#include "masked_softmax/softmax_rows_by_chunks.cuh"
 #include "masked_softmax/softmax_rows_by_elements.cuh"
 #include "masked_softmax/softmax_run.h"
 
@@ -107,6 +108,16 @@ Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
         return launch_elements<T, 8 / sizeof(T), kMask>(plan, stream);
       }
       break;
+    case SoftmaxKernel::rows_by_chunks:
+      if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::interval) {
+        switch (plan.params.lanes_per_row) {
+          case 1: return launch(softmax_rows_by_chunks<T, 1, 4>, plan.launch, stream, plan.params);
+          case 2: return launch(softmax_rows_by_chunks<T, 2, 4>, plan.launch, stream, plan.params);
+          case 4: return launch(softmax_rows_by_chunks<T, 4, 4>, plan.launch, stream, plan.params);
+          case 8: return launch(softmax_rows_by_chunks<T, 8, 4>, plan.launch, stream, plan.params);
+        }
+      }
+      break;
     case SoftmaxKernel::row_read_twice:
       return launch(softmax_row_read_twice<T, kMask>, plan.launch, stream, plan.params);
     default: break;
@@ -125,6 +136,16 @@ Status launch_backward(const SoftmaxPlan& plan, flowk_stream stream) {
       if constexpr (sizeof(T) < 8) {
         if (plan.unit_elements == 1) return launch_backward_elements<T, 1>(plan, stream);
         return launch_backward_elements<T, 8 / sizeof(T)>(plan, stream);
+      }
+      break;
+    case SoftmaxKernel::rows_by_chunks:
+      if constexpr (sizeof(T) < 8) {
+        switch (plan.params.lanes_per_row) {
+          case 1: return launch(softmax_backward_by_chunks<T, 1, 2>, plan.launch, stream, plan.params);
+          case 2: return launch(softmax_backward_by_chunks<T, 2, 2>, plan.launch, stream, plan.params);
+          case 4: return launch(softmax_backward_by_chunks<T, 4, 2>, plan.launch, stream, plan.params);
+          case 8: return launch(softmax_backward_by_chunks<T, 8, 2>, plan.launch, stream, plan.params);
+        }
       }
       break;
     case SoftmaxKernel::row_read_twice: return launch(softmax_backward_read_twice<T>, plan.launch, stream, plan.params);

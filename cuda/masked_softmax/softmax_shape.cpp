@@ -109,13 +109,9 @@ constexpr HolderRow backward_32_bit[] = {
 constexpr int32_t short_row_threads = 128;
 constexpr int32_t warp_row_threads = 64;
 
-// Short rows go by elements where their ends fall inside chunks, and where a row is a few chunks only: up to so many
-// columns, and bytes. Fractions of copy on an H200, float16 without a mask: 77 columns 0.92 for 0.63 in registers, 100
-// 0.98 for 0.84, 32 (whole chunks) 0.94 for 0.65. A thread of row_in_registers takes about 240 instructions whatever it
-// holds, and a copy's time has 31 for an element of 16 bits, 62 for one of 32: with one chunk a thread those do not
-// fit.
+// Short rows go by elements where their ends fall inside chunks: up to so many columns. Fractions of copy on an H200,
+// float16 without a mask: 77 columns 0.62 for 0.37 in registers, 100 0.86 for 0.47.
 constexpr int64_t max_leftover_columns = 256;
-constexpr int64_t max_whole_chunks_bytes = 32;
 constexpr int32_t element_threads = 128;  // 256 are 4% slower
 
 // Units a thread that the kernels are compiled for: of one element, and of 8 bytes.
@@ -243,8 +239,7 @@ SoftmaxShape shared_shape(const SoftmaxProblem& problem, const Device& device, i
 SoftmaxShape elements_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem) {
   SoftmaxShape shape;
   if (!can_go_by_elements(request, problem)) return shape;
-  const int64_t row_bytes = request.columns * problem.in_bytes;
-  if (problem.has_leftovers ? request.columns > max_leftover_columns : row_bytes > max_whole_chunks_bytes) return shape;
+  if (!problem.has_leftovers || request.columns > max_leftover_columns) return shape;
   constexpr int32_t max_values = 28;  // of a row in one thread: more leave too few threads in flight
   const int32_t unit_elements = unit_elements_of(request, problem);
   int32_t least_cost = INT32_MAX;
@@ -258,6 +253,19 @@ SoftmaxShape elements_shape(const SoftmaxRequest& request, const SoftmaxProblem&
     shape.lanes_per_row = lanes;
     shape.block_threads = element_threads;
   }
+  return shape;
+}
+
+// Rows of 2^n chunks, and few of them.
+SoftmaxShape chunks_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem) {
+  constexpr int64_t max_row_bytes[] = {32, 64};  // of 16 and of 32 bits: longer ones have threads of their own
+  SoftmaxShape shape;
+  const int64_t num_chunks = request.columns / problem.chunk_columns;
+  if (request.columns * problem.in_bytes > max_row_bytes[problem.in_bytes == 2 ? 0 : 1]) return shape;
+  shape.kernel = SoftmaxKernel::rows_by_chunks;
+  shape.vectors_per_thread = request.backward ? 2 : 4;
+  shape.lanes_per_row = static_cast<int32_t>(std::max<int64_t>(num_chunks, 1));
+  shape.block_threads = short_row_threads;
   return shape;
 }
 
@@ -342,6 +350,10 @@ bool shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, co
     case SoftmaxKernel::rows_by_elements:
       return blocks == 1 && lanes <= 16 && shape.block_threads <= 256 && can_go_by_elements(request, problem) &&
              units_per_thread(request, unit_elements_of(request, problem), lanes) > 0;
+    case SoftmaxKernel::rows_by_chunks:
+      return blocks == 1 && shape.vectors_per_thread == (request.backward ? 2 : 4) && shape.block_threads <= 256 &&
+             lanes <= 8 && mask_of(request) == SoftmaxMask::interval && can_go_by_elements(request, problem) &&
+             !problem.has_leftovers && request.columns == int64_t{lanes} * problem.chunk_columns;
     case SoftmaxKernel::row_read_twice: return lanes <= max_register_lanes && (blocks == 1 || lanes >= warp_lanes);
     default: return false;
   }
@@ -353,6 +365,7 @@ SoftmaxShape choose_shape(const SoftmaxRequest& request, const SoftmaxProblem& p
     shape = candidate;
     return shape_fits(request, problem, device, candidate);
   };
+  if (take(chunks_shape(request, problem))) return shape;
   if (take(elements_shape(request, problem))) return shape;
   const int64_t row_bytes = request.columns * problem.in_bytes, num_chunks = request.columns / problem.chunk_columns;
   const bool is_16_bit = problem.in_bytes == 2;

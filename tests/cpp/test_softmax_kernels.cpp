@@ -56,6 +56,8 @@ void check_case(const SoftmaxCase& row) {
         try_shape(SoftmaxKernel::row_in_registers, vectors, lanes, lanes < 32 ? 64 : lanes);
   for (const int lanes : {32, 96}) try_shape(SoftmaxKernel::row_in_shared, 0, lanes, lanes);
   for (const int lanes : {1, 2, 4, 8, 16}) try_shape(SoftmaxKernel::rows_by_elements, 0, lanes, 64);
+  for (const int lanes : {1, 2, 4, 8})
+    for (const int chunks : {2, 4}) try_shape(SoftmaxKernel::rows_by_chunks, chunks, lanes, 64);
   for (const int lanes : {2, 32, 64}) try_shape(SoftmaxKernel::row_read_twice, 0, lanes, lanes < 32 ? 32 : lanes);
 }
 
@@ -135,8 +137,9 @@ void bands_that_do_not_divide_the_rows_are_right() {
 }
 
 void every_kernel_is_reached() {
-  for (const SoftmaxKernel kernel : {SoftmaxKernel::row_in_registers, SoftmaxKernel::row_in_shared,
-                                     SoftmaxKernel::rows_by_elements, SoftmaxKernel::row_read_twice})
+  for (const SoftmaxKernel kernel :
+       {SoftmaxKernel::row_in_registers, SoftmaxKernel::row_in_shared, SoftmaxKernel::rows_by_elements,
+        SoftmaxKernel::rows_by_chunks, SoftmaxKernel::row_read_twice})
     for (const bool backward : {false, true})
       CHECK(reached.contains({backward, kernel}) == !(backward && kernel == SoftmaxKernel::row_in_shared));
 }
