@@ -81,6 +81,7 @@ SoftmaxForm form_of(const SoftmaxRequest& request, const SoftmaxProblem& problem
         return SoftmaxForm::aligned;
     return SoftmaxForm::whole;
   }
+  if (mask == SoftmaxMask::bias && !problem.bias_chunks_agree) return SoftmaxForm::aligned;
   if (request.pointers[softmax_dense] == nullptr) return SoftmaxForm::whole;
   if (reinterpret_cast<uintptr_t>(request.pointers[softmax_dense]) % problem.chunk_columns != 0)
     return SoftmaxForm::aligned;

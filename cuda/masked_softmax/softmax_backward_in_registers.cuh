@@ -79,9 +79,8 @@ __global__ void __launch_bounds__(max_register_lanes)
     for (int i = 0; i < kVectors; ++i) {
       const int vector = first_vector + i * params.lanes_per_row, column = chunks.head + vector * width;
       if (chunks.is_read(vector) && (column < row.begin || column + width > row.end)) {
-        const uint32_t bits = interval_bits(column, width, row.begin, row.end);
-        select_bits<T>(&raw_dy[i], bits, uint4{0, 0, 0, 0});
-        select_bits<T>(&raw_y[i], bits, masked_y);
+        select_interval<T>(&raw_dy[i], column, row.begin, row.end, uint4{0, 0, 0, 0});
+        select_interval<T>(&raw_y[i], column, row.begin, row.end, masked_y);
       }
     }
   }

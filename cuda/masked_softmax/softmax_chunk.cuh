@@ -225,19 +225,31 @@ __device__ __forceinline__ uint32_t interval_bits(int column, int width, int beg
   return bits;
 }
 
-// The element of `otherwise` for each element of a chunk whose bit is 0.
+// ~0 << shift, for a shift of 0 ... 32 and more.
+__device__ __forceinline__ uint32_t ones_from(int shift) {
+  return __funnelshift_lc(0u, 0xffffffffu, static_cast<uint32_t>(shift));
+}
+
+// The element of `otherwise` for each element of a chunk at `column` outside [begin, end).
 template <class T>
-__device__ __forceinline__ void select_bits(uint4* chunk, uint32_t bits, const uint4& otherwise) {
+__device__ __forceinline__ void select_interval(uint4* chunk, int column, int begin, int end, const uint4& otherwise) {
+  constexpr int bits = 8 * static_cast<int>(sizeof(T));
   uint32_t words[4] = {chunk->x, chunk->y, chunk->z, chunk->w};
   const uint32_t others[4] = {otherwise.x, otherwise.y, otherwise.z, otherwise.w};
+  const auto clamp = [](int n) { return n < 0 ? 0 : n > chunk_width<T> ? chunk_width<T> : n; };
+  const int last = clamp(end - column) * bits;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    uint32_t keep;
-    if constexpr (sizeof(T) == 2)
-      keep = ((bits >> (2 * i) & 1) != 0 ? 0xffffu : 0u) | ((bits >> (2 * i + 1) & 1) != 0 ? 0xffff0000u : 0u);
-    else
-      keep = (bits >> (sizeof(T) == 4 ? i : i / 2) & 1) != 0 ? 0xffffffffu : 0u;
-    words[i] = (words[i] & keep) | (others[i] & ~keep);
+    const uint32_t past = ones_from(last > 32 * i ? last - 32 * i : 0);
+    words[i] = (words[i] & ~past) | (others[i] & past);
+  }
+  if (begin > column) {
+    const int first = clamp(begin - column) * bits;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t kept = ones_from(first > 32 * i ? first - 32 * i : 0);
+      words[i] = (words[i] & kept) | (others[i] & ~kept);
+    }
   }
   *chunk = {words[0], words[1], words[2], words[3]};
 }

@@ -34,7 +34,7 @@ Status launch_form_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
 template <class T, class Out, SoftmaxMask kMask>
 Status launch_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
   // The forms are for rows that keep their type, and float64 has the general one only.
-  if constexpr (std::is_same_v<T, Out> && sizeof(T) < 8 && kMask != SoftmaxMask::bias) {
+  if constexpr (std::is_same_v<T, Out> && sizeof(T) < 8) {
     if (plan.form == SoftmaxForm::whole)
       return launch_form_in_registers<T, Out, kMask, SoftmaxForm::whole>(plan, stream);
     if constexpr (kMask == SoftmaxMask::interval)

@@ -88,13 +88,13 @@ __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, in
   if constexpr (has_dense) row.dense = params.dense == nullptr ? nullptr : params.dense + offsets[softmax_dense];
   row.columns = row.end = exists ? params.columns : 0;
   if (kForm != SoftmaxForm::whole && params.has_interval && exists) {
-    const int64_t columns = params.columns;
-    int64_t begin = 0, end = columns;
+    const int columns = params.columns;
+    int begin = 0, end = columns;
     if (params.lengths_bytes != 0) {
       const unsigned char* address = params.lengths + offsets[softmax_lengths];
-      int64_t length = params.lengths_bytes == 4 ? *reinterpret_cast<const int32_t*>(address)
-                                                 : *reinterpret_cast<const int64_t*>(address);
-      length = length < 0 ? 0 : length > columns ? columns : length;
+      const auto clamp = [columns](auto n) { return n < 0 ? 0 : n > columns ? columns : static_cast<int>(n); };
+      const int length = params.lengths_bytes == 4 ? clamp(*reinterpret_cast<const int32_t*>(address))
+                                                   : clamp(*reinterpret_cast<const int64_t*>(address));
       if (params.lengths_from_right)
         begin = columns - length;
       else
@@ -103,11 +103,11 @@ __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, in
     if (params.has_diagonal) {
       const int64_t diagonal_begin = offsets[softmax_row] + params.diagonal_begin;
       const int64_t diagonal_end = offsets[softmax_row] + params.diagonal_end;
-      end = diagonal_end < end ? diagonal_end : end;
-      begin = diagonal_begin > begin ? diagonal_begin : begin;
+      if (diagonal_end < end) end = diagonal_end < 0 ? 0 : static_cast<int>(diagonal_end);
+      if (diagonal_begin > begin) begin = diagonal_begin > columns ? columns : static_cast<int>(diagonal_begin);
     }
-    row.begin = begin < end ? static_cast<int>(begin) : 0;
-    row.end = begin < end ? static_cast<int>(end) : 0;
+    row.begin = begin < end ? begin : 0;
+    row.end = begin < end ? end : 0;
   }
   return row;
 }

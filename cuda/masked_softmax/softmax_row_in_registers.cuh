@@ -97,6 +97,18 @@ __global__ void __launch_bounds__(max_register_lanes)
     const int step = i * params.lanes_per_row;
     raw[i] = is_read(first_vector + step) ? load_chunk(x + step * chunk_bytes) : negative_infinity_chunk<T>();
   }
+  const bool bias_by_chunks = kForm == SoftmaxForm::whole || (params.bias_is_aligned && !params.bias_is_float32);
+  uint4 raw_bias[has_bias ? kVectors : 1];
+  if constexpr (has_bias) {
+    const unsigned char* const bias =
+        row.side + chunks.head * static_cast<int>(sizeof(T)) + static_cast<int64_t>(first_vector) * chunk_bytes;
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      const int step = i * params.lanes_per_row;
+      raw_bias[i] = {0, 0, 0, 0};
+      if (bias_by_chunks && is_read(first_vector + step)) raw_bias[i] = load_chunk(bias + step * chunk_bytes);
+    }
+  }
   DenseWords<width> dense[kMask == SoftmaxMask::interval ? 1 : kVectors];
   if constexpr (kMask != SoftmaxMask::interval) {
 #pragma unroll
@@ -133,29 +145,32 @@ __global__ void __launch_bounds__(max_register_lanes)
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       const int vector = first_vector + i * params.lanes_per_row, column = chunks.head + vector * width;
-      const bool reads = is_read(vector);
       A values[width], bias[width];
+      widen_chunk<T>(raw[i], values);
+      if (bias_by_chunks) {
+        widen_chunk<T>(raw_bias[i], bias);
+      } else {
+        const bool reads = is_read(vector);
 #pragma unroll
-      for (int j = 0; j < width; ++j) bias[j] = 0;
-      if (reads) {
-        if (params.bias_is_aligned && !params.bias_is_float32) {
-          widen_chunk<T>(load_chunk(row.side + static_cast<int64_t>(column) * static_cast<int>(sizeof(T))), bias);
-        } else {
-#pragma unroll
-          for (int j = 0; j < width; ++j)
+        for (int j = 0; j < width; ++j) {
+          bias[j] = 0;
+          if (reads)
             bias[j] = params.bias_is_float32 ? static_cast<A>(load_element<float>(row.side, column + j))
                                              : load_element<T>(row.side, column + j);
         }
       }
-      widen_chunk<T>(raw[i], values);
-      const uint32_t interval = reads ? interval_bits(column, width, row.begin, row.end) : 0u;
 #pragma unroll
-      for (int j = 0; j < width; ++j) {
-        const bool keeps = (interval >> j & 1) != 0 && (dense[i].words[j / 4] >> (8 * (j % 4)) & 0xff) == 0;
-        A& score = scores[i * width + j];
-        score = keeps ? scale * values[j] + bias[j] : negative_infinity<A>();
-        largest = larger_of(largest, score);
+      for (int j = 0; j < width; ++j) scores[i * width + j] = scale * values[j] + bias[j];
+      if (kForm != SoftmaxForm::whole || row.dense != nullptr) {
+        const uint32_t interval = is_read(vector) ? interval_bits(column, width, row.begin, row.end) : 0u;
+#pragma unroll
+        for (int j = 0; j < width; ++j) {
+          const bool keeps = (interval >> j & 1) != 0 && (dense[i].words[j / 4] >> (8 * (j % 4)) & 0xff) == 0;
+          if (!keeps) scores[i * width + j] = negative_infinity<A>();
+        }
       }
+#pragma unroll
+      for (int j = 0; j < width; ++j) largest = larger_of(largest, scores[i * width + j]);
     }
   } else {
     if (params.negates_x) {
@@ -169,7 +184,7 @@ __global__ void __launch_bounds__(max_register_lanes)
       for (int i = 0; i < kVectors; ++i) {
         const int vector = first_vector + i * params.lanes_per_row, column = chunks.head + vector * width;
         if (is_read(vector) && (column < row.begin || column + width > row.end))
-          select_bits<T>(&raw[i], interval_bits(column, width, row.begin, row.end), negative_infinity_chunk<T>());
+          select_interval<T>(&raw[i], column, row.begin, row.end, negative_infinity_chunk<T>());
       }
     }
 #pragma unroll
@@ -195,6 +210,11 @@ __global__ void __launch_bounds__(max_register_lanes)
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       A z[width], p[width];
+      if (kForm != SoftmaxForm::whole && !is_read(first_vector + i * params.lanes_per_row)) {
+#pragma unroll
+        for (int j = 0; j < width; ++j) values[i * width + j] = keeps_exponents ? negative_infinity<A>() : A{0};
+        continue;
+      }
       if constexpr (has_bias) {
 #pragma unroll
         for (int j = 0; j < width; ++j) z[j] = scores[i * width + j];

@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(max_register_lanes)
         const int column = first_column + vector * width;
         if (params.negates_x) negate_chunk<T>(&chunk);
         if (column < row.begin || column + width > row.end)
-          select_bits<T>(&chunk, interval_bits(column, width, row.begin, row.end), negative_infinity_chunk<T>());
+          select_interval<T>(&chunk, column, row.begin, row.end, negative_infinity_chunk<T>());
         if constexpr (kMask != SoftmaxMask::interval) mask_chunk<T>(&chunk, dense[i]);
       }
       if (kMask != SoftmaxMask::interval || params.negates_x || params.has_interval) chunks[vector] = chunk;
