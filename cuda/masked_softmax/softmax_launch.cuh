@@ -68,6 +68,7 @@ Status with_units(const SoftmaxPlan& plan, Run run) {
     switch (plan.vectors_per_thread) {
       case 10: return run(integral_constant<int, 10>());
       case 16: return run(integral_constant<int, 16>());
+      case 20: return run(integral_constant<int, 20>());
     }
   }
   return no_such_kernel(plan);

@@ -31,25 +31,34 @@ __device__ __forceinline__ RowSpan row_span(const SoftmaxParams& params) {
   return span;
 }
 
-// Starts copying a block's rows of `tensor`, whose rows lie one after the other. A chunk that reaches past the tensor
-// comes by elements.
+// The rows' elements of one chunk of a span.
+template <class T>
+__device__ __forceinline__ void copy_part(unsigned char* dst, const unsigned char* src, int begin,
+                                          const RowSpan& span) {
+#pragma unroll 1
+  for (int i = begin; i < begin + chunk_bytes; i += static_cast<int>(sizeof(T)))
+    if (i >= span.shift && i < span.shift + span.span_bytes)
+      *reinterpret_cast<T*>(dst + i) = *reinterpret_cast<const T*>(src + i);
+}
+
+// Starts copying a block's rows of `tensor`, whose rows lie one after the other. Chunks that the rows share with others
+// may reach past the tensor: they come by elements there, and by the first and the last thread.
 template <class T>
 __device__ __forceinline__ void load_span(const SoftmaxParams& params, const RowSpan& span, const unsigned char* tensor,
                                           unsigned char* memory) {
   const int64_t row_bytes = params.columns * static_cast<int64_t>(sizeof(T));
-  const unsigned char* const end = tensor + params.num_rows * row_bytes;
   const unsigned char* const first = tensor + span.first_row * row_bytes - span.shift;
-  for (int chunk = static_cast<int>(threadIdx.x); chunk < span.num_chunks; chunk += static_cast<int>(blockDim.x)) {
-    const unsigned char* const address = first + chunk * chunk_bytes;
-    if (address >= tensor && end - address >= chunk_bytes) {
-      async_copy_chunk(memory + chunk * chunk_bytes, address);
-    } else {
+  const int num_threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
+  const bool has_head = span.first_row == 0 && span.shift > 0;
+  const int64_t bytes_left = (params.num_rows - span.first_row) * row_bytes + span.shift;
+  const bool has_tail = span.num_chunks * chunk_bytes > bytes_left && !(has_head && span.num_chunks == 1);
+  const int last = span.num_chunks - (has_tail ? 1 : 0);
 #pragma unroll 1
-      for (int i = 0; i < chunk_bytes; i += static_cast<int>(sizeof(T)))
-        if (address + i >= tensor && address + i < end)
-          *reinterpret_cast<T*>(memory + chunk * chunk_bytes + i) = *reinterpret_cast<const T*>(address + i);
-    }
-  }
+  for (int chunk = thread + (has_head ? 1 : 0); chunk < last; chunk += num_threads)
+    async_copy_chunk(memory + chunk * chunk_bytes, first + chunk * chunk_bytes);
+  if (!has_head && !has_tail) return;
+  const int edge = has_head && thread == 0 ? 0 : has_tail && thread == num_threads - 1 ? span.num_chunks - 1 : -1;
+  if (edge >= 0) copy_part<T>(memory, first, edge * chunk_bytes, span);
 }
 
 template <class T>
@@ -58,16 +67,15 @@ __device__ __forceinline__ void store_span(const SoftmaxParams& params, const Ro
   const int64_t row_bytes = params.columns * static_cast<int64_t>(sizeof(T));
   unsigned char* const first = params.out + span.first_row * row_bytes - span.shift;
   const int end = span.shift + span.span_bytes;
-  for (int chunk = static_cast<int>(threadIdx.x); chunk < span.num_chunks; chunk += static_cast<int>(blockDim.x)) {
-    const int begin = chunk * chunk_bytes;
-    if (begin >= span.shift && begin + chunk_bytes <= end) {
-      *reinterpret_cast<uint4*>(first + begin) = *reinterpret_cast<const uint4*>(memory + begin);
-    } else {
+  const int num_threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
+  const int head = span.shift > 0 ? 1 : 0, last = end / chunk_bytes;
 #pragma unroll 1
-      for (int i = begin; i < begin + chunk_bytes; i += static_cast<int>(sizeof(T)))
-        if (i >= span.shift && i < end) *reinterpret_cast<T*>(first + i) = *reinterpret_cast<const T*>(memory + i);
-    }
-  }
+  for (int chunk = thread + head; chunk < last; chunk += num_threads)
+    *reinterpret_cast<uint4*>(first + chunk * chunk_bytes) =
+        *reinterpret_cast<const uint4*>(memory + chunk * chunk_bytes);
+  if (head == 1 && thread == 0) copy_part<T>(first, memory, 0, span);
+  if (last >= head && end % chunk_bytes != 0 && thread == num_threads - 1)
+    copy_part<T>(first, memory, last * chunk_bytes, span);
 }
 
 // kElements neighbouring elements in shared memory.
@@ -75,6 +83,19 @@ template <class T, int kElements>
 struct alignas(kElements * sizeof(T)) Unit {
   T elements[kElements];
 };
+
+// The mask's bytes of one unit.
+template <int kElements>
+__device__ __forceinline__ uint32_t load_mask_unit(const unsigned char* address, bool is_aligned) {
+  if constexpr (kElements == 4)
+    if (is_aligned) return *reinterpret_cast<const uint32_t*>(address);
+  if constexpr (kElements == 2)
+    if (is_aligned) return *reinterpret_cast<const uint16_t*>(address);
+  uint32_t bytes = 0;
+#pragma unroll
+  for (int i = 0; i < kElements; ++i) bytes |= static_cast<uint32_t>(address[i]) << (8 * i);
+  return bytes;
+}
 
 // y(row, j) = exp(z(row, j) - max) / sum over kept i of exp(z(row, i) - max); x and y are (rows, columns), each one
 // contiguous run of memory. All columns are read: lengths, causal and window are for other kernels.
@@ -89,26 +110,37 @@ __global__ void __launch_bounds__(256) softmax_rows_by_elements(const __grid_con
   unsigned char* const memory = &shared<unsigned char>();
   const RowSpan span = row_span<T>(params);
   load_span<T>(params, span, params.x, memory);
-  async_copy_wait();
-  __syncthreads();
-
   const int row_in_block = static_cast<int>(threadIdx.x) >> params.rows_shift;
   const int lane = static_cast<int>(threadIdx.x) & (params.lanes_per_row - 1);
   const bool exists = row_in_block < span.num_rows;
   const int num_units = exists ? params.columns / kElements : 0;
   Elements* const units =
       reinterpret_cast<Elements*>(memory + span.shift + row_in_block * params.columns * static_cast<int>(sizeof(T)));
+  // From the thread's first unit on: unit i * lanes is there where that is less than `left`.
+  Elements* const own = units + lane;
+  const int lanes = params.lanes_per_row, left = num_units - lane;
   SoftmaxRow row;
   constexpr bool is_masked = kMask != SoftmaxMask::interval;
   if constexpr (is_masked)
     row = locate_row<kMask, false>(params, exists ? span.first_row + row_in_block : params.num_rows);
 
+  // Masks come while x does.
+  [[maybe_unused]] uint32_t masked_bytes[is_masked ? kUnits : 1];
+  if constexpr (is_masked) {
+    const unsigned char* const dense = row.dense + lane * kElements;
+    const bool is_aligned = (reinterpret_cast<uintptr_t>(row.dense) & (kElements - 1)) == 0;
+#pragma unroll
+    for (int i = 0; i < kUnits; ++i)
+      masked_bytes[i] = i * lanes < left ? load_mask_unit<kElements>(dense + i * lanes * kElements, is_aligned) : 0u;
+  }
+  async_copy_wait();
+  __syncthreads();
+
   A values[kUnits * kElements];
 #pragma unroll
   for (int i = 0; i < kUnits; ++i) {
-    const int unit = lane + i * params.lanes_per_row;
-    if (unit < num_units) {
-      const Elements found = units[unit];
+    if (i * lanes < left) {
+      const Elements found = own[i * lanes];
 #pragma unroll
       for (int j = 0; j < kElements; ++j) values[i * kElements + j] = widen(found.elements[j]);
     } else {
@@ -119,19 +151,16 @@ __global__ void __launch_bounds__(256) softmax_rows_by_elements(const __grid_con
   if (params.negates_x) {
 #pragma unroll
     for (int i = 0; i < kUnits; ++i)
-      if (lane + i * params.lanes_per_row < num_units)
+      if (i * lanes < left)
 #pragma unroll
         for (int j = 0; j < kElements; ++j) values[i * kElements + j] = -values[i * kElements + j];
   }
   if constexpr (is_masked) {
 #pragma unroll
-    for (int i = 0; i < kUnits; ++i) {
-      const int unit = lane + i * params.lanes_per_row;
-      if (unit >= num_units) continue;
+    for (int i = 0; i < kUnits; ++i)
 #pragma unroll
       for (int j = 0; j < kElements; ++j)
-        if (!is_kept<kMask>(row, unit * kElements + j)) values[i * kElements + j] = negative_infinity<A>();
-    }
+        if ((masked_bytes[i] >> (8 * j) & 0xff) != 0) values[i * kElements + j] = negative_infinity<A>();
   }
   A largest = negative_infinity<A>();
 #pragma unroll
@@ -157,12 +186,11 @@ __global__ void __launch_bounds__(256) softmax_rows_by_elements(const __grid_con
     term = -log_of<A>(sum);
 #pragma unroll
   for (int i = 0; i < kUnits; ++i) {
-    const int unit = lane + i * params.lanes_per_row;
-    if (unit >= num_units) continue;
+    if (i * lanes >= left) continue;
     Elements result;
 #pragma unroll
     for (int j = 0; j < kElements; ++j) result.elements[j] = convert<T>(values[i * kElements + j] * factor + term);
-    units[unit] = result;
+    own[i * lanes] = result;
   }
   // A row with a NaN: its masked columns are not.
   if constexpr (is_masked) {
@@ -197,21 +225,21 @@ __global__ void __launch_bounds__(256) softmax_backward_by_elements(const __grid
   const bool exists = row_in_block < span.num_rows;
   const int num_units = exists ? params.columns / kElements : 0;
   const int row_offset = span.shift + row_in_block * params.columns * static_cast<int>(sizeof(T));
-  Elements* const dy_units = reinterpret_cast<Elements*>(memory + row_offset);
-  const Elements* const y_units = reinterpret_cast<const Elements*>(y_memory + row_offset);
+  Elements* const dy_units = reinterpret_cast<Elements*>(memory + row_offset) + lane;
+  const Elements* const y_units = reinterpret_cast<const Elements*>(y_memory + row_offset) + lane;
+  const int lanes = params.lanes_per_row, left = num_units - lane;
   const bool log_softmax = params.log_softmax;
   const A masked_y = log_softmax ? negative_infinity<A>() : A{0};
   A dy[kUnits * kElements], y[kUnits * kElements];
 #pragma unroll
   for (int i = 0; i < kUnits; ++i) {
-    const int unit = lane + i * params.lanes_per_row;
 #pragma unroll
     for (int j = 0; j < kElements; ++j) {
       dy[i * kElements + j] = 0;
       y[i * kElements + j] = masked_y;
     }
-    if (unit >= num_units) continue;
-    const Elements found_dy = dy_units[unit], found_y = y_units[unit];
+    if (i * lanes >= left) continue;
+    const Elements found_dy = dy_units[i * lanes], found_y = y_units[i * lanes];
 #pragma unroll
     for (int j = 0; j < kElements; ++j) {
       dy[i * kElements + j] = widen(found_dy.elements[j]);
@@ -225,14 +253,13 @@ __global__ void __launch_bounds__(256) softmax_backward_by_elements(const __grid
   const A scale = signed_scale<A>(params);
 #pragma unroll
   for (int i = 0; i < kUnits; ++i) {
-    const int unit = lane + i * params.lanes_per_row;
-    if (unit >= num_units) continue;
+    if (i * lanes >= left) continue;
     Elements result;
 #pragma unroll
     for (int j = 0; j < kElements; ++j)
       result.elements[j] =
           convert<T>(backward_gradient(log_softmax, dy[i * kElements + j], y[i * kElements + j], sum, scale));
-    dy_units[unit] = result;
+    dy_units[i * lanes] = result;
   }
   __syncthreads();
   store_span<T>(params, span, memory);

@@ -115,7 +115,7 @@ constexpr int64_t max_leftover_columns = 256;
 constexpr int32_t element_threads = 128;  // 256 are 4% slower
 
 // Units a thread that the kernels are compiled for: of one element, and of 8 bytes.
-constexpr int32_t single_units[] = {2, 4, 7, 10, 16};
+constexpr int32_t single_units[] = {2, 4, 7, 10, 16, 20};
 constexpr int32_t wide_units[] = {2, 4, 7};
 constexpr int64_t wide_unit_bytes = 8;
 
@@ -234,8 +234,9 @@ SoftmaxShape shared_shape(const SoftmaxProblem& problem, const Device& device, i
   return shape;
 }
 
-// Of the numbers of lanes that hold a row, the one that spends the fewest instructions on it: per thread about 12 an
-// element with the places that stay empty, 60 for itself and 12 a step of the shuffles.
+// Of the numbers of lanes that hold a row, the one that spends the fewest instructions on it: per thread, with the
+// places that stay empty, about 25 an element by single ones and 13 in units, 180 for itself and 12 a step of the
+// shuffles.
 SoftmaxShape elements_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem) {
   SoftmaxShape shape;
   if (!can_go_by_elements(request, problem)) return shape;
@@ -246,7 +247,7 @@ SoftmaxShape elements_shape(const SoftmaxRequest& request, const SoftmaxProblem&
   for (int32_t lanes = 1, steps = 0; lanes <= 16; lanes *= 2, ++steps) {
     const int32_t units = units_per_thread(request, unit_elements, lanes);
     if (units == 0 || units * unit_elements > max_values) continue;
-    const int32_t cost = lanes * (12 * units * unit_elements + 60 + 12 * steps);
+    const int32_t cost = lanes * ((unit_elements == 1 ? 25 : 13) * units * unit_elements + 180 + 12 * steps);
     if (cost >= least_cost) continue;
     least_cost = cost;
     shape.kernel = SoftmaxKernel::rows_by_elements;
