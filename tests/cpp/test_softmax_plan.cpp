@@ -106,6 +106,40 @@ void short_rows_share_warps_and_long_ones_take_blocks() {
   CHECK(plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 20), a100).kernel == SoftmaxKernel::row_read_twice);
 }
 
+void rows_of_few_chunks_are_several_a_thread() {
+  for (const int64_t columns : {8, 16}) {
+    const SoftmaxPlan plan = plan_of(request_of(FLOWK_FLOAT16, 1 << 20, columns), h200);
+    CHECK(plan.kernel == SoftmaxKernel::rows_by_chunks && plan.params.lanes_per_row == columns / 8);
+    CHECK(plan.launch.num_blocks * plan.launch.num_threads * plan.vectors_per_thread * 8 == columns << 20);
+  }
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 8, true), h200).kernel != SoftmaxKernel::rows_by_chunks);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 24), h200).kernel != SoftmaxKernel::rows_by_chunks);
+}
+
+// What a kernel leaves out has to be nothing that the request asks for.
+void forms_leave_out_what_is_not_there() {
+  SoftmaxRequest request = request_of(FLOWK_FLOAT16, 1000, 1024);
+  CHECK(plan_of(request, h200).form == SoftmaxForm::whole);
+  request.has_diagonal = true;
+  CHECK(plan_of(request, h200).form == SoftmaxForm::aligned);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1000, 1000), h200).form == SoftmaxForm::aligned);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1000, 1001), h200).form == SoftmaxForm::any);
+  request = request_of(FLOWK_FLOAT16, 1000, 1024, true);
+  CHECK(plan_of(request, h200).form == SoftmaxForm::whole);
+  request.pointers[softmax_dense] = static_cast<const unsigned char*>(request.pointers[softmax_dense]) + 4;
+  CHECK(plan_of(request, h200).form == SoftmaxForm::aligned);
+  request = request_of(FLOWK_FLOAT16, 1000, 1024);
+  request.strides[softmax_x][0] = -2048;
+  CHECK(plan_of(request, h200).form == SoftmaxForm::aligned);
+}
+
+// 65504 times the scale is infinite, and less itself no number.
+void scales_that_float16_scores_overflow_with_are_subtracted_first() {
+  SoftmaxRequest request = request_of(FLOWK_FLOAT16, 1000, 1024);
+  request.scale = 1e35;
+  CHECK(plan_of(request, h200).kernel == SoftmaxKernel::row_read_twice);
+}
+
 // (batch, heads, rows) of a mask that heads share: bands of 1 MB, then the heads, then the rows of a band.
 void masks_that_heads_share_are_walked_in_bands() {
   const auto banded = [](int64_t rows, int64_t columns) {
@@ -181,6 +215,9 @@ int main() {
   clusters_are_for_devices_that_have_them();
   a_few_long_rows_are_spread_over_blocks();
   short_rows_share_warps_and_long_ones_take_blocks();
+  rows_of_few_chunks_are_several_a_thread();
+  forms_leave_out_what_is_not_there();
+  scales_that_float16_scores_overflow_with_are_subtracted_first();
   masks_that_heads_share_are_walked_in_bands();
   rows_past_2_to_the_31_are_counted_in_64_bits();
   shapes_that_cannot_hold_a_row_are_refused();
