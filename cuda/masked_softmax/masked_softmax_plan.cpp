@@ -91,7 +91,7 @@ SoftmaxForm form_of(const SoftmaxRequest& request, const SoftmaxProblem& problem
 }
 
 void fill_plan(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& shape,
-               SoftmaxPlan* plan) {
+               const Device& device, SoftmaxPlan* plan) {
   plan->kernel = shape.kernel;
   plan->mask = mask_of(request);
   plan->backward = request.backward;
@@ -114,7 +114,8 @@ void fill_plan(const SoftmaxRequest& request, const SoftmaxProblem& problem, con
   plan->launch = {.num_blocks = ceil_div(problem.num_rows, params.rows_per_block) * shape.cluster_blocks,
                   .num_threads = shape.block_threads,
                   .shared_bytes = softmax_exchange_bytes(value_bytes, warps, shape.cluster_blocks),
-                  .cluster_blocks = shape.cluster_blocks};
+                  .cluster_blocks = shape.cluster_blocks,
+                  .overlaps_previous = device.capability >= 90};
   if (shape.kernel == SoftmaxKernel::row_in_shared) {
     params.block_vectors = static_cast<int32_t>(shared_row_vectors(problem, request.columns, shape));
     plan->launch.shared_bytes = static_cast<int32_t>(shared_row_bytes(problem, request.columns, shape));
@@ -145,7 +146,7 @@ const char* softmax_kernel_name(SoftmaxKernel kernel) {
 void plan_softmax(const SoftmaxRequest& request, const Device& device, SoftmaxPlan* plan) {
   SoftmaxProblem problem;
   make_softmax_problem(request, &problem);
-  fill_plan(request, problem, choose_shape(request, problem, device), plan);
+  fill_plan(request, problem, choose_shape(request, problem, device), device, plan);
 }
 
 bool plan_softmax_as(const SoftmaxRequest& request, const Device& device, const SoftmaxShape& shape,
@@ -153,7 +154,7 @@ bool plan_softmax_as(const SoftmaxRequest& request, const Device& device, const 
   SoftmaxProblem problem;
   make_softmax_problem(request, &problem);
   if (!shape_fits(request, problem, device, shape)) return false;
-  fill_plan(request, problem, shape, plan);
+  fill_plan(request, problem, shape, device, plan);
   return true;
 }
 

@@ -29,6 +29,7 @@ __device__ __forceinline__ A backward_gradient(bool log_softmax, A dy, A y, A su
 template <class T, class Out, int kVectors>
 __global__ void __launch_bounds__(max_register_lanes)
     softmax_backward_in_registers(const __grid_constant__ SoftmaxParams params) {
+  allow_next_grid();
   using A = ComputeType<T>;
   constexpr int width = chunk_width<T>;
   const RowTeam team = row_team(params);

@@ -200,16 +200,16 @@ __device__ __forceinline__ RowPart<T> combine_row(const ExchangeBuffer<T>& buffe
   return row;
 }
 
-// 1 / sum and the logarithm of sum, for a finite sum >= 1; of a double as rounded once to float.
+// value / sum and the logarithm of sum, for a finite sum >= 1; of a double as rounded once to float.
 template <class A>
-__device__ __forceinline__ A inverse_of(double sum) {
-  if constexpr (sizeof(A) == 8) return 1.0 / sum;
-  const float inverse = __fdividef(1.0f, static_cast<float>(sum));
-  return inverse + inverse * static_cast<float>(fma(-sum, static_cast<double>(inverse), 1.0));
+__device__ __forceinline__ A quotient_of(A value, double sum) {
+  if constexpr (sizeof(A) == 8) return value / sum;
+  const double inverse = static_cast<double>(__fdividef(1.0f, static_cast<float>(sum)));
+  return static_cast<A>(static_cast<double>(value) * fma(inverse, fma(-sum, inverse, 1.0), inverse));
 }
 template <class A>
-__device__ __forceinline__ A inverse_of(float sum) {
-  return __fdividef(1.0f, sum);
+__device__ __forceinline__ A quotient_of(A value, float sum) {
+  return value * __fdividef(1.0f, sum);
 }
 template <class A>
 __device__ __forceinline__ A log_of(double sum) {

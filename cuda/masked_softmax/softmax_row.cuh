@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/divide.h"
+#include "core/grid_order.cuh"
 #include "masked_softmax/softmax_chunk.cuh"
 
 namespace flowk {
@@ -17,7 +18,8 @@ struct SoftmaxRow {
   int end = 0;
 };
 
-// Finds row `linear` of the grid's order: out(row) = out + sum over d of index[d] * strides[d], and so for the others.
+// Waits for the stream's previous grid before the first access to memory, and finds row `linear` of the grid's order:
+// out(row) = out + sum over d of index[d] * strides[d], and so for the others.
 template <SoftmaxMask kMask, bool kBackward, SoftmaxForm kForm = SoftmaxForm::any>
 __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, int64_t linear) {
   constexpr bool has_side = kBackward || kMask == SoftmaxMask::bias;
@@ -32,6 +34,7 @@ __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, in
     if constexpr (has_side)
       row.side = params.side + number * static_cast<uint32_t>(params.dims[0].strides[softmax_side]);
     row.columns = row.end = row_exists ? params.columns : 0;
+    wait_for_previous_grid();
     return row;
   }
   // A row that is not there has no columns; its pointers are the tensors', so that they stay pointers to global memory
@@ -87,6 +90,7 @@ __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, in
   if constexpr (has_side) row.side = params.side + offsets[softmax_side];
   if constexpr (has_dense) row.dense = params.dense == nullptr ? nullptr : params.dense + offsets[softmax_dense];
   row.columns = row.end = exists ? params.columns : 0;
+  wait_for_previous_grid();
   if (kForm != SoftmaxForm::whole && params.has_interval && exists) {
     const int columns = params.columns;
     int begin = 0, end = columns;

@@ -68,6 +68,7 @@ __device__ __forceinline__ void store_nan_row(const SoftmaxParams& params, const
 template <class T, class Out, int kVectors, SoftmaxMask kMask, SoftmaxForm kForm>
 __global__ void __launch_bounds__(max_register_lanes)
     softmax_row_in_registers(const __grid_constant__ SoftmaxParams params) {
+  allow_next_grid();
   using A = ComputeType<T>;
   using E = RowValue<T>;
   constexpr int width = chunk_width<T>;
@@ -249,7 +250,7 @@ __global__ void __launch_bounds__(max_register_lanes)
     factor = static_cast<A>(natural_per_base<T>);
     if (total.sum > E{0}) term = to_row * static_cast<A>(natural_per_base<T>) - log_of<A>(total.sum);
   } else {
-    factor = total.sum > E{0} ? exponential<T>(to_row) * inverse_of<A>(total.sum) : A{0};
+    factor = total.sum > E{0} ? quotient_of(exponential<T>(to_row), total.sum) : A{0};
   }
   constexpr int out_bytes = width * static_cast<int>(sizeof(Out));
   unsigned char* const out =

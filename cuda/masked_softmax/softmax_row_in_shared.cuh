@@ -15,6 +15,7 @@ namespace flowk {
 template <class T, SoftmaxMask kMask>
 __global__ void __launch_bounds__(max_register_lanes)
     softmax_row_in_shared(const __grid_constant__ SoftmaxParams params) {
+  allow_next_grid();
   using A = ComputeType<T>;
   using E = RowValue<T>;
   constexpr int width = chunk_width<T>;
@@ -108,7 +109,7 @@ __global__ void __launch_bounds__(max_register_lanes)
   unsigned char* const out = row.out + static_cast<int64_t>(first_column) * static_cast<int>(sizeof(T));
   A factor = static_cast<A>(natural_per_base<T>), term = 0;
   if (!params.log_softmax)
-    factor = total.sum == E{0} ? A{0} : inverse_of<A>(total.sum);
+    factor = total.sum == E{0} ? A{0} : quotient_of(A{1}, total.sum);
   else if (total.sum != E{0})
     term = -log_of<A>(total.sum);
   const auto store = [&](auto kind) {

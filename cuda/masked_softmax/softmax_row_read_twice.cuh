@@ -86,6 +86,7 @@ __device__ __forceinline__ void load_scores(const SoftmaxParams& params, const S
 template <class T, SoftmaxMask kMask>
 __global__ void __launch_bounds__(max_read_twice_threads)
     softmax_row_read_twice(const __grid_constant__ SoftmaxParams params) {
+  allow_next_grid();
   using A = ComputeType<T>;
   using E = RowValue<A>;  // as a float32 row: the output may be float32
   constexpr int width = chunk_width<T>;
@@ -137,7 +138,7 @@ __global__ void __launch_bounds__(max_read_twice_threads)
   const bool log_softmax = params.log_softmax;
   A factor = 1, term = 0;
   if (!log_softmax)
-    factor = total.sum == E{0} ? A{0} : inverse_of<A>(total.sum);
+    factor = total.sum == E{0} ? A{0} : quotient_of(A{1}, total.sum);
   else if (total.sum != E{0})
     term = -log_of<A>(total.sum);
   if (total.sum != total.sum)
@@ -172,6 +173,7 @@ __global__ void __launch_bounds__(max_read_twice_threads)
 template <class T>
 __global__ void __launch_bounds__(max_read_twice_threads)
     softmax_backward_read_twice(const __grid_constant__ SoftmaxParams params) {
+  allow_next_grid();
   using A = ComputeType<T>;
   constexpr int width = chunk_width<T>;
   const RowTeam team = row_team(params);

@@ -32,10 +32,12 @@ struct ThreadChunks {
 // kLanes neighbouring threads have a chunk of a row each, and of kChunks rows all in all.
 template <class T, int kLanes, int kChunks>
 __global__ void __launch_bounds__(256) softmax_rows_by_chunks(const __grid_constant__ SoftmaxParams params) {
+  allow_next_grid();
   using A = ComputeType<T>;
   using E = RowValue<T>;
   constexpr int width = chunk_width<T>;
   const ThreadChunks<kChunks> chunks(params, kLanes);
+  wait_for_previous_grid();
   uint4 raw[kChunks];
 #pragma unroll
   for (int i = 0; i < kChunks; ++i)
@@ -65,7 +67,7 @@ __global__ void __launch_bounds__(256) softmax_rows_by_chunks(const __grid_const
       if constexpr (is_log)
         term = sum != E{0} ? -log_of<A>(sum) : A{0};
       else
-        factor = sum != E{0} ? inverse_of<A>(sum) : A{0};
+        factor = sum != E{0} ? quotient_of(A{1}, sum) : A{0};
 #pragma unroll
       for (int j = 0; j < width; ++j) y[j] = y[j] * factor + term;
       if (chunks.has(i)) store_values<T>(params.out + chunks.at(i), y);
@@ -81,9 +83,11 @@ __global__ void __launch_bounds__(256) softmax_rows_by_chunks(const __grid_const
 // softmax_rows_by_chunks.
 template <class T, int kLanes, int kChunks>
 __global__ void __launch_bounds__(256) softmax_backward_by_chunks(const __grid_constant__ SoftmaxParams params) {
+  allow_next_grid();
   using A = ComputeType<T>;
   constexpr int width = chunk_width<T>;
   const ThreadChunks<kChunks> chunks(params, kLanes);
+  wait_for_previous_grid();
   uint4 raw_dy[kChunks], raw_y[kChunks];
 #pragma unroll
   for (int i = 0; i < kChunks; ++i) {

@@ -104,11 +104,13 @@ __device__ __forceinline__ uint32_t load_mask_unit(const unsigned char* address,
 // kElements neighbouring columns, lanes_per_row units apart, and puts results back where it found x.
 template <class T, int kElements, int kUnits, SoftmaxMask kMask>
 __global__ void __launch_bounds__(256) softmax_rows_by_elements(const __grid_constant__ SoftmaxParams params) {
+  allow_next_grid();
   using A = ComputeType<T>;
   using E = RowValue<T>;
   using Elements = Unit<T, kElements>;
   unsigned char* const memory = &shared<unsigned char>();
   const RowSpan span = row_span<T>(params);
+  wait_for_previous_grid();
   load_span<T>(params, span, params.x, memory);
   const int row_in_block = static_cast<int>(threadIdx.x) >> params.rows_shift;
   const int lane = static_cast<int>(threadIdx.x) & (params.lanes_per_row - 1);
@@ -181,7 +183,7 @@ __global__ void __launch_bounds__(256) softmax_rows_by_elements(const __grid_con
   [[maybe_unused]] const A masked = params.log_softmax ? negative_infinity<A>() : A{0};
   A factor = static_cast<A>(natural_per_base<T>), term = 0;
   if (!params.log_softmax)
-    factor = sum == E{0} ? A{0} : inverse_of<A>(sum);
+    factor = sum == E{0} ? A{0} : quotient_of(A{1}, sum);
   else if (sum != E{0})
     term = -log_of<A>(sum);
 #pragma unroll
@@ -210,10 +212,12 @@ __global__ void __launch_bounds__(256) softmax_rows_by_elements(const __grid_con
 // softmax_rows_by_elements; dx takes the place of dy in shared memory.
 template <class T, int kElements, int kUnits>
 __global__ void __launch_bounds__(256) softmax_backward_by_elements(const __grid_constant__ SoftmaxParams params) {
+  allow_next_grid();
   using A = ComputeType<T>;
   using Elements = Unit<T, kElements>;
   unsigned char* const memory = &shared<unsigned char>();
   const RowSpan span = row_span<T>(params);
+  wait_for_previous_grid();
   unsigned char* const y_memory = memory + span.num_chunks * chunk_bytes;
   load_span<T>(params, span, params.x, memory);
   load_span<T>(params, span, params.side, y_memory);

@@ -28,25 +28,26 @@ struct HolderRow {
 // of float32 with 8 for 2: 0.98 for 0.71.
 constexpr HolderRow interval_16_bit[] = {
     {128, 2, 1},              // 32 columns: 1.00, 64: 0.99
-    {16384, 4, 1},            // 128: 0.99, 512: 0.98, 1024: 0.99, 2048: 0.99, 4096: 0.98, 8192: 0.96
-    {32768, 4, 2},            // 16384: 0.93; one block 0.91
-    {65536, 4, 4},            // 32768: 0.88
-    {131072, 0, 4, 256},      // 65536: 0.90; registers 0.88
+    {8192, 4, 1},             // 128: 0.99, 512: 0.98, 1024: 0.99, 2048: 0.985, 4096: 0.96
+    {16384, 8, 1},            // 8192: 0.975
+    {32768, 4, 2},            // 16384: 0.97; one block 0.96
+    {65536, 4, 8},            // 32768: 0.94
+    {131072, 0, 4, 256},      // 65536: 0.90, on another day 0.98; registers 0.88
     {262144, 0, 8, 256},      // 131072: 0.89; registers 0.73
-    {524288, 0, 16, 256},     // 262144: 0.85
-    {1048576, 0, 16, 256},    // 524288: 0.76; 512 threads 0.74
-    {INT64_MAX, 0, 16, 512},  // 2^20: 128 KB a block
+    {1048576, 0, 16, 256},    // 262144: 0.865, 524288: 0.79; 512 threads 0.76
+    {INT64_MAX, 0, 16, 512},  // 2^20: 0.50, with 128 KB a block
 };
 constexpr HolderRow interval_32_bit[] = {
-    {2048, 4, 1},             // 32 columns: 0.95, 64: 0.98, 128: 0.98, 512: 0.98
-    {4096, 8, 1},             // 1024: 0.98
-    {8192, 16, 1},            // 2048: 0.97
-    {32768, 8, 1},            // 4096: 0.97, 8192: 0.98
-    {65536, 8, 4},            // 16384: 0.98; one block of 16 chunks a thread 0.96
-    {131072, 8, 8},           // 32768: 0.97
-    {262144, 8, 16},          // 65536: 0.90
-    {1048576, 16, 16},        // 131072: 0.83, 262144: 0.74
-    {INT64_MAX, 0, 16, 512},  // 2^19: 128 KB a block
+    {2048, 4, 1},       // 32 columns: 0.97, 64: 0.98, 128: 0.99, 512: 0.99
+    {4096, 8, 1},       // 1024: 0.98
+    {8192, 16, 1},      // 2048: 0.965
+    {32768, 8, 1},      // 4096: 0.96, 8192: 0.965
+    {65536, 8, 4},      // 16384: 0.97
+    {131072, 8, 8},     // 32768: 0.97
+    {262144, 8, 16},    // 65536: 0.97
+    {524288, 8, 16},    // 131072: 0.92; 16 chunks a thread 0.905
+    {2097152, 16, 16},  // 262144: 0.81, 524288: 0.63; shared memory 0.47
+    {INT64_MAX, 0, 16, 512},
 };
 // A bias: its scores are float32 and stay in registers.
 constexpr HolderRow bias_16_bit[] = {
@@ -65,25 +66,26 @@ constexpr HolderRow bias_32_bit[] = {
     {524288, 8, 8},    // 131072
     {1048576, 8, 16},  // 262144
 };
-// With a dense mask: 32 elements a thread, 8 to 16 of float32 in short rows.
+// With a dense mask.
 constexpr HolderRow dense_16_bit[] = {
-    {16384, 4, 1},            // 128: 0.85, 512: 0.97, 1024: 0.96, 2048: 0.91, 4096: 0.90, 8192: 0.90
-    {32768, 4, 2},            // 16384: 0.89; one block 0.86
-    {65536, 8, 2},            // 32768: 0.85
-    {131072, 0, 2, 512},      // 65536: 0.82
-    {262144, 0, 8, 256},      // 131072: 0.92
-    {524288, 0, 16, 256},     // 262144
+    {8192, 4, 1},             // 128: 0.89, 512: 0.98, 1024: 0.985, 2048: 0.97, 4096: 0.945
+    {16384, 8, 1},            // 8192: 0.95
+    {32768, 4, 2},            // 16384: 0.93
+    {65536, 4, 8},            // 32768: 0.90
+    {262144, 8, 8},           // 65536: 0.86, 131072: 0.93; shared memory 0.79 and 0.88
+    {524288, 8, 16},          // 262144
     {INT64_MAX, 0, 16, 512},  // 2^20
 };
 constexpr HolderRow dense_32_bit[] = {
-    {4096, 4, 1},             // 128: 0.97, 512: 1.00, 1024: 1.00
-    {16384, 4, 1},            // 2048: 0.97, 4096: 0.96
-    {32768, 8, 1},            // 8192: 0.95
-    {65536, 8, 1},            // 16384
-    {131072, 0, 4, 256},      // 32768: 0.966
-    {262144, 0, 8, 256},      // 65536: 0.963
-    {524288, 0, 16, 256},     // 131072: 0.976
-    {INT64_MAX, 0, 16, 512},  // 262144
+    {1024, 4, 1},             // 128: 0.94
+    {4096, 8, 1},             // 512: 0.99, 1024: 0.98; 4 chunks a thread 0.92
+    {32768, 16, 1},           // 2048: 0.95, 4096: 0.96, 8192: 0.95; 4 chunks a thread 0.88, 0.83
+    {65536, 8, 4},            // 16384: 0.95
+    {131072, 8, 8},           // 32768: 0.95; shared memory 0.69
+    {262144, 8, 8},           // 65536: 0.935
+    {524288, 8, 16},          // 131072: 0.95
+    {1048576, 16, 16},        // 262144
+    {INT64_MAX, 0, 16, 512},  // 2^19
 };
 // Backward: two inputs, both in registers. 128 to 131072 columns reach 1.00 to 1.04 in both types.
 constexpr HolderRow backward_16_bit[] = {
@@ -104,10 +106,11 @@ constexpr HolderRow backward_32_bit[] = {
     {1048576, 8, 16},  // 262144: 0.91
 };
 
-// Rows of up to this many bytes go to single warps, several to a block of this many threads: 16 rows of 128 columns a
-// block of float16; rows of 32 lanes and 4 vectors 2 to a block of 64.
-constexpr int32_t short_row_threads = 128;
-constexpr int32_t warp_row_threads = 64;
+// Rows that lie in single warps go several to a block of this many threads: 64 columns of float16 0.99 for 0.986 with
+// 128 threads; with 4 chunks a thread and more in rows of less than a warp, 128 columns 0.989 with 32 threads, 0.98
+// with 64, 0.96 with 128.
+constexpr int32_t short_row_threads = 64;
+constexpr int32_t many_vectors_threads = 32;
 
 // Short rows go by elements where their ends fall inside chunks: up to so many columns. Fractions of copy on an H200,
 // float16 without a mask: 77 columns 0.62 for 0.37 in registers, 100 0.86 for 0.47.
@@ -157,7 +160,7 @@ int32_t least_lanes(const SoftmaxProblem& problem) {
 
 int32_t threads_for(int32_t lanes, int32_t vectors) {
   if (lanes > warp_lanes) return lanes;
-  return lanes == warp_lanes && vectors >= 4 ? warp_row_threads : short_row_threads;
+  return lanes < warp_lanes && vectors >= 4 ? many_vectors_threads : short_row_threads;
 }
 
 int32_t most_cluster_blocks(const Device& device) {
