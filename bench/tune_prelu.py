@@ -43,7 +43,7 @@ def choice_of(**fields: int) -> tuple[int, ...]:
 def backward_choices(inner: int) -> list[tuple[int, ...]]:
     """Those worth a try: spans and planes for planes of some length, slabs of few rows where a row is long."""
     product = itertools.product
-    choices = [choice_of(overlap=1), choice_of(overlap=3)]
+    choices = [choice_of(overlap=1)]
     if inner > 1:
         choices += [
             choice_of(kernel=SPANS, max_threads=t, packs_at_once=p) for t, p in product((64, 128, 256), (1, 2, 4, 8))
@@ -175,7 +175,7 @@ def main() -> None:
                     lines = [line.strip() for line in result["plans"][choice].split("\n")]
                     launch = next(line for line in lines if line.startswith("launch"))
                     print(f"    {fractions[choice]:.3f} {words or 'pick'} | {lines[1]} | {launch}", flush=True)
-                modes = {mode: round(fractions.get(choice_of(overlap=mode), math.nan), 3) for mode in (0, 1, 3)}
+                modes = {mode: round(fractions.get(choice_of(overlap=mode), math.nan), 3) for mode in (0, 1)}
                 print(f"    pick by overlap: {modes}")
                 for kernel in (SPANS, PLANES, COLUMNS, CHANNELS, CLUSTER):
                     best = next((choice for choice in ranked if choice[0] == kernel), None)

@@ -64,7 +64,7 @@ Status launch(void (*kernel)(Parameters...), const LaunchConfig& config, flowk_s
     launch_config.blockDim = dim3(static_cast<unsigned>(config.num_threads));
     launch_config.dynamicSmemBytes = static_cast<size_t>(config.shared_bytes);
     launch_config.stream = stream;
-    cudaLaunchAttribute attributes[3] = {};
+    cudaLaunchAttribute attributes[2] = {};
     launch_config.attrs = attributes;
     if (config.cluster_blocks > 1) {
       cudaLaunchAttribute& cluster = attributes[launch_config.numAttrs++];
@@ -77,13 +77,6 @@ Status launch(void (*kernel)(Parameters...), const LaunchConfig& config, flowk_s
       overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
       overlap.val.programmaticStreamSerializationAllowed = 1;
     }
-#if CUDART_VERSION >= 12050
-    if (config.shared_percent >= 0) {
-      cudaLaunchAttribute& division = attributes[launch_config.numAttrs++];
-      division.id = cudaLaunchAttributePreferredSharedMemoryCarveout;
-      division.val.sharedMemCarveout = static_cast<unsigned>(config.shared_percent);
-    }
-#endif
     error = cudaLaunchKernelEx(&launch_config, kernel, std::forward<Arguments>(arguments)...);
   }
   if (error == cudaSuccess) return {};

@@ -15,9 +15,6 @@ struct LaunchConfig {
   int32_t cluster_blocks = 1;  // neighbouring blocks that form a cluster (sm_90; the executor refuses more than 1)
   // May start before the stream's previous kernel ends: it must wait_for_previous_grid().
   bool overlaps_previous = false;
-  // Percent of a multiprocessor's memory that is to be shared, the rest L1; -1: as the driver chooses for the kernel
-  // alone, and a kernel that wants another division waits until those of the previous one have left the multiprocessor.
-  int32_t shared_percent = -1;
   friend bool operator==(const LaunchConfig&, const LaunchConfig&) = default;
 };
 

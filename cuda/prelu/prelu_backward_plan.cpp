@@ -119,9 +119,6 @@ void plan_sums_of_rows(const PreluBackwardProblem& problem, int64_t num_rows, Pr
 
 namespace {
 
-// The same division of a multiprocessor's memory for all kernels: 57 KB of an H200's 228.
-constexpr int32_t even_shared_percent = 25;
-
 PreluBackwardProblem make_problem(const PreluBackwardRequest& request, const Device& device,
                                   const PreluBackwardChoice& choice) {
   PreluBackwardProblem problem = {
@@ -145,8 +142,10 @@ PreluBackwardProblem make_problem(const PreluBackwardRequest& request, const Dev
   return problem;
 }
 
-bool plan_kernels(const PreluBackwardRequest& request, const Device& device, const PreluBackwardChoice& choice,
-                  PreluBackwardPlan* plan) {
+}  // namespace
+
+bool plan_prelu_backward(const PreluBackwardRequest& request, const Device& device, const PreluBackwardChoice& choice,
+                         PreluBackwardPlan* plan) {
   const PreluBackwardProblem problem = make_problem(request, device, choice);
   *plan = start_plan(problem);
   if (problem.num_packs == 0) {
@@ -173,17 +172,6 @@ bool plan_kernels(const PreluBackwardRequest& request, const Device& device, con
   if (plan_planes(problem, plan)) return true;
   plan_slabs(problem, plan);
   plan_channels(problem, plan);
-  return true;
-}
-
-}  // namespace
-
-bool plan_prelu_backward(const PreluBackwardRequest& request, const Device& device, const PreluBackwardChoice& choice,
-                         PreluBackwardPlan* plan) {
-  if (!plan_kernels(request, device, choice, plan)) return false;
-  if (choice.overlap == 3)
-    for (LaunchConfig* launch : {&plan->launch, &plan->sum_launches[0], &plan->sum_launches[1]})
-      launch->shared_percent = even_shared_percent;
   return true;
 }
 

@@ -84,11 +84,10 @@ void explain_prelu_backward(const PreluBackwardPlan& plan, char* text, size_t te
   if (plan.kernel != PreluBackwardKernel::nothing)
     std::snprintf(launch, sizeof(launch),
                   "  alignment: packs begin %lld bytes before the tensor\n"
-                  "  launch: %lld blocks of %d threads, %d bytes of shared memory, clusters of %d%s%s\n",
+                  "  launch: %lld blocks of %d threads, %d bytes of shared memory, clusters of %d%s\n",
                   static_cast<long long>(tensors.grid.lead * element_bytes_of(plan.dtype)),
                   static_cast<long long>(plan.launch.num_blocks), plan.launch.num_threads, plan.launch.shared_bytes,
-                  plan.launch.cluster_blocks, plan.launch.overlaps_previous ? ", launched early" : "",
-                  plan.launch.shared_percent >= 0 ? ", memory divided alike" : "");
+                  plan.launch.cluster_blocks, plan.launch.overlaps_previous ? ", launched early" : "");
   size_t used = 0;
   for (int i = 0; i < plan.num_sums; ++i)
     used += static_cast<size_t>(

@@ -251,7 +251,7 @@ struct PreluBackwardChoice {
   int32_t rows_per_slab = 0;  // of packs_of_columns
   int32_t cluster_blocks = 0;
   int32_t tile_packs = 0;     // of columns: at most
-  int32_t overlap = 0;        // 1: no kernel starts early; 2: they do; 3: and divide memory alike
+  int32_t overlap = 0;        // 1: no kernel starts early; 2: they do
   int32_t packs_at_once = 0;  // of spans_of_planes and of columns
 };
 
