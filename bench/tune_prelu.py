@@ -31,7 +31,7 @@ import bench_prelu
 import harness
 
 FIELDS = ("kernel", "max_threads", "rows_per_slab", "cluster_blocks", "tile_packs", "overlap", "packs_at_once")
-SPANS, PLANES, COLUMNS, CLUSTER = 1, 2, 3, 4
+SPANS, PLANES, COLUMNS, CHANNELS, CLUSTER = 1, 2, 3, 4, 5
 SHOWN = 5  # candidates of a case
 AT_ONCE = 24  # graphs that are kept
 
@@ -50,13 +50,12 @@ def backward_choices(inner: int) -> list[tuple[int, ...]]:
         ]
         choices += [choice_of(kernel=PLANES, max_threads=t) for t in (128, 256, 512)]
     columns = (
-        product((128, 256, 512), (8, 16, 24, 32, 48, 96), (49, 98), (4, 8))
+        product((COLUMNS,), (128, 256, 512), (8, 16, 24, 32, 48, 96), (49, 98), (4, 8))
         if inner > 1
-        else product((128, 256), (32, 64, 128, 256, 512), (0, 8, 32), (4, 8))
+        else product((COLUMNS, CHANNELS), (128, 256), (32, 64, 128, 256), (0, 2, 16, 32), (2, 4, 8))
     )
     choices += [
-        choice_of(kernel=COLUMNS, max_threads=t, rows_per_slab=r, tile_packs=p, packs_at_once=k)
-        for t, r, p, k in columns
+        choice_of(kernel=n, max_threads=t, rows_per_slab=r, tile_packs=p, packs_at_once=k) for n, t, r, p, k in columns
     ]
     clusters = (
         product((256, 512), (0,), (2, 4, 8), (49, 98), (4, 8))
@@ -176,7 +175,9 @@ def main() -> None:
                     lines = [line.strip() for line in result["plans"][choice].split("\n")]
                     launch = next(line for line in lines if line.startswith("launch"))
                     print(f"    {fractions[choice]:.3f} {words or 'pick'} | {lines[1]} | {launch}", flush=True)
-                for kernel in (SPANS, PLANES, COLUMNS, CLUSTER):
+                modes = {mode: round(fractions.get(choice_of(overlap=mode), math.nan), 3) for mode in (0, 1)}
+                print(f"    pick by overlap: {modes}")
+                for kernel in (SPANS, PLANES, COLUMNS, CHANNELS, CLUSTER):
                     best = next((choice for choice in ranked if choice[0] == kernel), None)
                     if best is not None and best not in ranked[:SHOWN]:
                         print(f"    {fractions[best]:.3f} {dict(zip(FIELDS, best))}", flush=True)

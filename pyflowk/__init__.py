@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pyflowk: permute, batch transpose, elementwise operations and PReLU on arrays of any kind, at the speed of a plain
-copy; with a GPU and without."""
+"""pyflowk: permute, batch transpose, elementwise operations, PReLU and masked softmax on arrays of any kind, at the
+speed of a plain copy; with a GPU and without."""
 
 from ._abi import VERSION, DType, Status
 from ._elementwise import (
@@ -63,6 +63,7 @@ from ._library import version_text
 from ._memory import DeviceArray, asarray, empty
 from ._permute import batch_transpose, permute
 from ._prelu import prelu, prelu_backward, prelu_backward_workspace_bytes
+from ._softmax import log_softmax, masked_softmax, masked_softmax_backward, softmax
 
 __version__ = version_text(VERSION)
 
@@ -103,7 +104,10 @@ __all__ = [
     "less",
     "less_equal",
     "log",
+    "log_softmax",
     "logical_not",
+    "masked_softmax",
+    "masked_softmax_backward",
     "maximum",
     "minimum",
     "mul",
@@ -125,6 +129,7 @@ __all__ = [
     "silu_grad",
     "silu_mul",
     "sin",
+    "softmax",
     "softplus",
     "sqrt",
     "square",

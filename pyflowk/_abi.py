@@ -158,6 +158,30 @@ class FunctorLaunch(ctypes.Structure):
     )
 
 
+class SoftmaxMaskPointer(ctypes.c_void_p):
+    """`const flowk_softmax_mask *`: the address of a SoftmaxMask, or None."""
+
+
+class SoftmaxMask(ctypes.Structure):
+    """`flowk_softmax_mask`: which columns a softmax keeps, and what it adds to them."""
+
+    _fields_ = [
+        ("struct_bytes", ctypes.c_size_t),
+        ("dense", ctypes.c_void_p),
+        ("dense_strides", ctypes.c_void_p),
+        ("lengths", ctypes.c_void_p),
+        ("lengths_strides", ctypes.c_void_p),
+        ("lengths_dtype", ctypes.c_int),
+        ("lengths_from_right", ctypes.c_int32),
+        ("causal", ctypes.c_int32),
+        ("causal_offset", ctypes.c_int64),
+        ("window", ctypes.c_int64),
+        ("bias", ctypes.c_void_p),
+        ("bias_strides", ctypes.c_void_p),
+        ("bias_dtype", ctypes.c_int),
+    ]
+
+
 _status = _dtype = ctypes.c_int
 _permute = [
     TensorPointer,  # src
@@ -192,6 +216,11 @@ _prelu_backward = [
     *(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64),  # outer, channels, inner
     *(_dtype, _dtype),
 ]
+_strided = [TensorPointer, Int64Pointer]
+# What the softmax functions have in common: rank, shape, scale, mask, log_softmax.
+_softmax = [ctypes.c_int32, Int64Pointer, ctypes.c_double, SoftmaxMaskPointer, ctypes.c_int32]
+_masked_softmax = [*_strided, _dtype, *_strided, _dtype, *_softmax]  # x, y
+_masked_softmax_backward = [*_strided, *_strided, _dtype, *_strided, _dtype, *_softmax]  # dy, y, dx
 _text = [ctypes.c_char_p, ctypes.c_size_t]
 _op = ctypes.c_int
 _tensor = [TensorPointer, Int64Pointer, _dtype]  # pointer, strides, type
@@ -237,6 +266,10 @@ FUNCTIONS: dict[str, tuple[type, list[type]]] = {
     "flowk_prelu_backward_workspace_bytes": (_status, [*_prelu_backward[5:], SizePointer]),
     "flowk_prelu_backward": (_status, [*_prelu_backward, TensorPointer, ctypes.c_size_t, StreamHandle]),
     "flowk_prelu_backward_explain": (_status, [*_prelu_backward, *_text]),
+    "flowk_masked_softmax": (_status, [*_masked_softmax, StreamHandle]),
+    "flowk_masked_softmax_explain": (_status, [*_masked_softmax, *_text]),
+    "flowk_masked_softmax_backward": (_status, [*_masked_softmax_backward, StreamHandle]),
+    "flowk_masked_softmax_backward_explain": (_status, [*_masked_softmax_backward, *_text]),
 }
 
 

@@ -27,12 +27,12 @@ CTYPES = {
     "size_t": ctypes.c_size_t,
     "int32_t": ctypes.c_int32,
     "int64_t": ctypes.c_int64,
+    "double": ctypes.c_double,
     "flowk_status": ctypes.c_int,
     "flowk_dtype": ctypes.c_int,
     "flowk_unary_op": ctypes.c_int,
     "flowk_binary_op": ctypes.c_int,
     "flowk_ternary_op": ctypes.c_int,
-    "double": ctypes.c_double,
     "flowk_stream": _abi.StreamHandle,
     "const void *": _abi.TensorPointer,
     "void *": _abi.TensorPointer,
@@ -43,6 +43,7 @@ CTYPES = {
     "const flowk_dtype *": _abi.Array,
     "flowk_functor_launch *": _abi.Array,
     "size_t *": _abi.SizePointer,
+    "const flowk_softmax_mask *": _abi.SoftmaxMaskPointer,
 }
 
 
@@ -65,6 +66,17 @@ def header_enum(name: str) -> dict[str, int]:
     body = re.search(rf"typedef enum {name} {{(.*?)}}", CODE, re.DOTALL)
     assert body
     return {key: int(value) for key, value in re.findall(r"(\w+) = (-?\d+)", body[1])}
+
+
+def header_struct(name: str) -> list[tuple[str, type]]:
+    """Members and their types; a pointer is a c_void_p, as a ctypes.Structure gives and takes an address as int."""
+    body = re.search(rf"typedef struct {name} {{(.*?)}} {name};", CODE, re.DOTALL)
+    assert body
+    members = [member.strip() for member in body[1].split(";") if member.strip()]
+    return [
+        (re.findall(r"\w+", member)[-1], ctypes.c_void_p if "*" in member else declared_type(member))
+        for member in members
+    ]
 
 
 def header_constant(name: str) -> int:
@@ -151,6 +163,10 @@ def test_structs_have_the_fields_of_the_header() -> None:
         field = ctypes.c_ubyte * header_constant(length) if length else sizes[kind.strip()]
         fields.append((name, field))
     assert tuple(fields) == _abi.FunctorLaunch._fields_
+
+
+def test_structs_have_the_members_of_the_header() -> None:
+    assert header_struct("flowk_softmax_mask") == _abi.SoftmaxMask._fields_
 
 
 def test_version_and_largest_rank_are_those_of_the_header() -> None:

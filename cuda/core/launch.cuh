@@ -54,6 +54,10 @@ Status launch(void (*kernel)(Parameters...), const LaunchConfig& config, flowk_s
   if (config.shared_bytes > shared_bytes_without_opt_in)
     error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  config.shared_bytes);
+  constexpr int32_t portable_cluster_blocks = 8;
+  if (error == cudaSuccess && config.cluster_blocks > portable_cluster_blocks)
+    error =
+        cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
   if (error == cudaSuccess) {
     cudaLaunchConfig_t launch_config = {};
     launch_config.gridDim = dim3(static_cast<unsigned>(config.num_blocks));

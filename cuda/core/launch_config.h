@@ -13,8 +13,8 @@ struct LaunchConfig {
   int32_t num_threads = 0;     // threads a block
   int32_t shared_bytes = 0;    // dynamic shared memory a block
   int32_t cluster_blocks = 1;  // neighbouring blocks that form a cluster (sm_90; the executor refuses more than 1)
-  bool overlaps_previous =
-      false;  // may start before the stream's previous kernel ends: it must wait_for_previous_grid()
+  // May start before the stream's previous kernel ends: it must wait_for_previous_grid().
+  bool overlaps_previous = false;
   friend bool operator==(const LaunchConfig&, const LaunchConfig&) = default;
 };
 

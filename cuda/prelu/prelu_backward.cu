@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // run_prelu_backward(): one switch from plan.kernel to a launch, then the sums of its partials.
 #include "core/launch.cuh"
+#include "prelu/prelu_channels.cuh"
 #include "prelu/prelu_columns.cuh"
 #include "prelu/prelu_partial_sums.cuh"
 #include "prelu/prelu_planes.cuh"
@@ -55,11 +56,24 @@ Status run_columns(const PreluBackwardPlan& plan, flowk_stream stream) {
 }
 
 template <class T, class A>
+Status run_channels(const PreluBackwardPlan& plan, flowk_stream stream) {
+  switch (plan.packs_at_once) {
+    case 2: return launch(prelu_channels<T, A, 2>, plan.launch, stream, plan.channels);
+    case 4: return launch(prelu_channels<T, A, 4>, plan.launch, stream, plan.channels);
+    case 8: return launch(prelu_channels<T, A, 8>, plan.launch, stream, plan.channels);
+    default: break;
+  }
+  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.packs_at_once = %d, must be 2, 4 or 8 of channels",
+                         plan.packs_at_once);
+}
+
+template <class T, class A>
 Status run_gradient(const PreluBackwardPlan& plan, flowk_stream stream) {
   switch (plan.kernel) {
     case PreluBackwardKernel::spans_of_planes: return run_spans<T, A>(plan, stream);
     case PreluBackwardKernel::packs_of_planes:
       return plan.is_whole ? run_planes<T, A, true>(plan, stream) : run_planes<T, A, false>(plan, stream);
+    case PreluBackwardKernel::packs_of_channels: return run_channels<T, A>(plan, stream);
     case PreluBackwardKernel::packs_of_columns: return run_columns<T, A, false>(plan, stream);
     case PreluBackwardKernel::cluster_of_columns:
 #ifndef FLOWK_SIMT
@@ -80,6 +94,7 @@ Status run(const PreluBackwardPlan& plan, flowk_stream stream) {
   for (int i = 0; i + 1 < plan.num_sums; ++i)
     FLOWK_RETURN_IF_ERROR(launch(sum_partials<Sum, Sum>, plan.sum_launches[i], stream, plan.sums[i]));
   if (plan.num_sums == 0) return {};
+  if (plan.sums_of_rows) return launch(sum_rows<Sum, A>, plan.sum_launches[0], stream, plan.sums[0]);
   return launch(sum_partials<Sum, A>, plan.sum_launches[plan.num_sums - 1], stream, plan.sums[plan.num_sums - 1]);
 }
 

@@ -1,58 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan of PReLU backward.
+// The plan of PReLU backward: which kernels, and the sums of their partials.
 #include <algorithm>
-#include <bit>
-#include <numeric>
 
-#include "prelu/prelu_problem.h"
+#include "prelu/prelu_backward_problem.h"
 
 namespace flowk {
-namespace {
 
-// A problem as the choices below see it.
-struct Problem {
-  const PreluBackwardRequest& request;
-  const Device& device;
-  const PreluBackwardChoice& choice;
-  PreluShape shape;
-  int64_t pack_elements;
-  int64_t sum_bytes;  // of a partial sum
-  PreluBackwardTensors tensors;
-  int64_t num_packs;
-};
-
-Problem make_problem(const PreluBackwardRequest& request, const Device& device, const PreluBackwardChoice& choice) {
-  Problem problem = {request, device,
-                     choice,  {request.outer, request.channels, request.inner, element_bytes_of(request.dtype)},
-                     0,       request.dtype == FLOWK_FLOAT64 ? 8 : 4,
-                     {},      0};
-  problem.pack_elements = pack_bytes / problem.shape.element_bytes;
-  // Packs are aligned in dx; where it is not wanted, in x.
-  const void* aligned = request.dx != nullptr ? request.dx : request.x;
-  PreluBackwardTensors& tensors = problem.tensors;
-  place_packs(problem.shape, aligned, &tensors.grid);
-  tensors.dy = request.dy;
-  tensors.x = request.x;
-  tensors.alpha = request.alpha;
-  tensors.dx = request.dx;
-  tensors.dy_shift = shift_of(request.dy, aligned);
-  tensors.x_shift = shift_of(request.x, aligned);
-  if (tensors.grid.num_elements > 0)
-    problem.num_packs = ceil_div(tensors.grid.num_elements + tensors.grid.lead, problem.pack_elements);
-  return problem;
-}
-
-// Do all packs exist, aligned in all tensors?
-bool is_whole(const Problem& problem) {
+bool is_whole(const PreluBackwardProblem& problem) {
   const PreluBackwardTensors& tensors = problem.tensors;
   return tensors.grid.lead == 0 && tensors.x_shift == 0 && tensors.dy_shift == 0 &&
          tensors.grid.num_elements % problem.pack_elements == 0;
 }
 
-// May kernels start before the stream's previous one ends? That hides their launch: 0.8 us of it (H200).
-bool starts_early(const Problem& problem) { return problem.choice.overlap != 1 && problem.device.capability >= 90; }
+bool starts_early(const PreluBackwardProblem& problem) {
+  return problem.choice.overlap != 1 && problem.device.capability >= 90;
+}
 
-PreluBackwardPlan start_plan(const Problem& problem) {
+PreluBackwardPlan start_plan(const PreluBackwardProblem& problem) {
   PreluBackwardPlan plan;
   plan.dtype = problem.request.dtype;
   plan.alpha_dtype = problem.request.alpha_dtype;
@@ -61,12 +25,13 @@ PreluBackwardPlan start_plan(const Problem& problem) {
   return plan;
 }
 
-// Lanes that sum up one of `num_sums` sums of `num_terms` terms each, in a block of `threads`.
 int32_t lanes_for(int64_t num_sums, int64_t num_terms, int64_t threads) {
   int32_t lanes = 32;
   while (lanes > 1 && (lanes * num_sums > threads || lanes >= 2 * num_terms)) lanes /= 2;
   return lanes;
 }
+
+namespace {
 
 // ---- the sums of partials -------------------------------------------------------------------------------------------
 
@@ -75,21 +40,15 @@ int32_t lanes_for(int64_t num_sums, int64_t num_terms, int64_t threads) {
 constexpr int64_t partials_at_once = 8 * max_sum_threads;
 constexpr int64_t max_rows_of_one_kernel = 2 * partials_at_once;
 constexpr int64_t min_rows_of_a_chunk = 1024;
-
-// Partials as (rows, columns), and how the columns are the channels': see PartialSumParams.
-struct Partials {
-  int64_t num_rows;
-  int64_t num_columns;
-  int64_t row_stride;
-  int64_t column_stride;
-  int64_t inner = 1;
-  int32_t periods = 1;
-  int32_t lead = 0;
-};
+// Rows that a block a channel sums up, 1024 at a time: where a channel's partials are neighbours, and where they are
+// not and each costs a sector of 32 bytes. The blocks crowd on the multiprocessors that are free first, so that 2352
+// far rows take 4 us more than by blocks of 8 channels (H200).
+constexpr int64_t max_near_rows = 8192;
+constexpr int64_t max_far_rows = 640;
 
 // Where channels are neighbours, a kernel's blocks each sum up 8 of them (a sector of 32 bytes of a row of partials),
 // or fewer where one access to memory would not take in all rows.
-void plan_one_sum(const Problem& problem, PartialSumParams params, PreluBackwardPlan* plan) {
+void plan_one_sum(const PreluBackwardProblem& problem, PartialSumParams params, PreluBackwardPlan* plan) {
   int64_t block_channels = params.column_stride == 1 ? 8 : 1;
   const int64_t rows = params.rows_per_chunk;
   while (block_channels > 1 && (block_channels / 2 >= params.channels || rows * block_channels > partials_at_once))
@@ -108,8 +67,9 @@ void plan_one_sum(const Problem& problem, PartialSumParams params, PreluBackward
   plan->sums[plan->num_sums++] = params;
 }
 
-// Plans the kernels that make dalpha of partials at the workspace's start.
-void plan_sums(const Problem& problem, const Partials& partials, PreluBackwardPlan* plan) {
+}  // namespace
+
+void plan_sums(const PreluBackwardProblem& problem, const PreluPartials& partials, PreluBackwardPlan* plan) {
   PartialSumParams params;
   unsigned char* workspace = static_cast<unsigned char*>(problem.request.workspace);
   params.partials = workspace;
@@ -124,6 +84,17 @@ void plan_sums(const Problem& problem, const Partials& partials, PreluBackwardPl
   params.periods = partials.periods;
   params.lead = partials.lead;
   plan->workspace_bytes = round_up(partials.num_rows * partials.num_columns * problem.sum_bytes, pack_bytes);
+  const int64_t max_rows = params.column_stride == 1 ? max_far_rows : max_near_rows;
+  if (partials.inner == 1 && partials.periods == 1 && partials.lead == 0 && partials.num_columns == params.channels &&
+      partials.num_rows <= max_rows && params.channels <= max_grid_blocks) {
+    plan->sums_of_rows = true;
+    plan->sum_launches[0] = {.num_blocks = params.channels,
+                             .num_threads = row_sum_threads,
+                             .shared_bytes = static_cast<int32_t>(row_sum_threads / 32 * problem.sum_bytes),
+                             .overlaps_previous = starts_early(problem)};
+    plan->sums[plan->num_sums++] = params;
+    return;
+  }
   if (partials.num_rows <= max_rows_of_one_kernel) return plan_one_sum(problem, params, plan);
   params.rows_per_chunk = std::max(min_rows_of_a_chunk, ceil_div(partials.num_rows, max_rows_of_one_kernel));
   const int64_t num_chunks = ceil_div(partials.num_rows, params.rows_per_chunk);
@@ -141,312 +112,41 @@ void plan_sums(const Problem& problem, const Partials& partials, PreluBackwardPl
   plan_one_sum(problem, params, plan);
 }
 
-// Plans them for partials of (num_rows, channels).
-void plan_sums_of_rows(const Problem& problem, int64_t num_rows, PreluBackwardPlan* plan) {
+void plan_sums_of_rows(const PreluBackwardProblem& problem, int64_t num_rows, PreluBackwardPlan* plan) {
   const int64_t channels = problem.shape.channels;
   plan_sums(problem, {.num_rows = num_rows, .num_columns = channels, .row_stride = channels, .column_stride = 1}, plan);
 }
 
-// ---- spans_of_planes ------------------------------------------------------------------------------------------------
+namespace {
 
-constexpr int64_t warp_lanes = 32;
-constexpr int64_t max_packs_per_lane = 4;
-constexpr int32_t span_threads = 128;
-
-// The packs of the longest equal share of a plane that a warp can take, if that keeps most lanes busy; 0 if not.
-int64_t equal_share(int64_t plane_packs, int64_t max_packs) {
-  for (int64_t shares = ceil_div(plane_packs, max_packs); shares <= plane_packs; ++shares) {
-    const int64_t packs = plane_packs / shares;
-    if (packs * 4 < max_packs * 3) return 0;
-    if (plane_packs % shares == 0) return packs;
-  }
-  return 0;
-}
-
-bool plan_spans(const Problem& problem, PreluBackwardPlan* plan) {
-  const int64_t V = problem.pack_elements, inner = problem.shape.inner;
-  int64_t packs_per_lane = problem.choice.packs_at_once > 0 ? problem.choice.packs_at_once : max_packs_per_lane;
-  const bool plane_is_whole_packs = is_whole(problem) && inner % V == 0;
-  int64_t span_packs = 0;
-  for (; packs_per_lane >= 1; packs_per_lane /= 2) {
-    const int64_t most = packs_per_lane * warp_lanes;
-    if (plane_is_whole_packs && (span_packs = equal_share(inner / V, most)) > 0) break;
-    if (packs_per_lane <= max_packs_per_lane && most * V <= inner) break;
-    if (problem.choice.packs_at_once > 0) return false;
-  }
-  if (packs_per_lane == 0) return false;
-  plan->kernel = PreluBackwardKernel::spans_of_planes;
-  plan->packs_at_once = static_cast<int32_t>(packs_per_lane);
-  plan->span_is_in_one_plane = span_packs > 0;
-  if (span_packs == 0) span_packs = packs_per_lane * warp_lanes;
-  SpanParams& params = plan->spans;
-  const PackGrid& grid = problem.tensors.grid;
-  const int64_t span_elements = span_packs * V;
-  params.tensors = problem.tensors;
-  params.span_elements = static_cast<int32_t>(span_elements);
-  params.is_wide = needs_wide_index(grid);
-  params.partials_per_plane = plan->span_is_in_one_plane ? inner / span_elements : (inner - 2) / span_elements + 2;
-  params.outer = problem.shape.outer;
-  params.missing_outer = grid.missing_planes / problem.shape.channels;
-  params.by_span = Divider(static_cast<uint32_t>(span_elements));
-  params.by_span_wide = WideDivider(static_cast<uint64_t>(span_elements));
-  plan->wide_index = params.is_wide;
-  const int64_t num_spans = ceil_div(problem.num_packs, span_packs);
-  int32_t threads = problem.choice.max_threads > 0 ? problem.choice.max_threads : span_threads;
-  if (threads > max_span_threads) return false;
-  while (threads > 32 && ceil_div(num_spans, threads / 32) < 4 * problem.device.num_multiprocessors) threads /= 2;
-  plan->launch.num_threads = threads;
-  plan->launch.num_blocks = ceil_div(num_spans, threads / 32);
-  if (problem.request.dalpha == nullptr) return true;
-  const int64_t num_rows = problem.shape.outer * params.partials_per_plane;
-  if (num_rows == 1) {
-    params.tensors.dalpha = problem.request.dalpha;
-    return true;
-  }
-  params.tensors.partials = problem.request.workspace;
-  plan_sums(problem,
-            {.num_rows = num_rows, .num_columns = problem.shape.channels, .row_stride = 1, .column_stride = num_rows},
-            plan);
-  return true;
-}
-
-// ---- packs_of_planes ------------------------------------------------------------------------------------------------
-
-// Packs of a span: whole planes, or an equal share of one, where that wastes no more than half a block; so each plane
-// gives one partial or as few as its shares.
-int64_t choose_span(const Problem& problem, int64_t max_packs) {
-  const int64_t V = problem.pack_elements, inner = problem.shape.inner;
-  if (problem.tensors.grid.lead != 0) return max_packs;
-  const int64_t planes_packs = inner / std::gcd(inner, V);  // the fewest packs that are whole planes
-  if (planes_packs <= max_packs) return max_packs / planes_packs * planes_packs;
-  if (inner % V != 0) return max_packs;
-  for (int64_t shares = ceil_div(planes_packs, max_packs); shares <= planes_packs / (max_packs / 2); ++shares)
-    if (planes_packs % shares == 0) return planes_packs / shares;
-  return max_packs;
-}
-
-// Shorter planes go by columns: a plane's partial is 4 bytes written and read again, and should add no more than 3% to
-// its three times this many.
-constexpr int64_t min_plane_bytes = 96;
-
-bool plan_planes(const Problem& problem, PreluBackwardPlan* plan) {
-  const int64_t V = problem.pack_elements, inner = problem.shape.inner;
-  const bool is_forced = problem.choice.kernel != 0;
-  if (inner < V || (!is_forced && inner * problem.shape.element_bytes < min_plane_bytes)) return false;
-  const int64_t max_threads =
-      problem.choice.max_threads > 0 ? problem.choice.max_threads : threads_for(problem.num_packs, problem.device);
-  PlaneParams& params = plan->planes;
-  params.tensors = problem.tensors;
-  const int64_t span_packs = choose_span(problem, max_threads);
-  const int64_t span_elements = span_packs * V;
-  params.span_packs = static_cast<int32_t>(span_packs);
-  const bool lead = problem.tensors.grid.lead != 0;
-  if (!lead && (span_elements % inner == 0 || inner % span_elements == 0))
-    params.partials_per_plane = ceil_div(inner, span_elements);
-  else
-    params.partials_per_plane = (inner - 2) / span_elements + 2;
-  params.by_span = Divider(static_cast<uint32_t>(span_elements));
-  params.by_span_wide = WideDivider(static_cast<uint64_t>(span_elements));
-  params.alpha_access = alpha_access(problem.tensors.grid, problem.request.alpha, V);
-  const int64_t threads = round_up(span_packs, 32);
-  const int32_t lanes =
-      lanes_for(ceil_div(span_elements - 1, inner) + 1, std::min(span_packs, ceil_div(inner, V)), threads);
-  params.log2_threads_per_plane = std::countr_zero(static_cast<uint32_t>(lanes));
-  plan->wide_index = needs_wide_index(problem.tensors.grid);
-  plan->launch.num_threads = static_cast<int32_t>(threads);
-  plan->launch.num_blocks = ceil_div(problem.num_packs, span_packs);
-  plan->launch.shared_bytes = static_cast<int32_t>(threads * 2 * problem.sum_bytes);
-  if (problem.request.dalpha == nullptr) return true;
-  const int64_t num_rows = problem.shape.outer * params.partials_per_plane;
-  if (num_rows == 1) {
-    params.tensors.dalpha = problem.request.dalpha;
-  } else {
-    params.tensors.partials = problem.request.workspace;
-    plan_sums_of_rows(problem, num_rows, plan);
-  }
-  return true;
-}
-
-// ---- packs_of_columns, cluster_of_columns ---------------------------------------------------------------------------
-
-// A tile of columns: how many packs of a row, and how many rows the block takes at a time.
-struct Tile {
-  int64_t packs;
-  int64_t rows;
-  int64_t channels;  // whose columns it has all; 0: of none
-};
-
-// Rows whose packs a thread loads before it uses any, of those it steps over.
-int32_t columns_at_once(const Problem& problem, int64_t rows_of_thread) {
-  if (!is_whole(problem)) return 2;
-  if (problem.choice.packs_at_once > 0) return problem.choice.packs_at_once;
-  return rows_of_thread > 2 ? 4 : 2;
-}
-
-void plan_tile(const Problem& problem, const Tile& tile, int64_t rows_per_slab, int64_t cluster_blocks,
-               PreluBackwardPlan* plan) {
-  ColumnParams& params = plan->columns;
-  params.tile_packs = Divider(static_cast<uint32_t>(tile.packs));
-  params.tile_rows = static_cast<int32_t>(tile.rows);
-  params.rows_per_slab = static_cast<int32_t>(rows_per_slab);
-  params.tile_channels = static_cast<int32_t>(tile.channels);
-  const int64_t num_tiles = ceil_div(params.row_packs, tile.packs);
-  params.num_tiles = Divider(static_cast<uint32_t>(std::min(num_tiles, int64_t{1} << 31)));
-  const int64_t threads = round_up(tile.packs * tile.rows, 32);
-  const int64_t tile_elements = tile.packs * problem.pack_elements;
-  const int64_t num_parts = std::clamp<int64_t>(threads / tile_elements, 1, tile.rows);
-  params.num_parts = static_cast<int32_t>(num_parts);
-  params.threads_per_channel = lanes_for(tile.channels, std::max(problem.shape.inner, num_parts), threads);
-  const int64_t num_slabs = round_up(ceil_div(params.num_rows, rows_per_slab), cluster_blocks);
-  plan->packs_at_once = columns_at_once(problem, std::min(ceil_div(rows_per_slab, tile.rows), params.num_rows));
-  plan->launch.num_threads = static_cast<int32_t>(threads);
-  plan->launch.num_blocks = num_tiles * num_slabs;
-  plan->launch.shared_bytes = static_cast<int32_t>((tile.rows + num_parts) * tile_elements * problem.sum_bytes);
-  if (cluster_blocks > 1) {
-    plan->launch.cluster_blocks = static_cast<int32_t>(cluster_blocks);
-    // The barrier, then a sum of every channel from every block.
-    plan->launch.shared_bytes += static_cast<int32_t>(16 + cluster_blocks * tile.channels * problem.sum_bytes);
-  }
-  if (problem.request.dalpha == nullptr) return;
-  const int64_t num_partials = num_slabs / cluster_blocks;
-  if (num_partials == 1 && tile.channels > 0) {
-    params.tensors.dalpha = problem.request.dalpha;
-    return;
-  }
-  params.tensors.partials = problem.request.workspace;
-  if (tile.channels > 0)
-    plan_sums_of_rows(problem, num_partials, plan);
-  else
-    plan_sums(problem,
-              {.num_rows = num_partials,
-               .num_columns = params.row_packs * problem.pack_elements,
-               .row_stride = params.row_packs * problem.pack_elements,
-               .column_stride = 1,
-               .inner = problem.shape.inner,
-               .periods = params.row_periods,
-               .lead = problem.tensors.grid.lead},
-              plan);
-}
-
-// The fewest whole packs that are whole periods of channels * inner elements make a row.
-void place_rows(const Problem& problem, PreluBackwardPlan* plan) {
-  ColumnParams& params = plan->columns;
-  params.tensors = problem.tensors;
-  const int64_t V = problem.pack_elements, period = problem.shape.channels * problem.shape.inner;
-  params.row_periods = static_cast<int32_t>(V / std::gcd(period, V));
-  params.row_packs = period / std::gcd(period, V);
-  params.num_rows = ceil_div(problem.num_packs, params.row_packs);
-  params.alpha_access = alpha_access(problem.tensors.grid, problem.request.alpha, V);
-}
-
-// The fewest packs of whole channels, where tiles may begin with any of them; 0 where only a whole row will do.
-int64_t packs_of_whole_channels(const Problem& problem, const ColumnParams& params) {
-  if (params.row_periods > 1 || problem.tensors.grid.lead != 0) return 0;
-  return problem.shape.inner / std::gcd(problem.shape.inner, problem.pack_elements);
-}
-
-// Rows at a time for tiles of `packs`, so that a block of at most `max_threads` has as equal passes as can be over
-// `num_rows`.
-int64_t tile_rows_for(int64_t packs, int64_t num_rows, int64_t max_threads) {
-  const int64_t most = std::max<int64_t>(1, max_threads / packs);
-  return ceil_div(num_rows, ceil_div(num_rows, most));
-}
-
-// Tensors so small that the launch of a second kernel shows are taken in by blocks, or clusters of blocks, that hold
-// all rows of their channels. Measured on an H200: a second kernel costs 2.5 us, the time to move 10 MB.
-constexpr int64_t max_cluster_tensor_bytes = int64_t{16} << 20;
-constexpr int64_t max_passes_of_one_slab = 4;    // over the rows of a block
-constexpr int64_t max_passes_of_a_cluster = 12;  // more are left to blocks that share no channel, however few channels
-
-bool plan_whole_columns(const Problem& problem, PreluBackwardPlan* plan) {
-  ColumnParams& params = plan->columns;
-  if (problem.request.dalpha == nullptr) return false;
-  place_rows(problem, plan);
-  const int64_t V = problem.pack_elements;
-  const int64_t max_threads = problem.choice.max_threads > 0 ? problem.choice.max_threads : max_prelu_threads;
-  const int64_t unit = packs_of_whole_channels(problem, params);
-  const int64_t least = unit > 0 ? unit : params.row_packs;
-  if (least > max_threads) return false;
-  const auto tile_of = [&](int64_t packs, int64_t rows_of_block) {
-    const int64_t channels = packs == params.row_packs ? problem.shape.channels : packs * V / problem.shape.inner;
-    return Tile{packs, tile_rows_for(packs, rows_of_block, max_threads), channels};
-  };
-  // At least a sector of 32 bytes of each row, and more where that leaves a block for every multiprocessor.
-  const auto packs_for = [&](int64_t blocks_per_tile) {
-    int64_t packs = unit > 0 ? round_up(std::min<int64_t>(2, params.row_packs), unit) : least;
-    while (unit > 0 && 2 * packs <= std::min<int64_t>(16, params.row_packs) && 2 * packs <= max_threads &&
-           params.row_packs / (2 * packs) * blocks_per_tile >= 2 * problem.device.num_multiprocessors)
-      packs *= 2;
-    if (problem.choice.tile_packs > 0 && unit > 0)
-      packs = std::clamp(problem.choice.tile_packs / unit * unit, unit,
-                         std::min(params.row_packs, max_threads / unit * unit));
-    return packs;
-  };
-  const bool forced_cluster = problem.choice.kernel == 1 + static_cast<int>(PreluBackwardKernel::cluster_of_columns);
-  const int64_t packs = packs_for(1);
-  const bool is_one_slab =
-      params.num_rows <= max_passes_of_one_slab * std::max<int64_t>(1, max_threads / packs) &&
-      (params.num_rows == 1 || ceil_div(params.row_packs, packs) * 8 >= problem.device.num_multiprocessors ||
-       problem.num_packs <= 4 * max_threads);
-  if (is_one_slab && !forced_cluster) {
-    plan->kernel = PreluBackwardKernel::packs_of_columns;
-    plan_tile(problem, tile_of(packs, params.num_rows), params.num_rows, 1, plan);
-    return true;
-  }
-  if (!is_whole(problem) || problem.device.capability < 90) return false;
-  const int64_t tensor_bytes = problem.tensors.grid.num_elements * problem.shape.element_bytes;
-  if (!forced_cluster && tensor_bytes > max_cluster_tensor_bytes) return false;
-  int64_t blocks = problem.choice.cluster_blocks > 0 ? problem.choice.cluster_blocks : max_cluster_blocks;
-  while (blocks > 1 && blocks > params.num_rows) blocks /= 2;
-  if (blocks == 1) return false;
-  const int64_t cluster_packs = packs_for(blocks);
-  const int64_t rows_per_slab =
-      problem.choice.rows_per_slab > 0 ? problem.choice.rows_per_slab : ceil_div(params.num_rows, blocks);
-  if (!forced_cluster && rows_per_slab > max_passes_of_a_cluster * std::max<int64_t>(1, max_threads / cluster_packs))
-    return false;
-  plan->kernel = PreluBackwardKernel::cluster_of_columns;
-  plan_tile(problem, tile_of(cluster_packs, rows_per_slab), rows_per_slab, blocks, plan);
-  return true;
-}
-
-// Rows of a slab, for elements of one byte: 128 of 16-bit elements. A channel's partial of 4 bytes is written and read
-// again, which adds 1% to its three times that many rows. Fewer where they would leave multiprocessors short of blocks.
-constexpr int64_t slab_rows_times_bytes = 256;
-constexpr int64_t min_blocks_per_multiprocessor = 8;
-
-void plan_slabs(const Problem& problem, PreluBackwardPlan* plan) {
-  ColumnParams& params = plan->columns;
-  place_rows(problem, plan);
-  plan->kernel = PreluBackwardKernel::packs_of_columns;
-  const int64_t max_threads = problem.choice.max_threads > 0 ? problem.choice.max_threads : max_prelu_threads;
-  const int64_t unit = packs_of_whole_channels(problem, params);
-  const int64_t most =
-      problem.choice.tile_packs > 0 ? std::min<int64_t>(problem.choice.tile_packs, max_threads) : max_threads;
-  int64_t packs = ceil_div(params.row_packs, ceil_div(params.row_packs, most));
-  int64_t channels = 0;
-  if (packs == params.row_packs) {
-    channels = problem.shape.channels;
-  } else if (unit > 0 && unit <= most) {
-    packs = std::min(round_up(packs, unit), most / unit * unit);
-    channels = packs * problem.pack_elements / problem.shape.inner;
-  }
-  const int64_t tile_rows = std::min(std::max<int64_t>(1, max_threads / packs), params.num_rows);
-  const int64_t num_tiles = ceil_div(params.row_packs, packs);
-  int64_t rows_per_slab =
-      round_up(std::max(slab_rows_times_bytes / problem.shape.element_bytes, 2 * tile_rows), tile_rows);
-  const int64_t wanted_blocks = min_blocks_per_multiprocessor * problem.device.num_multiprocessors;
-  while (rows_per_slab > tile_rows && num_tiles * ceil_div(params.num_rows, rows_per_slab) < wanted_blocks)
-    rows_per_slab =
-        round_up(rows_per_slab / 2, tile_rows) < rows_per_slab ? round_up(rows_per_slab / 2, tile_rows) : tile_rows;
-  if (problem.choice.rows_per_slab > 0) rows_per_slab = round_up(problem.choice.rows_per_slab, tile_rows);
-  plan_tile(problem, {packs, tile_rows, channels}, rows_per_slab, 1, plan);
+PreluBackwardProblem make_problem(const PreluBackwardRequest& request, const Device& device,
+                                  const PreluBackwardChoice& choice) {
+  PreluBackwardProblem problem = {
+      request, device,
+      choice,  {request.outer, request.channels, request.inner, element_bytes_of(request.dtype)},
+      0,       request.dtype == FLOWK_FLOAT64 ? 8 : 4,
+      {},      0};
+  problem.pack_elements = pack_bytes / problem.shape.element_bytes;
+  // Packs are aligned in dx; where it is not wanted, in x.
+  const void* aligned = request.dx != nullptr ? request.dx : request.x;
+  PreluBackwardTensors& tensors = problem.tensors;
+  place_packs(problem.shape, aligned, &tensors.grid);
+  tensors.dy = request.dy;
+  tensors.x = request.x;
+  tensors.alpha = request.alpha;
+  tensors.dx = request.dx;
+  tensors.dy_shift = shift_of(request.dy, aligned);
+  tensors.x_shift = shift_of(request.x, aligned);
+  if (tensors.grid.num_elements > 0)
+    problem.num_packs = ceil_div(tensors.grid.num_elements + tensors.grid.lead, problem.pack_elements);
+  return problem;
 }
 
 }  // namespace
 
 bool plan_prelu_backward(const PreluBackwardRequest& request, const Device& device, const PreluBackwardChoice& choice,
                          PreluBackwardPlan* plan) {
-  const Problem problem = make_problem(request, device, choice);
+  const PreluBackwardProblem problem = make_problem(request, device, choice);
   *plan = start_plan(problem);
   if (problem.num_packs == 0) {
     plan->kernel = PreluBackwardKernel::nothing;
@@ -457,13 +157,21 @@ bool plan_prelu_backward(const PreluBackwardRequest& request, const Device& devi
     case static_cast<int>(PreluBackwardKernel::spans_of_planes): return plan_spans(problem, plan);
     case static_cast<int>(PreluBackwardKernel::packs_of_planes): return plan_planes(problem, plan);
     case static_cast<int>(PreluBackwardKernel::packs_of_columns): plan_slabs(problem, plan); return true;
+    case static_cast<int>(PreluBackwardKernel::packs_of_channels):
+      plan_slabs(problem, plan);
+      return plan_channels(problem, plan);
     case static_cast<int>(PreluBackwardKernel::cluster_of_columns): return plan_whole_columns(problem, plan);
     default: break;
   }
   if (plan_spans(problem, plan)) return true;
-  if (plan_whole_columns(problem, plan)) return true;
+  if (plan_whole_columns(problem, plan)) {
+    plan_channels(problem, plan);
+    return true;
+  }
   *plan = start_plan(problem);
-  if (!plan_planes(problem, plan)) plan_slabs(problem, plan);
+  if (plan_planes(problem, plan)) return true;
+  plan_slabs(problem, plan);
+  plan_channels(problem, plan);
   return true;
 }
 

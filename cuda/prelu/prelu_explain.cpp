@@ -24,6 +24,7 @@ const char* reason(PreluBackwardKernel kernel) {
     case PreluBackwardKernel::packs_of_planes: return "planes of inner elements hold whole packs";
     case PreluBackwardKernel::packs_of_columns:
       return "planes are shorter than a pack, or a block holds all rows of its channels";
+    case PreluBackwardKernel::packs_of_channels: return "channels are last, and whole packs";
     case PreluBackwardKernel::cluster_of_columns: return "a cluster of blocks holds all rows of its channels";
     case PreluBackwardKernel::nothing: return "outer or inner is 0, and dalpha is set to zeros";
   }
@@ -37,6 +38,7 @@ const char* prelu_backward_kernel_name(PreluBackwardKernel kernel) {
     case PreluBackwardKernel::spans_of_planes: return "spans_of_planes";
     case PreluBackwardKernel::packs_of_planes: return "packs_of_planes";
     case PreluBackwardKernel::packs_of_columns: return "packs_of_columns";
+    case PreluBackwardKernel::packs_of_channels: return "packs_of_channels";
     case PreluBackwardKernel::cluster_of_columns: return "cluster_of_columns";
     case PreluBackwardKernel::nothing: return "nothing";
   }
@@ -82,10 +84,10 @@ void explain_prelu_backward(const PreluBackwardPlan& plan, char* text, size_t te
   if (plan.kernel != PreluBackwardKernel::nothing)
     std::snprintf(launch, sizeof(launch),
                   "  alignment: packs begin %lld bytes before the tensor\n"
-                  "  launch: %lld blocks of %d threads, %d bytes of shared memory, clusters of %d\n",
+                  "  launch: %lld blocks of %d threads, %d bytes of shared memory, clusters of %d%s\n",
                   static_cast<long long>(tensors.grid.lead * element_bytes_of(plan.dtype)),
                   static_cast<long long>(plan.launch.num_blocks), plan.launch.num_threads, plan.launch.shared_bytes,
-                  plan.launch.cluster_blocks);
+                  plan.launch.cluster_blocks, plan.launch.overlaps_previous ? ", launched early" : "");
   size_t used = 0;
   for (int i = 0; i < plan.num_sums; ++i)
     used += static_cast<size_t>(

@@ -6,12 +6,51 @@
 #include "core/divide.h"
 #include "core/grid_order.cuh"
 #include "core/shared.cuh"
+#include "prelu/prelu_gradients.cuh"
 #include "prelu/prelu_plan.h"
 
 namespace flowk {
 
 // Partials that a thread has under way at once.
 constexpr int partials_in_flight = 8;
+
+// sums[c] = sum of partials[row, c] over all rows   partials (num_rows, channels) with any strides
+// A block takes a channel. The kernel does one thing, in few instructions: where a tensor is small, fetching them is
+// what a kernel's time is made of.
+template <class Sum, class Out>
+__global__ void __launch_bounds__(row_sum_threads) sum_rows(const __grid_constant__ PartialSumParams params) {
+  constexpr int num_warps = row_sum_threads / 32;
+  allow_next_grid();
+  const Sum* partials = static_cast<const Sum*>(params.partials) +
+                        static_cast<int64_t>(blockIdx.x) * params.column_stride + threadIdx.x * params.row_stride;
+  const int64_t step = row_sum_threads * params.row_stride;
+  const int num_rows = static_cast<int>(params.num_rows);
+  wait_for_previous_grid();
+  Sum sums[partials_in_flight] = {};
+#pragma unroll 1
+  for (int row = static_cast<int>(threadIdx.x); row < num_rows; row += partials_in_flight * row_sum_threads) {
+    Sum loaded[partials_in_flight];
+#pragma unroll
+    for (int k = 0; k < partials_in_flight; ++k)
+      loaded[k] = row + k * row_sum_threads < num_rows ? partials[k * step] : Sum{0};
+#pragma unroll
+    for (int k = 0; k < partials_in_flight; ++k) sums[k] += loaded[k];
+    partials += partials_in_flight * step;
+  }
+#pragma unroll
+  for (int half = partials_in_flight / 2; half > 0; half /= 2)
+#pragma unroll
+    for (int k = 0; k < half; ++k) sums[k] += sums[k + half];
+  const Sum sum = sum_over_warp(sums[0]);
+  Sum* warp_sums = &shared<Sum>();
+  if ((threadIdx.x & 31) == 0) warp_sums[threadIdx.x >> 5] = sum;
+  __syncthreads();
+  if (threadIdx.x > 0) return;
+  Sum total = warp_sums[0];
+#pragma unroll
+  for (int warp = 1; warp < num_warps; ++warp) total += warp_sums[warp];
+  static_cast<Out*>(params.sums)[blockIdx.x] = convert<Out>(total);
+}
 
 // sums[r, c] = sum of partials[row, column] over rows [r * rows_per_chunk, (r + 1) * rows_per_chunk) and the columns of
 // channel c   partials (num_rows, num_columns), sums (chunks, channels); prelu_plan.h says which columns those are

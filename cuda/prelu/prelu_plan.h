@@ -27,6 +27,7 @@ constexpr int max_prelu_threads = 256;
 constexpr int max_backward_threads = 512;
 constexpr int max_span_threads = 256;
 constexpr int max_sum_threads = 512;
+constexpr int row_sum_threads = 128;
 constexpr int max_cluster_blocks = 8;  // that every GPU with clusters has
 
 // A checked call. Every extent is >= 1; `dtype` is float16, bfloat16, float32 or float64, `alpha_dtype` the same type,
@@ -114,10 +115,11 @@ enum class PreluBackwardKernel : int32_t {
   spans_of_planes,     // a warp takes a span of packs that lie in one plane of `inner` elements, or in two
   packs_of_planes,     // a block takes a span of packs; each plane of `inner` elements in it gives one partial sum
   packs_of_columns,    // a thread keeps its place in the row of channels * inner elements and steps over rows
-  cluster_of_columns,  // the same, and neighbouring slabs of rows are a cluster that sums them up (sm_90)
+  packs_of_channels,   // the same with inner = 1, and every pack whole channels
+  cluster_of_columns,  // as packs_of_columns, and neighbouring slabs of rows are a cluster that sums them up (sm_90)
   nothing,             // no elements: dalpha alone
 };
-constexpr int num_prelu_backward_kernels = 5;
+constexpr int num_prelu_backward_kernels = 6;
 const char* prelu_backward_kernel_name(PreluBackwardKernel kernel);
 
 // The tensors of a backward pass. Sums are float, or double for float64.
@@ -181,6 +183,25 @@ struct ColumnParams {
   friend bool operator==(const ColumnParams&, const ColumnParams&) = default;
 };
 
+// The packs are rows of `row_packs` packs of channels. A block takes `tile_packs` neighbouring ones of `rows_per_slab`
+// neighbouring rows, `tile_rows` of them at a time. Partials are (slabs, channels).
+struct ChannelParams {
+  PreluBackwardTensors tensors;
+  void* sums = nullptr;  // dalpha or partials; null: not wanted
+  int64_t num_rows = 0;
+  int64_t num_channels = 0;
+  int64_t step_packs = 0;  // between a thread's rows
+  int32_t row_packs = 0;
+  int32_t tile_rows = 0;
+  int32_t rows_per_slab = 0;
+  int32_t sum_stride = 0;  // of shared memory: tile_packs and a few more, so that lanes fall on different banks
+  int32_t log2_lanes = 0;  // threads that sum up a channel, at most 32
+  bool is_dalpha = false;
+  Divider tile_packs;
+  Divider num_tiles;
+  friend bool operator==(const ChannelParams&, const ChannelParams&) = default;
+};
+
 // sums[r, c] = sum over the rows of chunk r and over the columns of channel c of partials. Column
 // (lead + k * channels * inner + c * inner + i) % columns is channel c's for i < inner and k < periods. The strides are
 // of partials, in elements.
@@ -214,7 +235,9 @@ struct PreluBackwardPlan {
   SpanParams spans;
   PlaneParams planes;
   ColumnParams columns;
-  int32_t num_sums = 0;  // kernels after the first; the last writes dalpha
+  ChannelParams channels;
+  int32_t num_sums = 0;       // kernels after the first; the last writes dalpha
+  bool sums_of_rows = false;  // the only one of them: a block a channel sums up (rows, channels)
   LaunchConfig sum_launches[2];
   PartialSumParams sums[2];
   int64_t workspace_bytes = 0;

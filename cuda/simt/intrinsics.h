@@ -7,15 +7,13 @@
 #include <bit>
 #include <cstdint>
 
-// Byte n of the result is the byte of y:x (8 bytes, x low) that nibble n of `selector` names in its low three bits;
-// with the nibble's high bit, that byte's sign spread over all eight bits (prmt.b32).
+// Byte n of the result is the byte of y:x (8 bytes, x low) that nibble n of `selector` names in its low three bits. The
+// high bit, by which prmt.b32 spreads a byte's sign, is ignored: nvcc masks it off.
 inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
   const std::uint64_t bytes = (static_cast<std::uint64_t>(y) << 32) | x;
   unsigned result = 0;
   for (unsigned n = 0; n < 4; ++n) {
-    const unsigned nibble = (selector >> (4 * n)) & 15;
-    unsigned byte = static_cast<unsigned>(bytes >> (8 * (nibble & 7))) & 0xff;
-    if (nibble & 8) byte = byte & 0x80 ? 0xff : 0;
+    const unsigned byte = static_cast<unsigned>(bytes >> (8 * ((selector >> (4 * n)) & 7))) & 0xff;
     result |= byte << (8 * n);
   }
   return result;

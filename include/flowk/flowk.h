@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * flowk: permute, batch transpose, elementwise operations and PReLU on raw device pointers, at the speed of a plain copy.
+ * flowk: permute, batch transpose, elementwise operations, PReLU and masked softmax on raw device pointers, at the
+ * speed of a plain copy.
  *
  * This header is the manual. Read the conventions first: they hold for every function, and a function's own comment
  * states only what it adds, in this order: what it computes, shapes and units, pointers, sizes of zero, statuses,
@@ -11,6 +12,7 @@
  *   3. Element types          6. Permute with conversion
  *                             7. Elementwise, functors
  *                             8. PReLU
+ *                             9. Masked softmax
  *
  * CONVENTIONS
  *
@@ -446,6 +448,123 @@ FLOWK_API flowk_status flowk_prelu_backward_explain(const void *dy, const void *
                                                     void *dalpha, int64_t outer, int64_t channels, int64_t inner,
                                                     flowk_dtype dtype, flowk_dtype alpha_dtype, char *text,
                                                     size_t text_bytes);
+
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * MASKED SOFTMAX
+ * ---------------------------------------------------------------------------------------------------------------- */
+
+/*
+ * Which columns of which rows a softmax keeps, and what it adds to them: zero the struct, set `struct_bytes` and what
+ * is wanted. A part left zero masks nothing; parts work together, and a column is kept if each of them keeps it.
+ *
+ * The tensor has `rank` dimensions; its last one, of k columns, is the row. Row i is the index of the dimension before
+ * the last, of q rows (of a tensor of rank 1: i = 0, q = 1). A part broadcasts over a leading dimension by a stride of
+ * 0. All pointers are tensor pointers as of the conventions, but strides, which are host pointers.
+ */
+typedef struct flowk_softmax_mask {
+  size_t struct_bytes; /* sizeof(flowk_softmax_mask): what was compiled, so that later versions may add members */
+
+  /* One byte an element of the tensor, bool or uint8: a column with a nonzero byte is masked. NULL: none. `rank`
+   * strides, the last of them 1 (whatever it is where k = 1); NULL: C order of the whole shape. */
+  const void *dense;
+  const int64_t *dense_strides;
+
+  /* How many columns of a row are kept, int32 or int64: its first ones, or its last where lengths_from_right is 1. A
+   * length below 0 counts as 0 and one above k as k: device memory cannot be checked. NULL: none. `rank` - 1 strides,
+   * of the leading dimensions; NULL: C order of those. */
+  const void *lengths;
+  const int64_t *lengths_strides;
+  flowk_dtype lengths_dtype;
+  int32_t lengths_from_right; /* 0 or 1 */
+
+  /* With d = i + (k - q) + causal_offset, the last row's diagonal ending in the last column where the offset is 0:
+   * causal = 1 keeps the columns j <= d. A window > 0 keeps those of j > d - window and, where causal is 0, of
+   * j < d + window as well. Numbers past +-2^62 are refused. */
+  int32_t causal; /* 0 or 1 */
+  int64_t causal_offset;
+  int64_t window; /* 0: none */
+
+  /* Added to scale * x: a tensor of x's element type, or float32 where x is float16 or bfloat16. NULL: none. `rank`
+   * strides as of `dense`. */
+  const void *bias;
+  const int64_t *bias_strides;
+  flowk_dtype bias_dtype;
+} flowk_softmax_mask;
+
+/*
+ * z[..., j] = scale * x[..., j] + bias[..., j]
+ * y[..., j] = exp(z[..., j]) / sum over kept i of exp(z[..., i])   for a kept column j, 0 for a masked one
+ *
+ * and with log_softmax = 1
+ *
+ * y[..., j] = z[..., j] - log(sum over kept i of exp(z[..., i]))   for a kept column j, -infinity for a masked one
+ *
+ * Shapes: x and y have the `rank` extents of `shape`, 1 <= rank <= FLOWK_MAX_RANK; the softmax runs over the last one.
+ *   `x_strides` and `y_strides` have `rank` strides, the last of them 1 (whatever it is where that extent is 1).
+ *   The last extent is at most 2^30. `scale` is finite, of any sign (with 0, an infinite x still counts as infinite);
+ *   `log_softmax` is 0 or 1; `mask` NULL keeps every column.
+ * Element types: float16, bfloat16, float32 or float64. y has x's, or one of the two is float32 and the other float16
+ *   or bfloat16.
+ * Pointers: y may be x itself (same pointer, strides and type), and must not overlap x otherwise, nor a tensor of
+ *   `mask`. No two elements of y may share memory, as of flowk_permute(). `mask` and its strides are host memory, read
+ *   before the function returns.
+ * Cost: columns that lengths, causal and window mask are not read, neither x nor dense nor bias there (but for what
+ *   lies in a kept column's 16 bytes); they are only written.
+ * Statuses: INVALID_ARGUMENT (rank, an extent < 0, a last stride, scale, a flag, a member of mask), NULL_POINTER,
+ *   MISALIGNED_POINTER, UNSUPPORTED_DTYPE, OVERLAP, SIZE_OVERFLOW, NO_DEVICE, CUDA_ERROR.
+ * Numerics: computed in float32 (float64 for float64) and rounded once to y's type; a row's largest z is subtracted
+ *   before the exponential, so that no finite input overflows. A masked column is 0 (-infinity) whatever x, bias and
+ *   the rest of the row hold. A row without a kept column is all 0 (-infinity), and so is a row whose kept z are all
+ *   -infinity; a kept z of -infinity beside others gives 0 (-infinity). A NaN or a +infinity among the kept z of a row
+ *   gives NaN in all its kept columns. The same call gives the same bits on the same device.
+ */
+FLOWK_API flowk_status flowk_masked_softmax(const void *x, const int64_t *x_strides, flowk_dtype x_dtype, void *y,
+                                            const int64_t *y_strides, flowk_dtype y_dtype, int32_t rank,
+                                            const int64_t *shape, double scale, const flowk_softmax_mask *mask,
+                                            int32_t log_softmax, flowk_stream stream);
+
+/* The plan of the same call to flowk_masked_softmax() as text; as flowk_batch_transpose_explain(). */
+FLOWK_API flowk_status flowk_masked_softmax_explain(const void *x, const int64_t *x_strides, flowk_dtype x_dtype,
+                                                    void *y, const int64_t *y_strides, flowk_dtype y_dtype,
+                                                    int32_t rank, const int64_t *shape, double scale,
+                                                    const flowk_softmax_mask *mask, int32_t log_softmax, char *text,
+                                                    size_t text_bytes);
+
+/*
+ * The gradient of flowk_masked_softmax() with respect to x, from its output y and the gradient dy of y:
+ *
+ * dx[..., j] = scale * y[..., j] * (dy[..., j] - sum over i of y[..., i] * dy[..., i])
+ *
+ * and with log_softmax = 1, where a column of y = -infinity is a masked one: dx = 0, left out of the sum
+ *
+ * dx[..., j] = scale * (dy[..., j] - exp(y[..., j]) * sum over i of dy[..., i])
+ *
+ * The gradient of a bias that has the tensor's whole shape is dx / scale.
+ *
+ * Shapes: dy, y and dx have the `rank` extents of `shape`, strides as of flowk_masked_softmax().
+ *   `mask` may be what the forward call took. Only its lengths, causal and window are used, to leave masked columns
+ *   unread and write 0 there; dense and bias are not looked at, because y has their effect in it. NULL is right too.
+ * Element types: as of flowk_masked_softmax(), dy and y of one type (there y's), dx of another (there x's).
+ * Pointers: dx may be dy itself or y itself (same pointer, strides and type), and must not overlap them otherwise, nor
+ *   the lengths. No two elements of dx may share memory.
+ * Statuses: as of flowk_masked_softmax().
+ * Numerics: computed in float32 (float64 for float64) and rounded once to dx's type. A row without a kept column, all
+ *   0 (-infinity) in y, has a gradient of 0. A NaN or an infinity in dy or y goes where the formula takes it.
+ */
+FLOWK_API flowk_status flowk_masked_softmax_backward(const void *dy, const int64_t *dy_strides, const void *y,
+                                                     const int64_t *y_strides, flowk_dtype y_dtype, void *dx,
+                                                     const int64_t *dx_strides, flowk_dtype dx_dtype, int32_t rank,
+                                                     const int64_t *shape, double scale, const flowk_softmax_mask *mask,
+                                                     int32_t log_softmax, flowk_stream stream);
+
+/* The plan of the same call to flowk_masked_softmax_backward() as text; as flowk_batch_transpose_explain(). */
+FLOWK_API flowk_status flowk_masked_softmax_backward_explain(const void *dy, const int64_t *dy_strides, const void *y,
+                                                             const int64_t *y_strides, flowk_dtype y_dtype, void *dx,
+                                                             const int64_t *dx_strides, flowk_dtype dx_dtype,
+                                                             int32_t rank, const int64_t *shape, double scale,
+                                                             const flowk_softmax_mask *mask, int32_t log_softmax,
+                                                             char *text, size_t text_bytes);
 
 #ifdef __cplusplus
 }

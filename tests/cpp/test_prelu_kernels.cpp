@@ -92,12 +92,15 @@ struct Reached {
   bool num_sums[3] = {};
   bool forward_shift = false, backward_shift = false, wide = false;
   bool spans_share_planes = false, tile_of_columns = false, many_periods = false, many_tiles = false, slabs = false;
+  bool span_planes[2] = {}, near_rows = false, far_rows = false;
 
   void add(const PreluPlan& plan) {
     forward_access[static_cast<int>(plan.params.alpha_access)] = true;
     forward_shift |= plan.params.x_shift != 0;
   }
   void add(const PreluBackwardPlan& plan) {
+    near_rows |= plan.sums_of_rows && plan.sums[0].row_stride == 1;
+    far_rows |= plan.sums_of_rows && plan.sums[0].column_stride == 1;
     kernels[static_cast<int>(plan.kernel)] = true;
     num_sums[plan.num_sums] = true;
     wide |= plan.wide_index;
@@ -105,6 +108,8 @@ struct Reached {
       plane_access[static_cast<int>(plan.planes.alpha_access)] = true;
       spans_share_planes |= plan.planes.partials_per_plane > 1;
       backward_shift |= plan.planes.tensors.x_shift != 0 && plan.planes.tensors.dy_shift != 0;
+    } else if (plan.kernel == PreluBackwardKernel::spans_of_planes) {
+      span_planes[plan.span_is_in_one_plane] = true;
     } else if (plan.kernel == PreluBackwardKernel::packs_of_columns) {
       column_access[static_cast<int>(plan.columns.alpha_access)] = true;
       tile_of_columns |= plan.columns.tile_channels == 0;
@@ -115,7 +120,8 @@ struct Reached {
   }
   void check_everything_was() const {
     for (const PreluBackwardKernel kernel :
-         {PreluBackwardKernel::packs_of_planes, PreluBackwardKernel::packs_of_columns, PreluBackwardKernel::nothing})
+         {PreluBackwardKernel::spans_of_planes, PreluBackwardKernel::packs_of_planes,
+          PreluBackwardKernel::packs_of_columns, PreluBackwardKernel::packs_of_channels, PreluBackwardKernel::nothing})
       CHECK(kernels[static_cast<int>(kernel)]);
     for (const bool reached : forward_access) CHECK(reached);
     for (const AlphaAccess access : {AlphaAccess::one_for_all, AlphaAccess::one_per_pack, AlphaAccess::two_per_pack})
@@ -123,6 +129,7 @@ struct Reached {
     for (const bool reached : column_access) CHECK(reached);
     for (const bool reached : num_sums) CHECK(reached);
     CHECK(forward_shift && backward_shift && wide);
+    CHECK(span_planes[0] && span_planes[1] && near_rows && far_rows);
     CHECK(spans_share_planes && tile_of_columns && many_periods && many_tiles && slabs);
   }
 };
@@ -185,7 +192,7 @@ class CaseRun {
              .max_threads = threads,
              .packs_at_once = packs_per_lane},
             "forced", true, true);
-    for (const int kernel : {2, 3})
+    for (const int kernel : {2, 3, 4})
       for (const int threads : {32, 96, 512})
         for (const int tile_packs : {0, 4})
           for (const int rows_per_slab : {0, 7})

@@ -72,22 +72,24 @@ std::vector<PreluPlanCase> plan_cases() {
   constexpr PreluBackwardKernel spans = PreluBackwardKernel::spans_of_planes,
                                 planes = PreluBackwardKernel::packs_of_planes,
                                 columns = PreluBackwardKernel::packs_of_columns,
+                                channels = PreluBackwardKernel::packs_of_channels,
                                 cluster = PreluBackwardKernel::cluster_of_columns;
   return {
       {{"112x112", f16, 96, 64, 12544}, spans, 1},
       {{"57x57", f16, 32, 100, 3249}, spans, 1},
       {{"57x57", f32, 32, 100, 3249}, spans, 1},
-      {{"5x5, large: more packs than a block has rows of", f16, 4096, 4096, 25}, planes, 1},
+      {{"5x5, large: too many rows for a block", f16, 4096, 4096, 25}, columns, 1},
+      {{"14x14, large: too many rows for a block", f16, 4096, 1024, 196}, planes, 1},
       {{"7x7: small, a cluster has all rows", f16, 96, 512, 49}, cluster, 0},
-      {{"1x1: a block has all rows", f16, 96, 512, 1}, columns, 0},
-      {{"channels last", f16, 96 * 112 * 112, 64, 1}, columns, 2},
-      {{"channels last, misaligned", f16, 96 * 112 * 112, 64, 1, 1, 1, 1}, columns, 2},
-      {{"small, 3 channels last: few channels are no reason to leave the GPU idle", f16, 1 << 20, 3, 1}, columns, 2},
-      {{"channels last, 7x7", f16, 96 * 49, 512, 1}, cluster, 0},
-      {{"3 channels last", f32, 64 * 224 * 224, 3, 1}, columns, 2},
+      {{"1x1: a block has all rows", f16, 96, 512, 1}, channels, 0},
+      {{"channels last", f16, 96 * 112 * 112, 64, 1}, cluster, 1},
+      {{"channels last, misaligned", f16, 96 * 112 * 112, 64, 1, 1, 1, 1}, columns, 1},
+      {{"small, 3 channels last: few channels are no reason to leave the GPU idle", f16, 1 << 20, 3, 1}, columns, 1},
+      {{"channels last, 7x7", f16, 96 * 49, 512, 1}, channels, 1},
+      {{"3 channels last", f32, 64 * 224 * 224, 3, 1}, cluster, 1},
       {{"one alpha for all", f32, 1, 1, int64_t{1} << 28}, spans, 2},
       {{"2^31 elements and more", f16, 3, 1, int64_t{1} << 30}, spans, 2, true},
-      {{"2^31 elements and more, channels last", f16, int64_t{1} << 26, 64, 1}, columns, 2},
+      {{"2^31 elements and more, channels last", f16, int64_t{1} << 26, 64, 1}, cluster, 2},
       {{"a plane of 2^40 elements", f64, 1, 2, int64_t{1} << 40}, spans, 2, true},
       {{"2^31 channels and more", f16, 1, int64_t{1} << 32, 1}, columns, 0},
       {{"a row of few elements", f32, 1, 7, 1}, columns, 0},
@@ -126,7 +128,8 @@ void check_plan(const PreluCase& row, const Device& device, const PreluBackwardP
   for (int i = 0; i < plan.num_sums; ++i) {
     check_launch(plan.sum_launches[i], max_sum_threads);
     CHECK(plan.sum_launches[i].overlaps_previous == (device.capability >= 90));
-    CHECK(plan.sum_launches[i].num_blocks * plan.sums[i].block_channels.divisor >= plan.sums[i].channels);
+    const int64_t block_channels = plan.sums_of_rows ? 1 : plan.sums[i].block_channels.divisor;
+    CHECK(plan.sum_launches[i].num_blocks * block_channels >= plan.sums[i].channels);
   }
   if (device.capability < 90) CHECK(plan.launch.cluster_blocks == 1);
 }
@@ -163,7 +166,7 @@ void every_forced_choice_can_be_launched() {
   std::vector<PreluCase> rows = prelu_kernel_cases();
   for (const PreluPlanCase& expected : plan_cases()) rows.push_back(expected.row);
   for (const PreluCase& row : rows)
-    for (int kernel = 0; kernel <= 4; ++kernel)
+    for (int kernel = 0; kernel <= 5; ++kernel)
       for (const int threads : {0, 64, 128, 256, 512})
         for (const int cluster_blocks : {0, 2, 4, 8})
           for (const int tile_packs : {0, 1, 16, 64}) {

@@ -455,8 +455,8 @@ void atomics_change_and_return_the_old_value() {
 void bit_functions_do_what_the_ptx_manual_says() {
   CHECK(__byte_perm(0x33221100, 0x77665544, 0x7531) == 0x77553311);
   CHECK(__byte_perm(0x33221100, 0x77665544, 0x00006420) == 0x66442200);
-  CHECK(__byte_perm(0x80FF7F00, 0x00000081, 0xCBA8) == 0xFFFFFF00);
-  CHECK(__byte_perm(0x80FF7F00, 0x00000081, 0x0009) == 0x00000000);
+  CHECK(__byte_perm(0x80FF7F00, 0x00000081, 0xCBA8) == __byte_perm(0x80FF7F00, 0x00000081, 0x4320));
+  CHECK(__byte_perm(0x80FF7F00, 0x00000081, 0x0009) == 0x0000007F);
   CHECK(__funnelshift_l(0x89abcdef, 0x01234567, 8) == 0x23456789 && __funnelshift_l(1, 2, 32) == 2);
   CHECK(__funnelshift_r(0x89abcdef, 0x01234567, 8) == 0x6789abcd && __funnelshift_r(1, 2, 32) == 1);
   CHECK(__funnelshift_lc(1, 2, 32) == 1 && __funnelshift_lc(1, 2, 99) == 1 && __funnelshift_rc(1, 2, 32) == 2);

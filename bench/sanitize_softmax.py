@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small cases for every kernel of masked softmax, every type and mask, and clusters, for compute-sanitizer:
+`compute-sanitizer --tool memcheck|racecheck|initcheck|synccheck python bench/sanitize_softmax.py`.
+
+Fails if a result is wrong or a kernel is not reached. Each tensor is an allocation of its own, of its exact size.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from pathlib import Path
+
+import numpy as np
+from cuda.bindings import runtime as cudart
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from pyflowk import _abi, _library
+
+KERNELS = {"row_in_registers", "row_in_shared", "rows_by_elements", "row_read_twice", "rows_by_chunks"}
+# Type, its number, and its units of the last place that float32 arithmetic and one rounding may take.
+TYPES = {"float16": (np.float16, 10, 0.51), "float32": (np.float32, 12, 4.0), "float64": (np.float64, 13, 8.0)}
+DTYPE_BOOL, DTYPE_INT32 = 1, 4
+# rows, columns
+SHAPES = [
+    (300, 8), (300, 32), (70, 77), (70, 100), (40, 128), (20, 333), (9, 1000), (9, 1001), (5, 4096), (3, 8193),
+    (3, 16384), (200, 32768), (2, 50257), (2, 131072), (1, 262144), (1, 1 << 20),
+]  # fmt: skip
+KINDS = ["plain", "dense", "lengths", "causal", "bias", "log", "backward", "backward of lengths"]
+
+
+def check(result: tuple) -> object:
+    if int(result[0]) != 0:
+        raise RuntimeError(result[0])
+    return result[1] if len(result) > 1 else None
+
+
+class DeviceCopy:
+    """A host array in device memory of its exact size."""
+
+    def __init__(self, host: np.ndarray) -> None:
+        self.host = np.ascontiguousarray(host)
+        self.pointer = int(check(cudart.cudaMalloc(self.host.nbytes)))
+        kind = cudart.cudaMemcpyKind.cudaMemcpyHostToDevice
+        check(cudart.cudaMemcpy(self.pointer, self.host.ctypes.data, self.host.nbytes, kind))
+
+    def fetch(self) -> np.ndarray:
+        kind = cudart.cudaMemcpyKind.cudaMemcpyDeviceToHost
+        check(cudart.cudaMemcpy(self.host.ctypes.data, self.pointer, self.host.nbytes, kind))
+        check(cudart.cudaFree(self.pointer))
+        return self.host
+
+
+def softmax64(z: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    z = np.where(kept, z, -np.inf)
+    largest = z.max(-1, keepdims=True)
+    p = np.exp(z - np.where(np.isfinite(largest), largest, 0))
+    total = p.sum(-1, keepdims=True)
+    return p / np.where(total > 0, total, 1)
+
+
+def run_case(library: ctypes.CDLL, kind: str, type_name: str, rows: int, columns: int) -> str:
+    dtype, code, bound = TYPES[type_name]
+    draw = np.random.default_rng(columns)
+    x = draw.normal(0, 2, (rows, columns)).astype(dtype)
+    kept = np.ones(x.shape, bool)
+    mask = _abi.SoftmaxMask(struct_bytes=ctypes.sizeof(_abi.SoftmaxMask))
+    copies = []
+
+    def put(host: np.ndarray) -> int:
+        copies.append(DeviceCopy(host))
+        return copies[-1].pointer
+
+    bias = np.zeros(x.shape, dtype)
+    if kind == "dense":
+        kept = draw.random(x.shape) > 0.3
+        mask.dense = put(~kept)
+    if "lengths" in kind:
+        lengths = draw.integers(0, columns + 1, rows).astype(np.int32)
+        mask.lengths, mask.lengths_dtype = put(lengths), DTYPE_INT32
+        kept = np.arange(columns) < lengths[:, None]
+    if kind == "causal":
+        mask.causal = 1
+        kept = np.arange(columns) <= np.arange(rows)[:, None] + columns - rows
+    if kind == "bias":
+        bias = draw.normal(0, 1, x.shape).astype(dtype)
+        mask.bias, mask.bias_dtype = put(bias), code
+    is_backward = kind.startswith("backward")
+    y = softmax64(draw.normal(0, 2, x.shape), kept).astype(dtype)
+    exact_x, exact_y = x.astype(np.float64), y.astype(np.float64)
+    if is_backward:
+        expected = 0.5 * exact_y * (exact_x - (exact_x * exact_y).sum(-1, keepdims=True))
+        scale_of_error = np.abs(exact_y).max(-1, keepdims=True) * 4
+    else:
+        z = 0.5 * exact_x + bias.astype(np.float64)
+        expected = softmax64(z, kept)
+        scale_of_error = expected.max(-1, keepdims=True)
+        if kind == "log":
+            expected = z - z.max(-1, keepdims=True)
+            expected -= np.log(np.exp(expected).sum(-1, keepdims=True))
+            scale_of_error = np.abs(expected).max(-1, keepdims=True)
+    out = DeviceCopy(np.full(x.shape, np.nan, dtype))
+    inputs = (put(x), None) + ((put(y), None) if is_backward else ())
+    shape = (ctypes.c_int64 * 2)(rows, columns)
+    arguments = (*inputs, code, out.pointer, None, code, 2, shape, 0.5, ctypes.addressof(mask), int(kind == "log"))
+    text = ctypes.create_string_buffer(2048)
+    function = "flowk_masked_softmax_backward" if is_backward else "flowk_masked_softmax"
+    statuses = [getattr(library, function + "_explain")(*arguments, text, len(text))]
+    statuses.append(getattr(library, function)(*arguments, None))
+    if statuses != [0, 0]:
+        raise RuntimeError(library.flowk_last_error())
+    check(cudart.cudaDeviceSynchronize())
+    actual = out.fetch().astype(np.float64)
+    for copy in copies:
+        copy.fetch()
+    unit = np.spacing(np.maximum(scale_of_error, 1e-30).astype(dtype)).astype(np.float64)
+    if not (np.abs(actual - expected) <= bound * unit).all():
+        worst = (np.abs(actual - expected) / unit).max()
+        raise RuntimeError(f"wrong by {worst}: {kind} {type_name} {rows}x{columns}\n{text.value.decode()}")
+    return text.value.decode()
+
+
+def main() -> None:
+    library = _library.open_backend("cuda")
+    plans = [run_case(library, kind, name, *shape) for shape in SHAPES for name in TYPES for kind in KINDS]
+    reached = {plan.split(":")[0] for plan in plans}
+    if reached != KERNELS:
+        sys.exit(f"not reached: {sorted(KERNELS - reached)}, unknown: {sorted(reached - KERNELS)}")
+    clusters = sum(" blocks, " in plan or " blocks;" in plan or "cluster" in plan for plan in plans)
+    print(f"{len(plans)} cases right, {clusters} of them in clusters, {len(reached)} kernels reached")
+
+
+if __name__ == "__main__":
+    main()

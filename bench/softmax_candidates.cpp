@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every shape that a plan of masked softmax may have, for tune_softmax.py: linked with the library's objects, never
+// installed.
+#include <initializer_list>
+
+#include "core/device.h"
+#include "masked_softmax/masked_softmax_plan.h"
+
+// Runs a contiguous (batch, heads, rows, columns) softmax, forward or backward, with a shape of the caller's. `side` is
+// y where `backward`; `dense` is (batch, 1, rows, columns) or NULL; `lengths` is (batch, heads, rows) of int32 or NULL.
+// Returns 0 enqueued, 1 the shape does not fit, 3 failed.
+extern "C" FLOWK_API int flowk_bench_softmax_candidate(int backward, flowk_dtype dtype, const void* x, const void* side,
+                                                       void* out, const void* dense, const void* lengths, int64_t batch,
+                                                       int64_t heads, int64_t rows, int64_t columns, double scale,
+                                                       int kernel, int vectors, int lanes, int threads,
+                                                       int cluster_blocks, flowk_stream stream) {
+  using namespace flowk;
+  SoftmaxRequest request;
+  request.backward = backward != 0;
+  request.in_dtype = request.out_dtype = request.bias_dtype = dtype;
+  request.rank = 3;
+  request.columns = columns;
+  request.scale = scale;
+  const int64_t extents[3] = {batch, heads, rows};
+  const int64_t bytes = static_cast<int64_t>(flowk_dtype_bytes(dtype));
+  request.pointers[softmax_x] = x;
+  request.pointers[softmax_side] = side;
+  request.pointers[softmax_out] = out;
+  request.pointers[softmax_dense] = dense;
+  request.pointers[softmax_lengths] = lengths;
+  request.lengths_bytes = lengths != nullptr ? 4 : 0;
+  int64_t stride = 1;
+  for (int d = 2; d >= 0; --d) {
+    request.extents[d] = extents[d];
+    for (int operand = 0; operand < num_softmax_operands; ++operand) request.strides[operand][d] = 0;
+    for (const SoftmaxOperand operand : {softmax_x, softmax_side, softmax_out})
+      if (request.pointers[operand] != nullptr) request.strides[operand][d] = stride * columns * bytes;
+    if (lengths != nullptr) request.strides[softmax_lengths][d] = stride * 4;
+    stride *= extents[d];
+  }
+  if (dense != nullptr) {
+    request.strides[softmax_dense][0] = rows * columns;
+    request.strides[softmax_dense][2] = columns;
+  }
+  Device device;
+  if (!current_device(&device).ok()) return 3;
+  SoftmaxShape shape;
+  shape.kernel = static_cast<SoftmaxKernel>(kernel);
+  shape.vectors_per_thread = vectors;
+  shape.lanes_per_row = lanes;
+  shape.block_threads = threads;
+  shape.cluster_blocks = cluster_blocks;
+  SoftmaxPlan plan;
+  if (!plan_softmax_as(request, device, shape, &plan)) return 1;
+  return run_softmax(plan, stream).ok() ? 0 : 3;
+}

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the benches of masked softmax time: cases, their tensors, the calls by ctypes, the check, the rivals.
+
+A case is (kind, type, b, h, q, k). The kinds: plain; dense, a bool mask (b, 1, q, k) over heads; lengths, uniform in
+k/4 ... k; causal; bias, of x's type and whole shape; backward.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+
+import harness
+import torch
+
+SCALE = 0.125
+MANTISSA_BITS = {torch.float16: 11, torch.bfloat16: 8, torch.float32: 24}
+LEAST_EXPONENT = {torch.float16: -14, torch.bfloat16: -126, torch.float32: -126}  # of normal numbers
+SAMPLED_ROWS = 512
+
+
+class SoftmaxMask(ctypes.Structure):
+    _fields_ = [
+        ("struct_bytes", ctypes.c_size_t),
+        ("dense", ctypes.c_void_p),
+        ("dense_strides", ctypes.POINTER(ctypes.c_int64)),
+        ("lengths", ctypes.c_void_p),
+        ("lengths_strides", ctypes.POINTER(ctypes.c_int64)),
+        ("lengths_dtype", ctypes.c_int),
+        ("lengths_from_right", ctypes.c_int32),
+        ("causal", ctypes.c_int32),
+        ("causal_offset", ctypes.c_int64),
+        ("window", ctypes.c_int64),
+        ("bias", ctypes.c_void_p),
+        ("bias_strides", ctypes.POINTER(ctypes.c_int64)),
+        ("bias_dtype", ctypes.c_int),
+    ]
+
+
+class Workload:
+    """Rotating buffers of one case, and what works on them."""
+
+    def __init__(self, case: tuple, sets: int | None = None) -> None:
+        self.kind, self.type, *shape = case
+        self.shape = tuple(shape)
+        self.dtype, self.code = harness.DTYPES[self.type]
+        b, h, q, k = self.shape
+        torch.manual_seed(1)
+        self.dense = self.lengths = None
+        kept = b * h * q * k
+        if self.kind == "dense":
+            self.dense = torch.rand(b, 1, q, k, device="cuda") < 0.3
+        if self.kind == "lengths":
+            self.lengths = torch.randint(max(k // 4, 1), k + 1, (b, h, q), dtype=torch.int32, device="cuda")
+            kept = int(self.lengths.sum())
+        if self.kind == "causal":
+            kept = b * h * int(torch.clamp(torch.arange(q) + 1 + k - q, 0, k).sum())
+        element = self.dtype.itemsize
+        total = b * h * q * k
+        # Forward: what is kept is read, all is written.
+        self.moved = {
+            "plain": 2 * total * element,
+            "dense": 2 * total * element + b * q * k,
+            "lengths": (kept + total) * element,
+            "causal": (kept + total) * element,
+            "bias": 3 * total * element,
+            "backward": 3 * total * element,
+        }[self.kind]
+        self.sets = sets or max(2, min(64, math.ceil(harness.TOUCHED_BYTES / self.moved)))
+        first = torch.randn(self.shape, device="cuda").to(self.dtype) * 3
+        self.xs = [first] + [first.clone() for _ in range(self.sets - 1)]
+        self.outs = [torch.empty_like(first) for _ in range(self.sets)]
+        self.outs[0].fill_(float("nan"))
+        self.sides: list[torch.Tensor] = []
+        if self.kind == "backward":
+            y = torch.softmax(first.float(), -1).to(self.dtype)
+            self.sides = [y] + [y.clone() for _ in range(self.sets - 1)]
+        if self.kind == "bias":
+            bias = torch.randn(self.shape, device="cuda").to(self.dtype)
+            self.sides = [bias] + [bias.clone() for _ in range(self.sets - 1)]
+        # A mask is read once a set, as x is.
+        self.denses = [self.dense.clone() for _ in range(self.sets)] if self.dense is not None else []
+        self.scale = 1.0 if self.kind == "plain" else SCALE
+        self.calls = [self.arguments(i) for i in range(self.sets)]
+        self.kept = self.make_kept() if self.kind in ("dense", "lengths", "causal") else None
+
+    def make_kept(self) -> torch.Tensor | None:
+        """Which columns are kept, in a shape that broadcasts, where that is small enough for the rivals."""
+        b, h, q, k = self.shape
+        columns = torch.arange(k, device="cuda")
+        if self.kind == "dense":
+            return ~self.dense
+        if self.kind == "lengths":
+            return columns < self.lengths[..., None] if b * h * q * k <= 1 << 31 else None
+        return columns <= torch.arange(q, device="cuda")[:, None] + k - q
+
+    def arguments(self, i: int) -> tuple:
+        """Of flowk_masked_softmax or its backward on buffer set i, less the stream."""
+        x, out = self.xs[i], self.outs[i]
+        longs = ctypes.c_int64 * 4
+        mask = SoftmaxMask(struct_bytes=ctypes.sizeof(SoftmaxMask))
+        if self.dense is not None:
+            _, _, q, k = self.shape
+            mask.dense, mask.dense_strides = self.denses[i].data_ptr(), longs(q * k, 0, k, 1)
+        if self.lengths is not None:
+            mask.lengths, mask.lengths_dtype = self.lengths.data_ptr(), harness.DTYPES["i32"][1]
+        mask.causal = self.kind == "causal"
+        if self.kind == "bias":
+            mask.bias, mask.bias_dtype = self.sides[i].data_ptr(), self.code
+        tail = (4, longs(*self.shape), ctypes.c_double(self.scale), ctypes.byref(mask), 0)
+        inputs = (ctypes.c_void_p(x.data_ptr()), None)
+        if self.kind == "backward":
+            inputs += (ctypes.c_void_p(self.sides[i].data_ptr()), None)
+        return (*inputs, self.code, ctypes.c_void_p(out.data_ptr()), None, self.code, *tail)
+
+    @property
+    def function(self) -> str:
+        return "flowk_masked_softmax_backward" if self.kind == "backward" else "flowk_masked_softmax"
+
+    # ---- the reference
+
+    def reference(self, rows: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+        """Rows of the result, (rows, k), computed in `dtype`; and how far float32 arithmetic may be from each element.
+
+        A gradient is a difference: 8 roundings of |scale| * y * (|dy| + sum |y_i dy_i|). A score with a bias is rounded
+        before the exponential: 2 roundings of the row's largest |score|, relative to y. Otherwise nothing.
+        """
+        _, h, q, k = self.shape
+        x = self.xs[0].view(-1, k)[rows].to(dtype)
+        rounding = 2.0**-24
+        if self.kind == "backward":
+            y = self.sides[0].view(-1, k)[rows].to(dtype)
+            terms = SCALE * y * (x.abs() + (x * y).abs().sum(-1, keepdim=True))
+            return SCALE * y * (x - (x * y).sum(-1, keepdim=True)), 8 * rounding * terms
+        z = x * self.scale
+        if self.kind == "bias":
+            z = z + self.sides[0].view(-1, k)[rows].to(dtype)
+            y = torch.softmax(z, -1)
+            return y, 2 * rounding * z.abs().amax(-1, keepdim=True) * y
+        columns = torch.arange(k, device="cuda")
+        if self.kind == "dense":
+            z = z.masked_fill(self.dense.view(-1, k)[rows // (h * q) * q + rows % q], -math.inf)
+        if self.kind == "lengths":
+            z = z.masked_fill(columns >= self.lengths.view(-1)[rows][:, None], -math.inf)
+        if self.kind == "causal":
+            z = z.masked_fill(columns > (rows % q + k - q)[:, None], -math.inf)
+        return torch.softmax(z, -1), torch.zeros_like(z)
+
+    def error(self, actual_rows: torch.Tensor, rows: torch.Tensor) -> float:
+        """The largest error of some rows, less what reference() allows, in units of the row's largest's last place."""
+        exact, allowed = self.reference(rows, torch.float64)
+        largest = exact.abs().amax(-1, keepdim=True).clamp_min(1e-60)
+        exponent = torch.floor(torch.log2(largest)).clamp_min(LEAST_EXPONENT[self.dtype])
+        unit = torch.exp2(exponent + 1 - MANTISSA_BITS[self.dtype])
+        return float((((actual_rows.double() - exact).abs() - allowed) / unit).max())
+
+    def check(self) -> tuple[bool, float]:
+        """Is the first output right: every element written, sampled rows within their bound? And the largest error."""
+        b, h, q, k = self.shape
+        num_rows = b * h * q
+        count = min(num_rows, max(16, min(SAMPLED_ROWS, (1 << 25) // k)))
+        rows = torch.randperm(num_rows, device="cuda")[:count]
+        actual = self.outs[0].view(-1, k)[rows]
+        error = self.error(actual, rows)
+        # 16-bit types are rounded once: half a unit, and what float32 arithmetic adds to it.
+        bound = 2.0 if self.dtype == torch.float32 else 0.51
+        written = not bool(torch.isnan(self.outs[0]).any())
+        return written and error <= bound, error
+
+    # ---- rivals
+
+    def torch_softmax(self, x: torch.Tensor, side: torch.Tensor | None) -> torch.Tensor:
+        if self.kind == "backward":
+            return SCALE * torch._softmax_backward_data(x, side, -1, x.dtype)
+        if self.kind == "plain":
+            return torch.softmax(x, -1)
+        z = x * SCALE
+        if self.kind == "bias":
+            return torch.softmax(z + side, -1)
+        return torch.softmax(z.masked_fill(~self.kept, -math.inf), -1)
+
+    def rivals(self, compiled: bool) -> dict:
+        """Calls of work(i); those of PyTorch allocate from the graph's own pool."""
+        if self.kind == "lengths" and self.kept is None:
+            return {}
+        sides = self.sides or [None] * self.sets
+        found = {"torch": lambda i: self.torch_softmax(self.xs[i], sides[i])}
+        if compiled:
+            torch._dynamo.reset()
+            function = torch.compile(self.torch_softmax, dynamic=False)
+            found["compile"] = lambda i: function(self.xs[i], sides[i])
+        return found
+
+    def copies(self, library: harness.Library) -> dict:
+        """Copies that move as many bytes as the case must, by cudaMemcpyAsync and by flowk's own kernel."""
+        half = max(self.moved // 2 // 16 * 16, 16)
+        src = [torch.empty(half, dtype=torch.uint8, device="cuda") for _ in range(self.sets)]
+        dst = [torch.empty_like(s) for s in src]
+        code = harness.DTYPES["u8"][1]
+        arguments = [library.permute_arguments(a, [0], b, code) for a, b in zip(src, dst)]
+        return {"memcpy": lambda i: dst[i].copy_(src[i]), "copy": lambda i: library.permute(arguments[i])}
+
+
+class SoftmaxLibrary(harness.Library):
+    """The calls of masked softmax by ctypes."""
+
+    def run(self, workload: Workload, i: int) -> None:
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        self.check(getattr(self.c, workload.function)(*workload.calls[i], stream))
+
+    def explain_softmax(self, workload: Workload) -> str:
+        text = ctypes.create_string_buffer(4096)
+        function = getattr(self.c, workload.function + "_explain")
+        self.check(function(*workload.calls[0], text, ctypes.c_size_t(len(text))))
+        return text.value.decode()
+
+
+# ---- the cases
+
+# b, h, q, k of ANCHORS' table for dense masks, lengths and causal.
+ATTENTION = [
+    (64, 12, 128, 128), (16, 16, 512, 512), (8, 16, 1024, 1024), (4, 16, 2048, 2048), (2, 16, 4096, 4096),
+    (1, 8, 4096, 8192), (1, 4, 2048, 16384), (1, 4, 2048, 32768), (1, 4, 1024, 65536), (1, 1, 1024, 131072),
+]  # fmt: skip
+ODD_ATTENTION = [
+    (64, 12, 100, 100), (16, 16, 500, 1000), (32, 8, 77, 77), (256, 16, 77, 77), (256, 12, 100, 100),
+    (16, 16, 512, 1001), (1, 4, 1024, 50257),
+]  # fmt: skip
+# rows, columns
+PLAIN = [
+    (1 << 22, 8), (1 << 21, 16), (1 << 20, 32), (1 << 19, 64), (98304 * 4, 128), (131072, 512), (131072, 1024),
+    (65536, 2048), (65536, 4096), (32768, 8192), (16384, 16384), (8192, 32768), (2048, 65536), (1024, 131072),
+    (512, 262144), (256, 524288), (128, 1 << 20),
+]  # fmt: skip
+ODD_PLAIN = [(1 << 20, 7), (1 << 20, 33), (1 << 19, 77), (1 << 19, 100), (128000, 1000), (128000, 1001), (4096, 50257)]
+SMALL = [
+    (1, 8, 128, 128), (1, 12, 256, 256), (1, 16, 512, 512), (1, 16, 1024, 1024), (8, 12, 128, 128), (32, 8, 77, 77),
+    (1, 1, 1, 32768), (1, 1, 4, 131072), (1, 1, 1, 1 << 20),
+]  # fmt: skip
+TYPES = ("f16", "bf16", "f32")
+
+
+def cases_of(name: str) -> list[tuple]:
+    """SET or SET:TYPE[,TYPE...], f16 and f32 where no type is named."""
+    name, _, types = name.partition(":")
+    types = types.split(",") if types else ["f16", "f32"]
+    rows = [(1, 1, rows, k) for rows, k in PLAIN]
+    odd_rows = [(1, 1, rows, k) for rows, k in ODD_PLAIN]
+    tables = {
+        "plain": [("plain", rows)],
+        "odd": [("plain", odd_rows), ("dense", ODD_ATTENTION), ("backward", odd_rows)],
+        "dense": [("dense", ATTENTION)],
+        "lengths": [("lengths", ATTENTION)],
+        "causal": [("causal", ATTENTION)],
+        "bias": [("bias", ATTENTION)],
+        "backward": [("backward", rows)],
+        "small": [(kind, SMALL) for kind in ("plain", "dense", "backward")],
+    }
+    return [(kind, type_, *shape) for type_ in types for kind, shapes in tables[name] for shape in shapes]

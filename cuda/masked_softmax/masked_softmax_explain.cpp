@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan of masked softmax in words.
+#include <cstdarg>
+#include <cstdio>
+
+#include "core/dtype.h"
+#include "core/text_writer.h"
+#include "masked_softmax/masked_softmax_plan.h"
+
+namespace flowk {
+namespace {
+
+const char* reason(const SoftmaxPlan& plan) {
+  switch (plan.kernel) {
+    case SoftmaxKernel::row_in_registers:
+      if (plan.launch.cluster_blocks > 1) return "a cluster of blocks holds a row in registers";
+      if (plan.params.lanes_per_row > 32) return "a block holds a row in registers";
+      return plan.params.lanes_per_row == 32 ? "a warp holds a row in registers"
+                                             : "a warp holds several rows in registers";
+    case SoftmaxKernel::row_in_shared:
+      return plan.launch.cluster_blocks > 1 ? "a cluster of blocks holds a row in shared memory"
+                                            : "a block holds a row in shared memory";
+    case SoftmaxKernel::rows_by_elements: return "short rows, a span of them through shared memory";
+    case SoftmaxKernel::rows_by_chunks: return "rows of few chunks, several rows a thread";
+    case SoftmaxKernel::row_read_twice: return "a row is too long to hold, or its operands share no alignment";
+  }
+  return "";
+}
+
+}  // namespace
+
+void explain_softmax(const SoftmaxPlan& plan, const SoftmaxRequest& request, char* text, size_t text_bytes) {
+  TextWriter writer{text, text_bytes};
+  if (text_bytes > 0) text[0] = '\0';
+  const SoftmaxParams& params = plan.params;
+  writer.add("%s: %s\n", softmax_kernel_name(plan.kernel), reason(plan));
+  writer.add("  %s %s to %s: %lld rows of %lld columns", plan.backward ? "backward" : "forward",
+             dtype_info(plan.in_dtype).name, dtype_info(plan.out_dtype).name, static_cast<long long>(params.num_rows),
+             static_cast<long long>(request.columns));
+  writer.add("; rows in %d dimensions", params.rank);
+  if (params.band_dim > 0) writer.add(", in bands of %d rows that share a mask", params.band_rows);
+  if (plan.mask != SoftmaxMask::interval) writer.add("; %s", plan.mask == SoftmaxMask::bias ? "bias" : "dense mask");
+  if (params.has_interval) writer.add("; an interval of columns a row");
+  writer.add("\n  row: %d threads of a block", params.lanes_per_row);
+  if (plan.launch.cluster_blocks > 1) writer.add(", %d blocks", plan.launch.cluster_blocks);
+  if (plan.kernel == SoftmaxKernel::rows_by_elements)
+    writer.add(", up to %d units of %d columns a thread", plan.vectors_per_thread, plan.unit_elements);
+  else if (plan.vectors_per_thread > 0)
+    writer.add(", %d chunks of 16 bytes a thread", plan.vectors_per_thread);
+  if (params.rows_per_block > 1) writer.add("; %d rows a block", params.rows_per_block);
+  if (params.is_peeled && plan.kernel == SoftmaxKernel::row_in_registers)
+    writer.add("; columns outside whole chunks one a thread");
+  writer.add("\n  launch: %lld blocks of %d threads, %d bytes of shared memory\n",
+             static_cast<long long>(plan.launch.num_blocks), plan.launch.num_threads, plan.launch.shared_bytes);
+}
+
+}  // namespace flowk

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/divide.h"
+#include "masked_softmax/masked_softmax_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "masked_softmax/softmax_shape.h"
+
+namespace flowk {
+namespace {
+
+constexpr int64_t chunk_bytes = 16;
+constexpr int32_t warp_lanes = 32;
+
+int32_t log2_of(int32_t power_of_2) { return __builtin_ctz(static_cast<unsigned>(power_of_2)); }
+
+void fill_params(const SoftmaxRequest& request, const SoftmaxProblem& problem, SoftmaxPlan* plan) {
+  SoftmaxParams& params = plan->params;
+  params.x = static_cast<const unsigned char*>(request.pointers[softmax_x]);
+  params.out = static_cast<unsigned char*>(const_cast<void*>(request.pointers[softmax_out]));
+  params.side = static_cast<const unsigned char*>(request.pointers[softmax_side]);
+  params.dense = static_cast<const unsigned char*>(request.pointers[softmax_dense]);
+  params.lengths = static_cast<const unsigned char*>(request.pointers[softmax_lengths]);
+  params.columns = static_cast<int32_t>(request.columns);
+  params.num_rows = problem.num_rows;
+  params.rank = problem.rank;
+  params.wide_rows = problem.num_rows >= (int64_t{1} << 31);
+  for (int d = 0; d < problem.rank; ++d) {
+    params.dims[d].extent = problem.dims[d].extent;
+    if (!params.wide_rows) params.dims[d].divider = Divider(static_cast<uint32_t>(problem.dims[d].extent));
+    std::copy(problem.dims[d].strides, problem.dims[d].strides + num_softmax_operands, params.dims[d].strides);
+  }
+  if (params.dense != nullptr) {
+    params.dense_first = params.dense_end = params.dense;
+    for (int d = 0; d < request.rank; ++d) {
+      const int64_t reach = request.strides[softmax_dense][d] * (request.extents[d] - 1);
+      (reach < 0 ? params.dense_first : params.dense_end) += reach;
+    }
+    params.dense_end += request.columns;
+  }
+  params.band_dim = problem.band_dim;
+  params.band_rows = problem.band_rows;
+  params.band_extent = problem.band_extent;
+  params.has_diagonal = request.has_diagonal;
+  params.has_interval = params.has_diagonal || request.lengths_bytes != 0;
+  params.lengths_from_right = request.lengths_from_right;
+  params.lengths_bytes = request.lengths_bytes;
+  params.diagonal_begin = request.diagonal_begin;
+  params.diagonal_end = request.diagonal_end;
+  params.log_softmax = request.log_softmax;
+  params.bias_is_float32 = request.bias_dtype == FLOWK_FLOAT32;
+  params.bias_is_aligned = problem.bias_chunks_agree;
+  params.out_dtype = request.out_dtype;
+  params.out_is_x_type = request.out_dtype == request.in_dtype;
+  params.scale = request.scale;
+  if (!request.backward && plan->mask != SoftmaxMask::bias) {
+    // A masked score is -infinity before it is scaled, so the scale must keep it that.
+    params.negates_x = request.scale < 0;
+    const double least = request.in_dtype == FLOWK_FLOAT64 ? std::numeric_limits<double>::denorm_min()
+                                                           : std::numeric_limits<float>::denorm_min();
+    params.scale = std::max(std::fabs(request.scale), least);
+  }
+  constexpr double log2_e = 1.4426950408889634;
+  params.scale32 = static_cast<float>(params.scale);
+  params.scale32_base_2 = static_cast<float>(params.scale * log2_e);
+}
+
+SoftmaxForm form_of(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& shape) {
+  if (problem.has_leftovers) return SoftmaxForm::any;
+  const bool fills = request.columns / problem.chunk_columns ==
+                     int64_t{shape.lanes_per_row} * shape.vectors_per_thread * shape.cluster_blocks;
+  if (!fills || request.has_diagonal || request.lengths_bytes != 0) return SoftmaxForm::aligned;
+  const SoftmaxMask mask = mask_of(request);
+  if (mask == SoftmaxMask::interval) {
+    const bool is_one_run = problem.rank <= 1 && problem.num_rows < (int64_t{1} << 31);
+    for (const SoftmaxOperand operand : {softmax_x, softmax_out, softmax_side})
+      if (!is_one_run || problem.dims[0].strides[operand] < 0 || problem.dims[0].strides[operand] >= (int64_t{1} << 32))
+        return SoftmaxForm::aligned;
+    return SoftmaxForm::whole;
+  }
+  if (mask == SoftmaxMask::bias && !problem.bias_chunks_agree) return SoftmaxForm::aligned;
+  if (request.pointers[softmax_dense] == nullptr) return SoftmaxForm::whole;
+  if (reinterpret_cast<uintptr_t>(request.pointers[softmax_dense]) % problem.chunk_columns != 0)
+    return SoftmaxForm::aligned;
+  for (int d = 0; d < problem.rank; ++d)
+    if (problem.dims[d].strides[softmax_dense] % problem.chunk_columns != 0) return SoftmaxForm::aligned;
+  return SoftmaxForm::whole;
+}
+
+void fill_plan(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& shape,
+               const Device& device, SoftmaxPlan* plan) {
+  plan->kernel = shape.kernel;
+  plan->mask = mask_of(request);
+  plan->backward = request.backward;
+  plan->in_dtype = request.in_dtype;
+  plan->out_dtype = request.out_dtype;
+  plan->vectors_per_thread = shape.vectors_per_thread;
+  if (shape.kernel == SoftmaxKernel::row_in_registers) plan->form = form_of(request, problem, shape);
+  fill_params(request, problem, plan);
+  SoftmaxParams& params = plan->params;
+  params.lanes_per_row = shape.lanes_per_row;
+  params.rows_per_block = shape.block_threads / shape.lanes_per_row;
+  if (shape.kernel == SoftmaxKernel::rows_by_chunks) params.rows_per_block *= shape.vectors_per_thread;
+  params.rows_shift = shape.lanes_per_row <= warp_lanes ? log2_of(shape.lanes_per_row) : 0;
+  params.cluster_shift = log2_of(shape.cluster_blocks);
+  params.is_peeled = problem.has_leftovers;
+  // Leftover columns are one a thread.
+  params.reads_chunks = problem.chunks_agree && shape.lanes_per_row >= warp_lanes;
+  const int32_t warps = std::max(shape.lanes_per_row / warp_lanes, 1);
+  const int32_t value_bytes = problem.in_bytes == 2 && shape.kernel != SoftmaxKernel::row_read_twice ? 4 : 8;
+  plan->launch = {.num_blocks = ceil_div(problem.num_rows, params.rows_per_block) * shape.cluster_blocks,
+                  .num_threads = shape.block_threads,
+                  .shared_bytes = softmax_exchange_bytes(value_bytes, warps, shape.cluster_blocks),
+                  .cluster_blocks = shape.cluster_blocks,
+                  .overlaps_previous = device.capability >= 90};
+  if (shape.kernel == SoftmaxKernel::row_in_shared) {
+    params.block_vectors = static_cast<int32_t>(shared_row_vectors(problem, request.columns, shape));
+    plan->launch.shared_bytes = static_cast<int32_t>(shared_row_bytes(problem, request.columns, shape));
+    params.block_offset_bytes = plan->launch.shared_bytes - params.block_vectors * static_cast<int32_t>(chunk_bytes);
+  }
+  if (shape.kernel == SoftmaxKernel::rows_by_elements) {
+    plan->unit_elements = unit_elements_of(request, problem);
+    plan->vectors_per_thread = units_per_thread(request, plan->unit_elements, shape.lanes_per_row);
+    // A span may start and end inside a chunk.
+    const int64_t span_bytes = params.rows_per_block * request.columns * problem.in_bytes;
+    const int64_t num_chunks = ceil_div(span_bytes + chunk_bytes - problem.in_bytes, chunk_bytes);
+    plan->launch.shared_bytes = static_cast<int32_t>(num_chunks * chunk_bytes * (request.backward ? 2 : 1));
+  }
+}
+}  // namespace
+
+const char* softmax_kernel_name(SoftmaxKernel kernel) {
+  switch (kernel) {
+    case SoftmaxKernel::row_in_registers: return "row_in_registers";
+    case SoftmaxKernel::row_in_shared: return "row_in_shared";
+    case SoftmaxKernel::rows_by_elements: return "rows_by_elements";
+    case SoftmaxKernel::row_read_twice: return "row_read_twice";
+    case SoftmaxKernel::rows_by_chunks: return "rows_by_chunks";
+  }
+  return "unknown";
+}
+
+void plan_softmax(const SoftmaxRequest& request, const Device& device, SoftmaxPlan* plan) {
+  SoftmaxProblem problem;
+  make_softmax_problem(request, &problem);
+  fill_plan(request, problem, choose_shape(request, problem, device), device, plan);
+}
+
+bool plan_softmax_as(const SoftmaxRequest& request, const Device& device, const SoftmaxShape& shape,
+                     SoftmaxPlan* plan) {
+  SoftmaxProblem problem;
+  make_softmax_problem(request, &problem);
+  if (!shape_fits(request, problem, device, shape)) return false;
+  fill_plan(request, problem, shape, device, plan);
+  return true;
+}
+
+}  // namespace flowk

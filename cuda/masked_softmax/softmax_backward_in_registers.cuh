@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gradient of softmax for rows held in registers.
+#pragma once
+
+#include "masked_softmax/softmax_exchange.cuh"
+
+namespace flowk {
+
+// What an element adds to its row's sum, and the gradient from that sum.
+template <class A>
+__device__ __forceinline__ A backward_term(bool log_softmax, A dy, A y) {
+  if (!log_softmax) return y * dy;
+  return y == negative_infinity<A>() ? A{0} : dy;
+}
+template <class A>
+__device__ __forceinline__ A backward_gradient(bool log_softmax, A dy, A y, A sum, A scale) {
+  if (!log_softmax) return scale * y * (dy - sum);
+  if (y == negative_infinity<A>()) return A{0};
+  if constexpr (sizeof(A) == 8)
+    return scale * (dy - exp(y) * sum);
+  else
+    return scale * (dy - expf(y) * sum);
+}
+
+// dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)); dy, y and dx are
+// (rows, columns). With log_softmax as flowk.h says.
+//
+// Threads and chunks as of softmax_row_in_registers; both inputs are read once, into registers.
+template <class T, class Out, int kVectors>
+__global__ void __launch_bounds__(max_register_lanes)
+    softmax_backward_in_registers(const __grid_constant__ SoftmaxParams params) {
+  allow_next_grid();
+  using A = ComputeType<T>;
+  constexpr int width = chunk_width<T>;
+  const RowTeam team = row_team(params);
+  const ExchangeBuffer<T> buffer = exchange_buffer<T>();
+  begin_exchange(buffer, team);
+
+  int lane = static_cast<int>(threadIdx.x);
+  int64_t linear = static_cast<int64_t>(blockIdx.x) >> params.cluster_shift;
+  if (params.rows_per_block > 1) {
+    linear = linear * params.rows_per_block + (lane >> params.rows_shift);
+    lane &= params.lanes_per_row - 1;
+  }
+  const SoftmaxRow row = locate_row<SoftmaxMask::interval, true>(params, linear);
+  const RowChunks chunks = row_chunks<T>(params, row);
+  const int first_vector = team.rank * params.lanes_per_row * kVectors + lane;
+  const int head_bytes = chunks.head * static_cast<int>(sizeof(T));
+  const bool log_softmax = params.log_softmax;
+  // What stands for a masked column: it adds nothing, and its gradient is 0 as long as the sum is finite.
+  const uint4 masked_y = log_softmax ? negative_infinity_chunk<T>() : uint4{0, 0, 0, 0};
+
+  uint4 raw_dy[kVectors], raw_y[kVectors];
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    const int vector = first_vector + i * params.lanes_per_row;
+    raw_dy[i] = {0, 0, 0, 0};
+    raw_y[i] = masked_y;
+    if (chunks.is_read(vector)) {
+      const int64_t offset = head_bytes + static_cast<int64_t>(vector) * chunk_bytes;
+      raw_dy[i] = load_chunk(row.x + offset);
+      raw_y[i] = load_chunk(row.side + offset);
+    }
+  }
+  A extra_dy = 0, extra_y = log_softmax ? negative_infinity<A>() : A{0};
+  int extra_column = -1;
+  if (params.is_peeled && team.rank == 0) {
+    const int column = lane < chunks.head ? lane : chunks.count * width + lane;
+    if (column < row.columns) {
+      extra_column = column;
+      if (is_kept<SoftmaxMask::interval>(row, column)) {
+        extra_dy = load_element<T>(row.x, column);
+        extra_y = load_element<T>(row.side, column);
+      }
+    }
+  }
+  // The chunks that an end of the interval cuts, at most two a row.
+  if (params.has_interval) {
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      const int vector = first_vector + i * params.lanes_per_row, column = chunks.head + vector * width;
+      if (chunks.is_read(vector) && (column < row.begin || column + width > row.end)) {
+        select_interval<T>(&raw_dy[i], column, row.begin, row.end, uint4{0, 0, 0, 0});
+        select_interval<T>(&raw_y[i], column, row.begin, row.end, masked_y);
+      }
+    }
+  }
+
+  A sum = backward_term(log_softmax, extra_dy, extra_y);
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    A dy[width], y[width];
+    widen_chunk<T>(raw_dy[i], dy);
+    widen_chunk<T>(raw_y[i], y);
+    if (log_softmax) {
+#pragma unroll
+      for (int j = 0; j < width; ++j) sum += backward_term(true, dy[j], y[j]);
+    } else {
+#pragma unroll
+      for (int j = 0; j < width; ++j) sum += y[j] * dy[j];
+    }
+  }
+  sum = sum_over_lanes(sum, team.lanes);
+  sum = sum_row(buffer, team, sum);
+
+  const A scale = signed_scale<A>(params);
+  const bool is_finite = sum - sum == A{0};
+  unsigned char* const out = row.out + chunks.head * static_cast<int>(sizeof(Out));
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    const int vector = first_vector + i * params.lanes_per_row;
+    if (vector >= chunks.count) continue;
+    A dy[width], y[width];
+    widen_chunk<T>(raw_dy[i], dy);
+    widen_chunk<T>(raw_y[i], y);
+    if (log_softmax) {
+#pragma unroll
+      for (int j = 0; j < width; ++j) dy[j] = backward_gradient(true, dy[j], y[j], sum, scale);
+    } else {
+#pragma unroll
+      for (int j = 0; j < width; ++j) dy[j] = scale * y[j] * (dy[j] - sum);
+    }
+    if (!is_finite) {
+      const int column = chunks.head + vector * width;
+#pragma unroll
+      for (int j = 0; j < width; ++j)
+        if (column + j < row.begin || column + j >= row.end) dy[j] = 0;
+    }
+    store_values<Out>(out + static_cast<int64_t>(vector) * (width * static_cast<int>(sizeof(Out))), dy);
+  }
+  if (extra_column >= 0)
+    store_element<Out>(row.out, extra_column,
+                       is_kept<SoftmaxMask::interval>(row, extra_column)
+                           ? backward_gradient(log_softmax, extra_dy, extra_y, sum, scale)
+                           : A{0});
+}
+
+}  // namespace flowk

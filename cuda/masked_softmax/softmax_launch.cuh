@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a plan to a launch, for one input type: each masked_softmax_TYPE.cu instantiates its own, so that they compile
+// side by side.
+#pragma once
+
+#include "core/launch.cuh"
+#include "masked_softmax/softmax_row_in_shared.cuh"
+#include "masked_softmax/softmax_row_read_twice.cuh"
+#include "masked_softmax/softmax_rows_by_chunks.cuh"
+#include "masked_softmax/softmax_rows_by_elements.cuh"
+#include "masked_softmax/softmax_run.h"
+
+namespace flowk {
+
+inline Status no_such_kernel(const SoftmaxPlan& plan) {
+  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "no kernel %s of %d vectors a thread",
+                         softmax_kernel_name(plan.kernel), plan.vectors_per_thread);
+}
+
+template <class T, class Out, SoftmaxMask kMask, SoftmaxForm kForm>
+Status launch_form_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
+  switch (plan.vectors_per_thread) {
+    case 1: return launch(softmax_row_in_registers<T, Out, 1, kMask, kForm>, plan.launch, stream, plan.params);
+    case 2: return launch(softmax_row_in_registers<T, Out, 2, kMask, kForm>, plan.launch, stream, plan.params);
+    case 4: return launch(softmax_row_in_registers<T, Out, 4, kMask, kForm>, plan.launch, stream, plan.params);
+    case 8: return launch(softmax_row_in_registers<T, Out, 8, kMask, kForm>, plan.launch, stream, plan.params);
+    case 16:
+      if constexpr (sizeof(T) > 2)
+        return launch(softmax_row_in_registers<T, Out, 16, kMask, kForm>, plan.launch, stream, plan.params);
+  }
+  return no_such_kernel(plan);
+}
+
+template <class T, class Out, SoftmaxMask kMask>
+Status launch_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
+  // The forms are for rows that keep their type, and float64 has the general one only.
+  if constexpr (std::is_same_v<T, Out> && sizeof(T) < 8) {
+    if (plan.form == SoftmaxForm::whole)
+      return launch_form_in_registers<T, Out, kMask, SoftmaxForm::whole>(plan, stream);
+    if constexpr (kMask == SoftmaxMask::interval)
+      if (plan.form == SoftmaxForm::aligned)
+        return launch_form_in_registers<T, Out, kMask, SoftmaxForm::aligned>(plan, stream);
+  }
+  return launch_form_in_registers<T, Out, kMask, SoftmaxForm::any>(plan, stream);
+}
+
+template <class T, class Out>
+Status launch_backward_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
+  switch (plan.vectors_per_thread) {
+    case 1: return launch(softmax_backward_in_registers<T, Out, 1>, plan.launch, stream, plan.params);
+    case 2: return launch(softmax_backward_in_registers<T, Out, 2>, plan.launch, stream, plan.params);
+    case 4: return launch(softmax_backward_in_registers<T, Out, 4>, plan.launch, stream, plan.params);
+    case 8: return launch(softmax_backward_in_registers<T, Out, 8>, plan.launch, stream, plan.params);
+  }
+  return no_such_kernel(plan);
+}
+
+// Calls `run` with a kernel's units a thread as a constant: those of softmax_shape.cpp.
+template <int kElements, class Run>
+Status with_units(const SoftmaxPlan& plan, Run run) {
+  using std::integral_constant;
+  switch (plan.vectors_per_thread) {
+    case 2: return run(integral_constant<int, 2>());
+    case 4: return run(integral_constant<int, 4>());
+    case 7: return run(integral_constant<int, 7>());
+  }
+  if constexpr (kElements == 1) {
+    switch (plan.vectors_per_thread) {
+      case 10: return run(integral_constant<int, 10>());
+      case 16: return run(integral_constant<int, 16>());
+      case 20: return run(integral_constant<int, 20>());
+    }
+  }
+  return no_such_kernel(plan);
+}
+
+template <class T, int kElements, SoftmaxMask kMask>
+Status launch_elements(const SoftmaxPlan& plan, flowk_stream stream) {
+  return with_units<kElements>(plan, [&](auto units) {
+    return launch(softmax_rows_by_elements<T, kElements, decltype(units)::value, kMask>, plan.launch, stream,
+                  plan.params);
+  });
+}
+
+template <class T, int kElements>
+Status launch_backward_elements(const SoftmaxPlan& plan, flowk_stream stream) {
+  return with_units<kElements>(plan, [&](auto units) {
+    return launch(softmax_backward_by_elements<T, kElements, decltype(units)::value>, plan.launch, stream, plan.params);
+  });
+}
+
+template <class T, SoftmaxMask kMask>
+Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
+  switch (plan.kernel) {
+    case SoftmaxKernel::row_in_registers:
+      if (plan.out_dtype == plan.in_dtype) return launch_in_registers<T, T, kMask>(plan, stream);
+      if constexpr (std::is_same_v<T, float>) {
+        if (plan.out_dtype == FLOWK_FLOAT16) return launch_in_registers<T, Float16, kMask>(plan, stream);
+        return launch_in_registers<T, BFloat16, kMask>(plan, stream);
+      }
+      break;
+    case SoftmaxKernel::row_in_shared:
+      if constexpr (kMask != SoftmaxMask::bias)
+        return launch(softmax_row_in_shared<T, kMask>, plan.launch, stream, plan.params);
+      break;
+    case SoftmaxKernel::rows_by_elements:
+      if constexpr (sizeof(T) < 8 && kMask != SoftmaxMask::bias) {
+        if (plan.unit_elements == 1) return launch_elements<T, 1, kMask>(plan, stream);
+        return launch_elements<T, 8 / sizeof(T), kMask>(plan, stream);
+      }
+      break;
+    case SoftmaxKernel::rows_by_chunks:
+      if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::interval) {
+        switch (plan.params.lanes_per_row) {
+          case 1: return launch(softmax_rows_by_chunks<T, 1, 4>, plan.launch, stream, plan.params);
+          case 2: return launch(softmax_rows_by_chunks<T, 2, 4>, plan.launch, stream, plan.params);
+          case 4: return launch(softmax_rows_by_chunks<T, 4, 4>, plan.launch, stream, plan.params);
+          case 8: return launch(softmax_rows_by_chunks<T, 8, 4>, plan.launch, stream, plan.params);
+        }
+      }
+      break;
+    case SoftmaxKernel::row_read_twice:
+      return launch(softmax_row_read_twice<T, kMask>, plan.launch, stream, plan.params);
+    default: break;
+  }
+  return no_such_kernel(plan);
+}
+
+template <class T>
+Status launch_backward(const SoftmaxPlan& plan, flowk_stream stream) {
+  switch (plan.kernel) {
+    case SoftmaxKernel::row_in_registers:
+      if (plan.out_dtype == plan.in_dtype) return launch_backward_in_registers<T, T>(plan, stream);
+      if constexpr (is_float16<T>) return launch_backward_in_registers<T, float>(plan, stream);
+      break;
+    case SoftmaxKernel::rows_by_elements:
+      if constexpr (sizeof(T) < 8) {
+        if (plan.unit_elements == 1) return launch_backward_elements<T, 1>(plan, stream);
+        return launch_backward_elements<T, 8 / sizeof(T)>(plan, stream);
+      }
+      break;
+    case SoftmaxKernel::rows_by_chunks:
+      if constexpr (sizeof(T) < 8) {
+        switch (plan.params.lanes_per_row) {
+          case 1: return launch(softmax_backward_by_chunks<T, 1, 2>, plan.launch, stream, plan.params);
+          case 2: return launch(softmax_backward_by_chunks<T, 2, 2>, plan.launch, stream, plan.params);
+          case 4: return launch(softmax_backward_by_chunks<T, 4, 2>, plan.launch, stream, plan.params);
+          case 8: return launch(softmax_backward_by_chunks<T, 8, 2>, plan.launch, stream, plan.params);
+        }
+      }
+      break;
+    case SoftmaxKernel::row_read_twice: return launch(softmax_backward_read_twice<T>, plan.launch, stream, plan.params);
+    default: break;
+  }
+  return no_such_kernel(plan);
+}
+
+template <class T>
+Status launch_softmax(const SoftmaxPlan& plan, flowk_stream stream) {
+  if (plan.backward) return launch_backward<T>(plan, stream);
+  switch (plan.mask) {
+    case SoftmaxMask::interval: return launch_forward<T, SoftmaxMask::interval>(plan, stream);
+    case SoftmaxMask::dense: return launch_forward<T, SoftmaxMask::dense>(plan, stream);
+    case SoftmaxMask::bias: return launch_forward<T, SoftmaxMask::bias>(plan, stream);
+  }
+  return no_such_kernel(plan);
+}
+
+}  // namespace flowk

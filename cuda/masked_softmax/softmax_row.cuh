@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// A row of masked softmax: where it lies, which of its columns are kept, which of its chunks are read.
+#pragma once
+
+#include "core/divide.h"
+#include "core/grid_order.cuh"
+#include "masked_softmax/softmax_chunk.cuh"
+
+namespace flowk {
+
+struct SoftmaxRow {
+  const unsigned char* x = nullptr;
+  const unsigned char* side = nullptr;
+  const unsigned char* dense = nullptr;
+  unsigned char* out = nullptr;
+  int columns = 0;  // 0: there is no such row
+  int begin = 0;    // lengths, causal and window keep [begin, end)
+  int end = 0;
+};
+
+// Waits for the stream's previous grid before the first access to memory, and finds row `linear` of the grid's order:
+// out(row) = out + sum over d of index[d] * strides[d], and so for the others.
+template <SoftmaxMask kMask, bool kBackward, SoftmaxForm kForm = SoftmaxForm::any>
+__device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, int64_t linear) {
+  constexpr bool has_side = kBackward || kMask == SoftmaxMask::bias;
+  constexpr bool has_dense = !kBackward && kMask != SoftmaxMask::interval;
+  // Rows one after the other in x and out, and nothing else to find.
+  if constexpr (kForm == SoftmaxForm::whole && !has_dense) {
+    SoftmaxRow row;
+    const bool row_exists = linear < params.num_rows;
+    const uint64_t number = row_exists ? static_cast<uint32_t>(linear) : 0u;
+    row.x = params.x + number * static_cast<uint32_t>(params.dims[0].strides[softmax_x]);
+    row.out = params.out + number * static_cast<uint32_t>(params.dims[0].strides[softmax_out]);
+    if constexpr (has_side)
+      row.side = params.side + number * static_cast<uint32_t>(params.dims[0].strides[softmax_side]);
+    row.columns = row.end = row_exists ? params.columns : 0;
+    wait_for_previous_grid();
+    return row;
+  }
+  // A row that is not there has no columns; its pointers are the tensors', so that they stay pointers to global memory
+  // to the compiler.
+  bool exists = linear < params.num_rows;
+  if (!exists) linear = 0;
+  int64_t offsets[num_softmax_operands] = {};
+  int64_t band_row = 0;
+  uint32_t narrow = static_cast<uint32_t>(linear);
+  const auto step = [&](int d, int64_t index) {
+    const SoftmaxRowDim& dim = params.dims[d];
+    offsets[softmax_x] += index * dim.strides[softmax_x];
+    offsets[softmax_out] += index * dim.strides[softmax_out];
+    if constexpr (has_side) offsets[softmax_side] += index * dim.strides[softmax_side];
+    if constexpr (has_dense) offsets[softmax_dense] += index * dim.strides[softmax_dense];
+    if (kForm != SoftmaxForm::whole && params.has_interval) {
+      offsets[softmax_lengths] += index * dim.strides[softmax_lengths];
+      offsets[softmax_row] += index * dim.strides[softmax_row];
+    }
+    if (params.band_dim > 0) {
+      if (d == 0) band_row += index;
+      if (d == params.band_dim) band_row += index * params.band_rows;
+    }
+  };
+  if (params.rank <= 1) {
+    step(0, linear);
+  } else if (params.wide_rows) {
+    int64_t rest = linear;
+#pragma unroll 1
+    for (int d = 0; d < params.rank; ++d) {
+      const int64_t index = d + 1 < params.rank ? rest % params.dims[d].extent : rest;
+      rest = d + 1 < params.rank ? rest / params.dims[d].extent : 0;
+      step(d, index);
+    }
+  } else {
+    // The first dimensions by constant index, so that strides are operands of the instructions.
+    constexpr int num_unrolled = 4;
+#pragma unroll
+    for (int d = 0; d < num_unrolled; ++d)
+      if (d < params.rank) step(d, d + 1 < params.rank ? take_index(&narrow, params.dims[d].divider) : narrow);
+#pragma unroll 1
+    for (int d = num_unrolled; d < params.rank; ++d)
+      step(d, d + 1 < params.rank ? take_index(&narrow, params.dims[d].divider) : narrow);
+  }
+  if (params.band_dim > 0 && band_row >= params.band_extent) {
+    exists = false;
+    if constexpr (kForm == SoftmaxForm::whole)
+      for (int64_t& offset : offsets) offset = 0;
+  }
+  SoftmaxRow row;
+  row.x = params.x + offsets[softmax_x];
+  row.out = params.out + offsets[softmax_out];
+  if constexpr (has_side) row.side = params.side + offsets[softmax_side];
+  if constexpr (has_dense) row.dense = params.dense == nullptr ? nullptr : params.dense + offsets[softmax_dense];
+  row.columns = row.end = exists ? params.columns : 0;
+  wait_for_previous_grid();
+  if (kForm != SoftmaxForm::whole && params.has_interval && exists) {
+    const int columns = params.columns;
+    int begin = 0, end = columns;
+    if (params.lengths_bytes != 0) {
+      const unsigned char* address = params.lengths + offsets[softmax_lengths];
+      const auto clamp = [columns](auto n) { return n < 0 ? 0 : n > columns ? columns : static_cast<int>(n); };
+      const int length = params.lengths_bytes == 4 ? clamp(*reinterpret_cast<const int32_t*>(address))
+                                                   : clamp(*reinterpret_cast<const int64_t*>(address));
+      if (params.lengths_from_right)
+        begin = columns - length;
+      else
+        end = length;
+    }
+    if (params.has_diagonal) {
+      const int64_t diagonal_begin = offsets[softmax_row] + params.diagonal_begin;
+      const int64_t diagonal_end = offsets[softmax_row] + params.diagonal_end;
+      if (diagonal_end < end) end = diagonal_end < 0 ? 0 : static_cast<int>(diagonal_end);
+      if (diagonal_begin > begin) begin = diagonal_begin > columns ? columns : static_cast<int>(diagonal_begin);
+    }
+    row.begin = begin < end ? begin : 0;
+    row.end = begin < end ? end : 0;
+  }
+  return row;
+}
+
+// The 16-byte chunks of a row: those of x, whose columns are whole units of the other operands too.
+struct RowChunks {
+  int head = 0;        // columns before the first chunk
+  int count = 0;       // chunks that lie inside the row
+  int read_begin = 0;  // those with a column in [begin, end)
+  int read_end = 0;
+  __device__ __forceinline__ bool is_read(int chunk) const {
+    return static_cast<unsigned>(chunk - read_begin) < static_cast<unsigned>(read_end - read_begin);
+  }
+};
+
+template <class T, SoftmaxForm kForm = SoftmaxForm::any>
+__device__ __forceinline__ RowChunks row_chunks(const SoftmaxParams& params, const SoftmaxRow& row) {
+  constexpr unsigned width = chunk_width<T>;
+  RowChunks chunks;
+  if (kForm == SoftmaxForm::any && params.is_peeled) {
+    const unsigned misaligned = static_cast<unsigned>(reinterpret_cast<uintptr_t>(row.x)) % chunk_bytes / sizeof(T);
+    const int before = static_cast<int>((width - misaligned) % width);
+    chunks.head = before < row.columns ? before : row.columns;
+  }
+  chunks.count = static_cast<int>(static_cast<unsigned>(row.columns - chunks.head) / width);
+  chunks.read_end = chunks.count;
+  if (kForm != SoftmaxForm::whole && params.has_interval) {
+    const int begin = row.begin - chunks.head, end = row.end - chunks.head;
+    chunks.read_begin = begin <= 0 ? 0 : begin / static_cast<int>(width);
+    const int past = end <= 0 ? 0 : static_cast<int>((static_cast<unsigned>(end) + width - 1) / width);
+    chunks.read_end = past < chunks.count ? past : chunks.count;
+    if (chunks.read_begin > chunks.read_end) chunks.read_begin = chunks.read_end;
+  }
+  return chunks;
+}
+
+template <class T>
+__device__ __forceinline__ ComputeType<T> load_element(const unsigned char* row, int64_t column) {
+  return widen(reinterpret_cast<const T*>(row)[column]);
+}
+
+template <class T>
+__device__ __forceinline__ void store_element(unsigned char* row, int64_t column, ComputeType<T> value) {
+  reinterpret_cast<T*>(row)[column] = convert<T>(value);
+}
+
+// The scale as the caller gave it, where there is a bias and in gradients.
+template <class A>
+__device__ __forceinline__ A signed_scale(const SoftmaxParams& params) {
+  if constexpr (sizeof(A) == 8)
+    return params.scale;
+  else
+    return params.scale32;
+}
+
+// scale * x + bias of one column; the scale of the parameters is signed where there is a bias.
+template <class T, SoftmaxMask kMask>
+__device__ __forceinline__ ComputeType<T> load_score(const SoftmaxParams& params, const SoftmaxRow& row, int column) {
+  using A = ComputeType<T>;
+  const A x = load_element<T>(row.x, column);
+  if constexpr (kMask == SoftmaxMask::bias) {
+    const A bias = params.bias_is_float32 ? static_cast<A>(load_element<float>(row.side, column))
+                                          : load_element<T>(row.side, column);
+    return signed_scale<A>(params) * x + bias;
+  } else {
+    return params.negates_x ? -x : x;
+  }
+}
+
+template <SoftmaxMask kMask>
+__device__ __forceinline__ bool is_kept(const SoftmaxRow& row, int column) {
+  if (column < row.begin || column >= row.end) return false;
+  if constexpr (kMask != SoftmaxMask::interval)
+    if (row.dense != nullptr) return row.dense[column] == 0;
+  return true;
+}
+
+// What a score is multiplied by before the exponential, in the exponential's base: 1 where scores are scaled already.
+template <class T, SoftmaxMask kMask>
+__device__ __forceinline__ ComputeType<T> exponent_scale(const SoftmaxParams& params) {
+  if constexpr (kMask == SoftmaxMask::bias) return static_cast<ComputeType<T>>(base_per_natural<T>);
+  if constexpr (sizeof(T) == 8)
+    return params.scale;
+  else
+    return uses_base_2<T> ? params.scale32_base_2 : params.scale32;
+}
+
+// The exponent of a score: (score - reference) * scale. float16 without a bias by one instruction: all scores of a row
+// share the rounded reference * scale, which the plan keeps finite.
+template <class T, SoftmaxMask kMask>
+struct ScoreScale {
+  using A = ComputeType<T>;
+  static constexpr bool is_fused = std::is_same_v<T, Float16> && kMask != SoftmaxMask::bias;
+  A reference;
+  A scale;
+  A scaled;
+  __device__ __forceinline__ ScoreScale(A row_reference, A row_scale)
+      : reference(row_reference), scale(row_scale), scaled(row_reference * row_scale) {}
+  __device__ __forceinline__ A operator()(A score) const {
+    if constexpr (is_fused)
+      return fmaf(score, scale, -scaled);
+    else
+      return (score - reference) * scale;
+  }
+  // What the exponents change by when `other` is their reference instead.
+  __device__ __forceinline__ A to_reference(A other) const {
+    if constexpr (is_fused)
+      return scaled - other * scale;
+    else
+      return (reference - other) * scale;
+  }
+};
+
+}  // namespace flowk

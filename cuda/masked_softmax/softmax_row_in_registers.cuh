@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+// Softmax of rows held in registers: several rows a warp, a row a warp, a row a block, a row a cluster.
+#pragma once
+
+#include "masked_softmax/softmax_exchange.cuh"
+
+namespace flowk {
+
+// A thread's sum of values in 0 ... 1. In float32 with the rounding error of every addition beside it: `high` starts at
+// 1, so it is never the smaller operand and the error is exact (Dekker's fast two-sum). Three more additions a value
+// keep a row's largest value within 2 units of its last place.
+template <class T>
+struct ThreadSum {
+  using A = ComputeType<T>;
+  A high = std::is_same_v<T, float> ? 1 : 0;
+  A low = 0;
+
+  template <int kWidth>
+  __device__ __forceinline__ void take(A (&values)[kWidth]) {
+    if constexpr (std::is_same_v<T, float>) {
+#pragma unroll
+      for (int j = 0; j < kWidth; ++j) take_one(values[j]);
+    } else {
+#pragma unroll
+      for (int step = kWidth / 2; step > 0; step /= 2)
+#pragma unroll
+        for (int j = 0; j < step; ++j) values[j] += values[j + step];
+      high += values[0];
+    }
+  }
+  __device__ __forceinline__ void take_one(A value) {
+    if constexpr (std::is_same_v<T, float>) {
+      const A sum = high + value;
+      low += value - (sum - high);
+      high = sum;
+    } else {
+      high += value;
+    }
+  }
+  __device__ __forceinline__ RowValue<T> total() const {
+    if constexpr (std::is_same_v<T, float>)
+      return static_cast<double>(high - 1.0f) + static_cast<double>(low);
+    else
+      return high;
+  }
+};
+
+// Writes a row that has a NaN among its kept scores: NaN where kept, else 0 (-infinity). Rare, so that no thread keeps
+// its mask for it.
+template <class T, class Out, SoftmaxMask kMask>
+__device__ __forceinline__ void store_nan_row(const SoftmaxParams& params, const SoftmaxRow& row, int first, int step) {
+  using A = ComputeType<T>;
+  const A infinity = negative_infinity<A>();
+#pragma unroll 1
+  for (int column = first; column < row.columns; column += step)
+    store_element<Out>(row.out, column,
+                       is_kept<kMask>(row, column) ? infinity - infinity
+                       : params.log_softmax        ? infinity
+                                                   : A{0});
+}
+
+// y(row, j) = exp(z(row, j) - max) / sum over kept i of exp(z(row, i) - max), z = scale * x + bias; x, y and bias are
+// (rows, columns), a dense mask has a byte a column.
+//
+// A row belongs to lanes_per_row threads of a block, or of each block of a cluster; a thread owns kVectors chunks of 16
+// bytes, lanes_per_row apart, and where rows do not start or end on a chunk at most one column of those that are left
+// over. It reads x once, into registers, and exchanges one maximum and one sum.
+template <class T, class Out, int kVectors, SoftmaxMask kMask, SoftmaxForm kForm>
+__global__ void __launch_bounds__(max_register_lanes)
+    softmax_row_in_registers(const __grid_constant__ SoftmaxParams params) {
+  allow_next_grid();
+  using A = ComputeType<T>;
+  using E = RowValue<T>;
+  constexpr int width = chunk_width<T>;
+  constexpr bool has_bias = kMask == SoftmaxMask::bias;
+  const RowTeam team = row_team(params);
+  const ExchangeBuffer<T> buffer = exchange_buffer<T>();
+  begin_exchange(buffer, team);
+
+  int lane = static_cast<int>(threadIdx.x);
+  int64_t linear = static_cast<int64_t>(blockIdx.x) >> params.cluster_shift;
+  if (params.rows_per_block > 1) {
+    linear = linear * params.rows_per_block + (lane >> params.rows_shift);
+    lane &= params.lanes_per_row - 1;
+  }
+  const SoftmaxRow row = locate_row<kMask, false, kForm>(params, linear);
+  const RowChunks chunks = row_chunks<T, kForm>(params, row);
+  const int first_vector = team.rank * params.lanes_per_row * kVectors + lane;
+  // Where a row fills its threads, one that is not there is loaded as row 0 and not stored.
+  const auto is_read = [&](int vector) { return kForm == SoftmaxForm::whole || chunks.is_read(vector); };
+
+  // Loads: every one before the first use. Chunks of a thread by 32-bit offsets from its first.
+  const unsigned char* const x =
+      row.x + chunks.head * static_cast<int>(sizeof(T)) + static_cast<int64_t>(first_vector) * chunk_bytes;
+  uint4 raw[kVectors];
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    const int step = i * params.lanes_per_row;
+    raw[i] = is_read(first_vector + step) ? load_chunk(x + step * chunk_bytes) : negative_infinity_chunk<T>();
+  }
+  const bool bias_by_chunks = kForm == SoftmaxForm::whole || (params.bias_is_aligned && !params.bias_is_float32);
+  uint4 raw_bias[has_bias ? kVectors : 1];
+  if constexpr (has_bias) {
+    const unsigned char* const bias =
+        row.side + chunks.head * static_cast<int>(sizeof(T)) + static_cast<int64_t>(first_vector) * chunk_bytes;
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      const int step = i * params.lanes_per_row;
+      raw_bias[i] = {0, 0, 0, 0};
+      if (bias_by_chunks && is_read(first_vector + step)) raw_bias[i] = load_chunk(bias + step * chunk_bytes);
+    }
+  }
+  DenseWords<width> dense[kMask == SoftmaxMask::interval ? 1 : kVectors];
+  if constexpr (kMask != SoftmaxMask::interval) {
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) dense[i] = {};
+    if (row.dense != nullptr) {
+      const unsigned char* const first = row.dense + chunks.head + first_vector * width;
+      const bool is_aligned =
+          kForm == SoftmaxForm::whole || (reinterpret_cast<uintptr_t>(row.dense + chunks.head) & (width - 1)) == 0;
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i) {
+        const int step = i * params.lanes_per_row;
+        if (is_read(first_vector + step))
+          dense[i] = is_aligned ? load_dense_aligned<width>(first + step * width)
+                                : load_dense_shifted<width>(first + step * width, params.dense_first, params.dense_end);
+      }
+    }
+  }
+  A extra = negative_infinity<A>();
+  int extra_column = -1;
+  if (kForm == SoftmaxForm::any && params.is_peeled && team.rank == 0) {
+    const int column = lane < chunks.head ? lane : chunks.count * width + lane;
+    if (column < row.columns) {
+      extra_column = column;
+      if (is_kept<kMask>(row, column)) extra = load_score<T, kMask>(params, row, column);
+    }
+  }
+
+  // Masks, and the largest score. Without a bias a score is x, and its scale waits for the exponential.
+  A scores[has_bias ? kVectors * width : 1];
+  ChunkMax<T> largest_x;
+  A largest = extra;
+  if constexpr (has_bias) {
+    const A scale = signed_scale<A>(params);
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      const int vector = first_vector + i * params.lanes_per_row, column = chunks.head + vector * width;
+      A values[width], bias[width];
+      widen_chunk<T>(raw[i], values);
+      if (bias_by_chunks) {
+        widen_chunk<T>(raw_bias[i], bias);
+      } else {
+        const bool reads = is_read(vector);
+#pragma unroll
+        for (int j = 0; j < width; ++j) {
+          bias[j] = 0;
+          if (reads)
+            bias[j] = params.bias_is_float32 ? static_cast<A>(load_element<float>(row.side, column + j))
+                                             : load_element<T>(row.side, column + j);
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < width; ++j) scores[i * width + j] = scale * values[j] + bias[j];
+      if (kForm != SoftmaxForm::whole || row.dense != nullptr) {
+        const uint32_t interval = is_read(vector) ? interval_bits(column, width, row.begin, row.end) : 0u;
+#pragma unroll
+        for (int j = 0; j < width; ++j) {
+          const bool keeps = (interval >> j & 1) != 0 && (dense[i].words[j / 4] >> (8 * (j % 4)) & 0xff) == 0;
+          if (!keeps) scores[i * width + j] = negative_infinity<A>();
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < width; ++j) largest = larger_of(largest, scores[i * width + j]);
+    }
+  } else {
+    if (params.negates_x) {
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i)
+        if (is_read(first_vector + i * params.lanes_per_row)) negate_chunk<T>(&raw[i]);
+    }
+    // The chunks that an end of the interval cuts, at most two a row.
+    if (kForm != SoftmaxForm::whole && params.has_interval) {
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i) {
+        const int vector = first_vector + i * params.lanes_per_row, column = chunks.head + vector * width;
+        if (is_read(vector) && (column < row.begin || column + width > row.end))
+          select_interval<T>(&raw[i], column, row.begin, row.end, negative_infinity_chunk<T>());
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      if constexpr (kMask == SoftmaxMask::dense) mask_chunk<T>(&raw[i], dense[i]);
+      largest_x.take(raw[i]);
+    }
+    largest = larger_of(largest, largest_x.largest());
+  }
+
+  // Exponentials less the largest score of this warp, and their sum.
+  largest = max_over_lanes(largest, team.lanes);
+  const A reference = largest == negative_infinity<A>() ? A{0} : largest;
+  const A scale = exponent_scale<T, kMask>(params);
+  A values[kVectors * width];
+  const ScoreScale<T, kMask> to_exponent(reference, scale);
+  const A extra_exponent = to_exponent(extra);
+  A extra_value = exponential<T>(extra_exponent);
+  ThreadSum<T> sum;
+  if constexpr (kForm == SoftmaxForm::any) sum.take_one(extra_value);
+  const auto take_exponentials = [&](auto kind) {
+    constexpr bool keeps_exponents = decltype(kind)::value;
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      A z[width], p[width];
+      if (kForm != SoftmaxForm::whole && !is_read(first_vector + i * params.lanes_per_row)) {
+#pragma unroll
+        for (int j = 0; j < width; ++j) values[i * width + j] = keeps_exponents ? negative_infinity<A>() : A{0};
+        continue;
+      }
+      if constexpr (has_bias) {
+#pragma unroll
+        for (int j = 0; j < width; ++j) z[j] = scores[i * width + j];
+      } else {
+        widen_chunk<T>(raw[i], z);
+      }
+#pragma unroll
+      for (int j = 0; j < width; ++j) {
+        z[j] = to_exponent(z[j]);
+        p[j] = exponential<T>(z[j]);
+        values[i * width + j] = keeps_exponents ? z[j] : p[j];
+      }
+      sum.take(p);
+    }
+  };
+  if (params.log_softmax)
+    take_exponentials(std::true_type{});
+  else
+    take_exponentials(std::false_type{});
+  const RowPart<T> part = {largest, sum_over_lanes(sum.total(), team.lanes)};
+
+  const RowPart<T> total = combine_row<T, kMask>(buffer, team, part, scale);
+  if (total.sum != total.sum)
+    return store_nan_row<T, Out, kMask>(params, row, team.rank * params.lanes_per_row + lane,
+                                        params.lanes_per_row * team.blocks);
+  // y = value * factor + term
+  A factor, term = 0;
+  // A warp that keeps nothing has values of 0, or -infinity, that no factor may turn into NaN.
+  const A to_row = largest == negative_infinity<A>() ? A{0} : to_exponent.to_reference(total.max);
+  if (params.log_softmax) {
+    extra_value = extra_exponent;
+    factor = static_cast<A>(natural_per_base<T>);
+    if (total.sum > E{0}) term = to_row * static_cast<A>(natural_per_base<T>) - log_of<A>(total.sum);
+  } else {
+    factor = total.sum > E{0} ? quotient_of(exponential<T>(to_row), total.sum) : A{0};
+  }
+  constexpr int out_bytes = width * static_cast<int>(sizeof(Out));
+  unsigned char* const out =
+      row.out + chunks.head * static_cast<int>(sizeof(Out)) + static_cast<int64_t>(first_vector) * out_bytes;
+  if (kForm == SoftmaxForm::whole && row.columns == 0) return;
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    const int step = i * params.lanes_per_row;
+    if (kForm != SoftmaxForm::whole && first_vector + step >= chunks.count) continue;
+    A y[width];
+#pragma unroll
+    for (int j = 0; j < width; ++j) y[j] = values[i * width + j] * factor + term;
+    store_values<Out>(out + step * out_bytes, y);
+  }
+  if (extra_column >= 0) store_element<Out>(row.out, extra_column, extra_value * factor + term);
+}
+
+}  // namespace flowk

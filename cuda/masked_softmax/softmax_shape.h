@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which kernel does a call of masked softmax, and how its rows are spread over threads.
+#pragma once
+
+#include "masked_softmax/softmax_problem.h"
+
+namespace flowk {
+
+SoftmaxMask mask_of(const SoftmaxRequest& request);
+
+// The first choice for the call: never a shape that does not fit.
+SoftmaxShape choose_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device);
+
+bool shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device,
+                const SoftmaxShape& shape);
+
+// rows_by_elements: the elements of a unit, and the units a thread of `lanes` threads a row, as far as there is a
+// kernel for it; 0: none.
+int32_t unit_elements_of(const SoftmaxRequest& request, const SoftmaxProblem& problem);
+int32_t units_per_thread(const SoftmaxRequest& request, int32_t unit_elements, int32_t lanes);
+
+// row_in_shared: the 16-byte chunks of a row in one block, and the shared memory of the exchange and, from a multiple
+// of 16 on, of these.
+int64_t shared_row_vectors(const SoftmaxProblem& problem, int64_t columns, const SoftmaxShape& shape);
+int64_t shared_row_bytes(const SoftmaxProblem& problem, int64_t columns, const SoftmaxShape& shape);
+
+}  // namespace flowk

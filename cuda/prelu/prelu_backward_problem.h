@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the parts of the plan of PReLU backward share.
+#pragma once
+
+#include "prelu/prelu_problem.h"
+
+namespace flowk {
+
+// A problem as the planners see it.
+struct PreluBackwardProblem {
+  const PreluBackwardRequest& request;
+  const Device& device;
+  const PreluBackwardChoice& choice;
+  PreluShape shape;
+  int64_t pack_elements;
+  int64_t sum_bytes;  // of a partial sum
+  PreluBackwardTensors tensors;
+  int64_t num_packs;
+};
+
+// Partials as (rows, columns), and how the columns are the channels': see PartialSumParams.
+struct PreluPartials {
+  int64_t num_rows;
+  int64_t num_columns;
+  int64_t row_stride;
+  int64_t column_stride;
+  int64_t inner = 1;
+  int32_t periods = 1;
+  int32_t lead = 0;
+};
+
+// Do all packs exist, aligned in all tensors?
+bool is_whole(const PreluBackwardProblem& problem);
+
+// May kernels start before the stream's previous one ends? That hides their launch: 0.8 us of it (H200).
+bool starts_early(const PreluBackwardProblem& problem);
+
+// A plan with what all kernels share.
+PreluBackwardPlan start_plan(const PreluBackwardProblem& problem);
+
+// Lanes that sum up one of `num_sums` sums of `num_terms` terms each, in a block of `threads`.
+int32_t lanes_for(int64_t num_sums, int64_t num_terms, int64_t threads);
+
+// Plan the kernels that make dalpha of partials at the workspace's start; the second, of partials (num_rows, channels).
+void plan_sums(const PreluBackwardProblem& problem, const PreluPartials& partials, PreluBackwardPlan* plan);
+void plan_sums_of_rows(const PreluBackwardProblem& problem, int64_t num_rows, PreluBackwardPlan* plan);
+
+// Plan a kernel over x and dy on top of start_plan(), and its sums; false where it does not fit.
+bool plan_spans(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
+bool plan_planes(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
+bool plan_whole_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
+void plan_slabs(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);  // fits always
+
+// Makes a plan of packs_of_columns one of packs_of_channels, where it can be.
+bool plan_channels(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
+
+}  // namespace flowk

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of masked softmax against float64: the planner's own pick and every shape that holds a row, in memory
+// that ends where the tensors do, so that AddressSanitizer sees the first byte too many. Rows shared by the blocks of a
+// cluster are not here: the executor has no clusters, bench/tune_softmax.py and the Python tests run them on a GPU.
+#include <cstdio>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "check.h"
+#include "core/device.h"
+#include "softmax_case.h"
+
+using namespace flowk;
+
+namespace {
+
+std::set<std::pair<bool, SoftmaxKernel>> reached;
+
+void check_plan(const SoftmaxCase& row, CaseRun* run, const SoftmaxPlan& plan) {
+  run->poison();
+  const bool ran = run_softmax(plan, nullptr).ok();
+  if (!ran) std::printf("%s\n", flowk_last_error());
+  const bool right = ran && run->is_right();
+  CHECK(right);
+  if (!right)
+    std::printf("  %s: %s, %d of type %d, %lld columns, lead %lld, %d chunks, %d lanes of %d\n", row.why,
+                softmax_kernel_name(plan.kernel), static_cast<int>(row.backward), static_cast<int>(row.dtype),
+                static_cast<long long>(row.columns), static_cast<long long>(row.lead), plan.vectors_per_thread,
+                plan.params.lanes_per_row, plan.launch.num_threads);
+  reached.insert({row.backward, plan.kernel});
+}
+
+// The planner's pick, and the shapes that hold the row without more than 4 times its lanes.
+void check_case(const SoftmaxCase& row) {
+  CaseRun run(row);
+  const SoftmaxRequest request = run.request();
+  Device device;
+  CHECK(current_device(&device).ok());
+  SoftmaxPlan plan;
+  plan_softmax(request, device, &plan);
+  check_plan(row, &run, plan);
+  const auto try_shape = [&](SoftmaxKernel kernel, int vectors, int lanes, int threads) {
+    SoftmaxShape shape;
+    shape.kernel = kernel;
+    shape.vectors_per_thread = vectors;
+    shape.lanes_per_row = lanes;
+    shape.block_threads = threads;
+    SoftmaxPlan forced;
+    if (plan_softmax_as(request, device, shape, &forced)) check_plan(row, &run, forced);
+  };
+  const int64_t chunks = row.columns * dtype_info(row.dtype).element_bytes / 16 + 1;
+  for (const int vectors : {1, 2, 4, 8, 16})
+    for (const int lanes : {1, 4, 16, 32, 64, 96})
+      if (int64_t{vectors} * lanes <= 4 * chunks + 64)
+        try_shape(SoftmaxKernel::row_in_registers, vectors, lanes, lanes < 32 ? 64 : lanes);
+  for (const int lanes : {32, 96}) try_shape(SoftmaxKernel::row_in_shared, 0, lanes, lanes);
+  for (const int lanes : {1, 2, 4, 8, 16}) try_shape(SoftmaxKernel::rows_by_elements, 0, lanes, 64);
+  for (const int lanes : {1, 2, 4, 8})
+    for (const int chunks : {2, 4}) try_shape(SoftmaxKernel::rows_by_chunks, chunks, lanes, 64);
+  for (const int lanes : {2, 32, 64}) try_shape(SoftmaxKernel::row_read_twice, 0, lanes, lanes < 32 ? 32 : lanes);
+}
+
+const flowk_dtype dtypes[] = {FLOWK_FLOAT16, FLOWK_BFLOAT16, FLOWK_FLOAT32, FLOWK_FLOAT64};
+
+void every_shape_is_right_at_every_edge_of_a_row() {
+  for (const flowk_dtype dtype : dtypes)
+    for (const int64_t columns : {1, 2, 3, 7, 8, 15, 16, 17, 33, 64, 77, 100, 129, 256, 500})
+      for (const bool backward : {false, true})
+        check_case({.why = "no mask", .dtype = dtype, .columns = columns, .heads = 1, .backward = backward});
+}
+
+void masks_work_alone_and_together() {
+  for (const flowk_dtype dtype : dtypes)
+    for (const int64_t columns : {5, 24, 77, 256, 301}) {
+      check_case({.why = "dense", .dtype = dtype, .columns = columns, .dense = true, .scale = 0.5});
+      check_case({.why = "lengths", .dtype = dtype, .columns = columns, .lengths = 4, .scale = -1.5});
+      check_case({.why = "right", .dtype = dtype, .columns = columns, .lengths = 8, .log_softmax = true});
+      check_case({.why = "causal", .dtype = dtype, .columns = columns, .rows = 9, .causal = true});
+      check_case({.why = "window", .dtype = dtype, .columns = columns, .rows = 9, .causal = true, .window = 4});
+      check_case({.why = "bias", .dtype = dtype, .columns = columns, .bias = true, .scale = -2});
+      check_case({.why = "all",
+                  .dtype = dtype,
+                  .columns = columns,
+                  .dense = true,
+                  .lengths = 4,
+                  .causal = true,
+                  .window = 20,
+                  .bias = true,
+                  .log_softmax = true});
+      check_case({.why = "backward of lengths",
+                  .dtype = dtype,
+                  .columns = columns,
+                  .lengths = 8,
+                  .scale = 0.5,
+                  .backward = true});
+      check_case({.why = "backward of a log",
+                  .dtype = dtype,
+                  .columns = columns,
+                  .causal = true,
+                  .log_softmax = true,
+                  .backward = true});
+    }
+}
+
+void misaligned_tensors_and_other_types_are_right() {
+  for (const flowk_dtype dtype : dtypes)
+    for (const int64_t lead : {1, 3, 4}) {
+      check_case({.why = "lead", .dtype = dtype, .columns = 77, .dense = true, .lead = lead});
+      check_case({.why = "lead", .dtype = dtype, .columns = 256, .lengths = 4, .lead = lead});
+      check_case({.why = "lead", .dtype = dtype, .columns = 37, .lead = lead, .backward = true});
+    }
+  for (const flowk_dtype dtype : {FLOWK_FLOAT16, FLOWK_BFLOAT16}) {
+    check_case({.why = "float32 to 16 bits", .columns = 200, .dense = true, .out_dtype = dtype});
+    check_case({.why = "float32 to 16 bits", .columns = 33, .out_dtype = dtype});
+    check_case({.why = "16 bits to float32", .dtype = dtype, .columns = 72, .out_dtype = FLOWK_FLOAT32});
+    check_case({.why = "gradient of 16-bit probabilities",
+                .dtype = dtype,
+                .columns = 72,
+                .out_dtype = FLOWK_FLOAT32,
+                .backward = true});
+  }
+}
+
+void long_rows_are_right() {
+  for (const int64_t columns : {4099, 16384, 70000}) {
+    check_case({.why = "long", .dtype = FLOWK_FLOAT16, .columns = columns, .batch = 1, .heads = 1, .rows = 1});
+    check_case({.why = "long", .columns = columns, .batch = 1, .heads = 1, .rows = 1, .dense = true, .lead = 1});
+    check_case({.why = "long", .columns = columns, .batch = 1, .heads = 1, .rows = 1, .backward = true});
+  }
+}
+
+// Broadcast over heads, a mask of more than a band's bytes is walked in bands, the last of them partial.
+void bands_that_do_not_divide_the_rows_are_right() {
+  check_case(
+      {.why = "bands", .dtype = FLOWK_FLOAT16, .columns = 4096, .batch = 1, .heads = 2, .rows = 257, .dense = true});
+}
+
+void every_kernel_is_reached() {
+  for (const SoftmaxKernel kernel :
+       {SoftmaxKernel::row_in_registers, SoftmaxKernel::row_in_shared, SoftmaxKernel::rows_by_elements,
+        SoftmaxKernel::rows_by_chunks, SoftmaxKernel::row_read_twice})
+    for (const bool backward : {false, true})
+      CHECK(reached.contains({backward, kernel}) == !(backward && kernel == SoftmaxKernel::row_in_shared));
+}
+
+}  // namespace
+
+int main() {
+  every_shape_is_right_at_every_edge_of_a_row();
+  masks_work_alone_and_together();
+  misaligned_tensors_and_other_types_are_right();
+  long_rows_are_right();
+  bands_that_do_not_divide_the_rows_are_right();
+  every_kernel_is_reached();
+  return num_failed_checks == 0 ? 0 : 1;
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// What plans of masked softmax promise, on devices written by hand.
+#include <cstdio>
+#include <vector>
+
+#include "check.h"
+#include "core/device.h"
+#include "softmax_case.h"
+
+using namespace flowk;
+
+namespace {
+
+const Device h200 = {.capability = 90,
+                     .num_multiprocessors = 132,
+                     .shared_bytes_per_multiprocessor = 233472,
+                     .shared_bytes_per_block = 232448,
+                     .threads_per_multiprocessor = 2048,
+                     .l2_bytes = 62914560};
+const Device a100 = {.capability = 80,
+                     .num_multiprocessors = 108,
+                     .shared_bytes_per_multiprocessor = 167936,
+                     .shared_bytes_per_block = 166912,
+                     .threads_per_multiprocessor = 2048,
+                     .l2_bytes = 41943040};
+
+// A contiguous (rows, columns) softmax whose tensors nobody reads.
+SoftmaxRequest request_of(flowk_dtype dtype, int64_t rows, int64_t columns, bool dense = false, bool backward = false) {
+  SoftmaxRequest request;
+  request.backward = backward;
+  request.in_dtype = request.out_dtype = request.bias_dtype = dtype;
+  request.rank = 1;
+  request.extents[0] = rows;
+  request.columns = columns;
+  const auto at = [](int64_t address) { return reinterpret_cast<const void*>(address); };
+  for (auto& strides : request.strides) strides[0] = 0;
+  const auto put = [&](SoftmaxOperand operand, int64_t address, int64_t bytes) {
+    request.pointers[operand] = at(address);
+    request.strides[operand][0] = columns * bytes;
+  };
+  const int64_t bytes = dtype_info(dtype).element_bytes;
+  put(softmax_x, int64_t{1} << 40, bytes);
+  put(softmax_out, int64_t{1} << 41, bytes);
+  if (backward) put(softmax_side, int64_t{1} << 42, bytes);
+  if (dense) put(softmax_dense, int64_t{1} << 43, 1);
+  return request;
+}
+
+SoftmaxPlan plan_of(const SoftmaxRequest& request, const Device& device) {
+  SoftmaxPlan plan;
+  plan_softmax(request, device, &plan);
+  return plan;
+}
+
+// A plan's own shape can be asked for by hand and gives the same plan.
+void every_plan_is_a_shape_that_fits() {
+  for (const Device& device : {h200, a100})
+    for (const flowk_dtype dtype : {FLOWK_FLOAT16, FLOWK_FLOAT32, FLOWK_FLOAT64})
+      for (const int64_t columns : {1, 7, 8, 31, 32, 77, 128, 1000, 1001, 4096, 16384, 50257, 131072, 262144, 1 << 20})
+        for (const int64_t rows : {1, 100, 100000})
+          for (const bool dense : {false, true})
+            for (const bool backward : {false, true}) {
+              if (dense && backward) continue;
+              const SoftmaxRequest request = request_of(dtype, rows, columns, dense, backward);
+              const SoftmaxPlan plan = plan_of(request, device);
+              const SoftmaxShape shape = {plan.kernel, plan.vectors_per_thread, plan.params.lanes_per_row,
+                                          plan.launch.num_threads, plan.launch.cluster_blocks};
+              SoftmaxPlan again;
+              CHECK(plan_softmax_as(request, device, shape, &again));
+              CHECK(plan == again);
+              CHECK(plan.launch.num_blocks * plan.params.rows_per_block >= rows * plan.launch.cluster_blocks);
+              CHECK(plan.launch.shared_bytes <= device.shared_bytes_per_block);
+              CHECK(plan.launch.num_threads % 32 == 0 && plan.launch.num_threads <= 1024);
+            }
+}
+
+void clusters_are_for_devices_that_have_them() {
+  for (const int64_t columns : {16384, 65536, 131072, 1 << 20}) {
+    CHECK(plan_of(request_of(FLOWK_FLOAT16, 1000, columns), a100).launch.cluster_blocks == 1);
+    Device executor = h200;
+    executor.capability = 0;
+    CHECK(plan_of(request_of(FLOWK_FLOAT16, 1000, columns), executor).launch.cluster_blocks == 1);
+  }
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1000, 65536), h200).launch.cluster_blocks > 1);
+  Device sm120 = h200;
+  sm120.capability = 120;
+  CHECK(plan_of(request_of(FLOWK_FLOAT32, 1000, 131072), sm120).launch.cluster_blocks == 8);
+}
+
+// One row of 32768 columns is 64 KB: one block would leave 131 multiprocessors idle.
+void a_few_long_rows_are_spread_over_blocks() {
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1, 32768), h200).launch.cluster_blocks == 16);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 100, 16384), h200).launch.cluster_blocks == 2);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 100000, 8192), h200).launch.cluster_blocks == 1);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1, 128), h200).launch.cluster_blocks == 1);
+}
+
+void short_rows_share_warps_and_long_ones_take_blocks() {
+  const SoftmaxPlan rows_of_128 = plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 128), h200);
+  CHECK(rows_of_128.kernel == SoftmaxKernel::row_in_registers && rows_of_128.params.lanes_per_row == 4);
+  CHECK(rows_of_128.params.rows_per_block == 8);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 77), h200).kernel == SoftmaxKernel::rows_by_elements);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 1001), h200).kernel == SoftmaxKernel::row_in_registers);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 16, 4096), h200).params.rows_per_block == 1);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 100, 262144), h200).kernel == SoftmaxKernel::row_in_shared);
+  CHECK(plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 20), a100).kernel == SoftmaxKernel::row_read_twice);
+}
+
+void rows_of_few_chunks_are_several_a_thread() {
+  for (const int64_t columns : {8, 16}) {
+    const SoftmaxPlan plan = plan_of(request_of(FLOWK_FLOAT16, 1 << 20, columns), h200);
+    CHECK(plan.kernel == SoftmaxKernel::rows_by_chunks && plan.params.lanes_per_row == columns / 8);
+    CHECK(plan.launch.num_blocks * plan.launch.num_threads * plan.vectors_per_thread * 8 == columns << 20);
+  }
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 8, true), h200).kernel != SoftmaxKernel::rows_by_chunks);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 24), h200).kernel != SoftmaxKernel::rows_by_chunks);
+}
+
+// What a kernel leaves out has to be nothing that the request asks for.
+void forms_leave_out_what_is_not_there() {
+  SoftmaxRequest request = request_of(FLOWK_FLOAT16, 1000, 1024);
+  CHECK(plan_of(request, h200).form == SoftmaxForm::whole);
+  request.has_diagonal = true;
+  CHECK(plan_of(request, h200).form == SoftmaxForm::aligned);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1000, 1000), h200).form == SoftmaxForm::aligned);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1000, 1001), h200).form == SoftmaxForm::any);
+  request = request_of(FLOWK_FLOAT16, 1000, 1024, true);
+  CHECK(plan_of(request, h200).form == SoftmaxForm::whole);
+  request.pointers[softmax_dense] = static_cast<const unsigned char*>(request.pointers[softmax_dense]) + 4;
+  CHECK(plan_of(request, h200).form == SoftmaxForm::aligned);
+  request = request_of(FLOWK_FLOAT16, 1000, 1024);
+  request.strides[softmax_x][0] = -2048;
+  CHECK(plan_of(request, h200).form == SoftmaxForm::aligned);
+}
+
+// 65504 times the scale is infinite, and less itself no number.
+void scales_that_float16_scores_overflow_with_are_subtracted_first() {
+  SoftmaxRequest request = request_of(FLOWK_FLOAT16, 1000, 1024);
+  request.scale = 1e35;
+  CHECK(plan_of(request, h200).kernel == SoftmaxKernel::row_read_twice);
+}
+
+// (batch, heads, rows) of a mask that heads share: bands of 1 MB, then the heads, then the rows of a band.
+void masks_that_heads_share_are_walked_in_bands() {
+  const auto banded = [](int64_t rows, int64_t columns) {
+    SoftmaxRequest request = request_of(FLOWK_FLOAT16, 1, columns, true);
+    request.rank = 3;
+    const int64_t extents[3] = {2, 16, rows};
+    int64_t stride = 2 * columns;
+    for (int d = 2; d >= 0; --d) {
+      request.extents[d] = extents[d];
+      for (auto& strides : request.strides) strides[d] = 0;
+      request.strides[softmax_x][d] = request.strides[softmax_out][d] = stride;
+      stride *= extents[d];
+    }
+    request.strides[softmax_dense][0] = rows * columns;
+    request.strides[softmax_dense][2] = columns;
+    return plan_of(request, h200).params;
+  };
+  const SoftmaxParams whole = banded(1024, 1024);
+  CHECK(whole.band_dim == 0 && whole.rank == 3 && whole.num_rows == 2 * 16 * 1024);
+  const SoftmaxParams cut = banded(4096, 4096);
+  CHECK(cut.band_rows == 256 && cut.band_dim == 2 && cut.rank == 4 && cut.num_rows == 2 * 16 * 4096);
+  CHECK(cut.dims[0].extent == 256 && cut.dims[1].extent == 16 && cut.dims[2].extent == 16 && cut.dims[3].extent == 2);
+  CHECK(cut.dims[2].strides[softmax_x] == 256 * 2 * 4096 && cut.dims[1].strides[softmax_dense] == 0);
+  const SoftmaxParams partial = banded(1000, 4096);
+  CHECK(partial.band_rows == 250 && partial.num_rows == 2 * 16 * 1000);
+  const SoftmaxParams odd = banded(1009, 4096);
+  CHECK(odd.band_rows * 4 >= 1009 && odd.band_extent == 1009 && odd.num_rows == 2 * 16 * 4 * odd.band_rows);
+}
+
+void rows_past_2_to_the_31_are_counted_in_64_bits() {
+  const SoftmaxPlan plan = plan_of(request_of(FLOWK_FLOAT16, int64_t{5} << 30, 16), h200);
+  CHECK(plan.params.wide_rows && plan.params.num_rows == int64_t{5} << 30);
+  CHECK(plan.launch.num_blocks <= max_grid_blocks);
+  CHECK(!plan_of(request_of(FLOWK_FLOAT16, (int64_t{1} << 31) - 1, 16), h200).params.wide_rows);
+}
+
+void shapes_that_cannot_hold_a_row_are_refused() {
+  const SoftmaxRequest request = request_of(FLOWK_FLOAT16, 100, 1024);
+  SoftmaxPlan plan;
+  const auto fits = [&](SoftmaxKernel kernel, int vectors, int lanes, int threads, int cluster, const Device& device) {
+    const SoftmaxShape shape = {kernel, vectors, lanes, threads, cluster};
+    return plan_softmax_as(request, device, shape, &plan);
+  };
+  const SoftmaxKernel registers = SoftmaxKernel::row_in_registers;
+  CHECK(fits(registers, 4, 32, 64, 1, h200));
+  CHECK(!fits(registers, 2, 32, 64, 1, h200));   // holds 512
+  CHECK(!fits(registers, 3, 64, 64, 1, h200));   // no such kernel
+  CHECK(!fits(registers, 4, 48, 48, 1, h200));   // not whole warps
+  CHECK(!fits(registers, 4, 64, 128, 1, h200));  // two rows of two warps
+  CHECK(!fits(registers, 1, 1024, 1024, 1, h200));
+  CHECK(fits(registers, 1, 32, 32, 4, h200));
+  CHECK(!fits(registers, 1, 32, 32, 4, a100));
+  CHECK(!fits(registers, 1, 32, 32, 3, h200));
+  CHECK(!fits(SoftmaxKernel::rows_by_elements, 0, 16, 128, 1, h200));
+  CHECK(fits(SoftmaxKernel::row_in_shared, 0, 128, 128, 1, h200));
+  CHECK(fits(SoftmaxKernel::row_read_twice, 0, 128, 128, 1, h200));
+}
+
+void explain_says_which_kernel_and_cuts_its_text() {
+  const SoftmaxRequest request = request_of(FLOWK_FLOAT16, 1000, 131072, true);
+  char text[1024], cut[16];
+  explain_softmax(plan_of(request, h200), request, text, sizeof text);
+  CHECK(std::strstr(text, "row_in_registers") != nullptr && std::strstr(text, "8 blocks") != nullptr);
+  CHECK(std::strstr(text, "dense mask") != nullptr);
+  explain_softmax(plan_of(request, h200), request, cut, sizeof cut);
+  CHECK(std::strlen(cut) == sizeof cut - 1 && std::strncmp(cut, text, sizeof cut - 1) == 0);
+}
+
+}  // namespace
+
+int main() {
+  every_plan_is_a_shape_that_fits();
+  clusters_are_for_devices_that_have_them();
+  a_few_long_rows_are_spread_over_blocks();
+  short_rows_share_warps_and_long_ones_take_blocks();
+  rows_of_few_chunks_are_several_a_thread();
+  forms_leave_out_what_is_not_there();
+  scales_that_float16_scores_overflow_with_are_subtracted_first();
+  masks_that_heads_share_are_walked_in_bands();
+  rows_past_2_to_the_31_are_counted_in_64_bits();
+  shapes_that_cannot_hold_a_row_are_refused();
+  explain_says_which_kernel_and_cuts_its_text();
+  return num_failed_checks == 0 ? 0 : 1;
+}

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Masked softmax in float64 and more: the inputs of a case, what comes of them, and how exact a result must be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import ml_dtypes  # noqa: F401  NumPy's bfloat16
+import numpy as np
+from softmax_cases import SoftmaxCase
+
+# ---- inputs ---------------------------------------------------------------------------------------------------------
+
+
+class Inputs(NamedTuple):
+    """The host arrays of a case; None where it has none."""
+
+    x: np.ndarray
+    mask: np.ndarray | None
+    lengths: np.ndarray | None
+    bias: np.ndarray | None
+
+
+def inputs_of(case: SoftmaxCase) -> Inputs:
+    """What a case computes on, the same at every call."""
+    rng = np.random.default_rng(len(case.id) + sum(case.shape))
+    mask = lengths = bias = None
+    if case.mask is not None:
+        # A whole row of ones in some, so that there are rows without a kept column.
+        bytes_ = rng.integers(0, 2, case.mask, dtype=np.uint8)
+        if bytes_.size:
+            rows = bytes_.reshape(-1, case.mask[-1])
+            rows[1::5] = 1
+            rows[3::7] = 0
+        values = rng.integers(1, 256, case.mask, dtype=np.uint8) if case.mask_dtype == "uint8" else np.uint8(1)
+        mask = (bytes_ * values).astype(case.mask_dtype)
+    if case.lengths is not None:
+        cols = case.shape[-1]
+        lengths = np.asarray(rng.integers(0, cols + 1, case.lengths)).astype(case.lengths_dtype)
+        edges = (cols, 0, cols + 5, 1, -3, cols - 1, np.iinfo(case.lengths_dtype).max, np.iinfo(case.lengths_dtype).min)
+        flat = lengths.reshape(-1)
+        flat[::2] = np.resize(np.array(edges).astype(case.lengths_dtype), flat[::2].size)
+        lengths = flat.reshape(case.lengths)
+    if case.bias is not None:
+        bias = np.asarray(rng.normal(0, 2, case.bias)).astype(case.bias_dtype or case.dtype)
+        flat = bias.reshape(-1)
+        flat[::11] = -np.inf
+    return Inputs(x_values(case, rng), mask, lengths, bias)
+
+
+def x_values(case: SoftmaxCase, rng: np.random.Generator) -> np.ndarray:
+    x = rng.normal(0, 1, case.shape) * 3
+    if case.values == "wide":
+        x = rng.uniform(-1e4, 1e4, case.shape)
+        x[..., ::3] = np.round(x[..., ::3] / 5000) * 5000  # some rows have several largest values
+    if case.values == "negative":
+        x = rng.uniform(-3000, -2990, case.shape)
+    if case.values == "special" and x.size:
+        rows = x.reshape(-1, case.shape[-1])
+        some = rng.integers(0, 3, rows.shape) == 0
+        for first, value in ((0, np.nan), (1, np.inf), (2, -np.inf)):
+            rows[first::8] = np.where(some[first::8], value, rows[first::8])
+        rows[3::8] = -np.inf
+        rows[4::8] = np.inf
+        rows[5::8] = np.where(some[5::8], np.nan, -np.inf)
+        rows[6::8] = np.where(some[6::8], np.inf, -np.inf)
+    return x.astype(case.dtype)
+
+
+# ---- the reference --------------------------------------------------------------------------------------------------
+
+
+def kept(case: SoftmaxCase, inputs: Inputs) -> np.ndarray:
+    """Where a column is kept: bool, of x's shape."""
+    cols = case.shape[-1]
+    rows = case.shape[-2] if len(case.shape) > 1 else 1
+    column = np.arange(cols)
+    keep = np.ones(case.shape, bool)
+    if inputs.mask is not None:
+        keep &= inputs.mask == 0
+    if inputs.lengths is not None:
+        # Lengths name x's first dimensions: (b,) is one length for all heads and rows of a batch.
+        shape = inputs.lengths.shape + (1,) * (len(case.shape) - inputs.lengths.ndim)
+        length = inputs.lengths.reshape(shape).clip(0, cols).astype(np.int64)
+        keep &= column < length if case.side == "left" else column >= cols - length
+    if case.causal or case.window is not None:
+        matrix = keep if keep.ndim > 1 else keep[None]
+        for row in range(rows):
+            first, end = columns_of_row(case, row)
+            matrix[..., row, :first] = False
+            matrix[..., row, end:] = False
+    return keep
+
+
+def columns_of_row(case: SoftmaxCase, row: int) -> tuple[int, int]:
+    """The first column that causal and window keep in a row, and the one after the last."""
+    cols = case.shape[-1]
+    diagonal = row + cols - (case.shape[-2] if len(case.shape) > 1 else 1) + case.causal_offset
+    first, end = 0, cols
+    if case.window is not None:
+        first = diagonal - case.window + 1
+        end = diagonal + case.window
+    if case.causal:
+        end = diagonal + 1
+    return min(max(first, 0), cols), min(max(end, 0), cols)
+
+
+def largest(values: np.ndarray, keep: np.ndarray) -> np.ndarray:
+    """The largest kept value of each row, NaN where one is; -inf where none is kept."""
+    return np.max(np.where(keep, values, -np.inf), axis=-1, keepdims=True, initial=-np.inf)
+
+
+class Reference(NamedTuple):
+    """The result in a wider type, and for each element how far the result before it is rounded to its type may be."""
+
+    values: np.ndarray
+    bound: np.ndarray
+
+
+class Precision(NamedTuple):
+    """What flowk computes a type in: its epsilon, and how many units in the last place of a row's largest result any
+    result of the row may be wrong by. The sums are judged in `wide`."""
+
+    epsilon: float
+    units: int
+    narrow: type
+    wide: type
+
+
+FLOAT64 = Precision(2.0**-52, 8, np.float64, np.longdouble)
+FLOAT32 = Precision(2.0**-23, 2, np.float32, np.float64)
+# In float32, by the GPU's approximate exponential: 16-bit results cannot show its 2 units of the last place.
+SIXTEEN_BIT = Precision(2.0**-23, 8, np.float32, np.float64)
+
+
+def precision_of(dtype: str) -> Precision:
+    return {"float64": FLOAT64, "float32": FLOAT32}.get(dtype, SIXTEEN_BIT)
+
+
+def softmax64(x: np.ndarray) -> np.ndarray:
+    """Of whole rows of finite float64 numbers."""
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+@np.errstate(all="ignore")
+def softmax_reference(case: SoftmaxCase, inputs: Inputs) -> Reference:
+    """y = softmax over the kept columns of scale * x + bias.
+
+    bound: units in the last place of the row's largest y; a bias, or a scale that is no power of 2, adds the rounding
+    of scale * x + bias, relative to its size; the logarithm has the rounding of the value itself.
+    """
+    eps, units, narrow, wide = precision_of(case.dtype)
+    keep = kept(case, inputs)
+    scaled = case.scale * inputs.x.astype(wide)
+    bias = 0.0 if inputs.bias is None else inputs.bias.astype(wide)
+    logits = scaled + bias
+    top = largest(logits, keep)
+    nothing = top == -np.inf
+    shifted = np.where(keep, logits, -np.inf) - np.where(nothing, 0, top)
+    total = np.sum(np.exp(shifted), axis=-1, keepdims=True)
+    normal = shifted - np.log(total)
+    rounding = np.zeros_like(top)
+    if inputs.bias is not None or np.frexp(case.scale)[0] not in (0.5, -0.5, 0):
+        size = np.abs(scaled) + np.abs(bias)
+        rounding = eps * largest(size, keep & np.isfinite(size)).clip(min=0)
+    if case.log:
+        values = np.where(keep & ~nothing, normal, -np.inf)
+        bound = units * eps * (2 + np.abs(np.where(np.isfinite(values), values, 0))) + 2 * rounding
+    else:
+        values = np.where(keep & ~nothing, np.exp(normal), 0)
+        top_value = largest(values, np.isfinite(values)).clip(min=0)
+        bound = units * np.spacing(top_value.astype(narrow)) + 2 * rounding * top_value + 0 * values
+        bound = np.where(np.isfinite(bound), bound, 0)
+    return Reference(values, bound)
+
+
+@np.errstate(all="ignore")
+def backward_reference(case: SoftmaxCase, keep: np.ndarray, dy: np.ndarray, y: np.ndarray) -> Reference:
+    """dx = scale * y * (dy - sum of y * dy), or scale * (dy - exp(y) * sum of dy); 0 where
+    masked, which with log is where y is -infinity, too.
+
+    bound: twice as many epsilon of the terms' size.
+    """
+    eps, units, narrow, wide = precision_of(y.dtype.name)
+    gradient, result = dy.astype(wide), y.astype(wide)
+    if case.log:
+        keep = keep & (result != -np.inf)
+    probability = np.where(keep, np.exp(result) if case.log else result, 0)
+    gradient = np.where(keep, gradient, 0)
+    weight = np.where(keep, 1, 0) if case.log else probability
+    total = np.sum(weight * gradient, axis=-1, keepdims=True)
+    size = np.sum(np.abs(weight * gradient), axis=-1, keepdims=True)
+    if case.log:
+        values = gradient - probability * total
+        exponent = np.abs(np.where(probability > 0, result, 0))
+        terms = np.abs(gradient) + probability * (size + np.abs(total) * exponent)
+    else:
+        values = probability * (gradient - total)
+        terms = probability * (np.abs(gradient) + size)
+    values = np.where(keep, case.scale * values, 0)
+    denormal = 32 * np.finfo(narrow).tiny  # products below the smallest normal number may be flushed
+    return Reference(values, np.where(keep, 2 * units * eps * abs(case.scale) * terms + denormal, 0))
+
+
+@np.errstate(all="ignore")
+def assert_within(actual: np.ndarray, reference: Reference) -> None:
+    """Every element is a value within the bound of the reference, rounded to the result's type; NaN where that is NaN.
+
+    Rounding is monotone, so it lies between the roundings of both ends.
+    """
+    dtype = actual.dtype
+    low, high = ((reference.values + sign * reference.bound).astype(dtype).astype(np.float64) for sign in (-1, 1))
+    got = actual.astype(np.float64)
+    right = ((low <= got) & (got <= high)) | (np.isnan(got) & np.isnan(reference.values))
+    if not right.all():
+        wrong = np.argwhere(~right)
+        shown = [
+            f"{tuple(map(int, index))}: {got[tuple(index)]!r} in place of {reference.values[tuple(index)]!r} "
+            f"+- {reference.bound[tuple(index)]:.3g}"
+            for index in wrong[:6]
+        ]
+        raise AssertionError(f"{len(wrong)} of {got.size} elements of {dtype} are wrong:\n  " + "\n  ".join(shown))
+
+
+def row_strides(shape: Sequence[int], itemsize: int, pad: int) -> tuple[int, ...]:
+    """Strides in bytes of C order, with `pad` elements free after each row."""
+    strides = [itemsize] * len(shape)
+    reach = shape[-1] + pad if shape else 1
+    for dimension in reversed(range(len(shape) - 1)):
+        strides[dimension] = reach * itemsize
+        reach *= max(shape[dimension], 1)
+    return tuple(strides)
