@@ -97,10 +97,11 @@ void find_choices(const PermuteProblem& problem, Side* side) {
 // About what a source row takes of shared memory: what it does where rows have one dimension.
 int64_t pitch_of(const PermuteProblem& problem, const Side& dst_side, const Tile& tile, bool is_aligned) {
   const Run& src = tile.src;
-  int64_t stride = 0;  // of the first dimension of the source rows
+  int row_dim = -1;  // the first dimension of the source rows
   for (int i = tile.dst.num_dims() - 1; i >= 0; --i)
-    if (!contains(src.dims, dst_side.dims[i])) stride = problem.src_strides[dst_side.dims[i]];
-  if (stride == 0) return src.bytes;
+    if (!contains(src.dims, dst_side.dims[i])) row_dim = dst_side.dims[i];
+  if (row_dim < 0) return src.bytes;
+  const int64_t stride = problem.src_strides[row_dim];
   bool is_congruent = false;
   if (is_aligned) return swizzled_pitch(src.bytes, stride, src.alignment, &is_congruent);
   for (int64_t modulus = line_bytes;; modulus /= 2) {

@@ -23,6 +23,11 @@ from typing import Any
 
 import mesonpy
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 Settings = dict[str, Any] | None
 
 # One minor version for all: the one that needs the oldest driver of CUDA 13, and whose PTX all such drivers compile.
@@ -123,6 +128,23 @@ def get_requires_for_build_editable(config_settings: Settings = None) -> list[st
 
 def get_requires_for_build_sdist(config_settings: Settings = None) -> list[str]:
     return mesonpy.get_requires_for_build_sdist(config_settings)
+
+
+def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: Settings = None) -> str:
+    """The metadata without a build: where a backend lacks this, pip builds the wheel twice."""
+    from packaging.version import Version
+    from pyproject_metadata import StandardMetadata
+
+    root = Path(__file__).parents[2]
+    metadata = StandardMetadata.from_pyproject(tomllib.loads((root / "pyproject.toml").read_text()), root)
+    version = re.search(r"^  version: '(.*)',$", (root / "meson.build").read_text(), re.MULTILINE)
+    if version is None:
+        raise SystemExit("flowk: meson.build states no version")
+    metadata.version = Version(version[1])
+    folder = Path(metadata_directory) / f"{metadata.name}-{metadata.version}.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_bytes(bytes(metadata.as_rfc822()))
+    return folder.name
 
 
 def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None) -> str:
