@@ -17,7 +17,7 @@ from cuda.bindings import runtime as cudart
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from pyflowk import _library
 
-KERNELS = {"packs_of_planes", "packs_of_columns"}
+KERNELS = {"spans_of_planes", "packs_of_columns", "packs_of_channels"}  # that plans for an H200 choose
 CLUSTER = "cluster_of_columns"  # on sm_90 and newer
 TYPES = {10: np.float16, 12: np.float32, 13: np.float64}
 # (outer, channels, inner), and elements that x, dy and the output are past the start of their memory

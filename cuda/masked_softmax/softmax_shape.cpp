@@ -323,7 +323,7 @@ int64_t shared_row_bytes(const SoftmaxProblem& problem, int64_t columns, const S
 
 bool shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device,
                 const SoftmaxShape& shape) {
-  // float16 scores are multiplied before they are subtracted: a product with 65504 has to be finite.
+  // A product of float16's largest score with the scale has to be finite in float32.
   constexpr double max_float16_scale = 0x1p100;
   if (request.in_dtype == FLOWK_FLOAT16 && std::fabs(request.scale) > max_float16_scale &&
       shape.kernel != SoftmaxKernel::row_read_twice)
