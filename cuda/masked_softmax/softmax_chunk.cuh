@@ -121,6 +121,15 @@ __device__ __forceinline__ void widen_chunk(const uint4& chunk, ComputeType<T> (
   }
 }
 
+// The values of a chunk of float32 or float64 as that chunk.
+template <class T>
+__device__ __forceinline__ uint4 chunk_of(const T (&values)[chunk_width<T>]) {
+  uint4 chunk;
+  static_assert(sizeof(values) == sizeof(chunk));
+  memcpy(&chunk, values, sizeof(chunk));
+  return chunk;
+}
+
 // Two values as two neighbouring elements of a 16-bit type, rounded once.
 template <class Out>
 __device__ __forceinline__ uint32_t pack_pair(float low, float high) {

@@ -44,6 +44,15 @@ Status launch_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
   return launch_form_in_registers<T, Out, kMask, SoftmaxForm::any>(plan, stream);
 }
 
+template <class T, SoftmaxMask kMask>
+Status launch_in_shared(const SoftmaxPlan& plan, flowk_stream stream) {
+  switch (plan.vectors_per_thread) {
+    case 4: return launch(softmax_row_in_shared<T, kMask, 4>, plan.launch, stream, plan.params);
+    case 8: return launch(softmax_row_in_shared<T, kMask, 8>, plan.launch, stream, plan.params);
+  }
+  return no_such_kernel(plan);
+}
+
 template <class T, class Out>
 Status launch_backward_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
   switch (plan.vectors_per_thread) {
@@ -100,8 +109,7 @@ Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
       }
       break;
     case SoftmaxKernel::row_in_shared:
-      if constexpr (kMask != SoftmaxMask::bias)
-        return launch(softmax_row_in_shared<T, kMask>, plan.launch, stream, plan.params);
+      if constexpr (kMask != SoftmaxMask::bias) return launch_in_shared<T, kMask>(plan, stream);
       break;
     case SoftmaxKernel::rows_by_elements:
       if constexpr (sizeof(T) < 8 && kMask != SoftmaxMask::bias) {

@@ -85,29 +85,33 @@ __global__ void __launch_bounds__(max_register_lanes)
   }
   const SoftmaxRow row = locate_row<kMask, false, kForm>(params, linear);
   const RowChunks chunks = row_chunks<T, kForm>(params, row);
-  const int first_vector = team.rank * params.lanes_per_row * kVectors + lane;
+  const unsigned char* const x_chunks = row.x + chunks.head * static_cast<int>(sizeof(T));
+  unsigned char* const out_chunks = row.out + chunks.head * static_cast<int>(sizeof(Out));
+  OwnChunks own;
+  if constexpr (kForm == SoftmaxForm::whole)
+    own = {team.rank * params.lanes_per_row * kVectors + lane, params.lanes_per_row, 0, 0};
+  else
+    own = own_chunks(params, x_chunks, chunks, team.rank, lane);
   // Where a row fills its threads, one that is not there is loaded as row 0 and not stored.
-  const auto is_read = [&](int vector) { return kForm == SoftmaxForm::whole || chunks.is_read(vector); };
+  const auto is_read = [&](int i) {
+    return kForm == SoftmaxForm::whole || (own.at(i) >= chunks.read_begin && own.at(i) < own.end);
+  };
 
   // Loads: every one before the first use. Chunks of a thread by 32-bit offsets from its first.
-  const unsigned char* const x =
-      row.x + chunks.head * static_cast<int>(sizeof(T)) + static_cast<int64_t>(first_vector) * chunk_bytes;
+  const unsigned char* const x = x_chunks + static_cast<int64_t>(own.first) * chunk_bytes;
   uint4 raw[kVectors];
 #pragma unroll
-  for (int i = 0; i < kVectors; ++i) {
-    const int step = i * params.lanes_per_row;
-    raw[i] = is_read(first_vector + step) ? load_chunk(x + step * chunk_bytes) : negative_infinity_chunk<T>();
-  }
+  for (int i = 0; i < kVectors; ++i)
+    raw[i] = is_read(i) ? load_chunk(x + i * own.step * chunk_bytes) : negative_infinity_chunk<T>();
   const bool bias_by_chunks = kForm == SoftmaxForm::whole || (params.bias_is_aligned && !params.bias_is_float32);
   uint4 raw_bias[has_bias ? kVectors : 1];
   if constexpr (has_bias) {
     const unsigned char* const bias =
-        row.side + chunks.head * static_cast<int>(sizeof(T)) + static_cast<int64_t>(first_vector) * chunk_bytes;
+        row.side + chunks.head * static_cast<int>(sizeof(T)) + static_cast<int64_t>(own.first) * chunk_bytes;
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
-      const int step = i * params.lanes_per_row;
       raw_bias[i] = {0, 0, 0, 0};
-      if (bias_by_chunks && is_read(first_vector + step)) raw_bias[i] = load_chunk(bias + step * chunk_bytes);
+      if (bias_by_chunks && is_read(i)) raw_bias[i] = load_chunk(bias + i * own.step * chunk_bytes);
     }
   }
   DenseWords<width> dense[kMask == SoftmaxMask::interval ? 1 : kVectors];
@@ -115,18 +119,21 @@ __global__ void __launch_bounds__(max_register_lanes)
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) dense[i] = {};
     if (row.dense != nullptr) {
-      const unsigned char* const first = row.dense + chunks.head + first_vector * width;
+      const unsigned char* const first = row.dense + chunks.head + own.first * width;
       const bool is_aligned =
           kForm == SoftmaxForm::whole || (reinterpret_cast<uintptr_t>(row.dense + chunks.head) & (width - 1)) == 0;
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) {
-        const int step = i * params.lanes_per_row;
-        if (is_read(first_vector + step))
-          dense[i] = is_aligned ? load_dense_aligned<width>(first + step * width)
-                                : load_dense_shifted<width>(first + step * width, params.dense_first, params.dense_end);
+        const unsigned char* const address = first + i * own.step * width;
+        if (is_read(i))
+          dense[i] = is_aligned ? load_dense_aligned<width>(address)
+                                : load_dense_shifted<width>(address, params.dense_first, params.dense_end);
       }
     }
   }
+  if (kForm != SoftmaxForm::whole && params.has_interval)
+    fill_unread<Out, width>(params, out_chunks, chunks, own, team.rank, lane,
+                            params.log_softmax ? negative_infinity<A>() : A{0});
   A extra = negative_infinity<A>();
   int extra_column = -1;
   if (kForm == SoftmaxForm::any && params.is_peeled && team.rank == 0) {
@@ -145,13 +152,13 @@ __global__ void __launch_bounds__(max_register_lanes)
     const A scale = signed_scale<A>(params);
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
-      const int vector = first_vector + i * params.lanes_per_row, column = chunks.head + vector * width;
+      const int column = chunks.head + own.at(i) * width;
       A values[width], bias[width];
       widen_chunk<T>(raw[i], values);
       if (bias_by_chunks) {
         widen_chunk<T>(raw_bias[i], bias);
       } else {
-        const bool reads = is_read(vector);
+        const bool reads = is_read(i);
 #pragma unroll
         for (int j = 0; j < width; ++j) {
           bias[j] = 0;
@@ -163,7 +170,7 @@ __global__ void __launch_bounds__(max_register_lanes)
 #pragma unroll
       for (int j = 0; j < width; ++j) scores[i * width + j] = scale * values[j] + bias[j];
       if (kForm != SoftmaxForm::whole || row.dense != nullptr) {
-        const uint32_t interval = is_read(vector) ? interval_bits(column, width, row.begin, row.end) : 0u;
+        const uint32_t interval = is_read(i) ? interval_bits(column, width, row.begin, row.end) : 0u;
 #pragma unroll
         for (int j = 0; j < width; ++j) {
           const bool keeps = (interval >> j & 1) != 0 && (dense[i].words[j / 4] >> (8 * (j % 4)) & 0xff) == 0;
@@ -177,14 +184,14 @@ __global__ void __launch_bounds__(max_register_lanes)
     if (params.negates_x) {
 #pragma unroll
       for (int i = 0; i < kVectors; ++i)
-        if (is_read(first_vector + i * params.lanes_per_row)) negate_chunk<T>(&raw[i]);
+        if (is_read(i)) negate_chunk<T>(&raw[i]);
     }
     // The chunks that an end of the interval cuts, at most two a row.
     if (kForm != SoftmaxForm::whole && params.has_interval) {
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) {
-        const int vector = first_vector + i * params.lanes_per_row, column = chunks.head + vector * width;
-        if (is_read(vector) && (column < row.begin || column + width > row.end))
+        const int column = chunks.head + own.at(i) * width;
+        if (is_read(i) && (column < row.begin || column + width > row.end))
           select_interval<T>(&raw[i], column, row.begin, row.end, negative_infinity_chunk<T>());
       }
     }
@@ -211,7 +218,7 @@ __global__ void __launch_bounds__(max_register_lanes)
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       A z[width], p[width];
-      if (kForm != SoftmaxForm::whole && !is_read(first_vector + i * params.lanes_per_row)) {
+      if (kForm != SoftmaxForm::whole && !is_read(i)) {
 #pragma unroll
         for (int j = 0; j < width; ++j) values[i * width + j] = keeps_exponents ? negative_infinity<A>() : A{0};
         continue;
@@ -253,17 +260,15 @@ __global__ void __launch_bounds__(max_register_lanes)
     factor = total.sum > E{0} ? quotient_of(exponential<T>(to_row), total.sum) : A{0};
   }
   constexpr int out_bytes = width * static_cast<int>(sizeof(Out));
-  unsigned char* const out =
-      row.out + chunks.head * static_cast<int>(sizeof(Out)) + static_cast<int64_t>(first_vector) * out_bytes;
+  unsigned char* const out = out_chunks + static_cast<int64_t>(own.first) * out_bytes;
   if (kForm == SoftmaxForm::whole && row.columns == 0) return;
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
-    const int step = i * params.lanes_per_row;
-    if (kForm != SoftmaxForm::whole && first_vector + step >= chunks.count) continue;
+    if (!is_read(i)) continue;
     A y[width];
 #pragma unroll
     for (int j = 0; j < width; ++j) y[j] = values[i * width + j] * factor + term;
-    store_values<Out>(out + step * out_bytes, y);
+    store_values<Out>(out + i * own.step * out_bytes, y);
   }
   if (extra_column >= 0) store_element<Out>(row.out, extra_column, extra_value * factor + term);
 }

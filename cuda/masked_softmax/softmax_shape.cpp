@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/divide.h"
 #include "masked_softmax/softmax_shape.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <iterator>
+
+#include "core/divide.h"
 
 namespace flowk {
 namespace {
@@ -194,10 +195,6 @@ bool can_go_by_elements(const SoftmaxRequest& request, const SoftmaxProblem& pro
   return true;
 }
 
-int32_t shared_row_offset(const SoftmaxProblem& problem, const SoftmaxShape& shape) {
-  return softmax_exchange_bytes(problem.in_bytes == 2 ? 4 : 8, shape.lanes_per_row / warp_lanes, shape.cluster_blocks);
-}
-
 // Blocks a row: those wanted, as far as there are clusters of them; more for a few long rows, so that they fill the
 // GPU, as long as each block has 4 KB of a row.
 int32_t spread_blocks(const SoftmaxProblem& problem, const Device& device, int32_t blocks, int64_t row_bytes) {
@@ -231,6 +228,7 @@ SoftmaxShape shared_shape(const SoftmaxProblem& problem, const Device& device, i
                           int64_t row_bytes) {
   SoftmaxShape shape;
   shape.kernel = SoftmaxKernel::row_in_shared;
+  shape.vectors_per_thread = 4;
   shape.lanes_per_row = shape.block_threads = threads;
   shape.cluster_blocks = spread_blocks(problem, device, blocks, row_bytes);
   return shape;
@@ -312,13 +310,20 @@ int32_t units_per_thread(const SoftmaxRequest& request, int32_t unit_elements, i
   return unit_elements == 1 ? first_from(single_units) : first_from(wide_units);
 }
 
-int64_t shared_row_vectors(const SoftmaxProblem& problem, int64_t columns, const SoftmaxShape& shape) {
-  return ceil_div(columns / problem.chunk_columns, shape.cluster_blocks);
+int32_t shared_row_offset(const SoftmaxProblem& problem, const SoftmaxShape& shape) {
+  const int32_t bytes =
+      softmax_exchange_bytes(problem.in_bytes == 2 ? 4 : 8, shape.lanes_per_row / warp_lanes, shape.cluster_blocks);
+  return ceil_div(bytes, int32_t{chunk_bytes}) * int32_t{chunk_bytes};
 }
 
-int64_t shared_row_bytes(const SoftmaxProblem& problem, int64_t columns, const SoftmaxShape& shape) {
-  return ceil_div(shared_row_offset(problem, shape), chunk_bytes) * chunk_bytes +
-         shared_row_vectors(problem, columns, shape) * chunk_bytes;
+int64_t shared_row_slots(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& shape) {
+  // A row is cut from the start of its first line on.
+  constexpr int64_t line_bytes = 128;
+  bool is_on_lines = reinterpret_cast<uintptr_t>(request.pointers[softmax_x]) % line_bytes == 0;
+  for (int d = 0; d < problem.rank; ++d) is_on_lines &= problem.dims[d].strides[softmax_x] % line_bytes == 0;
+  const int64_t num_chunks = request.columns / problem.chunk_columns + (is_on_lines ? 0 : line_bytes / chunk_bytes - 1);
+  const int64_t lanes = int64_t{shape.lanes_per_row} * shape.cluster_blocks;
+  return std::max<int64_t>(ceil_div(num_chunks, lanes) - shape.vectors_per_thread, 0);
 }
 
 bool shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device,
@@ -346,10 +351,16 @@ bool shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, co
              request.columns / problem.chunk_columns <= int64_t{lanes} * vectors * blocks;
     }
     case SoftmaxKernel::row_in_shared:
+      // Each of several clusters reads the whole row: before any has written it only if it is written elsewhere.
+      if (shape.vectors_per_thread != 4 && shape.vectors_per_thread != 8) return false;
+      if (shape.copies < 1 || (shape.copies & (shape.copies - 1)) != 0) return false;
+      if (shape.copies > 1 && request.pointers[softmax_x] == request.pointers[softmax_out]) return false;
       return !request.backward && request.in_dtype == request.out_dtype && problem.chunks_agree &&
              mask_of(request) != SoftmaxMask::bias && lanes == shape.block_threads && lanes >= warp_lanes &&
              lanes <= max_register_lanes &&
-             shared_row_bytes(problem, request.columns, shape) <= device.shared_bytes_per_block;
+             shared_row_offset(problem, shape) +
+                     shared_row_slots(request, problem, shape) * shape.block_threads * chunk_bytes <=
+                 device.shared_bytes_per_block;
     case SoftmaxKernel::rows_by_elements:
       return blocks == 1 && lanes <= 16 && shape.block_threads <= 256 && can_go_by_elements(request, problem) &&
              units_per_thread(request, unit_elements_of(request, problem), lanes) > 0;

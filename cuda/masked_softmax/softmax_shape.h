@@ -19,9 +19,8 @@ bool shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, co
 int32_t unit_elements_of(const SoftmaxRequest& request, const SoftmaxProblem& problem);
 int32_t units_per_thread(const SoftmaxRequest& request, int32_t unit_elements, int32_t lanes);
 
-// row_in_shared: the 16-byte chunks of a row in one block, and the shared memory of the exchange and, from a multiple
-// of 16 on, of these.
-int64_t shared_row_vectors(const SoftmaxProblem& problem, int64_t columns, const SoftmaxShape& shape);
-int64_t shared_row_bytes(const SoftmaxProblem& problem, int64_t columns, const SoftmaxShape& shape);
+// row_in_shared: the chunks of a thread in shared memory, and where they start, after the exchange.
+int64_t shared_row_slots(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& shape);
+int32_t shared_row_offset(const SoftmaxProblem& problem, const SoftmaxShape& shape);
 
 }  // namespace flowk
