@@ -146,6 +146,7 @@ void fill_plan(const SoftmaxRequest& request, const SoftmaxProblem& problem, con
     const int64_t num_chunks = ceil_div(span_bytes + chunk_bytes - problem.in_bytes, chunk_bytes);
     plan->launch.shared_bytes = static_cast<int32_t>(num_chunks * chunk_bytes * (request.backward ? 2 : 1));
   }
+  plan->resident_blocks = shape.resident_blocks;
   if (shape.resident_blocks > 0)
     plan->launch.shared_bytes = std::max(plan->launch.shared_bytes, shared_bytes_for(device, shape.resident_blocks));
 }

@@ -147,7 +147,8 @@ struct SoftmaxPlan {
   flowk_dtype out_dtype = FLOWK_FLOAT32;
   int32_t vectors_per_thread =
       0;  // 16-byte chunks: row_in_registers 1, 2, 4, 8 or 16; rows_by_chunks 4, backward 2; or units
-  int32_t unit_elements = 0;  // rows_by_elements: of a unit
+  int32_t unit_elements = 0;    // rows_by_elements: of a unit
+  int32_t resident_blocks = 0;  // of a multiprocessor at a time, at most; 0: as many as fit
   LaunchConfig launch;
   SoftmaxParams params;
   friend bool operator==(const SoftmaxPlan&, const SoftmaxPlan&) = default;

@@ -59,6 +59,25 @@ __device__ __forceinline__ void store_nan_row(const SoftmaxParams& params, const
                                                    : A{0});
 }
 
+// 16-bit scores stay in registers as they are, half the room of their exponentials, which are computed twice: what a
+// multiprocessor has on its way from and to memory is worth more than the instructions (H200). Scores with a bias are
+// float32.
+template <class T, SoftmaxMask kMask>
+constexpr bool recomputes_exponentials = is_float16<T> && kMask != SoftmaxMask::bias;
+
+// Keeps the compiler from holding what it has computed from a chunk until that is computed from it again.
+__device__ __forceinline__ void forget_values([[maybe_unused]] uint4* chunk) {
+#ifndef FLOWK_SIMT
+  asm volatile("" : "+r"(chunk->x), "+r"(chunk->y), "+r"(chunk->z), "+r"(chunk->w));
+#endif
+}
+
+// 8 chunks a thread need 64 registers, where the compiler likes to take 70.
+template <class T, SoftmaxMask kMask>
+constexpr int full_blocks(int vectors) {
+  return kMask == SoftmaxMask::interval && sizeof(T) <= 4 && vectors == 8 ? 2 : 0;
+}
+
 // y(row, j) = exp(z(row, j) - max) / sum over kept i of exp(z(row, i) - max), z = scale * x + bias; x, y and bias are
 // (rows, columns), a dense mask has a byte a column.
 //
@@ -66,13 +85,14 @@ __device__ __forceinline__ void store_nan_row(const SoftmaxParams& params, const
 // bytes, lanes_per_row apart, and where rows do not start or end on a chunk at most one column of those that are left
 // over. It reads x once, into registers, and exchanges one maximum and one sum.
 template <class T, class Out, int kVectors, SoftmaxMask kMask, SoftmaxForm kForm>
-__global__ void __launch_bounds__(max_register_lanes)
+__global__ void __launch_bounds__(max_register_lanes, full_blocks<T, kMask>(kVectors))
     softmax_row_in_registers(const __grid_constant__ SoftmaxParams params) {
   allow_next_grid();
   using A = ComputeType<T>;
   using E = RowValue<T>;
   constexpr int width = chunk_width<T>;
   constexpr bool has_bias = kMask == SoftmaxMask::bias;
+  constexpr bool recomputes = recomputes_exponentials<T, kMask>;
   const RowTeam team = row_team(params);
   const ExchangeBuffer<T> buffer = exchange_buffer<T>();
   begin_exchange(buffer, team);
@@ -207,20 +227,22 @@ __global__ void __launch_bounds__(max_register_lanes)
   largest = max_over_lanes(largest, team.lanes);
   const A reference = largest == negative_infinity<A>() ? A{0} : largest;
   const A scale = exponent_scale<T, kMask>(params);
-  A values[kVectors * width];
+  A values[recomputes ? 1 : kVectors * width];
   const ScoreScale<T, kMask> to_exponent(reference, scale);
   const A extra_exponent = to_exponent(extra);
-  A extra_value = exponential<T>(extra_exponent);
+  const A extra_value = exponential<T>(extra_exponent);
   ThreadSum<T> sum;
   if constexpr (kForm == SoftmaxForm::any) sum.take_one(extra_value);
   const auto take_exponentials = [&](auto kind) {
-    constexpr bool keeps_exponents = decltype(kind)::value;
+    [[maybe_unused]] constexpr bool keeps_exponents = decltype(kind)::value;
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       A z[width], p[width];
       if (kForm != SoftmaxForm::whole && !is_read(i)) {
+        if constexpr (!recomputes) {
 #pragma unroll
-        for (int j = 0; j < width; ++j) values[i * width + j] = keeps_exponents ? negative_infinity<A>() : A{0};
+          for (int j = 0; j < width; ++j) values[i * width + j] = keeps_exponents ? negative_infinity<A>() : A{0};
+        }
         continue;
       }
       if constexpr (has_bias) {
@@ -233,12 +255,12 @@ __global__ void __launch_bounds__(max_register_lanes)
       for (int j = 0; j < width; ++j) {
         z[j] = to_exponent(z[j]);
         p[j] = exponential<T>(z[j]);
-        values[i * width + j] = keeps_exponents ? z[j] : p[j];
+        if constexpr (!recomputes) values[i * width + j] = keeps_exponents ? z[j] : p[j];
       }
       sum.take(p);
     }
   };
-  if (params.log_softmax)
+  if (!recomputes && params.log_softmax)
     take_exponentials(std::true_type{});
   else
     take_exponentials(std::false_type{});
@@ -249,28 +271,49 @@ __global__ void __launch_bounds__(max_register_lanes)
     return store_nan_row<T, Out, kMask>(params, row, team.rank * params.lanes_per_row + lane,
                                         params.lanes_per_row * team.blocks);
   // y = value * factor + term
-  A factor, term = 0;
+  A factor = static_cast<A>(natural_per_base<T>), term = 0;
   // A warp that keeps nothing has values of 0, or -infinity, that no factor may turn into NaN.
   const A to_row = largest == negative_infinity<A>() ? A{0} : to_exponent.to_reference(total.max);
+  const ScoreScale<T, kMask> to_row_exponent(total.max == negative_infinity<A>() ? A{0} : total.max, scale);
   if (params.log_softmax) {
-    extra_value = extra_exponent;
-    factor = static_cast<A>(natural_per_base<T>);
-    if (total.sum > E{0}) term = to_row * static_cast<A>(natural_per_base<T>) - log_of<A>(total.sum);
+    if (total.sum > E{0}) term = (recomputes ? A{0} : to_row * factor) - log_of<A>(total.sum);
   } else {
-    factor = total.sum > E{0} ? quotient_of(exponential<T>(to_row), total.sum) : A{0};
+    factor = total.sum > E{0} ? quotient_of(recomputes ? A{1} : exponential<T>(to_row), total.sum) : A{0};
   }
   constexpr int out_bytes = width * static_cast<int>(sizeof(Out));
   unsigned char* const out = out_chunks + static_cast<int64_t>(own.first) * out_bytes;
   if (kForm == SoftmaxForm::whole && row.columns == 0) return;
+  const auto store = [&](auto kind) {
+    [[maybe_unused]] constexpr bool stores_logarithms = decltype(kind)::value;
 #pragma unroll
-  for (int i = 0; i < kVectors; ++i) {
-    if (!is_read(i)) continue;
-    A y[width];
+    for (int i = 0; i < kVectors; ++i) {
+      if (!is_read(i)) continue;
+      A y[width];
+      if constexpr (recomputes) {
+        forget_values(&raw[i]);
+        widen_chunk<T>(raw[i], y);
+      }
 #pragma unroll
-    for (int j = 0; j < width; ++j) y[j] = values[i * width + j] * factor + term;
-    store_values<Out>(out + i * own.step * out_bytes, y);
-  }
-  if (extra_column >= 0) store_element<Out>(row.out, extra_column, extra_value * factor + term);
+      for (int j = 0; j < width; ++j) {
+        if constexpr (recomputes) {
+          const A z = to_row_exponent(y[j]);
+          y[j] = stores_logarithms ? z * factor + term : exponential<T>(z) * factor;
+        } else {
+          y[j] = values[i * width + j] * factor + term;
+        }
+      }
+      store_values<Out>(out + i * own.step * out_bytes, y);
+    }
+    if (extra_column >= 0) {
+      const A z = recomputes ? to_row_exponent(extra) : extra_exponent;
+      const A value = params.log_softmax ? z : recomputes ? exponential<T>(z) : extra_value;
+      store_element<Out>(row.out, extra_column, value * factor + term);
+    }
+  };
+  if (recomputes && params.log_softmax)
+    store(std::true_type{});
+  else
+    store(std::false_type{});
 }
 
 }  // namespace flowk

@@ -14,14 +14,15 @@ namespace {
 constexpr int64_t chunk_bytes = 16;
 constexpr int32_t warp_lanes = 32;
 
-// How rows of up to so many bytes are held: in registers, chunks of 16 bytes a thread, lanes as many as the row has
-// chunks for; or in shared memory (0 chunks a thread), by so many threads a block. And by how many blocks. Fractions of
-// copy on an H200 stand with each row.
+// How rows of up to so many bytes are held: chunks of 16 bytes a thread in registers; the blocks of a cluster; in
+// registers by as many threads as that takes, or, with `threads` a block, in registers and shared memory; and how many
+// blocks a multiprocessor takes at a time (0: as many as fit). Fractions of copy on an H200 stand with each row.
 struct HolderRow {
   int64_t max_row_bytes;
   int32_t vectors_per_thread;
   int32_t cluster_blocks;
-  int32_t shared_threads = 0;
+  int32_t threads = 0;
+  int32_t resident_blocks = 0;
 };
 // No dense mask and no bias. Many chunks a thread and few threads a row: a maximum and a sum over a warp cost a third
 // of what they do over a block. 2048 columns of float16 with 4 chunks for 2 of twice the threads: 0.99 for 0.89; 1024
@@ -32,10 +33,10 @@ constexpr HolderRow interval_16_bit[] = {
     {16384, 8, 1},            // 8192: 0.975
     {32768, 4, 2},            // 16384: 0.97; one block 0.96
     {65536, 4, 8},            // 32768: 0.94
-    {131072, 0, 4, 256},      // 65536: 0.90, on another day 0.98; registers 0.88
-    {262144, 0, 8, 256},      // 131072: 0.89; registers 0.73
-    {1048576, 0, 16, 256},    // 262144: 0.865, 524288: 0.79; 512 threads 0.76
-    {INT64_MAX, 0, 16, 512},  // 2^20: 0.50, with 128 KB a block
+    {131072, 4, 4, 256},      // 65536: 0.90, on another day 0.98; registers 0.88
+    {262144, 4, 8, 256},      // 131072: 0.89; registers 0.73
+    {1048576, 4, 16, 256},    // 262144: 0.865, 524288: 0.79; 512 threads 0.76
+    {INT64_MAX, 4, 16, 512},  // 2^20: 0.50, with 128 KB a block
 };
 constexpr HolderRow interval_32_bit[] = {
     {2048, 4, 1},       // 32 columns: 0.97, 64: 0.98, 128: 0.99, 512: 0.99
@@ -47,7 +48,7 @@ constexpr HolderRow interval_32_bit[] = {
     {262144, 8, 16},    // 65536: 0.97
     {524288, 8, 16},    // 131072: 0.92; 16 chunks a thread 0.905
     {2097152, 16, 16},  // 262144: 0.81, 524288: 0.63; shared memory 0.47
-    {INT64_MAX, 0, 16, 512},
+    {INT64_MAX, 4, 16, 512},
 };
 // A bias: its scores are float32 and stay in registers.
 constexpr HolderRow bias_16_bit[] = {
@@ -74,7 +75,7 @@ constexpr HolderRow dense_16_bit[] = {
     {65536, 4, 8},            // 32768: 0.90
     {262144, 8, 8},           // 65536: 0.86, 131072: 0.93; shared memory 0.79 and 0.88
     {524288, 8, 16},          // 262144
-    {INT64_MAX, 0, 16, 512},  // 2^20
+    {INT64_MAX, 4, 16, 512},  // 2^20
 };
 constexpr HolderRow dense_32_bit[] = {
     {1024, 4, 1},             // 128: 0.94
@@ -85,7 +86,7 @@ constexpr HolderRow dense_32_bit[] = {
     {262144, 8, 8},           // 65536: 0.935
     {524288, 8, 16},          // 131072: 0.95
     {1048576, 16, 16},        // 262144
-    {INT64_MAX, 0, 16, 512},  // 2^19
+    {INT64_MAX, 4, 16, 512},  // 2^19
 };
 // Backward: two inputs, both in registers. 128 to 131072 columns reach 1.00 to 1.04 in both types.
 constexpr HolderRow backward_16_bit[] = {
@@ -220,17 +221,20 @@ SoftmaxShape register_shape(const SoftmaxProblem& problem, const Device& device,
   while (lanes_for(num_chunks, vectors, shape.cluster_blocks, least) > max_register_lanes && vectors < most_vectors)
     vectors *= 2;
   shape.lanes_per_row = lanes_for(num_chunks, vectors, shape.cluster_blocks, least);
-  shape.block_threads = threads_for(shape.lanes_per_row, vectors);
+  shape.block_threads = shape.cluster_blocks > 1 ? shape.lanes_per_row : threads_for(shape.lanes_per_row, vectors);
+  // Blocks that are all resident at once need no room for others.
+  if (problem.num_rows * shape.cluster_blocks > int64_t{holder.resident_blocks} * device.num_multiprocessors)
+    shape.resident_blocks = holder.resident_blocks;
   return shape;
 }
 
-SoftmaxShape shared_shape(const SoftmaxProblem& problem, const Device& device, int32_t threads, int32_t blocks,
+SoftmaxShape shared_shape(const SoftmaxProblem& problem, const Device& device, const HolderRow& holder,
                           int64_t row_bytes) {
   SoftmaxShape shape;
   shape.kernel = SoftmaxKernel::row_in_shared;
-  shape.vectors_per_thread = 4;
-  shape.lanes_per_row = shape.block_threads = threads;
-  shape.cluster_blocks = spread_blocks(problem, device, blocks, row_bytes);
+  shape.vectors_per_thread = holder.threads > 0 ? holder.vectors_per_thread : 4;
+  shape.lanes_per_row = shape.block_threads = holder.threads > 0 ? holder.threads : max_register_lanes;
+  shape.cluster_blocks = spread_blocks(problem, device, holder.cluster_blocks, row_bytes);
   return shape;
 }
 
@@ -384,15 +388,12 @@ SoftmaxShape choose_shape(const SoftmaxRequest& request, const SoftmaxProblem& p
   const int64_t row_bytes = request.columns * problem.in_bytes, num_chunks = request.columns / problem.chunk_columns;
   const bool is_16_bit = problem.in_bytes == 2;
   const HolderRow* holder = find_holder(request, mask_of(request), row_bytes, is_16_bit);
-  if (holder != nullptr && holder->vectors_per_thread > 0) {
+  if (holder != nullptr && holder->threads == 0) {
     const int32_t most_vectors = is_16_bit || request.backward ? 8 : 16;
     if (take(register_shape(problem, device, *holder, row_bytes, num_chunks, most_vectors))) return shape;
   }
   // Registers that lack the blocks of a cluster hand a row to shared memory.
-  if (holder != nullptr) {
-    const int32_t threads = holder->shared_threads > 0 ? holder->shared_threads : max_register_lanes;
-    if (take(shared_shape(problem, device, threads, holder->cluster_blocks, row_bytes))) return shape;
-  }
+  if (holder != nullptr && take(shared_shape(problem, device, *holder, row_bytes))) return shape;
   return read_twice_shape(request, problem, device);
 }
 

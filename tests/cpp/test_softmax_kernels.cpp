@@ -54,7 +54,8 @@ void check_case(const SoftmaxCase& row) {
     for (const int lanes : {1, 4, 16, 32, 64, 96})
       if (int64_t{vectors} * lanes <= 4 * chunks + 64)
         try_shape(SoftmaxKernel::row_in_registers, vectors, lanes, lanes < 32 ? 64 : lanes);
-  for (const int lanes : {32, 96}) try_shape(SoftmaxKernel::row_in_shared, 0, lanes, lanes);
+  for (const int vectors : {4, 8})
+    for (const int lanes : {32, 96}) try_shape(SoftmaxKernel::row_in_shared, vectors, lanes, lanes);
   for (const int lanes : {1, 2, 4, 8, 16}) try_shape(SoftmaxKernel::rows_by_elements, 0, lanes, 64);
   for (const int lanes : {1, 2, 4, 8})
     for (const int chunks : {2, 4}) try_shape(SoftmaxKernel::rows_by_chunks, chunks, lanes, 64);

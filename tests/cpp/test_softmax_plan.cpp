@@ -64,7 +64,8 @@ void every_plan_is_a_shape_that_fits() {
               const SoftmaxRequest request = request_of(dtype, rows, columns, dense, backward);
               const SoftmaxPlan plan = plan_of(request, device);
               const SoftmaxShape shape = {plan.kernel, plan.vectors_per_thread, plan.params.lanes_per_row,
-                                          plan.launch.num_threads, plan.launch.cluster_blocks};
+                                          plan.launch.num_threads, plan.launch.cluster_blocks, plan.resident_blocks,
+                                          1 << plan.params.copies_shift};
               SoftmaxPlan again;
               CHECK(plan_softmax_as(request, device, shape, &again));
               CHECK(plan == again);
@@ -194,7 +195,8 @@ void shapes_that_cannot_hold_a_row_are_refused() {
   CHECK(!fits(registers, 1, 32, 32, 4, a100));
   CHECK(!fits(registers, 1, 32, 32, 3, h200));
   CHECK(!fits(SoftmaxKernel::rows_by_elements, 0, 16, 128, 1, h200));
-  CHECK(fits(SoftmaxKernel::row_in_shared, 0, 128, 128, 1, h200));
+  CHECK(fits(SoftmaxKernel::row_in_shared, 4, 128, 128, 1, h200));
+  CHECK(!fits(SoftmaxKernel::row_in_shared, 0, 128, 128, 1, h200));  // no such kernel
   CHECK(fits(SoftmaxKernel::row_read_twice, 0, 128, 128, 1, h200));
 }
 
