@@ -131,12 +131,12 @@ void fill_plan(const SoftmaxRequest& request, const SoftmaxProblem& problem, con
     params.starts_on_lines = fits_from_a_line(shape.vectors_per_thread);
   if (shape.kernel == SoftmaxKernel::row_in_shared) {
     const int64_t slots = shared_row_slots(request, problem, shape);
-    const int64_t slots_bytes = slots * shape.block_threads * chunk_bytes;
     params.starts_on_lines = fits_from_a_line(shape.vectors_per_thread + slots);
     params.block_offset_bytes = shared_row_offset(problem, shape);
     params.copies_shift = log2_of(shape.copies);
     plan->launch.num_blocks *= shape.copies;
-    plan->launch.shared_bytes = static_cast<int32_t>(params.block_offset_bytes + slots_bytes);
+    plan->launch.shared_bytes =
+        static_cast<int32_t>(params.block_offset_bytes + shared_row_bytes(request, problem, shape));
   }
   if (shape.kernel == SoftmaxKernel::rows_by_elements) {
     plan->unit_elements = unit_elements_of(request, problem);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "core/launch.cuh"
+#include "masked_softmax/softmax_backward_in_shared.cuh"
 #include "masked_softmax/softmax_row_in_shared.cuh"
 #include "masked_softmax/softmax_row_read_twice.cuh"
 #include "masked_softmax/softmax_rows_by_chunks.cuh"
@@ -140,6 +141,12 @@ Status launch_backward(const SoftmaxPlan& plan, flowk_stream stream) {
     case SoftmaxKernel::row_in_registers:
       if (plan.out_dtype == plan.in_dtype) return launch_backward_in_registers<T, T>(plan, stream);
       if constexpr (is_float16<T>) return launch_backward_in_registers<T, float>(plan, stream);
+      break;
+    case SoftmaxKernel::row_in_shared:
+      switch (plan.vectors_per_thread) {
+        case 4: return launch(softmax_backward_in_shared<T, 4>, plan.launch, stream, plan.params);
+        case 8: return launch(softmax_backward_in_shared<T, 8>, plan.launch, stream, plan.params);
+      }
       break;
     case SoftmaxKernel::rows_by_elements:
       if constexpr (sizeof(T) < 8) {

@@ -24,31 +24,50 @@ struct HolderRow {
   int32_t threads = 0;
   int32_t resident_blocks = 0;
 };
-// No dense mask and no bias. Many chunks a thread and few threads a row: a maximum and a sum over a warp cost a third
-// of what they do over a block. 2048 columns of float16 with 4 chunks for 2 of twice the threads: 0.99 for 0.89; 1024
-// of float32 with 8 for 2: 0.98 for 0.71.
-constexpr HolderRow interval_16_bit[] = {
+// No dense mask and no bias, every column kept. Many chunks a thread and few threads a row: a maximum and a sum over a
+// warp cost a third of what they do over a block.
+constexpr HolderRow plain_16_bit[] = {
     {128, 2, 1},              // 32 columns: 1.00, 64: 0.99
-    {8192, 4, 1},             // 128: 0.99, 512: 0.98, 1024: 0.99, 2048: 0.985, 4096: 0.96
-    {16384, 8, 1},            // 8192: 0.975
-    {32768, 4, 2},            // 16384: 0.97; one block 0.96
-    {65536, 4, 8},            // 32768: 0.94
-    {131072, 4, 4, 256},      // 65536: 0.90, on another day 0.98; registers 0.88
-    {262144, 4, 8, 256},      // 131072: 0.89; registers 0.73
-    {1048576, 4, 16, 256},    // 262144: 0.865, 524288: 0.79; 512 threads 0.76
-    {INT64_MAX, 4, 16, 512},  // 2^20: 0.50, with 128 KB a block
+    {16384, 4, 1},            // 128: 0.99, 512: 0.98, 1024: 0.99, 2048: 0.99, 4096: 0.967, 8192: 0.975
+    {32768, 8, 1, 0, 3},      // 16384: 0.965
+    {65536, 8, 4, 0, 6},      // 32768: 0.983
+    {131072, 8, 8, 0, 6},     // 65536: 0.983
+    {262144, 8, 8},           // 131072: 0.96
+    {524288, 8, 16},          // 262144: 0.958
+    {1048576, 4, 16, 256},    // 524288: 0.85
+    {INT64_MAX, 4, 16, 512},  // 2^20: 0.78
+};
+constexpr HolderRow plain_32_bit[] = {
+    {4096, 4, 1},             // 32 columns: 0.97, 64: 0.98, 128: 0.99, 512: 0.99, 1024: 0.987
+    {8192, 16, 1, 0, 5},      // 2048: 0.987; as many blocks as fit 0.97
+    {16384, 16, 1, 0, 6},     // 4096: 0.973; 0.967
+    {32768, 16, 1, 0, 3},     // 8192: 0.98; 0.965
+    {65536, 8, 4, 0, 6},      // 16384: 0.984; 0.97
+    {131072, 8, 2},           // 32768: 0.978
+    {524288, 8, 16},          // 65536: 0.969, 131072: 0.92
+    {1048576, 4, 16, 256},    // 262144: 0.867; registers 0.82
+    {2097152, 4, 16, 512},    // 524288: 0.747; registers 0.64
+    {INT64_MAX, 8, 16, 512},  // 2^20: 0.57
+};
+// Lengths, causal, window; and float32 rows with columns outside whole chunks.
+constexpr HolderRow interval_16_bit[] = {
+    {128, 2, 1},
+    {1024, 4, 1},
+    {32768, 8, 1},        // 4096: 0.93, 8192: 0.92, 16384: 0.915; 4 chunks a thread 0.87, 0.85
+    {65536, 8, 2},        // 32768: 0.905
+    {131072, 4, 4, 128},  // 65536: 0.90
+    {262144, 4, 8, 128},  // 131072: 0.88
+    {524288, 4, 16, 128},
+    {1048576, 4, 16, 256},
+    {INT64_MAX, 4, 16, 512},
 };
 constexpr HolderRow interval_32_bit[] = {
-    {2048, 4, 1},       // 32 columns: 0.97, 64: 0.98, 128: 0.99, 512: 0.99
-    {4096, 8, 1},       // 1024: 0.98
-    {8192, 16, 1},      // 2048: 0.965
-    {32768, 8, 1},      // 4096: 0.96, 8192: 0.965
-    {65536, 8, 4},      // 16384: 0.97
-    {131072, 8, 8},     // 32768: 0.97
-    {262144, 8, 16},    // 65536: 0.97
-    {524288, 8, 16},    // 131072: 0.92; 16 chunks a thread 0.905
-    {2097152, 16, 16},  // 262144: 0.81, 524288: 0.63; shared memory 0.47
-    {INT64_MAX, 4, 16, 512},
+    {2048, 4, 1},          {32768, 8, 1},  // 2048: 0.90, 4096: 0.94, 8192: 0.95
+    {65536, 4, 2, 128},                    // 16384: 0.89
+    {131072, 4, 4, 128},                   // 32768: 0.907
+    {262144, 4, 4, 256},                   // 65536: 0.896; 50257 without a mask 0.94, registers 0.85
+    {524288, 4, 8, 256},                   // 131072: 0.878
+    {1048576, 4, 16, 256}, {2097152, 4, 16, 512}, {INT64_MAX, 8, 16, 512},
 };
 // A bias: its scores are float32 and stay in registers.
 constexpr HolderRow bias_16_bit[] = {
@@ -90,21 +109,22 @@ constexpr HolderRow dense_32_bit[] = {
 };
 // Backward: two inputs, both in registers. 128 to 131072 columns reach 1.00 to 1.04 in both types.
 constexpr HolderRow backward_16_bit[] = {
-    {4096, 2, 1},      // 32 columns: 1.03, 64: 1.02, 512: 1.03, 1024: 1.03, 2048: 1.04
-    {32768, 8, 1},     // 4096: 1.02, 8192: 1.02, 16384: 1.02
-    {65536, 8, 2},     // 32768: 1.03
-    {131072, 8, 4},    // 65536: 1.02
-    {262144, 8, 8},    // 131072: 1.01
-    {1048576, 8, 16},  // 262144: 0.95, 524288: 0.80
+    {4096, 2, 1},     // 32 columns: 1.03, 64: 1.02, 512: 1.03, 1024: 1.03, 2048: 1.04
+    {32768, 8, 1},    // 4096: 1.02, 8192: 1.02, 16384: 1.02
+    {65536, 8, 2},    // 32768: 1.03
+    {131072, 8, 4},   // 65536: 1.02
+    {262144, 8, 8},   // 131072: 1.01
+    {524288, 8, 16},  // 262144: 0.95
+    {INT64_MAX, 4, 16, 512},
 };
 constexpr HolderRow backward_32_bit[] = {
-    {8192, 2, 1},      // 512: 1.03, 1024: 1.03, 2048: 1.03
-    {32768, 4, 1},     // 4096: 1.04, 8192: 1.03
-    {65536, 4, 2},     // 16384: 1.04
-    {131072, 4, 4},    // 32768: 1.04
-    {262144, 4, 8},    // 65536: 1.03
-    {524288, 4, 16},   // 131072: 1.02
-    {1048576, 8, 16},  // 262144: 0.91
+    {8192, 2, 1},     // 512: 1.03, 1024: 1.03, 2048: 1.03
+    {32768, 4, 1},    // 4096: 1.04, 8192: 1.03
+    {65536, 4, 2},    // 16384: 1.04
+    {131072, 4, 4},   // 32768: 1.04
+    {262144, 4, 8},   // 65536: 1.03
+    {524288, 8, 16},  // 131072: 1.01
+    {INT64_MAX, 4, 16, 512},
 };
 
 // Rows that lie in single warps go several to a block of this many threads: 64 columns of float16 0.99 for 0.986 with
@@ -130,11 +150,14 @@ const HolderRow* find_row(const HolderRow (&table)[kSize], int64_t row_bytes) {
   return nullptr;
 }
 
-const HolderRow* find_holder(const SoftmaxRequest& request, SoftmaxMask mask, int64_t row_bytes, bool is_16_bit) {
+const HolderRow* find_holder(const SoftmaxRequest& request, const SoftmaxProblem& problem, int64_t row_bytes) {
+  const bool is_16_bit = problem.in_bytes == 2;
   if (request.backward) return is_16_bit ? find_row(backward_16_bit, row_bytes) : find_row(backward_32_bit, row_bytes);
-  switch (mask) {
+  switch (mask_of(request)) {
     case SoftmaxMask::interval:
-      return is_16_bit ? find_row(interval_16_bit, row_bytes) : find_row(interval_32_bit, row_bytes);
+      if (request.has_diagonal || request.lengths_bytes != 0 || (!is_16_bit && problem.has_leftovers))
+        return is_16_bit ? find_row(interval_16_bit, row_bytes) : find_row(interval_32_bit, row_bytes);
+      return is_16_bit ? find_row(plain_16_bit, row_bytes) : find_row(plain_32_bit, row_bytes);
     case SoftmaxMask::dense: return is_16_bit ? find_row(dense_16_bit, row_bytes) : find_row(dense_32_bit, row_bytes);
     case SoftmaxMask::bias: break;
   }
@@ -217,6 +240,10 @@ SoftmaxShape register_shape(const SoftmaxProblem& problem, const Device& device,
   int32_t& vectors = shape.vectors_per_thread;
   vectors = holder.vectors_per_thread;
   shape.cluster_blocks = spread_blocks(problem, device, holder.cluster_blocks, row_bytes);
+  // A few rows over many blocks: of two warps or more.
+  while (shape.cluster_blocks > holder.cluster_blocks && vectors > 2 &&
+         lanes_for(num_chunks, vectors, shape.cluster_blocks, least) < 2 * warp_lanes)
+    vectors /= 2;
   // Without clusters, or without as large ones, a thread holds more.
   while (lanes_for(num_chunks, vectors, shape.cluster_blocks, least) > max_register_lanes && vectors < most_vectors)
     vectors *= 2;
@@ -228,13 +255,21 @@ SoftmaxShape register_shape(const SoftmaxProblem& problem, const Device& device,
   return shape;
 }
 
-SoftmaxShape shared_shape(const SoftmaxProblem& problem, const Device& device, const HolderRow& holder,
-                          int64_t row_bytes) {
+// In registers and shared memory.
+SoftmaxShape shared_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device,
+                          const HolderRow& holder, int64_t row_bytes) {
   SoftmaxShape shape;
   shape.kernel = SoftmaxKernel::row_in_shared;
   shape.vectors_per_thread = holder.threads > 0 ? holder.vectors_per_thread : 4;
   shape.lanes_per_row = shape.block_threads = holder.threads > 0 ? holder.threads : max_register_lanes;
   shape.cluster_blocks = spread_blocks(problem, device, holder.cluster_blocks, row_bytes);
+  // Few rows: several clusters read a whole row and each writes a part, unless it is written over what others read.
+  // A row of 2^20 columns, float16: 1 cluster 0.26, 2 0.285, 4 0.295; float32 0.19, 0.21, 0.21.
+  constexpr int64_t most_blocks = 64;
+  if (request.backward || request.pointers[softmax_x] == request.pointers[softmax_out]) return shape;
+  while (shape.copies < 4 && problem.num_rows * shape.cluster_blocks * shape.copies * 2 <= most_blocks)
+    shape.copies *= 2;
+  if (shape.copies > 1) shape.vectors_per_thread = 8;
   return shape;
 }
 
@@ -330,6 +365,11 @@ int64_t shared_row_slots(const SoftmaxRequest& request, const SoftmaxProblem& pr
   return std::max<int64_t>(ceil_div(num_chunks, lanes) - shape.vectors_per_thread, 0);
 }
 
+int64_t shared_row_bytes(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& shape) {
+  const int64_t num_inputs = request.backward ? 2 : 1;
+  return shared_row_slots(request, problem, shape) * shape.block_threads * num_inputs * chunk_bytes;
+}
+
 bool shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device,
                 const SoftmaxShape& shape) {
   // A product of float16's largest score with the scale has to be finite in float32.
@@ -359,11 +399,10 @@ bool shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, co
       if (shape.vectors_per_thread != 4 && shape.vectors_per_thread != 8) return false;
       if (shape.copies < 1 || (shape.copies & (shape.copies - 1)) != 0) return false;
       if (shape.copies > 1 && request.pointers[softmax_x] == request.pointers[softmax_out]) return false;
-      return !request.backward && request.in_dtype == request.out_dtype && problem.chunks_agree &&
-             mask_of(request) != SoftmaxMask::bias && lanes == shape.block_threads && lanes >= warp_lanes &&
-             lanes <= max_register_lanes &&
-             shared_row_offset(problem, shape) +
-                     shared_row_slots(request, problem, shape) * shape.block_threads * chunk_bytes <=
+      if (shape.copies > 1 && request.backward) return false;
+      return request.in_dtype == request.out_dtype && problem.chunks_agree && mask_of(request) != SoftmaxMask::bias &&
+             lanes == shape.block_threads && lanes >= warp_lanes && lanes <= max_register_lanes &&
+             shared_row_offset(problem, shape) + shared_row_bytes(request, problem, shape) <=
                  device.shared_bytes_per_block;
     case SoftmaxKernel::rows_by_elements:
       return blocks == 1 && lanes <= 16 && shape.block_threads <= 256 && can_go_by_elements(request, problem) &&
@@ -387,13 +426,13 @@ SoftmaxShape choose_shape(const SoftmaxRequest& request, const SoftmaxProblem& p
   if (take(elements_shape(request, problem))) return shape;
   const int64_t row_bytes = request.columns * problem.in_bytes, num_chunks = request.columns / problem.chunk_columns;
   const bool is_16_bit = problem.in_bytes == 2;
-  const HolderRow* holder = find_holder(request, mask_of(request), row_bytes, is_16_bit);
+  const HolderRow* holder = find_holder(request, problem, row_bytes);
   if (holder != nullptr && holder->threads == 0) {
     const int32_t most_vectors = is_16_bit || request.backward ? 8 : 16;
     if (take(register_shape(problem, device, *holder, row_bytes, num_chunks, most_vectors))) return shape;
   }
   // Registers that lack the blocks of a cluster hand a row to shared memory.
-  if (holder != nullptr && take(shared_shape(problem, device, *holder, row_bytes))) return shape;
+  if (holder != nullptr && take(shared_shape(request, problem, device, *holder, row_bytes))) return shape;
   return read_twice_shape(request, problem, device);
 }
 

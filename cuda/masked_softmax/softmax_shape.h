@@ -19,8 +19,10 @@ bool shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, co
 int32_t unit_elements_of(const SoftmaxRequest& request, const SoftmaxProblem& problem);
 int32_t units_per_thread(const SoftmaxRequest& request, int32_t unit_elements, int32_t lanes);
 
-// row_in_shared: the chunks of a thread in shared memory, and where they start, after the exchange.
+// row_in_shared: the chunks of a thread in shared memory, the bytes of all of a block's, in backward of both inputs,
+// and where they start, after the exchange.
 int64_t shared_row_slots(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& shape);
+int64_t shared_row_bytes(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& shape);
 int32_t shared_row_offset(const SoftmaxProblem& problem, const SoftmaxShape& shape);
 
 }  // namespace flowk

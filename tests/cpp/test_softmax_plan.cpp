@@ -103,7 +103,7 @@ void short_rows_share_warps_and_long_ones_take_blocks() {
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 77), h200).kernel == SoftmaxKernel::rows_by_elements);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 1001), h200).kernel == SoftmaxKernel::row_in_registers);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 16, 4096), h200).params.rows_per_block == 1);
-  CHECK(plan_of(request_of(FLOWK_FLOAT16, 100, 262144), h200).kernel == SoftmaxKernel::row_in_shared);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 100, 1 << 20), h200).kernel == SoftmaxKernel::row_in_shared);
   CHECK(plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 20), a100).kernel == SoftmaxKernel::row_read_twice);
 }
 
