@@ -13,7 +13,7 @@ extern "C" FLOWK_API int flowk_bench_softmax_candidate(int backward, flowk_dtype
                                                        void* out, const void* dense, const void* lengths, int64_t batch,
                                                        int64_t heads, int64_t rows, int64_t columns, double scale,
                                                        int kernel, int vectors, int lanes, int threads,
-                                                       int cluster_blocks, flowk_stream stream) {
+                                                       int cluster_blocks, int overlaps_previous, flowk_stream stream) {
   using namespace flowk;
   SoftmaxRequest request;
   request.backward = backward != 0;
@@ -52,5 +52,6 @@ extern "C" FLOWK_API int flowk_bench_softmax_candidate(int backward, flowk_dtype
   shape.cluster_blocks = cluster_blocks;
   SoftmaxPlan plan;
   if (!plan_softmax_as(request, device, shape, &plan)) return 1;
+  plan.launch.overlaps_previous = overlaps_previous != 0;
   return run_softmax(plan, stream).ok() ? 0 : 3;
 }

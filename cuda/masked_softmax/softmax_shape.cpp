@@ -3,7 +3,6 @@
 #include "masked_softmax/softmax_shape.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <iterator>
 
@@ -105,11 +104,13 @@ constexpr HolderRow backward_32_bit[] = {
     {1048576, 8, 16},  // 262144: 0.91
 };
 
-// Rows that lie in single warps go several to a block of this many threads: 64 columns of float16 0.99 for 0.986 with
-// 128 threads; with 4 chunks a thread and more in rows of less than a warp, 128 columns 0.989 with 32 threads, 0.98
-// with 64, 0.96 with 128.
-constexpr int32_t short_row_threads = 64;
-constexpr int32_t many_vectors_threads = 32;
+// Rows that lie in single warps go several to a block, so that a block reads at least so much: an H200 starts blocks at
+// some rate, and those of 2 KB cannot come faster than 0.82 of copy, whatever else they do. float16, fractions of copy
+// with blocks of 2, 4, 8 and 16 KB: 32 columns 0.83, 1.006, 1.013, -; 128: 0.82, 0.99, 0.974, 0.974; 512: 0.82, 1.00,
+// 0.98, 0.98; lengths 128: 0.74, 0.83, 0.83, 0.79; float32 128: 0.81, 0.99, 0.976, 0.976.
+constexpr int64_t short_rows_block_bytes = 4096;
+constexpr int32_t least_short_row_threads = 64;
+constexpr int32_t most_short_row_threads = 256;
 
 // Short rows go by elements where their ends fall inside chunks: up to so many columns. Fractions of copy on an H200,
 // float16 without a mask: 77 columns 0.62 for 0.37 in registers, 100 0.86 for 0.47.
@@ -157,9 +158,11 @@ int32_t least_lanes(const SoftmaxProblem& problem) {
   return problem.has_leftovers ? power_of_2_from(2 * (problem.chunk_columns - 1)) : 1;
 }
 
-int32_t threads_for(int32_t lanes, int32_t vectors) {
+// `thread_bytes`: what a thread reads of a row.
+int32_t threads_for(int32_t lanes, int64_t thread_bytes) {
   if (lanes > warp_lanes) return lanes;
-  return lanes < warp_lanes && vectors >= 4 ? many_vectors_threads : short_row_threads;
+  return std::clamp(power_of_2_from(ceil_div(short_rows_block_bytes, thread_bytes)), least_short_row_threads,
+                    most_short_row_threads);
 }
 
 int32_t most_cluster_blocks(const Device& device) {
@@ -212,7 +215,7 @@ int32_t spread_blocks(const SoftmaxProblem& problem, const Device& device, int32
 
 // In registers of a block or of as many blocks as the table or a small number of rows asks for; where those hold it.
 SoftmaxShape register_shape(const SoftmaxProblem& problem, const Device& device, const HolderRow& holder,
-                            int64_t row_bytes, int64_t num_chunks, int32_t most_vectors) {
+                            int64_t row_bytes, int64_t num_chunks, int32_t most_vectors, int32_t num_inputs) {
   SoftmaxShape shape;
   shape.kernel = SoftmaxKernel::row_in_registers;
   const int32_t least = least_lanes(problem);
@@ -223,7 +226,7 @@ SoftmaxShape register_shape(const SoftmaxProblem& problem, const Device& device,
   while (lanes_for(num_chunks, vectors, shape.cluster_blocks, least) > max_register_lanes && vectors < most_vectors)
     vectors *= 2;
   shape.lanes_per_row = lanes_for(num_chunks, vectors, shape.cluster_blocks, least);
-  shape.block_threads = threads_for(shape.lanes_per_row, vectors);
+  shape.block_threads = threads_for(shape.lanes_per_row, vectors * chunk_bytes * num_inputs);
   return shape;
 }
 
@@ -268,7 +271,7 @@ SoftmaxShape chunks_shape(const SoftmaxRequest& request, const SoftmaxProblem& p
   shape.kernel = SoftmaxKernel::rows_by_chunks;
   shape.vectors_per_thread = request.backward ? 2 : 4;
   shape.lanes_per_row = static_cast<int32_t>(std::max<int64_t>(num_chunks, 1));
-  shape.block_threads = short_row_threads;
+  shape.block_threads = least_short_row_threads;
   return shape;
 }
 
@@ -280,7 +283,7 @@ SoftmaxShape read_twice_shape(const SoftmaxRequest& request, const SoftmaxProble
   SoftmaxShape shape;
   shape.kernel = SoftmaxKernel::row_read_twice;
   shape.lanes_per_row = std::min(lanes_for(request.columns, elements_per_lane, 1, 1), max_register_lanes);
-  shape.block_threads = threads_for(shape.lanes_per_row, 1);
+  shape.block_threads = threads_for(shape.lanes_per_row, elements_per_lane * problem.in_bytes);
   if (shape.lanes_per_row == max_register_lanes) {
     int32_t blocks = 1;
     while (blocks < max_cluster_blocks && row_bytes / (2 * blocks) >= block_bytes) blocks *= 2;
@@ -323,11 +326,6 @@ int64_t shared_row_bytes(const SoftmaxProblem& problem, int64_t columns, const S
 
 bool shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device,
                 const SoftmaxShape& shape) {
-  // A product of float16's largest score with the scale has to be finite in float32.
-  constexpr double max_float16_scale = 0x1p100;
-  if (request.in_dtype == FLOWK_FLOAT16 && std::fabs(request.scale) > max_float16_scale &&
-      shape.kernel != SoftmaxKernel::row_read_twice)
-    return false;
   const int32_t lanes = shape.lanes_per_row;
   if (lanes < 1 || shape.block_threads < 1 || shape.block_threads % warp_lanes != 0) return false;
   if (lanes < warp_lanes ? (lanes & (lanes - 1)) != 0 : lanes % warp_lanes != 0) return false;
@@ -375,7 +373,8 @@ SoftmaxShape choose_shape(const SoftmaxRequest& request, const SoftmaxProblem& p
   const HolderRow* holder = find_holder(request, mask_of(request), row_bytes, is_16_bit);
   if (holder != nullptr && holder->vectors_per_thread > 0) {
     const int32_t most_vectors = is_16_bit || request.backward ? 8 : 16;
-    if (take(register_shape(problem, device, *holder, row_bytes, num_chunks, most_vectors))) return shape;
+    const int32_t num_inputs = request.backward || mask_of(request) == SoftmaxMask::bias ? 2 : 1;
+    if (take(register_shape(problem, device, *holder, row_bytes, num_chunks, most_vectors, num_inputs))) return shape;
   }
   // Registers that lack the blocks of a cluster hand a row to shared memory.
   if (holder != nullptr) {
