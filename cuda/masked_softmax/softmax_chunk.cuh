@@ -190,6 +190,7 @@ struct ChunkMax {
 #pragma unroll
     for (int i = 0; i < chunk_width<T>; ++i) value = larger_of(value, values[i]);
   }
+  __device__ __forceinline__ void take_word(uint32_t word) { value = larger_of(value, __uint_as_float(word)); }
   __device__ __forceinline__ ComputeType<T> largest() const { return value; }
 };
 template <>
@@ -200,6 +201,7 @@ struct ChunkMax<Float16> {
     pair = __hmax2(pair,
                    __hmax2(__hmax2(pair_of(chunk.x), pair_of(chunk.y)), __hmax2(pair_of(chunk.z), pair_of(chunk.w))));
   }
+  __device__ __forceinline__ void take_word(uint32_t word) { pair = __hmax2(pair, pair_of(word)); }
   __device__ __forceinline__ float largest() const {
     return fmaxf(__half2float(__low2half(pair)), __half2float(__high2half(pair)));
   }
@@ -212,6 +214,7 @@ struct ChunkMax<BFloat16> {
     pair = __hmax2(pair,
                    __hmax2(__hmax2(pair_of(chunk.x), pair_of(chunk.y)), __hmax2(pair_of(chunk.z), pair_of(chunk.w))));
   }
+  __device__ __forceinline__ void take_word(uint32_t word) { pair = __hmax2(pair, pair_of(word)); }
   __device__ __forceinline__ float largest() const {
     return fmaxf(__bfloat162float(__low2bfloat16(pair)), __bfloat162float(__high2bfloat16(pair)));
   }

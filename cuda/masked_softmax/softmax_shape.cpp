@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/divide.h"
 #include "masked_softmax/softmax_shape.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+
+#include "core/divide.h"
 
 namespace flowk {
 namespace {
@@ -112,16 +113,6 @@ constexpr int64_t short_rows_block_bytes = 4096;
 constexpr int32_t least_short_row_threads = 64;
 constexpr int32_t most_short_row_threads = 256;
 
-// Short rows go by elements where their ends fall inside chunks: up to so many columns. Fractions of copy on an H200,
-// float16 without a mask: 77 columns 0.62 for 0.37 in registers, 100 0.86 for 0.47.
-constexpr int64_t max_leftover_columns = 256;
-constexpr int32_t element_threads = 128;  // 256 are 4% slower
-
-// Units a thread that the kernels are compiled for: of one element, and of 8 bytes.
-constexpr int32_t single_units[] = {2, 4, 7, 10, 16, 20};
-constexpr int32_t wide_units[] = {2, 4, 7};
-constexpr int64_t wide_unit_bytes = 8;
-
 template <size_t kSize>
 const HolderRow* find_row(const HolderRow (&table)[kSize], int64_t row_bytes) {
   for (const HolderRow& row : table)
@@ -176,27 +167,6 @@ bool has_register_kernel(const SoftmaxRequest& request) {
   return request.backward ? request.out_dtype == FLOWK_FLOAT32 : request.in_dtype == FLOWK_FLOAT32;
 }
 
-// Do a call's rows lie one after the other, in the order in which they are walked?
-bool rows_are_one_run(const SoftmaxRequest& request, const SoftmaxProblem& problem, SoftmaxOperand operand,
-                      int64_t element_bytes) {
-  int64_t stride = request.columns * element_bytes;
-  for (int d = 0; d < problem.rank; ++d) {
-    if (problem.dims[d].strides[operand] != stride) return false;
-    stride *= problem.dims[d].extent;
-  }
-  return problem.band_dim == 0;
-}
-
-bool can_go_by_elements(const SoftmaxRequest& request, const SoftmaxProblem& problem) {
-  if (request.in_dtype != request.out_dtype || problem.in_bytes > 4 || !problem.chunks_agree) return false;
-  // Whole spans are read: no columns may be left out.
-  if (mask_of(request) == SoftmaxMask::bias || request.has_diagonal || request.lengths_bytes != 0) return false;
-  for (const SoftmaxOperand operand : {softmax_x, softmax_out, softmax_side})
-    if (request.pointers[operand] != nullptr && !rows_are_one_run(request, problem, operand, problem.in_bytes))
-      return false;
-  return true;
-}
-
 int32_t shared_row_offset(const SoftmaxProblem& problem, const SoftmaxShape& shape) {
   return softmax_exchange_bytes(problem.in_bytes == 2 ? 4 : 8, shape.lanes_per_row / warp_lanes, shape.cluster_blocks);
 }
@@ -239,29 +209,6 @@ SoftmaxShape shared_shape(const SoftmaxProblem& problem, const Device& device, i
   return shape;
 }
 
-// Of the numbers of lanes that hold a row, the one that spends the fewest instructions on it: per thread, with the
-// places that stay empty, about 25 an element by single ones and 13 in units, 180 for itself and 12 a step of the
-// shuffles.
-SoftmaxShape elements_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem) {
-  SoftmaxShape shape;
-  if (!can_go_by_elements(request, problem)) return shape;
-  if (!problem.has_leftovers || request.columns > max_leftover_columns) return shape;
-  constexpr int32_t max_values = 28;  // of a row in one thread: more leave too few threads in flight
-  const int32_t unit_elements = unit_elements_of(request, problem);
-  int32_t least_cost = INT32_MAX;
-  for (int32_t lanes = 1, steps = 0; lanes <= 16; lanes *= 2, ++steps) {
-    const int32_t units = units_per_thread(request, unit_elements, lanes);
-    if (units == 0 || units * unit_elements > max_values) continue;
-    const int32_t cost = lanes * ((unit_elements == 1 ? 25 : 13) * units * unit_elements + 180 + 12 * steps);
-    if (cost >= least_cost) continue;
-    least_cost = cost;
-    shape.kernel = SoftmaxKernel::rows_by_elements;
-    shape.lanes_per_row = lanes;
-    shape.block_threads = element_threads;
-  }
-  return shape;
-}
-
 // Rows of 2^n chunks, and few of them.
 SoftmaxShape chunks_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem) {
   constexpr int64_t max_row_bytes[] = {32, 64};  // of 16 and of 32 bits: longer ones have threads of their own
@@ -300,21 +247,6 @@ SoftmaxMask mask_of(const SoftmaxRequest& request) {
   return request.pointers[softmax_dense] != nullptr ? SoftmaxMask::dense : SoftmaxMask::interval;
 }
 
-int32_t unit_elements_of(const SoftmaxRequest& request, const SoftmaxProblem& problem) {
-  const bool is_wide = request.columns * problem.in_bytes % wide_unit_bytes == 0 &&
-                       reinterpret_cast<uintptr_t>(request.pointers[softmax_x]) % wide_unit_bytes == 0;
-  return is_wide ? static_cast<int32_t>(wide_unit_bytes / problem.in_bytes) : 1;
-}
-
-int32_t units_per_thread(const SoftmaxRequest& request, int32_t unit_elements, int32_t lanes) {
-  const int64_t wanted = ceil_div(request.columns / unit_elements, lanes);
-  const auto first_from = [wanted](const auto& table) {
-    const auto found = std::find_if(std::begin(table), std::end(table), [wanted](int32_t n) { return n >= wanted; });
-    return found == std::end(table) ? 0 : *found;
-  };
-  return unit_elements == 1 ? first_from(single_units) : first_from(wide_units);
-}
-
 int64_t shared_row_vectors(const SoftmaxProblem& problem, int64_t columns, const SoftmaxShape& shape) {
   return ceil_div(columns / problem.chunk_columns, shape.cluster_blocks);
 }
@@ -348,12 +280,10 @@ bool shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, co
              mask_of(request) != SoftmaxMask::bias && lanes == shape.block_threads && lanes >= warp_lanes &&
              lanes <= max_register_lanes &&
              shared_row_bytes(problem, request.columns, shape) <= device.shared_bytes_per_block;
-    case SoftmaxKernel::rows_by_elements:
-      return blocks == 1 && lanes <= 16 && shape.block_threads <= 256 && can_go_by_elements(request, problem) &&
-             units_per_thread(request, unit_elements_of(request, problem), lanes) > 0;
+    case SoftmaxKernel::rows_in_span: return span_shape_fits(request, problem, device, shape);
     case SoftmaxKernel::rows_by_chunks:
       return blocks == 1 && shape.vectors_per_thread == (request.backward ? 2 : 4) && shape.block_threads <= 256 &&
-             lanes <= 8 && mask_of(request) == SoftmaxMask::interval && can_go_by_elements(request, problem) &&
+             lanes <= 8 && mask_of(request) == SoftmaxMask::interval && rows_are_one_run(request, problem) &&
              !problem.has_leftovers && request.columns == int64_t{lanes} * problem.chunk_columns;
     case SoftmaxKernel::row_read_twice: return lanes <= max_register_lanes && (blocks == 1 || lanes >= warp_lanes);
     default: return false;
@@ -367,14 +297,16 @@ SoftmaxShape choose_shape(const SoftmaxRequest& request, const SoftmaxProblem& p
     return shape_fits(request, problem, device, candidate);
   };
   if (take(chunks_shape(request, problem))) return shape;
-  if (take(elements_shape(request, problem))) return shape;
   const int64_t row_bytes = request.columns * problem.in_bytes, num_chunks = request.columns / problem.chunk_columns;
   const bool is_16_bit = problem.in_bytes == 2;
   const HolderRow* holder = find_holder(request, mask_of(request), row_bytes, is_16_bit);
   if (holder != nullptr && holder->vectors_per_thread > 0) {
     const int32_t most_vectors = is_16_bit || request.backward ? 8 : 16;
     const int32_t num_inputs = request.backward || mask_of(request) == SoftmaxMask::bias ? 2 : 1;
-    if (take(register_shape(problem, device, *holder, row_bytes, num_chunks, most_vectors, num_inputs))) return shape;
+    const SoftmaxShape in_registers =
+        register_shape(problem, device, *holder, row_bytes, num_chunks, most_vectors, num_inputs);
+    if (prefers_span(request, problem, in_registers) && take(span_shape(request, problem))) return shape;
+    if (take(in_registers)) return shape;
   }
   // Registers that lack the blocks of a cluster hand a row to shared memory.
   if (holder != nullptr) {
