@@ -127,8 +127,9 @@ void fill_plan(const SoftmaxRequest& request, const SoftmaxProblem& problem, con
     plan->vectors_per_thread = units.per_thread;
     params.has_unit_edges = units.has_edges;
     params.block_offset_bytes = static_cast<int32_t>(span_bytes(request, problem, shape));
-    plan->launch.shared_bytes =
+    params.barrier_offset_bytes =
         params.block_offset_bytes + static_cast<int32_t>(span_side_bytes(request, problem, shape));
+    plan->launch.shared_bytes = params.barrier_offset_bytes + span_barrier_bytes;
   }
 }
 }  // namespace

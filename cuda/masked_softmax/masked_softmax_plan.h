@@ -120,10 +120,11 @@ struct SoftmaxParams {
   // row_read_twice:
   flowk_dtype out_dtype = FLOWK_FLOAT32;
   bool out_is_x_type = false;
-  bool reads_chunks = false;       // else by single columns
-  int32_t block_vectors = 0;       // row_in_shared: 16-byte chunks of a row in one block
-  int32_t block_offset_bytes = 0;  // and where they start in shared memory; rows_in_span: where the mask or y starts
-  bool has_unit_edges = false;     // rows_in_span: some row starts or ends inside a unit
+  bool reads_chunks = false;         // else by single columns
+  int32_t block_vectors = 0;         // row_in_shared: 16-byte chunks of a row in one block
+  int32_t block_offset_bytes = 0;    // and where they start in shared memory; rows_in_span: where the mask or y starts
+  int32_t barrier_offset_bytes = 0;  // rows_in_span: its barrier
+  bool has_unit_edges = false;       // rows_in_span: some row starts or ends inside a unit
   SoftmaxRowDim dims[max_softmax_dims];
   friend bool operator==(const SoftmaxParams&, const SoftmaxParams&) = default;
 };

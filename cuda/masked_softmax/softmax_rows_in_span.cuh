@@ -4,59 +4,12 @@
 #pragma once
 
 #include "masked_softmax/softmax_backward_in_registers.cuh"
-#include "masked_softmax/softmax_row_in_registers.cuh"
+#include "masked_softmax/softmax_results.cuh"
 #include "masked_softmax/softmax_span.cuh"
 
 namespace flowk {
 
-// ---- what a thread does with its scores of a row
-
-// Makes a thread's scores of a row its results; `lanes` threads share the row, and `largest` is its largest score.
-// Returns the row's sum of exponentials.
-template <class T, int kCount>
-__device__ __forceinline__ RowValue<T> scores_to_results(const SoftmaxParams& params, ComputeType<T> largest, int lanes,
-                                                         ComputeType<T> (&values)[kCount]) {
-  using A = ComputeType<T>;
-  using E = RowValue<T>;
-  constexpr int step = kCount % 4 == 0 ? 4 : 1;
-  const ScoreScale<T, SoftmaxMask::interval> to_exponent(largest == negative_infinity<A>() ? A{0} : largest,
-                                                         exponent_scale<T, SoftmaxMask::interval>(params));
-  ThreadSum<T> thread_sum;
-  const auto raise = [&](auto kind) {
-    constexpr bool keeps_exponents = decltype(kind)::value;
-#pragma unroll
-    for (int i = 0; i < kCount; i += step) {
-      A p[step];
-#pragma unroll
-      for (int j = 0; j < step; ++j) {
-        const A z = to_exponent(values[i + j]);
-        p[j] = exponential<T>(z);
-        values[i + j] = keeps_exponents ? z : p[j];
-      }
-      if constexpr (step > 1)
-        thread_sum.take(p);
-      else
-        thread_sum.take_one(p[0]);
-    }
-  };
-  A factor = static_cast<A>(natural_per_base<T>), term = 0;
-  E sum;
-  if (params.log_softmax) {
-    raise(std::true_type{});
-    sum = sum_over_lanes(thread_sum.total(), lanes);
-    term = sum == E{0} ? A{0} : -log_of<A>(sum);
-  } else {
-    raise(std::false_type{});
-    sum = sum_over_lanes(thread_sum.total(), lanes);
-    factor = sum == E{0} ? A{0} : quotient_of(A{1}, sum);
-  }
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) values[i] = values[i] * factor + term;
-  return sum;
-}
-
-// ---- units: 4 neighbouring columns, aligned to their size in memory
-
+// 4 neighbouring columns, aligned to their size in memory.
 constexpr int unit_columns = span_unit_columns;
 template <class T>
 constexpr int unit_words = unit_columns * static_cast<int>(sizeof(T)) / 4;
@@ -225,15 +178,17 @@ __global__ void __launch_bounds__(128) softmax_rows_by_units(const __grid_consta
   const RowSpan span = row_span<T>(params);
   const int row_in_block = static_cast<int>(threadIdx.x) >> params.rows_shift;
   const int lane = static_cast<int>(threadIdx.x) & (params.lanes_per_row - 1);
+  const BulkCopies copies = {reinterpret_cast<uint64_t*>(memory + params.barrier_offset_bytes)};
+  copies.begin(span.copied_bytes());
   wait_for_previous_grid();
-  load_span<T>(params, span, params.x, memory);
+  load_span<T>(span, copies, params.x, memory);
   const unsigned char* mask = memory + params.block_offset_bytes;
   if constexpr (kMask == SoftmaxMask::dense)
     mask += load_mask_runs(params, span, memory + params.block_offset_bytes, row_in_block);
   const UnitWindow<T, kUnits> window(params, span, row_in_block, lane);
   const unsigned char* const own_mask = mask + lane * unit_columns - window.phase;
-  async_copy_wait();
-  __syncthreads();
+  if constexpr (kMask == SoftmaxMask::dense) async_copy_wait();
+  copies.wait();
 
   Unit<T> units[kUnits];
 #pragma unroll
@@ -287,19 +242,20 @@ __global__ void __launch_bounds__(128) softmax_rows_by_units(const __grid_consta
 // dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)), rows and threads as of
 // softmax_rows_by_units; dx takes the place of dy in shared memory.
 template <class T, int kUnits>
-__global__ void __launch_bounds__(128) softmax_backward_by_units(const __grid_constant__ SoftmaxParams params) {
+__global__ void __launch_bounds__(128, 6) softmax_backward_by_units(const __grid_constant__ SoftmaxParams params) {
   allow_next_grid();
   unsigned char* const memory = &shared<unsigned char>();
   unsigned char* const y_memory = memory + params.block_offset_bytes;
   const RowSpan span = row_span<T>(params);
   const int row_in_block = static_cast<int>(threadIdx.x) >> params.rows_shift;
   const int lane = static_cast<int>(threadIdx.x) & (params.lanes_per_row - 1);
+  const BulkCopies copies = {reinterpret_cast<uint64_t*>(memory + params.barrier_offset_bytes)};
+  copies.begin(2 * span.copied_bytes());
   wait_for_previous_grid();
-  load_span<T>(params, span, params.x, memory);
-  load_span<T>(params, span, params.side, y_memory);
+  load_span<T>(span, copies, params.x, memory);
+  load_span<T>(span, copies, params.side, y_memory);
   const UnitWindow<T, kUnits> window(params, span, row_in_block, lane);
-  async_copy_wait();
-  __syncthreads();
+  copies.wait();
 
   const bool log_softmax = params.log_softmax;
   Unit<T> dy_units[kUnits], y_units[kUnits];
@@ -350,13 +306,15 @@ __global__ void __launch_bounds__(256) softmax_rows_by_elements(const __grid_con
   unsigned char* const memory = &shared<unsigned char>();
   const RowSpan span = row_span<T>(params);
   const int num_threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
+  const BulkCopies copies = {reinterpret_cast<uint64_t*>(memory + params.barrier_offset_bytes)};
+  copies.begin(span.copied_bytes());
   wait_for_previous_grid();
-  load_span<T>(params, span, params.x, memory);
+  load_span<T>(span, copies, params.x, memory);
   const unsigned char* mask = memory + params.block_offset_bytes;
   if constexpr (kMask == SoftmaxMask::dense)
     mask += load_mask_runs(params, span, memory + params.block_offset_bytes, thread);
-  async_copy_wait();
-  __syncthreads();
+  if constexpr (kMask == SoftmaxMask::dense) async_copy_wait();
+  copies.wait();
 #pragma unroll 1
   for (int row = thread; row < span.num_rows; row += num_threads) {
     T* const elements = reinterpret_cast<T*>(memory + span.shift) + row * kColumns;
@@ -390,11 +348,12 @@ __global__ void __launch_bounds__(256) softmax_backward_by_elements(const __grid
   unsigned char* const y_memory = memory + params.block_offset_bytes;
   const RowSpan span = row_span<T>(params);
   const int num_threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
+  const BulkCopies copies = {reinterpret_cast<uint64_t*>(memory + params.barrier_offset_bytes)};
+  copies.begin(2 * span.copied_bytes());
   wait_for_previous_grid();
-  load_span<T>(params, span, params.x, memory);
-  load_span<T>(params, span, params.side, y_memory);
-  async_copy_wait();
-  __syncthreads();
+  load_span<T>(span, copies, params.x, memory);
+  load_span<T>(span, copies, params.side, y_memory);
+  copies.wait();
   const bool log_softmax = params.log_softmax;
   const float scale = signed_scale<float>(params);
 #pragma unroll 1

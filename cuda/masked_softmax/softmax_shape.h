@@ -19,7 +19,9 @@ bool rows_are_one_run(const SoftmaxRequest& request, const SoftmaxProblem& probl
 
 // rows_in_span: would it do the call faster than `in_registers`? The shape that it takes, and what a plan needs of it:
 // columns of a unit, the units of a row that a thread has (0: there is no such kernel), whether rows start or end
-// inside units, and the bytes of shared memory that x's rows take, and the dense mask or y after them.
+// inside units, and the bytes of shared memory that x's rows take, and the dense mask or y after them; a barrier
+// follows.
+constexpr int32_t span_barrier_bytes = 8;
 bool prefers_span(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& in_registers);
 SoftmaxShape span_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem);
 bool span_shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device,

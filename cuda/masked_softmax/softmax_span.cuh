@@ -3,6 +3,7 @@
 // the rows of a dense mask that belong to it.
 #pragma once
 
+#include "core/bulk_copy.cuh"
 #include "core/shared.cuh"
 #include "masked_softmax/softmax_row.cuh"
 
@@ -10,71 +11,71 @@ namespace flowk {
 
 // Where the rows of one block lie: in memory one after the other, in shared memory at the same place modulo 16.
 struct RowSpan {
-  int64_t first_row;
   int64_t first_byte;  // of the first row in its tensor
+  int first_chunk;     // of those that are copied whole, and one past the last
+  int end_chunk;
   int num_rows;
-  int shift;       // from an aligned address to the first row
-  int span_bytes;  // of the rows
-  int num_chunks;  // that the rows touch
+  int shift;  // bytes from an aligned address to the first row
+  int end;    // and to the end of the last one
+  bool ends_tensor;
+  __device__ __forceinline__ int copied_bytes() const { return (end_chunk - first_chunk) * chunk_bytes; }
 };
 
+// Chunks that the rows share with others are copied with them, but where they reach past the tensor.
 template <class T>
 __device__ __forceinline__ RowSpan row_span(const SoftmaxParams& params) {
   RowSpan span;
-  const int row_bytes = params.columns * static_cast<int>(sizeof(T));
-  span.first_row = static_cast<int64_t>(blockIdx.x) * params.rows_per_block;
-  span.first_byte = static_cast<int64_t>(blockIdx.x) * (params.rows_per_block * row_bytes);
-  const int64_t rows_left = params.num_rows - span.first_row;
-  span.num_rows = rows_left < params.rows_per_block ? static_cast<int>(rows_left) : params.rows_per_block;
-  span.shift = static_cast<int>(reinterpret_cast<uintptr_t>(params.x + span.first_byte)) & (chunk_bytes - 1);
-  span.span_bytes = span.num_rows * row_bytes;
-  span.num_chunks = (span.shift + span.span_bytes + chunk_bytes - 1) / chunk_bytes;
+  const uint32_t row_bytes = static_cast<uint32_t>(params.columns) * static_cast<uint32_t>(sizeof(T));
+  const uint32_t span_bytes = row_bytes * static_cast<uint32_t>(params.rows_per_block);
+  span.first_byte = static_cast<int64_t>(static_cast<uint64_t>(blockIdx.x) * span_bytes);
+  const int64_t rows_left = params.num_rows - static_cast<int64_t>(static_cast<uint64_t>(blockIdx.x) *
+                                                                   static_cast<uint32_t>(params.rows_per_block));
+  span.ends_tensor = rows_left <= params.rows_per_block;
+  span.num_rows = span.ends_tensor ? static_cast<int>(rows_left) : params.rows_per_block;
+  span.shift = static_cast<int>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(params.x)) +
+                                static_cast<uint32_t>(span.first_byte)) &
+               (chunk_bytes - 1);
+  span.end = span.shift + span.num_rows * static_cast<int>(row_bytes);
+  span.first_chunk = blockIdx.x == 0 && span.shift > 0 ? 1 : 0;
+  const int end_chunk = (span.ends_tensor ? span.end : span.end + chunk_bytes - 1) / chunk_bytes;
+  span.end_chunk = end_chunk < span.first_chunk ? span.first_chunk : end_chunk;
   return span;
 }
 
 // The rows' elements of one chunk of a span.
 template <class T>
-__device__ __forceinline__ void copy_part(unsigned char* dst, const unsigned char* src, int begin,
+__device__ __forceinline__ void copy_part(unsigned char* dst, const unsigned char* src, int chunk,
                                           const RowSpan& span) {
 #pragma unroll 1
-  for (int i = begin; i < begin + chunk_bytes; i += static_cast<int>(sizeof(T)))
-    if (i >= span.shift && i < span.shift + span.span_bytes)
-      *reinterpret_cast<T*>(dst + i) = *reinterpret_cast<const T*>(src + i);
+  for (int i = chunk * chunk_bytes; i < (chunk + 1) * chunk_bytes; i += static_cast<int>(sizeof(T)))
+    if (i >= span.shift && i < span.end) *reinterpret_cast<T*>(dst + i) = *reinterpret_cast<const T*>(src + i);
 }
 
-// Starts copying a block's rows of `tensor`, whose rows lie one after the other. Chunks that the rows share with others
-// may reach past the tensor: they come by elements there, and by the first and the last thread.
+// Starts copying a block's rows of `tensor`, whose rows lie one after the other; those elements at the tensor's ends
+// that are no whole chunks come at once, by the first and the last thread.
 template <class T>
-__device__ __forceinline__ void load_span(const SoftmaxParams& params, const RowSpan& span, const unsigned char* tensor,
+__device__ __forceinline__ void load_span(const RowSpan& span, const BulkCopies& copies, const unsigned char* tensor,
                                           unsigned char* memory) {
   const unsigned char* const first = tensor + span.first_byte - span.shift;
-  const int num_threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
-  const bool has_head = span.first_row == 0 && span.shift > 0;
-  const bool has_tail = span.first_row + span.num_rows == params.num_rows &&
-                        (span.shift + span.span_bytes) % chunk_bytes != 0 && !(has_head && span.num_chunks == 1);
-  const int last = span.num_chunks - (has_tail ? 1 : 0);
-#pragma unroll 4
-  for (int chunk = thread + (has_head ? 1 : 0); chunk < last; chunk += num_threads)
-    async_copy_chunk(memory + chunk * chunk_bytes, first + chunk * chunk_bytes);
-  if (!has_head && !has_tail) return;
-  const int edge = has_head && thread == 0 ? 0 : has_tail && thread == num_threads - 1 ? span.num_chunks - 1 : -1;
-  if (edge >= 0) copy_part<T>(memory, first, edge * chunk_bytes, span);
+  const int begin = span.first_chunk * chunk_bytes;
+  copies.copy(memory + begin, first + begin, span.copied_bytes());
+  if (span.first_chunk == 1 && threadIdx.x == 0) copy_part<T>(memory, first, 0, span);
+  if (span.end_chunk * chunk_bytes < span.end && threadIdx.x == blockDim.x - 1)
+    copy_part<T>(memory, first, span.end_chunk, span);
 }
 
 template <class T>
 __device__ __forceinline__ void store_span(const SoftmaxParams& params, const RowSpan& span,
                                            const unsigned char* memory) {
   unsigned char* const first = params.out + span.first_byte - span.shift;
-  const int end = span.shift + span.span_bytes;
-  const int num_threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
-  const int head = span.shift > 0 ? 1 : 0, last = end / chunk_bytes;
-#pragma unroll 4
-  for (int chunk = thread + head; chunk < last; chunk += num_threads)
-    *reinterpret_cast<uint4*>(first + chunk * chunk_bytes) =
-        *reinterpret_cast<const uint4*>(memory + chunk * chunk_bytes);
-  if (head == 1 && thread == 0) copy_part<T>(first, memory, 0, span);
-  if (last >= head && end % chunk_bytes != 0 && thread == num_threads - 1)
-    copy_part<T>(first, memory, last * chunk_bytes, span);
+  const int head = span.shift > 0 ? chunk_bytes : 0, end = span.end & ~(chunk_bytes - 1);
+#pragma unroll 1
+  for (int i = head + static_cast<int>(threadIdx.x) * chunk_bytes; i < end;
+       i += static_cast<int>(blockDim.x) * chunk_bytes)
+    *reinterpret_cast<uint4*>(first + i) = *reinterpret_cast<const uint4*>(memory + i);
+  if (head > 0 && threadIdx.x == 0) copy_part<T>(first, memory, 0, span);
+  if (end >= head && span.end > end && threadIdx.x == blockDim.x - 1)
+    copy_part<T>(first, memory, end / chunk_bytes, span);
 }
 
 // Starts copying the span's rows of the dense mask to shared memory: one run of neighbouring rows after the other, as
@@ -87,7 +88,7 @@ __device__ __forceinline__ int load_mask_runs(const SoftmaxParams& params, const
   int place = chunk_bytes, found = chunk_bytes;
 #pragma unroll 1
   for (int done = 0; done < span.num_rows;) {
-    uint32_t rest = static_cast<uint32_t>(span.first_row) + static_cast<uint32_t>(done), index = 0;
+    uint32_t rest = blockIdx.x * static_cast<uint32_t>(params.rows_per_block) + static_cast<uint32_t>(done), index = 0;
     const unsigned char* first = params.dense;
 #pragma unroll 1
     for (int d = 0; d < params.rank; ++d) {

@@ -101,7 +101,7 @@ bool span_shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& proble
     if (problem.num_rows >= int64_t{1} << 31) return false;
     if (stride < 0 || stride > 2 * request.columns || mask_runs(problem, rows) > max_mask_runs) return false;
   }
-  return span_bytes(request, problem, shape) + span_side_bytes(request, problem, shape) <=
+  return span_bytes(request, problem, shape) + span_side_bytes(request, problem, shape) + span_barrier_bytes <=
          device.shared_bytes_per_block;
 }
 
