@@ -13,7 +13,7 @@ extern "C" FLOWK_API int flowk_bench_softmax_candidate(int backward, flowk_dtype
                                                        void* out, const void* dense, const void* lengths, int64_t batch,
                                                        int64_t heads, int64_t rows, int64_t columns, double scale,
                                                        int kernel, int vectors, int lanes, int threads,
-                                                       int cluster_blocks, int resident_blocks,
+                                                       int cluster_blocks, int resident_blocks, int overlaps_previous,
                                                        flowk_stream stream) {
   using namespace flowk;
   SoftmaxRequest request;
@@ -48,11 +48,13 @@ extern "C" FLOWK_API int flowk_bench_softmax_candidate(int backward, flowk_dtype
   SoftmaxShape shape;
   shape.kernel = static_cast<SoftmaxKernel>(kernel);
   shape.vectors_per_thread = vectors;
+  if (shape.kernel == SoftmaxKernel::rows_in_span && vectors > 0) shape.rows_per_thread = vectors;
   shape.lanes_per_row = lanes;
   shape.block_threads = threads;
   shape.cluster_blocks = cluster_blocks;
   shape.resident_blocks = resident_blocks;
   SoftmaxPlan plan;
   if (!plan_softmax_as(request, device, shape, &plan)) return 1;
+  plan.launch.overlaps_previous = overlaps_previous != 0;
   return run_softmax(plan, stream).ok() ? 0 : 3;
 }

@@ -26,11 +26,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 import harness
 from softmax_workload import SoftmaxLibrary, Workload, cases_of
 
-KERNELS = ["row_in_registers", "row_in_shared", "rows_by_elements", "row_read_twice", "rows_by_chunks"]
+KERNELS = ["row_in_registers", "row_in_shared", "rows_in_span", "row_read_twice", "rows_by_chunks"]
 VECTORS = (1, 2, 4, 8, 16)
 CLUSTERS = (1, 2, 4, 8, 16)
 ELEMENT_LANES = (2, 4, 8, 16)
 MAX_LANES = 512
+OVERLAPS_PREVIOUS = 1
 
 
 def shapes_of(workload: Workload) -> list[tuple[int, ...]]:
@@ -80,7 +81,7 @@ def tune(library: SoftmaxLibrary, case: tuple) -> dict:
         scale = ctypes.c_double(workload.scale)
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         return library.c.flowk_bench_softmax_candidate(
-            backward, workload.code, *pointers, *masks, *longs, scale, *shape, stream
+            backward, workload.code, *pointers, *masks, *longs, scale, *shape, OVERLAPS_PREVIOUS, stream
         )
 
     for shape in shapes_of(workload):

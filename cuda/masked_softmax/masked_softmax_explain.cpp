@@ -20,7 +20,7 @@ const char* reason(const SoftmaxPlan& plan) {
     case SoftmaxKernel::row_in_shared:
       return plan.launch.cluster_blocks > 1 ? "a cluster of blocks holds a row in shared memory"
                                             : "a block holds a row in shared memory";
-    case SoftmaxKernel::rows_by_elements: return "short rows, a span of them through shared memory";
+    case SoftmaxKernel::rows_in_span: return "short rows, a span of them through shared memory";
     case SoftmaxKernel::rows_by_chunks: return "rows of few chunks, several rows a thread";
     case SoftmaxKernel::row_read_twice: return "a row is too long to hold, or its operands share no alignment";
   }
@@ -43,8 +43,8 @@ void explain_softmax(const SoftmaxPlan& plan, const SoftmaxRequest& request, cha
   if (params.has_interval) writer.add("; an interval of columns a row");
   writer.add("\n  row: %d threads of a block", params.lanes_per_row);
   if (plan.launch.cluster_blocks > 1) writer.add(", %d blocks", plan.launch.cluster_blocks);
-  if (plan.kernel == SoftmaxKernel::rows_by_elements)
-    writer.add(", up to %d units of %d columns a thread", plan.vectors_per_thread, plan.unit_elements);
+  if (plan.kernel == SoftmaxKernel::rows_in_span)
+    writer.add(", up to %d units of %d columns a thread", plan.vectors_per_thread, plan.unit_columns);
   else if (plan.vectors_per_thread > 0)
     writer.add(", %d chunks of 16 bytes a thread", plan.vectors_per_thread);
   if (params.copies_shift > 0) writer.add("; %d clusters for it", 1 << params.copies_shift);

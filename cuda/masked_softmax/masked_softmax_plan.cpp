@@ -110,6 +110,7 @@ void fill_plan(const SoftmaxRequest& request, const SoftmaxProblem& problem, con
   params.lanes_per_row = shape.lanes_per_row;
   params.rows_per_block = shape.block_threads / shape.lanes_per_row;
   if (shape.kernel == SoftmaxKernel::rows_by_chunks) params.rows_per_block *= shape.vectors_per_thread;
+  if (shape.kernel == SoftmaxKernel::rows_in_span) params.rows_per_block = span_rows_per_block(shape);
   params.rows_shift = shape.lanes_per_row <= warp_lanes ? log2_of(shape.lanes_per_row) : 0;
   params.cluster_shift = log2_of(shape.cluster_blocks);
   params.is_peeled = problem.has_leftovers;
@@ -138,13 +139,15 @@ void fill_plan(const SoftmaxRequest& request, const SoftmaxProblem& problem, con
     plan->launch.shared_bytes =
         static_cast<int32_t>(params.block_offset_bytes + shared_row_bytes(request, problem, shape));
   }
-  if (shape.kernel == SoftmaxKernel::rows_by_elements) {
-    plan->unit_elements = unit_elements_of(request, problem);
-    plan->vectors_per_thread = units_per_thread(request, plan->unit_elements, shape.lanes_per_row);
-    // A span may start and end inside a chunk.
-    const int64_t span_bytes = params.rows_per_block * request.columns * problem.in_bytes;
-    const int64_t num_chunks = ceil_div(span_bytes + chunk_bytes - problem.in_bytes, chunk_bytes);
-    plan->launch.shared_bytes = static_cast<int32_t>(num_chunks * chunk_bytes * (request.backward ? 2 : 1));
+  if (shape.kernel == SoftmaxKernel::rows_in_span) {
+    const SpanUnits units = span_units(request, problem, shape.lanes_per_row);
+    plan->unit_columns = units.columns;
+    plan->vectors_per_thread = units.per_thread;
+    params.has_unit_edges = units.has_edges;
+    params.block_offset_bytes = static_cast<int32_t>(span_bytes(request, problem, shape));
+    params.barrier_offset_bytes =
+        params.block_offset_bytes + static_cast<int32_t>(span_side_bytes(request, problem, shape));
+    plan->launch.shared_bytes = params.barrier_offset_bytes + span_barrier_bytes;
   }
   plan->resident_blocks = shape.resident_blocks;
   if (shape.resident_blocks > 0)
@@ -156,7 +159,7 @@ const char* softmax_kernel_name(SoftmaxKernel kernel) {
   switch (kernel) {
     case SoftmaxKernel::row_in_registers: return "row_in_registers";
     case SoftmaxKernel::row_in_shared: return "row_in_shared";
-    case SoftmaxKernel::rows_by_elements: return "rows_by_elements";
+    case SoftmaxKernel::rows_in_span: return "rows_in_span";
     case SoftmaxKernel::row_read_twice: return "row_read_twice";
     case SoftmaxKernel::rows_by_chunks: return "rows_by_chunks";
   }

@@ -49,7 +49,7 @@ struct SoftmaxRequest {
 enum class SoftmaxKernel : int32_t {
   row_in_registers,  // 4 to 32 lanes of a warp, a block or a cluster hold a row in registers
   row_in_shared,     // a block or a cluster holds a row in shared memory
-  rows_by_elements,  // a few lanes a row of a span of short rows, staged in shared memory
+  rows_in_span,      // one or a few threads a row of a span of short rows, staged in shared memory
   row_read_twice,    // a block reads a row twice: any length, alignment and pair of types
   rows_by_chunks,    // a thread has chunks of several rows of 1 to 8 chunks each
 };
@@ -121,9 +121,11 @@ struct SoftmaxParams {
   // row_read_twice:
   flowk_dtype out_dtype = FLOWK_FLOAT32;
   bool out_is_x_type = false;
-  bool reads_chunks = false;       // else by single columns
-  int32_t copies_shift = 0;        // row_in_shared: log2 of the clusters that work on one row, each storing its share
-  int32_t block_offset_bytes = 0;  // and where a block's chunks start in shared memory
+  bool reads_chunks = false;         // else by single columns
+  int32_t copies_shift = 0;          // row_in_shared: log2 of the clusters that work on one row, each storing its share
+  int32_t block_offset_bytes = 0;    // and where a block's chunks start in shared memory; rows_in_span: the mask or y
+  int32_t barrier_offset_bytes = 0;  // rows_in_span: its barrier
+  bool has_unit_edges = false;       // rows_in_span: some row starts or ends inside a unit
   SoftmaxRowDim dims[max_softmax_dims];
   friend bool operator==(const SoftmaxParams&, const SoftmaxParams&) = default;
 };
@@ -131,6 +133,13 @@ struct SoftmaxParams {
 // Threads of a block that hold a row, at most: each has 128 registers then.
 constexpr int max_register_lanes = 512;
 constexpr int max_cluster_blocks = 16;
+
+// rows_in_span: columns of a unit, the units of a row that a thread may have, and the columns up to which a thread
+// takes whole rows by single columns.
+constexpr int span_unit_columns = 4;
+constexpr int min_span_units = 3;
+constexpr int max_span_units = 10;
+constexpr int max_span_elements = 8;
 
 // Shared memory through which `num_warps` warps of each of `cluster_blocks` blocks agree on a row: 16 bytes for a
 // barrier and two values a warp, of `value_bytes` (4 for 16-bit rows in registers, else 8).
@@ -145,9 +154,10 @@ struct SoftmaxPlan {
   bool backward = false;
   flowk_dtype in_dtype = FLOWK_FLOAT32;
   flowk_dtype out_dtype = FLOWK_FLOAT32;
-  int32_t vectors_per_thread =
-      0;  // 16-byte chunks: row_in_registers 1, 2, 4, 8 or 16; rows_by_chunks 4, backward 2; or units
-  int32_t unit_elements = 0;    // rows_by_elements: of a unit
+  // 16-byte chunks: row_in_registers 1, 2, 4, 8 or 16; row_in_shared those in registers, 4 or 8; rows_by_chunks 4,
+  // backward 2. rows_in_span: units of a row, of unit_columns columns.
+  int32_t vectors_per_thread = 0;
+  int32_t unit_columns = 0;
   int32_t resident_blocks = 0;  // of a multiprocessor at a time, at most; 0: as many as fit
   LaunchConfig launch;
   SoftmaxParams params;
@@ -157,12 +167,13 @@ struct SoftmaxPlan {
 // How a row is spread over threads. A plan made with a shape of one's own runs if it can hold the row.
 struct SoftmaxShape {
   SoftmaxKernel kernel = SoftmaxKernel::row_read_twice;
-  int32_t vectors_per_thread = 0;  // row_in_registers; row_in_shared: those in registers
+  int32_t vectors_per_thread = 0;  // row_in_registers, rows_by_chunks; row_in_shared: those in registers
   int32_t lanes_per_row = 0;       // of one block
   int32_t block_threads = 0;
   int32_t cluster_blocks = 1;
   int32_t resident_blocks = 0;  // of a multiprocessor at a time, at most; 0: as many as fit
   int32_t copies = 1;           // row_in_shared: clusters that work on one row
+  int32_t rows_per_thread = 1;  // rows_in_span of a few columns: one after the other
 };
 
 // Chooses kernel, shape and launch. Never fails: every checked request has a plan.

@@ -199,6 +199,7 @@ struct ChunkMax {
 #pragma unroll
     for (int i = 0; i < chunk_width<T>; ++i) value = larger_of(value, values[i]);
   }
+  __device__ __forceinline__ void take_word(uint32_t word) { value = larger_of(value, __uint_as_float(word)); }
   __device__ __forceinline__ ComputeType<T> largest() const { return value; }
 };
 template <>
@@ -209,6 +210,7 @@ struct ChunkMax<Float16> {
     pair = __hmax2(pair,
                    __hmax2(__hmax2(pair_of(chunk.x), pair_of(chunk.y)), __hmax2(pair_of(chunk.z), pair_of(chunk.w))));
   }
+  __device__ __forceinline__ void take_word(uint32_t word) { pair = __hmax2(pair, pair_of(word)); }
   __device__ __forceinline__ float largest() const {
     return fmaxf(__half2float(__low2half(pair)), __half2float(__high2half(pair)));
   }
@@ -221,6 +223,7 @@ struct ChunkMax<BFloat16> {
     pair = __hmax2(pair,
                    __hmax2(__hmax2(pair_of(chunk.x), pair_of(chunk.y)), __hmax2(pair_of(chunk.z), pair_of(chunk.w))));
   }
+  __device__ __forceinline__ void take_word(uint32_t word) { pair = __hmax2(pair, pair_of(word)); }
   __device__ __forceinline__ float largest() const {
     return fmaxf(__bfloat162float(__low2bfloat16(pair)), __bfloat162float(__high2bfloat16(pair)));
   }
@@ -284,14 +287,15 @@ __device__ __forceinline__ DenseWords<kWidth> load_dense_aligned(const unsigned 
 }
 
 // The same at any address: the aligned words that hold them, shifted; where those reach past the mask, byte by byte.
+// `is_inside`: they do not, for any chunk of the row.
 template <int kWidth>
-__device__ __forceinline__ DenseWords<kWidth> load_dense_shifted(const unsigned char* address,
+__device__ __forceinline__ DenseWords<kWidth> load_dense_shifted(const unsigned char* address, bool is_inside,
                                                                  const unsigned char* first, const unsigned char* end) {
   constexpr int num_words = kWidth == 8 ? 2 : 1;
   DenseWords<kWidth> result;
   const int misaligned = static_cast<int>(reinterpret_cast<uintptr_t>(address) & 3);
   const unsigned char* base = address - misaligned;
-  if (base >= first && end - base >= 4 * num_words + 4) {
+  if (is_inside || (base >= first && end - base >= 4 * num_words + 4)) {
     uint32_t words[num_words + 1];
 #pragma unroll
     for (int i = 0; i <= num_words; ++i) words[i] = *reinterpret_cast<const uint32_t*>(base + 4 * i);

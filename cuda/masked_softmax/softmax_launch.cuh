@@ -8,7 +8,7 @@
 #include "masked_softmax/softmax_row_in_shared.cuh"
 #include "masked_softmax/softmax_row_read_twice.cuh"
 #include "masked_softmax/softmax_rows_by_chunks.cuh"
-#include "masked_softmax/softmax_rows_by_elements.cuh"
+#include "masked_softmax/softmax_rows_in_span.cuh"
 #include "masked_softmax/softmax_run.h"
 
 namespace flowk {
@@ -65,37 +65,35 @@ Status launch_backward_in_registers(const SoftmaxPlan& plan, flowk_stream stream
   return no_such_kernel(plan);
 }
 
-// Calls `run` with a kernel's units a thread as a constant: those of softmax_shape.cpp.
-template <int kElements, class Run>
-Status with_units(const SoftmaxPlan& plan, Run run) {
-  using std::integral_constant;
-  switch (plan.vectors_per_thread) {
-    case 2: return run(integral_constant<int, 2>());
-    case 4: return run(integral_constant<int, 4>());
-    case 7: return run(integral_constant<int, 7>());
-  }
-  if constexpr (kElements == 1) {
-    switch (plan.vectors_per_thread) {
-      case 10: return run(integral_constant<int, 10>());
-      case 16: return run(integral_constant<int, 16>());
-      case 20: return run(integral_constant<int, 20>());
-    }
-  }
+// Calls `run` with a number from kFirst to kLast as a constant.
+template <int kFirst, int kLast, class Run>
+Status with_constant(int n, const SoftmaxPlan& plan, Run run) {
+  if (n == kFirst) return run(std::integral_constant<int, kFirst>());
+  if constexpr (kFirst < kLast) return with_constant<kFirst + 1, kLast>(n, plan, run);
   return no_such_kernel(plan);
 }
 
-template <class T, int kElements, SoftmaxMask kMask>
-Status launch_elements(const SoftmaxPlan& plan, flowk_stream stream) {
-  return with_units<kElements>(plan, [&](auto units) {
-    return launch(softmax_rows_by_elements<T, kElements, decltype(units)::value, kMask>, plan.launch, stream,
-                  plan.params);
+template <class T, SoftmaxMask kMask>
+Status launch_in_span(const SoftmaxPlan& plan, flowk_stream stream) {
+  const int n = plan.vectors_per_thread;
+  if (plan.unit_columns == 1)
+    return with_constant<1, max_span_elements>(n, plan, [&](auto columns) {
+      return launch(softmax_rows_by_elements<T, decltype(columns)::value, kMask>, plan.launch, stream, plan.params);
+    });
+  return with_constant<min_span_units, max_span_units>(n, plan, [&](auto units) {
+    return launch(softmax_rows_by_units<T, decltype(units)::value, kMask>, plan.launch, stream, plan.params);
   });
 }
 
-template <class T, int kElements>
-Status launch_backward_elements(const SoftmaxPlan& plan, flowk_stream stream) {
-  return with_units<kElements>(plan, [&](auto units) {
-    return launch(softmax_backward_by_elements<T, kElements, decltype(units)::value>, plan.launch, stream, plan.params);
+template <class T>
+Status launch_backward_in_span(const SoftmaxPlan& plan, flowk_stream stream) {
+  const int n = plan.vectors_per_thread;
+  if (plan.unit_columns == 1)
+    return with_constant<1, max_span_elements>(n, plan, [&](auto columns) {
+      return launch(softmax_backward_by_elements<T, decltype(columns)::value>, plan.launch, stream, plan.params);
+    });
+  return with_constant<min_span_units, max_span_units>(n, plan, [&](auto units) {
+    return launch(softmax_backward_by_units<T, decltype(units)::value>, plan.launch, stream, plan.params);
   });
 }
 
@@ -112,11 +110,8 @@ Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
     case SoftmaxKernel::row_in_shared:
       if constexpr (kMask != SoftmaxMask::bias) return launch_in_shared<T, kMask>(plan, stream);
       break;
-    case SoftmaxKernel::rows_by_elements:
-      if constexpr (sizeof(T) < 8 && kMask != SoftmaxMask::bias) {
-        if (plan.unit_elements == 1) return launch_elements<T, 1, kMask>(plan, stream);
-        return launch_elements<T, 8 / sizeof(T), kMask>(plan, stream);
-      }
+    case SoftmaxKernel::rows_in_span:
+      if constexpr (sizeof(T) < 8 && kMask != SoftmaxMask::bias) return launch_in_span<T, kMask>(plan, stream);
       break;
     case SoftmaxKernel::rows_by_chunks:
       if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::interval) {
@@ -148,11 +143,8 @@ Status launch_backward(const SoftmaxPlan& plan, flowk_stream stream) {
         case 8: return launch(softmax_backward_in_shared<T, 8>, plan.launch, stream, plan.params);
       }
       break;
-    case SoftmaxKernel::rows_by_elements:
-      if constexpr (sizeof(T) < 8) {
-        if (plan.unit_elements == 1) return launch_backward_elements<T, 1>(plan, stream);
-        return launch_backward_elements<T, 8 / sizeof(T)>(plan, stream);
-      }
+    case SoftmaxKernel::rows_in_span:
+      if constexpr (sizeof(T) < 8) return launch_backward_in_span<T>(plan, stream);
       break;
     case SoftmaxKernel::rows_by_chunks:
       if constexpr (sizeof(T) < 8) {

@@ -148,6 +148,13 @@ __device__ __forceinline__ RowChunks row_chunks(const SoftmaxParams& params, con
   return chunks;
 }
 
+// Do the aligned words around a row's mask lie inside the mask's memory?
+__device__ __forceinline__ bool words_are_inside(const SoftmaxParams& params, const SoftmaxRow& row) {
+  constexpr int word_bytes = 4;
+  return row.dense - params.dense_first >= word_bytes - 1 &&
+         params.dense_end - row.dense >= row.columns + 2 * word_bytes;
+}
+
 constexpr int line_chunks = 128 / chunk_bytes;
 
 // One of equal parts of a range of a row's chunks, cut where lines of memory start: neighbouring chunks of one block,

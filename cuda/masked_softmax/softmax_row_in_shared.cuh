@@ -69,11 +69,12 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
   uint4 held[kHeld];
 #pragma unroll
   for (int n = 0; n < kHeld; ++n) held[n] = is_held(n) ? load_chunk(x + n * step_bytes) : negative_infinity_chunk<T>();
+  const bool is_inside = has_dense && words_are_inside(params, row);
   const auto load_dense = [&](int n) {
     const unsigned char* const address = row.dense + chunks.head + static_cast<int64_t>(own.at(n)) * width;
     const bool is_aligned = (reinterpret_cast<uintptr_t>(address) & (width - 1)) == 0;
     return is_aligned ? load_dense_aligned<width>(address)
-                      : load_dense_shifted<width>(address, params.dense_first, params.dense_end);
+                      : load_dense_shifted<width>(address, is_inside, params.dense_first, params.dense_end);
   };
   [[maybe_unused]] DenseWords<width> held_dense[kHeld];
   if constexpr (has_dense) {

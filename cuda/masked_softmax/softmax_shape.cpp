@@ -88,60 +88,55 @@ constexpr HolderRow bias_32_bit[] = {
 };
 // With a dense mask.
 constexpr HolderRow dense_16_bit[] = {
-    {8192, 4, 1},             // 128: 0.89, 512: 0.98, 1024: 0.985, 2048: 0.97, 4096: 0.945
-    {16384, 8, 1},            // 8192: 0.95
-    {32768, 4, 2},            // 16384: 0.93
-    {65536, 4, 8},            // 32768: 0.90
-    {262144, 8, 8},           // 65536: 0.86, 131072: 0.93; shared memory 0.79 and 0.88
-    {524288, 8, 16},          // 262144
+    {2048, 4, 1},             // 128: 0.89, 512: 0.98, 1024: 1.00
+    {16384, 8, 1},            // 2048: 0.95, 4096: 0.94, 8192: 0.948
+    {32768, 8, 2},            // 16384: 0.956
+    {65536, 8, 4},            // 32768: 0.963
+    {131072, 8, 8},           // 65536: 0.969
+    {524288, 8, 16},          // 131072: 0.99
+    {1048576, 4, 16, 256},    // 524288
     {INT64_MAX, 4, 16, 512},  // 2^20
 };
 constexpr HolderRow dense_32_bit[] = {
-    {1024, 4, 1},             // 128: 0.94
-    {4096, 8, 1},             // 512: 0.99, 1024: 0.98; 4 chunks a thread 0.92
-    {32768, 16, 1},           // 2048: 0.95, 4096: 0.96, 8192: 0.95; 4 chunks a thread 0.88, 0.83
-    {65536, 8, 4},            // 16384: 0.95
-    {131072, 8, 8},           // 32768: 0.95; shared memory 0.69
-    {262144, 8, 8},           // 65536: 0.935
-    {524288, 8, 16},          // 131072: 0.95
-    {1048576, 16, 16},        // 262144
-    {INT64_MAX, 4, 16, 512},  // 2^19
+    {1024, 4, 1},           // 128: 0.94
+    {4096, 8, 1},           // 512: 0.99, 1024: 0.98; 4 chunks a thread 0.92
+    {32768, 16, 1},         // 2048: 0.953, 4096: 0.96, 8192: 0.95; 4 chunks a thread 0.88, 0.83
+    {65536, 8, 4},          // 16384: 0.947
+    {131072, 8, 8},         // 32768: 0.95
+    {262144, 8, 8},         // 65536: 0.93
+    {524288, 8, 16},        // 131072: 0.947; shared memory 0.79
+    {1048576, 4, 16, 256},  // 262144
+    {2097152, 4, 16, 512},  // 2^19
+    {INT64_MAX, 8, 16, 512},
 };
 // Backward: two inputs, both in registers. 128 to 131072 columns reach 1.00 to 1.04 in both types.
 constexpr HolderRow backward_16_bit[] = {
-    {4096, 2, 1},     // 32 columns: 1.03, 64: 1.02, 512: 1.03, 1024: 1.03, 2048: 1.04
-    {32768, 8, 1},    // 4096: 1.02, 8192: 1.02, 16384: 1.02
-    {65536, 8, 2},    // 32768: 1.03
-    {131072, 8, 4},   // 65536: 1.02
-    {262144, 8, 8},   // 131072: 1.01
-    {524288, 8, 16},  // 262144: 0.95
-    {INT64_MAX, 4, 16, 512},
+    {4096, 2, 1},             // 32 columns: 1.03, 64: 1.02, 512: 1.03, 1024: 1.03, 2048: 1.04
+    {32768, 8, 1},            // 4096: 1.02, 8192: 1.02, 16384: 1.02
+    {65536, 8, 2},            // 32768: 1.03
+    {131072, 4, 8},           // 65536: 1.02, 50257: 0.996; 8 chunks a thread 0.90
+    {524288, 4, 16},          // 131072: 1.018, 262144: 0.978; 8 chunks a thread 0.96, 0.91
+    {1048576, 8, 16},         // 524288: 0.765; shared memory 0.72
+    {INT64_MAX, 8, 16, 512},  // 2^20: 0.62; read twice 0.50
 };
 constexpr HolderRow backward_32_bit[] = {
-    {8192, 2, 1},     // 512: 1.03, 1024: 1.03, 2048: 1.03
-    {32768, 4, 1},    // 4096: 1.04, 8192: 1.03
-    {65536, 4, 2},    // 16384: 1.04
-    {131072, 4, 4},   // 32768: 1.04
-    {262144, 4, 8},   // 65536: 1.03
-    {524288, 8, 16},  // 131072: 1.01
-    {INT64_MAX, 4, 16, 512},
+    {8192, 2, 1},             // 512: 1.03, 1024: 1.03, 2048: 1.03
+    {32768, 4, 1},            // 4096: 1.04, 8192: 1.03
+    {65536, 4, 2},            // 16384: 1.04
+    {131072, 4, 4},           // 32768: 1.04
+    {262144, 4, 8},           // 65536: 1.03
+    {524288, 8, 16},          // 131072: 1.004
+    {1048576, 4, 16, 512},    // 262144: 0.863; registers 0.82
+    {INT64_MAX, 8, 16, 512},  // 524288: 0.667; read twice 0.586
 };
 
-// Rows that lie in single warps go several to a block of this many threads: 64 columns of float16 0.99 for 0.986 with
-// 128 threads; with 4 chunks a thread and more in rows of less than a warp, 128 columns 0.989 with 32 threads, 0.98
-// with 64, 0.96 with 128.
-constexpr int32_t short_row_threads = 64;
-constexpr int32_t many_vectors_threads = 32;
-
-// Short rows go by elements where their ends fall inside chunks: up to so many columns. Fractions of copy on an H200,
-// float16 without a mask: 77 columns 0.62 for 0.37 in registers, 100 0.86 for 0.47.
-constexpr int64_t max_leftover_columns = 256;
-constexpr int32_t element_threads = 128;  // 256 are 4% slower
-
-// Units a thread that the kernels are compiled for: of one element, and of 8 bytes.
-constexpr int32_t single_units[] = {2, 4, 7, 10, 16, 20};
-constexpr int32_t wide_units[] = {2, 4, 7};
-constexpr int64_t wide_unit_bytes = 8;
+// Rows that lie in single warps go several to a block, so that a block reads at least so much: an H200 starts blocks at
+// some rate, and those of 2 KB cannot come faster than 0.82 of copy, whatever else they do. float16, fractions of copy
+// with blocks of 2, 4, 8 and 16 KB: 32 columns 0.83, 1.006, 1.013, -; 128: 0.82, 0.99, 0.974, 0.974; 512: 0.82, 1.00,
+// 0.98, 0.98; lengths 128: 0.74, 0.83, 0.83, 0.79; float32 128: 0.81, 0.99, 0.976, 0.976.
+constexpr int64_t short_rows_block_bytes = 4096;
+constexpr int32_t least_short_row_threads = 64;
+constexpr int32_t most_short_row_threads = 256;
 
 template <size_t kSize>
 const HolderRow* find_row(const HolderRow (&table)[kSize], int64_t row_bytes) {
@@ -158,7 +153,11 @@ const HolderRow* find_holder(const SoftmaxRequest& request, const SoftmaxProblem
       if (request.has_diagonal || request.lengths_bytes != 0 || (!is_16_bit && problem.has_leftovers))
         return is_16_bit ? find_row(interval_16_bit, row_bytes) : find_row(interval_32_bit, row_bytes);
       return is_16_bit ? find_row(plain_16_bit, row_bytes) : find_row(plain_32_bit, row_bytes);
-    case SoftmaxMask::dense: return is_16_bit ? find_row(dense_16_bit, row_bytes) : find_row(dense_32_bit, row_bytes);
+    case SoftmaxMask::dense:
+      // Long rows with leftover columns as those without a mask: 50257 columns 0.72, registers 0.66 and 0.63.
+      if (!problem.has_leftovers || row_bytes <= 65536)
+        return is_16_bit ? find_row(dense_16_bit, row_bytes) : find_row(dense_32_bit, row_bytes);
+      return is_16_bit ? find_row(interval_16_bit, row_bytes) : find_row(interval_32_bit, row_bytes);
     case SoftmaxMask::bias: break;
   }
   return is_16_bit ? find_row(bias_16_bit, row_bytes) : find_row(bias_32_bit, row_bytes);
@@ -182,9 +181,11 @@ int32_t least_lanes(const SoftmaxProblem& problem) {
   return problem.has_leftovers ? power_of_2_from(2 * (problem.chunk_columns - 1)) : 1;
 }
 
-int32_t threads_for(int32_t lanes, int32_t vectors) {
+// `thread_bytes`: what a thread reads of a row.
+int32_t threads_for(int32_t lanes, int64_t thread_bytes) {
   if (lanes > warp_lanes) return lanes;
-  return lanes < warp_lanes && vectors >= 4 ? many_vectors_threads : short_row_threads;
+  return std::clamp(power_of_2_from(ceil_div(short_rows_block_bytes, thread_bytes)), least_short_row_threads,
+                    most_short_row_threads);
 }
 
 int32_t most_cluster_blocks(const Device& device) {
@@ -196,27 +197,6 @@ bool has_register_kernel(const SoftmaxRequest& request) {
   if (request.in_dtype == request.out_dtype) return true;
   // float32 scores to 16-bit probabilities, and the gradients back.
   return request.backward ? request.out_dtype == FLOWK_FLOAT32 : request.in_dtype == FLOWK_FLOAT32;
-}
-
-// Do a call's rows lie one after the other, in the order in which they are walked?
-bool rows_are_one_run(const SoftmaxRequest& request, const SoftmaxProblem& problem, SoftmaxOperand operand,
-                      int64_t element_bytes) {
-  int64_t stride = request.columns * element_bytes;
-  for (int d = 0; d < problem.rank; ++d) {
-    if (problem.dims[d].strides[operand] != stride) return false;
-    stride *= problem.dims[d].extent;
-  }
-  return problem.band_dim == 0;
-}
-
-bool can_go_by_elements(const SoftmaxRequest& request, const SoftmaxProblem& problem) {
-  if (request.in_dtype != request.out_dtype || problem.in_bytes > 4 || !problem.chunks_agree) return false;
-  // Whole spans are read: no columns may be left out.
-  if (mask_of(request) == SoftmaxMask::bias || request.has_diagonal || request.lengths_bytes != 0) return false;
-  for (const SoftmaxOperand operand : {softmax_x, softmax_out, softmax_side})
-    if (request.pointers[operand] != nullptr && !rows_are_one_run(request, problem, operand, problem.in_bytes))
-      return false;
-  return true;
 }
 
 // Blocks a row: those wanted, as far as there are clusters of them; more for a few long rows, so that they fill the
@@ -233,7 +213,7 @@ int32_t spread_blocks(const SoftmaxProblem& problem, const Device& device, int32
 
 // In registers of a block or of as many blocks as the table or a small number of rows asks for; where those hold it.
 SoftmaxShape register_shape(const SoftmaxProblem& problem, const Device& device, const HolderRow& holder,
-                            int64_t row_bytes, int64_t num_chunks, int32_t most_vectors) {
+                            int64_t row_bytes, int64_t num_chunks, int32_t most_vectors, int32_t num_inputs) {
   SoftmaxShape shape;
   shape.kernel = SoftmaxKernel::row_in_registers;
   const int32_t least = least_lanes(problem);
@@ -248,7 +228,8 @@ SoftmaxShape register_shape(const SoftmaxProblem& problem, const Device& device,
   while (lanes_for(num_chunks, vectors, shape.cluster_blocks, least) > max_register_lanes && vectors < most_vectors)
     vectors *= 2;
   shape.lanes_per_row = lanes_for(num_chunks, vectors, shape.cluster_blocks, least);
-  shape.block_threads = shape.cluster_blocks > 1 ? shape.lanes_per_row : threads_for(shape.lanes_per_row, vectors);
+  shape.block_threads = shape.cluster_blocks > 1 ? shape.lanes_per_row
+                                                 : threads_for(shape.lanes_per_row, vectors * chunk_bytes * num_inputs);
   // Blocks that are all resident at once need no room for others.
   if (problem.num_rows * shape.cluster_blocks > int64_t{holder.resident_blocks} * device.num_multiprocessors)
     shape.resident_blocks = holder.resident_blocks;
@@ -273,29 +254,6 @@ SoftmaxShape shared_shape(const SoftmaxRequest& request, const SoftmaxProblem& p
   return shape;
 }
 
-// Of the numbers of lanes that hold a row, the one that spends the fewest instructions on it: per thread, with the
-// places that stay empty, about 25 an element by single ones and 13 in units, 180 for itself and 12 a step of the
-// shuffles.
-SoftmaxShape elements_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem) {
-  SoftmaxShape shape;
-  if (!can_go_by_elements(request, problem)) return shape;
-  if (!problem.has_leftovers || request.columns > max_leftover_columns) return shape;
-  constexpr int32_t max_values = 28;  // of a row in one thread: more leave too few threads in flight
-  const int32_t unit_elements = unit_elements_of(request, problem);
-  int32_t least_cost = INT32_MAX;
-  for (int32_t lanes = 1, steps = 0; lanes <= 16; lanes *= 2, ++steps) {
-    const int32_t units = units_per_thread(request, unit_elements, lanes);
-    if (units == 0 || units * unit_elements > max_values) continue;
-    const int32_t cost = lanes * ((unit_elements == 1 ? 25 : 13) * units * unit_elements + 180 + 12 * steps);
-    if (cost >= least_cost) continue;
-    least_cost = cost;
-    shape.kernel = SoftmaxKernel::rows_by_elements;
-    shape.lanes_per_row = lanes;
-    shape.block_threads = element_threads;
-  }
-  return shape;
-}
-
 // Rows of 2^n chunks, and few of them.
 SoftmaxShape chunks_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem) {
   constexpr int64_t max_row_bytes[] = {32, 64};  // of 16 and of 32 bits: longer ones have threads of their own
@@ -305,7 +263,7 @@ SoftmaxShape chunks_shape(const SoftmaxRequest& request, const SoftmaxProblem& p
   shape.kernel = SoftmaxKernel::rows_by_chunks;
   shape.vectors_per_thread = request.backward ? 2 : 4;
   shape.lanes_per_row = static_cast<int32_t>(std::max<int64_t>(num_chunks, 1));
-  shape.block_threads = short_row_threads;
+  shape.block_threads = least_short_row_threads;
   return shape;
 }
 
@@ -317,7 +275,7 @@ SoftmaxShape read_twice_shape(const SoftmaxRequest& request, const SoftmaxProble
   SoftmaxShape shape;
   shape.kernel = SoftmaxKernel::row_read_twice;
   shape.lanes_per_row = std::min(lanes_for(request.columns, elements_per_lane, 1, 1), max_register_lanes);
-  shape.block_threads = threads_for(shape.lanes_per_row, 1);
+  shape.block_threads = threads_for(shape.lanes_per_row, elements_per_lane * problem.in_bytes);
   if (shape.lanes_per_row == max_register_lanes) {
     int32_t blocks = 1;
     while (blocks < max_cluster_blocks && row_bytes / (2 * blocks) >= block_bytes) blocks *= 2;
@@ -332,21 +290,6 @@ SoftmaxMask mask_of(const SoftmaxRequest& request) {
   if (request.backward) return SoftmaxMask::interval;
   if (request.pointers[softmax_side] != nullptr) return SoftmaxMask::bias;
   return request.pointers[softmax_dense] != nullptr ? SoftmaxMask::dense : SoftmaxMask::interval;
-}
-
-int32_t unit_elements_of(const SoftmaxRequest& request, const SoftmaxProblem& problem) {
-  const bool is_wide = request.columns * problem.in_bytes % wide_unit_bytes == 0 &&
-                       reinterpret_cast<uintptr_t>(request.pointers[softmax_x]) % wide_unit_bytes == 0;
-  return is_wide ? static_cast<int32_t>(wide_unit_bytes / problem.in_bytes) : 1;
-}
-
-int32_t units_per_thread(const SoftmaxRequest& request, int32_t unit_elements, int32_t lanes) {
-  const int64_t wanted = ceil_div(request.columns / unit_elements, lanes);
-  const auto first_from = [wanted](const auto& table) {
-    const auto found = std::find_if(std::begin(table), std::end(table), [wanted](int32_t n) { return n >= wanted; });
-    return found == std::end(table) ? 0 : *found;
-  };
-  return unit_elements == 1 ? first_from(single_units) : first_from(wide_units);
 }
 
 int32_t shared_row_offset(const SoftmaxProblem& problem, const SoftmaxShape& shape) {
@@ -372,10 +315,12 @@ int64_t shared_row_bytes(const SoftmaxRequest& request, const SoftmaxProblem& pr
 
 bool shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device,
                 const SoftmaxShape& shape) {
-  // A product of float16's largest score with the scale has to be finite in float32.
+  // Where float16's exponents are one instruction, the product of its largest score with the scale has to be finite.
   constexpr double max_float16_scale = 0x1p100;
-  if (request.in_dtype == FLOWK_FLOAT16 && std::fabs(request.scale) > max_float16_scale &&
-      shape.kernel != SoftmaxKernel::row_read_twice)
+  const bool is_fused = shape.kernel == SoftmaxKernel::row_in_registers ||
+                        shape.kernel == SoftmaxKernel::row_in_shared || shape.kernel == SoftmaxKernel::rows_by_chunks;
+  if (is_fused && !request.backward && request.in_dtype == FLOWK_FLOAT16 &&
+      std::fabs(request.scale) > max_float16_scale)
     return false;
   const int32_t lanes = shape.lanes_per_row;
   if (lanes < 1 || shape.block_threads < 1 || shape.block_threads % warp_lanes != 0) return false;
@@ -404,12 +349,10 @@ bool shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, co
              lanes == shape.block_threads && lanes >= warp_lanes && lanes <= max_register_lanes &&
              shared_row_offset(problem, shape) + shared_row_bytes(request, problem, shape) <=
                  device.shared_bytes_per_block;
-    case SoftmaxKernel::rows_by_elements:
-      return blocks == 1 && lanes <= 16 && shape.block_threads <= 256 && can_go_by_elements(request, problem) &&
-             units_per_thread(request, unit_elements_of(request, problem), lanes) > 0;
+    case SoftmaxKernel::rows_in_span: return span_shape_fits(request, problem, device, shape);
     case SoftmaxKernel::rows_by_chunks:
       return blocks == 1 && shape.vectors_per_thread == (request.backward ? 2 : 4) && shape.block_threads <= 256 &&
-             lanes <= 8 && mask_of(request) == SoftmaxMask::interval && can_go_by_elements(request, problem) &&
+             lanes <= 8 && mask_of(request) == SoftmaxMask::interval && rows_are_one_run(request, problem) &&
              !problem.has_leftovers && request.columns == int64_t{lanes} * problem.chunk_columns;
     case SoftmaxKernel::row_read_twice: return lanes <= max_register_lanes && (blocks == 1 || lanes >= warp_lanes);
     default: return false;
@@ -423,13 +366,16 @@ SoftmaxShape choose_shape(const SoftmaxRequest& request, const SoftmaxProblem& p
     return shape_fits(request, problem, device, candidate);
   };
   if (take(chunks_shape(request, problem))) return shape;
-  if (take(elements_shape(request, problem))) return shape;
   const int64_t row_bytes = request.columns * problem.in_bytes, num_chunks = request.columns / problem.chunk_columns;
   const bool is_16_bit = problem.in_bytes == 2;
   const HolderRow* holder = find_holder(request, problem, row_bytes);
   if (holder != nullptr && holder->threads == 0) {
     const int32_t most_vectors = is_16_bit || request.backward ? 8 : 16;
-    if (take(register_shape(problem, device, *holder, row_bytes, num_chunks, most_vectors))) return shape;
+    const int32_t num_inputs = request.backward || mask_of(request) == SoftmaxMask::bias ? 2 : 1;
+    const SoftmaxShape in_registers =
+        register_shape(problem, device, *holder, row_bytes, num_chunks, most_vectors, num_inputs);
+    if (prefers_span(request, problem, in_registers) && take(span_shape(request, problem))) return shape;
+    if (take(in_registers)) return shape;
   }
   // Registers that lack the blocks of a cluster hand a row to shared memory.
   if (holder != nullptr && take(shared_shape(request, problem, device, *holder, row_bytes))) return shape;

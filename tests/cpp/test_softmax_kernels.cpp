@@ -40,12 +40,13 @@ void check_case(const SoftmaxCase& row) {
   SoftmaxPlan plan;
   plan_softmax(request, device, &plan);
   check_plan(row, &run, plan);
-  const auto try_shape = [&](SoftmaxKernel kernel, int vectors, int lanes, int threads) {
+  const auto try_shape = [&](SoftmaxKernel kernel, int vectors, int lanes, int threads, int rows_per_thread = 1) {
     SoftmaxShape shape;
     shape.kernel = kernel;
     shape.vectors_per_thread = vectors;
     shape.lanes_per_row = lanes;
     shape.block_threads = threads;
+    shape.rows_per_thread = rows_per_thread;
     SoftmaxPlan forced;
     if (plan_softmax_as(request, device, shape, &forced)) check_plan(row, &run, forced);
   };
@@ -56,7 +57,8 @@ void check_case(const SoftmaxCase& row) {
         try_shape(SoftmaxKernel::row_in_registers, vectors, lanes, lanes < 32 ? 64 : lanes);
   for (const int vectors : {4, 8})
     for (const int lanes : {32, 96}) try_shape(SoftmaxKernel::row_in_shared, vectors, lanes, lanes);
-  for (const int lanes : {1, 2, 4, 8, 16}) try_shape(SoftmaxKernel::rows_by_elements, 0, lanes, 64);
+  for (const int lanes : {1, 2, 4, 8, 16})
+    for (const int rows : {1, 3}) try_shape(SoftmaxKernel::rows_in_span, 0, lanes, 64, rows);
   for (const int lanes : {1, 2, 4, 8})
     for (const int chunks : {2, 4}) try_shape(SoftmaxKernel::rows_by_chunks, chunks, lanes, 64);
   for (const int lanes : {2, 32, 64}) try_shape(SoftmaxKernel::row_read_twice, 0, lanes, lanes < 32 ? 32 : lanes);
@@ -66,14 +68,15 @@ const flowk_dtype dtypes[] = {FLOWK_FLOAT16, FLOWK_BFLOAT16, FLOWK_FLOAT32, FLOW
 
 void every_shape_is_right_at_every_edge_of_a_row() {
   for (const flowk_dtype dtype : dtypes)
-    for (const int64_t columns : {1, 2, 3, 7, 8, 15, 16, 17, 33, 64, 77, 100, 129, 256, 500})
+    for (const int64_t columns :
+         {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 15, 16, 17, 24, 33, 39, 64, 77, 100, 129, 255, 256, 500})
       for (const bool backward : {false, true})
         check_case({.why = "no mask", .dtype = dtype, .columns = columns, .heads = 1, .backward = backward});
 }
 
 void masks_work_alone_and_together() {
   for (const flowk_dtype dtype : dtypes)
-    for (const int64_t columns : {5, 24, 77, 256, 301}) {
+    for (const int64_t columns : {5, 9, 24, 38, 77, 256, 301}) {
       check_case({.why = "dense", .dtype = dtype, .columns = columns, .dense = true, .scale = 0.5});
       check_case({.why = "lengths", .dtype = dtype, .columns = columns, .lengths = 4, .scale = -1.5});
       check_case({.why = "right", .dtype = dtype, .columns = columns, .lengths = 8, .log_softmax = true});
@@ -139,7 +142,7 @@ void bands_that_do_not_divide_the_rows_are_right() {
 
 void every_kernel_is_reached() {
   for (const SoftmaxKernel kernel :
-       {SoftmaxKernel::row_in_registers, SoftmaxKernel::row_in_shared, SoftmaxKernel::rows_by_elements,
+       {SoftmaxKernel::row_in_registers, SoftmaxKernel::row_in_shared, SoftmaxKernel::rows_in_span,
         SoftmaxKernel::rows_by_chunks, SoftmaxKernel::row_read_twice})
     for (const bool backward : {false, true})
       CHECK(reached.contains({backward, kernel}) == !(backward && kernel == SoftmaxKernel::row_in_shared));

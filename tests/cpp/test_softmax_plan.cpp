@@ -63,9 +63,15 @@ void every_plan_is_a_shape_that_fits() {
               if (dense && backward) continue;
               const SoftmaxRequest request = request_of(dtype, rows, columns, dense, backward);
               const SoftmaxPlan plan = plan_of(request, device);
-              const SoftmaxShape shape = {plan.kernel, plan.vectors_per_thread, plan.params.lanes_per_row,
-                                          plan.launch.num_threads, plan.launch.cluster_blocks, plan.resident_blocks,
-                                          1 << plan.params.copies_shift};
+              SoftmaxShape shape = {plan.kernel,
+                                    plan.vectors_per_thread,
+                                    plan.params.lanes_per_row,
+                                    plan.launch.num_threads,
+                                    plan.launch.cluster_blocks,
+                                    plan.resident_blocks,
+                                    1 << plan.params.copies_shift};
+              if (plan.kernel == SoftmaxKernel::rows_in_span)
+                shape.rows_per_thread = plan.params.rows_per_block * shape.lanes_per_row / shape.block_threads;
               SoftmaxPlan again;
               CHECK(plan_softmax_as(request, device, shape, &again));
               CHECK(plan == again);
@@ -99,8 +105,8 @@ void a_few_long_rows_are_spread_over_blocks() {
 void short_rows_share_warps_and_long_ones_take_blocks() {
   const SoftmaxPlan rows_of_128 = plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 128), h200);
   CHECK(rows_of_128.kernel == SoftmaxKernel::row_in_registers && rows_of_128.params.lanes_per_row == 4);
-  CHECK(rows_of_128.params.rows_per_block == 8);
-  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 77), h200).kernel == SoftmaxKernel::rows_by_elements);
+  CHECK(rows_of_128.params.rows_per_block == 16);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 77), h200).kernel == SoftmaxKernel::rows_in_span);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 1001), h200).kernel == SoftmaxKernel::row_in_registers);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 16, 4096), h200).params.rows_per_block == 1);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 100, 1 << 20), h200).kernel == SoftmaxKernel::row_in_shared);
@@ -115,6 +121,31 @@ void rows_of_few_chunks_are_several_a_thread() {
   }
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 8, true), h200).kernel != SoftmaxKernel::rows_by_chunks);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 24), h200).kernel != SoftmaxKernel::rows_by_chunks);
+}
+
+// A block of short rows reads 4 KB or more: of x, or of dy and y.
+void blocks_of_short_rows_are_not_too_small() {
+  for (const flowk_dtype dtype : {FLOWK_FLOAT16, FLOWK_FLOAT32})
+    for (const int64_t columns : {3, 7, 8, 16, 24, 32, 48, 64, 77, 128, 256, 512}) {
+      const SoftmaxPlan plan = plan_of(request_of(dtype, 1 << 20, columns), h200);
+      CHECK(plan.params.rows_per_block * columns * dtype_info(dtype).element_bytes >= 4096 * 5 / 8);
+      CHECK(plan.launch.num_threads <= 256);
+    }
+}
+
+// A row of 77 float16 starts at any column of a unit of 4, and lies in 20 of them wherever it does.
+void rows_in_spans_are_windows_of_units() {
+  const SoftmaxPlan odd = plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 77), h200);
+  CHECK(odd.unit_columns == 4 && odd.vectors_per_thread * odd.params.lanes_per_row == 20 && odd.params.has_unit_edges);
+  const SoftmaxPlan even = plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 100), h200);
+  CHECK(even.kernel == SoftmaxKernel::rows_in_span && !even.params.has_unit_edges);
+  const SoftmaxPlan tiny = plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 7), h200);
+  CHECK(tiny.unit_columns == 1 && tiny.vectors_per_thread == 7 && tiny.params.lanes_per_row == 1);
+  for (int64_t columns = 1; columns <= 256; ++columns)
+    for (const flowk_dtype dtype : {FLOWK_FLOAT16, FLOWK_FLOAT32}) {
+      const SoftmaxPlan plan = plan_of(request_of(dtype, 1 << 20, columns), h200);
+      CHECK(columns * dtype_info(dtype).element_bytes % 16 == 0 || plan.kernel == SoftmaxKernel::rows_in_span);
+    }
 }
 
 // What a kernel leaves out has to be nothing that the request asks for.
@@ -132,13 +163,6 @@ void forms_leave_out_what_is_not_there() {
   request = request_of(FLOWK_FLOAT16, 1000, 1024);
   request.strides[softmax_x][0] = -2048;
   CHECK(plan_of(request, h200).form == SoftmaxForm::aligned);
-}
-
-// 65504 times the scale is infinite, and less itself no number.
-void scales_that_float16_scores_overflow_with_are_subtracted_first() {
-  SoftmaxRequest request = request_of(FLOWK_FLOAT16, 1000, 1024);
-  request.scale = 1e35;
-  CHECK(plan_of(request, h200).kernel == SoftmaxKernel::row_read_twice);
 }
 
 // (batch, heads, rows) of a mask that heads share: bands of 1 MB, then the heads, then the rows of a band.
@@ -194,7 +218,7 @@ void shapes_that_cannot_hold_a_row_are_refused() {
   CHECK(fits(registers, 1, 32, 32, 4, h200));
   CHECK(!fits(registers, 1, 32, 32, 4, a100));
   CHECK(!fits(registers, 1, 32, 32, 3, h200));
-  CHECK(!fits(SoftmaxKernel::rows_by_elements, 0, 16, 128, 1, h200));
+  CHECK(!fits(SoftmaxKernel::rows_in_span, 0, 16, 128, 1, h200));
   CHECK(fits(SoftmaxKernel::row_in_shared, 4, 128, 128, 1, h200));
   CHECK(!fits(SoftmaxKernel::row_in_shared, 0, 128, 128, 1, h200));  // no such kernel
   CHECK(fits(SoftmaxKernel::row_read_twice, 0, 128, 128, 1, h200));
@@ -204,7 +228,7 @@ void explain_says_which_kernel_and_cuts_its_text() {
   const SoftmaxRequest request = request_of(FLOWK_FLOAT16, 1000, 131072, true);
   char text[1024], cut[16];
   explain_softmax(plan_of(request, h200), request, text, sizeof text);
-  CHECK(std::strstr(text, "row_in_registers") != nullptr && std::strstr(text, "8 blocks") != nullptr);
+  CHECK(std::strstr(text, "row_in_registers") != nullptr && std::strstr(text, "16 blocks") != nullptr);
   CHECK(std::strstr(text, "dense mask") != nullptr);
   explain_softmax(plan_of(request, h200), request, cut, sizeof cut);
   CHECK(std::strlen(cut) == sizeof cut - 1 && std::strncmp(cut, text, sizeof cut - 1) == 0);
@@ -218,8 +242,9 @@ int main() {
   a_few_long_rows_are_spread_over_blocks();
   short_rows_share_warps_and_long_ones_take_blocks();
   rows_of_few_chunks_are_several_a_thread();
+  blocks_of_short_rows_are_not_too_small();
+  rows_in_spans_are_windows_of_units();
   forms_leave_out_what_is_not_there();
-  scales_that_float16_scores_overflow_with_are_subtracted_first();
   masks_that_heads_share_are_walked_in_bands();
   rows_past_2_to_the_31_are_counted_in_64_bits();
   shapes_that_cannot_hold_a_row_are_refused();

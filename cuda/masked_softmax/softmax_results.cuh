@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the scores of a row that a few lanes of one warp hold to its results.
+#pragma once
+
+#include "masked_softmax/softmax_row_in_registers.cuh"
+
+namespace flowk {
+
+// 2^t of t <= 0.1 or NaN to 0.8 units of the last place: 2^n * p(r) with t = n + r; below 2^-126, the least normal
+// number, 0.
+__device__ __forceinline__ float power_of_2_of(float t) {
+  const float shifted = t + 12583039.0f;  // 1.5 * 2^23 + 127: n + 127 is in the low bits
+  const float r = t - (shifted - 12583039.0f);
+  float p = 0x1.417a9cp-13f;
+  p = fmaf(p, r, 0x1.5f0948p-10f);
+  p = fmaf(p, r, 0x1.3b2dd2p-7f);
+  p = fmaf(p, r, 0x1.c6af7ap-5f);
+  p = fmaf(p, r, 0x1.ebfbdcp-3f);
+  p = fmaf(p, r, 0x1.62e430p-1f);
+  p = fmaf(p, r, 1.0f);
+  const float power = p * __uint_as_float(__float_as_uint(shifted) << 23);  // a product: NaN stays
+  return t < -126.0f ? 0.0f : power;
+}
+
+// Makes a thread's scores of a row its results; `lanes` threads share the row, and `largest` is its largest score.
+// Returns the row's sum of exponentials.
+template <class T, int kCount>
+__device__ __forceinline__ RowValue<T> scores_to_results(const SoftmaxParams& params, float largest, int lanes,
+                                                         float (&values)[kCount]) {
+  using E = RowValue<T>;
+  constexpr int step = kCount % 4 == 0 ? 4 : 1;
+  ThreadSum<T> thread_sum;
+  // Exponents are score * scale - shift in one instruction. What rounding the shift costs is the same in a whole row,
+  // and no result shows it, while it is small; else the largest score is taken off first.
+  const auto raise = [&](float scale, auto power_of, auto keeps_exponents) {
+    const float reference = largest == negative_infinity<float>() ? 0.0f : largest;
+    float shift = reference * scale;
+    if (!(fabsf(shift) < 0x1p20f)) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) values[i] -= reference;
+      shift = 0;
+    }
+#pragma unroll
+    for (int i = 0; i < kCount; i += step) {
+      float p[step];
+#pragma unroll
+      for (int j = 0; j < step; ++j) {
+        const float z = fmaf(values[i + j], scale, -shift);
+        p[j] = power_of(z);
+        values[i + j] = decltype(keeps_exponents)::value ? z : p[j];
+      }
+      if constexpr (step > 1)
+        thread_sum.take(p);
+      else
+        thread_sum.take_one(p[0]);
+    }
+    return sum_over_lanes(thread_sum.total(), lanes);
+  };
+  float factor, term = 0;
+  E sum;
+  if (params.log_softmax) {
+    // In the natural base in float32: a result is the exponent itself.
+    sum = raise(
+        exponent_scale<T, SoftmaxMask::interval>(params), [](float z) { return exponential<T>(z); }, std::true_type{});
+    factor = static_cast<float>(natural_per_base<T>);
+    if (sum != E{0}) term = -log_of<float>(sum);
+  } else {
+    sum = raise(
+        params.scale32_base_2,
+        [](float z) {
+          if constexpr (sizeof(T) == 2)
+            return exponential<Float16>(z);
+          else
+            return power_of_2_of(z);
+        },
+        std::false_type{});
+    factor = sum == E{0} ? 0.0f : quotient_of(1.0f, sum);
+  }
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) values[i] = values[i] * factor + term;
+  return sum;
+}
+
+}  // namespace flowk

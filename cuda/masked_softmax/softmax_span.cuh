@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// A span of short rows in shared memory: copied in and out by whole 16-byte chunks, wherever rows start and end; and
+// the rows of a dense mask that belong to it.
+#pragma once
+
+#include "core/bulk_copy.cuh"
+#include "core/shared.cuh"
+#include "masked_softmax/softmax_row.cuh"
+
+namespace flowk {
+
+// Where the rows of one block lie: in memory one after the other, in shared memory at the same place modulo 16.
+struct RowSpan {
+  int64_t first_byte;  // of the first row in its tensor
+  int first_chunk;     // of those that are copied whole, and one past the last
+  int end_chunk;
+  int num_rows;
+  int shift;  // bytes from an aligned address to the first row
+  int end;    // and to the end of the last one
+  bool ends_tensor;
+  __device__ __forceinline__ int copied_bytes() const { return (end_chunk - first_chunk) * chunk_bytes; }
+};
+
+// Chunks that the rows share with others are copied with them, but where they reach past the tensor.
+template <class T>
+__device__ __forceinline__ RowSpan row_span(const SoftmaxParams& params) {
+  RowSpan span;
+  const uint32_t row_bytes = static_cast<uint32_t>(params.columns) * static_cast<uint32_t>(sizeof(T));
+  const uint32_t span_bytes = row_bytes * static_cast<uint32_t>(params.rows_per_block);
+  span.first_byte = static_cast<int64_t>(static_cast<uint64_t>(blockIdx.x) * span_bytes);
+  const int64_t rows_left = params.num_rows - static_cast<int64_t>(static_cast<uint64_t>(blockIdx.x) *
+                                                                   static_cast<uint32_t>(params.rows_per_block));
+  span.ends_tensor = rows_left <= params.rows_per_block;
+  span.num_rows = span.ends_tensor ? static_cast<int>(rows_left) : params.rows_per_block;
+  span.shift = static_cast<int>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(params.x)) +
+                                static_cast<uint32_t>(span.first_byte)) &
+               (chunk_bytes - 1);
+  span.end = span.shift + span.num_rows * static_cast<int>(row_bytes);
+  span.first_chunk = blockIdx.x == 0 && span.shift > 0 ? 1 : 0;
+  const int end_chunk = (span.ends_tensor ? span.end : span.end + chunk_bytes - 1) / chunk_bytes;
+  span.end_chunk = end_chunk < span.first_chunk ? span.first_chunk : end_chunk;
+  return span;
+}
+
+// The rows' elements of one chunk of a span.
+template <class T>
+__device__ __forceinline__ void copy_part(unsigned char* dst, const unsigned char* src, int chunk,
+                                          const RowSpan& span) {
+#pragma unroll 1
+  for (int i = chunk * chunk_bytes; i < (chunk + 1) * chunk_bytes; i += static_cast<int>(sizeof(T)))
+    if (i >= span.shift && i < span.end) *reinterpret_cast<T*>(dst + i) = *reinterpret_cast<const T*>(src + i);
+}
+
+// Starts copying a block's rows of `tensor`, whose rows lie one after the other; those elements at the tensor's ends
+// that are no whole chunks come at once, by the first and the last thread.
+template <class T>
+__device__ __forceinline__ void load_span(const RowSpan& span, const BulkCopies& copies, const unsigned char* tensor,
+                                          unsigned char* memory) {
+  const unsigned char* const first = tensor + span.first_byte - span.shift;
+  const int begin = span.first_chunk * chunk_bytes;
+  copies.copy(memory + begin, first + begin, span.copied_bytes());
+  if (span.first_chunk == 1 && threadIdx.x == 0) copy_part<T>(memory, first, 0, span);
+  if (span.end_chunk * chunk_bytes < span.end && threadIdx.x == blockDim.x - 1)
+    copy_part<T>(memory, first, span.end_chunk, span);
+}
+
+template <class T>
+__device__ __forceinline__ void store_span(const SoftmaxParams& params, const RowSpan& span,
+                                           const unsigned char* memory) {
+  unsigned char* const first = params.out + span.first_byte - span.shift;
+  const int head = span.shift > 0 ? chunk_bytes : 0, end = span.end & ~(chunk_bytes - 1);
+#pragma unroll 1
+  for (int i = head + static_cast<int>(threadIdx.x) * chunk_bytes; i < end;
+       i += static_cast<int>(blockDim.x) * chunk_bytes)
+    *reinterpret_cast<uint4*>(first + i) = *reinterpret_cast<const uint4*>(memory + i);
+  if (head > 0 && threadIdx.x == 0) copy_part<T>(first, memory, 0, span);
+  if (end >= head && span.end > end && threadIdx.x == blockDim.x - 1)
+    copy_part<T>(first, memory, end / chunk_bytes, span);
+}
+
+// Starts copying the span's rows of the dense mask to shared memory: one run of neighbouring rows after the other, as
+// many as the mask has a row each for, or shares one among. Returns where the mask of row `row_in_block` starts: there
+// are 4 bytes before and after that may be read.
+__device__ __forceinline__ int load_mask_runs(const SoftmaxParams& params, const RowSpan& span, unsigned char* memory,
+                                              int row_in_block) {
+  const int num_threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
+  const int row_stride = static_cast<int>(params.dims[0].strides[softmax_dense]);
+  int place = chunk_bytes, found = chunk_bytes;
+#pragma unroll 1
+  for (int done = 0; done < span.num_rows;) {
+    uint32_t rest = blockIdx.x * static_cast<uint32_t>(params.rows_per_block) + static_cast<uint32_t>(done), index = 0;
+    const unsigned char* first = params.dense;
+#pragma unroll 1
+    for (int d = 0; d < params.rank; ++d) {
+      const uint32_t i = d + 1 < params.rank ? take_index(&rest, params.dims[d].divider) : rest;
+      first += i * params.dims[d].strides[softmax_dense];
+      if (d == 0) index = i;
+    }
+    const int rows_left = span.num_rows - done;
+    const int64_t run_left = params.dims[0].extent - index;
+    const int num_rows = run_left < rows_left ? static_cast<int>(run_left) : rows_left;
+    const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(first)) & (chunk_bytes - 1);
+    const int num_chunks =
+        (shift + (num_rows - 1) * row_stride + params.columns + chunk_bytes - 1) / static_cast<int>(chunk_bytes);
+    first -= shift;
+#pragma unroll 1
+    for (int chunk = thread; chunk < num_chunks; chunk += num_threads) {
+      const unsigned char* const source = first + chunk * chunk_bytes;
+      unsigned char* const target = memory + place + chunk * chunk_bytes;
+      if (source >= params.dense_first && source + chunk_bytes <= params.dense_end) {
+        async_copy_chunk(target, source);
+      } else {
+#pragma unroll 1
+        for (int i = 0; i < chunk_bytes; ++i)
+          if (source + i >= params.dense_first && source + i < params.dense_end) target[i] = source[i];
+      }
+    }
+    if (row_in_block >= done && row_in_block < done + num_rows)
+      found = place + shift + (row_in_block - done) * row_stride;
+    place += num_chunks * chunk_bytes;
+    done += num_rows;
+  }
+  return found;
+}
+
+}  // namespace flowk

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shapes of rows_in_span.
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+
+#include "core/divide.h"
+#include "masked_softmax/softmax_shape.h"
+
+namespace flowk {
+namespace {
+
+constexpr int64_t chunk_bytes = 16;
+constexpr int64_t max_columns = 256;
+constexpr int32_t span_threads = 128;
+// What a block reads of x, or of dy and y, at least: as other short rows.
+constexpr int64_t block_bytes = 4096;
+// Runs of mask rows that a block copies one after the other.
+constexpr int64_t max_mask_runs = 16;
+
+// Columns that a row's first unit has before the row are multiples of this.
+int64_t phase_step(const SoftmaxRequest& request, const SoftmaxProblem& problem) {
+  const auto first = static_cast<int64_t>(reinterpret_cast<uintptr_t>(request.pointers[softmax_x])) / problem.in_bytes;
+  return std::gcd(std::gcd(first, request.columns), int64_t{span_unit_columns});
+}
+
+int64_t mask_runs(const SoftmaxProblem& problem, int64_t rows_per_block) {
+  const int64_t run_rows = problem.rank == 0 ? 1 : problem.dims[0].extent;
+  return std::min(ceil_div(rows_per_block - 1, run_rows) + 1, problem.num_rows);
+}
+
+}  // namespace
+
+bool rows_are_one_run(const SoftmaxRequest& request, const SoftmaxProblem& problem) {
+  if (request.in_dtype != request.out_dtype || problem.in_bytes > 4 || !problem.chunks_agree) return false;
+  if (mask_of(request) == SoftmaxMask::bias || request.has_diagonal || request.lengths_bytes != 0) return false;
+  if (problem.band_dim != 0) return false;
+  for (const SoftmaxOperand operand : {softmax_x, softmax_out, softmax_side}) {
+    if (request.pointers[operand] == nullptr) continue;
+    int64_t stride = request.columns * problem.in_bytes;
+    for (int d = 0; d < problem.rank; ++d) {
+      if (problem.dims[d].strides[operand] != stride) return false;
+      stride *= problem.dims[d].extent;
+    }
+  }
+  return true;
+}
+
+SpanUnits span_units(const SoftmaxRequest& request, const SoftmaxProblem& problem, int32_t lanes) {
+  SpanUnits units;
+  if (request.columns <= max_span_elements) {
+    units.columns = 1;
+    units.per_thread = lanes == 1 ? static_cast<int32_t>(request.columns) : 0;
+    return units;
+  }
+  const int64_t step = phase_step(request, problem);
+  units.columns = span_unit_columns;
+  units.has_edges = step < span_unit_columns;
+  // A row's window is a unit longer where it starts late in one; threads have as many units each, or one less.
+  const int64_t least = ceil_div(request.columns, int64_t{span_unit_columns});
+  const int64_t most = ceil_div(request.columns + span_unit_columns - step, int64_t{span_unit_columns});
+  const int64_t per_thread = ceil_div(most, int64_t{lanes});
+  const bool exists = per_thread >= min_span_units && per_thread <= max_span_units && least / lanes >= per_thread - 1;
+  units.per_thread = exists ? static_cast<int32_t>(per_thread) : 0;
+  return units;
+}
+
+int32_t span_rows_per_block(const SoftmaxShape& shape) {
+  return shape.block_threads / shape.lanes_per_row * shape.rows_per_thread;
+}
+
+int64_t span_bytes(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& shape) {
+  // It may start and end inside a chunk.
+  const int64_t bytes = span_rows_per_block(shape) * request.columns * problem.in_bytes;
+  return ceil_div(bytes + chunk_bytes - problem.in_bytes, chunk_bytes) * chunk_bytes;
+}
+
+int64_t span_side_bytes(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& shape) {
+  if (request.backward) return span_bytes(request, problem, shape);
+  if (request.pointers[softmax_dense] == nullptr) return 0;
+  // Each run of the mask starts and ends inside chunks; words before the first and after the last row are read.
+  const int64_t rows = span_rows_per_block(shape), row_stride = problem.dims[0].strides[softmax_dense];
+  const int64_t runs = mask_runs(problem, rows);
+  const int64_t bytes =
+      rows * row_stride + runs * (std::max(request.columns - row_stride, int64_t{0}) + 2 * chunk_bytes);
+  return ceil_div(bytes, chunk_bytes) * chunk_bytes + 2 * chunk_bytes;
+}
+
+bool span_shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device,
+                     const SoftmaxShape& shape) {
+  if (!rows_are_one_run(request, problem) || request.columns > max_columns) return false;
+  if (shape.cluster_blocks != 1 || shape.lanes_per_row > 16 || shape.block_threads > span_threads) return false;
+  // Rows one after the other are for threads that have whole ones, and those of a dense mask need a place each.
+  const bool has_mask = request.pointers[softmax_dense] != nullptr;
+  const bool may_repeat = request.columns <= max_span_elements && !has_mask;
+  if (shape.rows_per_thread < 1 || shape.rows_per_thread > (may_repeat ? 16 : 1)) return false;
+  if (span_units(request, problem, shape.lanes_per_row).per_thread == 0) return false;
+  if (has_mask) {
+    const int64_t stride = problem.dims[0].strides[softmax_dense];
+    const int64_t rows = span_rows_per_block(shape);
+    if (problem.num_rows >= int64_t{1} << 31) return false;
+    if (stride < 0 || stride > 2 * request.columns || mask_runs(problem, rows) > max_mask_runs) return false;
+  }
+  return span_bytes(request, problem, shape) + span_side_bytes(request, problem, shape) + span_barrier_bytes <=
+         device.shared_bytes_per_block;
+}
+
+bool prefers_span(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& in_registers) {
+  if (request.columns > max_columns) return false;
+  if (problem.has_leftovers) return true;
+  const int64_t num_chunks = request.columns / problem.chunk_columns;
+  return 10 * num_chunks < 9 * int64_t{in_registers.lanes_per_row} * in_registers.vectors_per_thread;
+}
+
+SoftmaxShape span_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem) {
+  SoftmaxShape shape;
+  shape.kernel = SoftmaxKernel::rows_in_span;
+  shape.block_threads = span_threads;
+  shape.lanes_per_row = 1;
+  // The fewest threads that hold a row: each costs some 100 instructions for itself. Gradients of float32 have two
+  // inputs in registers.
+  const int32_t most_units = request.backward && problem.in_bytes == 4 ? max_span_units / 2 : max_span_units;
+  const auto holds = [&](int32_t lanes) {
+    const int32_t units = span_units(request, problem, lanes).per_thread;
+    return units > 0 && units <= most_units;
+  };
+  while (shape.lanes_per_row < 16 && !holds(shape.lanes_per_row)) shape.lanes_per_row *= 2;
+  if (request.columns <= max_span_elements && request.pointers[softmax_dense] == nullptr) {
+    const int64_t pass_bytes = request.columns * problem.in_bytes * (request.backward ? 2 : 1) * span_threads;
+    shape.rows_per_thread = static_cast<int32_t>(ceil_div(block_bytes, pass_bytes));
+  }
+  return shape;
+}
+
+}  // namespace flowk
