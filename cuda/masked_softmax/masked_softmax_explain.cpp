@@ -18,8 +18,8 @@ const char* reason(const SoftmaxPlan& plan) {
       return plan.params.lanes_per_row == 32 ? "a warp holds a row in registers"
                                              : "a warp holds several rows in registers";
     case SoftmaxKernel::row_in_shared:
-      return plan.launch.cluster_blocks > 1 ? "a cluster of blocks holds a row in shared memory"
-                                            : "a block holds a row in shared memory";
+      return plan.launch.cluster_blocks > 1 ? "a cluster of blocks holds a row in registers and shared memory"
+                                            : "a block holds a row in registers and shared memory";
     case SoftmaxKernel::rows_in_span: return "short rows, a span of them through shared memory";
     case SoftmaxKernel::rows_by_chunks: return "rows of few chunks, several rows a thread";
     case SoftmaxKernel::row_read_twice: return "a row is too long to hold, or its operands share no alignment";

@@ -48,7 +48,7 @@ struct SoftmaxRequest {
 
 enum class SoftmaxKernel : int32_t {
   row_in_registers,  // 4 to 32 lanes of a warp, a block or a cluster hold a row in registers
-  row_in_shared,     // a block or a cluster holds a row in shared memory
+  row_in_shared,     // a block or a cluster holds a row in registers and shared memory
   rows_in_span,      // one or a few threads a row of a span of short rows, staged in shared memory
   row_read_twice,    // a block reads a row twice: any length, alignment and pair of types
   rows_by_chunks,    // a thread has chunks of several rows of 1 to 8 chunks each
