@@ -154,7 +154,9 @@ bool plan_prelu_backward(const PreluBackwardRequest& request, const Device& devi
     return true;
   }
   switch (choice.kernel - 1) {
+    case static_cast<int>(PreluBackwardKernel::planes_of_channels): return plan_planes_of_channels(problem, plan);
     case static_cast<int>(PreluBackwardKernel::spans_of_planes): return plan_spans(problem, plan);
+    case static_cast<int>(PreluBackwardKernel::warp_columns): return plan_warp_columns(problem, plan);
     case static_cast<int>(PreluBackwardKernel::packs_of_planes): return plan_planes(problem, plan);
     case static_cast<int>(PreluBackwardKernel::packs_of_columns): plan_slabs(problem, plan); return true;
     case static_cast<int>(PreluBackwardKernel::packs_of_channels):
@@ -163,7 +165,8 @@ bool plan_prelu_backward(const PreluBackwardRequest& request, const Device& devi
     case static_cast<int>(PreluBackwardKernel::cluster_of_columns): return plan_whole_columns(problem, plan);
     default: break;
   }
-  if (plan_spans(problem, plan)) return true;
+  if (plan_planes_of_channels(problem, plan) || plan_spans(problem, plan) || plan_warp_columns(problem, plan))
+    return true;
   if (plan_whole_columns(problem, plan)) {
     plan_channels(problem, plan);
     return true;
@@ -178,14 +181,17 @@ bool plan_prelu_backward(const PreluBackwardRequest& request, const Device& devi
 int64_t prelu_backward_workspace_bytes(const PreluBackwardRequest& request, const Device& device) {
   int64_t most = 0;
   const int64_t element_bytes = element_bytes_of(request.dtype);
-  for (int64_t lead = 0; lead < pack_bytes / element_bytes; ++lead) {
-    PreluBackwardRequest placed = request;
-    placed.dx = reinterpret_cast<void*>(static_cast<uintptr_t>(4096 + lead * element_bytes));
-    placed.dalpha = reinterpret_cast<void*>(uintptr_t{4096});  // never followed
-    PreluBackwardPlan plan;
-    plan_prelu_backward(placed, device, {}, &plan);
-    most = std::max(most, plan.workspace_bytes);
-  }
+  for (int64_t lead = 0; lead < pack_bytes / element_bytes; ++lead)
+    for (const int64_t x_distance : {int64_t{0}, element_bytes, int64_t{4096}}) {  // in place, misaligned, neither
+      PreluBackwardRequest placed = request;                                       // its pointers are never followed
+      placed.dx = reinterpret_cast<void*>(static_cast<uintptr_t>(4096 + lead * element_bytes));
+      placed.x = static_cast<const unsigned char*>(placed.dx) + x_distance;
+      placed.dy = reinterpret_cast<void*>(static_cast<uintptr_t>(lead * element_bytes));
+      placed.dalpha = reinterpret_cast<void*>(uintptr_t{4096});
+      PreluBackwardPlan plan;
+      plan_prelu_backward(placed, device, {}, &plan);
+      most = std::max(most, plan.workspace_bytes);
+    }
   return most;
 }
 

@@ -36,8 +36,8 @@ __global__ void __launch_bounds__(max_prelu_threads) prelu_channels(const __grid
   if (is_in_tile && column < static_cast<uint32_t>(params.row_packs)) {
     const uint4* dys = static_cast<const uint4*>(params.tensors.dy);
     const uint4* xs = static_cast<const uint4*>(params.tensors.x);
-    const PackAlphas<T> alphas = load_alphas<T, A, uint32_t>(params.tensors.alpha, AlphaAccess::vector_per_pack,
-                                                             column * V, 0, params.tensors.grid);
+    const PackAlphas<T, A> alphas = load_alphas<T, A, uint32_t>(params.tensors.alpha, AlphaAccess::vector_per_pack,
+                                                                column * V, 0, params.tensors.grid);
 #pragma unroll 1
     for (int i = static_cast<int>(row); i < num_rows; i += kRows * params.tile_rows) {
       uint4 x[kRows] = {}, dy[kRows] = {};
@@ -50,8 +50,8 @@ __global__ void __launch_bounds__(max_prelu_threads) prelu_channels(const __grid
 #pragma unroll
       for (int k = 0; k < kRows; ++k)
         if (i + k * params.tile_rows < num_rows)
-          differentiate_pack_into<T, true>(params.tensors, (place + k * params.step_packs) * V, dy[k], x[k], alphas,
-                                           sums);
+          differentiate_pack<T, A, true>(params.tensors, (place + k * params.step_packs) * V, dy[k], x[k], alphas,
+                                         sums);
       place += kRows * params.step_packs;
     }
   }

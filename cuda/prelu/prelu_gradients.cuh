@@ -1,70 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// What both backward kernels of PReLU do to a pack, and how threads sum up.
+// What the backward kernels of PReLU do to a pack, and how threads sum up.
 #pragma once
 
 #include "prelu/prelu_packs.cuh"
 
 namespace flowk {
 
-// dx = x > 0 ? dy : alpha * dy, stored where wanted; `terms` receives what each element adds to its channel's dalpha:
-// x > 0 ? 0 : dy * x.
-template <class T, bool kWhole>
+// dx = x > 0 ? dy : alpha * dy, stored where wanted. What each element adds to its channel's dalpha, x > 0 ? 0 : dy *
+// x, is added to its place of `sums`.
+template <class T, class A, bool kWhole>
 __device__ __forceinline__ void differentiate_pack(const PreluBackwardTensors& tensors, int64_t first,
                                                    const uint4& dy_bytes, const uint4& x_bytes,
-                                                   const PackAlphas<T>& alphas,
-                                                   ComputeType<T> (&terms)[pack_elements<T>]) {
-  constexpr int V = pack_elements<T>;
+                                                   const PackAlphas<T, A>& alphas,
+                                                   ComputeType<T> (&sums)[pack_elements<T>]) {
   using Compute = ComputeType<T>;
-  Compute dy[V], x[V], dx[V];
-  widen_pack<T>(dy_bytes, dy);
-  widen_pack<T>(x_bytes, x);
-#pragma unroll
-  for (int j = 0; j < V; ++j) {
-    const bool positive = x[j] > 0;
-    dx[j] = positive ? dy[j] : alphas.of[j] * dy[j];
-    terms[j] = positive ? Compute{0} : dy[j] * x[j];
-  }
-  if (tensors.dx != nullptr) store_pack<T, kWhole>(tensors.dx, first, tensors.grid.num_elements, narrow_pack<T>(dx));
+  const uint4 dx = gate_pack<T, A>(x_bytes, dy_bytes, alphas, [&](int j, Compute x, Compute dy) { sums[j] += dy * x; });
+  if (tensors.dx != nullptr) store_pack<T, kWhole>(tensors.dx, first, tensors.grid.num_elements, dx);
 }
 
-// The same, adding to `sums`.
-template <class T, bool kWhole>
-__device__ __forceinline__ void differentiate_pack_into(const PreluBackwardTensors& tensors, int64_t first,
-                                                        const uint4& dy_bytes, const uint4& x_bytes,
-                                                        const PackAlphas<T>& alphas,
-                                                        ComputeType<T> (&sums)[pack_elements<T>]) {
-  constexpr int V = pack_elements<T>;
+// The same, adding to one sum.
+template <class T, class A, bool kWhole>
+__device__ __forceinline__ void differentiate_pack(const PreluBackwardTensors& tensors, int64_t first,
+                                                   const uint4& dy_bytes, const uint4& x_bytes,
+                                                   const PackAlphas<T, A>& alphas, ComputeType<T>& sum) {
   using Compute = ComputeType<T>;
-  Compute dy[V], x[V], dx[V];
-  widen_pack<T>(dy_bytes, dy);
-  widen_pack<T>(x_bytes, x);
-#pragma unroll
-  for (int j = 0; j < V; ++j) {
-    const bool positive = x[j] > 0;
-    dx[j] = positive ? dy[j] : alphas.of[j] * dy[j];
-    if (!positive) sums[j] += dy[j] * x[j];
-  }
-  if (tensors.dx != nullptr) store_pack<T, kWhole>(tensors.dx, first, tensors.grid.num_elements, narrow_pack<T>(dx));
-}
-
-// The same with one alpha for the pack; returns what it adds to dalpha.
-template <class T, bool kWhole>
-__device__ __forceinline__ ComputeType<T> differentiate_pack(const PreluBackwardTensors& tensors, int64_t first,
-                                                             const uint4& dy_bytes, const uint4& x_bytes,
-                                                             ComputeType<T> alpha) {
-  constexpr int V = pack_elements<T>;
-  using Compute = ComputeType<T>;
-  Compute dy[V], x[V], dx[V], sum = 0;
-  widen_pack<T>(dy_bytes, dy);
-  widen_pack<T>(x_bytes, x);
-#pragma unroll
-  for (int j = 0; j < V; ++j) {
-    const bool positive = x[j] > 0;
-    dx[j] = positive ? dy[j] : alpha * dy[j];
-    if (!positive) sum += dy[j] * x[j];
-  }
-  if (tensors.dx != nullptr) store_pack<T, kWhole>(tensors.dx, first, tensors.grid.num_elements, narrow_pack<T>(dx));
-  return sum;
+  const uint4 dx = gate_pack<T, A>(x_bytes, dy_bytes, alphas, [&](int, Compute x, Compute dy) { sum += dy * x; });
+  if (tensors.dx != nullptr) store_pack<T, kWhole>(tensors.dx, first, tensors.grid.num_elements, dx);
 }
 
 // The sum over the lanes of a warp, in each of them and in the same order in every run.

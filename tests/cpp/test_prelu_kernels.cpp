@@ -120,8 +120,9 @@ struct Reached {
   }
   void check_everything_was() const {
     for (const PreluBackwardKernel kernel :
-         {PreluBackwardKernel::spans_of_planes, PreluBackwardKernel::packs_of_planes,
-          PreluBackwardKernel::packs_of_columns, PreluBackwardKernel::packs_of_channels, PreluBackwardKernel::nothing})
+         {PreluBackwardKernel::planes_of_channels, PreluBackwardKernel::spans_of_planes,
+          PreluBackwardKernel::packs_of_planes, PreluBackwardKernel::packs_of_columns,
+          PreluBackwardKernel::packs_of_channels, PreluBackwardKernel::warp_columns, PreluBackwardKernel::nothing})
       CHECK(kernels[static_cast<int>(kernel)]);
     for (const bool reached : forward_access) CHECK(reached);
     for (const AlphaAccess access : {AlphaAccess::one_for_all, AlphaAccess::one_per_pack, AlphaAccess::two_per_pack})
@@ -186,19 +187,30 @@ class CaseRun {
     run({}, "planned", true, true);
     run({}, "dx alone", true, false);
     run({}, "dalpha alone", false, true);
+    for (const int packs_at_once : {3, 4})
+      for (const int threads : {64, 200, 512})
+        run({.kernel = 1 + static_cast<int>(PreluBackwardKernel::planes_of_channels),
+             .max_threads = threads,
+             .packs_at_once = packs_at_once},
+            "forced", true, true);
+    run({.kernel = 1 + static_cast<int>(PreluBackwardKernel::warp_columns)}, "forced", true, true);
     for (const int packs_per_lane : {1, 2, 4, 8})
       for (const int threads : {32, 128})
         run({.kernel = 1 + static_cast<int>(PreluBackwardKernel::spans_of_planes),
              .max_threads = threads,
              .packs_at_once = packs_per_lane},
             "forced", true, true);
-    for (const int kernel : {2, 3, 4})
+    for (const PreluBackwardKernel kernel :
+         {PreluBackwardKernel::packs_of_planes, PreluBackwardKernel::packs_of_columns,
+          PreluBackwardKernel::packs_of_channels})
       for (const int threads : {32, 96, 512})
         for (const int tile_packs : {0, 4})
           for (const int rows_per_slab : {0, 7})
             for (const int packs_at_once : {2, 4, 8}) {
-              if (kernel == 2 && (tile_packs > 0 || rows_per_slab > 0 || packs_at_once > 2)) continue;
-              run({.kernel = kernel,
+              if (kernel == PreluBackwardKernel::packs_of_planes &&
+                  (tile_packs > 0 || rows_per_slab > 0 || packs_at_once > 2))
+                continue;
+              run({.kernel = 1 + static_cast<int>(kernel),
                    .max_threads = threads,
                    .rows_per_slab = rows_per_slab,
                    .tile_packs = tile_packs,
