@@ -46,8 +46,8 @@ def backward_choices(inner: int) -> list[tuple[int, ...]]:
     choices = [choice_of(overlap=1), choice_of(kernel=WARP_COLUMNS)]
     if inner > 1:
         choices += [
-            choice_of(kernel=CHANNEL_PLANES, max_threads=t, cluster_blocks=b, packs_at_once=p)
-            for t, b, p in product((208, 320, 416, 512), (0, 1, 2, 4), (3, 4))
+            choice_of(kernel=CHANNEL_PLANES, max_threads=t, cluster_blocks=b, tile_packs=p, packs_at_once=k)
+            for t, b, p, k in product((208, 320, 416, 512), (1, 2, 4), (0, 13, 25, 49, 98), (3, 4, 6))
         ]
         choices += [
             choice_of(kernel=SPANS, max_threads=t, packs_at_once=p) for t, p in product((64, 128, 256), (1, 2, 4, 8))

@@ -50,13 +50,11 @@ void plan_sums_of_rows(const PreluBackwardProblem& problem, int64_t num_rows, Pr
 
 // Plan a kernel over x and dy on top of start_plan(), and its sums; false where it does not fit.
 bool plan_planes_of_channels(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
-bool plan_warp_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
 bool plan_spans(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
+bool plan_warp_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
+bool plan_channels(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
 bool plan_planes(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
 bool plan_whole_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
 void plan_slabs(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);  // fits always
-
-// Makes a plan of packs_of_columns one of packs_of_channels, where it can be.
-bool plan_channels(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
 
 }  // namespace flowk

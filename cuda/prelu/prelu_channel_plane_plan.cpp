@@ -13,7 +13,6 @@ namespace {
 // Blocks of about this many threads, one for each multiprocessor. H200, f16 96x512x7x7: 5.9 us so, 6.1 with two blocks
 // of half as many threads.
 constexpr int64_t wanted_threads = 416;
-constexpr int64_t min_threads = 128;
 constexpr int64_t warp_lanes = 32;
 // Of the multiprocessors, that blocks keep busy: where channels divide badly among them, other kernels are faster.
 constexpr double min_busy = 0.85;
@@ -31,7 +30,8 @@ struct Pace {
 // So that the passes over `num_rows` are as equal as can be, with the most threads at work.
 Pace pace_of(int64_t num_rows, int64_t tile_packs, int64_t max_threads, int64_t forced_rows_at_once) {
   Pace best = {0, 0};
-  for (const int64_t at_once : {4, 3}) {
+  for (const int64_t at_once : {4, 3, 6}) {
+    if (at_once == 6 && forced_rows_at_once != 6) continue;
     if (forced_rows_at_once > 0 && at_once != forced_rows_at_once) continue;
     const int64_t most = max_threads / tile_packs;
     const int64_t passes = ceil_div(num_rows, most * at_once);
@@ -55,16 +55,11 @@ bool plan_planes_of_channels(const PreluBackwardProblem& problem, PreluBackwardP
                            (problem.request.dx == problem.request.x || problem.request.dx == problem.request.dy);
   const int64_t unit = is_in_place ? V / std::gcd(inner, V) : 1;
   const int64_t multiprocessors = problem.device.num_multiprocessors;
-  const int64_t channels_of_multiprocessor = ceil_div(channels, multiprocessors);
-  // A warp's lanes take the packs that a channel has in a row, where the tile has more channels than one.
-  const int64_t packs_of_channel = (inner - 2) / V + 2;
-  const bool is_one_channel = packs_of_channel > warp_lanes;
-  if (is_one_channel && unit > 1) return false;
-  const int64_t tile_channels =
-      is_one_channel ? 1 : std::min(round_up(channels_of_multiprocessor, unit), round_up(channels, unit));
-  int64_t max_threads = wanted_threads;
-  if (is_one_channel) max_threads = std::max(wanted_threads / channels_of_multiprocessor, min_threads);
-  if (problem.choice.max_threads > 0) max_threads = problem.choice.max_threads;
+  const int64_t wanted_channels = problem.choice.tile_packs > 0
+                                      ? std::max<int64_t>(1, problem.choice.tile_packs * V / inner)
+                                      : ceil_div(channels, multiprocessors);
+  const int64_t tile_channels = std::min(round_up(wanted_channels, unit), round_up(channels, unit));
+  const int64_t max_threads = problem.choice.max_threads > 0 ? problem.choice.max_threads : wanted_threads;
   const int64_t tile_elements = tile_channels * inner;
   const int64_t tile_packs = tile_elements % V == 0 ? tile_elements / V : (tile_elements - 2) / V + 2;
   const int64_t num_tiles = ceil_div(channels, tile_channels);
@@ -100,6 +95,7 @@ bool plan_planes_of_channels(const PreluBackwardProblem& problem, PreluBackwardP
   params.step_packs = pace.tile_rows * params.row_packs;
   params.tile_packs = Divider(static_cast<uint32_t>(tile_packs));
   params.by_inner = Divider(static_cast<uint32_t>(inner));
+  const int64_t packs_of_channel = (inner - 2) / V + 2;
   params.log2_packs_at_once =
       std::min(5, static_cast<int>(std::bit_width(static_cast<uint64_t>(packs_of_channel - 1))));
   params.num_sums = static_cast<int32_t>(tile_channels == 1 ? threads : 2 * threads);

@@ -18,19 +18,19 @@ struct SumWalk {
   int count;
 };
 
-// Those of lane `lane` of the warp that sums up channel `channel` of the tile. A thread leaves one sum where the tile
-// is one channel; else two, of the channel its pack begins in and of the next: (tile_rows, tile_packs, 2).
-__device__ __forceinline__ SumWalk walk_of_lane(const ChannelPlaneParams& params, int tile_first_element,
-                                                int tile_first_pack, int channel, int lane, int pack_elements) {
+// Those of lane `lane` of the warp that sums up the channel whose elements in a row are [begin, end), in the packs from
+// `pack` on. A thread leaves one sum where the tile is one channel; else two, of the channel its pack begins in and of
+// the next: (tile_rows, tile_packs, 2).
+template <int kElements>
+__device__ __forceinline__ SumWalk walk_of_lane(const ChannelPlaneParams& params, int tile_first_pack, int begin,
+                                                int end, int pack, int lane) {
   if (params.tile_channels == 1) return {lane, 32, static_cast<int>(blockDim.x) >> 5};
-  const int begin = tile_first_element + channel * params.inner, end = begin + params.inner;
-  const int packs_at_once = 1 << params.log2_packs_at_once, rows_at_once = 32 >> params.log2_packs_at_once;
-  const int row = lane >> params.log2_packs_at_once;
-  const int pack = begin / pack_elements + (lane & (packs_at_once - 1));
-  if (pack * pack_elements >= end || row >= params.tile_rows) return {0, 0, 0};
-  const int is_next = pack * pack_elements < begin ? 1 : 0;
-  return {2 * (row * static_cast<int>(params.tile_packs.divisor) + pack - tile_first_pack) + is_next,
-          2 * rows_at_once * static_cast<int>(params.tile_packs.divisor),
+  const int tile_packs = static_cast<int>(params.tile_packs.divisor);
+  const int rows_at_once = 32 >> params.log2_packs_at_once, row = lane >> params.log2_packs_at_once;
+  pack += lane & ((1 << params.log2_packs_at_once) - 1);
+  if (pack * kElements >= end || row >= params.tile_rows) return {0, 0, 0};
+  return {2 * (row * tile_packs + pack - tile_first_pack) + (pack * kElements < begin ? 1 : 0),
+          2 * rows_at_once * tile_packs,
           (params.tile_rows - row + rows_at_once - 1) >> (5 - params.log2_packs_at_once)};
 }
 
@@ -93,7 +93,8 @@ __global__ void __launch_bounds__(max_backward_threads)
   const auto existing = [&](int c) { return c < params.channels ? c : params.channels - 1; };
   const PackAlphas<T, A> pack_alphas = two_alphas<T, A>(alphas[existing(channel)], alphas[existing(channel + 1)], left);
   const int lane = static_cast<int>(threadIdx.x) & 31, warp = static_cast<int>(threadIdx.x) >> 5;
-  const SumWalk walk = walk_of_lane(params, first_element, first_pack, warp, lane, V);
+  const int begin = first_element + warp * params.inner, end = begin + params.inner;  // of the channel to sum up
+  SumWalk walk = walk_of_lane<V>(params, first_pack, begin, end, begin / V, lane);
   Sum terms[V] = {};
 #pragma unroll 1
   while (true) {
@@ -131,10 +132,15 @@ __global__ void __launch_bounds__(max_backward_threads)
   constexpr int at_once = 8;
   Sum parts[at_once] = {};
 #pragma unroll 1
-  for (int i = 0; i < walk.count; i += at_once)
+  for (int next_pack = begin / V + 32;; next_pack += 32) {
+#pragma unroll 1
+    for (int i = 0; i < walk.count; i += at_once)
 #pragma unroll
-    for (int k = 0; k < at_once; ++k)
-      if (i + k < walk.count) parts[k] += sums[walk.first + (i + k) * walk.step];
+      for (int k = 0; k < at_once; ++k)
+        if (i + k < walk.count) parts[k] += sums[walk.first + (i + k) * walk.step];
+    if (params.tile_channels == 1 || next_pack * V >= end) break;  // else the channel has more packs than a warp lanes
+    walk = walk_of_lane<V>(params, first_pack, begin, end, next_pack, lane);
+  }
 #pragma unroll
   for (int half = at_once / 2; half > 0; half /= 2)
 #pragma unroll

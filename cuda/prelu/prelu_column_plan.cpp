@@ -73,69 +73,6 @@ void plan_tile(const PreluBackwardProblem& problem, const Tile& tile, int64_t ro
               plan);
 }
 
-constexpr int64_t max_shared_bytes_of_channels = 48 << 10;
-
-// H200, 96x512: a warp a block, 64 blocks, f16 1.24 us; two warps a block 1.35; packs_of_channels 1.37.
-constexpr int64_t max_bytes_of_warp_columns = int64_t{1} << 20;
-constexpr int64_t max_rows_of_warp = 4 * 32;
-
-}  // namespace
-
-bool plan_warp_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
-  const auto [outer, channels, inner, element_bytes] = problem.shape;
-  if (inner != 1 || outer > max_rows_of_warp || !is_whole(problem) || problem.request.dalpha == nullptr ||
-      alpha_access(problem.tensors.grid, problem.request.alpha, problem.pack_elements) !=
-          AlphaAccess::vector_per_pack ||
-      problem.num_packs * pack_bytes > max_bytes_of_warp_columns)
-    return false;
-  plan->kernel = PreluBackwardKernel::warp_columns;
-  plan->packs_at_once = outer > 64 ? 4 : 2;
-  ChannelParams& params = plan->channels;
-  params.tensors = problem.tensors;
-  params.tensors.dalpha = params.sums = problem.request.dalpha;
-  params.num_rows = outer;
-  params.num_channels = channels;
-  params.row_packs = static_cast<int32_t>(channels / problem.pack_elements);
-  params.step_packs = int64_t{32} * params.row_packs;
-  plan->launch.num_threads = 32;
-  plan->launch.num_blocks = params.row_packs;
-  return true;
-}
-
-bool plan_channels(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
-  const ColumnParams& columns = plan->columns;
-  if (plan->kernel != PreluBackwardKernel::packs_of_columns || columns.alpha_access != AlphaAccess::vector_per_pack ||
-      !is_whole(problem) || plan->launch.num_threads > max_prelu_threads || problem.shape.channels > max_grid_blocks ||
-      (problem.request.dalpha != nullptr && columns.tile_channels == 0))
-    return false;
-  const int64_t tile_channels = columns.tile_packs.divisor * problem.pack_elements;
-  const int32_t lanes = lanes_for(tile_channels, columns.tile_rows, plan->launch.num_threads);
-  // A warp reads 32 / lanes neighbouring channels of `lanes` rows: rows that many words apart, in multiples of 16
-  // bytes.
-  const int64_t sum_stride = round_up(tile_channels, 32) + std::max(4, 32 / lanes) % 32;
-  const int64_t shared_bytes = columns.tile_rows * sum_stride * problem.sum_bytes;
-  if (shared_bytes > max_shared_bytes_of_channels) return false;
-  plan->kernel = PreluBackwardKernel::packs_of_channels;
-  plan->launch.shared_bytes = static_cast<int32_t>(shared_bytes);
-  ChannelParams& params = plan->channels;
-  params.tensors = columns.tensors;
-  params.is_dalpha = columns.tensors.dalpha != nullptr;
-  params.sums = params.is_dalpha ? columns.tensors.dalpha : columns.tensors.partials;
-  params.num_rows = columns.num_rows;
-  params.num_channels = problem.shape.channels;
-  params.step_packs = columns.row_packs * columns.tile_rows;
-  params.row_packs = static_cast<int32_t>(columns.row_packs);
-  params.tile_rows = columns.tile_rows;
-  params.rows_per_slab = columns.rows_per_slab;
-  params.sum_stride = static_cast<int32_t>(sum_stride);
-  params.log2_lanes = std::countr_zero(static_cast<uint32_t>(lanes));
-  params.tile_packs = columns.tile_packs;
-  params.num_tiles = columns.num_tiles;
-  return true;
-}
-
-namespace {
-
 // The fewest whole packs that are whole periods of channels * inner elements make a row.
 void place_rows(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
   ColumnParams& params = plan->columns;

@@ -66,7 +66,8 @@ void explain_prelu_backward(const PreluBackwardPlan& plan, char* text, size_t te
   const bool is_spans = plan.kernel == PreluBackwardKernel::spans_of_planes;
   const bool is_channel_planes = plan.kernel == PreluBackwardKernel::planes_of_channels;
   const bool is_warp_columns = plan.kernel == PreluBackwardKernel::warp_columns;
-  const PreluBackwardTensors& tensors = is_warp_columns     ? plan.channels.tensors
+  const bool is_channels = is_warp_columns || plan.kernel == PreluBackwardKernel::packs_of_channels;
+  const PreluBackwardTensors& tensors = is_channels         ? plan.channels.tensors
                                         : is_channel_planes ? plan.channel_planes.tensors
                                         : is_spans          ? plan.spans.tensors
                                         : is_planes         ? plan.planes.tensors
@@ -91,6 +92,11 @@ void explain_prelu_backward(const PreluBackwardPlan& plan, char* text, size_t te
                   words(plan.planes.alpha_access));
   else if (is_warp_columns)
     std::snprintf(tile, sizeof(tile), "  tile: a pack of %lld rows a warp, up to %d packs a lane at once\n",
+                  static_cast<long long>(plan.channels.num_rows), plan.packs_at_once);
+  else if (is_channels)
+    std::snprintf(tile, sizeof(tile),
+                  "  tile: %d of %d packs of a row, %d of %lld rows a block, %d packs a thread at once\n",
+                  channel_tile_packs, plan.channels.row_packs, plan.channels.rows_per_slab,
                   static_cast<long long>(plan.channels.num_rows), plan.packs_at_once);
   else if (plan.kernel != PreluBackwardKernel::nothing)
     std::snprintf(tile, sizeof(tile),

@@ -45,4 +45,25 @@ __device__ __forceinline__ Sum sum_over_lanes(Sum value, int num_lanes) {
   return value;
 }
 
+// Sums up each of a lane's values over the 2^kSteps lanes of its warp that are 16, 8, ... apart, in the same order in
+// every run. The lanes share out the values, half of them at every step while there are two. The first of those that a
+// lane ends with, kValues >> kSteps or one, was the value whose number is returned.
+template <int kSteps, class Sum, int kValues>
+__device__ __forceinline__ int sum_values_over_lanes(Sum (&values)[kValues], int lane) {
+  int index = 0;
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+    const int distance = 16 >> step, half = kValues >> (step + 1);
+    const bool keeps_upper = half > 0 && (lane & distance) != 0;
+    if (half == 0) values[0] += __shfl_xor_sync(0xffffffffu, values[0], distance);
+#pragma unroll
+    for (int i = 0; i < half; ++i) {
+      const Sum given = keeps_upper ? values[i] : values[i + half];
+      values[i] = (keeps_upper ? values[i + half] : values[i]) + __shfl_xor_sync(0xffffffffu, given, distance);
+    }
+    index += keeps_upper ? half : 0;
+  }
+  return index;
+}
+
 }  // namespace flowk

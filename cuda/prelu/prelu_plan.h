@@ -28,6 +28,8 @@ constexpr int max_backward_threads = 512;
 constexpr int max_span_threads = 256;
 constexpr int max_sum_threads = 512;
 constexpr int row_sum_threads = 128;
+constexpr int max_far_row_threads = 1024;
+constexpr int channel_tile_packs = 8;  // 128 bytes of a row
 constexpr int max_cluster_blocks = 8;  // that every GPU with clusters has
 
 // A checked call. Every extent is >= 1; `dtype` is float16, bfloat16, float32 or float64, `alpha_dtype` the same type,
@@ -205,9 +207,9 @@ struct ColumnParams {
   friend bool operator==(const ColumnParams&, const ColumnParams&) = default;
 };
 
-// The packs are rows of `row_packs` packs of channels. A block takes `tile_packs` neighbouring ones of `rows_per_slab`
-// neighbouring rows, `tile_rows` of them at a time. Partials are (slabs, channels). Or a warp takes one pack of all
-// rows, `step_packs` apart, and nothing below that counts.
+// The packs are rows of `row_packs` packs of channels. A block takes channel_tile_packs neighbouring ones of
+// `rows_per_slab` neighbouring rows. Partials are (slabs, channels); a cluster's slabs count as one. Or a warp takes
+// one pack of all rows, and only what comes before rows_per_slab counts.
 struct ChannelParams {
   PreluBackwardTensors tensors;
   void* sums = nullptr;  // dalpha or partials; null: not wanted
@@ -215,12 +217,8 @@ struct ChannelParams {
   int64_t num_channels = 0;
   int32_t row_packs = 0;
   int64_t step_packs = 0;  // between a thread's rows
-  int32_t tile_rows = 0;
   int32_t rows_per_slab = 0;
-  int32_t sum_stride = 0;  // of shared memory: tile_packs and a few more, so that lanes fall on different banks
-  int32_t log2_lanes = 0;  // threads that sum up a channel, at most 32
   bool is_dalpha = false;
-  Divider tile_packs;
   Divider num_tiles;
   friend bool operator==(const ChannelParams&, const ChannelParams&) = default;
 };
@@ -245,6 +243,13 @@ struct PartialSumParams {
   friend bool operator==(const PartialSumParams&, const PartialSumParams&) = default;
 };
 
+// What sums partials up to dalpha.
+enum class SumKernel : int32_t {
+  partials,   // any
+  near_rows,  // (rows, channels) whose rows are neighbours, a block a channel
+  far_rows,   // (rows, channels) whose channels are neighbours, a block 32 of them
+};
+
 // One kernel over x and dy, then up to two that sum its partials up.
 struct PreluBackwardPlan {
   PreluBackwardKernel kernel = PreluBackwardKernel::packs_of_planes;
@@ -260,8 +265,8 @@ struct PreluBackwardPlan {
   PlaneParams planes;
   ColumnParams columns;
   ChannelParams channels;
-  int32_t num_sums = 0;       // kernels after the first; the last writes dalpha
-  bool sums_of_rows = false;  // the only one of them: a block a channel sums up (rows, channels)
+  int32_t num_sums = 0;  // kernels after the first; the last writes dalpha
+  SumKernel last_sum = SumKernel::partials;
   LaunchConfig sum_launches[2];
   PartialSumParams sums[2];
   int64_t workspace_bytes = 0;

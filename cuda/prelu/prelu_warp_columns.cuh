@@ -7,26 +7,6 @@
 
 namespace flowk {
 
-// Sums each of a lane's values over the lanes of a warp, in the same order in every run: the lanes share out the
-// values, half of them at every step. The value that a lane ends with is returned, its number is in `index`.
-template <class Sum, int kValues>
-__device__ __forceinline__ Sum sum_values_over_warp(Sum (&values)[kValues], int lane, int* index) {
-  int distance = 16;
-  *index = 0;
-#pragma unroll
-  for (int half = kValues / 2; half > 0; half /= 2) {
-    const bool keeps_upper = (lane & distance) != 0;
-#pragma unroll
-    for (int i = 0; i < half; ++i) {
-      const Sum given = keeps_upper ? values[i] : values[i + half];
-      values[i] = (keeps_upper ? values[i + half] : values[i]) + __shfl_xor_sync(0xffffffffu, given, distance);
-    }
-    *index += keeps_upper ? half : 0;
-    distance /= 2;
-  }
-  return sum_over_lanes(values[0], 2 * distance);
-}
-
 // dx[r, c] = x[r, c] > 0 ? dy[r, c] : alpha[c] * dy[r, c]
 // dalpha[c] = sum over r of (x[r, c] > 0 ? 0 : dy[r, c] * x[r, c])   x, dy, dx (rows, channels), rows <= 32 * kRows
 // A warp takes a column of packs, a lane every 32nd row of it, all under way at once. All packs exist and are aligned.
@@ -57,9 +37,9 @@ __global__ void __launch_bounds__(max_span_threads) prelu_warp_columns(const __g
   for (int k = 0; k < kRows; ++k)
     if (lane + 32 * k < num_rows)
       differentiate_pack<T, A, true>(params.tensors, (place + k * params.step_packs) * V, dy[k], x[k], alphas, sums);
-  int index = 0;
-  const Sum sum = sum_values_over_warp(sums, lane, &index);
-  if (lane % (32 / V) == 0) static_cast<A*>(params.sums)[column * V + static_cast<uint32_t>(index)] = convert<A>(sum);
+  const int index = sum_values_over_lanes<5>(sums, lane);
+  if (lane % (32 / V) == 0)
+    static_cast<A*>(params.sums)[column * V + static_cast<uint32_t>(index)] = convert<A>(sums[0]);
 }
 
 }  // namespace flowk
