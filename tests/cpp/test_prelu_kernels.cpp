@@ -93,14 +93,17 @@ struct Reached {
   bool forward_shift = false, backward_shift = false, wide = false;
   bool spans_share_planes = false, tile_of_columns = false, many_periods = false, many_tiles = false, slabs = false;
   bool span_planes[2] = {}, near_rows = false, far_rows = false;
+  bool paired_planes = false, lone_planes = false;
 
   void add(const PreluPlan& plan) {
     forward_access[static_cast<int>(plan.params.alpha_access)] = true;
     forward_shift |= plan.params.x_shift != 0;
   }
   void add(const PreluBackwardPlan& plan) {
-    near_rows |= plan.sums_of_rows && plan.sums[0].row_stride == 1;
-    far_rows |= plan.sums_of_rows && plan.sums[0].column_stride == 1;
+    near_rows |= plan.num_sums > 0 && plan.last_sum == SumKernel::near_rows;
+    far_rows |= plan.num_sums > 0 && plan.last_sum == SumKernel::far_rows;
+    paired_planes |= plan.kernel == PreluBackwardKernel::planes_of_channels && plan.channel_planes.tile_channels > 1;
+    lone_planes |= plan.kernel == PreluBackwardKernel::planes_of_channels && plan.channel_planes.tile_channels == 1;
     kernels[static_cast<int>(plan.kernel)] = true;
     num_sums[plan.num_sums] = true;
     wide |= plan.wide_index;
@@ -131,6 +134,7 @@ struct Reached {
     for (const bool reached : num_sums) CHECK(reached);
     CHECK(forward_shift && backward_shift && wide);
     CHECK(span_planes[0] && span_planes[1] && near_rows && far_rows);
+    CHECK(paired_planes && lone_planes);
     CHECK(spans_share_planes && tile_of_columns && many_periods && many_tiles && slabs);
   }
 };
@@ -189,10 +193,12 @@ class CaseRun {
     run({}, "dalpha alone", false, true);
     for (const int packs_at_once : {3, 4})
       for (const int threads : {64, 200, 512})
-        run({.kernel = 1 + static_cast<int>(PreluBackwardKernel::planes_of_channels),
-             .max_threads = threads,
-             .packs_at_once = packs_at_once},
-            "forced", true, true);
+        for (const int tile_packs : {0, 1, 40})
+          run({.kernel = 1 + static_cast<int>(PreluBackwardKernel::planes_of_channels),
+               .max_threads = threads,
+               .tile_packs = tile_packs,
+               .packs_at_once = packs_at_once},
+              "forced", true, true);
     run({.kernel = 1 + static_cast<int>(PreluBackwardKernel::warp_columns)}, "forced", true, true);
     for (const int packs_per_lane : {1, 2, 4, 8})
       for (const int threads : {32, 128})
