@@ -17,7 +17,9 @@ from cuda.bindings import runtime as cudart
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from pyflowk import _library
 
-KERNELS = {"spans_of_planes", "packs_of_columns", "packs_of_channels"}  # that plans for an H200 choose
+KERNELS = {  # that plans for an H200 choose
+    "planes_of_channels", "spans_of_planes", "packs_of_planes", "packs_of_columns", "packs_of_channels", "warp_columns",
+}  # fmt: skip
 CLUSTER = "cluster_of_columns"  # on sm_90 and newer
 TYPES = {10: np.float16, 12: np.float32, 13: np.float64}
 # (outer, channels, inner), and elements that x, dy and the output are past the start of their memory
@@ -27,6 +29,7 @@ CASES = [
     ((1001, 3, 1), (0, 0, 0)), ((77, 100, 1), (0, 0, 0)), ((9, 2048, 1), (0, 0, 0)), ((600, 2048, 1), (0, 0, 0)),
     ((1, 1, 100003), (0, 0, 0)), ((2, 3, 401), (1, 1, 1)), ((70, 5, 1), (1, 0, 1)), ((700, 24, 1), (0, 1, 0)),
     ((2, 3, 5001), (1, 0, 0)), ((2100, 2, 16), (0, 0, 0)), ((300, 1001, 1), (0, 0, 0)),
+    ((5, 100, 49), (1, 1, 1)), ((40, 64, 1), (0, 0, 0)), ((20000, 64, 1), (0, 0, 0)),
 ]  # fmt: skip
 
 

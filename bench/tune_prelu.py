@@ -31,7 +31,7 @@ import bench_prelu
 import harness
 
 FIELDS = ("kernel", "max_threads", "rows_per_slab", "cluster_blocks", "tile_packs", "overlap", "packs_at_once")
-SPANS, PLANES, COLUMNS, CHANNELS, CLUSTER = 1, 2, 3, 4, 5
+CHANNEL_PLANES, SPANS, PLANES, COLUMNS, CHANNELS, WARP_COLUMNS, CLUSTER = range(1, 8)
 SHOWN = 5  # candidates of a case
 AT_ONCE = 24  # graphs that are kept
 
@@ -43,8 +43,12 @@ def choice_of(**fields: int) -> tuple[int, ...]:
 def backward_choices(inner: int) -> list[tuple[int, ...]]:
     """Those worth a try: spans and planes for planes of some length, slabs of few rows where a row is long."""
     product = itertools.product
-    choices = [choice_of(overlap=1)]
+    choices = [choice_of(overlap=1), choice_of(kernel=WARP_COLUMNS)]
     if inner > 1:
+        choices += [
+            choice_of(kernel=CHANNEL_PLANES, max_threads=t, cluster_blocks=b, tile_packs=p, packs_at_once=k)
+            for t, b, p, k in product((208, 320, 416, 512), (1, 2, 4), (0, 13, 25, 49, 98), (3, 4, 6))
+        ]
         choices += [
             choice_of(kernel=SPANS, max_threads=t, packs_at_once=p) for t, p in product((64, 128, 256), (1, 2, 4, 8))
         ]
@@ -177,7 +181,7 @@ def main() -> None:
                     print(f"    {fractions[choice]:.3f} {words or 'pick'} | {lines[1]} | {launch}", flush=True)
                 modes = {mode: round(fractions.get(choice_of(overlap=mode), math.nan), 3) for mode in (0, 1)}
                 print(f"    pick by overlap: {modes}")
-                for kernel in (SPANS, PLANES, COLUMNS, CHANNELS, CLUSTER):
+                for kernel in range(CHANNEL_PLANES, CLUSTER + 1):
                     best = next((choice for choice in ranked if choice[0] == kernel), None)
                     if best is not None and best not in ranked[:SHOWN]:
                         print(f"    {fractions[best]:.3f} {dict(zip(FIELDS, best))}", flush=True)

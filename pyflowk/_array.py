@@ -73,13 +73,14 @@ class TorchKind:
 
     @staticmethod
     def read(x: Any, name: str, stream: int) -> Reading:
-        if x.is_neg() or x.is_conj():  # its memory holds other values than the tensor
+        dtype = x.dtype
+        if x.is_neg() or (dtype.is_complex and x.is_conj()):  # its memory holds other values than the tensor
             raise ValueError(f"{name} is a lazily negated or conjugated tensor: resolve_neg() and resolve_conj() first")
         if x.is_cuda:
-            return x.data_ptr(), x.shape, x.stride(), x.dtype, x.get_device(), None
+            return x.data_ptr(), x.shape, x.stride(), dtype, x.get_device(), None
         if x.device.type != "cpu":
             raise TypeError(f"{name} is a tensor on {x.device}, must be on the host or a CUDA device")
-        return x.data_ptr(), x.shape, x.stride(), x.dtype, None, None
+        return x.data_ptr(), x.shape, x.stride(), dtype, None, None
 
     read_out = read
 

@@ -14,7 +14,7 @@ import numpy as np
 from . import _library
 from ._abi import DType, Status
 from ._array import KINDS, kind_of
-from ._dtypes import element_strides, element_type
+from ._dtypes import dtype_like, element_strides, element_type
 from ._errors import FlowkValueError, different_devices, error_of
 from ._explain import EXPLAINERS, plan_text
 from ._memory import DeviceArray, contiguous_strides, empty
@@ -44,22 +44,32 @@ def prelu(x: Any, alpha: Any, channel_axis: int = 1, *, out: Any = None, stream:
     handle = _choose_stream(stream, source, x, target, out)
     x_pointer, shape, strides, dtype, device, after_x = source.read(x, "x", handle)
     a_pointer, a_shape, a_strides, a_dtype, a_device, after_alpha = alphas.read(alpha, "alpha", handle)
-    _check_device("x", device, "alpha", a_device)
-    sizes, order, code, a_code = _arguments(shape, strides, dtype, a_shape, a_strides, a_dtype, channel_axis)
-    library = _library.loaded.get(device) or _library.for_device(device, "x")
+    if device != a_device:
+        raise different_devices("x", device, "alpha", a_device)
     after_out = None
     if target is None:
+        outer, channels, inner, code, a_code, order = _arguments(
+            shape, strides, dtype, a_shape, a_strides, a_dtype, channel_axis
+        )
+        library = _library.loaded.get(device) or _library.for_device(device, "x")
         written, y_pointer = _empty_like(source, x, shape, order, dtype, device, handle)
     else:
-        y_pointer, *place, out_device, after_out = target.read_out(out, "out", handle)
-        _check_same_place("x", (shape, strides, dtype), "out", tuple(place))
-        _check_device("x", device, "out", out_device)
-    status = library.flowk_prelu(x_pointer, a_pointer, y_pointer, *sizes, code, a_code, handle)
+        y_pointer, y_shape, y_strides, y_dtype, y_device, after_out = target.read_out(out, "out", handle)
+        if device != y_device:
+            raise different_devices("x", device, "out", y_device)
+        outer, channels, inner, code, a_code, _ = _arguments(
+            shape, strides, dtype, a_shape, a_strides, a_dtype, channel_axis, ("out", y_shape, y_strides, y_dtype)
+        )
+        library = _library.loaded.get(device) or _library.for_device(device, "x")
+    status = library.flowk_prelu(x_pointer, a_pointer, y_pointer, outer, channels, inner, code, a_code, handle)
     if status:
         raise error_of(library, status)
-    for after in (after_x, after_alpha, after_out):
-        if after is not None:
-            after(handle)
+    if after_x is not None:
+        after_x(handle)
+    if after_alpha is not None:
+        after_alpha(handle)
+    if after_out is not None:
+        after_out(handle)
     return source.result(x, written) if target is None else out
 
 
@@ -97,49 +107,48 @@ def prelu_backward(
     target = None if dx_out is None else KINDS.get(type(dx_out)) or kind_of(dx_out, "dx_out")
     handle = _choose_stream(stream, source, x, target, dx_out)
     x_pointer, shape, strides, dtype, device, after_x = source.read(x, "x", handle)
-    dy_pointer, *dy_place, dy_device, after_dy = gradients.read(dy, "dy", handle)
+    dy_pointer, dy_shape, dy_strides, dy_dtype, dy_device, after_dy = gradients.read(dy, "dy", handle)
     a_pointer, a_shape, a_strides, a_dtype, a_device, after_alpha = alphas.read(alpha, "alpha", handle)
-    _check_same_place("x", (shape, strides, dtype), "dy", tuple(dy_place))
-    _check_device("x", device, "dy", dy_device)
-    _check_device("x", device, "alpha", a_device)
-    sizes, order, code, a_code = _arguments(shape, strides, dtype, a_shape, a_strides, a_dtype, channel_axis)
-    library = _library.loaded.get(device) or _library.for_device(device, "x")
+    _check_devices(device, (("dy", dy_device), ("alpha", a_device)))
+    others: list[tuple] = [("dy", dy_shape, dy_strides, dy_dtype)]
     afters = [after_x, after_dy, after_alpha]
-
     dx = dalpha = dx_pointer = dalpha_pointer = None
+    if need_dx and target is not None:
+        dx = dx_out
+        dx_pointer, dx_shape, dx_strides, dx_dtype, dx_device, after = target.read_out(dx_out, "dx_out", handle)
+        _check_devices(device, (("dx_out", dx_device),))
+        others.append(("dx_out", dx_shape, dx_strides, dx_dtype))
+        afters.append(after)
+    outer, channels, inner, code, a_code, order = _arguments(
+        shape, strides, dtype, a_shape, a_strides, a_dtype, channel_axis, *others
+    )
+    library = _library.loaded.get(device) or _library.for_device(device, "x")
     if need_dx and target is None:
         dx, dx_pointer = _empty_like(source, x, shape, order, dtype, device, handle)
         dx = source.result(x, dx)
-    elif need_dx:
-        dx = dx_out
-        dx_pointer, *place, out_device, after = target.read_out(dx_out, "dx_out", handle)
-        _check_same_place("x", (shape, strides, dtype), "dx_out", tuple(place))
-        _check_device("x", device, "dx_out", out_device)
-        afters.append(after)
     if need_dalpha and dalpha_out is None:
         dalpha, dalpha_pointer = alphas.empty(alpha, tuple(a_shape), a_dtype, device, handle)
         dalpha = alphas.result(alpha, dalpha)
     elif need_dalpha:
         dalpha = dalpha_out
-        dalpha_pointer, *place, out_device, after = kind_of(dalpha_out, "dalpha_out").read_out(
-            dalpha_out, "dalpha_out", handle
-        )
+        kind = KINDS.get(type(dalpha_out)) or kind_of(dalpha_out, "dalpha_out")
+        dalpha_pointer, *place, out_device, after = kind.read_out(dalpha_out, "dalpha_out", handle)
         _check_same_place("alpha", (a_shape, a_strides, a_dtype), "dalpha_out", tuple(place))
-        _check_device("x", device, "dalpha_out", out_device)
+        _check_devices(device, (("dalpha_out", out_device),))
         afters.append(after)
     if not (need_dx or need_dalpha):
         return None, None
 
     memory, memory_pointer, memory_bytes = None, None, 0
     if need_dalpha and workspace is None:
-        memory_bytes = _workspace_bytes(library, sizes, code, a_code)
+        memory_bytes = _workspace_bytes(library, outer, channels, inner, code, a_code)
         if memory_bytes:
-            memory, memory_pointer = _allocate(memory_bytes, device, handle)
+            memory, memory_pointer = _allocate(source, x, stream, memory_bytes, device, handle)
     elif need_dalpha:
         memory_pointer, memory_bytes, after = _read_workspace(workspace, device, handle)
         afters.append(after)
     status = library.flowk_prelu_backward(
-        *(dy_pointer, x_pointer, a_pointer, dx_pointer, dalpha_pointer, *sizes, code, a_code),
+        *(dy_pointer, x_pointer, a_pointer, dx_pointer, dalpha_pointer, outer, channels, inner, code, a_code),
         *(memory_pointer, memory_bytes, handle),
     )
     if status:
@@ -154,7 +163,7 @@ def prelu_backward(
 def prelu_backward_workspace_bytes(x: Any, alpha: Any, channel_axis: int = 1) -> int:
     """Bytes that prelu_backward() needs for arrays as x and alpha, wherever they lie; 0 where it needs none."""
     _, _, sizes, code, a_code, device = _read_both(x, alpha, channel_axis)
-    return _workspace_bytes(_library.for_device(device, "x"), sizes, code, a_code)
+    return _workspace_bytes(_library.for_device(device, "x"), *sizes, code, a_code)
 
 
 def explain_prelu(x: Any, alpha: Any, channel_axis: int = 1, *, out: Any = None) -> str:
@@ -197,9 +206,13 @@ def _arguments(
     a_strides: tuple[int, ...],
     a_dtype: Any,
     channel_axis: int,
-) -> tuple[tuple[int, int, int], tuple[int, ...] | None, DType, DType]:
-    """What the library takes besides pointers, checked: (outer, channels, inner) of x as it lies in memory; the
-    dimensions from the outermost in memory to the innermost, None where that is C order; and both dtypes."""
+    *others: tuple[str, tuple[int, ...], tuple[int, ...], Any],
+) -> tuple[int, int, int, DType, DType, tuple[int, ...] | None]:
+    """What the library takes besides pointers, checked: (outer, channels, inner) of x as it lies in memory and both
+    dtypes; then the dimensions from the outermost in memory to the innermost, None where that is C order. `others` are
+    name, shape, strides and dtype of arrays that must be as x is."""
+    for name, *place in others:
+        _check_same_place("x", (shape, strides, dtype), name, tuple(place))
     code, _ = element_type(dtype, "x")
     a_code, _ = element_type(a_dtype, "alpha")
     order = _memory_order(shape, element_strides(dtype, shape, strides, "x"), "x")
@@ -207,7 +220,7 @@ def _arguments(
     if element_strides(a_dtype, a_shape, a_strides, "alpha") != contiguous_strides(a_shape, 1) and num_alphas > 1:
         raise ValueError(f"alpha has strides of {tuple(a_strides)}, must be contiguous")
     if num_alphas == 1:
-        return (1, 1, math.prod(shape)), order, code, a_code
+        return 1, 1, math.prod(shape), code, a_code, order
     axis = operator.index(channel_axis)
     if not -len(shape) <= axis < len(shape):
         raise FlowkValueError(
@@ -222,7 +235,7 @@ def _arguments(
     place = in_memory.index(axis)
     outer = math.prod(shape[d] for d in in_memory[:place])
     inner = math.prod(shape[d] for d in in_memory[place + 1 :])
-    return (outer, shape[axis], inner), order, code, a_code
+    return outer, shape[axis], inner, code, a_code, order
 
 
 def _memory_order(shape: tuple[int, ...], strides: tuple[int, ...], name: str) -> tuple[int, ...] | None:
@@ -278,25 +291,31 @@ def _check_same_place(name: str, first: tuple, other_name: str, other: tuple) ->
         raise ValueError(f"{other_name} has strides of {pair[1]} elements, must be {pair[0]} as {name}")
 
 
-def _check_device(name: str, device: int | None, other_name: str, other_device: int | None) -> None:
-    if device != other_device:
-        raise different_devices(name, device, other_name, other_device)
+def _check_devices(device: int | None, others: tuple[tuple[str, int | None], ...]) -> None:
+    for name, other in others:
+        if other != device:
+            raise different_devices("x", device, name, other)
 
 
 @functools.lru_cache(maxsize=4096)
-def _workspace_bytes(library: Any, sizes: tuple[int, int, int], code: DType, a_code: DType) -> int:
+def _workspace_bytes(library: Any, outer: int, channels: int, inner: int, code: DType, a_code: DType) -> int:
     num_bytes = ctypes.c_size_t()
-    status = library.flowk_prelu_backward_workspace_bytes(*sizes, code, a_code, ctypes.addressof(num_bytes))
+    status = library.flowk_prelu_backward_workspace_bytes(
+        outer, channels, inner, code, a_code, ctypes.addressof(num_bytes)
+    )
     if status:
         raise error_of(library, status)
     return num_bytes.value
 
 
-def _allocate(num_bytes: int, device: int | None, stream: int) -> tuple[Any, int]:
+def _allocate(kind: Any, x: Any, given_stream: Any, num_bytes: int, device: int | None, stream: int) -> tuple[Any, int]:
     """(memory of at least that many bytes, its address, a multiple of 16)."""
     if device is None:
         memory = np.empty(num_bytes + 15, np.uint8)
         return memory, (memory.ctypes.data + 15) // 16 * 16
+    if given_stream is None and kind.follows_current_stream:
+        # From the framework's own pool, which gives freed memory to later work on its current stream, and that is ours.
+        return kind.empty(x, ((num_bytes + 3) // 4,), dtype_like(DType.FLOAT32, x.dtype), device, stream)
     array = empty(num_bytes, np.uint8, device=device, stream=stream)
     return array, array.ptr
 
@@ -306,7 +325,7 @@ def _read_workspace(workspace: Any, device: int | None, stream: int) -> tuple[in
     pointer, shape, strides, dtype, own_device, after = kind_of(workspace, "workspace").read_out(
         workspace, "workspace", stream
     )
-    _check_device("x", device, "workspace", own_device)
+    _check_devices(device, (("workspace", own_device),))
     if element_strides(dtype, shape, strides, "workspace") != contiguous_strides(shape, 1):
         raise ValueError(f"workspace has strides of {tuple(strides)}, must be contiguous")
     return pointer, math.prod(shape) * dtype.itemsize, after
@@ -317,9 +336,9 @@ def _read_both(x: Any, alpha: Any, channel_axis: int) -> tuple[int, int, tuple[i
     source, alphas = kind_of(x, "x"), kind_of(alpha, "alpha")
     x_pointer, shape, strides, dtype, device, _ = source.read(x, "x", source.stream_of(x))
     a_pointer, a_shape, a_strides, a_dtype, a_device, _ = alphas.read(alpha, "alpha", alphas.stream_of(alpha))
-    _check_device("x", device, "alpha", a_device)
-    sizes, _, code, a_code = _arguments(shape, strides, dtype, a_shape, a_strides, a_dtype, channel_axis)
-    return x_pointer, a_pointer, sizes, code, a_code, device
+    _check_devices(device, (("alpha", a_device),))
+    *sizes, code, a_code, _ = _arguments(shape, strides, dtype, a_shape, a_strides, a_dtype, channel_axis)
+    return x_pointer, a_pointer, tuple(sizes), code, a_code, device
 
 
 def _pointer_of(array: Any, name: str) -> int:

@@ -1,14 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // run_prelu_backward(): one switch from plan.kernel to a launch, then the sums of its partials.
 #include "core/launch.cuh"
+#include "prelu/prelu_channel_planes.cuh"
 #include "prelu/prelu_channels.cuh"
 #include "prelu/prelu_columns.cuh"
 #include "prelu/prelu_partial_sums.cuh"
 #include "prelu/prelu_planes.cuh"
 #include "prelu/prelu_spans.cuh"
+#include "prelu/prelu_warp_columns.cuh"
 
 namespace flowk {
 namespace {
+
+template <class T, class A, bool kCluster>
+Status run_channel_planes(const PreluBackwardPlan& plan, flowk_stream stream) {
+  switch (plan.packs_at_once) {
+    case 3: return launch(prelu_planes_of_channels<T, A, kCluster, 3>, plan.launch, stream, plan.channel_planes);
+    case 4: return launch(prelu_planes_of_channels<T, A, kCluster, 4>, plan.launch, stream, plan.channel_planes);
+    case 6: return launch(prelu_planes_of_channels<T, A, kCluster, 6>, plan.launch, stream, plan.channel_planes);
+    default: break;
+  }
+  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR,
+                         "plan.packs_at_once = %d, must be 3, 4 or 6 of planes of channels", plan.packs_at_once);
+}
 
 template <class T, class A, bool kWhole>
 Status run_planes(const PreluBackwardPlan& plan, flowk_stream stream) {
@@ -55,25 +69,35 @@ Status run_columns(const PreluBackwardPlan& plan, flowk_stream stream) {
                          plan.packs_at_once);
 }
 
-template <class T, class A>
+template <class T, class A, bool kCluster>
 Status run_channels(const PreluBackwardPlan& plan, flowk_stream stream) {
-  switch (plan.packs_at_once) {
-    case 2: return launch(prelu_channels<T, A, 2>, plan.launch, stream, plan.channels);
-    case 4: return launch(prelu_channels<T, A, 4>, plan.launch, stream, plan.channels);
-    case 8: return launch(prelu_channels<T, A, 8>, plan.launch, stream, plan.channels);
-    default: break;
-  }
-  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.packs_at_once = %d, must be 2, 4 or 8 of channels",
-                         plan.packs_at_once);
+  if (plan.packs_at_once > 2) return launch(prelu_channels<T, A, kCluster, 4>, plan.launch, stream, plan.channels);
+  return launch(prelu_channels<T, A, kCluster, 2>, plan.launch, stream, plan.channels);
 }
 
 template <class T, class A>
 Status run_gradient(const PreluBackwardPlan& plan, flowk_stream stream) {
   switch (plan.kernel) {
+    case PreluBackwardKernel::planes_of_channels:
+      if (plan.launch.cluster_blocks == 1) return run_channel_planes<T, A, false>(plan, stream);
+#ifndef FLOWK_SIMT
+      return run_channel_planes<T, A, true>(plan, stream);
+#else
+      break;
+#endif
     case PreluBackwardKernel::spans_of_planes: return run_spans<T, A>(plan, stream);
     case PreluBackwardKernel::packs_of_planes:
       return plan.is_whole ? run_planes<T, A, true>(plan, stream) : run_planes<T, A, false>(plan, stream);
-    case PreluBackwardKernel::packs_of_channels: return run_channels<T, A>(plan, stream);
+    case PreluBackwardKernel::packs_of_channels:
+      if (plan.launch.cluster_blocks == 1) return run_channels<T, A, false>(plan, stream);
+#ifndef FLOWK_SIMT
+      return run_channels<T, A, true>(plan, stream);
+#else
+      break;
+#endif
+    case PreluBackwardKernel::warp_columns:
+      if (plan.packs_at_once > 2) return launch(prelu_warp_columns<T, A, 4>, plan.launch, stream, plan.channels);
+      return launch(prelu_warp_columns<T, A, 2>, plan.launch, stream, plan.channels);
     case PreluBackwardKernel::packs_of_columns: return run_columns<T, A, false>(plan, stream);
     case PreluBackwardKernel::cluster_of_columns:
 #ifndef FLOWK_SIMT
@@ -94,8 +118,14 @@ Status run(const PreluBackwardPlan& plan, flowk_stream stream) {
   for (int i = 0; i + 1 < plan.num_sums; ++i)
     FLOWK_RETURN_IF_ERROR(launch(sum_partials<Sum, Sum>, plan.sum_launches[i], stream, plan.sums[i]));
   if (plan.num_sums == 0) return {};
-  if (plan.sums_of_rows) return launch(sum_rows<Sum, A>, plan.sum_launches[0], stream, plan.sums[0]);
-  return launch(sum_partials<Sum, A>, plan.sum_launches[plan.num_sums - 1], stream, plan.sums[plan.num_sums - 1]);
+  const LaunchConfig& last = plan.sum_launches[plan.num_sums - 1];
+  const PartialSumParams& params = plan.sums[plan.num_sums - 1];
+  switch (plan.last_sum) {
+    case SumKernel::near_rows: return launch(sum_near_rows<Sum, A>, last, stream, params);
+    case SumKernel::far_rows: return launch(sum_far_rows<Sum, A>, last, stream, params);
+    case SumKernel::partials: break;
+  }
+  return launch(sum_partials<Sum, A>, last, stream, params);
 }
 
 }  // namespace

@@ -40,11 +40,10 @@ namespace {
 constexpr int64_t partials_at_once = 8 * max_sum_threads;
 constexpr int64_t max_rows_of_one_kernel = 2 * partials_at_once;
 constexpr int64_t min_rows_of_a_chunk = 1024;
-// Rows that a block a channel sums up, 1024 at a time: where a channel's partials are neighbours, and where they are
-// not and each costs a sector of 32 bytes. The blocks crowd on the multiprocessors that are free first, so that 2352
-// far rows take 4 us more than by blocks of 8 channels (H200).
+// Rows that one block sums up for its channels: 1024 at a time where a channel's partials are neighbours, and where the
+// channels are, 256.
 constexpr int64_t max_near_rows = 8192;
-constexpr int64_t max_far_rows = 640;
+constexpr int64_t max_far_rows = 1024;
 
 // Where channels are neighbours, a kernel's blocks each sum up 8 of them (a sector of 32 bytes of a row of partials),
 // or fewer where one access to memory would not take in all rows.
@@ -84,14 +83,17 @@ void plan_sums(const PreluBackwardProblem& problem, const PreluPartials& partial
   params.periods = partials.periods;
   params.lead = partials.lead;
   plan->workspace_bytes = round_up(partials.num_rows * partials.num_columns * problem.sum_bytes, pack_bytes);
-  const int64_t max_rows = params.column_stride == 1 ? max_far_rows : max_near_rows;
+  const bool is_near = params.row_stride == 1;
   if (partials.inner == 1 && partials.periods == 1 && partials.lead == 0 && partials.num_columns == params.channels &&
-      partials.num_rows <= max_rows && params.channels <= max_grid_blocks) {
-    plan->sums_of_rows = true;
-    plan->sum_launches[0] = {.num_blocks = params.channels,
-                             .num_threads = row_sum_threads,
-                             .shared_bytes = static_cast<int32_t>(row_sum_threads / 32 * problem.sum_bytes),
-                             .overlaps_previous = starts_early(problem)};
+      partials.num_rows <= (is_near ? max_near_rows : max_far_rows) && params.channels <= max_grid_blocks) {
+    int64_t threads = row_sum_threads;
+    while (!is_near && threads < max_far_row_threads && threads / 32 * 8 < partials.num_rows) threads *= 2;
+    plan->last_sum = is_near ? SumKernel::near_rows : SumKernel::far_rows;
+    plan->sum_launches[0] = {
+        .num_blocks = is_near ? params.channels : ceil_div(params.channels, 32),
+        .num_threads = static_cast<int32_t>(threads),
+        .shared_bytes = static_cast<int32_t>((is_near ? threads / 32 : threads) * problem.sum_bytes),
+        .overlaps_previous = starts_early(problem)};
     plan->sums[plan->num_sums++] = params;
     return;
   }
@@ -154,38 +156,38 @@ bool plan_prelu_backward(const PreluBackwardRequest& request, const Device& devi
     return true;
   }
   switch (choice.kernel - 1) {
+    case static_cast<int>(PreluBackwardKernel::planes_of_channels): return plan_planes_of_channels(problem, plan);
     case static_cast<int>(PreluBackwardKernel::spans_of_planes): return plan_spans(problem, plan);
+    case static_cast<int>(PreluBackwardKernel::warp_columns): return plan_warp_columns(problem, plan);
     case static_cast<int>(PreluBackwardKernel::packs_of_planes): return plan_planes(problem, plan);
     case static_cast<int>(PreluBackwardKernel::packs_of_columns): plan_slabs(problem, plan); return true;
-    case static_cast<int>(PreluBackwardKernel::packs_of_channels):
-      plan_slabs(problem, plan);
-      return plan_channels(problem, plan);
+    case static_cast<int>(PreluBackwardKernel::packs_of_channels): return plan_channels(problem, plan);
     case static_cast<int>(PreluBackwardKernel::cluster_of_columns): return plan_whole_columns(problem, plan);
     default: break;
   }
-  if (plan_spans(problem, plan)) return true;
-  if (plan_whole_columns(problem, plan)) {
-    plan_channels(problem, plan);
+  if (plan_planes_of_channels(problem, plan) || plan_spans(problem, plan) || plan_warp_columns(problem, plan) ||
+      plan_channels(problem, plan) || plan_whole_columns(problem, plan))
     return true;
-  }
   *plan = start_plan(problem);
   if (plan_planes(problem, plan)) return true;
   plan_slabs(problem, plan);
-  plan_channels(problem, plan);
   return true;
 }
 
 int64_t prelu_backward_workspace_bytes(const PreluBackwardRequest& request, const Device& device) {
   int64_t most = 0;
   const int64_t element_bytes = element_bytes_of(request.dtype);
-  for (int64_t lead = 0; lead < pack_bytes / element_bytes; ++lead) {
-    PreluBackwardRequest placed = request;
-    placed.dx = reinterpret_cast<void*>(static_cast<uintptr_t>(4096 + lead * element_bytes));
-    placed.dalpha = reinterpret_cast<void*>(uintptr_t{4096});  // never followed
-    PreluBackwardPlan plan;
-    plan_prelu_backward(placed, device, {}, &plan);
-    most = std::max(most, plan.workspace_bytes);
-  }
+  for (int64_t lead = 0; lead < pack_bytes / element_bytes; ++lead)
+    for (const int64_t x_distance : {int64_t{0}, element_bytes, int64_t{4096}}) {  // in place, misaligned, neither
+      PreluBackwardRequest placed = request;                                       // its pointers are never followed
+      placed.dx = reinterpret_cast<void*>(static_cast<uintptr_t>(4096 + lead * element_bytes));
+      placed.x = static_cast<const unsigned char*>(placed.dx) + x_distance;
+      placed.dy = reinterpret_cast<void*>(static_cast<uintptr_t>(lead * element_bytes));
+      placed.dalpha = reinterpret_cast<void*>(uintptr_t{4096});
+      PreluBackwardPlan plan;
+      plan_prelu_backward(placed, device, {}, &plan);
+      most = std::max(most, plan.workspace_bytes);
+    }
   return most;
 }
 

@@ -41,17 +41,20 @@ PreluBackwardPlan start_plan(const PreluBackwardProblem& problem);
 // Lanes that sum up one of `num_sums` sums of `num_terms` terms each, in a block of `threads`.
 int32_t lanes_for(int64_t num_sums, int64_t num_terms, int64_t threads);
 
+// Shared memory by which the blocks of a cluster hand over so many sums: a barrier of 16 bytes, and their places.
+constexpr int64_t cluster_area_bytes(int64_t num_sums, int64_t sum_bytes) { return 16 + num_sums * sum_bytes; }
+
 // Plan the kernels that make dalpha of partials at the workspace's start; the second, of partials (num_rows, channels).
 void plan_sums(const PreluBackwardProblem& problem, const PreluPartials& partials, PreluBackwardPlan* plan);
 void plan_sums_of_rows(const PreluBackwardProblem& problem, int64_t num_rows, PreluBackwardPlan* plan);
 
 // Plan a kernel over x and dy on top of start_plan(), and its sums; false where it does not fit.
+bool plan_planes_of_channels(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
 bool plan_spans(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
+bool plan_warp_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
+bool plan_channels(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
 bool plan_planes(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
 bool plan_whole_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
 void plan_slabs(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);  // fits always
-
-// Makes a plan of packs_of_columns one of packs_of_channels, where it can be.
-bool plan_channels(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
 
 }  // namespace flowk

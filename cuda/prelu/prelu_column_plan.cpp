@@ -49,8 +49,8 @@ void plan_tile(const PreluBackwardProblem& problem, const Tile& tile, int64_t ro
   plan->launch.shared_bytes = static_cast<int32_t>((tile.rows + num_parts) * tile_elements * problem.sum_bytes);
   if (cluster_blocks > 1) {
     plan->launch.cluster_blocks = static_cast<int32_t>(cluster_blocks);
-    // The barrier, then a sum of every channel from every block.
-    plan->launch.shared_bytes += static_cast<int32_t>(16 + cluster_blocks * tile.channels * problem.sum_bytes);
+    plan->launch.shared_bytes +=
+        static_cast<int32_t>(cluster_area_bytes(cluster_blocks * tile.channels, problem.sum_bytes));
   }
   if (problem.request.dalpha == nullptr) return;
   const int64_t num_partials = num_slabs / cluster_blocks;
@@ -72,44 +72,6 @@ void plan_tile(const PreluBackwardProblem& problem, const Tile& tile, int64_t ro
                .lead = problem.tensors.grid.lead},
               plan);
 }
-
-constexpr int64_t max_shared_bytes_of_channels = 48 << 10;
-
-}  // namespace
-
-bool plan_channels(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
-  const ColumnParams& columns = plan->columns;
-  if (plan->kernel != PreluBackwardKernel::packs_of_columns || columns.alpha_access != AlphaAccess::vector_per_pack ||
-      !is_whole(problem) || plan->launch.num_threads > max_prelu_threads || problem.shape.channels > max_grid_blocks ||
-      (problem.request.dalpha != nullptr && columns.tile_channels == 0))
-    return false;
-  const int64_t tile_channels = columns.tile_packs.divisor * problem.pack_elements;
-  const int32_t lanes = lanes_for(tile_channels, columns.tile_rows, plan->launch.num_threads);
-  // A warp reads 32 / lanes neighbouring channels of `lanes` rows: rows that many words apart, in multiples of 16
-  // bytes.
-  const int64_t sum_stride = round_up(tile_channels, 32) + std::max(4, 32 / lanes) % 32;
-  const int64_t shared_bytes = columns.tile_rows * sum_stride * problem.sum_bytes;
-  if (shared_bytes > max_shared_bytes_of_channels) return false;
-  plan->kernel = PreluBackwardKernel::packs_of_channels;
-  plan->launch.shared_bytes = static_cast<int32_t>(shared_bytes);
-  ChannelParams& params = plan->channels;
-  params.tensors = columns.tensors;
-  params.is_dalpha = columns.tensors.dalpha != nullptr;
-  params.sums = params.is_dalpha ? columns.tensors.dalpha : columns.tensors.partials;
-  params.num_rows = columns.num_rows;
-  params.num_channels = problem.shape.channels;
-  params.step_packs = columns.row_packs * columns.tile_rows;
-  params.row_packs = static_cast<int32_t>(columns.row_packs);
-  params.tile_rows = columns.tile_rows;
-  params.rows_per_slab = columns.rows_per_slab;
-  params.sum_stride = static_cast<int32_t>(sum_stride);
-  params.log2_lanes = std::countr_zero(static_cast<uint32_t>(lanes));
-  params.tile_packs = columns.tile_packs;
-  params.num_tiles = columns.num_tiles;
-  return true;
-}
-
-namespace {
 
 // The fewest whole packs that are whole periods of channels * inner elements make a row.
 void place_rows(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {

@@ -55,14 +55,14 @@ __device__ __forceinline__ void differentiate_column(const ColumnParams& params,
   int row = first_row;
   load_rows(row);
   const ColumnPlace place = place_column(params, column * V);
-  const PackAlphas<T> alphas =
+  const PackAlphas<T, A> alphas =
       load_alphas<T, A, int64_t>(tensors.alpha, params.alpha_access, place.channel, place.in_plane, grid);
 #pragma unroll 1
   while (row < num_rows) {
 #pragma unroll
     for (int k = 0; k < kRows; ++k)
       if (row + k * params.tile_rows < num_rows) {
-        differentiate_pack_into<T, kWhole>(tensors, first + k * step, dy[k], x[k], alphas, sums);
+        differentiate_pack<T, A, kWhole>(tensors, first + k * step, dy[k], x[k], alphas, sums);
       }
     row += kRows * params.tile_rows;
     first += kRows * step;

@@ -35,12 +35,9 @@ __global__ void __launch_bounds__(max_prelu_threads) prelu_elements(const __grid
     }
     channel = plane - divide<Index>(plane, grid.by_channels, grid.by_channels_wide) * static_cast<Index>(grid.channels);
   }
-  const PackAlphas<T> alphas = load_alphas<T, A, Index>(params.alpha, access, channel, in_plane, grid);
-  Compute x[V], y[V];
-  widen_pack<T>(pack, x);
-#pragma unroll
-  for (int j = 0; j < V; ++j) y[j] = x[j] > 0 ? x[j] : alphas.of[j] * x[j];
-  store_pack<T, kWhole>(params.y, first, grid.num_elements, narrow_pack<T>(y));
+  const PackAlphas<T, A> alphas = load_alphas<T, A, Index>(params.alpha, access, channel, in_plane, grid);
+  const uint4 y = gate_pack<T, A>(pack, pack, alphas, [](int, Compute, Compute) {});
+  store_pack<T, kWhole>(params.y, first, grid.num_elements, y);
 }
 
 }  // namespace flowk

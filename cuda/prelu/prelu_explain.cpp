@@ -20,11 +20,14 @@ const char* words(AlphaAccess access) {
 
 const char* reason(PreluBackwardKernel kernel) {
   switch (kernel) {
+    case PreluBackwardKernel::planes_of_channels:
+      return "a block or a cluster of blocks holds all planes of its channels";
     case PreluBackwardKernel::spans_of_planes: return "planes of inner elements hold the packs of a warp";
     case PreluBackwardKernel::packs_of_planes: return "planes of inner elements hold whole packs";
     case PreluBackwardKernel::packs_of_columns:
       return "planes are shorter than a pack, or a block holds all rows of its channels";
     case PreluBackwardKernel::packs_of_channels: return "channels are last, and whole packs";
+    case PreluBackwardKernel::warp_columns: return "channels are last, and a warp holds all rows of a pack of them";
     case PreluBackwardKernel::cluster_of_columns: return "a cluster of blocks holds all rows of its channels";
     case PreluBackwardKernel::nothing: return "outer or inner is 0, and dalpha is set to zeros";
   }
@@ -35,10 +38,12 @@ const char* reason(PreluBackwardKernel kernel) {
 
 const char* prelu_backward_kernel_name(PreluBackwardKernel kernel) {
   switch (kernel) {
+    case PreluBackwardKernel::planes_of_channels: return "planes_of_channels";
     case PreluBackwardKernel::spans_of_planes: return "spans_of_planes";
     case PreluBackwardKernel::packs_of_planes: return "packs_of_planes";
     case PreluBackwardKernel::packs_of_columns: return "packs_of_columns";
     case PreluBackwardKernel::packs_of_channels: return "packs_of_channels";
+    case PreluBackwardKernel::warp_columns: return "warp_columns";
     case PreluBackwardKernel::cluster_of_columns: return "cluster_of_columns";
     case PreluBackwardKernel::nothing: return "nothing";
   }
@@ -59,11 +64,23 @@ void explain_prelu(const PreluPlan& plan, char* text, size_t text_bytes) {
 void explain_prelu_backward(const PreluBackwardPlan& plan, char* text, size_t text_bytes) {
   const bool is_planes = plan.kernel == PreluBackwardKernel::packs_of_planes;
   const bool is_spans = plan.kernel == PreluBackwardKernel::spans_of_planes;
-  const PreluBackwardTensors& tensors = is_spans    ? plan.spans.tensors
-                                        : is_planes ? plan.planes.tensors
-                                                    : plan.columns.tensors;
+  const bool is_channel_planes = plan.kernel == PreluBackwardKernel::planes_of_channels;
+  const bool is_warp_columns = plan.kernel == PreluBackwardKernel::warp_columns;
+  const bool is_channels = is_warp_columns || plan.kernel == PreluBackwardKernel::packs_of_channels;
+  const PreluBackwardTensors& tensors = is_channels         ? plan.channels.tensors
+                                        : is_channel_planes ? plan.channel_planes.tensors
+                                        : is_spans          ? plan.spans.tensors
+                                        : is_planes         ? plan.planes.tensors
+                                                            : plan.columns.tensors;
   char tile[256] = "", launch[256] = "", sums[512] = "";
-  if (is_spans)
+  if (is_channel_planes)
+    std::snprintf(tile, sizeof(tile),
+                  "  tile: %d of %d channels, %u packs of a row, %d rows at a time, %d of %d rows a block, %d packs a "
+                  "thread at once\n",
+                  plan.channel_planes.tile_channels, plan.channel_planes.channels,
+                  plan.channel_planes.tile_packs.divisor, plan.channel_planes.tile_rows,
+                  plan.channel_planes.rows_per_slab, plan.channel_planes.outer, plan.packs_at_once);
+  else if (is_spans)
     std::snprintf(tile, sizeof(tile),
                   "  span: %d elements a warp, %d packs of 16 bytes a lane, in %s, %lld partial sums a plane\n",
                   plan.spans.span_elements, plan.packs_at_once,
@@ -73,6 +90,14 @@ void explain_prelu_backward(const PreluBackwardPlan& plan, char* text, size_t te
     std::snprintf(tile, sizeof(tile), "  span: %d packs of 16 bytes a block, %lld partial sums a plane, %s\n",
                   plan.planes.span_packs, static_cast<long long>(plan.planes.partials_per_plane),
                   words(plan.planes.alpha_access));
+  else if (is_warp_columns)
+    std::snprintf(tile, sizeof(tile), "  tile: a pack of %lld rows a warp, up to %d packs a lane at once\n",
+                  static_cast<long long>(plan.channels.num_rows), plan.packs_at_once);
+  else if (is_channels)
+    std::snprintf(tile, sizeof(tile),
+                  "  tile: %d of %d packs of a row, %d of %lld rows a block, %d packs a thread at once\n",
+                  channel_tile_packs, plan.channels.row_packs, plan.channels.rows_per_slab,
+                  static_cast<long long>(plan.channels.num_rows), plan.packs_at_once);
   else if (plan.kernel != PreluBackwardKernel::nothing)
     std::snprintf(tile, sizeof(tile),
                   "  tile: %u packs of a row of %lld, %d rows at a time, %d of %lld rows a block, %d packs a thread at "

@@ -1,70 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// What both backward kernels of PReLU do to a pack, and how threads sum up.
+// What the backward kernels of PReLU do to a pack, and how threads sum up.
 #pragma once
 
 #include "prelu/prelu_packs.cuh"
 
 namespace flowk {
 
-// dx = x > 0 ? dy : alpha * dy, stored where wanted; `terms` receives what each element adds to its channel's dalpha:
-// x > 0 ? 0 : dy * x.
-template <class T, bool kWhole>
+// dx = x > 0 ? dy : alpha * dy, stored where wanted. What each element adds to its channel's dalpha, x > 0 ? 0 : dy *
+// x, is added to its place of `sums`.
+template <class T, class A, bool kWhole>
 __device__ __forceinline__ void differentiate_pack(const PreluBackwardTensors& tensors, int64_t first,
                                                    const uint4& dy_bytes, const uint4& x_bytes,
-                                                   const PackAlphas<T>& alphas,
-                                                   ComputeType<T> (&terms)[pack_elements<T>]) {
-  constexpr int V = pack_elements<T>;
+                                                   const PackAlphas<T, A>& alphas,
+                                                   ComputeType<T> (&sums)[pack_elements<T>]) {
   using Compute = ComputeType<T>;
-  Compute dy[V], x[V], dx[V];
-  widen_pack<T>(dy_bytes, dy);
-  widen_pack<T>(x_bytes, x);
-#pragma unroll
-  for (int j = 0; j < V; ++j) {
-    const bool positive = x[j] > 0;
-    dx[j] = positive ? dy[j] : alphas.of[j] * dy[j];
-    terms[j] = positive ? Compute{0} : dy[j] * x[j];
-  }
-  if (tensors.dx != nullptr) store_pack<T, kWhole>(tensors.dx, first, tensors.grid.num_elements, narrow_pack<T>(dx));
+  const uint4 dx = gate_pack<T, A>(x_bytes, dy_bytes, alphas, [&](int j, Compute x, Compute dy) { sums[j] += dy * x; });
+  if (tensors.dx != nullptr) store_pack<T, kWhole>(tensors.dx, first, tensors.grid.num_elements, dx);
 }
 
-// The same, adding to `sums`.
-template <class T, bool kWhole>
-__device__ __forceinline__ void differentiate_pack_into(const PreluBackwardTensors& tensors, int64_t first,
-                                                        const uint4& dy_bytes, const uint4& x_bytes,
-                                                        const PackAlphas<T>& alphas,
-                                                        ComputeType<T> (&sums)[pack_elements<T>]) {
-  constexpr int V = pack_elements<T>;
+// The same, adding to one sum.
+template <class T, class A, bool kWhole>
+__device__ __forceinline__ void differentiate_pack(const PreluBackwardTensors& tensors, int64_t first,
+                                                   const uint4& dy_bytes, const uint4& x_bytes,
+                                                   const PackAlphas<T, A>& alphas, ComputeType<T>& sum) {
   using Compute = ComputeType<T>;
-  Compute dy[V], x[V], dx[V];
-  widen_pack<T>(dy_bytes, dy);
-  widen_pack<T>(x_bytes, x);
-#pragma unroll
-  for (int j = 0; j < V; ++j) {
-    const bool positive = x[j] > 0;
-    dx[j] = positive ? dy[j] : alphas.of[j] * dy[j];
-    if (!positive) sums[j] += dy[j] * x[j];
-  }
-  if (tensors.dx != nullptr) store_pack<T, kWhole>(tensors.dx, first, tensors.grid.num_elements, narrow_pack<T>(dx));
-}
-
-// The same with one alpha for the pack; returns what it adds to dalpha.
-template <class T, bool kWhole>
-__device__ __forceinline__ ComputeType<T> differentiate_pack(const PreluBackwardTensors& tensors, int64_t first,
-                                                             const uint4& dy_bytes, const uint4& x_bytes,
-                                                             ComputeType<T> alpha) {
-  constexpr int V = pack_elements<T>;
-  using Compute = ComputeType<T>;
-  Compute dy[V], x[V], dx[V], sum = 0;
-  widen_pack<T>(dy_bytes, dy);
-  widen_pack<T>(x_bytes, x);
-#pragma unroll
-  for (int j = 0; j < V; ++j) {
-    const bool positive = x[j] > 0;
-    dx[j] = positive ? dy[j] : alpha * dy[j];
-    if (!positive) sum += dy[j] * x[j];
-  }
-  if (tensors.dx != nullptr) store_pack<T, kWhole>(tensors.dx, first, tensors.grid.num_elements, narrow_pack<T>(dx));
-  return sum;
+  const uint4 dx = gate_pack<T, A>(x_bytes, dy_bytes, alphas, [&](int, Compute x, Compute dy) { sum += dy * x; });
+  if (tensors.dx != nullptr) store_pack<T, kWhole>(tensors.dx, first, tensors.grid.num_elements, dx);
 }
 
 // The sum over the lanes of a warp, in each of them and in the same order in every run.
@@ -82,6 +43,27 @@ __device__ __forceinline__ Sum sum_over_lanes(Sum value, int num_lanes) {
   for (int distance = num_lanes / 2; distance > 0; distance /= 2)
     value += __shfl_xor_sync(0xffffffffu, value, distance);
   return value;
+}
+
+// Sums up each of a lane's values over the 2^kSteps lanes of its warp that are 16, 8, ... apart, in the same order in
+// every run. The lanes share out the values, half of them at every step while there are two. The first of those that a
+// lane ends with, kValues >> kSteps or one, was the value whose number is returned.
+template <int kSteps, class Sum, int kValues>
+__device__ __forceinline__ int sum_values_over_lanes(Sum (&values)[kValues], int lane) {
+  int index = 0;
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+    const int distance = 16 >> step, half = kValues >> (step + 1);
+    const bool keeps_upper = half > 0 && (lane & distance) != 0;
+    if (half == 0) values[0] += __shfl_xor_sync(0xffffffffu, values[0], distance);
+#pragma unroll
+    for (int i = 0; i < half; ++i) {
+      const Sum given = keeps_upper ? values[i] : values[i + half];
+      values[i] = (keeps_upper ? values[i + half] : values[i]) + __shfl_xor_sync(0xffffffffu, given, distance);
+    }
+    index += keeps_upper ? half : 0;
+  }
+  return index;
 }
 
 }  // namespace flowk

@@ -5,6 +5,7 @@
 #include "core/convert.cuh"
 #include "core/divide.h"
 #include "core/pack.cuh"
+#include "prelu/prelu_pairs.cuh"
 #include "prelu/prelu_plan.h"
 
 namespace flowk {
@@ -26,11 +27,7 @@ __device__ __forceinline__ void widen_pack(const uint4& bytes, ComputeType<T> (&
     const uint32_t words[4] = {bytes.x, bytes.y, bytes.z, bytes.w};
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      float2 pair;
-      if constexpr (std::is_same_v<T, BFloat16>)
-        pair = {__uint_as_float(words[i] << 16), __uint_as_float(words[i] & 0xffff0000u)};
-      else
-        pair = __half22float2(__half2(__builtin_bit_cast(__half2_raw, words[i])));
+      const float2 pair = widen_pair<T>(words[i]);
       wide[2 * i] = pair.x;
       wide[2 * i + 1] = pair.y;
     }
@@ -112,31 +109,49 @@ __device__ __forceinline__ void store_pack(void* tensor, int64_t first, int64_t 
   }
 }
 
-// The alphas of a pack's elements, in the type they are computed in.
-template <class T>
+// Are alphas of type A multiplied with elements of type T two at a time?
+template <class T, class A>
+constexpr bool is_paired = is_float16<T> && std::is_same_v<T, A>;
+
+// The alphas of a pack's elements: as they are where they are paired, else in the type they are computed in.
+template <class T, class A>
 struct PackAlphas {
   ComputeType<T> of[pack_elements<T>];
+  __device__ __forceinline__ void set(int j, A alpha) { of[j] = widen(alpha); }
 };
+template <class T, class A>
+  requires is_paired<T, A>
+struct PackAlphas<T, A> {
+  uint32_t words[4];
+  __device__ __forceinline__ void set(int j, A alpha) {  // in the order of j
+    const uint32_t bits = bits_of(alpha);
+    words[j / 2] = j % 2 == 0 ? bits : words[j / 2] | bits << 16;
+  }
+};
+
+// Those of the elements of a pack, `left` of which belong to one channel and the rest to another.
+template <class T, class A>
+__device__ __forceinline__ PackAlphas<T, A> two_alphas(A alpha, A next, int left) {
+  PackAlphas<T, A> result;
+#pragma unroll
+  for (int j = 0; j < pack_elements<T>; ++j) result.set(j, j < left ? alpha : next);
+  return result;
+}
 
 // Those of the pack whose first element is element `in_plane` of a plane of channel `channel`.
 template <class T, class A, class Index>
-__device__ __forceinline__ PackAlphas<T> load_alphas(const void* alpha, AlphaAccess access, Index channel,
-                                                     Index in_plane, const PackGrid& grid) {
+__device__ __forceinline__ PackAlphas<T, A> load_alphas(const void* alpha, AlphaAccess access, Index channel,
+                                                        Index in_plane, const PackGrid& grid) {
   constexpr int V = pack_elements<T>;
-  using Compute = ComputeType<T>;
   const A* alphas = static_cast<const A*>(alpha);
-  PackAlphas<T> result;
+  PackAlphas<T, A> result;
   if (access == AlphaAccess::one_for_all || access == AlphaAccess::one_per_pack) {
-    const Compute a = widen(alphas[access == AlphaAccess::one_for_all ? 0 : channel]);
-#pragma unroll
-    for (int j = 0; j < V; ++j) result.of[j] = a;
+    const A a = alphas[access == AlphaAccess::one_for_all ? 0 : channel];
+    result = two_alphas<T, A>(a, a, V);
   } else if (access == AlphaAccess::two_per_pack) {
     const Index num_channels = static_cast<Index>(grid.channels), next = channel + 1 == num_channels ? 0 : channel + 1;
-    const Compute a = widen(alphas[channel]), b = widen(alphas[next]);
     const Index remaining = static_cast<Index>(grid.inner) - in_plane;
-    const int left = remaining < V ? static_cast<int>(remaining) : V;
-#pragma unroll
-    for (int j = 0; j < V; ++j) result.of[j] = j < left ? a : b;
+    result = two_alphas<T, A>(alphas[channel], alphas[next], remaining < V ? static_cast<int>(remaining) : V);
   } else if (access == AlphaAccess::vector_per_pack) {
     constexpr int packs = sizeof(A) > sizeof(T) ? static_cast<int>(sizeof(A) / sizeof(T)) : 1;
     constexpr int elements = V / packs;
@@ -145,12 +160,12 @@ __device__ __forceinline__ PackAlphas<T> load_alphas(const void* alpha, AlphaAcc
       ElementPack<A> pack;
       pack.whole = *reinterpret_cast<const uint4*>(alphas + channel + k * elements);
 #pragma unroll
-      for (int j = 0; j < elements; ++j) result.of[k * elements + j] = widen(pack.elements[j]);
+      for (int j = 0; j < elements; ++j) result.set(k * elements + j, pack.elements[j]);
     }
   } else {
 #pragma unroll
     for (int j = 0; j < V; ++j) {
-      result.of[j] = widen(alphas[channel]);
+      result.set(j, alphas[channel]);
       if (++in_plane == static_cast<Index>(grid.inner)) {
         in_plane = 0;
         if (++channel == static_cast<Index>(grid.channels)) channel = 0;
@@ -158,6 +173,39 @@ __device__ __forceinline__ PackAlphas<T> load_alphas(const void* alpha, AlphaAcc
     }
   }
   return result;
+}
+
+// x > 0 ? kept : alpha * kept, each product rounded once; `visit(j, x, kept)` is called with the elements that take the
+// alpha side, as they are computed with. Where alphas are paired it is called for all, with zeros for the others.
+template <class T, class A, class Visit>
+__device__ __forceinline__ uint4 gate_pack(const uint4& x_bytes, const uint4& kept_bytes,
+                                           const PackAlphas<T, A>& alphas, Visit&& visit) {
+  if constexpr (is_paired<T, A>) {
+    const uint32_t x[4] = {x_bytes.x, x_bytes.y, x_bytes.z, x_bytes.w};
+    const uint32_t kept[4] = {kept_bytes.x, kept_bytes.y, kept_bytes.z, kept_bytes.w};
+    uint32_t gated[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t mask = mask_of_positive<T>(x[i]);
+      gated[i] = (kept[i] & mask) | (multiply_pairs<T>(alphas.words[i], kept[i]) & ~mask);
+      const float2 wide_x = widen_pair<T>(x[i] & ~mask), wide_kept = widen_pair<T>(kept[i] & ~mask);
+      visit(2 * i, wide_x.x, wide_kept.x);
+      visit(2 * i + 1, wide_x.y, wide_kept.y);
+    }
+    return {gated[0], gated[1], gated[2], gated[3]};
+  } else {
+    constexpr int V = pack_elements<T>;
+    ComputeType<T> x[V], kept[V], gated[V];
+    widen_pack<T>(x_bytes, x);
+    widen_pack<T>(kept_bytes, kept);
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      const bool positive = x[j] > 0;
+      gated[j] = positive ? kept[j] : alphas.of[j] * kept[j];
+      if (!positive) visit(j, x[j], kept[j]);
+    }
+    return narrow_pack<T>(gated);
+  }
 }
 
 }  // namespace flowk

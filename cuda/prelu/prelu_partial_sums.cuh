@@ -14,16 +14,15 @@ namespace flowk {
 // Partials that a thread has under way at once.
 constexpr int partials_in_flight = 8;
 
-// sums[c] = sum of partials[row, c] over all rows   partials (num_rows, channels) with any strides
+// sums[c] = sum of partials[row, c] over all rows   partials (num_rows, channels), the rows are neighbours
 // A block takes a channel. The kernel does one thing, in few instructions: where a tensor is small, fetching them is
 // what a kernel's time is made of.
 template <class Sum, class Out>
-__global__ void __launch_bounds__(row_sum_threads) sum_rows(const __grid_constant__ PartialSumParams params) {
+__global__ void __launch_bounds__(row_sum_threads) sum_near_rows(const __grid_constant__ PartialSumParams params) {
   constexpr int num_warps = row_sum_threads / 32;
   allow_next_grid();
-  const Sum* partials = static_cast<const Sum*>(params.partials) +
-                        static_cast<int64_t>(blockIdx.x) * params.column_stride + threadIdx.x * params.row_stride;
-  const int64_t step = row_sum_threads * params.row_stride;
+  const Sum* partials =
+      static_cast<const Sum*>(params.partials) + static_cast<int64_t>(blockIdx.x) * params.column_stride + threadIdx.x;
   const int num_rows = static_cast<int>(params.num_rows);
   wait_for_previous_grid();
   Sum sums[partials_in_flight] = {};
@@ -32,10 +31,10 @@ __global__ void __launch_bounds__(row_sum_threads) sum_rows(const __grid_constan
     Sum loaded[partials_in_flight];
 #pragma unroll
     for (int k = 0; k < partials_in_flight; ++k)
-      loaded[k] = row + k * row_sum_threads < num_rows ? partials[k * step] : Sum{0};
+      loaded[k] = row + k * row_sum_threads < num_rows ? partials[k * row_sum_threads] : Sum{0};
 #pragma unroll
     for (int k = 0; k < partials_in_flight; ++k) sums[k] += loaded[k];
-    partials += partials_in_flight * step;
+    partials += partials_in_flight * row_sum_threads;
   }
 #pragma unroll
   for (int half = partials_in_flight / 2; half > 0; half /= 2)
@@ -50,6 +49,39 @@ __global__ void __launch_bounds__(row_sum_threads) sum_rows(const __grid_constan
 #pragma unroll
   for (int warp = 1; warp < num_warps; ++warp) total += warp_sums[warp];
   static_cast<Out*>(params.sums)[blockIdx.x] = convert<Out>(total);
+}
+
+// sums[c] = sum of partials[row, c] over all rows   partials (num_rows, channels), the channels are neighbours
+// A block takes 32 channels, a lane one; the warps share out the rows.
+template <class Sum, class Out>
+__global__ void __launch_bounds__(max_far_row_threads) sum_far_rows(const __grid_constant__ PartialSumParams params) {
+  allow_next_grid();
+  const int lane = static_cast<int>(threadIdx.x) & 31, warp = static_cast<int>(threadIdx.x) >> 5;
+  const int num_warps = static_cast<int>(blockDim.x) >> 5, num_rows = static_cast<int>(params.num_rows);
+  const int64_t channel = static_cast<int64_t>(blockIdx.x) * 32 + lane, step = num_warps * params.row_stride;
+  const bool exists = channel < params.channels;
+  const Sum* partials = static_cast<const Sum*>(params.partials) + warp * params.row_stride + channel;
+  wait_for_previous_grid();
+  Sum sums[partials_in_flight] = {};
+#pragma unroll 1
+  for (int row = warp; row < num_rows; row += partials_in_flight * num_warps) {
+#pragma unroll
+    for (int k = 0; k < partials_in_flight; ++k)
+      if (exists && row + k * num_warps < num_rows) sums[k] += partials[k * step];
+    partials += partials_in_flight * step;
+  }
+#pragma unroll
+  for (int half = partials_in_flight / 2; half > 0; half /= 2)
+#pragma unroll
+    for (int k = 0; k < half; ++k) sums[k] += sums[k + half];
+  Sum* warp_sums = &shared<Sum>();  // (warps, 32)
+  warp_sums[threadIdx.x] = sums[0];
+  __syncthreads();
+  if (warp > 0 || !exists) return;
+  Sum total = 0;
+#pragma unroll 8
+  for (int i = 0; i < num_warps; ++i) total += warp_sums[i * 32 + lane];
+  static_cast<Out*>(params.sums)[channel] = convert<Out>(total);
 }
 
 // sums[r, c] = sum of partials[row, column] over rows [r * rows_per_chunk, (r + 1) * rows_per_chunk) and the columns of

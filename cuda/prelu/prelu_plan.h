@@ -28,6 +28,8 @@ constexpr int max_backward_threads = 512;
 constexpr int max_span_threads = 256;
 constexpr int max_sum_threads = 512;
 constexpr int row_sum_threads = 128;
+constexpr int max_far_row_threads = 1024;
+constexpr int channel_tile_packs = 8;  // 128 bytes of a row
 constexpr int max_cluster_blocks = 8;  // that every GPU with clusters has
 
 // A checked call. Every extent is >= 1; `dtype` is float16, bfloat16, float32 or float64, `alpha_dtype` the same type,
@@ -112,14 +114,16 @@ void explain_prelu(const PreluPlan& plan, char* text, size_t text_bytes);
 // ---- backward -------------------------------------------------------------------------------------------------------
 
 enum class PreluBackwardKernel : int32_t {
+  planes_of_channels,  // a block, or a cluster of them, takes all planes of its channels
   spans_of_planes,     // a warp takes a span of packs that lie in one plane of `inner` elements, or in two
   packs_of_planes,     // a block takes a span of packs; each plane of `inner` elements in it gives one partial sum
   packs_of_columns,    // a thread keeps its place in the row of channels * inner elements and steps over rows
   packs_of_channels,   // the same with inner = 1, and every pack whole channels
+  warp_columns,        // a warp takes a column of packs, a lane every 32nd row of it: inner = 1 and few rows
   cluster_of_columns,  // as packs_of_columns, and neighbouring slabs of rows are a cluster that sums them up (sm_90)
   nothing,             // no elements: dalpha alone
 };
-constexpr int num_prelu_backward_kernels = 6;
+constexpr int num_prelu_backward_kernels = 8;
 const char* prelu_backward_kernel_name(PreluBackwardKernel kernel);
 
 // The tensors of a backward pass. Sums are float, or double for float64.
@@ -134,6 +138,26 @@ struct PreluBackwardTensors {
   int32_t dy_shift = 0;      // as PreluParams::x_shift
   int32_t x_shift = 0;
   friend bool operator==(const PreluBackwardTensors&, const PreluBackwardTensors&) = default;
+};
+
+// A row is what one of `outer` has: channels * inner elements, whole packs. A block takes `tile_channels` neighbouring
+// channels, in up to `tile_packs` packs of a row, and `rows_per_slab` neighbouring rows, `tile_rows` of them at a time.
+// The slabs of a tile are a cluster.
+struct ChannelPlaneParams {
+  PreluBackwardTensors tensors;
+  int32_t outer = 0;
+  int32_t channels = 0;
+  int32_t inner = 0;
+  int32_t row_packs = 0;
+  int32_t tile_channels = 0;
+  int32_t tile_rows = 0;
+  int32_t rows_per_slab = 0;
+  int32_t log2_packs_at_once = 0;  // of a row, that the lanes of a warp sum up
+  int32_t num_sums = 0;            // in shared memory
+  int64_t step_packs = 0;          // between a thread's rows
+  Divider tile_packs;
+  Divider by_inner;
+  friend bool operator==(const ChannelPlaneParams&, const ChannelPlaneParams&) = default;
 };
 
 // A warp takes `span_elements` neighbouring elements, whole packs and no more than a plane has. A plane lies in up to
@@ -183,21 +207,18 @@ struct ColumnParams {
   friend bool operator==(const ColumnParams&, const ColumnParams&) = default;
 };
 
-// The packs are rows of `row_packs` packs of channels. A block takes `tile_packs` neighbouring ones of `rows_per_slab`
-// neighbouring rows, `tile_rows` of them at a time. Partials are (slabs, channels).
+// The packs are rows of `row_packs` packs of channels. A block takes channel_tile_packs neighbouring ones of
+// `rows_per_slab` neighbouring rows. Partials are (slabs, channels); a cluster's slabs count as one. Or a warp takes
+// one pack of all rows, and only what comes before rows_per_slab counts.
 struct ChannelParams {
   PreluBackwardTensors tensors;
   void* sums = nullptr;  // dalpha or partials; null: not wanted
   int64_t num_rows = 0;
   int64_t num_channels = 0;
-  int64_t step_packs = 0;  // between a thread's rows
   int32_t row_packs = 0;
-  int32_t tile_rows = 0;
+  int64_t step_packs = 0;  // between a thread's rows
   int32_t rows_per_slab = 0;
-  int32_t sum_stride = 0;  // of shared memory: tile_packs and a few more, so that lanes fall on different banks
-  int32_t log2_lanes = 0;  // threads that sum up a channel, at most 32
   bool is_dalpha = false;
-  Divider tile_packs;
   Divider num_tiles;
   friend bool operator==(const ChannelParams&, const ChannelParams&) = default;
 };
@@ -222,6 +243,13 @@ struct PartialSumParams {
   friend bool operator==(const PartialSumParams&, const PartialSumParams&) = default;
 };
 
+// What sums partials up to dalpha.
+enum class SumKernel : int32_t {
+  partials,   // any
+  near_rows,  // (rows, channels) whose rows are neighbours, a block a channel
+  far_rows,   // (rows, channels) whose channels are neighbours, a block 32 of them
+};
+
 // One kernel over x and dy, then up to two that sum its partials up.
 struct PreluBackwardPlan {
   PreluBackwardKernel kernel = PreluBackwardKernel::packs_of_planes;
@@ -230,14 +258,15 @@ struct PreluBackwardPlan {
   flowk_dtype dtype = FLOWK_FLOAT32;
   flowk_dtype alpha_dtype = FLOWK_FLOAT32;
   LaunchConfig launch;
-  int32_t packs_at_once = 1;          // of x and of dy, that a thread loads before it uses any: 1, 2, 4 or 8
+  int32_t packs_at_once = 1;          // of x and of dy, that a thread loads before it uses any: 1, 2, 3, 4 or 8
   bool span_is_in_one_plane = false;  // spans are equal shares of planes
+  ChannelPlaneParams channel_planes;
   SpanParams spans;
   PlaneParams planes;
   ColumnParams columns;
   ChannelParams channels;
-  int32_t num_sums = 0;       // kernels after the first; the last writes dalpha
-  bool sums_of_rows = false;  // the only one of them: a block a channel sums up (rows, channels)
+  int32_t num_sums = 0;  // kernels after the first; the last writes dalpha
+  SumKernel last_sum = SumKernel::partials;
   LaunchConfig sum_launches[2];
   PartialSumParams sums[2];
   int64_t workspace_bytes = 0;
@@ -252,7 +281,7 @@ struct PreluBackwardChoice {
   int32_t cluster_blocks = 0;
   int32_t tile_packs = 0;     // of columns: at most
   int32_t overlap = 0;        // 1: no kernel starts early; 2: they do
-  int32_t packs_at_once = 0;  // of spans_of_planes and of columns
+  int32_t packs_at_once = 0;  // of all kernels but packs_of_planes
 };
 
 // Chooses kernels and launches. plan->workspace_bytes is what it needs at request.workspace. False, and no plan, where

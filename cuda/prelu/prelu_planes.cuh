@@ -95,9 +95,10 @@ __global__ void __launch_bounds__(max_backward_threads)
     const Index in_plane = position - plane * static_cast<Index>(grid.inner);
     const Index channel =
         plane - divide<Index>(plane, grid.by_channels, grid.by_channels_wide) * static_cast<Index>(grid.channels);
-    const PackAlphas<T> alphas = load_alphas<T, A, Index>(tensors.alpha, params.alpha_access, channel, in_plane, grid);
-    Sum terms[V];
-    differentiate_pack<T, kWhole>(tensors, first, dy, x, alphas, terms);
+    const PackAlphas<T, A> alphas =
+        load_alphas<T, A, Index>(tensors.alpha, params.alpha_access, channel, in_plane, grid);
+    Sum terms[V] = {};
+    differentiate_pack<T, A, kWhole>(tensors, first, dy, x, alphas, terms);
     // A pack's elements of the next plane: none where every pack is of one plane.
     const Index left = static_cast<Index>(grid.inner) - in_plane;
     if (params.alpha_access == AlphaAccess::one_per_pack) {

@@ -60,8 +60,7 @@ __global__ void __launch_bounds__(max_span_threads) prelu_spans(const __grid_con
   const bool wraps = place.channel + 1 == grid.channels;
   const int64_t next_channel = wraps ? 0 : place.channel + 1;
   const A* alphas = static_cast<const A*>(tensors.alpha);
-  const Compute alpha = widen(alphas[place.channel]);
-  const Compute next_alpha = kOnePlane ? alpha : widen(alphas[next_channel]);
+  const A alpha = alphas[place.channel], next_alpha = kOnePlane ? alpha : alphas[next_channel];
   // From this lane's first element to the next plane.
   const int64_t remaining = grid.inner - place.in_plane;
   const int left = remaining < params.span_elements ? static_cast<int>(remaining) - lane * V : in_span;
@@ -80,18 +79,17 @@ __global__ void __launch_bounds__(max_span_threads) prelu_spans(const __grid_con
       continue;
     }
     const bool is_next = !kOnePlane && left_of_pack <= 0;
-    const Compute added =
-        differentiate_pack<T, kWhole>(tensors, first + k * 32 * V, dy[k], x[k], is_next ? next_alpha : alpha);
+    Compute added = 0;
+    differentiate_pack<T, A, kWhole>(tensors, first + k * 32 * V, dy[k], x[k],
+                                     two_alphas<T, A>(alpha, next_alpha, is_next ? 0 : V), added);
     sum += is_next ? Compute{0} : added;
     if (!kOnePlane) next_sum += is_next ? added : Compute{0};
   }
   if (!kOnePlane && mixed >= 0) {
     const int left_of_pack = left - mixed * 32 * V;
-    PackAlphas<T> alphas_of_pack;
-    Compute terms[V];
-#pragma unroll
-    for (int j = 0; j < V; ++j) alphas_of_pack.of[j] = j < left_of_pack ? alpha : next_alpha;
-    differentiate_pack<T, kWhole>(tensors, first + mixed * 32 * V, mixed_dy, mixed_x, alphas_of_pack, terms);
+    Compute terms[V] = {};
+    differentiate_pack<T, A, kWhole>(tensors, first + mixed * 32 * V, mixed_dy, mixed_x,
+                                     two_alphas<T, A>(alpha, next_alpha, left_of_pack), terms);
 #pragma unroll
     for (int j = 0; j < V; ++j) {
       sum += j < left_of_pack ? terms[j] : Compute{0};

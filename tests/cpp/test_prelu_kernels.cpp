@@ -93,14 +93,17 @@ struct Reached {
   bool forward_shift = false, backward_shift = false, wide = false;
   bool spans_share_planes = false, tile_of_columns = false, many_periods = false, many_tiles = false, slabs = false;
   bool span_planes[2] = {}, near_rows = false, far_rows = false;
+  bool paired_planes = false, lone_planes = false;
 
   void add(const PreluPlan& plan) {
     forward_access[static_cast<int>(plan.params.alpha_access)] = true;
     forward_shift |= plan.params.x_shift != 0;
   }
   void add(const PreluBackwardPlan& plan) {
-    near_rows |= plan.sums_of_rows && plan.sums[0].row_stride == 1;
-    far_rows |= plan.sums_of_rows && plan.sums[0].column_stride == 1;
+    near_rows |= plan.num_sums > 0 && plan.last_sum == SumKernel::near_rows;
+    far_rows |= plan.num_sums > 0 && plan.last_sum == SumKernel::far_rows;
+    paired_planes |= plan.kernel == PreluBackwardKernel::planes_of_channels && plan.channel_planes.tile_channels > 1;
+    lone_planes |= plan.kernel == PreluBackwardKernel::planes_of_channels && plan.channel_planes.tile_channels == 1;
     kernels[static_cast<int>(plan.kernel)] = true;
     num_sums[plan.num_sums] = true;
     wide |= plan.wide_index;
@@ -120,8 +123,9 @@ struct Reached {
   }
   void check_everything_was() const {
     for (const PreluBackwardKernel kernel :
-         {PreluBackwardKernel::spans_of_planes, PreluBackwardKernel::packs_of_planes,
-          PreluBackwardKernel::packs_of_columns, PreluBackwardKernel::packs_of_channels, PreluBackwardKernel::nothing})
+         {PreluBackwardKernel::planes_of_channels, PreluBackwardKernel::spans_of_planes,
+          PreluBackwardKernel::packs_of_planes, PreluBackwardKernel::packs_of_columns,
+          PreluBackwardKernel::packs_of_channels, PreluBackwardKernel::warp_columns, PreluBackwardKernel::nothing})
       CHECK(kernels[static_cast<int>(kernel)]);
     for (const bool reached : forward_access) CHECK(reached);
     for (const AlphaAccess access : {AlphaAccess::one_for_all, AlphaAccess::one_per_pack, AlphaAccess::two_per_pack})
@@ -130,6 +134,7 @@ struct Reached {
     for (const bool reached : num_sums) CHECK(reached);
     CHECK(forward_shift && backward_shift && wide);
     CHECK(span_planes[0] && span_planes[1] && near_rows && far_rows);
+    CHECK(paired_planes && lone_planes);
     CHECK(spans_share_planes && tile_of_columns && many_periods && many_tiles && slabs);
   }
 };
@@ -186,19 +191,32 @@ class CaseRun {
     run({}, "planned", true, true);
     run({}, "dx alone", true, false);
     run({}, "dalpha alone", false, true);
+    for (const int packs_at_once : {3, 4})
+      for (const int threads : {64, 200, 512})
+        for (const int tile_packs : {0, 1, 40})
+          run({.kernel = 1 + static_cast<int>(PreluBackwardKernel::planes_of_channels),
+               .max_threads = threads,
+               .tile_packs = tile_packs,
+               .packs_at_once = packs_at_once},
+              "forced", true, true);
+    run({.kernel = 1 + static_cast<int>(PreluBackwardKernel::warp_columns)}, "forced", true, true);
     for (const int packs_per_lane : {1, 2, 4, 8})
       for (const int threads : {32, 128})
         run({.kernel = 1 + static_cast<int>(PreluBackwardKernel::spans_of_planes),
              .max_threads = threads,
              .packs_at_once = packs_per_lane},
             "forced", true, true);
-    for (const int kernel : {2, 3, 4})
+    for (const PreluBackwardKernel kernel :
+         {PreluBackwardKernel::packs_of_planes, PreluBackwardKernel::packs_of_columns,
+          PreluBackwardKernel::packs_of_channels})
       for (const int threads : {32, 96, 512})
         for (const int tile_packs : {0, 4})
           for (const int rows_per_slab : {0, 7})
             for (const int packs_at_once : {2, 4, 8}) {
-              if (kernel == 2 && (tile_packs > 0 || rows_per_slab > 0 || packs_at_once > 2)) continue;
-              run({.kernel = kernel,
+              if (kernel == PreluBackwardKernel::packs_of_planes &&
+                  (tile_packs > 0 || rows_per_slab > 0 || packs_at_once > 2))
+                continue;
+              run({.kernel = 1 + static_cast<int>(kernel),
                    .max_threads = threads,
                    .rows_per_slab = rows_per_slab,
                    .tile_packs = tile_packs,

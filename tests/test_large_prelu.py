@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PReLU of more than 2^31 elements, forward and backward, on a GPU with PyTorch.
+
+FLOWK_TEST_LARGE=1 FLOWK_TEST_LIBRARY=cuda pytest tests/test_large_prelu.py takes up to 40 GB of device memory
+and a few seconds.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+import pyflowk
+
+torch = pytest.importorskip("torch") if os.environ.get("FLOWK_TEST_LARGE") == "1" else None
+pytestmark = pytest.mark.skipif(torch is None, reason="FLOWK_TEST_LARGE is not 1")
+
+CASES = [
+    ((3, 1, 2**30), 1),
+    ((1_370_000, 32, 49), 1),
+    ((45_000, 1000, 49), 1),
+    ((2**26 + 1, 64), 1),
+    ((43_000_001, 50), 1),
+    ((1, 2**31 + 33), 1),
+]
+
+
+@pytest.mark.parametrize(("shape", "axis"), CASES)
+def test_more_than_2_to_the_31_elements_are_right(shape: tuple[int, ...], axis: int) -> None:
+    x, dy = (torch.empty(shape, dtype=torch.float16, device="cuda") for _ in range(2))
+    alpha = torch.rand(shape[axis], device="cuda").half()
+    assert x.numel() > 2**31
+    parts = slices(shape)
+    for part in parts:
+        x[part].normal_()
+        dy[part].normal_()
+    y = pyflowk.prelu(x, alpha, axis)
+    alphas = alpha.float().view([-1 if d == axis else 1 for d in range(len(shape))])
+    for part in parts:
+        assert torch.equal(y[part], gated(x[part], x[part], alphas, part))
+    dx, dalpha = pyflowk.prelu_backward(dy, x, alpha, axis, dx_out=y)
+    exact, magnitude = (torch.zeros(shape[axis], dtype=torch.float64, device="cuda") for _ in range(2))
+    for part in parts:
+        assert torch.equal(dx[part], gated(x[part], dy[part], alphas, part))
+        terms = torch.where(x[part] > 0, 0.0, x[part].double() * dy[part].double())
+        others = [d for d in range(len(shape)) if d != axis]
+        channels = part[axis] if len(part) > axis else slice(None)
+        exact[channels] += terms.sum(others)
+        magnitude[channels] += terms.abs().sum(others)
+    error = (dalpha.double() - exact).abs()
+    assert bool((error <= 1e-6 * magnitude + 2.0**-11 * exact.abs() + 2.0**-25).all())
+
+
+def gated(x: Any, kept: Any, alphas: Any, part: tuple[slice, ...]) -> Any:
+    """x > 0 ? kept : alpha * kept"""
+    own = alphas[tuple(place if extent > 1 else slice(None) for place, extent in zip(part, alphas.shape, strict=False))]
+    return torch.where(x > 0, kept.float(), own * kept.float()).half()
+
+
+def slices(shape: tuple[int, ...]) -> list[tuple[slice, ...]]:
+    """Parts of an array along its longest dimension, to spare memory."""
+    d = shape.index(max(shape))
+    step = -(-shape[d] // 32)
+    return [(slice(None),) * d + (slice(first, first + step),) for first in range(0, shape[d], step)]
