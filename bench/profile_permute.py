@@ -44,8 +44,7 @@ METRICS = {
     "conflicts": "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
     "l1": "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed",
     "l2": "lts__t_throughput.avg.pct_of_peak_sustained_elapsed",
-an access; cf: of ld, those that conflicts added; l1, l2, dram: % of peak; read, write: L2 sectors, requests and DRAM
-bytes over those of a copy (requests of 128 bytes)."""
+    "read_sectors": "lts__t_sectors_srcunit_tex_op_read.sum",
     "write_sectors": "lts__t_sectors_srcunit_tex_op_write.sum",
     "read_requests": "lts__t_requests_srcunit_tex_op_read.sum",
     "write_requests": "lts__t_requests_srcunit_tex_op_write.sum",
@@ -56,8 +55,8 @@ bytes over those of a copy (requests of 128 bytes)."""
 LEGEND = """\
 issue: % of issue slots used while active; warp%: resident warps; instr: instructions of a warp for 32 destination
 chunks of 16 bytes (one a lane); ld, st: wavefronts of shared memory for the same, 4 without conflicts at 16 bytes
-an access; cf: of ld, those that conflicts added; l1, l2, dram: % of peak; read, write: L2 sectors and requests, DRAM bytes,
-over those of a copy (requests of 128 bytes)."""
+an access; cf: of ld, those that conflicts added; l1, l2, dram: % of peak; read, write: L2 sectors, requests and DRAM
+bytes over those of a copy (requests of 128 bytes)."""
 
 
 def case_at(place: str) -> tuple[str, tuple]:
