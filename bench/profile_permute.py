@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What holds back the slowest cases of permute: `python bench/profile_permute.py SET ... [--worst N] [--below F]`.
 
-Times the sets as bench_permute.py does, then launches the slowest cases once each under Nsight Compute (`ncu` in the
-path) and prints a line of counters for each, beside what a copy of the same bytes would need.
+Times the sets, or single cases as SET#INDEX, as bench_permute.py does, then launches the slowest cases once each under
+Nsight Compute (`ncu` in the path) and prints a line of counters for each, beside what a copy of the same bytes would need.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ METRICS = {
     "shared_stores": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
     "conflicts": "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
     "l1": "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed",
-    "l2": "lts__t_throughput.avg.pct_of_peak_sustained_elapsed",
+    "l2": "lts__t_sectors.avg.pct_of_peak_sustained_elapsed",
+    "dram": "dram__throughput.avg.pct_of_peak_sustained_elapsed",
     "read_sectors": "lts__t_sectors_srcunit_tex_op_read.sum",
     "write_sectors": "lts__t_sectors_srcunit_tex_op_write.sum",
     "read_requests": "lts__t_requests_srcunit_tex_op_read.sum",
@@ -124,14 +125,19 @@ def main() -> None:
             bench_permute.run(library, *case_at(place), rounds=0)
         return
     slow = []
-    for name in options.sets:
+    for given in options.sets:
+        name, _, wanted = given.partition("#")
         rows = []
         for index, case in enumerate(bench_permute.cases_of(name)):
+            if wanted and int(wanted) != index:
+                continue
             row = bench_permute.run(library, name, case, rounds=5)
             print(bench_permute.line_of(row), flush=True)
             rows.append(row | {"place": f"{name}#{index}"})
         fractions = [row["flowk"] for row in rows if row["right"]]
-        print(f"== {name}: geomean {harness.geomean(fractions):.3f}, worst {min(fractions, default=0):.3f}", flush=True)
+        print(
+            f"== {given}: geomean {harness.geomean(fractions):.3f}, worst {min(fractions, default=0):.3f}", flush=True
+        )
         rows = sorted((row for row in rows if row["right"]), key=lambda row: row["flowk"])[: options.worst]
         slow += [row for row in rows if row["flowk"] < options.below]
     for row, counters in zip(slow, counters_of([row["place"] for row in slow]), strict=True):

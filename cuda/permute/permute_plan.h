@@ -88,6 +88,10 @@ struct TileTableDim {
   friend bool operator==(const TileTableDim&, const TileTableDim&) = default;
 };
 
+// Places in shared memory, of which the gathers keep two in a word: a tile and its table take less than 64 KB.
+using TileTableEntry = uint16_t;
+constexpr int64_t max_tile_span_bytes = 65536;
+
 // The most dimensions that the rows of one side, or a run, are made of.
 constexpr int max_tile_dims = 8;
 
@@ -139,6 +143,7 @@ struct TileParams {
   uint32_t swizzle_step = 0;
   int32_t swizzle_bits = 0;        // 0: no swizzle
   uint32_t shift_mask = 0;         // bytes of src modulo which shared addresses agree with global ones, less 1
+  int32_t shared_lead_bytes = 0;   // from the start of shared memory to source row 0: < 0 where rows are skipped
   int64_t src_element_stride = 0;  // strided_tile: bytes between elements of the source run
 
   // Storing: item = (group of chunks, destination row, chunk in the group).
@@ -151,7 +156,12 @@ struct TileParams {
   int64_t dst_row_step = 0;  // between destination rows that one thread stores together (elements of 1 and 2 bytes)
   int64_t dst_element_stride = 0;  // strided_tile: bytes between elements of the destination run
   int32_t dst_granule = 16;        // the bytes that a destination row's chunks are aligned to
-  int32_t halo = 0;  // indices of dst's cut dimension loaded before the block, so that rows can start on a granule
+  int32_t halo = 0;  // indices of dst's cut dimension before the block, so that rows can start on a granule
+  int32_t window_start_bytes = 0;  // of the halo
+  int32_t window_bytes = 0;        // of a destination row without the halo
+  int32_t window_end = 0;          // its elements with the halo
+  uint32_t window_mask = 0;        // the granule that rows of a tile with a halo end on, less 1
+  int32_t skipped_elements = 0;    // the first of the halo, which no row needs and no block loads
 
   // Where element e of the destination run stands in shared memory: e * run_pitch, or by the table (table_rank > 0).
   int32_t run_pitch = 0;
@@ -168,7 +178,6 @@ struct TileParams {
   uint32_t num_word_items = 0;
   int32_t skew_shift = 0;
   uint32_t skew_mask = 0;
-  int32_t shared_lead_bytes = 0;     // before the first source row
   int32_t columns_offset_bytes = 0;  // of the destination rows in shared memory
   int32_t columns_pitch = 0;         // between them
   friend bool operator==(const TileParams&, const TileParams&) = default;

@@ -22,6 +22,7 @@ struct Run {
   int32_t block = 1;
   int32_t per_index = 1;  // elements for one index of the cut dimension; all of them if the run is whole
   int32_t elements = 1;
+  int32_t period = 1;  // elements for one index of the outermost dimension
   int32_t bytes = 0;
   int32_t alignment = 0;      // bytes that every start of the run in memory is a multiple of, to 128
   bool fills_chunks = false;  // and so does the last block of the cut dimension
@@ -58,6 +59,12 @@ struct Tile {
   float cost = 0;
   int64_t blocks[max_rank];  // of every dimension; filled by build_tile()
 };
+
+// Elements of a destination row that may lie before it in its first sector, where rows start on chunks or anywhere.
+inline int32_t halo_elements(const PermuteProblem& problem, bool starts_on_chunk) {
+  const int32_t in_sector = static_cast<int32_t>(sector_bytes) / problem.dst_unit_bytes;
+  return starts_on_chunk ? in_sector / 2 : in_sector - 1;
+}
 
 inline bool contains(uint64_t mask, int dim) { return dim >= 0 && (mask >> dim & 1) != 0; }
 
@@ -110,8 +117,9 @@ inline int32_t chunks_per_group_of(int32_t chunks) {
   return per_group <= 1 ? 1 : static_cast<int32_t>((per_group + 1) / 2 * 2);
 }
 
-// Fills plan->tile and the launch from a chosen tile; permute_tile_layout.cpp.
-void build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src_side, const Side& dst_side,
+// Fills plan->tile and the launch from a chosen tile; false, with the plan unchanged, where places in it would not fit
+// a table entry; permute_tile_layout.cpp.
+bool build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src_side, const Side& dst_side,
                 PermutePlan* plan);
 
 // two_step_tile moves blocks of 4 x 16 bytes: shorter runs leave most of one empty. At the most, its destination rows

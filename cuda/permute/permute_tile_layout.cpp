@@ -31,6 +31,8 @@ struct TileLayout {
   int64_t span_bytes = 0;
   int32_t swizzle_mask = 0;  // of the keys of tiled_transpose
   int32_t shift_mask = 0;
+  int64_t skipped_elements = 0;
+  int64_t skipped_bytes = 0;
 };
 
 int64_t indices_of(const Tile& tile, int dim) { return tile.blocks[dim] + (dim == tile.dst_cut ? tile.halo : 0); }
@@ -109,6 +111,25 @@ void place_congruent_rows(const PermuteProblem& problem, int64_t run_bytes, bool
   }
 }
 
+// The first elements of a halo that no row needs, and the shared memory that they would take in front.
+void skip_halo(const PermuteProblem& problem, const Side& dst_side, TileLayout* layout) {
+  const Tile& tile = layout->tile;
+  if (tile.halo == 0 || (tile.src.dims & tile.dst.dims) != 0) return;
+  if (layout->src_rows.rank != tile.dst.num_dims()) return;  // further dimensions: elements are no rows
+  const int64_t needed = halo_elements(problem, tile.aligned);
+  // Whole words of two_step_tile.
+  const int64_t granule = tile.aligned ? needed : 4;
+  layout->skipped_elements = std::max<int64_t>(tile.halo * tile.dst.per_index - needed, 0) / granule * granule;
+  int64_t rest = layout->skipped_elements, place = 0;
+  for (int i = 0; i < tile.dst.num_dims(); ++i) {
+    const int64_t extent = indices_of(tile, dst_side.dims[i]);
+    place += rest % extent * layout->row_steps[i];
+    rest /= extent;
+  }
+  layout->skipped_bytes = place / line_bytes * line_bytes;
+  layout->span_bytes -= layout->skipped_bytes;
+}
+
 void set_row_dim(TileRowDim* dim, int64_t extent, int64_t shared_step, int64_t stride) {
   dim->divider = Divider(static_cast<uint32_t>(extent));
   dim->shared_step = static_cast<int32_t>(shared_step);
@@ -182,6 +203,8 @@ void set_rows(const PermuteProblem& problem, const TileLayout& layout, int64_t r
   }
   params.num_dst_rows = Divider(static_cast<uint32_t>(layout.dst_rows.count));
   params.shift_mask = static_cast<uint32_t>(layout.shift_mask);
+  params.skipped_elements = static_cast<int32_t>(layout.skipped_elements);
+  params.shared_lead_bytes = -static_cast<int32_t>(layout.skipped_bytes);
   plan->unit_bytes = problem.unit_bytes;
   plan->launch.num_threads = tile_threads;
   plan->launch.overlaps_previous = true;
@@ -192,9 +215,17 @@ void set_chunks(const PermuteProblem& problem, const Tile& tile, PermutePlan* pl
   TileParams& params = plan->tile;
   const int64_t run_bytes = tile.dst.bytes;
   int64_t chunks = 0;
-  if (tile.halo > 0) {
+  params.window_start_bytes = params.halo * tile.dst.per_index * problem.dst_unit_bytes;
+  params.window_bytes = tile.dst.bytes;
+  params.window_end = tile.dst.elements + params.halo * tile.dst.per_index;
+  if (tile.halo > 0 && plan->kernel == PermuteKernel::tiled_transpose) {
+    params.window_mask = sector_bytes - 1;
+    chunks = run_bytes / chunk_limit_bytes + 1;  // of either row's window: half a sector more
+  } else if (tile.halo > 0) {
     params.dst_granule = sector_bytes;
-    chunks = run_bytes / chunk_limit_bytes;  // blocks are whole sectors
+    params.window_mask = sector_bytes - 1;
+    const bool is_whole = run_bytes % sector_bytes == 0;  // ends as far inside a granule as it starts
+    chunks = ceil_div(run_bytes + (is_whole ? 0 : sector_bytes - problem.dst_unit_bytes), chunk_limit_bytes);
   } else {
     const bool aligned = tile.dst.alignment >= chunk_limit_bytes;
     params.dst_granule = aligned ? chunk_limit_bytes : run_bytes >= 4 * line_bytes ? line_bytes : sector_bytes;
@@ -237,22 +268,31 @@ void set_table_dims(const PermuteProblem& problem, const TileLayout& layout, con
   if (is_even) params.table_rank = 1;
 }
 
-// Where element e of the destination run stands: e * run_pitch if its dimensions step evenly, by a table otherwise. A
-// run that is cut repeats with every index of the cut dimension.
-void set_places(const Tile& tile, int32_t dst_unit_bytes, PermutePlan* plan) {
+// Where element e of the destination run stands: e * run_pitch if its dimensions step evenly, by a table otherwise. The
+// run repeats with every index of its outermost dimension, counted as one with those inside it that step evenly.
+void set_places(int32_t dst_unit_bytes, PermutePlan* plan) {
+  constexpr int64_t entries_per_chunk = chunk_limit_bytes / sizeof(TileTableEntry);
   TileParams& params = plan->tile;
   if (params.table_rank == 1) {
     params.table_rank = 0;
     return;
   }
-  const bool repeats = tile.dst_cut >= 0;
-  const int64_t per_index = tile.dst.per_index;
-  const int64_t period = repeats ? per_index : per_index * tile.dst.block;
-  params.table_period = Divider(static_cast<uint32_t>(period));
-  params.period_step = repeats ? params.table[params.table_rank - 1].shared_step : 0;
-  params.num_table_entries = static_cast<uint32_t>(period + chunk_limit_bytes / dst_unit_bytes - 1);
+  const auto steps_evenly = [&](int i) {  // from the dimension before
+    const TileTableDim& inner = params.table[i - 1];
+    return params.table[i].shared_step == int64_t{inner.shared_step} * inner.divider.divisor;
+  };
+  int outermost = params.table_rank - 1;
+  while (steps_evenly(outermost)) --outermost;  // the run as a whole does not
+  uint32_t period = 1;
+  for (int i = 0; i < outermost; ++i) period *= params.table[i].divider.divisor;
+  params.table_rank = outermost + 1;
+  params.table_period = Divider(period);
+  params.period_step = params.table[outermost].shared_step;
+  params.num_table_entries = period + static_cast<uint32_t>(chunk_limit_bytes / dst_unit_bytes - 1);
   params.table_offset_bytes = plan->launch.shared_bytes;
-  plan->launch.shared_bytes += static_cast<int32_t>(sizeof(uint32_t) * params.num_table_entries);
+  // Read in aligned packs of up to a chunk.
+  const int64_t entries = round_up(params.num_table_entries + entries_per_chunk, entries_per_chunk);
+  plan->launch.shared_bytes += static_cast<int32_t>(static_cast<int64_t>(sizeof(TileTableEntry)) * entries);
 }
 
 // Destination chunks that neighbouring threads gather start a chunk's elements apart: that many rows share a key. Where
@@ -274,7 +314,7 @@ void set_chunks_per_group(int64_t chunks, int64_t per_group, TileParams* params)
   params->store_items_per_pass = static_cast<uint32_t>(tile_threads / per_group);
 }
 
-void build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src_side, const Side& dst_side,
+bool build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src_side, const Side& dst_side,
                 PermutePlan* plan) {
   TileLayout layout;
   layout.tile = tile;
@@ -288,6 +328,8 @@ void build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src
     place_swizzled_rows(problem, tile.src.bytes, &layout);
   else
     place_congruent_rows(problem, tile.src.bytes, src_is_aligned, &layout);
+  skip_halo(problem, dst_side, &layout);
+  if (layout.span_bytes > max_tile_span_bytes) return false;
   set_grid(problem, layout, plan);
   set_rows(problem, layout, tile.src.elements, plan);
   TileParams& params = plan->tile;
@@ -308,7 +350,7 @@ void build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src
     group_dst_rows(problem, layout, plan);
     set_chunks(problem, tile, plan);
     swizzle_rows(layout.swizzle_mask, problem.dst_unit_bytes, &params);
-    return;
+    return true;
   }
   set_table_dims(problem, layout, dst_side, plan);
   if (layout.tile.two_steps) {
@@ -317,10 +359,11 @@ void build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src
     place_columns(plan);
   } else {
     plan->kernel = PermuteKernel::two_sided_tile;
-    set_places(layout.tile, problem.dst_unit_bytes, plan);
+    set_places(problem.dst_unit_bytes, plan);
     set_chunks(problem, tile, plan);
     choose_swizzle(problem.dst_unit_bytes, plan);
   }
+  return true;
 }
 
 void plan_strided_tile(const PermuteProblem& problem, PermutePlan* plan) {

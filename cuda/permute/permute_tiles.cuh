@@ -13,6 +13,7 @@
 #include "core/grid_order.cuh"
 #include "core/pack.cuh"
 #include "core/shared.cuh"
+#include "permute/permute_gather.cuh"
 #include "permute/permute_plan.h"
 
 namespace flowk {
@@ -72,10 +73,11 @@ __device__ __forceinline__ TileOrigin locate_tile(const TileParams& params) {
   };
   tile.src_run_bytes = count(params.src_run_bytes);
   tile.src_row_end = static_cast<uint32_t>(count(params.src_rows));
-  tile.src_row_begin = static_cast<uint32_t>(params.src_rows.per_index * dst_index_begin);  // 0 without a halo
+  // 0 without a halo. Rows and elements are numbered alike where some of the halo's are left out.
+  tile.src_row_begin = static_cast<uint32_t>(max(params.src_rows.per_index * dst_index_begin, params.skipped_elements));
   tile.dst_row_end = static_cast<uint32_t>(count(params.dst_rows));
   tile.dst_element_end = count(params.dst_run_elements);
-  tile.dst_element_begin = params.dst_run_elements.per_index * dst_index_begin;
+  tile.dst_element_begin = max(params.dst_run_elements.per_index * dst_index_begin, params.skipped_elements);
   wait_for_previous_grid();
   return tile;
 }
@@ -98,19 +100,13 @@ __device__ __forceinline__ void locate_tile_row(const TileRowDim* dims, int rank
   enter_dim(dims[rank - 1], row);
 }
 
-// Places in shared memory are swizzled so that threads that read together meet in few banks: bits 4-6, the chunk in its
-// line, are XORed with a key. tiled_transpose keeps a key for every source row, two_sided_tile takes three higher bits
-// of the place itself.
-__device__ __forceinline__ int32_t swizzle_of_row(const TileParams& params, uint32_t src_row) {
-  return static_cast<int32_t>((src_row >> params.swizzle_shift) * params.swizzle_step & params.swizzle_bits);
-}
-__device__ __forceinline__ int32_t swizzle_place(const TileParams& params, int32_t place) {
-  return place ^ (place >> params.swizzle_shift & params.swizzle_bits);
+// What the tile's start is moved by in shared memory, for places that agree with addresses modulo 16 or more.
+__device__ __forceinline__ int32_t tile_shift(const TileParams& params, const TileOrigin& tile) {
+  return params.shared_lead_bytes + static_cast<int32_t>(reinterpret_cast<uintptr_t>(tile.src) & params.shift_mask);
 }
 
 // Copies the tile to shared memory in the aligned 16-byte chunks that hold its bytes. A thread keeps its column and
-// steps from row to row. A byte's place in shared memory and in src agree modulo 16: `shift` is what the tile's start
-// needs for that.
+// steps from row to row.
 template <bool kAligned>
 __device__ __forceinline__ void load_tile(const TileParams& params, const TileOrigin& tile, unsigned char* shared_tile,
                                           int32_t shift) {
@@ -199,17 +195,32 @@ __device__ __forceinline__ void transpose_bytes(const uint32_t (&rows)[4], uint3
   columns[3] = __byte_perm(high01, high23, 0x7632);
 }
 
-// Turns `count` words, each holding one element of every row of a group, into one chunk for every row of the group.
-template <int Bytes, int kRows>
-__device__ __forceinline__ void store_rows_of_words(const uint32_t (&words)[chunk_bytes / Bytes],
-                                                    unsigned char* address, int64_t row_step) {
+// Is the chunk `in_row` bytes into a tile's destination row, which starts at `row`, the tile's to store? With a halo a
+// tile begins at the last sector's start at or before its row, and ends before the next tile's.
+__device__ __forceinline__ bool is_in_window(const TileParams& params, const unsigned char* row, int32_t in_row) {
+  if (params.window_mask == 0) return true;
+  const auto start = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(row));
+  const auto into_sector = [&](uint32_t at) { return static_cast<int32_t>(at & params.window_mask); };
+  return in_row >= -into_sector(start) &&
+         in_row < params.window_bytes - into_sector(start + static_cast<uint32_t>(params.window_bytes));
+}
+
+// Turns words, each holding one element of every row of a group, into one chunk for every row of the group. `row` is
+// the start of the first.
+template <int Bytes>
+__device__ __forceinline__ void store_rows_of_words(const TileParams& params,
+                                                    const uint32_t (&words)[chunk_bytes / Bytes], unsigned char* row,
+                                                    int32_t in_row) {
+  const auto store = [&](int i, const uint4& chunk) {
+    unsigned char* at = row + i * params.dst_row_step;
+    if (is_in_window(params, at, in_row)) *reinterpret_cast<uint4*>(at + in_row) = chunk;
+  };
   if constexpr (Bytes == 2) {
 #pragma unroll
-    for (int row = 0; row < 2; ++row) {
-      const uint32_t select = row == 0 ? 0x5410 : 0x7632;
-      *reinterpret_cast<uint4*>(address + row * row_step) =
-          make_uint4(__byte_perm(words[0], words[1], select), __byte_perm(words[2], words[3], select),
-                     __byte_perm(words[4], words[5], select), __byte_perm(words[6], words[7], select));
+    for (int i = 0; i < 2; ++i) {
+      const uint32_t select = i == 0 ? 0x5410 : 0x7632;
+      store(i, make_uint4(__byte_perm(words[0], words[1], select), __byte_perm(words[2], words[3], select),
+                          __byte_perm(words[4], words[5], select), __byte_perm(words[6], words[7], select)));
     }
   } else {
     uint32_t out[4][4];  // [word][row]
@@ -219,9 +230,7 @@ __device__ __forceinline__ void store_rows_of_words(const uint32_t (&words)[chun
       transpose_bytes(group, out[i]);
     }
 #pragma unroll
-    for (int row = 0; row < 4; ++row)
-      *reinterpret_cast<uint4*>(address + row * row_step) =
-          make_uint4(out[0][row], out[1][row], out[2][row], out[3][row]);
+    for (int i = 0; i < 4; ++i) store(i, make_uint4(out[0][i], out[1][i], out[2][i], out[3][i]));
   }
 }
 
@@ -232,12 +241,11 @@ template <int Bytes>
 __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
     tiled_transpose(const __grid_constant__ TileParams params) {
   constexpr int elements_per_chunk = chunk_bytes / Bytes;
-  constexpr int rows_per_item = Bytes < 4 ? 4 / Bytes : 1;
   constexpr int items_in_flight = Bytes == 1 ? 1 : 2;
   using Word = Pack<(Bytes < 4 ? 4 : Bytes)>;
   unsigned char* shared_tile = &shared<unsigned char>();
   const TileOrigin tile = locate_tile(params);
-  const int32_t shift = static_cast<int32_t>(reinterpret_cast<uintptr_t>(tile.src) & params.shift_mask);
+  const int32_t shift = tile_shift(params, tile);
   load_tile<true>(params, tile, shared_tile, shift);
   async_copy_wait();
   __syncthreads();
@@ -246,18 +254,21 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
 #pragma unroll 1
   while (walk.item < walk.num_items) {
     Word words[items_in_flight][elements_per_chunk];
-    unsigned char* addresses[items_in_flight];
+    unsigned char* rows[items_in_flight];
+    int32_t in_rows[items_in_flight];  // < the row's start only in a halo
 #pragma unroll
     for (int k = 0; k < items_in_flight; ++k) {
       uint32_t dst_row;
       int32_t chunk;
       walk.locate(params, &dst_row, &chunk);
-      const int32_t element = chunk * elements_per_chunk;
-      const bool is_inside = walk.item < walk.num_items && dst_row < tile.dst_row_end && element < tile.dst_element_end;
+      const int32_t element = params.skipped_elements + chunk * elements_per_chunk;
+      const bool is_inside = walk.item < walk.num_items && dst_row < tile.dst_row_end &&
+                             element >= tile.dst_element_begin && element < tile.dst_element_end;
       int64_t offset;
       int32_t column;
       locate_tile_row(params.dst_row_dims, params.dst_row_rank, dst_row, &offset, &column);
-      addresses[k] = is_inside ? tile.dst + offset + chunk * chunk_bytes : nullptr;
+      rows[k] = is_inside ? tile.dst + offset : nullptr;
+      in_rows[k] = element * Bytes - params.window_start_bytes;
       const int32_t place = shift + element * params.run_pitch + column;
       const int32_t swizzle = swizzle_of_row(params, static_cast<uint32_t>(element));
       if (is_inside) {
@@ -269,106 +280,115 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
     }
 #pragma unroll
     for (int k = 0; k < items_in_flight; ++k) {
-      if (addresses[k] == nullptr) continue;
-      if constexpr (rows_per_item == 1) {
+      if (rows[k] == nullptr) continue;
+      if constexpr (Bytes < 4) {
+        store_rows_of_words<Bytes>(params, words[k], rows[k], in_rows[k]);
+      } else if (is_in_window(params, rows[k], in_rows[k])) {
         Chunk<Bytes> out;
 #pragma unroll
         for (int i = 0; i < elements_per_chunk; ++i) out.elements[i] = words[k][i];
-        *reinterpret_cast<uint4*>(addresses[k]) = out.whole;
-      } else {
-        store_rows_of_words<Bytes, rows_per_item>(words[k], addresses[k], params.dst_row_step);
+        *reinterpret_cast<uint4*>(rows[k] + in_rows[k]) = out.whole;
       }
     }
   }
 }
 
-// Makes the table of where element e of the destination run stands in shared memory, before the swizzle. It covers one
-// period, and as much of the next as a chunk that starts in the first can reach.
-__device__ __forceinline__ void make_table(const TileParams& params, uint32_t* table) {
-#pragma unroll 1
-  for (uint32_t e = threadIdx.x; e < params.num_table_entries; e += tile_threads) {
-    uint32_t rest = e, place = 0;
-#pragma unroll 1
-    for (int d = 0; d + 1 < params.table_rank; ++d)
-      place += take_index(&rest, params.table[d].divider) * static_cast<uint32_t>(params.table[d].shared_step);
-    table[e] = place + rest * static_cast<uint32_t>(params.table[params.table_rank - 1].shared_step);
-  }
+// A chunk of a destination row, and which of its elements [first, last) are the tile's.
+struct RowChunk {
+  unsigned char* address;
+  int32_t column;   // of the row in shared memory
+  int32_t element;  // of the run, at `address`: < 0 where the row starts inside the chunk
+  int32_t first;
+  int32_t last;
+};
+
+// The walk's chunk; false where it lies outside. Destination rows are cut into chunks from their granule on, so that
+// every chunk inside a row is stored whole.
+template <int Bytes>
+__device__ __forceinline__ bool locate_chunk(const TileParams& params, const TileOrigin& tile, const StoreWalk& walk,
+                                             RowChunk* chunk) {
+  constexpr int elements_per_chunk = chunk_bytes / Bytes;
+  uint32_t dst_row;
+  int32_t index;
+  walk.locate(params, &dst_row, &index);
+  if (dst_row >= tile.dst_row_end) return false;
+  int64_t offset;
+  locate_tile_row(params.dst_row_dims, params.dst_row_rank, dst_row, &offset, &chunk->column);
+  unsigned char* row = tile.dst + offset;
+  const int32_t before_row =
+      static_cast<int32_t>(reinterpret_cast<uintptr_t>(row) & static_cast<uint32_t>(params.dst_granule - 1));
+  chunk->address = row - before_row + index * chunk_bytes;
+  chunk->element = params.halo * params.dst_run_elements.per_index - before_row / Bytes + index * elements_per_chunk;
+  chunk->first = max(tile.dst_element_begin - chunk->element, 0);
+  // With a halo the row goes on, in the next tile, from the granule that this one ends in.
+  const int32_t after_window =
+      static_cast<int32_t>(reinterpret_cast<uintptr_t>(row + params.window_bytes) & params.window_mask) / Bytes;
+  const int32_t end = min(tile.dst_element_end, params.window_end - after_window);
+  chunk->last = min(end - chunk->element, elements_per_chunk);
+  return chunk->first < chunk->last;
 }
 
-// Any runs, extents and alignment. Destination rows are cut into chunks from their granule on, so that every chunk
-// inside a row is stored whole; where element e of the run stands in shared memory is e * run_pitch, or comes from a
+// Stores a chunk whose elements are those of the run from `start` on: at a row's ends the tile has not all that the
+// chunk holds, and the nearest that it has were gathered.
+template <int Bytes>
+__device__ __forceinline__ void store_row_chunk(const RowChunk& chunk, int32_t start, Chunk<Bytes> elements) {
+  if (start == chunk.element && chunk.last - chunk.first == chunk_bytes / Bytes) {
+    *reinterpret_cast<uint4*>(chunk.address) = elements.whole;
+    return;
+  }
+  const uint4 zero = {0, 0, 0, 0};
+  const int32_t shift = (chunk.element - start) * Bytes;
+  if (shift > 0) elements.whole = shift_chunks(elements.whole, zero, shift);
+  if (shift < 0) elements.whole = shift_chunks(zero, elements.whole, chunk_bytes + shift);
+  store_partial_chunk<Bytes>(chunk.address, elements, chunk.first, chunk.last);
+}
+
+// Any runs, extents and alignment: where element e of the run stands in shared memory is e * run_pitch, or comes from a
 // table that the block makes while its loads are under way.
 template <int Bytes, bool kTable, bool kSwizzle>
 __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
     two_sided_tile(const __grid_constant__ TileParams params) {
   constexpr int elements_per_chunk = chunk_bytes / Bytes;
   unsigned char* shared_tile = &shared<unsigned char>();
-  uint32_t* table = reinterpret_cast<uint32_t*>(shared_tile + params.table_offset_bytes);
   const TileOrigin tile = locate_tile(params);
-  const int32_t shift = static_cast<int32_t>(reinterpret_cast<uintptr_t>(tile.src) & params.shift_mask);
+  const int32_t shift = tile_shift(params, tile);
   load_tile<false>(params, tile, shared_tile, shift);
-  if constexpr (kTable) make_table(params, table);
+  if constexpr (kTable) {
+    const auto table = reinterpret_cast<TileTableEntry*>(shared_tile + params.table_offset_bytes);
+    make_table(params, params.num_table_entries, table);
+  }
   async_copy_wait();
   __syncthreads();
 
-  // Element `i` after one whose place is known by its index in the period and the column that both share.
-  const auto gather = [&](int32_t e, int32_t column) {
-    const int32_t place = (kTable ? static_cast<int32_t>(table[e]) : e * params.run_pitch) + column;
-    return *reinterpret_cast<const Pack<Bytes>*>(shared_tile + (kSwizzle ? swizzle_place(params, place) : place));
-  };
-  // Leaves the index of `e` in its period and adds where the period starts to the column.
-  const auto enter_period = [&](int32_t* e, int32_t* column) {
-    if constexpr (kTable) {
-      const int32_t period = static_cast<int32_t>(params.table_period.divide(static_cast<uint32_t>(*e)));
-      *e -= period * static_cast<int32_t>(params.table_period.divisor);
-      *column += period * params.period_step;
-    }
-  };
-  const int32_t halo_elements = params.halo * params.dst_run_elements.per_index;
+  const int32_t last_start = tile.dst_element_end - elements_per_chunk;
 #pragma unroll 1
   for (StoreWalk walk(params); walk.item < walk.num_items; walk.item += params.store_items_per_pass) {
-    uint32_t dst_row;
-    int32_t chunk;
-    walk.locate(params, &dst_row, &chunk);
-    if (dst_row >= tile.dst_row_end) continue;
-    int64_t offset;
-    int32_t column;
-    locate_tile_row(params.dst_row_dims, params.dst_row_rank, dst_row, &offset, &column);
-    column += shift;
-    unsigned char* row = tile.dst + offset;
-    const int32_t before_row =
-        static_cast<int32_t>(reinterpret_cast<uintptr_t>(row) & static_cast<uint32_t>(params.dst_granule - 1));
-    unsigned char* address = row - before_row + chunk * chunk_bytes;
-    int32_t element = halo_elements - before_row / Bytes + chunk * elements_per_chunk;
-    Chunk<Bytes> out;
-    if (element >= tile.dst_element_begin && element + elements_per_chunk <= tile.dst_element_end) {
-      enter_period(&element, &column);
-#pragma unroll
-      for (int i = 0; i < elements_per_chunk; ++i) out.elements[i] = gather(element + i, column);
-      *reinterpret_cast<uint4*>(address) = out.whole;
-      continue;
+    RowChunk chunk;
+    if (!locate_chunk<Bytes>(params, tile, walk, &chunk)) continue;
+    const int32_t column = chunk.column + shift;
+    if (last_start >= tile.dst_element_begin) {
+      const int32_t start = min(max(chunk.element, tile.dst_element_begin), last_start);
+      Chunk<Bytes> out;
+      gather<Bytes, elements_per_chunk, kTable, kSwizzle>(params, shared_tile, start, column, out.elements);
+      store_row_chunk<Bytes>(chunk, start, out);
+    } else {  // runs of less than a chunk
+#pragma unroll 1
+      for (int32_t i = chunk.first; i < chunk.last; ++i) {
+        Pack<Bytes> element[1];
+        gather<Bytes, 1, kTable, kSwizzle>(params, shared_tile, chunk.element + i, column, element);
+        *reinterpret_cast<Pack<Bytes>*>(chunk.address + i * Bytes) = element[0];
+      }
     }
-    const int32_t first = tile.dst_element_begin > element ? tile.dst_element_begin - element : 0;
-    const int32_t last =
-        tile.dst_element_end - element < elements_per_chunk ? tile.dst_element_end - element : elements_per_chunk;
-    if (first >= last) continue;
-    int32_t start = element + first;  // the last elements of the row may lie in the next period
-    enter_period(&start, &column);
-#pragma unroll
-    for (int i = 0; i < elements_per_chunk; ++i)
-      if (i >= first && i < last) out.elements[i] = gather(start + i - first, column);
-    store_partial_chunk<Bytes>(address, out, first, last);
   }
 }
 
-// Sides without a dimension of stride 1: as two_sided_tile, but element by element on both sides. Each run is one
+// Copies a tile to shared memory element by element, for sides without a dimension of stride 1. Each run is one
 // dimension.
 template <int Bytes>
-__global__ void __launch_bounds__(tile_threads, tile_min_blocks)
-    strided_tile(const __grid_constant__ TileParams params) {
-  unsigned char* shared_tile = &shared<unsigned char>();
-  const TileOrigin tile = locate_tile(params);
+__device__ __forceinline__ void load_strided_tile(const TileParams& params, const TileOrigin& tile,
+                                                  unsigned char* shared_tile) {
   const uint32_t run = params.chunks_per_src_row.divisor;
+#pragma unroll 1
   for (uint32_t item = threadIdx.x; item < tile.src_row_end * run; item += tile_threads) {
     const uint32_t src_row = params.chunks_per_src_row.divide(item);
     const int32_t in_row = static_cast<int32_t>(item - src_row * run);
@@ -379,18 +399,36 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
     *reinterpret_cast<Pack<Bytes>*>(shared_tile + place + in_row * Bytes) =
         *reinterpret_cast<const Pack<Bytes>*>(tile.src + offset + in_row * params.src_element_stride);
   }
-  __syncthreads();
-  const uint32_t dst_run = params.chunks_per_group.divisor;
-  for (uint32_t item = threadIdx.x; item < tile.dst_row_end * dst_run; item += tile_threads) {
+}
+
+// Visits every element of the tile in dst order: work(its place in shared memory, its address in dst).
+template <class Work>
+__device__ __forceinline__ void for_each_strided_element(const TileParams& params, const TileOrigin& tile,
+                                                         const Work& work) {
+  const uint32_t run = params.chunks_per_group.divisor;
+#pragma unroll 1
+  for (uint32_t item = threadIdx.x; item < tile.dst_row_end * run; item += tile_threads) {
     const uint32_t dst_row = params.chunks_per_group.divide(item);
-    const int32_t e = static_cast<int32_t>(item - dst_row * dst_run);
+    const int32_t e = static_cast<int32_t>(item - dst_row * run);
     if (e >= tile.dst_element_end) continue;
     int64_t offset;
     int32_t column;
     locate_tile_row(params.dst_row_dims, params.dst_row_rank, dst_row, &offset, &column);
-    *reinterpret_cast<Pack<Bytes>*>(tile.dst + offset + e * params.dst_element_stride) =
-        *reinterpret_cast<const Pack<Bytes>*>(shared_tile + e * params.run_pitch + column);
+    work(e * params.run_pitch + column, tile.dst + offset + e * params.dst_element_stride);
   }
+}
+
+// As two_sided_tile, but element by element on both sides.
+template <int Bytes>
+__global__ void __launch_bounds__(tile_threads, tile_min_blocks)
+    strided_tile(const __grid_constant__ TileParams params) {
+  unsigned char* shared_tile = &shared<unsigned char>();
+  const TileOrigin tile = locate_tile(params);
+  load_strided_tile<Bytes>(params, tile, shared_tile);
+  __syncthreads();
+  for_each_strided_element(params, tile, [&](int32_t place, unsigned char* address) {
+    *reinterpret_cast<Pack<Bytes>*>(address) = *reinterpret_cast<const Pack<Bytes>*>(shared_tile + place);
+  });
 }
 
 }  // namespace flowk

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the elements of a chunk of a destination row stand in a tile's shared memory, and how they are gathered.
+//
+// A place is below 64 KB, so that two share a word: the column, the swizzle and a step along the run then take one
+// instruction for two elements. A gather by bytes has 244 issue slots for the 32 chunks of a warp at the speed of a
+// copy (H200), 15 for an element.
+#pragma once
+
+#include "core/divide.h"
+#include "core/pack.cuh"
+#include "permute/permute_plan.h"
+
+namespace flowk {
+
+constexpr uint32_t both_halves = 0x10001;
+
+// Places in shared memory are swizzled so that threads that read together meet in few banks: bits 4-6, the chunk in its
+// line, are XORed with a key. tiled_transpose keeps a key for every source row, two_sided_tile takes three higher bits
+// of the place itself.
+__device__ __forceinline__ int32_t swizzle_of_row(const TileParams& params, uint32_t src_row) {
+  return static_cast<int32_t>((src_row >> params.swizzle_shift) * params.swizzle_step & params.swizzle_bits);
+}
+__device__ __forceinline__ int32_t swizzle_place(const TileParams& params, int32_t place) {
+  return place ^ (place >> params.swizzle_shift & params.swizzle_bits);
+}
+// Of both places in a word: the shift is less than 10, so that the key of the low one is its own.
+__device__ __forceinline__ uint32_t swizzle_pair(const TileParams& params, uint32_t pair) {
+  return pair ^ (pair >> params.swizzle_shift & static_cast<uint32_t>(params.swizzle_bits) * both_halves);
+}
+
+// Makes the table of where element e of the destination run stands in shared memory, before the swizzle. Of
+// two_sided_tile it covers one period, and as much of the next as a chunk that starts in the first can reach. Entries
+// past its end, to `num_entries`, repeat the last.
+__device__ __forceinline__ void make_table(const TileParams& params, uint32_t num_entries, TileTableEntry* table) {
+#pragma unroll 1
+  for (uint32_t e = threadIdx.x; e < num_entries; e += tile_threads) {
+    uint32_t rest = min(e, params.num_table_entries - 1), place = 0;
+#pragma unroll 1
+    for (int d = 0; d + 1 < params.table_rank; ++d)
+      place += take_index(&rest, params.table[d].divider) * static_cast<uint32_t>(params.table[d].shared_step);
+    place += rest * static_cast<uint32_t>(params.table[params.table_rank - 1].shared_step);
+    table[e] = static_cast<TileTableEntry>(place);
+  }
+}
+
+// Entries [e, e + kN) of the table, two to a word. Neighbouring lanes read kN entries apart, which one by one would
+// meet in 32 / kN banks: aligned packs are read, one more than the entries fill, and shifted.
+template <int kN>
+__device__ __forceinline__ void read_table(const TileTableEntry* table, int32_t e, uint32_t (&pairs)[(kN + 1) / 2]) {
+  if constexpr (kN == 1) {
+    pairs[0] = table[e];
+  } else {
+    constexpr int num_pairs = kN / 2;
+    constexpr int words_per_pack = kN >= 16 ? 4 : kN >= 8 ? 2 : 1;
+    constexpr int num_packs = num_pairs / words_per_pack + 1;
+    union {
+      Pack<4 * words_per_pack> packs[num_packs];
+      uint32_t words[num_packs * words_per_pack];
+    } read;
+    const auto from =
+        reinterpret_cast<const Pack<4 * words_per_pack>*>(table) + static_cast<uint32_t>(e) / (2 * words_per_pack);
+#pragma unroll
+    for (int i = 0; i < num_packs; ++i) read.packs[i] = from[i];
+    if constexpr (words_per_pack >= 4) {
+#pragma unroll
+      for (int i = 0; i < num_pairs + 2; ++i) read.words[i] = (e & 4) ? read.words[i + 2] : read.words[i];
+    }
+    if constexpr (words_per_pack >= 2) {
+#pragma unroll
+      for (int i = 0; i < num_pairs + 1; ++i) read.words[i] = (e & 2) ? read.words[i + 1] : read.words[i];
+    }
+    const uint32_t bits = (static_cast<uint32_t>(e) & 1) * 16;
+#pragma unroll
+    for (int i = 0; i < num_pairs; ++i) pairs[i] = __funnelshift_r(read.words[i], read.words[i + 1], bits);
+  }
+}
+
+// Elements [first, first + kN) of a destination row whose element 0 stands `column` bytes after the run's.
+template <int Bytes, int kN, bool kTable, bool kSwizzle>
+__device__ __forceinline__ void gather(const TileParams& params, const unsigned char* shared_tile, int32_t first,
+                                       int32_t column, Pack<Bytes> (&elements)[kN]) {
+  constexpr int num_pairs = (kN + 1) / 2;
+  uint32_t pairs[num_pairs];
+  if constexpr (kTable) {
+    uint32_t period = static_cast<uint32_t>(first);
+    const uint32_t in_period = take_index(&period, params.table_period);
+    column += static_cast<int32_t>(period) * params.period_step;
+    read_table<kN>(reinterpret_cast<const TileTableEntry*>(shared_tile + params.table_offset_bytes),
+                   static_cast<int32_t>(in_period), pairs);
+#pragma unroll
+    for (int i = 0; i < num_pairs; ++i) pairs[i] += static_cast<uint32_t>(column) * both_halves;
+  } else {
+    const auto pitch = static_cast<uint32_t>(params.run_pitch);
+    const uint32_t start = static_cast<uint32_t>(first) * pitch + static_cast<uint32_t>(column);
+    pairs[0] = start * both_halves + (pitch << 16);
+#pragma unroll
+    for (int i = 1; i < num_pairs; ++i) pairs[i] = pairs[i - 1] + 2 * pitch * both_halves;
+  }
+#pragma unroll
+  for (int i = 0; i < num_pairs; ++i)
+    if constexpr (kSwizzle) pairs[i] = swizzle_pair(params, pairs[i]);
+#pragma unroll
+  for (int i = 0; i < kN; ++i) {
+    const uint32_t place = i % 2 == 0 ? pairs[i / 2] & 0xffff : pairs[i / 2] >> 16;
+    elements[i] = *reinterpret_cast<const Pack<Bytes>*>(shared_tile + place);
+  }
+}
+
+}  // namespace flowk
