@@ -2,7 +2,7 @@
 """What holds back the slowest cases of permute: `python bench/profile_permute.py SET ... [--worst N] [--below F]`.
 
 Times the sets, or single cases as SET#INDEX, as bench_permute.py does, then launches the slowest cases once each under
-Nsight Compute (`ncu` in the path) and prints a line of counters for each, beside what a copy of the same bytes would need.
+Nsight Compute (`ncu` in the path) and prints a line of counters for each, over what a copy of the bytes would need.
 """
 
 from __future__ import annotations
