@@ -22,6 +22,8 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
   const int32_t shift = tile_shift(params, tile);
   load_tile<false>(params, tile, shared_tile, shift);
   make_table(params, 4 * params.words_per_run.divisor, table);
+  DstRow* rows = reinterpret_cast<DstRow*>(shared_tile + params.rows_offset_bytes);
+  make_dst_rows<1>(params, tile, 0, rows);
   async_copy_wait();
   __syncthreads();
 
@@ -70,9 +72,10 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
   __syncthreads();
 
 #pragma unroll 1
-  for (StoreWalk walk(params); walk.item < walk.num_items; walk.item += params.store_items_per_pass) {
-    RowChunk chunk;
-    if (!locate_chunk<1>(params, tile, walk, &chunk)) continue;
+  for (StoreWalk walk(params); !walk.is_done(params); walk.step(params)) {
+    if (walk.dst_row >= tile.dst_row_end) continue;
+    const RowChunk chunk = locate_chunk<1>(params, tile, rows, walk);
+    if (chunk.first >= chunk.last) continue;
     // The column of a row is its number.
     const int32_t place = params.columns_offset_bytes + chunk.column * params.columns_pitch + chunk.element;
     const uint32_t* words = reinterpret_cast<const uint32_t*>(shared_tile + (place & ~3));

@@ -108,15 +108,13 @@ __global__ void __launch_bounds__(tile_threads)
   async_copy_wait();
   __syncthreads();
 #pragma unroll 1
-  for (StoreWalk walk(params); walk.item < walk.num_items; walk.item += params.store_items_per_pass) {
-    uint32_t dst_row;
-    int32_t chunk;
-    walk.locate(params, &dst_row, &chunk);
-    const int32_t element = params.skipped_elements + chunk * elements_per_chunk;
-    if (dst_row >= tile.dst_row_end || element < tile.dst_element_begin || element >= tile.dst_element_end) continue;
+  for (StoreWalk walk(params); !walk.is_done(params); walk.step(params)) {
+    const int32_t element = params.skipped_elements + walk.chunk(params) * elements_per_chunk;
+    if (walk.dst_row >= tile.dst_row_end || element < tile.dst_element_begin || element >= tile.dst_element_end)
+      continue;
     int64_t offset;
     int32_t column;
-    locate_tile_row(params.dst_row_dims, params.dst_row_rank, dst_row, &offset, &column);
+    locate_tile_row(params.dst_row_dims, params.dst_row_rank, walk.dst_row, &offset, &column);
     unsigned char* dst = tile.dst + offset;
     const int32_t in_row = element * kDstBytes - params.window_start_bytes;  // < 0 only in a halo
     const int32_t place = shift + element * params.run_pitch + column;
@@ -158,28 +156,34 @@ __global__ void __launch_bounds__(tile_threads)
     const auto table = reinterpret_cast<TileTableEntry*>(shared_tile + params.table_offset_bytes);
     make_table(params, params.num_table_entries, table);
   }
+  DstRow* rows = reinterpret_cast<DstRow*>(shared_tile + params.rows_offset_bytes);
+  make_dst_rows<kDstBytes>(params, tile, shift, rows);
   async_copy_wait();
   __syncthreads();
 
   const int32_t last_start = tile.dst_element_end - elements_per_chunk;
 #pragma unroll 1
-  for (StoreWalk walk(params); walk.item < walk.num_items; walk.item += params.store_items_per_pass) {
-    RowChunk chunk;
-    if (!locate_chunk<kDstBytes>(params, tile, walk, &chunk)) continue;
-    const int32_t column = chunk.column + shift;
+  for (StoreWalk walk(params); !walk.is_done(params); walk.step(params)) {
+    if (walk.dst_row >= tile.dst_row_end) continue;
+    const RowChunk chunk = locate_chunk<kDstBytes>(params, tile, rows, walk);
+    if (chunk.first >= chunk.last) continue;
     if (last_start >= tile.dst_element_begin) {
       const int32_t start = min(max(chunk.element, tile.dst_element_begin), last_start);
+      Element<kSrcBytes> elements[elements_per_chunk];
       Pack<kSrcBytes> in[elements_per_chunk];
       Chunk<kDstBytes> out;
-      gather<kSrcBytes, elements_per_chunk, kTable, true>(params, shared_tile, start, column, in);
+      gather<kSrcBytes, elements_per_chunk, kTable, true>(params, shared_tile, start, chunk.column, elements);
+#pragma unroll
+      for (int i = 0; i < elements_per_chunk; ++i) in[i] = static_cast<Pack<kSrcBytes>>(elements[i]);
       convert_chunk<kSrcBytes, kDstBytes, Compute>(conversion, in, &out);
       store_row_chunk<kDstBytes>(chunk, start, out);
     } else {  // runs of less than a chunk
 #pragma unroll 1
       for (int32_t i = chunk.first; i < chunk.last; ++i) {
-        Pack<kSrcBytes> in[1];
+        Element<kSrcBytes> element[1];
         Pack<kDstBytes> out[1];
-        gather<kSrcBytes, 1, kTable, true>(params, shared_tile, chunk.element + i, column, in);
+        gather<kSrcBytes, 1, kTable, true>(params, shared_tile, chunk.element + i, chunk.column, element);
+        const Pack<kSrcBytes> in[1] = {static_cast<Pack<kSrcBytes>>(element[0])};
         convert_elements<kSrcBytes, kDstBytes, Compute, 1>(conversion, in, out);
         *reinterpret_cast<Pack<kDstBytes>*>(chunk.address + i * kDstBytes) = out[0];
       }

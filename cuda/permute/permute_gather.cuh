@@ -6,6 +6,8 @@
 // copy (H200), 15 for an element.
 #pragma once
 
+#include <type_traits>
+
 #include "core/divide.h"
 #include "core/pack.cuh"
 #include "permute/permute_plan.h"
@@ -75,10 +77,36 @@ __device__ __forceinline__ void read_table(const TileTableEntry* table, int32_t 
   }
 }
 
+// An element in a register, zero-extended to a word.
+template <int Bytes>
+using Element = std::conditional_t<(Bytes < 4), uint32_t, Pack<Bytes>>;
+
+template <int Bytes>
+__device__ __forceinline__ Chunk<Bytes> chunk_of(const Element<Bytes> (&elements)[chunk_bytes / Bytes]) {
+  Chunk<Bytes> chunk;
+  if constexpr (Bytes < 4) {
+    // One instruction for two halves; the compiler's own choice takes three.
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if constexpr (Bytes == 2) {
+        chunk.words[i] = __byte_perm(elements[2 * i], elements[2 * i + 1], 0x5410);
+      } else {
+        const uint32_t low = __byte_perm(elements[4 * i], elements[4 * i + 1], 0x0040);
+        const uint32_t high = __byte_perm(elements[4 * i + 2], elements[4 * i + 3], 0x0040);
+        chunk.words[i] = __byte_perm(low, high, 0x5410);
+      }
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < chunk_bytes / Bytes; ++i) chunk.elements[i] = elements[i];
+  }
+  return chunk;
+}
+
 // Elements [first, first + kN) of a destination row whose element 0 stands `column` bytes after the run's.
 template <int Bytes, int kN, bool kTable, bool kSwizzle>
 __device__ __forceinline__ void gather(const TileParams& params, const unsigned char* shared_tile, int32_t first,
-                                       int32_t column, Pack<Bytes> (&elements)[kN]) {
+                                       int32_t column, Element<Bytes> (&elements)[kN]) {
   constexpr int num_pairs = (kN + 1) / 2;
   uint32_t pairs[num_pairs];
   if constexpr (kTable) {

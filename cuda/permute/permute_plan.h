@@ -81,6 +81,17 @@ struct TileRowDim {
   friend bool operator==(const TileRowDim&, const TileRowDim&) = default;
 };
 
+// A step over rows of one or two dimensions, and what comes on top where it leaves the innermost one's end behind.
+struct TileRowPass {
+  int64_t step = 0;  // bytes in src or dst
+  int32_t shared_step = 0;
+  uint32_t innermost = 0;     // indices of the innermost dimension
+  uint32_t end = UINT32_MAX;  // its extent; of one dimension no end
+  int32_t wrap_shared_step = 0;
+  int64_t wrap_step = 0;
+  friend bool operator==(const TileRowPass&, const TileRowPass&) = default;
+};
+
 // One dimension of the destination run, innermost first.
 struct TileTableDim {
   Divider divider;
@@ -91,6 +102,7 @@ struct TileTableDim {
 // Places in shared memory, of which the gathers keep two in a word: a tile and its table take less than 64 KB.
 using TileTableEntry = uint16_t;
 constexpr int64_t max_tile_span_bytes = 65536;
+constexpr int64_t dst_row_bytes = 16;  // of an entry of the table of destination rows
 
 // The most dimensions that the rows of one side, or a run, are made of.
 constexpr int max_tile_dims = 8;
@@ -132,7 +144,7 @@ struct TileParams {
   // Loading: item = (source row, chunk of its run).
   Divider chunks_per_src_row;
   uint32_t src_rows_per_pass = 0;  // rows that the threads of a block load at once
-  int64_t src_pass_step = 0;       // bytes in src from one pass to the next, where rows have one dimension
+  TileRowPass src_pass;            // from one pass to the next
   bool src_row_is_wide = false;    // a row has more chunks than a block threads
   int64_t src_tile_bytes = 0;      // from a whole tile's start past the last chunk that it loads
   int32_t src_row_rank = 0;
@@ -147,12 +159,15 @@ struct TileParams {
   int64_t src_element_stride = 0;  // strided_tile: bytes between elements of the source run
 
   // Storing: item = (group of chunks, destination row, chunk in the group).
-  uint32_t num_store_items = 0;       // (group, row) pairs of a tile
-  uint32_t store_items_per_pass = 0;  // that the threads of a block take at once
+  uint32_t num_store_groups = 0;      // groups of chunks of a row
+  uint32_t store_items_per_pass = 0;  // (group, row) pairs that the threads of a block take at once
+  uint32_t store_pass_groups = 0;     // from one pass to the next
+  uint32_t store_pass_rows = 0;
   Divider chunks_per_group;  // chunks of one row that neighbouring threads store; strided_tile: elements of the run
   Divider num_dst_rows;      // of a whole tile
   int32_t dst_row_rank = 0;
   TileRowDim dst_row_dims[max_tile_dims];
+  int32_t rows_offset_bytes = 0;  // of the table of destination rows in shared memory
   int64_t dst_row_step = 0;  // between destination rows that one thread stores together (elements of 1 and 2 bytes)
   int64_t dst_element_stride = 0;  // strided_tile: bytes between elements of the destination run
   int32_t dst_granule = 16;        // the bytes that a destination row's chunks are aligned to

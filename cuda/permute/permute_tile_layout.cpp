@@ -168,6 +168,24 @@ void set_grid(const PermuteProblem& problem, const TileLayout& layout, PermutePl
   }
 }
 
+void set_src_pass(TileParams* params) {
+  const TileRowDim &inner = params->src_row_dims[0], &outer = params->src_row_dims[1];
+  const uint32_t rows = params->src_rows_per_pass;
+  TileRowPass& pass = params->src_pass;
+  pass.innermost = rows;
+  pass.step = rows * inner.stride;
+  pass.shared_step = static_cast<int32_t>(rows) * inner.shared_step;
+  if (params->src_row_rank != 2) return;
+  const uint32_t extent = inner.divider.divisor, outer_indices = rows / extent;
+  pass.end = extent;
+  pass.innermost = rows % extent;
+  pass.step = pass.innermost * inner.stride + outer_indices * outer.stride;
+  pass.shared_step = static_cast<int32_t>(pass.innermost) * inner.shared_step +
+                     static_cast<int32_t>(outer_indices) * outer.shared_step;
+  pass.wrap_step = outer.stride - extent * inner.stride;
+  pass.wrap_shared_step = outer.shared_step - static_cast<int32_t>(extent) * inner.shared_step;
+}
+
 TileCount count_of(int64_t total, int64_t block, bool is_cut, TileCount::Cut cut) {
   return is_cut ? TileCount{static_cast<int32_t>(total / block), cut, 0}
                 : TileCount{static_cast<int32_t>(total), TileCount::whole, 0};
@@ -310,8 +328,10 @@ void swizzle_rows(int32_t mask, int32_t dst_unit_bytes, TileParams* params) {
 void set_chunks_per_group(int64_t chunks, int64_t per_group, TileParams* params) {
   const int64_t groups = ceil_div(chunks, per_group);
   params->chunks_per_group = Divider(static_cast<uint32_t>(per_group));
-  params->num_store_items = static_cast<uint32_t>(groups * params->num_dst_rows.divisor);
+  params->num_store_groups = static_cast<uint32_t>(groups);
   params->store_items_per_pass = static_cast<uint32_t>(tile_threads / per_group);
+  params->store_pass_groups = params->store_items_per_pass / params->num_dst_rows.divisor;
+  params->store_pass_rows = params->store_items_per_pass % params->num_dst_rows.divisor;
 }
 
 bool build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src_side, const Side& dst_side,
@@ -340,7 +360,7 @@ bool build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src
       ceil_div(tile.src.bytes + (src_is_aligned ? 0 : chunk_limit_bytes - 1), chunk_limit_bytes);
   params.chunks_per_src_row = Divider(static_cast<uint32_t>(std::min<int64_t>(chunks_per_row, tile_threads)));
   params.src_rows_per_pass = static_cast<uint32_t>(std::max<int64_t>(tile_threads / chunks_per_row, 1));
-  params.src_pass_step = static_cast<int64_t>(params.src_rows_per_pass) * params.src_row_dims[0].stride;
+  set_src_pass(&params);
   params.src_row_is_wide = chunks_per_row > tile_threads;
   plan->launch.shared_bytes = static_cast<int32_t>(round_up(layout.span_bytes, line_bytes));
   plan->predicted_cost = tile.cost;
@@ -363,6 +383,9 @@ bool build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src
     set_chunks(problem, tile, plan);
     choose_swizzle(problem.dst_unit_bytes, plan);
   }
+  params.rows_offset_bytes = static_cast<int32_t>(round_up(plan->launch.shared_bytes, dst_row_bytes));
+  plan->launch.shared_bytes =
+      params.rows_offset_bytes + static_cast<int32_t>(dst_row_bytes * params.num_dst_rows.divisor);
   return true;
 }
 

@@ -151,6 +151,8 @@ bool join(const PermuteProblem& problem, const Side& src_side, const Run& src, c
     tile->shared_bytes += static_cast<int64_t>(sizeof(TileTableEntry)) * tile->dst.period;
   }
   tile->src_rows = static_cast<int32_t>(src_rows);
+  if (!(is_disjoint && src.fills_chunks && dst.fills_chunks))
+    tile->shared_bytes += dst_row_bytes * (tile->elements / tile->dst.elements);
   tile->two_steps = problem.unit_bytes == 1 && !problem.is_converted && is_disjoint &&
                     !(src.fills_chunks && dst.fills_chunks) &&
                     std::min(tile->src.bytes, tile->dst.bytes) >= min_two_step_run_bytes;

@@ -106,60 +106,65 @@ __device__ __forceinline__ int32_t tile_shift(const TileParams& params, const Ti
 }
 
 // Copies the tile to shared memory in the aligned 16-byte chunks that hold its bytes. A thread keeps its column and
-// steps from row to row.
+// steps from row to row. Addresses and places agree modulo 16, so that the chunk at a column of a row is where either
+// is rounded down.
 template <bool kAligned>
 __device__ __forceinline__ void load_tile(const TileParams& params, const TileOrigin& tile, unsigned char* shared_tile,
                                           int32_t shift) {
   const uint32_t row_in_pass = params.chunks_per_src_row.divide(threadIdx.x);
   const int32_t column =
       static_cast<int32_t>(threadIdx.x - row_in_pass * params.chunks_per_src_row.divisor) * chunk_bytes;
-  if (row_in_pass >= params.src_rows_per_pass) return;
-  const bool ends_before_src = kAligned || params.src_end - tile.src >= params.src_tile_bytes;
-  // The chunks of a row that are this thread's; the row starts at `place` of shared memory.
-  const auto load_row = [&](const unsigned char* row, int32_t place, uint32_t src_row) {
-    const int32_t before_row = kAligned ? 0 : static_cast<int32_t>(reinterpret_cast<uintptr_t>(row) % chunk_bytes);
-    const int32_t swizzle = kAligned ? swizzle_of_row(params, src_row) : 0;
-    int32_t in_row = column - before_row;
-    do {
-      if (in_row >= tile.src_run_bytes) break;
-      unsigned char* chunk =
-          shared_tile + (kAligned ? (place + in_row) ^ swizzle : swizzle_place(params, place + in_row));
-      if (ends_before_src)
-        async_copy_chunk(chunk, row + in_row);
-      else
-        async_copy_chunk_head(chunk, row + in_row, params.src_end - (row + in_row));
-      in_row += tile_threads * chunk_bytes;
-    } while (params.src_row_is_wide);
+  if (row_in_pass >= params.src_rows_per_pass || (kAligned && column >= tile.src_run_bytes)) return;
+  const SharedAddress base = shared_address(shared_tile);
+  // The chunk that holds `at`, `in_row` bytes into its row, which stands at `place`.
+  const auto load = [&](const unsigned char* at, int32_t in_row, int32_t place, uint32_t src_row,
+                        bool ends_before_src) {
+    const auto into_chunk = static_cast<int32_t>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(at)) % chunk_bytes);
+    if (!kAligned && in_row - into_chunk >= tile.src_run_bytes) return;
+    at -= into_chunk;
+    place = kAligned ? place ^ swizzle_of_row(params, src_row) : swizzle_place(params, place - into_chunk);
+    if (kAligned || ends_before_src)
+      async_copy_chunk(base + place, at);
+    else
+      async_copy_chunk_head(shared_tile + place, at, params.src_end - at);
   };
   uint32_t src_row = tile.src_row_begin + row_in_pass;
-  if (params.src_row_rank <= 1) {
-    const TileRowDim& dim = params.src_row_dims[0];
-    const unsigned char* row = tile.src + static_cast<int64_t>(src_row) * dim.stride;
-    int32_t place = shift + static_cast<int32_t>(src_row) * dim.shared_step;
-    const int64_t row_step = params.src_pass_step;
-    const int32_t place_step = static_cast<int32_t>(params.src_rows_per_pass) * dim.shared_step;
+  int64_t offset;
+  int32_t place;
+  const bool ends_before_src = kAligned || params.src_end - tile.src >= params.src_tile_bytes;
+  if (params.src_row_rank <= 2 && !params.src_row_is_wide && ends_before_src) {
+    locate_tile_row(params.src_row_dims, params.src_row_rank, src_row, &offset, &place);
+    const unsigned char* at = tile.src + offset + column;
+    place += shift + column;
+    uint32_t innermost = src_row;  // its index
+    if (params.src_row_rank == 2) innermost = src_row % params.src_row_dims[0].divider.divisor;
 #pragma unroll 1
     while (src_row < tile.src_row_end) {
 #pragma unroll
       for (int i = 0; i < rows_in_flight; ++i) {
-        if (src_row < tile.src_row_end) load_row(row, place, src_row);
+        if (src_row < tile.src_row_end) load(at, column, place, src_row, true);
         src_row += params.src_rows_per_pass;
-        row += row_step;
-        place += place_step;
+        at += params.src_pass.step;
+        place += params.src_pass.shared_step;
+        innermost += params.src_pass.innermost;
+        if (innermost >= params.src_pass.end) {
+          innermost -= params.src_pass.end;
+          at += params.src_pass.wrap_step;
+          place += params.src_pass.wrap_shared_step;
+        }
       }
     }
     return;
   }
 #pragma unroll 1
-  while (src_row < tile.src_row_end) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      int64_t offset;
-      int32_t place;
-      locate_tile_row(params.src_row_dims, params.src_row_rank, src_row, &offset, &place);
-      if (src_row < tile.src_row_end) load_row(tile.src + offset, shift + place, src_row);
-      src_row += params.src_rows_per_pass;
-    }
+  for (; src_row < tile.src_row_end; src_row += params.src_rows_per_pass) {
+    locate_tile_row(params.src_row_dims, params.src_row_rank, src_row, &offset, &place);
+    int32_t in_row = column;
+#pragma unroll 4
+    do {
+      load(tile.src + offset + in_row, in_row, shift + place + in_row, src_row, ends_before_src);
+      in_row += tile_threads * chunk_bytes;
+    } while (params.src_row_is_wide && in_row < tile.src_run_bytes + (kAligned ? 0 : chunk_bytes));
   }
 }
 
@@ -168,18 +173,26 @@ __device__ __forceinline__ void load_tile(const TileParams& params, const TileOr
 // the group.
 struct StoreWalk {
   uint32_t in_group;
-  uint32_t item;  // (group, destination row)
-  uint32_t num_items;
+  uint32_t dst_row;
+  uint32_t group;  // num_store_groups: no more chunks
 
   __device__ __forceinline__ explicit StoreWalk(const TileParams& params) {
-    item = params.chunks_per_group.divide(threadIdx.x);
-    in_group = threadIdx.x - item * params.chunks_per_group.divisor;
-    num_items = item < params.store_items_per_pass ? params.num_store_items : 0;
+    group = params.chunks_per_group.divide(threadIdx.x);
+    in_group = threadIdx.x - group * params.chunks_per_group.divisor;
+    const bool is_idle = group >= params.store_items_per_pass;
+    dst_row = take_index(&group, params.num_dst_rows);
+    if (is_idle) group = params.num_store_groups;
   }
-  __device__ __forceinline__ void locate(const TileParams& params, uint32_t* dst_row, int32_t* chunk) const {
-    uint32_t group = item;
-    *dst_row = take_index(&group, params.num_dst_rows);
-    *chunk = static_cast<int32_t>(group * params.chunks_per_group.divisor + in_group);
+  __device__ __forceinline__ bool is_done(const TileParams& params) const { return group >= params.num_store_groups; }
+  __device__ __forceinline__ void step(const TileParams& params) {
+    dst_row += params.store_pass_rows;
+    group += params.store_pass_groups;
+    if (dst_row < params.num_dst_rows.divisor) return;
+    dst_row -= params.num_dst_rows.divisor;
+    ++group;
+  }
+  __device__ __forceinline__ int32_t chunk(const TileParams& params) const {
+    return static_cast<int32_t>(group * params.chunks_per_group.divisor + in_group);
   }
 };
 
@@ -252,21 +265,18 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
 
   StoreWalk walk(params);
 #pragma unroll 1
-  while (walk.item < walk.num_items) {
+  while (!walk.is_done(params)) {
     Word words[items_in_flight][elements_per_chunk];
     unsigned char* rows[items_in_flight];
     int32_t in_rows[items_in_flight];  // < the row's start only in a halo
 #pragma unroll
     for (int k = 0; k < items_in_flight; ++k) {
-      uint32_t dst_row;
-      int32_t chunk;
-      walk.locate(params, &dst_row, &chunk);
-      const int32_t element = params.skipped_elements + chunk * elements_per_chunk;
-      const bool is_inside = walk.item < walk.num_items && dst_row < tile.dst_row_end &&
+      const int32_t element = params.skipped_elements + walk.chunk(params) * elements_per_chunk;
+      const bool is_inside = !walk.is_done(params) && walk.dst_row < tile.dst_row_end &&
                              element >= tile.dst_element_begin && element < tile.dst_element_end;
       int64_t offset;
       int32_t column;
-      locate_tile_row(params.dst_row_dims, params.dst_row_rank, dst_row, &offset, &column);
+      locate_tile_row(params.dst_row_dims, params.dst_row_rank, walk.dst_row, &offset, &column);
       rows[k] = is_inside ? tile.dst + offset : nullptr;
       in_rows[k] = element * Bytes - params.window_start_bytes;
       const int32_t place = shift + element * params.run_pitch + column;
@@ -276,7 +286,7 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
         for (int i = 0; i < elements_per_chunk; ++i)
           words[k][i] = *reinterpret_cast<const Word*>(shared_tile + ((place + i * params.run_pitch) ^ swizzle));
       }
-      walk.item += params.store_items_per_pass;
+      walk.step(params);
     }
 #pragma unroll
     for (int k = 0; k < items_in_flight; ++k) {
@@ -293,39 +303,62 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
   }
 }
 
+// A destination row of the tile, from the granule that it starts in; a block makes a table of them in shared memory,
+// since the index of a row takes a chunk's worth of instructions to take apart.
+struct alignas(chunk_bytes) DstRow {
+  int64_t offset;   // of the granule from the tile's start in dst
+  int32_t column;   // in shared memory
+  int16_t element;  // of the run, at `address`: < 0 where the row starts inside its granule
+  uint16_t end;     // one past the last that is this tile's
+};
+static_assert(sizeof(DstRow) == dst_row_bytes);
+
+template <int Bytes>
+__device__ __forceinline__ void make_dst_rows(const TileParams& params, const TileOrigin& tile, int32_t shift,
+                                              DstRow* rows) {
+#pragma unroll 1
+  for (uint32_t dst_row = threadIdx.x; dst_row < tile.dst_row_end; dst_row += tile_threads) {
+    int64_t offset;
+    int32_t column;
+    locate_tile_row(params.dst_row_dims, params.dst_row_rank, dst_row, &offset, &column);
+    unsigned char* row = tile.dst + offset;
+    const auto into_granule = [](const unsigned char* at, uint32_t mask) {
+      return static_cast<int32_t>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(at)) & mask);
+    };
+    const int32_t before_row = into_granule(row, static_cast<uint32_t>(params.dst_granule - 1));
+    // With a halo the row goes on, in the next tile, from the granule that this one ends in.
+    const int32_t after_window = into_granule(row + params.window_bytes, params.window_mask);
+    const int32_t end = min(tile.dst_element_end, params.window_end - after_window / Bytes);
+    const int32_t halo_elements = params.window_end - params.window_bytes / Bytes;
+    rows[dst_row] = {offset - before_row, column + shift, static_cast<int16_t>(halo_elements - before_row / Bytes),
+                     static_cast<uint16_t>(max(end, 0))};
+  }
+}
+
 // A chunk of a destination row, and which of its elements [first, last) are the tile's.
 struct RowChunk {
   unsigned char* address;
-  int32_t column;   // of the row in shared memory
-  int32_t element;  // of the run, at `address`: < 0 where the row starts inside the chunk
+  int32_t column;
+  int32_t element;  // of the run, at `address`
   int32_t first;
   int32_t last;
 };
 
-// The walk's chunk; false where it lies outside. Destination rows are cut into chunks from their granule on, so that
-// every chunk inside a row is stored whole.
+// The walk's chunk: first >= last where it lies outside. Destination rows are cut into chunks from their granule on, so
+// that every chunk inside a row is stored whole.
 template <int Bytes>
-__device__ __forceinline__ bool locate_chunk(const TileParams& params, const TileOrigin& tile, const StoreWalk& walk,
-                                             RowChunk* chunk) {
+__device__ __forceinline__ RowChunk locate_chunk(const TileParams& params, const TileOrigin& tile, const DstRow* rows,
+                                                 const StoreWalk& walk) {
   constexpr int elements_per_chunk = chunk_bytes / Bytes;
-  uint32_t dst_row;
-  int32_t index;
-  walk.locate(params, &dst_row, &index);
-  if (dst_row >= tile.dst_row_end) return false;
-  int64_t offset;
-  locate_tile_row(params.dst_row_dims, params.dst_row_rank, dst_row, &offset, &chunk->column);
-  unsigned char* row = tile.dst + offset;
-  const int32_t before_row =
-      static_cast<int32_t>(reinterpret_cast<uintptr_t>(row) & static_cast<uint32_t>(params.dst_granule - 1));
-  chunk->address = row - before_row + index * chunk_bytes;
-  chunk->element = params.halo * params.dst_run_elements.per_index - before_row / Bytes + index * elements_per_chunk;
-  chunk->first = max(tile.dst_element_begin - chunk->element, 0);
-  // With a halo the row goes on, in the next tile, from the granule that this one ends in.
-  const int32_t after_window =
-      static_cast<int32_t>(reinterpret_cast<uintptr_t>(row + params.window_bytes) & params.window_mask) / Bytes;
-  const int32_t end = min(tile.dst_element_end, params.window_end - after_window);
-  chunk->last = min(end - chunk->element, elements_per_chunk);
-  return chunk->first < chunk->last;
+  const DstRow row = rows[walk.dst_row];
+  const int32_t index = walk.chunk(params);
+  RowChunk chunk;
+  chunk.address = tile.dst + (row.offset + index * chunk_bytes);
+  chunk.column = row.column;
+  chunk.element = row.element + index * elements_per_chunk;
+  chunk.first = max(tile.dst_element_begin - chunk.element, 0);
+  chunk.last = min(row.end - chunk.element, elements_per_chunk);
+  return chunk;
 }
 
 // Stores a chunk whose elements are those of the run from `start` on: at a row's ends the tile has not all that the
@@ -357,26 +390,28 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
     const auto table = reinterpret_cast<TileTableEntry*>(shared_tile + params.table_offset_bytes);
     make_table(params, params.num_table_entries, table);
   }
+  DstRow* rows = reinterpret_cast<DstRow*>(shared_tile + params.rows_offset_bytes);
+  make_dst_rows<Bytes>(params, tile, shift, rows);
   async_copy_wait();
   __syncthreads();
 
   const int32_t last_start = tile.dst_element_end - elements_per_chunk;
 #pragma unroll 1
-  for (StoreWalk walk(params); walk.item < walk.num_items; walk.item += params.store_items_per_pass) {
-    RowChunk chunk;
-    if (!locate_chunk<Bytes>(params, tile, walk, &chunk)) continue;
-    const int32_t column = chunk.column + shift;
+  for (StoreWalk walk(params); !walk.is_done(params); walk.step(params)) {
+    if (walk.dst_row >= tile.dst_row_end) continue;
+    const RowChunk chunk = locate_chunk<Bytes>(params, tile, rows, walk);
+    if (chunk.first >= chunk.last) continue;
     if (last_start >= tile.dst_element_begin) {
       const int32_t start = min(max(chunk.element, tile.dst_element_begin), last_start);
-      Chunk<Bytes> out;
-      gather<Bytes, elements_per_chunk, kTable, kSwizzle>(params, shared_tile, start, column, out.elements);
-      store_row_chunk<Bytes>(chunk, start, out);
+      Element<Bytes> elements[elements_per_chunk];
+      gather<Bytes, elements_per_chunk, kTable, kSwizzle>(params, shared_tile, start, chunk.column, elements);
+      store_row_chunk<Bytes>(chunk, start, chunk_of<Bytes>(elements));
     } else {  // runs of less than a chunk
 #pragma unroll 1
       for (int32_t i = chunk.first; i < chunk.last; ++i) {
-        Pack<Bytes> element[1];
-        gather<Bytes, 1, kTable, kSwizzle>(params, shared_tile, chunk.element + i, column, element);
-        *reinterpret_cast<Pack<Bytes>*>(chunk.address + i * Bytes) = element[0];
+        Element<Bytes> element[1];
+        gather<Bytes, 1, kTable, kSwizzle>(params, shared_tile, chunk.element + i, chunk.column, element);
+        *reinterpret_cast<Pack<Bytes>*>(chunk.address + i * Bytes) = static_cast<Pack<Bytes>>(element[0]);
       }
     }
   }

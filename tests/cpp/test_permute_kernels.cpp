@@ -71,7 +71,7 @@ struct Reached {
     one_dim_cuts_both |= tile.src_cut >= 0 && tile.src_cut == tile.dst_cut;
     short_last_src |= tile.src_cut >= 0 && tile.src_extent % tile.src_block != 0;
     short_last_dst |= tile.dst_cut >= 0 && tile.dst_extent % tile.dst_block != 0;
-    several_passes |= tile.num_store_items > tile.store_items_per_pass;
+    several_passes |= tile.num_store_groups * tile.num_dst_rows.divisor > tile.store_items_per_pass;
     grouped_rows |= tile.dst_rows.shift > 0;
   }
   void check_everything_was() const {
