@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
   constexpr int words_per_chunk = 4;
   unsigned char* shared_tile = &shared<unsigned char>();
   TileTableEntry* table = reinterpret_cast<TileTableEntry*>(shared_tile + params.table_offset_bytes);
-  const TileOrigin tile = locate_tile(params);
+  const TileOrigin tile = locate_tile<true>(params);
   const int32_t shift = tile_shift(params, tile);
   load_tile<false>(params, tile, shared_tile, shift);
   make_table(params, 4 * params.words_per_run.divisor, table);
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
 #pragma unroll 1
   for (StoreWalk walk(params); !walk.is_done(params); walk.step(params)) {
     if (walk.dst_row >= tile.dst_row_end) continue;
-    const RowChunk chunk = locate_chunk<1>(params, tile, rows, walk);
+    const RowChunk chunk = locate_chunk<1>(tile, rows, walk);
     if (chunk.first >= chunk.last) continue;
     // The column of a row is its number.
     const int32_t place = params.columns_offset_bytes + chunk.column * params.columns_pitch + chunk.element;

@@ -102,14 +102,14 @@ __global__ void __launch_bounds__(tile_threads)
   constexpr int rows_per_item = kSrcBytes < 4 ? 4 / kSrcBytes : 1;
   using Word = Pack<(kSrcBytes < 4 ? 4 : kSrcBytes)>;
   unsigned char* shared_tile = &shared<unsigned char>();
-  const TileOrigin tile = locate_tile(params);
+  const TileOrigin tile = locate_tile<false>(params);
   const int32_t shift = tile_shift(params, tile);
   load_tile<true>(params, tile, shared_tile, shift);
   async_copy_wait();
   __syncthreads();
 #pragma unroll 1
   for (StoreWalk walk(params); !walk.is_done(params); walk.step(params)) {
-    const int32_t element = params.skipped_elements + walk.chunk(params) * elements_per_chunk;
+    const int32_t element = params.skipped_elements + static_cast<int32_t>(walk.chunk) * elements_per_chunk;
     if (walk.dst_row >= tile.dst_row_end || element < tile.dst_element_begin || element >= tile.dst_element_end)
       continue;
     int64_t offset;
@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(tile_threads)
     convert_tile(const __grid_constant__ TileParams params, const __grid_constant__ Conversion conversion) {
   constexpr int elements_per_chunk = chunk_bytes / kDstBytes;
   unsigned char* shared_tile = &shared<unsigned char>();
-  const TileOrigin tile = locate_tile(params);
+  const TileOrigin tile = locate_tile<true>(params);
   const int32_t shift = tile_shift(params, tile);
   load_tile<false>(params, tile, shared_tile, shift);
   if constexpr (kTable) {
@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(tile_threads)
 #pragma unroll 1
   for (StoreWalk walk(params); !walk.is_done(params); walk.step(params)) {
     if (walk.dst_row >= tile.dst_row_end) continue;
-    const RowChunk chunk = locate_chunk<kDstBytes>(params, tile, rows, walk);
+    const RowChunk chunk = locate_chunk<kDstBytes>(tile, rows, walk);
     if (chunk.first >= chunk.last) continue;
     if (last_start >= tile.dst_element_begin) {
       const int32_t start = min(max(chunk.element, tile.dst_element_begin), last_start);
@@ -196,7 +196,7 @@ template <int kSrcBytes, int kDstBytes, class Compute>
 __global__ void __launch_bounds__(tile_threads)
     convert_strided_tile(const __grid_constant__ TileParams params, const __grid_constant__ Conversion conversion) {
   unsigned char* shared_tile = &shared<unsigned char>();
-  const TileOrigin tile = locate_tile(params);
+  const TileOrigin tile = locate_tile<true>(params);
   load_strided_tile<kSrcBytes>(params, tile, shared_tile);
   __syncthreads();
   for_each_strided_element(params, tile, [&](int32_t place, unsigned char* address) {

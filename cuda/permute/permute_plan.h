@@ -103,6 +103,7 @@ struct TileTableDim {
 using TileTableEntry = uint16_t;
 constexpr int64_t max_tile_span_bytes = 65536;
 constexpr int64_t dst_row_bytes = 16;  // of an entry of the table of destination rows
+constexpr int64_t tile_offsets_bytes = 32;
 
 // The most dimensions that the rows of one side, or a run, are made of.
 constexpr int max_tile_dims = 8;
@@ -129,13 +130,15 @@ struct TileParams {
   int32_t grid_rank = 0;
   GridDim grid[max_rank];
 
-  // The cut dimensions: index into grid (-1: none), block and full extent.
+  // The cut dimensions: index into grid (-1: none) and block.
+  int32_t tile_offsets_offset_bytes = 0;  // of what a block's threads know of its tile together, in shared memory
   int32_t src_cut = -1;
   int32_t dst_cut = -1;
   int32_t src_block = 1;
   int32_t dst_block = 1;
-  int64_t src_extent = 1;
-  int64_t dst_extent = 1;
+  int32_t src_last_block = 1;       // indices of the last block
+  int32_t dst_last_end = 1;         // the same with the halo, which may leave the last block with less than that
+  int32_t dst_second_last_end = 1;  // and the one before it with less than all
   TileCount src_run_bytes;
   TileCount src_rows;
   TileCount dst_run_elements;
@@ -159,9 +162,9 @@ struct TileParams {
   int64_t src_element_stride = 0;  // strided_tile: bytes between elements of the source run
 
   // Storing: item = (group of chunks, destination row, chunk in the group).
-  uint32_t num_store_groups = 0;      // groups of chunks of a row
+  uint32_t num_store_chunks = 0;      // of a row, in whole groups
   uint32_t store_items_per_pass = 0;  // (group, row) pairs that the threads of a block take at once
-  uint32_t store_pass_groups = 0;     // from one pass to the next
+  uint32_t store_pass_chunks = 0;     // from one pass to the next
   uint32_t store_pass_rows = 0;
   Divider chunks_per_group;  // chunks of one row that neighbouring threads store; strided_tile: elements of the run
   Divider num_dst_rows;      // of a whole tile

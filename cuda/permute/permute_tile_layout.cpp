@@ -158,12 +158,16 @@ void set_grid(const PermuteProblem& problem, const TileLayout& layout, PermutePl
     if (d == tile.src_cut) {
       params.src_cut = at;
       params.src_block = static_cast<int32_t>(tile.blocks[d]);
-      params.src_extent = problem.extents[d];
+      params.src_last_block = static_cast<int32_t>(problem.extents[d] - (tiles - 1) * tile.blocks[d]);
     }
     if (d == tile.dst_cut) {
       params.dst_cut = at;
       params.dst_block = static_cast<int32_t>(tile.blocks[d]);
-      params.dst_extent = problem.extents[d];
+      const auto end_of = [&](int64_t block) {
+        return static_cast<int32_t>(std::min(tile.blocks[d], problem.extents[d] - block * tile.blocks[d]) + tile.halo);
+      };
+      params.dst_last_end = end_of(tiles - 1);
+      params.dst_second_last_end = end_of(tiles - 2);
     }
   }
 }
@@ -323,14 +327,22 @@ void swizzle_rows(int32_t mask, int32_t dst_unit_bytes, TileParams* params) {
   params->swizzle_bits = static_cast<int32_t>(mask * chunk_limit_bytes);
 }
 
+// Shared memory for the tile's offsets, behind all else.
+void add_tile_offsets(PermutePlan* plan) {
+  const int64_t offset = round_up(plan->launch.shared_bytes, tile_offsets_bytes);
+  plan->tile.tile_offsets_offset_bytes = static_cast<int32_t>(offset);
+  plan->launch.shared_bytes = static_cast<int32_t>(offset + tile_offsets_bytes);
+}
+
 }  // namespace
 
 void set_chunks_per_group(int64_t chunks, int64_t per_group, TileParams* params) {
   const int64_t groups = ceil_div(chunks, per_group);
   params->chunks_per_group = Divider(static_cast<uint32_t>(per_group));
-  params->num_store_groups = static_cast<uint32_t>(groups);
+  params->num_store_chunks = static_cast<uint32_t>(groups * per_group);
   params->store_items_per_pass = static_cast<uint32_t>(tile_threads / per_group);
-  params->store_pass_groups = params->store_items_per_pass / params->num_dst_rows.divisor;
+  params->store_pass_chunks =
+      params->store_items_per_pass / params->num_dst_rows.divisor * static_cast<uint32_t>(per_group);
   params->store_pass_rows = params->store_items_per_pass % params->num_dst_rows.divisor;
 }
 
@@ -370,6 +382,7 @@ bool build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src
     group_dst_rows(problem, layout, plan);
     set_chunks(problem, tile, plan);
     swizzle_rows(layout.swizzle_mask, problem.dst_unit_bytes, &params);
+    add_tile_offsets(plan);
     return true;
   }
   set_table_dims(problem, layout, dst_side, plan);
@@ -386,6 +399,7 @@ bool build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src
   params.rows_offset_bytes = static_cast<int32_t>(round_up(plan->launch.shared_bytes, dst_row_bytes));
   plan->launch.shared_bytes =
       params.rows_offset_bytes + static_cast<int32_t>(dst_row_bytes * params.num_dst_rows.divisor);
+  add_tile_offsets(plan);
   return true;
 }
 
@@ -433,6 +447,7 @@ void plan_strided_tile(const PermuteProblem& problem, PermutePlan* plan) {
   params.run_pitch = static_cast<int32_t>(at < layout.src_rows.rank ? layout.row_steps[at] : problem.unit_bytes);
   plan->kernel = PermuteKernel::strided_tile;
   plan->launch.shared_bytes = static_cast<int32_t>(span);
+  add_tile_offsets(plan);
 }
 
 }  // namespace flowk

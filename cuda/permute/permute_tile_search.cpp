@@ -177,12 +177,16 @@ namespace weight {
 constexpr float copy = 0.969f;
 constexpr float src_sectors = 0.029f;       // 32-byte sectors of src touched twice, over those needed
 constexpr float dst_lines = 0.090f;         // the same for 128-byte lines of dst
+constexpr float dst_sectors = 0.100f;       // sectors of dst stored in parts
 constexpr float src_line_ends = 0.016f;     // lines of src that a run ends in
 constexpr float short_src_run = 0.033f;     // below 256 bytes
 constexpr float shortest_src_run = 0.045f;  // one line or less
 constexpr float halo = 0.178f;              // over the block
 constexpr float block = 0.181f;             // the start of a block, over the tile's KB
-constexpr float unaligned_load = 0.093f;    // passes of the block's threads over the tile, over its KB
+constexpr float aligned_load = 0.000f;      // passes of the block's threads over the tile, over its KB
+constexpr float unaligned_load = 0.093f;
+constexpr float row_of_dims = 0.050f;  // more where source rows have three dimensions or more
+constexpr float dst_row = 0.050f;      // over the table of destination rows
 constexpr float store = 0.334f;
 constexpr float element_gather = 0.084f;  // for each element of a chunk
 constexpr float table_gather = 0.001f;    // more for each element whose place is in the table
@@ -193,6 +197,7 @@ constexpr float table = 0.147f;  // KB of table
 constexpr float few_bytes_in_flight = 0.089f;
 constexpr float few_blocks = 0.209f;  // over the blocks that are resident together
 constexpr float idle = 0.080f;        // blocks that the last wave leaves out
+constexpr float padding = 0.050f;     // of tiles at the edge, over the tensor
 constexpr float conflicts = 0.027f;   // for each bit that the swizzle lacks
 constexpr float below_8_kb = 0.000f;  // of the tile; each adds to the ones before it
 constexpr float below_11_kb = 0.071f;
@@ -237,6 +242,8 @@ void estimate(const PermuteProblem& problem, const Device& device, float num_ele
   cost +=
       weight::src_sectors * static_cast<float>(sector_bytes - std::min<int64_t>(src.alignment, sector_bytes)) / src_run;
   cost += weight::dst_lines * static_cast<float>(line_bytes - dst_alignment) / dst_run;
+  cost +=
+      weight::dst_sectors * static_cast<float>(sector_bytes - std::min<int64_t>(dst_alignment, sector_bytes)) / dst_run;
   if (src_is_aligned && src.bytes % line_bytes != 0) cost += weight::src_line_ends * 128.0f / std::max(src_run, 128.0f);
   if (src.bytes < 2 * line_bytes) cost += weight::short_src_run;
   if (src.bytes <= line_bytes) cost += weight::shortest_src_run;
@@ -251,12 +258,11 @@ void estimate(const PermuteProblem& problem, const Device& device, float num_ele
   // Passes of the block's threads: loads, the table, stores.
   float passes = 0;
   const int32_t src_rows = static_cast<int32_t>(static_cast<float>(tile->src_rows) * with_halo);
-  if (!src_is_aligned) {
-    const int32_t chunks = ceil_div32(src.bytes + chunk_limit_bytes - 1, chunk_limit_bytes);
-    const int32_t rows_per_pass = std::max(tile_threads / chunks, 1);
-    passes += weight::unaligned_load *
-              static_cast<float>(ceil_div32(src_rows, rows_per_pass) * ceil_div32(chunks, tile_threads));
-  }
+  const int32_t src_chunks = ceil_div32(src.bytes + (src_is_aligned ? 0 : chunk_limit_bytes - 1), chunk_limit_bytes);
+  const int32_t loads =
+      ceil_div32(src_rows, std::max(tile_threads / src_chunks, 1)) * ceil_div32(src_chunks, tile_threads);
+  passes += (src_is_aligned ? weight::aligned_load : weight::unaligned_load) * static_cast<float>(loads);
+  if (__builtin_popcountll(dst.dims & ~src.dims) > 2) passes += weight::row_of_dims * static_cast<float>(loads);
   const int32_t elements_per_chunk = chunk_limit_bytes / problem.dst_unit_bytes;
   if (!tile->aligned && dst.num_dims() > 1) {
     const int32_t entries = dst.period + elements_per_chunk - 1;
@@ -264,6 +270,7 @@ void estimate(const PermuteProblem& problem, const Device& device, float num_ele
   }
   const int32_t rows_per_item = tile->aligned && problem.unit_bytes < 4 ? 4 / problem.unit_bytes : 1;
   const int32_t dst_rows = static_cast<int32_t>(tile->elements) / (dst.elements * rows_per_item);
+  if (!tile->aligned) passes += weight::dst_row * static_cast<float>(ceil_div32(dst_rows, tile_threads));
   const int32_t chunks = ceil_div32(dst.bytes, chunk_limit_bytes) + (is_partial ? 1 : 0);
   const int32_t per_group = chunks_per_group_of(chunks);
   float per_element = tile->aligned ? 0.0f : tile->two_steps ? weight::word_gather : weight::element_gather;
@@ -285,6 +292,7 @@ void estimate(const PermuteProblem& problem, const Device& device, float num_ele
   cost +=
       weight::few_bytes_in_flight * std::max(0.0f, 1.0f - resident * tile_kb / 64.0f) + weight::few_blocks / resident;
   const float padding = src.padding * (dst.cut == src.cut ? 1.0f : dst.padding);
+  cost += weight::padding * (padding - 1);
   const float num_tiles = padding * num_elements / static_cast<float>(tile->elements);
   const float waves = num_tiles / (static_cast<float>(device.num_multiprocessors) * resident);
   if (waves < 4) cost += weight::idle * (static_cast<float>(static_cast<int64_t>(waves) + 1) / waves - 1);

@@ -19,6 +19,8 @@
 namespace flowk {
 
 constexpr int unrolled_grid_rank = 4;
+constexpr int most_dims_a_thread = 2;  // of the grid
+constexpr uint32_t warp_threads = 32;
 constexpr int rows_in_flight = 4;  // source rows that a thread asks for one after the other
 // 40 registers leave room for 6 blocks of 256 threads an SM; left alone the compiler takes 72 and loses 10-17% (H200).
 constexpr int tile_min_blocks = 6;
@@ -35,28 +37,32 @@ struct TileOrigin {
   int32_t dst_element_end;
 };
 
-// Every kernel of tiles begins with this: it returns once the stream's previous kernel has ended.
-__device__ __forceinline__ TileOrigin locate_tile(const TileParams& params) {
-  allow_next_grid();
-  TileOrigin tile;
-  tile.src = params.src;
-  tile.dst = params.dst;
-  int32_t src_indices = params.src_block;  // of the cut dimensions, inside
-  int32_t dst_index_begin = 0;
-  int32_t dst_index_end = params.dst_block + params.halo;
+// What a block of a grid of many dimensions finds out once for all its threads: a TileOrigin, as offsets.
+struct TileOffsets {
+  int64_t src = 0;
+  int64_t dst = 0;
+  int32_t src_indices;  // of the cut dimensions, inside
+  int32_t dst_index_begin;
+  int32_t dst_index_end;
+};
+static_assert(sizeof(TileOffsets) <= tile_offsets_bytes);
+
+__device__ __forceinline__ TileOffsets take_tile_apart(const TileParams& params) {
+  TileOffsets tile;
+  tile.src_indices = params.src_block;
+  tile.dst_index_begin = 0;
+  tile.dst_index_end = params.dst_block + params.halo;
   uint32_t linear = blockIdx.x;
   const auto enter_dim = [&](int d) {
-    const int64_t index = d + 1 < params.grid_rank ? take_index(&linear, params.grid[d].divider) : linear;
-    tile.src += index * params.grid[d].src_step;
-    tile.dst += index * params.grid[d].dst_step;
-    if (d == params.src_cut) {
-      const int64_t remaining = params.src_extent - index * params.src_block;
-      if (remaining < src_indices) src_indices = static_cast<int32_t>(remaining);
-    }
+    const uint32_t index = d + 1 < params.grid_rank ? take_index(&linear, params.grid[d].divider) : linear;
+    tile.src += static_cast<int64_t>(index) * params.grid[d].src_step;
+    tile.dst += static_cast<int64_t>(index) * params.grid[d].dst_step;
+    const uint32_t blocks_left = params.grid[d].divider.divisor - index;
+    if (d == params.src_cut && blocks_left == 1) tile.src_indices = params.src_last_block;
     if (d == params.dst_cut) {
-      if (index == 0) dst_index_begin = params.halo;
-      const int64_t remaining = params.dst_extent - index * params.dst_block + params.halo;
-      if (remaining < dst_index_end) dst_index_end = static_cast<int32_t>(remaining);
+      if (index == 0) tile.dst_index_begin = params.halo;
+      if (blocks_left == 1) tile.dst_index_end = params.dst_last_end;
+      if (blocks_left == 2) tile.dst_index_end = params.dst_second_last_end;
     }
   };
   // The first dimensions by constant index, so that their parameters are operands of the instructions.
@@ -65,19 +71,41 @@ __device__ __forceinline__ TileOrigin locate_tile(const TileParams& params) {
     if (d < params.grid_rank) enter_dim(d);
 #pragma unroll 1
   for (int d = unrolled_grid_rank; d < params.grid_rank; ++d) enter_dim(d);
+  return tile;
+}
+
+// Every kernel of tiles begins with this: it returns once the stream's previous kernel has ended. Taking a tile's index
+// apart costs 50 instructions a dimension, as much as two chunks: from three on the first warp does it for the block,
+// but for tiled_transpose, which has no register left.
+template <bool kTogether>
+__device__ __forceinline__ TileOrigin locate_tile(const TileParams& params) {
+  allow_next_grid();
+  const bool is_shared = kTogether && params.grid_rank > most_dims_a_thread;
+  TileOffsets offsets;
+  if (!is_shared || threadIdx.x < warp_threads) offsets = take_tile_apart(params);
+  if (is_shared) {
+    TileOffsets* of_block = reinterpret_cast<TileOffsets*>(&shared<unsigned char>() + params.tile_offsets_offset_bytes);
+    if (threadIdx.x == 0) *of_block = offsets;
+    __syncthreads();
+    offsets = *of_block;
+  }
   const auto count = [&](const TileCount& of) {
     const int32_t indices = of.cut == TileCount::whole        ? 1
-                            : of.cut == TileCount::of_src_cut ? src_indices
-                                                              : dst_index_end;
+                            : of.cut == TileCount::of_src_cut ? offsets.src_indices
+                                                              : offsets.dst_index_end;
     return of.per_index * indices >> of.shift;
   };
+  TileOrigin tile;
+  tile.src = params.src + offsets.src;
+  tile.dst = params.dst + offsets.dst;
   tile.src_run_bytes = count(params.src_run_bytes);
   tile.src_row_end = static_cast<uint32_t>(count(params.src_rows));
   // 0 without a halo. Rows and elements are numbered alike where some of the halo's are left out.
-  tile.src_row_begin = static_cast<uint32_t>(max(params.src_rows.per_index * dst_index_begin, params.skipped_elements));
+  tile.src_row_begin =
+      static_cast<uint32_t>(max(params.src_rows.per_index * offsets.dst_index_begin, params.skipped_elements));
   tile.dst_row_end = static_cast<uint32_t>(count(params.dst_rows));
   tile.dst_element_end = count(params.dst_run_elements);
-  tile.dst_element_begin = max(params.dst_run_elements.per_index * dst_index_begin, params.skipped_elements);
+  tile.dst_element_begin = max(params.dst_run_elements.per_index * offsets.dst_index_begin, params.skipped_elements);
   wait_for_previous_grid();
   return tile;
 }
@@ -137,7 +165,10 @@ __device__ __forceinline__ void load_tile(const TileParams& params, const TileOr
     const unsigned char* at = tile.src + offset + column;
     place += shift + column;
     uint32_t innermost = src_row;  // its index
-    if (params.src_row_rank == 2) innermost = src_row % params.src_row_dims[0].divider.divisor;
+    if (params.src_row_rank == 2) {
+      uint32_t outer = src_row;
+      innermost = take_index(&outer, params.src_row_dims[0].divider);
+    }
 #pragma unroll 1
     while (src_row < tile.src_row_end) {
 #pragma unroll
@@ -172,27 +203,24 @@ __device__ __forceinline__ void load_tile(const TileParams& params, const TileOr
 // before the next group, so that a warp writes whole lines and reads neighbouring columns. A thread keeps its place in
 // the group.
 struct StoreWalk {
-  uint32_t in_group;
   uint32_t dst_row;
-  uint32_t group;  // num_store_groups: no more chunks
+  uint32_t chunk;  // of the row
 
   __device__ __forceinline__ explicit StoreWalk(const TileParams& params) {
-    group = params.chunks_per_group.divide(threadIdx.x);
-    in_group = threadIdx.x - group * params.chunks_per_group.divisor;
+    uint32_t group = threadIdx.x;
+    chunk = take_index(&group, params.chunks_per_group);
     const bool is_idle = group >= params.store_items_per_pass;
     dst_row = take_index(&group, params.num_dst_rows);
-    if (is_idle) group = params.num_store_groups;
+    chunk += group * params.chunks_per_group.divisor;
+    if (is_idle) chunk = params.num_store_chunks;
   }
-  __device__ __forceinline__ bool is_done(const TileParams& params) const { return group >= params.num_store_groups; }
+  __device__ __forceinline__ bool is_done(const TileParams& params) const { return chunk >= params.num_store_chunks; }
   __device__ __forceinline__ void step(const TileParams& params) {
     dst_row += params.store_pass_rows;
-    group += params.store_pass_groups;
+    chunk += params.store_pass_chunks;
     if (dst_row < params.num_dst_rows.divisor) return;
     dst_row -= params.num_dst_rows.divisor;
-    ++group;
-  }
-  __device__ __forceinline__ int32_t chunk(const TileParams& params) const {
-    return static_cast<int32_t>(group * params.chunks_per_group.divisor + in_group);
+    chunk += params.chunks_per_group.divisor;
   }
 };
 
@@ -257,7 +285,7 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
   constexpr int items_in_flight = Bytes == 1 ? 1 : 2;
   using Word = Pack<(Bytes < 4 ? 4 : Bytes)>;
   unsigned char* shared_tile = &shared<unsigned char>();
-  const TileOrigin tile = locate_tile(params);
+  const TileOrigin tile = locate_tile<false>(params);
   const int32_t shift = tile_shift(params, tile);
   load_tile<true>(params, tile, shared_tile, shift);
   async_copy_wait();
@@ -271,7 +299,7 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
     int32_t in_rows[items_in_flight];  // < the row's start only in a halo
 #pragma unroll
     for (int k = 0; k < items_in_flight; ++k) {
-      const int32_t element = params.skipped_elements + walk.chunk(params) * elements_per_chunk;
+      const int32_t element = params.skipped_elements + static_cast<int32_t>(walk.chunk) * elements_per_chunk;
       const bool is_inside = !walk.is_done(params) && walk.dst_row < tile.dst_row_end &&
                              element >= tile.dst_element_begin && element < tile.dst_element_end;
       int64_t offset;
@@ -347,11 +375,10 @@ struct RowChunk {
 // The walk's chunk: first >= last where it lies outside. Destination rows are cut into chunks from their granule on, so
 // that every chunk inside a row is stored whole.
 template <int Bytes>
-__device__ __forceinline__ RowChunk locate_chunk(const TileParams& params, const TileOrigin& tile, const DstRow* rows,
-                                                 const StoreWalk& walk) {
+__device__ __forceinline__ RowChunk locate_chunk(const TileOrigin& tile, const DstRow* rows, const StoreWalk& walk) {
   constexpr int elements_per_chunk = chunk_bytes / Bytes;
   const DstRow row = rows[walk.dst_row];
-  const int32_t index = walk.chunk(params);
+  const int32_t index = static_cast<int32_t>(walk.chunk);
   RowChunk chunk;
   chunk.address = tile.dst + (row.offset + index * chunk_bytes);
   chunk.column = row.column;
@@ -383,7 +410,7 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
     two_sided_tile(const __grid_constant__ TileParams params) {
   constexpr int elements_per_chunk = chunk_bytes / Bytes;
   unsigned char* shared_tile = &shared<unsigned char>();
-  const TileOrigin tile = locate_tile(params);
+  const TileOrigin tile = locate_tile<true>(params);
   const int32_t shift = tile_shift(params, tile);
   load_tile<false>(params, tile, shared_tile, shift);
   if constexpr (kTable) {
@@ -399,7 +426,7 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
 #pragma unroll 1
   for (StoreWalk walk(params); !walk.is_done(params); walk.step(params)) {
     if (walk.dst_row >= tile.dst_row_end) continue;
-    const RowChunk chunk = locate_chunk<Bytes>(params, tile, rows, walk);
+    const RowChunk chunk = locate_chunk<Bytes>(tile, rows, walk);
     if (chunk.first >= chunk.last) continue;
     if (last_start >= tile.dst_element_begin) {
       const int32_t start = min(max(chunk.element, tile.dst_element_begin), last_start);
@@ -458,7 +485,7 @@ template <int Bytes>
 __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
     strided_tile(const __grid_constant__ TileParams params) {
   unsigned char* shared_tile = &shared<unsigned char>();
-  const TileOrigin tile = locate_tile(params);
+  const TileOrigin tile = locate_tile<true>(params);
   load_strided_tile<Bytes>(params, tile, shared_tile);
   __syncthreads();
   for_each_strided_element(params, tile, [&](int32_t place, unsigned char* address) {
