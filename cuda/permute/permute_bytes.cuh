@@ -2,7 +2,7 @@
 // The tile of 1-byte elements that are aligned on neither side: transposed by 32-bit words, in two steps.
 #pragma once
 
-#include "permute/permute_tiles.cuh"
+#include "permute/permute_gather.cuh"
 
 namespace flowk {
 

@@ -8,7 +8,8 @@
 #include "core/convert_chunk.cuh"
 #include "permute/permute_convert_plan.h"
 #include "permute/permute_copies.cuh"
-#include "permute/permute_tiles.cuh"
+#include "permute/permute_transpose.cuh"
+#include "permute/permute_two_sided.cuh"
 
 namespace flowk {
 

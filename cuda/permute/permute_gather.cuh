@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the elements of a chunk of a destination row stand in a tile's shared memory, and how they are gathered.
+// The chunks of destination rows at any alignment: where their elements stand in a tile's shared memory, and how they
+// are gathered and stored.
 //
 // A place is below 64 KB, so that two share a word: the column, the swizzle and a step along the run then take one
 // instruction for two elements. A gather by bytes has 244 issue slots for the 32 chunks of a warp at the speed of a
@@ -8,23 +9,12 @@
 
 #include <type_traits>
 
-#include "core/divide.h"
-#include "core/pack.cuh"
-#include "permute/permute_plan.h"
+#include "permute/permute_tiles.cuh"
 
 namespace flowk {
 
 constexpr uint32_t both_halves = 0x10001;
 
-// Places in shared memory are swizzled so that threads that read together meet in few banks: bits 4-6, the chunk in its
-// line, are XORed with a key. tiled_transpose keeps a key for every source row, two_sided_tile takes three higher bits
-// of the place itself.
-__device__ __forceinline__ int32_t swizzle_of_row(const TileParams& params, uint32_t src_row) {
-  return static_cast<int32_t>((src_row >> params.swizzle_shift) * params.swizzle_step & params.swizzle_bits);
-}
-__device__ __forceinline__ int32_t swizzle_place(const TileParams& params, int32_t place) {
-  return place ^ (place >> params.swizzle_shift & params.swizzle_bits);
-}
 // Of both places in a word: the shift is less than 10, so that the key of the low one is its own.
 __device__ __forceinline__ uint32_t swizzle_pair(const TileParams& params, uint32_t pair) {
   return pair ^ (pair >> params.swizzle_shift & static_cast<uint32_t>(params.swizzle_bits) * both_halves);
@@ -132,6 +122,78 @@ __device__ __forceinline__ void gather(const TileParams& params, const unsigned 
     const uint32_t place = i % 2 == 0 ? pairs[i / 2] & 0xffff : pairs[i / 2] >> 16;
     elements[i] = *reinterpret_cast<const Pack<Bytes>*>(shared_tile + place);
   }
+}
+
+// A destination row of the tile, from the granule that it starts in; a block makes a table of them in shared memory,
+// since the index of a row takes a chunk's worth of instructions to take apart.
+struct alignas(chunk_bytes) DstRow {
+  int64_t offset;   // of the granule from the tile's start in dst
+  int32_t column;   // in shared memory
+  int16_t element;  // of the run, at `address`: < 0 where the row starts inside its granule
+  uint16_t end;     // one past the last that is this tile's
+};
+static_assert(sizeof(DstRow) == dst_row_bytes);
+
+template <int Bytes>
+__device__ __forceinline__ void make_dst_rows(const TileParams& params, const TileOrigin& tile, int32_t shift,
+                                              DstRow* rows) {
+#pragma unroll 1
+  for (uint32_t dst_row = threadIdx.x; dst_row < tile.dst_row_end; dst_row += tile_threads) {
+    int64_t offset;
+    int32_t column;
+    locate_tile_row(params.dst_row_dims, params.dst_row_rank, dst_row, &offset, &column);
+    unsigned char* row = tile.dst + offset;
+    const auto into_granule = [](const unsigned char* at, uint32_t mask) {
+      return static_cast<int32_t>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(at)) & mask);
+    };
+    const int32_t before_row = into_granule(row, static_cast<uint32_t>(params.dst_granule - 1));
+    // With a halo the row goes on, in the next tile, from the granule that this one ends in.
+    const int32_t after_window = into_granule(row + params.window_bytes, params.window_mask);
+    const int32_t end = min(tile.dst_element_end, params.window_end - after_window / Bytes);
+    const int32_t halo_elements = params.window_end - params.window_bytes / Bytes;
+    rows[dst_row] = {offset - before_row, column + shift, static_cast<int16_t>(halo_elements - before_row / Bytes),
+                     static_cast<uint16_t>(max(end, 0))};
+  }
+}
+
+// A chunk of a destination row, and which of its elements [first, last) are the tile's.
+struct RowChunk {
+  unsigned char* address;
+  int32_t column;
+  int32_t element;  // of the run, at `address`
+  int32_t first;
+  int32_t last;
+};
+
+// The walk's chunk: first >= last where it lies outside. Destination rows are cut into chunks from their granule on, so
+// that every chunk inside a row is stored whole.
+template <int Bytes>
+__device__ __forceinline__ RowChunk locate_chunk(const TileOrigin& tile, const DstRow* rows, const StoreWalk& walk) {
+  constexpr int elements_per_chunk = chunk_bytes / Bytes;
+  const DstRow row = rows[walk.dst_row];
+  const int32_t index = static_cast<int32_t>(walk.chunk);
+  RowChunk chunk;
+  chunk.address = tile.dst + (row.offset + index * chunk_bytes);
+  chunk.column = row.column;
+  chunk.element = row.element + index * elements_per_chunk;
+  chunk.first = max(tile.dst_element_begin - chunk.element, 0);
+  chunk.last = min(row.end - chunk.element, elements_per_chunk);
+  return chunk;
+}
+
+// Stores a chunk whose elements are those of the run from `start` on: at a row's ends the tile has not all that the
+// chunk holds, and the nearest that it has were gathered.
+template <int Bytes>
+__device__ __forceinline__ void store_row_chunk(const RowChunk& chunk, int32_t start, Chunk<Bytes> elements) {
+  if (start == chunk.element && chunk.last - chunk.first == chunk_bytes / Bytes) {
+    *reinterpret_cast<uint4*>(chunk.address) = elements.whole;
+    return;
+  }
+  const uint4 zero = {0, 0, 0, 0};
+  const int32_t shift = (chunk.element - start) * Bytes;
+  if (shift > 0) elements.whole = shift_chunks(elements.whole, zero, shift);
+  if (shift < 0) elements.whole = shift_chunks(zero, elements.whole, chunk_bytes + shift);
+  store_partial_chunk<Bytes>(chunk.address, elements, chunk.first, chunk.last);
 }
 
 }  // namespace flowk

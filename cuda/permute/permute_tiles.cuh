@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tiled kernels of permute: one tile a block, read in src order, written in dst order, both through shared memory.
+// What the tiled kernels of permute have in common: one tile a block, read in src order, written in dst order, both
+// through shared memory.
 //
 //   dst[r', e'] = src[r, c]     where (r, c) is an element's source row and place in the source run,
 //                               and (r', e') its destination row and place in the destination run
@@ -13,7 +14,6 @@
 #include "core/grid_order.cuh"
 #include "core/pack.cuh"
 #include "core/shared.cuh"
-#include "permute/permute_gather.cuh"
 #include "permute/permute_plan.h"
 
 namespace flowk {
@@ -128,6 +128,16 @@ __device__ __forceinline__ void locate_tile_row(const TileRowDim* dims, int rank
   enter_dim(dims[rank - 1], row);
 }
 
+// Places in shared memory are swizzled so that threads that read together meet in few banks: bits 4-6, the chunk in its
+// line, are XORed with a key. tiled_transpose keeps a key for every source row, two_sided_tile takes three higher bits
+// of the place itself.
+__device__ __forceinline__ int32_t swizzle_of_row(const TileParams& params, uint32_t src_row) {
+  return static_cast<int32_t>((src_row >> params.swizzle_shift) * params.swizzle_step & params.swizzle_bits);
+}
+__device__ __forceinline__ int32_t swizzle_place(const TileParams& params, int32_t place) {
+  return place ^ (place >> params.swizzle_shift & params.swizzle_bits);
+}
+
 // What the tile's start is moved by in shared memory, for places that agree with addresses modulo 16 or more.
 __device__ __forceinline__ int32_t tile_shift(const TileParams& params, const TileOrigin& tile) {
   return params.shared_lead_bytes + static_cast<int32_t>(reinterpret_cast<uintptr_t>(tile.src) & params.shift_mask);
@@ -234,263 +244,6 @@ __device__ __forceinline__ void transpose_bytes(const uint32_t (&rows)[4], uint3
   columns[1] = __byte_perm(low01, low23, 0x7632);
   columns[2] = __byte_perm(high01, high23, 0x5410);
   columns[3] = __byte_perm(high01, high23, 0x7632);
-}
-
-// Is the chunk `in_row` bytes into a tile's destination row, which starts at `row`, the tile's to store? With a halo a
-// tile begins at the last sector's start at or before its row, and ends before the next tile's.
-__device__ __forceinline__ bool is_in_window(const TileParams& params, const unsigned char* row, int32_t in_row) {
-  if (params.window_mask == 0) return true;
-  const auto start = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(row));
-  const auto into_sector = [&](uint32_t at) { return static_cast<int32_t>(at & params.window_mask); };
-  return in_row >= -into_sector(start) &&
-         in_row < params.window_bytes - into_sector(start + static_cast<uint32_t>(params.window_bytes));
-}
-
-// Turns words, each holding one element of every row of a group, into one chunk for every row of the group. `row` is
-// the start of the first.
-template <int Bytes>
-__device__ __forceinline__ void store_rows_of_words(const TileParams& params,
-                                                    const uint32_t (&words)[chunk_bytes / Bytes], unsigned char* row,
-                                                    int32_t in_row) {
-  const auto store = [&](int i, const uint4& chunk) {
-    unsigned char* at = row + i * params.dst_row_step;
-    if (is_in_window(params, at, in_row)) *reinterpret_cast<uint4*>(at + in_row) = chunk;
-  };
-  if constexpr (Bytes == 2) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const uint32_t select = i == 0 ? 0x5410 : 0x7632;
-      store(i, make_uint4(__byte_perm(words[0], words[1], select), __byte_perm(words[2], words[3], select),
-                          __byte_perm(words[4], words[5], select), __byte_perm(words[6], words[7], select)));
-    }
-  } else {
-    uint32_t out[4][4];  // [word][row]
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const uint32_t group[4] = {words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]};
-      transpose_bytes(group, out[i]);
-    }
-#pragma unroll
-    for (int i = 0; i < 4; ++i) store(i, make_uint4(out[0][i], out[1][i], out[2][i], out[3][i]));
-  }
-}
-
-// Runs that share no dimension, 16-byte aligned throughout: source row e of the tile holds element e of every
-// destination run. Elements of 1 and 2 bytes are read as words: one word is an element of 4 or 2 neighbouring
-// destination rows, which the thread stores together. Swizzled so that neither side has bank conflicts.
-template <int Bytes>
-__global__ void __launch_bounds__(tile_threads, tile_min_blocks)
-    tiled_transpose(const __grid_constant__ TileParams params) {
-  constexpr int elements_per_chunk = chunk_bytes / Bytes;
-  constexpr int items_in_flight = Bytes == 1 ? 1 : 2;
-  using Word = Pack<(Bytes < 4 ? 4 : Bytes)>;
-  unsigned char* shared_tile = &shared<unsigned char>();
-  const TileOrigin tile = locate_tile<false>(params);
-  const int32_t shift = tile_shift(params, tile);
-  load_tile<true>(params, tile, shared_tile, shift);
-  async_copy_wait();
-  __syncthreads();
-
-  StoreWalk walk(params);
-#pragma unroll 1
-  while (!walk.is_done(params)) {
-    Word words[items_in_flight][elements_per_chunk];
-    unsigned char* rows[items_in_flight];
-    int32_t in_rows[items_in_flight];  // < the row's start only in a halo
-#pragma unroll
-    for (int k = 0; k < items_in_flight; ++k) {
-      const int32_t element = params.skipped_elements + static_cast<int32_t>(walk.chunk) * elements_per_chunk;
-      const bool is_inside = !walk.is_done(params) && walk.dst_row < tile.dst_row_end &&
-                             element >= tile.dst_element_begin && element < tile.dst_element_end;
-      int64_t offset;
-      int32_t column;
-      locate_tile_row(params.dst_row_dims, params.dst_row_rank, walk.dst_row, &offset, &column);
-      rows[k] = is_inside ? tile.dst + offset : nullptr;
-      in_rows[k] = element * Bytes - params.window_start_bytes;
-      const int32_t place = shift + element * params.run_pitch + column;
-      const int32_t swizzle = swizzle_of_row(params, static_cast<uint32_t>(element));
-      if (is_inside) {
-#pragma unroll
-        for (int i = 0; i < elements_per_chunk; ++i)
-          words[k][i] = *reinterpret_cast<const Word*>(shared_tile + ((place + i * params.run_pitch) ^ swizzle));
-      }
-      walk.step(params);
-    }
-#pragma unroll
-    for (int k = 0; k < items_in_flight; ++k) {
-      if (rows[k] == nullptr) continue;
-      if constexpr (Bytes < 4) {
-        store_rows_of_words<Bytes>(params, words[k], rows[k], in_rows[k]);
-      } else if (is_in_window(params, rows[k], in_rows[k])) {
-        Chunk<Bytes> out;
-#pragma unroll
-        for (int i = 0; i < elements_per_chunk; ++i) out.elements[i] = words[k][i];
-        *reinterpret_cast<uint4*>(rows[k] + in_rows[k]) = out.whole;
-      }
-    }
-  }
-}
-
-// A destination row of the tile, from the granule that it starts in; a block makes a table of them in shared memory,
-// since the index of a row takes a chunk's worth of instructions to take apart.
-struct alignas(chunk_bytes) DstRow {
-  int64_t offset;   // of the granule from the tile's start in dst
-  int32_t column;   // in shared memory
-  int16_t element;  // of the run, at `address`: < 0 where the row starts inside its granule
-  uint16_t end;     // one past the last that is this tile's
-};
-static_assert(sizeof(DstRow) == dst_row_bytes);
-
-template <int Bytes>
-__device__ __forceinline__ void make_dst_rows(const TileParams& params, const TileOrigin& tile, int32_t shift,
-                                              DstRow* rows) {
-#pragma unroll 1
-  for (uint32_t dst_row = threadIdx.x; dst_row < tile.dst_row_end; dst_row += tile_threads) {
-    int64_t offset;
-    int32_t column;
-    locate_tile_row(params.dst_row_dims, params.dst_row_rank, dst_row, &offset, &column);
-    unsigned char* row = tile.dst + offset;
-    const auto into_granule = [](const unsigned char* at, uint32_t mask) {
-      return static_cast<int32_t>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(at)) & mask);
-    };
-    const int32_t before_row = into_granule(row, static_cast<uint32_t>(params.dst_granule - 1));
-    // With a halo the row goes on, in the next tile, from the granule that this one ends in.
-    const int32_t after_window = into_granule(row + params.window_bytes, params.window_mask);
-    const int32_t end = min(tile.dst_element_end, params.window_end - after_window / Bytes);
-    const int32_t halo_elements = params.window_end - params.window_bytes / Bytes;
-    rows[dst_row] = {offset - before_row, column + shift, static_cast<int16_t>(halo_elements - before_row / Bytes),
-                     static_cast<uint16_t>(max(end, 0))};
-  }
-}
-
-// A chunk of a destination row, and which of its elements [first, last) are the tile's.
-struct RowChunk {
-  unsigned char* address;
-  int32_t column;
-  int32_t element;  // of the run, at `address`
-  int32_t first;
-  int32_t last;
-};
-
-// The walk's chunk: first >= last where it lies outside. Destination rows are cut into chunks from their granule on, so
-// that every chunk inside a row is stored whole.
-template <int Bytes>
-__device__ __forceinline__ RowChunk locate_chunk(const TileOrigin& tile, const DstRow* rows, const StoreWalk& walk) {
-  constexpr int elements_per_chunk = chunk_bytes / Bytes;
-  const DstRow row = rows[walk.dst_row];
-  const int32_t index = static_cast<int32_t>(walk.chunk);
-  RowChunk chunk;
-  chunk.address = tile.dst + (row.offset + index * chunk_bytes);
-  chunk.column = row.column;
-  chunk.element = row.element + index * elements_per_chunk;
-  chunk.first = max(tile.dst_element_begin - chunk.element, 0);
-  chunk.last = min(row.end - chunk.element, elements_per_chunk);
-  return chunk;
-}
-
-// Stores a chunk whose elements are those of the run from `start` on: at a row's ends the tile has not all that the
-// chunk holds, and the nearest that it has were gathered.
-template <int Bytes>
-__device__ __forceinline__ void store_row_chunk(const RowChunk& chunk, int32_t start, Chunk<Bytes> elements) {
-  if (start == chunk.element && chunk.last - chunk.first == chunk_bytes / Bytes) {
-    *reinterpret_cast<uint4*>(chunk.address) = elements.whole;
-    return;
-  }
-  const uint4 zero = {0, 0, 0, 0};
-  const int32_t shift = (chunk.element - start) * Bytes;
-  if (shift > 0) elements.whole = shift_chunks(elements.whole, zero, shift);
-  if (shift < 0) elements.whole = shift_chunks(zero, elements.whole, chunk_bytes + shift);
-  store_partial_chunk<Bytes>(chunk.address, elements, chunk.first, chunk.last);
-}
-
-// Any runs, extents and alignment: where element e of the run stands in shared memory is e * run_pitch, or comes from a
-// table that the block makes while its loads are under way.
-template <int Bytes, bool kTable, bool kSwizzle>
-__global__ void __launch_bounds__(tile_threads, tile_min_blocks)
-    two_sided_tile(const __grid_constant__ TileParams params) {
-  constexpr int elements_per_chunk = chunk_bytes / Bytes;
-  unsigned char* shared_tile = &shared<unsigned char>();
-  const TileOrigin tile = locate_tile<true>(params);
-  const int32_t shift = tile_shift(params, tile);
-  load_tile<false>(params, tile, shared_tile, shift);
-  if constexpr (kTable) {
-    const auto table = reinterpret_cast<TileTableEntry*>(shared_tile + params.table_offset_bytes);
-    make_table(params, params.num_table_entries, table);
-  }
-  DstRow* rows = reinterpret_cast<DstRow*>(shared_tile + params.rows_offset_bytes);
-  make_dst_rows<Bytes>(params, tile, shift, rows);
-  async_copy_wait();
-  __syncthreads();
-
-  const int32_t last_start = tile.dst_element_end - elements_per_chunk;
-#pragma unroll 1
-  for (StoreWalk walk(params); !walk.is_done(params); walk.step(params)) {
-    if (walk.dst_row >= tile.dst_row_end) continue;
-    const RowChunk chunk = locate_chunk<Bytes>(tile, rows, walk);
-    if (chunk.first >= chunk.last) continue;
-    if (last_start >= tile.dst_element_begin) {
-      const int32_t start = min(max(chunk.element, tile.dst_element_begin), last_start);
-      Element<Bytes> elements[elements_per_chunk];
-      gather<Bytes, elements_per_chunk, kTable, kSwizzle>(params, shared_tile, start, chunk.column, elements);
-      store_row_chunk<Bytes>(chunk, start, chunk_of<Bytes>(elements));
-    } else {  // runs of less than a chunk
-#pragma unroll 1
-      for (int32_t i = chunk.first; i < chunk.last; ++i) {
-        Element<Bytes> element[1];
-        gather<Bytes, 1, kTable, kSwizzle>(params, shared_tile, chunk.element + i, chunk.column, element);
-        *reinterpret_cast<Pack<Bytes>*>(chunk.address + i * Bytes) = static_cast<Pack<Bytes>>(element[0]);
-      }
-    }
-  }
-}
-
-// Copies a tile to shared memory element by element, for sides without a dimension of stride 1. Each run is one
-// dimension.
-template <int Bytes>
-__device__ __forceinline__ void load_strided_tile(const TileParams& params, const TileOrigin& tile,
-                                                  unsigned char* shared_tile) {
-  const uint32_t run = params.chunks_per_src_row.divisor;
-#pragma unroll 1
-  for (uint32_t item = threadIdx.x; item < tile.src_row_end * run; item += tile_threads) {
-    const uint32_t src_row = params.chunks_per_src_row.divide(item);
-    const int32_t in_row = static_cast<int32_t>(item - src_row * run);
-    if (in_row * Bytes >= tile.src_run_bytes) continue;
-    int64_t offset;
-    int32_t place;
-    locate_tile_row(params.src_row_dims, params.src_row_rank, src_row, &offset, &place);
-    *reinterpret_cast<Pack<Bytes>*>(shared_tile + place + in_row * Bytes) =
-        *reinterpret_cast<const Pack<Bytes>*>(tile.src + offset + in_row * params.src_element_stride);
-  }
-}
-
-// Visits every element of the tile in dst order: work(its place in shared memory, its address in dst).
-template <class Work>
-__device__ __forceinline__ void for_each_strided_element(const TileParams& params, const TileOrigin& tile,
-                                                         const Work& work) {
-  const uint32_t run = params.chunks_per_group.divisor;
-#pragma unroll 1
-  for (uint32_t item = threadIdx.x; item < tile.dst_row_end * run; item += tile_threads) {
-    const uint32_t dst_row = params.chunks_per_group.divide(item);
-    const int32_t e = static_cast<int32_t>(item - dst_row * run);
-    if (e >= tile.dst_element_end) continue;
-    int64_t offset;
-    int32_t column;
-    locate_tile_row(params.dst_row_dims, params.dst_row_rank, dst_row, &offset, &column);
-    work(e * params.run_pitch + column, tile.dst + offset + e * params.dst_element_stride);
-  }
-}
-
-// As two_sided_tile, but element by element on both sides.
-template <int Bytes>
-__global__ void __launch_bounds__(tile_threads, tile_min_blocks)
-    strided_tile(const __grid_constant__ TileParams params) {
-  unsigned char* shared_tile = &shared<unsigned char>();
-  const TileOrigin tile = locate_tile<true>(params);
-  load_strided_tile<Bytes>(params, tile, shared_tile);
-  __syncthreads();
-  for_each_strided_element(params, tile, [&](int32_t place, unsigned char* address) {
-    *reinterpret_cast<Pack<Bytes>*>(address) = *reinterpret_cast<const Pack<Bytes>*>(shared_tile + place);
-  });
 }
 
 }  // namespace flowk
