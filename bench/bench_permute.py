@@ -15,6 +15,7 @@ import json
 import math
 import random
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
@@ -146,8 +147,10 @@ def cases_of(name: str) -> list[tuple]:
 
 
 def timed(row: dict, moved: int, contenders: dict, num_sets: int, rounds: int) -> dict:
-    """The row with every contender's fraction of copy; "memcpy" and "copy" are the copies."""
-    if not row["right"]:
+    """The row with every contender's fraction of copy; "memcpy" and "copy" are the copies. Untimed with no rounds."""
+    read, written = row.pop("bytes", (moved // 2, moved // 2))
+    row |= {"read_bytes": read, "written_bytes": written}
+    if not row["right"] or rounds == 0:
         return row
     times = harness.time_in_turn(contenders, num_sets, rounds)
     copy = min(times["memcpy"], times["copy"])
@@ -205,6 +208,7 @@ def run_convert_case(library: harness.Library, case: tuple, rounds: int, rivals:
         "flowk": lambda i: library.permute_convert(arguments[i]),
     }
     row = {"name": name, "type": f"{kind}>{out_kind}", "shape": shape, "axes": axes, "right": right}
+    row["bytes"] = (x.numel() * dtype.itemsize, x.numel() * out_dtype.itemsize)
     row["plan"] = library.convert_explain(arguments[0])
     contenders |= harness.usable(rivals_of(rivals, xs, outs, axes, scale), outs[0], expected, row)
     return timed(row, moved, contenders, num_sets, rounds)
@@ -279,6 +283,12 @@ def rivals_of(names: list[str], xs: list, outs: list, axes: list[int], scale: fl
     return {name: makers[name] for name in names}
 
 
+def run(library: harness.Library, set_name: str, case: tuple, rounds: int, rivals: Iterable[str] = ()) -> dict:
+    """A case of a set: right or not, its plan, and the fractions of copy unless there are no rounds."""
+    runner = {"convert": run_convert_case, "views": run_view_case}.get(set_name, run_case)
+    return runner(library, case, rounds, list(rivals))
+
+
 def line_of(row: dict) -> str:
     kernel, *rest = row["plan"].splitlines()
     tile = next((line.strip() for line in rest if line.strip().startswith("tile:")), "")
@@ -308,8 +318,7 @@ def main() -> None:
     for name in options.sets:
         of_set = []
         for case in cases_of(name):
-            run = {"convert": run_convert_case, "views": run_view_case}.get(name, run_case)
-            row = run(library, case, options.rounds, [rival for rival in options.rivals.split(",") if rival])
+            row = run(library, name, case, options.rounds, filter(None, options.rivals.split(",")))
             of_set.append(row)
             if not options.quiet or not row["right"]:
                 print(line_of(row), flush=True)

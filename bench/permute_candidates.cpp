@@ -49,7 +49,7 @@ extern "C" FLOWK_API int flowk_bench_permute_candidate(const void* src, void* ds
                              static_cast<double>(plan.launch.shared_bytes),
                              static_cast<double>(tile.dst_granule),
                              static_cast<double>(tile.chunks_per_group.divisor),
-                             static_cast<double>(tile.num_store_items),
+                             static_cast<double>(tile.num_store_chunks * tile.num_dst_rows.divisor),
                              static_cast<double>(tile.shift_mask),
                              static_cast<double>(tile.num_table_entries)};
   for (int i = 0; i < 18; ++i) features[i] = values[i];

@@ -1,28 +1,152 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One launch of one case, for a profiler: `ncu ... python bench/profile_permute.py f32 8191x8193 1,0`."""
+"""What holds back the slowest cases of permute: `python bench/profile_permute.py SET ... [--worst N] [--below F]`.
+
+Times the sets, or single cases as SET#INDEX, as bench_permute.py does, then launches the slowest cases once each under
+Nsight Compute (`ncu` in the path) and prints a line of counters for each, over what a copy of the bytes would need.
+"""
 
 from __future__ import annotations
 
+import argparse
+import csv
+import io
+import json
+import subprocess
 import sys
 from pathlib import Path
 
-import torch
-
 sys.path.insert(0, str(Path(__file__).parent))
+import bench_permute
 import harness
+
+KERNELS = "regex:^(copy|tiled|two|strided|channel|convert)_.*"
+STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+STALLS = [
+    "long_scoreboard",
+    "short_scoreboard",
+    "barrier",
+    "mio_throttle",
+    "lg_throttle",
+    "wait",
+    "not_selected",
+    "math_pipe_throttle",
+    "no_instruction",
+    "branch_resolve",
+    "dispatch_stall",
+]
+METRICS = {
+    "time": "gpu__time_duration.sum",
+    "instructions": "smsp__inst_executed.sum",
+    "issue": "smsp__issue_active.avg.pct_of_peak_sustained_active",
+    "warps": "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "shared_loads": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
+    "shared_stores": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
+    "conflicts": "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
+    "l1": "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed",
+    "l2": "lts__t_sectors.avg.pct_of_peak_sustained_elapsed",
+    "dram": "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+    "read_sectors": "lts__t_sectors_srcunit_tex_op_read.sum",
+    "write_sectors": "lts__t_sectors_srcunit_tex_op_write.sum",
+    "read_requests": "lts__t_requests_srcunit_tex_op_read.sum",
+    "write_requests": "lts__t_requests_srcunit_tex_op_write.sum",
+    "dram_read": "dram__bytes_read.sum",
+    "dram_write": "dram__bytes_write.sum",
+    "registers": "launch__registers_per_thread",
+}
+LEGEND = """\
+issue: % of issue slots used while active; warp%: resident warps; instr: instructions of a warp for 32 destination
+chunks of 16 bytes (one a lane); ld, st: wavefronts of shared memory for the same, 4 without conflicts at 16 bytes
+an access; cf: of ld, those that conflicts added; l1, l2, dram: % of peak; read, write: L2 sectors, requests and DRAM
+bytes over those of a copy (requests of 128 bytes)."""
+
+
+def case_at(place: str) -> tuple[str, tuple]:
+    """The case that "SET#INDEX" names."""
+    name, index = place.rsplit("#", 1)
+    return name, bench_permute.cases_of(name)[int(index)]
+
+
+def counters_of(places: list[str]) -> list[dict]:
+    """One dictionary of counters for each case."""
+    metrics = ",".join([*METRICS.values(), *(STALL.format(stall) for stall in STALLS)])
+    command = ["ncu", "--clock-control", "none", "--kernel-name-base", "function", "-k", KERNELS]
+    command += ["--csv", "--page", "raw", "--print-units", "base", "--metrics", metrics]
+    command += [sys.executable, __file__, "--launch", *places]
+    output = subprocess.run(command, capture_output=True, text=True).stdout
+    lines = output.splitlines()
+    start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
+    if start is None:
+        sys.exit(f"no counters: {output[-2000:]}")
+    rows = list(csv.DictReader(io.StringIO("\n".join(lines[start:]))))[1:]  # the first has the units
+
+    def number(row: dict, metric: str) -> float:
+        text = (row.get(metric) or "").replace(",", "")
+        return float(text) if text else float("nan")
+
+    counters = []
+    for row in rows:
+        values = {name: number(row, metric) for name, metric in METRICS.items()}
+        values["kernel"] = row["Kernel Name"]
+        values["stalls"] = {stall: number(row, STALL.format(stall)) for stall in STALLS}
+        counters.append(values)
+    return counters
+
+
+def line_of(row: dict) -> str:
+    c, read, written = row["counters"], row["read_bytes"], row["written_bytes"]
+    warps = written / 16 / 32
+    stalls = sorted(c["stalls"].items(), key=lambda item: -item[1])[:3]
+    shape = f"{row['type']} {'x'.join(map(str, row['shape']))} {','.join(map(str, row['axes']))}"
+    tile = next((line.strip() for line in row["plan"].splitlines() if line.strip().startswith("tile:")), "")
+    return (
+        f"{row['flowk']:.2f} {row['copy_us']:5.0f}us {shape:40} {c['kernel']:20} issue {c['issue']:3.0f} "
+        f"warp% {c['warps']:3.0f} reg {c['registers']:3.0f} instr {c['instructions'] / warps:5.0f} "
+        f"ld {c['shared_loads'] / warps:5.1f} cf {c['conflicts'] / warps:5.1f} st {c['shared_stores'] / warps:5.1f} "
+        f"l1 {c['l1']:3.0f} l2 {c['l2']:3.0f} dram {c['dram']:3.0f} "
+        f"read {c['read_sectors'] * 32 / read:.2f}/{c['read_requests'] * 128 / read:.2f}/{c['dram_read'] / read:.2f} "
+        f"write {c['write_sectors'] * 32 / written:.2f}/{c['write_requests'] * 128 / written:.2f}"
+        f"/{c['dram_write'] / written:.2f} "
+        + " ".join(f"{name}={value:.1f}" for name, value in stalls)
+        + f"\n     {tile}"
+    )
 
 
 def main() -> None:
-    kind, shape, axes = sys.argv[1], [int(s) for s in sys.argv[2].split("x")], [int(a) for a in sys.argv[3].split(",")]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sets", nargs="*")
+    parser.add_argument("--worst", type=int, default=10, help="how many of a set")
+    parser.add_argument("--below", type=float, default=1, help="only cases below this fraction of copy")
+    parser.add_argument("--json")
+    parser.add_argument("--launch", nargs="*", help="only launch these cases, SET#INDEX")
+    options = parser.parse_args()
     library = harness.Library()
-    dtype, code = harness.DTYPES[kind]
-    x = harness.random_tensor(shape, dtype)
-    out = torch.empty([shape[a] for a in axes], dtype=dtype, device="cuda")
-    arguments = library.permute_arguments(x, axes, out, code)
-    print(library.explain(arguments))
-    torch.cuda.synchronize()
-    library.permute(arguments)
-    torch.cuda.synchronize()
+    if options.launch:
+        for place in options.launch:
+            bench_permute.run(library, *case_at(place), rounds=0)
+        return
+    slow = []
+    for given in options.sets:
+        name, _, wanted = given.partition("#")
+        rows = []
+        for index, case in enumerate(bench_permute.cases_of(name)):
+            if wanted and int(wanted) != index:
+                continue
+            row = bench_permute.run(library, name, case, rounds=5)
+            print(bench_permute.line_of(row), flush=True)
+            rows.append(row | {"place": f"{name}#{index}"})
+        fractions = [row["flowk"] for row in rows if row["right"]]
+        print(
+            f"== {given}: geomean {harness.geomean(fractions):.3f}, worst {min(fractions, default=0):.3f}", flush=True
+        )
+        rows = sorted((row for row in rows if row["right"]), key=lambda row: row["flowk"])[: options.worst]
+        slow += [row for row in rows if row["flowk"] < options.below]
+    for row, counters in zip(slow, counters_of([row["place"] for row in slow]), strict=True):
+        row["counters"] = counters
+    print(LEGEND)
+    for row in slow:
+        print(line_of(row))
+    if options.json:
+        Path(options.json).write_text(json.dumps(slow))
 
 
 if __name__ == "__main__":

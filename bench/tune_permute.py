@@ -19,6 +19,7 @@ import argparse
 import ctypes
 import functools
 import sys
+import time
 from pathlib import Path
 
 import torch
@@ -101,13 +102,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sets", nargs="+")
     parser.add_argument("--json")
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin no case after as many")
     parser.add_argument("--check", action="store_true", help="compare the output of every tile")
     options = parser.parse_args()
     library = harness.Library()
+    end = time.monotonic() + options.seconds
     rows = []
     for name in options.sets:
         of_set = []
         for case in bench_permute.cases_of(name):
+            if time.monotonic() > end:
+                break
             row = tune(library, case, options.check)
             if not row["tiles"]:
                 continue

@@ -48,13 +48,33 @@ __device__ __forceinline__ void store_chunk(void* address, const uint4& chunk) {
 #endif
 }
 
+// An address in shared memory, as asynchronous copies take it. One that is made before a loop stays in a register: the
+// compiler would ask for the window of shared memory again at every copy.
+#ifdef FLOWK_SIMT
+using SharedAddress = unsigned char*;
+inline SharedAddress shared_address(void* shared) { return static_cast<unsigned char*>(shared); }
+#else
+using SharedAddress = uint32_t;
+__device__ __forceinline__ SharedAddress shared_address(void* shared) {
+  uint32_t address;
+  asm volatile("mov.u32 %0, %1;" : "=r"(address) : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(shared))));
+  return address;
+}
+#endif
+
 // Starts copying 16 bytes to shared memory; the thread's async_copy_wait() ends it. Both addresses are multiples of 16.
+__device__ __forceinline__ void async_copy_chunk(SharedAddress shared_dst, const void* src) {
+#ifdef FLOWK_SIMT
+  simt::async_copy(shared_dst, src, chunk_bytes);
+#else
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_dst), "l"(src) : "memory");
+#endif
+}
 __device__ __forceinline__ void async_copy_chunk(void* shared_dst, const void* src) {
 #ifdef FLOWK_SIMT
   simt::async_copy(shared_dst, src, chunk_bytes);
 #else
-  const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(shared_dst));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(src) : "memory");
+  async_copy_chunk(static_cast<SharedAddress>(__cvta_generic_to_shared(shared_dst)), src);
 #endif
 }
 

@@ -2,7 +2,7 @@
 // The tile of 1-byte elements that are aligned on neither side: transposed by 32-bit words, in two steps.
 #pragma once
 
-#include "permute/permute_tiles.cuh"
+#include "permute/permute_gather.cuh"
 
 namespace flowk {
 
@@ -17,15 +17,13 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
     two_step_tile(const __grid_constant__ TileParams params) {
   constexpr int words_per_chunk = 4;
   unsigned char* shared_tile = &shared<unsigned char>();
-  uint32_t* table = reinterpret_cast<uint32_t*>(shared_tile + params.table_offset_bytes);
-  const TileOrigin tile = locate_tile(params);
-  const int32_t shift =
-      params.shared_lead_bytes + static_cast<int32_t>(reinterpret_cast<uintptr_t>(tile.src) & params.shift_mask);
+  TileTableEntry* table = reinterpret_cast<TileTableEntry*>(shared_tile + params.table_offset_bytes);
+  const TileOrigin tile = locate_tile<true>(params);
+  const int32_t shift = tile_shift(params, tile);
   load_tile<false>(params, tile, shared_tile, shift);
-  make_table(params, table);
-  // The last word's elements past the run: any place will do.
-  const uint32_t past_run = params.num_table_entries + threadIdx.x;
-  if (past_run < 4 * params.words_per_run.divisor) table[past_run] = 0;
+  make_table(params, 4 * params.words_per_run.divisor, table);
+  DstRow* rows = reinterpret_cast<DstRow*>(shared_tile + params.rows_offset_bytes);
+  make_dst_rows<1>(params, tile, 0, rows);
   async_copy_wait();
   __syncthreads();
 
@@ -36,11 +34,14 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
     // Lanes whose rows start in one bank take columns some words apart.
     const int32_t column =
         static_cast<int32_t>(block * chunk_bytes - 4 * (word >> params.skew_shift & params.skew_mask));
-    if (column >= static_cast<int32_t>(tile.dst_row_end) || static_cast<int32_t>(4 * word) >= tile.dst_element_end)
+    const int32_t element = static_cast<int32_t>(4 * word);
+    if (column >= static_cast<int32_t>(tile.dst_row_end) || element >= tile.dst_element_end ||
+        element + 4 <= tile.dst_element_begin)
       continue;
-    const uint4 places = reinterpret_cast<const uint4*>(table)[word];
-    const uint32_t bytes[4] = {places.x + shift + column, places.y + shift + column, places.z + shift + column,
-                               places.w + shift + column};
+    const uint2 places = reinterpret_cast<const uint2*>(table)[word];
+    const uint32_t start = static_cast<uint32_t>(shift + column);
+    const uint32_t bytes[4] = {(places.x & 0xffff) + start, (places.x >> 16) + start, (places.y & 0xffff) + start,
+                               (places.y >> 16) + start};
     const uint32_t* rows[4];
     uint32_t low[4];
 #pragma unroll
@@ -49,7 +50,7 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
       low[i] = rows[i][0];
     }
     // Columns outside the tile come in whole groups of 4, but for the last, which destination rows have room for.
-    int32_t place = params.columns_offset_bytes + column * params.columns_pitch + static_cast<int32_t>(4 * word);
+    int32_t place = params.columns_offset_bytes + column * params.columns_pitch + element;
 #pragma unroll
     for (int j = 0; j < words_per_chunk; ++j) {
       uint32_t words[4], columns[4];
@@ -70,34 +71,19 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
   }
   __syncthreads();
 
-  const int32_t halo_elements = params.halo * params.dst_run_elements.per_index;
 #pragma unroll 1
-  for (StoreWalk walk(params); walk.item < walk.num_items; walk.item += params.store_items_per_pass) {
-    uint32_t dst_row;
-    int32_t chunk;
-    walk.locate(params, &dst_row, &chunk);
-    if (dst_row >= tile.dst_row_end) continue;
-    int64_t offset;
-    int32_t column;  // is dst_row
-    locate_tile_row(params.dst_row_dims, params.dst_row_rank, dst_row, &offset, &column);
-    unsigned char* row = tile.dst + offset;
-    const int32_t before_row =
-        static_cast<int32_t>(reinterpret_cast<uintptr_t>(row) & static_cast<uint32_t>(params.dst_granule - 1));
-    unsigned char* address = row - before_row + chunk * chunk_bytes;
-    const int32_t element = halo_elements - before_row + chunk * chunk_bytes;
-    const int32_t first = tile.dst_element_begin > element ? tile.dst_element_begin - element : 0;
-    const int32_t last = tile.dst_element_end - element < chunk_bytes ? tile.dst_element_end - element : chunk_bytes;
-    if (first >= last) continue;
-    const int32_t place = params.columns_offset_bytes + static_cast<int32_t>(dst_row) * params.columns_pitch + element;
+  for (StoreWalk walk(params); !walk.is_done(params); walk.step(params)) {
+    if (walk.dst_row >= tile.dst_row_end) continue;
+    const RowChunk chunk = locate_chunk<1>(tile, rows, walk);
+    if (chunk.first >= chunk.last) continue;
+    // The column of a row is its number.
+    const int32_t place = params.columns_offset_bytes + chunk.column * params.columns_pitch + chunk.element;
     const uint32_t* words = reinterpret_cast<const uint32_t*>(shared_tile + (place & ~3));
     const uint32_t bits = static_cast<uint32_t>(place) * 8;
     Chunk<1> out;
 #pragma unroll
     for (int i = 0; i < words_per_chunk; ++i) out.words[i] = __funnelshift_r(words[i], words[i + 1], bits);
-    if (last - first == chunk_bytes)
-      *reinterpret_cast<uint4*>(address) = make_uint4(out.words[0], out.words[1], out.words[2], out.words[3]);
-    else
-      store_partial_chunk<1>(address, out, first, last);
+    store_row_chunk<1>(chunk, chunk.element, out);
   }
 }
 

@@ -111,11 +111,12 @@ void place_columns(PermutePlan* plan) {
   choose_columns_pitch(&params);
   // Skewed columns start before the first row and end after the last.
   const int64_t skew_bytes = 4 * int64_t{params.skew_mask};
-  params.shared_lead_bytes = static_cast<int32_t>(round_up(skew_bytes, int64_t{params.shift_mask} + 1));
+  const int64_t lead_bytes = round_up(skew_bytes, int64_t{params.shift_mask} + 1);
+  params.shared_lead_bytes += static_cast<int32_t>(lead_bytes);
   const int64_t tail_bytes = skew_bytes + 2 * chunk_limit_bytes;
-  int64_t bytes = round_up(plan->launch.shared_bytes + params.shared_lead_bytes + tail_bytes, line_bytes);
+  int64_t bytes = round_up(plan->launch.shared_bytes + lead_bytes + tail_bytes, line_bytes);
   params.table_offset_bytes = static_cast<int32_t>(bytes);
-  bytes += 4 * static_cast<int64_t>(sizeof(uint32_t)) * params.words_per_run.divisor;
+  bytes += round_up(4 * static_cast<int64_t>(sizeof(TileTableEntry)) * params.words_per_run.divisor, chunk_limit_bytes);
   params.columns_offset_bytes = static_cast<int32_t>(bytes);
   // A chunk's five words may start before its row and end after it: in the table, in the next row, in these bytes.
   bytes += int64_t{params.columns_pitch} * round_up(params.num_dst_rows.divisor, 4) + 2 * chunk_limit_bytes;

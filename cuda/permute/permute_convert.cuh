@@ -8,7 +8,8 @@
 #include "core/convert_chunk.cuh"
 #include "permute/permute_convert_plan.h"
 #include "permute/permute_copies.cuh"
-#include "permute/permute_tiles.cuh"
+#include "permute/permute_transpose.cuh"
+#include "permute/permute_two_sided.cuh"
 
 namespace flowk {
 
@@ -39,7 +40,8 @@ __global__ void __launch_bounds__(copy_threads)
   int64_t src_offset, dst_offset;
   locate_row<Index, any_rank>(params, row, &src_offset, &dst_offset);
   unsigned char* dst = params.dst + dst_offset;
-  const int before_row = static_cast<int>(reinterpret_cast<uintptr_t>(dst) % (group * kDstBytes)) / kDstBytes;
+  const int before_row =
+      static_cast<int>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(dst)) % (group * kDstBytes)) / kDstBytes;
   const int64_t in_row = static_cast<int64_t>(unit) * group - before_row;
   const int first = in_row < 0 ? static_cast<int>(-in_row) : 0;
   const int64_t remaining = params.row_bytes / kDstBytes - in_row;
@@ -101,22 +103,21 @@ __global__ void __launch_bounds__(tile_threads)
   constexpr int rows_per_item = kSrcBytes < 4 ? 4 / kSrcBytes : 1;
   using Word = Pack<(kSrcBytes < 4 ? 4 : kSrcBytes)>;
   unsigned char* shared_tile = &shared<unsigned char>();
-  const TileOrigin tile = locate_tile(params);
-  const int32_t shift = static_cast<int32_t>(reinterpret_cast<uintptr_t>(tile.src) & params.shift_mask);
+  const TileOrigin tile = locate_tile<false>(params);
+  const int32_t shift = tile_shift(params, tile);
   load_tile<true>(params, tile, shared_tile, shift);
   async_copy_wait();
   __syncthreads();
 #pragma unroll 1
-  for (StoreWalk walk(params); walk.item < walk.num_items; walk.item += params.store_items_per_pass) {
-    uint32_t dst_row;
-    int32_t chunk;
-    walk.locate(params, &dst_row, &chunk);
-    const int32_t element = chunk * elements_per_chunk;
-    if (dst_row >= tile.dst_row_end || element >= tile.dst_element_end) continue;
+  for (StoreWalk walk(params); !walk.is_done(params); walk.step(params)) {
+    const int32_t element = params.skipped_elements + static_cast<int32_t>(walk.chunk) * elements_per_chunk;
+    if (walk.dst_row >= tile.dst_row_end || element < tile.dst_element_begin || element >= tile.dst_element_end)
+      continue;
     int64_t offset;
     int32_t column;
-    locate_tile_row(params.dst_row_dims, params.dst_row_rank, dst_row, &offset, &column);
-    unsigned char* address = tile.dst + offset + chunk * chunk_bytes;
+    locate_tile_row(params.dst_row_dims, params.dst_row_rank, walk.dst_row, &offset, &column);
+    unsigned char* dst = tile.dst + offset;
+    const int32_t in_row = element * kDstBytes - params.window_start_bytes;  // < 0 only in a halo
     const int32_t place = shift + element * params.run_pitch + column;
     const int32_t swizzle = swizzle_of_row(params, static_cast<uint32_t>(element));
     Word words[elements_per_chunk];
@@ -137,73 +138,57 @@ __global__ void __launch_bounds__(tile_threads)
         }
       }
       convert_chunk<kSrcBytes, kDstBytes, Compute>(conversion, in, &out);
-      *reinterpret_cast<uint4*>(address) = out.whole;
-      address += params.dst_row_step;
+      if (is_in_window(params, dst, in_row)) *reinterpret_cast<uint4*>(dst + in_row) = out.whole;
+      dst += params.dst_row_step;
     }
   }
 }
 
-// A tile of any runs, extents and alignment, as two_sided_tile(): chunks of destination rows from their granule on,
-// whose elements are gathered by an even pitch or by the table.
+// A tile of any runs, extents and alignment, as two_sided_tile().
 template <int kSrcBytes, int kDstBytes, class Compute, bool kTable>
 __global__ void __launch_bounds__(tile_threads)
     convert_tile(const __grid_constant__ TileParams params, const __grid_constant__ Conversion conversion) {
   constexpr int elements_per_chunk = chunk_bytes / kDstBytes;
   unsigned char* shared_tile = &shared<unsigned char>();
-  uint32_t* table = reinterpret_cast<uint32_t*>(shared_tile + params.table_offset_bytes);
-  const TileOrigin tile = locate_tile(params);
-  const int32_t shift = static_cast<int32_t>(reinterpret_cast<uintptr_t>(tile.src) & params.shift_mask);
+  const TileOrigin tile = locate_tile<true>(params);
+  const int32_t shift = tile_shift(params, tile);
   load_tile<false>(params, tile, shared_tile, shift);
-  if constexpr (kTable) make_table(params, table);
+  if constexpr (kTable) {
+    const auto table = reinterpret_cast<TileTableEntry*>(shared_tile + params.table_offset_bytes);
+    make_table(params, params.num_table_entries, table);
+  }
+  DstRow* rows = reinterpret_cast<DstRow*>(shared_tile + params.rows_offset_bytes);
+  make_dst_rows<kDstBytes>(params, tile, shift, rows);
   async_copy_wait();
   __syncthreads();
 
-  const auto gather = [&](int32_t e, int32_t column) {
-    const int32_t place = (kTable ? static_cast<int32_t>(table[e]) : e * params.run_pitch) + column;
-    return *reinterpret_cast<const Pack<kSrcBytes>*>(shared_tile + swizzle_place(params, place));
-  };
-  const int32_t halo_elements = params.halo * params.dst_run_elements.per_index;
+  const int32_t last_start = tile.dst_element_end - elements_per_chunk;
 #pragma unroll 1
-  for (StoreWalk walk(params); walk.item < walk.num_items; walk.item += params.store_items_per_pass) {
-    uint32_t dst_row;
-    int32_t chunk;
-    walk.locate(params, &dst_row, &chunk);
-    if (dst_row >= tile.dst_row_end) continue;
-    int64_t offset;
-    int32_t column;
-    locate_tile_row(params.dst_row_dims, params.dst_row_rank, dst_row, &offset, &column);
-    column += shift;
-    unsigned char* row = tile.dst + offset;
-    const int32_t before_row =
-        static_cast<int32_t>(reinterpret_cast<uintptr_t>(row) & static_cast<uint32_t>(params.dst_granule - 1));
-    unsigned char* address = row - before_row + chunk * chunk_bytes;
-    const int32_t element = halo_elements - before_row / kDstBytes + chunk * elements_per_chunk;
-    const int32_t first = tile.dst_element_begin > element ? tile.dst_element_begin - element : 0;
-    const int32_t last =
-        tile.dst_element_end - element < elements_per_chunk ? tile.dst_element_end - element : elements_per_chunk;
-    if (first >= last) continue;
-    const bool is_whole = first == 0 && last == elements_per_chunk;
-    int32_t start = element + first;  // its index in its period; the last elements may lie in the next one
-    if constexpr (kTable) {
-      const int32_t period = static_cast<int32_t>(params.table_period.divide(static_cast<uint32_t>(start)));
-      start -= period * static_cast<int32_t>(params.table_period.divisor);
-      column += period * params.period_step;
-    }
-    Pack<kSrcBytes> in[elements_per_chunk];
-    Chunk<kDstBytes> out;
-    if (is_whole) {
+  for (StoreWalk walk(params); !walk.is_done(params); walk.step(params)) {
+    if (walk.dst_row >= tile.dst_row_end) continue;
+    const RowChunk chunk = locate_chunk<kDstBytes>(tile, rows, walk);
+    if (chunk.first >= chunk.last) continue;
+    if (last_start >= tile.dst_element_begin) {
+      const int32_t start = min(max(chunk.element, tile.dst_element_begin), last_start);
+      Element<kSrcBytes> elements[elements_per_chunk];
+      Pack<kSrcBytes> in[elements_per_chunk];
+      Chunk<kDstBytes> out;
+      gather<kSrcBytes, elements_per_chunk, kTable, true>(params, shared_tile, start, chunk.column, elements);
 #pragma unroll
-      for (int i = 0; i < elements_per_chunk; ++i) in[i] = gather(start + i, column);
-    } else {
-#pragma unroll
-      for (int i = 0; i < elements_per_chunk; ++i)
-        in[i] = i >= first && i < last ? gather(start + i - first, column) : Pack<kSrcBytes>{};
+      for (int i = 0; i < elements_per_chunk; ++i) in[i] = static_cast<Pack<kSrcBytes>>(elements[i]);
+      convert_chunk<kSrcBytes, kDstBytes, Compute>(conversion, in, &out);
+      store_row_chunk<kDstBytes>(chunk, start, out);
+    } else {  // runs of less than a chunk
+#pragma unroll 1
+      for (int32_t i = chunk.first; i < chunk.last; ++i) {
+        Element<kSrcBytes> element[1];
+        Pack<kDstBytes> out[1];
+        gather<kSrcBytes, 1, kTable, true>(params, shared_tile, chunk.element + i, chunk.column, element);
+        const Pack<kSrcBytes> in[1] = {static_cast<Pack<kSrcBytes>>(element[0])};
+        convert_elements<kSrcBytes, kDstBytes, Compute, 1>(conversion, in, out);
+        *reinterpret_cast<Pack<kDstBytes>*>(chunk.address + i * kDstBytes) = out[0];
+      }
     }
-    convert_chunk<kSrcBytes, kDstBytes, Compute>(conversion, in, &out);
-    if (is_whole)
-      *reinterpret_cast<uint4*>(address) = out.whole;
-    else
-      store_partial_chunk<kDstBytes>(address, out, first, last);
   }
 }
 
@@ -212,35 +197,15 @@ template <int kSrcBytes, int kDstBytes, class Compute>
 __global__ void __launch_bounds__(tile_threads)
     convert_strided_tile(const __grid_constant__ TileParams params, const __grid_constant__ Conversion conversion) {
   unsigned char* shared_tile = &shared<unsigned char>();
-  const TileOrigin tile = locate_tile(params);
-  const uint32_t run = params.chunks_per_src_row.divisor;
-#pragma unroll 1
-  for (uint32_t item = threadIdx.x; item < tile.src_row_end * run; item += tile_threads) {
-    const uint32_t src_row = params.chunks_per_src_row.divide(item);
-    const int32_t in_row = static_cast<int32_t>(item - src_row * run);
-    if (in_row * kSrcBytes >= tile.src_run_bytes) continue;
-    int64_t offset;
-    int32_t place;
-    locate_tile_row(params.src_row_dims, params.src_row_rank, src_row, &offset, &place);
-    *reinterpret_cast<Pack<kSrcBytes>*>(shared_tile + place + in_row * kSrcBytes) =
-        *reinterpret_cast<const Pack<kSrcBytes>*>(tile.src + offset + in_row * params.src_element_stride);
-  }
+  const TileOrigin tile = locate_tile<true>(params);
+  load_strided_tile<kSrcBytes>(params, tile, shared_tile);
   __syncthreads();
-  const uint32_t dst_run = params.chunks_per_group.divisor;
-#pragma unroll 1
-  for (uint32_t item = threadIdx.x; item < tile.dst_row_end * dst_run; item += tile_threads) {
-    const uint32_t dst_row = params.chunks_per_group.divide(item);
-    const int32_t e = static_cast<int32_t>(item - dst_row * dst_run);
-    if (e >= tile.dst_element_end) continue;
-    int64_t offset;
-    int32_t column;
-    locate_tile_row(params.dst_row_dims, params.dst_row_rank, dst_row, &offset, &column);
-    const Pack<kSrcBytes> in[1] = {
-        *reinterpret_cast<const Pack<kSrcBytes>*>(shared_tile + e * params.run_pitch + column)};
+  for_each_strided_element(params, tile, [&](int32_t place, unsigned char* address) {
+    const Pack<kSrcBytes> in[1] = {*reinterpret_cast<const Pack<kSrcBytes>*>(shared_tile + place)};
     Pack<kDstBytes> out[1];
     convert_elements<kSrcBytes, kDstBytes, Compute, 1>(conversion, in, out);
-    *reinterpret_cast<Pack<kDstBytes>*>(tile.dst + offset + e * params.dst_element_stride) = out[0];
-  }
+    *reinterpret_cast<Pack<kDstBytes>*>(address) = out[0];
+  });
 }
 
 }  // namespace flowk

@@ -15,16 +15,16 @@ constexpr int max_copy_rank = 5;  // of rows, known to the compiler
 
 constexpr int any_rank = -1;
 
-// Takes the index of a row apart and adds up the strides. With a rank known to the compiler the strides are operands of
-// its instructions; otherwise the loop stays rolled.
+// Takes the index of a row apart and adds up the strides. The first dimensions are entered by constant index, so that
+// their parameters are operands of the instructions; with a rank known to the compiler no more than those are.
 template <class Index, int kRank>
 __device__ __forceinline__ void locate_row(const CopyParams& params, Index row, int64_t* src_offset,
                                            int64_t* dst_offset) {
+  constexpr int num_unrolled = sizeof(Index) == 4 ? max_copy_rank : 0;
   *src_offset = 0;
   *dst_offset = 0;
   const int rank = kRank == any_rank ? params.rank : kRank;
-#pragma unroll(kRank == any_rank ? 1 : max_copy_rank)
-  for (int d = 0; d < rank; ++d) {
+  const auto enter_dim = [&](int d) {
     Index index = row;
     if (d + 1 < rank) {
       if constexpr (sizeof(Index) == 4) {
@@ -37,7 +37,12 @@ __device__ __forceinline__ void locate_row(const CopyParams& params, Index row, 
     }
     *src_offset += static_cast<int64_t>(index) * params.dims[d].src_stride;
     *dst_offset += static_cast<int64_t>(index) * params.dims[d].dst_stride;
-  }
+  };
+#pragma unroll
+  for (int d = 0; d < num_unrolled; ++d)
+    if (d < rank) enter_dim(d);
+#pragma unroll 1
+  for (int d = num_unrolled; d < rank; ++d) enter_dim(d);
 }
 
 // Splits a unit's index into its row and its place in the row.

@@ -7,4 +7,5 @@
 #include "permute/permute_bytes.cuh"
 #include "permute/permute_channels.cuh"
 #include "permute/permute_copies.cuh"
-#include "permute/permute_tiles.cuh"
+#include "permute/permute_transpose.cuh"
+#include "permute/permute_two_sided.cuh"

@@ -81,12 +81,29 @@ struct TileRowDim {
   friend bool operator==(const TileRowDim&, const TileRowDim&) = default;
 };
 
+// A step over rows of one or two dimensions, and what comes on top where it leaves the innermost one's end behind.
+struct TileRowPass {
+  int64_t step = 0;  // bytes in src or dst
+  int32_t shared_step = 0;
+  uint32_t innermost = 0;     // indices of the innermost dimension
+  uint32_t end = UINT32_MAX;  // its extent; of one dimension no end
+  int32_t wrap_shared_step = 0;
+  int64_t wrap_step = 0;
+  friend bool operator==(const TileRowPass&, const TileRowPass&) = default;
+};
+
 // One dimension of the destination run, innermost first.
 struct TileTableDim {
   Divider divider;
   int32_t shared_step = 0;
   friend bool operator==(const TileTableDim&, const TileTableDim&) = default;
 };
+
+// Places in shared memory, of which the gathers keep two in a word: a tile and its table take less than 64 KB.
+using TileTableEntry = uint16_t;
+constexpr int64_t max_tile_span_bytes = 65536;
+constexpr int64_t dst_row_bytes = 16;  // of an entry of the table of destination rows
+constexpr int64_t tile_offsets_bytes = 32;
 
 // The most dimensions that the rows of one side, or a run, are made of.
 constexpr int max_tile_dims = 8;
@@ -113,13 +130,15 @@ struct TileParams {
   int32_t grid_rank = 0;
   GridDim grid[max_rank];
 
-  // The cut dimensions: index into grid (-1: none), block and full extent.
+  // The cut dimensions: index into grid (-1: none) and block.
+  int32_t tile_offsets_offset_bytes = 0;  // of what a block's threads know of its tile together, in shared memory
   int32_t src_cut = -1;
   int32_t dst_cut = -1;
   int32_t src_block = 1;
   int32_t dst_block = 1;
-  int64_t src_extent = 1;
-  int64_t dst_extent = 1;
+  int32_t src_last_block = 1;       // indices of the last block
+  int32_t dst_last_end = 1;         // the same with the halo, which may leave the last block with less than that
+  int32_t dst_second_last_end = 1;  // and the one before it with less than all
   TileCount src_run_bytes;
   TileCount src_rows;
   TileCount dst_run_elements;
@@ -128,7 +147,7 @@ struct TileParams {
   // Loading: item = (source row, chunk of its run).
   Divider chunks_per_src_row;
   uint32_t src_rows_per_pass = 0;  // rows that the threads of a block load at once
-  int64_t src_pass_step = 0;       // bytes in src from one pass to the next, where rows have one dimension
+  TileRowPass src_pass;            // from one pass to the next
   bool src_row_is_wide = false;    // a row has more chunks than a block threads
   int64_t src_tile_bytes = 0;      // from a whole tile's start past the last chunk that it loads
   int32_t src_row_rank = 0;
@@ -139,19 +158,28 @@ struct TileParams {
   uint32_t swizzle_step = 0;
   int32_t swizzle_bits = 0;        // 0: no swizzle
   uint32_t shift_mask = 0;         // bytes of src modulo which shared addresses agree with global ones, less 1
+  int32_t shared_lead_bytes = 0;   // from the start of shared memory to source row 0: < 0 where rows are skipped
   int64_t src_element_stride = 0;  // strided_tile: bytes between elements of the source run
 
   // Storing: item = (group of chunks, destination row, chunk in the group).
-  uint32_t num_store_items = 0;       // (group, row) pairs of a tile
-  uint32_t store_items_per_pass = 0;  // that the threads of a block take at once
+  uint32_t num_store_chunks = 0;      // of a row, in whole groups
+  uint32_t store_items_per_pass = 0;  // (group, row) pairs that the threads of a block take at once
+  uint32_t store_pass_chunks = 0;     // from one pass to the next
+  uint32_t store_pass_rows = 0;
   Divider chunks_per_group;  // chunks of one row that neighbouring threads store; strided_tile: elements of the run
   Divider num_dst_rows;      // of a whole tile
   int32_t dst_row_rank = 0;
   TileRowDim dst_row_dims[max_tile_dims];
+  int32_t rows_offset_bytes = 0;  // of the table of destination rows in shared memory
   int64_t dst_row_step = 0;  // between destination rows that one thread stores together (elements of 1 and 2 bytes)
   int64_t dst_element_stride = 0;  // strided_tile: bytes between elements of the destination run
   int32_t dst_granule = 16;        // the bytes that a destination row's chunks are aligned to
-  int32_t halo = 0;  // indices of dst's cut dimension loaded before the block, so that rows can start on a granule
+  int32_t halo = 0;  // indices of dst's cut dimension before the block, so that rows can start on a granule
+  int32_t window_start_bytes = 0;  // of the halo
+  int32_t window_bytes = 0;        // of a destination row without the halo
+  int32_t window_end = 0;          // its elements with the halo
+  uint32_t window_mask = 0;        // the granule that rows of a tile with a halo end on, less 1
+  int32_t skipped_elements = 0;    // the first of the halo, which no row needs and no block loads
 
   // Where element e of the destination run stands in shared memory: e * run_pitch, or by the table (table_rank > 0).
   int32_t run_pitch = 0;
@@ -168,7 +196,6 @@ struct TileParams {
   uint32_t num_word_items = 0;
   int32_t skew_shift = 0;
   uint32_t skew_mask = 0;
-  int32_t shared_lead_bytes = 0;     // before the first source row
   int32_t columns_offset_bytes = 0;  // of the destination rows in shared memory
   int32_t columns_pitch = 0;         // between them
   friend bool operator==(const TileParams&, const TileParams&) = default;

@@ -30,7 +30,8 @@ inline void add_tile(const PermutePlan& plan, int32_t dst_unit_bytes, TextWriter
   writer->add("  tile: reads %d rows of %d bytes, writes %d rows of %d bytes", total(tile.src_rows),
               total(tile.src_run_bytes), total(tile.dst_rows),
               (total(tile.dst_run_elements) - tile.halo * tile.dst_run_elements.per_index) * dst_unit_bytes);
-  if (tile.halo > 0) writer->add("; %d indices of halo, so that rows start on %d bytes", tile.halo, tile.dst_granule);
+  if (tile.halo > 0)
+    writer->add("; %d indices of halo, so that rows start on %d bytes", tile.halo, tile.window_mask + 1);
   if (tile.swizzle_bits != 0) writer->add("; swizzled over %d bytes", tile.swizzle_bits + 16);
   if (tile.skew_mask > 0) writer->add("; skewed over %u columns", 4 * tile.skew_mask);
   if (plan.kernel != PermuteKernel::two_step_tile && tile.table_rank > 0) writer->add("; gathers by table");

@@ -22,6 +22,7 @@ struct Run {
   int32_t block = 1;
   int32_t per_index = 1;  // elements for one index of the cut dimension; all of them if the run is whole
   int32_t elements = 1;
+  int32_t period = 1;  // elements for one index of the outermost dimension
   int32_t bytes = 0;
   int32_t alignment = 0;      // bytes that every start of the run in memory is a multiple of, to 128
   bool fills_chunks = false;  // and so does the last block of the cut dimension
@@ -58,6 +59,12 @@ struct Tile {
   float cost = 0;
   int64_t blocks[max_rank];  // of every dimension; filled by build_tile()
 };
+
+// Elements of a destination row that may lie before it in its first sector, where rows start on chunks or anywhere.
+inline int32_t halo_elements(const PermuteProblem& problem, bool starts_on_chunk) {
+  const int32_t in_sector = static_cast<int32_t>(sector_bytes) / problem.dst_unit_bytes;
+  return starts_on_chunk ? in_sector / 2 : in_sector - 1;
+}
 
 inline bool contains(uint64_t mask, int dim) { return dim >= 0 && (mask >> dim & 1) != 0; }
 
@@ -110,8 +117,48 @@ inline int32_t chunks_per_group_of(int32_t chunks) {
   return per_group <= 1 ? 1 : static_cast<int32_t>((per_group + 1) / 2 * 2);
 }
 
-// Fills plan->tile and the launch from a chosen tile; permute_tile_layout.cpp.
-void build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src_side, const Side& dst_side,
+// The rows of one side: dimensions, how many indices of each, and what they add up to.
+struct RowDims {
+  int rank = 0;
+  int dims[max_tile_dims];
+  int64_t extents[max_tile_dims];
+  int64_t count = 1;
+  void add(int dim, int64_t extent) {
+    dims[rank] = dim;
+    extents[rank++] = extent;
+    count *= extent;
+  }
+  int find(int dim) const { return static_cast<int>(std::find(dims, dims + rank, dim) - dims); }
+};
+
+// A chosen tile with its rows, and where its source rows stand in shared memory.
+struct TileLayout {
+  Tile tile;
+  RowDims src_rows, dst_rows;
+  int shared_row_cut = -1;           // one of them that is cut
+  int64_t row_steps[max_tile_dims];  // bytes in shared memory, of each source row dimension
+  int64_t span_bytes = 0;
+  int32_t swizzle_mask = 0;  // of the keys of tiled_transpose
+  int32_t shift_mask = 0;
+  int64_t skipped_elements = 0;
+  int64_t skipped_bytes = 0;
+};
+
+// Of one dimension of the tile, with the halo.
+inline int64_t indices_of(const Tile& tile, int dim) {
+  return tile.blocks[dim] + (dim == tile.dst_cut ? tile.halo : 0);
+}
+
+// Chooses the rows of both sides, and further dimensions for a small tile; permute_tile_rows.cpp.
+void find_rows(const PermuteProblem& problem, const int* src_dims, int num_src_dims, const int* dst_dims,
+               int num_dst_dims, TileLayout* layout);
+
+// Places the source rows of the layout's tile in shared memory.
+void place_rows(const PermuteProblem& problem, const Side& dst_side, TileLayout* layout);
+
+// Fills plan->tile and the launch from a chosen tile; false, with the plan unchanged, where places in it would not fit
+// a table entry; permute_tile_layout.cpp.
+bool build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src_side, const Side& dst_side,
                 PermutePlan* plan);
 
 // two_step_tile moves blocks of 4 x 16 bytes: shorter runs leave most of one empty. At the most, its destination rows

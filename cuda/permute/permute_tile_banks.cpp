@@ -66,7 +66,7 @@ float bank_conflicts(const int32_t (&places)[warp_threads], int32_t unit_bytes, 
 void choose_swizzle(int32_t dst_unit_bytes, PermutePlan* plan) {
   TileParams& params = plan->tile;
   const auto given = static_cast<int32_t>(params.chunks_per_group.divisor);
-  const int64_t chunks = int64_t{params.num_store_items} / params.num_dst_rows.divisor * given;
+  const int64_t chunks = int64_t{params.num_store_chunks};
   float best = 0;
   for (const int32_t per_group : {given, 4}) {
     if (per_group > given || (per_group == given && best > 0)) continue;

@@ -1,113 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a chosen tile to kernel parameters: its rows, their places in shared memory, the grid, and the chunks of the
-// store.
+// From a chosen tile to kernel parameters: the grid, the rows and the chunks of the store.
 #include "permute/permute_tile.h"
 
 namespace flowk {
 namespace {
-
-// The rows of one side: dimensions, how many indices of each, and what they add up to.
-struct RowDims {
-  int rank = 0;
-  int dims[max_tile_dims];
-  int64_t extents[max_tile_dims];
-  int64_t count = 1;
-  void add(int dim, int64_t extent) {
-    dims[rank] = dim;
-    extents[rank++] = extent;
-    count *= extent;
-  }
-  int find(int dim) const { return static_cast<int>(std::find(dims, dims + rank, dim) - dims); }
-};
-
-constexpr int64_t small_tile_bytes = 8 * 1024;
-
-// A chosen tile with its rows, and where its source rows stand in shared memory.
-struct TileLayout {
-  Tile tile;
-  RowDims src_rows, dst_rows;
-  int shared_row_cut = -1;           // one of them that is cut
-  int64_t row_steps[max_tile_dims];  // bytes in shared memory, of each source row dimension
-  int64_t span_bytes = 0;
-  int32_t swizzle_mask = 0;  // of the keys of tiled_transpose
-  int32_t shift_mask = 0;
-};
-
-int64_t indices_of(const Tile& tile, int dim) { return tile.blocks[dim] + (dim == tile.dst_cut ? tile.halo : 0); }
-
-// Rows of either side are the dimensions of the other side's run; a small tile whose runs are whole takes further
-// dimensions as rows on both sides, in dst order. A cut dimension comes last, so that a short last block has fewer
-// rows.
-void find_rows(const PermuteProblem& problem, const int* src_dims, int num_src_dims, const int* dst_dims,
-               int num_dst_dims, TileLayout* layout) {
-  Tile& tile = layout->tile;
-  const auto add_rows = [&](bool cut) {
-    for (int i = 0; i < num_dst_dims; ++i)
-      if (!contains(tile.src.dims, dst_dims[i]) && (dst_dims[i] == tile.dst_cut) == cut)
-        layout->src_rows.add(dst_dims[i], indices_of(tile, dst_dims[i]));
-    for (int i = 0; i < num_src_dims; ++i)
-      if (!contains(tile.dst.dims, src_dims[i]) && (src_dims[i] == tile.src_cut) == cut)
-        layout->dst_rows.add(src_dims[i], tile.blocks[src_dims[i]]);
-  };
-  add_rows(false);
-  int64_t bytes = problem.bytes_of(tile.elements);
-  for (int d = problem.rank - 1; d >= 0 && bytes < small_tile_bytes; --d) {
-    if (contains(tile.src.dims | tile.dst.dims, d)) continue;
-    if (layout->src_rows.rank + 2 > max_tile_dims || layout->dst_rows.rank + 2 > max_tile_dims) break;
-    // Short rows take far more shared memory than their bytes.
-    const int64_t fitting = max_shared_bytes / std::max<int64_t>(tile.shared_bytes, 1);
-    const int64_t block = std::min({problem.extents[d], 2 * small_tile_bytes / bytes, fitting});
-    if (block < 2) break;
-    const bool cuts = block < problem.extents[d];
-    if (cuts && (tile.src_cut >= 0 || tile.dst_cut >= 0)) break;
-    layout->src_rows.add(d, block);
-    layout->dst_rows.add(d, block);
-    tile.blocks[d] = block;
-    tile.aligned = false;
-    tile.two_steps = false;
-    bytes *= block;
-    tile.shared_bytes *= block;
-    if (cuts) {
-      layout->shared_row_cut = tile.src_cut = d;
-      break;
-    }
-  }
-  add_rows(true);
-}
-
-// Source rows of tiled_transpose, at one pitch. An asynchronous copy splits a line of src in two requests where its
-// place straddles a line of shared memory: f32 rows of 256 bytes at a pitch of 64 modulo 128 reach 0.94 of copy, of 0
-// modulo 128 0.97 (H200). So places agree with addresses modulo 128 where they can.
-void place_swizzled_rows(const PermuteProblem& problem, int32_t run_bytes, TileLayout* layout) {
-  const RowDims& rows = layout->src_rows;
-  layout->swizzle_mask = swizzle_mask_of(run_bytes);
-  bool is_congruent = false;
-  const int64_t pitch =
-      swizzled_pitch(run_bytes, problem.src_strides[rows.dims[0]], layout->tile.src.alignment, &is_congruent);
-  for (int i = 0; i < rows.rank; ++i)
-    layout->row_steps[i] = i == 0 ? pitch : layout->row_steps[i - 1] * rows.extents[i - 1];
-  layout->shift_mask = is_congruent ? static_cast<int32_t>(line_bytes - 1) : 0;
-  layout->span_bytes = pitch * rows.count + layout->shift_mask + 1;
-}
-
-// Source rows of two_sided_tile, for the same reason. Rows that two_step_tile reads side by side are to stand 16 bytes,
-// and not a multiple of 32, apart in banks.
-void place_congruent_rows(const PermuteProblem& problem, int64_t run_bytes, bool is_aligned, TileLayout* layout) {
-  const RowDims& rows = layout->src_rows;
-  const bool splits_lines = layout->tile.two_steps && problem.src_strides[rows.dims[0]] % sector_bytes == 0;
-  for (int64_t modulus = splits_lines ? chunk_limit_bytes : line_bytes; modulus >= chunk_limit_bytes; modulus /= 2) {
-    int64_t span = run_bytes;
-    for (int i = 0; i < rows.rank; ++i) {
-      layout->row_steps[i] = congruent_pitch(span, problem.src_strides[rows.dims[i]], is_aligned, modulus);
-      if (i == 0 && layout->tile.two_steps && layout->row_steps[i] % sector_bytes == 0)
-        layout->row_steps[i] += chunk_limit_bytes;
-      span += layout->row_steps[i] * (rows.extents[i] - 1);
-    }
-    layout->span_bytes = span + modulus + chunk_limit_bytes;
-    layout->shift_mask = static_cast<int32_t>(modulus - 1);
-    if (span * 100 <= run_bytes * rows.count * max_congruent_percent) break;
-  }
-}
 
 void set_row_dim(TileRowDim* dim, int64_t extent, int64_t shared_step, int64_t stride) {
   dim->divider = Divider(static_cast<uint32_t>(extent));
@@ -137,14 +33,36 @@ void set_grid(const PermuteProblem& problem, const TileLayout& layout, PermutePl
     if (d == tile.src_cut) {
       params.src_cut = at;
       params.src_block = static_cast<int32_t>(tile.blocks[d]);
-      params.src_extent = problem.extents[d];
+      params.src_last_block = static_cast<int32_t>(problem.extents[d] - (tiles - 1) * tile.blocks[d]);
     }
     if (d == tile.dst_cut) {
       params.dst_cut = at;
       params.dst_block = static_cast<int32_t>(tile.blocks[d]);
-      params.dst_extent = problem.extents[d];
+      const auto end_of = [&](int64_t block) {
+        return static_cast<int32_t>(std::min(tile.blocks[d], problem.extents[d] - block * tile.blocks[d]) + tile.halo);
+      };
+      params.dst_last_end = end_of(tiles - 1);
+      params.dst_second_last_end = end_of(tiles - 2);
     }
   }
+}
+
+void set_src_pass(TileParams* params) {
+  const TileRowDim &inner = params->src_row_dims[0], &outer = params->src_row_dims[1];
+  const uint32_t rows = params->src_rows_per_pass;
+  TileRowPass& pass = params->src_pass;
+  pass.innermost = rows;
+  pass.step = rows * inner.stride;
+  pass.shared_step = static_cast<int32_t>(rows) * inner.shared_step;
+  if (params->src_row_rank != 2) return;
+  const uint32_t extent = inner.divider.divisor, outer_indices = rows / extent;
+  pass.end = extent;
+  pass.innermost = rows % extent;
+  pass.step = pass.innermost * inner.stride + outer_indices * outer.stride;
+  pass.shared_step = static_cast<int32_t>(pass.innermost) * inner.shared_step +
+                     static_cast<int32_t>(outer_indices) * outer.shared_step;
+  pass.wrap_step = outer.stride - extent * inner.stride;
+  pass.wrap_shared_step = outer.shared_step - static_cast<int32_t>(extent) * inner.shared_step;
 }
 
 TileCount count_of(int64_t total, int64_t block, bool is_cut, TileCount::Cut cut) {
@@ -182,6 +100,8 @@ void set_rows(const PermuteProblem& problem, const TileLayout& layout, int64_t r
   }
   params.num_dst_rows = Divider(static_cast<uint32_t>(layout.dst_rows.count));
   params.shift_mask = static_cast<uint32_t>(layout.shift_mask);
+  params.skipped_elements = static_cast<int32_t>(layout.skipped_elements);
+  params.shared_lead_bytes = -static_cast<int32_t>(layout.skipped_bytes);
   plan->unit_bytes = problem.unit_bytes;
   plan->launch.num_threads = tile_threads;
   plan->launch.overlaps_previous = true;
@@ -192,9 +112,17 @@ void set_chunks(const PermuteProblem& problem, const Tile& tile, PermutePlan* pl
   TileParams& params = plan->tile;
   const int64_t run_bytes = tile.dst.bytes;
   int64_t chunks = 0;
-  if (tile.halo > 0) {
+  params.window_start_bytes = params.halo * tile.dst.per_index * problem.dst_unit_bytes;
+  params.window_bytes = tile.dst.bytes;
+  params.window_end = tile.dst.elements + params.halo * tile.dst.per_index;
+  if (tile.halo > 0 && plan->kernel == PermuteKernel::tiled_transpose) {
+    params.window_mask = sector_bytes - 1;
+    chunks = run_bytes / chunk_limit_bytes + 1;  // of either row's window: half a sector more
+  } else if (tile.halo > 0) {
     params.dst_granule = sector_bytes;
-    chunks = run_bytes / chunk_limit_bytes;  // blocks are whole sectors
+    params.window_mask = sector_bytes - 1;
+    const bool is_whole = run_bytes % sector_bytes == 0;  // ends as far inside a granule as it starts
+    chunks = ceil_div(run_bytes + (is_whole ? 0 : sector_bytes - problem.dst_unit_bytes), chunk_limit_bytes);
   } else {
     const bool aligned = tile.dst.alignment >= chunk_limit_bytes;
     params.dst_granule = aligned ? chunk_limit_bytes : run_bytes >= 4 * line_bytes ? line_bytes : sector_bytes;
@@ -237,22 +165,31 @@ void set_table_dims(const PermuteProblem& problem, const TileLayout& layout, con
   if (is_even) params.table_rank = 1;
 }
 
-// Where element e of the destination run stands: e * run_pitch if its dimensions step evenly, by a table otherwise. A
-// run that is cut repeats with every index of the cut dimension.
-void set_places(const Tile& tile, int32_t dst_unit_bytes, PermutePlan* plan) {
+// Where element e of the destination run stands: e * run_pitch if its dimensions step evenly, by a table otherwise. The
+// run repeats with every index of its outermost dimension, counted as one with those inside it that step evenly.
+void set_places(int32_t dst_unit_bytes, PermutePlan* plan) {
+  constexpr int64_t entries_per_chunk = chunk_limit_bytes / sizeof(TileTableEntry);
   TileParams& params = plan->tile;
   if (params.table_rank == 1) {
     params.table_rank = 0;
     return;
   }
-  const bool repeats = tile.dst_cut >= 0;
-  const int64_t per_index = tile.dst.per_index;
-  const int64_t period = repeats ? per_index : per_index * tile.dst.block;
-  params.table_period = Divider(static_cast<uint32_t>(period));
-  params.period_step = repeats ? params.table[params.table_rank - 1].shared_step : 0;
-  params.num_table_entries = static_cast<uint32_t>(period + chunk_limit_bytes / dst_unit_bytes - 1);
+  const auto steps_evenly = [&](int i) {  // from the dimension before
+    const TileTableDim& inner = params.table[i - 1];
+    return params.table[i].shared_step == int64_t{inner.shared_step} * inner.divider.divisor;
+  };
+  int outermost = params.table_rank - 1;
+  while (steps_evenly(outermost)) --outermost;  // the run as a whole does not
+  uint32_t period = 1;
+  for (int i = 0; i < outermost; ++i) period *= params.table[i].divider.divisor;
+  params.table_rank = outermost + 1;
+  params.table_period = Divider(period);
+  params.period_step = params.table[outermost].shared_step;
+  params.num_table_entries = period + static_cast<uint32_t>(chunk_limit_bytes / dst_unit_bytes - 1);
   params.table_offset_bytes = plan->launch.shared_bytes;
-  plan->launch.shared_bytes += static_cast<int32_t>(sizeof(uint32_t) * params.num_table_entries);
+  // Read in aligned packs of up to a chunk.
+  const int64_t entries = round_up(params.num_table_entries + entries_per_chunk, entries_per_chunk);
+  plan->launch.shared_bytes += static_cast<int32_t>(static_cast<int64_t>(sizeof(TileTableEntry)) * entries);
 }
 
 // Destination chunks that neighbouring threads gather start a chunk's elements apart: that many rows share a key. Where
@@ -265,16 +202,26 @@ void swizzle_rows(int32_t mask, int32_t dst_unit_bytes, TileParams* params) {
   params->swizzle_bits = static_cast<int32_t>(mask * chunk_limit_bytes);
 }
 
+// Shared memory for the tile's offsets, behind all else.
+void add_tile_offsets(PermutePlan* plan) {
+  const int64_t offset = round_up(plan->launch.shared_bytes, tile_offsets_bytes);
+  plan->tile.tile_offsets_offset_bytes = static_cast<int32_t>(offset);
+  plan->launch.shared_bytes = static_cast<int32_t>(offset + tile_offsets_bytes);
+}
+
 }  // namespace
 
 void set_chunks_per_group(int64_t chunks, int64_t per_group, TileParams* params) {
   const int64_t groups = ceil_div(chunks, per_group);
   params->chunks_per_group = Divider(static_cast<uint32_t>(per_group));
-  params->num_store_items = static_cast<uint32_t>(groups * params->num_dst_rows.divisor);
+  params->num_store_chunks = static_cast<uint32_t>(groups * per_group);
   params->store_items_per_pass = static_cast<uint32_t>(tile_threads / per_group);
+  params->store_pass_chunks =
+      params->store_items_per_pass / params->num_dst_rows.divisor * static_cast<uint32_t>(per_group);
+  params->store_pass_rows = params->store_items_per_pass % params->num_dst_rows.divisor;
 }
 
-void build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src_side, const Side& dst_side,
+bool build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src_side, const Side& dst_side,
                 PermutePlan* plan) {
   TileLayout layout;
   layout.tile = tile;
@@ -284,10 +231,8 @@ void build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src
   if (tile.dst_cut >= 0) layout.tile.blocks[tile.dst_cut] = tile.dst.block;
   find_rows(problem, src_side.dims, tile.src.num_dims(), dst_side.dims, tile.dst.num_dims(), &layout);
   const bool src_is_aligned = tile.src.alignment >= chunk_limit_bytes;
-  if (layout.tile.aligned)
-    place_swizzled_rows(problem, tile.src.bytes, &layout);
-  else
-    place_congruent_rows(problem, tile.src.bytes, src_is_aligned, &layout);
+  place_rows(problem, dst_side, &layout);
+  if (layout.span_bytes > max_tile_span_bytes) return false;
   set_grid(problem, layout, plan);
   set_rows(problem, layout, tile.src.elements, plan);
   TileParams& params = plan->tile;
@@ -298,7 +243,7 @@ void build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src
       ceil_div(tile.src.bytes + (src_is_aligned ? 0 : chunk_limit_bytes - 1), chunk_limit_bytes);
   params.chunks_per_src_row = Divider(static_cast<uint32_t>(std::min<int64_t>(chunks_per_row, tile_threads)));
   params.src_rows_per_pass = static_cast<uint32_t>(std::max<int64_t>(tile_threads / chunks_per_row, 1));
-  params.src_pass_step = static_cast<int64_t>(params.src_rows_per_pass) * params.src_row_dims[0].stride;
+  set_src_pass(&params);
   params.src_row_is_wide = chunks_per_row > tile_threads;
   plan->launch.shared_bytes = static_cast<int32_t>(round_up(layout.span_bytes, line_bytes));
   plan->predicted_cost = tile.cost;
@@ -308,7 +253,8 @@ void build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src
     group_dst_rows(problem, layout, plan);
     set_chunks(problem, tile, plan);
     swizzle_rows(layout.swizzle_mask, problem.dst_unit_bytes, &params);
-    return;
+    add_tile_offsets(plan);
+    return true;
   }
   set_table_dims(problem, layout, dst_side, plan);
   if (layout.tile.two_steps) {
@@ -317,10 +263,15 @@ void build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src
     place_columns(plan);
   } else {
     plan->kernel = PermuteKernel::two_sided_tile;
-    set_places(layout.tile, problem.dst_unit_bytes, plan);
+    set_places(problem.dst_unit_bytes, plan);
     set_chunks(problem, tile, plan);
     choose_swizzle(problem.dst_unit_bytes, plan);
   }
+  params.rows_offset_bytes = static_cast<int32_t>(round_up(plan->launch.shared_bytes, dst_row_bytes));
+  plan->launch.shared_bytes =
+      params.rows_offset_bytes + static_cast<int32_t>(dst_row_bytes * params.num_dst_rows.divisor);
+  add_tile_offsets(plan);
+  return true;
 }
 
 void plan_strided_tile(const PermuteProblem& problem, PermutePlan* plan) {
@@ -367,6 +318,7 @@ void plan_strided_tile(const PermuteProblem& problem, PermutePlan* plan) {
   params.run_pitch = static_cast<int32_t>(at < layout.src_rows.rank ? layout.row_steps[at] : problem.unit_bytes);
   plan->kernel = PermuteKernel::strided_tile;
   plan->launch.shared_bytes = static_cast<int32_t>(span);
+  add_tile_offsets(plan);
 }
 
 }  // namespace flowk

@@ -8,8 +8,10 @@ namespace {
 
 constexpr int64_t max_tile_bytes = 40 * 1024;
 constexpr int64_t max_whole_run_bytes = 24 * 1024;
+constexpr float max_halo = 0.75f;  // over the block
 constexpr int32_t target_run_bytes[] = {64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096, 8192, 16384, 24576};
 
+// ceil_div() in 32 bits, of which a search takes thousands.
 constexpr int32_t ceil_div32(int64_t n, int64_t d) {
   return static_cast<int32_t>((static_cast<uint32_t>(n) + static_cast<uint32_t>(d) - 1) / static_cast<uint32_t>(d));
 }
@@ -40,6 +42,9 @@ void find_chain(const PermuteProblem& problem, const void* pointer, const int64_
 void finish_run(const PermuteProblem& problem, const Side& side, Run* run) {
   run->elements = run->per_index * run->block;
   run->bytes = run->elements * side.unit_bytes;
+  run->period = run->per_index;
+  if (!run->is_cut() && run->num_whole > 0)
+    run->period /= static_cast<int32_t>(problem.extents[side.dims[run->num_whole - 1]]);
   run->whole_dims = 0;
   for (int i = 0; i < run->num_whole; ++i) run->whole_dims |= uint64_t{1} << side.dims[i];
   run->cut = run->is_cut() ? side.dims[run->num_whole] : -1;
@@ -71,7 +76,7 @@ void find_choices(const PermuteProblem& problem, Side* side) {
   for (int i = 0; i < side->num_dims; ++i) {
     const int64_t extent = problem.extents[side->dims[i]];
     const int64_t inner_bytes = int64_t{run.per_index} * side->unit_bytes;
-    // Blocks of nearly one size, in whole sectors.
+    // Blocks of nearly one size, in whole sectors where they are several times as large.
     const int64_t granule =
         std::max<int64_t>(sector_bytes / lowest_bit(static_cast<uint64_t>(inner_bytes), sector_bytes), 1);
     int64_t last_block = 0;
@@ -79,7 +84,8 @@ void find_choices(const PermuteProblem& problem, Side* side) {
       int64_t block = target_bytes / inner_bytes;
       if (block < 2) continue;
       if (block >= extent) break;
-      block = round_up(ceil_div(extent, ceil_div(extent, block)), granule);
+      block = ceil_div(extent, ceil_div(extent, block));
+      if (2 * granule <= block) block = round_up(block, granule);
       if (block >= extent) break;
       if (block == last_block) continue;
       last_block = block;
@@ -112,12 +118,12 @@ int64_t pitch_of(const PermuteProblem& problem, const Side& dst_side, const Tile
 
 // False where the two runs do not make a box, or one that is too large, or smaller than `min_bytes`.
 bool join(const PermuteProblem& problem, const Side& src_side, const Run& src, const Side& dst_side, const Run& dst,
-          int64_t min_bytes, Tile* tile) {
+          int64_t min_bytes, int64_t max_bytes, Tile* tile) {
   if (contains(dst.whole_dims, src.cut) || contains(src.whole_dims, dst.cut)) return false;
   const bool is_disjoint = (src.dims & dst.dims) == 0;
   if (is_disjoint) {  // most pairs end here
     const int64_t bytes = problem.bytes_of(int64_t{src.elements} * dst.elements);
-    if (bytes > max_tile_bytes || bytes < min_bytes) return false;
+    if (bytes > max_bytes || bytes < min_bytes) return false;
   }
   tile->src = src;
   tile->dst = dst;
@@ -142,15 +148,16 @@ bool join(const PermuteProblem& problem, const Side& src_side, const Run& src, c
   tile->shared_bytes =
       src_rows * pitch_of(problem, dst_side, *tile, is_disjoint && src.fills_chunks && dst.fills_chunks);
   if (tile->dst.num_dims() > 1 && !(is_disjoint && src.fills_chunks && dst.fills_chunks)) {
-    const int32_t entries = tile->dst.is_cut() ? tile->dst.per_index : tile->dst.elements;  // of the gather table
-    tile->shared_bytes += static_cast<int64_t>(sizeof(uint32_t)) * entries;
+    tile->shared_bytes += static_cast<int64_t>(sizeof(TileTableEntry)) * tile->dst.period;
   }
   tile->src_rows = static_cast<int32_t>(src_rows);
+  if (!(is_disjoint && src.fills_chunks && dst.fills_chunks))
+    tile->shared_bytes += dst_row_bytes * (tile->elements / tile->dst.elements);
   tile->two_steps = problem.unit_bytes == 1 && !problem.is_converted && is_disjoint &&
                     !(src.fills_chunks && dst.fills_chunks) &&
                     std::min(tile->src.bytes, tile->dst.bytes) >= min_two_step_run_bytes;
   if (tile->two_steps) tile->shared_bytes += int64_t{src.elements} * (dst.bytes + two_step_padding(dst.bytes));
-  return problem.bytes_of(tile->elements) <= max_tile_bytes && tile->shared_bytes <= max_shared_bytes;
+  return problem.bytes_of(tile->elements) <= max_bytes && tile->shared_bytes <= max_shared_bytes;
 }
 
 // Can the tile be copied, transposed and stored in whole chunks, without a run that shares dimensions with the other?
@@ -170,12 +177,16 @@ namespace weight {
 constexpr float copy = 0.969f;
 constexpr float src_sectors = 0.029f;       // 32-byte sectors of src touched twice, over those needed
 constexpr float dst_lines = 0.090f;         // the same for 128-byte lines of dst
+constexpr float dst_sectors = 0.100f;       // sectors of dst stored in parts
 constexpr float src_line_ends = 0.016f;     // lines of src that a run ends in
 constexpr float short_src_run = 0.033f;     // below 256 bytes
 constexpr float shortest_src_run = 0.045f;  // one line or less
 constexpr float halo = 0.178f;              // over the block
 constexpr float block = 0.181f;             // the start of a block, over the tile's KB
-constexpr float unaligned_load = 0.093f;    // passes of the block's threads over the tile, over its KB
+constexpr float aligned_load = 0.000f;      // passes of the block's threads over the tile, over its KB
+constexpr float unaligned_load = 0.093f;
+constexpr float row_of_dims = 0.050f;  // more where source rows have three dimensions or more
+constexpr float dst_row = 0.050f;      // over the table of destination rows
 constexpr float store = 0.334f;
 constexpr float element_gather = 0.084f;  // for each element of a chunk
 constexpr float table_gather = 0.001f;    // more for each element whose place is in the table
@@ -186,6 +197,7 @@ constexpr float table = 0.147f;  // KB of table
 constexpr float few_bytes_in_flight = 0.089f;
 constexpr float few_blocks = 0.209f;  // over the blocks that are resident together
 constexpr float idle = 0.080f;        // blocks that the last wave leaves out
+constexpr float padding = 0.050f;     // of tiles at the edge, over the tensor
 constexpr float conflicts = 0.027f;   // for each bit that the swizzle lacks
 constexpr float below_8_kb = 0.000f;  // of the tile; each adds to the ones before it
 constexpr float below_11_kb = 0.071f;
@@ -201,15 +213,26 @@ void estimate(const PermuteProblem& problem, const Device& device, float num_ele
   const Run& src = tile->src;
   const Run& dst = tile->dst;
   tile->aligned = is_aligned(problem, *tile);
+  const bool is_disjoint = (src.dims & dst.dims) == 0;
+  float with_halo = 1;  // elements loaded, over those of the block
   // Rows that start inside a sector: load a halo, so that every sector is stored by one tile, if that costs little.
   tile->halo = 0;
-  if (!tile->aligned && tile->dst_cut >= 0 && tile->dst_cut != tile->src_cut && dst.alignment < sector_bytes) {
-    const int32_t halo = ceil_div32(sector_bytes / problem.dst_unit_bytes - 1, dst.per_index);
-    if (4 * halo <= 3 * tile->dst.block) tile->halo = halo;
+  if (tile->dst_cut >= 0 && tile->dst_cut != tile->src_cut && dst.alignment < sector_bytes) {
+    const int32_t needed = halo_elements(problem, tile->aligned);
+    // Rows that start on chunks keep doing so with whole chunks of halo.
+    const int32_t per_index_bytes = dst.per_index * problem.dst_unit_bytes;
+    const auto halo = static_cast<int32_t>(
+        tile->aligned ? chunk_limit_bytes / lowest_bit(static_cast<uint64_t>(per_index_bytes), chunk_limit_bytes)
+                      : ceil_div32(needed, dst.per_index));
+    const int32_t loaded = is_disjoint ? needed : halo * dst.per_index;
+    const float extra = static_cast<float>(loaded) / static_cast<float>(dst.elements);
+    if (extra <= max_halo && static_cast<float>(tile->shared_bytes) * (1 + extra) <= float{max_shared_bytes}) {
+      tile->halo = halo;
+      with_halo += extra;
+    }
   }
   const float src_run = static_cast<float>(src.bytes), dst_run = static_cast<float>(dst.bytes);
   const float tile_kb = static_cast<float>(problem.bytes_of(tile->elements)) / 1024.0f;
-  const float with_halo = static_cast<float>(dst.block + tile->halo) / static_cast<float>(dst.block);
   const bool src_is_aligned = src.alignment >= chunk_limit_bytes;
   const bool is_partial = dst.alignment < chunk_limit_bytes && tile->halo == 0;
   const int64_t dst_alignment =
@@ -219,6 +242,8 @@ void estimate(const PermuteProblem& problem, const Device& device, float num_ele
   cost +=
       weight::src_sectors * static_cast<float>(sector_bytes - std::min<int64_t>(src.alignment, sector_bytes)) / src_run;
   cost += weight::dst_lines * static_cast<float>(line_bytes - dst_alignment) / dst_run;
+  cost +=
+      weight::dst_sectors * static_cast<float>(sector_bytes - std::min<int64_t>(dst_alignment, sector_bytes)) / dst_run;
   if (src_is_aligned && src.bytes % line_bytes != 0) cost += weight::src_line_ends * 128.0f / std::max(src_run, 128.0f);
   if (src.bytes < 2 * line_bytes) cost += weight::short_src_run;
   if (src.bytes <= line_bytes) cost += weight::shortest_src_run;
@@ -232,20 +257,20 @@ void estimate(const PermuteProblem& problem, const Device& device, float num_ele
 
   // Passes of the block's threads: loads, the table, stores.
   float passes = 0;
-  const int32_t src_rows = tile->src_rows + static_cast<int32_t>(tile->halo) * (tile->src_rows / dst.block);
-  if (!src_is_aligned) {
-    const int32_t chunks = ceil_div32(src.bytes + chunk_limit_bytes - 1, chunk_limit_bytes);
-    const int32_t rows_per_pass = std::max(tile_threads / chunks, 1);
-    passes += weight::unaligned_load *
-              static_cast<float>(ceil_div32(src_rows, rows_per_pass) * ceil_div32(chunks, tile_threads));
-  }
+  const int32_t src_rows = static_cast<int32_t>(static_cast<float>(tile->src_rows) * with_halo);
+  const int32_t src_chunks = ceil_div32(src.bytes + (src_is_aligned ? 0 : chunk_limit_bytes - 1), chunk_limit_bytes);
+  const int32_t loads =
+      ceil_div32(src_rows, std::max(tile_threads / src_chunks, 1)) * ceil_div32(src_chunks, tile_threads);
+  passes += (src_is_aligned ? weight::aligned_load : weight::unaligned_load) * static_cast<float>(loads);
+  if (__builtin_popcountll(dst.dims & ~src.dims) > 2) passes += weight::row_of_dims * static_cast<float>(loads);
   const int32_t elements_per_chunk = chunk_limit_bytes / problem.dst_unit_bytes;
   if (!tile->aligned && dst.num_dims() > 1) {
-    const int32_t entries = (dst.is_cut() ? dst.per_index : dst.elements) + elements_per_chunk - 1;
+    const int32_t entries = dst.period + elements_per_chunk - 1;
     passes += weight::table * static_cast<float>(entries) * (sizeof(uint32_t) / 1024.0f);
   }
   const int32_t rows_per_item = tile->aligned && problem.unit_bytes < 4 ? 4 / problem.unit_bytes : 1;
   const int32_t dst_rows = static_cast<int32_t>(tile->elements) / (dst.elements * rows_per_item);
+  if (!tile->aligned) passes += weight::dst_row * static_cast<float>(ceil_div32(dst_rows, tile_threads));
   const int32_t chunks = ceil_div32(dst.bytes, chunk_limit_bytes) + (is_partial ? 1 : 0);
   const int32_t per_group = chunks_per_group_of(chunks);
   float per_element = tile->aligned ? 0.0f : tile->two_steps ? weight::word_gather : weight::element_gather;
@@ -267,6 +292,7 @@ void estimate(const PermuteProblem& problem, const Device& device, float num_ele
   cost +=
       weight::few_bytes_in_flight * std::max(0.0f, 1.0f - resident * tile_kb / 64.0f) + weight::few_blocks / resident;
   const float padding = src.padding * (dst.cut == src.cut ? 1.0f : dst.padding);
+  cost += weight::padding * (padding - 1);
   const float num_tiles = padding * num_elements / static_cast<float>(tile->elements);
   const float waves = num_tiles / (static_cast<float>(device.num_multiprocessors) * resident);
   if (waves < 4) cost += weight::idle * (static_cast<float>(static_cast<int64_t>(waves) + 1) / waves - 1);
@@ -312,22 +338,23 @@ void make_search(const PermuteProblem& given, Search* search) {
 }
 
 bool make_tile(const Search& search, const Device& device, int src_choice, int dst_choice, int64_t min_bytes,
-               Tile* tile) {
+               int64_t max_bytes, Tile* tile) {
   if (!join(search.problem, search.src_side, search.src_side.choices[src_choice], search.dst_side,
-            search.dst_side.choices[dst_choice], min_bytes, tile))
+            search.dst_side.choices[dst_choice], min_bytes, max_bytes, tile))
     return false;
   estimate(search.problem, device, search.num_elements, tile);
   return true;
 }
 
-// The cheapest tile of at least `min_bytes`; its cost is < 0 if there is none.
-Tile find_tile(const Search& search, const Device& device, int64_t min_bytes) {
+// The cheapest tile of min_bytes to max_bytes; its cost is < 0 if there is none.
+Tile find_tile(const Search& search, const Device& device, int64_t min_bytes, int64_t max_bytes) {
   Tile best;
   best.cost = -1;
   for (int i = 0; i < search.src_side.num_choices; ++i) {
     for (int j = 0; j < search.dst_side.num_choices; ++j) {
       Tile tile;
-      if (make_tile(search, device, i, j, min_bytes, &tile) && (best.cost < 0 || tile.cost < best.cost)) best = tile;
+      if (make_tile(search, device, i, j, min_bytes, max_bytes, &tile) && (best.cost < 0 || tile.cost < best.cost))
+        best = tile;
     }
   }
   return best;
@@ -342,10 +369,14 @@ void plan_tile(const PermuteProblem& problem, const Device& device, PermutePlan*
   make_search(problem, &search);
   const float num_bytes = search.num_elements * static_cast<float>(problem.unit_bytes + problem.dst_unit_bytes) / 2;
   const bool is_large = num_bytes > static_cast<float>(32 * usual_min_bytes * device.num_multiprocessors);
-  Tile best = find_tile(search, device, is_large ? usual_min_bytes : 0);
-  if (best.cost < 0 && is_large) best = find_tile(search, device, 0);
-  if (best.cost < 0) return plan_strided_tile(problem, plan);
-  build_tile(search.problem, best, search.src_side, search.dst_side, plan);
+  Tile best = find_tile(search, device, is_large ? usual_min_bytes : 0, max_tile_bytes);
+  // Rows of several short dimensions may take twice the shared memory that a search counts.
+  for (int64_t max_bytes = max_tile_bytes;; max_bytes /= 2) {
+    if (best.cost < 0) best = find_tile(search, device, 0, max_bytes);
+    if (best.cost < 0) return plan_strided_tile(problem, plan);
+    if (build_tile(search.problem, best, search.src_side, search.dst_side, plan)) return;
+    best.cost = -1;
+  }
 }
 
 TileCandidate plan_tile_candidate(const PermuteProblem& problem, const Device& device, int src_choice, int dst_choice,
@@ -355,8 +386,9 @@ TileCandidate plan_tile_candidate(const PermuteProblem& problem, const Device& d
   if (src_choice >= search.src_side.num_choices || dst_choice >= search.dst_side.num_choices)
     return TileCandidate::out_of_range;
   Tile tile;
-  if (!make_tile(search, device, src_choice, dst_choice, 0, &tile)) return TileCandidate::no_box;
-  build_tile(search.problem, tile, search.src_side, search.dst_side, plan);
+  if (!make_tile(search, device, src_choice, dst_choice, 0, max_tile_bytes, &tile) ||
+      !build_tile(search.problem, tile, search.src_side, search.dst_side, plan))
+    return TileCandidate::no_box;
   return TileCandidate::planned;
 }
 

@@ -57,8 +57,8 @@ struct Reached {
       words_by_table |= tile.table_rank > 1;
       words_with_halo |= tile.halo > 0;
       words_past_run |= tile.num_table_entries % 4 != 0;
-      words_short_last_src |= tile.src_cut >= 0 && tile.src_extent % tile.src_block != 0;
-      words_short_last_dst |= tile.dst_cut >= 0 && tile.dst_extent % tile.dst_block != 0;
+      words_short_last_src |= tile.src_cut >= 0 && tile.src_last_block != tile.src_block;
+      words_short_last_dst |= tile.dst_cut >= 0 && tile.dst_last_end != tile.dst_block + tile.halo;
     }
     if (plan.kernel != PermuteKernel::tiled_transpose && plan.kernel != PermuteKernel::two_sided_tile) return;
     halo |= tile.halo > 0;
@@ -69,9 +69,9 @@ struct Reached {
     periodic_table |= tile.table_rank > 0 && tile.period_step != 0;
     shared_rows_cut |= tile.src_rows.cut == TileCount::of_src_cut;
     one_dim_cuts_both |= tile.src_cut >= 0 && tile.src_cut == tile.dst_cut;
-    short_last_src |= tile.src_cut >= 0 && tile.src_extent % tile.src_block != 0;
-    short_last_dst |= tile.dst_cut >= 0 && tile.dst_extent % tile.dst_block != 0;
-    several_passes |= tile.num_store_items > tile.store_items_per_pass;
+    short_last_src |= tile.src_cut >= 0 && tile.src_last_block != tile.src_block;
+    short_last_dst |= tile.dst_cut >= 0 && tile.dst_last_end != tile.dst_block + tile.halo;
+    several_passes |= tile.num_store_chunks * tile.num_dst_rows.divisor > tile_threads;
     grouped_rows |= tile.dst_rows.shift > 0;
   }
   void check_everything_was() const {

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// The chunks of destination rows at any alignment: where their elements stand in a tile's shared memory, and how they
+// are gathered and stored.
+//
+// A place is below 64 KB, so that two share a word: the column, the swizzle and a step along the run then take one
+// instruction for two elements. A gather by bytes has 244 issue slots for the 32 chunks of a warp at the speed of a
+// copy (H200), 15 for an element.
+#pragma once
+
+#include <type_traits>
+
+#include "permute/permute_tiles.cuh"
+
+namespace flowk {
+
+constexpr uint32_t both_halves = 0x10001;
+
+// Of both places in a word: the shift is less than 10, so that the key of the low one is its own.
+__device__ __forceinline__ uint32_t swizzle_pair(const TileParams& params, uint32_t pair) {
+  return pair ^ (pair >> params.swizzle_shift & static_cast<uint32_t>(params.swizzle_bits) * both_halves);
+}
+
+// Makes the table of where element e of the destination run stands in shared memory, before the swizzle. Of
+// two_sided_tile it covers one period, and as much of the next as a chunk that starts in the first can reach. Entries
+// past its end, to `num_entries`, repeat the last.
+__device__ __forceinline__ void make_table(const TileParams& params, uint32_t num_entries, TileTableEntry* table) {
+#pragma unroll 1
+  for (uint32_t e = threadIdx.x; e < num_entries; e += tile_threads) {
+    uint32_t rest = min(e, params.num_table_entries - 1), place = 0;
+#pragma unroll 1
+    for (int d = 0; d + 1 < params.table_rank; ++d)
+      place += take_index(&rest, params.table[d].divider) * static_cast<uint32_t>(params.table[d].shared_step);
+    place += rest * static_cast<uint32_t>(params.table[params.table_rank - 1].shared_step);
+    table[e] = static_cast<TileTableEntry>(place);
+  }
+}
+
+// Entries [e, e + kN) of the table, two to a word. Neighbouring lanes read kN entries apart, which one by one would
+// meet in 32 / kN banks: aligned packs are read, one more than the entries fill, and shifted.
+template <int kN>
+__device__ __forceinline__ void read_table(const TileTableEntry* table, int32_t e, uint32_t (&pairs)[(kN + 1) / 2]) {
+  if constexpr (kN == 1) {
+    pairs[0] = table[e];
+  } else {
+    constexpr int num_pairs = kN / 2;
+    constexpr int words_per_pack = kN >= 16 ? 4 : kN >= 8 ? 2 : 1;
+    constexpr int num_packs = num_pairs / words_per_pack + 1;
+    union {
+      Pack<4 * words_per_pack> packs[num_packs];
+      uint32_t words[num_packs * words_per_pack];
+    } read;
+    const auto from =
+        reinterpret_cast<const Pack<4 * words_per_pack>*>(table) + static_cast<uint32_t>(e) / (2 * words_per_pack);
+#pragma unroll
+    for (int i = 0; i < num_packs; ++i) read.packs[i] = from[i];
+    if constexpr (words_per_pack >= 4) {
+#pragma unroll
+      for (int i = 0; i < num_pairs + 2; ++i) read.words[i] = (e & 4) ? read.words[i + 2] : read.words[i];
+    }
+    if constexpr (words_per_pack >= 2) {
+#pragma unroll
+      for (int i = 0; i < num_pairs + 1; ++i) read.words[i] = (e & 2) ? read.words[i + 1] : read.words[i];
+    }
+    const uint32_t bits = (static_cast<uint32_t>(e) & 1) * 16;
+#pragma unroll
+    for (int i = 0; i < num_pairs; ++i) pairs[i] = __funnelshift_r(read.words[i], read.words[i + 1], bits);
+  }
+}
+
+// An element in a register, zero-extended to a word.
+template <int Bytes>
+using Element = std::conditional_t<(Bytes < 4), uint32_t, Pack<Bytes>>;
+
+template <int Bytes>
+__device__ __forceinline__ Chunk<Bytes> chunk_of(const Element<Bytes> (&elements)[chunk_bytes / Bytes]) {
+  Chunk<Bytes> chunk;
+  if constexpr (Bytes < 4) {
+    // One instruction for two halves; the compiler's own choice takes three.
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if constexpr (Bytes == 2) {
+        chunk.words[i] = __byte_perm(elements[2 * i], elements[2 * i + 1], 0x5410);
+      } else {
+        const uint32_t low = __byte_perm(elements[4 * i], elements[4 * i + 1], 0x0040);
+        const uint32_t high = __byte_perm(elements[4 * i + 2], elements[4 * i + 3], 0x0040);
+        chunk.words[i] = __byte_perm(low, high, 0x5410);
+      }
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < chunk_bytes / Bytes; ++i) chunk.elements[i] = elements[i];
+  }
+  return chunk;
+}
+
+// Elements [first, first + kN) of a destination row whose element 0 stands `column` bytes after the run's.
+template <int Bytes, int kN, bool kTable, bool kSwizzle>
+__device__ __forceinline__ void gather(const TileParams& params, const unsigned char* shared_tile, int32_t first,
+                                       int32_t column, Element<Bytes> (&elements)[kN]) {
+  constexpr int num_pairs = (kN + 1) / 2;
+  uint32_t pairs[num_pairs];
+  if constexpr (kTable) {
+    uint32_t period = static_cast<uint32_t>(first);
+    const uint32_t in_period = take_index(&period, params.table_period);
+    column += static_cast<int32_t>(period) * params.period_step;
+    read_table<kN>(reinterpret_cast<const TileTableEntry*>(shared_tile + params.table_offset_bytes),
+                   static_cast<int32_t>(in_period), pairs);
+#pragma unroll
+    for (int i = 0; i < num_pairs; ++i) pairs[i] += static_cast<uint32_t>(column) * both_halves;
+  } else {
+    const auto pitch = static_cast<uint32_t>(params.run_pitch);
+    const uint32_t start = static_cast<uint32_t>(first) * pitch + static_cast<uint32_t>(column);
+    pairs[0] = start * both_halves + (pitch << 16);
+#pragma unroll
+    for (int i = 1; i < num_pairs; ++i) pairs[i] = pairs[i - 1] + 2 * pitch * both_halves;
+  }
+#pragma unroll
+  for (int i = 0; i < num_pairs; ++i)
+    if constexpr (kSwizzle) pairs[i] = swizzle_pair(params, pairs[i]);
+#pragma unroll
+  for (int i = 0; i < kN; ++i) {
+    const uint32_t place = i % 2 == 0 ? pairs[i / 2] & 0xffff : pairs[i / 2] >> 16;
+    elements[i] = *reinterpret_cast<const Pack<Bytes>*>(shared_tile + place);
+  }
+}
+
+// A destination row of the tile, from the granule that it starts in; a block makes a table of them in shared memory,
+// since the index of a row takes a chunk's worth of instructions to take apart.
+struct alignas(chunk_bytes) DstRow {
+  int64_t offset;   // of the granule from the tile's start in dst
+  int32_t column;   // in shared memory
+  int16_t element;  // of the run, at `address`: < 0 where the row starts inside its granule
+  uint16_t end;     // one past the last that is this tile's
+};
+static_assert(sizeof(DstRow) == dst_row_bytes);
+
+template <int Bytes>
+__device__ __forceinline__ void make_dst_rows(const TileParams& params, const TileOrigin& tile, int32_t shift,
+                                              DstRow* rows) {
+#pragma unroll 1
+  for (uint32_t dst_row = threadIdx.x; dst_row < tile.dst_row_end; dst_row += tile_threads) {
+    int64_t offset;
+    int32_t column;
+    locate_tile_row(params.dst_row_dims, params.dst_row_rank, dst_row, &offset, &column);
+    unsigned char* row = tile.dst + offset;
+    const auto into_granule = [](const unsigned char* at, uint32_t mask) {
+      return static_cast<int32_t>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(at)) & mask);
+    };
+    const int32_t before_row = into_granule(row, static_cast<uint32_t>(params.dst_granule - 1));
+    // With a halo the row goes on, in the next tile, from the granule that this one ends in.
+    const int32_t after_window = into_granule(row + params.window_bytes, params.window_mask);
+    const int32_t end = min(tile.dst_element_end, params.window_end - after_window / Bytes);
+    const int32_t halo_elements = params.window_end - params.window_bytes / Bytes;
+    rows[dst_row] = {offset - before_row, column + shift, static_cast<int16_t>(halo_elements - before_row / Bytes),
+                     static_cast<uint16_t>(max(end, 0))};
+  }
+}
+
+// A chunk of a destination row, and which of its elements [first, last) are the tile's.
+struct RowChunk {
+  unsigned char* address;
+  int32_t column;
+  int32_t element;  // of the run, at `address`
+  int32_t first;
+  int32_t last;
+};
+
+// The walk's chunk: first >= last where it lies outside. Destination rows are cut into chunks from their granule on, so
+// that every chunk inside a row is stored whole.
+template <int Bytes>
+__device__ __forceinline__ RowChunk locate_chunk(const TileOrigin& tile, const DstRow* rows, const StoreWalk& walk) {
+  constexpr int elements_per_chunk = chunk_bytes / Bytes;
+  const DstRow row = rows[walk.dst_row];
+  const int32_t index = static_cast<int32_t>(walk.chunk);
+  RowChunk chunk;
+  chunk.address = tile.dst + (row.offset + index * chunk_bytes);
+  chunk.column = row.column;
+  chunk.element = row.element + index * elements_per_chunk;
+  chunk.first = max(tile.dst_element_begin - chunk.element, 0);
+  chunk.last = min(row.end - chunk.element, elements_per_chunk);
+  return chunk;
+}
+
+// Stores a chunk whose elements are those of the run from `start` on: at a row's ends the tile has not all that the
+// chunk holds, and the nearest that it has were gathered.
+template <int Bytes>
+__device__ __forceinline__ void store_row_chunk(const RowChunk& chunk, int32_t start, Chunk<Bytes> elements) {
+  if (start == chunk.element && chunk.last - chunk.first == chunk_bytes / Bytes) {
+    *reinterpret_cast<uint4*>(chunk.address) = elements.whole;
+    return;
+  }
+  const uint4 zero = {0, 0, 0, 0};
+  const int32_t shift = (chunk.element - start) * Bytes;
+  if (shift > 0) elements.whole = shift_chunks(elements.whole, zero, shift);
+  if (shift < 0) elements.whole = shift_chunks(zero, elements.whole, chunk_bytes + shift);
+  store_partial_chunk<Bytes>(chunk.address, elements, chunk.first, chunk.last);
+}
+
+}  // namespace flowk

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tile that is aligned to 16 bytes on both sides, with runs that share no dimension.
+#pragma once
+
+#include "permute/permute_tiles.cuh"
+
+namespace flowk {
+
+// Is the chunk `in_row` bytes into a tile's destination row, which starts at `row`, the tile's to store? With a halo a
+// tile begins at the last sector's start at or before its row, and ends before the next tile's.
+__device__ __forceinline__ bool is_in_window(const TileParams& params, const unsigned char* row, int32_t in_row) {
+  if (params.window_mask == 0) return true;
+  const auto start = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(row));
+  const auto into_sector = [&](uint32_t at) { return static_cast<int32_t>(at & params.window_mask); };
+  return in_row >= -into_sector(start) &&
+         in_row < params.window_bytes - into_sector(start + static_cast<uint32_t>(params.window_bytes));
+}
+
+// Turns words, each holding one element of every row of a group, into one chunk for every row of the group. `row` is
+// the start of the first.
+template <int Bytes>
+__device__ __forceinline__ void store_rows_of_words(const TileParams& params,
+                                                    const uint32_t (&words)[chunk_bytes / Bytes], unsigned char* row,
+                                                    int32_t in_row) {
+  const auto store = [&](int i, const uint4& chunk) {
+    unsigned char* at = row + i * params.dst_row_step;
+    if (is_in_window(params, at, in_row)) *reinterpret_cast<uint4*>(at + in_row) = chunk;
+  };
+  if constexpr (Bytes == 2) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const uint32_t select = i == 0 ? 0x5410 : 0x7632;
+      store(i, make_uint4(__byte_perm(words[0], words[1], select), __byte_perm(words[2], words[3], select),
+                          __byte_perm(words[4], words[5], select), __byte_perm(words[6], words[7], select)));
+    }
+  } else {
+    uint32_t out[4][4];  // [word][row]
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t group[4] = {words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]};
+      transpose_bytes(group, out[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) store(i, make_uint4(out[0][i], out[1][i], out[2][i], out[3][i]));
+  }
+}
+
+// Runs that share no dimension, 16-byte aligned throughout: source row e of the tile holds element e of every
+// destination run. Elements of 1 and 2 bytes are read as words: one word is an element of 4 or 2 neighbouring
+// destination rows, which the thread stores together. Swizzled so that neither side has bank conflicts.
+template <int Bytes>
+__global__ void __launch_bounds__(tile_threads, tile_min_blocks)
+    tiled_transpose(const __grid_constant__ TileParams params) {
+  constexpr int elements_per_chunk = chunk_bytes / Bytes;
+  constexpr int items_in_flight = Bytes == 1 ? 1 : 2;
+  using Word = Pack<(Bytes < 4 ? 4 : Bytes)>;
+  unsigned char* shared_tile = &shared<unsigned char>();
+  const TileOrigin tile = locate_tile<false>(params);
+  const int32_t shift = tile_shift(params, tile);
+  load_tile<true>(params, tile, shared_tile, shift);
+  async_copy_wait();
+  __syncthreads();
+
+  StoreWalk walk(params);
+#pragma unroll 1
+  while (!walk.is_done(params)) {
+    Word words[items_in_flight][elements_per_chunk];
+    unsigned char* rows[items_in_flight];
+    int32_t in_rows[items_in_flight];  // < the row's start only in a halo
+#pragma unroll
+    for (int k = 0; k < items_in_flight; ++k) {
+      const int32_t element = params.skipped_elements + static_cast<int32_t>(walk.chunk) * elements_per_chunk;
+      const bool is_inside = !walk.is_done(params) && walk.dst_row < tile.dst_row_end &&
+                             element >= tile.dst_element_begin && element < tile.dst_element_end;
+      int64_t offset;
+      int32_t column;
+      locate_tile_row(params.dst_row_dims, params.dst_row_rank, walk.dst_row, &offset, &column);
+      rows[k] = is_inside ? tile.dst + offset : nullptr;
+      in_rows[k] = element * Bytes - params.window_start_bytes;
+      const int32_t place = shift + element * params.run_pitch + column;
+      const int32_t swizzle = swizzle_of_row(params, static_cast<uint32_t>(element));
+      if (is_inside) {
+#pragma unroll
+        for (int i = 0; i < elements_per_chunk; ++i)
+          words[k][i] = *reinterpret_cast<const Word*>(shared_tile + ((place + i * params.run_pitch) ^ swizzle));
+      }
+      walk.step(params);
+    }
+#pragma unroll
+    for (int k = 0; k < items_in_flight; ++k) {
+      if (rows[k] == nullptr) continue;
+      if constexpr (Bytes < 4) {
+        store_rows_of_words<Bytes>(params, words[k], rows[k], in_rows[k]);
+      } else if (is_in_window(params, rows[k], in_rows[k])) {
+        Chunk<Bytes> out;
+#pragma unroll
+        for (int i = 0; i < elements_per_chunk; ++i) out.elements[i] = words[k][i];
+        *reinterpret_cast<uint4*>(rows[k] + in_rows[k]) = out.whole;
+      }
+    }
+  }
+}
+
+}  // namespace flowk
