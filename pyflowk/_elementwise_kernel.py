@@ -29,7 +29,13 @@ _FORMATS = {"bool": "?", "float": "f", "double": "d"} | {
 
 
 # As flowk_functor_launch numbers them.
-_KERNELS = ("elementwise_flat", "elementwise_strided", "elementwise_periodic", "elementwise_tiles")
+_KERNELS = (
+    "elementwise_flat",
+    "elementwise_strided",
+    "elementwise_periodic",
+    "elementwise_aligned_tiles",
+    "elementwise_shifted_tiles",
+)
 
 
 class Parameter(NamedTuple):

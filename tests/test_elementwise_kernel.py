@@ -273,7 +273,13 @@ def test_preambles_several_statements_and_mixed_types_compile() -> None:
         "float square = squared(x); z = keep ? square + y : sqrtf(square)",
         preamble="__device__ float squared(float x) { return x * x; }",
     )
-    for name in ("elementwise_flat", "elementwise_strided", "elementwise_periodic", "elementwise_tiles"):
+    for name in (
+        "elementwise_flat",
+        "elementwise_strided",
+        "elementwise_periodic",
+        "elementwise_aligned_tiles",
+        "elementwise_shifted_tiles",
+    ):
         operands = array_of(np.float32), array_of(np.int8), array_of(bool)
         assert compiled(kernel, *operands, name=name, pack_elements=2)
 

@@ -33,8 +33,10 @@ int32_t kernel_index(ElementwiseKernel kernel) {
     case ElementwiseKernel::flat_packs: return 0;
     case ElementwiseKernel::periodic_packs: return 2;
     case ElementwiseKernel::aligned_tiles: return 3;
-    default: return 1;
+    case ElementwiseKernel::shifted_tiles: return 4;
+    case ElementwiseKernel::strided_packs: return 1;
   }
+  return 1;
 }
 
 template <class Params>

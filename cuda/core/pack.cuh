@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packs: 1 to 16 bytes moved by one instruction, and asynchronous copies of 16 bytes into shared memory.
+// Packs: 1 to 16 bytes moved by one instruction, and chunks of 16 bytes.
 #pragma once
 
 #include <cstdint>
 
 #include "core/target.cuh"
+#include "flowk/async_copy.cuh"
 
 namespace flowk {
 
@@ -34,8 +35,6 @@ struct PackType<16> {
 template <int Bytes>
 using Pack = typename PackType<Bytes>::type;
 
-constexpr int chunk_bytes = 16;  // the widest access of one thread
-
 // Stores 16 bytes at `address`, a multiple of 16, as one: the compiler makes four of some that it has words of in
 // registers.
 __device__ __forceinline__ void store_chunk(void* address, const uint4& chunk) {
@@ -46,45 +45,6 @@ __device__ __forceinline__ void store_chunk(void* address, const uint4& chunk) {
                "r"(chunk.w)
                : "memory");
 #endif
-}
-
-// An address in shared memory, as asynchronous copies take it. One that is made before a loop stays in a register: the
-// compiler would ask for the window of shared memory again at every copy.
-#ifdef FLOWK_SIMT
-using SharedAddress = unsigned char*;
-inline SharedAddress shared_address(void* shared) { return static_cast<unsigned char*>(shared); }
-#else
-using SharedAddress = uint32_t;
-__device__ __forceinline__ SharedAddress shared_address(void* shared) {
-  uint32_t address;
-  asm volatile("mov.u32 %0, %1;" : "=r"(address) : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(shared))));
-  return address;
-}
-#endif
-
-// Starts copying 16 bytes to shared memory; the thread's async_copy_wait() ends it. Both addresses are multiples of 16.
-__device__ __forceinline__ void async_copy_chunk(SharedAddress shared_dst, const void* src) {
-#ifdef FLOWK_SIMT
-  simt::async_copy(shared_dst, src, chunk_bytes);
-#else
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_dst), "l"(src) : "memory");
-#endif
-}
-__device__ __forceinline__ void async_copy_chunk(void* shared_dst, const void* src) {
-#ifdef FLOWK_SIMT
-  simt::async_copy(shared_dst, src, chunk_bytes);
-#else
-  async_copy_chunk(static_cast<SharedAddress>(__cvta_generic_to_shared(shared_dst)), src);
-#endif
-}
-
-// The same where only the first `valid_bytes` of the 16 may be read: the last chunk of a tensor byte by byte, at once.
-// cp.async with a source size would do it too, but memcheck takes it for a read of all 16.
-__device__ __forceinline__ void async_copy_chunk_head(void* shared_dst, const void* src, int64_t valid_bytes) {
-  if (valid_bytes >= chunk_bytes) return async_copy_chunk(shared_dst, src);
-#pragma unroll 1
-  for (int i = 0; i < static_cast<int>(valid_bytes); ++i)
-    static_cast<unsigned char*>(shared_dst)[i] = static_cast<const unsigned char*>(src)[i];
 }
 
 // The chunk at `address`, a multiple of 16, without reading at or past `end`; the rest is zero.
@@ -112,33 +72,6 @@ __device__ __forceinline__ uint4 shift_chunks(const uint4& low, const uint4& hig
   const unsigned bits = (shift & 3) * 8;
   return {__funnelshift_r(words[0], words[1], bits), __funnelshift_r(words[1], words[2], bits),
           __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits)};
-}
-
-// Waits for this thread's asynchronous copies; other threads see them after a barrier.
-__device__ __forceinline__ void async_copy_wait() {
-#ifdef FLOWK_SIMT
-  simt::async_copy_wait();
-#else
-  asm volatile("cp.async.wait_all;" ::: "memory");
-#endif
-}
-
-// Closes a group of the copies that this thread has started since the last one; and waits for all groups but the
-// latest kPending.
-__device__ __forceinline__ void async_copy_commit() {
-#ifdef FLOWK_SIMT
-  simt::async_copy_commit();
-#else
-  asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-template <int kPending>
-__device__ __forceinline__ void async_copy_wait_groups() {
-#ifdef FLOWK_SIMT
-  simt::async_copy_wait_groups(kPending);
-#else
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
-#endif
 }
 
 // A 16-byte chunk as elements of `Bytes` bytes, for kernels that put it together or take it apart.

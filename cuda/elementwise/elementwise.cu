@@ -5,12 +5,13 @@
 namespace flowk {
 
 Status run_elementwise(const ElementwisePlan& plan, flowk_stream stream) {
-  const bool in_tiles = plan.kernel == ElementwiseKernel::aligned_tiles;
+  const bool is_linear =
+      plan.kernel == ElementwiseKernel::flat_packs || plan.kernel == ElementwiseKernel::periodic_packs;
   switch (plan.arity) {
-    case ElementwiseArity::copy: return (in_tiles ? run_copy_tiles : run_copy)(plan, stream);
-    case ElementwiseArity::unary: return (in_tiles ? run_unary_tiles : run_unary)(plan, stream);
-    case ElementwiseArity::binary: return (in_tiles ? run_binary_tiles : run_binary)(plan, stream);
-    case ElementwiseArity::ternary: return (in_tiles ? run_ternary_tiles : run_ternary)(plan, stream);
+    case ElementwiseArity::copy: return (is_linear ? run_linear_copy : run_strided_copy)(plan, stream);
+    case ElementwiseArity::unary: return (is_linear ? run_linear_unary : run_strided_unary)(plan, stream);
+    case ElementwiseArity::binary: return (is_linear ? run_linear_binary : run_strided_binary)(plan, stream);
+    case ElementwiseArity::ternary: return (is_linear ? run_linear_ternary : run_strided_ternary)(plan, stream);
   }
   return unknown_plan(plan);
 }

@@ -13,18 +13,26 @@ Status dispatch_binary(const ElementwisePlan& plan, flowk_stream stream) {
     using Any = AnyElement<Compute, decltype(largest)::value>;
     constexpr int kN = decltype(pack)::value;
     constexpr bool narrow = std::is_same_v<Compute, float> && kN > 4;
-    const auto run = [&](auto functor) {
-      return Launch::template run<kN, decltype(functor), Any, Any, Any>(plan, functor, stream);
+    const auto run = [&](auto ops) {
+      using Functor = BinaryFunctor<Compute, narrow, decltype(ops)>;
+      return Launch::template run<kN, Functor, Any, Any, Any>(plan, Functor{plan.op},
+                                                       stream);
     };
-    switch (weight_of(static_cast<flowk_binary_op>(plan.op))) {
-      case OpWeight::light: return run(BinaryFunctor<Compute, narrow, OpWeight::light>{plan.op});
-      case OpWeight::heavy:
-        if constexpr (true) return run(BinaryFunctor<Compute, narrow, OpWeight::heavy>{plan.op});
-        break;
-      case OpWeight::heaviest:
-        if constexpr (std::is_floating_point_v<Compute>)
-          return run(BinaryFunctor<Compute, narrow, OpWeight::heaviest>{plan.op});
-        break;
+    const OpWeight weight = weight_of(static_cast<flowk_binary_op>(plan.op));
+    if (weight == OpWeight::light) return run(OpsOf<OpWeight::light>());
+    if constexpr (Launch::has_kernel_per_op) {
+      switch (plan.op) {
+#define FLOWK_CASE(NAME, value, name, kinds, result, num_parameters, formula)                              \
+  case FLOWK_BINARY_##NAME:                                                                                 \
+    if constexpr (weight_of(FLOWK_BINARY_##NAME) != OpWeight::light && (takes::kinds & taken_as<Compute>)) \
+      return run(OneOp<FLOWK_BINARY_##NAME>());                                                             \
+    break;
+        FLOWK_BINARY_OPS(FLOWK_CASE)
+#undef FLOWK_CASE
+      }
+    } else {
+      if (weight == OpWeight::heavy) return run(OpsOf<OpWeight::heavy>());
+      if constexpr (std::is_floating_point_v<Compute>) return run(OpsOf<OpWeight::heaviest>());
     }
     return unknown_plan(plan);
   });

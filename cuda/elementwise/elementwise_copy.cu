@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_copy(): packs.
+// run_linear_copy(): kernels of a linear output.
 #include "elementwise/elementwise_copy.cuh"
 
 namespace flowk {
 
-Status run_copy(const ElementwisePlan& plan, flowk_stream stream) { return dispatch_copy<LaunchPacks>(plan, stream); }
+Status run_linear_copy(const ElementwisePlan& plan, flowk_stream stream) {
+  return dispatch_copy<LaunchLinear>(plan, stream);
+}
 
 }  // namespace flowk

@@ -14,8 +14,8 @@ const char* reason(ElementwiseKernel kernel) {
     case ElementwiseKernel::flat_packs: return "every operand is one run of neighbours, or one element";
     case ElementwiseKernel::periodic_packs: return "the output is one run; an input is broadcast";
     case ElementwiseKernel::strided_packs: return "an operand is broadcast or has gaps";
-    case ElementwiseKernel::staged_tiles:
     case ElementwiseKernel::aligned_tiles:
+    case ElementwiseKernel::shifted_tiles:
       return "an input's neighbours stand along another dimension than the output's";
   }
   return "";
@@ -44,8 +44,8 @@ const char* elementwise_kernel_name(ElementwiseKernel kernel) {
     case ElementwiseKernel::flat_packs: return "flat_packs";
     case ElementwiseKernel::periodic_packs: return "periodic_packs";
     case ElementwiseKernel::strided_packs: return "strided_packs";
-    case ElementwiseKernel::staged_tiles: return "staged_tiles";
     case ElementwiseKernel::aligned_tiles: return "aligned_tiles";
+    case ElementwiseKernel::shifted_tiles: return "shifted_tiles";
   }
   return "unknown";
 }
@@ -62,12 +62,15 @@ void explain_elementwise(const ElementwisePlan& plan, const ElementwiseRequest& 
   for (int k = 0; k < request.shape.num_operands; ++k) {
     writer.add("  %s: %s, strides ", names[k], dtype_info(request.dtypes[k]).name);
     writer.add_list(request.shape.strides[k], request.shape.rank);
-    writer.add(", %s\n", access_name(plan.params.operands[k].access));
+    writer.add(", %s\n", access_name(plan.operand(k).access));
   }
-  if (plan.params.tile.rows > 0)
-    writer.add("  tile: %d x %d elements, %d bytes of shared memory\n", plan.params.tile.rows, plan.params.tile.columns,
+  if (plan.tile_rows > 0)
+    writer.add("  tile: %d x %d elements, %d bytes of shared memory\n", plan.tile_rows, plan.tile_columns,
                plan.launch.shared_bytes);
-  writer.add("  packs of %d elements, %lld blocks of %d threads\n", plan.pack_elements,
+  writer.add("  packs of %d elements, %d a thread, %lld blocks of %d threads\n", plan.pack_elements,
+             plan.is_linear()      ? plan.linear.packs
+             : plan.tile_rows > 0 ? plan.tile_rows * plan.tile_columns / plan.pack_elements / plan.launch.num_threads
+                                  : 1,
              static_cast<long long>(plan.launch.num_blocks), plan.launch.num_threads);
 }
 

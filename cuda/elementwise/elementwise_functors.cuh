@@ -13,7 +13,8 @@ constexpr int B = 1, I = 2, F = 4;
 constexpr int BI = B | I, IF = I | F, BIF = B | I | F;
 }  // namespace takes
 
-// Operations share a kernel with those of their weight, so that none pays another's registers.
+// Light operations share a kernel, which takes a switch once a thread. Heavy ones have a kernel each where out is linear,
+// for registers and code of their own, and elsewhere share two, by their weight.
 enum class OpWeight { light, heavy, heaviest };
 
 __host__ __device__ constexpr OpWeight weight_of(flowk_unary_op op) {
@@ -48,22 +49,41 @@ __host__ __device__ constexpr OpWeight weight_of(flowk_binary_op op) {
   }
 }
 
+// The operations of a kernel: all of a weight, or one.
+template <OpWeight kWeight>
+struct OpsOf {
+  static constexpr bool are_heavy = kWeight != OpWeight::light;
+  static constexpr bool are_heaviest = kWeight == OpWeight::heaviest;
+  __device__ __forceinline__ static constexpr int32_t chosen(int32_t op) { return op; }
+  template <class Op>
+  __host__ __device__ static constexpr bool has(Op op) {
+    return weight_of(op) == kWeight;
+  }
+};
+template <auto kOp>
+struct OneOp {
+  static constexpr bool are_heavy = true;
+  static constexpr bool are_heaviest = weight_of(kOp) == OpWeight::heaviest;
+  __device__ __forceinline__ static constexpr int32_t chosen(int32_t) { return kOp; }
+  template <class Op>
+  __host__ __device__ static constexpr bool has(Op op) {
+    return op == kOp;
+  }
+};
+
 // Blocks that an SM is to hold: 8 leave a thread 32 registers, 6 40, 5 48, 4 64.
-constexpr int resident_blocks_of(OpWeight weight, int element_bytes) {
-  if (weight == OpWeight::light) return element_bytes == 8 ? 5 : 6;
-  return weight == OpWeight::heavy && element_bytes == 4 ? 5 : 4;
-}
+template <class Ops, class Compute>
+constexpr int resident_blocks_of = Ops::are_heaviest          ? 4
+                                   : sizeof(Compute) == 8     ? (Ops::are_heavy ? 4 : 5)
+                                   : Ops::are_heavy           ? 5
+                                                              : 6;
 
 template <class Compute>
 constexpr int taken_as = std::is_floating_point_v<Compute> ? takes::F : takes::BI;
 
-template <class Compute, bool kNarrow, OpWeight kWeight>
+template <class Compute, bool kNarrow, class Ops>
 struct UnaryFunctor {
-  // Of float32 formulas 5 blocks of one 16-byte load a thread reach 0.85 of a copy of 256 MB and 4 blocks of two loads
-  // 0.89; of float64, and of sin and cos, one load reaches more (H200).
-  static constexpr bool loads_two = kWeight == OpWeight::heavy && sizeof(Compute) == 4;
-  static constexpr int resident_blocks = loads_two ? 4 : resident_blocks_of(kWeight, sizeof(Compute));
-  static constexpr int packs_per_thread = loads_two ? 2 : 1;
+  static constexpr int resident_blocks = resident_blocks_of<Ops, Compute>;
   int32_t op;
   Compute a, b;
   __device__ __forceinline__ const UnaryFunctor& operator()() const { return *this; }
@@ -71,10 +91,10 @@ struct UnaryFunctor {
   template <int kN>
   __device__ __forceinline__ void pack(Compute (&out)[kN], const Compute (&x)[kN]) const {
     using F = Formulas<Compute, kNarrow>;
-    switch (op) {
+    switch (Ops::chosen(op)) {
 #define FLOWK_CASE(NAME, value, name, kinds, result, num_parameters, formula)                            \
   case FLOWK_UNARY_##NAME:                                                                               \
-    if constexpr ((takes::kinds & taken_as<Compute>) != 0 && weight_of(FLOWK_UNARY_##NAME) == kWeight) { \
+    if constexpr ((takes::kinds & taken_as<Compute>) != 0 && Ops::has(FLOWK_UNARY_##NAME)) { \
       _Pragma("unroll") for (int i = 0; i < kN; ++i) out[i] = F::name(x[i], a, b);                       \
       return;                                                                                            \
     }                                                                                                    \
@@ -87,19 +107,19 @@ struct UnaryFunctor {
   }
 };
 
-template <class Compute, bool kNarrow, OpWeight kWeight>
+template <class Compute, bool kNarrow, class Ops>
 struct BinaryFunctor {
-  static constexpr int resident_blocks = resident_blocks_of(kWeight, sizeof(Compute));
+  static constexpr int resident_blocks = resident_blocks_of<Ops, Compute>;
   int32_t op;
   __device__ __forceinline__ const BinaryFunctor& operator()() const { return *this; }
 
   template <int kN>
   __device__ __forceinline__ void pack(Compute (&out)[kN], const Compute (&x)[kN], const Compute (&y)[kN]) const {
     using F = Formulas<Compute, kNarrow>;
-    switch (op) {
+    switch (Ops::chosen(op)) {
 #define FLOWK_CASE(NAME, value, name, kinds, result, num_parameters, formula)                             \
   case FLOWK_BINARY_##NAME:                                                                               \
-    if constexpr ((takes::kinds & taken_as<Compute>) != 0 && weight_of(FLOWK_BINARY_##NAME) == kWeight) { \
+    if constexpr ((takes::kinds & taken_as<Compute>) != 0 && Ops::has(FLOWK_BINARY_##NAME)) { \
       _Pragma("unroll") for (int i = 0; i < kN; ++i) out[i] = F::name(x[i], y[i]);                        \
       return;                                                                                             \
     }                                                                                                     \

@@ -10,53 +10,57 @@
 
 namespace flowk {
 
-Status run_copy(const ElementwisePlan& plan, flowk_stream stream);
-Status run_unary(const ElementwisePlan& plan, flowk_stream stream);
-Status run_binary(const ElementwisePlan& plan, flowk_stream stream);
-Status run_ternary(const ElementwisePlan& plan, flowk_stream stream);
-// The plans of aligned_tiles, which are compiled by files of their own, beside the others.
-Status run_copy_tiles(const ElementwisePlan& plan, flowk_stream stream);
-Status run_unary_tiles(const ElementwisePlan& plan, flowk_stream stream);
-Status run_binary_tiles(const ElementwisePlan& plan, flowk_stream stream);
-Status run_ternary_tiles(const ElementwisePlan& plan, flowk_stream stream);
+// Kernels of a linear out, and of any other, are compiled by files of their own.
+Status run_linear_copy(const ElementwisePlan& plan, flowk_stream stream);
+Status run_linear_unary(const ElementwisePlan& plan, flowk_stream stream);
+Status run_linear_binary(const ElementwisePlan& plan, flowk_stream stream);
+Status run_linear_ternary(const ElementwisePlan& plan, flowk_stream stream);
+Status run_strided_copy(const ElementwisePlan& plan, flowk_stream stream);
+Status run_strided_unary(const ElementwisePlan& plan, flowk_stream stream);
+Status run_strided_binary(const ElementwisePlan& plan, flowk_stream stream);
+Status run_strided_ternary(const ElementwisePlan& plan, flowk_stream stream);
 
 inline Status unknown_plan(const ElementwisePlan& plan) {
   return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan: kernel %d, compute %d, packs of %d: none such",
                          static_cast<int>(plan.kernel), static_cast<int>(plan.compute), plan.pack_elements);
 }
 
-// Launches every kernel but aligned_tiles. Packs of 16 elements, of one byte each, have no strided kernel, and one
-// input no periodic one.
-struct LaunchPacks {
+// Launches flat_packs and periodic_packs. One input has no periodic kernel.
+struct LaunchLinear {
+  static constexpr bool has_kernel_per_op = true;
   template <int kN, class Functor, class Out, class... In>
   static Status run(const ElementwisePlan& plan, const Functor& functor, flowk_stream stream) {
     constexpr int num_operands = 1 + static_cast<int>(sizeof...(In));
-    if (plan.kernel == ElementwiseKernel::flat_packs) {
-      ElementwiseParams<num_operands> params = flat_params<num_operands>(plan);
-      params.packs = packs_of(plan.launch.num_blocks * elementwise_threads, packs_per_thread<Functor>);
-      LaunchConfig config = plan.launch;
-      config.num_blocks = (config.num_blocks + params.packs - 1) / params.packs;
-      return launch(elementwise_flat<kN, Functor, Out, In...>, config, stream, params, functor);
-    }
+    if (plan.kernel == ElementwiseKernel::flat_packs)
+      return launch(elementwise_flat<kN, Functor, Out, In...>, plan.launch, stream, flat_params<num_operands>(plan),
+                    functor);
     if constexpr (num_operands >= 3) {
       if (plan.kernel == ElementwiseKernel::periodic_packs)
         return launch(elementwise_periodic<kN, Functor, Out, In...>, plan.launch, stream,
                       periodic_params<num_operands>(plan), functor);
     }
-    if constexpr (kN <= 8)
-      return launch(elementwise_strided<kN, Functor, Out, In...>, plan.launch, stream,
-                    strided_params<num_operands>(plan), functor);
-    else
-      return unknown_plan(plan);
+    return unknown_plan(plan);
   }
 };
 
-// Launches aligned_tiles.
-struct LaunchTiles {
+// Launches strided_packs, which have no 16 elements, and tiles.
+struct LaunchStrided {
+  static constexpr bool has_kernel_per_op = false;
   template <int kN, class Functor, class Out, class... In>
   static Status run(const ElementwisePlan& plan, const Functor& functor, flowk_stream stream) {
-    return launch(elementwise_tiles<kN, Functor, Out, In...>, plan.launch, stream,
-                  strided_params<1 + sizeof...(In)>(plan), functor);
+    const auto params = strided_params<1 + sizeof...(In)>(plan);
+    switch (plan.kernel) {
+      case ElementwiseKernel::aligned_tiles:
+        return launch(elementwise_aligned_tiles<kN, Functor, Out, In...>, plan.launch, stream, params, functor);
+      case ElementwiseKernel::shifted_tiles:
+        return launch(elementwise_shifted_tiles<kN, Functor, Out, In...>, plan.launch, stream, params, functor);
+      case ElementwiseKernel::strided_packs:
+        if constexpr (kN <= 8)
+          return launch(elementwise_strided<kN, Functor, Out, In...>, plan.launch, stream, params, functor);
+        break;
+      default: break;
+    }
+    return unknown_plan(plan);
   }
 };
 

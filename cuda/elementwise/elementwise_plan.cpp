@@ -8,20 +8,8 @@
 namespace flowk {
 namespace {
 
-// A tile's elements along the staged inputs' neighbours (rows) and along the output's (columns), by the bytes of the
-// widest operand: runs of 128 to 256 bytes on both sides, which reach 0.86-0.93 of the best tile's speed each where 64
-// reach 0.67-0.73 (permute's tiles, H200).
-struct TileShape {
-  int32_t rows, columns;
-};
-constexpr TileShape tile_shapes[4] = {{128, 128}, {64, 128}, {64, 64}, {32, 32}};
-
 // A dimension shorter than this is no side of a tile.
 constexpr int64_t shortest_tile_side = 8;
-
-// Bytes by which a staged run's pitch passes its elements: an odd number of words, or of elements where they are wider,
-// so that neighbours along a row of the output stand in different banks.
-constexpr int32_t pitch_padding = 4;
 
 struct Problem {
   OperandShape shape;  // strides in bytes
@@ -36,6 +24,14 @@ int32_t choose_pack(const ElementwiseRequest& request) {
   int32_t widest = 0;
   for (int k = 0; k < request.shape.num_operands; ++k) widest = std::max(widest, request.element_shifts[k]);
   return 16 >> widest;
+}
+
+// One pack a thread, or two where a thread would move fewer than 40 bytes: its index and its switches take more
+// instructions than those. Where the grid would not fill a GPU several times over it stays at one.
+int32_t choose_packs(const ElementwiseRequest& request, int64_t num_packs) {
+  int32_t element_bytes = 0;
+  for (int k = 0; k < request.shape.num_operands; ++k) element_bytes += 1 << request.element_shifts[k];
+  return num_packs >= int64_t{1} << 20 && element_bytes * choose_pack(request) < 40 ? 2 : 1;
 }
 
 bool is_linear(const Problem& problem, int k, int64_t element_bytes) {
@@ -115,22 +111,23 @@ int staged_dim(const Problem& problem, const ElementwiseOperand* operands) {
 }
 
 template <int kN>
-constexpr TileShape aligned_tile() {
-  return {AlignedTile<kN>::rows, AlignedTile<kN>::columns};
+void set_tile_shape(ElementwisePlan* plan) {
+  plan->tile_rows = ElementwiseTileShape<kN>::rows;
+  plan->tile_columns = ElementwiseTileShape<kN>::columns;
 }
-TileShape aligned_tile_of(int32_t pack_elements) {
-  switch (pack_elements) {
-    case 2: return aligned_tile<2>();
-    case 4: return aligned_tile<4>();
-    case 8: return aligned_tile<8>();
-    default: return aligned_tile<16>();
+void set_tile_shape(ElementwisePlan* plan) {
+  switch (plan->pack_elements) {
+    case 2: return set_tile_shape<2>(plan);
+    case 4: return set_tile_shape<4>(plan);
+    case 8: return set_tile_shape<8>(plan);
+    default: return set_tile_shape<16>(plan);
   }
 }
 
 // Are all rows whole aligned packs, in every operand that has them, and do the runs that would be staged stand at
 // multiples of 16 bytes?
 bool has_aligned_tiles(const Problem& problem, int dim, const ElementwisePlan& plan) {
-  const auto& operands = plan.params.operands;
+  const auto& operands = plan.strided.operands;
   if (operands[0].step != int64_t{1} << operands[0].element_shift ||
       problem.shape.extents[problem.inner] % plan.pack_elements != 0)
     return false;
@@ -148,24 +145,43 @@ bool has_aligned_tiles(const Problem& problem, int dim, const ElementwisePlan& p
   return true;
 }
 
-void plan_tiles(const Problem& problem, int dim, int32_t widest_shift, ElementwisePlan* plan) {
-  auto& params = plan->params;
+// Lays a staged operand out in shared memory.
+void place_staged(int k, bool is_aligned, ElementwisePlan* plan) {
+  auto& tile = plan->strided.tile;
+  const ElementwiseOperand& operand = plan->strided.operands[k];
+  const int32_t run_bytes = plan->tile_rows << operand.element_shift;
+  tile.shared_offset[k] = plan->launch.shared_bytes;
+  if (is_aligned) {
+    tile.pitch[k] = std::max(run_bytes, 128);
+  } else {
+    // Runs share no chunk, and their places agree with memory modulo 16.
+    const int32_t least = run_bytes + 15;
+    tile.pitch[k] = least + static_cast<int32_t>((operand.step - least) & 15);
+    // Packs of a row are a power of two apart, times an odd number: its multiples meet in the same banks from 32 bytes
+    // on, and differ in the bits from there, which the chunk is XORed with.
+    const int shift = __builtin_ctz(static_cast<unsigned>(tile.pitch[k] * plan->pack_elements));
+    tile.swizzle_shift[k] = std::max(shift - 4, 0);
+    tile.swizzle_bits[k] = shift > 4 ? 0x70 : 0;
+  }
+  const int32_t bytes = (plan->tile_columns + tile.halo) * tile.pitch[k] + (is_aligned ? 0 : 15);
+  plan->launch.shared_bytes += (bytes + 127) / 128 * 128;
+}
+
+void plan_tiles(const Problem& problem, int dim, ElementwisePlan* plan) {
+  auto& params = plan->strided;
   auto& tile = params.tile;
   const bool is_aligned = has_aligned_tiles(problem, dim, *plan);
-  plan->kernel = is_aligned ? ElementwiseKernel::aligned_tiles : ElementwiseKernel::staged_tiles;
-  if (!is_aligned) plan->pack_elements = std::min(plan->pack_elements, 8);
+  plan->kernel = is_aligned ? ElementwiseKernel::aligned_tiles : ElementwiseKernel::shifted_tiles;
   describe_rows(problem, dim, &params.rows);
-  const TileShape shape = is_aligned ? aligned_tile_of(plan->pack_elements) : tile_shapes[widest_shift];
-  tile.rows = shape.rows;
-  tile.columns = shape.columns;
+  set_tile_shape(plan);
   tile.column_elements = static_cast<uint32_t>(problem.shape.extents[dim]);
   const ElementwiseOperand& out = params.operands[0];
   const int64_t out_bytes = int64_t{1} << out.element_shift;
   const bool has_whole_packs =
       out.step != out_bytes || rows_are_aligned(problem, out, 0, plan->pack_elements * out_bytes, -1);
   tile.halo = has_whole_packs ? 0 : plan->pack_elements - 1;
-  const int64_t num_columns = ceil_div(problem.shape.extents[problem.inner] + tile.halo, tile.columns);
-  const int64_t num_rows = ceil_div(problem.shape.extents[dim], tile.rows);
+  const int64_t num_columns = ceil_div(problem.shape.extents[problem.inner] + tile.halo, plan->tile_columns);
+  const int64_t num_rows = ceil_div(problem.shape.extents[dim], plan->tile_rows);
   tile.tiles_per_row = Divider(static_cast<uint32_t>(num_columns));
   tile.tiles_per_column = Divider(static_cast<uint32_t>(num_rows));
   for (int k = 0; k < problem.num_operands; ++k) {
@@ -179,11 +195,7 @@ void plan_tiles(const Problem& problem, int dim, int32_t widest_shift, Elementwi
     } else if (operand.access == ElementwiseAccess::gather && operand.step != element_bytes &&
                tile.row_strides[k] == element_bytes) {
       operand.access = ElementwiseAccess::staged;
-      tile.shared_offset[k] = plan->launch.shared_bytes;
-      tile.pitch[k] = tile.rows * static_cast<int32_t>(element_bytes) +
-                      std::max(pitch_padding, static_cast<int32_t>(element_bytes));
-      tile.chunked[k] = operand.step % 16 == 0 && rows_are_aligned(problem, operand, k, 16, dim);
-      plan->launch.shared_bytes += ((tile.columns + tile.halo) * tile.pitch[k] + 15) / 16 * 16;
+      place_staged(k, is_aligned, plan);
     }
   }
   int64_t num_tiles = num_columns * num_rows;
@@ -193,7 +205,7 @@ void plan_tiles(const Problem& problem, int dim, int32_t widest_shift, Elementwi
 }
 
 void plan_rows(const Problem& problem, ElementwisePlan* plan) {
-  auto& params = plan->params;
+  auto& params = plan->strided;
   ElementwiseOperand& out = params.operands[0];
   const int32_t pack_elements = plan->pack_elements;
   const int64_t out_bytes = int64_t{1} << out.element_shift;
@@ -257,57 +269,50 @@ bool describe_period(const Problem& problem, int k, ElementwiseOperand* operand,
 }
 
 // Leaves a plan of the periodic kernel, if every input is linear, periodic or one element.
-bool plan_periods(const Problem& problem, ElementwisePlan* plan) {
-  auto& params = plan->params;
+bool plan_periods(const Problem& problem, int32_t packs, ElementwisePlan* plan) {
+  auto& params = plan->linear;
   const int32_t pack_elements = plan->pack_elements;
   // A kernel of one input has no such form.
-  if (problem.num_operands < 3 || !params.operands[0].is_linear) return false;
-  const int32_t lead = lead_of(params.operands[0].data, params.operands[0].element_shift, pack_elements);
-  ElementwiseOperand operands[max_operands];
-  ElementwisePeriod periods[max_operands] = {};
-  int32_t shared_bytes = 0;
+  if (problem.num_operands < 3 || !plan->strided.operands[0].is_linear) return false;
+  int64_t repeats[max_operands] = {}, lengths[max_operands] = {};
   for (int k = 0; k < problem.num_operands; ++k) {
-    ElementwiseOperand& operand = operands[k] = params.operands[k];
-    const int64_t element_bytes = int64_t{1} << operand.element_shift;
-    const int64_t pack_bytes = pack_elements * element_bytes;
+    params.operands[k] = plan->strided.operands[k];
+    ElementwiseOperand& operand = params.operands[k];
     if (operand.is_linear) {
-      operand.step = element_bytes;
-      operand.access = contiguous_access(reinterpret_cast<intptr_t>(operand.data) - lead * element_bytes, pack_bytes);
+      operand.step = int64_t{1} << operand.element_shift;
       continue;
     }
-    int64_t repeat = 1, period = 1;
-    if (!describe_period(problem, k, &operand, &repeat, &period)) return false;
-    if (period == 1) {
+    if (!describe_period(problem, k, &operand, &repeats[k], &lengths[k])) return false;
+    if (lengths[k] == 1) {
       operand.step = 0;
       operand.access = ElementwiseAccess::splat;
-      continue;
     }
-    periods[k].repeat = Divider(static_cast<uint32_t>(repeat));
-    periods[k].period = Divider(static_cast<uint32_t>(period));
-    periods[k].lead = static_cast<uint32_t>(ceil_div(lead, repeat * period) * repeat * period);
-    if (repeat > 1 || operand.step != element_bytes) {
+  }
+  plan->kernel = ElementwiseKernel::periodic_packs;
+  plan->launch.num_blocks = cut_into_packs(problem.count, pack_elements, packs, &params, problem.num_operands);
+  for (int k = 1; k < problem.num_operands; ++k) {
+    ElementwiseOperand& operand = params.operands[k];
+    if (lengths[k] <= 1) continue;
+    const int64_t element_bytes = int64_t{1} << operand.element_shift;
+    ElementwisePeriod& period = plan->periods[k];
+    period.repeat = Divider(static_cast<uint32_t>(repeats[k]));
+    period.period = Divider(static_cast<uint32_t>(lengths[k]));
+    period.head = static_cast<uint32_t>(params.head);
+    if (repeats[k] > 1 || operand.step != element_bytes) {
       operand.access = ElementwiseAccess::repeated;
-    } else if (lead == 0 && period % pack_elements == 0 &&
-               contiguous_access(reinterpret_cast<intptr_t>(operand.data), pack_bytes) == ElementwiseAccess::aligned) {
+    } else if (params.head % pack_elements == 0 && lengths[k] % pack_elements == 0 &&
+               contiguous_access(reinterpret_cast<intptr_t>(operand.data), pack_elements * element_bytes) ==
+                   ElementwiseAccess::aligned) {
       operand.access = ElementwiseAccess::cycled_packs;
-    } else if (period * element_bytes <= longest_table_bytes) {
+    } else if (lengths[k] * element_bytes <= longest_table_bytes) {
       operand.access = ElementwiseAccess::cycled_table;
-      periods[k].table_offset = shared_bytes;
-      periods[k].table_elements = static_cast<uint32_t>(period + pack_elements + 4);
-      shared_bytes += static_cast<int32_t>((periods[k].table_elements * element_bytes + 15) / 16 * 16);
+      period.table_offset = plan->launch.shared_bytes;
+      period.table_elements = static_cast<uint32_t>(lengths[k] + pack_elements + 4);
+      plan->launch.shared_bytes += static_cast<int32_t>((period.table_elements * element_bytes + 15) / 16 * 16);
     } else {
       operand.access = ElementwiseAccess::cycled;
     }
   }
-  plan->kernel = ElementwiseKernel::periodic_packs;
-  params.lead = lead;
-  for (int k = 0; k < problem.num_operands; ++k) {
-    params.operands[k] = operands[k];
-    plan->periods[k] = periods[k];
-  }
-  params.operands[0].access = ElementwiseAccess::aligned;
-  plan->launch.shared_bytes = shared_bytes;
-  plan->launch.num_blocks = ceil_div(ceil_div(problem.count + lead, pack_elements), elementwise_threads);
   return true;
 }
 
@@ -321,11 +326,12 @@ Problem make_problem(const ElementwiseRequest& request) {
   return problem;
 }
 
-void enter_numbers(const ElementwiseRequest& request, ElementwiseParams<max_operands>* params) {
+void enter_numbers(const ElementwiseRequest& request, ElementwisePlan* plan) {
   for (int k = 1; k < request.shape.num_operands; ++k) {
     if (!request.is_number[k]) continue;
-    params->operands[k].access = ElementwiseAccess::number;
-    for (int w = 0; w < 2; ++w) params->operands[k].number[w] = request.numbers[k][w];
+    ElementwiseOperand& operand = plan->is_linear() ? plan->linear.operands[k] : plan->strided.operands[k];
+    operand.access = ElementwiseAccess::number;
+    for (int w = 0; w < 2; ++w) operand.number[w] = request.numbers[k][w];
   }
 }
 
@@ -363,8 +369,7 @@ void split_request(const ElementwiseRequest& request, ElementwiseRequest* first,
   simplify(&second->shape);
 }
 
-void plan_elementwise(const ElementwiseRequest& request, const Device& device, int32_t pack_elements,
-                      ElementwisePlan* plan) {
+void plan_elementwise(const ElementwiseRequest& request, const Device& device, int32_t packs, ElementwisePlan* plan) {
   *plan = {};
   plan->arity = request.arity;
   plan->compute = request.compute;
@@ -373,32 +378,35 @@ void plan_elementwise(const ElementwiseRequest& request, const Device& device, i
   plan->b = request.b;
   plan->launch.num_threads = elementwise_threads;
   plan->launch.overlaps_previous = device.capability >= 90;
-  plan->pack_elements = pack_elements > 0 ? pack_elements : choose_pack(request);
+  plan->pack_elements = choose_pack(request);
   const Problem problem = make_problem(request);
-  auto& params = plan->params;
-  params.count = problem.count;
-  for (int k = 0; k < problem.num_operands; ++k) describe_operand(request, problem, k, &params.operands[k]);
+  if (packs == 0) packs = choose_packs(request, problem.count / plan->pack_elements);
+  packs = std::min(packs, most_packs(plan->pack_elements, problem.num_operands - 1));
   if (is_flat(problem, request)) {
     plan->kernel = ElementwiseKernel::flat_packs;
-    params.lead = lead_of(params.operands[0].data, request.element_shifts[0], plan->pack_elements);
-    for (int k = 0; k < problem.num_operands; ++k)
-      params.operands[k] = flat_operand(params.operands[k].data, problem.count,
-                                        k > 0 && problem.inner >= 0 && problem.shape.strides[k][0] == 0,
-                                        request.dtypes[k], request.element_shifts[k], plan->pack_elements, params.lead);
-    plan->launch.num_blocks = ceil_div(ceil_div(problem.count + params.lead, plan->pack_elements), elementwise_threads);
-    return enter_numbers(request, &params);
+    for (int k = 0; k < problem.num_operands; ++k) {
+      const int64_t offset = problem.shape.offsets[k] << request.element_shifts[k];
+      plan->linear.operands[k] =
+          linear_operand(static_cast<const unsigned char*>(request.pointers[k]) + offset, problem.count,
+                         k > 0 && problem.inner >= 0 && problem.shape.strides[k][0] == 0, request.dtypes[k],
+                         request.element_shifts[k]);
+    }
+    plan->launch.num_blocks =
+        cut_into_packs(problem.count, plan->pack_elements, packs, &plan->linear, problem.num_operands);
+    return enter_numbers(request, plan);
   }
-  if (plan_periods(problem, plan)) return enter_numbers(request, &params);
-  int32_t widest = 0;
-  for (int k = 0; k < problem.num_operands; ++k) widest = std::max(widest, request.element_shifts[k]);
-  const int dim = staged_dim(problem, params.operands);
-  if (dim >= 0) {
-    plan_tiles(problem, dim, widest, plan);
-  } else {
-    plan->pack_elements = std::min(plan->pack_elements, 8);  // that kernel has no longer ones
-    plan_rows(problem, plan);
+  plan->strided.count = problem.count;
+  for (int k = 0; k < problem.num_operands; ++k) describe_operand(request, problem, k, &plan->strided.operands[k]);
+  if (!plan_periods(problem, packs, plan)) {
+    const int dim = staged_dim(problem, plan->strided.operands);
+    if (dim >= 0) {
+      plan_tiles(problem, dim, plan);
+    } else {
+      plan->pack_elements = std::min(plan->pack_elements, 8);  // that kernel has no longer ones
+      plan_rows(problem, plan);
+    }
   }
-  enter_numbers(request, &params);
+  enter_numbers(request, plan);
 }
 
 }  // namespace flowk

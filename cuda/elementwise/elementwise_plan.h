@@ -44,8 +44,8 @@ enum class ElementwiseKernel : int32_t {
   flat_packs,      // all operands are one run, or one element
   periodic_packs,  // out is one run, and inputs that are not are repeated and cycled through
   strided_packs,   // rows of any strides, a thread a pack
-  staged_tiles,    // the same in tiles, with inputs whose neighbours stand along another dimension in shared memory
-  aligned_tiles,   // the same where rows of out and staged runs are aligned: a tile in one pass
+  aligned_tiles,   // inputs whose neighbours stand along another dimension in shared memory, everything aligned
+  shifted_tiles,   // the same at any alignment
 };
 constexpr int num_elementwise_kernels = 5;
 const char* elementwise_kernel_name(ElementwiseKernel kernel);
@@ -58,9 +58,17 @@ struct ElementwisePlan {
   double a = 0;
   double b = 0;
   int32_t pack_elements = 0;
+  int32_t tile_rows = 0;  // of tiles
+  int32_t tile_columns = 0;
   LaunchConfig launch;
-  StridedElementwiseParams<max_operands> params;  // of which a kernel takes its part
-  ElementwisePeriod periods[max_operands];        // of periodic_packs
+  // A kernel takes its part: flat_packs linear, periodic_packs the periods too, all others `strided`.
+  ElementwiseParams<max_operands> linear;
+  ElementwisePeriod periods[max_operands];
+  StridedElementwiseParams<max_operands> strided;
+  bool is_linear() const {
+    return kernel == ElementwiseKernel::flat_packs || kernel == ElementwiseKernel::periodic_packs;
+  }
+  const ElementwiseOperand& operand(int k) const { return is_linear() ? linear.operands[k] : strided.operands[k]; }
 };
 
 // More elements than one launch of a strided kernel takes, whose indices have 31 bits: plan_elementwise() wants fewer,
@@ -69,10 +77,9 @@ constexpr int64_t max_strided_elements = int64_t{1} << 30;
 bool needs_split(const ElementwiseRequest& request);
 void split_request(const ElementwiseRequest& request, ElementwiseRequest* first, ElementwiseRequest* second);
 
-// Chooses kernel, pack and launch. `request.shape` is simplified. `pack_elements` forces a pack; 0 leaves it to the
-// plan.
-void plan_elementwise(const ElementwiseRequest& request, const Device& device, int32_t pack_elements,
-                      ElementwisePlan* plan);
+// Chooses kernel, pack and launch. `request.shape` is simplified. `packs` forces how many a thread of a linear output
+// owns, where it can; 0 leaves it to the plan.
+void plan_elementwise(const ElementwiseRequest& request, const Device& device, int32_t packs, ElementwisePlan* plan);
 
 // Enqueues the plan.
 Status run_elementwise(const ElementwisePlan& plan, flowk_stream stream);

@@ -9,10 +9,11 @@ namespace flowk {
 template <int kOperands>
 ElementwiseParams<kOperands> flat_params(const ElementwisePlan& plan) {
   ElementwiseParams<kOperands> params = {};
-  for (int k = 0; k < kOperands; ++k) params.operands[k] = plan.params.operands[k];
-  params.count = plan.params.count;
-  params.lead = plan.params.lead;
-  params.packs = 1;
+  for (int k = 0; k < kOperands; ++k) params.operands[k] = plan.linear.operands[k];
+  params.num_packs = plan.linear.num_packs;
+  params.head = plan.linear.head;
+  params.num_edges = plan.linear.num_edges;
+  params.packs = plan.linear.packs;
   return params;
 }
 template <int kOperands>
@@ -26,9 +27,11 @@ PeriodicElementwiseParams<kOperands> periodic_params(const ElementwisePlan& plan
 template <int kOperands>
 StridedElementwiseParams<kOperands> strided_params(const ElementwisePlan& plan) {
   StridedElementwiseParams<kOperands> params = {};
-  static_cast<ElementwiseParams<kOperands>&>(params) = flat_params<kOperands>(plan);
-  const auto& rows = plan.params.rows;
-  const auto& tile = plan.params.tile;
+  for (int k = 0; k < kOperands; ++k) params.operands[k] = plan.strided.operands[k];
+  params.count = plan.strided.count;
+  params.lead = plan.strided.lead;
+  const auto& rows = plan.strided.rows;
+  const auto& tile = plan.strided.tile;
   params.rows.row_elements = rows.row_elements;
   params.rows.packs_per_row = rows.packs_per_row;
   params.rows.num_packs = rows.num_packs;
@@ -37,8 +40,6 @@ StridedElementwiseParams<kOperands> strided_params(const ElementwisePlan& plan) 
     params.rows.dims[d] = rows.dims[d];
     for (int k = 0; k < kOperands; ++k) params.rows.strides[d][k] = rows.strides[d][k];
   }
-  params.tile.rows = tile.rows;
-  params.tile.columns = tile.columns;
   params.tile.halo = tile.halo;
   params.tile.tiles_per_row = tile.tiles_per_row;
   params.tile.tiles_per_column = tile.tiles_per_column;
@@ -47,7 +48,8 @@ StridedElementwiseParams<kOperands> strided_params(const ElementwisePlan& plan) 
     params.tile.row_strides[k] = tile.row_strides[k];
     params.tile.shared_offset[k] = tile.shared_offset[k];
     params.tile.pitch[k] = tile.pitch[k];
-    params.tile.chunked[k] = tile.chunked[k];
+    params.tile.swizzle_shift[k] = tile.swizzle_shift[k];
+    params.tile.swizzle_bits[k] = tile.swizzle_bits[k];
   }
   return params;
 }

@@ -13,23 +13,28 @@ Status dispatch_unary(const ElementwisePlan& plan, flowk_stream stream) {
     using Any = AnyElement<Compute, decltype(largest)::value>;
     constexpr int kN = decltype(pack)::value;
     constexpr bool narrow = std::is_same_v<Compute, float> && kN > 4;
-    const auto run = [&](auto functor) {
-      return Launch::template run<kN, decltype(functor), Any, Any>(plan, functor, stream);
+    const auto run = [&](auto ops) {
+      using Functor = UnaryFunctor<Compute, narrow, decltype(ops)>;
+      return Launch::template run<kN, Functor, Any, Any>(plan, Functor{plan.op, parameter<Compute>(plan.a), parameter<Compute>(plan.b)},
+                                                       stream);
     };
-    switch (weight_of(static_cast<flowk_unary_op>(plan.op))) {
-      case OpWeight::light:
-        return run(UnaryFunctor<Compute, narrow, OpWeight::light>{plan.op, parameter<Compute>(plan.a),
-                                                                  parameter<Compute>(plan.b)});
-      case OpWeight::heavy:
-        if constexpr (std::is_floating_point_v<Compute>)
-          return run(UnaryFunctor<Compute, narrow, OpWeight::heavy>{plan.op, parameter<Compute>(plan.a),
-                                                                    parameter<Compute>(plan.b)});
-        break;
-      case OpWeight::heaviest:
-        if constexpr (std::is_floating_point_v<Compute>)
-          return run(UnaryFunctor<Compute, narrow, OpWeight::heaviest>{plan.op, parameter<Compute>(plan.a),
-                                                                       parameter<Compute>(plan.b)});
-        break;
+    const OpWeight weight = weight_of(static_cast<flowk_unary_op>(plan.op));
+    if (weight == OpWeight::light) return run(OpsOf<OpWeight::light>());
+    if constexpr (Launch::has_kernel_per_op) {
+      switch (plan.op) {
+#define FLOWK_CASE(NAME, value, name, kinds, result, num_parameters, formula)                              \
+  case FLOWK_UNARY_##NAME:                                                                                 \
+    if constexpr (weight_of(FLOWK_UNARY_##NAME) != OpWeight::light && (takes::kinds & taken_as<Compute>)) \
+      return run(OneOp<FLOWK_UNARY_##NAME>());                                                             \
+    break;
+        FLOWK_UNARY_OPS(FLOWK_CASE)
+#undef FLOWK_CASE
+      }
+    } else {
+      if constexpr (std::is_floating_point_v<Compute>) {
+        if (weight == OpWeight::heavy) return run(OpsOf<OpWeight::heavy>());
+        return run(OpsOf<OpWeight::heaviest>());
+      }
     }
     return unknown_plan(plan);
   });

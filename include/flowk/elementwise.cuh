@@ -15,7 +15,7 @@
 //
 // A functor may have, beside operator() or in its place:
 //   pair(x, ...)        two neighbours at once: __half2 of __half2, __nv_bfloat162 of __nv_bfloat162
-//   pack(out, x, ...)   a whole pack: `template <int n> void pack(Out (&out)[n], const X (&x)[n], ...) const`
+//   pack(out, x, ...)   any number: `template <int n> void pack(Out (&out)[n], const X (&x)[n], ...) const`
 // It is copied to the device as a kernel's parameter. Where it depends on values in device memory, give a factory
 // instead, a functor without arguments that the kernel calls to make it:
 //
@@ -114,16 +114,12 @@ ElementwiseError elementwise_by(const Factory& factory, int64_t count, Elementwi
   if (count <= 0) return ElementwiseError{};
   constexpr int n = detail::pack_elements<Out, In...>;
   ElementwiseParams<1 + sizeof...(In)> params = {};
-  params.count = count;
-  params.lead = lead_of(out, detail::element_shift<Out>, n);
   int k = 0;
-  params.operands[k++] = flat_operand(out, count, false, 0, detail::element_shift<Out>, n, params.lead);
-  ((params.operands[k++] = flat_operand(in, count, false, 0, detail::element_shift<In>, n, params.lead)), ...);
-  const int64_t num_packs = (count + params.lead + n - 1) / n;
-  params.packs = packs_of(num_packs, packs_per_thread<Factory>);
-  const int64_t block_packs = elementwise_threads * params.packs;
-  return detail::launch_flat(elementwise_flat<n, Factory, Element<Out>, Element<In>...>,
-                             (num_packs + block_packs - 1) / block_packs, stream, params, factory);
+  params.operands[k++] = linear_operand(out, count, false, 0, detail::element_shift<Out>);
+  ((params.operands[k++] = linear_operand(in, count, false, 0, detail::element_shift<In>)), ...);
+  const int64_t num_blocks = cut_into_packs(count, n, 1, &params);
+  return detail::launch_flat(elementwise_flat<n, Factory, Element<Out>, Element<In>...>, num_blocks, stream, params,
+                             factory);
 }
 
 // out[i] = functor(x[i], ...) for any number of inputs.

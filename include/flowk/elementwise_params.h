@@ -40,20 +40,23 @@ struct ElementwiseOperand {
   uint32_t number[2];  // the bytes of an element, where there is no memory of it
 };
 
-// The flat form: all operands are linear or one element. Operand 0 is out.
+// The flat form: all operands are linear or one element. Operand 0 is out. `data` of linear operands is the place of the
+// first whole pack, which is aligned in out; packs follow one another, and `num_edges` elements have a thread each:
+// `head` before the packs, the others after them.
 template <int kOperands>
 struct ElementwiseParams {
   ElementwiseOperand operands[kOperands];
-  int64_t count;  // elements of out
-  int32_t lead;   // elements that pack 0 lacks at its front, so that all others are aligned in out
-  int32_t packs;  // that a thread owns, where its functor has packs_per_thread: 1 ... that many
+  int64_t num_packs;
+  int32_t head;
+  int32_t num_edges;
+  int32_t packs;  // that a thread owns
 };
 
 // The periodic form: out is linear, and so is an input, or element i of it is element (i / repeat) % period.
 struct ElementwisePeriod {
   Divider repeat;
   Divider period;
-  uint32_t lead;         // a multiple of repeat * period, to be added to indices so that none is negative
+  uint32_t head;         // elements before the first pack
   int32_t table_offset;  // of a cycled_table in shared memory
   uint32_t table_elements;
 };
@@ -74,47 +77,49 @@ struct ElementwiseRows {
   int64_t strides[elementwise_max_dims][kOperands];
 };
 
-// A tile of `rows` x `columns` elements of one more dimension and the innermost one, for inputs that are staged: their
-// neighbours stand along the rows. Shared memory holds each as `halo` + `columns` runs of `rows` elements. Where rows
-// of out are not aligned, a row's packs start up to `halo` columns before the tile, so that they are.
+// Tiles of rows of one more dimension and columns of the innermost one, for inputs that are staged: their neighbours
+// stand along the rows. Shared memory holds each as `halo` + columns runs of rows. Where rows of out are not aligned, a
+// row's packs start up to `halo` columns before the tile, so that they are.
 template <int kOperands>
 struct ElementwiseTile {
-  int32_t rows;  // a power of two; 0: no tiles
-  int32_t columns;
   int32_t halo;
   Divider tiles_per_row;     // along the innermost dimension
   Divider tiles_per_column;  // along the other one
   uint32_t column_elements;  // extent of the other dimension
   int64_t row_strides[kOperands];
   int32_t shared_offset[kOperands];
-  int32_t pitch[kOperands];    // between runs in shared memory
-  int32_t chunked[kOperands];  // runs stand at multiples of 16 bytes
+  // Of tiles of any alignment: between runs in shared memory, and the bits of a place that its chunk is XORed with.
+  int32_t pitch[kOperands];
+  int32_t swizzle_shift[kOperands];
+  int32_t swizzle_bits[kOperands];
 };
 
 template <int kOperands>
-struct StridedElementwiseParams : ElementwiseParams<kOperands> {
+struct StridedElementwiseParams {
+  ElementwiseOperand operands[kOperands];
+  int64_t count;  // elements of out
+  int32_t lead;   // where out is linear: elements that pack 0 lacks at its front, so that all others are aligned
   ElementwiseRows<kOperands> rows;
   ElementwiseTile<kOperands> tile;
 };
 
-// Tiles whose rows of out and staged runs are aligned, by a pack's elements: a block of elementwise_threads owns one in
-// a single pass, a thread `rows_per_thread` packs of 16 bytes of the widest operand.
+// A block's tile, by a pack's elements: a thread owns `rows_per_thread` packs of 16 bytes of the widest operand.
 template <int kN>
-struct AlignedTile {
+struct ElementwiseTileShape {
   static constexpr int columns = kN >= 8 ? 128 : 16 * kN;
-  static constexpr int rows_per_thread = kN == 2 ? 2 : 4;
+  static constexpr int rows_per_thread = 4;
   static constexpr int packs_per_row = columns / kN;
-  static constexpr int row_groups = elementwise_threads / packs_per_row;
-  static constexpr int rows = row_groups * rows_per_thread;
+  static constexpr int rows = elementwise_threads / packs_per_row * rows_per_thread;
   // Neighbours among a thread's rows, which stand in one word of a staged run of the widest operand.
   static constexpr int rows_per_word = kN < 8 ? 1 : kN / 4;
 };
 
-#ifndef __CUDACC_RTC__
+// Packs that a thread of a linear out owns at the most: more would take more than 64 registers.
+FLOWK_HOST_DEVICE constexpr int most_packs(int pack_elements, int num_inputs) {
+  return pack_elements >= 16 || pack_elements * num_inputs > 16 ? 1 : 2;
+}
 
-// Packs that a thread owns of `num_packs`, of a functor of up to `most`: one where the grid would not fill a GPU with
-// 132 multiprocessors several times over.
-constexpr int32_t packs_of(int64_t num_packs, int32_t most) { return num_packs < (int64_t{1} << 21) ? 1 : most; }
+#ifndef __CUDACC_RTC__
 
 // How packs of `pack_bytes` of an operand with neighbours in memory are loaded, the first of which stands at `address`.
 inline ElementwiseAccess contiguous_access(int64_t address, int64_t pack_bytes) {
@@ -128,9 +133,9 @@ inline int32_t lead_of(const void* out, int32_t element_shift, int32_t pack_elem
                               static_cast<uintptr_t>(pack_elements));
 }
 
-// Operand of the flat form: `count` elements from `data` on, or one element for all.
-inline ElementwiseOperand flat_operand(const void* data, int64_t count, bool is_one_element, int32_t dtype,
-                                       int32_t element_shift, int32_t pack_elements, int32_t lead) {
+// An operand of `count` elements from `data` on, or of one element for all.
+inline ElementwiseOperand linear_operand(const void* data, int64_t count, bool is_one_element, int32_t dtype,
+                                         int32_t element_shift) {
   const int64_t element_bytes = int64_t{1} << element_shift;
   ElementwiseOperand operand = {};
   operand.data = static_cast<unsigned char*>(const_cast<void*>(data));
@@ -139,11 +144,48 @@ inline ElementwiseOperand flat_operand(const void* data, int64_t count, bool is_
   operand.step = is_one_element ? 0 : element_bytes;
   operand.dtype = dtype;
   operand.element_shift = element_shift;
-  operand.access = is_one_element ? ElementwiseAccess::splat
-                                  : contiguous_access(reinterpret_cast<intptr_t>(data) - lead * element_bytes,
-                                                      pack_elements * element_bytes);
+  operand.access = is_one_element ? ElementwiseAccess::splat : ElementwiseAccess::aligned;
   operand.is_linear = !is_one_element;
   return operand;
+}
+
+// Cuts `count` elements into whole packs and edges, and brings the linear operands to the first pack. `packs` is what a
+// thread is to own. Returns the blocks that it takes.
+template <int kOperands>
+int64_t cut_into_packs(int64_t count, int32_t pack_elements, int32_t packs, ElementwiseParams<kOperands>* params,
+                       int num_operands = kOperands) {
+  const int32_t lead = lead_of(params->operands[0].data, params->operands[0].element_shift, pack_elements);
+  int64_t head = (pack_elements - lead) % pack_elements;
+  if (head > count) head = count;
+  int64_t num_packs = (count - head) / pack_elements;
+  bool is_shifted = false, reads_before = false, reads_after = false;
+  for (int k = 0; k < num_operands; ++k) {
+    ElementwiseOperand& operand = params->operands[k];
+    if (!operand.is_linear) continue;
+    const int64_t pack_bytes = int64_t{pack_elements} << operand.element_shift;
+    const int64_t width = pack_bytes < 16 ? pack_bytes : 16;
+    const int64_t shift = (reinterpret_cast<intptr_t>(operand.data) + (head << operand.element_shift)) % width;
+    operand.access = shift == 0 ? ElementwiseAccess::aligned : ElementwiseAccess::shifted;
+    if (shift == 0) continue;
+    is_shifted = true;
+    if (pack_bytes < 4) continue;
+    // The accesses that hold the first pack, or the last one, may go past the operand's ends.
+    reads_before |= (head << operand.element_shift) < shift;
+    reads_after |= ((count - head - num_packs * pack_elements) << operand.element_shift) < width - shift;
+  }
+  if (reads_before && num_packs > 0) {
+    head += pack_elements;
+    --num_packs;
+  }
+  if (reads_after && num_packs > 0) --num_packs;
+  for (int k = 0; k < num_operands; ++k)
+    if (params->operands[k].is_linear) params->operands[k].data += head << params->operands[k].element_shift;
+  params->num_packs = num_packs;
+  params->head = static_cast<int32_t>(head);
+  params->num_edges = static_cast<int32_t>(count - num_packs * pack_elements);
+  params->packs = is_shifted ? 1 : packs;
+  const int64_t block_items = int64_t{elementwise_threads} * params->packs;
+  return (num_packs + params->num_edges + block_items - 1) / block_items;
 }
 
 #endif

@@ -93,6 +93,26 @@ __device__ __forceinline__ void shift_down(uint32_t* words, int shift) {
   for (int i = 0; i < kBytes / 4; ++i) words[i] = __funnelshift_r(words[i], words[i + 1], (shift & 3) * 8);
 }
 
+// Loads the `kBytes` from `address` on, at any place, from accesses that lie in the memory around them: the words still
+// have to be moved down by the result, `address` modulo an access, if they are 4 or more. Fewer are loaded one by one.
+template <int kBytes, int kSize>
+__device__ __forceinline__ int load_shifted(uint32_t* words, const unsigned char* address) {
+  if constexpr (kBytes >= 4) {
+    const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(address) % access_bytes<kBytes>);
+    load_around<kBytes>(words, address, shift);
+    return shift;
+  } else {
+    words[0] = 0;
+#pragma unroll
+    for (int at = 0; at < kBytes; at += kSize) {
+      uint32_t element;
+      load<kSize>(&element, address + at);
+      words[0] |= element << (at * 8);
+    }
+    return 0;
+  }
+}
+
 // Element i of kSize bytes: put in where its bits are still zero, and taken out into `element`.
 template <int kSize>
 __device__ __forceinline__ void put(uint32_t* words, int i, const uint32_t* element) {

@@ -34,11 +34,11 @@ struct AddPairs {
   __device__ __half2 pair(__half2 x, __half2 y) const { return __hadd2(x, y); }
 };
 
-// A whole pack: the elements of a pack in reverse, which tells its width.
-struct ReversePack {
+// Whole packs, or the one element of an edge: it says how many it got.
+struct PackCounts {
   template <int n>
-  __device__ void pack(uint32_t (&out)[n], const uint32_t (&x)[n]) const {
-    for (int i = 0; i < n; ++i) out[i] = x[n - 1 - i];
+  __device__ void pack(uint32_t (&out)[n], const uint32_t (&)[n]) const {
+    for (int i = 0; i < n; ++i) out[i] = n;
   }
 };
 
@@ -127,39 +127,35 @@ void pairs_of_halves_may_be_added_in_place() {
     }
 }
 
-void a_pack_is_16_bytes_of_the_widest_operand() {
-  Memory<uint32_t> out(8, 0), x(8, 0);
-  for (uint32_t i = 0; i < 8; ++i) x[i] = i;
-  CHECK(flowk::unary(ReversePack{}, 8, out.data(), x.data(), nullptr) == 0);
-  for (uint32_t i = 0; i < 8; ++i) CHECK(out[i] == (i ^ 3));
+void whole_packs_and_edges_are_told_apart() {
+  Memory<uint32_t> out(4099, 1), x(4099, 1);
+  CHECK(flowk::unary(PackCounts{}, 4099, out.data(), x.data(), nullptr) == 0);
+  for (int64_t i = 0; i < 4099; ++i) CHECK(i < 3 ? out[i] == 1 : out[i] % 4 == 0);
 }
 
 struct MakeNegate {
-  static constexpr int packs_per_thread = 3;
   struct Negate {
     __device__ float operator()(float x) const { return -x; }
   };
   __device__ Negate operator()() const { return {}; }
 };
 
-// Calls have several packs a thread from 32 MB on: here params say it.
-void a_thread_may_own_several_packs() {
+// Calls have one pack a thread: here params say two.
+void a_thread_may_own_two_packs() {
   using namespace flowk;
   constexpr int n = 4;
-  for (const int64_t count : {1, 5, 1024, 3072, 3073, 5000, 9999})
+  for (const int64_t count : {1, 5, 1024, 2048, 3072, 3073, 5000, 9999})
     for (const int64_t shift : {0, 1})
-      for (const int32_t packs : {1, 2, 3}) {
-        Memory<float> out(count, shift), x(count, 0);
+      for (const int32_t packs : {1, 2}) {
+        Memory<float> out(count, shift), x(count, shift);
         for (int64_t i = 0; i < count; ++i) x[i] = static_cast<float>(i + 1);
         ElementwiseParams<2> params = {};
-        params.count = count;
-        params.lead = lead_of(out.data(), 2, n);
-        params.packs = packs;
-        params.operands[0] = flat_operand(out.data(), count, false, 0, 2, n, params.lead);
-        params.operands[1] = flat_operand(x.data(), count, false, 0, 2, n, params.lead);
-        const int64_t num_packs = (count + params.lead + n - 1) / n, block_packs = elementwise_threads * packs;
-        CHECK(detail::launch_flat(elementwise_flat<n, MakeNegate, Element<float>, Element<float>>,
-                                  (num_packs + block_packs - 1) / block_packs, nullptr, params, MakeNegate{}) == 0);
+        params.operands[0] = linear_operand(out.data(), count, false, 0, 2);
+        params.operands[1] = linear_operand(x.data(), count, false, 0, 2);
+        const int64_t num_blocks = cut_into_packs(count, n, packs, &params);
+        CHECK(params.packs == packs || params.num_packs == 0);
+        CHECK(detail::launch_flat(elementwise_flat<n, MakeNegate, Element<float>, Element<float>>, num_blocks, nullptr,
+                                  params, MakeNegate{}) == 0);
         int num_wrong = 0;
         for (int64_t i = 0; i < count; ++i) num_wrong += out[i] != -static_cast<float>(i + 1);
         CHECK(num_wrong == 0);
@@ -184,8 +180,8 @@ int main() {
   functor_and_factory_take_every_alignment();
   types_may_differ();
   pairs_of_halves_may_be_added_in_place();
-  a_pack_is_16_bytes_of_the_widest_operand();
-  a_thread_may_own_several_packs();
+  whole_packs_and_edges_are_told_apart();
+  a_thread_may_own_two_packs();
   elements_may_have_16_bytes();
   a_count_of_0_does_nothing();
   return num_failed_checks == 0 ? 0 : 1;

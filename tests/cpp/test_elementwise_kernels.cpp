@@ -23,24 +23,28 @@ constexpr flowk_dtype all_dtypes[] = {FLOWK_BOOL,    FLOWK_INT8,        FLOWK_IN
 struct Reached {
   bool kernels[num_elementwise_kernels] = {};
   bool accesses[num_elementwise_accesses] = {};
-  bool lead = false, rows_with_gaps = false, shifted_rows = false, rows_shorter_than_packs = false,
-       gathered_out = false;
-  bool chunked_tile = false, unchunked_tile = false, two_staged = false, pack_of[17] = {};
+  bool head = false, lead = false, no_packs = false, rows_with_gaps = false, shifted_rows = false,
+       rows_shorter_than_packs = false, gathered_out = false;
+  bool two_packs_a_thread = false, swizzled_tile = false, plain_tile = false, two_staged = false, pack_of[17] = {};
 };
 Reached reached;
 
 void note(const ElementwisePlan& plan, int num_operands) {
-  const auto& params = plan.params;
+  const auto& params = plan.strided;
   reached.kernels[static_cast<int>(plan.kernel)] = true;
   reached.pack_of[plan.pack_elements] = true;
+  reached.head |= plan.linear.head > 0 && plan.linear.num_packs > 0;
+  reached.no_packs |= plan.is_linear() && plan.linear.num_packs == 0;
+  reached.two_packs_a_thread |= plan.linear.packs == 2;
   reached.lead |= params.lead != 0;
   int num_staged = 0;
   for (int k = 0; k < num_operands; ++k) {
-    const ElementwiseAccess access = params.operands[k].access;
+    const ElementwiseAccess access = plan.operand(k).access;
     reached.accesses[static_cast<int>(access)] = true;
     if (access == ElementwiseAccess::staged) {
       ++num_staged;
-      (params.tile.chunked[k] ? reached.chunked_tile : reached.unchunked_tile) = true;
+      if (plan.kernel == ElementwiseKernel::shifted_tiles)
+        (params.tile.swizzle_bits[k] != 0 ? reached.swizzled_tile : reached.plain_tile) = true;
     }
     reached.shifted_rows |= k > 0 && plan.kernel == ElementwiseKernel::strided_packs &&
                             access == ElementwiseAccess::shifted && !params.operands[k].is_linear;
@@ -64,7 +68,7 @@ double compute_naively(const ElementwiseCase& row, const double* values) {
   return 0;
 }
 
-void run_case(const ElementwiseCase& row, int32_t pack_elements = 0) {
+void run_case_of(const ElementwiseCase& row, int32_t packs) {
   const size_t num_operands = row.operands.size();
   std::vector<std::unique_ptr<OperandMemory>> memory;
   for (const CaseOperand& operand : row.operands) memory.push_back(std::make_unique<OperandMemory>(row, operand));
@@ -108,7 +112,7 @@ void run_case(const ElementwiseCase& row, int32_t pack_elements = 0) {
   Device device;
   CHECK(current_device(&device).ok());
   ElementwisePlan plan;
-  plan_elementwise(request, device, pack_elements, &plan);
+  plan_elementwise(request, device, packs, &plan);
   note(plan, static_cast<int>(num_operands));
   const bool is_right = run_elementwise(plan, nullptr).ok() && memory[0]->same_bytes(expected);
   if (!is_right) {
@@ -117,6 +121,12 @@ void run_case(const ElementwiseCase& row, int32_t pack_elements = 0) {
     std::printf("wrong: %s\n%s", row.why, text);
   }
   CHECK(is_right);
+}
+
+// With one pack a thread, and with two where that is possible.
+void run_case(const ElementwiseCase& row) {
+  run_case_of(row, 1);
+  run_case_of(row, 2);
 }
 
 ElementwiseCase square(const char* why, flowk_dtype dtype, const std::vector<int64_t>& shape, const CaseOperand& out,
@@ -145,17 +155,6 @@ void every_type_is_copied_to_every_other() {
       run_case(
           {"copy of rows", ElementwiseArity::copy, FLOWK_UNARY_COPY, {9, 21}, {{to, {24, 1}}, {from, {21, 1}, 1}}});
     }
-}
-
-void a_forced_pack_gives_the_same() {
-  for (const int32_t pack : {4, 8})
-    for (const int64_t lead : {0, 1, 3})
-      run_case({"copy",
-                ElementwiseArity::copy,
-                FLOWK_UNARY_COPY,
-                {1003},
-                {{FLOWK_FLOAT16, {}, 0}, {FLOWK_FLOAT32, {}, lead}}},
-               pack);
 }
 
 void broadcast_operands_repeat() {
@@ -292,8 +291,11 @@ void every_mechanism_was_reached() {
   CHECK(reached.shifted_rows);
   CHECK(reached.rows_shorter_than_packs);
   CHECK(reached.gathered_out);
-  CHECK(reached.chunked_tile);
-  CHECK(reached.unchunked_tile);
+  CHECK(reached.head);
+  CHECK(reached.no_packs);
+  CHECK(reached.two_packs_a_thread);
+  CHECK(reached.swizzled_tile);
+  CHECK(reached.plain_tile);
   CHECK(reached.two_staged);
 }
 
@@ -302,7 +304,6 @@ void every_mechanism_was_reached() {
 int main() {
   flat_packs_take_every_alignment_and_count();
   every_type_is_copied_to_every_other();
-  a_forced_pack_gives_the_same();
   broadcast_operands_repeat();
   strided_operands_keep_their_gaps();
   transposed_operands_go_through_tiles();

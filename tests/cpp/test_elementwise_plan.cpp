@@ -41,9 +41,9 @@ void contiguous_operands_are_flat_whatever_their_rank() {
   const ElementwisePlan plan = plan_of(add(FLOWK_FLOAT16, {4, 1, 32, 64}, {{}, {}, {}}));
   CHECK(plan.kernel == ElementwiseKernel::flat_packs);
   CHECK(plan.pack_elements == 8);
-  CHECK(plan.params.count == 8192 && plan.params.lead == 0);
-  CHECK(plan.launch.num_blocks == 4 && plan.launch.num_threads == 256 && plan.launch.shared_bytes == 0);
-  for (int k = 0; k < 3; ++k) CHECK(plan.params.operands[k].access == aligned);
+  CHECK(plan.linear.num_packs == 1024 && plan.linear.head == 0 && plan.linear.num_edges == 0);
+  CHECK(plan.launch.num_blocks == 4 && plan.linear.packs == 1 && plan.launch.num_threads == 256 && plan.launch.shared_bytes == 0);
+  for (int k = 0; k < 3; ++k) CHECK(plan.operand(k).access == aligned);
   // In any order of dimensions, as long as it is everyone's.
   const ElementwisePlan transposed =
       plan_of(add(FLOWK_FLOAT16, {32, 64}, {{{}, {1, 32}}, {{}, {1, 32}}, {{}, {1, 32}}}));
@@ -52,14 +52,17 @@ void contiguous_operands_are_flat_whatever_their_rank() {
 
 void one_misaligned_pointer_shifts_its_own_operand_only() {
   const ElementwisePlan x_odd = plan_of(add(FLOWK_FLOAT16, {1 << 20}, {{}, {{}, {}, 1}, {}}));
-  CHECK(x_odd.params.operands[0].access == aligned && x_odd.params.lead == 0);
-  CHECK(x_odd.params.operands[1].access == shifted);
-  CHECK(x_odd.params.operands[2].access == aligned);
+  CHECK(x_odd.operand(0).access == aligned && x_odd.linear.head == 8);
+  // What is cut from the accesses around a pack reaches past an operand's ends: those packs go to the edges.
+  CHECK(x_odd.linear.num_packs == (1 << 17) - 2 && x_odd.linear.num_edges == 16);
+  CHECK(x_odd.operand(1).access == shifted);
+  CHECK(x_odd.operand(2).access == aligned);
   const ElementwisePlan out_odd = plan_of(add(FLOWK_FLOAT16, {1 << 20}, {{{}, {}, 3}, {{}, {}, 3}, {}}));
-  CHECK(out_odd.params.lead == 3);
-  CHECK(out_odd.params.operands[0].access == aligned && out_odd.params.operands[1].access == aligned);
-  CHECK(out_odd.params.operands[2].access == shifted);
-  CHECK(out_odd.launch.num_blocks == (1 << 20) / 8 / 256 + 1);
+  CHECK(out_odd.linear.head == 5);
+  CHECK(out_odd.operand(0).access == aligned && out_odd.operand(1).access == aligned);
+  CHECK(out_odd.operand(2).access == shifted);
+  CHECK(out_odd.linear.num_packs == (1 << 17) - 1 && out_odd.linear.num_edges == 8);
+  CHECK(out_odd.launch.num_blocks == (1 << 17) / 256 + 1);
 }
 
 void a_pack_is_16_bytes_of_the_widest_operand() {
@@ -76,25 +79,25 @@ void a_pack_is_16_bytes_of_the_widest_operand() {
 void broadcast_operands_are_cycled_through_or_repeated() {
   const ElementwisePlan row = plan_of(add(FLOWK_FLOAT32, {100, 64}, {{}, {}, {{}, {0, 1}}}));
   CHECK(row.kernel == ElementwiseKernel::periodic_packs && row.launch.shared_bytes == 0);
-  CHECK(row.params.operands[1].access == aligned && row.params.operands[1].is_linear);
-  CHECK(row.params.operands[2].access == cycled_packs && row.periods[2].period.divisor == 64);
+  CHECK(row.operand(1).access == aligned && row.operand(1).is_linear);
+  CHECK(row.operand(2).access == cycled_packs && row.periods[2].period.divisor == 64);
   const ElementwisePlan odd_row = plan_of(add(FLOWK_FLOAT32, {100, 57}, {{}, {}, {{}, {0, 1}}}));
-  CHECK(odd_row.params.operands[1].access == aligned);
-  CHECK(odd_row.params.operands[2].access == cycled_table);
+  CHECK(odd_row.operand(1).access == aligned);
+  CHECK(odd_row.operand(2).access == cycled_table);
   CHECK(odd_row.periods[2].table_elements == 57 + 4 + 4 && odd_row.launch.shared_bytes == 272);
   const ElementwisePlan long_row = plan_of(add(FLOWK_FLOAT32, {100, 4097}, {{}, {}, {{}, {0, 1}}}));
-  CHECK(long_row.params.operands[2].access == cycled && long_row.launch.shared_bytes == 0);
+  CHECK(long_row.operand(2).access == cycled && long_row.launch.shared_bytes == 0);
   const ElementwisePlan column = plan_of(add(FLOWK_FLOAT32, {100, 57}, {{}, {}, {{}, {1, 0}}}));
-  CHECK(column.params.operands[2].access == repeated);
+  CHECK(column.operand(2).access == repeated);
   CHECK(column.periods[2].repeat.divisor == 57 && column.periods[2].period.divisor == 100);
   const ElementwisePlan channels = plan_of(add(FLOWK_UINT8, {5, 64, 56, 56}, {{}, {}, {{}, {0, 1, 0, 0}}}));
-  CHECK(channels.pack_elements == 16 && channels.params.operands[2].access == repeated);
+  CHECK(channels.pack_elements == 16 && channels.operand(2).access == repeated);
   CHECK(channels.periods[2].repeat.divisor == 56 * 56 && channels.periods[2].period.divisor == 64);
   const ElementwisePlan shifted_out = plan_of(add(FLOWK_FLOAT32, {100, 3}, {{{}, {}, 2}, {}, {{}, {1, 0}}}));
-  CHECK(shifted_out.params.lead == 2 && shifted_out.periods[2].lead == 300);
+  CHECK(shifted_out.linear.head == 2 && shifted_out.periods[2].head == 2);
   const ElementwisePlan scalar = plan_of(add(FLOWK_FLOAT32, {100, 57}, {{}, {}, {{}, {0, 0}}}));
   CHECK(scalar.kernel == ElementwiseKernel::flat_packs);
-  CHECK(scalar.params.operands[2].access == splat && scalar.params.operands[2].step == 0);
+  CHECK(scalar.operand(2).access == splat && scalar.operand(2).step == 0);
   // Both ends of a period in one operand, or an output with gaps, are no periods.
   const ElementwisePlan twice = plan_of(add(FLOWK_FLOAT32, {3, 5, 7}, {{}, {}, {{}, {1, 0, 3}}}));
   CHECK(twice.kernel == ElementwiseKernel::strided_packs);
@@ -104,31 +107,31 @@ void broadcast_operands_are_cycled_through_or_repeated() {
 
 void outputs_with_gaps_have_packs_of_their_own_in_every_row() {
   const ElementwisePlan whole = plan_of(add(FLOWK_FLOAT32, {10, 64}, {{{}, {80, 1}}, {}, {}}));
-  CHECK(whole.params.rows.packs_per_row.divisor == 16 && whole.params.rows.num_packs == 160);
-  CHECK(whole.params.operands[1].access == aligned);
+  CHECK(whole.strided.rows.packs_per_row.divisor == 16 && whole.strided.rows.num_packs == 160);
+  CHECK(whole.operand(1).access == aligned);
   const ElementwisePlan cut = plan_of(add(FLOWK_FLOAT32, {10, 64}, {{{}, {81, 1}}, {}, {}}));
-  CHECK(cut.params.rows.packs_per_row.divisor == 17);
-  CHECK(cut.params.operands[1].access == shifted);
+  CHECK(cut.strided.rows.packs_per_row.divisor == 17);
+  CHECK(cut.operand(1).access == shifted);
   const ElementwisePlan apart = plan_of(add(FLOWK_FLOAT32, {10, 64}, {{{}, {128, 2}}, {}, {}}));
-  CHECK(apart.params.operands[0].access == gather && apart.params.operands[1].access == aligned);
+  CHECK(apart.operand(0).access == gather && apart.operand(1).access == aligned);
 }
 
 void a_transposed_operand_is_staged() {
   const ElementwisePlan plan = plan_of(add(FLOWK_FLOAT32, {1024, 2048}, {{}, {}, {{}, {1, 1024}}}));
   CHECK(plan.kernel == ElementwiseKernel::aligned_tiles);
-  CHECK(plan.params.operands[0].access == aligned && plan.params.operands[1].access == aligned);
-  CHECK(plan.params.operands[2].access == staged && plan.params.tile.chunked[2]);
-  CHECK(plan.params.tile.rows == 64 && plan.params.tile.columns == 64);
+  CHECK(plan.operand(0).access == aligned && plan.operand(1).access == aligned);
+  CHECK(plan.operand(2).access == staged);
+  CHECK(plan.tile_rows == 64 && plan.tile_columns == 64);
   CHECK(plan.launch.num_blocks == 16 * 32);
-  CHECK(plan.params.tile.pitch[2] == 260 && plan.launch.shared_bytes == 64 * 260);
+  CHECK(plan.strided.tile.pitch[2] == 256 && plan.launch.shared_bytes == 64 * 256);
   const ElementwisePlan odd = plan_of(add(FLOWK_FLOAT32, {1023, 2048}, {{}, {}, {{}, {1, 1023}}}));
-  CHECK(odd.kernel == ElementwiseKernel::staged_tiles && !odd.params.tile.chunked[2]);
+  CHECK(odd.kernel == ElementwiseKernel::shifted_tiles);
   const ElementwisePlan bytes = plan_of(add(FLOWK_UINT8, {1024, 2048}, {{}, {}, {{}, {1, 1024}}}));
   CHECK(bytes.kernel == ElementwiseKernel::aligned_tiles && bytes.pack_elements == 16);
-  CHECK(bytes.params.tile.rows == 128 && bytes.params.tile.columns == 128);
+  CHECK(bytes.tile_rows == 128 && bytes.tile_columns == 128);
   // Runs too short to be worth a tile.
   const ElementwisePlan narrow = plan_of(add(FLOWK_FLOAT32, {3, 2048}, {{}, {}, {{}, {1, 3}}}));
-  CHECK(narrow.kernel == ElementwiseKernel::strided_packs && narrow.params.operands[2].access == gather);
+  CHECK(narrow.kernel == ElementwiseKernel::strided_packs && narrow.operand(2).access == gather);
 }
 
 void requests_past_31_bits_are_halved() {
