@@ -222,6 +222,19 @@ SoftmaxShape chunks_shape(const SoftmaxRequest& request, const SoftmaxProblem& p
   return shape;
 }
 
+// Rows of up to 4 chunks a lane of which an interval is kept.
+SoftmaxShape lanes_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem) {
+  constexpr int32_t most_vectors = 4;
+  const int64_t num_chunks = request.columns / problem.chunk_columns;
+  SoftmaxShape shape;
+  if (num_chunks > most_vectors * warp_lanes) return shape;
+  shape.kernel = SoftmaxKernel::rows_in_lanes;
+  shape.vectors_per_thread = std::min(power_of_2_from(num_chunks), most_vectors);
+  shape.lanes_per_row = lanes_for(num_chunks, shape.vectors_per_thread, 1, 1);
+  shape.block_threads = least_short_row_threads;
+  return shape;
+}
+
 // Blocks of a cluster have 32 KB of a row or more, so that their second reading finds it in L2.
 SoftmaxShape read_twice_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device) {
   constexpr int32_t elements_per_lane = 8;
@@ -246,6 +259,22 @@ SoftmaxMask mask_of(const SoftmaxRequest& request) {
   if (request.pointers[softmax_side] != nullptr) return SoftmaxMask::bias;
   return request.pointers[softmax_dense] != nullptr ? SoftmaxMask::dense : SoftmaxMask::interval;
 }
+
+bool rows_are_one_run(const SoftmaxRequest& request, const SoftmaxProblem& problem) {
+  if (request.in_dtype != request.out_dtype || problem.in_bytes > 4 || !problem.chunks_agree) return false;
+  if (problem.band_dim != 0) return false;
+  for (const SoftmaxOperand operand : {softmax_x, softmax_out, softmax_side}) {
+    if (request.pointers[operand] == nullptr) continue;
+    int64_t stride = request.columns * problem.in_bytes;
+    for (int d = 0; d < problem.rank; ++d) {
+      if (problem.dims[d].strides[operand] != stride) return false;
+      stride *= problem.dims[d].extent;
+    }
+  }
+  return true;
+}
+
+bool has_interval(const SoftmaxRequest& request) { return request.has_diagonal || request.lengths_bytes != 0; }
 
 int64_t shared_row_vectors(const SoftmaxProblem& problem, int64_t columns, const SoftmaxShape& shape) {
   return ceil_div(columns / problem.chunk_columns, shape.cluster_blocks);
@@ -281,10 +310,19 @@ bool shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, co
              lanes <= max_register_lanes &&
              shared_row_bytes(problem, request.columns, shape) <= device.shared_bytes_per_block;
     case SoftmaxKernel::rows_in_span: return span_shape_fits(request, problem, device, shape);
+    case SoftmaxKernel::rows_in_lanes: {
+      const int32_t vectors = shape.vectors_per_thread;
+      if (vectors != 4 && (lanes > 1 || (vectors != 1 && vectors != 2))) return false;
+      return blocks == 1 && lanes <= warp_lanes && shape.block_threads <= 128 && !request.backward &&
+             has_interval(request) && mask_of(request) == SoftmaxMask::interval && !problem.has_leftovers &&
+             rows_are_one_run(request, problem) && problem.num_rows < int64_t{1} << 31 &&
+             request.columns / problem.chunk_columns <= int64_t{lanes} * vectors;
+    }
     case SoftmaxKernel::rows_by_chunks:
-      return blocks == 1 && shape.vectors_per_thread == (request.backward ? 2 : 4) && shape.block_threads <= 256 &&
-             lanes <= 8 && mask_of(request) == SoftmaxMask::interval && rows_are_one_run(request, problem) &&
-             !problem.has_leftovers && request.columns == int64_t{lanes} * problem.chunk_columns;
+      return blocks == 1 && !has_interval(request) && shape.vectors_per_thread == (request.backward ? 2 : 4) &&
+             shape.block_threads <= 256 && lanes <= 8 && mask_of(request) == SoftmaxMask::interval &&
+             rows_are_one_run(request, problem) && !problem.has_leftovers &&
+             request.columns == int64_t{lanes} * problem.chunk_columns;
     case SoftmaxKernel::row_read_twice: return lanes <= max_register_lanes && (blocks == 1 || lanes >= warp_lanes);
     default: return false;
   }
@@ -297,6 +335,7 @@ SoftmaxShape choose_shape(const SoftmaxRequest& request, const SoftmaxProblem& p
     return shape_fits(request, problem, device, candidate);
   };
   if (take(chunks_shape(request, problem))) return shape;
+  if (take(lanes_shape(request, problem))) return shape;
   const int64_t row_bytes = request.columns * problem.in_bytes, num_chunks = request.columns / problem.chunk_columns;
   const bool is_16_bit = problem.in_bytes == 2;
   const HolderRow* holder = find_holder(request, mask_of(request), row_bytes, is_16_bit);

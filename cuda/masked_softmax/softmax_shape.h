@@ -14,8 +14,10 @@ SoftmaxShape choose_shape(const SoftmaxRequest& request, const SoftmaxProblem& p
 bool shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device,
                 const SoftmaxShape& shape);
 
-// Do a call's rows lie one after the other in every operand, with nothing but a dense mask to leave out columns?
+// Do a call's rows of x, out and y lie one after the other, in the order in which they are walked, as one type of up to
+// 4 bytes? And has it nothing but a dense mask to leave out columns?
 bool rows_are_one_run(const SoftmaxRequest& request, const SoftmaxProblem& problem);
+bool has_interval(const SoftmaxRequest& request);
 
 // rows_in_span: would it do the call faster than `in_registers`? The shape that it takes, and what a plan needs of it:
 // columns of a unit, the units of a row that a thread has (0: there is no such kernel), whether rows start or end

@@ -31,21 +31,6 @@ int64_t mask_runs(const SoftmaxProblem& problem, int64_t rows_per_block) {
 
 }  // namespace
 
-bool rows_are_one_run(const SoftmaxRequest& request, const SoftmaxProblem& problem) {
-  if (request.in_dtype != request.out_dtype || problem.in_bytes > 4 || !problem.chunks_agree) return false;
-  if (mask_of(request) == SoftmaxMask::bias || request.has_diagonal || request.lengths_bytes != 0) return false;
-  if (problem.band_dim != 0) return false;
-  for (const SoftmaxOperand operand : {softmax_x, softmax_out, softmax_side}) {
-    if (request.pointers[operand] == nullptr) continue;
-    int64_t stride = request.columns * problem.in_bytes;
-    for (int d = 0; d < problem.rank; ++d) {
-      if (problem.dims[d].strides[operand] != stride) return false;
-      stride *= problem.dims[d].extent;
-    }
-  }
-  return true;
-}
-
 SpanUnits span_units(const SoftmaxRequest& request, const SoftmaxProblem& problem, int32_t lanes) {
   SpanUnits units;
   if (request.columns <= max_span_elements) {
@@ -89,6 +74,7 @@ int64_t span_side_bytes(const SoftmaxRequest& request, const SoftmaxProblem& pro
 bool span_shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device,
                      const SoftmaxShape& shape) {
   if (!rows_are_one_run(request, problem) || request.columns > max_columns) return false;
+  if (has_interval(request) || mask_of(request) == SoftmaxMask::bias) return false;
   if (shape.cluster_blocks != 1 || shape.lanes_per_row > 16 || shape.block_threads > span_threads) return false;
   // Rows one after the other are for threads that have whole ones, and those of a dense mask need a place each.
   const bool has_mask = request.pointers[softmax_dense] != nullptr;
