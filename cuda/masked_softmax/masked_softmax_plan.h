@@ -139,7 +139,8 @@ constexpr int max_cluster_blocks = 16;
 constexpr int span_unit_columns = 4;
 constexpr int min_span_units = 3;
 constexpr int max_span_units = 10;
-constexpr int max_span_elements = 8;
+constexpr int max_span_elements = 16;
+constexpr int max_mask_runs = 16;
 
 // Shared memory through which `num_warps` warps of each of `cluster_blocks` blocks agree on a row: 16 bytes for a
 // barrier and two values a warp, of `value_bytes` (4 for 16-bit rows in registers, else 8).

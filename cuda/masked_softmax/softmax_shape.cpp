@@ -344,7 +344,7 @@ SoftmaxShape choose_shape(const SoftmaxRequest& request, const SoftmaxProblem& p
     const int32_t num_inputs = request.backward || mask_of(request) == SoftmaxMask::bias ? 2 : 1;
     const SoftmaxShape in_registers =
         register_shape(problem, device, *holder, row_bytes, num_chunks, most_vectors, num_inputs);
-    if (prefers_span(request, problem, in_registers) && take(span_shape(request, problem))) return shape;
+    if (prefers_span(request, problem, in_registers) && take(span_shape(request, problem, device))) return shape;
     if (take(in_registers)) return shape;
   }
   // Registers that lack the blocks of a cluster hand a row to shared memory.

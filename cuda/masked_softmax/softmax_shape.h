@@ -25,7 +25,7 @@ bool has_interval(const SoftmaxRequest& request);
 // follows.
 constexpr int32_t span_barrier_bytes = 8;
 bool prefers_span(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& in_registers);
-SoftmaxShape span_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem);
+SoftmaxShape span_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device);
 bool span_shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device,
                      const SoftmaxShape& shape);
 struct SpanUnits {
