@@ -31,35 +31,40 @@ VECTORS = (1, 2, 4, 8, 16)
 CLUSTERS = (1, 2, 4, 8, 16)
 ELEMENT_LANES = (2, 4, 8, 16)
 MAX_LANES = 512
+HELD_VECTORS = (4, 8)  # of row_in_shared, in registers
+RESIDENT_BLOCKS = (0, 3, 4, 5, 6)  # of a multiprocessor; 0: as many as fit
 OVERLAPS_PREVIOUS = 1
 
 
 def shapes_of(workload: Workload) -> list[tuple[int, ...]]:
-    """(kernel, vectors, lanes, threads, cluster) that hold a row without much left over."""
+    """(kernel, vectors, lanes, threads, cluster, resident blocks) that hold a row without much left over."""
     k = workload.shape[-1]
-    chunks = -(-k // (16 // workload.dtype.itemsize))
+    row_bytes = k * workload.dtype.itemsize
+    chunks = -(-row_bytes // 16)
     shapes = []
     for vectors, cluster in itertools.product(VECTORS, CLUSTERS):
         lanes = -(-chunks // (vectors * cluster))
         if cluster == 1 and lanes <= 32:
             lanes = 1 << (lanes - 1).bit_length()
             shapes += [
-                (0, vectors, wide, threads, 1)
+                (0, vectors, wide, threads, 1, 0)
                 for wide in {lanes, min(2 * lanes, 32), max(lanes, 8), max(lanes, 16)}
                 for threads in (32, 64, 128, 256)
                 if threads >= wide
             ]
         elif lanes <= MAX_LANES and (cluster == 1 or lanes >= 64):
             lanes = -(-lanes // 32) * 32
-            shapes.append((0, vectors, lanes, lanes, cluster))
-    for threads, cluster in itertools.product((128, 256, 512), CLUSTERS):
-        if k * workload.dtype.itemsize / cluster >= 4096:
-            shapes.append((1, 0, threads, threads, cluster))
+            for resident in RESIDENT_BLOCKS:
+                if resident * lanes <= 1024:
+                    shapes.append((0, vectors, lanes, lanes, cluster, resident))
+    for held, threads, cluster in itertools.product(HELD_VECTORS, (128, 256, 512), CLUSTERS):
+        if chunks >= 0.75 * held * threads * cluster and row_bytes >= 16384:
+            shapes.append((1, held, threads, threads, cluster, 0))
     if k <= 256:
-        shapes += [(2, 0, lanes, threads, 1) for lanes in ELEMENT_LANES for threads in (64, 128, 256)]
+        shapes += [(2, 0, lanes, threads, 1, 0) for lanes in ELEMENT_LANES for threads in (64, 128, 256)]
     if chunks in (1, 2, 4, 8):
-        shapes += [(4, vectors, chunks, threads, 1) for vectors in (2, 4) for threads in (64, 128, 256)]
-    shapes += [(3, 0, lanes, max(lanes, 128), 1) for lanes in (8, 32, 128, 512) if lanes * 64 >= k]
+        shapes += [(4, vectors, chunks, threads, 1, 0) for vectors in (2, 4) for threads in (64, 128, 256)]
+    shapes += [(3, 0, lanes, max(lanes, 128), 1, 0) for lanes in (8, 32, 128, 512) if lanes * 64 >= k]
     return sorted(set(shapes))
 
 
@@ -108,8 +113,8 @@ def tune(library: SoftmaxLibrary, case: tuple) -> dict:
 
 
 def text_of(entry: dict) -> str:
-    kernel, vectors, lanes, threads, cluster = entry["shape"]
-    return f"{entry['fraction']:.3f} {KERNELS[kernel]} {vectors}v {lanes}of{threads} c{cluster}"
+    kernel, vectors, lanes, threads, cluster, resident = entry["shape"]
+    return f"{entry['fraction']:.3f} {KERNELS[kernel]} {vectors}v {lanes}of{threads} c{cluster} r{resident}"
 
 
 def main() -> None:

@@ -44,6 +44,22 @@ def test_more_than_2_to_the_31_elements_are_right(dtype: str, shape: tuple[int, 
         torch.testing.assert_close(dx[part].float(), gradient, rtol=2e-2, atol=1e-5)
 
 
+@pytest.mark.parametrize(("dtype", "shape"), [("float16", (2_900_000, 777)), ("float16", (2**31 + 33, 1))])
+def test_lengths_of_more_than_2_to_the_31_elements_are_right(dtype: str, shape: tuple[int, ...]) -> None:
+    rows, columns = shape
+    x = torch.empty(shape, dtype=getattr(torch, dtype), device="cuda").normal_()
+    lengths = torch.empty(rows, dtype=torch.int32, device="cuda").random_(0, columns + 1)
+    y = pyflowk.masked_softmax(x, lengths=lengths, scale=0.5)
+    dx = pyflowk.masked_softmax_backward(x, y, lengths=lengths, scale=0.5)
+    for part in slices(rows):
+        masked = torch.arange(columns, device="cuda") >= lengths[part, None]
+        expected = torch.softmax((x[part].float() * 0.5).masked_fill(masked, -torch.inf), dim=-1).nan_to_num(0)
+        torch.testing.assert_close(y[part].float(), expected, rtol=1e-2, atol=1e-6)
+        terms = y[part].float() * x[part].float()
+        gradient = 0.5 * (terms - y[part].float() * terms.sum(dim=-1, keepdim=True))
+        torch.testing.assert_close(dx[part].float(), gradient, rtol=2e-2, atol=1e-5)
+
+
 def slices(extent: int) -> list[Any]:
     """Ranges that cover `extent`, to spare memory."""
     step = max(1, extent // 16)

@@ -192,7 +192,7 @@ def test_tensors_and_their_views_are_operands(arrays: Any) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("cols", [77, 1000, 4096, 65536, 2**18])
+@pytest.mark.parametrize("cols", [77, 1000, 4096, 65536, 2**18, 2**20])
 def test_a_captured_graph_replays(cols: int) -> None:
     torch = pytest.importorskip("torch")
     x, y, dx = torch.zeros(3, 8, cols, device="cuda"), *torch.empty(2, 3, 8, cols, device="cuda")

@@ -103,6 +103,24 @@ __device__ __forceinline__ void async_copy_wait() {
 #endif
 }
 
+// Closes a group of the copies that this thread has started since the last one; and waits for all groups but the
+// latest kPending.
+__device__ __forceinline__ void async_copy_commit() {
+#ifdef FLOWK_SIMT
+  simt::async_copy_commit();
+#else
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+template <int kPending>
+__device__ __forceinline__ void async_copy_wait_groups() {
+#ifdef FLOWK_SIMT
+  simt::async_copy_wait_groups(kPending);
+#else
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+#endif
+}
+
 // A 16-byte chunk as elements of `Bytes` bytes, for kernels that put it together or take it apart.
 template <int Bytes>
 union Chunk {

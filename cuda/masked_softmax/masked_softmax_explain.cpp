@@ -48,11 +48,13 @@ void explain_softmax(const SoftmaxPlan& plan, const SoftmaxRequest& request, cha
     writer.add(", up to %d units of %d columns a thread", plan.vectors_per_thread, plan.unit_columns);
   else if (plan.vectors_per_thread > 0)
     writer.add(", %d chunks of 16 bytes a thread", plan.vectors_per_thread);
+  if (params.copies_shift > 0) writer.add("; %d clusters for it", 1 << params.copies_shift);
   if (params.rows_per_block > 1) writer.add("; %d rows a block", params.rows_per_block);
   if (params.is_peeled && plan.kernel == SoftmaxKernel::row_in_registers)
     writer.add("; columns outside whole chunks one a thread");
   writer.add("\n  launch: %lld blocks of %d threads, %d bytes of shared memory\n",
              static_cast<long long>(plan.launch.num_blocks), plan.launch.num_threads, plan.launch.shared_bytes);
+  if (plan.resident_blocks > 0) writer.add("  at most %d blocks of a multiprocessor at a time\n", plan.resident_blocks);
 }
 
 }  // namespace flowk

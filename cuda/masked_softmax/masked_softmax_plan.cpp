@@ -89,6 +89,13 @@ SoftmaxForm form_of(const SoftmaxRequest& request, const SoftmaxProblem& problem
   return SoftmaxForm::whole;
 }
 
+// Shared memory a block that leaves a multiprocessor room for `blocks` of them and no more.
+int32_t shared_bytes_for(const Device& device, int32_t blocks) {
+  constexpr int32_t system_bytes = 1024;  // of each block
+  const int32_t bytes = device.shared_bytes_per_multiprocessor / (blocks + 1) + 1 - system_bytes;
+  return std::clamp(bytes, 0, device.shared_bytes_per_block);
+}
+
 void fill_plan(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& shape,
                const Device& device, SoftmaxPlan* plan) {
   plan->kernel = shape.kernel;
@@ -116,10 +123,21 @@ void fill_plan(const SoftmaxRequest& request, const SoftmaxProblem& problem, con
                   .shared_bytes = softmax_exchange_bytes(value_bytes, warps, shape.cluster_blocks),
                   .cluster_blocks = shape.cluster_blocks,
                   .overlaps_previous = device.capability >= 90};
+  constexpr int64_t most_chunks_before = 128 / chunk_bytes - 1;
+  const auto fits_from_a_line = [&](int64_t chunks_per_thread) {
+    return request.columns / problem.chunk_columns + most_chunks_before <=
+           chunks_per_thread * shape.lanes_per_row * shape.cluster_blocks;
+  };
+  if (shape.kernel == SoftmaxKernel::row_in_registers)
+    params.starts_on_lines = fits_from_a_line(shape.vectors_per_thread);
   if (shape.kernel == SoftmaxKernel::row_in_shared) {
-    params.block_vectors = static_cast<int32_t>(shared_row_vectors(problem, request.columns, shape));
-    plan->launch.shared_bytes = static_cast<int32_t>(shared_row_bytes(problem, request.columns, shape));
-    params.block_offset_bytes = plan->launch.shared_bytes - params.block_vectors * static_cast<int32_t>(chunk_bytes);
+    const int64_t slots = shared_row_slots(request, problem, shape);
+    params.starts_on_lines = fits_from_a_line(shape.vectors_per_thread + slots);
+    params.block_offset_bytes = shared_row_offset(problem, shape);
+    params.copies_shift = log2_of(shape.copies);
+    plan->launch.num_blocks *= shape.copies;
+    plan->launch.shared_bytes =
+        static_cast<int32_t>(params.block_offset_bytes + shared_row_bytes(request, problem, shape));
   }
   if (shape.kernel == SoftmaxKernel::rows_in_span) {
     const SpanUnits units = span_units(request, problem, shape.lanes_per_row);
@@ -131,6 +149,9 @@ void fill_plan(const SoftmaxRequest& request, const SoftmaxProblem& problem, con
         params.block_offset_bytes + static_cast<int32_t>(span_side_bytes(request, problem, shape));
     plan->launch.shared_bytes = params.barrier_offset_bytes + span_barrier_bytes;
   }
+  plan->resident_blocks = shape.resident_blocks;
+  if (shape.resident_blocks > 0)
+    plan->launch.shared_bytes = std::max(plan->launch.shared_bytes, shared_bytes_for(device, shape.resident_blocks));
 }
 }  // namespace
 

@@ -115,15 +115,16 @@ struct SoftmaxParams {
   float scale32_base_2 = 1;   // times log2(e)
   int32_t lanes_per_row = 0;  // threads of a block that work on one row
   int32_t rows_per_block = 1;
-  int32_t rows_shift = 0;     // log2 lanes_per_row, where rows_per_block > 1
-  int32_t cluster_shift = 0;  // log2 of the blocks that share a row
-  bool is_peeled = false;     // some row has columns before its first, or after its last, whole 16-byte chunk
+  int32_t rows_shift = 0;        // log2 lanes_per_row, where rows_per_block > 1
+  int32_t cluster_shift = 0;     // log2 of the blocks that share a row
+  bool is_peeled = false;        // some row has columns before its first, or after its last, whole 16-byte chunk
+  bool starts_on_lines = false;  // a row is cut into its threads' chunks from the start of its first 128-byte line on
   // row_read_twice:
   flowk_dtype out_dtype = FLOWK_FLOAT32;
   bool out_is_x_type = false;
   bool reads_chunks = false;         // else by single columns
-  int32_t block_vectors = 0;         // row_in_shared: 16-byte chunks of a row in one block
-  int32_t block_offset_bytes = 0;    // and where they start in shared memory; rows_in_span: where the mask or y starts
+  int32_t copies_shift = 0;          // row_in_shared: log2 of the clusters that work on one row, each storing its share
+  int32_t block_offset_bytes = 0;    // and where a block's chunks start in shared memory; rows_in_span: the mask or y
   int32_t barrier_offset_bytes = 0;  // rows_in_span: its barrier
   bool has_unit_edges = false;       // rows_in_span: some row starts or ends inside a unit
   SoftmaxRowDim dims[max_softmax_dims];
@@ -155,10 +156,11 @@ struct SoftmaxPlan {
   bool backward = false;
   flowk_dtype in_dtype = FLOWK_FLOAT32;
   flowk_dtype out_dtype = FLOWK_FLOAT32;
-  // 16-byte chunks: row_in_registers 1, 2, 4, 8 or 16; rows_by_chunks 4, backward 2; rows_in_lanes 1, 2 or 4.
-  // rows_in_span: units of a row, of unit_columns columns.
+  // 16-byte chunks: row_in_registers 1, 2, 4, 8 or 16; row_in_shared those in registers, 4 or 8; rows_by_chunks 4,
+  // backward 2; rows_in_lanes 1, 2 or 4. rows_in_span: units of a row, of unit_columns columns.
   int32_t vectors_per_thread = 0;
   int32_t unit_columns = 0;
+  int32_t resident_blocks = 0;  // of a multiprocessor at a time, at most; 0: as many as fit
   LaunchConfig launch;
   SoftmaxParams params;
   friend bool operator==(const SoftmaxPlan&, const SoftmaxPlan&) = default;
@@ -167,10 +169,12 @@ struct SoftmaxPlan {
 // How a row is spread over threads. A plan made with a shape of one's own runs if it can hold the row.
 struct SoftmaxShape {
   SoftmaxKernel kernel = SoftmaxKernel::row_read_twice;
-  int32_t vectors_per_thread = 0;  // row_in_registers, rows_by_chunks
+  int32_t vectors_per_thread = 0;  // row_in_registers, rows_by_chunks; row_in_shared: those in registers
   int32_t lanes_per_row = 0;       // of one block
   int32_t block_threads = 0;
   int32_t cluster_blocks = 1;
+  int32_t resident_blocks = 0;  // of a multiprocessor at a time, at most; 0: as many as fit
+  int32_t copies = 1;           // row_in_shared: clusters that work on one row
   int32_t rows_per_thread = 1;  // rows_in_span of a few columns: one after the other
 };
 

@@ -44,8 +44,10 @@ __global__ void __launch_bounds__(max_register_lanes)
   }
   const SoftmaxRow row = locate_row<SoftmaxMask::interval, true>(params, linear);
   const RowChunks chunks = row_chunks<T>(params, row);
-  const int first_vector = team.rank * params.lanes_per_row * kVectors + lane;
   const int head_bytes = chunks.head * static_cast<int>(sizeof(T));
+  unsigned char* const out = row.out + chunks.head * static_cast<int>(sizeof(Out));
+  const OwnChunks own = own_chunks(params, row.x + head_bytes, chunks, team.rank, lane);
+  const auto is_read = [&](int i) { return own.at(i) >= chunks.read_begin && own.at(i) < own.end; };
   const bool log_softmax = params.log_softmax;
   // What stands for a masked column: it adds nothing, and its gradient is 0 as long as the sum is finite.
   const uint4 masked_y = log_softmax ? negative_infinity_chunk<T>() : uint4{0, 0, 0, 0};
@@ -53,15 +55,15 @@ __global__ void __launch_bounds__(max_register_lanes)
   uint4 raw_dy[kVectors], raw_y[kVectors];
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
-    const int vector = first_vector + i * params.lanes_per_row;
     raw_dy[i] = {0, 0, 0, 0};
     raw_y[i] = masked_y;
-    if (chunks.is_read(vector)) {
-      const int64_t offset = head_bytes + static_cast<int64_t>(vector) * chunk_bytes;
+    if (is_read(i)) {
+      const int64_t offset = head_bytes + static_cast<int64_t>(own.at(i)) * chunk_bytes;
       raw_dy[i] = load_chunk(row.x + offset);
       raw_y[i] = load_chunk(row.side + offset);
     }
   }
+  if (params.has_interval) fill_unread<Out, width>(params, out, chunks, own, team.rank, lane, A{0});
   A extra_dy = 0, extra_y = log_softmax ? negative_infinity<A>() : A{0};
   int extra_column = -1;
   if (params.is_peeled && team.rank == 0) {
@@ -78,8 +80,8 @@ __global__ void __launch_bounds__(max_register_lanes)
   if (params.has_interval) {
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
-      const int vector = first_vector + i * params.lanes_per_row, column = chunks.head + vector * width;
-      if (chunks.is_read(vector) && (column < row.begin || column + width > row.end)) {
+      const int column = chunks.head + own.at(i) * width;
+      if (is_read(i) && (column < row.begin || column + width > row.end)) {
         select_interval<T>(&raw_dy[i], column, row.begin, row.end, uint4{0, 0, 0, 0});
         select_interval<T>(&raw_y[i], column, row.begin, row.end, masked_y);
       }
@@ -105,11 +107,9 @@ __global__ void __launch_bounds__(max_register_lanes)
 
   const A scale = signed_scale<A>(params);
   const bool is_finite = sum - sum == A{0};
-  unsigned char* const out = row.out + chunks.head * static_cast<int>(sizeof(Out));
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
-    const int vector = first_vector + i * params.lanes_per_row;
-    if (vector >= chunks.count) continue;
+    if (!is_read(i)) continue;
     A dy[width], y[width];
     widen_chunk<T>(raw_dy[i], dy);
     widen_chunk<T>(raw_y[i], y);
@@ -121,12 +121,12 @@ __global__ void __launch_bounds__(max_register_lanes)
       for (int j = 0; j < width; ++j) dy[j] = scale * y[j] * (dy[j] - sum);
     }
     if (!is_finite) {
-      const int column = chunks.head + vector * width;
+      const int column = chunks.head + own.at(i) * width;
 #pragma unroll
       for (int j = 0; j < width; ++j)
         if (column + j < row.begin || column + j >= row.end) dy[j] = 0;
     }
-    store_values<Out>(out + static_cast<int64_t>(vector) * (width * static_cast<int>(sizeof(Out))), dy);
+    store_values<Out>(out + static_cast<int64_t>(own.at(i)) * (width * static_cast<int>(sizeof(Out))), dy);
   }
   if (extra_column >= 0)
     store_element<Out>(row.out, extra_column,

@@ -121,6 +121,15 @@ __device__ __forceinline__ void widen_chunk(const uint4& chunk, ComputeType<T> (
   }
 }
 
+// The values of a chunk of float32 or float64 as that chunk.
+template <class T>
+__device__ __forceinline__ uint4 chunk_of(const T (&values)[chunk_width<T>]) {
+  uint4 chunk;
+  static_assert(sizeof(values) == sizeof(chunk));
+  memcpy(&chunk, values, sizeof(chunk));
+  return chunk;
+}
+
 // Two values as two neighbouring elements of a 16-bit type, rounded once.
 template <class Out>
 __device__ __forceinline__ uint32_t pack_pair(float low, float high) {
@@ -298,14 +307,15 @@ __device__ __forceinline__ DenseWords<kWidth> load_dense_aligned(const unsigned 
 }
 
 // The same at any address: the aligned words that hold them, shifted; where those reach past the mask, byte by byte.
+// `is_inside`: they do not, for any chunk of the row.
 template <int kWidth>
-__device__ __forceinline__ DenseWords<kWidth> load_dense_shifted(const unsigned char* address,
+__device__ __forceinline__ DenseWords<kWidth> load_dense_shifted(const unsigned char* address, bool is_inside,
                                                                  const unsigned char* first, const unsigned char* end) {
   constexpr int num_words = kWidth == 8 ? 2 : 1;
   DenseWords<kWidth> result;
   const int misaligned = static_cast<int>(reinterpret_cast<uintptr_t>(address) & 3);
   const unsigned char* base = address - misaligned;
-  if (base >= first && end - base >= 4 * num_words + 4) {
+  if (is_inside || (base >= first && end - base >= 4 * num_words + 4)) {
     uint32_t words[num_words + 1];
 #pragma unroll
     for (int i = 0; i <= num_words; ++i) words[i] = *reinterpret_cast<const uint32_t*>(base + 4 * i);

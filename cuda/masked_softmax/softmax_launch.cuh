@@ -4,6 +4,7 @@
 #pragma once
 
 #include "core/launch.cuh"
+#include "masked_softmax/softmax_backward_in_shared.cuh"
 #include "masked_softmax/softmax_row_in_shared.cuh"
 #include "masked_softmax/softmax_row_read_twice.cuh"
 #include "masked_softmax/softmax_rows_by_chunks.cuh"
@@ -43,6 +44,15 @@ Status launch_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
         return launch_form_in_registers<T, Out, kMask, SoftmaxForm::aligned>(plan, stream);
   }
   return launch_form_in_registers<T, Out, kMask, SoftmaxForm::any>(plan, stream);
+}
+
+template <class T, SoftmaxMask kMask>
+Status launch_in_shared(const SoftmaxPlan& plan, flowk_stream stream) {
+  switch (plan.vectors_per_thread) {
+    case 4: return launch(softmax_row_in_shared<T, kMask, 4>, plan.launch, stream, plan.params);
+    case 8: return launch(softmax_row_in_shared<T, kMask, 8>, plan.launch, stream, plan.params);
+  }
+  return no_such_kernel(plan);
 }
 
 template <class T, class Out>
@@ -114,8 +124,7 @@ Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
       }
       break;
     case SoftmaxKernel::row_in_shared:
-      if constexpr (kMask != SoftmaxMask::bias)
-        return launch(softmax_row_in_shared<T, kMask>, plan.launch, stream, plan.params);
+      if constexpr (kMask != SoftmaxMask::bias) return launch_in_shared<T, kMask>(plan, stream);
       break;
     case SoftmaxKernel::rows_in_span:
       if constexpr (sizeof(T) < 8 && kMask != SoftmaxMask::bias) return launch_in_span<T, kMask>(plan, stream);
@@ -146,6 +155,12 @@ Status launch_backward(const SoftmaxPlan& plan, flowk_stream stream) {
     case SoftmaxKernel::row_in_registers:
       if (plan.out_dtype == plan.in_dtype) return launch_backward_in_registers<T, T>(plan, stream);
       if constexpr (is_float16<T>) return launch_backward_in_registers<T, float>(plan, stream);
+      break;
+    case SoftmaxKernel::row_in_shared:
+      switch (plan.vectors_per_thread) {
+        case 4: return launch(softmax_backward_in_shared<T, 4>, plan.launch, stream, plan.params);
+        case 8: return launch(softmax_backward_in_shared<T, 8>, plan.launch, stream, plan.params);
+      }
       break;
     case SoftmaxKernel::rows_in_span:
       if constexpr (sizeof(T) < 8) return launch_backward_in_span<T>(plan, stream);

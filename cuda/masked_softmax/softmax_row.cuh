@@ -154,6 +154,72 @@ __device__ __forceinline__ RowChunks row_chunks(const SoftmaxParams& params, con
   return chunks;
 }
 
+// Do the aligned words around a row's mask lie inside the mask's memory?
+__device__ __forceinline__ bool words_are_inside(const SoftmaxParams& params, const SoftmaxRow& row) {
+  constexpr int word_bytes = 4;
+  return row.dense - params.dense_first >= word_bytes - 1 &&
+         params.dense_end - row.dense >= row.columns + 2 * word_bytes;
+}
+
+constexpr int line_chunks = 128 / chunk_bytes;
+
+// One of equal parts of a range of a row's chunks, cut where lines of memory start: neighbouring chunks of one block,
+// since those of many blocks in turn cost a cluster a tenth of its speed (H200).
+struct ChunkPart {
+  int begin;
+  int end;
+};
+
+// The chunks of one thread: chunk n is first + n * step, as far as it lies before `end`. The chunks that are read are
+// spread over all blocks of a cluster, whichever columns are kept.
+struct OwnChunks {
+  int first;
+  int step;
+  int end;
+  int before;  // the row's chunks from the start of the line that its first one lies on
+  __device__ __forceinline__ int at(int n) const { return first + n * step; }
+  __device__ __forceinline__ ChunkPart part_of(int begin, int end_of_range, int part, int parts_shift) const {
+    const int base = ((begin + before) & ~(line_chunks - 1)) - before;
+    int length = (end_of_range - base + (1 << parts_shift) - 1) >> parts_shift;
+    length = (length + line_chunks - 1) & ~(line_chunks - 1);
+    const int from = base + part * length, to = from + length;
+    return {from, to < end_of_range ? to : end_of_range};
+  }
+};
+
+// `lane` is the thread's place among `lanes` of block `rank`.
+__device__ __forceinline__ OwnChunks own_chunks(const SoftmaxParams& params, const unsigned char* first_chunk,
+                                                const RowChunks& chunks, int rank, int lane) {
+  OwnChunks own = {lane, params.lanes_per_row, chunks.read_end, 0};
+  if (params.starts_on_lines)
+    own.before = static_cast<int>(reinterpret_cast<uintptr_t>(first_chunk) / chunk_bytes) & (line_chunks - 1);
+  const ChunkPart part = own.part_of(chunks.read_begin, chunks.read_end, rank, params.cluster_shift);
+  own.first = part.begin + lane;
+  own.end = part.end;
+  return own;
+}
+
+// Writes `value` to all columns of the chunks that are not read. They depend on nothing, so they are stored before
+// the row's sum is known. 2^copies_shift clusters share in it.
+template <class Out, int kWidth, class A>
+__device__ __forceinline__ void fill_unread(const SoftmaxParams& params, unsigned char* out, const RowChunks& chunks,
+                                            const OwnChunks& own, int rank, int lane, A value, int share = 0) {
+  A values[kWidth];
+#pragma unroll
+  for (int j = 0; j < kWidth; ++j) values[j] = value;
+  const auto fill = [&](int begin, int end) {
+    if (begin >= end) return;
+    const ChunkPart part =
+        own.part_of(begin, end, rank << params.copies_shift | share, params.cluster_shift + params.copies_shift);
+#pragma unroll 1
+    for (int chunk = part.begin + lane; chunk < part.end; chunk += own.step)
+      if (chunk >= begin)
+        store_values<Out>(out + static_cast<int64_t>(chunk) * (kWidth * static_cast<int>(sizeof(Out))), values);
+  };
+  fill(0, chunks.read_begin);
+  fill(chunks.read_end, chunks.count);
+}
+
 template <class T>
 __device__ __forceinline__ ComputeType<T> load_element(const unsigned char* row, int64_t column) {
   return widen(reinterpret_cast<const T*>(row)[column]);
@@ -205,17 +271,32 @@ __device__ __forceinline__ ComputeType<T> exponent_scale(const SoftmaxParams& pa
     return uses_base_2<T> ? params.scale32_base_2 : params.scale32;
 }
 
-// The exponent of a score: (score - reference) * scale. Subtracted first: score * scale - reference * scale in one
-// instruction is off by an ulp of the products, which scores of some thousands feel in float16 (H200).
+// The exponent of a score: (score - reference) * scale. float16 without a bias by one instruction: the rounding of
+// reference * scale, which the plan keeps finite, is then one factor of all exponentials of a row, its sum included, as
+// long as nobody else forms that product otherwise, within an fma.
 template <class T, SoftmaxMask kMask>
 struct ScoreScale {
   using A = ComputeType<T>;
+  static constexpr bool is_fused = std::is_same_v<T, Float16> && kMask != SoftmaxMask::bias;
   A reference;
   A scale;
-  __device__ __forceinline__ ScoreScale(A row_reference, A row_scale) : reference(row_reference), scale(row_scale) {}
-  __device__ __forceinline__ A operator()(A score) const { return (score - reference) * scale; }
+  A scaled = 0;
+  __device__ __forceinline__ ScoreScale(A row_reference, A row_scale) : reference(row_reference), scale(row_scale) {
+    if constexpr (is_fused) scaled = __fmul_rn(reference, scale);
+  }
+  __device__ __forceinline__ A operator()(A score) const {
+    if constexpr (is_fused)
+      return fmaf(score, scale, -scaled);
+    else
+      return (score - reference) * scale;
+  }
   // What the exponents change by when `other` is their reference instead.
-  __device__ __forceinline__ A to_reference(A other) const { return (reference - other) * scale; }
+  __device__ __forceinline__ A to_reference(A other) const {
+    if constexpr (is_fused)
+      return scaled - __fmul_rn(other, scale);
+    else
+      return (reference - other) * scale;
+  }
 };
 
 }  // namespace flowk

@@ -59,6 +59,25 @@ __device__ __forceinline__ void store_nan_row(const SoftmaxParams& params, const
                                                    : A{0});
 }
 
+// 16-bit scores stay in registers as they are, half the room of their exponentials, which are computed twice: what a
+// multiprocessor has on its way from and to memory is worth more than the instructions (H200). Scores with a bias are
+// float32.
+template <class T, SoftmaxMask kMask>
+constexpr bool recomputes_exponentials = is_float16<T> && kMask != SoftmaxMask::bias;
+
+// Keeps the compiler from holding what it has computed from a chunk until that is computed from it again.
+__device__ __forceinline__ void forget_values([[maybe_unused]] uint4* chunk) {
+#ifndef FLOWK_SIMT
+  asm volatile("" : "+r"(chunk->x), "+r"(chunk->y), "+r"(chunk->z), "+r"(chunk->w));
+#endif
+}
+
+// 8 chunks a thread need 64 registers, where the compiler likes to take 70.
+template <class T, SoftmaxMask kMask>
+constexpr int full_blocks(int vectors) {
+  return kMask == SoftmaxMask::interval && sizeof(T) <= 4 && vectors == 8 ? 2 : 0;
+}
+
 // y(row, j) = exp(z(row, j) - max) / sum over kept i of exp(z(row, i) - max), z = scale * x + bias; x, y and bias are
 // (rows, columns), a dense mask has a byte a column.
 //
@@ -66,13 +85,14 @@ __device__ __forceinline__ void store_nan_row(const SoftmaxParams& params, const
 // bytes, lanes_per_row apart, and where rows do not start or end on a chunk at most one column of those that are left
 // over. It reads x once, into registers, and exchanges one maximum and one sum.
 template <class T, class Out, int kVectors, SoftmaxMask kMask, SoftmaxForm kForm>
-__global__ void __launch_bounds__(max_register_lanes)
+__global__ void __launch_bounds__(max_register_lanes, full_blocks<T, kMask>(kVectors))
     softmax_row_in_registers(const __grid_constant__ SoftmaxParams params) {
   allow_next_grid();
   using A = ComputeType<T>;
   using E = RowValue<T>;
   constexpr int width = chunk_width<T>;
   constexpr bool has_bias = kMask == SoftmaxMask::bias;
+  constexpr bool recomputes = recomputes_exponentials<T, kMask>;
   const RowTeam team = row_team(params);
   const ExchangeBuffer<T> buffer = exchange_buffer<T>();
   begin_exchange(buffer, team);
@@ -85,29 +105,33 @@ __global__ void __launch_bounds__(max_register_lanes)
   }
   const SoftmaxRow row = locate_row<kMask, false, kForm>(params, linear);
   const RowChunks chunks = row_chunks<T, kForm>(params, row);
-  const int first_vector = team.rank * params.lanes_per_row * kVectors + lane;
+  const unsigned char* const x_chunks = row.x + chunks.head * static_cast<int>(sizeof(T));
+  unsigned char* const out_chunks = row.out + chunks.head * static_cast<int>(sizeof(Out));
+  OwnChunks own;
+  if constexpr (kForm == SoftmaxForm::whole)
+    own = {team.rank * params.lanes_per_row * kVectors + lane, params.lanes_per_row, 0, 0};
+  else
+    own = own_chunks(params, x_chunks, chunks, team.rank, lane);
   // Where a row fills its threads, one that is not there is loaded as row 0 and not stored.
-  const auto is_read = [&](int vector) { return kForm == SoftmaxForm::whole || chunks.is_read(vector); };
+  const auto is_read = [&](int i) {
+    return kForm == SoftmaxForm::whole || (own.at(i) >= chunks.read_begin && own.at(i) < own.end);
+  };
 
   // Loads: every one before the first use. Chunks of a thread by 32-bit offsets from its first.
-  const unsigned char* const x =
-      row.x + chunks.head * static_cast<int>(sizeof(T)) + static_cast<int64_t>(first_vector) * chunk_bytes;
+  const unsigned char* const x = x_chunks + static_cast<int64_t>(own.first) * chunk_bytes;
   uint4 raw[kVectors];
 #pragma unroll
-  for (int i = 0; i < kVectors; ++i) {
-    const int step = i * params.lanes_per_row;
-    raw[i] = is_read(first_vector + step) ? load_chunk(x + step * chunk_bytes) : negative_infinity_chunk<T>();
-  }
+  for (int i = 0; i < kVectors; ++i)
+    raw[i] = is_read(i) ? load_chunk(x + i * own.step * chunk_bytes) : negative_infinity_chunk<T>();
   const bool bias_by_chunks = kForm == SoftmaxForm::whole || (params.bias_is_aligned && !params.bias_is_float32);
   uint4 raw_bias[has_bias ? kVectors : 1];
   if constexpr (has_bias) {
     const unsigned char* const bias =
-        row.side + chunks.head * static_cast<int>(sizeof(T)) + static_cast<int64_t>(first_vector) * chunk_bytes;
+        row.side + chunks.head * static_cast<int>(sizeof(T)) + static_cast<int64_t>(own.first) * chunk_bytes;
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
-      const int step = i * params.lanes_per_row;
       raw_bias[i] = {0, 0, 0, 0};
-      if (bias_by_chunks && is_read(first_vector + step)) raw_bias[i] = load_chunk(bias + step * chunk_bytes);
+      if (bias_by_chunks && is_read(i)) raw_bias[i] = load_chunk(bias + i * own.step * chunk_bytes);
     }
   }
   DenseWords<width> dense[kMask == SoftmaxMask::interval ? 1 : kVectors];
@@ -115,18 +139,22 @@ __global__ void __launch_bounds__(max_register_lanes)
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) dense[i] = {};
     if (row.dense != nullptr) {
-      const unsigned char* const first = row.dense + chunks.head + first_vector * width;
+      const unsigned char* const first = row.dense + chunks.head + own.first * width;
+      const bool is_inside = words_are_inside(params, row);
       const bool is_aligned =
           kForm == SoftmaxForm::whole || (reinterpret_cast<uintptr_t>(row.dense + chunks.head) & (width - 1)) == 0;
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) {
-        const int step = i * params.lanes_per_row;
-        if (is_read(first_vector + step))
-          dense[i] = is_aligned ? load_dense_aligned<width>(first + step * width)
-                                : load_dense_shifted<width>(first + step * width, params.dense_first, params.dense_end);
+        const unsigned char* const address = first + i * own.step * width;
+        if (is_read(i))
+          dense[i] = is_aligned ? load_dense_aligned<width>(address)
+                                : load_dense_shifted<width>(address, is_inside, params.dense_first, params.dense_end);
       }
     }
   }
+  if (kForm != SoftmaxForm::whole && params.has_interval)
+    fill_unread<Out, width>(params, out_chunks, chunks, own, team.rank, lane,
+                            params.log_softmax ? negative_infinity<A>() : A{0});
   A extra = negative_infinity<A>();
   int extra_column = -1;
   if (kForm == SoftmaxForm::any && params.is_peeled && team.rank == 0) {
@@ -145,13 +173,13 @@ __global__ void __launch_bounds__(max_register_lanes)
     const A scale = signed_scale<A>(params);
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
-      const int vector = first_vector + i * params.lanes_per_row, column = chunks.head + vector * width;
+      const int column = chunks.head + own.at(i) * width;
       A values[width], bias[width];
       widen_chunk<T>(raw[i], values);
       if (bias_by_chunks) {
         widen_chunk<T>(raw_bias[i], bias);
       } else {
-        const bool reads = is_read(vector);
+        const bool reads = is_read(i);
 #pragma unroll
         for (int j = 0; j < width; ++j) {
           bias[j] = 0;
@@ -163,7 +191,7 @@ __global__ void __launch_bounds__(max_register_lanes)
 #pragma unroll
       for (int j = 0; j < width; ++j) scores[i * width + j] = scale * values[j] + bias[j];
       if (kForm != SoftmaxForm::whole || row.dense != nullptr) {
-        const uint32_t interval = is_read(vector) ? interval_bits(column, width, row.begin, row.end) : 0u;
+        const uint32_t interval = is_read(i) ? interval_bits(column, width, row.begin, row.end) : 0u;
 #pragma unroll
         for (int j = 0; j < width; ++j) {
           const bool keeps = (interval >> j & 1) != 0 && (dense[i].words[j / 4] >> (8 * (j % 4)) & 0xff) == 0;
@@ -177,14 +205,14 @@ __global__ void __launch_bounds__(max_register_lanes)
     if (params.negates_x) {
 #pragma unroll
       for (int i = 0; i < kVectors; ++i)
-        if (is_read(first_vector + i * params.lanes_per_row)) negate_chunk<T>(&raw[i]);
+        if (is_read(i)) negate_chunk<T>(&raw[i]);
     }
     // The chunks that an end of the interval cuts, at most two a row.
     if (kForm != SoftmaxForm::whole && params.has_interval) {
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) {
-        const int vector = first_vector + i * params.lanes_per_row, column = chunks.head + vector * width;
-        if (is_read(vector) && (column < row.begin || column + width > row.end))
+        const int column = chunks.head + own.at(i) * width;
+        if (is_read(i) && (column < row.begin || column + width > row.end))
           select_interval<T>(&raw[i], column, row.begin, row.end, negative_infinity_chunk<T>());
       }
     }
@@ -200,20 +228,22 @@ __global__ void __launch_bounds__(max_register_lanes)
   largest = max_over_lanes(largest, team.lanes);
   const A reference = largest == negative_infinity<A>() ? A{0} : largest;
   const A scale = exponent_scale<T, kMask>(params);
-  A values[kVectors * width];
+  A values[recomputes ? 1 : kVectors * width];
   const ScoreScale<T, kMask> to_exponent(reference, scale);
   const A extra_exponent = to_exponent(extra);
-  A extra_value = exponential<T>(extra_exponent);
+  const A extra_value = exponential<T>(extra_exponent);
   ThreadSum<T> sum;
   if constexpr (kForm == SoftmaxForm::any) sum.take_one(extra_value);
   const auto take_exponentials = [&](auto kind) {
-    constexpr bool keeps_exponents = decltype(kind)::value;
+    [[maybe_unused]] constexpr bool keeps_exponents = decltype(kind)::value;
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       A z[width], p[width];
-      if (kForm != SoftmaxForm::whole && !is_read(first_vector + i * params.lanes_per_row)) {
+      if (kForm != SoftmaxForm::whole && !is_read(i)) {
+        if constexpr (!recomputes) {
 #pragma unroll
-        for (int j = 0; j < width; ++j) values[i * width + j] = keeps_exponents ? negative_infinity<A>() : A{0};
+          for (int j = 0; j < width; ++j) values[i * width + j] = keeps_exponents ? negative_infinity<A>() : A{0};
+        }
         continue;
       }
       if constexpr (has_bias) {
@@ -226,12 +256,12 @@ __global__ void __launch_bounds__(max_register_lanes)
       for (int j = 0; j < width; ++j) {
         z[j] = to_exponent(z[j]);
         p[j] = exponential<T>(z[j]);
-        values[i * width + j] = keeps_exponents ? z[j] : p[j];
+        if constexpr (!recomputes) values[i * width + j] = keeps_exponents ? z[j] : p[j];
       }
       sum.take(p);
     }
   };
-  if (params.log_softmax)
+  if (!recomputes && params.log_softmax)
     take_exponentials(std::true_type{});
   else
     take_exponentials(std::false_type{});
@@ -242,30 +272,49 @@ __global__ void __launch_bounds__(max_register_lanes)
     return store_nan_row<T, Out, kMask>(params, row, team.rank * params.lanes_per_row + lane,
                                         params.lanes_per_row * team.blocks);
   // y = value * factor + term
-  A factor, term = 0;
+  A factor = static_cast<A>(natural_per_base<T>), term = 0;
   // A warp that keeps nothing has values of 0, or -infinity, that no factor may turn into NaN.
   const A to_row = largest == negative_infinity<A>() ? A{0} : to_exponent.to_reference(total.max);
+  const ScoreScale<T, kMask> to_row_exponent(total.max == negative_infinity<A>() ? A{0} : total.max, scale);
   if (params.log_softmax) {
-    extra_value = extra_exponent;
-    factor = static_cast<A>(natural_per_base<T>);
-    if (total.sum > E{0}) term = to_row * static_cast<A>(natural_per_base<T>) - log_of<A>(total.sum);
+    if (total.sum > E{0}) term = (recomputes ? A{0} : to_row * factor) - log_of<A>(total.sum);
   } else {
-    factor = total.sum > E{0} ? quotient_of(exponential<T>(to_row), total.sum) : A{0};
+    factor = total.sum > E{0} ? quotient_of(recomputes ? A{1} : exponential<T>(to_row), total.sum) : A{0};
   }
   constexpr int out_bytes = width * static_cast<int>(sizeof(Out));
-  unsigned char* const out =
-      row.out + chunks.head * static_cast<int>(sizeof(Out)) + static_cast<int64_t>(first_vector) * out_bytes;
+  unsigned char* const out = out_chunks + static_cast<int64_t>(own.first) * out_bytes;
   if (kForm == SoftmaxForm::whole && row.columns == 0) return;
+  const auto store = [&](auto kind) {
+    [[maybe_unused]] constexpr bool stores_logarithms = decltype(kind)::value;
 #pragma unroll
-  for (int i = 0; i < kVectors; ++i) {
-    const int step = i * params.lanes_per_row;
-    if (kForm != SoftmaxForm::whole && first_vector + step >= chunks.count) continue;
-    A y[width];
+    for (int i = 0; i < kVectors; ++i) {
+      if (!is_read(i)) continue;
+      A y[width];
+      if constexpr (recomputes) {
+        forget_values(&raw[i]);
+        widen_chunk<T>(raw[i], y);
+      }
 #pragma unroll
-    for (int j = 0; j < width; ++j) y[j] = values[i * width + j] * factor + term;
-    store_values<Out>(out + step * out_bytes, y);
-  }
-  if (extra_column >= 0) store_element<Out>(row.out, extra_column, extra_value * factor + term);
+      for (int j = 0; j < width; ++j) {
+        if constexpr (recomputes) {
+          const A z = to_row_exponent(y[j]);
+          y[j] = stores_logarithms ? z * factor + term : exponential<T>(z) * factor;
+        } else {
+          y[j] = values[i * width + j] * factor + term;
+        }
+      }
+      store_values<Out>(out + i * own.step * out_bytes, y);
+    }
+    if (extra_column >= 0) {
+      const A z = recomputes ? to_row_exponent(extra) : extra_exponent;
+      const A value = params.log_softmax ? z : recomputes ? exponential<T>(z) : extra_value;
+      store_element<Out>(row.out, extra_column, value * factor + term);
+    }
+  };
+  if (recomputes && params.log_softmax)
+    store(std::true_type{});
+  else
+    store(std::false_type{});
 }
 
 }  // namespace flowk

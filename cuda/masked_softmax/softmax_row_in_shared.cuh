@@ -1,139 +1,270 @@
 // SPDX-License-Identifier: Apache-2.0
-// Softmax of rows held in shared memory: more columns than registers hold, a row a block or a row a cluster.
+// Softmax of long rows, held by a block or a cluster: the first chunks of a thread in registers, the others in shared
+// memory.
 #pragma once
 
 #include "masked_softmax/softmax_row_in_registers.cuh"
 
 namespace flowk {
 
+// What a thread knows of its columns: the largest score so far, and the sum of exponentials less that.
+template <class T, SoftmaxMask kMask>
+struct RunningSum {
+  using A = ComputeType<T>;
+  using E = RowValue<T>;
+  A scale;
+  A max = negative_infinity<A>();
+  E sum = 0;
+  // What turns scores into exponents: less the maximum, or 0 as long as there is none.
+  __device__ __forceinline__ ScoreScale<T, kMask> to_exponent() const {
+    return {max == negative_infinity<A>() ? A{0} : max, scale};
+  }
+  __device__ __forceinline__ void raise(A other) {
+    if (!(other > max)) return;
+    if (sum != E{0}) sum *= exponential<T>(to_exponent().to_reference(other));
+    max = other;
+  }
+};
+
 // y(row, j) = exp(z(row, j) - max) / sum over kept i of exp(z(row, i) - max), z = scale * x; x and y are (rows,
 // columns), a dense mask has a byte a column.
 //
-// A row belongs to all threads of a block, or of the blocks of a cluster; a block holds block_vectors chunks of 16
-// bytes. Every chunk has one thread, so that no barrier stands between the passes: x comes in; a masked x becomes
-// -infinity, and the maximum is found; the exponentials are summed; they are computed again and stored.
-template <class T, SoftmaxMask kMask>
-__global__ void __launch_bounds__(max_register_lanes)
+// A row belongs to all threads of a block, or of the blocks of a cluster; a thread owns kHeld chunks in registers and
+// as many as it takes in shared memory. Every chunk has one thread, so that no barrier stands between the passes: x
+// comes in; a masked x becomes -infinity; maximum and sum are found group by group, as the groups arrive; what is
+// stored is computed from x again, in float32 and wider from the exponentials. 2^copies_shift clusters may do this for
+// one row, each storing its share of the chunks.
+template <class T, SoftmaxMask kMask, int kHeld>
+__global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
     softmax_row_in_shared(const __grid_constant__ SoftmaxParams params) {
   allow_next_grid();
   using A = ComputeType<T>;
   using E = RowValue<T>;
   constexpr int width = chunk_width<T>;
-  constexpr int group = 4;  // chunks whose masks are loaded together
+  constexpr int num_groups = 3;  // chunks in registers, and two halves of those in shared memory
+  constexpr bool has_dense = kMask == SoftmaxMask::dense;
+  constexpr bool keeps_exponentials = !is_float16<T>;
   const RowTeam team = row_team(params);
   const ExchangeBuffer<T> buffer = exchange_buffer<T>();
   begin_exchange(buffer, team);
-  const int lane = static_cast<int>(threadIdx.x), threads = params.lanes_per_row;
-  const SoftmaxRow row = locate_row<kMask, false>(params, static_cast<int64_t>(blockIdx.x) >> params.cluster_shift);
-  const RowChunks row_chunk = row_chunks<T>(params, row);
-  const int first_vector = team.rank * params.block_vectors;
-  const int vectors_left = row_chunk.count - first_vector;
-  const int block_vectors = vectors_left < params.block_vectors ? vectors_left : params.block_vectors;
-  uint4* const chunks = reinterpret_cast<uint4*>(buffer.memory + params.block_offset_bytes);
-  const unsigned char* const x =
-      row.x + row_chunk.head * static_cast<int>(sizeof(T)) + static_cast<int64_t>(first_vector) * chunk_bytes;
-  const int first_column = row_chunk.head + first_vector * width;
+  const int threads = params.lanes_per_row, lane = static_cast<int>(threadIdx.x);
+  const int64_t cluster = static_cast<int64_t>(blockIdx.x) >> params.cluster_shift;
+  const int share = static_cast<int>(cluster) & ((1 << params.copies_shift) - 1);
+  const SoftmaxRow row = locate_row<kMask, false>(params, cluster >> params.copies_shift);
+  const RowChunks chunks = row_chunks<T>(params, row);
+  const unsigned char* const x_chunks = row.x + chunks.head * static_cast<int>(sizeof(T));
+  unsigned char* const out_chunks = row.out + chunks.head * static_cast<int>(sizeof(T));
+  const OwnChunks own = own_chunks(params, x_chunks, chunks, team.rank, lane);
+  // This thread's chunks: all of them are read, but for the first, which may lie before the row or its interval.
+  const int num = own.end > own.first ? (own.end - own.first - 1) / threads + 1 : 0;
+  const auto is_held = [&](int n) { return n < num && (n > 0 || own.first >= chunks.read_begin); };
+  const int64_t first_bytes = static_cast<int64_t>(own.first) * chunk_bytes;
+  const int step_bytes = threads * chunk_bytes;
+  const unsigned char* const x = x_chunks + first_bytes;
+  unsigned char* const out = out_chunks + first_bytes;
+  // Slot n is chunk n's, from kHeld on.
+  uint4* const slots = reinterpret_cast<uint4*>(buffer.memory + params.block_offset_bytes) + lane - kHeld * threads;
+  const int group_end[num_groups] = {kHeld, kHeld + (num > kHeld ? (num - kHeld + 1) / 2 : 0), num};
 
-  const auto is_read = [&](int vector) { return vector < block_vectors && row_chunk.is_read(first_vector + vector); };
+  uint4 held[kHeld];
+#pragma unroll
+  for (int n = 0; n < kHeld; ++n) held[n] = is_held(n) ? load_chunk(x + n * step_bytes) : negative_infinity_chunk<T>();
+  const bool is_inside = has_dense && words_are_inside(params, row);
+  const auto load_dense = [&](int n) {
+    const unsigned char* const address = row.dense + chunks.head + static_cast<int64_t>(own.at(n)) * width;
+    const bool is_aligned = (reinterpret_cast<uintptr_t>(address) & (width - 1)) == 0;
+    return is_aligned ? load_dense_aligned<width>(address)
+                      : load_dense_shifted<width>(address, is_inside, params.dense_first, params.dense_end);
+  };
+  [[maybe_unused]] DenseWords<width> held_dense[kHeld];
+  if constexpr (has_dense) {
+#pragma unroll
+    for (int n = 0; n < kHeld; ++n) held_dense[n] = is_held(n) ? load_dense(n) : DenseWords<width>{};
+  }
+#pragma unroll
+  for (int group = 1; group < num_groups; ++group) {
+    const unsigned char* source = x + group_end[group - 1] * step_bytes;
 #pragma unroll 4
-  for (int vector = lane; vector < block_vectors; vector += threads)
-    if (is_read(vector)) async_copy_chunk(chunks + vector, x + static_cast<int64_t>(vector) * chunk_bytes);
+    for (int n = group_end[group - 1]; n < group_end[group]; ++n, source += step_bytes)
+      async_copy_chunk(slots + n * threads, source);
+    async_copy_commit();
+  }
+  if (params.has_interval)
+    fill_unread<T, width>(params, out_chunks, chunks, own, team.rank, lane,
+                          params.log_softmax ? negative_infinity<A>() : A{0}, share);
   A extra = negative_infinity<A>();
   int extra_column = -1;
   if (params.is_peeled && team.rank == 0) {
-    const int column = lane < row_chunk.head ? lane : row_chunk.count * width + lane;
+    const int column = lane < chunks.head ? lane : chunks.count * width + lane;
     if (column < row.columns) {
       extra_column = column;
       if (is_kept<kMask>(row, column)) extra = load_score<T, kMask>(params, row, column);
     }
   }
 
-  ChunkMax<T> largest_x;
-  bool has_waited = false;
-  for (int first = lane; first < block_vectors; first += group * threads) {
-    [[maybe_unused]] DenseWords<width> dense[group];
-    if constexpr (kMask != SoftmaxMask::interval) {
-      const bool is_aligned = (reinterpret_cast<uintptr_t>(row.dense + first_column) & (width - 1)) == 0;
-#pragma unroll
-      for (int i = 0; i < group; ++i) {
-        const int vector = first + i * threads;
-        dense[i] = {};
-        if (!is_read(vector)) continue;
-        const unsigned char* const address = row.dense + first_column + vector * width;
-        dense[i] = is_aligned ? load_dense_aligned<width>(address)
-                              : load_dense_shifted<width>(address, params.dense_first, params.dense_end);
-      }
-    }
-    if (!has_waited) async_copy_wait();
-    has_waited = true;
-#pragma unroll
-    for (int i = 0; i < group; ++i) {
-      const int vector = first + i * threads;
-      if (vector >= block_vectors) continue;
-      uint4 chunk = negative_infinity_chunk<T>();
-      if (is_read(vector)) {
-        chunk = chunks[vector];
-        const int column = first_column + vector * width;
-        if (params.negates_x) negate_chunk<T>(&chunk);
-        if (column < row.begin || column + width > row.end)
-          select_interval<T>(&chunk, column, row.begin, row.end, negative_infinity_chunk<T>());
-        if constexpr (kMask != SoftmaxMask::interval) mask_chunk<T>(&chunk, dense[i]);
-      }
-      if (kMask != SoftmaxMask::interval || params.negates_x || params.has_interval) chunks[vector] = chunk;
-      largest_x.take(chunk);
-    }
-  }
-
-  const A largest = max_over_lanes(larger_of(extra, largest_x.largest()), 32);
-  const A reference = largest == negative_infinity<A>() ? A{0} : largest;
-  const A scale = exponent_scale<T, kMask>(params);
-  const ScoreScale<T, kMask> to_exponent(reference, scale);
-  ThreadSum<T> sum;
-  sum.take_one(exponential<T>(to_exponent(extra)));
-#pragma unroll 2
-  for (int vector = lane; vector < block_vectors; vector += threads) {
+  // An interval cuts only a thread's first chunk and its last.
+  const bool changes_x = has_dense || params.negates_x;
+  const auto mask = [&](uint4* chunk, int n, [[maybe_unused]] const DenseWords<width>& dense) {
+    const int column = chunks.head + own.at(n) * width;
+    if (params.negates_x) negate_chunk<T>(chunk);
+    if (params.has_interval && (column < row.begin || column + width > row.end))
+      select_interval<T>(chunk, column, row.begin, row.end, negative_infinity_chunk<T>());
+    if constexpr (has_dense) mask_chunk<T>(chunk, dense);
+  };
+  // Adds a chunk's exponentials to a sum. They take the scores' place where those are not needed again.
+  const bool stores_exponentials = keeps_exponentials && !params.log_softmax;
+  const auto take = [&](uint4* chunk, const ScoreScale<T, kMask>& to_exponent, ThreadSum<T>* sum) {
     A p[width];
-    widen_chunk<T>(chunks[vector], p);
+    widen_chunk<T>(*chunk, p);
 #pragma unroll
     for (int j = 0; j < width; ++j) p[j] = exponential<T>(to_exponent(p[j]));
-    sum.take(p);
+    if constexpr (keeps_exponentials)
+      if (stores_exponentials) *chunk = chunk_of<T>(p);
+    sum->take(p);
+  };
+  RunningSum<T, kMask> running{exponent_scale<T, kMask>(params)};
+  running.raise(extra);
+  running.sum = exponential<T>(running.to_exponent()(extra));
+  A maxima[num_groups];  // so far, as each group is taken
+  {
+    ChunkMax<T> largest;
+#pragma unroll
+    for (int n = 0; n < kHeld; ++n) {
+      if ((changes_x || (params.has_interval && (n == 0 || n == num - 1))) && is_held(n))
+        mask(&held[n], n, held_dense[n]);
+      largest.take(held[n]);
+    }
+    running.raise(largest.largest());
+    const ScoreScale<T, kMask> to_exponent = running.to_exponent();
+    maxima[0] = running.max;
+    ThreadSum<T> sum;
+#pragma unroll
+    for (int n = 0; n < kHeld; ++n) take(&held[n], to_exponent, &sum);
+    running.sum += sum.total();
   }
-  const RowPart<T> part = {largest, sum_over_lanes(sum.total(), 32)};
+#pragma unroll
+  for (int group = 1; group < num_groups; ++group) {
+    const int begin = group_end[group - 1], end = group_end[group];
+    ChunkMax<T> largest;
+    if constexpr (!has_dense) {
+      if (group == 1)
+        async_copy_wait_groups<1>();
+      else
+        async_copy_wait();
+    }
+    if (changes_x) {
+      constexpr int batch = 4;  // chunks whose masks are loaded together
+      bool has_waited = !has_dense;
+#pragma unroll 1
+      for (int n = begin; n < end; n += batch) {
+        [[maybe_unused]] DenseWords<width> dense[batch];
+        if constexpr (has_dense) {
+#pragma unroll
+          for (int i = 0; i < batch; ++i)
+            if (n + i < end) dense[i] = load_dense(n + i);
+        }
+        if (!has_waited) {
+          if (group == 1)
+            async_copy_wait_groups<1>();
+          else
+            async_copy_wait();
+          has_waited = true;
+        }
+#pragma unroll
+        for (int i = 0; i < batch; ++i) {
+          if (n + i >= end) continue;
+          uint4 chunk = slots[(n + i) * threads];
+          mask(&chunk, n + i, dense[i]);
+          slots[(n + i) * threads] = chunk;
+          largest.take(chunk);
+        }
+      }
+    } else {
+      if (params.has_interval && begin < end && end == num) {
+        uint4 chunk = slots[(num - 1) * threads];
+        mask(&chunk, num - 1, {});
+        slots[(num - 1) * threads] = chunk;
+      }
+#pragma unroll 4
+      for (int n = begin; n < end; ++n) largest.take(slots[n * threads]);
+    }
+    running.raise(largest.largest());
+    const ScoreScale<T, kMask> to_exponent = running.to_exponent();
+    maxima[group] = running.max;
+    ThreadSum<T> sum;
+#pragma unroll 2
+    for (int n = begin; n < end; ++n) {
+      uint4 chunk = slots[n * threads];
+      take(&chunk, to_exponent, &sum);
+      if (stores_exponentials) slots[n * threads] = chunk;
+    }
+    running.sum += sum.total();
+  }
 
-  const RowPart<T> total = combine_row<T, kMask>(buffer, team, part, scale);
+  running.raise(max_over_lanes(running.max, 32));
+  const RowPart<T> part = {running.max, sum_over_lanes(running.sum, 32)};
+  const RowPart<T> total = combine_row<T, kMask>(buffer, team, part, running.scale);
   if (total.sum != total.sum)
-    return store_nan_row<T, T, kMask>(params, row, team.rank * threads + lane, threads * team.blocks);
-  // From here on exponentials are less the row's maximum.
-  const A row_largest = static_cast<A>(total.max) == negative_infinity<A>() ? A{0} : static_cast<A>(total.max);
-  const ScoreScale<T, kMask> to_row_exponent(row_largest, scale);
-  unsigned char* const out = row.out + static_cast<int64_t>(first_column) * static_cast<int>(sizeof(T));
+    return store_nan_row<T, T, kMask>(params, row, (team.rank << params.copies_shift | share) * threads + lane,
+                                      threads * team.blocks << params.copies_shift);
+  running.max = total.max;
+  const ScoreScale<T, kMask> to_row_exponent = running.to_exponent();
   A factor = static_cast<A>(natural_per_base<T>), term = 0;
   if (!params.log_softmax)
     factor = total.sum == E{0} ? A{0} : quotient_of(A{1}, total.sum);
   else if (total.sum != E{0})
     term = -log_of<A>(total.sum);
+  // The share that this cluster stores.
+  const int most = (own.end - own.first + lane - 1) / threads + 1;  // chunks of any thread of the block
+  const int stored_begin = most * share >> params.copies_shift, stored_end = most * (share + 1) >> params.copies_shift;
+  enum class Held { exponentials, scores, logarithms };
   const auto store = [&](auto kind) {
-    constexpr bool stores_exponents = decltype(kind)::value;
-#pragma unroll 2
-    for (int vector = lane; vector < block_vectors; vector += threads) {
+    constexpr Held held_as = decltype(kind)::value;
+    const auto store_chunk = [&](unsigned char* address, const uint4& chunk, A group_factor) {
       A y[width];
-      widen_chunk<T>(chunks[vector], y);
+      widen_chunk<T>(chunk, y);
 #pragma unroll
-      for (int j = 0; j < width; ++j) {
-        const A z = to_row_exponent(y[j]);
-        y[j] = stores_exponents ? z * factor + term : exponential<T>(z) * factor;
+      for (int j = 0; j < width; ++j)
+        y[j] = held_as == Held::exponentials ? y[j] * group_factor
+               : held_as == Held::scores     ? exponential<T>(to_row_exponent(y[j])) * factor
+                                             : to_row_exponent(y[j]) * factor + term;
+      store_values<T>(address, y);
+    };
+#pragma unroll
+    for (int group = 0; group < num_groups; ++group) {
+      A group_factor = factor;
+      // A group that keeps nothing has exponentials of 0, that no factor may turn into NaN.
+      if (held_as == Held::exponentials)
+        group_factor =
+            maxima[group] == negative_infinity<A>()
+                ? A{0}
+                : quotient_of(
+                      exponential<T>(
+                          ScoreScale<T, kMask>(maxima[group], running.scale).to_reference(to_row_exponent.reference)),
+                      total.sum);
+      if (group == 0) {
+#pragma unroll
+        for (int n = 0; n < kHeld; ++n)
+          if (is_held(n) && n >= stored_begin && n < stored_end)
+            store_chunk(out + n * step_bytes, held[n], group_factor);
+        continue;
       }
-      store_values<T>(out + static_cast<int64_t>(vector) * chunk_bytes, y);
+      const int begin = group_end[group - 1] > stored_begin ? group_end[group - 1] : stored_begin;
+      const int end = group_end[group] < stored_end ? group_end[group] : stored_end;
+      unsigned char* address = out + static_cast<int64_t>(begin) * step_bytes;
+#pragma unroll 2
+      for (int n = begin; n < end; ++n, address += step_bytes) store_chunk(address, slots[n * threads], group_factor);
     }
-    if (extra_column >= 0) {
+    if (extra_column >= 0 && share == 0) {
       const A z = to_row_exponent(extra);
-      store_element<T>(row.out, extra_column, stores_exponents ? z * factor + term : exponential<T>(z) * factor);
+      store_element<T>(row.out, extra_column,
+                       held_as == Held::logarithms ? z * factor + term : exponential<T>(z) * factor);
     }
   };
   if (params.log_softmax)
-    store(std::true_type{});
+    store(std::integral_constant<Held, Held::logarithms>());
   else
-    store(std::false_type{});
+    store(std::integral_constant<Held, keeps_exponentials ? Held::exponentials : Held::scores>());
 }
 
 }  // namespace flowk

@@ -2,6 +2,7 @@
 #include "masked_softmax/softmax_shape.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <iterator>
 
@@ -13,40 +14,60 @@ namespace {
 constexpr int64_t chunk_bytes = 16;
 constexpr int32_t warp_lanes = 32;
 
-// How rows of up to so many bytes are held: in registers, chunks of 16 bytes a thread, lanes as many as the row has
-// chunks for; or in shared memory (0 chunks a thread), by so many threads a block. And by how many blocks. Fractions of
-// copy on an H200 stand with each row.
+// How rows of up to so many bytes are held: chunks of 16 bytes a thread in registers; the blocks of a cluster; in
+// registers by as many threads as that takes, or, with `threads` a block, in registers and shared memory; and how many
+// blocks a multiprocessor takes at a time (0: as many as fit). Fractions of copy on an H200 stand with each row.
 struct HolderRow {
   int64_t max_row_bytes;
   int32_t vectors_per_thread;
   int32_t cluster_blocks;
-  int32_t shared_threads = 0;
+  int32_t threads = 0;
+  int32_t resident_blocks = 0;
 };
-// No dense mask and no bias. Many chunks a thread and few threads a row: a maximum and a sum over a warp cost a third
-// of what they do over a block. 2048 columns of float16 with 4 chunks for 2 of twice the threads: 0.99 for 0.89; 1024
-// of float32 with 8 for 2: 0.98 for 0.71.
-constexpr HolderRow interval_16_bit[] = {
+// No dense mask and no bias, every column kept. Many chunks a thread and few threads a row: a maximum and a sum over a
+// warp cost a third of what they do over a block.
+constexpr HolderRow plain_16_bit[] = {
     {128, 2, 1},              // 32 columns: 1.00, 64: 0.99
-    {8192, 4, 1},             // 128: 0.99, 512: 0.98, 1024: 0.99, 2048: 0.985, 4096: 0.96
-    {16384, 8, 1},            // 8192: 0.975
-    {32768, 4, 2},            // 16384: 0.97; one block 0.96
-    {65536, 4, 8},            // 32768: 0.94
-    {131072, 0, 4, 256},      // 65536: 0.90, on another day 0.98; registers 0.88
-    {262144, 0, 8, 256},      // 131072: 0.89; registers 0.73
-    {1048576, 0, 16, 256},    // 262144: 0.865, 524288: 0.79; 512 threads 0.76
-    {INT64_MAX, 0, 16, 512},  // 2^20: 0.50, with 128 KB a block
+    {16384, 4, 1},            // 128: 0.99, 512: 0.98, 1024: 0.99, 2048: 0.99, 4096: 0.967, 8192: 0.975
+    {32768, 8, 1, 0, 3},      // 16384: 0.965
+    {65536, 8, 4, 0, 6},      // 32768: 0.983
+    {131072, 8, 8, 0, 6},     // 65536: 0.983
+    {262144, 8, 8},           // 131072: 0.96
+    {524288, 8, 16},          // 262144: 0.958
+    {1048576, 4, 16, 256},    // 524288: 0.85
+    {INT64_MAX, 4, 16, 512},  // 2^20: 0.78
+};
+constexpr HolderRow plain_32_bit[] = {
+    {4096, 4, 1},             // 32 columns: 0.97, 64: 0.98, 128: 0.99, 512: 0.99, 1024: 0.987
+    {8192, 16, 1, 0, 5},      // 2048: 0.987; as many blocks as fit 0.97
+    {16384, 16, 1, 0, 6},     // 4096: 0.973; 0.967
+    {32768, 16, 1, 0, 3},     // 8192: 0.98; 0.965
+    {65536, 8, 4, 0, 6},      // 16384: 0.984; 0.97
+    {131072, 8, 2},           // 32768: 0.978
+    {524288, 8, 16},          // 65536: 0.969, 131072: 0.92
+    {1048576, 4, 16, 256},    // 262144: 0.867; registers 0.82
+    {2097152, 4, 16, 512},    // 524288: 0.747; registers 0.64
+    {INT64_MAX, 8, 16, 512},  // 2^20: 0.57
+};
+// Lengths, causal, window; and float32 rows with columns outside whole chunks.
+constexpr HolderRow interval_16_bit[] = {
+    {128, 2, 1},
+    {1024, 4, 1},
+    {32768, 8, 1},        // 4096: 0.93, 8192: 0.92, 16384: 0.915; 4 chunks a thread 0.87, 0.85
+    {65536, 8, 2},        // 32768: 0.905
+    {131072, 4, 4, 128},  // 65536: 0.90
+    {262144, 4, 8, 128},  // 131072: 0.88
+    {524288, 4, 16, 128},
+    {1048576, 4, 16, 256},
+    {INT64_MAX, 4, 16, 512},
 };
 constexpr HolderRow interval_32_bit[] = {
-    {2048, 4, 1},       // 32 columns: 0.97, 64: 0.98, 128: 0.99, 512: 0.99
-    {4096, 8, 1},       // 1024: 0.98
-    {8192, 16, 1},      // 2048: 0.965
-    {32768, 8, 1},      // 4096: 0.96, 8192: 0.965
-    {65536, 8, 4},      // 16384: 0.97
-    {131072, 8, 8},     // 32768: 0.97
-    {262144, 8, 16},    // 65536: 0.97
-    {524288, 8, 16},    // 131072: 0.92; 16 chunks a thread 0.905
-    {2097152, 16, 16},  // 262144: 0.81, 524288: 0.63; shared memory 0.47
-    {INT64_MAX, 0, 16, 512},
+    {2048, 4, 1},          {32768, 8, 1},  // 2048: 0.90, 4096: 0.94, 8192: 0.95
+    {65536, 4, 2, 128},                    // 16384: 0.89
+    {131072, 4, 4, 128},                   // 32768: 0.907
+    {262144, 4, 4, 256},                   // 65536: 0.896; 50257 without a mask 0.94, registers 0.85
+    {524288, 4, 8, 256},                   // 131072: 0.878
+    {1048576, 4, 16, 256}, {2097152, 4, 16, 512}, {INT64_MAX, 8, 16, 512},
 };
 // A bias: its scores are float32 and stay in registers.
 constexpr HolderRow bias_16_bit[] = {
@@ -67,42 +88,46 @@ constexpr HolderRow bias_32_bit[] = {
 };
 // With a dense mask.
 constexpr HolderRow dense_16_bit[] = {
-    {8192, 4, 1},             // 128: 0.89, 512: 0.98, 1024: 0.985, 2048: 0.97, 4096: 0.945
-    {16384, 8, 1},            // 8192: 0.95
-    {32768, 4, 2},            // 16384: 0.93
-    {65536, 4, 8},            // 32768: 0.90
-    {262144, 8, 8},           // 65536: 0.86, 131072: 0.93; shared memory 0.79 and 0.88
-    {524288, 8, 16},          // 262144
-    {INT64_MAX, 0, 16, 512},  // 2^20
+    {2048, 4, 1},             // 128: 0.89, 512: 0.98, 1024: 1.00
+    {16384, 8, 1},            // 2048: 0.95, 4096: 0.94, 8192: 0.948
+    {32768, 8, 2},            // 16384: 0.956
+    {65536, 8, 4},            // 32768: 0.963
+    {131072, 8, 8},           // 65536: 0.969
+    {524288, 8, 16},          // 131072: 0.99
+    {1048576, 4, 16, 256},    // 524288
+    {INT64_MAX, 4, 16, 512},  // 2^20
 };
 constexpr HolderRow dense_32_bit[] = {
-    {1024, 4, 1},             // 128: 0.94
-    {4096, 8, 1},             // 512: 0.99, 1024: 0.98; 4 chunks a thread 0.92
-    {32768, 16, 1},           // 2048: 0.95, 4096: 0.96, 8192: 0.95; 4 chunks a thread 0.88, 0.83
-    {65536, 8, 4},            // 16384: 0.95
-    {131072, 8, 8},           // 32768: 0.95; shared memory 0.69
-    {262144, 8, 8},           // 65536: 0.935
-    {524288, 8, 16},          // 131072: 0.95
-    {1048576, 16, 16},        // 262144
-    {INT64_MAX, 0, 16, 512},  // 2^19
+    {1024, 4, 1},           // 128: 0.94
+    {4096, 8, 1},           // 512: 0.99, 1024: 0.98; 4 chunks a thread 0.92
+    {32768, 16, 1},         // 2048: 0.953, 4096: 0.96, 8192: 0.95; 4 chunks a thread 0.88, 0.83
+    {65536, 8, 4},          // 16384: 0.947
+    {131072, 8, 8},         // 32768: 0.95
+    {262144, 8, 8},         // 65536: 0.93
+    {524288, 8, 16},        // 131072: 0.947; shared memory 0.79
+    {1048576, 4, 16, 256},  // 262144
+    {2097152, 4, 16, 512},  // 2^19
+    {INT64_MAX, 8, 16, 512},
 };
 // Backward: two inputs, both in registers. 128 to 131072 columns reach 1.00 to 1.04 in both types.
 constexpr HolderRow backward_16_bit[] = {
-    {4096, 2, 1},      // 32 columns: 1.03, 64: 1.02, 512: 1.03, 1024: 1.03, 2048: 1.04
-    {32768, 8, 1},     // 4096: 1.02, 8192: 1.02, 16384: 1.02
-    {65536, 8, 2},     // 32768: 1.03
-    {131072, 8, 4},    // 65536: 1.02
-    {262144, 8, 8},    // 131072: 1.01
-    {1048576, 8, 16},  // 262144: 0.95, 524288: 0.80
+    {4096, 2, 1},             // 32 columns: 1.03, 64: 1.02, 512: 1.03, 1024: 1.03, 2048: 1.04
+    {32768, 8, 1},            // 4096: 1.02, 8192: 1.02, 16384: 1.02
+    {65536, 8, 2},            // 32768: 1.03
+    {131072, 4, 8},           // 65536: 1.02, 50257: 0.996; 8 chunks a thread 0.90
+    {524288, 4, 16},          // 131072: 1.018, 262144: 0.978; 8 chunks a thread 0.96, 0.91
+    {1048576, 8, 16},         // 524288: 0.765; shared memory 0.72
+    {INT64_MAX, 8, 16, 512},  // 2^20: 0.62; read twice 0.50
 };
 constexpr HolderRow backward_32_bit[] = {
-    {8192, 2, 1},      // 512: 1.03, 1024: 1.03, 2048: 1.03
-    {32768, 4, 1},     // 4096: 1.04, 8192: 1.03
-    {65536, 4, 2},     // 16384: 1.04
-    {131072, 4, 4},    // 32768: 1.04
-    {262144, 4, 8},    // 65536: 1.03
-    {524288, 4, 16},   // 131072: 1.02
-    {1048576, 8, 16},  // 262144: 0.91
+    {8192, 2, 1},             // 512: 1.03, 1024: 1.03, 2048: 1.03
+    {32768, 4, 1},            // 4096: 1.04, 8192: 1.03
+    {65536, 4, 2},            // 16384: 1.04
+    {131072, 4, 4},           // 32768: 1.04
+    {262144, 4, 8},           // 65536: 1.03
+    {524288, 8, 16},          // 131072: 1.004
+    {1048576, 4, 16, 512},    // 262144: 0.863; registers 0.82
+    {INT64_MAX, 8, 16, 512},  // 524288: 0.667; read twice 0.586
 };
 
 // Rows that lie in single warps go several to a block, so that a block reads at least so much: an H200 starts blocks at
@@ -120,12 +145,19 @@ const HolderRow* find_row(const HolderRow (&table)[kSize], int64_t row_bytes) {
   return nullptr;
 }
 
-const HolderRow* find_holder(const SoftmaxRequest& request, SoftmaxMask mask, int64_t row_bytes, bool is_16_bit) {
+const HolderRow* find_holder(const SoftmaxRequest& request, const SoftmaxProblem& problem, int64_t row_bytes) {
+  const bool is_16_bit = problem.in_bytes == 2;
   if (request.backward) return is_16_bit ? find_row(backward_16_bit, row_bytes) : find_row(backward_32_bit, row_bytes);
-  switch (mask) {
+  switch (mask_of(request)) {
     case SoftmaxMask::interval:
+      if (request.has_diagonal || request.lengths_bytes != 0 || (!is_16_bit && problem.has_leftovers))
+        return is_16_bit ? find_row(interval_16_bit, row_bytes) : find_row(interval_32_bit, row_bytes);
+      return is_16_bit ? find_row(plain_16_bit, row_bytes) : find_row(plain_32_bit, row_bytes);
+    case SoftmaxMask::dense:
+      // Long rows with leftover columns as those without a mask: 50257 columns 0.72, registers 0.66 and 0.63.
+      if (!problem.has_leftovers || row_bytes <= 65536)
+        return is_16_bit ? find_row(dense_16_bit, row_bytes) : find_row(dense_32_bit, row_bytes);
       return is_16_bit ? find_row(interval_16_bit, row_bytes) : find_row(interval_32_bit, row_bytes);
-    case SoftmaxMask::dense: return is_16_bit ? find_row(dense_16_bit, row_bytes) : find_row(dense_32_bit, row_bytes);
     case SoftmaxMask::bias: break;
   }
   return is_16_bit ? find_row(bias_16_bit, row_bytes) : find_row(bias_32_bit, row_bytes);
@@ -167,10 +199,6 @@ bool has_register_kernel(const SoftmaxRequest& request) {
   return request.backward ? request.out_dtype == FLOWK_FLOAT32 : request.in_dtype == FLOWK_FLOAT32;
 }
 
-int32_t shared_row_offset(const SoftmaxProblem& problem, const SoftmaxShape& shape) {
-  return softmax_exchange_bytes(problem.in_bytes == 2 ? 4 : 8, shape.lanes_per_row / warp_lanes, shape.cluster_blocks);
-}
-
 // Blocks a row: those wanted, as far as there are clusters of them; more for a few long rows, so that they fill the
 // GPU, as long as each block has 4 KB of a row.
 int32_t spread_blocks(const SoftmaxProblem& problem, const Device& device, int32_t blocks, int64_t row_bytes) {
@@ -192,20 +220,37 @@ SoftmaxShape register_shape(const SoftmaxProblem& problem, const Device& device,
   int32_t& vectors = shape.vectors_per_thread;
   vectors = holder.vectors_per_thread;
   shape.cluster_blocks = spread_blocks(problem, device, holder.cluster_blocks, row_bytes);
+  // A few rows over many blocks: of two warps or more.
+  while (shape.cluster_blocks > holder.cluster_blocks && vectors > 2 &&
+         lanes_for(num_chunks, vectors, shape.cluster_blocks, least) < 2 * warp_lanes)
+    vectors /= 2;
   // Without clusters, or without as large ones, a thread holds more.
   while (lanes_for(num_chunks, vectors, shape.cluster_blocks, least) > max_register_lanes && vectors < most_vectors)
     vectors *= 2;
   shape.lanes_per_row = lanes_for(num_chunks, vectors, shape.cluster_blocks, least);
-  shape.block_threads = threads_for(shape.lanes_per_row, vectors * chunk_bytes * num_inputs);
+  shape.block_threads = shape.cluster_blocks > 1 ? shape.lanes_per_row
+                                                 : threads_for(shape.lanes_per_row, vectors * chunk_bytes * num_inputs);
+  // Blocks that are all resident at once need no room for others.
+  if (problem.num_rows * shape.cluster_blocks > int64_t{holder.resident_blocks} * device.num_multiprocessors)
+    shape.resident_blocks = holder.resident_blocks;
   return shape;
 }
 
-SoftmaxShape shared_shape(const SoftmaxProblem& problem, const Device& device, int32_t threads, int32_t blocks,
-                          int64_t row_bytes) {
+// In registers and shared memory.
+SoftmaxShape shared_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device,
+                          const HolderRow& holder, int64_t row_bytes) {
   SoftmaxShape shape;
   shape.kernel = SoftmaxKernel::row_in_shared;
-  shape.lanes_per_row = shape.block_threads = threads;
-  shape.cluster_blocks = spread_blocks(problem, device, blocks, row_bytes);
+  shape.vectors_per_thread = holder.threads > 0 ? holder.vectors_per_thread : 4;
+  shape.lanes_per_row = shape.block_threads = holder.threads > 0 ? holder.threads : max_register_lanes;
+  shape.cluster_blocks = spread_blocks(problem, device, holder.cluster_blocks, row_bytes);
+  // Few rows: several clusters read a whole row and each writes a part, unless it is written over what others read.
+  // A row of 2^20 columns, float16: 1 cluster 0.26, 2 0.285, 4 0.295; float32 0.19, 0.21, 0.21.
+  constexpr int64_t most_blocks = 64;
+  if (request.backward || request.pointers[softmax_x] == request.pointers[softmax_out]) return shape;
+  while (shape.copies < 4 && problem.num_rows * shape.cluster_blocks * shape.copies * 2 <= most_blocks)
+    shape.copies *= 2;
+  if (shape.copies > 1) shape.vectors_per_thread = 8;
   return shape;
 }
 
@@ -276,17 +321,36 @@ bool rows_are_one_run(const SoftmaxRequest& request, const SoftmaxProblem& probl
 
 bool has_interval(const SoftmaxRequest& request) { return request.has_diagonal || request.lengths_bytes != 0; }
 
-int64_t shared_row_vectors(const SoftmaxProblem& problem, int64_t columns, const SoftmaxShape& shape) {
-  return ceil_div(columns / problem.chunk_columns, shape.cluster_blocks);
+int32_t shared_row_offset(const SoftmaxProblem& problem, const SoftmaxShape& shape) {
+  const int32_t bytes =
+      softmax_exchange_bytes(problem.in_bytes == 2 ? 4 : 8, shape.lanes_per_row / warp_lanes, shape.cluster_blocks);
+  return ceil_div(bytes, int32_t{chunk_bytes}) * int32_t{chunk_bytes};
 }
 
-int64_t shared_row_bytes(const SoftmaxProblem& problem, int64_t columns, const SoftmaxShape& shape) {
-  return ceil_div(shared_row_offset(problem, shape), chunk_bytes) * chunk_bytes +
-         shared_row_vectors(problem, columns, shape) * chunk_bytes;
+int64_t shared_row_slots(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& shape) {
+  // A row is cut from the start of its first line on.
+  constexpr int64_t line_bytes = 128;
+  bool is_on_lines = reinterpret_cast<uintptr_t>(request.pointers[softmax_x]) % line_bytes == 0;
+  for (int d = 0; d < problem.rank; ++d) is_on_lines &= problem.dims[d].strides[softmax_x] % line_bytes == 0;
+  const int64_t num_chunks = request.columns / problem.chunk_columns + (is_on_lines ? 0 : line_bytes / chunk_bytes - 1);
+  const int64_t lanes = int64_t{shape.lanes_per_row} * shape.cluster_blocks;
+  return std::max<int64_t>(ceil_div(num_chunks, lanes) - shape.vectors_per_thread, 0);
+}
+
+int64_t shared_row_bytes(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& shape) {
+  const int64_t num_inputs = request.backward ? 2 : 1;
+  return shared_row_slots(request, problem, shape) * shape.block_threads * num_inputs * chunk_bytes;
 }
 
 bool shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device,
                 const SoftmaxShape& shape) {
+  // Where float16's exponents are one instruction, the product of its largest score with the scale has to be finite.
+  constexpr double max_float16_scale = 0x1p100;
+  const bool is_fused = shape.kernel == SoftmaxKernel::row_in_registers ||
+                        shape.kernel == SoftmaxKernel::row_in_shared || shape.kernel == SoftmaxKernel::rows_by_chunks;
+  if (is_fused && !request.backward && request.in_dtype == FLOWK_FLOAT16 &&
+      std::fabs(request.scale) > max_float16_scale)
+    return false;
   const int32_t lanes = shape.lanes_per_row;
   if (lanes < 1 || shape.block_threads < 1 || shape.block_threads % warp_lanes != 0) return false;
   if (lanes < warp_lanes ? (lanes & (lanes - 1)) != 0 : lanes % warp_lanes != 0) return false;
@@ -305,10 +369,15 @@ bool shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, co
              request.columns / problem.chunk_columns <= int64_t{lanes} * vectors * blocks;
     }
     case SoftmaxKernel::row_in_shared:
-      return !request.backward && request.in_dtype == request.out_dtype && problem.chunks_agree &&
-             mask_of(request) != SoftmaxMask::bias && lanes == shape.block_threads && lanes >= warp_lanes &&
-             lanes <= max_register_lanes &&
-             shared_row_bytes(problem, request.columns, shape) <= device.shared_bytes_per_block;
+      // Each of several clusters reads the whole row: before any has written it only if it is written elsewhere.
+      if (shape.vectors_per_thread != 4 && shape.vectors_per_thread != 8) return false;
+      if (shape.copies < 1 || (shape.copies & (shape.copies - 1)) != 0) return false;
+      if (shape.copies > 1 && request.pointers[softmax_x] == request.pointers[softmax_out]) return false;
+      if (shape.copies > 1 && request.backward) return false;
+      return request.in_dtype == request.out_dtype && problem.chunks_agree && mask_of(request) != SoftmaxMask::bias &&
+             lanes == shape.block_threads && lanes >= warp_lanes && lanes <= max_register_lanes &&
+             shared_row_offset(problem, shape) + shared_row_bytes(request, problem, shape) <=
+                 device.shared_bytes_per_block;
     case SoftmaxKernel::rows_in_span: return span_shape_fits(request, problem, device, shape);
     case SoftmaxKernel::rows_in_lanes: {
       const int32_t vectors = shape.vectors_per_thread;
@@ -338,8 +407,8 @@ SoftmaxShape choose_shape(const SoftmaxRequest& request, const SoftmaxProblem& p
   if (take(lanes_shape(request, problem))) return shape;
   const int64_t row_bytes = request.columns * problem.in_bytes, num_chunks = request.columns / problem.chunk_columns;
   const bool is_16_bit = problem.in_bytes == 2;
-  const HolderRow* holder = find_holder(request, mask_of(request), row_bytes, is_16_bit);
-  if (holder != nullptr && holder->vectors_per_thread > 0) {
+  const HolderRow* holder = find_holder(request, problem, row_bytes);
+  if (holder != nullptr && holder->threads == 0) {
     const int32_t most_vectors = is_16_bit || request.backward ? 8 : 16;
     const int32_t num_inputs = request.backward || mask_of(request) == SoftmaxMask::bias ? 2 : 1;
     const SoftmaxShape in_registers =
@@ -348,10 +417,7 @@ SoftmaxShape choose_shape(const SoftmaxRequest& request, const SoftmaxProblem& p
     if (take(in_registers)) return shape;
   }
   // Registers that lack the blocks of a cluster hand a row to shared memory.
-  if (holder != nullptr) {
-    const int32_t threads = holder->shared_threads > 0 ? holder->shared_threads : max_register_lanes;
-    if (take(shared_shape(problem, device, threads, holder->cluster_blocks, row_bytes))) return shape;
-  }
+  if (holder != nullptr && take(shared_shape(request, problem, device, *holder, row_bytes))) return shape;
   return read_twice_shape(request, problem, device);
 }
 

@@ -38,9 +38,10 @@ int32_t span_rows_per_block(const SoftmaxShape& shape);
 int64_t span_bytes(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& shape);
 int64_t span_side_bytes(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& shape);
 
-// row_in_shared: the 16-byte chunks of a row in one block, and the shared memory of the exchange and, from a multiple
-// of 16 on, of these.
-int64_t shared_row_vectors(const SoftmaxProblem& problem, int64_t columns, const SoftmaxShape& shape);
-int64_t shared_row_bytes(const SoftmaxProblem& problem, int64_t columns, const SoftmaxShape& shape);
+// row_in_shared: the chunks of a thread in shared memory, the bytes of all of a block's, in backward of both inputs,
+// and where they start, after the exchange.
+int64_t shared_row_slots(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& shape);
+int64_t shared_row_bytes(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& shape);
+int32_t shared_row_offset(const SoftmaxProblem& problem, const SoftmaxShape& shape);
 
 }  // namespace flowk

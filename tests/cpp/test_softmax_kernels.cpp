@@ -55,7 +55,8 @@ void check_case(const SoftmaxCase& row) {
     for (const int lanes : {1, 4, 16, 32, 64, 96})
       if (int64_t{vectors} * lanes <= 4 * chunks + 64)
         try_shape(SoftmaxKernel::row_in_registers, vectors, lanes, lanes < 32 ? 64 : lanes);
-  for (const int lanes : {32, 96}) try_shape(SoftmaxKernel::row_in_shared, 0, lanes, lanes);
+  for (const int vectors : {4, 8})
+    for (const int lanes : {32, 96}) try_shape(SoftmaxKernel::row_in_shared, vectors, lanes, lanes);
   for (const int lanes : {1, 2, 4, 8, 16})
     for (const int rows : {1, 3}) try_shape(SoftmaxKernel::rows_in_span, 0, lanes, 64, rows);
   for (const int lanes : {1, 2, 4, 8})

@@ -63,8 +63,13 @@ void every_plan_is_a_shape_that_fits() {
               if (dense && backward) continue;
               const SoftmaxRequest request = request_of(dtype, rows, columns, dense, backward);
               const SoftmaxPlan plan = plan_of(request, device);
-              SoftmaxShape shape = {plan.kernel, plan.vectors_per_thread, plan.params.lanes_per_row,
-                                    plan.launch.num_threads, plan.launch.cluster_blocks};
+              SoftmaxShape shape = {plan.kernel,
+                                    plan.vectors_per_thread,
+                                    plan.params.lanes_per_row,
+                                    plan.launch.num_threads,
+                                    plan.launch.cluster_blocks,
+                                    plan.resident_blocks,
+                                    1 << plan.params.copies_shift};
               if (plan.kernel == SoftmaxKernel::rows_in_span)
                 shape.rows_per_thread = plan.params.rows_per_block * shape.lanes_per_row / shape.block_threads;
               SoftmaxPlan again;
@@ -104,7 +109,7 @@ void short_rows_share_warps_and_long_ones_take_blocks() {
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 77), h200).kernel == SoftmaxKernel::rows_in_span);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 1001), h200).kernel == SoftmaxKernel::row_in_registers);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 16, 4096), h200).params.rows_per_block == 1);
-  CHECK(plan_of(request_of(FLOWK_FLOAT16, 100, 262144), h200).kernel == SoftmaxKernel::row_in_shared);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 100, 1 << 20), h200).kernel == SoftmaxKernel::row_in_shared);
   CHECK(plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 20), a100).kernel == SoftmaxKernel::row_read_twice);
 }
 
@@ -214,7 +219,8 @@ void shapes_that_cannot_hold_a_row_are_refused() {
   CHECK(!fits(registers, 1, 32, 32, 4, a100));
   CHECK(!fits(registers, 1, 32, 32, 3, h200));
   CHECK(!fits(SoftmaxKernel::rows_in_span, 0, 16, 128, 1, h200));
-  CHECK(fits(SoftmaxKernel::row_in_shared, 0, 128, 128, 1, h200));
+  CHECK(fits(SoftmaxKernel::row_in_shared, 4, 128, 128, 1, h200));
+  CHECK(!fits(SoftmaxKernel::row_in_shared, 0, 128, 128, 1, h200));  // no such kernel
   CHECK(fits(SoftmaxKernel::row_read_twice, 0, 128, 128, 1, h200));
 }
 
@@ -222,7 +228,7 @@ void explain_says_which_kernel_and_cuts_its_text() {
   const SoftmaxRequest request = request_of(FLOWK_FLOAT16, 1000, 131072, true);
   char text[1024], cut[16];
   explain_softmax(plan_of(request, h200), request, text, sizeof text);
-  CHECK(std::strstr(text, "row_in_registers") != nullptr && std::strstr(text, "8 blocks") != nullptr);
+  CHECK(std::strstr(text, "row_in_registers") != nullptr && std::strstr(text, "16 blocks") != nullptr);
   CHECK(std::strstr(text, "dense mask") != nullptr);
   explain_softmax(plan_of(request, h200), request, cut, sizeof cut);
   CHECK(std::strlen(cut) == sizeof cut - 1 && std::strncmp(cut, text, sizeof cut - 1) == 0);
