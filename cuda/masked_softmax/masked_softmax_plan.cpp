@@ -7,6 +7,7 @@
 
 #include "core/divide.h"
 #include "masked_softmax/softmax_shape.h"
+#include "masked_softmax/softmax_short_shape.h"
 
 namespace flowk {
 namespace {

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <iterator>
 
 #include "core/divide.h"
+#include "masked_softmax/softmax_short_shape.h"
 
 namespace flowk {
 namespace {
@@ -254,32 +254,6 @@ SoftmaxShape shared_shape(const SoftmaxRequest& request, const SoftmaxProblem& p
   return shape;
 }
 
-// Rows of 2^n chunks, and few of them.
-SoftmaxShape chunks_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem) {
-  constexpr int64_t max_row_bytes[] = {32, 64};  // of 16 and of 32 bits: longer ones have threads of their own
-  SoftmaxShape shape;
-  const int64_t num_chunks = request.columns / problem.chunk_columns;
-  if (request.columns * problem.in_bytes > max_row_bytes[problem.in_bytes == 2 ? 0 : 1]) return shape;
-  shape.kernel = SoftmaxKernel::rows_by_chunks;
-  shape.vectors_per_thread = request.backward ? 2 : 4;
-  shape.lanes_per_row = static_cast<int32_t>(std::max<int64_t>(num_chunks, 1));
-  shape.block_threads = least_short_row_threads;
-  return shape;
-}
-
-// Rows of up to 4 chunks a lane of which an interval is kept.
-SoftmaxShape lanes_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem) {
-  constexpr int32_t most_vectors = 4;
-  const int64_t num_chunks = request.columns / problem.chunk_columns;
-  SoftmaxShape shape;
-  if (num_chunks > most_vectors * warp_lanes) return shape;
-  shape.kernel = SoftmaxKernel::rows_in_lanes;
-  shape.vectors_per_thread = std::min(power_of_2_from(num_chunks), most_vectors);
-  shape.lanes_per_row = lanes_for(num_chunks, shape.vectors_per_thread, 1, 1);
-  shape.block_threads = least_short_row_threads;
-  return shape;
-}
-
 // Blocks of a cluster have 32 KB of a row or more, so that their second reading finds it in L2.
 SoftmaxShape read_twice_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device) {
   constexpr int32_t elements_per_lane = 8;
@@ -304,22 +278,6 @@ SoftmaxMask mask_of(const SoftmaxRequest& request) {
   if (request.pointers[softmax_side] != nullptr) return SoftmaxMask::bias;
   return request.pointers[softmax_dense] != nullptr ? SoftmaxMask::dense : SoftmaxMask::interval;
 }
-
-bool rows_are_one_run(const SoftmaxRequest& request, const SoftmaxProblem& problem) {
-  if (request.in_dtype != request.out_dtype || problem.in_bytes > 4 || !problem.chunks_agree) return false;
-  if (problem.band_dim != 0) return false;
-  for (const SoftmaxOperand operand : {softmax_x, softmax_out, softmax_side}) {
-    if (request.pointers[operand] == nullptr) continue;
-    int64_t stride = request.columns * problem.in_bytes;
-    for (int d = 0; d < problem.rank; ++d) {
-      if (problem.dims[d].strides[operand] != stride) return false;
-      stride *= problem.dims[d].extent;
-    }
-  }
-  return true;
-}
-
-bool has_interval(const SoftmaxRequest& request) { return request.has_diagonal || request.lengths_bytes != 0; }
 
 int32_t shared_row_offset(const SoftmaxProblem& problem, const SoftmaxShape& shape) {
   const int32_t bytes =
@@ -378,20 +336,9 @@ bool shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, co
              lanes == shape.block_threads && lanes >= warp_lanes && lanes <= max_register_lanes &&
              shared_row_offset(problem, shape) + shared_row_bytes(request, problem, shape) <=
                  device.shared_bytes_per_block;
-    case SoftmaxKernel::rows_in_span: return span_shape_fits(request, problem, device, shape);
-    case SoftmaxKernel::rows_in_lanes: {
-      const int32_t vectors = shape.vectors_per_thread;
-      if (vectors != 4 && (lanes > 1 || (vectors != 1 && vectors != 2))) return false;
-      return blocks == 1 && lanes <= warp_lanes && shape.block_threads <= 128 && !request.backward &&
-             has_interval(request) && mask_of(request) == SoftmaxMask::interval && !problem.has_leftovers &&
-             rows_are_one_run(request, problem) && problem.num_rows < int64_t{1} << 31 &&
-             request.columns / problem.chunk_columns <= int64_t{lanes} * vectors;
-    }
     case SoftmaxKernel::rows_by_chunks:
-      return blocks == 1 && !has_interval(request) && shape.vectors_per_thread == (request.backward ? 2 : 4) &&
-             shape.block_threads <= 256 && lanes <= 8 && mask_of(request) == SoftmaxMask::interval &&
-             rows_are_one_run(request, problem) && !problem.has_leftovers &&
-             request.columns == int64_t{lanes} * problem.chunk_columns;
+    case SoftmaxKernel::rows_in_lanes:
+    case SoftmaxKernel::rows_in_span: return short_shape_fits(request, problem, device, shape);
     case SoftmaxKernel::row_read_twice: return lanes <= max_register_lanes && (blocks == 1 || lanes >= warp_lanes);
     default: return false;
   }

@@ -1,22 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes of rows_in_span.
+// Shapes of the kernels of short rows alone: rows_by_chunks, rows_in_lanes and rows_in_span.
+#include "masked_softmax/softmax_short_shape.h"
+
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <numeric>
 
 #include "core/divide.h"
-#include "masked_softmax/softmax_shape.h"
 
 namespace flowk {
 namespace {
 
 constexpr int64_t chunk_bytes = 16;
+constexpr int32_t warp_lanes = 32;
+constexpr int32_t chunk_threads = 64;    // rows_by_chunks, rows_in_lanes: 4 KB a block
+constexpr int32_t most_lane_chunks = 4;  // rows_in_lanes
+
+// rows_in_span:
 constexpr int64_t max_columns = 256;
 constexpr int32_t span_threads = 128;
 // What a block reads of x, or of dy and y, at least. float16 of 3, 4, 5, 6 and 7 columns, fractions of copy: 0.91,
 // 0.92,
 // -, -, 0.94 with 4 KB or less, 0.97, 0.99, 0.99, 0.98, 1.01 with 5 to 8 KB.
 constexpr int64_t block_bytes = 5200;
+
+int32_t power_of_2_from(int64_t n) { return static_cast<int32_t>(std::bit_ceil(static_cast<uint64_t>(n))); }
+
+// Do a call's rows of x, out and y lie one after the other, in the order in which they are walked, as one type of up
+// to 4 bytes?
+bool rows_are_one_run(const SoftmaxRequest& request, const SoftmaxProblem& problem) {
+  if (request.in_dtype != request.out_dtype || problem.in_bytes > 4 || !problem.chunks_agree) return false;
+  if (problem.band_dim != 0) return false;
+  for (const SoftmaxOperand operand : {softmax_x, softmax_out, softmax_side}) {
+    if (request.pointers[operand] == nullptr) continue;
+    int64_t stride = request.columns * problem.in_bytes;
+    for (int d = 0; d < problem.rank; ++d) {
+      if (problem.dims[d].strides[operand] != stride) return false;
+      stride *= problem.dims[d].extent;
+    }
+  }
+  return true;
+}
+
+bool has_interval(const SoftmaxRequest& request) { return request.has_diagonal || request.lengths_bytes != 0; }
 
 // Columns that a row's first unit has before the row are multiples of this.
 int64_t phase_step(const SoftmaxRequest& request, const SoftmaxProblem& problem) {
@@ -27,6 +54,39 @@ int64_t phase_step(const SoftmaxRequest& request, const SoftmaxProblem& problem)
 int64_t mask_runs(const SoftmaxProblem& problem, int64_t rows_per_block) {
   const int64_t run_rows = problem.rank == 0 ? 1 : problem.dims[0].extent;
   return std::min(ceil_div(rows_per_block - 1, run_rows) + 1, problem.num_rows);
+}
+
+bool chunks_shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& shape) {
+  return !has_interval(request) && mask_of(request) == SoftmaxMask::interval && !problem.has_leftovers &&
+         shape.vectors_per_thread == (request.backward ? 2 : 4) && shape.block_threads <= 256 &&
+         shape.lanes_per_row <= 8 && request.columns == int64_t{shape.lanes_per_row} * problem.chunk_columns;
+}
+
+bool lanes_shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& shape) {
+  const int32_t lanes = shape.lanes_per_row, chunks = shape.vectors_per_thread;
+  if (chunks != most_lane_chunks && (lanes > 1 || (chunks != 1 && chunks != 2))) return false;
+  return has_interval(request) && mask_of(request) == SoftmaxMask::interval && !request.backward &&
+         !problem.has_leftovers && lanes <= warp_lanes && shape.block_threads <= 128 &&
+         problem.num_rows < int64_t{1} << 31 && request.columns / problem.chunk_columns <= int64_t{lanes} * chunks;
+}
+
+bool span_shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device,
+                     const SoftmaxShape& shape) {
+  if (request.columns > max_columns) return false;
+  if (has_interval(request) || mask_of(request) == SoftmaxMask::bias) return false;
+  if (shape.lanes_per_row > 16 || shape.block_threads > span_threads) return false;
+  const bool has_mask = request.pointers[softmax_dense] != nullptr;
+  const bool has_whole_rows = request.columns <= max_span_elements;
+  if (shape.rows_per_thread < 1 || shape.rows_per_thread > (has_whole_rows ? 16 : 1)) return false;
+  if (span_units(request, problem, shape.lanes_per_row).per_thread == 0) return false;
+  if (has_mask) {
+    const int64_t stride = problem.dims[0].strides[softmax_dense];
+    const int64_t rows = span_rows_per_block(shape);
+    if (problem.num_rows >= int64_t{1} << 31) return false;
+    if (stride < 0 || stride > 2 * request.columns || mask_runs(problem, rows) > max_mask_runs) return false;
+  }
+  return span_bytes(request, problem, shape) + span_side_bytes(request, problem, shape) + span_barrier_bytes <=
+         device.shared_bytes_per_block;
 }
 
 }  // namespace
@@ -72,23 +132,39 @@ int64_t span_side_bytes(const SoftmaxRequest& request, const SoftmaxProblem& pro
   return ceil_div(bytes, chunk_bytes) * chunk_bytes + 8 * (max_mask_runs + 2) + 2 * chunk_bytes;
 }
 
-bool span_shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device,
-                     const SoftmaxShape& shape) {
-  if (!rows_are_one_run(request, problem) || request.columns > max_columns) return false;
-  if (has_interval(request) || mask_of(request) == SoftmaxMask::bias) return false;
-  if (shape.cluster_blocks != 1 || shape.lanes_per_row > 16 || shape.block_threads > span_threads) return false;
-  const bool has_mask = request.pointers[softmax_dense] != nullptr;
-  const bool has_whole_rows = request.columns <= max_span_elements;
-  if (shape.rows_per_thread < 1 || shape.rows_per_thread > (has_whole_rows ? 16 : 1)) return false;
-  if (span_units(request, problem, shape.lanes_per_row).per_thread == 0) return false;
-  if (has_mask) {
-    const int64_t stride = problem.dims[0].strides[softmax_dense];
-    const int64_t rows = span_rows_per_block(shape);
-    if (problem.num_rows >= int64_t{1} << 31) return false;
-    if (stride < 0 || stride > 2 * request.columns || mask_runs(problem, rows) > max_mask_runs) return false;
+bool short_shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device,
+                      const SoftmaxShape& shape) {
+  if (shape.cluster_blocks != 1 || !rows_are_one_run(request, problem)) return false;
+  switch (shape.kernel) {
+    case SoftmaxKernel::rows_by_chunks: return chunks_shape_fits(request, problem, shape);
+    case SoftmaxKernel::rows_in_lanes: return lanes_shape_fits(request, problem, shape);
+    default: return span_shape_fits(request, problem, device, shape);
   }
-  return span_bytes(request, problem, shape) + span_side_bytes(request, problem, shape) + span_barrier_bytes <=
-         device.shared_bytes_per_block;
+}
+
+// Rows of 2^n chunks, and few of them.
+SoftmaxShape chunks_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem) {
+  constexpr int64_t max_row_bytes[] = {32, 64};  // of 16 and of 32 bits: longer ones have threads of their own
+  SoftmaxShape shape;
+  const int64_t num_chunks = request.columns / problem.chunk_columns;
+  if (request.columns * problem.in_bytes > max_row_bytes[problem.in_bytes == 2 ? 0 : 1]) return shape;
+  shape.kernel = SoftmaxKernel::rows_by_chunks;
+  shape.vectors_per_thread = request.backward ? 2 : 4;
+  shape.lanes_per_row = static_cast<int32_t>(std::max<int64_t>(num_chunks, 1));
+  shape.block_threads = chunk_threads;
+  return shape;
+}
+
+// Rows of up to 4 chunks a lane of which an interval is kept.
+SoftmaxShape lanes_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem) {
+  const int64_t num_chunks = request.columns / problem.chunk_columns;
+  SoftmaxShape shape;
+  if (num_chunks > most_lane_chunks * warp_lanes) return shape;
+  shape.kernel = SoftmaxKernel::rows_in_lanes;
+  shape.vectors_per_thread = std::min(power_of_2_from(num_chunks), most_lane_chunks);
+  shape.lanes_per_row = power_of_2_from(ceil_div(num_chunks, int64_t{shape.vectors_per_thread}));
+  shape.block_threads = chunk_threads;
+  return shape;
 }
 
 bool prefers_span(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& in_registers) {
