@@ -266,6 +266,26 @@ __device__ __forceinline__ void select_interval(uint4* chunk, int column, int be
   *chunk = {words[0], words[1], words[2], words[3]};
 }
 
+// A chunk cut before its element `count`, < chunk_width: one part of it becomes -infinity.
+template <class T>
+struct ChunkCut {
+  uint32_t past[4];  // ones from that element on
+  __device__ __forceinline__ explicit ChunkCut(int count) {
+    const int shift = count * 8 * static_cast<int>(sizeof(T));
+#pragma unroll
+    for (int i = 0; i < 4; ++i) past[i] = ones_from(shift > 32 * i ? shift - 32 * i : 0);
+  }
+  __device__ __forceinline__ void clear_from(uint4* chunk) const { clear(chunk, 0u); }
+  __device__ __forceinline__ void clear_before(uint4* chunk) const { clear(chunk, ~0u); }
+  __device__ __forceinline__ void clear(uint4* chunk, uint32_t flip) const {
+    const uint4 infinities = negative_infinity_chunk<T>();
+    chunk->x = (chunk->x & ~(past[0] ^ flip)) | (infinities.x & (past[0] ^ flip));
+    chunk->y = (chunk->y & ~(past[1] ^ flip)) | (infinities.y & (past[1] ^ flip));
+    chunk->z = (chunk->z & ~(past[2] ^ flip)) | (infinities.z & (past[2] ^ flip));
+    chunk->w = (chunk->w & ~(past[3] ^ flip)) | (infinities.w & (past[3] ^ flip));
+  }
+};
+
 // ---- the dense mask: a byte a column, nonzero = masked; the bytes of one chunk in up to two words
 
 template <int kWidth>

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <iterator>
 
 #include "core/divide.h"
+#include "masked_softmax/softmax_short_shape.h"
 
 namespace flowk {
 namespace {
@@ -254,19 +254,6 @@ SoftmaxShape shared_shape(const SoftmaxRequest& request, const SoftmaxProblem& p
   return shape;
 }
 
-// Rows of 2^n chunks, and few of them.
-SoftmaxShape chunks_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem) {
-  constexpr int64_t max_row_bytes[] = {32, 64};  // of 16 and of 32 bits: longer ones have threads of their own
-  SoftmaxShape shape;
-  const int64_t num_chunks = request.columns / problem.chunk_columns;
-  if (request.columns * problem.in_bytes > max_row_bytes[problem.in_bytes == 2 ? 0 : 1]) return shape;
-  shape.kernel = SoftmaxKernel::rows_by_chunks;
-  shape.vectors_per_thread = request.backward ? 2 : 4;
-  shape.lanes_per_row = static_cast<int32_t>(std::max<int64_t>(num_chunks, 1));
-  shape.block_threads = least_short_row_threads;
-  return shape;
-}
-
 // Blocks of a cluster have 32 KB of a row or more, so that their second reading finds it in L2.
 SoftmaxShape read_twice_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device) {
   constexpr int32_t elements_per_lane = 8;
@@ -349,11 +336,9 @@ bool shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, co
              lanes == shape.block_threads && lanes >= warp_lanes && lanes <= max_register_lanes &&
              shared_row_offset(problem, shape) + shared_row_bytes(request, problem, shape) <=
                  device.shared_bytes_per_block;
-    case SoftmaxKernel::rows_in_span: return span_shape_fits(request, problem, device, shape);
     case SoftmaxKernel::rows_by_chunks:
-      return blocks == 1 && shape.vectors_per_thread == (request.backward ? 2 : 4) && shape.block_threads <= 256 &&
-             lanes <= 8 && mask_of(request) == SoftmaxMask::interval && rows_are_one_run(request, problem) &&
-             !problem.has_leftovers && request.columns == int64_t{lanes} * problem.chunk_columns;
+    case SoftmaxKernel::rows_in_lanes:
+    case SoftmaxKernel::rows_in_span: return short_shape_fits(request, problem, device, shape);
     case SoftmaxKernel::row_read_twice: return lanes <= max_register_lanes && (blocks == 1 || lanes >= warp_lanes);
     default: return false;
   }
@@ -366,6 +351,7 @@ SoftmaxShape choose_shape(const SoftmaxRequest& request, const SoftmaxProblem& p
     return shape_fits(request, problem, device, candidate);
   };
   if (take(chunks_shape(request, problem))) return shape;
+  if (take(lanes_shape(request, problem))) return shape;
   const int64_t row_bytes = request.columns * problem.in_bytes, num_chunks = request.columns / problem.chunk_columns;
   const bool is_16_bit = problem.in_bytes == 2;
   const HolderRow* holder = find_holder(request, problem, row_bytes);
@@ -374,7 +360,7 @@ SoftmaxShape choose_shape(const SoftmaxRequest& request, const SoftmaxProblem& p
     const int32_t num_inputs = request.backward || mask_of(request) == SoftmaxMask::bias ? 2 : 1;
     const SoftmaxShape in_registers =
         register_shape(problem, device, *holder, row_bytes, num_chunks, most_vectors, num_inputs);
-    if (prefers_span(request, problem, in_registers) && take(span_shape(request, problem))) return shape;
+    if (prefers_span(request, problem, in_registers) && take(span_shape(request, problem, device))) return shape;
     if (take(in_registers)) return shape;
   }
   // Registers that lack the blocks of a cluster hand a row to shared memory.
