@@ -15,6 +15,8 @@ namespace {
 // 256x512x7x7 0.92 and 0.96. Two are right as well where a block then has all its rows under way at once: f16
 // 96x512x7x7 0.88 and 0.93.
 constexpr int64_t wanted_threads = 416;
+// And not where their tiles were less than 96 bytes of a row: f32 512x768x2x2 0.67, with twice as many 0.87.
+constexpr int64_t min_packs_of_half = 6;
 constexpr int64_t warp_lanes = 32;
 // Of the multiprocessors, that blocks keep busy: where channels divide badly among them, other kernels are faster.
 constexpr double min_busy = 0.85;
@@ -48,13 +50,13 @@ bool plan_planes_of_channels(const PreluBackwardProblem& problem, PreluBackwardP
   };
   const int64_t packs_of_half = packs_of_tile(channels_for(2 * multiprocessors) * inner, V);
   const bool is_one_pass = packs_of_half * ceil_div(outer, 3) <= max_backward_threads;
-  const bool are_two = element_bytes >= 4 || is_one_pass;
+  const bool are_two = (element_bytes >= 4 || is_one_pass) && packs_of_half >= min_packs_of_half;
   const int64_t slots = are_two ? 2 * multiprocessors : multiprocessors;
   const int64_t tile_channels = problem.choice.tile_packs > 0
                                     ? round_up(std::max<int64_t>(1, problem.choice.tile_packs * V / inner), unit)
                                     : channels_for(slots);
   const int64_t max_threads = problem.choice.max_threads > 0 ? problem.choice.max_threads
-                              : is_one_pass                  ? max_backward_threads
+                              : are_two && is_one_pass       ? max_backward_threads
                                                              : wanted_threads;
   const int64_t tile_packs = packs_of_tile(tile_channels * inner, V);
   const int64_t num_tiles = ceil_div(channels, tile_channels);
