@@ -35,6 +35,7 @@ def main() -> None:
     """Checks each result, then prints one line a call."""
     x, y, z = (torch.randn(64, 128, device="cuda") for _ in range(3))
     out, flipped = torch.empty_like(x), torch.empty(128, 64, device="cuda")
+    alpha, dalpha = torch.rand(2, 128, device="cuda")
     fused = pyflowk.ElementwiseKernel("T x, T y", "T z", "z = x * y + 1")
     rows: list[tuple[str, Callable[[], object], Callable[[], torch.Tensor]]] = [
         ("relu(x, out)", lambda: pyflowk.relu(x, out=out), lambda: torch.relu(x)),
@@ -46,6 +47,14 @@ def main() -> None:
         ("clamp(x, -1, 1, out)", lambda: pyflowk.clamp(x, -1, 1, out=out), lambda: torch.clamp(x, -1, 1, out=out)),
         ("ElementwiseKernel", lambda: fused(x, y, out=out), lambda: torch.addcmul(torch.ones_like(x), x, y)),
         ("permute(x, (1, 0), out)", lambda: pyflowk.permute(x, (1, 0), out=flipped), lambda: x.t().contiguous()),
+        ("permute(x, (1, 0))", lambda: pyflowk.permute(x, (1, 0)), lambda: x.t().contiguous()),
+        ("prelu(x, alpha, out)", lambda: pyflowk.prelu(x, alpha, out=out), lambda: torch.prelu(x, alpha)),
+        (
+            "prelu_backward(..., out)",
+            lambda: pyflowk.prelu_backward(y, x, alpha, dx_out=out, dalpha_out=dalpha)[0],
+            lambda: torch.ops.aten._prelu_kernel_backward(y, x, alpha)[0],
+        ),
+        ("softmax(x, out)", lambda: pyflowk.softmax(x, out=out), lambda: torch.softmax(x, -1)),
     ]
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}\n{'us a call':<26}{'pyflowk':>9}{'torch':>9}")
     for name, ours, theirs in rows:

@@ -179,55 +179,65 @@ def _run(
     """One call of `function`, on x (first) or on dy and y (first and second). `operands` are mask, lengths and bias,
     `options` side, causal, causal_offset, window and dtype. With a Listener as `stream` it is the text of the plan, and
     nothing is allocated."""
-    name = "x" if second is _FORWARD else "dy"
+    is_forward = second is _FORWARD
+    name = "x" if is_forward else "dy"
     explains = stream.__class__ is Listener
     source = KINDS.get(type(first)) or kind_of(first, name)
+    target = None if out is None else KINDS.get(type(out)) or kind_of(out, "out")
     if stream is not None and not explains:
         handle = stream_handle(stream)
-    elif out is None or source.follows_current_stream:
+    elif target is None or source.follows_current_stream:
         handle = source.stream_of(first)
     else:
-        handle = (KINDS.get(type(out)) or kind_of(out, "out")).stream_of(out)
+        handle = target.stream_of(out)
     pointer, shape, strides, element, device, after = source.read(first, name, handle)
     first_geometry = (shape, strides, element)
-    afters = [] if after is None else [after]
-    second_pointer = second_geometry = out_geometry = None
+    second_pointer = second_geometry = out_geometry = after_out = None
     pointers = geometries = _NONE
-    if second is not _FORWARD:
+    afters: list[After] = []
+    if not is_forward:
         second_pointer, second_geometry = _read(second, "y", name, device, handle, afters)
     if operands is not _NONE:
         pointers, geometries = _read_operands(operands, name, device, handle, afters)
-    if out is not None:
-        out_pointer, out_geometry = _read(out, "out", name, device, handle, afters)
+    if target is not None:
+        out_pointer, out_shape, out_element_strides, out_element, out_device, after_out = target.read_out(
+            out, "out", handle
+        )
+        if out_device != device:
+            raise different_devices(name, device, "out", out_device)
+        out_geometry = (out_shape, out_element_strides, out_element)
     first_strides, second_strides, code, out_strides, out_code, rank, extents, mask, mask_pointer, like, _ = (
         arguments_of(first_geometry, second_geometry, geometries, out_geometry, options)
     )
     library = _library.loaded.get(device) or _library.for_device(device, name)
     result = out
-    if out is None and not explains:
+    if target is None and not explains:
         result, out_pointer = source.empty(first, *like, device, handle)
-    elif out is None:
+    elif target is None:
         out_pointer = address_past((pointer, second_pointer, *pointers), (first_geometry, second_geometry, *geometries))
     if pointers is not _NONE:
         # A copy: the calls of other threads share what arguments_of() remembers.
         mask = SoftmaxMask.from_buffer_copy(mask)
         mask.dense, mask.lengths, mask.bias = pointers
         mask_pointer = addressof(mask)
-    tensors = (
-        (pointer, first_strides) if second is _FORWARD else (pointer, first_strides, second_pointer, second_strides)
-    )
-    arguments = (
-        *tensors, code, out_pointer, out_strides, out_code, rank, extents,
-        scale if type(scale) is float else _number(scale), mask_pointer, 1 if log else 0,
-    )  # fmt: skip
+    number = scale if type(scale) is float else _number(scale)
+    inputs = (pointer, first_strides) if is_forward else (pointer, first_strides, second_pointer, second_strides)
     if explains:
+        written = out_pointer, out_strides, out_code
+        arguments = (*inputs, code, *written, rank, extents, number, mask_pointer, 1 if log else 0)
         return plan_text(library, function + "_explain", arguments)
-    status = getattr(library, function)(*arguments, handle)
+    status = getattr(library, function)(
+        *inputs, code, out_pointer, out_strides, out_code, rank, extents, number, mask_pointer, 1 if log else 0, handle
+    )
     if status:
         raise error_of(library, status)
-    for after in afters:
+    if after is not None:
         after(handle)
-    return source.result(first, result) if out is None else result
+    if after_out is not None:
+        after_out(handle)
+    for after_operand in afters:
+        after_operand(handle)
+    return source.result(first, result) if target is None else result
 
 
 def _read_operands(
@@ -250,8 +260,7 @@ def _read(
 ) -> tuple[int, Geometry]:
     """Pointer and geometry of an array that must be where the first one is."""
     kind = KINDS.get(type(array)) or kind_of(array, name)
-    read = kind.read_out if name == "out" else kind.read
-    pointer, shape, strides, element, device, after = read(array, name, handle)
+    pointer, shape, strides, element, device, after = kind.read(array, name, handle)
     if device != first_device:
         raise different_devices(first_name, first_device, name, device)
     if after is not None:

@@ -161,6 +161,7 @@ class FakeDtype(NamedTuple):
     """What pyflowk uses of a torch.dtype."""
 
     itemsize: int
+    is_complex: bool = False
 
 
 class FakeTensor:

@@ -64,7 +64,7 @@ BAD_BACKWARDS = BAD_SIZES_AND_TYPES | {
     "dalpha is alpha": ({"dalpha": ALPHA}, Status.OVERLAP, ("dalpha = ", "overlaps alpha")),
 }
 # The calls of these need a workspace: a plane is more than a block takes.
-NEEDY = {"outer": 2, "channels": 1, "inner": 1800}
+NEEDY = {"outer": 1, "channels": 1, "inner": 4000}
 BAD_WORKSPACES = {
     "workspace is NULL": ({"workspace": None}, Status.NULL_POINTER, ("workspace = NULL",)),
     "workspace is too small": ({"workspace_bytes": 1}, Status.INVALID_ARGUMENT, ("workspace_bytes = 1", ">= ")),

@@ -17,11 +17,10 @@ Status run_channel_planes(const PreluBackwardPlan& plan, flowk_stream stream) {
   switch (plan.packs_at_once) {
     case 3: return launch(prelu_planes_of_channels<T, A, kCluster, 3>, plan.launch, stream, plan.channel_planes);
     case 4: return launch(prelu_planes_of_channels<T, A, kCluster, 4>, plan.launch, stream, plan.channel_planes);
-    case 6: return launch(prelu_planes_of_channels<T, A, kCluster, 6>, plan.launch, stream, plan.channel_planes);
     default: break;
   }
-  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR,
-                         "plan.packs_at_once = %d, must be 3, 4 or 6 of planes of channels", plan.packs_at_once);
+  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.packs_at_once = %d, must be 3 or 4 of planes of channels",
+                         plan.packs_at_once);
 }
 
 template <class T, class A, bool kWhole>
@@ -71,8 +70,14 @@ Status run_columns(const PreluBackwardPlan& plan, flowk_stream stream) {
 
 template <class T, class A, bool kCluster>
 Status run_channels(const PreluBackwardPlan& plan, flowk_stream stream) {
-  if (plan.packs_at_once > 2) return launch(prelu_channels<T, A, kCluster, 4>, plan.launch, stream, plan.channels);
-  return launch(prelu_channels<T, A, kCluster, 2>, plan.launch, stream, plan.channels);
+  switch (plan.packs_at_once) {
+    case 2: return launch(prelu_channels<T, A, kCluster, 2>, plan.launch, stream, plan.channels);
+    case 4: return launch(prelu_channels<T, A, kCluster, 4>, plan.launch, stream, plan.channels);
+    case 8: return launch(prelu_channels<T, A, kCluster, 8>, plan.launch, stream, plan.channels);
+    default: break;
+  }
+  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.packs_at_once = %d, must be 2, 4 or 8 of channels",
+                         plan.packs_at_once);
 }
 
 template <class T, class A>

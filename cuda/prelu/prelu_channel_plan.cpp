@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plans of PReLU backward over packs of whole channels, channels last.
 #include <algorithm>
+#include <iterator>
 
 #include "prelu/prelu_backward_problem.h"
 
@@ -51,12 +52,16 @@ namespace {
 
 // ---- packs_of_channels ----------------------------------------------------------------------------------------------
 
-// Rows of a slab: as many as leave blocks enough. H200, f16 96x512x7x7: 6.4 us with slabs of 128 rows, 6.5 with 64;
-// f16 96x128x28x28: 17.0 with 256, 17.1 with 128. Where slabs are many, a cluster of 8 sums them up first: f16
-// 96x256x14x14 10.0 us so, 10.2 without.
-constexpr int64_t most_rows_of_slab = 256;
-constexpr int64_t fewest_rows_of_slab = 64;
-constexpr int64_t blocks_of_multiprocessor(int64_t rows_per_slab) { return rows_per_slab > 128 ? 4 : 2; }
+// Rows of a slab, and packs that a thread loads before it uses any. H200, of the time to move 3N, slabs of 64 rows with
+// 2 packs at once, 128 with 4, 256 with 4: f16 7x7 0.82, 0.81, 0.77; 14x14 0.89, 0.86, 0.85; 28x28 0.91, 0.91, 0.90;
+// 56x56 0.93, 0.93, 0.94; f32 7x7 0.88, 0.85, -; 14x14 0.92, 0.91, 0.87. 256 with 8: f32 112x112 1.00, with 4 0.97.
+struct Slab {
+  int64_t min_bytes;  // of the tensor
+  int64_t rows;
+  int64_t packs_at_once;
+};
+constexpr Slab slabs[] = {{int64_t{64} << 20, 256, 8}, {int64_t{32} << 20, 256, 4}, {0, 64, 2}};
+// Where slabs are many, a cluster of 8 sums them up first: f16 14x14 0.89 so, 0.87 by clusters of 4, 0.86 without.
 constexpr int64_t min_slabs_of_clusters = 128;
 
 }  // namespace
@@ -65,17 +70,16 @@ bool plan_channels(const PreluBackwardProblem& problem, PreluBackwardPlan* plan)
   if (!is_of_channels(problem)) return false;
   ChannelParams params = params_of(problem);
   const int64_t num_tiles = ceil_div(params.row_packs, channel_tile_packs);
-  // Not where a quarter of the lanes and more would have no channels.
-  if (problem.choice.kernel == 0 && params.row_packs * 4 <= num_tiles * channel_tile_packs * 3) return false;
+  // Not where more than an eighth of the lanes has no channels: f32 57x57 of 100 channels, 25 packs, 0.77, by
+  // clusters of columns 0.90.
+  if (problem.choice.kernel == 0 && params.row_packs * 8 < num_tiles * channel_tile_packs * 7) return false;
   const int64_t threads = problem.choice.max_threads > 0
                               ? std::clamp(problem.choice.max_threads / 64 * 64, 64, max_prelu_threads)
                               : max_prelu_threads;
   const int64_t tile_rows = threads / channel_tile_packs;
-  int64_t rows_per_slab = problem.choice.rows_per_slab > 0 ? problem.choice.rows_per_slab : most_rows_of_slab;
-  while (problem.choice.rows_per_slab == 0 && rows_per_slab > fewest_rows_of_slab &&
-         num_tiles * ceil_div(params.num_rows, rows_per_slab) <
-             blocks_of_multiprocessor(rows_per_slab) * problem.device.num_multiprocessors)
-    rows_per_slab /= 2;
+  const Slab& slab = *std::find_if(std::begin(slabs), std::end(slabs),
+                                   [&](const Slab& row) { return problem.num_packs * pack_bytes >= row.min_bytes; });
+  const int64_t rows_per_slab = problem.choice.rows_per_slab > 0 ? problem.choice.rows_per_slab : slab.rows;
   const int64_t num_slabs = ceil_div(params.num_rows, rows_per_slab);
   const bool wants_dalpha = problem.request.dalpha != nullptr;
   int64_t blocks = 1;
@@ -88,9 +92,8 @@ bool plan_channels(const PreluBackwardProblem& problem, PreluBackwardPlan* plan)
   params.step_packs = tile_rows * params.row_packs;
   params.num_tiles = Divider(static_cast<uint32_t>(num_tiles));
   plan->kernel = PreluBackwardKernel::packs_of_channels;
-  plan->packs_at_once = problem.choice.packs_at_once > 0 ? problem.choice.packs_at_once
-                        : rows_per_slab > 2 * tile_rows  ? 4
-                                                         : 2;
+  plan->packs_at_once =
+      static_cast<int32_t>(problem.choice.packs_at_once > 0 ? problem.choice.packs_at_once : slab.packs_at_once);
   plan->launch.num_threads = static_cast<int32_t>(threads);
   plan->launch.num_blocks = num_tiles * round_up(num_slabs, blocks);
   plan->launch.shared_bytes = static_cast<int32_t>(threads / 32 * tile_channels * problem.sum_bytes);

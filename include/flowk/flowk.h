@@ -401,7 +401,7 @@ FLOWK_API flowk_status flowk_functor_plan(const void *const *pointers, const int
  *   SIZE_OVERFLOW, NO_DEVICE, CUDA_ERROR.
  * Numerics: `dtype` is FLOAT16, BFLOAT16, FLOAT32 or FLOAT64; `alpha_dtype` is the same, or FLOAT32 beside a 16-bit
  *   dtype. Zeros and NaN take the alpha side: alpha * 0.0 has the sign of the product, NaN stays NaN. Products are
- *   those of float32, of float64 for FLOAT64, rounded to `dtype` to nearest even.
+ *   rounded once to `dtype`, to nearest even; those of a 16-bit dtype with a FLOAT32 alpha to float32 first.
  */
 FLOWK_API flowk_status flowk_prelu(const void *x, const void *alpha, void *y, int64_t outer, int64_t channels,
                                    int64_t inner, flowk_dtype dtype, flowk_dtype alpha_dtype, flowk_stream stream);
@@ -435,8 +435,8 @@ FLOWK_API flowk_status flowk_prelu_backward_workspace_bytes(int64_t outer, int64
  * Statuses: those of flowk_prelu(); INVALID_ARGUMENT for `workspace_bytes` that are too few, NULL_POINTER where dx and
  *   dalpha are both NULL.
  * Numerics: types as in flowk_prelu(), dalpha's type is alpha's. Terms of dalpha are computed and added up in float32,
- *   in float64 for FLOAT64, level by level in an order that sizes, types, alignment and the device fix: equal calls
- *   give equal bits. An element with x > 0 adds nothing, whatever its dy.
+ *   in float64 for FLOAT64, level by level in an order that sizes, types, alignment, the device and whether dx is dy or
+ *   x fix: equal calls give equal bits. An element with x > 0 adds nothing, whatever its dy.
  */
 FLOWK_API flowk_status flowk_prelu_backward(const void *dy, const void *x, const void *alpha, void *dx, void *dalpha,
                                             int64_t outer, int64_t channels, int64_t inner, flowk_dtype dtype,
