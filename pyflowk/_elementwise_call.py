@@ -17,7 +17,7 @@ from ._abi import DType, UnaryOp
 from ._array import KINDS, PROTOCOL, After, kind_of
 from ._dtypes import dtype_like, dtype_name, number_type
 from ._elementwise_layout import Layout, Request, Signature, layout_of
-from ._errors import error_of
+from ._errors import different_devices, error_of
 from ._explain import Listener, plan_text
 from ._memory import contiguous_strides
 from ._promotion import INTEGERS, number_bytes
@@ -126,7 +126,7 @@ def read_operands(names: tuple[str, ...], operands: tuple[Any, ...], out: Any, s
         if index == first:
             device = place
         elif place != device:
-            raise _different_devices(names[first], device, names[index], place)
+            raise different_devices(names[first], device, names[index], place)
         pointers.append(pointer)
         signatures.append((shape, strides, dtype))
         if after is not None:
@@ -135,7 +135,7 @@ def read_operands(names: tuple[str, ...], operands: tuple[Any, ...], out: Any, s
     if target is not None:
         out_pointer, shape, strides, dtype, place, after = target.read_out(out, "out", handle)
         if place != device:
-            raise _different_devices(names[first], device, "out", place)
+            raise different_devices(names[first], device, "out", place)
         out_signature = (shape, strides, dtype)
         if after is not None:
             afters.append(after)
@@ -233,9 +233,3 @@ def _explain(
     layout = layout_of(request, readings.signatures, readings.out_signature, types)
     function, arguments = _arguments(layout, operands, readings, readings.out_pointer, parameters)
     return "\n".join([*texts, plan_text(library, function + "_explain", arguments)])
-
-
-def _different_devices(name: str, device: int | None, other: str, other_device: int | None) -> Exception:
-    places = ["a host array" if d is None else f"on device {d}" for d in (device, other_device)]
-    kind = TypeError if None in (device, other_device) else ValueError
-    return kind(f"{name} is {places[0]} and {other} is {places[1]}, must be on the same device")

@@ -39,3 +39,10 @@ def error_of(library: ctypes.CDLL, status: int) -> FlowkError:
     """The exception for this thread's last call to `library`, which returned `status`, not SUCCESS."""
     message = library.flowk_last_error().decode(errors="replace")
     return (FlowkValueError if status in _CAUSED_BY_A_VALUE else FlowkError)(status, message)
+
+
+def different_devices(name: str, device: int | None, other: str, other_device: int | None) -> Exception:
+    """The exception for arrays `name` and `other`, which are not on one device; None is the host."""
+    places = ["a host array" if d is None else f"on device {d}" for d in (device, other_device)]
+    kind = TypeError if None in (device, other_device) else ValueError
+    return kind(f"{name} is {places[0]} and {other} is {places[1]}, must be on the same device")

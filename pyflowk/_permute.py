@@ -14,7 +14,7 @@ from . import _library
 from ._abi import DType, Status
 from ._array import KINDS, kind_of
 from ._dtypes import dtype_like, element_strides, element_type, named_type, number_type
-from ._errors import FlowkValueError, error_of
+from ._errors import FlowkValueError, different_devices, error_of
 from ._explain import EXPLAINERS, plan_text
 from ._memory import contiguous_strides
 from ._stream import stream_handle
@@ -74,7 +74,7 @@ def _explain(x: Any, axes: tuple[int, ...] | None, out: Any, dtype: Any, scale: 
         target = kind_of(out, "out")
         dst, out_shape, out_strides, out_dtype, out_device, _ = target.read_out(out, "out", target.stream_of(out))
         if device != out_device:
-            raise _different_devices(device, out_device)
+            raise different_devices("x", device, "out", out_device)
     library = _library.for_device(device, "x")
     if dtype is None and scale == 1:
         src_strides, dst_strides, rank, extents, c_axes, code, _, _ = _arguments(
@@ -114,7 +114,7 @@ def _run(x: Any, axes: tuple[int, ...] | None, out: Any, stream: Any, dtype: Any
         src, shape, strides, x_dtype, device, after_src = source.read(x, "x", handle)
         dst, out_shape, out_strides, out_dtype, out_device, after_dst = target.read_out(out, "out", handle)
         if device != out_device:
-            raise _different_devices(device, out_device)
+            raise different_devices("x", device, "out", out_device)
         if converts:
             arguments, out_code, _ = _convert_arguments(
                 shape, strides, x_dtype, axes, out_shape, out_strides, out_dtype, dtype
@@ -229,12 +229,6 @@ def _check_out(shape: tuple[int, ...], dtype: Any, code: DType, out_shape: tuple
     same = dtype == out_dtype if type(dtype) is type(out_dtype) else element_type(out_dtype, "out")[0] == code
     if not same:
         raise TypeError(f"out has dtype {out_dtype}, must be {dtype}")
-
-
-def _different_devices(device: int | None, out_device: int | None) -> Exception:
-    places = ["a host array" if d is None else f"on device {d}" for d in (device, out_device)]
-    kind = TypeError if None in (device, out_device) else ValueError
-    return kind(f"x is {places[0]} and out is {places[1]}, must be on the same device")
 
 
 def _address_past(pointer: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> int:

@@ -15,8 +15,8 @@ from . import _library
 from ._abi import DType, Status
 from ._array import KINDS, kind_of
 from ._dtypes import element_strides, element_type
-from ._errors import FlowkValueError, error_of
-from ._explain import EXPLAINERS
+from ._errors import FlowkValueError, different_devices, error_of
+from ._explain import EXPLAINERS, plan_text
 from ._memory import DeviceArray, contiguous_strides, empty
 from ._stream import stream_handle
 
@@ -162,7 +162,7 @@ def explain_prelu(x: Any, alpha: Any, channel_axis: int = 1, *, out: Any = None)
     x_pointer, a_pointer, sizes, code, a_code, device = _read_both(x, alpha, channel_axis)
     y_pointer = _apart((x_pointer, a_pointer), sizes) if out is None else _pointer_of(out, "out")
     library = _library.for_device(device, "x")
-    return _text_of(library, library.flowk_prelu_explain, x_pointer, a_pointer, y_pointer, *sizes, code, a_code)
+    return plan_text(library, "flowk_prelu_explain", (x_pointer, a_pointer, y_pointer, *sizes, code, a_code))
 
 
 def explain_prelu_backward(dy: Any, x: Any, alpha: Any, channel_axis: int = 1, *, dx_out: Any = None) -> str:
@@ -173,8 +173,8 @@ def explain_prelu_backward(dy: Any, x: Any, alpha: Any, channel_axis: int = 1, *
     dx_pointer = _apart(inputs, sizes) if dx_out is None else _pointer_of(dx_out, "dx_out")
     dalpha_pointer = _apart((*inputs, dx_pointer), sizes)
     library = _library.for_device(device, "x")
-    explain = library.flowk_prelu_backward_explain
-    return _text_of(library, explain, *inputs, dx_pointer, dalpha_pointer, *sizes, code, a_code)
+    arguments = (*inputs, dx_pointer, dalpha_pointer, *sizes, code, a_code)
+    return plan_text(library, "flowk_prelu_backward_explain", arguments)
 
 
 # ---- what the calls share -------------------------------------------------------------------------------------------
@@ -280,9 +280,7 @@ def _check_same_place(name: str, first: tuple, other_name: str, other: tuple) ->
 
 def _check_device(name: str, device: int | None, other_name: str, other_device: int | None) -> None:
     if device != other_device:
-        places = ["a host array" if d is None else f"on device {d}" for d in (device, other_device)]
-        kind = TypeError if None in (device, other_device) else ValueError
-        raise kind(f"{name} is {places[0]} and {other_name} is {places[1]}, must be on the same device")
+        raise different_devices(name, device, other_name, other_device)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -332,14 +330,6 @@ def _pointer_of(array: Any, name: str) -> int:
 def _apart(pointers: tuple[int, ...], sizes: tuple[int, int, int]) -> int:
     """An address past tensors of these sizes, whatever their dtype, and aligned as that of a new array."""
     return (max(pointers) + 8 * math.prod(sizes) + 511) // 256 * 256
-
-
-def _text_of(library: Any, function: Any, *arguments: Any) -> str:
-    text = ctypes.create_string_buffer(4096)
-    status = function(*arguments, text, len(text))
-    if status:
-        raise error_of(library, status)
-    return text.value.decode()
 
 
 EXPLAINERS.update(prelu=explain_prelu, prelu_backward=explain_prelu_backward)

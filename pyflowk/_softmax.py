@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 from ctypes import addressof
 from typing import Any
@@ -11,8 +10,8 @@ from typing import Any
 from . import _library
 from ._abi import SoftmaxMask
 from ._array import KINDS, After, kind_of
-from ._errors import error_of
-from ._explain import EXPLAINERS
+from ._errors import different_devices, error_of
+from ._explain import EXPLAINERS, Listener, plan_text
 from ._softmax_arguments import Geometry, address_past, arguments_of
 from ._stream import stream_handle
 
@@ -144,9 +143,7 @@ def explain_masked_softmax(
 ) -> str:
     """The plan of masked_softmax() with the same arguments as text; nothing is launched or allocated."""
     options = (side, causal, causal_offset, window, dtype)
-    text = ctypes.create_string_buffer(4096)
-    _run("flowk_masked_softmax_explain", x, _FORWARD, (mask, lengths, bias), options, scale, log, out, None, text)
-    return text.value.decode()
+    return _run("flowk_masked_softmax", x, _FORWARD, (mask, lengths, bias), options, scale, log, out, Listener())
 
 
 def explain_masked_softmax_backward(
@@ -164,10 +161,8 @@ def explain_masked_softmax_backward(
     out: Any = None,
 ) -> str:
     """The plan of masked_softmax_backward() with the same arguments as text; nothing is launched or allocated."""
-    options = (side, causal, causal_offset, window, dtype)
-    text = ctypes.create_string_buffer(4096)
-    _run("flowk_masked_softmax_backward_explain", dy, y, (None, lengths, None), options, scale, log, out, None, text)
-    return text.value.decode()
+    options, operands = (side, causal, causal_offset, window, dtype), (None, lengths, None)
+    return _run("flowk_masked_softmax_backward", dy, y, operands, options, scale, log, out, Listener())
 
 
 def _run(
@@ -180,14 +175,14 @@ def _run(
     log: bool,
     out: Any,
     stream: Any,
-    text: Any = None,
 ) -> Any:
     """One call of `function`, on x (first) or on dy and y (first and second). `operands` are mask, lengths and bias,
-    `options` side, causal, causal_offset, window and dtype. With a `text` to be written `function` is an explain, and
+    `options` side, causal, causal_offset, window and dtype. With a Listener as `stream` it is the text of the plan, and
     nothing is allocated."""
     name = "x" if second is _FORWARD else "dy"
+    explains = stream.__class__ is Listener
     source = KINDS.get(type(first)) or kind_of(first, name)
-    if stream is not None:
+    if stream is not None and not explains:
         handle = stream_handle(stream)
     elif out is None or source.follows_current_stream:
         handle = source.stream_of(first)
@@ -209,7 +204,7 @@ def _run(
     )
     library = _library.loaded.get(device) or _library.for_device(device, name)
     result = out
-    if out is None and text is None:
+    if out is None and not explains:
         result, out_pointer = source.empty(first, *like, device, handle)
     elif out is None:
         out_pointer = address_past((pointer, second_pointer, *pointers), (first_geometry, second_geometry, *geometries))
@@ -221,16 +216,18 @@ def _run(
     tensors = (
         (pointer, first_strides) if second is _FORWARD else (pointer, first_strides, second_pointer, second_strides)
     )
-    status = getattr(library, function)(
+    arguments = (
         *tensors, code, out_pointer, out_strides, out_code, rank, extents,
         scale if type(scale) is float else _number(scale), mask_pointer, 1 if log else 0,
-        *((handle,) if text is None else (text, len(text))),
     )  # fmt: skip
+    if explains:
+        return plan_text(library, function + "_explain", arguments)
+    status = getattr(library, function)(*arguments, handle)
     if status:
         raise error_of(library, status)
     for after in afters:
         after(handle)
-    return source.result(first, result) if out is None and text is None else result
+    return source.result(first, result) if out is None else result
 
 
 def _read_operands(
@@ -256,9 +253,7 @@ def _read(
     read = kind.read_out if name == "out" else kind.read
     pointer, shape, strides, element, device, after = read(array, name, handle)
     if device != first_device:
-        places = ["a host array" if d is None else f"on device {d}" for d in (first_device, device)]
-        error = TypeError if None in (first_device, device) else ValueError
-        raise error(f"{first_name} is {places[0]} and {name} is {places[1]}, must be on the same device")
+        raise different_devices(first_name, first_device, name, device)
     if after is not None:
         afters.append(after)
     return pointer, (shape, strides, element)

@@ -168,30 +168,24 @@ Status explain(const Arguments& arguments, char* text, size_t text_bytes) {
   ElementwiseRequest request;
   bool is_empty = false;
   FLOWK_RETURN_IF_ERROR(prepare(arguments, &request, &is_empty));
-  if (text == nullptr) return Status::failure(FLOWK_STATUS_NULL_POINTER, "text = NULL, must not be");
-  if (is_empty) {
-    explain_nothing(text, text_bytes);
-    return {};
-  }
-  Device device;
-  FLOWK_RETURN_IF_ERROR(current_device(&device));
-  if (is_same_type_copy(request)) {
-    PermuteRequest permute;
-    make_permute(request, &permute);
-    PermutePlan plan;
-    plan_permute(permute, device, &plan);
-    explain_permute(plan, permute, text, text_bytes);
-    return {};
-  }
-  while (needs_split(request)) {  // every part has the plan of the first, over fewer elements
-    ElementwiseRequest first, second;
-    split_request(request, &first, &second);
-    request = first;
-  }
-  ElementwisePlan plan;
-  plan_elementwise(request, device, 0, &plan);
-  explain_elementwise(plan, request, text, text_bytes);
-  return {};
+  return explain_on_current_device(text, text_bytes, is_empty, [&](const Device& device) {
+    if (is_same_type_copy(request)) {
+      PermuteRequest permute;
+      make_permute(request, &permute);
+      PermutePlan plan;
+      plan_permute(permute, device, &plan);
+      explain_permute(plan, permute, text, text_bytes);
+      return;
+    }
+    while (needs_split(request)) {  // every part has the plan of the first, over fewer elements
+      ElementwiseRequest first, second;
+      split_request(request, &first, &second);
+      request = first;
+    }
+    ElementwisePlan plan;
+    plan_elementwise(request, device, 0, &plan);
+    explain_elementwise(plan, request, text, text_bytes);
+  });
 }
 
 int32_t result_of(const OpInfo& info, flowk_dtype dtype) {

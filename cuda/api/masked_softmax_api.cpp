@@ -271,17 +271,22 @@ Status softmax_explain(const SoftmaxArguments& arguments, char* text, size_t tex
   SoftmaxRequest request;
   bool is_empty = false;
   FLOWK_RETURN_IF_ERROR(check_softmax(arguments, &request, &is_empty));
-  if (text == nullptr) return Status::failure(FLOWK_STATUS_NULL_POINTER, "text = NULL, must not be");
-  if (is_empty) {
-    explain_nothing(text, text_bytes);
-    return {};
-  }
-  Device device;
-  FLOWK_RETURN_IF_ERROR(current_device(&device));
-  SoftmaxPlan plan;
-  plan_softmax(request, device, &plan);
-  explain_softmax(plan, request, text, text_bytes);
-  return {};
+  return explain_on_current_device(text, text_bytes, is_empty, [&](const Device& device) {
+    SoftmaxPlan plan;
+    plan_softmax(request, device, &plan);
+    explain_softmax(plan, request, text, text_bytes);
+  });
+}
+
+SoftmaxArguments forward_arguments(const Operand& x, const Operand& y, int32_t rank, const int64_t* shape, double scale,
+                                   const flowk_softmax_mask* mask, int32_t log_softmax) {
+  return {false, x, {}, y, rank, shape, scale, mask, log_softmax, "x_dtype", "y_dtype"};
+}
+
+SoftmaxArguments backward_arguments(const Operand& dy, const Operand& y, const Operand& dx, int32_t rank,
+                                    const int64_t* shape, double scale, const flowk_softmax_mask* mask,
+                                    int32_t log_softmax) {
+  return {true, dy, y, dx, rank, shape, scale, mask, log_softmax, "y_dtype", "dx_dtype"};
 }
 
 }  // namespace
@@ -293,17 +298,8 @@ flowk_status flowk_masked_softmax(const void* x, const int64_t* x_strides, flowk
                                   const int64_t* y_strides, flowk_dtype y_dtype, int32_t rank, const int64_t* shape,
                                   double scale, const flowk_softmax_mask* mask, int32_t log_softmax,
                                   flowk_stream stream) {
-  return flowk::softmax({false,
-                         {"x", x, x_strides, x_dtype},
-                         {},
-                         {"y", y, y_strides, y_dtype},
-                         rank,
-                         shape,
-                         scale,
-                         mask,
-                         log_softmax,
-                         "x_dtype",
-                         "y_dtype"},
+  return flowk::softmax(flowk::forward_arguments({"x", x, x_strides, x_dtype}, {"y", y, y_strides, y_dtype}, rank,
+                                                 shape, scale, mask, log_softmax),
                         stream)
       .code();
 }
@@ -312,17 +308,8 @@ flowk_status flowk_masked_softmax_explain(const void* x, const int64_t* x_stride
                                           const int64_t* y_strides, flowk_dtype y_dtype, int32_t rank,
                                           const int64_t* shape, double scale, const flowk_softmax_mask* mask,
                                           int32_t log_softmax, char* text, size_t text_bytes) {
-  return flowk::softmax_explain({false,
-                                 {"x", x, x_strides, x_dtype},
-                                 {},
-                                 {"y", y, y_strides, y_dtype},
-                                 rank,
-                                 shape,
-                                 scale,
-                                 mask,
-                                 log_softmax,
-                                 "x_dtype",
-                                 "y_dtype"},
+  return flowk::softmax_explain(flowk::forward_arguments({"x", x, x_strides, x_dtype}, {"y", y, y_strides, y_dtype},
+                                                         rank, shape, scale, mask, log_softmax),
                                 text, text_bytes)
       .code();
 }
@@ -332,18 +319,10 @@ flowk_status flowk_masked_softmax_backward(const void* dy, const int64_t* dy_str
                                            const int64_t* dx_strides, flowk_dtype dx_dtype, int32_t rank,
                                            const int64_t* shape, double scale, const flowk_softmax_mask* mask,
                                            int32_t log_softmax, flowk_stream stream) {
-  return flowk::softmax({true,
-                         {"dy", dy, dy_strides, y_dtype},
-                         {"y", y, y_strides, y_dtype},
-                         {"dx", dx, dx_strides, dx_dtype},
-                         rank,
-                         shape,
-                         scale,
-                         mask,
-                         log_softmax,
-                         "y_dtype",
-                         "dx_dtype"},
-                        stream)
+  return flowk::softmax(
+             flowk::backward_arguments({"dy", dy, dy_strides, y_dtype}, {"y", y, y_strides, y_dtype},
+                                       {"dx", dx, dx_strides, dx_dtype}, rank, shape, scale, mask, log_softmax),
+             stream)
       .code();
 }
 
@@ -352,18 +331,10 @@ flowk_status flowk_masked_softmax_backward_explain(const void* dy, const int64_t
                                                    const int64_t* dx_strides, flowk_dtype dx_dtype, int32_t rank,
                                                    const int64_t* shape, double scale, const flowk_softmax_mask* mask,
                                                    int32_t log_softmax, char* text, size_t text_bytes) {
-  return flowk::softmax_explain({true,
-                                 {"dy", dy, dy_strides, y_dtype},
-                                 {"y", y, y_strides, y_dtype},
-                                 {"dx", dx, dx_strides, dx_dtype},
-                                 rank,
-                                 shape,
-                                 scale,
-                                 mask,
-                                 log_softmax,
-                                 "y_dtype",
-                                 "dx_dtype"},
-                                text, text_bytes)
+  return flowk::softmax_explain(
+             flowk::backward_arguments({"dy", dy, dy_strides, y_dtype}, {"y", y, y_strides, y_dtype},
+                                       {"dx", dx, dx_strides, dx_dtype}, rank, shape, scale, mask, log_softmax),
+             text, text_bytes)
       .code();
 }
 

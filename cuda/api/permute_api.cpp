@@ -100,17 +100,11 @@ Status call_permute_explain(const PermuteArguments& arguments, const DtypeInfo& 
   PermuteRequest request;
   bool is_empty = false;
   FLOWK_RETURN_IF_ERROR(make_request(arguments, dtype, &request, &is_empty));
-  if (text == nullptr) return Status::failure(FLOWK_STATUS_NULL_POINTER, "text = NULL, must not be");
-  if (is_empty) {
-    explain_nothing(text, text_bytes);
-    return {};
-  }
-  Device device;
-  FLOWK_RETURN_IF_ERROR(current_device(&device));
-  PermutePlan plan;
-  plan_permute(request, device, &plan);
-  explain_permute(plan, request, text, text_bytes);
-  return {};
+  return explain_on_current_device(text, text_bytes, is_empty, [&](const Device& device) {
+    PermutePlan plan;
+    plan_permute(request, device, &plan);
+    explain_permute(plan, request, text, text_bytes);
+  });
 }
 
 namespace {

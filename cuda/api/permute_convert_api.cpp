@@ -69,17 +69,11 @@ Status convert_explain(const PermuteArguments& arguments, Types types, char* tex
   PermuteConvertRequest request;
   bool is_empty = false;
   FLOWK_RETURN_IF_ERROR(make_request(arguments, types, &request, &is_empty));
-  if (text == nullptr) return Status::failure(FLOWK_STATUS_NULL_POINTER, "text = NULL, must not be");
-  if (is_empty) {
-    explain_nothing(text, text_bytes);
-    return {};
-  }
-  Device device;
-  FLOWK_RETURN_IF_ERROR(current_device(&device));
-  PermuteConvertPlan plan;
-  plan_permute_convert(request, device, &plan);
-  explain_permute_convert(plan, request, text, text_bytes);
-  return {};
+  return explain_on_current_device(text, text_bytes, is_empty, [&](const Device& device) {
+    PermuteConvertPlan plan;
+    plan_permute_convert(request, device, &plan);
+    explain_permute_convert(plan, request, text, text_bytes);
+  });
 }
 
 }  // namespace

@@ -97,17 +97,11 @@ Status prelu(const PreluRequest& request, flowk_stream stream) {
 Status prelu_explain(const PreluRequest& request, char* text, size_t text_bytes) {
   bool is_empty = false;
   FLOWK_RETURN_IF_ERROR(check_prelu(request, &is_empty));
-  if (text == nullptr) return Status::failure(FLOWK_STATUS_NULL_POINTER, "text = NULL, must not be");
-  if (is_empty) {
-    explain_nothing(text, text_bytes);
-    return {};
-  }
-  Device device;
-  FLOWK_RETURN_IF_ERROR(current_device(&device));
-  PreluPlan plan;
-  plan_prelu(request, device, &plan);
-  explain_prelu(plan, text, text_bytes);
-  return {};
+  return explain_on_current_device(text, text_bytes, is_empty, [&](const Device& device) {
+    PreluPlan plan;
+    plan_prelu(request, device, &plan);
+    explain_prelu(plan, text, text_bytes);
+  });
 }
 
 constexpr int64_t workspace_alignment_bytes = 16;
@@ -180,17 +174,11 @@ Status prelu_backward(const PreluBackwardRequest& request, size_t workspace_byte
 Status prelu_backward_explain(const PreluBackwardRequest& request, char* text, size_t text_bytes) {
   bool is_empty = false;
   FLOWK_RETURN_IF_ERROR(check_prelu_backward(request, &is_empty));
-  if (text == nullptr) return Status::failure(FLOWK_STATUS_NULL_POINTER, "text = NULL, must not be");
-  if (is_empty) {
-    explain_nothing(text, text_bytes);
-    return {};
-  }
-  Device device;
-  FLOWK_RETURN_IF_ERROR(current_device(&device));
-  PreluBackwardPlan plan;
-  plan_prelu_backward(request, device, {}, &plan);
-  explain_prelu_backward(plan, text, text_bytes);
-  return {};
+  return explain_on_current_device(text, text_bytes, is_empty, [&](const Device& device) {
+    PreluBackwardPlan plan;
+    plan_prelu_backward(request, device, {}, &plan);
+    explain_prelu_backward(plan, text, text_bytes);
+  });
 }
 
 Status workspace_bytes_of(const PreluBackwardRequest& request, size_t* workspace_bytes) {

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tests of the CPU executor share.
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "check.h"
+#include "core/launch.cuh"
+
+using flowk::launch;
+using flowk::LaunchConfig;
+namespace simt = flowk::simt;
+
+inline void set_order(const char* order) { setenv("FLOWK_SIMT_THREAD_ORDER", order, 1); }
+
+// The fault's text, "" for success.
+template <class... Parameters, class... Arguments>
+std::string launch_fault(void (*kernel)(Parameters...), const LaunchConfig& config, Arguments... arguments) {
+  const flowk::Status status = launch(kernel, config, nullptr, arguments...);
+  if (status.ok()) return "";
+  CHECK(status.code() == FLOWK_STATUS_INTERNAL_ERROR);
+  return flowk::last_error_text();
+}
+
+inline bool contains(const std::string& text, const char* part) {
+  if (text.find(part) != std::string::npos) return true;
+  std::printf("\"%s\" is not in \"%s\"\n", part, text.c_str());
+  return false;
+}
