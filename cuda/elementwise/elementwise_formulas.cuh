@@ -14,60 +14,24 @@
 namespace flowk {
 
 // Hardware approximations; the executor computes them exactly.
-__device__ __forceinline__ float exp2_approx(float x) {  // denormal results are kept
 #ifdef FLOWK_SIMT
-  return exp2f(x);
+#define FLOWK_APPROXIMATION(name, instruction, exact) \
+  inline float name(float x) { return exact; }
 #else
-  float result;
-  asm("ex2.approx.f32 %0, %1;" : "=f"(result) : "f"(x));
-  return result;
+#define FLOWK_APPROXIMATION(name, instruction, exact)         \
+  __device__ __forceinline__ float name(float x) {            \
+    float result;                                             \
+    asm(instruction " %0, %1;" : "=f"(result) : "f"(x));      \
+    return result;                                            \
+  }
 #endif
-}
-__device__ __forceinline__ float exp2_approx_ftz(float x) {  // denormal results are 0
-#ifdef FLOWK_SIMT
-  return exp2f(x);
-#else
-  float result;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
-  return result;
-#endif
-}
-__device__ __forceinline__ float reciprocal_approx(float x) {
-#ifdef FLOWK_SIMT
-  return 1.0f / x;
-#else
-  float result;
-  asm("rcp.approx.f32 %0, %1;" : "=f"(result) : "f"(x));
-  return result;
-#endif
-}
-__device__ __forceinline__ float reciprocal_approx_ftz(float x) {
-#ifdef FLOWK_SIMT
-  return 1.0f / x;
-#else
-  float result;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
-  return result;
-#endif
-}
-__device__ __forceinline__ float sqrt_approx(float x) {
-#ifdef FLOWK_SIMT
-  return sqrtf(x);
-#else
-  float result;
-  asm("sqrt.approx.f32 %0, %1;" : "=f"(result) : "f"(x));
-  return result;
-#endif
-}
-__device__ __forceinline__ float tanh_approx(float x) {
-#ifdef FLOWK_SIMT
-  return tanhf(x);
-#else
-  float result;
-  asm("tanh.approx.f32 %0, %1;" : "=f"(result) : "f"(x));
-  return result;
-#endif
-}
+FLOWK_APPROXIMATION(exp2_approx, "ex2.approx.f32", exp2f(x))          // denormal results are kept
+FLOWK_APPROXIMATION(exp2_approx_ftz, "ex2.approx.ftz.f32", exp2f(x))  // denormal results are 0
+FLOWK_APPROXIMATION(reciprocal_approx, "rcp.approx.f32", 1.0f / x)
+FLOWK_APPROXIMATION(reciprocal_approx_ftz, "rcp.approx.ftz.f32", 1.0f / x)
+FLOWK_APPROXIMATION(sqrt_approx, "sqrt.approx.f32", sqrtf(x))
+FLOWK_APPROXIMATION(tanh_approx, "tanh.approx.f32", tanhf(x))
+#undef FLOWK_APPROXIMATION
 
 // The larger and the smaller of two numbers; NaN where one is.
 template <class T>
@@ -264,20 +228,19 @@ struct Formulas<float, true> : FloatFormulas<float, true> {
     constexpr float scale = 8.673617379884035e-19f;  // 2^-60
     return reciprocal_approx_ftz(scale + exp2_approx_ftz(minus_x_log2_e_minus_60)) * scale;
   }
-  // Q(z) = Phi(-z) for 0 <= z <= 14.2, times 2^24: 2^polynomial, fitted to log2 Q with an error of 1.3e-4 to z = 6,
-  // where gelu is below a float16's least denormal, and of 1e-3 beyond.
+  // Q(z) = Phi(-z) for 0 <= z <= 14.2, times 2^24: 2^polynomial, fitted to log2 Q with an error of 5.4e-4, which is
+  // 3.7e-4 of Q, to z = 6, where gelu is below a float16's least denormal, and of 3.6e-3 beyond.
   static constexpr float tail_end = 14.2f;
   static constexpr float tail_scale = 5.9604644775390625e-8f;  // 2^-24
   __device__ __forceinline__ static float scaled_tail(float z) {
-    float p = 2.86145028e-08f;
-    p = fmaf(p, z, -1.82794793e-06f);
-    p = fmaf(p, z, 4.99789785e-05f);
-    p = fmaf(p, z, -0.000773473119f);
-    p = fmaf(p, z, 0.00761116995f);
-    p = fmaf(p, z, -0.051451236f);
-    p = fmaf(p, z, -0.461749375f);
-    p = fmaf(p, z, -1.14964283f);
-    p = fmaf(p, z, -1.00012684f + 24.0f);
+    float p = -3.53905648e-07f;
+    p = fmaf(p, z, 1.96392048e-05f);
+    p = fmaf(p, z, -0.000454461755f);
+    p = fmaf(p, z, 0.00579052791f);
+    p = fmaf(p, z, -0.0459147356f);
+    p = fmaf(p, z, -0.469886273f);
+    p = fmaf(p, z, -1.14514303f);
+    p = fmaf(p, z, -1.00053167f + 24.0f);
     return exp2_approx_ftz(p);
   }
 
@@ -295,6 +258,52 @@ struct Formulas<float, true> : FloatFormulas<float, true> {
     p = fmaf(p, z, -0.999996185f);
     return exp2_approx_ftz(p);
   }
+
+  // 1.5 2^23: a sum with it is rounded to an integer, whose last bit is the sum's.
+  static constexpr float rounding = 12582912.0f;
+  static constexpr float inverse_pi = 0.318309886183790672f;
+  // Past this the multiples of pi below have too many bits.
+  static constexpr float largest_reduced = 100000.0f;
+  // sin(x - k pi) of |x - k pi| <= pi / 2. pi is its float and the float of the rest, so that the first difference is
+  // exact; the series errs by 1e-6.
+  __device__ __forceinline__ static float sin_past(float x, float k) {
+    const float r = fmaf(k, 8.74227766e-8f, fmaf(k, -3.14159274f, x));
+    const float square = r * r;
+    float p = fmaf(square, -0.000184879304f, 0.00831189286f);
+    p = fmaf(square, p, -0.16665554f);
+    return fmaf(square * r, p, r);
+  }
+  __device__ __forceinline__ static float negated_if_odd(float x, float rounded) {
+    return __uint_as_float(__float_as_uint(x) ^ __float_as_uint(rounded) << 31);
+  }
+  // (-1)^k sin(x - k pi)
+  __device__ __forceinline__ static float sin(float x, float, float) {
+    if (fabsf(x) > largest_reduced) return sinf(x);
+    const float rounded = fmaf(x, inverse_pi, rounding);
+    const float k = rounded - rounding;
+    return x == 0.0f ? x : negated_if_odd(sin_past(x, k), rounded);
+  }
+  // -(-1)^j sin(x - (j + 1/2) pi)
+  __device__ __forceinline__ static float cos(float x, float, float) {
+    if (fabsf(x) > largest_reduced) return cosf(x);
+    const float rounded = fmaf(x, inverse_pi, -0.5f) + rounding;
+    return -negated_if_odd(sin_past(x, rounded - rounding + 0.5f), rounded);
+  }
+
+  // 2^(y log2 |x|), whose error is that of y log2 |x|: 2^-18 where the result is finite. An odd y keeps x's sign, and
+  // no power but an integer is real where x < 0.
+  __device__ __forceinline__ static float pow(float x, float y) {
+    const float magnitude =
+        x == 1.0f || y == 0.0f ? 1.0f : exp2_approx(bounded(y, largest) * log2f(fabsf(x)));
+    if (!(__float_as_uint(x) >> 31)) return magnitude;
+    constexpr float all_even = 4194304.0f;  // 2^22: from there on bfloat16's numbers are
+    const float rounded = y + rounding;
+    const bool is_even = fabsf(y) >= all_even;
+    if (!is_even && rounded - rounding != y && x != 0.0f && fabsf(x) <= largest && y == y) return nan_value();
+    const bool is_odd = !is_even && rounded - rounding == y && (__float_as_uint(rounded) & 1u) != 0;
+    return is_odd ? -magnitude : magnitude;
+  }
+  __device__ __forceinline__ static float nan_value() { return __uint_as_float(0x7fc00000u); }
 
   __device__ __forceinline__ static float sqrt(float x, float, float) { return sqrt_approx(x); }
   __device__ __forceinline__ static float reciprocal(float x, float, float) { return reciprocal_approx(x); }

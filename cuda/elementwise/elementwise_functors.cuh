@@ -3,6 +3,7 @@
 #pragma once
 
 #include "elementwise/elementwise_formulas.cuh"
+#include "elementwise/elementwise_weights.h"
 #include "flowk/flowk.h"
 
 namespace flowk {
@@ -13,46 +14,11 @@ constexpr int B = 1, I = 2, F = 4;
 constexpr int BI = B | I, IF = I | F, BIF = B | I | F;
 }  // namespace takes
 
-// Light operations share a kernel, which takes a switch once a thread. Heavy ones have a kernel each where out is linear,
-// for registers and code of their own, and elsewhere share two, by their weight.
-enum class OpWeight { light, heavy, heaviest };
-
-__host__ __device__ constexpr OpWeight weight_of(flowk_unary_op op) {
-  switch (op) {
-    case FLOWK_UNARY_SIN:
-    case FLOWK_UNARY_COS: return OpWeight::heaviest;
-    case FLOWK_UNARY_SQRT:
-    case FLOWK_UNARY_RSQRT:
-    case FLOWK_UNARY_RECIPROCAL:
-    case FLOWK_UNARY_EXP:
-    case FLOWK_UNARY_LOG:
-    case FLOWK_UNARY_TANH:
-    case FLOWK_UNARY_SIGMOID:
-    case FLOWK_UNARY_ELU:
-    case FLOWK_UNARY_GELU:
-    case FLOWK_UNARY_GELU_TANH:
-    case FLOWK_UNARY_SILU:
-    case FLOWK_UNARY_SOFTPLUS: return OpWeight::heavy;
-    default: return OpWeight::light;
-  }
-}
-
-__host__ __device__ constexpr OpWeight weight_of(flowk_binary_op op) {
-  switch (op) {
-    case FLOWK_BINARY_POW: return OpWeight::heaviest;
-    case FLOWK_BINARY_DIV:
-    case FLOWK_BINARY_GELU_GRAD:
-    case FLOWK_BINARY_GELU_TANH_GRAD:
-    case FLOWK_BINARY_SILU_GRAD:
-    case FLOWK_BINARY_SILU_MUL: return OpWeight::heavy;
-    default: return OpWeight::light;
-  }
-}
-
 // The operations of a kernel: all of a weight, or one.
 template <OpWeight kWeight>
 struct OpsOf {
   static constexpr bool are_heavy = kWeight != OpWeight::light;
+  static constexpr bool have_switch = true;
   static constexpr bool are_heaviest = kWeight == OpWeight::heaviest;
   __device__ __forceinline__ static constexpr int32_t chosen(int32_t op) { return op; }
   template <class Op>
@@ -63,6 +29,7 @@ struct OpsOf {
 template <auto kOp>
 struct OneOp {
   static constexpr bool are_heavy = true;
+  static constexpr bool have_switch = false;
   static constexpr bool are_heaviest = weight_of(kOp) == OpWeight::heaviest;
   __device__ __forceinline__ static constexpr int32_t chosen(int32_t) { return kOp; }
   template <class Op>
@@ -84,6 +51,7 @@ constexpr int taken_as = std::is_floating_point_v<Compute> ? takes::F : takes::B
 template <class Compute, bool kNarrow, class Ops>
 struct UnaryFunctor {
   static constexpr int resident_blocks = resident_blocks_of<Ops, Compute>;
+  static constexpr bool takes_packs_together = Ops::have_switch;
   int32_t op;
   Compute a, b;
   __device__ __forceinline__ const UnaryFunctor& operator()() const { return *this; }
@@ -110,6 +78,7 @@ struct UnaryFunctor {
 template <class Compute, bool kNarrow, class Ops>
 struct BinaryFunctor {
   static constexpr int resident_blocks = resident_blocks_of<Ops, Compute>;
+  static constexpr bool takes_packs_together = Ops::have_switch;
   int32_t op;
   __device__ __forceinline__ const BinaryFunctor& operator()() const { return *this; }
 
@@ -136,6 +105,7 @@ struct BinaryFunctor {
 template <class Compute, int kPack>
 struct TernaryFunctor {
   static constexpr int resident_blocks = kPack == 16 ? 3 : 5;
+  static constexpr bool takes_packs_together = true;
   int32_t op;
   Compute a;
   __device__ __forceinline__ const TernaryFunctor& operator()() const { return *this; }
@@ -164,6 +134,7 @@ struct TernaryFunctor {
 template <class Compute>
 struct CopyFunctor {
   static constexpr int resident_blocks = sizeof(Compute) == 8 ? 5 : 6;
+  static constexpr bool takes_packs_together = true;
   __device__ __forceinline__ const CopyFunctor& operator()() const { return *this; }
   template <int kN>
   __device__ __forceinline__ void pack(Compute (&out)[kN], const Compute (&x)[kN]) const {

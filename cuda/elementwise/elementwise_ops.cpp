@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "elementwise/elementwise_ops.h"
 
+#include "elementwise/elementwise_weights.h"
+
 #include "core/dtype.h"
 
 namespace flowk {
@@ -59,6 +61,13 @@ bool takes(const OpInfo& info, flowk_dtype dtype) {
   if (info.name == nullptr || dtype_info(dtype).name == nullptr || is_complex(dtype)) return false;
   if (dtype == FLOWK_BOOL) return info.takes_bool;
   return is_float(dtype) ? info.takes_floats : info.takes_integers;
+}
+
+bool is_heavy(const ElementwiseRequest& request) {
+  if (request.arity == ElementwiseArity::unary)
+    return weight_of(static_cast<flowk_unary_op>(request.op)) != OpWeight::light;
+  return request.arity == ElementwiseArity::binary &&
+         weight_of(static_cast<flowk_binary_op>(request.op)) != OpWeight::light;
 }
 
 ComputeClass compute_class(flowk_dtype dtype) {

@@ -29,6 +29,9 @@ bool is_float(flowk_dtype dtype);
 bool is_complex(flowk_dtype dtype);
 bool takes(const OpInfo& info, flowk_dtype dtype);
 
+// Does a request take more than a few instructions an element?
+bool is_heavy(const ElementwiseRequest& request);
+
 // What `dtype`, which is not complex, is computed in.
 ComputeClass compute_class(flowk_dtype dtype);
 

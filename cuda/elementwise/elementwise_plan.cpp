@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/divide.h"
+#include "elementwise/elementwise_ops.h"
 
 namespace flowk {
 namespace {
@@ -26,12 +27,14 @@ int32_t choose_pack(const ElementwiseRequest& request) {
   return 16 >> widest;
 }
 
-// One pack a thread, or two where a thread would move fewer than 40 bytes: its index and its switches take more
-// instructions than those. Where the grid would not fill a GPU several times over it stays at one.
-int32_t choose_packs(const ElementwiseRequest& request, int64_t num_packs) {
-  int32_t element_bytes = 0;
-  for (int k = 0; k < request.shape.num_operands; ++k) element_bytes += 1 << request.element_shifts[k];
-  return num_packs >= int64_t{1} << 20 && element_bytes * choose_pack(request) < 40 ? 2 : 1;
+// Two packs a thread share its index, its switches and a heavy formula's latency: conversions to a narrower type go from
+// 0.75-0.96 of a copy to 0.97-1.02, float32 formulas from 0.40-0.94 to 0.93-0.99, broadcast operands from 0.83 to 0.96.
+// Light operations between packs of 16 bytes alone reach 1.00 with one, 0.98 with two (H200).
+int32_t choose_packs(const ElementwiseRequest& request, bool has_packs_alone) {
+  if (!has_packs_alone || is_heavy(request)) return 2;
+  for (int k = 1; k < request.shape.num_operands; ++k)
+    if (request.element_shifts[k] != request.element_shifts[0]) return 2;
+  return 1;
 }
 
 bool is_linear(const Problem& problem, int k, int64_t element_bytes) {
@@ -241,6 +244,16 @@ void plan_rows(const Problem& problem, ElementwisePlan* plan) {
   plan->launch.num_blocks = ceil_div(num_packs, elementwise_threads);
 }
 
+// Cuts the operands of plan->linear into packs, `packs` a thread, or as many as the plan chooses where it is 0. Returns
+// the blocks.
+int64_t cut(const Problem& problem, const ElementwiseRequest& request, int32_t packs, ElementwisePlan* plan) {
+  bool has_packs_alone = true;
+  for (int k = 1; k < problem.num_operands; ++k) has_packs_alone &= plan->linear.operands[k].is_linear != 0;
+  if (packs == 0) packs = choose_packs(request, has_packs_alone);
+  packs = std::min(packs, most_packs(plan->pack_elements, problem.num_operands - 1));
+  return cut_into_packs(problem.count, plan->pack_elements, packs, &plan->linear, problem.num_operands);
+}
+
 // A longer period is read in place: of 2048 bytes one pack in 128 goes over the end, and so a warp in 4 takes elements
 // one by one; shorter ones cost a block less to copy than the packs that it stores, 4096 bytes.
 constexpr int64_t longest_table_bytes = 2048;
@@ -269,7 +282,7 @@ bool describe_period(const Problem& problem, int k, ElementwiseOperand* operand,
 }
 
 // Leaves a plan of the periodic kernel, if every input is linear, periodic or one element.
-bool plan_periods(const Problem& problem, int32_t packs, ElementwisePlan* plan) {
+bool plan_periods(const Problem& problem, const ElementwiseRequest& request, int32_t packs, ElementwisePlan* plan) {
   auto& params = plan->linear;
   const int32_t pack_elements = plan->pack_elements;
   // A kernel of one input has no such form.
@@ -289,7 +302,7 @@ bool plan_periods(const Problem& problem, int32_t packs, ElementwisePlan* plan) 
     }
   }
   plan->kernel = ElementwiseKernel::periodic_packs;
-  plan->launch.num_blocks = cut_into_packs(problem.count, pack_elements, packs, &params, problem.num_operands);
+  plan->launch.num_blocks = cut(problem, request, packs, plan);
   for (int k = 1; k < problem.num_operands; ++k) {
     ElementwiseOperand& operand = params.operands[k];
     if (lengths[k] <= 1) continue;
@@ -298,6 +311,7 @@ bool plan_periods(const Problem& problem, int32_t packs, ElementwisePlan* plan) 
     period.repeat = Divider(static_cast<uint32_t>(repeats[k]));
     period.period = Divider(static_cast<uint32_t>(lengths[k]));
     period.head = static_cast<uint32_t>(params.head);
+    period.is_cyclic = repeats[k] * lengths[k] < problem.count;
     if (repeats[k] > 1 || operand.step != element_bytes) {
       operand.access = ElementwiseAccess::repeated;
     } else if (params.head % pack_elements == 0 && lengths[k] % pack_elements == 0 &&
@@ -380,8 +394,6 @@ void plan_elementwise(const ElementwiseRequest& request, const Device& device, i
   plan->launch.overlaps_previous = device.capability >= 90;
   plan->pack_elements = choose_pack(request);
   const Problem problem = make_problem(request);
-  if (packs == 0) packs = choose_packs(request, problem.count / plan->pack_elements);
-  packs = std::min(packs, most_packs(plan->pack_elements, problem.num_operands - 1));
   if (is_flat(problem, request)) {
     plan->kernel = ElementwiseKernel::flat_packs;
     for (int k = 0; k < problem.num_operands; ++k) {
@@ -391,13 +403,12 @@ void plan_elementwise(const ElementwiseRequest& request, const Device& device, i
                          k > 0 && problem.inner >= 0 && problem.shape.strides[k][0] == 0, request.dtypes[k],
                          request.element_shifts[k]);
     }
-    plan->launch.num_blocks =
-        cut_into_packs(problem.count, plan->pack_elements, packs, &plan->linear, problem.num_operands);
+    plan->launch.num_blocks = cut(problem, request, packs, plan);
     return enter_numbers(request, plan);
   }
   plan->strided.count = problem.count;
   for (int k = 0; k < problem.num_operands; ++k) describe_operand(request, problem, k, &plan->strided.operands[k]);
-  if (!plan_periods(problem, packs, plan)) {
+  if (!plan_periods(problem, request, packs, plan)) {
     const int dim = staged_dim(problem, plan->strided.operands);
     if (dim >= 0) {
       plan_tiles(problem, dim, plan);

@@ -117,7 +117,7 @@ ElementwiseError elementwise_by(const Factory& factory, int64_t count, Elementwi
   int k = 0;
   params.operands[k++] = linear_operand(out, count, false, 0, detail::element_shift<Out>);
   ((params.operands[k++] = linear_operand(in, count, false, 0, detail::element_shift<In>)), ...);
-  const int64_t num_blocks = cut_into_packs(count, n, 1, &params);
+  const int64_t num_blocks = cut_into_packs(count, n, most_packs(n, sizeof...(In)), &params);  // the functor may be heavy
   return detail::launch_flat(elementwise_flat<n, Factory, Element<Out>, Element<In>...>, num_blocks, stream, params,
                              factory);
 }

@@ -37,8 +37,7 @@ __device__ __forceinline__ void store_from(const uint32_t* words, int p, unsigne
 template <int kN, int kPacks, class Params, class Factory, class Out, class... In>
 __device__ __forceinline__ void run_linear(const Params& params, const Factory& factory) {
   constexpr int num_inputs = static_cast<int>(sizeof...(In));
-  constexpr int num_elements = kN * kPacks;
-  using Work = PackWork<num_elements, Out, In...>;
+  using Work = PackWork<kN, kPacks, Out, In...>;
   using Words = PackWords<kN, In...>;
   constexpr int num_words = kPacks * Words::whole > Words::shifted ? kPacks * Words::whole : Words::shifted;
   const int packs = kPacks == 1 ? 1 : params.packs;
@@ -64,11 +63,10 @@ __device__ __forceinline__ void run_linear(const Params& params, const Factory& 
           if constexpr (is_periodic<Params>)
             if (operand.access != ElementwiseAccess::cycled_table)
               load_periodic<kN, kPacks, bytes>(operand, params.periods[k], static_cast<uint32_t>(item), has, own);
-        } else {
+        } else {  // repeated below, when all loads are under way
           own[0] = operand.number[0];
           if constexpr (bytes == 8) own[1] = operand.number[1];
           if (operand.access == ElementwiseAccess::splat) pack::load<bytes>(own, operand.data);
-          pack::repeat<num_elements, bytes>(own);
         }
       });
     });
@@ -84,23 +82,23 @@ __device__ __forceinline__ void run_linear(const Params& params, const Factory& 
       constexpr int k = decltype(index)::value;
       const ElementwiseOperand& operand = params.operands[k];
       uint32_t* const own = words[k - 1];
-      if (operand.access == ElementwiseAccess::shifted) {
-        decltype(type)::type::with_size(operand, [&](auto size) {
-          constexpr int pack_bytes = kN * decltype(size)::value;
+      if (operand.access == ElementwiseAccess::aligned) return;
+      decltype(type)::type::with_size(operand, [&](auto size) {
+        constexpr int bytes = decltype(size)::value;
+        constexpr int pack_bytes = kN * bytes;
+        if (operand.access == ElementwiseAccess::shifted) {
           if constexpr (pack_bytes >= 4)
             pack::shift_down<pack_bytes>(own, static_cast<int>(reinterpret_cast<uintptr_t>(operand.data) %
                                                                pack::access_bytes<pack_bytes>));
-        });
-      }
-      if constexpr (is_periodic<Params>) {
-        if (operand.access == ElementwiseAccess::cycled_table)
-          decltype(type)::type::with_size(operand, [&](auto size) {
-            load_table<kN, kPacks, decltype(size)::value>(params.periods[k], static_cast<uint32_t>(item), own);
-          });
-      }
+        } else if (operand.access == ElementwiseAccess::splat || operand.access == ElementwiseAccess::number) {
+          pack::repeat<kN * kPacks, bytes>(own);
+        } else if constexpr (is_periodic<Params>) {
+          finish_periodic<kN, kPacks, bytes>(operand, params.periods[k], static_cast<uint32_t>(item), own);
+        }
+      });
     });
     uint32_t out[Work::out_words];
-    Work::compute(params.operands, factory(), words, out);
+    Work::compute(params.operands, factory(), packs, words, out);
     Out::with_size(params.operands[0], [&](auto size) {
       constexpr int pack_bytes = kN * decltype(size)::value;
       unsigned char* const here = params.operands[0].data + item * pack_bytes;

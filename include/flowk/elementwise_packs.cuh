@@ -29,31 +29,46 @@ __device__ __forceinline__ void load_whole_pack(const ElementwiseOperand& operan
   pack::repeat<kN, kSize>(words);
 }
 
-// The functor of a pack's words: `words[k - 1]` of input k, the result's in `out`.
-template <int kN, class Out, class... In>
+// Elements [first, first + kN) of an array that stays in registers.
+template <int kN, class T>
+__device__ __forceinline__ T (&part_of(T* values, int first))[kN] {
+  return reinterpret_cast<T(&)[kN]>(values[first]);
+}
+
+// The functor of the words of kPacks packs of kN: `words[k - 1]` of input k, the result's in `out`. A functor that says
+// takes_packs_together gets them at once, another one `packs` of them, one after the other.
+template <int kN, int kPacks, class Out, class... In>
 struct PackWork {
   static constexpr int num_inputs = static_cast<int>(sizeof...(In));
-  static constexpr int out_words = (kN * Out::largest_bytes + 3) / 4;
+  static constexpr int num_elements = kN * kPacks;
+  static constexpr int out_words = (num_elements * Out::largest_bytes + 3) / 4;
 
   template <class Operands, class Functor, int kWords>
-  __device__ __forceinline__ static void compute(const Operands& operands, const Functor& functor,
+  __device__ __forceinline__ static void compute(const Operands& operands, const Functor& functor, int packs,
                                                  const uint32_t (&words)[num_inputs][kWords],
                                                  uint32_t (&out)[out_words]) {
-    compute_from<1, Operands, Functor, kWords, In...>(operands, functor, words, out);
+    compute_from<1, Operands, Functor, kWords, In...>(operands, functor, packs, words, out);
   }
 
  private:
   template <int k, class Operands, class Functor, int kWords, class First, class... Rest, class... Values>
-  __device__ __forceinline__ static void compute_from(const Operands& operands, const Functor& functor,
+  __device__ __forceinline__ static void compute_from(const Operands& operands, const Functor& functor, int packs,
                                                       const uint32_t (&words)[num_inputs][kWords],
-                                                      uint32_t (&out)[out_words], const Values&... values) {
-    typename First::Value next[kN];
+                                                      uint32_t (&out)[out_words], Values&... values) {
+    typename First::Value next[num_elements];
     First::unpack(operands[k], words[k - 1], next);
     if constexpr (sizeof...(Rest) > 0) {
-      compute_from<k + 1, Operands, Functor, kWords, Rest...>(operands, functor, words, out, values..., next);
+      compute_from<k + 1, Operands, Functor, kWords, Rest...>(operands, functor, packs, words, out, values..., next);
     } else {
-      typename Out::Value result[kN];
-      apply<kN>(functor, result, values..., next);
+      typename Out::Value result[num_elements];
+      if constexpr (kPacks == 1 || requires { requires Functor::takes_packs_together; }) {
+        apply<num_elements>(functor, result, values..., next);
+      } else {
+#pragma unroll
+        for (int p = 0; p < kPacks; ++p)
+          if (p < packs)
+            apply<kN>(functor, part_of<kN>(result, p * kN), part_of<kN>(values, p * kN)..., part_of<kN>(next, p * kN));
+      }
       Out::pack(operands[0], result, out);
     }
   }
@@ -65,7 +80,7 @@ __device__ __forceinline__ void compute_element(const Operands& operands, const 
   const auto functor = factory();
   // A functor of pairs alone gets the element twice.
   constexpr int n = TakesElements<decltype(functor), Out, In...> ? 1 : 2;
-  using Work = PackWork<n, Out, In...>;
+  using Work = PackWork<n, 1, Out, In...>;
   constexpr int num_words = PackWords<n, In...>::whole;
   uint32_t words[sizeof...(In)][num_words] = {};
   for_each_input<In...>([&](auto index, auto type) {
@@ -80,7 +95,7 @@ __device__ __forceinline__ void compute_element(const Operands& operands, const 
     });
   });
   uint32_t out[Work::out_words];
-  Work::compute(operands, functor, words, out);
+  Work::compute(operands, functor, 1, words, out);
   Out::with_size(operands[0], [&](auto size) {
     pack::store<decltype(size)::value>(const_cast<unsigned char*>(locate(0)), out);
   });

@@ -57,6 +57,7 @@ struct ElementwisePeriod {
   Divider repeat;
   Divider period;
   uint32_t head;         // elements before the first pack
+  int32_t is_cyclic;     // the run is shorter than out
   int32_t table_offset;  // of a cycled_table in shared memory
   uint32_t table_elements;
 };
@@ -106,7 +107,7 @@ struct StridedElementwiseParams {
 // A block's tile, by a pack's elements: a thread owns `rows_per_thread` packs of 16 bytes of the widest operand.
 template <int kN>
 struct ElementwiseTileShape {
-  static constexpr int columns = kN >= 8 ? 128 : 16 * kN;
+  static constexpr int columns = kN >= 8 ? 128 : 64;
   static constexpr int rows_per_thread = 4;
   static constexpr int packs_per_row = columns / kN;
   static constexpr int rows = elementwise_threads / packs_per_row * rows_per_thread;

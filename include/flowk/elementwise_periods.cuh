@@ -16,10 +16,9 @@ struct PeriodPlace {
   uint32_t in_repeat;
 };
 __device__ __forceinline__ PeriodPlace place_in_period(const ElementwisePeriod& period, uint32_t i) {
-  PeriodPlace place;
-  uint32_t rest = i + period.head;
-  place.in_repeat = take_index(&rest, period.repeat);
-  place.index = take_index(&rest, period.period);
+  PeriodPlace place = {i + period.head, 0};
+  if (period.repeat.divisor > 1) place.in_repeat = take_index(&place.index, period.repeat);
+  if (period.is_cyclic) place.index -= period.period.divide(place.index) * period.period.divisor;
   return place;
 }
 __device__ __forceinline__ const unsigned char* locate_in_period(const ElementwiseOperand& operand,
@@ -58,39 +57,54 @@ __device__ __forceinline__ void load_cycled_pack(const ElementwiseOperand& opera
   }
 }
 
-// Each element `repeat` times: a pack has one of them, or two, or the loop's.
+// Each element `repeat` times. A pack of `repeat` >= kN has one of them or two: those alone are loaded, and
+// finish_periodic() spreads them when all loads are under way. Shorter ones are loaded element by element.
+template <int kN, int kSize>
+constexpr bool holds_two = kN * kSize >= 2 * (kSize < 4 ? 4 : kSize);
+template <int kSize>
+constexpr int element_words = kSize < 4 ? 1 : kSize / 4;
+
 template <int kN, int kSize>
 __device__ __forceinline__ void load_repeated_pack(const ElementwiseOperand& operand, const ElementwisePeriod& period,
                                                    PeriodPlace place, uint32_t* words) {
-  constexpr int num_words = (kN * kSize + 3) / 4;
   const auto next_of = [&](uint32_t i) { return i + 1 == period.period.divisor ? 0 : i + 1; };
-  if (period.repeat.divisor >= kN) {
-    pack::load<kSize>(words, operand.data + place.index * operand.step);
-    pack::repeat<kN, kSize>(words);
-    const int left = static_cast<int>(period.repeat.divisor - place.in_repeat);
-    if (left >= kN) return;
-    uint32_t next[num_words];
-    pack::load<kSize>(next, operand.data + next_of(place.index) * operand.step);
-    pack::repeat<kN, kSize>(next);
-#pragma unroll
-    for (int w = 0; w < num_words; ++w) {
-      const int bits = left * (kSize * 8) - 32 * w;  // of this word that are of the first element
-      const uint32_t mask = bits <= 0 ? 0u : bits >= 32 ? ~0u : (1u << bits) - 1;
-      words[w] = (words[w] & mask) | (next[w] & ~mask);
+  if constexpr (holds_two<kN, kSize>) {
+    if (period.repeat.divisor >= kN) {
+      pack::load<kSize>(words, operand.data + place.index * operand.step);
+      if (period.repeat.divisor - place.in_repeat < kN)
+        pack::load<kSize>(words + element_words<kSize>, operand.data + next_of(place.index) * operand.step);
+      return;
     }
-    return;
   }
 #pragma unroll
-  for (int w = 0; w < num_words; ++w) words[w] = 0;
+  for (int w = 0; w < (kN * kSize + 3) / 4; ++w) words[w] = 0;
 #pragma unroll
   for (int i = 0; i < kN; ++i) {
-    uint32_t element[(kSize + 3) / 4];
+    uint32_t element[element_words<kSize>];
     pack::load<kSize>(element, operand.data + place.index * operand.step);
     pack::put<kSize>(words, i, element);
     if (++place.in_repeat == period.repeat.divisor) {
       place.in_repeat = 0;
       place.index = next_of(place.index);
     }
+  }
+}
+
+// The first `left` elements are the first of the two in `words`, the others the second.
+template <int kN, int kSize>
+__device__ __forceinline__ void spread_two(uint32_t left, uint32_t* words) {
+  constexpr int num_words = kN * kSize / 4;
+  uint32_t next[num_words];
+#pragma unroll
+  for (int w = 0; w < element_words<kSize>; ++w) next[w] = words[element_words<kSize> + w];
+  pack::repeat<kN, kSize>(words);
+  if (left >= kN) return;
+  pack::repeat<kN, kSize>(next);
+#pragma unroll
+  for (int w = 0; w < num_words; ++w) {
+    const int bits = static_cast<int>(left) * (kSize * 8) - 32 * w;  // of this word that are of the first element
+    const uint32_t mask = bits <= 0 ? 0u : bits >= 32 ? ~0u : (1u << bits) - 1;
+    words[w] = (words[w] & mask) | (next[w] & ~mask);
   }
 }
 
@@ -162,6 +176,22 @@ __device__ __forceinline__ void load_table(const ElementwisePeriod& period, uint
       const int bit = p * bytes * 8;
       const uint32_t part = own[0] & 0xffffu;
       words[bit / 32] = bit % 32 == 0 ? part : words[bit / 32] | part << (bit % 32);
+    }
+  }
+}
+
+// What is left to do with a thread's packs when all loads are under way.
+template <int kN, int kPacks, int kSize>
+__device__ __forceinline__ void finish_periodic(const ElementwiseOperand& operand, const ElementwisePeriod& period,
+                                                uint32_t item, uint32_t* words) {
+  if (operand.access == ElementwiseAccess::cycled_table) return load_table<kN, kPacks, kSize>(period, item, words);
+  if constexpr (holds_two<kN, kSize>) {
+    if (operand.access == ElementwiseAccess::repeated && period.repeat.divisor >= kN) {
+#pragma unroll
+      for (int p = 0; p < kPacks; ++p) {
+        const PeriodPlace place = place_in_period(period, (item + p * elementwise_threads) * kN);
+        spread_two<kN, kSize>(period.repeat.divisor - place.in_repeat, words + p * (kN * kSize / 4));
+      }
     }
   }
 }

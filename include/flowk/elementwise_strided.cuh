@@ -125,9 +125,9 @@ __device__ __forceinline__ void finish_cut_pack(const StridedElementwiseParams<k
       if constexpr (bytes >= 4) pack::shift_down<bytes>(pack->words[k - 1], pack->shifts[k - 1]);
     });
   });
-  using Work = PackWork<kN, Out, In...>;
+  using Work = PackWork<kN, 1, Out, In...>;
   uint32_t words[Work::out_words];
-  Work::compute(params.operands, functor, pack->words, words);
+  Work::compute(params.operands, functor, 1, pack->words, words);
   const ElementwiseOperand& out = params.operands[0];
   unsigned char* const here = places.operands[0].here;
   Out::with_size(out, [&](auto size) {
