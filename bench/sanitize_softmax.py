@@ -19,7 +19,7 @@ from cuda.bindings import runtime as cudart
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from pyflowk import _abi, _library
 
-KERNELS = {"row_in_registers", "row_in_shared", "rows_in_span", "row_read_twice", "rows_by_chunks"}
+KERNELS = {"row_in_registers", "row_in_shared", "rows_in_span", "row_read_twice", "rows_by_chunks", "rows_in_lanes"}
 # Type, its number, and its units of the last place that float32 arithmetic and one rounding may take.
 TYPES = {"float16": (np.float16, 10, 0.51), "float32": (np.float32, 12, 4.0), "float64": (np.float64, 13, 8.0)}
 DTYPE_BOOL, DTYPE_INT32 = 1, 4

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import harness
 from softmax_workload import SoftmaxLibrary, Workload, cases_of
 
-KERNELS = ["row_in_registers", "row_in_shared", "rows_in_span", "row_read_twice", "rows_by_chunks"]
+KERNELS = ["row_in_registers", "row_in_shared", "rows_in_span", "row_read_twice", "rows_by_chunks", "rows_in_lanes"]
 VECTORS = (1, 2, 4, 8, 16)
 CLUSTERS = (1, 2, 4, 8, 16)
 ELEMENT_LANES = (2, 4, 8, 16)

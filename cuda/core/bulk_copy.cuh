@@ -13,8 +13,9 @@ namespace flowk {
 #define FLOWK_HAS_BULK_COPY 0
 #endif
 
-// The copies of a block into its shared memory: begin(), by all threads; copy(), by all threads, any number of times;
-// wait(), by all threads, which is a barrier too. `barrier` is 8 bytes of shared memory.
+// The copies of a block into its shared memory: begin(), by its first warp; copy(), by all threads, or by the first
+// warp where FLOWK_HAS_BULK_COPY, any number of times, less than 1 MB in all; wait(), by all threads, which is a
+// barrier too. `barrier` is 8 bytes of shared memory.
 struct BulkCopies {
   uint64_t* barrier;
 
@@ -24,23 +25,20 @@ struct BulkCopies {
   }
 #endif
 
-  // `total_bytes` of all copies, < 1 MB.
-  __device__ __forceinline__ void begin(int total_bytes) const {
+  __device__ __forceinline__ void begin() const {
 #if FLOWK_HAS_BULK_COPY
     if (threadIdx.x != 0) return;
     asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(address(barrier)) : "memory");
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address(barrier)), "r"(total_bytes)
-                 : "memory");
-#else
-    (void)total_bytes;
 #endif
   }
 
   // Both addresses and `num_bytes` are multiples of 16.
   __device__ __forceinline__ void copy(unsigned char* shared_dst, const unsigned char* src, int num_bytes) const {
 #if FLOWK_HAS_BULK_COPY
-    if (threadIdx.x != 0 || num_bytes == 0) return;
+    if (threadIdx.x != 0 || num_bytes <= 0) return;
+    asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(address(barrier)), "r"(num_bytes)
+                 : "memory");
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
                      address(shared_dst)),
                  "l"(src), "r"(num_bytes), "r"(address(barrier))
@@ -55,6 +53,7 @@ struct BulkCopies {
 
   __device__ __forceinline__ void wait() const {
 #if FLOWK_HAS_BULK_COPY
+    if (threadIdx.x == 0) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address(barrier)) : "memory");
     __syncthreads();  // begin() is done
     asm volatile(
         "{\n.reg .pred done;\nWAIT:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], 0;\n@!done bra WAIT;\n}" ::

@@ -21,6 +21,7 @@ const char* reason(const SoftmaxPlan& plan) {
       return plan.launch.cluster_blocks > 1 ? "a cluster of blocks holds a row in registers and shared memory"
                                             : "a block holds a row in registers and shared memory";
     case SoftmaxKernel::rows_in_span: return "short rows, a span of them through shared memory";
+    case SoftmaxKernel::rows_in_lanes: return "short rows of which an interval of columns is kept";
     case SoftmaxKernel::rows_by_chunks: return "rows of few chunks, several rows a thread";
     case SoftmaxKernel::row_read_twice: return "a row is too long to hold, or its operands share no alignment";
   }

@@ -7,6 +7,7 @@
 
 #include "core/divide.h"
 #include "masked_softmax/softmax_shape.h"
+#include "masked_softmax/softmax_short_shape.h"
 
 namespace flowk {
 namespace {
@@ -162,6 +163,7 @@ const char* softmax_kernel_name(SoftmaxKernel kernel) {
     case SoftmaxKernel::rows_in_span: return "rows_in_span";
     case SoftmaxKernel::row_read_twice: return "row_read_twice";
     case SoftmaxKernel::rows_by_chunks: return "rows_by_chunks";
+    case SoftmaxKernel::rows_in_lanes: return "rows_in_lanes";
   }
   return "unknown";
 }

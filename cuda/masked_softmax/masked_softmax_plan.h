@@ -52,8 +52,9 @@ enum class SoftmaxKernel : int32_t {
   rows_in_span,      // one or a few threads a row of a span of short rows, staged in shared memory
   row_read_twice,    // a block reads a row twice: any length, alignment and pair of types
   rows_by_chunks,    // a thread has chunks of several rows of 1 to 8 chunks each
+  rows_in_lanes,     // lanes of a warp hold a row of which lengths, causal and window keep an interval
 };
-constexpr int num_softmax_kernels = 5;
+constexpr int num_softmax_kernels = 6;
 const char* softmax_kernel_name(SoftmaxKernel kernel);
 
 // What a kernel is compiled to look at, besides the interval of columns that lengths, causal and window leave of a row.
@@ -139,7 +140,8 @@ constexpr int max_cluster_blocks = 16;
 constexpr int span_unit_columns = 4;
 constexpr int min_span_units = 3;
 constexpr int max_span_units = 10;
-constexpr int max_span_elements = 8;
+constexpr int max_span_elements = 16;
+constexpr int max_mask_runs = 16;
 
 // Shared memory through which `num_warps` warps of each of `cluster_blocks` blocks agree on a row: 16 bytes for a
 // barrier and two values a warp, of `value_bytes` (4 for 16-bit rows in registers, else 8).
@@ -155,7 +157,7 @@ struct SoftmaxPlan {
   flowk_dtype in_dtype = FLOWK_FLOAT32;
   flowk_dtype out_dtype = FLOWK_FLOAT32;
   // 16-byte chunks: row_in_registers 1, 2, 4, 8 or 16; row_in_shared those in registers, 4 or 8; rows_by_chunks 4,
-  // backward 2. rows_in_span: units of a row, of unit_columns columns.
+  // backward 2; rows_in_lanes 1, 2 or 4. rows_in_span: units of a row, of unit_columns columns.
   int32_t vectors_per_thread = 0;
   int32_t unit_columns = 0;
   int32_t resident_blocks = 0;  // of a multiprocessor at a time, at most; 0: as many as fit

@@ -266,6 +266,26 @@ __device__ __forceinline__ void select_interval(uint4* chunk, int column, int be
   *chunk = {words[0], words[1], words[2], words[3]};
 }
 
+// A chunk cut before its element `count`, < chunk_width: one part of it becomes -infinity.
+template <class T>
+struct ChunkCut {
+  uint32_t past[4];  // ones from that element on
+  __device__ __forceinline__ explicit ChunkCut(int count) {
+    const int shift = count * 8 * static_cast<int>(sizeof(T));
+#pragma unroll
+    for (int i = 0; i < 4; ++i) past[i] = ones_from(shift > 32 * i ? shift - 32 * i : 0);
+  }
+  __device__ __forceinline__ void clear_from(uint4* chunk) const { clear(chunk, 0u); }
+  __device__ __forceinline__ void clear_before(uint4* chunk) const { clear(chunk, ~0u); }
+  __device__ __forceinline__ void clear(uint4* chunk, uint32_t flip) const {
+    const uint4 infinities = negative_infinity_chunk<T>();
+    chunk->x = (chunk->x & ~(past[0] ^ flip)) | (infinities.x & (past[0] ^ flip));
+    chunk->y = (chunk->y & ~(past[1] ^ flip)) | (infinities.y & (past[1] ^ flip));
+    chunk->z = (chunk->z & ~(past[2] ^ flip)) | (infinities.z & (past[2] ^ flip));
+    chunk->w = (chunk->w & ~(past[3] ^ flip)) | (infinities.w & (past[3] ^ flip));
+  }
+};
+
 // ---- the dense mask: a byte a column, nonzero = masked; the bytes of one chunk in up to two words
 
 template <int kWidth>
@@ -286,27 +306,27 @@ __device__ __forceinline__ DenseWords<kWidth> load_dense_aligned(const unsigned 
   }
 }
 
-// The same at any address: the aligned words that hold them, shifted; where those reach past the mask, byte by byte.
-// `is_inside`: they do not, for any chunk of the row.
+// The same at any address, from the aligned words that hold them.
 template <int kWidth>
-__device__ __forceinline__ DenseWords<kWidth> load_dense_shifted(const unsigned char* address, bool is_inside,
-                                                                 const unsigned char* first, const unsigned char* end) {
+__device__ __forceinline__ DenseWords<kWidth> load_dense_shifted(const unsigned char* address) {
   constexpr int num_words = kWidth == 8 ? 2 : 1;
-  DenseWords<kWidth> result;
   const int misaligned = static_cast<int>(reinterpret_cast<uintptr_t>(address) & 3);
-  const unsigned char* base = address - misaligned;
-  if (is_inside || (base >= first && end - base >= 4 * num_words + 4)) {
-    uint32_t words[num_words + 1];
+  uint32_t words[num_words + 1];
 #pragma unroll
-    for (int i = 0; i <= num_words; ++i) words[i] = *reinterpret_cast<const uint32_t*>(base + 4 * i);
+  for (int i = 0; i <= num_words; ++i) words[i] = *reinterpret_cast<const uint32_t*>(address - misaligned + 4 * i);
+  DenseWords<kWidth> result;
 #pragma unroll
-    for (int i = 0; i < num_words; ++i)
-      result.words[i] = __funnelshift_r(words[i], words[i + 1], static_cast<unsigned>(misaligned) * 8);
-  } else {
-    for (int i = 0; i < num_words; ++i) result.words[i] = 0;
+  for (int i = 0; i < num_words; ++i)
+    result.words[i] = __funnelshift_r(words[i], words[i + 1], static_cast<unsigned>(misaligned) * 8);
+  return result;
+}
+
+// The same byte by byte, where those words may reach past the mask.
+template <int kWidth>
+__device__ __forceinline__ DenseWords<kWidth> load_dense_bytes(const unsigned char* address) {
+  DenseWords<kWidth> result = {};
 #pragma unroll
-    for (int i = 0; i < kWidth; ++i) result.words[i / 4] |= static_cast<uint32_t>(address[i]) << (8 * (i % 4));
-  }
+  for (int i = 0; i < kWidth; ++i) result.words[i / 4] |= static_cast<uint32_t>(address[i]) << (8 * (i % 4));
   return result;
 }
 

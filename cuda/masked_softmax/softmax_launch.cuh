@@ -8,6 +8,7 @@
 #include "masked_softmax/softmax_row_in_shared.cuh"
 #include "masked_softmax/softmax_row_read_twice.cuh"
 #include "masked_softmax/softmax_rows_by_chunks.cuh"
+#include "masked_softmax/softmax_rows_in_lanes.cuh"
 #include "masked_softmax/softmax_rows_in_span.cuh"
 #include "masked_softmax/softmax_run.h"
 
@@ -97,6 +98,21 @@ Status launch_backward_in_span(const SoftmaxPlan& plan, flowk_stream stream) {
   });
 }
 
+template <class T>
+Status launch_in_lanes(const SoftmaxPlan& plan, flowk_stream stream) {
+  switch (plan.params.lanes_per_row * 8 + plan.vectors_per_thread) {
+    case 8 + 1: return launch(softmax_rows_in_lanes<T, 1, 1>, plan.launch, stream, plan.params);
+    case 8 + 2: return launch(softmax_rows_in_lanes<T, 1, 2>, plan.launch, stream, plan.params);
+    case 8 + 4: return launch(softmax_rows_in_lanes<T, 1, 4>, plan.launch, stream, plan.params);
+    case 16 + 4: return launch(softmax_rows_in_lanes<T, 2, 4>, plan.launch, stream, plan.params);
+    case 32 + 4: return launch(softmax_rows_in_lanes<T, 4, 4>, plan.launch, stream, plan.params);
+    case 64 + 4: return launch(softmax_rows_in_lanes<T, 8, 4>, plan.launch, stream, plan.params);
+    case 128 + 4: return launch(softmax_rows_in_lanes<T, 16, 4>, plan.launch, stream, plan.params);
+    case 256 + 4: return launch(softmax_rows_in_lanes<T, 32, 4>, plan.launch, stream, plan.params);
+  }
+  return no_such_kernel(plan);
+}
+
 template <class T, SoftmaxMask kMask>
 Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
   switch (plan.kernel) {
@@ -122,6 +138,9 @@ Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
           case 8: return launch(softmax_rows_by_chunks<T, 8, 4>, plan.launch, stream, plan.params);
         }
       }
+      break;
+    case SoftmaxKernel::rows_in_lanes:
+      if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::interval) return launch_in_lanes<T>(plan, stream);
       break;
     case SoftmaxKernel::row_read_twice:
       return launch(softmax_row_read_twice<T, kMask>, plan.launch, stream, plan.params);

@@ -18,6 +18,32 @@ struct SoftmaxRow {
   int end = 0;
 };
 
+// The columns that lengths, causal and window keep of a row: the length is at `length_offset`, and `number` is the
+// row's among its q rows.
+__device__ __forceinline__ void find_interval(const SoftmaxParams& params, int64_t length_offset, int64_t number,
+                                              SoftmaxRow* row) {
+  const int columns = params.columns;
+  int begin = 0, end = columns;
+  if (params.lengths_bytes != 0) {
+    const unsigned char* address = params.lengths + length_offset;
+    const auto clamp = [columns](auto n) { return n < 0 ? 0 : n > columns ? columns : static_cast<int>(n); };
+    const int length = params.lengths_bytes == 4 ? clamp(*reinterpret_cast<const int32_t*>(address))
+                                                 : clamp(*reinterpret_cast<const int64_t*>(address));
+    if (params.lengths_from_right)
+      begin = columns - length;
+    else
+      end = length;
+  }
+  if (params.has_diagonal) {
+    const int64_t diagonal_begin = number + params.diagonal_begin;
+    const int64_t diagonal_end = number + params.diagonal_end;
+    if (diagonal_end < end) end = diagonal_end < 0 ? 0 : static_cast<int>(diagonal_end);
+    if (diagonal_begin > begin) begin = diagonal_begin > columns ? columns : static_cast<int>(diagonal_begin);
+  }
+  row->begin = begin < end ? begin : 0;
+  row->end = begin < end ? end : 0;
+}
+
 // Waits for the stream's previous grid before the first access to memory, and finds row `linear` of the grid's order:
 // out(row) = out + sum over d of index[d] * strides[d], and so for the others.
 template <SoftmaxMask kMask, bool kBackward, SoftmaxForm kForm = SoftmaxForm::any>
@@ -91,28 +117,8 @@ __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, in
   if constexpr (has_dense) row.dense = params.dense == nullptr ? nullptr : params.dense + offsets[softmax_dense];
   row.columns = row.end = exists ? params.columns : 0;
   wait_for_previous_grid();
-  if (kForm != SoftmaxForm::whole && params.has_interval && exists) {
-    const int columns = params.columns;
-    int begin = 0, end = columns;
-    if (params.lengths_bytes != 0) {
-      const unsigned char* address = params.lengths + offsets[softmax_lengths];
-      const auto clamp = [columns](auto n) { return n < 0 ? 0 : n > columns ? columns : static_cast<int>(n); };
-      const int length = params.lengths_bytes == 4 ? clamp(*reinterpret_cast<const int32_t*>(address))
-                                                   : clamp(*reinterpret_cast<const int64_t*>(address));
-      if (params.lengths_from_right)
-        begin = columns - length;
-      else
-        end = length;
-    }
-    if (params.has_diagonal) {
-      const int64_t diagonal_begin = offsets[softmax_row] + params.diagonal_begin;
-      const int64_t diagonal_end = offsets[softmax_row] + params.diagonal_end;
-      if (diagonal_end < end) end = diagonal_end < 0 ? 0 : static_cast<int>(diagonal_end);
-      if (diagonal_begin > begin) begin = diagonal_begin > columns ? columns : static_cast<int>(diagonal_begin);
-    }
-    row.begin = begin < end ? begin : 0;
-    row.end = begin < end ? end : 0;
-  }
+  if (kForm != SoftmaxForm::whole && params.has_interval && exists)
+    find_interval(params, offsets[softmax_lengths], offsets[softmax_row], &row);
   return row;
 }
 
@@ -148,11 +154,28 @@ __device__ __forceinline__ RowChunks row_chunks(const SoftmaxParams& params, con
   return chunks;
 }
 
-// Do the aligned words around a row's mask lie inside the mask's memory?
-__device__ __forceinline__ bool words_are_inside(const SoftmaxParams& params, const SoftmaxRow& row) {
+// The mask's bytes of those of kCount chunks that are read, chunk i's at address_of(i): every load before the first
+// use.
+template <int kWidth, int kCount, class IsRead, class AddressOf>
+__device__ __forceinline__ void load_dense(const SoftmaxParams& params, const SoftmaxRow& row, bool is_aligned,
+                                           IsRead is_read, AddressOf address_of, DenseWords<kWidth> (&dense)[kCount]) {
+  const auto load_all = [&](auto load) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      dense[i] = {};
+      if (is_read(i)) dense[i] = load(address_of(i));
+    }
+  };
+  // Do the aligned words around the row's mask lie inside the mask's memory?
   constexpr int word_bytes = 4;
-  return row.dense - params.dense_first >= word_bytes - 1 &&
-         params.dense_end - row.dense >= row.columns + 2 * word_bytes;
+  const bool is_inside =
+      row.dense - params.dense_first >= word_bytes - 1 && params.dense_end - row.dense >= row.columns + 2 * word_bytes;
+  if (is_aligned)
+    load_all([](const unsigned char* address) { return load_dense_aligned<kWidth>(address); });
+  else if (is_inside)
+    load_all([](const unsigned char* address) { return load_dense_shifted<kWidth>(address); });
+  else
+    load_all([](const unsigned char* address) { return load_dense_bytes<kWidth>(address); });
 }
 
 constexpr int line_chunks = 128 / chunk_bytes;

@@ -179,15 +179,12 @@ __global__ void __launch_bounds__(128) softmax_rows_by_units(const __grid_consta
   const int row_in_block = static_cast<int>(threadIdx.x) >> params.rows_shift;
   const int lane = static_cast<int>(threadIdx.x) & (params.lanes_per_row - 1);
   const BulkCopies copies = {reinterpret_cast<uint64_t*>(memory + params.barrier_offset_bytes)};
-  copies.begin(span.copied_bytes());
+  copies.begin();
   wait_for_previous_grid();
   load_span<T>(span, copies, params.x, memory);
-  const unsigned char* mask = memory + params.block_offset_bytes;
-  if constexpr (kMask == SoftmaxMask::dense)
-    mask += load_mask_runs(params, span, memory + params.block_offset_bytes, row_in_block);
+  unsigned char* const masks = memory + params.block_offset_bytes;
+  if constexpr (kMask == SoftmaxMask::dense) load_mask_runs(params, span, copies, masks);
   const UnitWindow<T, kUnits> window(params, span, row_in_block, lane);
-  const unsigned char* const own_mask = mask + lane * unit_columns - window.phase;
-  if constexpr (kMask == SoftmaxMask::dense) async_copy_wait();
   copies.wait();
 
   Unit<T> units[kUnits];
@@ -200,7 +197,9 @@ __global__ void __launch_bounds__(128) softmax_rows_by_units(const __grid_consta
       for (int j = 0; j < unit_words<T>; ++j) units[i].words[j] ^= sizeof(T) == 2 ? 0x80008000u : 0x80000000u;
   }
   window.clear_others(params, units, infinity_word<T>);
+  [[maybe_unused]] const unsigned char* own_mask = nullptr;
   if constexpr (kMask == SoftmaxMask::dense) {
+    own_mask = mask_of_row(params, masks, row_in_block) + lane * unit_columns - window.phase;
     const int first_byte = static_cast<int>(reinterpret_cast<uintptr_t>(own_mask)) & 3;
     const uint32_t* const words = reinterpret_cast<const uint32_t*>(own_mask - first_byte);
 #pragma unroll
@@ -250,7 +249,7 @@ __global__ void __launch_bounds__(128, 6) softmax_backward_by_units(const __grid
   const int row_in_block = static_cast<int>(threadIdx.x) >> params.rows_shift;
   const int lane = static_cast<int>(threadIdx.x) & (params.lanes_per_row - 1);
   const BulkCopies copies = {reinterpret_cast<uint64_t*>(memory + params.barrier_offset_bytes)};
-  copies.begin(2 * span.copied_bytes());
+  copies.begin();
   wait_for_previous_grid();
   load_span<T>(span, copies, params.x, memory);
   load_span<T>(span, copies, params.side, y_memory);
@@ -307,17 +306,17 @@ __global__ void __launch_bounds__(256) softmax_rows_by_elements(const __grid_con
   const RowSpan span = row_span<T>(params);
   const int num_threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
   const BulkCopies copies = {reinterpret_cast<uint64_t*>(memory + params.barrier_offset_bytes)};
-  copies.begin(span.copied_bytes());
+  copies.begin();
   wait_for_previous_grid();
   load_span<T>(span, copies, params.x, memory);
-  const unsigned char* mask = memory + params.block_offset_bytes;
-  if constexpr (kMask == SoftmaxMask::dense)
-    mask += load_mask_runs(params, span, memory + params.block_offset_bytes, thread);
-  if constexpr (kMask == SoftmaxMask::dense) async_copy_wait();
+  unsigned char* const masks = memory + params.block_offset_bytes;
+  if constexpr (kMask == SoftmaxMask::dense) load_mask_runs(params, span, copies, masks);
   copies.wait();
 #pragma unroll 1
   for (int row = thread; row < span.num_rows; row += num_threads) {
     T* const elements = reinterpret_cast<T*>(memory + span.shift) + row * kColumns;
+    [[maybe_unused]] const unsigned char* mask = nullptr;
+    if constexpr (kMask == SoftmaxMask::dense) mask = mask_of_row(params, masks, row);
     float values[kColumns], largest = negative_infinity<float>();
 #pragma unroll
     for (int j = 0; j < kColumns; ++j) {
@@ -349,7 +348,7 @@ __global__ void __launch_bounds__(256) softmax_backward_by_elements(const __grid
   const RowSpan span = row_span<T>(params);
   const int num_threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
   const BulkCopies copies = {reinterpret_cast<uint64_t*>(memory + params.barrier_offset_bytes)};
-  copies.begin(2 * span.copied_bytes());
+  copies.begin();
   wait_for_previous_grid();
   load_span<T>(span, copies, params.x, memory);
   load_span<T>(span, copies, params.side, y_memory);

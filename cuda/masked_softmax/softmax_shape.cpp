@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <iterator>
 
 #include "core/divide.h"
+#include "masked_softmax/softmax_short_shape.h"
 
 namespace flowk {
 namespace {
@@ -24,6 +24,7 @@ struct HolderRow {
   int32_t threads = 0;
   int32_t resident_blocks = 0;
 };
+
 // No dense mask and no bias, every column kept. Many chunks a thread and few threads a row: a maximum and a sum over a
 // warp cost a third of what they do over a block.
 constexpr HolderRow plain_16_bit[] = {
@@ -31,7 +32,7 @@ constexpr HolderRow plain_16_bit[] = {
     {16384, 4, 1},            // 128: 0.99, 512: 0.98, 1024: 0.99, 2048: 0.99, 4096: 0.967, 8192: 0.975
     {32768, 8, 1, 0, 3},      // 16384: 0.965
     {65536, 8, 4, 0, 6},      // 32768: 0.983
-    {131072, 8, 8, 0, 6},     // 65536: 0.983
+    {131072, 8, 8},           // 65536: 0.977, 50257: 0.958
     {262144, 8, 8},           // 131072: 0.96
     {524288, 8, 16},          // 262144: 0.958
     {1048576, 4, 16, 256},    // 524288: 0.85
@@ -230,8 +231,10 @@ SoftmaxShape register_shape(const SoftmaxProblem& problem, const Device& device,
   shape.lanes_per_row = lanes_for(num_chunks, vectors, shape.cluster_blocks, least);
   shape.block_threads = shape.cluster_blocks > 1 ? shape.lanes_per_row
                                                  : threads_for(shape.lanes_per_row, vectors * chunk_bytes * num_inputs);
-  // Blocks that are all resident at once need no room for others.
-  if (problem.num_rows * shape.cluster_blocks > int64_t{holder.resident_blocks} * device.num_multiprocessors)
+  // Found with rows that fill their threads (50257 columns, float16: 0.96 without, 0.84 with), and of use where not all
+  // blocks are resident at once.
+  if (!problem.has_leftovers &&
+      problem.num_rows * shape.cluster_blocks > int64_t{holder.resident_blocks} * device.num_multiprocessors)
     shape.resident_blocks = holder.resident_blocks;
   return shape;
 }
@@ -251,19 +254,6 @@ SoftmaxShape shared_shape(const SoftmaxRequest& request, const SoftmaxProblem& p
   while (shape.copies < 4 && problem.num_rows * shape.cluster_blocks * shape.copies * 2 <= most_blocks)
     shape.copies *= 2;
   if (shape.copies > 1) shape.vectors_per_thread = 8;
-  return shape;
-}
-
-// Rows of 2^n chunks, and few of them.
-SoftmaxShape chunks_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem) {
-  constexpr int64_t max_row_bytes[] = {32, 64};  // of 16 and of 32 bits: longer ones have threads of their own
-  SoftmaxShape shape;
-  const int64_t num_chunks = request.columns / problem.chunk_columns;
-  if (request.columns * problem.in_bytes > max_row_bytes[problem.in_bytes == 2 ? 0 : 1]) return shape;
-  shape.kernel = SoftmaxKernel::rows_by_chunks;
-  shape.vectors_per_thread = request.backward ? 2 : 4;
-  shape.lanes_per_row = static_cast<int32_t>(std::max<int64_t>(num_chunks, 1));
-  shape.block_threads = least_short_row_threads;
   return shape;
 }
 
@@ -349,11 +339,9 @@ bool shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, co
              lanes == shape.block_threads && lanes >= warp_lanes && lanes <= max_register_lanes &&
              shared_row_offset(problem, shape) + shared_row_bytes(request, problem, shape) <=
                  device.shared_bytes_per_block;
-    case SoftmaxKernel::rows_in_span: return span_shape_fits(request, problem, device, shape);
     case SoftmaxKernel::rows_by_chunks:
-      return blocks == 1 && shape.vectors_per_thread == (request.backward ? 2 : 4) && shape.block_threads <= 256 &&
-             lanes <= 8 && mask_of(request) == SoftmaxMask::interval && rows_are_one_run(request, problem) &&
-             !problem.has_leftovers && request.columns == int64_t{lanes} * problem.chunk_columns;
+    case SoftmaxKernel::rows_in_lanes:
+    case SoftmaxKernel::rows_in_span: return short_shape_fits(request, problem, device, shape);
     case SoftmaxKernel::row_read_twice: return lanes <= max_register_lanes && (blocks == 1 || lanes >= warp_lanes);
     default: return false;
   }
@@ -366,6 +354,7 @@ SoftmaxShape choose_shape(const SoftmaxRequest& request, const SoftmaxProblem& p
     return shape_fits(request, problem, device, candidate);
   };
   if (take(chunks_shape(request, problem))) return shape;
+  if (take(lanes_shape(request, problem))) return shape;
   const int64_t row_bytes = request.columns * problem.in_bytes, num_chunks = request.columns / problem.chunk_columns;
   const bool is_16_bit = problem.in_bytes == 2;
   const HolderRow* holder = find_holder(request, problem, row_bytes);
@@ -374,7 +363,7 @@ SoftmaxShape choose_shape(const SoftmaxRequest& request, const SoftmaxProblem& p
     const int32_t num_inputs = request.backward || mask_of(request) == SoftmaxMask::bias ? 2 : 1;
     const SoftmaxShape in_registers =
         register_shape(problem, device, *holder, row_bytes, num_chunks, most_vectors, num_inputs);
-    if (prefers_span(request, problem, in_registers) && take(span_shape(request, problem))) return shape;
+    if (prefers_span(request, problem, in_registers) && take(span_shape(request, problem, device))) return shape;
     if (take(in_registers)) return shape;
   }
   // Registers that lack the blocks of a cluster hand a row to shared memory.

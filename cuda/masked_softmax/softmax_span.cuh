@@ -78,16 +78,26 @@ __device__ __forceinline__ void store_span(const SoftmaxParams& params, const Ro
     copy_part<T>(first, memory, end / chunk_bytes, span);
 }
 
-// Starts copying the span's rows of the dense mask to shared memory: one run of neighbouring rows after the other, as
-// many as the mask has a row each for, or shares one among. Returns where the mask of row `row_in_block` starts: there
-// are 4 bytes before and after that may be read.
-__device__ __forceinline__ int load_mask_runs(const SoftmaxParams& params, const RowSpan& span, unsigned char* memory,
-                                              int row_in_block) {
-  const int num_threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
+// One after the other, the runs of neighbouring rows of a span that a dense mask has a row each for, or shares one
+// among: the masks of the rows from first_row on are at base + row * row_stride. A row past the span ends them.
+struct MaskRun {
+  int first_row;
+  int base;
+};
+constexpr int mask_runs_bytes = (max_mask_runs + 2) * static_cast<int>(sizeof(MaskRun)) + chunk_bytes;
+static_assert(mask_runs_bytes % chunk_bytes == 0);
+
+// Starts copying the span's rows of the dense mask to shared memory, behind the table of their runs: aligned chunks, of
+// which those that reach past the mask come by bytes. A word before and after each row may be read.
+__device__ __forceinline__ void load_mask_runs(const SoftmaxParams& params, const RowSpan& span,
+                                               const BulkCopies& copies, unsigned char* memory) {
+  const int thread = static_cast<int>(threadIdx.x);
+  if (FLOWK_HAS_BULK_COPY && thread >= 32) return;
+  MaskRun* const runs = reinterpret_cast<MaskRun*>(memory);
   const int row_stride = static_cast<int>(params.dims[0].strides[softmax_dense]);
-  int place = chunk_bytes, found = chunk_bytes;
+  int place = mask_runs_bytes, run = 0;
 #pragma unroll 1
-  for (int done = 0; done < span.num_rows;) {
+  for (int done = 0; done < span.num_rows; ++run) {
     uint32_t rest = blockIdx.x * static_cast<uint32_t>(params.rows_per_block) + static_cast<uint32_t>(done), index = 0;
     const unsigned char* first = params.dense;
 #pragma unroll 1
@@ -103,24 +113,30 @@ __device__ __forceinline__ int load_mask_runs(const SoftmaxParams& params, const
     const int num_chunks =
         (shift + (num_rows - 1) * row_stride + params.columns + chunk_bytes - 1) / static_cast<int>(chunk_bytes);
     first -= shift;
-#pragma unroll 1
-    for (int chunk = thread; chunk < num_chunks; chunk += num_threads) {
-      const unsigned char* const source = first + chunk * chunk_bytes;
-      unsigned char* const target = memory + place + chunk * chunk_bytes;
-      if (source >= params.dense_first && source + chunk_bytes <= params.dense_end) {
-        async_copy_chunk(target, source);
-      } else {
-#pragma unroll 1
-        for (int i = 0; i < chunk_bytes; ++i)
-          if (source + i >= params.dense_first && source + i < params.dense_end) target[i] = source[i];
-      }
+    const int begin = first < params.dense_first ? chunk_bytes : 0;
+    const int end = num_chunks * chunk_bytes - (first + num_chunks * chunk_bytes > params.dense_end ? chunk_bytes : 0);
+    copies.copy(memory + place + begin, first + begin, end - begin);
+    if (thread < chunk_bytes) {
+      const auto copy_byte = [&](int i) {
+        if (first + i >= params.dense_first && first + i < params.dense_end) memory[place + i] = first[i];
+      };
+      if (begin > 0) copy_byte(thread);
+      if (end < num_chunks * chunk_bytes) copy_byte(end + thread);
     }
-    if (row_in_block >= done && row_in_block < done + num_rows)
-      found = place + shift + (row_in_block - done) * row_stride;
+    if (thread == 0) runs[run] = {done, place + shift - done * row_stride};
     place += num_chunks * chunk_bytes;
     done += num_rows;
   }
-  return found;
+  if (thread == 0) runs[run] = {params.rows_per_block, 0};
+}
+
+// Where the mask of a row of the span starts, after the copies.
+__device__ __forceinline__ const unsigned char* mask_of_row(const SoftmaxParams& params, const unsigned char* memory,
+                                                            int row) {
+  const MaskRun* run = reinterpret_cast<const MaskRun*>(memory);
+#pragma unroll 1
+  while (run[1].first_row <= row) ++run;
+  return memory + run->base + row * static_cast<int>(params.dims[0].strides[softmax_dense]);
 }
 
 }  // namespace flowk

@@ -61,6 +61,8 @@ void check_case(const SoftmaxCase& row) {
     for (const int rows : {1, 3}) try_shape(SoftmaxKernel::rows_in_span, 0, lanes, 64, rows);
   for (const int lanes : {1, 2, 4, 8})
     for (const int chunks : {2, 4}) try_shape(SoftmaxKernel::rows_by_chunks, chunks, lanes, 64);
+  for (const int lanes : {1, 2, 4, 8, 16, 32})
+    for (const int chunks : {1, 2, 4}) try_shape(SoftmaxKernel::rows_in_lanes, chunks, lanes, 64);
   for (const int lanes : {2, 32, 64}) try_shape(SoftmaxKernel::row_read_twice, 0, lanes, lanes < 32 ? 32 : lanes);
 }
 
@@ -143,8 +145,9 @@ void bands_that_do_not_divide_the_rows_are_right() {
 void every_kernel_is_reached() {
   for (const SoftmaxKernel kernel :
        {SoftmaxKernel::row_in_registers, SoftmaxKernel::row_in_shared, SoftmaxKernel::rows_in_span,
-        SoftmaxKernel::rows_by_chunks, SoftmaxKernel::row_read_twice})
-    for (const bool backward : {false, true}) CHECK(reached.contains({backward, kernel}));
+        SoftmaxKernel::rows_by_chunks, SoftmaxKernel::rows_in_lanes, SoftmaxKernel::row_read_twice})
+    for (const bool backward : {false, true})
+      CHECK(reached.contains({backward, kernel}) == !(backward && kernel == SoftmaxKernel::rows_in_lanes));
 }
 
 }  // namespace

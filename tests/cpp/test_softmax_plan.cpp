@@ -150,7 +150,7 @@ void rows_in_spans_are_windows_of_units() {
 
 // What a kernel leaves out has to be nothing that the request asks for.
 void forms_leave_out_what_is_not_there() {
-  SoftmaxRequest request = request_of(FLOWK_FLOAT16, 1000, 1024);
+  SoftmaxRequest request = request_of(FLOWK_FLOAT16, 1000, 2048);
   CHECK(plan_of(request, h200).form == SoftmaxForm::whole);
   request.has_diagonal = true;
   CHECK(plan_of(request, h200).form == SoftmaxForm::aligned);

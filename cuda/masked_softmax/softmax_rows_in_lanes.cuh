@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Softmax of short rows of whole 16-byte chunks of which lengths, causal and window keep an interval.
+#pragma once
+
+#include "masked_softmax/softmax_results.cuh"
+
+namespace flowk {
+
+// y(row, j) = exp(z(row, j) - max) / sum over kept i of exp(z(row, i) - max), 0 where j is not kept; x and y are
+// (rows, columns), each one contiguous run of memory.
+//
+// kLanes neighbouring threads hold a row, each up to kChunks chunks of it, kLanes apart; chunks without a kept column
+// are not read.
+template <class T, int kLanes, int kChunks>
+__global__ void __launch_bounds__(128) softmax_rows_in_lanes(const __grid_constant__ SoftmaxParams params) {
+  allow_next_grid();
+  constexpr int width = chunk_width<T>;
+  const int lane = static_cast<int>(threadIdx.x % kLanes);
+  const uint32_t linear = blockIdx.x * static_cast<uint32_t>(params.rows_per_block) + threadIdx.x / kLanes;
+  const bool exists = linear < static_cast<uint32_t>(params.num_rows);
+  uint32_t rest = exists ? linear : 0;
+  const uint64_t row_offset = rest * static_cast<uint64_t>(static_cast<uint32_t>(params.columns * sizeof(T)));
+  int64_t length_offset = 0, number = 0;
+#pragma unroll 1
+  for (int d = 0; d < params.rank; ++d) {
+    const uint32_t index = d + 1 < params.rank ? take_index(&rest, params.dims[d].divider) : rest;
+    length_offset += index * params.dims[d].strides[softmax_lengths];
+    number += index * params.dims[d].strides[softmax_row];
+  }
+  SoftmaxRow row;
+  row.x = params.x + row_offset;
+  row.out = params.out + row_offset;
+  row.columns = exists ? params.columns : 0;
+  wait_for_previous_grid();
+  if (exists) find_interval(params, length_offset, number, &row);
+
+  const auto column_of = [&](int i) { return (lane + i * kLanes) * width; };
+  uint4 raw[kChunks];
+#pragma unroll
+  for (int i = 0; i < kChunks; ++i)
+    raw[i] = column_of(i) < row.end && column_of(i) + width > row.begin
+                 ? load_chunk(row.x + (lane + i * kLanes) * chunk_bytes)
+                 : negative_infinity_chunk<T>();
+  if (params.negates_x) {
+#pragma unroll
+    for (int i = 0; i < kChunks; ++i)
+      if (column_of(i) < row.end && column_of(i) + width > row.begin) negate_chunk<T>(&raw[i]);
+  }
+  // The chunks that an end of the interval cuts: the same elements are left of them in whatever thread they are.
+  const ChunkCut<T> tail(row.end % width), head(row.begin % width);
+#pragma unroll
+  for (int i = 0; i < kChunks; ++i)
+    if (column_of(i) == row.end / width * width) tail.clear_from(&raw[i]);
+  if (row.begin > 0) {
+#pragma unroll
+    for (int i = 0; i < kChunks; ++i)
+      if (column_of(i) == row.begin / width * width) head.clear_before(&raw[i]);
+  }
+
+  ChunkMax<T> largest;
+  float values[kChunks * width];
+#pragma unroll
+  for (int i = 0; i < kChunks; ++i) {
+    largest.take(raw[i]);
+    float chunk_values[width];
+    widen_chunk<T>(raw[i], chunk_values);
+#pragma unroll
+    for (int j = 0; j < width; ++j) values[i * width + j] = chunk_values[j];
+  }
+  const auto sum = scores_to_results<T>(params, max_over_lanes(largest.largest(), kLanes), kLanes, values);
+  if (sum != sum) return store_nan_row<T, T, SoftmaxMask::interval>(params, row, lane, kLanes);
+#pragma unroll
+  for (int i = 0; i < kChunks; ++i) {
+    if (column_of(i) >= row.columns) continue;
+    float chunk_values[width];
+#pragma unroll
+    for (int j = 0; j < width; ++j) chunk_values[j] = values[i * width + j];
+    store_values<T>(row.out + (lane + i * kLanes) * chunk_bytes, chunk_values);
+  }
+}
+
+}  // namespace flowk
