@@ -306,27 +306,27 @@ __device__ __forceinline__ DenseWords<kWidth> load_dense_aligned(const unsigned 
   }
 }
 
-// The same at any address: the aligned words that hold them, shifted; where those reach past the mask, byte by byte.
-// `is_inside`: they do not, for any chunk of the row.
+// The same at any address, from the aligned words that hold them.
 template <int kWidth>
-__device__ __forceinline__ DenseWords<kWidth> load_dense_shifted(const unsigned char* address, bool is_inside,
-                                                                 const unsigned char* first, const unsigned char* end) {
+__device__ __forceinline__ DenseWords<kWidth> load_dense_shifted(const unsigned char* address) {
   constexpr int num_words = kWidth == 8 ? 2 : 1;
-  DenseWords<kWidth> result;
   const int misaligned = static_cast<int>(reinterpret_cast<uintptr_t>(address) & 3);
-  const unsigned char* base = address - misaligned;
-  if (is_inside || (base >= first && end - base >= 4 * num_words + 4)) {
-    uint32_t words[num_words + 1];
+  uint32_t words[num_words + 1];
 #pragma unroll
-    for (int i = 0; i <= num_words; ++i) words[i] = *reinterpret_cast<const uint32_t*>(base + 4 * i);
+  for (int i = 0; i <= num_words; ++i) words[i] = *reinterpret_cast<const uint32_t*>(address - misaligned + 4 * i);
+  DenseWords<kWidth> result;
 #pragma unroll
-    for (int i = 0; i < num_words; ++i)
-      result.words[i] = __funnelshift_r(words[i], words[i + 1], static_cast<unsigned>(misaligned) * 8);
-  } else {
-    for (int i = 0; i < num_words; ++i) result.words[i] = 0;
+  for (int i = 0; i < num_words; ++i)
+    result.words[i] = __funnelshift_r(words[i], words[i + 1], static_cast<unsigned>(misaligned) * 8);
+  return result;
+}
+
+// The same byte by byte, where those words may reach past the mask.
+template <int kWidth>
+__device__ __forceinline__ DenseWords<kWidth> load_dense_bytes(const unsigned char* address) {
+  DenseWords<kWidth> result = {};
 #pragma unroll
-    for (int i = 0; i < kWidth; ++i) result.words[i / 4] |= static_cast<uint32_t>(address[i]) << (8 * (i % 4));
-  }
+  for (int i = 0; i < kWidth; ++i) result.words[i / 4] |= static_cast<uint32_t>(address[i]) << (8 * (i % 4));
   return result;
 }
 

@@ -154,11 +154,28 @@ __device__ __forceinline__ RowChunks row_chunks(const SoftmaxParams& params, con
   return chunks;
 }
 
-// Do the aligned words around a row's mask lie inside the mask's memory?
-__device__ __forceinline__ bool words_are_inside(const SoftmaxParams& params, const SoftmaxRow& row) {
+// The mask's bytes of those of kCount chunks that are read, chunk i's at address_of(i): every load before the first
+// use.
+template <int kWidth, int kCount, class IsRead, class AddressOf>
+__device__ __forceinline__ void load_dense(const SoftmaxParams& params, const SoftmaxRow& row, bool is_aligned,
+                                           IsRead is_read, AddressOf address_of, DenseWords<kWidth> (&dense)[kCount]) {
+  const auto load_all = [&](auto load) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      dense[i] = {};
+      if (is_read(i)) dense[i] = load(address_of(i));
+    }
+  };
+  // Do the aligned words around the row's mask lie inside the mask's memory?
   constexpr int word_bytes = 4;
-  return row.dense - params.dense_first >= word_bytes - 1 &&
-         params.dense_end - row.dense >= row.columns + 2 * word_bytes;
+  const bool is_inside =
+      row.dense - params.dense_first >= word_bytes - 1 && params.dense_end - row.dense >= row.columns + 2 * word_bytes;
+  if (is_aligned)
+    load_all([](const unsigned char* address) { return load_dense_aligned<kWidth>(address); });
+  else if (is_inside)
+    load_all([](const unsigned char* address) { return load_dense_shifted<kWidth>(address); });
+  else
+    load_all([](const unsigned char* address) { return load_dense_bytes<kWidth>(address); });
 }
 
 constexpr int line_chunks = 128 / chunk_bytes;

@@ -140,16 +140,9 @@ __global__ void __launch_bounds__(max_register_lanes, full_blocks<T, kMask>(kVec
     for (int i = 0; i < kVectors; ++i) dense[i] = {};
     if (row.dense != nullptr) {
       const unsigned char* const first = row.dense + chunks.head + own.first * width;
-      const bool is_inside = words_are_inside(params, row);
       const bool is_aligned =
           kForm == SoftmaxForm::whole || (reinterpret_cast<uintptr_t>(row.dense + chunks.head) & (width - 1)) == 0;
-#pragma unroll
-      for (int i = 0; i < kVectors; ++i) {
-        const unsigned char* const address = first + i * own.step * width;
-        if (is_read(i))
-          dense[i] = is_aligned ? load_dense_aligned<width>(address)
-                                : load_dense_shifted<width>(address, is_inside, params.dense_first, params.dense_end);
-      }
+      load_dense(params, row, is_aligned, is_read, [&](int i) { return first + i * own.step * width; }, dense);
     }
   }
   if (kForm != SoftmaxForm::whole && params.has_interval)

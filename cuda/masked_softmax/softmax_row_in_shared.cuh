@@ -69,18 +69,11 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
   uint4 held[kHeld];
 #pragma unroll
   for (int n = 0; n < kHeld; ++n) held[n] = is_held(n) ? load_chunk(x + n * step_bytes) : negative_infinity_chunk<T>();
-  const bool is_inside = has_dense && words_are_inside(params, row);
-  const auto load_dense = [&](int n) {
-    const unsigned char* const address = row.dense + chunks.head + static_cast<int64_t>(own.at(n)) * width;
-    const bool is_aligned = (reinterpret_cast<uintptr_t>(address) & (width - 1)) == 0;
-    return is_aligned ? load_dense_aligned<width>(address)
-                      : load_dense_shifted<width>(address, is_inside, params.dense_first, params.dense_end);
-  };
+  const unsigned char* const dense_chunks = row.dense + chunks.head + static_cast<int64_t>(own.first) * width;
+  const bool dense_is_aligned = (reinterpret_cast<uintptr_t>(dense_chunks) & (width - 1)) == 0;
+  const auto dense_of = [&](int n) { return dense_chunks + static_cast<int64_t>(n) * threads * width; };
   [[maybe_unused]] DenseWords<width> held_dense[kHeld];
-  if constexpr (has_dense) {
-#pragma unroll
-    for (int n = 0; n < kHeld; ++n) held_dense[n] = is_held(n) ? load_dense(n) : DenseWords<width>{};
-  }
+  if constexpr (has_dense) load_dense(params, row, dense_is_aligned, is_held, dense_of, held_dense);
 #pragma unroll
   for (int group = 1; group < num_groups; ++group) {
     const unsigned char* source = x + group_end[group - 1] * step_bytes;
@@ -158,11 +151,10 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
 #pragma unroll 1
       for (int n = begin; n < end; n += batch) {
         [[maybe_unused]] DenseWords<width> dense[batch];
-        if constexpr (has_dense) {
-#pragma unroll
-          for (int i = 0; i < batch; ++i)
-            if (n + i < end) dense[i] = load_dense(n + i);
-        }
+        if constexpr (has_dense)
+          load_dense(
+              params, row, dense_is_aligned, [&](int i) { return n + i < end; }, [&](int i) { return dense_of(n + i); },
+              dense);
         if (!has_waited) {
           if (group == 1)
             async_copy_wait_groups<1>();

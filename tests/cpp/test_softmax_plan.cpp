@@ -194,6 +194,25 @@ void masks_that_heads_share_are_walked_in_bands() {
   CHECK(odd.band_rows * 4 >= 1009 && odd.band_extent == 1009 && odd.num_rows == 2 * 16 * 4 * odd.band_rows);
 }
 
+void one_very_long_row_has_several_clusters_unless_it_is_written_over_x() {
+  SoftmaxRequest request = request_of(FLOWK_FLOAT16, 1, 1 << 20);
+  const SoftmaxPlan plan = plan_of(request, h200);
+  CHECK(plan.params.copies_shift == 2 && plan.launch.num_blocks == 4 * plan.launch.cluster_blocks);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 100, 1 << 20), h200).params.copies_shift == 0);
+  request.pointers[softmax_out] = request.pointers[softmax_x];
+  CHECK(plan_of(request, h200).params.copies_shift == 0);
+}
+
+void blocks_beyond_the_wanted_ones_have_no_shared_memory() {
+  const SoftmaxPlan plan = plan_of(request_of(FLOWK_FLOAT32, 100000, 8192), h200);
+  CHECK(plan.resident_blocks == 3);
+  constexpr int system_bytes = 1024;
+  const int block_bytes = plan.launch.shared_bytes + system_bytes, all_bytes = h200.shared_bytes_per_multiprocessor;
+  CHECK(3 * block_bytes <= all_bytes && 4 * block_bytes > all_bytes);
+  // Few rows are all resident anyway.
+  CHECK(plan_of(request_of(FLOWK_FLOAT32, 100, 8192), h200).resident_blocks == 0);
+}
+
 void rows_past_2_to_the_31_are_counted_in_64_bits() {
   const SoftmaxPlan plan = plan_of(request_of(FLOWK_FLOAT16, int64_t{5} << 30, 16), h200);
   CHECK(plan.params.wide_rows && plan.params.num_rows == int64_t{5} << 30);
@@ -246,6 +265,8 @@ int main() {
   rows_in_spans_are_windows_of_units();
   forms_leave_out_what_is_not_there();
   masks_that_heads_share_are_walked_in_bands();
+  one_very_long_row_has_several_clusters_unless_it_is_written_over_x();
+  blocks_beyond_the_wanted_ones_have_no_shared_memory();
   rows_past_2_to_the_31_are_counted_in_64_bits();
   shapes_that_cannot_hold_a_row_are_refused();
   explain_says_which_kernel_and_cuts_its_text();
