@@ -237,6 +237,7 @@ SMALL = [
     (1, 8, 128, 128), (1, 12, 256, 256), (1, 16, 512, 512), (1, 16, 1024, 1024), (8, 12, 128, 128), (32, 8, 77, 77),
     (1, 1, 1, 32768), (1, 1, 4, 131072), (1, 1, 1, 1 << 20),
 ]  # fmt: skip
+TINY_PLAIN = [((1 << 26) // k, k) for k in (1, 2, 3, 4, 5, 6, 9, 11, 13, 17, 19, 24, 50, 150, 200, 255)]
 TYPES = ("f16", "bf16", "f32")
 
 
@@ -249,6 +250,7 @@ def cases_of(name: str) -> list[tuple]:
     tables = {
         "plain": [("plain", rows)],
         "odd": [("plain", odd_rows), ("dense", ODD_ATTENTION), ("backward", odd_rows)],
+        "tiny": [("plain", [(1, 1, rows, k) for rows, k in TINY_PLAIN])],
         "dense": [("dense", ATTENTION)],
         "lengths": [("lengths", ATTENTION)],
         "causal": [("causal", ATTENTION)],

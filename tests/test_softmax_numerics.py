@@ -29,6 +29,14 @@ def test_finite_inputs_do_not_overflow(arrays: Any, dtype: str) -> None:
         np.testing.assert_allclose(y, softmax64(x.astype(np.float64) * scale), rtol=1e-2 if "b" in dtype else 1e-5)
 
 
+@pytest.mark.parametrize("cols", [3, 8, 33, 64, 300, 5000])
+def test_float16_of_a_huge_scale_does_not_overflow(arrays: Any, cols: int) -> None:
+    x = np.full((2, cols), -65504, np.float16)
+    x[0, 1], x[1, :2] = 65504, 65504
+    y = arrays.fetch(pyflowk.masked_softmax(arrays.put(x), scale=1e35)).astype(np.float64)
+    np.testing.assert_array_equal(y, (x > 0) / np.array([[1.0], [2.0]]))
+
+
 @pytest.mark.parametrize("log", [False, True])
 @pytest.mark.parametrize("cols", [1, 3, 8, 33, 130])
 def test_the_gradient_is_that_of_finite_differences(arrays: Any, cols: int, log: bool) -> None:

@@ -140,7 +140,7 @@ constexpr int max_cluster_blocks = 16;
 constexpr int span_unit_columns = 4;
 constexpr int min_span_units = 3;
 constexpr int max_span_units = 10;
-constexpr int max_span_elements = 16;
+constexpr int max_span_elements = 20;
 constexpr int max_mask_runs = 16;
 
 // Shared memory through which `num_warps` warps of each of `cluster_blocks` blocks agree on a row: 16 bytes for a

@@ -21,12 +21,16 @@ __global__ void __launch_bounds__(128) softmax_rows_in_lanes(const __grid_consta
   uint32_t rest = exists ? linear : 0;
   const uint64_t row_offset = rest * static_cast<uint64_t>(static_cast<uint32_t>(params.columns * sizeof(T)));
   int64_t length_offset = 0, number = 0;
-#pragma unroll 1
-  for (int d = 0; d < params.rank; ++d) {
+  const auto step = [&](int d) {
     const uint32_t index = d + 1 < params.rank ? take_index(&rest, params.dims[d].divider) : rest;
     length_offset += index * params.dims[d].strides[softmax_lengths];
     number += index * params.dims[d].strides[softmax_row];
-  }
+  };
+  // The first dimensions by constant index, so that strides are operands of the instructions.
+  if (params.rank > 0) step(0);
+  if (params.rank > 1) step(1);
+#pragma unroll 1
+  for (int d = 2; d < params.rank; ++d) step(d);
   SoftmaxRow row;
   row.x = params.x + row_offset;
   row.out = params.out + row_offset;

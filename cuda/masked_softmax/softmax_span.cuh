@@ -98,14 +98,19 @@ __device__ __forceinline__ void load_mask_runs(const SoftmaxParams& params, cons
   int place = mask_runs_bytes, run = 0;
 #pragma unroll 1
   for (int done = 0; done < span.num_rows; ++run) {
-    uint32_t rest = blockIdx.x * static_cast<uint32_t>(params.rows_per_block) + static_cast<uint32_t>(done), index = 0;
+    uint32_t rest = blockIdx.x * static_cast<uint32_t>(params.rows_per_block) + static_cast<uint32_t>(done);
     const unsigned char* first = params.dense;
-#pragma unroll 1
-    for (int d = 0; d < params.rank; ++d) {
+    const auto step = [&](int d) {
       const uint32_t i = d + 1 < params.rank ? take_index(&rest, params.dims[d].divider) : rest;
       first += i * params.dims[d].strides[softmax_dense];
-      if (d == 0) index = i;
-    }
+      return i;
+    };
+    // The first dimensions by constant index, so that strides are operands of the instructions.
+    const uint32_t index = params.rank > 0 ? step(0) : 0;
+    if (params.rank > 1) step(1);
+    if (params.rank > 2) step(2);
+#pragma unroll 1
+    for (int d = 3; d < params.rank; ++d) step(d);
     const int rows_left = span.num_rows - done;
     const int64_t run_left = params.dims[0].extent - index;
     const int num_rows = run_left < rows_left ? static_cast<int>(run_left) : rows_left;
