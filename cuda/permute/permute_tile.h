@@ -51,6 +51,7 @@ struct Tile {
   int src_innermost = -1;
   int src_cut = -1, dst_cut = -1;  // dimensions
   int32_t src_rows = 1;
+  int32_t dense_rows = 1;  // source rows that lie one after the other in src
   int64_t elements = 1;
   int64_t shared_bytes = 0;  // about
   int64_t halo = 0;
@@ -140,6 +141,7 @@ struct TileLayout {
   int64_t span_bytes = 0;
   int32_t swizzle_mask = 0;  // of the keys of tiled_transpose
   int32_t shift_mask = 0;
+  int64_t dense_rows = 1;  // source rows of the first dimension that are loaded as one
   int64_t skipped_elements = 0;
   int64_t skipped_bytes = 0;
 };
