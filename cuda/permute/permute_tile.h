@@ -12,8 +12,9 @@ namespace flowk {
 
 constexpr int64_t sector_bytes = 32;  // the unit of L2 and memory traffic
 constexpr int max_choices = 48;
-constexpr int64_t max_shared_bytes = 56 * 1024;  // of a tile, about
-constexpr int max_resident_tiles = 6;            // blocks of tile_threads an SM, as permute_tiles.cuh is compiled
+constexpr int64_t max_shared_bytes = 56 * 1024;     // of a tile, about
+constexpr int64_t max_block_shared_bytes = 101376;  // of a block: what the least of the GPUs has (sm_86)
+constexpr int max_resident_tiles = 6;               // blocks of tile_threads an SM, as permute_tiles.cuh is compiled
 
 // A run: the innermost `num_whole` dimensions of a side, whole, and `block` indices of the next (1: it is not cut). The
 // rest follows from these and the side, and is kept because every pair of runs asks for it.

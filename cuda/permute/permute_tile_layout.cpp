@@ -280,7 +280,9 @@ bool build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src
   plan->launch.shared_bytes =
       params.rows_offset_bytes + static_cast<int32_t>(dst_row_bytes * params.num_dst_rows.divisor);
   add_tile_offsets(plan);
-  return true;
+  if (plan->launch.shared_bytes <= max_block_shared_bytes) return true;
+  *plan = PermutePlan();
+  return false;
 }
 
 void plan_strided_tile(const PermuteProblem& problem, PermutePlan* plan) {

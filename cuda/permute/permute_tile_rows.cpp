@@ -107,7 +107,7 @@ void find_rows(const PermuteProblem& problem, const int* src_dims, int num_src_d
 void place_rows(const PermuteProblem& problem, const Side& dst_side, TileLayout* layout) {
   const Tile& tile = layout->tile;
   const RowDims& rows = layout->src_rows;
-  if (!tile.aligned && rows.rank > 0 && layout->shared_row_cut < 0 &&
+  if (!tile.aligned && rows.rank > 0 && contains(tile.dst.dims, rows.dims[0]) &&
       problem.src_strides[rows.dims[0]] == tile.src.bytes)
     layout->dense_rows = rows.extents[0];
   if (tile.aligned)
