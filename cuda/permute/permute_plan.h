@@ -180,6 +180,7 @@ struct TileParams {
   int32_t window_end = 0;          // its elements with the halo
   uint32_t window_mask = 0;        // the granule that rows of a tile with a halo end on, less 1
   int32_t skipped_elements = 0;    // the first of the halo, which no row needs and no block loads
+  int32_t skipped_src_rows = 0;    // the source rows of those
 
   // Where element e of the destination run stands in shared memory: e * run_pitch, or by the table (table_rank > 0).
   int32_t run_pitch = 0;

@@ -12,8 +12,9 @@ namespace flowk {
 
 constexpr int64_t sector_bytes = 32;  // the unit of L2 and memory traffic
 constexpr int max_choices = 48;
-constexpr int64_t max_shared_bytes = 56 * 1024;  // of a tile, about
-constexpr int max_resident_tiles = 6;            // blocks of tile_threads an SM, as permute_tiles.cuh is compiled
+constexpr int64_t max_shared_bytes = 56 * 1024;     // of a tile, about
+constexpr int64_t max_block_shared_bytes = 101376;  // of a block: what the least of the GPUs has (sm_86)
+constexpr int max_resident_tiles = 6;               // blocks of tile_threads an SM, as permute_tiles.cuh is compiled
 
 // A run: the innermost `num_whole` dimensions of a side, whole, and `block` indices of the next (1: it is not cut). The
 // rest follows from these and the side, and is kept because every pair of runs asks for it.
@@ -51,6 +52,7 @@ struct Tile {
   int src_innermost = -1;
   int src_cut = -1, dst_cut = -1;  // dimensions
   int32_t src_rows = 1;
+  int32_t dense_rows = 1;  // source rows that lie one after the other in src
   int64_t elements = 1;
   int64_t shared_bytes = 0;  // about
   int64_t halo = 0;
@@ -140,6 +142,7 @@ struct TileLayout {
   int64_t span_bytes = 0;
   int32_t swizzle_mask = 0;  // of the keys of tiled_transpose
   int32_t shift_mask = 0;
+  int64_t dense_rows = 1;  // source rows of the first dimension that are loaded as one
   int64_t skipped_elements = 0;
   int64_t skipped_bytes = 0;
 };

@@ -78,19 +78,27 @@ void set_rows(const PermuteProblem& problem, const TileLayout& layout, int64_t r
   const int64_t dst_block = tile.dst_cut >= 0 ? tile.blocks[tile.dst_cut] + tile.halo : 1;
   const bool both = layout.shared_row_cut >= 0;
   const bool same = tile.src_cut >= 0 && tile.src_cut == tile.dst_cut;
-  params.src_run_bytes =
-      count_of(run_elements * problem.unit_bytes, src_block, tile.src_cut >= 0 && !both, TileCount::of_src_cut);
-  params.src_rows = both
-                        ? count_of(layout.src_rows.count, src_block, true, TileCount::of_src_cut)
-                        : count_of(layout.src_rows.count, dst_block, tile.dst_cut >= 0 && !same, TileCount::of_dst_cut);
+  const int64_t run_bytes = run_elements * problem.unit_bytes;
+  const int64_t num_rows = layout.src_rows.count / layout.dense_rows;
+  const int num_merged = layout.dense_rows > 1 ? 1 : 0;  // dimensions of the source rows
+  if (num_merged > 0 && layout.src_rows.dims[0] == tile.dst_cut) {
+    params.src_run_bytes = {static_cast<int32_t>(run_bytes), TileCount::of_dst_cut, 0};
+    params.src_rows = count_of(num_rows, 1, false, TileCount::whole);
+  } else {
+    params.src_run_bytes =
+        count_of(run_bytes * layout.dense_rows, src_block, tile.src_cut >= 0 && !both, TileCount::of_src_cut);
+    params.src_rows = both ? count_of(num_rows, src_block, true, TileCount::of_src_cut)
+                           : count_of(num_rows, dst_block, tile.dst_cut >= 0 && !same, TileCount::of_dst_cut);
+  }
   params.dst_rows = count_of(layout.dst_rows.count, src_block, tile.src_cut >= 0 && !same, TileCount::of_src_cut);
-  params.src_row_rank = layout.src_rows.rank;
-  for (int i = 0; i < layout.src_rows.rank; ++i)
-    set_row_dim(&params.src_row_dims[i], layout.src_rows.extents[i], layout.row_steps[i],
+  params.src_row_rank = layout.src_rows.rank - num_merged;
+  for (int i = num_merged; i < layout.src_rows.rank; ++i)
+    set_row_dim(&params.src_row_dims[i - num_merged], layout.src_rows.extents[i], layout.row_steps[i],
                 problem.src_strides[layout.src_rows.dims[i]]);
-  params.src_tile_bytes = run_elements * problem.unit_bytes + chunk_limit_bytes;
+  params.src_tile_bytes = run_bytes + chunk_limit_bytes;
   for (int i = 0; i < layout.src_rows.rank; ++i)
-    params.src_tile_bytes += std::max<int64_t>(params.src_row_dims[i].stride, 0) * (layout.src_rows.extents[i] - 1);
+    params.src_tile_bytes +=
+        std::max<int64_t>(problem.src_strides[layout.src_rows.dims[i]], 0) * (layout.src_rows.extents[i] - 1);
   params.dst_row_rank = layout.dst_rows.rank;
   for (int i = 0; i < layout.dst_rows.rank; ++i) {
     const int dim = layout.dst_rows.dims[i];
@@ -101,6 +109,7 @@ void set_rows(const PermuteProblem& problem, const TileLayout& layout, int64_t r
   params.num_dst_rows = Divider(static_cast<uint32_t>(layout.dst_rows.count));
   params.shift_mask = static_cast<uint32_t>(layout.shift_mask);
   params.skipped_elements = static_cast<int32_t>(layout.skipped_elements);
+  params.skipped_src_rows = static_cast<int32_t>(layout.skipped_elements / layout.dense_rows);
   params.shared_lead_bytes = -static_cast<int32_t>(layout.skipped_bytes);
   plan->unit_bytes = problem.unit_bytes;
   plan->launch.num_threads = tile_threads;
@@ -240,7 +249,7 @@ bool build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src
   params.dst_run_elements = tile.dst_cut >= 0 ? TileCount{static_cast<int32_t>(per_index), TileCount::of_dst_cut, 0}
                                               : TileCount{static_cast<int32_t>(tile.dst.elements), TileCount::whole, 0};
   const int64_t chunks_per_row =
-      ceil_div(tile.src.bytes + (src_is_aligned ? 0 : chunk_limit_bytes - 1), chunk_limit_bytes);
+      ceil_div(tile.src.bytes * layout.dense_rows + (src_is_aligned ? 0 : chunk_limit_bytes - 1), chunk_limit_bytes);
   params.chunks_per_src_row = Divider(static_cast<uint32_t>(std::min<int64_t>(chunks_per_row, tile_threads)));
   params.src_rows_per_pass = static_cast<uint32_t>(std::max<int64_t>(tile_threads / chunks_per_row, 1));
   set_src_pass(&params);
@@ -271,7 +280,9 @@ bool build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src
   plan->launch.shared_bytes =
       params.rows_offset_bytes + static_cast<int32_t>(dst_row_bytes * params.num_dst_rows.divisor);
   add_tile_offsets(plan);
-  return true;
+  if (plan->launch.shared_bytes <= max_block_shared_bytes) return true;
+  *plan = PermutePlan();
+  return false;
 }
 
 void plan_strided_tile(const PermuteProblem& problem, PermutePlan* plan) {

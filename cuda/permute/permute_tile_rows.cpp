@@ -31,7 +31,9 @@ void place_congruent_rows(const PermuteProblem& problem, int64_t run_bytes, bool
     int64_t span = run_bytes;
     for (int i = 0; i < rows.rank; ++i) {
       layout->row_steps[i] = congruent_pitch(span, problem.src_strides[rows.dims[i]], is_aligned, modulus);
-      if (i == 0 && layout->tile.two_steps && layout->row_steps[i] % sector_bytes == 0)
+      if (i == 0 && layout->dense_rows > 1)
+        layout->row_steps[i] = run_bytes;
+      else if (i == 0 && layout->tile.two_steps && layout->row_steps[i] % sector_bytes == 0)
         layout->row_steps[i] += chunk_limit_bytes;
       span += layout->row_steps[i] * (rows.extents[i] - 1);
     }
@@ -50,7 +52,7 @@ void skip_halo(const PermuteProblem& problem, const Side& dst_side, TileLayout* 
   // Whole words of two_step_tile.
   const int64_t granule = tile.aligned ? needed : 4;
   layout->skipped_elements = std::max<int64_t>(tile.halo * tile.dst.per_index - needed, 0) / granule * granule;
-  int64_t rest = layout->skipped_elements, place = 0;
+  int64_t rest = layout->skipped_elements / layout->dense_rows * layout->dense_rows, place = 0;
   for (int i = 0; i < tile.dst.num_dims(); ++i) {
     const int64_t extent = indices_of(tile, dst_side.dims[i]);
     place += rest % extent * layout->row_steps[i];
@@ -104,6 +106,10 @@ void find_rows(const PermuteProblem& problem, const int* src_dims, int num_src_d
 
 void place_rows(const PermuteProblem& problem, const Side& dst_side, TileLayout* layout) {
   const Tile& tile = layout->tile;
+  const RowDims& rows = layout->src_rows;
+  if (!tile.aligned && rows.rank > 0 && contains(tile.dst.dims, rows.dims[0]) &&
+      problem.src_strides[rows.dims[0]] == tile.src.bytes)
+    layout->dense_rows = rows.extents[0];
   if (tile.aligned)
     place_swizzled_rows(problem, tile.src.bytes, layout);
   else

@@ -106,7 +106,7 @@ int64_t pitch_of(const PermuteProblem& problem, const Side& dst_side, const Tile
   int row_dim = -1;  // the first dimension of the source rows
   for (int i = tile.dst.num_dims() - 1; i >= 0; --i)
     if (!contains(src.dims, dst_side.dims[i])) row_dim = dst_side.dims[i];
-  if (row_dim < 0) return src.bytes;
+  if (row_dim < 0 || tile.dense_rows > 1) return src.bytes;
   const int64_t stride = problem.src_strides[row_dim];
   bool is_congruent = false;
   if (is_aligned) return swizzled_pitch(src.bytes, stride, src.alignment, &is_congruent);
@@ -145,16 +145,26 @@ bool join(const PermuteProblem& problem, const Side& src_side, const Run& src, c
     if (dst.cut >= 0 && dst.cut != src.cut) src_rows *= dst.block;
   }
   tile->elements = src_rows * tile->src.elements;
-  tile->shared_bytes =
-      src_rows * pitch_of(problem, dst_side, *tile, is_disjoint && src.fills_chunks && dst.fills_chunks);
-  if (tile->dst.num_dims() > 1 && !(is_disjoint && src.fills_chunks && dst.fills_chunks)) {
+  const bool fills_chunks = is_disjoint && src.fills_chunks && dst.fills_chunks;
+  tile->dense_rows = 1;
+  if (!fills_chunks) {
+    // The first dimension of the source rows: do they lie one after the other?
+    for (int i = tile->dst.num_dims() - 1; i >= 0; --i) {
+      const int d = dst_side.dims[i];
+      if (contains(tile->src.dims, d)) continue;
+      const bool is_dense = problem.src_strides[d] == tile->src.bytes;
+      tile->dense_rows = !is_dense            ? 1
+                         : d == tile->dst_cut ? tile->dst.block
+                                              : static_cast<int32_t>(problem.extents[d]);
+    }
+  }
+  tile->shared_bytes = src_rows * pitch_of(problem, dst_side, *tile, fills_chunks);
+  if (tile->dst.num_dims() > 1 && !fills_chunks) {
     tile->shared_bytes += static_cast<int64_t>(sizeof(TileTableEntry)) * tile->dst.period;
   }
   tile->src_rows = static_cast<int32_t>(src_rows);
-  if (!(is_disjoint && src.fills_chunks && dst.fills_chunks))
-    tile->shared_bytes += dst_row_bytes * (tile->elements / tile->dst.elements);
-  tile->two_steps = problem.unit_bytes == 1 && !problem.is_converted && is_disjoint &&
-                    !(src.fills_chunks && dst.fills_chunks) &&
+  if (!fills_chunks) tile->shared_bytes += dst_row_bytes * (tile->elements / tile->dst.elements);
+  tile->two_steps = problem.unit_bytes == 1 && !problem.is_converted && is_disjoint && !fills_chunks &&
                     std::min(tile->src.bytes, tile->dst.bytes) >= min_two_step_run_bytes;
   if (tile->two_steps) tile->shared_bytes += int64_t{src.elements} * (dst.bytes + two_step_padding(dst.bytes));
   return problem.bytes_of(tile->elements) <= max_bytes && tile->shared_bytes <= max_shared_bytes;
@@ -174,38 +184,38 @@ bool is_aligned(const PermuteProblem& problem, const Tile& tile) {
 // H200 (bench/tune_permute.py) so that the cheapest tile of a case is a fast one. Its pick is 3.4% slower than the
 // case's best tile there (1-byte elements 10%, 2 bytes 4%, wider ones 2%), and 3.8% in cases that were kept out.
 namespace weight {
-constexpr float copy = 0.969f;
-constexpr float src_sectors = 0.029f;       // 32-byte sectors of src touched twice, over those needed
-constexpr float dst_lines = 0.090f;         // the same for 128-byte lines of dst
-constexpr float dst_sectors = 0.100f;       // sectors of dst stored in parts
-constexpr float src_line_ends = 0.016f;     // lines of src that a run ends in
-constexpr float short_src_run = 0.033f;     // below 256 bytes
-constexpr float shortest_src_run = 0.045f;  // one line or less
-constexpr float halo = 0.178f;              // over the block
-constexpr float block = 0.181f;             // the start of a block, over the tile's KB
-constexpr float aligned_load = 0.000f;      // passes of the block's threads over the tile, over its KB
-constexpr float unaligned_load = 0.093f;
-constexpr float row_of_dims = 0.050f;  // more where source rows have three dimensions or more
-constexpr float dst_row = 0.050f;      // over the table of destination rows
-constexpr float store = 0.334f;
-constexpr float element_gather = 0.084f;  // for each element of a chunk
-constexpr float table_gather = 0.001f;    // more for each element whose place is in the table
-constexpr float word_gather = 0.007f;     // element_gather of two_step_tile
-constexpr float word_step = 0.320f;       // passes over its blocks of 4 x 16 bytes
-constexpr float partial_store = 0.019f;
-constexpr float table = 0.147f;  // KB of table
-constexpr float few_bytes_in_flight = 0.089f;
-constexpr float few_blocks = 0.209f;  // over the blocks that are resident together
-constexpr float idle = 0.080f;        // blocks that the last wave leaves out
-constexpr float padding = 0.050f;     // of tiles at the edge, over the tensor
-constexpr float conflicts = 0.027f;   // for each bit that the swizzle lacks
-constexpr float below_8_kb = 0.000f;  // of the tile; each adds to the ones before it
-constexpr float below_11_kb = 0.071f;
-constexpr float below_14_kb = 0.017f;
-constexpr float above_17_kb = 0.007f;
-constexpr float above_20_kb = 0.025f;
-constexpr float above_25_kb = 0.028f;
-constexpr float above_33_kb = 0.027f;
+constexpr float copy = 1.0501f;
+constexpr float src_sectors = 0.0235f;       // 32-byte sectors of src touched twice, over those needed
+constexpr float dst_lines = 0.0231f;         // the same for 128-byte lines of dst
+constexpr float dst_sectors = 0.1687f;       // sectors of dst stored in parts
+constexpr float src_line_ends = 0.0206f;     // lines of src that a run ends in
+constexpr float short_src_run = 0.0138f;     // below 256 bytes
+constexpr float shortest_src_run = 0.0202f;  // one line or less
+constexpr float halo = 0.1143f;              // over the block
+constexpr float block = 0.0230f;             // the start of a block, over the tile's KB
+constexpr float aligned_load = 0.0000f;      // passes of the block's threads over the tile, over its KB
+constexpr float unaligned_load = 0.0623f;
+constexpr float row_of_dims = 0.0687f;  // more where source rows have three dimensions or more
+constexpr float dst_row = 0.0055f;      // over the table of destination rows
+constexpr float store = 0.0933f;
+constexpr float element_gather = 0.0201f;  // for each element of a chunk
+constexpr float table_gather = 0.0000f;    // more for each element whose place is in the table
+constexpr float word_gather = 0.0130f;     // element_gather of two_step_tile
+constexpr float word_step = 0.0000f;       // passes over its blocks of 4 x 16 bytes
+constexpr float partial_store = 0.0178f;
+constexpr float table = 0.0996f;  // KB of table
+constexpr float few_bytes_in_flight = 0.0181f;
+constexpr float few_blocks = 0.0000f;  // over the blocks that are resident together
+constexpr float idle = 0.0820f;        // blocks that the last wave leaves out
+constexpr float padding = 0.1096f;     // of tiles at the edge, over the tensor
+constexpr float conflicts = 0.0031f;   // for each bit that the swizzle lacks
+constexpr float below_8_kb = 0.0045f;  // of the tile; each adds to the ones before it
+constexpr float below_11_kb = 0.0199f;
+constexpr float below_14_kb = 0.0169f;
+constexpr float above_17_kb = 0.0036f;
+constexpr float above_20_kb = 0.0109f;
+constexpr float above_25_kb = 0.0049f;
+constexpr float above_33_kb = 0.0108f;
 }  // namespace weight
 
 // Chooses the halo, and estimates the tile's time.
@@ -231,7 +241,8 @@ void estimate(const PermuteProblem& problem, const Device& device, float num_ele
       with_halo += extra;
     }
   }
-  const float src_run = static_cast<float>(src.bytes), dst_run = static_cast<float>(dst.bytes);
+  const int32_t src_run_bytes = src.bytes * tile->dense_rows;
+  const float src_run = static_cast<float>(src_run_bytes), dst_run = static_cast<float>(dst.bytes);
   const float tile_kb = static_cast<float>(problem.bytes_of(tile->elements)) / 1024.0f;
   const bool src_is_aligned = src.alignment >= chunk_limit_bytes;
   const bool is_partial = dst.alignment < chunk_limit_bytes && tile->halo == 0;
@@ -245,8 +256,8 @@ void estimate(const PermuteProblem& problem, const Device& device, float num_ele
   cost +=
       weight::dst_sectors * static_cast<float>(sector_bytes - std::min<int64_t>(dst_alignment, sector_bytes)) / dst_run;
   if (src_is_aligned && src.bytes % line_bytes != 0) cost += weight::src_line_ends * 128.0f / std::max(src_run, 128.0f);
-  if (src.bytes < 2 * line_bytes) cost += weight::short_src_run;
-  if (src.bytes <= line_bytes) cost += weight::shortest_src_run;
+  if (src_run_bytes < 2 * line_bytes) cost += weight::short_src_run;
+  if (src_run_bytes <= line_bytes) cost += weight::shortest_src_run;
   if (tile_kb < 14) cost += weight::below_14_kb;
   if (tile_kb < 11) cost += weight::below_11_kb;
   if (tile_kb < 8) cost += weight::below_8_kb;
@@ -258,9 +269,10 @@ void estimate(const PermuteProblem& problem, const Device& device, float num_ele
   // Passes of the block's threads: loads, the table, stores.
   float passes = 0;
   const int32_t src_rows = static_cast<int32_t>(static_cast<float>(tile->src_rows) * with_halo);
-  const int32_t src_chunks = ceil_div32(src.bytes + (src_is_aligned ? 0 : chunk_limit_bytes - 1), chunk_limit_bytes);
-  const int32_t loads =
-      ceil_div32(src_rows, std::max(tile_threads / src_chunks, 1)) * ceil_div32(src_chunks, tile_threads);
+  const int32_t src_chunks =
+      ceil_div32(src_run_bytes + (src_is_aligned ? 0 : chunk_limit_bytes - 1), chunk_limit_bytes);
+  const int32_t loads = ceil_div32(ceil_div32(src_rows, tile->dense_rows), std::max(tile_threads / src_chunks, 1)) *
+                        ceil_div32(src_chunks, tile_threads);
   passes += (src_is_aligned ? weight::aligned_load : weight::unaligned_load) * static_cast<float>(loads);
   if (__builtin_popcountll(dst.dims & ~src.dims) > 2) passes += weight::row_of_dims * static_cast<float>(loads);
   const int32_t elements_per_chunk = chunk_limit_bytes / problem.dst_unit_bytes;

@@ -31,7 +31,8 @@ struct TileOrigin {
   unsigned char* dst;        // of destination row 0, element `halo elements` of the run
   uint32_t src_row_begin;    // source rows [begin, end) are inside
   uint32_t src_row_end;
-  int32_t src_run_bytes;      // of each source row inside
+  int32_t src_run_begin;  // bytes [begin, src_run_bytes) of each source row are inside
+  int32_t src_run_bytes;
   uint32_t dst_row_end;       // destination rows (or groups) [0, end) are inside
   int32_t dst_element_begin;  // elements [begin, end) of the destination run are loaded
   int32_t dst_element_end;
@@ -100,9 +101,13 @@ __device__ __forceinline__ TileOrigin locate_tile(const TileParams& params) {
   tile.dst = params.dst + offsets.dst;
   tile.src_run_bytes = count(params.src_run_bytes);
   tile.src_row_end = static_cast<uint32_t>(count(params.src_rows));
-  // 0 without a halo. Rows and elements are numbered alike where some of the halo's are left out.
-  tile.src_row_begin =
-      static_cast<uint32_t>(max(params.src_rows.per_index * offsets.dst_index_begin, params.skipped_elements));
+  // The halo of the first tile of a row lies before src, and other halos have rows that are of no use: both are left
+  // out.
+  const auto begin = [&](const TileCount& of) {
+    return of.cut == TileCount::of_dst_cut ? of.per_index * offsets.dst_index_begin : 0;
+  };
+  tile.src_run_begin = begin(params.src_run_bytes);
+  tile.src_row_begin = static_cast<uint32_t>(max(begin(params.src_rows), params.skipped_src_rows));
   tile.dst_row_end = static_cast<uint32_t>(count(params.dst_rows));
   tile.dst_element_end = count(params.dst_run_elements);
   tile.dst_element_begin = max(params.dst_run_elements.per_index * offsets.dst_index_begin, params.skipped_elements);
@@ -155,10 +160,11 @@ __device__ __forceinline__ void load_tile(const TileParams& params, const TileOr
   if (row_in_pass >= params.src_rows_per_pass || (kAligned && column >= tile.src_run_bytes)) return;
   const SharedAddress base = shared_address(shared_tile);
   // The chunk that holds `at`, `in_row` bytes into its row, which stands at `place`.
-  const auto load = [&](const unsigned char* at, int32_t in_row, int32_t place, uint32_t src_row,
-                        bool ends_before_src) {
+  const auto load = [&](const unsigned char* at, int32_t in_row, int32_t place, uint32_t src_row, bool ends_before_src,
+                        bool in_whole_rows) {
     const auto into_chunk = static_cast<int32_t>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(at)) % chunk_bytes);
     if (!kAligned && in_row - into_chunk >= tile.src_run_bytes) return;
+    if (!kAligned && !in_whole_rows && in_row - into_chunk + chunk_bytes <= tile.src_run_begin) return;
     at -= into_chunk;
     place = kAligned ? place ^ swizzle_of_row(params, src_row) : swizzle_place(params, place - into_chunk);
     if (kAligned || ends_before_src)
@@ -170,7 +176,7 @@ __device__ __forceinline__ void load_tile(const TileParams& params, const TileOr
   int64_t offset;
   int32_t place;
   const bool ends_before_src = kAligned || params.src_end - tile.src >= params.src_tile_bytes;
-  if (params.src_row_rank <= 2 && !params.src_row_is_wide && ends_before_src) {
+  if (params.src_row_rank <= 2 && !params.src_row_is_wide && ends_before_src && tile.src_run_begin == 0) {
     locate_tile_row(params.src_row_dims, params.src_row_rank, src_row, &offset, &place);
     const unsigned char* at = tile.src + offset + column;
     place += shift + column;
@@ -183,7 +189,7 @@ __device__ __forceinline__ void load_tile(const TileParams& params, const TileOr
     while (src_row < tile.src_row_end) {
 #pragma unroll
       for (int i = 0; i < rows_in_flight; ++i) {
-        if (src_row < tile.src_row_end) load(at, column, place, src_row, true);
+        if (src_row < tile.src_row_end) load(at, column, place, src_row, true, true);
         src_row += params.src_rows_per_pass;
         at += params.src_pass.step;
         place += params.src_pass.shared_step;
@@ -203,7 +209,7 @@ __device__ __forceinline__ void load_tile(const TileParams& params, const TileOr
     int32_t in_row = column;
 #pragma unroll 4
     do {
-      load(tile.src + offset + in_row, in_row, shift + place + in_row, src_row, ends_before_src);
+      load(tile.src + offset + in_row, in_row, shift + place + in_row, src_row, ends_before_src, false);
       in_row += tile_threads * chunk_bytes;
     } while (params.src_row_is_wide && in_row < tile.src_run_bytes + (kAligned ? 0 : chunk_bytes));
   }
