@@ -19,7 +19,7 @@ bool is_of_channels(const PreluBackwardProblem& problem) {
 ChannelParams params_of(const PreluBackwardProblem& problem) {
   ChannelParams params;
   params.tensors = problem.tensors;
-  params.sums = problem.request.dalpha;
+  params.tensors.dalpha = params.sums = problem.request.dalpha;
   params.is_dalpha = true;
   params.num_rows = problem.shape.outer;
   params.num_channels = problem.shape.channels;
@@ -104,7 +104,8 @@ bool plan_channels(const PreluBackwardProblem& problem, PreluBackwardPlan* plan)
   const int64_t num_partials = ceil_div(num_slabs, blocks);
   if (wants_dalpha && num_partials > 1) {
     params.is_dalpha = false;
-    params.sums = problem.request.workspace;
+    params.tensors.dalpha = nullptr;
+    params.tensors.partials = params.sums = problem.request.workspace;
     plan_sums_of_rows(problem, num_partials, plan);
   }
   plan->channels = params;
