@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tune_elementwise.py: a conversion of neighbours with packs of a given number of elements.
+// For tune_elementwise.py: a conversion of neighbours with a given number of packs a thread.
 #include "core/device.h"
 #include "core/dtype.h"
 #include "elementwise/elementwise_ops.h"
@@ -7,10 +7,12 @@
 
 using namespace flowk;
 
-// 0: enqueued. 1: there is no such pack. 3: an error.
-extern "C" __attribute__((visibility("default"))) int flowk_bench_elementwise_candidate(
-    const void* x, flowk_dtype x_dtype, void* out, flowk_dtype out_dtype, int64_t count, int32_t pack_elements,
-    flowk_stream stream) {
+// 0: enqueued. Else: an error.
+extern "C" __attribute__((visibility("default"))) int flowk_bench_elementwise_candidate(const void* x,
+                                                                                        flowk_dtype x_dtype, void* out,
+                                                                                        flowk_dtype out_dtype,
+                                                                                        int64_t count, int32_t packs,
+                                                                                        flowk_stream stream) {
   ElementwiseRequest request;
   request.op = FLOWK_UNARY_COPY;
   request.compute = compute_class(x_dtype);
@@ -21,17 +23,13 @@ extern "C" __attribute__((visibility("default"))) int flowk_bench_elementwise_ca
   request.shape.num_operands = 2;
   request.shape.rank = 1;
   request.shape.extents[0] = count;
-  int32_t widest = 0;
   for (int k = 0; k < 2; ++k) {
     request.element_shifts[k] = __builtin_ctz(static_cast<unsigned>(dtype_info(request.dtypes[k]).element_bytes));
     request.shape.strides[k][0] = 1;
-    if (request.element_shifts[k] > widest) widest = request.element_shifts[k];
   }
-  // Packs of up to 32 bytes are compiled.
-  if (pack_elements << widest > 32) return 1;
   Device device;
   if (!current_device(&device).ok()) return 3;
   ElementwisePlan plan;
-  plan_elementwise(request, device, pack_elements, &plan);
+  plan_elementwise(request, device, packs, &plan);
   return run_elementwise(plan, stream).ok() ? 0 : 1;
 }

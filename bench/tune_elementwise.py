@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times every pack that a conversion may be done with, beside the one that the plan chooses.
+"""Times every number of packs a thread that a conversion may be done with, beside the one that the plan chooses.
 
 `python bench/tune_elementwise.py [--megabytes 256] [--json FILE]`
 
@@ -23,18 +23,19 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 import bench_elementwise
+import elementwise_workload as workload
 import harness
 
-PACKS = (2, 4, 8, 16)
+PACKS = (1, 2)
 
 
 def tune(library: bench_elementwise.Library, kinds: list[str], megabytes: float) -> dict:
-    types = [bench_elementwise.TYPES[kind] for kind in kinds]
-    count = int(megabytes * bench_elementwise.MB) // sum(dtype.itemsize for dtype, _ in types)
-    sets = max(2, -(-harness.TOUCHED_BYTES // int(megabytes * bench_elementwise.MB)))
-    xs = [bench_elementwise.random_input(kinds[0], (count,), "") for _ in range(sets)]
-    outs = [bench_elementwise.empty_output(kinds[1], (count,), "") for _ in range(sets)]
-    half = int(megabytes * bench_elementwise.MB) // 2
+    types = [workload.TYPES[kind] for kind in kinds]
+    count = int(megabytes * workload.MB) // sum(dtype.itemsize for dtype, _ in types)
+    sets = max(2, -(-harness.TOUCHED_BYTES // int(megabytes * workload.MB)))
+    xs = [workload.random_input(kinds[0], (count,), "") for _ in range(sets)]
+    outs = [workload.empty_output(kinds[1], (count,), "") for _ in range(sets)]
+    half = int(megabytes * workload.MB) // 2
     flat = [[torch.empty(half, dtype=torch.uint8, device="cuda") for _ in range(sets)] for _ in range(2)]
     copies = [library.permute_arguments(a, [0], b, 6) for a, b in zip(*flat)]
     arguments = [library.arguments("copy", [x], out) for x, out in zip(xs, outs)]
@@ -53,7 +54,7 @@ def tune(library: bench_elementwise.Library, kinds: list[str], megabytes: float)
         if candidate(0, pack) != 0:
             continue
         if not torch.equal(outs[0].view(torch.uint8), expected):
-            raise RuntimeError(f"wrong: {kinds} with packs of {pack}")
+            raise RuntimeError(f"wrong: {kinds} with {pack} packs a thread")
         contenders[str(pack)] = functools.partial(candidate, pack=pack)
     times = harness.time_in_turn(contenders, sets)
     return {"types": kinds} | {name: times["copy"] / t for name, t in times.items()}
@@ -66,7 +67,7 @@ def main() -> None:
     options = parser.parse_args()
     library = bench_elementwise.Library()
     rows = []
-    for case in bench_elementwise.casts():
+    for case in workload.casts():
         row = tune(library, case.kinds, options.megabytes)
         rows.append(row)
         packs = {name: row[name] for name in map(str, PACKS) if name in row}

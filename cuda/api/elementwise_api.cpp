@@ -159,9 +159,7 @@ Status run(const Arguments& arguments, flowk_stream stream) {
   if (!is_same_type_copy(request)) return run_request(request, device, stream);
   PermuteRequest permute;
   if (!make_permute(request, &permute)) return {};
-  PermutePlan plan;
-  plan_permute(permute, device, &plan);
-  return run_permute(plan, stream);
+  return run_permute(remembered_plan(permute, device), stream);
 }
 
 Status explain(const Arguments& arguments, char* text, size_t text_bytes) {

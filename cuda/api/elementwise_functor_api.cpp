@@ -69,7 +69,7 @@ Status plan_functor(const ElementwiseTensor* tensors, int32_t num_operands, int3
   if (part < 0 || part >= num_parts)
     return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "part = %d, must be in 0 ... %d", part, num_parts - 1);
   ElementwisePlan plan;
-  plan_elementwise(found, device, 2, &plan);  // the formula may be heavy
+  plan_elementwise(found, device, 0, &plan);
   launch->num_parts = num_parts;
   launch->kernel = kernel_index(plan.kernel);
   launch->pack_elements = plan.pack_elements;

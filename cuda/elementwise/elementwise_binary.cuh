@@ -15,17 +15,16 @@ Status dispatch_binary(const ElementwisePlan& plan, flowk_stream stream) {
     constexpr bool narrow = std::is_same_v<Compute, float> && kN > 4;
     const auto run = [&](auto ops) {
       using Functor = BinaryFunctor<Compute, narrow, decltype(ops)>;
-      return Launch::template run<kN, Functor, Any, Any, Any>(plan, Functor{plan.op},
-                                                       stream);
+      return Launch::template run<kN, Functor, Any, Any, Any>(plan, Functor{plan.op}, stream);
     };
     const OpWeight weight = weight_of(static_cast<flowk_binary_op>(plan.op));
     if (weight == OpWeight::light) return run(OpsOf<OpWeight::light>());
     if constexpr (Launch::has_kernel_per_op) {
       switch (plan.op) {
 #define FLOWK_CASE(NAME, value, name, kinds, result, num_parameters, formula)                              \
-  case FLOWK_BINARY_##NAME:                                                                                 \
+  case FLOWK_BINARY_##NAME:                                                                                \
     if constexpr (weight_of(FLOWK_BINARY_##NAME) != OpWeight::light && (takes::kinds & taken_as<Compute>)) \
-      return run(OneOp<FLOWK_BINARY_##NAME>());                                                             \
+      return run(OneOp<FLOWK_BINARY_##NAME>());                                                            \
     break;
         FLOWK_BINARY_OPS(FLOWK_CASE)
 #undef FLOWK_CASE

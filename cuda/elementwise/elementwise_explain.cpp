@@ -68,7 +68,7 @@ void explain_elementwise(const ElementwisePlan& plan, const ElementwiseRequest& 
     writer.add("  tile: %d x %d elements, %d bytes of shared memory\n", plan.tile_rows, plan.tile_columns,
                plan.launch.shared_bytes);
   writer.add("  packs of %d elements, %d a thread, %lld blocks of %d threads\n", plan.pack_elements,
-             plan.is_linear()      ? plan.linear.packs
+             plan.is_linear()     ? plan.linear.packs
              : plan.tile_rows > 0 ? plan.tile_rows * plan.tile_columns / plan.pack_elements / plan.launch.num_threads
                                   : 1,
              static_cast<long long>(plan.launch.num_blocks), plan.launch.num_threads);

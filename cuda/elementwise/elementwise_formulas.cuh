@@ -18,11 +18,11 @@ namespace flowk {
 #define FLOWK_APPROXIMATION(name, instruction, exact) \
   inline float name(float x) { return exact; }
 #else
-#define FLOWK_APPROXIMATION(name, instruction, exact)         \
-  __device__ __forceinline__ float name(float x) {            \
-    float result;                                             \
-    asm(instruction " %0, %1;" : "=f"(result) : "f"(x));      \
-    return result;                                            \
+#define FLOWK_APPROXIMATION(name, instruction, exact)    \
+  __device__ __forceinline__ float name(float x) {       \
+    float result;                                        \
+    asm(instruction " %0, %1;" : "=f"(result) : "f"(x)); \
+    return result;                                       \
   }
 #endif
 FLOWK_APPROXIMATION(exp2_approx, "ex2.approx.f32", exp2f(x))          // denormal results are kept
@@ -293,8 +293,7 @@ struct Formulas<float, true> : FloatFormulas<float, true> {
   // 2^(y log2 |x|), whose error is that of y log2 |x|: 2^-18 where the result is finite. An odd y keeps x's sign, and
   // no power but an integer is real where x < 0.
   __device__ __forceinline__ static float pow(float x, float y) {
-    const float magnitude =
-        x == 1.0f || y == 0.0f ? 1.0f : exp2_approx(bounded(y, largest) * log2f(fabsf(x)));
+    const float magnitude = x == 1.0f || y == 0.0f ? 1.0f : exp2_approx(bounded(y, largest) * log2f(fabsf(x)));
     if (!(__float_as_uint(x) >> 31)) return magnitude;
     constexpr float all_even = 4194304.0f;  // 2^22: from there on bfloat16's numbers are
     const float rounded = y + rounding;

@@ -40,10 +40,10 @@ struct OneOp {
 
 // Blocks that an SM is to hold: 8 leave a thread 32 registers, 6 40, 5 48, 4 64.
 template <class Ops, class Compute>
-constexpr int resident_blocks_of = Ops::are_heaviest          ? 4
-                                   : sizeof(Compute) == 8     ? (Ops::are_heavy ? 4 : 5)
-                                   : Ops::are_heavy           ? 5
-                                                              : 6;
+constexpr int resident_blocks_of = Ops::are_heaviest      ? 4
+                                   : sizeof(Compute) == 8 ? (Ops::are_heavy ? 4 : 5)
+                                   : Ops::are_heavy       ? 5
+                                                          : 6;
 
 template <class Compute>
 constexpr int taken_as = std::is_floating_point_v<Compute> ? takes::F : takes::BI;
@@ -60,12 +60,12 @@ struct UnaryFunctor {
   __device__ __forceinline__ void pack(Compute (&out)[kN], const Compute (&x)[kN]) const {
     using F = Formulas<Compute, kNarrow>;
     switch (Ops::chosen(op)) {
-#define FLOWK_CASE(NAME, value, name, kinds, result, num_parameters, formula)                            \
-  case FLOWK_UNARY_##NAME:                                                                               \
+#define FLOWK_CASE(NAME, value, name, kinds, result, num_parameters, formula)                \
+  case FLOWK_UNARY_##NAME:                                                                   \
     if constexpr ((takes::kinds & taken_as<Compute>) != 0 && Ops::has(FLOWK_UNARY_##NAME)) { \
-      _Pragma("unroll") for (int i = 0; i < kN; ++i) out[i] = F::name(x[i], a, b);                       \
-      return;                                                                                            \
-    }                                                                                                    \
+      _Pragma("unroll") for (int i = 0; i < kN; ++i) out[i] = F::name(x[i], a, b);           \
+      return;                                                                                \
+    }                                                                                        \
     break;
       FLOWK_UNARY_OPS(FLOWK_CASE)
 #undef FLOWK_CASE
@@ -86,12 +86,12 @@ struct BinaryFunctor {
   __device__ __forceinline__ void pack(Compute (&out)[kN], const Compute (&x)[kN], const Compute (&y)[kN]) const {
     using F = Formulas<Compute, kNarrow>;
     switch (Ops::chosen(op)) {
-#define FLOWK_CASE(NAME, value, name, kinds, result, num_parameters, formula)                             \
-  case FLOWK_BINARY_##NAME:                                                                               \
+#define FLOWK_CASE(NAME, value, name, kinds, result, num_parameters, formula)                 \
+  case FLOWK_BINARY_##NAME:                                                                   \
     if constexpr ((takes::kinds & taken_as<Compute>) != 0 && Ops::has(FLOWK_BINARY_##NAME)) { \
-      _Pragma("unroll") for (int i = 0; i < kN; ++i) out[i] = F::name(x[i], y[i]);                        \
-      return;                                                                                             \
-    }                                                                                                     \
+      _Pragma("unroll") for (int i = 0; i < kN; ++i) out[i] = F::name(x[i], y[i]);            \
+      return;                                                                                 \
+    }                                                                                         \
     break;
       FLOWK_BINARY_OPS(FLOWK_CASE)
 #undef FLOWK_CASE

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "elementwise/elementwise_ops.h"
 
-#include "elementwise/elementwise_weights.h"
-
 #include "core/dtype.h"
+#include "elementwise/elementwise_weights.h"
 
 namespace flowk {
 namespace {

@@ -5,19 +5,10 @@
 
 #include "core/divide.h"
 #include "elementwise/elementwise_ops.h"
+#include "elementwise/elementwise_problem.h"
 
 namespace flowk {
 namespace {
-
-// A dimension shorter than this is no side of a tile.
-constexpr int64_t shortest_tile_side = 8;
-
-struct Problem {
-  OperandShape shape;  // strides in bytes
-  int num_operands;
-  int inner;  // the innermost dimension, -1: one element
-  int64_t count;
-};
 
 // The pack is as many elements as the widest operand has in 16 bytes. One such unit a thread reaches 1.00 of
 // cudaMemcpyAsync, 2 units 0.98 (H200).
@@ -27,10 +18,13 @@ int32_t choose_pack(const ElementwiseRequest& request) {
   return 16 >> widest;
 }
 
-// Two packs a thread share its index, its switches and a heavy formula's latency: conversions to a narrower type go from
-// 0.75-0.96 of a copy to 0.97-1.02, float32 formulas from 0.40-0.94 to 0.93-0.99, broadcast operands from 0.83 to 0.96.
-// Light operations between packs of 16 bytes alone reach 1.00 with one, 0.98 with two (H200).
-int32_t choose_packs(const ElementwiseRequest& request, bool has_packs_alone) {
+// Two packs a thread share its index, its switches and a heavy formula's latency: conversions to a narrower type go
+// from 0.75-0.96 of a copy to 0.97-1.02, float32 formulas from 0.40-0.94 to 0.93-0.99, broadcast operands from 0.83 to
+// 0.96. Light operations between packs of 16 bytes alone reach 1.00 with one, 0.98 with two, and what 4 blocks on every
+// multiprocessor hold at once stays with one: kernels of one pack reach 0.88 and 0.83 in gelu and silu_mul of 4 MB, two
+// 0.6 and 0.73 (H200).
+int32_t choose_packs(const ElementwiseRequest& request, const Device& device, int64_t num_packs, bool has_packs_alone) {
+  if (num_packs <= int64_t{device.num_multiprocessors} * (4 * elementwise_threads)) return 1;
   if (!has_packs_alone || is_heavy(request)) return 2;
   for (int k = 1; k < request.shape.num_operands; ++k)
     if (request.element_shifts[k] != request.element_shifts[0]) return 2;
@@ -43,15 +37,6 @@ bool is_linear(const Problem& problem, int k, int64_t element_bytes) {
     if (problem.shape.strides[k][d] != stride) return false;
     stride *= problem.shape.extents[d];
   }
-  return true;
-}
-
-// Is every row of operand k, and its first element, at a multiple of `bytes`? Dimension `except` aside.
-bool rows_are_aligned(const Problem& problem, const ElementwiseOperand& operand, int k, int64_t bytes, int except) {
-  bytes = std::min<int64_t>(bytes, 16);
-  if (reinterpret_cast<intptr_t>(operand.data) % bytes != 0) return false;
-  for (int d = 0; d < problem.shape.rank; ++d)
-    if (d != except && d != problem.inner && problem.shape.strides[k][d] % bytes != 0) return false;
   return true;
 }
 
@@ -70,141 +55,6 @@ void describe_operand(const ElementwiseRequest& request, const Problem& problem,
   operand->dtype = request.dtypes[k];
   operand->element_shift = request.element_shifts[k];
   operand->is_linear = is_linear(problem, k, element_bytes);
-}
-
-// The rows' dimensions but for `except`, innermost first.
-void describe_rows(const Problem& problem, int except, ElementwiseRows<max_operands>* rows) {
-  rows->row_elements = Divider(static_cast<uint32_t>(problem.shape.extents[problem.inner]));
-  for (int d = problem.inner - 1; d >= 0; --d) {
-    if (d == except) continue;
-    const int at = rows->num_dims++;
-    rows->dims[at] = Divider(static_cast<uint32_t>(problem.shape.extents[d]));
-    for (int k = 0; k < problem.num_operands; ++k) rows->strides[at][k] = problem.shape.strides[k][d];
-  }
-}
-
-// How input k is loaded where packs start at multiples of `pack_elements` in every row (`packs_start_whole`).
-ElementwiseAccess access_in_rows(const Problem& problem, const ElementwiseOperand& operand, int k,
-                                 int32_t pack_elements, bool packs_start_whole) {
-  const int64_t element_bytes = int64_t{1} << operand.element_shift;
-  if (operand.step == 0) return ElementwiseAccess::splat;
-  if (operand.step != element_bytes) return ElementwiseAccess::gather;
-  const int64_t pack_bytes = pack_elements * element_bytes;
-  if (packs_start_whole && rows_are_aligned(problem, operand, k, pack_bytes, -1)) return ElementwiseAccess::aligned;
-  return pack_bytes < 4 ? ElementwiseAccess::gather : ElementwiseAccess::shifted;
-}
-
-// The dimension along which most inputs that have no neighbours in a row have them: -1 if there is none.
-int staged_dim(const Problem& problem, const ElementwiseOperand* operands) {
-  if (problem.shape.extents[problem.inner] < shortest_tile_side) return -1;
-  int found = -1, most = 0;
-  for (int d = 0; d < problem.inner; ++d) {
-    if (problem.shape.extents[d] < shortest_tile_side) continue;
-    int num = 0;
-    for (int k = 1; k < problem.num_operands; ++k) {
-      const int64_t element_bytes = int64_t{1} << operands[k].element_shift;
-      num += operands[k].step != 0 && operands[k].step != element_bytes && problem.shape.strides[k][d] == element_bytes;
-    }
-    if (num > most) {
-      found = d;
-      most = num;
-    }
-  }
-  return found;
-}
-
-template <int kN>
-void set_tile_shape(ElementwisePlan* plan) {
-  plan->tile_rows = ElementwiseTileShape<kN>::rows;
-  plan->tile_columns = ElementwiseTileShape<kN>::columns;
-}
-void set_tile_shape(ElementwisePlan* plan) {
-  switch (plan->pack_elements) {
-    case 2: return set_tile_shape<2>(plan);
-    case 4: return set_tile_shape<4>(plan);
-    case 8: return set_tile_shape<8>(plan);
-    default: return set_tile_shape<16>(plan);
-  }
-}
-
-// Are all rows whole aligned packs, in every operand that has them, and do the runs that would be staged stand at
-// multiples of 16 bytes?
-bool has_aligned_tiles(const Problem& problem, int dim, const ElementwisePlan& plan) {
-  const auto& operands = plan.strided.operands;
-  if (operands[0].step != int64_t{1} << operands[0].element_shift ||
-      problem.shape.extents[problem.inner] % plan.pack_elements != 0)
-    return false;
-  for (int k = 0; k < problem.num_operands; ++k) {
-    const int64_t element_bytes = int64_t{1} << operands[k].element_shift;
-    if (operands[k].step == element_bytes) {
-      if (!rows_are_aligned(problem, operands[k], k, plan.pack_elements * element_bytes, -1)) return false;
-      continue;
-    }
-    if (operands[k].step == 0) continue;
-    if (problem.shape.strides[k][dim] != element_bytes || operands[k].step % 16 != 0 ||
-        !rows_are_aligned(problem, operands[k], k, 16, dim))
-      return false;
-  }
-  return true;
-}
-
-// Lays a staged operand out in shared memory.
-void place_staged(int k, bool is_aligned, ElementwisePlan* plan) {
-  auto& tile = plan->strided.tile;
-  const ElementwiseOperand& operand = plan->strided.operands[k];
-  const int32_t run_bytes = plan->tile_rows << operand.element_shift;
-  tile.shared_offset[k] = plan->launch.shared_bytes;
-  if (is_aligned) {
-    tile.pitch[k] = std::max(run_bytes, 128);
-  } else {
-    // Runs share no chunk, and their places agree with memory modulo 16.
-    const int32_t least = run_bytes + 15;
-    tile.pitch[k] = least + static_cast<int32_t>((operand.step - least) & 15);
-    // Packs of a row are a power of two apart, times an odd number: its multiples meet in the same banks from 32 bytes
-    // on, and differ in the bits from there, which the chunk is XORed with.
-    const int shift = __builtin_ctz(static_cast<unsigned>(tile.pitch[k] * plan->pack_elements));
-    tile.swizzle_shift[k] = std::max(shift - 4, 0);
-    tile.swizzle_bits[k] = shift > 4 ? 0x70 : 0;
-  }
-  const int32_t bytes = (plan->tile_columns + tile.halo) * tile.pitch[k] + (is_aligned ? 0 : 15);
-  plan->launch.shared_bytes += (bytes + 127) / 128 * 128;
-}
-
-void plan_tiles(const Problem& problem, int dim, ElementwisePlan* plan) {
-  auto& params = plan->strided;
-  auto& tile = params.tile;
-  const bool is_aligned = has_aligned_tiles(problem, dim, *plan);
-  plan->kernel = is_aligned ? ElementwiseKernel::aligned_tiles : ElementwiseKernel::shifted_tiles;
-  describe_rows(problem, dim, &params.rows);
-  set_tile_shape(plan);
-  tile.column_elements = static_cast<uint32_t>(problem.shape.extents[dim]);
-  const ElementwiseOperand& out = params.operands[0];
-  const int64_t out_bytes = int64_t{1} << out.element_shift;
-  const bool has_whole_packs =
-      out.step != out_bytes || rows_are_aligned(problem, out, 0, plan->pack_elements * out_bytes, -1);
-  tile.halo = has_whole_packs ? 0 : plan->pack_elements - 1;
-  const int64_t num_columns = ceil_div(problem.shape.extents[problem.inner] + tile.halo, plan->tile_columns);
-  const int64_t num_rows = ceil_div(problem.shape.extents[dim], plan->tile_rows);
-  tile.tiles_per_row = Divider(static_cast<uint32_t>(num_columns));
-  tile.tiles_per_column = Divider(static_cast<uint32_t>(num_rows));
-  for (int k = 0; k < problem.num_operands; ++k) {
-    ElementwiseOperand& operand = params.operands[k];
-    const int64_t element_bytes = int64_t{1} << operand.element_shift;
-    operand.is_linear = false;
-    tile.row_strides[k] = problem.shape.strides[k][dim];
-    operand.access = access_in_rows(problem, operand, k, plan->pack_elements, has_whole_packs);
-    if (k == 0) {
-      operand.access = operand.step == element_bytes ? ElementwiseAccess::aligned : ElementwiseAccess::gather;
-    } else if (operand.access == ElementwiseAccess::gather && operand.step != element_bytes &&
-               tile.row_strides[k] == element_bytes) {
-      operand.access = ElementwiseAccess::staged;
-      place_staged(k, is_aligned, plan);
-    }
-  }
-  int64_t num_tiles = num_columns * num_rows;
-  for (int d = 0; d < problem.inner; ++d)
-    if (d != dim) num_tiles *= problem.shape.extents[d];
-  plan->launch.num_blocks = num_tiles;
 }
 
 void plan_rows(const Problem& problem, ElementwisePlan* plan) {
@@ -246,10 +96,11 @@ void plan_rows(const Problem& problem, ElementwisePlan* plan) {
 
 // Cuts the operands of plan->linear into packs, `packs` a thread, or as many as the plan chooses where it is 0. Returns
 // the blocks.
-int64_t cut(const Problem& problem, const ElementwiseRequest& request, int32_t packs, ElementwisePlan* plan) {
+int64_t cut(const Problem& problem, const ElementwiseRequest& request, const Device& device, int32_t packs,
+            ElementwisePlan* plan) {
   bool has_packs_alone = true;
   for (int k = 1; k < problem.num_operands; ++k) has_packs_alone &= plan->linear.operands[k].is_linear != 0;
-  if (packs == 0) packs = choose_packs(request, has_packs_alone);
+  if (packs == 0) packs = choose_packs(request, device, problem.count / plan->pack_elements, has_packs_alone);
   packs = std::min(packs, most_packs(plan->pack_elements, problem.num_operands - 1));
   return cut_into_packs(problem.count, plan->pack_elements, packs, &plan->linear, problem.num_operands);
 }
@@ -282,7 +133,8 @@ bool describe_period(const Problem& problem, int k, ElementwiseOperand* operand,
 }
 
 // Leaves a plan of the periodic kernel, if every input is linear, periodic or one element.
-bool plan_periods(const Problem& problem, const ElementwiseRequest& request, int32_t packs, ElementwisePlan* plan) {
+bool plan_periods(const Problem& problem, const ElementwiseRequest& request, const Device& device, int32_t packs,
+                  ElementwisePlan* plan) {
   auto& params = plan->linear;
   const int32_t pack_elements = plan->pack_elements;
   // A kernel of one input has no such form.
@@ -302,7 +154,7 @@ bool plan_periods(const Problem& problem, const ElementwiseRequest& request, int
     }
   }
   plan->kernel = ElementwiseKernel::periodic_packs;
-  plan->launch.num_blocks = cut(problem, request, packs, plan);
+  plan->launch.num_blocks = cut(problem, request, device, packs, plan);
   for (int k = 1; k < problem.num_operands; ++k) {
     ElementwiseOperand& operand = params.operands[k];
     if (lengths[k] <= 1) continue;
@@ -311,7 +163,6 @@ bool plan_periods(const Problem& problem, const ElementwiseRequest& request, int
     period.repeat = Divider(static_cast<uint32_t>(repeats[k]));
     period.period = Divider(static_cast<uint32_t>(lengths[k]));
     period.head = static_cast<uint32_t>(params.head);
-    period.is_cyclic = repeats[k] * lengths[k] < problem.count;
     if (repeats[k] > 1 || operand.step != element_bytes) {
       operand.access = ElementwiseAccess::repeated;
     } else if (params.head % pack_elements == 0 && lengths[k] % pack_elements == 0 &&
@@ -403,12 +254,12 @@ void plan_elementwise(const ElementwiseRequest& request, const Device& device, i
                          k > 0 && problem.inner >= 0 && problem.shape.strides[k][0] == 0, request.dtypes[k],
                          request.element_shifts[k]);
     }
-    plan->launch.num_blocks = cut(problem, request, packs, plan);
+    plan->launch.num_blocks = cut(problem, request, device, packs, plan);
     return enter_numbers(request, plan);
   }
   plan->strided.count = problem.count;
   for (int k = 0; k < problem.num_operands; ++k) describe_operand(request, problem, k, &plan->strided.operands[k]);
-  if (!plan_periods(problem, request, packs, plan)) {
+  if (!plan_periods(problem, request, device, packs, plan)) {
     const int dim = staged_dim(problem, plan->strided.operands);
     if (dim >= 0) {
       plan_tiles(problem, dim, plan);

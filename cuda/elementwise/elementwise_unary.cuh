@@ -15,17 +15,17 @@ Status dispatch_unary(const ElementwisePlan& plan, flowk_stream stream) {
     constexpr bool narrow = std::is_same_v<Compute, float> && kN > 4;
     const auto run = [&](auto ops) {
       using Functor = UnaryFunctor<Compute, narrow, decltype(ops)>;
-      return Launch::template run<kN, Functor, Any, Any>(plan, Functor{plan.op, parameter<Compute>(plan.a), parameter<Compute>(plan.b)},
-                                                       stream);
+      return Launch::template run<kN, Functor, Any, Any>(
+          plan, Functor{plan.op, parameter<Compute>(plan.a), parameter<Compute>(plan.b)}, stream);
     };
     const OpWeight weight = weight_of(static_cast<flowk_unary_op>(plan.op));
     if (weight == OpWeight::light) return run(OpsOf<OpWeight::light>());
     if constexpr (Launch::has_kernel_per_op) {
       switch (plan.op) {
-#define FLOWK_CASE(NAME, value, name, kinds, result, num_parameters, formula)                              \
-  case FLOWK_UNARY_##NAME:                                                                                 \
+#define FLOWK_CASE(NAME, value, name, kinds, result, num_parameters, formula)                             \
+  case FLOWK_UNARY_##NAME:                                                                                \
     if constexpr (weight_of(FLOWK_UNARY_##NAME) != OpWeight::light && (takes::kinds & taken_as<Compute>)) \
-      return run(OneOp<FLOWK_UNARY_##NAME>());                                                             \
+      return run(OneOp<FLOWK_UNARY_##NAME>());                                                            \
     break;
         FLOWK_UNARY_OPS(FLOWK_CASE)
 #undef FLOWK_CASE

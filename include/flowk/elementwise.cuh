@@ -117,7 +117,9 @@ ElementwiseError elementwise_by(const Factory& factory, int64_t count, Elementwi
   int k = 0;
   params.operands[k++] = linear_operand(out, count, false, 0, detail::element_shift<Out>);
   ((params.operands[k++] = linear_operand(in, count, false, 0, detail::element_shift<In>)), ...);
-  const int64_t num_blocks = cut_into_packs(count, n, most_packs(n, sizeof...(In)), &params);  // the functor may be heavy
+  // Two packs a thread only where a type is narrower than the widest: one reaches 1.00 of a copy otherwise, two 0.96.
+  constexpr bool is_one_size = ((sizeof(In) == sizeof(Out)) && ...);
+  const int64_t num_blocks = cut_into_packs(count, n, is_one_size ? 1 : most_packs(n, sizeof...(In)), &params);
   return detail::launch_flat(elementwise_flat<n, Factory, Element<Out>, Element<In>...>, num_blocks, stream, params,
                              factory);
 }

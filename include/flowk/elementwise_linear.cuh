@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of a linear out: out[i] = functor(x[i], ...) over packs of kN neighbours, functor = factory(). An input is
-// linear too, or one element, or (elementwise_periodic) its element i is (i / repeat) % period.
+// The kernels of a linear out: out[i] = functor(x[i], ...) over packs of kN neighbours, functor = factory(). An input
+// is linear too, or one element, or (elementwise_periodic) its element i is (i / repeat) % period.
 //
 // A thread owns up to most_packs() packs, the threads of a block side by side; blocks go through memory in order.
 // Packs are whole: the few elements before the first and after the last one have a thread each, past the packs'.
@@ -88,12 +88,13 @@ __device__ __forceinline__ void run_linear(const Params& params, const Factory& 
         constexpr int pack_bytes = kN * bytes;
         if (operand.access == ElementwiseAccess::shifted) {
           if constexpr (pack_bytes >= 4)
-            pack::shift_down<pack_bytes>(own, static_cast<int>(reinterpret_cast<uintptr_t>(operand.data) %
-                                                               pack::access_bytes<pack_bytes>));
+            pack::shift_down<pack_bytes>(
+                own, static_cast<int>(reinterpret_cast<uintptr_t>(operand.data) % pack::access_bytes<pack_bytes>));
         } else if (operand.access == ElementwiseAccess::splat || operand.access == ElementwiseAccess::number) {
           pack::repeat<kN * kPacks, bytes>(own);
         } else if constexpr (is_periodic<Params>) {
-          finish_periodic<kN, kPacks, bytes>(operand, params.periods[k], static_cast<uint32_t>(item), own);
+          if (operand.access == ElementwiseAccess::cycled_table)
+            load_table<kN, kPacks, bytes>(params.periods[k], static_cast<uint32_t>(item), own);
         }
       });
     });
@@ -130,7 +131,7 @@ __global__ void __launch_bounds__(elementwise_threads, resident_blocks<Factory>)
   allow_next_grid();
   wait_for_previous_grid();
   run_linear<kN, most_packs(kN, sizeof...(In)), ElementwiseParams<1 + sizeof...(In)>, Factory, Out, In...>(params,
-                                                                                                        factory);
+                                                                                                           factory);
 }
 
 template <int kN, class Factory, class Out, class... In>

@@ -31,9 +31,7 @@ __device__ __forceinline__ void load_whole_pack(const ElementwiseOperand& operan
 
 // Elements [first, first + kN) of an array that stays in registers.
 template <int kN, class T>
-__device__ __forceinline__ T (&part_of(T* values, int first))[kN] {
-  return reinterpret_cast<T(&)[kN]>(values[first]);
-}
+__device__ __forceinline__ T (&part_of(T* values, int first)) [kN] { return reinterpret_cast<T(&)[kN]>(values[first]); }
 
 // The functor of the words of kPacks packs of kN: `words[k - 1]` of input k, the result's in `out`. A functor that says
 // takes_packs_together gets them at once, another one `packs` of them, one after the other.
@@ -76,7 +74,8 @@ struct PackWork {
 
 // One element, by a thread of its own: for those that whole packs leave over. `locate(k)` is its address in operand k.
 template <class Factory, class Out, class... In, class Operands, class Locate>
-__device__ __forceinline__ void compute_element(const Operands& operands, const Factory& factory, const Locate& locate) {
+__device__ __forceinline__ void compute_element(const Operands& operands, const Factory& factory,
+                                                const Locate& locate) {
   const auto functor = factory();
   // A functor of pairs alone gets the element twice.
   constexpr int n = TakesElements<decltype(functor), Out, In...> ? 1 : 2;
@@ -94,11 +93,10 @@ __device__ __forceinline__ void compute_element(const Operands& operands, const 
       pack::repeat<n, bytes>(own);
     });
   });
-  uint32_t out[Work::out_words];
+  uint32_t out[Work::out_words] = {};
   Work::compute(operands, functor, 1, words, out);
-  Out::with_size(operands[0], [&](auto size) {
-    pack::store<decltype(size)::value>(const_cast<unsigned char*>(locate(0)), out);
-  });
+  Out::with_size(operands[0],
+                 [&](auto size) { pack::store<decltype(size)::value>(const_cast<unsigned char*>(locate(0)), out); });
 }
 
 // Blocks that an SM is to hold: 4 leave a thread 64 registers, unless the functor asks for more blocks.

@@ -40,8 +40,8 @@ struct ElementwiseOperand {
   uint32_t number[2];  // the bytes of an element, where there is no memory of it
 };
 
-// The flat form: all operands are linear or one element. Operand 0 is out. `data` of linear operands is the place of the
-// first whole pack, which is aligned in out; packs follow one another, and `num_edges` elements have a thread each:
+// The flat form: all operands are linear or one element. Operand 0 is out. `data` of linear operands is the place of
+// the first whole pack, which is aligned in out; packs follow one another, and `num_edges` elements have a thread each:
 // `head` before the packs, the others after them.
 template <int kOperands>
 struct ElementwiseParams {
@@ -57,7 +57,6 @@ struct ElementwisePeriod {
   Divider repeat;
   Divider period;
   uint32_t head;         // elements before the first pack
-  int32_t is_cyclic;     // the run is shorter than out
   int32_t table_offset;  // of a cycled_table in shared memory
   uint32_t table_elements;
 };
@@ -107,7 +106,7 @@ struct StridedElementwiseParams {
 // A block's tile, by a pack's elements: a thread owns `rows_per_thread` packs of 16 bytes of the widest operand.
 template <int kN>
 struct ElementwiseTileShape {
-  static constexpr int columns = kN >= 8 ? 128 : 64;
+  static constexpr int columns = kN >= 8 ? 128 : 16 * kN;
   static constexpr int rows_per_thread = 4;
   static constexpr int packs_per_row = columns / kN;
   static constexpr int rows = elementwise_threads / packs_per_row * rows_per_thread;

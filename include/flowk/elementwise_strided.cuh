@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel of any strides: out[i, j] = functor(x[i, j], ...) over rows i of the innermost dimension j, a pack a thread.
-// And packs that are cut: by the ends of out or of a row, or elements with gaps between them.
+// The kernel of any strides: out[i, j] = functor(x[i, j], ...) over rows i of the innermost dimension j, a pack a
+// thread. And packs that are cut: by the ends of out or of a row, or elements with gaps between them.
 #pragma once
 
 #include "flowk/elementwise_packs.cuh"
@@ -69,8 +69,7 @@ __device__ __forceinline__ int load_cut_pack(const StridedElementwiseParams<kOpe
     if (is_whole && operand.access == ElementwiseAccess::shifted) {
       constexpr int width = pack::access_bytes<bytes>;
       const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(place.here) % width);
-      if (place.here - shift >= operand.begin &&
-          place.here - shift + bytes + (shift == 0 ? 0 : width) <= operand.end) {
+      if (place.here - shift >= operand.begin && place.here - shift + bytes + (shift == 0 ? 0 : width) <= operand.end) {
         pack::load_around<bytes>(words, place.here, shift);
         return shift;
       }

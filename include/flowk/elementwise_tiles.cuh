@@ -53,7 +53,7 @@ struct TileThread {
 // A run of an operand of kSize bytes, at least a line of all banks.
 template <int kN, int kSize>
 constexpr int aligned_run_bytes =
-    ElementwiseTileShape<kN>::rows * kSize < 128 ? 128 : ElementwiseTileShape<kN>::rows* kSize;
+    ElementwiseTileShape<kN>::rows * kSize < 128 ? 128 : ElementwiseTileShape<kN>::rows * kSize;
 
 template <int kN, int kSize, int kOperands>
 __device__ __forceinline__ void stage_aligned(const StridedElementwiseParams<kOperands>& params,
@@ -66,8 +66,8 @@ __device__ __forceinline__ void stage_aligned(const StridedElementwiseParams<kOp
   const unsigned char* const first =
       operand.data + place.offsets[k] + int64_t{place.row} * kSize + place.column * operand.step;
   const int row_bytes = static_cast<int>(min(params.tile.column_elements - place.row, uint32_t{Shape::rows})) * kSize;
-  const int num_columns = static_cast<int>(min(params.rows.row_elements.divisor - place.column,
-                                               uint32_t{Shape::columns}));
+  const int num_columns =
+      static_cast<int>(min(params.rows.row_elements.divisor - place.column, uint32_t{Shape::columns}));
 #pragma unroll
   for (int pass = 0; pass < (num_chunks + elementwise_threads - 1) / elementwise_threads; ++pass) {
     const int item = pass * elementwise_threads + static_cast<int>(threadIdx.x);
@@ -118,7 +118,9 @@ __device__ __forceinline__ void gather_aligned(const unsigned char* staged, cons
 
 // Registers for packs of four rows of every input.
 template <int kInputs>
-constexpr int tile_resident_blocks = kInputs == 1 ? 5 : kInputs == 2 ? 4 : 3;
+constexpr int tile_resident_blocks = kInputs == 1   ? 5
+                                     : kInputs == 2 ? 4
+                                                    : 3;
 
 template <int kN, class Factory, class Out, class... In>
 __global__ void __launch_bounds__(elementwise_threads, tile_resident_blocks<sizeof...(In)>)
@@ -173,8 +175,7 @@ __global__ void __launch_bounds__(elementwise_threads, tile_resident_blocks<size
     uint32_t out[Work::out_words];
     Work::compute(params.operands, functor, 1, packs[0], out);
     if (has_row(r))
-      Out::with_size(params.operands[0],
-                     [&](auto size) { pack::store<kN * decltype(size)::value>(locate(0, r), out); });
+      Out::with_size(params.operands[0], [&](auto size) { pack::store<kN* decltype(size)::value>(locate(0, r), out); });
 #pragma unroll
     for (int q = 0; q + 1 < Shape::rows_per_thread; ++q)
 #pragma unroll
@@ -315,8 +316,8 @@ __global__ void __launch_bounds__(elementwise_threads, kN == 16 ? 3 : 4)
     const int64_t column = static_cast<int64_t>(place.column) + thread.pack * kN - phase;
     const auto here_of = [&](int k) { return base_of(k) - phase * params.operands[k].step; };
     CutPack<kN, In...> pack;
-    bool is_whole = column >= 0 && column + kN <= params.rows.row_elements.divisor &&
-                    out.access == ElementwiseAccess::aligned;
+    bool is_whole =
+        column >= 0 && column + kN <= params.rows.row_elements.divisor && out.access == ElementwiseAccess::aligned;
     const auto gather_staged = [&] {
       for_each_input<In...>([&](auto index, auto type) {
         constexpr int k = decltype(index)::value;

@@ -26,7 +26,7 @@
 struct CaseOperand {
   flowk_dtype dtype = FLOWK_FLOAT32;
   std::vector<int64_t> strides = {};  // in elements; none: C order
-  int64_t lead_elements = 0;     // from a multiple of 128 bytes to its lowest element
+  int64_t lead_elements = 0;          // from a multiple of 128 bytes to its lowest element
 };
 
 struct ElementwiseCase {

@@ -42,7 +42,8 @@ void contiguous_operands_are_flat_whatever_their_rank() {
   CHECK(plan.kernel == ElementwiseKernel::flat_packs);
   CHECK(plan.pack_elements == 8);
   CHECK(plan.linear.num_packs == 1024 && plan.linear.head == 0 && plan.linear.num_edges == 0);
-  CHECK(plan.launch.num_blocks == 4 && plan.linear.packs == 1 && plan.launch.num_threads == 256 && plan.launch.shared_bytes == 0);
+  CHECK(plan.launch.num_blocks == 4 && plan.linear.packs == 1 && plan.launch.num_threads == 256 &&
+        plan.launch.shared_bytes == 0);
   for (int k = 0; k < 3; ++k) CHECK(plan.operand(k).access == aligned);
   // In any order of dimensions, as long as it is everyone's.
   const ElementwisePlan transposed =
@@ -74,6 +75,24 @@ void a_pack_is_16_bytes_of_the_widest_operand() {
   CHECK(pack_of(FLOWK_FLOAT16, FLOWK_FLOAT32) == 4);
   CHECK(pack_of(FLOWK_FLOAT32, FLOWK_BOOL) == 4);
   CHECK(pack_of(FLOWK_INT64, FLOWK_INT8) == 2);
+}
+
+void a_thread_owns_two_packs_where_they_pay() {
+  const auto packs_of = [](ElementwiseArity arity, int32_t op, std::vector<CaseOperand> operands) {
+    return plan_of({"", arity, op, {1 << 22}, std::move(operands)}).linear.packs;
+  };
+  const CaseOperand f32 = {FLOWK_FLOAT32}, f16 = {FLOWK_FLOAT16}, u8 = {FLOWK_UINT8};
+  CHECK(packs_of(ElementwiseArity::unary, FLOWK_UNARY_RELU, {f32, f32}) == 1);
+  CHECK(packs_of(ElementwiseArity::unary, FLOWK_UNARY_EXP, {f32, f32}) == 2);
+  CHECK(packs_of(ElementwiseArity::copy, FLOWK_UNARY_COPY, {f16, f32}) == 2);
+  CHECK(packs_of(ElementwiseArity::binary, FLOWK_BINARY_ADD, {f16, f16, f16}) == 1);
+  CHECK(packs_of(ElementwiseArity::binary, FLOWK_BINARY_ADD, {f16, f16, {FLOWK_FLOAT16, {0}}}) == 2);
+  CHECK(plan_of({"", ElementwiseArity::unary, FLOWK_UNARY_EXP, {1 << 19}, {f32, f32}}).linear.packs == 1);
+  // What would take too many registers, and what is cut from accesses around it, keeps to one.
+  CHECK(packs_of(ElementwiseArity::ternary, FLOWK_TERNARY_FMA, {f32, f16, f16, f16}) == 2);
+  CHECK(packs_of(ElementwiseArity::ternary, FLOWK_TERNARY_FMA, {f16, f16, f16, {FLOWK_FLOAT16, {0}}}) == 1);
+  CHECK(packs_of(ElementwiseArity::binary, FLOWK_BINARY_ADD, {u8, u8, {FLOWK_UINT8, {0}}}) == 1);
+  CHECK(packs_of(ElementwiseArity::unary, FLOWK_UNARY_EXP, {f32, {FLOWK_FLOAT32, {}, 1}}) == 1);
 }
 
 void broadcast_operands_are_cycled_through_or_repeated() {
@@ -192,6 +211,7 @@ int main() {
   contiguous_operands_are_flat_whatever_their_rank();
   one_misaligned_pointer_shifts_its_own_operand_only();
   a_pack_is_16_bytes_of_the_widest_operand();
+  a_thread_owns_two_packs_where_they_pay();
   broadcast_operands_are_cycled_through_or_repeated();
   outputs_with_gaps_have_packs_of_their_own_in_every_row();
   a_transposed_operand_is_staged();
