@@ -83,9 +83,9 @@ constexpr HolderRow bias_16_bit[] = {
 constexpr HolderRow bias_32_bit[] = {
     {16384, 4, 1},     // to 4096 columns
     {65536, 8, 1},     // to 16384
-    {131072, 4, 4},    // 32768
-    {262144, 4, 8},    // 65536; 8 chunks a thread 0.89
-    {524288, 4, 16},   // 131072; 8 chunks a thread 0.89
+    {131072, 4, 4},    // 32768: 1.00
+    {262144, 4, 8},    // 65536: 0.947; 8 chunks a thread 0.89
+    {524288, 8, 8},    // 131072: 0.89; 4 chunks a thread 0.88
     {1048576, 8, 16},  // 262144
 };
 // With a dense mask.
