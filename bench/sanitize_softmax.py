@@ -4,6 +4,10 @@
 
 Fails if a result is wrong or a kernel is not reached. Each tensor is an allocation of its own, of its exact size. With
 words only the cases whose name holds all of them, as `float16 1x32768`, and no kernel need be reached.
+
+The cases are grids of one wave. In grids of several waves of clusters synccheck of CUDA 13.0 says "Missing wait" of a
+block's one arrival at its exchange barrier, which every thread of the block waits for before it returns: with
+programmatic launch and without, with mbarrier.inval or a closing cluster barrier and without.
 """
 
 from __future__ import annotations
@@ -130,7 +134,8 @@ def run_case(library: ctypes.CDLL, kind: str, type_name: str, rows: int, columns
 def main() -> None:
     library = _library.open_backend("cuda")
     cases = [(kind, name, *shape) for shape in SHAPES for name in TYPES for kind in KINDS]
-    cases = [case for case in cases if case[0] != "to float32" or case[1] == "float16"]
+    # From float16, and not the longest, which racecheck takes seconds for.
+    cases = [case for case in cases if case[0] != "to float32" or (case[1] == "float16" and case[3] <= 8193)]
     words = sys.argv[1:]
     cases = [case for case in cases if all(word in f"{case[0]} {case[1]} {case[2]}x{case[3]}" for word in words)]
     plans = [run_case(library, *case) for case in cases]
