@@ -180,9 +180,9 @@ bool is_aligned(const PermuteProblem& problem, const Tile& tile) {
   return (block | extent) % (4 / problem.unit_bytes) == 0;
 }
 
-// What a tile's time is made of, relative to a copy of the same bytes: fitted to 36000 tiles of 614 cases timed on an
-// H200 (bench/tune_permute.py) so that the cheapest tile of a case is a fast one. Its pick is 3.4% slower than the
-// case's best tile there (1-byte elements 10%, 2 bytes 4%, wider ones 2%), and 3.8% in cases that were kept out.
+// What a tile's time is made of, relative to a copy of the same bytes: fitted to 20000 tiles of 287 cases timed on an
+// H200 (bench/tune_permute.py) so that the cheapest tile of a case is a fast one. Its pick is 2.1% slower than the
+// case's best tile there (1-byte elements 3%), and 3.2% in 122 random cases that were kept out.
 namespace weight {
 constexpr float copy = 1.0501f;
 constexpr float src_sectors = 0.0235f;       // 32-byte sectors of src touched twice, over those needed
@@ -193,19 +193,15 @@ constexpr float short_src_run = 0.0138f;     // below 256 bytes
 constexpr float shortest_src_run = 0.0202f;  // one line or less
 constexpr float halo = 0.1143f;              // over the block
 constexpr float block = 0.0230f;             // the start of a block, over the tile's KB
-constexpr float aligned_load = 0.0000f;      // passes of the block's threads over the tile, over its KB
-constexpr float unaligned_load = 0.0623f;
-constexpr float row_of_dims = 0.0687f;  // more where source rows have three dimensions or more
-constexpr float dst_row = 0.0055f;      // over the table of destination rows
+constexpr float unaligned_load = 0.0623f;    // passes of the block's threads over the tile, over its KB
+constexpr float row_of_dims = 0.0687f;       // more where source rows have three dimensions or more
+constexpr float dst_row = 0.0055f;           // over the table of destination rows
 constexpr float store = 0.0933f;
 constexpr float element_gather = 0.0201f;  // for each element of a chunk
-constexpr float table_gather = 0.0000f;    // more for each element whose place is in the table
 constexpr float word_gather = 0.0130f;     // element_gather of two_step_tile
-constexpr float word_step = 0.0000f;       // passes over its blocks of 4 x 16 bytes
 constexpr float partial_store = 0.0178f;
 constexpr float table = 0.0996f;  // KB of table
 constexpr float few_bytes_in_flight = 0.0181f;
-constexpr float few_blocks = 0.0000f;  // over the blocks that are resident together
 constexpr float idle = 0.0820f;        // blocks that the last wave leaves out
 constexpr float padding = 0.1096f;     // of tiles at the edge, over the tensor
 constexpr float conflicts = 0.0031f;   // for each bit that the swizzle lacks
@@ -273,7 +269,7 @@ void estimate(const PermuteProblem& problem, const Device& device, float num_ele
       ceil_div32(src_run_bytes + (src_is_aligned ? 0 : chunk_limit_bytes - 1), chunk_limit_bytes);
   const int32_t loads = ceil_div32(ceil_div32(src_rows, tile->dense_rows), std::max(tile_threads / src_chunks, 1)) *
                         ceil_div32(src_chunks, tile_threads);
-  passes += (src_is_aligned ? weight::aligned_load : weight::unaligned_load) * static_cast<float>(loads);
+  if (!src_is_aligned) passes += weight::unaligned_load * static_cast<float>(loads);
   if (__builtin_popcountll(dst.dims & ~src.dims) > 2) passes += weight::row_of_dims * static_cast<float>(loads);
   const int32_t elements_per_chunk = chunk_limit_bytes / problem.dst_unit_bytes;
   if (!tile->aligned && dst.num_dims() > 1) {
@@ -286,23 +282,17 @@ void estimate(const PermuteProblem& problem, const Device& device, float num_ele
   const int32_t chunks = ceil_div32(dst.bytes, chunk_limit_bytes) + (is_partial ? 1 : 0);
   const int32_t per_group = chunks_per_group_of(chunks);
   float per_element = tile->aligned ? 0.0f : tile->two_steps ? weight::word_gather : weight::element_gather;
-  if (!tile->aligned && !tile->two_steps && dst.num_dims() > 1) per_element += weight::table_gather;
   if (is_partial) per_element += weight::partial_store * std::min(1.0f, 128.0f / dst_run);
   const int32_t items = ceil_div32(chunks, per_group) * dst_rows;
   passes += (weight::store + per_element * static_cast<float>(elements_per_chunk)) *
             static_cast<float>(ceil_div32(items, tile_threads / per_group));
-  if (tile->two_steps)
-    passes +=
-        weight::word_step * static_cast<float>(ceil_div32(
-                                ceil_div32(src_rows, 4) * ceil_div32(src.bytes, chunk_limit_bytes), tile_threads));
   cost += passes / tile_kb;
 
   // Blocks that are resident together, the bytes they keep in flight, and the last wave's idle blocks.
   const int32_t shared_bytes = static_cast<int32_t>(static_cast<float>(tile->shared_bytes) * with_halo) + 1024;
   const float resident =
       static_cast<float>(std::clamp(device.shared_bytes_per_multiprocessor / shared_bytes, 1, max_resident_tiles));
-  cost +=
-      weight::few_bytes_in_flight * std::max(0.0f, 1.0f - resident * tile_kb / 64.0f) + weight::few_blocks / resident;
+  cost += weight::few_bytes_in_flight * std::max(0.0f, 1.0f - resident * tile_kb / 64.0f);
   const float padding = src.padding * (dst.cut == src.cut ? 1.0f : dst.padding);
   cost += weight::padding * (padding - 1);
   const float num_tiles = padding * num_elements / static_cast<float>(tile->elements);
