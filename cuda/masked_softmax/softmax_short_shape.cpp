@@ -206,7 +206,8 @@ SoftmaxShape span_shape(const SoftmaxRequest& request, const SoftmaxProblem& pro
   const auto reads_enough = [&](int32_t threads) {
     return threads / shape.lanes_per_row * request.columns * problem.in_bytes >= least_masked_bytes;
   };
-  if (request.pointers[softmax_dense] != nullptr && !has_whole_rows)
+  if (request.pointers[softmax_dense] != nullptr && !has_whole_rows &&
+      problem.num_rows * shape.lanes_per_row >= 2 * threads_per_multiprocessor * num_multiprocessors)
     while (shape.block_threads > 32 && reads_enough(shape.block_threads / 2)) shape.block_threads /= 2;
   const auto has_few_blocks = [&] {
     return ceil_div(problem.num_rows, int64_t{span_rows_per_block(shape)}) <
