@@ -97,9 +97,9 @@ int64_t tile_rows_for(int64_t packs, int64_t num_rows, int64_t max_threads) {
   return ceil_div(num_rows, ceil_div(num_rows, most));
 }
 
-// Planes too short for spans, which planes_of_channels has not taken, go by blocks, or clusters of blocks, that hold all
-// rows of their channels: a second kernel costs 1 us and more. H200, of the time to move 3N: f16 14x14 0.84 so, 0.78
-// with a second kernel; f32 256x512x7x7 0.90, with blocks of 512 threads 0.82.
+// Planes too short for spans, which planes_of_channels has not taken, go by blocks, or clusters of blocks, that hold
+// all rows of their channels: a second kernel costs 1 us and more. H200, of the time to move 3N: f16 14x14 0.84 so,
+// 0.78 with a second kernel; f32 256x512x7x7 0.90, with blocks of 512 threads 0.82.
 constexpr int64_t max_bytes_of_whole_columns = int64_t{32} << 20;
 constexpr int64_t whole_threads(int64_t element_bytes) { return element_bytes >= 4 ? 256 : 512; }
 constexpr int64_t max_rows_of_thread = 26;
@@ -178,9 +178,9 @@ bool plan_whole_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* 
 
 namespace {
 
-// Slabs of rows, for what packs_of_channels does not take. H200, channels last, of the time to move 3N: tiles of 8 packs
-// (128 bytes of each row) and 8 rows a thread, all at once; 256 threads from 64 MB on, 128 below that. A cluster of 8
-// sums its slabs up first where they are many: f32 28x28 0.93, without 0.90.
+// Slabs of rows, for what packs_of_channels does not take. H200, channels last, of the time to move 3N: tiles of 8
+// packs (128 bytes of each row) and 8 rows a thread, all at once; 256 threads from 64 MB on, 128 below that. A cluster
+// of 8 sums its slabs up first where they are many: f32 28x28 0.93, without 0.90.
 constexpr int64_t slab_tile_packs = 8;
 constexpr int64_t slab_rows_of_thread = 8;
 constexpr int64_t slab_rows_of_thread_whole = 16;  // of tiles that are whole rows: 100 channels f16 0.82, with 4 0.66
