@@ -144,7 +144,7 @@ def compile_kernel(formula: Formula, kernel: str, pack_elements: int, architectu
     stored = None if cache is None else cache.get(key)
     if stored is not None:  # the kernel's symbol, NUL, the cubin: cuda.core keeps no symbols beside a cubin
         symbol, _, cubin = bytes(stored).partition(b"\0")
-        return core.ObjectCode.from_cubin(cubin, name=formula.name, symbol_mapping={expression: symbol.decode()})
+        return core.ObjectCode.from_cubin(cubin, name=formula.name, symbol_mapping={expression: symbol})  # bytes: 1.2
     code = _compile(core, source, options, expression, formula.name)
     if cache is not None:
         symbol = code.symbol_mapping[expression]

@@ -73,20 +73,22 @@ void plan_tile(const PreluBackwardProblem& problem, const Tile& tile, int64_t ro
               plan);
 }
 
-// The fewest whole packs that are whole periods of channels * inner elements make a row.
+// The fewest whole packs that are whole periods of channels * inner elements make a row; all packs do where the tensor
+// has no more periods than that.
 void place_rows(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
   ColumnParams& params = plan->columns;
   params.tensors = problem.tensors;
   const int64_t V = problem.pack_elements, period = problem.shape.channels * problem.shape.inner;
-  params.row_periods = static_cast<int32_t>(V / std::gcd(period, V));
-  params.row_packs = period / std::gcd(period, V);
+  params.row_periods = static_cast<int32_t>(std::min(V / std::gcd(period, V), problem.shape.outer));
+  params.row_packs = std::min(period / std::gcd(period, V), problem.num_packs);
   params.num_rows = ceil_div(problem.num_packs, params.row_packs);
   params.alpha_access = alpha_access(problem.tensors.grid, problem.request.alpha, V);
 }
 
 // The fewest packs of whole channels, where tiles may begin with any of them; 0 where only a whole row will do.
 int64_t packs_of_whole_channels(const PreluBackwardProblem& problem, const ColumnParams& params) {
-  if (params.row_periods > 1 || problem.tensors.grid.lead != 0) return 0;
+  const bool is_ragged = params.row_packs * problem.pack_elements != problem.shape.channels * problem.shape.inner;
+  if (params.row_periods > 1 || problem.tensors.grid.lead != 0 || is_ragged) return 0;
   return problem.shape.inner / std::gcd(problem.shape.inner, problem.pack_elements);
 }
 

@@ -221,6 +221,15 @@ void workspace_is_small_beside_the_tensors() {
   }
 }
 
+void workspace_of_few_periods_holds_a_sum_an_element_at_most() {
+  for (const int64_t outer : {1, 3, 7})
+    for (const int64_t channels : {int64_t{1'000'001}, (int64_t{1} << 31) + 33}) {
+      const PreluCase row = {"few periods", FLOWK_FLOAT16, outer, channels, 1};
+      constexpr int64_t sum_bytes = 4, most_padding = 4096;
+      CHECK(prelu_backward_workspace_bytes(backward_request(row), h200) <= outer * channels * sum_bytes + most_padding);
+    }
+}
+
 void kernels_have_names_of_their_own() {
   for (int kernel = 0; kernel <= num_prelu_backward_kernels; ++kernel)
     for (int other = 0; other < kernel; ++other)
@@ -269,6 +278,7 @@ int main() {
   every_row_is_planned_as_it_says_and_can_be_launched();
   every_forced_choice_can_be_launched();
   workspace_is_small_beside_the_tensors();
+  workspace_of_few_periods_holds_a_sum_an_element_at_most();
   kernels_have_names_of_their_own();
   equal_requests_have_equal_plans();
   explanation_starts_with_the_kernel_and_is_cut_to_the_buffer();
