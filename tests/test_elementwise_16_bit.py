@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Unary functions of every float16 and bfloat16 value: within one unit of the correctly rounded result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from elementwise_cases import CALLS, Call, reference, rounded
+
+from pyflowk._abi import UnaryOp
+
+DTYPES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
+UNARY = [
+    call
+    for call in CALLS
+    if isinstance(call.op, UnaryOp) and call.op not in (UnaryOp.COPY, UnaryOp.IS_NAN, UnaryOp.LOGICAL_NOT)
+]
+
+
+def ordinals(values: np.ndarray) -> np.ndarray:
+    """The place of 16-bit floats among all of their type; both zeros are at 0."""
+    bits = values.view(np.int16).astype(np.int32)
+    return np.where(bits < 0, -(bits & 0x7FFF), bits)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("call", UNARY, ids=lambda call: call.id)
+def test_every_value_is_within_one_unit_of_the_correctly_rounded_result(
+    arrays: Any, call: Call, dtype: np.dtype
+) -> None:
+    x = np.arange(2**16, dtype=np.uint32).astype(np.uint16).view(dtype)
+    actual = arrays.fetch(call(arrays.put(x)))
+    assert actual.dtype == dtype
+    expected = rounded(np.asarray(reference(call, [x], np.dtype(np.float32)), np.float64), dtype)
+    nan = np.isnan(expected.astype(np.float64))
+    np.testing.assert_array_equal(np.isnan(actual.astype(np.float64)), nan)
+    distance = np.where(nan, 0, np.abs(ordinals(actual) - ordinals(expected)))
+    worst = np.flatnonzero(distance > 1)[:5]
+    assert not worst.size, (x[worst], actual[worst], expected[worst])
