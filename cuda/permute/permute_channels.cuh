@@ -5,9 +5,9 @@
 //   channels) channel_deinterleave:  dst[b, c, n] = src[b, n, c]     the other way round
 //
 // A thread owns 16 bytes of every plane, which are `channels` chunks of 16 bytes of neighbouring pixels, and moves
-// elements between the two by register permutations of constant indices. A block owns as many neighbouring chunks of a
+// elements between the two by register permutations of constant indices. A tile is as many neighbouring chunks of a
 // plane as it has threads; its pixels are one contiguous span, which passes through shared memory so that a warp moves
-// whole lines.
+// whole lines. A block owns one tile, or several small ones.
 #pragma once
 
 #include "core/divide.h"
@@ -18,26 +18,35 @@
 
 namespace flowk {
 
-// Where a block's tile stands.
+// Where a thread's tile stands.
 struct ChannelTile {
   const unsigned char* src;
   unsigned char* dst;
   uint32_t num_chunks;  // of each plane
+  uint32_t thread;      // of the tile's num_threads
+  uint32_t num_threads;
+  uint32_t shared_first;  // the chunk of shared memory that the tile's part starts with
 };
 
 __device__ __forceinline__ ChannelTile locate_channel_tile(const ChannelParams& params) {
   allow_next_grid();
-  ChannelTile tile = {params.src, params.dst, blockDim.x};
-  uint32_t linear = blockIdx.x;
+  const uint32_t in_block = threadIdx.x >> params.thread_bits;
+  const uint32_t num_threads = params.tiles_per_block == 1 ? blockDim.x : 1u << params.thread_bits;
+  ChannelTile tile = {params.src,  params.dst,
+                      num_threads, threadIdx.x & ((1u << params.thread_bits) - 1),
+                      num_threads, in_block * params.tile_shared_chunks};
+  uint32_t linear = blockIdx.x * params.tiles_per_block + in_block;
+  const bool is_past = linear >= params.num_tiles;
   for (int d = 0; d < params.grid_rank; ++d) {
     const int64_t index = d + 1 < params.grid_rank ? take_index(&linear, params.grid[d].divider) : linear;
     tile.src += index * params.grid[d].src_step;
     tile.dst += index * params.grid[d].dst_step;
     if (d == 0) {
-      const int64_t remaining = params.plane_chunks - index * blockDim.x;
+      const int64_t remaining = params.plane_chunks - index * num_threads;
       if (remaining < tile.num_chunks) tile.num_chunks = static_cast<uint32_t>(remaining);
     }
   }
+  if (is_past) tile.num_chunks = 0;
   wait_for_previous_grid();
   return tile;
 }
@@ -64,8 +73,8 @@ __global__ void __launch_bounds__(max_channel_threads)
   constexpr int elements_per_chunk = chunk_bytes / Bytes;
   const ChannelTile tile = locate_channel_tile(params);
   const uint32_t first_place = chunks_into_line(tile.dst);
-  if (threadIdx.x < tile.num_chunks) {
-    const unsigned char* src = tile.src + threadIdx.x * chunk_bytes;
+  if (tile.thread < tile.num_chunks) {
+    const unsigned char* src = tile.src + tile.thread * chunk_bytes;
     Chunk<Bytes> planes[kChannels], pixels[kChannels];
 #pragma unroll
     for (int c = 0; c < kChannels; ++c)
@@ -79,15 +88,16 @@ __global__ void __launch_bounds__(max_channel_threads)
       }
 #pragma unroll
     for (int i = 0; i < kChannels; ++i)
-      *shared_chunk<kChannels>(first_place + threadIdx.x * kChannels + i) = pixels[i].whole;
+      *shared_chunk<kChannels>(tile.shared_first + first_place + tile.thread * kChannels + i) = pixels[i].whole;
   }
   __syncthreads();
   const uint32_t num_chunks = tile.num_chunks * kChannels;
 #pragma unroll
   for (int pass = 0; pass <= kChannels; ++pass) {
-    const uint32_t place = threadIdx.x + pass * blockDim.x;
+    const uint32_t place = tile.thread + pass * tile.num_threads;
     const uint32_t chunk = place - first_place;  // wraps before the span
-    if (chunk < num_chunks) *reinterpret_cast<uint4*>(tile.dst + chunk * chunk_bytes) = *shared_chunk<kChannels>(place);
+    if (chunk < num_chunks)
+      *reinterpret_cast<uint4*>(tile.dst + chunk * chunk_bytes) = *shared_chunk<kChannels>(tile.shared_first + place);
   }
 }
 
@@ -101,17 +111,18 @@ __global__ void __launch_bounds__(max_channel_threads)
   const uint32_t num_chunks = tile.num_chunks * kChannels;
 #pragma unroll
   for (int pass = 0; pass <= kChannels; ++pass) {
-    const uint32_t place = threadIdx.x + pass * blockDim.x;
+    const uint32_t place = tile.thread + pass * tile.num_threads;
     const uint32_t chunk = place - first_place;  // wraps before the span
-    if (chunk < num_chunks) async_copy_chunk(shared_chunk<kChannels>(place), tile.src + chunk * chunk_bytes);
+    if (chunk < num_chunks)
+      async_copy_chunk(shared_chunk<kChannels>(tile.shared_first + place), tile.src + chunk * chunk_bytes);
   }
   async_copy_wait();
   __syncthreads();
-  if (threadIdx.x >= tile.num_chunks) return;
+  if (tile.thread >= tile.num_chunks) return;
   Chunk<Bytes> pixels[kChannels], planes[kChannels];
 #pragma unroll
   for (int i = 0; i < kChannels; ++i)
-    pixels[i].whole = *shared_chunk<kChannels>(first_place + threadIdx.x * kChannels + i);
+    pixels[i].whole = *shared_chunk<kChannels>(tile.shared_first + first_place + tile.thread * kChannels + i);
 #pragma unroll
   for (int n = 0; n < elements_per_chunk; ++n)
 #pragma unroll
@@ -119,7 +130,7 @@ __global__ void __launch_bounds__(max_channel_threads)
       const int element = n * kChannels + c;
       planes[c].elements[n] = pixels[element / elements_per_chunk].elements[element % elements_per_chunk];
     }
-  unsigned char* dst = tile.dst + threadIdx.x * chunk_bytes;
+  unsigned char* dst = tile.dst + tile.thread * chunk_bytes;
 #pragma unroll
   for (int c = 0; c < kChannels; ++c) *reinterpret_cast<uint4*>(dst + c * params.plane_stride) = planes[c].whole;
 }

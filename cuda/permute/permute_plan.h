@@ -221,6 +221,10 @@ struct ChannelParams {
   int32_t num_channels = 0;  // 2, 3 or 4
   int64_t plane_stride = 0;  // between planes of neighbouring channels, of any sign
   int64_t plane_chunks = 0;  // of 16 bytes in a plane
+  uint32_t num_tiles = 0;
+  uint32_t tiles_per_block = 1;  // of 2^thread_bits threads each where there are several
+  uint32_t thread_bits = 31;
+  uint32_t tile_shared_chunks = 0;  // of 16 bytes, a tile's part of shared memory
   int32_t grid_rank = 0;
   GridDim grid[max_rank];  // the tiles of a plane, then the batch's dimensions in the order of dst
   friend bool operator==(const ChannelParams&, const ChannelParams&) = default;

@@ -42,8 +42,8 @@ inline void add_tile(const PermutePlan& plan, int32_t dst_unit_bytes, TextWriter
 
 inline void add_channels(const PermutePlan& plan, TextWriter* writer) {
   writer->add("  tile: %lld bytes of each of %d planes, of %lld\n",
-              static_cast<long long>(plan.launch.num_threads * chunk_limit_bytes), plan.channels.num_channels,
-              static_cast<long long>(plan.channels.plane_chunks * chunk_limit_bytes));
+              static_cast<long long>(plan.launch.num_threads / plan.channels.tiles_per_block * chunk_limit_bytes),
+              plan.channels.num_channels, static_cast<long long>(plan.channels.plane_chunks * chunk_limit_bytes));
 }
 
 inline void add_launch(const LaunchConfig& launch, TextWriter* writer) {

@@ -79,7 +79,9 @@ void check_launch(const PermuteCase& row, const Device& device, const PermutePla
     CHECK(plan.copy.num_units * chunk_limit_bytes >= num_bytes);
     if (plan.kernel == PermuteKernel::row_copy) CHECK(plan.unit_bytes == 16);
   } else if (is_channels(plan.kernel)) {
-    CHECK(launch.num_blocks == num_grid_tiles(plan.channels.grid, plan.channels.grid_rank));
+    const int64_t num_tiles = num_grid_tiles(plan.channels.grid, plan.channels.grid_rank);
+    CHECK(plan.channels.num_tiles == num_tiles &&
+          launch.num_blocks == ceil_div(num_tiles, plan.channels.tiles_per_block));
     CHECK(launch.num_blocks * launch.num_threads * chunk_limit_bytes * plan.channels.num_channels >= num_bytes);
   } else {
     CHECK(launch.num_blocks == num_grid_tiles(plan.tile.grid, plan.tile.grid_rank));
