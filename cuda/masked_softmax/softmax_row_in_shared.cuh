@@ -69,7 +69,8 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
   uint4 held[kHeld];
 #pragma unroll
   for (int n = 0; n < kHeld; ++n) held[n] = is_held(n) ? load_chunk(x + n * step_bytes) : negative_infinity_chunk<T>();
-  const unsigned char* const dense_chunks = row.dense + chunks.head + static_cast<int64_t>(own.first) * width;
+  const unsigned char* const dense_chunks =
+      row.dense == nullptr ? nullptr : row.dense + chunks.head + static_cast<int64_t>(own.first) * width;
   const bool dense_is_aligned = (reinterpret_cast<uintptr_t>(dense_chunks) & (width - 1)) == 0;
   const auto dense_of = [&](int n) { return dense_chunks + static_cast<int64_t>(n) * threads * width; };
   [[maybe_unused]] DenseWords<width> held_dense[kHeld];
