@@ -126,45 +126,6 @@ def log_softmax(x: Any, *, dtype: Any = None, out: Any = None, stream: Any = Non
     return _run("flowk_masked_softmax", x, _FORWARD, _NONE, ("left", False, 0, None, dtype), 1.0, True, out, stream)
 
 
-def explain_masked_softmax(
-    x: Any,
-    mask: Any = None,
-    *,
-    lengths: Any = None,
-    side: str = "left",
-    causal: bool = False,
-    causal_offset: int = 0,
-    window: int | None = None,
-    bias: Any = None,
-    scale: float = 1.0,
-    log: bool = False,
-    dtype: Any = None,
-    out: Any = None,
-) -> str:
-    """The plan of masked_softmax() with the same arguments as text; nothing is launched or allocated."""
-    options = (side, causal, causal_offset, window, dtype)
-    return _run("flowk_masked_softmax", x, _FORWARD, (mask, lengths, bias), options, scale, log, out, Listener())
-
-
-def explain_masked_softmax_backward(
-    dy: Any,
-    y: Any,
-    *,
-    lengths: Any = None,
-    side: str = "left",
-    causal: bool = False,
-    causal_offset: int = 0,
-    window: int | None = None,
-    scale: float = 1.0,
-    log: bool = False,
-    dtype: Any = None,
-    out: Any = None,
-) -> str:
-    """The plan of masked_softmax_backward() with the same arguments as text; nothing is launched or allocated."""
-    options, operands = (side, causal, causal_offset, window, dtype), (None, lengths, None)
-    return _run("flowk_masked_softmax_backward", dy, y, operands, options, scale, log, out, Listener())
-
-
 def _run(
     function: str,
     first: Any,
@@ -275,6 +236,8 @@ def _number(scale: Any) -> float:
         raise TypeError(f"scale is {scale!r}, must be a number") from error
 
 
+explain_masked_softmax = functools.partial(masked_softmax, stream=Listener())
+explain_masked_softmax_backward = functools.partial(masked_softmax_backward, stream=Listener())
 EXPLAINERS.update(
     masked_softmax=explain_masked_softmax,
     masked_softmax_backward=explain_masked_softmax_backward,
