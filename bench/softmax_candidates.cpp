@@ -13,7 +13,8 @@ extern "C" FLOWK_API int flowk_bench_softmax_candidate(int backward, flowk_dtype
                                                        void* out, const void* dense, const void* lengths, int64_t batch,
                                                        int64_t heads, int64_t rows, int64_t columns, double scale,
                                                        int kernel, int vectors, int lanes, int threads,
-                                                       int cluster_blocks, int resident_blocks, int overlaps_previous,
+                                                       int cluster_blocks, int resident_blocks, int slices,
+                                                       int64_t rows_per_launch, int overlaps_previous,
                                                        flowk_stream stream) {
   using namespace flowk;
   SoftmaxRequest request;
@@ -53,6 +54,8 @@ extern "C" FLOWK_API int flowk_bench_softmax_candidate(int backward, flowk_dtype
   shape.block_threads = threads;
   shape.cluster_blocks = cluster_blocks;
   shape.resident_blocks = resident_blocks;
+  shape.slices = slices;
+  shape.rows_per_launch = rows_per_launch;
   SoftmaxPlan plan;
   if (!plan_softmax_as(request, device, shape, &plan)) return 1;
   plan.launch.overlaps_previous = overlaps_previous != 0;

@@ -17,6 +17,7 @@ import argparse
 import ctypes
 import gc
 import itertools
+import math
 import sys
 from pathlib import Path
 
@@ -26,18 +27,27 @@ sys.path.insert(0, str(Path(__file__).parent))
 import harness
 from softmax_workload import SoftmaxLibrary, Workload, cases_of
 
-KERNELS = ["row_in_registers", "row_in_shared", "rows_in_span", "row_read_twice", "rows_by_chunks", "rows_in_lanes"]
+KERNELS = [
+    "row_in_registers",
+    "row_in_shared",
+    "rows_in_span",
+    "row_read_twice",
+    "rows_by_chunks",
+    "rows_in_lanes",
+    "row_in_slices",
+]
 VECTORS = (1, 2, 4, 8, 16)
 CLUSTERS = (1, 2, 4, 8, 16)
 ELEMENT_LANES = (2, 4, 8, 16)
 MAX_LANES = 512
+GROUP_BYTES = (4 << 20, 8 << 20, 16 << 20)  # of row_in_slices, a launch
 HELD_VECTORS = (4, 8)  # of row_in_shared, in registers
 RESIDENT_BLOCKS = (0, 3, 4, 5, 6)  # of a multiprocessor; 0: as many as fit
 OVERLAPS_PREVIOUS = 1
 
 
 def shapes_of(workload: Workload) -> list[tuple[int, ...]]:
-    """(kernel, vectors, lanes, threads, cluster, resident blocks) that hold a row without much left over."""
+    """(kernel, vectors, lanes, threads, cluster, resident blocks, slices, rows a launch) that hold a row closely."""
     k = workload.shape[-1]
     row_bytes = k * workload.dtype.itemsize
     chunks = -(-row_bytes // 16)
@@ -65,6 +75,12 @@ def shapes_of(workload: Workload) -> list[tuple[int, ...]]:
     if chunks in (1, 2, 4, 8):
         shapes += [(4, vectors, chunks, threads, 1, 0) for vectors in (2, 4) for threads in (64, 128, 256)]
     shapes += [(3, 0, lanes, max(lanes, 128), 1, 0) for lanes in (8, 32, 128, 512) if lanes * 64 >= k]
+    shapes = [(*shape, 1, 0) for shape in shapes]
+    rows = math.prod(workload.shape[:-1])
+    for threads, slices in itertools.product((128, 256, 512), (64, 128, 256, 512)):
+        if row_bytes >= 65536 and chunks >= slices * threads:
+            for group_bytes in GROUP_BYTES:
+                shapes.append((6, 0, threads, threads, 1, 0, slices, min(max(group_bytes // row_bytes, 1), rows)))
     return sorted(set(shapes))
 
 
@@ -86,7 +102,8 @@ def tune(library: SoftmaxLibrary, case: tuple) -> dict:
         scale = ctypes.c_double(workload.scale)
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         return library.c.flowk_bench_softmax_candidate(
-            backward, workload.code, *pointers, *masks, *longs, scale, *shape, OVERLAPS_PREVIOUS, stream
+            *(backward, workload.code, *pointers, *masks, *longs, scale),
+            *(*shape[:-1], ctypes.c_int64(shape[-1]), OVERLAPS_PREVIOUS, stream),
         )
 
     for shape in shapes_of(workload):
@@ -113,8 +130,9 @@ def tune(library: SoftmaxLibrary, case: tuple) -> dict:
 
 
 def text_of(entry: dict) -> str:
-    kernel, vectors, lanes, threads, cluster, resident = entry["shape"]
-    return f"{entry['fraction']:.3f} {KERNELS[kernel]} {vectors}v {lanes}of{threads} c{cluster} r{resident}"
+    kernel, vectors, lanes, threads, cluster, resident, slices, group = entry["shape"]
+    text = f"{entry['fraction']:.3f} {KERNELS[kernel]} {vectors}v {lanes}of{threads} c{cluster} r{resident}"
+    return f"{text} s{slices} of {group} rows" if group > 0 else text
 
 
 def main() -> None:

@@ -82,6 +82,8 @@ def _plain() -> Iterator[SoftmaxCase]:
     for cols, dtype in zip(LONGEST, ("float16", "float32", "float64", "bfloat16")):
         yield SoftmaxCase((2, cols), dtype, "a row that takes more than a block's registers")
     yield SoftmaxCase((1, 2**17), "float32", "a row that takes more than a block's shared memory")
+    yield SoftmaxCase((1, 2**20), "float16", "a row that is cut into slices")
+    yield SoftmaxCase((2, 2**20 + 5), "bfloat16", "slices of rows that start and end outside whole chunks", log=True)
     for dtype in DTYPES:
         yield SoftmaxCase((300, 64), dtype, "many blocks of short rows", scale=0.125)
         yield SoftmaxCase((77,), dtype, "rank 1: one row")
@@ -116,6 +118,9 @@ def _masked() -> Iterator[SoftmaxCase]:
     shape = (1, 1, 1, 2**17)
     keywords = MASKS["mask"](*shape) | MASKS["lengths"](*shape)
     yield SoftmaxCase(shape, "float16", "masks on a row past a block's shared memory", **keywords)
+    shape = (1, 1, 2, 2**19)
+    keywords = MASKS["mask"](*shape) | MASKS["right"](*shape)
+    yield SoftmaxCase(shape, "float32", "masks on a row that is cut into slices", **keywords)
 
 
 def _together() -> Iterator[SoftmaxCase]:

@@ -53,8 +53,8 @@ struct BulkCopies {
 
   __device__ __forceinline__ void wait() const {
 #if FLOWK_HAS_BULK_COPY
-    if (threadIdx.x == 0) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address(barrier)) : "memory");
     __syncthreads();  // begin() is done
+    if (threadIdx.x == 0) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address(barrier)) : "memory");
     asm volatile(
         "{\n.reg .pred done;\nWAIT:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], 0;\n@!done bra WAIT;\n}" ::
             "r"(address(barrier))

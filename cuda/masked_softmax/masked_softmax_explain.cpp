@@ -20,6 +20,7 @@ const char* reason(const SoftmaxPlan& plan) {
     case SoftmaxKernel::row_in_shared:
       return plan.launch.cluster_blocks > 1 ? "a cluster of blocks holds a row in registers and shared memory"
                                             : "a block holds a row in registers and shared memory";
+    case SoftmaxKernel::row_in_slices: return "a row is cut into slices, one a block, and read by two grids";
     case SoftmaxKernel::rows_in_span: return "short rows, a span of them through shared memory";
     case SoftmaxKernel::rows_in_lanes: return "short rows of which an interval of columns is kept";
     case SoftmaxKernel::rows_by_chunks: return "rows of few chunks, several rows a thread";
@@ -48,10 +49,12 @@ void explain_softmax(const SoftmaxPlan& plan, const SoftmaxRequest& request, cha
     writer.add(", up to %d units of %d columns a thread", plan.vectors_per_thread, plan.unit_columns);
   else if (plan.vectors_per_thread > 0)
     writer.add(", %d chunks of 16 bytes a thread", plan.vectors_per_thread);
-  if (params.copies_shift > 0) writer.add("; %d clusters for it", 1 << params.copies_shift);
+  if (plan.kernel == SoftmaxKernel::row_in_slices) writer.add(", %d slices", 1 << params.cluster_shift);
   if (params.rows_per_block > 1) writer.add("; %d rows a block", params.rows_per_block);
   if (params.is_peeled && plan.kernel == SoftmaxKernel::row_in_registers)
     writer.add("; columns outside whole chunks one a thread");
+  if (plan.rows_per_launch > 0)
+    writer.add("\n  launches: two for %lld rows", static_cast<long long>(plan.rows_per_launch));
   writer.add("\n  launch: %lld blocks of %d threads, %d bytes of shared memory\n",
              static_cast<long long>(plan.launch.num_blocks), plan.launch.num_threads, plan.launch.shared_bytes);
   if (plan.resident_blocks > 0) writer.add("  at most %d blocks of a multiprocessor at a time\n", plan.resident_blocks);

@@ -135,10 +135,14 @@ void fill_plan(const SoftmaxRequest& request, const SoftmaxProblem& problem, con
     const int64_t slots = shared_row_slots(request, problem, shape);
     params.starts_on_lines = fits_from_a_line(shape.vectors_per_thread + slots);
     params.block_offset_bytes = shared_row_offset(problem, shape);
-    params.copies_shift = log2_of(shape.copies);
-    plan->launch.num_blocks *= shape.copies;
     plan->launch.shared_bytes =
         static_cast<int32_t>(params.block_offset_bytes + shared_row_bytes(request, problem, shape));
+  }
+  if (shape.kernel == SoftmaxKernel::row_in_slices) {
+    params.cluster_shift = log2_of(shape.slices);
+    params.starts_on_lines = true;
+    plan->rows_per_launch = shape.rows_per_launch;
+    plan->launch.num_blocks = std::min(shape.rows_per_launch, problem.num_rows) * shape.slices;
   }
   if (shape.kernel == SoftmaxKernel::rows_in_span) {
     const SpanUnits units = span_units(request, problem, shape.lanes_per_row);
@@ -160,6 +164,7 @@ const char* softmax_kernel_name(SoftmaxKernel kernel) {
   switch (kernel) {
     case SoftmaxKernel::row_in_registers: return "row_in_registers";
     case SoftmaxKernel::row_in_shared: return "row_in_shared";
+    case SoftmaxKernel::row_in_slices: return "row_in_slices";
     case SoftmaxKernel::rows_in_span: return "rows_in_span";
     case SoftmaxKernel::row_read_twice: return "row_read_twice";
     case SoftmaxKernel::rows_by_chunks: return "rows_by_chunks";

@@ -53,8 +53,9 @@ enum class SoftmaxKernel : int32_t {
   row_read_twice,    // a block reads a row twice: any length, alignment and pair of types
   rows_by_chunks,    // a thread has chunks of several rows of 1 to 8 chunks each
   rows_in_lanes,     // lanes of a warp hold a row of which lengths, causal and window keep an interval
+  row_in_slices,     // two grids read a row, each block a slice of it: a few long rows, and rows too long to hold
 };
-constexpr int num_softmax_kernels = 6;
+constexpr int num_softmax_kernels = 7;
 const char* softmax_kernel_name(SoftmaxKernel kernel);
 
 // What a kernel is compiled to look at, besides the interval of columns that lengths, causal and window leave of a row.
@@ -116,15 +117,15 @@ struct SoftmaxParams {
   int32_t lanes_per_row = 0;  // threads of a block that work on one row
   int32_t rows_per_block = 1;
   int32_t rows_shift = 0;        // log2 lanes_per_row, where rows_per_block > 1
-  int32_t cluster_shift = 0;     // log2 of the blocks that share a row
+  int32_t cluster_shift = 0;     // log2 of the blocks that share a row: of a cluster, or its slices
   bool is_peeled = false;        // some row has columns before its first, or after its last, whole 16-byte chunk
   bool starts_on_lines = false;  // a row is cut into its threads' chunks from the start of its first 128-byte line on
   // row_read_twice:
   flowk_dtype out_dtype = FLOWK_FLOAT32;
   bool out_is_x_type = false;
   bool reads_chunks = false;         // else by single columns
-  int32_t copies_shift = 0;          // row_in_shared: log2 of the clusters that work on one row, each storing its share
-  int32_t block_offset_bytes = 0;    // and where a block's chunks start in shared memory; rows_in_span: the mask or y
+  int64_t first_row = 0;             // row_in_slices: of a launch
+  int32_t block_offset_bytes = 0;    // row_in_shared: a block's chunks in shared memory; rows_in_span: the mask or y
   int32_t barrier_offset_bytes = 0;  // rows_in_span: its barrier
   bool has_unit_edges = false;       // rows_in_span: some row starts or ends inside a unit
   SoftmaxRowDim dims[max_softmax_dims];
@@ -161,6 +162,7 @@ struct SoftmaxPlan {
   int32_t vectors_per_thread = 0;
   int32_t unit_columns = 0;
   int32_t resident_blocks = 0;  // of a multiprocessor at a time, at most; 0: as many as fit
+  int64_t rows_per_launch = 0;  // row_in_slices; others have one launch
   LaunchConfig launch;
   SoftmaxParams params;
   friend bool operator==(const SoftmaxPlan&, const SoftmaxPlan&) = default;
@@ -174,8 +176,9 @@ struct SoftmaxShape {
   int32_t block_threads = 0;
   int32_t cluster_blocks = 1;
   int32_t resident_blocks = 0;  // of a multiprocessor at a time, at most; 0: as many as fit
-  int32_t copies = 1;           // row_in_shared: clusters that work on one row
   int32_t rows_per_thread = 1;  // rows_in_span of a few columns: one after the other
+  int32_t slices = 1;           // row_in_slices: blocks of a row
+  int64_t rows_per_launch = 0;  // row_in_slices
 };
 
 // Chooses kernel, shape and launch. Never fails: every checked request has a plan.

@@ -22,6 +22,23 @@ __device__ __forceinline__ A backward_gradient(bool log_softmax, A dy, A y, A su
     return scale * (dy - expf(y) * sum);
 }
 
+// A chunk's terms as a tree, so that a thread adds no more numbers in a row than it has chunks.
+template <class T>
+__device__ __forceinline__ ComputeType<T> backward_chunk_sum(bool log_softmax, const uint4& dy_chunk,
+                                                             const uint4& y_chunk) {
+  constexpr int width = chunk_width<T>;
+  ComputeType<T> terms[width], y[width];
+  widen_chunk<T>(dy_chunk, terms);
+  widen_chunk<T>(y_chunk, y);
+#pragma unroll
+  for (int j = 0; j < width; ++j) terms[j] = backward_term(log_softmax, terms[j], y[j]);
+#pragma unroll
+  for (int step = width / 2; step > 0; step /= 2)
+#pragma unroll
+    for (int j = 0; j < step; ++j) terms[j] += terms[j + step];
+  return terms[0];
+}
+
 // dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)); dy, y and dx are
 // (rows, columns). With log_softmax as flowk.h says.
 //
@@ -36,12 +53,7 @@ __global__ void __launch_bounds__(max_register_lanes)
   const ExchangeBuffer<T> buffer = exchange_buffer<T>();
   begin_exchange(buffer, team);
 
-  int lane = static_cast<int>(threadIdx.x);
-  int64_t linear = static_cast<int64_t>(blockIdx.x) >> params.cluster_shift;
-  if (params.rows_per_block > 1) {
-    linear = linear * params.rows_per_block + (lane >> params.rows_shift);
-    lane &= params.lanes_per_row - 1;
-  }
+  const auto [linear, lane] = row_place(params);
   const SoftmaxRow row = locate_row<SoftmaxMask::interval, true>(params, linear);
   const RowChunks chunks = row_chunks<T>(params, row);
   const int head_bytes = chunks.head * static_cast<int>(sizeof(T));
@@ -65,16 +77,10 @@ __global__ void __launch_bounds__(max_register_lanes)
   }
   if (params.has_interval) fill_unread<Out, width>(params, out, chunks, own, team.rank, lane, A{0});
   A extra_dy = 0, extra_y = log_softmax ? negative_infinity<A>() : A{0};
-  int extra_column = -1;
-  if (params.is_peeled && team.rank == 0) {
-    const int column = lane < chunks.head ? lane : chunks.count * width + lane;
-    if (column < row.columns) {
-      extra_column = column;
-      if (is_kept<SoftmaxMask::interval>(row, column)) {
-        extra_dy = load_element<T>(row.x, column);
-        extra_y = load_element<T>(row.side, column);
-      }
-    }
+  const int extra_column = leftover_column<T>(params, row, chunks, team.rank, lane);
+  if (extra_column >= 0 && is_kept<SoftmaxMask::interval>(row, extra_column)) {
+    extra_dy = load_element<T>(row.x, extra_column);
+    extra_y = load_element<T>(row.side, extra_column);
   }
   // The chunks that an end of the interval cuts, at most two a row.
   if (params.has_interval) {

@@ -62,16 +62,10 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
   }
   if (params.has_interval) fill_unread<T, width>(params, row.out + head_bytes, chunks, own, team.rank, lane, A{0});
   A extra_dy = 0, extra_y = log_softmax ? negative_infinity<A>() : A{0};
-  int extra_column = -1;
-  if (params.is_peeled && team.rank == 0) {
-    const int column = lane < chunks.head ? lane : chunks.count * width + lane;
-    if (column < row.columns) {
-      extra_column = column;
-      if (is_kept<SoftmaxMask::interval>(row, column)) {
-        extra_dy = load_element<T>(row.x, column);
-        extra_y = load_element<T>(row.side, column);
-      }
-    }
+  const int extra_column = leftover_column<T>(params, row, chunks, team.rank, lane);
+  if (extra_column >= 0 && is_kept<SoftmaxMask::interval>(row, extra_column)) {
+    extra_dy = load_element<T>(row.x, extra_column);
+    extra_y = load_element<T>(row.side, extra_column);
   }
 
   // An interval cuts only a thread's first chunk and its last.
@@ -81,24 +75,11 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
     select_interval<T>(dy, column, row.begin, row.end, uint4{0, 0, 0, 0});
     select_interval<T>(y, column, row.begin, row.end, masked_y);
   };
-  // A chunk's terms as a tree, so that a thread adds no more numbers in a row than it has chunks.
-  const auto chunk_sum = [&](const uint4& dy_chunk, const uint4& y_chunk) {
-    A terms[width], y[width];
-    widen_chunk<T>(dy_chunk, terms);
-    widen_chunk<T>(y_chunk, y);
-#pragma unroll
-    for (int j = 0; j < width; ++j) terms[j] = backward_term(log_softmax, terms[j], y[j]);
-#pragma unroll
-    for (int step = width / 2; step > 0; step /= 2)
-#pragma unroll
-      for (int j = 0; j < step; ++j) terms[j] += terms[j + step];
-    return terms[0];
-  };
   A sum = backward_term(log_softmax, extra_dy, extra_y);
 #pragma unroll
   for (int n = 0; n < kHeld; ++n) {
     if (params.has_interval && (n == 0 || n == num - 1) && is_held(n)) cut(n, &held_dy[n], &held_y[n]);
-    sum += chunk_sum(held_dy[n], held_y[n]);
+    sum += backward_chunk_sum<T>(log_softmax, held_dy[n], held_y[n]);
   }
 #pragma unroll
   for (int group = 1; group < 3; ++group) {
@@ -110,7 +91,8 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
     if (params.has_interval && begin < end && end == num)
       cut(num - 1, slots + 2 * (num - 1) * threads, slots + (2 * num - 1) * threads);
 #pragma unroll 2
-    for (int n = begin; n < end; ++n) sum += chunk_sum(slots[2 * n * threads], slots[(2 * n + 1) * threads]);
+    for (int n = begin; n < end; ++n)
+      sum += backward_chunk_sum<T>(log_softmax, slots[2 * n * threads], slots[(2 * n + 1) * threads]);
   }
   sum = sum_row(buffer, team, sum_over_lanes(sum, 32));
 

@@ -3,9 +3,11 @@
 // side by side.
 #pragma once
 
+#include <algorithm>
+
 #include "core/launch.cuh"
 #include "masked_softmax/softmax_backward_in_shared.cuh"
-#include "masked_softmax/softmax_row_in_shared.cuh"
+#include "masked_softmax/softmax_row_in_slices.cuh"
 #include "masked_softmax/softmax_row_read_twice.cuh"
 #include "masked_softmax/softmax_rows_by_chunks.cuh"
 #include "masked_softmax/softmax_rows_in_lanes.cuh"
@@ -64,6 +66,20 @@ Status launch_backward_in_registers(const SoftmaxPlan& plan, flowk_stream stream
     case 8: return launch(softmax_backward_in_registers<T, Out, 8>, plan.launch, stream, plan.params);
   }
   return no_such_kernel(plan);
+}
+
+// Rows by the group, so that the second grid of a group finds in L2 what its first one has read.
+template <class Kernel>
+Status launch_in_slices(Kernel* find_parts, Kernel* find_results, const SoftmaxPlan& plan, flowk_stream stream) {
+  SoftmaxParams params = plan.params;
+  LaunchConfig config = plan.launch;
+  for (int64_t first = 0; first < params.num_rows; first += plan.rows_per_launch) {
+    params.first_row = first;
+    config.num_blocks = std::min(plan.rows_per_launch, params.num_rows - first) << params.cluster_shift;
+    FLOWK_RETURN_IF_ERROR(launch(find_parts, config, stream, params));
+    FLOWK_RETURN_IF_ERROR(launch(find_results, config, stream, params));
+  }
+  return {};
 }
 
 // Calls `run` with a number from kFirst to kLast as a constant.
@@ -126,6 +142,10 @@ Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
     case SoftmaxKernel::row_in_shared:
       if constexpr (kMask != SoftmaxMask::bias) return launch_in_shared<T, kMask>(plan, stream);
       break;
+    case SoftmaxKernel::row_in_slices:
+      if constexpr (sizeof(T) < 8 && kMask != SoftmaxMask::bias)
+        return launch_in_slices(softmax_slice_parts<T, kMask>, softmax_slice_results<T, kMask>, plan, stream);
+      break;
     case SoftmaxKernel::rows_in_span:
       if constexpr (sizeof(T) < 8 && kMask != SoftmaxMask::bias) return launch_in_span<T, kMask>(plan, stream);
       break;
@@ -161,6 +181,10 @@ Status launch_backward(const SoftmaxPlan& plan, flowk_stream stream) {
         case 4: return launch(softmax_backward_in_shared<T, 4>, plan.launch, stream, plan.params);
         case 8: return launch(softmax_backward_in_shared<T, 8>, plan.launch, stream, plan.params);
       }
+      break;
+    case SoftmaxKernel::row_in_slices:
+      if constexpr (sizeof(T) < 8)
+        return launch_in_slices(softmax_backward_slice_parts<T>, softmax_backward_slice_results<T>, plan, stream);
       break;
     case SoftmaxKernel::rows_in_span:
       if constexpr (sizeof(T) < 8) return launch_backward_in_span<T>(plan, stream);

@@ -44,10 +44,23 @@ __device__ __forceinline__ void find_interval(const SoftmaxParams& params, int64
   row->end = begin < end ? end : 0;
 }
 
-// Waits for the stream's previous grid before the first access to memory, and finds row `linear` of the grid's order:
-// out(row) = out + sum over d of index[d] * strides[d], and so for the others.
+// The row of the grid that a thread works on, and its lane among those of the row in its block.
+struct RowPlace {
+  int64_t linear;
+  int lane;
+};
+
+__device__ __forceinline__ RowPlace row_place(const SoftmaxParams& params) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int64_t linear = static_cast<int64_t>(blockIdx.x) >> params.cluster_shift;
+  if (params.rows_per_block == 1) return {linear, thread};
+  return {linear * params.rows_per_block + (thread >> params.rows_shift), thread & (params.lanes_per_row - 1)};
+}
+
+// Waits for the stream's previous grid before the first access to memory, unless the caller does, and finds row
+// `linear` of the grid's order: out(row) = out + sum over d of index[d] * strides[d], and so for the others.
 template <SoftmaxMask kMask, bool kBackward, SoftmaxForm kForm = SoftmaxForm::any>
-__device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, int64_t linear) {
+__device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, int64_t linear, bool waits = true) {
   constexpr bool has_side = kBackward || kMask == SoftmaxMask::bias;
   constexpr bool has_dense = !kBackward && kMask != SoftmaxMask::interval;
   // Rows one after the other in x and out, and nothing else to find.
@@ -116,7 +129,7 @@ __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, in
   if constexpr (has_side) row.side = params.side + offsets[softmax_side];
   if constexpr (has_dense) row.dense = params.dense == nullptr ? nullptr : params.dense + offsets[softmax_dense];
   row.columns = row.end = exists ? params.columns : 0;
-  wait_for_previous_grid();
+  if (waits) wait_for_previous_grid();
   if (kForm != SoftmaxForm::whole && params.has_interval && exists)
     find_interval(params, offsets[softmax_lengths], offsets[softmax_row], &row);
   return row;
@@ -152,6 +165,15 @@ __device__ __forceinline__ RowChunks row_chunks(const SoftmaxParams& params, con
     if (chunks.read_begin > chunks.read_end) chunks.read_begin = chunks.read_end;
   }
   return chunks;
+}
+
+// Of the columns outside whole chunks, one a lane of a row's first block: the lane's, or -1.
+template <class T>
+__device__ __forceinline__ int leftover_column(const SoftmaxParams& params, const SoftmaxRow& row,
+                                               const RowChunks& chunks, int rank, int lane) {
+  if (!params.is_peeled || rank != 0) return -1;
+  const int column = lane < chunks.head ? lane : chunks.count * chunk_width<T> + lane;
+  return column < row.columns ? column : -1;
 }
 
 // The mask's bytes of those of kCount chunks that are read, chunk i's at address_of(i): every load before the first
@@ -217,17 +239,16 @@ __device__ __forceinline__ OwnChunks own_chunks(const SoftmaxParams& params, con
 }
 
 // Writes `value` to all columns of the chunks that are not read. They depend on nothing, so they are stored before
-// the row's sum is known. 2^copies_shift clusters share in it.
+// the row's sum is known.
 template <class Out, int kWidth, class A>
 __device__ __forceinline__ void fill_unread(const SoftmaxParams& params, unsigned char* out, const RowChunks& chunks,
-                                            const OwnChunks& own, int rank, int lane, A value, int share = 0) {
+                                            const OwnChunks& own, int rank, int lane, A value) {
   A values[kWidth];
 #pragma unroll
   for (int j = 0; j < kWidth; ++j) values[j] = value;
   const auto fill = [&](int begin, int end) {
     if (begin >= end) return;
-    const ChunkPart part =
-        own.part_of(begin, end, rank << params.copies_shift | share, params.cluster_shift + params.copies_shift);
+    const ChunkPart part = own.part_of(begin, end, rank, params.cluster_shift);
 #pragma unroll 1
     for (int chunk = part.begin + lane; chunk < part.end; chunk += own.step)
       if (chunk >= begin)

@@ -45,14 +45,15 @@ struct ThreadSum {
   }
 };
 
-// Writes a row that has a NaN among its kept scores: NaN where kept, else 0 (-infinity). Rare, so that no thread keeps
-// its mask for it.
+// Writes columns first, first + step, ... before `end` of a row that has a NaN among its kept scores: NaN where kept,
+// else 0 (-infinity). Rare, so that no thread keeps its mask for it.
 template <class T, class Out, SoftmaxMask kMask>
-__device__ __forceinline__ void store_nan_row(const SoftmaxParams& params, const SoftmaxRow& row, int first, int step) {
+__device__ __forceinline__ void store_nan_columns(const SoftmaxParams& params, const SoftmaxRow& row, int first,
+                                                  int end, int step) {
   using A = ComputeType<T>;
   const A infinity = negative_infinity<A>();
 #pragma unroll 1
-  for (int column = first; column < row.columns; column += step)
+  for (int column = first; column < end; column += step)
     store_element<Out>(row.out, column,
                        is_kept<kMask>(row, column) ? infinity - infinity
                        : params.log_softmax        ? infinity
@@ -100,12 +101,7 @@ __global__ void __launch_bounds__(max_register_lanes, full_blocks<T, kMask>(kVec
   const ExchangeBuffer<T> buffer = exchange_buffer<T>();
   begin_exchange(buffer, team);
 
-  int lane = static_cast<int>(threadIdx.x);
-  int64_t linear = static_cast<int64_t>(blockIdx.x) >> params.cluster_shift;
-  if (params.rows_per_block > 1) {
-    linear = linear * params.rows_per_block + (lane >> params.rows_shift);
-    lane &= params.lanes_per_row - 1;
-  }
+  const auto [linear, lane] = row_place(params);
   const SoftmaxRow row = locate_row<kMask, false, kForm>(params, linear);
   const RowChunks chunks = row_chunks<T, kForm>(params, row);
   const unsigned char* const x_chunks = row.x + chunks.head * static_cast<int>(sizeof(T));
@@ -152,14 +148,8 @@ __global__ void __launch_bounds__(max_register_lanes, full_blocks<T, kMask>(kVec
     fill_unread<Out, width>(params, out_chunks, chunks, own, team.rank, lane,
                             params.log_softmax ? negative_infinity<A>() : A{0});
   A extra = negative_infinity<A>();
-  int extra_column = -1;
-  if (kForm == SoftmaxForm::any && params.is_peeled && team.rank == 0) {
-    const int column = lane < chunks.head ? lane : chunks.count * width + lane;
-    if (column < row.columns) {
-      extra_column = column;
-      if (is_kept<kMask>(row, column)) extra = load_score<T, kMask>(params, row, column);
-    }
-  }
+  const int extra_column = kForm == SoftmaxForm::any ? leftover_column<T>(params, row, chunks, team.rank, lane) : -1;
+  if (extra_column >= 0 && is_kept<kMask>(row, extra_column)) extra = load_score<T, kMask>(params, row, extra_column);
 
   // Masks, and the largest score. Without a bias a score is x, and its scale waits for the exponential.
   A scores[has_bias ? kVectors * width : 1];
@@ -265,8 +255,8 @@ __global__ void __launch_bounds__(max_register_lanes, full_blocks<T, kMask>(kVec
 
   const RowPart<T> total = combine_row<T, kMask>(buffer, team, part, scale);
   if (total.sum != total.sum)
-    return store_nan_row<T, Out, kMask>(params, row, team.rank * params.lanes_per_row + lane,
-                                        params.lanes_per_row * team.blocks);
+    return store_nan_columns<T, Out, kMask>(params, row, team.rank * params.lanes_per_row + lane, row.columns,
+                                            params.lanes_per_row * team.blocks);
   // y = value * factor + term
   A factor = static_cast<A>(natural_per_base<T>), term = 0;
   // A warp that keeps nothing has values of 0, or -infinity, that no factor may turn into NaN.

@@ -32,8 +32,7 @@ struct RunningSum {
 // A row belongs to all threads of a block, or of the blocks of a cluster; a thread owns kHeld chunks in registers and
 // as many as it takes in shared memory. Every chunk has one thread, so that no barrier stands between the passes: x
 // comes in; a masked x becomes -infinity; maximum and sum are found group by group, as the groups arrive; what is
-// stored is computed from x again, in float32 and wider from the exponentials. 2^copies_shift clusters may do this for
-// one row, each storing its share of the chunks.
+// stored is computed from x again, in float32 and wider from the exponentials.
 template <class T, SoftmaxMask kMask, int kHeld>
 __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
     softmax_row_in_shared(const __grid_constant__ SoftmaxParams params) {
@@ -48,9 +47,7 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
   const ExchangeBuffer<T> buffer = exchange_buffer<T>();
   begin_exchange(buffer, team);
   const int threads = params.lanes_per_row, lane = static_cast<int>(threadIdx.x);
-  const int64_t cluster = static_cast<int64_t>(blockIdx.x) >> params.cluster_shift;
-  const int share = static_cast<int>(cluster) & ((1 << params.copies_shift) - 1);
-  const SoftmaxRow row = locate_row<kMask, false>(params, cluster >> params.copies_shift);
+  const SoftmaxRow row = locate_row<kMask, false>(params, static_cast<int64_t>(blockIdx.x) >> params.cluster_shift);
   const RowChunks chunks = row_chunks<T>(params, row);
   const unsigned char* const x_chunks = row.x + chunks.head * static_cast<int>(sizeof(T));
   unsigned char* const out_chunks = row.out + chunks.head * static_cast<int>(sizeof(T));
@@ -85,16 +82,10 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
   }
   if (params.has_interval)
     fill_unread<T, width>(params, out_chunks, chunks, own, team.rank, lane,
-                          params.log_softmax ? negative_infinity<A>() : A{0}, share);
+                          params.log_softmax ? negative_infinity<A>() : A{0});
   A extra = negative_infinity<A>();
-  int extra_column = -1;
-  if (params.is_peeled && team.rank == 0) {
-    const int column = lane < chunks.head ? lane : chunks.count * width + lane;
-    if (column < row.columns) {
-      extra_column = column;
-      if (is_kept<kMask>(row, column)) extra = load_score<T, kMask>(params, row, column);
-    }
-  }
+  const int extra_column = leftover_column<T>(params, row, chunks, team.rank, lane);
+  if (extra_column >= 0 && is_kept<kMask>(row, extra_column)) extra = load_score<T, kMask>(params, row, extra_column);
 
   // An interval cuts only a thread's first chunk and its last.
   const bool changes_x = has_dense || params.negates_x;
@@ -198,8 +189,7 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
   const RowPart<T> part = {running.max, sum_over_lanes(running.sum, 32)};
   const RowPart<T> total = combine_row<T, kMask>(buffer, team, part, running.scale);
   if (total.sum != total.sum)
-    return store_nan_row<T, T, kMask>(params, row, (team.rank << params.copies_shift | share) * threads + lane,
-                                      threads * team.blocks << params.copies_shift);
+    return store_nan_columns<T, T, kMask>(params, row, team.rank * threads + lane, row.columns, threads * team.blocks);
   running.max = total.max;
   const ScoreScale<T, kMask> to_row_exponent = running.to_exponent();
   A factor = static_cast<A>(natural_per_base<T>), term = 0;
@@ -207,9 +197,6 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
     factor = total.sum == E{0} ? A{0} : quotient_of(A{1}, total.sum);
   else if (total.sum != E{0})
     term = -log_of<A>(total.sum);
-  // The share that this cluster stores.
-  const int most = (own.end - own.first + lane - 1) / threads + 1;  // chunks of any thread of the block
-  const int stored_begin = most * share >> params.copies_shift, stored_end = most * (share + 1) >> params.copies_shift;
   enum class Held { exponentials, scores, logarithms };
   const auto store = [&](auto kind) {
     constexpr Held held_as = decltype(kind)::value;
@@ -238,17 +225,15 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
       if (group == 0) {
 #pragma unroll
         for (int n = 0; n < kHeld; ++n)
-          if (is_held(n) && n >= stored_begin && n < stored_end)
-            store_chunk(out + n * step_bytes, held[n], group_factor);
+          if (is_held(n)) store_chunk(out + n * step_bytes, held[n], group_factor);
         continue;
       }
-      const int begin = group_end[group - 1] > stored_begin ? group_end[group - 1] : stored_begin;
-      const int end = group_end[group] < stored_end ? group_end[group] : stored_end;
+      const int begin = group_end[group - 1], end = group_end[group];
       unsigned char* address = out + static_cast<int64_t>(begin) * step_bytes;
 #pragma unroll 2
       for (int n = begin; n < end; ++n, address += step_bytes) store_chunk(address, slots[n * threads], group_factor);
     }
-    if (extra_column >= 0 && share == 0) {
+    if (extra_column >= 0) {
       const A z = to_row_exponent(extra);
       store_element<T>(row.out, extra_column,
                        held_as == Held::logarithms ? z * factor + term : exponential<T>(z) * factor);

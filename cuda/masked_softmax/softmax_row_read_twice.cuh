@@ -23,7 +23,7 @@ __device__ __forceinline__ void store_as(flowk_dtype dtype, unsigned char* row, 
   }
 }
 
-// Writes a row that has a NaN among its kept scores, as store_nan_row() does, in any type.
+// Writes a row that has a NaN among its kept scores, as store_nan_columns() does, in any type.
 template <class T, SoftmaxMask kMask>
 __device__ __forceinline__ void store_nan_row_as(const SoftmaxParams& params, const SoftmaxRow& row, int first,
                                                  int step) {
@@ -52,8 +52,8 @@ __device__ __forceinline__ void for_own_columns(const SoftmaxParams& params, con
 #pragma unroll 2
   for (int i = (all ? 0 : chunks.read_begin) + first; i < (all ? chunks.count : chunks.read_end); i += step)
     chunk(chunks.head + i * chunk_width<T>);
-  const int leftover = first < chunks.head ? first : chunks.count * chunk_width<T> + first;
-  if (params.is_peeled && leftover < row.columns) column(leftover);
+  const int leftover = leftover_column<T>(params, row, chunks, team.rank, lane);
+  if (leftover >= 0) column(leftover);
 }
 
 // scale * x + bias of a chunk's columns, -infinity where masked.
@@ -93,12 +93,7 @@ __global__ void __launch_bounds__(max_read_twice_threads)
   const RowTeam team = row_team(params);
   const ExchangeBuffer<A> buffer = exchange_buffer<A>();
   begin_exchange(buffer, team);
-  int lane = static_cast<int>(threadIdx.x);
-  int64_t linear = static_cast<int64_t>(blockIdx.x) >> params.cluster_shift;
-  if (params.rows_per_block > 1) {
-    linear = linear * params.rows_per_block + (lane >> params.rows_shift);
-    lane &= params.lanes_per_row - 1;
-  }
+  const auto [linear, lane] = row_place(params);
   const SoftmaxRow row = locate_row<kMask, false>(params, linear);
   const RowChunks chunks = row_chunks<T>(params, row);
   const A scale = exponent_scale<A, kMask>(params);
@@ -179,12 +174,7 @@ __global__ void __launch_bounds__(max_read_twice_threads)
   const RowTeam team = row_team(params);
   const ExchangeBuffer<A> buffer = exchange_buffer<A>();
   begin_exchange(buffer, team);
-  int lane = static_cast<int>(threadIdx.x);
-  int64_t linear = static_cast<int64_t>(blockIdx.x) >> params.cluster_shift;
-  if (params.rows_per_block > 1) {
-    linear = linear * params.rows_per_block + (lane >> params.rows_shift);
-    lane &= params.lanes_per_row - 1;
-  }
+  const auto [linear, lane] = row_place(params);
   const SoftmaxRow row = locate_row<SoftmaxMask::interval, true>(params, linear);
   const RowChunks chunks = row_chunks<T>(params, row);
   const bool log_softmax = params.log_softmax;

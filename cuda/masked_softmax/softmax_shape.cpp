@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/divide.h"
+#include "masked_softmax/softmax_holder.h"
 #include "masked_softmax/softmax_short_shape.h"
 
 namespace flowk {
@@ -14,125 +15,6 @@ namespace {
 constexpr int64_t chunk_bytes = 16;
 constexpr int32_t warp_lanes = 32;
 
-// How rows of up to so many bytes are held: chunks of 16 bytes a thread in registers; the blocks of a cluster; in
-// registers by as many threads as that takes, or, with `threads` a block, in registers and shared memory; and how many
-// blocks a multiprocessor takes at a time (0: as many as fit). Fractions of copy on an H200 stand with each row.
-struct HolderRow {
-  int64_t max_row_bytes;
-  int32_t vectors_per_thread;
-  int32_t cluster_blocks;
-  int32_t threads = 0;
-  int32_t resident_blocks = 0;
-};
-
-// No dense mask and no bias, every column kept. Many chunks a thread and few threads a row: a maximum and a sum over a
-// warp cost a third of what they do over a block.
-constexpr HolderRow plain_16_bit[] = {
-    {128, 2, 1},              // 32 columns: 1.00, 64: 0.99
-    {16384, 4, 1},            // 128: 0.99, 512: 0.98, 1024: 0.99, 2048: 0.99, 4096: 0.967, 8192: 0.975
-    {32768, 8, 1, 0, 3},      // 16384: 0.965
-    {65536, 8, 4, 0, 6},      // 32768: 0.983
-    {131072, 8, 8},           // 65536: 0.977, 50257: 0.958
-    {262144, 8, 8},           // 131072: 0.96
-    {524288, 8, 16},          // 262144: 0.958
-    {1048576, 4, 16, 256},    // 524288: 0.85
-    {INT64_MAX, 4, 16, 512},  // 2^20: 0.78
-};
-constexpr HolderRow plain_32_bit[] = {
-    {128, 2, 1},              // 32 columns: 0.965; 4 chunks a thread 0.92
-    {4096, 4, 1},             // 64: 0.98, 128: 0.99, 512: 0.99, 1024: 0.987
-    {8192, 16, 1, 0, 5},      // 2048: 0.987; as many blocks as fit 0.97
-    {16384, 16, 1, 0, 6},     // 4096: 0.973; 0.967
-    {32768, 16, 1, 0, 3},     // 8192: 0.98; 0.965
-    {65536, 8, 4, 0, 6},      // 16384: 0.984; 0.97
-    {131072, 8, 2},           // 32768: 0.978
-    {524288, 8, 16},          // 65536: 0.969, 131072: 0.92
-    {1048576, 4, 16, 256},    // 262144: 0.867; registers 0.82
-    {2097152, 4, 16, 512},    // 524288: 0.747; registers 0.64
-    {INT64_MAX, 8, 16, 512},  // 2^20: 0.57
-};
-// Lengths, causal, window; and float32 rows that do not fill warps: 1000 columns without a mask 0.98, by 4 chunks a
-// thread 0.95.
-constexpr HolderRow interval_16_bit[] = {
-    {128, 2, 1},
-    {1024, 4, 1},
-    {32768, 8, 1},        // 4096: 0.93, 8192: 0.92, 16384: 0.915; 4 chunks a thread 0.87, 0.85
-    {65536, 8, 2},        // 32768: 0.905
-    {131072, 4, 4, 128},  // 65536: 0.90
-    {262144, 4, 8, 128},  // 131072: 0.88
-    {524288, 4, 16, 128},
-    {1048576, 4, 16, 256},
-    {INT64_MAX, 4, 16, 512},
-};
-constexpr HolderRow interval_32_bit[] = {
-    {2048, 4, 1},          {32768, 8, 1},  // 2048: 0.90, 4096: 0.94, 8192: 0.95
-    {65536, 4, 2, 128},                    // 16384: 0.89
-    {131072, 4, 4, 128},                   // 32768: 0.907
-    {262144, 4, 4, 256},                   // 65536: 0.896; 50257 without a mask 0.94, registers 0.85
-    {524288, 4, 8, 256},                   // 131072: 0.878
-    {1048576, 4, 16, 256}, {2097152, 4, 16, 512}, {INT64_MAX, 8, 16, 512},
-};
-// A bias: its scores are float32 and stay in registers.
-constexpr HolderRow bias_16_bit[] = {
-    {1024, 2, 1},      // to 512 columns
-    {32768, 4, 1},     // to 16384
-    {65536, 4, 4},     // 32768
-    {131072, 4, 8},    // 65536
-    {524288, 4, 16},   // to 262144
-    {1048576, 8, 16},  // to 524288
-};
-constexpr HolderRow bias_32_bit[] = {
-    {16384, 4, 1},     // to 4096 columns
-    {65536, 8, 1},     // to 16384
-    {131072, 4, 4},    // 32768: 1.00
-    {262144, 4, 8},    // 65536: 0.947; 8 chunks a thread 0.89
-    {524288, 8, 8},    // 131072: 0.89; 4 chunks a thread 0.88
-    {1048576, 8, 16},  // 262144
-};
-// With a dense mask.
-constexpr HolderRow dense_16_bit[] = {
-    {2048, 4, 1},             // 128: 0.89, 512: 0.98, 1024: 1.00
-    {16384, 8, 1},            // 2048: 0.95, 4096: 0.94, 8192: 0.948
-    {32768, 8, 2},            // 16384: 0.956
-    {65536, 8, 4},            // 32768: 0.963
-    {131072, 8, 8},           // 65536: 0.969
-    {524288, 8, 16},          // 131072: 0.99
-    {1048576, 4, 16, 256},    // 524288
-    {INT64_MAX, 4, 16, 512},  // 2^20
-};
-constexpr HolderRow dense_32_bit[] = {
-    {1024, 4, 1},           // 128: 0.94
-    {4096, 8, 1},           // 512: 0.99, 1024: 0.98; 4 chunks a thread 0.92
-    {32768, 16, 1},         // 2048: 0.953, 4096: 0.96, 8192: 0.95; 4 chunks a thread 0.88, 0.83
-    {65536, 8, 4},          // 16384: 0.947
-    {131072, 8, 8},         // 32768: 0.95
-    {262144, 8, 8},         // 65536: 0.93
-    {524288, 8, 16},        // 131072: 0.947; shared memory 0.79
-    {1048576, 4, 16, 256},  // 262144
-    {2097152, 4, 16, 512},  // 2^19
-    {INT64_MAX, 8, 16, 512},
-};
-// Backward: two inputs, both in registers. 128 to 131072 columns reach 1.00 to 1.04 in both types.
-constexpr HolderRow backward_16_bit[] = {
-    {4096, 2, 1},             // 32 columns: 1.03, 64: 1.02, 512: 1.03, 1024: 1.03, 2048: 1.04
-    {32768, 8, 1},            // 4096: 1.02, 8192: 1.02, 16384: 1.02
-    {65536, 8, 2},            // 32768: 1.03
-    {131072, 4, 8},           // 65536: 1.02, 50257: 0.996; 8 chunks a thread 0.90
-    {524288, 4, 16},          // 131072: 1.018, 262144: 0.978; 8 chunks a thread 0.96, 0.91
-    {1048576, 8, 16},         // 524288: 0.765; shared memory 0.72
-    {INT64_MAX, 8, 16, 512},  // 2^20: 0.62; read twice 0.50
-};
-constexpr HolderRow backward_32_bit[] = {
-    {8192, 2, 1},             // 512: 1.03, 1024: 1.03, 2048: 1.03
-    {32768, 4, 1},            // 4096: 1.04, 8192: 1.03
-    {65536, 4, 2},            // 16384: 1.04
-    {131072, 4, 4},           // 32768: 1.04
-    {262144, 4, 8},           // 65536: 1.03
-    {524288, 8, 16},          // 131072: 1.004
-    {1048576, 4, 16, 512},    // 262144: 0.863; registers 0.82
-    {INT64_MAX, 8, 16, 512},  // 524288: 0.667; read twice 0.586
-};
-
 // Rows that lie in single warps go several to a block, so that a block reads at least so much: an H200 starts blocks at
 // some rate, and those of 2 KB cannot come faster than 0.82 of copy, whatever else they do. float16, fractions of copy
 // with blocks of 2, 4, 8 and 16 KB: 32 columns 0.83, 1.006, 1.013, -; 128: 0.82, 0.99, 0.974, 0.974; 512: 0.82, 1.00,
@@ -140,32 +22,6 @@ constexpr HolderRow backward_32_bit[] = {
 constexpr int64_t short_rows_block_bytes = 4096;
 constexpr int32_t least_short_row_threads = 64;
 constexpr int32_t most_short_row_threads = 256;
-
-template <size_t kSize>
-const HolderRow* find_row(const HolderRow (&table)[kSize], int64_t row_bytes) {
-  for (const HolderRow& row : table)
-    if (row_bytes <= row.max_row_bytes) return &row;
-  return nullptr;
-}
-
-const HolderRow* find_holder(const SoftmaxRequest& request, const SoftmaxProblem& problem, int64_t row_bytes) {
-  const bool is_16_bit = problem.in_bytes == 2;
-  const bool fills_warps = !problem.has_leftovers && request.columns / problem.chunk_columns % warp_lanes == 0;
-  if (request.backward) return is_16_bit ? find_row(backward_16_bit, row_bytes) : find_row(backward_32_bit, row_bytes);
-  switch (mask_of(request)) {
-    case SoftmaxMask::interval:
-      if (request.has_diagonal || request.lengths_bytes != 0 || (!is_16_bit && !fills_warps))
-        return is_16_bit ? find_row(interval_16_bit, row_bytes) : find_row(interval_32_bit, row_bytes);
-      return is_16_bit ? find_row(plain_16_bit, row_bytes) : find_row(plain_32_bit, row_bytes);
-    case SoftmaxMask::dense:
-      // Long rows with leftover columns as those without a mask: 50257 columns 0.72, registers 0.66 and 0.63.
-      if (!problem.has_leftovers || row_bytes <= 65536)
-        return is_16_bit ? find_row(dense_16_bit, row_bytes) : find_row(dense_32_bit, row_bytes);
-      return is_16_bit ? find_row(interval_16_bit, row_bytes) : find_row(interval_32_bit, row_bytes);
-    case SoftmaxMask::bias: break;
-  }
-  return is_16_bit ? find_row(bias_16_bit, row_bytes) : find_row(bias_32_bit, row_bytes);
-}
 
 int32_t power_of_2_from(int64_t n) {
   int32_t power = 1;
@@ -255,21 +111,44 @@ SoftmaxShape register_shape(const SoftmaxProblem& problem, const Device& device,
 }
 
 // In registers and shared memory.
-SoftmaxShape shared_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device,
-                          const HolderRow& holder, int64_t row_bytes) {
+SoftmaxShape shared_shape(const SoftmaxProblem& problem, const Device& device, const HolderRow& holder,
+                          int64_t row_bytes) {
   SoftmaxShape shape;
   shape.kernel = SoftmaxKernel::row_in_shared;
   shape.vectors_per_thread = holder.threads > 0 ? holder.vectors_per_thread : 4;
   shape.lanes_per_row = shape.block_threads = holder.threads > 0 ? holder.threads : max_register_lanes;
   shape.cluster_blocks = spread_blocks(problem, device, holder.cluster_blocks, row_bytes);
-  // Few rows: several clusters read a whole row and each writes a part, unless it is written over what others read.
-  // A row of 2^20 columns, float16: 1 cluster 0.26, 2 0.285, 4 0.295; float32 0.19, 0.21, 0.21.
-  constexpr int64_t most_blocks = 64;
-  if (request.backward || request.pointers[softmax_x] == request.pointers[softmax_out]) return shape;
-  while (shape.copies < 4 && problem.num_rows * shape.cluster_blocks * shape.copies * 2 <= most_blocks)
-    shape.copies *= 2;
-  if (shape.copies > 1) shape.vectors_per_thread = 8;
   return shape;
+}
+
+// Rows that are cut into slices. 128 of 2^20 columns, float32 backward 0.61; read twice by clusters 0.57.
+constexpr int64_t least_sliced_bytes = 1 << 20;
+
+// Slices of 8 chunks a thread, or less where that leaves multiprocessors idle; a launch reads 16 MB of x, which L2
+// still has for the second one. 128 rows of 2^20 columns, float32 backward: 0.61; launches of 8 MB 0.53, 4 chunks a
+// thread 0.54.
+SoftmaxShape slices_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device) {
+  constexpr int32_t threads = 256, chunks_per_thread = 8, most_slices = 512;
+  constexpr int64_t launch_bytes = 16 << 20;
+  const int64_t num_chunks = request.columns / problem.chunk_columns;
+  SoftmaxShape shape;
+  shape.kernel = SoftmaxKernel::row_in_slices;
+  shape.lanes_per_row = shape.block_threads = threads;
+  const auto is_too_few = [&](int64_t slices) {
+    return num_chunks > slices * threads * chunks_per_thread ||
+           (problem.num_rows * slices < device.num_multiprocessors && num_chunks >= 2 * slices * threads);
+  };
+  while (shape.slices < most_slices && is_too_few(shape.slices)) shape.slices *= 2;
+  shape.rows_per_launch = std::clamp<int64_t>(launch_bytes / (request.columns * problem.in_bytes), 1, problem.num_rows);
+  return shape;
+}
+
+// A few rows that a cluster each would leave most of the GPU to. Fractions of copy with clusters and in slices: 1 row
+// of 2^18 columns, float32 0.31 and 0.32, float16 0.50 and 0.38; of 2^19, float16 0.35 and 0.39; of 2^20, float16 0.27
+// and 0.40, float32 0.19 and 0.38, backward 0.24 and 0.45, 0.15 and 0.52; 8 rows of 2^20 0.51 and 0.61, 0.40 and 0.52.
+bool prefers_slices(const SoftmaxProblem& problem, int64_t row_bytes) {
+  constexpr int64_t most_rows = 8;
+  return row_bytes >= (problem.num_rows == 1 ? 1 : 2) * least_sliced_bytes && problem.num_rows <= most_rows;
 }
 
 // Blocks of a cluster have 32 KB of a row or more, so that their second reading finds it in L2.
@@ -318,12 +197,25 @@ int64_t shared_row_bytes(const SoftmaxRequest& request, const SoftmaxProblem& pr
   return shared_row_slots(request, problem, shape) * shape.block_threads * num_inputs * chunk_bytes;
 }
 
+// A row of slices is read again after the first chunks of `out` have been written.
+bool slices_fit(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& shape) {
+  if (request.in_dtype != request.out_dtype || problem.in_bytes > 4 || !problem.chunks_agree) return false;
+  if (mask_of(request) == SoftmaxMask::bias) return false;
+  const void* const out = request.pointers[softmax_out];
+  if (out == request.pointers[softmax_x] || (request.backward && out == request.pointers[softmax_side])) return false;
+  if (shape.slices < 1 || (shape.slices & (shape.slices - 1)) != 0 || shape.rows_per_launch < 1) return false;
+  if (shape.lanes_per_row < warp_lanes || shape.lanes_per_row > max_register_lanes) return false;
+  const int64_t slot_chunks = 1 + ceil_div(int64_t{shape.slices} * 4 * problem.in_bytes, chunk_bytes);
+  return shape.block_threads >= least_lanes(problem) && request.columns / problem.chunk_columns - 1 >= slot_chunks;
+}
+
 bool shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device,
                 const SoftmaxShape& shape) {
   // Where float16's exponents are one instruction, the product of its largest score with the scale has to be finite.
   constexpr double max_float16_scale = 0x1p100;
   const bool is_fused = shape.kernel == SoftmaxKernel::row_in_registers ||
-                        shape.kernel == SoftmaxKernel::row_in_shared || shape.kernel == SoftmaxKernel::rows_by_chunks;
+                        shape.kernel == SoftmaxKernel::row_in_shared || shape.kernel == SoftmaxKernel::row_in_slices ||
+                        shape.kernel == SoftmaxKernel::rows_by_chunks;
   if (is_fused && !request.backward && request.in_dtype == FLOWK_FLOAT16 &&
       std::fabs(request.scale) > max_float16_scale)
     return false;
@@ -345,15 +237,12 @@ bool shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, co
              request.columns / problem.chunk_columns <= int64_t{lanes} * vectors * blocks;
     }
     case SoftmaxKernel::row_in_shared:
-      // Each of several clusters reads the whole row: before any has written it only if it is written elsewhere.
       if (shape.vectors_per_thread != 4 && shape.vectors_per_thread != 8) return false;
-      if (shape.copies < 1 || (shape.copies & (shape.copies - 1)) != 0) return false;
-      if (shape.copies > 1 && request.pointers[softmax_x] == request.pointers[softmax_out]) return false;
-      if (shape.copies > 1 && request.backward) return false;
       return request.in_dtype == request.out_dtype && problem.chunks_agree && mask_of(request) != SoftmaxMask::bias &&
              lanes == shape.block_threads && lanes >= warp_lanes && lanes <= max_register_lanes &&
              shared_row_offset(problem, shape) + shared_row_bytes(request, problem, shape) <=
                  device.shared_bytes_per_block;
+    case SoftmaxKernel::row_in_slices: return slices_fit(request, problem, shape);
     case SoftmaxKernel::rows_by_chunks:
     case SoftmaxKernel::rows_in_lanes:
     case SoftmaxKernel::rows_in_span: return short_shape_fits(request, problem, device, shape);
@@ -390,6 +279,7 @@ SoftmaxShape first_that_fits(const SoftmaxRequest& request, const SoftmaxProblem
   if (take(lanes_shape(request, problem))) return shape;
   const int64_t row_bytes = request.columns * problem.in_bytes, num_chunks = request.columns / problem.chunk_columns;
   const bool is_16_bit = problem.in_bytes == 2;
+  if (prefers_slices(problem, row_bytes) && take(slices_shape(request, problem, device))) return shape;
   const HolderRow* holder = find_holder(request, problem, row_bytes);
   if (holder != nullptr && holder->threads == 0) {
     const int32_t most_vectors = is_16_bit || request.backward ? 8 : 16;
@@ -400,7 +290,8 @@ SoftmaxShape first_that_fits(const SoftmaxRequest& request, const SoftmaxProblem
     if (take(in_registers)) return shape;
   }
   // Registers that lack the blocks of a cluster hand a row to shared memory.
-  if (holder != nullptr && take(shared_shape(request, problem, device, *holder, row_bytes))) return shape;
+  if (holder != nullptr && take(shared_shape(problem, device, *holder, row_bytes))) return shape;
+  if (row_bytes >= least_sliced_bytes && take(slices_shape(request, problem, device))) return shape;
   return read_twice_shape(request, problem, device);
 }
 

@@ -40,13 +40,16 @@ void check_case(const SoftmaxCase& row) {
   SoftmaxPlan plan;
   plan_softmax(request, device, &plan);
   check_plan(row, &run, plan);
-  const auto try_shape = [&](SoftmaxKernel kernel, int vectors, int lanes, int threads, int rows_per_thread = 1) {
+  const auto try_shape = [&](SoftmaxKernel kernel, int vectors, int lanes, int threads, int rows_per_thread = 1,
+                             int slices = 1) {
     SoftmaxShape shape;
     shape.kernel = kernel;
     shape.vectors_per_thread = vectors;
     shape.lanes_per_row = lanes;
     shape.block_threads = threads;
     shape.rows_per_thread = rows_per_thread;
+    shape.slices = slices;
+    shape.rows_per_launch = 5;
     SoftmaxPlan forced;
     if (plan_softmax_as(request, device, shape, &forced)) check_plan(row, &run, forced);
   };
@@ -63,6 +66,8 @@ void check_case(const SoftmaxCase& row) {
     for (const int chunks : {2, 4}) try_shape(SoftmaxKernel::rows_by_chunks, chunks, lanes, 64);
   for (const int lanes : {1, 2, 4, 8, 16, 32})
     for (const int chunks : {1, 2, 4}) try_shape(SoftmaxKernel::rows_in_lanes, chunks, lanes, 64);
+  for (const int lanes : {32, 64})
+    for (const int slices : {1, 4}) try_shape(SoftmaxKernel::row_in_slices, 0, lanes, lanes, 1, slices);
   for (const int lanes : {2, 32, 64}) try_shape(SoftmaxKernel::row_read_twice, 0, lanes, lanes < 32 ? 32 : lanes);
 }
 
@@ -145,7 +150,8 @@ void bands_that_do_not_divide_the_rows_are_right() {
 void every_kernel_is_reached() {
   for (const SoftmaxKernel kernel :
        {SoftmaxKernel::row_in_registers, SoftmaxKernel::row_in_shared, SoftmaxKernel::rows_in_span,
-        SoftmaxKernel::rows_by_chunks, SoftmaxKernel::rows_in_lanes, SoftmaxKernel::row_read_twice})
+        SoftmaxKernel::rows_by_chunks, SoftmaxKernel::rows_in_lanes, SoftmaxKernel::row_read_twice,
+        SoftmaxKernel::row_in_slices})
     for (const bool backward : {false, true})
       CHECK(reached.contains({backward, kernel}) == !(backward && kernel == SoftmaxKernel::rows_in_lanes));
 }

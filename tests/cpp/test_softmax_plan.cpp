@@ -69,13 +69,16 @@ void every_plan_is_a_shape_that_fits() {
                                     plan.launch.num_threads,
                                     plan.launch.cluster_blocks,
                                     plan.resident_blocks,
-                                    1 << plan.params.copies_shift};
+                                    1,
+                                    plan.kernel == SoftmaxKernel::row_in_slices ? 1 << plan.params.cluster_shift : 1,
+                                    plan.rows_per_launch};
               if (plan.kernel == SoftmaxKernel::rows_in_span)
                 shape.rows_per_thread = plan.params.rows_per_block * shape.lanes_per_row / shape.block_threads;
               SoftmaxPlan again;
               CHECK(plan_softmax_as(request, device, shape, &again));
               CHECK(plan == again);
-              CHECK(plan.launch.num_blocks * plan.params.rows_per_block >= rows * plan.launch.cluster_blocks);
+              if (plan.rows_per_launch == 0)
+                CHECK(plan.launch.num_blocks * plan.params.rows_per_block >= rows * plan.launch.cluster_blocks);
               CHECK(plan.launch.shared_bytes <= device.shared_bytes_per_block);
               CHECK(plan.launch.num_threads % 32 == 0 && plan.launch.num_threads <= 1024);
             }
@@ -110,7 +113,7 @@ void short_rows_share_warps_and_long_ones_take_blocks() {
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 1001), h200).kernel == SoftmaxKernel::row_in_registers);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 16, 4096), h200).params.rows_per_block == 1);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 100, 1 << 20), h200).kernel == SoftmaxKernel::row_in_shared);
-  CHECK(plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 20), a100).kernel == SoftmaxKernel::row_read_twice);
+  CHECK(plan_of(request_of(FLOWK_FLOAT64, 100, 1 << 20), a100).kernel == SoftmaxKernel::row_read_twice);
 }
 
 void rows_of_few_chunks_are_several_a_thread() {
@@ -194,13 +197,18 @@ void masks_that_heads_share_are_walked_in_bands() {
   CHECK(odd.band_rows * 4 >= 1009 && odd.band_extent == 1009 && odd.num_rows == 2 * 16 * 4 * odd.band_rows);
 }
 
-void one_very_long_row_has_several_clusters_unless_it_is_written_over_x() {
+// A row of 2 MB; many that are too long for a cluster, 16 MB of them or one at a time; none that are written over x.
+void long_rows_are_cut_into_slices_unless_they_are_written_over_x() {
   SoftmaxRequest request = request_of(FLOWK_FLOAT16, 1, 1 << 20);
-  const SoftmaxPlan plan = plan_of(request, h200);
-  CHECK(plan.params.copies_shift == 2 && plan.launch.num_blocks == 4 * plan.launch.cluster_blocks);
-  CHECK(plan_of(request_of(FLOWK_FLOAT16, 100, 1 << 20), h200).params.copies_shift == 0);
+  const SoftmaxPlan one = plan_of(request, h200);
+  CHECK(one.kernel == SoftmaxKernel::row_in_slices && one.launch.num_blocks == 1 << one.params.cluster_shift);
+  CHECK(one.launch.num_blocks >= h200.num_multiprocessors && one.launch.cluster_blocks == 1);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 100, 1 << 20), h200).kernel == SoftmaxKernel::row_in_shared);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 100, 1 << 22), h200).rows_per_launch == 2);
+  CHECK(plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 24), h200).rows_per_launch == 1);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1, 32768), h200).kernel != SoftmaxKernel::row_in_slices);
   request.pointers[softmax_out] = request.pointers[softmax_x];
-  CHECK(plan_of(request, h200).params.copies_shift == 0);
+  CHECK(plan_of(request, h200).kernel != SoftmaxKernel::row_in_slices);
 }
 
 void blocks_beyond_the_wanted_ones_have_no_shared_memory() {
@@ -265,7 +273,7 @@ int main() {
   rows_in_spans_are_windows_of_units();
   forms_leave_out_what_is_not_there();
   masks_that_heads_share_are_walked_in_bands();
-  one_very_long_row_has_several_clusters_unless_it_is_written_over_x();
+  long_rows_are_cut_into_slices_unless_they_are_written_over_x();
   blocks_beyond_the_wanted_ones_have_no_shared_memory();
   rows_past_2_to_the_31_are_counted_in_64_bits();
   shapes_that_cannot_hold_a_row_are_refused();
