@@ -18,6 +18,9 @@ struct PreluBackwardProblem {
   int64_t num_packs;
 };
 
+// Partials of a channel that one block sums up where they are neighbours.
+constexpr int64_t max_near_rows = 8192;
+
 // Partials as (rows, columns), and how the columns are the channels': see PartialSumParams.
 struct PreluPartials {
   int64_t num_rows;
@@ -25,8 +28,6 @@ struct PreluPartials {
   int64_t row_stride;
   int64_t column_stride;
   int64_t inner = 1;
-  int32_t periods = 1;
-  int32_t lead = 0;
 };
 
 // Do all packs exist, aligned in all tensors?
@@ -52,9 +53,7 @@ void plan_sums_of_rows(const PreluBackwardProblem& problem, int64_t num_rows, Pr
 bool plan_planes_of_channels(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
 bool plan_spans(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
 bool plan_warp_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
-bool plan_channels(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
 bool plan_planes(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
-bool plan_whole_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
-void plan_slabs(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);  // fits always
+void plan_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);  // fits always
 
 }  // namespace flowk

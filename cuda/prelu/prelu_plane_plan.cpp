@@ -24,7 +24,7 @@ constexpr int64_t max_packs_of_one_plane(int64_t element_bytes, int64_t num_byte
 }
 constexpr int32_t threads_of_spans(int64_t packs_per_lane) { return packs_per_lane <= 2 ? 256 : 128; }
 constexpr int64_t max_packs_of_two_planes = 2;
-constexpr int64_t max_forced_packs_of_two_planes = 4;
+constexpr int64_t most_packs_of_two_planes = 4;
 
 // The packs of the longest equal share of a plane that a warp can take, if that keeps most lanes busy; 0 if not.
 int64_t equal_share(int64_t plane_packs, int64_t max_packs) {
@@ -43,7 +43,13 @@ bool plan_spans(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
   const int64_t forced = problem.choice.packs_at_once;
   int64_t packs_per_lane =
       forced > 0 ? forced : max_packs_of_one_plane(problem.shape.element_bytes, problem.num_packs * pack_bytes);
-  const int64_t most_of_two_planes = forced > 0 ? max_forced_packs_of_two_planes : max_packs_of_two_planes;
+  int64_t most_of_two_planes = forced > 0 ? most_packs_of_two_planes : max_packs_of_two_planes;
+  // A channel's partials are to be summed up by one kernel.
+  const auto has_many_spans = [&](int64_t packs) {
+    return problem.shape.outer * ceil_div(inner, packs * warp_lanes * V) > max_near_rows;
+  };
+  while (forced == 0 && packs_per_lane < 8 && has_many_spans(packs_per_lane)) packs_per_lane *= 2;
+  if (forced == 0 && has_many_spans(most_of_two_planes)) most_of_two_planes = most_packs_of_two_planes;
   const bool plane_is_whole_packs = is_whole(problem) && inner % V == 0;
   int64_t span_packs = 0;
   for (; packs_per_lane >= 1; packs_per_lane /= 2) {
