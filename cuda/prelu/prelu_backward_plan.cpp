@@ -40,9 +40,8 @@ namespace {
 constexpr int64_t partials_at_once = 8 * max_sum_threads;
 constexpr int64_t max_rows_of_one_kernel = 2 * partials_at_once;
 constexpr int64_t min_rows_of_a_chunk = 1024;
-// Rows that one block sums up for its channels: 8192 at a time where a channel's partials are neighbours, and where the
-// channels are, 1024.
 constexpr int64_t min_row_sum_threads = 128;
+// Rows that one block sums up where the channels are neighbours, 1024 at a time.
 constexpr int64_t max_far_rows = 2048;
 
 // Where channels are neighbours, a kernel's blocks each sum up 8 of them (a sector of 32 bytes of a row of partials),

@@ -18,8 +18,10 @@ struct PreluBackwardProblem {
   int64_t num_packs;
 };
 
-// Partials of a channel that one block sums up where they are neighbours.
-constexpr int64_t max_near_rows = 8192;
+// Partials of a channel that one block takes in at once where they are neighbours, 8 a thread; and those it takes in at
+// all: a second kernel takes longer than a second time.
+constexpr int64_t near_rows_at_once = 8192;
+constexpr int64_t max_near_rows = 2 * near_rows_at_once;
 
 // Partials as (rows, columns), and how the columns are the channels': see PartialSumParams.
 struct PreluPartials {

@@ -50,20 +50,24 @@ struct Slab {
   int64_t rows;
   int64_t packs_at_once;
 };
-// Large tensors of whole channels: f16 56x56 0.94 with 256 rows and 4 packs, 0.93 with 64 and 2; f32 112x112 1.00 with
-// 256 and 8, 0.97 with 256 and 4.
-constexpr int64_t min_bytes_of_large_slabs = int64_t{32} << 20;
-constexpr int64_t min_bytes_of_eight_packs = int64_t{64} << 20;
-constexpr int64_t min_slabs_of_clusters = 128;  // of these; a cluster of 8 sums them up first
-// Others: up to this many times the rows that a block takes at a time, while so many blocks a multiprocessor are left.
-// f16, slabs of 64 and of 128 rows with 2 packs: channels last, 7x7 of 512 channels 0.79, 0.74; 28x28 of 128 0.88,
-// 0.88; 14x14 of 256 0.83, 0.84; rows of channels, 21615x141 0.62, 0.76; 221734x499 0.93, 0.95.
-constexpr int64_t max_passes_of_slab = 4;
-constexpr int64_t min_blocks_per_multiprocessor = 3;
-// Where a channel had more partials than this, clusters of 8, from some size on of larger slabs: f16 224x224 of 3
-// channels last 0.84 so, 0.78 without clusters; 221734x499, of 1792 partials, 0.87 so, 0.95 without.
-constexpr int64_t most_partials = 2048;
+// A block takes its rows in 2 passes, both under way at once, or in 4 while so many blocks a multiprocessor are left.
+// f16, slabs of 64 rows and of 128: rows of channels, 21615x141 0.69, 0.73; 221734x499 0.93, 0.95. Whole channels take
+// 2: 14x14 of 256 channels last 0.86, 0.85; 7x7 of 512 0.78, 0.74. Where not 2 passes but 3 or 1: 21615x141 0.65;
+// 392x3123 0.50, with 2 0.68.
+constexpr int64_t min_blocks_per_multiprocessor = 2;
+// Large tensors of whole channels: f32 112x112 1.00, with 4 packs at once 0.97.
+constexpr int64_t min_bytes_of_large_slabs = int64_t{64} << 20;
+constexpr Slab large_slab = {256, 8};
+// Where a channel had more partials than this, a cluster of 8 sums them up first: f16, whole channels, 294 of them,
+// 14x14 0.84 so, 0.86 without; 4704, 56x56 of 64 channels 0.93 so, by slabs of 256 rows 0.91. Rows of others, 1792 of
+// them, 221734x499 0.93 so, 0.95 without; of fewer channels than a sector holds, 3456, 234x234 of 3 channels last 0.69
+// so, 0.58 without; large ones by larger slabs, 224x224 of 3 0.84, 0.78 without clusters.
+constexpr int64_t most_partials_of_large_slabs = 128;
+constexpr int64_t most_partials_of_whole_channels = 512;
+constexpr int64_t most_partials_of_few_channels = 512;
+constexpr int64_t most_partials_of_rows = 2048;
 constexpr int64_t min_bytes_of_cluster_slabs = int64_t{16} << 20;
+constexpr Slab cluster_slab = {256, 4};
 
 // Rows of as many periods as are whole lines of 128 bytes, where that many of those rows are left; fewer, where that
 // keeps more of the threads busy: f16 4902x2633, 24 MB, 0.63 by 76 rows of lines.
@@ -113,16 +117,23 @@ struct Slabs {
 Slabs slabs_for(const PreluBackwardProblem& problem, const ColumnParams& params, ColumnPacks column_packs,
                 int64_t tile_rows) {
   const int64_t num_bytes = problem.num_packs * pack_bytes;
-  if (column_packs == ColumnPacks::whole_channels && num_bytes >= min_bytes_of_large_slabs) {
-    const Slab slab = {256, num_bytes >= min_bytes_of_eight_packs ? 8 : 4};
-    return {slab, ceil_div(params.num_rows, slab.rows) >= min_slabs_of_clusters};
+  const auto partials_of = [&](const Slab& slab) {  // of a channel
+    return ceil_div(params.num_rows, slab.rows) * (params.num_columns / problem.shape.channels);
+  };
+  const Slab two_passes = {2 * tile_rows, 2}, four_passes = {4 * tile_rows, 2};
+  if (column_packs == ColumnPacks::whole_channels) {
+    if (num_bytes >= min_bytes_of_large_slabs)
+      return {large_slab, partials_of(large_slab) >= most_partials_of_large_slabs};
+    return {two_passes, partials_of(two_passes) > most_partials_of_whole_channels};
   }
-  const int64_t num_passes = ceil_div(params.num_rows, tile_rows) * ceil_div(params.row_packs, column_tile_packs);
-  const int64_t wanted_blocks = min_blocks_per_multiprocessor * problem.device.num_multiprocessors;
-  const Slab slab = {tile_rows * std::clamp<int64_t>(num_passes / wanted_blocks, 1, max_passes_of_slab), 2};
-  if (ceil_div(params.num_rows, slab.rows) * params.num_columns <= most_partials * problem.shape.channels)
-    return {slab, false};
-  return {num_bytes >= min_bytes_of_cluster_slabs ? Slab{256, 4} : slab, true};
+  const int64_t num_fours = ceil_div(params.num_rows, four_passes.rows) * ceil_div(params.row_packs, column_tile_packs);
+  const bool are_many = num_fours >= min_blocks_per_multiprocessor * problem.device.num_multiprocessors;
+  const Slab slab = are_many ? four_passes : two_passes;
+  const int64_t most_partials = problem.shape.inner > 1                     ? near_rows_at_once
+                                : problem.shape.channels < far_row_channels ? most_partials_of_few_channels
+                                                                            : most_partials_of_rows;
+  if (partials_of(slab) <= most_partials) return {slab, false};
+  return {num_bytes >= min_bytes_of_cluster_slabs ? cluster_slab : slab, true};
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ bool plan_spans(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
   int64_t most_of_two_planes = forced > 0 ? most_packs_of_two_planes : max_packs_of_two_planes;
   // A channel's partials are to be summed up by one kernel.
   const auto has_many_spans = [&](int64_t packs) {
-    return problem.shape.outer * ceil_div(inner, packs * warp_lanes * V) > max_near_rows;
+    return problem.shape.outer * ceil_div(inner, packs * warp_lanes * V) > near_rows_at_once;
   };
   while (forced == 0 && packs_per_lane < 8 && has_many_spans(packs_per_lane)) packs_per_lane *= 2;
   if (forced == 0 && has_many_spans(most_of_two_planes)) most_of_two_planes = most_packs_of_two_planes;
