@@ -23,6 +23,9 @@ struct PreluBackwardProblem {
 constexpr int64_t near_rows_at_once = 8192;
 constexpr int64_t max_near_rows = 2 * near_rows_at_once;
 
+// Sums of a sector of 32 bytes.
+constexpr int64_t sector_sums = 8;
+
 // Partials as (rows, columns), and how the columns are the channels': see PartialSumParams.
 struct PreluPartials {
   int64_t num_rows;
@@ -56,6 +59,8 @@ bool plan_planes_of_channels(const PreluBackwardProblem& problem, PreluBackwardP
 bool plan_spans(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
 bool plan_warp_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
 bool plan_planes(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
+// Are there many rows that are whole periods of channels * inner elements, and whole lines of 128 bytes?
+bool has_rows_of_lines(const PreluBackwardProblem& problem);
 void plan_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);  // fits always
 
 }  // namespace flowk

@@ -59,11 +59,12 @@ constexpr int64_t min_blocks_per_multiprocessor = 2;
 constexpr int64_t min_bytes_of_large_slabs = int64_t{64} << 20;
 constexpr Slab large_slab = {256, 8};
 // Where a channel had more partials than this, a cluster of 8 sums them up first: f16, whole channels, 294 of them,
-// 14x14 0.84 so, 0.86 without; 4704, 56x56 of 64 channels 0.93 so, by slabs of 256 rows 0.91. Rows of others, 1792 of
-// them, 221734x499 0.93 so, 0.95 without; of fewer channels than a sector holds, 3456, 234x234 of 3 channels last 0.69
-// so, 0.58 without; large ones by larger slabs, 224x224 of 3 0.84, 0.78 without clusters.
+// 14x14 0.84 so, 0.86 without; 4704, 56x56 of 64 channels 0.93 so, by slabs of 256 rows 0.91; f32, 196, 256x7x7 of 512
+// channels 0.93 so, 0.89 without. Rows of others, 1792 of them, 221734x499 0.93 so, 0.95 without; of fewer channels
+// than a sector holds, 3456, 234x234 of 3 channels last 0.69 so, 0.58 without; large ones by larger slabs, 224x224 of 3
+// 0.84, 0.78 without clusters.
 constexpr int64_t most_partials_of_large_slabs = 128;
-constexpr int64_t most_partials_of_whole_channels = 512;
+constexpr int64_t most_partials_of_whole_channels(int64_t element_bytes) { return element_bytes >= 4 ? 128 : 512; }
 constexpr int64_t most_partials_of_few_channels = 512;
 constexpr int64_t most_partials_of_rows = 2048;
 constexpr int64_t min_bytes_of_cluster_slabs = int64_t{16} << 20;
@@ -73,6 +74,9 @@ constexpr Slab cluster_slab = {256, 4};
 // keeps more of the threads busy: f16 4902x2633, 24 MB, 0.63 by 76 rows of lines.
 constexpr int64_t min_rows_of_lines = 64;
 constexpr double min_busy_rows = 0.9;
+// Planes past 96 bytes go so too where there are many: f16 4279x205x8x8, 4279 rows, 0.95, by planes 0.89; 54574x9x73,
+// 852 rows, 0.81, 0.73; 1000x301x11x11, 15 rows, 0.81 by shorter ones, 0.87. f32 498597x2x5x5, 31162 rows, 0.94, 0.88.
+constexpr int64_t min_rows_of_lines_of_planes = 256;
 
 // Periods of channels * inner elements that make a row.
 int64_t periods_of_row(const PreluBackwardProblem& problem) {
@@ -86,6 +90,16 @@ int64_t periods_of_row(const PreluBackwardProblem& problem) {
   }
   return periods;
 }
+
+}  // namespace
+
+bool has_rows_of_lines(const PreluBackwardProblem& problem) {
+  const int64_t line = column_tile_packs * problem.pack_elements;
+  const int64_t periods = line / std::gcd(problem.shape.channels * problem.shape.inner, line);
+  return problem.shape.outer / periods >= min_rows_of_lines_of_planes;
+}
+
+namespace {
 
 ColumnPacks column_packs_of(const PreluBackwardProblem& problem) {
   if (is_of_channels(problem)) return ColumnPacks::whole_channels;
@@ -124,14 +138,14 @@ Slabs slabs_for(const PreluBackwardProblem& problem, const ColumnParams& params,
   if (column_packs == ColumnPacks::whole_channels) {
     if (num_bytes >= min_bytes_of_large_slabs)
       return {large_slab, partials_of(large_slab) >= most_partials_of_large_slabs};
-    return {two_passes, partials_of(two_passes) > most_partials_of_whole_channels};
+    return {two_passes, partials_of(two_passes) > most_partials_of_whole_channels(problem.shape.element_bytes)};
   }
   const int64_t num_fours = ceil_div(params.num_rows, four_passes.rows) * ceil_div(params.row_packs, column_tile_packs);
   const bool are_many = num_fours >= min_blocks_per_multiprocessor * problem.device.num_multiprocessors;
   const Slab slab = are_many ? four_passes : two_passes;
-  const int64_t most_partials = problem.shape.inner > 1                     ? near_rows_at_once
-                                : problem.shape.channels < far_row_channels ? most_partials_of_few_channels
-                                                                            : most_partials_of_rows;
+  const int64_t most_partials = problem.shape.inner > 1                ? near_rows_at_once
+                                : problem.shape.channels < sector_sums ? most_partials_of_few_channels
+                                                                       : most_partials_of_rows;
   if (partials_of(slab) <= most_partials) return {slab, false};
   return {num_bytes >= min_bytes_of_cluster_slabs ? cluster_slab : slab, true};
 }

@@ -59,17 +59,19 @@ __global__ void __launch_bounds__(max_row_sum_threads) sum_near_rows(const __gri
 }
 
 // sums[c] = sum of partials[row, c] over all rows   partials (num_rows, channels), the channels are neighbours
-// A block takes far_row_channels channels, a sector of 32 bytes of each row; its threads share out the rows.
+// A block takes `block_channels` channels, 8 or 32: a sector or a line of each row; its threads share out the rows.
 template <class Sum, class Out>
 __global__ void __launch_bounds__(max_row_sum_threads) sum_far_rows(const __grid_constant__ PartialSumParams params) {
   allow_next_grid();
   const int thread = static_cast<int>(threadIdx.x), lane = thread & 31, warp = thread >> 5;
   const int num_warps = static_cast<int>(blockDim.x) >> 5, num_rows = static_cast<int>(params.num_rows);
-  const int rows_at_once = static_cast<int>(blockDim.x) / far_row_channels;
-  const int64_t channel = static_cast<int64_t>(blockIdx.x) * far_row_channels + lane % far_row_channels;
+  const int block_channels = static_cast<int>(params.block_channels.divisor);
+  uint32_t thread_row = threadIdx.x;
+  const int tile_channel = static_cast<int>(take_index(&thread_row, params.block_channels));
+  const int first_row = static_cast<int>(thread_row), rows_at_once = static_cast<int>(blockDim.x) / block_channels;
+  const int64_t channel = static_cast<int64_t>(blockIdx.x) * block_channels + tile_channel;
   const int64_t step = rows_at_once * params.row_stride;
   const bool exists = channel < params.channels;
-  const int first_row = thread / far_row_channels;
   const Sum* partials = static_cast<const Sum*>(params.partials) + first_row * params.row_stride + channel;
   wait_for_previous_grid();
   Sum sums[partials_in_flight] = {};
@@ -84,16 +86,15 @@ __global__ void __launch_bounds__(max_row_sum_threads) sum_far_rows(const __grid
   for (int half = partials_in_flight / 2; half > 0; half /= 2)
 #pragma unroll
     for (int k = 0; k < half; ++k) sums[k] += sums[k + half];
-#pragma unroll
-  for (int distance = 16; distance >= far_row_channels; distance /= 2)
+  for (int distance = 16; distance >= block_channels; distance /= 2)
     sums[0] += __shfl_xor_sync(0xffffffffu, sums[0], distance);
-  Sum* warp_sums = &shared<Sum>();  // (warps, far_row_channels)
-  if (lane < far_row_channels) warp_sums[warp * far_row_channels + lane] = sums[0];
+  Sum* warp_sums = &shared<Sum>();  // (warps, block_channels)
+  if (lane < block_channels) warp_sums[warp * block_channels + lane] = sums[0];
   __syncthreads();
-  if (thread >= far_row_channels || !exists) return;
+  if (thread >= block_channels || !exists) return;
   Sum total = 0;
 #pragma unroll 8
-  for (int i = 0; i < num_warps; ++i) total += warp_sums[i * far_row_channels + lane];
+  for (int i = 0; i < num_warps; ++i) total += warp_sums[i * block_channels + lane];
   static_cast<Out*>(params.sums)[channel] = convert<Out>(total);
 }
 

@@ -28,7 +28,6 @@ constexpr int max_backward_threads = 512;
 constexpr int max_span_threads = 256;
 constexpr int max_sum_threads = 512;
 constexpr int max_row_sum_threads = 1024;
-constexpr int far_row_channels = 8;    // 32 bytes of a row of partials
 constexpr int column_tile_packs = 8;   // 128 bytes of a row
 constexpr int max_cluster_blocks = 8;  // that every GPU with clusters has
 
@@ -245,7 +244,7 @@ enum class SumKernel : int32_t {
   partials,   // any
   near_rows,  // (channels, rows), a block a channel
   runs,       // (rows, channels, inner), the same
-  far_rows,   // (rows, channels), a block far_row_channels
+  far_rows,   // (rows, channels), a block 8 or 32 of these
 };
 
 // One kernel over x and dy, then up to two that sum its partials up.

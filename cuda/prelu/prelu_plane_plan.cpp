@@ -114,13 +114,18 @@ int64_t choose_span(const PreluBackwardProblem& problem, int64_t max_packs) {
 // Shorter planes go by columns: a plane's partial is 4 bytes written and read again, and should add no more than 3% to
 // its three times this many.
 constexpr int64_t min_plane_bytes = 96;
+// So do those of up to this many bytes, the longest measured, where many of them make rows of lines.
+constexpr int64_t max_bytes_of_many_planes = 256;
 
 }  // namespace
 
 bool plan_planes(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
   const int64_t V = problem.pack_elements, inner = problem.shape.inner;
   const bool is_forced = problem.choice.kernel != 0;
-  if (inner < V || (!is_forced && inner * problem.shape.element_bytes < min_plane_bytes)) return false;
+  const int64_t plane_bytes = inner * problem.shape.element_bytes;
+  const bool goes_by_columns =
+      plane_bytes < min_plane_bytes || (plane_bytes <= max_bytes_of_many_planes && has_rows_of_lines(problem));
+  if (inner < V || (!is_forced && goes_by_columns)) return false;
   const int64_t max_threads =
       problem.choice.max_threads > 0 ? problem.choice.max_threads : threads_for(problem.num_packs, problem.device);
   PlaneParams& params = plan->planes;

@@ -143,10 +143,8 @@ void check_plan(const PreluCase& row, const Device& device, const PreluBackwardP
     check_launch(plan.sum_launches[i], max_row_sum_threads);
     CHECK(plan.sum_launches[i].overlaps_previous == (device.capability >= 90));
     const bool is_last = i + 1 == plan.num_sums;
-    const int64_t block_channels =
-        is_last && (plan.last_sum == SumKernel::near_rows || plan.last_sum == SumKernel::runs) ? 1
-        : is_last && plan.last_sum == SumKernel::far_rows ? far_row_channels
-                                                          : plan.sums[i].block_channels.divisor;
+    const bool is_of_runs = plan.last_sum == SumKernel::near_rows || plan.last_sum == SumKernel::runs;
+    const int64_t block_channels = is_last && is_of_runs ? 1 : plan.sums[i].block_channels.divisor;
     CHECK(plan.sum_launches[i].num_blocks * block_channels >= plan.sums[i].channels);
   }
   if (device.capability < 90) CHECK(plan.launch.cluster_blocks == 1);
