@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """PReLU, forward and backward, against a copy: `python bench/bench_prelu.py SET ... [--types f16,f32] [--rivals]`.
 
-The sets: nchw, nhwc (the shapes of TABLE in either layout), odd (odd planes, few channels, one alpha), large (2^28
-elements), misaligned (pointers one element past a multiple of 16 bytes).
+The sets: nchw, nhwc (the shapes of TABLE in either layout), odd (odd planes, few channels, one alpha), odd:SEED:COUNT
+(drawn at random), large (2^28 elements), misaligned (pointers one element past a multiple of 16 bytes).
 
 Prints for each case the fraction of the time to move what must be moved: x and y forward (2N), dy, x and dx backward
 (3N); and with --rivals the same of PyTorch and torch.compile. Every output is checked first, dalpha against float64.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import random
 import sys
 from pathlib import Path
 
@@ -34,12 +35,36 @@ ODD = [
 # fmt: on
 
 
+def random_cases(seed: int, count: int) -> list[tuple]:
+    """(layout, (N, C, H, W)) of 2^18 to 2^27 elements: rows of channels, small planes, any planes, few channels."""
+    generator = random.Random(seed)
+
+    def log_uniform(low: int, high: int) -> int:
+        return round(math.exp(generator.uniform(math.log(low), math.log(high))))
+
+    cases = []
+    for _ in range(count):
+        kind = generator.choice(("rows", "small planes", "planes", "few channels"))
+        channels = log_uniform(1, 9) if kind == "few channels" else log_uniform(10, 4096)
+        if generator.random() < 0.7:
+            channels |= 1
+        sides = {"rows": (1, 1), "small planes": (1, 15), "planes": (16, 100), "few channels": (1, 512)}[kind]
+        height = log_uniform(*sides)
+        width = height if generator.random() < 0.7 else log_uniform(*sides)
+        outer = max(1, round(log_uniform(1 << 18, 1 << 27) / (channels * height * width)))
+        cases.append((generator.choice(("nchw", "nhwc")), (outer, channels, height, width)))
+    return cases
+
+
 def cases_of(name: str) -> list[tuple]:
     """(name, layout, (N, C, H, W), elements that every pointer is past a multiple of 16 bytes)"""
     if name in ("nchw", "nhwc"):
         return [(name, name, shape, 0) for shape in TABLE]
     if name == "odd":
         return [("odd", layout, shape, 0) for layout, shape in ODD]
+    if name.startswith("odd:"):
+        _, seed, count = name.split(":")
+        return [(name, layout, shape, 0) for layout, shape in random_cases(int(seed), int(count))]
     if name == "large":
         return [("large", layout, (64, 64, 256, 256), 0) for layout in ("nchw", "nhwc")]
     if name == "misaligned":

@@ -31,7 +31,7 @@ import bench_prelu
 import harness
 
 FIELDS = ("kernel", "max_threads", "rows_per_slab", "cluster_blocks", "tile_packs", "overlap", "packs_at_once")
-CHANNEL_PLANES, SPANS, PLANES, COLUMNS, CHANNELS, WARP_COLUMNS, CLUSTER = range(1, 8)
+CHANNEL_PLANES, SPANS, PLANES, COLUMNS, WARP_COLUMNS = range(1, 6)
 SHOWN = 5  # candidates of a case
 AT_ONCE = 24  # graphs that are kept
 
@@ -41,7 +41,7 @@ def choice_of(**fields: int) -> tuple[int, ...]:
 
 
 def backward_choices(inner: int) -> list[tuple[int, ...]]:
-    """Those worth a try: spans and planes for planes of some length, slabs of few rows where a row is long."""
+    """Those worth a try: spans and planes for planes of some length, columns for any."""
     product = itertools.product
     choices = [choice_of(overlap=1), choice_of(kernel=WARP_COLUMNS)]
     if inner > 1:
@@ -53,22 +53,10 @@ def backward_choices(inner: int) -> list[tuple[int, ...]]:
             choice_of(kernel=SPANS, max_threads=t, packs_at_once=p) for t, p in product((64, 128, 256), (1, 2, 4, 8))
         ]
         choices += [choice_of(kernel=PLANES, max_threads=t) for t in (128, 256, 512)]
-    columns = (
-        product((COLUMNS,), (128, 256, 512), (8, 16, 24, 32, 48, 96), (49, 98), (4, 8))
-        if inner > 1
-        else product((COLUMNS, CHANNELS), (128, 256), (32, 64, 128, 256), (0, 2, 16, 32), (2, 4, 8))
-    )
-    choices += [
-        choice_of(kernel=n, max_threads=t, rows_per_slab=r, tile_packs=p, packs_at_once=k) for n, t, r, p, k in columns
-    ]
-    clusters = (
-        product((256, 512), (0,), (2, 4, 8), (49, 98), (4, 8))
-        if inner > 1
-        else product((128, 256), (0, 128, 256), (4, 8), (2, 8), (4, 8))
-    )
+    columns = product((64, 128, 256), (32, 64, 128, 256, 512), (1, 8), (2, 4, 8))
     return choices + [
-        choice_of(kernel=CLUSTER, max_threads=t, rows_per_slab=r, cluster_blocks=b, tile_packs=p, packs_at_once=k)
-        for t, r, b, p, k in clusters
+        choice_of(kernel=COLUMNS, max_threads=t, rows_per_slab=r, cluster_blocks=b, packs_at_once=k)
+        for t, r, b, k in columns
     ]
 
 
@@ -181,7 +169,7 @@ def main() -> None:
                     print(f"    {fractions[choice]:.3f} {words or 'pick'} | {lines[1]} | {launch}", flush=True)
                 modes = {mode: round(fractions.get(choice_of(overlap=mode), math.nan), 3) for mode in (0, 1)}
                 print(f"    pick by overlap: {modes}")
-                for kernel in range(CHANNEL_PLANES, CLUSTER + 1):
+                for kernel in range(CHANNEL_PLANES, WARP_COLUMNS + 1):
                     best = next((choice for choice in ranked if choice[0] == kernel), None)
                     if best is not None and best not in ranked[:SHOWN]:
                         print(f"    {fractions[best]:.3f} {dict(zip(FIELDS, best))}", flush=True)

@@ -47,7 +47,7 @@ def test_every_portable_kernel_is_reached_by_a_row_of_the_table(arrays: Any) -> 
         text = explain_prelu_backward(dy.array, x.array, alpha.array, case.channel_axis)
         planned.add(text.partition(":")[0])
         assert explain_prelu(x.array, alpha.array, case.channel_axis).startswith("elements: ")
-    assert kernels - {"cluster_of_columns", "nothing"} <= planned
+    assert kernels - {"nothing"} <= planned
 
 
 @st.composite

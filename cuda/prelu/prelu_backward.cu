@@ -2,7 +2,6 @@
 // run_prelu_backward(): one switch from plan.kernel to a launch, then the sums of its partials.
 #include "core/launch.cuh"
 #include "prelu/prelu_channel_planes.cuh"
-#include "prelu/prelu_channels.cuh"
 #include "prelu/prelu_columns.cuh"
 #include "prelu/prelu_partial_sums.cuh"
 #include "prelu/prelu_planes.cuh"
@@ -33,7 +32,8 @@ template <class T, class A, int kPacks>
 Status run_spans_of(const PreluBackwardPlan& plan, flowk_stream stream) {
   if (plan.span_is_in_one_plane) return launch(prelu_spans<T, A, true, true, kPacks>, plan.launch, stream, plan.spans);
   if constexpr (kPacks <= 4) {
-    if (plan.is_whole) return launch(prelu_spans<T, A, false, true, kPacks>, plan.launch, stream, plan.spans);
+    const bool is_aligned = plan.spans.tensors.x_shift == 0 && plan.spans.tensors.dy_shift == 0;
+    if (is_aligned) return launch(prelu_spans<T, A, false, true, kPacks>, plan.launch, stream, plan.spans);
     return launch(prelu_spans<T, A, false, false, kPacks>, plan.launch, stream, plan.spans);
   }
   return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "no spans of %d packs a lane lie in two planes", kPacks);
@@ -52,16 +52,15 @@ Status run_spans(const PreluBackwardPlan& plan, flowk_stream stream) {
                          plan.packs_at_once);
 }
 
-template <class T, class A, bool kCluster>
-Status run_columns(const PreluBackwardPlan& plan, flowk_stream stream) {
+template <class T, class A, bool kCluster, ColumnPacks kPacks>
+Status run_packs_of_columns(const PreluBackwardPlan& plan, flowk_stream stream) {
   switch (plan.packs_at_once) {
-    case 2:
-      if constexpr (!kCluster) {
-        if (!plan.is_whole) return launch(prelu_columns<T, A, false, false, 2>, plan.launch, stream, plan.columns);
-      }
-      return launch(prelu_columns<T, A, kCluster, true, 2>, plan.launch, stream, plan.columns);
-    case 4: return launch(prelu_columns<T, A, kCluster, true, 4>, plan.launch, stream, plan.columns);
-    case 8: return launch(prelu_columns<T, A, kCluster, true, 8>, plan.launch, stream, plan.columns);
+    case 2: return launch(prelu_columns<T, A, kCluster, kPacks, 2>, plan.launch, stream, plan.columns);
+    case 4: return launch(prelu_columns<T, A, kCluster, kPacks, 4>, plan.launch, stream, plan.columns);
+    case 8:
+      if constexpr (kPacks == ColumnPacks::whole_channels)
+        return launch(prelu_columns<T, A, kCluster, kPacks, 8>, plan.launch, stream, plan.columns);
+      break;
     default: break;
   }
   return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.packs_at_once = %d, must be 2, 4 or 8 of columns",
@@ -69,15 +68,14 @@ Status run_columns(const PreluBackwardPlan& plan, flowk_stream stream) {
 }
 
 template <class T, class A, bool kCluster>
-Status run_channels(const PreluBackwardPlan& plan, flowk_stream stream) {
-  switch (plan.packs_at_once) {
-    case 2: return launch(prelu_channels<T, A, kCluster, 2>, plan.launch, stream, plan.channels);
-    case 4: return launch(prelu_channels<T, A, kCluster, 4>, plan.launch, stream, plan.channels);
-    case 8: return launch(prelu_channels<T, A, kCluster, 8>, plan.launch, stream, plan.channels);
-    default: break;
+Status run_columns(const PreluBackwardPlan& plan, flowk_stream stream) {
+  switch (plan.column_packs) {
+    case ColumnPacks::whole_channels:
+      return run_packs_of_columns<T, A, kCluster, ColumnPacks::whole_channels>(plan, stream);
+    case ColumnPacks::aligned: return run_packs_of_columns<T, A, kCluster, ColumnPacks::aligned>(plan, stream);
+    case ColumnPacks::shifted: break;
   }
-  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.packs_at_once = %d, must be 2, 4 or 8 of channels",
-                         plan.packs_at_once);
+  return launch(prelu_columns<T, A, false, ColumnPacks::shifted, 2>, plan.launch, stream, plan.columns);
 }
 
 template <class T, class A>
@@ -93,23 +91,16 @@ Status run_gradient(const PreluBackwardPlan& plan, flowk_stream stream) {
     case PreluBackwardKernel::spans_of_planes: return run_spans<T, A>(plan, stream);
     case PreluBackwardKernel::packs_of_planes:
       return plan.is_whole ? run_planes<T, A, true>(plan, stream) : run_planes<T, A, false>(plan, stream);
-    case PreluBackwardKernel::packs_of_channels:
-      if (plan.launch.cluster_blocks == 1) return run_channels<T, A, false>(plan, stream);
+    case PreluBackwardKernel::packs_of_columns:
+      if (plan.launch.cluster_blocks == 1) return run_columns<T, A, false>(plan, stream);
 #ifndef FLOWK_SIMT
-      return run_channels<T, A, true>(plan, stream);
+      return run_columns<T, A, true>(plan, stream);
 #else
       break;
 #endif
     case PreluBackwardKernel::warp_columns:
-      if (plan.packs_at_once > 2) return launch(prelu_warp_columns<T, A, 4>, plan.launch, stream, plan.channels);
-      return launch(prelu_warp_columns<T, A, 2>, plan.launch, stream, plan.channels);
-    case PreluBackwardKernel::packs_of_columns: return run_columns<T, A, false>(plan, stream);
-    case PreluBackwardKernel::cluster_of_columns:
-#ifndef FLOWK_SIMT
-      return run_columns<T, A, true>(plan, stream);
-#else
-      break;  // launch() refuses clusters there; so does this
-#endif
+      if (plan.packs_at_once > 2) return launch(prelu_warp_columns<T, A, 4>, plan.launch, stream, plan.columns);
+      return launch(prelu_warp_columns<T, A, 2>, plan.launch, stream, plan.columns);
     case PreluBackwardKernel::nothing: return {};
   }
   return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.kernel = %d is no kernel of prelu_backward here",
@@ -126,7 +117,8 @@ Status run(const PreluBackwardPlan& plan, flowk_stream stream) {
   const LaunchConfig& last = plan.sum_launches[plan.num_sums - 1];
   const PartialSumParams& params = plan.sums[plan.num_sums - 1];
   switch (plan.last_sum) {
-    case SumKernel::near_rows: return launch(sum_near_rows<Sum, A>, last, stream, params);
+    case SumKernel::near_rows: return launch(sum_near_rows<Sum, A, false>, last, stream, params);
+    case SumKernel::runs: return launch(sum_near_rows<Sum, A, true>, last, stream, params);
     case SumKernel::far_rows: return launch(sum_far_rows<Sum, A>, last, stream, params);
     case SumKernel::partials: break;
   }

@@ -18,6 +18,14 @@ struct PreluBackwardProblem {
   int64_t num_packs;
 };
 
+// Partials of a channel that one block takes in at once where they are neighbours, 8 a thread; and those it takes in at
+// all: a second kernel takes longer than a second time.
+constexpr int64_t near_rows_at_once = 8192;
+constexpr int64_t max_near_rows = 2 * near_rows_at_once;
+
+// Sums of a sector of 32 bytes.
+constexpr int64_t sector_sums = 8;
+
 // Partials as (rows, columns), and how the columns are the channels': see PartialSumParams.
 struct PreluPartials {
   int64_t num_rows;
@@ -25,8 +33,6 @@ struct PreluPartials {
   int64_t row_stride;
   int64_t column_stride;
   int64_t inner = 1;
-  int32_t periods = 1;
-  int32_t lead = 0;
 };
 
 // Do all packs exist, aligned in all tensors?
@@ -52,9 +58,9 @@ void plan_sums_of_rows(const PreluBackwardProblem& problem, int64_t num_rows, Pr
 bool plan_planes_of_channels(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
 bool plan_spans(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
 bool plan_warp_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
-bool plan_channels(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
 bool plan_planes(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
-bool plan_whole_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
-void plan_slabs(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);  // fits always
+// Are there many rows that are whole periods of channels * inner elements, and whole lines of 128 bytes?
+bool has_rows_of_lines(const PreluBackwardProblem& problem);
+void plan_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);  // fits always
 
 }  // namespace flowk

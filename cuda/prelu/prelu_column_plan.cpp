@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plans of PReLU backward over columns of packs.
 #include <algorithm>
-#include <bit>
 #include <numeric>
 
 #include "prelu/prelu_backward_problem.h"
@@ -10,228 +9,211 @@ namespace flowk {
 
 namespace {
 
-// ---- packs_of_columns, cluster_of_columns ---------------------------------------------------------------------------
-
-// A tile of columns: how many packs of a row, and how many rows the block takes at a time.
-struct Tile {
-  int64_t packs;
-  int64_t rows;
-  int64_t channels;  // whose columns it has all; 0: of none
-};
-
-// Rows whose packs a thread loads before it uses any, of those it steps over.
-int32_t columns_at_once(const PreluBackwardProblem& problem, int64_t rows_of_thread) {
-  if (!is_whole(problem)) return 2;
-  if (problem.choice.packs_at_once > 0) return problem.choice.packs_at_once;
-  // f16 14x14, 10 rows a thread: 0.84 with 4, 0.80 with 8; 7x7, 5 rows: 0.75, 0.77.
-  if (rows_of_thread > 8) return problem.shape.element_bytes >= 4 || rows_of_thread % 8 == 0 ? 8 : 4;
-  return rows_of_thread > 4 ? 8 : rows_of_thread > 2 ? 4 : 2;
+bool is_of_channels(const PreluBackwardProblem& problem) {
+  return problem.shape.inner == 1 && is_whole(problem) &&
+         alpha_access(problem.tensors.grid, problem.request.alpha, problem.pack_elements) ==
+             AlphaAccess::vector_per_pack &&
+         problem.shape.channels <= max_grid_blocks;
 }
 
-void plan_tile(const PreluBackwardProblem& problem, const Tile& tile, int64_t rows_per_slab, int64_t cluster_blocks,
-               PreluBackwardPlan* plan) {
-  ColumnParams& params = plan->columns;
-  params.tile_packs = Divider(static_cast<uint32_t>(tile.packs));
-  params.tile_rows = static_cast<int32_t>(tile.rows);
-  params.rows_per_slab = static_cast<int32_t>(rows_per_slab);
-  params.tile_channels = static_cast<int32_t>(tile.channels);
-  const int64_t num_tiles = ceil_div(params.row_packs, tile.packs);
-  params.num_tiles = Divider(static_cast<uint32_t>(std::min(num_tiles, int64_t{1} << 31)));
-  const int64_t threads = round_up(tile.packs * tile.rows, 32);
-  const int64_t tile_elements = tile.packs * problem.pack_elements;
-  const int64_t num_parts = std::clamp<int64_t>(threads / tile_elements, 1, tile.rows);
-  params.num_parts = static_cast<int32_t>(num_parts);
-  params.threads_per_channel = lanes_for(tile.channels, std::max(problem.shape.inner, num_parts), threads);
-  const int64_t num_slabs = round_up(ceil_div(params.num_rows, rows_per_slab), cluster_blocks);
-  plan->packs_at_once = columns_at_once(problem, std::min(ceil_div(rows_per_slab, tile.rows), params.num_rows));
-  plan->launch.num_threads = static_cast<int32_t>(threads);
-  plan->launch.num_blocks = num_tiles * num_slabs;
-  plan->launch.shared_bytes = static_cast<int32_t>((tile.rows + num_parts) * tile_elements * problem.sum_bytes);
-  if (cluster_blocks > 1) {
-    plan->launch.cluster_blocks = static_cast<int32_t>(cluster_blocks);
-    plan->launch.shared_bytes +=
-        static_cast<int32_t>(cluster_area_bytes(cluster_blocks * tile.channels, problem.sum_bytes));
-  }
-  if (problem.request.dalpha == nullptr) return;
-  const int64_t num_partials = num_slabs / cluster_blocks;
-  if (num_partials == 1 && tile.channels > 0) {
-    params.tensors.dalpha = problem.request.dalpha;
-    return;
-  }
-  params.tensors.partials = problem.request.workspace;
-  if (tile.channels > 0)
-    plan_sums_of_rows(problem, num_partials, plan);
-  else
-    plan_sums(problem,
-              {.num_rows = num_partials,
-               .num_columns = params.row_packs * problem.pack_elements,
-               .row_stride = params.row_packs * problem.pack_elements,
-               .column_stride = 1,
-               .inner = problem.shape.inner,
-               .periods = params.row_periods,
-               .lead = problem.tensors.grid.lead},
-              plan);
-}
+// ---- warp_columns ---------------------------------------------------------------------------------------------------
 
-// The fewest whole packs that are whole periods of channels * inner elements make a row; all packs do where the tensor
-// has no more periods than that.
-void place_rows(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
-  ColumnParams& params = plan->columns;
-  params.tensors = problem.tensors;
-  const int64_t V = problem.pack_elements, period = problem.shape.channels * problem.shape.inner;
-  params.row_periods = static_cast<int32_t>(std::min(V / std::gcd(period, V), problem.shape.outer));
-  params.row_packs = std::min(period / std::gcd(period, V), problem.num_packs);
-  params.num_rows = ceil_div(problem.num_packs, params.row_packs);
-  params.alpha_access = alpha_access(problem.tensors.grid, problem.request.alpha, V);
-}
-
-// The fewest packs of whole channels, where tiles may begin with any of them; 0 where only a whole row will do.
-int64_t packs_of_whole_channels(const PreluBackwardProblem& problem, const ColumnParams& params) {
-  const bool is_ragged = params.row_packs * problem.pack_elements != problem.shape.channels * problem.shape.inner;
-  if (params.row_periods > 1 || problem.tensors.grid.lead != 0 || is_ragged) return 0;
-  return problem.shape.inner / std::gcd(problem.shape.inner, problem.pack_elements);
-}
-
-// Rows at a time for tiles of `packs`, so that a block of at most `max_threads` has as equal passes as can be over
-// `num_rows`.
-int64_t tile_rows_for(int64_t packs, int64_t num_rows, int64_t max_threads) {
-  const int64_t most = std::max<int64_t>(1, max_threads / packs);
-  return ceil_div(num_rows, ceil_div(num_rows, most));
-}
-
-// Planes too short for spans, which planes_of_channels has not taken, go by blocks, or clusters of blocks, that hold
-// all rows of their channels: a second kernel costs 1 us and more. H200, of the time to move 3N: f16 14x14 0.84 so,
-// 0.78 with a second kernel; f32 256x512x7x7 0.90, with blocks of 512 threads 0.82.
-constexpr int64_t max_bytes_of_whole_columns = int64_t{32} << 20;
-constexpr int64_t whole_threads(int64_t element_bytes) { return element_bytes >= 4 ? 256 : 512; }
-constexpr int64_t max_rows_of_thread = 26;
-constexpr int64_t wanted_threads_per_multiprocessor = 448;
-// Channels last only where a block has few rows.
-constexpr int64_t max_rows_of_thread_channels_last = 4;
-constexpr int64_t min_packs_channels_last(int64_t element_bytes) { return element_bytes >= 4 ? 8 : 2; }
-constexpr int64_t multiprocessors_of_a_tile = 16;
+// H200, 96x512: a warp a block, 64 blocks, f16 1.24 us; two warps a block 1.35; packs_of_columns 1.37.
+constexpr int64_t max_bytes_of_warp_columns = int64_t{1} << 20;
+constexpr int64_t max_rows_of_warp = 4 * 32;
 
 }  // namespace
 
-bool plan_whole_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
+bool plan_warp_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
+  if (!is_of_channels(problem) || problem.request.dalpha == nullptr || problem.shape.outer > max_rows_of_warp ||
+      problem.num_packs * pack_bytes > max_bytes_of_warp_columns)
+    return false;
+  plan->kernel = PreluBackwardKernel::warp_columns;
+  plan->packs_at_once = problem.shape.outer > 64 ? 4 : 2;
   ColumnParams& params = plan->columns;
-  const bool forced_cluster = problem.choice.kernel == 1 + static_cast<int>(PreluBackwardKernel::cluster_of_columns);
-  const bool is_large = problem.num_packs * pack_bytes > max_bytes_of_whole_columns;
-  if (problem.request.dalpha == nullptr || (is_large && !forced_cluster)) return false;
-  place_rows(problem, plan);
-  const int64_t V = problem.pack_elements;
-  const bool is_channels_last = problem.shape.inner == 1;
-  const int64_t max_threads = problem.choice.max_threads > 0 ? problem.choice.max_threads
-                              : is_channels_last             ? max_prelu_threads
-                                                             : whole_threads(problem.shape.element_bytes);
-  const int64_t unit = packs_of_whole_channels(problem, params);
-  const int64_t least = unit > 0 ? unit : params.row_packs;
-  if (least > max_threads) return false;
-  const auto tile_of = [&](int64_t packs, int64_t rows_of_block) {
-    const int64_t channels = packs == params.row_packs ? problem.shape.channels : packs * V / problem.shape.inner;
-    return Tile{packs, tile_rows_for(packs, rows_of_block, max_threads), channels};
-  };
-  // At least a sector of 32 bytes of each row, and more where that leaves a block for every multiprocessor.
-  const auto packs_for = [&](int64_t blocks_per_tile) {
-    const int64_t fewest = is_channels_last ? min_packs_channels_last(problem.shape.element_bytes) : 2;
-    int64_t packs = unit > 0 ? round_up(std::min(fewest, params.row_packs), unit) : least;
-    while (unit > 0 && 2 * packs <= std::min<int64_t>(16, params.row_packs) && 2 * packs <= max_threads &&
-           params.row_packs / (2 * packs) * blocks_per_tile >= 2 * problem.device.num_multiprocessors)
-      packs *= 2;
-    if (problem.choice.tile_packs > 0 && unit > 0)
-      packs = std::clamp(problem.choice.tile_packs / unit * unit, unit,
-                         std::min(params.row_packs, max_threads / unit * unit));
-    return packs;
-  };
-  const int64_t most_rows = is_channels_last ? max_rows_of_thread_channels_last : max_rows_of_thread;
-  const auto rows_fit = [&](int64_t packs, int64_t rows) {
-    return rows <= most_rows * std::max<int64_t>(1, max_threads / packs);
-  };
-  const int64_t packs = packs_for(1);
-  const int64_t num_tiles = ceil_div(params.row_packs, packs);
-  // With fewer only what is small anyway.
-  const int64_t multiprocessors = problem.device.num_multiprocessors;
-  const auto has_threads = [&](int64_t blocks_per_tile) {
-    return num_tiles * blocks_per_tile * max_threads >= wanted_threads_per_multiprocessor * multiprocessors;
-  };
-  const bool has_blocks = is_channels_last ? num_tiles * multiprocessors_of_a_tile >= multiprocessors : has_threads(1);
-  if (!forced_cluster && rows_fit(packs, params.num_rows) &&
-      (params.num_rows == 1 || has_blocks || problem.num_packs <= 4 * max_threads)) {
-    plan->kernel = PreluBackwardKernel::packs_of_columns;
-    plan_tile(problem, tile_of(packs, params.num_rows), params.num_rows, 1, plan);
-    return true;
-  }
-  if (!is_whole(problem) || problem.device.capability < 90) return false;
-  if (is_channels_last && !forced_cluster) return false;
-  int64_t blocks = problem.choice.cluster_blocks > 0 ? problem.choice.cluster_blocks : 2;
-  while (problem.choice.cluster_blocks == 0 && blocks < max_cluster_blocks &&
-         (!rows_fit(packs, ceil_div(params.num_rows, blocks)) || !has_threads(blocks)))
-    blocks *= 2;
-  while (blocks > 1 && blocks > params.num_rows) blocks /= 2;
-  if (blocks == 1) return false;
-  const int64_t cluster_packs = packs_for(blocks);
-  const int64_t rows_per_slab =
-      problem.choice.rows_per_slab > 0 ? problem.choice.rows_per_slab : ceil_div(params.num_rows, blocks);
-  if (!forced_cluster && !rows_fit(cluster_packs, rows_per_slab)) return false;
-  plan->kernel = PreluBackwardKernel::cluster_of_columns;
-  plan_tile(problem, tile_of(cluster_packs, rows_per_slab), rows_per_slab, blocks, plan);
+  params.tensors = problem.tensors;
+  params.tensors.dalpha = params.sums = problem.request.dalpha;
+  params.num_rows = problem.shape.outer;
+  params.row_packs = problem.shape.channels / problem.pack_elements;
+  params.step_packs = int64_t{32} * params.row_packs;
+  plan->launch.num_threads = 32;
+  plan->launch.num_blocks = plan->columns.row_packs;
   return true;
 }
 
 namespace {
 
-// Slabs of rows, for what packs_of_channels does not take. H200, channels last, of the time to move 3N: tiles of 8
-// packs (128 bytes of each row) and 8 rows a thread, all at once; 256 threads from 64 MB on, 128 below that. A cluster
-// of 8 sums its slabs up first where they are many: f32 28x28 0.93, without 0.90.
-constexpr int64_t slab_tile_packs = 8;
-constexpr int64_t slab_rows_of_thread = 8;
-constexpr int64_t slab_rows_of_thread_whole = 16;  // of tiles that are whole rows: 100 channels f16 0.82, with 4 0.66
-constexpr int64_t min_bytes_of_large_blocks = int64_t{64} << 20;
-constexpr int64_t min_slab_threads_per_multiprocessor = 512;
-constexpr int64_t min_slabs_of_clusters = 512;
+// ---- packs_of_columns -----------------------------------------------------------------------------------------------
+
+// Rows of a slab, and packs that a thread loads before it uses any. H200, of the time to move 3N.
+struct Slab {
+  int64_t rows;
+  int64_t packs_at_once;
+};
+// A block takes its rows in 2 passes, both under way at once, or in 4 while so many blocks a multiprocessor are left.
+// f16, slabs of 64 rows and of 128: rows of channels, 21615x141 0.69, 0.73; 221734x499 0.93, 0.95. Whole channels take
+// 2: 14x14 of 256 channels last 0.86, 0.85; 7x7 of 512 0.78, 0.74. Where not 2 passes but 3 or 1: 21615x141 0.65;
+// 392x3123 0.50, with 2 0.68.
+constexpr int64_t min_blocks_per_multiprocessor = 2;
+// Large tensors of whole channels: f32 112x112 1.00, with 4 packs at once 0.97.
+constexpr int64_t min_bytes_of_large_slabs = int64_t{64} << 20;
+constexpr Slab large_slab = {256, 8};
+// Where a channel had more partials than this, a cluster of 8 sums them up first: f16, whole channels, 294 of them,
+// 14x14 0.84 so, 0.86 without; 4704, 56x56 of 64 channels 0.93 so, by slabs of 256 rows 0.91; f32, 196, 256x7x7 of 512
+// channels 0.93 so, 0.89 without. Rows of others, 1792 of them, 221734x499 0.93 so, 0.95 without; of fewer channels
+// than a sector holds, 3456, 234x234 of 3 channels last 0.69 so, 0.58 without; large ones by larger slabs, 224x224 of 3
+// 0.84, 0.78 without clusters.
+constexpr int64_t most_partials_of_large_slabs = 128;
+constexpr int64_t most_partials_of_whole_channels(int64_t element_bytes) { return element_bytes >= 4 ? 128 : 512; }
+constexpr int64_t most_partials_of_few_channels = 512;
+constexpr int64_t most_partials_of_rows = 2048;
+constexpr int64_t min_bytes_of_cluster_slabs = int64_t{16} << 20;
+constexpr Slab cluster_slab = {256, 4};
+
+// Rows of as many periods as are whole lines of 128 bytes, where that many of those rows are left; fewer, where that
+// keeps more of the threads busy: f16 4902x2633, 24 MB, 0.63 by 76 rows of lines.
+constexpr int64_t min_rows_of_lines = 64;
+constexpr double min_busy_rows = 0.9;
+// Planes past 96 bytes go so too where there are many: f16 4279x205x8x8, 4279 rows, 0.95, by planes 0.89; 54574x9x73,
+// 852 rows, 0.81, 0.73; 1000x301x11x11, 15 rows, 0.81 by shorter ones, 0.87. f32 498597x2x5x5, 31162 rows, 0.94, 0.88.
+constexpr int64_t min_rows_of_lines_of_planes = 256;
+
+// Periods of channels * inner elements that make a row.
+int64_t periods_of_row(const PreluBackwardProblem& problem) {
+  const int64_t V = problem.pack_elements, period = problem.shape.channels * problem.shape.inner;
+  const auto periods_for = [&](int64_t elements) { return elements / std::gcd(period, elements); };
+  constexpr int64_t tile_rows = max_prelu_threads / column_tile_packs;
+  int64_t periods = periods_for(column_tile_packs * V);
+  for (; periods > periods_for(V); periods /= 2) {
+    const int64_t rows = problem.shape.outer / periods;
+    if (rows >= min_rows_of_lines && static_cast<double>(rows) >= min_busy_rows * round_up(rows, tile_rows)) break;
+  }
+  return periods;
+}
 
 }  // namespace
 
-void plan_slabs(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
-  ColumnParams& params = plan->columns;
-  place_rows(problem, plan);
-  plan->kernel = PreluBackwardKernel::packs_of_columns;
-  const int64_t num_bytes = problem.num_packs * pack_bytes;
-  const int64_t unit = packs_of_whole_channels(problem, params);
-  // Rows of few packs stay whole where they are not whole tiles.
-  const bool has_tiles =
-      unit > 0 && (params.row_packs % slab_tile_packs == 0 || params.row_packs > 4 * slab_tile_packs);
-  const int64_t max_threads = problem.choice.max_threads > 0                         ? problem.choice.max_threads
-                              : !has_tiles || num_bytes >= min_bytes_of_large_blocks ? max_prelu_threads
-                                                                                     : max_prelu_threads / 2;
-  const int64_t wanted = problem.choice.tile_packs > 0 ? problem.choice.tile_packs
-                         : has_tiles                   ? std::max(slab_tile_packs, unit)
-                                                       : max_threads;
-  const int64_t most = std::min(wanted, max_threads);
-  int64_t packs = ceil_div(params.row_packs, ceil_div(params.row_packs, most));
-  int64_t channels = 0;
-  if (packs == params.row_packs) {
-    channels = problem.shape.channels;
-  } else if (unit > 0 && unit <= most) {
-    packs = std::min(round_up(packs, unit), most / unit * unit);
-    channels = packs * problem.pack_elements / problem.shape.inner;
+bool has_rows_of_lines(const PreluBackwardProblem& problem) {
+  const int64_t line = column_tile_packs * problem.pack_elements;
+  const int64_t periods = line / std::gcd(problem.shape.channels * problem.shape.inner, line);
+  return problem.shape.outer / periods >= min_rows_of_lines_of_planes;
+}
+
+namespace {
+
+ColumnPacks column_packs_of(const PreluBackwardProblem& problem) {
+  if (is_of_channels(problem)) return ColumnPacks::whole_channels;
+  return problem.tensors.x_shift == 0 && problem.tensors.dy_shift == 0 ? ColumnPacks::aligned : ColumnPacks::shifted;
+}
+
+// Which packs exist, and as a whole.
+void place_column_packs(const PreluBackwardProblem& problem, ColumnPacks column_packs, ColumnParams* params) {
+  const int64_t V = problem.pack_elements, lead = problem.tensors.grid.lead;
+  int64_t end = problem.num_packs;
+  if (column_packs == ColumnPacks::aligned) {
+    const auto add_edge = [&](int64_t pack) {
+      params->edges[params->num_edges++] = {pack / params->row_packs, pack % params->row_packs};
+    };
+    end = (problem.tensors.grid.num_elements + lead) / V;
+    params->first_pack = lead > 0 ? 1 : 0;
+    if (lead > 0) add_edge(0);
+    if (end < problem.num_packs && (end > 0 || lead == 0)) add_edge(end);
   }
-  const int64_t tile_rows = std::min(std::max<int64_t>(1, max_threads / packs), params.num_rows);
-  const int64_t num_tiles = ceil_div(params.row_packs, packs);
-  // PreluPartials of columns are many: they are of more rows.
-  int64_t rows_per_slab = (channels == 0 ? 128
-                           : has_tiles   ? slab_rows_of_thread
-                                         : slab_rows_of_thread_whole) *
-                          tile_rows;
-  const int64_t wanted_blocks = min_slab_threads_per_multiprocessor / max_threads * problem.device.num_multiprocessors;
-  while (rows_per_slab > 2 * tile_rows && num_tiles * ceil_div(params.num_rows, rows_per_slab) < wanted_blocks)
-    rows_per_slab = std::max(2 * tile_rows, rows_per_slab / 2);
-  if (problem.choice.rows_per_slab > 0) rows_per_slab = round_up(problem.choice.rows_per_slab, tile_rows);
-  const bool clusters = problem.choice.kernel == 0 && channels > 0 && is_whole(problem) &&
-                        problem.device.capability >= 90 &&
-                        ceil_div(params.num_rows, rows_per_slab) >= min_slabs_of_clusters;
-  if (clusters) plan->kernel = PreluBackwardKernel::cluster_of_columns;
-  plan_tile(problem, {packs, tile_rows, channels}, rows_per_slab, clusters ? max_cluster_blocks : 1, plan);
+  params->num_whole_rows = end / params->row_packs;
+  params->last_row_packs = end % params->row_packs;
+}
+
+struct Slabs {
+  Slab slab;
+  bool clusters;
+};
+
+Slabs slabs_for(const PreluBackwardProblem& problem, const ColumnParams& params, ColumnPacks column_packs,
+                int64_t tile_rows) {
+  const int64_t num_bytes = problem.num_packs * pack_bytes;
+  const auto partials_of = [&](const Slab& slab) {  // of a channel
+    return ceil_div(params.num_rows, slab.rows) * (params.num_columns / problem.shape.channels);
+  };
+  const Slab two_passes = {2 * tile_rows, 2}, four_passes = {4 * tile_rows, 2};
+  if (column_packs == ColumnPacks::whole_channels) {
+    if (num_bytes >= min_bytes_of_large_slabs)
+      return {large_slab, partials_of(large_slab) >= most_partials_of_large_slabs};
+    return {two_passes, partials_of(two_passes) > most_partials_of_whole_channels(problem.shape.element_bytes)};
+  }
+  const int64_t num_fours = ceil_div(params.num_rows, four_passes.rows) * ceil_div(params.row_packs, column_tile_packs);
+  const bool are_many = num_fours >= min_blocks_per_multiprocessor * problem.device.num_multiprocessors;
+  const Slab slab = are_many ? four_passes : two_passes;
+  const int64_t most_partials = problem.shape.inner > 1                ? near_rows_at_once
+                                : problem.shape.channels < sector_sums ? most_partials_of_few_channels
+                                                                       : most_partials_of_rows;
+  if (partials_of(slab) <= most_partials) return {slab, false};
+  return {num_bytes >= min_bytes_of_cluster_slabs ? cluster_slab : slab, true};
+}
+
+}  // namespace
+
+void plan_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
+  const int64_t V = problem.pack_elements, period = problem.shape.channels * problem.shape.inner;
+  const PreluBackwardChoice& choice = problem.choice;
+  ColumnParams& params = plan->columns;
+  params.tensors = problem.tensors;
+  const int64_t periods = std::min(periods_of_row(problem), problem.shape.outer);
+  params.num_columns = periods * period;
+  params.row_packs = params.num_columns / V;
+  if (params.num_columns % V != 0 || params.row_packs >= problem.num_packs) {
+    params.row_packs = problem.num_packs;
+    params.num_columns = problem.shape.outer * period;
+    params.first_column = problem.tensors.grid.lead;
+  }
+  params.num_rows = ceil_div(problem.num_packs, params.row_packs);
+  plan->column_packs = column_packs_of(problem);
+  place_column_packs(problem, plan->column_packs, &params);
+  const int64_t num_tiles = ceil_div(params.row_packs, column_tile_packs);
+  int64_t threads =
+      choice.max_threads > 0 ? std::clamp(choice.max_threads / 64 * 64, 64, max_prelu_threads) : max_prelu_threads;
+  while (threads > 64 && threads / 2 >= params.num_rows * column_tile_packs) threads /= 2;
+  const int64_t tile_rows = threads / column_tile_packs;
+  const bool wants_dalpha = problem.request.dalpha != nullptr, is_shifted = plan->column_packs == ColumnPacks::shifted;
+  const bool may_cluster = wants_dalpha && problem.device.capability >= 90 && !is_shifted && params.num_rows > 1 &&
+                           choice.cluster_blocks != 1;
+  const Slabs slabs = slabs_for(problem, params, plan->column_packs, tile_rows);
+  const int64_t rows_per_slab = choice.rows_per_slab > 0 ? choice.rows_per_slab : slabs.slab.rows;
+  const int64_t num_slabs = ceil_div(params.num_rows, rows_per_slab);
+  const int64_t blocks = !may_cluster                ? 1
+                         : choice.cluster_blocks > 0 ? choice.cluster_blocks
+                         : slabs.clusters            ? max_cluster_blocks
+                                                     : 1;
+  const int64_t tile_columns = column_tile_packs * V;
+  params.rows_per_slab = static_cast<int32_t>(rows_per_slab);
+  params.step_packs = tile_rows * params.row_packs;
+  params.num_tiles = Divider(static_cast<uint32_t>(std::min(num_tiles, int64_t{1} << 31)));
+  plan->kernel = PreluBackwardKernel::packs_of_columns;
+  // What there are kernels for.
+  const int64_t most_at_once = plan->column_packs == ColumnPacks::whole_channels ? 8 : is_shifted ? 2 : 4;
+  plan->packs_at_once = static_cast<int32_t>(
+      std::min(choice.packs_at_once > 0 ? choice.packs_at_once : slabs.slab.packs_at_once, most_at_once));
+  plan->launch.num_threads = static_cast<int32_t>(threads);
+  plan->launch.num_blocks = num_tiles * round_up(num_slabs, blocks);
+  plan->launch.shared_bytes = static_cast<int32_t>(threads / 32 * tile_columns * problem.sum_bytes);
+  if (blocks > 1) {
+    plan->launch.cluster_blocks = static_cast<int32_t>(blocks);
+    plan->launch.shared_bytes += static_cast<int32_t>(cluster_area_bytes(blocks * tile_columns, problem.sum_bytes));
+  }
+  if (!wants_dalpha) return;
+  const int64_t num_partials = ceil_div(num_slabs, blocks) * (params.num_columns / period);
+  params.is_dalpha = num_partials == 1 && problem.shape.inner == 1;
+  if (params.is_dalpha) {
+    params.tensors.dalpha = params.sums = problem.request.dalpha;
+    return;
+  }
+  params.tensors.partials = params.sums = problem.request.workspace;
+  plan_sums(problem,
+            {.num_rows = num_partials,
+             .num_columns = period,
+             .row_stride = period,
+             .column_stride = 1,
+             .inner = problem.shape.inner},
+            plan);
 }
 
 }  // namespace flowk

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// PReLU backward by columns of packs: for planes shorter than a pack (channels last), and for small tensors, whose sums
-// then need no other kernel.
+// PReLU backward by columns of packs: planes shorter than a pack, channels last.
 #pragma once
 
 #include "core/grid_order.cuh"
@@ -12,108 +11,42 @@
 
 namespace flowk {
 
-// The channel of a pack's first element, and where in its plane that is: the pack begins at element `position` of a
-// row.
-struct ColumnPlace {
-  int64_t channel;
-  int64_t in_plane;
-};
-
-__device__ __forceinline__ ColumnPlace place_column(const ColumnParams& params, int64_t position) {
-  const PackGrid& grid = params.tensors.grid;
-  const int64_t period = grid.channels * grid.inner;
-  position += grid.phase;
-  while (position >= period) position -= period;  // row_periods times or less often
-  if (grid.inner == 1) return {position, 0};
-  const int64_t channel = static_cast<int64_t>(grid.by_inner_wide.divide(static_cast<uint64_t>(position)));
-  return {channel, position - channel * grid.inner};
-}
-
-// Steps over the rows of a slab that are this thread's, from `first_row` on: stores dx, and adds up what each element
-// of the pack at `column` adds to dalpha.
-template <class T, class A, int kRows, bool kWhole>
-__device__ __forceinline__ void differentiate_column(const ColumnParams& params, int64_t slab, int first_row,
-                                                     int64_t column, ComputeType<T> (&sums)[pack_elements<T>]) {
-  constexpr int V = pack_elements<T>;
-  const PreluBackwardTensors& tensors = params.tensors;
+// The gradient of element `element`, stored where wanted; returns what it adds to its channel's dalpha. A pack of which
+// a part exists goes by its elements, a thread each: that is short, where the pack as one is the longer half of a
+// kernel.
+template <class T, class A>
+__device__ __forceinline__ ComputeType<T> differentiate_element(const PreluBackwardTensors& tensors, int64_t element) {
+  using Compute = ComputeType<T>;
   const PackGrid& grid = tensors.grid;
-  const int64_t slab_row = slab * params.rows_per_slab;
-  const int64_t remaining = params.num_rows - slab_row;
-  const int num_rows = remaining < params.rows_per_slab ? static_cast<int>(remaining) : params.rows_per_slab;
-  const int64_t step = params.row_packs * params.tile_rows * V;  // elements between a thread's rows
-  int64_t first = ((slab_row + first_row) * params.row_packs + column) * V - grid.lead;
-  uint4 x[kRows] = {}, dy[kRows] = {};
-  const auto load_rows = [&](int row) {
-#pragma unroll
-    for (int k = 0; k < kRows; ++k)
-      if (row + k * params.tile_rows < num_rows) {
-        x[k] = load_pack<T, kWhole>(tensors.x, first + k * step, grid.num_elements, tensors.x_shift);
-        dy[k] = load_pack<T, kWhole>(tensors.dy, first + k * step, grid.num_elements, tensors.dy_shift);
-      }
-  };
-  // The first rows are under way before the alphas, which are waited for only where they are used.
-  int row = first_row;
-  load_rows(row);
-  const ColumnPlace place = place_column(params, column * V);
-  const PackAlphas<T, A> alphas =
-      load_alphas<T, A, int64_t>(tensors.alpha, params.alpha_access, place.channel, place.in_plane, grid);
-#pragma unroll 1
-  while (row < num_rows) {
-#pragma unroll
-    for (int k = 0; k < kRows; ++k)
-      if (row + k * params.tile_rows < num_rows) {
-        differentiate_pack<T, A, kWhole>(tensors, first + k * step, dy[k], x[k], alphas, sums);
-      }
-    row += kRows * params.tile_rows;
-    first += kRows * step;
-    load_rows(row);
-  }
+  const uint64_t plane = grid.by_inner_wide.divide(static_cast<uint64_t>(element));
+  const uint64_t channel = plane - grid.by_channels_wide.divide(plane) * static_cast<uint64_t>(grid.channels);
+  const Compute x = widen(static_cast<const T*>(tensors.x)[element]),
+                dy = widen(static_cast<const T*>(tensors.dy)[element]);
+  const Compute alpha = widen(static_cast<const A*>(tensors.alpha)[channel]);
+  if (tensors.dx != nullptr) static_cast<T*>(tensors.dx)[element] = convert<T>(x > 0 ? dy : alpha * dy);
+  return x > 0 ? Compute{0} : dy * x;
 }
 
-// The sum over the columns of channel `c` of the tile: (lead + k * period + c * inner + i) % columns for i < inner and
-// k < row_periods, where lead > 0 and row_periods > 1 only with tiles of whole rows. `lane` of threads_per_channel, who
-// all come here, sums up its share; each receives the whole.
-template <class Sum>
-__device__ __forceinline__ Sum sum_channel(const ColumnParams& params, const Sum* part_sums, int tile_elements, int c,
-                                           int lane, bool exists) {
-  const PackGrid& grid = params.tensors.grid;
-  const int inner = static_cast<int>(grid.inner);
-  const int period = params.row_periods > 1 ? static_cast<int>(grid.channels) * inner : 0;
-  const int lanes = params.threads_per_channel;
-  const bool lanes_share_parts = inner < lanes;
-  Sum sum = 0;
-  if (exists)
-    for (int k = 0; k < params.row_periods; ++k)
-      for (int part = lanes_share_parts ? lane : 0; part < params.num_parts; part += lanes_share_parts ? lanes : 1)
-        for (int i = lanes_share_parts ? 0 : lane; i < inner; i += lanes_share_parts ? 1 : lanes) {
-          int element = grid.lead + k * period + c * inner + i;
-          if (grid.lead > 0 && element >= tile_elements) element -= tile_elements;
-          sum += part_sums[part * tile_elements + element];
-        }
-  return sum_over_lanes(sum, lanes);
-}
-
-// dx[o, c, i] = x[o, c, i] > 0 ? dy[o, c, i] : alpha[c] * dy[o, c, i]
-// and, in one place for each slab of rows, the sum of (x > 0 ? 0 : dy * x) over the slab
-//   x, dy, dx as (rows, row_packs) of packs; sums are of channels where a tile holds all of theirs, else of columns
-// A block takes a tile of columns and a slab of rows; thread (row, column) of it steps over every tile_rows-th row and
-// keeps one sum for each element of its pack. Then the tile's rows are summed up in shared memory, then its channels'
-// columns. With kCluster neighbouring slabs of a tile are a cluster, whose first block receives all sums and has the
-// only place for them. With kWhole all packs exist and are aligned in all tensors. A thread has kRows packs of x and of
-// dy under way at once.
-template <class T, class A, bool kCluster, bool kWhole, int kRows>
-__global__ void __launch_bounds__(max_backward_threads) prelu_columns(const __grid_constant__ ColumnParams params) {
+// dx[r, k] = x[r, k] > 0 ? dy[r, k] : alpha[channel of k] * dy[r, k]
+// sums[s, k] = sum of (x > 0 ? 0 : dy * x) over the rows r of slab s   x, dy, dx (rows, columns)
+// A block takes a slab of rows and a tile of columns, a warp 4 of the rows at a time; a thread keeps its pack of
+// columns and has kRows packs of x and of dy under way at once. The rows of a warp are summed up by shuffles, the
+// warps through shared memory, (warps, tile_columns). With kCluster neighbouring slabs are a cluster, whose first
+// block receives all sums and has the only place for them.
+template <class T, class A, bool kCluster, ColumnPacks kPacks, int kRows>
+__global__ void __launch_bounds__(max_prelu_threads) prelu_columns(const __grid_constant__ ColumnParams params) {
   constexpr int V = pack_elements<T>;
+  constexpr int tile_columns = column_tile_packs * V;
+  constexpr int max_warps = max_prelu_threads / 32;
+  constexpr bool is_aligned = kPacks != ColumnPacks::shifted, has_edges = kPacks == ColumnPacks::aligned;
   using Sum = ComputeType<T>;
   const PreluBackwardTensors& tensors = params.tensors;
-  const int tile_packs = static_cast<int>(params.tile_packs.divisor);
-  const int tile_elements = tile_packs * V;
-  Sum* tile_sums = &shared<Sum>();                                // (tile_rows, tile_elements)
-  Sum* part_sums = tile_sums + params.tile_rows * tile_elements;  // (num_parts, tile_elements)
-  uint32_t group = blockIdx.x;                                    // of the slabs whose sums end in one place
-  int64_t slab = 0;
+  const PackGrid& grid = tensors.grid;
+  Sum* tile_sums = &shared<Sum>();
+  const int num_warps = static_cast<int>(blockDim.x) >> 5, tile_rows = static_cast<int>(blockDim.x) / column_tile_packs;
+  uint32_t group = blockIdx.x;  // of the slabs whose sums end in one place
 #ifndef FLOWK_SIMT
-  Sum* exchange = part_sums + params.num_parts * tile_elements;
+  Sum* exchange = tile_sums + num_warps * tile_columns;
   if constexpr (kCluster) {
     begin_cluster_exchange<Sum>(exchange);
     group = cluster_index();
@@ -121,94 +54,119 @@ __global__ void __launch_bounds__(max_backward_threads) prelu_columns(const __gr
 #endif
   allow_next_grid();
   const uint32_t tile = take_index(&group, params.num_tiles);
-  slab = group;
+  int64_t slab = group;
 #ifndef FLOWK_SIMT
   if constexpr (kCluster) slab = slab * cluster_blocks() + cluster_rank();
 #endif
-  uint32_t tile_row = threadIdx.x;
-  const uint32_t tile_pack = take_index(&tile_row, params.tile_packs);
-  const int64_t column = static_cast<int64_t>(tile) * tile_packs + tile_pack;
-  const bool is_in_tile = tile_row < static_cast<uint32_t>(params.tile_rows);
-
-  Sum sums[V] = {};
+  const int pack = static_cast<int>(threadIdx.x) % column_tile_packs;
+  const int64_t column = static_cast<int64_t>(tile) * column_tile_packs + pack;
+  const int64_t slab_row = slab * params.rows_per_slab;
+  const bool is_column = column < params.row_packs;
+  const int64_t remaining = params.num_whole_rows + (column < params.last_row_packs ? 1 : 0) - slab_row;
+  const int num_rows = !is_column                         ? 0
+                       : remaining < params.rows_per_slab ? static_cast<int>(remaining)
+                                                          : params.rows_per_slab;
+  int row = static_cast<int>(threadIdx.x) / column_tile_packs;
+  int64_t place = (slab_row + row) * params.row_packs + column;  // in packs
   wait_for_previous_grid();
-  if (is_in_tile && column < params.row_packs)
-    differentiate_column<T, A, kRows, kWhole>(params, slab, static_cast<int>(tile_row), column, sums);
-  if (tensors.dalpha == nullptr && tensors.partials == nullptr) return;
 
-  // Rows of the tile: every num_parts-th into one part.
-  if (is_in_tile) {
-    constexpr int num_chunks = V * static_cast<int>(sizeof(Sum)) / chunk_bytes;
-    union {
-      Sum sums[V];
-      uint4 chunks[num_chunks];
-    } packed;
-#pragma unroll
-    for (int j = 0; j < V; ++j) packed.sums[j] = sums[j];
-#pragma unroll
-    for (int i = 0; i < num_chunks; ++i)
-      reinterpret_cast<uint4*>(tile_sums)[threadIdx.x * num_chunks + i] = packed.chunks[i];
-  }
-  __syncthreads();
-  for (int i = static_cast<int>(threadIdx.x); i < params.num_parts * tile_elements; i += static_cast<int>(blockDim.x)) {
-    Sum sum = 0;
-#pragma unroll 4
-    for (int place = i; place < params.tile_rows * tile_elements; place += params.num_parts * tile_elements)
-      sum += tile_sums[place];
-    part_sums[i] = sum;
-  }
-  __syncthreads();
-
-  if (params.tile_channels == 0) {
-    const int64_t num_columns = params.row_packs * V;
-    Sum* partials = static_cast<Sum*>(tensors.partials) + slab * num_columns;
-    for (int e = static_cast<int>(threadIdx.x); e < tile_elements; e += static_cast<int>(blockDim.x)) {
-      const int64_t element = static_cast<int64_t>(tile) * tile_elements + e;
-      Sum sum = 0;
-      for (int part = 0; part < params.num_parts; ++part) sum += part_sums[part * tile_elements + e];
-      if (element < num_columns) partials[element] = sum;
-    }
-    return;
-  }
-
-  const int64_t first_channel = static_cast<int64_t>(tile) * params.tile_channels;
-  const int64_t remaining = tensors.grid.channels - first_channel;
-  const int num_channels = remaining < params.tile_channels ? static_cast<int>(remaining) : params.tile_channels;
-  const auto finish = [&](int c, Sum sum) {
-    if (tensors.dalpha != nullptr)
-      static_cast<A*>(tensors.dalpha)[first_channel + c] = convert<A>(sum);
-    else
-      static_cast<Sum*>(tensors.partials)[group * tensors.grid.channels + first_channel + c] = sum;
+  const auto element_of = [&](int64_t any_place) {
+    return any_place * V - (kPacks == ColumnPacks::whole_channels ? 0 : grid.lead);
   };
+  Sum sums[V] = {};
+  uint4 x[kRows] = {}, dy[kRows] = {};
+  const auto load_rows = [&] {
+#pragma unroll
+    for (int k = 0; k < kRows; ++k)
+      if (row + k * tile_rows < num_rows) {
+        const int64_t first = element_of(place + k * params.step_packs);
+        x[k] = load_pack<T, is_aligned>(tensors.x, first, grid.num_elements, tensors.x_shift);
+        dy[k] = load_pack<T, is_aligned>(tensors.dy, first, grid.num_elements, tensors.dy_shift);
+      }
+  };
+  if (has_edges && place < params.first_pack) {
+    row += tile_rows;
+    place += params.step_packs;
+  }
+  load_rows();
+  const uint64_t position = static_cast<uint64_t>(column * V + grid.phase);
+  constexpr bool is_vector = kPacks == ColumnPacks::whole_channels;
+  const uint64_t plane = is_vector ? position : grid.by_inner_wide.divide(position);
+  const uint64_t period = is_vector && params.num_columns == grid.channels ? 0 : grid.by_channels_wide.divide(plane);
+  const PackAlphas<T, A> alphas =
+      load_alphas<T, A, int64_t>(tensors.alpha, is_vector ? AlphaAccess::vector_per_pack : AlphaAccess::one_per_element,
+                                 static_cast<int64_t>(plane) - static_cast<int64_t>(period) * grid.channels,
+                                 static_cast<int64_t>(position) - static_cast<int64_t>(plane) * grid.inner, grid);
+  const int c = static_cast<int>(threadIdx.x);  // the tile's column that is this thread's in the end
+  const int64_t tile_column = static_cast<int64_t>(tile) * tile_columns + c;
+  Sum sum = 0;
+  if constexpr (has_edges) {
+#pragma unroll 1
+    for (int i = 0; i < params.num_edges; ++i) {
+      const ColumnEdge& edge = params.edges[i];
+      const int64_t in_pack = tile_column - edge.column * V, edge_row = edge.row - slab_row;
+      const int64_t element = element_of(edge.row * params.row_packs) + tile_column;
+      if (c < tile_columns && in_pack >= 0 && in_pack < V && edge_row >= 0 && edge_row < params.rows_per_slab &&
+          element >= 0 && element < grid.num_elements)
+        sum += differentiate_element<T, A>(tensors, element);
+    }
+  }
+#pragma unroll 1
+  while (row < num_rows) {
+#pragma unroll
+    for (int k = 0; k < kRows; ++k)
+      if (row + k * tile_rows < num_rows)
+        differentiate_pack<T, A, is_aligned>(tensors, element_of(place + k * params.step_packs), dy[k], x[k], alphas,
+                                             sums);
+    row += kRows * tile_rows;
+    place += kRows * params.step_packs;
+    if (row >= num_rows) break;
+    load_rows();
+  }
+  if (params.sums == nullptr) return;
+
+  constexpr int steps = 2, kept = V >> steps > 0 ? V >> steps : 1;
+  const int lane = static_cast<int>(threadIdx.x) & 31, warp = static_cast<int>(threadIdx.x) >> 5;
+  const int first = pack * V + sum_values_over_lanes<steps>(sums, lane);
+#pragma unroll
+  for (int j = 0; j < kept; ++j) tile_sums[warp * tile_columns + first + j] = sums[j];
 #ifndef FLOWK_SIMT
   if constexpr (kCluster) wait_for_cluster_start();
 #endif
-  const int lane = static_cast<int>(threadIdx.x) % params.threads_per_channel;
-  const int channels_per_pass = static_cast<int>(blockDim.x) / params.threads_per_channel;
-  for (int pass = 0; pass < num_channels; pass += channels_per_pass) {
-    const int c = pass + static_cast<int>(threadIdx.x) / params.threads_per_channel;
-    const Sum sum = sum_channel<Sum>(params, part_sums, tile_elements, c, lane, c < num_channels);
-    if (c >= num_channels || lane > 0) continue;
-#ifndef FLOWK_SIMT
-    if constexpr (kCluster) {
-      send_to_first_block<Sum>(exchange, cluster_rank() * params.tile_channels + c, sum);
-      continue;
-    }
-#endif
-    finish(c, sum);
+  __syncthreads();
+  const bool exists =
+      c < tile_columns && tile_column >= params.first_column && tile_column - params.first_column < params.num_columns;
+  const auto finish = [&](Sum sum) {
+    int64_t position = tile_column - grid.lead;  // from a period's start
+    if (position < 0) position += params.num_columns;
+    if (params.is_dalpha)
+      static_cast<A*>(params.sums)[position] = convert<A>(sum);
+    else
+      static_cast<Sum*>(params.sums)[group * params.num_columns + position] = sum;
+  };
+  if (exists) {
+    Sum of_warps[max_warps];
+#pragma unroll
+    for (int w = 0; w < max_warps; ++w) of_warps[w] = w < num_warps ? tile_sums[w * tile_columns + c] : Sum{0};
+#pragma unroll
+    for (int w = 0; w < max_warps; ++w) sum += of_warps[w];
   }
+  if constexpr (!kCluster) {
+    if (exists) finish(sum);
+  } else {
 #ifndef FLOWK_SIMT
-  if constexpr (kCluster) {
+    if (exists) send_to_first_block<Sum>(exchange, cluster_rank() * tile_columns + static_cast<uint32_t>(c), sum);
     if (cluster_rank() != 0) return;
+    const int64_t columns_left = params.num_columns - static_cast<int64_t>(tile) * tile_columns;
+    const uint32_t num_columns = columns_left < tile_columns ? static_cast<uint32_t>(columns_left) : tile_columns;
     const uint32_t num_blocks = cluster_blocks();
-    const Sum* received = receive_from_cluster<Sum>(exchange, num_blocks * static_cast<uint32_t>(num_channels));
-    for (int c = static_cast<int>(threadIdx.x); c < num_channels; c += static_cast<int>(blockDim.x)) {
-      Sum sum = 0;
-      for (uint32_t rank = 0; rank < num_blocks; ++rank) sum += received[rank * params.tile_channels + c];
-      finish(c, sum);
-    }
-  }
+    const Sum* received = receive_from_cluster<Sum>(exchange, num_blocks * num_columns);
+    if (!exists) return;
+    sum = 0;
+    for (uint32_t rank = 0; rank < num_blocks; ++rank) sum += received[rank * tile_columns + static_cast<uint32_t>(c)];
+    finish(sum);
 #endif
+  }
 }
 
 }  // namespace flowk

@@ -18,17 +18,23 @@ const char* words(AlphaAccess access) {
   return "";
 }
 
+const char* words(ColumnPacks packs) {
+  switch (packs) {
+    case ColumnPacks::whole_channels: return words(AlphaAccess::vector_per_pack);
+    case ColumnPacks::aligned: return words(AlphaAccess::one_per_element);
+    case ColumnPacks::shifted: return "an alpha an element, packs shifted into place";
+  }
+  return "";
+}
+
 const char* reason(PreluBackwardKernel kernel) {
   switch (kernel) {
     case PreluBackwardKernel::planes_of_channels:
       return "a block or a cluster of blocks holds all planes of its channels";
     case PreluBackwardKernel::spans_of_planes: return "planes of inner elements hold the packs of a warp";
     case PreluBackwardKernel::packs_of_planes: return "planes of inner elements hold whole packs";
-    case PreluBackwardKernel::packs_of_columns:
-      return "planes are shorter than a pack, or a block holds all rows of its channels";
-    case PreluBackwardKernel::packs_of_channels: return "channels are last, and whole packs";
+    case PreluBackwardKernel::packs_of_columns: return "planes are short, or channels are last";
     case PreluBackwardKernel::warp_columns: return "channels are last, and a warp holds all rows of a pack of them";
-    case PreluBackwardKernel::cluster_of_columns: return "a cluster of blocks holds all rows of its channels";
     case PreluBackwardKernel::nothing: return "outer or inner is 0, and dalpha is set to zeros";
   }
   return "";
@@ -42,9 +48,7 @@ const char* prelu_backward_kernel_name(PreluBackwardKernel kernel) {
     case PreluBackwardKernel::spans_of_planes: return "spans_of_planes";
     case PreluBackwardKernel::packs_of_planes: return "packs_of_planes";
     case PreluBackwardKernel::packs_of_columns: return "packs_of_columns";
-    case PreluBackwardKernel::packs_of_channels: return "packs_of_channels";
     case PreluBackwardKernel::warp_columns: return "warp_columns";
-    case PreluBackwardKernel::cluster_of_columns: return "cluster_of_columns";
     case PreluBackwardKernel::nothing: return "nothing";
   }
   return "unknown";
@@ -66,12 +70,10 @@ void explain_prelu_backward(const PreluBackwardPlan& plan, char* text, size_t te
   const bool is_spans = plan.kernel == PreluBackwardKernel::spans_of_planes;
   const bool is_channel_planes = plan.kernel == PreluBackwardKernel::planes_of_channels;
   const bool is_warp_columns = plan.kernel == PreluBackwardKernel::warp_columns;
-  const bool is_channels = is_warp_columns || plan.kernel == PreluBackwardKernel::packs_of_channels;
-  const PreluBackwardTensors& tensors = is_channels         ? plan.channels.tensors
-                                        : is_channel_planes ? plan.channel_planes.tensors
-                                        : is_spans          ? plan.spans.tensors
-                                        : is_planes         ? plan.planes.tensors
-                                                            : plan.columns.tensors;
+  const PreluBackwardTensors& tensors = is_channel_planes ? plan.channel_planes.tensors
+                                        : is_spans        ? plan.spans.tensors
+                                        : is_planes       ? plan.planes.tensors
+                                                          : plan.columns.tensors;
   char tile[256] = "", launch[256] = "", sums[512] = "";
   if (is_channel_planes)
     std::snprintf(tile, sizeof(tile),
@@ -92,20 +94,12 @@ void explain_prelu_backward(const PreluBackwardPlan& plan, char* text, size_t te
                   words(plan.planes.alpha_access));
   else if (is_warp_columns)
     std::snprintf(tile, sizeof(tile), "  tile: a pack of %lld rows a warp, up to %d packs a lane at once\n",
-                  static_cast<long long>(plan.channels.num_rows), plan.packs_at_once);
-  else if (is_channels)
-    std::snprintf(tile, sizeof(tile),
-                  "  tile: %d of %d packs of a row, %d of %lld rows a block, %d packs a thread at once\n",
-                  channel_tile_packs, plan.channels.row_packs, plan.channels.rows_per_slab,
-                  static_cast<long long>(plan.channels.num_rows), plan.packs_at_once);
+                  static_cast<long long>(plan.columns.num_rows), plan.packs_at_once);
   else if (plan.kernel != PreluBackwardKernel::nothing)
     std::snprintf(tile, sizeof(tile),
-                  "  tile: %u packs of a row of %lld, %d rows at a time, %d of %lld rows a block, %d packs a thread at "
-                  "once, all of %d channels, "
-                  "%s\n",
-                  plan.columns.tile_packs.divisor, static_cast<long long>(plan.columns.row_packs),
-                  plan.columns.tile_rows, plan.columns.rows_per_slab, static_cast<long long>(plan.columns.num_rows),
-                  plan.packs_at_once, plan.columns.tile_channels, words(plan.columns.alpha_access));
+                  "  tile: %d of %lld packs of a row, %d of %lld rows a block, %d packs a thread at once, %s\n",
+                  column_tile_packs, static_cast<long long>(plan.columns.row_packs), plan.columns.rows_per_slab,
+                  static_cast<long long>(plan.columns.num_rows), plan.packs_at_once, words(plan.column_packs));
   if (plan.kernel != PreluBackwardKernel::nothing)
     std::snprintf(launch, sizeof(launch),
                   "  alignment: packs begin %lld bytes before the tensor\n"

@@ -163,13 +163,21 @@ __device__ __forceinline__ PackAlphas<T, A> load_alphas(const void* alpha, Alpha
       for (int j = 0; j < elements; ++j) result.set(k * elements + j, pack.elements[j]);
     }
   } else {
+    // How many elements are left of the plane, and how many planes to the last channel's end, as far as a pack reaches.
+    const auto in_pack = [](Index count) { return count < V ? static_cast<int>(count) : V; };
+    const int inner = in_pack(static_cast<Index>(grid.inner)), channels = in_pack(static_cast<Index>(grid.channels));
+    int elements_left = in_pack(static_cast<Index>(grid.inner) - in_plane);
+    int planes_left = in_pack(static_cast<Index>(grid.channels) - channel);
+    const A* next = alphas + channel;
 #pragma unroll
     for (int j = 0; j < V; ++j) {
-      result.set(j, alphas[channel]);
-      if (++in_plane == static_cast<Index>(grid.inner)) {
-        in_plane = 0;
-        if (++channel == static_cast<Index>(grid.channels)) channel = 0;
-      }
+      result.set(j, *next);
+      if (--elements_left > 0) continue;
+      elements_left = inner;
+      ++next;
+      if (--planes_left > 0) continue;
+      planes_left = channels;
+      next -= grid.channels;
     }
   }
   return result;

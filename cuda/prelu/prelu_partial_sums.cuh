@@ -14,27 +14,34 @@ namespace flowk {
 // Partials that a thread has under way at once.
 constexpr int partials_in_flight = 8;
 
-// sums[c] = sum of partials[row, c] over all rows   partials (num_rows, channels), the rows are neighbours
+// sums[c] = sum of partials[c, i] over i < run                    partials (channels, run)
+// or, with kRows, the sum of partials[row, c, i] over all rows    partials (num_rows, channels, run)
 // A block takes a channel. The kernel does one thing, in few instructions: where a tensor is small, fetching them is
 // what a kernel's time is made of.
-template <class Sum, class Out>
-__global__ void __launch_bounds__(row_sum_threads) sum_near_rows(const __grid_constant__ PartialSumParams params) {
-  constexpr int num_warps = row_sum_threads / 32;
+template <class Sum, class Out, bool kRows>
+__global__ void __launch_bounds__(max_row_sum_threads) sum_near_rows(const __grid_constant__ PartialSumParams params) {
   allow_next_grid();
+  const int run = static_cast<int>(params.run.divisor), num_threads = static_cast<int>(blockDim.x);
+  const int num_partials = static_cast<int>(params.num_rows) * (kRows ? run : 1);
   const Sum* partials =
-      static_cast<const Sum*>(params.partials) + static_cast<int64_t>(blockIdx.x) * params.column_stride + threadIdx.x;
-  const int num_rows = static_cast<int>(params.num_rows);
+      static_cast<const Sum*>(params.partials) + static_cast<int64_t>(blockIdx.x) * (kRows ? run : params.num_rows);
   wait_for_previous_grid();
   Sum sums[partials_in_flight] = {};
 #pragma unroll 1
-  for (int row = static_cast<int>(threadIdx.x); row < num_rows; row += partials_in_flight * row_sum_threads) {
+  for (int i = static_cast<int>(threadIdx.x); i < num_partials; i += partials_in_flight * num_threads) {
     Sum loaded[partials_in_flight];
 #pragma unroll
-    for (int k = 0; k < partials_in_flight; ++k)
-      loaded[k] = row + k * row_sum_threads < num_rows ? partials[k * row_sum_threads] : Sum{0};
+    for (int k = 0; k < partials_in_flight; ++k) {
+      int64_t place = i + k * num_threads;
+      const bool exists = place < num_partials;
+      if constexpr (kRows) {
+        const uint32_t row = params.run.divide(static_cast<uint32_t>(place));
+        place += row * (params.row_stride - run);
+      }
+      loaded[k] = exists ? partials[place] : Sum{0};
+    }
 #pragma unroll
     for (int k = 0; k < partials_in_flight; ++k) sums[k] += loaded[k];
-    partials += partials_in_flight * row_sum_threads;
   }
 #pragma unroll
   for (int half = partials_in_flight / 2; half > 0; half /= 2)
@@ -46,46 +53,53 @@ __global__ void __launch_bounds__(row_sum_threads) sum_near_rows(const __grid_co
   __syncthreads();
   if (threadIdx.x > 0) return;
   Sum total = warp_sums[0];
-#pragma unroll
-  for (int warp = 1; warp < num_warps; ++warp) total += warp_sums[warp];
+#pragma unroll 1
+  for (int warp = 1; warp < num_threads >> 5; ++warp) total += warp_sums[warp];
   static_cast<Out*>(params.sums)[blockIdx.x] = convert<Out>(total);
 }
 
 // sums[c] = sum of partials[row, c] over all rows   partials (num_rows, channels), the channels are neighbours
-// A block takes 32 channels, a lane one; the warps share out the rows.
+// A block takes `block_channels` channels, 8 or 32: a sector or a line of each row; its threads share out the rows.
 template <class Sum, class Out>
-__global__ void __launch_bounds__(max_far_row_threads) sum_far_rows(const __grid_constant__ PartialSumParams params) {
+__global__ void __launch_bounds__(max_row_sum_threads) sum_far_rows(const __grid_constant__ PartialSumParams params) {
   allow_next_grid();
-  const int lane = static_cast<int>(threadIdx.x) & 31, warp = static_cast<int>(threadIdx.x) >> 5;
+  const int thread = static_cast<int>(threadIdx.x), lane = thread & 31, warp = thread >> 5;
   const int num_warps = static_cast<int>(blockDim.x) >> 5, num_rows = static_cast<int>(params.num_rows);
-  const int64_t channel = static_cast<int64_t>(blockIdx.x) * 32 + lane, step = num_warps * params.row_stride;
+  const int block_channels = static_cast<int>(params.block_channels.divisor);
+  uint32_t thread_row = threadIdx.x;
+  const int tile_channel = static_cast<int>(take_index(&thread_row, params.block_channels));
+  const int first_row = static_cast<int>(thread_row), rows_at_once = static_cast<int>(blockDim.x) / block_channels;
+  const int64_t channel = static_cast<int64_t>(blockIdx.x) * block_channels + tile_channel;
+  const int64_t step = rows_at_once * params.row_stride;
   const bool exists = channel < params.channels;
-  const Sum* partials = static_cast<const Sum*>(params.partials) + warp * params.row_stride + channel;
+  const Sum* partials = static_cast<const Sum*>(params.partials) + first_row * params.row_stride + channel;
   wait_for_previous_grid();
   Sum sums[partials_in_flight] = {};
 #pragma unroll 1
-  for (int row = warp; row < num_rows; row += partials_in_flight * num_warps) {
+  for (int row = first_row; row < num_rows; row += partials_in_flight * rows_at_once) {
 #pragma unroll
     for (int k = 0; k < partials_in_flight; ++k)
-      if (exists && row + k * num_warps < num_rows) sums[k] += partials[k * step];
+      if (exists && row + k * rows_at_once < num_rows) sums[k] += partials[k * step];
     partials += partials_in_flight * step;
   }
 #pragma unroll
   for (int half = partials_in_flight / 2; half > 0; half /= 2)
 #pragma unroll
     for (int k = 0; k < half; ++k) sums[k] += sums[k + half];
-  Sum* warp_sums = &shared<Sum>();  // (warps, 32)
-  warp_sums[threadIdx.x] = sums[0];
+  for (int distance = 16; distance >= block_channels; distance /= 2)
+    sums[0] += __shfl_xor_sync(0xffffffffu, sums[0], distance);
+  Sum* warp_sums = &shared<Sum>();  // (warps, block_channels)
+  if (lane < block_channels) warp_sums[warp * block_channels + lane] = sums[0];
   __syncthreads();
-  if (warp > 0 || !exists) return;
+  if (thread >= block_channels || !exists) return;
   Sum total = 0;
 #pragma unroll 8
-  for (int i = 0; i < num_warps; ++i) total += warp_sums[i * 32 + lane];
+  for (int i = 0; i < num_warps; ++i) total += warp_sums[i * block_channels + lane];
   static_cast<Out*>(params.sums)[channel] = convert<Out>(total);
 }
 
-// sums[r, c] = sum of partials[row, column] over rows [r * rows_per_chunk, (r + 1) * rows_per_chunk) and the columns of
-// channel c   partials (num_rows, num_columns), sums (chunks, channels); prelu_plan.h says which columns those are
+// sums[r, c] = sum of partials[row, c, i] over rows [r * rows_per_chunk, (r + 1) * rows_per_chunk) and all i
+//   partials (num_rows, channels, inner), sums (chunks, channels)
 // A block takes a chunk and `block_channels` channels; its threads share out the rows, then sum up by warps.
 template <class Sum, class Out>
 __global__ void __launch_bounds__(max_sum_threads) sum_partials(const __grid_constant__ PartialSumParams params) {
@@ -105,16 +119,14 @@ __global__ void __launch_bounds__(max_sum_threads) sum_partials(const __grid_con
 
   Sum sums[partials_in_flight] = {};
   if (channel < params.channels)
-    for (int period = 0; period < params.periods; ++period)
-      for (int64_t i = 0; i < params.inner; ++i) {
-        int64_t column = params.lead + (period * params.channels + channel) * params.inner + i;
-        if (column >= params.num_columns) column -= params.num_columns;
-        const Sum* partials = static_cast<const Sum*>(params.partials) + column * params.column_stride;
-        for (int64_t row = row_begin + thread_row; row < row_end; row += partials_in_flight * rows_per_pass)
+    for (int64_t i = 0; i < params.inner; ++i) {
+      const Sum* partials =
+          static_cast<const Sum*>(params.partials) + (channel * params.inner + i) * params.column_stride;
+      for (int64_t row = row_begin + thread_row; row < row_end; row += partials_in_flight * rows_per_pass)
 #pragma unroll
-          for (int k = 0; k < partials_in_flight; ++k)
-            if (row + k * rows_per_pass < row_end) sums[k] += partials[(row + k * rows_per_pass) * params.row_stride];
-      }
+        for (int k = 0; k < partials_in_flight; ++k)
+          if (row + k * rows_per_pass < row_end) sums[k] += partials[(row + k * rows_per_pass) * params.row_stride];
+    }
 #pragma unroll
   for (int half = partials_in_flight / 2; half > 0; half /= 2)
 #pragma unroll

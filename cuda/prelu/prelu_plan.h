@@ -27,9 +27,8 @@ constexpr int max_prelu_threads = 256;
 constexpr int max_backward_threads = 512;
 constexpr int max_span_threads = 256;
 constexpr int max_sum_threads = 512;
-constexpr int row_sum_threads = 128;
-constexpr int max_far_row_threads = 1024;
-constexpr int channel_tile_packs = 8;  // 128 bytes of a row
+constexpr int max_row_sum_threads = 1024;
+constexpr int column_tile_packs = 8;   // 128 bytes of a row
 constexpr int max_cluster_blocks = 8;  // that every GPU with clusters has
 
 // A checked call. Every extent is >= 1; `dtype` is float16, bfloat16, float32 or float64, `alpha_dtype` the same type,
@@ -118,12 +117,10 @@ enum class PreluBackwardKernel : int32_t {
   spans_of_planes,     // a warp takes a span of packs that lie in one plane of `inner` elements, or in two
   packs_of_planes,     // a block takes a span of packs; each plane of `inner` elements in it gives one partial sum
   packs_of_columns,    // a thread keeps its place in the row of channels * inner elements and steps over rows
-  packs_of_channels,   // the same with inner = 1, and every pack whole channels
   warp_columns,        // a warp takes a column of packs, a lane every 32nd row of it: inner = 1 and few rows
-  cluster_of_columns,  // as packs_of_columns, and neighbouring slabs of rows are a cluster that sums them up (sm_90)
   nothing,             // no elements: dalpha alone
 };
-constexpr int num_prelu_backward_kernels = 8;
+constexpr int num_prelu_backward_kernels = 6;
 const char* prelu_backward_kernel_name(PreluBackwardKernel kernel);
 
 // The tensors of a backward pass. Sums are float, or double for float64.
@@ -187,44 +184,44 @@ struct PlaneParams {
   friend bool operator==(const PlaneParams&, const PlaneParams&) = default;
 };
 
-// The packs are rows of `row_packs`; a row is `row_periods` times channels * inner elements, the fewest that are whole
-// packs. A block takes `tile_packs` neighbouring columns of packs and `rows_per_slab` neighbouring rows, `tile_rows` of
-// them at a time. Partials are (slabs, channels) where a block holds all columns of its channels, and (slabs, columns)
-// otherwise; a cluster's slabs count as one.
+// How the packs of packs_of_columns lie in the tensors.
+enum class ColumnPacks : int32_t {
+  whole_channels,  // all exist, aligned, and so are their alphas
+  aligned,         // those that exist in part are the first and the last
+  shifted,         // aligned in one tensor and not in another
+};
+
+// A pack of which a part exists.
+struct ColumnEdge {
+  int64_t row = 0;
+  int64_t column = 0;
+  friend bool operator==(const ColumnEdge&, const ColumnEdge&) = default;
+};
+
+// The packs are rows of `row_packs`, a row is whole periods of channels * inner elements: its columns. A block takes
+// column_tile_packs neighbouring packs of `rows_per_slab` neighbouring rows. Partials are (slabs, num_columns), which
+// is (slabs * periods, channels, inner); a cluster's slabs count as one. Or a warp takes one pack of all rows, and only
+// what comes before rows_per_slab counts.
 struct ColumnParams {
   PreluBackwardTensors tensors;
-  int64_t row_packs = 0;
+  void* sums = nullptr;  // dalpha or partials; null: not wanted
   int64_t num_rows = 0;  // the last may be short
-  int32_t row_periods = 1;
-  Divider tile_packs;
-  int32_t tile_rows = 0;
+  int64_t row_packs = 0;
+  int64_t num_columns = 0;
+  int32_t first_column = 0;  // the first element's, where one row holds all: columns are not elements before it then
+  int64_t step_packs = 0;    // between a thread's rows
   int32_t rows_per_slab = 0;
-  int32_t num_parts = 1;      // that the rows of a tile are summed up into at first
-  Divider num_tiles;          // along a row
-  int32_t tile_channels = 0;  // 0: partials are of columns
-  int32_t threads_per_channel = 32;
-  AlphaAccess alpha_access = AlphaAccess::one_per_element;
+  bool is_dalpha = false;
+  int32_t first_pack = 0;      // the first that exists as a whole, where those that do not are left to the edges
+  int64_t num_whole_rows = 0;  // of packs before the last edge
+  int64_t last_row_packs = 0;
+  int32_t num_edges = 0;
+  ColumnEdge edges[2];
+  Divider num_tiles;
   friend bool operator==(const ColumnParams&, const ColumnParams&) = default;
 };
 
-// The packs are rows of `row_packs` packs of channels. A block takes channel_tile_packs neighbouring ones of
-// `rows_per_slab` neighbouring rows. Partials are (slabs, channels); a cluster's slabs count as one. Or a warp takes
-// one pack of all rows, and only what comes before rows_per_slab counts.
-struct ChannelParams {
-  PreluBackwardTensors tensors;
-  void* sums = nullptr;  // dalpha or partials; null: not wanted
-  int64_t num_rows = 0;
-  int64_t num_channels = 0;
-  int32_t row_packs = 0;
-  int64_t step_packs = 0;  // between a thread's rows
-  int32_t rows_per_slab = 0;
-  bool is_dalpha = false;
-  Divider num_tiles;
-  friend bool operator==(const ChannelParams&, const ChannelParams&) = default;
-};
-
-// sums[r, c] = sum over the rows of chunk r and over the columns of channel c of partials. Column
-// (lead + k * channels * inner + c * inner + i) % columns is channel c's for i < inner and k < periods. The strides are
+// sums[r, c] = sum over the rows of chunk r and over the columns c * inner + i, i < inner, of partials. The strides are
 // of partials, in elements.
 struct PartialSumParams {
   const void* partials = nullptr;
@@ -236,8 +233,7 @@ struct PartialSumParams {
   int64_t column_stride = 1;
   int64_t channels = 0;
   int64_t inner = 1;
-  int32_t periods = 1;
-  int32_t lead = 0;
+  Divider run;             // neighbouring partials of a channel, of sum_near_rows
   Divider block_channels;  // channels of a block, a power of two <= 8
   Divider num_tiles;       // blocks along the channels
   friend bool operator==(const PartialSumParams&, const PartialSumParams&) = default;
@@ -246,8 +242,9 @@ struct PartialSumParams {
 // What sums partials up to dalpha.
 enum class SumKernel : int32_t {
   partials,   // any
-  near_rows,  // (rows, channels) whose rows are neighbours, a block a channel
-  far_rows,   // (rows, channels) whose channels are neighbours, a block 32 of them
+  near_rows,  // (channels, rows), a block a channel
+  runs,       // (rows, channels, inner), the same
+  far_rows,   // (rows, channels), a block 8 or 32 of these
 };
 
 // One kernel over x and dy, then up to two that sum its partials up.
@@ -258,13 +255,13 @@ struct PreluBackwardPlan {
   flowk_dtype dtype = FLOWK_FLOAT32;
   flowk_dtype alpha_dtype = FLOWK_FLOAT32;
   LaunchConfig launch;
-  int32_t packs_at_once = 1;          // of x and of dy, that a thread loads before it uses any: 1, 2, 3, 4 or 8
+  int32_t packs_at_once = 1;  // of x and of dy, that a thread loads before it uses any: 1, 2, 3, 4 or 8
+  ColumnPacks column_packs = ColumnPacks::whole_channels;
   bool span_is_in_one_plane = false;  // spans are equal shares of planes
   ChannelPlaneParams channel_planes;
   SpanParams spans;
   PlaneParams planes;
   ColumnParams columns;
-  ChannelParams channels;
   int32_t num_sums = 0;  // kernels after the first; the last writes dalpha
   SumKernel last_sum = SumKernel::partials;
   LaunchConfig sum_launches[2];
@@ -279,7 +276,7 @@ struct PreluBackwardChoice {
   int32_t max_threads = 0;    // a block
   int32_t rows_per_slab = 0;  // of packs_of_columns
   int32_t cluster_blocks = 0;
-  int32_t tile_packs = 0;     // of columns: at most
+  int32_t tile_packs = 0;     // of planes_of_channels: at most
   int32_t overlap = 0;        // 1: no kernel starts early; 2: they do
   int32_t packs_at_once = 0;  // of all kernels but packs_of_planes
 };

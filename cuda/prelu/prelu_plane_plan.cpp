@@ -24,7 +24,7 @@ constexpr int64_t max_packs_of_one_plane(int64_t element_bytes, int64_t num_byte
 }
 constexpr int32_t threads_of_spans(int64_t packs_per_lane) { return packs_per_lane <= 2 ? 256 : 128; }
 constexpr int64_t max_packs_of_two_planes = 2;
-constexpr int64_t max_forced_packs_of_two_planes = 4;
+constexpr int64_t most_packs_of_two_planes = 4;
 
 // The packs of the longest equal share of a plane that a warp can take, if that keeps most lanes busy; 0 if not.
 int64_t equal_share(int64_t plane_packs, int64_t max_packs) {
@@ -43,7 +43,13 @@ bool plan_spans(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
   const int64_t forced = problem.choice.packs_at_once;
   int64_t packs_per_lane =
       forced > 0 ? forced : max_packs_of_one_plane(problem.shape.element_bytes, problem.num_packs * pack_bytes);
-  const int64_t most_of_two_planes = forced > 0 ? max_forced_packs_of_two_planes : max_packs_of_two_planes;
+  int64_t most_of_two_planes = forced > 0 ? most_packs_of_two_planes : max_packs_of_two_planes;
+  // A channel's partials are to be summed up by one kernel.
+  const auto has_many_spans = [&](int64_t packs) {
+    return problem.shape.outer * ceil_div(inner, packs * warp_lanes * V) > near_rows_at_once;
+  };
+  while (forced == 0 && packs_per_lane < 8 && has_many_spans(packs_per_lane)) packs_per_lane *= 2;
+  if (forced == 0 && has_many_spans(most_of_two_planes)) most_of_two_planes = most_packs_of_two_planes;
   const bool plane_is_whole_packs = is_whole(problem) && inner % V == 0;
   int64_t span_packs = 0;
   for (; packs_per_lane >= 1; packs_per_lane /= 2) {
@@ -108,13 +114,18 @@ int64_t choose_span(const PreluBackwardProblem& problem, int64_t max_packs) {
 // Shorter planes go by columns: a plane's partial is 4 bytes written and read again, and should add no more than 3% to
 // its three times this many.
 constexpr int64_t min_plane_bytes = 96;
+// So do those of up to this many bytes, the longest measured, where many of them make rows of lines.
+constexpr int64_t max_bytes_of_many_planes = 256;
 
 }  // namespace
 
 bool plan_planes(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
   const int64_t V = problem.pack_elements, inner = problem.shape.inner;
   const bool is_forced = problem.choice.kernel != 0;
-  if (inner < V || (!is_forced && inner * problem.shape.element_bytes < min_plane_bytes)) return false;
+  const int64_t plane_bytes = inner * problem.shape.element_bytes;
+  const bool goes_by_columns =
+      plane_bytes < min_plane_bytes || (plane_bytes <= max_bytes_of_many_planes && has_rows_of_lines(problem));
+  if (inner < V || (!is_forced && goes_by_columns)) return false;
   const int64_t max_threads =
       problem.choice.max_threads > 0 ? problem.choice.max_threads : threads_for(problem.num_packs, problem.device);
   PlaneParams& params = plan->planes;

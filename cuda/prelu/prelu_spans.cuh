@@ -33,8 +33,9 @@ __device__ __forceinline__ SpanPlace place_span(const SpanParams& params, int64_
 // partials[c, o, s] = sum of (x > 0 ? 0 : dy * x) over what plane (o, c) has in its span s, s < partials_per_plane
 //   x, dy, dx (outer, channels, inner); a span has inner elements or fewer
 // A warp takes a span: kPacks packs a lane at most, all loaded before the first is used. With kOnePlane spans are equal
-// shares of planes. With kWhole all packs exist and are aligned in all tensors.
-template <class T, class A, bool kOnePlane, bool kWhole, int kPacks>
+// shares of planes, of packs that exist. With kAligned packs are aligned in all tensors; one of which only a part
+// exists lies in two planes, since the tensor begins and ends with a plane.
+template <class T, class A, bool kOnePlane, bool kAligned, int kPacks>
 __global__ void __launch_bounds__(max_span_threads) prelu_spans(const __grid_constant__ SpanParams params) {
   constexpr int V = pack_elements<T>;
   using Compute = ComputeType<T>;
@@ -49,12 +50,16 @@ __global__ void __launch_bounds__(max_span_threads) prelu_spans(const __grid_con
   const int in_span = params.span_elements - lane * V;
   const int available = in_tensor < in_span ? static_cast<int>(in_tensor) : in_span;
   wait_for_previous_grid();
+  // Of those, the ones before which a whole pack begins.
+  const int whole = kOnePlane                      ? available
+                    : in_tensor - V + 1 >= in_span ? in_span
+                                                   : static_cast<int>(in_tensor) - V + 1;
   uint4 x[kPacks] = {}, dy[kPacks] = {};
 #pragma unroll
   for (int k = 0; k < kPacks; ++k)
-    if (k * 32 * V < available) {
-      x[k] = load_pack<T, kWhole>(tensors.x, first + k * 32 * V, grid.num_elements, tensors.x_shift);
-      dy[k] = load_pack<T, kWhole>(tensors.dy, first + k * 32 * V, grid.num_elements, tensors.dy_shift);
+    if (k * 32 * V < (kAligned ? whole : available) && (k > 0 || !kAligned || first >= 0)) {
+      x[k] = load_pack<T, kAligned>(tensors.x, first + k * 32 * V, grid.num_elements, tensors.x_shift);
+      dy[k] = load_pack<T, kAligned>(tensors.dy, first + k * 32 * V, grid.num_elements, tensors.dy_shift);
     }
   const SpanPlace place = params.is_wide ? place_span<uint64_t>(params, span) : place_span<uint32_t>(params, span);
   const bool wraps = place.channel + 1 == grid.channels;
@@ -80,16 +85,21 @@ __global__ void __launch_bounds__(max_span_threads) prelu_spans(const __grid_con
     }
     const bool is_next = !kOnePlane && left_of_pack <= 0;
     Compute added = 0;
-    differentiate_pack<T, A, kWhole>(tensors, first + k * 32 * V, dy[k], x[k],
-                                     two_alphas<T, A>(alpha, next_alpha, is_next ? 0 : V), added);
+    differentiate_pack<T, A, kAligned>(tensors, first + k * 32 * V, dy[k], x[k],
+                                       two_alphas<T, A>(alpha, next_alpha, is_next ? 0 : V), added);
     sum += is_next ? Compute{0} : added;
     if (!kOnePlane) next_sum += is_next ? added : Compute{0};
   }
   if (!kOnePlane && mixed >= 0) {
     const int left_of_pack = left - mixed * 32 * V;
+    const int64_t first_mixed = first + mixed * 32 * V;
+    if (kAligned && (first_mixed < 0 || mixed * 32 * V >= whole)) {
+      mixed_x = load_pack<T, false>(tensors.x, first_mixed, grid.num_elements, 0);
+      mixed_dy = load_pack<T, false>(tensors.dy, first_mixed, grid.num_elements, 0);
+    }
     Compute terms[V] = {};
-    differentiate_pack<T, A, kWhole>(tensors, first + mixed * 32 * V, mixed_dy, mixed_x,
-                                     two_alphas<T, A>(alpha, next_alpha, left_of_pack), terms);
+    differentiate_pack<T, A, false>(tensors, first_mixed, mixed_dy, mixed_x,
+                                    two_alphas<T, A>(alpha, next_alpha, left_of_pack), terms);
 #pragma unroll
     for (int j = 0; j < V; ++j) {
       sum += j < left_of_pack ? terms[j] : Compute{0};

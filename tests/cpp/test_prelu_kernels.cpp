@@ -88,11 +88,12 @@ double gate(double value, double kept, double alpha, flowk_dtype dtype) {
 
 struct Reached {
   bool kernels[num_prelu_backward_kernels] = {};
-  bool forward_access[5] = {}, plane_access[5] = {}, column_access[5] = {};
+  bool forward_access[5] = {}, plane_access[5] = {};
   bool num_sums[3] = {};
   bool forward_shift = false, backward_shift = false, wide = false;
-  bool spans_share_planes = false, tile_of_columns = false, many_periods = false, many_tiles = false, slabs = false;
-  bool span_planes[2] = {}, near_rows = false, far_rows = false;
+  bool spans_share_planes = false, column_packs[3] = {}, one_row = false, many_periods = false, slabs = false;
+  bool num_edges[3] = {};
+  bool span_planes[2] = {}, near_rows = false, runs = false, far_rows = false;
   bool paired_planes = false, lone_planes = false;
 
   void add(const PreluPlan& plan) {
@@ -101,6 +102,7 @@ struct Reached {
   }
   void add(const PreluBackwardPlan& plan) {
     near_rows |= plan.num_sums > 0 && plan.last_sum == SumKernel::near_rows;
+    runs |= plan.num_sums > 0 && plan.last_sum == SumKernel::runs;
     far_rows |= plan.num_sums > 0 && plan.last_sum == SumKernel::far_rows;
     paired_planes |= plan.kernel == PreluBackwardKernel::planes_of_channels && plan.channel_planes.tile_channels > 1;
     lone_planes |= plan.kernel == PreluBackwardKernel::planes_of_channels && plan.channel_planes.tile_channels == 1;
@@ -114,10 +116,10 @@ struct Reached {
     } else if (plan.kernel == PreluBackwardKernel::spans_of_planes) {
       span_planes[plan.span_is_in_one_plane] = true;
     } else if (plan.kernel == PreluBackwardKernel::packs_of_columns) {
-      column_access[static_cast<int>(plan.columns.alpha_access)] = true;
-      tile_of_columns |= plan.columns.tile_channels == 0;
-      many_periods |= plan.columns.row_periods > 1 && plan.columns.tile_channels > 0;
-      many_tiles |= plan.columns.num_tiles.divisor > 1 && plan.columns.tile_channels > 0;
+      column_packs[static_cast<int>(plan.column_packs)] = true;
+      num_edges[plan.columns.num_edges] = true;
+      one_row |= plan.columns.num_rows == 1 && plan.columns.first_column > 0;
+      many_periods |= plan.columns.num_rows > 1 && plan.columns.num_columns > plan.columns.tensors.grid.channels;
       slabs |= plan.columns.num_rows > plan.columns.rows_per_slab;
     }
   }
@@ -125,17 +127,18 @@ struct Reached {
     for (const PreluBackwardKernel kernel :
          {PreluBackwardKernel::planes_of_channels, PreluBackwardKernel::spans_of_planes,
           PreluBackwardKernel::packs_of_planes, PreluBackwardKernel::packs_of_columns,
-          PreluBackwardKernel::packs_of_channels, PreluBackwardKernel::warp_columns, PreluBackwardKernel::nothing})
+          PreluBackwardKernel::warp_columns, PreluBackwardKernel::nothing})
       CHECK(kernels[static_cast<int>(kernel)]);
     for (const bool reached : forward_access) CHECK(reached);
     for (const AlphaAccess access : {AlphaAccess::one_for_all, AlphaAccess::one_per_pack, AlphaAccess::two_per_pack})
       CHECK(plane_access[static_cast<int>(access)]);
-    for (const bool reached : column_access) CHECK(reached);
     for (const bool reached : num_sums) CHECK(reached);
     CHECK(forward_shift && backward_shift && wide);
-    CHECK(span_planes[0] && span_planes[1] && near_rows && far_rows);
+    CHECK(span_planes[0] && span_planes[1] && near_rows && runs && far_rows);
     CHECK(paired_planes && lone_planes);
-    CHECK(spans_share_planes && tile_of_columns && many_periods && many_tiles && slabs);
+    CHECK(spans_share_planes && one_row && many_periods && slabs);
+    for (const bool reached : column_packs) CHECK(reached);
+    for (const bool reached : num_edges) CHECK(reached);
   }
 };
 
@@ -207,22 +210,17 @@ class CaseRun {
              .packs_at_once = packs_per_lane},
             "forced", true, true);
     for (const PreluBackwardKernel kernel :
-         {PreluBackwardKernel::packs_of_planes, PreluBackwardKernel::packs_of_columns,
-          PreluBackwardKernel::packs_of_channels})
+         {PreluBackwardKernel::packs_of_planes, PreluBackwardKernel::packs_of_columns})
       for (const int threads : {32, 96, 512})
-        for (const int tile_packs : {0, 4})
-          for (const int rows_per_slab : {0, 7})
-            for (const int packs_at_once : {2, 4, 8}) {
-              if (kernel == PreluBackwardKernel::packs_of_planes &&
-                  (tile_packs > 0 || rows_per_slab > 0 || packs_at_once > 2))
-                continue;
-              run({.kernel = 1 + static_cast<int>(kernel),
-                   .max_threads = threads,
-                   .rows_per_slab = rows_per_slab,
-                   .tile_packs = tile_packs,
-                   .packs_at_once = packs_at_once},
-                  "forced", true, true);
-            }
+        for (const int rows_per_slab : {0, 7, 40})
+          for (const int packs_at_once : {2, 4, 8}) {
+            if (kernel == PreluBackwardKernel::packs_of_planes && (rows_per_slab > 0 || packs_at_once > 2)) continue;
+            run({.kernel = 1 + static_cast<int>(kernel),
+                 .max_threads = threads,
+                 .rows_per_slab = rows_per_slab,
+                 .packs_at_once = packs_at_once},
+                "forced", true, true);
+          }
   }
 
  private:

@@ -72,30 +72,28 @@ std::vector<PreluPlanCase> plan_cases() {
   constexpr PreluBackwardKernel channel_planes = PreluBackwardKernel::planes_of_channels,
                                 warps = PreluBackwardKernel::warp_columns, spans = PreluBackwardKernel::spans_of_planes,
                                 planes = PreluBackwardKernel::packs_of_planes,
-                                columns = PreluBackwardKernel::packs_of_columns,
-                                channels = PreluBackwardKernel::packs_of_channels,
-                                cluster = PreluBackwardKernel::cluster_of_columns;
+                                columns = PreluBackwardKernel::packs_of_columns;
   return {
       {{"112x112", f16, 96, 64, 12544}, spans, 1},
       {{"57x57", f16, 32, 100, 3249}, spans, 1},
       {{"57x57", f32, 32, 100, 3249}, spans, 1},
-      {{"5x5, large: too many rows for a block", f16, 4096, 4096, 25}, columns, 1},
+      {{"5x5, large: planes shorter than 96 bytes", f16, 4096, 4096, 25}, columns, 1},
       {{"14x14, large: too many rows for a block", f16, 4096, 1024, 196}, planes, 1},
       {{"7x7: a block has all rows of 4 channels", f16, 96, 512, 49}, channel_planes, 0},
       {{"14x14: a block has all rows of 2 channels, more packs than a warp lanes", f32, 96, 256, 196},
        channel_planes,
        0},
       {{"28x28 of 64 channels: a cluster has all rows of one", f16, 96, 64, 784}, channel_planes, 0},
-      {{"2x2", f16, 512, 768, 4}, columns, 0},
+      {{"2x2", f16, 512, 768, 4}, columns, 1},
       {{"1x1: a warp has all rows", f16, 96, 512, 1}, warps, 0},
-      {{"channels last", f16, 96 * 112 * 112, 64, 1}, channels, 1},
+      {{"channels last", f16, 96 * 112 * 112, 64, 1}, columns, 1},
       {{"channels last, misaligned", f16, 96 * 112 * 112, 64, 1, 1, 1, 1}, columns, 1},
       {{"small, 3 channels last: few channels are no reason to leave the GPU idle", f16, 1 << 20, 3, 1}, columns, 1},
-      {{"channels last, 7x7", f16, 96 * 49, 512, 1}, channels, 1},
-      {{"3 channels last", f32, 64 * 224 * 224, 3, 1}, cluster, 1},
+      {{"channels last, 7x7", f16, 96 * 49, 512, 1}, columns, 1},
+      {{"3 channels last", f32, 64 * 224 * 224, 3, 1}, columns, 1},
       {{"one alpha for all", f32, 1, 1, int64_t{1} << 28}, spans, 2},
       {{"2^31 elements and more", f16, 3, 1, int64_t{1} << 30}, spans, 2, true},
-      {{"2^31 elements and more, channels last", f16, int64_t{1} << 26, 64, 1}, channels, 2},
+      {{"2^31 elements and more, channels last", f16, int64_t{1} << 26, 64, 1}, columns, 2},
       {{"a plane of 2^40 elements", f64, 1, 2, int64_t{1} << 40}, spans, 2, true},
       {{"2^31 channels and more", f16, 1, int64_t{1} << 32, 1}, columns, 0},
       {{"a row of few elements", f32, 1, 7, 1}, columns, 0},
@@ -124,10 +122,7 @@ void check_plan(const PreluCase& row, const Device& device, const PreluBackwardP
     CHECK(int64_t{plan.launch.cluster_blocks} * params.rows_per_slab >= row.outer);
   } else if (plan.kernel == PreluBackwardKernel::warp_columns) {
     CHECK(row.outer <= 32 * plan.packs_at_once);
-    CHECK(plan.launch.num_blocks * plan.launch.num_threads / 32 >= plan.channels.row_packs);
-  } else if (plan.kernel == PreluBackwardKernel::packs_of_channels) {
-    CHECK(plan.channels.step_packs == plan.launch.num_threads / channel_tile_packs * plan.channels.row_packs);
-    CHECK(plan.launch.num_blocks * channel_tile_packs * plan.channels.rows_per_slab >= num_packs);
+    CHECK(plan.launch.num_blocks * plan.launch.num_threads / 32 >= plan.columns.row_packs);
   } else if (plan.kernel == PreluBackwardKernel::spans_of_planes) {
     const int64_t elements = row.outer * row.channels * row.inner;
     CHECK(plan.launch.num_blocks * plan.launch.num_threads / 32 * plan.spans.span_elements >= elements);
@@ -138,21 +133,18 @@ void check_plan(const PreluCase& row, const Device& device, const PreluBackwardP
     CHECK(plan.launch.num_blocks * plan.planes.span_packs >= num_packs);
     CHECK(plan.planes.span_packs <= plan.launch.num_threads);
   } else {
-    const int64_t tile_packs = plan.columns.tile_packs.divisor;
-    CHECK(tile_packs * plan.columns.tile_rows <= plan.launch.num_threads);
+    CHECK(plan.columns.step_packs == plan.launch.num_threads / column_tile_packs * plan.columns.row_packs);
     CHECK(plan.columns.row_packs * plan.columns.num_rows >= num_packs);
-    CHECK(plan.launch.num_blocks * tile_packs * plan.columns.rows_per_slab >= num_packs);
+    CHECK(plan.launch.num_blocks * column_tile_packs * plan.columns.rows_per_slab >= num_packs);
   }
   CHECK(plan.num_sums >= 0 && plan.num_sums <= 2);
   CHECK((plan.num_sums == 0) == (plan.workspace_bytes == 0));
   for (int i = 0; i < plan.num_sums; ++i) {
-    check_launch(plan.sum_launches[i], max_far_row_threads);
+    check_launch(plan.sum_launches[i], max_row_sum_threads);
     CHECK(plan.sum_launches[i].overlaps_previous == (device.capability >= 90));
     const bool is_last = i + 1 == plan.num_sums;
-    const int64_t block_channels = is_last && plan.last_sum == SumKernel::near_rows ? 1
-                                   : is_last && plan.last_sum == SumKernel::far_rows
-                                       ? 32
-                                       : plan.sums[i].block_channels.divisor;
+    const bool is_of_runs = plan.last_sum == SumKernel::near_rows || plan.last_sum == SumKernel::runs;
+    const int64_t block_channels = is_last && is_of_runs ? 1 : plan.sums[i].block_channels.divisor;
     CHECK(plan.sum_launches[i].num_blocks * block_channels >= plan.sums[i].channels);
   }
   if (device.capability < 90) CHECK(plan.launch.cluster_blocks == 1);
