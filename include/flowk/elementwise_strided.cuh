@@ -189,6 +189,7 @@ __device__ __forceinline__ bool place_in_row(const StridedElementwiseParams<kOpe
   const int64_t remaining = params.rows.row_elements.divisor - column;
   places->first = column < 0 ? static_cast<int>(-column) : 0;
   places->last = remaining < kN ? static_cast<int>(remaining) : kN;
+  places->linear = 0;
   places->wraps_often = false;
 #pragma unroll
   for (int k = 0; k < kOperands; ++k) {
