@@ -215,7 +215,36 @@ struct FloatFormulas : CommonFormulas<T> {
 template <>
 struct Formulas<double, false> : FloatFormulas<double, false> {};
 template <>
-struct Formulas<float, false> : FloatFormulas<float, false> {};
+struct Formulas<float, false> : FloatFormulas<float, false> {
+  // Q(z) = Phi(-z) for 0 <= z <= tail_end, as bell(z) * tail_over_bell(z): e^(-z^2 / 2) times a polynomial in
+  // 1 / (1 + 0.35 z), fitted with a relative error of 3.2e-8. Rounded, gelu is within 0.5 of its bound, 8 + 2 x^2
+  // units.
+  static constexpr float tail_end = 14.6f;  // gelu is 0 there
+  __device__ __forceinline__ static float bell(float z) { return exp2_approx(z * z * -0.72134752f); }
+  __device__ __forceinline__ static float tail_over_bell(float z) {
+    const float t = reciprocal_approx_ftz(fmaf(0.35f, z, 1.0f));
+    float p = -0.029159496f;
+    p = fmaf(p, t, 0.14403889f);
+    p = fmaf(p, t, -0.2558558f);
+    p = fmaf(p, t, 0.15933926f);
+    p = fmaf(p, t, -0.023226134f);
+    p = fmaf(p, t, 0.10555848f);
+    p = fmaf(p, t, 0.11981973f);
+    p = fmaf(p, t, 0.13986373f);
+    p = fmaf(p, t, 0.13962129f);
+    return p * t;
+  }
+  // max(x, 0) - |x| Q(|x|)
+  __device__ __forceinline__ static float gelu(float x, float, float) {
+    const float z = fminf(fabsf(x), tail_end);
+    return fmaf(-z * tail_over_bell(z), bell(z), maximum(x, 0.0f));
+  }
+  __device__ __forceinline__ static float gelu_grad(float x, float y) {
+    y = bounded(y, tail_end);
+    const float z = fabsf(y), density = bell(z), tail = tail_over_bell(z) * density;
+    return x * fmaf(y, inverse_sqrt_2pi * density, y < 0.0f ? tail : 1.0f - tail);
+  }
+};
 
 // Results of 16 bits and fewer.
 template <>

@@ -26,8 +26,38 @@ __device__ __forceinline__ void visit_size(const ElementwiseOperand& operand, Vi
   visit(Constant<1>());
 }
 
+// Byte i of a word as a T of one byte, extended: one instruction where a shift and a mask are two.
+template <class T>
+__device__ __forceinline__ int32_t byte_of(uint32_t word, int i) {
+#ifdef FLOWK_SIMT
+  return static_cast<T>(word >> (8 * i));
+#else
+  // A selector of 4 is a byte of 0, one of 8 + i the sign of byte i.
+  const uint32_t selector = static_cast<uint32_t>(std::is_signed_v<T> ? (8 + i) * 0x1110 + i : 0x4440 + i);
+  int32_t value;
+  asm("prmt.b32 %0, %1, 0, %2;" : "=r"(value) : "r"(word), "r"(selector));
+  return value;
+#endif
+}
+
+// x != 0 as 0 or 1: a minimum, where a comparison takes a predicate, a select and a shift into place.
+__device__ __forceinline__ uint32_t as_bool(uint32_t x) {
+#ifdef FLOWK_SIMT
+  return x != 0;
+#else
+  uint32_t result;
+  asm("min.u32 %0, %1, 1;" : "=r"(result) : "r"(x));
+  return result;
+#endif
+}
+
 template <class T, int kN, class Compute>
 __device__ __forceinline__ void unpack_as(const uint32_t* words, Compute (&values)[kN]) {
+  if constexpr (std::is_integral_v<T> && sizeof(T) == 1 && sizeof(Compute) == 4) {
+#pragma unroll
+    for (int i = 0; i < kN; ++i) values[i] = byte_of<T>(words[i / 4], i % 4);
+    return;
+  }
   T elements[kN];
   __builtin_memcpy(static_cast<void*>(elements), words, sizeof(elements));
   if constexpr (is_float8<T> && kN % 2 == 0) {
@@ -58,6 +88,13 @@ __device__ __forceinline__ void unpack_bool(const uint32_t* words, Compute (&val
 
 template <class T, int kN, class Compute>
 __device__ __forceinline__ void pack_as(const Compute (&values)[kN], uint32_t* words) {
+  if constexpr (std::is_same_v<T, bool> && std::is_integral_v<Compute> && sizeof(Compute) == 4) {
+    uint8_t bytes[kN];
+#pragma unroll
+    for (int i = 0; i < kN; ++i) bytes[i] = static_cast<uint8_t>(as_bool(static_cast<uint32_t>(values[i])));
+    __builtin_memcpy(words, bytes, sizeof(bytes));
+    return;
+  }
   T elements[kN];
   if constexpr (std::is_same_v<T, Float16> && std::is_same_v<Compute, float> && kN % 2 == 0) {
 #pragma unroll

@@ -44,6 +44,7 @@ __device__ __forceinline__ void run_linear(const Params& params, const Factory& 
   const int64_t item = static_cast<int64_t>(blockIdx.x) * (elementwise_threads * packs) + threadIdx.x;
   const auto has = [&](int p) { return p < packs && item + p * elementwise_threads < params.num_packs; };
   uint32_t words[num_inputs][num_words];
+  int times[num_inputs][kPacks] = {};  // that repeated elements are to be spread
   if (has(0)) {
     for_each_input<In...>([&](auto index, auto type) {
       constexpr int k = decltype(index)::value;
@@ -62,7 +63,8 @@ __device__ __forceinline__ void run_linear(const Params& params, const Factory& 
         } else if (is_periodic<Params> && operand.access >= ElementwiseAccess::cycled_packs) {
           if constexpr (is_periodic<Params>)
             if (operand.access != ElementwiseAccess::cycled_table)
-              load_periodic<kN, kPacks, bytes>(operand, params.periods[k], static_cast<uint32_t>(item), has, own);
+              load_periodic<kN, kPacks, bytes>(operand, params.periods[k], static_cast<uint32_t>(item), has, own,
+                                               times[k - 1]);
         } else {  // repeated below, when all loads are under way
           own[0] = operand.number[0];
           if constexpr (bytes == 8) own[1] = operand.number[1];
@@ -95,6 +97,11 @@ __device__ __forceinline__ void run_linear(const Params& params, const Factory& 
         } else if constexpr (is_periodic<Params>) {
           if (operand.access == ElementwiseAccess::cycled_table)
             load_table<kN, kPacks, bytes>(params.periods[k], static_cast<uint32_t>(item), own);
+          if constexpr (pack_bytes >= 4) {
+#pragma unroll
+            for (int p = 0; p < kPacks; ++p)
+              if (times[k - 1][p] != 0) spread_repeated_pack<kN, bytes>(times[k - 1][p], own + p * pack_bytes / 4);
+          }
         }
       });
     });

@@ -58,31 +58,30 @@ __device__ __forceinline__ void load_cycled_pack(const ElementwiseOperand& opera
   }
 }
 
-// Each element `repeat` times: a pack has one of them, or two, or the loop's. Spreading them when all loads are under
-// way takes a second division: 0.87-0.95 for 0.96-0.99 of a copy in float16 and float32 (H200).
+// Each element `repeat` times: a pack has one of them, or two, or the loop's. One or two are left in the pack's first
+// places, for spread_repeated_pack() to spread when all loads are under way. Returns how often the first one stands in
+// the pack; 0: all elements stand in their places.
 template <int kN, int kSize>
-__device__ __forceinline__ void load_repeated_pack(const ElementwiseOperand& operand, const ElementwisePeriod& period,
-                                                   PeriodPlace place, uint32_t* words) {
-  constexpr int num_words = (kN * kSize + 3) / 4;
+__device__ __forceinline__ int load_repeated_pack(const ElementwiseOperand& operand, const ElementwisePeriod& period,
+                                                  PeriodPlace place, uint32_t* words) {
+  constexpr int bytes = kN * kSize;
   const auto next_of = [&](uint32_t i) { return i + 1 == period.period.divisor ? 0 : i + 1; };
   if (period.repeat.divisor >= kN) {
     pack::load<kSize>(words, operand.data + place.index * operand.step);
-    pack::repeat<kN, kSize>(words);
     const int left = static_cast<int>(period.repeat.divisor - place.in_repeat);
-    if (left >= kN) return;
-    uint32_t next[num_words];
+    if (left >= kN) return kN;
+    uint32_t next[(kSize + 3) / 4];
     pack::load<kSize>(next, operand.data + next_of(place.index) * operand.step);
-    pack::repeat<kN, kSize>(next);
+    if constexpr (bytes <= 4) {
+      words[0] |= next[0] << (bytes * 4);
+    } else {
 #pragma unroll
-    for (int w = 0; w < num_words; ++w) {
-      const int bits = left * (kSize * 8) - 32 * w;  // of this word that are of the first element
-      const uint32_t mask = bits <= 0 ? 0u : bits >= 32 ? ~0u : (1u << bits) - 1;
-      words[w] = (words[w] & mask) | (next[w] & ~mask);
+      for (int w = 0; w < (kSize + 3) / 4; ++w) words[(kSize + 3) / 4 + w] = next[w];
     }
-    return;
+    return left;
   }
 #pragma unroll
-  for (int w = 0; w < num_words; ++w) words[w] = 0;
+  for (int w = 0; w < (bytes + 3) / 4; ++w) words[w] = 0;
 #pragma unroll
   for (int i = 0; i < kN; ++i) {
     uint32_t element[(kSize + 3) / 4];
@@ -93,12 +92,37 @@ __device__ __forceinline__ void load_repeated_pack(const ElementwiseOperand& ope
       place.index = next_of(place.index);
     }
   }
+  return 0;
 }
 
-// A thread's packs, the first of which is pack `item`; pack p exists where has(p).
+template <int kN, int kSize>
+__device__ __forceinline__ void spread_repeated_pack(int times, uint32_t* words) {
+  constexpr int bytes = kN * kSize;
+  constexpr int num_words = (bytes + 3) / 4;
+  uint32_t next[num_words];
+  if constexpr (bytes <= 4) {
+    next[0] = words[0] >> (bytes * 4);
+    words[0] &= (1u << (bytes * 4)) - 1;
+  } else {
+#pragma unroll
+    for (int w = 0; w < (kSize + 3) / 4; ++w) next[w] = words[(kSize + 3) / 4 + w];
+  }
+  pack::repeat<kN, kSize>(words);
+  if (times >= kN) return;
+  pack::repeat<kN, kSize>(next);
+#pragma unroll
+  for (int w = 0; w < num_words; ++w) {
+    const int bits = times * (kSize * 8) - 32 * w;  // of this word that are of the first element
+    const uint32_t mask = bits <= 0 ? 0u : bits >= 32 ? ~0u : (1u << bits) - 1;
+    words[w] = (words[w] & mask) | (next[w] & ~mask);
+  }
+}
+
+// A thread's packs, the first of which is pack `item`; pack p exists where has(p). `times` is what
+// load_repeated_pack() leaves to be spread, for packs of whole words.
 template <int kN, int kPacks, int kSize, class Has>
 __device__ __forceinline__ void load_periodic(const ElementwiseOperand& operand, const ElementwisePeriod& period,
-                                              uint32_t item, const Has& has, uint32_t* words) {
+                                              uint32_t item, const Has& has, uint32_t* words, int (&times)[kPacks]) {
   constexpr int pack_bytes = kN * kSize;
 #pragma unroll
   for (int p = 0; p < kPacks; ++p) {
@@ -106,7 +130,7 @@ __device__ __forceinline__ void load_periodic(const ElementwiseOperand& operand,
     const PeriodPlace place = place_in_period(period, (item + p * elementwise_threads) * kN);
     const auto load = [&](uint32_t* own) {
       if (operand.access == ElementwiseAccess::repeated)
-        load_repeated_pack<kN, kSize>(operand, period, place, own);
+        times[p] = load_repeated_pack<kN, kSize>(operand, period, place, own);
       else
         load_cycled_pack<kN, kSize>(operand, period, place.index, own);
     };
@@ -115,6 +139,7 @@ __device__ __forceinline__ void load_periodic(const ElementwiseOperand& operand,
     } else {
       uint32_t own;
       load(&own);
+      if (times[p] != 0) spread_repeated_pack<kN, kSize>(times[p], &own);
       const int bit = p * pack_bytes * 8;
       words[bit / 32] = bit % 32 == 0 ? own : words[bit / 32] | own << (bit % 32);
     }

@@ -97,14 +97,11 @@ struct CutPack {
   int shifts[sizeof...(In)];
 };
 
-// All inputs but those that are staged.
 template <int kN, class... In, int kOperands>
 __device__ __forceinline__ void load_cut_packs(const StridedElementwiseParams<kOperands>& params,
                                                const PackPlaces<kOperands>& places, CutPack<kN, In...>* pack) {
   for_each_input<In...>([&](auto index, auto type) {
     constexpr int k = decltype(index)::value;
-    pack->shifts[k - 1] = 0;
-    if (params.operands[k].access == ElementwiseAccess::staged) return;
     decltype(type)::type::with_size(params.operands[k], [&](auto size) {
       pack->shifts[k - 1] = load_cut_pack<kN, k, decltype(size)::value>(params, places, pack->words[k - 1]);
     });
@@ -189,6 +186,7 @@ __device__ __forceinline__ bool place_in_row(const StridedElementwiseParams<kOpe
   const int64_t remaining = params.rows.row_elements.divisor - column;
   places->first = column < 0 ? static_cast<int>(-column) : 0;
   places->last = remaining < kN ? static_cast<int>(remaining) : kN;
+  places->linear = 0;
   places->wraps_often = false;
 #pragma unroll
   for (int k = 0; k < kOperands; ++k) {

@@ -48,8 +48,6 @@ struct TileThread {
   }
 };
 
-// ---- tiles of whole aligned packs and chunks ------------------------------------------------------------------------
-
 // A run of an operand of kSize bytes, at least a line of all banks.
 template <int kN, int kSize>
 constexpr int aligned_run_bytes =
@@ -172,189 +170,17 @@ __global__ void __launch_bounds__(elementwise_threads, tile_resident_blocks<size
   // A loop, for one copy of the functor's code; the packs move up, for constant places in registers.
 #pragma unroll 1
   for (int r = 0; r < Shape::rows_per_thread; ++r) {
-    uint32_t out[Work::out_words];
-    Work::compute(params.operands, functor, 1, packs[0], out);
-    if (has_row(r))
+    if (has_row(r)) {
+      uint32_t out[Work::out_words];
+      Work::compute(params.operands, functor, 1, packs[0], out);
       Out::with_size(params.operands[0], [&](auto size) { pack::store<kN* decltype(size)::value>(locate(0, r), out); });
+    }
 #pragma unroll
     for (int q = 0; q + 1 < Shape::rows_per_thread; ++q)
 #pragma unroll
       for (int k = 0; k < num_inputs; ++k)
 #pragma unroll
         for (int w = 0; w < PackWords<kN, In...>::whole; ++w) packs[q][k][w] = packs[q + 1][k][w];
-  }
-}
-
-// ---- tiles of any alignment -----------------------------------------------------------------------------------------
-
-// Where byte `at` of a column's run stands: places agree with memory modulo 16, by a pitch that agrees with the step.
-template <int kOperands>
-__device__ __forceinline__ int staged_place(const ElementwiseTile<kOperands>& tile, int k, int at) {
-  return at ^ (at >> tile.swizzle_shift[k] & tile.swizzle_bits[k]);
-}
-
-template <int kN, int kSize, int kOperands>
-__device__ __forceinline__ void stage_shifted(const StridedElementwiseParams<kOperands>& params,
-                                              const TilePlace<kOperands>& place, int k) {
-  using Shape = ElementwiseTileShape<kN>;
-  constexpr int most_chunks = Shape::rows * kSize / chunk_bytes + 1;
-  const ElementwiseOperand& operand = params.operands[k];
-  const ElementwiseTile<kOperands>& tile = params.tile;
-  unsigned char* const staged = &shared<unsigned char>() + tile.shared_offset[k];
-  const int64_t first_column = static_cast<int64_t>(place.column) - tile.halo;
-  const unsigned char* const first =
-      operand.data + place.offsets[k] + int64_t{place.row} * kSize + first_column * operand.step;
-  const int lead = static_cast<int>(reinterpret_cast<uintptr_t>(first) % chunk_bytes);
-  const int row_bytes = static_cast<int>(min(tile.column_elements - place.row, uint32_t{Shape::rows})) * kSize;
-#pragma unroll 4
-  for (int item = static_cast<int>(threadIdx.x); item < most_chunks * (Shape::columns + tile.halo);
-       item += elementwise_threads) {
-    const int column = item / most_chunks;
-    if (first_column + column < 0 || first_column + column >= params.rows.row_elements.divisor) continue;
-    const int run = lead + column * tile.pitch[k];
-    const int at = run / chunk_bytes * chunk_bytes + item % most_chunks * chunk_bytes;
-    if (at >= run + row_bytes) continue;
-    const unsigned char* const src = first + column * operand.step + (at - run);
-    unsigned char* const dst = staged + staged_place(tile, k, at);
-    if (src >= operand.begin) {
-      async_copy_chunk_head(dst, src, operand.end - src);
-    } else {
-      for (int i = 0; i < chunk_bytes; ++i)
-        if (src + i >= operand.begin && src + i < operand.end) dst[i] = src[i];
-    }
-  }
-}
-
-// A row's pack, the first element of which stands at `here`; elements that do not exist are whatever stands there.
-template <int kN, int kSize, int kOperands>
-__device__ __forceinline__ void gather_shifted(const ElementwiseTile<kOperands>& tile, int k, int here,
-                                               uint32_t* words) {
-  const unsigned char* const staged = &shared<unsigned char>() + tile.shared_offset[k];
-  const int pitch = tile.pitch[k];
-#pragma unroll
-  for (int w = 0; w < (kN * kSize + 3) / 4; ++w) words[w] = 0;
-  const auto gather = [&](auto place_of) {
-#pragma unroll
-    for (int i = 0; i < kN; ++i) {
-      uint32_t element[(kSize + 3) / 4];
-      pack::load<kSize>(element, staged + place_of(here + i * pitch));
-      pack::put<kSize>(words, i, element);
-    }
-  };
-  if (tile.swizzle_bits[k] == 0)
-    gather([](int at) { return at; });
-  else
-    gather([&](int at) { return staged_place(tile, k, at); });
-}
-
-// A pack of neighbours that is whole, at any alignment, or of one element. False: it needs memory past the operand's.
-template <int kN, int kSize>
-__device__ __forceinline__ bool load_whole_shifted(const ElementwiseOperand& operand, const unsigned char* here,
-                                                   uint32_t* words, int* shift) {
-  constexpr int bytes = kN * kSize;
-  *shift = 0;
-  if (operand.access == ElementwiseAccess::aligned || operand.access == ElementwiseAccess::shifted) {
-    *shift = static_cast<int>(reinterpret_cast<uintptr_t>(here) % pack::access_bytes<bytes>);
-    if (*shift == 0) {
-      pack::load<bytes>(words, here);
-      return true;
-    }
-    if constexpr (bytes >= 4) {
-      constexpr int width = pack::access_bytes<bytes>;
-      if (here - *shift < operand.begin || here - *shift + bytes + width > operand.end) return false;
-      pack::load_around<bytes>(words, here, *shift);
-      return true;
-    }
-    return false;
-  }
-  if (operand.access == ElementwiseAccess::gather) return false;
-  load_whole_pack<kN, kSize>(operand, here, words);
-  return true;
-}
-
-template <int kN, class Factory, class Out, class... In>
-__global__ void __launch_bounds__(elementwise_threads, kN == 16 ? 3 : 4)
-    elementwise_shifted_tiles(const __grid_constant__ StridedElementwiseParams<1 + sizeof...(In)> params,
-                              const Factory factory) {
-  allow_next_grid();
-  constexpr int num_operands = 1 + static_cast<int>(sizeof...(In));
-  using Shape = ElementwiseTileShape<kN>;
-  const ElementwiseTile<num_operands>& tile = params.tile;
-  const ElementwiseOperand& out = params.operands[0];
-  const TilePlace<num_operands> place = locate_tile(params, blockIdx.x, Shape::rows, Shape::columns);
-  const TileThread<kN> thread;
-  const unsigned char* bases[num_operands];  // of row 0 of the tile and the thread's columns, before phases
-  int staged_bases[num_operands];            // of the same in shared memory
-  const int64_t first_column = static_cast<int64_t>(place.column) - tile.halo;
-#pragma unroll
-  for (int k = 0; k < num_operands; ++k) {
-    const ElementwiseOperand& operand = params.operands[k];
-    const unsigned char* const row = operand.data + place.offsets[k] + place.row * tile.row_strides[k];
-    bases[k] = row + (place.column + static_cast<int64_t>(thread.pack * kN)) * operand.step;
-    staged_bases[k] = static_cast<int>(reinterpret_cast<uintptr_t>(row + first_column * operand.step) % chunk_bytes) +
-                      (thread.pack * kN + tile.halo) * tile.pitch[k];
-  }
-  wait_for_previous_grid();
-  for_each_input<In...>([&](auto index, auto type) {
-    constexpr int k = decltype(index)::value;
-    if (params.operands[k].access == ElementwiseAccess::staged)
-      decltype(type)::type::with_size(params.operands[k],
-                                      [&](auto size) { stage_shifted<kN, decltype(size)::value>(params, place, k); });
-  });
-  const auto functor = factory();
-  async_copy_wait();
-  __syncthreads();
-#pragma unroll 1
-  for (int r = 0; r < Shape::rows_per_thread; ++r) {
-    const int row = thread.row(r);
-    if (place.row + static_cast<uint32_t>(row) >= tile.column_elements) continue;
-    const auto base_of = [&](int k) { return const_cast<unsigned char*>(bases[k]) + row * tile.row_strides[k]; };
-    // Columns that the row's packs are shifted down by, to be aligned in out.
-    const int phase = tile.halo == 0 ? 0
-                                     : static_cast<int>((reinterpret_cast<uintptr_t>(base_of(0)) >> out.element_shift) %
-                                                        static_cast<uintptr_t>(kN));
-    const int64_t column = static_cast<int64_t>(place.column) + thread.pack * kN - phase;
-    const auto here_of = [&](int k) { return base_of(k) - phase * params.operands[k].step; };
-    CutPack<kN, In...> pack;
-    bool is_whole =
-        column >= 0 && column + kN <= params.rows.row_elements.divisor && out.access == ElementwiseAccess::aligned;
-    const auto gather_staged = [&] {
-      for_each_input<In...>([&](auto index, auto type) {
-        constexpr int k = decltype(index)::value;
-        if (params.operands[k].access == ElementwiseAccess::staged)
-          decltype(type)::type::with_size(params.operands[k], [&](auto size) {
-            constexpr int bytes = decltype(size)::value;
-            gather_shifted<kN, bytes>(tile, k, staged_bases[k] - phase * tile.pitch[k] + row * bytes,
-                                      pack.words[k - 1]);
-          });
-      });
-    };
-    if (is_whole) {
-      for_each_input<In...>([&](auto index, auto type) {
-        constexpr int k = decltype(index)::value;
-        pack.shifts[k - 1] = 0;
-        if (params.operands[k].access == ElementwiseAccess::staged) return;
-        decltype(type)::type::with_size(params.operands[k], [&](auto size) {
-          is_whole &= load_whole_shifted<kN, decltype(size)::value>(params.operands[k], here_of(k), pack.words[k - 1],
-                                                                    &pack.shifts[k - 1]);
-        });
-      });
-    }
-    PackPlaces<num_operands> places;
-    places.linear = 0;
-    places.first = column < 0 ? static_cast<int>(-column) : 0;
-    const int64_t remaining = params.rows.row_elements.divisor - column;
-    places.last = remaining < kN ? static_cast<int>(remaining) : kN;
-    places.wraps_often = false;
-    if (places.first >= places.last) continue;
-#pragma unroll
-    for (int k = 0; k < num_operands; ++k) {
-      places.operands[k].here = here_of(k);
-      places.operands[k].wrap = kN;
-    }
-    if (!is_whole) load_cut_packs<kN, In...>(params, places, &pack);
-    gather_staged();
-    finish_cut_pack<kN, Out, In...>(params, places, functor, &pack);
   }
 }
 
