@@ -25,18 +25,19 @@ void set_grid(const PermuteProblem& problem, const TileLayout& layout, PermutePl
   for (int d = problem.rank - 1; d >= 0; --d) {
     const int64_t tiles = ceil_div(problem.extents[d] + (d == tile.dst_cut ? tile.halo : 0), tile.blocks[d]);
     if (tiles == 1) continue;
-    const int at = params.grid_rank++;
-    params.grid[at].divider = Divider(static_cast<uint32_t>(tiles));
-    params.grid[at].src_step = tile.blocks[d] * problem.src_strides[d];
-    params.grid[at].dst_step = tile.blocks[d] * problem.dst_strides[d];
+    GridDim& dim = params.grid[params.grid_rank++];
+    dim.divider = Divider(static_cast<uint32_t>(tiles));
+    dim.src_step = tile.blocks[d] * problem.src_strides[d];
+    dim.dst_step = tile.blocks[d] * problem.dst_strides[d];
+    const TileCut cut = {Divider(static_cast<uint32_t>(plan->launch.num_blocks)), dim.divider};
     plan->launch.num_blocks *= tiles;
     if (d == tile.src_cut) {
-      params.src_cut = at;
+      params.src_cut = cut;
       params.src_block = static_cast<int32_t>(tile.blocks[d]);
       params.src_last_block = static_cast<int32_t>(problem.extents[d] - (tiles - 1) * tile.blocks[d]);
     }
     if (d == tile.dst_cut) {
-      params.dst_cut = at;
+      params.dst_cut = cut;
       params.dst_block = static_cast<int32_t>(tile.blocks[d]);
       const auto end_of = [&](int64_t block) {
         return static_cast<int32_t>(std::min(tile.blocks[d], problem.extents[d] - block * tile.blocks[d]) + tile.halo);
@@ -262,6 +263,8 @@ bool build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src
     group_dst_rows(problem, layout, plan);
     set_chunks(problem, tile, plan);
     swizzle_rows(layout.swizzle_mask, problem.dst_unit_bytes, &params);
+    params.has_plain_rows =
+        params.src_row_rank <= 1 && params.dst_row_rank <= 1 && !params.src_row_is_wide && params.halo == 0;
     add_tile_offsets(plan);
     return true;
   }

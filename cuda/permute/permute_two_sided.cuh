@@ -53,6 +53,7 @@ template <int Bytes>
 __device__ __forceinline__ void load_strided_tile(const TileParams& params, const TileOrigin& tile,
                                                   unsigned char* shared_tile) {
   const uint32_t run = params.chunks_per_src_row.divisor;
+  wait_for_previous_grid();
 #pragma unroll 1
   for (uint32_t item = threadIdx.x; item < tile.src_row_end * run; item += tile_threads) {
     const uint32_t src_row = params.chunks_per_src_row.divide(item);
