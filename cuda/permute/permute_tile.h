@@ -56,6 +56,7 @@ struct Tile {
   int64_t elements = 1;
   int64_t shared_bytes = 0;  // about
   int64_t halo = 0;
+  int64_t least_bytes = 0;  // a smaller tile takes further dimensions as rows on both sides
   bool aligned = false;    // both sides to 16 bytes throughout
   bool two_steps = false;  // two_step_tile, unless both sides take further dimensions as rows
   float cost = 0;

@@ -320,10 +320,17 @@ void flip_down_dims(Side* src_side, PermuteProblem* problem) {
   }
 }
 
+// Smaller tiles take further dimensions, while every multiprocessor keeps two.
+int64_t least_tile_bytes(float num_bytes, const Device& device) {
+  constexpr float small_tile_bytes = 8 * 1024;
+  return static_cast<int64_t>(std::min(small_tile_bytes, num_bytes / static_cast<float>(2 * device.num_multiprocessors)));
+}
+
 // Both sides and their runs; `problem` as the tiles see it, with dimensions turned round where that helps.
 struct Search {
   PermuteProblem problem;  // the sides point into it
   float num_elements = 1;
+  float num_bytes = 0;
   Side src_side, dst_side;
 };
 
@@ -335,6 +342,7 @@ void make_search(const PermuteProblem& given, Search* search) {
   search->src_side.pointer = problem.src;
   find_chain(problem, problem.dst, problem.dst_strides, problem.dst_unit_bytes, &search->dst_side);
   for (int d = 0; d < problem.rank; ++d) search->num_elements *= static_cast<float>(problem.extents[d]);
+  search->num_bytes = search->num_elements * static_cast<float>(problem.unit_bytes + problem.dst_unit_bytes) / 2;
   find_choices(problem, &search->src_side);
   find_choices(problem, &search->dst_side);
 }
@@ -344,6 +352,7 @@ bool make_tile(const Search& search, const Device& device, int src_choice, int d
   if (!join(search.problem, search.src_side, search.src_side.choices[src_choice], search.dst_side,
             search.dst_side.choices[dst_choice], min_bytes, max_bytes, tile))
     return false;
+  tile->least_bytes = least_tile_bytes(search.num_bytes, device);
   estimate(search.problem, device, search.num_elements, tile);
   return true;
 }
@@ -369,8 +378,7 @@ void plan_tile(const PermuteProblem& problem, const Device& device, PermutePlan*
   constexpr int64_t usual_min_bytes = 6 * 1024;
   Search search;
   make_search(problem, &search);
-  const float num_bytes = search.num_elements * static_cast<float>(problem.unit_bytes + problem.dst_unit_bytes) / 2;
-  const bool is_large = num_bytes > static_cast<float>(32 * usual_min_bytes * device.num_multiprocessors);
+  const bool is_large = search.num_bytes > static_cast<float>(32 * usual_min_bytes * device.num_multiprocessors);
   Tile best = find_tile(search, device, is_large ? usual_min_bytes : 0, max_tile_bytes);
   // Rows of several short dimensions may take twice the shared memory that a search counts.
   for (int64_t max_bytes = max_tile_bytes;; max_bytes /= 2) {
