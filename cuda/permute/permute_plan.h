@@ -70,6 +70,8 @@ struct GridDim {
   Divider divider;
   int64_t src_step = 0;
   int64_t dst_step = 0;
+  int32_t src_blocks = 0;  // of the cut dimensions: 1 where this is the one
+  int32_t dst_blocks = 0;
   friend bool operator==(const GridDim&, const GridDim&) = default;
 };
 
@@ -118,13 +120,6 @@ struct TileCount {
   friend bool operator==(const TileCount&, const TileCount&) = default;
 };
 
-// A cut dimension: the index of a tile's block along it is (tile / tiles_inside) % blocks.
-struct TileCut {
-  Divider tiles_inside;  // of the grid's dimensions inside it
-  Divider blocks;        // 1: no dimension is cut
-  friend bool operator==(const TileCut&, const TileCut&) = default;
-};
-
 // A tile is a box of elements. In src it is `src_rows` rows of one contiguous run each, in dst `dst_rows` rows of
 // another: the source run is made of the dimensions that src has innermost, the destination run of those that dst has
 // innermost, and the rows of a side of what the other side's run has besides. Only the outermost dimension of each run
@@ -137,8 +132,9 @@ struct TileParams {
   int32_t grid_rank = 0;
   int32_t tile_offsets_offset_bytes = 0;  // of what a block's threads know of its tile together, in shared memory
 
-  TileCut src_cut;
-  TileCut dst_cut;
+  // The cut dimensions, as blocks; one block where there is none.
+  int32_t num_src_blocks = 1;
+  int32_t num_dst_blocks = 1;
   int32_t src_block = 1;
   int32_t dst_block = 1;
   int32_t src_last_block = 1;       // indices of the last block

@@ -48,25 +48,16 @@ struct TileOffsets {
 };
 static_assert(sizeof(TileOffsets) <= tile_offsets_bytes);
 
-__device__ __forceinline__ uint32_t block_of(const TileCut& cut) {
-  uint32_t block = cut.tiles_inside.divide(blockIdx.x);
-  return take_index(&block, cut.blocks);
-}
-
 __device__ __forceinline__ TileOffsets take_tile_apart(const TileParams& params) {
   TileOffsets tile;
-  const uint32_t src_block = block_of(params.src_cut), dst_block = block_of(params.dst_cut);
-  const uint32_t dst_blocks_left = params.dst_cut.blocks.divisor - dst_block;
-  tile.src_indices = src_block + 1 < params.src_cut.blocks.divisor ? params.src_block : params.src_last_block;
-  tile.dst_index_begin = dst_block == 0 ? params.halo : 0;
-  tile.dst_index_end = dst_blocks_left == 1   ? params.dst_last_end
-                       : dst_blocks_left == 2 ? params.dst_second_last_end
-                                              : params.dst_block + params.halo;
   uint32_t linear = blockIdx.x;
+  int32_t src_block = 0, dst_block = 0;
   const auto enter_dim = [&](int d) {
     const uint32_t index = d + 1 < params.grid_rank ? take_index(&linear, params.grid[d].divider) : linear;
     tile.src += static_cast<int64_t>(index) * params.grid[d].src_step;
     tile.dst += static_cast<int64_t>(index) * params.grid[d].dst_step;
+    src_block += static_cast<int32_t>(index) * params.grid[d].src_blocks;
+    dst_block += static_cast<int32_t>(index) * params.grid[d].dst_blocks;
   };
   // The first dimensions by constant index, so that their parameters are operands of the instructions.
 #pragma unroll
@@ -74,6 +65,13 @@ __device__ __forceinline__ TileOffsets take_tile_apart(const TileParams& params)
     if (d < params.grid_rank) enter_dim(d);
 #pragma unroll 1
   for (int d = unrolled_grid_rank; d < params.grid_rank; ++d) enter_dim(d);
+  const int32_t src_blocks_left = params.num_src_blocks - src_block;
+  const int32_t dst_blocks_left = params.num_dst_blocks - dst_block;
+  tile.src_indices = src_blocks_left == 1 ? params.src_last_block : params.src_block;
+  tile.dst_index_begin = dst_block == 0 ? params.halo : 0;
+  tile.dst_index_end = dst_blocks_left == 1   ? params.dst_last_end
+                       : dst_blocks_left == 2 ? params.dst_second_last_end
+                                              : params.dst_block + params.halo;
   return tile;
 }
 

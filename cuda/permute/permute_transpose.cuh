@@ -68,23 +68,24 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
   StoreWalk walk(params);
 #pragma unroll 1
   while (!walk.is_done(params)) {
-    Word words[items_in_flight][elements_per_chunk];
+    Word words[items_in_flight][elements_per_chunk] = {};
+    bool are_inside[items_in_flight];
     unsigned char* rows[items_in_flight];
     int32_t in_rows[items_in_flight];  // < the row's start only in a halo
 #pragma unroll
     for (int k = 0; k < items_in_flight; ++k) {
       const int32_t element =
           static_cast<int32_t>(walk.chunk) * elements_per_chunk + (kPlain ? 0 : params.skipped_elements);
-      const bool is_inside = !walk.is_done(params) && walk.dst_row < tile.dst_row_end &&
-                             (kPlain || element >= tile.dst_element_begin) && element < tile.dst_element_end;
+      are_inside[k] = !walk.is_done(params) && walk.dst_row < tile.dst_row_end &&
+                      (kPlain || element >= tile.dst_element_begin) && element < tile.dst_element_end;
       int64_t offset;
       int32_t column;
       locate_tile_row(params.dst_row_dims, kPlain ? 1 : params.dst_row_rank, walk.dst_row, &offset, &column);
-      rows[k] = is_inside ? tile.dst + offset : nullptr;
+      rows[k] = tile.dst + offset;
       in_rows[k] = element * Bytes - (kPlain ? 0 : params.window_start_bytes);
       const int32_t place = shift + element * params.run_pitch + column;
       const int32_t swizzle = swizzle_of_row(params, static_cast<uint32_t>(element));
-      if (is_inside) {
+      if (are_inside[k]) {
 #pragma unroll
         for (int i = 0; i < elements_per_chunk; ++i)
           words[k][i] = *reinterpret_cast<const Word*>(shared_tile + ((place + i * params.run_pitch) ^ swizzle));
@@ -93,7 +94,7 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
     }
 #pragma unroll
     for (int k = 0; k < items_in_flight; ++k) {
-      if (rows[k] == nullptr) continue;
+      if (!are_inside[k]) continue;
       if constexpr (Bytes < 4) {
         store_rows_of_words<Bytes, kPlain>(params, words[k], rows[k], in_rows[k]);
       } else if (kPlain || is_in_window(params, rows[k], in_rows[k])) {
