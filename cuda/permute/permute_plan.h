@@ -171,8 +171,8 @@ struct TileParams {
   Divider chunks_per_group;  // chunks of one row that neighbouring threads store; strided_tile: elements of the run
   Divider num_dst_rows;      // of a whole tile
   int32_t dst_row_rank = 0;
-  int32_t rows_offset_bytes = 0;   // of the table of destination rows in shared memory
-  int64_t dst_row_step = 0;        // between destination rows that one thread stores together (elements of 1 and 2 bytes)
+  int32_t rows_offset_bytes = 0;  // of the table of destination rows in shared memory
+  int64_t dst_row_step = 0;  // between destination rows that one thread stores together (elements of 1 and 2 bytes)
   int64_t dst_element_stride = 0;  // strided_tile: bytes between elements of the destination run
   int32_t dst_granule = 16;        // the bytes that a destination row's chunks are aligned to
   int32_t window_start_bytes = 0;  // of the halo

@@ -58,12 +58,12 @@ struct Tile {
   int32_t src_rows = 1;
   int32_t dense_rows = 1;  // source rows that lie one after the other in src
   int64_t elements = 1;
-  int64_t shared_bytes = 0;  // about
+  int64_t shared_bytes = 0;        // about
   int32_t least_shared_bytes = 0;  // of a block of tiled_transpose
   int64_t halo = 0;
   int64_t least_bytes = 0;  // a smaller tile takes further dimensions as rows on both sides
-  bool aligned = false;    // both sides to 16 bytes throughout
-  bool two_steps = false;  // two_step_tile, unless both sides take further dimensions as rows
+  bool aligned = false;     // both sides to 16 bytes throughout
+  bool two_steps = false;   // two_step_tile, unless both sides take further dimensions as rows
   float cost = 0;
   int64_t blocks[max_rank];  // of every dimension; filled by build_tile()
 };

@@ -192,15 +192,16 @@ void set_least_costs(const PermuteProblem& problem, Side* src_side, Side* dst_si
     if (!run.is_cut() && run.num_whole < src_side->num_dims) continue;
     run.least_cost += src_run_cost(run, run.bytes);
     if (run.alignment < chunk_limit_bytes)
-      run.least_cost += weight::unaligned_load * chunks_per_kb * static_cast<float>(problem.unit_bytes) / bytes_per_element;
+      run.least_cost +=
+          weight::unaligned_load * chunks_per_kb * static_cast<float>(problem.unit_bytes) / bytes_per_element;
   }
   const int32_t elements_per_chunk = chunk_limit_bytes / problem.dst_unit_bytes;
   for (int j = 0; j < dst_side->num_choices; ++j) {
     Run& run = dst_side->choices[j];
     const int32_t chunks = ceil_div32(run.bytes, chunk_limit_bytes), per_group = chunks_per_group_of(chunks);
     run.store_passes = static_cast<float>(ceil_div32(chunks, per_group) * per_group * elements_per_chunk) /
-                       static_cast<float>(run.elements) * chunks_per_kb *
-                       static_cast<float>(problem.dst_unit_bytes) / bytes_per_element;
+                       static_cast<float>(run.elements) * chunks_per_kb * static_cast<float>(problem.dst_unit_bytes) /
+                       bytes_per_element;
     float cost = dst_run_cost(store_alignment(run), run.bytes);
     if (run.alignment < chunk_limit_bytes)
       cost += weight::partial_store * std::min(1.0f, 128.0f / static_cast<float>(run.bytes)) *
@@ -221,7 +222,8 @@ float least_cost(const PermuteProblem& problem, const Run& src, const Run& dst) 
   const float elements_per_chunk = static_cast<float>(chunk_limit_bytes / problem.dst_unit_bytes);
   float item = weight::store;
   if (!is_disjoint || !src.fills_chunks || !dst.fills_chunks)
-    item += elements_per_chunk * (is_disjoint && problem.unit_bytes == 1 ? weight::word_gather : weight::element_gather);
+    item +=
+        elements_per_chunk * (is_disjoint && problem.unit_bytes == 1 ? weight::word_gather : weight::element_gather);
   else if (problem.unit_bytes < 4)
     item *= static_cast<float>(problem.unit_bytes) / 4;  // several rows at once
   float cost = weight::copy + src.least_cost + dst.least_cost + item * dst.store_passes - rounding;

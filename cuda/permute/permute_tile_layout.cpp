@@ -46,8 +46,8 @@ void set_grid(const PermuteProblem& problem, const TileLayout& layout, PermutePl
     plan->launch.num_blocks *= tiles[d];
   };
   // Neighbouring tiles are neighbours in dst: 1-3% over src order (H200); orders by both sides, in bands of 1 to 16 KB,
-  // are 0.5-1% slower. But tiles that share lines of src come before the L2 has seen so many bytes: reversals of f16 with
-  // rows of 224 bytes read 1.14 times their bytes, 0.81 of copy, so 0.85.
+  // are 0.5-1% slower. But tiles that share lines of src come before the L2 has seen so many bytes: reversals of f16
+  // with rows of 224 bytes read 1.14 times their bytes, 0.81 of copy, so 0.85.
   constexpr int64_t kept_bytes = 8 << 20;
   const int sharing_dim = dim_that_shares_lines(problem, tile);
   for (int d = problem.rank - 1; d >= 0; --d) {

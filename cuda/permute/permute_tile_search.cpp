@@ -190,7 +190,8 @@ void flip_down_dims(Side* src_side, PermuteProblem* problem) {
 // Smaller tiles take further dimensions, while every multiprocessor keeps two.
 int64_t least_tile_bytes(float num_bytes, const Device& device) {
   constexpr float small_tile_bytes = 8 * 1024;
-  return static_cast<int64_t>(std::min(small_tile_bytes, num_bytes / static_cast<float>(2 * device.num_multiprocessors)));
+  return static_cast<int64_t>(
+      std::min(small_tile_bytes, num_bytes / static_cast<float>(2 * device.num_multiprocessors)));
 }
 
 // Both sides and their runs; `problem` as the tiles see it, with dimensions turned round where that helps.

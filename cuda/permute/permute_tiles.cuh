@@ -170,9 +170,9 @@ __device__ __forceinline__ void load_plain_rows(const TileParams& params, const 
   }
 }
 
-// Waits for the stream's previous kernel, then copies the tile to shared memory in the aligned 16-byte chunks that hold its bytes. A thread keeps its column and
-// steps from row to row. Addresses and places agree modulo 16, so that the chunk at a column of a row is where either
-// is rounded down.
+// Waits for the stream's previous kernel, then copies the tile to shared memory in the aligned 16-byte chunks that hold
+// its bytes. A thread keeps its column and steps from row to row. Addresses and places agree modulo 16, so that the
+// chunk at a column of a row is where either is rounded down.
 template <bool kAligned>
 __device__ __forceinline__ void load_tile(const TileParams& params, const TileOrigin& tile, unsigned char* shared_tile,
                                           int32_t shift) {
