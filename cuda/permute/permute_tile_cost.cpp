@@ -92,13 +92,13 @@ float dst_run_cost(int32_t alignment, int32_t run_bytes) {
   return (weight::dst_lines * lines + weight::dst_sectors * sectors) / static_cast<float>(run_bytes);
 }
 
-// Tiles of several waves are best with about 64 KB in flight an SM, not all that fit: in TTC's cases 4 of 16 KB reach
-// 0.5-2% more than 6, 3 of 24 KB 2-3% more, 3 of 16 KB 4% less (H200; two_sided_tile only loses). Shared memory that no
-// one uses keeps the others out.
-int32_t least_shared_bytes(const Device& device, float num_tiles, int64_t tile_bytes) {
+// Tiles of several waves are best with about 64 KB in flight an SM, not all that fit: in TTC's cases with plain rows 4
+// of 16 KB reach 0.5-2% more than 6, 3 of 24 KB 1-3% more, 3 of 16 KB 4% less; with other rows 5 reach 0.5% more than 6
+// and 4 up to 4% less; two_sided_tile only loses (H200). Shared memory that no one uses keeps the others out.
+int32_t least_shared_bytes(const Device& device, float num_tiles, int64_t tile_bytes, bool has_plain_rows) {
   constexpr int64_t bytes_in_flight = 64 * 1024, reserved_bytes = 1024;
   constexpr float min_waves = 4;
-  const int64_t resident = ceil_div(bytes_in_flight, tile_bytes);
+  const int64_t resident = has_plain_rows ? ceil_div(bytes_in_flight, tile_bytes) : max_resident_tiles - 1;
   if (resident >= max_resident_tiles) return 0;
   if (num_tiles < min_waves * static_cast<float>(device.num_multiprocessors * resident)) return 0;
   const int64_t that_fit_once_more = device.shared_bytes_per_multiprocessor / (resident + 1) - reserved_bytes;
@@ -175,7 +175,10 @@ void estimate_tile(const PermuteProblem& problem, const Device& device, float nu
   const float num_tiles = padding * num_elements / static_cast<float>(tile->elements);
   const float waves = num_tiles / (static_cast<float>(device.num_multiprocessors) * resident);
   if (waves < 4) cost += weight::idle * (static_cast<float>(static_cast<int64_t>(waves) + 1) / waves - 1);
-  tile->least_shared_bytes = least_shared_bytes(device, num_tiles, problem.bytes_of(tile->elements));
+  const bool has_plain_rows = src.num_dims() == 1 && dst.num_dims() == 1 && tile->halo == 0;
+  tile->least_shared_bytes = 0;
+  if (tile->aligned && tile_kb > 12)
+    tile->least_shared_bytes = least_shared_bytes(device, num_tiles, problem.bytes_of(tile->elements), has_plain_rows);
   if (src_is_aligned && src_rows > 1)
     for (int mask = swizzle_mask_of(src.bytes); mask < 7; mask = 2 * mask + 1) cost += weight::conflicts;
   tile->cost = cost;
