@@ -25,9 +25,10 @@ import numpy as np
 
 from . import _driver
 from ._memory import DeviceArray, contiguous_strides, empty
-from ._stream import LEGACY_DEFAULT, hold_until_done
+from ._stream import LEGACY_DEFAULT, hold_until_done, stream_handle
 
 After = Callable[[int], None]
+Geometry = tuple[tuple[int, ...], tuple[int, ...], Any]  # shape, strides, dtype
 Reading = tuple[int, tuple[int, ...], tuple[int, ...], Any, "int | None", "After | None"]
 
 _HOST_DEVICE_TYPES = (1, 3, 11)  # DLDeviceType: CPU, CUDA pinned host, ROCm pinned host
@@ -70,15 +71,15 @@ class TorchKind:
     def __init__(self, torch: Any) -> None:
         # torch.cuda.current_stream() builds a Stream object: ten times the time. Absent in a torch without CUDA.
         self._current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+        self._has_one_device = _driver.device_count() == 1  # then get_device(), a tenth of a read, is left out
 
-    @staticmethod
-    def read(x: Any, name: str, stream: int) -> Reading:
+    def read(self, x: Any, name: str, stream: int) -> Reading:
         dtype = x.dtype
         if x.is_neg() or (dtype.is_complex and x.is_conj()):  # its memory holds other values than the tensor
             raise ValueError(f"{name} is a lazily negated or conjugated tensor: resolve_neg() and resolve_conj() first")
         if x.is_cuda:
-            return x.data_ptr(), x.shape, x.stride(), dtype, x.get_device(), None
-        if x.device.type != "cpu":
+            return x.data_ptr(), x.shape, x.stride(), dtype, 0 if self._has_one_device else x.get_device(), None
+        if not x.is_cpu:
             raise TypeError(f"{name} is a tensor on {x.device}, must be on the host or a CUDA device")
         return x.data_ptr(), x.shape, x.stride(), dtype, None, None
 
@@ -94,7 +95,7 @@ class TorchKind:
         return array
 
     def stream_of(self, x: Any) -> int:
-        return self._current_stream(x.get_device()) if x.is_cuda else 0
+        return self._current_stream(0 if self._has_one_device else x.get_device()) if x.is_cuda else 0
 
 
 class CupyKind:
@@ -251,6 +252,16 @@ def _strided_memory_view(x: Any, name: str, stream: int) -> Any:
     if view.dtype is None:
         raise TypeError(f"{name} is a {type(x).__name__} of a type that NumPy does not know")
     return view
+
+
+def stream_for(stream: Any, source: Any, x: Any, target: Any, out: Any) -> int:
+    """The handle of the stream of a call on x that writes out (whose kind `target` is None where out is): the caller's,
+    else as permute() says."""
+    if stream is not None:
+        return stream_handle(stream)
+    if target is None or source.follows_current_stream:
+        return source.stream_of(x)
+    return target.stream_of(out)
 
 
 NUMPY = NumpyKind()

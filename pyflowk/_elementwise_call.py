@@ -14,14 +14,14 @@ import numpy as np
 
 from . import _driver, _library
 from ._abi import DType, UnaryOp
-from ._array import KINDS, PROTOCOL, After, kind_of
+from ._array import KINDS, PROTOCOL, After, kind_of, stream_for
 from ._dtypes import dtype_like, dtype_name, number_type
 from ._elementwise_layout import Layout, Request, Signature, layout_of
 from ._errors import different_devices, error_of
 from ._explain import Listener, plan_text
 from ._memory import contiguous_strides
 from ._promotion import INTEGERS, number_bytes
-from ._stream import hold_until_done, stream_handle
+from ._stream import hold_until_done
 
 # Where an array that is not made yet would be, for its plan: past all memory, aligned as a new one, and inside the
 # addresses that the library takes.
@@ -104,13 +104,7 @@ def read_operands(names: tuple[str, ...], operands: tuple[Any, ...], out: Any, s
             raise TypeError(f"{names[0]} is a {type(operands[0]).__name__}, must be an array")
         raise TypeError(f"{', '.join(names[:-1])} and {names[-1]} are numbers, one at least must be an array")
     target = None if out is None else KINDS.get(type(out)) or kind_of(out, "out")
-    if stream is not None and stream.__class__ is not Listener:
-        handle = stream_handle(stream)
-    elif target is None or source.follows_current_stream:
-        handle = source.stream_of(x)
-    else:
-        handle = target.stream_of(out)
-
+    handle = stream_for(None if stream.__class__ is Listener else stream, source, x, target, out)
     pointers: list[int | None] = []
     signatures: list[Signature] = []
     afters: list[After] = []

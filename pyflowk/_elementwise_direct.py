@@ -5,25 +5,27 @@ its lists. What it does not cover goes to call()."""
 from __future__ import annotations
 
 import functools
+from ctypes import c_double
 from typing import Any
 
 from . import _library
-from ._array import KINDS, kind_of
+from ._array import KINDS, kind_of, stream_for
 from ._elementwise_call import call
 from ._elementwise_layout import Layout, Request, layout_of
 from ._errors import error_of
 from ._explain import Listener
 from ._promotion import number_bytes
-from ._stream import stream_handle
+
+_ZERO = c_double(0)  # for a parameter that there is not; half the time of a float that ctypes has to convert
 
 
 def call_unary(request: Request, x: Any, out: Any, stream: Any) -> Any:
     """call() of one operand, no parameters."""
     source = KINDS.get(type(x))
-    target = None if out is None else KINDS.get(type(out)) or kind_of(out, "out")
-    handle = _handle(source, x, target, out, stream)
-    if handle is None:
+    if source is None or stream.__class__ is Listener:
         return call(request, (x,), out, stream)
+    target = None if out is None else KINDS.get(type(out)) or kind_of(out, "out")
+    handle = stream_for(stream, source, x, target, out)
     name = request.names[0]
     pointer, shape, strides, dtype, device, after = source.read(x, name, handle)
     if target is None:
@@ -40,7 +42,7 @@ def call_unary(request: Request, x: Any, out: Any, stream: Any) -> Any:
     op, x_strides, x_type, c_out_strides, out_type, rank, extents = arguments
     library = _library.loaded.get(device) or _library.for_device(device, name)
     status = library.flowk_unary(
-        op, pointer, x_strides, x_type, out_pointer, c_out_strides, out_type, rank, extents, 0.0, 0.0, handle
+        op, pointer, x_strides, x_type, out_pointer, c_out_strides, out_type, rank, extents, _ZERO, _ZERO, handle
     )
     if status:
         raise error_of(library, status)
@@ -54,11 +56,11 @@ def call_unary(request: Request, x: Any, out: Any, stream: Any) -> Any:
 def call_binary(request: Request, x: Any, y: Any, out: Any, stream: Any) -> Any:
     """call() of an array and an array or a Python number."""
     source, other = KINDS.get(type(x)), KINDS.get(type(y))
-    target = None if out is None else KINDS.get(type(out)) or kind_of(out, "out")
-    is_number = type(y) in (float, int)
-    handle = _handle(source, x, target, out, stream) if is_number or other is not None else None
-    if handle is None:
+    is_number = type(y) is float or type(y) is int
+    if source is None or not (is_number or other) or stream.__class__ is Listener:
         return call(request, (x, y), out, stream)
+    target = None if out is None else KINDS.get(type(out)) or kind_of(out, "out")
+    handle = stream_for(stream, source, x, target, out)
     x_name, y_name = request.names
     x_pointer, shape, strides, dtype, device, x_after = source.read(x, x_name, handle)
     if is_number:
@@ -88,21 +90,13 @@ def call_binary(request: Request, x: Any, y: Any, out: Any, stream: Any) -> Any:
     )
     if status:
         raise error_of(library, status)
-    for after in (x_after, y_after, out_after):
-        if after is not None:
-            after(handle)
+    if x_after is not None:
+        x_after(handle)
+    if y_after is not None:
+        y_after(handle)
+    if out_after is not None:
+        out_after(handle)
     return source.result(x, out) if target is None else out
-
-
-def _handle(source: Any, x: Any, target: Any, out: Any, stream: Any) -> int | None:
-    """The stream as call() chooses it; None where this call is for call()."""
-    if source is None:
-        return None
-    if stream is None:
-        if target is None or source.follows_current_stream:
-            return source.stream_of(x)
-        return target.stream_of(out)
-    return None if isinstance(stream, Listener) else stream_handle(stream)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -21,6 +21,7 @@ from ._jit import Formula, Variable, compile_kernel, kernel_expression, value_ty
 from ._promotion import FLOATS, INTEGERS, number_bytes
 
 _MOST_ARRAYS = 3
+_LAUNCH_BYTES, _PARAMS_OFFSET = ctypes.sizeof(FunctorLaunch), FunctorLaunch.params.offset
 _FORMATS = {"bool": "?", "float": "f", "double": "d"} | {
     f"{sign}int{bits}_t": letter.upper() if sign else letter
     for sign in ("", "u")
@@ -59,6 +60,8 @@ class Binding(NamedTuple):
     shape: int | None
     out_shape: tuple[int, ...]
     out_dtype: Any
+    pointers: type  # of the array of all arrays' addresses
+    kernels: dict[tuple[int, int, int], int]  # the CUkernel by kernel, pack_elements and device
     keep: Any
 
 
@@ -139,21 +142,24 @@ class ElementwiseKernel:
     def _run(
         self, library: Any, binding: Binding, pointers: list[Any], factory: bytes, device: int, stream: int
     ) -> None:
-        launch = FunctorLaunch(struct_bytes=ctypes.sizeof(FunctorLaunch), num_parts=1)
-        addresses = (ctypes.c_void_p * len(pointers))(*pointers)
+        launch = FunctorLaunch(_LAUNCH_BYTES, 1)
+        address, addresses = ctypes.addressof(launch), binding.pointers(*pointers)
         part = 0
         while part < launch.num_parts:
             status = library.flowk_functor_plan(
                 *(ctypes.addressof(addresses), binding.strides, binding.dtypes, len(pointers)),
-                *(binding.rank, binding.shape, part, ctypes.addressof(launch)),
+                *(binding.rank, binding.shape, part, address),
             )
             if status:
                 raise error_of(library, status)
             if launch.num_parts:
-                kernel = self._kernel(binding.formula, launch.kernel, launch.pack_elements, device)
-                params = ctypes.addressof(launch) + FunctorLaunch.params.offset
+                key = (launch.kernel, launch.pack_elements, device)
+                kernel = binding.kernels.get(key)
+                if kernel is None:
+                    kernel = binding.kernels[key] = self._kernel(binding.formula, *key)
                 _driver.launch(
-                    kernel, launch.num_blocks, launch.num_threads, launch.shared_bytes, stream, params, factory
+                    *(kernel, launch.num_blocks, launch.num_threads, launch.shared_bytes, stream),
+                    *(address + _PARAMS_OFFSET, factory),
                 )
             part += 1
 
@@ -198,7 +204,8 @@ class ElementwiseKernel:
         out_shape, out_address, strides, keep = place_operands(
             [self._names[index] for index in arrays], [operands[index] for index in arrays], out
         )
-        addresses = (ctypes.c_void_p * len(strides))(*strides)
+        pointers = ctypes.c_void_p * len(strides)
+        addresses = pointers(*strides)
         codes = (ctypes.c_int * len(strides))(output, *(inputs[index].dtype for index in arrays))
         numbers = tuple((index, inputs[index].dtype) for index in range(len(inputs)) if index not in arrays)
         return Binding(
@@ -213,6 +220,8 @@ class ElementwiseKernel:
             out_address,
             out_shape,
             dtype_like(output, operands[arrays[0]][2]),
+            pointers,
+            {},
             (addresses, codes, keep),
         )
 

@@ -30,6 +30,8 @@ def explain(op: Any, *arguments: Any, **options: Any) -> str:
     explainer = EXPLAINERS.get(name) if isinstance(name, str) else None
     if explainer is None:
         raise ValueError(f"op = {op!r}, must be one of {', '.join(sorted(EXPLAINERS))}")
+    if "stream" in options:
+        raise TypeError("explain takes no stream: nothing is launched")
     return explainer(*arguments, **options)
 
 

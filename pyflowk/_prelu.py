@@ -13,12 +13,11 @@ import numpy as np
 
 from . import _library
 from ._abi import DType, Status
-from ._array import KINDS, kind_of
+from ._array import KINDS, Geometry, kind_of, stream_for
 from ._dtypes import dtype_like, element_strides, element_type
 from ._errors import FlowkValueError, different_devices, error_of
 from ._explain import EXPLAINERS, plan_text
 from ._memory import DeviceArray, contiguous_strides, empty
-from ._stream import stream_handle
 
 
 def prelu(x: Any, alpha: Any, channel_axis: int = 1, *, out: Any = None, stream: Any = None) -> Any:
@@ -41,26 +40,23 @@ def prelu(x: Any, alpha: Any, channel_axis: int = 1, *, out: Any = None, stream:
     """
     source, alphas = KINDS.get(type(x)) or kind_of(x, "x"), KINDS.get(type(alpha)) or kind_of(alpha, "alpha")
     target = None if out is None else KINDS.get(type(out)) or kind_of(out, "out")
-    handle = _choose_stream(stream, source, x, target, out)
+    handle = stream_for(stream, source, x, target, out)
     x_pointer, shape, strides, dtype, device, after_x = source.read(x, "x", handle)
     a_pointer, a_shape, a_strides, a_dtype, a_device, after_alpha = alphas.read(alpha, "alpha", handle)
     if device != a_device:
         raise different_devices("x", device, "alpha", a_device)
-    after_out = None
-    if target is None:
-        outer, channels, inner, code, a_code, order = _arguments(
-            shape, strides, dtype, a_shape, a_strides, a_dtype, channel_axis
-        )
-        library = _library.loaded.get(device) or _library.for_device(device, "x")
-        written, y_pointer = _empty_like(source, x, shape, order, dtype, device, handle)
-    else:
+    others, after_out = (), None
+    if target is not None:
         y_pointer, y_shape, y_strides, y_dtype, y_device, after_out = target.read_out(out, "out", handle)
         if device != y_device:
             raise different_devices("x", device, "out", y_device)
-        outer, channels, inner, code, a_code, _ = _arguments(
-            shape, strides, dtype, a_shape, a_strides, a_dtype, channel_axis, ("out", y_shape, y_strides, y_dtype)
-        )
-        library = _library.loaded.get(device) or _library.for_device(device, "x")
+        others = (("out", (y_shape, y_strides, y_dtype)),)
+    outer, channels, inner, code, a_code, order = _arguments(
+        (shape, strides, dtype), (a_shape, a_strides, a_dtype), channel_axis, others
+    )
+    library = _library.loaded.get(device) or _library.for_device(device, "x")
+    if target is None:
+        written, y_pointer = _empty_like(source, x, shape, order, dtype, device, handle)
     status = library.flowk_prelu(x_pointer, a_pointer, y_pointer, outer, channels, inner, code, a_code, handle)
     if status:
         raise error_of(library, status)
@@ -105,22 +101,34 @@ def prelu_backward(
     source, alphas = KINDS.get(type(x)) or kind_of(x, "x"), KINDS.get(type(alpha)) or kind_of(alpha, "alpha")
     gradients = KINDS.get(type(dy)) or kind_of(dy, "dy")
     target = None if dx_out is None else KINDS.get(type(dx_out)) or kind_of(dx_out, "dx_out")
-    handle = _choose_stream(stream, source, x, target, dx_out)
+    handle = stream_for(stream, source, x, target, dx_out)
     x_pointer, shape, strides, dtype, device, after_x = source.read(x, "x", handle)
     dy_pointer, dy_shape, dy_strides, dy_dtype, dy_device, after_dy = gradients.read(dy, "dy", handle)
     a_pointer, a_shape, a_strides, a_dtype, a_device, after_alpha = alphas.read(alpha, "alpha", handle)
-    _check_devices(device, (("dy", dy_device), ("alpha", a_device)))
-    others: list[tuple] = [("dy", dy_shape, dy_strides, dy_dtype)]
+    if not device == dy_device == a_device:
+        _check_devices(device, (("dy", dy_device), ("alpha", a_device)))
+    others: tuple[tuple[str, Geometry], ...] = (("dy", (dy_shape, dy_strides, dy_dtype)),)
     afters = [after_x, after_dy, after_alpha]
-    dx = dalpha = dx_pointer = dalpha_pointer = None
+    dx = dalpha = dx_pointer = dalpha_pointer = dalpha_geometry = None
     if need_dx and target is not None:
         dx = dx_out
         dx_pointer, dx_shape, dx_strides, dx_dtype, dx_device, after = target.read_out(dx_out, "dx_out", handle)
-        _check_devices(device, (("dx_out", dx_device),))
-        others.append(("dx_out", dx_shape, dx_strides, dx_dtype))
+        if device != dx_device:
+            raise different_devices("x", device, "dx_out", dx_device)
+        others = (*others, ("dx_out", (dx_shape, dx_strides, dx_dtype)))
+        afters.append(after)
+    if need_dalpha and dalpha_out is not None:
+        dalpha = dalpha_out
+        kind = KINDS.get(type(dalpha_out)) or kind_of(dalpha_out, "dalpha_out")
+        dalpha_pointer, da_shape, da_strides, da_dtype, da_device, after = kind.read_out(
+            dalpha_out, "dalpha_out", handle
+        )
+        if device != da_device:
+            raise different_devices("x", device, "dalpha_out", da_device)
+        dalpha_geometry = (da_shape, da_strides, da_dtype)
         afters.append(after)
     outer, channels, inner, code, a_code, order = _arguments(
-        shape, strides, dtype, a_shape, a_strides, a_dtype, channel_axis, *others
+        (shape, strides, dtype), (a_shape, a_strides, a_dtype), channel_axis, others, dalpha_geometry
     )
     library = _library.loaded.get(device) or _library.for_device(device, "x")
     if need_dx and target is None:
@@ -129,13 +137,6 @@ def prelu_backward(
     if need_dalpha and dalpha_out is None:
         dalpha, dalpha_pointer = alphas.empty(alpha, tuple(a_shape), a_dtype, device, handle)
         dalpha = alphas.result(alpha, dalpha)
-    elif need_dalpha:
-        dalpha = dalpha_out
-        kind = KINDS.get(type(dalpha_out)) or kind_of(dalpha_out, "dalpha_out")
-        dalpha_pointer, *place, out_device, after = kind.read_out(dalpha_out, "dalpha_out", handle)
-        _check_same_place("alpha", (a_shape, a_strides, a_dtype), "dalpha_out", tuple(place))
-        _check_devices(device, (("dalpha_out", out_device),))
-        afters.append(after)
     if not (need_dx or need_dalpha):
         return None, None
 
@@ -189,30 +190,22 @@ def explain_prelu_backward(dy: Any, x: Any, alpha: Any, channel_axis: int = 1, *
 # ---- what the calls share -------------------------------------------------------------------------------------------
 
 
-def _choose_stream(stream: Any, source: Any, x: Any, target: Any, out: Any) -> int:
-    if stream is not None:
-        return stream_handle(stream)
-    if target is None or source.follows_current_stream:
-        return source.stream_of(x)
-    return target.stream_of(out)
-
-
 @functools.lru_cache(maxsize=4096)
 def _arguments(
-    shape: tuple[int, ...],
-    strides: tuple[int, ...],
-    dtype: Any,
-    a_shape: tuple[int, ...],
-    a_strides: tuple[int, ...],
-    a_dtype: Any,
+    x: Geometry,
+    alpha: Geometry,
     channel_axis: int,
-    *others: tuple[str, tuple[int, ...], tuple[int, ...], Any],
+    others: tuple[tuple[str, Geometry], ...] = (),
+    dalpha: Geometry | None = None,
 ) -> tuple[int, int, int, DType, DType, tuple[int, ...] | None]:
     """What the library takes besides pointers, checked: (outer, channels, inner) of x as it lies in memory and both
     dtypes; then the dimensions from the outermost in memory to the innermost, None where that is C order. `others` are
-    name, shape, strides and dtype of arrays that must be as x is."""
-    for name, *place in others:
-        _check_same_place("x", (shape, strides, dtype), name, tuple(place))
+    names and arrays that must be as x is; dalpha must be as alpha."""
+    for name, geometry in others:
+        _check_same_place("x", x, name, geometry)
+    if dalpha is not None:
+        _check_same_place("alpha", alpha, "dalpha_out", dalpha)
+    (shape, strides, dtype), (a_shape, a_strides, a_dtype) = x, alpha
     code, _ = element_type(dtype, "x")
     a_code, _ = element_type(a_dtype, "alpha")
     order = _memory_order(shape, element_strides(dtype, shape, strides, "x"), "x")
@@ -269,7 +262,7 @@ def _empty_like(
     return array.permute(axes) if hasattr(array, "permute") else array.transpose(axes), pointer
 
 
-def _check_same_place(name: str, first: tuple, other_name: str, other: tuple) -> None:
+def _check_same_place(name: str, first: Geometry, other_name: str, other: Geometry) -> None:
     """Are shape, strides and dtype of two arrays the same? Strides of extents of 1 do not matter."""
     (shape, strides, dtype), (other_shape, other_strides, other_dtype) = first, other
     if tuple(shape) != tuple(other_shape):
@@ -337,7 +330,7 @@ def _read_both(x: Any, alpha: Any, channel_axis: int) -> tuple[int, int, tuple[i
     x_pointer, shape, strides, dtype, device, _ = source.read(x, "x", source.stream_of(x))
     a_pointer, a_shape, a_strides, a_dtype, a_device, _ = alphas.read(alpha, "alpha", alphas.stream_of(alpha))
     _check_devices(device, (("alpha", a_device),))
-    *sizes, code, a_code, _ = _arguments(shape, strides, dtype, a_shape, a_strides, a_dtype, channel_axis)
+    *sizes, code, a_code, _ = _arguments((shape, strides, dtype), (a_shape, a_strides, a_dtype), channel_axis)
     return x_pointer, a_pointer, tuple(sizes), code, a_code, device
 
 

@@ -9,11 +9,10 @@ from typing import Any
 
 from . import _library
 from ._abi import SoftmaxMask
-from ._array import KINDS, After, kind_of
+from ._array import KINDS, After, Geometry, kind_of, stream_for
 from ._errors import different_devices, error_of
 from ._explain import EXPLAINERS, Listener, plan_text
-from ._softmax_arguments import Geometry, address_past, arguments_of
-from ._stream import stream_handle
+from ._softmax_arguments import address_past, arguments_of
 
 _NONE = (None, None, None)  # mask, lengths and bias of a call without
 _FORWARD = object()  # in place of the y of a backward call
@@ -145,12 +144,7 @@ def _run(
     explains = stream.__class__ is Listener
     source = KINDS.get(type(first)) or kind_of(first, name)
     target = None if out is None else KINDS.get(type(out)) or kind_of(out, "out")
-    if stream is not None and not explains:
-        handle = stream_handle(stream)
-    elif target is None or source.follows_current_stream:
-        handle = source.stream_of(first)
-    else:
-        handle = target.stream_of(out)
+    handle = stream_for(None if explains else stream, source, first, target, out)
     pointer, shape, strides, element, device, after = source.read(first, name, handle)
     first_geometry = (shape, strides, element)
     second_pointer = second_geometry = out_geometry = after_out = None

@@ -13,11 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ._abi import DType, SoftmaxMask
+from ._array import Geometry
 from ._dtypes import element_strides, element_type, numpy_dtype
 from ._memory import contiguous_strides
-
-# What an array is to a call beside its pointer: (shape, strides, dtype), as _array reads them.
-Geometry = tuple[tuple[int, ...], tuple[int, ...], Any]
 
 _FLOATS = {
     "float16": DType.FLOAT16,

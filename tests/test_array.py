@@ -171,8 +171,8 @@ class FakeTensor:
         self.array = array
         self.shape = array.shape
         self.dtype = FakeDtype(array.itemsize)
-        self.is_cuda = False
-        self.device = SimpleNamespace(type=device)
+        self.is_cuda, self.is_cpu = False, device == "cpu"
+        self.device = device
         self._negated = negated
 
     def data_ptr(self) -> int:

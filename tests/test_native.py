@@ -31,21 +31,22 @@ def run(*command: str | Path, **environment: str) -> None:
         pytest.fail(f"{' '.join(map(str, command))}\n{result.stdout}", pytrace=False)
 
 
-def test_c_and_cpp_tests_pass_under_meson(tmp_path: Path) -> None:
-    # Without libflowk: the installed one was built with the package, and is linked below.
+def test_cpp_tests_pass_under_meson(tmp_path: Path) -> None:
+    # Without the libraries: the installed ones were built with the package, and the C tests are linked to them below.
     meson = [sys.executable, "-m", "mesonbuild.mesonmain"]
-    run(*meson, "setup", tmp_path, ROOT, "-Dcuda=disabled")
+    run(*meson, "setup", tmp_path, ROOT, "-Dcuda=disabled", "-Dsimt=false")
     run(*meson, "test", "-C", tmp_path, "--print-errorlogs")
 
 
+@pytest.mark.parametrize("source", sorted((ROOT / "tests/c").glob("*.c")), ids=lambda source: source.stem)
 @pytest.mark.parametrize("backend", ["simt", "cuda"])
-def test_c11_program_links_the_installed_library_and_runs(backend: str, tmp_path: Path) -> None:
+def test_c11_program_links_the_installed_library_and_runs(backend: str, source: Path, tmp_path: Path) -> None:
     try:
         library = Path(_library.open_backend(backend)._name).resolve()
     except (FlowkError, ImportError) as error:
         pytest.skip(str(error))
     compiler = (os.environ.get("CC") or shutil.which("cc") or "gcc").split()
     flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", f"-I{ROOT / 'include'}"]
-    program = tmp_path / "test_header"
-    run(*compiler, *flags, ROOT / "tests/c/test_header.c", library, f"-Wl,-rpath,{library.parent}", "-o", program)
+    program = tmp_path / source.stem
+    run(*compiler, *flags, source, library, f"-Wl,-rpath,{library.parent}", "-o", program)
     run(program)
