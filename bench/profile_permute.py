@@ -31,6 +31,7 @@ STALLS = [
     "not_selected",
     "math_pipe_throttle",
     "no_instruction",
+    "imc_miss",
     "branch_resolve",
     "dispatch_stall",
 ]

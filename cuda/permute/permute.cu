@@ -46,7 +46,9 @@ Status run_unit(const PermutePlan& plan, flowk_stream stream) {
     case PermuteKernel::reversed_row_copy:
       if (plan.wide_index) return launch(copy_shifted_rows<Bytes, uint64_t, true>, plan.launch, stream, plan.copy);
       return launch(copy_shifted_rows<Bytes, uint32_t, true>, plan.launch, stream, plan.copy);
-    case PermuteKernel::tiled_transpose: return launch(tiled_transpose<Bytes>, plan.launch, stream, plan.tile);
+    case PermuteKernel::tiled_transpose:
+      if (plan.tile.has_plain_rows) return launch(tiled_transpose<Bytes, true>, plan.launch, stream, plan.tile);
+      return launch(tiled_transpose<Bytes, false>, plan.launch, stream, plan.tile);
     case PermuteKernel::two_sided_tile:
       if (plan.tile.table_rank > 0) {
         if (plan.tile.swizzle_bits != 0)

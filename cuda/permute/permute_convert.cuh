@@ -149,47 +149,22 @@ template <int kSrcBytes, int kDstBytes, class Compute, bool kTable>
 __global__ void __launch_bounds__(tile_threads)
     convert_tile(const __grid_constant__ TileParams params, const __grid_constant__ Conversion conversion) {
   constexpr int elements_per_chunk = chunk_bytes / kDstBytes;
-  unsigned char* shared_tile = &shared<unsigned char>();
-  const TileOrigin tile = locate_tile<true>(params);
-  const int32_t shift = tile_shift(params, tile);
-  load_tile<false>(params, tile, shared_tile, shift);
-  if constexpr (kTable) {
-    const auto table = reinterpret_cast<TileTableEntry*>(shared_tile + params.table_offset_bytes);
-    make_table(params, params.num_table_entries, table);
-  }
-  DstRow* rows = reinterpret_cast<DstRow*>(shared_tile + params.rows_offset_bytes);
-  make_dst_rows<kDstBytes>(params, tile, shift, rows);
-  async_copy_wait();
-  __syncthreads();
-
-  const int32_t last_start = tile.dst_element_end - elements_per_chunk;
-#pragma unroll 1
-  for (StoreWalk walk(params); !walk.is_done(params); walk.step(params)) {
-    if (walk.dst_row >= tile.dst_row_end) continue;
-    const RowChunk chunk = locate_chunk<kDstBytes>(tile, rows, walk);
-    if (chunk.first >= chunk.last) continue;
-    if (last_start >= tile.dst_element_begin) {
-      const int32_t start = min(max(chunk.element, tile.dst_element_begin), last_start);
-      Element<kSrcBytes> elements[elements_per_chunk];
-      Pack<kSrcBytes> in[elements_per_chunk];
-      Chunk<kDstBytes> out;
-      gather<kSrcBytes, elements_per_chunk, kTable, true>(params, shared_tile, start, chunk.column, elements);
+  move_tile<kSrcBytes, kDstBytes, kTable, true>(
+      params,
+      [&](const Element<kSrcBytes>(&elements)[elements_per_chunk]) {
+        Pack<kSrcBytes> in[elements_per_chunk];
+        Chunk<kDstBytes> out;
 #pragma unroll
-      for (int i = 0; i < elements_per_chunk; ++i) in[i] = static_cast<Pack<kSrcBytes>>(elements[i]);
-      convert_chunk<kSrcBytes, kDstBytes, Compute>(conversion, in, &out);
-      store_row_chunk<kDstBytes>(chunk, start, out);
-    } else {  // runs of less than a chunk
-#pragma unroll 1
-      for (int32_t i = chunk.first; i < chunk.last; ++i) {
-        Element<kSrcBytes> element[1];
+        for (int i = 0; i < elements_per_chunk; ++i) in[i] = static_cast<Pack<kSrcBytes>>(elements[i]);
+        convert_chunk<kSrcBytes, kDstBytes, Compute>(conversion, in, &out);
+        return out;
+      },
+      [&](const Element<kSrcBytes>& element) {
+        const Pack<kSrcBytes> in[1] = {static_cast<Pack<kSrcBytes>>(element)};
         Pack<kDstBytes> out[1];
-        gather<kSrcBytes, 1, kTable, true>(params, shared_tile, chunk.element + i, chunk.column, element);
-        const Pack<kSrcBytes> in[1] = {static_cast<Pack<kSrcBytes>>(element[0])};
         convert_elements<kSrcBytes, kDstBytes, Compute, 1>(conversion, in, out);
-        *reinterpret_cast<Pack<kDstBytes>*>(chunk.address + i * kDstBytes) = out[0];
-      }
-    }
-  }
+        return out[0];
+      });
 }
 
 // Sides without a dimension of stride 1, element by element on both, as strided_tile().

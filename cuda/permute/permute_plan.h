@@ -70,6 +70,8 @@ struct GridDim {
   Divider divider;
   int64_t src_step = 0;
   int64_t dst_step = 0;
+  int32_t src_blocks = 0;  // of the cut dimensions: 1 where this is the one
+  int32_t dst_blocks = 0;
   friend bool operator==(const GridDim&, const GridDim&) = default;
 };
 
@@ -128,17 +130,17 @@ struct TileParams {
   unsigned char* dst = nullptr;
   const unsigned char* src_end = nullptr;  // one past the last byte of src's elements
   int32_t grid_rank = 0;
-  GridDim grid[max_rank];
-
-  // The cut dimensions: index into grid (-1: none) and block.
   int32_t tile_offsets_offset_bytes = 0;  // of what a block's threads know of its tile together, in shared memory
-  int32_t src_cut = -1;
-  int32_t dst_cut = -1;
+
+  // The cut dimensions, as blocks; one block where there is none.
+  int32_t num_src_blocks = 1;
+  int32_t num_dst_blocks = 1;
   int32_t src_block = 1;
   int32_t dst_block = 1;
   int32_t src_last_block = 1;       // indices of the last block
   int32_t dst_last_end = 1;         // the same with the halo, which may leave the last block with less than that
   int32_t dst_second_last_end = 1;  // and the one before it with less than all
+  int32_t halo = 0;  // indices of dst's cut dimension before the block, so that rows can start on a granule
   TileCount src_run_bytes;
   TileCount src_rows;
   TileCount dst_run_elements;
@@ -147,11 +149,9 @@ struct TileParams {
   // Loading: item = (source row, chunk of its run).
   Divider chunks_per_src_row;
   uint32_t src_rows_per_pass = 0;  // rows that the threads of a block load at once
-  TileRowPass src_pass;            // from one pass to the next
-  bool src_row_is_wide = false;    // a row has more chunks than a block threads
-  int64_t src_tile_bytes = 0;      // from a whole tile's start past the last chunk that it loads
   int32_t src_row_rank = 0;
-  TileRowDim src_row_dims[max_tile_dims];
+  bool src_row_is_wide = false;  // a row has more chunks than a block threads
+  bool has_plain_rows = false;   // tiled_transpose: rows of one dimension on both sides, no wider than a block, no halo
   // Bits 4-6 of a place in shared memory are XORed with, in tiled_transpose, (source row >> shift) * step & bits, in
   // two_sided_tile with (place >> shift) & bits.
   int32_t swizzle_shift = 0;
@@ -159,6 +159,8 @@ struct TileParams {
   int32_t swizzle_bits = 0;        // 0: no swizzle
   uint32_t shift_mask = 0;         // bytes of src modulo which shared addresses agree with global ones, less 1
   int32_t shared_lead_bytes = 0;   // from the start of shared memory to source row 0: < 0 where rows are skipped
+  TileRowPass src_pass;            // from one pass to the next
+  int64_t src_tile_bytes = 0;      // from a whole tile's start past the last chunk that it loads
   int64_t src_element_stride = 0;  // strided_tile: bytes between elements of the source run
 
   // Storing: item = (group of chunks, destination row, chunk in the group).
@@ -169,12 +171,10 @@ struct TileParams {
   Divider chunks_per_group;  // chunks of one row that neighbouring threads store; strided_tile: elements of the run
   Divider num_dst_rows;      // of a whole tile
   int32_t dst_row_rank = 0;
-  TileRowDim dst_row_dims[max_tile_dims];
   int32_t rows_offset_bytes = 0;  // of the table of destination rows in shared memory
   int64_t dst_row_step = 0;  // between destination rows that one thread stores together (elements of 1 and 2 bytes)
   int64_t dst_element_stride = 0;  // strided_tile: bytes between elements of the destination run
   int32_t dst_granule = 16;        // the bytes that a destination row's chunks are aligned to
-  int32_t halo = 0;  // indices of dst's cut dimension before the block, so that rows can start on a granule
   int32_t window_start_bytes = 0;  // of the halo
   int32_t window_bytes = 0;        // of a destination row without the halo
   int32_t window_end = 0;          // its elements with the halo
@@ -185,7 +185,6 @@ struct TileParams {
   // Where element e of the destination run stands in shared memory: e * run_pitch, or by the table (table_rank > 0).
   int32_t run_pitch = 0;
   int32_t table_rank = 0;
-  TileTableDim table[max_tile_dims];
   uint32_t num_table_entries = 0;
   Divider table_period;            // elements after which places repeat
   int32_t period_step = 0;         // bytes further on in shared memory
@@ -199,6 +198,13 @@ struct TileParams {
   uint32_t skew_mask = 0;
   int32_t columns_offset_bytes = 0;  // of the destination rows in shared memory
   int32_t columns_pitch = 0;         // between them
+
+  // Parameters come from memory line by line, and a line that is asked for late is waited for: what stores need stands
+  // close to all else, and what only loads need, which is asked for before the previous grid's end, last.
+  TileRowDim dst_row_dims[max_tile_dims];
+  TileTableDim table[max_tile_dims];
+  TileRowDim src_row_dims[max_tile_dims];
+  GridDim grid[max_rank];
   friend bool operator==(const TileParams&, const TileParams&) = default;
 };
 

@@ -28,6 +28,8 @@ struct Run {
   int32_t alignment = 0;      // bytes that every start of the run in memory is a multiple of, to 128
   bool fills_chunks = false;  // and so does the last block of the cut dimension
   float padding = 1;          // indices in whole blocks of the cut dimension, over its extent
+  float least_cost = 0;       // this side's part of any tile's cost, but for
+  float store_passes = 0;     // dst: of a block's threads over 1 KB
   int cut = -1;               // the cut dimension
   uint64_t whole_dims = 0;
   uint64_t dims = 0;  // the cut one too
@@ -42,6 +44,8 @@ struct Side {
   int32_t unit_bytes = 0;
   int num_dims = 0;
   int dims[max_tile_dims];
+  uint64_t masks[max_tile_dims + 1];   // of the first n dimensions
+  uint64_t starts[max_tile_dims + 1];  // where runs of those start, but for steps along the next one: addresses ORed
   int num_choices = 0;
   Run choices[max_choices];
 };
@@ -54,10 +58,12 @@ struct Tile {
   int32_t src_rows = 1;
   int32_t dense_rows = 1;  // source rows that lie one after the other in src
   int64_t elements = 1;
-  int64_t shared_bytes = 0;  // about
+  int64_t shared_bytes = 0;        // about
+  int32_t least_shared_bytes = 0;  // of a block of tiled_transpose
   int64_t halo = 0;
-  bool aligned = false;    // both sides to 16 bytes throughout
-  bool two_steps = false;  // two_step_tile, unless both sides take further dimensions as rows
+  int64_t least_bytes = 0;  // a smaller tile takes further dimensions as rows on both sides
+  bool aligned = false;     // both sides to 16 bytes throughout
+  bool two_steps = false;   // two_step_tile, unless both sides take further dimensions as rows
   float cost = 0;
   int64_t blocks[max_rank];  // of every dimension; filled by build_tile()
 };
@@ -66,6 +72,12 @@ struct Tile {
 inline int32_t halo_elements(const PermuteProblem& problem, bool starts_on_chunk) {
   const int32_t in_sector = static_cast<int32_t>(sector_bytes) / problem.dst_unit_bytes;
   return starts_on_chunk ? in_sector / 2 : in_sector - 1;
+}
+
+// The largest power of 2 that divides `value`, at most `limit`.
+inline int64_t lowest_bit(uint64_t value, int64_t limit) {
+  const uint64_t bit = value & (~value + 1);
+  return bit == 0 || bit > static_cast<uint64_t>(limit) ? limit : static_cast<int64_t>(bit);
 }
 
 inline bool contains(uint64_t mask, int dim) { return dim >= 0 && (mask >> dim & 1) != 0; }
@@ -151,6 +163,13 @@ struct TileLayout {
 inline int64_t indices_of(const Tile& tile, int dim) {
   return tile.blocks[dim] + (dim == tile.dst_cut ? tile.halo : 0);
 }
+
+// Chooses the halo, and estimates the tile's time; permute_tile_cost.cpp.
+void estimate_tile(const PermuteProblem& problem, const Device& device, float num_elements, Tile* tile);
+
+// What a tile of two runs costs at least, once set_least_costs() has seen all runs.
+void set_least_costs(const PermuteProblem& problem, Side* src_side, Side* dst_side);
+float least_cost(const PermuteProblem& problem, const Run& src, const Run& dst);
 
 // Chooses the rows of both sides, and further dimensions for a small tile; permute_tile_rows.cpp.
 void find_rows(const PermuteProblem& problem, const int* src_dims, int num_src_dims, const int* dst_dims,

@@ -5,8 +5,6 @@
 namespace flowk {
 namespace {
 
-constexpr int64_t small_tile_bytes = 8 * 1024;
-
 // Source rows of tiled_transpose, at one pitch. An asynchronous copy splits a line of src in two requests where its
 // place straddles a line of shared memory: f32 rows of 256 bytes at a pitch of 64 modulo 128 reach 0.94 of copy, of 0
 // modulo 128 0.97 (H200). So places agree with addresses modulo 128 where they can.
@@ -80,12 +78,12 @@ void find_rows(const PermuteProblem& problem, const int* src_dims, int num_src_d
   };
   add_rows(false);
   int64_t bytes = problem.bytes_of(tile.elements);
-  for (int d = problem.rank - 1; d >= 0 && bytes < small_tile_bytes; --d) {
+  for (int d = problem.rank - 1; d >= 0 && bytes < tile.least_bytes; --d) {
     if (contains(tile.src.dims | tile.dst.dims, d)) continue;
     if (layout->src_rows.rank + 2 > max_tile_dims || layout->dst_rows.rank + 2 > max_tile_dims) break;
     // Short rows take far more shared memory than their bytes.
     const int64_t fitting = max_shared_bytes / std::max<int64_t>(tile.shared_bytes, 1);
-    const int64_t block = std::min({problem.extents[d], 2 * small_tile_bytes / bytes, fitting});
+    const int64_t block = std::min({problem.extents[d], 2 * tile.least_bytes / bytes, fitting});
     if (block < 2) break;
     const bool cuts = block < problem.extents[d];
     if (cuts && (tile.src_cut >= 0 || tile.dst_cut >= 0)) break;

@@ -8,18 +8,7 @@ namespace {
 
 constexpr int64_t max_tile_bytes = 40 * 1024;
 constexpr int64_t max_whole_run_bytes = 24 * 1024;
-constexpr float max_halo = 0.75f;  // over the block
 constexpr int32_t target_run_bytes[] = {64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096, 8192, 16384, 24576};
-
-// ceil_div() in 32 bits, of which a search takes thousands.
-constexpr int32_t ceil_div32(int64_t n, int64_t d) {
-  return static_cast<int32_t>((static_cast<uint32_t>(n) + static_cast<uint32_t>(d) - 1) / static_cast<uint32_t>(d));
-}
-
-int64_t lowest_bit(uint64_t value, int64_t limit) {
-  const uint64_t bit = value & (~value + 1);
-  return bit == 0 || bit > static_cast<uint64_t>(limit) ? limit : static_cast<int64_t>(bit);
-}
 
 // A stride of one unit starts the chain; each next one steps over just the whole of those before it.
 void find_chain(const PermuteProblem& problem, const void* pointer, const int64_t* strides, int32_t unit_bytes,
@@ -38,6 +27,19 @@ void find_chain(const PermuteProblem& problem, const void* pointer, const int64_
   }
 }
 
+// Once the chain is whole.
+void finish_side(const PermuteProblem& problem, Side* side) {
+  side->masks[0] = 0;
+  for (int n = 0; n < side->num_dims; ++n) side->masks[n + 1] = side->masks[n] | uint64_t{1} << side->dims[n];
+  uint64_t others = reinterpret_cast<uintptr_t>(side->pointer);
+  for (int d = 0; d < problem.rank; ++d)
+    if (!contains(side->masks[side->num_dims], d)) others |= static_cast<uint64_t>(std::abs(side->strides[d]));
+  for (int n = side->num_dims; n >= 0; --n) {
+    side->starts[n] = others;
+    if (n < side->num_dims) others |= static_cast<uint64_t>(side->strides[side->dims[n]]);
+  }
+}
+
 // Fills in what follows from a run's dimensions and block.
 void finish_run(const PermuteProblem& problem, const Side& side, Run* run) {
   run->elements = run->per_index * run->block;
@@ -45,14 +47,12 @@ void finish_run(const PermuteProblem& problem, const Side& side, Run* run) {
   run->period = run->per_index;
   if (!run->is_cut() && run->num_whole > 0)
     run->period /= static_cast<int32_t>(problem.extents[side.dims[run->num_whole - 1]]);
-  run->whole_dims = 0;
-  for (int i = 0; i < run->num_whole; ++i) run->whole_dims |= uint64_t{1} << side.dims[i];
+  run->whole_dims = side.masks[run->num_whole];
   run->cut = run->is_cut() ? side.dims[run->num_whole] : -1;
-  run->dims = run->whole_dims | (run->is_cut() ? uint64_t{1} << run->cut : 0);
-  uint64_t starts = reinterpret_cast<uintptr_t>(side.pointer);
-  for (int d = 0; d < problem.rank; ++d)
-    if (!contains(run->whole_dims, d))
-      starts |= static_cast<uint64_t>(std::abs(side.strides[d]) * (d == run->cut ? run->block : 1));
+  run->dims = side.masks[run->num_dims()];
+  uint64_t starts = side.starts[run->num_whole];
+  if (run->num_whole < side.num_dims)
+    starts |= static_cast<uint64_t>(side.strides[side.dims[run->num_whole]] * run->block);
   run->alignment = static_cast<int32_t>(lowest_bit(starts, line_bytes));
   run->fills_chunks = run->alignment >= chunk_limit_bytes && run->bytes % chunk_limit_bytes == 0;
   run->padding = 1;
@@ -170,139 +170,6 @@ bool join(const PermuteProblem& problem, const Side& src_side, const Run& src, c
   return problem.bytes_of(tile->elements) <= max_bytes && tile->shared_bytes <= max_shared_bytes;
 }
 
-// Can the tile be copied, transposed and stored in whole chunks, without a run that shares dimensions with the other?
-bool is_aligned(const PermuteProblem& problem, const Tile& tile) {
-  if ((tile.src.dims & tile.dst.dims) != 0 || !tile.src.fills_chunks || !tile.dst.fills_chunks) return false;
-  if (problem.unit_bytes >= 4) return true;
-  // Rows that one thread stores together are neighbours in src's innermost dimension.
-  const int64_t extent = problem.extents[tile.src_innermost];
-  const int64_t block = tile.src_cut == tile.src_innermost ? tile.src.block : extent;
-  return (block | extent) % (4 / problem.unit_bytes) == 0;
-}
-
-// What a tile's time is made of, relative to a copy of the same bytes: fitted to 20000 tiles of 287 cases timed on an
-// H200 (bench/tune_permute.py) so that the cheapest tile of a case is a fast one. Its pick is 2.1% slower than the
-// case's best tile there (1-byte elements 3%), and 3.2% in 122 random cases that were kept out.
-namespace weight {
-constexpr float copy = 1.0501f;
-constexpr float src_sectors = 0.0235f;       // 32-byte sectors of src touched twice, over those needed
-constexpr float dst_lines = 0.0231f;         // the same for 128-byte lines of dst
-constexpr float dst_sectors = 0.1687f;       // sectors of dst stored in parts
-constexpr float src_line_ends = 0.0206f;     // lines of src that a run ends in
-constexpr float short_src_run = 0.0138f;     // below 256 bytes
-constexpr float shortest_src_run = 0.0202f;  // one line or less
-constexpr float halo = 0.1143f;              // over the block
-constexpr float block = 0.0230f;             // the start of a block, over the tile's KB
-constexpr float unaligned_load = 0.0623f;    // passes of the block's threads over the tile, over its KB
-constexpr float row_of_dims = 0.0687f;       // more where source rows have three dimensions or more
-constexpr float dst_row = 0.0055f;           // over the table of destination rows
-constexpr float store = 0.0933f;
-constexpr float element_gather = 0.0201f;  // for each element of a chunk
-constexpr float word_gather = 0.0130f;     // element_gather of two_step_tile
-constexpr float partial_store = 0.0178f;
-constexpr float table = 0.0996f;  // KB of table
-constexpr float few_bytes_in_flight = 0.0181f;
-constexpr float idle = 0.0820f;        // blocks that the last wave leaves out
-constexpr float padding = 0.1096f;     // of tiles at the edge, over the tensor
-constexpr float conflicts = 0.0031f;   // for each bit that the swizzle lacks
-constexpr float below_8_kb = 0.0045f;  // of the tile; each adds to the ones before it
-constexpr float below_11_kb = 0.0199f;
-constexpr float below_14_kb = 0.0169f;
-constexpr float above_17_kb = 0.0036f;
-constexpr float above_20_kb = 0.0109f;
-constexpr float above_25_kb = 0.0049f;
-constexpr float above_33_kb = 0.0108f;
-}  // namespace weight
-
-// Chooses the halo, and estimates the tile's time.
-void estimate(const PermuteProblem& problem, const Device& device, float num_elements, Tile* tile) {
-  const Run& src = tile->src;
-  const Run& dst = tile->dst;
-  tile->aligned = is_aligned(problem, *tile);
-  const bool is_disjoint = (src.dims & dst.dims) == 0;
-  float with_halo = 1;  // elements loaded, over those of the block
-  // Rows that start inside a sector: load a halo, so that every sector is stored by one tile, if that costs little.
-  tile->halo = 0;
-  if (tile->dst_cut >= 0 && tile->dst_cut != tile->src_cut && dst.alignment < sector_bytes) {
-    const int32_t needed = halo_elements(problem, tile->aligned);
-    // Rows that start on chunks keep doing so with whole chunks of halo.
-    const int32_t per_index_bytes = dst.per_index * problem.dst_unit_bytes;
-    const auto halo = static_cast<int32_t>(
-        tile->aligned ? chunk_limit_bytes / lowest_bit(static_cast<uint64_t>(per_index_bytes), chunk_limit_bytes)
-                      : ceil_div32(needed, dst.per_index));
-    const int32_t loaded = is_disjoint ? needed : halo * dst.per_index;
-    const float extra = static_cast<float>(loaded) / static_cast<float>(dst.elements);
-    if (extra <= max_halo && static_cast<float>(tile->shared_bytes) * (1 + extra) <= float{max_shared_bytes}) {
-      tile->halo = halo;
-      with_halo += extra;
-    }
-  }
-  const int32_t src_run_bytes = src.bytes * tile->dense_rows;
-  const float src_run = static_cast<float>(src_run_bytes), dst_run = static_cast<float>(dst.bytes);
-  const float tile_kb = static_cast<float>(problem.bytes_of(tile->elements)) / 1024.0f;
-  const bool src_is_aligned = src.alignment >= chunk_limit_bytes;
-  const bool is_partial = dst.alignment < chunk_limit_bytes && tile->halo == 0;
-  const int64_t dst_alignment =
-      tile->halo > 0 ? sector_bytes
-                     : std::min<int64_t>(dst.alignment, lowest_bit(static_cast<uint64_t>(dst.bytes), line_bytes));
-  float cost = weight::copy + weight::halo * (with_halo - 1) + weight::block / tile_kb;
-  cost +=
-      weight::src_sectors * static_cast<float>(sector_bytes - std::min<int64_t>(src.alignment, sector_bytes)) / src_run;
-  cost += weight::dst_lines * static_cast<float>(line_bytes - dst_alignment) / dst_run;
-  cost +=
-      weight::dst_sectors * static_cast<float>(sector_bytes - std::min<int64_t>(dst_alignment, sector_bytes)) / dst_run;
-  if (src_is_aligned && src.bytes % line_bytes != 0) cost += weight::src_line_ends * 128.0f / std::max(src_run, 128.0f);
-  if (src_run_bytes < 2 * line_bytes) cost += weight::short_src_run;
-  if (src_run_bytes <= line_bytes) cost += weight::shortest_src_run;
-  if (tile_kb < 14) cost += weight::below_14_kb;
-  if (tile_kb < 11) cost += weight::below_11_kb;
-  if (tile_kb < 8) cost += weight::below_8_kb;
-  if (tile_kb > 17) cost += weight::above_17_kb;
-  if (tile_kb > 20) cost += weight::above_20_kb;
-  if (tile_kb > 25) cost += weight::above_25_kb;
-  if (tile_kb > 33) cost += weight::above_33_kb;
-
-  // Passes of the block's threads: loads, the table, stores.
-  float passes = 0;
-  const int32_t src_rows = static_cast<int32_t>(static_cast<float>(tile->src_rows) * with_halo);
-  const int32_t src_chunks =
-      ceil_div32(src_run_bytes + (src_is_aligned ? 0 : chunk_limit_bytes - 1), chunk_limit_bytes);
-  const int32_t loads = ceil_div32(ceil_div32(src_rows, tile->dense_rows), std::max(tile_threads / src_chunks, 1)) *
-                        ceil_div32(src_chunks, tile_threads);
-  if (!src_is_aligned) passes += weight::unaligned_load * static_cast<float>(loads);
-  if (__builtin_popcountll(dst.dims & ~src.dims) > 2) passes += weight::row_of_dims * static_cast<float>(loads);
-  const int32_t elements_per_chunk = chunk_limit_bytes / problem.dst_unit_bytes;
-  if (!tile->aligned && dst.num_dims() > 1) {
-    const int32_t entries = dst.period + elements_per_chunk - 1;
-    passes += weight::table * static_cast<float>(entries) * (sizeof(uint32_t) / 1024.0f);
-  }
-  const int32_t rows_per_item = tile->aligned && problem.unit_bytes < 4 ? 4 / problem.unit_bytes : 1;
-  const int32_t dst_rows = static_cast<int32_t>(tile->elements) / (dst.elements * rows_per_item);
-  if (!tile->aligned) passes += weight::dst_row * static_cast<float>(ceil_div32(dst_rows, tile_threads));
-  const int32_t chunks = ceil_div32(dst.bytes, chunk_limit_bytes) + (is_partial ? 1 : 0);
-  const int32_t per_group = chunks_per_group_of(chunks);
-  float per_element = tile->aligned ? 0.0f : tile->two_steps ? weight::word_gather : weight::element_gather;
-  if (is_partial) per_element += weight::partial_store * std::min(1.0f, 128.0f / dst_run);
-  const int32_t items = ceil_div32(chunks, per_group) * dst_rows;
-  passes += (weight::store + per_element * static_cast<float>(elements_per_chunk)) *
-            static_cast<float>(ceil_div32(items, tile_threads / per_group));
-  cost += passes / tile_kb;
-
-  // Blocks that are resident together, the bytes they keep in flight, and the last wave's idle blocks.
-  const int32_t shared_bytes = static_cast<int32_t>(static_cast<float>(tile->shared_bytes) * with_halo) + 1024;
-  const float resident =
-      static_cast<float>(std::clamp(device.shared_bytes_per_multiprocessor / shared_bytes, 1, max_resident_tiles));
-  cost += weight::few_bytes_in_flight * std::max(0.0f, 1.0f - resident * tile_kb / 64.0f);
-  const float padding = src.padding * (dst.cut == src.cut ? 1.0f : dst.padding);
-  cost += weight::padding * (padding - 1);
-  const float num_tiles = padding * num_elements / static_cast<float>(tile->elements);
-  const float waves = num_tiles / (static_cast<float>(device.num_multiprocessors) * resident);
-  if (waves < 4) cost += weight::idle * (static_cast<float>(static_cast<int64_t>(waves) + 1) / waves - 1);
-  if (src_is_aligned && src_rows > 1)
-    for (int mask = swizzle_mask_of(src.bytes); mask < 7; mask = 2 * mask + 1) cost += weight::conflicts;
-  tile->cost = cost;
-}
-
 // A dimension that dst walks down is walked the other way round, unless src's run needs it as it is. Where it is dst's
 // innermost and not src's, src's run ends before it.
 void flip_down_dims(Side* src_side, PermuteProblem* problem) {
@@ -320,10 +187,18 @@ void flip_down_dims(Side* src_side, PermuteProblem* problem) {
   }
 }
 
+// Smaller tiles take further dimensions, while every multiprocessor keeps two.
+int64_t least_tile_bytes(float num_bytes, const Device& device) {
+  constexpr float small_tile_bytes = 8 * 1024;
+  return static_cast<int64_t>(
+      std::min(small_tile_bytes, num_bytes / static_cast<float>(2 * device.num_multiprocessors)));
+}
+
 // Both sides and their runs; `problem` as the tiles see it, with dimensions turned round where that helps.
 struct Search {
   PermuteProblem problem;  // the sides point into it
   float num_elements = 1;
+  float num_bytes = 0;
   Side src_side, dst_side;
 };
 
@@ -335,8 +210,12 @@ void make_search(const PermuteProblem& given, Search* search) {
   search->src_side.pointer = problem.src;
   find_chain(problem, problem.dst, problem.dst_strides, problem.dst_unit_bytes, &search->dst_side);
   for (int d = 0; d < problem.rank; ++d) search->num_elements *= static_cast<float>(problem.extents[d]);
-  find_choices(problem, &search->src_side);
-  find_choices(problem, &search->dst_side);
+  search->num_bytes = search->num_elements * static_cast<float>(problem.unit_bytes + problem.dst_unit_bytes) / 2;
+  for (Side* side : {&search->src_side, &search->dst_side}) {
+    finish_side(problem, side);
+    find_choices(problem, side);
+  }
+  set_least_costs(problem, &search->src_side, &search->dst_side);
 }
 
 bool make_tile(const Search& search, const Device& device, int src_choice, int dst_choice, int64_t min_bytes,
@@ -344,21 +223,50 @@ bool make_tile(const Search& search, const Device& device, int src_choice, int d
   if (!join(search.problem, search.src_side, search.src_side.choices[src_choice], search.dst_side,
             search.dst_side.choices[dst_choice], min_bytes, max_bytes, tile))
     return false;
-  estimate(search.problem, device, search.num_elements, tile);
+  tile->least_bytes = least_tile_bytes(search.num_bytes, device);
+  estimate_tile(search.problem, device, search.num_elements, tile);
   return true;
 }
 
-// The cheapest tile of min_bytes to max_bytes; its cost is < 0 if there is none.
+// The cheapest tile of min_bytes to max_bytes; its cost is < 0 if there is none. Most pairs of runs are passed over,
+// once a good one is known, for what any tile of theirs costs at least.
 Tile find_tile(const Search& search, const Device& device, int64_t min_bytes, int64_t max_bytes) {
-  Tile best;
-  best.cost = -1;
+  struct Pair {
+    int8_t src, dst;
+    float least_cost;
+  };
+  Pair pairs[max_choices * max_choices];
+  int num_pairs = 0, first = 0;
   for (int i = 0; i < search.src_side.num_choices; ++i) {
+    const Run& src = search.src_side.choices[i];
+    const bool is_disjoint = (src.dims & search.dst_side.masks[search.dst_side.num_dims]) == 0;
     for (int j = 0; j < search.dst_side.num_choices; ++j) {
-      Tile tile;
-      if (make_tile(search, device, i, j, min_bytes, max_bytes, &tile) && (best.cost < 0 || tile.cost < best.cost))
-        best = tile;
+      const Run& dst = search.dst_side.choices[j];
+      if (is_disjoint || (src.dims & dst.dims) == 0) {
+        const int64_t bytes = search.problem.bytes_of(int64_t{src.elements} * dst.elements);
+        if (bytes < min_bytes) continue;
+        if (bytes > max_bytes && is_disjoint) break;  // and so are all longer runs'
+        if (bytes > max_bytes) continue;
+      }
+      const float least = least_cost(search.problem, src, dst);
+      if (num_pairs > 0 && least > 0 && (pairs[first].least_cost == 0 || least < pairs[first].least_cost))
+        first = num_pairs;
+      pairs[num_pairs++] = {static_cast<int8_t>(i), static_cast<int8_t>(j), least};
     }
   }
+  Tile tile, best;
+  best.cost = -1;
+  int best_pair = -1;
+  const auto try_pair = [&](int k) {
+    if (best.cost >= 0 && pairs[k].least_cost > best.cost) return;
+    if (!make_tile(search, device, pairs[k].src, pairs[k].dst, min_bytes, max_bytes, &tile)) return;
+    if (best.cost >= 0 && (tile.cost > best.cost || (tile.cost == best.cost && k > best_pair))) return;
+    best = tile;
+    best_pair = k;
+  };
+  if (num_pairs > 0) try_pair(first);
+  for (int k = 0; k < num_pairs; ++k)
+    if (k != first) try_pair(k);
   return best;
 }
 
@@ -369,8 +277,7 @@ void plan_tile(const PermuteProblem& problem, const Device& device, PermutePlan*
   constexpr int64_t usual_min_bytes = 6 * 1024;
   Search search;
   make_search(problem, &search);
-  const float num_bytes = search.num_elements * static_cast<float>(problem.unit_bytes + problem.dst_unit_bytes) / 2;
-  const bool is_large = num_bytes > static_cast<float>(32 * usual_min_bytes * device.num_multiprocessors);
+  const bool is_large = search.num_bytes > static_cast<float>(32 * usual_min_bytes * device.num_multiprocessors);
   Tile best = find_tile(search, device, is_large ? usual_min_bytes : 0, max_tile_bytes);
   // Rows of several short dimensions may take twice the shared memory that a search counts.
   for (int64_t max_bytes = max_tile_bytes;; max_bytes /= 2) {

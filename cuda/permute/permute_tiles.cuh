@@ -50,21 +50,14 @@ static_assert(sizeof(TileOffsets) <= tile_offsets_bytes);
 
 __device__ __forceinline__ TileOffsets take_tile_apart(const TileParams& params) {
   TileOffsets tile;
-  tile.src_indices = params.src_block;
-  tile.dst_index_begin = 0;
-  tile.dst_index_end = params.dst_block + params.halo;
   uint32_t linear = blockIdx.x;
+  int32_t src_block = 0, dst_block = 0;
   const auto enter_dim = [&](int d) {
     const uint32_t index = d + 1 < params.grid_rank ? take_index(&linear, params.grid[d].divider) : linear;
     tile.src += static_cast<int64_t>(index) * params.grid[d].src_step;
     tile.dst += static_cast<int64_t>(index) * params.grid[d].dst_step;
-    const uint32_t blocks_left = params.grid[d].divider.divisor - index;
-    if (d == params.src_cut && blocks_left == 1) tile.src_indices = params.src_last_block;
-    if (d == params.dst_cut) {
-      if (index == 0) tile.dst_index_begin = params.halo;
-      if (blocks_left == 1) tile.dst_index_end = params.dst_last_end;
-      if (blocks_left == 2) tile.dst_index_end = params.dst_second_last_end;
-    }
+    src_block += static_cast<int32_t>(index) * params.grid[d].src_blocks;
+    dst_block += static_cast<int32_t>(index) * params.grid[d].dst_blocks;
   };
   // The first dimensions by constant index, so that their parameters are operands of the instructions.
 #pragma unroll
@@ -72,12 +65,19 @@ __device__ __forceinline__ TileOffsets take_tile_apart(const TileParams& params)
     if (d < params.grid_rank) enter_dim(d);
 #pragma unroll 1
   for (int d = unrolled_grid_rank; d < params.grid_rank; ++d) enter_dim(d);
+  const int32_t src_blocks_left = params.num_src_blocks - src_block;
+  const int32_t dst_blocks_left = params.num_dst_blocks - dst_block;
+  tile.src_indices = src_blocks_left == 1 ? params.src_last_block : params.src_block;
+  tile.dst_index_begin = dst_block == 0 ? params.halo : 0;
+  tile.dst_index_end = dst_blocks_left == 1   ? params.dst_last_end
+                       : dst_blocks_left == 2 ? params.dst_second_last_end
+                                              : params.dst_block + params.halo;
   return tile;
 }
 
-// Every kernel of tiles begins with this: it returns once the stream's previous kernel has ended. Taking a tile's index
-// apart costs 50 instructions a dimension, as much as two chunks: from three on the first warp does it for the block,
-// but for tiled_transpose, which has no register left.
+// Every kernel of tiles begins with this, while the stream's previous kernel may still run. Taking a tile's index apart
+// costs 20 instructions a dimension: from three on the first warp does it for the block, but for tiled_transpose, which
+// has no register left.
 template <bool kTogether>
 __device__ __forceinline__ TileOrigin locate_tile(const TileParams& params) {
   allow_next_grid();
@@ -111,7 +111,6 @@ __device__ __forceinline__ TileOrigin locate_tile(const TileParams& params) {
   tile.dst_row_end = static_cast<uint32_t>(count(params.dst_rows));
   tile.dst_element_end = count(params.dst_run_elements);
   tile.dst_element_begin = max(params.dst_run_elements.per_index * offsets.dst_index_begin, params.skipped_elements);
-  wait_for_previous_grid();
   return tile;
 }
 
@@ -148,21 +147,46 @@ __device__ __forceinline__ int32_t tile_shift(const TileParams& params, const Ti
   return params.shared_lead_bytes + static_cast<int32_t>(reinterpret_cast<uintptr_t>(tile.src) & params.shift_mask);
 }
 
-// Copies the tile to shared memory in the aligned 16-byte chunks that hold its bytes. A thread keeps its column and
-// steps from row to row. Addresses and places agree modulo 16, so that the chunk at a column of a row is where either
-// is rounded down.
+// load_tile() where rows start on chunks and have one dimension.
+__device__ __forceinline__ void load_plain_rows(const TileParams& params, const TileOrigin& tile,
+                                                unsigned char* shared_tile, int32_t shift) {
+  uint32_t row = params.chunks_per_src_row.divide(threadIdx.x);
+  const int32_t column = static_cast<int32_t>(threadIdx.x - row * params.chunks_per_src_row.divisor) * chunk_bytes;
+  const TileRowDim& dim = params.src_row_dims[0];
+  const unsigned char* at = tile.src + (row * dim.stride + column);
+  int32_t place = shift + column + static_cast<int32_t>(row) * dim.shared_step;
+  const SharedAddress base = shared_address(shared_tile);
+  if (row >= params.src_rows_per_pass || column >= tile.src_run_bytes) row = tile.src_row_end;
+  wait_for_previous_grid();
+#pragma unroll 1
+  while (row < tile.src_row_end) {
+#pragma unroll
+    for (int i = 0; i < rows_in_flight; ++i) {
+      if (row < tile.src_row_end) async_copy_chunk(base + (place ^ swizzle_of_row(params, row)), at);
+      row += params.src_rows_per_pass;
+      at += params.src_pass.step;
+      place += params.src_pass.shared_step;
+    }
+  }
+}
+
+// Waits for the stream's previous kernel, then copies the tile to shared memory in the aligned 16-byte chunks that hold
+// its bytes. A thread keeps its column and steps from row to row. Addresses and places agree modulo 16, so that the
+// chunk at a column of a row is where either is rounded down.
 template <bool kAligned>
 __device__ __forceinline__ void load_tile(const TileParams& params, const TileOrigin& tile, unsigned char* shared_tile,
                                           int32_t shift) {
   const uint32_t row_in_pass = params.chunks_per_src_row.divide(threadIdx.x);
   const int32_t column =
       static_cast<int32_t>(threadIdx.x - row_in_pass * params.chunks_per_src_row.divisor) * chunk_bytes;
+  wait_for_previous_grid();
   if (row_in_pass >= params.src_rows_per_pass || (kAligned && column >= tile.src_run_bytes)) return;
   const SharedAddress base = shared_address(shared_tile);
   // The chunk that holds `at`, `in_row` bytes into its row, which stands at `place`.
   const auto load = [&](const unsigned char* at, int32_t in_row, int32_t place, uint32_t src_row, bool ends_before_src,
                         bool in_whole_rows) {
-    const auto into_chunk = static_cast<int32_t>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(at)) % chunk_bytes);
+    const int32_t into_chunk =
+        kAligned ? 0 : static_cast<int32_t>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(at)) % chunk_bytes);
     if (!kAligned && in_row - into_chunk >= tile.src_run_bytes) return;
     if (!kAligned && !in_whole_rows && in_row - into_chunk + chunk_bytes <= tile.src_run_begin) return;
     at -= into_chunk;

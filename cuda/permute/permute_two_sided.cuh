@@ -6,12 +6,13 @@
 
 namespace flowk {
 
-// Any runs, extents and alignment: where element e of the run stands in shared memory is e * run_pitch, or comes from a
-// table that the block makes while its loads are under way.
-template <int Bytes, bool kTable, bool kSwizzle>
-__global__ void __launch_bounds__(tile_threads, tile_min_blocks)
-    two_sided_tile(const __grid_constant__ TileParams params) {
-  constexpr int elements_per_chunk = chunk_bytes / Bytes;
+// Loads a block's tile of any runs, extents and alignment, and stores what `make_chunk` and, for runs of less than a
+// chunk, `make_element` make of its elements. Where element e of the run stands in shared memory is e * run_pitch, or
+// comes from a table that the block makes while its loads are under way.
+template <int kSrcBytes, int kDstBytes, bool kTable, bool kSwizzle, class MakeChunk, class MakeElement>
+__device__ __forceinline__ void move_tile(const TileParams& params, const MakeChunk& make_chunk,
+                                          const MakeElement& make_element) {
+  constexpr int elements_per_chunk = chunk_bytes / kDstBytes;
   unsigned char* shared_tile = &shared<unsigned char>();
   const TileOrigin tile = locate_tile<true>(params);
   const int32_t shift = tile_shift(params, tile);
@@ -21,7 +22,7 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
     make_table(params, params.num_table_entries, table);
   }
   DstRow* rows = reinterpret_cast<DstRow*>(shared_tile + params.rows_offset_bytes);
-  make_dst_rows<Bytes>(params, tile, shift, rows);
+  make_dst_rows<kDstBytes>(params, tile, shift, rows);
   async_copy_wait();
   __syncthreads();
 
@@ -29,22 +30,30 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
 #pragma unroll 1
   for (StoreWalk walk(params); !walk.is_done(params); walk.step(params)) {
     if (walk.dst_row >= tile.dst_row_end) continue;
-    const RowChunk chunk = locate_chunk<Bytes>(tile, rows, walk);
+    const RowChunk chunk = locate_chunk<kDstBytes>(tile, rows, walk);
     if (chunk.first >= chunk.last) continue;
     if (last_start >= tile.dst_element_begin) {
       const int32_t start = min(max(chunk.element, tile.dst_element_begin), last_start);
-      Element<Bytes> elements[elements_per_chunk];
-      gather<Bytes, elements_per_chunk, kTable, kSwizzle>(params, shared_tile, start, chunk.column, elements);
-      store_row_chunk<Bytes>(chunk, start, chunk_of<Bytes>(elements));
-    } else {  // runs of less than a chunk
+      Element<kSrcBytes> elements[elements_per_chunk];
+      gather<kSrcBytes, elements_per_chunk, kTable, kSwizzle>(params, shared_tile, start, chunk.column, elements);
+      store_row_chunk<kDstBytes>(chunk, start, make_chunk(elements));
+    } else {
 #pragma unroll 1
       for (int32_t i = chunk.first; i < chunk.last; ++i) {
-        Element<Bytes> element[1];
-        gather<Bytes, 1, kTable, kSwizzle>(params, shared_tile, chunk.element + i, chunk.column, element);
-        *reinterpret_cast<Pack<Bytes>*>(chunk.address + i * Bytes) = static_cast<Pack<Bytes>>(element[0]);
+        Element<kSrcBytes> element[1];
+        gather<kSrcBytes, 1, kTable, kSwizzle>(params, shared_tile, chunk.element + i, chunk.column, element);
+        *reinterpret_cast<Pack<kDstBytes>*>(chunk.address + i * kDstBytes) = make_element(element[0]);
       }
     }
   }
+}
+
+template <int Bytes, bool kTable, bool kSwizzle>
+__global__ void __launch_bounds__(tile_threads, tile_min_blocks)
+    two_sided_tile(const __grid_constant__ TileParams params) {
+  move_tile<Bytes, Bytes, kTable, kSwizzle>(
+      params, [](const Element<Bytes>(&elements)[chunk_bytes / Bytes]) { return chunk_of<Bytes>(elements); },
+      [](const Element<Bytes>& element) { return static_cast<Pack<Bytes>>(element); });
 }
 
 // Copies a tile to shared memory element by element, for sides without a dimension of stride 1. Each run is one
@@ -53,6 +62,7 @@ template <int Bytes>
 __device__ __forceinline__ void load_strided_tile(const TileParams& params, const TileOrigin& tile,
                                                   unsigned char* shared_tile) {
   const uint32_t run = params.chunks_per_src_row.divisor;
+  wait_for_previous_grid();
 #pragma unroll 1
   for (uint32_t item = threadIdx.x; item < tile.src_row_end * run; item += tile_threads) {
     const uint32_t src_row = params.chunks_per_src_row.divide(item);

@@ -7,38 +7,18 @@
 #include <vector>
 
 #include "check.h"
-#include "core/device.h"
 #include "permute/permute_problem.h"
 #include "permute_convert_case.h"
+#include "permute_plan_case.h"
 #include "permute_plan_cases.h"
 
 namespace {
 
 using namespace flowk;
 
-const Device h200 = {.capability = 90,
-                     .num_multiprocessors = 132,
-                     .shared_bytes_per_multiprocessor = 233472,
-                     .shared_bytes_per_block = 232448,
-                     .threads_per_multiprocessor = 2048,
-                     .l2_bytes = 62914560};
-// The least shared memory of those that flowk is built for: an sm_86, cut to a few multiprocessors.
-const Device small = {.capability = 86,
-                      .num_multiprocessors = 2,
-                      .shared_bytes_per_multiprocessor = 102400,
-                      .shared_bytes_per_block = 101376,
-                      .threads_per_multiprocessor = 1536,
-                      .l2_bytes = 524288};
-
-// Fake pointers, far apart, to the elements with all indices 0.
 PermuteConvertRequest fake_request(const PermuteCase& row, const TypePair& types) {
-  constexpr uintptr_t src = uintptr_t{1} << 50, dst = uintptr_t{1} << 54;
-  const CaseSide src_side = case_side(case_of_type(row, types.src), false);
-  const CaseSide dst_side = case_side(case_of_type(row, types.dst), true);
-  return make_convert_request(
-      row, types, 1,
-      reinterpret_cast<const void*>(src + static_cast<uintptr_t>(src_side.lead_bytes + src_side.first_bytes)),
-      reinterpret_cast<void*>(dst + static_cast<uintptr_t>(dst_side.lead_bytes + dst_side.first_bytes)));
+  return make_convert_request(row, types, 1, fake_src(case_of_type(row, types.src)),
+                              fake_dst(case_of_type(row, types.dst)));
 }
 
 PermuteConvertPlan plan_of(const PermuteCase& row, const TypePair& types, const Device& device) {
@@ -101,12 +81,6 @@ std::vector<ConvertPlanCase> convert_plan_cases() {
   };
 }
 
-int64_t num_grid_tiles(const TileParams& tile) {
-  int64_t tiles = 1;
-  for (int d = 0; d < tile.grid_rank; ++d) tiles *= tile.grid[d].divider.divisor;
-  return tiles;
-}
-
 // Can it be launched on `device`, and do its blocks cover the tensor?
 void check_launch(const PermuteCase& row, const TypePair& types, const Device& device, const PermuteConvertPlan& plan) {
   const LaunchConfig& launch = plan.movement.launch;
@@ -132,7 +106,7 @@ void check_launch(const PermuteCase& row, const TypePair& types, const Device& d
     CHECK(launch.shared_bytes >= launch.num_threads * chunk_limit_bytes / planar_bytes * channels.num_channels *
                                      (src_is_planar ? dst_bytes : src_bytes));
   } else {
-    CHECK(launch.num_blocks == num_grid_tiles(plan.movement.tile));
+    CHECK(launch.num_blocks == num_grid_tiles(plan.movement.tile.grid, plan.movement.tile.grid_rank));
     CHECK(launch.num_blocks * launch.shared_bytes >= num_elements * src_bytes);
   }
 }

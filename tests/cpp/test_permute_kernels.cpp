@@ -40,8 +40,8 @@ struct Reached {
   bool kernels[num_permute_kernels] = {};
   bool row_copy_ranks[7] = {};  // of the rows; 6 and more
   bool wide_copy = false, halo = false, swizzle = false, table = false, swizzled_table = false, periodic_table = false;
-  bool unswizzled = false, shared_rows_cut = false, one_dim_cuts_both = false, short_last_src = false,
-       short_last_dst = false;
+  bool unswizzled = false, shared_rows_cut = false, one_dim_cuts_both = false, short_last_src = false, plain = false,
+       not_plain = false, short_last_dst = false;
   bool several_passes = false, grouped_rows = false;
   bool skewed = false, unskewed = false, words_by_table = false, words_with_halo = false, words_past_run = false,
        words_short_last_src = false, words_short_last_dst = false;
@@ -57,8 +57,8 @@ struct Reached {
       words_by_table |= tile.table_rank > 1;
       words_with_halo |= tile.halo > 0;
       words_past_run |= tile.num_table_entries % 4 != 0;
-      words_short_last_src |= tile.src_cut >= 0 && tile.src_last_block != tile.src_block;
-      words_short_last_dst |= tile.dst_cut >= 0 && tile.dst_last_end != tile.dst_block + tile.halo;
+      words_short_last_src |= tile.num_src_blocks > 1 && tile.src_last_block != tile.src_block;
+      words_short_last_dst |= tile.num_dst_blocks > 1 && tile.dst_last_end != tile.dst_block + tile.halo;
     }
     if (plan.kernel != PermuteKernel::tiled_transpose && plan.kernel != PermuteKernel::two_sided_tile) return;
     halo |= tile.halo > 0;
@@ -68,9 +68,12 @@ struct Reached {
     swizzled_table |= tile.table_rank > 0 && tile.swizzle_bits != 0;
     periodic_table |= tile.table_rank > 0 && tile.period_step != 0;
     shared_rows_cut |= tile.src_rows.cut == TileCount::of_src_cut;
-    one_dim_cuts_both |= tile.src_cut >= 0 && tile.src_cut == tile.dst_cut;
-    short_last_src |= tile.src_cut >= 0 && tile.src_last_block != tile.src_block;
-    short_last_dst |= tile.dst_cut >= 0 && tile.dst_last_end != tile.dst_block + tile.halo;
+    for (int d = 0; d < tile.grid_rank; ++d)
+      one_dim_cuts_both |= tile.grid[d].src_blocks == 1 && tile.grid[d].dst_blocks == 1;
+    plain |= tile.has_plain_rows;
+    not_plain |= plan.kernel == PermuteKernel::tiled_transpose && !tile.has_plain_rows;
+    short_last_src |= tile.num_src_blocks > 1 && tile.src_last_block != tile.src_block;
+    short_last_dst |= tile.num_dst_blocks > 1 && tile.dst_last_end != tile.dst_block + tile.halo;
     several_passes |= tile.num_store_chunks * tile.num_dst_rows.divisor > tile_threads;
     grouped_rows |= tile.dst_rows.shift > 0;
   }
@@ -82,6 +85,7 @@ struct Reached {
     for (int rank = 1; rank <= 6; ++rank) CHECK(row_copy_ranks[rank]);
     CHECK(wide_copy && halo && swizzle && table && swizzled_table && periodic_table);
     CHECK(unswizzled && shared_rows_cut && one_dim_cuts_both && short_last_src && short_last_dst);
+    CHECK(plain && not_plain);
     CHECK(several_passes && grouped_rows);
     CHECK(skewed && unskewed && words_by_table && words_with_halo && words_past_run);
     CHECK(words_short_last_src && words_short_last_dst);

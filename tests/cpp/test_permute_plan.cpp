@@ -6,36 +6,15 @@
 #include <string>
 
 #include "check.h"
-#include "core/device.h"
 #include "permute/permute_problem.h"
+#include "permute_plan_case.h"
 #include "permute_plan_cases.h"
 
 namespace {
 
 using namespace flowk;
 
-const Device h200 = {.capability = 90,
-                     .num_multiprocessors = 132,
-                     .shared_bytes_per_multiprocessor = 233472,
-                     .shared_bytes_per_block = 232448,
-                     .threads_per_multiprocessor = 2048,
-                     .l2_bytes = 62914560};
-// The least shared memory of those that flowk is built for: an sm_86, cut to a few multiprocessors.
-const Device small = {.capability = 86,
-                      .num_multiprocessors = 2,
-                      .shared_bytes_per_multiprocessor = 102400,
-                      .shared_bytes_per_block = 101376,
-                      .threads_per_multiprocessor = 1536,
-                      .l2_bytes = 524288};
-
-// Fake pointers, far apart, to the elements with all indices 0.
-PermuteRequest fake_request(const PermuteCase& row) {
-  constexpr uintptr_t src = uintptr_t{1} << 50, dst = uintptr_t{1} << 54;
-  const CaseSide src_side = case_side(row, false), dst_side = case_side(row, true);
-  return make_request(
-      row, reinterpret_cast<const void*>(src + static_cast<uintptr_t>(src_side.lead_bytes + src_side.first_bytes)),
-      reinterpret_cast<void*>(dst + static_cast<uintptr_t>(dst_side.lead_bytes + dst_side.first_bytes)));
-}
+PermuteRequest fake_request(const PermuteCase& row) { return make_request(row, fake_src(row), fake_dst(row)); }
 
 PermutePlan plan_of(const PermuteCase& row, const Device& device) {
   PermutePlan plan;
@@ -56,12 +35,6 @@ bool is_copy(PermuteKernel kernel) {
 
 bool is_channels(PermuteKernel kernel) {
   return kernel == PermuteKernel::channel_interleave || kernel == PermuteKernel::channel_deinterleave;
-}
-
-int64_t num_grid_tiles(const GridDim* grid, int rank) {
-  int64_t tiles = 1;
-  for (int d = 0; d < rank; ++d) tiles *= grid[d].divider.divisor;
-  return tiles;
 }
 
 // Can it be launched on `device`, and do its blocks cover the tensor?
