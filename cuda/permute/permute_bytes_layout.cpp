@@ -6,7 +6,6 @@
 namespace flowk {
 namespace {
 
-constexpr int32_t columns_per_item = 16;
 constexpr int max_log2_skew = 4;      // rows a multiple of 16 bytes apart; build_tile() makes it an odd one
 constexpr int32_t above_zero = 1024;  // keeps places of no matter positive, a multiple of what banks repeat after
 
@@ -34,14 +33,14 @@ int32_t skew_of(const TileParams& params, uint32_t word) {
 
 // Rows that a warp's lanes read stand 4 source rows apart. Where that is 2, 4, 8 or 16 words, and not an odd number,
 // as many groups of lanes meet in one bank: each takes columns one word further to the left than the group before, and
-// the tile takes some more columns.
-void choose_skew(TileParams* params) {
+// the tile takes some more columns. Whole chunks take an access of 16 bytes for four of 4, with or without conflicts.
+void choose_skew(int64_t max_items, TileParams* params) {
   const uint32_t num_words = params->words_per_run.divisor;
+  const auto num_columns = static_cast<int32_t>(params->num_dst_rows.divisor);
   int32_t rows[warp_threads];
   for (uint32_t lane = 0; lane < warp_threads; ++lane) rows[lane] = element_place(*params, 4 * (lane % num_words));
-  const auto num_columns = static_cast<int32_t>(params->num_dst_rows.divisor);
   float best = 0;
-  for (int log2 = 0; log2 <= max_log2_skew; ++log2) {
+  for (int log2 = 0; log2 <= (params->src_rows_are_chunks ? 0 : max_log2_skew); ++log2) {
     TileParams skewed;
     skewed.skew_shift = 5 - log2;
     skewed.skew_mask = (1u << log2) - 1;
@@ -51,8 +50,9 @@ void choose_skew(TileParams* params) {
                      skew_of(skewed, lane % num_words);
     const float passes = bank_conflicts(places, 4, 0);
     const int64_t blocks = ceil_div(num_columns + 4 * static_cast<int32_t>(skewed.skew_mask), columns_per_item);
-    // An item reads 4 rows of 5 words and writes 16.
-    const float cost = static_cast<float>(blocks) * (20 * passes + 16);
+    if (log2 > 0 && blocks * num_words > max_items) return;
+    // An item reads 4 rows of 5 words and writes 16, in some 110 instructions, of which 4 take as long as a wavefront.
+    const float cost = static_cast<float>(blocks) * (20 * passes + 16 + 28);
     if (log2 == 0 || cost < best) {
       best = cost;
       params->skew_shift = skewed.skew_shift;
@@ -61,6 +61,29 @@ void choose_skew(TileParams* params) {
     }
     if (passes <= 1) return;
   }
+}
+
+// Chunks that a destination row fills, at the most, and how many of them neighbouring threads store. With a halo rows
+// start and end on sectors, long ones are taken line by line.
+void choose_chunks(const Tile& tile, PermutePlan* plan) {
+  TileParams& params = plan->tile;
+  const int32_t run_bytes = tile.dst.bytes;
+  params.window_start_bytes = params.halo * tile.dst.per_index;
+  params.window_bytes = run_bytes;
+  params.window_end = run_bytes + params.window_start_bytes;
+  int64_t chunks = run_bytes / chunk_limit_bytes;
+  params.dst_granule = chunk_limit_bytes;
+  if (tile.halo > 0) {
+    params.window_mask = sector_bytes - 1;
+    if (run_bytes % sector_bytes != 0) chunks = ceil_div(run_bytes, sector_bytes) * (sector_bytes / chunk_limit_bytes);
+  } else if (tile.dst.alignment < line_bytes && run_bytes >= 4 * line_bytes) {
+    params.dst_granule = line_bytes;
+    chunks += line_bytes / chunk_limit_bytes - 1;
+  }
+  chunks = std::max<int64_t>(chunks, 1);
+  constexpr int64_t per_line = line_bytes / chunk_limit_bytes;
+  const int64_t per_group = params.dst_granule == line_bytes ? per_line : ceil_div(chunks, ceil_div(chunks, per_line));
+  set_chunks_per_group(chunks, per_group, plan->launch.num_threads, &params);
 }
 
 // Lanes write words of one destination row, and read chunks of a few, each from its own address on.
@@ -73,11 +96,12 @@ void choose_columns_pitch(TileParams* params) {
   for (uint32_t lane = 0; lane < warp_threads; ++lane) {
     uint32_t group = lane / per_group;
     const uint32_t row = take_index(&group, params->num_dst_rows);
-    const auto address = reinterpret_cast<uintptr_t>(params->dst + row_offset(*params, row));
+    const auto address = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(params->dst + row_offset(*params, row)));
+    // Of a tile in the middle of a row.
+    const uint32_t first = params->halo > 0 ? 0 - (address & params->window_mask) : (0 - address) % chunk_limit_bytes;
     read_rows[lane] = static_cast<int32_t>(row);
-    read_elements[lane] = params->halo * params->dst_run_elements.per_index +
-                          static_cast<int32_t>((group * per_group + lane % per_group) * chunk_limit_bytes) -
-                          static_cast<int32_t>(address & static_cast<uint32_t>(params->dst_granule - 1));
+    read_elements[lane] = params->window_start_bytes + static_cast<int32_t>(first) +
+                          static_cast<int32_t>((group * per_group + lane % per_group) * chunk_limit_bytes);
   }
   const auto run_bytes = static_cast<int32_t>(4 * num_words);
   float best = 0;
@@ -85,7 +109,7 @@ void choose_columns_pitch(TileParams* params) {
     const int32_t pitch = run_bytes + padding;
     int32_t reads[warp_threads], writes[warp_threads];
     for (uint32_t lane = 0; lane < warp_threads; ++lane) {
-      const bool is_inside = read_elements[lane] < run && read_elements[lane] + chunk_limit_bytes > 0;
+      const bool is_inside = read_elements[lane] + chunk_limit_bytes <= run;
       reads[lane] = is_inside ? above_zero + read_rows[lane] * pitch + read_elements[lane] : -1;
       const uint32_t word = lane % num_words;
       const int32_t column = columns_per_item * static_cast<int32_t>(lane / num_words) - skew_of(*params, word);
@@ -101,26 +125,34 @@ void choose_columns_pitch(TileParams* params) {
 
 }  // namespace
 
-void place_columns(PermutePlan* plan) {
+bool place_columns(const Tile& tile, PermutePlan* plan) {
   TileParams& params = plan->tile;
   const int64_t run = int64_t{params.dst_run_elements.per_index} *
                       (params.dst_run_elements.cut == TileCount::whole ? 1 : params.dst_block + params.halo);
   params.num_table_entries = static_cast<uint32_t>(run);
   params.words_per_run = Divider(static_cast<uint32_t>(ceil_div(run, 4)));
-  choose_skew(&params);
+  params.src_rows_are_chunks = tile.src.alignment >= chunk_limit_bytes;
+  params.dst_rows_have_ends = !tile.dst.fills_chunks;
+  choose_chunks(tile, plan);
+  const int64_t max_items = int64_t{max_items_per_thread} * plan->launch.num_threads;
+  choose_skew(max_items, &params);
+  if (params.num_word_items > max_items) return false;
   choose_columns_pitch(&params);
   // Skewed columns start before the first row and end after the last.
   const int64_t skew_bytes = 4 * int64_t{params.skew_mask};
   const int64_t lead_bytes = round_up(skew_bytes, int64_t{params.shift_mask} + 1);
   params.shared_lead_bytes += static_cast<int32_t>(lead_bytes);
-  const int64_t tail_bytes = skew_bytes + 2 * chunk_limit_bytes;
-  int64_t bytes = round_up(plan->launch.shared_bytes + lead_bytes + tail_bytes, line_bytes);
+  const int64_t src_bytes = plan->launch.shared_bytes + lead_bytes + skew_bytes + 2 * chunk_limit_bytes;
+  // A chunk's five words may end after its row.
+  const int64_t dst_bytes =
+      int64_t{params.columns_pitch} * round_up(params.num_dst_rows.divisor, 4) + chunk_limit_bytes;
+  const int64_t bytes = round_up(std::max(src_bytes, dst_bytes), line_bytes);
+  if (bytes > max_tile_span_bytes) return false;
   params.table_offset_bytes = static_cast<int32_t>(bytes);
-  bytes += round_up(4 * static_cast<int64_t>(sizeof(TileTableEntry)) * params.words_per_run.divisor, chunk_limit_bytes);
-  params.columns_offset_bytes = static_cast<int32_t>(bytes);
-  // A chunk's five words may start before its row and end after it: in the table, in the next row, in these bytes.
-  bytes += int64_t{params.columns_pitch} * round_up(params.num_dst_rows.divisor, 4) + 2 * chunk_limit_bytes;
-  plan->launch.shared_bytes = static_cast<int32_t>(bytes);
+  plan->launch.shared_bytes = static_cast<int32_t>(
+      bytes +
+      round_up(4 * static_cast<int64_t>(sizeof(TileTableEntry)) * params.words_per_run.divisor, chunk_limit_bytes));
+  return true;
 }
 
 }  // namespace flowk

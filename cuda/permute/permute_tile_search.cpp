@@ -165,8 +165,15 @@ bool join(const PermuteProblem& problem, const Side& src_side, const Run& src, c
   tile->src_rows = static_cast<int32_t>(src_rows);
   if (!fills_chunks) tile->shared_bytes += dst_row_bytes * (tile->elements / tile->dst.elements);
   tile->two_steps = problem.unit_bytes == 1 && !problem.is_converted && is_disjoint && !fills_chunks &&
-                    std::min(tile->src.bytes, tile->dst.bytes) >= min_two_step_run_bytes;
-  if (tile->two_steps) tile->shared_bytes += int64_t{src.elements} * (dst.bytes + two_step_padding(dst.bytes));
+                    std::min(tile->src.bytes, tile->dst.bytes) >= min_two_step_run_bytes &&
+                    two_step_items(tile->src.bytes, tile->dst.elements) <= max_items_per_thread * tile_threads;
+  if (tile->two_steps && tile->dense_rows == 1) {
+    for (int i = 0; i < tile->dst.num_dims(); ++i) {
+      const int d = dst_side.dims[i];
+      if (problem.src_strides[d] == tile->src.bytes)
+        tile->dense_rows = d == tile->dst_cut ? tile->dst.block : static_cast<int32_t>(problem.extents[d]);
+    }
+  }
   return problem.bytes_of(tile->elements) <= max_bytes && tile->shared_bytes <= max_shared_bytes;
 }
 

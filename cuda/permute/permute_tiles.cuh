@@ -151,7 +151,7 @@ __device__ __forceinline__ int32_t tile_shift(const TileParams& params, const Ti
 // Copies the tile to shared memory in the aligned 16-byte chunks that hold its bytes. A thread keeps its column and
 // steps from row to row. Addresses and places agree modulo 16, so that the chunk at a column of a row is where either
 // is rounded down.
-template <bool kAligned>
+template <bool kAligned, int kThreads = tile_threads>
 __device__ __forceinline__ void load_tile(const TileParams& params, const TileOrigin& tile, unsigned char* shared_tile,
                                           int32_t shift) {
   const uint32_t row_in_pass = params.chunks_per_src_row.divide(threadIdx.x);
@@ -210,7 +210,7 @@ __device__ __forceinline__ void load_tile(const TileParams& params, const TileOr
 #pragma unroll 4
     do {
       load(tile.src + offset + in_row, in_row, shift + place + in_row, src_row, ends_before_src, false);
-      in_row += tile_threads * chunk_bytes;
+      in_row += kThreads * chunk_bytes;
     } while (params.src_row_is_wide && in_row < tile.src_run_bytes + (kAligned ? 0 : chunk_bytes));
   }
 }
