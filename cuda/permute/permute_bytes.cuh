@@ -14,6 +14,12 @@ struct TurnedBlock {
   int32_t element;
 };
 
+// Where source rows start on words, all of them alike, the threads of a warp take the words of their columns in turns,
+// so that those whose rows start in one bank meet in few.
+__device__ __forceinline__ int word_turn(const TileParams& params, int32_t element) {
+  return params.src_rows_are_words ? element >> params.turn_shift & 3 : 0;
+}
+
 // Reads 4 source rows by 16 of their bytes, from `column` on, and transposes them 4 x 4 bytes at a time.
 __device__ __forceinline__ void read_block(const TileParams& params, const unsigned char* shared_tile,
                                            const TileTableEntry* table, int32_t shift, TurnedBlock* block) {
@@ -27,12 +33,16 @@ __device__ __forceinline__ void read_block(const TileParams& params, const unsig
 #pragma unroll
     for (int i = 0; i < 4; ++i) block->words[4 * j + i] = columns[i];
   };
-  if (params.src_rows_are_chunks) {
-    Chunk<1> rows[4];
+  if (params.src_rows_are_words) {
+    const int first = word_turn(params, block->element);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) rows[i].whole = *reinterpret_cast<const uint4*>(shared_tile + bytes[i]);
+    for (int j = 0; j < 4; ++j) {
+      const unsigned char* at = shared_tile + 4 * ((j + first) & 3);
+      uint32_t words[4];
 #pragma unroll
-    for (int j = 0; j < 4; ++j) turn({rows[0].words[j], rows[1].words[j], rows[2].words[j], rows[3].words[j]}, j);
+      for (int i = 0; i < 4; ++i) words[i] = *reinterpret_cast<const uint32_t*>(at + bytes[i]);
+      turn(words, j);
+    }
     return;
   }
   const uint32_t* rows[4];
@@ -87,7 +97,7 @@ __device__ __forceinline__ void make_chunked_rows(const TileParams& params, cons
     const int32_t head = min(static_cast<int32_t>((0 - first) % chunk_bytes), bytes);
     rows[dst_row] = {
         offset + head,
-        static_cast<uint16_t>(static_cast<int32_t>(dst_row) * params.columns_pitch + begin + head),
+        static_cast<uint16_t>((static_cast<int32_t>(dst_row) + 3) * params.columns_pitch + begin + head),
         static_cast<uint16_t>((bytes - head) / chunk_bytes),
         static_cast<uint8_t>(head),
         static_cast<uint8_t>((bytes - head) % chunk_bytes),
@@ -113,7 +123,6 @@ __device__ __forceinline__ void read_words(const unsigned char* shared_tile, int
 __device__ __forceinline__ void store_row_end(const ChunkedRow& row, bool is_tail, unsigned char* dst,
                                               const unsigned char* shared_tile) {
   const int32_t bytes = is_tail ? row.tail : row.head;
-  if (bytes == 0) return;
   const int32_t to_chunk = is_tail ? row.chunks * chunk_bytes : -chunk_bytes;
   unsigned char* chunk = dst + (row.offset + to_chunk);
   const int32_t place = row.place + to_chunk;
@@ -140,6 +149,48 @@ __device__ __forceinline__ void store_row_end(const ChunkedRow& row, bool is_tai
 #pragma unroll
   for (int i = 0; i < 3; ++i)
     if (i < num_words) reinterpret_cast<uint32_t*>(chunk)[first_word + i] = words[i];
+}
+
+__device__ __forceinline__ bool are_adjacent(const ChunkedRow& row, const ChunkedRow& next) {
+  return row.offset + (row.chunks * chunk_bytes + row.tail) == next.offset - next.head;
+}
+
+// Stores the chunk in which a row ends and the next begins.
+__device__ __forceinline__ void store_joint(const ChunkedRow& row, const ChunkedRow& next, unsigned char* dst,
+                                            const unsigned char* shared_tile) {
+  uint32_t ending[4], beginning[4];
+  read_words<4>(shared_tile, row.place + row.chunks * chunk_bytes, ending);
+  read_words<4>(shared_tile, next.place - chunk_bytes, beginning);
+  Chunk<1> out;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t of_row = __funnelshift_lc(~0u, 0u, static_cast<uint32_t>(max(8 * row.tail - 32 * i, 0)));
+    out.words[i] = (ending[i] & of_row) | (beginning[i] & ~of_row);
+  }
+  *reinterpret_cast<uint4*>(dst + (row.offset + row.chunks * chunk_bytes)) = out.whole;
+}
+
+// Stores what rows have before their first chunk and after their last.
+template <int kThreads>
+__device__ __forceinline__ void store_row_ends(const TileParams& params, const TileOrigin& tile, const ChunkedRow* rows,
+                                               const unsigned char* shared_tile) {
+  const uint32_t step = params.adjacent_rows_step;
+#pragma unroll 1
+  for (uint32_t item = threadIdx.x; item < 2 * tile.dst_row_end; item += kThreads) {
+    const uint32_t at = item / 2;
+    const bool is_tail = item % 2 != 0;
+    const ChunkedRow row = rows[at];
+    if ((is_tail ? row.tail : row.head) == 0) continue;
+    if (step != 0 && is_tail && at + step < tile.dst_row_end) {
+      const ChunkedRow next = rows[at + step];
+      if (are_adjacent(row, next)) {
+        store_joint(row, next, tile.dst, shared_tile);
+        continue;
+      }
+    }
+    if (step != 0 && !is_tail && at >= step && are_adjacent(rows[at - step], row)) continue;
+    store_row_end(row, is_tail, tile.dst, shared_tile);
+  }
 }
 
 // dst[r', e'] = src[r, c] as the other tiles, where runs share no dimension: source row e' holds element e' of every
@@ -172,13 +223,15 @@ __global__ void __launch_bounds__(kThreads, two_step_resident_threads / kThreads
     uint32_t column_block = threadIdx.x + k * kThreads;
     const bool is_idle = column_block >= params.num_word_items;
     const uint32_t word = take_index(&column_block, params.words_per_run);
-    // Lanes whose rows start in one bank take columns some words apart.
-    block.column = static_cast<int32_t>(column_block * TurnedBlock::num_columns -
-                                        4 * (word >> params.skew_shift & params.skew_mask));
+    // Lanes whose rows start in one bank take columns some words apart; or all start on words.
+    block.column =
+        static_cast<int32_t>(column_block * TurnedBlock::num_columns) -
+        (params.src_rows_are_words ? shift & 3
+                                   : static_cast<int32_t>(4 * (word >> params.skew_shift & params.skew_mask)));
     block.element = static_cast<int32_t>(4 * word);
     if (is_idle || block.column >= static_cast<int32_t>(tile.dst_row_end) || block.element >= tile.dst_element_end ||
         block.element + 4 <= tile.dst_element_begin)
-      block.column = -TurnedBlock::num_columns;  // none
+      block.column = -2 * TurnedBlock::num_columns;  // none
     else
       read_block(params, shared_tile, table, shift, &block);
   }
@@ -186,16 +239,17 @@ __global__ void __launch_bounds__(kThreads, two_step_resident_threads / kThreads
 #pragma unroll
   for (int k = 0; k < max_items_per_thread; ++k) {
     const TurnedBlock& block = blocks[k];
-    int32_t place = block.column * params.columns_pitch + block.element;
-    // Columns outside the tile come in whole groups of 4, but for the last, which shared memory has room for.
+    const int first = word_turn(params, block.element);
+    // Shared memory has room for up to 3 columns before the tile's and after them.
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      if (static_cast<uint32_t>(block.column + 4 * j) < tile.dst_row_end) {
+      const int32_t column = block.column + 4 * ((j + first) & 3) + 3;
+      if (static_cast<uint32_t>(column) < tile.dst_row_end + 3) {
+        unsigned char* at = shared_tile + (column * params.columns_pitch + block.element);
 #pragma unroll
         for (int i = 0; i < 4; ++i)
-          *reinterpret_cast<uint32_t*>(shared_tile + i * params.columns_pitch + place) = block.words[4 * j + i];
+          *reinterpret_cast<uint32_t*>(at + i * params.columns_pitch) = block.words[4 * j + i];
       }
-      place += 4 * params.columns_pitch;
     }
   }
   __syncthreads();
@@ -210,10 +264,7 @@ __global__ void __launch_bounds__(kThreads, two_step_resident_threads / kThreads
     read_words<4>(shared_tile, row.place + in_row, out.words);
     *reinterpret_cast<uint4*>(tile.dst + (row.offset + in_row)) = out.whole;
   }
-  if (!params.dst_rows_have_ends) return;
-#pragma unroll 1
-  for (uint32_t item = threadIdx.x; item < 2 * tile.dst_row_end; item += kThreads)
-    store_row_end(rows[item / 2], item % 2 != 0, tile.dst, shared_tile);
+  if (params.dst_rows_have_ends) store_row_ends<kThreads>(params, tile, rows, shared_tile);
 }
 
 }  // namespace flowk

@@ -31,16 +31,39 @@ int32_t skew_of(const TileParams& params, uint32_t word) {
   return static_cast<int32_t>(4 * (word >> params.skew_shift & params.skew_mask));
 }
 
+// Where all rows start alike inside a word, lanes that meet in one bank take the four words of their 16 columns in
+// turns, as many lanes at once as meet in none.
+void choose_turns(int32_t src_alignment, TileParams* params) {
+  const uint32_t num_words = params->words_per_run.divisor;
+  const int64_t num_columns = params->num_dst_rows.divisor;
+  const int64_t blocks = ceil_div(num_columns + (src_alignment >= 4 ? 0 : 3), columns_per_item);
+  params->num_word_items = static_cast<uint32_t>(blocks) * num_words;
+  float best = 0;
+  for (int shift = 2; shift <= 5; ++shift) {  // 1, 2, 4, 8 lanes
+    int32_t places[warp_threads];
+    for (uint32_t lane = 0; lane < warp_threads; ++lane) {
+      const uint32_t word = lane % num_words;
+      places[lane] = above_zero + element_place(*params, 4 * word) +
+                     columns_per_item * static_cast<int32_t>(lane / num_words) +
+                     4 * static_cast<int32_t>(4 * word >> shift & 3);
+    }
+    const float passes = bank_conflicts(places, 4, 0);
+    if (shift > 2 && passes >= best) continue;
+    best = passes;
+    params->turn_shift = shift;
+  }
+}
+
 // Rows that a warp's lanes read stand 4 source rows apart. Where that is 2, 4, 8 or 16 words, and not an odd number,
 // as many groups of lanes meet in one bank: each takes columns one word further to the left than the group before, and
-// the tile takes some more columns. Whole chunks take an access of 16 bytes for four of 4, with or without conflicts.
+// the tile takes some more columns.
 void choose_skew(int64_t max_items, TileParams* params) {
   const uint32_t num_words = params->words_per_run.divisor;
   const auto num_columns = static_cast<int32_t>(params->num_dst_rows.divisor);
   int32_t rows[warp_threads];
   for (uint32_t lane = 0; lane < warp_threads; ++lane) rows[lane] = element_place(*params, 4 * (lane % num_words));
   float best = 0;
-  for (int log2 = 0; log2 <= (params->src_rows_are_chunks ? 0 : max_log2_skew); ++log2) {
+  for (int log2 = 0; log2 <= max_log2_skew; ++log2) {
     TileParams skewed;
     skewed.skew_shift = 5 - log2;
     skewed.skew_mask = (1u << log2) - 1;
@@ -123,7 +146,60 @@ void choose_columns_pitch(TileParams* params) {
   }
 }
 
+// What a two_step_tile's time is made of, in the unit of the other tiles' costs: fitted to 155 tiles of 60 random cases
+// timed on an H200 (bench/tune_permute.py) without bank conflicts; 14% off, as a root mean square.
+namespace weight {
+constexpr float copy = 0.69f;
+constexpr float instruction = 0.0021f;  // of a warp, over its 32 chunks of dst
+constexpr float src_sectors = 0.30f;    // parts of sectors at the ends of a run of src, over the run
+constexpr float dst_sectors = 0.34f;    // of a run of dst
+constexpr float cut_sectors = 2.8f;     // more where the rest is another tile's, maybe long after
+constexpr float padding = 1.2f;
+constexpr float idle = 0.08f;
+}  // namespace weight
+
+// Instructions of a block's warps, over the chunks of dst that they store.
+float instructions_of(const Tile& tile, int num_threads, int32_t src_rows, int32_t dst_elements) {
+  const auto passes = [&](int64_t items) { return static_cast<float>(ceil_div(items, num_threads)); };
+  const int32_t src_row_chunks =
+      (tile.src.bytes * tile.dense_rows + static_cast<int32_t>(chunk_limit_bytes) - 1) / chunk_limit_bytes + 1;
+  const int64_t dst_rows = tile.elements / tile.dst.elements;
+  const int64_t loads = ceil_div(src_rows, std::max(num_threads / src_row_chunks, 1)) *
+                        ceil_div(src_row_chunks, static_cast<int64_t>(num_threads));
+  float instructions = 250 + 33 * static_cast<float>(loads);
+  instructions += 20 * passes(dst_elements) + 50 * passes(dst_rows);  // tables
+  instructions += 140 * passes(two_step_items(tile.src.bytes, dst_elements));
+  instructions += 45 * passes(dst_rows * (tile.dst.bytes / chunk_limit_bytes + 1));
+  if (!tile.dst.fills_chunks && tile.halo == 0) instructions += 60 * passes(2 * dst_rows);
+  return instructions * static_cast<float>(num_threads * chunk_limit_bytes) / static_cast<float>(tile.elements);
+}
+
 }  // namespace
+
+float two_step_cost(const Device& device, float num_elements, float with_halo, const Tile& tile) {
+  const auto dst_elements = static_cast<int32_t>(static_cast<float>(tile.dst.elements) * with_halo);
+  const auto src_rows =
+      static_cast<int32_t>(static_cast<float>(tile.src_rows) * with_halo / static_cast<float>(tile.dense_rows));
+  const int num_threads = two_step_threads_of(two_step_items(tile.src.bytes, dst_elements));
+  const auto parts_of = [](int64_t alignment, int64_t bytes) {
+    return static_cast<float>(sector_bytes - std::min(alignment, sector_bytes)) / static_cast<float>(bytes);
+  };
+  float cost = weight::copy + weight::instruction * instructions_of(tile, num_threads, src_rows, dst_elements);
+  cost += weight::src_sectors * parts_of(tile.src.alignment, int64_t{tile.src.bytes} * tile.dense_rows);
+  const int64_t dst_alignment = tile.dst.bytes % sector_bytes == 0 || tile.dst.is_cut() ? tile.dst.alignment : 1;
+  if (tile.halo == 0)
+    cost += (tile.dst.is_cut() ? weight::cut_sectors : weight::dst_sectors) *
+            parts_of(dst_alignment, int64_t{tile.dst.bytes} * tile.adjacent_rows);
+  const float padding = tile.src.padding * tile.dst.padding;
+  cost += weight::padding * (padding - 1);
+  const auto shared_bytes = static_cast<int32_t>(static_cast<float>(tile.shared_bytes) * with_halo) + 1024;
+  const int resident =
+      std::clamp(device.shared_bytes_per_multiprocessor / shared_bytes, 1, two_step_resident_threads / num_threads);
+  const float waves = padding * num_elements / static_cast<float>(tile.elements) /
+                      static_cast<float>(device.num_multiprocessors * resident);
+  if (waves < 4) cost += weight::idle * (static_cast<float>(static_cast<int64_t>(waves) + 1) / waves - 1);
+  return cost;
+}
 
 bool place_columns(const Tile& tile, PermutePlan* plan) {
   TileParams& params = plan->tile;
@@ -131,11 +207,20 @@ bool place_columns(const Tile& tile, PermutePlan* plan) {
                       (params.dst_run_elements.cut == TileCount::whole ? 1 : params.dst_block + params.halo);
   params.num_table_entries = static_cast<uint32_t>(run);
   params.words_per_run = Divider(static_cast<uint32_t>(ceil_div(run, 4)));
-  params.src_rows_are_chunks = tile.src.alignment >= chunk_limit_bytes;
   params.dst_rows_have_ends = !tile.dst.fills_chunks;
+  if (tile.adjacent_rows > 1) {
+    params.adjacent_rows_step = 1;
+    for (int i = 0; params.dst_row_dims[i].stride != tile.dst.bytes; ++i)
+      params.adjacent_rows_step *= params.dst_row_dims[i].divider.divisor;
+  }
   choose_chunks(tile, plan);
   const int64_t max_items = int64_t{max_items_per_thread} * plan->launch.num_threads;
-  choose_skew(max_items, &params);
+  params.src_rows_are_words = std::all_of(params.table, params.table + params.table_rank,
+                                          [](const TileTableDim& dim) { return dim.shared_step % 4 == 0; });
+  if (params.src_rows_are_words)
+    choose_turns(tile.src.alignment, &params);
+  else
+    choose_skew(max_items, &params);
   if (params.num_word_items > max_items) return false;
   choose_columns_pitch(&params);
   // Skewed columns start before the first row and end after the last.
@@ -144,8 +229,7 @@ bool place_columns(const Tile& tile, PermutePlan* plan) {
   params.shared_lead_bytes += static_cast<int32_t>(lead_bytes);
   const int64_t src_bytes = plan->launch.shared_bytes + lead_bytes + skew_bytes + 2 * chunk_limit_bytes;
   // A chunk's five words may end after its row.
-  const int64_t dst_bytes =
-      int64_t{params.columns_pitch} * round_up(params.num_dst_rows.divisor, 4) + chunk_limit_bytes;
+  const int64_t dst_bytes = int64_t{params.columns_pitch} * (params.num_dst_rows.divisor + 6) + chunk_limit_bytes;
   const int64_t bytes = round_up(std::max(src_bytes, dst_bytes), line_bytes);
   if (bytes > max_tile_span_bytes) return false;
   params.table_offset_bytes = static_cast<int32_t>(bytes);

@@ -198,9 +198,11 @@ struct TileParams {
   uint32_t num_word_items = 0;
   int32_t skew_shift = 0;
   uint32_t skew_mask = 0;
-  int32_t columns_pitch = 0;         // between destination rows in shared memory
-  bool src_rows_are_chunks = false;  // they start on chunks
-  bool dst_rows_have_ends = false;   // they do not start and end on chunks
+  int32_t columns_pitch = 0;        // between destination rows in shared memory
+  bool src_rows_are_words = false;  // they start as far inside a word as each other, and the tile's columns there
+  int32_t turn_shift = 0;           // of an element: threads take words in turns
+  bool dst_rows_have_ends = false;  // they do not start and end on chunks
+  uint32_t adjacent_rows_step = 0;  // from one to the next that may follow it in dst; 0: none does
   friend bool operator==(const TileParams&, const TileParams&) = default;
 };
 

@@ -52,7 +52,8 @@ struct Tile {
   int src_innermost = -1;
   int src_cut = -1, dst_cut = -1;  // dimensions
   int32_t src_rows = 1;
-  int32_t dense_rows = 1;  // source rows that lie one after the other in src
+  int32_t dense_rows = 1;     // source rows that lie one after the other in src
+  int32_t adjacent_rows = 1;  // destination rows of a two_step_tile that lie one after the other in dst
   int64_t elements = 1;
   int64_t shared_bytes = 0;  // about
   int64_t halo = 0;
@@ -179,6 +180,10 @@ inline int64_t two_step_items(int32_t src_run_bytes, int64_t dst_elements) {
 inline int two_step_threads_of(int64_t items) {
   return items <= max_items_per_thread * two_step_threads ? two_step_threads : tile_threads;
 }
+
+// The estimate of a two_step_tile's time; its destination runs with the halo are longer by the factor `with_halo`;
+// permute_bytes_layout.cpp.
+float two_step_cost(const Device& device, float num_elements, float with_halo, const Tile& tile);
 
 // Fills in the second step of a two_step_tile, whose source rows take launch.shared_bytes so far; false where it has
 // more items than a block's threads hold; permute_bytes_layout.cpp.

@@ -167,6 +167,14 @@ bool join(const PermuteProblem& problem, const Side& src_side, const Run& src, c
   tile->two_steps = problem.unit_bytes == 1 && !problem.is_converted && is_disjoint && !fills_chunks &&
                     std::min(tile->src.bytes, tile->dst.bytes) >= min_two_step_run_bytes &&
                     two_step_items(tile->src.bytes, tile->dst.elements) <= max_items_per_thread * tile_threads;
+  tile->adjacent_rows = 1;
+  if (tile->two_steps && dst.cut < 0) {
+    for (int i = 0; i < src.num_dims(); ++i) {
+      const int d = src_side.dims[i];
+      if (problem.dst_strides[d] == tile->dst.bytes)
+        tile->adjacent_rows = d == src.cut ? src.block : static_cast<int32_t>(problem.extents[d]);
+    }
+  }
   if (tile->two_steps && tile->dense_rows == 1) {
     for (int i = 0; i < tile->dst.num_dims(); ++i) {
       const int d = dst_side.dims[i];
@@ -205,7 +213,6 @@ constexpr float row_of_dims = 0.0687f;       // more where source rows have thre
 constexpr float dst_row = 0.0055f;           // over the table of destination rows
 constexpr float store = 0.0933f;
 constexpr float element_gather = 0.0201f;  // for each element of a chunk
-constexpr float word_gather = 0.0130f;     // element_gather of two_step_tile
 constexpr float partial_store = 0.0178f;
 constexpr float table = 0.0996f;  // KB of table
 constexpr float few_bytes_in_flight = 0.0181f;
@@ -243,6 +250,10 @@ void estimate(const PermuteProblem& problem, const Device& device, float num_ele
       tile->halo = halo;
       with_halo += extra;
     }
+  }
+  if (tile->two_steps) {
+    tile->cost = two_step_cost(device, num_elements, with_halo, *tile);
+    return;
   }
   const int32_t src_run_bytes = src.bytes * tile->dense_rows;
   const float src_run = static_cast<float>(src_run_bytes), dst_run = static_cast<float>(dst.bytes);
@@ -288,7 +299,7 @@ void estimate(const PermuteProblem& problem, const Device& device, float num_ele
   if (!tile->aligned) passes += weight::dst_row * static_cast<float>(ceil_div32(dst_rows, tile_threads));
   const int32_t chunks = ceil_div32(dst.bytes, chunk_limit_bytes) + (is_partial ? 1 : 0);
   const int32_t per_group = chunks_per_group_of(chunks);
-  float per_element = tile->aligned ? 0.0f : tile->two_steps ? weight::word_gather : weight::element_gather;
+  float per_element = tile->aligned ? 0.0f : weight::element_gather;
   if (is_partial) per_element += weight::partial_store * std::min(1.0f, 128.0f / dst_run);
   const int32_t items = ceil_div32(chunks, per_group) * dst_rows;
   passes += (weight::store + per_element * static_cast<float>(elements_per_chunk)) *

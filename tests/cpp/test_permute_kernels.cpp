@@ -43,8 +43,9 @@ struct Reached {
   bool unswizzled = false, shared_rows_cut = false, one_dim_cuts_both = false, short_last_src = false,
        short_last_dst = false;
   bool several_passes = false, grouped_rows = false;
-  bool skewed = false, unskewed = false, words_by_table = false, words_with_halo = false, words_of_chunks = false, words_in_large_blocks = false,
-       words_without_ends = false, words_past_run = false, words_short_last_src = false, words_short_last_dst = false;
+  bool skewed = false, unskewed = false, words_by_table = false, words_with_halo = false, words_joined = false,
+       words_in_turns = false, words_in_large_blocks = false, words_without_ends = false, words_past_run = false,
+       words_short_last_src = false, words_short_last_dst = false;
 
   void add(const PermutePlan& plan) {
     const TileParams& tile = plan.tile;
@@ -56,7 +57,8 @@ struct Reached {
       unskewed |= tile.skew_mask == 0;
       words_by_table |= tile.table_rank > 1;
       words_with_halo |= tile.halo > 0;
-      words_of_chunks |= tile.src_rows_are_chunks;
+      words_joined |= tile.adjacent_rows_step > 0;
+      words_in_turns |= tile.src_rows_are_words;
       words_in_large_blocks |= plan.launch.num_threads == tile_threads;
       words_without_ends |= !tile.dst_rows_have_ends;
       words_past_run |= tile.num_table_entries % 4 != 0;
@@ -88,7 +90,7 @@ struct Reached {
     CHECK(several_passes && grouped_rows);
     CHECK(skewed && unskewed && words_by_table && words_past_run);
     CHECK(words_short_last_src && words_short_last_dst);
-    CHECK(words_with_halo && words_of_chunks && words_in_large_blocks && words_without_ends);
+    CHECK(words_joined && words_with_halo && words_in_turns && words_in_large_blocks && words_without_ends);
   }
 };
 
