@@ -210,7 +210,7 @@ __global__ void __launch_bounds__(kThreads, two_step_resident_threads / kThreads
   ChunkedRow* rows = reinterpret_cast<ChunkedRow*>(shared_tile + params.rows_offset_bytes);
   const TileOrigin tile = locate_tile<true>(params);
   const int32_t shift = tile_shift(params, tile);
-  load_tile<false, kThreads>(params, tile, shared_tile, shift);
+  load_tile<false, kThreads, false>(params, tile, shared_tile, shift);
   make_table<kThreads>(params, 4 * params.words_per_run.divisor, table);
   make_chunked_rows<kThreads>(params, tile, rows);
   async_copy_wait();

@@ -176,7 +176,8 @@ float instructions_of(const Tile& tile, int num_threads, int32_t src_rows, int32
 
 }  // namespace
 
-float two_step_cost(const Device& device, float num_elements, float with_halo, const Tile& tile) {
+float two_step_cost(const PermuteProblem& problem, const Device& device, float num_elements, float with_halo,
+                    const Tile& tile) {
   const auto dst_elements = static_cast<int32_t>(static_cast<float>(tile.dst.elements) * with_halo);
   const auto src_rows =
       static_cast<int32_t>(static_cast<float>(tile.src_rows) * with_halo / static_cast<float>(tile.dense_rows));
@@ -190,7 +191,12 @@ float two_step_cost(const Device& device, float num_elements, float with_halo, c
   if (tile.halo == 0)
     cost += (tile.dst.is_cut() ? weight::cut_sectors : weight::dst_sectors) *
             parts_of(dst_alignment, int64_t{tile.dst.bytes} * tile.adjacent_rows);
-  const float padding = tile.src.padding * tile.dst.padding;
+  float padding = tile.src.padding;
+  if (tile.dst_cut >= 0) {
+    const int64_t extent = problem.extents[tile.dst_cut];
+    padding *=
+        static_cast<float>(ceil_div(extent + tile.halo, tile.dst.block) * tile.dst.block) / static_cast<float>(extent);
+  }
   cost += weight::padding * (padding - 1);
   const auto shared_bytes = static_cast<int32_t>(static_cast<float>(tile.shared_bytes) * with_halo) + 1024;
   const int resident =

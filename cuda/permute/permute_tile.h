@@ -183,7 +183,8 @@ inline int two_step_threads_of(int64_t items) {
 
 // The estimate of a two_step_tile's time; its destination runs with the halo are longer by the factor `with_halo`;
 // permute_bytes_layout.cpp.
-float two_step_cost(const Device& device, float num_elements, float with_halo, const Tile& tile);
+float two_step_cost(const PermuteProblem& problem, const Device& device, float num_elements, float with_halo,
+                    const Tile& tile);
 
 // Fills in the second step of a two_step_tile, whose source rows take launch.shared_bytes so far; false where it has
 // more items than a block's threads hold; permute_bytes_layout.cpp.

@@ -71,7 +71,8 @@ void add_choice(const PermuteProblem& problem, Run run, Side* side) {
   side->choices[side->num_choices++] = run;
 }
 
-void find_choices(const PermuteProblem& problem, Side* side) {
+// `halo_bytes` come on top of a side's runs where they start inside sectors.
+void find_choices(const PermuteProblem& problem, int64_t halo_bytes, Side* side) {
   Run run;
   for (int i = 0; i < side->num_dims; ++i) {
     const int64_t extent = problem.extents[side->dims[i]];
@@ -91,6 +92,14 @@ void find_choices(const PermuteProblem& problem, Side* side) {
       last_block = block;
       Run cut = run;
       cut.block = static_cast<int32_t>(block);
+      if (halo_bytes > 0) {
+        finish_run(problem, *side, &cut);
+        const int64_t with_halo = extent + ceil_div(halo_bytes, inner_bytes);
+        if (cut.alignment < sector_bytes)
+          block = round_up(ceil_div(with_halo, ceil_div(with_halo, block)), 2 * granule <= block ? granule : 1);
+        if (block >= extent) break;
+        cut.block = static_cast<int32_t>(block);
+      }
       add_choice(problem, cut, side);
     }
     if (inner_bytes * extent > max_whole_run_bytes) return;
@@ -252,7 +261,7 @@ void estimate(const PermuteProblem& problem, const Device& device, float num_ele
     }
   }
   if (tile->two_steps) {
-    tile->cost = two_step_cost(device, num_elements, with_halo, *tile);
+    tile->cost = two_step_cost(problem, device, num_elements, with_halo, *tile);
     return;
   }
   const int32_t src_run_bytes = src.bytes * tile->dense_rows;
@@ -353,8 +362,9 @@ void make_search(const PermuteProblem& given, Search* search) {
   search->src_side.pointer = problem.src;
   find_chain(problem, problem.dst, problem.dst_strides, problem.dst_unit_bytes, &search->dst_side);
   for (int d = 0; d < problem.rank; ++d) search->num_elements *= static_cast<float>(problem.extents[d]);
-  find_choices(problem, &search->src_side);
-  find_choices(problem, &search->dst_side);
+  find_choices(problem, 0, &search->src_side);
+  const bool is_bytes = problem.unit_bytes == 1 && !problem.is_converted;
+  find_choices(problem, is_bytes ? sector_bytes - 1 : 0, &search->dst_side);
 }
 
 bool make_tile(const Search& search, const Device& device, int src_choice, int dst_choice, int64_t min_bytes,

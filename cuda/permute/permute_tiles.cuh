@@ -151,7 +151,7 @@ __device__ __forceinline__ int32_t tile_shift(const TileParams& params, const Ti
 // Copies the tile to shared memory in the aligned 16-byte chunks that hold its bytes. A thread keeps its column and
 // steps from row to row. Addresses and places agree modulo 16, so that the chunk at a column of a row is where either
 // is rounded down.
-template <bool kAligned, int kThreads = tile_threads>
+template <bool kAligned, int kThreads = tile_threads, bool kSwizzled = true>
 __device__ __forceinline__ void load_tile(const TileParams& params, const TileOrigin& tile, unsigned char* shared_tile,
                                           int32_t shift) {
   const uint32_t row_in_pass = params.chunks_per_src_row.divide(threadIdx.x);
@@ -165,8 +165,11 @@ __device__ __forceinline__ void load_tile(const TileParams& params, const TileOr
     const auto into_chunk = static_cast<int32_t>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(at)) % chunk_bytes);
     if (!kAligned && in_row - into_chunk >= tile.src_run_bytes) return;
     if (!kAligned && !in_whole_rows && in_row - into_chunk + chunk_bytes <= tile.src_run_begin) return;
-    at -= into_chunk;
-    place = kAligned ? place ^ swizzle_of_row(params, src_row) : swizzle_place(params, place - into_chunk);
+    // Rounded down, which takes fewer instructions than to subtract.
+    at = reinterpret_cast<const unsigned char*>(reinterpret_cast<uintptr_t>(at) & ~uintptr_t{chunk_bytes - 1});
+    place = kAligned    ? place ^ swizzle_of_row(params, src_row)
+            : kSwizzled ? swizzle_place(params, place & -chunk_bytes)
+                        : place & -chunk_bytes;
     if (kAligned || ends_before_src)
       async_copy_chunk(base + place, at);
     else
