@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Permute against a copy: `python bench/bench_permute.py SET ...`.
 
-The sets: practice, ttc-f32, ttc-f16, ttc-f64, seeds, small, random[:SEED[:COUNT[:TYPE]]], views (strides on either side),
-convert (another type out; the copy is of as many bytes as are read and written).
+The sets: practice, ttc-f32, ttc-f16, ttc-f64, seeds, small, random[:SEED[:COUNT[:TYPE]]], views (strides on either
+side), convert (another type out; the copy is of as many bytes as are read and written).
 
 Prints one line a case (fraction of copy, kernel, tile) and the geomean and worst of each set. `--rivals` times PyTorch,
 torch.compile and CuPy too, each where it takes the case.

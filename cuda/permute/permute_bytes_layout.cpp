@@ -152,7 +152,7 @@ namespace weight {
 constexpr float copy = 0.69f;
 constexpr float instruction = 0.0021f;  // of a warp, over its 32 chunks of dst
 constexpr float src_sectors = 0.30f;    // parts of sectors at the ends of a run of src, over the run
-constexpr float dst_sectors = 0.34f;    // of a run of dst
+constexpr float dst_sectors = 1.5f;     // of a run of dst
 constexpr float cut_sectors = 2.8f;     // more where the rest is another tile's, maybe long after
 constexpr float padding = 1.2f;
 constexpr float idle = 0.08f;
@@ -170,7 +170,7 @@ float instructions_of(const Tile& tile, int num_threads, int32_t src_rows, int32
   instructions += 20 * passes(dst_elements) + 50 * passes(dst_rows);  // tables
   instructions += 140 * passes(two_step_items(tile.src.bytes, dst_elements));
   instructions += 45 * passes(dst_rows * (tile.dst.bytes / chunk_limit_bytes + 1));
-  if (!tile.dst.fills_chunks && tile.halo == 0) instructions += 60 * passes(2 * dst_rows);
+  if (!tile.dst.fills_chunks && tile.halo == 0) instructions += 15 * passes(warp_threads * dst_rows);
   return instructions * static_cast<float>(num_threads * chunk_limit_bytes) / static_cast<float>(tile.elements);
 }
 
@@ -215,7 +215,6 @@ bool place_columns(const Tile& tile, PermutePlan* plan) {
   params.words_per_run = Divider(static_cast<uint32_t>(ceil_div(run, 4)));
   params.dst_rows_have_ends = !tile.dst.fills_chunks;
   if (tile.adjacent_rows > 1) {
-    params.adjacent_rows_step = 1;
     for (int i = 0; params.dst_row_dims[i].stride != tile.dst.bytes; ++i)
       params.adjacent_rows_step *= params.dst_row_dims[i].divider.divisor;
   }
