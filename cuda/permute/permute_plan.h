@@ -202,7 +202,7 @@ struct TileParams {
   bool src_rows_are_words = false;  // they start as far inside a word as each other, and the tile's columns there
   int32_t turn_shift = 0;           // of an element: threads take words in turns
   bool dst_rows_have_ends = false;  // they do not start and end on chunks
-  uint32_t adjacent_rows_step = 1;  // from a row to the one that may follow it in dst
+  uint32_t adjacent_rows_step = 0;  // from one to the next that may follow it in dst; 0: none does
   friend bool operator==(const TileParams&, const TileParams&) = default;
 };
 
