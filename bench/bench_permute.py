@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Permute against a copy: `python bench/bench_permute.py SET ...`.
 
-The sets: practice, ttc-f32, ttc-f16, ttc-f64, seeds, small, random[:SEED[:COUNT]], views (strides on either side),
-convert (another type out; the copy is of as many bytes as are read and written).
+The sets: practice, ttc-f32, ttc-f16, ttc-f64, seeds, small, random[:SEED[:COUNT[:TYPE]]], views (strides on either
+side), convert (another type out; the copy is of as many bytes as are read and written).
 
 Prints one line a case (fraction of copy, kernel, tile) and the geomean and worst of each set. `--rivals` times PyTorch,
 torch.compile and CuPy too, each where it takes the case.
@@ -28,12 +28,12 @@ RIVALS = ("torch", "compile", "cupy")
 RANDOM_TYPES = ["u8", "f16", "bf16", "f32", "f64", "c128"]
 
 
-def random_cases(seed: int, count: int) -> list[tuple]:
-    """Ranks 2 to 7, every element size, odd and even extents, 12 to 320 MB moved."""
+def random_cases(seed: int, count: int, kinds: list[str]) -> list[tuple]:
+    """Ranks 2 to 7, every element size of `kinds`, odd and even extents, 12 to 320 MB moved."""
     draw = random.Random(seed)
     cases = []
     while len(cases) < count:
-        kind = draw.choice(RANDOM_TYPES)
+        kind = draw.choice(kinds)
         element = harness.DTYPES[kind][0].itemsize
         rank = draw.randint(2, 7)
         elements = draw.uniform(12e6, 320e6) / 2 / element
@@ -137,8 +137,9 @@ def cases_of(name: str) -> list[tuple]:
     if name.startswith("ttc-"):
         return [(group, shape, axes, name[4:]) for group, shape, axes, _ in CASES["ttc"]]
     if name.startswith("random"):
-        seed, count = ([*map(int, name.split(":")[1:])] + [0, 40][len(name.split(":")) - 1 :])[:2]
-        return random_cases(seed or random.randrange(10**6), count)
+        given = name.split(":")[1:]
+        seed, count, kind = given + ["0", "40", ""][len(given) :]
+        return random_cases(int(seed) or random.randrange(10**6), int(count), [kind] if kind else RANDOM_TYPES)
     if name == "small":
         return small_cases()
     if name in ("convert", "views"):

@@ -60,7 +60,11 @@ Status run_unit(const PermutePlan& plan, flowk_stream stream) {
       return launch(two_sided_tile<Bytes, false, false>, plan.launch, stream, plan.tile);
     case PermuteKernel::strided_tile: return launch(strided_tile<Bytes>, plan.launch, stream, plan.tile);
     case PermuteKernel::two_step_tile:
-      if constexpr (Bytes == 1) return launch(two_step_tile, plan.launch, stream, plan.tile);
+      if constexpr (Bytes == 1) {
+        if (plan.launch.num_threads == two_step_threads)
+          return launch(two_step_tile<two_step_threads>, plan.launch, stream, plan.tile);
+        return launch(two_step_tile<tile_threads>, plan.launch, stream, plan.tile);
+      }
       break;
     case PermuteKernel::channel_interleave:
     case PermuteKernel::channel_deinterleave:

@@ -1,90 +1,271 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tile of 1-byte elements that are aligned on neither side: transposed by 32-bit words, in two steps.
+// The tile of 1-byte elements that are aligned on at most one side: transposed by 32-bit words, in two steps.
 #pragma once
 
 #include "permute/permute_gather.cuh"
 
 namespace flowk {
 
+// What a thread holds while the tile is turned: 4 elements of the destination run in each of 16 columns.
+struct TurnedBlock {
+  static constexpr int num_columns = 16;
+  uint32_t words[num_columns];
+  int32_t column;  // the first; the tile's columns are its destination rows
+  int32_t element;
+};
+
+// Where source rows start on words, all of them alike, the threads of a warp take the words of their columns in turns,
+// so that those whose rows start in one bank meet in few.
+__device__ __forceinline__ int word_turn(const TileParams& params, int32_t element) {
+  return params.src_rows_are_words ? element >> params.turn_shift & 3 : 0;
+}
+
+// Reads 4 source rows by 16 of their bytes, from `column` on, and transposes them 4 x 4 bytes at a time.
+__device__ __forceinline__ void read_block(const TileParams& params, const unsigned char* shared_tile,
+                                           const TileTableEntry* table, int32_t shift, TurnedBlock* block) {
+  const uint2 places = *reinterpret_cast<const uint2*>(table + block->element);
+  const uint32_t start = static_cast<uint32_t>(shift + block->column);
+  const uint32_t bytes[4] = {(places.x & 0xffff) + start, (places.x >> 16) + start, (places.y & 0xffff) + start,
+                             (places.y >> 16) + start};
+  const auto turn = [&](const uint32_t (&rows)[4], int j) {
+    uint32_t columns[4];
+    transpose_bytes(rows, columns);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) block->words[4 * j + i] = columns[i];
+  };
+  if (params.src_rows_are_words) {
+    const int first = word_turn(params, block->element);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const unsigned char* at = shared_tile + 4 * ((j + first) & 3);
+      uint32_t words[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) words[i] = *reinterpret_cast<const uint32_t*>(at + bytes[i]);
+      turn(words, j);
+    }
+    return;
+  }
+  const uint32_t* rows[4];
+  uint32_t low[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    rows[i] = reinterpret_cast<const uint32_t*>(shared_tile + (bytes[i] & ~3u));
+    low[i] = rows[i][0];
+  }
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    uint32_t words[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t high = rows[i][j + 1];
+      words[i] = __funnelshift_r(low[i], high, 8 * bytes[i]);  // by the low 5 bits
+      low[i] = high;
+    }
+    turn(words, j);
+  }
+}
+
+// A destination row of the tile: bytes up to the first chunk of dst that it fills, such chunks, bytes after the last.
+struct alignas(chunk_bytes) ChunkedRow {
+  int64_t offset;  // of the first chunk from the tile's start in dst
+  uint16_t place;  // of the first chunk in shared memory
+  uint16_t chunks;
+  uint8_t head;
+  uint8_t tail;
+  uint16_t lead;  // chunks before the first that would fill its granule
+};
+static_assert(sizeof(ChunkedRow) == dst_row_bytes);
+
+// Rows outside the tensor have no bytes. With a halo a row begins on the granule that it starts in, and goes on in the
+// next tile from the granule that it ends in.
+template <int kThreads>
+__device__ __forceinline__ void make_chunked_rows(const TileParams& params, const TileOrigin& tile, ChunkedRow* rows) {
+#pragma unroll 1
+  for (uint32_t dst_row = threadIdx.x; dst_row < params.num_dst_rows.divisor; dst_row += kThreads) {
+    int64_t offset;
+    int32_t column;
+    locate_tile_row(params.dst_row_dims, params.dst_row_rank, dst_row, &offset, &column);
+    const auto address = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(tile.dst + offset));
+    const auto before = static_cast<int32_t>(address & params.window_mask);
+    const auto after =
+        static_cast<int32_t>((address + static_cast<uint32_t>(params.window_bytes)) & params.window_mask);
+    const int32_t begin = max(params.window_start_bytes - before, tile.dst_element_begin);
+    const int32_t end = min(params.window_end - after, tile.dst_element_end);
+    const int32_t bytes = dst_row < tile.dst_row_end ? max(end - begin, 0) : 0;
+    offset += begin - params.window_start_bytes;
+    const uint32_t first = address + static_cast<uint32_t>(begin - params.window_start_bytes);
+    const int32_t head = min(static_cast<int32_t>((0 - first) % chunk_bytes), bytes);
+    rows[dst_row] = {
+        offset + head,
+        static_cast<uint16_t>((static_cast<int32_t>(dst_row) + 3) * params.columns_pitch + begin + head),
+        static_cast<uint16_t>((bytes - head) / chunk_bytes),
+        static_cast<uint8_t>(head),
+        static_cast<uint8_t>((bytes - head) % chunk_bytes),
+        static_cast<uint16_t>(((first + static_cast<uint32_t>(head)) & static_cast<uint32_t>(params.dst_granule - 1)) /
+                              chunk_bytes)};
+  }
+}
+
+// kN words from any place on.
+template <int kN>
+__device__ __forceinline__ void read_words(const unsigned char* shared_tile, int32_t place, uint32_t (&words)[kN]) {
+  const uint32_t* from = reinterpret_cast<const uint32_t*>(shared_tile + (place & ~3));
+  uint32_t low = from[0];
+#pragma unroll
+  for (int i = 0; i < kN; ++i) {
+    const uint32_t high = from[i + 1];
+    words[i] = __funnelshift_r(low, high, static_cast<uint32_t>(place) * 8);
+    low = high;
+  }
+}
+
+// Stores what a row has before its first chunk or after its last: a byte, a half word and up to three words.
+__device__ __forceinline__ void store_row_end(const ChunkedRow& row, bool is_tail, unsigned char* dst,
+                                              const unsigned char* shared_tile) {
+  const int32_t bytes = is_tail ? row.tail : row.head;
+  const int32_t to_chunk = is_tail ? row.chunks * chunk_bytes : -chunk_bytes;
+  unsigned char* chunk = dst + (row.offset + to_chunk);
+  const int32_t place = row.place + to_chunk;
+  const int32_t first = is_tail ? 0 : chunk_bytes - bytes, last = is_tail ? bytes : chunk_bytes;
+  if (reinterpret_cast<uintptr_t>(chunk) % chunk_bytes != 0) {  // the row ends in the chunk that it starts in
+#pragma unroll 1
+    for (int32_t i = first; i < last; ++i) chunk[i] = shared_tile[place + i];
+    return;
+  }
+  const int32_t odd_end = is_tail ? last : first;
+  if (odd_end & 1) {
+    const int32_t at = is_tail ? last - 1 : first;
+    chunk[at] = shared_tile[place + at];
+  }
+  const int32_t even_end = is_tail ? last : first + 1;
+  if (even_end & 2) {
+    const int32_t at = is_tail ? last & ~3 : even_end & ~1;
+    const uint32_t low = shared_tile[place + at], high = shared_tile[place + at + 1];
+    *reinterpret_cast<uint16_t*>(chunk + at) = static_cast<uint16_t>(low | high << 8);
+  }
+  const int32_t first_word = (first + 3) >> 2, num_words = (last >> 2) - first_word;
+  uint32_t words[3];
+  read_words<3>(shared_tile, place + 4 * first_word, words);
+#pragma unroll
+  for (int i = 0; i < 3; ++i)
+    if (i < num_words) reinterpret_cast<uint32_t*>(chunk)[first_word + i] = words[i];
+}
+
+__device__ __forceinline__ bool are_adjacent(const ChunkedRow& row, const ChunkedRow& next) {
+  return row.offset + (row.chunks * chunk_bytes + row.tail) == next.offset - next.head;
+}
+
+// Stores the chunk in which a row ends and the next begins.
+__device__ __forceinline__ void store_joint(const ChunkedRow& row, const ChunkedRow& next, unsigned char* dst,
+                                            const unsigned char* shared_tile) {
+  uint32_t ending[4], beginning[4];
+  read_words<4>(shared_tile, row.place + row.chunks * chunk_bytes, ending);
+  read_words<4>(shared_tile, next.place - chunk_bytes, beginning);
+  Chunk<1> out;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t of_row = __funnelshift_lc(~0u, 0u, static_cast<uint32_t>(max(8 * row.tail - 32 * i, 0)));
+    out.words[i] = (ending[i] & of_row) | (beginning[i] & ~of_row);
+  }
+  *reinterpret_cast<uint4*>(dst + (row.offset + row.chunks * chunk_bytes)) = out.whole;
+}
+
+// Stores what rows have before their first chunk and after their last. Half a warp for an end, a byte a thread, was
+// slower: 623 instructions for 32 chunks where runs are of 55 bytes (H200).
+template <int kThreads>
+__device__ __forceinline__ void store_row_ends(const TileParams& params, const TileOrigin& tile, const ChunkedRow* rows,
+                                               const unsigned char* shared_tile) {
+  const uint32_t step = params.adjacent_rows_step;
+#pragma unroll 1
+  for (uint32_t item = threadIdx.x; item < 2 * tile.dst_row_end; item += kThreads) {
+    const uint32_t at = item / 2;
+    const bool is_tail = item % 2 != 0;
+    const ChunkedRow row = rows[at];
+    if ((is_tail ? row.tail : row.head) == 0) continue;
+    if (step != 0 && is_tail && at + step < tile.dst_row_end) {
+      const ChunkedRow next = rows[at + step];
+      if (are_adjacent(row, next)) {
+        store_joint(row, next, tile.dst, shared_tile);
+        continue;
+      }
+    }
+    if (step != 0 && !is_tail && at >= step && are_adjacent(rows[at - step], row)) continue;
+    store_row_end(row, is_tail, tile.dst, shared_tile);
+  }
+}
+
 // dst[r', e'] = src[r, c] as the other tiles, where runs share no dimension: source row e' holds element e' of every
 // destination run, and its byte c is of destination row c. A gather by bytes would read shared memory once for every
 // byte that it stores; words take a third of that:
 //   1. source rows, (run elements, run bytes), are copied to shared memory in 16-byte chunks;
-//   2. a thread takes 4 rows times 16 columns of them, as words shifted to the column, transposes 4 x 4 bytes at a time
-//      and writes words into destination rows in shared memory, (destination rows, columns_pitch);
-//   3. a thread takes a 16-byte chunk of a destination row, five words shifted to its address, and stores it.
-__global__ void __launch_bounds__(tile_threads, tile_min_blocks)
+//   2. a thread takes twice 4 rows by 16 columns of them, transposes 4 x 4 bytes at a time and, when all
+//      threads have read theirs, writes words into destination rows, (destination rows, columns_pitch), in the same
+//      shared memory;
+//   3. a thread takes a 16-byte chunk of a destination row, five words shifted to its address, and stores it; what
+//      rows have before their first chunk and after their last is stored at the end.
+template <int kThreads>
+__global__ void __launch_bounds__(kThreads, two_step_resident_threads / kThreads)
     two_step_tile(const __grid_constant__ TileParams params) {
-  constexpr int words_per_chunk = 4;
   unsigned char* shared_tile = &shared<unsigned char>();
   TileTableEntry* table = reinterpret_cast<TileTableEntry*>(shared_tile + params.table_offset_bytes);
+  ChunkedRow* rows = reinterpret_cast<ChunkedRow*>(shared_tile + params.rows_offset_bytes);
   const TileOrigin tile = locate_tile<true>(params);
   const int32_t shift = tile_shift(params, tile);
-  load_tile<false>(params, tile, shared_tile, shift);
-  make_table(params, 4 * params.words_per_run.divisor, table);
-  DstRow* rows = reinterpret_cast<DstRow*>(shared_tile + params.rows_offset_bytes);
-  make_dst_rows<1>(params, tile, 0, rows);
+  load_tile<false, kThreads, false>(params, tile, shared_tile, shift);
+  make_table<kThreads>(params, 4 * params.words_per_run.divisor, table);
+  make_chunked_rows<kThreads>(params, tile, rows);
   async_copy_wait();
   __syncthreads();
 
-#pragma unroll 1
-  for (uint32_t item = threadIdx.x; item < params.num_word_items; item += tile_threads) {
-    uint32_t block = item;  // of 16 columns
-    const uint32_t word = take_index(&block, params.words_per_run);
-    // Lanes whose rows start in one bank take columns some words apart.
-    const int32_t column =
-        static_cast<int32_t>(block * chunk_bytes - 4 * (word >> params.skew_shift & params.skew_mask));
-    const int32_t element = static_cast<int32_t>(4 * word);
-    if (column >= static_cast<int32_t>(tile.dst_row_end) || element >= tile.dst_element_end ||
-        element + 4 <= tile.dst_element_begin)
-      continue;
-    const uint2 places = reinterpret_cast<const uint2*>(table)[word];
-    const uint32_t start = static_cast<uint32_t>(shift + column);
-    const uint32_t bytes[4] = {(places.x & 0xffff) + start, (places.x >> 16) + start, (places.y & 0xffff) + start,
-                               (places.y >> 16) + start};
-    const uint32_t* rows[4];
-    uint32_t low[4];
+  TurnedBlock blocks[max_items_per_thread];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      rows[i] = reinterpret_cast<const uint32_t*>(shared_tile + (bytes[i] & ~3u));
-      low[i] = rows[i][0];
-    }
-    // Columns outside the tile come in whole groups of 4, but for the last, which destination rows have room for.
-    int32_t place = params.columns_offset_bytes + column * params.columns_pitch + element;
+  for (int k = 0; k < max_items_per_thread; ++k) {
+    TurnedBlock& block = blocks[k];
+    uint32_t column_block = threadIdx.x + k * kThreads;
+    const bool is_idle = column_block >= params.num_word_items;
+    const uint32_t word = take_index(&column_block, params.words_per_run);
+    // Lanes whose rows start in one bank take columns some words apart; or all start on words.
+    block.column =
+        static_cast<int32_t>(column_block * TurnedBlock::num_columns) -
+        (params.src_rows_are_words ? shift & 3
+                                   : static_cast<int32_t>(4 * (word >> params.skew_shift & params.skew_mask)));
+    block.element = static_cast<int32_t>(4 * word);
+    if (is_idle || block.column >= static_cast<int32_t>(tile.dst_row_end) || block.element >= tile.dst_element_end ||
+        block.element + 4 <= tile.dst_element_begin)
+      block.column = -2 * TurnedBlock::num_columns;  // none
+    else
+      read_block(params, shared_tile, table, shift, &block);
+  }
+  __syncthreads();
 #pragma unroll
-    for (int j = 0; j < words_per_chunk; ++j) {
-      uint32_t words[4], columns[4];
+  for (int k = 0; k < max_items_per_thread; ++k) {
+    const TurnedBlock& block = blocks[k];
+    const int first = word_turn(params, block.element);
+    // Shared memory has room for up to 3 columns before the tile's and after them.
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const uint32_t high = rows[i][j + 1];
-        words[i] = __funnelshift_r(low[i], high, 8 * bytes[i]);  // by the low 5 bits
-        low[i] = high;
-      }
-      transpose_bytes(words, columns);
-      if (static_cast<uint32_t>(column + 4 * j) < tile.dst_row_end) {
+    for (int j = 0; j < 4; ++j) {
+      const int32_t column = block.column + 4 * ((j + first) & 3) + 3;
+      if (static_cast<uint32_t>(column) < tile.dst_row_end + 3) {
+        unsigned char* at = shared_tile + (column * params.columns_pitch + block.element);
 #pragma unroll
         for (int i = 0; i < 4; ++i)
-          *reinterpret_cast<uint32_t*>(shared_tile + i * params.columns_pitch + place) = columns[i];
+          *reinterpret_cast<uint32_t*>(at + i * params.columns_pitch) = block.words[4 * j + i];
       }
-      place += 4 * params.columns_pitch;
     }
   }
   __syncthreads();
 
 #pragma unroll 1
   for (StoreWalk walk(params); !walk.is_done(params); walk.step(params)) {
-    if (walk.dst_row >= tile.dst_row_end) continue;
-    const RowChunk chunk = locate_chunk<1>(tile, rows, walk);
-    if (chunk.first >= chunk.last) continue;
-    // The column of a row is its number.
-    const int32_t place = params.columns_offset_bytes + chunk.column * params.columns_pitch + chunk.element;
-    const uint32_t* words = reinterpret_cast<const uint32_t*>(shared_tile + (place & ~3));
-    const uint32_t bits = static_cast<uint32_t>(place) * 8;
+    const ChunkedRow row = rows[walk.dst_row];
+    const uint32_t chunk = walk.chunk - row.lead;
+    if (chunk >= row.chunks) continue;
+    const auto in_row = static_cast<int32_t>(chunk * chunk_bytes);
     Chunk<1> out;
-#pragma unroll
-    for (int i = 0; i < words_per_chunk; ++i) out.words[i] = __funnelshift_r(words[i], words[i + 1], bits);
-    store_row_chunk<1>(chunk, chunk.element, out);
+    read_words<4>(shared_tile, row.place + in_row, out.words);
+    *reinterpret_cast<uint4*>(tile.dst + (row.offset + in_row)) = out.whole;
   }
+  if (params.dst_rows_have_ends) store_row_ends<kThreads>(params, tile, rows, shared_tile);
 }
 
 }  // namespace flowk

@@ -23,9 +23,10 @@ __device__ __forceinline__ uint32_t swizzle_pair(const TileParams& params, uint3
 // Makes the table of where element e of the destination run stands in shared memory, before the swizzle. Of
 // two_sided_tile it covers one period, and as much of the next as a chunk that starts in the first can reach. Entries
 // past its end, to `num_entries`, repeat the last.
+template <int kThreads = tile_threads>
 __device__ __forceinline__ void make_table(const TileParams& params, uint32_t num_entries, TileTableEntry* table) {
 #pragma unroll 1
-  for (uint32_t e = threadIdx.x; e < num_entries; e += tile_threads) {
+  for (uint32_t e = threadIdx.x; e < num_entries; e += kThreads) {
     uint32_t rest = min(e, params.num_table_entries - 1), place = 0;
 #pragma unroll 1
     for (int d = 0; d + 1 < params.table_rank; ++d)

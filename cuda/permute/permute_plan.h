@@ -191,13 +191,17 @@ struct TileParams {
   int32_t table_offset_bytes = 0;  // of the table in shared memory
 
   // two_step_tile. Item = (16 columns, word of the destination run): 4 source rows, by 16 of their bytes. The columns
-  // of word w start ((w >> skew_shift) & skew_mask) words to the left.
+  // of word w start ((w >> skew_shift) & skew_mask) words to the left. Destination rows take the place of the source
+  // rows in shared memory.
   Divider words_per_run;  // of 4 elements
   uint32_t num_word_items = 0;
   int32_t skew_shift = 0;
   uint32_t skew_mask = 0;
-  int32_t columns_offset_bytes = 0;  // of the destination rows in shared memory
-  int32_t columns_pitch = 0;         // between them
+  int32_t columns_pitch = 0;        // between destination rows in shared memory
+  bool src_rows_are_words = false;  // they start as far inside a word as each other, and the tile's columns there
+  int32_t turn_shift = 0;           // of an element: threads take words in turns
+  bool dst_rows_have_ends = false;  // they do not start and end on chunks
+  uint32_t adjacent_rows_step = 0;  // from one to the next that may follow it in dst; 0: none does
 
   // Parameters come from memory line by line, and a line that is asked for late is waited for: what stores need stands
   // close to all else, and what only loads need, which is asked for before the previous grid's end, last.
@@ -214,6 +218,12 @@ constexpr int copy_threads = 256;
 
 // Threads a block of the tiles: 128 are 1-2% slower over all cases (H200).
 constexpr int tile_threads = 256;
+
+// Of two_step_tile, whose threads hold all its items: blocks of 128 threads for small tiles, of 256 for larger ones. So
+// many resident threads leave a thread the registers for two.
+constexpr int max_items_per_thread = 2;
+constexpr int two_step_threads = 128;
+constexpr int two_step_resident_threads = 1280;
 
 // Threads a block of the channel kernels, at most; each owns 16 bytes of every plane. With 3 channels 128 reach
 // 0.98-0.99 of copy putting planes together and 0.96-0.98 taking them apart, 256 0.98-1.00 and 0.95-0.97 (H200).

@@ -56,7 +56,8 @@ struct Tile {
   int src_innermost = -1;
   int src_cut = -1, dst_cut = -1;  // dimensions
   int32_t src_rows = 1;
-  int32_t dense_rows = 1;  // source rows that lie one after the other in src
+  int32_t dense_rows = 1;     // source rows that lie one after the other in src
+  int32_t adjacent_rows = 1;  // destination rows of a two_step_tile that lie one after the other in dst
   int64_t elements = 1;
   int64_t shared_bytes = 0;        // about
   int32_t least_shared_bytes = 0;  // of a block of tiled_transpose
@@ -155,6 +156,7 @@ struct TileLayout {
   int32_t swizzle_mask = 0;  // of the keys of tiled_transpose
   int32_t shift_mask = 0;
   int64_t dense_rows = 1;  // source rows of the first dimension that are loaded as one
+  bool rows_are_in_dst_order = true;
   int64_t skipped_elements = 0;
   int64_t skipped_bytes = 0;
 };
@@ -184,13 +186,35 @@ bool build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src
                 PermutePlan* plan);
 
 // two_step_tile moves blocks of 4 x 16 bytes: shorter runs leave most of one empty. At the most, its destination rows
-// stand so many bytes apart.
+// stand so many bytes further apart than they are long.
 constexpr int32_t min_two_step_run_bytes = 16;
+constexpr int32_t columns_per_item = 16;
 inline int32_t two_step_padding(int32_t run_bytes) { return std::max(run_bytes / 8, 12); }
 
-// Fills in the second step of a two_step_tile, whose source rows take launch.shared_bytes so far;
+// Items of a two_step_tile whose columns are not skewed, of destination runs of so many elements.
+inline int64_t two_step_items(int32_t src_run_bytes, int64_t dst_elements) {
+  return int64_t{(src_run_bytes + columns_per_item - 1) / columns_per_item} * ((dst_elements + 3) / 4);
+}
+
+// Is a tile of these two runs a two_step_tile?
+inline bool takes_two_steps(const PermuteProblem& problem, const Run& src, const Run& dst) {
+  return problem.unit_bytes == 1 && !problem.is_converted && (src.dims & dst.dims) == 0 &&
+         !(src.fills_chunks && dst.fills_chunks) && std::min(src.bytes, dst.bytes) >= min_two_step_run_bytes &&
+         two_step_items(src.bytes, dst.elements) <= max_items_per_thread * tile_threads;
+}
+
+inline int two_step_threads_of(int64_t items) {
+  return items <= max_items_per_thread * two_step_threads ? two_step_threads : tile_threads;
+}
+
+// The estimate of a two_step_tile's time; its destination runs with the halo are longer by the factor `with_halo`;
 // permute_bytes_layout.cpp.
-void place_columns(PermutePlan* plan);
+float two_step_cost(const PermuteProblem& problem, const Device& device, float num_elements, float with_halo,
+                    const Tile& tile);
+
+// Fills in the second step of a two_step_tile, whose source rows take launch.shared_bytes so far; false where it has
+// more items than a block's threads hold; permute_bytes_layout.cpp.
+bool place_columns(const Tile& tile, PermutePlan* plan);
 
 // How many times as long a warp's access takes as without conflicts, from the place of each thread's element, < 0 where
 // one has none, XORed with bits 4-6 of (place >> shift) unless shift is 0; permute_tile_banks.cpp.
@@ -202,7 +226,7 @@ float bank_conflicts(const int32_t (&places)[warp_threads], int32_t unit_bytes, 
 void choose_swizzle(int32_t dst_unit_bytes, PermutePlan* plan);
 
 // Sets how many chunks of a destination row neighbouring threads store.
-void set_chunks_per_group(int64_t chunks, int64_t per_group, TileParams* params);
+void set_chunks_per_group(int64_t chunks, int64_t per_group, int num_threads, TileParams* params);
 
 // The tile of a problem that has no run on one side: element by element, the innermost dimension of each side, whatever
 // its stride, and rows of further ones.

@@ -80,7 +80,7 @@ void choose_swizzle(int32_t dst_unit_bytes, PermutePlan* plan) {
       best = passes;
       params.swizzle_shift = shift;
       params.swizzle_bits = shift == 0 ? 0 : chunk_mask;
-      set_chunks_per_group(chunks, per_group, &params);
+      set_chunks_per_group(chunks, per_group, tile_threads, &params);
       if (best <= 1) return;
     }
   }

@@ -40,7 +40,6 @@ constexpr float row_of_dims = 0.0687f;       // more where source rows have thre
 constexpr float dst_row = 0.0055f;           // over the table of destination rows
 constexpr float store = 0.0933f;
 constexpr float element_gather = 0.0201f;  // for each element of a chunk
-constexpr float word_gather = 0.0130f;     // element_gather of two_step_tile
 constexpr float partial_store = 0.0178f;
 constexpr float table = 0.0996f;  // KB of table
 constexpr float few_bytes_in_flight = 0.0181f;
@@ -130,6 +129,11 @@ void estimate_tile(const PermuteProblem& problem, const Device& device, float nu
       with_halo += extra;
     }
   }
+  tile->least_shared_bytes = 0;
+  if (tile->two_steps) {
+    tile->cost = two_step_cost(problem, device, num_elements, with_halo, *tile);
+    return;
+  }
   const int32_t src_run_bytes = src.bytes * tile->dense_rows;
   const float tile_kb = static_cast<float>(problem.bytes_of(tile->elements)) / 1024.0f;
   const bool src_is_aligned = src.alignment >= chunk_limit_bytes;
@@ -158,7 +162,7 @@ void estimate_tile(const PermuteProblem& problem, const Device& device, float nu
   if (!tile->aligned) passes += weight::dst_row * static_cast<float>(ceil_div32(dst_rows, tile_threads));
   const int32_t chunks = ceil_div32(dst.bytes, chunk_limit_bytes) + (is_partial ? 1 : 0);
   const int32_t per_group = chunks_per_group_of(chunks);
-  float per_element = tile->aligned ? 0.0f : tile->two_steps ? weight::word_gather : weight::element_gather;
+  float per_element = tile->aligned ? 0.0f : weight::element_gather;
   if (is_partial) per_element += weight::partial_store * std::min(1.0f, 128.0f / static_cast<float>(dst.bytes));
   const int32_t items = ceil_div32(chunks, per_group) * dst_rows;
   passes += (weight::store + per_element * static_cast<float>(elements_per_chunk)) *
@@ -176,7 +180,6 @@ void estimate_tile(const PermuteProblem& problem, const Device& device, float nu
   const float waves = num_tiles / (static_cast<float>(device.num_multiprocessors) * resident);
   if (waves < 4) cost += weight::idle * (static_cast<float>(static_cast<int64_t>(waves) + 1) / waves - 1);
   const bool has_plain_rows = src.num_dims() == 1 && dst.num_dims() == 1 && tile->halo == 0;
-  tile->least_shared_bytes = 0;
   if (tile->aligned && tile_kb > 12)
     tile->least_shared_bytes = least_shared_bytes(device, num_tiles, problem.bytes_of(tile->elements), has_plain_rows);
   if (src_is_aligned && src_rows > 1)
@@ -222,11 +225,11 @@ float least_cost(const PermuteProblem& problem, const Run& src, const Run& dst) 
   constexpr float rounding = 1e-5f;
   if (src.cut >= 0 && src.cut == dst.cut) return 0;
   const bool is_disjoint = (src.dims & dst.dims) == 0;
+  if (takes_two_steps(problem, src, dst)) return 0;
   const float elements_per_chunk = static_cast<float>(chunk_limit_bytes / problem.dst_unit_bytes);
   float item = weight::store;
   if (!is_disjoint || !src.fills_chunks || !dst.fills_chunks)
-    item +=
-        elements_per_chunk * (is_disjoint && problem.unit_bytes == 1 ? weight::word_gather : weight::element_gather);
+    item += elements_per_chunk * weight::element_gather;
   else if (problem.unit_bytes < 4)
     item *= static_cast<float>(problem.unit_bytes) / 4;  // several rows at once
   float cost = weight::copy + src.least_cost + dst.least_cost + item * dst.store_passes - rounding;

@@ -164,7 +164,8 @@ void set_chunks(const PermuteProblem& problem, const Tile& tile, PermutePlan* pl
     params.dst_granule = aligned ? chunk_limit_bytes : run_bytes >= 4 * line_bytes ? line_bytes : sector_bytes;
     chunks = ceil_div(run_bytes + (aligned ? 0 : params.dst_granule - problem.dst_unit_bytes), chunk_limit_bytes);
   }
-  set_chunks_per_group(chunks, chunks_per_group_of(static_cast<int32_t>(chunks)), &params);
+  const int64_t per_group = chunks_per_group_of(static_cast<int32_t>(chunks));
+  set_chunks_per_group(chunks, per_group, plan->launch.num_threads, &params);
 }
 
 // Neighbouring elements of src's innermost dimension, in one 32-bit word, are rows that one thread stores together.
@@ -247,11 +248,11 @@ void add_tile_offsets(PermutePlan* plan) {
 
 }  // namespace
 
-void set_chunks_per_group(int64_t chunks, int64_t per_group, TileParams* params) {
+void set_chunks_per_group(int64_t chunks, int64_t per_group, int num_threads, TileParams* params) {
   const int64_t groups = ceil_div(chunks, per_group);
   params->chunks_per_group = Divider(static_cast<uint32_t>(per_group));
   params->num_store_chunks = static_cast<uint32_t>(groups * per_group);
-  params->store_items_per_pass = static_cast<uint32_t>(tile_threads / per_group);
+  params->store_items_per_pass = static_cast<uint32_t>(num_threads / per_group);
   params->store_pass_chunks =
       params->store_items_per_pass / params->num_dst_rows.divisor * static_cast<uint32_t>(per_group);
   params->store_pass_rows = params->store_items_per_pass % params->num_dst_rows.divisor;
@@ -277,10 +278,14 @@ bool build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src
                                               : TileCount{static_cast<int32_t>(tile.dst.elements), TileCount::whole, 0};
   const int64_t chunks_per_row =
       ceil_div(tile.src.bytes * layout.dense_rows + (src_is_aligned ? 0 : chunk_limit_bytes - 1), chunk_limit_bytes);
-  params.chunks_per_src_row = Divider(static_cast<uint32_t>(std::min<int64_t>(chunks_per_row, tile_threads)));
-  params.src_rows_per_pass = static_cast<uint32_t>(std::max<int64_t>(tile_threads / chunks_per_row, 1));
+  if (layout.tile.two_steps)
+    plan->launch.num_threads =
+        two_step_threads_of(two_step_items(tile.src.bytes, tile.dst.elements + tile.halo * per_index));
+  const int num_threads = plan->launch.num_threads;
+  params.chunks_per_src_row = Divider(static_cast<uint32_t>(std::min<int64_t>(chunks_per_row, num_threads)));
+  params.src_rows_per_pass = static_cast<uint32_t>(std::max<int64_t>(num_threads / chunks_per_row, 1));
   set_src_pass(&params);
-  params.src_row_is_wide = chunks_per_row > tile_threads;
+  params.src_row_is_wide = chunks_per_row > num_threads;
   plan->launch.shared_bytes = static_cast<int32_t>(round_up(layout.span_bytes, line_bytes));
   plan->predicted_cost = tile.cost;
   if (layout.tile.aligned) {
@@ -298,8 +303,10 @@ bool build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src
   set_table_dims(problem, layout, dst_side, plan);
   if (layout.tile.two_steps) {
     plan->kernel = PermuteKernel::two_step_tile;
-    set_chunks(problem, tile, plan);
-    place_columns(plan);
+    if (!place_columns(tile, plan)) {
+      *plan = PermutePlan();
+      return false;
+    }
   } else {
     plan->kernel = PermuteKernel::two_sided_tile;
     set_places(problem.dst_unit_bytes, plan);

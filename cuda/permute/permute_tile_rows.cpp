@@ -45,7 +45,8 @@ void place_congruent_rows(const PermuteProblem& problem, int64_t run_bytes, bool
 void skip_halo(const PermuteProblem& problem, const Side& dst_side, TileLayout* layout) {
   const Tile& tile = layout->tile;
   if (tile.halo == 0 || (tile.src.dims & tile.dst.dims) != 0) return;
-  if (layout->src_rows.rank != tile.dst.num_dims()) return;  // further dimensions: elements are no rows
+  if (layout->src_rows.rank != tile.dst.num_dims() || !layout->rows_are_in_dst_order)
+    return;  // further dimensions: elements are no rows
   const int64_t needed = halo_elements(problem, tile.aligned);
   // Whole words of two_step_tile.
   const int64_t granule = tile.aligned ? needed : 4;
@@ -100,6 +101,15 @@ void find_rows(const PermuteProblem& problem, const int* src_dims, int num_src_d
     }
   }
   add_rows(true);
+  if (!tile.two_steps) return;
+  // Rows that lie one after the other in src are loaded as one; a table finds them in any order.
+  RowDims& rows = layout->src_rows;
+  for (int i = 1; i < rows.rank; ++i) {
+    if (problem.src_strides[rows.dims[i]] != tile.src.bytes) continue;
+    std::rotate(rows.dims, rows.dims + i, rows.dims + i + 1);
+    std::rotate(rows.extents, rows.extents + i, rows.extents + i + 1);
+    layout->rows_are_in_dst_order = false;
+  }
 }
 
 void place_rows(const PermuteProblem& problem, const Side& dst_side, TileLayout* layout) {

@@ -71,7 +71,8 @@ void add_choice(const PermuteProblem& problem, Run run, Side* side) {
   side->choices[side->num_choices++] = run;
 }
 
-void find_choices(const PermuteProblem& problem, Side* side) {
+// `halo_bytes` come on top of a side's runs where they start inside sectors.
+void find_choices(const PermuteProblem& problem, int64_t halo_bytes, Side* side) {
   Run run;
   for (int i = 0; i < side->num_dims; ++i) {
     const int64_t extent = problem.extents[side->dims[i]];
@@ -91,6 +92,14 @@ void find_choices(const PermuteProblem& problem, Side* side) {
       last_block = block;
       Run cut = run;
       cut.block = static_cast<int32_t>(block);
+      if (halo_bytes > 0) {
+        finish_run(problem, *side, &cut);
+        const int64_t with_halo = extent + ceil_div(halo_bytes, inner_bytes);
+        if (cut.alignment < sector_bytes)
+          block = round_up(ceil_div(with_halo, ceil_div(with_halo, block)), 2 * granule <= block ? granule : 1);
+        if (block >= extent) break;
+        cut.block = static_cast<int32_t>(block);
+      }
       add_choice(problem, cut, side);
     }
     if (inner_bytes * extent > max_whole_run_bytes) return;
@@ -164,9 +173,22 @@ bool join(const PermuteProblem& problem, const Side& src_side, const Run& src, c
   }
   tile->src_rows = static_cast<int32_t>(src_rows);
   if (!fills_chunks) tile->shared_bytes += dst_row_bytes * (tile->elements / tile->dst.elements);
-  tile->two_steps = problem.unit_bytes == 1 && !problem.is_converted && is_disjoint && !fills_chunks &&
-                    std::min(tile->src.bytes, tile->dst.bytes) >= min_two_step_run_bytes;
-  if (tile->two_steps) tile->shared_bytes += int64_t{src.elements} * (dst.bytes + two_step_padding(dst.bytes));
+  tile->two_steps = takes_two_steps(problem, tile->src, tile->dst);
+  tile->adjacent_rows = 1;
+  if (tile->two_steps && dst.cut < 0) {
+    for (int i = 0; i < src.num_dims(); ++i) {
+      const int d = src_side.dims[i];
+      if (problem.dst_strides[d] == tile->dst.bytes)
+        tile->adjacent_rows = d == src.cut ? src.block : static_cast<int32_t>(problem.extents[d]);
+    }
+  }
+  if (tile->two_steps && tile->dense_rows == 1) {
+    for (int i = 0; i < tile->dst.num_dims(); ++i) {
+      const int d = dst_side.dims[i];
+      if (problem.src_strides[d] == tile->src.bytes)
+        tile->dense_rows = d == tile->dst_cut ? tile->dst.block : static_cast<int32_t>(problem.extents[d]);
+    }
+  }
   return problem.bytes_of(tile->elements) <= max_bytes && tile->shared_bytes <= max_shared_bytes;
 }
 
@@ -211,10 +233,10 @@ void make_search(const PermuteProblem& given, Search* search) {
   find_chain(problem, problem.dst, problem.dst_strides, problem.dst_unit_bytes, &search->dst_side);
   for (int d = 0; d < problem.rank; ++d) search->num_elements *= static_cast<float>(problem.extents[d]);
   search->num_bytes = search->num_elements * static_cast<float>(problem.unit_bytes + problem.dst_unit_bytes) / 2;
-  for (Side* side : {&search->src_side, &search->dst_side}) {
-    finish_side(problem, side);
-    find_choices(problem, side);
-  }
+  for (Side* side : {&search->src_side, &search->dst_side}) finish_side(problem, side);
+  const bool is_bytes = problem.unit_bytes == 1 && !problem.is_converted;
+  find_choices(problem, 0, &search->src_side);
+  find_choices(problem, is_bytes ? sector_bytes - 1 : 0, &search->dst_side);
   set_least_costs(problem, &search->src_side, &search->dst_side);
 }
 

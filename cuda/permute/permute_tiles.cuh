@@ -173,7 +173,7 @@ __device__ __forceinline__ void load_plain_rows(const TileParams& params, const 
 // Waits for the stream's previous kernel, then copies the tile to shared memory in the aligned 16-byte chunks that hold
 // its bytes. A thread keeps its column and steps from row to row. Addresses and places agree modulo 16, so that the
 // chunk at a column of a row is where either is rounded down.
-template <bool kAligned>
+template <bool kAligned, int kThreads = tile_threads, bool kSwizzled = true>
 __device__ __forceinline__ void load_tile(const TileParams& params, const TileOrigin& tile, unsigned char* shared_tile,
                                           int32_t shift) {
   const uint32_t row_in_pass = params.chunks_per_src_row.divide(threadIdx.x);
@@ -189,8 +189,11 @@ __device__ __forceinline__ void load_tile(const TileParams& params, const TileOr
         kAligned ? 0 : static_cast<int32_t>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(at)) % chunk_bytes);
     if (!kAligned && in_row - into_chunk >= tile.src_run_bytes) return;
     if (!kAligned && !in_whole_rows && in_row - into_chunk + chunk_bytes <= tile.src_run_begin) return;
-    at -= into_chunk;
-    place = kAligned ? place ^ swizzle_of_row(params, src_row) : swizzle_place(params, place - into_chunk);
+    // Rounded down, which takes fewer instructions than to subtract.
+    at = reinterpret_cast<const unsigned char*>(reinterpret_cast<uintptr_t>(at) & ~uintptr_t{chunk_bytes - 1});
+    place = kAligned    ? place ^ swizzle_of_row(params, src_row)
+            : kSwizzled ? swizzle_place(params, place & -chunk_bytes)
+                        : place & -chunk_bytes;
     if (kAligned || ends_before_src)
       async_copy_chunk(base + place, at);
     else
@@ -234,7 +237,7 @@ __device__ __forceinline__ void load_tile(const TileParams& params, const TileOr
 #pragma unroll 4
     do {
       load(tile.src + offset + in_row, in_row, shift + place + in_row, src_row, ends_before_src, false);
-      in_row += tile_threads * chunk_bytes;
+      in_row += kThreads * chunk_bytes;
     } while (params.src_row_is_wide && in_row < tile.src_run_bytes + (kAligned ? 0 : chunk_bytes));
   }
 }

@@ -43,7 +43,8 @@ struct Reached {
   bool unswizzled = false, shared_rows_cut = false, one_dim_cuts_both = false, short_last_src = false, plain = false,
        not_plain = false, short_last_dst = false;
   bool several_passes = false, grouped_rows = false;
-  bool skewed = false, unskewed = false, words_by_table = false, words_with_halo = false, words_past_run = false,
+  bool skewed = false, unskewed = false, words_by_table = false, words_with_halo = false, words_joined = false,
+       words_in_turns = false, words_in_large_blocks = false, words_without_ends = false, words_past_run = false,
        words_short_last_src = false, words_short_last_dst = false;
 
   void add(const PermutePlan& plan) {
@@ -56,6 +57,10 @@ struct Reached {
       unskewed |= tile.skew_mask == 0;
       words_by_table |= tile.table_rank > 1;
       words_with_halo |= tile.halo > 0;
+      words_joined |= tile.adjacent_rows_step > 0;
+      words_in_turns |= tile.src_rows_are_words;
+      words_in_large_blocks |= plan.launch.num_threads == tile_threads;
+      words_without_ends |= !tile.dst_rows_have_ends;
       words_past_run |= tile.num_table_entries % 4 != 0;
       words_short_last_src |= tile.num_src_blocks > 1 && tile.src_last_block != tile.src_block;
       words_short_last_dst |= tile.num_dst_blocks > 1 && tile.dst_last_end != tile.dst_block + tile.halo;
@@ -87,8 +92,9 @@ struct Reached {
     CHECK(unswizzled && shared_rows_cut && one_dim_cuts_both && short_last_src && short_last_dst);
     CHECK(plain && not_plain);
     CHECK(several_passes && grouped_rows);
-    CHECK(skewed && unskewed && words_by_table && words_with_halo && words_past_run);
+    CHECK(skewed && unskewed && words_by_table && words_past_run);
     CHECK(words_short_last_src && words_short_last_dst);
+    CHECK(words_joined && words_with_halo && words_in_turns && words_in_large_blocks && words_without_ends);
   }
 };
 
