@@ -284,7 +284,7 @@ def reference(call: Call, operands: list[np.ndarray], compute: np.dtype) -> np.n
             wide = [operand if operand.dtype == BOOL else operand.astype(kind) for operand in operands]
             return FORMULAS[call.op](*wide, *call.parameters)
         if call.function == "trunc_div":
-            quotient = np.where(operands[1] == 0, 0, np.fix(operands[0].astype(np.longdouble) / operands[1]))
+            quotient = np.where(operands[1] == 0, 0, np.trunc(operands[0].astype(np.longdouble) / operands[1]))
             return quotient.astype(compute)
         return FORMULAS[call.op](*operands, *call.parameters)
 
