@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plan of PReLU backward: which kernels, and the sums of their partials.
 #include <algorithm>
+#include <bit>
 
 #include "prelu/prelu_backward_problem.h"
 
@@ -57,7 +58,7 @@ void plan_one_sum(const PreluBackwardProblem& problem, PartialSumParams params, 
   while (threads < max_sum_threads && threads / block_channels * 8 < rows) threads *= 2;
   const int64_t num_tiles = ceil_div(params.channels, block_channels);
   const int64_t num_chunks = std::max<int64_t>(1, ceil_div(params.num_rows, params.rows_per_chunk));
-  params.block_channels = Divider(static_cast<uint32_t>(block_channels));
+  params.log2_block_channels = std::countr_zero(static_cast<uint64_t>(block_channels));
   params.num_tiles = Divider(static_cast<uint32_t>(std::min(num_tiles, int64_t{1} << 31)));
   LaunchConfig& launch = plan->sum_launches[plan->num_sums];
   launch.num_blocks = num_tiles * num_chunks;
@@ -94,7 +95,7 @@ void plan_sums(const PreluBackwardProblem& problem, const PreluPartials& partial
     int64_t threads = min_row_sum_threads;
     while (threads < max_row_sum_threads && threads * 8 < num_terms * block_channels) threads *= 2;
     params.run = Divider(static_cast<uint32_t>(params.inner));
-    params.block_channels = Divider(static_cast<uint32_t>(block_channels));
+    params.log2_block_channels = std::countr_zero(static_cast<uint64_t>(block_channels));
     plan->last_sum = kernel;
     plan->sum_launches[0] = {.num_blocks = ceil_div(params.channels, block_channels),
                              .num_threads = static_cast<int32_t>(threads),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plans of PReLU backward over columns of packs.
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
 #include "prelu/prelu_backward_problem.h"
@@ -82,8 +83,8 @@ constexpr int64_t min_rows_of_lines_of_planes = 256;
 int64_t periods_of_row(const PreluBackwardProblem& problem) {
   const int64_t V = problem.pack_elements, period = problem.shape.channels * problem.shape.inner;
   const auto periods_for = [&](int64_t elements) { return elements / std::gcd(period, elements); };
-  constexpr int64_t tile_rows = max_prelu_threads / column_tile_packs;
-  int64_t periods = periods_for(column_tile_packs * V);
+  constexpr int64_t tile_rows = max_prelu_threads / line_packs;
+  int64_t periods = periods_for(line_packs * V);
   for (; periods > periods_for(V); periods /= 2) {
     const int64_t rows = problem.shape.outer / periods;
     if (rows >= min_rows_of_lines && static_cast<double>(rows) >= min_busy_rows * round_up(rows, tile_rows)) break;
@@ -94,7 +95,7 @@ int64_t periods_of_row(const PreluBackwardProblem& problem) {
 }  // namespace
 
 bool has_rows_of_lines(const PreluBackwardProblem& problem) {
-  const int64_t line = column_tile_packs * problem.pack_elements;
+  const int64_t line = line_packs * problem.pack_elements;
   const int64_t periods = line / std::gcd(problem.shape.channels * problem.shape.inner, line);
   return problem.shape.outer / periods >= min_rows_of_lines_of_planes;
 }
@@ -123,13 +124,15 @@ void place_column_packs(const PreluBackwardProblem& problem, ColumnPacks column_
   params->last_row_packs = end % params->row_packs;
 }
 
+constexpr int64_t max_tile_packs = 32;
+
 struct Slabs {
   Slab slab;
   bool clusters;
 };
 
 Slabs slabs_for(const PreluBackwardProblem& problem, const ColumnParams& params, ColumnPacks column_packs,
-                int64_t tile_rows) {
+                int64_t tile_packs, int64_t tile_rows) {
   const int64_t num_bytes = problem.num_packs * pack_bytes;
   const auto partials_of = [&](const Slab& slab) {  // of a channel
     return ceil_div(params.num_rows, slab.rows) * (params.num_columns / problem.shape.channels);
@@ -140,7 +143,7 @@ Slabs slabs_for(const PreluBackwardProblem& problem, const ColumnParams& params,
       return {large_slab, partials_of(large_slab) >= most_partials_of_large_slabs};
     return {two_passes, partials_of(two_passes) > most_partials_of_whole_channels(problem.shape.element_bytes)};
   }
-  const int64_t num_fours = ceil_div(params.num_rows, four_passes.rows) * ceil_div(params.row_packs, column_tile_packs);
+  const int64_t num_fours = ceil_div(params.num_rows, four_passes.rows) * ceil_div(params.row_packs, tile_packs);
   const bool are_many = num_fours >= min_blocks_per_multiprocessor * problem.device.num_multiprocessors;
   const Slab slab = are_many ? four_passes : two_passes;
   const int64_t most_partials = problem.shape.inner > 1                ? near_rows_at_once
@@ -166,24 +169,35 @@ void plan_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) 
     params.first_column = problem.tensors.grid.lead;
   }
   params.num_rows = ceil_div(problem.num_packs, params.row_packs);
+  params.has_wide_rows = (params.row_packs + max_tile_packs) * V + problem.tensors.grid.phase >= int64_t{1} << 31;
   plan->column_packs = column_packs_of(problem);
   place_column_packs(problem, plan->column_packs, &params);
-  const int64_t num_tiles = ceil_div(params.row_packs, column_tile_packs);
-  int64_t threads =
-      choice.max_threads > 0 ? std::clamp(choice.max_threads / 64 * 64, 64, max_prelu_threads) : max_prelu_threads;
-  while (threads > 64 && threads / 2 >= params.num_rows * column_tile_packs) threads /= 2;
-  const int64_t tile_rows = threads / column_tile_packs;
+  const int64_t tile_packs =
+      choice.tile_packs > 0 ? std::clamp<int64_t>(std::bit_floor(static_cast<uint32_t>(choice.tile_packs)), 8, 32) : 8;
+  const int64_t num_tiles = ceil_div(params.row_packs, tile_packs), tile_columns = tile_packs * V;
+  const int64_t min_threads = std::max<int64_t>(64, tile_columns);  // each sums up a column in the end
+  int64_t threads = choice.max_threads > 0
+                        ? std::clamp<int64_t>(std::bit_floor(static_cast<uint32_t>(choice.max_threads)), min_threads,
+                                              max_prelu_threads)
+                        : max_prelu_threads;
+  while (threads > min_threads && threads / 2 >= params.num_rows * tile_packs) threads /= 2;
+  const int64_t tile_rows = threads / tile_packs;
   const bool wants_dalpha = problem.request.dalpha != nullptr, is_shifted = plan->column_packs == ColumnPacks::shifted;
   const bool may_cluster = wants_dalpha && problem.device.capability >= 90 && !is_shifted && params.num_rows > 1 &&
                            choice.cluster_blocks != 1;
-  const Slabs slabs = slabs_for(problem, params, plan->column_packs, tile_rows);
-  const int64_t rows_per_slab = choice.rows_per_slab > 0 ? choice.rows_per_slab : slabs.slab.rows;
-  const int64_t num_slabs = ceil_div(params.num_rows, rows_per_slab);
-  const int64_t blocks = !may_cluster                ? 1
-                         : choice.cluster_blocks > 0 ? choice.cluster_blocks
-                         : slabs.clusters            ? max_cluster_blocks
-                                                     : 1;
-  const int64_t tile_columns = column_tile_packs * V;
+  const Slabs slabs = slabs_for(problem, params, plan->column_packs, tile_packs, tile_rows);
+  int64_t rows_per_slab = choice.rows_per_slab > 0 ? choice.rows_per_slab : slabs.slab.rows;
+  int64_t num_slabs = ceil_div(params.num_rows, rows_per_slab);
+  int64_t blocks = !may_cluster                ? 1
+                   : choice.cluster_blocks > 0 ? choice.cluster_blocks
+                   : slabs.clusters            ? max_cluster_blocks
+                                               : 1;
+  while (blocks > num_slabs) blocks /= 2;
+  if (blocks > 1) {  // so that all blocks of the last cluster have as many rows
+    num_slabs = round_up(num_slabs, blocks);
+    rows_per_slab = ceil_div(params.num_rows, num_slabs);
+  }
+  params.log2_tile_packs = std::countr_zero(static_cast<uint64_t>(tile_packs));
   params.rows_per_slab = static_cast<int32_t>(rows_per_slab);
   params.step_packs = tile_rows * params.row_packs;
   params.num_tiles = Divider(static_cast<uint32_t>(std::min(num_tiles, int64_t{1} << 31)));
@@ -193,14 +207,16 @@ void plan_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) 
   plan->packs_at_once = static_cast<int32_t>(
       std::min(choice.packs_at_once > 0 ? choice.packs_at_once : slabs.slab.packs_at_once, most_at_once));
   plan->launch.num_threads = static_cast<int32_t>(threads);
-  plan->launch.num_blocks = num_tiles * round_up(num_slabs, blocks);
+  plan->launch.num_blocks = num_tiles * num_slabs;
   plan->launch.shared_bytes = static_cast<int32_t>(threads / 32 * tile_columns * problem.sum_bytes);
+  if (plan->column_packs != ColumnPacks::whole_channels)
+    plan->launch.shared_bytes += static_cast<int32_t>(tile_columns * element_bytes_of(problem.request.alpha_dtype));
   if (blocks > 1) {
     plan->launch.cluster_blocks = static_cast<int32_t>(blocks);
     plan->launch.shared_bytes += static_cast<int32_t>(cluster_area_bytes(blocks * tile_columns, problem.sum_bytes));
   }
   if (!wants_dalpha) return;
-  const int64_t num_partials = ceil_div(num_slabs, blocks) * (params.num_columns / period);
+  const int64_t num_partials = num_slabs / blocks * (params.num_columns / period);
   params.is_dalpha = num_partials == 1 && problem.shape.inner == 1;
   if (params.is_dalpha) {
     params.tensors.dalpha = params.sums = problem.request.dalpha;

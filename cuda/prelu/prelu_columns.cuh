@@ -15,35 +15,74 @@ namespace flowk {
 // a part exists goes by its elements, a thread each: that is short, where the pack as one is the longer half of a
 // kernel.
 template <class T, class A>
-__device__ __forceinline__ ComputeType<T> differentiate_element(const PreluBackwardTensors& tensors, int64_t element) {
+__device__ __forceinline__ ComputeType<T> differentiate_element(const PreluBackwardTensors& tensors, int64_t element,
+                                                                A alpha) {
   using Compute = ComputeType<T>;
-  const PackGrid& grid = tensors.grid;
-  const uint64_t plane = grid.by_inner_wide.divide(static_cast<uint64_t>(element));
-  const uint64_t channel = plane - grid.by_channels_wide.divide(plane) * static_cast<uint64_t>(grid.channels);
   const Compute x = widen(static_cast<const T*>(tensors.x)[element]),
                 dy = widen(static_cast<const T*>(tensors.dy)[element]);
-  const Compute alpha = widen(static_cast<const A*>(tensors.alpha)[channel]);
-  if (tensors.dx != nullptr) static_cast<T*>(tensors.dx)[element] = convert<T>(x > 0 ? dy : alpha * dy);
+  if (tensors.dx != nullptr) static_cast<T*>(tensors.dx)[element] = convert<T>(x > 0 ? dy : widen(alpha) * dy);
   return x > 0 ? Compute{0} : dy * x;
+}
+
+// The channel of a column, which is `position` elements from the start of a period of channels * inner.
+template <class Index>
+__device__ __forceinline__ Index channel_at(Index position, const PackGrid& grid) {
+  const Index plane = divide<Index>(position, grid.by_inner, grid.by_inner_wide);
+  return plane - divide<Index>(plane, grid.by_channels, grid.by_channels_wide) * static_cast<Index>(grid.channels);
+}
+
+// Blocks a multiprocessor that registers are to be left for: 48 or 64 a thread, which suffice.
+constexpr int resident_column_blocks(bool is_cluster, ColumnPacks packs, int rows) {
+  return packs == ColumnPacks::shifted ? 1 : rows == 2 && !is_cluster ? 5 : rows <= 4 ? 4 : 2;
+}
+
+// Sums up what the lanes of a warp that have the same pack of columns have, every tile_packs-th of them, and leaves the
+// sums of the pack at `pack_sums`.
+template <class Sum, int V>
+__device__ __forceinline__ void keep_sums_of_pack(Sum (&sums)[V], int tile_packs, Sum* pack_sums) {
+  const int lane = static_cast<int>(threadIdx.x) & 31;
+  int kept = V;
+#pragma unroll
+  for (int distance = 16; distance >= line_packs; distance /= 2) {
+    if (tile_packs > distance) continue;
+    // The lanes share out the values, half of them at every step while there are two.
+    const int half = V * distance / 32;
+    const bool keeps_upper = half > 0 && (lane & distance) != 0;
+    if (half == 0) sums[0] += __shfl_xor_sync(0xffffffffu, sums[0], distance);
+#pragma unroll
+    for (int j = 0; j < half; ++j) {
+      const Sum given = keeps_upper ? sums[j] : sums[j + half];
+      sums[j] = (keeps_upper ? sums[j + half] : sums[j]) + __shfl_xor_sync(0xffffffffu, given, distance);
+    }
+    pack_sums += keeps_upper ? half : 0;
+    kept = half > 0 ? half : 1;
+  }
+#pragma unroll
+  for (int j = 0; j < V; ++j)
+    if (j < kept) pack_sums[j] = sums[j];
 }
 
 // dx[r, k] = x[r, k] > 0 ? dy[r, k] : alpha[channel of k] * dy[r, k]
 // sums[s, k] = sum of (x > 0 ? 0 : dy * x) over the rows r of slab s   x, dy, dx (rows, columns)
-// A block takes a slab of rows and a tile of columns, a warp 4 of the rows at a time; a thread keeps its pack of
-// columns and has kRows packs of x and of dy under way at once. The rows of a warp are summed up by shuffles, the
+// A block takes a slab of rows and a tile of columns, a warp 4, 2 or 1 of the rows at a time; a thread keeps its pack
+// of columns and has kRows packs of x and of dy under way at once. The rows of a warp are summed up by shuffles, the
 // warps through shared memory, (warps, tile_columns). With kCluster neighbouring slabs are a cluster, whose first
 // block receives all sums and has the only place for them.
 template <class T, class A, bool kCluster, ColumnPacks kPacks, int kRows>
-__global__ void __launch_bounds__(max_prelu_threads) prelu_columns(const __grid_constant__ ColumnParams params) {
+__global__ void __launch_bounds__(max_prelu_threads, resident_column_blocks(kCluster, kPacks, kRows))
+    prelu_columns(const __grid_constant__ ColumnParams params) {
   constexpr int V = pack_elements<T>;
-  constexpr int tile_columns = column_tile_packs * V;
   constexpr int max_warps = max_prelu_threads / 32;
   constexpr bool is_aligned = kPacks != ColumnPacks::shifted, has_edges = kPacks == ColumnPacks::aligned;
   using Sum = ComputeType<T>;
   const PreluBackwardTensors& tensors = params.tensors;
   const PackGrid& grid = tensors.grid;
-  Sum* tile_sums = &shared<Sum>();
-  const int num_warps = static_cast<int>(blockDim.x) >> 5, tile_rows = static_cast<int>(blockDim.x) / column_tile_packs;
+  constexpr bool is_vector = kPacks == ColumnPacks::whole_channels;
+  const int log2_tile_packs = params.log2_tile_packs, tile_packs = 1 << log2_tile_packs, tile_columns = tile_packs * V;
+  unsigned char* area = &shared<unsigned char>();
+  A* tile_alphas = reinterpret_cast<A*>(area);  // (tile_columns), where a pack's are no vector in memory
+  Sum* tile_sums = reinterpret_cast<Sum*>(area + (is_vector ? 0 : tile_columns * sizeof(A)));
+  const int num_warps = static_cast<int>(blockDim.x) >> 5, tile_rows = static_cast<int>(blockDim.x) >> log2_tile_packs;
   uint32_t group = blockIdx.x;  // of the slabs whose sums end in one place
 #ifndef FLOWK_SIMT
   Sum* exchange = tile_sums + num_warps * tile_columns;
@@ -58,66 +97,92 @@ __global__ void __launch_bounds__(max_prelu_threads) prelu_columns(const __grid_
 #ifndef FLOWK_SIMT
   if constexpr (kCluster) slab = slab * cluster_blocks() + cluster_rank();
 #endif
-  const int pack = static_cast<int>(threadIdx.x) % column_tile_packs;
-  const int64_t column = static_cast<int64_t>(tile) * column_tile_packs + pack;
+  const int pack = static_cast<int>(threadIdx.x) & (tile_packs - 1);
+  const int64_t column = static_cast<int64_t>(tile) * tile_packs + pack;
   const int64_t slab_row = slab * params.rows_per_slab;
   const bool is_column = column < params.row_packs;
   const int64_t remaining = params.num_whole_rows + (column < params.last_row_packs ? 1 : 0) - slab_row;
   const int num_rows = !is_column                         ? 0
                        : remaining < params.rows_per_slab ? static_cast<int>(remaining)
                                                           : params.rows_per_slab;
-  int row = static_cast<int>(threadIdx.x) / column_tile_packs;
+  int row = static_cast<int>(threadIdx.x) >> log2_tile_packs;
   int64_t place = (slab_row + row) * params.row_packs + column;  // in packs
-  wait_for_previous_grid();
-
-  const auto element_of = [&](int64_t any_place) {
-    return any_place * V - (kPacks == ColumnPacks::whole_channels ? 0 : grid.lead);
-  };
+  const int64_t lead = is_vector ? 0 : grid.lead;
+  // Where the tensors have the packs, those that do not exist too.
+  const uint4* xs = reinterpret_cast<const uint4*>(static_cast<const T*>(tensors.x) - lead);
+  const uint4* dys = reinterpret_cast<const uint4*>(static_cast<const T*>(tensors.dy) - lead);
+  uint4* dxs = reinterpret_cast<uint4*>(static_cast<T*>(tensors.dx) - lead);
   Sum sums[V] = {};
   uint4 x[kRows] = {}, dy[kRows] = {};
   const auto load_rows = [&] {
 #pragma unroll
     for (int k = 0; k < kRows; ++k)
       if (row + k * tile_rows < num_rows) {
-        const int64_t first = element_of(place + k * params.step_packs);
-        x[k] = load_pack<T, is_aligned>(tensors.x, first, grid.num_elements, tensors.x_shift);
-        dy[k] = load_pack<T, is_aligned>(tensors.dy, first, grid.num_elements, tensors.dy_shift);
+        const int64_t at = place + k * params.step_packs;
+        if constexpr (is_aligned) {
+          x[k] = xs[at];
+          dy[k] = dys[at];
+        } else {
+          x[k] = load_pack<T, false>(tensors.x, at * V - lead, grid.num_elements, tensors.x_shift);
+          dy[k] = load_pack<T, false>(tensors.dy, at * V - lead, grid.num_elements, tensors.dy_shift);
+        }
       }
   };
   if (has_edges && place < params.first_pack) {
     row += tile_rows;
     place += params.step_packs;
   }
+  wait_for_previous_grid(xs + place);
+
   load_rows();
-  const uint64_t position = static_cast<uint64_t>(column * V + grid.phase);
-  constexpr bool is_vector = kPacks == ColumnPacks::whole_channels;
-  const uint64_t plane = is_vector ? position : grid.by_inner_wide.divide(position);
-  const uint64_t period = is_vector && params.num_columns == grid.channels ? 0 : grid.by_channels_wide.divide(plane);
-  const PackAlphas<T, A> alphas =
-      load_alphas<T, A, int64_t>(tensors.alpha, is_vector ? AlphaAccess::vector_per_pack : AlphaAccess::one_per_element,
-                                 static_cast<int64_t>(plane) - static_cast<int64_t>(period) * grid.channels,
-                                 static_cast<int64_t>(position) - static_cast<int64_t>(plane) * grid.inner, grid);
-  const int c = static_cast<int>(threadIdx.x);  // the tile's column that is this thread's in the end
+  const int c = static_cast<int>(threadIdx.x);  // the tile's column that is this thread's at the start and in the end
   const int64_t tile_column = static_cast<int64_t>(tile) * tile_columns + c;
   Sum sum = 0;
-  if constexpr (has_edges) {
+  PackAlphas<T, A> alphas;
+  if constexpr (is_vector) {
+    const int64_t position = column * V;
+    const int64_t period = params.num_columns == grid.channels
+                               ? 0
+                               : static_cast<int64_t>(grid.by_channels_wide.divide(static_cast<uint64_t>(position)));
+    alphas = load_alphas<T, A, int64_t>(tensors.alpha, AlphaAccess::vector_per_pack, position - period * grid.channels,
+                                        0, grid);
+  } else {
+    // Each column's alpha is found once, while the packs are under way.
+    if (c < tile_columns) {
+      const uint64_t position = static_cast<uint64_t>(tile_column + grid.phase);
+      const A alpha = static_cast<const A*>(
+          tensors.alpha)[params.has_wide_rows ? channel_at<uint64_t>(position, grid)
+                                              : channel_at<uint32_t>(static_cast<uint32_t>(position), grid)];
+      tile_alphas[c] = alpha;
+      if constexpr (has_edges) {
 #pragma unroll 1
-    for (int i = 0; i < params.num_edges; ++i) {
-      const ColumnEdge& edge = params.edges[i];
-      const int64_t in_pack = tile_column - edge.column * V, edge_row = edge.row - slab_row;
-      const int64_t element = element_of(edge.row * params.row_packs) + tile_column;
-      if (c < tile_columns && in_pack >= 0 && in_pack < V && edge_row >= 0 && edge_row < params.rows_per_slab &&
-          element >= 0 && element < grid.num_elements)
-        sum += differentiate_element<T, A>(tensors, element);
+        for (int i = 0; i < params.num_edges; ++i) {
+          const ColumnEdge& edge = params.edges[i];
+          const int64_t in_pack = tile_column - edge.column * V, edge_row = edge.row - slab_row;
+          const int64_t element = edge.row * params.row_packs * V - lead + tile_column;
+          if (in_pack >= 0 && in_pack < V && edge_row >= 0 && edge_row < params.rows_per_slab && element >= 0 &&
+              element < grid.num_elements)
+            sum += differentiate_element<T, A>(tensors, element, alpha);
+        }
+      }
     }
+    __syncthreads();
+    alphas = load_alphas<T, A, int>(tile_alphas, AlphaAccess::vector_per_pack, pack * V, 0, grid);
   }
 #pragma unroll 1
   while (row < num_rows) {
 #pragma unroll
     for (int k = 0; k < kRows; ++k)
-      if (row + k * tile_rows < num_rows)
-        differentiate_pack<T, A, is_aligned>(tensors, element_of(place + k * params.step_packs), dy[k], x[k], alphas,
-                                             sums);
+      if (row + k * tile_rows < num_rows) {
+        const int64_t at = place + k * params.step_packs;
+        const uint4 dx =
+            gate_pack<T, A>(x[k], dy[k], alphas, [&](int j, Sum one_x, Sum one_dy) { sums[j] += one_dy * one_x; });
+        if (tensors.dx == nullptr) continue;
+        if constexpr (is_aligned)
+          store_chunk(dxs + at, dx);
+        else
+          store_pack<T, false>(tensors.dx, at * V - lead, grid.num_elements, dx);
+      }
     row += kRows * tile_rows;
     place += kRows * params.step_packs;
     if (row >= num_rows) break;
@@ -125,11 +190,8 @@ __global__ void __launch_bounds__(max_prelu_threads) prelu_columns(const __grid_
   }
   if (params.sums == nullptr) return;
 
-  constexpr int steps = 2, kept = V >> steps > 0 ? V >> steps : 1;
-  const int lane = static_cast<int>(threadIdx.x) & 31, warp = static_cast<int>(threadIdx.x) >> 5;
-  const int first = pack * V + sum_values_over_lanes<steps>(sums, lane);
-#pragma unroll
-  for (int j = 0; j < kept; ++j) tile_sums[warp * tile_columns + first + j] = sums[j];
+  Sum* pack_sums = tile_sums + (static_cast<int>(threadIdx.x) >> 5) * tile_columns + pack * V;
+  keep_sums_of_pack(sums, tile_packs, pack_sums);
 #ifndef FLOWK_SIMT
   if constexpr (kCluster) wait_for_cluster_start();
 #endif

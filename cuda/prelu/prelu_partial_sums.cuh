@@ -14,6 +14,53 @@ namespace flowk {
 // Partials that a thread has under way at once.
 constexpr int partials_in_flight = 8;
 
+// The sum of so many values, pairs first.
+template <class Sum, int kValues>
+__device__ __forceinline__ Sum sum_of_values(Sum (&values)[kValues]) {
+#pragma unroll
+  for (int half = kValues / 2; half > 0; half /= 2)
+#pragma unroll
+    for (int k = 0; k < half; ++k) values[k] += values[k + half];
+  return values[0];
+}
+
+// Adds up partials[0], partials[step], ..., those of the rows row, row + rows_at_once, ... before `row_end`: as many at
+// once as there are sums, all under way before one is used.
+template <class Sum, class Row>
+__device__ __forceinline__ void add_rows(const Sum* partials, int64_t step, Row row, int rows_at_once, Row row_end,
+                                         Sum (&sums)[partials_in_flight]) {
+#pragma unroll 1
+  for (; row < row_end; row += partials_in_flight * rows_at_once) {
+    Sum loaded[partials_in_flight];
+#pragma unroll
+    for (int k = 0; k < partials_in_flight; ++k)
+      loaded[k] = row + k * rows_at_once < row_end ? partials[k * step] : Sum{0};
+#pragma unroll
+    for (int k = 0; k < partials_in_flight; ++k) sums[k] += loaded[k];
+    partials += partials_in_flight * step;
+  }
+}
+
+// Finishes `channels` sums of which each warp holds a part in its lanes `channel`, channel + channels, ...; warp 0
+// returns them in its first lanes. `warp_sums` is (warps, channels); both are powers of two of at most 32.
+template <class Sum>
+__device__ __forceinline__ Sum sum_over_block(Sum part, int channels, Sum* warp_sums) {
+  const int lane = static_cast<int>(threadIdx.x) & 31, warp = static_cast<int>(threadIdx.x) >> 5;
+  for (int distance = 16; distance >= channels; distance /= 2) part += __shfl_xor_sync(0xffffffffu, part, distance);
+  if (lane < channels) warp_sums[warp * channels + lane] = part;
+  __syncthreads();
+  if (warp > 0) return part;
+  const int num_sums = static_cast<int>(blockDim.x >> 5) * channels;
+  Sum parts[partials_in_flight] = {};
+#pragma unroll 1
+  for (int i = lane; i < num_sums; i += partials_in_flight * 32)
+#pragma unroll
+    for (int k = 0; k < partials_in_flight; ++k) parts[k] += i + k * 32 < num_sums ? warp_sums[i + k * 32] : Sum{0};
+  part = sum_of_values(parts);
+  for (int distance = 16; distance >= channels; distance /= 2) part += __shfl_xor_sync(0xffffffffu, part, distance);
+  return part;
+}
+
 // sums[c] = sum of partials[c, i] over i < run                    partials (channels, run)
 // or, with kRows, the sum of partials[row, c, i] over all rows    partials (num_rows, channels, run)
 // A block takes a channel. The kernel does one thing, in few instructions: where a tensor is small, fetching them is
@@ -25,77 +72,51 @@ __global__ void __launch_bounds__(max_row_sum_threads) sum_near_rows(const __gri
   const int num_partials = static_cast<int>(params.num_rows) * (kRows ? run : 1);
   const Sum* partials =
       static_cast<const Sum*>(params.partials) + static_cast<int64_t>(blockIdx.x) * (kRows ? run : params.num_rows);
-  wait_for_previous_grid();
+  const int thread = static_cast<int>(threadIdx.x);
   Sum sums[partials_in_flight] = {};
+  if constexpr (!kRows) {
+    partials += thread;
+    wait_for_previous_grid(partials + num_threads);
+    add_rows(partials, num_threads, thread, num_threads, num_partials, sums);
+  } else {
+    wait_for_previous_grid(partials);
 #pragma unroll 1
-  for (int i = static_cast<int>(threadIdx.x); i < num_partials; i += partials_in_flight * num_threads) {
-    Sum loaded[partials_in_flight];
+    for (int first = thread; first < num_partials; first += partials_in_flight * num_threads) {
+      Sum loaded[partials_in_flight];
 #pragma unroll
-    for (int k = 0; k < partials_in_flight; ++k) {
-      int64_t place = i + k * num_threads;
-      const bool exists = place < num_partials;
-      if constexpr (kRows) {
-        const uint32_t row = params.run.divide(static_cast<uint32_t>(place));
-        place += row * (params.row_stride - run);
+      for (int k = 0; k < partials_in_flight; ++k) {
+        const int i = first + k * num_threads;
+        const int64_t row = params.run.divide(static_cast<uint32_t>(i));
+        loaded[k] = i < num_partials ? partials[i + row * (params.row_stride - run)] : Sum{0};
       }
-      loaded[k] = exists ? partials[place] : Sum{0};
+#pragma unroll
+      for (int k = 0; k < partials_in_flight; ++k) sums[k] += loaded[k];
     }
-#pragma unroll
-    for (int k = 0; k < partials_in_flight; ++k) sums[k] += loaded[k];
   }
-#pragma unroll
-  for (int half = partials_in_flight / 2; half > 0; half /= 2)
-#pragma unroll
-    for (int k = 0; k < half; ++k) sums[k] += sums[k + half];
-  const Sum sum = sum_over_warp(sums[0]);
-  Sum* warp_sums = &shared<Sum>();
-  if ((threadIdx.x & 31) == 0) warp_sums[threadIdx.x >> 5] = sum;
-  __syncthreads();
-  if (threadIdx.x > 0) return;
-  Sum total = warp_sums[0];
-#pragma unroll 1
-  for (int warp = 1; warp < num_threads >> 5; ++warp) total += warp_sums[warp];
-  static_cast<Out*>(params.sums)[blockIdx.x] = convert<Out>(total);
+  const Sum total = sum_over_block(sum_of_values(sums), 1, &shared<Sum>());
+  if (threadIdx.x == 0) static_cast<Out*>(params.sums)[blockIdx.x] = convert<Out>(total);
 }
 
 // sums[c] = sum of partials[row, c] over all rows   partials (num_rows, channels), the channels are neighbours
-// A block takes `block_channels` channels, 8 or 32: a sector or a line of each row; its threads share out the rows.
+// A block takes 2^log2_block_channels channels, 8 or 32: a sector or a line of each row; its threads share out the
+// rows.
 template <class Sum, class Out>
 __global__ void __launch_bounds__(max_row_sum_threads) sum_far_rows(const __grid_constant__ PartialSumParams params) {
   allow_next_grid();
-  const int thread = static_cast<int>(threadIdx.x), lane = thread & 31, warp = thread >> 5;
-  const int num_warps = static_cast<int>(blockDim.x) >> 5, num_rows = static_cast<int>(params.num_rows);
-  const int block_channels = static_cast<int>(params.block_channels.divisor);
-  uint32_t thread_row = threadIdx.x;
-  const int tile_channel = static_cast<int>(take_index(&thread_row, params.block_channels));
-  const int first_row = static_cast<int>(thread_row), rows_at_once = static_cast<int>(blockDim.x) / block_channels;
-  const int64_t channel = static_cast<int64_t>(blockIdx.x) * block_channels + tile_channel;
+  const int log2_channels = params.log2_block_channels, block_channels = 1 << log2_channels;
+  const int thread = static_cast<int>(threadIdx.x), num_rows = static_cast<int>(params.num_rows);
+  const int64_t channel = static_cast<int64_t>(blockIdx.x) * block_channels + (thread & (block_channels - 1));
+  const int rows_at_once = static_cast<int>(blockDim.x) >> log2_channels;
   const int64_t step = rows_at_once * params.row_stride;
-  const bool exists = channel < params.channels;
-  const Sum* partials = static_cast<const Sum*>(params.partials) + first_row * params.row_stride + channel;
-  wait_for_previous_grid();
+  int row = thread >> log2_channels;
+  const Sum* partials = static_cast<const Sum*>(params.partials) + row * params.row_stride + channel;
+  if (channel >= params.channels) row = num_rows;
+  wait_for_previous_grid(partials + step);
   Sum sums[partials_in_flight] = {};
-#pragma unroll 1
-  for (int row = first_row; row < num_rows; row += partials_in_flight * rows_at_once) {
-#pragma unroll
-    for (int k = 0; k < partials_in_flight; ++k)
-      if (exists && row + k * rows_at_once < num_rows) sums[k] += partials[k * step];
-    partials += partials_in_flight * step;
-  }
-#pragma unroll
-  for (int half = partials_in_flight / 2; half > 0; half /= 2)
-#pragma unroll
-    for (int k = 0; k < half; ++k) sums[k] += sums[k + half];
-  for (int distance = 16; distance >= block_channels; distance /= 2)
-    sums[0] += __shfl_xor_sync(0xffffffffu, sums[0], distance);
-  Sum* warp_sums = &shared<Sum>();  // (warps, block_channels)
-  if (lane < block_channels) warp_sums[warp * block_channels + lane] = sums[0];
-  __syncthreads();
-  if (thread >= block_channels || !exists) return;
-  Sum total = 0;
-#pragma unroll 8
-  for (int i = 0; i < num_warps; ++i) total += warp_sums[i * block_channels + lane];
-  static_cast<Out*>(params.sums)[channel] = convert<Out>(total);
+  add_rows(partials, step, row, rows_at_once, num_rows, sums);
+  const Sum total = sum_over_block(sum_of_values(sums), block_channels, &shared<Sum>());
+  if (thread < block_channels && channel < params.channels)
+    static_cast<Out*>(params.sums)[channel] = convert<Out>(total);
 }
 
 // sums[r, c] = sum of partials[row, c, i] over rows [r * rows_per_chunk, (r + 1) * rows_per_chunk) and all i
@@ -103,46 +124,27 @@ __global__ void __launch_bounds__(max_row_sum_threads) sum_far_rows(const __grid
 // A block takes a chunk and `block_channels` channels; its threads share out the rows, then sum up by warps.
 template <class Sum, class Out>
 __global__ void __launch_bounds__(max_sum_threads) sum_partials(const __grid_constant__ PartialSumParams params) {
-  Sum* warp_sums = &shared<Sum>();  // (warps, block_channels)
   allow_next_grid();
   uint32_t chunk = blockIdx.x;
   const uint32_t tile = take_index(&chunk, params.num_tiles);
-  uint32_t thread_row = threadIdx.x;
-  const uint32_t tile_channel = take_index(&thread_row, params.block_channels);
-  const int block_channels = static_cast<int>(params.block_channels.divisor);
-  const int rows_per_pass = static_cast<int>(blockDim.x) / block_channels;
-  const int64_t channel = static_cast<int64_t>(tile) * block_channels + tile_channel;
+  const int log2_channels = params.log2_block_channels, block_channels = 1 << log2_channels;
+  const int thread = static_cast<int>(threadIdx.x), rows_per_pass = static_cast<int>(blockDim.x) >> log2_channels;
+  const int64_t channel = static_cast<int64_t>(tile) * block_channels + (thread & (block_channels - 1));
   const int64_t row_begin = static_cast<int64_t>(chunk) * params.rows_per_chunk;
   const int64_t row_end =
       row_begin + params.rows_per_chunk < params.num_rows ? row_begin + params.rows_per_chunk : params.num_rows;
   wait_for_previous_grid();
 
   Sum sums[partials_in_flight] = {};
-  if (channel < params.channels)
-    for (int64_t i = 0; i < params.inner; ++i) {
-      const Sum* partials =
-          static_cast<const Sum*>(params.partials) + (channel * params.inner + i) * params.column_stride;
-      for (int64_t row = row_begin + thread_row; row < row_end; row += partials_in_flight * rows_per_pass)
-#pragma unroll
-        for (int k = 0; k < partials_in_flight; ++k)
-          if (row + k * rows_per_pass < row_end) sums[k] += partials[(row + k * rows_per_pass) * params.row_stride];
-    }
-#pragma unroll
-  for (int half = partials_in_flight / 2; half > 0; half /= 2)
-#pragma unroll
-    for (int k = 0; k < half; ++k) sums[k] += sums[k + half];
-
-  // Lanes of one channel are block_channels apart.
-  Sum sum = sums[0];
-  for (int distance = 16; distance >= block_channels; distance /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-  const int lane = static_cast<int>(threadIdx.x) & 31;
-  if (lane < block_channels) warp_sums[static_cast<int>(threadIdx.x >> 5) * block_channels + lane] = sum;
-  __syncthreads();
-  if (static_cast<int>(threadIdx.x) >= block_channels || channel >= params.channels) return;
-  sum = 0;
-  for (int warp = 0; warp < static_cast<int>(blockDim.x >> 5); ++warp)
-    sum += warp_sums[warp * block_channels + static_cast<int>(threadIdx.x)];
-  static_cast<Out*>(params.sums)[chunk * params.channels + channel] = convert<Out>(sum);
+  const int64_t row = row_begin + (thread >> log2_channels), num_columns = channel < params.channels ? params.inner : 0;
+#pragma unroll 1
+  for (int64_t i = 0; i < num_columns; ++i)
+    add_rows(static_cast<const Sum*>(params.partials) + row * params.row_stride +
+                 (channel * params.inner + i) * params.column_stride,
+             rows_per_pass * params.row_stride, row, rows_per_pass, row_end, sums);
+  const Sum sum = sum_over_block(sum_of_values(sums), block_channels, &shared<Sum>());
+  if (thread < block_channels && channel < params.channels)
+    static_cast<Out*>(params.sums)[chunk * params.channels + channel] = convert<Out>(sum);
 }
 
 }  // namespace flowk

@@ -28,7 +28,7 @@ constexpr int max_backward_threads = 512;
 constexpr int max_span_threads = 256;
 constexpr int max_sum_threads = 512;
 constexpr int max_row_sum_threads = 1024;
-constexpr int column_tile_packs = 8;   // 128 bytes of a row
+constexpr int line_packs = 8;          // 128 bytes
 constexpr int max_cluster_blocks = 8;  // that every GPU with clusters has
 
 // A checked call. Every extent is >= 1; `dtype` is float16, bfloat16, float32 or float64, `alpha_dtype` the same type,
@@ -178,8 +178,7 @@ struct PlaneParams {
   int32_t span_packs = 0;
   int64_t partials_per_plane = 1;
   int32_t log2_threads_per_plane = 5;  // of the threads that sum a plane's sums up, at most 32
-  AlphaAccess alpha_access = AlphaAccess::two_per_pack;
-  Divider by_span;  // elements of a span
+  Divider by_span;                     // elements of a span
   WideDivider by_span_wide;
   friend bool operator==(const PlaneParams&, const PlaneParams&) = default;
 };
@@ -199,17 +198,19 @@ struct ColumnEdge {
 };
 
 // The packs are rows of `row_packs`, a row is whole periods of channels * inner elements: its columns. A block takes
-// column_tile_packs neighbouring packs of `rows_per_slab` neighbouring rows. Partials are (slabs, num_columns), which
-// is (slabs * periods, channels, inner); a cluster's slabs count as one. Or a warp takes one pack of all rows, and only
-// what comes before rows_per_slab counts.
+// 2^log2_tile_packs neighbouring packs, 8, 16 or 32, of `rows_per_slab` neighbouring rows. Partials are (slabs,
+// num_columns), which is (slabs * periods, channels, inner); a cluster's slabs count as one. Or a warp takes one pack
+// of all rows, and only what comes before rows_per_slab counts.
 struct ColumnParams {
   PreluBackwardTensors tensors;
   void* sums = nullptr;  // dalpha or partials; null: not wanted
   int64_t num_rows = 0;  // the last may be short
   int64_t row_packs = 0;
+  bool has_wide_rows = false;  // their positions need more than 31 bits
   int64_t num_columns = 0;
   int32_t first_column = 0;  // the first element's, where one row holds all: columns are not elements before it then
   int64_t step_packs = 0;    // between a thread's rows
+  int32_t log2_tile_packs = 3;
   int32_t rows_per_slab = 0;
   bool is_dalpha = false;
   int32_t first_pack = 0;      // the first that exists as a whole, where those that do not are left to the edges
@@ -233,9 +234,9 @@ struct PartialSumParams {
   int64_t column_stride = 1;
   int64_t channels = 0;
   int64_t inner = 1;
-  Divider run;             // neighbouring partials of a channel, of sum_near_rows
-  Divider block_channels;  // channels of a block, a power of two <= 8
-  Divider num_tiles;       // blocks along the channels
+  Divider run;                      // neighbouring partials of a channel, of sum_near_rows
+  int32_t log2_block_channels = 0;  // channels of a block, at most 32
+  Divider num_tiles;                // blocks along the channels
   friend bool operator==(const PartialSumParams&, const PartialSumParams&) = default;
 };
 
@@ -276,7 +277,7 @@ struct PreluBackwardChoice {
   int32_t max_threads = 0;    // a block
   int32_t rows_per_slab = 0;  // of packs_of_columns
   int32_t cluster_blocks = 0;
-  int32_t tile_packs = 0;     // of planes_of_channels: at most
+  int32_t tile_packs = 0;     // of planes_of_channels: at most; of packs_of_columns: 8, 16 or 32
   int32_t overlap = 0;        // 1: no kernel starts early; 2: they do
   int32_t packs_at_once = 0;  // of all kernels but packs_of_planes
 };

@@ -140,7 +140,6 @@ bool plan_planes(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
     params.partials_per_plane = (inner - 2) / span_elements + 2;
   params.by_span = Divider(static_cast<uint32_t>(span_elements));
   params.by_span_wide = WideDivider(static_cast<uint64_t>(span_elements));
-  params.alpha_access = alpha_access(problem.tensors.grid, problem.request.alpha, V);
   const int64_t threads = round_up(span_packs, 32);
   const int32_t lanes =
       lanes_for(ceil_div(span_elements - 1, inner) + 1, std::min(span_packs, ceil_div(inner, V)), threads);

@@ -133,19 +133,17 @@ void check_plan(const PreluCase& row, const Device& device, const PreluBackwardP
     CHECK(plan.launch.num_blocks * plan.planes.span_packs >= num_packs);
     CHECK(plan.planes.span_packs <= plan.launch.num_threads);
   } else {
-    CHECK(plan.columns.step_packs == plan.launch.num_threads / column_tile_packs * plan.columns.row_packs);
+    CHECK(plan.columns.step_packs ==
+          (plan.launch.num_threads >> plan.columns.log2_tile_packs) * plan.columns.row_packs);
     CHECK(plan.columns.row_packs * plan.columns.num_rows >= num_packs);
-    CHECK(plan.launch.num_blocks * column_tile_packs * plan.columns.rows_per_slab >= num_packs);
+    CHECK((plan.launch.num_blocks << plan.columns.log2_tile_packs) * plan.columns.rows_per_slab >= num_packs);
   }
   CHECK(plan.num_sums >= 0 && plan.num_sums <= 2);
   CHECK((plan.num_sums == 0) == (plan.workspace_bytes == 0));
   for (int i = 0; i < plan.num_sums; ++i) {
     check_launch(plan.sum_launches[i], max_row_sum_threads);
     CHECK(plan.sum_launches[i].overlaps_previous == (device.capability >= 90));
-    const bool is_last = i + 1 == plan.num_sums;
-    const bool is_of_runs = plan.last_sum == SumKernel::near_rows || plan.last_sum == SumKernel::runs;
-    const int64_t block_channels = is_last && is_of_runs ? 1 : plan.sums[i].block_channels.divisor;
-    CHECK(plan.sum_launches[i].num_blocks * block_channels >= plan.sums[i].channels);
+    CHECK(plan.sum_launches[i].num_blocks << plan.sums[i].log2_block_channels >= plan.sums[i].channels);
   }
   if (device.capability < 90) CHECK(plan.launch.cluster_blocks == 1);
 }
