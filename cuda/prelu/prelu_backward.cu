@@ -54,12 +54,15 @@ Status run_spans(const PreluBackwardPlan& plan, flowk_stream stream) {
 
 template <class T, class A, bool kCluster, ColumnPacks kPacks>
 Status run_packs_of_columns(const PreluBackwardPlan& plan, flowk_stream stream) {
+  if constexpr (!kCluster)
+    if (plan.columns.tile_packs == 32)
+      return launch(prelu_columns<T, A, false, kPacks, 32, 4>, plan.launch, stream, plan.columns);
   switch (plan.packs_at_once) {
-    case 2: return launch(prelu_columns<T, A, kCluster, kPacks, 2>, plan.launch, stream, plan.columns);
-    case 4: return launch(prelu_columns<T, A, kCluster, kPacks, 4>, plan.launch, stream, plan.columns);
+    case 2: return launch(prelu_columns<T, A, kCluster, kPacks, 8, 2>, plan.launch, stream, plan.columns);
+    case 4: return launch(prelu_columns<T, A, kCluster, kPacks, 8, 4>, plan.launch, stream, plan.columns);
     case 8:
       if constexpr (kPacks == ColumnPacks::whole_channels)
-        return launch(prelu_columns<T, A, kCluster, kPacks, 8>, plan.launch, stream, plan.columns);
+        return launch(prelu_columns<T, A, kCluster, kPacks, 8, 8>, plan.launch, stream, plan.columns);
       break;
     default: break;
   }
@@ -75,7 +78,7 @@ Status run_columns(const PreluBackwardPlan& plan, flowk_stream stream) {
     case ColumnPacks::aligned: return run_packs_of_columns<T, A, kCluster, ColumnPacks::aligned>(plan, stream);
     case ColumnPacks::shifted: break;
   }
-  return launch(prelu_columns<T, A, false, ColumnPacks::shifted, 2>, plan.launch, stream, plan.columns);
+  return launch(prelu_columns<T, A, false, ColumnPacks::shifted, 8, 2>, plan.launch, stream, plan.columns);
 }
 
 template <class T, class A>

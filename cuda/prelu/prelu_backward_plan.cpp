@@ -42,6 +42,7 @@ constexpr int64_t partials_at_once = 8 * max_sum_threads;
 constexpr int64_t max_rows_of_one_kernel = 2 * partials_at_once;
 constexpr int64_t min_rows_of_a_chunk = 1024;
 constexpr int64_t min_row_sum_threads = 128;
+constexpr int64_t max_terms_of_warp = 256;
 // Rows that one block sums up where the channels are neighbours, 1024 at a time. H200, f16, channels last, blocks of 8
 // channels and of 32: 14x14 of 256, 294 rows, 0.86, 0.82; 7x7 of 512, 74 rows, 0.78, 0.79.
 constexpr int64_t max_far_rows = 2048;
@@ -89,19 +90,22 @@ void plan_sums(const PreluBackwardProblem& problem, const PreluPartials& partial
   const int64_t num_terms = partials.num_rows * partials.inner;  // of a channel
   if (params.channels <= max_grid_blocks &&
       num_terms <= (kernel == SumKernel::far_rows ? max_far_rows : max_near_rows)) {
-    const int64_t block_channels = kernel != SumKernel::far_rows         ? 1
-                                   : num_terms > max_rows_of_wide_blocks ? sector_sums
-                                                                         : 32;
+    const bool is_far = kernel == SumKernel::far_rows;
+    const int64_t block_channels = !is_far && num_terms > max_terms_of_warp ? 1
+                                   : !is_far                                ? min_row_sum_threads / warp_lanes
+                                   : num_terms > max_rows_of_wide_blocks    ? sector_sums
+                                                                            : 32;
     int64_t threads = min_row_sum_threads;
-    while (threads < max_row_sum_threads && threads * 8 < num_terms * block_channels) threads *= 2;
+    while ((is_far || block_channels == 1) && threads < max_row_sum_threads && threads * 8 < num_terms * block_channels)
+      threads *= 2;
     params.run = Divider(static_cast<uint32_t>(params.inner));
     params.log2_block_channels = std::countr_zero(static_cast<uint64_t>(block_channels));
     plan->last_sum = kernel;
-    plan->sum_launches[0] = {.num_blocks = ceil_div(params.channels, block_channels),
-                             .num_threads = static_cast<int32_t>(threads),
-                             .shared_bytes = static_cast<int32_t>(
-                                 (kernel == SumKernel::far_rows ? threads : threads / 32) * problem.sum_bytes),
-                             .overlaps_previous = starts_early(problem)};
+    plan->sum_launches[0] = {
+        .num_blocks = ceil_div(params.channels, block_channels),
+        .num_threads = static_cast<int32_t>(threads),
+        .shared_bytes = static_cast<int32_t>((is_far ? threads : threads / warp_lanes) * problem.sum_bytes),
+        .overlaps_previous = starts_early(problem)};
     plan->sums[plan->num_sums++] = params;
     return;
   }

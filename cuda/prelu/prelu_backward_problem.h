@@ -25,6 +25,7 @@ constexpr int64_t max_near_rows = 2 * near_rows_at_once;
 
 // Sums of a sector of 32 bytes.
 constexpr int64_t sector_sums = 8;
+constexpr int64_t warp_lanes = 32;
 
 // Partials as (rows, columns), and how the columns are the channels': see PartialSumParams.
 struct PreluPartials {

@@ -124,7 +124,7 @@ void place_column_packs(const PreluBackwardProblem& problem, ColumnPacks column_
   params->last_row_packs = end % params->row_packs;
 }
 
-constexpr int64_t max_tile_packs = 32;
+constexpr int64_t wide_tile_packs = 32;
 
 struct Slabs {
   Slab slab;
@@ -169,11 +169,11 @@ void plan_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) 
     params.first_column = problem.tensors.grid.lead;
   }
   params.num_rows = ceil_div(problem.num_packs, params.row_packs);
-  params.has_wide_rows = (params.row_packs + max_tile_packs) * V + problem.tensors.grid.phase >= int64_t{1} << 31;
+  params.has_wide_rows = (params.row_packs + wide_tile_packs) * V + problem.tensors.grid.phase >= int64_t{1} << 31;
   plan->column_packs = column_packs_of(problem);
   place_column_packs(problem, plan->column_packs, &params);
-  const int64_t tile_packs =
-      choice.tile_packs > 0 ? std::clamp<int64_t>(std::bit_floor(static_cast<uint32_t>(choice.tile_packs)), 8, 32) : 8;
+  const bool wants_dalpha = problem.request.dalpha != nullptr, is_shifted = plan->column_packs == ColumnPacks::shifted;
+  const int64_t tile_packs = choice.tile_packs >= wide_tile_packs && !is_shifted ? wide_tile_packs : line_packs;
   const int64_t num_tiles = ceil_div(params.row_packs, tile_packs), tile_columns = tile_packs * V;
   const int64_t min_threads = std::max<int64_t>(64, tile_columns);  // each sums up a column in the end
   int64_t threads = choice.max_threads > 0
@@ -182,9 +182,8 @@ void plan_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) 
                         : max_prelu_threads;
   while (threads > min_threads && threads / 2 >= params.num_rows * tile_packs) threads /= 2;
   const int64_t tile_rows = threads / tile_packs;
-  const bool wants_dalpha = problem.request.dalpha != nullptr, is_shifted = plan->column_packs == ColumnPacks::shifted;
   const bool may_cluster = wants_dalpha && problem.device.capability >= 90 && !is_shifted && params.num_rows > 1 &&
-                           choice.cluster_blocks != 1;
+                           tile_packs == line_packs && choice.cluster_blocks != 1;
   const Slabs slabs = slabs_for(problem, params, plan->column_packs, tile_packs, tile_rows);
   int64_t rows_per_slab = choice.rows_per_slab > 0 ? choice.rows_per_slab : slabs.slab.rows;
   int64_t num_slabs = ceil_div(params.num_rows, rows_per_slab);
@@ -197,15 +196,18 @@ void plan_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) 
     num_slabs = round_up(num_slabs, blocks);
     rows_per_slab = ceil_div(params.num_rows, num_slabs);
   }
-  params.log2_tile_packs = std::countr_zero(static_cast<uint64_t>(tile_packs));
+  params.tile_packs = static_cast<int32_t>(tile_packs);
   params.rows_per_slab = static_cast<int32_t>(rows_per_slab);
   params.step_packs = tile_rows * params.row_packs;
   params.num_tiles = Divider(static_cast<uint32_t>(std::min(num_tiles, int64_t{1} << 31)));
   plan->kernel = PreluBackwardKernel::packs_of_columns;
   // What there are kernels for.
   const int64_t most_at_once = plan->column_packs == ColumnPacks::whole_channels ? 8 : is_shifted ? 2 : 4;
-  plan->packs_at_once = static_cast<int32_t>(
-      std::min(choice.packs_at_once > 0 ? choice.packs_at_once : slabs.slab.packs_at_once, most_at_once));
+  plan->packs_at_once =
+      tile_packs == wide_tile_packs
+          ? 4
+          : static_cast<int32_t>(
+                std::min(choice.packs_at_once > 0 ? choice.packs_at_once : slabs.slab.packs_at_once, most_at_once));
   plan->launch.num_threads = static_cast<int32_t>(threads);
   plan->launch.num_blocks = num_tiles * num_slabs;
   plan->launch.shared_bytes = static_cast<int32_t>(threads / 32 * tile_columns * problem.sum_bytes);

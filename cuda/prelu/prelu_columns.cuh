@@ -31,58 +31,25 @@ __device__ __forceinline__ Index channel_at(Index position, const PackGrid& grid
   return plane - divide<Index>(plane, grid.by_channels, grid.by_channels_wide) * static_cast<Index>(grid.channels);
 }
 
-// Blocks a multiprocessor that registers are to be left for: 48 or 64 a thread, which suffice.
-constexpr int resident_column_blocks(bool is_cluster, ColumnPacks packs, int rows) {
-  return packs == ColumnPacks::shifted ? 1 : rows == 2 && !is_cluster ? 5 : rows <= 4 ? 4 : 2;
-}
-
-// Sums up what the lanes of a warp that have the same pack of columns have, every tile_packs-th of them, and leaves the
-// sums of the pack at `pack_sums`.
-template <class Sum, int V>
-__device__ __forceinline__ void keep_sums_of_pack(Sum (&sums)[V], int tile_packs, Sum* pack_sums) {
-  const int lane = static_cast<int>(threadIdx.x) & 31;
-  int kept = V;
-#pragma unroll
-  for (int distance = 16; distance >= line_packs; distance /= 2) {
-    if (tile_packs > distance) continue;
-    // The lanes share out the values, half of them at every step while there are two.
-    const int half = V * distance / 32;
-    const bool keeps_upper = half > 0 && (lane & distance) != 0;
-    if (half == 0) sums[0] += __shfl_xor_sync(0xffffffffu, sums[0], distance);
-#pragma unroll
-    for (int j = 0; j < half; ++j) {
-      const Sum given = keeps_upper ? sums[j] : sums[j + half];
-      sums[j] = (keeps_upper ? sums[j + half] : sums[j]) + __shfl_xor_sync(0xffffffffu, given, distance);
-    }
-    pack_sums += keeps_upper ? half : 0;
-    kept = half > 0 ? half : 1;
-  }
-#pragma unroll
-  for (int j = 0; j < V; ++j)
-    if (j < kept) pack_sums[j] = sums[j];
-}
-
 // dx[r, k] = x[r, k] > 0 ? dy[r, k] : alpha[channel of k] * dy[r, k]
 // sums[s, k] = sum of (x > 0 ? 0 : dy * x) over the rows r of slab s   x, dy, dx (rows, columns)
-// A block takes a slab of rows and a tile of columns, a warp 4, 2 or 1 of the rows at a time; a thread keeps its pack
+// A block takes a slab of rows and a tile of columns, a warp 4 of the rows at a time or 1; a thread keeps its pack
 // of columns and has kRows packs of x and of dy under way at once. The rows of a warp are summed up by shuffles, the
 // warps through shared memory, (warps, tile_columns). With kCluster neighbouring slabs are a cluster, whose first
 // block receives all sums and has the only place for them.
-template <class T, class A, bool kCluster, ColumnPacks kPacks, int kRows>
-__global__ void __launch_bounds__(max_prelu_threads, resident_column_blocks(kCluster, kPacks, kRows))
-    prelu_columns(const __grid_constant__ ColumnParams params) {
-  constexpr int V = pack_elements<T>;
+template <class T, class A, bool kCluster, ColumnPacks kPacks, int kTilePacks, int kRows>
+__global__ void __launch_bounds__(max_prelu_threads) prelu_columns(const __grid_constant__ ColumnParams params) {
+  constexpr int V = pack_elements<T>, tile_columns = kTilePacks * V;
   constexpr int max_warps = max_prelu_threads / 32;
   constexpr bool is_aligned = kPacks != ColumnPacks::shifted, has_edges = kPacks == ColumnPacks::aligned;
   using Sum = ComputeType<T>;
   const PreluBackwardTensors& tensors = params.tensors;
   const PackGrid& grid = tensors.grid;
   constexpr bool is_vector = kPacks == ColumnPacks::whole_channels;
-  const int log2_tile_packs = params.log2_tile_packs, tile_packs = 1 << log2_tile_packs, tile_columns = tile_packs * V;
   unsigned char* area = &shared<unsigned char>();
   A* tile_alphas = reinterpret_cast<A*>(area);  // (tile_columns), where a pack's are no vector in memory
   Sum* tile_sums = reinterpret_cast<Sum*>(area + (is_vector ? 0 : tile_columns * sizeof(A)));
-  const int num_warps = static_cast<int>(blockDim.x) >> 5, tile_rows = static_cast<int>(blockDim.x) >> log2_tile_packs;
+  const int num_warps = static_cast<int>(blockDim.x) >> 5, tile_rows = static_cast<int>(blockDim.x / kTilePacks);
   uint32_t group = blockIdx.x;  // of the slabs whose sums end in one place
 #ifndef FLOWK_SIMT
   Sum* exchange = tile_sums + num_warps * tile_columns;
@@ -97,15 +64,15 @@ __global__ void __launch_bounds__(max_prelu_threads, resident_column_blocks(kClu
 #ifndef FLOWK_SIMT
   if constexpr (kCluster) slab = slab * cluster_blocks() + cluster_rank();
 #endif
-  const int pack = static_cast<int>(threadIdx.x) & (tile_packs - 1);
-  const int64_t column = static_cast<int64_t>(tile) * tile_packs + pack;
+  const int pack = static_cast<int>(threadIdx.x % kTilePacks);
+  const int64_t column = static_cast<int64_t>(tile) * kTilePacks + pack;
   const int64_t slab_row = slab * params.rows_per_slab;
   const bool is_column = column < params.row_packs;
   const int64_t remaining = params.num_whole_rows + (column < params.last_row_packs ? 1 : 0) - slab_row;
   const int num_rows = !is_column                         ? 0
                        : remaining < params.rows_per_slab ? static_cast<int>(remaining)
                                                           : params.rows_per_slab;
-  int row = static_cast<int>(threadIdx.x) >> log2_tile_packs;
+  int row = static_cast<int>(threadIdx.x / kTilePacks);
   int64_t place = (slab_row + row) * params.row_packs + column;  // in packs
   const int64_t lead = is_vector ? 0 : grid.lead;
   // Where the tensors have the packs, those that do not exist too.
@@ -190,8 +157,11 @@ __global__ void __launch_bounds__(max_prelu_threads, resident_column_blocks(kClu
   }
   if (params.sums == nullptr) return;
 
-  Sum* pack_sums = tile_sums + (static_cast<int>(threadIdx.x) >> 5) * tile_columns + pack * V;
-  keep_sums_of_pack(sums, tile_packs, pack_sums);
+  constexpr int steps = kTilePacks == 8 ? 2 : 0, kept = V >> steps > 0 ? V >> steps : 1;
+  const int lane = static_cast<int>(threadIdx.x) & 31, warp = static_cast<int>(threadIdx.x) >> 5;
+  const int first = pack * V + sum_values_over_lanes<steps>(sums, lane);
+#pragma unroll
+  for (int j = 0; j < kept; ++j) tile_sums[warp * tile_columns + first + j] = sums[j];
 #ifndef FLOWK_SIMT
   if constexpr (kCluster) wait_for_cluster_start();
 #endif

@@ -97,9 +97,8 @@ void explain_prelu_backward(const PreluBackwardPlan& plan, char* text, size_t te
   else if (plan.kernel != PreluBackwardKernel::nothing)
     std::snprintf(tile, sizeof(tile),
                   "  tile: %d of %lld packs of a row, %d of %lld rows a block, %d packs a thread at once, %s\n",
-                  1 << plan.columns.log2_tile_packs, static_cast<long long>(plan.columns.row_packs),
-                  plan.columns.rows_per_slab, static_cast<long long>(plan.columns.num_rows), plan.packs_at_once,
-                  words(plan.column_packs));
+                  plan.columns.tile_packs, static_cast<long long>(plan.columns.row_packs), plan.columns.rows_per_slab,
+                  static_cast<long long>(plan.columns.num_rows), plan.packs_at_once, words(plan.column_packs));
   if (plan.kernel != PreluBackwardKernel::nothing)
     std::snprintf(launch, sizeof(launch),
                   "  alignment: packs begin %lld bytes before the tensor\n"

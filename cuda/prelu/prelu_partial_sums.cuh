@@ -42,37 +42,44 @@ __device__ __forceinline__ void add_rows(const Sum* partials, int64_t step, Row 
 }
 
 // Finishes `channels` sums of which each warp holds a part in its lanes `channel`, channel + channels, ...; warp 0
-// returns them in its first lanes. `warp_sums` is (warps, channels); both are powers of two of at most 32.
-template <class Sum>
+// returns them in its first lanes. `warp_sums` is (warps, channels); both are powers of two of at most 32. A lane of
+// warp 0 takes kAtOnce of these at once.
+template <int kAtOnce, class Sum>
 __device__ __forceinline__ Sum sum_over_block(Sum part, int channels, Sum* warp_sums) {
   const int lane = static_cast<int>(threadIdx.x) & 31, warp = static_cast<int>(threadIdx.x) >> 5;
-  for (int distance = 16; distance >= channels; distance /= 2) part += __shfl_xor_sync(0xffffffffu, part, distance);
+  const auto sum_lanes = [&] {
+    for (int distance = 16; distance >= channels; distance /= 2) part += __shfl_xor_sync(0xffffffffu, part, distance);
+  };
+  sum_lanes();
   if (lane < channels) warp_sums[warp * channels + lane] = part;
   __syncthreads();
   if (warp > 0) return part;
   const int num_sums = static_cast<int>(blockDim.x >> 5) * channels;
-  Sum parts[partials_in_flight] = {};
+  Sum parts[kAtOnce] = {};
 #pragma unroll 1
-  for (int i = lane; i < num_sums; i += partials_in_flight * 32)
+  for (int i = lane; i < num_sums; i += kAtOnce * 32)
 #pragma unroll
-    for (int k = 0; k < partials_in_flight; ++k) parts[k] += i + k * 32 < num_sums ? warp_sums[i + k * 32] : Sum{0};
+    for (int k = 0; k < kAtOnce; ++k) parts[k] += i + k * 32 < num_sums ? warp_sums[i + k * 32] : Sum{0};
   part = sum_of_values(parts);
-  for (int distance = 16; distance >= channels; distance /= 2) part += __shfl_xor_sync(0xffffffffu, part, distance);
+  sum_lanes();
   return part;
 }
 
 // sums[c] = sum of partials[c, i] over i < run                    partials (channels, run)
 // or, with kRows, the sum of partials[row, c, i] over all rows    partials (num_rows, channels, run)
-// A block takes a channel. The kernel does one thing, in few instructions: where a tensor is small, fetching them is
-// what a kernel's time is made of.
+// A block takes a channel, or each of its warps one, 2^log2_block_channels in all. The kernel does one thing, in few
+// instructions: where a tensor is small, fetching them is what a kernel's time is made of.
 template <class Sum, class Out, bool kRows>
 __global__ void __launch_bounds__(max_row_sum_threads) sum_near_rows(const __grid_constant__ PartialSumParams params) {
   allow_next_grid();
-  const int run = static_cast<int>(params.run.divisor), num_threads = static_cast<int>(blockDim.x);
+  const bool is_warps = params.log2_block_channels > 0;
+  const int run = static_cast<int>(params.run.divisor), num_threads = is_warps ? 32 : static_cast<int>(blockDim.x);
+  const int thread = static_cast<int>(threadIdx.x) & (num_threads - 1);
   const int num_partials = static_cast<int>(params.num_rows) * (kRows ? run : 1);
-  const Sum* partials =
-      static_cast<const Sum*>(params.partials) + static_cast<int64_t>(blockIdx.x) * (kRows ? run : params.num_rows);
-  const int thread = static_cast<int>(threadIdx.x);
+  const int64_t channel = is_warps ? static_cast<int64_t>(blockIdx.x) * (blockDim.x >> 5) + (threadIdx.x >> 5)
+                                   : static_cast<int64_t>(blockIdx.x);
+  if (channel >= params.channels) return;
+  const Sum* partials = static_cast<const Sum*>(params.partials) + channel * (kRows ? run : params.num_rows);
   Sum sums[partials_in_flight] = {};
   if constexpr (!kRows) {
     partials += thread;
@@ -93,8 +100,9 @@ __global__ void __launch_bounds__(max_row_sum_threads) sum_near_rows(const __gri
       for (int k = 0; k < partials_in_flight; ++k) sums[k] += loaded[k];
     }
   }
-  const Sum total = sum_over_block(sum_of_values(sums), 1, &shared<Sum>());
-  if (threadIdx.x == 0) static_cast<Out*>(params.sums)[blockIdx.x] = convert<Out>(total);
+  const Sum sum = sum_of_values(sums),
+            total = is_warps ? sum_over_warp(sum) : sum_over_block<1>(sum, 1, &shared<Sum>());
+  if (thread == 0) static_cast<Out*>(params.sums)[channel] = convert<Out>(total);
 }
 
 // sums[c] = sum of partials[row, c] over all rows   partials (num_rows, channels), the channels are neighbours
@@ -114,7 +122,7 @@ __global__ void __launch_bounds__(max_row_sum_threads) sum_far_rows(const __grid
   wait_for_previous_grid(partials + step);
   Sum sums[partials_in_flight] = {};
   add_rows(partials, step, row, rows_at_once, num_rows, sums);
-  const Sum total = sum_over_block(sum_of_values(sums), block_channels, &shared<Sum>());
+  const Sum total = sum_over_block<partials_in_flight>(sum_of_values(sums), block_channels, &shared<Sum>());
   if (thread < block_channels && channel < params.channels)
     static_cast<Out*>(params.sums)[channel] = convert<Out>(total);
 }
@@ -142,7 +150,7 @@ __global__ void __launch_bounds__(max_sum_threads) sum_partials(const __grid_con
     add_rows(static_cast<const Sum*>(params.partials) + row * params.row_stride +
                  (channel * params.inner + i) * params.column_stride,
              rows_per_pass * params.row_stride, row, rows_per_pass, row_end, sums);
-  const Sum sum = sum_over_block(sum_of_values(sums), block_channels, &shared<Sum>());
+  const Sum sum = sum_over_block<partials_in_flight>(sum_of_values(sums), block_channels, &shared<Sum>());
   if (thread < block_channels && channel < params.channels)
     static_cast<Out*>(params.sums)[chunk * params.channels + channel] = convert<Out>(sum);
 }

@@ -198,9 +198,9 @@ struct ColumnEdge {
 };
 
 // The packs are rows of `row_packs`, a row is whole periods of channels * inner elements: its columns. A block takes
-// 2^log2_tile_packs neighbouring packs, 8, 16 or 32, of `rows_per_slab` neighbouring rows. Partials are (slabs,
-// num_columns), which is (slabs * periods, channels, inner); a cluster's slabs count as one. Or a warp takes one pack
-// of all rows, and only what comes before rows_per_slab counts.
+// `tile_packs` neighbouring packs of `rows_per_slab` neighbouring rows. Partials are (slabs, num_columns), which is
+// (slabs * periods, channels, inner); a cluster's slabs count as one. Or a warp takes one pack of all rows, and only
+// what comes before tile_packs counts.
 struct ColumnParams {
   PreluBackwardTensors tensors;
   void* sums = nullptr;  // dalpha or partials; null: not wanted
@@ -210,7 +210,7 @@ struct ColumnParams {
   int64_t num_columns = 0;
   int32_t first_column = 0;  // the first element's, where one row holds all: columns are not elements before it then
   int64_t step_packs = 0;    // between a thread's rows
-  int32_t log2_tile_packs = 3;
+  int32_t tile_packs = 8;    // or 32
   int32_t rows_per_slab = 0;
   bool is_dalpha = false;
   int32_t first_pack = 0;      // the first that exists as a whole, where those that do not are left to the edges
@@ -277,7 +277,7 @@ struct PreluBackwardChoice {
   int32_t max_threads = 0;    // a block
   int32_t rows_per_slab = 0;  // of packs_of_columns
   int32_t cluster_blocks = 0;
-  int32_t tile_packs = 0;     // of planes_of_channels: at most; of packs_of_columns: 8, 16 or 32
+  int32_t tile_packs = 0;     // of planes_of_channels: at most; of packs_of_columns: 8 or 32
   int32_t overlap = 0;        // 1: no kernel starts early; 2: they do
   int32_t packs_at_once = 0;  // of all kernels but packs_of_planes
 };

@@ -133,10 +133,9 @@ void check_plan(const PreluCase& row, const Device& device, const PreluBackwardP
     CHECK(plan.launch.num_blocks * plan.planes.span_packs >= num_packs);
     CHECK(plan.planes.span_packs <= plan.launch.num_threads);
   } else {
-    CHECK(plan.columns.step_packs ==
-          (plan.launch.num_threads >> plan.columns.log2_tile_packs) * plan.columns.row_packs);
+    CHECK(plan.columns.step_packs == plan.launch.num_threads / plan.columns.tile_packs * plan.columns.row_packs);
     CHECK(plan.columns.row_packs * plan.columns.num_rows >= num_packs);
-    CHECK((plan.launch.num_blocks << plan.columns.log2_tile_packs) * plan.columns.rows_per_slab >= num_packs);
+    CHECK(plan.launch.num_blocks * plan.columns.tile_packs * plan.columns.rows_per_slab >= num_packs);
   }
   CHECK(plan.num_sums >= 0 && plan.num_sums <= 2);
   CHECK((plan.num_sums == 0) == (plan.workspace_bytes == 0));
