@@ -140,8 +140,9 @@ Slabs slabs_for(const PreluBackwardProblem& problem, const ColumnParams& params,
   const Slab two_passes = {2 * tile_rows, 2}, four_passes = {4 * tile_rows, 2};
   if (column_packs == ColumnPacks::whole_channels) {
     if (num_bytes >= min_bytes_of_large_slabs)
-      return {large_slab, partials_of(large_slab) >= most_partials_of_large_slabs};
-    return {two_passes, partials_of(two_passes) > most_partials_of_whole_channels(problem.shape.element_bytes)};
+      return {large_slab, !params.is_folded && partials_of(large_slab) >= most_partials_of_large_slabs};
+    return {two_passes, !params.is_folded &&
+                            partials_of(two_passes) > most_partials_of_whole_channels(problem.shape.element_bytes)};
   }
   const int64_t num_fours = ceil_div(params.num_rows, four_passes.rows) * ceil_div(params.row_packs, tile_packs);
   const bool are_many = num_fours >= min_blocks_per_multiprocessor * problem.device.num_multiprocessors;
@@ -149,7 +150,7 @@ Slabs slabs_for(const PreluBackwardProblem& problem, const ColumnParams& params,
   const int64_t most_partials = problem.shape.inner > 1                ? near_rows_at_once
                                 : problem.shape.channels < sector_sums ? most_partials_of_few_channels
                                                                        : most_partials_of_rows;
-  if (partials_of(slab) <= most_partials) return {slab, false};
+  if (params.is_folded || partials_of(slab) <= most_partials) return {slab, false};
   return {num_bytes >= min_bytes_of_cluster_slabs ? cluster_slab : slab, true};
 }
 
@@ -184,8 +185,12 @@ void plan_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) 
   const int64_t tile_rows = threads / tile_packs;
   const bool may_cluster = wants_dalpha && problem.device.capability >= 90 && !is_shifted && params.num_rows > 1 &&
                            tile_packs == line_packs && choice.cluster_blocks != 1;
+  params.is_folded = wants_dalpha && problem.shape.inner == 1 && 2 * problem.shape.channels <= tile_columns &&
+                     choice.cluster_blocks <= 1 && params.num_columns > period;
   const Slabs slabs = slabs_for(problem, params, plan->column_packs, tile_packs, tile_rows);
   int64_t rows_per_slab = choice.rows_per_slab > 0 ? choice.rows_per_slab : slabs.slab.rows;
+  if (params.is_folded && choice.rows_per_slab == 0)
+    while (num_tiles * ceil_div(params.num_rows, rows_per_slab) > near_rows_at_once) rows_per_slab *= 2;
   int64_t num_slabs = ceil_div(params.num_rows, rows_per_slab);
   int64_t blocks = !may_cluster                ? 1
                    : choice.cluster_blocks > 0 ? choice.cluster_blocks
@@ -218,6 +223,13 @@ void plan_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) 
     plan->launch.shared_bytes += static_cast<int32_t>(cluster_area_bytes(blocks * tile_columns, problem.sum_bytes));
   }
   if (!wants_dalpha) return;
+  if (params.is_folded) {
+    params.tensors.partials = params.sums = problem.request.workspace;
+    const int64_t num_blocks = plan->launch.num_blocks;
+    plan_sums(problem, {.num_rows = num_blocks, .num_columns = period, .row_stride = 1, .column_stride = num_blocks},
+              plan);
+    return;
+  }
   const int64_t num_partials = num_slabs / blocks * (params.num_columns / period);
   params.is_dalpha = num_partials == 1 && problem.shape.inner == 1;
   if (params.is_dalpha) {

@@ -24,11 +24,34 @@ __device__ __forceinline__ ComputeType<T> differentiate_element(const PreluBackw
   return x > 0 ? Compute{0} : dy * x;
 }
 
-// The channel of a column, which is `position` elements from the start of a period of channels * inner.
 template <class Index>
 __device__ __forceinline__ Index channel_at(Index position, const PackGrid& grid) {
   const Index plane = divide<Index>(position, grid.by_inner, grid.by_inner_wide);
   return plane - divide<Index>(plane, grid.by_channels, grid.by_channels_wide) * static_cast<Index>(grid.channels);
+}
+
+__device__ __forceinline__ int64_t channel_of(const ColumnParams& params, int64_t column) {
+  const PackGrid& grid = params.tensors.grid;
+  const uint64_t position = static_cast<uint64_t>(column + grid.phase);
+  return params.has_wide_rows ? static_cast<int64_t>(channel_at<uint64_t>(position, grid))
+                              : channel_at<uint32_t>(static_cast<uint32_t>(position), grid);
+}
+
+// Sums up the columns of a tile that are the same channel's: thread c has the sum of column c, `tile_columns` of them,
+// which has a place at tile_sums + c. Few channels, inner = 1; `first_channel` is that of column 0.
+template <class Sum>
+__device__ __forceinline__ void fold_columns(const ColumnParams& params, Sum* tile_sums, Sum sum, int tile_columns,
+                                             int first_channel) {
+  const int c = static_cast<int>(threadIdx.x), channels = static_cast<int>(params.tensors.grid.channels);
+  if (c < tile_columns) tile_sums[c] = sum;
+  __syncthreads();
+  if (c >= channels) return;
+  int column = c - first_channel;
+  if (column < 0) column += channels;
+  Sum total = 0;
+#pragma unroll 8
+  for (; column < tile_columns; column += channels) total += tile_sums[column];
+  static_cast<Sum*>(params.sums)[c * static_cast<int64_t>(gridDim.x) + blockIdx.x] = total;
 }
 
 // dx[r, k] = x[r, k] > 0 ? dy[r, k] : alpha[channel of k] * dy[r, k]
@@ -116,10 +139,7 @@ __global__ void __launch_bounds__(max_prelu_threads) prelu_columns(const __grid_
   } else {
     // Each column's alpha is found once, while the packs are under way.
     if (c < tile_columns) {
-      const uint64_t position = static_cast<uint64_t>(tile_column + grid.phase);
-      const A alpha = static_cast<const A*>(
-          tensors.alpha)[params.has_wide_rows ? channel_at<uint64_t>(position, grid)
-                                              : channel_at<uint32_t>(static_cast<uint32_t>(position), grid)];
+      const A alpha = static_cast<const A*>(tensors.alpha)[channel_of(params, tile_column)];
       tile_alphas[c] = alpha;
       if constexpr (has_edges) {
 #pragma unroll 1
@@ -184,7 +204,11 @@ __global__ void __launch_bounds__(max_prelu_threads) prelu_columns(const __grid_
     for (int w = 0; w < max_warps; ++w) sum += of_warps[w];
   }
   if constexpr (!kCluster) {
-    if (exists) finish(sum);
+    if (params.is_folded)
+      fold_columns(params, tile_sums, sum, tile_columns,
+                   static_cast<int>(channel_of(params, static_cast<int64_t>(tile) * tile_columns)));
+    else if (exists)
+      finish(sum);
   } else {
 #ifndef FLOWK_SIMT
     if (exists) send_to_first_block<Sum>(exchange, cluster_rank() * tile_columns + static_cast<uint32_t>(c), sum);

@@ -213,6 +213,7 @@ struct ColumnParams {
   int32_t tile_packs = 8;    // or 32
   int32_t rows_per_slab = 0;
   bool is_dalpha = false;
+  bool is_folded = false;      // partials are (channels, blocks): a block sums up its columns of a channel
   int32_t first_pack = 0;      // the first that exists as a whole, where those that do not are left to the edges
   int64_t num_whole_rows = 0;  // of packs before the last edge
   int64_t last_row_packs = 0;

@@ -71,7 +71,7 @@ __device__ __forceinline__ void sum_planes(const PlaneParams& params, const Pack
 // A block takes a span of packs, a thread one. The threads leave their sums in shared memory; then groups of lanes sum
 // up one plane each. With kWhole all packs exist and are aligned in all tensors.
 template <class T, class A, class Index, bool kWhole>
-__global__ void __launch_bounds__(max_backward_threads)
+__global__ void __launch_bounds__(max_backward_threads, 4)
     prelu_packs_of_planes(const __grid_constant__ PlaneParams params) {
   constexpr int V = pack_elements<T>;
   using Sum = ComputeType<T>;

@@ -92,7 +92,7 @@ struct Reached {
   bool num_sums[3] = {};
   bool forward_shift = false, backward_shift = false, wide = false;
   bool spans_share_planes = false, column_packs[3] = {}, one_row = false, many_periods = false, slabs = false;
-  bool num_edges[3] = {}, wide_tiles = false;
+  bool num_edges[3] = {}, wide_tiles = false, folded = false;
   bool span_planes[2] = {}, near_rows = false, runs = false, far_rows = false;
   bool paired_planes = false, lone_planes = false;
 
@@ -117,6 +117,7 @@ struct Reached {
     } else if (plan.kernel == PreluBackwardKernel::packs_of_columns) {
       column_packs[static_cast<int>(plan.column_packs)] = true;
       num_edges[plan.columns.num_edges] = true;
+      folded |= plan.columns.is_folded;
       wide_tiles |= plan.columns.tile_packs > 8;
       one_row |= plan.columns.num_rows == 1 && plan.columns.first_column > 0;
       many_periods |= plan.columns.num_rows > 1 && plan.columns.num_columns > plan.columns.tensors.grid.channels;
@@ -136,7 +137,7 @@ struct Reached {
     CHECK(paired_planes && lone_planes);
     CHECK(spans_share_planes && one_row && many_periods && slabs);
     for (const bool reached : column_packs) CHECK(reached);
-    CHECK(wide_tiles);
+    CHECK(wide_tiles && folded);
     for (const bool reached : num_edges) CHECK(reached);
   }
 };
