@@ -110,7 +110,8 @@ void explain_prelu_backward(const PreluBackwardPlan& plan, char* text, size_t te
   for (int i = 0; i < plan.num_sums; ++i)
     used += static_cast<size_t>(
         std::snprintf(sums + used, sizeof(sums) - used, "  sums: %lld x %lld partials, %lld blocks of %d threads%s\n",
-                      static_cast<long long>(plan.sums[i].num_rows), static_cast<long long>(plan.sums[i].num_columns),
+                      static_cast<long long>(plan.sums[i].num_rows),
+                      static_cast<long long>(plan.sums[i].channels * plan.sums[i].run.divisor),
                       static_cast<long long>(plan.sum_launches[i].num_blocks), plan.sum_launches[i].num_threads,
                       plan.sum_launches[i].overlaps_previous ? ", launched early" : ""));
   if (plan.num_sums == 0 && tensors.dalpha != nullptr)

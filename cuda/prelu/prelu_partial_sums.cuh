@@ -26,8 +26,8 @@ __device__ __forceinline__ Sum sum_of_values(Sum (&values)[kValues]) {
 
 // Adds up partials[0], partials[step], ..., those of the rows row, row + rows_at_once, ... before `row_end`: as many at
 // once as there are sums, all under way before one is used.
-template <class Sum, class Row>
-__device__ __forceinline__ void add_rows(const Sum* partials, int64_t step, Row row, int rows_at_once, Row row_end,
+template <class Sum>
+__device__ __forceinline__ void add_rows(const Sum* partials, int64_t step, int row, int rows_at_once, int row_end,
                                          Sum (&sums)[partials_in_flight]) {
 #pragma unroll 1
   for (; row < row_end; row += partials_in_flight * rows_at_once) {
@@ -65,23 +65,39 @@ __device__ __forceinline__ Sum sum_over_block(Sum part, int channels, Sum* warp_
   return part;
 }
 
-// sums[c] = sum of partials[c, i] over i < run                    partials (channels, run)
-// or, with kRows, the sum of partials[row, c, i] over all rows    partials (num_rows, channels, run)
+// The rows of a chunk: `count` of them, the first at `partials`.
+template <class Sum>
+struct PartialRows {
+  const Sum* partials;
+  int count;
+};
+
+template <class Sum>
+__device__ __forceinline__ PartialRows<Sum> rows_of_chunk(const PartialSumParams& params, uint32_t chunk) {
+  const int64_t first = static_cast<int64_t>(chunk) * params.rows_per_chunk, left = params.num_rows - first;
+  return {static_cast<const Sum*>(params.partials) + first * params.row_stride,
+          static_cast<int>(left < params.rows_per_chunk ? left : params.rows_per_chunk)};
+}
+
+// sums[c, chunk] = sum of partials[c, row] over the rows of the chunk         partials (channels, num_rows)
+// or, with kRuns, the sum of partials[row, c, i] over these and over i < run  partials (num_rows, channels, run)
 // A block takes a channel, or each of its warps one, 2^log2_block_channels in all. The kernel does one thing, in few
 // instructions: where a tensor is small, fetching them is what a kernel's time is made of.
-template <class Sum, class Out, bool kRows>
+template <class Sum, class Out, bool kRuns>
 __global__ void __launch_bounds__(max_row_sum_threads) sum_near_rows(const __grid_constant__ PartialSumParams params) {
   allow_next_grid();
+  uint32_t block = blockIdx.x;
+  const uint32_t chunk = take_index(&block, params.num_chunks);
   const bool is_warps = params.log2_block_channels > 0;
   const int run = static_cast<int>(params.run.divisor), num_threads = is_warps ? 32 : static_cast<int>(blockDim.x);
   const int thread = static_cast<int>(threadIdx.x) & (num_threads - 1);
-  const int num_partials = static_cast<int>(params.num_rows) * (kRows ? run : 1);
-  const int64_t channel = is_warps ? static_cast<int64_t>(blockIdx.x) * (blockDim.x >> 5) + (threadIdx.x >> 5)
-                                   : static_cast<int64_t>(blockIdx.x);
+  const int64_t channel = is_warps ? static_cast<int64_t>(block) * (blockDim.x >> 5) + (threadIdx.x >> 5) : block;
   if (channel >= params.channels) return;
-  const Sum* partials = static_cast<const Sum*>(params.partials) + channel * (kRows ? run : params.num_rows);
+  const PartialRows<Sum> rows = rows_of_chunk<Sum>(params, chunk);
+  const int num_partials = rows.count * (kRuns ? run : 1);
+  const Sum* partials = rows.partials + channel * params.column_stride;
   Sum sums[partials_in_flight] = {};
-  if constexpr (!kRows) {
+  if constexpr (!kRuns) {
     partials += thread;
     wait_for_previous_grid(partials + num_threads);
     add_rows(partials, num_threads, thread, num_threads, num_partials, sums);
@@ -102,57 +118,30 @@ __global__ void __launch_bounds__(max_row_sum_threads) sum_near_rows(const __gri
   }
   const Sum sum = sum_of_values(sums),
             total = is_warps ? sum_over_warp(sum) : sum_over_block<1>(sum, 1, &shared<Sum>());
-  if (thread == 0) static_cast<Out*>(params.sums)[channel] = convert<Out>(total);
+  if (thread == 0) static_cast<Out*>(params.sums)[channel * params.num_chunks.divisor + chunk] = convert<Out>(total);
 }
 
-// sums[c] = sum of partials[row, c] over all rows   partials (num_rows, channels), the channels are neighbours
-// A block takes 2^log2_block_channels channels, 8 or 32: a sector or a line of each row; its threads share out the
-// rows.
+// sums[c, chunk] = sum of partials[row, c] over the rows of the chunk   partials (num_rows, channels)
+// A block takes 2^log2_block_channels neighbouring channels, 8 or 32: a sector or a line of each row; its threads share
+// out the rows.
 template <class Sum, class Out>
 __global__ void __launch_bounds__(max_row_sum_threads) sum_far_rows(const __grid_constant__ PartialSumParams params) {
   allow_next_grid();
+  uint32_t block = blockIdx.x;
+  const uint32_t chunk = take_index(&block, params.num_chunks);
   const int log2_channels = params.log2_block_channels, block_channels = 1 << log2_channels;
-  const int thread = static_cast<int>(threadIdx.x), num_rows = static_cast<int>(params.num_rows);
-  const int64_t channel = static_cast<int64_t>(blockIdx.x) * block_channels + (thread & (block_channels - 1));
-  const int rows_at_once = static_cast<int>(blockDim.x) >> log2_channels;
+  const int thread = static_cast<int>(threadIdx.x), rows_at_once = static_cast<int>(blockDim.x) >> log2_channels;
+  const int64_t channel = static_cast<int64_t>(block) * block_channels + (thread & (block_channels - 1));
+  const PartialRows<Sum> rows = rows_of_chunk<Sum>(params, chunk);
+  const int row = channel < params.channels ? thread >> log2_channels : rows.count;
   const int64_t step = rows_at_once * params.row_stride;
-  int row = thread >> log2_channels;
-  const Sum* partials = static_cast<const Sum*>(params.partials) + row * params.row_stride + channel;
-  if (channel >= params.channels) row = num_rows;
+  const Sum* partials = rows.partials + row * params.row_stride + channel;
   wait_for_previous_grid(partials + step);
   Sum sums[partials_in_flight] = {};
-  add_rows(partials, step, row, rows_at_once, num_rows, sums);
+  add_rows(partials, step, row, rows_at_once, rows.count, sums);
   const Sum total = sum_over_block<partials_in_flight>(sum_of_values(sums), block_channels, &shared<Sum>());
   if (thread < block_channels && channel < params.channels)
-    static_cast<Out*>(params.sums)[channel] = convert<Out>(total);
-}
-
-// sums[r, c] = sum of partials[row, c, i] over rows [r * rows_per_chunk, (r + 1) * rows_per_chunk) and all i
-//   partials (num_rows, channels, inner), sums (chunks, channels)
-// A block takes a chunk and `block_channels` channels; its threads share out the rows, then sum up by warps.
-template <class Sum, class Out>
-__global__ void __launch_bounds__(max_sum_threads) sum_partials(const __grid_constant__ PartialSumParams params) {
-  allow_next_grid();
-  uint32_t chunk = blockIdx.x;
-  const uint32_t tile = take_index(&chunk, params.num_tiles);
-  const int log2_channels = params.log2_block_channels, block_channels = 1 << log2_channels;
-  const int thread = static_cast<int>(threadIdx.x), rows_per_pass = static_cast<int>(blockDim.x) >> log2_channels;
-  const int64_t channel = static_cast<int64_t>(tile) * block_channels + (thread & (block_channels - 1));
-  const int64_t row_begin = static_cast<int64_t>(chunk) * params.rows_per_chunk;
-  const int64_t row_end =
-      row_begin + params.rows_per_chunk < params.num_rows ? row_begin + params.rows_per_chunk : params.num_rows;
-  wait_for_previous_grid();
-
-  Sum sums[partials_in_flight] = {};
-  const int64_t row = row_begin + (thread >> log2_channels), num_columns = channel < params.channels ? params.inner : 0;
-#pragma unroll 1
-  for (int64_t i = 0; i < num_columns; ++i)
-    add_rows(static_cast<const Sum*>(params.partials) + row * params.row_stride +
-                 (channel * params.inner + i) * params.column_stride,
-             rows_per_pass * params.row_stride, row, rows_per_pass, row_end, sums);
-  const Sum sum = sum_over_block<partials_in_flight>(sum_of_values(sums), block_channels, &shared<Sum>());
-  if (thread < block_channels && channel < params.channels)
-    static_cast<Out*>(params.sums)[chunk * params.channels + channel] = convert<Out>(sum);
+    static_cast<Out*>(params.sums)[channel * params.num_chunks.divisor + chunk] = convert<Out>(total);
 }
 
 }  // namespace flowk

@@ -87,9 +87,7 @@ bool plan_spans(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
     return true;
   }
   params.tensors.partials = problem.request.workspace;
-  plan_sums(problem,
-            {.num_rows = num_rows, .num_columns = problem.shape.channels, .row_stride = 1, .column_stride = num_rows},
-            plan);
+  plan_sums(problem, {.num_rows = num_rows, .row_stride = 1}, plan);
   return true;
 }
 
@@ -113,8 +111,6 @@ int64_t choose_span(const PreluBackwardProblem& problem, int64_t max_packs) {
 // Shorter planes go by columns: a plane's partial is 4 bytes written and read again, and should add no more than 3% to
 // its three times this many.
 constexpr int64_t min_plane_bytes = 96;
-// So do those of up to this many bytes, the longest measured, where many of them make rows of lines.
-constexpr int64_t max_bytes_of_many_planes = 256;
 
 }  // namespace
 
@@ -122,8 +118,7 @@ bool plan_planes(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
   const int64_t V = problem.pack_elements, inner = problem.shape.inner;
   const bool is_forced = problem.choice.kernel != 0;
   const int64_t plane_bytes = inner * problem.shape.element_bytes;
-  const bool goes_by_columns =
-      plane_bytes < min_plane_bytes || (plane_bytes <= max_bytes_of_many_planes && has_rows_of_lines(problem));
+  const bool goes_by_columns = plane_bytes < min_plane_bytes || has_rows_of_lines(problem);
   if (inner < V || (!is_forced && goes_by_columns)) return false;
   const int64_t max_threads =
       problem.choice.max_threads > 0 ? problem.choice.max_threads : threads_for(problem.num_packs, problem.device);
@@ -153,7 +148,7 @@ bool plan_planes(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
     params.tensors.dalpha = problem.request.dalpha;
   } else {
     params.tensors.partials = problem.request.workspace;
-    plan_sums_of_rows(problem, num_rows, plan);
+    plan_sums(problem, {.num_rows = num_rows, .row_stride = problem.shape.channels}, plan);
   }
   return true;
 }

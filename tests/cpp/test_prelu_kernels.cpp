@@ -93,7 +93,7 @@ struct Reached {
   bool forward_shift = false, backward_shift = false, wide = false;
   bool spans_share_planes = false, column_packs[3] = {}, one_row = false, many_periods = false, slabs = false;
   bool num_edges[3] = {}, wide_tiles = false, folded = false;
-  bool span_planes[2] = {}, near_rows = false, runs = false, far_rows = false;
+  bool span_planes[2] = {}, sum_kernels[2][3] = {};
   bool paired_planes = false, lone_planes = false;
 
   void add(const PreluPlan& plan) {
@@ -101,9 +101,7 @@ struct Reached {
     forward_shift |= plan.params.x_shift != 0;
   }
   void add(const PreluBackwardPlan& plan) {
-    near_rows |= plan.num_sums > 0 && plan.last_sum == SumKernel::near_rows;
-    runs |= plan.num_sums > 0 && plan.last_sum == SumKernel::runs;
-    far_rows |= plan.num_sums > 0 && plan.last_sum == SumKernel::far_rows;
+    for (int i = 0; i < plan.num_sums; ++i) sum_kernels[i][static_cast<int>(plan.sum_kernels[i])] = true;
     paired_planes |= plan.kernel == PreluBackwardKernel::planes_of_channels && plan.channel_planes.tile_channels > 1;
     lone_planes |= plan.kernel == PreluBackwardKernel::planes_of_channels && plan.channel_planes.tile_channels == 1;
     kernels[static_cast<int>(plan.kernel)] = true;
@@ -133,7 +131,8 @@ struct Reached {
     for (const bool reached : forward_access) CHECK(reached);
     for (const bool reached : num_sums) CHECK(reached);
     CHECK(forward_shift && backward_shift && wide);
-    CHECK(span_planes[0] && span_planes[1] && near_rows && runs && far_rows);
+    CHECK(span_planes[0] && span_planes[1]);
+    for (const bool reached : sum_kernels[0]) CHECK(reached);
     CHECK(paired_planes && lone_planes);
     CHECK(spans_share_planes && one_row && many_periods && slabs);
     for (const bool reached : column_packs) CHECK(reached);
