@@ -56,9 +56,13 @@ void plan_sum(const PreluBackwardProblem& problem, SumKernel kernel, PartialSumP
   const bool is_far = kernel == SumKernel::far_rows;
   const int64_t rows = params.rows_per_chunk, terms = rows * params.run.divisor;  // of a channel
   const int64_t num_chunks = std::max<int64_t>(1, ceil_div(params.num_rows, rows));
-  const int64_t block_channels = is_far ? rows > max_rows_of_wide_blocks ? sector_sums : wide_block_channels
-                                 : terms > max_terms_of_warp ? 1
-                                                             : min_sum_threads / warp_lanes;
+  int64_t block_channels = is_far ? rows > max_rows_of_wide_blocks ? sector_sums : wide_block_channels
+                           : terms > max_terms_of_warp ? 1
+                                                       : min_sum_threads / warp_lanes;
+  // Fewer channels than a sector has where that is one access to memory, by multiprocessors that had nothing to do.
+  while (is_far && block_channels > 1 && rows * block_channels > block_terms &&
+         2 * ceil_div(params.channels, block_channels) * num_chunks <= problem.device.num_multiprocessors)
+    block_channels /= 2;
   const int64_t terms_of_block = is_far || block_channels == 1 ? terms * block_channels : 0;
   int64_t threads = min_sum_threads;
   while (threads < max_row_sum_threads && threads * partials_in_flight < terms_of_block) threads *= 2;

@@ -155,7 +155,10 @@ void plan_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) 
   }
   params.num_rows = ceil_div(problem.num_packs, params.row_packs);
   params.has_wide_rows = (params.row_packs + wide_tile_packs) * V + problem.tensors.grid.phase >= int64_t{1} << 31;
+  const int64_t channels = problem.shape.channels;
+  const bool may_fold = problem.shape.inner == 1 && 2 * channels <= line_packs * V && problem.num_packs > line_packs;
   plan->column_packs = column_packs_of(problem);
+  if (may_fold && plan->column_packs == ColumnPacks::whole_channels) plan->column_packs = ColumnPacks::aligned;
   place_column_packs(problem, plan->column_packs, &params);
   const bool is_shifted = plan->column_packs == ColumnPacks::shifted;
   const bool is_long = params.row_packs >= min_packs_of_wide_tiles &&
@@ -194,7 +197,7 @@ void plan_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) 
     return;
   }
   params.tensors.partials = params.sums = problem.request.workspace;
-  params.is_folded = problem.shape.inner == 1 && 2 * problem.shape.channels <= tile_columns && num_partials > 1;
+  params.is_folded = may_fold;
   if (params.is_folded)
     plan_sums(problem, {.num_rows = num_blocks, .row_stride = 1}, plan);
   else

@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(max_prelu_threads) prelu_columns(const __grid_
 #pragma unroll
     for (int w = 0; w < max_warps; ++w) sum += of_warps[w];
   }
-  if (params.is_folded)
+  if (!is_vector && params.is_folded)
     return fold_columns(params, tile_sums, sum, tile_columns,
                         static_cast<int>(channel_of(params, static_cast<int64_t>(tile) * tile_columns)));
   if (!exists) return;

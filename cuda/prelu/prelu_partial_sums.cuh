@@ -65,18 +65,26 @@ __device__ __forceinline__ Sum sum_over_block(Sum part, int channels, Sum* warp_
   return part;
 }
 
-// The rows of a chunk: `count` of them, the first at `partials`.
+// Where the sums of a block go: of channels from block * channels of a block on, over the rows of a chunk, `count` of
+// them from `partials` on.
 template <class Sum>
 struct PartialRows {
   const Sum* partials;
   int count;
+  uint32_t block;
+  uint32_t chunk;
 };
 
 template <class Sum>
-__device__ __forceinline__ PartialRows<Sum> rows_of_chunk(const PartialSumParams& params, uint32_t chunk) {
-  const int64_t first = static_cast<int64_t>(chunk) * params.rows_per_chunk, left = params.num_rows - first;
-  return {static_cast<const Sum*>(params.partials) + first * params.row_stride,
-          static_cast<int>(left < params.rows_per_chunk ? left : params.rows_per_chunk)};
+__device__ __forceinline__ PartialRows<Sum> rows_of_block(const PartialSumParams& params) {
+  PartialRows<Sum> rows = {static_cast<const Sum*>(params.partials), static_cast<int>(params.num_rows), blockIdx.x, 0};
+  if (params.num_chunks.divisor > 1) {
+    rows.chunk = take_index(&rows.block, params.num_chunks);
+    const int64_t first = static_cast<int64_t>(rows.chunk) * params.rows_per_chunk, left = params.num_rows - first;
+    rows.partials += first * params.row_stride;
+    rows.count = static_cast<int>(left < params.rows_per_chunk ? left : params.rows_per_chunk);
+  }
+  return rows;
 }
 
 // sums[c, chunk] = sum of partials[c, row] over the rows of the chunk         partials (channels, num_rows)
@@ -86,14 +94,13 @@ __device__ __forceinline__ PartialRows<Sum> rows_of_chunk(const PartialSumParams
 template <class Sum, class Out, bool kRuns>
 __global__ void __launch_bounds__(max_row_sum_threads) sum_near_rows(const __grid_constant__ PartialSumParams params) {
   allow_next_grid();
-  uint32_t block = blockIdx.x;
-  const uint32_t chunk = take_index(&block, params.num_chunks);
+  const PartialRows<Sum> rows = rows_of_block<Sum>(params);
   const bool is_warps = params.log2_block_channels > 0;
   const int run = static_cast<int>(params.run.divisor), num_threads = is_warps ? 32 : static_cast<int>(blockDim.x);
   const int thread = static_cast<int>(threadIdx.x) & (num_threads - 1);
-  const int64_t channel = is_warps ? static_cast<int64_t>(block) * (blockDim.x >> 5) + (threadIdx.x >> 5) : block;
+  const int64_t channel =
+      is_warps ? static_cast<int64_t>(rows.block) * (blockDim.x >> 5) + (threadIdx.x >> 5) : rows.block;
   if (channel >= params.channels) return;
-  const PartialRows<Sum> rows = rows_of_chunk<Sum>(params, chunk);
   const int num_partials = rows.count * (kRuns ? run : 1);
   const Sum* partials = rows.partials + channel * params.column_stride;
   Sum sums[partials_in_flight] = {};
@@ -118,7 +125,8 @@ __global__ void __launch_bounds__(max_row_sum_threads) sum_near_rows(const __gri
   }
   const Sum sum = sum_of_values(sums),
             total = is_warps ? sum_over_warp(sum) : sum_over_block<1>(sum, 1, &shared<Sum>());
-  if (thread == 0) static_cast<Out*>(params.sums)[channel * params.num_chunks.divisor + chunk] = convert<Out>(total);
+  if (thread == 0)
+    static_cast<Out*>(params.sums)[channel * params.num_chunks.divisor + rows.chunk] = convert<Out>(total);
 }
 
 // sums[c, chunk] = sum of partials[row, c] over the rows of the chunk   partials (num_rows, channels)
@@ -127,12 +135,10 @@ __global__ void __launch_bounds__(max_row_sum_threads) sum_near_rows(const __gri
 template <class Sum, class Out>
 __global__ void __launch_bounds__(max_row_sum_threads) sum_far_rows(const __grid_constant__ PartialSumParams params) {
   allow_next_grid();
-  uint32_t block = blockIdx.x;
-  const uint32_t chunk = take_index(&block, params.num_chunks);
+  const PartialRows<Sum> rows = rows_of_block<Sum>(params);
   const int log2_channels = params.log2_block_channels, block_channels = 1 << log2_channels;
   const int thread = static_cast<int>(threadIdx.x), rows_at_once = static_cast<int>(blockDim.x) >> log2_channels;
-  const int64_t channel = static_cast<int64_t>(block) * block_channels + (thread & (block_channels - 1));
-  const PartialRows<Sum> rows = rows_of_chunk<Sum>(params, chunk);
+  const int64_t channel = static_cast<int64_t>(rows.block) * block_channels + (thread & (block_channels - 1));
   const int row = channel < params.channels ? thread >> log2_channels : rows.count;
   const int64_t step = rows_at_once * params.row_stride;
   const Sum* partials = rows.partials + row * params.row_stride + channel;
@@ -141,7 +147,7 @@ __global__ void __launch_bounds__(max_row_sum_threads) sum_far_rows(const __grid
   add_rows(partials, step, row, rows_at_once, rows.count, sums);
   const Sum total = sum_over_block<partials_in_flight>(sum_of_values(sums), block_channels, &shared<Sum>());
   if (thread < block_channels && channel < params.channels)
-    static_cast<Out*>(params.sums)[channel * params.num_chunks.divisor + chunk] = convert<Out>(total);
+    static_cast<Out*>(params.sums)[channel * params.num_chunks.divisor + rows.chunk] = convert<Out>(total);
 }
 
 }  // namespace flowk
