@@ -98,14 +98,14 @@ Status run_gradient(const PreluBackwardPlan& plan, flowk_stream stream) {
                          static_cast<int>(plan.kernel));
 }
 
-template <class Sum, class Out>
+template <class Sum, class Out, bool kChunks>
 Status run_sum(const PreluBackwardPlan& plan, int index, flowk_stream stream) {
   const LaunchConfig& config = plan.sum_launches[index];
   const PartialSumParams& params = plan.sums[index];
   switch (plan.sum_kernels[index]) {
-    case SumKernel::near_rows: return launch(sum_near_rows<Sum, Out, false>, config, stream, params);
-    case SumKernel::runs: return launch(sum_near_rows<Sum, Out, true>, config, stream, params);
-    case SumKernel::far_rows: return launch(sum_far_rows<Sum, Out>, config, stream, params);
+    case SumKernel::near_rows: return launch(sum_near_rows<Sum, Out, false, kChunks>, config, stream, params);
+    case SumKernel::runs: return launch(sum_near_rows<Sum, Out, true, kChunks>, config, stream, params);
+    case SumKernel::far_rows: return launch(sum_far_rows<Sum, Out, kChunks>, config, stream, params);
   }
   return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.sum_kernels[%d] = %d is no kernel", index,
                          static_cast<int>(plan.sum_kernels[index]));
@@ -115,8 +115,8 @@ template <class T, class A>
 Status run(const PreluBackwardPlan& plan, flowk_stream stream) {
   using Sum = ComputeType<T>;
   FLOWK_RETURN_IF_ERROR((run_gradient<T, A>(plan, stream)));
-  for (int i = 0; i + 1 < plan.num_sums; ++i) FLOWK_RETURN_IF_ERROR((run_sum<Sum, Sum>(plan, i, stream)));
-  return plan.num_sums == 0 ? Status() : run_sum<Sum, A>(plan, plan.num_sums - 1, stream);
+  for (int i = 0; i + 1 < plan.num_sums; ++i) FLOWK_RETURN_IF_ERROR((run_sum<Sum, Sum, true>(plan, i, stream)));
+  return plan.num_sums == 0 ? Status() : run_sum<Sum, A, false>(plan, plan.num_sums - 1, stream);
 }
 
 }  // namespace

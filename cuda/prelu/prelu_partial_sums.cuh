@@ -24,21 +24,22 @@ __device__ __forceinline__ Sum sum_of_values(Sum (&values)[kValues]) {
   return values[0];
 }
 
-// Adds up partials[0], partials[step], ..., those of the rows row, row + rows_at_once, ... before `row_end`: as many at
-// once as there are sums, all under way before one is used.
+// partials[0] + partials[step] + ..., those of the rows row, row + rows_at_once, ... before `row_end`; 8 at a time, all
+// under way before one is used, which takes that they have one sum: with one each the compiler runs out of registers
+// and waits for each load by itself, 0.5 us more.
 template <class Sum>
-__device__ __forceinline__ void add_rows(const Sum* partials, int64_t step, int row, int rows_at_once, int row_end,
-                                         Sum (&sums)[partials_in_flight]) {
+__device__ __forceinline__ Sum sum_of_rows(const Sum* partials, int64_t step, int row, int rows_at_once, int row_end) {
+  Sum sum = 0;
 #pragma unroll 1
   for (; row < row_end; row += partials_in_flight * rows_at_once) {
     Sum loaded[partials_in_flight];
 #pragma unroll
     for (int k = 0; k < partials_in_flight; ++k)
       loaded[k] = row + k * rows_at_once < row_end ? partials[k * step] : Sum{0};
-#pragma unroll
-    for (int k = 0; k < partials_in_flight; ++k) sums[k] += loaded[k];
+    sum += sum_of_values(loaded);
     partials += partials_in_flight * step;
   }
+  return sum;
 }
 
 // Finishes `channels` sums of which each warp holds a part in its lanes `channel`, channel + channels, ...; warp 0
@@ -65,8 +66,8 @@ __device__ __forceinline__ Sum sum_over_block(Sum part, int channels, Sum* warp_
   return part;
 }
 
-// Where the sums of a block go: of channels from block * channels of a block on, over the rows of a chunk, `count` of
-// them from `partials` on.
+// What a block sums up: of the channels of block `block`, `count` rows from `partials` on, those of a chunk. Without
+// kChunks all: a branch there, and what more it reads of the parameters, costs 0.1 to 0.5 us.
 template <class Sum>
 struct PartialRows {
   const Sum* partials;
@@ -75,10 +76,10 @@ struct PartialRows {
   uint32_t chunk;
 };
 
-template <class Sum>
+template <class Sum, bool kChunks>
 __device__ __forceinline__ PartialRows<Sum> rows_of_block(const PartialSumParams& params) {
   PartialRows<Sum> rows = {static_cast<const Sum*>(params.partials), static_cast<int>(params.num_rows), blockIdx.x, 0};
-  if (params.num_chunks.divisor > 1) {
+  if constexpr (kChunks) {
     rows.chunk = take_index(&rows.block, params.num_chunks);
     const int64_t first = static_cast<int64_t>(rows.chunk) * params.rows_per_chunk, left = params.num_rows - first;
     rows.partials += first * params.row_stride;
@@ -87,14 +88,20 @@ __device__ __forceinline__ PartialRows<Sum> rows_of_block(const PartialSumParams
   return rows;
 }
 
+// The place of a channel's sum: sums (channels, chunks).
+template <bool kChunks>
+__device__ __forceinline__ int64_t place_of_sum(const PartialSumParams& params, int64_t channel, uint32_t chunk) {
+  return kChunks ? channel * params.num_chunks.divisor + chunk : channel;
+}
+
 // sums[c, chunk] = sum of partials[c, row] over the rows of the chunk         partials (channels, num_rows)
 // or, with kRuns, the sum of partials[row, c, i] over these and over i < run  partials (num_rows, channels, run)
 // A block takes a channel, or each of its warps one, 2^log2_block_channels in all. The kernel does one thing, in few
 // instructions: where a tensor is small, fetching them is what a kernel's time is made of.
-template <class Sum, class Out, bool kRuns>
+template <class Sum, class Out, bool kRuns, bool kChunks>
 __global__ void __launch_bounds__(max_row_sum_threads) sum_near_rows(const __grid_constant__ PartialSumParams params) {
   allow_next_grid();
-  const PartialRows<Sum> rows = rows_of_block<Sum>(params);
+  const PartialRows<Sum> rows = rows_of_block<Sum, kChunks>(params);
   const bool is_warps = params.log2_block_channels > 0;
   const int run = static_cast<int>(params.run.divisor), num_threads = is_warps ? 32 : static_cast<int>(blockDim.x);
   const int thread = static_cast<int>(threadIdx.x) & (num_threads - 1);
@@ -103,11 +110,11 @@ __global__ void __launch_bounds__(max_row_sum_threads) sum_near_rows(const __gri
   if (channel >= params.channels) return;
   const int num_partials = rows.count * (kRuns ? run : 1);
   const Sum* partials = rows.partials + channel * params.column_stride;
-  Sum sums[partials_in_flight] = {};
+  Sum sum = 0;
   if constexpr (!kRuns) {
     partials += thread;
     wait_for_previous_grid(partials + num_threads);
-    add_rows(partials, num_threads, thread, num_threads, num_partials, sums);
+    sum = sum_of_rows(partials, num_threads, thread, num_threads, num_partials);
   } else {
     wait_for_previous_grid(partials);
 #pragma unroll 1
@@ -119,23 +126,21 @@ __global__ void __launch_bounds__(max_row_sum_threads) sum_near_rows(const __gri
         const int64_t row = params.run.divide(static_cast<uint32_t>(i));
         loaded[k] = i < num_partials ? partials[i + row * (params.row_stride - run)] : Sum{0};
       }
-#pragma unroll
-      for (int k = 0; k < partials_in_flight; ++k) sums[k] += loaded[k];
+      sum += sum_of_values(loaded);
     }
   }
-  const Sum sum = sum_of_values(sums),
-            total = is_warps ? sum_over_warp(sum) : sum_over_block<1>(sum, 1, &shared<Sum>());
+  const Sum total = is_warps ? sum_over_warp(sum) : sum_over_block<1>(sum, 1, &shared<Sum>());
   if (thread == 0)
-    static_cast<Out*>(params.sums)[channel * params.num_chunks.divisor + rows.chunk] = convert<Out>(total);
+    static_cast<Out*>(params.sums)[place_of_sum<kChunks>(params, channel, rows.chunk)] = convert<Out>(total);
 }
 
 // sums[c, chunk] = sum of partials[row, c] over the rows of the chunk   partials (num_rows, channels)
 // A block takes 2^log2_block_channels neighbouring channels, 8 or 32: a sector or a line of each row; its threads share
 // out the rows.
-template <class Sum, class Out>
+template <class Sum, class Out, bool kChunks>
 __global__ void __launch_bounds__(max_row_sum_threads) sum_far_rows(const __grid_constant__ PartialSumParams params) {
   allow_next_grid();
-  const PartialRows<Sum> rows = rows_of_block<Sum>(params);
+  const PartialRows<Sum> rows = rows_of_block<Sum, kChunks>(params);
   const int log2_channels = params.log2_block_channels, block_channels = 1 << log2_channels;
   const int thread = static_cast<int>(threadIdx.x), rows_at_once = static_cast<int>(blockDim.x) >> log2_channels;
   const int64_t channel = static_cast<int64_t>(rows.block) * block_channels + (thread & (block_channels - 1));
@@ -143,11 +148,10 @@ __global__ void __launch_bounds__(max_row_sum_threads) sum_far_rows(const __grid
   const int64_t step = rows_at_once * params.row_stride;
   const Sum* partials = rows.partials + row * params.row_stride + channel;
   wait_for_previous_grid(partials + step);
-  Sum sums[partials_in_flight] = {};
-  add_rows(partials, step, row, rows_at_once, rows.count, sums);
-  const Sum total = sum_over_block<partials_in_flight>(sum_of_values(sums), block_channels, &shared<Sum>());
+  const Sum sum = sum_of_rows(partials, step, row, rows_at_once, rows.count);
+  const Sum total = sum_over_block<partials_in_flight>(sum, block_channels, &shared<Sum>());
   if (thread < block_channels && channel < params.channels)
-    static_cast<Out*>(params.sums)[channel * params.num_chunks.divisor + rows.chunk] = convert<Out>(total);
+    static_cast<Out*>(params.sums)[place_of_sum<kChunks>(params, channel, rows.chunk)] = convert<Out>(total);
 }
 
 }  // namespace flowk

@@ -230,17 +230,18 @@ enum class SumKernel : int32_t {
   far_rows,   // (rows, channels)
 };
 
-// Sums of partials, over chunks of `rows_per_chunk` rows each.
+// Sums of partials, over chunks of `rows_per_chunk` rows each. In the order in which a kernel needs them: they come by
+// lines of 64 bytes, each a wait of its own.
 struct PartialSumParams {
   const void* partials = nullptr;
-  void* sums = nullptr;
   int64_t num_rows = 0;
-  int64_t rows_per_chunk = 0;
-  int64_t row_stride = 0;     // in partials
-  int64_t column_stride = 0;  // between channels
   int64_t channels = 0;
-  Divider run;                      // neighbouring partials of a channel, of SumKernel::runs
+  int64_t row_stride = 0;           // in partials
+  int64_t column_stride = 0;        // between channels
   int32_t log2_block_channels = 0;  // channels of a block, at most 32
+  Divider run;                      // neighbouring partials of a channel, of SumKernel::runs
+  void* sums = nullptr;
+  int64_t rows_per_chunk = 0;
   Divider num_chunks;
   friend bool operator==(const PartialSumParams&, const PartialSumParams&) = default;
 };
@@ -270,13 +271,13 @@ struct PreluBackwardPlan {
 
 // What a bench may choose in place of the planner; 0 leaves the choice to it.
 struct PreluBackwardChoice {
-  int32_t kernel = 0;         // 1 + PreluBackwardKernel
-  int32_t max_threads = 0;    // a block
-  int32_t rows_per_slab = 0;  // of packs_of_columns
+  int32_t kernel = 0;          // 1 + PreluBackwardKernel
+  int32_t max_threads = 0;     // a block
+  int32_t rows_per_slab = 0;   // of packs_of_columns
   int32_t cluster_blocks = 0;  // of planes_of_channels
-  int32_t tile_packs = 0;     // of planes_of_channels: at most; of packs_of_columns: 32 for wide ones
-  int32_t overlap = 0;        // 1: no kernel starts early; 2: they do
-  int32_t packs_at_once = 0;  // of all kernels but packs_of_planes
+  int32_t tile_packs = 0;      // of planes_of_channels: at most; of packs_of_columns: 32 for wide ones
+  int32_t overlap = 0;         // 1: no kernel starts early; 2: they do
+  int32_t packs_at_once = 0;   // of all kernels but packs_of_planes
 };
 
 // Chooses kernels and launches. plan->workspace_bytes is what it needs at request.workspace. False, and no plan, where

@@ -13,15 +13,16 @@ namespace {
 // ---- spans_of_planes ------------------------------------------------------------------------------------------------
 
 // Packs a lane, at most. H200, of the time to move 3N, 2, 4 and 8 packs: f16 112x112 1.00, 1.01, 1.01; 28x28 0.98,
-// 0.96,
-// -; f32 56x56 -, 1.10, 1.11; 28x28 0.97, 0.96, 0.98; in two planes (57x57) f16 0.94, 0.88, -; f32 0.98, 0.97, -. Fewer
-// partials where it is all the same. Blocks of 256 threads for 2 packs (f32 14x14 0.96, with 128 threads 0.95), of 128
-// for more.
+// 0.96, -; f32 56x56 -, 1.10, 1.11; 28x28 0.97, 0.96, 0.98; in two planes (57x57) f16 0.94, 0.88, -; f32 0.98, 0.97, -.
+// Fewer partials where it is all the same. Blocks of 256 threads for 2 packs of one plane (f16 28x6x252x156 0.94, with
+// 128 threads 0.92), of 128 for more and for two planes (f16 33x65x31x33 0.76, with 256 0.74).
 constexpr int64_t min_bytes_of_four_packs = int64_t{64} << 20;
 constexpr int64_t max_packs_of_one_plane(int64_t element_bytes, int64_t num_bytes) {
   return element_bytes >= 4 ? 8 : num_bytes >= min_bytes_of_four_packs ? 4 : 2;
 }
-constexpr int32_t threads_of_spans(int64_t packs_per_lane) { return packs_per_lane <= 2 ? 256 : 128; }
+constexpr int32_t threads_of_spans(int64_t packs_per_lane, bool is_one_plane) {
+  return packs_per_lane <= 2 && is_one_plane ? 256 : 128;
+}
 constexpr int64_t max_packs_of_two_planes = 2;
 constexpr int64_t most_packs_of_two_planes = 4;
 
@@ -75,7 +76,8 @@ bool plan_spans(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
   params.by_span_wide = WideDivider(static_cast<uint64_t>(span_elements));
   plan->wide_index = params.is_wide;
   const int64_t num_spans = ceil_div(problem.num_packs, span_packs);
-  int32_t threads = problem.choice.max_threads > 0 ? problem.choice.max_threads : threads_of_spans(packs_per_lane);
+  int32_t threads = problem.choice.max_threads > 0 ? problem.choice.max_threads
+                                                   : threads_of_spans(packs_per_lane, plan->span_is_in_one_plane);
   if (threads > max_span_threads) return false;
   while (threads > 32 && ceil_div(num_spans, threads / 32) < 4 * problem.device.num_multiprocessors) threads /= 2;
   plan->launch.num_threads = threads;
