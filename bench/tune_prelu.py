@@ -53,10 +53,10 @@ def backward_choices(inner: int) -> list[tuple[int, ...]]:
             choice_of(kernel=SPANS, max_threads=t, packs_at_once=p) for t, p in product((64, 128, 256), (1, 2, 4, 8))
         ]
         choices += [choice_of(kernel=PLANES, max_threads=t) for t in (128, 256, 512)]
-    columns = product((64, 128, 256), (32, 64, 128, 256, 512), (1, 8), (2, 4, 8))
+    columns = product((64, 128, 256), (32, 64, 96, 128, 256), (2, 4), (8, 32))
     return choices + [
-        choice_of(kernel=COLUMNS, max_threads=t, rows_per_slab=r, cluster_blocks=b, packs_at_once=k)
-        for t, r, b, k in columns
+        choice_of(kernel=COLUMNS, max_threads=t, rows_per_slab=r, packs_at_once=k, tile_packs=p)
+        for t, r, k, p in columns
     ]
 
 

@@ -52,30 +52,27 @@ Status run_spans(const PreluBackwardPlan& plan, flowk_stream stream) {
                          plan.packs_at_once);
 }
 
-template <class T, class A, bool kCluster, ColumnPacks kPacks>
-Status run_packs_of_columns(const PreluBackwardPlan& plan, flowk_stream stream) {
+template <class T, class A, ColumnPacks kPacks>
+Status run_tiles_of_columns(const PreluBackwardPlan& plan, flowk_stream stream) {
+  if (plan.columns.tile_packs == wide_tile_packs)
+    return launch(prelu_columns<T, A, kPacks, wide_tile_packs, 4>, plan.launch, stream, plan.columns);
   switch (plan.packs_at_once) {
-    case 2: return launch(prelu_columns<T, A, kCluster, kPacks, 2>, plan.launch, stream, plan.columns);
-    case 4: return launch(prelu_columns<T, A, kCluster, kPacks, 4>, plan.launch, stream, plan.columns);
-    case 8:
-      if constexpr (kPacks == ColumnPacks::whole_channels)
-        return launch(prelu_columns<T, A, kCluster, kPacks, 8>, plan.launch, stream, plan.columns);
-      break;
+    case 2: return launch(prelu_columns<T, A, kPacks, line_packs, 2>, plan.launch, stream, plan.columns);
+    case 4: return launch(prelu_columns<T, A, kPacks, line_packs, 4>, plan.launch, stream, plan.columns);
     default: break;
   }
-  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.packs_at_once = %d, must be 2, 4 or 8 of columns",
+  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.packs_at_once = %d, must be 2 or 4 of columns",
                          plan.packs_at_once);
 }
 
-template <class T, class A, bool kCluster>
+template <class T, class A>
 Status run_columns(const PreluBackwardPlan& plan, flowk_stream stream) {
   switch (plan.column_packs) {
-    case ColumnPacks::whole_channels:
-      return run_packs_of_columns<T, A, kCluster, ColumnPacks::whole_channels>(plan, stream);
-    case ColumnPacks::aligned: return run_packs_of_columns<T, A, kCluster, ColumnPacks::aligned>(plan, stream);
+    case ColumnPacks::whole_channels: return run_tiles_of_columns<T, A, ColumnPacks::whole_channels>(plan, stream);
+    case ColumnPacks::aligned: return run_tiles_of_columns<T, A, ColumnPacks::aligned>(plan, stream);
     case ColumnPacks::shifted: break;
   }
-  return launch(prelu_columns<T, A, false, ColumnPacks::shifted, 2>, plan.launch, stream, plan.columns);
+  return launch(prelu_columns<T, A, ColumnPacks::shifted, line_packs, 2>, plan.launch, stream, plan.columns);
 }
 
 template <class T, class A>
@@ -91,13 +88,7 @@ Status run_gradient(const PreluBackwardPlan& plan, flowk_stream stream) {
     case PreluBackwardKernel::spans_of_planes: return run_spans<T, A>(plan, stream);
     case PreluBackwardKernel::packs_of_planes:
       return plan.is_whole ? run_planes<T, A, true>(plan, stream) : run_planes<T, A, false>(plan, stream);
-    case PreluBackwardKernel::packs_of_columns:
-      if (plan.launch.cluster_blocks == 1) return run_columns<T, A, false>(plan, stream);
-#ifndef FLOWK_SIMT
-      return run_columns<T, A, true>(plan, stream);
-#else
-      break;
-#endif
+    case PreluBackwardKernel::packs_of_columns: return run_columns<T, A>(plan, stream);
     case PreluBackwardKernel::warp_columns:
       if (plan.packs_at_once > 2) return launch(prelu_warp_columns<T, A, 4>, plan.launch, stream, plan.columns);
       return launch(prelu_warp_columns<T, A, 2>, plan.launch, stream, plan.columns);
@@ -107,22 +98,25 @@ Status run_gradient(const PreluBackwardPlan& plan, flowk_stream stream) {
                          static_cast<int>(plan.kernel));
 }
 
+template <class Sum, class Out, bool kChunks>
+Status run_sum(const PreluBackwardPlan& plan, int index, flowk_stream stream) {
+  const LaunchConfig& config = plan.sum_launches[index];
+  const PartialSumParams& params = plan.sums[index];
+  switch (plan.sum_kernels[index]) {
+    case SumKernel::near_rows: return launch(sum_near_rows<Sum, Out, false, kChunks>, config, stream, params);
+    case SumKernel::runs: return launch(sum_near_rows<Sum, Out, true, kChunks>, config, stream, params);
+    case SumKernel::far_rows: return launch(sum_far_rows<Sum, Out, kChunks>, config, stream, params);
+  }
+  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.sum_kernels[%d] = %d is no kernel", index,
+                         static_cast<int>(plan.sum_kernels[index]));
+}
+
 template <class T, class A>
 Status run(const PreluBackwardPlan& plan, flowk_stream stream) {
   using Sum = ComputeType<T>;
   FLOWK_RETURN_IF_ERROR((run_gradient<T, A>(plan, stream)));
-  for (int i = 0; i + 1 < plan.num_sums; ++i)
-    FLOWK_RETURN_IF_ERROR(launch(sum_partials<Sum, Sum>, plan.sum_launches[i], stream, plan.sums[i]));
-  if (plan.num_sums == 0) return {};
-  const LaunchConfig& last = plan.sum_launches[plan.num_sums - 1];
-  const PartialSumParams& params = plan.sums[plan.num_sums - 1];
-  switch (plan.last_sum) {
-    case SumKernel::near_rows: return launch(sum_near_rows<Sum, A, false>, last, stream, params);
-    case SumKernel::runs: return launch(sum_near_rows<Sum, A, true>, last, stream, params);
-    case SumKernel::far_rows: return launch(sum_far_rows<Sum, A>, last, stream, params);
-    case SumKernel::partials: break;
-  }
-  return launch(sum_partials<Sum, A>, last, stream, params);
+  for (int i = 0; i + 1 < plan.num_sums; ++i) FLOWK_RETURN_IF_ERROR((run_sum<Sum, Sum, true>(plan, i, stream)));
+  return plan.num_sums == 0 ? Status() : run_sum<Sum, A, false>(plan, plan.num_sums - 1, stream);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plan of PReLU backward: which kernels, and the sums of their partials.
 #include <algorithm>
+#include <bit>
 
 #include "prelu/prelu_backward_problem.h"
 
@@ -35,93 +36,80 @@ namespace {
 
 // ---- the sums of partials -------------------------------------------------------------------------------------------
 
-// A thread has 8 partials under way, so that a block of 512 threads takes in 4096 partials in the time of one access to
-// memory. More rows than these are summed up by two kernels, the first of them in chunks.
-constexpr int64_t partials_at_once = 8 * max_sum_threads;
-constexpr int64_t max_rows_of_one_kernel = 2 * partials_at_once;
-constexpr int64_t min_rows_of_a_chunk = 1024;
-constexpr int64_t min_row_sum_threads = 128;
-// Rows that one block sums up where the channels are neighbours, 1024 at a time. H200, f16, channels last, blocks of 8
-// channels and of 32: 14x14 of 256, 294 rows, 0.86, 0.82; 7x7 of 512, 74 rows, 0.78, 0.79.
-constexpr int64_t max_far_rows = 2048;
+// A thread has 8 partials under way. Terms of a channel that a warp sums up alone, by 4 warps a block; past these a
+// block takes them, of up to 1024 threads.
+constexpr int64_t partials_in_flight = 8;
+constexpr int64_t max_terms_of_warp = partials_in_flight * warp_lanes;
+constexpr int64_t min_sum_threads = 128;
+// Where channels are neighbours a block takes 8 or, of so few rows, 32. H200, f16, channels last, blocks of 8 channels
+// and of 32: 14x14 of 256, 294 rows, 0.86, 0.82; 7x7 of 512, 74 rows, 0.78, 0.79.
 constexpr int64_t max_rows_of_wide_blocks = 128;
+constexpr int64_t wide_block_channels = 32;
+// Partials that a block takes in at all: 4 times one access to memory, 0.6 us each, where another kernel takes 1.0 us.
+// More are summed up in chunks of what is one access.
+constexpr int64_t block_terms = partials_in_flight * max_row_sum_threads;
+constexpr int64_t max_block_terms = 4 * block_terms;
+constexpr int64_t max_chunks = 4096;
 
-// Where channels are neighbours, a kernel's blocks each sum up 8 of them (a sector of 32 bytes of a row of partials),
-// or fewer where one access to memory would not take in all rows.
-void plan_one_sum(const PreluBackwardProblem& problem, PartialSumParams params, PreluBackwardPlan* plan) {
-  int64_t block_channels = params.column_stride == 1 ? 8 : 1;
-  const int64_t rows = params.rows_per_chunk;
-  while (block_channels > 1 && (block_channels / 2 >= params.channels || rows * block_channels > partials_at_once))
+// One kernel that sums up chunks of `rows_per_chunk` rows.
+void plan_sum(const PreluBackwardProblem& problem, SumKernel kernel, PartialSumParams params, PreluBackwardPlan* plan) {
+  const bool is_far = kernel == SumKernel::far_rows;
+  const int64_t rows = params.rows_per_chunk, terms = rows * params.run.divisor;  // of a channel
+  const int64_t num_chunks = std::max<int64_t>(1, ceil_div(params.num_rows, rows));
+  int64_t block_channels = is_far ? rows > max_rows_of_wide_blocks ? sector_sums : wide_block_channels
+                           : terms > max_terms_of_warp ? 1
+                                                       : min_sum_threads / warp_lanes;
+  // Fewer channels than a sector has where that is one access to memory, by multiprocessors that had nothing to do.
+  while (is_far && block_channels > 1 && rows * block_channels > block_terms &&
+         2 * ceil_div(params.channels, block_channels) * num_chunks <= problem.device.num_multiprocessors)
     block_channels /= 2;
-  int32_t threads = 64;
-  while (threads < max_sum_threads && threads / block_channels * 8 < rows) threads *= 2;
-  const int64_t num_tiles = ceil_div(params.channels, block_channels);
-  const int64_t num_chunks = std::max<int64_t>(1, ceil_div(params.num_rows, params.rows_per_chunk));
-  params.block_channels = Divider(static_cast<uint32_t>(block_channels));
-  params.num_tiles = Divider(static_cast<uint32_t>(std::min(num_tiles, int64_t{1} << 31)));
-  LaunchConfig& launch = plan->sum_launches[plan->num_sums];
-  launch.num_blocks = num_tiles * num_chunks;
-  launch.num_threads = threads;
-  launch.shared_bytes = static_cast<int32_t>(threads / 32 * block_channels * problem.sum_bytes);
-  launch.overlaps_previous = starts_early(problem);
+  const int64_t terms_of_block = is_far || block_channels == 1 ? terms * block_channels : 0;
+  int64_t threads = min_sum_threads;
+  while (threads < max_row_sum_threads && threads * partials_in_flight < terms_of_block) threads *= 2;
+  params.log2_block_channels = std::countr_zero(static_cast<uint64_t>(block_channels));
+  params.num_chunks = Divider(static_cast<uint32_t>(num_chunks));
+  plan->sum_kernels[plan->num_sums] = kernel;
+  plan->sum_launches[plan->num_sums] = {
+      .num_blocks = ceil_div(params.channels, block_channels) * num_chunks,
+      .num_threads = static_cast<int32_t>(threads),
+      .shared_bytes = static_cast<int32_t>((is_far ? threads : threads / warp_lanes) * problem.sum_bytes),
+      .overlaps_previous = starts_early(problem)};
   plan->sums[plan->num_sums++] = params;
 }
 
 }  // namespace
 
 void plan_sums(const PreluBackwardProblem& problem, const PreluPartials& partials, PreluBackwardPlan* plan) {
-  PartialSumParams params;
+  const int64_t channels = problem.shape.channels, rows = partials.num_rows;
   unsigned char* workspace = static_cast<unsigned char*>(problem.request.workspace);
+  const SumKernel kernel = partials.row_stride == 1                       ? SumKernel::near_rows
+                           : partials.inner > 1 || channels < sector_sums ? SumKernel::runs
+                                                                          : SumKernel::far_rows;
+  PartialSumParams params;
   params.partials = workspace;
   params.sums = problem.request.dalpha;
-  params.num_rows = partials.num_rows;
-  params.rows_per_chunk = std::max<int64_t>(1, partials.num_rows);
-  params.num_columns = partials.num_columns;
+  params.num_rows = rows;
+  params.rows_per_chunk = std::max<int64_t>(1, rows);
   params.row_stride = partials.row_stride;
-  params.column_stride = partials.column_stride;
-  params.channels = problem.shape.channels;
-  params.inner = partials.inner;
-  plan->workspace_bytes = round_up(partials.num_rows * partials.num_columns * problem.sum_bytes, pack_bytes);
-  const SumKernel kernel = params.row_stride == 1                              ? SumKernel::near_rows
-                           : params.inner > 1 || params.channels < sector_sums ? SumKernel::runs
-                                                                               : SumKernel::far_rows;
-  const int64_t num_terms = partials.num_rows * partials.inner;  // of a channel
-  if (params.channels <= max_grid_blocks &&
-      num_terms <= (kernel == SumKernel::far_rows ? max_far_rows : max_near_rows)) {
-    const int64_t block_channels = kernel != SumKernel::far_rows         ? 1
-                                   : num_terms > max_rows_of_wide_blocks ? sector_sums
-                                                                         : 32;
-    int64_t threads = min_row_sum_threads;
-    while (threads < max_row_sum_threads && threads * 8 < num_terms * block_channels) threads *= 2;
-    params.run = Divider(static_cast<uint32_t>(params.inner));
-    params.block_channels = Divider(static_cast<uint32_t>(block_channels));
-    plan->last_sum = kernel;
-    plan->sum_launches[0] = {.num_blocks = ceil_div(params.channels, block_channels),
-                             .num_threads = static_cast<int32_t>(threads),
-                             .shared_bytes = static_cast<int32_t>(
-                                 (kernel == SumKernel::far_rows ? threads : threads / 32) * problem.sum_bytes),
-                             .overlaps_previous = starts_early(problem)};
-    plan->sums[plan->num_sums++] = params;
-    return;
+  params.column_stride = kernel == SumKernel::near_rows ? rows : partials.inner;
+  params.channels = channels;
+  params.run = Divider(static_cast<uint32_t>(partials.inner));
+  plan->workspace_bytes = round_up(rows * channels * partials.inner * problem.sum_bytes, pack_bytes);
+  const int64_t terms_of_row = kernel == SumKernel::far_rows ? sector_sums : partials.inner;  // that a block takes
+  if (rows * terms_of_row > max_block_terms) {
+    params.rows_per_chunk = std::max({int64_t{1}, block_terms / terms_of_row, ceil_div(rows, max_chunks)});
+    params.sums = workspace + plan->workspace_bytes;
+    plan_sum(problem, kernel, params, plan);
+    const int64_t num_chunks = ceil_div(rows, params.rows_per_chunk);
+    plan->workspace_bytes += round_up(num_chunks * channels * problem.sum_bytes, pack_bytes);
+    params.partials = params.sums;
+    params.sums = problem.request.dalpha;
+    params.num_rows = params.rows_per_chunk = params.column_stride = num_chunks;
+    params.row_stride = 1;
+    params.run = Divider();
+    return plan_sum(problem, SumKernel::near_rows, params, plan);
   }
-  if (partials.num_rows <= max_rows_of_one_kernel) return plan_one_sum(problem, params, plan);
-  params.rows_per_chunk = std::max(min_rows_of_a_chunk, ceil_div(partials.num_rows, max_rows_of_one_kernel));
-  const int64_t num_chunks = ceil_div(partials.num_rows, params.rows_per_chunk);
-  params.sums = workspace + plan->workspace_bytes;
-  plan_one_sum(problem, params, plan);
-  params.partials = params.sums;
-  params.sums = problem.request.dalpha;
-  params.num_rows = params.rows_per_chunk = num_chunks;
-  params.num_columns = params.row_stride = problem.shape.channels;
-  params.column_stride = 1;
-  params.inner = 1;
-  plan->workspace_bytes += round_up(num_chunks * params.num_columns * problem.sum_bytes, pack_bytes);
-  plan_one_sum(problem, params, plan);
-}
-
-void plan_sums_of_rows(const PreluBackwardProblem& problem, int64_t num_rows, PreluBackwardPlan* plan) {
-  const int64_t channels = problem.shape.channels;
-  plan_sums(problem, {.num_rows = num_rows, .num_columns = channels, .row_stride = channels, .column_stride = 1}, plan);
+  plan_sum(problem, kernel, params, plan);
 }
 
 namespace {
@@ -157,7 +145,7 @@ bool plan_prelu_backward(const PreluBackwardRequest& request, const Device& devi
   *plan = start_plan(problem);
   if (problem.num_packs == 0) {
     plan->kernel = PreluBackwardKernel::nothing;
-    if (request.dalpha != nullptr) plan_sums_of_rows(problem, 0, plan);
+    if (request.dalpha != nullptr) plan_sums(problem, {.num_rows = 0, .row_stride = request.channels}, plan);
     return true;
   }
   switch (choice.kernel - 1) {

@@ -18,20 +18,17 @@ struct PreluBackwardProblem {
   int64_t num_packs;
 };
 
-// Partials of a channel that one block takes in at once where they are neighbours, 8 a thread; and those it takes in at
-// all: a second kernel takes longer than a second time.
+// Partials of a channel that a block sums up in one access to memory where they are neighbours, 8 a thread.
 constexpr int64_t near_rows_at_once = 8192;
-constexpr int64_t max_near_rows = 2 * near_rows_at_once;
 
 // Sums of a sector of 32 bytes.
 constexpr int64_t sector_sums = 8;
+constexpr int64_t warp_lanes = 32;
 
-// Partials as (rows, columns), and how the columns are the channels': see PartialSumParams.
+// Partials are (rows, channels, inner), or (channels, rows) where row_stride = 1.
 struct PreluPartials {
   int64_t num_rows;
-  int64_t num_columns;
   int64_t row_stride;
-  int64_t column_stride;
   int64_t inner = 1;
 };
 
@@ -50,9 +47,8 @@ int32_t lanes_for(int64_t num_sums, int64_t num_terms, int64_t threads);
 // Shared memory by which the blocks of a cluster hand over so many sums: a barrier of 16 bytes, and their places.
 constexpr int64_t cluster_area_bytes(int64_t num_sums, int64_t sum_bytes) { return 16 + num_sums * sum_bytes; }
 
-// Plan the kernels that make dalpha of partials at the workspace's start; the second, of partials (num_rows, channels).
+// Plans the kernels that make dalpha of partials at the workspace's start.
 void plan_sums(const PreluBackwardProblem& problem, const PreluPartials& partials, PreluBackwardPlan* plan);
-void plan_sums_of_rows(const PreluBackwardProblem& problem, int64_t num_rows, PreluBackwardPlan* plan);
 
 // Plan a kernel over x and dy on top of start_plan(), and its sums; false where it does not fit.
 bool plan_planes_of_channels(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);

@@ -17,7 +17,6 @@ namespace {
 constexpr int64_t wanted_threads = 416;
 // And not where their tiles were less than 96 bytes of a row: f32 512x768x2x2 0.67, with twice as many 0.87.
 constexpr int64_t min_packs_of_half = 6;
-constexpr int64_t warp_lanes = 32;
 // Of the multiprocessors, that blocks keep busy: where channels divide badly among them, other kernels are faster.
 // Less where a second kernel were a large part of the time: f16 35x607x8x8, 0.77 busy, 0.93; by planes 0.63.
 constexpr int64_t max_bytes_of_few_busy = int64_t{4} << 20;

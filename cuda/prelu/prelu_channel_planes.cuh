@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(max_backward_threads)
         dy[k] = dys[place + k * params.step_packs];
       }
   };
-  wait_for_previous_grid();
+  wait_for_previous_grid(xs + place);
 
   load_rows();
   // What is needed once the packs are there is made while they are under way.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plans of PReLU backward over columns of packs.
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
 #include "prelu/prelu_backward_problem.h"
@@ -45,45 +46,47 @@ namespace {
 
 // ---- packs_of_columns -----------------------------------------------------------------------------------------------
 
-// Rows of a slab, and packs that a thread loads before it uses any. H200, of the time to move 3N.
+// Rows of a slab, and packs that a thread loads before it uses any. Tensors of so many bytes take the row after which
+// there is none, or a larger one. H200, of the time to move 3N.
 struct Slab {
+  int64_t max_bytes;
   int64_t rows;
   int64_t packs_at_once;
 };
-// A block takes its rows in 2 passes, both under way at once, or in 4 while so many blocks a multiprocessor are left.
-// f16, slabs of 64 rows and of 128: rows of channels, 21615x141 0.69, 0.73; 221734x499 0.93, 0.95. Whole channels take
-// 2: 14x14 of 256 channels last 0.86, 0.85; 7x7 of 512 0.78, 0.74. Where not 2 passes but 3 or 1: 21615x141 0.65;
-// 392x3123 0.50, with 2 0.68.
-constexpr int64_t min_blocks_per_multiprocessor = 2;
-// Large tensors of whole channels: f32 112x112 1.00, with 4 packs at once 0.97.
-constexpr int64_t min_bytes_of_large_slabs = int64_t{64} << 20;
-constexpr Slab large_slab = {256, 8};
-// Where a channel had more partials than this, a cluster of 8 sums them up first: f16, whole channels, 294 of them,
-// 14x14 0.84 so, 0.86 without; 4704, 56x56 of 64 channels 0.93 so, by slabs of 256 rows 0.91; f32, 196, 256x7x7 of 512
-// channels 0.93 so, 0.89 without. Rows of others, 1792 of them, 221734x499 0.93 so, 0.95 without; of fewer channels
-// than a sector holds, 3456, 234x234 of 3 channels last 0.69 so, 0.58 without; large ones by larger slabs, 224x224 of 3
-// 0.84, 0.78 without clusters.
-constexpr int64_t most_partials_of_large_slabs = 128;
-constexpr int64_t most_partials_of_whole_channels(int64_t element_bytes) { return element_bytes >= 4 ? 128 : 512; }
-constexpr int64_t most_partials_of_few_channels = 512;
-constexpr int64_t most_partials_of_rows = 2048;
-constexpr int64_t min_bytes_of_cluster_slabs = int64_t{16} << 20;
-constexpr Slab cluster_slab = {256, 4};
+constexpr int64_t any_bytes = int64_t{1} << 62;
+// Slabs of 64 rows, 2 at once, of 96 rows, 4 at once, of 128, 4. f16: 1032x519, 1 MB, 0.60, 0.69, 0.69; 6031x127, 1.5
+// MB, 0.61, 0.67, 0.68; 7987x153, 2.4 MB, 0.72, 0.67, 0.67; 21615x141, 6 MB, 0.82, 0.79, 0.75; 57x57 of 100 channels
+// last, 21 MB, 0.885, 0.895, 0.90; 976800x55 0.88, 0.97, 0.975; 78802x813 0.95, 0.96, 0.95. f32: 21615x141 0.89, 0.88,
+// 0.875; 976800x55 0.98, 0.99, 0.97; 78802x813 all 0.97.
+constexpr Slab slabs_of_rows[] = {{int64_t{2} << 20, 96, 4}, {int64_t{12} << 20, 64, 2}, {any_bytes, 96, 4}};
+// Whole channels, the same slabs. f16: 7x7 of 512, 5 MB, 0.85, 0.82, 0.80; 28x28 of 128, 19 MB, 0.90, 0.90, 0.92; 56x56
+// of 64, 0.92, 0.94, 0.95; 112x112 0.99, 0.99, 0.995. f32: 28x28, 39 MB, 0.965, 0.96, 0.95; 56x56, 77 MB, 0.97, 0.99,
+// 0.98; 112x112 1.00, 1.01, 1.00. Clusters that sum up their slabs are no faster (0.00 to 0.01) since a second kernel
+// has all its loads under way at once.
+constexpr Slab slabs_of_channels_16_bit[] = {{int64_t{16} << 20, 64, 2}, {any_bytes, 128, 4}};
+constexpr Slab slabs_of_channels[] = {{int64_t{64} << 20, 64, 2}, {any_bytes, 96, 4}};
+// Long rows go by tiles of 512 bytes of them, where neighbouring rows are so far apart that each is in a page of its
+// own: f16, slabs of 96 rows and these: 4902x2633, 165 KB a row, 0.87, 0.90; 3969x2829 0.80, 0.90; 6549x2351 0.82,
+// 0.92; 73620x877, 110 KB, 0.954, 0.946; 4096x1001, 8 MB, 0.84, 0.82.
+constexpr int64_t min_packs_of_wide_tiles = 7500;
+constexpr int64_t min_bytes_of_wide_tiles = int64_t{12} << 20;
+constexpr Slab wide_slab = {any_bytes, 64, 4};
 
 // Rows of as many periods as are whole lines of 128 bytes, where that many of those rows are left; fewer, where that
 // keeps more of the threads busy: f16 4902x2633, 24 MB, 0.63 by 76 rows of lines.
 constexpr int64_t min_rows_of_lines = 64;
 constexpr double min_busy_rows = 0.9;
-// Planes past 96 bytes go so too where there are many: f16 4279x205x8x8, 4279 rows, 0.95, by planes 0.89; 54574x9x73,
-// 852 rows, 0.81, 0.73; 1000x301x11x11, 15 rows, 0.81 by shorter ones, 0.87. f32 498597x2x5x5, 31162 rows, 0.94, 0.88.
-constexpr int64_t min_rows_of_lines_of_planes = 256;
+// Planes past 96 bytes go so too where there are many: f16 4279x205x8x8, 4279 rows, 0.95, by planes 0.89; 96x512x7x7
+// one element off, 97 rows, 0.75, 0.71; 1000x301x11x11, 15 rows, 0.81 by shorter ones, 0.87. f32 54574x9x73, 1705 rows,
+// 0.91, 0.85; 498597x2x5x5, 31162 rows, 0.94, 0.88; 35x607x8x8, 35 rows, 0.75, 0.84.
+constexpr int64_t min_rows_of_lines_of_planes = 64;
 
 // Periods of channels * inner elements that make a row.
 int64_t periods_of_row(const PreluBackwardProblem& problem) {
   const int64_t V = problem.pack_elements, period = problem.shape.channels * problem.shape.inner;
   const auto periods_for = [&](int64_t elements) { return elements / std::gcd(period, elements); };
-  constexpr int64_t tile_rows = max_prelu_threads / column_tile_packs;
-  int64_t periods = periods_for(column_tile_packs * V);
+  constexpr int64_t tile_rows = max_prelu_threads / line_packs;
+  int64_t periods = periods_for(line_packs * V);
   for (; periods > periods_for(V); periods /= 2) {
     const int64_t rows = problem.shape.outer / periods;
     if (rows >= min_rows_of_lines && static_cast<double>(rows) >= min_busy_rows * round_up(rows, tile_rows)) break;
@@ -94,7 +97,7 @@ int64_t periods_of_row(const PreluBackwardProblem& problem) {
 }  // namespace
 
 bool has_rows_of_lines(const PreluBackwardProblem& problem) {
-  const int64_t line = column_tile_packs * problem.pack_elements;
+  const int64_t line = line_packs * problem.pack_elements;
   const int64_t periods = line / std::gcd(problem.shape.channels * problem.shape.inner, line);
   return problem.shape.outer / periods >= min_rows_of_lines_of_planes;
 }
@@ -123,31 +126,16 @@ void place_column_packs(const PreluBackwardProblem& problem, ColumnPacks column_
   params->last_row_packs = end % params->row_packs;
 }
 
-struct Slabs {
-  Slab slab;
-  bool clusters;
-};
+template <size_t kSlabs>
+Slab slab_for(const Slab (&slabs)[kSlabs], int64_t num_bytes) {
+  return *std::find_if(slabs, slabs + kSlabs, [&](const Slab& slab) { return num_bytes < slab.max_bytes; });
+}
 
-Slabs slabs_for(const PreluBackwardProblem& problem, const ColumnParams& params, ColumnPacks column_packs,
-                int64_t tile_rows) {
+Slab slab_for(const PreluBackwardProblem& problem, ColumnPacks column_packs) {
   const int64_t num_bytes = problem.num_packs * pack_bytes;
-  const auto partials_of = [&](const Slab& slab) {  // of a channel
-    return ceil_div(params.num_rows, slab.rows) * (params.num_columns / problem.shape.channels);
-  };
-  const Slab two_passes = {2 * tile_rows, 2}, four_passes = {4 * tile_rows, 2};
-  if (column_packs == ColumnPacks::whole_channels) {
-    if (num_bytes >= min_bytes_of_large_slabs)
-      return {large_slab, partials_of(large_slab) >= most_partials_of_large_slabs};
-    return {two_passes, partials_of(two_passes) > most_partials_of_whole_channels(problem.shape.element_bytes)};
-  }
-  const int64_t num_fours = ceil_div(params.num_rows, four_passes.rows) * ceil_div(params.row_packs, column_tile_packs);
-  const bool are_many = num_fours >= min_blocks_per_multiprocessor * problem.device.num_multiprocessors;
-  const Slab slab = are_many ? four_passes : two_passes;
-  const int64_t most_partials = problem.shape.inner > 1                ? near_rows_at_once
-                                : problem.shape.channels < sector_sums ? most_partials_of_few_channels
-                                                                       : most_partials_of_rows;
-  if (partials_of(slab) <= most_partials) return {slab, false};
-  return {num_bytes >= min_bytes_of_cluster_slabs ? cluster_slab : slab, true};
+  if (column_packs != ColumnPacks::whole_channels) return slab_for(slabs_of_rows, num_bytes);
+  return problem.shape.element_bytes == 2 ? slab_for(slabs_of_channels_16_bit, num_bytes)
+                                          : slab_for(slabs_of_channels, num_bytes);
 }
 
 }  // namespace
@@ -166,54 +154,54 @@ void plan_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) 
     params.first_column = problem.tensors.grid.lead;
   }
   params.num_rows = ceil_div(problem.num_packs, params.row_packs);
+  params.has_wide_rows = (params.row_packs + wide_tile_packs) * V + problem.tensors.grid.phase >= int64_t{1} << 31;
+  const int64_t channels = problem.shape.channels;
+  const bool may_fold = problem.shape.inner == 1 && 2 * channels <= line_packs * V && problem.num_packs > line_packs;
   plan->column_packs = column_packs_of(problem);
+  if (may_fold && plan->column_packs == ColumnPacks::whole_channels) plan->column_packs = ColumnPacks::aligned;
   place_column_packs(problem, plan->column_packs, &params);
-  const int64_t num_tiles = ceil_div(params.row_packs, column_tile_packs);
-  int64_t threads =
-      choice.max_threads > 0 ? std::clamp(choice.max_threads / 64 * 64, 64, max_prelu_threads) : max_prelu_threads;
-  while (threads > 64 && threads / 2 >= params.num_rows * column_tile_packs) threads /= 2;
-  const int64_t tile_rows = threads / column_tile_packs;
-  const bool wants_dalpha = problem.request.dalpha != nullptr, is_shifted = plan->column_packs == ColumnPacks::shifted;
-  const bool may_cluster = wants_dalpha && problem.device.capability >= 90 && !is_shifted && params.num_rows > 1 &&
-                           choice.cluster_blocks != 1;
-  const Slabs slabs = slabs_for(problem, params, plan->column_packs, tile_rows);
-  const int64_t rows_per_slab = choice.rows_per_slab > 0 ? choice.rows_per_slab : slabs.slab.rows;
-  const int64_t num_slabs = ceil_div(params.num_rows, rows_per_slab);
-  const int64_t blocks = !may_cluster                ? 1
-                         : choice.cluster_blocks > 0 ? choice.cluster_blocks
-                         : slabs.clusters            ? max_cluster_blocks
-                                                     : 1;
-  const int64_t tile_columns = column_tile_packs * V;
+  const bool is_shifted = plan->column_packs == ColumnPacks::shifted;
+  const bool is_long = params.row_packs >= min_packs_of_wide_tiles &&
+                       problem.num_packs * pack_bytes >= min_bytes_of_wide_tiles && choice.rows_per_slab == 0;
+  const bool is_wide = !is_shifted && (choice.tile_packs >= wide_tile_packs || is_long);
+  const int64_t tile_packs = is_wide ? wide_tile_packs : line_packs, tile_columns = tile_packs * V;
+  const int64_t num_tiles = ceil_div(params.row_packs, tile_packs);
+  const int64_t min_threads = std::max<int64_t>(64, tile_columns);  // each sums up a column in the end
+  int64_t threads = choice.max_threads > 0
+                        ? std::clamp<int64_t>(std::bit_floor(static_cast<uint32_t>(choice.max_threads)), min_threads,
+                                              max_prelu_threads)
+                        : max_prelu_threads;
+  while (threads > min_threads && threads / 2 >= params.num_rows * tile_packs) threads /= 2;
+  const Slab slab = is_wide ? wide_slab : slab_for(problem, plan->column_packs);
+  const int64_t rows_per_slab = choice.rows_per_slab > 0 ? choice.rows_per_slab : slab.rows;
+  params.tile_packs = static_cast<int32_t>(tile_packs);
   params.rows_per_slab = static_cast<int32_t>(rows_per_slab);
-  params.step_packs = tile_rows * params.row_packs;
+  params.step_packs = threads / tile_packs * params.row_packs;
   params.num_tiles = Divider(static_cast<uint32_t>(std::min(num_tiles, int64_t{1} << 31)));
   plan->kernel = PreluBackwardKernel::packs_of_columns;
-  // What there are kernels for.
-  const int64_t most_at_once = plan->column_packs == ColumnPacks::whole_channels ? 8 : is_shifted ? 2 : 4;
+  const int64_t most_at_once = is_shifted ? 2 : 4;
   plan->packs_at_once = static_cast<int32_t>(
-      std::min(choice.packs_at_once > 0 ? choice.packs_at_once : slabs.slab.packs_at_once, most_at_once));
+      std::min(choice.packs_at_once > 0 ? choice.packs_at_once : slab.packs_at_once, most_at_once));
+  const int64_t num_slabs = ceil_div(params.num_rows, rows_per_slab), num_blocks = num_tiles * num_slabs;
+  const bool keeps_alphas = plan->column_packs != ColumnPacks::whole_channels;
   plan->launch.num_threads = static_cast<int32_t>(threads);
-  plan->launch.num_blocks = num_tiles * round_up(num_slabs, blocks);
-  plan->launch.shared_bytes = static_cast<int32_t>(threads / 32 * tile_columns * problem.sum_bytes);
-  if (blocks > 1) {
-    plan->launch.cluster_blocks = static_cast<int32_t>(blocks);
-    plan->launch.shared_bytes += static_cast<int32_t>(cluster_area_bytes(blocks * tile_columns, problem.sum_bytes));
-  }
-  if (!wants_dalpha) return;
-  const int64_t num_partials = ceil_div(num_slabs, blocks) * (params.num_columns / period);
+  plan->launch.num_blocks = num_blocks;
+  plan->launch.shared_bytes =
+      static_cast<int32_t>(tile_columns * (threads / warp_lanes * problem.sum_bytes +
+                                           (keeps_alphas ? element_bytes_of(problem.request.alpha_dtype) : 0)));
+  if (problem.request.dalpha == nullptr) return;
+  const int64_t num_partials = num_slabs * (params.num_columns / period);
   params.is_dalpha = num_partials == 1 && problem.shape.inner == 1;
   if (params.is_dalpha) {
     params.tensors.dalpha = params.sums = problem.request.dalpha;
     return;
   }
   params.tensors.partials = params.sums = problem.request.workspace;
-  plan_sums(problem,
-            {.num_rows = num_partials,
-             .num_columns = period,
-             .row_stride = period,
-             .column_stride = 1,
-             .inner = problem.shape.inner},
-            plan);
+  params.is_folded = may_fold;
+  if (params.is_folded)
+    plan_sums(problem, {.num_rows = num_blocks, .row_stride = 1}, plan);
+  else
+    plan_sums(problem, {.num_rows = num_partials, .row_stride = period, .inner = problem.shape.inner}, plan);
 }
 
 }  // namespace flowk

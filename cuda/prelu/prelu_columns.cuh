@@ -5,9 +5,6 @@
 #include "core/grid_order.cuh"
 #include "core/shared.cuh"
 #include "prelu/prelu_gradients.cuh"
-#ifndef FLOWK_SIMT
-#include "prelu/prelu_cluster.cuh"
-#endif
 
 namespace flowk {
 
@@ -15,109 +12,149 @@ namespace flowk {
 // a part exists goes by its elements, a thread each: that is short, where the pack as one is the longer half of a
 // kernel.
 template <class T, class A>
-__device__ __forceinline__ ComputeType<T> differentiate_element(const PreluBackwardTensors& tensors, int64_t element) {
+__device__ __forceinline__ ComputeType<T> differentiate_element(const PreluBackwardTensors& tensors, int64_t element,
+                                                                A alpha) {
   using Compute = ComputeType<T>;
-  const PackGrid& grid = tensors.grid;
-  const uint64_t plane = grid.by_inner_wide.divide(static_cast<uint64_t>(element));
-  const uint64_t channel = plane - grid.by_channels_wide.divide(plane) * static_cast<uint64_t>(grid.channels);
   const Compute x = widen(static_cast<const T*>(tensors.x)[element]),
                 dy = widen(static_cast<const T*>(tensors.dy)[element]);
-  const Compute alpha = widen(static_cast<const A*>(tensors.alpha)[channel]);
-  if (tensors.dx != nullptr) static_cast<T*>(tensors.dx)[element] = convert<T>(x > 0 ? dy : alpha * dy);
+  if (tensors.dx != nullptr) static_cast<T*>(tensors.dx)[element] = convert<T>(x > 0 ? dy : widen(alpha) * dy);
   return x > 0 ? Compute{0} : dy * x;
+}
+
+template <class Index>
+__device__ __forceinline__ Index channel_at(Index position, const PackGrid& grid) {
+  const Index plane = divide<Index>(position, grid.by_inner, grid.by_inner_wide);
+  return plane - divide<Index>(plane, grid.by_channels, grid.by_channels_wide) * static_cast<Index>(grid.channels);
+}
+
+__device__ __forceinline__ int64_t channel_of(const ColumnParams& params, int64_t column) {
+  const PackGrid& grid = params.tensors.grid;
+  const uint64_t position = static_cast<uint64_t>(column + grid.phase);
+  return params.has_wide_rows ? static_cast<int64_t>(channel_at<uint64_t>(position, grid))
+                              : channel_at<uint32_t>(static_cast<uint32_t>(position), grid);
+}
+
+// Sums up the columns of a tile that are the same channel's: thread c has the sum of column c, `tile_columns` of them,
+// which has a place at tile_sums + c. Few channels, inner = 1; `first_channel` is that of column 0.
+template <class Sum>
+__device__ __forceinline__ void fold_columns(const ColumnParams& params, Sum* tile_sums, Sum sum, int tile_columns,
+                                             int first_channel) {
+  const int c = static_cast<int>(threadIdx.x), channels = static_cast<int>(params.tensors.grid.channels);
+  if (c < tile_columns) tile_sums[c] = sum;
+  __syncthreads();
+  if (c >= channels) return;
+  int column = c - first_channel;
+  if (column < 0) column += channels;
+  Sum total = 0;
+#pragma unroll 8
+  for (; column < tile_columns; column += channels) total += tile_sums[column];
+  static_cast<Sum*>(params.sums)[c * static_cast<int64_t>(gridDim.x) + blockIdx.x] = total;
 }
 
 // dx[r, k] = x[r, k] > 0 ? dy[r, k] : alpha[channel of k] * dy[r, k]
 // sums[s, k] = sum of (x > 0 ? 0 : dy * x) over the rows r of slab s   x, dy, dx (rows, columns)
-// A block takes a slab of rows and a tile of columns, a warp 4 of the rows at a time; a thread keeps its pack of
-// columns and has kRows packs of x and of dy under way at once. The rows of a warp are summed up by shuffles, the
-// warps through shared memory, (warps, tile_columns). With kCluster neighbouring slabs are a cluster, whose first
-// block receives all sums and has the only place for them.
-template <class T, class A, bool kCluster, ColumnPacks kPacks, int kRows>
+// A block takes a slab of rows and a tile of columns, a warp 4 of the rows at a time or 1; a thread keeps its pack of
+// columns and has kRows packs of x and of dy under way at once. The rows of a warp are summed up by shuffles, the warps
+// through shared memory, (warps, tile_columns).
+template <class T, class A, ColumnPacks kPacks, int kTilePacks, int kRows>
 __global__ void __launch_bounds__(max_prelu_threads) prelu_columns(const __grid_constant__ ColumnParams params) {
-  constexpr int V = pack_elements<T>;
-  constexpr int tile_columns = column_tile_packs * V;
+  constexpr int V = pack_elements<T>, tile_columns = kTilePacks * V;
   constexpr int max_warps = max_prelu_threads / 32;
   constexpr bool is_aligned = kPacks != ColumnPacks::shifted, has_edges = kPacks == ColumnPacks::aligned;
   using Sum = ComputeType<T>;
   const PreluBackwardTensors& tensors = params.tensors;
   const PackGrid& grid = tensors.grid;
-  Sum* tile_sums = &shared<Sum>();
-  const int num_warps = static_cast<int>(blockDim.x) >> 5, tile_rows = static_cast<int>(blockDim.x) / column_tile_packs;
-  uint32_t group = blockIdx.x;  // of the slabs whose sums end in one place
-#ifndef FLOWK_SIMT
-  Sum* exchange = tile_sums + num_warps * tile_columns;
-  if constexpr (kCluster) {
-    begin_cluster_exchange<Sum>(exchange);
-    group = cluster_index();
-  }
-#endif
+  constexpr bool is_vector = kPacks == ColumnPacks::whole_channels;
+  unsigned char* area = &shared<unsigned char>();
+  A* tile_alphas = reinterpret_cast<A*>(area);  // (tile_columns), where a pack's are no vector in memory
+  Sum* tile_sums = reinterpret_cast<Sum*>(area + (is_vector ? 0 : tile_columns * sizeof(A)));
+  const int num_warps = static_cast<int>(blockDim.x) >> 5, tile_rows = static_cast<int>(blockDim.x / kTilePacks);
   allow_next_grid();
-  const uint32_t tile = take_index(&group, params.num_tiles);
-  int64_t slab = group;
-#ifndef FLOWK_SIMT
-  if constexpr (kCluster) slab = slab * cluster_blocks() + cluster_rank();
-#endif
-  const int pack = static_cast<int>(threadIdx.x) % column_tile_packs;
-  const int64_t column = static_cast<int64_t>(tile) * column_tile_packs + pack;
-  const int64_t slab_row = slab * params.rows_per_slab;
+  uint32_t slab = blockIdx.x;
+  const uint32_t tile = take_index(&slab, params.num_tiles);
+  const int pack = static_cast<int>(threadIdx.x % kTilePacks);
+  const int64_t column = static_cast<int64_t>(tile) * kTilePacks + pack;
+  const int64_t slab_row = static_cast<int64_t>(slab) * params.rows_per_slab;
   const bool is_column = column < params.row_packs;
   const int64_t remaining = params.num_whole_rows + (column < params.last_row_packs ? 1 : 0) - slab_row;
   const int num_rows = !is_column                         ? 0
                        : remaining < params.rows_per_slab ? static_cast<int>(remaining)
                                                           : params.rows_per_slab;
-  int row = static_cast<int>(threadIdx.x) / column_tile_packs;
+  int row = static_cast<int>(threadIdx.x / kTilePacks);
   int64_t place = (slab_row + row) * params.row_packs + column;  // in packs
-  wait_for_previous_grid();
-
-  const auto element_of = [&](int64_t any_place) {
-    return any_place * V - (kPacks == ColumnPacks::whole_channels ? 0 : grid.lead);
-  };
+  const int64_t lead = is_vector ? 0 : grid.lead;
+  // Where the tensors have the packs, those that do not exist too.
+  const uint4* xs = reinterpret_cast<const uint4*>(static_cast<const T*>(tensors.x) - lead);
+  const uint4* dys = reinterpret_cast<const uint4*>(static_cast<const T*>(tensors.dy) - lead);
+  uint4* dxs = reinterpret_cast<uint4*>(static_cast<T*>(tensors.dx) - lead);
   Sum sums[V] = {};
   uint4 x[kRows] = {}, dy[kRows] = {};
   const auto load_rows = [&] {
 #pragma unroll
     for (int k = 0; k < kRows; ++k)
       if (row + k * tile_rows < num_rows) {
-        const int64_t first = element_of(place + k * params.step_packs);
-        x[k] = load_pack<T, is_aligned>(tensors.x, first, grid.num_elements, tensors.x_shift);
-        dy[k] = load_pack<T, is_aligned>(tensors.dy, first, grid.num_elements, tensors.dy_shift);
+        const int64_t at = place + k * params.step_packs;
+        if constexpr (is_aligned) {
+          x[k] = xs[at];
+          dy[k] = dys[at];
+        } else {
+          x[k] = load_pack<T, false>(tensors.x, at * V - lead, grid.num_elements, tensors.x_shift);
+          dy[k] = load_pack<T, false>(tensors.dy, at * V - lead, grid.num_elements, tensors.dy_shift);
+        }
       }
   };
   if (has_edges && place < params.first_pack) {
     row += tile_rows;
     place += params.step_packs;
   }
+  wait_for_previous_grid(xs + place);
+
   load_rows();
-  const uint64_t position = static_cast<uint64_t>(column * V + grid.phase);
-  constexpr bool is_vector = kPacks == ColumnPacks::whole_channels;
-  const uint64_t plane = is_vector ? position : grid.by_inner_wide.divide(position);
-  const uint64_t period = is_vector && params.num_columns == grid.channels ? 0 : grid.by_channels_wide.divide(plane);
-  const PackAlphas<T, A> alphas =
-      load_alphas<T, A, int64_t>(tensors.alpha, is_vector ? AlphaAccess::vector_per_pack : AlphaAccess::one_per_element,
-                                 static_cast<int64_t>(plane) - static_cast<int64_t>(period) * grid.channels,
-                                 static_cast<int64_t>(position) - static_cast<int64_t>(plane) * grid.inner, grid);
-  const int c = static_cast<int>(threadIdx.x);  // the tile's column that is this thread's in the end
+  const int c = static_cast<int>(threadIdx.x);  // the tile's column that is this thread's at the start and in the end
   const int64_t tile_column = static_cast<int64_t>(tile) * tile_columns + c;
   Sum sum = 0;
-  if constexpr (has_edges) {
+  PackAlphas<T, A> alphas;
+  if constexpr (is_vector) {
+    const int64_t position = column * V;
+    const int64_t period = params.num_columns == grid.channels
+                               ? 0
+                               : static_cast<int64_t>(grid.by_channels_wide.divide(static_cast<uint64_t>(position)));
+    alphas = load_alphas<T, A, int64_t>(tensors.alpha, AlphaAccess::vector_per_pack, position - period * grid.channels,
+                                        0, grid);
+  } else {
+    // Each column's alpha is found once, while the packs are under way.
+    if (c < tile_columns) {
+      const A alpha = static_cast<const A*>(tensors.alpha)[channel_of(params, tile_column)];
+      tile_alphas[c] = alpha;
+      if constexpr (has_edges) {
 #pragma unroll 1
-    for (int i = 0; i < params.num_edges; ++i) {
-      const ColumnEdge& edge = params.edges[i];
-      const int64_t in_pack = tile_column - edge.column * V, edge_row = edge.row - slab_row;
-      const int64_t element = element_of(edge.row * params.row_packs) + tile_column;
-      if (c < tile_columns && in_pack >= 0 && in_pack < V && edge_row >= 0 && edge_row < params.rows_per_slab &&
-          element >= 0 && element < grid.num_elements)
-        sum += differentiate_element<T, A>(tensors, element);
+        for (int i = 0; i < params.num_edges; ++i) {
+          const ColumnEdge& edge = params.edges[i];
+          const int64_t in_pack = tile_column - edge.column * V, edge_row = edge.row - slab_row;
+          const int64_t element = edge.row * params.row_packs * V - lead + tile_column;
+          if (in_pack >= 0 && in_pack < V && edge_row >= 0 && edge_row < params.rows_per_slab && element >= 0 &&
+              element < grid.num_elements)
+            sum += differentiate_element<T, A>(tensors, element, alpha);
+        }
+      }
     }
+    __syncthreads();
+    alphas = load_alphas<T, A, int>(tile_alphas, AlphaAccess::vector_per_pack, pack * V, 0, grid);
   }
 #pragma unroll 1
   while (row < num_rows) {
 #pragma unroll
     for (int k = 0; k < kRows; ++k)
-      if (row + k * tile_rows < num_rows)
-        differentiate_pack<T, A, is_aligned>(tensors, element_of(place + k * params.step_packs), dy[k], x[k], alphas,
-                                             sums);
+      if (row + k * tile_rows < num_rows) {
+        const int64_t at = place + k * params.step_packs;
+        const uint4 dx =
+            gate_pack<T, A>(x[k], dy[k], alphas, [&](int j, Sum one_x, Sum one_dy) { sums[j] += one_dy * one_x; });
+        if (tensors.dx == nullptr) continue;
+        if constexpr (is_aligned)
+          store_chunk(dxs + at, dx);
+        else
+          store_pack<T, false>(tensors.dx, at * V - lead, grid.num_elements, dx);
+      }
     row += kRows * tile_rows;
     place += kRows * params.step_packs;
     if (row >= num_rows) break;
@@ -125,25 +162,14 @@ __global__ void __launch_bounds__(max_prelu_threads) prelu_columns(const __grid_
   }
   if (params.sums == nullptr) return;
 
-  constexpr int steps = 2, kept = V >> steps > 0 ? V >> steps : 1;
+  constexpr int steps = kTilePacks == 8 ? 2 : 0, kept = V >> steps > 0 ? V >> steps : 1;
   const int lane = static_cast<int>(threadIdx.x) & 31, warp = static_cast<int>(threadIdx.x) >> 5;
   const int first = pack * V + sum_values_over_lanes<steps>(sums, lane);
 #pragma unroll
   for (int j = 0; j < kept; ++j) tile_sums[warp * tile_columns + first + j] = sums[j];
-#ifndef FLOWK_SIMT
-  if constexpr (kCluster) wait_for_cluster_start();
-#endif
   __syncthreads();
   const bool exists =
       c < tile_columns && tile_column >= params.first_column && tile_column - params.first_column < params.num_columns;
-  const auto finish = [&](Sum sum) {
-    int64_t position = tile_column - grid.lead;  // from a period's start
-    if (position < 0) position += params.num_columns;
-    if (params.is_dalpha)
-      static_cast<A*>(params.sums)[position] = convert<A>(sum);
-    else
-      static_cast<Sum*>(params.sums)[group * params.num_columns + position] = sum;
-  };
   if (exists) {
     Sum of_warps[max_warps];
 #pragma unroll
@@ -151,22 +177,16 @@ __global__ void __launch_bounds__(max_prelu_threads) prelu_columns(const __grid_
 #pragma unroll
     for (int w = 0; w < max_warps; ++w) sum += of_warps[w];
   }
-  if constexpr (!kCluster) {
-    if (exists) finish(sum);
-  } else {
-#ifndef FLOWK_SIMT
-    if (exists) send_to_first_block<Sum>(exchange, cluster_rank() * tile_columns + static_cast<uint32_t>(c), sum);
-    if (cluster_rank() != 0) return;
-    const int64_t columns_left = params.num_columns - static_cast<int64_t>(tile) * tile_columns;
-    const uint32_t num_columns = columns_left < tile_columns ? static_cast<uint32_t>(columns_left) : tile_columns;
-    const uint32_t num_blocks = cluster_blocks();
-    const Sum* received = receive_from_cluster<Sum>(exchange, num_blocks * num_columns);
-    if (!exists) return;
-    sum = 0;
-    for (uint32_t rank = 0; rank < num_blocks; ++rank) sum += received[rank * tile_columns + static_cast<uint32_t>(c)];
-    finish(sum);
-#endif
-  }
+  if (!is_vector && params.is_folded)
+    return fold_columns(params, tile_sums, sum, tile_columns,
+                        static_cast<int>(channel_of(params, static_cast<int64_t>(tile) * tile_columns)));
+  if (!exists) return;
+  int64_t position = tile_column - grid.lead;  // from a period's start
+  if (position < 0) position += params.num_columns;
+  if (params.is_dalpha)
+    static_cast<A*>(params.sums)[position] = convert<A>(sum);
+  else
+    static_cast<Sum*>(params.sums)[slab * params.num_columns + position] = sum;
 }
 
 }  // namespace flowk

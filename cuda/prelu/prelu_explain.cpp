@@ -89,16 +89,15 @@ void explain_prelu_backward(const PreluBackwardPlan& plan, char* text, size_t te
                   plan.span_is_in_one_plane ? "one plane" : "up to two planes",
                   static_cast<long long>(plan.spans.partials_per_plane));
   else if (is_planes)
-    std::snprintf(tile, sizeof(tile), "  span: %d packs of 16 bytes a block, %lld partial sums a plane, %s\n",
-                  plan.planes.span_packs, static_cast<long long>(plan.planes.partials_per_plane),
-                  words(plan.planes.alpha_access));
+    std::snprintf(tile, sizeof(tile), "  span: %d packs of 16 bytes a block, %lld partial sums a plane\n",
+                  plan.planes.span_packs, static_cast<long long>(plan.planes.partials_per_plane));
   else if (is_warp_columns)
     std::snprintf(tile, sizeof(tile), "  tile: a pack of %lld rows a warp, up to %d packs a lane at once\n",
                   static_cast<long long>(plan.columns.num_rows), plan.packs_at_once);
   else if (plan.kernel != PreluBackwardKernel::nothing)
     std::snprintf(tile, sizeof(tile),
                   "  tile: %d of %lld packs of a row, %d of %lld rows a block, %d packs a thread at once, %s\n",
-                  column_tile_packs, static_cast<long long>(plan.columns.row_packs), plan.columns.rows_per_slab,
+                  plan.columns.tile_packs, static_cast<long long>(plan.columns.row_packs), plan.columns.rows_per_slab,
                   static_cast<long long>(plan.columns.num_rows), plan.packs_at_once, words(plan.column_packs));
   if (plan.kernel != PreluBackwardKernel::nothing)
     std::snprintf(launch, sizeof(launch),
@@ -111,7 +110,8 @@ void explain_prelu_backward(const PreluBackwardPlan& plan, char* text, size_t te
   for (int i = 0; i < plan.num_sums; ++i)
     used += static_cast<size_t>(
         std::snprintf(sums + used, sizeof(sums) - used, "  sums: %lld x %lld partials, %lld blocks of %d threads%s\n",
-                      static_cast<long long>(plan.sums[i].num_rows), static_cast<long long>(plan.sums[i].num_columns),
+                      static_cast<long long>(plan.sums[i].num_rows),
+                      static_cast<long long>(plan.sums[i].channels * plan.sums[i].run.divisor),
                       static_cast<long long>(plan.sum_launches[i].num_blocks), plan.sum_launches[i].num_threads,
                       plan.sum_launches[i].overlaps_previous ? ", launched early" : ""));
   if (plan.num_sums == 0 && tensors.dalpha != nullptr)

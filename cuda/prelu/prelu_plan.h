@@ -26,9 +26,9 @@ constexpr int64_t pack_bytes = 16;
 constexpr int max_prelu_threads = 256;
 constexpr int max_backward_threads = 512;
 constexpr int max_span_threads = 256;
-constexpr int max_sum_threads = 512;
 constexpr int max_row_sum_threads = 1024;
-constexpr int column_tile_packs = 8;   // 128 bytes of a row
+constexpr int line_packs = 8;  // 128 bytes
+constexpr int wide_tile_packs = 32;
 constexpr int max_cluster_blocks = 8;  // that every GPU with clusters has
 
 // A checked call. Every extent is >= 1; `dtype` is float16, bfloat16, float32 or float64, `alpha_dtype` the same type,
@@ -178,8 +178,7 @@ struct PlaneParams {
   int32_t span_packs = 0;
   int64_t partials_per_plane = 1;
   int32_t log2_threads_per_plane = 5;  // of the threads that sum a plane's sums up, at most 32
-  AlphaAccess alpha_access = AlphaAccess::two_per_pack;
-  Divider by_span;  // elements of a span
+  Divider by_span;                     // elements of a span
   WideDivider by_span_wide;
   friend bool operator==(const PlaneParams&, const PlaneParams&) = default;
 };
@@ -199,19 +198,22 @@ struct ColumnEdge {
 };
 
 // The packs are rows of `row_packs`, a row is whole periods of channels * inner elements: its columns. A block takes
-// column_tile_packs neighbouring packs of `rows_per_slab` neighbouring rows. Partials are (slabs, num_columns), which
-// is (slabs * periods, channels, inner); a cluster's slabs count as one. Or a warp takes one pack of all rows, and only
-// what comes before rows_per_slab counts.
+// `tile_packs` neighbouring packs of `rows_per_slab` neighbouring rows. Partials are (slabs, num_columns), which is
+// (slabs * periods, channels, inner). Or a warp takes one pack of all rows, and only what comes before tile_packs
+// counts.
 struct ColumnParams {
   PreluBackwardTensors tensors;
   void* sums = nullptr;  // dalpha or partials; null: not wanted
   int64_t num_rows = 0;  // the last may be short
   int64_t row_packs = 0;
+  bool has_wide_rows = false;  // their positions need more than 31 bits
   int64_t num_columns = 0;
   int32_t first_column = 0;  // the first element's, where one row holds all: columns are not elements before it then
   int64_t step_packs = 0;    // between a thread's rows
+  int32_t tile_packs = 8;    // or 32
   int32_t rows_per_slab = 0;
   bool is_dalpha = false;
+  bool is_folded = false;      // partials are (channels, blocks): a block sums up its columns of a channel
   int32_t first_pack = 0;      // the first that exists as a whole, where those that do not are left to the edges
   int64_t num_whole_rows = 0;  // of packs before the last edge
   int64_t last_row_packs = 0;
@@ -221,30 +223,27 @@ struct ColumnParams {
   friend bool operator==(const ColumnParams&, const ColumnParams&) = default;
 };
 
-// sums[r, c] = sum over the rows of chunk r and over the columns c * inner + i, i < inner, of partials. The strides are
-// of partials, in elements.
-struct PartialSumParams {
-  const void* partials = nullptr;
-  void* sums = nullptr;
-  int64_t num_rows = 0;
-  int64_t rows_per_chunk = 0;
-  int64_t num_columns = 0;
-  int64_t row_stride = 0;
-  int64_t column_stride = 1;
-  int64_t channels = 0;
-  int64_t inner = 1;
-  Divider run;             // neighbouring partials of a channel, of sum_near_rows
-  Divider block_channels;  // channels of a block, a power of two <= 8
-  Divider num_tiles;       // blocks along the channels
-  friend bool operator==(const PartialSumParams&, const PartialSumParams&) = default;
+// How the partials of a channel lie, each kind summed up by a kernel of its own.
+enum class SumKernel : int32_t {
+  near_rows,  // (channels, rows)
+  runs,       // (rows, channels, inner), where a run is not a sector
+  far_rows,   // (rows, channels)
 };
 
-// What sums partials up to dalpha.
-enum class SumKernel : int32_t {
-  partials,   // any
-  near_rows,  // (channels, rows), a block a channel
-  runs,       // (rows, channels, inner), the same
-  far_rows,   // (rows, channels), a block 8 or 32 of these
+// Sums of partials, over chunks of `rows_per_chunk` rows each. In the order in which a kernel needs them: they come by
+// lines of 64 bytes, each a wait of its own.
+struct PartialSumParams {
+  const void* partials = nullptr;
+  int64_t num_rows = 0;
+  int64_t channels = 0;
+  int64_t row_stride = 0;           // in partials
+  int64_t column_stride = 0;        // between channels
+  int32_t log2_block_channels = 0;  // channels of a block, at most 32
+  Divider run;                      // neighbouring partials of a channel, of SumKernel::runs
+  void* sums = nullptr;
+  int64_t rows_per_chunk = 0;
+  Divider num_chunks;
+  friend bool operator==(const PartialSumParams&, const PartialSumParams&) = default;
 };
 
 // One kernel over x and dy, then up to two that sum its partials up.
@@ -263,7 +262,7 @@ struct PreluBackwardPlan {
   PlaneParams planes;
   ColumnParams columns;
   int32_t num_sums = 0;  // kernels after the first; the last writes dalpha
-  SumKernel last_sum = SumKernel::partials;
+  SumKernel sum_kernels[2] = {};
   LaunchConfig sum_launches[2];
   PartialSumParams sums[2];
   int64_t workspace_bytes = 0;
@@ -272,13 +271,13 @@ struct PreluBackwardPlan {
 
 // What a bench may choose in place of the planner; 0 leaves the choice to it.
 struct PreluBackwardChoice {
-  int32_t kernel = 0;         // 1 + PreluBackwardKernel
-  int32_t max_threads = 0;    // a block
-  int32_t rows_per_slab = 0;  // of packs_of_columns
-  int32_t cluster_blocks = 0;
-  int32_t tile_packs = 0;     // of planes_of_channels: at most
-  int32_t overlap = 0;        // 1: no kernel starts early; 2: they do
-  int32_t packs_at_once = 0;  // of all kernels but packs_of_planes
+  int32_t kernel = 0;          // 1 + PreluBackwardKernel
+  int32_t max_threads = 0;     // a block
+  int32_t rows_per_slab = 0;   // of packs_of_columns
+  int32_t cluster_blocks = 0;  // of planes_of_channels
+  int32_t tile_packs = 0;      // of planes_of_channels: at most; of packs_of_columns: 32 for wide ones
+  int32_t overlap = 0;         // 1: no kernel starts early; 2: they do
+  int32_t packs_at_once = 0;   // of all kernels but packs_of_planes
 };
 
 // Chooses kernels and launches. plan->workspace_bytes is what it needs at request.workspace. False, and no plan, where

@@ -12,17 +12,17 @@ namespace {
 
 // ---- spans_of_planes ------------------------------------------------------------------------------------------------
 
-constexpr int64_t warp_lanes = 32;
 // Packs a lane, at most. H200, of the time to move 3N, 2, 4 and 8 packs: f16 112x112 1.00, 1.01, 1.01; 28x28 0.98,
-// 0.96,
-// -; f32 56x56 -, 1.10, 1.11; 28x28 0.97, 0.96, 0.98; in two planes (57x57) f16 0.94, 0.88, -; f32 0.98, 0.97, -. Fewer
-// partials where it is all the same. Blocks of 256 threads for 2 packs (f32 14x14 0.96, with 128 threads 0.95), of 128
-// for more.
+// 0.96, -; f32 56x56 -, 1.10, 1.11; 28x28 0.97, 0.96, 0.98; in two planes (57x57) f16 0.94, 0.88, -; f32 0.98, 0.97, -.
+// Fewer partials where it is all the same. Blocks of 256 threads for 2 packs of one plane (f16 28x6x252x156 0.94, with
+// 128 threads 0.92), of 128 for more and for two planes (f16 33x65x31x33 0.76, with 256 0.74).
 constexpr int64_t min_bytes_of_four_packs = int64_t{64} << 20;
 constexpr int64_t max_packs_of_one_plane(int64_t element_bytes, int64_t num_bytes) {
   return element_bytes >= 4 ? 8 : num_bytes >= min_bytes_of_four_packs ? 4 : 2;
 }
-constexpr int32_t threads_of_spans(int64_t packs_per_lane) { return packs_per_lane <= 2 ? 256 : 128; }
+constexpr int32_t threads_of_spans(int64_t packs_per_lane, bool is_one_plane) {
+  return packs_per_lane <= 2 && is_one_plane ? 256 : 128;
+}
 constexpr int64_t max_packs_of_two_planes = 2;
 constexpr int64_t most_packs_of_two_planes = 4;
 
@@ -76,7 +76,8 @@ bool plan_spans(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
   params.by_span_wide = WideDivider(static_cast<uint64_t>(span_elements));
   plan->wide_index = params.is_wide;
   const int64_t num_spans = ceil_div(problem.num_packs, span_packs);
-  int32_t threads = problem.choice.max_threads > 0 ? problem.choice.max_threads : threads_of_spans(packs_per_lane);
+  int32_t threads = problem.choice.max_threads > 0 ? problem.choice.max_threads
+                                                   : threads_of_spans(packs_per_lane, plan->span_is_in_one_plane);
   if (threads > max_span_threads) return false;
   while (threads > 32 && ceil_div(num_spans, threads / 32) < 4 * problem.device.num_multiprocessors) threads /= 2;
   plan->launch.num_threads = threads;
@@ -88,9 +89,7 @@ bool plan_spans(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
     return true;
   }
   params.tensors.partials = problem.request.workspace;
-  plan_sums(problem,
-            {.num_rows = num_rows, .num_columns = problem.shape.channels, .row_stride = 1, .column_stride = num_rows},
-            plan);
+  plan_sums(problem, {.num_rows = num_rows, .row_stride = 1}, plan);
   return true;
 }
 
@@ -114,8 +113,6 @@ int64_t choose_span(const PreluBackwardProblem& problem, int64_t max_packs) {
 // Shorter planes go by columns: a plane's partial is 4 bytes written and read again, and should add no more than 3% to
 // its three times this many.
 constexpr int64_t min_plane_bytes = 96;
-// So do those of up to this many bytes, the longest measured, where many of them make rows of lines.
-constexpr int64_t max_bytes_of_many_planes = 256;
 
 }  // namespace
 
@@ -123,8 +120,7 @@ bool plan_planes(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
   const int64_t V = problem.pack_elements, inner = problem.shape.inner;
   const bool is_forced = problem.choice.kernel != 0;
   const int64_t plane_bytes = inner * problem.shape.element_bytes;
-  const bool goes_by_columns =
-      plane_bytes < min_plane_bytes || (plane_bytes <= max_bytes_of_many_planes && has_rows_of_lines(problem));
+  const bool goes_by_columns = plane_bytes < min_plane_bytes || has_rows_of_lines(problem);
   if (inner < V || (!is_forced && goes_by_columns)) return false;
   const int64_t max_threads =
       problem.choice.max_threads > 0 ? problem.choice.max_threads : threads_for(problem.num_packs, problem.device);
@@ -140,7 +136,6 @@ bool plan_planes(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
     params.partials_per_plane = (inner - 2) / span_elements + 2;
   params.by_span = Divider(static_cast<uint32_t>(span_elements));
   params.by_span_wide = WideDivider(static_cast<uint64_t>(span_elements));
-  params.alpha_access = alpha_access(problem.tensors.grid, problem.request.alpha, V);
   const int64_t threads = round_up(span_packs, 32);
   const int32_t lanes =
       lanes_for(ceil_div(span_elements - 1, inner) + 1, std::min(span_packs, ceil_div(inner, V)), threads);
@@ -155,7 +150,7 @@ bool plan_planes(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
     params.tensors.dalpha = problem.request.dalpha;
   } else {
     params.tensors.partials = problem.request.workspace;
-    plan_sums_of_rows(problem, num_rows, plan);
+    plan_sums(problem, {.num_rows = num_rows, .row_stride = problem.shape.channels}, plan);
   }
   return true;
 }

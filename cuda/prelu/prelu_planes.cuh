@@ -71,7 +71,7 @@ __device__ __forceinline__ void sum_planes(const PlaneParams& params, const Pack
 // A block takes a span of packs, a thread one. The threads leave their sums in shared memory; then groups of lanes sum
 // up one plane each. With kWhole all packs exist and are aligned in all tensors.
 template <class T, class A, class Index, bool kWhole>
-__global__ void __launch_bounds__(max_backward_threads)
+__global__ void __launch_bounds__(max_backward_threads, 4)
     prelu_packs_of_planes(const __grid_constant__ PlaneParams params) {
   constexpr int V = pack_elements<T>;
   using Sum = ComputeType<T>;
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(max_backward_threads)
   const int64_t span_start = span_position - first_plane * static_cast<Index>(grid.inner);
   const int64_t first = (static_cast<int64_t>(blockIdx.x) * params.span_packs + threadIdx.x) * V - grid.lead;
   PackSums<Sum> sums = {0, 0};
-  wait_for_previous_grid();
+  wait_for_previous_grid(static_cast<const T*>(tensors.x) + first);
   if (threadIdx.x < static_cast<uint32_t>(params.span_packs) && first < grid.num_elements) {
     const uint4 x = load_pack<T, kWhole>(tensors.x, first, grid.num_elements, tensors.x_shift);
     const uint4 dy = load_pack<T, kWhole>(tensors.dy, first, grid.num_elements, tensors.dy_shift);
@@ -95,21 +95,18 @@ __global__ void __launch_bounds__(max_backward_threads)
     const Index in_plane = position - plane * static_cast<Index>(grid.inner);
     const Index channel =
         plane - divide<Index>(plane, grid.by_channels, grid.by_channels_wide) * static_cast<Index>(grid.channels);
-    const PackAlphas<T, A> alphas =
-        load_alphas<T, A, Index>(tensors.alpha, params.alpha_access, channel, in_plane, grid);
+    const Index next_channel = channel + 1 == static_cast<Index>(grid.channels) ? 0 : channel + 1;
+    const A* alphas = static_cast<const A*>(tensors.alpha);
+    // A pack's elements of this plane; the others, if any, are of the next.
+    const Index remaining = static_cast<Index>(grid.inner) - in_plane;
+    const int left = remaining < V ? static_cast<int>(remaining) : V;
     Sum terms[V] = {};
-    differentiate_pack<T, A, kWhole>(tensors, first, dy, x, alphas, terms);
-    // A pack's elements of the next plane: none where every pack is of one plane.
-    const Index left = static_cast<Index>(grid.inner) - in_plane;
-    if (params.alpha_access == AlphaAccess::one_per_pack) {
+    differentiate_pack<T, A, kWhole>(tensors, first, dy, x,
+                                     two_alphas<T, A>(alphas[channel], alphas[next_channel], left), terms);
 #pragma unroll
-      for (int j = 0; j < V; ++j) sums.of_plane += terms[j];
-    } else {
-#pragma unroll
-      for (int j = 0; j < V; ++j) {
-        sums.of_plane += static_cast<Index>(j) < left ? terms[j] : Sum{0};
-        sums.of_next += static_cast<Index>(j) < left ? Sum{0} : terms[j];
-      }
+    for (int j = 0; j < V; ++j) {
+      sums.of_plane += j < left ? terms[j] : Sum{0};
+      sums.of_next += j < left ? Sum{0} : terms[j];
     }
   }
   if (tensors.dalpha == nullptr && tensors.partials == nullptr) return;

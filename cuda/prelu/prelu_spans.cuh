@@ -7,26 +7,41 @@
 
 namespace flowk {
 
-// Where a span begins: its first element is element `in_plane` of plane (outer, channel). `before` counts the spans
-// with elements of that plane before this one.
+// The plane that a span begins in, and the next. Partials are (channels, outer, partials_per_plane).
 struct SpanPlace {
-  int64_t outer;
   int64_t channel;
-  int64_t in_plane;
-  int64_t before;
+  int64_t next_channel;
+  int64_t partial;       // of this span in its first plane
+  int64_t next_partial;  // the first of the next plane
+  int remaining;         // elements of the span that are before the next plane; span_elements + 1 where that is further
+  bool has_further_partial;
+  bool exists;  // planes that do not come before the first and after the last
+  bool next_exists;
 };
 
 template <class Index>
 __device__ __forceinline__ SpanPlace place_span(const SpanParams& params, int64_t span) {
   const PackGrid& grid = params.tensors.grid;
   const Index inner = static_cast<Index>(grid.inner), span_elements = static_cast<Index>(params.span_elements);
+  const Index channels = static_cast<Index>(grid.channels), outer = static_cast<Index>(params.outer);
+  const Index per_plane = static_cast<Index>(params.partials_per_plane);
   const Index position = static_cast<Index>(span) * span_elements + static_cast<Index>(grid.phase);
   const Index plane = divide<Index>(position, grid.by_inner, grid.by_inner_wide);
-  const Index outer = divide<Index>(plane, grid.by_channels, grid.by_channels_wide);
-  const Index in_plane = position - plane * inner;
+  const Index image = divide<Index>(plane, grid.by_channels, grid.by_channels_wide);
+  const Index channel = plane - image * channels, in_plane = position - plane * inner, left = inner - in_plane;
+  // Spans with elements of the plane before this one.
   const Index before = divide<Index>(in_plane + span_elements - 1, params.by_span, params.by_span_wide);
-  return {static_cast<int64_t>(outer), static_cast<int64_t>(plane - outer * static_cast<Index>(grid.channels)),
-          static_cast<int64_t>(in_plane), static_cast<int64_t>(before)};
+  const Index row = image - static_cast<Index>(params.missing_outer);  // past all where it does not exist
+  const bool wraps = channel + 1 == channels;
+  const Index next_row = wraps ? row + 1 : row, next_channel = wraps ? 0 : channel + 1;
+  return {.channel = static_cast<int64_t>(channel),
+          .next_channel = static_cast<int64_t>(next_channel),
+          .partial = static_cast<int64_t>((channel * outer + row) * per_plane + before),
+          .next_partial = static_cast<int64_t>((next_channel * outer + next_row) * per_plane),
+          .remaining = static_cast<int>(left <= span_elements ? left : span_elements + 1),
+          .has_further_partial = before + 1 < per_plane,
+          .exists = row < outer,
+          .next_exists = next_row < outer};
 }
 
 // dx[o, c, i] = x[o, c, i] > 0 ? dy[o, c, i] : alpha[c] * dy[o, c, i]
@@ -49,12 +64,12 @@ __global__ void __launch_bounds__(max_span_threads) prelu_spans(const __grid_con
   const int64_t in_tensor = grid.num_elements - first;
   const int in_span = params.span_elements - lane * V;
   const int available = in_tensor < in_span ? static_cast<int>(in_tensor) : in_span;
-  wait_for_previous_grid();
   // Of those, the ones before which a whole pack begins.
   const int whole = kOnePlane                      ? available
                     : in_tensor - V + 1 >= in_span ? in_span
                                                    : static_cast<int>(in_tensor) - V + 1;
   uint4 x[kPacks] = {}, dy[kPacks] = {};
+  wait_for_previous_grid(static_cast<const T*>(tensors.x) + first);
 #pragma unroll
   for (int k = 0; k < kPacks; ++k)
     if (k * 32 * V < (kAligned ? whole : available) && (k > 0 || !kAligned || first >= 0)) {
@@ -62,13 +77,10 @@ __global__ void __launch_bounds__(max_span_threads) prelu_spans(const __grid_con
       dy[k] = load_pack<T, kAligned>(tensors.dy, first + k * 32 * V, grid.num_elements, tensors.dy_shift);
     }
   const SpanPlace place = params.is_wide ? place_span<uint64_t>(params, span) : place_span<uint32_t>(params, span);
-  const bool wraps = place.channel + 1 == grid.channels;
-  const int64_t next_channel = wraps ? 0 : place.channel + 1;
   const A* alphas = static_cast<const A*>(tensors.alpha);
-  const A alpha = alphas[place.channel], next_alpha = kOnePlane ? alpha : alphas[next_channel];
-  // From this lane's first element to the next plane.
-  const int64_t remaining = grid.inner - place.in_plane;
-  const int left = remaining < params.span_elements ? static_cast<int>(remaining) - lane * V : in_span;
+  const A alpha = alphas[place.channel], next_alpha = kOnePlane ? alpha : alphas[place.next_channel];
+  const int left =
+      kOnePlane ? in_span : place.remaining - lane * V;  // from this lane's first element to the next plane
 
   Compute sum = 0, next_sum = 0;
   int mixed = -1;  // the pack that lies in two planes: a lane has one at most
@@ -107,28 +119,25 @@ __global__ void __launch_bounds__(max_span_threads) prelu_spans(const __grid_con
     }
   }
   if (tensors.dalpha == nullptr && tensors.partials == nullptr) return;
-  sum = sum_over_warp(sum);
-  if (!kOnePlane) next_sum = sum_over_warp(next_sum);
-  if (lane > 0) return;
-
-  const int64_t plane = place.outer * grid.channels + place.channel - grid.missing_planes;
-  const auto keep = [&](int64_t outer, int64_t channel, int64_t index, Compute value) {
-    if (tensors.dalpha != nullptr)
-      static_cast<A*>(tensors.dalpha)[channel] = convert<A>(value);
-    else
-      static_cast<Compute*>(tensors.partials)[(channel * params.outer + outer) * params.partials_per_plane + index] =
-          value;
-  };
-  // Planes that do not exist come before the first and after the last.
-  const int64_t outer = place.outer - params.missing_outer;
-  if (plane >= 0 && plane < grid.num_planes) {
-    keep(outer, place.channel, place.before, sum);
-    // A plane may lie in one span less than the most.
-    if (!kOnePlane && remaining <= params.span_elements && place.before + 1 < params.partials_per_plane)
-      keep(outer, place.channel, place.before + 1, 0);
-  }
-  if (!kOnePlane && remaining < params.span_elements && plane + 1 >= 0 && plane + 1 < grid.num_planes)
-    keep(outer + (wraps ? 1 : 0), next_channel, 0, next_sum);
+  // Lane 0 ends with the sum of the plane that the span begins in, lane 16 with that of the next. Lane 1 sets a partial
+  // to zero: a plane may lie in one span less than the most.
+  Compute sums[2] = {sum, next_sum};
+  if constexpr (kOnePlane)
+    sums[0] = sum_over_warp(sum);
+  else
+    sum_values_over_lanes<5>(sums, lane);
+  const bool is_next = lane == 16;
+  const bool is_kept =
+      lane == 0                ? place.exists
+      : kOnePlane || lane > 16 ? false
+      : is_next ? place.next_exists && place.remaining < params.span_elements
+                : lane == 1 && place.exists && place.has_further_partial && place.remaining <= params.span_elements;
+  if (!is_kept) return;
+  if (tensors.dalpha != nullptr)
+    static_cast<A*>(tensors.dalpha)[is_next ? place.next_channel : place.channel] = convert<A>(sums[0]);
+  else
+    static_cast<Compute*>(tensors.partials)[is_next ? place.next_partial : place.partial + lane] =
+        lane == 1 ? Compute{0} : sums[0];
 }
 
 }  // namespace flowk

@@ -20,10 +20,10 @@ __global__ void __launch_bounds__(max_span_threads) prelu_warp_columns(const __g
   const int64_t place = static_cast<int64_t>(lane) * params.row_packs + column;  // in packs
   allow_next_grid();
   if (column >= static_cast<uint32_t>(params.row_packs)) return;
-  wait_for_previous_grid();
   const uint4* dys = static_cast<const uint4*>(params.tensors.dy);
   const uint4* xs = static_cast<const uint4*>(params.tensors.x);
   uint4 x[kRows] = {}, dy[kRows] = {};
+  wait_for_previous_grid(xs + place);
 #pragma unroll
   for (int k = 0; k < kRows; ++k)
     if (lane + 32 * k < num_rows) {

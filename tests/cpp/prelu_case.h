@@ -64,7 +64,8 @@ inline std::vector<PreluCase> prelu_kernel_cases() {
       {"few rows, many columns", f16, 2, 4096, 1},
       {"(C,)", f32, 1, 1000, 1},
       {"channels last, f64", f64, 50, 6, 1},
-      {"many planes: partials are summed up by two kernels", f16, 17000, 1, 8},
+      {"many planes: partials are summed up by two kernels", f16, 40000, 1, 8},
+      {"channels last, 40 channels: partials are summed up by two kernels", f16, 30016, 40, 1},
       {"many planes of two channels", f64, 4200, 2, 2},
       {"no pack is whole", f64, 1, 1, 1, 1, 1, 1},
   };

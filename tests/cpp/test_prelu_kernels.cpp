@@ -88,12 +88,12 @@ double gate(double value, double kept, double alpha, flowk_dtype dtype) {
 
 struct Reached {
   bool kernels[num_prelu_backward_kernels] = {};
-  bool forward_access[5] = {}, plane_access[5] = {};
+  bool forward_access[5] = {};
   bool num_sums[3] = {};
   bool forward_shift = false, backward_shift = false, wide = false;
   bool spans_share_planes = false, column_packs[3] = {}, one_row = false, many_periods = false, slabs = false;
-  bool num_edges[3] = {};
-  bool span_planes[2] = {}, near_rows = false, runs = false, far_rows = false;
+  bool num_edges[3] = {}, wide_tiles = false, folded = false;
+  bool span_planes[2] = {}, sum_kernels[2][3] = {};
   bool paired_planes = false, lone_planes = false;
 
   void add(const PreluPlan& plan) {
@@ -101,16 +101,13 @@ struct Reached {
     forward_shift |= plan.params.x_shift != 0;
   }
   void add(const PreluBackwardPlan& plan) {
-    near_rows |= plan.num_sums > 0 && plan.last_sum == SumKernel::near_rows;
-    runs |= plan.num_sums > 0 && plan.last_sum == SumKernel::runs;
-    far_rows |= plan.num_sums > 0 && plan.last_sum == SumKernel::far_rows;
+    for (int i = 0; i < plan.num_sums; ++i) sum_kernels[i][static_cast<int>(plan.sum_kernels[i])] = true;
     paired_planes |= plan.kernel == PreluBackwardKernel::planes_of_channels && plan.channel_planes.tile_channels > 1;
     lone_planes |= plan.kernel == PreluBackwardKernel::planes_of_channels && plan.channel_planes.tile_channels == 1;
     kernels[static_cast<int>(plan.kernel)] = true;
     num_sums[plan.num_sums] = true;
     wide |= plan.wide_index;
     if (plan.kernel == PreluBackwardKernel::packs_of_planes) {
-      plane_access[static_cast<int>(plan.planes.alpha_access)] = true;
       spans_share_planes |= plan.planes.partials_per_plane > 1;
       backward_shift |= plan.planes.tensors.x_shift != 0 && plan.planes.tensors.dy_shift != 0;
     } else if (plan.kernel == PreluBackwardKernel::spans_of_planes) {
@@ -118,6 +115,8 @@ struct Reached {
     } else if (plan.kernel == PreluBackwardKernel::packs_of_columns) {
       column_packs[static_cast<int>(plan.column_packs)] = true;
       num_edges[plan.columns.num_edges] = true;
+      folded |= plan.columns.is_folded;
+      wide_tiles |= plan.columns.tile_packs > 8;
       one_row |= plan.columns.num_rows == 1 && plan.columns.first_column > 0;
       many_periods |= plan.columns.num_rows > 1 && plan.columns.num_columns > plan.columns.tensors.grid.channels;
       slabs |= plan.columns.num_rows > plan.columns.rows_per_slab;
@@ -130,14 +129,14 @@ struct Reached {
           PreluBackwardKernel::warp_columns, PreluBackwardKernel::nothing})
       CHECK(kernels[static_cast<int>(kernel)]);
     for (const bool reached : forward_access) CHECK(reached);
-    for (const AlphaAccess access : {AlphaAccess::one_for_all, AlphaAccess::one_per_pack, AlphaAccess::two_per_pack})
-      CHECK(plane_access[static_cast<int>(access)]);
     for (const bool reached : num_sums) CHECK(reached);
     CHECK(forward_shift && backward_shift && wide);
-    CHECK(span_planes[0] && span_planes[1] && near_rows && runs && far_rows);
+    CHECK(span_planes[0] && span_planes[1]);
+    for (const bool reached : sum_kernels[0]) CHECK(reached);
     CHECK(paired_planes && lone_planes);
     CHECK(spans_share_planes && one_row && many_periods && slabs);
     for (const bool reached : column_packs) CHECK(reached);
+    CHECK(wide_tiles && folded);
     for (const bool reached : num_edges) CHECK(reached);
   }
 };
@@ -218,6 +217,7 @@ class CaseRun {
             run({.kernel = 1 + static_cast<int>(kernel),
                  .max_threads = threads,
                  .rows_per_slab = rows_per_slab,
+                 .tile_packs = rows_per_slab == 40 ? 32 : 0,
                  .packs_at_once = packs_at_once},
                 "forced", true, true);
           }
@@ -249,8 +249,9 @@ class CaseRun {
     reached_->add(plan);
     check(plan, what, wants_dx ? &dx : nullptr, wants_dalpha ? &dalpha : nullptr);
     const bool is_spans = plan.kernel == PreluBackwardKernel::spans_of_planes;
-    if ((is_spans || plan.kernel == PreluBackwardKernel::packs_of_planes) && !plan.wide_index) {
-      plan.wide_index = plan.spans.is_wide = true;
+    if (plan.kernel == PreluBackwardKernel::packs_of_columns ||
+        ((is_spans || plan.kernel == PreluBackwardKernel::packs_of_planes) && !plan.wide_index)) {
+      plan.wide_index = plan.spans.is_wide = plan.columns.has_wide_rows = true;
       reached_->add(plan);
       check(plan, "with 64-bit indices", wants_dx ? &dx : nullptr, wants_dalpha ? &dalpha : nullptr);
     }

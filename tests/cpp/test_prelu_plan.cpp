@@ -78,7 +78,8 @@ std::vector<PreluPlanCase> plan_cases() {
       {{"57x57", f16, 32, 100, 3249}, spans, 1},
       {{"57x57", f32, 32, 100, 3249}, spans, 1},
       {{"5x5, large: planes shorter than 96 bytes", f16, 4096, 4096, 25}, columns, 1},
-      {{"14x14, large: too many rows for a block", f16, 4096, 1024, 196}, planes, 1},
+      {{"14x14, large: too many rows for a block", f16, 4096, 1024, 196}, columns, 1},
+      {{"14x14, large, few rows", f16, 60, 32749, 196}, planes, 1},
       {{"7x7: a block has all rows of 4 channels", f16, 96, 512, 49}, channel_planes, 0},
       {{"14x14: a block has all rows of 2 channels, more packs than a warp lanes", f32, 96, 256, 196},
        channel_planes,
@@ -86,8 +87,8 @@ std::vector<PreluPlanCase> plan_cases() {
       {{"28x28 of 64 channels: a cluster has all rows of one", f16, 96, 64, 784}, channel_planes, 0},
       {{"2x2", f16, 512, 768, 4}, columns, 1},
       {{"1x1: a warp has all rows", f16, 96, 512, 1}, warps, 0},
-      {{"channels last", f16, 96 * 112 * 112, 64, 1}, columns, 1},
-      {{"channels last, misaligned", f16, 96 * 112 * 112, 64, 1, 1, 1, 1}, columns, 1},
+      {{"channels last", f16, 96 * 112 * 112, 64, 1}, columns, 2},
+      {{"channels last, misaligned", f16, 96 * 112 * 112, 64, 1, 1, 1, 1}, columns, 2},
       {{"small, 3 channels last: few channels are no reason to leave the GPU idle", f16, 1 << 20, 3, 1}, columns, 1},
       {{"channels last, 7x7", f16, 96 * 49, 512, 1}, columns, 1},
       {{"3 channels last", f32, 64 * 224 * 224, 3, 1}, columns, 1},
@@ -133,19 +134,16 @@ void check_plan(const PreluCase& row, const Device& device, const PreluBackwardP
     CHECK(plan.launch.num_blocks * plan.planes.span_packs >= num_packs);
     CHECK(plan.planes.span_packs <= plan.launch.num_threads);
   } else {
-    CHECK(plan.columns.step_packs == plan.launch.num_threads / column_tile_packs * plan.columns.row_packs);
+    CHECK(plan.columns.step_packs == plan.launch.num_threads / plan.columns.tile_packs * plan.columns.row_packs);
     CHECK(plan.columns.row_packs * plan.columns.num_rows >= num_packs);
-    CHECK(plan.launch.num_blocks * column_tile_packs * plan.columns.rows_per_slab >= num_packs);
+    CHECK(plan.launch.num_blocks * plan.columns.tile_packs * plan.columns.rows_per_slab >= num_packs);
   }
   CHECK(plan.num_sums >= 0 && plan.num_sums <= 2);
   CHECK((plan.num_sums == 0) == (plan.workspace_bytes == 0));
   for (int i = 0; i < plan.num_sums; ++i) {
     check_launch(plan.sum_launches[i], max_row_sum_threads);
     CHECK(plan.sum_launches[i].overlaps_previous == (device.capability >= 90));
-    const bool is_last = i + 1 == plan.num_sums;
-    const bool is_of_runs = plan.last_sum == SumKernel::near_rows || plan.last_sum == SumKernel::runs;
-    const int64_t block_channels = is_last && is_of_runs ? 1 : plan.sums[i].block_channels.divisor;
-    CHECK(plan.sum_launches[i].num_blocks * block_channels >= plan.sums[i].channels);
+    CHECK(plan.sum_launches[i].num_blocks << plan.sums[i].log2_block_channels >= plan.sums[i].channels);
   }
   if (device.capability < 90) CHECK(plan.launch.cluster_blocks == 1);
 }
@@ -203,13 +201,13 @@ void every_forced_choice_can_be_launched() {
   CHECK(num_planned > 1000);
 }
 
-// For tensors past the L2 the workspace adds no more than 1% to what is read and written.
+// For tensors past the L2 the workspace adds no more than 1.2% to what is read and written.
 void workspace_is_small_beside_the_tensors() {
   for (const PreluPlanCase& expected : plan_cases()) {
     const PreluCase& row = expected.row;
     const int64_t num_bytes = row.outer * row.channels * row.inner * bytes_of(row.dtype);
     if (num_bytes < h200.l2_bytes || row.outer == 1) continue;
-    CHECK(prelu_backward_workspace_bytes(backward_request(row), h200) * 100 < num_bytes * 3);
+    CHECK(prelu_backward_workspace_bytes(backward_request(row), h200) * 100 < num_bytes * 36 / 10);
   }
 }
 
