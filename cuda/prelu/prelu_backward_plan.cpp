@@ -45,13 +45,11 @@ constexpr int64_t min_sum_threads = 128;
 // and of 32: 14x14 of 256, 294 rows, 0.86, 0.82; 7x7 of 512, 74 rows, 0.78, 0.79.
 constexpr int64_t max_rows_of_wide_blocks = 128;
 constexpr int64_t wide_block_channels = 32;
-// Partials that a block takes in at one access to memory. More are summed up in chunks of so many: f16 and f32, 56x56
-// of 64 channels last, one element off, 3136 rows in one go 0.87, 0.92, 4704 in chunks of 1024 0.91, 0.96. Where a
-// channel's are neighbours there are few channels, and twice as many still take less than another kernel.
+// Partials that a block takes in at one access to memory, and at all: more are summed up in chunks of one access. f16,
+// 100 channels of 57x57 last, 1088 rows (of 8 channels a block) at once 0.89, in chunks 0.85; 64 of 56x56, one element
+// off, 3136 rows, 0.87, 0.91.
 constexpr int64_t block_terms = partials_in_flight * max_row_sum_threads;
-constexpr int64_t max_block_terms(SumKernel kernel) {
-  return kernel == SumKernel::far_rows ? block_terms : 2 * block_terms;
-}
+constexpr int64_t max_block_terms = 2 * block_terms;
 constexpr int64_t max_chunks = 4096;
 
 // One kernel that sums up chunks of `rows_per_chunk` rows.
@@ -95,7 +93,7 @@ void plan_sums(const PreluBackwardProblem& problem, const PreluPartials& partial
   params.run = Divider(static_cast<uint32_t>(partials.inner));
   plan->workspace_bytes = round_up(rows * channels * partials.inner * problem.sum_bytes, pack_bytes);
   const int64_t terms_of_row = kernel == SumKernel::far_rows ? sector_sums : partials.inner;  // that a block takes
-  if (rows * terms_of_row > max_block_terms(kernel)) {
+  if (rows * terms_of_row > max_block_terms) {
     params.rows_per_chunk = std::max({int64_t{1}, block_terms / terms_of_row, ceil_div(rows, max_chunks)});
     params.sums = workspace + plan->workspace_bytes;
     plan_sum(problem, kernel, params, plan);
