@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// PReLU backward by columns of packs: planes shorter than a pack, channels last.
+// PReLU backward by columns of packs: channels last, short planes.
 #pragma once
 
 #include "core/grid_order.cuh"
