@@ -52,13 +52,11 @@ Status run_spans(const PreluBackwardPlan& plan, flowk_stream stream) {
                          plan.packs_at_once);
 }
 
-template <class T, class A, ColumnPacks kPacks>
-Status run_tiles_of_columns(const PreluBackwardPlan& plan, flowk_stream stream) {
-  if (plan.columns.tile_packs == wide_tile_packs)
-    return launch(prelu_columns<T, A, kPacks, wide_tile_packs, 4>, plan.launch, stream, plan.columns);
+template <class T, class A, bool kCluster, ColumnPacks kPacks>
+Status run_lines_of_columns(const PreluBackwardPlan& plan, flowk_stream stream) {
   switch (plan.packs_at_once) {
-    case 2: return launch(prelu_columns<T, A, kPacks, line_packs, 2>, plan.launch, stream, plan.columns);
-    case 4: return launch(prelu_columns<T, A, kPacks, line_packs, 4>, plan.launch, stream, plan.columns);
+    case 2: return launch(prelu_columns<T, A, kCluster, kPacks, line_packs, 2>, plan.launch, stream, plan.columns);
+    case 4: return launch(prelu_columns<T, A, kCluster, kPacks, line_packs, 4>, plan.launch, stream, plan.columns);
     default: break;
   }
   return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.packs_at_once = %d, must be 2 or 4 of columns",
@@ -67,12 +65,23 @@ Status run_tiles_of_columns(const PreluBackwardPlan& plan, flowk_stream stream) 
 
 template <class T, class A>
 Status run_columns(const PreluBackwardPlan& plan, flowk_stream stream) {
+  constexpr ColumnPacks whole = ColumnPacks::whole_channels, aligned = ColumnPacks::aligned;
+  const bool is_wide = plan.columns.tile_packs == wide_tile_packs;
   switch (plan.column_packs) {
-    case ColumnPacks::whole_channels: return run_tiles_of_columns<T, A, ColumnPacks::whole_channels>(plan, stream);
-    case ColumnPacks::aligned: return run_tiles_of_columns<T, A, ColumnPacks::aligned>(plan, stream);
+    case ColumnPacks::whole_channels:
+#ifndef FLOWK_SIMT
+      if (plan.launch.cluster_blocks > 1) return run_lines_of_columns<T, A, true, whole>(plan, stream);
+#endif
+      if (is_wide)
+        return launch(prelu_columns<T, A, false, whole, wide_tile_packs, 4>, plan.launch, stream, plan.columns);
+      return run_lines_of_columns<T, A, false, whole>(plan, stream);
+    case ColumnPacks::aligned:
+      if (is_wide)
+        return launch(prelu_columns<T, A, false, aligned, wide_tile_packs, 4>, plan.launch, stream, plan.columns);
+      return run_lines_of_columns<T, A, false, aligned>(plan, stream);
     case ColumnPacks::shifted: break;
   }
-  return launch(prelu_columns<T, A, ColumnPacks::shifted, line_packs, 2>, plan.launch, stream, plan.columns);
+  return launch(prelu_columns<T, A, false, ColumnPacks::shifted, line_packs, 2>, plan.launch, stream, plan.columns);
 }
 
 template <class T, class A>

@@ -61,10 +61,13 @@ constexpr int64_t any_bytes = int64_t{1} << 62;
 constexpr Slab slabs_of_rows[] = {{int64_t{2} << 20, 96, 4}, {int64_t{12} << 20, 64, 2}, {any_bytes, 96, 4}};
 // Whole channels, the same slabs. f16: 7x7 of 512, 5 MB, 0.85, 0.82, 0.80; 28x28 of 128, 19 MB, 0.90, 0.90, 0.92; 56x56
 // of 64, 0.92, 0.94, 0.95; 112x112 0.99, 0.99, 0.995. f32: 28x28, 39 MB, 0.965, 0.96, 0.95; 56x56, 77 MB, 0.97, 0.99,
-// 0.98; 112x112 1.00, 1.01, 1.00. Clusters that sum up their slabs are no faster (0.00 to 0.01) since a second kernel
-// has all its loads under way at once.
+// 0.98; 112x112 1.00, 1.01, 1.00.
 constexpr Slab slabs_of_channels_16_bit[] = {{int64_t{16} << 20, 64, 2}, {any_bytes, 128, 4}};
 constexpr Slab slabs_of_channels[] = {{int64_t{64} << 20, 64, 2}, {any_bytes, 96, 4}};
+// Where more whole slabs than these have partials of one channel, a cluster of 8 sums them up first. f16 14x14 of 256,
+// 294 slabs, 0.88 so, 0.865 without; 7x7 of 512, 196, 0.88, 0.895; 56x56 of 64, 2352, 0.95, 0.89. f32 7x7, 196, 0.96,
+// 0.93; 28x28 of 128, 1176, 0.96, 0.92; 56x56 of 64, 3136, 0.99, 0.93.
+constexpr int64_t most_slabs(int64_t element_bytes) { return element_bytes == 2 ? 256 : 128; }
 // Long rows go by tiles of 512 bytes of them, where neighbouring rows are so far apart that each is in a page of its
 // own: f16, slabs of 96 rows and these: 4902x2633, 165 KB a row, 0.87, 0.90; 3969x2829 0.80, 0.90; 6549x2351 0.82,
 // 0.92; 73620x877, 110 KB, 0.954, 0.946; 4096x1001, 8 MB, 0.84, 0.82.
@@ -173,7 +176,19 @@ void plan_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) 
                         : max_prelu_threads;
   while (threads > min_threads && threads / 2 >= params.num_rows * tile_packs) threads /= 2;
   const Slab slab = is_wide ? wide_slab : slab_for(problem, plan->column_packs);
-  const int64_t rows_per_slab = choice.rows_per_slab > 0 ? choice.rows_per_slab : slab.rows;
+  int64_t rows_per_slab = choice.rows_per_slab > 0 ? choice.rows_per_slab : slab.rows;
+  int64_t num_slabs = ceil_div(params.num_rows, rows_per_slab);
+  const bool may_cluster = plan->column_packs == ColumnPacks::whole_channels && !is_wide &&
+                           problem.device.capability >= 90 && problem.request.dalpha != nullptr;
+  const int64_t wanted_blocks = choice.cluster_blocks > 0                             ? choice.cluster_blocks
+                                : num_slabs > most_slabs(problem.shape.element_bytes) ? max_cluster_blocks
+                                                                                      : 1;
+  int64_t blocks = may_cluster ? wanted_blocks : 1;
+  while (blocks > num_slabs) blocks /= 2;
+  if (blocks > 1) {  // so that all blocks of the last cluster have as many rows
+    num_slabs = round_up(num_slabs, blocks);
+    rows_per_slab = ceil_div(params.num_rows, num_slabs);
+  }
   params.tile_packs = static_cast<int32_t>(tile_packs);
   params.rows_per_slab = static_cast<int32_t>(rows_per_slab);
   params.step_packs = threads / tile_packs * params.row_packs;
@@ -182,15 +197,19 @@ void plan_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) 
   const int64_t most_at_once = is_shifted ? 2 : 4;
   plan->packs_at_once = static_cast<int32_t>(
       std::min(choice.packs_at_once > 0 ? choice.packs_at_once : slab.packs_at_once, most_at_once));
-  const int64_t num_slabs = ceil_div(params.num_rows, rows_per_slab), num_blocks = num_tiles * num_slabs;
+  const int64_t num_blocks = num_tiles * num_slabs;
   const bool keeps_alphas = plan->column_packs != ColumnPacks::whole_channels;
   plan->launch.num_threads = static_cast<int32_t>(threads);
   plan->launch.num_blocks = num_blocks;
   plan->launch.shared_bytes =
       static_cast<int32_t>(tile_columns * (threads / warp_lanes * problem.sum_bytes +
                                            (keeps_alphas ? element_bytes_of(problem.request.alpha_dtype) : 0)));
+  if (blocks > 1) {
+    plan->launch.cluster_blocks = static_cast<int32_t>(blocks);
+    plan->launch.shared_bytes += static_cast<int32_t>(cluster_area_bytes(blocks * tile_columns, problem.sum_bytes));
+  }
   if (problem.request.dalpha == nullptr) return;
-  const int64_t num_partials = num_slabs * (params.num_columns / period);
+  const int64_t num_partials = num_slabs / blocks * (params.num_columns / period);
   params.is_dalpha = num_partials == 1 && problem.shape.inner == 1;
   if (params.is_dalpha) {
     params.tensors.dalpha = params.sums = problem.request.dalpha;

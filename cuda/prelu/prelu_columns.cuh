@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// PReLU backward by columns of packs: planes shorter than a pack, channels last.
+// PReLU backward by columns of packs: channels last, short planes.
 #pragma once
 
 #include "core/grid_order.cuh"
 #include "core/shared.cuh"
 #include "prelu/prelu_gradients.cuh"
+#ifndef FLOWK_SIMT
+#include "prelu/prelu_cluster.cuh"
+#endif
 
 namespace flowk {
 
@@ -55,8 +58,9 @@ __device__ __forceinline__ void fold_columns(const ColumnParams& params, Sum* ti
 // sums[s, k] = sum of (x > 0 ? 0 : dy * x) over the rows r of slab s   x, dy, dx (rows, columns)
 // A block takes a slab of rows and a tile of columns, a warp 4 of the rows at a time or 1; a thread keeps its pack of
 // columns and has kRows packs of x and of dy under way at once. The rows of a warp are summed up by shuffles, the warps
-// through shared memory, (warps, tile_columns).
-template <class T, class A, ColumnPacks kPacks, int kTilePacks, int kRows>
+// through shared memory, (warps, tile_columns). With kCluster neighbouring slabs are a cluster, whose first block
+// receives all sums and has the only place for them.
+template <class T, class A, bool kCluster, ColumnPacks kPacks, int kTilePacks, int kRows>
 __global__ void __launch_bounds__(max_prelu_threads) prelu_columns(const __grid_constant__ ColumnParams params) {
   constexpr int V = pack_elements<T>, tile_columns = kTilePacks * V;
   constexpr int max_warps = max_prelu_threads / 32;
@@ -69,12 +73,23 @@ __global__ void __launch_bounds__(max_prelu_threads) prelu_columns(const __grid_
   A* tile_alphas = reinterpret_cast<A*>(area);  // (tile_columns), where a pack's are no vector in memory
   Sum* tile_sums = reinterpret_cast<Sum*>(area + (is_vector ? 0 : tile_columns * sizeof(A)));
   const int num_warps = static_cast<int>(blockDim.x) >> 5, tile_rows = static_cast<int>(blockDim.x / kTilePacks);
+  uint32_t group = blockIdx.x;  // of the slabs whose sums end in one place
+#ifndef FLOWK_SIMT
+  Sum* exchange = tile_sums + num_warps * tile_columns;
+  if constexpr (kCluster) {
+    begin_cluster_exchange<Sum>(exchange);
+    group = cluster_index();
+  }
+#endif
   allow_next_grid();
-  uint32_t slab = blockIdx.x;
-  const uint32_t tile = take_index(&slab, params.num_tiles);
+  const uint32_t tile = take_index(&group, params.num_tiles);
+  int64_t slab = group;
+#ifndef FLOWK_SIMT
+  if constexpr (kCluster) slab = slab * cluster_blocks() + cluster_rank();
+#endif
   const int pack = static_cast<int>(threadIdx.x % kTilePacks);
   const int64_t column = static_cast<int64_t>(tile) * kTilePacks + pack;
-  const int64_t slab_row = static_cast<int64_t>(slab) * params.rows_per_slab;
+  const int64_t slab_row = slab * params.rows_per_slab;
   const bool is_column = column < params.row_packs;
   const int64_t remaining = params.num_whole_rows + (column < params.last_row_packs ? 1 : 0) - slab_row;
   const int num_rows = !is_column                         ? 0
@@ -167,6 +182,9 @@ __global__ void __launch_bounds__(max_prelu_threads) prelu_columns(const __grid_
   const int first = pack * V + sum_values_over_lanes<steps>(sums, lane);
 #pragma unroll
   for (int j = 0; j < kept; ++j) tile_sums[warp * tile_columns + first + j] = sums[j];
+#ifndef FLOWK_SIMT
+  if constexpr (kCluster) wait_for_cluster_start();
+#endif
   __syncthreads();
   const bool exists =
       c < tile_columns && tile_column >= params.first_column && tile_column - params.first_column < params.num_columns;
@@ -180,13 +198,26 @@ __global__ void __launch_bounds__(max_prelu_threads) prelu_columns(const __grid_
   if (!is_vector && params.is_folded)
     return fold_columns(params, tile_sums, sum, tile_columns,
                         static_cast<int>(channel_of(params, static_cast<int64_t>(tile) * tile_columns)));
+#ifndef FLOWK_SIMT
+  if constexpr (kCluster) {
+    if (exists) send_to_first_block<Sum>(exchange, cluster_rank() * tile_columns + static_cast<uint32_t>(c), sum);
+    if (cluster_rank() != 0) return;
+    const int64_t columns_left = params.num_columns - static_cast<int64_t>(tile) * tile_columns;
+    const uint32_t num_columns = columns_left < tile_columns ? static_cast<uint32_t>(columns_left) : tile_columns;
+    const uint32_t num_blocks = cluster_blocks();
+    const Sum* received = receive_from_cluster<Sum>(exchange, num_blocks * num_columns);
+    sum = 0;
+    for (uint32_t rank = 0; exists && rank < num_blocks; ++rank)
+      sum += received[rank * tile_columns + static_cast<uint32_t>(c)];
+  }
+#endif
   if (!exists) return;
   int64_t position = tile_column - grid.lead;  // from a period's start
   if (position < 0) position += params.num_columns;
   if (params.is_dalpha)
     static_cast<A*>(params.sums)[position] = convert<A>(sum);
   else
-    static_cast<Sum*>(params.sums)[slab * params.num_columns + position] = sum;
+    static_cast<Sum*>(params.sums)[group * params.num_columns + position] = sum;
 }
 
 }  // namespace flowk

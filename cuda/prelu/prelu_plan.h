@@ -199,8 +199,8 @@ struct ColumnEdge {
 
 // The packs are rows of `row_packs`, a row is whole periods of channels * inner elements: its columns. A block takes
 // `tile_packs` neighbouring packs of `rows_per_slab` neighbouring rows. Partials are (slabs, num_columns), which is
-// (slabs * periods, channels, inner). Or a warp takes one pack of all rows, and only what comes before tile_packs
-// counts.
+// (slabs * periods, channels, inner); a cluster's slabs count as one. Or a warp takes one pack of all rows, and only
+// what comes before tile_packs counts.
 struct ColumnParams {
   PreluBackwardTensors tensors;
   void* sums = nullptr;  // dalpha or partials; null: not wanted
@@ -274,7 +274,7 @@ struct PreluBackwardChoice {
   int32_t kernel = 0;          // 1 + PreluBackwardKernel
   int32_t max_threads = 0;     // a block
   int32_t rows_per_slab = 0;   // of packs_of_columns
-  int32_t cluster_blocks = 0;  // of planes_of_channels
+  int32_t cluster_blocks = 0;
   int32_t tile_packs = 0;      // of planes_of_channels: at most; of packs_of_columns: 32 for wide ones
   int32_t overlap = 0;         // 1: no kernel starts early; 2: they do
   int32_t packs_at_once = 0;   // of all kernels but packs_of_planes
