@@ -29,6 +29,7 @@ struct Run {
   bool fills_chunks = false;  // and so does the last block of the cut dimension
   float padding = 1;          // indices in whole blocks of the cut dimension, over its extent
   float least_cost = 0;       // this side's part of any tile's cost, but for
+  float run_cost = 0;         // src: of that, what rows loaded as one need not cost
   float store_passes = 0;     // dst: of a block's threads over 1 KB
   int cut = -1;               // the cut dimension
   uint64_t whole_dims = 0;
@@ -169,9 +170,11 @@ inline int64_t indices_of(const Tile& tile, int dim) {
 // Chooses the halo, and estimates the tile's time; permute_tile_cost.cpp.
 void estimate_tile(const PermuteProblem& problem, const Device& device, float num_elements, Tile* tile);
 
-// What a tile of two runs costs at least, once set_least_costs() has seen all runs.
+// What a tile of two runs costs at least, once set_least_costs() has seen all runs. Runs that are cut along one
+// dimension have one block; `is_dense`: the tile's source rows lie one after the other in src, if it is no aligned one.
 void set_least_costs(const PermuteProblem& problem, Side* src_side, Side* dst_side);
-float least_cost(const PermuteProblem& problem, const Run& src, const Run& dst);
+float least_cost(const PermuteProblem& problem, const Run& src, const Run& dst, bool is_dense, bool is_disjoint,
+                 int64_t tile_bytes);
 
 // Chooses the rows of both sides, and further dimensions for a small tile; permute_tile_rows.cpp.
 void find_rows(const PermuteProblem& problem, const int* src_dims, int num_src_dims, const int* dst_dims,

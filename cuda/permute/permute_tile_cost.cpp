@@ -193,13 +193,11 @@ void set_least_costs(const PermuteProblem& problem, Side* src_side, Side* dst_si
   constexpr float chunks_per_kb = 1024.0f / (tile_threads * chunk_limit_bytes);  // that a thread has of 1 KB
   for (int i = 0; i < src_side->num_choices; ++i) {
     Run& run = src_side->choices[i];
-    run.least_cost = weight::padding * (run.padding - 1);
-    // Source rows that are the chain's next dimension may be loaded as one.
-    if (!run.is_cut() && run.num_whole < src_side->num_dims) continue;
-    run.least_cost += src_run_cost(run, run.bytes);
+    run.run_cost = src_run_cost(run, run.bytes);
     if (run.alignment < chunk_limit_bytes)
-      run.least_cost +=
+      run.run_cost +=
           weight::unaligned_load * chunks_per_kb * static_cast<float>(problem.unit_bytes) / bytes_per_element;
+    run.least_cost = weight::padding * (run.padding - 1) + run.run_cost;
   }
   const int32_t elements_per_chunk = chunk_limit_bytes / problem.dst_unit_bytes;
   for (int j = 0; j < dst_side->num_choices; ++j) {
@@ -221,20 +219,24 @@ void set_least_costs(const PermuteProblem& problem, Side* src_side, Side* dst_si
   }
 }
 
-float least_cost(const PermuteProblem& problem, const Run& src, const Run& dst) {
+float least_cost(const PermuteProblem& problem, const Run& src, const Run& dst, bool is_dense, bool is_disjoint,
+                 int64_t tile_bytes) {
   constexpr float rounding = 1e-5f;
-  if (src.cut >= 0 && src.cut == dst.cut) return 0;
-  const bool is_disjoint = (src.dims & dst.dims) == 0;
   if (takes_two_steps(problem, src, dst)) return 0;
-  const float elements_per_chunk = static_cast<float>(chunk_limit_bytes / problem.dst_unit_bytes);
+  float cost = weight::copy - rounding + size_cost(static_cast<float>(tile_bytes) / 1024.0f);
+  const bool shares_cut = src.cut >= 0 && src.cut == dst.cut;
+  if (shares_cut && src.block != dst.block)  // the larger block's side is as it will be
+    return cost + (src.block > dst.block ? src.least_cost - (is_dense ? src.run_cost : 0) : dst.least_cost - weight::padding * (dst.padding - 1));
   float item = weight::store;
-  if (!is_disjoint || !src.fills_chunks || !dst.fills_chunks)
-    item += elements_per_chunk * weight::element_gather;
-  else if (problem.unit_bytes < 4)
-    item *= static_cast<float>(problem.unit_bytes) / 4;  // several rows at once
-  float cost = weight::copy + src.least_cost + dst.least_cost + item * dst.store_passes - rounding;
-  if (is_disjoint)
-    cost += size_cost(static_cast<float>(problem.bytes_of(int64_t{src.elements} * dst.elements)) / 1024.0f);
+  if (!is_disjoint || !src.fills_chunks || !dst.fills_chunks) {
+    item += static_cast<float>(chunk_limit_bytes / problem.dst_unit_bytes) * weight::element_gather;
+  } else {
+    is_dense = false;
+    if (problem.unit_bytes < 4) item *= static_cast<float>(problem.unit_bytes) / 4;  // several rows at once
+  }
+  cost += src.least_cost + dst.least_cost + item * dst.store_passes;
+  if (is_dense) cost -= src.run_cost;
+  if (shares_cut) cost -= weight::padding * (dst.padding - 1);
   return cost;
 }
 

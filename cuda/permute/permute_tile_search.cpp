@@ -250,45 +250,106 @@ bool make_tile(const Search& search, const Device& device, int src_choice, int d
   return true;
 }
 
-// The cheapest tile of min_bytes to max_bytes; its cost is < 0 if there is none. Most pairs of runs are passed over,
-// once a good one is known, for what any tile of theirs costs at least.
-Tile find_tile(const Search& search, const Device& device, int64_t min_bytes, int64_t max_bytes) {
-  struct Pair {
-    int8_t src, dst;
-    float least_cost;
-  };
-  Pair pairs[max_choices * max_choices];
-  int num_pairs = 0, first = 0;
-  for (int i = 0; i < search.src_side.num_choices; ++i) {
-    const Run& src = search.src_side.choices[i];
-    const bool is_disjoint = (src.dims & search.dst_side.masks[search.dst_side.num_dims]) == 0;
-    for (int j = 0; j < search.dst_side.num_choices; ++j) {
-      const Run& dst = search.dst_side.choices[j];
-      if (is_disjoint || (src.dims & dst.dims) == 0) {
-        const int64_t bytes = search.problem.bytes_of(int64_t{src.elements} * dst.elements);
-        if (bytes < min_bytes) continue;
-        if (bytes > max_bytes && is_disjoint) break;  // and so are all longer runs'
-        if (bytes > max_bytes) continue;
+// The source rows of tiles of one source run: the indices of the destination run's dimensions that the source run has
+// not.
+struct SourceRows {
+  uint64_t src_dims = 0;
+  int first_dim = -1;                     // the innermost of them
+  int64_t elements[max_tile_dims + 1];    // in the first n dimensions of dst
+};
+
+void count_source_rows(const Search& search, const Run& src, SourceRows* rows) {
+  const Side& side = search.dst_side;
+  rows->src_dims = src.dims;
+  rows->first_dim = -1;
+  rows->elements[0] = 1;
+  for (int n = 0; n < side.num_dims; ++n) {
+    const int d = side.dims[n];
+    const bool is_row = !contains(src.dims, d);
+    rows->elements[n + 1] = rows->elements[n] * (is_row ? search.problem.extents[d] : 1);
+    if (is_row && rows->first_dim < 0) rows->first_dim = d;
+  }
+}
+
+// Two runs that are cut along one dimension take the larger block: would another pair make the same tile as one whose
+// smaller block is choice `i`? Either all blocks of its side are smaller and this is the first, or one is the larger.
+bool another_takes(const Side& side, int i, int32_t larger_block) {
+  const Run& run = side.choices[i];
+  if (i > 0 && side.choices[i - 1].cut == run.cut) return true;
+  for (; i < side.num_choices && side.choices[i].cut == run.cut; ++i)
+    if (side.choices[i].block == larger_block) return true;
+  return false;
+}
+
+// Pairs of runs that make a box of a fitting size, with what any tile of theirs costs at least.
+struct Pair {
+  int8_t src, dst;
+  float least_cost;
+};
+
+int find_pairs(const Search& search, int64_t min_bytes, int64_t max_bytes, Pair* pairs) {
+  const PermuteProblem& problem = search.problem;
+  const Side& src_side = search.src_side;
+  const Side& dst_side = search.dst_side;
+  int num_pairs = 0;
+  for (int i = 0; i < src_side.num_choices; ++i) {
+    const Run& src = src_side.choices[i];
+    const bool shares_no_dim = (src.dims & dst_side.masks[dst_side.num_dims]) == 0;
+    SourceRows rows;
+    count_source_rows(search, src, &rows);
+    const bool is_dense = rows.first_dim >= 0 && problem.src_strides[rows.first_dim] == src.bytes;
+    for (int j = 0; j < dst_side.num_choices; ++j) {
+      const Run& dst = dst_side.choices[j];
+      if (contains(dst.whole_dims, src.cut) || contains(src.whole_dims, dst.cut)) continue;
+      const bool shares_cut = src.cut >= 0 && src.cut == dst.cut;
+      int64_t elements = rows.elements[dst.num_whole] * src.elements;
+      if (!shares_cut) elements *= dst.block;
+      else if (dst.block > src.block) elements = elements / src.block * dst.block;
+      const int64_t bytes = problem.bytes_of(elements);
+      if (bytes > max_bytes) {
+        if (shares_no_dim) break;  // and so are all longer runs'
+        continue;
       }
-      const float least = least_cost(search.problem, src, dst);
-      if (num_pairs > 0 && least > 0 && (pairs[first].least_cost == 0 || least < pairs[first].least_cost))
-        first = num_pairs;
+      const bool is_disjoint = shares_no_dim || (src.dims & dst.dims) == 0;
+      if (is_disjoint && bytes < min_bytes) continue;
+      if (shares_cut && src.block < dst.block && another_takes(src_side, i, dst.block)) continue;
+      if (shares_cut && src.block > dst.block && another_takes(dst_side, j, src.block)) continue;
+      const float least = least_cost(problem, src, dst, is_dense, is_disjoint, bytes);
       pairs[num_pairs++] = {static_cast<int8_t>(i), static_cast<int8_t>(j), least};
     }
   }
+  return num_pairs;
+}
+
+// The cheapest tile of min_bytes to max_bytes; its cost is < 0 if there is none. Pairs are tried from the least cost on,
+// and passed over where that is more than a tile's that is known.
+Tile find_tile(const Search& search, const Device& device, int64_t min_bytes, int64_t max_bytes) {
+  Pair pairs[max_choices * max_choices];
+  int num_pairs = find_pairs(search, min_bytes, max_bytes, pairs);
   Tile tile, best;
   best.cost = -1;
   int best_pair = -1;
-  const auto try_pair = [&](int k) {
-    if (best.cost >= 0 && pairs[k].least_cost > best.cost) return;
-    if (!make_tile(search, device, pairs[k].src, pairs[k].dst, min_bytes, max_bytes, &tile)) return;
-    if (best.cost >= 0 && (tile.cost > best.cost || (tile.cost == best.cost && k > best_pair))) return;
+  const auto try_pair = [&](const Pair& pair) {
+    if (!make_tile(search, device, pair.src, pair.dst, min_bytes, max_bytes, &tile)) return;
+    const int place = pair.src * max_choices + pair.dst;
+    if (best.cost >= 0 && (tile.cost > best.cost || (tile.cost == best.cost && place > best_pair))) return;
     best = tile;
-    best_pair = k;
+    best_pair = place;
   };
-  if (num_pairs > 0) try_pair(first);
-  for (int k = 0; k < num_pairs; ++k)
-    if (k != first) try_pair(k);
+  while (num_pairs > 0) {
+    int num_left = 0, next = 0;
+    for (int k = 0; k < num_pairs; ++k) {
+      if (best.cost >= 0 && pairs[k].least_cost > best.cost) continue;
+      pairs[num_left] = pairs[k];
+      if (pairs[num_left].least_cost < pairs[next].least_cost) next = num_left;
+      ++num_left;
+    }
+    if (num_left == 0) break;
+    const Pair pair = pairs[next];
+    pairs[next] = pairs[--num_left];
+    num_pairs = num_left;
+    try_pair(pair);
+  }
   return best;
 }
 

@@ -57,7 +57,7 @@ struct Reached {
       unskewed |= tile.skew_mask == 0;
       words_by_table |= tile.table_rank > 1;
       words_with_halo |= tile.halo > 0;
-      words_joined |= tile.adjacent_rows_step > 0;
+      words_joined |= tile.joined_run_gap != 0;
       words_in_turns |= tile.src_rows_are_words;
       words_in_large_blocks |= plan.launch.num_threads == tile_threads;
       words_without_ends |= !tile.dst_rows_have_ends;
