@@ -133,8 +133,8 @@ __device__ __forceinline__ void read_words(const unsigned char* shared_tile, int
   }
 }
 
-// The chunk of a row that is `in_row` bytes after its first. Runs are no shorter than a chunk, which has bytes of two at
-// the most.
+// The chunk of a row that is `in_row` bytes after its first. Runs are no shorter than a chunk, which has bytes of two
+// at the most.
 __device__ __forceinline__ void read_chunk(const TileParams& params, const ChunkedRow& row, int32_t in_row,
                                            const unsigned char* shared_tile, Chunk<1>* chunk) {
   int32_t place = row.place + in_row;

@@ -167,67 +167,7 @@ void choose_columns_pitch(const Tile& tile, int32_t joined_columns, TileParams* 
   }
 }
 
-// What a two_step_tile's time is made of, in the unit of the other tiles' costs: fitted to 155 tiles of 60 random cases
-// timed on an H200 (bench/tune_permute.py) without bank conflicts; 14% off, as a root mean square. But dst_sectors is
-// higher than the fit's 0.4, which had few such tiles: runs of 107 and 187 bytes reach 0.35 and 0.45 of copy.
-namespace weight {
-constexpr float copy = 0.69f;
-constexpr float instruction = 0.0021f;  // of a warp, over its 32 chunks of dst
-constexpr float src_sectors = 0.30f;    // parts of sectors at the ends of a run of src, over the run
-constexpr float dst_sectors = 4.0f;     // of a run of dst, whose stores of 32 sectors hold up shared memory
-constexpr float joint_sectors = 0.34f;  // of runs that follow one another, where two ends are one chunk
-constexpr float padding = 1.2f;
-constexpr float idle = 0.08f;
-}  // namespace weight
-
-// Instructions of a block's warps, over the chunks of dst that they store.
-float instructions_of(const Tile& tile, int num_threads, int32_t src_rows, int32_t dst_elements) {
-  const auto passes = [&](int64_t items) { return static_cast<float>(ceil_div(items, num_threads)); };
-  const int32_t src_row_chunks =
-      (tile.src.bytes * tile.dense_rows + static_cast<int32_t>(chunk_limit_bytes) - 1) / chunk_limit_bytes + 1;
-  const int64_t dst_rows = tile.elements / tile.dst.elements;
-  const int64_t loads = ceil_div(src_rows, std::max(num_threads / src_row_chunks, 1)) *
-                        ceil_div(src_row_chunks, static_cast<int64_t>(num_threads));
-  float instructions = 250 + 20 * static_cast<float>(loads);
-  instructions += 20 * passes(dst_elements) + 50 * passes(dst_rows);  // tables
-  instructions += 140 * passes(two_step_items(tile.src.bytes, dst_elements));
-  instructions += 45 * passes(dst_rows * (tile.dst.bytes / chunk_limit_bytes + 1));
-  if (!tile.dst.fills_chunks && tile.halo == 0) instructions += 60 * passes(2 * dst_rows);
-  return instructions * static_cast<float>(num_threads * chunk_limit_bytes) / static_cast<float>(tile.elements);
-}
-
 }  // namespace
-
-float two_step_cost(const PermuteProblem& problem, const Device& device, float num_elements, float with_halo,
-                    const Tile& tile) {
-  const auto dst_elements = static_cast<int32_t>(static_cast<float>(tile.dst.elements) * with_halo);
-  const auto src_rows =
-      static_cast<int32_t>(static_cast<float>(tile.src_rows) * with_halo / static_cast<float>(tile.dense_rows));
-  const int num_threads = two_step_threads_of(two_step_items(tile.src.bytes, dst_elements));
-  const auto parts_of = [](int64_t alignment, int64_t bytes) {
-    return static_cast<float>(sector_bytes - std::min(alignment, sector_bytes)) / static_cast<float>(bytes);
-  };
-  float cost = weight::copy + weight::instruction * instructions_of(tile, num_threads, src_rows, dst_elements);
-  cost += weight::src_sectors * parts_of(tile.src.alignment, int64_t{tile.src.bytes} * tile.dense_rows);
-  const int64_t dst_alignment = tile.dst.bytes % sector_bytes == 0 || tile.dst.is_cut() ? tile.dst.alignment : 1;
-  if (tile.halo == 0)
-    cost += (tile.adjacent_rows > 1 ? weight::joint_sectors : weight::dst_sectors) *
-            parts_of(dst_alignment, int64_t{tile.dst.bytes} * tile.adjacent_rows);
-  float padding = tile.src.padding;
-  if (tile.dst_cut >= 0) {
-    const int64_t extent = problem.extents[tile.dst_cut];
-    padding *=
-        static_cast<float>(ceil_div(extent + tile.halo, tile.dst.block) * tile.dst.block) / static_cast<float>(extent);
-  }
-  cost += weight::padding * (padding - 1);
-  const auto shared_bytes = static_cast<int32_t>(static_cast<float>(tile.shared_bytes) * with_halo) + 1024;
-  const int resident =
-      std::clamp(device.shared_bytes_per_multiprocessor / shared_bytes, 1, two_step_resident_threads / num_threads);
-  const float waves = padding * num_elements / static_cast<float>(tile.elements) /
-                      static_cast<float>(device.num_multiprocessors * resident);
-  if (waves < 4) cost += weight::idle * (static_cast<float>(static_cast<int64_t>(waves) + 1) / waves - 1);
-  return cost;
-}
 
 bool place_columns(const Tile& tile, PermutePlan* plan) {
   TileParams& params = plan->tile;

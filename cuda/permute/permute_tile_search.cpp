@@ -1,113 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The choice of a tile: candidates for the run of either side, an estimate of the time of every pair, and the cheapest
 // pair.
+#include <cfloat>
+
 #include "permute/permute_tile.h"
 
 namespace flowk {
 namespace {
 
 constexpr int64_t max_tile_bytes = 40 * 1024;
-constexpr int64_t max_whole_run_bytes = 24 * 1024;
-constexpr int32_t target_run_bytes[] = {64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096, 8192, 16384, 24576};
-
-// A stride of one unit starts the chain; each next one steps over just the whole of those before it.
-void find_chain(const PermuteProblem& problem, const void* pointer, const int64_t* strides, int32_t unit_bytes,
-                Side* side) {
-  side->pointer = pointer;
-  side->strides = strides;
-  side->unit_bytes = unit_bytes;
-  int64_t next = unit_bytes;
-  while (side->num_dims < max_tile_dims) {
-    int found = -1;
-    for (int d = problem.rank - 1; d >= 0 && found < 0; --d)
-      if (strides[d] == next) found = d;
-    if (found < 0) return;
-    side->dims[side->num_dims++] = found;
-    next *= problem.extents[found];
-  }
-}
-
-// Once the chain is whole.
-void finish_side(const PermuteProblem& problem, Side* side) {
-  side->masks[0] = 0;
-  for (int n = 0; n < side->num_dims; ++n) side->masks[n + 1] = side->masks[n] | uint64_t{1} << side->dims[n];
-  uint64_t others = reinterpret_cast<uintptr_t>(side->pointer);
-  for (int d = 0; d < problem.rank; ++d)
-    if (!contains(side->masks[side->num_dims], d)) others |= static_cast<uint64_t>(std::abs(side->strides[d]));
-  for (int n = side->num_dims; n >= 0; --n) {
-    side->starts[n] = others;
-    if (n < side->num_dims) others |= static_cast<uint64_t>(side->strides[side->dims[n]]);
-  }
-}
-
-// Fills in what follows from a run's dimensions and block.
-void finish_run(const PermuteProblem& problem, const Side& side, Run* run) {
-  run->elements = run->per_index * run->block;
-  run->bytes = run->elements * side.unit_bytes;
-  run->period = run->per_index;
-  if (!run->is_cut() && run->num_whole > 0)
-    run->period /= static_cast<int32_t>(problem.extents[side.dims[run->num_whole - 1]]);
-  run->whole_dims = side.masks[run->num_whole];
-  run->cut = run->is_cut() ? side.dims[run->num_whole] : -1;
-  run->dims = side.masks[run->num_dims()];
-  uint64_t starts = side.starts[run->num_whole];
-  if (run->num_whole < side.num_dims)
-    starts |= static_cast<uint64_t>(side.strides[side.dims[run->num_whole]] * run->block);
-  run->alignment = static_cast<int32_t>(lowest_bit(starts, line_bytes));
-  run->fills_chunks = run->alignment >= chunk_limit_bytes && run->bytes % chunk_limit_bytes == 0;
-  run->padding = 1;
-  if (run->is_cut()) {
-    const int64_t extent = problem.extents[run->cut];
-    const int64_t num_blocks = ceil_div(extent, run->block);
-    const int64_t last_block = extent - (num_blocks - 1) * run->block;
-    run->fills_chunks &= last_block * run->per_index * side.unit_bytes % chunk_limit_bytes == 0;
-    run->padding = static_cast<float>(num_blocks * run->block) / static_cast<float>(extent);
-  }
-}
-
-void add_choice(const PermuteProblem& problem, Run run, Side* side) {
-  if (side->num_choices == max_choices) return;
-  finish_run(problem, *side, &run);
-  side->choices[side->num_choices++] = run;
-}
-
-// `halo_bytes` come on top of a side's runs where they start inside sectors.
-void find_choices(const PermuteProblem& problem, int64_t halo_bytes, Side* side) {
-  Run run;
-  for (int i = 0; i < side->num_dims; ++i) {
-    const int64_t extent = problem.extents[side->dims[i]];
-    const int64_t inner_bytes = int64_t{run.per_index} * side->unit_bytes;
-    // Blocks of nearly one size, in whole sectors where they are several times as large.
-    const int64_t granule =
-        std::max<int64_t>(sector_bytes / lowest_bit(static_cast<uint64_t>(inner_bytes), sector_bytes), 1);
-    int64_t last_block = 0;
-    for (const int32_t target_bytes : target_run_bytes) {
-      int64_t block = target_bytes / inner_bytes;
-      if (block < 2) continue;
-      if (block >= extent) break;
-      block = ceil_div(extent, ceil_div(extent, block));
-      if (2 * granule <= block) block = round_up(block, granule);
-      if (block >= extent) break;
-      if (block == last_block) continue;
-      last_block = block;
-      Run cut = run;
-      cut.block = static_cast<int32_t>(block);
-      if (halo_bytes > 0) {
-        finish_run(problem, *side, &cut);
-        const int64_t with_halo = extent + ceil_div(halo_bytes, inner_bytes);
-        if (cut.alignment < sector_bytes)
-          block = round_up(ceil_div(with_halo, ceil_div(with_halo, block)), 2 * granule <= block ? granule : 1);
-        if (block >= extent) break;
-        cut.block = static_cast<int32_t>(block);
-      }
-      add_choice(problem, cut, side);
-    }
-    if (inner_bytes * extent > max_whole_run_bytes) return;
-    run.per_index *= static_cast<int32_t>(extent);
-    ++run.num_whole;
-    add_choice(problem, run, side);
-  }
-}
 
 // About what a source row takes of shared memory: what it does where rows have one dimension.
 int64_t pitch_of(const PermuteProblem& problem, const Side& dst_side, const Tile& tile, bool is_aligned) {
@@ -141,9 +42,10 @@ bool join(const PermuteProblem& problem, const Side& src_side, const Run& src, c
   tile->dst_cut = dst.cut;
   if (src.cut >= 0 && src.cut == dst.cut && src.block != dst.block) {
     // One dimension, one block: the larger.
-    Run& smaller = src.block < dst.block ? tile->src : tile->dst;
-    smaller.block = std::max(src.block, dst.block);
-    finish_run(problem, &smaller == &tile->src ? src_side : dst_side, &smaller);
+    if (src.block < dst.block)
+      set_run(problem, src_side, src.num_whole, src.per_index, dst.block, &tile->src);
+    else
+      set_run(problem, dst_side, dst.num_whole, dst.per_index, src.block, &tile->dst);
   }
   // Source rows are the indices of the destination run's dimensions that the source run has not.
   int64_t src_rows = dst.elements;
@@ -234,9 +136,8 @@ void make_search(const PermuteProblem& given, Search* search) {
   for (int d = 0; d < problem.rank; ++d) search->num_elements *= static_cast<float>(problem.extents[d]);
   search->num_bytes = search->num_elements * static_cast<float>(problem.unit_bytes + problem.dst_unit_bytes) / 2;
   for (Side* side : {&search->src_side, &search->dst_side}) finish_side(problem, side);
-  const bool is_bytes = problem.unit_bytes == 1 && !problem.is_converted;
   find_choices(problem, 0, &search->src_side);
-  find_choices(problem, is_bytes ? sector_bytes - 1 : 0, &search->dst_side);
+  find_choices(problem, moves_bytes(problem) ? sector_bytes - 1 : 0, &search->dst_side);
   set_least_costs(problem, &search->src_side, &search->dst_side);
 }
 
@@ -250,25 +151,29 @@ bool make_tile(const Search& search, const Device& device, int src_choice, int d
   return true;
 }
 
-// The source rows of tiles of one source run: the indices of the destination run's dimensions that the source run has
-// not.
-struct SourceRows {
-  uint64_t src_dims = 0;
-  int first_dim = -1;                     // the innermost of them
-  int64_t elements[max_tile_dims + 1];    // in the first n dimensions of dst
+// What all tiles of one source run share.
+struct SourceRun {
+  const Run* run = nullptr;
+  int choice = 0;
+  bool is_dense = false;                // their source rows lie one after the other in src
+  int64_t num_rows[max_tile_dims + 1];  // source rows of the first n dimensions of dst
 };
 
-void count_source_rows(const Search& search, const Run& src, SourceRows* rows) {
+// Source rows are the indices of the destination run's dimensions that the source run has not.
+SourceRun find_source_run(const Search& search, int choice) {
   const Side& side = search.dst_side;
-  rows->src_dims = src.dims;
-  rows->first_dim = -1;
-  rows->elements[0] = 1;
+  SourceRun src;
+  src.run = &search.src_side.choices[choice];
+  src.choice = choice;
+  src.num_rows[0] = 1;
   for (int n = 0; n < side.num_dims; ++n) {
     const int d = side.dims[n];
-    const bool is_row = !contains(src.dims, d);
-    rows->elements[n + 1] = rows->elements[n] * (is_row ? search.problem.extents[d] : 1);
-    if (is_row && rows->first_dim < 0) rows->first_dim = d;
+    src.num_rows[n + 1] = src.num_rows[n];
+    if (contains(src.run->dims, d)) continue;
+    src.is_dense |= search.problem.src_strides[d] == src.run->bytes;
+    src.num_rows[n + 1] *= search.problem.extents[d];
   }
+  return src;
 }
 
 // Two runs that are cut along one dimension take the larger block: would another pair make the same tile as one whose
@@ -281,74 +186,74 @@ bool another_takes(const Side& side, int i, int32_t larger_block) {
   return false;
 }
 
-// Pairs of runs that make a box of a fitting size, with what any tile of theirs costs at least.
-struct Pair {
-  int8_t src, dst;
+struct CostedChoice {
+  int choice;
   float least_cost;
 };
 
-int find_pairs(const Search& search, int64_t min_bytes, int64_t max_bytes, Pair* pairs) {
-  const PermuteProblem& problem = search.problem;
-  const Side& src_side = search.src_side;
-  const Side& dst_side = search.dst_side;
-  int num_pairs = 0;
-  for (int i = 0; i < src_side.num_choices; ++i) {
-    const Run& src = src_side.choices[i];
-    const bool shares_no_dim = (src.dims & dst_side.masks[dst_side.num_dims]) == 0;
-    SourceRows rows;
-    count_source_rows(search, src, &rows);
-    const bool is_dense = rows.first_dim >= 0 && problem.src_strides[rows.first_dim] == src.bytes;
-    for (int j = 0; j < dst_side.num_choices; ++j) {
-      const Run& dst = dst_side.choices[j];
-      if (contains(dst.whole_dims, src.cut) || contains(src.whole_dims, dst.cut)) continue;
-      const bool shares_cut = src.cut >= 0 && src.cut == dst.cut;
-      int64_t elements = rows.elements[dst.num_whole] * src.elements;
-      if (!shares_cut) elements *= dst.block;
-      else if (dst.block > src.block) elements = elements / src.block * dst.block;
-      const int64_t bytes = problem.bytes_of(elements);
-      if (bytes > max_bytes) {
-        if (shares_no_dim) break;  // and so are all longer runs'
-        continue;
-      }
-      const bool is_disjoint = shares_no_dim || (src.dims & dst.dims) == 0;
-      if (is_disjoint && bytes < min_bytes) continue;
-      if (shares_cut && src.block < dst.block && another_takes(src_side, i, dst.block)) continue;
-      if (shares_cut && src.block > dst.block && another_takes(dst_side, j, src.block)) continue;
-      const float least = least_cost(problem, src, dst, is_dense, is_disjoint, bytes);
-      pairs[num_pairs++] = {static_cast<int8_t>(i), static_cast<int8_t>(j), least};
-    }
-  }
-  return num_pairs;
+// Takes the one of least cost out of the list.
+CostedChoice take_least(CostedChoice* choices, int* num_choices) {
+  CostedChoice* const least = std::min_element(
+      choices, choices + *num_choices, [](const auto& a, const auto& b) { return a.least_cost < b.least_cost; });
+  const CostedChoice taken = *least;
+  *least = choices[--*num_choices];
+  return taken;
 }
 
-// The cheapest tile of min_bytes to max_bytes; its cost is < 0 if there is none. Pairs are tried from the least cost on,
+// Destination runs that make a tile of min_bytes to max_bytes with `src`, whose least cost is at most `limit`.
+int find_destination_runs(const Search& search, const SourceRun& source, int64_t min_bytes, int64_t max_bytes,
+                          float limit, CostedChoice* found) {
+  const PermuteProblem& problem = search.problem;
+  const Run& src = *source.run;
+  int num_found = 0;
+  for (int j = 0; j < search.dst_side.num_choices; ++j) {
+    const Run& dst = search.dst_side.choices[j];
+    const bool shares_cut = src.cut >= 0 && src.cut == dst.cut;
+    if (!shares_cut && least_cost_apart(problem, src, source.is_dense, dst) > limit) continue;
+    if (contains(dst.whole_dims, src.cut) || contains(src.whole_dims, dst.cut)) continue;
+    int64_t elements = source.num_rows[dst.num_whole] * src.elements;
+    if (!shares_cut)
+      elements *= dst.block;
+    else if (dst.block > src.block)
+      elements = elements / src.block * dst.block;
+    const int64_t bytes = problem.bytes_of(elements);
+    if (bytes > max_bytes) break;  // and so are all longer runs'
+    const bool is_disjoint = (src.dims & dst.dims) == 0;
+    if (is_disjoint && bytes < min_bytes) continue;
+    if (shares_cut && src.block < dst.block && another_takes(search.src_side, source.choice, dst.block)) continue;
+    if (shares_cut && src.block > dst.block && another_takes(search.dst_side, j, src.block)) continue;
+    const float least = least_cost(problem, src, source.is_dense, dst, bytes);
+    if (least <= limit) found[num_found++] = {j, least};
+  }
+  return num_found;
+}
+
+// The cheapest tile of min_bytes to max_bytes; its cost is < 0 if there is none. Runs are tried from the least cost on,
 // and passed over where that is more than a tile's that is known.
 Tile find_tile(const Search& search, const Device& device, int64_t min_bytes, int64_t max_bytes) {
-  Pair pairs[max_choices * max_choices];
-  int num_pairs = find_pairs(search, min_bytes, max_bytes, pairs);
+  CostedChoice src_choices[max_choices], dst_choices[max_choices];
+  int num_src_choices = search.src_side.num_choices;
+  for (int i = 0; i < num_src_choices; ++i)
+    src_choices[i] = {i, least_cost_of_source_run(search.problem, search.src_side, i, search.dst_side)};
   Tile tile, best;
   best.cost = -1;
-  int best_pair = -1;
-  const auto try_pair = [&](const Pair& pair) {
-    if (!make_tile(search, device, pair.src, pair.dst, min_bytes, max_bytes, &tile)) return;
-    const int place = pair.src * max_choices + pair.dst;
-    if (best.cost >= 0 && (tile.cost > best.cost || (tile.cost == best.cost && place > best_pair))) return;
-    best = tile;
-    best_pair = place;
-  };
-  while (num_pairs > 0) {
-    int num_left = 0, next = 0;
-    for (int k = 0; k < num_pairs; ++k) {
-      if (best.cost >= 0 && pairs[k].least_cost > best.cost) continue;
-      pairs[num_left] = pairs[k];
-      if (pairs[num_left].least_cost < pairs[next].least_cost) next = num_left;
-      ++num_left;
+  float limit = FLT_MAX;
+  int best_place = 0;
+  while (num_src_choices > 0) {
+    const CostedChoice src_choice = take_least(src_choices, &num_src_choices);
+    if (src_choice.least_cost > limit) break;
+    const SourceRun src = find_source_run(search, src_choice.choice);
+    int num_dst_choices = find_destination_runs(search, src, min_bytes, max_bytes, limit, dst_choices);
+    while (num_dst_choices > 0) {
+      const CostedChoice dst_choice = take_least(dst_choices, &num_dst_choices);
+      if (dst_choice.least_cost > limit) break;
+      if (!make_tile(search, device, src.choice, dst_choice.choice, min_bytes, max_bytes, &tile)) continue;
+      const int place = src.choice * max_choices + dst_choice.choice;
+      if (tile.cost > limit || (tile.cost == limit && place > best_place)) continue;
+      best = tile;
+      best_place = place;
+      limit = tile.cost;
     }
-    if (num_left == 0) break;
-    const Pair pair = pairs[next];
-    pairs[next] = pairs[--num_left];
-    num_pairs = num_left;
-    try_pair(pair);
   }
   return best;
 }
