@@ -69,6 +69,7 @@ void choose_turns(int32_t src_alignment, int64_t num_columns, TileParams* params
     if (shift > 2 && passes >= best) continue;
     best = passes;
     params->turn_shift = shift;
+    if (best <= 1) return;
   }
 }
 
@@ -160,8 +161,12 @@ void choose_columns_pitch(const Tile& tile, int32_t joined_columns, TileParams* 
       writes[lane] = (above_zero + column) * pitch + static_cast<int32_t>(4 * word);
     }
     // Wavefronts for a chunk: 5 words of a chunk, and 16 of an item that is 4 chunks. Near ties keep the closer rows.
-    const float passes = 5 * bank_conflicts(reads, 4, 0) + 4 * bank_conflicts(writes, 4, 0);
-    if (padding > 0 && passes >= best - 0.25f) continue;
+    constexpr float of_reads = 5, of_writes = 4;
+    const float limit = padding > 0 ? best - 0.25f : FLT_MAX;
+    if (limit < of_reads + of_writes) return;
+    const float passes =
+        of_reads * bank_conflicts(reads, 4, 0, limit / of_reads) + of_writes * bank_conflicts(writes, 4, 0);
+    if (passes >= limit) continue;
     best = passes;
     params->columns_pitch = pitch;
   }

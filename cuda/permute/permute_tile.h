@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cfloat>
 #include <cstdint>
 #include <cstdlib>
 
@@ -257,9 +258,10 @@ float least_two_step_cost(const Run& src, bool is_dense, const Run& dst);
 bool place_columns(const Tile& tile, PermutePlan* plan);
 
 // How many times as long a warp's access takes as without conflicts, from the place of each thread's element, < 0 where
-// one has none, XORed with bits 4-6 of (place >> shift) unless shift is 0; permute_tile_banks.cpp.
+// one has none, XORed with bits 4-6 of (place >> shift) unless shift is 0. Gives up at `limit`, and returns more than that;
+// permute_tile_banks.cpp.
 constexpr int warp_threads = 32;
-float bank_conflicts(const int32_t (&places)[warp_threads], int32_t unit_bytes, int32_t shift);
+float bank_conflicts(const int32_t (&places)[warp_threads], int32_t unit_bytes, int32_t shift, float limit = FLT_MAX);
 
 // Chooses how a two_sided_tile is swizzled, and how many chunks of a destination row neighbouring threads store, for
 // few bank conflicts; permute_tile_banks.cpp.

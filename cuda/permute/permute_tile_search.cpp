@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The choice of a tile: candidates for the run of either side, an estimate of the time of every pair, and the cheapest
 // pair.
-#include <cfloat>
-
 #include "permute/permute_tile.h"
 
 namespace flowk {
@@ -186,31 +184,21 @@ bool another_takes(const Side& side, int i, int32_t larger_block) {
   return false;
 }
 
-struct CostedChoice {
-  int choice;
+// A pair of runs, and what a tile of theirs costs at least.
+struct Pair {
+  int16_t src, dst;
   float least_cost;
 };
 
-// Takes the one of least cost out of the list.
-CostedChoice take_least(CostedChoice* choices, int* num_choices) {
-  CostedChoice* const least = std::min_element(
-      choices, choices + *num_choices, [](const auto& a, const auto& b) { return a.least_cost < b.least_cost; });
-  const CostedChoice taken = *least;
-  *least = choices[--*num_choices];
-  return taken;
-}
-
-// Destination runs that make a tile of min_bytes to max_bytes with `src`, whose least cost is at most `limit`.
-int find_destination_runs(const Search& search, const SourceRun& source, int64_t min_bytes, int64_t max_bytes,
-                          float limit, CostedChoice* found) {
+// Adds the pairs of `source` that make a tile of min_bytes to max_bytes, and whose least cost is at most `limit`.
+void add_pairs(const Search& search, const SourceRun& source, int64_t min_bytes, int64_t max_bytes, float limit,
+               Pair* pairs, int* num_pairs) {
   const PermuteProblem& problem = search.problem;
   const Run& src = *source.run;
-  int num_found = 0;
   for (int j = 0; j < search.dst_side.num_choices; ++j) {
     const Run& dst = search.dst_side.choices[j];
-    const bool shares_cut = src.cut >= 0 && src.cut == dst.cut;
-    if (!shares_cut && least_cost_apart(problem, src, source.is_dense, dst) > limit) continue;
     if (contains(dst.whole_dims, src.cut) || contains(src.whole_dims, dst.cut)) continue;
+    const bool shares_cut = src.cut >= 0 && src.cut == dst.cut;
     int64_t elements = source.num_rows[dst.num_whole] * src.elements;
     if (!shares_cut)
       elements *= dst.block;
@@ -218,42 +206,54 @@ int find_destination_runs(const Search& search, const SourceRun& source, int64_t
       elements = elements / src.block * dst.block;
     const int64_t bytes = problem.bytes_of(elements);
     if (bytes > max_bytes) break;  // and so are all longer runs'
-    const bool is_disjoint = (src.dims & dst.dims) == 0;
-    if (is_disjoint && bytes < min_bytes) continue;
+    if (bytes < min_bytes && (src.dims & dst.dims) == 0) continue;
     if (shares_cut && src.block < dst.block && another_takes(search.src_side, source.choice, dst.block)) continue;
     if (shares_cut && src.block > dst.block && another_takes(search.dst_side, j, src.block)) continue;
     const float least = least_cost(problem, src, source.is_dense, dst, bytes);
-    if (least <= limit) found[num_found++] = {j, least};
+    if (least <= limit) pairs[(*num_pairs)++] = {static_cast<int16_t>(source.choice), static_cast<int16_t>(j), least};
   }
-  return num_found;
 }
 
-// The cheapest tile of min_bytes to max_bytes; its cost is < 0 if there is none. Runs are tried from the least cost on,
+// Takes the pair of least cost out of the list.
+Pair take_least(Pair* pairs, int* num_pairs) {
+  Pair* const least = std::min_element(
+      pairs, pairs + *num_pairs, [](const Pair& a, const Pair& b) { return a.least_cost < b.least_cost; });
+  const Pair taken = *least;
+  *least = pairs[--*num_pairs];
+  return taken;
+}
+
+// The cheapest tile of min_bytes to max_bytes; its cost is < 0 if there is none. Pairs are tried from the least cost on,
 // and passed over where that is more than a tile's that is known.
 Tile find_tile(const Search& search, const Device& device, int64_t min_bytes, int64_t max_bytes) {
-  CostedChoice src_choices[max_choices], dst_choices[max_choices];
-  int num_src_choices = search.src_side.num_choices;
-  for (int i = 0; i < num_src_choices; ++i)
-    src_choices[i] = {i, least_cost_of_source_run(search.problem, search.src_side, i, search.dst_side)};
+  Pair pairs[max_choices * max_choices];
+  int num_pairs = 0;
   Tile tile, best;
   best.cost = -1;
   float limit = FLT_MAX;
-  int best_place = 0;
-  while (num_src_choices > 0) {
-    const CostedChoice src_choice = take_least(src_choices, &num_src_choices);
-    if (src_choice.least_cost > limit) break;
-    const SourceRun src = find_source_run(search, src_choice.choice);
-    int num_dst_choices = find_destination_runs(search, src, min_bytes, max_bytes, limit, dst_choices);
-    while (num_dst_choices > 0) {
-      const CostedChoice dst_choice = take_least(dst_choices, &num_dst_choices);
-      if (dst_choice.least_cost > limit) break;
-      if (!make_tile(search, device, src.choice, dst_choice.choice, min_bytes, max_bytes, &tile)) continue;
-      const int place = src.choice * max_choices + dst_choice.choice;
-      if (tile.cost > limit || (tile.cost == limit && place > best_place)) continue;
+  Pair of_best = {};
+  const auto try_least = [&] {
+    const Pair pair = take_least(pairs, &num_pairs);
+    if (pair.least_cost > limit) return false;
+    if (!make_tile(search, device, pair.src, pair.dst, min_bytes, max_bytes, &tile)) return true;
+    const bool is_earlier = pair.src < of_best.src || (pair.src == of_best.src && pair.dst < of_best.dst);
+    if (tile.cost < limit || (tile.cost == limit && is_earlier)) {
       best = tile;
-      best_place = place;
+      of_best = pair;
       limit = tile.cost;
     }
+    return true;
+  };
+  // The first tiles are of the source run that promises most.
+  int first = 0;
+  for (int i = 1; i < search.src_side.num_choices; ++i)
+    if (search.src_side.choices[i].least_cost < search.src_side.choices[first].least_cost) first = i;
+  for (int k = 0; k < search.src_side.num_choices; ++k) {
+    const int i = k == 0 ? first : k <= first ? k - 1 : k;
+    add_pairs(search, find_source_run(search, i), min_bytes, max_bytes, limit, pairs, &num_pairs);
+    if (k == 0 && num_pairs > 0) try_least();
+  }
+  while (num_pairs > 0 && try_least()) {
   }
   return best;
 }
