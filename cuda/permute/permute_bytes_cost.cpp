@@ -96,10 +96,6 @@ void set_least_two_step_costs(Side* src_side, Side* dst_side) {
   }
 }
 
-float least_two_step_cost_of_source_run(const Run& src) {
-  return src.least_two_step_cost - src.two_step_run_cost + weight::item * src.two_step_items / 4;
-}
-
 float least_two_step_cost(const Run& src, bool is_dense, const Run& dst) {
   float cost = src.least_two_step_cost + weight::item * src.two_step_items * dst.two_step_items;
   if (is_dense) cost -= src.two_step_run_cost;

@@ -13,6 +13,7 @@ namespace flowk {
 
 constexpr int64_t sector_bytes = 32;  // the unit of L2 and memory traffic
 constexpr int max_choices = 48;
+constexpr int64_t max_tile_bytes = 40 * 1024;
 constexpr int64_t max_shared_bytes = 56 * 1024;     // of a tile, about
 constexpr int64_t max_block_shared_bytes = 101376;  // of a block: what the least of the GPUs has (sm_86)
 constexpr int max_resident_tiles = 6;               // blocks of tile_threads an SM, as permute_tiles.cuh is compiled
@@ -26,13 +27,12 @@ struct Run {
   int32_t elements;
   int32_t period;  // elements for one index of the outermost dimension
   int32_t bytes;
-  int32_t alignment;   // bytes that every start of the run in memory is a multiple of, to 128
-  bool fills_chunks;   // and so does the last block of the cut dimension
-  float padding;       // indices in whole blocks of the cut dimension, over its extent
-  float least_cost;    // this side's part of any tile's cost, but for the next
-  float run_cost;      // src: of that, what rows loaded as one need not cost
-  float store_passes;  // dst: of a block's threads over 1 KB
-  float least_store;   // dst: what those cost at least
+  int32_t alignment;                      // bytes that every start of the run in memory is a multiple of, to 128
+  bool fills_chunks;                      // and so does the last block of the cut dimension
+  float padding;                          // indices in whole blocks of the cut dimension, over its extent
+  float least_cost;                       // this side's part of any tile's cost, but for the next
+  float run_cost;                         // src: of that, what rows loaded as one need not cost
+  float aligned_stores, gathered_stores;  // dst: what those cost at least
   // The same of a two_step_tile, and the items for 16 bytes, as a product of both sides'.
   float least_two_step_cost;
   float two_step_run_cost;
@@ -198,13 +198,23 @@ void set_run(const PermuteProblem& problem, const Side& side, int num_whole, int
 // Chooses the halo, and estimates the tile's time; permute_tile_cost.cpp.
 void estimate_tile(const PermuteProblem& problem, const Device& device, float num_elements, Tile* tile);
 
-// What tiles cost at least, once set_least_costs() has seen all runs: any tile of a source run; one of two runs that
-// are not cut along one dimension, whatever else; one of two runs. `is_dense`: the tile's source rows may lie one after
-// the other in src.
+// A pair of runs, by their places in the sides' choices, and what a tile of theirs costs at least.
+struct Pair {
+  int16_t src, dst;
+  float least_cost;
+};
+struct PairList {
+  int num_pairs = 0;
+  Pair pairs[max_choices * max_choices];
+};
+
+// Sets what a tile costs at least for the run that it has on a side: exact but for what only the pair decides;
+// permute_tile_pairs.cpp.
 void set_least_costs(const PermuteProblem& problem, Side* src_side, Side* dst_side);
-float least_cost_of_source_run(const PermuteProblem& problem, const Side& src_side, int choice, const Side& dst_side);
-float least_cost_apart(const PermuteProblem& problem, const Run& src, bool is_dense, const Run& dst);
-float least_cost(const PermuteProblem& problem, const Run& src, bool is_dense, const Run& dst, int64_t tile_bytes);
+
+// Lists the pairs of runs that make a box of min_bytes to max_bytes, in any order: once each box.
+void list_pairs(const PermuteProblem& problem, const Side& src_side, const Side& dst_side, int64_t min_bytes,
+                int64_t max_bytes, PairList* list);
 
 // Chooses the rows of both sides, and further dimensions for a small tile; permute_tile_rows.cpp.
 void find_rows(const PermuteProblem& problem, const int* src_dims, int num_src_dims, const int* dst_dims,
@@ -250,7 +260,6 @@ float two_step_cost(const PermuteProblem& problem, const Device& device, float n
 
 // What two_step_tiles cost at least, as above.
 void set_least_two_step_costs(Side* src_side, Side* dst_side);
-float least_two_step_cost_of_source_run(const Run& src);
 float least_two_step_cost(const Run& src, bool is_dense, const Run& dst);
 
 // Fills in the second step of a two_step_tile, whose source rows take launch.shared_bytes so far; false where it has
@@ -258,8 +267,8 @@ float least_two_step_cost(const Run& src, bool is_dense, const Run& dst);
 bool place_columns(const Tile& tile, PermutePlan* plan);
 
 // How many times as long a warp's access takes as without conflicts, from the place of each thread's element, < 0 where
-// one has none, XORed with bits 4-6 of (place >> shift) unless shift is 0. Gives up at `limit`, and returns more than that;
-// permute_tile_banks.cpp.
+// one has none, XORed with bits 4-6 of (place >> shift) unless shift is 0. Gives up at `limit`, and returns more than
+// that; permute_tile_banks.cpp.
 constexpr int warp_threads = 32;
 float bank_conflicts(const int32_t (&places)[warp_threads], int32_t unit_bytes, int32_t shift, float limit = FLT_MAX);
 

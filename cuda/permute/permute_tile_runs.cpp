@@ -79,8 +79,8 @@ void find_choices(const PermuteProblem& problem, int64_t halo_bytes, Side* side)
     const auto whole_sectors = [&](int64_t block) { return 2 * granule <= block ? granule : 1; };
     int64_t last_block = 0;
     for (const int32_t target_bytes : target_run_bytes) {
-      int64_t block = target_bytes / inner_bytes;
-      if (block < 2) continue;
+      if (target_bytes < 2 * inner_bytes) continue;
+      int64_t block = target_bytes / static_cast<int32_t>(inner_bytes);
       if (block >= extent) break;
       block = even_block(extent, block);
       block = round_up(block, whole_sectors(block));

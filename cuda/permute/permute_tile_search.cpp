@@ -6,8 +6,6 @@
 namespace flowk {
 namespace {
 
-constexpr int64_t max_tile_bytes = 40 * 1024;
-
 // About what a source row takes of shared memory: what it does where rows have one dimension.
 int64_t pitch_of(const PermuteProblem& problem, const Side& dst_side, const Tile& tile, bool is_aligned) {
   const Run& src = tile.src;
@@ -149,111 +147,35 @@ bool make_tile(const Search& search, const Device& device, int src_choice, int d
   return true;
 }
 
-// What all tiles of one source run share.
-struct SourceRun {
-  const Run* run = nullptr;
-  int choice = 0;
-  bool is_dense = false;                // their source rows lie one after the other in src
-  int64_t num_rows[max_tile_dims + 1];  // source rows of the first n dimensions of dst
-};
-
-// Source rows are the indices of the destination run's dimensions that the source run has not.
-SourceRun find_source_run(const Search& search, int choice) {
-  const Side& side = search.dst_side;
-  SourceRun src;
-  src.run = &search.src_side.choices[choice];
-  src.choice = choice;
-  src.num_rows[0] = 1;
-  for (int n = 0; n < side.num_dims; ++n) {
-    const int d = side.dims[n];
-    src.num_rows[n + 1] = src.num_rows[n];
-    if (contains(src.run->dims, d)) continue;
-    src.is_dense |= search.problem.src_strides[d] == src.run->bytes;
-    src.num_rows[n + 1] *= search.problem.extents[d];
-  }
-  return src;
-}
-
-// Two runs that are cut along one dimension take the larger block: would another pair make the same tile as one whose
-// smaller block is choice `i`? Either all blocks of its side are smaller and this is the first, or one is the larger.
-bool another_takes(const Side& side, int i, int32_t larger_block) {
-  const Run& run = side.choices[i];
-  if (i > 0 && side.choices[i - 1].cut == run.cut) return true;
-  for (; i < side.num_choices && side.choices[i].cut == run.cut; ++i)
-    if (side.choices[i].block == larger_block) return true;
-  return false;
-}
-
-// A pair of runs, and what a tile of theirs costs at least.
-struct Pair {
-  int16_t src, dst;
-  float least_cost;
-};
-
-// Adds the pairs of `source` that make a tile of min_bytes to max_bytes, and whose least cost is at most `limit`.
-void add_pairs(const Search& search, const SourceRun& source, int64_t min_bytes, int64_t max_bytes, float limit,
-               Pair* pairs, int* num_pairs) {
-  const PermuteProblem& problem = search.problem;
-  const Run& src = *source.run;
-  for (int j = 0; j < search.dst_side.num_choices; ++j) {
-    const Run& dst = search.dst_side.choices[j];
-    if (contains(dst.whole_dims, src.cut) || contains(src.whole_dims, dst.cut)) continue;
-    const bool shares_cut = src.cut >= 0 && src.cut == dst.cut;
-    int64_t elements = source.num_rows[dst.num_whole] * src.elements;
-    if (!shares_cut)
-      elements *= dst.block;
-    else if (dst.block > src.block)
-      elements = elements / src.block * dst.block;
-    const int64_t bytes = problem.bytes_of(elements);
-    if (bytes > max_bytes) break;  // and so are all longer runs'
-    if (bytes < min_bytes && (src.dims & dst.dims) == 0) continue;
-    if (shares_cut && src.block < dst.block && another_takes(search.src_side, source.choice, dst.block)) continue;
-    if (shares_cut && src.block > dst.block && another_takes(search.dst_side, j, src.block)) continue;
-    const float least = least_cost(problem, src, source.is_dense, dst, bytes);
-    if (least <= limit) pairs[(*num_pairs)++] = {static_cast<int16_t>(source.choice), static_cast<int16_t>(j), least};
-  }
-}
-
 // Takes the pair of least cost out of the list.
-Pair take_least(Pair* pairs, int* num_pairs) {
-  Pair* const least = std::min_element(
-      pairs, pairs + *num_pairs, [](const Pair& a, const Pair& b) { return a.least_cost < b.least_cost; });
+Pair take_least(PairList* list) {
+  Pair* const end = list->pairs + list->num_pairs;
+  Pair* const least =
+      std::min_element(list->pairs, end, [](const Pair& a, const Pair& b) { return a.least_cost < b.least_cost; });
   const Pair taken = *least;
-  *least = pairs[--*num_pairs];
+  *least = list->pairs[--list->num_pairs];
   return taken;
 }
 
-// The cheapest tile of min_bytes to max_bytes; its cost is < 0 if there is none. Pairs are tried from the least cost on,
-// and passed over where that is more than a tile's that is known.
+// The cheapest tile of min_bytes to max_bytes; its cost is < 0 if there is none. Pairs are tried from the least cost
+// on, until that is more than a tile's that is known.
 Tile find_tile(const Search& search, const Device& device, int64_t min_bytes, int64_t max_bytes) {
-  Pair pairs[max_choices * max_choices];
-  int num_pairs = 0;
+  PairList list;
+  list_pairs(search.problem, search.src_side, search.dst_side, min_bytes, max_bytes, &list);
   Tile tile, best;
   best.cost = -1;
-  float limit = FLT_MAX;
   Pair of_best = {};
-  const auto try_least = [&] {
-    const Pair pair = take_least(pairs, &num_pairs);
-    if (pair.least_cost > limit) return false;
-    if (!make_tile(search, device, pair.src, pair.dst, min_bytes, max_bytes, &tile)) return true;
+  while (list.num_pairs > 0) {
+    const Pair pair = take_least(&list);
+    if (best.cost >= 0 && pair.least_cost > best.cost) break;
+    if (!make_tile(search, device, pair.src, pair.dst, min_bytes, max_bytes, &tile)) continue;
     const bool is_earlier = pair.src < of_best.src || (pair.src == of_best.src && pair.dst < of_best.dst);
-    if (tile.cost < limit || (tile.cost == limit && is_earlier)) {
-      best = tile;
-      of_best = pair;
-      limit = tile.cost;
-    }
-    return true;
-  };
-  // The first tiles are of the source run that promises most.
-  int first = 0;
-  for (int i = 1; i < search.src_side.num_choices; ++i)
-    if (search.src_side.choices[i].least_cost < search.src_side.choices[first].least_cost) first = i;
-  for (int k = 0; k < search.src_side.num_choices; ++k) {
-    const int i = k == 0 ? first : k <= first ? k - 1 : k;
-    add_pairs(search, find_source_run(search, i), min_bytes, max_bytes, limit, pairs, &num_pairs);
-    if (k == 0 && num_pairs > 0) try_least();
-  }
-  while (num_pairs > 0 && try_least()) {
+    if (best.cost >= 0 && (tile.cost > best.cost || (tile.cost == best.cost && !is_earlier))) continue;
+    best = tile;
+    of_best = pair;
+    Pair* const end = std::remove_if(list.pairs, list.pairs + list.num_pairs,
+                                     [&](const Pair& other) { return other.least_cost > best.cost; });
+    list.num_pairs = static_cast<int>(end - list.pairs);
   }
   return best;
 }
