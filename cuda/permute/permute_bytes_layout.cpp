@@ -18,13 +18,32 @@ int32_t element_place(const TileParams& params, uint32_t element) {
   return place;
 }
 
-int64_t row_offset(const TileParams& params, uint32_t row) {
-  int64_t offset = 0;
+// Where a destination row lies in dst, and its first run among the tile's columns.
+void locate_row(const TileParams& params, uint32_t row, int64_t* offset, int32_t* column) {
+  *offset = *column = 0;
   for (int d = 0; d < params.dst_row_rank; ++d) {
-    const uint32_t index = d + 1 < params.dst_row_rank ? take_index(&row, params.dst_row_dims[d].divider) : row;
-    offset += static_cast<int64_t>(index) * params.dst_row_dims[d].stride;
+    const TileRowDim& dim = params.dst_row_dims[d];
+    const uint32_t index = d + 1 < params.dst_row_rank ? take_index(&row, dim.divider) : row;
+    *offset += static_cast<int64_t>(index) * dim.stride;
+    *column += static_cast<int32_t>(index) * dim.shared_step;
   }
-  return offset;
+}
+
+// Makes runs that lie one after the other in dst one row. Returns how many columns further on the next of them stands.
+int32_t join_runs(const Tile& tile, TileParams* params) {
+  if (tile.adjacent_rows == 1) return 0;
+  int d = 0;
+  while (params->dst_row_dims[d].stride != tile.dst.bytes) ++d;
+  const TileRowDim dim = params->dst_row_dims[d];
+  --params->dst_row_rank;
+  std::copy(params->dst_row_dims + d + 1, params->dst_row_dims + params->dst_row_rank + 1, params->dst_row_dims + d);
+  params->dst_row_dims[params->dst_row_rank] = TileRowDim();
+  const uint32_t num_rows = params->num_dst_rows.divisor / dim.divider.divisor;
+  params->num_dst_rows = Divider(num_rows);
+  params->joins_src_cut = d == params->dst_row_rank;  // a cut dimension is the last
+  params->run_join = params->joins_src_cut ? params->num_dst_rows : dim.divider;
+  params->joined_run_bytes = Divider(static_cast<uint32_t>(tile.dst.bytes));
+  return dim.shared_step;
 }
 
 int32_t skew_of(const TileParams& params, uint32_t word) {
@@ -33,9 +52,8 @@ int32_t skew_of(const TileParams& params, uint32_t word) {
 
 // Where all rows start alike inside a word, lanes that meet in one bank take the four words of their 16 columns in
 // turns, as many lanes at once as meet in none.
-void choose_turns(int32_t src_alignment, TileParams* params) {
+void choose_turns(int32_t src_alignment, int64_t num_columns, TileParams* params) {
   const uint32_t num_words = params->words_per_run.divisor;
-  const int64_t num_columns = params->num_dst_rows.divisor;
   const int64_t blocks = ceil_div(num_columns + (src_alignment >= 4 ? 0 : 3), columns_per_item);
   params->num_word_items = static_cast<uint32_t>(blocks) * num_words;
   float best = 0;
@@ -51,15 +69,15 @@ void choose_turns(int32_t src_alignment, TileParams* params) {
     if (shift > 2 && passes >= best) continue;
     best = passes;
     params->turn_shift = shift;
+    if (best <= 1) return;
   }
 }
 
 // Rows that a warp's lanes read stand 4 source rows apart. Where that is 2, 4, 8 or 16 words, and not an odd number,
 // as many groups of lanes meet in one bank: each takes columns one word further to the left than the group before, and
 // the tile takes some more columns.
-void choose_skew(int64_t max_items, TileParams* params) {
+void choose_skew(int64_t max_items, int64_t num_columns, TileParams* params) {
   const uint32_t num_words = params->words_per_run.divisor;
-  const auto num_columns = static_cast<int32_t>(params->num_dst_rows.divisor);
   int32_t rows[warp_threads];
   for (uint32_t lane = 0; lane < warp_threads; ++lane) rows[lane] = element_place(*params, 4 * (lane % num_words));
   float best = 0;
@@ -72,7 +90,7 @@ void choose_skew(int64_t max_items, TileParams* params) {
       places[lane] = above_zero + rows[lane] + columns_per_item * static_cast<int32_t>(lane / num_words) -
                      skew_of(skewed, lane % num_words);
     const float passes = bank_conflicts(places, 4, 0);
-    const int64_t blocks = ceil_div(num_columns + 4 * static_cast<int32_t>(skewed.skew_mask), columns_per_item);
+    const int64_t blocks = ceil_div(num_columns + 4 * int64_t{skewed.skew_mask}, columns_per_item);
     if (log2 > 0 && blocks * num_words > max_items) return;
     // An item reads 4 rows of 5 words and writes 16, in some 110 instructions, of which 4 take as long as a wavefront.
     const float cost = static_cast<float>(blocks) * (20 * passes + 16 + 28);
@@ -90,10 +108,10 @@ void choose_skew(int64_t max_items, TileParams* params) {
 // start and end on sectors, long ones are taken line by line.
 void choose_chunks(const Tile& tile, PermutePlan* plan) {
   TileParams& params = plan->tile;
-  const int32_t run_bytes = tile.dst.bytes;
+  const int32_t run_bytes = tile.dst.bytes * tile.adjacent_rows;
   params.window_start_bytes = params.halo * tile.dst.per_index;
-  params.window_bytes = run_bytes;
-  params.window_end = run_bytes + params.window_start_bytes;
+  params.window_bytes = tile.dst.bytes;
+  params.window_end = tile.dst.bytes + params.window_start_bytes;
   int64_t chunks = run_bytes / chunk_limit_bytes;
   params.dst_granule = chunk_limit_bytes;
   if (tile.halo > 0) {
@@ -109,22 +127,27 @@ void choose_chunks(const Tile& tile, PermutePlan* plan) {
   set_chunks_per_group(chunks, per_group, plan->launch.num_threads, &params);
 }
 
-// Lanes write words of one destination row, and read chunks of a few, each from its own address on.
-void choose_columns_pitch(TileParams* params) {
+// Lanes write words of one destination run, and read chunks of a few, each from its own address on.
+void choose_columns_pitch(const Tile& tile, int32_t joined_columns, TileParams* params) {
   constexpr int num_paddings = 8;
   const uint32_t num_words = params->words_per_run.divisor;
   const uint32_t per_group = params->chunks_per_group.divisor;
   const auto run = static_cast<int32_t>(params->num_table_entries);
-  int32_t read_rows[warp_threads], read_elements[warp_threads];
+  const int32_t row_bytes = run * tile.adjacent_rows;
+  int32_t read_columns[warp_threads], read_elements[warp_threads];
   for (uint32_t lane = 0; lane < warp_threads; ++lane) {
     uint32_t group = lane / per_group;
     const uint32_t row = take_index(&group, params->num_dst_rows);
-    const auto address = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(params->dst + row_offset(*params, row)));
+    int64_t offset;
+    locate_row(*params, row, &offset, &read_columns[lane]);
+    const auto address = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(params->dst + offset));
     // Of a tile in the middle of a row.
     const uint32_t first = params->halo > 0 ? 0 - (address & params->window_mask) : (0 - address) % chunk_limit_bytes;
-    read_rows[lane] = static_cast<int32_t>(row);
-    read_elements[lane] = params->window_start_bytes + static_cast<int32_t>(first) +
-                          static_cast<int32_t>((group * per_group + lane % per_group) * chunk_limit_bytes);
+    const int32_t element = params->window_start_bytes + static_cast<int32_t>(first) +
+                            static_cast<int32_t>((group * per_group + lane % per_group) * chunk_limit_bytes);
+    const bool is_inside = element + chunk_limit_bytes <= row_bytes;
+    read_columns[lane] += element / run * joined_columns;
+    read_elements[lane] = is_inside ? element % run : -1;
   }
   const auto run_bytes = static_cast<int32_t>(4 * num_words);
   float best = 0;
@@ -132,81 +155,24 @@ void choose_columns_pitch(TileParams* params) {
     const int32_t pitch = run_bytes + padding;
     int32_t reads[warp_threads], writes[warp_threads];
     for (uint32_t lane = 0; lane < warp_threads; ++lane) {
-      const bool is_inside = read_elements[lane] + chunk_limit_bytes <= run;
-      reads[lane] = is_inside ? above_zero + read_rows[lane] * pitch + read_elements[lane] : -1;
+      reads[lane] = read_elements[lane] < 0 ? -1 : above_zero + read_columns[lane] * pitch + read_elements[lane];
       const uint32_t word = lane % num_words;
       const int32_t column = columns_per_item * static_cast<int32_t>(lane / num_words) - skew_of(*params, word);
       writes[lane] = (above_zero + column) * pitch + static_cast<int32_t>(4 * word);
     }
     // Wavefronts for a chunk: 5 words of a chunk, and 16 of an item that is 4 chunks. Near ties keep the closer rows.
-    const float passes = 5 * bank_conflicts(reads, 4, 0) + 4 * bank_conflicts(writes, 4, 0);
-    if (padding > 0 && passes >= best - 0.25f) continue;
+    constexpr float of_reads = 5, of_writes = 4;
+    const float limit = padding > 0 ? best - 0.25f : FLT_MAX;
+    if (limit < of_reads + of_writes) return;
+    const float passes =
+        of_reads * bank_conflicts(reads, 4, 0, limit / of_reads) + of_writes * bank_conflicts(writes, 4, 0);
+    if (passes >= limit) continue;
     best = passes;
     params->columns_pitch = pitch;
   }
 }
 
-// What a two_step_tile's time is made of, in the unit of the other tiles' costs: fitted to 155 tiles of 60 random cases
-// timed on an H200 (bench/tune_permute.py) without bank conflicts; 14% off, as a root mean square. But dst_sectors is
-// higher than the fit's 0.4, which had few such tiles: runs of 107 and 187 bytes reach 0.35 and 0.45 of copy.
-namespace weight {
-constexpr float copy = 0.69f;
-constexpr float instruction = 0.0021f;  // of a warp, over its 32 chunks of dst
-constexpr float src_sectors = 0.30f;    // parts of sectors at the ends of a run of src, over the run
-constexpr float dst_sectors = 4.0f;     // of a run of dst, whose stores of 32 sectors hold up shared memory
-constexpr float joint_sectors = 0.34f;  // of runs that follow one another, where two ends are one chunk
-constexpr float padding = 1.2f;
-constexpr float idle = 0.08f;
-}  // namespace weight
-
-// Instructions of a block's warps, over the chunks of dst that they store.
-float instructions_of(const Tile& tile, int num_threads, int32_t src_rows, int32_t dst_elements) {
-  const auto passes = [&](int64_t items) { return static_cast<float>(ceil_div(items, num_threads)); };
-  const int32_t src_row_chunks =
-      (tile.src.bytes * tile.dense_rows + static_cast<int32_t>(chunk_limit_bytes) - 1) / chunk_limit_bytes + 1;
-  const int64_t dst_rows = tile.elements / tile.dst.elements;
-  const int64_t loads = ceil_div(src_rows, std::max(num_threads / src_row_chunks, 1)) *
-                        ceil_div(src_row_chunks, static_cast<int64_t>(num_threads));
-  float instructions = 250 + 20 * static_cast<float>(loads);
-  instructions += 20 * passes(dst_elements) + 50 * passes(dst_rows);  // tables
-  instructions += 140 * passes(two_step_items(tile.src.bytes, dst_elements));
-  instructions += 45 * passes(dst_rows * (tile.dst.bytes / chunk_limit_bytes + 1));
-  if (!tile.dst.fills_chunks && tile.halo == 0) instructions += 60 * passes(2 * dst_rows);
-  return instructions * static_cast<float>(num_threads * chunk_limit_bytes) / static_cast<float>(tile.elements);
-}
-
 }  // namespace
-
-float two_step_cost(const PermuteProblem& problem, const Device& device, float num_elements, float with_halo,
-                    const Tile& tile) {
-  const auto dst_elements = static_cast<int32_t>(static_cast<float>(tile.dst.elements) * with_halo);
-  const auto src_rows =
-      static_cast<int32_t>(static_cast<float>(tile.src_rows) * with_halo / static_cast<float>(tile.dense_rows));
-  const int num_threads = two_step_threads_of(two_step_items(tile.src.bytes, dst_elements));
-  const auto parts_of = [](int64_t alignment, int64_t bytes) {
-    return static_cast<float>(sector_bytes - std::min(alignment, sector_bytes)) / static_cast<float>(bytes);
-  };
-  float cost = weight::copy + weight::instruction * instructions_of(tile, num_threads, src_rows, dst_elements);
-  cost += weight::src_sectors * parts_of(tile.src.alignment, int64_t{tile.src.bytes} * tile.dense_rows);
-  const int64_t dst_alignment = tile.dst.bytes % sector_bytes == 0 || tile.dst.is_cut() ? tile.dst.alignment : 1;
-  if (tile.halo == 0)
-    cost += (tile.adjacent_rows > 1 ? weight::joint_sectors : weight::dst_sectors) *
-            parts_of(dst_alignment, int64_t{tile.dst.bytes} * tile.adjacent_rows);
-  float padding = tile.src.padding;
-  if (tile.dst_cut >= 0) {
-    const int64_t extent = problem.extents[tile.dst_cut];
-    padding *=
-        static_cast<float>(ceil_div(extent + tile.halo, tile.dst.block) * tile.dst.block) / static_cast<float>(extent);
-  }
-  cost += weight::padding * (padding - 1);
-  const auto shared_bytes = static_cast<int32_t>(static_cast<float>(tile.shared_bytes) * with_halo) + 1024;
-  const int resident =
-      std::clamp(device.shared_bytes_per_multiprocessor / shared_bytes, 1, two_step_resident_threads / num_threads);
-  const float waves = padding * num_elements / static_cast<float>(tile.elements) /
-                      static_cast<float>(device.num_multiprocessors * resident);
-  if (waves < 4) cost += weight::idle * (static_cast<float>(static_cast<int64_t>(waves) + 1) / waves - 1);
-  return cost;
-}
 
 bool place_columns(const Tile& tile, PermutePlan* plan) {
   TileParams& params = plan->tile;
@@ -215,28 +181,26 @@ bool place_columns(const Tile& tile, PermutePlan* plan) {
   params.num_table_entries = static_cast<uint32_t>(run);
   params.words_per_run = Divider(static_cast<uint32_t>(ceil_div(run, 4)));
   params.dst_rows_have_ends = !tile.dst.fills_chunks;
-  if (tile.adjacent_rows > 1) {
-    params.adjacent_rows_step = 1;
-    for (int i = 0; params.dst_row_dims[i].stride != tile.dst.bytes; ++i)
-      params.adjacent_rows_step *= params.dst_row_dims[i].divider.divisor;
-  }
+  const int64_t num_columns = params.num_dst_rows.divisor;
+  const int32_t joined_columns = join_runs(tile, &params);
   choose_chunks(tile, plan);
   const int64_t max_items = int64_t{max_items_per_thread} * plan->launch.num_threads;
   params.src_rows_are_words = std::all_of(params.table, params.table + params.table_rank,
                                           [](const TileTableDim& dim) { return dim.shared_step % 4 == 0; });
   if (params.src_rows_are_words)
-    choose_turns(tile.src.alignment, &params);
+    choose_turns(tile.src.alignment, num_columns, &params);
   else
-    choose_skew(max_items, &params);
+    choose_skew(max_items, num_columns, &params);
   if (params.num_word_items > max_items) return false;
-  choose_columns_pitch(&params);
+  choose_columns_pitch(tile, joined_columns, &params);
+  if (joined_columns > 0) params.joined_run_gap = joined_columns * params.columns_pitch - tile.dst.bytes;
   // Skewed columns start before the first row and end after the last.
   const int64_t skew_bytes = 4 * int64_t{params.skew_mask};
   const int64_t lead_bytes = round_up(skew_bytes, int64_t{params.shift_mask} + 1);
   params.shared_lead_bytes += static_cast<int32_t>(lead_bytes);
   const int64_t src_bytes = plan->launch.shared_bytes + lead_bytes + skew_bytes + 2 * chunk_limit_bytes;
   // A chunk's five words may end after its row.
-  const int64_t dst_bytes = int64_t{params.columns_pitch} * (params.num_dst_rows.divisor + 6) + chunk_limit_bytes;
+  const int64_t dst_bytes = int64_t{params.columns_pitch} * (num_columns + 6) + chunk_limit_bytes;
   const int64_t bytes = round_up(std::max(src_bytes, dst_bytes), line_bytes);
   if (bytes > max_tile_span_bytes) return false;
   params.table_offset_bytes = static_cast<int32_t>(bytes);

@@ -35,7 +35,7 @@ enum class PermuteKernel : int32_t {
   strided_tile,          // the same by single elements: a side has no dimension of stride 1
   channel_interleave,    // 2 to 4 planes become pixels of as many channels, 16-byte aligned on both sides
   channel_deinterleave,  // the other way round
-  two_step_tile,         // two_sided_tile of 1-byte elements, by words and twice through shared memory
+  two_step_tile,         // two_sided_tile of 1-byte elements, transposed by words in registers
 };
 constexpr int num_permute_kernels = 10;
 constexpr int64_t chunk_limit_bytes = 16;  // the widest access of one thread
@@ -201,7 +201,12 @@ struct TileParams {
   bool src_rows_are_words = false;  // they start as far inside a word as each other, and the tile's columns there
   int32_t turn_shift = 0;           // of an element: threads take words in turns
   bool dst_rows_have_ends = false;  // they do not start and end on chunks
-  uint32_t adjacent_rows_step = 0;  // from one to the next that may follow it in dst; 0: none does
+  // Destination runs that lie one after the other in dst are one destination row: of run_join's divisor, or where the
+  // dimension that they follow along is cut of as many as the tile has columns over that.
+  Divider run_join;
+  bool joins_src_cut = false;
+  Divider joined_run_bytes;    // used where rows have several runs
+  int32_t joined_run_gap = 0;  // in shared memory, from the end of one to the next; 0: rows have one
 
   // Parameters come from memory line by line, and a line that is asked for late is waited for: what stores need stands
   // close to all else, and what only loads need, which is asked for before the previous grid's end, last.
@@ -262,7 +267,7 @@ struct PermutePlan {
 void plan_permute(const PermuteRequest& request, const Device& device, PermutePlan* plan);
 
 // The same plan from this thread's memory, where it holds one for the same shape, strides and alignment: the search for
-// a tile takes 1 to 3 us, this 0.2. Good until the thread's next call.
+// a tile takes 3 to 6 us, this 0.2. Good until the thread's next call.
 const PermutePlan& remembered_plan(const PermuteRequest& request, const Device& device);
 
 // Enqueues the plan.

@@ -27,9 +27,12 @@ inline void add_tile(const PermutePlan& plan, int32_t dst_unit_bytes, TextWriter
                                                                  : tile.dst_block + tile.halo;
     return count.per_index * indices;
   };
+  const int32_t dst_run_elements = total(tile.dst_run_elements) - tile.halo * tile.dst_run_elements.per_index;
+  const bool joins_runs = tile.joined_run_bytes.divisor > 1;
+  const int32_t runs_per_row = joins_runs ? total(tile.dst_rows) / static_cast<int32_t>(tile.num_dst_rows.divisor) : 1;
   writer->add("  tile: reads %d rows of %d bytes, writes %d rows of %d bytes", total(tile.src_rows),
-              total(tile.src_run_bytes), total(tile.dst_rows),
-              (total(tile.dst_run_elements) - tile.halo * tile.dst_run_elements.per_index) * dst_unit_bytes);
+              total(tile.src_run_bytes), total(tile.dst_rows) / runs_per_row,
+              dst_run_elements * dst_unit_bytes * runs_per_row);
   if (tile.halo > 0)
     writer->add("; %d indices of halo, so that rows start on %d bytes", tile.halo, tile.window_mask + 1);
   if (tile.swizzle_bits != 0) writer->add("; swizzled over %d bytes", tile.swizzle_bits + 16);

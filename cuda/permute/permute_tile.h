@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cfloat>
 #include <cstdint>
 #include <cstdlib>
 
@@ -12,6 +13,7 @@ namespace flowk {
 
 constexpr int64_t sector_bytes = 32;  // the unit of L2 and memory traffic
 constexpr int max_choices = 48;
+constexpr int64_t max_tile_bytes = 40 * 1024;
 constexpr int64_t max_shared_bytes = 56 * 1024;     // of a tile, about
 constexpr int64_t max_block_shared_bytes = 101376;  // of a block: what the least of the GPUs has (sm_86)
 constexpr int max_resident_tiles = 6;               // blocks of tile_threads an SM, as permute_tiles.cuh is compiled
@@ -19,20 +21,26 @@ constexpr int max_resident_tiles = 6;               // blocks of tile_threads an
 // A run: the innermost `num_whole` dimensions of a side, whole, and `block` indices of the next (1: it is not cut). The
 // rest follows from these and the side, and is kept because every pair of runs asks for it.
 struct Run {
-  int num_whole = 0;
-  int32_t block = 1;
-  int32_t per_index = 1;  // elements for one index of the cut dimension; all of them if the run is whole
-  int32_t elements = 1;
-  int32_t period = 1;  // elements for one index of the outermost dimension
-  int32_t bytes = 0;
-  int32_t alignment = 0;      // bytes that every start of the run in memory is a multiple of, to 128
-  bool fills_chunks = false;  // and so does the last block of the cut dimension
-  float padding = 1;          // indices in whole blocks of the cut dimension, over its extent
-  float least_cost = 0;       // this side's part of any tile's cost, but for
-  float store_passes = 0;     // dst: of a block's threads over 1 KB
-  int cut = -1;               // the cut dimension
-  uint64_t whole_dims = 0;
-  uint64_t dims = 0;  // the cut one too
+  int num_whole;
+  int32_t block;
+  int32_t per_index;  // elements for one index of the cut dimension; all of them if the run is whole
+  int32_t elements;
+  int32_t period;  // elements for one index of the outermost dimension
+  int32_t bytes;
+  int32_t alignment;                      // bytes that every start of the run in memory is a multiple of, to 128
+  bool fills_chunks;                      // and so does the last block of the cut dimension
+  float padding;                          // indices in whole blocks of the cut dimension, over its extent
+  float least_cost;                       // this side's part of any tile's cost: src's with what all have
+  float run_cost;                         // src: of that, what rows loaded as one need not cost
+  float aligned_stores, gathered_stores;  // dst: what the stores of an aligned tile, or of another, cost at least
+  // The same of a two_step_tile, and the items for 16 bytes, as a product of both sides'.
+  float least_two_step_cost;
+  float two_step_run_cost;
+  float two_step_items;
+  int cut;       // the cut dimension, or -1
+  int next_dim;  // the first that the run has nothing of, or -1
+  uint64_t whole_dims;
+  uint64_t dims;  // the cut one too
   bool is_cut() const { return block > 1; }
   int num_dims() const { return num_whole + (is_cut() ? 1 : 0); }
 };
@@ -52,12 +60,12 @@ struct Side {
 
 // What a pair of runs makes of the tile.
 struct Tile {
-  Run src, dst;
+  Run src = {}, dst = {};
   int src_innermost = -1;
   int src_cut = -1, dst_cut = -1;  // dimensions
   int32_t src_rows = 1;
   int32_t dense_rows = 1;     // source rows that lie one after the other in src
-  int32_t adjacent_rows = 1;  // destination rows of a two_step_tile that lie one after the other in dst
+  int32_t adjacent_rows = 1;  // destination runs of a two_step_tile that lie one after the other in dst: a row
   int64_t elements = 1;
   int64_t shared_bytes = 0;        // about
   int32_t least_shared_bytes = 0;  // of a block of tiled_transpose
@@ -68,6 +76,11 @@ struct Tile {
   float cost = 0;
   int64_t blocks[max_rank];  // of every dimension; filled by build_tile()
 };
+
+// ceil_div() in 32 bits, of which a search takes thousands.
+constexpr int32_t ceil_div32(int64_t n, int64_t d) {
+  return static_cast<int32_t>((static_cast<uint32_t>(n) + static_cast<uint32_t>(d) - 1) / static_cast<uint32_t>(d));
+}
 
 // Elements of a destination row that may lie before it in its first sector, where rows start on chunks or anywhere.
 inline int32_t halo_elements(const PermuteProblem& problem, bool starts_on_chunk) {
@@ -166,12 +179,41 @@ inline int64_t indices_of(const Tile& tile, int dim) {
   return tile.blocks[dim] + (dim == tile.dst_cut ? tile.halo : 0);
 }
 
+// Finds a side's dimensions: a stride of one unit starts the chain, and each next one steps over just the whole of
+// those before it; permute_tile_runs.cpp.
+void find_chain(const PermuteProblem& problem, const void* pointer, const int64_t* strides, int32_t unit_bytes,
+                Side* side);
+
+// Fills in what follows from the chain.
+void finish_side(const PermuteProblem& problem, Side* side);
+
+// Lists a side's runs, shorter ones first. `halo_bytes` come on top of those that start inside sectors.
+void find_choices(const PermuteProblem& problem, int64_t halo_bytes, Side* side);
+
+// A run of a finished side, but for its costs.
+void set_run(const PermuteProblem& problem, const Side& side, int num_whole, int32_t per_index, int64_t block,
+             Run* run);
+
 // Chooses the halo, and estimates the tile's time; permute_tile_cost.cpp.
 void estimate_tile(const PermuteProblem& problem, const Device& device, float num_elements, Tile* tile);
 
-// What a tile of two runs costs at least, once set_least_costs() has seen all runs.
+// A pair of runs, by their places in the sides' choices, and what a tile of theirs costs at least.
+struct Pair {
+  int16_t src, dst;
+  float least_cost;
+};
+struct PairList {
+  int num_pairs = 0;
+  Pair pairs[max_choices * max_choices];
+};
+
+// Sets what a tile costs at least for the run that it has on a side: exact but for what only the pair decides;
+// permute_tile_pairs.cpp.
 void set_least_costs(const PermuteProblem& problem, Side* src_side, Side* dst_side);
-float least_cost(const PermuteProblem& problem, const Run& src, const Run& dst);
+
+// Lists the pairs of runs that make a box of min_bytes to max_bytes, in any order: once each box.
+void list_pairs(const PermuteProblem& problem, const Side& src_side, const Side& dst_side, int64_t min_bytes,
+                int64_t max_bytes, PairList* list);
 
 // Chooses the rows of both sides, and further dimensions for a small tile; permute_tile_rows.cpp.
 void find_rows(const PermuteProblem& problem, const int* src_dims, int num_src_dims, const int* dst_dims,
@@ -196,10 +238,13 @@ inline int64_t two_step_items(int32_t src_run_bytes, int64_t dst_elements) {
   return int64_t{(src_run_bytes + columns_per_item - 1) / columns_per_item} * ((dst_elements + 3) / 4);
 }
 
+// May tiles be two_step_tiles?
+inline bool moves_bytes(const PermuteProblem& problem) { return problem.unit_bytes == 1 && !problem.is_converted; }
+
 // Is a tile of these two runs a two_step_tile?
 inline bool takes_two_steps(const PermuteProblem& problem, const Run& src, const Run& dst) {
-  return problem.unit_bytes == 1 && !problem.is_converted && (src.dims & dst.dims) == 0 &&
-         !(src.fills_chunks && dst.fills_chunks) && std::min(src.bytes, dst.bytes) >= min_two_step_run_bytes &&
+  return moves_bytes(problem) && (src.dims & dst.dims) == 0 && !(src.fills_chunks && dst.fills_chunks) &&
+         std::min(src.bytes, dst.bytes) >= min_two_step_run_bytes &&
          two_step_items(src.bytes, dst.elements) <= max_items_per_thread * tile_threads;
 }
 
@@ -208,18 +253,23 @@ inline int two_step_threads_of(int64_t items) {
 }
 
 // The estimate of a two_step_tile's time; its destination runs with the halo are longer by the factor `with_halo`;
-// permute_bytes_layout.cpp.
+// permute_bytes_cost.cpp.
 float two_step_cost(const PermuteProblem& problem, const Device& device, float num_elements, float with_halo,
                     const Tile& tile);
+
+// What two_step_tiles cost at least, as above.
+void set_least_two_step_costs(Side* src_side, Side* dst_side);
+float least_two_step_cost(const Run& src, bool is_dense, const Run& dst);
 
 // Fills in the second step of a two_step_tile, whose source rows take launch.shared_bytes so far; false where it has
 // more items than a block's threads hold; permute_bytes_layout.cpp.
 bool place_columns(const Tile& tile, PermutePlan* plan);
 
 // How many times as long a warp's access takes as without conflicts, from the place of each thread's element, < 0 where
-// one has none, XORed with bits 4-6 of (place >> shift) unless shift is 0; permute_tile_banks.cpp.
+// one has none, XORed with bits 4-6 of (place >> shift) unless shift is 0. Gives up at `limit`, and returns more than
+// that; permute_tile_banks.cpp.
 constexpr int warp_threads = 32;
-float bank_conflicts(const int32_t (&places)[warp_threads], int32_t unit_bytes, int32_t shift);
+float bank_conflicts(const int32_t (&places)[warp_threads], int32_t unit_bytes, int32_t shift, float limit = FLT_MAX);
 
 // Chooses how a two_sided_tile is swizzled, and how many chunks of a destination row neighbouring threads store, for
 // few bank conflicts; permute_tile_banks.cpp.

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bank conflicts of a two_sided_tile: which swizzle, and which order of the store, leaves the fewest.
+#include <cmath>
+
 #include "permute/permute_tile.h"
 
 namespace flowk {
@@ -39,23 +41,31 @@ void first_places(const TileParams& params, int32_t dst_unit_bytes, int32_t per_
 }  // namespace
 
 // Elements of 8 and 16 bytes are read by half and quarter warps; a word that several threads read is read once.
-float bank_conflicts(const int32_t (&places)[warp_threads], int32_t unit_bytes, int32_t shift) {
+float bank_conflicts(const int32_t (&places)[warp_threads], int32_t unit_bytes, int32_t shift, float limit) {
+  constexpr int most_known = 4;  // words of a bank; more count as new ones
   const int32_t bytes = std::max(unit_bytes, 4);
+  const int log2_bytes = __builtin_ctz(static_cast<unsigned>(bytes));
   const int phase_threads = static_cast<int>(line_bytes) / bytes;  // as many as there are banks of `bytes`
+  const float most_passes = std::min(limit, warp_threads + 1.0f) * static_cast<float>(warp_threads / phase_threads);
+  const int too_many = static_cast<int>(std::ceil(most_passes));
   int passes = 0, phases = 0;
   for (int begin = 0; begin < warp_threads; begin += phase_threads) {
-    int32_t words[warp_threads][4];  // of a bank; more than 4 count as new ones
-    int32_t counts[warp_threads] = {};
-    int32_t most = 0;
+    int32_t words[most_known][warp_threads];  // of a bank
+    uint8_t counts[warp_threads] = {};
+    int most = 0;
     for (int thread = begin; thread < begin + phase_threads; ++thread) {
       const int32_t place = places[thread];
       if (place < 0) continue;
-      const int32_t word = (shift == 0 ? place : place ^ (place >> shift & chunk_mask)) / bytes;
-      const int bank = word % phase_threads;
-      const int32_t known = std::min(counts[bank], 4);
-      if (std::find(words[bank], words[bank] + known, word) != words[bank] + known) continue;
-      if (known < 4) words[bank][known] = word;
-      most = std::max(most, ++counts[bank]);
+      const int32_t word = (shift == 0 ? place : place ^ (place >> shift & chunk_mask)) >> log2_bytes;
+      const int bank = word & (phase_threads - 1);
+      const int count = counts[bank], known = std::min(count, most_known);
+      int i = 0;
+      while (i < known && words[i][bank] != word) ++i;
+      if (i < known) continue;
+      if (count < most_known) words[count][bank] = word;
+      counts[bank] = static_cast<uint8_t>(count + 1);
+      most = std::max(most, count + 1);
+      if (passes + most >= too_many) return limit + 1;
     }
     passes += most;
     phases += most > 0;
@@ -75,8 +85,10 @@ void choose_swizzle(int32_t dst_unit_bytes, PermutePlan* plan) {
     // 3 takes the key from the number of the line, each further bit from twice as many lines.
     for (const int32_t shift : {0, 3, 4, 5, 6, 7}) {
       // Half a line at a time is 5-10% slower without conflicts, and faster than a whole one with two (H200).
-      const float passes = bank_conflicts(places, plan->unit_bytes, shift) * (per_group == given ? 1.0f : 1.15f);
-      if (best > 0 && passes >= best - 0.01f) continue;
+      const float factor = per_group == given ? 1.0f : 1.15f;
+      const float limit = best > 0 ? best - 0.01f : FLT_MAX;
+      const float passes = bank_conflicts(places, plan->unit_bytes, shift, limit / factor) * factor;
+      if (passes >= limit) continue;
       best = passes;
       params.swizzle_shift = shift;
       params.swizzle_bits = shift == 0 ? 0 : chunk_mask;

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The estimate of a tile's time.
-#include "permute/permute_tile.h"
+#include "permute/permute_tile_weights.h"
 
 namespace flowk {
 namespace {
 
 constexpr float max_halo = 0.75f;  // over the block
-
-// ceil_div() in 32 bits, of which a search takes thousands.
-constexpr int32_t ceil_div32(int64_t n, int64_t d) {
-  return static_cast<int32_t>((static_cast<uint32_t>(n) + static_cast<uint32_t>(d) - 1) / static_cast<uint32_t>(d));
-}
 
 // Can the tile be copied, transposed and stored in whole chunks, without a run that shares dimensions with the other?
 bool is_aligned(const PermuteProblem& problem, const Tile& tile) {
@@ -20,75 +15,6 @@ bool is_aligned(const PermuteProblem& problem, const Tile& tile) {
   const int64_t extent = problem.extents[tile.src_innermost];
   const int64_t block = tile.src_cut == tile.src_innermost ? tile.src.block : extent;
   return (block | extent) % (4 / problem.unit_bytes) == 0;
-}
-
-// What a tile's time is made of, relative to a copy of the same bytes: fitted to 20000 tiles of 287 cases timed on an
-// H200 (bench/tune_permute.py) so that the cheapest tile of a case is a fast one. Its pick is 2.1% slower than the
-// case's best tile there (1-byte elements 3%), and 3.2% in 122 random cases that were kept out.
-namespace weight {
-constexpr float copy = 1.0501f;
-constexpr float src_sectors = 0.0235f;       // 32-byte sectors of src touched twice, over those needed
-constexpr float dst_lines = 0.0231f;         // the same for 128-byte lines of dst
-constexpr float dst_sectors = 0.1687f;       // sectors of dst stored in parts
-constexpr float src_line_ends = 0.0206f;     // lines of src that a run ends in
-constexpr float short_src_run = 0.0138f;     // below 256 bytes
-constexpr float shortest_src_run = 0.0202f;  // one line or less
-constexpr float halo = 0.1143f;              // over the block
-constexpr float block = 0.0230f;             // the start of a block, over the tile's KB
-constexpr float unaligned_load = 0.0623f;    // passes of the block's threads over the tile, over its KB
-constexpr float row_of_dims = 0.0687f;       // more where source rows have three dimensions or more
-constexpr float dst_row = 0.0055f;           // over the table of destination rows
-constexpr float store = 0.0933f;
-constexpr float element_gather = 0.0201f;  // for each element of a chunk
-constexpr float partial_store = 0.0178f;
-constexpr float table = 0.0996f;  // KB of table
-constexpr float few_bytes_in_flight = 0.0181f;
-constexpr float idle = 0.0820f;        // blocks that the last wave leaves out
-constexpr float padding = 0.1096f;     // of tiles at the edge, over the tensor
-constexpr float conflicts = 0.0031f;   // for each bit that the swizzle lacks
-constexpr float below_8_kb = 0.0045f;  // of the tile; each adds to the ones before it
-constexpr float below_11_kb = 0.0199f;
-constexpr float below_14_kb = 0.0169f;
-constexpr float above_17_kb = 0.0036f;
-constexpr float above_20_kb = 0.0109f;
-constexpr float above_25_kb = 0.0049f;
-constexpr float above_33_kb = 0.0108f;
-}  // namespace weight
-
-// Of a tile of so many KB, whatever its runs.
-float size_cost(float kb) {
-  float cost = weight::block / kb;
-  if (kb < 14) cost += weight::below_14_kb;
-  if (kb < 11) cost += weight::below_11_kb;
-  if (kb < 8) cost += weight::below_8_kb;
-  if (kb > 17) cost += weight::above_17_kb;
-  if (kb > 20) cost += weight::above_20_kb;
-  if (kb > 25) cost += weight::above_25_kb;
-  if (kb > 33) cost += weight::above_33_kb;
-  return cost;
-}
-
-// Of source runs that are loaded `run_bytes` at a time.
-float src_run_cost(const Run& run, int32_t run_bytes) {
-  const float bytes = static_cast<float>(run_bytes);
-  float cost =
-      weight::src_sectors * static_cast<float>(sector_bytes - std::min<int64_t>(run.alignment, sector_bytes)) / bytes;
-  if (run.alignment >= chunk_limit_bytes && run.bytes % line_bytes != 0)
-    cost += weight::src_line_ends * 128.0f / std::max(bytes, 128.0f);
-  if (run_bytes < 2 * line_bytes) cost += weight::short_src_run;
-  if (run_bytes <= line_bytes) cost += weight::shortest_src_run;
-  return cost;
-}
-
-// What every stored run starts and ends on without a halo.
-int32_t store_alignment(const Run& run) {
-  return std::min(run.alignment, static_cast<int32_t>(lowest_bit(static_cast<uint64_t>(run.bytes), line_bytes)));
-}
-
-float dst_run_cost(int32_t alignment, int32_t run_bytes) {
-  const float lines = static_cast<float>(line_bytes - alignment);
-  const float sectors = static_cast<float>(sector_bytes - std::min<int64_t>(alignment, sector_bytes));
-  return (weight::dst_lines * lines + weight::dst_sectors * sectors) / static_cast<float>(run_bytes);
 }
 
 // Tiles of several waves are best with about 64 KB in flight an SM, not all that fit: in TTC's cases with plain rows 4
@@ -108,6 +34,7 @@ int32_t least_shared_bytes(const Device& device, float num_tiles, int64_t tile_b
 
 // Chooses the halo, and estimates the tile's time.
 void estimate_tile(const PermuteProblem& problem, const Device& device, float num_elements, Tile* tile) {
+  const Weights& weight = weights_of(problem);
   const Run& src = tile->src;
   const Run& dst = tile->dst;
   tile->aligned = is_aligned(problem, *tile);
@@ -139,8 +66,8 @@ void estimate_tile(const PermuteProblem& problem, const Device& device, float nu
   const bool src_is_aligned = src.alignment >= chunk_limit_bytes;
   const bool is_partial = dst.alignment < chunk_limit_bytes && tile->halo == 0;
   const int32_t dst_alignment = tile->halo > 0 ? static_cast<int32_t>(sector_bytes) : store_alignment(dst);
-  float cost = weight::copy + weight::halo * (with_halo - 1) + size_cost(tile_kb);
-  cost += src_run_cost(src, src_run_bytes) + dst_run_cost(dst_alignment, dst.bytes);
+  float cost = weight.copy + weight.halo * (with_halo - 1) + size_cost(weight, tile_kb);
+  cost += src_run_cost(weight, src, src_run_bytes) + dst_run_cost(weight, dst_alignment, dst.bytes);
 
   // Passes of the block's threads: loads, the table, stores.
   float passes = 0;
@@ -149,23 +76,23 @@ void estimate_tile(const PermuteProblem& problem, const Device& device, float nu
       ceil_div32(src_run_bytes + (src_is_aligned ? 0 : chunk_limit_bytes - 1), chunk_limit_bytes);
   const int32_t loads = ceil_div32(ceil_div32(src_rows, tile->dense_rows), std::max(tile_threads / src_chunks, 1)) *
                         ceil_div32(src_chunks, tile_threads);
-  if (!src_is_aligned) passes += weight::unaligned_load * static_cast<float>(loads);
+  if (!src_is_aligned) passes += weight.unaligned_load * static_cast<float>(loads);
   const uint64_t row_dims = dst.dims & ~src.dims, but_one = row_dims & (row_dims - 1);
-  if ((but_one & (but_one - 1)) != 0) passes += weight::row_of_dims * static_cast<float>(loads);
+  if ((but_one & (but_one - 1)) != 0) passes += weight.row_of_dims * static_cast<float>(loads);
   const int32_t elements_per_chunk = chunk_limit_bytes / problem.dst_unit_bytes;
   if (!tile->aligned && dst.num_dims() > 1) {
     const int32_t entries = dst.period + elements_per_chunk - 1;
-    passes += weight::table * static_cast<float>(entries) * (sizeof(uint32_t) / 1024.0f);
+    passes += weight.table * static_cast<float>(entries) * (sizeof(uint32_t) / 1024.0f);
   }
   const int32_t rows_per_item = tile->aligned && problem.unit_bytes < 4 ? 4 / problem.unit_bytes : 1;
   const int32_t dst_rows = static_cast<int32_t>(tile->elements) / (dst.elements * rows_per_item);
-  if (!tile->aligned) passes += weight::dst_row * static_cast<float>(ceil_div32(dst_rows, tile_threads));
+  if (!tile->aligned) passes += weight.dst_row * static_cast<float>(ceil_div32(dst_rows, tile_threads));
   const int32_t chunks = ceil_div32(dst.bytes, chunk_limit_bytes) + (is_partial ? 1 : 0);
   const int32_t per_group = chunks_per_group_of(chunks);
-  float per_element = tile->aligned ? 0.0f : weight::element_gather;
-  if (is_partial) per_element += weight::partial_store * std::min(1.0f, 128.0f / static_cast<float>(dst.bytes));
+  float per_element = tile->aligned ? 0.0f : weight.element_gather;
+  if (is_partial) per_element += weight.partial_store * std::min(1.0f, 128.0f / static_cast<float>(dst.bytes));
   const int32_t items = ceil_div32(chunks, per_group) * dst_rows;
-  passes += (weight::store + per_element * static_cast<float>(elements_per_chunk)) *
+  passes += (weight.store + per_element * static_cast<float>(elements_per_chunk)) *
             static_cast<float>(ceil_div32(items, tile_threads / per_group));
   cost += passes / tile_kb;
 
@@ -173,69 +100,18 @@ void estimate_tile(const PermuteProblem& problem, const Device& device, float nu
   const int32_t shared_bytes = static_cast<int32_t>(static_cast<float>(tile->shared_bytes) * with_halo) + 1024;
   const float resident =
       static_cast<float>(std::clamp(device.shared_bytes_per_multiprocessor / shared_bytes, 1, max_resident_tiles));
-  cost += weight::few_bytes_in_flight * std::max(0.0f, 1.0f - resident * tile_kb / 64.0f);
+  cost += weight.few_bytes_in_flight * std::max(0.0f, 1.0f - resident * tile_kb / 64.0f);
   const float padding = src.padding * (dst.cut == src.cut ? 1.0f : dst.padding);
-  cost += weight::padding * (padding - 1);
+  cost += weight.padding * (padding - 1);
   const float num_tiles = padding * num_elements / static_cast<float>(tile->elements);
   const float waves = num_tiles / (static_cast<float>(device.num_multiprocessors) * resident);
-  if (waves < 4) cost += weight::idle * (static_cast<float>(static_cast<int64_t>(waves) + 1) / waves - 1);
+  if (waves < 4) cost += weight.idle * (static_cast<float>(static_cast<int64_t>(waves) + 1) / waves - 1);
   const bool has_plain_rows = src.num_dims() == 1 && dst.num_dims() == 1 && tile->halo == 0;
   if (tile->aligned && tile_kb > 12)
     tile->least_shared_bytes = least_shared_bytes(device, num_tiles, problem.bytes_of(tile->elements), has_plain_rows);
   if (src_is_aligned && src_rows > 1)
-    for (int mask = swizzle_mask_of(src.bytes); mask < 7; mask = 2 * mask + 1) cost += weight::conflicts;
+    for (int mask = swizzle_mask_of(src.bytes); mask < 7; mask = 2 * mask + 1) cost += weight.conflicts;
   tile->cost = cost;
-}
-
-// What a tile costs at least for the run that it has on a side: exact but for what only the pair decides.
-void set_least_costs(const PermuteProblem& problem, Side* src_side, Side* dst_side) {
-  const float bytes_per_element = static_cast<float>(problem.unit_bytes + problem.dst_unit_bytes) / 2;
-  constexpr float chunks_per_kb = 1024.0f / (tile_threads * chunk_limit_bytes);  // that a thread has of 1 KB
-  for (int i = 0; i < src_side->num_choices; ++i) {
-    Run& run = src_side->choices[i];
-    run.least_cost = weight::padding * (run.padding - 1);
-    // Source rows that are the chain's next dimension may be loaded as one.
-    if (!run.is_cut() && run.num_whole < src_side->num_dims) continue;
-    run.least_cost += src_run_cost(run, run.bytes);
-    if (run.alignment < chunk_limit_bytes)
-      run.least_cost +=
-          weight::unaligned_load * chunks_per_kb * static_cast<float>(problem.unit_bytes) / bytes_per_element;
-  }
-  const int32_t elements_per_chunk = chunk_limit_bytes / problem.dst_unit_bytes;
-  for (int j = 0; j < dst_side->num_choices; ++j) {
-    Run& run = dst_side->choices[j];
-    const int32_t chunks = ceil_div32(run.bytes, chunk_limit_bytes), per_group = chunks_per_group_of(chunks);
-    run.store_passes = static_cast<float>(ceil_div32(chunks, per_group) * per_group * elements_per_chunk) /
-                       static_cast<float>(run.elements) * chunks_per_kb * static_cast<float>(problem.dst_unit_bytes) /
-                       bytes_per_element;
-    float cost = dst_run_cost(store_alignment(run), run.bytes);
-    if (run.alignment < chunk_limit_bytes)
-      cost += weight::partial_store * std::min(1.0f, 128.0f / static_cast<float>(run.bytes)) *
-              static_cast<float>(elements_per_chunk) * run.store_passes;
-    if (run.is_cut() && run.alignment < sector_bytes) {
-      const float halo = static_cast<float>(halo_elements(problem, run.fills_chunks));
-      cost = std::min(cost, dst_run_cost(static_cast<int32_t>(sector_bytes), run.bytes) +
-                                weight::halo * halo / static_cast<float>(run.elements));
-    }
-    run.least_cost = weight::padding * (run.padding - 1) + cost;
-  }
-}
-
-float least_cost(const PermuteProblem& problem, const Run& src, const Run& dst) {
-  constexpr float rounding = 1e-5f;
-  if (src.cut >= 0 && src.cut == dst.cut) return 0;
-  const bool is_disjoint = (src.dims & dst.dims) == 0;
-  if (takes_two_steps(problem, src, dst)) return 0;
-  const float elements_per_chunk = static_cast<float>(chunk_limit_bytes / problem.dst_unit_bytes);
-  float item = weight::store;
-  if (!is_disjoint || !src.fills_chunks || !dst.fills_chunks)
-    item += elements_per_chunk * weight::element_gather;
-  else if (problem.unit_bytes < 4)
-    item *= static_cast<float>(problem.unit_bytes) / 4;  // several rows at once
-  float cost = weight::copy + src.least_cost + dst.least_cost + item * dst.store_passes - rounding;
-  if (is_disjoint)
-    cost += size_cost(static_cast<float>(problem.bytes_of(int64_t{src.elements} * dst.elements)) / 1024.0f);
-  return cost;
 }
 
 }  // namespace flowk

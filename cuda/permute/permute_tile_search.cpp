@@ -6,109 +6,6 @@
 namespace flowk {
 namespace {
 
-constexpr int64_t max_tile_bytes = 40 * 1024;
-constexpr int64_t max_whole_run_bytes = 24 * 1024;
-constexpr int32_t target_run_bytes[] = {64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096, 8192, 16384, 24576};
-
-// A stride of one unit starts the chain; each next one steps over just the whole of those before it.
-void find_chain(const PermuteProblem& problem, const void* pointer, const int64_t* strides, int32_t unit_bytes,
-                Side* side) {
-  side->pointer = pointer;
-  side->strides = strides;
-  side->unit_bytes = unit_bytes;
-  int64_t next = unit_bytes;
-  while (side->num_dims < max_tile_dims) {
-    int found = -1;
-    for (int d = problem.rank - 1; d >= 0 && found < 0; --d)
-      if (strides[d] == next) found = d;
-    if (found < 0) return;
-    side->dims[side->num_dims++] = found;
-    next *= problem.extents[found];
-  }
-}
-
-// Once the chain is whole.
-void finish_side(const PermuteProblem& problem, Side* side) {
-  side->masks[0] = 0;
-  for (int n = 0; n < side->num_dims; ++n) side->masks[n + 1] = side->masks[n] | uint64_t{1} << side->dims[n];
-  uint64_t others = reinterpret_cast<uintptr_t>(side->pointer);
-  for (int d = 0; d < problem.rank; ++d)
-    if (!contains(side->masks[side->num_dims], d)) others |= static_cast<uint64_t>(std::abs(side->strides[d]));
-  for (int n = side->num_dims; n >= 0; --n) {
-    side->starts[n] = others;
-    if (n < side->num_dims) others |= static_cast<uint64_t>(side->strides[side->dims[n]]);
-  }
-}
-
-// Fills in what follows from a run's dimensions and block.
-void finish_run(const PermuteProblem& problem, const Side& side, Run* run) {
-  run->elements = run->per_index * run->block;
-  run->bytes = run->elements * side.unit_bytes;
-  run->period = run->per_index;
-  if (!run->is_cut() && run->num_whole > 0)
-    run->period /= static_cast<int32_t>(problem.extents[side.dims[run->num_whole - 1]]);
-  run->whole_dims = side.masks[run->num_whole];
-  run->cut = run->is_cut() ? side.dims[run->num_whole] : -1;
-  run->dims = side.masks[run->num_dims()];
-  uint64_t starts = side.starts[run->num_whole];
-  if (run->num_whole < side.num_dims)
-    starts |= static_cast<uint64_t>(side.strides[side.dims[run->num_whole]] * run->block);
-  run->alignment = static_cast<int32_t>(lowest_bit(starts, line_bytes));
-  run->fills_chunks = run->alignment >= chunk_limit_bytes && run->bytes % chunk_limit_bytes == 0;
-  run->padding = 1;
-  if (run->is_cut()) {
-    const int64_t extent = problem.extents[run->cut];
-    const int64_t num_blocks = ceil_div(extent, run->block);
-    const int64_t last_block = extent - (num_blocks - 1) * run->block;
-    run->fills_chunks &= last_block * run->per_index * side.unit_bytes % chunk_limit_bytes == 0;
-    run->padding = static_cast<float>(num_blocks * run->block) / static_cast<float>(extent);
-  }
-}
-
-void add_choice(const PermuteProblem& problem, Run run, Side* side) {
-  if (side->num_choices == max_choices) return;
-  finish_run(problem, *side, &run);
-  side->choices[side->num_choices++] = run;
-}
-
-// `halo_bytes` come on top of a side's runs where they start inside sectors.
-void find_choices(const PermuteProblem& problem, int64_t halo_bytes, Side* side) {
-  Run run;
-  for (int i = 0; i < side->num_dims; ++i) {
-    const int64_t extent = problem.extents[side->dims[i]];
-    const int64_t inner_bytes = int64_t{run.per_index} * side->unit_bytes;
-    // Blocks of nearly one size, in whole sectors where they are several times as large.
-    const int64_t granule =
-        std::max<int64_t>(sector_bytes / lowest_bit(static_cast<uint64_t>(inner_bytes), sector_bytes), 1);
-    int64_t last_block = 0;
-    for (const int32_t target_bytes : target_run_bytes) {
-      int64_t block = target_bytes / inner_bytes;
-      if (block < 2) continue;
-      if (block >= extent) break;
-      block = ceil_div(extent, ceil_div(extent, block));
-      if (2 * granule <= block) block = round_up(block, granule);
-      if (block >= extent) break;
-      if (block == last_block) continue;
-      last_block = block;
-      Run cut = run;
-      cut.block = static_cast<int32_t>(block);
-      if (halo_bytes > 0) {
-        finish_run(problem, *side, &cut);
-        const int64_t with_halo = extent + ceil_div(halo_bytes, inner_bytes);
-        if (cut.alignment < sector_bytes)
-          block = round_up(ceil_div(with_halo, ceil_div(with_halo, block)), 2 * granule <= block ? granule : 1);
-        if (block >= extent) break;
-        cut.block = static_cast<int32_t>(block);
-      }
-      add_choice(problem, cut, side);
-    }
-    if (inner_bytes * extent > max_whole_run_bytes) return;
-    run.per_index *= static_cast<int32_t>(extent);
-    ++run.num_whole;
-    add_choice(problem, run, side);
-  }
-}
-
 // About what a source row takes of shared memory: what it does where rows have one dimension.
 int64_t pitch_of(const PermuteProblem& problem, const Side& dst_side, const Tile& tile, bool is_aligned) {
   const Run& src = tile.src;
@@ -141,9 +38,10 @@ bool join(const PermuteProblem& problem, const Side& src_side, const Run& src, c
   tile->dst_cut = dst.cut;
   if (src.cut >= 0 && src.cut == dst.cut && src.block != dst.block) {
     // One dimension, one block: the larger.
-    Run& smaller = src.block < dst.block ? tile->src : tile->dst;
-    smaller.block = std::max(src.block, dst.block);
-    finish_run(problem, &smaller == &tile->src ? src_side : dst_side, &smaller);
+    if (src.block < dst.block)
+      set_run(problem, src_side, src.num_whole, src.per_index, dst.block, &tile->src);
+    else
+      set_run(problem, dst_side, dst.num_whole, dst.per_index, src.block, &tile->dst);
   }
   // Source rows are the indices of the destination run's dimensions that the source run has not.
   int64_t src_rows = dst.elements;
@@ -234,9 +132,8 @@ void make_search(const PermuteProblem& given, Search* search) {
   for (int d = 0; d < problem.rank; ++d) search->num_elements *= static_cast<float>(problem.extents[d]);
   search->num_bytes = search->num_elements * static_cast<float>(problem.unit_bytes + problem.dst_unit_bytes) / 2;
   for (Side* side : {&search->src_side, &search->dst_side}) finish_side(problem, side);
-  const bool is_bytes = problem.unit_bytes == 1 && !problem.is_converted;
   find_choices(problem, 0, &search->src_side);
-  find_choices(problem, is_bytes ? sector_bytes - 1 : 0, &search->dst_side);
+  find_choices(problem, moves_bytes(problem) ? sector_bytes - 1 : 0, &search->dst_side);
   set_least_costs(problem, &search->src_side, &search->dst_side);
 }
 
@@ -250,45 +147,36 @@ bool make_tile(const Search& search, const Device& device, int src_choice, int d
   return true;
 }
 
-// The cheapest tile of min_bytes to max_bytes; its cost is < 0 if there is none. Most pairs of runs are passed over,
-// once a good one is known, for what any tile of theirs costs at least.
+// Takes the pair of least cost out of the list.
+Pair take_least(PairList* list) {
+  Pair* const end = list->pairs + list->num_pairs;
+  Pair* const least =
+      std::min_element(list->pairs, end, [](const Pair& a, const Pair& b) { return a.least_cost < b.least_cost; });
+  const Pair taken = *least;
+  *least = list->pairs[--list->num_pairs];
+  return taken;
+}
+
+// The cheapest tile of min_bytes to max_bytes; its cost is < 0 if there is none. Pairs are tried from the least cost
+// on, until that is more than a tile's that is known.
 Tile find_tile(const Search& search, const Device& device, int64_t min_bytes, int64_t max_bytes) {
-  struct Pair {
-    int8_t src, dst;
-    float least_cost;
-  };
-  Pair pairs[max_choices * max_choices];
-  int num_pairs = 0, first = 0;
-  for (int i = 0; i < search.src_side.num_choices; ++i) {
-    const Run& src = search.src_side.choices[i];
-    const bool is_disjoint = (src.dims & search.dst_side.masks[search.dst_side.num_dims]) == 0;
-    for (int j = 0; j < search.dst_side.num_choices; ++j) {
-      const Run& dst = search.dst_side.choices[j];
-      if (is_disjoint || (src.dims & dst.dims) == 0) {
-        const int64_t bytes = search.problem.bytes_of(int64_t{src.elements} * dst.elements);
-        if (bytes < min_bytes) continue;
-        if (bytes > max_bytes && is_disjoint) break;  // and so are all longer runs'
-        if (bytes > max_bytes) continue;
-      }
-      const float least = least_cost(search.problem, src, dst);
-      if (num_pairs > 0 && least > 0 && (pairs[first].least_cost == 0 || least < pairs[first].least_cost))
-        first = num_pairs;
-      pairs[num_pairs++] = {static_cast<int8_t>(i), static_cast<int8_t>(j), least};
-    }
-  }
+  PairList list;
+  list_pairs(search.problem, search.src_side, search.dst_side, min_bytes, max_bytes, &list);
   Tile tile, best;
   best.cost = -1;
-  int best_pair = -1;
-  const auto try_pair = [&](int k) {
-    if (best.cost >= 0 && pairs[k].least_cost > best.cost) return;
-    if (!make_tile(search, device, pairs[k].src, pairs[k].dst, min_bytes, max_bytes, &tile)) return;
-    if (best.cost >= 0 && (tile.cost > best.cost || (tile.cost == best.cost && k > best_pair))) return;
+  Pair of_best = {};
+  while (list.num_pairs > 0) {
+    const Pair pair = take_least(&list);
+    if (best.cost >= 0 && pair.least_cost > best.cost) break;
+    if (!make_tile(search, device, pair.src, pair.dst, min_bytes, max_bytes, &tile)) continue;
+    const bool is_earlier = pair.src < of_best.src || (pair.src == of_best.src && pair.dst < of_best.dst);
+    if (best.cost >= 0 && (tile.cost > best.cost || (tile.cost == best.cost && !is_earlier))) continue;
     best = tile;
-    best_pair = k;
-  };
-  if (num_pairs > 0) try_pair(first);
-  for (int k = 0; k < num_pairs; ++k)
-    if (k != first) try_pair(k);
+    of_best = pair;
+    Pair* const end = std::remove_if(list.pairs, list.pairs + list.num_pairs,
+                                     [&](const Pair& other) { return other.least_cost > best.cost; });
+    list.num_pairs = static_cast<int>(end - list.pairs);
+  }
   return best;
 }
 

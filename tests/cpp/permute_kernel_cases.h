@@ -69,6 +69,8 @@ inline std::vector<PermuteCase> permute_kernel_cases() {
       {"destination rows walked down", 1, {211, 150}, {1, 0}, 0, 2, {}, {-217, 1}},
       {"source rows of two dimensions", 1, {113, 9, 21}, {1, 2, 0}, 5, 0},
       {"destination rows of which every 21st follows the one before", 1, {67, 5, 21}, {2, 1, 0}, 1, 2},
+      {"destination rows that follow one another inside src's run", 1, {35, 6, 5, 21}, {1, 3, 2, 0}, 1, 2},
+      {"destination rows that follow one another along the dimension that cuts src", 1, {35, 60, 21}, {2, 1, 0}, 1, 2},
       {"source rows that stand still", 1, {90, 3, 70}, {2, 0, 1}, 1, 0, {70, 0, 1}, {}},
 
       // ---- runs of several dimensions, and runs that share one

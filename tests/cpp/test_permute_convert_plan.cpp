@@ -8,6 +8,7 @@
 
 #include "check.h"
 #include "permute/permute_problem.h"
+#include "permute_candidates.h"
 #include "permute_convert_case.h"
 #include "permute_plan_case.h"
 #include "permute_plan_cases.h"
@@ -134,24 +135,18 @@ void every_tile_candidate_can_be_launched() {
     for (const TypePair& types : type_pairs) {
       PermuteProblem problem;
       make_convert_problem(fake_request(expected.row, types), &problem);
-      TileCandidate found = TileCandidate::planned;
-      for (int i = 0; found != TileCandidate::out_of_range; ++i)
-        for (int j = 0;; ++j) {
-          PermuteConvertPlan plan;
-          found = plan_tile_candidate(problem, small, i, j, &plan.movement);
-          if (found == TileCandidate::out_of_range) {
-            if (j > 0) found = TileCandidate::planned;  // only the row of candidates ends
-            break;
-          }
-          if (found != TileCandidate::planned || plan.movement.launch.num_blocks > max_grid_blocks) continue;
-          ++num_candidates;
-          plan.dst_unit_bytes = problem.dst_unit_bytes;
-          const int num_failed_before = num_failed_checks;
-          check_launch(expected.row, types, small, plan);
-          if (num_failed_checks != num_failed_before)
-            std::printf("  %s: %d to %d, candidate (%d, %d)\n", text_of(expected.row).c_str(), types.src, types.dst, i,
-                        j);
-        }
+      for_each_tile_candidate(problem, small, [&](const PermutePlan& tile, int src_choice, int dst_choice) {
+        if (tile.launch.num_blocks > max_grid_blocks) return;
+        ++num_candidates;
+        PermuteConvertPlan plan;
+        plan.movement = tile;
+        plan.dst_unit_bytes = problem.dst_unit_bytes;
+        const int num_failed_before = num_failed_checks;
+        check_launch(expected.row, types, small, plan);
+        if (num_failed_checks != num_failed_before)
+          std::printf("  %s: %d to %d, candidate (%d, %d)\n", text_of(expected.row).c_str(), types.src, types.dst,
+                      src_choice, dst_choice);
+      });
     }
   }
   CHECK(num_candidates > 10000);

@@ -7,6 +7,8 @@
 
 #include "check.h"
 #include "permute/permute_problem.h"
+#include "permute_candidates.h"
+#include "permute_kernel_cases.h"
 #include "permute_plan_case.h"
 #include "permute_plan_cases.h"
 
@@ -165,24 +167,36 @@ void every_tile_candidate_can_be_launched() {
   for (const PermutePlanCase& expected : permute_plan_cases()) {
     PermuteProblem problem;
     make_problem(fake_request(expected.row), &problem);
-    TileCandidate found = TileCandidate::planned;
-    for (int i = 0; found != TileCandidate::out_of_range; ++i)
-      for (int j = 0;; ++j) {
-        PermutePlan plan;
-        found = plan_tile_candidate(problem, small, i, j, &plan);
-        if (found == TileCandidate::out_of_range) {
-          if (j > 0) found = TileCandidate::planned;  // only the row of candidates ends
-          break;
-        }
-        if (found != TileCandidate::planned) continue;
-        ++num_candidates;
-        const int num_failed_before = num_failed_checks;
-        if (plan.launch.num_blocks <= 2147483647) check_launch(expected.row, small, plan);
-        if (num_failed_checks != num_failed_before)
-          std::printf("  %s: candidate (%d, %d)\n", text_of(expected.row).c_str(), i, j);
-      }
+    for_each_tile_candidate(problem, small, [&](const PermutePlan& plan, int src_choice, int dst_choice) {
+      ++num_candidates;
+      const int num_failed_before = num_failed_checks;
+      if (plan.launch.num_blocks <= 2147483647) check_launch(expected.row, small, plan);
+      if (num_failed_checks != num_failed_before)
+        std::printf("  %s: candidate (%d, %d)\n", text_of(expected.row).c_str(), src_choice, dst_choice);
+    });
   }
   CHECK(num_candidates > 1000);
+}
+
+// The search passes most pairs of runs over for what they cost at least.
+void no_tile_candidate_is_cheaper_than_the_plan() {
+  int num_tiles = 0;
+  for (unsigned seed = 0; seed < 3000; ++seed) {
+    const PermuteCase row = drawn_permute_case(seed);
+    const PermutePlan plan = plan_of(row, h200);
+    if (plan.predicted_cost == 0) continue;  // no tile of two runs
+    ++num_tiles;
+    PermuteProblem problem;
+    make_problem(fake_request(row), &problem);
+    for_each_tile_candidate(problem, h200, [&](const PermutePlan& other, int src_choice, int dst_choice) {
+      const bool is_cheaper = other.predicted_cost < plan.predicted_cost - 0.001f;
+      CHECK(!is_cheaper);
+      if (is_cheaper)
+        std::printf("  %s: %f, candidate (%d, %d): %f\n", text_of(row).c_str(), plan.predicted_cost, src_choice,
+                    dst_choice, other.predicted_cost);
+    });
+  }
+  CHECK(num_tiles > 1000);
 }
 
 }  // namespace
@@ -196,5 +210,6 @@ int main() {
   complex_halves_leave_the_stride_of_an_extent_of_1_alone();
   explanation_starts_with_the_kernel_and_is_cut_to_the_buffer();
   every_tile_candidate_can_be_launched();
+  no_tile_candidate_is_cheaper_than_the_plan();
   return num_failed_checks == 0 ? 0 : 1;
 }
