@@ -21,6 +21,8 @@ const char* reason(const SoftmaxPlan& plan) {
       return plan.launch.cluster_blocks > 1 ? "a cluster of blocks holds a row in registers and shared memory"
                                             : "a block holds a row in registers and shared memory";
     case SoftmaxKernel::row_in_slices: return "a row is cut into slices, one a block, and read by two grids";
+    case SoftmaxKernel::cluster_rows_in_turn:
+      return "a cluster takes one row after the other, the next one's chunks come as this one's leave";
     case SoftmaxKernel::rows_in_span: return "short rows, a span of them through shared memory";
     case SoftmaxKernel::rows_in_lanes: return "short rows of which an interval of columns is kept";
     case SoftmaxKernel::rows_by_chunks: return "rows of few chunks, several rows a thread";

@@ -48,7 +48,7 @@ void check_case(const SoftmaxCase& row) {
     shape.lanes_per_row = lanes;
     shape.block_threads = threads;
     shape.rows_per_thread = rows_per_thread;
-    shape.slices = slices;
+    shape.slices = shape.num_clusters = slices;
     shape.rows_per_launch = 5;
     SoftmaxPlan forced;
     if (plan_softmax_as(request, device, shape, &forced)) check_plan(row, &run, forced);
@@ -68,6 +68,8 @@ void check_case(const SoftmaxCase& row) {
     for (const int chunks : {1, 2, 4}) try_shape(SoftmaxKernel::rows_in_lanes, chunks, lanes, 64);
   for (const int lanes : {32, 64})
     for (const int slices : {1, 4}) try_shape(SoftmaxKernel::row_in_slices, 0, lanes, lanes, 1, slices);
+  for (const int chunks : {2, 4})
+    try_shape(SoftmaxKernel::cluster_rows_in_turn, chunks, turn_threads, turn_threads, 1, 3);
   for (const int lanes : {2, 32, 64}) try_shape(SoftmaxKernel::row_read_twice, 0, lanes, lanes < 32 ? 32 : lanes);
 }
 
@@ -151,7 +153,7 @@ void every_kernel_is_reached() {
   for (const SoftmaxKernel kernel :
        {SoftmaxKernel::row_in_registers, SoftmaxKernel::row_in_shared, SoftmaxKernel::rows_in_span,
         SoftmaxKernel::rows_by_chunks, SoftmaxKernel::rows_in_lanes, SoftmaxKernel::row_read_twice,
-        SoftmaxKernel::row_in_slices})
+        SoftmaxKernel::row_in_slices, SoftmaxKernel::cluster_rows_in_turn})
     for (const bool backward : {false, true})
       CHECK(reached.contains({backward, kernel}) == !(backward && kernel == SoftmaxKernel::rows_in_lanes));
 }
