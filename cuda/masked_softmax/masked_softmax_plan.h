@@ -132,6 +132,7 @@ struct SoftmaxParams {
   int32_t maxima_offset_bytes = 0;   // cluster_rows_in_turn: a number a warp and batch
   int32_t turn_batches = 0;          // cluster_rows_in_turn: a thread's of a row, and those that shared memory holds
   int32_t ring_batches = 0;
+  int32_t kept_batches = 0;     // of a row; the others are read again when it leaves
   bool has_unit_edges = false;  // rows_in_span: some row starts or ends inside a unit
   SoftmaxRowDim dims[max_softmax_dims];
   friend bool operator==(const SoftmaxParams&, const SoftmaxParams&) = default;

@@ -39,9 +39,9 @@ __device__ __forceinline__ float at_least(float value, float least) {
 #endif
 }
 
-// exp(z) of z <= 8 or NaN to 0.88 units of the last place: expf() may be wrong by 2, and with it a row's largest value
+// exp(z) of z <= 0 or NaN to 0.88 units of the last place: expf() may be wrong by 2, and with it a row's largest value
 // by 3. 2^n * p(r) with z = n * ln 2 + r; for n of -127, below the least normal number, the power of 2 is 0.
-__device__ __forceinline__ float natural_exponential(float score) {
+__device__ __forceinline__ float exponential_of_negative(float score) {
   const float z = at_least(score, -88.0f);
   const float shifted = fmaf(z, 1.4426950408889634f, 12583039.0f);  // 1.5 * 2^23 + 127: n + 127 is in the low bits
   const float n = shifted - 12583039.0f;
@@ -70,7 +70,7 @@ __device__ __forceinline__ A exponential(A z) {
   } else if constexpr (sizeof(A) == 8) {
     return exp(z);
   } else {
-    return natural_exponential(z);
+    return exponential_of_negative(z);
   }
 }
 

@@ -87,8 +87,10 @@ Status launch_in_slices(Kernel* find_parts, Kernel* find_results, const SoftmaxP
 template <class Turn>
 Status launch_in_turn(const SoftmaxPlan& plan, flowk_stream stream) {
   LaunchConfig config = plan.launch;
-  FLOWK_RETURN_IF_ERROR(limit_to_resident(softmax_rows_in_turn<Turn>, &config));
-  return launch(softmax_rows_in_turn<Turn>, config, stream, plan.params);
+  const auto kernel = plan.params.kept_batches < plan.params.turn_batches ? softmax_rows_in_turn<Turn, true>
+                                                                          : softmax_rows_in_turn<Turn, false>;
+  FLOWK_RETURN_IF_ERROR(limit_to_resident(kernel, &config));
+  return launch(kernel, config, stream, plan.params);
 }
 
 // Calls `run` with a number from kFirst to kLast as a constant.

@@ -25,8 +25,9 @@ struct SoftmaxTurn {
   int batches;
   A* maxima;  // of this warp's scores, as each batch was taken: of two rows in turn
   RunningSum<T, SoftmaxMask::interval> running;
-  // Scores are less a reference, a largest score that is raised where another exceeds it by exp(8) or 2^8.
-  ThreadSum<T, 8192> sum;  // of two exponentials at a time
+  // 16-bit scores are less a reference that is raised where another one exceeds it by 2^8, others less the largest so
+  // far: a float32 exponent past 0 would cost its last bits.
+  ThreadSum<T, 2> sum;  // of two exponentials at a time
   A slack, limit;
   A extra, sent_extra;
   RowPart<T> row;  // the one that leaves
@@ -37,7 +38,7 @@ struct SoftmaxTurn {
         batches(params.turn_batches),
         maxima(warp_maxima),
         running{exponent_scale<T, SoftmaxMask::interval>(params)},
-        slack(params.log_softmax ? A{0} : A{8} / exponent_scale<T, SoftmaxMask::interval>(params)) {}
+        slack(keeps_exponentials || params.log_softmax ? A{0} : A{8} / running.scale) {}
 
   __device__ __forceinline__ Scale to_row_exponent() const {
     return {row.max == negative_infinity<A>() ? A{0} : row.max, running.scale};
@@ -119,10 +120,8 @@ struct SoftmaxTurn {
       term = -log_of<A>(row.sum);
     factor_max = row.max;
   }
-  // Makes `factor` that of the exponentials of batch n.
-  __device__ __forceinline__ void find_factor(int turn, int n) {
-    if (!keeps_exponentials || log_softmax) return;
-    const A max = *maximum_of(turn, n);
+  // Makes `factor` that of exponentials of scores less `max`.
+  __device__ __forceinline__ void find_factor(A max) {
     if (max == factor_max) return;
     factor_max = max;
     // A warp that keeps nothing has exponentials of 0, that no factor may turn into NaN.
@@ -131,30 +130,32 @@ struct SoftmaxTurn {
             ? A{0}
             : quotient_of(exponential<T>(Scale(max, running.scale).to_reference(to_row_exponent().reference)), row.sum);
   }
-  // Batch n of the row that leaves.
+  // Batch n of the row that leaves, of exponentials if they were kept.
   __device__ __forceinline__ void leave(unsigned chunks, int turn, int n, const uint4 (&x)[num_inputs][batch],
-                                        unsigned char* out) {
+                                        bool is_kept, unsigned char* out) {
     const Scale to_exponent = to_row_exponent();
-    find_factor(turn, n);
+    if (keeps_exponentials && !log_softmax) find_factor(is_kept ? *maximum_of(turn, n) : row.max);
+    enum class From { exponentials, scores, logarithms };
     const auto store = [&](auto kind) {
+      constexpr From from = decltype(kind)::value;
 #pragma unroll
       for (int i = 0; i < batch; ++i) {
         A y[width];
         widen_chunk<T>(x[0][i], y);
 #pragma unroll
-        for (int j = 0; j < width; ++j) {
-          if constexpr (decltype(kind)::value)
-            y[j] = to_exponent(y[j]) * factor + term;
-          else
-            y[j] = (keeps_exponentials ? y[j] : exponential<T>(to_exponent(y[j]))) * factor;
-        }
+        for (int j = 0; j < width; ++j)
+          y[j] = from == From::logarithms ? to_exponent(y[j]) * factor + term
+                 : from == From::scores   ? exponential<T>(to_exponent(y[j])) * factor
+                                          : y[j] * factor;
         if (chunks >> i & 1) store_values<T>(out + i * turn_step_bytes, y);
       }
     };
     if (log_softmax)
-      store(std::true_type{});
+      store(std::integral_constant<From, From::logarithms>());
+    else if (!keeps_exponentials || !is_kept)
+      store(std::integral_constant<From, From::scores>());
     else
-      store(std::false_type{});
+      store(std::integral_constant<From, keeps_exponentials ? From::exponentials : From::scores>());
   }
   __device__ __forceinline__ void leave_extra(const Row& leaving) const {
     if (!leaving.has_extra) return;
@@ -217,7 +218,7 @@ struct SoftmaxBackwardTurn {
   __device__ __forceinline__ void receive(const TurnExchange<T>& exchange, int turn) {
     row_sum = static_cast<A>(exchange.receive(turn, combine(exchange)).sum);
   }
-  __device__ __forceinline__ void leave(unsigned chunks, int, int, const uint4 (&x)[num_inputs][batch],
+  __device__ __forceinline__ void leave(unsigned chunks, int, int, const uint4 (&x)[num_inputs][batch], bool,
                                         unsigned char* out) const {
     const auto store = [&](auto kind) {
 #pragma unroll
@@ -245,17 +246,23 @@ struct SoftmaxBackwardTurn {
 // that it frees is loaded with the ring's next batch, and a batch of a row that comes is taken: added to its maximum
 // and sum. A batch is taken a row and `ahead` batches before the one that leaves, so that blocks agree on a row while
 // others leave and come. Every chunk has one thread from its load to its store: no barrier stands between them.
-template <class Turn>
+//
+// kReadsTwice: of rows that fill more than the ring, kept_batches stay in it. The others are loaded and taken first,
+// and loaded again, from L2, behind those that stay. So a row is turn_batches + twice_read batches of the ring, of
+// which all but the last twice_read are taken and all but the first twice_read leave.
+template <class Turn, bool kReadsTwice>
 __global__ void __launch_bounds__(turn_threads, 1) softmax_rows_in_turn(const __grid_constant__ SoftmaxParams params) {
   allow_next_grid();
   using T = typename Turn::T;
   using Row = typename Turn::Row;
   using Place = RingPlace<Turn::num_inputs, Turn::batch>;
   constexpr int batch = Turn::batch, num_inputs = Turn::num_inputs;
+  constexpr int batch_bytes = batch * turn_step_bytes;  // of a row, from a thread's chunk to its next batch's
   const RowTeam team = row_team(params);
   const TurnExchange<T> exchange(team);
   const int lane = static_cast<int>(threadIdx.x);
-  const int batches = params.turn_batches, lag = params.ring_batches - batches;
+  const int batches = params.turn_batches, kept = kReadsTwice ? params.kept_batches : batches;
+  const int twice_read = batches - kept, lag = params.ring_batches - kept;
   const int ahead = lag > 1 ? 1 : 0;
   const int ring_bytes = params.ring_batches * Place::bytes;
   unsigned char* const ring = exchange.first.memory + params.block_offset_bytes + lane * chunk_bytes;
@@ -265,58 +272,70 @@ __global__ void __launch_bounds__(turn_threads, 1) softmax_rows_in_turn(const __
   const int num_turns = static_cast<int>((params.num_rows - linear + linear_step - 1) / linear_step);
   wait_for_previous_grid();
 
+  // The batch of a row that is its i-th of the ring.
+  const auto batch_of = [&](int i) { return i < twice_read ? kept + i : i - twice_read; };
   int64_t load_linear = linear;
-  int load_batch = 0;
-  Row loading(params, load_linear, team.rank, lane);
-  const unsigned char* load_x = loading.x;
-  const unsigned char* load_side = loading.side;
+  int load_at = 0;
+  Row loading = turn_row<Row>(params, load_linear, team.rank, lane);
   const auto load = [&](const Place& place) {
+    const int n = batch_of(load_at);
+    const int64_t offset = static_cast<int64_t>(n) * batch_bytes;
     if (loading.is_full) {
-      place.load(load_x, load_side, (1u << batch) - 1);
+      place.load(loading.x + offset, loading.side + offset, (1u << batch) - 1);
     } else {
-      place.load(load_x, load_side, loading.chunks_of(load_batch));
+      place.load(loading.x + offset, loading.side + offset, loading.chunks_of(n));
     }
     async_copy_commit();
-    load_x += batch * turn_step_bytes;
-    load_side += batch * turn_step_bytes;
-    if (++load_batch < batches) return;
-    load_batch = 0;
+    if (++load_at < batches + twice_read) return;
+    load_at = 0;
     load_linear += linear_step;
-    loading = Row(params, load_linear, team.rank, lane);
-    load_x = loading.x;
-    load_side = loading.side;
+    loading = turn_row<Row>(params, load_linear, team.rank, lane);
   };
   Turn turn(params, reinterpret_cast<ComputeType<T>*>(exchange.first.memory + params.maxima_offset_bytes) +
                         2 * team.warp * batches);
   Row taking = loading, taken = loading;
   Place take_place = {ring}, leave_place = {ring};
-#pragma unroll 1
-  for (int i = 0; i < params.ring_batches; ++i) {
+  const auto load_next = [&] {
     load(leave_place);
     leave_place.advance(ring_end, ring_bytes);
-  }
-  int take_turn = 0, take_batch = 0;
+  };
+#pragma unroll 1
+  for (int i = 0; i < params.ring_batches; ++i) load_next();
+  int take_turn = 0, take_at = 0;
   const auto take = [&](int pending) {
     if (take_turn >= num_turns) return;
     wait_for_groups(pending);
+    const int n = batch_of(take_at);
     uint4 x[num_inputs][batch];
 #pragma unroll
     for (int k = 0; k < num_inputs; ++k)
 #pragma unroll
       for (int i = 0; i < batch; ++i) x[k][i] = *take_place.chunk(k, i);
-    turn.take(taking.chunks_of(take_batch), take_turn, take_batch, x, [&](int i) { return take_place.chunk(0, i); });
+    turn.take(taking.chunks_of(n), take_turn, n, x, [&](int i) { return take_place.chunk(0, i); });
     take_place.advance(ring_end, ring_bytes);
-    if (++take_batch < batches) return;
+    if (++take_at < batches) return;
     turn.send(exchange, take_turn);
     ++take_turn;
-    take_batch = 0;
+    take_at = 0;
     taken = taking;
-    taking = loading;
+    if constexpr (kReadsTwice) {
+#pragma unroll 1
+      for (int i = 0; i < twice_read; ++i) take_place.advance(ring_end, ring_bytes);
+      taking = turn_row<Row>(params, linear + take_turn * linear_step, team.rank, lane);
+    } else {
+      taking = loading;
+    }
     turn.begin(taking);
   };
   turn.begin(taking);
 #pragma unroll 1
-  for (int n = 0; n < batches + ahead; ++n) take(params.ring_batches - 1 - n);
+  for (int i = 0; i < twice_read; ++i) {
+    take(params.ring_batches - 1);
+    load_next();
+  }
+  const int first_takes = kReadsTwice ? kept : batches + ahead;
+#pragma unroll 1
+  for (int i = 0; i < first_takes; ++i) take(params.ring_batches - 1 - i);
 #pragma unroll 1
   for (int i = 0; i < num_turns; ++i) {
     const Row leaving = taken;
@@ -324,16 +343,19 @@ __global__ void __launch_bounds__(turn_threads, 1) softmax_rows_in_turn(const __
     turn.leave_extra(leaving);
     unsigned char* out = leaving.out;
 #pragma unroll 1
-    for (int n = 0; n < batches; ++n, out += batch * turn_step_bytes) {
-      uint4 x[num_inputs][batch];
+    for (int n = 0; n < batches + twice_read; ++n, out += batch_bytes) {
+      if (!kReadsTwice || n < batches) {
+        if (kReadsTwice && n >= kept) wait_for_groups(params.ring_batches - 1);
+        uint4 x[num_inputs][batch];
 #pragma unroll
-      for (int k = 0; k < num_inputs; ++k)
+        for (int k = 0; k < num_inputs; ++k)
 #pragma unroll
-        for (int j = 0; j < batch; ++j) x[k][j] = *leave_place.chunk(k, j);
-      turn.leave(leaving.chunks_of(n), i, n, x, out);
-      load(leave_place);
-      leave_place.advance(ring_end, ring_bytes);
-      take(lag - ahead);
+          for (int j = 0; j < batch; ++j) x[k][j] = *leave_place.chunk(k, j);
+        turn.leave(leaving.chunks_of(n), i, n, x, n < kept, out);
+      }
+      load_next();
+      const int take_step = n - twice_read + ahead;  // of the next row, where some batches are read twice
+      if (!kReadsTwice || (take_step >= 0 && take_step < batches)) take(lag - ahead);
     }
   }
 }

@@ -236,8 +236,13 @@ SoftmaxRing softmax_ring(const SoftmaxRequest& request, const SoftmaxProblem& pr
   ring.offset_bytes = ring.maxima_offset_bytes + ceil_div(maxima_bytes, int32_t{chunk_bytes}) * int32_t{chunk_bytes};
   ring.batch_bytes = shape.vectors_per_thread * (request.backward ? 2 : 1) * turn_threads * int32_t{chunk_bytes};
   const int64_t fit = (device.shared_bytes_per_block - ring.offset_bytes) / ring.batch_bytes;
-  if (fit < row_batches) return ring;
+  // Of a row that does not fit, what leaves room for batches on their way; and most of it, so that the rest is still in
+  // L2 when it is read again.
+  constexpr int64_t least_on_their_way = 2;
+  const int64_t kept = fit >= row_batches ? row_batches : fit - least_on_their_way;
+  if (row_batches > 2 * kept) return ring;
   ring.row_batches = static_cast<int32_t>(row_batches);
+  ring.kept_batches = static_cast<int32_t>(kept);
   ring.batches = static_cast<int32_t>(std::min(fit, 2 * row_batches - 1));
   return ring;
 }

@@ -24,6 +24,7 @@ int32_t shared_row_offset(const SoftmaxProblem& problem, const SoftmaxShape& sha
 // and where the warps' maxima and the batches start. No batches: a row does not fit.
 struct SoftmaxRing {
   int32_t row_batches = 0;
+  int32_t kept_batches = 0;  // of a row's; the others are read twice
   int32_t batches = 0;
   int32_t batch_bytes = 0;
   int32_t maxima_offset_bytes = 0;

@@ -56,6 +56,12 @@ struct TurnRow {
   }
 };
 
+// A function of its own: in the middle of a loop its code costs the loop misses of the instruction cache.
+template <class Row>
+__noinline__ __device__ Row turn_row(const SoftmaxParams& params, int64_t linear, int rank, int lane) {
+  return Row(params, linear, rank, lane);
+}
+
 // Waits for all asynchronous copies but those of the latest `pending` groups, or fewer.
 __device__ __forceinline__ void wait_for_groups(int pending) {
   if (pending >= 3)

@@ -143,6 +143,16 @@ void long_rows_are_right() {
   }
 }
 
+// Of which a part is read again when they leave, by blocks that take one row after the other.
+void rows_too_long_for_shared_memory_are_right() {
+  for (const bool log : {false, true}) {
+    check_case({.why = "too long", .columns = 60001, .batch = 1, .heads = 1, .rows = 5, .log_softmax = log, .lead = 3});
+    check_case({.why = "too long", .dtype = FLOWK_BFLOAT16, .columns = 130000, .batch = 1, .heads = 1, .rows = 4});
+    check_case(
+        {.why = "too long", .columns = 37001, .batch = 1, .heads = 1, .rows = 7, .log_softmax = log, .backward = true});
+  }
+}
+
 // Broadcast over heads, a mask of more than a band's bytes is walked in bands, the last of them partial.
 void bands_that_do_not_divide_the_rows_are_right() {
   check_case(
@@ -165,6 +175,7 @@ int main() {
   masks_work_alone_and_together();
   misaligned_tensors_and_other_types_are_right();
   long_rows_are_right();
+  rows_too_long_for_shared_memory_are_right();
   bands_that_do_not_divide_the_rows_are_right();
   every_kernel_is_reached();
   return num_failed_checks == 0 ? 0 : 1;

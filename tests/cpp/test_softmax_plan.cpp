@@ -214,6 +214,21 @@ void long_rows_are_cut_into_slices_unless_they_are_written_over_x() {
   CHECK(plan_of(request, h200).kernel != SoftmaxKernel::row_in_slices);
 }
 
+// Where there are more of them than clusters; of rows that shared memory does not hold, most is kept there.
+void long_rows_are_taken_in_turn() {
+  const SoftmaxPlan plan = plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 18), h200);
+  CHECK(plan.kernel == SoftmaxKernel::cluster_rows_in_turn && plan.launch.cluster_blocks == 8);
+  CHECK(plan.launch.num_blocks == h200.num_multiprocessors / 8 * 8);
+  CHECK(plan.params.kept_batches == plan.params.turn_batches && plan.params.ring_batches > plan.params.turn_batches);
+  const SoftmaxPlan longer = plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 20), h200);
+  CHECK(longer.kernel == SoftmaxKernel::cluster_rows_in_turn);
+  CHECK(longer.params.kept_batches < longer.params.turn_batches);
+  CHECK(longer.params.kept_batches < longer.params.ring_batches);
+  CHECK(plan_of(request_of(FLOWK_FLOAT32, 16, 1 << 18), h200).kernel != SoftmaxKernel::cluster_rows_in_turn);
+  CHECK(plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 18), a100).kernel != SoftmaxKernel::cluster_rows_in_turn);
+  CHECK(plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 18, true), h200).kernel != SoftmaxKernel::cluster_rows_in_turn);
+}
+
 void blocks_beyond_the_wanted_ones_have_no_shared_memory() {
   const SoftmaxPlan plan = plan_of(request_of(FLOWK_FLOAT32, 100000, 8192), h200);
   CHECK(plan.resident_blocks == 3);
@@ -277,6 +292,7 @@ int main() {
   forms_leave_out_what_is_not_there();
   masks_that_heads_share_are_walked_in_bands();
   long_rows_are_cut_into_slices_unless_they_are_written_over_x();
+  long_rows_are_taken_in_turn();
   blocks_beyond_the_wanted_ones_have_no_shared_memory();
   rows_past_2_to_the_31_are_counted_in_64_bits();
   shapes_that_cannot_hold_a_row_are_refused();
