@@ -86,12 +86,6 @@ __device__ __forceinline__ A sum_over_lanes(A value, int lanes) {
   return value;
 }
 
-#ifndef FLOWK_SIMT
-__device__ __forceinline__ uint32_t shared_address(const void* pointer) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
-}
-#endif
-
 #if !defined(FLOWK_SIMT) && __CUDA_ARCH__ >= 900
 template <class T>
 __device__ __forceinline__ void expect_parts(uint32_t barrier, const RowTeam& team) {

@@ -276,7 +276,7 @@ __global__ void __launch_bounds__(turn_threads, 1) softmax_rows_in_turn(const __
   const auto batch_of = [&](int i) { return i < twice_read ? kept + i : i - twice_read; };
   int64_t load_linear = linear;
   int load_at = 0;
-  Row loading = turn_row<Row>(params, load_linear, team.rank, lane);
+  Row loading(params, load_linear, team.rank, lane);
   const auto load = [&](const Place& place) {
     const int n = batch_of(load_at);
     const int64_t offset = static_cast<int64_t>(n) * batch_bytes;
@@ -289,7 +289,7 @@ __global__ void __launch_bounds__(turn_threads, 1) softmax_rows_in_turn(const __
     if (++load_at < batches + twice_read) return;
     load_at = 0;
     load_linear += linear_step;
-    loading = turn_row<Row>(params, load_linear, team.rank, lane);
+    loading = Row(params, load_linear, team.rank, lane);
   };
   Turn turn(params, reinterpret_cast<ComputeType<T>*>(exchange.first.memory + params.maxima_offset_bytes) +
                         2 * team.warp * batches);
@@ -321,7 +321,7 @@ __global__ void __launch_bounds__(turn_threads, 1) softmax_rows_in_turn(const __
     if constexpr (kReadsTwice) {
 #pragma unroll 1
       for (int i = 0; i < twice_read; ++i) take_place.advance(ring_end, ring_bytes);
-      taking = turn_row<Row>(params, linear + take_turn * linear_step, team.rank, lane);
+      taking = Row(params, linear + take_turn * linear_step, team.rank, lane);
     } else {
       taking = loading;
     }

@@ -56,12 +56,6 @@ struct TurnRow {
   }
 };
 
-// A function of its own: in the middle of a loop its code costs the loop misses of the instruction cache.
-template <class Row>
-__noinline__ __device__ Row turn_row(const SoftmaxParams& params, int64_t linear, int rank, int lane) {
-  return Row(params, linear, rank, lane);
-}
-
 // Waits for all asynchronous copies but those of the latest `pending` groups, or fewer.
 __device__ __forceinline__ void wait_for_groups(int pending) {
   if (pending >= 3)
@@ -150,7 +144,7 @@ struct RingPlace {
   template <int... kIndices>
   __device__ __forceinline__ void load(const unsigned char* x, const unsigned char* side, unsigned chunks,
                                        std::integer_sequence<int, kIndices...>) const {
-    const SharedAddress address = shared_address(static_cast<void*>(slot));
+    const SharedAddress address = shared_address(slot);
     const auto load_one = [&](auto index) {
       constexpr int i = decltype(index)::value;
       if ((chunks >> i & 1) == 0) return;
