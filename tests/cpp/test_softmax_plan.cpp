@@ -224,7 +224,9 @@ void long_rows_are_taken_in_turn() {
   CHECK(longer.kernel == SoftmaxKernel::cluster_rows_in_turn);
   CHECK(longer.params.kept_batches < longer.params.turn_batches);
   CHECK(longer.params.kept_batches < longer.params.ring_batches);
-  CHECK(plan_of(request_of(FLOWK_FLOAT32, 16, 1 << 18), h200).kernel != SoftmaxKernel::cluster_rows_in_turn);
+  for (const int rows : {15, 20})
+    CHECK(plan_of(request_of(FLOWK_FLOAT32, rows, 1 << 18), h200).kernel != SoftmaxKernel::cluster_rows_in_turn);
+  CHECK(plan_of(request_of(FLOWK_FLOAT32, 30, 1 << 18), h200).kernel == SoftmaxKernel::cluster_rows_in_turn);
   CHECK(plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 18), a100).kernel != SoftmaxKernel::cluster_rows_in_turn);
   CHECK(plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 18, true), h200).kernel != SoftmaxKernel::cluster_rows_in_turn);
 }
