@@ -10,7 +10,8 @@ namespace flowk {
 
 // Lowers the launch's blocks to those of the clusters that are resident at once with a block a multiprocessor. How many
 // that is the parts of the GPU decide that a cluster may not leave (an H200 of 132 multiprocessors: 30 clusters of 4
-// blocks, 15 of 8, 7 of 16). Asked of the runtime once a kernel, device and cluster size.
+// blocks, 15 of 8, 7 of 16). Asked of the runtime once a device and cluster size, for blocks that take all of a
+// multiprocessor's shared memory, so that it is the same for every kernel.
 template <class... Parameters>
 Status limit_to_resident(void (*kernel)(Parameters...), LaunchConfig* config) {
 #ifdef FLOWK_SIMT

@@ -52,6 +52,8 @@ void explain_softmax(const SoftmaxPlan& plan, const SoftmaxRequest& request, cha
   else if (plan.vectors_per_thread > 0)
     writer.add(", %d chunks of 16 bytes a thread", plan.vectors_per_thread);
   if (plan.kernel == SoftmaxKernel::row_in_slices) writer.add(", %d slices", 1 << params.cluster_shift);
+  if (plan.kernel == SoftmaxKernel::cluster_rows_in_turn)
+    writer.add(" and batch, %d batches, %d of them kept", params.turn_batches, params.kept_batches);
   if (params.rows_per_block > 1) writer.add("; %d rows a block", params.rows_per_block);
   if (params.is_peeled && plan.kernel == SoftmaxKernel::row_in_registers)
     writer.add("; columns outside whole chunks one a thread");

@@ -126,14 +126,16 @@ struct SoftmaxParams {
   bool out_is_x_type = false;
   bool reads_chunks = false;  // else by single columns
   int64_t first_row = 0;      // row_in_slices: of a launch
-  int32_t block_offset_bytes =
-      0;  // row_in_shared, cluster_rows_in_turn: chunks in shared memory; rows_in_span: the mask or y
+  // Shared memory: of row_in_shared and cluster_rows_in_turn a block's chunks, of rows_in_span the mask or y.
+  int32_t block_offset_bytes = 0;
   int32_t barrier_offset_bytes = 0;  // rows_in_span: its barrier
-  int32_t maxima_offset_bytes = 0;   // cluster_rows_in_turn: a number a warp and batch
-  int32_t turn_batches = 0;          // cluster_rows_in_turn: a thread's of a row, and those that shared memory holds
+  bool has_unit_edges = false;       // rows_in_span: some row starts or ends inside a unit
+  // cluster_rows_in_turn: batches of a thread's chunks of a row; of those that stay from when they are taken to when
+  // they leave, the others are read twice; and that shared memory holds. Its maxima: a number a warp and batch, twice.
+  int32_t turn_batches = 0;
+  int32_t kept_batches = 0;
   int32_t ring_batches = 0;
-  int32_t kept_batches = 0;     // of a row; the others are read again when it leaves
-  bool has_unit_edges = false;  // rows_in_span: some row starts or ends inside a unit
+  int32_t maxima_offset_bytes = 0;
   SoftmaxRowDim dims[max_softmax_dims];
   friend bool operator==(const SoftmaxParams&, const SoftmaxParams&) = default;
 };
@@ -164,8 +166,9 @@ struct SoftmaxPlan {
   bool backward = false;
   flowk_dtype in_dtype = FLOWK_FLOAT32;
   flowk_dtype out_dtype = FLOWK_FLOAT32;
-  // 16-byte chunks: row_in_registers 1, 2, 4, 8 or 16; row_in_shared those in registers, 4 or 8; rows_by_chunks 4,
-  // backward 2; rows_in_lanes 1, 2 or 4. rows_in_span: units of a row, of unit_columns columns.
+  // 16-byte chunks: row_in_registers 1, 2, 4, 8 or 16; row_in_shared those in registers, 4 or 8; cluster_rows_in_turn
+  // those of a batch and input, 4, backward 2; rows_by_chunks 4, backward 2; rows_in_lanes 1, 2 or 4. rows_in_span:
+  // units of a row, of unit_columns columns.
   int32_t vectors_per_thread = 0;
   int32_t unit_columns = 0;
   int32_t resident_blocks = 0;  // of a multiprocessor at a time, at most; 0: as many as fit
