@@ -32,6 +32,7 @@ KERNELS = {
     "row_read_twice",
     "rows_by_chunks",
     "rows_in_lanes",
+    "cluster_rows_in_turn",
 }
 # Type, its number, and its units of the last place that float32 arithmetic and one rounding may take.
 TYPES = {"float16": (np.float16, 10, 0.51), "float32": (np.float32, 12, 4.0), "float64": (np.float64, 13, 8.0)}
@@ -39,7 +40,8 @@ DTYPE_BOOL, DTYPE_INT32 = 1, 4
 # rows, columns: no more than the kernels and their clusters need, since a tool may take a microsecond an access
 SHAPES = [
     (130, 8), (70, 32), (33, 77), (33, 100), (9, 128), (5, 333), (3, 1000), (3, 1001), (2, 4096), (1, 8193),
-    (3, 16384), (1, 32768), (200, 32768), (1, 50257), (2, 131072), (1, 262144), (1, 1 << 20),
+    (3, 16384), (1, 32768), (200, 32768), (1, 50257), (2, 131072), (1, 262144),
+    (28, 262144), (1, 1 << 20),
 ]  # fmt: skip
 KINDS = ["plain", "dense", "lengths", "causal", "bias", "log", "to float32", "backward", "backward of lengths"]
 

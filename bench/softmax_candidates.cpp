@@ -55,6 +55,7 @@ extern "C" FLOWK_API int flowk_bench_softmax_candidate(int backward, flowk_dtype
   shape.cluster_blocks = cluster_blocks;
   shape.resident_blocks = resident_blocks;
   shape.slices = slices;
+  shape.num_clusters = slices;
   shape.rows_per_launch = rows_per_launch;
   SoftmaxPlan plan;
   if (!plan_softmax_as(request, device, shape, &plan)) return 1;

@@ -35,19 +35,22 @@ KERNELS = [
     "rows_by_chunks",
     "rows_in_lanes",
     "row_in_slices",
+    "cluster_rows_in_turn",
 ]
 VECTORS = (1, 2, 4, 8, 16)
 CLUSTERS = (1, 2, 4, 8, 16)
 ELEMENT_LANES = (2, 4, 8, 16)
 MAX_LANES = 512
 GROUP_BYTES = (4 << 20, 8 << 20, 16 << 20)  # of row_in_slices, a launch
+TURN_THREADS, MULTIPROCESSORS, SHARED_BYTES = 512, 132, 227 << 10  # of cluster_rows_in_turn
 HELD_VECTORS = (4, 8)  # of row_in_shared, in registers
 RESIDENT_BLOCKS = (0, 3, 4, 5, 6)  # of a multiprocessor; 0: as many as fit
 OVERLAPS_PREVIOUS = 1
 
 
 def shapes_of(workload: Workload) -> list[tuple[int, ...]]:
-    """(kernel, vectors, lanes, threads, cluster, resident blocks, slices, rows a launch) that hold a row closely."""
+    """(kernel, vectors, lanes, threads, cluster, resident blocks, slices or clusters, rows a launch) that hold a row
+    closely."""
     k = workload.shape[-1]
     row_bytes = k * workload.dtype.itemsize
     chunks = -(-row_bytes // 16)
@@ -81,6 +84,11 @@ def shapes_of(workload: Workload) -> list[tuple[int, ...]]:
         if row_bytes >= 65536 and chunks >= slices * threads:
             for group_bytes in GROUP_BYTES:
                 shapes.append((6, 0, threads, threads, 1, 0, slices, min(max(group_bytes // row_bytes, 1), rows)))
+    inputs_bytes = row_bytes * (2 if workload.kind == "backward" else 1)
+    for vectors, cluster in itertools.product((2, 4), (2, 4, 8, 16)):
+        if rows * cluster > MULTIPROCESSORS and SHARED_BYTES // 4 <= inputs_bytes // cluster <= SHARED_BYTES:
+            clusters = MULTIPROCESSORS // cluster  # as many of them as are resident
+            shapes.append((7, vectors, TURN_THREADS, TURN_THREADS, cluster, 0, clusters, 0))
     return sorted(set(shapes))
 
 

@@ -84,6 +84,9 @@ def _plain() -> Iterator[SoftmaxCase]:
     yield SoftmaxCase((1, 2**17), "float32", "a row that takes more than a block's shared memory")
     yield SoftmaxCase((1, 2**20), "float16", "a row that is cut into slices")
     yield SoftmaxCase((2, 2**20 + 5), "bfloat16", "slices of rows that start and end outside whole chunks", log=True)
+    yield SoftmaxCase((1, 2**18 + 3), "float32", "slices of a row that starts inside a chunk", x_lead=3, out_lead=3)
+    yield SoftmaxCase((1, 2**19 + 8), "float16", "slices of a row with NaN and infinities", values="special")
+    yield SoftmaxCase((4, 2**19), "float32", "slices of rows, one of -infinity alone", values="special", padded=True)
     for dtype in DTYPES:
         yield SoftmaxCase((300, 64), dtype, "many blocks of short rows", scale=0.125)
         yield SoftmaxCase((77,), dtype, "rank 1: one row")

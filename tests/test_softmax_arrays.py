@@ -18,23 +18,36 @@ from pyflowk import _softmax
 # ---- places ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("cols", [3, 32, 77, 1024, 3001])
-def test_the_output_may_be_the_input(arrays: Any, thread_order: str, dtype: str, cols: int) -> None:
-    case = SoftmaxCase((5, cols), dtype, "in place", mask=(5, cols), lengths=(5,), scale=0.5)
+def check_in_place(arrays: Any, case: SoftmaxCase) -> None:
     inputs = inputs_of(case)
-    x = place(arrays, inputs.x, case.shape, dtype, lead=1)
-    mask, lengths = arrays.put(inputs.mask), arrays.put(inputs.lengths)
-    pyflowk.masked_softmax(x.array, mask, lengths=lengths, scale=0.5, out=x.array)
+    x = place(arrays, inputs.x, case.shape, case.dtype, lead=1)
+    given = {"mask": inputs.mask, "lengths": inputs.lengths}
+    masks = {name: arrays.put(values) for name, values in given.items() if values is not None}
+    pyflowk.masked_softmax(x.array, **masks, scale=0.5, out=x.array)
     y = result_of(arrays, x)
     assert_within(y, softmax_reference(case, inputs))
-    dy = np.random.default_rng(1).normal(0, 1, case.shape).astype(dtype)
+    dy = np.random.default_rng(1).normal(0, 1, case.shape).astype(case.dtype)
     expected = backward_reference(case, np.ones(case.shape, bool), dy, y)
     for name in ("dy", "y"):
-        given = {"dy": place(arrays, dy, case.shape, dtype), "y": place(arrays, y, case.shape, dtype, lead=1)}
+        given = {"dy": place(arrays, dy, case.shape, dy.dtype), "y": place(arrays, y, case.shape, y.dtype, lead=1)}
         out = given[name]
         pyflowk.masked_softmax_backward(given["dy"].array, given["y"].array, scale=0.5, out=out.array)
         assert_within(result_of(arrays, out), expected)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("cols", [3, 32, 77, 1024, 3001])
+def test_the_output_may_be_the_input(arrays: Any, thread_order: str, dtype: str, cols: int) -> None:
+    check_in_place(arrays, SoftmaxCase((5, cols), dtype, "in place", mask=(5, cols), lengths=(5,), scale=0.5))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize(
+    "shape", [(1, 2**20), (2, 2**20 + 5), (40, 2**17 + 8), (28, 2**18 + 1), (14, 2**19 - 9), (14, 2**20 - 9)]
+)
+def test_the_output_of_long_rows_may_be_the_input(arrays: Any, dtype: str, shape: tuple[int, ...]) -> None:
+    check_in_place(arrays, SoftmaxCase(shape, dtype, "in place", scale=0.5))
 
 
 def test_views_of_any_strides_before_the_last_are_taken_as_they_are(arrays: Any, thread_order: str) -> None:

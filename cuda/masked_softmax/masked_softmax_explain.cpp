@@ -21,6 +21,8 @@ const char* reason(const SoftmaxPlan& plan) {
       return plan.launch.cluster_blocks > 1 ? "a cluster of blocks holds a row in registers and shared memory"
                                             : "a block holds a row in registers and shared memory";
     case SoftmaxKernel::row_in_slices: return "a row is cut into slices, one a block, and read by two grids";
+    case SoftmaxKernel::cluster_rows_in_turn:
+      return "a cluster takes one row after the other, the next one's chunks come as this one's leave";
     case SoftmaxKernel::rows_in_span: return "short rows, a span of them through shared memory";
     case SoftmaxKernel::rows_in_lanes: return "short rows of which an interval of columns is kept";
     case SoftmaxKernel::rows_by_chunks: return "rows of few chunks, several rows a thread";
@@ -50,6 +52,8 @@ void explain_softmax(const SoftmaxPlan& plan, const SoftmaxRequest& request, cha
   else if (plan.vectors_per_thread > 0)
     writer.add(", %d chunks of 16 bytes a thread", plan.vectors_per_thread);
   if (plan.kernel == SoftmaxKernel::row_in_slices) writer.add(", %d slices", 1 << params.cluster_shift);
+  if (plan.kernel == SoftmaxKernel::cluster_rows_in_turn)
+    writer.add(" and batch, %d batches, %d of them kept", params.turn_batches, params.kept_batches);
   if (params.rows_per_block > 1) writer.add("; %d rows a block", params.rows_per_block);
   if (params.is_peeled && plan.kernel == SoftmaxKernel::row_in_registers)
     writer.add("; columns outside whole chunks one a thread");

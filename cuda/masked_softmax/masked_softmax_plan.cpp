@@ -138,6 +138,17 @@ void fill_plan(const SoftmaxRequest& request, const SoftmaxProblem& problem, con
     plan->launch.shared_bytes =
         static_cast<int32_t>(params.block_offset_bytes + shared_row_bytes(request, problem, shape));
   }
+  if (shape.kernel == SoftmaxKernel::cluster_rows_in_turn) {
+    const SoftmaxRing ring = softmax_ring(request, problem, device, shape);
+    params.starts_on_lines = true;
+    params.turn_batches = ring.row_batches;
+    params.ring_batches = ring.batches;
+    params.kept_batches = ring.kept_batches;
+    params.maxima_offset_bytes = ring.maxima_offset_bytes;
+    params.block_offset_bytes = ring.offset_bytes;
+    plan->launch.shared_bytes = ring.offset_bytes + ring.batches * ring.batch_bytes;
+    plan->launch.num_blocks = std::min<int64_t>(shape.num_clusters, problem.num_rows) * shape.cluster_blocks;
+  }
   if (shape.kernel == SoftmaxKernel::row_in_slices) {
     params.cluster_shift = log2_of(shape.slices);
     params.starts_on_lines = true;
@@ -165,6 +176,7 @@ const char* softmax_kernel_name(SoftmaxKernel kernel) {
     case SoftmaxKernel::row_in_registers: return "row_in_registers";
     case SoftmaxKernel::row_in_shared: return "row_in_shared";
     case SoftmaxKernel::row_in_slices: return "row_in_slices";
+    case SoftmaxKernel::cluster_rows_in_turn: return "cluster_rows_in_turn";
     case SoftmaxKernel::rows_in_span: return "rows_in_span";
     case SoftmaxKernel::row_read_twice: return "row_read_twice";
     case SoftmaxKernel::rows_by_chunks: return "rows_by_chunks";

@@ -47,15 +47,16 @@ struct SoftmaxRequest {
 };
 
 enum class SoftmaxKernel : int32_t {
-  row_in_registers,  // 4 to 32 lanes of a warp, a block or a cluster hold a row in registers
-  row_in_shared,     // a block or a cluster holds a row in registers and shared memory
-  rows_in_span,      // one or a few threads a row of a span of short rows, staged in shared memory
-  row_read_twice,    // a block reads a row twice: any length, alignment and pair of types
-  rows_by_chunks,    // a thread has chunks of several rows of 1 to 8 chunks each
-  rows_in_lanes,     // lanes of a warp hold a row of which lengths, causal and window keep an interval
-  row_in_slices,     // two grids read a row, each block a slice of it: a few long rows, and rows too long to hold
+  row_in_registers,      // 4 to 32 lanes of a warp, a block or a cluster hold a row in registers
+  row_in_shared,         // a block or a cluster holds a row in registers and shared memory
+  rows_in_span,          // one or a few threads a row of a span of short rows, staged in shared memory
+  row_read_twice,        // a block reads a row twice: any length, alignment and pair of types
+  rows_by_chunks,        // a thread has chunks of several rows of 1 to 8 chunks each
+  rows_in_lanes,         // lanes of a warp hold a row of which lengths, causal and window keep an interval
+  row_in_slices,         // two grids read a row, each block a slice of it: a few long rows, and rows too long to hold
+  cluster_rows_in_turn,  // a cluster takes one row after the other, held in shared memory: chunks come as others leave
 };
-constexpr int num_softmax_kernels = 7;
+constexpr int num_softmax_kernels = 8;
 const char* softmax_kernel_name(SoftmaxKernel kernel);
 
 // What a kernel is compiled to look at, besides the interval of columns that lengths, causal and window leave of a row.
@@ -123,11 +124,18 @@ struct SoftmaxParams {
   // row_read_twice:
   flowk_dtype out_dtype = FLOWK_FLOAT32;
   bool out_is_x_type = false;
-  bool reads_chunks = false;         // else by single columns
-  int64_t first_row = 0;             // row_in_slices: of a launch
-  int32_t block_offset_bytes = 0;    // row_in_shared: a block's chunks in shared memory; rows_in_span: the mask or y
+  bool reads_chunks = false;  // else by single columns
+  int64_t first_row = 0;      // row_in_slices: of a launch
+  // Shared memory: of row_in_shared and cluster_rows_in_turn a block's chunks, of rows_in_span the mask or y.
+  int32_t block_offset_bytes = 0;
   int32_t barrier_offset_bytes = 0;  // rows_in_span: its barrier
   bool has_unit_edges = false;       // rows_in_span: some row starts or ends inside a unit
+  // cluster_rows_in_turn: batches of a thread's chunks of a row; of those that stay from when they are taken to when
+  // they leave, the others are read twice; and that shared memory holds. Its maxima: a number a warp and batch, twice.
+  int32_t turn_batches = 0;
+  int32_t kept_batches = 0;
+  int32_t ring_batches = 0;
+  int32_t maxima_offset_bytes = 0;
   SoftmaxRowDim dims[max_softmax_dims];
   friend bool operator==(const SoftmaxParams&, const SoftmaxParams&) = default;
 };
@@ -135,6 +143,7 @@ struct SoftmaxParams {
 // Threads of a block that hold a row, at most: each has 128 registers then.
 constexpr int max_register_lanes = 512;
 constexpr int max_cluster_blocks = 16;
+constexpr int turn_threads = 512;  // of cluster_rows_in_turn
 
 // rows_in_span: columns of a unit, the units of a row that a thread may have, and the columns up to which a thread
 // takes whole rows by single columns.
@@ -157,8 +166,9 @@ struct SoftmaxPlan {
   bool backward = false;
   flowk_dtype in_dtype = FLOWK_FLOAT32;
   flowk_dtype out_dtype = FLOWK_FLOAT32;
-  // 16-byte chunks: row_in_registers 1, 2, 4, 8 or 16; row_in_shared those in registers, 4 or 8; rows_by_chunks 4,
-  // backward 2; rows_in_lanes 1, 2 or 4. rows_in_span: units of a row, of unit_columns columns.
+  // 16-byte chunks: row_in_registers 1, 2, 4, 8 or 16; row_in_shared those in registers, 4 or 8; cluster_rows_in_turn
+  // those of a batch and input, 4, backward 2; rows_by_chunks 4, backward 2; rows_in_lanes 1, 2 or 4. rows_in_span:
+  // units of a row, of unit_columns columns.
   int32_t vectors_per_thread = 0;
   int32_t unit_columns = 0;
   int32_t resident_blocks = 0;  // of a multiprocessor at a time, at most; 0: as many as fit
@@ -179,6 +189,7 @@ struct SoftmaxShape {
   int32_t rows_per_thread = 1;  // rows_in_span of a few columns: one after the other
   int32_t slices = 1;           // row_in_slices: blocks of a row
   int64_t rows_per_launch = 0;  // row_in_slices
+  int32_t num_clusters = 0;     // cluster_rows_in_turn
 };
 
 // Chooses kernel, shape and launch. Never fails: every checked request has a plan.

@@ -28,10 +28,21 @@ __device__ __forceinline__ A negative_infinity() {
 template <class T>
 constexpr bool uses_base_2 = is_float16<T>;
 
+// The larger of two values; NaN where the first one is.
+__device__ __forceinline__ float at_least(float value, float least) {
+#if !defined(FLOWK_SIMT) && __CUDA_ARCH__ >= 800
+  float result;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(value), "f"(least));
+  return result;
+#else
+  return value < least ? least : value;
+#endif
+}
+
 // exp(z) of z <= 0 or NaN to 0.88 units of the last place: expf() may be wrong by 2, and with it a row's largest value
-// by
-// 3. 2^n * p(r) with z = n * ln 2 + r; below exp(-87), nearly the least normal number, 0.
-__device__ __forceinline__ float exponential_of_negative(float z) {
+// by 3. 2^n * p(r) with z = n * ln 2 + r; for n of -127, below the least normal number, the power of 2 is 0.
+__device__ __forceinline__ float exponential_of_negative(float score) {
+  const float z = at_least(score, -88.0f);
   const float shifted = fmaf(z, 1.4426950408889634f, 12583039.0f);  // 1.5 * 2^23 + 127: n + 127 is in the low bits
   const float n = shifted - 12583039.0f;
   float r = fmaf(n, -0x1.62e400p-1f, z);
@@ -43,8 +54,7 @@ __device__ __forceinline__ float exponential_of_negative(float z) {
   p = fmaf(p, r, 0x1.fffffcp-2f);
   p = fmaf(p, r, 1.0f);
   p = fmaf(p, r, 1.0f);
-  const float power = p * __uint_as_float(__float_as_uint(shifted) << 23);  // a product: NaN stays
-  return z < -87.0f ? 0.0f : power;
+  return p * __uint_as_float(__float_as_uint(shifted) << 23);  // a product: NaN stays
 }
 
 template <class T, class A>

@@ -86,30 +86,43 @@ __device__ __forceinline__ A sum_over_lanes(A value, int lanes) {
   return value;
 }
 
-#ifndef FLOWK_SIMT
-__device__ __forceinline__ uint32_t shared_address(const void* pointer) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+#if !defined(FLOWK_SIMT) && __CUDA_ARCH__ >= 900
+template <class T>
+__device__ __forceinline__ void expect_parts(uint32_t barrier, const RowTeam& team) {
+  const int bytes = team.warps * team.blocks * static_cast<int>(sizeof(RowPart<T>));
+  asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 #endif
 
-// Before the first load of a kernel that may run in clusters: the block's barrier is made ready for what the others
+// The buffers of a kernel lie one after the other.
+template <class T>
+__device__ __forceinline__ ExchangeBuffer<T> exchange_buffer_at(const ExchangeBuffer<T>& first, const RowTeam& team,
+                                                                int i) {
+  const int bytes = 16 + (team.warps * team.blocks * static_cast<int>(sizeof(RowPart<T>)) + 15) / 16 * 16;
+  return {first.memory + i * bytes};
+}
+
+// Before the first load of a kernel that may run in clusters: the block's barriers are made ready for what the others
 // send. A release and an acquire by all threads of a cluster, at a cluster barrier or by arrivals at an mbarrier, cost
 // 12 to 29% of the kernel (H200), so the blocks arrive here, wait before they send, and then wait for the bytes alone.
 template <class T>
-__device__ __forceinline__ void begin_exchange(const ExchangeBuffer<T>& buffer, const RowTeam& team) {
+__device__ __forceinline__ void begin_exchange(const ExchangeBuffer<T>& buffer, const RowTeam& team,
+                                               int num_buffers = 1) {
 #if !defined(FLOWK_SIMT) && __CUDA_ARCH__ >= 900
   if (team.blocks == 1) return;
   if (threadIdx.x == 0) {
-    const uint32_t barrier = shared_address(buffer.barrier());
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    const int bytes = team.warps * team.blocks * static_cast<int>(sizeof(RowPart<T>));
-    asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+    for (int i = 0; i < num_buffers; ++i) {
+      const uint32_t barrier = shared_address(exchange_buffer_at(buffer, team, i).barrier());
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+      expect_parts<T>(barrier, team);
+    }
   }
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 #else
   (void)buffer;
   (void)team;
+  (void)num_buffers;
 #endif
 }
 
@@ -137,12 +150,12 @@ __device__ __forceinline__ void send_part(const ExchangeBuffer<T>& buffer, int s
                  : "memory");
 }
 
-__device__ __forceinline__ void wait_for_parts(uint64_t* barrier) {
+__device__ __forceinline__ void wait_for_parts(uint64_t* barrier, int parity) {
   uint32_t done = 0;
   while (done == 0)
-    asm volatile("{\n .reg .pred p;\n mbarrier.try_wait.parity.shared::cta.b64 p, [%1], 0;\n selp.u32 %0, 1, 0, p;\n}"
+    asm volatile("{\n .reg .pred p;\n mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n selp.u32 %0, 1, 0, p;\n}"
                  : "=r"(done)
-                 : "r"(shared_address(barrier))
+                 : "r"(shared_address(barrier)), "r"(parity)
                  : "memory");
 }
 #endif
@@ -160,7 +173,7 @@ __device__ __forceinline__ int exchange_parts(const ExchangeBuffer<T>& buffer, c
     if (team.lane < team.blocks) send_part(buffer, slot, team.lane, part);
     if (threadIdx.x == 0)
       asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(buffer.barrier())) : "memory");
-    wait_for_parts(buffer.barrier());
+    wait_for_parts(buffer.barrier(), 0);
     return team.warps * team.blocks;
   }
 #endif
@@ -174,33 +187,60 @@ __device__ __forceinline__ int lanes_of_parts(int num_parts) {
   return num_parts > 16 ? 32 : num_parts > 8 ? 16 : num_parts > 4 ? 8 : num_parts > 2 ? 4 : 2;
 }
 
-// The whole row's part from its warps', in scores multiplied by `scale` before the exponential. The order of the sum is
-// that of the warps.
+// What several parts are together, in scores multiplied by `scale` before the exponential; the order of the sum is
+// theirs. To be called by whole warps.
 template <class T, SoftmaxMask kMask>
-__device__ __forceinline__ RowPart<T> combine_row(const ExchangeBuffer<T>& buffer, const RowTeam& team,
-                                                  const RowPart<T>& part, ComputeType<T> scale) {
+__device__ __forceinline__ RowPart<T> combine_parts(const RowPart<T>* parts, int num_parts, int warp_lane,
+                                                    ComputeType<T> scale) {
   using E = RowValue<T>;
   using A = ComputeType<T>;
-  if (team.warps * team.blocks == 1) return part;
-  const int num_parts = exchange_parts(buffer, team, part);
   // Every 2, 4, ... lanes hold the same parts, so that few shuffles do.
-  const int lanes = lanes_of_parts(num_parts), lane = team.lane & (lanes - 1);
+  const int lanes = lanes_of_parts(num_parts), lane = warp_lane & (lanes - 1);
   // A sum of NaN has to stay, whatever its maximum; a sum of 0 has a maximum of -infinity, and adds 0.
   const auto scaled_sum = [scale](const RowPart<T>& other, A row_max) {
     if (other.sum == E{0}) return E{0};
     return other.sum * exponential<T>(ScoreScale<T, kMask>(other.max, scale).to_reference(row_max));
   };
   RowPart<T> row = {negative_infinity<A>(), E{0}};
-  if (lane < num_parts) row = buffer.parts()[lane];
+  if (lane < num_parts) row = parts[lane];
   const RowPart<T> first = row;
 #pragma unroll 1
-  for (int i = lane + 32; i < num_parts; i += 32) row.max = larger_of(row.max, buffer.parts()[i].max);
+  for (int i = lane + 32; i < num_parts; i += 32) row.max = larger_of(row.max, parts[i].max);
   row.max = max_over_lanes(row.max, lanes);
   row.sum = scaled_sum(first, row.max);
 #pragma unroll 1
-  for (int i = lane + 32; i < num_parts; i += 32) row.sum += scaled_sum(buffer.parts()[i], row.max);
+  for (int i = lane + 32; i < num_parts; i += 32) row.sum += scaled_sum(parts[i], row.max);
   row.sum = sum_over_lanes(row.sum, lanes);
   return row;
+}
+
+// The same of the sums alone, in the type that gradients are computed in.
+template <class T>
+__device__ __forceinline__ ComputeType<T> sum_parts(const RowPart<T>* parts, int num_parts, int warp_lane) {
+  using A = ComputeType<T>;
+  const int lanes = lanes_of_parts(num_parts), lane = warp_lane & (lanes - 1);
+  A row = 0;
+#pragma unroll 1
+  for (int i = lane; i < num_parts; i += 32) row += static_cast<A>(parts[i].sum);
+  return sum_over_lanes(row, lanes);
+}
+
+// The whole row's part from its warps'.
+template <class T, SoftmaxMask kMask>
+__device__ __forceinline__ RowPart<T> combine_row(const ExchangeBuffer<T>& buffer, const RowTeam& team,
+                                                  const RowPart<T>& part, ComputeType<T> scale) {
+  if (team.warps * team.blocks == 1) return part;
+  const int num_parts = exchange_parts(buffer, team, part);
+  return combine_parts<T, kMask>(buffer.parts(), num_parts, team.lane, scale);
+}
+
+// The sum over the row's warps, of gradients.
+template <class T>
+__device__ __forceinline__ ComputeType<T> sum_row(const ExchangeBuffer<T>& buffer, const RowTeam& team,
+                                                  ComputeType<T> sum) {
+  if (team.warps * team.blocks == 1) return sum;
+  const int num_parts = exchange_parts(buffer, team, RowPart<T>{ComputeType<T>{0}, sum});
+  return sum_parts(buffer.parts(), num_parts, team.lane);
 }
 
 // value / sum and the logarithm of sum, for a finite sum >= 1; of a double as rounded once to float.
@@ -223,20 +263,6 @@ __device__ __forceinline__ A log_of(double sum) {
 template <class A>
 __device__ __forceinline__ A log_of(float sum) {
   return logf(sum);
-}
-
-// The sum over the row's warps, of gradients: in the type that they are computed in.
-template <class T>
-__device__ __forceinline__ ComputeType<T> sum_row(const ExchangeBuffer<T>& buffer, const RowTeam& team,
-                                                  ComputeType<T> sum) {
-  using A = ComputeType<T>;
-  if (team.warps * team.blocks == 1) return sum;
-  const int num_parts = exchange_parts(buffer, team, RowPart<T>{A{0}, sum});
-  const int lanes = lanes_of_parts(num_parts), lane = team.lane & (lanes - 1);
-  A row = 0;
-#pragma unroll 1
-  for (int i = lane; i < num_parts; i += 32) row += static_cast<A>(buffer.parts()[i].sum);
-  return sum_over_lanes(row, lanes);
 }
 
 }  // namespace flowk

@@ -9,14 +9,16 @@
 namespace flowk {
 
 // How rows of up to so many bytes are held: chunks of 16 bytes a thread in registers; the blocks of a cluster; in
-// registers by as many threads as that takes, or, with `threads` a block, in registers and shared memory; and how many
-// blocks a multiprocessor takes at a time (0: as many as fit).
+// registers by as many threads as that takes, or, with `threads` a block, in registers and shared memory; how many
+// blocks a multiprocessor takes at a time (0: as many as fit); and, if there are more rows than clusters, the blocks of
+// clusters that take them in turn (0: none do).
 struct HolderRow {
   int64_t max_row_bytes;
   int32_t vectors_per_thread;
   int32_t cluster_blocks;
   int32_t threads = 0;
   int32_t resident_blocks = 0;
+  int32_t turn_blocks = 0;
 };
 
 // The table's row for the call; nullptr: too long to hold.

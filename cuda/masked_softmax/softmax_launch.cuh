@@ -6,12 +6,14 @@
 #include <algorithm>
 
 #include "core/launch.cuh"
+#include "core/resident_clusters.cuh"
 #include "masked_softmax/softmax_backward_in_shared.cuh"
 #include "masked_softmax/softmax_row_in_slices.cuh"
 #include "masked_softmax/softmax_row_read_twice.cuh"
 #include "masked_softmax/softmax_rows_by_chunks.cuh"
 #include "masked_softmax/softmax_rows_in_lanes.cuh"
 #include "masked_softmax/softmax_rows_in_span.cuh"
+#include "masked_softmax/softmax_rows_in_turn.cuh"
 #include "masked_softmax/softmax_run.h"
 
 namespace flowk {
@@ -82,6 +84,15 @@ Status launch_in_slices(Kernel* find_parts, Kernel* find_results, const SoftmaxP
   return {};
 }
 
+template <class Turn>
+Status launch_in_turn(const SoftmaxPlan& plan, flowk_stream stream) {
+  LaunchConfig config = plan.launch;
+  const auto kernel = plan.params.kept_batches < plan.params.turn_batches ? softmax_rows_in_turn<Turn, true>
+                                                                          : softmax_rows_in_turn<Turn, false>;
+  FLOWK_RETURN_IF_ERROR(limit_to_resident(kernel, &config));
+  return launch(kernel, config, stream, plan.params);
+}
+
 // Calls `run` with a number from kFirst to kLast as a constant.
 template <int kFirst, int kLast, class Run>
 Status with_constant(int n, const SoftmaxPlan& plan, Run run) {
@@ -146,6 +157,10 @@ Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
       if constexpr (sizeof(T) < 8 && kMask != SoftmaxMask::bias)
         return launch_in_slices(softmax_slice_parts<T, kMask>, softmax_slice_results<T, kMask>, plan, stream);
       break;
+    case SoftmaxKernel::cluster_rows_in_turn:
+      if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::interval)
+        return launch_in_turn<SoftmaxTurn<T, 4>>(plan, stream);
+      break;
     case SoftmaxKernel::rows_in_span:
       if constexpr (sizeof(T) < 8 && kMask != SoftmaxMask::bias) return launch_in_span<T, kMask>(plan, stream);
       break;
@@ -185,6 +200,9 @@ Status launch_backward(const SoftmaxPlan& plan, flowk_stream stream) {
     case SoftmaxKernel::row_in_slices:
       if constexpr (sizeof(T) < 8)
         return launch_in_slices(softmax_backward_slice_parts<T>, softmax_backward_slice_results<T>, plan, stream);
+      break;
+    case SoftmaxKernel::cluster_rows_in_turn:
+      if constexpr (sizeof(T) < 8) return launch_in_turn<SoftmaxBackwardTurn<T, 2>>(plan, stream);
       break;
     case SoftmaxKernel::rows_in_span:
       if constexpr (sizeof(T) < 8) return launch_backward_in_span<T>(plan, stream);

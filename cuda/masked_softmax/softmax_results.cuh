@@ -6,9 +6,10 @@
 
 namespace flowk {
 
-// 2^t of t <= 0.1 or NaN to 0.8 units of the last place: 2^n * p(r) with t = n + r; below 2^-126, the least normal
-// number, 0.
-__device__ __forceinline__ float power_of_2_of(float t) {
+// 2^t of t <= 0.1 or NaN to 0.8 units of the last place: 2^n * p(r) with t = n + r; for n of -127, below the least
+// normal number, the power of 2 is 0.
+__device__ __forceinline__ float power_of_2_of(float exponent) {
+  const float t = at_least(exponent, -127.0f);
   const float shifted = t + 12583039.0f;  // 1.5 * 2^23 + 127: n + 127 is in the low bits
   const float r = t - (shifted - 12583039.0f);
   float p = 0x1.417a9cp-13f;
@@ -18,8 +19,7 @@ __device__ __forceinline__ float power_of_2_of(float t) {
   p = fmaf(p, r, 0x1.ebfbdcp-3f);
   p = fmaf(p, r, 0x1.62e430p-1f);
   p = fmaf(p, r, 1.0f);
-  const float power = p * __uint_as_float(__float_as_uint(shifted) << 23);  // a product: NaN stays
-  return t < -126.0f ? 0.0f : power;
+  return p * __uint_as_float(__float_as_uint(shifted) << 23);  // a product: NaN stays
 }
 
 // Makes a thread's scores of a row its results; `lanes` threads share the row, and `largest` is its largest score.

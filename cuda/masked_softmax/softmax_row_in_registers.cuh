@@ -6,13 +6,13 @@
 
 namespace flowk {
 
-// A thread's sum of values in 0 ... 1. In float32 with the rounding error of every addition beside it: `high` starts at
-// 1, so it is never the smaller operand and the error is exact (Dekker's fast two-sum). Three more additions a value
-// keep a row's largest value within 2 units of its last place.
-template <class T>
+// A thread's sum of values in 0 ... kLargest. In float32 with the rounding error of every addition beside it: `high`
+// starts at kLargest, so it is never the smaller operand and the error is exact (Dekker's fast two-sum). Three more
+// additions a value keep a row's largest value within 2 units of its last place.
+template <class T, int kLargest = 1>
 struct ThreadSum {
   using A = ComputeType<T>;
-  A high = std::is_same_v<T, float> ? 1 : 0;
+  A high = std::is_same_v<T, float> ? kLargest : 0;
   A low = 0;
 
   template <int kWidth>
@@ -39,7 +39,7 @@ struct ThreadSum {
   }
   __device__ __forceinline__ RowValue<T> total() const {
     if constexpr (std::is_same_v<T, float>)
-      return static_cast<double>(high - 1.0f) + static_cast<double>(low);
+      return static_cast<double>(high - static_cast<float>(kLargest)) + static_cast<double>(low);
     else
       return high;
   }

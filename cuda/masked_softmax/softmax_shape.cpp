@@ -80,9 +80,11 @@ SoftmaxShape register_shape(const SoftmaxProblem& problem, const Device& device,
   int32_t& vectors = shape.vectors_per_thread;
   vectors = holder.vectors_per_thread;
   shape.cluster_blocks = spread_blocks(problem, device, holder.cluster_blocks, row_bytes);
-  // A few rows over many blocks: of two warps or more.
-  while (shape.cluster_blocks > holder.cluster_blocks && vectors > 2 &&
-         lanes_for(num_chunks, vectors, shape.cluster_blocks, least) < 2 * warp_lanes)
+  // A few rows over many blocks: of two warps or more, to 8 warps of 4 chunks a thread. 4 rows of 131072 columns of
+  // float16 0.66 for 0.60, 1 row of 32768 of float32 0.56 for 0.52, backward 0.66 for 0.57.
+  const auto lanes_with = [&](int32_t n) { return lanes_for(num_chunks, n, shape.cluster_blocks, least); };
+  while (shape.cluster_blocks > holder.cluster_blocks && ((vectors > 2 && lanes_with(vectors) < 2 * warp_lanes) ||
+                                                          (vectors > 4 && lanes_with(vectors / 2) <= 8 * warp_lanes)))
     vectors /= 2;
   // Without clusters, or without as large ones, a thread holds more.
   while (lanes_for(num_chunks, vectors, shape.cluster_blocks, least) > max_register_lanes && vectors < most_vectors)
@@ -102,6 +104,10 @@ SoftmaxShape register_shape(const SoftmaxProblem& problem, const Device& device,
   if (shape.lanes_per_row <= warp_lanes && shape.block_threads < few_rows_threads &&
       problem.num_rows * shape.lanes_per_row < few_blocks * shape.block_threads * device.num_multiprocessors)
     shape.block_threads = few_rows_threads;
+  // As many blocks as multiprocessors: 1024 rows of 128 columns, float16, 1.07 for 0.89.
+  while (shape.lanes_per_row <= warp_lanes && shape.block_threads > 2 * warp_lanes &&
+         problem.num_rows * shape.lanes_per_row < int64_t{shape.block_threads} * device.num_multiprocessors)
+    shape.block_threads /= 2;
   // Found with rows that fill their threads (50257 columns, float16: 0.96 without, 0.84 with), and of use where not all
   // blocks are resident at once.
   if (!problem.has_leftovers &&
@@ -140,6 +146,22 @@ SoftmaxShape slices_shape(const SoftmaxRequest& request, const SoftmaxProblem& p
   };
   while (shape.slices < most_slices && is_too_few(shape.slices)) shape.slices *= 2;
   shape.rows_per_launch = std::clamp<int64_t>(launch_bytes / (request.columns * problem.in_bytes), 1, problem.num_rows);
+  return shape;
+}
+
+// By clusters that stay, of which a row each fills the GPU: where the last turn leaves few of them without a row. What
+// the GPU's parts leave over is one cluster (H200: 15 of 8 blocks and 7 of 16 are resident on 132 multiprocessors).
+SoftmaxShape turn_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device,
+                        const HolderRow& holder) {
+  SoftmaxShape shape;
+  shape.kernel = SoftmaxKernel::cluster_rows_in_turn;
+  shape.vectors_per_thread = request.backward ? 2 : 4;
+  shape.lanes_per_row = shape.block_threads = turn_threads;
+  shape.cluster_blocks = holder.turn_blocks;
+  const int32_t most_clusters = device.num_multiprocessors / std::max(holder.turn_blocks, 1);
+  const int64_t resident = std::max(most_clusters - 1, 1), turns = ceil_div(problem.num_rows, resident);
+  if (holder.turn_blocks > 0 && turns > 1 && 10 * problem.num_rows >= 9 * turns * resident)
+    shape.num_clusters = most_clusters;
   return shape;
 }
 
@@ -197,6 +219,37 @@ int64_t shared_row_bytes(const SoftmaxRequest& request, const SoftmaxProblem& pr
   return shared_row_slots(request, problem, shape) * shape.block_threads * num_inputs * chunk_bytes;
 }
 
+SoftmaxRing softmax_ring(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device,
+                         const SoftmaxShape& shape) {
+  constexpr int32_t warps = turn_threads / warp_lanes;
+  SoftmaxRing ring;
+  SoftmaxShape in_shared = shape;
+  in_shared.vectors_per_thread = 0;
+  const int64_t row_batches =
+      ceil_div(shared_row_slots(request, problem, in_shared), int64_t{shape.vectors_per_thread});
+  if (row_batches > 64) return ring;
+  // Two exchanges in turn, of the warps of a block and of the blocks of a cluster.
+  const int32_t value_bytes = problem.in_bytes == 2 ? 4 : 8;
+  const auto exchange_bytes = [&](int32_t num_warps, int32_t blocks) {
+    return ceil_div(softmax_exchange_bytes(value_bytes, num_warps, blocks), int32_t{chunk_bytes}) *
+           int32_t{chunk_bytes};
+  };
+  ring.maxima_offset_bytes = 2 * (exchange_bytes(warps, 1) + exchange_bytes(1, shape.cluster_blocks));
+  const int32_t maxima_bytes = 2 * warps * static_cast<int32_t>(row_batches * sizeof(float));
+  ring.offset_bytes = ring.maxima_offset_bytes + ceil_div(maxima_bytes, int32_t{chunk_bytes}) * int32_t{chunk_bytes};
+  ring.batch_bytes = shape.vectors_per_thread * (request.backward ? 2 : 1) * turn_threads * int32_t{chunk_bytes};
+  const int64_t fit = (device.shared_bytes_per_block - ring.offset_bytes) / ring.batch_bytes;
+  // Of a row that does not fit, what leaves room for batches on their way; and most of it, so that the rest is still in
+  // L2 when it is read again.
+  constexpr int64_t least_on_their_way = 2;
+  const int64_t kept = fit >= row_batches ? row_batches : fit - least_on_their_way;
+  if (row_batches > 2 * kept) return ring;
+  ring.row_batches = static_cast<int32_t>(row_batches);
+  ring.kept_batches = static_cast<int32_t>(kept);
+  ring.batches = static_cast<int32_t>(std::min(fit, 2 * row_batches - 1));
+  return ring;
+}
+
 // A row of slices is read again after the first chunks of `out` have been written.
 bool slices_fit(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& shape) {
   if (request.in_dtype != request.out_dtype || problem.in_bytes > 4 || !problem.chunks_agree) return false;
@@ -215,6 +268,7 @@ bool shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, co
   constexpr double max_float16_scale = 0x1p100;
   const bool is_fused = shape.kernel == SoftmaxKernel::row_in_registers ||
                         shape.kernel == SoftmaxKernel::row_in_shared || shape.kernel == SoftmaxKernel::row_in_slices ||
+                        shape.kernel == SoftmaxKernel::cluster_rows_in_turn ||
                         shape.kernel == SoftmaxKernel::rows_by_chunks;
   if (is_fused && !request.backward && request.in_dtype == FLOWK_FLOAT16 &&
       std::fabs(request.scale) > max_float16_scale)
@@ -243,6 +297,12 @@ bool shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, co
              shared_row_offset(problem, shape) + shared_row_bytes(request, problem, shape) <=
                  device.shared_bytes_per_block;
     case SoftmaxKernel::row_in_slices: return slices_fit(request, problem, shape);
+    case SoftmaxKernel::cluster_rows_in_turn:
+      return shape.vectors_per_thread == (request.backward ? 2 : 4) && shape.num_clusters > 0 &&
+             request.in_dtype == request.out_dtype && problem.in_bytes <= 4 && problem.chunks_agree &&
+             mask_of(request) == SoftmaxMask::interval && !request.has_diagonal && request.lengths_bytes == 0 &&
+             (request.backward || request.scale >= 0) && lanes == turn_threads && shape.block_threads == turn_threads &&
+             softmax_ring(request, problem, device, shape).batches > 0;
     case SoftmaxKernel::rows_by_chunks:
     case SoftmaxKernel::rows_in_lanes:
     case SoftmaxKernel::rows_in_span: return short_shape_fits(request, problem, device, shape);
@@ -281,6 +341,7 @@ SoftmaxShape first_that_fits(const SoftmaxRequest& request, const SoftmaxProblem
   const bool is_16_bit = problem.in_bytes == 2;
   if (prefers_slices(problem, row_bytes) && take(slices_shape(request, problem, device))) return shape;
   const HolderRow* holder = find_holder(request, problem, row_bytes);
+  if (holder != nullptr && take(turn_shape(request, problem, device, *holder))) return shape;
   if (holder != nullptr && holder->threads == 0) {
     const int32_t most_vectors = is_16_bit || request.backward ? 8 : 16;
     const int32_t num_inputs = request.backward || mask_of(request) == SoftmaxMask::bias ? 2 : 1;

@@ -48,7 +48,7 @@ void check_case(const SoftmaxCase& row) {
     shape.lanes_per_row = lanes;
     shape.block_threads = threads;
     shape.rows_per_thread = rows_per_thread;
-    shape.slices = slices;
+    shape.slices = shape.num_clusters = slices;
     shape.rows_per_launch = 5;
     SoftmaxPlan forced;
     if (plan_softmax_as(request, device, shape, &forced)) check_plan(row, &run, forced);
@@ -68,6 +68,8 @@ void check_case(const SoftmaxCase& row) {
     for (const int chunks : {1, 2, 4}) try_shape(SoftmaxKernel::rows_in_lanes, chunks, lanes, 64);
   for (const int lanes : {32, 64})
     for (const int slices : {1, 4}) try_shape(SoftmaxKernel::row_in_slices, 0, lanes, lanes, 1, slices);
+  for (const int chunks : {2, 4})
+    try_shape(SoftmaxKernel::cluster_rows_in_turn, chunks, turn_threads, turn_threads, 1, 3);
   for (const int lanes : {2, 32, 64}) try_shape(SoftmaxKernel::row_read_twice, 0, lanes, lanes < 32 ? 32 : lanes);
 }
 
@@ -141,6 +143,16 @@ void long_rows_are_right() {
   }
 }
 
+// Of which a part is read again when they leave, by blocks that take one row after the other.
+void rows_too_long_for_shared_memory_are_right() {
+  for (const bool log : {false, true}) {
+    check_case({.why = "too long", .columns = 60001, .batch = 1, .heads = 1, .rows = 5, .log_softmax = log, .lead = 3});
+    check_case({.why = "too long", .dtype = FLOWK_BFLOAT16, .columns = 130000, .batch = 1, .heads = 1, .rows = 4});
+    check_case(
+        {.why = "too long", .columns = 37001, .batch = 1, .heads = 1, .rows = 7, .log_softmax = log, .backward = true});
+  }
+}
+
 // Broadcast over heads, a mask of more than a band's bytes is walked in bands, the last of them partial.
 void bands_that_do_not_divide_the_rows_are_right() {
   check_case(
@@ -151,7 +163,7 @@ void every_kernel_is_reached() {
   for (const SoftmaxKernel kernel :
        {SoftmaxKernel::row_in_registers, SoftmaxKernel::row_in_shared, SoftmaxKernel::rows_in_span,
         SoftmaxKernel::rows_by_chunks, SoftmaxKernel::rows_in_lanes, SoftmaxKernel::row_read_twice,
-        SoftmaxKernel::row_in_slices})
+        SoftmaxKernel::row_in_slices, SoftmaxKernel::cluster_rows_in_turn})
     for (const bool backward : {false, true})
       CHECK(reached.contains({backward, kernel}) == !(backward && kernel == SoftmaxKernel::rows_in_lanes));
 }
@@ -163,6 +175,7 @@ int main() {
   masks_work_alone_and_together();
   misaligned_tensors_and_other_types_are_right();
   long_rows_are_right();
+  rows_too_long_for_shared_memory_are_right();
   bands_that_do_not_divide_the_rows_are_right();
   every_kernel_is_reached();
   return num_failed_checks == 0 ? 0 : 1;

@@ -71,13 +71,16 @@ void every_plan_is_a_shape_that_fits() {
                                     plan.resident_blocks,
                                     1,
                                     plan.kernel == SoftmaxKernel::row_in_slices ? 1 << plan.params.cluster_shift : 1,
-                                    plan.rows_per_launch};
+                                    plan.rows_per_launch,
+                                    plan.kernel == SoftmaxKernel::cluster_rows_in_turn
+                                        ? static_cast<int32_t>(plan.launch.num_blocks) / plan.launch.cluster_blocks
+                                        : 0};
               if (plan.kernel == SoftmaxKernel::rows_in_span)
                 shape.rows_per_thread = plan.params.rows_per_block * shape.lanes_per_row / shape.block_threads;
               SoftmaxPlan again;
               CHECK(plan_softmax_as(request, device, shape, &again));
               CHECK(plan == again);
-              if (plan.rows_per_launch == 0)
+              if (plan.rows_per_launch == 0 && plan.kernel != SoftmaxKernel::cluster_rows_in_turn)
                 CHECK(plan.launch.num_blocks * plan.params.rows_per_block >= rows * plan.launch.cluster_blocks);
               CHECK(plan.launch.shared_bytes <= device.shared_bytes_per_block);
               CHECK(plan.launch.num_threads % 32 == 0 && plan.launch.num_threads <= 1024);
@@ -94,7 +97,7 @@ void clusters_are_for_devices_that_have_them() {
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 1000, 65536), h200).launch.cluster_blocks > 1);
   Device sm120 = h200;
   sm120.capability = 120;
-  CHECK(plan_of(request_of(FLOWK_FLOAT32, 1000, 131072), sm120).launch.cluster_blocks == 8);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1000, 262144), sm120).launch.cluster_blocks == 8);
 }
 
 // One row of 32768 columns is 64 KB: one block would leave 131 multiprocessors idle.
@@ -112,7 +115,7 @@ void short_rows_share_warps_and_long_ones_take_blocks() {
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 77), h200).kernel == SoftmaxKernel::rows_in_span);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 1001), h200).kernel == SoftmaxKernel::row_in_registers);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 16, 4096), h200).params.rows_per_block == 1);
-  CHECK(plan_of(request_of(FLOWK_FLOAT16, 100, 1 << 20), h200).kernel == SoftmaxKernel::row_in_shared);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 100, 1 << 20, true), h200).kernel == SoftmaxKernel::row_in_shared);
   CHECK(plan_of(request_of(FLOWK_FLOAT64, 100, 1 << 20), a100).kernel == SoftmaxKernel::row_read_twice);
 }
 
@@ -203,12 +206,29 @@ void long_rows_are_cut_into_slices_unless_they_are_written_over_x() {
   const SoftmaxPlan one = plan_of(request, h200);
   CHECK(one.kernel == SoftmaxKernel::row_in_slices && one.launch.num_blocks == 1 << one.params.cluster_shift);
   CHECK(one.launch.num_blocks >= h200.num_multiprocessors && one.launch.cluster_blocks == 1);
-  CHECK(plan_of(request_of(FLOWK_FLOAT16, 100, 1 << 20), h200).kernel == SoftmaxKernel::row_in_shared);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 100, 1 << 20, true), h200).kernel == SoftmaxKernel::row_in_shared);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 100, 1 << 22), h200).rows_per_launch == 2);
   CHECK(plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 24), h200).rows_per_launch == 1);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 1, 32768), h200).kernel != SoftmaxKernel::row_in_slices);
   request.pointers[softmax_out] = request.pointers[softmax_x];
   CHECK(plan_of(request, h200).kernel != SoftmaxKernel::row_in_slices);
+}
+
+// Where there are more of them than clusters; of rows that shared memory does not hold, most is kept there.
+void long_rows_are_taken_in_turn() {
+  const SoftmaxPlan plan = plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 18), h200);
+  CHECK(plan.kernel == SoftmaxKernel::cluster_rows_in_turn && plan.launch.cluster_blocks == 8);
+  CHECK(plan.launch.num_blocks == h200.num_multiprocessors / 8 * 8);
+  CHECK(plan.params.kept_batches == plan.params.turn_batches && plan.params.ring_batches > plan.params.turn_batches);
+  const SoftmaxPlan longer = plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 20), h200);
+  CHECK(longer.kernel == SoftmaxKernel::cluster_rows_in_turn);
+  CHECK(longer.params.kept_batches < longer.params.turn_batches);
+  CHECK(longer.params.kept_batches < longer.params.ring_batches);
+  for (const int rows : {15, 20})
+    CHECK(plan_of(request_of(FLOWK_FLOAT32, rows, 1 << 18), h200).kernel != SoftmaxKernel::cluster_rows_in_turn);
+  CHECK(plan_of(request_of(FLOWK_FLOAT32, 30, 1 << 18), h200).kernel == SoftmaxKernel::cluster_rows_in_turn);
+  CHECK(plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 18), a100).kernel != SoftmaxKernel::cluster_rows_in_turn);
+  CHECK(plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 18, true), h200).kernel != SoftmaxKernel::cluster_rows_in_turn);
 }
 
 void blocks_beyond_the_wanted_ones_have_no_shared_memory() {
@@ -274,6 +294,7 @@ int main() {
   forms_leave_out_what_is_not_there();
   masks_that_heads_share_are_walked_in_bands();
   long_rows_are_cut_into_slices_unless_they_are_written_over_x();
+  long_rows_are_taken_in_turn();
   blocks_beyond_the_wanted_ones_have_no_shared_memory();
   rows_past_2_to_the_31_are_counted_in_64_bits();
   shapes_that_cannot_hold_a_row_are_refused();
