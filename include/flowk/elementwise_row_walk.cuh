@@ -19,15 +19,10 @@ __device__ __forceinline__ void load_unrepeated(const ElementwiseOperand& operan
   if (operand.access == ElementwiseAccess::splat) pack::load<kSize>(words, here);
 }
 
-// Registers for two rows' packs of every input.
-template <int kN, class Factory>
-constexpr int row_walk_blocks = kN == 16                       ? 4
-                                : resident_blocks<Factory> < 5 ? resident_blocks<Factory>
-                                                               : 5;
-
-// The packs of the next row are under way while one is computed.
+// The packs of the next row are under way while one is computed, which takes registers for both.
 template <int kN, class Factory, class Out, class... In>
-__global__ void __launch_bounds__(elementwise_threads, row_walk_blocks<kN, Factory>)
+__global__ void __launch_bounds__(elementwise_threads,
+                                  fewer_resident_blocks<Factory, (kN == 16 || sizeof...(In) > 2) ? 4 : 5>)
     elementwise_row_walk(const __grid_constant__ StridedElementwiseParams<1 + sizeof...(In)> params,
                          const Factory factory) {
   allow_next_grid();

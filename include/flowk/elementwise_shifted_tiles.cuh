@@ -137,7 +137,8 @@ __device__ __forceinline__ void cut_pack(const ElementwiseTile<kOperands>& tile,
 
 // A thread owns rows_per_thread packs, one a pass of the block over the rows.
 template <int kN, class Factory, class Out, class... In>
-__global__ void __launch_bounds__(elementwise_threads, kN == 16 ? 4 : 5)
+__global__ void __launch_bounds__(elementwise_threads,
+                                  fewer_resident_blocks<Factory, (kN == 16 || sizeof...(In) > 2) ? 4 : 5>)
     elementwise_shifted_tiles(const __grid_constant__ StridedElementwiseParams<1 + sizeof...(In)> params,
                               const Factory factory) {
   allow_next_grid();
@@ -167,11 +168,12 @@ __global__ void __launch_bounds__(elementwise_threads, kN == 16 ? 4 : 5)
   };
   const unsigned char* const out_corner = find_corner(0);
   find_here(0, out_corner);
-  // The elements between a row's tile and the pack before it that is aligned in out.
-  const auto first_element = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(out_corner)) +
-                             (static_cast<uint32_t>(tile.halo) << out.element_shift);
+  // The elements between a row's tile and the pack before it that is aligned in out, by the address of the tile's
+  // first.
+  const auto out_address = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(out_corner)) +
+                           (static_cast<uint32_t>(tile.halo) << out.element_shift);
   const auto phase_of = [&](int row) {
-    const uint32_t element = first_element + static_cast<uint32_t>(row) * static_cast<uint32_t>(tile.row_strides[0]);
+    const uint32_t element = out_address + static_cast<uint32_t>(row) * static_cast<uint32_t>(tile.row_strides[0]);
     return static_cast<int>(element >> out.element_shift) & tile.halo;
   };
   for_each_input<In...>([&](auto index, auto type) {
