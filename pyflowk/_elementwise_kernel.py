@@ -36,6 +36,7 @@ _KERNELS = (
     "elementwise_periodic",
     "elementwise_aligned_tiles",
     "elementwise_shifted_tiles",
+    "elementwise_row_walk",
 )
 
 

@@ -210,9 +210,10 @@ _LOSSES: dict[Op, Callable[..., Any]] = {
     BinaryOp.GELU_GRAD: lambda x, y: np.abs(x) * 16 * (1 + y * y) * np.exp(-np.minimum(y * y, 80) / 4) + 8 * np.abs(x),
     BinaryOp.GELU_TANH_GRAD: lambda x, y: np.abs(x) * 64,
     TernaryOp.LERP: lambda x, y, z: np.abs(x) + np.abs(z) * (np.abs(x) + np.abs(y)),
-    TernaryOp.FMA: lambda x, y, z: np.abs(x * y) * 2.0**-28,  # the reference rounds twice in float64
+    # The reference rounds twice: float64 in 64 bits.
+    TernaryOp.FMA: lambda x, y, z: np.abs(x * y) * 2.0**-11,
     TernaryOp.ADD_MULTIPLY: lambda x, y, z, a: np.abs(a * y * z) * 2,
-    UnaryOp.SCALE: lambda x, a, b: np.abs(a * x) * 2.0**-28,
+    UnaryOp.SCALE: lambda x, a, b: np.abs(a * x) * 2.0**-11,
 }
 
 

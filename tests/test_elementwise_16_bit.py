@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unary functions of every float16 and bfloat16 value: within one unit of the correctly rounded result."""
+"""Unary functions of every float16 and bfloat16 value: within one unit of the correctly rounded result. And of float32
+values of every exponent: within the bound of test_elementwise.py."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from elementwise_cases import CALLS, Call, reference, rounded
+from test_elementwise import check
 
 from pyflowk._abi import UnaryOp
 
@@ -41,3 +43,13 @@ def test_every_value_is_within_one_unit_of_the_correctly_rounded_result(
     distance = np.where(nan, 0, np.abs(ordinals(actual) - ordinals(expected)))
     worst = np.flatnonzero(distance > 1)[:5]
     assert not worst.size, (x[worst], actual[worst], expected[worst])
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("call", UNARY, ids=lambda call: call.id)
+def test_float32_of_every_exponent_is_within_its_bound(arrays: Any, call: Call) -> None:
+    fractions = np.random.default_rng(8).integers(0, 2**23, (256, 30), dtype=np.uint32)
+    fractions = np.concatenate([fractions, np.broadcast_to(np.uint32([0, 2**23 - 1]), (256, 2))], axis=1)
+    bits = (np.arange(256, dtype=np.uint32)[:, np.newaxis] << 23 | fractions).ravel()
+    x = np.concatenate([bits, bits | np.uint32(1 << 31)]).view(np.float32)
+    check(call, [x], arrays.fetch(call(arrays.put(x))))

@@ -34,6 +34,7 @@ int32_t kernel_index(ElementwiseKernel kernel) {
     case ElementwiseKernel::periodic_packs: return 2;
     case ElementwiseKernel::aligned_tiles: return 3;
     case ElementwiseKernel::shifted_tiles: return 4;
+    case ElementwiseKernel::row_walk: return 5;
     case ElementwiseKernel::strided_packs: return 1;
   }
   return 1;

@@ -12,16 +12,7 @@ inline constexpr OpRow<flowk_binary_op> binary_rows[] = {FLOWK_BINARY_OPS(FLOWK_
 
 template <class Launch>
 Status dispatch_binary(const ElementwisePlan& plan, flowk_stream stream) {
-  return visit_compute(plan, [&](auto compute, auto pack, auto largest) -> Status {
-    using Compute = decltype(compute);
-    using Any = AnyElement<Compute, decltype(largest)::value>;
-    constexpr int kN = decltype(pack)::value;
-    constexpr bool narrow = std::is_same_v<Compute, float> && kN > 4;
-    return run_by_weight<Launch, Compute, binary_rows>(plan, [&](auto ops) {
-      using Functor = BinaryFunctor<Compute, narrow, decltype(ops)>;
-      return Launch::template run<kN, Functor, Any, Any, Any>(plan, Functor{plan.op}, stream);
-    });
-  });
+  return dispatch_by_weight<Launch, binary_rows, BinaryFunctor, 2>(plan, stream);
 }
 
 }  // namespace flowk

@@ -13,6 +13,7 @@ const char* reason(ElementwiseKernel kernel) {
   switch (kernel) {
     case ElementwiseKernel::flat_packs: return "every operand is one run of neighbours, or one element";
     case ElementwiseKernel::periodic_packs: return "the output is one run; an input is broadcast";
+    case ElementwiseKernel::row_walk: return "rows of whole packs share an input";
     case ElementwiseKernel::strided_packs: return "an operand is broadcast or has gaps";
     case ElementwiseKernel::aligned_tiles:
     case ElementwiseKernel::shifted_tiles:
@@ -28,6 +29,7 @@ const char* access_name(ElementwiseAccess access) {
     case ElementwiseAccess::splat: return "one element a row";
     case ElementwiseAccess::gather: return "element by element";
     case ElementwiseAccess::staged: return "through shared memory";
+    case ElementwiseAccess::staged_rows: return "rows through shared memory";
     case ElementwiseAccess::number: return "a number of the call";
     case ElementwiseAccess::cycled_packs: return "aligned packs, cycled through";
     case ElementwiseAccess::cycled: return "packs cut from aligned accesses, cycled through";
@@ -43,6 +45,7 @@ const char* elementwise_kernel_name(ElementwiseKernel kernel) {
   switch (kernel) {
     case ElementwiseKernel::flat_packs: return "flat_packs";
     case ElementwiseKernel::periodic_packs: return "periodic_packs";
+    case ElementwiseKernel::row_walk: return "row_walk";
     case ElementwiseKernel::strided_packs: return "strided_packs";
     case ElementwiseKernel::aligned_tiles: return "aligned_tiles";
     case ElementwiseKernel::shifted_tiles: return "shifted_tiles";
@@ -68,7 +71,8 @@ void explain_elementwise(const ElementwisePlan& plan, const ElementwiseRequest& 
     writer.add("  tile: %d x %d elements, %d bytes of shared memory\n", plan.tile_rows, plan.tile_columns,
                plan.launch.shared_bytes);
   writer.add("  packs of %d elements, %d a thread, %lld blocks of %d threads\n", plan.pack_elements,
-             plan.is_linear()     ? plan.linear.packs
+             plan.is_linear()                             ? plan.linear.packs
+             : plan.kernel == ElementwiseKernel::row_walk ? plan.strided.tile.walked_rows
              : plan.tile_rows > 0 ? plan.tile_rows * plan.tile_columns / plan.pack_elements / plan.launch.num_threads
                                   : 1,
              static_cast<long long>(plan.launch.num_blocks), plan.launch.num_threads);

@@ -52,8 +52,10 @@ template <class Compute, bool kNarrow, class Ops>
 struct UnaryFunctor {
   static constexpr int resident_blocks = resident_blocks_of<Ops, Compute>;
   static constexpr bool takes_packs_together = Ops::have_switch;
+  static constexpr bool is_heavy = Ops::are_heavy;
   int32_t op;
   Compute a, b;
+  static UnaryFunctor make(int32_t op, Compute a, Compute b) { return {op, a, b}; }
   __device__ __forceinline__ const UnaryFunctor& operator()() const { return *this; }
 
   template <int kN>
@@ -79,7 +81,9 @@ template <class Compute, bool kNarrow, class Ops>
 struct BinaryFunctor {
   static constexpr int resident_blocks = resident_blocks_of<Ops, Compute>;
   static constexpr bool takes_packs_together = Ops::have_switch;
+  static constexpr bool is_heavy = Ops::are_heavy;
   int32_t op;
+  static BinaryFunctor make(int32_t op, Compute, Compute) { return {op}; }
   __device__ __forceinline__ const BinaryFunctor& operator()() const { return *this; }
 
   template <int kN>
@@ -106,6 +110,7 @@ template <class Compute, int kPack>
 struct TernaryFunctor {
   static constexpr int resident_blocks = kPack == 16 ? 3 : 5;
   static constexpr bool takes_packs_together = true;
+  static constexpr bool is_heavy = false;
   int32_t op;
   Compute a;
   __device__ __forceinline__ const TernaryFunctor& operator()() const { return *this; }
@@ -135,6 +140,7 @@ template <class Compute>
 struct CopyFunctor {
   static constexpr int resident_blocks = sizeof(Compute) == 8 ? 5 : 6;
   static constexpr bool takes_packs_together = true;
+  static constexpr bool is_heavy = false;
   __device__ __forceinline__ const CopyFunctor& operator()() const { return *this; }
   template <int kN>
   __device__ __forceinline__ void pack(Compute (&out)[kN], const Compute (&x)[kN]) const {

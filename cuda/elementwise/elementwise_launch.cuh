@@ -54,6 +54,11 @@ struct LaunchStrided {
         return launch(elementwise_aligned_tiles<kN, Functor, Out, In...>, plan.launch, stream, params, functor);
       case ElementwiseKernel::shifted_tiles:
         return launch(elementwise_shifted_tiles<kN, Functor, Out, In...>, plan.launch, stream, params, functor);
+      case ElementwiseKernel::row_walk:
+        // Light operations of two inputs and more alone.
+        if constexpr (sizeof...(In) >= 2 && !Functor::is_heavy)
+          return launch(elementwise_row_walk<kN, Functor, Out, In...>, plan.launch, stream, params, functor);
+        break;
       case ElementwiseKernel::strided_packs:
         if constexpr (kN <= 8)
           return launch(elementwise_strided<kN, Functor, Out, In...>, plan.launch, stream, params, functor);

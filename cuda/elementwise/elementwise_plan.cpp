@@ -132,6 +132,17 @@ bool describe_period(const Problem& problem, int k, ElementwiseOperand* operand,
   return true;
 }
 
+// How a pack of 16 bytes is made of the 8 that its elements lie in, where each stands `repeat` times.
+void describe_window(int64_t repeat, int64_t element_bytes, int32_t pack_elements, ElementwisePeriod* period) {
+  const int64_t elements = (pack_elements - 2 + repeat) / repeat + 1;
+  if (element_bytes * pack_elements != 16 || elements * element_bytes > 8) return;
+  period->window_elements = static_cast<uint32_t>(elements);
+  for (int64_t at = 0; at < 32; ++at) {
+    const int64_t place = at / element_bytes / repeat * element_bytes + at % element_bytes;
+    period->spread[at / 8] |= static_cast<uint32_t>(place & 7) << (at % 8 * 4);
+  }
+}
+
 // Leaves a plan of the periodic kernel, if every input is linear, periodic or one element.
 bool plan_periods(const Problem& problem, const ElementwiseRequest& request, const Device& device, int32_t packs,
                   ElementwisePlan* plan) {
@@ -165,6 +176,7 @@ bool plan_periods(const Problem& problem, const ElementwiseRequest& request, con
     period.head = static_cast<uint32_t>(params.head);
     if (repeats[k] > 1 || operand.step != element_bytes) {
       operand.access = ElementwiseAccess::repeated;
+      if (operand.step == element_bytes) describe_window(repeats[k], element_bytes, pack_elements, &period);
     } else if (params.head % pack_elements == 0 && lengths[k] % pack_elements == 0 &&
                contiguous_access(reinterpret_cast<intptr_t>(operand.data), pack_elements * element_bytes) ==
                    ElementwiseAccess::aligned) {
@@ -259,7 +271,8 @@ void plan_elementwise(const ElementwiseRequest& request, const Device& device, i
   }
   plan->strided.count = problem.count;
   for (int k = 0; k < problem.num_operands; ++k) describe_operand(request, problem, k, &plan->strided.operands[k]);
-  if (!plan_periods(problem, request, device, packs, plan)) {
+  if (!(packs == 0 && plan_row_walk(problem, request, device, plan)) &&
+      !plan_periods(problem, request, device, packs, plan)) {
     const int dim = staged_dim(problem, plan->strided.operands);
     if (dim >= 0) {
       plan_tiles(problem, dim, plan);

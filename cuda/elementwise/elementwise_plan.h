@@ -43,11 +43,12 @@ struct ElementwiseRequest {
 enum class ElementwiseKernel : int32_t {
   flat_packs,      // all operands are one run, or one element
   periodic_packs,  // out is one run, and inputs that are not are repeated and cycled through
+  row_walk,        // rows of whole packs that share an input: a thread walks down a column of packs
   strided_packs,   // rows of any strides, a thread a pack
   aligned_tiles,   // inputs whose neighbours stand along another dimension in shared memory, everything aligned
   shifted_tiles,   // the same at any alignment
 };
-constexpr int num_elementwise_kernels = 5;
+constexpr int num_elementwise_kernels = 6;
 const char* elementwise_kernel_name(ElementwiseKernel kernel);
 
 struct ElementwisePlan {

@@ -43,9 +43,11 @@ StridedElementwiseParams<kOperands> strided_params(const ElementwisePlan& plan) 
   params.tile.halo = tile.halo;
   params.tile.tiles_per_row = tile.tiles_per_row;
   params.tile.tiles_per_column = tile.tiles_per_column;
+  params.tile.walked_rows = tile.walked_rows;
   params.tile.column_elements = tile.column_elements;
   for (int k = 0; k < kOperands; ++k) {
     params.tile.row_strides[k] = tile.row_strides[k];
+    params.tile.pass_strides[k] = tile.pass_strides[k];
     params.tile.shared_offset[k] = tile.shared_offset[k];
     params.tile.pitch[k] = tile.pitch[k];
     params.tile.swizzle_shift[k] = tile.swizzle_shift[k];

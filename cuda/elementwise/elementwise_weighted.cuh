@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_by_weight(): the kernel that a unary or binary operation has alone or shares, by how heavy it is.
+// dispatch_by_weight(): what launches the kernels of unary and binary operations. An operation has a kernel alone or
+// shares it, by how heavy it is.
 #pragma once
 
 #include <iterator>
@@ -39,6 +40,25 @@ Status run_by_weight(const ElementwisePlan& plan, Run run) {
     (run_row(Constant<static_cast<int>(i)>()), ...);
   }(std::make_index_sequence<std::size(kRows)>());
   return is_known ? status : unknown_plan(plan);
+}
+
+// Launches the kernel of the plan's operation, one of `kRows`, of as many inputs.
+template <class Launch, const auto& kRows, template <class, bool, class> class Functor, int kInputs>
+Status dispatch_by_weight(const ElementwisePlan& plan, flowk_stream stream) {
+  return visit_compute(plan, [&](auto compute, auto pack, auto largest) -> Status {
+    using Compute = decltype(compute);
+    using Any = AnyElement<Compute, decltype(largest)::value>;
+    constexpr int kN = decltype(pack)::value;
+    constexpr bool narrow = std::is_same_v<Compute, float> && kN > 4;
+    return run_by_weight<Launch, Compute, kRows>(plan, [&](auto ops) {
+      const auto functor = Functor<Compute, narrow, decltype(ops)>::make(plan.op, parameter<Compute>(plan.a),
+                                                                         parameter<Compute>(plan.b));
+      if constexpr (kInputs == 1)
+        return Launch::template run<kN, std::remove_const_t<decltype(functor)>, Any, Any>(plan, functor, stream);
+      else
+        return Launch::template run<kN, std::remove_const_t<decltype(functor)>, Any, Any, Any>(plan, functor, stream);
+    });
+  });
 }
 
 }  // namespace flowk

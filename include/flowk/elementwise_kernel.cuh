@@ -5,6 +5,7 @@
 #pragma once
 
 #include "flowk/elementwise_linear.cuh"
+#include "flowk/elementwise_row_walk.cuh"
 #include "flowk/elementwise_shifted_tiles.cuh"
 #include "flowk/elementwise_strided.cuh"
 #include "flowk/elementwise_tiles.cuh"

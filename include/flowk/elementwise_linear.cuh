@@ -44,7 +44,7 @@ __device__ __forceinline__ void run_linear(const Params& params, const Factory& 
   const int64_t item = static_cast<int64_t>(blockIdx.x) * (elementwise_threads * packs) + threadIdx.x;
   const auto has = [&](int p) { return p < packs && item + p * elementwise_threads < params.num_packs; };
   uint32_t words[num_inputs][num_words];
-  int times[num_inputs][kPacks] = {};  // that repeated elements are to be spread
+  int times[num_inputs][kPacks] = {};  // that repeated elements are to be spread, or bytes that cycled ones are moved
   if (has(0)) {
     for_each_input<In...>([&](auto index, auto type) {
       constexpr int k = decltype(index)::value;
@@ -100,7 +100,12 @@ __device__ __forceinline__ void run_linear(const Params& params, const Factory& 
           if constexpr (pack_bytes >= 4) {
 #pragma unroll
             for (int p = 0; p < kPacks; ++p)
-              if (times[k - 1][p] != 0) spread_repeated_pack<kN, bytes>(times[k - 1][p], own + p * pack_bytes / 4);
+              if (times[k - 1][p] != 0) {
+                if (kPacks == 1 && operand.access == ElementwiseAccess::cycled)
+                  pack::shift_down<pack_bytes>(own, times[k - 1][p]);
+                else
+                  spread_repeated_pack<kN, bytes>(params.periods[k], times[k - 1][p], own + p * pack_bytes / 4);
+              }
           }
         }
       });

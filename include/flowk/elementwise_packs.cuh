@@ -106,4 +106,8 @@ template <class Factory>
   requires requires { Factory::resident_blocks; }
 constexpr int resident_blocks<Factory> = Factory::resident_blocks;
 
+// The same where the kernel wants registers of its own.
+template <class Factory, int kMost>
+constexpr int fewer_resident_blocks = resident_blocks<Factory> < kMost ? resident_blocks<Factory> : kMost;
+
 }  // namespace flowk

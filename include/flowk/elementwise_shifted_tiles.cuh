@@ -1,135 +1,144 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel of tiles of any alignment: out[i, j] = functor(x[i, j], ...) as in elementwise_tiles.cuh, where runs and
-// rows start anywhere. Runs stand in shared memory as they do in memory modulo 16, and a row's packs start up to a pack
-// before the tile, so that they are aligned in out.
+// rows start anywhere. All inputs with neighbours come through shared memory, where they stand as in memory modulo 32;
+// a row's packs start up to a halo before the tile, so that they are aligned in out.
 #pragma once
 
 #include "flowk/elementwise_tiles.cuh"
 
 namespace flowk {
 
-// Where byte `at` of a column's run stands: places agree with memory modulo 16, by a pitch that agrees with the step.
+// Runs of neighbours on their way to shared memory.
+struct StagedRuns {
+  const unsigned char* first;  // of the first run
+  int64_t step;                // between runs
+  int num_runs;
+  uint32_t run_bytes;
+  uint32_t place;  // of `first` in the operand's shared memory, the same modulo 32
+  uint32_t pitch;  // between runs there, the same as `step` modulo 32
+};
+
+// Where byte `at` of an operand's shared memory stands.
 template <int kOperands>
-__device__ __forceinline__ int staged_place(const ElementwiseTile<kOperands>& tile, int k, int at) {
+__device__ __forceinline__ int swizzled_place(const ElementwiseTile<kOperands>& tile, int k, int at) {
   return at ^ (at >> tile.swizzle_shift[k] & tile.swizzle_bits[k]);
 }
 
-template <int kN, int kSize, int kOperands>
-__device__ __forceinline__ void stage_shifted(const StridedElementwiseParams<kOperands>& params,
-                                              const TilePlace<kOperands>& place, int k) {
+// Copies the aligned chunks that hold the runs, up to kMostChunks each of kMostRuns. A thread keeps its chunk and steps
+// from run to run. Run r begins `offset_of(r)` bytes further on. `is_inner`: no run begins or ends within 16 bytes of
+// the operand's ends.
+template <int kMostChunks, int kMostRuns, int kOperands, class OffsetOf>
+__device__ __forceinline__ void stage_runs(const StridedElementwiseParams<kOperands>& params, int k, bool is_inner,
+                                           const StagedRuns& runs, const OffsetOf& offset_of) {
+  constexpr int runs_per_pass = elementwise_threads / kMostChunks;
+  unsigned char* const staged = &shared<unsigned char>() + params.tile.shared_offset[k];
+  const SharedAddress staged_address = shared_address(staged);
+  int run = static_cast<int>(threadIdx.x / kMostChunks);
+  const uint32_t in_run = threadIdx.x % kMostChunks * chunk_bytes;
+  if (run >= runs_per_pass) return;
+  const unsigned char* at = runs.first + (run * runs.step + in_run);
+  uint32_t place = runs.place + static_cast<uint32_t>(run) * runs.pitch + in_run;
+  const int64_t pass_step = runs_per_pass * runs.step;
+  const uint32_t pass_pitch = runs_per_pass * runs.pitch;
+  // Calls copy(chunk's place, its address), both rounded down, if the run has bytes in it.
+  const auto visit_chunk = [&](const auto& copy) {
+    const uint32_t offset = offset_of(run);
+    const uint32_t in_chunk = (place + offset) % chunk_bytes;
+    if (run < runs.num_runs && in_run < in_chunk + runs.run_bytes)
+      copy(swizzled_place(params.tile, k, static_cast<int>(place + offset - in_chunk)), at + offset - in_chunk);
+    run += runs_per_pass;
+    at += pass_step;
+    place += pass_pitch;
+  };
+  if (is_inner) {
+#pragma unroll
+    for (int pass = 0; pass < (kMostRuns + runs_per_pass - 1) / runs_per_pass; ++pass)
+      visit_chunk([&](int to, const unsigned char* src) { async_copy_chunk(staged_address + to, src); });
+    return;
+  }
+  const unsigned char *const begin = params.operands[k].begin, *const end = params.operands[k].end;
+#pragma unroll 1
+  while (run < runs.num_runs)
+    visit_chunk([&](int to, const unsigned char* src) {
+      if (src >= begin && end - src >= chunk_bytes) return async_copy_chunk(staged_address + to, src);
+#pragma unroll 1
+      for (int i = 0; i < chunk_bytes; ++i)
+        if (src + i >= begin && src + i < end) staged[to + i] = src[i];
+    });
+}
+
+// The tile's part of an operand: its element (0, -halo) stands at `corner`. Rows are copied from their own phase on,
+// phase_of(row).
+template <int kN, int kSize, int kOperands, class PhaseOf>
+__device__ __forceinline__ void stage_operand(const StridedElementwiseParams<kOperands>& params,
+                                              const TilePlace<kOperands>& place, int k, const unsigned char* corner,
+                                              const PhaseOf& phase_of) {
   using Shape = ElementwiseTileShape<kN>;
-  constexpr int most_chunks = Shape::rows * kSize / chunk_bytes + 1;
   const ElementwiseOperand& operand = params.operands[k];
   const ElementwiseTile<kOperands>& tile = params.tile;
-  unsigned char* const staged = &shared<unsigned char>() + tile.shared_offset[k];
-  const SharedAddress staged_address = shared_address(staged);
+  const int row_elements = static_cast<int>(params.rows.row_elements.divisor);
   const int first_column = static_cast<int>(place.column) - tile.halo;
-  const unsigned char* const first =
-      operand.data + place.offsets[k] + int64_t{place.row} * kSize + first_column * operand.step;
-  const int lead = static_cast<int>(reinterpret_cast<uintptr_t>(first) % chunk_bytes);
-  const int row_bytes = static_cast<int>(min(tile.column_elements - place.row, uint32_t{Shape::rows})) * kSize;
-  const int lower = first_column < 0 ? -first_column : 0;
-  const int upper = min(Shape::columns + tile.halo, static_cast<int>(params.rows.row_elements.divisor) - first_column);
-  // The chunks of all of the tile's runs lie within the operand.
-  const unsigned char* const lowest = first + (operand.step < 0 ? upper - 1 : lower) * operand.step;
-  const unsigned char* const highest = first + (operand.step < 0 ? lower : upper - 1) * operand.step;
-  const bool is_inside = lowest - operand.begin >= chunk_bytes && operand.end - highest >= row_bytes + chunk_bytes;
-  int column = static_cast<int>(threadIdx.x) / most_chunks, chunk = static_cast<int>(threadIdx.x) % most_chunks;
-#pragma unroll 1
-  while (column < upper) {
-    const int run = lead + column * tile.pitch[k];
-    const int at = (run & -chunk_bytes) + chunk * chunk_bytes;
-    if (column >= lower && at < run + row_bytes) {
-      const unsigned char* const src = first + column * operand.step + (at - run);
-      const int to = staged_place(tile, k, at);
-      if (is_inside || (src >= operand.begin && operand.end - src >= chunk_bytes)) {
-        async_copy_chunk(staged_address + to, src);
-      } else {
-#pragma unroll 1
-        for (int i = 0; i < chunk_bytes; ++i)
-          if (src + i >= operand.begin && src + i < operand.end) staged[to + i] = src[i];
-      }
-    }
-    column += elementwise_threads / most_chunks;
-    chunk += elementwise_threads % most_chunks;
-    if (chunk >= most_chunks) {
-      chunk -= most_chunks;
-      ++column;
-    }
+  const int num_rows = static_cast<int>(min(tile.column_elements - place.row, uint32_t{Shape::rows}));
+  const auto pitch = static_cast<uint32_t>(tile.pitch[k]);
+  const uint32_t lead = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(corner)) % sector_bytes;
+  // 16 elements on either side hold a chunk at least.
+  if (operand.access == ElementwiseAccess::staged) {
+    const int lower = first_column < 0 ? -first_column : 0;
+    const int upper = min(Shape::columns + tile.halo, row_elements - first_column);
+    const bool is_inner =
+        place.row > 0 && tile.column_elements - place.row >= static_cast<uint32_t>(Shape::rows + chunk_bytes);
+    stage_runs<Shape::rows * kSize / chunk_bytes + 1, Shape::columns + kN - 1>(
+        params, k, is_inner,
+        {corner + lower * operand.step, operand.step, upper - lower, static_cast<uint32_t>(num_rows * kSize),
+         lead + static_cast<uint32_t>(lower) * pitch, pitch},
+        [](int) { return 0u; });
+  } else {
+    const int num_columns = min(Shape::columns, row_elements - first_column);
+    const bool is_inner =
+        first_column >= chunk_bytes && row_elements - static_cast<int>(place.column) >= Shape::columns + chunk_bytes;
+    stage_runs<Shape::columns * kSize / chunk_bytes + 1, Shape::rows>(
+        params, k, is_inner,
+        {corner, tile.row_strides[k], num_rows, static_cast<uint32_t>(num_columns * kSize), lead, pitch},
+        [&](int row) { return static_cast<uint32_t>((tile.halo - phase_of(row)) * kSize); });
   }
 }
 
-// A row's pack, the first element of which stands at `here`.
+// A row's pack of an operand that is staged as runs of rows: its elements stand `pitch` apart, from `here` on.
 template <int kN, int kSize, int kOperands>
-__device__ __forceinline__ void gather_shifted(const ElementwiseTile<kOperands>& tile, int k, int here,
-                                               uint32_t* words) {
+__device__ __forceinline__ void gather_pack(const ElementwiseTile<kOperands>& tile, int k, int here, uint32_t* words) {
   const unsigned char* const staged = &shared<unsigned char>() + tile.shared_offset[k];
   const int pitch = tile.pitch[k];
+  uint32_t elements[kN][(kSize + 3) / 4];
+  if (tile.swizzle_bits[k] == 0) {
 #pragma unroll
-  for (int w = 0; w < (kN * kSize + 3) / 4; ++w) words[w] = 0;
+    for (int i = 0; i < kN; ++i) pack::load<kSize>(elements[i], staged + (here + i * pitch));
+  } else {
 #pragma unroll
-  for (int i = 0; i < kN; ++i) {
-    uint32_t element[(kSize + 3) / 4];
-    pack::load<kSize>(element, staged + staged_place(tile, k, here + i * pitch));
-    pack::put<kSize>(words, i, element);
+    for (int i = 0; i < kN; ++i) pack::load<kSize>(elements[i], staged + swizzled_place(tile, k, here + i * pitch));
   }
+  pack::join<kN, kSize>(elements, words);
 }
 
-// The words of one access, where the operand ends before some of its bytes.
-template <int kBytes>
-__device__ __forceinline__ void load_within(const ElementwiseOperand& operand, const unsigned char* address,
-                                            uint32_t* words) {
-  if (address >= operand.begin && operand.end - address >= kBytes) return pack::load<kBytes>(words, address);
-#pragma unroll
-  for (int w = 0; w < kBytes / 4; ++w) words[w] = 0;
-#pragma unroll 1
-  for (int i = 0; i < kBytes; ++i) {
-    const bool is_inside = address + i >= operand.begin && address + i < operand.end;
-    const uint32_t next = is_inside ? address[i] : 0;
-    // In at the top, so that byte 0 arrives at the bottom.
-#pragma unroll
-    for (int w = 0; w < kBytes / 4; ++w)
-      words[w] = __funnelshift_r(words[w], w + 1 < kBytes / 4 ? words[w + 1] : next, 8);
-  }
-}
-
-// A whole pack of an input that is not staged, to be moved down by the result's bytes.
-template <int kN, int kSize>
-__device__ __forceinline__ int load_whole_shifted(const ElementwiseOperand& operand, const unsigned char* here,
-                                                  uint32_t* words) {
+// The same of an operand that is staged by rows: neighbours, at any place.
+template <int kN, int kSize, int kOperands>
+__device__ __forceinline__ void cut_pack(const ElementwiseTile<kOperands>& tile, int k, int here, uint32_t* words) {
   constexpr int bytes = kN * kSize;
-  constexpr int width = pack::access_bytes<bytes>;
-  if (operand.access == ElementwiseAccess::aligned || operand.access == ElementwiseAccess::shifted) {
-    const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(here) % width);
-    if (shift == 0) {
-      pack::load<bytes>(words, here);
-      return 0;
-    }
-    if constexpr (bytes >= 4) {
+  const unsigned char* const at = &shared<unsigned char>() + (tile.shared_offset[k] + here);
+  const int shift = here % pack::access_bytes<bytes>;
+  if (shift == 0) return pack::load<bytes>(words, at);
+  if constexpr (bytes >= 4) {
+    uint32_t around[pack::num_words<bytes>];
+    pack::load_around<bytes>(around, at, shift);
+    pack::shift_down<bytes>(around, shift);
 #pragma unroll
-      for (int at = 0; at <= bytes; at += width) load_within<width>(operand, here - shift + at, words + at / 4);
-      return shift;
-    }
+    for (int w = 0; w < bytes / 4; ++w) words[w] = around[w];
   }
-  if (operand.access == ElementwiseAccess::splat || operand.access == ElementwiseAccess::number) {
-    load_whole_pack<kN, kSize>(operand, here, words);
-    return 0;
-  }
-#pragma unroll
-  for (int w = 0; w < (bytes + 3) / 4; ++w) words[w] = 0;
-#pragma unroll
-  for (int i = 0; i < kN; ++i) {
-    uint32_t element[(kSize + 3) / 4];
-    pack::load<kSize>(element, here + i * operand.step);
-    pack::put<kSize>(words, i, element);
-  }
-  return 0;
 }
 
-// A thread owns rows_per_thread rows, one a pass of the block. The input packs of a row are under way while the row
-// before it is computed. Elements of packs that a row's ends cut have a thread each, at the end.
+// A thread owns rows_per_thread packs, one a pass of the block over the rows.
 template <int kN, class Factory, class Out, class... In>
-__global__ void __launch_bounds__(elementwise_threads, kN == 16 ? 3 : 4)
+__global__ void __launch_bounds__(elementwise_threads,
+                                  fewer_resident_blocks<Factory, (kN == 16 || sizeof...(In) > 2) ? 4 : 5>)
     elementwise_shifted_tiles(const __grid_constant__ StridedElementwiseParams<1 + sizeof...(In)> params,
                               const Factory factory) {
   allow_next_grid();
@@ -137,124 +146,101 @@ __global__ void __launch_bounds__(elementwise_threads, kN == 16 ? 3 : 4)
   constexpr int num_inputs = num_operands - 1;
   using Shape = ElementwiseTileShape<kN>;
   using Work = PackWork<kN, 1, Out, In...>;
-  constexpr int rows_per_pass = TileThread<kN>::words_per_pass;
-  using Words = PackWords<kN, In...>;
   const ElementwiseTile<num_operands>& tile = params.tile;
   const ElementwiseOperand& out = params.operands[0];
   const TilePlace<num_operands> place = locate_tile(params, blockIdx.x, Shape::rows, Shape::columns);
   const TileThread<kN> thread;
-  const int row_elements = static_cast<int>(params.rows.row_elements.divisor);
   const int num_rows = static_cast<int>(min(tile.column_elements - place.row, uint32_t{Shape::rows}));
   const int tile_column = static_cast<int>(place.column);
-  const auto locate = [&](int k, int row, int column) {
-    return params.operands[k].data + place.offsets[k] + (place.row + row) * tile.row_strides[k] +
-           column * params.operands[k].step;
-  };
-  // Columns that a row's packs are shifted down by, to be aligned in out.
-  const auto phase_of = [&](const unsigned char* out_here) {
-    const uint32_t element = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(out_here)) >> out.element_shift;
-    return tile.halo == 0 ? 0 : static_cast<int>(element % kN);
-  };
+  const int row_elements = static_cast<int>(params.rows.row_elements.divisor);
+  // Of a row's pack at phase 0: its first element's place in shared memory, or its address.
+  int staged_heres[num_operands] = {};
+  uintptr_t heres[num_operands] = {};
   wait_for_previous_grid();
+  const auto find_corner = [&](int k) {
+    return params.operands[k].data + place.offsets[k] + place.row * tile.row_strides[k] +
+           (tile_column - tile.halo) * params.operands[k].step;
+  };
+  const int in_row = thread.pack * kN + tile.halo;
+  const auto find_here = [&](int k, const unsigned char* corner) {
+    heres[k] =
+        reinterpret_cast<uintptr_t>(corner + thread.word * tile.row_strides[k] + in_row * params.operands[k].step);
+  };
+  const unsigned char* const out_corner = find_corner(0);
+  find_here(0, out_corner);
+  // The elements between a row's tile and the pack before it that is aligned in out, by the address of the tile's
+  // first.
+  const auto out_address = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(out_corner)) +
+                           (static_cast<uint32_t>(tile.halo) << out.element_shift);
+  const auto phase_of = [&](int row) {
+    const uint32_t element = out_address + static_cast<uint32_t>(row) * static_cast<uint32_t>(tile.row_strides[0]);
+    return static_cast<int>(element >> out.element_shift) & tile.halo;
+  };
   for_each_input<In...>([&](auto index, auto type) {
     constexpr int k = decltype(index)::value;
-    if (params.operands[k].access == ElementwiseAccess::staged)
-      decltype(type)::type::with_size(params.operands[k],
-                                      [&](auto size) { stage_shifted<kN, decltype(size)::value>(params, place, k); });
+    const ElementwiseOperand& operand = params.operands[k];
+    const unsigned char* const corner = find_corner(k);
+    const auto lead = static_cast<int>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(corner)) % sector_bytes);
+    if (operand.access == ElementwiseAccess::staged)
+      staged_heres[k] = lead + in_row * tile.pitch[k] + (thread.word << operand.element_shift);
+    else if (operand.access == ElementwiseAccess::staged_rows)
+      staged_heres[k] = lead + thread.word * tile.pitch[k] + (in_row << operand.element_shift);
+    else
+      return find_here(k, corner);
+    decltype(type)::type::with_size(
+        operand, [&](auto size) { stage_operand<kN, decltype(size)::value>(params, place, k, corner, phase_of); });
   });
   const auto functor = factory();
-  const unsigned char* heres[num_operands];  // of the next row's pack, before its phase
-  int staged_heres[num_operands];            // of the same in shared memory
-#pragma unroll
-  for (int k = 0; k < num_operands; ++k) {
-    const unsigned char* const first = locate(k, 0, tile_column - tile.halo);
-    heres[k] = locate(k, thread.word, tile_column + thread.pack * kN);
-    staged_heres[k] = static_cast<int>(reinterpret_cast<uintptr_t>(first) % chunk_bytes) +
-                      (thread.pack * kN + tile.halo) * tile.pitch[k] +
-                      (thread.word << params.operands[k].element_shift);
-  }
-  uint32_t words[num_inputs][Words::whole];
-  unsigned char* out_here = nullptr;
-  int phase = 0;
-  bool has_pack = false;
+  async_copy_wait();
+  __syncthreads();
 #pragma unroll 1
-  for (int r = -1; r < Shape::rows_per_thread; ++r) {
-    uint32_t next_words[num_inputs][Words::shifted] = {};
-    int shifts[num_inputs] = {};
-    const int next_phase = phase_of(heres[0]);
-    const int column = tile_column + thread.pack * kN - next_phase;
-    const bool has_next = r + 1 < Shape::rows_per_thread && (r + 1) * rows_per_pass + thread.word < num_rows &&
-                          column >= 0 && column + kN <= row_elements;
-    if (has_next) {
-      for_each_input<In...>([&](auto index, auto type) {
-        constexpr int k = decltype(index)::value;
-        const ElementwiseOperand& operand = params.operands[k];
-        if (operand.access == ElementwiseAccess::staged) return;
-        decltype(type)::type::with_size(operand, [&](auto size) {
-          shifts[k - 1] = load_whole_shifted<kN, decltype(size)::value>(operand, heres[k] - next_phase * operand.step,
-                                                                        next_words[k - 1]);
-        });
-      });
-    }
-    if (r < 0) {
-      async_copy_wait();
-      __syncthreads();
-    } else if (has_pack) {
-      for_each_input<In...>([&](auto index, auto type) {
-        constexpr int k = decltype(index)::value;
-        if (params.operands[k].access != ElementwiseAccess::staged) return;
-        decltype(type)::type::with_size(params.operands[k], [&](auto size) {
-          constexpr int bytes = decltype(size)::value;
-          gather_shifted<kN, bytes>(tile, k, staged_heres[k] - phase * tile.pitch[k] + r * rows_per_pass * bytes,
-                                    words[k - 1]);
-        });
-      });
-      uint32_t result[Work::out_words];
-      Work::compute(params.operands, functor, 1, words, result);
-      Out::with_size(out, [&](auto size) {
-        constexpr int bytes = decltype(size)::value;
-        if (out.access == ElementwiseAccess::aligned) return pack::store<kN * bytes>(out_here, result);
-#pragma unroll
-        for (int i = 0; i < kN; ++i) {
-          uint32_t element[(bytes + 3) / 4];
-          pack::take<bytes>(result, i, element);
-          pack::store<bytes>(out_here + i * out.step, element);
-        }
-      });
-    }
-    out_here = const_cast<unsigned char*>(heres[0]) - next_phase * out.step;
-    phase = next_phase;
-    has_pack = has_next;
-#pragma unroll
-    for (int k = 0; k < num_operands; ++k) heres[k] += rows_per_pass * tile.row_strides[k];
+  for (int row = thread.word; row < num_rows; row += Shape::rows_per_pass) {
+    const int phase = phase_of(row);
+    const int column = tile_column + thread.pack * kN - phase;
+    const auto has = [&](int i) { return static_cast<uint32_t>(column + i) < static_cast<uint32_t>(row_elements); };
+    uint32_t words[num_inputs][PackWords<kN, In...>::whole];
     for_each_input<In...>([&](auto index, auto type) {
       constexpr int k = decltype(index)::value;
-      if (params.operands[k].access == ElementwiseAccess::staged) return;
-      if (shifts[k - 1] != 0)
-        decltype(type)::type::with_size(params.operands[k], [&](auto size) {
-          constexpr int bytes = kN * decltype(size)::value;
-          if constexpr (bytes >= 4) pack::shift_down<bytes>(next_words[k - 1], shifts[k - 1]);
-        });
+      const ElementwiseOperand& operand = params.operands[k];
+      decltype(type)::type::with_size(operand, [&](auto size) {
+        constexpr int bytes = decltype(size)::value;
+        uint32_t* const own = words[k - 1];
+        if (operand.access == ElementwiseAccess::staged) {
+          gather_pack<kN, bytes>(tile, k, staged_heres[k] - phase * tile.pitch[k], own);
+          staged_heres[k] += Shape::rows_per_pass * bytes;
+          return;
+        }
+        if (operand.access == ElementwiseAccess::staged_rows) {
+          cut_pack<kN, bytes>(tile, k, staged_heres[k] - phase * bytes, own);
+          staged_heres[k] += Shape::rows_per_pass * tile.pitch[k];
+          return;
+        }
+        const unsigned char* at = global_pointer(heres[k]);
+        heres[k] += static_cast<uintptr_t>(tile.pass_strides[k]);
+        if (operand.access != ElementwiseAccess::gather) return load_whole_pack<kN, bytes>(operand, at, own);
+        uint32_t elements[kN][(bytes + 3) / 4] = {};
+        at -= phase * operand.step;
 #pragma unroll
-      for (int w = 0; w < Words::whole; ++w) words[k - 1][w] = next_words[k - 1][w];
+        for (int i = 0; i < kN; ++i, at += operand.step)
+          if (has(i)) pack::load<bytes>(elements[i], at);
+        pack::join<kN, bytes>(elements, own);
+      });
     });
-  }
-  // The elements before a row's first whole pack, and those after its last one.
-  const bool has_start = tile_column == 0 && tile.halo != 0;
-  if (!has_start && tile_column + Shape::columns + kN <= row_elements) return;
-#pragma unroll 1
-  for (int item = static_cast<int>(threadIdx.x); item < 2 * kN * num_rows; item += elementwise_threads) {
-    const int row = item / (2 * kN), at = item % kN;
-    const bool is_start = item % (2 * kN) < kN;
-    const int row_phase = phase_of(locate(0, row, 0));
-    const int after = (row_elements + row_phase) % kN;  // of the last pack, if that is not the first one too
-    const int column = is_start ? at : row_elements - after + at;
-    const int pack_column = column - at + row_phase;
-    const bool is_here = is_start ? has_start && row_phase != 0 && at < min(kN - row_phase, row_elements)
-                                  : at < after && column >= at && pack_column >= tile_column &&
-                                        pack_column < tile_column + Shape::columns;
-    if (is_here)
-      compute_element<Factory, Out, In...>(params.operands, factory, [&](int k) { return locate(k, row, column); });
+    uint32_t result[Work::out_words];
+    Work::compute(params.operands, functor, 1, words, result);
+    Out::with_size(out, [&](auto size) {
+      constexpr int bytes = decltype(size)::value;
+      unsigned char* at = global_pointer(heres[0]) - phase * out.step;
+      if (out.access == ElementwiseAccess::aligned && column >= 0 && column + kN <= row_elements)
+        return pack::store<kN * bytes>(at, result);
+#pragma unroll
+      for (int i = 0; i < kN; ++i, at += out.step) {
+        uint32_t element[(bytes + 3) / 4];
+        pack::take<bytes>(result, i, element);
+        if (has(i)) pack::store<bytes>(at, element);
+      }
+    });
+    heres[0] += static_cast<uintptr_t>(tile.pass_strides[0]);
   }
 }
 

@@ -196,12 +196,8 @@ __device__ __forceinline__ bool place_in_row(const StridedElementwiseParams<kOpe
   return places->first < places->last;
 }
 
-// The strided form needs 64 registers for itself.
-template <class Factory>
-constexpr int strided_resident_blocks = resident_blocks<Factory> < 4 ? resident_blocks<Factory> : 4;
-
 template <int kN, class Factory, class Out, class... In>
-__global__ void __launch_bounds__(elementwise_threads, strided_resident_blocks<Factory>)
+__global__ void __launch_bounds__(elementwise_threads, fewer_resident_blocks<Factory, 4>)
     elementwise_strided(const __grid_constant__ StridedElementwiseParams<1 + sizeof...(In)> params,
                         const Factory factory) {
   allow_next_grid();

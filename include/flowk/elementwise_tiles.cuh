@@ -36,12 +36,12 @@ __device__ __forceinline__ TilePlace<kOperands> locate_tile(const StridedElement
 template <int kN>
 struct TileThread {
   using Shape = ElementwiseTileShape<kN>;
-  static constexpr int warps_per_row = Shape::packs_per_row / 8;
+  static constexpr uint32_t warps_per_row = Shape::packs_per_row / 8;
   static constexpr int words_per_pass = elementwise_threads / Shape::packs_per_row;
   int pack, word;
   __device__ __forceinline__ TileThread()
-      : pack(static_cast<int>(threadIdx.x) % 8 + static_cast<int>(threadIdx.x) / 32 % warps_per_row * 8),
-        word(static_cast<int>(threadIdx.x) / (32 * warps_per_row) * 4 + static_cast<int>(threadIdx.x) / 8 % 4) {}
+      : pack(static_cast<int>(threadIdx.x % 8 + threadIdx.x / 32 % warps_per_row * 8)),
+        word(static_cast<int>(threadIdx.x / (32 * warps_per_row) * 4 + threadIdx.x / 8 % 4)) {}
   // Of the thread's row number r.
   __device__ __forceinline__ int row(int r) const {
     return (r / Shape::rows_per_word * words_per_pass + word) * Shape::rows_per_word + r % Shape::rows_per_word;

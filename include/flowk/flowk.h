@@ -364,7 +364,8 @@ FLOWK_API flowk_status flowk_ternary_explain(flowk_ternary_op op, const void *x,
 typedef struct flowk_functor_launch {
   size_t struct_bytes;   /* sizeof(flowk_functor_launch): set by the caller */
   int32_t num_parts;     /* how many launches the whole call takes: 0 where there is no element */
-  int32_t kernel;        /* flowk::elementwise_...: 0 flat, 1 strided, 2 periodic, 3 aligned_tiles, 4 shifted_tiles */
+  int32_t kernel;        /* flowk::elementwise_...: 0 flat, 1 strided, 2 periodic, 3 aligned_tiles, 4 shifted_tiles,
+                            5 row_walk */
   int32_t pack_elements; /* the kernel's first template argument */
   int32_t num_threads;   /* of a block */
   int64_t num_blocks;

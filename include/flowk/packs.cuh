@@ -133,6 +133,26 @@ __device__ __forceinline__ void take(const uint32_t* words, int i, uint32_t* ele
   }
 }
 
+// The words of kN elements, each in a word of its own, or two. One instruction for two halves: the compiler's own
+// choice takes three.
+template <int kN, int kSize>
+__device__ __forceinline__ void join(const uint32_t (&elements)[kN][(kSize + 3) / 4], uint32_t* words) {
+  if constexpr (kSize >= 4 || kN == 1) {
+#pragma unroll
+    for (int i = 0; i < kN; ++i)
+#pragma unroll
+      for (int w = 0; w < (kSize + 3) / 4; ++w) words[i * ((kSize + 3) / 4) + w] = elements[i][w];
+  } else if constexpr (kSize == 2) {
+#pragma unroll
+    for (int i = 0; i < kN; i += 2) words[i / 2] = __byte_perm(elements[i][0], elements[i + 1][0], 0x5410);
+  } else {
+    uint32_t halves[kN / 2][1];
+#pragma unroll
+    for (int i = 0; i < kN; i += 2) halves[i / 2][0] = __byte_perm(elements[i][0], elements[i + 1][0], 0x0040);
+    join<kN / 2, 2>(halves, words);
+  }
+}
+
 // A square of 4 / kSize words of as many elements, its rows and columns exchanged.
 template <int kSize>
 __device__ __forceinline__ void transpose(uint32_t (&words)[4 / kSize]) {

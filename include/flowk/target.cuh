@@ -10,3 +10,17 @@
 #endif
 
 #include "flowk/integers.h"
+
+namespace flowk {
+
+// An address in global memory that was kept as a number, to step and to round it. The compiler has to be told: it would
+// make an access that looks at the address first.
+__device__ __forceinline__ unsigned char* global_pointer(uintptr_t address) {
+  const auto pointer = reinterpret_cast<unsigned char*>(address);
+#ifndef FLOWK_SIMT
+  __builtin_assume(__isGlobal(pointer));
+#endif
+  return pointer;
+}
+
+}  // namespace flowk

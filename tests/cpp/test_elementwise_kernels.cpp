@@ -111,6 +111,7 @@ void run_case_of(const ElementwiseCase& row, int32_t packs) {
   const ElementwiseRequest request = make_request(row, pointers);
   Device device;
   CHECK(current_device(&device).ok());
+  if (packs == 0) device.num_multiprocessors = 1;  // so that few elements make a grid
   ElementwisePlan plan;
   plan_elementwise(request, device, packs, &plan);
   note(plan, static_cast<int>(num_operands));
@@ -189,6 +190,27 @@ void broadcast_operands_repeat() {
                   {3, 5, cols},
                   {{dtype, {}}, {dtype, {}}, {dtype, {0, 1, 0}, lead}}});
       }
+}
+
+void rows_that_share_an_input_are_walked() {
+  for (const flowk_dtype dtype : {FLOWK_UINT8, FLOWK_FLOAT16, FLOWK_FLOAT32, FLOWK_INT64})
+    for (const int64_t rows : {37, 64}) {
+      const int64_t cols = 512;
+      const auto of = [&](const char* name, const std::vector<int64_t>& shape, const CaseOperand& out,
+                          const std::vector<int64_t>& x, const std::vector<int64_t>& y) {
+        run_case_of({name, ElementwiseArity::binary, FLOWK_BINARY_MAX, shape, {out, {dtype, x}, {dtype, y}}}, 0);
+      };
+      of("outer", {rows, cols}, {dtype, {}}, {1, 0}, {0, 1});
+      of("a row", {rows, cols}, {dtype, {}}, {}, {0, 1});
+      of("a row, gaps", {rows, cols}, {dtype, {cols + 16, 1}}, {cols + 32, 1}, {0, 1});
+      of("a row of each batch", {3, rows, cols}, {dtype, {}}, {}, {cols, 0, 1});
+      run_case_of({"a row, a column and a mask",
+                   ElementwiseArity::ternary,
+                   FLOWK_TERNARY_WHERE,
+                   {rows, cols},
+                   {{dtype, {}}, {FLOWK_BOOL, {0, 1}}, {dtype, {1, 0}}, {dtype, {}}}},
+                  0);
+    }
 }
 
 void strided_operands_keep_their_gaps() {
@@ -305,6 +327,7 @@ int main() {
   flat_packs_take_every_alignment_and_count();
   every_type_is_copied_to_every_other();
   broadcast_operands_repeat();
+  rows_that_share_an_input_are_walked();
   strided_operands_keep_their_gaps();
   transposed_operands_go_through_tiles();
   random_layouts();

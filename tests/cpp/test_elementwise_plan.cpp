@@ -124,6 +124,21 @@ void broadcast_operands_are_cycled_through_or_repeated() {
   CHECK(gaps.kernel == ElementwiseKernel::strided_packs);
 }
 
+void rows_that_share_all_inputs_are_walked() {
+  const std::vector<int64_t> shape = {8192, 4096};
+  const ElementwisePlan outer = plan_of(add(FLOWK_FLOAT32, shape, {{}, {{}, {1, 0}}, {{}, {0, 1}}}));
+  CHECK(outer.kernel == ElementwiseKernel::row_walk);
+  CHECK(outer.operand(1).access == splat && outer.operand(2).access == aligned);
+  CHECK(outer.launch.num_blocks == 8192 / 8 * 1024 / 256 && outer.strided.tile.walked_rows == 8);
+  // What has elements of its own in every row is as fast by periods; rows that are cut have no column of packs.
+  const ElementwisePlan row = plan_of(add(FLOWK_FLOAT32, shape, {{}, {}, {{}, {0, 1}}}));
+  CHECK(row.kernel == ElementwiseKernel::periodic_packs);
+  const ElementwisePlan odd = plan_of(add(FLOWK_FLOAT32, {8192, 4097}, {{}, {{}, {1, 0}}, {{}, {0, 1}}}));
+  CHECK(odd.kernel == ElementwiseKernel::periodic_packs);
+  const ElementwisePlan small = plan_of(add(FLOWK_FLOAT32, {512, 512}, {{}, {{}, {1, 0}}, {{}, {0, 1}}}));
+  CHECK(small.kernel == ElementwiseKernel::periodic_packs);
+}
+
 void outputs_with_gaps_have_packs_of_their_own_in_every_row() {
   const ElementwisePlan whole = plan_of(add(FLOWK_FLOAT32, {10, 64}, {{{}, {80, 1}}, {}, {}}));
   CHECK(whole.strided.rows.packs_per_row.divisor == 16 && whole.strided.rows.num_packs == 160);
@@ -144,7 +159,12 @@ void a_transposed_operand_is_staged() {
   CHECK(plan.launch.num_blocks == 16 * 32);
   CHECK(plan.strided.tile.pitch[2] == 256 && plan.launch.shared_bytes == 64 * 256);
   const ElementwisePlan odd = plan_of(add(FLOWK_FLOAT32, {1023, 2048}, {{}, {}, {{}, {1, 1023}}}));
-  CHECK(odd.kernel == ElementwiseKernel::shifted_tiles);
+  CHECK(odd.kernel == ElementwiseKernel::shifted_tiles && odd.tile_rows == 64);
+  CHECK(odd.operand(1).access == staged_rows && odd.operand(2).access == staged);
+  // Runs of 64 elements, 1023 apart, and rows of 64, a multiple of a pack apart, stand as in memory modulo 32.
+  CHECK(odd.strided.tile.pitch[2] >= 256 + 31 && (odd.strided.tile.pitch[2] - 1023 * 4) % 32 == 0);
+  CHECK(odd.strided.tile.pitch[1] >= 256 + 31 && odd.strided.tile.pitch[1] % 32 == 0);
+  CHECK(odd.strided.tile.swizzle_bits[2] == 0 && odd.strided.tile.halo == 0);
   const ElementwisePlan bytes = plan_of(add(FLOWK_UINT8, {1024, 2048}, {{}, {}, {{}, {1, 1024}}}));
   CHECK(bytes.kernel == ElementwiseKernel::aligned_tiles && bytes.pack_elements == 16);
   CHECK(bytes.tile_rows == 128 && bytes.tile_columns == 128);
@@ -213,6 +233,7 @@ int main() {
   a_pack_is_16_bytes_of_the_widest_operand();
   a_thread_owns_two_packs_where_they_pay();
   broadcast_operands_are_cycled_through_or_repeated();
+  rows_that_share_all_inputs_are_walked();
   outputs_with_gaps_have_packs_of_their_own_in_every_row();
   a_transposed_operand_is_staged();
   requests_past_31_bits_are_halved();
