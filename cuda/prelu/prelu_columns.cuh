@@ -101,8 +101,7 @@ __global__ void __launch_bounds__(max_prelu_threads) prelu_columns(const __grid_
   // Where the tensors have the packs, those that do not exist too.
   const uint4* xs = reinterpret_cast<const uint4*>(static_cast<const T*>(tensors.x) - lead);
   const uint4* dys = reinterpret_cast<const uint4*>(static_cast<const T*>(tensors.dy) - lead);
-  T* dx_elements = static_cast<T*>(tensors.dx);
-  uint4* dxs = dx_elements == nullptr ? nullptr : reinterpret_cast<uint4*>(dx_elements - lead);
+  uint4* dxs = reinterpret_cast<uint4*>(reinterpret_cast<uintptr_t>(tensors.dx) - lead * sizeof(T));  // if wanted
   Sum sums[V] = {};
   uint4 x[kRows] = {}, dy[kRows] = {};
   const auto load_rows = [&] {
@@ -165,7 +164,7 @@ __global__ void __launch_bounds__(max_prelu_threads) prelu_columns(const __grid_
         const int64_t at = place + k * params.step_packs;
         const uint4 dx =
             gate_pack<T, A>(x[k], dy[k], alphas, [&](int j, Sum one_x, Sum one_dy) { sums[j] += one_dy * one_x; });
-        if (dx_elements == nullptr) continue;
+        if (tensors.dx == nullptr) continue;
         if constexpr (is_aligned)
           store_chunk(dxs + at, dx);
         else
