@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(max_prelu_threads) prelu_columns(const __grid_
   // Where the tensors have the packs, those that do not exist too.
   const uint4* xs = reinterpret_cast<const uint4*>(static_cast<const T*>(tensors.x) - lead);
   const uint4* dys = reinterpret_cast<const uint4*>(static_cast<const T*>(tensors.dy) - lead);
-  uint4* dxs = reinterpret_cast<uint4*>(static_cast<T*>(tensors.dx) - lead);
+  uint4* dxs = reinterpret_cast<uint4*>(reinterpret_cast<uintptr_t>(tensors.dx) - lead * sizeof(T));  // if wanted
   Sum sums[V] = {};
   uint4 x[kRows] = {}, dy[kRows] = {};
   const auto load_rows = [&] {
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(max_prelu_threads) prelu_columns(const __grid_
   Sum sum = 0;
   PackAlphas<T, A> alphas;
   if constexpr (is_vector) {
-    const int64_t position = column * V;
+    const int64_t position = is_column ? column * V : 0;
     const int64_t period = params.num_columns == grid.channels
                                ? 0
                                : static_cast<int64_t>(grid.by_channels_wide.divide(static_cast<uint64_t>(position)));

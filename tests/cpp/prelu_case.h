@@ -52,6 +52,7 @@ inline std::vector<PreluCase> prelu_kernel_cases() {
       {"NCHW, 2x2: a pack holds more than two", f16, 40, 16, 4},
       {"NCHW, 2x3 in f32", f32, 30, 10, 6},
       {"channels last, whole packs", f16, 300, 64, 1},
+      {"channels last, 72 channels: the last tile reaches past the row", f16, 100, 72, 1},
       {"channels last, alpha misaligned by its type alone", f32, 301, 32, 1},
       {"channels last, 3 channels", f16, 1001, 3, 1},
       {"channels last, 100 channels: two rows are whole packs", f16, 77, 100, 1},
