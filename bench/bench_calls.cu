@@ -100,12 +100,10 @@ int main() {
     int device = 0;
     return cudaGetDevice(&device);
   });
-  print("flowk_permute (64, 128) -> (128, 64)", [&] {
-    return flowk_permute(x, nullptr, out, nullptr, 2, shape, axes, type, stream);
-  });
-  print("flowk_unary relu", [&] {
-    return flowk_unary(FLOWK_UNARY_RELU, x, nullptr, type, out, nullptr, type, 2, shape, 0, 0, stream);
-  });
+  print("flowk_permute (64, 128) -> (128, 64)",
+        [&] { return flowk_permute(x, nullptr, out, nullptr, 2, shape, axes, type, stream); });
+  print("flowk_unary relu",
+        [&] { return flowk_unary(FLOWK_UNARY_RELU, x, nullptr, type, out, nullptr, type, 2, shape, 0, 0, stream); });
   print("flowk_binary add", [&] {
     return flowk_binary(FLOWK_BINARY_ADD, x, nullptr, type, y, nullptr, type, out, nullptr, type, 2, shape, stream);
   });
@@ -121,9 +119,8 @@ int main() {
     return flowk_prelu_backward(out, x, y, dx, static_cast<float*>(workspace) + (1 << 16), rows, cols, 1, type, type,
                                 workspace, 1 << 18, stream);
   });
-  print("flowk_masked_softmax", [&] {
-    return flowk_masked_softmax(x, nullptr, type, out, nullptr, type, 2, shape, 1, nullptr, 0, stream);
-  });
+  print("flowk_masked_softmax",
+        [&] { return flowk_masked_softmax(x, nullptr, type, out, nullptr, type, 2, shape, 1, nullptr, 0, stream); });
   print("flowk_masked_softmax_backward", [&] {
     return flowk_masked_softmax_backward(y, nullptr, out, nullptr, type, dx, nullptr, type, 2, shape, 1, nullptr, 0,
                                          stream);

@@ -90,7 +90,7 @@ struct TurnExchange {
   }
   // combine(parts, number of parts) is what they are together.
   template <class Combine>
-  __device__ __forceinline__ void send(const RowPart<T>& part, int turn, Combine combine) const {
+  __device__ __forceinline__ void send(const RowPart<T>& part, int turn, [[maybe_unused]] Combine combine) const {
     if (cluster.lane == 0) parts_of_block(turn)[block.warp] = part;
 #if !defined(FLOWK_SIMT) && __CUDA_ARCH__ >= 900
     if (cluster.blocks == 1) return;
@@ -109,7 +109,7 @@ struct TurnExchange {
 #endif
   }
   template <class Combine>
-  __device__ __forceinline__ RowPart<T> receive(int turn, Combine combine) const {
+  __device__ __forceinline__ RowPart<T> receive(int turn, [[maybe_unused]] Combine combine) const {
 #if !defined(FLOWK_SIMT) && __CUDA_ARCH__ >= 900
     if (cluster.blocks > 1) {
       const ExchangeBuffer<T> buffer = of_cluster(turn);
