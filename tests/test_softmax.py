@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from library_under_test import THREAD_ORDERS
 from softmax_calls import check_backward, check_softmax, place, place_inputs
-from softmax_cases import CASES, DTYPES, SoftmaxCase
+from softmax_cases import CASES, DTYPES, IN_TURN_CASES, SoftmaxCase
 from softmax_reference import inputs_of
 
 from pyflowk import _softmax
@@ -29,6 +29,16 @@ BACKWARD_CASES = [case for case in CASES if case.values != "special" and case.bi
 @pytest.mark.parametrize("case", BACKWARD_CASES, ids=lambda case: case.id)
 def test_the_gradient_of_every_case_is_right(arrays: Any, thread_order: str, case: SoftmaxCase) -> None:
     check_backward(arrays, case)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", IN_TURN_CASES, ids=lambda case: case.id)
+def test_rows_that_clusters_take_in_turn_are_right(arrays: Any, case: SoftmaxCase) -> None:
+    if arrays.device is None:
+        pytest.skip("the executor has no clusters")
+    check_softmax(arrays, case)
+    if case.values != "special":
+        check_backward(arrays, case)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -55,7 +65,7 @@ def test_every_kernel_is_reached_by_a_row_of_the_table(arrays: Any) -> None:
     if arrays.device is None:  # the executor has no clusters: these kernels run on a GPU only
         kernels = {kernel for kernel in kernels if "cluster" not in kernel}
     planned = set()
-    for case in CASES:
+    for case in CASES if arrays.device is None else (*CASES, *IN_TURN_CASES):
         if 0 in case.shape:
             continue
         inputs = inputs_of(case)

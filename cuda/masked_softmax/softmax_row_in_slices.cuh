@@ -29,8 +29,8 @@ struct RowSlice {
   RowTeam team;  // the threads of the block
   SoftmaxRow row;
   RowChunks chunks;
-  const unsigned char* x;  // the row's first chunk
-  const unsigned char* side;
+  const unsigned char* x;               // the row's first chunk
+  const unsigned char* side = nullptr;  // backward: of y
   unsigned char* out;
   OwnChunks own;
   int extra_column;
@@ -49,7 +49,7 @@ struct RowSlice {
         chunks(row_chunks<T>(params, row)) {
     const int head_bytes = chunks.head * static_cast<int>(sizeof(T));
     x = row.x + head_bytes;
-    side = row.side + head_bytes;
+    if constexpr (kBackward) side = row.side + head_bytes;
     out = row.out + head_bytes;
     own = own_chunks(params, x, chunks, slice, thread);
     extra_column = leftover_column<T>(params, row, chunks, slice, thread);

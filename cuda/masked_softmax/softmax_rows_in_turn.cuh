@@ -124,10 +124,10 @@ struct SoftmaxTurn {
   __device__ __forceinline__ void find_factor(A max) {
     if (max == factor_max) return;
     factor_max = max;
-    // A warp that keeps nothing has exponentials of 0, that no factor may turn into NaN.
+    // A warp of -infinity alone has exponentials of 0, that only a row with a NaN turns into NaN.
     factor =
         max == negative_infinity<A>()
-            ? A{0}
+            ? A{0} * row.sum
             : quotient_of(exponential<T>(Scale(max, running.scale).to_reference(to_row_exponent().reference)), row.sum);
   }
   // Batch n of the row that leaves, of exponentials if they were kept.

@@ -15,8 +15,8 @@ constexpr int turn_step_bytes = turn_threads * chunk_bytes;  // between a thread
 // A thread's part of a row: chunks from `begin`, 0 or 1, to `end`, and at most one column outside whole chunks.
 template <class T, bool kBackward, int kBatch>
 struct TurnRow {
-  const unsigned char* x;  // of chunk 0; backward: dy
-  const unsigned char* side;
+  const unsigned char* x;     // of chunk 0; backward: dy
+  const unsigned char* side;  // backward: y; else x
   unsigned char* out;
   int begin;
   int end;
@@ -31,7 +31,7 @@ struct TurnRow {
     const OwnChunks own = own_chunks(params, row.x + head_bytes, chunks, rank, lane);
     const int first_bytes = head_bytes + own.first * chunk_bytes;
     x = row.x + first_bytes;
-    side = row.side + first_bytes;
+    side = kBackward ? row.side + first_bytes : x;
     out = row.out + first_bytes;
     begin = own.first >= 0 ? 0 : 1;
     end = (own.end - own.first + turn_threads - 1) / turn_threads;

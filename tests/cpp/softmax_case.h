@@ -30,6 +30,7 @@ struct SoftmaxCase {
   int64_t lead = 0;                    // elements from a multiple of 16 bytes to x, and to y
   flowk_dtype out_dtype = FLOWK_BOOL;  // BOOL: dtype
   bool backward = false;
+  bool special = false;  // rows with a NaN or an infinity; not with `log_softmax` or `backward`
 };
 
 // Memory that ends where the tensor does, `lead` elements past a multiple of 16.
@@ -94,6 +95,7 @@ class CaseRun {
         lengths_(row.lengths == 8 ? FLOWK_INT64 : FLOWK_INT32, num_rows_),
         bias_(row.dtype, row.bias ? row.heads * row.rows * row.columns : 1) {
     for (int64_t i = 0; i < x_.elements(); ++i) x_.set(i, 4 * case_random(static_cast<uint64_t>(i)));
+    if (row.special) make_special();
     for (int64_t i = 0; i < dense_.elements(); ++i)
       dense_.set(i, case_random(static_cast<uint64_t>(7 * i)) > 0.2 ? 3 : 0);
     for (int64_t i = 0; i < bias_.elements(); ++i) bias_.set(i, 2 * case_random(static_cast<uint64_t>(11 * i)));
@@ -176,7 +178,8 @@ class CaseRun {
         if (std::isfinite(value)) largest = std::max(largest, std::fabs(value));
       for (int64_t j = 0; j < row_.columns; ++j) {
         const double want = exact[static_cast<size_t>(j)], got = out_.get(r * row_.columns + j);
-        if (std::isinf(want)
+        if (std::isnan(want) ? std::isnan(got)
+            : std::isinf(want)
                 ? got == want
                 : std::fabs(got - want) <= unit * std::max(largest, row_.backward || row_.log_softmax ? 1.0 : 0.0) +
                                                rounding * std::fabs(want) + smallest)
@@ -190,10 +193,22 @@ class CaseRun {
   }
 
   void poison() {
-    for (int64_t i = 0; i < out_.elements(); ++i) out_.set(i, std::numeric_limits<double>::quiet_NaN());
+    const double value = row_.special ? -3 : std::numeric_limits<double>::quiet_NaN();
+    for (int64_t i = 0; i < out_.elements(); ++i) out_.set(i, value);
   }
 
  private:
+  // In turn: -infinity but for one column; NaN, -infinity elsewhere; the same with +infinity; -infinity alone; a NaN
+  // among finite scores.
+  void make_special() {
+    constexpr double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+    const double value_of[] = {1, nan, infinity, -infinity, nan};
+    for (int64_t r = 0; r < num_rows_; ++r) {
+      for (int64_t j = 0; j < row_.columns && r % 5 < 4; ++j) x_.set(r * row_.columns + j, -infinity);
+      x_.set(r * row_.columns + (r % 5 == 1 ? 0 : row_.columns - 1), value_of[r % 5]);
+    }
+  }
+
   bool keeps(int64_t r, int64_t j) const {
     const int64_t row = r % row_.rows, head = r / row_.rows % row_.heads, batch = r / row_.rows / row_.heads;
     (void)head;
@@ -225,12 +240,20 @@ class CaseRun {
       }
       return;
     }
-    double largest = -std::numeric_limits<double>::infinity(), sum = 0;
+    constexpr double infinity = std::numeric_limits<double>::infinity();
+    double largest = -infinity, sum = 0;
+    bool is_nan = false;
     for (int64_t j = 0; j < k; ++j) {
       double z = row_.scale * x_.get(first + j);
       if (row_.bias) z += bias_.get(r % (row_.heads * row_.rows) * k + j);
       values[at(j)] = z;
-      if (keeps(r, j)) largest = std::max(largest, z);
+      if (!keeps(r, j)) continue;
+      is_nan |= std::isnan(z) || z == infinity;
+      largest = std::max(largest, z);
+    }
+    if (is_nan || (largest == -infinity && !row_.log_softmax)) {
+      for (int64_t j = 0; j < k; ++j) values[at(j)] = is_nan && keeps(r, j) ? std::nan("") : 0;
+      return;
     }
     for (int64_t j = 0; j < k; ++j) sum += keeps(r, j) ? std::exp(values[at(j)] - largest) : 0;
     for (int64_t j = 0; j < k; ++j) {

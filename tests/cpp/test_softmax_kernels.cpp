@@ -153,6 +153,17 @@ void rows_too_long_for_shared_memory_are_right() {
   }
 }
 
+void nan_and_infinities_reach_their_rows_alone() {
+  for (const flowk_dtype dtype : dtypes)
+    for (const int64_t columns : {9, 64, 77, 500})
+      check_case({.why = "special", .dtype = dtype, .columns = columns, .special = true});
+  // Threads that hold nothing but -infinity of a row whose others have a NaN.
+  for (const flowk_dtype dtype : {FLOWK_FLOAT16, FLOWK_FLOAT32})
+    for (const int64_t columns : {20000, 60001})
+      check_case(
+          {.why = "special", .dtype = dtype, .columns = columns, .batch = 1, .heads = 1, .rows = 5, .special = true});
+}
+
 // Broadcast over heads, a mask of more than a band's bytes is walked in bands, the last of them partial.
 void bands_that_do_not_divide_the_rows_are_right() {
   check_case(
@@ -176,6 +187,7 @@ int main() {
   misaligned_tensors_and_other_types_are_right();
   long_rows_are_right();
   rows_too_long_for_shared_memory_are_right();
+  nan_and_infinities_reach_their_rows_alone();
   bands_that_do_not_divide_the_rows_are_right();
   every_kernel_is_reached();
   return num_failed_checks == 0 ? 0 : 1;
