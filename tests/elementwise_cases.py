@@ -82,7 +82,11 @@ def _sigmoid(x: Any) -> Any:
 
 
 def _normal_cdf(x: Any) -> Any:
-    return 0.5 * _erfc(-x / math.sqrt(2))
+    # erfc takes a float64. What that leaves out of the argument is worth up to x * x units, and comes by the slope.
+    exact = -np.asarray(x) / np.sqrt(np.longdouble(2))
+    near = exact.astype(np.float64)
+    slope = -2 / math.sqrt(math.pi) * np.exp(-(np.minimum(np.abs(near), 40.0) ** 2))
+    return 0.5 * (_erfc(near) + slope * (exact - near))
 
 
 def _at_limits(formula: Callable[[Any], Any], x: Any, below: Any, above: Any) -> Any:
