@@ -18,15 +18,22 @@ struct PackWords {
   static constexpr int shifted = pack::num_words<kN * largest_bytes()>;
 };
 
-// A pack of neighbours at a multiple of its bytes, or of one element throughout.
+// A pack of neighbours at a multiple of its bytes, or one element in the first word, to be repeated when it is wanted.
 template <int kN, int kSize>
-__device__ __forceinline__ void load_whole_pack(const ElementwiseOperand& operand, const unsigned char* here,
+__device__ __forceinline__ void load_unrepeated(const ElementwiseOperand& operand, const unsigned char* here,
                                                 uint32_t* words) {
   if (operand.access == ElementwiseAccess::aligned) return pack::load<kN * kSize>(words, here);
   words[0] = operand.number[0];
   if constexpr (kSize == 8) words[1] = operand.number[1];
   if (operand.access == ElementwiseAccess::splat) pack::load<kSize>(words, here);
-  pack::repeat<kN, kSize>(words);
+}
+
+// The same, of one element throughout.
+template <int kN, int kSize>
+__device__ __forceinline__ void load_whole_pack(const ElementwiseOperand& operand, const unsigned char* here,
+                                                uint32_t* words) {
+  load_unrepeated<kN, kSize>(operand, here, words);
+  if (operand.access != ElementwiseAccess::aligned) pack::repeat<kN, kSize>(words);
 }
 
 // Elements [first, first + kN) of an array that stays in registers.

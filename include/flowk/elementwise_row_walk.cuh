@@ -9,16 +9,6 @@
 
 namespace flowk {
 
-// A pack as it is loaded: one element's stands in the first word, to be repeated when it is wanted.
-template <int kN, int kSize>
-__device__ __forceinline__ void load_unrepeated(const ElementwiseOperand& operand, const unsigned char* here,
-                                                uint32_t* words) {
-  if (operand.access == ElementwiseAccess::aligned) return pack::load<kN * kSize>(words, here);
-  words[0] = operand.number[0];
-  if constexpr (kSize == 8) words[1] = operand.number[1];
-  if (operand.access == ElementwiseAccess::splat) pack::load<kSize>(words, here);
-}
-
 // The packs of the next row are under way while one is computed, which takes registers for both.
 template <int kN, class Factory, class Out, class... In>
 __global__ void __launch_bounds__(elementwise_threads,
