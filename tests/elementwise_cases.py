@@ -214,10 +214,12 @@ _LOSSES: dict[Op, Callable[..., Any]] = {
     BinaryOp.GELU_GRAD: lambda x, y: np.abs(x) * 16 * (1 + y * y) * np.exp(-np.minimum(y * y, 80) / 4) + 8 * np.abs(x),
     BinaryOp.GELU_TANH_GRAD: lambda x, y: np.abs(x) * 64,
     TernaryOp.LERP: lambda x, y, z: np.abs(x) + np.abs(z) * (np.abs(x) + np.abs(y)),
-    # The reference rounds twice: float64 in 64 bits.
-    TernaryOp.FMA: lambda x, y, z: np.abs(x * y) * 2.0**-11,
     TernaryOp.ADD_MULTIPLY: lambda x, y, z, a: np.abs(a * y * z) * 2,
-    UnaryOp.SCALE: lambda x, a, b: np.abs(a * x) * 2.0**-11,
+}
+# Products that the reference rounds before it adds: float32's in float64, float64's in 64 bits.
+_PRODUCTS: dict[Op, Callable[..., Any]] = {
+    TernaryOp.FMA: lambda x, y, z: np.abs(x * y),
+    UnaryOp.SCALE: lambda x, a, b: np.abs(a * x),
 }
 
 
@@ -235,10 +237,13 @@ def tolerance(
     """How far a result may be from the exact one: half a unit of `out` by rounding, and what was lost in `compute`."""
     wide = np.dtype(np.float64 if compute == np.float64 else np.float32)
     lost = _ULPS.get(call.op, 0.5) * spacing(exact, wide)
-    if call.op in _LOSSES:
+    losses = _LOSSES.get(call.op) or _PRODUCTS.get(call.op)
+    if losses:
         info = ml_dtypes.finfo(wide)
         with np.errstate(all="ignore"):
-            loss = _LOSSES[call.op](*operands, *call.parameters)
+            loss = losses(*operands, *call.parameters)
+            if call.op in _PRODUCTS:
+                loss = loss * (2.0**-11 if wide == np.float64 else 2.0**-28)
         loss = np.where(np.isfinite(loss), loss, 0.0)
         lost = lost + loss * float(info.eps) + 64 * float(info.smallest_subnormal)
     if out.itemsize >= 4:
