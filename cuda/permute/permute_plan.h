@@ -266,8 +266,8 @@ struct PermutePlan {
 // Chooses kernel, tile and launch. Never fails: every checked request has a plan.
 void plan_permute(const PermuteRequest& request, const Device& device, PermutePlan* plan);
 
-// The same plan from this thread's memory, where it holds one for the same shape, strides and alignment: the search for
-// a tile takes 3 to 6 us, this 0.2. Good until the thread's next call.
+// The same plan from this thread's memory, which holds those of its last 32 shapes, strides and alignments: the search
+// for a tile takes 3 to 12 us, this 0.1. Good until the thread's next call.
 const PermutePlan& remembered_plan(const PermuteRequest& request, const Device& device);
 
 // Enqueues the plan.

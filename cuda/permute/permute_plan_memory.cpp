@@ -7,7 +7,8 @@
 namespace flowk {
 namespace {
 
-constexpr int num_slots = 8;  // a power of 2
+// The shapes of a thread that are remembered, the latest: 6 KB each.
+constexpr int num_slots = 32;
 
 // All that a plan depends on, pointers only by what they are modulo a line.
 struct Key {
@@ -27,6 +28,14 @@ struct Slot {
   const unsigned char* src = nullptr;  // of the problem that the plan holds the pointers of
   unsigned char* dst = nullptr;
   PermutePlan plan;
+};
+
+struct Memory {
+  uint64_t hashes[num_slots] = {};  // of the slots' keys, side by side for the search
+  Slot slots[num_slots];
+  int oldest = 0;  // the slot that the next new shape takes
+
+  Slot* find(const Key& key);
 };
 
 void make_key(const PermuteProblem& problem, const Device& device, PermutePlanner planner, Key* key) {
@@ -58,6 +67,12 @@ bool are_equal(const Key& a, const Key& b) {
          std::memcmp(a.dims, b.dims, sizeof(int64_t) * 3 * static_cast<size_t>(a.rank)) == 0;
 }
 
+Slot* Memory::find(const Key& key) {
+  for (int i = 0; i < num_slots; ++i)
+    if (hashes[i] == key.hash && are_equal(slots[i].key, key)) return &slots[i];
+  return nullptr;
+}
+
 void move_pointers(const PermuteProblem& problem, Slot* slot) {
   const ptrdiff_t src_step = problem.src - slot->src, dst_step = problem.dst - slot->dst;
   const auto move = [&](auto* params) {
@@ -82,20 +97,23 @@ const PermutePlan& remembered_plan(const PermuteRequest& request, const Device& 
 }
 
 const PermutePlan& remembered_plan(const PermuteProblem& problem, const Device& device, PermutePlanner planner) {
-  static thread_local Slot slots[num_slots];
+  static thread_local Memory memory;
   Key key;
   make_key(problem, device, planner, &key);
-  Slot& slot = slots[key.hash >> 1 & (num_slots - 1)];
-  if (are_equal(slot.key, key)) {
-    move_pointers(problem, &slot);
-  } else {
-    slot = Slot();
-    planner(problem, device, &slot.plan);
-    slot.key = key;
-    slot.src = problem.src;
-    slot.dst = problem.dst;
+  Slot* slot = memory.find(key);
+  if (slot != nullptr) {
+    move_pointers(problem, slot);
+    return slot->plan;
   }
-  return slot.plan;
+  slot = &memory.slots[memory.oldest];
+  memory.hashes[memory.oldest] = key.hash;
+  memory.oldest = (memory.oldest + 1) % num_slots;
+  slot->plan = PermutePlan();
+  planner(problem, device, &slot->plan);
+  slot->key = key;
+  slot->src = problem.src;
+  slot->dst = problem.dst;
+  return slot->plan;
 }
 
 }  // namespace flowk

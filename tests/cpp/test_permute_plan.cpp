@@ -112,8 +112,6 @@ void equal_requests_have_equal_plans() {
   }
 }
 
-// A complex number at half its alignment is two halves, which doubles the strides: not those that nothing is stepped
-// by.
 // Twice, at pointers that are further on by lines and by less: the memory is asked before and after it knows a row, and
 // rows drive each other out of it.
 void a_remembered_plan_is_the_plan() {
@@ -135,6 +133,34 @@ void a_remembered_plan_is_the_plan() {
   }
 }
 
+int num_planned = 0;
+void count_and_plan(const PermuteProblem& problem, const Device& device, PermutePlan* plan) {
+  ++num_planned;
+  plan_problem(problem, device, plan);
+}
+
+// A thread that works on 32 shapes in turn plans each of them once; one more makes it forget the first.
+void a_thread_remembers_its_last_32_shapes() {
+  const auto ask = [](int64_t rows) {
+    const PermuteCase row = {"transpose", 4, {rows, 96}, {1, 0}};
+    PermuteProblem problem;
+    make_problem(fake_request(row), &problem);
+    remembered_plan(problem, h200, count_and_plan);
+  };
+  num_planned = 0;
+  for (int round = 0; round < 3; ++round)
+    for (int64_t i = 0; i < 32; ++i) ask(1000 + i);
+  CHECK(num_planned == 32);
+  ask(2000);
+  CHECK(num_planned == 33);
+  ask(1001);
+  CHECK(num_planned == 33);
+  ask(1000);
+  CHECK(num_planned == 34);
+}
+
+// A complex number at half its alignment is two halves, which doubles the strides: not those that nothing is stepped
+// by.
 void complex_halves_leave_the_stride_of_an_extent_of_1_alone() {
   PermuteRequest request;
   request.src = reinterpret_cast<const void*>(uintptr_t{0x10004});
@@ -207,6 +233,7 @@ int main() {
   kernels_have_names_of_their_own();
   equal_requests_have_equal_plans();
   a_remembered_plan_is_the_plan();
+  a_thread_remembers_its_last_32_shapes();
   complex_halves_leave_the_stride_of_an_extent_of_1_alone();
   explanation_starts_with_the_kernel_and_is_cut_to_the_buffer();
   every_tile_candidate_can_be_launched();
