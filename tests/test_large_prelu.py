@@ -27,15 +27,21 @@ CASES = [
 ]
 
 
+# The gradient of the first case's alpha sums 3 * 2^29 products of normal numbers: its standard deviation is 40132 times
+# dy's. float16 ends at 65504, 6.5 standard deviations away; those of dy = 1 would pass it in one run of ten.
+DY_DEVIATION = 0.25
+
+
 @pytest.mark.parametrize(("shape", "axis"), CASES)
 def test_more_than_2_to_the_31_elements_are_right(shape: tuple[int, ...], axis: int) -> None:
+    torch.manual_seed(1)
     x, dy = (torch.empty(shape, dtype=torch.float16, device="cuda") for _ in range(2))
     alpha = torch.rand(shape[axis], device="cuda").half()
     assert x.numel() > 2**31
     parts = slices(shape)
     for part in parts:
         x[part].normal_()
-        dy[part].normal_()
+        dy[part].normal_(std=DY_DEVIATION)
     y = pyflowk.prelu(x, alpha, axis)
     alphas = alpha.float().view([-1 if d == axis else 1 for d in range(len(shape))])
     for part in parts:
