@@ -248,10 +248,13 @@ def _empty() -> Iterator[SoftmaxCase]:
         yield SoftmaxCase(shape, "float32", "no elements", mask=shape, lengths=shape[:-1], causal=True)
 
 
-# What clusters take in turn: more long rows than there are clusters of an H200's multiprocessors, on a GPU only.
+# What clusters take in turn: more long rows than there are clusters of an H200's multiprocessors, on a GPU only. Two
+# rows or more of each cluster, few for NumPy's sake.
 IN_TURN_CASES = (
-    SoftmaxCase((14, 2**19), "float32", "rows in turn"),
+    SoftmaxCase((14, 2**19), "float32", "rows in turn; their gradients are too long for shared memory"),
     SoftmaxCase((28, 2**18 + 1), "float32", "rows in turn that start inside chunks, their logarithms", log=True),
+    SoftmaxCase((14, 2**20 - 9), "float32", "rows in turn that are too long for shared memory"),
+    SoftmaxCase((14, 2**19 - 9), "float16", "16-bit gradients in turn"),
     SoftmaxCase(
         (28, 2**19 + 5), "float16", "rows in turn with NaN and infinities", values="special", x_lead=3, out_lead=3
     ),

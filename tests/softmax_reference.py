@@ -49,6 +49,13 @@ def inputs_of(case: SoftmaxCase) -> Inputs:
     return Inputs(x_values(case, rng), mask, lengths, bias)
 
 
+def zeros_of(case: SoftmaxCase) -> Inputs:
+    """Zeros in the place of inputs_of(case): for a plan, which does not depend on values."""
+    dtypes = (case.dtype, case.mask_dtype, case.lengths_dtype, case.bias_dtype or case.dtype)
+    shapes = (case.shape, case.mask, case.lengths, case.bias)
+    return Inputs(*(None if shape is None else np.zeros(shape, dtype) for shape, dtype in zip(shapes, dtypes)))
+
+
 def x_values(case: SoftmaxCase, rng: np.random.Generator) -> np.ndarray:
     x = rng.normal(0, 1, case.shape) * 3
     if case.values == "wide":
@@ -144,6 +151,11 @@ def softmax64(x: np.ndarray) -> np.ndarray:
     return e / e.sum(axis=-1, keepdims=True)
 
 
+def is_large_matrix(shape: Sequence[int]) -> bool:
+    """Work row by row on this: NumPy's temporaries then stay in the processor's caches, three times as fast."""
+    return len(shape) == 2 and shape[0] > 1 and shape[1] >= 2**17
+
+
 @np.errstate(all="ignore")
 def softmax_reference(case: SoftmaxCase, inputs: Inputs) -> Reference:
     """y = softmax over the kept columns of scale * x + bias.
@@ -151,6 +163,11 @@ def softmax_reference(case: SoftmaxCase, inputs: Inputs) -> Reference:
     bound: units in the last place of the row's largest y; a bias, or a scale that is no power of 2, adds the rounding
     of scale * x + bias, relative to its size; the logarithm has the rounding of the value itself.
     """
+    has_masks = case.causal or case.window is not None or any(values is not None for values in inputs[1:])
+    if is_large_matrix(case.shape) and not has_masks:
+        row_case = case._replace(shape=(1, case.shape[1]))
+        rows = [softmax_reference(row_case, inputs._replace(x=row[None])) for row in inputs.x]
+        return Reference(*map(np.concatenate, zip(*rows)))
     eps, units, narrow, wide = precision_of(case.dtype)
     keep = kept(case, inputs)
     scaled = case.scale * inputs.x.astype(wide)
@@ -183,6 +200,9 @@ def backward_reference(case: SoftmaxCase, keep: np.ndarray, dy: np.ndarray, y: n
 
     bound: twice as many epsilon of the terms' size.
     """
+    if is_large_matrix(y.shape):
+        rows = [backward_reference(case, *(row[None] for row in of_row)) for of_row in zip(keep, dy, y)]
+        return Reference(*map(np.concatenate, zip(*rows)))
     eps, units, narrow, wide = precision_of(y.dtype.name)
     gradient, result = dy.astype(wide), y.astype(wide)
     if case.log:
@@ -204,24 +224,44 @@ def backward_reference(case: SoftmaxCase, keep: np.ndarray, dy: np.ndarray, y: n
     return Reference(values, np.where(keep, 2 * units * eps * abs(case.scale) * terms + denormal, 0))
 
 
+def rounded(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """The nearest numbers of `dtype`, in float64. NumPy's own conversion takes 100 ns for a result below the least
+    normal number of float16, as long rows have: so 1.5 * 2^52 times float16's last place is added and taken off.
+    """
+    if dtype != np.float16 or values.dtype != np.float64:
+        return values.astype(dtype).astype(np.float64)
+    near = values.clip(-(2.0**17), 2.0**17)
+    power = (near.view(np.uint64) & np.uint64(0x7FF << 52)).view(np.float64)
+    shift = power.clip(min=2.0**-14) * (1.5 * 2.0**42)
+    near = (near + shift) - shift
+    return np.where(np.abs(near) > 65504, near * np.inf, near)
+
+
 @np.errstate(all="ignore")
-def assert_within(actual: np.ndarray, reference: Reference) -> None:
-    """Every element is a value within the bound of the reference, rounded to the result's type; NaN where that is NaN.
+def is_within(actual: np.ndarray, reference: Reference) -> np.ndarray:
+    """Which elements are a value within the reference's bound, rounded to the result's type; NaN where that is NaN.
 
     Rounding is monotone, so it lies between the roundings of both ends.
     """
-    dtype = actual.dtype
-    low, high = ((reference.values + sign * reference.bound).astype(dtype).astype(np.float64) for sign in (-1, 1))
+    if is_large_matrix(actual.shape):
+        return np.stack([is_within(row, Reference(*of_row)) for row, *of_row in zip(actual, *reference)])
+    low, high = (rounded(reference.values + sign * reference.bound, actual.dtype) for sign in (-1, 1))
     got = actual.astype(np.float64)
-    right = ((low <= got) & (got <= high)) | (np.isnan(got) & np.isnan(reference.values))
+    return ((low <= got) & (got <= high)) | (np.isnan(got) & np.isnan(reference.values))
+
+
+def assert_within(actual: np.ndarray, reference: Reference) -> None:
+    """Every element is a value within the bound of the reference, as is_within() judges it."""
+    right = is_within(actual, reference)
     if not right.all():
         wrong = np.argwhere(~right)
         shown = [
-            f"{tuple(map(int, index))}: {got[tuple(index)]!r} in place of {reference.values[tuple(index)]!r} "
+            f"{tuple(map(int, index))}: {float(actual[tuple(index)])!r} in place of {reference.values[tuple(index)]!r} "
             f"+- {reference.bound[tuple(index)]:.3g}"
             for index in wrong[:6]
         ]
-        raise AssertionError(f"{len(wrong)} of {got.size} elements of {dtype} are wrong:\n  " + "\n  ".join(shown))
+        count = f"{len(wrong)} of {actual.size} elements of {actual.dtype}"
+        raise AssertionError(f"{count} are wrong:\n  " + "\n  ".join(shown))
 
 
 def row_strides(shape: Sequence[int], itemsize: int, pad: int) -> tuple[int, ...]:
