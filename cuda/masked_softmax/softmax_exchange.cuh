@@ -104,16 +104,17 @@ __device__ __forceinline__ ExchangeBuffer<T> exchange_buffer_at(const ExchangeBu
 
 // Before the first load of a kernel that may run in clusters: the block's barriers are made ready for what the others
 // send. A release and an acquire by all threads of a cluster, at a cluster barrier or by arrivals at an mbarrier, cost
-// 12 to 29% of the kernel (H200), so the blocks arrive here, wait before they send, and then wait for the bytes alone.
+// 12 to 29% of the kernel (H200), so the blocks arrive here, wait before they send, and then wait for the bytes alone
+// and for `num_arrivals` threads of their own.
 template <class T>
 __device__ __forceinline__ void begin_exchange(const ExchangeBuffer<T>& buffer, const RowTeam& team,
-                                               int num_buffers = 1) {
+                                               int num_buffers = 1, int num_arrivals = 1) {
 #if !defined(FLOWK_SIMT) && __CUDA_ARCH__ >= 900
   if (team.blocks == 1) return;
   if (threadIdx.x == 0) {
     for (int i = 0; i < num_buffers; ++i) {
       const uint32_t barrier = shared_address(exchange_buffer_at(buffer, team, i).barrier());
-      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(num_arrivals) : "memory");
       asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
       expect_parts<T>(barrier, team);
     }
@@ -123,6 +124,7 @@ __device__ __forceinline__ void begin_exchange(const ExchangeBuffer<T>& buffer, 
   (void)buffer;
   (void)team;
   (void)num_buffers;
+  (void)num_arrivals;
 #endif
 }
 
@@ -150,6 +152,10 @@ __device__ __forceinline__ void send_part(const ExchangeBuffer<T>& buffer, int s
                  : "memory");
 }
 
+__device__ __forceinline__ void arrive_at_parts(uint64_t* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+
 __device__ __forceinline__ void wait_for_parts(uint64_t* barrier, int parity) {
   uint32_t done = 0;
   while (done == 0)
@@ -171,8 +177,7 @@ __device__ __forceinline__ int exchange_parts(const ExchangeBuffer<T>& buffer, c
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
     // The arrival is here and not with its transactions: there, synccheck of CUDA 13.0 reports a missing wait.
     if (team.lane < team.blocks) send_part(buffer, slot, team.lane, part);
-    if (threadIdx.x == 0)
-      asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(buffer.barrier())) : "memory");
+    if (threadIdx.x == 0) arrive_at_parts(buffer.barrier());
     wait_for_parts(buffer.barrier(), 0);
     return team.warps * team.blocks;
   }

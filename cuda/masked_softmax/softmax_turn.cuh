@@ -70,7 +70,9 @@ __device__ __forceinline__ void wait_for_groups(int pending) {
 
 // How the threads of a cluster agree on one row after the other. Each warp leaves its part of row i in the block's
 // shared memory; the first warp sends what they are together to all blocks; and later on each warp asks for the row's.
-// Parts of row i + 1 are sent by who has had those of row i, so that two buffers in turn are enough.
+// Two buffers in turn are enough. A warp leaves its part of row i + 2 in the place of that of row i once it has row i,
+// by a barrier at which every lane of the first warp arrives after it has read the parts of row i. And a block sends
+// its part of row i + 2 once it has row i + 1 from all blocks, each of which sent that when all its warps had row i.
 template <class T>
 struct TurnExchange {
   ExchangeBuffer<T> first;
@@ -80,7 +82,7 @@ struct TurnExchange {
       : first(exchange_buffer<T>()),
         block{team.lane, 32, team.warp, turn_warps, 0, 1},
         cluster{team.lane, 32, team.warp, 1, team.rank, team.blocks} {
-    begin_exchange(of_cluster(0), cluster, 2);
+    begin_exchange(of_cluster(0), cluster, 2, 32);
   }
   __device__ __forceinline__ RowPart<T>* parts_of_block(int turn) const {
     return exchange_buffer_at(first, block, turn & 1).parts();
@@ -104,8 +106,7 @@ struct TurnExchange {
     const RowPart<T> together = combine(parts_of_block(turn), turn_warps);
     const ExchangeBuffer<T> buffer = of_cluster(turn);
     if (cluster.lane < cluster.blocks) send_part(buffer, cluster.rank, cluster.lane, together);
-    if (cluster.lane == 0)
-      asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(buffer.barrier())) : "memory");
+    arrive_at_parts(buffer.barrier());
 #endif
   }
   template <class Combine>
