@@ -155,7 +155,8 @@ Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
       break;
     case SoftmaxKernel::row_in_slices:
       if constexpr (sizeof(T) < 8 && kMask != SoftmaxMask::bias)
-        return launch_in_slices(softmax_slice_parts<T, kMask>, softmax_slice_results<T, kMask>, plan, stream);
+        return launch_in_slices(softmax_slice_parts<SliceScores<T, kMask>>, softmax_slice_results<T, kMask>, plan,
+                                stream);
       break;
     case SoftmaxKernel::cluster_rows_in_turn:
       if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::interval)
@@ -199,7 +200,8 @@ Status launch_backward(const SoftmaxPlan& plan, flowk_stream stream) {
       break;
     case SoftmaxKernel::row_in_slices:
       if constexpr (sizeof(T) < 8)
-        return launch_in_slices(softmax_backward_slice_parts<T>, softmax_backward_slice_results<T>, plan, stream);
+        return launch_in_slices(softmax_slice_parts<SliceGradients<T>>, softmax_backward_slice_results<T>, plan,
+                                stream);
       break;
     case SoftmaxKernel::cluster_rows_in_turn:
       if constexpr (sizeof(T) < 8) return launch_in_turn<SoftmaxBackwardTurn<T, 2>>(plan, stream);

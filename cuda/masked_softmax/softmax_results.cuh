@@ -27,7 +27,6 @@ __device__ __forceinline__ float power_of_2_of(float exponent) {
 template <class T, int kCount>
 __device__ __forceinline__ RowValue<T> scores_to_results(const SoftmaxParams& params, float largest, int lanes,
                                                          float (&values)[kCount]) {
-  using E = RowValue<T>;
   constexpr int step = kCount % 4 == 0 ? 4 : 1;
   ThreadSum<T> thread_sum;
   // Exponents are score * scale - shift in one instruction. What rounding the shift costs is the same in a whole row,
@@ -56,14 +55,13 @@ __device__ __forceinline__ RowValue<T> scores_to_results(const SoftmaxParams& pa
     }
     return sum_over_lanes(thread_sum.total(), lanes);
   };
-  float factor, term = 0;
-  E sum;
+  RowValue<T> sum;
+  ResultFactors<T> result;
   if (params.log_softmax) {
     // In the natural base in float32: a result is the exponent itself.
     sum = raise(
         exponent_scale<T, SoftmaxMask::interval>(params), [](float z) { return exponential<T>(z); }, std::true_type{});
-    factor = static_cast<float>(natural_per_base<T>);
-    if (sum != E{0}) term = -log_of<float>(sum);
+    result = {true, sum};
   } else {
     sum = raise(
         params.scale32_base_2,
@@ -74,10 +72,10 @@ __device__ __forceinline__ RowValue<T> scores_to_results(const SoftmaxParams& pa
             return power_of_2_of(z);
         },
         std::false_type{});
-    factor = sum == E{0} ? 0.0f : quotient_of(1.0f, sum);
+    result = {false, sum};
   }
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) values[i] = values[i] * factor + term;
+  for (int i = 0; i < kCount; ++i) values[i] = values[i] * result.factor + result.term;
   return sum;
 }
 

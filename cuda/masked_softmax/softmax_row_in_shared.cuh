@@ -38,7 +38,6 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
     softmax_row_in_shared(const __grid_constant__ SoftmaxParams params) {
   allow_next_grid();
   using A = ComputeType<T>;
-  using E = RowValue<T>;
   constexpr int width = chunk_width<T>;
   constexpr int num_groups = 3;  // chunks in registers, and two halves of those in shared memory
   constexpr bool has_dense = kMask == SoftmaxMask::dense;
@@ -192,11 +191,7 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
     return store_nan_columns<T, T, kMask>(params, row, team.rank * threads + lane, row.columns, threads * team.blocks);
   running.max = total.max;
   const ScoreScale<T, kMask> to_row_exponent = running.to_exponent();
-  A factor = static_cast<A>(natural_per_base<T>), term = 0;
-  if (!params.log_softmax)
-    factor = total.sum == E{0} ? A{0} : quotient_of(A{1}, total.sum);
-  else if (total.sum != E{0})
-    term = -log_of<A>(total.sum);
+  const ResultFactors<T> result(params.log_softmax, total.sum);
   enum class Held { exponentials, scores, logarithms };
   const auto store = [&](auto kind) {
     constexpr Held held_as = decltype(kind)::value;
@@ -206,22 +201,15 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
 #pragma unroll
       for (int j = 0; j < width; ++j)
         y[j] = held_as == Held::exponentials ? y[j] * group_factor
-               : held_as == Held::scores     ? exponential<T>(to_row_exponent(y[j])) * factor
-                                             : to_row_exponent(y[j]) * factor + term;
+               : held_as == Held::scores     ? exponential<T>(to_row_exponent(y[j])) * result.factor
+                                             : to_row_exponent(y[j]) * result.factor + result.term;
       store_values<T>(address, y);
     };
 #pragma unroll
     for (int group = 0; group < num_groups; ++group) {
-      A group_factor = factor;
-      // A group that keeps nothing has exponentials of 0, that no factor may turn into NaN.
-      if (held_as == Held::exponentials)
-        group_factor =
-            maxima[group] == negative_infinity<A>()
-                ? A{0}
-                : quotient_of(
-                      exponential<T>(
-                          ScoreScale<T, kMask>(maxima[group], running.scale).to_reference(to_row_exponent.reference)),
-                      total.sum);
+      const A group_factor = held_as == Held::exponentials
+                                 ? factor_of_exponentials<T, kMask>(maxima[group], to_row_exponent, total.sum)
+                                 : A{0};
       if (group == 0) {
 #pragma unroll
         for (int n = 0; n < kHeld; ++n)
@@ -235,8 +223,9 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
     }
     if (extra_column >= 0) {
       const A z = to_row_exponent(extra);
-      store_element<T>(row.out, extra_column,
-                       held_as == Held::logarithms ? z * factor + term : exponential<T>(z) * factor);
+      store_element<T>(
+          row.out, extra_column,
+          held_as == Held::logarithms ? z * result.factor + result.term : exponential<T>(z) * result.factor);
     }
   };
   if (params.log_softmax)

@@ -146,6 +146,13 @@ struct SliceBatch {
     end = end_chunk;
     load(params, slice);
   }
+  // That of a block's part of the chunks behind the row's slots.
+  __device__ __forceinline__ void start_behind_slots(const SoftmaxParams& params,
+                                                     const RowSlice<T, kMask, kBackward>& slice) {
+    const int slot_chunks = slice.slot_chunks();
+    const ChunkPart part = slice.own.part_of(slot_chunks, slice.chunks.count, slice.slice, params.cluster_shift);
+    start(params, slice, part.begin + slice.thread, slot_chunks, part.end);
+  }
   // Calls use() for the batch and for those after it, step by step to the end.
   template <class Use>
   __device__ __forceinline__ void walk(const SoftmaxParams& params, const RowSlice<T, kMask, kBackward>& slice,
@@ -160,25 +167,24 @@ struct SliceBatch {
   }
 };
 
-// z = scale * x; the part of a slice: its largest score, and the sum of exponentials less that.
-template <class T, SoftmaxMask kMask>
-__global__ void __launch_bounds__(max_register_lanes)
-    softmax_slice_parts(const __grid_constant__ SoftmaxParams params) {
+// What a slice knows of its row's scores z = scale * x: the largest one, and the sum of exponentials less that.
+template <class Input, SoftmaxMask kMask>
+struct SliceScores {
+  using T = Input;
   using A = ComputeType<T>;
-  constexpr int width = chunk_width<T>;
-  const bool waits = params.first_row == 0;  // and the next grid may not start before
-  if (!waits) allow_next_grid();
-  const RowSlice<T, kMask, false> slice(params, waits);
-  allow_next_grid();
-  SliceBatch<T, kMask, false> batch;
-  batch.start(params, slice, slice.own.first, slice.chunks.read_begin, slice.own.end);
-  RunningSum<T, kMask> running{exponent_scale<T, kMask>(params)};
-  if (slice.extra_column >= 0 && is_kept<kMask>(slice.row, slice.extra_column)) {
+  using Slice = RowSlice<T, kMask, false>;
+  using Batch = SliceBatch<T, kMask, false>;
+  RunningSum<T, kMask> running;
+
+  __device__ __forceinline__ explicit SliceScores(const SoftmaxParams& params)
+      : running{exponent_scale<T, kMask>(params)} {}
+  __device__ __forceinline__ void take_extra(const SoftmaxParams& params, const Slice& slice) {
+    if (!is_kept<kMask>(slice.row, slice.extra_column)) return;
     const A extra = load_score<T, kMask>(params, slice.row, slice.extra_column);
     running.raise(extra);
     running.sum = exponential<T>(running.to_exponent()(extra));
   }
-  batch.walk(params, slice, [&] {
+  __device__ __forceinline__ void take(const SoftmaxParams&, const Batch& batch) {
     ChunkMax<T> largest;
 #pragma unroll
     for (int i = 0; i < slice_batch; ++i) largest.take(batch.x[i]);
@@ -187,17 +193,60 @@ __global__ void __launch_bounds__(max_register_lanes)
     ThreadSum<T> sum;
 #pragma unroll
     for (int i = 0; i < slice_batch; ++i) {
-      A p[width];
+      A p[chunk_width<T>];
       widen_chunk<T>(batch.x[i], p);
 #pragma unroll
-      for (int j = 0; j < width; ++j) p[j] = exponential<T>(to_exponent(p[j]));
+      for (int j = 0; j < chunk_width<T>; ++j) p[j] = exponential<T>(to_exponent(p[j]));
       sum.take(p);
     }
     running.sum += sum.total();
-  });
-  running.raise(max_over_lanes(running.max, 32));
-  slice.leave_part(combine_row<T, kMask>(exchange_buffer<T>(), slice.team,
-                                         {running.max, sum_over_lanes(running.sum, 32)}, running.scale));
+  }
+  // Of all threads of the block.
+  __device__ __forceinline__ RowPart<T> part(const RowTeam& team) {
+    running.raise(max_over_lanes(running.max, 32));
+    return combine_row<T, kMask>(exchange_buffer<T>(), team, {running.max, sum_over_lanes(running.sum, 32)},
+                                 running.scale);
+  }
+};
+
+// The sum of y * dy, with log_softmax that of dy.
+template <class Input>
+struct SliceGradients {
+  using T = Input;
+  using A = ComputeType<T>;
+  using Slice = RowSlice<T, SoftmaxMask::interval, true>;
+  using Batch = SliceBatch<T, SoftmaxMask::interval, true>;
+  A sum = 0;
+
+  __device__ __forceinline__ explicit SliceGradients(const SoftmaxParams&) {}
+  __device__ __forceinline__ void take_extra(const SoftmaxParams& params, const Slice& slice) {
+    if (!is_kept<SoftmaxMask::interval>(slice.row, slice.extra_column)) return;
+    sum = backward_term(params.log_softmax, load_element<T>(slice.row.x, slice.extra_column),
+                        load_element<T>(slice.row.side, slice.extra_column));
+  }
+  __device__ __forceinline__ void take(const SoftmaxParams& params, const Batch& batch) {
+#pragma unroll
+    for (int i = 0; i < slice_batch; ++i) sum += backward_chunk_sum<T>(params.log_softmax, batch.x[i], batch.y[i]);
+  }
+  __device__ __forceinline__ RowPart<T> part(const RowTeam& team) const {
+    return {A{0}, sum_row(exchange_buffer<T>(), team, sum_over_lanes(sum, 32))};
+  }
+};
+
+// The first grid: each block leaves its slice's part, of what `Terms` adds up, in the row's slots.
+template <class Terms>
+__global__ void __launch_bounds__(max_register_lanes)
+    softmax_slice_parts(const __grid_constant__ SoftmaxParams params) {
+  const bool waits = params.first_row == 0;  // and the next grid may not start before
+  if (!waits) allow_next_grid();
+  const typename Terms::Slice slice(params, waits);
+  allow_next_grid();
+  typename Terms::Batch batch;
+  batch.start(params, slice, slice.own.first, slice.chunks.read_begin, slice.own.end);
+  Terms terms(params);
+  if (slice.extra_column >= 0) terms.take_extra(params, slice);
+  batch.walk(params, slice, [&] { terms.take(params, batch); });
+  slice.leave_part(terms.part(slice.team));
 }
 
 // y(row, j) = exp(z(row, j) - max) / sum over kept i of exp(z(row, i) - max), from the parts of all slices of a row;
@@ -211,10 +260,8 @@ __global__ void __launch_bounds__(max_register_lanes)
   constexpr int width = chunk_width<T>;
   const RowSlice<T, kMask, false> slice(params, false);
   const SoftmaxRow& row = slice.row;
-  const int slot_chunks = slice.slot_chunks();
-  const ChunkPart part = slice.own.part_of(slot_chunks, slice.chunks.count, slice.slice, params.cluster_shift);
   SliceBatch<T, kMask, false> batch;
-  batch.start(params, slice, part.begin + slice.thread, slot_chunks, part.end);
+  batch.start_behind_slots(params, slice);
   wait_for_previous_grid();
   if (row.columns == 0) return;
   RunningSum<T, kMask> running{exponent_scale<T, kMask>(params)};
@@ -237,7 +284,7 @@ __global__ void __launch_bounds__(max_register_lanes)
 
   if (total.sum != total.sum) {
     const int step = slice.threads * slice.slices, first = slice.slice * slice.threads + slice.thread;
-    const int slots_end = slice.column_of(slot_chunks);
+    const int slots_end = slice.column_of(slice.slot_chunks());
     store_nan_columns<T, T, kMask>(params, row, first, slice.chunks.head, step);
     store_nan_columns<T, T, kMask>(params, row, slots_end + first, row.columns, step);
     if (slice.is_last(buffer, arrival))
@@ -246,14 +293,10 @@ __global__ void __launch_bounds__(max_register_lanes)
   }
   running.max = total.max;
   const ScoreScale<T, kMask> to_exponent = running.to_exponent();
-  A factor = static_cast<A>(natural_per_base<T>), term = 0;
-  if (!params.log_softmax)
-    factor = total.sum == E{0} ? A{0} : quotient_of(A{1}, total.sum);
-  else if (total.sum != E{0})
-    term = -log_of<A>(total.sum);
+  const ResultFactors<T> result(params.log_softmax, total.sum);
   const auto result_of = [&](A score) {
     const A z = to_exponent(score);
-    return params.log_softmax ? z * factor + term : exponential<T>(z) * factor;
+    return params.log_softmax ? z * result.factor + result.term : exponential<T>(z) * result.factor;
   };
   const auto store = [&] {
 #pragma unroll
@@ -273,34 +316,12 @@ __global__ void __launch_bounds__(max_register_lanes)
                      result_of(keeps ? load_score<T, kMask>(params, row, slice.extra_column) : negative_infinity<A>()));
   }
   if (!slice.is_last(buffer, arrival)) return;
-  batch.start(params, slice, slice.thread, 0, slot_chunks);
+  batch.start(params, slice, slice.thread, 0, slice.slot_chunks());
   batch.walk(params, slice, store);
 }
 
 // dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)), with log_softmax as flowk.h
-// says: the part of a slice is its sum.
-template <class T>
-__global__ void __launch_bounds__(max_register_lanes)
-    softmax_backward_slice_parts(const __grid_constant__ SoftmaxParams params) {
-  using A = ComputeType<T>;
-  constexpr SoftmaxMask interval = SoftmaxMask::interval;
-  const bool waits = params.first_row == 0;  // and the next grid may not start before
-  if (!waits) allow_next_grid();
-  const RowSlice<T, interval, true> slice(params, waits);
-  allow_next_grid();
-  SliceBatch<T, interval, true> batch;
-  batch.start(params, slice, slice.own.first, slice.chunks.read_begin, slice.own.end);
-  A sum = 0;
-  if (slice.extra_column >= 0 && is_kept<interval>(slice.row, slice.extra_column))
-    sum = backward_term(params.log_softmax, load_element<T>(slice.row.x, slice.extra_column),
-                        load_element<T>(slice.row.side, slice.extra_column));
-  batch.walk(params, slice, [&] {
-#pragma unroll
-    for (int i = 0; i < slice_batch; ++i) sum += backward_chunk_sum<T>(params.log_softmax, batch.x[i], batch.y[i]);
-  });
-  slice.leave_part({A{0}, sum_row(exchange_buffer<T>(), slice.team, sum_over_lanes(sum, 32))});
-}
-
+// says, from the sums of all slices of a row; dy, y and dx are (rows, columns).
 template <class T>
 __global__ void __launch_bounds__(max_register_lanes)
     softmax_backward_slice_results(const __grid_constant__ SoftmaxParams params) {
@@ -309,10 +330,8 @@ __global__ void __launch_bounds__(max_register_lanes)
   constexpr int width = chunk_width<T>;
   const RowSlice<T, SoftmaxMask::interval, true> slice(params, false);
   const SoftmaxRow& row = slice.row;
-  const int slot_chunks = slice.slot_chunks();
-  const ChunkPart part = slice.own.part_of(slot_chunks, slice.chunks.count, slice.slice, params.cluster_shift);
   SliceBatch<T, SoftmaxMask::interval, true> batch;
-  batch.start(params, slice, part.begin + slice.thread, slot_chunks, part.end);
+  batch.start_behind_slots(params, slice);
   wait_for_previous_grid();
   if (row.columns == 0) return;
   A sum = 0;
@@ -351,7 +370,7 @@ __global__ void __launch_bounds__(max_register_lanes)
     store_element<T>(row.out, column, dx);
   }
   if (!slice.is_last(buffer, arrival)) return;
-  batch.start(params, slice, slice.thread, 0, slot_chunks);
+  batch.start(params, slice, slice.thread, 0, slice.slot_chunks());
   batch.walk(params, slice, store);
 }
 

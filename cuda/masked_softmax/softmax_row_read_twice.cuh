@@ -131,17 +131,13 @@ __global__ void __launch_bounds__(max_read_twice_threads)
 
   const A reference = static_cast<A>(total.max) == -infinity ? A{0} : static_cast<A>(total.max);
   const bool log_softmax = params.log_softmax;
-  A factor = 1, term = 0;
-  if (!log_softmax)
-    factor = total.sum == E{0} ? A{0} : quotient_of(A{1}, total.sum);
-  else if (total.sum != E{0})
-    term = -log_of<A>(total.sum);
+  const ResultFactors<A> result(log_softmax, total.sum);
   if (total.sum != total.sum)
     return store_nan_row_as<T, kMask>(params, row, team.rank * params.lanes_per_row + lane,
                                       params.lanes_per_row * team.blocks);
   const auto probability = [&](A score) {
     const A z = (score - reference) * scale;
-    return log_softmax ? z + term : exponential<A>(z) * factor;
+    return log_softmax ? z * result.factor + result.term : exponential<A>(z) * result.factor;
   };
   for_own_columns<T>(
       params, row, chunks, team, lane, true,

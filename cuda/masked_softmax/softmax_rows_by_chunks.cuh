@@ -63,13 +63,9 @@ __global__ void __launch_bounds__(256) softmax_rows_by_chunks(const __grid_const
       ThreadSum<T> thread_sum;
       thread_sum.take(terms);
       const E sum = sum_over_lanes(thread_sum.total(), kLanes);
-      A factor = static_cast<A>(natural_per_base<T>), term = 0;
-      if constexpr (is_log)
-        term = sum != E{0} ? -log_of<A>(sum) : A{0};
-      else
-        factor = sum != E{0} ? quotient_of(A{1}, sum) : A{0};
+      const ResultFactors<T> result(is_log, sum);
 #pragma unroll
-      for (int j = 0; j < width; ++j) y[j] = y[j] * factor + term;
+      for (int j = 0; j < width; ++j) y[j] = y[j] * result.factor + result.term;
       if (chunks.has(i)) store_values<T>(params.out + chunks.at(i), y);
     }
   };

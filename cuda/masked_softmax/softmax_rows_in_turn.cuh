@@ -14,7 +14,6 @@ template <class Input, int kBatch>
 struct SoftmaxTurn {
   using T = Input;
   using A = ComputeType<T>;
-  using E = RowValue<T>;
   using Scale = ScoreScale<T, SoftmaxMask::interval>;
   using Row = TurnRow<T, false, kBatch>;
   static constexpr bool is_backward = false;
@@ -31,7 +30,8 @@ struct SoftmaxTurn {
   A slack, limit;
   A extra, sent_extra;
   RowPart<T> row;  // the one that leaves
-  A factor, term, factor_max;
+  ResultFactors<T> result;
+  A factor_max;  // of the scores that result.factor is for
 
   __device__ __forceinline__ SoftmaxTurn(const SoftmaxParams& params, A* warp_maxima)
       : log_softmax(params.log_softmax),
@@ -112,23 +112,14 @@ struct SoftmaxTurn {
   }
   __device__ __forceinline__ void receive(const TurnExchange<T>& exchange, int turn) {
     row = exchange.receive(turn, combine(exchange));
-    term = 0;
-    factor = static_cast<A>(natural_per_base<T>);
-    if (!log_softmax)
-      factor = row.sum == E{0} ? A{0} : quotient_of(A{1}, row.sum);
-    else if (row.sum != E{0})
-      term = -log_of<A>(row.sum);
+    result = {log_softmax, row.sum};
     factor_max = row.max;
   }
-  // Makes `factor` that of exponentials of scores less `max`.
+  // Makes the factor that of exponentials of scores less `max`.
   __device__ __forceinline__ void find_factor(A max) {
     if (max == factor_max) return;
     factor_max = max;
-    // A warp of -infinity alone has exponentials of 0, that only a row with a NaN turns into NaN.
-    factor =
-        max == negative_infinity<A>()
-            ? A{0} * row.sum
-            : quotient_of(exponential<T>(Scale(max, running.scale).to_reference(to_row_exponent().reference)), row.sum);
+    result.factor = factor_of_exponentials<T, SoftmaxMask::interval>(max, to_row_exponent(), row.sum);
   }
   // Batch n of the row that leaves, of exponentials if they were kept.
   __device__ __forceinline__ void leave(unsigned chunks, int turn, int n, const uint4 (&x)[num_inputs][batch],
@@ -144,9 +135,9 @@ struct SoftmaxTurn {
         widen_chunk<T>(x[0][i], y);
 #pragma unroll
         for (int j = 0; j < width; ++j)
-          y[j] = from == From::logarithms ? to_exponent(y[j]) * factor + term
-                 : from == From::scores   ? exponential<T>(to_exponent(y[j])) * factor
-                                          : y[j] * factor;
+          y[j] = from == From::logarithms ? to_exponent(y[j]) * result.factor + result.term
+                 : from == From::scores   ? exponential<T>(to_exponent(y[j])) * result.factor
+                                          : y[j] * result.factor;
         if (chunks >> i & 1) store_values<T>(out + i * turn_step_bytes, y);
       }
     };
@@ -160,9 +151,8 @@ struct SoftmaxTurn {
   __device__ __forceinline__ void leave_extra(const Row& leaving) const {
     if (!leaving.has_extra) return;
     const A z = to_row_exponent()(sent_extra);
-    leaving.store_extra(log_softmax       ? z * factor + term
-                        : row.sum == E{0} ? A{0}
-                                          : exponential<T>(z) * quotient_of(A{1}, row.sum));
+    leaving.store_extra(log_softmax ? z * result.factor + result.term
+                                    : exponential<T>(z) * ResultFactors<T>(false, row.sum).factor);
   }
 };
 
