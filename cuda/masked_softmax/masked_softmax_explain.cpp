@@ -26,7 +26,8 @@ const char* reason(const SoftmaxPlan& plan) {
     case SoftmaxKernel::rows_in_span: return "short rows, a span of them through shared memory";
     case SoftmaxKernel::rows_in_lanes: return "short rows of which an interval of columns is kept";
     case SoftmaxKernel::rows_by_chunks: return "rows of few chunks, several rows a thread";
-    case SoftmaxKernel::row_read_twice: return "a row is too long to hold, or its operands share no alignment";
+    case SoftmaxKernel::row_read_twice:
+      return "a row is too long to hold, or no other kernel takes its types or alignment";
   }
   return "";
 }

@@ -47,7 +47,7 @@ struct SoftmaxRequest {
 };
 
 enum class SoftmaxKernel : int32_t {
-  row_in_registers,      // 4 to 32 lanes of a warp, a block or a cluster hold a row in registers
+  row_in_registers,      // lanes of a warp, a block or a cluster hold a row in registers
   row_in_shared,         // a block or a cluster holds a row in registers and shared memory
   rows_in_span,          // one or a few threads a row of a span of short rows, staged in shared memory
   row_read_twice,        // a block reads a row twice: any length, alignment and pair of types
@@ -107,7 +107,8 @@ struct SoftmaxParams {
   bool has_diagonal = false;
   int64_t diagonal_begin = 0;
   int64_t diagonal_end = 0;
-  // Bands: rows of dims[band_dim] are dims[band_dim] plus dims[0] * 1; those past band_extent do not exist.
+  // Bands: a dimension of band_extent rows is walked band_rows at a time. Its index is that of dims[0] + band_rows
+  // times that of dims[band_dim], and rows from band_extent on do not exist.
   int32_t band_dim = 0;  // 0: no bands
   int32_t band_rows = 0;
   int64_t band_extent = 0;
@@ -130,12 +131,11 @@ struct SoftmaxParams {
   int32_t block_offset_bytes = 0;
   int32_t barrier_offset_bytes = 0;  // rows_in_span: its barrier
   bool has_unit_edges = false;       // rows_in_span: some row starts or ends inside a unit
-  // cluster_rows_in_turn: batches of a thread's chunks of a row; of those that stay from when they are taken to when
-  // they leave, the others are read twice; and that shared memory holds. Its maxima: a number a warp and batch, twice.
-  int32_t turn_batches = 0;
+  // cluster_rows_in_turn, see SoftmaxRing:
+  int32_t turn_batches = 0;  // of a row
   int32_t kept_batches = 0;
   int32_t ring_batches = 0;
-  int32_t maxima_offset_bytes = 0;
+  int32_t maxima_offset_bytes = 0;  // of a number for each warp and batch, of two rows
   SoftmaxRowDim dims[max_softmax_dims];
   friend bool operator==(const SoftmaxParams&, const SoftmaxParams&) = default;
 };
@@ -154,7 +154,7 @@ constexpr int max_span_elements = 20;
 constexpr int max_mask_runs = 16;
 
 // Shared memory through which `num_warps` warps of each of `cluster_blocks` blocks agree on a row: 16 bytes for a
-// barrier and two values a warp, of `value_bytes` (4 for 16-bit rows in registers, else 8).
+// barrier and two values a warp, of `value_bytes` (4 for 16-bit rows, 8 for others and in row_read_twice).
 constexpr int32_t softmax_exchange_bytes(int32_t value_bytes, int32_t num_warps, int32_t cluster_blocks) {
   return 16 + 2 * value_bytes * num_warps * cluster_blocks;
 }

@@ -22,6 +22,14 @@ __device__ __forceinline__ A backward_gradient(bool log_softmax, A dy, A y, A su
     return scale * (dy - expf(y) * sum);
 }
 
+// Makes gradients from `column` on 0 where they are masked, which they are not yet where the sum is not finite.
+template <class A, int kWidth>
+__device__ __forceinline__ void clear_masked(const SoftmaxRow& row, int column, A (&dx)[kWidth]) {
+#pragma unroll
+  for (int j = 0; j < kWidth; ++j)
+    if (column + j < row.begin || column + j >= row.end) dx[j] = 0;
+}
+
 // A chunk's terms as a tree, so that a thread adds no more numbers in a row than it has chunks.
 template <class T>
 __device__ __forceinline__ ComputeType<T> backward_chunk_sum(bool log_softmax, const uint4& dy_chunk,
@@ -126,12 +134,7 @@ __global__ void __launch_bounds__(max_register_lanes)
 #pragma unroll
       for (int j = 0; j < width; ++j) dy[j] = scale * y[j] * (dy[j] - sum);
     }
-    if (!is_finite) {
-      const int column = chunks.head + own.at(i) * width;
-#pragma unroll
-      for (int j = 0; j < width; ++j)
-        if (column + j < row.begin || column + j >= row.end) dy[j] = 0;
-    }
+    if (!is_finite) clear_masked(row, chunks.head + own.at(i) * width, dy);
     store_values<Out>(out + static_cast<int64_t>(own.at(i)) * (width * static_cast<int>(sizeof(Out))), dy);
   }
   if (extra_column >= 0)

@@ -26,8 +26,7 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
   const RowChunks chunks = row_chunks<T>(params, row);
   const int head_bytes = chunks.head * static_cast<int>(sizeof(T));
   const OwnChunks own = own_chunks(params, row.x + head_bytes, chunks, team.rank, lane);
-  // This thread's chunks: all of them are read, but for the first, which may lie before the row or its interval.
-  const int num = own.end > own.first ? (own.end - own.first - 1) / threads + 1 : 0;
+  const int num = own.count();
   const auto is_held = [&](int n) { return n < num && (n > 0 || own.first >= chunks.read_begin); };
   const int64_t first_bytes = head_bytes + static_cast<int64_t>(own.first) * chunk_bytes;
   const int step_bytes = threads * chunk_bytes;
@@ -104,12 +103,7 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
     widen_chunk<T>(y_chunk, y);
 #pragma unroll
     for (int j = 0; j < width; ++j) dx[j] = backward_gradient(log_softmax, dx[j], y[j], sum, scale);
-    if (!is_finite) {
-      const int column = chunks.head + own.at(n) * width;
-#pragma unroll
-      for (int j = 0; j < width; ++j)
-        if (column + j < row.begin || column + j >= row.end) dx[j] = 0;
-    }
+    if (!is_finite) clear_masked(row, chunks.head + own.at(n) * width, dx);
     store_values<T>(out + static_cast<int64_t>(n) * step_bytes, dx);
   };
 #pragma unroll

@@ -13,8 +13,8 @@ namespace flowk {
 template <class T>
 using RowValue = std::conditional_t<is_float16<T>, float, double>;
 
-// What one warp knows of a row: its largest score, and the sum of exponentials of the scores less that; backward: 0 and
-// the sum.
+// What a warp, a block or a slice knows of a row: its largest score, and the sum of exponentials of the scores less
+// that; backward: 0 and the sum.
 template <class T>
 struct alignas(2 * sizeof(RowValue<T>)) RowPart {
   ComputeType<T> max;
@@ -87,6 +87,7 @@ __device__ __forceinline__ A sum_over_lanes(A value, int lanes) {
 }
 
 #if !defined(FLOWK_SIMT) && __CUDA_ARCH__ >= 900
+// Adds the bytes of all the team's parts to those that the barrier's phase waits for.
 template <class T>
 __device__ __forceinline__ void expect_parts(uint32_t barrier, const RowTeam& team) {
   const int bytes = team.warps * team.blocks * static_cast<int>(sizeof(RowPart<T>));
@@ -152,6 +153,8 @@ __device__ __forceinline__ void send_part(const ExchangeBuffer<T>& buffer, int s
                  : "memory");
 }
 
+// One of the arrivals that the barrier's phase waits for, and the end of a phase of that parity: of all arrivals and
+// bytes.
 __device__ __forceinline__ void arrive_at_parts(uint64_t* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
@@ -175,7 +178,7 @@ __device__ __forceinline__ int exchange_parts(const ExchangeBuffer<T>& buffer, c
 #if !defined(FLOWK_SIMT) && __CUDA_ARCH__ >= 900
   if (team.blocks > 1) {
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-    // The arrival is here and not with its transactions: there, synccheck of CUDA 13.0 reports a missing wait.
+    // Arriving here, and not where the bytes are expected: there, synccheck of CUDA 13.0 reports a missing wait.
     if (team.lane < team.blocks) send_part(buffer, slot, team.lane, part);
     if (threadIdx.x == 0) arrive_at_parts(buffer.barrier());
     wait_for_parts(buffer.barrier(), 0);

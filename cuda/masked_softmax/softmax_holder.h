@@ -8,17 +8,14 @@
 
 namespace flowk {
 
-// How rows of up to so many bytes are held: chunks of 16 bytes a thread in registers; the blocks of a cluster; in
-// registers by as many threads as that takes, or, with `threads` a block, in registers and shared memory; how many
-// blocks a multiprocessor takes at a time (0: as many as fit); and, if there are more rows than clusters, the blocks of
-// clusters that take them in turn (0: none do).
+// How rows of up to max_row_bytes are held.
 struct HolderRow {
   int64_t max_row_bytes;
-  int32_t vectors_per_thread;
+  int32_t vectors_per_thread;  // chunks of 16 bytes in registers
   int32_t cluster_blocks;
-  int32_t threads = 0;
-  int32_t resident_blocks = 0;
-  int32_t turn_blocks = 0;
+  int32_t threads = 0;          // of a block, which holds other chunks in shared memory; 0: registers hold all
+  int32_t resident_blocks = 0;  // of a multiprocessor at a time, at most; 0: as many as fit
+  int32_t turn_blocks = 0;      // of the clusters that take more rows than there are of them in turn; 0: none do
 };
 
 // The table's row for the call; nullptr: too long to hold.

@@ -217,6 +217,9 @@ struct OwnChunks {
   int end;
   int before;  // the row's chunks from the start of the line that its first one lies on
   __device__ __forceinline__ int at(int n) const { return first + n * step; }
+  // All of them are read, but for the first, which may lie before the row or its interval.
+  __device__ __forceinline__ int count() const { return end > first ? (end - first - 1) / step + 1 : 0; }
+  // The first part may start before `begin`, on its line.
   __device__ __forceinline__ ChunkPart part_of(int begin, int end_of_range, int part, int parts_shift) const {
     const int base = ((begin + before) & ~(line_chunks - 1)) - before;
     int length = (end_of_range - base + (1 << parts_shift) - 1) >> parts_shift;
@@ -226,7 +229,7 @@ struct OwnChunks {
   }
 };
 
-// `lane` is the thread's place among `lanes` of block `rank`.
+// `lane` is the thread's place among the lanes_per_row of block `rank`.
 __device__ __forceinline__ OwnChunks own_chunks(const SoftmaxParams& params, const unsigned char* first_chunk,
                                                 const RowChunks& chunks, int rank, int lane) {
   OwnChunks own = {lane, params.lanes_per_row, chunks.read_end, 0};

@@ -45,19 +45,21 @@ struct ThreadSum {
   }
 };
 
-// Writes columns first, first + step, ... before `end` of a row that has a NaN among its kept scores: NaN where kept,
-// else 0 (-infinity). Rare, so that no thread keeps its mask for it.
+// The result in a row that has a NaN among its kept scores: NaN where the column is kept, else 0 (-infinity). Such rows
+// are rare, so that no thread keeps its mask for them.
+template <class A, SoftmaxMask kMask>
+__device__ __forceinline__ A result_beside_nan(const SoftmaxParams& params, const SoftmaxRow& row, int column) {
+  const A infinity = negative_infinity<A>();
+  return is_kept<kMask>(row, column) ? infinity - infinity : params.log_softmax ? infinity : A{0};
+}
+
+// Writes columns first, first + step, ... before `end` of such a row.
 template <class T, class Out, SoftmaxMask kMask>
 __device__ __forceinline__ void store_nan_columns(const SoftmaxParams& params, const SoftmaxRow& row, int first,
                                                   int end, int step) {
-  using A = ComputeType<T>;
-  const A infinity = negative_infinity<A>();
 #pragma unroll 1
   for (int column = first; column < end; column += step)
-    store_element<Out>(row.out, column,
-                       is_kept<kMask>(row, column) ? infinity - infinity
-                       : params.log_softmax        ? infinity
-                                                   : A{0});
+    store_element<Out>(row.out, column, result_beside_nan<ComputeType<T>, kMask>(params, row, column));
 }
 
 // 16-bit scores stay in registers as they are, half the room of their exponentials, which are computed twice: what a

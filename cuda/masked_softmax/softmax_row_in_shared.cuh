@@ -51,8 +51,7 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
   const unsigned char* const x_chunks = row.x + chunks.head * static_cast<int>(sizeof(T));
   unsigned char* const out_chunks = row.out + chunks.head * static_cast<int>(sizeof(T));
   const OwnChunks own = own_chunks(params, x_chunks, chunks, team.rank, lane);
-  // This thread's chunks: all of them are read, but for the first, which may lie before the row or its interval.
-  const int num = own.end > own.first ? (own.end - own.first - 1) / threads + 1 : 0;
+  const int num = own.count();
   const auto is_held = [&](int n) { return n < num && (n > 0 || own.first >= chunks.read_begin); };
   const int64_t first_bytes = static_cast<int64_t>(own.first) * chunk_bytes;
   const int step_bytes = threads * chunk_bytes;

@@ -351,12 +351,9 @@ __global__ void __launch_bounds__(max_register_lanes)
       A dx[width], y[width];
       widen_chunk<T>(batch.x[i], dx);
       widen_chunk<T>(batch.y[i], y);
-      const int column = slice.column_of(batch.at(slice, i));
 #pragma unroll
-      for (int j = 0; j < width; ++j) {
-        dx[j] = backward_gradient(params.log_softmax, dx[j], y[j], sum, scale);
-        if (!is_finite && (column + j < row.begin || column + j >= row.end)) dx[j] = 0;
-      }
+      for (int j = 0; j < width; ++j) dx[j] = backward_gradient(params.log_softmax, dx[j], y[j], sum, scale);
+      if (!is_finite) clear_masked(row, slice.column_of(batch.at(slice, i)), dx);
       store_values<T>(slice.out + static_cast<int64_t>(batch.at(slice, i)) * chunk_bytes, dx);
     }
   };

@@ -23,18 +23,13 @@ __device__ __forceinline__ void store_as(flowk_dtype dtype, unsigned char* row, 
   }
 }
 
-// Writes a row that has a NaN among its kept scores, as store_nan_columns() does, in any type.
+// As store_nan_columns(), in any type.
 template <class T, SoftmaxMask kMask>
 __device__ __forceinline__ void store_nan_row_as(const SoftmaxParams& params, const SoftmaxRow& row, int first,
                                                  int step) {
-  using A = ComputeType<T>;
-  const A infinity = negative_infinity<A>();
 #pragma unroll 1
   for (int column = first; column < row.columns; column += step)
-    store_as(params.out_dtype, row.out, column,
-             is_kept<kMask>(row, column) ? infinity - infinity
-             : params.log_softmax        ? infinity
-                                         : A{0});
+    store_as(params.out_dtype, row.out, column, result_beside_nan<ComputeType<T>, kMask>(params, row, column));
 }
 
 // The columns of a row that one thread works on: whole chunks, then single columns that are left over; without

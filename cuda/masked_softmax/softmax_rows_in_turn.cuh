@@ -24,9 +24,9 @@ struct SoftmaxTurn {
   int batches;
   A* maxima;  // of this warp's scores, as each batch was taken: of two rows in turn
   RunningSum<T, SoftmaxMask::interval> running;
-  // 16-bit scores are less a reference that is raised where another one exceeds it by 2^8, others less the largest so
-  // far: a float32 exponent past 0 would cost its last bits.
   ThreadSum<T, 2> sum;  // of two exponentials at a time
+  // The reference of the exponents is raised to a score above `limit`, which is `slack` above it: 16-bit exponentials
+  // may be up to 2^8, while a float32 one past 1 would cost its last bits.
   A slack, limit;
   A extra, sent_extra;
   RowPart<T> row;  // the one that leaves

@@ -20,15 +20,15 @@ int64_t shared_row_slots(const SoftmaxRequest& request, const SoftmaxProblem& pr
 int64_t shared_row_bytes(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& shape);
 int32_t shared_row_offset(const SoftmaxProblem& problem, const SoftmaxShape& shape);
 
-// cluster_rows_in_turn: batches of a thread's chunks, of a row and of what shared memory holds, a block's bytes of one,
-// and where the warps' maxima and the batches start. No batches: a row does not fit.
+// cluster_rows_in_turn: the ring in a block's shared memory, of batches of vectors_per_thread chunks of each thread and
+// input.
 struct SoftmaxRing {
   int32_t row_batches = 0;
-  int32_t kept_batches = 0;  // of a row's; the others are read twice
-  int32_t batches = 0;
+  int32_t kept_batches = 0;  // of a row's: that stay until they leave; the others are read twice
+  int32_t batches = 0;       // that the ring holds; 0: rows are too long
   int32_t batch_bytes = 0;
-  int32_t maxima_offset_bytes = 0;
-  int32_t offset_bytes = 0;
+  int32_t maxima_offset_bytes = 0;  // of the warps' maxima
+  int32_t offset_bytes = 0;         // of the ring
 };
 SoftmaxRing softmax_ring(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device,
                          const SoftmaxShape& shape);
