@@ -6,9 +6,9 @@
 Fails if a result is wrong or a kernel is not reached. Each tensor is an allocation of its own, of its exact size. With
 words only the cases whose name holds all of them, as `float16 1x32768`, and no kernel need be reached.
 
-racecheck takes minutes for all: give it words. synccheck wants --portable-clusters, which leaves clusters of 16 blocks
-out: that of CUDA 13.0 ends with an illegal memory access in any of them that has an mbarrier, even in a kernel whose
-threads wait for one arrival of their own block and do nothing else.
+racecheck takes half a minute for a case of rows in turn: give it words. synccheck wants --portable-clusters, which
+leaves clusters of 16 blocks out: that of CUDA 13.0 ends with an illegal memory access in any of them that has an
+mbarrier, even in a kernel whose threads wait for one arrival of their own block and do nothing else.
 """
 
 from __future__ import annotations

@@ -144,7 +144,6 @@ void fill_plan(const SoftmaxRequest& request, const SoftmaxProblem& problem, con
     params.turn_batches = ring.row_batches;
     params.ring_batches = ring.batches;
     params.kept_batches = ring.kept_batches;
-    params.maxima_offset_bytes = ring.maxima_offset_bytes;
     params.block_offset_bytes = ring.offset_bytes;
     plan->launch.shared_bytes = ring.offset_bytes + ring.batches * ring.batch_bytes;
     plan->launch.num_blocks = std::min<int64_t>(shape.num_clusters, problem.num_rows) * shape.cluster_blocks;

@@ -135,7 +135,6 @@ struct SoftmaxParams {
   int32_t turn_batches = 0;  // of a row
   int32_t kept_batches = 0;
   int32_t ring_batches = 0;
-  int32_t maxima_offset_bytes = 0;  // of a number for each warp and batch, of two rows
   SoftmaxRowDim dims[max_softmax_dims];
   friend bool operator==(const SoftmaxParams&, const SoftmaxParams&) = default;
 };
@@ -143,7 +142,9 @@ struct SoftmaxParams {
 // Threads of a block that hold a row, at most: each has 128 registers then.
 constexpr int max_register_lanes = 512;
 constexpr int max_cluster_blocks = 16;
-constexpr int turn_threads = 512;  // of cluster_rows_in_turn
+// cluster_rows_in_turn: threads of a block, and the most batches of a row: those of two rows have a lane of a warp each.
+constexpr int turn_threads = 512;
+constexpr int max_turn_batches = 16;
 
 // rows_in_span: columns of a unit, the units of a row that a thread may have, and the columns up to which a thread
 // takes whole rows by single columns.

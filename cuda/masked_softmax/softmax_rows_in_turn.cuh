@@ -21,8 +21,8 @@ struct SoftmaxTurn {
   static constexpr bool keeps_exponentials = !is_float16<T>;
 
   bool log_softmax;
-  int batches;
-  A* maxima;  // of this warp's scores, as each batch was taken: of two rows in turn
+  int lane;
+  A maximum;  // of this warp's scores, as the lane's batch was taken
   RunningSum<T, SoftmaxMask::interval> running;
   ThreadSum<T, 2> sum;  // of two exponentials at a time
   // The reference of the exponents is raised to a score above `limit`, which is `slack` above it: 16-bit exponentials
@@ -33,10 +33,10 @@ struct SoftmaxTurn {
   ResultFactors<T> result;
   A factor_max;  // of the scores that result.factor is for
 
-  __device__ __forceinline__ SoftmaxTurn(const SoftmaxParams& params, A* warp_maxima)
+  __device__ __forceinline__ SoftmaxTurn(const SoftmaxParams& params, int warp_lane)
       : log_softmax(params.log_softmax),
-        batches(params.turn_batches),
-        maxima(warp_maxima),
+        lane(warp_lane),
+        maximum(0),
         running{exponent_scale<T, SoftmaxMask::interval>(params)},
         slack(keeps_exponentials || params.log_softmax ? A{0} : A{8} / running.scale) {}
 
@@ -49,7 +49,8 @@ struct SoftmaxTurn {
     sum = {};
     extra = coming.has_extra ? coming.extra_of(coming.x) : negative_infinity<A>();
   }
-  __device__ __forceinline__ A* maximum_of(int turn, int n) const { return maxima + (turn & 1) * batches + n; }
+  // The lane that has batch n of the row that comes, or of the one that leaves.
+  static __device__ __forceinline__ int lane_of(int turn, int n) { return (turn & 1) * max_turn_batches + n; }
   // `largest` is a warp's.
   __device__ __forceinline__ void raise(A largest) {
     if (!(largest > limit)) return;
@@ -72,7 +73,7 @@ struct SoftmaxTurn {
     for (int i = 0; i < batch; ++i) largest.take(x[0][i]);
     raise(max_over_lanes(largest.largest(), 32));
     const Scale to_exponent = running.to_exponent();
-    if (keeps_exponentials) *maximum_of(turn, n) = running.max;
+    if (keeps_exponentials && lane == lane_of(turn, n)) maximum = running.max;
     const auto add = [&](auto kind) {
 #pragma unroll
       for (int i = 0; i < batch; ++i) {
@@ -125,7 +126,8 @@ struct SoftmaxTurn {
   __device__ __forceinline__ void leave(unsigned chunks, int turn, int n, const uint4 (&x)[num_inputs][batch],
                                         bool is_kept, unsigned char* out) {
     const Scale to_exponent = to_row_exponent();
-    if (keeps_exponentials && !log_softmax) find_factor(is_kept ? *maximum_of(turn, n) : row.max);
+    if (keeps_exponentials && !log_softmax)
+      find_factor(is_kept ? __shfl_sync(0xffffffffu, maximum, lane_of(turn, n)) : row.max);
     enum class From { exponentials, scores, logarithms };
     const auto store = [&](auto kind) {
       constexpr From from = decltype(kind)::value;
@@ -171,7 +173,7 @@ struct SoftmaxBackwardTurn {
   A sum, row_sum;
   A extra_dy, extra_y, sent_dy, sent_y;
 
-  __device__ __forceinline__ SoftmaxBackwardTurn(const SoftmaxParams& params, A*)
+  __device__ __forceinline__ SoftmaxBackwardTurn(const SoftmaxParams& params, int)
       : log_softmax(params.log_softmax), scale(signed_scale<A>(params)) {}
   __device__ __forceinline__ void begin(const Row& coming) {
     sum = extra_dy = 0;
@@ -281,8 +283,7 @@ __global__ void __launch_bounds__(turn_threads, 1) softmax_rows_in_turn(const __
     load_linear += linear_step;
     loading = Row(params, load_linear, team.rank, lane);
   };
-  Turn turn(params, reinterpret_cast<ComputeType<T>*>(exchange.first.memory + params.maxima_offset_bytes) +
-                        2 * team.warp * batches);
+  Turn turn(params, team.lane);
   Row taking = loading, taken = loading;
   Place take_place = {ring}, leave_place = {ring};
   const auto load_next = [&] {

@@ -227,16 +227,14 @@ SoftmaxRing softmax_ring(const SoftmaxRequest& request, const SoftmaxProblem& pr
   in_shared.vectors_per_thread = 0;
   const int64_t row_batches =
       ceil_div(shared_row_slots(request, problem, in_shared), int64_t{shape.vectors_per_thread});
-  if (row_batches > 64) return ring;
+  if (row_batches > max_turn_batches) return ring;
   // Two exchanges in turn, of the warps of a block and of the blocks of a cluster.
   const int32_t value_bytes = problem.in_bytes == 2 ? 4 : 8;
   const auto exchange_bytes = [&](int32_t num_warps, int32_t blocks) {
     return ceil_div(softmax_exchange_bytes(value_bytes, num_warps, blocks), int32_t{chunk_bytes}) *
            int32_t{chunk_bytes};
   };
-  ring.maxima_offset_bytes = 2 * (exchange_bytes(warps, 1) + exchange_bytes(1, shape.cluster_blocks));
-  const int32_t maxima_bytes = 2 * warps * static_cast<int32_t>(row_batches * sizeof(float));
-  ring.offset_bytes = ring.maxima_offset_bytes + ceil_div(maxima_bytes, int32_t{chunk_bytes}) * int32_t{chunk_bytes};
+  ring.offset_bytes = 2 * (exchange_bytes(warps, 1) + exchange_bytes(1, shape.cluster_blocks));
   ring.batch_bytes = shape.vectors_per_thread * (request.backward ? 2 : 1) * turn_threads * int32_t{chunk_bytes};
   const int64_t fit = (device.shared_bytes_per_block - ring.offset_bytes) / ring.batch_bytes;
   // Of a row that does not fit, what leaves room for batches on their way; and most of it, so that the rest is still in

@@ -27,8 +27,7 @@ struct SoftmaxRing {
   int32_t kept_batches = 0;  // of a row's: that stay until they leave; the others are read twice
   int32_t batches = 0;       // that the ring holds; 0: rows are too long
   int32_t batch_bytes = 0;
-  int32_t maxima_offset_bytes = 0;  // of the warps' maxima
-  int32_t offset_bytes = 0;         // of the ring
+  int32_t offset_bytes = 0;  // where it starts, after the exchanges
 };
 SoftmaxRing softmax_ring(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device,
                          const SoftmaxShape& shape);
