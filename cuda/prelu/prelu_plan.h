@@ -271,13 +271,13 @@ struct PreluBackwardPlan {
 
 // What a bench may choose in place of the planner; 0 leaves the choice to it.
 struct PreluBackwardChoice {
-  int32_t kernel = 0;          // 1 + PreluBackwardKernel
-  int32_t max_threads = 0;     // a block
-  int32_t rows_per_slab = 0;   // of packs_of_columns
+  int32_t kernel = 0;         // 1 + PreluBackwardKernel
+  int32_t max_threads = 0;    // a block
+  int32_t rows_per_slab = 0;  // of packs_of_columns
   int32_t cluster_blocks = 0;
-  int32_t tile_packs = 0;      // of planes_of_channels: at most; of packs_of_columns: 32 for wide ones
-  int32_t overlap = 0;         // 1: no kernel starts early; 2: they do
-  int32_t packs_at_once = 0;   // of all kernels but packs_of_planes
+  int32_t tile_packs = 0;     // of planes_of_channels: at most; of packs_of_columns: 32 for wide ones
+  int32_t overlap = 0;        // 1: no kernel starts early; 2: they do
+  int32_t packs_at_once = 0;  // of all kernels but packs_of_planes
 };
 
 // Chooses kernels and launches. plan->workspace_bytes is what it needs at request.workspace. False, and no plan, where
