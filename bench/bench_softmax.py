@@ -2,8 +2,8 @@
 """Masked softmax against a copy: `python bench/bench_softmax.py SET[:TYPE,...] ...`, types f16, bf16, f32.
 
 The sets: plain (no mask, by columns), odd (columns that chunks of 16 bytes do not fit), tiny (1 to 255 columns), dense,
-lengths, causal, bias, backward, small. The bytes of a case: x and y; the mask once; of x only what lengths and causal
-keep; dy, y and dx.
+lengths, causal, bias, backward, small, random[:SEED[:COUNT]] (kinds, types and shapes drawn at random). The bytes of a
+case: x and y; the mask once; of x only what lengths and causal keep; dy, y and dx.
 
 Prints one line a case (fraction of copy, largest error in units of the last place of a row's largest value, kernel)
 and the geomean and worst of each set.

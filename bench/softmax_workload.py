@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import random
 
 import harness
 import torch
@@ -144,7 +145,8 @@ class Workload:
             z = z.masked_fill(columns >= self.lengths.view(-1)[rows][:, None], -math.inf)
         if self.kind == "causal":
             z = z.masked_fill(columns > (rows % q + k - q)[:, None], -math.inf)
-        return torch.softmax(z, -1), torch.zeros_like(z)
+        y = torch.softmax(z, -1).masked_fill(z.isneginf().all(-1, keepdim=True), 0)  # 0 where no column is kept
+        return y, torch.zeros_like(z)
 
     def error(self, actual_rows: torch.Tensor, rows: torch.Tensor) -> float:
         """The largest error of some rows, less what reference() allows, in units of the row's largest's last place."""
@@ -241,8 +243,33 @@ TINY_PLAIN = [((1 << 26) // k, k) for k in (1, 2, 3, 4, 5, 6, 9, 11, 13, 17, 19,
 TYPES = ("f16", "bf16", "f32")
 
 
+KINDS = ("plain", "dense", "lengths", "causal", "bias", "backward")
+
+
+def random_cases(seed: int, count: int) -> list[tuple]:
+    """Rows of 16 to 2^18 columns, half of them no multiple of 8, of 2^23 to 2^27 elements together."""
+    generator = random.Random(seed)
+
+    def log_uniform(low: int, high: int) -> int:
+        return round(math.exp(generator.uniform(math.log(low), math.log(high))))
+
+    cases = []
+    for _ in range(count):
+        k = log_uniform(16, 1 << 18)
+        if generator.random() < 0.5:
+            k = (k + 7) // 8 * 8
+        rows = max(1, log_uniform(1 << 23, 1 << 27) // k)
+        q = min(rows, k if generator.random() < 0.5 else log_uniform(1, 4096))
+        h = min(rows // q, generator.choice((1, 4, 8, 12, 16, 32)))
+        cases.append((generator.choice(KINDS), generator.choice(TYPES), rows // (q * h), h, q, k))
+    return cases
+
+
 def cases_of(name: str) -> list[tuple]:
-    """SET or SET:TYPE[,TYPE...], f16 and f32 where no type is named."""
+    """SET or SET:TYPE[,TYPE...], f16 and f32 where no type is named; or random[:SEED[:COUNT]]."""
+    if name.startswith("random"):
+        _, seed, count = (name + ":" * (2 - name.count(":"))).split(":")
+        return random_cases(int(seed or 0), int(count or 30))
     name, _, types = name.partition(":")
     types = types.split(",") if types else ["f16", "f32"]
     rows = [(1, 1, rows, k) for rows, k in PLAIN]
