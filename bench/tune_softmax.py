@@ -77,6 +77,13 @@ def shapes_of(workload: Workload) -> list[tuple[int, ...]]:
         shapes += [(2, 0, lanes, threads, 1, 0) for lanes in ELEMENT_LANES for threads in (64, 128, 256)]
     if chunks in (1, 2, 4, 8):
         shapes += [(4, vectors, chunks, threads, 1, 0) for vectors in (2, 4) for threads in (64, 128, 256)]
+    if workload.kind == "lengths" and chunks <= 128:
+        shapes += [
+            (5, vectors, lanes, threads, 1, 0)
+            for vectors, lanes in itertools.product((1, 2, 3, 4), (1, 2, 4, 8, 16, 32))
+            for threads in (64, 128)
+            if vectors * lanes < 2 * chunks + 1 and vectors * lanes >= chunks
+        ]
     shapes += [(3, 0, lanes, max(lanes, 128), 1, 0) for lanes in (8, 32, 128, 512) if lanes * 64 >= k]
     shapes = [(*shape, 1, 0) for shape in shapes]
     rows = math.prod(workload.shape[:-1])

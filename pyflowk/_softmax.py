@@ -51,7 +51,7 @@ def masked_softmax(
     window   columns j > d - window, with `causal` the last `window` ones of those that it keeps; without `causal` those
              of j < d + window too: a band around the diagonal. At least 1; None: no window.
 
-    Columns that lengths, causal and window mask are not read, only written.
+    Columns that lengths, causal and window mask are not read, only written, but for short rows of odd lengths.
 
     bias     of x's dtype, or float32 where x is float16 or bfloat16; broadcasts as `mask` does. It is not scaled.
     scale    a finite number of any sign.

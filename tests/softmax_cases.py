@@ -126,6 +126,22 @@ def _masked() -> Iterator[SoftmaxCase]:
     yield SoftmaxCase(shape, "float32", "masks on a row that is cut into slices", **keywords)
 
 
+def _ragged() -> Iterator[SoftmaxCase]:
+    why = "whole chunks, but threads and blocks that lack some"
+    for dtype, cols in itertools.product(DTYPES[:3], (40, 344, 392, 592, 1536, 3080, 12296)):
+        shape = (1, 2, 3, cols)
+        yield SoftmaxCase((40, cols), dtype, why, log=cols == 344)
+        yield SoftmaxCase(shape, dtype, why, mask=(1, 1, 3, cols), log=cols == 592)
+        yield SoftmaxCase(shape, dtype, why, bias=shape, scale=-0.5)
+        yield SoftmaxCase(shape, dtype, why, bias=(1, 1, 3, cols), mask=(1, 2, 1, cols), values="special")
+    for dtype, cols in zip(itertools.cycle(DTYPES[:3]), (20480, 40968, 49152, 98312, 151936)):
+        shape = (1, 1, 2, cols)
+        why = "a row that the blocks of a cluster share, not all of them alike"
+        yield SoftmaxCase(shape, dtype, why)
+        yield SoftmaxCase(shape, dtype, why, mask=shape, values="special")
+        yield SoftmaxCase(shape, dtype, why, bias=shape, log=True)
+
+
 def _together() -> Iterator[SoftmaxCase]:
     dtypes = itertools.cycle(DTYPES)
     every_cols = itertools.cycle((7, 33, 64, 77, 100, 300, 513, 1025))
@@ -262,6 +278,6 @@ IN_TURN_CASES = (
 
 CASES = tuple(
     itertools.chain(
-        _plain(), _masked(), _together(), _broadcasts(), _causal(), _places(), _types(), _values(), _empty()
+        _plain(), _masked(), _ragged(), _together(), _broadcasts(), _causal(), _places(), _types(), _values(), _empty()
     )
 )

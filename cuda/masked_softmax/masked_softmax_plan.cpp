@@ -17,6 +17,14 @@ constexpr int32_t warp_lanes = 32;
 
 int32_t log2_of(int32_t power_of_2) { return __builtin_ctz(static_cast<unsigned>(power_of_2)); }
 
+// Do an operand's rows lie a stride apart, in the order in which they are walked?
+bool is_one_run(const SoftmaxProblem& problem, SoftmaxOperand operand) {
+  for (int d = 1; d < problem.rank; ++d)
+    if (problem.dims[d].strides[operand] != problem.dims[d - 1].strides[operand] * problem.dims[d - 1].extent)
+      return false;
+  return true;
+}
+
 void fill_params(const SoftmaxRequest& request, const SoftmaxProblem& problem, SoftmaxPlan* plan) {
   SoftmaxParams& params = plan->params;
   params.x = static_cast<const unsigned char*>(request.pointers[softmax_x]);
@@ -46,6 +54,9 @@ void fill_params(const SoftmaxRequest& request, const SoftmaxProblem& problem, S
   params.band_extent = problem.band_extent;
   params.has_diagonal = request.has_diagonal;
   params.has_interval = params.has_diagonal || request.lengths_bytes != 0;
+  params.seeks_dense_alone = plan->mask == SoftmaxMask::dense && !params.has_interval && !params.wide_rows &&
+                             problem.band_dim == 0 && is_one_run(problem, softmax_x) &&
+                             is_one_run(problem, softmax_out);
   params.lengths_from_right = request.lengths_from_right;
   params.lengths_bytes = request.lengths_bytes;
   params.diagonal_begin = request.diagonal_begin;
@@ -70,24 +81,25 @@ void fill_params(const SoftmaxRequest& request, const SoftmaxProblem& problem, S
 
 SoftmaxForm form_of(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& shape) {
   if (problem.has_leftovers) return SoftmaxForm::any;
-  const bool fills = request.columns / problem.chunk_columns ==
-                     int64_t{shape.lanes_per_row} * shape.vectors_per_thread * shape.cluster_blocks;
-  if (!fills || request.has_diagonal || request.lengths_bytes != 0) return SoftmaxForm::aligned;
+  if (request.has_diagonal || request.lengths_bytes != 0) return SoftmaxForm::aligned;
   const SoftmaxMask mask = mask_of(request);
   if (mask == SoftmaxMask::interval) {
     const bool is_one_run = problem.rank <= 1 && problem.num_rows < (int64_t{1} << 31);
     for (const SoftmaxOperand operand : {softmax_x, softmax_out, softmax_side})
       if (!is_one_run || problem.dims[0].strides[operand] < 0 || problem.dims[0].strides[operand] >= (int64_t{1} << 32))
         return SoftmaxForm::aligned;
-    return SoftmaxForm::whole;
   }
   if (mask == SoftmaxMask::bias && !problem.bias_chunks_agree) return SoftmaxForm::aligned;
-  if (request.pointers[softmax_dense] == nullptr) return SoftmaxForm::whole;
-  if (reinterpret_cast<uintptr_t>(request.pointers[softmax_dense]) % problem.chunk_columns != 0)
-    return SoftmaxForm::aligned;
-  for (int d = 0; d < problem.rank; ++d)
-    if (problem.dims[d].strides[softmax_dense] % problem.chunk_columns != 0) return SoftmaxForm::aligned;
-  return SoftmaxForm::whole;
+  if (request.pointers[softmax_dense] != nullptr) {
+    const auto is_aligned = [&](int64_t bytes) { return bytes % problem.chunk_columns == 0; };
+    if (!is_aligned(static_cast<int64_t>(reinterpret_cast<uintptr_t>(request.pointers[softmax_dense]))))
+      return SoftmaxForm::aligned;
+    for (int d = 0; d < problem.rank; ++d)
+      if (!is_aligned(problem.dims[d].strides[softmax_dense])) return SoftmaxForm::aligned;
+  }
+  const bool fills = request.columns / problem.chunk_columns ==
+                     int64_t{shape.lanes_per_row} * shape.vectors_per_thread * shape.cluster_blocks;
+  return fills ? SoftmaxForm::whole : SoftmaxForm::unfilled;
 }
 
 // Shared memory a block that leaves a multiprocessor room for `blocks` of them and no more.
@@ -105,7 +117,6 @@ void fill_plan(const SoftmaxRequest& request, const SoftmaxProblem& problem, con
   plan->in_dtype = request.in_dtype;
   plan->out_dtype = request.out_dtype;
   plan->vectors_per_thread = shape.vectors_per_thread;
-  if (shape.kernel == SoftmaxKernel::row_in_registers) plan->form = form_of(request, problem, shape);
   fill_params(request, problem, plan);
   SoftmaxParams& params = plan->params;
   params.lanes_per_row = shape.lanes_per_row;
@@ -129,8 +140,18 @@ void fill_plan(const SoftmaxRequest& request, const SoftmaxProblem& problem, con
     return request.columns / problem.chunk_columns + most_chunks_before <=
            chunks_per_thread * shape.lanes_per_row * shape.cluster_blocks;
   };
-  if (shape.kernel == SoftmaxKernel::row_in_registers)
+  if (shape.kernel == SoftmaxKernel::row_in_registers) {
+    plan->form = form_of(request, problem, shape);
     params.starts_on_lines = fits_from_a_line(shape.vectors_per_thread);
+    // A block's part starts on a line where the threads have room for it.
+    constexpr int64_t line_chunks = 128 / chunk_bytes;
+    const int64_t row_chunks = request.columns / problem.chunk_columns;
+    const int64_t part = ceil_div(row_chunks, int64_t{shape.cluster_blocks});
+    const int64_t line_part = ceil_div(part, line_chunks) * line_chunks;
+    const int64_t held = int64_t{shape.lanes_per_row} * shape.vectors_per_thread;
+    params.row_chunks = static_cast<int32_t>(row_chunks);
+    params.block_chunks = static_cast<int32_t>(line_part <= held ? line_part : part);
+  }
   if (shape.kernel == SoftmaxKernel::row_in_shared) {
     const int64_t slots = shared_row_slots(request, problem, shape);
     params.starts_on_lines = fits_from_a_line(shape.vectors_per_thread + slots);
@@ -159,9 +180,9 @@ void fill_plan(const SoftmaxRequest& request, const SoftmaxProblem& problem, con
     plan->unit_columns = units.columns;
     plan->vectors_per_thread = units.per_thread;
     params.has_unit_edges = units.has_edges;
-    params.block_offset_bytes = static_cast<int32_t>(span_bytes(request, problem, shape));
+    params.side_offset_bytes = static_cast<int32_t>(span_bytes(request, problem, shape));
     params.barrier_offset_bytes =
-        params.block_offset_bytes + static_cast<int32_t>(span_side_bytes(request, problem, shape));
+        params.side_offset_bytes + static_cast<int32_t>(span_side_bytes(request, problem, shape));
     plan->launch.shared_bytes = params.barrier_offset_bytes + span_barrier_bytes;
   }
   plan->resident_blocks = shape.resident_blocks;

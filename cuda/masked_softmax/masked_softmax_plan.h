@@ -68,11 +68,15 @@ enum class SoftmaxMask : int32_t {
 
 // What row_in_registers may leave out.
 enum class SoftmaxForm : int32_t {
-  any,      // nothing: columns outside whole chunks, lengths, causal, window
-  aligned,  // no columns outside whole chunks
-  whole     // also: every thread has all its chunks, no lengths, causal or window, masks aligned to their chunks; rows
-            // without a dense mask or bias one after the other
+  any,       // nothing: columns outside whole chunks, lengths, causal, window
+  aligned,   // no columns outside whole chunks
+  unfilled,  // also: no lengths, causal or window, masks aligned to their chunks; rows without a dense mask or bias one
+             // after the other
+  whole      // also: every thread has all its chunks
 };
+
+template <SoftmaxForm kForm>
+constexpr bool has_whole_rows = kForm == SoftmaxForm::unfilled || kForm == SoftmaxForm::whole;
 
 // One dimension that a row's number is taken apart into, innermost first.
 struct SoftmaxRowDim {
@@ -96,7 +100,9 @@ struct SoftmaxParams {
   const unsigned char* dense_end = nullptr;
   int64_t num_rows = 0;  // of the grid: with those that a last, partial band lacks
   int32_t rank = 0;
-  bool wide_rows = false;     // 2^31 rows and more
+  bool wide_rows = false;  // 2^31 rows and more
+  // A dense mask, and rows of x and out one after the other, without lengths, causal, window or bands.
+  bool seeks_dense_alone = false;
   bool has_interval = false;  // lengths, causal or window
   bool lengths_from_right = false;
   bool log_softmax = false;
@@ -122,15 +128,19 @@ struct SoftmaxParams {
   int32_t cluster_shift = 0;     // log2 of the blocks that share a row: of a cluster, or its slices
   bool is_peeled = false;        // some row has columns before its first, or after its last, whole 16-byte chunk
   bool starts_on_lines = false;  // a row is cut into its threads' chunks from the start of its first 128-byte line on
+  int32_t row_chunks = 0;        // whole rows: of a row, and of its part that one block has
+  int32_t block_chunks = 0;
   // row_read_twice:
   flowk_dtype out_dtype = FLOWK_FLOAT32;
   bool out_is_x_type = false;
   bool reads_chunks = false;  // else by single columns
   int64_t first_row = 0;      // row_in_slices: of a launch
-  // Shared memory: of row_in_shared and cluster_rows_in_turn a block's chunks, of rows_in_span the mask or y.
+  // Shared memory: of row_in_shared and cluster_rows_in_turn a block's chunks, of rows_in_span the mask or y, and the
+  // barriers of the copies.
   int32_t block_offset_bytes = 0;
-  int32_t barrier_offset_bytes = 0;  // rows_in_span: its barrier
-  bool has_unit_edges = false;       // rows_in_span: some row starts or ends inside a unit
+  int32_t side_offset_bytes = 0;
+  int32_t barrier_offset_bytes = 0;
+  bool has_unit_edges = false;  // rows_in_span: some row starts or ends inside a unit
   // cluster_rows_in_turn, see SoftmaxRing:
   int32_t turn_batches = 0;  // of a row
   int32_t kept_batches = 0;
@@ -141,10 +151,12 @@ struct SoftmaxParams {
 
 // Threads of a block that hold a row, at most: each has 128 registers then.
 constexpr int max_register_lanes = 512;
+constexpr int max_dense_lanes = 256;  // of 8 chunks and a dense mask: 80 registers
 constexpr int max_cluster_blocks = 16;
-// cluster_rows_in_turn: threads of a block, and the most batches of a row: those of two rows have a lane of a warp each.
+// cluster_rows_in_turn: threads of a block; the most batches of a row, so that those of two rows have a lane each.
 constexpr int turn_threads = 512;
 constexpr int max_turn_batches = 16;
+constexpr int max_lane_chunks = 4;  // of a lane's in rows_in_lanes
 
 // rows_in_span: columns of a unit, the units of a row that a thread may have, and the columns up to which a thread
 // takes whole rows by single columns.
@@ -168,7 +180,7 @@ struct SoftmaxPlan {
   flowk_dtype in_dtype = FLOWK_FLOAT32;
   flowk_dtype out_dtype = FLOWK_FLOAT32;
   // 16-byte chunks: row_in_registers 1, 2, 4, 8 or 16; row_in_shared those in registers, 4 or 8; cluster_rows_in_turn
-  // those of a batch and input, 4, backward 2; rows_by_chunks 4, backward 2; rows_in_lanes 1, 2 or 4. rows_in_span:
+  // those of a batch and input, 4, backward 2; rows_by_chunks 4, backward 2; rows_in_lanes 1 to 4. rows_in_span:
   // units of a row, of unit_columns columns.
   int32_t vectors_per_thread = 0;
   int32_t unit_columns = 0;

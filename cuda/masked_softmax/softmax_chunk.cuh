@@ -316,28 +316,27 @@ __device__ __forceinline__ DenseWords<kWidth> load_dense_aligned(const unsigned 
   }
 }
 
-// The same at any address, from the aligned words that hold them.
+// The same `shift` bits past the start of aligned words, 0 to 24.
 template <int kWidth>
-__device__ __forceinline__ DenseWords<kWidth> load_dense_shifted(const unsigned char* address) {
+__device__ __forceinline__ DenseWords<kWidth> load_dense_shifted(const unsigned char* address, unsigned shift) {
   constexpr int num_words = kWidth == 8 ? 2 : 1;
-  const int misaligned = static_cast<int>(reinterpret_cast<uintptr_t>(address) & 3);
   uint32_t words[num_words + 1];
 #pragma unroll
-  for (int i = 0; i <= num_words; ++i) words[i] = *reinterpret_cast<const uint32_t*>(address - misaligned + 4 * i);
+  for (int i = 0; i <= num_words; ++i) words[i] = reinterpret_cast<const uint32_t*>(address)[i];
   DenseWords<kWidth> result;
 #pragma unroll
-  for (int i = 0; i < num_words; ++i)
-    result.words[i] = __funnelshift_r(words[i], words[i + 1], static_cast<unsigned>(misaligned) * 8);
+  for (int i = 0; i < num_words; ++i) result.words[i] = __funnelshift_r(words[i], words[i + 1], shift);
   return result;
 }
 
-// The same byte by byte, where those words may reach past the mask.
+// Masks the columns of a chunk at `column` outside [begin, end).
 template <int kWidth>
-__device__ __forceinline__ DenseWords<kWidth> load_dense_bytes(const unsigned char* address) {
-  DenseWords<kWidth> result = {};
+__device__ __forceinline__ void mask_outside(DenseWords<kWidth>* dense, int column, int begin, int end) {
 #pragma unroll
-  for (int i = 0; i < kWidth; ++i) result.words[i / 4] |= static_cast<uint32_t>(address[i]) << (8 * (i % 4));
-  return result;
+  for (int i = 0; i < (kWidth == 8 ? 2 : 1); ++i) {
+    const int first = (begin - column) * 8 - 32 * i, last = (end - column) * 8 - 32 * i;
+    dense->words[i] |= ones_from(last > 0 ? last : 0) | ~ones_from(first > 0 ? first : 0);
+  }
 }
 
 // 0x80 in each byte that is not zero.

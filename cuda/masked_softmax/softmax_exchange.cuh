@@ -153,12 +153,12 @@ __device__ __forceinline__ void send_part(const ExchangeBuffer<T>& buffer, int s
                  : "memory");
 }
 
-// One of the arrivals that the barrier's phase waits for, and the end of a phase of that parity: of all arrivals and
-// bytes.
+// One of the num_arrivals that end a phase of the barrier, together with the bytes that it expects.
 __device__ __forceinline__ void arrive_at_parts(uint64_t* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
+// Until the barrier's phase of that parity has ended.
 __device__ __forceinline__ void wait_for_parts(uint64_t* barrier, int parity) {
   uint32_t done = 0;
   while (done == 0)

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "masked_softmax/softmax_holder.h"
 
+#include <bit>
 #include <cstddef>
 
 #include "masked_softmax/softmax_shape.h"
 
 namespace flowk {
 namespace {
-
-constexpr int32_t warp_lanes = 32;
 
 // Fractions of copy on an H200 stand with each row.
 
@@ -38,8 +37,7 @@ constexpr HolderRow plain_32_bit[] = {
     {2097152, 4, 16, 512, 0, 16},    // 524288: 0.89; 0.75
     {INT64_MAX, 8, 16, 512, 0, 16},  // 2^20: 0.72; 0.57
 };
-// Lengths, causal, window; and float32 rows that do not fill warps: 1000 columns without a mask 0.98, by 4 chunks a
-// thread 0.95.
+// Lengths, causal, window.
 constexpr HolderRow interval_16_bit[] = {
     {128, 2, 1},
     {1024, 4, 1},
@@ -73,11 +71,11 @@ constexpr HolderRow bias_16_bit[] = {
 };
 constexpr HolderRow bias_32_bit[] = {
     {16384, 4, 1},     // to 4096 columns
-    {65536, 8, 1},     // to 16384
-    {131072, 4, 4},    // 32768: 1.00
-    {262144, 4, 8},    // 65536: 0.947; 8 chunks a thread 0.89
-    {524288, 8, 8},    // 131072: 0.89; 4 chunks a thread 0.88
-    {1048576, 8, 16},  // 262144
+    {32768, 8, 1},     // 8192
+    {65536, 4, 4},     // 16384: 1.03; by a block of 512 threads 0.93 to 1.02
+    {131072, 4, 4},    // 32768: 1.01; by 8 blocks 0.89 to 1.01
+    {262144, 4, 8},    // 65536: 0.95; by 16 blocks 0.76 to 0.92
+    {1048576, 8, 16},  // 131072: 0.965, by 8 blocks 0.915; 262144
 };
 // With a dense mask.
 constexpr HolderRow dense_16_bit[] = {
@@ -102,12 +100,6 @@ constexpr HolderRow dense_32_bit[] = {
     {2097152, 4, 16, 512},  // 2^19
     {INT64_MAX, 8, 16, 512},
 };
-// With a dense mask, rows that do not fill warps.
-constexpr HolderRow ragged_dense_32_bit[] = {
-    {1024, 4, 1},
-    {32768, 16, 1},  // 1000: 0.913, 1001: 0.87; 8 chunks a thread 0.82, 0.80
-    {65536, 8, 4},
-};
 // Backward: two inputs, both in registers. 128 to 131072 columns reach 1.00 to 1.04 in both types.
 constexpr HolderRow backward_16_bit[] = {
     {4096, 2, 1},                    // 32 columns: 1.03, 64: 1.02, 512: 1.03, 1024: 1.03, 2048: 1.04
@@ -129,6 +121,113 @@ constexpr HolderRow backward_32_bit[] = {
     {INT64_MAX, 8, 16, 512, 0, 16},  // 524288: 0.853; 0.667
 };
 
+// Rows of no power of 2 of chunks ("ragged"), whose last chunks not all threads have, and rows with columns outside
+// whole chunks ("uneven"): fewer threads and blocks than a row of the next power of 2 has.
+
+constexpr HolderRow ragged_plain_16_bit[] = {
+    {128, 2, 1},
+    {8192, 4, 1},                 // 384: 0.99, 2432: 0.98
+    {24576, 8, 1},                // 4560: 0.93, 6144: 0.98; 4 chunks a thread 0.905, 0.94
+    {65536, 8, 2},                // 13056: 0.97, 14336: 0.975, 18432: 0.96
+    {131072, 8, 4},               // 33160: 0.89, 40960: 0.94, 41429: 0.95; by 8 blocks 0.77, -, 0.88
+    {262144, 8, 8},               // 98304: 0.94, 104080: 0.94
+    {655360, 8, 16},              // 151936: 0.91, 300000: 0.82
+    {1048576, 4, 16, 256, 0, 8},  // 393216: 0.81
+    {INT64_MAX, 4, 16, 512, 0, 16},
+};
+constexpr HolderRow ragged_plain_32_bit[] = {
+    {1024, 4, 1},
+    {32768, 8, 1},                 // 300 columns: 0.924, 777: 0.947, 1000: 0.98; 4 chunks a thread 0.80, -, 0.95
+    {65536, 8, 2},                 // 14336: 0.97
+    {131072, 8, 4},                // 24576: 0.98
+    {262144, 8, 8},                // 40960: 0.95, 49152: 0.95
+    {524288, 8, 16},               // 98304: 0.92
+    {786432, 4, 8, 256},           // 134868: 0.83, 176064: 0.86; in turn by 8 blocks 0.62, 0.77
+    {1310720, 4, 16, 256},         // 300000: 0.78; in turn by 16 blocks 0.64
+    {2097152, 4, 16, 512, 0, 16},  // 393216: 0.79
+    {INT64_MAX, 8, 16, 512, 0, 16},
+};
+constexpr HolderRow ragged_interval_32_bit[] = {
+    {2048, 4, 1},
+    {32768, 8, 1},
+    {57344, 8, 2},       // 10240: 0.87, 12288: 0.865; in shared memory 0.82, 0.84
+    {81920, 4, 2, 128},  // 18432: 0.83; by 4 blocks 0.77
+    {131072, 4, 4, 128},
+    {262144, 4, 8, 128},          // 49152: 0.81
+    {360448, 4, 8, 128},          // 85312: 0.84; blocks of 256 threads 0.82
+    {524288, 4, 8, 256},          // 98304: 0.83
+    {655360, 4, 16, 128},         // 151936: 0.82; blocks of 256 threads 0.73
+    {1310720, 4, 16, 256, 0, 8},  // 300000: 0.76
+    {2097152, 4, 16, 512, 0, 16},
+    {INT64_MAX, 8, 16, 512, 0, 16},
+};
+constexpr HolderRow ragged_bias_16_bit[] = {
+    {32768, 4, 1},     // 392: 1.01, 2760: 1.00, 6792: 0.98; 392 by 2 chunks a thread 0.91
+    {65536, 4, 4},     // 24576: 1.00
+    {131072, 4, 8},    // 49152: 0.99
+    {524288, 4, 16},   // 98304: 0.96
+    {1048576, 8, 16},  // 393216: 0.63
+};
+// What a thread does once is more, so each has more chunks.
+constexpr HolderRow uneven_bias_16_bit[] = {
+    {1024, 4, 1},      // to 511 columns
+    {32768, 8, 1},     // 1607: 0.90, 12877: 0.85, 14852: 0.89; 4 chunks a thread 0.77, 0.58, 0.64
+    {65536, 8, 2},     // 20110: 0.80; 4 chunks a thread, 4 blocks 0.75
+    {262144, 8, 8},    // 70046: 0.68, 116742: 0.74; 4 chunks a thread, 16 blocks 0.60, 0.53
+    {1048576, 8, 16},  // 251112: 0.61; 4 chunks a thread 0.42
+};
+constexpr HolderRow ragged_bias_32_bit[] = {
+    {8192, 4, 1},      // 1536: 0.995
+    {32768, 8, 1},     // 3072: 1.00, 5120: 1.00, 3210: 0.87; 4 chunks a thread 0.98, 0.95, 0.65
+    {65536, 8, 2},     // 10240: 0.99, 14336: 0.99; 4 chunks a thread, 4 blocks 0.91, 0.92
+    {131072, 8, 4},    // 24576: 0.89
+    {262144, 8, 8},    // 40960: 0.92
+    {1048576, 8, 16},  // 98304: 0.76
+};
+constexpr HolderRow ragged_dense_16_bit[] = {
+    {8192, 4, 1},           // 2592: 0.90, 3888: 0.84, 3072: 0.94; 8 chunks a thread 0.81, 0.79, 0.87
+    {32768, 8, 1},          // 6144: 0.96, 10240: 0.94, 14336: 0.93; 4 chunks a thread 0.90, -, -
+    {65536, 8, 4},          // 24576: 0.96
+    {131072, 8, 8},         // 40960: 0.97, 59504: 0.87
+    {786432, 8, 16},        // 98304: 0.97, 151936: 0.80, 393216: 0.83; in shared memory -, 0.765, 0.77
+    {1048576, 4, 16, 256},  // to 524280 columns
+    {INT64_MAX, 4, 16, 512},
+};
+constexpr HolderRow ragged_dense_32_bit[] = {
+    {1024, 4, 1},           // to 255 columns
+    {32768, 8, 1},          // 1000: 0.987, 1001: 0.955; 16 chunks a thread 0.92, 0.86
+    {65536, 8, 2},          // 10240: 0.93, 14336: 0.94; by 4 blocks -, 0.77
+    {131072, 8, 4},         // 24576: 0.93
+    {262144, 8, 8},         // 40960: 0.94, 50600: 0.82
+    {524288, 8, 16},        // 98304: 0.935; in shared memory 0.80
+    {786432, 16, 16},       // 151936: 0.76; in shared memory 0.66
+    {1310720, 4, 16, 256},  // 300000: 0.66
+    {2097152, 4, 16, 512},  // to 524284 columns
+    {INT64_MAX, 8, 16, 512},
+};
+constexpr HolderRow ragged_backward_16_bit[] = {
+    {4096, 2, 1},
+    {16384, 4, 1},               // 2560: 1.01, 5120: 1.01, 6144: 1.00; 8 chunks a thread 0.95, 0.98, 0.97
+    {32768, 4, 2},               // 10240: 1.00, 15496: 0.99; by one block 0.98, 0.96
+    {65536, 4, 4},               // 18656: 1.02, 24576: 1.00
+    {131072, 4, 8},              // 40960: 1.00, 49152: 1.00, 50257: 0.996
+    {524288, 4, 16},             // 98304: 0.99, 151936: 0.91
+    {786432, 8, 16, 0, 0, 8},    // 300000: 0.85
+    {1048576, 8, 16, 0, 0, 16},  // 393216: 0.90
+    {INT64_MAX, 8, 16, 512, 0, 16},
+};
+constexpr HolderRow ragged_backward_32_bit[] = {
+    {8192, 2, 1},
+    {32768, 4, 1},
+    {65536, 4, 4},               // 12288: 1.02, 14336: 1.02
+    {131072, 4, 8},              // 18432: 1.025, 24576: 1.03; by 4 blocks 1.01, 0.99
+    {262144, 4, 16},             // 40960: 1.01, 49152: 1.01
+    {524288, 4, 16, 256},        // 98304: 0.98; in registers 0.855
+    {786432, 4, 16, 512, 0, 8},  // 151936: 0.93
+    {1048576, 4, 16, 512, 0, 16},
+    {INT64_MAX, 8, 16, 512, 0, 16},
+};
+
 template <size_t kSize>
 const HolderRow* find_row(const HolderRow (&table)[kSize], int64_t row_bytes) {
   for (const HolderRow& row : table)
@@ -138,24 +237,32 @@ const HolderRow* find_row(const HolderRow (&table)[kSize], int64_t row_bytes) {
 
 }  // namespace
 
+bool is_ragged_row(const SoftmaxRequest& request, const SoftmaxProblem& problem) {
+  return problem.has_leftovers || !std::has_single_bit(static_cast<uint64_t>(request.columns / problem.chunk_columns));
+}
+
 const HolderRow* find_holder(const SoftmaxRequest& request, const SoftmaxProblem& problem, int64_t row_bytes) {
-  const bool is_16_bit = problem.in_bytes == 2;
-  const bool fills_warps = !problem.has_leftovers && request.columns / problem.chunk_columns % warp_lanes == 0;
-  if (request.backward) return is_16_bit ? find_row(backward_16_bit, row_bytes) : find_row(backward_32_bit, row_bytes);
+  const auto find = [&](const auto& table_16_bit, const auto& table_32_bit) {
+    return problem.in_bytes == 2 ? find_row(table_16_bit, row_bytes) : find_row(table_32_bit, row_bytes);
+  };
+  const bool is_ragged = is_ragged_row(request, problem), is_uneven = problem.has_leftovers;
+  if (request.backward)
+    return is_ragged ? find(ragged_backward_16_bit, ragged_backward_32_bit) : find(backward_16_bit, backward_32_bit);
   switch (mask_of(request)) {
     case SoftmaxMask::interval:
-      if (request.has_diagonal || request.lengths_bytes != 0 || (!is_16_bit && !fills_warps))
-        return is_16_bit ? find_row(interval_16_bit, row_bytes) : find_row(interval_32_bit, row_bytes);
-      return is_16_bit ? find_row(plain_16_bit, row_bytes) : find_row(plain_32_bit, row_bytes);
+      if (request.has_diagonal || request.lengths_bytes != 0)
+        return is_ragged ? find(interval_16_bit, ragged_interval_32_bit) : find(interval_16_bit, interval_32_bit);
+      // 50257 columns of float32 in shared memory 0.94, in registers 0.85.
+      if (is_uneven && row_bytes > 32768) return find(ragged_plain_16_bit, ragged_interval_32_bit);
+      return is_ragged ? find(ragged_plain_16_bit, ragged_plain_32_bit) : find(plain_16_bit, plain_32_bit);
     case SoftmaxMask::dense:
-      // Long rows with leftover columns as those without a mask: 50257 columns 0.72, registers 0.66 and 0.63.
-      if (!is_16_bit && !fills_warps && row_bytes <= 65536) return find_row(ragged_dense_32_bit, row_bytes);
-      if (!problem.has_leftovers || row_bytes <= 65536)
-        return is_16_bit ? find_row(dense_16_bit, row_bytes) : find_row(dense_32_bit, row_bytes);
-      return is_16_bit ? find_row(interval_16_bit, row_bytes) : find_row(interval_32_bit, row_bytes);
+      // Long uneven rows as those without a mask: 50257 columns 0.72, registers 0.66 and 0.63.
+      if (is_uneven && row_bytes > 65536) return find(interval_16_bit, ragged_interval_32_bit);
+      return is_ragged ? find(ragged_dense_16_bit, ragged_dense_32_bit) : find(dense_16_bit, dense_32_bit);
     case SoftmaxMask::bias: break;
   }
-  return is_16_bit ? find_row(bias_16_bit, row_bytes) : find_row(bias_32_bit, row_bytes);
+  if (is_uneven) return find(uneven_bias_16_bit, ragged_bias_32_bit);
+  return is_ragged ? find(ragged_bias_16_bit, ragged_bias_32_bit) : find(bias_16_bit, bias_32_bit);
 }
 
 }  // namespace flowk

@@ -18,6 +18,9 @@ struct HolderRow {
   int32_t turn_blocks = 0;      // of the clusters that take more rows than there are of them in turn; 0: none do
 };
 
+// Is a row no power of 2 of whole chunks? Such rows leave threads of most shapes without a chunk.
+bool is_ragged_row(const SoftmaxRequest& request, const SoftmaxProblem& problem);
+
 // The table's row for the call; nullptr: too long to hold.
 const HolderRow* find_holder(const SoftmaxRequest& request, const SoftmaxProblem& problem, int64_t row_bytes);
 

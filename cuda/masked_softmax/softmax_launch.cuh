@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 
 #include "core/launch.cuh"
 #include "core/resident_clusters.cuh"
@@ -43,6 +44,8 @@ Status launch_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
   if constexpr (std::is_same_v<T, Out> && sizeof(T) < 8) {
     if (plan.form == SoftmaxForm::whole)
       return launch_form_in_registers<T, Out, kMask, SoftmaxForm::whole>(plan, stream);
+    if (plan.form == SoftmaxForm::unfilled)
+      return launch_form_in_registers<T, Out, kMask, SoftmaxForm::unfilled>(plan, stream);
     if constexpr (kMask == SoftmaxMask::interval)
       if (plan.form == SoftmaxForm::aligned)
         return launch_form_in_registers<T, Out, kMask, SoftmaxForm::aligned>(plan, stream);
@@ -127,17 +130,12 @@ Status launch_backward_in_span(const SoftmaxPlan& plan, flowk_stream stream) {
 
 template <class T>
 Status launch_in_lanes(const SoftmaxPlan& plan, flowk_stream stream) {
-  switch (plan.params.lanes_per_row * 8 + plan.vectors_per_thread) {
-    case 8 + 1: return launch(softmax_rows_in_lanes<T, 1, 1>, plan.launch, stream, plan.params);
-    case 8 + 2: return launch(softmax_rows_in_lanes<T, 1, 2>, plan.launch, stream, plan.params);
-    case 8 + 4: return launch(softmax_rows_in_lanes<T, 1, 4>, plan.launch, stream, plan.params);
-    case 16 + 4: return launch(softmax_rows_in_lanes<T, 2, 4>, plan.launch, stream, plan.params);
-    case 32 + 4: return launch(softmax_rows_in_lanes<T, 4, 4>, plan.launch, stream, plan.params);
-    case 64 + 4: return launch(softmax_rows_in_lanes<T, 8, 4>, plan.launch, stream, plan.params);
-    case 128 + 4: return launch(softmax_rows_in_lanes<T, 16, 4>, plan.launch, stream, plan.params);
-    case 256 + 4: return launch(softmax_rows_in_lanes<T, 32, 4>, plan.launch, stream, plan.params);
-  }
-  return no_such_kernel(plan);
+  return with_constant<0, 5>(std::countr_zero(static_cast<unsigned>(plan.params.lanes_per_row)), plan, [&](auto shift) {
+    return with_constant<1, max_lane_chunks>(plan.vectors_per_thread, plan, [&](auto chunks) {
+      constexpr int lanes = 1 << decltype(shift)::value;
+      return launch(softmax_rows_in_lanes<T, lanes, decltype(chunks)::value>, plan.launch, stream, plan.params);
+    });
+  });
 }
 
 template <class T, SoftmaxMask kMask>
@@ -163,7 +161,7 @@ Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
         return launch_in_turn<SoftmaxTurn<T, 4>>(plan, stream);
       break;
     case SoftmaxKernel::rows_in_span:
-      if constexpr (sizeof(T) < 8 && kMask != SoftmaxMask::bias) return launch_in_span<T, kMask>(plan, stream);
+      if constexpr (sizeof(T) < 8) return launch_in_span<T, kMask>(plan, stream);
       break;
     case SoftmaxKernel::rows_by_chunks:
       if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::interval) {

@@ -22,9 +22,9 @@ __device__ __forceinline__ float power_of_2_of(float exponent) {
   return p * __uint_as_float(__float_as_uint(shifted) << 23);  // a product: NaN stays
 }
 
-// Makes a thread's scores of a row its results; `lanes` threads share the row, and `largest` is its largest score.
-// Returns the row's sum of exponentials.
-template <class T, int kCount>
+// Makes a thread's scores of a row, scaled already where there is a bias, its results; `lanes` threads share the row,
+// and `largest` is its largest score. Returns the row's sum of exponentials.
+template <class T, SoftmaxMask kMask = SoftmaxMask::interval, int kCount>
 __device__ __forceinline__ RowValue<T> scores_to_results(const SoftmaxParams& params, float largest, int lanes,
                                                          float (&values)[kCount]) {
   constexpr int step = kCount % 4 == 0 ? 4 : 1;
@@ -59,12 +59,12 @@ __device__ __forceinline__ RowValue<T> scores_to_results(const SoftmaxParams& pa
   ResultFactors<T> result;
   if (params.log_softmax) {
     // In the natural base in float32: a result is the exponent itself.
-    sum = raise(
-        exponent_scale<T, SoftmaxMask::interval>(params), [](float z) { return exponential<T>(z); }, std::true_type{});
+    sum = raise(exponent_scale<T, kMask>(params), [](float z) { return exponential<T>(z); }, std::true_type{});
     result = {true, sum};
   } else {
+    constexpr float log2_e = static_cast<float>(base_per_natural<Float16>);
     sum = raise(
-        params.scale32_base_2,
+        kMask == SoftmaxMask::bias ? log2_e : params.scale32_base_2,
         [](float z) {
           if constexpr (sizeof(T) == 2)
             return exponential<Float16>(z);

@@ -44,6 +44,28 @@ __device__ __forceinline__ void find_interval(const SoftmaxParams& params, int64
   row->end = begin < end ? end : 0;
 }
 
+// Where the length of row `linear` is, of fewer than 2^31 without bands, and the row's number among its q rows.
+struct IntervalPlace {
+  int64_t length_offset = 0;
+  int64_t number = 0;
+};
+
+__device__ __forceinline__ IntervalPlace interval_place(const SoftmaxParams& params, uint32_t linear) {
+  IntervalPlace place;
+  uint32_t rest = linear;
+  const auto step = [&](int d) {
+    const uint32_t index = d + 1 < params.rank ? take_index(&rest, params.dims[d].divider) : rest;
+    place.length_offset += index * params.dims[d].strides[softmax_lengths];
+    place.number += index * params.dims[d].strides[softmax_row];
+  };
+  // The first dimensions by constant index, so that strides are operands of the instructions.
+  if (params.rank > 0) step(0);
+  if (params.rank > 1) step(1);
+#pragma unroll 1
+  for (int d = 2; d < params.rank; ++d) step(d);
+  return place;
+}
+
 // The row of the grid that a thread works on, and its lane among those of the row in its block.
 struct RowPlace {
   int64_t linear;
@@ -64,7 +86,7 @@ __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, in
   constexpr bool has_side = kBackward || kMask == SoftmaxMask::bias;
   constexpr bool has_dense = !kBackward && kMask != SoftmaxMask::interval;
   // Rows one after the other in x and out, and nothing else to find.
-  if constexpr (kForm == SoftmaxForm::whole && !has_dense) {
+  if constexpr (has_whole_rows<kForm> && !has_dense) {
     SoftmaxRow row;
     const bool row_exists = linear < params.num_rows;
     const uint64_t number = row_exists ? static_cast<uint32_t>(linear) : 0u;
@@ -83,13 +105,23 @@ __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, in
   int64_t offsets[num_softmax_operands] = {};
   int64_t band_row = 0;
   uint32_t narrow = static_cast<uint32_t>(linear);
+  // The first dimensions by constant index, so that strides are operands of the instructions.
+  const auto step_narrow = [&](auto take) {
+    constexpr int num_unrolled = 4;
+#pragma unroll
+    for (int d = 0; d < num_unrolled; ++d)
+      if (d < params.rank) take(d, d + 1 < params.rank ? take_index(&narrow, params.dims[d].divider) : narrow);
+#pragma unroll 1
+    for (int d = num_unrolled; d < params.rank; ++d)
+      take(d, d + 1 < params.rank ? take_index(&narrow, params.dims[d].divider) : narrow);
+  };
   const auto step = [&](int d, int64_t index) {
     const SoftmaxRowDim& dim = params.dims[d];
     offsets[softmax_x] += index * dim.strides[softmax_x];
     offsets[softmax_out] += index * dim.strides[softmax_out];
     if constexpr (has_side) offsets[softmax_side] += index * dim.strides[softmax_side];
     if constexpr (has_dense) offsets[softmax_dense] += index * dim.strides[softmax_dense];
-    if (kForm != SoftmaxForm::whole && params.has_interval) {
+    if (!has_whole_rows<kForm> && params.has_interval) {
       offsets[softmax_lengths] += index * dim.strides[softmax_lengths];
       offsets[softmax_row] += index * dim.strides[softmax_row];
     }
@@ -98,7 +130,12 @@ __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, in
       if (d == params.band_dim) band_row += index * params.band_rows;
     }
   };
-  if (params.rank <= 1) {
+  if (has_dense && !has_side && params.seeks_dense_alone) {
+    offsets[softmax_x] = static_cast<int64_t>(narrow) * params.dims[0].strides[softmax_x];
+    offsets[softmax_out] = static_cast<int64_t>(narrow) * params.dims[0].strides[softmax_out];
+    step_narrow(
+        [&](int d, uint32_t index) { offsets[softmax_dense] += index * params.dims[d].strides[softmax_dense]; });
+  } else if (params.rank <= 1) {
     step(0, linear);
   } else if (params.wide_rows) {
     int64_t rest = linear;
@@ -109,18 +146,11 @@ __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, in
       step(d, index);
     }
   } else {
-    // The first dimensions by constant index, so that strides are operands of the instructions.
-    constexpr int num_unrolled = 4;
-#pragma unroll
-    for (int d = 0; d < num_unrolled; ++d)
-      if (d < params.rank) step(d, d + 1 < params.rank ? take_index(&narrow, params.dims[d].divider) : narrow);
-#pragma unroll 1
-    for (int d = num_unrolled; d < params.rank; ++d)
-      step(d, d + 1 < params.rank ? take_index(&narrow, params.dims[d].divider) : narrow);
+    step_narrow(step);
   }
   if (params.band_dim > 0 && band_row >= params.band_extent) {
     exists = false;
-    if constexpr (kForm == SoftmaxForm::whole)
+    if constexpr (has_whole_rows<kForm>)
       for (int64_t& offset : offsets) offset = 0;
   }
   SoftmaxRow row;
@@ -130,7 +160,7 @@ __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, in
   if constexpr (has_dense) row.dense = params.dense == nullptr ? nullptr : params.dense + offsets[softmax_dense];
   row.columns = row.end = exists ? params.columns : 0;
   if (waits) wait_for_previous_grid();
-  if (kForm != SoftmaxForm::whole && params.has_interval && exists)
+  if (!has_whole_rows<kForm> && params.has_interval && exists)
     find_interval(params, offsets[softmax_lengths], offsets[softmax_row], &row);
   return row;
 }
@@ -157,7 +187,7 @@ __device__ __forceinline__ RowChunks row_chunks(const SoftmaxParams& params, con
   }
   chunks.count = static_cast<int>(static_cast<unsigned>(row.columns - chunks.head) / width);
   chunks.read_end = chunks.count;
-  if (kForm != SoftmaxForm::whole && params.has_interval) {
+  if (!has_whole_rows<kForm> && params.has_interval) {
     const int begin = row.begin - chunks.head, end = row.end - chunks.head;
     chunks.read_begin = begin <= 0 ? 0 : begin / static_cast<int>(width);
     const int past = end <= 0 ? 0 : static_cast<int>((static_cast<unsigned>(end) + width - 1) / width);
@@ -176,28 +206,53 @@ __device__ __forceinline__ int leftover_column(const SoftmaxParams& params, cons
   return column < row.columns ? column : -1;
 }
 
-// The mask's bytes of those of kCount chunks that are read, chunk i's at address_of(i): every load before the first
-// use.
-template <int kWidth, int kCount, class IsRead, class AddressOf>
-__device__ __forceinline__ void load_dense(const SoftmaxParams& params, const SoftmaxRow& row, bool is_aligned,
-                                           IsRead is_read, AddressOf address_of, DenseWords<kWidth> (&dense)[kCount]) {
-  const auto load_all = [&](auto load) {
+// The mask's bytes of those of kCount chunks that are read, chunk i's at first + i * step: every load before the first
+// use; the others are masked. `step` is a multiple of 4, but for chunks of 2 columns.
+template <int kWidth, int kCount, class IsRead>
+__device__ __forceinline__ void load_dense(const SoftmaxParams& params, const SoftmaxRow& row,
+                                           const unsigned char* first, int step, bool is_aligned, IsRead is_read,
+                                           DenseWords<kWidth> (&dense)[kCount]) {
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      dense[i] = {};
-      if (is_read(i)) dense[i] = load(address_of(i));
-    }
+  for (int i = 0; i < kCount; ++i)
+    for (uint32_t& word : dense[i].words) word = ~0u;
+  const auto load_all = [&](const unsigned char* address, auto load) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i)
+      if (is_read(i)) dense[i] = load(address + i * step);
   };
   // Do the aligned words around the row's mask lie inside the mask's memory?
   constexpr int word_bytes = 4;
+  const auto misaligned = [](const unsigned char* address) {
+    return static_cast<unsigned>(reinterpret_cast<uintptr_t>(address)) % word_bytes;
+  };
   const bool is_inside =
       row.dense - params.dense_first >= word_bytes - 1 && params.dense_end - row.dense >= row.columns + 2 * word_bytes;
-  if (is_aligned)
-    load_all([](const unsigned char* address) { return load_dense_aligned<kWidth>(address); });
-  else if (is_inside)
-    load_all([](const unsigned char* address) { return load_dense_shifted<kWidth>(address); });
-  else
-    load_all([](const unsigned char* address) { return load_dense_bytes<kWidth>(address); });
+  if (is_aligned) {
+    load_all(first, [](const unsigned char* address) { return load_dense_aligned<kWidth>(address); });
+  } else if (is_inside && kWidth >= word_bytes) {
+    const unsigned before = misaligned(first);
+    load_all(first - before,
+             [=](const unsigned char* address) { return load_dense_shifted<kWidth>(address, 8 * before); });
+  } else if (is_inside) {
+    load_all(first, [=](const unsigned char* address) {
+      const unsigned before = misaligned(address);
+      return load_dense_shifted<kWidth>(address - before, 8 * before);
+    });
+  } else {
+    // Byte by byte, each shifted in above the others.
+    constexpr int last = kWidth == 8 ? 1 : 0;
+#pragma unroll 1
+    for (int j = 0; j < kWidth; ++j) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        const uint32_t byte = is_read(i) ? first[i * step + j] : 0xffu;
+        if constexpr (last > 0) dense[i].words[0] = __funnelshift_r(dense[i].words[0], dense[i].words[last], 8);
+        dense[i].words[last] = dense[i].words[last] >> 8 | byte << 24;
+      }
+    }
+    if constexpr (kWidth < word_bytes)
+      for (auto& chunk : dense) chunk.words[0] >>= 8 * (word_bytes - kWidth);
+  }
 }
 
 constexpr int line_chunks = 128 / chunk_bytes;

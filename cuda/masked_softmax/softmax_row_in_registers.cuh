@@ -78,10 +78,18 @@ __device__ __forceinline__ void forget_values([[maybe_unused]] uint4* chunk) {
 #endif
 }
 
-// 8 chunks a thread need 64 registers, where the compiler likes to take 70.
-template <class T, SoftmaxMask kMask>
+// 8 chunks a thread need 64 registers, where the compiler likes to take 70; with a dense mask that is not aligned to
+// them 80, where it takes 117 and 86.
+template <class T, SoftmaxMask kMask, SoftmaxForm kForm>
+constexpr bool is_unaligned_dense = kMask == SoftmaxMask::dense && !has_whole_rows<kForm> && sizeof(T) <= 4;
+template <class T, SoftmaxMask kMask, SoftmaxForm kForm>
+constexpr int most_threads(int vectors) {
+  return is_unaligned_dense<T, kMask, kForm> && vectors == 8 ? max_dense_lanes : max_register_lanes;
+}
+template <class T, SoftmaxMask kMask, SoftmaxForm kForm>
 constexpr int full_blocks(int vectors) {
-  return kMask == SoftmaxMask::interval && sizeof(T) <= 4 && vectors == 8 ? 2 : 0;
+  if (vectors != 8 || sizeof(T) > 4) return 0;
+  return kMask == SoftmaxMask::interval ? 2 : is_unaligned_dense<T, kMask, kForm> ? 3 : 0;
 }
 
 // y(row, j) = exp(z(row, j) - max) / sum over kept i of exp(z(row, i) - max), z = scale * x + bias; x, y and bias are
@@ -91,7 +99,7 @@ constexpr int full_blocks(int vectors) {
 // bytes, lanes_per_row apart, and where rows do not start or end on a chunk at most one column of those that are left
 // over. It reads x once, into registers, and exchanges one maximum and one sum.
 template <class T, class Out, int kVectors, SoftmaxMask kMask, SoftmaxForm kForm>
-__global__ void __launch_bounds__(max_register_lanes, full_blocks<T, kMask>(kVectors))
+__global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (full_blocks<T, kMask, kForm>(kVectors)))
     softmax_row_in_registers(const __grid_constant__ SoftmaxParams params) {
   allow_next_grid();
   using A = ComputeType<T>;
@@ -99,6 +107,7 @@ __global__ void __launch_bounds__(max_register_lanes, full_blocks<T, kMask>(kVec
   constexpr int width = chunk_width<T>;
   constexpr bool has_bias = kMask == SoftmaxMask::bias;
   constexpr bool recomputes = recomputes_exponentials<T, kMask, kForm, kVectors>;
+  constexpr bool is_whole = has_whole_rows<kForm>;
   const RowTeam team = row_team(params);
   const ExchangeBuffer<T> buffer = exchange_buffer<T>();
   begin_exchange(buffer, team);
@@ -109,22 +118,34 @@ __global__ void __launch_bounds__(max_register_lanes, full_blocks<T, kMask>(kVec
   const unsigned char* const x_chunks = row.x + chunks.head * static_cast<int>(sizeof(T));
   unsigned char* const out_chunks = row.out + chunks.head * static_cast<int>(sizeof(Out));
   OwnChunks own;
-  if constexpr (kForm == SoftmaxForm::whole)
-    own = {team.rank * params.lanes_per_row * kVectors + lane, params.lanes_per_row, 0, 0};
-  else
+  if constexpr (is_whole) {
+    const int part = team.rank * params.block_chunks, part_end = part + params.block_chunks;
+    own = {part + lane, params.lanes_per_row, part_end < params.row_chunks ? part_end : params.row_chunks, 0};
+  } else {
     own = own_chunks(params, x_chunks, chunks, team.rank, lane);
-  // Where a row fills its threads, one that is not there is loaded as row 0 and not stored.
+  }
+  // Whole rows: one that is not there is loaded as row 0 and not stored.
   const auto is_read = [&](int i) {
-    return kForm == SoftmaxForm::whole || (own.at(i) >= chunks.read_begin && own.at(i) < own.end);
+    if constexpr (kForm == SoftmaxForm::whole) return true;
+    return (is_whole || own.at(i) >= chunks.read_begin) && own.at(i) < own.end;
+  };
+
+  // Does no thread of the block have an i-th chunk? Not asked of the first half: vectors are the fewest that hold a
+  // row.
+  const auto is_past = [&](int i) {
+    return kForm == SoftmaxForm::unfilled && 2 * i >= kVectors && i * params.lanes_per_row >= params.block_chunks;
   };
 
   // Loads: every one before the first use. Chunks of a thread by 32-bit offsets from its first.
   const unsigned char* const x = x_chunks + static_cast<int64_t>(own.first) * chunk_bytes;
   uint4 raw[kVectors];
 #pragma unroll
-  for (int i = 0; i < kVectors; ++i)
-    raw[i] = is_read(i) ? load_chunk(x + i * own.step * chunk_bytes) : negative_infinity_chunk<T>();
-  const bool bias_by_chunks = kForm == SoftmaxForm::whole || (params.bias_is_aligned && !params.bias_is_float32);
+  for (int i = 0; i < kVectors; ++i) {
+    // A dense mask makes it -infinity anyway.
+    if constexpr (kMask != SoftmaxMask::dense) raw[i] = negative_infinity_chunk<T>();
+    if (is_read(i)) raw[i] = load_chunk(x + i * own.step * chunk_bytes);
+  }
+  const bool bias_by_chunks = is_whole || params.bias_is_aligned;
   uint4 raw_bias[has_bias ? kVectors : 1];
   if constexpr (has_bias) {
     const unsigned char* const bias =
@@ -137,16 +158,16 @@ __global__ void __launch_bounds__(max_register_lanes, full_blocks<T, kMask>(kVec
   }
   DenseWords<width> dense[kMask == SoftmaxMask::interval ? 1 : kVectors];
   if constexpr (kMask != SoftmaxMask::interval) {
+    if (kMask == SoftmaxMask::bias && row.dense == nullptr) {
 #pragma unroll
-    for (int i = 0; i < kVectors; ++i) dense[i] = {};
-    if (row.dense != nullptr) {
+      for (int i = 0; i < kVectors; ++i) dense[i] = {};
+    } else {
       const unsigned char* const first = row.dense + chunks.head + own.first * width;
-      const bool is_aligned =
-          kForm == SoftmaxForm::whole || (reinterpret_cast<uintptr_t>(row.dense + chunks.head) & (width - 1)) == 0;
-      load_dense(params, row, is_aligned, is_read, [&](int i) { return first + i * own.step * width; }, dense);
+      const bool is_aligned = is_whole || (reinterpret_cast<uintptr_t>(row.dense + chunks.head) & (width - 1)) == 0;
+      load_dense(params, row, first, own.step * width, is_aligned, is_read, dense);
     }
   }
-  if (kForm != SoftmaxForm::whole && params.has_interval)
+  if (!is_whole && params.has_interval)
     fill_unread<Out, width>(params, out_chunks, chunks, own, team.rank, lane,
                             params.log_softmax ? negative_infinity<A>() : A{0});
   A extra = negative_infinity<A>();
@@ -162,29 +183,33 @@ __global__ void __launch_bounds__(max_register_lanes, full_blocks<T, kMask>(kVec
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       const int column = chunks.head + own.at(i) * width;
+      if (!is_read(i)) {
+#pragma unroll
+        for (int j = 0; j < width; ++j) scores[i * width + j] = negative_infinity<A>();
+        continue;
+      }
       A values[width], bias[width];
       widen_chunk<T>(raw[i], values);
       if (bias_by_chunks) {
         widen_chunk<T>(raw_bias[i], bias);
       } else {
-        const bool reads = is_read(i);
 #pragma unroll
-        for (int j = 0; j < width; ++j) {
-          bias[j] = 0;
-          if (reads)
-            bias[j] = params.bias_is_float32 ? static_cast<A>(load_element<float>(row.side, column + j))
-                                             : load_element<T>(row.side, column + j);
-        }
+        for (int j = 0; j < width; ++j)
+          bias[j] = params.bias_is_float32 ? static_cast<A>(load_element<float>(row.side, column + j))
+                                           : load_element<T>(row.side, column + j);
       }
 #pragma unroll
       for (int j = 0; j < width; ++j) scores[i * width + j] = scale * values[j] + bias[j];
-      if (kForm != SoftmaxForm::whole || row.dense != nullptr) {
-        const uint32_t interval = is_read(i) ? interval_bits(column, width, row.begin, row.end) : 0u;
+      if (row.dense != nullptr) {
 #pragma unroll
-        for (int j = 0; j < width; ++j) {
-          const bool keeps = (interval >> j & 1) != 0 && (dense[i].words[j / 4] >> (8 * (j % 4)) & 0xff) == 0;
-          if (!keeps) scores[i * width + j] = negative_infinity<A>();
-        }
+        for (int j = 0; j < width; ++j)
+          if ((dense[i].words[j / 4] >> (8 * (j % 4)) & 0xff) != 0) scores[i * width + j] = negative_infinity<A>();
+      }
+      if (!is_whole && (column < row.begin || column + width > row.end)) {
+        const uint32_t kept = interval_bits(column, width, row.begin, row.end);
+#pragma unroll
+        for (int j = 0; j < width; ++j)
+          if ((kept >> j & 1) == 0) scores[i * width + j] = negative_infinity<A>();
       }
 #pragma unroll
       for (int j = 0; j < width; ++j) largest = larger_of(largest, scores[i * width + j]);
@@ -195,17 +220,20 @@ __global__ void __launch_bounds__(max_register_lanes, full_blocks<T, kMask>(kVec
       for (int i = 0; i < kVectors; ++i)
         if (is_read(i)) negate_chunk<T>(&raw[i]);
     }
-    // The chunks that an end of the interval cuts, at most two a row.
-    if (kForm != SoftmaxForm::whole && params.has_interval) {
+    // The chunks that an end of the interval cuts, at most two a row; with a dense mask its bytes say so.
+    if (!is_whole && params.has_interval) {
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) {
         const int column = chunks.head + own.at(i) * width;
-        if (is_read(i) && (column < row.begin || column + width > row.end))
+        if constexpr (kMask == SoftmaxMask::dense)
+          mask_outside(&dense[i], column, row.begin, row.end);
+        else if (is_read(i) && (column < row.begin || column + width > row.end))
           select_interval<T>(&raw[i], column, row.begin, row.end, negative_infinity_chunk<T>());
       }
     }
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
+      if (is_past(i)) continue;
       if constexpr (kMask == SoftmaxMask::dense) mask_chunk<T>(&raw[i], dense[i]);
       largest_x.take(raw[i]);
     }
@@ -227,7 +255,7 @@ __global__ void __launch_bounds__(max_register_lanes, full_blocks<T, kMask>(kVec
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       A z[width], p[width];
-      if (kForm != SoftmaxForm::whole && !is_read(i)) {
+      if (is_whole ? is_past(i) : !is_read(i)) {
         if constexpr (!recomputes) {
 #pragma unroll
           for (int j = 0; j < width; ++j) values[i * width + j] = keeps_exponents ? negative_infinity<A>() : A{0};
@@ -271,7 +299,7 @@ __global__ void __launch_bounds__(max_register_lanes, full_blocks<T, kMask>(kVec
   }
   constexpr int out_bytes = width * static_cast<int>(sizeof(Out));
   unsigned char* const out = out_chunks + static_cast<int64_t>(own.first) * out_bytes;
-  if (kForm == SoftmaxForm::whole && row.columns == 0) return;
+  if (is_whole && row.columns == 0) return;
   const auto store = [&](auto kind) {
     [[maybe_unused]] constexpr bool stores_logarithms = decltype(kind)::value;
 #pragma unroll

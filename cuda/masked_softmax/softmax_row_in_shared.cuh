@@ -67,9 +67,9 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
   const unsigned char* const dense_chunks =
       row.dense == nullptr ? nullptr : row.dense + chunks.head + static_cast<int64_t>(own.first) * width;
   const bool dense_is_aligned = (reinterpret_cast<uintptr_t>(dense_chunks) & (width - 1)) == 0;
-  const auto dense_of = [&](int n) { return dense_chunks + static_cast<int64_t>(n) * threads * width; };
   [[maybe_unused]] DenseWords<width> held_dense[kHeld];
-  if constexpr (has_dense) load_dense(params, row, dense_is_aligned, is_held, dense_of, held_dense);
+  if constexpr (has_dense)
+    load_dense(params, row, dense_chunks, threads * width, dense_is_aligned, is_held, held_dense);
 #pragma unroll
   for (int group = 1; group < num_groups; ++group) {
     const unsigned char* source = x + group_end[group - 1] * step_bytes;
@@ -85,14 +85,23 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
   const int extra_column = leftover_column<T>(params, row, chunks, team.rank, lane);
   if (extra_column >= 0 && is_kept<kMask>(row, extra_column)) extra = load_score<T, kMask>(params, row, extra_column);
 
-  // An interval cuts only a thread's first chunk and its last.
+  // An interval cuts only a thread's first chunk and its last; with a dense mask it is in the mask's bytes.
   const bool changes_x = has_dense || params.negates_x;
+  const auto column_of = [&](int n) { return chunks.head + own.at(n) * width; };
+  [[maybe_unused]] const auto cut_dense = [&](auto& dense, int n) {
+    if (!params.has_interval) return;
+#pragma unroll
+    for (auto& chunk : dense) mask_outside(&chunk, column_of(n++), row.begin, row.end);
+  };
   const auto mask = [&](uint4* chunk, int n, [[maybe_unused]] const DenseWords<width>& dense) {
-    const int column = chunks.head + own.at(n) * width;
     if (params.negates_x) negate_chunk<T>(chunk);
-    if (params.has_interval && (column < row.begin || column + width > row.end))
-      select_interval<T>(chunk, column, row.begin, row.end, negative_infinity_chunk<T>());
-    if constexpr (has_dense) mask_chunk<T>(chunk, dense);
+    if constexpr (has_dense) {
+      mask_chunk<T>(chunk, dense);
+    } else {
+      const int column = column_of(n);
+      if (params.has_interval && (column < row.begin || column + width > row.end))
+        select_interval<T>(chunk, column, row.begin, row.end, negative_infinity_chunk<T>());
+    }
   };
   // Adds a chunk's exponentials to a sum. They take the scores' place where those are not needed again.
   const bool stores_exponentials = keeps_exponentials && !params.log_softmax;
@@ -110,6 +119,7 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
   running.sum = exponential<T>(running.to_exponent()(extra));
   A maxima[num_groups];  // so far, as each group is taken
   {
+    if constexpr (has_dense) cut_dense(held_dense, 0);
     ChunkMax<T> largest;
 #pragma unroll
     for (int n = 0; n < kHeld; ++n) {
@@ -143,8 +153,8 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
         [[maybe_unused]] DenseWords<width> dense[batch];
         if constexpr (has_dense)
           load_dense(
-              params, row, dense_is_aligned, [&](int i) { return n + i < end; }, [&](int i) { return dense_of(n + i); },
-              dense);
+              params, row, dense_chunks + static_cast<int64_t>(n) * threads * width, threads * width, dense_is_aligned,
+              [&](int i) { return n + i < end; }, dense);
         if (!has_waited) {
           if (group == 1)
             async_copy_wait_groups<1>();
@@ -152,6 +162,7 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
             async_copy_wait();
           has_waited = true;
         }
+        if constexpr (has_dense) cut_dense(dense, n);
 #pragma unroll
         for (int i = 0; i < batch; ++i) {
           if (n + i >= end) continue;

@@ -114,9 +114,8 @@ struct SliceBatch {
     }
     if constexpr (has_dense) {
       const unsigned char* const dense_chunks = slice.row.dense + slice.chunks.head;
-      load_dense(
-          params, slice.row, (reinterpret_cast<uintptr_t>(dense_chunks) & (width - 1)) == 0, is_read,
-          [&](int i) { return dense_chunks + static_cast<int64_t>(at(slice, i)) * width; }, dense);
+      load_dense(params, slice.row, dense_chunks + static_cast<int64_t>(at(slice, 0)) * width, slice.own.step * width,
+                 (reinterpret_cast<uintptr_t>(dense_chunks) & (width - 1)) == 0, is_read, dense);
     }
   }
   __device__ __forceinline__ void mask(const SoftmaxParams& params, const RowSlice<T, kMask, kBackward>& slice) {

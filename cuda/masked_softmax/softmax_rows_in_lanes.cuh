@@ -18,25 +18,15 @@ __global__ void __launch_bounds__(128) softmax_rows_in_lanes(const __grid_consta
   const int lane = static_cast<int>(threadIdx.x % kLanes);
   const uint32_t linear = blockIdx.x * static_cast<uint32_t>(params.rows_per_block) + threadIdx.x / kLanes;
   const bool exists = linear < static_cast<uint32_t>(params.num_rows);
-  uint32_t rest = exists ? linear : 0;
-  const uint64_t row_offset = rest * static_cast<uint64_t>(static_cast<uint32_t>(params.columns * sizeof(T)));
-  int64_t length_offset = 0, number = 0;
-  const auto step = [&](int d) {
-    const uint32_t index = d + 1 < params.rank ? take_index(&rest, params.dims[d].divider) : rest;
-    length_offset += index * params.dims[d].strides[softmax_lengths];
-    number += index * params.dims[d].strides[softmax_row];
-  };
-  // The first dimensions by constant index, so that strides are operands of the instructions.
-  if (params.rank > 0) step(0);
-  if (params.rank > 1) step(1);
-#pragma unroll 1
-  for (int d = 2; d < params.rank; ++d) step(d);
+  const uint32_t number = exists ? linear : 0;
+  const uint64_t row_offset = number * static_cast<uint64_t>(static_cast<uint32_t>(params.columns * sizeof(T)));
+  const IntervalPlace place = interval_place(params, number);
   SoftmaxRow row;
   row.x = params.x + row_offset;
   row.out = params.out + row_offset;
   row.columns = exists ? params.columns : 0;
   wait_for_previous_grid();
-  if (exists) find_interval(params, length_offset, number, &row);
+  if (exists) find_interval(params, place.length_offset, place.number, &row);
 
   const auto column_of = [&](int i) { return (lane + i * kLanes) * width; };
   uint4 raw[kChunks];

@@ -21,6 +21,9 @@ constexpr int32_t warp_lanes = 32;
 // 0.98, 0.98; lengths 128: 0.74, 0.83, 0.83, 0.79; float32 128: 0.81, 0.99, 0.976, 0.976.
 constexpr int64_t short_rows_block_bytes = 4096;
 constexpr int32_t least_short_row_threads = 64;
+// Of ragged rows with one input: warps that run the same code together, where there is much of it. 1001 columns with a
+// dense mask, float16 0.92 for 0.90, float32 0.955 for 0.93; 640 without a mask, float16 1.00 for 0.96.
+constexpr int32_t least_ragged_row_threads = 128;
 constexpr int32_t most_short_row_threads = 256;
 
 int32_t power_of_2_from(int64_t n) {
@@ -42,10 +45,9 @@ int32_t least_lanes(const SoftmaxProblem& problem) {
 }
 
 // `thread_bytes`: what a thread reads of a row.
-int32_t threads_for(int32_t lanes, int64_t thread_bytes) {
+int32_t threads_for(int32_t lanes, int64_t thread_bytes, int32_t least) {
   if (lanes > warp_lanes) return lanes;
-  return std::clamp(power_of_2_from(ceil_div(short_rows_block_bytes, thread_bytes)), least_short_row_threads,
-                    most_short_row_threads);
+  return std::clamp(power_of_2_from(ceil_div(short_rows_block_bytes, thread_bytes)), least, most_short_row_threads);
 }
 
 int32_t most_cluster_blocks(const Device& device) {
@@ -72,19 +74,43 @@ int32_t spread_blocks(const SoftmaxProblem& problem, const Device& device, int32
 }
 
 // In registers of a block or of as many blocks as the table or a small number of rows asks for; where those hold it.
-SoftmaxShape register_shape(const SoftmaxProblem& problem, const Device& device, const HolderRow& holder,
-                            int64_t row_bytes, int64_t num_chunks, int32_t most_vectors, int32_t num_inputs) {
+SoftmaxShape register_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device,
+                            const HolderRow& holder, int64_t row_bytes) {
   SoftmaxShape shape;
   shape.kernel = SoftmaxKernel::row_in_registers;
+  const int64_t num_chunks = request.columns / problem.chunk_columns;
+  const int32_t most_vectors = problem.in_bytes == 2 || request.backward ? 8 : 16;
+  const int32_t num_inputs = request.backward || mask_of(request) == SoftmaxMask::bias ? 2 : 1;
+  const bool is_ragged = is_ragged_row(request, problem);
+  const bool is_plain = !request.backward && mask_of(request) == SoftmaxMask::interval && !request.has_diagonal &&
+                        request.lengths_bytes == 0;
   const int32_t least = least_lanes(problem);
   int32_t& vectors = shape.vectors_per_thread;
   vectors = holder.vectors_per_thread;
-  shape.cluster_blocks = spread_blocks(problem, device, holder.cluster_blocks, row_bytes);
+  int32_t least_blocks = holder.cluster_blocks;
+  if (is_ragged) {
+    // No blocks of 3 warps or less: 41429 columns of float16 0.95 by 4 blocks of 192 threads, 0.88 by 8 of 96.
+    while (least_blocks > 1 && lanes_for(num_chunks, vectors, least_blocks, least) <= 3 * warp_lanes) least_blocks /= 2;
+    // Backward, more chunks a thread where fewer lanes lack one: 344 columns of float16 1.01 by 16 lanes with 3 chunks,
+    // 0.81 by 32 with 1 or 2; 293 of float32 1.01 and 0.70.
+    const auto chunks_with_gaps = [&](int32_t n) {
+      const int64_t lanes = lanes_for(num_chunks, n, 1, least);
+      return ceil_div(num_chunks, lanes) * lanes;
+    };
+    if (request.backward && vectors == 2 && chunks_with_gaps(4) < chunks_with_gaps(2)) vectors = 4;
+    // Fewer chunks a thread where threads have much less room for chunks that are not there: 1536 columns of float32
+    // 0.99 by 96 threads, 0.95 by 64; 5120 of float16 with a dense mask 0.90 by 160, 0.83 by 96.
+    const auto room = [&](int32_t n) { return int64_t{n} * lanes_for(num_chunks, n, 1, least); };
+    if (num_inputs == 1 && least_blocks == 1 && vectors == 8 && 8 * room(4) <= 7 * room(8) &&
+        (mask_of(request) == SoftmaxMask::dense || (problem.in_bytes == 4 && is_plain)))
+      vectors = 4;
+  }
+  shape.cluster_blocks = spread_blocks(problem, device, least_blocks, row_bytes);
   // A few rows over many blocks: of two warps or more, to 8 warps of 4 chunks a thread. 4 rows of 131072 columns of
   // float16 0.66 for 0.60, 1 row of 32768 of float32 0.56 for 0.52, backward 0.66 for 0.57.
   const auto lanes_with = [&](int32_t n) { return lanes_for(num_chunks, n, shape.cluster_blocks, least); };
-  while (shape.cluster_blocks > holder.cluster_blocks && ((vectors > 2 && lanes_with(vectors) < 2 * warp_lanes) ||
-                                                          (vectors > 4 && lanes_with(vectors / 2) <= 8 * warp_lanes)))
+  while (shape.cluster_blocks > least_blocks && ((vectors > 2 && lanes_with(vectors) < 2 * warp_lanes) ||
+                                                 (vectors > 4 && lanes_with(vectors / 2) <= 8 * warp_lanes)))
     vectors /= 2;
   // Without clusters, or without as large ones, a thread holds more.
   while (lanes_for(num_chunks, vectors, shape.cluster_blocks, least) > max_register_lanes && vectors < most_vectors)
@@ -95,9 +121,18 @@ SoftmaxShape register_shape(const SoftmaxProblem& problem, const Device& device,
          problem.num_rows * lanes_for(num_chunks, vectors, 1, least) <
              (vectors > 2 ? 512 : 256) * device.num_multiprocessors)
     vectors /= 2;
+  // Plain rows of float32 with columns outside whole chunks that fill threads of 16: 1001 columns 0.965 for 0.925, 2001
+  // 0.973 for 0.929; those that do not fill them, or need more than a warp, lose: 777 columns 0.91 for 0.947, 3706 0.90
+  // for 0.93.
+  const int32_t lanes_of_16 = lanes_for(num_chunks, 16, 1, least);
+  if (is_plain && problem.has_leftovers && problem.in_bytes == 4 && vectors == 8 && shape.cluster_blocks == 1 &&
+      lanes_of_16 <= warp_lanes && 10 * num_chunks >= 9 * 16 * lanes_of_16)
+    vectors = 16;
   shape.lanes_per_row = lanes_for(num_chunks, vectors, shape.cluster_blocks, least);
   shape.block_threads = shape.cluster_blocks > 1 ? shape.lanes_per_row
-                                                 : threads_for(shape.lanes_per_row, vectors * chunk_bytes * num_inputs);
+                                                 : threads_for(shape.lanes_per_row, vectors * chunk_bytes * num_inputs,
+                                                               is_ragged && num_inputs == 1 ? least_ragged_row_threads
+                                                                                            : least_short_row_threads);
   // And larger blocks: 8192 rows of 512 columns, float16, backward 1.02 for 0.96; without a second input 0.97 for 1.08.
   constexpr int32_t few_rows_threads = 128;
   const int32_t few_blocks = num_inputs == 2 ? 32 : 12;  // of a multiprocessor
@@ -108,9 +143,9 @@ SoftmaxShape register_shape(const SoftmaxProblem& problem, const Device& device,
   while (shape.lanes_per_row <= warp_lanes && shape.block_threads > 2 * warp_lanes &&
          problem.num_rows * shape.lanes_per_row < int64_t{shape.block_threads} * device.num_multiprocessors)
     shape.block_threads /= 2;
-  // Found with rows that fill their threads (50257 columns, float16: 0.96 without, 0.84 with), and of use where not all
-  // blocks are resident at once.
-  if (!problem.has_leftovers &&
+  // Found with rows that fill their threads (50257 columns, float16: 0.96 without, 0.84 with; 13056 0.96 and 0.89), and
+  // of use where not all blocks are resident at once.
+  if (!is_ragged &&
       problem.num_rows * shape.cluster_blocks > int64_t{holder.resident_blocks} * device.num_multiprocessors)
     shape.resident_blocks = holder.resident_blocks;
   return shape;
@@ -181,7 +216,7 @@ SoftmaxShape read_twice_shape(const SoftmaxRequest& request, const SoftmaxProble
   SoftmaxShape shape;
   shape.kernel = SoftmaxKernel::row_read_twice;
   shape.lanes_per_row = std::min(lanes_for(request.columns, elements_per_lane, 1, 1), max_register_lanes);
-  shape.block_threads = threads_for(shape.lanes_per_row, elements_per_lane * problem.in_bytes);
+  shape.block_threads = threads_for(shape.lanes_per_row, elements_per_lane * problem.in_bytes, least_short_row_threads);
   if (shape.lanes_per_row == max_register_lanes) {
     int32_t blocks = 1;
     while (blocks < max_cluster_blocks && row_bytes / (2 * blocks) >= block_bytes) blocks *= 2;
@@ -285,6 +320,7 @@ bool shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, co
       if (vectors < 1 || vectors > (problem.in_bytes == 2 || request.backward ? 8 : 16) ||
           (vectors & (vectors - 1)) != 0)
         return false;
+      if (mask_of(request) == SoftmaxMask::dense && vectors == 8 && lanes > max_dense_lanes) return false;
       return lanes >= least_lanes(problem) &&
              request.columns / problem.chunk_columns <= int64_t{lanes} * vectors * blocks;
     }
@@ -335,16 +371,12 @@ SoftmaxShape first_that_fits(const SoftmaxRequest& request, const SoftmaxProblem
   };
   if (take(chunks_shape(request, problem))) return shape;
   if (take(lanes_shape(request, problem))) return shape;
-  const int64_t row_bytes = request.columns * problem.in_bytes, num_chunks = request.columns / problem.chunk_columns;
-  const bool is_16_bit = problem.in_bytes == 2;
+  const int64_t row_bytes = request.columns * problem.in_bytes;
   if (prefers_slices(problem, row_bytes) && take(slices_shape(request, problem, device))) return shape;
   const HolderRow* holder = find_holder(request, problem, row_bytes);
   if (holder != nullptr && take(turn_shape(request, problem, device, *holder))) return shape;
   if (holder != nullptr && holder->threads == 0) {
-    const int32_t most_vectors = is_16_bit || request.backward ? 8 : 16;
-    const int32_t num_inputs = request.backward || mask_of(request) == SoftmaxMask::bias ? 2 : 1;
-    const SoftmaxShape in_registers =
-        register_shape(problem, device, *holder, row_bytes, num_chunks, most_vectors, num_inputs);
+    const SoftmaxShape in_registers = register_shape(request, problem, device, *holder, row_bytes);
     if (prefers_span(request, problem, in_registers) && take(span_shape(request, problem, device))) return shape;
     if (take(in_registers)) return shape;
   }

@@ -8,14 +8,14 @@
 #include <numeric>
 
 #include "core/divide.h"
+#include "masked_softmax/softmax_holder.h"
 
 namespace flowk {
 namespace {
 
 constexpr int64_t chunk_bytes = 16;
 constexpr int32_t warp_lanes = 32;
-constexpr int32_t chunk_threads = 64;    // rows_by_chunks, rows_in_lanes: 4 KB a block
-constexpr int32_t most_lane_chunks = 4;  // rows_in_lanes
+constexpr int32_t chunk_threads = 64;  // rows_by_chunks, rows_in_lanes: 4 KB a block
 
 // rows_in_span:
 constexpr int64_t max_columns = 256;
@@ -63,7 +63,7 @@ bool chunks_shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& prob
 
 bool lanes_shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& shape) {
   const int32_t lanes = shape.lanes_per_row, chunks = shape.vectors_per_thread;
-  if (chunks != most_lane_chunks && (lanes > 1 || (chunks != 1 && chunks != 2))) return false;
+  if (chunks < 1 || chunks > max_lane_chunks) return false;
   return has_interval(request) && mask_of(request) == SoftmaxMask::interval && !request.backward &&
          !problem.has_leftovers && lanes <= warp_lanes && shape.block_threads <= 128 &&
          problem.num_rows < int64_t{1} << 31 && request.columns / problem.chunk_columns <= int64_t{lanes} * chunks;
@@ -72,7 +72,11 @@ bool lanes_shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& probl
 bool span_shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device,
                      const SoftmaxShape& shape) {
   if (request.columns > max_columns) return false;
-  if (has_interval(request) || mask_of(request) == SoftmaxMask::bias) return false;
+  if (has_interval(request) && (request.backward || problem.num_rows >= int64_t{1} << 31)) return false;
+  // A bias goes through shared memory as x does.
+  if (mask_of(request) == SoftmaxMask::bias &&
+      (!problem.bias_chunks_agree || request.pointers[softmax_dense] != nullptr))
+    return false;
   if (shape.lanes_per_row > 16 || shape.block_threads > span_threads) return false;
   const bool has_mask = request.pointers[softmax_dense] != nullptr;
   const bool has_whole_rows = request.columns <= max_span_elements;
@@ -120,7 +124,7 @@ int64_t span_bytes(const SoftmaxRequest& request, const SoftmaxProblem& problem,
 }
 
 int64_t span_side_bytes(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& shape) {
-  if (request.backward) return span_bytes(request, problem, shape);
+  if (request.backward || mask_of(request) == SoftmaxMask::bias) return span_bytes(request, problem, shape);
   if (request.pointers[softmax_dense] == nullptr) return 0;
   // A table of 2 numbers a run. Each run of the mask starts and ends inside chunks; a word before the first and after
   // the last row is read.
@@ -154,21 +158,26 @@ SoftmaxShape chunks_shape(const SoftmaxRequest& request, const SoftmaxProblem& p
   return shape;
 }
 
-// Rows of up to 4 chunks a lane of which an interval is kept.
+// Rows of which an interval is kept: the fewest lanes that hold one, each with no more chunks than it takes; 3 and 4
+// chunks by two lanes: 32 columns of float16 0.81 for 0.60.
 SoftmaxShape lanes_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem) {
   const int64_t num_chunks = request.columns / problem.chunk_columns;
   SoftmaxShape shape;
-  if (num_chunks > most_lane_chunks * warp_lanes) return shape;
+  if (num_chunks > max_lane_chunks * warp_lanes) return shape;
   shape.kernel = SoftmaxKernel::rows_in_lanes;
-  shape.vectors_per_thread = std::min(power_of_2_from(num_chunks), most_lane_chunks);
-  shape.lanes_per_row = power_of_2_from(ceil_div(num_chunks, int64_t{shape.vectors_per_thread}));
-  shape.block_threads = chunk_threads;
+  const int64_t most_chunks = num_chunks <= max_lane_chunks ? max_lane_chunks / 2 : max_lane_chunks;
+  shape.lanes_per_row = power_of_2_from(ceil_div(num_chunks, most_chunks));
+  shape.vectors_per_thread = static_cast<int32_t>(ceil_div(num_chunks, int64_t{shape.lanes_per_row}));
+  // 640 columns of float16 0.83 for 0.80 with blocks of half the size, 8 of float32 0.75 for 0.69; 128 the other way.
+  const bool has_large_blocks = is_ragged_row(request, problem) || num_chunks <= 8;
+  shape.block_threads = has_large_blocks ? 2 * chunk_threads : chunk_threads;
   return shape;
 }
 
 bool prefers_span(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& in_registers) {
   if (request.columns > max_columns) return false;
   if (problem.has_leftovers) return true;
+  if (mask_of(request) == SoftmaxMask::bias) return false;
   const int64_t num_chunks = request.columns / problem.chunk_columns;
   return 10 * num_chunks < 9 * int64_t{in_registers.lanes_per_row} * in_registers.vectors_per_thread;
 }
@@ -179,16 +188,20 @@ SoftmaxShape span_shape(const SoftmaxRequest& request, const SoftmaxProblem& pro
   shape.kernel = SoftmaxKernel::rows_in_span;
   shape.block_threads = span_threads;
   shape.lanes_per_row = 1;
-  // The fewest threads that hold a row: each costs some 100 instructions for itself. Gradients of float32 have two
-  // inputs in registers: 33 columns 0.98 with 3 units a thread, 0.93 with 5.
-  const int32_t most_units = request.backward && problem.in_bytes == 4 && !has_whole_rows ? 4 : max_span_elements;
+  // The fewest threads that hold a row: each costs some 100 instructions for itself. Gradients, and scores with a
+  // bias, have two inputs in registers, of float32: 33 columns 0.98 with 3 units a thread, 0.93 with 5; of float32 with
+  // a dense mask 77 columns 0.945 with 5, 0.93 with 10, 255 columns 0.98 with 9, 0.89 with 5.
+  const bool has_mask = request.pointers[softmax_dense] != nullptr;
+  const bool is_wide = problem.in_bytes == 4 && !has_whole_rows;
+  const bool has_two_inputs = request.backward || mask_of(request) == SoftmaxMask::bias;
+  const int32_t most_units = is_wide && has_two_inputs ? 4 : is_wide && has_mask ? 9 : max_span_elements;
   const auto holds = [&](int32_t lanes) {
     const int32_t units = span_units(request, problem, lanes).per_thread;
     return units > 0 && units <= most_units;
   };
   while (shape.lanes_per_row < 16 && !holds(shape.lanes_per_row)) shape.lanes_per_row *= 2;
   if (has_whole_rows) {
-    const int64_t pass_bytes = request.columns * problem.in_bytes * (request.backward ? 2 : 1) * span_threads;
+    const int64_t pass_bytes = request.columns * problem.in_bytes * (has_two_inputs ? 2 : 1) * span_threads;
     shape.rows_per_thread = static_cast<int32_t>(std::min<int64_t>(ceil_div(block_bytes, pass_bytes), 16));
     if (shape.rows_per_thread > 4) shape.rows_per_thread += shape.rows_per_thread % 2;
   }
@@ -199,21 +212,23 @@ SoftmaxShape span_shape(const SoftmaxRequest& request, const SoftmaxProblem& pro
   while (problem.num_rows * shape.lanes_per_row < threads_per_multiprocessor * num_multiprocessors &&
          shape.lanes_per_row < 16 && holds(2 * shape.lanes_per_row))
     shape.lanes_per_row *= 2;
-  // With a dense mask a block waits for two copies, and smaller ones overlap more: 77 columns of float16 0.90 with 32
-  // threads, 0.85 with 64; 100 columns, where 32 would read 1.6 KB, 0.65 and 0.79.
-  constexpr int64_t least_masked_bytes = 2400;
-  const auto reads_enough = [&](int32_t threads) {
-    return threads / shape.lanes_per_row * request.columns * problem.in_bytes >= least_masked_bytes;
-  };
-  if (request.pointers[softmax_dense] != nullptr && !has_whole_rows &&
-      problem.num_rows * shape.lanes_per_row >= 2 * threads_per_multiprocessor * num_multiprocessors)
-    while (shape.block_threads > 32 && reads_enough(shape.block_threads / 2)) shape.block_threads /= 2;
+  // With a dense mask the fewest warps that read 4 KB, one for each copy at least. float16 of 33, 77, 100 and 150
+  // columns, fractions of copy with 3 KB: 0.72, 0.82, 0.89, 0.89; 4 to 5 KB 0.93, 0.94, 0.92, 0.97; 8 to 10 KB 0.83,
+  // 0.87, 0.90, 0.92.
+  constexpr int64_t masked_block_bytes = 4096;
+  if (has_mask && !has_whole_rows) {
+    const int64_t warp_bytes = warp_lanes / shape.lanes_per_row * request.columns * problem.in_bytes;
+    const int64_t warps = std::max<int64_t>(ceil_div(masked_block_bytes, warp_bytes), 2);
+    shape.block_threads = static_cast<int32_t>(std::min<int64_t>(warps * warp_lanes, span_threads));
+  }
   const auto has_few_blocks = [&] {
     return ceil_div(problem.num_rows, int64_t{span_rows_per_block(shape)}) <
            blocks_per_multiprocessor * num_multiprocessors;
   };
   while (shape.rows_per_thread > 1 && has_few_blocks()) --shape.rows_per_thread;
-  while (shape.block_threads > 32 && has_few_blocks()) shape.block_threads /= 2;
+  const auto has_many_runs = [&] { return has_mask && mask_runs(problem, span_rows_per_block(shape)) > max_mask_runs; };
+  while (shape.block_threads > warp_lanes && (has_few_blocks() || has_many_runs()))
+    shape.block_threads = (shape.block_threads / warp_lanes + 1) / 2 * warp_lanes;
   return shape;
 }
 

@@ -27,9 +27,9 @@ struct SpanUnits {
 SpanUnits span_units(const SoftmaxRequest& request, const SoftmaxProblem& problem, int32_t lanes);
 int32_t span_rows_per_block(const SoftmaxShape& shape);
 
-// The bytes of shared memory that its rows of x take, and the dense mask or y after them; a barrier follows.
+// The bytes of shared memory that its rows of x take, and the dense mask or y after them; two barriers follow.
 int64_t span_bytes(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& shape);
 int64_t span_side_bytes(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& shape);
-constexpr int32_t span_barrier_bytes = 8;
+constexpr int32_t span_barrier_bytes = 16;
 
 }  // namespace flowk

@@ -42,40 +42,98 @@ __device__ __forceinline__ RowSpan row_span(const SoftmaxParams& params) {
   return span;
 }
 
+// The copies of a block into its shared memory: start(), then start_beside() for those of another warp if there is one,
+// then wait(), which is a barrier too.
+struct SpanCopies {
+  BulkCopies first;
+  BulkCopies beside;
+  __device__ __forceinline__ SpanCopies(const SoftmaxParams& params, unsigned char* memory)
+      : first{reinterpret_cast<uint64_t*>(memory + params.barrier_offset_bytes)}, beside{first.barrier + 1} {}
+  template <class Load>
+  __device__ __forceinline__ void start(Load load) const {
+    start_by(0, first, load);
+  }
+  template <class Load>
+  __device__ __forceinline__ void start_beside(Load load) const {
+    start_by(blockDim.x > 32 ? 32 : 0, beside, load);
+  }
+  template <bool kBeside>
+  __device__ __forceinline__ void wait() const {
+    wait_for_previous_grid();
+#if FLOWK_HAS_BULK_COPY
+    __syncthreads();
+#endif
+    first.wait();
+#if FLOWK_HAS_BULK_COPY
+    if constexpr (kBeside) beside.wait();
+#endif
+  }
+
+ private:
+  template <class Load>
+  static __device__ __forceinline__ void start_by(int thread, const BulkCopies& copies, Load load) {
+    const CopyTeam team = copy_team(thread);
+    if (team.lane < 0 || team.lane >= team.lanes) return;
+    copies.begin();
+    load(team, copies);
+    copies.end();
+  }
+};
+
 // The rows' elements of one chunk of a span.
 template <class T>
-__device__ __forceinline__ void copy_part(unsigned char* dst, const unsigned char* src, int chunk,
+__device__ __forceinline__ void copy_part(const CopyTeam& team, unsigned char* dst, const unsigned char* src, int chunk,
                                           const RowSpan& span) {
+  constexpr int bytes = static_cast<int>(sizeof(T));
 #pragma unroll 1
-  for (int i = chunk * chunk_bytes; i < (chunk + 1) * chunk_bytes; i += static_cast<int>(sizeof(T)))
+  for (int i = chunk * chunk_bytes + team.lane * bytes; i < (chunk + 1) * chunk_bytes; i += team.lanes * bytes)
     if (i >= span.shift && i < span.end) *reinterpret_cast<T*>(dst + i) = *reinterpret_cast<const T*>(src + i);
 }
 
-// Starts copying a block's rows of `tensor`, whose rows lie one after the other; those elements at the tensor's ends
-// that are no whole chunks come at once, by the first and the last thread.
+// Waits for the stream's previous grid, and starts copying a block's rows of `tensor`, whose rows lie one after the
+// other; those elements at the tensor's ends that are no whole chunks come at once.
 template <class T>
-__device__ __forceinline__ void load_span(const RowSpan& span, const BulkCopies& copies, const unsigned char* tensor,
-                                          unsigned char* memory) {
+__device__ __forceinline__ void load_span(const RowSpan& span, const CopyTeam& team, const BulkCopies& copies,
+                                          const unsigned char* tensor, unsigned char* memory) {
   const unsigned char* const first = tensor + span.first_byte - span.shift;
   const int begin = span.first_chunk * chunk_bytes;
-  copies.copy(memory + begin, first + begin, span.copied_bytes());
-  if (span.first_chunk == 1 && threadIdx.x == 0) copy_part<T>(memory, first, 0, span);
-  if (span.end_chunk * chunk_bytes < span.end && threadIdx.x == blockDim.x - 1)
-    copy_part<T>(memory, first, span.end_chunk, span);
+  wait_for_previous_grid(first + begin);
+  copies.copy(team, memory + begin, first + begin, span.copied_bytes());
+  if (span.first_chunk == 1) copy_part<T>(team, memory, first, 0, span);
+  if (span.end_chunk * chunk_bytes < span.end) copy_part<T>(team, memory, first, span.end_chunk, span);
 }
 
+// Stores a block's rows when all its threads are here. By bulk copies: 77 columns of float16 with a dense mask 0.875,
+// by threads 0.838.
 template <class T>
 __device__ __forceinline__ void store_span(const SoftmaxParams& params, const RowSpan& span,
                                            const unsigned char* memory) {
+  BulkCopies::publish();
+  __syncthreads();
   unsigned char* const first = params.out + span.first_byte - span.shift;
   const int head = span.shift > 0 ? chunk_bytes : 0, end = span.end & ~(chunk_bytes - 1);
+  const CopyTeam team = {static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)};
+  if (head > 0) copy_part<T>(team, first, memory, 0, span);
+  if (end >= head && span.end > end) copy_part<T>(team, first, memory, end / chunk_bytes, span);
+  BulkCopies::store(first + head, memory + head, end - head);
+}
+
+// Waits for the stream's previous grid, and starts copying `num_bytes` of the mask from `first` on, both multiples of
+// 16, to shared memory: by chunks, of which those that reach past the mask come by bytes, at once.
+__device__ __forceinline__ void copy_mask_bytes(const SoftmaxParams& params, const BulkCopies& copies,
+                                                const CopyTeam& team, const unsigned char* first, int num_bytes,
+                                                unsigned char* memory) {
+  const int begin = first < params.dense_first ? chunk_bytes : 0;
+  const int end = num_bytes - (first + num_bytes > params.dense_end ? chunk_bytes : 0);
+  wait_for_previous_grid(first);
+  copies.copy(team, memory + begin, first + begin, end - begin);
+  const auto copy_chunk = [&](int chunk) {
 #pragma unroll 1
-  for (int i = head + static_cast<int>(threadIdx.x) * chunk_bytes; i < end;
-       i += static_cast<int>(blockDim.x) * chunk_bytes)
-    *reinterpret_cast<uint4*>(first + i) = *reinterpret_cast<const uint4*>(memory + i);
-  if (head > 0 && threadIdx.x == 0) copy_part<T>(first, memory, 0, span);
-  if (end >= head && span.end > end && threadIdx.x == blockDim.x - 1)
-    copy_part<T>(first, memory, end / chunk_bytes, span);
+    for (int i = chunk + team.lane; i < chunk + chunk_bytes; i += team.lanes)
+      if (first + i >= params.dense_first && first + i < params.dense_end) memory[i] = first[i];
+  };
+  if (begin > 0) copy_chunk(0);
+  if (end < num_bytes) copy_chunk(end);
 }
 
 // One after the other, the runs of neighbouring rows of a span that a dense mask has a row each for, or shares one
@@ -87,12 +145,11 @@ struct MaskRun {
 constexpr int mask_runs_bytes = (max_mask_runs + 2) * static_cast<int>(sizeof(MaskRun)) + chunk_bytes;
 static_assert(mask_runs_bytes % chunk_bytes == 0);
 
-// Starts copying the span's rows of the dense mask to shared memory, behind the table of their runs: aligned chunks, of
-// which those that reach past the mask come by bytes. A word before and after each row may be read.
-__device__ __forceinline__ void load_mask_runs(const SoftmaxParams& params, const RowSpan& span,
+// Waits as load_span(), and starts copying the span's rows of the dense mask to shared memory, behind the table of
+// their runs: aligned chunks, of which those that reach past the mask come by bytes. A word before and after each row
+// may be read.
+__device__ __forceinline__ void load_mask_runs(const SoftmaxParams& params, const RowSpan& span, const CopyTeam& team,
                                                const BulkCopies& copies, unsigned char* memory) {
-  const int thread = static_cast<int>(threadIdx.x);
-  if (FLOWK_HAS_BULK_COPY && thread >= 32) return;
   MaskRun* const runs = reinterpret_cast<MaskRun*>(memory);
   const int row_stride = static_cast<int>(params.dims[0].strides[softmax_dense]);
   int place = mask_runs_bytes, run = 0;
@@ -115,24 +172,13 @@ __device__ __forceinline__ void load_mask_runs(const SoftmaxParams& params, cons
     const int64_t run_left = params.dims[0].extent - index;
     const int num_rows = run_left < rows_left ? static_cast<int>(run_left) : rows_left;
     const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(first)) & (chunk_bytes - 1);
-    const int num_chunks =
-        (shift + (num_rows - 1) * row_stride + params.columns + chunk_bytes - 1) / static_cast<int>(chunk_bytes);
-    first -= shift;
-    const int begin = first < params.dense_first ? chunk_bytes : 0;
-    const int end = num_chunks * chunk_bytes - (first + num_chunks * chunk_bytes > params.dense_end ? chunk_bytes : 0);
-    copies.copy(memory + place + begin, first + begin, end - begin);
-    if (thread < chunk_bytes) {
-      const auto copy_byte = [&](int i) {
-        if (first + i >= params.dense_first && first + i < params.dense_end) memory[place + i] = first[i];
-      };
-      if (begin > 0) copy_byte(thread);
-      if (end < num_chunks * chunk_bytes) copy_byte(end + thread);
-    }
-    if (thread == 0) runs[run] = {done, place + shift - done * row_stride};
-    place += num_chunks * chunk_bytes;
+    const int bytes = (shift + (num_rows - 1) * row_stride + params.columns + chunk_bytes - 1) & ~(chunk_bytes - 1);
+    copy_mask_bytes(params, copies, team, first - shift, bytes, memory + place);
+    if (team.lane == 0) runs[run] = {done, place + shift - done * row_stride};
+    place += bytes;
     done += num_rows;
   }
-  if (thread == 0) runs[run] = {params.rows_per_block, 0};
+  if (team.lane == 0) runs[run] = {params.rows_per_block, 0};
 }
 
 // Where the mask of a row of the span starts, after the copies.

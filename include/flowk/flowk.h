@@ -511,7 +511,8 @@ typedef struct flowk_softmax_mask {
  *   `mask`. No two elements of y may share memory, as of flowk_permute(). `mask` and its strides are host memory, read
  *   before the function returns.
  * Cost: columns that lengths, causal and window mask are not read, neither x nor dense nor bias there (but for what
- *   lies in a kept column's 16 bytes); they are only written.
+ *   lies in a kept column's 16 bytes, and in rows of up to 256 columns that are not whole aligned 16 bytes); they are
+ *   only written.
  * Statuses: INVALID_ARGUMENT (rank, an extent < 0, a last stride, scale, a flag, a member of mask), NULL_POINTER,
  *   MISALIGNED_POINTER, UNSUPPORTED_DTYPE, OVERLAP, SIZE_OVERFLOW, NO_DEVICE, CUDA_ERROR.
  * Numerics: computed in float32 (float64 for float64) and rounded once to y's type; a row's largest z is subtracted

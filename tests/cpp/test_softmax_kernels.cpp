@@ -65,7 +65,7 @@ void check_case(const SoftmaxCase& row) {
   for (const int lanes : {1, 2, 4, 8})
     for (const int chunks : {2, 4}) try_shape(SoftmaxKernel::rows_by_chunks, chunks, lanes, 64);
   for (const int lanes : {1, 2, 4, 8, 16, 32})
-    for (const int chunks : {1, 2, 4}) try_shape(SoftmaxKernel::rows_in_lanes, chunks, lanes, 64);
+    for (const int chunks : {1, 2, 3, 4}) try_shape(SoftmaxKernel::rows_in_lanes, chunks, lanes, 64);
   for (const int lanes : {32, 64})
     for (const int slices : {1, 4}) try_shape(SoftmaxKernel::row_in_slices, 0, lanes, lanes, 1, slices);
   for (const int chunks : {2, 4})

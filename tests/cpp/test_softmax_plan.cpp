@@ -56,7 +56,8 @@ SoftmaxPlan plan_of(const SoftmaxRequest& request, const Device& device) {
 void every_plan_is_a_shape_that_fits() {
   for (const Device& device : {h200, a100})
     for (const flowk_dtype dtype : {FLOWK_FLOAT16, FLOWK_FLOAT32, FLOWK_FLOAT64})
-      for (const int64_t columns : {1, 7, 8, 31, 32, 77, 128, 1000, 1001, 4096, 16384, 50257, 131072, 262144, 1 << 20})
+      for (const int64_t columns : {1,    7,     8,     31,    32,    77,     128,    344,    1000,   1001,   3072,
+                                    4096, 14852, 16384, 41429, 50257, 131072, 151936, 176064, 262144, 1 << 20})
         for (const int64_t rows : {1, 100, 100000})
           for (const bool dense : {false, true})
             for (const bool backward : {false, true}) {
@@ -160,7 +161,7 @@ void forms_leave_out_what_is_not_there() {
   CHECK(plan_of(request, h200).form == SoftmaxForm::whole);
   request.has_diagonal = true;
   CHECK(plan_of(request, h200).form == SoftmaxForm::aligned);
-  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1000, 1000), h200).form == SoftmaxForm::aligned);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1000, 1000), h200).form == SoftmaxForm::unfilled);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 1000, 1001), h200).form == SoftmaxForm::any);
   request = request_of(FLOWK_FLOAT16, 1000, 1024, true);
   CHECK(plan_of(request, h200).form == SoftmaxForm::whole);
@@ -169,6 +170,27 @@ void forms_leave_out_what_is_not_there() {
   request = request_of(FLOWK_FLOAT16, 1000, 1024);
   request.strides[softmax_x][0] = -2048;
   CHECK(plan_of(request, h200).form == SoftmaxForm::aligned);
+}
+
+// The blocks of a cluster have a row's chunks between them, each as many as its threads hold.
+void parts_of_whole_rows_fit_their_blocks() {
+  for (const int64_t columns : {1000, 1536, 12288, 40960, 41432, 98304, 151936})
+    for (const bool dense : {false, true}) {
+      const SoftmaxPlan plan = plan_of(request_of(FLOWK_FLOAT16, 1000, columns, dense), h200);
+      CHECK(plan.kernel == SoftmaxKernel::row_in_registers);
+      const int held = plan.params.lanes_per_row * plan.vectors_per_thread;
+      CHECK(plan.params.row_chunks == columns / 8 && plan.params.block_chunks <= held);
+      CHECK(plan.params.block_chunks * plan.launch.cluster_blocks >= plan.params.row_chunks);
+      CHECK((plan.form == SoftmaxForm::whole) == (held * plan.launch.cluster_blocks == columns / 8));
+    }
+}
+
+// 5178 chunks: 8 blocks would have 3 warps each. 43 chunks: 16 lanes have 3 or less of them, 32 lanes 2 or less.
+void rows_of_no_power_of_2_leave_few_lanes_without_a_chunk() {
+  const SoftmaxPlan long_row = plan_of(request_of(FLOWK_FLOAT16, 3000, 41429), h200);
+  CHECK(long_row.launch.cluster_blocks == 4 && long_row.params.lanes_per_row == 192);
+  const SoftmaxPlan gradient = plan_of(request_of(FLOWK_FLOAT16, 1 << 17, 344, false, true), h200);
+  CHECK(gradient.params.lanes_per_row == 16 && gradient.vectors_per_thread == 4);
 }
 
 // (batch, heads, rows) of a mask that heads share: bands of 1 MB, then the heads, then the rows of a band.
@@ -292,6 +314,8 @@ int main() {
   blocks_of_short_rows_are_not_too_small();
   rows_in_spans_are_windows_of_units();
   forms_leave_out_what_is_not_there();
+  parts_of_whole_rows_fit_their_blocks();
+  rows_of_no_power_of_2_leave_few_lanes_without_a_chunk();
   masks_that_heads_share_are_walked_in_bands();
   long_rows_are_cut_into_slices_unless_they_are_written_over_x();
   long_rows_are_taken_in_turn();
