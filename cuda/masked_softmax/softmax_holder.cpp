@@ -72,10 +72,10 @@ constexpr HolderRow bias_16_bit[] = {
 constexpr HolderRow bias_32_bit[] = {
     {16384, 4, 1},     // to 4096 columns
     {32768, 8, 1},     // 8192
-    {65536, 4, 4},     // 16384: 1.03; by a block of 512 threads 0.93 to 1.02
-    {131072, 4, 4},    // 32768: 1.01; by 8 blocks 0.89 to 1.01
-    {262144, 4, 8},    // 65536: 0.95; by 16 blocks 0.76 to 0.92
-    {1048576, 8, 16},  // 131072: 0.965, by 8 blocks 0.915; 262144
+    {65536, 8, 2},     // 16384: 1.03; 4 chunks a thread, 4 blocks 0.93 to 0.99
+    {131072, 8, 4},    // 32768: 1.04; 4 chunks a thread 0.90
+    {262144, 8, 8},    // 65536: 1.00; 4 chunks a thread 0.82
+    {1048576, 8, 16},  // 131072: 0.90 to 0.96; 262144
 };
 // With a dense mask.
 constexpr HolderRow dense_16_bit[] = {
