@@ -135,8 +135,8 @@ struct SoftmaxParams {
   bool out_is_x_type = false;
   bool reads_chunks = false;  // else by single columns
   int64_t first_row = 0;      // row_in_slices: of a launch
-  // Shared memory: of row_in_shared and cluster_rows_in_turn a block's chunks, of rows_in_span the mask or y, and the
-  // barriers of the copies.
+  // Shared memory: of row_in_shared and cluster_rows_in_turn a block's chunks, of rows_in_span the mask, the bias or y,
+  // and the barriers of the copies.
   int32_t block_offset_bytes = 0;
   int32_t side_offset_bytes = 0;
   int32_t barrier_offset_bytes = 0;
