@@ -39,19 +39,16 @@ def random_cases(seed: int, count: int) -> list[tuple]:
     """(layout, (N, C, H, W)) of 2^18 to 2^27 elements: rows of channels, small planes, any planes, few channels."""
     generator = random.Random(seed)
 
-    def log_uniform(low: int, high: int) -> int:
-        return round(math.exp(generator.uniform(math.log(low), math.log(high))))
-
     cases = []
     for _ in range(count):
         kind = generator.choice(("rows", "small planes", "planes", "few channels"))
-        channels = log_uniform(1, 9) if kind == "few channels" else log_uniform(10, 4096)
+        channels = harness.log_uniform(generator, *((1, 9) if kind == "few channels" else (10, 4096)))
         if generator.random() < 0.7:
             channels |= 1
         sides = {"rows": (1, 1), "small planes": (1, 15), "planes": (16, 100), "few channels": (1, 512)}[kind]
-        height = log_uniform(*sides)
-        width = height if generator.random() < 0.7 else log_uniform(*sides)
-        outer = max(1, round(log_uniform(1 << 18, 1 << 27) / (channels * height * width)))
+        height = harness.log_uniform(generator, *sides)
+        width = height if generator.random() < 0.7 else harness.log_uniform(generator, *sides)
+        outer = max(1, round(harness.log_uniform(generator, 1 << 18, 1 << 27) / (channels * height * width)))
         cases.append((generator.choice(("nchw", "nhwc")), (outer, channels, height, width)))
     return cases
 

@@ -14,6 +14,7 @@ import ctypes
 import json
 import math
 import os
+import random
 import statistics
 import subprocess
 from pathlib import Path
@@ -183,6 +184,11 @@ def ordinary_tensor(shape: list[int], dtype: torch.dtype) -> torch.Tensor:
         return (torch.randn(shape, device="cuda") * 8).to(dtype)
     bounds = torch.iinfo(dtype)
     return torch.randint(max(bounds.min, -1000), min(bounds.max, 1000) + 1, shape, device="cuda", dtype=dtype)
+
+
+def log_uniform(generator: random.Random, low: int, high: int) -> int:
+    """A number from low to high, every power of 2 between them as likely as the next."""
+    return round(math.exp(generator.uniform(math.log(low), math.log(high))))
 
 
 def random_tensor(shape: list[int], dtype: torch.dtype) -> torch.Tensor:

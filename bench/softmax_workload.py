@@ -250,16 +250,13 @@ def random_cases(seed: int, count: int) -> list[tuple]:
     """Rows of 16 to 2^18 columns, half of them no multiple of 8, of 2^23 to 2^27 elements together."""
     generator = random.Random(seed)
 
-    def log_uniform(low: int, high: int) -> int:
-        return round(math.exp(generator.uniform(math.log(low), math.log(high))))
-
     cases = []
     for _ in range(count):
-        k = log_uniform(16, 1 << 18)
+        k = harness.log_uniform(generator, 16, 1 << 18)
         if generator.random() < 0.5:
             k = (k + 7) // 8 * 8
-        rows = max(1, log_uniform(1 << 23, 1 << 27) // k)
-        q = min(rows, k if generator.random() < 0.5 else log_uniform(1, 4096))
+        rows = max(1, harness.log_uniform(generator, 1 << 23, 1 << 27) // k)
+        q = min(rows, k if generator.random() < 0.5 else harness.log_uniform(generator, 1, 4096))
         h = min(rows // q, generator.choice((1, 4, 8, 12, 16, 32)))
         cases.append((generator.choice(KINDS), generator.choice(TYPES), rows // (q * h), h, q, k))
     return cases
