@@ -67,7 +67,7 @@ float* tensor() {
   return pointer;
 }
 
-cudaError_t launch_empty(cudaStream_t stream, bool overlaps_previous) {
+cudaError_t launch_empty(cudaStream_t stream, bool uses_pdl) {
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(8);
   config.blockDim = dim3(256);
@@ -76,7 +76,7 @@ cudaError_t launch_empty(cudaStream_t stream, bool overlaps_previous) {
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
   config.attrs = &attribute;
-  config.numAttrs = overlaps_previous ? 1 : 0;
+  config.numAttrs = uses_pdl ? 1 : 0;
   return cudaLaunchKernelEx(&config, empty_kernel, Params());
 }
 

@@ -5,7 +5,7 @@
 #include "elementwise/elementwise_ops.h"
 #include "elementwise/elementwise_plan.h"
 
-using namespace flowk;
+using namespace flowk::elementwise;
 
 // 0: enqueued. Else: an error.
 extern "C" __attribute__((visibility("default"))) int flowk_bench_elementwise_candidate(const void* x,

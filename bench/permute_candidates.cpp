@@ -10,7 +10,7 @@ extern "C" FLOWK_API int flowk_bench_permute_candidate(const void* src, void* ds
                                                        const int64_t* src_strides, const int64_t* dst_strides,
                                                        int element_bytes, int src_choice, int dst_choice, int runs,
                                                        flowk_stream stream, double* features) {
-  using namespace flowk;
+  using namespace flowk::permute;
   PermuteRequest request;
   request.src = src;
   request.dst = dst;
@@ -48,8 +48,8 @@ extern "C" FLOWK_API int flowk_bench_permute_candidate(const void* src, void* ds
                              static_cast<double>(plan.launch.num_blocks),
                              static_cast<double>(plan.launch.shared_bytes),
                              static_cast<double>(tile.dst_granule),
-                             static_cast<double>(tile.chunks_per_group.divisor),
-                             static_cast<double>(tile.num_store_chunks * tile.num_dst_rows.divisor),
+                             static_cast<double>(tile.vectors_per_group.divisor),
+                             static_cast<double>(tile.num_store_vectors * tile.num_dst_rows.divisor),
                              static_cast<double>(tile.shift_mask),
                              static_cast<double>(tile.num_table_entries)};
   for (int i = 0; i < 18; ++i) features[i] = values[i];

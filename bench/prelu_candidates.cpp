@@ -9,7 +9,7 @@ extern "C" {
 FLOWK_API int flowk_bench_prelu_candidate(const void* x, const void* alpha, void* y, int64_t outer, int64_t channels,
                                           int64_t inner, flowk_dtype dtype, flowk_dtype alpha_dtype, int num_threads,
                                           flowk_stream stream) {
-  using namespace flowk;
+  using namespace flowk::prelu;
   Device device;
   if (!current_device(&device).ok()) return 3;
   PreluPlan plan;
@@ -27,7 +27,7 @@ FLOWK_API int flowk_bench_prelu_backward_candidate(const void* dy, const void* x
                                                    flowk_dtype dtype, flowk_dtype alpha_dtype, void* workspace,
                                                    size_t workspace_bytes, const int32_t* choice, char* text,
                                                    size_t text_bytes, flowk_stream stream) {
-  using namespace flowk;
+  using namespace flowk::prelu;
   Device device;
   if (!current_device(&device).ok()) return 3;
   const PreluBackwardRequest request = {dy,    x,        alpha, dx,    dalpha,     workspace,

@@ -30,7 +30,7 @@ KERNELS = {
     "row_in_slices",
     "rows_in_span",
     "row_read_twice",
-    "rows_by_chunks",
+    "rows_by_vectors",
     "rows_in_lanes",
     "cluster_rows_in_turn",
 }

@@ -4,7 +4,7 @@
 #include <initializer_list>
 
 #include "core/device.h"
-#include "masked_softmax/masked_softmax_plan.h"
+#include "softmax/softmax_plan.h"
 
 // Runs a contiguous (batch, heads, rows, columns) softmax, forward or backward, with a shape of the caller's. `side` is
 // y where `backward`; `dense` is (batch, 1, rows, columns) or NULL; `lengths` is (batch, heads, rows) of int32 or NULL.
@@ -14,9 +14,8 @@ extern "C" FLOWK_API int flowk_bench_softmax_candidate(int backward, flowk_dtype
                                                        int64_t heads, int64_t rows, int64_t columns, double scale,
                                                        int kernel, int vectors, int lanes, int threads,
                                                        int cluster_blocks, int resident_blocks, int slices,
-                                                       int64_t rows_per_launch, int overlaps_previous,
-                                                       flowk_stream stream) {
-  using namespace flowk;
+                                                       int64_t rows_per_launch, int uses_pdl, flowk_stream stream) {
+  using namespace flowk::softmax;
   SoftmaxRequest request;
   request.backward = backward != 0;
   request.in_dtype = request.out_dtype = request.bias_dtype = dtype;
@@ -59,6 +58,6 @@ extern "C" FLOWK_API int flowk_bench_softmax_candidate(int backward, flowk_dtype
   shape.rows_per_launch = rows_per_launch;
   SoftmaxPlan plan;
   if (!plan_softmax_as(request, device, shape, &plan)) return 1;
-  plan.launch.overlaps_previous = overlaps_previous != 0;
+  plan.launch.uses_pdl = uses_pdl != 0;
   return run_softmax(plan, stream).ok() ? 0 : 3;
 }

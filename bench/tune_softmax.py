@@ -32,7 +32,7 @@ KERNELS = [
     "row_in_shared",
     "rows_in_span",
     "row_read_twice",
-    "rows_by_chunks",
+    "rows_by_vectors",
     "rows_in_lanes",
     "row_in_slices",
     "cluster_rows_in_turn",
@@ -53,10 +53,10 @@ def shapes_of(workload: Workload) -> list[tuple[int, ...]]:
     closely."""
     k = workload.shape[-1]
     row_bytes = k * workload.dtype.itemsize
-    chunks = -(-row_bytes // 16)
+    row_vectors = -(-row_bytes // 16)
     shapes = []
     for vectors, cluster in itertools.product(VECTORS, CLUSTERS):
-        lanes = -(-chunks // (vectors * cluster))
+        lanes = -(-row_vectors // (vectors * cluster))
         if cluster == 1 and lanes <= 32:
             lanes = 1 << (lanes - 1).bit_length()
             shapes += [
@@ -71,24 +71,24 @@ def shapes_of(workload: Workload) -> list[tuple[int, ...]]:
                 if resident * lanes <= 1024:
                     shapes.append((0, vectors, lanes, lanes, cluster, resident))
     for held, threads, cluster in itertools.product(HELD_VECTORS, (128, 256, 512), CLUSTERS):
-        if chunks >= 0.75 * held * threads * cluster and row_bytes >= 16384:
+        if row_vectors >= 0.75 * held * threads * cluster and row_bytes >= 16384:
             shapes.append((1, held, threads, threads, cluster, 0))
     if k <= 256:
         shapes += [(2, 0, lanes, threads, 1, 0) for lanes in ELEMENT_LANES for threads in (64, 128, 256)]
-    if chunks in (1, 2, 4, 8):
-        shapes += [(4, vectors, chunks, threads, 1, 0) for vectors in (2, 4) for threads in (64, 128, 256)]
-    if workload.kind == "lengths" and chunks <= 128:
+    if row_vectors in (1, 2, 4, 8):
+        shapes += [(4, vectors, row_vectors, threads, 1, 0) for vectors in (2, 4) for threads in (64, 128, 256)]
+    if workload.kind == "lengths" and row_vectors <= 128:
         shapes += [
             (5, vectors, lanes, threads, 1, 0)
             for vectors, lanes in itertools.product((1, 2, 3, 4), (1, 2, 4, 8, 16, 32))
             for threads in (64, 128)
-            if vectors * lanes < 2 * chunks + 1 and vectors * lanes >= chunks
+            if vectors * lanes < 2 * row_vectors + 1 and vectors * lanes >= row_vectors
         ]
     shapes += [(3, 0, lanes, max(lanes, 128), 1, 0) for lanes in (8, 32, 128, 512) if lanes * 64 >= k]
     shapes = [(*shape, 1, 0) for shape in shapes]
     rows = math.prod(workload.shape[:-1])
     for threads, slices in itertools.product((128, 256, 512), (64, 128, 256, 512)):
-        if row_bytes >= 65536 and chunks >= slices * threads:
+        if row_bytes >= 65536 and row_vectors >= slices * threads:
             for group_bytes in GROUP_BYTES:
                 shapes.append((6, 0, threads, threads, 1, 0, slices, min(max(group_bytes // row_bytes, 1), rows)))
     inputs_bytes = row_bytes * (2 if workload.kind == "backward" else 1)

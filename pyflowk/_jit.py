@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles a formula into a kernel of flowk/elementwise_kernel.cuh at run time: NVRTC through cuda.core, whose program
+"""Compiles a formula into a kernel of flowk/detail/elementwise_kernel.cuh at run time: NVRTC through cuda.core, whose program
 cache keeps the result on disk."""
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def source_of(formula: Formula) -> str:
     numbers = [variable for variable in formula.inputs if variable.is_number]
     lines = [
         *(f"#include <{header}>" for header in headers),
-        "#include <flowk/elementwise_kernel.cuh>",
+        "#include <flowk/detail/elementwise_kernel.cuh>",
         formula.preamble,
         "struct flowk_formula {",
         *(f"  {value_type(number.dtype)} {number.name};" for number in numbers),
@@ -108,8 +108,8 @@ def source_of(formula: Formula) -> str:
 def kernel_expression(formula: Formula, kernel: str, pack_elements: int) -> str:
     """The C++ name of the kernel that runs a formula."""
     operands = (formula.output, *(variable for variable in formula.inputs if not variable.is_number))
-    elements = ", ".join(f"flowk::Element<{_STORAGE[operand.dtype]}>" for operand in operands)
-    return f"flowk::{kernel}<{pack_elements}, flowk_factory, {elements}>"
+    elements = ", ".join(f"flowk::detail::Element<{_STORAGE[operand.dtype]}>" for operand in operands)
+    return f"flowk::detail::{kernel}<{pack_elements}, flowk_factory, {elements}>"
 
 
 def compile_kernel(formula: Formula, kernel: str, pack_elements: int, architecture: str) -> Any:

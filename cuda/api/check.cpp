@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace flowk {
+namespace flowk::api {
 
 Status check_pointer(const char* parameter, const void* pointer, const DtypeInfo& dtype) {
   if (pointer == nullptr) return Status::failure(FLOWK_STATUS_NULL_POINTER, "%s = NULL, must not be", parameter);
@@ -19,4 +19,4 @@ void explain_nothing(char* text, size_t text_bytes) {
   if (text_bytes > 0) std::strncpy(text, nothing, text_bytes - 1)[text_bytes - 1] = '\0';
 }
 
-}  // namespace flowk
+}  // namespace flowk::api

@@ -6,7 +6,7 @@
 #include "core/dtype.h"
 #include "core/status.h"
 
-namespace flowk {
+namespace flowk::api {
 
 // Neither NULL nor misaligned for `dtype`.
 Status check_pointer(const char* parameter, const void* pointer, const DtypeInfo& dtype);
@@ -29,4 +29,4 @@ Status explain_on_current_device(char* text, size_t text_bytes, bool is_empty, W
   return {};
 }
 
-}  // namespace flowk
+}  // namespace flowk::api

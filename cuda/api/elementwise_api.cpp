@@ -8,15 +8,18 @@
 #include "api/elementwise_check.h"
 #include "core/device.h"
 #include "core/dtype.h"
+#include "core/iteration_space.h"
 #include "core/operands.h"
-#include "core/shape.h"
 #include "core/status.h"
 #include "elementwise/elementwise_ops.h"
 #include "elementwise/elementwise_plan.h"
 #include "flowk/flowk.h"
 #include "permute/permute_plan.h"
 
-namespace flowk {
+namespace flowk::api {
+using namespace elementwise;
+using permute::PermutePlan;
+using permute::PermuteRequest;
 namespace {
 
 constexpr const char* dtype_names[max_operands] = {"out_dtype", "x_dtype", "y_dtype", "z_dtype"};
@@ -159,7 +162,7 @@ Status run(const Arguments& arguments, flowk_stream stream) {
   if (!is_same_type_copy(request)) return run_request(request, device, stream);
   PermuteRequest permute;
   if (!make_permute(request, &permute)) return {};
-  return run_permute(remembered_plan(permute, device), stream);
+  return run_permute(cached_plan(permute, device), stream);
 }
 
 Status explain(const Arguments& arguments, char* text, size_t text_bytes) {
@@ -209,37 +212,37 @@ Arguments ternary_arguments(flowk_ternary_op op, const ElementwiseTensor& x, con
 }
 
 }  // namespace
-}  // namespace flowk
+}  // namespace flowk::api
 
 extern "C" {
 
-const char* flowk_unary_op_name(flowk_unary_op op) { return flowk::unary_op_info(op).name; }
-const char* flowk_binary_op_name(flowk_binary_op op) { return flowk::binary_op_info(op).name; }
-const char* flowk_ternary_op_name(flowk_ternary_op op) { return flowk::ternary_op_info(op).name; }
+const char* flowk_unary_op_name(flowk_unary_op op) { return flowk::api::unary_op_info(op).name; }
+const char* flowk_binary_op_name(flowk_binary_op op) { return flowk::api::binary_op_info(op).name; }
+const char* flowk_ternary_op_name(flowk_ternary_op op) { return flowk::api::ternary_op_info(op).name; }
 
-const char* flowk_unary_op_formula(flowk_unary_op op) { return flowk::unary_op_info(op).formula; }
-const char* flowk_binary_op_formula(flowk_binary_op op) { return flowk::binary_op_info(op).formula; }
-const char* flowk_ternary_op_formula(flowk_ternary_op op) { return flowk::ternary_op_info(op).formula; }
+const char* flowk_unary_op_formula(flowk_unary_op op) { return flowk::api::unary_op_info(op).formula; }
+const char* flowk_binary_op_formula(flowk_binary_op op) { return flowk::api::binary_op_info(op).formula; }
+const char* flowk_ternary_op_formula(flowk_ternary_op op) { return flowk::api::ternary_op_info(op).formula; }
 
-int32_t flowk_unary_op_num_parameters(flowk_unary_op op) { return flowk::unary_op_info(op).num_parameters; }
-int32_t flowk_ternary_op_num_parameters(flowk_ternary_op op) { return flowk::ternary_op_info(op).num_parameters; }
+int32_t flowk_unary_op_num_parameters(flowk_unary_op op) { return flowk::api::unary_op_info(op).num_parameters; }
+int32_t flowk_ternary_op_num_parameters(flowk_ternary_op op) { return flowk::api::ternary_op_info(op).num_parameters; }
 
 int32_t flowk_unary_op_result(flowk_unary_op op, flowk_dtype dtype) {
-  return flowk::result_of(flowk::unary_op_info(op), dtype);
+  return flowk::api::result_of(flowk::api::unary_op_info(op), dtype);
 }
 int32_t flowk_binary_op_result(flowk_binary_op op, flowk_dtype dtype) {
-  return flowk::result_of(flowk::binary_op_info(op), dtype);
+  return flowk::api::result_of(flowk::api::binary_op_info(op), dtype);
 }
 int32_t flowk_ternary_op_result(flowk_ternary_op op, flowk_dtype dtype) {
-  return flowk::result_of(flowk::ternary_op_info(op), dtype);
+  return flowk::api::result_of(flowk::api::ternary_op_info(op), dtype);
 }
 
 flowk_status flowk_unary(flowk_unary_op op, const void* x, const int64_t* x_strides, flowk_dtype x_dtype, void* out,
                          const int64_t* out_strides, flowk_dtype out_dtype, int32_t rank, const int64_t* shape,
                          double a, double b, flowk_stream stream) {
-  return flowk::run(flowk::unary_arguments(op, flowk::input_of(x, x_strides, x_dtype), {out, out_strides, out_dtype},
-                                           rank, shape, a, b),
-                    stream)
+  return flowk::api::run(flowk::api::unary_arguments(op, flowk::api::input_of(x, x_strides, x_dtype),
+                                                     {out, out_strides, out_dtype}, rank, shape, a, b),
+                         stream)
       .code();
 }
 
@@ -247,10 +250,10 @@ flowk_status flowk_binary(flowk_binary_op op, const void* x, const int64_t* x_st
                           const void* y, const int64_t* y_strides, flowk_dtype y_dtype, void* out,
                           const int64_t* out_strides, flowk_dtype out_dtype, int32_t rank, const int64_t* shape,
                           flowk_stream stream) {
-  return flowk::run(
-             flowk::binary_arguments(op, flowk::input_of(x, x_strides, x_dtype), flowk::input_of(y, y_strides, y_dtype),
-                                     {out, out_strides, out_dtype}, rank, shape),
-             stream)
+  return flowk::api::run(flowk::api::binary_arguments(op, flowk::api::input_of(x, x_strides, x_dtype),
+                                                      flowk::api::input_of(y, y_strides, y_dtype),
+                                                      {out, out_strides, out_dtype}, rank, shape),
+                         stream)
       .code();
 }
 
@@ -258,19 +261,20 @@ flowk_status flowk_ternary(flowk_ternary_op op, const void* x, const int64_t* x_
                            const void* y, const int64_t* y_strides, flowk_dtype y_dtype, const void* z,
                            const int64_t* z_strides, flowk_dtype z_dtype, void* out, const int64_t* out_strides,
                            flowk_dtype out_dtype, int32_t rank, const int64_t* shape, double a, flowk_stream stream) {
-  return flowk::run(flowk::ternary_arguments(
-                        op, flowk::input_of(x, x_strides, x_dtype), flowk::input_of(y, y_strides, y_dtype),
-                        flowk::input_of(z, z_strides, z_dtype), {out, out_strides, out_dtype}, rank, shape, a),
-                    stream)
+  return flowk::api::run(flowk::api::ternary_arguments(op, flowk::api::input_of(x, x_strides, x_dtype),
+                                                       flowk::api::input_of(y, y_strides, y_dtype),
+                                                       flowk::api::input_of(z, z_strides, z_dtype),
+                                                       {out, out_strides, out_dtype}, rank, shape, a),
+                         stream)
       .code();
 }
 
 flowk_status flowk_unary_explain(flowk_unary_op op, const void* x, const int64_t* x_strides, flowk_dtype x_dtype,
                                  void* out, const int64_t* out_strides, flowk_dtype out_dtype, int32_t rank,
                                  const int64_t* shape, double a, double b, char* text, size_t text_bytes) {
-  return flowk::explain(flowk::unary_arguments(op, flowk::input_of(x, x_strides, x_dtype),
-                                               {out, out_strides, out_dtype}, rank, shape, a, b),
-                        text, text_bytes)
+  return flowk::api::explain(flowk::api::unary_arguments(op, flowk::api::input_of(x, x_strides, x_dtype),
+                                                         {out, out_strides, out_dtype}, rank, shape, a, b),
+                             text, text_bytes)
       .code();
 }
 
@@ -278,10 +282,10 @@ flowk_status flowk_binary_explain(flowk_binary_op op, const void* x, const int64
                                   const void* y, const int64_t* y_strides, flowk_dtype y_dtype, void* out,
                                   const int64_t* out_strides, flowk_dtype out_dtype, int32_t rank, const int64_t* shape,
                                   char* text, size_t text_bytes) {
-  return flowk::explain(
-             flowk::binary_arguments(op, flowk::input_of(x, x_strides, x_dtype), flowk::input_of(y, y_strides, y_dtype),
-                                     {out, out_strides, out_dtype}, rank, shape),
-             text, text_bytes)
+  return flowk::api::explain(flowk::api::binary_arguments(op, flowk::api::input_of(x, x_strides, x_dtype),
+                                                          flowk::api::input_of(y, y_strides, y_dtype),
+                                                          {out, out_strides, out_dtype}, rank, shape),
+                             text, text_bytes)
       .code();
 }
 
@@ -290,10 +294,11 @@ flowk_status flowk_ternary_explain(flowk_ternary_op op, const void* x, const int
                                    const int64_t* z_strides, flowk_dtype z_dtype, void* out, const int64_t* out_strides,
                                    flowk_dtype out_dtype, int32_t rank, const int64_t* shape, double a, char* text,
                                    size_t text_bytes) {
-  return flowk::explain(flowk::ternary_arguments(
-                            op, flowk::input_of(x, x_strides, x_dtype), flowk::input_of(y, y_strides, y_dtype),
-                            flowk::input_of(z, z_strides, z_dtype), {out, out_strides, out_dtype}, rank, shape, a),
-                        text, text_bytes)
+  return flowk::api::explain(flowk::api::ternary_arguments(op, flowk::api::input_of(x, x_strides, x_dtype),
+                                                           flowk::api::input_of(y, y_strides, y_dtype),
+                                                           flowk::api::input_of(z, z_strides, z_dtype),
+                                                           {out, out_strides, out_dtype}, rank, shape, a),
+                             text, text_bytes)
       .code();
 }
 

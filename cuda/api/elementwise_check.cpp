@@ -5,9 +5,10 @@
 
 #include "api/check.h"
 #include "core/dtype.h"
-#include "core/shape.h"
+#include "core/iteration_space.h"
 
-namespace flowk {
+namespace flowk::api {
+using namespace elementwise;
 
 const char* const elementwise_operand_names[max_operands] = {"out", "x", "y", "z"};
 
@@ -106,4 +107,4 @@ Status check_tensors(const ElementwiseTensor* tensors, int num_operands, int32_t
   return {};
 }
 
-}  // namespace flowk
+}  // namespace flowk::api

@@ -5,7 +5,7 @@
 #include "core/status.h"
 #include "elementwise/elementwise_plan.h"
 
-namespace flowk {
+namespace flowk::api {
 
 struct ElementwiseTensor {
   const void* pointer;
@@ -22,6 +22,6 @@ extern const char* const elementwise_operand_names[max_operands];
 
 // Fills the tensors and the shape of `request`, or sets `is_empty` where there is nothing to do. tensors[0] is out.
 Status check_tensors(const ElementwiseTensor* tensors, int num_operands, int32_t rank, const int64_t* shape,
-                     ElementwiseRequest* request, bool* is_empty);
+                     elementwise::ElementwiseRequest* request, bool* is_empty);
 
-}  // namespace flowk
+}  // namespace flowk::api

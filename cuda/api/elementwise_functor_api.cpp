@@ -10,7 +10,8 @@
 #include "elementwise/elementwise_plan_params.h"
 #include "flowk/flowk.h"
 
-namespace flowk {
+namespace flowk::api {
+using namespace elementwise;
 namespace {
 
 static_assert(sizeof(StridedElementwiseParams<max_operands>) <= FLOWK_FUNCTOR_PARAMS_BYTES);
@@ -115,10 +116,10 @@ Status run_functor_plan(const void* const* pointers, const int64_t* const* strid
 }
 
 }  // namespace
-}  // namespace flowk
+}  // namespace flowk::api
 
 extern "C" flowk_status flowk_functor_plan(const void* const* pointers, const int64_t* const* strides,
                                            const flowk_dtype* dtypes, int32_t num_operands, int32_t rank,
                                            const int64_t* shape, int32_t part, flowk_functor_launch* launch) {
-  return flowk::run_functor_plan(pointers, strides, dtypes, num_operands, rank, shape, part, launch).code();
+  return flowk::api::run_functor_plan(pointers, strides, dtypes, num_operands, rank, shape, part, launch).code();
 }

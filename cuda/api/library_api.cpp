@@ -22,16 +22,16 @@ const char* flowk_status_string(flowk_status status) {
   return "unknown flowk_status";
 }
 
-const char* flowk_last_error(void) { return flowk::last_error_text(); }
+const char* flowk_last_error(void) { return flowk::api::last_error_text(); }
 
 int32_t flowk_version(void) { return FLOWK_VERSION; }
 
 const char* flowk_build_info(void) { return FLOWK_BUILD_INFO; }
 
-size_t flowk_dtype_bytes(flowk_dtype dtype) { return static_cast<size_t>(flowk::dtype_info(dtype).element_bytes); }
+size_t flowk_dtype_bytes(flowk_dtype dtype) { return static_cast<size_t>(flowk::api::dtype_info(dtype).element_bytes); }
 
 size_t flowk_dtype_alignment_bytes(flowk_dtype dtype) {
-  return static_cast<size_t>(flowk::dtype_info(dtype).alignment_bytes);
+  return static_cast<size_t>(flowk::api::dtype_info(dtype).alignment_bytes);
 }
 
 }  // extern "C"

@@ -7,12 +7,13 @@
 #include "api/permute_call.h"
 #include "core/device.h"
 #include "core/dtype.h"
-#include "core/shape.h"
+#include "core/iteration_space.h"
 #include "core/status.h"
 #include "flowk/flowk.h"
 #include "permute/permute_plan.h"
 
-namespace flowk {
+namespace flowk::api {
+using namespace permute;
 namespace {
 
 Status check_axes(int32_t rank, const int32_t* axes) {
@@ -93,7 +94,7 @@ Status call_permute(const PermuteArguments& arguments, const DtypeInfo& dtype, f
   if (is_empty) return {};
   Device device;
   FLOWK_RETURN_IF_ERROR(current_device(&device));
-  return run_permute(remembered_plan(request, device), stream);
+  return run_permute(cached_plan(request, device), stream);
 }
 
 Status call_permute_explain(const PermuteArguments& arguments, const DtypeInfo& dtype, char* text, size_t text_bytes) {
@@ -134,38 +135,39 @@ Status check_batch_transpose(const int64_t (&shape)[3]) {
 }
 
 }  // namespace
-}  // namespace flowk
+}  // namespace flowk::api
 
 extern "C" {
 
 flowk_status flowk_batch_transpose(const void* src, void* dst, int64_t batch, int64_t rows, int64_t cols,
                                    flowk_dtype dtype, flowk_stream stream) {
   const int64_t shape[3] = {batch, rows, cols};
-  const flowk::Status status = flowk::check_batch_transpose(shape);
+  const flowk::api::Status status = flowk::api::check_batch_transpose(shape);
   if (!status.ok()) return status.code();
-  return flowk::permute({src, nullptr, dst, nullptr, 3, shape, flowk::batch_transpose_axes}, dtype, stream).code();
+  return flowk::api::permute({src, nullptr, dst, nullptr, 3, shape, flowk::api::batch_transpose_axes}, dtype, stream)
+      .code();
 }
 
 flowk_status flowk_batch_transpose_explain(const void* src, void* dst, int64_t batch, int64_t rows, int64_t cols,
                                            flowk_dtype dtype, char* text, size_t text_bytes) {
   const int64_t shape[3] = {batch, rows, cols};
-  const flowk::Status status = flowk::check_batch_transpose(shape);
+  const flowk::api::Status status = flowk::api::check_batch_transpose(shape);
   if (!status.ok()) return status.code();
-  return flowk::permute_explain({src, nullptr, dst, nullptr, 3, shape, flowk::batch_transpose_axes}, dtype, text,
-                                text_bytes)
+  return flowk::api::permute_explain({src, nullptr, dst, nullptr, 3, shape, flowk::api::batch_transpose_axes}, dtype,
+                                     text, text_bytes)
       .code();
 }
 
 flowk_status flowk_permute(const void* src, const int64_t* src_strides, void* dst, const int64_t* dst_strides,
                            int32_t rank, const int64_t* shape, const int32_t* axes, flowk_dtype dtype,
                            flowk_stream stream) {
-  return flowk::permute({src, src_strides, dst, dst_strides, rank, shape, axes}, dtype, stream).code();
+  return flowk::api::permute({src, src_strides, dst, dst_strides, rank, shape, axes}, dtype, stream).code();
 }
 
 flowk_status flowk_permute_explain(const void* src, const int64_t* src_strides, void* dst, const int64_t* dst_strides,
                                    int32_t rank, const int64_t* shape, const int32_t* axes, flowk_dtype dtype,
                                    char* text, size_t text_bytes) {
-  return flowk::permute_explain({src, src_strides, dst, dst_strides, rank, shape, axes}, dtype, text, text_bytes)
+  return flowk::api::permute_explain({src, src_strides, dst, dst_strides, rank, shape, axes}, dtype, text, text_bytes)
       .code();
 }
 

@@ -3,10 +3,10 @@
 #pragma once
 
 #include "core/dtype.h"
-#include "core/shape.h"
+#include "core/iteration_space.h"
 #include "core/status.h"
 
-namespace flowk {
+namespace flowk::api {
 
 struct PermuteArguments {
   const void* src;
@@ -26,4 +26,4 @@ Status check_permute(const PermuteArguments& arguments, const DtypeInfo& src_dty
 Status call_permute(const PermuteArguments& arguments, const DtypeInfo& dtype, flowk_stream stream);
 Status call_permute_explain(const PermuteArguments& arguments, const DtypeInfo& dtype, char* text, size_t text_bytes);
 
-}  // namespace flowk
+}  // namespace flowk::api

@@ -8,14 +8,15 @@
 #include "flowk/flowk.h"
 #include "permute/permute_convert_plan.h"
 
-namespace flowk {
+namespace flowk::api {
+using namespace permute;
 namespace {
 
 struct Types {
   flowk_dtype src, dst;
   double scale;
   DtypeInfo src_info = {}, dst_info = {};
-  bool is_plain_move() const { return flowk::is_plain_move(src, dst, scale); }
+  bool is_plain_move() const { return flowk::api::is_plain_move(src, dst, scale); }
 };
 
 Status check_types(Types* types) {
@@ -77,14 +78,15 @@ Status convert_explain(const PermuteArguments& arguments, Types types, char* tex
 }
 
 }  // namespace
-}  // namespace flowk
+}  // namespace flowk::api
 
 extern "C" {
 
 flowk_status flowk_permute_convert(const void* src, const int64_t* src_strides, flowk_dtype src_dtype, void* dst,
                                    const int64_t* dst_strides, flowk_dtype dst_dtype, int32_t rank,
                                    const int64_t* shape, const int32_t* axes, double scale, flowk_stream stream) {
-  return flowk::convert({src, src_strides, dst, dst_strides, rank, shape, axes}, {src_dtype, dst_dtype, scale}, stream)
+  return flowk::api::convert({src, src_strides, dst, dst_strides, rank, shape, axes}, {src_dtype, dst_dtype, scale},
+                             stream)
       .code();
 }
 
@@ -92,8 +94,8 @@ flowk_status flowk_permute_convert_explain(const void* src, const int64_t* src_s
                                            void* dst, const int64_t* dst_strides, flowk_dtype dst_dtype, int32_t rank,
                                            const int64_t* shape, const int32_t* axes, double scale, char* text,
                                            size_t text_bytes) {
-  return flowk::convert_explain({src, src_strides, dst, dst_strides, rank, shape, axes}, {src_dtype, dst_dtype, scale},
-                                text, text_bytes)
+  return flowk::api::convert_explain({src, src_strides, dst, dst_strides, rank, shape, axes},
+                                     {src_dtype, dst_dtype, scale}, text, text_bytes)
       .code();
 }
 

@@ -7,7 +7,8 @@
 #include "flowk/flowk.h"
 #include "prelu/prelu_plan.h"
 
-namespace flowk {
+namespace flowk::api {
+using namespace prelu;
 namespace {
 
 Status check_types(flowk_dtype dtype, flowk_dtype alpha_dtype, DtypeInfo* info, DtypeInfo* alpha_info) {
@@ -197,24 +198,24 @@ Status workspace_bytes_of(const PreluBackwardRequest& request, size_t* workspace
 }
 
 }  // namespace
-}  // namespace flowk
+}  // namespace flowk::api
 
 extern "C" {
 
 flowk_status flowk_prelu(const void* x, const void* alpha, void* y, int64_t outer, int64_t channels, int64_t inner,
                          flowk_dtype dtype, flowk_dtype alpha_dtype, flowk_stream stream) {
-  return flowk::prelu({x, alpha, y, outer, channels, inner, dtype, alpha_dtype}, stream).code();
+  return flowk::api::prelu({x, alpha, y, outer, channels, inner, dtype, alpha_dtype}, stream).code();
 }
 
 flowk_status flowk_prelu_explain(const void* x, const void* alpha, void* y, int64_t outer, int64_t channels,
                                  int64_t inner, flowk_dtype dtype, flowk_dtype alpha_dtype, char* text,
                                  size_t text_bytes) {
-  return flowk::prelu_explain({x, alpha, y, outer, channels, inner, dtype, alpha_dtype}, text, text_bytes).code();
+  return flowk::api::prelu_explain({x, alpha, y, outer, channels, inner, dtype, alpha_dtype}, text, text_bytes).code();
 }
 
 flowk_status flowk_prelu_backward_workspace_bytes(int64_t outer, int64_t channels, int64_t inner, flowk_dtype dtype,
                                                   flowk_dtype alpha_dtype, size_t* workspace_bytes) {
-  return flowk::workspace_bytes_of(
+  return flowk::api::workspace_bytes_of(
              {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, outer, channels, inner, dtype, alpha_dtype},
              workspace_bytes)
       .code();
@@ -224,16 +225,16 @@ flowk_status flowk_prelu_backward(const void* dy, const void* x, const void* alp
                                   int64_t outer, int64_t channels, int64_t inner, flowk_dtype dtype,
                                   flowk_dtype alpha_dtype, void* workspace, size_t workspace_bytes,
                                   flowk_stream stream) {
-  return flowk::prelu_backward({dy, x, alpha, dx, dalpha, workspace, outer, channels, inner, dtype, alpha_dtype},
-                               workspace_bytes, stream)
+  return flowk::api::prelu_backward({dy, x, alpha, dx, dalpha, workspace, outer, channels, inner, dtype, alpha_dtype},
+                                    workspace_bytes, stream)
       .code();
 }
 
 flowk_status flowk_prelu_backward_explain(const void* dy, const void* x, const void* alpha, void* dx, void* dalpha,
                                           int64_t outer, int64_t channels, int64_t inner, flowk_dtype dtype,
                                           flowk_dtype alpha_dtype, char* text, size_t text_bytes) {
-  return flowk::prelu_backward_explain({dy, x, alpha, dx, dalpha, nullptr, outer, channels, inner, dtype, alpha_dtype},
-                                       text, text_bytes)
+  return flowk::api::prelu_backward_explain(
+             {dy, x, alpha, dx, dalpha, nullptr, outer, channels, inner, dtype, alpha_dtype}, text, text_bytes)
       .code();
 }
 

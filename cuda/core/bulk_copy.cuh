@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bulk copies: a run of 16-byte chunks from global to shared memory or back, started by one thread (sm_90); elsewhere
-// the block's threads copy a chunk each in turn.
+// Bulk copies: a run of 16-byte vectors from global to shared memory or back, started by one thread (sm_90); elsewhere
+// the block's threads copy a vector each in turn.
 #pragma once
 
-#include "core/pack.cuh"
+#include "core/vector.cuh"
 
-namespace flowk {
+namespace flowk::core {
 
 #if !defined(FLOWK_SIMT) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 #define FLOWK_HAS_BULK_COPY 1
@@ -59,8 +59,8 @@ struct BulkCopies {
                  : "memory");
 #else
 #pragma unroll 1
-    for (int i = team.lane * chunk_bytes; i < num_bytes; i += team.lanes * chunk_bytes)
-      async_copy_chunk(shared_dst + i, src + i);
+    for (int i = team.lane * vector_bytes; i < num_bytes; i += team.lanes * vector_bytes)
+      async_copy_vector(shared_dst + i, src + i);
 #endif
   }
 
@@ -99,11 +99,11 @@ struct BulkCopies {
     asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");  // shared memory is the block's until then
 #else
 #pragma unroll 1
-    for (int i = static_cast<int>(threadIdx.x) * chunk_bytes; i < num_bytes;
-         i += static_cast<int>(blockDim.x) * chunk_bytes)
+    for (int i = static_cast<int>(threadIdx.x) * vector_bytes; i < num_bytes;
+         i += static_cast<int>(blockDim.x) * vector_bytes)
       *reinterpret_cast<uint4*>(dst + i) = *reinterpret_cast<const uint4*>(shared_src + i);
 #endif
   }
 };
 
-}  // namespace flowk
+}  // namespace flowk::core

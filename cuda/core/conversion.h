@@ -4,9 +4,11 @@
 
 #include <cstdint>
 
-namespace flowk {
+#include "core/namespaces.h"
 
-// dst = narrow(scale * widen(src)), in float or double: core/convert_chunk.cuh.
+namespace flowk::core {
+
+// dst = narrow(scale * widen(src)), in float or double: core/convert_vector.cuh.
 struct Conversion {
   int32_t src_dtype = 0;  // a flowk_dtype
   int32_t dst_dtype = 0;
@@ -16,4 +18,4 @@ struct Conversion {
   friend bool operator==(const Conversion&, const Conversion&) = default;
 };
 
-}  // namespace flowk
+}  // namespace flowk::core

@@ -11,9 +11,10 @@
 #include <limits>
 #include <type_traits>
 
-#include "core/target.cuh"
+#include "core/namespaces.h"
+#include "flowk/detail/target.cuh"
 
-namespace flowk {
+namespace flowk::core {
 
 using Float16 = __half;
 using BFloat16 = __nv_bfloat16;
@@ -111,4 +112,4 @@ __device__ __forceinline__ To convert(From x) {
   }
 }
 
-}  // namespace flowk
+}  // namespace flowk::core

@@ -4,7 +4,7 @@
 
 #include "core/status.h"
 
-namespace flowk {
+namespace flowk::core {
 
 struct Device {
   // 90 for sm_90, and no more than 89 where the library has no code for it; 0 for the CPU executor, which has no
@@ -21,4 +21,4 @@ struct Device {
 // The device that is current in this thread: asked of the runtime once a device and kept. NO_DEVICE without one.
 Status current_device(Device* device);
 
-}  // namespace flowk
+}  // namespace flowk::core

@@ -10,7 +10,7 @@
 #define FLOWK_HAS_CODE_FOR_SM_90 1
 #endif
 
-namespace flowk {
+namespace flowk::core {
 namespace {
 
 // One slot a device, filled by whichever thread comes first; two that come at once write the same numbers.
@@ -72,4 +72,4 @@ Status current_device(Device* device) {
   return {};
 }
 
-}  // namespace flowk
+}  // namespace flowk::core

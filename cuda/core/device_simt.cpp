@@ -3,7 +3,7 @@
 // capability.
 #include "core/device.h"
 
-namespace flowk {
+namespace flowk::core {
 
 Status current_device(Device* device) {
   *device = Device{.capability = 0,
@@ -15,4 +15,4 @@ Status current_device(Device* device) {
   return {};
 }
 
-}  // namespace flowk
+}  // namespace flowk::core

@@ -5,9 +5,10 @@
 
 #include <cstdint>
 
-#include "flowk/divide.h"
+#include "core/namespaces.h"
+#include "flowk/detail/divider.h"
 
-namespace flowk {
+namespace flowk::core {
 
 constexpr int64_t ceil_div(int64_t n, int64_t d) { return (n + d - 1) / d; }
 constexpr int64_t round_up(int64_t n, int64_t multiple) { return ceil_div(n, multiple) * multiple; }
@@ -37,4 +38,4 @@ struct WideDivider {
   }
 };
 
-}  // namespace flowk
+}  // namespace flowk::core

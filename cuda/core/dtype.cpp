@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/dtype.h"
 
-namespace flowk {
+namespace flowk::core {
 
 DtypeInfo dtype_info(flowk_dtype dtype) {
   switch (dtype) {
@@ -33,4 +33,4 @@ Status check_dtype(const char* parameter, flowk_dtype dtype, DtypeInfo* info) {
                          static_cast<int>(dtype), FLOWK_BOOL, FLOWK_COMPLEX128);
 }
 
-}  // namespace flowk
+}  // namespace flowk::core

@@ -4,7 +4,7 @@
 
 #include "core/status.h"
 
-namespace flowk {
+namespace flowk::core {
 
 struct DtypeInfo {
   const char* name = nullptr;  // nullptr: not a flowk_dtype
@@ -17,4 +17,4 @@ DtypeInfo dtype_info(flowk_dtype dtype);
 // Fails with UNSUPPORTED_DTYPE when `dtype` is no flowk_dtype; otherwise fills `info`.
 Status check_dtype(const char* parameter, flowk_dtype dtype, DtypeInfo* info);
 
-}  // namespace flowk
+}  // namespace flowk::core

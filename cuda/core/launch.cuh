@@ -7,13 +7,13 @@
 
 #include "core/launch_config.h"
 #include "core/status.h"
-#include "core/target.cuh"
+#include "flowk/detail/target.cuh"
 
 #ifdef FLOWK_SIMT
 #include "simt/executor.h"
 #endif
 
-namespace flowk {
+namespace flowk::core {
 
 #ifdef __CUDA_ARCH_LIST__
 // Does every GPU from sm_90 on run code that was compiled for one of them? Where not, kernels are without what only
@@ -72,7 +72,7 @@ Status launch(void (*kernel)(Parameters...), const LaunchConfig& config, flowk_s
       cluster.val.clusterDim.x = static_cast<unsigned>(config.cluster_blocks);
       cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
     }
-    if (config.overlaps_previous && has_code_for_sm_90) {
+    if (config.uses_pdl && has_code_for_sm_90) {
       cudaLaunchAttribute& overlap = attributes[launch_config.numAttrs++];
       overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
       overlap.val.programmaticStreamSerializationAllowed = 1;
@@ -85,4 +85,4 @@ Status launch(void (*kernel)(Parameters...), const LaunchConfig& config, flowk_s
 #endif
 }
 
-}  // namespace flowk
+}  // namespace flowk::core

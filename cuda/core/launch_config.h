@@ -4,7 +4,9 @@
 
 #include <cstdint>
 
-namespace flowk {
+#include "core/namespaces.h"
+
+namespace flowk::core {
 
 constexpr int64_t max_grid_blocks = 2147483647;
 
@@ -13,9 +15,9 @@ struct LaunchConfig {
   int32_t num_threads = 0;     // threads a block
   int32_t shared_bytes = 0;    // dynamic shared memory a block
   int32_t cluster_blocks = 1;  // neighbouring blocks that form a cluster (sm_90; the executor refuses more than 1)
-  // May start before the stream's previous kernel ends: it must wait_for_previous_grid().
-  bool overlaps_previous = false;
+  // May start before the stream's previous kernel ends: it must wait_on_dependent_grids().
+  bool uses_pdl = false;
   friend bool operator==(const LaunchConfig&, const LaunchConfig&) = default;
 };
 
-}  // namespace flowk
+}  // namespace flowk::core

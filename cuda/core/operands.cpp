@@ -3,7 +3,7 @@
 
 #include <cstdlib>
 
-namespace flowk {
+namespace flowk::core {
 namespace {
 
 void move_dim(OperandShape* shape, int to, int from) {
@@ -50,4 +50,4 @@ void simplify(OperandShape* shape) {
   }
 }
 
-}  // namespace flowk
+}  // namespace flowk::core

@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
-#include "core/shape.h"
+#include "core/iteration_space.h"
 
-namespace flowk {
+namespace flowk::core {
 
 constexpr int max_operands = 4;
 
@@ -27,4 +27,4 @@ struct OperandShape {
 //   - no two neighbours are one dimension to all operands.
 void simplify(OperandShape* shape);
 
-}  // namespace flowk
+}  // namespace flowk::core

@@ -6,7 +6,7 @@
 
 #include "core/launch.cuh"
 
-namespace flowk {
+namespace flowk::core {
 
 // Lowers the launch's blocks to those of the clusters that are resident at once with a block a multiprocessor. How many
 // that is the parts of the GPU decide that a cluster may not leave (an H200 of 132 multiprocessors: 30 clusters of 4
@@ -53,4 +53,4 @@ Status limit_to_resident(void (*kernel)(Parameters...), LaunchConfig* config) {
   return {};
 }
 
-}  // namespace flowk
+}  // namespace flowk::core

@@ -4,7 +4,7 @@
 #include <cstdarg>
 #include <cstdio>
 
-namespace flowk {
+namespace flowk::core {
 namespace {
 thread_local char last_error[512];
 }  // namespace
@@ -21,4 +21,4 @@ Status Status::failure(flowk_status code, const char* format, ...) {
 
 const char* last_error_text() { return last_error; }
 
-}  // namespace flowk
+}  // namespace flowk::core

@@ -2,9 +2,10 @@
 // Status: how every internal function reports failure. The text goes to this thread's flowk_last_error().
 #pragma once
 
+#include "core/namespaces.h"
 #include "flowk/flowk.h"
 
-namespace flowk {
+namespace flowk::core {
 
 class [[nodiscard]] Status {
  public:
@@ -22,11 +23,11 @@ class [[nodiscard]] Status {
 // This thread's text of its last failure; "" when there was none.
 const char* last_error_text();
 
-}  // namespace flowk
+}  // namespace flowk::core
 
 // Returns from the calling function when `expression`, a Status, is a failure.
-#define FLOWK_RETURN_IF_ERROR(expression)          \
-  do {                                             \
-    ::flowk::Status flowk_status_ = (expression);  \
-    if (!flowk_status_.ok()) return flowk_status_; \
+#define FLOWK_RETURN_IF_ERROR(expression)               \
+  do {                                                  \
+    ::flowk::core::Status flowk_status_ = (expression); \
+    if (!flowk_status_.ok()) return flowk_status_;      \
   } while (false)

@@ -4,7 +4,7 @@
 #include <cstdarg>
 #include <cstdio>
 
-namespace flowk {
+namespace flowk::core {
 
 void TextWriter::add(const char* format, ...) {
   if (used + 1 >= size) return;
@@ -22,4 +22,4 @@ void TextWriter::add_list(const int64_t* values, int count) {
   add(")");
 }
 
-}  // namespace flowk
+}  // namespace flowk::core

@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace flowk {
+#include "core/namespaces.h"
+
+namespace flowk::core {
 
 // Appends to a buffer that may be too small, and keeps it ended by a NUL.
 struct TextWriter {
@@ -17,4 +19,4 @@ struct TextWriter {
   void add_list(const int64_t* values, int count);  // (1, 2, 3)
 };
 
-}  // namespace flowk
+}  // namespace flowk::core

@@ -2,7 +2,7 @@
 // run_elementwise(): one switch from the plan's arity to the file that holds its kernels.
 #include "elementwise/elementwise_launch.cuh"
 
-namespace flowk {
+namespace flowk::elementwise {
 
 Status run_elementwise(const ElementwisePlan& plan, flowk_stream stream) {
   const bool is_linear =
@@ -16,4 +16,4 @@ Status run_elementwise(const ElementwisePlan& plan, flowk_stream stream) {
   return unknown_plan(plan);
 }
 
-}  // namespace flowk
+}  // namespace flowk::elementwise

@@ -4,7 +4,7 @@
 
 #include "elementwise/elementwise_weighted.cuh"
 
-namespace flowk {
+namespace flowk::elementwise {
 
 #define FLOWK_ROW(NAME, value, name, kinds, result, num_parameters, formula) {FLOWK_BINARY_##NAME, takes::kinds},
 inline constexpr OpRow<flowk_binary_op> binary_rows[] = {FLOWK_BINARY_OPS(FLOWK_ROW)};
@@ -15,4 +15,4 @@ Status dispatch_binary(const ElementwisePlan& plan, flowk_stream stream) {
   return dispatch_by_weight<Launch, binary_rows, BinaryFunctor, 2>(plan, stream);
 }
 
-}  // namespace flowk
+}  // namespace flowk::elementwise

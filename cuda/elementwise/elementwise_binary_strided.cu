@@ -2,10 +2,10 @@
 // run_strided_binary(): strided packs and tiles.
 #include "elementwise/elementwise_binary.cuh"
 
-namespace flowk {
+namespace flowk::elementwise {
 
 Status run_strided_binary(const ElementwisePlan& plan, flowk_stream stream) {
   return dispatch_binary<LaunchStrided>(plan, stream);
 }
 
-}  // namespace flowk
+}  // namespace flowk::elementwise

@@ -4,7 +4,7 @@
 
 #include "elementwise/elementwise_launch.cuh"
 
-namespace flowk {
+namespace flowk::elementwise {
 
 // Packs of 16 bytes of the widest type: those of 8 and 16 elements have inputs of at most 2 bytes and 1.
 template <class Launch, class Compute>
@@ -44,4 +44,4 @@ Status dispatch_copy(const ElementwisePlan& plan, flowk_stream stream) {
   return unknown_plan(plan);
 }
 
-}  // namespace flowk
+}  // namespace flowk::elementwise

@@ -2,10 +2,10 @@
 // run_strided_copy(): strided packs and tiles.
 #include "elementwise/elementwise_copy.cuh"
 
-namespace flowk {
+namespace flowk::elementwise {
 
 Status run_strided_copy(const ElementwisePlan& plan, flowk_stream stream) {
   return dispatch_copy<LaunchStrided>(plan, stream);
 }
 
-}  // namespace flowk
+}  // namespace flowk::elementwise

@@ -6,7 +6,7 @@
 #include "core/text_writer.h"
 #include "elementwise/elementwise_plan.h"
 
-namespace flowk {
+namespace flowk::elementwise {
 namespace {
 
 const char* reason(ElementwiseKernel kernel) {
@@ -78,4 +78,4 @@ void explain_elementwise(const ElementwisePlan& plan, const ElementwiseRequest& 
              static_cast<long long>(plan.launch.num_blocks), plan.launch.num_threads);
 }
 
-}  // namespace flowk
+}  // namespace flowk::elementwise

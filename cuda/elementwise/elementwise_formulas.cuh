@@ -9,9 +9,9 @@
 
 #include <type_traits>
 
-#include "core/target.cuh"
+#include "flowk/detail/target.cuh"
 
-namespace flowk {
+namespace flowk::elementwise {
 
 // Hardware approximations; the executor computes them exactly.
 #ifdef FLOWK_SIMT
@@ -391,4 +391,4 @@ struct Formulas<float, true> : FloatFormulas<float, true> {
   __device__ __forceinline__ static float silu_mul(float x, float y) { return silu(x, 0, 0) * y; }
 };
 
-}  // namespace flowk
+}  // namespace flowk::elementwise

@@ -6,7 +6,7 @@
 #include "elementwise/elementwise_weights.h"
 #include "flowk/flowk.h"
 
-namespace flowk {
+namespace flowk::elementwise {
 
 // What an operation takes, as elementwise_ops.h writes it.
 namespace takes {
@@ -149,4 +149,4 @@ struct CopyFunctor {
   }
 };
 
-}  // namespace flowk
+}  // namespace flowk::elementwise

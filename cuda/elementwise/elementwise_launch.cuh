@@ -8,7 +8,7 @@
 #include "elementwise/elementwise_plan_params.h"
 #include "elementwise/elementwise_types.cuh"
 
-namespace flowk {
+namespace flowk::elementwise {
 
 // Kernels of a linear out, and of any other, are compiled by files of their own.
 Status run_linear_copy(const ElementwisePlan& plan, flowk_stream stream);
@@ -114,4 +114,4 @@ Compute parameter(double value) {
   }
 }
 
-}  // namespace flowk
+}  // namespace flowk::elementwise

@@ -4,7 +4,7 @@
 #include "core/dtype.h"
 #include "elementwise/elementwise_weights.h"
 
-namespace flowk {
+namespace flowk::elementwise {
 namespace {
 
 constexpr bool has_letter(const char* letters, char letter) {
@@ -88,4 +88,4 @@ flowk_dtype bits_of(flowk_dtype dtype) {
   }
 }
 
-}  // namespace flowk
+}  // namespace flowk::elementwise

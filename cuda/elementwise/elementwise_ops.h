@@ -7,7 +7,7 @@
 #include "elementwise/elementwise_plan.h"
 #include "flowk/flowk.h"
 
-namespace flowk {
+namespace flowk::elementwise {
 
 enum class OpResult : int32_t { SAME, BOOL, ANY };
 
@@ -38,4 +38,4 @@ ComputeClass compute_class(flowk_dtype dtype);
 // The unsigned integer, or bool, whose elements a selection moves in place of `dtype`: the same bytes, bit for bit.
 flowk_dtype bits_of(flowk_dtype dtype);
 
-}  // namespace flowk
+}  // namespace flowk::elementwise

@@ -7,7 +7,7 @@
 #include "elementwise/elementwise_ops.h"
 #include "elementwise/elementwise_problem.h"
 
-namespace flowk {
+namespace flowk::elementwise {
 namespace {
 
 // The pack is as many elements as the widest operand has in 16 bytes. One such unit a thread reaches 1.00 of
@@ -254,7 +254,7 @@ void plan_elementwise(const ElementwiseRequest& request, const Device& device, i
   plan->a = request.a;
   plan->b = request.b;
   plan->launch.num_threads = elementwise_threads;
-  plan->launch.overlaps_previous = device.capability >= 90;
+  plan->launch.uses_pdl = device.capability >= 90;
   plan->pack_elements = choose_pack(request);
   const Problem problem = make_problem(request);
   if (is_flat(problem, request)) {
@@ -284,4 +284,4 @@ void plan_elementwise(const ElementwiseRequest& request, const Device& device, i
   enter_numbers(request, plan);
 }
 
-}  // namespace flowk
+}  // namespace flowk::elementwise

@@ -9,9 +9,9 @@
 #include "core/launch_config.h"
 #include "core/operands.h"
 #include "core/status.h"
-#include "flowk/elementwise_params.h"
+#include "flowk/detail/elementwise_params.h"
 
-namespace flowk {
+namespace flowk::elementwise {
 
 // The C++ type that an operation computes in: one kernel serves all element types of it.
 enum class ComputeClass : int32_t {
@@ -88,4 +88,4 @@ Status run_elementwise(const ElementwisePlan& plan, flowk_stream stream);
 // Writes the plan in words; as flowk_unary_explain().
 void explain_elementwise(const ElementwisePlan& plan, const ElementwiseRequest& request, char* text, size_t text_bytes);
 
-}  // namespace flowk
+}  // namespace flowk::elementwise

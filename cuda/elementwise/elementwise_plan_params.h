@@ -4,7 +4,7 @@
 
 #include "elementwise/elementwise_plan.h"
 
-namespace flowk {
+namespace flowk::elementwise {
 
 template <int kOperands>
 ElementwiseParams<kOperands> flat_params(const ElementwisePlan& plan) {
@@ -56,4 +56,4 @@ StridedElementwiseParams<kOperands> strided_params(const ElementwisePlan& plan) 
   return params;
 }
 
-}  // namespace flowk
+}  // namespace flowk::elementwise

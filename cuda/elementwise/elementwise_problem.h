@@ -5,7 +5,7 @@
 
 #include "elementwise/elementwise_plan.h"
 
-namespace flowk {
+namespace flowk::elementwise {
 
 struct Problem {
   OperandShape shape;  // strides in bytes
@@ -34,4 +34,4 @@ bool plan_row_walk(const Problem& problem, const ElementwiseRequest& request, co
 // Leaves a plan of tiles of dimension `dim` and the innermost one; plan->strided has the operands.
 void plan_tiles(const Problem& problem, int dim, ElementwisePlan* plan);
 
-}  // namespace flowk
+}  // namespace flowk::elementwise

@@ -2,10 +2,10 @@
 // run_linear_ternary(): kernels of a linear output.
 #include "elementwise/elementwise_ternary.cuh"
 
-namespace flowk {
+namespace flowk::elementwise {
 
 Status run_linear_ternary(const ElementwisePlan& plan, flowk_stream stream) {
   return dispatch_ternary<LaunchLinear>(plan, stream);
 }
 
-}  // namespace flowk
+}  // namespace flowk::elementwise

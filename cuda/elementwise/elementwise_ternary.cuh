@@ -4,7 +4,7 @@
 
 #include "elementwise/elementwise_launch.cuh"
 
-namespace flowk {
+namespace flowk::elementwise {
 
 template <class Launch>
 Status dispatch_ternary(const ElementwisePlan& plan, flowk_stream stream) {
@@ -17,4 +17,4 @@ Status dispatch_ternary(const ElementwisePlan& plan, flowk_stream stream) {
   });
 }
 
-}  // namespace flowk
+}  // namespace flowk::elementwise

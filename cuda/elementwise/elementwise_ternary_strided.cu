@@ -2,10 +2,10 @@
 // run_strided_ternary(): strided packs and tiles.
 #include "elementwise/elementwise_ternary.cuh"
 
-namespace flowk {
+namespace flowk::elementwise {
 
 Status run_strided_ternary(const ElementwisePlan& plan, flowk_stream stream) {
   return dispatch_ternary<LaunchStrided>(plan, stream);
 }
 
-}  // namespace flowk
+}  // namespace flowk::elementwise

@@ -6,7 +6,7 @@
 #include "elementwise/elementwise_ops.h"
 #include "elementwise/elementwise_problem.h"
 
-namespace flowk {
+namespace flowk::elementwise {
 namespace {
 
 // A dimension shorter than this is no side of a tile.
@@ -62,7 +62,7 @@ void place_aligned(int k, ElementwisePlan* plan) {
   plan->launch.shared_bytes += plan->tile_columns * tile.pitch[k];
 }
 
-// Of one of shifted tiles, whose runs share no chunk and stand as in memory modulo a sector.
+// Of one of shifted tiles, whose runs share no vector and stand as in memory modulo a sector.
 void place_shifted(int k, ElementwisePlan* plan) {
   auto& tile = plan->strided.tile;
   const ElementwiseOperand& operand = plan->strided.operands[k];
@@ -73,8 +73,8 @@ void place_shifted(int k, ElementwisePlan* plan) {
   const int32_t least = run_bytes + sector_bytes - 1;
   tile.pitch[k] = least + static_cast<int32_t>((step - least) & (sector_bytes - 1));
   // Packs of a row are a power of two apart, times an odd number. From 128 bytes on they meet in the same banks, and
-  // differ in the bits from there, which the chunk is XORed with. Below that at most 4 meet; to XOR there, too, costs a
-  // tenth.
+  // differ in the bits from there, which the vector is XORed with. Below that at most 4 meet; to XOR there, too, costs
+  // a tenth.
   const int shift = __builtin_ctz(static_cast<unsigned>(tile.pitch[k] * plan->pack_elements));
   if (!are_rows && shift >= 7) {
     tile.swizzle_shift[k] = shift - 4;
@@ -218,4 +218,4 @@ void plan_tiles(const Problem& problem, int dim, ElementwisePlan* plan) {
   plan->launch.num_blocks = num_tiles;
 }
 
-}  // namespace flowk
+}  // namespace flowk::elementwise

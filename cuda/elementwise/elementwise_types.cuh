@@ -5,10 +5,10 @@
 #pragma once
 
 #include "core/convert.cuh"
-#include "flowk/elementwise_kernel.cuh"
+#include "flowk/detail/elementwise_kernel.cuh"
 #include "flowk/flowk.h"
 
-namespace flowk {
+namespace flowk::elementwise {
 
 // Calls visit(Constant<bytes>()) for an operand of 1 ... kLargest bytes an element. Of 8 bytes, or one for bool.
 template <int kLargest, class Visit>
@@ -221,4 +221,4 @@ struct AnyTarget {
   }
 };
 
-}  // namespace flowk
+}  // namespace flowk::elementwise

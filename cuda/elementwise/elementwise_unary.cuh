@@ -4,7 +4,7 @@
 
 #include "elementwise/elementwise_weighted.cuh"
 
-namespace flowk {
+namespace flowk::elementwise {
 
 #define FLOWK_ROW(NAME, value, name, kinds, result, num_parameters, formula) {FLOWK_UNARY_##NAME, takes::kinds},
 inline constexpr OpRow<flowk_unary_op> unary_rows[] = {FLOWK_UNARY_OPS(FLOWK_ROW)};
@@ -15,4 +15,4 @@ Status dispatch_unary(const ElementwisePlan& plan, flowk_stream stream) {
   return dispatch_by_weight<Launch, unary_rows, UnaryFunctor, 1>(plan, stream);
 }
 
-}  // namespace flowk
+}  // namespace flowk::elementwise

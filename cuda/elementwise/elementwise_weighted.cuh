@@ -8,7 +8,7 @@
 
 #include "elementwise/elementwise_launch.cuh"
 
-namespace flowk {
+namespace flowk::elementwise {
 
 // An operation, and the classes of types that it takes.
 template <class Op>
@@ -61,4 +61,4 @@ Status dispatch_by_weight(const ElementwisePlan& plan, flowk_stream stream) {
   });
 }
 
-}  // namespace flowk
+}  // namespace flowk::elementwise

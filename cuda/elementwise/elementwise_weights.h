@@ -6,7 +6,7 @@
 #include "core/divide.h"  // FLOWK_HOST_DEVICE
 #include "flowk/flowk.h"
 
-namespace flowk {
+namespace flowk::elementwise {
 
 enum class OpWeight { light, heavy, heaviest };
 
@@ -42,4 +42,4 @@ FLOWK_HOST_DEVICE constexpr OpWeight weight_of(flowk_binary_op op) {
   }
 }
 
-}  // namespace flowk
+}  // namespace flowk::elementwise

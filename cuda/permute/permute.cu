@@ -4,7 +4,7 @@
 #include "permute/permute_kernels.cuh"
 #include "permute/permute_plan.h"
 
-namespace flowk {
+namespace flowk::permute {
 namespace {
 
 template <int Bytes, int kChannels>
@@ -17,7 +17,7 @@ Status run_channels(const PermutePlan& plan, flowk_stream stream) {
 // Rows of 16-byte units have a kernel of their own for each small rank; a narrower unit is a tensor of one.
 template <int Bytes>
 Status run_rows(const PermutePlan& plan, flowk_stream stream) {
-  if constexpr (Bytes == chunk_bytes) {
+  if constexpr (Bytes == vector_bytes) {
     if (!plan.wide_index) {
       switch (plan.copy.rank) {
         case 0: return launch(copy_rows<Bytes, uint32_t, 0>, plan.launch, stream, plan.copy);
@@ -94,4 +94,4 @@ Status run_permute(const PermutePlan& plan, flowk_stream stream) {
                          plan.unit_bytes);
 }
 
-}  // namespace flowk
+}  // namespace flowk::permute

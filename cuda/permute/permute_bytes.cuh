@@ -4,7 +4,7 @@
 
 #include "permute/permute_gather.cuh"
 
-namespace flowk {
+namespace flowk::permute {
 
 // What a thread holds while the tile is turned: 4 elements of the destination run in each of 16 columns.
 struct TurnedBlock {
@@ -78,22 +78,22 @@ struct JoinedRows {
   }
 };
 
-// A destination row of the tile: bytes up to the first chunk of dst that it fills, such chunks, bytes after the last.
-struct alignas(chunk_bytes) ChunkedRow {
-  int64_t offset;  // of the first chunk from the tile's start in dst
-  uint16_t place;  // of the first chunk in shared memory
-  uint16_t chunks;
+// A destination row of the tile: bytes up to the first vector of dst that it fills, such vectors, bytes after the last.
+struct alignas(vector_bytes) VectoredRow {
+  int64_t offset;  // of the first vector from the tile's start in dst
+  uint16_t place;  // of the first vector in shared memory
+  uint16_t vectors;
   uint8_t head;
   uint8_t tail;
-  uint16_t lead;  // chunks before the first that would fill its granule
+  uint16_t lead;  // vectors before the first that would fill its granule
 };
-static_assert(sizeof(ChunkedRow) == dst_row_bytes);
+static_assert(sizeof(VectoredRow) == dst_row_bytes);
 
 // Rows outside the tensor have no bytes. With a halo a row begins on the granule that it starts in, and goes on in the
 // next tile from the granule that it ends in.
 template <int kThreads>
-__device__ __forceinline__ void make_chunked_rows(const TileParams& params, const TileOrigin& tile,
-                                                  const JoinedRows& joined, ChunkedRow* rows) {
+__device__ __forceinline__ void make_vectored_rows(const TileParams& params, const TileOrigin& tile,
+                                                   const JoinedRows& joined, VectoredRow* rows) {
 #pragma unroll 1
   for (uint32_t dst_row = threadIdx.x; dst_row < params.num_dst_rows.divisor; dst_row += kThreads) {
     int64_t offset;
@@ -108,15 +108,15 @@ __device__ __forceinline__ void make_chunked_rows(const TileParams& params, cons
     const int32_t bytes = dst_row < joined.rows ? max(end - begin, 0) * static_cast<int32_t>(joined.runs) : 0;
     offset += begin - params.window_start_bytes;
     const uint32_t first = address + static_cast<uint32_t>(begin - params.window_start_bytes);
-    const int32_t head = min(static_cast<int32_t>((0 - first) % chunk_bytes), bytes);
+    const int32_t head = min(static_cast<int32_t>((0 - first) % vector_bytes), bytes);
     rows[dst_row] = {
         offset + head,
         static_cast<uint16_t>((column + 3) * params.columns_pitch + begin + head),
-        static_cast<uint16_t>((bytes - head) / chunk_bytes),
+        static_cast<uint16_t>((bytes - head) / vector_bytes),
         static_cast<uint8_t>(head),
-        static_cast<uint8_t>((bytes - head) % chunk_bytes),
+        static_cast<uint8_t>((bytes - head) % vector_bytes),
         static_cast<uint16_t>(((first + static_cast<uint32_t>(head)) & static_cast<uint32_t>(params.dst_granule - 1)) /
-                              chunk_bytes)};
+                              vector_bytes)};
   }
 }
 
@@ -133,70 +133,70 @@ __device__ __forceinline__ void read_words(const unsigned char* shared_tile, int
   }
 }
 
-// The chunk of a row that is `in_row` bytes after its first. Runs are no shorter than a chunk, which has bytes of two
+// The vector of a row that is `in_row` bytes after its first. Runs are no shorter than a vector, which has bytes of two
 // at the most.
-__device__ __forceinline__ void read_chunk(const TileParams& params, const ChunkedRow& row, int32_t in_row,
-                                           const unsigned char* shared_tile, Chunk<1>* chunk) {
+__device__ __forceinline__ void read_vector(const TileParams& params, const VectoredRow& row, int32_t in_row,
+                                            const unsigned char* shared_tile, Vector<1>* vector) {
   int32_t place = row.place + in_row;
-  if (params.joined_run_gap == 0) return read_words<4>(shared_tile, place, chunk->words);
+  if (params.joined_run_gap == 0) return read_words<4>(shared_tile, place, vector->words);
   const uint32_t at = static_cast<uint32_t>(row.head + in_row);
   const uint32_t run = params.joined_run_bytes.divide(at);
   place += static_cast<int32_t>(run) * params.joined_run_gap;
-  read_words<4>(shared_tile, place, chunk->words);
+  read_words<4>(shared_tile, place, vector->words);
   const auto left = static_cast<int32_t>((run + 1) * params.joined_run_bytes.divisor - at);
-  if (left >= chunk_bytes) return;
+  if (left >= vector_bytes) return;
   uint32_t next[4];
   read_words<4>(shared_tile, place + params.joined_run_gap, next);
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const uint32_t of_run = __funnelshift_lc(~0u, 0u, static_cast<uint32_t>(max(8 * left - 32 * i, 0)));
-    chunk->words[i] = (chunk->words[i] & of_run) | (next[i] & ~of_run);
+    vector->words[i] = (vector->words[i] & of_run) | (next[i] & ~of_run);
   }
 }
 
-// Stores what a row has before its first chunk or after its last, whose bytes stand `tail_gap` further on than if rows
+// Stores what a row has before its first vector or after its last, whose bytes stand `tail_gap` further on than if rows
 // had one run: a byte, a half word and up to three words.
-__device__ __forceinline__ void store_row_end(const ChunkedRow& row, bool is_tail, unsigned char* dst, int32_t tail_gap,
-                                              const unsigned char* shared_tile) {
+__device__ __forceinline__ void store_row_end(const VectoredRow& row, bool is_tail, unsigned char* dst,
+                                              int32_t tail_gap, const unsigned char* shared_tile) {
   const int32_t bytes = is_tail ? row.tail : row.head;
-  const int32_t to_chunk = is_tail ? row.chunks * chunk_bytes : -chunk_bytes;
-  unsigned char* chunk = dst + (row.offset + to_chunk);
-  const int32_t place = row.place + to_chunk + (is_tail ? tail_gap : 0);
-  const int32_t first = is_tail ? 0 : chunk_bytes - bytes, last = is_tail ? bytes : chunk_bytes;
-  if (reinterpret_cast<uintptr_t>(chunk) % chunk_bytes != 0) {  // the row ends in the chunk that it starts in
+  const int32_t to_vector = is_tail ? row.vectors * vector_bytes : -vector_bytes;
+  unsigned char* vector = dst + (row.offset + to_vector);
+  const int32_t place = row.place + to_vector + (is_tail ? tail_gap : 0);
+  const int32_t first = is_tail ? 0 : vector_bytes - bytes, last = is_tail ? bytes : vector_bytes;
+  if (reinterpret_cast<uintptr_t>(vector) % vector_bytes != 0) {  // the row ends in the vector that it starts in
 #pragma unroll 1
-    for (int32_t i = first; i < last; ++i) chunk[i] = shared_tile[place + i];
+    for (int32_t i = first; i < last; ++i) vector[i] = shared_tile[place + i];
     return;
   }
   const int32_t odd_end = is_tail ? last : first;
   if (odd_end & 1) {
     const int32_t at = is_tail ? last - 1 : first;
-    chunk[at] = shared_tile[place + at];
+    vector[at] = shared_tile[place + at];
   }
   const int32_t even_end = is_tail ? last : first + 1;
   if (even_end & 2) {
     const int32_t at = is_tail ? last & ~3 : even_end & ~1;
     const uint32_t low = shared_tile[place + at], high = shared_tile[place + at + 1];
-    *reinterpret_cast<uint16_t*>(chunk + at) = static_cast<uint16_t>(low | high << 8);
+    *reinterpret_cast<uint16_t*>(vector + at) = static_cast<uint16_t>(low | high << 8);
   }
   const int32_t first_word = (first + 3) >> 2, num_words = (last >> 2) - first_word;
   uint32_t words[3];
   read_words<3>(shared_tile, place + 4 * first_word, words);
 #pragma unroll
   for (int i = 0; i < 3; ++i)
-    if (i < num_words) reinterpret_cast<uint32_t*>(chunk)[first_word + i] = words[i];
+    if (i < num_words) reinterpret_cast<uint32_t*>(vector)[first_word + i] = words[i];
 }
 
-// Stores what rows have before their first chunk and after their last. Half a warp for an end, a byte a thread, was
-// slower: 623 instructions for 32 chunks where runs are of 55 bytes (H200).
+// Stores what rows have before their first vector and after their last. Half a warp for an end, a byte a thread, was
+// slower: 623 instructions for 32 vectors where runs are of 55 bytes (H200).
 template <int kThreads>
 __device__ __forceinline__ void store_row_ends(const TileParams& params, const TileOrigin& tile,
-                                               const JoinedRows& joined, const ChunkedRow* rows,
+                                               const JoinedRows& joined, const VectoredRow* rows,
                                                const unsigned char* shared_tile) {
   const int32_t tail_gap = static_cast<int32_t>(joined.runs - 1) * params.joined_run_gap;
 #pragma unroll 1
   for (uint32_t item = threadIdx.x; item < 2 * joined.rows; item += kThreads) {
-    const ChunkedRow row = rows[item / 2];
+    const VectoredRow row = rows[item / 2];
     const bool is_tail = item % 2 != 0;
     if ((is_tail ? row.tail : row.head) != 0) store_row_end(row, is_tail, tile.dst, tail_gap, shared_tile);
   }
@@ -205,26 +205,26 @@ __device__ __forceinline__ void store_row_ends(const TileParams& params, const T
 // dst[r', e'] = src[r, c] as the other tiles, where runs share no dimension: source row e' holds element e' of every
 // destination run, and its byte c is of destination row c. A gather by bytes would read shared memory once for every
 // byte that it stores; words take a third of that:
-//   1. source rows, (run elements, run bytes), are copied to shared memory in 16-byte chunks;
+//   1. source rows, (run elements, run bytes), are copied to shared memory in 16-byte vectors;
 //   2. a thread takes twice 4 rows by 16 columns of them, transposes 4 x 4 bytes at a time and, when all
 //      threads have read theirs, writes words into destination rows, (destination rows, columns_pitch), in the same
 //      shared memory;
-//   3. a thread takes a 16-byte chunk of a destination row, five words shifted to its address, and stores it; what
-//      rows have before their first chunk and after their last is stored at the end. Runs that lie one after the other
-//      in dst are one row, and a chunk may have bytes of two: 23 runs of 62 bytes reach 0.83 of copy, and reached 0.44
+//   3. a thread takes a 16-byte vector of a destination row, five words shifted to its address, and stores it; what
+//      rows have before their first vector and after their last is stored at the end. Runs that lie one after the other
+//      in dst are one row, and a vector may have bytes of two: 23 runs of 62 bytes reach 0.83 of copy, and reached 0.44
 //      as rows of their own (H200).
 template <int kThreads>
 __global__ void __launch_bounds__(kThreads, two_step_resident_threads / kThreads)
     two_step_tile(const __grid_constant__ TileParams params) {
   unsigned char* shared_tile = &shared<unsigned char>();
   TileTableEntry* table = reinterpret_cast<TileTableEntry*>(shared_tile + params.table_offset_bytes);
-  ChunkedRow* rows = reinterpret_cast<ChunkedRow*>(shared_tile + params.rows_offset_bytes);
+  VectoredRow* rows = reinterpret_cast<VectoredRow*>(shared_tile + params.rows_offset_bytes);
   const TileOrigin tile = locate_tile<true>(params);
   const int32_t shift = tile_shift(params, tile);
   load_tile<false, kThreads, false>(params, tile, shared_tile, shift);
   make_table<kThreads>(params, 4 * params.words_per_run.divisor, table);
   const JoinedRows joined(params, tile);
-  make_chunked_rows<kThreads>(params, tile, joined, rows);
+  make_vectored_rows<kThreads>(params, tile, joined, rows);
   async_copy_wait();
   __syncthreads();
 
@@ -268,15 +268,15 @@ __global__ void __launch_bounds__(kThreads, two_step_resident_threads / kThreads
 
 #pragma unroll 1
   for (StoreWalk walk(params); !walk.is_done(params); walk.step(params)) {
-    const ChunkedRow row = rows[walk.dst_row];
-    const uint32_t chunk = walk.chunk - row.lead;
-    if (chunk >= row.chunks) continue;
-    const auto in_row = static_cast<int32_t>(chunk * chunk_bytes);
-    Chunk<1> out;
-    read_chunk(params, row, in_row, shared_tile, &out);
+    const VectoredRow row = rows[walk.dst_row];
+    const uint32_t vector = walk.vector - row.lead;
+    if (vector >= row.vectors) continue;
+    const auto in_row = static_cast<int32_t>(vector * vector_bytes);
+    Vector<1> out;
+    read_vector(params, row, in_row, shared_tile, &out);
     *reinterpret_cast<uint4*>(tile.dst + (row.offset + in_row)) = out.whole;
   }
   if (params.dst_rows_have_ends) store_row_ends<kThreads>(params, tile, joined, rows, shared_tile);
 }
 
-}  // namespace flowk
+}  // namespace flowk::permute

@@ -2,19 +2,19 @@
 // The estimate of a two_step_tile's time.
 #include "permute/permute_tile.h"
 
-namespace flowk {
+namespace flowk::permute {
 namespace {
 
 // What it is made of, in the unit of the other tiles' costs and fitted with those of 1-byte elements
-// (permute_tile_cost.cpp). A pass is of a block's threads, over as many chunks of dst.
+// (permute_tile_cost.cpp). A pass is of a block's threads, over as many vectors of dst.
 namespace weight {
 constexpr float copy = 0.695f;
 constexpr float block = 0.389f;        // the start of a block
-constexpr float load = 0.0608f;        // for each pass over chunks of src,
+constexpr float load = 0.0608f;        // for each pass over vectors of src,
 constexpr float table = 0.0413f;       // the table of elements,
 constexpr float row = 0.130f;          // that of rows,
 constexpr float item = 0.206f;         // items of 4 x 16 bytes,
-constexpr float store = 0.112f;        // chunks of dst,
+constexpr float store = 0.112f;        // vectors of dst,
 constexpr float joint = 0.0210f;       // more where they are of several runs,
 constexpr float end = 0.122f;          // and ends of rows
 constexpr float src_sectors = 0.480f;  // parts of sectors at the ends of a run of src, over the run
@@ -44,17 +44,17 @@ float two_step_cost(const PermuteProblem& problem, const Device& device, float n
   const int num_threads = two_step_threads_of(items);
   const auto passes = [&](int64_t n) { return static_cast<float>(ceil_div32(n, num_threads)); };
   const int32_t src_run_bytes = tile.src.bytes * tile.dense_rows;
-  const int32_t src_row_chunks = ceil_div32(src_run_bytes, chunk_limit_bytes) + 1;
+  const int32_t src_row_vectors = ceil_div32(src_run_bytes, vector_bytes) + 1;
   const int32_t loads =
-      ceil_div32(src_rows, std::max(num_threads / src_row_chunks, 1)) * ceil_div32(src_row_chunks, num_threads);
+      ceil_div32(src_rows, std::max(num_threads / src_row_vectors, 1)) * ceil_div32(src_row_vectors, num_threads);
   const int32_t row_bytes = tile.dst.bytes * tile.adjacent_rows;
   const int32_t num_rows = static_cast<int32_t>(tile.elements) / row_bytes;
   const float store = tile.adjacent_rows > 1 ? weight::store + weight::joint : weight::store;
   float cost = weight::block + weight::load * static_cast<float>(loads) + weight::table * passes(dst_elements) +
                weight::row * passes(num_rows) + weight::item * passes(items) +
-               store * passes(int64_t{num_rows} * (row_bytes / chunk_limit_bytes + 1));
-  if (!tile.dst.fills_chunks && tile.halo == 0) cost += weight::end * passes(2 * num_rows);
-  cost *= static_cast<float>(num_threads * chunk_limit_bytes) / static_cast<float>(tile.elements);
+               store * passes(int64_t{num_rows} * (row_bytes / vector_bytes + 1));
+  if (!tile.dst.fills_vectors && tile.halo == 0) cost += weight::end * passes(2 * num_rows);
+  cost *= static_cast<float>(num_threads * vector_bytes) / static_cast<float>(tile.elements);
   cost += weight::copy + weight::src_sectors * parts_of(tile.src.alignment, src_run_bytes);
   if (tile.halo == 0) cost += weight::dst_sectors * parts_of(row_alignment(tile.dst, row_bytes), row_bytes);
   float padding = tile.src.padding;
@@ -74,25 +74,24 @@ float two_step_cost(const PermuteProblem& problem, const Device& device, float n
 }
 
 void set_least_two_step_costs(Side* src_side, Side* dst_side) {
-  constexpr float chunk = static_cast<float>(chunk_limit_bytes);
+  constexpr float vector = static_cast<float>(vector_bytes);
   for (int i = 0; i < src_side->num_choices; ++i) {
     Run& run = src_side->choices[i];
     const float bytes = static_cast<float>(run.bytes);
-    run.two_step_items = chunk * static_cast<float>(ceil_div32(run.bytes, columns_per_item)) / bytes;
+    run.two_step_items = vector * static_cast<float>(ceil_div32(run.bytes, columns_per_item)) / bytes;
     run.two_step_run_cost = weight::src_sectors * parts_of(run.alignment, run.bytes);
     run.least_two_step_cost = weight::copy + weight::load + weight::store + weight::padding * (run.padding - 1) +
-                              weight::table * chunk / bytes + run.two_step_run_cost;
+                              weight::table * vector / bytes + run.two_step_run_cost;
   }
   for (int j = 0; j < dst_side->num_choices; ++j) {
     Run& run = dst_side->choices[j];
     const float bytes = static_cast<float>(run.bytes);
     run.two_step_items = static_cast<float>(ceil_div32(run.elements, 4)) / static_cast<float>(run.elements);
-    run.least_two_step_cost =
-        weight::row * chunk / bytes +
-        weight::store * (chunk * static_cast<float>(run.bytes / chunk_limit_bytes + 1) / bytes - 1);
+    run.least_two_step_cost = weight::row * vector / bytes +
+                              weight::store * (vector * static_cast<float>(run.bytes / vector_bytes + 1) / bytes - 1);
     if (run.is_cut()) continue;  // and may have a halo
     run.least_two_step_cost += weight::dst_sectors * parts_of(row_alignment(run, run.bytes), run.bytes);
-    if (!run.fills_chunks) run.least_two_step_cost += weight::end * 2 * chunk / bytes;
+    if (!run.fills_vectors) run.least_two_step_cost += weight::end * 2 * vector / bytes;
   }
 }
 
@@ -103,4 +102,4 @@ float least_two_step_cost(const Run& src, bool is_dense, const Run& dst) {
   return cost + (contains(src.dims, dst.next_dim) ? weight::joint : dst.least_two_step_cost);
 }
 
-}  // namespace flowk
+}  // namespace flowk::permute

@@ -3,7 +3,7 @@
 // stand, for few bank conflicts.
 #include "permute/permute_tile.h"
 
-namespace flowk {
+namespace flowk::permute {
 namespace {
 
 constexpr int max_log2_skew = 4;      // rows a multiple of 16 bytes apart; build_tile() makes it an odd one
@@ -104,34 +104,35 @@ void choose_skew(int64_t max_items, int64_t num_columns, TileParams* params) {
   }
 }
 
-// Chunks that a destination row fills, at the most, and how many of them neighbouring threads store. With a halo rows
+// Vectors that a destination row fills, at the most, and how many of them neighbouring threads store. With a halo rows
 // start and end on sectors, long ones are taken line by line.
-void choose_chunks(const Tile& tile, PermutePlan* plan) {
+void choose_vectors(const Tile& tile, PermutePlan* plan) {
   TileParams& params = plan->tile;
   const int32_t run_bytes = tile.dst.bytes * tile.adjacent_rows;
   params.window_start_bytes = params.halo * tile.dst.per_index;
   params.window_bytes = tile.dst.bytes;
   params.window_end = tile.dst.bytes + params.window_start_bytes;
-  int64_t chunks = run_bytes / chunk_limit_bytes;
-  params.dst_granule = chunk_limit_bytes;
+  int64_t vectors = run_bytes / vector_bytes;
+  params.dst_granule = vector_bytes;
   if (tile.halo > 0) {
     params.window_mask = sector_bytes - 1;
-    if (run_bytes % sector_bytes != 0) chunks = ceil_div(run_bytes, sector_bytes) * (sector_bytes / chunk_limit_bytes);
+    if (run_bytes % sector_bytes != 0) vectors = ceil_div(run_bytes, sector_bytes) * (sector_bytes / vector_bytes);
   } else if (tile.dst.alignment < line_bytes && run_bytes >= 4 * line_bytes) {
     params.dst_granule = line_bytes;
-    chunks += line_bytes / chunk_limit_bytes - 1;
+    vectors += line_bytes / vector_bytes - 1;
   }
-  chunks = std::max<int64_t>(chunks, 1);
-  constexpr int64_t per_line = line_bytes / chunk_limit_bytes;
-  const int64_t per_group = params.dst_granule == line_bytes ? per_line : ceil_div(chunks, ceil_div(chunks, per_line));
-  set_chunks_per_group(chunks, per_group, plan->launch.num_threads, &params);
+  vectors = std::max<int64_t>(vectors, 1);
+  constexpr int64_t per_line = line_bytes / vector_bytes;
+  const int64_t per_group =
+      params.dst_granule == line_bytes ? per_line : ceil_div(vectors, ceil_div(vectors, per_line));
+  set_vectors_per_group(vectors, per_group, plan->launch.num_threads, &params);
 }
 
-// Lanes write words of one destination run, and read chunks of a few, each from its own address on.
+// Lanes write words of one destination run, and read vectors of a few, each from its own address on.
 void choose_columns_pitch(const Tile& tile, int32_t joined_columns, TileParams* params) {
   constexpr int num_paddings = 8;
   const uint32_t num_words = params->words_per_run.divisor;
-  const uint32_t per_group = params->chunks_per_group.divisor;
+  const uint32_t per_group = params->vectors_per_group.divisor;
   const auto run = static_cast<int32_t>(params->num_table_entries);
   const int32_t row_bytes = run * tile.adjacent_rows;
   int32_t read_columns[warp_threads], read_elements[warp_threads];
@@ -142,10 +143,10 @@ void choose_columns_pitch(const Tile& tile, int32_t joined_columns, TileParams* 
     locate_row(*params, row, &offset, &read_columns[lane]);
     const auto address = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(params->dst + offset));
     // Of a tile in the middle of a row.
-    const uint32_t first = params->halo > 0 ? 0 - (address & params->window_mask) : (0 - address) % chunk_limit_bytes;
+    const uint32_t first = params->halo > 0 ? 0 - (address & params->window_mask) : (0 - address) % vector_bytes;
     const int32_t element = params->window_start_bytes + static_cast<int32_t>(first) +
-                            static_cast<int32_t>((group * per_group + lane % per_group) * chunk_limit_bytes);
-    const bool is_inside = element + chunk_limit_bytes <= row_bytes;
+                            static_cast<int32_t>((group * per_group + lane % per_group) * vector_bytes);
+    const bool is_inside = element + vector_bytes <= row_bytes;
     read_columns[lane] += element / run * joined_columns;
     read_elements[lane] = is_inside ? element % run : -1;
   }
@@ -160,7 +161,8 @@ void choose_columns_pitch(const Tile& tile, int32_t joined_columns, TileParams* 
       const int32_t column = columns_per_item * static_cast<int32_t>(lane / num_words) - skew_of(*params, word);
       writes[lane] = (above_zero + column) * pitch + static_cast<int32_t>(4 * word);
     }
-    // Wavefronts for a chunk: 5 words of a chunk, and 16 of an item that is 4 chunks. Near ties keep the closer rows.
+    // Wavefronts for a vector: 5 words of a vector, and 16 of an item that is 4 vectors. Near ties keep the closer
+    // rows.
     constexpr float of_reads = 5, of_writes = 4;
     const float limit = padding > 0 ? best - 0.25f : FLT_MAX;
     if (limit < of_reads + of_writes) return;
@@ -180,10 +182,10 @@ bool place_columns(const Tile& tile, PermutePlan* plan) {
                       (params.dst_run_elements.cut == TileCount::whole ? 1 : params.dst_block + params.halo);
   params.num_table_entries = static_cast<uint32_t>(run);
   params.words_per_run = Divider(static_cast<uint32_t>(ceil_div(run, 4)));
-  params.dst_rows_have_ends = !tile.dst.fills_chunks;
+  params.dst_rows_have_ends = !tile.dst.fills_vectors;
   const int64_t num_columns = params.num_dst_rows.divisor;
   const int32_t joined_columns = join_runs(tile, &params);
-  choose_chunks(tile, plan);
+  choose_vectors(tile, plan);
   const int64_t max_items = int64_t{max_items_per_thread} * plan->launch.num_threads;
   params.src_rows_are_words = std::all_of(params.table, params.table + params.table_rank,
                                           [](const TileTableDim& dim) { return dim.shared_step % 4 == 0; });
@@ -198,16 +200,15 @@ bool place_columns(const Tile& tile, PermutePlan* plan) {
   const int64_t skew_bytes = 4 * int64_t{params.skew_mask};
   const int64_t lead_bytes = round_up(skew_bytes, int64_t{params.shift_mask} + 1);
   params.shared_lead_bytes += static_cast<int32_t>(lead_bytes);
-  const int64_t src_bytes = plan->launch.shared_bytes + lead_bytes + skew_bytes + 2 * chunk_limit_bytes;
-  // A chunk's five words may end after its row.
-  const int64_t dst_bytes = int64_t{params.columns_pitch} * (num_columns + 6) + chunk_limit_bytes;
+  const int64_t src_bytes = plan->launch.shared_bytes + lead_bytes + skew_bytes + 2 * vector_bytes;
+  // A vector's five words may end after its row.
+  const int64_t dst_bytes = int64_t{params.columns_pitch} * (num_columns + 6) + vector_bytes;
   const int64_t bytes = round_up(std::max(src_bytes, dst_bytes), line_bytes);
   if (bytes > max_tile_span_bytes) return false;
   params.table_offset_bytes = static_cast<int32_t>(bytes);
   plan->launch.shared_bytes = static_cast<int32_t>(
-      bytes +
-      round_up(4 * static_cast<int64_t>(sizeof(TileTableEntry)) * params.words_per_run.divisor, chunk_limit_bytes));
+      bytes + round_up(4 * static_cast<int64_t>(sizeof(TileTableEntry)) * params.words_per_run.divisor, vector_bytes));
   return true;
 }
 
-}  // namespace flowk
+}  // namespace flowk::permute

@@ -2,7 +2,7 @@
 // Plans channel_interleave and channel_deinterleave: a few planes on one side, pixels of as many channels on the other.
 #include "permute/permute_problem.h"
 
-namespace flowk {
+namespace flowk::permute {
 namespace {
 
 // Shorter planes leave a block less than a warp's work; there the tiles of plan_tile() take several of them. Not
@@ -66,18 +66,17 @@ bool find_deinterleave(const PermuteProblem& problem, ChannelDims* dims) {
   return false;
 }
 
-// Does every plane, and every batch's first pixel, start on 16 bytes, and are a plane and its pixels whole chunks?
+// Does every plane, and every batch's first pixel, start on 16 bytes, and are a plane and its pixels whole vectors?
 bool is_aligned(const PermuteProblem& problem, const ChannelDims& dims) {
-  if (reinterpret_cast<uintptr_t>(dims.src) % chunk_limit_bytes != 0) return false;
-  if (reinterpret_cast<uintptr_t>(dims.dst) % chunk_limit_bytes != 0) return false;
-  if (dims.plane_stride % chunk_limit_bytes != 0) return false;
+  if (reinterpret_cast<uintptr_t>(dims.src) % vector_bytes != 0) return false;
+  if (reinterpret_cast<uintptr_t>(dims.dst) % vector_bytes != 0) return false;
+  if (dims.plane_stride % vector_bytes != 0) return false;
   const int64_t pixels = problem.extents[dims.pixels];
-  if (pixels * dims.planar_unit_bytes % chunk_limit_bytes != 0) return false;
-  if (pixels * problem.extents[dims.channels] * dims.pixel_unit_bytes % chunk_limit_bytes != 0) return false;
+  if (pixels * dims.planar_unit_bytes % vector_bytes != 0) return false;
+  if (pixels * problem.extents[dims.channels] * dims.pixel_unit_bytes % vector_bytes != 0) return false;
   for (int d = 0; d < problem.rank; ++d) {
     if (d == dims.channels || d == dims.pixels) continue;
-    if (problem.src_strides[d] % chunk_limit_bytes != 0 || problem.dst_strides[d] % chunk_limit_bytes != 0)
-      return false;
+    if (problem.src_strides[d] % vector_bytes != 0 || problem.dst_strides[d] % vector_bytes != 0) return false;
   }
   return true;
 }
@@ -91,13 +90,13 @@ bool plan_channels(const PermuteProblem& problem, PermutePlan* plan) {
   if (plane_bytes < min_plane_bytes || !is_aligned(problem, dims)) return false;
 
   // As few blocks a plane as can be, of equal sizes but for whole warps.
-  const int64_t plane_chunks = plane_bytes / chunk_limit_bytes;
-  const int64_t fewest_tiles = ceil_div(plane_chunks, max_channel_threads);
-  const int64_t chunks_per_tile = ceil_div(plane_chunks, fewest_tiles);
-  const int64_t num_threads = round_up(chunks_per_tile, warp_threads);
+  const int64_t plane_vectors = plane_bytes / vector_bytes;
+  const int64_t fewest_tiles = ceil_div(plane_vectors, max_channel_threads);
+  const int64_t vectors_per_tile = ceil_div(plane_vectors, fewest_tiles);
+  const int64_t num_threads = round_up(vectors_per_tile, warp_threads);
 
   const int64_t num_channels = problem.extents[dims.channels];
-  const int64_t planar_step = num_threads * chunk_limit_bytes;
+  const int64_t planar_step = num_threads * vector_bytes;
   const int64_t pixel_step = planar_step / dims.planar_unit_bytes * num_channels * dims.pixel_unit_bytes;
   const bool interleave = dims.kernel == PermuteKernel::channel_interleave;
   ChannelParams params;
@@ -105,8 +104,8 @@ bool plan_channels(const PermuteProblem& problem, PermutePlan* plan) {
   params.dst = dims.dst;
   params.num_channels = static_cast<int32_t>(num_channels);
   params.plane_stride = dims.plane_stride;
-  params.plane_chunks = plane_chunks;
-  int64_t num_blocks = ceil_div(plane_chunks, num_threads);
+  params.plane_vectors = plane_vectors;
+  int64_t num_blocks = ceil_div(plane_vectors, num_threads);
   if (num_blocks > max_grid_blocks) return false;
   params.grid[0] = {Divider(static_cast<uint32_t>(num_blocks)), interleave ? planar_step : pixel_step,
                     interleave ? pixel_step : planar_step};
@@ -121,7 +120,7 @@ bool plan_channels(const PermuteProblem& problem, PermutePlan* plan) {
   // The span starts anywhere in its first line of shared memory.
   const int64_t tile_shared_bytes = pixel_step + line_bytes;
   params.num_tiles = static_cast<uint32_t>(num_blocks);
-  params.tile_shared_chunks = static_cast<uint32_t>(tile_shared_bytes / chunk_limit_bytes);
+  params.tile_shared_vectors = static_cast<uint32_t>(tile_shared_bytes / vector_bytes);
   if (!problem.is_converted && num_threads < min_block_threads && (num_threads & (num_threads - 1)) == 0) {
     params.tiles_per_block = static_cast<uint32_t>(min_block_threads / num_threads);
     params.thread_bits = num_threads == 32 ? 5 : 6;
@@ -132,8 +131,8 @@ bool plan_channels(const PermuteProblem& problem, PermutePlan* plan) {
   const int64_t tiles_per_block = params.tiles_per_block;
   plan->launch = {ceil_div(num_blocks, tiles_per_block), static_cast<int32_t>(num_threads * tiles_per_block),
                   static_cast<int32_t>(tile_shared_bytes * tiles_per_block)};
-  plan->launch.overlaps_previous = true;
+  plan->launch.uses_pdl = true;
   return true;
 }
 
-}  // namespace flowk
+}  // namespace flowk::permute

@@ -3,7 +3,7 @@
 #include "core/launch.cuh"
 #include "permute/permute_convert.cuh"
 
-namespace flowk {
+namespace flowk::permute {
 namespace {
 
 template <int kSrcBytes, int kDstBytes, class Compute>
@@ -74,4 +74,4 @@ Status run_permute_convert(const PermuteConvertPlan& plan, flowk_stream stream) 
                          plan.movement.unit_bytes);
 }
 
-}  // namespace flowk
+}  // namespace flowk::permute

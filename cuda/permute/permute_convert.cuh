@@ -5,18 +5,18 @@
 
 #include <algorithm>
 
-#include "core/convert_chunk.cuh"
+#include "core/convert_vector.cuh"
 #include "permute/permute_convert_plan.h"
 #include "permute/permute_copies.cuh"
 #include "permute/permute_transpose.cuh"
 #include "permute/permute_two_sided.cuh"
 
-namespace flowk {
+namespace flowk::permute {
 
 // Neighbouring elements, moved in as few accesses as their bytes allow.
 template <int Bytes, int kN>
 union Elements {
-  static constexpr int pack_bytes = Bytes * kN < chunk_bytes ? Bytes * kN : chunk_bytes;
+  static constexpr int pack_bytes = Bytes * kN < vector_bytes ? Bytes * kN : vector_bytes;
   static constexpr int num_packs = Bytes * kN / pack_bytes;
   Pack<pack_bytes> packs[num_packs];
   Pack<Bytes> elements[kN];
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(copy_threads)
   constexpr int group = convert_group_elements(kSrcBytes, kDstBytes);
   using Source = Elements<kSrcBytes, group>;
   using Destination = Elements<kDstBytes, group>;
-  allow_next_grid();
+  launch_dependent_grids();
   const int64_t linear = static_cast<int64_t>(blockIdx.x) * copy_threads + threadIdx.x;
   if (linear >= params.num_units) return;
   Index row = static_cast<Index>(linear);
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(copy_threads)
   const bool is_whole = first == 0 && last == group;
   const unsigned char* src = params.src + src_offset + in_row * kSrcBytes;
   dst += in_row * kDstBytes;
-  wait_for_previous_grid();
+  wait_on_dependent_grids();
   Source in;
   if (is_whole && reinterpret_cast<uintptr_t>(src) % Source::pack_bytes == 0) {
 #pragma unroll
@@ -73,12 +73,12 @@ __global__ void __launch_bounds__(copy_threads)
     if (i >= first && i < last) reinterpret_cast<Pack<kDstBytes>*>(dst)[i] = out.elements[i];
 }
 
-// Converts the elements of a chunk of dst in as many steps as keep the values in few registers.
+// Converts the elements of a vector of dst in as many steps as keep the values in few registers.
 template <int kSrcBytes, int kDstBytes, class Compute>
-__device__ __forceinline__ void convert_chunk(const Conversion& conversion,
-                                              const Pack<kSrcBytes> (&src)[chunk_bytes / kDstBytes],
-                                              Chunk<kDstBytes>* dst) {
-  constexpr int num_elements = chunk_bytes / kDstBytes;
+__device__ __forceinline__ void convert_vector(const Conversion& conversion,
+                                               const Pack<kSrcBytes> (&src)[vector_bytes / kDstBytes],
+                                               Vector<kDstBytes>* dst) {
+  constexpr int num_elements = vector_bytes / kDstBytes;
   constexpr int most_at_once = std::is_same_v<Compute, double> ? 4 : 8;
   constexpr int at_once = num_elements < most_at_once ? num_elements : most_at_once;
 #pragma unroll
@@ -95,11 +95,11 @@ __device__ __forceinline__ void convert_chunk(const Conversion& conversion,
 
 // A tile whose runs share no dimension, 16-byte aligned throughout, as tiled_transpose(): source row e of the tile
 // holds element e of every destination run. Source elements of 1 and 2 bytes are read as words of 4 or 2 neighbouring
-// destination rows, whose chunks the thread stores one after the other.
+// destination rows, whose vectors the thread stores one after the other.
 template <int kSrcBytes, int kDstBytes, class Compute>
 __global__ void __launch_bounds__(tile_threads)
     convert_transpose(const __grid_constant__ TileParams params, const __grid_constant__ Conversion conversion) {
-  constexpr int elements_per_chunk = chunk_bytes / kDstBytes;
+  constexpr int elements_per_vector = vector_bytes / kDstBytes;
   constexpr int rows_per_item = kSrcBytes < 4 ? 4 / kSrcBytes : 1;
   using Word = Pack<(kSrcBytes < 4 ? 4 : kSrcBytes)>;
   unsigned char* shared_tile = &shared<unsigned char>();
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(tile_threads)
   __syncthreads();
 #pragma unroll 1
   for (StoreWalk walk(params); !walk.is_done(params); walk.step(params)) {
-    const int32_t element = params.skipped_elements + static_cast<int32_t>(walk.chunk) * elements_per_chunk;
+    const int32_t element = params.skipped_elements + static_cast<int32_t>(walk.vector) * elements_per_vector;
     if (walk.dst_row >= tile.dst_row_end || element < tile.dst_element_begin || element >= tile.dst_element_end)
       continue;
     int64_t offset;
@@ -120,16 +120,16 @@ __global__ void __launch_bounds__(tile_threads)
     const int32_t in_row = element * kDstBytes - params.window_start_bytes;  // < 0 only in a halo
     const int32_t place = shift + element * params.run_pitch + column;
     const int32_t swizzle = swizzle_of_row(params, static_cast<uint32_t>(element));
-    Word words[elements_per_chunk];
+    Word words[elements_per_vector];
 #pragma unroll
-    for (int i = 0; i < elements_per_chunk; ++i)
+    for (int i = 0; i < elements_per_vector; ++i)
       words[i] = *reinterpret_cast<const Word*>(shared_tile + ((place + i * params.run_pitch) ^ swizzle));
 #pragma unroll 1
     for (int row = 0; row < rows_per_item; ++row) {
-      Pack<kSrcBytes> in[elements_per_chunk];
-      Chunk<kDstBytes> out;
+      Pack<kSrcBytes> in[elements_per_vector];
+      Vector<kDstBytes> out;
 #pragma unroll
-      for (int i = 0; i < elements_per_chunk; ++i) {
+      for (int i = 0; i < elements_per_vector; ++i) {
         if constexpr (kSrcBytes < 4) {
           in[i] = static_cast<Pack<kSrcBytes>>(words[i]);
           words[i] >>= 8 * kSrcBytes;
@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(tile_threads)
           in[i] = words[i];
         }
       }
-      convert_chunk<kSrcBytes, kDstBytes, Compute>(conversion, in, &out);
+      convert_vector<kSrcBytes, kDstBytes, Compute>(conversion, in, &out);
       if (is_in_window(params, dst, in_row)) *reinterpret_cast<uint4*>(dst + in_row) = out.whole;
       dst += params.dst_row_step;
     }
@@ -148,15 +148,15 @@ __global__ void __launch_bounds__(tile_threads)
 template <int kSrcBytes, int kDstBytes, class Compute, bool kTable>
 __global__ void __launch_bounds__(tile_threads)
     convert_tile(const __grid_constant__ TileParams params, const __grid_constant__ Conversion conversion) {
-  constexpr int elements_per_chunk = chunk_bytes / kDstBytes;
+  constexpr int elements_per_vector = vector_bytes / kDstBytes;
   move_tile<kSrcBytes, kDstBytes, kTable, true>(
       params,
-      [&](const Element<kSrcBytes>(&elements)[elements_per_chunk]) {
-        Pack<kSrcBytes> in[elements_per_chunk];
-        Chunk<kDstBytes> out;
+      [&](const Element<kSrcBytes>(&elements)[elements_per_vector]) {
+        Pack<kSrcBytes> in[elements_per_vector];
+        Vector<kDstBytes> out;
 #pragma unroll
-        for (int i = 0; i < elements_per_chunk; ++i) in[i] = static_cast<Pack<kSrcBytes>>(elements[i]);
-        convert_chunk<kSrcBytes, kDstBytes, Compute>(conversion, in, &out);
+        for (int i = 0; i < elements_per_vector; ++i) in[i] = static_cast<Pack<kSrcBytes>>(elements[i]);
+        convert_vector<kSrcBytes, kDstBytes, Compute>(conversion, in, &out);
         return out;
       },
       [&](const Element<kSrcBytes>& element) {
@@ -183,4 +183,4 @@ __global__ void __launch_bounds__(tile_threads)
   });
 }
 
-}  // namespace flowk
+}  // namespace flowk::permute

@@ -4,7 +4,7 @@
 #include "core/launch.cuh"
 #include "permute/permute_convert_channels.cuh"
 
-namespace flowk {
+namespace flowk::permute {
 namespace {
 
 template <int kSrcBytes, int kDstBytes>
@@ -44,4 +44,4 @@ Status run_permute_convert_channels(const PermuteConvertPlan& plan, flowk_stream
   }
 }
 
-}  // namespace flowk
+}  // namespace flowk::permute

@@ -4,20 +4,20 @@
 //   convert_interleave:    dst[b, n, c] from src[b, c, n]     src is (batch..., channels, pixels)
 //   convert_deinterleave:  dst[b, c, n] from src[b, n, c]     src is (batch..., pixels, channels)
 //
-// A thread owns 16 bytes of every plane, and the pixels of the same numbers, whose bytes are more or fewer than a chunk
-// a channel. They are one contiguous span of the block, which passes through shared memory in whole chunks.
+// A thread owns 16 bytes of every plane, and the pixels of the same numbers, whose bytes are more or fewer than a
+// vector a channel. They are one contiguous span of the block, which passes through shared memory in whole vectors.
 #pragma once
 
-#include "core/convert_chunk.cuh"
+#include "core/convert_vector.cuh"
 #include "permute/permute_channels.cuh"
 #include "permute/permute_convert_plan.h"
 
-namespace flowk {
+namespace flowk::permute {
 
 // The pixels of one thread: as many as elements of a plane are in 16 bytes, in the widest packs that they are whole in.
 template <int kPlanarBytes, int kPixelBytes, int kChannels>
 union ThreadPixels {
-  static constexpr int num_pixels = chunk_bytes / kPlanarBytes;
+  static constexpr int num_pixels = vector_bytes / kPlanarBytes;
   static constexpr int num_bytes = num_pixels * kChannels * kPixelBytes;
   static constexpr int pack_bytes = num_bytes % 16 == 0 ? 16 : num_bytes % 8 == 0 ? 8 : 4;
   Pack<pack_bytes> packs[num_bytes / pack_bytes];
@@ -30,11 +30,11 @@ __global__ void __launch_bounds__(max_channel_threads)
   using Pixels = ThreadPixels<kSrcBytes, kDstBytes, kChannels>;
   constexpr int num_packs = Pixels::num_bytes / Pixels::pack_bytes;
   const ChannelTile tile = locate_channel_tile(params);
-  const uint32_t first_chunk = chunks_into_line(tile.dst);
-  unsigned char* span = &shared<unsigned char>() + first_chunk * chunk_bytes;
-  if (threadIdx.x < tile.num_chunks) {
-    const unsigned char* src = tile.src + threadIdx.x * chunk_bytes;
-    Chunk<kSrcBytes> planes[kChannels];
+  const uint32_t first_vector = vectors_into_line(tile.dst);
+  unsigned char* span = &shared<unsigned char>() + first_vector * vector_bytes;
+  if (threadIdx.x < tile.num_vectors) {
+    const unsigned char* src = tile.src + threadIdx.x * vector_bytes;
+    Vector<kSrcBytes> planes[kChannels];
 #pragma unroll
     for (int c = 0; c < kChannels; ++c)
       planes[c].whole = *reinterpret_cast<const uint4*>(src + c * params.plane_stride);
@@ -51,12 +51,12 @@ __global__ void __launch_bounds__(max_channel_threads)
     for (int i = 0; i < num_packs; ++i) packs[i] = pixels.packs[i];
   }
   __syncthreads();
-  const uint32_t num_chunks = tile.num_chunks * Pixels::num_bytes / chunk_bytes;
+  const uint32_t num_vectors = tile.num_vectors * Pixels::num_bytes / vector_bytes;
 #pragma unroll 2
-  for (uint32_t place = threadIdx.x; place < first_chunk + num_chunks; place += blockDim.x)
-    if (place >= first_chunk)
-      reinterpret_cast<uint4*>(tile.dst)[place - first_chunk] =
-          reinterpret_cast<const uint4*>(span)[place - first_chunk];
+  for (uint32_t place = threadIdx.x; place < first_vector + num_vectors; place += blockDim.x)
+    if (place >= first_vector)
+      reinterpret_cast<uint4*>(tile.dst)[place - first_vector] =
+          reinterpret_cast<const uint4*>(span)[place - first_vector];
 }
 
 template <int kSrcBytes, int kDstBytes, int kChannels>
@@ -65,30 +65,30 @@ __global__ void __launch_bounds__(max_channel_threads)
   using Pixels = ThreadPixels<kDstBytes, kSrcBytes, kChannels>;
   constexpr int num_packs = Pixels::num_bytes / Pixels::pack_bytes;
   const ChannelTile tile = locate_channel_tile(params);
-  const uint32_t first_chunk = chunks_into_line(tile.src);
-  unsigned char* span = &shared<unsigned char>() + first_chunk * chunk_bytes;
-  const uint32_t num_chunks = tile.num_chunks * Pixels::num_bytes / chunk_bytes;
+  const uint32_t first_vector = vectors_into_line(tile.src);
+  unsigned char* span = &shared<unsigned char>() + first_vector * vector_bytes;
+  const uint32_t num_vectors = tile.num_vectors * Pixels::num_bytes / vector_bytes;
 #pragma unroll 2
-  for (uint32_t place = threadIdx.x; place < first_chunk + num_chunks; place += blockDim.x)
-    if (place >= first_chunk)
-      async_copy_chunk(span + (place - first_chunk) * chunk_bytes, tile.src + (place - first_chunk) * chunk_bytes);
+  for (uint32_t place = threadIdx.x; place < first_vector + num_vectors; place += blockDim.x)
+    if (place >= first_vector)
+      async_copy_vector(span + (place - first_vector) * vector_bytes, tile.src + (place - first_vector) * vector_bytes);
   async_copy_wait();
   __syncthreads();
-  if (threadIdx.x >= tile.num_chunks) return;
+  if (threadIdx.x >= tile.num_vectors) return;
   const auto* packs = reinterpret_cast<const Pack<Pixels::pack_bytes>*>(span + threadIdx.x * Pixels::num_bytes);
   Pixels pixels;
 #pragma unroll
   for (int i = 0; i < num_packs; ++i) pixels.packs[i] = packs[i];
-  unsigned char* dst = tile.dst + threadIdx.x * chunk_bytes;
+  unsigned char* dst = tile.dst + threadIdx.x * vector_bytes;
 #pragma unroll
   for (int c = 0; c < kChannels; ++c) {
     Pack<kSrcBytes> plane[Pixels::num_pixels];
 #pragma unroll
     for (int n = 0; n < Pixels::num_pixels; ++n) plane[n] = pixels.elements[n * kChannels + c];
-    Chunk<kDstBytes> out;
+    Vector<kDstBytes> out;
     convert_elements<kSrcBytes, kDstBytes, float, Pixels::num_pixels>(conversion, plane, out.elements);
     *reinterpret_cast<uint4*>(dst + c * params.plane_stride) = out.whole;
   }
 }
 
-}  // namespace flowk
+}  // namespace flowk::permute

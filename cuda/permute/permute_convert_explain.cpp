@@ -3,7 +3,7 @@
 #include "permute/permute_convert_plan.h"
 #include "permute/permute_text.h"
 
-namespace flowk {
+namespace flowk::permute {
 namespace {
 
 struct KernelWords {
@@ -54,4 +54,4 @@ void explain_permute_convert(const PermuteConvertPlan& plan, const PermuteConver
   add_launch(plan.movement.launch, &writer);
 }
 
-}  // namespace flowk
+}  // namespace flowk::permute

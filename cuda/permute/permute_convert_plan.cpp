@@ -5,7 +5,7 @@
 
 #include "permute/permute_problem.h"
 
-namespace flowk {
+namespace flowk::permute {
 namespace {
 
 // Where the last dimension stays last: from how many bytes on, as the mean of both sides, rows are converted one by
@@ -55,7 +55,7 @@ void plan_convert_rows(const PermuteProblem& problem, PermutePlan* plan) {
   plan->unit_bytes = problem.unit_bytes;
   plan->wide_index = copy.num_units >= (int64_t{1} << 31);
   plan->launch = {ceil_div(copy.num_units, copy_threads), copy_threads, 0};
-  plan->launch.overlaps_previous = true;
+  plan->launch.uses_pdl = true;
 }
 
 void plan_in_double(const PermuteProblem& problem, const Device& device, PermutePlan* plan) {
@@ -119,7 +119,7 @@ void make_convert_problem(const PermuteConvertRequest& request, PermuteProblem* 
 void plan_permute_convert(const PermuteConvertRequest& request, const Device& device, PermuteConvertPlan* plan) {
   PermuteProblem problem;
   make_convert_problem(request, &problem);
-  plan->movement = remembered_plan(
+  plan->movement = cached_plan(
       problem, device, computes_in_double(request.src_dtype, request.dst_dtype) ? plan_in_double : plan_in_float);
   plan->dst_unit_bytes = problem.dst_unit_bytes;
   plan->in_double = computes_in_double(request.src_dtype, request.dst_dtype);
@@ -128,4 +128,4 @@ void plan_permute_convert(const PermuteConvertRequest& request, const Device& de
                       static_cast<float>(request.scale), request.scale};
 }
 
-}  // namespace flowk
+}  // namespace flowk::permute

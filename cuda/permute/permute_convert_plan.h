@@ -7,7 +7,7 @@
 #include "core/dtype.h"
 #include "permute/permute_plan.h"
 
-namespace flowk {
+namespace flowk::permute {
 
 // A checked call of two types that is_convertible() takes. `shape` as in PermuteRequest.
 struct PermuteConvertRequest {
@@ -48,7 +48,7 @@ bool is_plain_move(flowk_dtype src_dtype, flowk_dtype dst_dtype, double scale);
 // Is the product of the two types computed in double? Where a type is float64 or an integer of 32 bits.
 bool computes_in_double(flowk_dtype src_dtype, flowk_dtype dst_dtype);
 
-// Chooses kernel, tile and launch, or finds the choice in this thread's memory: remembered_plan(). Never fails: every
+// Chooses kernel, tile and launch, or finds the choice in this thread's memory: cached_plan(). Never fails: every
 // checked request has a plan.
 void plan_permute_convert(const PermuteConvertRequest& request, const Device& device, PermuteConvertPlan* plan);
 
@@ -62,4 +62,4 @@ Status run_permute_convert_channels(const PermuteConvertPlan& plan, flowk_stream
 void explain_permute_convert(const PermuteConvertPlan& plan, const PermuteConvertRequest& request, char* text,
                              size_t text_bytes);
 
-}  // namespace flowk
+}  // namespace flowk::permute

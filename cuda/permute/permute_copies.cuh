@@ -4,12 +4,12 @@
 #pragma once
 
 #include "core/divide.h"
-#include "core/grid_order.cuh"
-#include "core/pack.cuh"
-#include "core/shared.cuh"
+#include "core/vector.cuh"
+#include "flowk/detail/pdl.cuh"
+#include "flowk/detail/shared.cuh"
 #include "permute/permute_plan.h"
 
-namespace flowk {
+namespace flowk::permute {
 
 constexpr int max_copy_rank = 5;  // of rows, known to the compiler
 
@@ -67,28 +67,28 @@ __device__ __forceinline__ Index take_unit(const CopyParams& params, Index* row)
 // A block moves 256 neighbouring units, a thread one.
 template <int Bytes, class Index, int kRank>
 __global__ void __launch_bounds__(copy_threads) copy_rows(const __grid_constant__ CopyParams params) {
-  allow_next_grid();
+  launch_dependent_grids();
   const int64_t linear = static_cast<int64_t>(blockIdx.x) * copy_threads + threadIdx.x;
   if (linear >= params.num_units) return;
   Index row = static_cast<Index>(linear);
   const int64_t in_row = static_cast<int64_t>(take_unit<Index, kRank>(params, &row)) * Bytes;
   int64_t src_offset, dst_offset;
   locate_row<Index, kRank>(params, row, &src_offset, &dst_offset);
-  wait_for_previous_grid();
+  wait_on_dependent_grids();
   *reinterpret_cast<Pack<Bytes>*>(params.dst + dst_offset + in_row) =
       *reinterpret_cast<const Pack<Bytes>*>(params.src + src_offset + in_row);
 }
 
 // Rows at any alignment: dst[r, j] = src[r, j], src and dst (rows, row_bytes).
-// A thread owns one 16-byte chunk of dst memory that row r touches, loads the one or two aligned chunks of src that
-// hold its bytes, shifts them into place, and stores the chunk: whole inside the row, by elements of Bytes bytes at its
-// ends.
+// A thread owns one 16-byte vector of dst memory that row r touches, loads the one or two aligned vectors of src that
+// hold its bytes, shifts them into place, and stores the vector: whole inside the row, by elements of Bytes bytes at
+// its ends.
 //
 // Reversed, an element of a row is at the place of its mirror image: dst[r, e] = src[r, n - 1 - e]; dst and src are the
 // lowest addresses.
 template <int Bytes, class Index, bool kReversed>
 __global__ void __launch_bounds__(copy_threads) copy_shifted_rows(const __grid_constant__ CopyParams params) {
-  allow_next_grid();
+  launch_dependent_grids();
   const int64_t linear = static_cast<int64_t>(blockIdx.x) * copy_threads + threadIdx.x;
   if (linear >= params.num_units) return;
   Index row = static_cast<Index>(linear);
@@ -96,32 +96,32 @@ __global__ void __launch_bounds__(copy_threads) copy_shifted_rows(const __grid_c
   int64_t src_offset, dst_offset;
   locate_row<Index, any_rank>(params, row, &src_offset, &dst_offset);
   unsigned char* dst_row = params.dst + dst_offset;
-  const int64_t in_row = static_cast<int64_t>(unit) * chunk_bytes -
-                         static_cast<int64_t>(reinterpret_cast<uintptr_t>(dst_row) % chunk_bytes);
+  const int64_t in_row = static_cast<int64_t>(unit) * vector_bytes -
+                         static_cast<int64_t>(reinterpret_cast<uintptr_t>(dst_row) % vector_bytes);
   const int first = in_row < 0 ? static_cast<int>(-in_row) : 0;
   const int64_t remaining = params.row_bytes - in_row;
-  const int last = remaining < chunk_bytes ? static_cast<int>(remaining) : chunk_bytes;
+  const int last = remaining < vector_bytes ? static_cast<int>(remaining) : vector_bytes;
   if (first >= last) return;
-  // The chunk's bytes stand at src ... src + 16; only the aligned chunks that hold [begin, end) of them are read.
-  const unsigned char* src = params.src + src_offset + (kReversed ? params.row_bytes - in_row - chunk_bytes : in_row);
-  const int begin = kReversed ? chunk_bytes - last : first, end = kReversed ? chunk_bytes - first : last;
-  const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(src) % chunk_bytes);
-  wait_for_previous_grid();
+  // The vector's bytes stand at src ... src + 16; only the aligned vectors that hold [begin, end) of them are read.
+  const unsigned char* src = params.src + src_offset + (kReversed ? params.row_bytes - in_row - vector_bytes : in_row);
+  const int begin = kReversed ? vector_bytes - last : first, end = kReversed ? vector_bytes - first : last;
+  const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(src) % vector_bytes);
+  wait_on_dependent_grids();
   const uint4 zero = {0, 0, 0, 0};
-  const uint4 low = shift + begin < chunk_bytes ? load_chunk_before(src - shift, params.src_end) : zero;
-  const uint4 high = shift + end > chunk_bytes ? load_chunk_before(src - shift + chunk_bytes, params.src_end) : zero;
-  Chunk<Bytes> chunk;
-  chunk.whole = shift_chunks(low, high, shift);
+  const uint4 low = shift + begin < vector_bytes ? load_vector_before(src - shift, params.src_end) : zero;
+  const uint4 high = shift + end > vector_bytes ? load_vector_before(src - shift + vector_bytes, params.src_end) : zero;
+  Vector<Bytes> vector;
+  vector.whole = shift_vectors(low, high, shift);
   if constexpr (kReversed) {
-    Chunk<Bytes> mirrored;
+    Vector<Bytes> mirrored;
 #pragma unroll
-    for (int i = 0; i < chunk_bytes / Bytes; ++i) mirrored.elements[i] = chunk.elements[chunk_bytes / Bytes - 1 - i];
-    chunk = mirrored;
+    for (int i = 0; i < vector_bytes / Bytes; ++i) mirrored.elements[i] = vector.elements[vector_bytes / Bytes - 1 - i];
+    vector = mirrored;
   }
-  if (first == 0 && last == chunk_bytes)
-    *reinterpret_cast<uint4*>(dst_row + in_row) = chunk.whole;
+  if (first == 0 && last == vector_bytes)
+    *reinterpret_cast<uint4*>(dst_row + in_row) = vector.whole;
   else
-    store_partial_chunk<Bytes>(dst_row + in_row, chunk, first / Bytes, last / Bytes);
+    store_partial_vector<Bytes>(dst_row + in_row, vector, first / Bytes, last / Bytes);
 }
 
-}  // namespace flowk
+}  // namespace flowk::permute

@@ -2,7 +2,7 @@
 // A plan of permute in words.
 #include "permute/permute_text.h"
 
-namespace flowk {
+namespace flowk::permute {
 namespace {
 
 const char* reason(PermuteKernel kernel) {
@@ -65,4 +65,4 @@ void explain_permute(const PermutePlan& plan, const PermuteRequest& request, cha
   add_launch(plan.launch, &writer);
 }
 
-}  // namespace flowk
+}  // namespace flowk::permute

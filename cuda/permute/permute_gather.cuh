@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The chunks of destination rows at any alignment: where their elements stand in a tile's shared memory, and how they
+// The vectors of destination rows at any alignment: where their elements stand in a tile's shared memory, and how they
 // are gathered and stored.
 //
 // A place is below 64 KB, so that two share a word: the column, the swizzle and a step along the run then take one
-// instruction for two elements. A gather by bytes has 244 issue slots for the 32 chunks of a warp at the speed of a
+// instruction for two elements. A gather by bytes has 244 issue slots for the 32 vectors of a warp at the speed of a
 // copy (H200), 15 for an element.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 #include "permute/permute_tiles.cuh"
 
-namespace flowk {
+namespace flowk::permute {
 
 constexpr uint32_t both_halves = 0x10001;
 
@@ -21,7 +21,7 @@ __device__ __forceinline__ uint32_t swizzle_pair(const TileParams& params, uint3
 }
 
 // Makes the table of where element e of the destination run stands in shared memory, before the swizzle. Of
-// two_sided_tile it covers one period, and as much of the next as a chunk that starts in the first can reach. Entries
+// two_sided_tile it covers one period, and as much of the next as a vector that starts in the first can reach. Entries
 // past its end, to `num_entries`, repeat the last.
 template <int kThreads = tile_threads>
 __device__ __forceinline__ void make_table(const TileParams& params, uint32_t num_entries, TileTableEntry* table) {
@@ -73,25 +73,25 @@ template <int Bytes>
 using Element = std::conditional_t<(Bytes < 4), uint32_t, Pack<Bytes>>;
 
 template <int Bytes>
-__device__ __forceinline__ Chunk<Bytes> chunk_of(const Element<Bytes> (&elements)[chunk_bytes / Bytes]) {
-  Chunk<Bytes> chunk;
+__device__ __forceinline__ Vector<Bytes> vector_of(const Element<Bytes> (&elements)[vector_bytes / Bytes]) {
+  Vector<Bytes> vector;
   if constexpr (Bytes < 4) {
     // One instruction for two halves; the compiler's own choice takes three.
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       if constexpr (Bytes == 2) {
-        chunk.words[i] = __byte_perm(elements[2 * i], elements[2 * i + 1], 0x5410);
+        vector.words[i] = __byte_perm(elements[2 * i], elements[2 * i + 1], 0x5410);
       } else {
         const uint32_t low = __byte_perm(elements[4 * i], elements[4 * i + 1], 0x0040);
         const uint32_t high = __byte_perm(elements[4 * i + 2], elements[4 * i + 3], 0x0040);
-        chunk.words[i] = __byte_perm(low, high, 0x5410);
+        vector.words[i] = __byte_perm(low, high, 0x5410);
       }
     }
   } else {
 #pragma unroll
-    for (int i = 0; i < chunk_bytes / Bytes; ++i) chunk.elements[i] = elements[i];
+    for (int i = 0; i < vector_bytes / Bytes; ++i) vector.elements[i] = elements[i];
   }
-  return chunk;
+  return vector;
 }
 
 // Elements [first, first + kN) of a destination row whose element 0 stands `column` bytes after the run's.
@@ -126,8 +126,8 @@ __device__ __forceinline__ void gather(const TileParams& params, const unsigned 
 }
 
 // A destination row of the tile, from the granule that it starts in; a block makes a table of them in shared memory,
-// since the index of a row takes a chunk's worth of instructions to take apart.
-struct alignas(chunk_bytes) DstRow {
+// since the index of a row takes a vector's worth of instructions to take apart.
+struct alignas(vector_bytes) DstRow {
   int64_t offset;   // of the granule from the tile's start in dst
   int32_t column;   // in shared memory
   int16_t element;  // of the run, at `address`: < 0 where the row starts inside its granule
@@ -157,8 +157,8 @@ __device__ __forceinline__ void make_dst_rows(const TileParams& params, const Ti
   }
 }
 
-// A chunk of a destination row, and which of its elements [first, last) are the tile's.
-struct RowChunk {
+// A vector of a destination row, and which of its elements [first, last) are the tile's.
+struct RowVector {
   unsigned char* address;
   int32_t column;
   int32_t element;  // of the run, at `address`
@@ -166,35 +166,35 @@ struct RowChunk {
   int32_t last;
 };
 
-// The walk's chunk: first >= last where it lies outside. Destination rows are cut into chunks from their granule on, so
-// that every chunk inside a row is stored whole.
+// The walk's vector: first >= last where it lies outside. Destination rows are cut into vectors from their granule on,
+// so that every vector inside a row is stored whole.
 template <int Bytes>
-__device__ __forceinline__ RowChunk locate_chunk(const TileOrigin& tile, const DstRow* rows, const StoreWalk& walk) {
-  constexpr int elements_per_chunk = chunk_bytes / Bytes;
+__device__ __forceinline__ RowVector locate_vector(const TileOrigin& tile, const DstRow* rows, const StoreWalk& walk) {
+  constexpr int elements_per_vector = vector_bytes / Bytes;
   const DstRow row = rows[walk.dst_row];
-  const int32_t index = static_cast<int32_t>(walk.chunk);
-  RowChunk chunk;
-  chunk.address = tile.dst + (row.offset + index * chunk_bytes);
-  chunk.column = row.column;
-  chunk.element = row.element + index * elements_per_chunk;
-  chunk.first = max(tile.dst_element_begin - chunk.element, 0);
-  chunk.last = min(row.end - chunk.element, elements_per_chunk);
-  return chunk;
+  const int32_t index = static_cast<int32_t>(walk.vector);
+  RowVector vector;
+  vector.address = tile.dst + (row.offset + index * vector_bytes);
+  vector.column = row.column;
+  vector.element = row.element + index * elements_per_vector;
+  vector.first = max(tile.dst_element_begin - vector.element, 0);
+  vector.last = min(row.end - vector.element, elements_per_vector);
+  return vector;
 }
 
-// Stores a chunk whose elements are those of the run from `start` on: at a row's ends the tile has not all that the
-// chunk holds, and the nearest that it has were gathered.
+// Stores a vector whose elements are those of the run from `start` on: at a row's ends the tile has not all that the
+// vector holds, and the nearest that it has were gathered.
 template <int Bytes>
-__device__ __forceinline__ void store_row_chunk(const RowChunk& chunk, int32_t start, Chunk<Bytes> elements) {
-  if (start == chunk.element && chunk.last - chunk.first == chunk_bytes / Bytes) {
-    *reinterpret_cast<uint4*>(chunk.address) = elements.whole;
+__device__ __forceinline__ void store_row_vector(const RowVector& vector, int32_t start, Vector<Bytes> elements) {
+  if (start == vector.element && vector.last - vector.first == vector_bytes / Bytes) {
+    *reinterpret_cast<uint4*>(vector.address) = elements.whole;
     return;
   }
   const uint4 zero = {0, 0, 0, 0};
-  const int32_t shift = (chunk.element - start) * Bytes;
-  if (shift > 0) elements.whole = shift_chunks(elements.whole, zero, shift);
-  if (shift < 0) elements.whole = shift_chunks(zero, elements.whole, chunk_bytes + shift);
-  store_partial_chunk<Bytes>(chunk.address, elements, chunk.first, chunk.last);
+  const int32_t shift = (vector.element - start) * Bytes;
+  if (shift > 0) elements.whole = shift_vectors(elements.whole, zero, shift);
+  if (shift < 0) elements.whole = shift_vectors(zero, elements.whole, vector_bytes + shift);
+  store_partial_vector<Bytes>(vector.address, elements, vector.first, vector.last);
 }
 
-}  // namespace flowk
+}  // namespace flowk::permute

@@ -5,7 +5,7 @@
 
 #include "permute/permute_problem.h"
 
-namespace flowk {
+namespace flowk::permute {
 namespace {
 
 // Where the last dimension stays last: from how many bytes on rows of aligned units are copied one by one, by the rank
@@ -31,7 +31,7 @@ bool is_multiple(const void* pointer, int64_t bytes) { return reinterpret_cast<u
 bool can_widen(const PermuteProblem& problem) {
   const int last = problem.rank - 1;
   const int64_t wider = 2 * problem.unit_bytes;
-  if (problem.unit_bytes == chunk_limit_bytes || problem.extents[last] % 2 != 0) return false;
+  if (problem.unit_bytes == vector_bytes || problem.extents[last] % 2 != 0) return false;
   if (!is_multiple(problem.src, wider) || !is_multiple(problem.dst, wider)) return false;
   for (int d = 0; d < last; ++d)
     if (problem.src_strides[d] % wider != 0 || problem.dst_strides[d] % wider != 0) return false;
@@ -60,10 +60,9 @@ void plan_copy(const PermuteProblem& problem, PermuteKernel kernel, PermutePlan*
   copy.src_end = problem.src_end;
   copy.row_bytes = row_units * problem.unit_bytes;
   if (kernel == PermuteKernel::reversed_row_copy) copy.dst -= copy.row_bytes - problem.unit_bytes;
-  // A row that starts anywhere in a chunk touches up to one chunk more than it fills.
-  const bool in_chunks = kernel == PermuteKernel::shifted_row_copy || kernel == PermuteKernel::reversed_row_copy;
-  const int64_t units_per_row =
-      in_chunks ? ceil_div(copy.row_bytes + chunk_limit_bytes - 1, chunk_limit_bytes) : row_units;
+  // A row that starts anywhere in a vector touches up to one vector more than it fills.
+  const bool in_vectors = kernel == PermuteKernel::shifted_row_copy || kernel == PermuteKernel::reversed_row_copy;
+  const int64_t units_per_row = in_vectors ? ceil_div(copy.row_bytes + vector_bytes - 1, vector_bytes) : row_units;
   copy.rank = std::max(last, 0);
   int64_t num_rows = 1;
   for (int d = last - 1, i = 0; d >= 0; --d, ++i) {
@@ -81,7 +80,7 @@ void plan_copy(const PermuteProblem& problem, PermuteKernel kernel, PermutePlan*
   plan->wide_index = copy.num_units >= (int64_t{1} << 31);
   plan->launch = {ceil_div(copy.num_units, copy_threads), copy_threads, 0};
   // One run stays a plain launch: it is the copy that all others are measured by.
-  plan->launch.overlaps_previous = kernel != PermuteKernel::contiguous_copy;
+  plan->launch.uses_pdl = kernel != PermuteKernel::contiguous_copy;
 }
 
 }  // namespace
@@ -132,7 +131,7 @@ void plan_permute(const PermuteRequest& request, const Device& device, PermutePl
 }
 
 void plan_problem(const PermuteProblem& problem, const Device& device, PermutePlan* plan) {
-  const bool aligned = problem.unit_bytes == chunk_limit_bytes;
+  const bool aligned = problem.unit_bytes == vector_bytes;
   if (problem.rank == 0 || (problem.rank == 1 && last_dim_is_contiguous(problem)))
     return plan_copy(
         problem, aligned || problem.rank == 0 ? PermuteKernel::contiguous_copy : PermuteKernel::shifted_row_copy, plan);
@@ -149,4 +148,4 @@ void plan_problem(const PermuteProblem& problem, const Device& device, PermutePl
   plan_tile(problem, device, plan);
 }
 
-}  // namespace flowk
+}  // namespace flowk::permute

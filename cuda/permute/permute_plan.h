@@ -8,11 +8,11 @@
 
 #include "core/device.h"
 #include "core/divide.h"
+#include "core/iteration_space.h"
 #include "core/launch_config.h"
-#include "core/shape.h"
 #include "core/status.h"
 
-namespace flowk {
+namespace flowk::permute {
 
 // A checked call. `shape` runs over the dimensions of dst, outermost first, with each one's stride in src beside it.
 // Every extent is >= 1 and no two elements of dst share memory.
@@ -38,7 +38,7 @@ enum class PermuteKernel : int32_t {
   two_step_tile,         // two_sided_tile of 1-byte elements, transposed by words in registers
 };
 constexpr int num_permute_kernels = 10;
-constexpr int64_t chunk_limit_bytes = 16;  // the widest access of one thread
+constexpr int64_t vector_bytes = 16;  // the widest access of one thread
 const char* permute_kernel_name(PermuteKernel kernel);
 
 // Kernel parameters. All strides and steps are in bytes.
@@ -56,7 +56,7 @@ struct CopyParams {
   const unsigned char* src = nullptr;
   unsigned char* dst = nullptr;
   const unsigned char* src_end = nullptr;  // one past the last byte of src's elements
-  int64_t num_units = 0;           // of all rows: of unit_bytes each, or of 16-byte chunks that a dst row may touch
+  int64_t num_units = 0;           // of all rows: of unit_bytes each, or of 16-byte vectors that a dst row may touch
   Divider units_per_row;           // used where rank > 0, and only where the index of a unit fits 31 bits
   int64_t wide_units_per_row = 0;  // otherwise
   int64_t row_bytes = 0;
@@ -146,11 +146,11 @@ struct TileParams {
   TileCount dst_run_elements;
   TileCount dst_rows;  // or groups of as many as one thread stores together
 
-  // Loading: item = (source row, chunk of its run).
-  Divider chunks_per_src_row;
+  // Loading: item = (source row, vector of its run).
+  Divider vectors_per_src_row;
   uint32_t src_rows_per_pass = 0;  // rows that the threads of a block load at once
   int32_t src_row_rank = 0;
-  bool src_row_is_wide = false;  // a row has more chunks than a block threads
+  bool src_row_is_wide = false;  // a row has more vectors than a block threads
   bool has_plain_rows = false;   // tiled_transpose: rows of one dimension on both sides, no wider than a block, no halo
   // Bits 4-6 of a place in shared memory are XORed with, in tiled_transpose, (source row >> shift) * step & bits, in
   // two_sided_tile with (place >> shift) & bits.
@@ -160,21 +160,21 @@ struct TileParams {
   uint32_t shift_mask = 0;         // bytes of src modulo which shared addresses agree with global ones, less 1
   int32_t shared_lead_bytes = 0;   // from the start of shared memory to source row 0: < 0 where rows are skipped
   TileRowPass src_pass;            // from one pass to the next
-  int64_t src_tile_bytes = 0;      // from a whole tile's start past the last chunk that it loads
+  int64_t src_tile_bytes = 0;      // from a whole tile's start past the last vector that it loads
   int64_t src_element_stride = 0;  // strided_tile: bytes between elements of the source run
 
-  // Storing: item = (group of chunks, destination row, chunk in the group).
-  uint32_t num_store_chunks = 0;      // of a row, in whole groups
+  // Storing: item = (group of vectors, destination row, vector in the group).
+  uint32_t num_store_vectors = 0;     // of a row, in whole groups
   uint32_t store_items_per_pass = 0;  // (group, row) pairs that the threads of a block take at once
-  uint32_t store_pass_chunks = 0;     // from one pass to the next
+  uint32_t store_pass_vectors = 0;    // from one pass to the next
   uint32_t store_pass_rows = 0;
-  Divider chunks_per_group;  // chunks of one row that neighbouring threads store; strided_tile: elements of the run
-  Divider num_dst_rows;      // of a whole tile
+  Divider vectors_per_group;  // vectors of one row that neighbouring threads store; strided_tile: elements of the run
+  Divider num_dst_rows;       // of a whole tile
   int32_t dst_row_rank = 0;
   int32_t rows_offset_bytes = 0;  // of the table of destination rows in shared memory
   int64_t dst_row_step = 0;  // between destination rows that one thread stores together (elements of 1 and 2 bytes)
   int64_t dst_element_stride = 0;  // strided_tile: bytes between elements of the destination run
-  int32_t dst_granule = 16;        // the bytes that a destination row's chunks are aligned to
+  int32_t dst_granule = 16;        // the bytes that a destination row's vectors are aligned to
   int32_t window_start_bytes = 0;  // of the halo
   int32_t window_bytes = 0;        // of a destination row without the halo
   int32_t window_end = 0;          // its elements with the halo
@@ -200,7 +200,7 @@ struct TileParams {
   int32_t columns_pitch = 0;        // between destination rows in shared memory
   bool src_rows_are_words = false;  // they start as far inside a word as each other, and the tile's columns there
   int32_t turn_shift = 0;           // of an element: threads take words in turns
-  bool dst_rows_have_ends = false;  // they do not start and end on chunks
+  bool dst_rows_have_ends = false;  // they do not start and end on vectors
   // Destination runs that lie one after the other in dst are one destination row: of run_join's divisor, or where the
   // dimension that they follow along is cut of as many as the tile has columns over that.
   Divider run_join;
@@ -234,18 +234,18 @@ constexpr int two_step_resident_threads = 1280;
 // 0.98-0.99 of copy putting planes together and 0.96-0.98 taking them apart, 256 0.98-1.00 and 0.95-0.97 (H200).
 constexpr int max_channel_threads = 128;
 
-// Planes of 16-byte chunks on one side; on the other the pixels, of num_channels neighbouring elements each, as one
-// contiguous span a batch. A tile is the chunks of a plane that the threads of a block own one of each, in all planes.
+// Planes of 16-byte vectors on one side; on the other the pixels, of num_channels neighbouring elements each, as one
+// contiguous span a batch. A tile is the vectors of a plane that the threads of a block own one of each, in all planes.
 struct ChannelParams {
   const unsigned char* src = nullptr;
   unsigned char* dst = nullptr;
-  int32_t num_channels = 0;  // 2, 3 or 4
-  int64_t plane_stride = 0;  // between planes of neighbouring channels, of any sign
-  int64_t plane_chunks = 0;  // of 16 bytes in a plane
+  int32_t num_channels = 0;   // 2, 3 or 4
+  int64_t plane_stride = 0;   // between planes of neighbouring channels, of any sign
+  int64_t plane_vectors = 0;  // of 16 bytes in a plane
   uint32_t num_tiles = 0;
   uint32_t tiles_per_block = 1;  // of 2^thread_bits threads each where there are several
   uint32_t thread_bits = 31;
-  uint32_t tile_shared_chunks = 0;  // of 16 bytes, a tile's part of shared memory
+  uint32_t tile_shared_vectors = 0;  // of 16 bytes, a tile's part of shared memory
   int32_t grid_rank = 0;
   GridDim grid[max_rank];  // the tiles of a plane, then the batch's dimensions in the order of dst
   friend bool operator==(const ChannelParams&, const ChannelParams&) = default;
@@ -268,7 +268,7 @@ void plan_permute(const PermuteRequest& request, const Device& device, PermutePl
 
 // The same plan from this thread's memory, which holds those of its last 32 shapes, strides and alignments: the search
 // for a tile takes 3 to 12 us, this 0.1. Good until the thread's next call.
-const PermutePlan& remembered_plan(const PermuteRequest& request, const Device& device);
+const PermutePlan& cached_plan(const PermuteRequest& request, const Device& device);
 
 // Enqueues the plan.
 Status run_permute(const PermutePlan& plan, flowk_stream stream);
@@ -276,4 +276,4 @@ Status run_permute(const PermutePlan& plan, flowk_stream stream);
 // Writes the plan in words; as flowk_permute_explain().
 void explain_permute(const PermutePlan& plan, const PermuteRequest& request, char* text, size_t text_bytes);
 
-}  // namespace flowk
+}  // namespace flowk::permute

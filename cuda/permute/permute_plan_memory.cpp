@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// remembered_plan(): a small memory of plans in every thread, so that a shape that comes again is not planned again.
+// cached_plan(): a small memory of plans in every thread, so that a shape that comes again is not planned again.
 #include <cstring>
 
 #include "permute/permute_problem.h"
 
-namespace flowk {
+namespace flowk::permute {
 namespace {
 
 // The shapes of a thread that are remembered, the latest: 6 KB each.
@@ -90,13 +90,13 @@ void move_pointers(const PermuteProblem& problem, Slot* slot) {
 
 }  // namespace
 
-const PermutePlan& remembered_plan(const PermuteRequest& request, const Device& device) {
+const PermutePlan& cached_plan(const PermuteRequest& request, const Device& device) {
   PermuteProblem problem;
   make_problem(request, &problem);
-  return remembered_plan(problem, device, plan_problem);
+  return cached_plan(problem, device, plan_problem);
 }
 
-const PermutePlan& remembered_plan(const PermuteProblem& problem, const Device& device, PermutePlanner planner) {
+const PermutePlan& cached_plan(const PermuteProblem& problem, const Device& device, PermutePlanner planner) {
   static thread_local Memory memory;
   Key key;
   make_key(problem, device, planner, &key);
@@ -116,4 +116,4 @@ const PermutePlan& remembered_plan(const PermuteProblem& problem, const Device& 
   return slot->plan;
 }
 
-}  // namespace flowk
+}  // namespace flowk::permute

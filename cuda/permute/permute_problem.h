@@ -4,7 +4,7 @@
 
 #include "permute/permute_plan.h"
 
-namespace flowk {
+namespace flowk::permute {
 
 constexpr int64_t line_bytes = 128;  // of global and of shared memory
 
@@ -31,9 +31,9 @@ void make_problem(const PermuteRequest& request, PermuteProblem* problem);
 // plan_permute() for a problem that is made.
 void plan_problem(const PermuteProblem& problem, const Device& device, PermutePlan* plan);
 
-// What `planner` plans, from this thread's memory where it holds that; as remembered_plan() of permute_plan.h.
+// What `planner` plans, from this thread's memory where it holds that; as cached_plan() of permute_plan.h.
 using PermutePlanner = void (*)(const PermuteProblem&, const Device&, PermutePlan*);
-const PermutePlan& remembered_plan(const PermuteProblem& problem, const Device& device, PermutePlanner planner);
+const PermutePlan& cached_plan(const PermuteProblem& problem, const Device& device, PermutePlanner planner);
 
 // The same for a call that converts: units are elements.
 struct PermuteConvertRequest;
@@ -51,4 +51,4 @@ enum class TileCandidate { planned, no_box, out_of_range };
 TileCandidate plan_tile_candidate(const PermuteProblem& problem, const Device& device, int src_choice, int dst_choice,
                                   PermutePlan* plan);
 
-}  // namespace flowk
+}  // namespace flowk::permute

@@ -5,7 +5,7 @@
 #include "core/text_writer.h"
 #include "permute/permute_problem.h"
 
-namespace flowk {
+namespace flowk::permute {
 
 inline void add_problem(const PermuteProblem& problem, TextWriter* writer) {
   writer->add("  simplified: dst order ");
@@ -45,8 +45,8 @@ inline void add_tile(const PermutePlan& plan, int32_t dst_unit_bytes, TextWriter
 
 inline void add_channels(const PermutePlan& plan, TextWriter* writer) {
   writer->add("  tile: %lld bytes of each of %d planes, of %lld\n",
-              static_cast<long long>(plan.launch.num_threads / plan.channels.tiles_per_block * chunk_limit_bytes),
-              plan.channels.num_channels, static_cast<long long>(plan.channels.plane_chunks * chunk_limit_bytes));
+              static_cast<long long>(plan.launch.num_threads / plan.channels.tiles_per_block * vector_bytes),
+              plan.channels.num_channels, static_cast<long long>(plan.channels.plane_vectors * vector_bytes));
 }
 
 inline void add_launch(const LaunchConfig& launch, TextWriter* writer) {
@@ -54,4 +54,4 @@ inline void add_launch(const LaunchConfig& launch, TextWriter* writer) {
               static_cast<long long>(launch.num_blocks), launch.num_threads, launch.shared_bytes);
 }
 
-}  // namespace flowk
+}  // namespace flowk::permute

@@ -9,7 +9,7 @@
 
 #include "permute/permute_problem.h"
 
-namespace flowk {
+namespace flowk::permute {
 
 constexpr int64_t sector_bytes = 32;  // the unit of L2 and memory traffic
 constexpr int max_choices = 48;
@@ -28,7 +28,7 @@ struct Run {
   int32_t period;  // elements for one index of the outermost dimension
   int32_t bytes;
   int32_t alignment;                      // bytes that every start of the run in memory is a multiple of, to 128
-  bool fills_chunks;                      // and so does the last block of the cut dimension
+  bool fills_vectors;                     // and so does the last block of the cut dimension
   float padding;                          // indices in whole blocks of the cut dimension, over its extent
   float least_cost;                       // this side's part of any tile's cost: src's with what all have
   float run_cost;                         // src: of that, what rows loaded as one need not cost
@@ -82,10 +82,10 @@ constexpr int32_t ceil_div32(int64_t n, int64_t d) {
   return static_cast<int32_t>((static_cast<uint32_t>(n) + static_cast<uint32_t>(d) - 1) / static_cast<uint32_t>(d));
 }
 
-// Elements of a destination row that may lie before it in its first sector, where rows start on chunks or anywhere.
-inline int32_t halo_elements(const PermuteProblem& problem, bool starts_on_chunk) {
+// Elements of a destination row that may lie before it in its first sector, where rows start on vectors or anywhere.
+inline int32_t halo_elements(const PermuteProblem& problem, bool starts_on_vector) {
   const int32_t in_sector = static_cast<int32_t>(sector_bytes) / problem.dst_unit_bytes;
-  return starts_on_chunk ? in_sector / 2 : in_sector - 1;
+  return starts_on_vector ? in_sector / 2 : in_sector - 1;
 }
 
 // The largest power of 2 that divides `value`, at most `limit`.
@@ -96,7 +96,7 @@ inline int64_t lowest_bit(uint64_t value, int64_t limit) {
 
 inline bool contains(uint64_t mask, int dim) { return dim >= 0 && (mask >> dim & 1) != 0; }
 
-// How far a source row of an aligned tile may be swizzled: the pitch of rows is a multiple of (mask + 1) chunks, at
+// How far a source row of an aligned tile may be swizzled: the pitch of rows is a multiple of (mask + 1) vectors, at
 // most 15% more shared memory than their bytes.
 inline int32_t swizzle_mask_of(int32_t run_bytes) {
   int32_t mask = 7;
@@ -113,7 +113,7 @@ inline int64_t congruent_from(int64_t least, int64_t stride, int64_t modulus) {
 // The pitch of the source rows of an aligned tile, whose lines are swizzled by row, so that no two rows share one. It
 // agrees with src's modulo 128 where that costs little shared memory, else it is a multiple of the swizzle's line.
 inline int64_t swizzled_pitch(int32_t run_bytes, int64_t src_stride, int32_t alignment, bool* is_congruent) {
-  const int64_t line = chunk_limit_bytes * (swizzle_mask_of(run_bytes) + 1);
+  const int64_t line = vector_bytes * (swizzle_mask_of(run_bytes) + 1);
   const int64_t pitch = round_up(run_bytes, line);
   *is_congruent = false;
   if (line < line_bytes) return pitch;
@@ -124,9 +124,9 @@ inline int64_t swizzled_pitch(int32_t run_bytes, int64_t src_stride, int32_t ali
   return *is_congruent ? congruent : pitch;
 }
 
-// The pitch of the source rows of any other tile: congruent to src's modulo `modulus`, and neighbours share no chunk.
+// The pitch of the source rows of any other tile: congruent to src's modulo `modulus`, and neighbours share no vector.
 inline int64_t congruent_pitch(int64_t run_bytes, int64_t src_stride, bool is_aligned, int64_t modulus) {
-  const int64_t least = is_aligned ? round_up(run_bytes, chunk_limit_bytes) : run_bytes + chunk_limit_bytes - 1;
+  const int64_t least = is_aligned ? round_up(run_bytes, vector_bytes) : run_bytes + vector_bytes - 1;
   return congruent_from(least, src_stride, modulus);
 }
 
@@ -134,14 +134,15 @@ inline int64_t congruent_pitch(int64_t run_bytes, int64_t src_stride, bool is_al
 // smaller power of 2 is tried.
 constexpr int64_t max_congruent_percent = 130;
 
-// How many chunks of one destination row neighbouring threads store: a line's, or less for a short row; an even number,
-// since warps of 5 or 7 chunks and 6 or 4 rows meet in banks (0.77 and 0.87 of a case's best tile on an H200, against
-// 0.96 for 6 and 8). A whole warp's chunks, where neighbouring rows are no neighbours in src, came out 1% slower.
-inline int32_t chunks_per_group_of(int32_t chunks) {
-  constexpr uint32_t chunks_per_line = line_bytes / chunk_limit_bytes;
-  const uint32_t groups = (static_cast<uint32_t>(chunks) + chunks_per_line - 1) / chunks_per_line;
-  const uint32_t per_group = (static_cast<uint32_t>(chunks) + groups - 1) / groups;
-  if (chunks % 4 == 0 && per_group > 4 && per_group < chunks_per_line) return 4;  // no lane idle, no conflict
+// How many vectors of one destination row neighbouring threads store: a line's, or less for a short row; an even
+// number, since warps of 5 or 7 vectors and 6 or 4 rows meet in banks (0.77 and 0.87 of a case's best tile on an H200,
+// against 0.96 for 6 and 8). A whole warp's vectors, where neighbouring rows are no neighbours in src, came out 1%
+// slower.
+inline int32_t vectors_per_group_of(int32_t vectors) {
+  constexpr uint32_t vectors_per_line = line_bytes / vector_bytes;
+  const uint32_t groups = (static_cast<uint32_t>(vectors) + vectors_per_line - 1) / vectors_per_line;
+  const uint32_t per_group = (static_cast<uint32_t>(vectors) + groups - 1) / groups;
+  if (vectors % 4 == 0 && per_group > 4 && per_group < vectors_per_line) return 4;  // no lane idle, no conflict
   return per_group <= 1 ? 1 : static_cast<int32_t>((per_group + 1) / 2 * 2);
 }
 
@@ -243,7 +244,7 @@ inline bool moves_bytes(const PermuteProblem& problem) { return problem.unit_byt
 
 // Is a tile of these two runs a two_step_tile?
 inline bool takes_two_steps(const PermuteProblem& problem, const Run& src, const Run& dst) {
-  return moves_bytes(problem) && (src.dims & dst.dims) == 0 && !(src.fills_chunks && dst.fills_chunks) &&
+  return moves_bytes(problem) && (src.dims & dst.dims) == 0 && !(src.fills_vectors && dst.fills_vectors) &&
          std::min(src.bytes, dst.bytes) >= min_two_step_run_bytes &&
          two_step_items(src.bytes, dst.elements) <= max_items_per_thread * tile_threads;
 }
@@ -271,15 +272,15 @@ bool place_columns(const Tile& tile, PermutePlan* plan);
 constexpr int warp_threads = 32;
 float bank_conflicts(const int32_t (&places)[warp_threads], int32_t unit_bytes, int32_t shift, float limit = FLT_MAX);
 
-// Chooses how a two_sided_tile is swizzled, and how many chunks of a destination row neighbouring threads store, for
+// Chooses how a two_sided_tile is swizzled, and how many vectors of a destination row neighbouring threads store, for
 // few bank conflicts; permute_tile_banks.cpp.
 void choose_swizzle(int32_t dst_unit_bytes, PermutePlan* plan);
 
-// Sets how many chunks of a destination row neighbouring threads store.
-void set_chunks_per_group(int64_t chunks, int64_t per_group, int num_threads, TileParams* params);
+// Sets how many vectors of a destination row neighbouring threads store.
+void set_vectors_per_group(int64_t vectors, int64_t per_group, int num_threads, TileParams* params);
 
 // The tile of a problem that has no run on one side: element by element, the innermost dimension of each side, whatever
 // its stride, and rows of further ones.
 void plan_strided_tile(const PermuteProblem& problem, PermutePlan* plan);
 
-}  // namespace flowk
+}  // namespace flowk::permute

@@ -4,23 +4,23 @@
 
 #include "permute/permute_tile.h"
 
-namespace flowk {
+namespace flowk::permute {
 namespace {
 
-constexpr int32_t chunk_mask = 0x70;  // the bits of a place that a swizzle changes
+constexpr int32_t vector_mask = 0x70;  // the bits of a place that a swizzle changes
 
-// Where the threads of the block's first warp find the first element of their first chunk, before the swizzle; -1 where
-// one has none.
+// Where the threads of the block's first warp find the first element of their first vector, before the swizzle; -1
+// where one has none.
 void first_places(const TileParams& params, int32_t dst_unit_bytes, int32_t per_group,
                   int32_t (&places)[warp_threads]) {
   const auto num_rows = static_cast<int32_t>(params.num_dst_rows.divisor);
-  const int32_t elements_per_chunk = static_cast<int32_t>(chunk_limit_bytes) / dst_unit_bytes;
+  const int32_t elements_per_vector = static_cast<int32_t>(vector_bytes) / dst_unit_bytes;
   const int32_t run = params.dst_run_elements.per_index *
                       (params.dst_run_elements.cut == TileCount::whole ? 1 : params.dst_block + params.halo);
   for (int thread = 0; thread < warp_threads; ++thread) {
     const int32_t item = thread / per_group;
     uint32_t row = static_cast<uint32_t>(item % num_rows);
-    const int32_t element = (item / num_rows * per_group + thread % per_group) * elements_per_chunk;
+    const int32_t element = (item / num_rows * per_group + thread % per_group) * elements_per_vector;
     places[thread] = -1;
     if (element >= run) continue;
     int32_t place = 0;
@@ -56,7 +56,7 @@ float bank_conflicts(const int32_t (&places)[warp_threads], int32_t unit_bytes, 
     for (int thread = begin; thread < begin + phase_threads; ++thread) {
       const int32_t place = places[thread];
       if (place < 0) continue;
-      const int32_t word = (shift == 0 ? place : place ^ (place >> shift & chunk_mask)) >> log2_bytes;
+      const int32_t word = (shift == 0 ? place : place ^ (place >> shift & vector_mask)) >> log2_bytes;
       const int bank = word & (phase_threads - 1);
       const int count = counts[bank], known = std::min(count, most_known);
       int i = 0;
@@ -75,8 +75,8 @@ float bank_conflicts(const int32_t (&places)[warp_threads], int32_t unit_bytes, 
 
 void choose_swizzle(int32_t dst_unit_bytes, PermutePlan* plan) {
   TileParams& params = plan->tile;
-  const auto given = static_cast<int32_t>(params.chunks_per_group.divisor);
-  const int64_t chunks = int64_t{params.num_store_chunks};
+  const auto given = static_cast<int32_t>(params.vectors_per_group.divisor);
+  const int64_t vectors = int64_t{params.num_store_vectors};
   float best = 0;
   for (const int32_t per_group : {given, 4}) {
     if (per_group > given || (per_group == given && best > 0)) continue;
@@ -91,11 +91,11 @@ void choose_swizzle(int32_t dst_unit_bytes, PermutePlan* plan) {
       if (passes >= limit) continue;
       best = passes;
       params.swizzle_shift = shift;
-      params.swizzle_bits = shift == 0 ? 0 : chunk_mask;
-      set_chunks_per_group(chunks, per_group, tile_threads, &params);
+      params.swizzle_bits = shift == 0 ? 0 : vector_mask;
+      set_vectors_per_group(vectors, per_group, tile_threads, &params);
       if (best <= 1) return;
     }
   }
 }
 
-}  // namespace flowk
+}  // namespace flowk::permute

@@ -2,14 +2,14 @@
 // The estimate of a tile's time.
 #include "permute/permute_tile_weights.h"
 
-namespace flowk {
+namespace flowk::permute {
 namespace {
 
 constexpr float max_halo = 0.75f;  // over the block
 
-// Can the tile be copied, transposed and stored in whole chunks, without a run that shares dimensions with the other?
+// Can the tile be copied, transposed and stored in whole vectors, without a run that shares dimensions with the other?
 bool is_aligned(const PermuteProblem& problem, const Tile& tile) {
-  if ((tile.src.dims & tile.dst.dims) != 0 || !tile.src.fills_chunks || !tile.dst.fills_chunks) return false;
+  if ((tile.src.dims & tile.dst.dims) != 0 || !tile.src.fills_vectors || !tile.dst.fills_vectors) return false;
   if (problem.unit_bytes >= 4) return true;
   // Rows that one thread stores together are neighbours in src's innermost dimension.
   const int64_t extent = problem.extents[tile.src_innermost];
@@ -44,10 +44,10 @@ void estimate_tile(const PermuteProblem& problem, const Device& device, float nu
   tile->halo = 0;
   if (tile->dst_cut >= 0 && tile->dst_cut != tile->src_cut && dst.alignment < sector_bytes) {
     const int32_t needed = halo_elements(problem, tile->aligned);
-    // Rows that start on chunks keep doing so with whole chunks of halo.
+    // Rows that start on vectors keep doing so with whole vectors of halo.
     const int32_t per_index_bytes = dst.per_index * problem.dst_unit_bytes;
     const auto halo = static_cast<int32_t>(
-        tile->aligned ? chunk_limit_bytes / lowest_bit(static_cast<uint64_t>(per_index_bytes), chunk_limit_bytes)
+        tile->aligned ? vector_bytes / lowest_bit(static_cast<uint64_t>(per_index_bytes), vector_bytes)
                       : ceil_div32(needed, dst.per_index));
     const int32_t loaded = is_disjoint ? needed : halo * dst.per_index;
     const float extra = static_cast<float>(loaded) / static_cast<float>(dst.elements);
@@ -63,8 +63,8 @@ void estimate_tile(const PermuteProblem& problem, const Device& device, float nu
   }
   const int32_t src_run_bytes = src.bytes * tile->dense_rows;
   const float tile_kb = static_cast<float>(problem.bytes_of(tile->elements)) / 1024.0f;
-  const bool src_is_aligned = src.alignment >= chunk_limit_bytes;
-  const bool is_partial = dst.alignment < chunk_limit_bytes && tile->halo == 0;
+  const bool src_is_aligned = src.alignment >= vector_bytes;
+  const bool is_partial = dst.alignment < vector_bytes && tile->halo == 0;
   const int32_t dst_alignment = tile->halo > 0 ? static_cast<int32_t>(sector_bytes) : store_alignment(dst);
   float cost = weight.copy + weight.halo * (with_halo - 1) + size_cost(weight, tile_kb);
   cost += src_run_cost(weight, src, src_run_bytes) + dst_run_cost(weight, dst_alignment, dst.bytes);
@@ -72,27 +72,26 @@ void estimate_tile(const PermuteProblem& problem, const Device& device, float nu
   // Passes of the block's threads: loads, the table, stores.
   float passes = 0;
   const int32_t src_rows = static_cast<int32_t>(static_cast<float>(tile->src_rows) * with_halo);
-  const int32_t src_chunks =
-      ceil_div32(src_run_bytes + (src_is_aligned ? 0 : chunk_limit_bytes - 1), chunk_limit_bytes);
-  const int32_t loads = ceil_div32(ceil_div32(src_rows, tile->dense_rows), std::max(tile_threads / src_chunks, 1)) *
-                        ceil_div32(src_chunks, tile_threads);
+  const int32_t src_vectors = ceil_div32(src_run_bytes + (src_is_aligned ? 0 : vector_bytes - 1), vector_bytes);
+  const int32_t loads = ceil_div32(ceil_div32(src_rows, tile->dense_rows), std::max(tile_threads / src_vectors, 1)) *
+                        ceil_div32(src_vectors, tile_threads);
   if (!src_is_aligned) passes += weight.unaligned_load * static_cast<float>(loads);
   const uint64_t row_dims = dst.dims & ~src.dims, but_one = row_dims & (row_dims - 1);
   if ((but_one & (but_one - 1)) != 0) passes += weight.row_of_dims * static_cast<float>(loads);
-  const int32_t elements_per_chunk = chunk_limit_bytes / problem.dst_unit_bytes;
+  const int32_t elements_per_vector = vector_bytes / problem.dst_unit_bytes;
   if (!tile->aligned && dst.num_dims() > 1) {
-    const int32_t entries = dst.period + elements_per_chunk - 1;
+    const int32_t entries = dst.period + elements_per_vector - 1;
     passes += weight.table * static_cast<float>(entries) * (sizeof(uint32_t) / 1024.0f);
   }
   const int32_t rows_per_item = tile->aligned && problem.unit_bytes < 4 ? 4 / problem.unit_bytes : 1;
   const int32_t dst_rows = static_cast<int32_t>(tile->elements) / (dst.elements * rows_per_item);
   if (!tile->aligned) passes += weight.dst_row * static_cast<float>(ceil_div32(dst_rows, tile_threads));
-  const int32_t chunks = ceil_div32(dst.bytes, chunk_limit_bytes) + (is_partial ? 1 : 0);
-  const int32_t per_group = chunks_per_group_of(chunks);
+  const int32_t vectors = ceil_div32(dst.bytes, vector_bytes) + (is_partial ? 1 : 0);
+  const int32_t per_group = vectors_per_group_of(vectors);
   float per_element = tile->aligned ? 0.0f : weight.element_gather;
   if (is_partial) per_element += weight.partial_store * std::min(1.0f, 128.0f / static_cast<float>(dst.bytes));
-  const int32_t items = ceil_div32(chunks, per_group) * dst_rows;
-  passes += (weight.store + per_element * static_cast<float>(elements_per_chunk)) *
+  const int32_t items = ceil_div32(vectors, per_group) * dst_rows;
+  passes += (weight.store + per_element * static_cast<float>(elements_per_vector)) *
             static_cast<float>(ceil_div32(items, tile_threads / per_group));
   cost += passes / tile_kb;
 
@@ -114,4 +113,4 @@ void estimate_tile(const PermuteProblem& problem, const Device& device, float nu
   tile->cost = cost;
 }
 
-}  // namespace flowk
+}  // namespace flowk::permute

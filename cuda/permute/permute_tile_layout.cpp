@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a chosen tile to kernel parameters: the grid, the rows and the chunks of the store.
+// From a chosen tile to kernel parameters: the grid, the rows and the vectors of the store.
 #include "permute/permute_tile.h"
 
-namespace flowk {
+namespace flowk::permute {
 namespace {
 
 void set_row_dim(TileRowDim* dim, int64_t extent, int64_t shared_step, int64_t stride) {
@@ -122,7 +122,7 @@ void set_rows(const PermuteProblem& problem, const TileLayout& layout, int64_t r
   for (int i = num_merged; i < layout.src_rows.rank; ++i)
     set_row_dim(&params.src_row_dims[i - num_merged], layout.src_rows.extents[i], layout.row_steps[i],
                 problem.src_strides[layout.src_rows.dims[i]]);
-  params.src_tile_bytes = run_bytes + chunk_limit_bytes;
+  params.src_tile_bytes = run_bytes + vector_bytes;
   for (int i = 0; i < layout.src_rows.rank; ++i)
     params.src_tile_bytes +=
         std::max<int64_t>(problem.src_strides[layout.src_rows.dims[i]], 0) * (layout.src_rows.extents[i] - 1);
@@ -140,32 +140,32 @@ void set_rows(const PermuteProblem& problem, const TileLayout& layout, int64_t r
   params.shared_lead_bytes = -static_cast<int32_t>(layout.skipped_bytes);
   plan->unit_bytes = problem.unit_bytes;
   plan->launch.num_threads = tile_threads;
-  plan->launch.overlaps_previous = true;
+  plan->launch.uses_pdl = true;
 }
 
-// Chunks of a destination row: from which boundary on, how many, and how many of them neighbouring threads store.
-void set_chunks(const PermuteProblem& problem, const Tile& tile, PermutePlan* plan) {
+// Vectors of a destination row: from which boundary on, how many, and how many of them neighbouring threads store.
+void set_vectors(const PermuteProblem& problem, const Tile& tile, PermutePlan* plan) {
   TileParams& params = plan->tile;
   const int64_t run_bytes = tile.dst.bytes;
-  int64_t chunks = 0;
+  int64_t vectors = 0;
   params.window_start_bytes = params.halo * tile.dst.per_index * problem.dst_unit_bytes;
   params.window_bytes = tile.dst.bytes;
   params.window_end = tile.dst.elements + params.halo * tile.dst.per_index;
   if (tile.halo > 0 && plan->kernel == PermuteKernel::tiled_transpose) {
     params.window_mask = sector_bytes - 1;
-    chunks = run_bytes / chunk_limit_bytes + 1;  // of either row's window: half a sector more
+    vectors = run_bytes / vector_bytes + 1;  // of either row's window: half a sector more
   } else if (tile.halo > 0) {
     params.dst_granule = sector_bytes;
     params.window_mask = sector_bytes - 1;
     const bool is_whole = run_bytes % sector_bytes == 0;  // ends as far inside a granule as it starts
-    chunks = ceil_div(run_bytes + (is_whole ? 0 : sector_bytes - problem.dst_unit_bytes), chunk_limit_bytes);
+    vectors = ceil_div(run_bytes + (is_whole ? 0 : sector_bytes - problem.dst_unit_bytes), vector_bytes);
   } else {
-    const bool aligned = tile.dst.alignment >= chunk_limit_bytes;
-    params.dst_granule = aligned ? chunk_limit_bytes : run_bytes >= 4 * line_bytes ? line_bytes : sector_bytes;
-    chunks = ceil_div(run_bytes + (aligned ? 0 : params.dst_granule - problem.dst_unit_bytes), chunk_limit_bytes);
+    const bool aligned = tile.dst.alignment >= vector_bytes;
+    params.dst_granule = aligned ? vector_bytes : run_bytes >= 4 * line_bytes ? line_bytes : sector_bytes;
+    vectors = ceil_div(run_bytes + (aligned ? 0 : params.dst_granule - problem.dst_unit_bytes), vector_bytes);
   }
-  const int64_t per_group = chunks_per_group_of(static_cast<int32_t>(chunks));
-  set_chunks_per_group(chunks, per_group, plan->launch.num_threads, &params);
+  const int64_t per_group = vectors_per_group_of(static_cast<int32_t>(vectors));
+  set_vectors_per_group(vectors, per_group, plan->launch.num_threads, &params);
 }
 
 // Neighbouring elements of src's innermost dimension, in one 32-bit word, are rows that one thread stores together.
@@ -205,7 +205,7 @@ void set_table_dims(const PermuteProblem& problem, const TileLayout& layout, con
 // Where element e of the destination run stands: e * run_pitch if its dimensions step evenly, by a table otherwise. The
 // run repeats with every index of its outermost dimension, counted as one with those inside it that step evenly.
 void set_places(int32_t dst_unit_bytes, PermutePlan* plan) {
-  constexpr int64_t entries_per_chunk = chunk_limit_bytes / sizeof(TileTableEntry);
+  constexpr int64_t entries_per_vector = vector_bytes / sizeof(TileTableEntry);
   TileParams& params = plan->tile;
   if (params.table_rank == 1) {
     params.table_rank = 0;
@@ -222,21 +222,22 @@ void set_places(int32_t dst_unit_bytes, PermutePlan* plan) {
   params.table_rank = outermost + 1;
   params.table_period = Divider(period);
   params.period_step = params.table[outermost].shared_step;
-  params.num_table_entries = period + static_cast<uint32_t>(chunk_limit_bytes / dst_unit_bytes - 1);
+  params.num_table_entries = period + static_cast<uint32_t>(vector_bytes / dst_unit_bytes - 1);
   params.table_offset_bytes = plan->launch.shared_bytes;
-  // Read in aligned packs of up to a chunk.
-  const int64_t entries = round_up(params.num_table_entries + entries_per_chunk, entries_per_chunk);
+  // Read in aligned packs of up to a vector.
+  const int64_t entries = round_up(params.num_table_entries + entries_per_vector, entries_per_vector);
   plan->launch.shared_bytes += static_cast<int32_t>(static_cast<int64_t>(sizeof(TileTableEntry)) * entries);
 }
 
-// Destination chunks that neighbouring threads gather start a chunk's elements apart: that many rows share a key. Where
-// fewer than 8 chunks of a row are neighbours, several rows' are, a chunk apart in src: the keys leave room for them.
+// Destination vectors that neighbouring threads gather start a vector's elements apart: that many rows share a key.
+// Where fewer than 8 vectors of a row are neighbours, several rows' are, a vector apart in src: the keys leave room for
+// them.
 void swizzle_rows(int32_t mask, int32_t dst_unit_bytes, TileParams* params) {
-  const int32_t neighbours = static_cast<int32_t>(params->chunks_per_group.divisor);
+  const int32_t neighbours = static_cast<int32_t>(params->vectors_per_group.divisor);
   const int32_t step = mask < 7 ? 1 : neighbours <= 2 ? 4 : neighbours <= 4 ? 2 : 1;
-  params->swizzle_shift = __builtin_ctz(static_cast<unsigned>(chunk_limit_bytes / dst_unit_bytes));
-  params->swizzle_step = static_cast<uint32_t>(step * chunk_limit_bytes);
-  params->swizzle_bits = static_cast<int32_t>(mask * chunk_limit_bytes);
+  params->swizzle_shift = __builtin_ctz(static_cast<unsigned>(vector_bytes / dst_unit_bytes));
+  params->swizzle_step = static_cast<uint32_t>(step * vector_bytes);
+  params->swizzle_bits = static_cast<int32_t>(mask * vector_bytes);
 }
 
 // Shared memory for the tile's offsets, behind all else.
@@ -248,12 +249,12 @@ void add_tile_offsets(PermutePlan* plan) {
 
 }  // namespace
 
-void set_chunks_per_group(int64_t chunks, int64_t per_group, int num_threads, TileParams* params) {
-  const int64_t groups = ceil_div(chunks, per_group);
-  params->chunks_per_group = Divider(static_cast<uint32_t>(per_group));
-  params->num_store_chunks = static_cast<uint32_t>(groups * per_group);
+void set_vectors_per_group(int64_t vectors, int64_t per_group, int num_threads, TileParams* params) {
+  const int64_t groups = ceil_div(vectors, per_group);
+  params->vectors_per_group = Divider(static_cast<uint32_t>(per_group));
+  params->num_store_vectors = static_cast<uint32_t>(groups * per_group);
   params->store_items_per_pass = static_cast<uint32_t>(num_threads / per_group);
-  params->store_pass_chunks =
+  params->store_pass_vectors =
       params->store_items_per_pass / params->num_dst_rows.divisor * static_cast<uint32_t>(per_group);
   params->store_pass_rows = params->store_items_per_pass % params->num_dst_rows.divisor;
 }
@@ -267,7 +268,7 @@ bool build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src
   if (tile.src_cut >= 0) layout.tile.blocks[tile.src_cut] = tile.src.block;
   if (tile.dst_cut >= 0) layout.tile.blocks[tile.dst_cut] = tile.dst.block;
   find_rows(problem, src_side.dims, tile.src.num_dims(), dst_side.dims, tile.dst.num_dims(), &layout);
-  const bool src_is_aligned = tile.src.alignment >= chunk_limit_bytes;
+  const bool src_is_aligned = tile.src.alignment >= vector_bytes;
   place_rows(problem, dst_side, &layout);
   if (layout.span_bytes > max_tile_span_bytes) return false;
   set_grid(problem, layout, plan);
@@ -276,23 +277,23 @@ bool build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src
   const int64_t per_index = tile.dst.per_index;
   params.dst_run_elements = tile.dst_cut >= 0 ? TileCount{static_cast<int32_t>(per_index), TileCount::of_dst_cut, 0}
                                               : TileCount{static_cast<int32_t>(tile.dst.elements), TileCount::whole, 0};
-  const int64_t chunks_per_row =
-      ceil_div(tile.src.bytes * layout.dense_rows + (src_is_aligned ? 0 : chunk_limit_bytes - 1), chunk_limit_bytes);
+  const int64_t vectors_per_row =
+      ceil_div(tile.src.bytes * layout.dense_rows + (src_is_aligned ? 0 : vector_bytes - 1), vector_bytes);
   if (layout.tile.two_steps)
     plan->launch.num_threads =
         two_step_threads_of(two_step_items(tile.src.bytes, tile.dst.elements + tile.halo * per_index));
   const int num_threads = plan->launch.num_threads;
-  params.chunks_per_src_row = Divider(static_cast<uint32_t>(std::min<int64_t>(chunks_per_row, num_threads)));
-  params.src_rows_per_pass = static_cast<uint32_t>(std::max<int64_t>(num_threads / chunks_per_row, 1));
+  params.vectors_per_src_row = Divider(static_cast<uint32_t>(std::min<int64_t>(vectors_per_row, num_threads)));
+  params.src_rows_per_pass = static_cast<uint32_t>(std::max<int64_t>(num_threads / vectors_per_row, 1));
   set_src_pass(&params);
-  params.src_row_is_wide = chunks_per_row > num_threads;
+  params.src_row_is_wide = vectors_per_row > num_threads;
   plan->launch.shared_bytes = static_cast<int32_t>(round_up(layout.span_bytes, line_bytes));
   plan->predicted_cost = tile.cost;
   if (layout.tile.aligned) {
     plan->kernel = PermuteKernel::tiled_transpose;
     params.run_pitch = static_cast<int32_t>(layout.row_steps[0]);
     group_dst_rows(problem, layout, plan);
-    set_chunks(problem, tile, plan);
+    set_vectors(problem, tile, plan);
     swizzle_rows(layout.swizzle_mask, problem.dst_unit_bytes, &params);
     params.has_plain_rows =
         params.src_row_rank <= 1 && params.dst_row_rank <= 1 && !params.src_row_is_wide && params.halo == 0;
@@ -310,7 +311,7 @@ bool build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src
   } else {
     plan->kernel = PermuteKernel::two_sided_tile;
     set_places(problem.dst_unit_bytes, plan);
-    set_chunks(problem, tile, plan);
+    set_vectors(problem, tile, plan);
     choose_swizzle(problem.dst_unit_bytes, plan);
   }
   params.rows_offset_bytes = static_cast<int32_t>(round_up(plan->launch.shared_bytes, dst_row_bytes));
@@ -357,8 +358,8 @@ void plan_strided_tile(const PermuteProblem& problem, PermutePlan* plan) {
     if (layout.dst_rows.dims[i] == src_dim) params.dst_row_dims[i].shared_step = problem.unit_bytes;
   params.src_element_stride = problem.src_strides[src_dim];
   params.dst_element_stride = problem.dst_strides[dst_dim];
-  params.chunks_per_src_row = Divider(static_cast<uint32_t>(run_elements));
-  params.chunks_per_group = Divider(static_cast<uint32_t>(tile.blocks[dst_dim]));
+  params.vectors_per_src_row = Divider(static_cast<uint32_t>(run_elements));
+  params.vectors_per_group = Divider(static_cast<uint32_t>(tile.blocks[dst_dim]));
   params.dst_run_elements = tile.dst_cut >= 0
                                 ? TileCount{1, TileCount::of_dst_cut, 0}
                                 : TileCount{static_cast<int32_t>(tile.blocks[dst_dim]), TileCount::whole, 0};
@@ -369,4 +370,4 @@ void plan_strided_tile(const PermuteProblem& problem, PermutePlan* plan) {
   add_tile_offsets(plan);
 }
 
-}  // namespace flowk
+}  // namespace flowk::permute

@@ -4,7 +4,7 @@
 
 #include "permute/permute_tile_weights.h"
 
-namespace flowk {
+namespace flowk::permute {
 namespace {
 
 constexpr float rounding = 1e-5f;  // of sums in another order
@@ -23,11 +23,11 @@ constexpr SizeCosts least_size_costs(const Weights& weight) {
 constexpr SizeCosts size_costs_of_units = least_size_costs(weights_of_units);
 constexpr SizeCosts size_costs_of_bytes = least_size_costs(weights_of_bytes);
 
-// What a chunk costs that a thread stores.
+// What a vector costs that a thread stores.
 float least_item_cost(const PermuteProblem& problem, bool is_aligned) {
   const Weights& weight = weights_of(problem);
   if (!is_aligned)
-    return weight.store + static_cast<float>(chunk_limit_bytes / problem.dst_unit_bytes) * weight.element_gather;
+    return weight.store + static_cast<float>(vector_bytes / problem.dst_unit_bytes) * weight.element_gather;
   return problem.unit_bytes >= 4 ? weight.store
                                  : weight.store * static_cast<float>(problem.unit_bytes) / 4;  // several rows at once
 }
@@ -117,7 +117,7 @@ class PairLister {
           add(i, j, least_two_step_cost(src, is_dense, dst) - rounding);
           continue;
         }
-        const bool is_aligned = is_disjoint && src.fills_chunks && dst.fills_chunks;
+        const bool is_aligned = is_disjoint && src.fills_vectors && dst.fills_vectors;
         add(i, j,
             src_cost + dst.least_cost + (is_aligned ? dst.aligned_stores : dst.gathered_stores) +
                 size_costs_[static_cast<size_t>(tile_bytes) / 1024]);
@@ -163,30 +163,30 @@ class PairLister {
 void set_least_costs(const PermuteProblem& problem, Side* src_side, Side* dst_side) {
   const Weights& weight = weights_of(problem);
   const float bytes_per_element = static_cast<float>(problem.unit_bytes + problem.dst_unit_bytes) / 2;
-  constexpr float chunks_per_kb = 1024.0f / (tile_threads * chunk_limit_bytes);  // that a thread has of 1 KB
+  constexpr float vectors_per_kb = 1024.0f / (tile_threads * vector_bytes);  // that a thread has of 1 KB
   const float unaligned_load =
-      weight.unaligned_load * chunks_per_kb * static_cast<float>(problem.unit_bytes) / bytes_per_element;
+      weight.unaligned_load * vectors_per_kb * static_cast<float>(problem.unit_bytes) / bytes_per_element;
   for (int i = 0; i < src_side->num_choices; ++i) {
     Run& run = src_side->choices[i];
     run.run_cost = src_run_cost(weight, run, run.bytes);
-    if (run.alignment < chunk_limit_bytes) run.run_cost += unaligned_load;
+    if (run.alignment < vector_bytes) run.run_cost += unaligned_load;
     run.least_cost = weight.copy - rounding + weight.padding * (run.padding - 1) + run.run_cost;
   }
-  const int32_t elements_per_chunk = chunk_limit_bytes / problem.dst_unit_bytes;
-  const float chunks_of_element = static_cast<float>(elements_per_chunk) * chunks_per_kb *
-                                  static_cast<float>(problem.dst_unit_bytes) / bytes_per_element;
+  const int32_t elements_per_vector = vector_bytes / problem.dst_unit_bytes;
+  const float vectors_of_element = static_cast<float>(elements_per_vector) * vectors_per_kb *
+                                   static_cast<float>(problem.dst_unit_bytes) / bytes_per_element;
   const float aligned_item = least_item_cost(problem, true), gathered_item = least_item_cost(problem, false);
   for (int j = 0; j < dst_side->num_choices; ++j) {
     Run& run = dst_side->choices[j];
-    const int32_t chunks = ceil_div32(run.bytes, chunk_limit_bytes), per_group = chunks_per_group_of(chunks);
-    const float stores = static_cast<float>(ceil_div32(chunks, per_group) * per_group) /
-                         static_cast<float>(run.elements) * chunks_of_element;
+    const int32_t vectors = ceil_div32(run.bytes, vector_bytes), per_group = vectors_per_group_of(vectors);
+    const float stores = static_cast<float>(ceil_div32(vectors, per_group) * per_group) /
+                         static_cast<float>(run.elements) * vectors_of_element;
     float cost = dst_run_cost(weight, store_alignment(run), run.bytes);
-    if (run.alignment < chunk_limit_bytes)
+    if (run.alignment < vector_bytes)
       cost += weight.partial_store * std::min(1.0f, 128.0f / static_cast<float>(run.bytes)) *
-              static_cast<float>(elements_per_chunk) * stores;
+              static_cast<float>(elements_per_vector) * stores;
     if (run.is_cut() && run.alignment < sector_bytes) {
-      const float halo = static_cast<float>(halo_elements(problem, run.fills_chunks));
+      const float halo = static_cast<float>(halo_elements(problem, run.fills_vectors));
       cost = std::min(cost, dst_run_cost(weight, static_cast<int32_t>(sector_bytes), run.bytes) +
                                 weight.halo * halo / static_cast<float>(run.elements));
     }
@@ -203,4 +203,4 @@ void list_pairs(const PermuteProblem& problem, const Side& src_side, const Side&
   PairLister(problem, src_side, dst_side, min_bytes, max_bytes, list).list();
 }
 
-}  // namespace flowk
+}  // namespace flowk::permute

@@ -2,7 +2,7 @@
 // The rows of a tile on either side, and where those of src stand in shared memory.
 #include "permute/permute_tile.h"
 
-namespace flowk {
+namespace flowk::permute {
 namespace {
 
 // Source rows of tiled_transpose, at one pitch. An asynchronous copy splits a line of src in two requests where its
@@ -25,17 +25,17 @@ void place_swizzled_rows(const PermuteProblem& problem, int32_t run_bytes, TileL
 void place_congruent_rows(const PermuteProblem& problem, int64_t run_bytes, bool is_aligned, TileLayout* layout) {
   const RowDims& rows = layout->src_rows;
   const bool splits_lines = layout->tile.two_steps && problem.src_strides[rows.dims[0]] % sector_bytes == 0;
-  for (int64_t modulus = splits_lines ? chunk_limit_bytes : line_bytes; modulus >= chunk_limit_bytes; modulus /= 2) {
+  for (int64_t modulus = splits_lines ? vector_bytes : line_bytes; modulus >= vector_bytes; modulus /= 2) {
     int64_t span = run_bytes;
     for (int i = 0; i < rows.rank; ++i) {
       layout->row_steps[i] = congruent_pitch(span, problem.src_strides[rows.dims[i]], is_aligned, modulus);
       if (i == 0 && layout->dense_rows > 1)
         layout->row_steps[i] = run_bytes;
       else if (i == 0 && layout->tile.two_steps && layout->row_steps[i] % sector_bytes == 0)
-        layout->row_steps[i] += chunk_limit_bytes;
+        layout->row_steps[i] += vector_bytes;
       span += layout->row_steps[i] * (rows.extents[i] - 1);
     }
-    layout->span_bytes = span + modulus + chunk_limit_bytes;
+    layout->span_bytes = span + modulus + vector_bytes;
     layout->shift_mask = static_cast<int32_t>(modulus - 1);
     if (span * 100 <= run_bytes * rows.count * max_congruent_percent) break;
   }
@@ -121,8 +121,8 @@ void place_rows(const PermuteProblem& problem, const Side& dst_side, TileLayout*
   if (tile.aligned)
     place_swizzled_rows(problem, tile.src.bytes, layout);
   else
-    place_congruent_rows(problem, tile.src.bytes, tile.src.alignment >= chunk_limit_bytes, layout);
+    place_congruent_rows(problem, tile.src.bytes, tile.src.alignment >= vector_bytes, layout);
   skip_halo(problem, dst_side, layout);
 }
 
-}  // namespace flowk
+}  // namespace flowk::permute

@@ -2,7 +2,7 @@
 // The runs that a tile may have on either side: contiguous dimensions, the outermost of them cut into blocks.
 #include "permute/permute_tile.h"
 
-namespace flowk {
+namespace flowk::permute {
 namespace {
 
 constexpr int64_t max_whole_run_bytes = 24 * 1024;
@@ -56,13 +56,13 @@ void set_run(const PermuteProblem& problem, const Side& side, int num_whole, int
   if (run->num_whole < side.num_dims)
     starts |= static_cast<uint64_t>(side.strides[side.dims[run->num_whole]] * run->block);
   run->alignment = static_cast<int32_t>(lowest_bit(starts, line_bytes));
-  run->fills_chunks = run->alignment >= chunk_limit_bytes && run->bytes % chunk_limit_bytes == 0;
+  run->fills_vectors = run->alignment >= vector_bytes && run->bytes % vector_bytes == 0;
   run->padding = 1;
   if (run->is_cut()) {
     const int64_t extent = problem.extents[run->cut];
     const int64_t num_blocks = ceil_div(extent, run->block);
     const int64_t last_block = extent - (num_blocks - 1) * run->block;
-    run->fills_chunks &= last_block * run->per_index * side.unit_bytes % chunk_limit_bytes == 0;
+    run->fills_vectors &= last_block * run->per_index * side.unit_bytes % vector_bytes == 0;
     run->padding = static_cast<float>(num_blocks * run->block) / static_cast<float>(extent);
   }
 }
@@ -103,4 +103,4 @@ void find_choices(const PermuteProblem& problem, int64_t halo_bytes, Side* side)
   }
 }
 
-}  // namespace flowk
+}  // namespace flowk::permute

@@ -3,7 +3,7 @@
 // pair.
 #include "permute/permute_tile.h"
 
-namespace flowk {
+namespace flowk::permute {
 namespace {
 
 // About what a source row takes of shared memory: what it does where rows have one dimension.
@@ -17,8 +17,8 @@ int64_t pitch_of(const PermuteProblem& problem, const Side& dst_side, const Tile
   bool is_congruent = false;
   if (is_aligned) return swizzled_pitch(src.bytes, stride, src.alignment, &is_congruent);
   for (int64_t modulus = line_bytes;; modulus /= 2) {
-    const int64_t pitch = congruent_pitch(src.bytes, stride, src.alignment >= chunk_limit_bytes, modulus);
-    if (pitch * 100 <= src.bytes * max_congruent_percent || modulus == chunk_limit_bytes) return pitch;
+    const int64_t pitch = congruent_pitch(src.bytes, stride, src.alignment >= vector_bytes, modulus);
+    if (pitch * 100 <= src.bytes * max_congruent_percent || modulus == vector_bytes) return pitch;
   }
 }
 
@@ -52,9 +52,9 @@ bool join(const PermuteProblem& problem, const Side& src_side, const Run& src, c
     if (dst.cut >= 0 && dst.cut != src.cut) src_rows *= dst.block;
   }
   tile->elements = src_rows * tile->src.elements;
-  const bool fills_chunks = is_disjoint && src.fills_chunks && dst.fills_chunks;
+  const bool fills_vectors = is_disjoint && src.fills_vectors && dst.fills_vectors;
   tile->dense_rows = 1;
-  if (!fills_chunks) {
+  if (!fills_vectors) {
     // The first dimension of the source rows: do they lie one after the other?
     for (int i = tile->dst.num_dims() - 1; i >= 0; --i) {
       const int d = dst_side.dims[i];
@@ -65,12 +65,12 @@ bool join(const PermuteProblem& problem, const Side& src_side, const Run& src, c
                                               : static_cast<int32_t>(problem.extents[d]);
     }
   }
-  tile->shared_bytes = src_rows * pitch_of(problem, dst_side, *tile, fills_chunks);
-  if (tile->dst.num_dims() > 1 && !fills_chunks) {
+  tile->shared_bytes = src_rows * pitch_of(problem, dst_side, *tile, fills_vectors);
+  if (tile->dst.num_dims() > 1 && !fills_vectors) {
     tile->shared_bytes += static_cast<int64_t>(sizeof(TileTableEntry)) * tile->dst.period;
   }
   tile->src_rows = static_cast<int32_t>(src_rows);
-  if (!fills_chunks) tile->shared_bytes += dst_row_bytes * (tile->elements / tile->dst.elements);
+  if (!fills_vectors) tile->shared_bytes += dst_row_bytes * (tile->elements / tile->dst.elements);
   tile->two_steps = takes_two_steps(problem, tile->src, tile->dst);
   tile->adjacent_rows = 1;
   if (tile->two_steps && dst.cut < 0) {
@@ -211,4 +211,4 @@ TileCandidate plan_tile_candidate(const PermuteProblem& problem, const Device& d
   return TileCandidate::planned;
 }
 
-}  // namespace flowk
+}  // namespace flowk::permute

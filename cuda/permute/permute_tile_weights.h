@@ -4,7 +4,7 @@
 
 #include "permute/permute_tile.h"
 
-namespace flowk {
+namespace flowk::permute {
 
 // What a tile's time is made of, relative to a copy of the same bytes: fitted to tiles timed on an H200
 // (bench/tune_permute.py) so that the cheapest tile of a case is a fast one.
@@ -22,7 +22,7 @@ struct Weights {
   float row_of_dims;       // more where source rows have three dimensions or more
   float dst_row;           // over the table of destination rows
   float store;
-  float element_gather;  // for each element of a chunk
+  float element_gather;  // for each element of a vector
   float partial_store;
   float table;  // KB of table
   float few_bytes_in_flight;
@@ -123,7 +123,7 @@ inline float src_run_cost(const Weights& weight, const Run& run, int32_t run_byt
   const float bytes = static_cast<float>(run_bytes);
   float cost =
       weight.src_sectors * static_cast<float>(sector_bytes - std::min<int64_t>(run.alignment, sector_bytes)) / bytes;
-  if (run.alignment >= chunk_limit_bytes && run.bytes % line_bytes != 0)
+  if (run.alignment >= vector_bytes && run.bytes % line_bytes != 0)
     cost += weight.src_line_ends * 128.0f / std::max(bytes, 128.0f);
   if (run_bytes < 2 * line_bytes) cost += weight.short_src_run;
   if (run_bytes <= line_bytes) cost += weight.shortest_src_run;
@@ -141,4 +141,4 @@ inline float dst_run_cost(const Weights& weight, int32_t alignment, int32_t run_
   return (weight.dst_lines * lines + weight.dst_sectors * sectors) / static_cast<float>(run_bytes);
 }
 
-}  // namespace flowk
+}  // namespace flowk::permute

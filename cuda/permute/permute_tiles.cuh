@@ -5,18 +5,18 @@
 //   dst[r', e'] = src[r, c]     where (r, c) is an element's source row and place in the source run,
 //                               and (r', e') its destination row and place in the destination run
 //
-// permute_plan.h says what a tile is. A block copies its source rows to shared memory in 16-byte chunks,
-// asynchronously; after one barrier each thread gathers a 16-byte chunk of a destination row, element by element, and
+// permute_plan.h says what a tile is. A block copies its source rows to shared memory in 16-byte vectors,
+// asynchronously; after one barrier each thread gathers a 16-byte vector of a destination row, element by element, and
 // stores it whole.
 #pragma once
 
 #include "core/divide.h"
-#include "core/grid_order.cuh"
-#include "core/pack.cuh"
-#include "core/shared.cuh"
+#include "core/vector.cuh"
+#include "flowk/detail/pdl.cuh"
+#include "flowk/detail/shared.cuh"
 #include "permute/permute_plan.h"
 
-namespace flowk {
+namespace flowk::permute {
 
 constexpr int unrolled_grid_rank = 4;
 constexpr int most_dims_a_thread = 2;  // of the grid
@@ -80,7 +80,7 @@ __device__ __forceinline__ TileOffsets take_tile_apart(const TileParams& params)
 // has no register left.
 template <bool kTogether>
 __device__ __forceinline__ TileOrigin locate_tile(const TileParams& params) {
-  allow_next_grid();
+  launch_dependent_grids();
   const bool is_shared = kTogether && params.grid_rank > most_dims_a_thread;
   TileOffsets offsets;
   if (!is_shared || threadIdx.x < warp_threads) offsets = take_tile_apart(params);
@@ -132,9 +132,9 @@ __device__ __forceinline__ void locate_tile_row(const TileRowDim* dims, int rank
   enter_dim(dims[rank - 1], row);
 }
 
-// Places in shared memory are swizzled so that threads that read together meet in few banks: bits 4-6, the chunk in its
-// line, are XORed with a key. tiled_transpose keeps a key for every source row, two_sided_tile takes three higher bits
-// of the place itself.
+// Places in shared memory are swizzled so that threads that read together meet in few banks: bits 4-6, the vector in
+// its line, are XORed with a key. tiled_transpose keeps a key for every source row, two_sided_tile takes three higher
+// bits of the place itself.
 __device__ __forceinline__ int32_t swizzle_of_row(const TileParams& params, uint32_t src_row) {
   return static_cast<int32_t>((src_row >> params.swizzle_shift) * params.swizzle_step & params.swizzle_bits);
 }
@@ -147,22 +147,22 @@ __device__ __forceinline__ int32_t tile_shift(const TileParams& params, const Ti
   return params.shared_lead_bytes + static_cast<int32_t>(reinterpret_cast<uintptr_t>(tile.src) & params.shift_mask);
 }
 
-// load_tile() where rows start on chunks and have one dimension.
+// load_tile() where rows start on vectors and have one dimension.
 __device__ __forceinline__ void load_plain_rows(const TileParams& params, const TileOrigin& tile,
                                                 unsigned char* shared_tile, int32_t shift) {
-  uint32_t row = params.chunks_per_src_row.divide(threadIdx.x);
-  const int32_t column = static_cast<int32_t>(threadIdx.x - row * params.chunks_per_src_row.divisor) * chunk_bytes;
+  uint32_t row = params.vectors_per_src_row.divide(threadIdx.x);
+  const int32_t column = static_cast<int32_t>(threadIdx.x - row * params.vectors_per_src_row.divisor) * vector_bytes;
   const TileRowDim& dim = params.src_row_dims[0];
   const unsigned char* at = tile.src + (row * dim.stride + column);
   int32_t place = shift + column + static_cast<int32_t>(row) * dim.shared_step;
   const SharedAddress base = shared_address(shared_tile);
   if (row >= params.src_rows_per_pass || column >= tile.src_run_bytes) row = tile.src_row_end;
-  wait_for_previous_grid();
+  wait_on_dependent_grids();
 #pragma unroll 1
   while (row < tile.src_row_end) {
 #pragma unroll
     for (int i = 0; i < rows_in_flight; ++i) {
-      if (row < tile.src_row_end) async_copy_chunk(base + (place ^ swizzle_of_row(params, row)), at);
+      if (row < tile.src_row_end) async_copy_vector(base + (place ^ swizzle_of_row(params, row)), at);
       row += params.src_rows_per_pass;
       at += params.src_pass.step;
       place += params.src_pass.shared_step;
@@ -170,34 +170,34 @@ __device__ __forceinline__ void load_plain_rows(const TileParams& params, const 
   }
 }
 
-// Waits for the stream's previous kernel, then copies the tile to shared memory in the aligned 16-byte chunks that hold
-// its bytes. A thread keeps its column and steps from row to row. Addresses and places agree modulo 16, so that the
-// chunk at a column of a row is where either is rounded down.
+// Waits for the stream's previous kernel, then copies the tile to shared memory in the aligned 16-byte vectors that
+// hold its bytes. A thread keeps its column and steps from row to row. Addresses and places agree modulo 16, so that
+// the vector at a column of a row is where either is rounded down.
 template <bool kAligned, int kThreads = tile_threads, bool kSwizzled = true>
 __device__ __forceinline__ void load_tile(const TileParams& params, const TileOrigin& tile, unsigned char* shared_tile,
                                           int32_t shift) {
-  const uint32_t row_in_pass = params.chunks_per_src_row.divide(threadIdx.x);
+  const uint32_t row_in_pass = params.vectors_per_src_row.divide(threadIdx.x);
   const int32_t column =
-      static_cast<int32_t>(threadIdx.x - row_in_pass * params.chunks_per_src_row.divisor) * chunk_bytes;
-  wait_for_previous_grid();
+      static_cast<int32_t>(threadIdx.x - row_in_pass * params.vectors_per_src_row.divisor) * vector_bytes;
+  wait_on_dependent_grids();
   if (row_in_pass >= params.src_rows_per_pass || (kAligned && column >= tile.src_run_bytes)) return;
   const SharedAddress base = shared_address(shared_tile);
-  // The chunk that holds `at`, `in_row` bytes into its row, which stands at `place`.
+  // The vector that holds `at`, `in_row` bytes into its row, which stands at `place`.
   const auto load = [&](const unsigned char* at, int32_t in_row, int32_t place, uint32_t src_row, bool ends_before_src,
                         bool in_whole_rows) {
-    const int32_t into_chunk =
-        kAligned ? 0 : static_cast<int32_t>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(at)) % chunk_bytes);
-    if (!kAligned && in_row - into_chunk >= tile.src_run_bytes) return;
-    if (!kAligned && !in_whole_rows && in_row - into_chunk + chunk_bytes <= tile.src_run_begin) return;
+    const int32_t into_vector =
+        kAligned ? 0 : static_cast<int32_t>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(at)) % vector_bytes);
+    if (!kAligned && in_row - into_vector >= tile.src_run_bytes) return;
+    if (!kAligned && !in_whole_rows && in_row - into_vector + vector_bytes <= tile.src_run_begin) return;
     // Rounded down, which takes fewer instructions than to subtract.
-    at = reinterpret_cast<const unsigned char*>(reinterpret_cast<uintptr_t>(at) & ~uintptr_t{chunk_bytes - 1});
+    at = reinterpret_cast<const unsigned char*>(reinterpret_cast<uintptr_t>(at) & ~uintptr_t{vector_bytes - 1});
     place = kAligned    ? place ^ swizzle_of_row(params, src_row)
-            : kSwizzled ? swizzle_place(params, place & -chunk_bytes)
-                        : place & -chunk_bytes;
+            : kSwizzled ? swizzle_place(params, place & -vector_bytes)
+                        : place & -vector_bytes;
     if (kAligned || ends_before_src)
-      async_copy_chunk(base + place, at);
+      async_copy_vector(base + place, at);
     else
-      async_copy_chunk_head(shared_tile + place, at, params.src_end - at);
+      async_copy_vector_head(shared_tile + place, at, params.src_end - at);
   };
   uint32_t src_row = tile.src_row_begin + row_in_pass;
   int64_t offset;
@@ -237,33 +237,33 @@ __device__ __forceinline__ void load_tile(const TileParams& params, const TileOr
 #pragma unroll 4
     do {
       load(tile.src + offset + in_row, in_row, shift + place + in_row, src_row, ends_before_src, false);
-      in_row += kThreads * chunk_bytes;
-    } while (params.src_row_is_wide && in_row < tile.src_run_bytes + (kAligned ? 0 : chunk_bytes));
+      in_row += kThreads * vector_bytes;
+    } while (params.src_row_is_wide && in_row < tile.src_run_bytes + (kAligned ? 0 : vector_bytes));
   }
 }
 
-// A thread's chunks of the destination rows: chunks of one row stand in groups, all rows of a group of chunks come
+// A thread's vectors of the destination rows: vectors of one row stand in groups, all rows of a group of vectors come
 // before the next group, so that a warp writes whole lines and reads neighbouring columns. A thread keeps its place in
 // the group.
 struct StoreWalk {
   uint32_t dst_row;
-  uint32_t chunk;  // of the row
+  uint32_t vector;  // of the row
 
   __device__ __forceinline__ explicit StoreWalk(const TileParams& params) {
     uint32_t group = threadIdx.x;
-    chunk = take_index(&group, params.chunks_per_group);
+    vector = take_index(&group, params.vectors_per_group);
     const bool is_idle = group >= params.store_items_per_pass;
     dst_row = take_index(&group, params.num_dst_rows);
-    chunk += group * params.chunks_per_group.divisor;
-    if (is_idle) chunk = params.num_store_chunks;
+    vector += group * params.vectors_per_group.divisor;
+    if (is_idle) vector = params.num_store_vectors;
   }
-  __device__ __forceinline__ bool is_done(const TileParams& params) const { return chunk >= params.num_store_chunks; }
+  __device__ __forceinline__ bool is_done(const TileParams& params) const { return vector >= params.num_store_vectors; }
   __device__ __forceinline__ void step(const TileParams& params) {
     dst_row += params.store_pass_rows;
-    chunk += params.store_pass_chunks;
+    vector += params.store_pass_vectors;
     if (dst_row < params.num_dst_rows.divisor) return;
     dst_row -= params.num_dst_rows.divisor;
-    chunk += params.chunks_per_group.divisor;
+    vector += params.vectors_per_group.divisor;
   }
 };
 
@@ -279,4 +279,4 @@ __device__ __forceinline__ void transpose_bytes(const uint32_t (&rows)[4], uint3
   columns[3] = __byte_perm(high01, high23, 0x7632);
 }
 
-}  // namespace flowk
+}  // namespace flowk::permute

@@ -4,9 +4,9 @@
 
 #include "permute/permute_tiles.cuh"
 
-namespace flowk {
+namespace flowk::permute {
 
-// Is the chunk `in_row` bytes into a tile's destination row, which starts at `row`, the tile's to store? With a halo a
+// Is the vector `in_row` bytes into a tile's destination row, which starts at `row`, the tile's to store? With a halo a
 // tile begins at the last sector's start at or before its row, and ends before the next tile's.
 __device__ __forceinline__ bool is_in_window(const TileParams& params, const unsigned char* row, int32_t in_row) {
   if (params.window_mask == 0) return true;
@@ -16,15 +16,15 @@ __device__ __forceinline__ bool is_in_window(const TileParams& params, const uns
          in_row < params.window_bytes - into_sector(start + static_cast<uint32_t>(params.window_bytes));
 }
 
-// Turns words, each holding one element of every row of a group, into one chunk for every row of the group. `row` is
+// Turns words, each holding one element of every row of a group, into one vector for every row of the group. `row` is
 // the start of the first.
 template <int Bytes, bool kPlain>
 __device__ __forceinline__ void store_rows_of_words(const TileParams& params,
-                                                    const uint32_t (&words)[chunk_bytes / Bytes], unsigned char* row,
+                                                    const uint32_t (&words)[vector_bytes / Bytes], unsigned char* row,
                                                     int32_t in_row) {
-  const auto store = [&](int i, const uint4& chunk) {
+  const auto store = [&](int i, const uint4& vector) {
     unsigned char* at = row + i * params.dst_row_step;
-    if (kPlain || is_in_window(params, at, in_row)) *reinterpret_cast<uint4*>(at + in_row) = chunk;
+    if (kPlain || is_in_window(params, at, in_row)) *reinterpret_cast<uint4*>(at + in_row) = vector;
   };
   if constexpr (Bytes == 2) {
 #pragma unroll
@@ -52,7 +52,7 @@ __device__ __forceinline__ void store_rows_of_words(const TileParams& params,
 template <int Bytes, bool kPlain>
 __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
     tiled_transpose(const __grid_constant__ TileParams params) {
-  constexpr int elements_per_chunk = chunk_bytes / Bytes;
+  constexpr int elements_per_vector = vector_bytes / Bytes;
   constexpr int items_in_flight = Bytes == 1 ? 1 : 2;
   using Word = Pack<(Bytes < 4 ? 4 : Bytes)>;
   unsigned char* shared_tile = &shared<unsigned char>();
@@ -68,14 +68,14 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
   StoreWalk walk(params);
 #pragma unroll 1
   while (!walk.is_done(params)) {
-    Word words[items_in_flight][elements_per_chunk];
+    Word words[items_in_flight][elements_per_vector];
     bool are_inside[items_in_flight];
     unsigned char* rows[items_in_flight];
     int32_t in_rows[items_in_flight];  // < the row's start only in a halo
 #pragma unroll
     for (int k = 0; k < items_in_flight; ++k) {
       const int32_t element =
-          static_cast<int32_t>(walk.chunk) * elements_per_chunk + (kPlain ? 0 : params.skipped_elements);
+          static_cast<int32_t>(walk.vector) * elements_per_vector + (kPlain ? 0 : params.skipped_elements);
       are_inside[k] = !walk.is_done(params) && walk.dst_row < tile.dst_row_end &&
                       (kPlain || element >= tile.dst_element_begin) && element < tile.dst_element_end;
       int64_t offset;
@@ -87,11 +87,11 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
       const int32_t swizzle = swizzle_of_row(params, static_cast<uint32_t>(element));
       if (are_inside[k]) {
 #pragma unroll
-        for (int i = 0; i < elements_per_chunk; ++i)
+        for (int i = 0; i < elements_per_vector; ++i)
           words[k][i] = *reinterpret_cast<const Word*>(shared_tile + ((place + i * params.run_pitch) ^ swizzle));
       } else if constexpr (kPlain) {  // for GCC's -Wuninitialized; without plain rows it costs 1% (H200)
 #pragma unroll
-        for (int i = 0; i < elements_per_chunk; ++i) words[k][i] = {};
+        for (int i = 0; i < elements_per_vector; ++i) words[k][i] = {};
       }
       walk.step(params);
     }
@@ -101,13 +101,13 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
       if constexpr (Bytes < 4) {
         store_rows_of_words<Bytes, kPlain>(params, words[k], rows[k], in_rows[k]);
       } else if (kPlain || is_in_window(params, rows[k], in_rows[k])) {
-        Chunk<Bytes> out;
+        Vector<Bytes> out;
 #pragma unroll
-        for (int i = 0; i < elements_per_chunk; ++i) out.elements[i] = words[k][i];
+        for (int i = 0; i < elements_per_vector; ++i) out.elements[i] = words[k][i];
         *reinterpret_cast<uint4*>(rows[k] + in_rows[k]) = out.whole;
       }
     }
   }
 }
 
-}  // namespace flowk
+}  // namespace flowk::permute

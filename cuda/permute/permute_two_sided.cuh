@@ -4,15 +4,15 @@
 
 #include "permute/permute_gather.cuh"
 
-namespace flowk {
+namespace flowk::permute {
 
-// Loads a block's tile of any runs, extents and alignment, and stores what `make_chunk` and, for runs of less than a
-// chunk, `make_element` make of its elements. Where element e of the run stands in shared memory is e * run_pitch, or
+// Loads a block's tile of any runs, extents and alignment, and stores what `make_vector` and, for runs of less than a
+// vector, `make_element` make of its elements. Where element e of the run stands in shared memory is e * run_pitch, or
 // comes from a table that the block makes while its loads are under way.
-template <int kSrcBytes, int kDstBytes, bool kTable, bool kSwizzle, class MakeChunk, class MakeElement>
-__device__ __forceinline__ void move_tile(const TileParams& params, const MakeChunk& make_chunk,
+template <int kSrcBytes, int kDstBytes, bool kTable, bool kSwizzle, class MakeVector, class MakeElement>
+__device__ __forceinline__ void move_tile(const TileParams& params, const MakeVector& make_vector,
                                           const MakeElement& make_element) {
-  constexpr int elements_per_chunk = chunk_bytes / kDstBytes;
+  constexpr int elements_per_vector = vector_bytes / kDstBytes;
   unsigned char* shared_tile = &shared<unsigned char>();
   const TileOrigin tile = locate_tile<true>(params);
   const int32_t shift = tile_shift(params, tile);
@@ -26,23 +26,23 @@ __device__ __forceinline__ void move_tile(const TileParams& params, const MakeCh
   async_copy_wait();
   __syncthreads();
 
-  const int32_t last_start = tile.dst_element_end - elements_per_chunk;
+  const int32_t last_start = tile.dst_element_end - elements_per_vector;
 #pragma unroll 1
   for (StoreWalk walk(params); !walk.is_done(params); walk.step(params)) {
     if (walk.dst_row >= tile.dst_row_end) continue;
-    const RowChunk chunk = locate_chunk<kDstBytes>(tile, rows, walk);
-    if (chunk.first >= chunk.last) continue;
+    const RowVector vector = locate_vector<kDstBytes>(tile, rows, walk);
+    if (vector.first >= vector.last) continue;
     if (last_start >= tile.dst_element_begin) {
-      const int32_t start = min(max(chunk.element, tile.dst_element_begin), last_start);
-      Element<kSrcBytes> elements[elements_per_chunk];
-      gather<kSrcBytes, elements_per_chunk, kTable, kSwizzle>(params, shared_tile, start, chunk.column, elements);
-      store_row_chunk<kDstBytes>(chunk, start, make_chunk(elements));
+      const int32_t start = min(max(vector.element, tile.dst_element_begin), last_start);
+      Element<kSrcBytes> elements[elements_per_vector];
+      gather<kSrcBytes, elements_per_vector, kTable, kSwizzle>(params, shared_tile, start, vector.column, elements);
+      store_row_vector<kDstBytes>(vector, start, make_vector(elements));
     } else {
 #pragma unroll 1
-      for (int32_t i = chunk.first; i < chunk.last; ++i) {
+      for (int32_t i = vector.first; i < vector.last; ++i) {
         Element<kSrcBytes> element[1];
-        gather<kSrcBytes, 1, kTable, kSwizzle>(params, shared_tile, chunk.element + i, chunk.column, element);
-        *reinterpret_cast<Pack<kDstBytes>*>(chunk.address + i * kDstBytes) = make_element(element[0]);
+        gather<kSrcBytes, 1, kTable, kSwizzle>(params, shared_tile, vector.element + i, vector.column, element);
+        *reinterpret_cast<Pack<kDstBytes>*>(vector.address + i * kDstBytes) = make_element(element[0]);
       }
     }
   }
@@ -52,7 +52,7 @@ template <int Bytes, bool kTable, bool kSwizzle>
 __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
     two_sided_tile(const __grid_constant__ TileParams params) {
   move_tile<Bytes, Bytes, kTable, kSwizzle>(
-      params, [](const Element<Bytes>(&elements)[chunk_bytes / Bytes]) { return chunk_of<Bytes>(elements); },
+      params, [](const Element<Bytes>(&elements)[vector_bytes / Bytes]) { return vector_of<Bytes>(elements); },
       [](const Element<Bytes>& element) { return static_cast<Pack<Bytes>>(element); });
 }
 
@@ -61,11 +61,11 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
 template <int Bytes>
 __device__ __forceinline__ void load_strided_tile(const TileParams& params, const TileOrigin& tile,
                                                   unsigned char* shared_tile) {
-  const uint32_t run = params.chunks_per_src_row.divisor;
-  wait_for_previous_grid();
+  const uint32_t run = params.vectors_per_src_row.divisor;
+  wait_on_dependent_grids();
 #pragma unroll 1
   for (uint32_t item = threadIdx.x; item < tile.src_row_end * run; item += tile_threads) {
-    const uint32_t src_row = params.chunks_per_src_row.divide(item);
+    const uint32_t src_row = params.vectors_per_src_row.divide(item);
     const int32_t in_row = static_cast<int32_t>(item - src_row * run);
     if (in_row * Bytes >= tile.src_run_bytes) continue;
     int64_t offset;
@@ -80,10 +80,10 @@ __device__ __forceinline__ void load_strided_tile(const TileParams& params, cons
 template <class Work>
 __device__ __forceinline__ void for_each_strided_element(const TileParams& params, const TileOrigin& tile,
                                                          const Work& work) {
-  const uint32_t run = params.chunks_per_group.divisor;
+  const uint32_t run = params.vectors_per_group.divisor;
 #pragma unroll 1
   for (uint32_t item = threadIdx.x; item < tile.dst_row_end * run; item += tile_threads) {
-    const uint32_t dst_row = params.chunks_per_group.divide(item);
+    const uint32_t dst_row = params.vectors_per_group.divide(item);
     const int32_t e = static_cast<int32_t>(item - dst_row * run);
     if (e >= tile.dst_element_end) continue;
     int64_t offset;
@@ -106,4 +106,4 @@ __global__ void __launch_bounds__(tile_threads, tile_min_blocks)
   });
 }
 
-}  // namespace flowk
+}  // namespace flowk::permute

@@ -3,7 +3,7 @@
 #include "core/launch.cuh"
 #include "prelu/prelu_elements.cuh"
 
-namespace flowk {
+namespace flowk::prelu {
 namespace {
 
 template <class T, class A, class Index, bool kWhole, int kAccess>
@@ -44,4 +44,4 @@ Status run_prelu(const PreluPlan& plan, flowk_stream stream) {
   return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.dtype = %d is no type of prelu", plan.dtype);
 }
 
-}  // namespace flowk
+}  // namespace flowk::prelu

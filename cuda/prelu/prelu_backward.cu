@@ -8,7 +8,7 @@
 #include "prelu/prelu_spans.cuh"
 #include "prelu/prelu_warp_columns.cuh"
 
-namespace flowk {
+namespace flowk::prelu {
 namespace {
 
 template <class T, class A, bool kCluster>
@@ -107,14 +107,14 @@ Status run_gradient(const PreluBackwardPlan& plan, flowk_stream stream) {
                          static_cast<int>(plan.kernel));
 }
 
-template <class Sum, class Out, bool kChunks>
+template <class Sum, class Out, bool kVectors>
 Status run_sum(const PreluBackwardPlan& plan, int index, flowk_stream stream) {
   const LaunchConfig& config = plan.sum_launches[index];
   const PartialSumParams& params = plan.sums[index];
   switch (plan.sum_kernels[index]) {
-    case SumKernel::near_rows: return launch(sum_near_rows<Sum, Out, false, kChunks>, config, stream, params);
-    case SumKernel::runs: return launch(sum_near_rows<Sum, Out, true, kChunks>, config, stream, params);
-    case SumKernel::far_rows: return launch(sum_far_rows<Sum, Out, kChunks>, config, stream, params);
+    case SumKernel::near_rows: return launch(sum_near_rows<Sum, Out, false, kVectors>, config, stream, params);
+    case SumKernel::runs: return launch(sum_near_rows<Sum, Out, true, kVectors>, config, stream, params);
+    case SumKernel::far_rows: return launch(sum_far_rows<Sum, Out, kVectors>, config, stream, params);
   }
   return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.sum_kernels[%d] = %d is no kernel", index,
                          static_cast<int>(plan.sum_kernels[index]));
@@ -143,4 +143,4 @@ Status run_prelu_backward(const PreluBackwardPlan& plan, flowk_stream stream) {
   return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.dtype = %d is no type of prelu_backward", plan.dtype);
 }
 
-}  // namespace flowk
+}  // namespace flowk::prelu

@@ -5,7 +5,7 @@
 
 #include "prelu/prelu_backward_problem.h"
 
-namespace flowk {
+namespace flowk::prelu {
 
 bool is_whole(const PreluBackwardProblem& problem) {
   const PreluBackwardTensors& tensors = problem.tensors;
@@ -22,7 +22,7 @@ PreluBackwardPlan start_plan(const PreluBackwardProblem& problem) {
   plan.dtype = problem.request.dtype;
   plan.alpha_dtype = problem.request.alpha_dtype;
   plan.is_whole = is_whole(problem);
-  plan.launch.overlaps_previous = starts_early(problem);
+  plan.launch.uses_pdl = starts_early(problem);
   return plan;
 }
 
@@ -45,18 +45,18 @@ constexpr int64_t min_sum_threads = 128;
 // and of 32: 14x14 of 256, 294 rows, 0.86, 0.82; 7x7 of 512, 74 rows, 0.78, 0.79.
 constexpr int64_t max_rows_of_wide_blocks = 128;
 constexpr int64_t wide_block_channels = 32;
-// Partials that a block takes in at one access to memory, and at all: more are summed up in chunks of one access. f16,
-// 100 channels of 57x57 last, 1088 rows (of 8 channels a block) at once 0.89, in chunks 0.85; 64 of 56x56, one element
+// Partials that a block takes in at one access to memory, and at all: more are summed up in vectors of one access. f16,
+// 100 channels of 57x57 last, 1088 rows (of 8 channels a block) at once 0.89, in vectors 0.85; 64 of 56x56, one element
 // off, 3136 rows, 0.87, 0.91.
 constexpr int64_t block_terms = partials_in_flight * max_row_sum_threads;
 constexpr int64_t max_block_terms = 2 * block_terms;
-constexpr int64_t max_chunks = 4096;
+constexpr int64_t max_vectors = 4096;
 
-// One kernel that sums up chunks of `rows_per_chunk` rows.
+// One kernel that sums up vectors of `rows_per_vector` rows.
 void plan_sum(const PreluBackwardProblem& problem, SumKernel kernel, PartialSumParams params, PreluBackwardPlan* plan) {
   const bool is_far = kernel == SumKernel::far_rows;
-  const int64_t rows = params.rows_per_chunk, terms = rows * params.run.divisor;  // of a channel
-  const int64_t num_chunks = std::max<int64_t>(1, ceil_div(params.num_rows, rows));
+  const int64_t rows = params.rows_per_vector, terms = rows * params.run.divisor;  // of a channel
+  const int64_t num_vectors = std::max<int64_t>(1, ceil_div(params.num_rows, rows));
   const int64_t block_channels = is_far ? rows > max_rows_of_wide_blocks ? sector_sums : wide_block_channels
                                  : terms > max_terms_of_warp ? 1
                                                              : min_sum_threads / warp_lanes;
@@ -64,13 +64,13 @@ void plan_sum(const PreluBackwardProblem& problem, SumKernel kernel, PartialSumP
   int64_t threads = min_sum_threads;
   while (threads < max_row_sum_threads && threads * partials_in_flight < terms_of_block) threads *= 2;
   params.log2_block_channels = std::countr_zero(static_cast<uint64_t>(block_channels));
-  params.num_chunks = Divider(static_cast<uint32_t>(num_chunks));
+  params.num_vectors = Divider(static_cast<uint32_t>(num_vectors));
   plan->sum_kernels[plan->num_sums] = kernel;
   plan->sum_launches[plan->num_sums] = {
-      .num_blocks = ceil_div(params.channels, block_channels) * num_chunks,
+      .num_blocks = ceil_div(params.channels, block_channels) * num_vectors,
       .num_threads = static_cast<int32_t>(threads),
       .shared_bytes = static_cast<int32_t>((is_far ? threads : threads / warp_lanes) * problem.sum_bytes),
-      .overlaps_previous = starts_early(problem)};
+      .uses_pdl = starts_early(problem)};
   plan->sums[plan->num_sums++] = params;
 }
 
@@ -86,7 +86,7 @@ void plan_sums(const PreluBackwardProblem& problem, const PreluPartials& partial
   params.partials = workspace;
   params.sums = problem.request.dalpha;
   params.num_rows = rows;
-  params.rows_per_chunk = std::max<int64_t>(1, rows);
+  params.rows_per_vector = std::max<int64_t>(1, rows);
   params.row_stride = partials.row_stride;
   params.column_stride = kernel == SumKernel::near_rows ? rows : partials.inner;
   params.channels = channels;
@@ -94,14 +94,14 @@ void plan_sums(const PreluBackwardProblem& problem, const PreluPartials& partial
   plan->workspace_bytes = round_up(rows * channels * partials.inner * problem.sum_bytes, pack_bytes);
   const int64_t terms_of_row = kernel == SumKernel::far_rows ? sector_sums : partials.inner;  // that a block takes
   if (rows * terms_of_row > max_block_terms) {
-    params.rows_per_chunk = std::max({int64_t{1}, block_terms / terms_of_row, ceil_div(rows, max_chunks)});
+    params.rows_per_vector = std::max({int64_t{1}, block_terms / terms_of_row, ceil_div(rows, max_vectors)});
     params.sums = workspace + plan->workspace_bytes;
     plan_sum(problem, kernel, params, plan);
-    const int64_t num_chunks = ceil_div(rows, params.rows_per_chunk);
-    plan->workspace_bytes += round_up(num_chunks * channels * problem.sum_bytes, pack_bytes);
+    const int64_t num_vectors = ceil_div(rows, params.rows_per_vector);
+    plan->workspace_bytes += round_up(num_vectors * channels * problem.sum_bytes, pack_bytes);
     params.partials = params.sums;
     params.sums = problem.request.dalpha;
-    params.num_rows = params.rows_per_chunk = params.column_stride = num_chunks;
+    params.num_rows = params.rows_per_vector = params.column_stride = num_vectors;
     params.row_stride = 1;
     params.run = Divider();
     return plan_sum(problem, SumKernel::near_rows, params, plan);
@@ -178,4 +178,4 @@ int64_t prelu_backward_workspace_bytes(const PreluBackwardRequest& request, cons
   return most;
 }
 
-}  // namespace flowk
+}  // namespace flowk::prelu

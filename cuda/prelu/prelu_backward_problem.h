@@ -4,7 +4,7 @@
 
 #include "prelu/prelu_problem.h"
 
-namespace flowk {
+namespace flowk::prelu {
 
 // A problem as the planners see it.
 struct PreluBackwardProblem {
@@ -59,4 +59,4 @@ bool plan_planes(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
 bool has_rows_of_lines(const PreluBackwardProblem& problem);
 void plan_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);  // fits always
 
-}  // namespace flowk
+}  // namespace flowk::prelu

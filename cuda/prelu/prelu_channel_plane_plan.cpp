@@ -6,7 +6,7 @@
 
 #include "prelu/prelu_backward_problem.h"
 
-namespace flowk {
+namespace flowk::prelu {
 
 namespace {
 
@@ -112,4 +112,4 @@ bool plan_planes_of_channels(const PreluBackwardProblem& problem, PreluBackwardP
   return true;
 }
 
-}  // namespace flowk
+}  // namespace flowk::prelu

@@ -2,14 +2,14 @@
 // PReLU backward where blocks, or clusters of blocks, hold all planes of their channels: dalpha needs no second kernel.
 #pragma once
 
-#include "core/grid_order.cuh"
-#include "core/shared.cuh"
+#include "flowk/detail/pdl.cuh"
+#include "flowk/detail/shared.cuh"
 #include "prelu/prelu_gradients.cuh"
 #ifndef FLOWK_SIMT
 #include "prelu/prelu_cluster.cuh"
 #endif
 
-namespace flowk {
+namespace flowk::prelu {
 
 // Sums in shared memory that a thread adds up: every `step`-th from `first` on, `count` of them.
 struct SumWalk {
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(max_backward_threads)
     slab = cluster_rank();
   }
 #endif
-  allow_next_grid();
+  launch_dependent_grids();
   uint32_t thread_row = threadIdx.x;
   const int slot = static_cast<int>(take_index(&thread_row, params.tile_packs));
   const int first_channel = static_cast<int>(tile) * params.tile_channels;
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(max_backward_threads)
         dy[k] = dys[place + k * params.step_packs];
       }
   };
-  wait_for_previous_grid(xs + place);
+  wait_on_dependent_grids(xs + place);
 
   load_rows();
   // What is needed once the packs are there is made while they are under way.
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(max_backward_threads)
       if (is_in_tile && row + k * params.tile_rows < row_end) {
         const uint4 dx = gate_pack<T, A>(x[k], dy[k], pack_alphas,
                                          [&](int j, Sum one_x, Sum one_dy) { terms[j] += one_dy * one_x; });
-        if (is_stored) store_chunk(static_cast<uint4*>(tensors.dx) + place + k * params.step_packs, dx);
+        if (is_stored) store_vector(static_cast<uint4*>(tensors.dx) + place + k * params.step_packs, dx);
       }
     row += kRows * params.tile_rows;
     place += kRows * params.step_packs;
@@ -163,4 +163,4 @@ __global__ void __launch_bounds__(max_backward_threads)
   }
 }
 
-}  // namespace flowk
+}  // namespace flowk::prelu

@@ -6,9 +6,9 @@
 
 #include <cstdint>
 
-#include "core/target.cuh"
+#include "flowk/detail/target.cuh"
 
-namespace flowk {
+namespace flowk::prelu {
 
 // At `area` in every block: the barrier, then what is received.
 constexpr int cluster_barrier_bytes = 16;
@@ -94,4 +94,4 @@ __device__ __forceinline__ const Sum* receive_from_cluster(Sum* area, uint32_t n
 
 #undef FLOWK_CLUSTER_ASM
 
-}  // namespace flowk
+}  // namespace flowk::prelu

@@ -6,7 +6,7 @@
 
 #include "prelu/prelu_backward_problem.h"
 
-namespace flowk {
+namespace flowk::prelu {
 
 namespace {
 
@@ -223,4 +223,4 @@ void plan_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) 
     plan_sums(problem, {.num_rows = num_partials, .row_stride = period, .inner = problem.shape.inner}, plan);
 }
 
-}  // namespace flowk
+}  // namespace flowk::prelu

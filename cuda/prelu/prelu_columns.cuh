@@ -2,14 +2,14 @@
 // PReLU backward by columns of packs: channels last, short planes.
 #pragma once
 
-#include "core/grid_order.cuh"
-#include "core/shared.cuh"
+#include "flowk/detail/pdl.cuh"
+#include "flowk/detail/shared.cuh"
 #include "prelu/prelu_gradients.cuh"
 #ifndef FLOWK_SIMT
 #include "prelu/prelu_cluster.cuh"
 #endif
 
-namespace flowk {
+namespace flowk::prelu {
 
 // The gradient of element `element`, stored where wanted; returns what it adds to its channel's dalpha. A pack of which
 // a part exists goes by its elements, a thread each: that is short, where the pack as one is the longer half of a
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(max_prelu_threads) prelu_columns(const __grid_
     group = cluster_index();
   }
 #endif
-  allow_next_grid();
+  launch_dependent_grids();
   const uint32_t tile = take_index(&group, params.num_tiles);
   int64_t slab = group;
 #ifndef FLOWK_SIMT
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(max_prelu_threads) prelu_columns(const __grid_
     row += tile_rows;
     place += params.step_packs;
   }
-  wait_for_previous_grid(xs + place);
+  wait_on_dependent_grids(xs + place);
 
   load_rows();
   const int c = static_cast<int>(threadIdx.x);  // the tile's column that is this thread's at the start and in the end
@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(max_prelu_threads) prelu_columns(const __grid_
             gate_pack<T, A>(x[k], dy[k], alphas, [&](int j, Sum one_x, Sum one_dy) { sums[j] += one_dy * one_x; });
         if (tensors.dx == nullptr) continue;
         if constexpr (is_aligned)
-          store_chunk(dxs + at, dx);
+          store_vector(dxs + at, dx);
         else
           store_pack<T, false>(tensors.dx, at * V - lead, grid.num_elements, dx);
       }
@@ -220,4 +220,4 @@ __global__ void __launch_bounds__(max_prelu_threads) prelu_columns(const __grid_
     static_cast<Sum*>(params.sums)[group * params.num_columns + position] = sum;
 }
 
-}  // namespace flowk
+}  // namespace flowk::prelu

@@ -2,10 +2,10 @@
 // PReLU forward.
 #pragma once
 
-#include "core/grid_order.cuh"
+#include "flowk/detail/pdl.cuh"
 #include "prelu/prelu_packs.cuh"
 
-namespace flowk {
+namespace flowk::prelu {
 
 constexpr int any_access = -1;
 
@@ -21,8 +21,8 @@ __global__ void __launch_bounds__(max_prelu_threads) prelu_elements(const __grid
   const AlphaAccess access = kAccess == any_access ? params.alpha_access : static_cast<AlphaAccess>(kAccess);
   const int64_t pack_index = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const int64_t first = pack_index * V - grid.lead;
-  allow_next_grid();
-  wait_for_previous_grid();
+  launch_dependent_grids();
+  wait_on_dependent_grids();
   if (first >= grid.num_elements) return;
   const uint4 pack = load_pack<T, kWhole>(params.x, first, grid.num_elements, params.x_shift);
   Index channel = 0, in_plane = 0;
@@ -40,4 +40,4 @@ __global__ void __launch_bounds__(max_prelu_threads) prelu_elements(const __grid
   store_pack<T, kWhole>(params.y, first, grid.num_elements, y);
 }
 
-}  // namespace flowk
+}  // namespace flowk::prelu

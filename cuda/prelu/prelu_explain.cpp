@@ -4,7 +4,7 @@
 
 #include "prelu/prelu_problem.h"
 
-namespace flowk {
+namespace flowk::prelu {
 namespace {
 
 const char* words(AlphaAccess access) {
@@ -105,7 +105,7 @@ void explain_prelu_backward(const PreluBackwardPlan& plan, char* text, size_t te
                   "  launch: %lld blocks of %d threads, %d bytes of shared memory, clusters of %d%s\n",
                   static_cast<long long>(tensors.grid.lead * element_bytes_of(plan.dtype)),
                   static_cast<long long>(plan.launch.num_blocks), plan.launch.num_threads, plan.launch.shared_bytes,
-                  plan.launch.cluster_blocks, plan.launch.overlaps_previous ? ", launched early" : "");
+                  plan.launch.cluster_blocks, plan.launch.uses_pdl ? ", launched early" : "");
   size_t used = 0;
   for (int i = 0; i < plan.num_sums; ++i)
     used += static_cast<size_t>(
@@ -113,11 +113,11 @@ void explain_prelu_backward(const PreluBackwardPlan& plan, char* text, size_t te
                       static_cast<long long>(plan.sums[i].num_rows),
                       static_cast<long long>(plan.sums[i].channels * plan.sums[i].run.divisor),
                       static_cast<long long>(plan.sum_launches[i].num_blocks), plan.sum_launches[i].num_threads,
-                      plan.sum_launches[i].overlaps_previous ? ", launched early" : ""));
+                      plan.sum_launches[i].uses_pdl ? ", launched early" : ""));
   if (plan.num_sums == 0 && tensors.dalpha != nullptr)
     std::snprintf(sums, sizeof(sums), "  sums: dalpha by the same kernel\n");
   std::snprintf(text, text_bytes, "%s: %s\n%s%s%s", prelu_backward_kernel_name(plan.kernel), reason(plan.kernel), tile,
                 launch, sums);
 }
 
-}  // namespace flowk
+}  // namespace flowk::prelu

@@ -4,7 +4,7 @@
 
 #include "prelu/prelu_packs.cuh"
 
-namespace flowk {
+namespace flowk::prelu {
 
 // dx = x > 0 ? dy : alpha * dy, stored where wanted. What each element adds to its channel's dalpha, x > 0 ? 0 : dy *
 // x, is added to its place of `sums`.
@@ -66,4 +66,4 @@ __device__ __forceinline__ int sum_values_over_lanes(Sum (&values)[kValues], int
   return index;
 }
 
-}  // namespace flowk
+}  // namespace flowk::prelu

@@ -4,11 +4,11 @@
 
 #include "core/convert.cuh"
 #include "core/divide.h"
-#include "core/pack.cuh"
+#include "core/vector.cuh"
 #include "prelu/prelu_pairs.cuh"
 #include "prelu/prelu_plan.h"
 
-namespace flowk {
+namespace flowk::prelu {
 
 template <class T>
 constexpr int pack_elements = static_cast<int>(pack_bytes / sizeof(T));
@@ -83,7 +83,7 @@ __device__ __forceinline__ uint4 load_pack(const void* tensor, int64_t first, in
   if (first >= 0 && first + V <= num_elements) {
     const unsigned char* low = reinterpret_cast<const unsigned char*>(elements) - shift;
     const unsigned char* end = reinterpret_cast<const unsigned char*>(static_cast<const T*>(tensor) + num_elements);
-    return shift_chunks(*reinterpret_cast<const uint4*>(low), load_chunk_before(low + pack_bytes, end), shift);
+    return shift_vectors(*reinterpret_cast<const uint4*>(low), load_vector_before(low + pack_bytes, end), shift);
   }
   ElementPack<T> pack;
   pack.whole = {0, 0, 0, 0};
@@ -99,7 +99,7 @@ __device__ __forceinline__ void store_pack(void* tensor, int64_t first, int64_t 
   constexpr int V = pack_elements<T>;
   T* elements = static_cast<T*>(tensor) + first;
   if (kWhole || (first >= 0 && first + V <= num_elements)) {
-    store_chunk(elements, bytes);
+    store_vector(elements, bytes);
   } else {
     ElementPack<T> pack;
     pack.whole = bytes;
@@ -216,4 +216,4 @@ __device__ __forceinline__ uint4 gate_pack(const uint4& x_bytes, const uint4& ke
   }
 }
 
-}  // namespace flowk
+}  // namespace flowk::prelu

@@ -6,7 +6,7 @@
 
 #include "core/convert.cuh"
 
-namespace flowk {
+namespace flowk::prelu {
 
 template <class T>
 struct PairOf;
@@ -71,4 +71,4 @@ __device__ __forceinline__ uint32_t multiply_pairs(uint32_t a, uint32_t b) {
 #endif
 }
 
-}  // namespace flowk
+}  // namespace flowk::prelu

@@ -4,12 +4,12 @@
 
 #include "core/convert.cuh"
 #include "core/divide.h"
-#include "core/grid_order.cuh"
-#include "core/shared.cuh"
+#include "flowk/detail/pdl.cuh"
+#include "flowk/detail/shared.cuh"
 #include "prelu/prelu_gradients.cuh"
 #include "prelu/prelu_plan.h"
 
-namespace flowk {
+namespace flowk::prelu {
 
 // Partials that a thread has under way at once.
 constexpr int partials_in_flight = 8;
@@ -66,42 +66,42 @@ __device__ __forceinline__ Sum sum_over_block(Sum part, int channels, Sum* warp_
   return part;
 }
 
-// What a block sums up: of the channels of block `block`, `count` rows from `partials` on, those of a chunk. Without
-// kChunks all: a branch there, and what more it reads of the parameters, costs 0.1 to 0.5 us.
+// What a block sums up: of the channels of block `block`, `count` rows from `partials` on, those of a vector. Without
+// kVectors all: a branch there, and what more it reads of the parameters, costs 0.1 to 0.5 us.
 template <class Sum>
 struct PartialRows {
   const Sum* partials;
   int count;
   uint32_t block;
-  uint32_t chunk;
+  uint32_t vector;
 };
 
-template <class Sum, bool kChunks>
+template <class Sum, bool kVectors>
 __device__ __forceinline__ PartialRows<Sum> rows_of_block(const PartialSumParams& params) {
   PartialRows<Sum> rows = {static_cast<const Sum*>(params.partials), static_cast<int>(params.num_rows), blockIdx.x, 0};
-  if constexpr (kChunks) {
-    rows.chunk = take_index(&rows.block, params.num_chunks);
-    const int64_t first = static_cast<int64_t>(rows.chunk) * params.rows_per_chunk, left = params.num_rows - first;
+  if constexpr (kVectors) {
+    rows.vector = take_index(&rows.block, params.num_vectors);
+    const int64_t first = static_cast<int64_t>(rows.vector) * params.rows_per_vector, left = params.num_rows - first;
     rows.partials += first * params.row_stride;
-    rows.count = static_cast<int>(left < params.rows_per_chunk ? left : params.rows_per_chunk);
+    rows.count = static_cast<int>(left < params.rows_per_vector ? left : params.rows_per_vector);
   }
   return rows;
 }
 
-// The place of a channel's sum: sums (channels, chunks).
-template <bool kChunks>
-__device__ __forceinline__ int64_t place_of_sum(const PartialSumParams& params, int64_t channel, uint32_t chunk) {
-  return kChunks ? channel * params.num_chunks.divisor + chunk : channel;
+// The place of a channel's sum: sums (channels, vectors).
+template <bool kVectors>
+__device__ __forceinline__ int64_t place_of_sum(const PartialSumParams& params, int64_t channel, uint32_t vector) {
+  return kVectors ? channel * params.num_vectors.divisor + vector : channel;
 }
 
-// sums[c, chunk] = sum of partials[c, row] over the rows of the chunk         partials (channels, num_rows)
+// sums[c, vector] = sum of partials[c, row] over the rows of the vector         partials (channels, num_rows)
 // or, with kRuns, the sum of partials[row, c, i] over these and over i < run  partials (num_rows, channels, run)
 // A block takes a channel, or each of its warps one, 2^log2_block_channels in all. The kernel does one thing, in few
 // instructions: where a tensor is small, fetching them is what a kernel's time is made of.
-template <class Sum, class Out, bool kRuns, bool kChunks>
+template <class Sum, class Out, bool kRuns, bool kVectors>
 __global__ void __launch_bounds__(max_row_sum_threads) sum_near_rows(const __grid_constant__ PartialSumParams params) {
-  allow_next_grid();
-  const PartialRows<Sum> rows = rows_of_block<Sum, kChunks>(params);
+  launch_dependent_grids();
+  const PartialRows<Sum> rows = rows_of_block<Sum, kVectors>(params);
   const bool is_warps = params.log2_block_channels > 0;
   const int run = static_cast<int>(params.run.divisor), num_threads = is_warps ? 32 : static_cast<int>(blockDim.x);
   const int thread = static_cast<int>(threadIdx.x) & (num_threads - 1);
@@ -113,10 +113,10 @@ __global__ void __launch_bounds__(max_row_sum_threads) sum_near_rows(const __gri
   Sum sum = 0;
   if constexpr (!kRuns) {
     partials += thread;
-    wait_for_previous_grid(partials + num_threads);
+    wait_on_dependent_grids(partials + num_threads);
     sum = sum_of_rows(partials, num_threads, thread, num_threads, num_partials);
   } else {
-    wait_for_previous_grid(partials);
+    wait_on_dependent_grids(partials);
 #pragma unroll 1
     for (int first = thread; first < num_partials; first += partials_in_flight * num_threads) {
       Sum loaded[partials_in_flight];
@@ -131,27 +131,27 @@ __global__ void __launch_bounds__(max_row_sum_threads) sum_near_rows(const __gri
   }
   const Sum total = is_warps ? sum_over_warp(sum) : sum_over_block<1>(sum, 1, &shared<Sum>());
   if (thread == 0)
-    static_cast<Out*>(params.sums)[place_of_sum<kChunks>(params, channel, rows.chunk)] = convert<Out>(total);
+    static_cast<Out*>(params.sums)[place_of_sum<kVectors>(params, channel, rows.vector)] = convert<Out>(total);
 }
 
-// sums[c, chunk] = sum of partials[row, c] over the rows of the chunk   partials (num_rows, channels)
+// sums[c, vector] = sum of partials[row, c] over the rows of the vector   partials (num_rows, channels)
 // A block takes 2^log2_block_channels neighbouring channels, 8 or 32: a sector or a line of each row; its threads share
 // out the rows.
-template <class Sum, class Out, bool kChunks>
+template <class Sum, class Out, bool kVectors>
 __global__ void __launch_bounds__(max_row_sum_threads) sum_far_rows(const __grid_constant__ PartialSumParams params) {
-  allow_next_grid();
-  const PartialRows<Sum> rows = rows_of_block<Sum, kChunks>(params);
+  launch_dependent_grids();
+  const PartialRows<Sum> rows = rows_of_block<Sum, kVectors>(params);
   const int log2_channels = params.log2_block_channels, block_channels = 1 << log2_channels;
   const int thread = static_cast<int>(threadIdx.x), rows_at_once = static_cast<int>(blockDim.x) >> log2_channels;
   const int64_t channel = static_cast<int64_t>(rows.block) * block_channels + (thread & (block_channels - 1));
   const int row = channel < params.channels ? thread >> log2_channels : rows.count;
   const int64_t step = rows_at_once * params.row_stride;
   const Sum* partials = rows.partials + row * params.row_stride + channel;
-  wait_for_previous_grid(partials + step);
+  wait_on_dependent_grids(partials + step);
   const Sum sum = sum_of_rows(partials, step, row, rows_at_once, rows.count);
   const Sum total = sum_over_block<partials_in_flight>(sum, block_channels, &shared<Sum>());
   if (thread < block_channels && channel < params.channels)
-    static_cast<Out*>(params.sums)[place_of_sum<kChunks>(params, channel, rows.chunk)] = convert<Out>(total);
+    static_cast<Out*>(params.sums)[place_of_sum<kVectors>(params, channel, rows.vector)] = convert<Out>(total);
 }
 
-}  // namespace flowk
+}  // namespace flowk::prelu

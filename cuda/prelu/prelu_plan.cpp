@@ -6,7 +6,7 @@
 
 #include "prelu/prelu_problem.h"
 
-namespace flowk {
+namespace flowk::prelu {
 
 void place_packs(const PreluShape& shape, const void* output, PackGrid* grid) {
   grid->num_elements = shape.outer * shape.channels * shape.inner;
@@ -68,7 +68,7 @@ void plan_prelu(const PreluRequest& request, const Device& device, PreluPlan* pl
   const int64_t num_packs = ceil_div(params.grid.num_elements + params.grid.lead, pack_elements);
   plan->launch.num_threads = threads_for(num_packs, device);
   plan->launch.num_blocks = ceil_div(num_packs, plan->launch.num_threads);
-  plan->launch.overlaps_previous = device.capability >= 90;
+  plan->launch.uses_pdl = device.capability >= 90;
 }
 
-}  // namespace flowk
+}  // namespace flowk::prelu

@@ -17,7 +17,7 @@
 #include "core/launch_config.h"
 #include "core/status.h"
 
-namespace flowk {
+namespace flowk::prelu {
 
 constexpr int64_t pack_bytes = 16;
 
@@ -230,8 +230,8 @@ enum class SumKernel : int32_t {
   far_rows,   // (rows, channels)
 };
 
-// Sums of partials, over chunks of `rows_per_chunk` rows each. In the order in which a kernel needs them: they come by
-// lines of 64 bytes, each a wait of its own.
+// Sums of partials, over vectors of `rows_per_vector` rows each. In the order in which a kernel needs them: they come
+// by lines of 64 bytes, each a wait of its own.
 struct PartialSumParams {
   const void* partials = nullptr;
   int64_t num_rows = 0;
@@ -241,8 +241,8 @@ struct PartialSumParams {
   int32_t log2_block_channels = 0;  // channels of a block, at most 32
   Divider run;                      // neighbouring partials of a channel, of SumKernel::runs
   void* sums = nullptr;
-  int64_t rows_per_chunk = 0;
-  Divider num_chunks;
+  int64_t rows_per_vector = 0;
+  Divider num_vectors;
   friend bool operator==(const PartialSumParams&, const PartialSumParams&) = default;
 };
 
@@ -291,4 +291,4 @@ int64_t prelu_backward_workspace_bytes(const PreluBackwardRequest& request, cons
 Status run_prelu_backward(const PreluBackwardPlan& plan, flowk_stream stream);
 void explain_prelu_backward(const PreluBackwardPlan& plan, char* text, size_t text_bytes);
 
-}  // namespace flowk
+}  // namespace flowk::prelu

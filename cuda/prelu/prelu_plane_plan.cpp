@@ -6,7 +6,7 @@
 
 #include "prelu/prelu_backward_problem.h"
 
-namespace flowk {
+namespace flowk::prelu {
 
 namespace {
 
@@ -155,4 +155,4 @@ bool plan_planes(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
   return true;
 }
 
-}  // namespace flowk
+}  // namespace flowk::prelu

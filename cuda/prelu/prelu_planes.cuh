@@ -2,11 +2,11 @@
 // PReLU backward over planes of at least one pack.
 #pragma once
 
-#include "core/grid_order.cuh"
-#include "core/shared.cuh"
+#include "flowk/detail/pdl.cuh"
+#include "flowk/detail/shared.cuh"
 #include "prelu/prelu_gradients.cuh"
 
-namespace flowk {
+namespace flowk::prelu {
 
 // A thread's pack lies in one plane or in two.
 template <class Sum>
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(max_backward_threads, 4)
   const PreluBackwardTensors& tensors = params.tensors;
   const PackGrid& grid = tensors.grid;
   PackSums<Sum>* pack_sums = &shared<PackSums<Sum>>();
-  allow_next_grid();
+  launch_dependent_grids();
 
   // Positions in the span count from its first plane's start.
   const Index span_position = static_cast<Index>(static_cast<int64_t>(blockIdx.x) * params.span_packs * V + grid.phase);
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(max_backward_threads, 4)
   const int64_t span_start = span_position - first_plane * static_cast<Index>(grid.inner);
   const int64_t first = (static_cast<int64_t>(blockIdx.x) * params.span_packs + threadIdx.x) * V - grid.lead;
   PackSums<Sum> sums = {0, 0};
-  wait_for_previous_grid(static_cast<const T*>(tensors.x) + first);
+  wait_on_dependent_grids(static_cast<const T*>(tensors.x) + first);
   if (threadIdx.x < static_cast<uint32_t>(params.span_packs) && first < grid.num_elements) {
     const uint4 x = load_pack<T, kWhole>(tensors.x, first, grid.num_elements, tensors.x_shift);
     const uint4 dy = load_pack<T, kWhole>(tensors.dy, first, grid.num_elements, tensors.dy_shift);
@@ -117,4 +117,4 @@ __global__ void __launch_bounds__(max_backward_threads, 4)
   sum_planes<T, A, Index>(params, pack_sums, span_start, first_existing);
 }
 
-}  // namespace flowk
+}  // namespace flowk::prelu

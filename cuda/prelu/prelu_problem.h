@@ -4,7 +4,7 @@
 
 #include "prelu/prelu_plan.h"
 
-namespace flowk {
+namespace flowk::prelu {
 
 struct PreluShape {
   int64_t outer, channels, inner;
@@ -35,4 +35,4 @@ bool needs_wide_index(const PackGrid& grid);
 // Threads a block for one pack a thread.
 int32_t threads_for(int64_t num_packs, const Device& device);
 
-}  // namespace flowk
+}  // namespace flowk::prelu

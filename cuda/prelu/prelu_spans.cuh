@@ -2,10 +2,10 @@
 // PReLU backward over planes so long that the packs of a warp lie in two of them at most.
 #pragma once
 
-#include "core/grid_order.cuh"
+#include "flowk/detail/pdl.cuh"
 #include "prelu/prelu_gradients.cuh"
 
-namespace flowk {
+namespace flowk::prelu {
 
 // The plane that a span begins in, and the next. Partials are (channels, outer, partials_per_plane).
 struct SpanPlace {
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(max_span_threads) prelu_spans(const __grid_con
   const PackGrid& grid = tensors.grid;
   const int lane = static_cast<int>(threadIdx.x) & 31;
   const int64_t span = static_cast<int64_t>(blockIdx.x) * (blockDim.x >> 5) + (threadIdx.x >> 5);
-  allow_next_grid();
+  launch_dependent_grids();
   const int64_t first = span * params.span_elements + lane * V - grid.lead;
   // Elements of the span from this lane's first on.
   const int64_t in_tensor = grid.num_elements - first;
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(max_span_threads) prelu_spans(const __grid_con
                     : in_tensor - V + 1 >= in_span ? in_span
                                                    : static_cast<int>(in_tensor) - V + 1;
   uint4 x[kPacks] = {}, dy[kPacks] = {};
-  wait_for_previous_grid(static_cast<const T*>(tensors.x) + first);
+  wait_on_dependent_grids(static_cast<const T*>(tensors.x) + first);
 #pragma unroll
   for (int k = 0; k < kPacks; ++k)
     if (k * 32 * V < (kAligned ? whole : available) && (k > 0 || !kAligned || first >= 0)) {
@@ -140,4 +140,4 @@ __global__ void __launch_bounds__(max_span_threads) prelu_spans(const __grid_con
         lane == 1 ? Compute{0} : sums[0];
 }
 
-}  // namespace flowk
+}  // namespace flowk::prelu

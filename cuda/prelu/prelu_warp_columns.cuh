@@ -2,10 +2,10 @@
 // PReLU backward of few rows of channels: a warp holds a column of packs, and needs no other thread.
 #pragma once
 
-#include "core/grid_order.cuh"
+#include "flowk/detail/pdl.cuh"
 #include "prelu/prelu_gradients.cuh"
 
-namespace flowk {
+namespace flowk::prelu {
 
 // dx[r, c] = x[r, c] > 0 ? dy[r, c] : alpha[c] * dy[r, c]
 // dalpha[c] = sum over r of (x[r, c] > 0 ? 0 : dy[r, c] * x[r, c])   x, dy, dx (rows, channels), rows <= 32 * kRows
@@ -18,12 +18,12 @@ __global__ void __launch_bounds__(max_span_threads) prelu_warp_columns(const __g
   const uint32_t column = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);
   const int num_rows = static_cast<int>(params.num_rows);
   const int64_t place = static_cast<int64_t>(lane) * params.row_packs + column;  // in packs
-  allow_next_grid();
+  launch_dependent_grids();
   if (column >= static_cast<uint32_t>(params.row_packs)) return;
   const uint4* dys = static_cast<const uint4*>(params.tensors.dy);
   const uint4* xs = static_cast<const uint4*>(params.tensors.x);
   uint4 x[kRows] = {}, dy[kRows] = {};
-  wait_for_previous_grid(xs + place);
+  wait_on_dependent_grids(xs + place);
 #pragma unroll
   for (int k = 0; k < kRows; ++k)
     if (lane + 32 * k < num_rows) {
@@ -42,4 +42,4 @@ __global__ void __launch_bounds__(max_span_threads) prelu_warp_columns(const __g
     static_cast<A*>(params.sums)[column * V + static_cast<uint32_t>(index)] = convert<A>(sums[0]);
 }
 
-}  // namespace flowk
+}  // namespace flowk::prelu

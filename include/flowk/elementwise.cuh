@@ -23,15 +23,15 @@
 //     const float* a;  // a device pointer
 //     __device__ Axpy operator()() const { return {*a}; }
 //   };
-//   flowk::elementwise_by(MakeAxpy{a}, count, stream, out, x, y);
+//   flowk::transform_by(MakeAxpy{a}, count, stream, out, x, y);
 //
-// Needs nvcc with C++20 and include/flowk alone. NVRTC takes flowk/elementwise_kernel.cuh.
+// Needs nvcc with C++20 and include/flowk alone. NVRTC takes flowk/detail/elementwise_kernel.cuh.
 #pragma once
 
 #include <initializer_list>
 #include <type_traits>
 
-#include "flowk/elementwise_kernel.cuh"
+#include "flowk/detail/elementwise_kernel.cuh"
 
 #ifdef FLOWK_SIMT
 #include "simt/executor.h"
@@ -79,7 +79,7 @@ ElementwiseError launch_flat(void (*kernel)(Params, Factory), int64_t num_blocks
                              const Params& params, const Factory& factory) {
 #ifdef FLOWK_SIMT
   (void)stream;
-  const LaunchConfig config = {.num_blocks = num_blocks, .num_threads = elementwise_threads, .shared_bytes = 0};
+  const core::LaunchConfig config = {.num_blocks = num_blocks, .num_threads = elementwise_threads, .shared_bytes = 0};
   return simt::run_grid(config, [&] { kernel(params, factory); }) == nullptr ? 0 : 1;
 #else
   cudaLaunchConfig_t config = {};
@@ -107,45 +107,45 @@ ElementwiseError launch_flat(void (*kernel)(Params, Factory), int64_t num_blocks
 
 // out[i] = functor(x[i], ...) with functor = factory(), which the kernel calls.
 template <class Factory, class Out, class... In>
-ElementwiseError elementwise_by(const Factory& factory, int64_t count, ElementwiseStream stream, Out* out,
-                                const In*... in) {
+ElementwiseError transform_by(const Factory& factory, int64_t count, ElementwiseStream stream, Out* out,
+                              const In*... in) {
   static_assert(detail::are_elements<Out, In...>, "elements are trivially copyable, of 1, 2, 4, 8 or 16 bytes");
   static_assert(sizeof...(In) >= 1, "an operation has an input");
   if (count <= 0) return ElementwiseError{};
   constexpr int n = detail::pack_elements<Out, In...>;
-  ElementwiseParams<1 + sizeof...(In)> params = {};
+  detail::ElementwiseParams<1 + sizeof...(In)> params = {};
   int k = 0;
-  params.operands[k++] = linear_operand(out, count, false, 0, detail::element_shift<Out>);
-  ((params.operands[k++] = linear_operand(in, count, false, 0, detail::element_shift<In>)), ...);
+  params.operands[k++] = detail::linear_operand(out, count, false, 0, detail::element_shift<Out>);
+  ((params.operands[k++] = detail::linear_operand(in, count, false, 0, detail::element_shift<In>)), ...);
   // Two packs a thread only where a type is narrower than the widest: one reaches 1.00 of a copy otherwise, two 0.96.
   constexpr bool is_one_size = ((sizeof(In) == sizeof(Out)) && ...);
-  const int64_t num_blocks = cut_into_packs(count, n, is_one_size ? 1 : most_packs(n, sizeof...(In)), &params);
-  return detail::launch_flat(elementwise_flat<n, Factory, Element<Out>, Element<In>...>, num_blocks, stream, params,
-                             factory);
+  const int64_t num_blocks =
+      detail::cut_into_packs(count, n, is_one_size ? 1 : detail::most_packs(n, sizeof...(In)), &params);
+  return detail::launch_flat(detail::elementwise_flat<n, Factory, detail::Element<Out>, detail::Element<In>...>,
+                             num_blocks, stream, params, factory);
 }
 
 // out[i] = functor(x[i], ...) for any number of inputs.
 template <class Functor, class Out, class... In>
-ElementwiseError elementwise(const Functor& functor, int64_t count, ElementwiseStream stream, Out* out,
-                             const In*... in) {
-  return elementwise_by(detail::Given<Functor>{functor}, count, stream, out, in...);
+ElementwiseError transform(const Functor& functor, int64_t count, ElementwiseStream stream, Out* out, const In*... in) {
+  return transform_by(detail::Given<Functor>{functor}, count, stream, out, in...);
 }
 
 template <class Functor, class Out, class X>
 ElementwiseError unary(const Functor& functor, int64_t count, Out* out, const X* x, ElementwiseStream stream) {
-  return elementwise(functor, count, stream, out, x);
+  return transform(functor, count, stream, out, x);
 }
 
 template <class Functor, class Out, class X, class Y>
 ElementwiseError binary(const Functor& functor, int64_t count, Out* out, const X* x, const Y* y,
                         ElementwiseStream stream) {
-  return elementwise(functor, count, stream, out, x, y);
+  return transform(functor, count, stream, out, x, y);
 }
 
 template <class Functor, class Out, class X, class Y, class Z>
 ElementwiseError ternary(const Functor& functor, int64_t count, Out* out, const X* x, const Y* y, const Z* z,
                          ElementwiseStream stream) {
-  return elementwise(functor, count, stream, out, x, y, z);
+  return transform(functor, count, stream, out, x, y, z);
 }
 
 }  // namespace flowk

@@ -217,15 +217,15 @@ FLOWK_API flowk_status flowk_permute_explain(const void *src, const int64_t *src
  *   To bool: true where the product is not 0, NaN too. From bool: 0 or 1.
  */
 FLOWK_API flowk_status flowk_permute_convert(const void *src, const int64_t *src_strides, flowk_dtype src_dtype,
-                                             void *dst, const int64_t *dst_strides, flowk_dtype dst_dtype,
-                                             int32_t rank, const int64_t *shape, const int32_t *axes, double scale,
+                                             void *dst, const int64_t *dst_strides, flowk_dtype dst_dtype, int32_t rank,
+                                             const int64_t *shape, const int32_t *axes, double scale,
                                              flowk_stream stream);
 
 /* The plan of the same call to flowk_permute_convert() as text; as flowk_batch_transpose_explain(). */
-FLOWK_API flowk_status flowk_permute_convert_explain(const void *src, const int64_t *src_strides,
-                                                     flowk_dtype src_dtype, void *dst, const int64_t *dst_strides,
-                                                     flowk_dtype dst_dtype, int32_t rank, const int64_t *shape,
-                                                     const int32_t *axes, double scale, char *text, size_t text_bytes);
+FLOWK_API flowk_status flowk_permute_convert_explain(const void *src, const int64_t *src_strides, flowk_dtype src_dtype,
+                                                     void *dst, const int64_t *dst_strides, flowk_dtype dst_dtype,
+                                                     int32_t rank, const int64_t *shape, const int32_t *axes,
+                                                     double scale, char *text, size_t text_bytes);
 
 /* ------------------------------------------------------------------------------------------------------------------
  * ELEMENTWISE
@@ -357,15 +357,16 @@ FLOWK_API flowk_status flowk_ternary_explain(flowk_ternary_op op, const void *x,
  * ---------------------------------------------------------------------------------------------------------------- */
 
 /*
- * How to launch a kernel of flowk/elementwise_kernel.cuh that was compiled at run time (by NVRTC) for a functor of the
- * caller's: pyflowk.ElementwiseKernel does so. With nvcc there is flowk/elementwise.cuh, which needs none of this.
+ * How to launch a kernel of flowk/detail/elementwise_kernel.cuh that was compiled at run time (by NVRTC) for a functor
+ * of the caller's: pyflowk.ElementwiseKernel does so. With nvcc there is flowk/elementwise.cuh, which needs none of
+ * this.
  */
 #define FLOWK_FUNCTOR_PARAMS_BYTES 2048
 typedef struct flowk_functor_launch {
-  size_t struct_bytes;   /* sizeof(flowk_functor_launch): set by the caller */
-  int32_t num_parts;     /* how many launches the whole call takes: 0 where there is no element */
-  int32_t kernel;        /* flowk::elementwise_...: 0 flat, 1 strided, 2 periodic, 3 aligned_tiles, 4 shifted_tiles,
-                            5 row_walk */
+  size_t struct_bytes; /* sizeof(flowk_functor_launch): set by the caller */
+  int32_t num_parts;   /* how many launches the whole call takes: 0 where there is no element */
+  int32_t kernel; /* flowk::detail::elementwise_...: 0 flat, 1 strided, 2 periodic, 3 aligned_tiles, 4 shifted_tiles,
+                     5 row_walk */
   int32_t pack_elements; /* the kernel's first template argument */
   int32_t num_threads;   /* of a block */
   int64_t num_blocks;
@@ -449,7 +450,6 @@ FLOWK_API flowk_status flowk_prelu_backward_explain(const void *dy, const void *
                                                     void *dalpha, int64_t outer, int64_t channels, int64_t inner,
                                                     flowk_dtype dtype, flowk_dtype alpha_dtype, char *text,
                                                     size_t text_bytes);
-
 
 /* ------------------------------------------------------------------------------------------------------------------
  * MASKED SOFTMAX

@@ -15,7 +15,7 @@
 #endif
 
 // One side's memory, on the heap: `lead_bytes` from a multiple of 128, then the elements' bytes and not one more. A
-// chunk of 16 bytes that holds a byte of the tensor may be read whole, but what lies before the first such chunk may
+// vector of 16 bytes that holds a byte of the tensor may be read whole, but what lies before the first such vector may
 // not.
 class Memory {
  public:

@@ -31,18 +31,18 @@ struct CaseOperand {
 
 struct ElementwiseCase {
   const char* why;
-  flowk::ElementwiseArity arity;
+  flowk::elementwise::ElementwiseArity arity;
   int32_t op;
   std::vector<int64_t> shape;
   std::vector<CaseOperand> operands;  // out, then the inputs
 };
 
-inline int64_t bytes_of(flowk_dtype dtype) { return flowk::dtype_info(dtype).element_bytes; }
+inline int64_t bytes_of(flowk_dtype dtype) { return flowk::elementwise::dtype_info(dtype).element_bytes; }
 
 inline std::vector<int64_t> strides_of(const ElementwiseCase& row, const CaseOperand& operand) {
   if (!operand.strides.empty() || row.shape.empty()) return operand.strides;
   std::vector<int64_t> strides(row.shape.size());
-  flowk::contiguous_strides(static_cast<int>(row.shape.size()), row.shape.data(), strides.data());
+  flowk::elementwise::contiguous_strides(static_cast<int>(row.shape.size()), row.shape.data(), strides.data());
   return strides;
 }
 
@@ -129,13 +129,14 @@ class OperandMemory {
 };
 
 // The request over pointers to the elements with all indices 0.
-inline flowk::ElementwiseRequest make_request(const ElementwiseCase& row, const std::vector<const void*>& pointers,
-                                              double a = 0, double b = 0) {
-  flowk::ElementwiseRequest request;
-  const bool selects = row.arity == flowk::ElementwiseArity::ternary && row.op == FLOWK_TERNARY_WHERE;
+inline flowk::elementwise::ElementwiseRequest make_request(const ElementwiseCase& row,
+                                                           const std::vector<const void*>& pointers, double a = 0,
+                                                           double b = 0) {
+  flowk::elementwise::ElementwiseRequest request;
+  const bool selects = row.arity == flowk::elementwise::ElementwiseArity::ternary && row.op == FLOWK_TERNARY_WHERE;
   request.arity = row.arity;
   request.op = row.op;
-  request.compute = flowk::compute_class(row.operands[selects ? 2 : 1].dtype);
+  request.compute = flowk::elementwise::compute_class(row.operands[selects ? 2 : 1].dtype);
   request.a = a;
   request.b = b;
   request.shape.num_operands = static_cast<int>(row.operands.size());

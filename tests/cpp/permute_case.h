@@ -24,7 +24,7 @@ struct PermuteCase {
 // One side of a case in memory: strides of its own dimensions, and the bytes from its lowest to past its highest
 // element.
 struct CaseSide {
-  flowk::Layout layout;
+  flowk::permute::Layout layout;
   int64_t lead_bytes = 0;
   int64_t first_bytes = 0;  // from the lowest element to the one with all indices 0
   int64_t span_bytes = 0;
@@ -38,7 +38,7 @@ inline CaseSide case_side(const PermuteCase& row, bool is_dst) {
     side.layout.extents[d] = row.shape[is_dst ? static_cast<size_t>(row.axes[d]) : d];
   const std::vector<int64_t>& strides = is_dst ? row.dst_strides : row.src_strides;
   if (strides.empty())
-    flowk::contiguous_strides(side.layout.rank, side.layout.extents, side.layout.strides);
+    flowk::permute::contiguous_strides(side.layout.rank, side.layout.extents, side.layout.strides);
   else
     std::copy(strides.begin(), strides.end(), side.layout.strides);
   side.span_bytes = row.element_bytes;
@@ -51,9 +51,9 @@ inline CaseSide case_side(const PermuteCase& row, bool is_dst) {
 }
 
 // The request over pointers to the elements with all indices 0.
-inline flowk::PermuteRequest make_request(const PermuteCase& row, const void* src, void* dst) {
+inline flowk::permute::PermuteRequest make_request(const PermuteCase& row, const void* src, void* dst) {
   const CaseSide src_side = case_side(row, false), dst_side = case_side(row, true);
-  flowk::PermuteRequest request;
+  flowk::permute::PermuteRequest request;
   request.src = src;
   request.dst = dst;
   request.element_bytes = row.element_bytes;

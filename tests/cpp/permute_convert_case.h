@@ -22,7 +22,7 @@ inline constexpr TypePair type_pairs[] = {
 
 // The row with elements of `dtype` in place of its own: as many of them before the first one of src and of dst.
 inline PermuteCase case_of_type(PermuteCase row, flowk_dtype dtype) {
-  const int32_t element_bytes = flowk::dtype_info(dtype).element_bytes;
+  const int32_t element_bytes = flowk::permute::dtype_info(dtype).element_bytes;
   row.src_lead_bytes = row.src_lead_bytes / row.element_bytes * element_bytes;
   row.dst_lead_bytes = row.dst_lead_bytes / row.element_bytes * element_bytes;
   row.element_bytes = element_bytes;
@@ -30,7 +30,7 @@ inline PermuteCase case_of_type(PermuteCase row, flowk_dtype dtype) {
 }
 
 // The request over pointers to the elements with all indices 0.
-inline flowk::PermuteConvertRequest make_convert_request(const PermuteCase& row, const TypePair& types, double scale,
-                                                         const void* src, void* dst) {
+inline flowk::permute::PermuteConvertRequest make_convert_request(const PermuteCase& row, const TypePair& types,
+                                                                  double scale, const void* src, void* dst) {
   return {src, dst, types.src, types.dst, scale, make_request(row, src, dst).shape};
 }

@@ -6,19 +6,19 @@
 #include "permute/permute_plan.h"
 #include "permute_case.h"
 
-inline constexpr flowk::Device h200 = {.capability = 90,
-                                       .num_multiprocessors = 132,
-                                       .shared_bytes_per_multiprocessor = 233472,
-                                       .shared_bytes_per_block = 232448,
-                                       .threads_per_multiprocessor = 2048,
-                                       .l2_bytes = 62914560};
+inline constexpr flowk::permute::Device h200 = {.capability = 90,
+                                                .num_multiprocessors = 132,
+                                                .shared_bytes_per_multiprocessor = 233472,
+                                                .shared_bytes_per_block = 232448,
+                                                .threads_per_multiprocessor = 2048,
+                                                .l2_bytes = 62914560};
 // The least shared memory of those that flowk is built for: an sm_86, cut to a few multiprocessors.
-inline constexpr flowk::Device small = {.capability = 86,
-                                        .num_multiprocessors = 2,
-                                        .shared_bytes_per_multiprocessor = 102400,
-                                        .shared_bytes_per_block = 101376,
-                                        .threads_per_multiprocessor = 1536,
-                                        .l2_bytes = 524288};
+inline constexpr flowk::permute::Device small = {.capability = 86,
+                                                 .num_multiprocessors = 2,
+                                                 .shared_bytes_per_multiprocessor = 102400,
+                                                 .shared_bytes_per_block = 101376,
+                                                 .threads_per_multiprocessor = 1536,
+                                                 .l2_bytes = 524288};
 
 // Fake pointers, far apart, to the elements with all indices 0.
 inline const void* fake_src(const PermuteCase& row) {
@@ -31,7 +31,7 @@ inline void* fake_dst(const PermuteCase& row) {
   return reinterpret_cast<void*>((uintptr_t{1} << 54) + static_cast<uintptr_t>(side.lead_bytes + side.first_bytes));
 }
 
-inline int64_t num_grid_tiles(const flowk::GridDim* grid, int rank) {
+inline int64_t num_grid_tiles(const flowk::permute::GridDim* grid, int rank) {
   int64_t tiles = 1;
   for (int d = 0; d < rank; ++d) tiles *= grid[d].divider.divisor;
   return tiles;

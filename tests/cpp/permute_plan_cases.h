@@ -9,7 +9,7 @@
 #include "permute_case.h"
 
 struct PermutePlanCase {
-  flowk::PermuteKernel kernel;
+  flowk::permute::PermuteKernel kernel;
   PermuteCase row;
   bool wide_index = false;
 };
@@ -31,7 +31,7 @@ inline std::vector<int32_t> axes_reversed(int rank) {
 }
 
 inline std::vector<PermutePlanCase> permute_plan_cases() {
-  using enum flowk::PermuteKernel;
+  using enum flowk::permute::PermuteKernel;
   constexpr int64_t kilo = 1024, mega = 1024 * kilo, giga = 1024 * mega;
   return {
       // ---- one run on both sides
@@ -49,7 +49,7 @@ inline std::vector<PermutePlanCase> permute_plan_cases() {
       {contiguous_copy, {"2^32 units: 0 in 32 bits", 1, {64 * giga}, {0}}, true},
       {shifted_row_copy, {"one run, source not aligned", 4, {kilo, kilo}, {0, 1}, 4, 0}},
       {shifted_row_copy, {"one run, destination not aligned", 1, {1000003}, {0}, 0, 1}},
-      {shifted_row_copy, {"one run of a length that is no chunks", 1, {1000003}, {0}}},
+      {shifted_row_copy, {"one run of a length that is no vectors", 1, {1000003}, {0}}},
       {contiguous_copy, {"one byte of any strides", 1, {1, 1}, {1, 0}, 5, 3, {5, -5}, {5, 0}}},
       {shifted_row_copy, {"one run of complex numbers at half their size", 16, {1000}, {0}, 8, 8}},
       {shifted_row_copy, {"wide: one run of 2^35 + 1 bytes", 1, {32 * giga + 1}, {0}}, true},
@@ -77,7 +77,7 @@ inline std::vector<PermutePlanCase> permute_plan_cases() {
       {row_copy, {"wide: 2^32 rows: 0 in 32 bits", 16, {2, 4 * giga, 8}, {1, 0, 2}}, true},
       {shifted_row_copy, {"rows of 132 bytes", 4, {64, 100, 33}, {1, 0, 2}}},
       {shifted_row_copy, {"aligned rows, source not aligned", 4, {64, 128, 64}, {1, 0, 2}, 4, 0}},
-      {shifted_row_copy, {"wide: 10 chunks for each of 2^31 rows", 1, {mega, 2 * kilo, 131}, {1, 0, 2}}, true},
+      {shifted_row_copy, {"wide: 10 vectors for each of 2^31 rows", 1, {mega, 2 * kilo, 131}, {1, 0, 2}}, true},
       {shifted_row_copy, {"wide: 2^32 rows: 0 in 32 bits", 1, {2, 4 * giga, 131}, {1, 0, 2}}, true},
       {two_sided_tile, {"rows of 124 bytes that are not aligned", 1, {64, 100, 124}, {1, 0, 2}, 1, 0}},
 
@@ -104,7 +104,7 @@ inline std::vector<PermutePlanCase> permute_plan_cases() {
       {two_sided_tile,
        {"rank 32 reversed, of halves of complex numbers", 16, repeated(2, 32), axes_reversed(32), 8, 8}},
       {tiled_transpose,
-       {"rank 6, where both runs are of whole chunks", 4, {32, 10, 14, 9, 11, 32}, {4, 2, 5, 1, 3, 0}}},
+       {"rank 6, where both runs are of whole vectors", 4, {32, 10, 14, 9, 11, 32}, {4, 2, 5, 1, 3, 0}}},
       {two_sided_tile, {"rank 6 of odd extents", 4, {13, 9, 15, 9, 11, 7}, {4, 2, 5, 0, 3, 1}}},
       {two_sided_tile, {"runs that share a dimension", 4, {64, 9, 7, 11}, {2, 1, 0, 3}}},
       {tiled_transpose, {"a column is broadcast", 4, {kilo, 1000}, {0, 1}, 0, 0, {1, 0}, {}}},
@@ -126,7 +126,7 @@ inline std::vector<PermutePlanCase> permute_plan_cases() {
       {strided_tile, {"one dimension, strided", 4, {100000}, {0}, 0, 0, {3}, {2}}},
       {reversed_row_copy, {"one dimension, turned round", 4, {100000}, {0}, 0, 0, {-1}, {1}}},
       {reversed_row_copy, {"rows turned round, not aligned", 2, {300, 777}, {0, 1}, 2, 6, {777, -1}, {780, 1}}},
-      {reversed_row_copy, {"wide: 2^32 chunks turned round", 1, {64 * giga}, {0}, 0, 0, {-1}, {1}}, true},
+      {reversed_row_copy, {"wide: 2^32 vectors turned round", 1, {64 * giga}, {0}, 0, 0, {-1}, {1}}, true},
       {strided_tile, {"short rows turned round", 4, {1000, 9, 3}, {1, 0, 2}, 0, 0, {27, 3, -1}, {}}},
       {tiled_transpose, {"rows walked down in src", 4, {1024, 2048}, {1, 0}, 0, 0, {-2048, 1}, {}}},
       {tiled_transpose, {"columns walked down in dst", 4, {2048, 512}, {1, 0}, 0, 0, {}, {2048, -1}}},

@@ -9,8 +9,8 @@
 #include "check.h"
 #include "core/launch.cuh"
 
-using flowk::launch;
-using flowk::LaunchConfig;
+using flowk::core::launch;
+using flowk::core::LaunchConfig;
 namespace simt = flowk::simt;
 
 inline void set_order(const char* order) { setenv("FLOWK_SIMT_THREAD_ORDER", order, 1); }
@@ -18,10 +18,10 @@ inline void set_order(const char* order) { setenv("FLOWK_SIMT_THREAD_ORDER", ord
 // The fault's text, "" for success.
 template <class... Parameters, class... Arguments>
 std::string launch_fault(void (*kernel)(Parameters...), const LaunchConfig& config, Arguments... arguments) {
-  const flowk::Status status = launch(kernel, config, nullptr, arguments...);
+  const flowk::core::Status status = launch(kernel, config, nullptr, arguments...);
   if (status.ok()) return "";
   CHECK(status.code() == FLOWK_STATUS_INTERNAL_ERROR);
-  return flowk::last_error_text();
+  return flowk::core::last_error_text();
 }
 
 inline bool contains(const std::string& text, const char* part) {

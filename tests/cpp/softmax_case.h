@@ -13,7 +13,7 @@
 
 #include "core/convert.cuh"
 #include "core/dtype.h"
-#include "masked_softmax/masked_softmax_plan.h"
+#include "softmax/softmax_plan.h"
 
 struct SoftmaxCase {
   const char* why;
@@ -37,7 +37,7 @@ struct SoftmaxCase {
 class CaseTensor {
  public:
   CaseTensor(flowk_dtype dtype, int64_t elements, int64_t lead = 0)
-      : dtype_(dtype), elements_(elements), bytes_(flowk::dtype_info(dtype).element_bytes), lead_(lead) {
+      : dtype_(dtype), elements_(elements), bytes_(flowk::softmax::dtype_info(dtype).element_bytes), lead_(lead) {
     memory_ = static_cast<unsigned char*>(std::malloc(static_cast<size_t>((elements + lead) * bytes_)));
     std::memset(memory_, 0x7e, static_cast<size_t>((elements + lead) * bytes_));
   }
@@ -49,8 +49,8 @@ class CaseTensor {
   int64_t elements() const { return elements_; }
   double get(int64_t i) const {
     switch (dtype_) {
-      case FLOWK_FLOAT16: return flowk::widen(static_cast<flowk::Float16*>(data())[i]);
-      case FLOWK_BFLOAT16: return flowk::widen(static_cast<flowk::BFloat16*>(data())[i]);
+      case FLOWK_FLOAT16: return flowk::softmax::widen(static_cast<flowk::softmax::Float16*>(data())[i]);
+      case FLOWK_BFLOAT16: return flowk::softmax::widen(static_cast<flowk::softmax::BFloat16*>(data())[i]);
       case FLOWK_FLOAT32: return static_cast<float*>(data())[i];
       case FLOWK_FLOAT64: return static_cast<double*>(data())[i];
       case FLOWK_INT32: return static_cast<int32_t*>(data())[i];
@@ -60,8 +60,12 @@ class CaseTensor {
   }
   void set(int64_t i, double value) {
     switch (dtype_) {
-      case FLOWK_FLOAT16: static_cast<flowk::Float16*>(data())[i] = flowk::convert<flowk::Float16>(value); break;
-      case FLOWK_BFLOAT16: static_cast<flowk::BFloat16*>(data())[i] = flowk::convert<flowk::BFloat16>(value); break;
+      case FLOWK_FLOAT16:
+        static_cast<flowk::softmax::Float16*>(data())[i] = flowk::softmax::convert<flowk::softmax::Float16>(value);
+        break;
+      case FLOWK_BFLOAT16:
+        static_cast<flowk::softmax::BFloat16*>(data())[i] = flowk::softmax::convert<flowk::softmax::BFloat16>(value);
+        break;
       case FLOWK_FLOAT32: static_cast<float*>(data())[i] = static_cast<float>(value); break;
       case FLOWK_FLOAT64: static_cast<double*>(data())[i] = value; break;
       case FLOWK_INT32: static_cast<int32_t*>(data())[i] = static_cast<int32_t>(value); break;
@@ -116,8 +120,8 @@ class CaseRun {
       }
   }
 
-  flowk::SoftmaxRequest request() const {
-    using namespace flowk;
+  flowk::softmax::SoftmaxRequest request() const {
+    using namespace flowk::softmax;
     SoftmaxRequest request;
     request.backward = row_.backward;
     request.log_softmax = row_.log_softmax;

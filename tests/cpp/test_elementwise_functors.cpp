@@ -83,7 +83,7 @@ void functor_and_factory_take_every_alignment() {
             y[i] = static_cast<float>(1000 - i);
           }
           CHECK(flowk::binary(Axpy{2.0f}, count, out.data(), x.data(), y.data(), nullptr) == 0);
-          CHECK(flowk::elementwise_by(MakeAxpy{a.data()}, count, nullptr, made.data(), x.data(), y.data()) == 0);
+          CHECK(flowk::transform_by(MakeAxpy{a.data()}, count, nullptr, made.data(), x.data(), y.data()) == 0);
           bool is_right = true;
           for (int64_t i = 0; i < count; ++i)
             is_right = is_right && out[i] == static_cast<float>(1000 + i) && made[i] == out[i];
@@ -142,7 +142,7 @@ struct MakeNegate {
 
 // Calls have one pack a thread: here params say two.
 void a_thread_may_own_two_packs() {
-  using namespace flowk;
+  using namespace flowk::elementwise;
   constexpr int n = 4;
   for (const int64_t count : {1, 5, 1024, 2048, 3072, 3073, 5000, 9999})
     for (const int64_t shift : {0, 1})
@@ -154,8 +154,8 @@ void a_thread_may_own_two_packs() {
         params.operands[1] = linear_operand(x.data(), count, false, 0, 2);
         const int64_t num_blocks = cut_into_packs(count, n, packs, &params);
         CHECK(params.packs == packs || params.num_packs == 0);
-        CHECK(detail::launch_flat(elementwise_flat<n, MakeNegate, Element<float>, Element<float>>, num_blocks, nullptr,
-                                  params, MakeNegate{}) == 0);
+        CHECK(flowk::detail::launch_flat(elementwise_flat<n, MakeNegate, Element<float>, Element<float>>, num_blocks,
+                                         nullptr, params, MakeNegate{}) == 0);
         int num_wrong = 0;
         for (int64_t i = 0; i < count; ++i) num_wrong += out[i] != -static_cast<float>(i + 1);
         CHECK(num_wrong == 0);

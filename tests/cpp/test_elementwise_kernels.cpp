@@ -12,7 +12,7 @@
 
 namespace {
 
-using namespace flowk;
+using namespace flowk::elementwise;
 
 constexpr flowk_dtype all_dtypes[] = {FLOWK_BOOL,    FLOWK_INT8,        FLOWK_INT16,      FLOWK_INT32,
                                       FLOWK_INT64,   FLOWK_UINT8,       FLOWK_UINT16,     FLOWK_UINT32,

@@ -8,7 +8,7 @@
 
 namespace {
 
-using namespace flowk;
+using namespace flowk::elementwise;
 using enum ElementwiseAccess;
 
 constexpr Device h200 = {.capability = 90,

@@ -17,7 +17,7 @@
 
 namespace {
 
-using namespace flowk;
+using namespace flowk::permute;
 
 constexpr double scale = 0.5;
 

@@ -15,7 +15,7 @@
 
 namespace {
 
-using namespace flowk;
+using namespace flowk::permute;
 
 PermuteConvertRequest fake_request(const PermuteCase& row, const TypePair& types) {
   return make_convert_request(row, types, 1, fake_src(case_of_type(row, types.src)),
@@ -70,7 +70,7 @@ std::vector<ConvertPlanCase> convert_plan_cases() {
       {channel_interleave, u8_f16, {"more than 2^31 elements", 1, {128 * kilo, 4, 16 * kilo}, {0, 2, 1}}},
       {two_sided_tile, f32_f16, {"two channels", 1, {32, 2, 224 * 224}, {0, 2, 1}}},
       {two_sided_tile, f32_f16, {"planes of an odd length", 1, {32, 3, 1001}, {0, 2, 1}}},
-      {two_sided_tile, f32_f16, {"planes whose pixels are no whole chunks", 1, {32, 3, 1004}, {0, 2, 1}}},
+      {two_sided_tile, f32_f16, {"planes whose pixels are no whole vectors", 1, {32, 3, 1004}, {0, 2, 1}}},
       {two_sided_tile, {FLOWK_INT32, FLOWK_FLOAT16}, {"computed in double", 1, {32, 3, 224 * 224}, {0, 2, 1}}},
       {channel_deinterleave, u8_f16, {"NHWC to NCHW", 1, {32, 224 * 224, 3}, {0, 2, 1}}},
       {channel_deinterleave,
@@ -102,9 +102,8 @@ void check_launch(const PermuteCase& row, const TypePair& types, const Device& d
     const ChannelParams& channels = plan.movement.channels;
     const bool src_is_planar = plan.movement.kernel == PermuteKernel::channel_interleave;
     const int64_t planar_bytes = src_is_planar ? src_bytes : dst_bytes;
-    CHECK(launch.num_blocks * launch.num_threads * chunk_limit_bytes / planar_bytes * channels.num_channels >=
-          num_elements);
-    CHECK(launch.shared_bytes >= launch.num_threads * chunk_limit_bytes / planar_bytes * channels.num_channels *
+    CHECK(launch.num_blocks * launch.num_threads * vector_bytes / planar_bytes * channels.num_channels >= num_elements);
+    CHECK(launch.shared_bytes >= launch.num_threads * vector_bytes / planar_bytes * channels.num_channels *
                                      (src_is_planar ? dst_bytes : src_bytes));
   } else {
     CHECK(launch.num_blocks == num_grid_tiles(plan.movement.tile.grid, plan.movement.tile.grid_rank));

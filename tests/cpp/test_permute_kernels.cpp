@@ -16,7 +16,7 @@
 
 namespace {
 
-using namespace flowk;
+using namespace flowk::permute;
 
 void permute_naively(const PermuteCase& row, const unsigned char* src, unsigned char* dst) {
   const CaseSide src_side = case_side(row, false), dst_side = case_side(row, true);
@@ -81,7 +81,7 @@ struct Reached {
     not_plain |= plan.kernel == PermuteKernel::tiled_transpose && !tile.has_plain_rows;
     short_last_src |= tile.num_src_blocks > 1 && tile.src_last_block != tile.src_block;
     short_last_dst |= tile.num_dst_blocks > 1 && tile.dst_last_end != tile.dst_block + tile.halo;
-    several_passes |= tile.num_store_chunks * tile.num_dst_rows.divisor > tile_threads;
+    several_passes |= tile.num_store_vectors * tile.num_dst_rows.divisor > tile_threads;
     grouped_rows |= tile.dst_rows.shift > 0;
   }
   void check_everything_was() const {

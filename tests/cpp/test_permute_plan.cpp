@@ -14,7 +14,7 @@
 
 namespace {
 
-using namespace flowk;
+using namespace flowk::permute;
 
 PermuteRequest fake_request(const PermuteCase& row) { return make_request(row, fake_src(row), fake_dst(row)); }
 
@@ -51,13 +51,13 @@ void check_launch(const PermuteCase& row, const Device& device, const PermutePla
   if (is_copy(plan.kernel)) {
     CHECK(launch.num_blocks == (plan.copy.num_units + launch.num_threads - 1) / launch.num_threads);
     CHECK(plan.wide_index == (plan.copy.num_units >= int64_t{1} << 31));
-    CHECK(plan.copy.num_units * chunk_limit_bytes >= num_bytes);
+    CHECK(plan.copy.num_units * vector_bytes >= num_bytes);
     if (plan.kernel == PermuteKernel::row_copy) CHECK(plan.unit_bytes == 16);
   } else if (is_channels(plan.kernel)) {
     const int64_t num_tiles = num_grid_tiles(plan.channels.grid, plan.channels.grid_rank);
     CHECK(plan.channels.num_tiles == num_tiles &&
           launch.num_blocks == ceil_div(num_tiles, plan.channels.tiles_per_block));
-    CHECK(launch.num_blocks * launch.num_threads * chunk_limit_bytes * plan.channels.num_channels >= num_bytes);
+    CHECK(launch.num_blocks * launch.num_threads * vector_bytes * plan.channels.num_channels >= num_bytes);
   } else {
     CHECK(launch.num_blocks == num_grid_tiles(plan.tile.grid, plan.tile.grid_rank));
     CHECK(launch.num_blocks * launch.shared_bytes >= num_bytes);
@@ -114,7 +114,7 @@ void equal_requests_have_equal_plans() {
 
 // Twice, at pointers that are further on by lines and by less: the memory is asked before and after it knows a row, and
 // rows drive each other out of it.
-void a_remembered_plan_is_the_plan() {
+void a_cached_plan_is_the_plan() {
   for (int round = 0; round < 2; ++round) {
     for (const Device& device : {h200, small}) {
       for (const PermutePlanCase& expected : permute_plan_cases()) {
@@ -125,8 +125,8 @@ void a_remembered_plan_is_the_plan() {
           request.dst = static_cast<unsigned char*>(request.dst) + 2 * step;
           PermutePlan plan;
           plan_permute(request, device, &plan);
-          CHECK(remembered_plan(request, device) == plan);
-          CHECK(remembered_plan(request, device) == plan);
+          CHECK(cached_plan(request, device) == plan);
+          CHECK(cached_plan(request, device) == plan);
         }
       }
     }
@@ -145,7 +145,7 @@ void a_thread_remembers_its_last_32_shapes() {
     const PermuteCase row = {"transpose", 4, {rows, 96}, {1, 0}};
     PermuteProblem problem;
     make_problem(fake_request(row), &problem);
-    remembered_plan(problem, h200, count_and_plan);
+    cached_plan(problem, h200, count_and_plan);
   };
   num_planned = 0;
   for (int round = 0; round < 3; ++round)
@@ -232,7 +232,7 @@ int main() {
   every_kernel_is_reached_by_a_row_and_by_one_of_2_to_the_31_elements();
   kernels_have_names_of_their_own();
   equal_requests_have_equal_plans();
-  a_remembered_plan_is_the_plan();
+  a_cached_plan_is_the_plan();
   a_thread_remembers_its_last_32_shapes();
   complex_halves_leave_the_stride_of_an_extent_of_1_alone();
   explanation_starts_with_the_kernel_and_is_cut_to_the_buffer();

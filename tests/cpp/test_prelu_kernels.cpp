@@ -18,7 +18,7 @@
 
 namespace {
 
-using namespace flowk;
+using namespace flowk::prelu;
 
 constexpr unsigned char guard = 0xA5;
 

@@ -11,7 +11,7 @@
 
 namespace {
 
-using namespace flowk;
+using namespace flowk::prelu;
 
 const Device h200 = {.capability = 90,
                      .num_multiprocessors = 132,
@@ -112,7 +112,7 @@ void check_launch(const LaunchConfig& launch, int32_t max_threads) {
 void check_plan(const PreluCase& row, const Device& device, const PreluBackwardPlan& plan) {
   const int64_t num_packs = (row.outer * row.channels * row.inner * bytes_of(row.dtype) + 15) / 16;
   check_launch(plan.launch, max_backward_threads);
-  CHECK(plan.launch.overlaps_previous == (device.capability >= 90));
+  CHECK(plan.launch.uses_pdl == (device.capability >= 90));
   if (plan.kernel == PreluBackwardKernel::planes_of_channels) {
     const ChannelPlaneParams& params = plan.channel_planes;
     const int64_t tile_packs = params.tile_packs.divisor, V = pack_bytes / bytes_of(row.dtype);
@@ -142,7 +142,7 @@ void check_plan(const PreluCase& row, const Device& device, const PreluBackwardP
   CHECK((plan.num_sums == 0) == (plan.workspace_bytes == 0));
   for (int i = 0; i < plan.num_sums; ++i) {
     check_launch(plan.sum_launches[i], max_row_sum_threads);
-    CHECK(plan.sum_launches[i].overlaps_previous == (device.capability >= 90));
+    CHECK(plan.sum_launches[i].uses_pdl == (device.capability >= 90));
     CHECK(plan.sum_launches[i].num_blocks << plan.sums[i].log2_block_channels >= plan.sums[i].channels);
   }
   if (device.capability < 90) CHECK(plan.launch.cluster_blocks == 1);

@@ -11,16 +11,16 @@
 
 #include "check.h"
 #include "core/divide.h"
-#include "core/shape.h"
+#include "core/iteration_space.h"
 
 namespace {
 
-using flowk::check_no_overlap;
-using flowk::check_no_self_overlap;
-using flowk::check_size;
-using flowk::Divider;
-using flowk::Layout;
-using flowk::PairShape;
+using flowk::core::check_no_overlap;
+using flowk::core::check_no_self_overlap;
+using flowk::core::check_size;
+using flowk::core::Divider;
+using flowk::core::Layout;
+using flowk::core::PairShape;
 
 Layout make_layout(const std::vector<int64_t>& extents, const std::vector<int64_t>& strides) {
   Layout layout;
@@ -47,7 +47,7 @@ void for_each_choice(int size, const std::vector<int64_t>& values,
 // Calls body(indices) for every index of the extents.
 template <class Body>
 void for_each_index(int rank, const int64_t* extents, const Body& body) {
-  int64_t index[flowk::max_rank] = {};
+  int64_t index[flowk::core::max_rank] = {};
   if (std::find(extents, extents + rank, 0) != extents + rank) return;
   for (;;) {
     body(index);
@@ -94,7 +94,7 @@ bool is_simple(const PairShape& shape) {
 
 void check_simplify(const PairShape& given) {
   PairShape shape = given;
-  flowk::simplify(&shape);
+  flowk::core::simplify(&shape);
   CHECK(is_simple(shape));
   CHECK(shape.rank <= given.rank);
   CHECK(sorted_pairs_of(shape) == sorted_pairs_of(given));
@@ -170,7 +170,7 @@ void simplify_merges_rank_32_into_one_dimension() {
     shape.extents[d] = 2;
     shape.src_strides[d] = shape.dst_strides[d] = int64_t{1} << (31 - d);
   }
-  flowk::simplify(&shape);
+  flowk::core::simplify(&shape);
   CHECK(shape.rank == 1 && shape.extents[0] == int64_t{1} << 32 && shape.src_strides[0] == 1 &&
         shape.dst_strides[0] == 1);
 }
@@ -178,15 +178,17 @@ void simplify_merges_rank_32_into_one_dimension() {
 void contiguous_strides_are_c_order_and_stay_defined_where_they_overflow() {
   const int64_t extents[3] = {4, 0, 5}, huge[3] = {2, INT64_MAX, INT64_MAX};
   int64_t strides[3];
-  flowk::contiguous_strides(3, extents, strides);
+  flowk::core::contiguous_strides(3, extents, strides);
   CHECK(strides[2] == 1 && strides[1] == 5);
-  flowk::contiguous_strides(3, huge, strides);
+  flowk::core::contiguous_strides(3, huge, strides);
   CHECK(strides[2] == 1 && strides[1] == INT64_MAX);
 }
 
 // ---- the checks
 
-bool last_error_names(const char* parameter) { return std::strstr(flowk::last_error_text(), parameter) != nullptr; }
+bool last_error_names(const char* parameter) {
+  return std::strstr(flowk::core::last_error_text(), parameter) != nullptr;
+}
 
 flowk_status size_status(const std::vector<int64_t>& extents, const std::vector<int64_t>& strides,
                          int64_t element_bytes) {
@@ -334,7 +336,7 @@ void divider_is_exact() {
     const Divider divider(d);
     const auto is_exact = [&](uint32_t n) {
       uint32_t rest = n;
-      return divider.divide(n) == n / d && flowk::take_index(&rest, divider) == n % d && rest == n / d;
+      return divider.divide(n) == n / d && flowk::core::take_index(&rest, divider) == n % d && rest == n / d;
     };
     for (const uint32_t n : numbers) CHECK(is_exact(n));
     // Both sides of the first, middle and last multiples.

@@ -9,12 +9,12 @@
 #include <thread>
 #include <vector>
 
-#include "core/shared.cuh"
+#include "flowk/detail/shared.cuh"
 #include "simt_case.h"
 
 namespace {
 
-using flowk::shared;
+using flowk::core::shared;
 
 // ---- the grid and its order
 

@@ -11,7 +11,7 @@
 #include "core/device.h"
 #include "softmax_case.h"
 
-using namespace flowk;
+using namespace flowk::softmax;
 
 namespace {
 
@@ -24,7 +24,7 @@ void check_plan(const SoftmaxCase& row, CaseRun* run, const SoftmaxPlan& plan) {
   const bool right = ran && run->is_right();
   CHECK(right);
   if (!right)
-    std::printf("  %s: %s, %d of type %d, %lld columns, lead %lld, %d chunks, %d lanes of %d\n", row.why,
+    std::printf("  %s: %s, %d of type %d, %lld columns, lead %lld, %d vectors, %d lanes of %d\n", row.why,
                 softmax_kernel_name(plan.kernel), static_cast<int>(row.backward), static_cast<int>(row.dtype),
                 static_cast<long long>(row.columns), static_cast<long long>(row.lead), plan.vectors_per_thread,
                 plan.params.lanes_per_row, plan.launch.num_threads);
@@ -53,23 +53,23 @@ void check_case(const SoftmaxCase& row) {
     SoftmaxPlan forced;
     if (plan_softmax_as(request, device, shape, &forced)) check_plan(row, &run, forced);
   };
-  const int64_t chunks = row.columns * dtype_info(row.dtype).element_bytes / 16 + 1;
+  const int64_t row_vectors = row.columns * dtype_info(row.dtype).element_bytes / 16 + 1;
   for (const int vectors : {1, 2, 4, 8, 16})
     for (const int lanes : {1, 4, 16, 32, 64, 96})
-      if (int64_t{vectors} * lanes <= 4 * chunks + 64)
+      if (int64_t{vectors} * lanes <= 4 * row_vectors + 64)
         try_shape(SoftmaxKernel::row_in_registers, vectors, lanes, lanes < 32 ? 64 : lanes);
   for (const int vectors : {4, 8})
     for (const int lanes : {32, 96}) try_shape(SoftmaxKernel::row_in_shared, vectors, lanes, lanes);
   for (const int lanes : {1, 2, 4, 8, 16})
     for (const int rows : {1, 3}) try_shape(SoftmaxKernel::rows_in_span, 0, lanes, 64, rows);
   for (const int lanes : {1, 2, 4, 8})
-    for (const int chunks : {2, 4}) try_shape(SoftmaxKernel::rows_by_chunks, chunks, lanes, 64);
+    for (const int vectors : {2, 4}) try_shape(SoftmaxKernel::rows_by_vectors, vectors, lanes, 64);
   for (const int lanes : {1, 2, 4, 8, 16, 32})
-    for (const int chunks : {1, 2, 3, 4}) try_shape(SoftmaxKernel::rows_in_lanes, chunks, lanes, 64);
+    for (const int vectors : {1, 2, 3, 4}) try_shape(SoftmaxKernel::rows_in_lanes, vectors, lanes, 64);
   for (const int lanes : {32, 64})
     for (const int slices : {1, 4}) try_shape(SoftmaxKernel::row_in_slices, 0, lanes, lanes, 1, slices);
-  for (const int chunks : {2, 4})
-    try_shape(SoftmaxKernel::cluster_rows_in_turn, chunks, turn_threads, turn_threads, 1, 3);
+  for (const int vectors : {2, 4})
+    try_shape(SoftmaxKernel::cluster_rows_in_turn, vectors, turn_threads, turn_threads, 1, 3);
   for (const int lanes : {2, 32, 64}) try_shape(SoftmaxKernel::row_read_twice, 0, lanes, lanes < 32 ? 32 : lanes);
 }
 
@@ -173,7 +173,7 @@ void bands_that_do_not_divide_the_rows_are_right() {
 void every_kernel_is_reached() {
   for (const SoftmaxKernel kernel :
        {SoftmaxKernel::row_in_registers, SoftmaxKernel::row_in_shared, SoftmaxKernel::rows_in_span,
-        SoftmaxKernel::rows_by_chunks, SoftmaxKernel::rows_in_lanes, SoftmaxKernel::row_read_twice,
+        SoftmaxKernel::rows_by_vectors, SoftmaxKernel::rows_in_lanes, SoftmaxKernel::row_read_twice,
         SoftmaxKernel::row_in_slices, SoftmaxKernel::cluster_rows_in_turn})
     for (const bool backward : {false, true})
       CHECK(reached.contains({backward, kernel}) == !(backward && kernel == SoftmaxKernel::rows_in_lanes));

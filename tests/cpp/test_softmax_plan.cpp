@@ -7,7 +7,7 @@
 #include "core/device.h"
 #include "softmax_case.h"
 
-using namespace flowk;
+using namespace flowk::softmax;
 
 namespace {
 
@@ -120,14 +120,14 @@ void short_rows_share_warps_and_long_ones_take_blocks() {
   CHECK(plan_of(request_of(FLOWK_FLOAT64, 100, 1 << 20), a100).kernel == SoftmaxKernel::row_read_twice);
 }
 
-void rows_of_few_chunks_are_several_a_thread() {
+void rows_of_few_vectors_are_several_a_thread() {
   for (const int64_t columns : {8, 16}) {
     const SoftmaxPlan plan = plan_of(request_of(FLOWK_FLOAT16, 1 << 20, columns), h200);
-    CHECK(plan.kernel == SoftmaxKernel::rows_by_chunks && plan.params.lanes_per_row == columns / 8);
+    CHECK(plan.kernel == SoftmaxKernel::rows_by_vectors && plan.params.lanes_per_row == columns / 8);
     CHECK(plan.launch.num_blocks * plan.launch.num_threads * plan.vectors_per_thread * 8 == columns << 20);
   }
-  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 8, true), h200).kernel != SoftmaxKernel::rows_by_chunks);
-  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 24), h200).kernel != SoftmaxKernel::rows_by_chunks);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 8, true), h200).kernel != SoftmaxKernel::rows_by_vectors);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 24), h200).kernel != SoftmaxKernel::rows_by_vectors);
 }
 
 // A block of short rows reads 4 KB or more: of x, or of dy and y.
@@ -172,21 +172,21 @@ void forms_leave_out_what_is_not_there() {
   CHECK(plan_of(request, h200).form == SoftmaxForm::aligned);
 }
 
-// The blocks of a cluster have a row's chunks between them, each as many as its threads hold.
+// The blocks of a cluster have a row's vectors between them, each as many as its threads hold.
 void parts_of_whole_rows_fit_their_blocks() {
   for (const int64_t columns : {1000, 1536, 12288, 40960, 41432, 98304, 151936})
     for (const bool dense : {false, true}) {
       const SoftmaxPlan plan = plan_of(request_of(FLOWK_FLOAT16, 1000, columns, dense), h200);
       CHECK(plan.kernel == SoftmaxKernel::row_in_registers);
       const int held = plan.params.lanes_per_row * plan.vectors_per_thread;
-      CHECK(plan.params.row_chunks == columns / 8 && plan.params.block_chunks <= held);
-      CHECK(plan.params.block_chunks * plan.launch.cluster_blocks >= plan.params.row_chunks);
+      CHECK(plan.params.row_vectors == columns / 8 && plan.params.block_vectors <= held);
+      CHECK(plan.params.block_vectors * plan.launch.cluster_blocks >= plan.params.row_vectors);
       CHECK((plan.form == SoftmaxForm::whole) == (held * plan.launch.cluster_blocks == columns / 8));
     }
 }
 
-// 5178 chunks: 8 blocks would have 3 warps each. 43 chunks: 16 lanes have 3 or less of them, 32 lanes 2 or less.
-void rows_of_no_power_of_2_leave_few_lanes_without_a_chunk() {
+// 5178 vectors: 8 blocks would have 3 warps each. 43 vectors: 16 lanes have 3 or less of them, 32 lanes 2 or less.
+void rows_of_no_power_of_2_leave_few_lanes_without_a_vector() {
   const SoftmaxPlan long_row = plan_of(request_of(FLOWK_FLOAT16, 3000, 41429), h200);
   CHECK(long_row.launch.cluster_blocks == 4 && long_row.params.lanes_per_row == 192);
   const SoftmaxPlan gradient = plan_of(request_of(FLOWK_FLOAT16, 1 << 17, 344, false, true), h200);
@@ -310,12 +310,12 @@ int main() {
   clusters_are_for_devices_that_have_them();
   a_few_long_rows_are_spread_over_blocks();
   short_rows_share_warps_and_long_ones_take_blocks();
-  rows_of_few_chunks_are_several_a_thread();
+  rows_of_few_vectors_are_several_a_thread();
   blocks_of_short_rows_are_not_too_small();
   rows_in_spans_are_windows_of_units();
   forms_leave_out_what_is_not_there();
   parts_of_whole_rows_fit_their_blocks();
-  rows_of_no_power_of_2_leave_few_lanes_without_a_chunk();
+  rows_of_no_power_of_2_leave_few_lanes_without_a_vector();
   masks_that_heads_share_are_walked_in_bands();
   long_rows_are_cut_into_slices_unless_they_are_written_over_x();
   long_rows_are_taken_in_turn();

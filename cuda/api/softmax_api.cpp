@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C ABI of masked softmax and its backward: check, plan, run.
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "api/check.h"
+#include "core/device.h"
+#include "core/dtype.h"
+#include "core/iteration_space.h"
+#include "core/status.h"
+#include "flowk/flowk.h"
+#include "softmax/softmax_plan.h"
+
+namespace flowk::api {
+using namespace softmax;
+namespace {
+
+constexpr int64_t max_columns = int64_t{1} << 30;
+constexpr int64_t max_diagonal = int64_t{1} << 62;
+// So that scale * log2(e) is a float32 too; float64 is computed in base e.
+constexpr double max_scale_of_float32 = 0x1p126;
+
+// A tensor of a call: what flowk.h says of one in three arguments, and its name there.
+struct Operand {
+  const char* name;
+  const void* pointer;
+  const int64_t* strides;
+  flowk_dtype dtype;
+};
+
+struct SoftmaxArguments {
+  bool backward;
+  Operand x;     // or dy
+  Operand side;  // backward: y
+  Operand out;
+  int32_t rank;
+  const int64_t* shape;
+  double scale;
+  const flowk_softmax_mask* mask;
+  int32_t log_softmax;
+  const char* in_dtype_name;
+  const char* out_dtype_name;
+};
+
+bool is_softmax_dtype(flowk_dtype dtype) {
+  return dtype == FLOWK_FLOAT16 || dtype == FLOWK_BFLOAT16 || dtype == FLOWK_FLOAT32 || dtype == FLOWK_FLOAT64;
+}
+
+Status check_softmax_dtype(const char* parameter, flowk_dtype dtype) {
+  DtypeInfo info;
+  FLOWK_RETURN_IF_ERROR(check_dtype(parameter, dtype, &info));
+  if (!is_softmax_dtype(dtype))
+    return Status::failure(FLOWK_STATUS_UNSUPPORTED_DTYPE,
+                           "%s = %d (%s), must be float16, bfloat16, float32 or float64", parameter,
+                           static_cast<int>(dtype), info.name);
+  return {};
+}
+
+// float32 or `dtype` itself; float64 only with itself.
+Status check_other_dtype(const char* parameter, flowk_dtype other, const char* name, flowk_dtype dtype) {
+  FLOWK_RETURN_IF_ERROR(check_softmax_dtype(parameter, other));
+  const bool agrees = other == dtype || (other == FLOWK_FLOAT32 && dtype != FLOWK_FLOAT64) ||
+                      (dtype == FLOWK_FLOAT32 && other != FLOWK_FLOAT64);
+  if (!agrees)
+    return Status::failure(FLOWK_STATUS_UNSUPPORTED_DTYPE,
+                           "%s = %d (%s), must be %s (%s), or one of the two float32 and the other 16-bit", parameter,
+                           static_cast<int>(other), dtype_info(other).name, name, dtype_info(dtype).name);
+  return {};
+}
+
+Status check_flag(const char* parameter, int32_t value) {
+  if (value != 0 && value != 1)
+    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "%s = %d, must be 0 or 1", parameter, value);
+  return {};
+}
+
+// A tensor of the first `rank` extents of `shape`; where it has rows, its last stride is 1.
+Status make_layout(const Operand& operand, int32_t rank, const int64_t* shape, bool has_rows, Layout* layout) {
+  layout->rank = rank;
+  std::copy(shape, shape + rank, layout->extents);
+  if (operand.strides != nullptr)
+    std::copy(operand.strides, operand.strides + rank, layout->strides);
+  else
+    contiguous_strides(rank, layout->extents, layout->strides);
+  if (has_rows && layout->extents[rank - 1] == 1) layout->strides[rank - 1] = 1;
+  if (has_rows && layout->strides[rank - 1] != 1)
+    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "%s_strides[%d] = %lld, must be 1: a row is contiguous",
+                           operand.name, rank - 1, static_cast<long long>(layout->strides[rank - 1]));
+  const DtypeInfo dtype = dtype_info(operand.dtype);
+  FLOWK_RETURN_IF_ERROR(check_size(operand.name, *layout, dtype.element_bytes));
+  return check_pointer(operand.name, operand.pointer, dtype);
+}
+
+// The layout in units of `unit_bytes`, which an element is a multiple of.
+Layout in_units(const Layout& layout, int64_t element_bytes, int64_t unit_bytes) {
+  Layout result = layout;
+  const int64_t units = element_bytes / unit_bytes;
+  if (units == 1) return result;
+  for (int d = 0; d < result.rank; ++d) result.strides[d] *= units;
+  result.extents[result.rank] = units;
+  result.strides[result.rank] = 1;
+  ++result.rank;
+  return result;
+}
+
+Status check_apart(const Operand& input, const Layout& input_layout, const Operand& out, const Layout& out_layout) {
+  const int64_t input_bytes = dtype_info(input.dtype).element_bytes, out_bytes = dtype_info(out.dtype).element_bytes;
+  const int64_t unit = std::min(input_bytes, out_bytes);
+  return check_no_overlap(input.name, input.pointer, in_units(input_layout, input_bytes, unit), out.name, out.pointer,
+                          in_units(out_layout, out_bytes, unit), unit);
+}
+
+// The output may be the input itself.
+Status check_same_or_apart(const Operand& input, const Layout& input_layout, const Operand& out,
+                           const Layout& out_layout) {
+  bool same = input.pointer == out.pointer && input.dtype == out.dtype;
+  for (int d = 0; same && d < out_layout.rank; ++d)
+    same = out_layout.extents[d] == 1 || input_layout.strides[d] == out_layout.strides[d];
+  if (same) return {};
+  return check_apart(input, input_layout, out, out_layout);
+}
+
+void put_operand(SoftmaxRequest* request, SoftmaxOperand operand, const void* pointer, const Layout& layout,
+                 int64_t element_bytes) {
+  request->pointers[operand] = pointer;
+  for (int d = 0; d < request->rank; ++d) request->strides[operand][d] = layout.strides[d] * element_bytes;
+}
+
+// lengths, causal and window.
+Status check_interval(const SoftmaxArguments& arguments, const Layout& out_layout, SoftmaxRequest* request) {
+  const flowk_softmax_mask& mask = *arguments.mask;
+  const int32_t leading = arguments.rank - 1;
+  FLOWK_RETURN_IF_ERROR(check_flag("mask->causal", mask.causal));
+  FLOWK_RETURN_IF_ERROR(check_flag("mask->lengths_from_right", mask.lengths_from_right));
+  if (mask.causal_offset < -max_diagonal || mask.causal_offset > max_diagonal)
+    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "mask->causal_offset = %lld, must be within +-2^62",
+                           static_cast<long long>(mask.causal_offset));
+  if (mask.window < 0 || mask.window > max_diagonal)
+    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "mask->window = %lld, must be in 0 ... 2^62",
+                           static_cast<long long>(mask.window));
+  if (mask.causal != 0 || mask.window > 0) {
+    // Ends past 2^61 are past every column of every row.
+    __extension__ typedef __int128 int128;
+    const auto clamp = [](int128 end) {
+      constexpr int128 most = int128{1} << 61;
+      return static_cast<int64_t>(std::clamp(end, -most, most));
+    };
+    const int64_t q = leading > 0 ? arguments.shape[leading - 1] : 1;
+    const int128 diagonal = int128{arguments.shape[leading]} - q + mask.causal_offset;
+    request->has_diagonal = true;
+    request->diagonal_begin = clamp(mask.window > 0 ? diagonal - mask.window + 1 : -(int128{1} << 61));
+    request->diagonal_end = clamp(diagonal + (mask.causal != 0 ? 1 : mask.window));
+    if (leading > 0) request->strides[softmax_row][leading - 1] = 1;
+  }
+  if (mask.lengths == nullptr) return {};
+  if (mask.lengths_dtype != FLOWK_INT32 && mask.lengths_dtype != FLOWK_INT64)
+    return Status::failure(FLOWK_STATUS_UNSUPPORTED_DTYPE, "mask->lengths_dtype = %d, must be int32 or int64",
+                           static_cast<int>(mask.lengths_dtype));
+  const Operand lengths = {"mask->lengths", mask.lengths, mask.lengths_strides, mask.lengths_dtype};
+  Layout layout;
+  FLOWK_RETURN_IF_ERROR(make_layout(lengths, leading, arguments.shape, false, &layout));
+  FLOWK_RETURN_IF_ERROR(check_apart(lengths, layout, arguments.out, out_layout));
+  request->lengths_bytes = dtype_info(mask.lengths_dtype).element_bytes;
+  request->lengths_from_right = mask.lengths_from_right != 0;
+  put_operand(request, softmax_lengths, mask.lengths, layout, request->lengths_bytes);
+  return {};
+}
+
+// The parts that only the forward call looks at.
+Status check_dense_and_bias(const SoftmaxArguments& arguments, const Layout& out_layout, SoftmaxRequest* request) {
+  const flowk_softmax_mask& mask = *arguments.mask;
+  Layout layout;
+  if (mask.dense != nullptr) {
+    const Operand dense = {"mask->dense", mask.dense, mask.dense_strides, FLOWK_BOOL};
+    FLOWK_RETURN_IF_ERROR(make_layout(dense, arguments.rank, arguments.shape, true, &layout));
+    FLOWK_RETURN_IF_ERROR(check_apart(dense, layout, arguments.out, out_layout));
+    put_operand(request, softmax_dense, mask.dense, layout, 1);
+  }
+  if (mask.bias != nullptr) {
+    const flowk_dtype x_dtype = arguments.x.dtype;
+    FLOWK_RETURN_IF_ERROR(check_softmax_dtype("mask->bias_dtype", mask.bias_dtype));
+    if (mask.bias_dtype != x_dtype && (mask.bias_dtype != FLOWK_FLOAT32 || x_dtype == FLOWK_FLOAT64))
+      return Status::failure(FLOWK_STATUS_UNSUPPORTED_DTYPE,
+                             "mask->bias_dtype = %d (%s), must be x_dtype (%s), or float32 with a 16-bit x",
+                             static_cast<int>(mask.bias_dtype), dtype_info(mask.bias_dtype).name,
+                             dtype_info(x_dtype).name);
+    const Operand bias = {"mask->bias", mask.bias, mask.bias_strides, mask.bias_dtype};
+    FLOWK_RETURN_IF_ERROR(make_layout(bias, arguments.rank, arguments.shape, true, &layout));
+    FLOWK_RETURN_IF_ERROR(check_apart(bias, layout, arguments.out, out_layout));
+    request->bias_dtype = mask.bias_dtype;
+    put_operand(request, softmax_side, mask.bias, layout, dtype_info(mask.bias_dtype).element_bytes);
+  }
+  return {};
+}
+
+Status check_shape(const SoftmaxArguments& arguments, bool* is_empty) {
+  const int32_t rank = arguments.rank;
+  if (rank < 1 || rank > FLOWK_MAX_RANK)
+    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "rank = %d, must be in 1 ... %d", rank, FLOWK_MAX_RANK);
+  if (arguments.shape == nullptr) return Status::failure(FLOWK_STATUS_NULL_POINTER, "shape = NULL, must not be");
+  for (int d = 0; d < rank; ++d) {
+    if (arguments.shape[d] < 0)
+      return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "shape[%d] = %lld, must be >= 0", d,
+                             static_cast<long long>(arguments.shape[d]));
+    if (arguments.shape[d] == 0) *is_empty = true;
+  }
+  if (arguments.shape[rank - 1] > max_columns)
+    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "shape[%d] = %lld, must be <= 2^30: it is a row", rank - 1,
+                           static_cast<long long>(arguments.shape[rank - 1]));
+  return {};
+}
+
+// Fills `request`, or sets `is_empty` where there is nothing to do.
+Status check_softmax(const SoftmaxArguments& arguments, SoftmaxRequest* request, bool* is_empty) {
+  *is_empty = false;
+  FLOWK_RETURN_IF_ERROR(check_softmax_dtype(arguments.in_dtype_name, arguments.x.dtype));
+  FLOWK_RETURN_IF_ERROR(
+      check_other_dtype(arguments.out_dtype_name, arguments.out.dtype, arguments.in_dtype_name, arguments.x.dtype));
+  FLOWK_RETURN_IF_ERROR(check_shape(arguments, is_empty));
+  FLOWK_RETURN_IF_ERROR(check_flag("log_softmax", arguments.log_softmax));
+  const bool is_double = arguments.x.dtype == FLOWK_FLOAT64;
+  if (!std::isfinite(arguments.scale) || (!is_double && std::fabs(arguments.scale) > max_scale_of_float32))
+    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "scale = %g, must be finite%s", arguments.scale,
+                           is_double ? "" : " and within +-2^126");
+  if (arguments.mask != nullptr && arguments.mask->struct_bytes != sizeof(flowk_softmax_mask))
+    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "mask->struct_bytes = %zu, must be %zu",
+                           arguments.mask->struct_bytes, sizeof(flowk_softmax_mask));
+  if (*is_empty) return {};
+
+  const int32_t rank = arguments.rank;
+  Layout x, side, out;
+  FLOWK_RETURN_IF_ERROR(make_layout(arguments.x, rank, arguments.shape, true, &x));
+  if (arguments.backward) FLOWK_RETURN_IF_ERROR(make_layout(arguments.side, rank, arguments.shape, true, &side));
+  FLOWK_RETURN_IF_ERROR(make_layout(arguments.out, rank, arguments.shape, true, &out));
+  FLOWK_RETURN_IF_ERROR(check_no_self_overlap(arguments.out.name, out));
+  FLOWK_RETURN_IF_ERROR(check_same_or_apart(arguments.x, x, arguments.out, out));
+  if (arguments.backward) FLOWK_RETURN_IF_ERROR(check_same_or_apart(arguments.side, side, arguments.out, out));
+
+  request->backward = arguments.backward;
+  request->log_softmax = arguments.log_softmax != 0;
+  request->in_dtype = arguments.x.dtype;
+  request->out_dtype = arguments.out.dtype;
+  request->bias_dtype = arguments.x.dtype;
+  request->rank = rank - 1;
+  request->columns = arguments.shape[rank - 1];
+  request->scale = arguments.scale;
+  std::copy(arguments.shape, arguments.shape + request->rank, request->extents);
+  for (int i = 0; i < num_softmax_operands; ++i) std::fill_n(request->strides[i], request->rank, int64_t{0});
+  const int64_t in_bytes = dtype_info(arguments.x.dtype).element_bytes;
+  put_operand(request, softmax_x, arguments.x.pointer, x, in_bytes);
+  put_operand(request, softmax_out, arguments.out.pointer, out, dtype_info(arguments.out.dtype).element_bytes);
+  if (arguments.backward) put_operand(request, softmax_side, arguments.side.pointer, side, in_bytes);
+  if (arguments.mask == nullptr) return {};
+  FLOWK_RETURN_IF_ERROR(check_interval(arguments, out, request));
+  return arguments.backward ? Status() : check_dense_and_bias(arguments, out, request);
+}
+
+Status softmax(const SoftmaxArguments& arguments, flowk_stream stream) {
+  SoftmaxRequest request;
+  bool is_empty = false;
+  FLOWK_RETURN_IF_ERROR(check_softmax(arguments, &request, &is_empty));
+  if (is_empty) return {};
+  Device device;
+  FLOWK_RETURN_IF_ERROR(current_device(&device));
+  SoftmaxPlan plan;
+  plan_softmax(request, device, &plan);
+  return run_softmax(plan, stream);
+}
+
+Status softmax_explain(const SoftmaxArguments& arguments, char* text, size_t text_bytes) {
+  SoftmaxRequest request;
+  bool is_empty = false;
+  FLOWK_RETURN_IF_ERROR(check_softmax(arguments, &request, &is_empty));
+  return explain_on_current_device(text, text_bytes, is_empty, [&](const Device& device) {
+    SoftmaxPlan plan;
+    plan_softmax(request, device, &plan);
+    explain_softmax(plan, request, text, text_bytes);
+  });
+}
+
+SoftmaxArguments forward_arguments(const Operand& x, const Operand& y, int32_t rank, const int64_t* shape, double scale,
+                                   const flowk_softmax_mask* mask, int32_t log_softmax) {
+  return {false, x, {}, y, rank, shape, scale, mask, log_softmax, "x_dtype", "y_dtype"};
+}
+
+SoftmaxArguments backward_arguments(const Operand& dy, const Operand& y, const Operand& dx, int32_t rank,
+                                    const int64_t* shape, double scale, const flowk_softmax_mask* mask,
+                                    int32_t log_softmax) {
+  return {true, dy, y, dx, rank, shape, scale, mask, log_softmax, "y_dtype", "dx_dtype"};
+}
+
+}  // namespace
+}  // namespace flowk::api
+
+extern "C" {
+
+flowk_status flowk_masked_softmax(const void* x, const int64_t* x_strides, flowk_dtype x_dtype, void* y,
+                                  const int64_t* y_strides, flowk_dtype y_dtype, int32_t rank, const int64_t* shape,
+                                  double scale, const flowk_softmax_mask* mask, int32_t log_softmax,
+                                  flowk_stream stream) {
+  return flowk::api::softmax(flowk::api::forward_arguments({"x", x, x_strides, x_dtype}, {"y", y, y_strides, y_dtype},
+                                                           rank, shape, scale, mask, log_softmax),
+                             stream)
+      .code();
+}
+
+flowk_status flowk_masked_softmax_explain(const void* x, const int64_t* x_strides, flowk_dtype x_dtype, void* y,
+                                          const int64_t* y_strides, flowk_dtype y_dtype, int32_t rank,
+                                          const int64_t* shape, double scale, const flowk_softmax_mask* mask,
+                                          int32_t log_softmax, char* text, size_t text_bytes) {
+  return flowk::api::softmax_explain(
+             flowk::api::forward_arguments({"x", x, x_strides, x_dtype}, {"y", y, y_strides, y_dtype}, rank, shape,
+                                           scale, mask, log_softmax),
+             text, text_bytes)
+      .code();
+}
+
+flowk_status flowk_masked_softmax_backward(const void* dy, const int64_t* dy_strides, const void* y,
+                                           const int64_t* y_strides, flowk_dtype y_dtype, void* dx,
+                                           const int64_t* dx_strides, flowk_dtype dx_dtype, int32_t rank,
+                                           const int64_t* shape, double scale, const flowk_softmax_mask* mask,
+                                           int32_t log_softmax, flowk_stream stream) {
+  return flowk::api::softmax(
+             flowk::api::backward_arguments({"dy", dy, dy_strides, y_dtype}, {"y", y, y_strides, y_dtype},
+                                            {"dx", dx, dx_strides, dx_dtype}, rank, shape, scale, mask, log_softmax),
+             stream)
+      .code();
+}
+
+flowk_status flowk_masked_softmax_backward_explain(const void* dy, const int64_t* dy_strides, const void* y,
+                                                   const int64_t* y_strides, flowk_dtype y_dtype, void* dx,
+                                                   const int64_t* dx_strides, flowk_dtype dx_dtype, int32_t rank,
+                                                   const int64_t* shape, double scale, const flowk_softmax_mask* mask,
+                                                   int32_t log_softmax, char* text, size_t text_bytes) {
+  return flowk::api::softmax_explain(
+             flowk::api::backward_arguments({"dy", dy, dy_strides, y_dtype}, {"y", y, y_strides, y_dtype},
+                                            {"dx", dx, dx_strides, dx_dtype}, rank, shape, scale, mask, log_softmax),
+             text, text_bytes)
+      .code();
+}
+
+}  // extern "C"

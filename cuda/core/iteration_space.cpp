@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/iteration_space.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+
+namespace flowk::core {
+namespace {
+
+// The lowest and highest offset that a layout reaches, in elements. Precondition: check_size() passed.
+struct Reach {
+  int64_t lowest = 0;
+  int64_t highest = 0;
+};
+
+Reach reach_of(const Layout& layout) {
+  Reach reach;
+  for (int d = 0; d < layout.rank; ++d) {
+    const int64_t span = (layout.extents[d] - 1) * layout.strides[d];
+    (span < 0 ? reach.lowest : reach.highest) += span;
+  }
+  return reach;
+}
+
+bool is_empty(const Layout& layout) {
+  return std::any_of(layout.extents, layout.extents + layout.rank, [](int64_t extent) { return extent == 0; });
+}
+
+// A term `stride * index` of an offset, 0 <= index < extent, stride > 0.
+struct Term {
+  int64_t stride;
+  int64_t extent;
+  int64_t divisor;  // of this stride and all smaller ones
+};
+
+// Is there a choice of indices whose terms sum to a value in [lowest, highest]? Terms are sorted by stride, largest
+// first; `remaining` is what terms[0 ...] can reach together. `steps` bounds the work: true when it runs out.
+bool some_sum_in(const Term* terms, int num_terms, int64_t remaining, int64_t lowest, int64_t highest, int* steps) {
+  lowest = std::max<int64_t>(lowest, 0);
+  highest = std::min(highest, remaining);
+  if (lowest > highest) return false;
+  if (num_terms == 0) return true;  // nothing remains, so both are 0
+  const Term term = terms[0];
+  if (highest / term.divisor * term.divisor < lowest) return false;  // sums are multiples of it
+  if (num_terms == 1) return true;
+  if (--*steps < 0) return true;
+  const int64_t rest = remaining - term.stride * (term.extent - 1);
+  const int64_t first = lowest <= rest ? 0 : (lowest - rest + term.stride - 1) / term.stride;
+  const int64_t last = std::min(term.extent - 1, highest / term.stride);
+  for (int64_t index = first; index <= last; ++index) {
+    const int64_t taken = index * term.stride;
+    if (some_sum_in(terms + 1, num_terms - 1, rest, lowest - taken, highest - taken, steps)) return true;
+  }
+  return false;
+}
+
+// Brings terms to fewer with the same sums, sorted by stride, largest first, and fills in their divisors. A term whose
+// stride is k times another's, where k is at most the other's extent, only continues the other's multiples: as the same
+// dimension of the two tensors always does, and a contiguous tensor's outer dimensions do.
+void merge_terms(Term* terms, int* num_terms) {
+  std::sort(terms, terms + *num_terms, [](const Term& x, const Term& y) { return x.stride < y.stride; });
+  int num_merged = 0;
+  for (int i = 0; i < *num_terms; ++i) {
+    const Term term = terms[i];
+    Term* const into = std::find_if(terms, terms + num_merged, [&](const Term& other) {
+      return term.stride % other.stride == 0 && term.stride / other.stride <= other.extent;
+    });
+    if (into == terms + num_merged)
+      terms[num_merged++] = term;
+    else
+      into->extent += term.stride / into->stride * (term.extent - 1);
+  }
+  *num_terms = num_merged;
+  for (int i = 0; i < num_merged; ++i) terms[i].divisor = std::gcd(terms[i].stride, i > 0 ? terms[i - 1].divisor : 0);
+  std::reverse(terms, terms + num_merged);
+}
+
+// The addresses of a tensor's lowest and highest elements. Addresses past 2^60, which no machine has, are refused, so
+// that sums of two tensors' offsets fit int64_t.
+Status find_addresses(const char* parameter, const void* pointer, const Layout& layout, int64_t element_bytes,
+                      int64_t* lowest, int64_t* highest) {
+  constexpr int64_t limit = int64_t{1} << 60;
+  const Reach reach = reach_of(layout);
+  const int64_t address = reinterpret_cast<intptr_t>(pointer);
+  if (__builtin_add_overflow(address, reach.lowest * element_bytes, lowest) ||
+      __builtin_add_overflow(address, reach.highest * element_bytes, highest) || *lowest < 0 || *highest > limit)
+    return Status::failure(
+        FLOWK_STATUS_SIZE_OVERFLOW,
+        "%s = %p: its strides reach from %lld to %lld bytes from it, must stay in addresses 0 ... 2^60", parameter,
+        pointer, static_cast<long long>(reach.lowest * element_bytes),
+        static_cast<long long>(reach.highest * element_bytes));
+  return {};
+}
+
+void add_terms(const Layout& layout, int64_t element_bytes, Term* terms, int* num_terms) {
+  for (int d = 0; d < layout.rank; ++d)
+    if (layout.extents[d] > 1 && layout.strides[d] != 0)
+      terms[(*num_terms)++] = {std::abs(layout.strides[d]) * element_bytes, layout.extents[d], 0};
+}
+
+}  // namespace
+
+void contiguous_strides(int rank, const int64_t* extents, int64_t* strides) {
+  int64_t stride = 1;
+  for (int d = rank - 1; d >= 0; --d) {
+    strides[d] = stride;
+    // A product that overflows is found by check_size(); here it only must not be undefined.
+    if (__builtin_mul_overflow(stride, std::max<int64_t>(extents[d], 1), &stride)) stride = INT64_MAX;
+  }
+}
+
+Status check_size(const char* parameter, const Layout& layout, int64_t element_bytes) {
+  if (is_empty(layout)) return {};
+  int64_t total_bytes = element_bytes;
+  int64_t reach_bytes = element_bytes;
+  for (int d = 0; d < layout.rank; ++d) {
+    const int64_t extent = layout.extents[d];
+    const int64_t stride = layout.strides[d];
+    if (extent == 1) continue;  // its stride reaches nothing
+    int64_t span = 0;
+    const bool overflows = stride == INT64_MIN || __builtin_mul_overflow(total_bytes, extent, &total_bytes) ||
+                           __builtin_mul_overflow(std::abs(stride), extent - 1, &span) ||
+                           __builtin_mul_overflow(span, element_bytes, &span) ||
+                           __builtin_add_overflow(reach_bytes, span, &reach_bytes);
+    if (overflows)
+      return Status::failure(FLOWK_STATUS_SIZE_OVERFLOW,
+                             "%s: extent %lld with stride %lld in dimension %d takes it past 2^63 - 1 bytes", parameter,
+                             static_cast<long long>(extent), static_cast<long long>(stride), d);
+  }
+  return {};
+}
+
+Status check_no_self_overlap(const char* parameter, const Layout& layout) {
+  if (is_empty(layout)) return {};
+  int order[max_rank];
+  int rank = 0;
+  for (int d = 0; d < layout.rank; ++d) {
+    if (layout.extents[d] == 1) continue;
+    int at = rank++;
+    for (; at > 0 && std::abs(layout.strides[order[at - 1]]) > std::abs(layout.strides[d]); --at)
+      order[at] = order[at - 1];
+    order[at] = d;
+  }
+  int64_t reached = 0;  // by the strides so far
+  for (int i = 0; i < rank; ++i) {
+    const int d = order[i];
+    const int64_t step = std::abs(layout.strides[d]);
+    if (step <= reached)
+      return Status::failure(
+          FLOWK_STATUS_OVERLAP,
+          "%s: stride %lld of dimension %d must step over the %lld elements that smaller strides reach", parameter,
+          static_cast<long long>(layout.strides[d]), d, static_cast<long long>(reached + 1));
+    reached += step * (layout.extents[d] - 1);
+  }
+  return {};
+}
+
+Status check_no_overlap(const char* a_parameter, const void* a, const Layout& a_layout, int64_t a_element_bytes,
+                        const char* b_parameter, const void* b, const Layout& b_layout, int64_t b_element_bytes) {
+  if (is_empty(a_layout) || is_empty(b_layout)) return {};
+  int64_t a_lowest = 0, a_highest = 0, b_lowest = 0, b_highest = 0;
+  FLOWK_RETURN_IF_ERROR(find_addresses(a_parameter, a, a_layout, a_element_bytes, &a_lowest, &a_highest));
+  FLOWK_RETURN_IF_ERROR(find_addresses(b_parameter, b, b_layout, b_element_bytes, &b_lowest, &b_highest));
+  if (a_highest + a_element_bytes <= b_lowest || b_highest + b_element_bytes <= a_lowest) return {};
+
+  // They share a byte iff a's offset from a_lowest minus b's from b_lowest lies within one element of the distance of
+  // the two: of a's below it, of b's above it. Walking b from its highest element down turns the difference into one
+  // sum of terms >= 0.
+  Term terms[2 * max_rank];
+  int num_terms = 0;
+  add_terms(a_layout, a_element_bytes, terms, &num_terms);
+  add_terms(b_layout, b_element_bytes, terms, &num_terms);
+  merge_terms(terms, &num_terms);
+  const int64_t distance = b_highest - a_lowest;
+  const int64_t remaining = (a_highest - a_lowest) + (b_highest - b_lowest);
+  int steps = 10000;
+  if (!some_sum_in(terms, num_terms, remaining, distance - (a_element_bytes - 1), distance + (b_element_bytes - 1),
+                   &steps))
+    return {};
+  return Status::failure(
+      FLOWK_STATUS_OVERLAP, "%s (%lld bytes from %p) overlaps %s (%lld bytes from %p), must not share an element",
+      b_parameter, static_cast<long long>(b_highest - b_lowest + b_element_bytes),
+      reinterpret_cast<const void*>(b_lowest), a_parameter,
+      static_cast<long long>(a_highest - a_lowest + a_element_bytes), reinterpret_cast<const void*>(a_lowest));
+}
+
+void simplify(PairShape* shape) {
+  // Insertion sort by the size of the dst stride, largest first, leaving out extents of 1 and turning src strides up.
+  PairShape sorted;
+  sorted.src_offset = shape->src_offset;
+  sorted.dst_offset = shape->dst_offset;
+  for (int d = 0; d < shape->rank; ++d) {
+    const int64_t extent = shape->extents[d];
+    if (extent == 1) continue;
+    int64_t src_stride = shape->src_strides[d];
+    int64_t dst_stride = shape->dst_strides[d];
+    if (src_stride < 0 || (src_stride == 0 && dst_stride < 0)) {
+      sorted.src_offset += src_stride * (extent - 1);
+      sorted.dst_offset += dst_stride * (extent - 1);
+      src_stride = -src_stride;
+      dst_stride = -dst_stride;
+    }
+    int at = sorted.rank++;
+    for (; at > 0 && std::abs(sorted.dst_strides[at - 1]) < std::abs(dst_stride); --at) {
+      sorted.extents[at] = sorted.extents[at - 1];
+      sorted.src_strides[at] = sorted.src_strides[at - 1];
+      sorted.dst_strides[at] = sorted.dst_strides[at - 1];
+    }
+    sorted.extents[at] = extent;
+    sorted.src_strides[at] = src_stride;
+    sorted.dst_strides[at] = dst_stride;
+  }
+  // Merge each dimension into its outer neighbour where the two are one to both operands.
+  *shape = sorted;
+  shape->rank = 0;
+  for (int d = 0; d < sorted.rank; ++d) {
+    const int outer = shape->rank - 1;
+    const bool merges = outer >= 0 && shape->src_strides[outer] == sorted.src_strides[d] * sorted.extents[d] &&
+                        shape->dst_strides[outer] == sorted.dst_strides[d] * sorted.extents[d];
+    const int at = merges ? outer : shape->rank++;
+    shape->extents[at] = merges ? shape->extents[outer] * sorted.extents[d] : sorted.extents[d];
+    shape->src_strides[at] = sorted.src_strides[d];
+    shape->dst_strides[at] = sorted.dst_strides[d];
+  }
+}
+
+}  // namespace flowk::core

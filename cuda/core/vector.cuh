@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Packs: 1 to 16 bytes moved by one instruction, and vectors of 16 bytes.
+#pragma once
+
+#include <cstdint>
+
+#include "core/namespaces.h"
+#include "flowk/detail/async_copy.cuh"
+#include "flowk/detail/target.cuh"
+
+namespace flowk::core {
+
+// The unsigned integer type of `Bytes` bytes, aligned to them: what an element is to a kernel that only moves it.
+template <int Bytes>
+struct PackType;
+template <>
+struct PackType<1> {
+  using type = uint8_t;
+};
+template <>
+struct PackType<2> {
+  using type = uint16_t;
+};
+template <>
+struct PackType<4> {
+  using type = uint32_t;
+};
+template <>
+struct PackType<8> {
+  using type = uint2;
+};
+template <>
+struct PackType<16> {
+  using type = uint4;
+};
+template <int Bytes>
+using Pack = typename PackType<Bytes>::type;
+
+// Stores 16 bytes at `address`, a multiple of 16, as one: the compiler makes four of some that it has words of in
+// registers.
+__device__ __forceinline__ void store_vector(void* address, const uint4& vector) {
+#ifdef FLOWK_SIMT
+  *static_cast<uint4*>(address) = vector;
+#else
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(vector.x), "r"(vector.y), "r"(vector.z),
+               "r"(vector.w)
+               : "memory");
+#endif
+}
+
+// The vector at `address`, a multiple of 16, without reading at or past `end`; the rest is zero.
+__device__ __forceinline__ uint4 load_vector_before(const unsigned char* address, const unsigned char* end) {
+  if (end - address >= vector_bytes) return *reinterpret_cast<const uint4*>(address);
+  uint4 vector = {0, 0, 0, 0};
+#pragma unroll 1
+  for (int i = static_cast<int>(end - address) - 1; i >= 0; --i) {
+    vector.w = __funnelshift_l(vector.z, vector.w, 8);
+    vector.z = __funnelshift_l(vector.y, vector.z, 8);
+    vector.y = __funnelshift_l(vector.x, vector.y, 8);
+    vector.x = vector.x << 8 | address[i];
+  }
+  return vector;
+}
+
+// Bytes [shift, shift + 16) of the 32 bytes (low, high), 0 <= shift < 16.
+__device__ __forceinline__ uint4 shift_vectors(const uint4& low, const uint4& high, int shift) {
+  uint32_t words[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+  // Whole words first, by selects of constant indices so that the words stay in registers; then bits within words.
+#pragma unroll
+  for (int i = 0; i < 6; ++i) words[i] = (shift & 8) ? words[i + 2] : words[i];
+#pragma unroll
+  for (int i = 0; i < 5; ++i) words[i] = (shift & 4) ? words[i + 1] : words[i];
+  const unsigned bits = (shift & 3) * 8;
+  return {__funnelshift_r(words[0], words[1], bits), __funnelshift_r(words[1], words[2], bits),
+          __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits)};
+}
+
+// A 16-byte vector as elements of `Bytes` bytes, for kernels that put it together or take it apart.
+template <int Bytes>
+union Vector {
+  uint4 whole;
+  uint32_t words[4];
+  Pack<Bytes> elements[vector_bytes / Bytes];
+};
+
+// Stores elements [first, last) of a vector that belongs at `address`, a multiple of 16; 32-bit words that lie inside
+// go whole.
+template <int Bytes>
+__device__ __forceinline__ void store_partial_vector(unsigned char* address, const Vector<Bytes>& vector, int first,
+                                                     int last) {
+  constexpr int elements_per_word = Bytes < 4 ? 4 / Bytes : 1;
+  constexpr int num_steps = vector_bytes / Bytes / elements_per_word;
+#pragma unroll
+  for (int step = 0; step < num_steps; ++step) {
+    const int begin = step * elements_per_word;
+    if (Bytes < 4 && begin >= first && begin + elements_per_word <= last) {
+      *reinterpret_cast<uint32_t*>(address + step * 4) = vector.words[step];
+      continue;
+    }
+#pragma unroll
+    for (int i = begin; i < begin + elements_per_word; ++i)
+      if (i >= first && i < last) *reinterpret_cast<Pack<Bytes>*>(address + i * Bytes) = vector.elements[i];
+  }
+}
+
+}  // namespace flowk::core

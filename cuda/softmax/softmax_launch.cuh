@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a plan to a launch, for one input type: each masked_softmax_TYPE.cu instantiates its own, so that they compile
+// side by side.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+
+#include "core/launch.cuh"
+#include "core/resident_clusters.cuh"
+#include "softmax/softmax_backward_in_shared.cuh"
+#include "softmax/softmax_row_in_slices.cuh"
+#include "softmax/softmax_row_read_twice.cuh"
+#include "softmax/softmax_rows_by_vectors.cuh"
+#include "softmax/softmax_rows_in_lanes.cuh"
+#include "softmax/softmax_rows_in_span.cuh"
+#include "softmax/softmax_rows_in_turn.cuh"
+#include "softmax/softmax_run.h"
+
+namespace flowk::softmax {
+
+inline Status no_such_kernel(const SoftmaxPlan& plan) {
+  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "no kernel %s of %d vectors a thread",
+                         softmax_kernel_name(plan.kernel), plan.vectors_per_thread);
+}
+
+template <class T, class Out, SoftmaxMask kMask, SoftmaxForm kForm>
+Status launch_form_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
+  switch (plan.vectors_per_thread) {
+    case 1: return launch(softmax_row_in_registers<T, Out, 1, kMask, kForm>, plan.launch, stream, plan.params);
+    case 2: return launch(softmax_row_in_registers<T, Out, 2, kMask, kForm>, plan.launch, stream, plan.params);
+    case 4: return launch(softmax_row_in_registers<T, Out, 4, kMask, kForm>, plan.launch, stream, plan.params);
+    case 8: return launch(softmax_row_in_registers<T, Out, 8, kMask, kForm>, plan.launch, stream, plan.params);
+    case 16:
+      if constexpr (sizeof(T) > 2)
+        return launch(softmax_row_in_registers<T, Out, 16, kMask, kForm>, plan.launch, stream, plan.params);
+  }
+  return no_such_kernel(plan);
+}
+
+template <class T, class Out, SoftmaxMask kMask>
+Status launch_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
+  // The forms are for rows that keep their type, and float64 has the general one only.
+  if constexpr (std::is_same_v<T, Out> && sizeof(T) < 8) {
+    if (plan.form == SoftmaxForm::whole)
+      return launch_form_in_registers<T, Out, kMask, SoftmaxForm::whole>(plan, stream);
+    if (plan.form == SoftmaxForm::unfilled)
+      return launch_form_in_registers<T, Out, kMask, SoftmaxForm::unfilled>(plan, stream);
+    if constexpr (kMask == SoftmaxMask::interval)
+      if (plan.form == SoftmaxForm::aligned)
+        return launch_form_in_registers<T, Out, kMask, SoftmaxForm::aligned>(plan, stream);
+  }
+  return launch_form_in_registers<T, Out, kMask, SoftmaxForm::any>(plan, stream);
+}
+
+template <class T, SoftmaxMask kMask>
+Status launch_in_shared(const SoftmaxPlan& plan, flowk_stream stream) {
+  switch (plan.vectors_per_thread) {
+    case 4: return launch(softmax_row_in_shared<T, kMask, 4>, plan.launch, stream, plan.params);
+    case 8: return launch(softmax_row_in_shared<T, kMask, 8>, plan.launch, stream, plan.params);
+  }
+  return no_such_kernel(plan);
+}
+
+template <class T, class Out>
+Status launch_backward_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
+  switch (plan.vectors_per_thread) {
+    case 1: return launch(softmax_backward_in_registers<T, Out, 1>, plan.launch, stream, plan.params);
+    case 2: return launch(softmax_backward_in_registers<T, Out, 2>, plan.launch, stream, plan.params);
+    case 4: return launch(softmax_backward_in_registers<T, Out, 4>, plan.launch, stream, plan.params);
+    case 8: return launch(softmax_backward_in_registers<T, Out, 8>, plan.launch, stream, plan.params);
+  }
+  return no_such_kernel(plan);
+}
+
+// Rows by the group, so that the second grid of a group finds in L2 what its first one has read.
+template <class Kernel>
+Status launch_in_slices(Kernel* find_parts, Kernel* find_results, const SoftmaxPlan& plan, flowk_stream stream) {
+  SoftmaxParams params = plan.params;
+  LaunchConfig config = plan.launch;
+  for (int64_t first = 0; first < params.num_rows; first += plan.rows_per_launch) {
+    params.first_row = first;
+    config.num_blocks = std::min(plan.rows_per_launch, params.num_rows - first) << params.cluster_shift;
+    FLOWK_RETURN_IF_ERROR(launch(find_parts, config, stream, params));
+    FLOWK_RETURN_IF_ERROR(launch(find_results, config, stream, params));
+  }
+  return {};
+}
+
+template <class Turn>
+Status launch_in_turn(const SoftmaxPlan& plan, flowk_stream stream) {
+  LaunchConfig config = plan.launch;
+  const auto kernel = plan.params.kept_batches < plan.params.turn_batches ? softmax_rows_in_turn<Turn, true>
+                                                                          : softmax_rows_in_turn<Turn, false>;
+  FLOWK_RETURN_IF_ERROR(limit_to_resident(kernel, &config));
+  return launch(kernel, config, stream, plan.params);
+}
+
+// Calls `run` with a number from kFirst to kLast as a constant.
+template <int kFirst, int kLast, class Run>
+Status with_constant(int n, const SoftmaxPlan& plan, Run run) {
+  if (n == kFirst) return run(std::integral_constant<int, kFirst>());
+  if constexpr (kFirst < kLast) return with_constant<kFirst + 1, kLast>(n, plan, run);
+  return no_such_kernel(plan);
+}
+
+template <class T, SoftmaxMask kMask>
+Status launch_in_span(const SoftmaxPlan& plan, flowk_stream stream) {
+  const int n = plan.vectors_per_thread;
+  if (plan.unit_columns == 1)
+    return with_constant<1, max_span_elements>(n, plan, [&](auto columns) {
+      return launch(softmax_rows_by_elements<T, decltype(columns)::value, kMask>, plan.launch, stream, plan.params);
+    });
+  return with_constant<min_span_units, max_span_units>(n, plan, [&](auto units) {
+    return launch(softmax_rows_by_units<T, decltype(units)::value, kMask>, plan.launch, stream, plan.params);
+  });
+}
+
+template <class T>
+Status launch_backward_in_span(const SoftmaxPlan& plan, flowk_stream stream) {
+  const int n = plan.vectors_per_thread;
+  if (plan.unit_columns == 1)
+    return with_constant<1, max_span_elements>(n, plan, [&](auto columns) {
+      return launch(softmax_backward_by_elements<T, decltype(columns)::value>, plan.launch, stream, plan.params);
+    });
+  return with_constant<min_span_units, max_span_units>(n, plan, [&](auto units) {
+    return launch(softmax_backward_by_units<T, decltype(units)::value>, plan.launch, stream, plan.params);
+  });
+}
+
+template <class T>
+Status launch_in_lanes(const SoftmaxPlan& plan, flowk_stream stream) {
+  return with_constant<0, 5>(std::countr_zero(static_cast<unsigned>(plan.params.lanes_per_row)), plan, [&](auto shift) {
+    return with_constant<1, max_lane_vectors>(plan.vectors_per_thread, plan, [&](auto vectors) {
+      constexpr int lanes = 1 << decltype(shift)::value;
+      return launch(softmax_rows_in_lanes<T, lanes, decltype(vectors)::value>, plan.launch, stream, plan.params);
+    });
+  });
+}
+
+template <class T, SoftmaxMask kMask>
+Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
+  switch (plan.kernel) {
+    case SoftmaxKernel::row_in_registers:
+      if (plan.out_dtype == plan.in_dtype) return launch_in_registers<T, T, kMask>(plan, stream);
+      if constexpr (std::is_same_v<T, float>) {
+        if (plan.out_dtype == FLOWK_FLOAT16) return launch_in_registers<T, Float16, kMask>(plan, stream);
+        return launch_in_registers<T, BFloat16, kMask>(plan, stream);
+      }
+      break;
+    case SoftmaxKernel::row_in_shared:
+      if constexpr (kMask != SoftmaxMask::bias) return launch_in_shared<T, kMask>(plan, stream);
+      break;
+    case SoftmaxKernel::row_in_slices:
+      if constexpr (sizeof(T) < 8 && kMask != SoftmaxMask::bias)
+        return launch_in_slices(softmax_slice_parts<SliceScores<T, kMask>>, softmax_slice_results<T, kMask>, plan,
+                                stream);
+      break;
+    case SoftmaxKernel::cluster_rows_in_turn:
+      if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::interval)
+        return launch_in_turn<SoftmaxTurn<T, 4>>(plan, stream);
+      break;
+    case SoftmaxKernel::rows_in_span:
+      if constexpr (sizeof(T) < 8) return launch_in_span<T, kMask>(plan, stream);
+      break;
+    case SoftmaxKernel::rows_by_vectors:
+      if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::interval) {
+        switch (plan.params.lanes_per_row) {
+          case 1: return launch(softmax_rows_by_vectors<T, 1, 4>, plan.launch, stream, plan.params);
+          case 2: return launch(softmax_rows_by_vectors<T, 2, 4>, plan.launch, stream, plan.params);
+          case 4: return launch(softmax_rows_by_vectors<T, 4, 4>, plan.launch, stream, plan.params);
+          case 8: return launch(softmax_rows_by_vectors<T, 8, 4>, plan.launch, stream, plan.params);
+        }
+      }
+      break;
+    case SoftmaxKernel::rows_in_lanes:
+      if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::interval) return launch_in_lanes<T>(plan, stream);
+      break;
+    case SoftmaxKernel::row_read_twice:
+      return launch(softmax_row_read_twice<T, kMask>, plan.launch, stream, plan.params);
+    default: break;
+  }
+  return no_such_kernel(plan);
+}
+
+template <class T>
+Status launch_backward(const SoftmaxPlan& plan, flowk_stream stream) {
+  switch (plan.kernel) {
+    case SoftmaxKernel::row_in_registers:
+      if (plan.out_dtype == plan.in_dtype) return launch_backward_in_registers<T, T>(plan, stream);
+      if constexpr (is_float16<T>) return launch_backward_in_registers<T, float>(plan, stream);
+      break;
+    case SoftmaxKernel::row_in_shared:
+      switch (plan.vectors_per_thread) {
+        case 4: return launch(softmax_backward_in_shared<T, 4>, plan.launch, stream, plan.params);
+        case 8: return launch(softmax_backward_in_shared<T, 8>, plan.launch, stream, plan.params);
+      }
+      break;
+    case SoftmaxKernel::row_in_slices:
+      if constexpr (sizeof(T) < 8)
+        return launch_in_slices(softmax_slice_parts<SliceGradients<T>>, softmax_backward_slice_results<T>, plan,
+                                stream);
+      break;
+    case SoftmaxKernel::cluster_rows_in_turn:
+      if constexpr (sizeof(T) < 8) return launch_in_turn<SoftmaxBackwardTurn<T, 2>>(plan, stream);
+      break;
+    case SoftmaxKernel::rows_in_span:
+      if constexpr (sizeof(T) < 8) return launch_backward_in_span<T>(plan, stream);
+      break;
+    case SoftmaxKernel::rows_by_vectors:
+      if constexpr (sizeof(T) < 8) {
+        switch (plan.params.lanes_per_row) {
+          case 1: return launch(softmax_backward_by_vectors<T, 1, 2>, plan.launch, stream, plan.params);
+          case 2: return launch(softmax_backward_by_vectors<T, 2, 2>, plan.launch, stream, plan.params);
+          case 4: return launch(softmax_backward_by_vectors<T, 4, 2>, plan.launch, stream, plan.params);
+          case 8: return launch(softmax_backward_by_vectors<T, 8, 2>, plan.launch, stream, plan.params);
+        }
+      }
+      break;
+    case SoftmaxKernel::row_read_twice: return launch(softmax_backward_read_twice<T>, plan.launch, stream, plan.params);
+    default: break;
+  }
+  return no_such_kernel(plan);
+}
+
+template <class T>
+Status launch_softmax(const SoftmaxPlan& plan, flowk_stream stream) {
+  if (plan.backward) return launch_backward<T>(plan, stream);
+  switch (plan.mask) {
+    case SoftmaxMask::interval: return launch_forward<T, SoftmaxMask::interval>(plan, stream);
+    case SoftmaxMask::dense: return launch_forward<T, SoftmaxMask::dense>(plan, stream);
+    case SoftmaxMask::bias: return launch_forward<T, SoftmaxMask::bias>(plan, stream);
+  }
+  return no_such_kernel(plan);
+}
+
+}  // namespace flowk::softmax

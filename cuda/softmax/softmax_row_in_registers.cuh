@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+// Softmax of rows held in registers: several rows a warp, a row a warp, a row a block, a row a cluster.
+#pragma once
+
+#include "softmax/softmax_exchange.cuh"
+
+namespace flowk::softmax {
+
+// A thread's sum of values in 0 ... kLargest. In float32 with the rounding error of every addition beside it: `high`
+// starts at kLargest, so it is never the smaller operand and the error is exact (Dekker's fast two-sum). Three more
+// additions a value keep a row's largest value within 2 units of its last place.
+template <class T, int kLargest = 1>
+struct ThreadSum {
+  using A = ComputeType<T>;
+  A high = std::is_same_v<T, float> ? kLargest : 0;
+  A low = 0;
+
+  template <int kWidth>
+  __device__ __forceinline__ void take(A (&values)[kWidth]) {
+    if constexpr (std::is_same_v<T, float>) {
+#pragma unroll
+      for (int j = 0; j < kWidth; ++j) take_one(values[j]);
+    } else {
+#pragma unroll
+      for (int step = kWidth / 2; step > 0; step /= 2)
+#pragma unroll
+        for (int j = 0; j < step; ++j) values[j] += values[j + step];
+      high += values[0];
+    }
+  }
+  __device__ __forceinline__ void take_one(A value) {
+    if constexpr (std::is_same_v<T, float>) {
+      const A sum = high + value;
+      low += value - (sum - high);
+      high = sum;
+    } else {
+      high += value;
+    }
+  }
+  __device__ __forceinline__ RowValue<T> total() const {
+    if constexpr (std::is_same_v<T, float>)
+      return static_cast<double>(high - static_cast<float>(kLargest)) + static_cast<double>(low);
+    else
+      return high;
+  }
+};
+
+// The result in a row that has a NaN among its kept scores: NaN where the column is kept, else 0 (-infinity). Such rows
+// are rare, so that no thread keeps its mask for them.
+template <class A, SoftmaxMask kMask>
+__device__ __forceinline__ A result_beside_nan(const SoftmaxParams& params, const SoftmaxRow& row, int column) {
+  const A infinity = negative_infinity<A>();
+  return is_kept<kMask>(row, column) ? infinity - infinity : params.log_softmax ? infinity : A{0};
+}
+
+// Writes columns first, first + step, ... before `end` of such a row.
+template <class T, class Out, SoftmaxMask kMask>
+__device__ __forceinline__ void store_nan_columns(const SoftmaxParams& params, const SoftmaxRow& row, int first,
+                                                  int end, int step) {
+#pragma unroll 1
+  for (int column = first; column < end; column += step)
+    store_element<Out>(row.out, column, result_beside_nan<ComputeType<T>, kMask>(params, row, column));
+}
+
+// 16-bit scores stay in registers as they are, half the room of their exponentials, which are computed twice: what a
+// multiprocessor has on its way from and to memory is worth more than the instructions (H200); not for short rows whose
+// masks cost many instructions themselves (a dense mask on 1000 columns: 0.94 for 0.895). Scores with a bias are
+// float32.
+template <class T, SoftmaxMask kMask, SoftmaxForm kForm, int kVectors>
+constexpr bool recomputes_exponentials =
+    is_float16<T> &&
+    (kMask == SoftmaxMask::interval || (kMask == SoftmaxMask::dense && (kForm == SoftmaxForm::whole || kVectors >= 8)));
+
+// Keeps the compiler from holding what it has computed from a vector until that is computed from it again.
+__device__ __forceinline__ void forget_values([[maybe_unused]] uint4* vector) {
+#ifndef FLOWK_SIMT
+  asm volatile("" : "+r"(vector->x), "+r"(vector->y), "+r"(vector->z), "+r"(vector->w));
+#endif
+}
+
+// 8 vectors a thread need 64 registers, where the compiler likes to take 70; with a dense mask that is not aligned to
+// them 80, where it takes 117 and 86.
+template <class T, SoftmaxMask kMask, SoftmaxForm kForm>
+constexpr bool is_unaligned_dense = kMask == SoftmaxMask::dense && !has_whole_rows<kForm> && sizeof(T) <= 4;
+template <class T, SoftmaxMask kMask, SoftmaxForm kForm>
+constexpr int most_threads(int vectors) {
+  return is_unaligned_dense<T, kMask, kForm> && vectors == 8 ? max_dense_lanes : max_register_lanes;
+}
+template <class T, SoftmaxMask kMask, SoftmaxForm kForm>
+constexpr int full_blocks(int vectors) {
+  if (vectors != 8 || sizeof(T) > 4) return 0;
+  return kMask == SoftmaxMask::interval ? 2 : is_unaligned_dense<T, kMask, kForm> ? 3 : 0;
+}
+
+// y(row, j) = exp(z(row, j) - max) / sum over kept i of exp(z(row, i) - max), z = scale * x + bias; x, y and bias are
+// (rows, columns), a dense mask has a byte a column.
+//
+// A row belongs to lanes_per_row threads of a block, or of each block of a cluster; a thread owns kVectors vectors of
+// 16 bytes, lanes_per_row apart, and where rows do not start or end on a vector at most one column of those that are
+// left over. It reads x once, into registers, and exchanges one maximum and one sum.
+template <class T, class Out, int kVectors, SoftmaxMask kMask, SoftmaxForm kForm>
+__global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (full_blocks<T, kMask, kForm>(kVectors)))
+    softmax_row_in_registers(const __grid_constant__ SoftmaxParams params) {
+  launch_dependent_grids();
+  using A = ComputeType<T>;
+  using E = RowValue<T>;
+  constexpr int width = vector_width<T>;
+  constexpr bool has_bias = kMask == SoftmaxMask::bias;
+  constexpr bool recomputes = recomputes_exponentials<T, kMask, kForm, kVectors>;
+  constexpr bool is_whole = has_whole_rows<kForm>;
+  const RowTeam team = row_team(params);
+  const ExchangeBuffer<T> buffer = exchange_buffer<T>();
+  begin_exchange(buffer, team);
+
+  const auto [linear, lane] = row_place(params);
+  const SoftmaxRow row = locate_row<kMask, false, kForm>(params, linear);
+  const RowVectors vectors = row_vectors<T, kForm>(params, row);
+  const unsigned char* const x_vectors = row.x + vectors.head * static_cast<int>(sizeof(T));
+  unsigned char* const out_vectors = row.out + vectors.head * static_cast<int>(sizeof(Out));
+  OwnVectors own;
+  if constexpr (is_whole) {
+    const int part = team.rank * params.block_vectors, part_end = part + params.block_vectors;
+    own = {part + lane, params.lanes_per_row, part_end < params.row_vectors ? part_end : params.row_vectors, 0};
+  } else {
+    own = own_vectors(params, x_vectors, vectors, team.rank, lane);
+  }
+  // Whole rows: one that is not there is loaded as row 0 and not stored.
+  const auto is_read = [&](int i) {
+    if constexpr (kForm == SoftmaxForm::whole) return true;
+    return (is_whole || own.at(i) >= vectors.read_begin) && own.at(i) < own.end;
+  };
+
+  // Does no thread of the block have an i-th vector? Not asked of the first half: vectors are the fewest that hold a
+  // row.
+  const auto is_past = [&](int i) {
+    return kForm == SoftmaxForm::unfilled && 2 * i >= kVectors && i * params.lanes_per_row >= params.block_vectors;
+  };
+
+  // Loads: every one before the first use. Vectors of a thread by 32-bit offsets from its first.
+  const unsigned char* const x = x_vectors + static_cast<int64_t>(own.first) * vector_bytes;
+  uint4 raw[kVectors];
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    // A dense mask makes it -infinity anyway.
+    if constexpr (kMask != SoftmaxMask::dense) raw[i] = negative_infinity_vector<T>();
+    if (is_read(i)) raw[i] = load_vector(x + i * own.step * vector_bytes);
+  }
+  const bool bias_by_vectors = is_whole || params.bias_is_aligned;
+  uint4 raw_bias[has_bias ? kVectors : 1];
+  if constexpr (has_bias) {
+    const unsigned char* const bias =
+        row.side + vectors.head * static_cast<int>(sizeof(T)) + static_cast<int64_t>(own.first) * vector_bytes;
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      raw_bias[i] = {0, 0, 0, 0};
+      if (bias_by_vectors && is_read(i)) raw_bias[i] = load_vector(bias + i * own.step * vector_bytes);
+    }
+  }
+  DenseWords<width> dense[kMask == SoftmaxMask::interval ? 1 : kVectors];
+  if constexpr (kMask != SoftmaxMask::interval) {
+    if (kMask == SoftmaxMask::bias && row.dense == nullptr) {
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i) dense[i] = {};
+    } else {
+      const unsigned char* const first = row.dense + vectors.head + own.first * width;
+      const bool is_aligned = is_whole || (reinterpret_cast<uintptr_t>(row.dense + vectors.head) & (width - 1)) == 0;
+      load_dense(params, row, first, own.step * width, is_aligned, is_read, dense);
+    }
+  }
+  if (!is_whole && params.has_interval)
+    fill_unread<Out, width>(params, out_vectors, vectors, own, team.rank, lane,
+                            params.log_softmax ? negative_infinity<A>() : A{0});
+  A extra = negative_infinity<A>();
+  const int extra_column = kForm == SoftmaxForm::any ? leftover_column<T>(params, row, vectors, team.rank, lane) : -1;
+  if (extra_column >= 0 && is_kept<kMask>(row, extra_column)) extra = load_score<T, kMask>(params, row, extra_column);
+
+  // Masks, and the largest score. Without a bias a score is x, and its scale waits for the exponential.
+  A scores[has_bias ? kVectors * width : 1];
+  VectorMax<T> largest_x;
+  A largest = extra;
+  if constexpr (has_bias) {
+    const A scale = signed_scale<A>(params);
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      const int column = vectors.head + own.at(i) * width;
+      if (!is_read(i)) {
+#pragma unroll
+        for (int j = 0; j < width; ++j) scores[i * width + j] = negative_infinity<A>();
+        continue;
+      }
+      A values[width], bias[width];
+      widen_vector<T>(raw[i], values);
+      if (bias_by_vectors) {
+        widen_vector<T>(raw_bias[i], bias);
+      } else {
+#pragma unroll
+        for (int j = 0; j < width; ++j)
+          bias[j] = params.bias_is_float32 ? static_cast<A>(load_element<float>(row.side, column + j))
+                                           : load_element<T>(row.side, column + j);
+      }
+#pragma unroll
+      for (int j = 0; j < width; ++j) scores[i * width + j] = scale * values[j] + bias[j];
+      if (row.dense != nullptr) {
+#pragma unroll
+        for (int j = 0; j < width; ++j)
+          if ((dense[i].words[j / 4] >> (8 * (j % 4)) & 0xff) != 0) scores[i * width + j] = negative_infinity<A>();
+      }
+      if (!is_whole && (column < row.begin || column + width > row.end)) {
+        const uint32_t kept = interval_bits(column, width, row.begin, row.end);
+#pragma unroll
+        for (int j = 0; j < width; ++j)
+          if ((kept >> j & 1) == 0) scores[i * width + j] = negative_infinity<A>();
+      }
+#pragma unroll
+      for (int j = 0; j < width; ++j) largest = larger_of(largest, scores[i * width + j]);
+    }
+  } else {
+    if (params.negates_x) {
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i)
+        if (is_read(i)) negate_vector<T>(&raw[i]);
+    }
+    // The vectors that an end of the interval cuts, at most two a row; with a dense mask its bytes say so.
+    if (!is_whole && params.has_interval) {
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i) {
+        const int column = vectors.head + own.at(i) * width;
+        if constexpr (kMask == SoftmaxMask::dense)
+          mask_outside(&dense[i], column, row.begin, row.end);
+        else if (is_read(i) && (column < row.begin || column + width > row.end))
+          select_interval<T>(&raw[i], column, row.begin, row.end, negative_infinity_vector<T>());
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      if (is_past(i)) continue;
+      if constexpr (kMask == SoftmaxMask::dense) mask_vector<T>(&raw[i], dense[i]);
+      largest_x.take(raw[i]);
+    }
+    largest = larger_of(largest, largest_x.largest());
+  }
+
+  // Exponentials less the largest score of this warp, and their sum.
+  largest = max_over_lanes(largest, team.lanes);
+  const A reference = largest == negative_infinity<A>() ? A{0} : largest;
+  const A scale = exponent_scale<T, kMask>(params);
+  A values[recomputes ? 1 : kVectors * width];
+  const ScoreScale<T, kMask> to_exponent(reference, scale);
+  const A extra_exponent = to_exponent(extra);
+  const A extra_value = exponential<T>(extra_exponent);
+  ThreadSum<T> sum;
+  if constexpr (kForm == SoftmaxForm::any) sum.take_one(extra_value);
+  const auto take_exponentials = [&](auto kind) {
+    [[maybe_unused]] constexpr bool keeps_exponents = decltype(kind)::value;
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      A z[width], p[width];
+      if (is_whole ? is_past(i) : !is_read(i)) {
+        if constexpr (!recomputes) {
+#pragma unroll
+          for (int j = 0; j < width; ++j) values[i * width + j] = keeps_exponents ? negative_infinity<A>() : A{0};
+        }
+        continue;
+      }
+      if constexpr (has_bias) {
+#pragma unroll
+        for (int j = 0; j < width; ++j) z[j] = scores[i * width + j];
+      } else {
+        widen_vector<T>(raw[i], z);
+      }
+#pragma unroll
+      for (int j = 0; j < width; ++j) {
+        z[j] = to_exponent(z[j]);
+        p[j] = exponential<T>(z[j]);
+        if constexpr (!recomputes) values[i * width + j] = keeps_exponents ? z[j] : p[j];
+      }
+      sum.take(p);
+    }
+  };
+  if (!recomputes && params.log_softmax)
+    take_exponentials(std::true_type{});
+  else
+    take_exponentials(std::false_type{});
+  const RowPart<T> part = {largest, sum_over_lanes(sum.total(), team.lanes)};
+
+  const RowPart<T> total = combine_row<T, kMask>(buffer, team, part, scale);
+  if (total.sum != total.sum)
+    return store_nan_columns<T, Out, kMask>(params, row, team.rank * params.lanes_per_row + lane, row.columns,
+                                            params.lanes_per_row * team.blocks);
+  // y = value * factor + term
+  A factor = static_cast<A>(natural_per_base<T>), term = 0;
+  // A warp that keeps nothing has values of 0, or -infinity, that no factor may turn into NaN.
+  const A to_row = largest == negative_infinity<A>() ? A{0} : to_exponent.to_reference(total.max);
+  const ScoreScale<T, kMask> to_row_exponent(total.max == negative_infinity<A>() ? A{0} : total.max, scale);
+  if (params.log_softmax) {
+    if (total.sum > E{0}) term = (recomputes ? A{0} : to_row * factor) - log_of<A>(total.sum);
+  } else {
+    factor = total.sum > E{0} ? quotient_of(recomputes ? A{1} : exponential<T>(to_row), total.sum) : A{0};
+  }
+  constexpr int out_bytes = width * static_cast<int>(sizeof(Out));
+  unsigned char* const out = out_vectors + static_cast<int64_t>(own.first) * out_bytes;
+  if (is_whole && row.columns == 0) return;
+  const auto store = [&](auto kind) {
+    [[maybe_unused]] constexpr bool stores_logarithms = decltype(kind)::value;
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      if (!is_read(i)) continue;
+      A y[width];
+      if constexpr (recomputes) {
+        forget_values(&raw[i]);
+        widen_vector<T>(raw[i], y);
+      }
+#pragma unroll
+      for (int j = 0; j < width; ++j) {
+        if constexpr (recomputes) {
+          const A z = to_row_exponent(y[j]);
+          y[j] = stores_logarithms ? z * factor + term : exponential<T>(z) * factor;
+        } else {
+          y[j] = values[i * width + j] * factor + term;
+        }
+      }
+      store_values<Out>(out + i * own.step * out_bytes, y);
+    }
+    if (extra_column >= 0) {
+      const A z = recomputes ? to_row_exponent(extra) : extra_exponent;
+      const A value = params.log_softmax ? z : recomputes ? exponential<T>(z) : extra_value;
+      store_element<Out>(row.out, extra_column, value * factor + term);
+    }
+  };
+  if (recomputes && params.log_softmax)
+    store(std::true_type{});
+  else
+    store(std::false_type{});
+}
+
+}  // namespace flowk::softmax

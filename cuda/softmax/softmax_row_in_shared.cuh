@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// Softmax of long rows, held by a block or a cluster: the first vectors of a thread in registers, the others in shared
+// memory.
+#pragma once
+
+#include "softmax/softmax_row_in_registers.cuh"
+
+namespace flowk::softmax {
+
+// What a thread knows of its columns: the largest score so far, and the sum of exponentials less that.
+template <class T, SoftmaxMask kMask>
+struct RunningSum {
+  using A = ComputeType<T>;
+  using E = RowValue<T>;
+  A scale;
+  A max = negative_infinity<A>();
+  E sum = 0;
+  // What turns scores into exponents: less the maximum, or 0 as long as there is none.
+  __device__ __forceinline__ ScoreScale<T, kMask> to_exponent() const {
+    return {max == negative_infinity<A>() ? A{0} : max, scale};
+  }
+  __device__ __forceinline__ void raise(A other) {
+    if (!(other > max)) return;
+    if (sum != E{0}) sum *= exponential<T>(to_exponent().to_reference(other));
+    max = other;
+  }
+};
+
+// y(row, j) = exp(z(row, j) - max) / sum over kept i of exp(z(row, i) - max), z = scale * x; x and y are (rows,
+// columns), a dense mask has a byte a column.
+//
+// A row belongs to all threads of a block, or of the blocks of a cluster; a thread owns kHeld vectors in registers and
+// as many as it takes in shared memory. Every vector has one thread, so that no barrier stands between the passes: x
+// comes in; a masked x becomes -infinity; maximum and sum are found group by group, as the groups arrive; what is
+// stored is computed from x again, in float32 and wider from the exponentials.
+template <class T, SoftmaxMask kMask, int kHeld>
+__global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
+    softmax_row_in_shared(const __grid_constant__ SoftmaxParams params) {
+  launch_dependent_grids();
+  using A = ComputeType<T>;
+  constexpr int width = vector_width<T>;
+  constexpr int num_groups = 3;  // vectors in registers, and two halves of those in shared memory
+  constexpr bool has_dense = kMask == SoftmaxMask::dense;
+  constexpr bool keeps_exponentials = !is_float16<T>;
+  const RowTeam team = row_team(params);
+  const ExchangeBuffer<T> buffer = exchange_buffer<T>();
+  begin_exchange(buffer, team);
+  const int threads = params.lanes_per_row, lane = static_cast<int>(threadIdx.x);
+  const SoftmaxRow row = locate_row<kMask, false>(params, static_cast<int64_t>(blockIdx.x) >> params.cluster_shift);
+  const RowVectors vectors = row_vectors<T>(params, row);
+  const unsigned char* const x_vectors = row.x + vectors.head * static_cast<int>(sizeof(T));
+  unsigned char* const out_vectors = row.out + vectors.head * static_cast<int>(sizeof(T));
+  const OwnVectors own = own_vectors(params, x_vectors, vectors, team.rank, lane);
+  const int num = own.count();
+  const auto is_held = [&](int n) { return n < num && (n > 0 || own.first >= vectors.read_begin); };
+  const int64_t first_bytes = static_cast<int64_t>(own.first) * vector_bytes;
+  const int step_bytes = threads * vector_bytes;
+  const unsigned char* const x = x_vectors + first_bytes;
+  unsigned char* const out = out_vectors + first_bytes;
+  // Slot n is vector n's, from kHeld on.
+  uint4* const slots = reinterpret_cast<uint4*>(buffer.memory + params.block_offset_bytes) + lane - kHeld * threads;
+  const int group_end[num_groups] = {kHeld, kHeld + (num > kHeld ? (num - kHeld + 1) / 2 : 0), num};
+
+  uint4 held[kHeld];
+#pragma unroll
+  for (int n = 0; n < kHeld; ++n)
+    held[n] = is_held(n) ? load_vector(x + n * step_bytes) : negative_infinity_vector<T>();
+  const unsigned char* const dense_vectors =
+      row.dense == nullptr ? nullptr : row.dense + vectors.head + static_cast<int64_t>(own.first) * width;
+  const bool dense_is_aligned = (reinterpret_cast<uintptr_t>(dense_vectors) & (width - 1)) == 0;
+  [[maybe_unused]] DenseWords<width> held_dense[kHeld];
+  if constexpr (has_dense)
+    load_dense(params, row, dense_vectors, threads * width, dense_is_aligned, is_held, held_dense);
+#pragma unroll
+  for (int group = 1; group < num_groups; ++group) {
+    const unsigned char* source = x + group_end[group - 1] * step_bytes;
+#pragma unroll 4
+    for (int n = group_end[group - 1]; n < group_end[group]; ++n, source += step_bytes)
+      async_copy_vector(slots + n * threads, source);
+    async_copy_commit();
+  }
+  if (params.has_interval)
+    fill_unread<T, width>(params, out_vectors, vectors, own, team.rank, lane,
+                          params.log_softmax ? negative_infinity<A>() : A{0});
+  A extra = negative_infinity<A>();
+  const int extra_column = leftover_column<T>(params, row, vectors, team.rank, lane);
+  if (extra_column >= 0 && is_kept<kMask>(row, extra_column)) extra = load_score<T, kMask>(params, row, extra_column);
+
+  // An interval cuts only a thread's first vector and its last; with a dense mask it is in the mask's bytes.
+  const bool changes_x = has_dense || params.negates_x;
+  const auto column_of = [&](int n) { return vectors.head + own.at(n) * width; };
+  [[maybe_unused]] const auto cut_dense = [&](auto& dense, int n) {
+    if (!params.has_interval) return;
+#pragma unroll
+    for (auto& vector : dense) mask_outside(&vector, column_of(n++), row.begin, row.end);
+  };
+  const auto mask = [&](uint4* vector, int n, [[maybe_unused]] const DenseWords<width>& dense) {
+    if (params.negates_x) negate_vector<T>(vector);
+    if constexpr (has_dense) {
+      mask_vector<T>(vector, dense);
+    } else {
+      const int column = column_of(n);
+      if (params.has_interval && (column < row.begin || column + width > row.end))
+        select_interval<T>(vector, column, row.begin, row.end, negative_infinity_vector<T>());
+    }
+  };
+  // Adds a vector's exponentials to a sum. They take the scores' place where those are not needed again.
+  const bool stores_exponentials = keeps_exponentials && !params.log_softmax;
+  const auto take = [&](uint4* vector, const ScoreScale<T, kMask>& to_exponent, ThreadSum<T>* sum) {
+    A p[width];
+    widen_vector<T>(*vector, p);
+#pragma unroll
+    for (int j = 0; j < width; ++j) p[j] = exponential<T>(to_exponent(p[j]));
+    if constexpr (keeps_exponentials)
+      if (stores_exponentials) *vector = vector_of<T>(p);
+    sum->take(p);
+  };
+  RunningSum<T, kMask> running{exponent_scale<T, kMask>(params)};
+  running.raise(extra);
+  running.sum = exponential<T>(running.to_exponent()(extra));
+  A maxima[num_groups];  // so far, as each group is taken
+  {
+    if constexpr (has_dense) cut_dense(held_dense, 0);
+    VectorMax<T> largest;
+#pragma unroll
+    for (int n = 0; n < kHeld; ++n) {
+      if ((changes_x || (params.has_interval && (n == 0 || n == num - 1))) && is_held(n))
+        mask(&held[n], n, held_dense[n]);
+      largest.take(held[n]);
+    }
+    running.raise(largest.largest());
+    const ScoreScale<T, kMask> to_exponent = running.to_exponent();
+    maxima[0] = running.max;
+    ThreadSum<T> sum;
+#pragma unroll
+    for (int n = 0; n < kHeld; ++n) take(&held[n], to_exponent, &sum);
+    running.sum += sum.total();
+  }
+#pragma unroll
+  for (int group = 1; group < num_groups; ++group) {
+    const int begin = group_end[group - 1], end = group_end[group];
+    VectorMax<T> largest;
+    if constexpr (!has_dense) {
+      if (group == 1)
+        async_copy_wait_groups<1>();
+      else
+        async_copy_wait();
+    }
+    if (changes_x) {
+      constexpr int batch = 4;  // vectors whose masks are loaded together
+      bool has_waited = !has_dense;
+#pragma unroll 1
+      for (int n = begin; n < end; n += batch) {
+        [[maybe_unused]] DenseWords<width> dense[batch];
+        if constexpr (has_dense)
+          load_dense(
+              params, row, dense_vectors + static_cast<int64_t>(n) * threads * width, threads * width, dense_is_aligned,
+              [&](int i) { return n + i < end; }, dense);
+        if (!has_waited) {
+          if (group == 1)
+            async_copy_wait_groups<1>();
+          else
+            async_copy_wait();
+          has_waited = true;
+        }
+        if constexpr (has_dense) cut_dense(dense, n);
+#pragma unroll
+        for (int i = 0; i < batch; ++i) {
+          if (n + i >= end) continue;
+          uint4 vector = slots[(n + i) * threads];
+          mask(&vector, n + i, dense[i]);
+          slots[(n + i) * threads] = vector;
+          largest.take(vector);
+        }
+      }
+    } else {
+      if (params.has_interval && begin < end && end == num) {
+        uint4 vector = slots[(num - 1) * threads];
+        mask(&vector, num - 1, {});
+        slots[(num - 1) * threads] = vector;
+      }
+#pragma unroll 4
+      for (int n = begin; n < end; ++n) largest.take(slots[n * threads]);
+    }
+    running.raise(largest.largest());
+    const ScoreScale<T, kMask> to_exponent = running.to_exponent();
+    maxima[group] = running.max;
+    ThreadSum<T> sum;
+#pragma unroll 2
+    for (int n = begin; n < end; ++n) {
+      uint4 vector = slots[n * threads];
+      take(&vector, to_exponent, &sum);
+      if (stores_exponentials) slots[n * threads] = vector;
+    }
+    running.sum += sum.total();
+  }
+
+  running.raise(max_over_lanes(running.max, 32));
+  const RowPart<T> part = {running.max, sum_over_lanes(running.sum, 32)};
+  const RowPart<T> total = combine_row<T, kMask>(buffer, team, part, running.scale);
+  if (total.sum != total.sum)
+    return store_nan_columns<T, T, kMask>(params, row, team.rank * threads + lane, row.columns, threads * team.blocks);
+  running.max = total.max;
+  const ScoreScale<T, kMask> to_row_exponent = running.to_exponent();
+  const ResultFactors<T> result(params.log_softmax, total.sum);
+  enum class Held { exponentials, scores, logarithms };
+  const auto store = [&](auto kind) {
+    constexpr Held held_as = decltype(kind)::value;
+    const auto store_vector = [&](unsigned char* address, const uint4& vector, A group_factor) {
+      A y[width];
+      widen_vector<T>(vector, y);
+#pragma unroll
+      for (int j = 0; j < width; ++j)
+        y[j] = held_as == Held::exponentials ? y[j] * group_factor
+               : held_as == Held::scores     ? exponential<T>(to_row_exponent(y[j])) * result.factor
+                                             : to_row_exponent(y[j]) * result.factor + result.term;
+      store_values<T>(address, y);
+    };
+#pragma unroll
+    for (int group = 0; group < num_groups; ++group) {
+      const A group_factor = held_as == Held::exponentials
+                                 ? factor_of_exponentials<T, kMask>(maxima[group], to_row_exponent, total.sum)
+                                 : A{0};
+      if (group == 0) {
+#pragma unroll
+        for (int n = 0; n < kHeld; ++n)
+          if (is_held(n)) store_vector(out + n * step_bytes, held[n], group_factor);
+        continue;
+      }
+      const int begin = group_end[group - 1], end = group_end[group];
+      unsigned char* address = out + static_cast<int64_t>(begin) * step_bytes;
+#pragma unroll 2
+      for (int n = begin; n < end; ++n, address += step_bytes) store_vector(address, slots[n * threads], group_factor);
+    }
+    if (extra_column >= 0) {
+      const A z = to_row_exponent(extra);
+      store_element<T>(
+          row.out, extra_column,
+          held_as == Held::logarithms ? z * result.factor + result.term : exponential<T>(z) * result.factor);
+    }
+  };
+  if (params.log_softmax)
+    store(std::integral_constant<Held, Held::logarithms>());
+  else
+    store(std::integral_constant<Held, keeps_exponentials ? Held::exponentials : Held::scores>());
+}
+
+}  // namespace flowk::softmax

@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+// Softmax and its gradient of a few long rows, and of rows too long to hold: a row is cut into slices, one a block, of
+// as many blocks as fill the GPU. A first grid finds what each slice knows of its row, a second one the results.
+#pragma once
+
+#include "softmax/softmax_backward_in_registers.cuh"
+#include "softmax/softmax_row_in_shared.cuh"
+
+namespace flowk::softmax {
+
+constexpr int slice_batch = 4;  // vectors that a thread loads together
+
+// Between the two grids a row's first vectors of `out` hold the number of blocks that have read them, in a vector of
+// its own, and a part for each slice. The block of the second grid that reads them last writes the results over them.
+template <class T>
+struct SliceSlots {
+  unsigned char* memory;
+  __device__ __forceinline__ unsigned* arrivals() const { return reinterpret_cast<unsigned*>(memory); }
+  __device__ __forceinline__ RowPart<T>* parts() const { return reinterpret_cast<RowPart<T>*>(memory + vector_bytes); }
+  static __device__ __forceinline__ int num_vectors(int slices) {
+    return 1 + (slices * static_cast<int>(sizeof(RowPart<T>)) + vector_bytes - 1) / vector_bytes;
+  }
+};
+
+// A block's row and its slice of it.
+template <class T, SoftmaxMask kMask, bool kBackward>
+struct RowSlice {
+  int thread, threads, slice, slices;
+  RowTeam team;  // the threads of the block
+  SoftmaxRow row;
+  RowVectors vectors;
+  const unsigned char* x;               // the row's first vector
+  const unsigned char* side = nullptr;  // backward: of y
+  unsigned char* out;
+  OwnVectors own;
+  int extra_column;
+
+  // The first grid of all waits for the stream's previous one before the first access to memory. The others start once
+  // the blocks before them have started, so that what the stream's previous grid wrote is there; they wait before they
+  // write or read slots.
+  __device__ __forceinline__ RowSlice(const SoftmaxParams& params, bool waits)
+      : thread(static_cast<int>(threadIdx.x)),
+        threads(static_cast<int>(blockDim.x)),
+        slice(static_cast<int>(blockIdx.x) & ((1 << params.cluster_shift) - 1)),
+        slices(1 << params.cluster_shift),
+        team{thread & 31, 32, thread / 32, threads / 32, 0, 1},
+        row(locate_row<kMask, kBackward>(
+            params, params.first_row + (static_cast<int64_t>(blockIdx.x) >> params.cluster_shift), waits)),
+        vectors(row_vectors<T>(params, row)) {
+    const int head_bytes = vectors.head * static_cast<int>(sizeof(T));
+    x = row.x + head_bytes;
+    if constexpr (kBackward) side = row.side + head_bytes;
+    out = row.out + head_bytes;
+    own = own_vectors(params, x, vectors, slice, thread);
+    extra_column = leftover_column<T>(params, row, vectors, slice, thread);
+  }
+  __device__ __forceinline__ SliceSlots<T> slots() const { return {out}; }
+  __device__ __forceinline__ int slot_vectors() const { return SliceSlots<T>::num_vectors(slices); }
+  __device__ __forceinline__ int column_of(int vector) const { return vectors.head + vector * vector_width<T>; }
+
+  // A block's arrival at the slots it has read, after a barrier; and at the end, by all threads: was it the last one?
+  __device__ __forceinline__ unsigned arrive() const {
+    if (thread != 0) return 0;
+    __threadfence();
+    return atomicAdd(slots().arrivals(), 1u);
+  }
+  __device__ __forceinline__ bool is_last(const ExchangeBuffer<T>& buffer, unsigned arrival) const {
+    bool* const last = reinterpret_cast<bool*>(buffer.barrier());
+    if (thread == 0) {
+      *last = arrival == static_cast<unsigned>(slices) - 1;
+      __threadfence();
+    }
+    __syncthreads();
+    return *last;
+  }
+  __device__ __forceinline__ void leave_part(const RowPart<T>& part) const {
+    wait_on_dependent_grids();
+    if (thread != 0 || row.columns == 0) return;
+    slots().parts()[slice] = part;
+    if (slice == 0) *slots().arrivals() = 0;
+  }
+};
+
+// A batch of a thread's vectors, own.step apart: those of [begin, end) of the row, as far as they are read.
+template <class T, SoftmaxMask kMask, bool kBackward>
+struct SliceBatch {
+  static constexpr int width = vector_width<T>;
+  static constexpr bool has_dense = kMask == SoftmaxMask::dense;
+  uint4 x[slice_batch];
+  uint4 y[kBackward ? slice_batch : 1];
+  DenseWords<width> dense[has_dense ? slice_batch : 1];
+  int first, begin, end;
+
+  __device__ __forceinline__ int at(const RowSlice<T, kMask, kBackward>& slice, int i) const {
+    return first + i * slice.own.step;
+  }
+  __device__ __forceinline__ bool has(const RowSlice<T, kMask, kBackward>& slice, int i) const {
+    return at(slice, i) >= begin && at(slice, i) < end;
+  }
+  // Masked columns become -infinity; backward: dy 0, and y as a masked column's result.
+  __device__ __forceinline__ void load(const SoftmaxParams& params, const RowSlice<T, kMask, kBackward>& slice) {
+    const auto is_read = [&](int i) { return has(slice, i) && slice.vectors.is_read(at(slice, i)); };
+    const auto offset_of = [&](int i) { return static_cast<int64_t>(at(slice, i)) * vector_bytes; };
+#pragma unroll
+    for (int i = 0; i < slice_batch; ++i) {
+      if constexpr (kBackward) {
+        x[i] = {0, 0, 0, 0};
+        y[i] = params.log_softmax ? negative_infinity_vector<T>() : uint4{0, 0, 0, 0};
+        if (is_read(i)) y[i] = load_vector(slice.side + offset_of(i));
+      } else {
+        x[i] = negative_infinity_vector<T>();
+      }
+      if (is_read(i)) x[i] = load_vector(slice.x + offset_of(i));
+    }
+    if constexpr (has_dense) {
+      const unsigned char* const dense_vectors = slice.row.dense + slice.vectors.head;
+      load_dense(params, slice.row, dense_vectors + static_cast<int64_t>(at(slice, 0)) * width, slice.own.step * width,
+                 (reinterpret_cast<uintptr_t>(dense_vectors) & (width - 1)) == 0, is_read, dense);
+    }
+  }
+  __device__ __forceinline__ void mask(const SoftmaxParams& params, const RowSlice<T, kMask, kBackward>& slice) {
+    if (!has_dense && !params.has_interval && !params.negates_x) return;
+#pragma unroll
+    for (int i = 0; i < slice_batch; ++i) {
+      if (!has(slice, i) || !slice.vectors.is_read(at(slice, i))) continue;
+      const int column = slice.column_of(at(slice, i));
+      const bool is_cut = params.has_interval && (column < slice.row.begin || column + width > slice.row.end);
+      if constexpr (kBackward) {
+        if (!is_cut) continue;
+        select_interval<T>(&x[i], column, slice.row.begin, slice.row.end, uint4{0, 0, 0, 0});
+        select_interval<T>(&y[i], column, slice.row.begin, slice.row.end,
+                           params.log_softmax ? negative_infinity_vector<T>() : uint4{0, 0, 0, 0});
+      } else {
+        if (params.negates_x) negate_vector<T>(&x[i]);
+        if (is_cut) select_interval<T>(&x[i], column, slice.row.begin, slice.row.end, negative_infinity_vector<T>());
+        if constexpr (has_dense) mask_vector<T>(&x[i], dense[i]);
+      }
+    }
+  }
+  // The first batch of vectors first_vector, first_vector + step, ...
+  __device__ __forceinline__ void start(const SoftmaxParams& params, const RowSlice<T, kMask, kBackward>& slice,
+                                        int first_vector, int begin_vector, int end_vector) {
+    first = first_vector;
+    begin = begin_vector;
+    end = end_vector;
+    load(params, slice);
+  }
+  // That of a block's part of the vectors behind the row's slots.
+  __device__ __forceinline__ void start_behind_slots(const SoftmaxParams& params,
+                                                     const RowSlice<T, kMask, kBackward>& slice) {
+    const int slot_vectors = slice.slot_vectors();
+    const VectorPart part = slice.own.part_of(slot_vectors, slice.vectors.count, slice.slice, params.cluster_shift);
+    start(params, slice, part.begin + slice.thread, slot_vectors, part.end);
+  }
+  // Calls use() for the batch and for those after it, step by step to the end.
+  template <class Use>
+  __device__ __forceinline__ void walk(const SoftmaxParams& params, const RowSlice<T, kMask, kBackward>& slice,
+                                       Use use) {
+#pragma unroll 1
+    while (first < end) {
+      mask(params, slice);
+      use();
+      first += slice_batch * slice.own.step;
+      if (first < end) load(params, slice);
+    }
+  }
+};
+
+// What a slice knows of its row's scores z = scale * x: the largest one, and the sum of exponentials less that.
+template <class Input, SoftmaxMask kMask>
+struct SliceScores {
+  using T = Input;
+  using A = ComputeType<T>;
+  using Slice = RowSlice<T, kMask, false>;
+  using Batch = SliceBatch<T, kMask, false>;
+  RunningSum<T, kMask> running;
+
+  __device__ __forceinline__ explicit SliceScores(const SoftmaxParams& params)
+      : running{exponent_scale<T, kMask>(params)} {}
+  __device__ __forceinline__ void take_extra(const SoftmaxParams& params, const Slice& slice) {
+    if (!is_kept<kMask>(slice.row, slice.extra_column)) return;
+    const A extra = load_score<T, kMask>(params, slice.row, slice.extra_column);
+    running.raise(extra);
+    running.sum = exponential<T>(running.to_exponent()(extra));
+  }
+  __device__ __forceinline__ void take(const SoftmaxParams&, const Batch& batch) {
+    VectorMax<T> largest;
+#pragma unroll
+    for (int i = 0; i < slice_batch; ++i) largest.take(batch.x[i]);
+    running.raise(largest.largest());
+    const ScoreScale<T, kMask> to_exponent = running.to_exponent();
+    ThreadSum<T> sum;
+#pragma unroll
+    for (int i = 0; i < slice_batch; ++i) {
+      A p[vector_width<T>];
+      widen_vector<T>(batch.x[i], p);
+#pragma unroll
+      for (int j = 0; j < vector_width<T>; ++j) p[j] = exponential<T>(to_exponent(p[j]));
+      sum.take(p);
+    }
+    running.sum += sum.total();
+  }
+  // Of all threads of the block.
+  __device__ __forceinline__ RowPart<T> part(const RowTeam& team) {
+    running.raise(max_over_lanes(running.max, 32));
+    return combine_row<T, kMask>(exchange_buffer<T>(), team, {running.max, sum_over_lanes(running.sum, 32)},
+                                 running.scale);
+  }
+};
+
+// The sum of y * dy, with log_softmax that of dy.
+template <class Input>
+struct SliceGradients {
+  using T = Input;
+  using A = ComputeType<T>;
+  using Slice = RowSlice<T, SoftmaxMask::interval, true>;
+  using Batch = SliceBatch<T, SoftmaxMask::interval, true>;
+  A sum = 0;
+
+  __device__ __forceinline__ explicit SliceGradients(const SoftmaxParams&) {}
+  __device__ __forceinline__ void take_extra(const SoftmaxParams& params, const Slice& slice) {
+    if (!is_kept<SoftmaxMask::interval>(slice.row, slice.extra_column)) return;
+    sum = backward_term(params.log_softmax, load_element<T>(slice.row.x, slice.extra_column),
+                        load_element<T>(slice.row.side, slice.extra_column));
+  }
+  __device__ __forceinline__ void take(const SoftmaxParams& params, const Batch& batch) {
+#pragma unroll
+    for (int i = 0; i < slice_batch; ++i) sum += backward_vector_sum<T>(params.log_softmax, batch.x[i], batch.y[i]);
+  }
+  __device__ __forceinline__ RowPart<T> part(const RowTeam& team) const {
+    return {A{0}, sum_row(exchange_buffer<T>(), team, sum_over_lanes(sum, 32))};
+  }
+};
+
+// The first grid: each block leaves its slice's part, of what `Terms` adds up, in the row's slots.
+template <class Terms>
+__global__ void __launch_bounds__(max_register_lanes)
+    softmax_slice_parts(const __grid_constant__ SoftmaxParams params) {
+  const bool waits = params.first_row == 0;  // and the next grid may not start before
+  if (!waits) launch_dependent_grids();
+  const typename Terms::Slice slice(params, waits);
+  launch_dependent_grids();
+  typename Terms::Batch batch;
+  batch.start(params, slice, slice.own.first, slice.vectors.read_begin, slice.own.end);
+  Terms terms(params);
+  if (slice.extra_column >= 0) terms.take_extra(params, slice);
+  batch.walk(params, slice, [&] { terms.take(params, batch); });
+  slice.leave_part(terms.part(slice.team));
+}
+
+// y(row, j) = exp(z(row, j) - max) / sum over kept i of exp(z(row, i) - max), from the parts of all slices of a row;
+// y as x is (rows, columns), a dense mask has a byte a column.
+template <class T, SoftmaxMask kMask>
+__global__ void __launch_bounds__(max_register_lanes)
+    softmax_slice_results(const __grid_constant__ SoftmaxParams params) {
+  launch_dependent_grids();
+  using A = ComputeType<T>;
+  using E = RowValue<T>;
+  constexpr int width = vector_width<T>;
+  const RowSlice<T, kMask, false> slice(params, false);
+  const SoftmaxRow& row = slice.row;
+  SliceBatch<T, kMask, false> batch;
+  batch.start_behind_slots(params, slice);
+  wait_on_dependent_grids();
+  if (row.columns == 0) return;
+  RunningSum<T, kMask> running{exponent_scale<T, kMask>(params)};
+  const RowPart<T>* const parts = slice.slots().parts();
+#pragma unroll 1
+  for (int i = slice.thread; i < slice.slices; i += slice.threads) {
+    const RowPart<T> other = parts[i];
+    running.raise(other.max);
+    if (other.sum != E{0})
+      running.sum +=
+          other.sum *
+          exponential<T>(ScoreScale<T, kMask>(other.max, running.scale).to_reference(running.to_exponent().reference));
+  }
+  const A largest = max_over_lanes(running.max, 32);
+  running.raise(largest);
+  const ExchangeBuffer<T> buffer = exchange_buffer<T>();
+  const RowPart<T> total =
+      combine_row<T, kMask>(buffer, slice.team, {running.max, sum_over_lanes(running.sum, 32)}, running.scale);
+  const unsigned arrival = slice.arrive();
+
+  if (total.sum != total.sum) {
+    const int step = slice.threads * slice.slices, first = slice.slice * slice.threads + slice.thread;
+    const int slots_end = slice.column_of(slice.slot_vectors());
+    store_nan_columns<T, T, kMask>(params, row, first, slice.vectors.head, step);
+    store_nan_columns<T, T, kMask>(params, row, slots_end + first, row.columns, step);
+    if (slice.is_last(buffer, arrival))
+      store_nan_columns<T, T, kMask>(params, row, slice.vectors.head + slice.thread, slots_end, slice.threads);
+    return;
+  }
+  running.max = total.max;
+  const ScoreScale<T, kMask> to_exponent = running.to_exponent();
+  const ResultFactors<T> result(params.log_softmax, total.sum);
+  const auto result_of = [&](A score) {
+    const A z = to_exponent(score);
+    return params.log_softmax ? z * result.factor + result.term : exponential<T>(z) * result.factor;
+  };
+  const auto store = [&] {
+#pragma unroll
+    for (int i = 0; i < slice_batch; ++i) {
+      if (!batch.has(slice, i)) continue;
+      A y[width];
+      widen_vector<T>(batch.x[i], y);
+#pragma unroll
+      for (int j = 0; j < width; ++j) y[j] = result_of(y[j]);
+      store_values<T>(slice.out + static_cast<int64_t>(batch.at(slice, i)) * vector_bytes, y);
+    }
+  };
+  batch.walk(params, slice, store);
+  if (slice.extra_column >= 0) {
+    const bool keeps = is_kept<kMask>(row, slice.extra_column);
+    store_element<T>(row.out, slice.extra_column,
+                     result_of(keeps ? load_score<T, kMask>(params, row, slice.extra_column) : negative_infinity<A>()));
+  }
+  if (!slice.is_last(buffer, arrival)) return;
+  batch.start(params, slice, slice.thread, 0, slice.slot_vectors());
+  batch.walk(params, slice, store);
+}
+
+// dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)), with log_softmax as flowk.h
+// says, from the sums of all slices of a row; dy, y and dx are (rows, columns).
+template <class T>
+__global__ void __launch_bounds__(max_register_lanes)
+    softmax_backward_slice_results(const __grid_constant__ SoftmaxParams params) {
+  launch_dependent_grids();
+  using A = ComputeType<T>;
+  constexpr int width = vector_width<T>;
+  const RowSlice<T, SoftmaxMask::interval, true> slice(params, false);
+  const SoftmaxRow& row = slice.row;
+  SliceBatch<T, SoftmaxMask::interval, true> batch;
+  batch.start_behind_slots(params, slice);
+  wait_on_dependent_grids();
+  if (row.columns == 0) return;
+  A sum = 0;
+  const RowPart<T>* const parts = slice.slots().parts();
+#pragma unroll 1
+  for (int i = slice.thread; i < slice.slices; i += slice.threads) sum += static_cast<A>(parts[i].sum);
+  const ExchangeBuffer<T> buffer = exchange_buffer<T>();
+  sum = sum_row(buffer, slice.team, sum_over_lanes(sum, 32));
+  const unsigned arrival = slice.arrive();
+
+  const A scale = signed_scale<A>(params);
+  const bool is_finite = sum - sum == A{0};
+  const auto store = [&] {
+#pragma unroll
+    for (int i = 0; i < slice_batch; ++i) {
+      if (!batch.has(slice, i)) continue;
+      A dx[width], y[width];
+      widen_vector<T>(batch.x[i], dx);
+      widen_vector<T>(batch.y[i], y);
+#pragma unroll
+      for (int j = 0; j < width; ++j) dx[j] = backward_gradient(params.log_softmax, dx[j], y[j], sum, scale);
+      if (!is_finite) clear_masked(row, slice.column_of(batch.at(slice, i)), dx);
+      store_values<T>(slice.out + static_cast<int64_t>(batch.at(slice, i)) * vector_bytes, dx);
+    }
+  };
+  batch.walk(params, slice, store);
+  if (slice.extra_column >= 0) {
+    const int column = slice.extra_column;
+    A dx = 0;
+    if (is_kept<SoftmaxMask::interval>(row, column))
+      dx = backward_gradient(params.log_softmax, load_element<T>(row.x, column), load_element<T>(row.side, column), sum,
+                             scale);
+    store_element<T>(row.out, column, dx);
+  }
+  if (!slice.is_last(buffer, arrival)) return;
+  batch.start(params, slice, slice.thread, 0, slice.slot_vectors());
+  batch.walk(params, slice, store);
+}
+
+}  // namespace flowk::softmax

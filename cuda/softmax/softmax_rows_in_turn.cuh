@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+// Softmax and its gradient of rows that fill the shared memory of a cluster: it takes one row after the other, and a
+// row's vectors come in as those of the row before leave.
+#pragma once
+
+#include "softmax/softmax_backward_in_registers.cuh"
+#include "softmax/softmax_row_in_shared.cuh"
+#include "softmax/softmax_turn.cuh"
+
+namespace flowk::softmax {
+
+// Forward: y(row, j) = exp(z(row, j) - max) / sum over i of exp(z(row, i) - max), z = scale * x.
+template <class Input, int kBatch>
+struct SoftmaxTurn {
+  using T = Input;
+  using A = ComputeType<T>;
+  using Scale = ScoreScale<T, SoftmaxMask::interval>;
+  using Row = TurnRow<T, false, kBatch>;
+  static constexpr bool is_backward = false;
+  static constexpr int batch = kBatch, width = vector_width<T>, num_inputs = 1;
+  static constexpr bool keeps_exponentials = !is_float16<T>;
+
+  bool log_softmax;
+  int lane;
+  A maximum;  // of this warp's scores, as the lane's batch was taken
+  RunningSum<T, SoftmaxMask::interval> running;
+  ThreadSum<T, 2> sum;  // of two exponentials at a time
+  // The reference of the exponents is raised to a score above `limit`, which is `slack` above it: 16-bit exponentials
+  // may be up to 2^8, while a float32 one past 1 would cost its last bits.
+  A slack, limit;
+  A extra, sent_extra;
+  RowPart<T> row;  // the one that leaves
+  ResultFactors<T> result;
+  A factor_max;  // of the scores that result.factor is for
+
+  __device__ __forceinline__ SoftmaxTurn(const SoftmaxParams& params, int warp_lane)
+      : log_softmax(params.log_softmax),
+        lane(warp_lane),
+        maximum(0),
+        running{exponent_scale<T, SoftmaxMask::interval>(params)},
+        slack(keeps_exponentials || params.log_softmax ? A{0} : A{8} / running.scale) {}
+
+  __device__ __forceinline__ Scale to_row_exponent() const {
+    return {row.max == negative_infinity<A>() ? A{0} : row.max, running.scale};
+  }
+  __device__ __forceinline__ void begin(const Row& coming) {
+    running.max = limit = negative_infinity<A>();
+    running.sum = 0;
+    sum = {};
+    extra = coming.has_extra ? coming.extra_of(coming.x) : negative_infinity<A>();
+  }
+  // The lane that has batch n of the row that comes, or of the one that leaves.
+  static __device__ __forceinline__ int lane_of(int turn, int n) { return (turn & 1) * max_turn_batches + n; }
+  // `largest` is a warp's.
+  __device__ __forceinline__ void raise(A largest) {
+    if (!(largest > limit)) return;
+    running.sum += sum.total();
+    sum = {};
+    running.raise(largest);
+    limit = largest + slack;
+  }
+  // Batch n of the coming row. Its exponentials, where they are kept, take x's place at vector_at(i).
+  template <class VectorAt>
+  __device__ __forceinline__ void take(unsigned vectors, int turn, int n, uint4 (&x)[num_inputs][batch],
+                                       VectorAt vector_at) {
+    if (vectors != (1u << batch) - 1) {
+#pragma unroll
+      for (int i = 0; i < batch; ++i)
+        if ((vectors >> i & 1) == 0) x[0][i] = negative_infinity_vector<T>();
+    }
+    VectorMax<T> largest;
+#pragma unroll
+    for (int i = 0; i < batch; ++i) largest.take(x[0][i]);
+    raise(max_over_lanes(largest.largest(), 32));
+    const Scale to_exponent = running.to_exponent();
+    if (keeps_exponentials && lane == lane_of(turn, n)) maximum = running.max;
+    const auto add = [&](auto kind) {
+#pragma unroll
+      for (int i = 0; i < batch; ++i) {
+        A p[width];
+        widen_vector<T>(x[0][i], p);
+#pragma unroll
+        for (int j = 0; j < width; ++j) p[j] = exponential<T>(to_exponent(p[j]));
+        if constexpr (keeps_exponentials)
+          if constexpr (decltype(kind)::value) *vector_at(i) = vector_of<T>(p);
+        take_pairs(p);
+      }
+    };
+    if (keeps_exponentials && !log_softmax)
+      add(std::bool_constant<keeps_exponentials>());
+    else
+      add(std::false_type{});
+  }
+  // float32: each pair by one plain addition, a quarter of a unit of the row's largest result at most.
+  __device__ __forceinline__ void take_pairs(A (&values)[width]) {
+    if constexpr (keeps_exponentials) {
+#pragma unroll
+      for (int j = 0; j < width; j += 2) sum.take_one(values[j] + values[j + 1]);
+    } else {
+      sum.take(values);
+    }
+  }
+  __device__ __forceinline__ void send(const TurnExchange<T>& exchange, int turn) {
+    raise(max_over_lanes(extra, 32));
+    sum.take_one(exponential<T>(running.to_exponent()(extra)));
+    sent_extra = extra;
+    exchange.send({running.max, sum_over_lanes(running.sum + sum.total(), 32)}, turn, combine(exchange));
+  }
+  __device__ __forceinline__ auto combine(const TurnExchange<T>& exchange) const {
+    return [lane = exchange.cluster.lane, scale = running.scale](const RowPart<T>* parts, int num_parts) {
+      return combine_parts<T, SoftmaxMask::interval>(parts, num_parts, lane, scale);
+    };
+  }
+  __device__ __forceinline__ void receive(const TurnExchange<T>& exchange, int turn) {
+    row = exchange.receive(turn, combine(exchange));
+    result = {log_softmax, row.sum};
+    factor_max = row.max;
+  }
+  // Makes the factor that of exponentials of scores less `max`.
+  __device__ __forceinline__ void find_factor(A max) {
+    if (max == factor_max) return;
+    factor_max = max;
+    result.factor = factor_of_exponentials<T, SoftmaxMask::interval>(max, to_row_exponent(), row.sum);
+  }
+  // Batch n of the row that leaves, of exponentials if they were kept.
+  __device__ __forceinline__ void leave(unsigned vectors, int turn, int n, const uint4 (&x)[num_inputs][batch],
+                                        bool is_kept, unsigned char* out) {
+    const Scale to_exponent = to_row_exponent();
+    if (keeps_exponentials && !log_softmax)
+      find_factor(is_kept ? __shfl_sync(0xffffffffu, maximum, lane_of(turn, n)) : row.max);
+    enum class From { exponentials, scores, logarithms };
+    const auto store = [&](auto kind) {
+      constexpr From from = decltype(kind)::value;
+#pragma unroll
+      for (int i = 0; i < batch; ++i) {
+        A y[width];
+        widen_vector<T>(x[0][i], y);
+#pragma unroll
+        for (int j = 0; j < width; ++j)
+          y[j] = from == From::logarithms ? to_exponent(y[j]) * result.factor + result.term
+                 : from == From::scores   ? exponential<T>(to_exponent(y[j])) * result.factor
+                                          : y[j] * result.factor;
+        if (vectors >> i & 1) store_values<T>(out + i * turn_step_bytes, y);
+      }
+    };
+    if (log_softmax)
+      store(std::integral_constant<From, From::logarithms>());
+    else if (!keeps_exponentials || !is_kept)
+      store(std::integral_constant<From, From::scores>());
+    else
+      store(std::integral_constant<From, keeps_exponentials ? From::exponentials : From::scores>());
+  }
+  __device__ __forceinline__ void leave_extra(const Row& leaving) const {
+    if (!leaving.has_extra) return;
+    const A z = to_row_exponent()(sent_extra);
+    leaving.store_extra(log_softmax ? z * result.factor + result.term
+                                    : exponential<T>(z) * ResultFactors<T>(false, row.sum).factor);
+  }
+};
+
+// dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)), with log_softmax as flowk.h
+// says.
+template <class Input, int kBatch>
+struct SoftmaxBackwardTurn {
+  using T = Input;
+  using A = ComputeType<T>;
+  using Row = TurnRow<T, true, kBatch>;
+  static constexpr bool is_backward = true, keeps_exponentials = false;
+  static constexpr int batch = kBatch, width = vector_width<T>, num_inputs = 2;
+
+  bool log_softmax;
+  A scale;
+  A sum, row_sum;
+  A extra_dy, extra_y, sent_dy, sent_y;
+
+  __device__ __forceinline__ SoftmaxBackwardTurn(const SoftmaxParams& params, int)
+      : log_softmax(params.log_softmax), scale(signed_scale<A>(params)) {}
+  __device__ __forceinline__ void begin(const Row& coming) {
+    sum = extra_dy = 0;
+    extra_y = log_softmax ? negative_infinity<A>() : A{0};
+    if (!coming.has_extra) return;
+    extra_dy = coming.extra_of(coming.x);
+    extra_y = coming.extra_of(coming.side);
+  }
+  template <class VectorAt>
+  __device__ __forceinline__ void take(unsigned vectors, int, int, const uint4 (&x)[num_inputs][batch], VectorAt) {
+    const auto add = [&](auto kind) {
+#pragma unroll
+      for (int i = 0; i < batch; ++i) {
+        const A term = backward_vector_sum<T>(decltype(kind)::value, x[0][i], x[1][i]);
+        if (vectors >> i & 1) sum += term;
+      }
+    };
+    if (log_softmax)
+      add(std::true_type{});
+    else
+      add(std::false_type{});
+  }
+  __device__ __forceinline__ void send(const TurnExchange<T>& exchange, int turn) {
+    sum += backward_term(log_softmax, extra_dy, extra_y);
+    sent_dy = extra_dy;
+    sent_y = extra_y;
+    exchange.send({A{0}, sum_over_lanes(sum, 32)}, turn, combine(exchange));
+  }
+  static __device__ __forceinline__ auto combine(const TurnExchange<T>& exchange) {
+    return [lane = exchange.cluster.lane](const RowPart<T>* parts, int num_parts) {
+      return RowPart<T>{A{0}, sum_parts(parts, num_parts, lane)};
+    };
+  }
+  __device__ __forceinline__ void receive(const TurnExchange<T>& exchange, int turn) {
+    row_sum = static_cast<A>(exchange.receive(turn, combine(exchange)).sum);
+  }
+  __device__ __forceinline__ void leave(unsigned vectors, int, int, const uint4 (&x)[num_inputs][batch], bool,
+                                        unsigned char* out) const {
+    const auto store = [&](auto kind) {
+#pragma unroll
+      for (int i = 0; i < batch; ++i) {
+        A dx[width], y[width];
+        widen_vector<T>(x[0][i], dx);
+        widen_vector<T>(x[1][i], y);
+#pragma unroll
+        for (int j = 0; j < width; ++j) dx[j] = backward_gradient(decltype(kind)::value, dx[j], y[j], row_sum, scale);
+        if (vectors >> i & 1) store_values<T>(out + i * turn_step_bytes, dx);
+      }
+    };
+    if (log_softmax)
+      store(std::true_type{});
+    else
+      store(std::false_type{});
+  }
+  __device__ __forceinline__ void leave_extra(const Row& leaving) const {
+    if (leaving.has_extra) leaving.store_extra(backward_gradient(log_softmax, sent_dy, sent_y, row_sum, scale));
+  }
+};
+
+// Cluster c of the grid's takes rows c, c + clusters, ... A row has `turn_batches` batches of vectors a thread, and
+// shared memory is a ring of `ring_batches`, fewer than twice as many. While a row leaves batch by batch, each slot
+// that it frees is loaded with the ring's next batch, and a batch of a row that comes is taken: added to its maximum
+// and sum. A batch is taken a row and `ahead` batches before the one that leaves, so that blocks agree on a row while
+// others leave and come. Every vector has one thread from its load to its store: no barrier stands between them.
+//
+// kReadsTwice: of rows that fill more than the ring, kept_batches stay in it. The others are loaded and taken first,
+// and loaded again, from L2, behind those that stay. So a row is turn_batches + twice_read batches of the ring, of
+// which all but the last twice_read are taken and all but the first twice_read leave.
+template <class Turn, bool kReadsTwice>
+__global__ void __launch_bounds__(turn_threads, 1) softmax_rows_in_turn(const __grid_constant__ SoftmaxParams params) {
+  launch_dependent_grids();
+  using T = typename Turn::T;
+  using Row = typename Turn::Row;
+  using Place = RingPlace<Turn::num_inputs, Turn::batch>;
+  constexpr int batch = Turn::batch, num_inputs = Turn::num_inputs;
+  constexpr int batch_bytes = batch * turn_step_bytes;  // of a row, from a thread's vector to its next batch's
+  const RowTeam team = row_team(params);
+  const TurnExchange<T> exchange(team);
+  const int lane = static_cast<int>(threadIdx.x);
+  const int batches = params.turn_batches, kept = kReadsTwice ? params.kept_batches : batches;
+  const int twice_read = batches - kept, lag = params.ring_batches - kept;
+  const int ahead = lag > 1 ? 1 : 0;
+  const int ring_bytes = params.ring_batches * Place::bytes;
+  unsigned char* const ring = exchange.first.memory + params.block_offset_bytes + lane * vector_bytes;
+  unsigned char* const ring_end = ring + ring_bytes;
+  const int64_t linear = static_cast<int64_t>(blockIdx.x) >> params.cluster_shift;
+  const int64_t linear_step = static_cast<int64_t>(gridDim.x) >> params.cluster_shift;
+  const int num_turns = static_cast<int>((params.num_rows - linear + linear_step - 1) / linear_step);
+  wait_on_dependent_grids();
+
+  // The batch of a row that is its i-th of the ring.
+  const auto batch_of = [&](int i) { return i < twice_read ? kept + i : i - twice_read; };
+  int64_t load_linear = linear;
+  int load_at = 0;
+  Row loading(params, load_linear, team.rank, lane);
+  const auto load = [&](const Place& place) {
+    const int n = batch_of(load_at);
+    const int64_t offset = static_cast<int64_t>(n) * batch_bytes;
+    if (loading.is_full) {
+      place.load(loading.x + offset, loading.side + offset, (1u << batch) - 1);
+    } else {
+      place.load(loading.x + offset, loading.side + offset, loading.vectors_of(n));
+    }
+    async_copy_commit();
+    if (++load_at < batches + twice_read) return;
+    load_at = 0;
+    load_linear += linear_step;
+    loading = Row(params, load_linear, team.rank, lane);
+  };
+  Turn turn(params, team.lane);
+  Row taking = loading, taken = loading;
+  Place take_place = {ring}, leave_place = {ring};
+  const auto load_next = [&] {
+    load(leave_place);
+    leave_place.advance(ring_end, ring_bytes);
+  };
+#pragma unroll 1
+  for (int i = 0; i < params.ring_batches; ++i) load_next();
+  int take_turn = 0, take_at = 0;
+  const auto take = [&](int pending) {
+    if (take_turn >= num_turns) return;
+    wait_for_groups(pending);
+    const int n = batch_of(take_at);
+    uint4 x[num_inputs][batch];
+#pragma unroll
+    for (int k = 0; k < num_inputs; ++k)
+#pragma unroll
+      for (int i = 0; i < batch; ++i) x[k][i] = *take_place.vector(k, i);
+    turn.take(taking.vectors_of(n), take_turn, n, x, [&](int i) { return take_place.vector(0, i); });
+    take_place.advance(ring_end, ring_bytes);
+    if (++take_at < batches) return;
+    turn.send(exchange, take_turn);
+    ++take_turn;
+    take_at = 0;
+    taken = taking;
+    if constexpr (kReadsTwice) {
+#pragma unroll 1
+      for (int i = 0; i < twice_read; ++i) take_place.advance(ring_end, ring_bytes);
+      taking = Row(params, linear + take_turn * linear_step, team.rank, lane);
+    } else {
+      taking = loading;
+    }
+    turn.begin(taking);
+  };
+  turn.begin(taking);
+#pragma unroll 1
+  for (int i = 0; i < twice_read; ++i) {
+    take(params.ring_batches - 1);
+    load_next();
+  }
+  const int first_takes = kReadsTwice ? kept : batches + ahead;
+#pragma unroll 1
+  for (int i = 0; i < first_takes; ++i) take(params.ring_batches - 1 - i);
+#pragma unroll 1
+  for (int i = 0; i < num_turns; ++i) {
+    const Row leaving = taken;
+    turn.receive(exchange, i);
+    turn.leave_extra(leaving);
+    unsigned char* out = leaving.out;
+#pragma unroll 1
+    for (int n = 0; n < batches + twice_read; ++n, out += batch_bytes) {
+      if (!kReadsTwice || n < batches) {
+        if (kReadsTwice && n >= kept) wait_for_groups(params.ring_batches - 1);
+        uint4 x[num_inputs][batch];
+#pragma unroll
+        for (int k = 0; k < num_inputs; ++k)
+#pragma unroll
+          for (int j = 0; j < batch; ++j) x[k][j] = *leave_place.vector(k, j);
+        turn.leave(leaving.vectors_of(n), i, n, x, n < kept, out);
+      }
+      load_next();
+      const int take_step = n - twice_read + ahead;  // of the next row, where some batches are read twice
+      if (!kReadsTwice || (take_step >= 0 && take_step < batches)) take(lag - ahead);
+    }
+  }
+}
+
+}  // namespace flowk::softmax

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// Units of 4 columns of a row in shared memory, which starts and ends anywhere: a thread's units of one row, and those
+// columns of them that belong to others or are not kept.
+#pragma once
+
+#include "core/vector.cuh"
+#include "softmax/softmax_span.cuh"
+
+namespace flowk::softmax {
+
+// 4 neighbouring columns, aligned to their size in memory.
+constexpr int unit_columns = span_unit_columns;
+template <class T>
+constexpr int unit_words = unit_columns * static_cast<int>(sizeof(T)) / 4;
+template <class T>
+constexpr int unit_bytes = unit_columns * static_cast<int>(sizeof(T));
+
+template <class T>
+struct Unit {
+  uint32_t words[unit_words<T>];
+
+  static __device__ __forceinline__ Unit load(const unsigned char* address) {
+    Unit unit;
+    const auto pack = *reinterpret_cast<const Pack<unit_bytes<T>>*>(address);
+    memcpy(unit.words, &pack, sizeof(pack));
+    return unit;
+  }
+  __device__ __forceinline__ void store(unsigned char* address) const {
+    Pack<unit_bytes<T>> pack;
+    memcpy(&pack, words, sizeof(pack));
+    *reinterpret_cast<Pack<unit_bytes<T>>*>(address) = pack;
+  }
+  // Columns [begin, end).
+  __device__ __forceinline__ void store_columns(unsigned char* address, int begin, int end) const {
+#pragma unroll
+    for (int j = 0; j < unit_columns; ++j) {
+      using Bits = Pack<static_cast<int>(sizeof(T))>;
+      const Bits bits = static_cast<Bits>(sizeof(T) == 4 ? words[j % unit_words<T>] : words[j / 2] >> (16 * (j % 2)));
+      if (j >= begin && j < end) reinterpret_cast<Bits*>(address)[j] = bits;
+    }
+  }
+  __device__ __forceinline__ void widen(float* values) const {
+#pragma unroll
+    for (int i = 0; i < unit_words<T>; ++i) {
+      if constexpr (std::is_same_v<T, Float16>) {
+        const float2 pair = __half22float2(bits_as<__half2>(words[i]));
+        values[2 * i] = pair.x;
+        values[2 * i + 1] = pair.y;
+      } else if constexpr (std::is_same_v<T, BFloat16>) {
+        values[2 * i] = __uint_as_float(words[i] << 16);
+        values[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+      } else {
+        values[i] = __uint_as_float(words[i]);
+      }
+    }
+  }
+  static __device__ __forceinline__ Unit from(const float* values) {
+    Unit unit;
+#pragma unroll
+    for (int i = 0; i < unit_words<T>; ++i) {
+      if constexpr (sizeof(T) == 2)
+        unit.words[i] = pack_pair<T>(values[2 * i], values[2 * i + 1]);
+      else
+        unit.words[i] = __float_as_uint(values[i]);
+    }
+    return unit;
+  }
+  static __device__ __forceinline__ Unit of(uint32_t word) {
+    Unit unit;
+#pragma unroll
+    for (int i = 0; i < unit_words<T>; ++i) unit.words[i] = word;
+    return unit;
+  }
+  // Takes the word of `other` where the mask has ones.
+  __device__ __forceinline__ void select(const uint32_t (&mask)[unit_words<T>], uint32_t other) {
+#pragma unroll
+    for (int i = 0; i < unit_words<T>; ++i) words[i] = (words[i] & ~mask[i]) | (other & mask[i]);
+  }
+};
+
+// A word of elements of -infinity.
+template <class T>
+constexpr uint32_t infinity_word = std::is_same_v<T, Float16>    ? 0xfc00fc00u
+                                   : std::is_same_v<T, BFloat16> ? 0xff80ff80u
+                                                                 : 0xff800000u;
+
+// The units of one thread: a row is the units of the aligned window around it, `lanes` threads take them in turn, and
+// columns of the first and the last one may belong to the rows next to it. Those of a thread are kUnits or one less.
+template <class T, int kUnits>
+struct UnitWindow {
+  int first;      // byte of shared memory
+  int step;       // bytes
+  int num_units;  // 0: no such row
+  int phase;      // columns of the row's first unit that belong to the row before
+  int before;     // the same of this thread's first unit
+  int left;       // columns from the last unit's first to the row's end: the next row has those past them
+
+  __device__ __forceinline__ UnitWindow(const SoftmaxParams& params, const RowSpan& span, int row_in_block, int lane) {
+    const int lanes = params.lanes_per_row;
+    const int start = span.shift + row_in_block * params.columns * static_cast<int>(sizeof(T));
+    const int misaligned = start & (unit_bytes<T> - 1);
+    phase = misaligned / static_cast<int>(sizeof(T));
+    const int columns = phase + params.columns;
+    const int row_units = (columns + unit_columns - 1) / unit_columns;
+    first = start - misaligned + lane * unit_bytes<T>;
+    step = lanes * unit_bytes<T>;
+    num_units = row_in_block < span.num_rows ? (row_units - lane + lanes - 1) >> params.rows_shift : 0;
+    before = lane == 0 ? phase : 0;
+    left = columns - unit_columns * (lane + lanes * (num_units - 1));
+  }
+  __device__ __forceinline__ bool has(int i) const { return i < kUnits - 1 || i < num_units; }
+  __device__ __forceinline__ int at(int i) const { return first + i * step; }
+
+  // Word i of a unit, with ones from its column `columns` on.
+  static __device__ __forceinline__ uint32_t ones_past(int columns, int i) {
+    const int shift = columns * 8 * static_cast<int>(sizeof(T)) - 32 * i;
+    return ones_from(shift > 0 ? shift : 0);
+  }
+
+  // Makes columns of other rows, and units that are not there, elements of `word`.
+  __device__ __forceinline__ void clear_others(const SoftmaxParams& params, Unit<T> (&units)[kUnits],
+                                               uint32_t word) const {
+    if (!has(kUnits - 1)) units[kUnits - 1] = Unit<T>::of(word);
+    if (!params.has_unit_edges) return;
+    uint32_t head[unit_words<T>], tail[unit_words<T>];
+#pragma unroll
+    for (int i = 0; i < unit_words<T>; ++i) {
+      head[i] = ~ones_past(before, i);
+      tail[i] = ones_past(left, i);
+    }
+    units[0].select(head, word);
+    if (num_units == kUnits)
+      units[kUnits - 1].select(tail, word);
+    else
+      units[kUnits - 2].select(tail, word);
+  }
+
+  // The same of columns that are not kept; units[0] starts at `first_column` of the row.
+  __device__ __forceinline__ void clear_unkept(const SoftmaxParams& params, const SoftmaxRow& row, int first_column,
+                                               Unit<T> (&units)[kUnits], uint32_t word) const {
+#pragma unroll
+    for (int i = 0; i < kUnits; ++i) {
+      const int column = first_column + i * params.lanes_per_row * unit_columns;
+      if (row.begin <= column && column + unit_columns <= row.end) continue;
+      uint32_t unkept[unit_words<T>];
+#pragma unroll
+      for (int w = 0; w < unit_words<T>; ++w)
+        unkept[w] = ~ones_past(row.begin - column, w) | ones_past(row.end - column, w);
+      units[i].select(unkept, word);
+    }
+  }
+
+  // Stores the row's columns; after a barrier, since other threads read their neighbours here.
+  __device__ __forceinline__ void store(const SoftmaxParams& params, const Unit<T> (&units)[kUnits],
+                                        unsigned char* memory) const {
+    if (num_units == 0) return;
+#pragma unroll
+    for (int i = 0; i < kUnits; ++i) {
+      const bool is_whole = (i > 0 || before == 0) &&
+                            (i < kUnits - 2 || i < num_units - 1 || (i == num_units - 1 && left >= unit_columns));
+      if (is_whole) units[i].store(memory + at(i));
+    }
+    if (!params.has_unit_edges) return;
+    if (before > 0) units[0].store_columns(memory + first, before, unit_columns);
+    if (left < unit_columns) {
+      Unit<T> last = units[kUnits - 2];
+      if (num_units == kUnits) last = units[kUnits - 1];
+      last.store_columns(memory + at(num_units - 1), 0, left);
+    }
+  }
+};
+
+// Masks a unit by the bytes of its columns, which start at any byte of a word in shared memory.
+template <class T>
+__device__ __forceinline__ void mask_unit(Unit<T>* unit, const uint32_t* words, int first_byte) {
+  const uint32_t masked = nonzero_bytes(__funnelshift_r(words[0], words[1], static_cast<unsigned>(first_byte) * 8));
+  uint32_t mask[unit_words<T>];
+#pragma unroll
+  for (int i = 0; i < unit_words<T>; ++i)
+    mask[i] = spread_top_bits(masked, sizeof(T) == 4 ? i * 0x1111u : i == 0 ? 0x1100u : 0x3322u);
+  unit->select(mask, infinity_word<T>);
+}
+
+}  // namespace flowk::softmax

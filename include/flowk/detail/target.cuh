@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA language for kernels: nvcc's own, NVRTC's, or the CPU executor's under FLOWK_SIMT. Kernels include this,
+// never a CUDA header.
+#pragma once
+
+#ifdef FLOWK_SIMT
+#include "simt/cuda_language.h"
+#elif !defined(__CUDACC_RTC__)
+#include <cuda_runtime.h>
+#endif
+
+#include "flowk/detail/integers.h"
+
+namespace flowk::detail {
+
+// An address in global memory that was kept as a number, to step and to round it. The compiler has to be told: it would
+// make an access that looks at the address first.
+__device__ __forceinline__ unsigned char* global_pointer(uintptr_t address) {
+  const auto pointer = reinterpret_cast<unsigned char*>(address);
+#ifndef FLOWK_SIMT
+  __builtin_assume(__isGlobal(pointer));
+#endif
+  return pointer;
+}
+
+}  // namespace flowk::detail
