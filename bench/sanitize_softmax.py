@@ -27,12 +27,12 @@ from pyflowk import _abi, _library
 KERNELS = {
     "row_in_registers",
     "row_in_shared",
-    "row_in_slices",
-    "rows_in_span",
-    "row_read_twice",
+    "split_row",
+    "staged_rows",
+    "two_pass_row",
     "rows_by_vectors",
     "rows_in_lanes",
-    "cluster_rows_in_turn",
+    "persistent_rows",
 }
 # Type, its number, and its units of the last place that float32 arithmetic and one rounding may take.
 TYPES = {"float16": (np.float16, 10, 0.51), "float32": (np.float32, 12, 4.0), "float64": (np.float64, 13, 8.0)}
@@ -163,7 +163,7 @@ def main() -> None:
     most_blocks = 8 if "--portable-clusters" in sys.argv else 16
     cases = [case for case in cases if all(word in f"{case[0]} {case[1]} {case[2]}x{case[3]}" for word in words)]
     plans = [run_case(library, most_blocks, *case) for case in cases]
-    missed = [case for case, plan in zip(cases, plans) if case in IN_TURN and "cluster_rows_in_turn" not in plan]
+    missed = [case for case, plan in zip(cases, plans) if case in IN_TURN and "persistent_rows" not in plan]
     if missed:
         sys.exit(f"not taken in turn: {missed}")
     reached = {plan.split(":")[0] for plan in plans}

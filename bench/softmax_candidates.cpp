@@ -48,7 +48,7 @@ extern "C" FLOWK_API int flowk_bench_softmax_candidate(int backward, flowk_dtype
   SoftmaxShape shape;
   shape.kernel = static_cast<SoftmaxKernel>(kernel);
   shape.vectors_per_thread = vectors;
-  if (shape.kernel == SoftmaxKernel::rows_in_span && vectors > 0) shape.rows_per_thread = vectors;
+  if (shape.kernel == SoftmaxKernel::staged_rows && vectors > 0) shape.rows_per_thread = vectors;
   shape.lanes_per_row = lanes;
   shape.block_threads = threads;
   shape.cluster_blocks = cluster_blocks;

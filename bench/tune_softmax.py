@@ -30,19 +30,19 @@ from softmax_workload import SoftmaxLibrary, Workload, cases_of
 KERNELS = [
     "row_in_registers",
     "row_in_shared",
-    "rows_in_span",
-    "row_read_twice",
+    "staged_rows",
+    "two_pass_row",
     "rows_by_vectors",
     "rows_in_lanes",
-    "row_in_slices",
-    "cluster_rows_in_turn",
+    "split_row",
+    "persistent_rows",
 ]
 VECTORS = (1, 2, 4, 8, 16)
 CLUSTERS = (1, 2, 4, 8, 16)
 ELEMENT_LANES = (2, 4, 8, 16)
 MAX_LANES = 512
-GROUP_BYTES = (4 << 20, 8 << 20, 16 << 20)  # of row_in_slices, a launch
-TURN_THREADS, MULTIPROCESSORS, SHARED_BYTES = 512, 132, 227 << 10  # of cluster_rows_in_turn
+GROUP_BYTES = (4 << 20, 8 << 20, 16 << 20)  # of split_row, a launch
+TURN_THREADS, MULTIPROCESSORS, SHARED_BYTES = 512, 132, 227 << 10  # of persistent_rows
 HELD_VECTORS = (4, 8)  # of row_in_shared, in registers
 RESIDENT_BLOCKS = (0, 3, 4, 5, 6)  # of a multiprocessor; 0: as many as fit
 OVERLAPS_PREVIOUS = 1

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles a formula into a kernel of flowk/detail/elementwise_kernel.cuh at run time: NVRTC through cuda.core, whose program
-cache keeps the result on disk."""
+"""Compiles a formula into a kernel of flowk/detail/elementwise_kernel.cuh at run time: NVRTC through cuda.core, whose
+program cache keeps the result on disk."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(max_register_lanes)
   begin_exchange(buffer, team);
 
   const auto [linear, lane] = row_place(params);
-  const SoftmaxRow row = locate_row<SoftmaxMask::interval, true>(params, linear);
+  const SoftmaxRow row = locate_row<SoftmaxMask::none, true>(params, linear);
   const RowVectors vectors = row_vectors<T>(params, row);
   const int head_bytes = vectors.head * static_cast<int>(sizeof(T));
   unsigned char* const out = row.out + vectors.head * static_cast<int>(sizeof(Out));
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(max_register_lanes)
   if (params.has_interval) fill_unread<Out, width>(params, out, vectors, own, team.rank, lane, A{0});
   A extra_dy = 0, extra_y = log_softmax ? negative_infinity<A>() : A{0};
   const int extra_column = leftover_column<T>(params, row, vectors, team.rank, lane);
-  if (extra_column >= 0 && is_kept<SoftmaxMask::interval>(row, extra_column)) {
+  if (extra_column >= 0 && is_kept<SoftmaxMask::none>(row, extra_column)) {
     extra_dy = load_element<T>(row.x, extra_column);
     extra_y = load_element<T>(row.side, extra_column);
   }
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(max_register_lanes)
   }
   if (extra_column >= 0)
     store_element<Out>(row.out, extra_column,
-                       is_kept<SoftmaxMask::interval>(row, extra_column)
+                       is_kept<SoftmaxMask::none>(row, extra_column)
                            ? backward_gradient(log_softmax, extra_dy, extra_y, sum, scale)
                            : A{0});
 }

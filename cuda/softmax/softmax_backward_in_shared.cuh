@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
   begin_exchange(buffer, team);
   const int threads = params.lanes_per_row, lane = static_cast<int>(threadIdx.x);
   const int64_t linear = static_cast<int64_t>(blockIdx.x) >> params.cluster_shift;
-  const SoftmaxRow row = locate_row<SoftmaxMask::interval, true>(params, linear);
+  const SoftmaxRow row = locate_row<SoftmaxMask::none, true>(params, linear);
   const RowVectors vectors = row_vectors<T>(params, row);
   const int head_bytes = vectors.head * static_cast<int>(sizeof(T));
   const OwnVectors own = own_vectors(params, row.x + head_bytes, vectors, team.rank, lane);
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
   if (params.has_interval) fill_unread<T, width>(params, row.out + head_bytes, vectors, own, team.rank, lane, A{0});
   A extra_dy = 0, extra_y = log_softmax ? negative_infinity<A>() : A{0};
   const int extra_column = leftover_column<T>(params, row, vectors, team.rank, lane);
-  if (extra_column >= 0 && is_kept<SoftmaxMask::interval>(row, extra_column)) {
+  if (extra_column >= 0 && is_kept<SoftmaxMask::none>(row, extra_column)) {
     extra_dy = load_element<T>(row.x, extra_column);
     extra_y = load_element<T>(row.side, extra_column);
   }
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
   for (int n = kHeld; n < num; ++n) store_vector(n, slots[2 * n * threads], slots[(2 * n + 1) * threads]);
   if (extra_column >= 0)
     store_element<T>(row.out, extra_column,
-                     is_kept<SoftmaxMask::interval>(row, extra_column)
+                     is_kept<SoftmaxMask::none>(row, extra_column)
                          ? backward_gradient(log_softmax, extra_dy, extra_y, sum, scale)
                          : A{0});
 }

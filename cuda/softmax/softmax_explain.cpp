@@ -20,13 +20,13 @@ const char* reason(const SoftmaxPlan& plan) {
     case SoftmaxKernel::row_in_shared:
       return plan.launch.cluster_blocks > 1 ? "a cluster of blocks holds a row in registers and shared memory"
                                             : "a block holds a row in registers and shared memory";
-    case SoftmaxKernel::row_in_slices: return "a row is cut into slices, one a block, and read by two grids";
-    case SoftmaxKernel::cluster_rows_in_turn:
+    case SoftmaxKernel::split_row: return "a row is cut into slices, one a block, and read by two grids";
+    case SoftmaxKernel::persistent_rows:
       return "a cluster takes one row after the other, the next one's vectors come as this one's leave";
-    case SoftmaxKernel::rows_in_span: return "short rows, a span of them through shared memory";
+    case SoftmaxKernel::staged_rows: return "short rows, a span of them through shared memory";
     case SoftmaxKernel::rows_in_lanes: return "short rows of which an interval of columns is kept";
     case SoftmaxKernel::rows_by_vectors: return "rows of few vectors, several rows a thread";
-    case SoftmaxKernel::row_read_twice:
+    case SoftmaxKernel::two_pass_row:
       return "a row is too long to hold, or no other kernel takes its types or alignment";
   }
   return "";
@@ -44,16 +44,16 @@ void explain_softmax(const SoftmaxPlan& plan, const SoftmaxRequest& request, cha
              static_cast<long long>(request.columns));
   writer.add("; rows in %d dimensions", params.rank);
   if (params.band_dim > 0) writer.add(", in bands of %d rows that share a mask", params.band_rows);
-  if (plan.mask != SoftmaxMask::interval) writer.add("; %s", plan.mask == SoftmaxMask::bias ? "bias" : "dense mask");
+  if (plan.mask != SoftmaxMask::none) writer.add("; %s", plan.mask == SoftmaxMask::bias ? "bias" : "dense mask");
   if (params.has_interval) writer.add("; an interval of columns a row");
   writer.add("\n  row: %d threads of a block", params.lanes_per_row);
   if (plan.launch.cluster_blocks > 1) writer.add(", %d blocks", plan.launch.cluster_blocks);
-  if (plan.kernel == SoftmaxKernel::rows_in_span)
+  if (plan.kernel == SoftmaxKernel::staged_rows)
     writer.add(", up to %d units of %d columns a thread", plan.vectors_per_thread, plan.unit_columns);
   else if (plan.vectors_per_thread > 0)
     writer.add(", %d vectors of 16 bytes a thread", plan.vectors_per_thread);
-  if (plan.kernel == SoftmaxKernel::row_in_slices) writer.add(", %d slices", 1 << params.cluster_shift);
-  if (plan.kernel == SoftmaxKernel::cluster_rows_in_turn)
+  if (plan.kernel == SoftmaxKernel::split_row) writer.add(", %d slices", 1 << params.cluster_shift);
+  if (plan.kernel == SoftmaxKernel::persistent_rows)
     writer.add(" and batch, %d batches, %d of them kept", params.turn_batches, params.kept_batches);
   if (params.rows_per_block > 1) writer.add("; %d rows a block", params.rows_per_block);
   if (params.is_peeled && plan.kernel == SoftmaxKernel::row_in_registers)

@@ -9,13 +9,13 @@
 #include "core/launch.cuh"
 #include "core/resident_clusters.cuh"
 #include "softmax/softmax_backward_in_shared.cuh"
-#include "softmax/softmax_row_in_slices.cuh"
-#include "softmax/softmax_row_read_twice.cuh"
+#include "softmax/softmax_persistent_rows.cuh"
 #include "softmax/softmax_rows_by_vectors.cuh"
 #include "softmax/softmax_rows_in_lanes.cuh"
-#include "softmax/softmax_rows_in_span.cuh"
-#include "softmax/softmax_rows_in_turn.cuh"
 #include "softmax/softmax_run.h"
+#include "softmax/softmax_split_row.cuh"
+#include "softmax/softmax_staged_rows.cuh"
+#include "softmax/softmax_two_pass_row.cuh"
 
 namespace flowk::softmax {
 
@@ -46,7 +46,7 @@ Status launch_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
       return launch_form_in_registers<T, Out, kMask, SoftmaxForm::whole>(plan, stream);
     if (plan.form == SoftmaxForm::unfilled)
       return launch_form_in_registers<T, Out, kMask, SoftmaxForm::unfilled>(plan, stream);
-    if constexpr (kMask == SoftmaxMask::interval)
+    if constexpr (kMask == SoftmaxMask::none)
       if (plan.form == SoftmaxForm::aligned)
         return launch_form_in_registers<T, Out, kMask, SoftmaxForm::aligned>(plan, stream);
   }
@@ -90,8 +90,8 @@ Status launch_in_slices(Kernel* find_parts, Kernel* find_results, const SoftmaxP
 template <class Turn>
 Status launch_in_turn(const SoftmaxPlan& plan, flowk_stream stream) {
   LaunchConfig config = plan.launch;
-  const auto kernel = plan.params.kept_batches < plan.params.turn_batches ? softmax_rows_in_turn<Turn, true>
-                                                                          : softmax_rows_in_turn<Turn, false>;
+  const auto kernel = plan.params.kept_batches < plan.params.turn_batches ? softmax_persistent_rows<Turn, true>
+                                                                          : softmax_persistent_rows<Turn, false>;
   FLOWK_RETURN_IF_ERROR(limit_to_resident(kernel, &config));
   return launch(kernel, config, stream, plan.params);
 }
@@ -151,20 +151,19 @@ Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
     case SoftmaxKernel::row_in_shared:
       if constexpr (kMask != SoftmaxMask::bias) return launch_in_shared<T, kMask>(plan, stream);
       break;
-    case SoftmaxKernel::row_in_slices:
+    case SoftmaxKernel::split_row:
       if constexpr (sizeof(T) < 8 && kMask != SoftmaxMask::bias)
         return launch_in_slices(softmax_slice_parts<SliceScores<T, kMask>>, softmax_slice_results<T, kMask>, plan,
                                 stream);
       break;
-    case SoftmaxKernel::cluster_rows_in_turn:
-      if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::interval)
-        return launch_in_turn<SoftmaxTurn<T, 4>>(plan, stream);
+    case SoftmaxKernel::persistent_rows:
+      if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::none) return launch_in_turn<SoftmaxTurn<T, 4>>(plan, stream);
       break;
-    case SoftmaxKernel::rows_in_span:
+    case SoftmaxKernel::staged_rows:
       if constexpr (sizeof(T) < 8) return launch_in_span<T, kMask>(plan, stream);
       break;
     case SoftmaxKernel::rows_by_vectors:
-      if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::interval) {
+      if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::none) {
         switch (plan.params.lanes_per_row) {
           case 1: return launch(softmax_rows_by_vectors<T, 1, 4>, plan.launch, stream, plan.params);
           case 2: return launch(softmax_rows_by_vectors<T, 2, 4>, plan.launch, stream, plan.params);
@@ -174,10 +173,9 @@ Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
       }
       break;
     case SoftmaxKernel::rows_in_lanes:
-      if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::interval) return launch_in_lanes<T>(plan, stream);
+      if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::none) return launch_in_lanes<T>(plan, stream);
       break;
-    case SoftmaxKernel::row_read_twice:
-      return launch(softmax_row_read_twice<T, kMask>, plan.launch, stream, plan.params);
+    case SoftmaxKernel::two_pass_row: return launch(softmax_two_pass_row<T, kMask>, plan.launch, stream, plan.params);
     default: break;
   }
   return no_such_kernel(plan);
@@ -196,15 +194,15 @@ Status launch_backward(const SoftmaxPlan& plan, flowk_stream stream) {
         case 8: return launch(softmax_backward_in_shared<T, 8>, plan.launch, stream, plan.params);
       }
       break;
-    case SoftmaxKernel::row_in_slices:
+    case SoftmaxKernel::split_row:
       if constexpr (sizeof(T) < 8)
         return launch_in_slices(softmax_slice_parts<SliceGradients<T>>, softmax_backward_slice_results<T>, plan,
                                 stream);
       break;
-    case SoftmaxKernel::cluster_rows_in_turn:
+    case SoftmaxKernel::persistent_rows:
       if constexpr (sizeof(T) < 8) return launch_in_turn<SoftmaxBackwardTurn<T, 2>>(plan, stream);
       break;
-    case SoftmaxKernel::rows_in_span:
+    case SoftmaxKernel::staged_rows:
       if constexpr (sizeof(T) < 8) return launch_backward_in_span<T>(plan, stream);
       break;
     case SoftmaxKernel::rows_by_vectors:
@@ -217,7 +215,7 @@ Status launch_backward(const SoftmaxPlan& plan, flowk_stream stream) {
         }
       }
       break;
-    case SoftmaxKernel::row_read_twice: return launch(softmax_backward_read_twice<T>, plan.launch, stream, plan.params);
+    case SoftmaxKernel::two_pass_row: return launch(softmax_backward_two_pass<T>, plan.launch, stream, plan.params);
     default: break;
   }
   return no_such_kernel(plan);
@@ -227,7 +225,7 @@ template <class T>
 Status launch_softmax(const SoftmaxPlan& plan, flowk_stream stream) {
   if (plan.backward) return launch_backward<T>(plan, stream);
   switch (plan.mask) {
-    case SoftmaxMask::interval: return launch_forward<T, SoftmaxMask::interval>(plan, stream);
+    case SoftmaxMask::none: return launch_forward<T, SoftmaxMask::none>(plan, stream);
     case SoftmaxMask::dense: return launch_forward<T, SoftmaxMask::dense>(plan, stream);
     case SoftmaxMask::bias: return launch_forward<T, SoftmaxMask::bias>(plan, stream);
   }

@@ -83,7 +83,7 @@ SoftmaxForm form_of(const SoftmaxRequest& request, const SoftmaxProblem& problem
   if (problem.has_leftovers) return SoftmaxForm::any;
   if (request.has_diagonal || request.lengths_bytes != 0) return SoftmaxForm::aligned;
   const SoftmaxMask mask = mask_of(request);
-  if (mask == SoftmaxMask::interval) {
+  if (mask == SoftmaxMask::none) {
     const bool is_one_run = problem.rank <= 1 && problem.num_rows < (int64_t{1} << 31);
     for (const SoftmaxOperand operand : {softmax_x, softmax_out, softmax_side})
       if (!is_one_run || problem.dims[0].strides[operand] < 0 || problem.dims[0].strides[operand] >= (int64_t{1} << 32))
@@ -122,14 +122,14 @@ void fill_plan(const SoftmaxRequest& request, const SoftmaxProblem& problem, con
   params.lanes_per_row = shape.lanes_per_row;
   params.rows_per_block = shape.block_threads / shape.lanes_per_row;
   if (shape.kernel == SoftmaxKernel::rows_by_vectors) params.rows_per_block *= shape.vectors_per_thread;
-  if (shape.kernel == SoftmaxKernel::rows_in_span) params.rows_per_block = span_rows_per_block(shape);
+  if (shape.kernel == SoftmaxKernel::staged_rows) params.rows_per_block = span_rows_per_block(shape);
   params.rows_shift = shape.lanes_per_row <= warp_lanes ? log2_of(shape.lanes_per_row) : 0;
   params.cluster_shift = log2_of(shape.cluster_blocks);
   params.is_peeled = problem.has_leftovers;
   // Leftover columns are one a thread.
   params.reads_vectors = problem.vectors_agree && shape.lanes_per_row >= warp_lanes;
   const int32_t warps = std::max(shape.lanes_per_row / warp_lanes, 1);
-  const int32_t value_bytes = problem.in_bytes == 2 && shape.kernel != SoftmaxKernel::row_read_twice ? 4 : 8;
+  const int32_t value_bytes = problem.in_bytes == 2 && shape.kernel != SoftmaxKernel::two_pass_row ? 4 : 8;
   plan->launch = {.num_blocks = ceil_div(problem.num_rows, params.rows_per_block) * shape.cluster_blocks,
                   .num_threads = shape.block_threads,
                   .shared_bytes = softmax_exchange_bytes(value_bytes, warps, shape.cluster_blocks),
@@ -159,7 +159,7 @@ void fill_plan(const SoftmaxRequest& request, const SoftmaxProblem& problem, con
     plan->launch.shared_bytes =
         static_cast<int32_t>(params.block_offset_bytes + shared_row_bytes(request, problem, shape));
   }
-  if (shape.kernel == SoftmaxKernel::cluster_rows_in_turn) {
+  if (shape.kernel == SoftmaxKernel::persistent_rows) {
     const SoftmaxRing ring = softmax_ring(request, problem, device, shape);
     params.starts_on_lines = true;
     params.turn_batches = ring.row_batches;
@@ -169,13 +169,13 @@ void fill_plan(const SoftmaxRequest& request, const SoftmaxProblem& problem, con
     plan->launch.shared_bytes = ring.offset_bytes + ring.batches * ring.batch_bytes;
     plan->launch.num_blocks = std::min<int64_t>(shape.num_clusters, problem.num_rows) * shape.cluster_blocks;
   }
-  if (shape.kernel == SoftmaxKernel::row_in_slices) {
+  if (shape.kernel == SoftmaxKernel::split_row) {
     params.cluster_shift = log2_of(shape.slices);
     params.starts_on_lines = true;
     plan->rows_per_launch = shape.rows_per_launch;
     plan->launch.num_blocks = std::min(shape.rows_per_launch, problem.num_rows) * shape.slices;
   }
-  if (shape.kernel == SoftmaxKernel::rows_in_span) {
+  if (shape.kernel == SoftmaxKernel::staged_rows) {
     const SpanUnits units = span_units(request, problem, shape.lanes_per_row);
     plan->unit_columns = units.columns;
     plan->vectors_per_thread = units.per_thread;
@@ -195,10 +195,10 @@ const char* softmax_kernel_name(SoftmaxKernel kernel) {
   switch (kernel) {
     case SoftmaxKernel::row_in_registers: return "row_in_registers";
     case SoftmaxKernel::row_in_shared: return "row_in_shared";
-    case SoftmaxKernel::row_in_slices: return "row_in_slices";
-    case SoftmaxKernel::cluster_rows_in_turn: return "cluster_rows_in_turn";
-    case SoftmaxKernel::rows_in_span: return "rows_in_span";
-    case SoftmaxKernel::row_read_twice: return "row_read_twice";
+    case SoftmaxKernel::split_row: return "split_row";
+    case SoftmaxKernel::persistent_rows: return "persistent_rows";
+    case SoftmaxKernel::staged_rows: return "staged_rows";
+    case SoftmaxKernel::two_pass_row: return "two_pass_row";
     case SoftmaxKernel::rows_by_vectors: return "rows_by_vectors";
     case SoftmaxKernel::rows_in_lanes: return "rows_in_lanes";
   }

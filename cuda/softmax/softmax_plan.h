@@ -47,23 +47,23 @@ struct SoftmaxRequest {
 };
 
 enum class SoftmaxKernel : int32_t {
-  row_in_registers,      // lanes of a warp, a block or a cluster hold a row in registers
-  row_in_shared,         // a block or a cluster holds a row in registers and shared memory
-  rows_in_span,          // one or a few threads a row of a span of short rows, staged in shared memory
-  row_read_twice,        // a block reads a row twice: any length, alignment and pair of types
-  rows_by_vectors,       // a thread has vectors of several rows of 1 to 8 vectors each
-  rows_in_lanes,         // lanes of a warp hold a row of which lengths, causal and window keep an interval
-  row_in_slices,         // two grids read a row, each block a slice of it: a few long rows, and rows too long to hold
-  cluster_rows_in_turn,  // a cluster takes one row after the other, held in shared memory: vectors come as others leave
+  row_in_registers,  // lanes of a warp, a block or a cluster hold a row in registers
+  row_in_shared,     // a block or a cluster holds a row in registers and shared memory
+  staged_rows,       // one or a few threads a row of a span of short rows, staged in shared memory
+  two_pass_row,      // a block reads a row twice: any length, alignment and pair of types
+  rows_by_vectors,   // a thread has vectors of several rows of 1 to 8 vectors each
+  rows_in_lanes,     // lanes of a warp hold a row of which lengths, causal and window keep an interval
+  split_row,         // two grids read a row, each block a slice of it: a few long rows, and rows too long to hold
+  persistent_rows,   // a cluster takes one row after the other, held in shared memory: vectors come as others leave
 };
 constexpr int num_softmax_kernels = 8;
 const char* softmax_kernel_name(SoftmaxKernel kernel);
 
 // What a kernel is compiled to look at, besides the interval of columns that lengths, causal and window leave of a row.
 enum class SoftmaxMask : int32_t {
-  interval,  // nothing
-  dense,     // a dense mask
-  bias,      // a bias, and a dense mask where one is given
+  none,   // nothing
+  dense,  // a dense mask
+  bias,   // a bias, and a dense mask where one is given
 };
 
 // What row_in_registers may leave out.
@@ -72,7 +72,7 @@ enum class SoftmaxForm : int32_t {
   aligned,   // no columns outside whole vectors
   unfilled,  // also: no lengths, causal or window, masks aligned to their vectors; rows without a dense mask or bias
              // one after the other
-  whole  // also: every thread has all its vectors
+  whole      // also: every thread has all its vectors
 };
 
 template <SoftmaxForm kForm>
@@ -130,18 +130,18 @@ struct SoftmaxParams {
   bool starts_on_lines = false;  // a row is cut into its threads' vectors from the start of its first 128-byte line on
   int32_t row_vectors = 0;       // whole rows: of a row, and of its part that one block has
   int32_t block_vectors = 0;
-  // row_read_twice:
+  // two_pass_row:
   flowk_dtype out_dtype = FLOWK_FLOAT32;
   bool out_is_x_type = false;
   bool reads_vectors = false;  // else by single columns
-  int64_t first_row = 0;       // row_in_slices: of a launch
-  // Shared memory: of row_in_shared and cluster_rows_in_turn a block's vectors, of rows_in_span the mask, the bias or
+  int64_t first_row = 0;       // split_row: of a launch
+  // Shared memory: of row_in_shared and persistent_rows a block's vectors, of staged_rows the mask, the bias or
   // y, and the barriers of the copies.
   int32_t block_offset_bytes = 0;
   int32_t side_offset_bytes = 0;
   int32_t barrier_offset_bytes = 0;
-  bool has_unit_edges = false;  // rows_in_span: some row starts or ends inside a unit
-  // cluster_rows_in_turn, see SoftmaxRing:
+  bool has_unit_edges = false;  // staged_rows: some row starts or ends inside a unit
+  // persistent_rows, see SoftmaxRing:
   int32_t turn_batches = 0;  // of a row
   int32_t kept_batches = 0;
   int32_t ring_batches = 0;
@@ -153,12 +153,12 @@ struct SoftmaxParams {
 constexpr int max_register_lanes = 512;
 constexpr int max_dense_lanes = 256;  // of 8 vectors and a dense mask: 80 registers
 constexpr int max_cluster_blocks = 16;
-// cluster_rows_in_turn: threads of a block; the most batches of a row, so that those of two rows have a lane each.
+// persistent_rows: threads of a block; the most batches of a row, so that those of two rows have a lane each.
 constexpr int turn_threads = 512;
 constexpr int max_turn_batches = 16;
 constexpr int max_lane_vectors = 4;  // of a lane's in rows_in_lanes
 
-// rows_in_span: columns of a unit, the units of a row that a thread may have, and the columns up to which a thread
+// staged_rows: columns of a unit, the units of a row that a thread may have, and the columns up to which a thread
 // takes whole rows by single columns.
 constexpr int span_unit_columns = 4;
 constexpr int min_span_units = 3;
@@ -167,25 +167,25 @@ constexpr int max_span_elements = 20;
 constexpr int max_mask_runs = 16;
 
 // Shared memory through which `num_warps` warps of each of `cluster_blocks` blocks agree on a row: 16 bytes for a
-// barrier and two values a warp, of `value_bytes` (4 for 16-bit rows, 8 for others and in row_read_twice).
+// barrier and two values a warp, of `value_bytes` (4 for 16-bit rows, 8 for others and in two_pass_row).
 constexpr int32_t softmax_exchange_bytes(int32_t value_bytes, int32_t num_warps, int32_t cluster_blocks) {
   return 16 + 2 * value_bytes * num_warps * cluster_blocks;
 }
 
 struct SoftmaxPlan {
-  SoftmaxKernel kernel = SoftmaxKernel::row_read_twice;
-  SoftmaxMask mask = SoftmaxMask::interval;
+  SoftmaxKernel kernel = SoftmaxKernel::two_pass_row;
+  SoftmaxMask mask = SoftmaxMask::none;
   SoftmaxForm form = SoftmaxForm::any;  // row_in_registers
   bool backward = false;
   flowk_dtype in_dtype = FLOWK_FLOAT32;
   flowk_dtype out_dtype = FLOWK_FLOAT32;
-  // 16-byte vectors: row_in_registers 1, 2, 4, 8 or 16; row_in_shared those in registers, 4 or 8; cluster_rows_in_turn
-  // those of a batch and input, 4, backward 2; rows_by_vectors 4, backward 2; rows_in_lanes 1 to 4. rows_in_span:
+  // 16-byte vectors: row_in_registers 1, 2, 4, 8 or 16; row_in_shared those in registers, 4 or 8; persistent_rows
+  // those of a batch and input, 4, backward 2; rows_by_vectors 4, backward 2; rows_in_lanes 1 to 4. staged_rows:
   // units of a row, of unit_columns columns.
   int32_t vectors_per_thread = 0;
   int32_t unit_columns = 0;
   int32_t resident_blocks = 0;  // of a multiprocessor at a time, at most; 0: as many as fit
-  int64_t rows_per_launch = 0;  // row_in_slices; others have one launch
+  int64_t rows_per_launch = 0;  // split_row; others have one launch
   LaunchConfig launch;
   SoftmaxParams params;
   friend bool operator==(const SoftmaxPlan&, const SoftmaxPlan&) = default;
@@ -193,16 +193,16 @@ struct SoftmaxPlan {
 
 // How a row is spread over threads. A plan made with a shape of one's own runs if it can hold the row.
 struct SoftmaxShape {
-  SoftmaxKernel kernel = SoftmaxKernel::row_read_twice;
+  SoftmaxKernel kernel = SoftmaxKernel::two_pass_row;
   int32_t vectors_per_thread = 0;  // row_in_registers, rows_by_vectors; row_in_shared: those in registers
   int32_t lanes_per_row = 0;       // of one block
   int32_t block_threads = 0;
   int32_t cluster_blocks = 1;
   int32_t resident_blocks = 0;  // of a multiprocessor at a time, at most; 0: as many as fit
-  int32_t rows_per_thread = 1;  // rows_in_span of a few columns: one after the other
-  int32_t slices = 1;           // row_in_slices: blocks of a row
-  int64_t rows_per_launch = 0;  // row_in_slices
-  int32_t num_clusters = 0;     // cluster_rows_in_turn
+  int32_t rows_per_thread = 1;  // staged_rows of a few columns: one after the other
+  int32_t slices = 1;           // split_row: blocks of a row
+  int64_t rows_per_launch = 0;  // split_row
+  int32_t num_clusters = 0;     // persistent_rows
 };
 
 // Chooses kernel, shape and launch. Never fails: every checked request has a plan.

@@ -24,7 +24,7 @@ __device__ __forceinline__ float power_of_2_of(float exponent) {
 
 // Makes a thread's scores of a row, scaled already where there is a bias, its results; `lanes` threads share the row,
 // and `largest` is its largest score. Returns the row's sum of exponentials.
-template <class T, SoftmaxMask kMask = SoftmaxMask::interval, int kCount>
+template <class T, SoftmaxMask kMask = SoftmaxMask::none, int kCount>
 __device__ __forceinline__ RowValue<T> scores_to_results(const SoftmaxParams& params, float largest, int lanes,
                                                          float (&values)[kCount]) {
   constexpr int step = kCount % 4 == 0 ? 4 : 1;

@@ -84,7 +84,7 @@ __device__ __forceinline__ RowPlace row_place(const SoftmaxParams& params) {
 template <SoftmaxMask kMask, bool kBackward, SoftmaxForm kForm = SoftmaxForm::any>
 __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, int64_t linear, bool waits = true) {
   constexpr bool has_side = kBackward || kMask == SoftmaxMask::bias;
-  constexpr bool has_dense = !kBackward && kMask != SoftmaxMask::interval;
+  constexpr bool has_dense = !kBackward && kMask != SoftmaxMask::none;
   // Rows one after the other in x and out, and nothing else to find.
   if constexpr (has_whole_rows<kForm> && !has_dense) {
     SoftmaxRow row;
@@ -352,7 +352,7 @@ __device__ __forceinline__ ComputeType<T> load_score(const SoftmaxParams& params
 template <SoftmaxMask kMask>
 __device__ __forceinline__ bool is_kept(const SoftmaxRow& row, int column) {
   if (column < row.begin || column >= row.end) return false;
-  if constexpr (kMask != SoftmaxMask::interval)
+  if constexpr (kMask != SoftmaxMask::none)
     if (row.dense != nullptr) return row.dense[column] == 0;
   return true;
 }

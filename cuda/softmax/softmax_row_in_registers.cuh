@@ -69,7 +69,7 @@ __device__ __forceinline__ void store_nan_columns(const SoftmaxParams& params, c
 template <class T, SoftmaxMask kMask, SoftmaxForm kForm, int kVectors>
 constexpr bool recomputes_exponentials =
     is_float16<T> &&
-    (kMask == SoftmaxMask::interval || (kMask == SoftmaxMask::dense && (kForm == SoftmaxForm::whole || kVectors >= 8)));
+    (kMask == SoftmaxMask::none || (kMask == SoftmaxMask::dense && (kForm == SoftmaxForm::whole || kVectors >= 8)));
 
 // Keeps the compiler from holding what it has computed from a vector until that is computed from it again.
 __device__ __forceinline__ void forget_values([[maybe_unused]] uint4* vector) {
@@ -89,7 +89,7 @@ constexpr int most_threads(int vectors) {
 template <class T, SoftmaxMask kMask, SoftmaxForm kForm>
 constexpr int full_blocks(int vectors) {
   if (vectors != 8 || sizeof(T) > 4) return 0;
-  return kMask == SoftmaxMask::interval ? 2 : is_unaligned_dense<T, kMask, kForm> ? 3 : 0;
+  return kMask == SoftmaxMask::none ? 2 : is_unaligned_dense<T, kMask, kForm> ? 3 : 0;
 }
 
 // y(row, j) = exp(z(row, j) - max) / sum over kept i of exp(z(row, i) - max), z = scale * x + bias; x, y and bias are
@@ -156,8 +156,8 @@ __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (fu
       if (bias_by_vectors && is_read(i)) raw_bias[i] = load_vector(bias + i * own.step * vector_bytes);
     }
   }
-  DenseWords<width> dense[kMask == SoftmaxMask::interval ? 1 : kVectors];
-  if constexpr (kMask != SoftmaxMask::interval) {
+  DenseWords<width> dense[kMask == SoftmaxMask::none ? 1 : kVectors];
+  if constexpr (kMask != SoftmaxMask::none) {
     if (kMask == SoftmaxMask::bias && row.dense == nullptr) {
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) dense[i] = {};

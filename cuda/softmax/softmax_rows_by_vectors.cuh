@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(256) softmax_rows_by_vectors(const __grid_cons
 #pragma unroll
   for (int i = 0; i < kVectors; ++i)
     raw[i] = vectors.has(i) ? load_vector(params.x + vectors.at(i)) : negative_infinity_vector<T>();
-  const A scale = exponent_scale<T, SoftmaxMask::interval>(params);
+  const A scale = exponent_scale<T, SoftmaxMask::none>(params);
   const auto finish = [&](auto kind) {
     constexpr bool is_log = decltype(kind)::value;
 #pragma unroll
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(256) softmax_rows_by_vectors(const __grid_cons
       VectorMax<T> largest_x;
       largest_x.take(raw[i]);
       const A largest = max_over_lanes(largest_x.largest(), kLanes);
-      const ScoreScale<T, SoftmaxMask::interval> to_exponent(largest == negative_infinity<A>() ? A{0} : largest, scale);
+      const ScoreScale<T, SoftmaxMask::none> to_exponent(largest == negative_infinity<A>() ? A{0} : largest, scale);
       A y[width], terms[width];
       widen_vector<T>(raw[i], y);
 #pragma unroll

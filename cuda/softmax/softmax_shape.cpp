@@ -82,8 +82,8 @@ SoftmaxShape register_shape(const SoftmaxRequest& request, const SoftmaxProblem&
   const int32_t most_vectors = problem.in_bytes == 2 || request.backward ? 8 : 16;
   const int32_t num_inputs = request.backward || mask_of(request) == SoftmaxMask::bias ? 2 : 1;
   const bool is_ragged = is_ragged_row(request, problem);
-  const bool is_plain = !request.backward && mask_of(request) == SoftmaxMask::interval && !request.has_diagonal &&
-                        request.lengths_bytes == 0;
+  const bool is_plain =
+      !request.backward && mask_of(request) == SoftmaxMask::none && !request.has_diagonal && request.lengths_bytes == 0;
   const int32_t least = least_lanes(problem);
   int32_t& vectors = shape.vectors_per_thread;
   vectors = holder.vectors_per_thread;
@@ -174,7 +174,7 @@ SoftmaxShape slices_shape(const SoftmaxRequest& request, const SoftmaxProblem& p
   constexpr int64_t launch_bytes = 16 << 20;
   const int64_t num_vectors = request.columns / problem.vector_columns;
   SoftmaxShape shape;
-  shape.kernel = SoftmaxKernel::row_in_slices;
+  shape.kernel = SoftmaxKernel::split_row;
   shape.lanes_per_row = shape.block_threads = threads;
   const auto is_too_few = [&](int64_t slices) {
     return num_vectors > slices * threads * vectors_per_thread ||
@@ -190,7 +190,7 @@ SoftmaxShape slices_shape(const SoftmaxRequest& request, const SoftmaxProblem& p
 SoftmaxShape turn_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device,
                         const HolderRow& holder) {
   SoftmaxShape shape;
-  shape.kernel = SoftmaxKernel::cluster_rows_in_turn;
+  shape.kernel = SoftmaxKernel::persistent_rows;
   shape.vectors_per_thread = request.backward ? 2 : 4;
   shape.lanes_per_row = shape.block_threads = turn_threads;
   shape.cluster_blocks = holder.turn_blocks;
@@ -215,7 +215,7 @@ SoftmaxShape read_twice_shape(const SoftmaxRequest& request, const SoftmaxProble
   constexpr int64_t block_bytes = 32768;
   const int64_t row_bytes = request.columns * problem.in_bytes;
   SoftmaxShape shape;
-  shape.kernel = SoftmaxKernel::row_read_twice;
+  shape.kernel = SoftmaxKernel::two_pass_row;
   shape.lanes_per_row = std::min(lanes_for(request.columns, elements_per_lane, 1, 1), max_register_lanes);
   shape.block_threads = threads_for(shape.lanes_per_row, elements_per_lane * problem.in_bytes, least_short_row_threads);
   if (shape.lanes_per_row == max_register_lanes) {
@@ -229,9 +229,9 @@ SoftmaxShape read_twice_shape(const SoftmaxRequest& request, const SoftmaxProble
 }  // namespace
 
 SoftmaxMask mask_of(const SoftmaxRequest& request) {
-  if (request.backward) return SoftmaxMask::interval;
+  if (request.backward) return SoftmaxMask::none;
   if (request.pointers[softmax_side] != nullptr) return SoftmaxMask::bias;
-  return request.pointers[softmax_dense] != nullptr ? SoftmaxMask::dense : SoftmaxMask::interval;
+  return request.pointers[softmax_dense] != nullptr ? SoftmaxMask::dense : SoftmaxMask::none;
 }
 
 int32_t shared_row_offset(const SoftmaxProblem& problem, const SoftmaxShape& shape) {
@@ -302,8 +302,8 @@ bool shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, co
   // Where float16's exponents are one instruction, the product of its largest score with the scale has to be finite.
   constexpr double max_float16_scale = 0x1p100;
   const bool is_fused = shape.kernel == SoftmaxKernel::row_in_registers ||
-                        shape.kernel == SoftmaxKernel::row_in_shared || shape.kernel == SoftmaxKernel::row_in_slices ||
-                        shape.kernel == SoftmaxKernel::cluster_rows_in_turn ||
+                        shape.kernel == SoftmaxKernel::row_in_shared || shape.kernel == SoftmaxKernel::split_row ||
+                        shape.kernel == SoftmaxKernel::persistent_rows ||
                         shape.kernel == SoftmaxKernel::rows_by_vectors;
   if (is_fused && !request.backward && request.in_dtype == FLOWK_FLOAT16 &&
       std::fabs(request.scale) > max_float16_scale)
@@ -332,17 +332,17 @@ bool shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, co
              lanes == shape.block_threads && lanes >= warp_lanes && lanes <= max_register_lanes &&
              shared_row_offset(problem, shape) + shared_row_bytes(request, problem, shape) <=
                  device.shared_bytes_per_block;
-    case SoftmaxKernel::row_in_slices: return slices_fit(request, problem, shape);
-    case SoftmaxKernel::cluster_rows_in_turn:
+    case SoftmaxKernel::split_row: return slices_fit(request, problem, shape);
+    case SoftmaxKernel::persistent_rows:
       return shape.vectors_per_thread == (request.backward ? 2 : 4) && shape.num_clusters > 0 &&
              request.in_dtype == request.out_dtype && problem.in_bytes <= 4 && problem.vectors_agree &&
-             mask_of(request) == SoftmaxMask::interval && !request.has_diagonal && request.lengths_bytes == 0 &&
+             mask_of(request) == SoftmaxMask::none && !request.has_diagonal && request.lengths_bytes == 0 &&
              (request.backward || request.scale >= 0) && lanes == turn_threads && shape.block_threads == turn_threads &&
              softmax_ring(request, problem, device, shape).batches > 0;
     case SoftmaxKernel::rows_by_vectors:
     case SoftmaxKernel::rows_in_lanes:
-    case SoftmaxKernel::rows_in_span: return short_shape_fits(request, problem, device, shape);
-    case SoftmaxKernel::row_read_twice: return lanes <= max_register_lanes && (blocks == 1 || lanes >= warp_lanes);
+    case SoftmaxKernel::staged_rows: return short_shape_fits(request, problem, device, shape);
+    case SoftmaxKernel::two_pass_row: return lanes <= max_register_lanes && (blocks == 1 || lanes >= warp_lanes);
     default: return false;
   }
 }
@@ -355,7 +355,7 @@ namespace {
 void spread_evenly(const SoftmaxProblem& problem, const Device& device, SoftmaxShape* shape) {
   constexpr int64_t most_threads = 1024;  // of a multiprocessor: 8 blocks of 128 lost 0.1 by it
   if (device.capability < 90 || shape->cluster_blocks > 1 || shape->lanes_per_row > warp_lanes) return;
-  if (shape->kernel == SoftmaxKernel::row_read_twice || shape->resident_blocks > 0) return;
+  if (shape->kernel == SoftmaxKernel::two_pass_row || shape->resident_blocks > 0) return;
   const int64_t rows_per_thread =
       shape->kernel == SoftmaxKernel::rows_by_vectors ? shape->vectors_per_thread : shape->rows_per_thread;
   const int64_t rows_per_block = shape->block_threads / shape->lanes_per_row * rows_per_thread;

@@ -20,7 +20,7 @@ int64_t shared_row_slots(const SoftmaxRequest& request, const SoftmaxProblem& pr
 int64_t shared_row_bytes(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& shape);
 int32_t shared_row_offset(const SoftmaxProblem& problem, const SoftmaxShape& shape);
 
-// cluster_rows_in_turn: the ring in a block's shared memory, of batches of vectors_per_thread vectors of each thread
+// persistent_rows: the ring in a block's shared memory, of batches of vectors_per_thread vectors of each thread
 // and input.
 struct SoftmaxRing {
   int32_t row_batches = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes of the kernels of short rows alone: rows_by_vectors, rows_in_lanes and rows_in_span.
+// Shapes of the kernels of short rows alone: rows_by_vectors, rows_in_lanes and staged_rows.
 #include "softmax/softmax_short_shape.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ constexpr int64_t vector_bytes = 16;
 constexpr int32_t warp_lanes = 32;
 constexpr int32_t vector_threads = 64;  // rows_by_vectors, rows_in_lanes: 4 KB a block
 
-// rows_in_span:
+// staged_rows:
 constexpr int64_t max_columns = 256;
 constexpr int32_t span_threads = 128;
 // What a block reads of x, or of dy and y, at least. Fractions of copy, float16, with 5 to 8 KB: 3 columns 0.97, 4:
@@ -56,7 +56,7 @@ int64_t mask_runs(const SoftmaxProblem& problem, int64_t rows_per_block) {
 }
 
 bool vectors_shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& shape) {
-  return !has_interval(request) && mask_of(request) == SoftmaxMask::interval && !problem.has_leftovers &&
+  return !has_interval(request) && mask_of(request) == SoftmaxMask::none && !problem.has_leftovers &&
          shape.vectors_per_thread == (request.backward ? 2 : 4) && shape.block_threads <= 256 &&
          shape.lanes_per_row <= 8 && request.columns == int64_t{shape.lanes_per_row} * problem.vector_columns;
 }
@@ -64,7 +64,7 @@ bool vectors_shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& pro
 bool lanes_shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& shape) {
   const int32_t lanes = shape.lanes_per_row, vectors = shape.vectors_per_thread;
   if (vectors < 1 || vectors > max_lane_vectors) return false;
-  return has_interval(request) && mask_of(request) == SoftmaxMask::interval && !request.backward &&
+  return has_interval(request) && mask_of(request) == SoftmaxMask::none && !request.backward &&
          !problem.has_leftovers && lanes <= warp_lanes && shape.block_threads <= 128 &&
          problem.num_rows < int64_t{1} << 31 && request.columns / problem.vector_columns <= int64_t{lanes} * vectors;
 }
@@ -185,7 +185,7 @@ bool prefers_span(const SoftmaxRequest& request, const SoftmaxProblem& problem, 
 SoftmaxShape span_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device) {
   const bool has_whole_rows = request.columns <= max_span_elements;
   SoftmaxShape shape;
-  shape.kernel = SoftmaxKernel::rows_in_span;
+  shape.kernel = SoftmaxKernel::staged_rows;
   shape.block_threads = span_threads;
   shape.lanes_per_row = 1;
   // The fewest threads that hold a row: each costs some 100 instructions for itself. Gradients, and scores with a

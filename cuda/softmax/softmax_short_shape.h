@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes of the kernels of short rows alone: rows_by_vectors, rows_in_lanes and rows_in_span.
+// Shapes of the kernels of short rows alone: rows_by_vectors, rows_in_lanes and staged_rows.
 #pragma once
 
 #include "softmax/softmax_shape.h"
@@ -14,10 +14,10 @@ SoftmaxShape span_shape(const SoftmaxRequest& request, const SoftmaxProblem& pro
 bool short_shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device,
                       const SoftmaxShape& shape);
 
-// Would rows_in_span do a call faster than `in_registers`?
+// Would staged_rows do a call faster than `in_registers`?
 bool prefers_span(const SoftmaxRequest& request, const SoftmaxProblem& problem, const SoftmaxShape& in_registers);
 
-// rows_in_span: columns of a unit, the units of a row that a thread has (0: there is no such kernel), and whether rows
+// staged_rows: columns of a unit, the units of a row that a thread has (0: there is no such kernel), and whether rows
 // start or end inside units.
 struct SpanUnits {
   int32_t columns = 0;

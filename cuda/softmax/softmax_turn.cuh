@@ -25,7 +25,7 @@ struct TurnRow {
   bool is_full;  // every vector of every batch is there
 
   __device__ __forceinline__ TurnRow(const SoftmaxParams& params, int64_t linear, int rank, int lane) {
-    const SoftmaxRow row = locate_row<SoftmaxMask::interval, kBackward>(params, linear, false);
+    const SoftmaxRow row = locate_row<SoftmaxMask::none, kBackward>(params, linear, false);
     const RowVectors vectors = row_vectors<T>(params, row);
     const int head_bytes = vectors.head * static_cast<int>(sizeof(T));
     const OwnVectors own = own_vectors(params, row.x + head_bytes, vectors, rank, lane);

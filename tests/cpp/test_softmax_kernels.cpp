@@ -61,16 +61,16 @@ void check_case(const SoftmaxCase& row) {
   for (const int vectors : {4, 8})
     for (const int lanes : {32, 96}) try_shape(SoftmaxKernel::row_in_shared, vectors, lanes, lanes);
   for (const int lanes : {1, 2, 4, 8, 16})
-    for (const int rows : {1, 3}) try_shape(SoftmaxKernel::rows_in_span, 0, lanes, 64, rows);
+    for (const int rows : {1, 3}) try_shape(SoftmaxKernel::staged_rows, 0, lanes, 64, rows);
   for (const int lanes : {1, 2, 4, 8})
     for (const int vectors : {2, 4}) try_shape(SoftmaxKernel::rows_by_vectors, vectors, lanes, 64);
   for (const int lanes : {1, 2, 4, 8, 16, 32})
     for (const int vectors : {1, 2, 3, 4}) try_shape(SoftmaxKernel::rows_in_lanes, vectors, lanes, 64);
   for (const int lanes : {32, 64})
-    for (const int slices : {1, 4}) try_shape(SoftmaxKernel::row_in_slices, 0, lanes, lanes, 1, slices);
+    for (const int slices : {1, 4}) try_shape(SoftmaxKernel::split_row, 0, lanes, lanes, 1, slices);
   for (const int vectors : {2, 4})
-    try_shape(SoftmaxKernel::cluster_rows_in_turn, vectors, turn_threads, turn_threads, 1, 3);
-  for (const int lanes : {2, 32, 64}) try_shape(SoftmaxKernel::row_read_twice, 0, lanes, lanes < 32 ? 32 : lanes);
+    try_shape(SoftmaxKernel::persistent_rows, vectors, turn_threads, turn_threads, 1, 3);
+  for (const int lanes : {2, 32, 64}) try_shape(SoftmaxKernel::two_pass_row, 0, lanes, lanes < 32 ? 32 : lanes);
 }
 
 const flowk_dtype dtypes[] = {FLOWK_FLOAT16, FLOWK_BFLOAT16, FLOWK_FLOAT32, FLOWK_FLOAT64};
@@ -172,9 +172,9 @@ void bands_that_do_not_divide_the_rows_are_right() {
 
 void every_kernel_is_reached() {
   for (const SoftmaxKernel kernel :
-       {SoftmaxKernel::row_in_registers, SoftmaxKernel::row_in_shared, SoftmaxKernel::rows_in_span,
-        SoftmaxKernel::rows_by_vectors, SoftmaxKernel::rows_in_lanes, SoftmaxKernel::row_read_twice,
-        SoftmaxKernel::row_in_slices, SoftmaxKernel::cluster_rows_in_turn})
+       {SoftmaxKernel::row_in_registers, SoftmaxKernel::row_in_shared, SoftmaxKernel::staged_rows,
+        SoftmaxKernel::rows_by_vectors, SoftmaxKernel::rows_in_lanes, SoftmaxKernel::two_pass_row,
+        SoftmaxKernel::split_row, SoftmaxKernel::persistent_rows})
     for (const bool backward : {false, true})
       CHECK(reached.contains({backward, kernel}) == !(backward && kernel == SoftmaxKernel::rows_in_lanes));
 }

@@ -71,17 +71,17 @@ void every_plan_is_a_shape_that_fits() {
                                     plan.launch.cluster_blocks,
                                     plan.resident_blocks,
                                     1,
-                                    plan.kernel == SoftmaxKernel::row_in_slices ? 1 << plan.params.cluster_shift : 1,
+                                    plan.kernel == SoftmaxKernel::split_row ? 1 << plan.params.cluster_shift : 1,
                                     plan.rows_per_launch,
-                                    plan.kernel == SoftmaxKernel::cluster_rows_in_turn
+                                    plan.kernel == SoftmaxKernel::persistent_rows
                                         ? static_cast<int32_t>(plan.launch.num_blocks) / plan.launch.cluster_blocks
                                         : 0};
-              if (plan.kernel == SoftmaxKernel::rows_in_span)
+              if (plan.kernel == SoftmaxKernel::staged_rows)
                 shape.rows_per_thread = plan.params.rows_per_block * shape.lanes_per_row / shape.block_threads;
               SoftmaxPlan again;
               CHECK(plan_softmax_as(request, device, shape, &again));
               CHECK(plan == again);
-              if (plan.rows_per_launch == 0 && plan.kernel != SoftmaxKernel::cluster_rows_in_turn)
+              if (plan.rows_per_launch == 0 && plan.kernel != SoftmaxKernel::persistent_rows)
                 CHECK(plan.launch.num_blocks * plan.params.rows_per_block >= rows * plan.launch.cluster_blocks);
               CHECK(plan.launch.shared_bytes <= device.shared_bytes_per_block);
               CHECK(plan.launch.num_threads % 32 == 0 && plan.launch.num_threads <= 1024);
@@ -113,11 +113,11 @@ void short_rows_share_warps_and_long_ones_take_blocks() {
   const SoftmaxPlan rows_of_128 = plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 128), h200);
   CHECK(rows_of_128.kernel == SoftmaxKernel::row_in_registers && rows_of_128.params.lanes_per_row == 4);
   CHECK(rows_of_128.params.rows_per_block == 16);
-  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 77), h200).kernel == SoftmaxKernel::rows_in_span);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 77), h200).kernel == SoftmaxKernel::staged_rows);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 1001), h200).kernel == SoftmaxKernel::row_in_registers);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 16, 4096), h200).params.rows_per_block == 1);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 100, 1 << 20, true), h200).kernel == SoftmaxKernel::row_in_shared);
-  CHECK(plan_of(request_of(FLOWK_FLOAT64, 100, 1 << 20), a100).kernel == SoftmaxKernel::row_read_twice);
+  CHECK(plan_of(request_of(FLOWK_FLOAT64, 100, 1 << 20), a100).kernel == SoftmaxKernel::two_pass_row);
 }
 
 void rows_of_few_vectors_are_several_a_thread() {
@@ -141,17 +141,17 @@ void blocks_of_short_rows_are_not_too_small() {
 }
 
 // A row of 77 float16 starts at any column of a unit of 4, and lies in 20 of them wherever it does.
-void rows_in_spans_are_windows_of_units() {
+void staged_rowss_are_windows_of_units() {
   const SoftmaxPlan odd = plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 77), h200);
   CHECK(odd.unit_columns == 4 && odd.vectors_per_thread * odd.params.lanes_per_row == 20 && odd.params.has_unit_edges);
   const SoftmaxPlan even = plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 100), h200);
-  CHECK(even.kernel == SoftmaxKernel::rows_in_span && !even.params.has_unit_edges);
+  CHECK(even.kernel == SoftmaxKernel::staged_rows && !even.params.has_unit_edges);
   const SoftmaxPlan tiny = plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 7), h200);
   CHECK(tiny.unit_columns == 1 && tiny.vectors_per_thread == 7 && tiny.params.lanes_per_row == 1);
   for (int64_t columns = 1; columns <= 256; ++columns)
     for (const flowk_dtype dtype : {FLOWK_FLOAT16, FLOWK_FLOAT32}) {
       const SoftmaxPlan plan = plan_of(request_of(dtype, 1 << 20, columns), h200);
-      CHECK(columns * dtype_info(dtype).element_bytes % 16 == 0 || plan.kernel == SoftmaxKernel::rows_in_span);
+      CHECK(columns * dtype_info(dtype).element_bytes % 16 == 0 || plan.kernel == SoftmaxKernel::staged_rows);
     }
 }
 
@@ -226,31 +226,31 @@ void masks_that_heads_share_are_walked_in_bands() {
 void long_rows_are_cut_into_slices_unless_they_are_written_over_x() {
   SoftmaxRequest request = request_of(FLOWK_FLOAT16, 1, 1 << 20);
   const SoftmaxPlan one = plan_of(request, h200);
-  CHECK(one.kernel == SoftmaxKernel::row_in_slices && one.launch.num_blocks == 1 << one.params.cluster_shift);
+  CHECK(one.kernel == SoftmaxKernel::split_row && one.launch.num_blocks == 1 << one.params.cluster_shift);
   CHECK(one.launch.num_blocks >= h200.num_multiprocessors && one.launch.cluster_blocks == 1);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 100, 1 << 20, true), h200).kernel == SoftmaxKernel::row_in_shared);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 100, 1 << 22), h200).rows_per_launch == 2);
   CHECK(plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 24), h200).rows_per_launch == 1);
-  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1, 32768), h200).kernel != SoftmaxKernel::row_in_slices);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1, 32768), h200).kernel != SoftmaxKernel::split_row);
   request.pointers[softmax_out] = request.pointers[softmax_x];
-  CHECK(plan_of(request, h200).kernel != SoftmaxKernel::row_in_slices);
+  CHECK(plan_of(request, h200).kernel != SoftmaxKernel::split_row);
 }
 
 // Where there are more of them than clusters; of rows that shared memory does not hold, most is kept there.
 void long_rows_are_taken_in_turn() {
   const SoftmaxPlan plan = plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 18), h200);
-  CHECK(plan.kernel == SoftmaxKernel::cluster_rows_in_turn && plan.launch.cluster_blocks == 8);
+  CHECK(plan.kernel == SoftmaxKernel::persistent_rows && plan.launch.cluster_blocks == 8);
   CHECK(plan.launch.num_blocks == h200.num_multiprocessors / 8 * 8);
   CHECK(plan.params.kept_batches == plan.params.turn_batches && plan.params.ring_batches > plan.params.turn_batches);
   const SoftmaxPlan longer = plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 20), h200);
-  CHECK(longer.kernel == SoftmaxKernel::cluster_rows_in_turn);
+  CHECK(longer.kernel == SoftmaxKernel::persistent_rows);
   CHECK(longer.params.kept_batches < longer.params.turn_batches);
   CHECK(longer.params.kept_batches < longer.params.ring_batches);
   for (const int rows : {15, 20})
-    CHECK(plan_of(request_of(FLOWK_FLOAT32, rows, 1 << 18), h200).kernel != SoftmaxKernel::cluster_rows_in_turn);
-  CHECK(plan_of(request_of(FLOWK_FLOAT32, 30, 1 << 18), h200).kernel == SoftmaxKernel::cluster_rows_in_turn);
-  CHECK(plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 18), a100).kernel != SoftmaxKernel::cluster_rows_in_turn);
-  CHECK(plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 18, true), h200).kernel != SoftmaxKernel::cluster_rows_in_turn);
+    CHECK(plan_of(request_of(FLOWK_FLOAT32, rows, 1 << 18), h200).kernel != SoftmaxKernel::persistent_rows);
+  CHECK(plan_of(request_of(FLOWK_FLOAT32, 30, 1 << 18), h200).kernel == SoftmaxKernel::persistent_rows);
+  CHECK(plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 18), a100).kernel != SoftmaxKernel::persistent_rows);
+  CHECK(plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 18, true), h200).kernel != SoftmaxKernel::persistent_rows);
 }
 
 void blocks_beyond_the_wanted_ones_have_no_shared_memory() {
@@ -287,10 +287,10 @@ void shapes_that_cannot_hold_a_row_are_refused() {
   CHECK(fits(registers, 1, 32, 32, 4, h200));
   CHECK(!fits(registers, 1, 32, 32, 4, a100));
   CHECK(!fits(registers, 1, 32, 32, 3, h200));
-  CHECK(!fits(SoftmaxKernel::rows_in_span, 0, 16, 128, 1, h200));
+  CHECK(!fits(SoftmaxKernel::staged_rows, 0, 16, 128, 1, h200));
   CHECK(fits(SoftmaxKernel::row_in_shared, 4, 128, 128, 1, h200));
   CHECK(!fits(SoftmaxKernel::row_in_shared, 0, 128, 128, 1, h200));  // no such kernel
-  CHECK(fits(SoftmaxKernel::row_read_twice, 0, 128, 128, 1, h200));
+  CHECK(fits(SoftmaxKernel::two_pass_row, 0, 128, 128, 1, h200));
 }
 
 void explain_says_which_kernel_and_cuts_its_text() {
@@ -312,7 +312,7 @@ int main() {
   short_rows_share_warps_and_long_ones_take_blocks();
   rows_of_few_vectors_are_several_a_thread();
   blocks_of_short_rows_are_not_too_small();
-  rows_in_spans_are_windows_of_units();
+  staged_rowss_are_windows_of_units();
   forms_leave_out_what_is_not_there();
   parts_of_whole_rows_fit_their_blocks();
   rows_of_no_power_of_2_leave_few_lanes_without_a_vector();

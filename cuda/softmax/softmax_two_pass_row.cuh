@@ -8,7 +8,7 @@
 
 namespace flowk::softmax {
 
-constexpr int max_read_twice_threads = 512;
+constexpr int two_pass_threads = 512;
 
 template <class A>
 __device__ __forceinline__ void store_as(flowk_dtype dtype, unsigned char* row, int64_t column, A value) {
@@ -69,7 +69,7 @@ __device__ __forceinline__ void load_scores(const SoftmaxParams& params, const S
                     (params.bias_is_float32 ? static_cast<A>(load_element<float>(row.side, column + j))
                                             : load_element<T>(row.side, column + j));
     }
-    if (kMask != SoftmaxMask::interval && (kept >> j & 1) != 0 && row.dense != nullptr && row.dense[column + j] != 0)
+    if (kMask != SoftmaxMask::none && (kept >> j & 1) != 0 && row.dense != nullptr && row.dense[column + j] != 0)
       kept &= ~(1u << j);
     if ((kept >> j & 1) == 0) scores[j] = negative_infinity<A>();
   }
@@ -79,8 +79,8 @@ __device__ __forceinline__ void load_scores(const SoftmaxParams& params, const S
 // lanes_per_row threads of a block or of each block of a cluster, each of which keeps a running maximum and the sum of
 // exponentials less it.
 template <class T, SoftmaxMask kMask>
-__global__ void __launch_bounds__(max_read_twice_threads)
-    softmax_row_read_twice(const __grid_constant__ SoftmaxParams params) {
+__global__ void __launch_bounds__(two_pass_threads)
+    softmax_two_pass_row(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   using E = RowValue<A>;  // as a float32 row: the output may be float32
@@ -155,10 +155,10 @@ __global__ void __launch_bounds__(max_read_twice_threads)
 }
 
 // dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)), threads as of
-// softmax_row_read_twice.
+// softmax_two_pass_row.
 template <class T>
-__global__ void __launch_bounds__(max_read_twice_threads)
-    softmax_backward_read_twice(const __grid_constant__ SoftmaxParams params) {
+__global__ void __launch_bounds__(two_pass_threads)
+    softmax_backward_two_pass(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   constexpr int width = vector_width<T>;
@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(max_read_twice_threads)
   const ExchangeBuffer<A> buffer = exchange_buffer<A>();
   begin_exchange(buffer, team);
   const auto [linear, lane] = row_place(params);
-  const SoftmaxRow row = locate_row<SoftmaxMask::interval, true>(params, linear);
+  const SoftmaxRow row = locate_row<SoftmaxMask::none, true>(params, linear);
   const RowVectors vectors = row_vectors<T>(params, row);
   const bool log_softmax = params.log_softmax;
   const auto is_inside = [&](int column) { return column >= row.begin && column < row.end; };

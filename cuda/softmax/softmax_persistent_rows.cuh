@@ -14,7 +14,7 @@ template <class Input, int kBatch>
 struct SoftmaxTurn {
   using T = Input;
   using A = ComputeType<T>;
-  using Scale = ScoreScale<T, SoftmaxMask::interval>;
+  using Scale = ScoreScale<T, SoftmaxMask::none>;
   using Row = TurnRow<T, false, kBatch>;
   static constexpr bool is_backward = false;
   static constexpr int batch = kBatch, width = vector_width<T>, num_inputs = 1;
@@ -23,7 +23,7 @@ struct SoftmaxTurn {
   bool log_softmax;
   int lane;
   A maximum;  // of this warp's scores, as the lane's batch was taken
-  RunningSum<T, SoftmaxMask::interval> running;
+  RunningSum<T, SoftmaxMask::none> running;
   ThreadSum<T, 2> sum;  // of two exponentials at a time
   // The reference of the exponents is raised to a score above `limit`, which is `slack` above it: 16-bit exponentials
   // may be up to 2^8, while a float32 one past 1 would cost its last bits.
@@ -37,7 +37,7 @@ struct SoftmaxTurn {
       : log_softmax(params.log_softmax),
         lane(warp_lane),
         maximum(0),
-        running{exponent_scale<T, SoftmaxMask::interval>(params)},
+        running{exponent_scale<T, SoftmaxMask::none>(params)},
         slack(keeps_exponentials || params.log_softmax ? A{0} : A{8} / running.scale) {}
 
   __device__ __forceinline__ Scale to_row_exponent() const {
@@ -108,7 +108,7 @@ struct SoftmaxTurn {
   }
   __device__ __forceinline__ auto combine(const TurnExchange<T>& exchange) const {
     return [lane = exchange.cluster.lane, scale = running.scale](const RowPart<T>* parts, int num_parts) {
-      return combine_parts<T, SoftmaxMask::interval>(parts, num_parts, lane, scale);
+      return combine_parts<T, SoftmaxMask::none>(parts, num_parts, lane, scale);
     };
   }
   __device__ __forceinline__ void receive(const TurnExchange<T>& exchange, int turn) {
@@ -120,7 +120,7 @@ struct SoftmaxTurn {
   __device__ __forceinline__ void find_factor(A max) {
     if (max == factor_max) return;
     factor_max = max;
-    result.factor = factor_of_exponentials<T, SoftmaxMask::interval>(max, to_row_exponent(), row.sum);
+    result.factor = factor_of_exponentials<T, SoftmaxMask::none>(max, to_row_exponent(), row.sum);
   }
   // Batch n of the row that leaves, of exponentials if they were kept.
   __device__ __forceinline__ void leave(unsigned vectors, int turn, int n, const uint4 (&x)[num_inputs][batch],
@@ -243,7 +243,8 @@ struct SoftmaxBackwardTurn {
 // and loaded again, from L2, behind those that stay. So a row is turn_batches + twice_read batches of the ring, of
 // which all but the last twice_read are taken and all but the first twice_read leave.
 template <class Turn, bool kReadsTwice>
-__global__ void __launch_bounds__(turn_threads, 1) softmax_rows_in_turn(const __grid_constant__ SoftmaxParams params) {
+__global__ void __launch_bounds__(turn_threads, 1)
+    softmax_persistent_rows(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
   using T = typename Turn::T;
   using Row = typename Turn::Row;

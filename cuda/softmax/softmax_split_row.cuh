@@ -213,13 +213,13 @@ template <class Input>
 struct SliceGradients {
   using T = Input;
   using A = ComputeType<T>;
-  using Slice = RowSlice<T, SoftmaxMask::interval, true>;
-  using Batch = SliceBatch<T, SoftmaxMask::interval, true>;
+  using Slice = RowSlice<T, SoftmaxMask::none, true>;
+  using Batch = SliceBatch<T, SoftmaxMask::none, true>;
   A sum = 0;
 
   __device__ __forceinline__ explicit SliceGradients(const SoftmaxParams&) {}
   __device__ __forceinline__ void take_extra(const SoftmaxParams& params, const Slice& slice) {
-    if (!is_kept<SoftmaxMask::interval>(slice.row, slice.extra_column)) return;
+    if (!is_kept<SoftmaxMask::none>(slice.row, slice.extra_column)) return;
     sum = backward_term(params.log_softmax, load_element<T>(slice.row.x, slice.extra_column),
                         load_element<T>(slice.row.side, slice.extra_column));
   }
@@ -327,9 +327,9 @@ __global__ void __launch_bounds__(max_register_lanes)
   launch_dependent_grids();
   using A = ComputeType<T>;
   constexpr int width = vector_width<T>;
-  const RowSlice<T, SoftmaxMask::interval, true> slice(params, false);
+  const RowSlice<T, SoftmaxMask::none, true> slice(params, false);
   const SoftmaxRow& row = slice.row;
-  SliceBatch<T, SoftmaxMask::interval, true> batch;
+  SliceBatch<T, SoftmaxMask::none, true> batch;
   batch.start_behind_slots(params, slice);
   wait_on_dependent_grids();
   if (row.columns == 0) return;
@@ -360,7 +360,7 @@ __global__ void __launch_bounds__(max_register_lanes)
   if (slice.extra_column >= 0) {
     const int column = slice.extra_column;
     A dx = 0;
-    if (is_kept<SoftmaxMask::interval>(row, column))
+    if (is_kept<SoftmaxMask::none>(row, column))
       dx = backward_gradient(params.log_softmax, load_element<T>(row.x, column), load_element<T>(row.side, column), sum,
                              scale);
     store_element<T>(row.out, column, dx);
