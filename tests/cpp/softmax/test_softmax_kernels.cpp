@@ -20,7 +20,7 @@ std::set<std::pair<bool, SoftmaxKernel>> reached;
 void check_plan(const SoftmaxCase& row, CaseRun* run, const SoftmaxPlan& plan) {
   run->poison();
   const bool ran = run_softmax(plan, nullptr).ok();
-  if (!ran) std::printf("%s\n", flowk_last_error());
+  if (!ran) std::printf("%s\n", flowk::core::last_error_text());
   const bool right = ran && run->is_right();
   CHECK(right);
   if (!right)
