@@ -114,7 +114,7 @@ std::vector<int64_t> dense_strides(const std::vector<int64_t>& extents, const st
   return strides;
 }
 
-void simplify_keeps_the_pairs_and_leaves_nothing_to_simplify() {
+TEST(simplify_keeps_the_pairs_and_leaves_nothing_to_simplify) {
   int num_shapes = 0, sampled = 0;
   for (int rank = 0; rank <= 4; ++rank)
     for_each_choice(rank, {1, 2, 3}, [&](const std::vector<int64_t>& extents) {
@@ -147,7 +147,7 @@ void simplify_keeps_the_pairs_and_leaves_nothing_to_simplify() {
   CHECK(num_shapes > 100000);
 }
 
-void simplify_holds_for_any_small_strides() {  // dst strides that tie or are 0 among them
+TEST(simplify_holds_for_any_small_strides) {  // dst strides that tie or are 0 among them
   for (int rank = 0; rank <= 2; ++rank)
     for_each_choice(rank, {1, 2, 3}, [&](const std::vector<int64_t>& extents) {
       for_each_choice(2 * rank, {-3, -2, -1, 0, 1, 2, 6}, [&](const std::vector<int64_t>& strides) {
@@ -163,7 +163,7 @@ void simplify_holds_for_any_small_strides() {  // dst strides that tie or are 0 
     });
 }
 
-void simplify_merges_rank_32_into_one_dimension() {
+TEST(simplify_merges_rank_32_into_one_dimension) {
   PairShape shape;
   shape.rank = 32;
   for (int d = 0; d < 32; ++d) {
@@ -175,7 +175,7 @@ void simplify_merges_rank_32_into_one_dimension() {
         shape.dst_strides[0] == 1);
 }
 
-void contiguous_strides_are_c_order_and_stay_defined_where_they_overflow() {
+TEST(contiguous_strides_are_c_order_and_stay_defined_where_they_overflow) {
   const int64_t extents[3] = {4, 0, 5}, huge[3] = {2, INT64_MAX, INT64_MAX};
   int64_t strides[3];
   flowk::core::contiguous_strides(3, extents, strides);
@@ -195,7 +195,7 @@ flowk_status size_status(const std::vector<int64_t>& extents, const std::vector<
   return check_size("src", make_layout(extents, strides), element_bytes).code();
 }
 
-void check_size_takes_the_last_byte_that_fits_and_not_one_more() {
+TEST(check_size_takes_the_last_byte_that_fits_and_not_one_more) {
   constexpr int64_t limit = INT64_MAX;
   constexpr flowk_status fits = FLOWK_STATUS_SUCCESS, overflows = FLOWK_STATUS_SIZE_OVERFLOW;
   CHECK(size_status({}, {}, 16) == fits);
@@ -220,7 +220,7 @@ void check_size_takes_the_last_byte_that_fits_and_not_one_more() {
   CHECK(size_status({0, limit, limit}, {limit, limit, INT64_MIN}, 16) == fits);
 }
 
-void self_overlap_is_found_by_the_documented_rule_and_never_missed() {
+TEST(self_overlap_is_found_by_the_documented_rule_and_never_missed) {
   for (int rank = 0; rank <= 3; ++rank)
     for_each_choice(rank, {0, 1, 2, 3}, [&](const std::vector<int64_t>& extents) {
       for_each_choice(rank, {-4, -1, 0, 1, 2, 3, 6}, [&](const std::vector<int64_t>& strides) {
@@ -251,7 +251,7 @@ bool share_a_byte(const char* a, const Layout& a_layout, const char* b, const La
   return false;
 }
 
-void overlap_agrees_with_brute_force() {
+TEST(overlap_agrees_with_brute_force) {
   std::vector<Layout> layouts = {make_layout({}, {}), make_layout({0, 3}, {1, 1})};
   for (int rank = 1; rank <= 2; ++rank)
     for_each_choice(rank, rank == 1 ? std::vector<int64_t>{1, 3} : std::vector<int64_t>{2, 3},
@@ -274,7 +274,7 @@ void overlap_agrees_with_brute_force() {
         }
 }
 
-void interleaved_slices_do_not_overlap_and_hard_cases_end() {
+TEST(interleaved_slices_do_not_overlap_and_hard_cases_end) {
   static char memory[3 << 20];
   const auto status = [](const Layout& a, int64_t at_a, const Layout& b, int64_t at_b) {
     return check_no_overlap("src", memory + 4 * at_a, a, "dst", memory + 4 * at_b, b, 4).code();
@@ -303,7 +303,7 @@ void interleaved_slices_do_not_overlap_and_hard_cases_end() {
   (void)status(hard, 0, hard, 3);
 }
 
-void layout_that_leaves_the_address_space_is_a_size_overflow() {
+TEST(layout_that_leaves_the_address_space_is_a_size_overflow) {
   static char memory[64];
   const Layout one = make_layout({1}, {1});
   for (const auto& layout :
@@ -319,9 +319,9 @@ void layout_that_leaves_the_address_space_is_a_size_overflow() {
 
 // ---- Divider
 
-void divider_of_a_size_cut_to_zero_divides_by_one() { CHECK(Divider(0).divide(5) == 5 && Divider(0).divisor == 1); }
+TEST(divider_of_a_size_cut_to_zero_divides_by_one) { CHECK(Divider(0).divide(5) == 5 && Divider(0).divisor == 1); }
 
-void divider_is_exact() {
+TEST(divider_is_exact) {
   constexpr uint32_t last = 0x7fffffffu;
   std::vector<uint32_t> divisors, numbers;
   for (uint32_t d = 1; d <= 2100; ++d) divisors.push_back(d);
@@ -353,17 +353,4 @@ void divider_is_exact() {
 
 }  // namespace
 
-int main() {
-  simplify_keeps_the_pairs_and_leaves_nothing_to_simplify();
-  simplify_holds_for_any_small_strides();
-  simplify_merges_rank_32_into_one_dimension();
-  contiguous_strides_are_c_order_and_stay_defined_where_they_overflow();
-  check_size_takes_the_last_byte_that_fits_and_not_one_more();
-  self_overlap_is_found_by_the_documented_rule_and_never_missed();
-  overlap_agrees_with_brute_force();
-  interleaved_slices_do_not_overlap_and_hard_cases_end();
-  layout_that_leaves_the_address_space_is_a_size_overflow();
-  divider_is_exact();
-  divider_of_a_size_cut_to_zero_divides_by_one();
-  return num_failed_checks == 0 ? 0 : 1;
-}
+int main(int argc, char** argv) { return run_tests(argc, argv); }

@@ -24,7 +24,7 @@ __global__ void count_visits(int* visits) {
     visits[0] = -1000;
 }
 
-void every_thread_runs_once() {
+TEST(every_thread_runs_once) {
   for (const int num_threads : {1, 31, 32, 33, 255, 1024})
     for (const int num_blocks : {1, 2, 7}) {
       std::vector<int> visits(static_cast<std::size_t>(num_threads * num_blocks));
@@ -43,7 +43,7 @@ __global__ void record_order(int* num_recorded, int* recorded) {
   }
 }
 
-void order_is_forward_or_reverse_and_starts_anew_after_a_barrier() {
+TEST(order_is_forward_or_reverse_and_starts_anew_after_a_barrier) {
   for (const bool reverse : {false, true}) {
     set_order(reverse ? "reverse" : "forward");
     std::vector<int> recorded(2 * 2 * 70);
@@ -72,7 +72,7 @@ __global__ void read_left_neighbor(int* dst) {
   if (threadIdx.x > 0) dst[threadIdx.x] = row.values[threadIdx.x - 1];
 }
 
-void missing_barrier_shows_in_reverse_order() {
+TEST(missing_barrier_shows_in_reverse_order) {
   const auto count_wrong = [](void (*kernel)(int*), const char* order) {
     set_order(order);
     int dst[32], num_wrong = 0;
@@ -101,7 +101,7 @@ __global__ void rotate_through_shared(int* dst, int num_rounds) {
   dst[blockIdx.x * blockDim.x + threadIdx.x] = value;
 }
 
-void many_barriers_keep_threads_in_step() {
+TEST(many_barriers_keep_threads_in_step) {
   for (const char* order : {"forward", "reverse"})
     for (const int num_threads : {1, 33, 256, 1024}) {
       set_order(order);
@@ -120,7 +120,7 @@ __global__ void vote_in_block(int* dst, int below) {
   dst[3 * threadIdx.x + 2] = __syncthreads_and(vote);
 }
 
-void block_votes_count_every_thread() {
+TEST(block_votes_count_every_thread) {
   for (const int below : {0, 1, 69, 70}) {
     int dst[3 * 70];
     CHECK(launch_fault(vote_in_block, {1, 70, 0}, dst, below).empty());
@@ -140,7 +140,7 @@ __global__ void diverge(int how) {
   __syncthreads();
 }
 
-void divergent_barrier_is_a_fault_and_the_next_launch_works() {
+TEST(divergent_barrier_is_a_fault_and_the_next_launch_works) {
   for (const char* order : {"forward", "reverse"})
     for (int how = 0; how < 3; ++how) {
       set_order(order);
@@ -169,7 +169,7 @@ __global__ void look_at_shared(int* num_garbage, unsigned char write_at) {
 
 __global__ void need_a_row() { shared<Row>().values[0] = 1; }
 
-void shared_memory_starts_as_garbage_in_every_block_and_needing_more_is_a_fault() {
+TEST(shared_memory_starts_as_garbage_in_every_block_and_needing_more_is_a_fault) {
   int num_garbage = 0;
   CHECK(launch_fault(look_at_shared, {3, 2, 100}, &num_garbage, 99).empty());
   CHECK(num_garbage == 300);
@@ -204,7 +204,7 @@ __global__ void copy_badly(const unsigned char* src, unsigned char* dst, int off
   simt::async_copy(staged + offset, src + offset, static_cast<std::size_t>(bytes));
 }
 
-void async_copy_happens_at_the_wait_and_not_before() {
+TEST(async_copy_happens_at_the_wait_and_not_before) {
   std::vector<uint4> src(2 * 70), dst(2 * 70);
   for (unsigned index = 0; index < 140; ++index) src[index] = {index, index + 1, index + 2, index + 3};
   for (const int num_copies : {3, 70}) {
@@ -231,7 +231,7 @@ void async_copy_happens_at_the_wait_and_not_before() {
 
 // ---- the host's side
 
-void several_host_threads_launch_at_once() {
+TEST(several_host_threads_launch_at_once) {
   std::vector<int> dst[3];
   std::string texts[3];
   std::vector<std::thread> hosts;
@@ -253,7 +253,7 @@ void several_host_threads_launch_at_once() {
 
 __global__ void launch_inside(std::string* text) { *text = launch_fault(need_a_row, {1, 1, 128}); }
 
-void kernel_cannot_launch_a_kernel() {
+TEST(kernel_cannot_launch_a_kernel) {
   std::string text;
   CHECK(launch_fault(launch_inside, {1, 1, 0}, &text).empty());
   CHECK(contains(text, "a kernel launched a kernel"));
@@ -261,16 +261,4 @@ void kernel_cannot_launch_a_kernel() {
 
 }  // namespace
 
-int main() {
-  every_thread_runs_once();
-  order_is_forward_or_reverse_and_starts_anew_after_a_barrier();
-  missing_barrier_shows_in_reverse_order();
-  many_barriers_keep_threads_in_step();
-  block_votes_count_every_thread();
-  divergent_barrier_is_a_fault_and_the_next_launch_works();
-  shared_memory_starts_as_garbage_in_every_block_and_needing_more_is_a_fault();
-  async_copy_happens_at_the_wait_and_not_before();
-  several_host_threads_launch_at_once();
-  kernel_cannot_launch_a_kernel();
-  return num_failed_checks == 0 ? 0 : 1;
-}
+int main(int argc, char** argv) { return run_tests(argc, argv); }

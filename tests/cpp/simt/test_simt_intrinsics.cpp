@@ -42,7 +42,7 @@ void check_shuffles() {
   set_order("forward");
 }
 
-void shuffles_agree_with_a_scalar_model() {
+TEST(shuffles_agree_with_a_scalar_model) {
   check_shuffles<int>();
   check_shuffles<float>();
   check_shuffles<double>();
@@ -76,7 +76,7 @@ __global__ void vote_and_reduce(WarpResults* results, unsigned votes) {
   own.signed_max = __reduce_max_sync(mask, signed_value);
 }
 
-void votes_and_reductions_agree_with_a_scalar_model_in_whole_and_partial_warps() {
+TEST(votes_and_reductions_agree_with_a_scalar_model_in_whole_and_partial_warps) {
   for (const unsigned num_threads : {1u, 20u, 32u, 45u})
     for (const unsigned votes : {0u, 1u, 0x00010000u, 0xffffffffu, 0x5a5a5a5au}) {
       std::vector<WarpResults> results(num_threads);
@@ -112,7 +112,7 @@ __global__ void sum_in_halves(int* dst) {
   dst[threadIdx.x] = value + __reduce_add_sync(0xffffffffu, 1);
 }
 
-void half_warps_with_their_own_masks_go_their_own_ways() {
+TEST(half_warps_with_their_own_masks_go_their_own_ways) {
   for (const char* order : {"forward", "reverse"}) {
     set_order(order);
     int dst[32];
@@ -156,7 +156,7 @@ __global__ void misuse_warp(Mistake mistake) {
   }
 }
 
-void warp_operations_fault_when_a_mask_lies() {
+TEST(warp_operations_fault_when_a_mask_lies) {
   const auto fault = [](Mistake mistake, int num_threads) {
     return launch_fault(misuse_warp, {1, num_threads, 0}, mistake);
   };
@@ -202,7 +202,7 @@ __global__ void add_up(Totals* totals, int* old_values) {
   atomicExch(&totals->exchanged, static_cast<int>(number));
 }
 
-void atomics_change_and_return_the_old_value() {
+TEST(atomics_change_and_return_the_old_value) {
   Totals totals;
   int old_values[96];
   CHECK(launch_fault(add_up, {3, 32, 0}, &totals, old_values).empty());
@@ -213,7 +213,7 @@ void atomics_change_and_return_the_old_value() {
   CHECK(totals.long_add == 96ull << 33 && totals.float_add == 48.0f && totals.double_add == 24.0);
 }
 
-void bit_functions_do_what_the_ptx_manual_says() {
+TEST(bit_functions_do_what_the_ptx_manual_says) {
   CHECK(__byte_perm(0x33221100, 0x77665544, 0x7531) == 0x77553311);
   CHECK(__byte_perm(0x33221100, 0x77665544, 0x00006420) == 0x66442200);
   CHECK(__byte_perm(0x80FF7F00, 0x00000081, 0xCBA8) == __byte_perm(0x80FF7F00, 0x00000081, 0x4320));
@@ -232,12 +232,4 @@ void bit_functions_do_what_the_ptx_manual_says() {
 
 }  // namespace
 
-int main() {
-  shuffles_agree_with_a_scalar_model();
-  votes_and_reductions_agree_with_a_scalar_model_in_whole_and_partial_warps();
-  half_warps_with_their_own_masks_go_their_own_ways();
-  warp_operations_fault_when_a_mask_lies();
-  atomics_change_and_return_the_old_value();
-  bit_functions_do_what_the_ptx_manual_says();
-  return num_failed_checks == 0 ? 0 : 1;
-}
+int main(int argc, char** argv) { return run_tests(argc, argv); }
