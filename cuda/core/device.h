@@ -18,7 +18,7 @@ struct Device {
   friend bool operator==(const Device&, const Device&) = default;
 };
 
-// The device that is current in this thread: asked of the runtime once a device and kept. NO_DEVICE without one.
+// This thread's current device. The runtime is asked once per device. NO_DEVICE if there is none.
 Status current_device(Device* device);
 
 }  // namespace flowk::core

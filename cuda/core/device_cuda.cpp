@@ -5,7 +5,7 @@
 
 #include "core/device.h"
 
-// Is there code with what only sm_90 and newer have? The build says so.
+// 1 if the library has code for sm_90 or newer; set by cuda/meson.build.
 #ifndef FLOWK_HAS_CODE_FOR_SM_90
 #define FLOWK_HAS_CODE_FOR_SM_90 1
 #endif
@@ -13,7 +13,7 @@
 namespace flowk::core {
 namespace {
 
-// One slot a device, filled by whichever thread comes first; two that come at once write the same numbers.
+// One slot per device, filled by the first thread that asks. Two threads at once write the same numbers.
 struct DeviceSlot {
   std::atomic<bool> is_known{false};
   Device device;

@@ -12,8 +12,8 @@ constexpr int64_t max_grid_blocks = 2147483647;
 
 struct LaunchConfig {
   int64_t num_blocks = 0;      // one-dimensional grid; launch() refuses more than max_grid_blocks
-  int32_t num_threads = 0;     // threads a block
-  int32_t shared_bytes = 0;    // dynamic shared memory a block
+  int32_t num_threads = 0;     // threads per block
+  int32_t shared_bytes = 0;    // dynamic shared memory per block
   int32_t cluster_blocks = 1;  // neighbouring blocks that form a cluster (sm_90; the executor refuses more than 1)
   // May start before the stream's previous kernel ends: it must wait_on_dependent_grids().
   bool uses_pdl = false;

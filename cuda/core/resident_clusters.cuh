@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// limit_to_resident(): for kernels whose blocks stay and take one piece of work after the other.
+// limit_to_resident(): the grid of a persistent kernel, whose blocks take one piece of work after another.
 #pragma once
 
 #include <atomic>
@@ -8,10 +8,10 @@
 
 namespace flowk::core {
 
-// Lowers the launch's blocks to those of the clusters that are resident at once with a block a multiprocessor. How many
-// that is the parts of the GPU decide that a cluster may not leave (an H200 of 132 multiprocessors: 30 clusters of 4
-// blocks, 15 of 8, 7 of 16). Asked of the runtime once a device and cluster size, for blocks that take all of a
-// multiprocessor's shared memory, so that it is the same for every kernel.
+// Lowers the number of blocks to that of the clusters that are resident at once with one block per multiprocessor. The
+// limit comes from the GPCs: a cluster cannot span two. An H200 of 132 multiprocessors holds 30 clusters of 4 blocks,
+// 15 of 8, or 7 of 16. The runtime is asked once per device and cluster size, for blocks that use all of a
+// multiprocessor's shared memory, so that the answer is the same for every kernel.
 template <class... Parameters>
 Status limit_to_resident(void (*kernel)(Parameters...), LaunchConfig* config) {
 #ifdef FLOWK_SIMT

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a kernel's grid on the calling host thread: one fiber a CUDA thread, barriers and warp operations as switches.
+// Runs a kernel's grid on the calling host thread: one fiber per CUDA thread, barriers and warp operations as switches.
 //
 // Blocks run one after another, on one host thread, so that the interleaving is the same in every run. The environment
 // variable FLOWK_SIMT_THREAD_ORDER (forward, the default, or reverse) says whether blocks, warps and lanes start from

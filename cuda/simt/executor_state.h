@@ -24,7 +24,7 @@ struct Thread {
 };
 
 struct Warp {
-  unsigned present = 0;  // one bit a lane
+  unsigned present = 0;  // one bit per lane
   unsigned ready = 0;    // can run: not yet started, or nothing to wait for
   unsigned waiting = 0;  // at a warp operation
 };
@@ -32,8 +32,8 @@ struct Warp {
 // All that one host thread needs to run grids, kept from launch to launch.
 //
 // A fiber runs one thread after another until one has to wait; that one keeps the fiber, and the next thread to run
-// gets its own back or, when it has not started, a free one. So a kernel without barriers switches twice a block, and
-// a barrier costs one switch a thread.
+// gets its own back or, when it has not started, a free one. So a kernel without barriers switches twice per block,
+// and a barrier costs one switch per thread.
 struct Executor : Position {
   void (*kernel)(void*) = nullptr;
   void* kernel_context = nullptr;
@@ -42,7 +42,7 @@ struct Executor : Position {
   unsigned char* shared_memory = nullptr;
   std::size_t shared_bytes = 0;
 
-  unsigned ready_warps = 0;  // one bit a warp: some lane is ready
+  unsigned ready_warps = 0;  // one bit per warp: some lane is ready
   int num_exited = 0;
   int num_at_barrier = 0;
   int num_votes = 0;
