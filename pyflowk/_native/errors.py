@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ctypes
 
-from ._abi import Status
+from .abi import Status
 
 
 class FlowkError(RuntimeError):

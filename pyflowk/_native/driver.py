@@ -11,8 +11,8 @@ import ctypes
 import functools
 from ctypes import POINTER, c_char_p, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
 
-from ._abi import Status
-from ._errors import FlowkError
+from .abi import Status
+from .errors import FlowkError
 
 _FUNCTIONS = {
     "cuInit": [c_uint],

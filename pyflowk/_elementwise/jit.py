@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles a formula into a kernel of flowk/detail/elementwise_kernel.cuh at run time: NVRTC through cuda.core, whose
-program cache keeps the result on disk."""
+"""Compiles a formula into a kernel of flowk/detail/elementwise_kernel.cuh at run time with NVRTC, by way of
+cuda.core, and keeps the result in cuda.core's program cache on disk."""
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ._abi import DType, Status
-from ._errors import FlowkError, FlowkValueError
+from .._native.abi import DType, Status
+from .._native.errors import FlowkError, FlowkValueError
 
 # The element in memory, and what a formula computes with: floats of 8 and 16 bits are float there.
 _STORAGE = {
@@ -198,10 +196,12 @@ def _disk_cache() -> Any:
 @functools.cache
 def include_folders() -> tuple[str, ...]:
     """Where flowk's headers are, and the toolkit's for types of 8 and 16 bits."""
-    package = Path(__file__).parent
+    from importlib.resources import files
+
+    package = Path(__file__).parents[1]
     # In the package; where an editable install has put it; in the source tree.
-    places = [package / "include", Path(str(files(__package__).joinpath("include"))), package.parent / "include"]
-    own = next((path for path in places if (path / "flowk" / "elementwise_kernel.cuh").is_file()), None)
+    places = [package / "include", Path(str(files(package.name).joinpath("include"))), package.parent / "include"]
+    own = next((path for path in places if (path / "flowk" / "detail" / "elementwise_kernel.cuh").is_file()), None)
     if own is None:
         raise FlowkError(Status.INTERNAL_ERROR, f"flowk's headers are not in {', '.join(map(str, places))}")
     toolkit = _toolkit_headers()
@@ -224,8 +224,11 @@ def _toolkit_headers() -> Path | None:
 
 @functools.cache
 def _header_digest() -> bytes:
-    """Of all that a kernel includes besides its own source."""
+    """A digest of every header that a kernel may include."""
+    import hashlib
+
     digest = hashlib.sha256("\n".join(include_folders()).encode())
-    for path in sorted((Path(include_folders()[0]) / "flowk").iterdir()):
-        digest.update(path.name.encode() + path.read_bytes())
+    folder = Path(include_folders()[0]) / "flowk"
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        digest.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
     return digest.digest()

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds of array: how pyflowk reads, and makes, the arrays of NumPy, torch, CuPy, its own and everybody else.
+"""How pyflowk reads and makes the arrays of NumPy, torch, CuPy, its own, and those that speak DLPack or CAI.
 
-A kind is looked up by the array's type, once, and has
+The kind of an array is looked up by the array's type. It has
 
-  read(x, name, stream)       -> (pointer, shape, strides, dtype, device, after), for work on `stream` (a handle)
+  read(x, name, stream)       -> (pointer, (shape, strides, dtype), device, after), for work on `stream` (a handle)
   read_out(x, name, stream)   the same for an array that will be written; ValueError where it is read-only
-  empty(x, shape, dtype, device, stream)  -> (a new contiguous array, its pointer)
+  empty(x, shape, dtype, device, stream)  -> (a new C-contiguous array, its pointer)
+  transposed(array, axes)     a view of an array that empty() made, with its dimensions in the order `axes`
   result(x, array)            what the caller gets for an array that empty() made
   stream_of(x)                handle of the stream for work on x when the caller names none
   follows_current_stream      stream_of() is the stream that the caller has made current in that framework
+  is_array                    False for numbers and None, which have read() alone
 
 `strides` are bytes where `dtype` is NumPy's and elements where it is torch's; `device` is None for the host. `after` is
-None, or is called with the stream once the work is enqueued. All of it is on the path of every call: plain tuples, no
-classes. torch, CuPy and JAX are never imported here: who passes their arrays has done it.
+None, or is called with the stream once the work is enqueued. Every call takes this path: plain tuples, no classes.
+torch, CuPy and JAX are never imported here: a caller who passes their arrays has imported them.
 """
 
 from __future__ import annotations
@@ -23,25 +25,43 @@ from typing import Any
 
 import numpy as np
 
-from . import _driver
-from ._memory import DeviceArray, contiguous_strides, empty
-from ._stream import LEGACY_DEFAULT, hold_until_done, stream_handle
+from .._native import driver
+from .._native.abi import DType
+from .device_array import DeviceArray, empty
+from .dtypes import contiguous_strides, number_type
+from .stream import LEGACY_DEFAULT, hold_until_done
 
 After = Callable[[int], None]
 Geometry = tuple[tuple[int, ...], tuple[int, ...], Any]  # shape, strides, dtype
-Reading = tuple[int, tuple[int, ...], tuple[int, ...], Any, "int | None", "After | None"]
+# What a plan sees of an input: an array's geometry, a Python number's type, a NumPy scalar's DType, None for None.
+Signature = Geometry | type | DType | None
+Reading = tuple[int, Geometry, "int | None", "After | None"]
 
 _HOST_DEVICE_TYPES = (1, 3, 11)  # DLDeviceType: CPU, CUDA pinned host, ROCm pinned host
+ANYWHERE = object()  # the device of a number
 
 
-class NumpyKind:
-    """numpy.ndarray: host memory."""
+class ArrayKind:
+    """What most kinds have in common."""
 
+    is_array = True
     follows_current_stream = True
 
     @staticmethod
+    def result(x: Any, array: Any) -> Any:
+        return array
+
+    @staticmethod
+    def transposed(array: Any, axes: tuple[int, ...]) -> Any:
+        return array.transpose(axes)
+
+
+class NumpyKind(ArrayKind):
+    """numpy.ndarray: host memory."""
+
+    @staticmethod
     def read(x: np.ndarray, name: str, stream: int) -> Reading:
-        return x.ctypes.data, x.shape, x.strides, x.dtype, None, None
+        return x.ctypes.data, (x.shape, x.strides, x.dtype), None, None
 
     @classmethod
     def read_out(cls, x: np.ndarray, name: str, stream: int) -> Reading:
@@ -55,33 +75,28 @@ class NumpyKind:
         return array, array.ctypes.data
 
     @staticmethod
-    def result(x: Any, array: np.ndarray) -> Any:
-        return array
-
-    @staticmethod
     def stream_of(x: Any) -> int:
         return 0
 
 
-class TorchKind:
+class TorchKind(ArrayKind):
     """torch.Tensor, on the host or a GPU. The result takes no part in autograd."""
-
-    follows_current_stream = True
 
     def __init__(self, torch: Any) -> None:
         # torch.cuda.current_stream() builds a Stream object: ten times the time. Absent in a torch without CUDA.
         self._current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-        self._has_one_device = _driver.device_count() == 1  # then get_device(), a tenth of a read, is left out
+        self._has_one_device = driver.device_count() == 1  # then get_device(), a tenth of a read, is left out
 
     def read(self, x: Any, name: str, stream: int) -> Reading:
         dtype = x.dtype
         if x.is_neg() or (dtype.is_complex and x.is_conj()):  # its memory holds other values than the tensor
             raise ValueError(f"{name} is a lazily negated or conjugated tensor: resolve_neg() and resolve_conj() first")
         if x.is_cuda:
-            return x.data_ptr(), x.shape, x.stride(), dtype, 0 if self._has_one_device else x.get_device(), None
+            device = 0 if self._has_one_device else x.get_device()
+            return x.data_ptr(), (x.shape, x.stride(), dtype), device, None
         if not x.is_cpu:
             raise TypeError(f"{name} is a tensor on {x.device}, must be on the host or a CUDA device")
-        return x.data_ptr(), x.shape, x.stride(), dtype, None, None
+        return x.data_ptr(), (x.shape, x.stride(), dtype), None, None
 
     read_out = read
 
@@ -91,17 +106,15 @@ class TorchKind:
         return array, array.data_ptr()
 
     @staticmethod
-    def result(x: Any, array: Any) -> Any:
-        return array
+    def transposed(array: Any, axes: tuple[int, ...]) -> Any:
+        return array.permute(axes)
 
     def stream_of(self, x: Any) -> int:
         return self._current_stream(0 if self._has_one_device else x.get_device()) if x.is_cuda else 0
 
 
-class CupyKind:
+class CupyKind(ArrayKind):
     """cupy.ndarray."""
-
-    follows_current_stream = True
 
     def __init__(self, cupy: Any) -> None:
         self._ndarray = cupy.ndarray
@@ -110,7 +123,7 @@ class CupyKind:
     @staticmethod
     def read(x: Any, name: str, stream: int) -> Reading:
         data = x.data
-        return data.ptr, x.shape, x.strides, x.dtype, data.device_id, None
+        return data.ptr, (x.shape, x.strides, x.dtype), data.device_id, None
 
     read_out = read
 
@@ -119,15 +132,11 @@ class CupyKind:
             array = self._ndarray(shape, dtype)
         return array, array.data.ptr
 
-    @staticmethod
-    def result(x: Any, array: Any) -> Any:
-        return array
-
     def stream_of(self, x: Any) -> int:
         return self._current_stream().ptr
 
 
-class DeviceArrayKind:
+class DeviceArrayKind(ArrayKind):
     """pyflowk.DeviceArray."""
 
     follows_current_stream = False
@@ -135,7 +144,7 @@ class DeviceArrayKind:
     @staticmethod
     def read(x: DeviceArray, name: str, stream: int) -> Reading:
         after = None if (stream or LEGACY_DEFAULT) == x.stream else _join(x, stream)
-        return x.ptr, x.shape, x.strides, x.dtype, x.device, after
+        return x.ptr, (x.shape, x.strides, x.dtype), x.device, after
 
     read_out = read
 
@@ -145,8 +154,9 @@ class DeviceArrayKind:
         return array, array.ptr
 
     @staticmethod
-    def result(x: Any, array: DeviceArray) -> Any:
-        return array
+    def transposed(array: DeviceArray, axes: tuple[int, ...]) -> DeviceArray:
+        shape, strides = (tuple(part[axis] for axis in axes) for part in (array.shape, array.strides))
+        return array._view(0, shape, strides, array.dtype)
 
     @staticmethod
     def stream_of(x: DeviceArray) -> int:
@@ -155,17 +165,17 @@ class DeviceArrayKind:
 
 def _join(x: DeviceArray, stream: int) -> After:
     """Makes `stream` wait for the array's; the array's will wait for the work, so that its memory is freed after it."""
-    with _driver.current(x.device):
-        _driver.make_wait(stream, x.stream)
+    with driver.current(x.device):
+        driver.make_wait(stream, x.stream)
 
     def after(stream: int) -> None:
-        with _driver.current(x.device):
-            _driver.make_wait(x.stream, stream)
+        with driver.current(x.device):
+            driver.make_wait(x.stream, stream)
 
     return after
 
 
-class ProtocolKind:
+class ProtocolKind(ArrayKind):
     """Any other object with `__dlpack__` or `__cuda_array_interface__`: JAX, Numba, cuda.core's StridedMemoryView ...
 
     cuda.core reads those on a GPU, and makes the stream wait for their work; NumPy reads those on the host.
@@ -200,10 +210,10 @@ class ProtocolKind:
         device = view.device_id
 
         def after(stream: int) -> None:
-            with _driver.current(device):
+            with driver.current(device):
                 hold_until_done(stream, view)
 
-        return view.ptr, shape, strides, view.dtype, device, after
+        return view.ptr, (shape, strides, view.dtype), device, after
 
     @staticmethod
     def empty(x: Any, shape: tuple[int, ...], dtype: Any, device: int | None, stream: int) -> tuple[Any, int]:
@@ -244,7 +254,7 @@ def _strided_memory_view(x: Any, name: str, stream: int) -> Any:
             f"{name} is a {type(x).__name__}: reading it needs cuda.core (pip install cuda-core): {error}"
         ) from error
     # Capture allows no wait on a stream outside it; in DLPack and CAI alike 0 does not name the default stream.
-    consumer = -1 if _driver.is_capturing(stream) else stream or LEGACY_DEFAULT
+    consumer = -1 if driver.is_capturing(stream) else stream or LEGACY_DEFAULT
     try:
         view = StridedMemoryView.from_any_interface(x, stream_ptr=consumer)
     except (BufferError, NotImplementedError, TypeError, ValueError) as error:
@@ -254,30 +264,53 @@ def _strided_memory_view(x: Any, name: str, stream: int) -> Any:
     return view
 
 
-def stream_for(stream: Any, source: Any, x: Any, target: Any, out: Any) -> int:
-    """The handle of the stream of a call on x that writes out (whose kind `target` is None where out is): the caller's,
-    else as permute() says."""
-    if stream is not None:
-        return stream_handle(stream)
-    if target is None or source.follows_current_stream:
-        return source.stream_of(x)
-    return target.stream_of(out)
+class NumberKind:
+    """A Python number or a NumPy scalar. A Python number is weak: its type gives way to the arrays'."""
+
+    is_array = False
+
+    @staticmethod
+    def read(x: Any, name: str, stream: int) -> tuple[Any, Signature, Any, None]:
+        if isinstance(x, np.generic):
+            return x, number_type(x.dtype, name), ANYWHERE, None
+        return x, bool if isinstance(x, bool) else int if isinstance(x, int) else float, ANYWHERE, None
+
+
+class NoneKind:
+    """None, for an operand that may be left out."""
+
+    is_array = False
+
+    @staticmethod
+    def read(x: None, name: str, stream: int) -> tuple[None, None, Any, None]:
+        return None, None, ANYWHERE, None
 
 
 NUMPY = NumpyKind()
 PROTOCOL = ProtocolKind()
-KINDS: dict[type, Any] = {np.ndarray: NUMPY, DeviceArray: DeviceArrayKind()}
+_NUMBER = NumberKind()
+ARRAYS: dict[type, Any] = {np.ndarray: NUMPY, DeviceArray: DeviceArrayKind()}
+# The kinds of all operands: arrays, numbers and None.
+OPERANDS: dict[type, Any] = {**ARRAYS, float: _NUMBER, int: _NUMBER, bool: _NUMBER, type(None): NoneKind()}
 
 
-def kind_of(x: Any, name: str) -> Any:
+def find_array_kind(x: Any, name: str) -> Any:
     """The kind of the array in parameter `name`, remembered for its type; TypeError where it is no array."""
-    kind = KINDS.get(type(x))
+    kind = ARRAYS.get(type(x))
     if kind is None:
-        kind = KINDS[type(x)] = _find_kind(x, name)
+        kind = ARRAYS[type(x)] = OPERANDS[type(x)] = _kind_of_array(x, name)
     return kind
 
 
-def _find_kind(x: Any, name: str) -> Any:
+def find_operand_kind(x: Any, name: str) -> Any:
+    """find_array_kind(), or the kind of a number."""
+    kind = OPERANDS.get(type(x))
+    if kind is None and isinstance(x, (int, float, np.generic)):
+        kind = OPERANDS[type(x)] = _NUMBER
+    return kind or find_array_kind(x, name)
+
+
+def _kind_of_array(x: Any, name: str) -> Any:
     if isinstance(x, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array: pass its data and its mask one by one")
     if isinstance(x, np.ndarray):

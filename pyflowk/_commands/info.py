@@ -7,8 +7,9 @@ import os
 import platform
 from collections.abc import Iterator
 
-from . import __version__, _driver, _library
-from ._errors import FlowkError
+from .. import __version__
+from .._native import driver, library
+from .._native.errors import FlowkError
 
 
 def print_info() -> None:
@@ -18,33 +19,33 @@ def print_info() -> None:
 
 
 def _lines() -> Iterator[tuple[str, str]]:
-    yield "pyflowk", f"{__version__}  {os.path.dirname(os.path.abspath(__file__))}"
-    for backend in _library.FILE_NAMES:
+    yield "pyflowk", f"{__version__}  {os.path.dirname(os.path.dirname(os.path.abspath(__file__)))}"
+    for backend in library.FILE_NAMES:
         yield from _library_lines(backend)
     yield "FLOWK_LIBRARY", os.environ.get("FLOWK_LIBRARY") or "not set"
-    if _driver.device_count() == 0:
+    if driver.device_count() == 0:
         yield "device", "none: no CUDA driver, or no GPU that it can use"
     else:
-        yield "driver", f"CUDA {_driver.driver_version()}"
-    for device in range(_driver.device_count()):
-        yield f"device {device}", _driver.device_name(device)
+        yield "driver", f"CUDA {driver.driver_version()}"
+    for device in range(driver.device_count()):
+        yield f"device {device}", driver.device_name(device)
     yield "python", platform.python_version()
     for package in ("numpy", "cuda.core", "ml_dtypes"):
         yield package, _package_version(package)
 
 
 def _library_lines(backend: str) -> Iterator[tuple[str, str]]:
-    label = _library.FILE_NAMES[backend].partition(".")[0]
+    label = library.FILE_NAMES[backend].partition(".")[0]
     try:
-        if _library.allowed_backend() not in (None, backend):
+        if library.allowed_backend() not in (None, backend):
             yield label, "not looked for: FLOWK_LIBRARY rules it out"
             return
-        library = _library.open_backend(backend)
+        opened = library.open_backend(backend)
     except (FlowkError, ImportError) as error:
         yield label, f"missing: {getattr(error, 'message', error)}"
         return
-    yield label, f"{_library.version_text(library.flowk_version())}  {library._name}"
-    yield "", library.flowk_build_info().decode()
+    yield label, f"{library.version_text(opened.flowk_version())}  {opened._name}"
+    yield "", opened.flowk_build_info().decode()
 
 
 def _package_version(package: str) -> str:

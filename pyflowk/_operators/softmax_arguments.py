@@ -1,21 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the softmax functions of the library take besides pointers: from shapes, strides and dtypes, checked, and
-remembered, because it costs ten times the call itself."""
+"""The arguments of the softmax functions in C, except pointers, from shapes, strides and dtypes, checked."""
 
 from __future__ import annotations
 
-import functools
 import operator
 import sys
-from ctypes import addressof, c_int64, sizeof
+from ctypes import addressof, c_int, c_int32, c_int64, sizeof
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._abi import DType, SoftmaxMask
-from ._array import Geometry
-from ._dtypes import element_strides, element_type, numpy_dtype
-from ._memory import contiguous_strides
+from .._arrays.dtypes import contiguous_strides, element_strides, numpy_dtype
+from .._arrays.kinds import Geometry, Signature
+from .._native.abi import DType, Int64Pointer, SoftmaxMask, SoftmaxMaskPointer
+from .._pipeline import no_array
 
 _FLOATS = {
     "float16": DType.FLOAT16,
@@ -28,36 +26,38 @@ _INTEGERS = {"int32": DType.INT32, "int64": DType.INT64}
 
 
 class Arguments(NamedTuple):
-    """Strides and shape are addresses, good as long as this lives."""
+    """C values, which pass in half the time of an int. Their addresses are valid as long as `keep_alive` lives."""
 
-    first_strides: int
-    second_strides: int | None
-    code: DType  # of x, or of dy and y
-    out_strides: int
-    out_code: DType
-    rank: int
-    shape: int
-    mask: SoftmaxMask  # without its tensors' pointers
-    mask_pointer: int | None  # None: nothing is masked, nothing added
-    out_like: tuple[tuple[int, ...], Any]  # shape and dtype of a new out
-    keep_alive: Any
+    first_strides: Int64Pointer
+    second_strides: Int64Pointer | None
+    code: c_int  # of x, or of dy and y
+    written: tuple[Any, ...]  # strides and type of the output, rank, shape
+    mask: SoftmaxMask  # without its arrays' pointers
+    mask_pointer: SoftmaxMaskPointer | None  # None: nothing is masked out, nothing added
+    out_like: tuple[tuple[int, ...], Any]  # shape and dtype of a new output
+    keep_alive: list[Any]
 
 
-@functools.lru_cache(maxsize=4096)  # an entry is about 2 KB
 def arguments_of(
-    first: Geometry,
-    second: Geometry | None,
-    operands: tuple[Geometry | None, Geometry | None, Geometry | None],
+    name: str,
+    first: Signature,
+    second: Signature,
+    operands: tuple[Signature, ...],
     out: Geometry | None,
-    options: tuple[str, bool, int, int | None, Any],
+    options: tuple[Any, ...],
 ) -> Arguments:
-    """`operands` are mask, lengths and bias, `options` side, causal, causal_offset, window and dtype.
+    """`first` is x or dy, called `name`; `second` is None or y. `operands` are mask, lengths and bias; `options` are
+    side, causal, causal_offset, window and dtype.
 
     Raises ValueError or TypeError for what the library cannot see or would name otherwise.
     """
     mask, lengths, bias = operands
     side, causal, causal_offset, window, dtype = options
-    name = "x" if second is None else "dy"
+    for one, called in ((first, name), (second, "y"), (mask, "mask"), (lengths, "lengths"), (bias, "bias")):
+        if one is not None and not isinstance(one, tuple):
+            raise no_array(called, one)
+    if second is None and name == "dy":
+        raise no_array("y", None)
     shape = tuple(first[0])
     if not shape:
         raise ValueError(f"{name} has no dimensions, must have >= 1")
@@ -78,8 +78,8 @@ def arguments_of(
         keep_alive.append((c_int64 * max(len(numbers), 1))(*numbers))
         return addressof(keep_alive[-1])
 
-    def strides_of(geometry: Geometry, name: str) -> int:
-        return address_of(element_strides(geometry[2], geometry[0], geometry[1], name))
+    def strides_of(geometry: Geometry, name: str) -> Int64Pointer:
+        return Int64Pointer(address_of(element_strides(geometry[2], geometry[0], geometry[1], name)))
 
     struct = _mask_without_arrays(side, causal, causal_offset, window)
     if mask is not None:
@@ -91,17 +91,15 @@ def arguments_of(
     if bias is not None:
         struct.bias_dtype = _code_of(bias[2], "bias", _FLOATS)
         struct.bias_strides = address_of(_broadcast(bias, "bias", shape))
-    masks = struct.causal or struct.window or operands != (None, None, None)
+    out_strides = Int64Pointer(address_of(contiguous_strides(shape, 1))) if out is None else strides_of(out, "out")
+    keep_alive.append(struct)
     return Arguments(
         first_strides=strides_of(first, name),
         second_strides=None if second is None else strides_of(second, "y"),
-        code=code,
-        out_strides=address_of(contiguous_strides(shape, 1)) if out is None else strides_of(out, "out"),
-        out_code=out_code,
-        rank=len(shape),
-        shape=address_of(shape),
+        code=c_int(code),
+        written=(out_strides, c_int(out_code), c_int32(len(shape)), Int64Pointer(address_of(shape))),
         mask=struct,
-        mask_pointer=addressof(struct) if masks else None,
+        mask_pointer=SoftmaxMaskPointer(addressof(struct)) if struct.causal or struct.window else None,
         out_like=(shape, out_dtype),
         keep_alive=keep_alive,
     )
@@ -178,15 +176,3 @@ def _broadcast_lengths(geometry: Geometry, shape: tuple[int, ...]) -> tuple[int,
             f"lengths has shape {tuple(extents)}, must have the first dimensions of {shape[:-1]}, or 1 in place of any"
         )
     return tuple(0 if own == 1 else stride for own, stride in zip(extents, strides)) + (0,) * missing
-
-
-def address_past(pointers: tuple[int | None, ...], geometries: tuple[Geometry | None, ...]) -> int:
-    """An address past all that the arrays span, and aligned as that of a new one: to plan for one that is not there."""
-    end = 0
-    for pointer, geometry in zip(pointers, geometries):
-        if pointer is not None and geometry is not None:
-            shape, strides, dtype = geometry
-            in_elements = element_strides(dtype, shape, strides, "x")
-            reach = sum(max(stride, 0) * max(extent - 1, 0) for extent, stride in zip(shape, in_elements))
-            end = max(end, pointer + (reach + 1) * element_type(dtype, "x")[1])
-    return (end + 255) // 256 * 256

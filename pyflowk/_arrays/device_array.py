@@ -6,31 +6,44 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _dlpack, _driver
-from ._abi import Status
-from ._dtypes import element_type, numpy_dtype
-from ._errors import FlowkError
-from ._stream import LEGACY_DEFAULT, stream_handle
+from .._native import driver
+from .._native.abi import Status
+from .._native.errors import FlowkError
+from . import dlpack
+from .dtypes import contiguous_strides, element_type, numpy_dtype
+from .stream import LEGACY_DEFAULT, stream_handle
+
+if TYPE_CHECKING:
+    from .._typing import DTypeLike, Stream
 
 
 class DeviceArray:
-    """An array of GPU memory. `empty()` and `asarray()` make one; CuPy, torch, JAX and Numba take it as it is, by
-    `__dlpack__` or `__cuda_array_interface__` (`torch.from_dlpack(a)`, `cupy.asarray(a)`).
+    """An n-dimensional array in GPU memory, made by `empty()` or `asarray()`.
 
-    An array belongs to one stream: its memory is given and freed in that stream's order, so the stream must outlive it.
-    Where flowk works on it in another stream, that stream waits for the array's, and the array's for the work.
+    CuPy, torch, JAX and Numba take it without a copy, by ``__dlpack__`` or ``__cuda_array_interface__``
+    (``torch.from_dlpack(a)``, ``cupy.asarray(a)``).
 
-    Attributes:
-      ptr      address of the element with all indices 0; 0 where the array has no elements
-      shape    extents
-      strides  bytes from one element to the next, one for each dimension
-      dtype    a NumPy dtype
-      device   ordinal of the GPU
-      stream   handle of the stream it belongs to; 1 is the legacy default stream
+    An array belongs to one stream: its memory is allocated and freed in that stream's order, so the stream must outlive
+    it. Where flowk works on it in another stream, that stream waits for the array's, and the array's for the work.
+
+    Attributes
+    ----------
+    ptr : int
+        Address of the element with all indices 0; 0 where the array has no elements.
+    shape : tuple of int
+        Extents.
+    strides : tuple of int
+        One per dimension: bytes from one element to the next.
+    dtype : np.dtype
+        Element type.
+    device : int
+        Ordinal of the GPU.
+    stream : int
+        Handle of the stream that it belongs to; 1 is the legacy default stream.
     """
 
     __slots__ = ("__weakref__", "_buffer", "device", "dtype", "ptr", "shape", "stream", "strides")
@@ -41,7 +54,7 @@ class DeviceArray:
         ptr: int,
         shape: tuple[int, ...],
         strides: tuple[int, ...],
-        dtype: np.dtype,
+        dtype: np.dtype[Any],
         device: int,
         stream: int,
     ) -> None:
@@ -71,17 +84,19 @@ class DeviceArray:
     def __repr__(self) -> str:
         return f"<pyflowk.DeviceArray shape={self.shape} dtype={self.dtype} device={self.device}>"
 
-    def to_numpy(self) -> np.ndarray:
+    def to_numpy(self) -> np.ndarray[Any, Any]:
         """A copy in host memory, C-contiguous; waits for the work on the array's stream."""
-        if self.strides != contiguous_strides(self.shape, self.dtype.itemsize):
-            from ._permute import permute
-
-            return permute(self, range(self.ndim), stream=self.stream).to_numpy()
-        host = np.empty(self.shape, self.dtype)
-        if host.nbytes:
-            with _driver.current(self.device):
-                _driver.copy_to_host(host.ctypes.data, self.ptr, host.nbytes, self.stream)
-        return host
+        # The bytes from the lowest address to the highest, then a host copy in C order where they are in another order.
+        reaches = [stride * (extent - 1) for stride, extent in zip(self.strides, self.shape)] if self.size else []
+        lowest = sum(reach for reach in reaches if reach < 0)
+        num_bytes = sum(map(abs, reaches)) + self.dtype.itemsize if self.size else 0
+        memory = np.empty(num_bytes, np.uint8)
+        if num_bytes:
+            with driver.current(self.device):
+                driver.copy_to_host(memory.ctypes.data, self.ptr + lowest, num_bytes, self.stream)
+        if self.strides == contiguous_strides(self.shape, self.dtype.itemsize):
+            return np.ndarray(self.shape, self.dtype, memory)
+        return np.ndarray(self.shape, self.dtype, memory, -lowest, self.strides).copy()
 
     def _view(self, offset_bytes: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> DeviceArray:
         """An array over the same memory, strides in bytes; nothing is checked."""
@@ -89,7 +104,7 @@ class DeviceArray:
         return DeviceArray(self._buffer, pointer, shape, strides, np.dtype(dtype), self.device, self.stream)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (_dlpack.CUDA, self.device)
+        return (dlpack.CUDA, self.device)
 
     def __dlpack__(
         self,
@@ -106,12 +121,12 @@ class DeviceArray:
             raise BufferError("stream = 0 is ambiguous in DLPack: pass 1 (legacy default) or 2 (per thread)")
         strides = tuple(stride // self.dtype.itemsize for stride in self.strides)
         versioned = max_version is not None and max_version[0] >= 1
-        capsule = _dlpack.make_capsule(
+        capsule = dlpack.make_capsule(
             self._buffer, self.ptr, self.shape, strides, self.dtype, self.__dlpack_device__(), versioned=versioned
         )
         if stream != -1:
-            with _driver.current(self.device):
-                _driver.make_wait(LEGACY_DEFAULT if stream is None else stream, self.stream)
+            with driver.current(self.device):
+                driver.make_wait(LEGACY_DEFAULT if stream is None else stream, self.stream)
         return capsule
 
     @property
@@ -128,24 +143,31 @@ class DeviceArray:
         }
 
 
-def contiguous_strides(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
-    """Strides of C order, in units of which `itemsize` make an element."""
-    strides = [itemsize] * len(shape)
-    for dimension in range(len(shape) - 1, 0, -1):
-        strides[dimension - 1] = strides[dimension] * max(shape[dimension], 1)
-    return tuple(strides)
+def empty(
+    shape: int | Sequence[int], dtype: DTypeLike, *, device: int | None = None, stream: Stream | None = None
+) -> DeviceArray:
+    """A new C-contiguous array in GPU memory. Its elements are not initialised.
 
+    Parameters
+    ----------
+    shape : int or sequence of int
+        Extents, each >= 0.
+    dtype : dtype-like
+        Any argument of ``np.dtype()``, with elements of 1, 2, 4, 8 or 16 bytes; "bfloat16", "float8_e4m3fn" and
+        "float8_e5m2" where ml_dtypes is installed.
+    device : int, optional
+        Ordinal of the GPU; by default the calling thread's current one.
+    stream : int or stream object, optional
+        The stream that the array belongs to, in any form that `permute` takes; by default the legacy default stream.
 
-def empty(shape: int | Sequence[int], dtype: Any, *, device: int | None = None, stream: Any = None) -> DeviceArray:
-    """A new C-contiguous array whose elements hold anything.
-
-    shape   extents, each >= 0
-    dtype   what np.dtype() takes; "bfloat16", "float8_e4m3fn" and "float8_e5m2" where ml_dtypes is installed
-    device  ordinal of the GPU; None: this thread's current one
-    stream  the stream that the array belongs to, in any form that permute() takes; None: the legacy default stream
-
-    Raises ValueError (a negative extent), TypeError (a dtype not of 1, 2, 4, 8 or 16 bytes), FlowkError (NO_DEVICE: no
-    driver, no such GPU, no cuda.core), and cuda.core's own error when memory runs out.
+    Raises
+    ------
+    ValueError
+        An extent is negative.
+    TypeError
+        An element of `dtype` is not 1, 2, 4, 8 or 16 bytes.
+    FlowkError
+        NO_DEVICE: no driver, no such GPU, or no cuda.core. Where memory runs out, cuda.core's own error is raised.
     """
     extents = tuple(map(operator.index, shape if isinstance(shape, (Sequence, np.ndarray)) else (shape,)))
     if min(extents, default=0) < 0:
@@ -160,22 +182,27 @@ def empty(shape: int | Sequence[int], dtype: Any, *, device: int | None = None, 
     return DeviceArray(buffer, pointer, extents, strides, numpy_type, ordinal, handle)
 
 
-def asarray(a: Any, *, device: int | None = None, stream: Any = None) -> DeviceArray:
-    """A new DeviceArray with a copy of `a`, anything np.asarray() takes; returns when the copy is done.
+def asarray(a: Any, *, device: int | None = None, stream: Stream | None = None) -> DeviceArray:
+    """A new DeviceArray with a copy of `a`; returns when the copy is done.
 
-    `device`, `stream` and what is raised: as empty().
+    Parameters
+    ----------
+    a : array-like
+        Any argument of ``np.asarray()``.
+    device, stream : optional
+        As in `empty`, which also lists what is raised.
     """
     host = np.ascontiguousarray(a).reshape(np.shape(a))  # ascontiguousarray makes rank 0 rank 1
     array = empty(host.shape, host.dtype, device=device, stream=stream)
     if host.nbytes:
-        with _driver.current(array.device):
-            _driver.copy_to_device(array.ptr, host.ctypes.data, host.nbytes, array.stream)
+        with driver.current(array.device):
+            driver.copy_to_device(array.ptr, host.ctypes.data, host.nbytes, array.stream)
     return array
 
 
 def _choose_device(device: int | None) -> int:
-    ordinal = (_driver.current_device() or 0) if device is None else operator.index(device)
-    count = _driver.device_count()
+    ordinal = (driver.current_device() or 0) if device is None else operator.index(device)
+    count = driver.device_count()
     if count == 0:
         raise FlowkError(Status.NO_DEVICE, "a DeviceArray needs a GPU: no CUDA driver, or no GPU, is found")
     if not 0 <= ordinal < count:
@@ -193,7 +220,7 @@ def _allocate(num_bytes: int, device: int, stream: int) -> tuple[Any, int]:
         raise FlowkError(
             Status.NO_DEVICE, f"a DeviceArray needs cuda.core 1.0 or newer (pip install cuda-core): {error}"
         ) from error
-    with _driver.current(device):
+    with driver.current(device):
         core_device = core.Device(device)
         core_device.set_current()
         core_stream = default_streams.get(stream) or core.Stream.from_handle(stream)

@@ -15,8 +15,8 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from . import _abi, _driver
-from ._errors import FlowkError
+from . import abi, driver
+from .errors import FlowkError
 
 FILE_NAMES = {"cuda": "libflowk.so.1", "simt": "libflowk_simt.so"}
 
@@ -41,12 +41,12 @@ def for_device(device: int | None, name: str) -> Any:
             raise TypeError(
                 f"{name} is {place}, but FLOWK_LIBRARY={os.environ['FLOWK_LIBRARY']} takes {needs} arrays only"
             )
-        if device is not None and _driver.device_count() <= device:
+        if device is not None and driver.device_count() <= device:
             raise FlowkError(
-                _abi.Status.NO_DEVICE, f"{name} is on device {device}, but {_driver.device_count()} devices are found"
+                abi.Status.NO_DEVICE, f"{name} is on device {device}, but {driver.device_count()} devices are found"
             )
         library = open_backend(backend)
-        if device is not None and _driver.device_count() > 1:
+        if device is not None and driver.device_count() > 1:
             library = _OnDevice(library, device)
         loaded[device] = library
     return library
@@ -66,7 +66,7 @@ def open_backend(backend: str) -> ctypes.CDLL:
             tried.append(path)
         message = f"{FILE_NAMES[backend]} is not found (looked for {', '.join(tried)}); FLOWK_LIBRARY can name its path"
         if backend == "cuda":
-            raise FlowkError(_abi.Status.NO_DEVICE, f"this pyflowk has no GPU library: {message}")
+            raise FlowkError(abi.Status.NO_DEVICE, f"this pyflowk has no GPU library: {message}")
         raise ImportError(message)
     return _opened[backend]
 
@@ -98,8 +98,10 @@ def _candidates(file_name: str) -> Iterator[str]:
     from importlib.resources import files
 
     # Not only __file__: meson-python's editable install keeps built files elsewhere and answers for them here.
-    installed = files(__package__).joinpath("lib").joinpath(file_name)
-    yield str(installed) if installed.is_file() else os.path.join(os.path.dirname(__file__), "lib", file_name)
+    package = __package__.partition(".")[0]
+    installed = files(package).joinpath("lib").joinpath(file_name)
+    folder = os.path.dirname(os.path.dirname(__file__))
+    yield str(installed) if installed.is_file() else os.path.join(folder, "lib", file_name)
     # Run from a source tree, whose pyflowk/ hides the installed package: that one's libraries.
     with contextlib.suppress(PackageNotFoundError):
         yield str(distribution("pyflowk").locate_file(f"pyflowk/lib/{file_name}"))
@@ -116,11 +118,11 @@ def _open(path: str) -> ctypes.CDLL:
         raise ImportError(f"{path} does not load: {error}") from error
     try:
         version = library.flowk_version()
-        if version != _abi.VERSION:
+        if version != abi.VERSION:
             raise ImportError(
-                f"{path} is flowk {version_text(version)}, this pyflowk needs {version_text(_abi.VERSION)}"
+                f"{path} is flowk {version_text(version)}, this pyflowk needs {version_text(abi.VERSION)}"
             )
-        _abi.declare(library)
+        abi.declare(library)
     except AttributeError as error:
         raise ImportError(f"{path} is not a flowk library: {error}") from error
     return library
@@ -137,9 +139,9 @@ class _OnDevice:
         function, device = getattr(self._library, name), self._device
 
         def call_on_device(*arguments: Any) -> Any:
-            if _driver.current_device() == device:
+            if driver.current_device() == device:
                 return function(*arguments)
-            with _driver.current(device):
+            with driver.current(device):
                 return function(*arguments)
 
         setattr(self, name, call_on_device)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ._abi import DType
+from .._native.abi import DType
 
 _BY_NAME = {
     "bool": DType.BOOL,
@@ -120,3 +120,11 @@ def element_strides(dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...]
                 f"{name} has strides of {strides} bytes, each must be a multiple of its element's {num_bytes} bytes"
             )
     return tuple(stride // num_bytes for stride in strides)
+
+
+def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Strides of C order, in units of 1 / `itemsize` elements: bytes, or elements where `itemsize` is 1."""
+    strides = [itemsize] * len(shape)
+    for dimension in range(len(shape) - 1, 0, -1):
+        strides[dimension - 1] = strides[dimension] * max(shape[dimension], 1)
+    return tuple(strides)

@@ -7,18 +7,23 @@ import ctypes
 import functools
 import re
 import struct
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from . import _driver, _library
-from ._abi import DType, FunctorLaunch
-from ._dtypes import dtype_like, dtype_name, dtype_named, number_type
-from ._elementwise_call import read_operands
-from ._elementwise_layout import Signature, place_operands
-from ._errors import error_of
-from ._jit import Formula, Variable, compile_kernel, kernel_expression, value_type
-from ._promotion import FLOATS, INTEGERS, number_bytes
+from .._arrays.dtypes import dtype_like, dtype_name, dtype_named, number_type
+from .._arrays.kinds import Signature
+from .._native import driver
+from .._native import library as native
+from .._native.abi import DType, FunctorLaunch
+from .._native.errors import error_of
+from .._pipeline import inspect, no_array
+from .jit import Formula, Variable, compile_kernel, kernel_expression, value_type
+from .layout import place_operands
+from .promotion import FLOATS, INTEGERS, number_bytes
+
+if TYPE_CHECKING:
+    from .._typing import Array, Number, Stream
 
 _MOST_ARRAYS = 3
 _LAUNCH_BYTES, _PARAMS_OFFSET = ctypes.sizeof(FunctorLaunch), FunctorLaunch.params.offset
@@ -41,7 +46,7 @@ _KERNELS = (
 
 
 class Parameter(NamedTuple):
-    """`T x`: `dtype` is None where the type is one letter, which any type may stand for."""
+    """`T x`: `dtype` is None where the type is one letter."""
 
     name: str
     type_name: str
@@ -49,7 +54,7 @@ class Parameter(NamedTuple):
 
 
 class Binding(NamedTuple):
-    """A formula with all types known, and what a call on operands of these shapes and strides passes."""
+    """A formula with all types known, and the arguments of calls on operands of these shapes and strides."""
 
     formula: Formula
     arrays: tuple[int, ...]  # which operands are arrays
@@ -67,26 +72,41 @@ class Binding(NamedTuple):
 
 
 class ElementwiseKernel:
-    """A function `out = formula(inputs)`, compiled at run time for the GPU, with NumPy's broadcasting:
+    """An elementwise function from a formula in C++, compiled at run time for the GPU, with NumPy's broadcasting::
 
         fused = pyflowk.ElementwiseKernel("T x, T y, float32 a", "T z", "z = a * x * y + 1")
         z = fused(x, y, 0.5)
 
-    in_params   `type name` of each input, with commas between: types are NumPy's names (`float32`, `bfloat16`), or one
-                letter for a type that the arrays passed decide; all parameters of the same letter have the same type.
-                To 3 of the inputs are arrays, with any strides, the others Python numbers or NumPy scalars.
-    out_params  the same of the one output
-    operation   C++ statements that set the output from the inputs, element by element; the letters are types in them.
-                Floats of 8 and 16 bits are computed with as float and rounded once. The CUDA math functions are there.
-    name        of the kernel, for the compiler's messages and for profilers
-    preamble    C++ that stands before the kernel: functions, constants, #include
+    Parameters
+    ----------
+    in_params : str
+        ``type name`` of each input, separated by commas. A type is NumPy's name (`float32`, `bfloat16`), or one letter
+        for a type that the arrays passed decide; parameters with the same letter have the same type. Up to 3 of the
+        inputs are arrays, with any strides; the others are Python numbers or NumPy scalars.
+    out_params : str
+        The same for the one output.
+    operation : str
+        C++ statements that set the output from the inputs, for one element; the letters are types in them. Floats of 8
+        and 16 bits are computed in float and rounded once. The CUDA math functions are available.
+    name : str, optional
+        Of the kernel, in the compiler's messages and in profilers.
+    preamble : str, optional
+        C++ before the kernel: functions, constants, #include.
 
-    The strings mean what they mean to cupy.ElementwiseKernel, but for `raw` parameters, the index `i`, several outputs
-    and complex types, which are not taken. A type is compiled for when it is first met: in about a second, or from
-    cuda.core's program cache on disk; do so once before a graph capture.
+    Raises
+    ------
+    ImportError
+        NVRTC is missing: ``pip install 'pyflowk[jit]'``.
+    FlowkValueError
+        The formula does not compile; the text is the compiler's.
+    TypeError
+        The arrays are on the host.
 
-    It needs NVRTC: `pip install 'pyflowk[jit]'`. ImportError says so where it is missing, FlowkValueError has the
-    compiler's words where the formula does not compile, and host arrays are a TypeError.
+    Notes
+    -----
+    The strings mean what they mean to cupy.ElementwiseKernel. `raw` parameters, the index `i`, several outputs and
+    complex types are not taken. A formula is compiled once per combination of types, in about a second, or read from
+    cuda.core's program cache on disk; call it once before a graph capture.
     """
 
     def __init__(
@@ -114,27 +134,27 @@ class ElementwiseKernel:
     def __repr__(self) -> str:
         return f"<pyflowk.ElementwiseKernel {self.__name__}>"
 
-    def __call__(self, *operands: Any, out: Any = None, stream: Any = None) -> Any:
-        """The formula of `operands`, written to `out` (as its last operand too) or to a new array of the first one's
-        kind; `stream` as in permute()."""
+    def __call__(self, *operands: Array | Number, out: Array | None = None, stream: Stream | None = None) -> Any:
+        """Applies the formula to `operands`, and writes to `out`, which may also be the last operand, or to a new array
+        of the first array's kind. `stream` as in `permute`."""
         if len(operands) == len(self._names) + 1 and out is None:
             *operands, out = operands
         if len(operands) != len(self._names):
             raise TypeError(f"{self.__name__} takes {len(self._names)} inputs, {len(operands)} were given")
-        operands = tuple(operands)
-        read = read_operands(self._names, operands, out, stream)
-        x, device, handle = operands[read.first], read.device, read.handle
+        read = inspect(self._names, tuple(operands), out, stream)
+        x, device, handle = read.x, read.device, read.stream
+        name = next(name for name, operand in zip(self._names, operands) if operand is x)
         if device is None:
-            raise TypeError(f"{self.__name__} runs on a GPU only, but {self._names[read.first]} is a host array")
+            raise TypeError(f"{self.__name__} runs on a GPU only, but {name} is a host array")
         binding = self._bind(read.signatures, read.out_signature)
-        library = _library.loaded.get(device) or _library.for_device(device, self._names[read.first])
+        library = native.loaded.get(device) or native.for_device(device, name)
         written, out_pointer = out, read.out_pointer
         if out is None:
             written, out_pointer = read.source.empty(x, binding.out_shape, binding.out_dtype, device, handle)
         pointers = [out_pointer, *(read.pointers[index] for index in binding.arrays)]
         members = [_member(operands[index], code, self._names[index]) for index, code in binding.numbers]
         factory = struct.pack(binding.number_format, *members)
-        with _driver.current(device):
+        with driver.current(device):
             self._run(library, binding, pointers, factory, device, handle)
         for after in read.afters:
             after(handle)
@@ -158,7 +178,7 @@ class ElementwiseKernel:
                 kernel = binding.kernels.get(key)
                 if kernel is None:
                     kernel = binding.kernels[key] = self._kernel(binding.formula, *key)
-                _driver.launch(
+                driver.launch(
                     *(kernel, launch.num_blocks, launch.num_threads, launch.shared_bytes, stream),
                     *(address + _PARAMS_OFFSET, factory),
                 )
@@ -169,16 +189,18 @@ class ElementwiseKernel:
         kernel = _KERNELS[kernel_index]
         key = (formula, kernel, pack_elements, device)
         if key not in self._kernels:
-            code = compile_kernel(formula, kernel, pack_elements, _driver.architecture(device))
+            code = compile_kernel(formula, kernel, pack_elements, driver.architecture(device))
             loaded = code.get_kernel(kernel_expression(formula, kernel, pack_elements))
             handle = int(loaded.handle)
-            _driver.allow_shared_memory(handle, device)
+            driver.allow_shared_memory(handle, device)
             self._kernels[key] = (handle, loaded)
         return self._kernels[key][0]
 
     def _bound(self, operands: tuple[Signature, ...], out: Signature | None) -> Binding:
         """Finds the types. An operand is (shape, strides, dtype) of an array, or the type of a number."""
         arrays = tuple(index for index, operand in enumerate(operands) if isinstance(operand, tuple))
+        if None in operands:
+            raise no_array(self._names[operands.index(None)], None, "array or a number")
         if len(arrays) > _MOST_ARRAYS:
             raise ValueError(f"{self.__name__} got {len(arrays)} arrays, must be at most {_MOST_ARRAYS}")
         types = self._types(operands, arrays, out)

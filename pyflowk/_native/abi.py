@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""flowk.h in ctypes: its enums and, as one table, the prototype of every function. tests/test_abi.py holds it to it."""
+"""flowk.h in ctypes: its enums, its structs and one table of prototypes. tests/test_abi.py compares it with flowk.h."""
 
 from __future__ import annotations
 
 import ctypes
-from enum import Enum, IntEnum
+from enum import IntEnum
 
 # FLOWK_VERSION and FLOWK_MAX_RANK of the header that this file mirrors.
 VERSION = 100
 MAX_RANK = 32
-# FLOWK_NUMBER: or'd to an input's dtype.
+# FLOWK_NUMBER: a flag in an input's dtype.
 NUMBER = 256
 
 
 class Status(IntEnum):
-    """`flowk_status`: what a call came to."""
+    """`flowk_status`: the outcome of a call."""
 
     SUCCESS = 0
     INVALID_ARGUMENT = 1
@@ -49,75 +49,7 @@ class DType(IntEnum):
     COMPLEX64 = 16
     COMPLEX128 = 17
 
-    __hash__ = int.__hash__  # Enum has one in Python, ten times as slow
-
-
-class UnaryOp(Enum):
-    """`flowk_unary_op`: an operation of one operand; flowk/elementwise_ops.h has the formulas."""
-
-    COPY = 1
-    ABS = 2
-    NEG = 3
-    SQUARE = 4
-    SQRT = 5
-    RSQRT = 6
-    RECIPROCAL = 7
-    EXP = 8
-    LOG = 9
-    SIN = 10
-    COS = 11
-    TANH = 12
-    SIGMOID = 13
-    RELU = 14
-    LEAKY_RELU = 15
-    ELU = 16
-    GELU = 17
-    GELU_TANH = 18
-    SILU = 19
-    SOFTPLUS = 20
-    FLOOR = 21
-    CEIL = 22
-    ROUND = 23
-    CLAMP = 24
-    SCALE = 25
-    IS_NAN = 26
-    LOGICAL_NOT = 27
-
-
-class BinaryOp(Enum):
-    """`flowk_binary_op`: an operation of two operands."""
-
-    ADD = 1
-    SUB = 2
-    MUL = 3
-    DIV = 4
-    POW = 5
-    MIN = 6
-    MAX = 7
-    EQUAL = 8
-    NOT_EQUAL = 9
-    LESS = 10
-    LESS_EQUAL = 11
-    GREATER = 12
-    GREATER_EQUAL = 13
-    BITWISE_AND = 14
-    BITWISE_OR = 15
-    BITWISE_XOR = 16
-    RELU_GRAD = 17
-    GELU_GRAD = 18
-    GELU_TANH_GRAD = 19
-    SILU_GRAD = 20
-    SILU_MUL = 21
-
-
-class TernaryOp(Enum):
-    """`flowk_ternary_op`: an operation of three operands."""
-
-    FMA = 1
-    WHERE = 2
-    CLAMP_BY = 3
-    LERP = 4
-    ADD_MULTIPLY = 5
+    __hash__ = int.__hash__  # Enum's is written in Python and takes ten times as long
 
 
 class TensorPointer(ctypes.c_void_p):
@@ -165,7 +97,7 @@ class SoftmaxMaskPointer(ctypes.c_void_p):
 
 
 class SoftmaxMask(ctypes.Structure):
-    """`flowk_softmax_mask`: which columns a softmax keeps, and what it adds to them."""
+    """`flowk_softmax_mask`: which columns a softmax masks out, and the bias."""
 
     _fields_ = [
         ("struct_bytes", ctypes.c_size_t),
@@ -219,7 +151,7 @@ _prelu_backward = [
     *(_dtype, _dtype),
 ]
 _strided = [TensorPointer, Int64Pointer]
-# What the softmax functions have in common: rank, shape, scale, mask, log_softmax.
+# rank, shape, scale, mask, log_softmax: of every softmax function
 _softmax = [ctypes.c_int32, Int64Pointer, ctypes.c_double, SoftmaxMaskPointer, ctypes.c_int32]
 _masked_softmax = [*_strided, _dtype, *_strided, _dtype, *_softmax]  # x, y
 _masked_softmax_backward = [*_strided, *_strided, _dtype, *_strided, _dtype, *_softmax]  # dy, y, dx

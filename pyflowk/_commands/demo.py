@@ -10,12 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import _driver, _library
-from ._errors import FlowkError
-from ._explain import explain
-from ._memory import asarray, empty
-from ._permute import permute
-from ._stream import LEGACY_DEFAULT
+from .. import asarray, empty, explain, permute
+from .._arrays.stream import LEGACY_DEFAULT
+from .._native import driver, library
+from .._native.errors import FlowkError
 
 
 class Case(NamedTuple):
@@ -39,19 +37,18 @@ CASES = (
 def run_demo() -> bool:
     """Runs every case on the first GPU, or on the CPU where there is none; whether all results were right."""
     on_device = _has_usable_device()
-    _library.for_device(0 if on_device else None, "the demo's x")
-    library = _library.open_backend("cuda" if on_device else "simt")
-    print(f"{library._name}: {library.flowk_build_info().decode()}")
+    library.for_device(0 if on_device else None, "the demo's x")
+    opened = library.open_backend("cuda" if on_device else "simt")
+    print(f"{opened._name}: {opened.flowk_build_info().decode()}")
     if on_device:
-        print(f"On {_driver.device_name(0)}. GB/s count bytes read and bytes written; copy is flowk's own, same bytes.")
+        print(f"On {driver.device_name(0)}. GB/s count bytes read and bytes written; copy is flowk's own, same bytes.")
     else:
-        print("On the CPU: the library's kernels, thread by thread, on an executor. It shows that they are right; the")
-        print("speed is for a GPU to show.")
+        print("On the CPU: the same kernels, thread by thread, on an executor: it checks results, not speed.")
     return all([_run_case(case, on_device) for case in CASES])
 
 
 def _has_usable_device() -> bool:
-    if _driver.device_count() == 0 or _library.allowed_backend() == "simt":
+    if driver.device_count() == 0 or library.allowed_backend() == "simt":
         return False
     try:
         permute(asarray(np.zeros((2, 2), np.float32), device=0), (1, 0)).to_numpy()
@@ -94,14 +91,14 @@ def _time_ms(call: Callable[[], Any], on_device: bool, num_calls: int = 20) -> f
         start = time.perf_counter()
         call()
         return (time.perf_counter() - start) * 1e3
-    with _driver.current(0):
-        start_event, end_event = _driver.create_event(timing=True), _driver.create_event(timing=True)
+    with driver.current(0):
+        start_event, end_event = driver.create_event(timing=True), driver.create_event(timing=True)
         call()
-        _driver.record_event(start_event, LEGACY_DEFAULT)
+        driver.record_event(start_event, LEGACY_DEFAULT)
         for _ in range(num_calls):
             call()
-        _driver.record_event(end_event, LEGACY_DEFAULT)
-        ms = _driver.elapsed_ms(start_event, end_event) / num_calls
-        _driver.destroy_event(start_event)
-        _driver.destroy_event(end_event)
+        driver.record_event(end_event, LEGACY_DEFAULT)
+        ms = driver.elapsed_ms(start_event, end_event) / num_calls
+        driver.destroy_event(start_event)
+        driver.destroy_event(end_event)
     return ms

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from . import _driver
+from .._native import driver
 
 LEGACY_DEFAULT = 1  # cudaStreamLegacy, which DLPack and CAI also write as 1
 
@@ -42,11 +42,11 @@ def hold_until_done(stream: int, owner: Any) -> None:
             entry = _held.popleft()  # out first, so that no other thread destroys the event too
         except IndexError:
             break
-        if not _driver.event_is_done(entry[0]):
+        if not driver.event_is_done(entry[0]):
             _held.appendleft(entry)
             break
-        _driver.destroy_event(entry[0])
-    if not _driver.is_capturing(stream):
-        event = _driver.create_event()
-        _driver.record_event(event, stream)
+        driver.destroy_event(entry[0])
+    if not driver.is_capturing(stream):
+        event = driver.create_event()
+        driver.record_event(event, stream)
         _held.append((event, owner))

@@ -19,7 +19,7 @@ import struct
 from collections.abc import Iterable
 from typing import Any
 
-from ._abi import DType
+from .._native.abi import DType
 
 INTEGERS = frozenset(DType(code) for code in range(DType.INT8, DType.UINT64 + 1))
 FLOATS = frozenset({DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64, DType.FLOAT8_E4M3, DType.FLOAT8_E5M2})
