@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +24,6 @@ from ._native.errors import different_devices, error_of
 # the range of addresses that the library accepts.
 UNALLOCATED = 1 << 58
 _TEXT_BYTES = 4096
-_UNKNOWN = object()  # the device, before the first array is read
 
 
 class Listener:
@@ -35,87 +34,55 @@ class Plan(NamedTuple):
     """What the arrays' shapes, strides and dtypes determine about a call.
 
     function   name of the C function
-    arguments  (pointers of the inputs, pointer of the output, values) -> the C arguments, without the stream
+    arguments  (pointers of the inputs, pointer of the output, values, stream) -> the C arguments
     out_shape  shape of a new output
     out_dtype  dtype of a new output
     order      dimensions of a new output from the outermost in memory to the innermost; None is C order
-    steps      None, or what replaces the C call: (operation, inputs, out, stream, options, values, readings) -> result
+    steps      None, or (Readings, Call) -> result: replaces the allocation and the C call
     """
 
     function: str
-    arguments: Callable[[list[Any], int, tuple[Any, ...]], tuple[Any, ...]]
+    arguments: Callable[[Sequence[Any], int, tuple[Any, ...], Any], tuple[Any, ...]]
     out_shape: tuple[int, ...]
     out_dtype: Any
     order: tuple[int, ...] | None = None
-    steps: Callable[..., Any] | None = None
+    steps: Callable[[Readings, Call], Any] | None = None
 
 
 class Operation:
     """`plan(signatures, out_signature, options)` makes and caches the Plan of a call on parameters called `names`."""
 
-    __slots__ = ("names", "plan")
+    __slots__ = ("names", "out_name", "plan")
 
-    def __init__(self, names: tuple[str, ...], plan: Callable[..., Plan], num_plans: int = 4096) -> None:
+    def __init__(self, names: tuple[str, ...], plan: Callable[..., Plan], out_name: str = "out") -> None:
         self.names = names
-        self.plan = functools.lru_cache(maxsize=num_plans)(plan)  # one entry is about 2 KB
+        self.out_name = out_name
+        self.plan = functools.lru_cache(maxsize=4096)(plan)  # one entry is about 2 KB
 
 
 class Readings(NamedTuple):
-    """What a call's arrays say of themselves. In the lists the entry of a number is the number and its type."""
+    """What a call's arrays say of themselves. The pointer of a number is the number, its signature the type."""
 
+    library: Any
     source: Any  # the kind of the first array, and of the result
     x: Any  # the first array
     stream: int
     device: int | None
-    pointers: list[Any]
+    pointers: Sequence[Any]
     signatures: tuple[Signature, ...]
     out_pointer: int
     out_signature: Signature | None
-    afters: list[After]
 
 
-def inspect(names: tuple[str, ...], inputs: tuple[Any, ...], out: Any, stream: Any, out_name: str = "out") -> Readings:
-    """Reads every array of a call. TypeError or ValueError where one is no array, or lies on another device."""
-    x = inputs[0]
-    source = ARRAYS.get(type(x))
-    if source is None:
-        x, source = _first_array(names, inputs)
-    target = None if out is None else ARRAYS.get(type(out)) or find_array_kind(out, out_name)
-    if stream is not None and stream.__class__ is not Listener:
-        handle = stream if stream.__class__ is int else stream_handle(stream)
-    elif target is None or source.follows_current_stream:
-        handle = source.stream_of(x)
-    else:
-        handle = target.stream_of(out)
-    pointers: list[Any] = []
-    signatures: list[Signature] = []
-    afters: list[After] = []
-    device: Any = _UNKNOWN
-    for operand, name in zip(inputs, names):
-        kind = OPERANDS.get(type(operand)) or find_operand_kind(operand, name)
-        pointer, signature, place, after = kind.read(operand, name, handle)
-        if place != device and place is not ANYWHERE:
-            if device is not _UNKNOWN:
-                first = next(n for n, one in zip(names, inputs) if one is x)
-                raise different_devices(first, device, name, place)
-            device = place
-        pointers.append(pointer)
-        signatures.append(signature)
-        if after is not None:
-            afters.append(after)
-    if target is None:
-        return tuple.__new__(
-            Readings, (source, x, handle, device, pointers, tuple(signatures), UNALLOCATED, None, afters)
-        )
-    out_pointer, out_signature, place, after = target.read_out(out, out_name, handle)
-    if place != device:
-        first = next(n for n, one in zip(names, inputs) if one is x)
-        raise different_devices(first, device, out_name, place)
-    if after is not None:
-        afters.append(after)
-    return tuple.__new__(
-        Readings, (source, x, handle, device, pointers, tuple(signatures), out_pointer, out_signature, afters)
-    )
+class Call(NamedTuple):
+    """The arguments of call()."""
+
+    operation: Operation
+    inputs: tuple[Any, ...]
+    out: Any
+    stream: Any
+    options: Any
+    values: tuple[Any, ...]
 
 
 def call(
@@ -126,29 +93,86 @@ def call(
     options: Any = None,
     values: tuple[Any, ...] = (),
 ) -> Any:
-    """Runs `operation` on `inputs`, an array each, a number or None where its plan takes that.
+    """Runs `operation` on `inputs`: arrays, and where its plan takes them numbers or None.
 
-    `options` are what the plan depends on besides the arrays; `values` are passed to the C function as they are.
-    Returns `out`, or where that is None a new array of the first array's kind; with a Listener as `stream` the plan as
-    text.
+    `options` are what the plan depends on besides the arrays; `values` are passed on as they are. Returns `out`, or
+    where that is None a new array of the first array's kind; with a Listener as `stream` the plan as text.
+
+    Raises TypeError or ValueError where an argument is not an array or lies on another device, and what the plan
+    raises, before anything is allocated; FlowkError for a status of the library.
     """
-    readings = inspect(operation.names, inputs, out, stream)
-    source, x, handle, device, pointers, signatures, out_pointer, out_signature, afters = readings
+    # On the path of every call: about 2 us besides what the C call and the framework take.
+    names, x = operation.names, inputs[0]
+    first, source = 0, ARRAYS.get(type(x))
+    if source is None:
+        first, x, source = _first_array(names, inputs)
+    target = None if out is None else ARRAYS.get(type(out)) or find_array_kind(out, operation.out_name)
+    if stream is None or stream.__class__ is Listener:
+        follows_x = target is None or source.follows_current_stream
+        handle = source.stream_of(x) if follows_x else target.stream_of(out)
+    else:
+        handle = stream_handle(stream)
+    pointer, signature, device, after = source.read(x, names[first], handle)
+    afters = () if after is None else (after,)
+    if len(inputs) == 1:
+        pointers, signatures = (pointer,), (signature,)
+    else:
+        pointers, signatures, afters = _read_others(names, inputs, first, handle, pointer, signature, device, afters)
+    if target is None:
+        out_pointer, out_signature = UNALLOCATED, None
+    else:
+        out_pointer, out_signature, place, after = target.read_out(out, operation.out_name, handle)
+        if place != device:
+            raise different_devices(names[first], device, operation.out_name, place)
+        if after is not None:
+            afters = (*afters, after)
     function, arguments, out_shape, out_dtype, order, steps = operation.plan(signatures, out_signature, options)
-    library = native.loaded.get(device) or native.for_device(device, _name_of(operation.names, inputs, x))
+    library = native.loaded.get(device) or native.for_device(device, names[first])
     if steps is not None:
-        return steps(operation, inputs, out, stream, options, values, readings)
-    if stream.__class__ is Listener:
-        return plan_text(library, function, arguments(pointers, out_pointer, values))
-    written = out
-    if out is None:
-        written, out_pointer = new_array(source, x, out_shape, out_dtype, order, device, handle)
-    status = getattr(library, function)(*arguments(pointers, out_pointer, values), handle)
-    if status:
-        raise error_of(library, status)
+        readings = Readings(library, source, x, handle, device, pointers, signatures, out_pointer, out_signature)
+        result = steps(readings, Call(operation, inputs, out, stream, options, values))
+    elif stream.__class__ is Listener:
+        return plan_text(library, function, arguments(pointers, out_pointer, values, None)[:-1])
+    else:
+        result = out
+        if target is None:
+            result, out_pointer = new_array(source, x, out_shape, out_dtype, order, device, handle)
+        status = getattr(library, function)(*arguments(pointers, out_pointer, values, handle))
+        if status:
+            raise error_of(library, status)
+        if target is None:
+            result = source.result(x, result)
     for after in afters:
         after(handle)
-    return source.result(x, written) if out is None else out
+    return result
+
+
+def _read_others(
+    names: tuple[str, ...],
+    inputs: tuple[Any, ...],
+    first: int,
+    stream: int,
+    pointer: int,
+    signature: Signature,
+    device: int | None,
+    afters: tuple[After, ...],
+) -> tuple[list[Any], tuple[Signature, ...], tuple[After, ...]]:
+    """Pointers, signatures and afters of all inputs; those of the one with index `first` are given."""
+    pointers, signatures = [], []
+    for index, operand in enumerate(inputs):
+        if index == first:
+            pointers.append(pointer)
+            signatures.append(signature)
+            continue
+        kind = OPERANDS.get(type(operand)) or find_operand_kind(operand, names[index])
+        own_pointer, own_signature, place, after = kind.read(operand, names[index], stream)
+        if place != device and place is not ANYWHERE:
+            raise different_devices(names[first], device, names[index], place)
+        pointers.append(own_pointer)
+        signatures.append(own_signature)
+        if after is not None:
+            afters = (*afters, after)
+    return pointers, tuple(signatures), afters
 
 
 def new_array(
@@ -183,16 +207,12 @@ def no_array(name: str, signature: Signature, wanted: str = "array") -> TypeErro
     return TypeError(f"{name} is a {kind.__name__}, must be an {wanted}")
 
 
-def _name_of(names: tuple[str, ...], inputs: tuple[Any, ...], x: Any) -> str:
-    return next(name for name, operand in zip(names, inputs) if operand is x)
-
-
-def _first_array(names: tuple[str, ...], inputs: tuple[Any, ...]) -> tuple[Any, Any]:
-    """The first input that is an array, and its kind."""
-    for name, operand in zip(names, inputs):
-        kind = OPERANDS.get(type(operand)) or find_operand_kind(operand, name)
+def _first_array(names: tuple[str, ...], inputs: tuple[Any, ...]) -> tuple[int, Any, Any]:
+    """(Index of the first input that is an array, the array, its kind)."""
+    for index, operand in enumerate(inputs):
+        kind = OPERANDS.get(type(operand)) or find_operand_kind(operand, names[index])
         if kind.is_array:
-            return operand, kind
+            return index, operand, kind
     if len(names) == 1:
         raise TypeError(f"{names[0]} is a {type(inputs[0]).__name__}, must be an array")
     raise TypeError(f"{', '.join(names[:-1])} and {names[-1]} are numbers, one at least must be an array")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from ctypes import c_double, c_int, c_int32
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,17 +17,16 @@ from .._arrays.dtypes import contiguous_strides, dtype_like, dtype_name, number_
 from .._arrays.kinds import PROTOCOL, Geometry, Signature
 from .._arrays.stream import hold_until_done
 from .._native import driver
-from .._native import library as native
 from .._native.abi import NUMBER, DType, Int64Pointer
 from .._native.operations import OPERATIONS, UnaryOp
-from .._pipeline import UNALLOCATED, Listener, Operation, Plan, Readings, call, no_array, plan_text
+from .._pipeline import UNALLOCATED, Call, Listener, Operation, Plan, Readings, call, no_array, plan_text
 from .layout import place_operands
 from .promotion import INTEGERS, number_as, number_bytes
 from .resolution import Op, resolve, takes_out
 
 # The library takes parameters as float64, which holds every integer up to this one.
 LARGEST_PARAMETER = 2**53
-_NO_PARAMETER = c_double(0)
+_ZERO = c_double(0)  # for a parameter that the operation does not have
 
 
 class Elementwise(Operation):
@@ -72,31 +71,16 @@ class Elementwise(Operation):
         types = [c_int(code if index in arrays else number_as(code) | NUMBER) for index, code in enumerate(needed)]
         strides = [_pointer(address) for address in addresses]
         written = (strides[0], c_int(out_type), c_int32(len(out_shape)), _pointer(shape_address))
-        layout = _Layout(
-            c_int(op.value), tuple(zip(strides[1:], types)), written, _numbers(operands, needed), out_type, keep
-        )
+        operand_types = [(strides[1 + index], types[index]) for index in range(len(operands))]
+        numbers = tuple((i, needed[i]) for i, operand in enumerate(operands) if not isinstance(operand, tuple))
         conversions = tuple((index, needed[index]) for index in arrays if kinds[index] != needed[index])
         steps = None
         if conversions:
             may_reuse = OPERATIONS[op].result == "SAME"
             steps = functools.partial(_convert_first, conversions, out_type if may_reuse else None, out_shape)
-        function, arguments = _FUNCTIONS[len(operands) - 1]
-        return Plan(function, functools.partial(arguments, layout), out_shape, out_dtype, None, steps)
-
-
-class _Layout(NamedTuple):
-    """C values, which pass in half the time of an int; `keep` keeps alive what they point to."""
-
-    op: c_int
-    operands: tuple[tuple[Int64Pointer | None, c_int], ...]  # strides (None is C order) and type
-    written: tuple[Any, ...]  # strides and type of out, rank, shape
-    numbers: tuple[tuple[int, DType], ...]  # the operands that are numbers, and the types that they are rounded to
-    out_type: DType
-    keep: Any
-
-
-def _numbers(operands: tuple[Signature, ...], needed: tuple[DType, ...]) -> tuple[tuple[int, DType], ...]:
-    return tuple((i, needed[i]) for i, operand in enumerate(operands) if not isinstance(operand, tuple))
+        function, arguments_of = _FUNCTIONS[len(operands) - 1]
+        arguments = arguments_of(c_int(op.value), operand_types, written, numbers, out_type, bool(parameters), keep)
+        return Plan(function, arguments, out_shape, out_dtype, None, steps)
 
 
 def _pointer(address: int | None) -> Int64Pointer | None:
@@ -105,36 +89,73 @@ def _pointer(address: int | None) -> Int64Pointer | None:
 
 # ---- C arguments ----------------------------------------------------------------------------------------------------
 
+# Each makes the `arguments` of a Plan from C values, which pass in half the time of an int:
+#   op
+#   operands        strides (None is C order) and type of each operand
+#   written         strides and type of out, rank, shape
+#   numbers         index of each operand that is a number, and the type that it is rounded to
+#   out_type        the type of the result
+#   has_parameters  whether the values are parameters of the formula
+#   keep            keeps alive what the C values point to
 
-def _unary_arguments(layout: _Layout, pointers: list[Any], out: int, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    op, ((x_strides, x_type),), written, _, out_type, _ = layout
-    if not values:
-        return (op, pointers[0], x_strides, x_type, out, *written, _NO_PARAMETER, _NO_PARAMETER)
-    a, b = _checked(values[0], out_type), _checked(values[1], out_type) if len(values) > 1 else _NO_PARAMETER
-    return (op, pointers[0], x_strides, x_type, out, *written, a, b)
+
+def _unary(
+    op: c_int, operands: Any, written: Any, numbers: Any, out_type: DType, has_parameters: bool, keep: Any
+) -> Any:
+    ((x_strides, x_type),), (out_strides, c_out_type, rank, shape) = operands, written
+
+    def without_parameters(pointers: Any, out: int, values: Any, stream: Any) -> tuple[Any, ...]:
+        return op, pointers[0], x_strides, x_type, out, out_strides, c_out_type, rank, shape, _ZERO, _ZERO, stream
+
+    def with_parameters(pointers: Any, out: int, values: Any, stream: Any) -> tuple[Any, ...]:
+        a = _checked(values[0], out_type)
+        b = _checked(values[1], out_type) if len(values) > 1 else _ZERO
+        return op, pointers[0], x_strides, x_type, out, out_strides, c_out_type, rank, shape, a, b, stream
+
+    arguments = with_parameters if has_parameters else without_parameters
+    arguments.keep = keep  # type: ignore[attr-defined]
+    return arguments
 
 
-def _binary_arguments(layout: _Layout, pointers: list[Any], out: int, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    op, ((x_strides, x_type), (y_strides, y_type)), written, numbers, _, _ = layout
+def _binary(
+    op: c_int, operands: Any, written: Any, numbers: Any, out_type: DType, has_parameters: bool, keep: Any
+) -> Any:
+    ((x_strides, x_type), (y_strides, y_type)), (out_strides, c_out_type, rank, shape) = operands, written
+
+    def arguments(pointers: Any, out: int, values: Any, stream: Any) -> tuple[Any, ...]:
+        x, y = _rounded(pointers, numbers) if numbers else pointers
+        return op, x, x_strides, x_type, y, y_strides, y_type, out, out_strides, c_out_type, rank, shape, stream
+
+    arguments.keep = keep  # type: ignore[attr-defined]
+    return arguments
+
+
+def _ternary(
+    op: c_int, operands: Any, written: Any, numbers: Any, out_type: DType, has_parameters: bool, keep: Any
+) -> Any:
+    (x_strides, x_type), (y_strides, y_type), (z_strides, z_type) = operands
+    out_strides, c_out_type, rank, shape = written
+
+    def arguments(pointers: Any, out: int, values: Any, stream: Any) -> tuple[Any, ...]:
+        x, y, z = _rounded(pointers, numbers) if numbers else pointers
+        a = _checked(values[0], out_type) if has_parameters else _ZERO
+        return (
+            *(op, x, x_strides, x_type, y, y_strides, y_type, z, z_strides, z_type),
+            *(out, out_strides, c_out_type, rank, shape, a, stream),
+        )
+
+    arguments.keep = keep  # type: ignore[attr-defined]
+    return arguments
+
+
+_FUNCTIONS = (("flowk_unary", _unary), ("flowk_binary", _binary), ("flowk_ternary", _ternary))
+
+
+def _rounded(pointers: list[Any], numbers: tuple[tuple[int, DType], ...]) -> list[Any]:
+    """The pointers, with each number as its bytes."""
     for index, code in numbers:
         pointers[index] = _number_bytes(pointers[index], code)
-    return (op, pointers[0], x_strides, x_type, pointers[1], y_strides, y_type, out, *written)
-
-
-def _ternary_arguments(layout: _Layout, pointers: list[Any], out: int, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    op, ((x_strides, x_type), (y_strides, y_type), (z_strides, z_type)), written, numbers, out_type, _ = layout
-    for index, code in numbers:
-        pointers[index] = _number_bytes(pointers[index], code)
-    x, y, z = pointers
-    a = _checked(values[0], out_type) if values else _NO_PARAMETER
-    return (op, x, x_strides, x_type, y, y_strides, y_type, z, z_strides, z_type, out, *written, a)
-
-
-_FUNCTIONS = (
-    ("flowk_unary", _unary_arguments),
-    ("flowk_binary", _binary_arguments),
-    ("flowk_ternary", _ternary_arguments),
-)
+    return pointers
 
 
 def types_of(*parameters: Any) -> tuple[type, ...]:
@@ -177,51 +198,40 @@ def _convert_first(
     conversions: tuple[tuple[int, DType], ...],
     reused_type: DType | None,
     out_shape: tuple[int, ...],
-    operation: Elementwise,
-    inputs: tuple[Any, ...],
-    out: Any,
-    stream: Any,
-    parameters: tuple[type, ...] | None,
-    values: tuple[Any, ...],
-    readings: Readings,
+    read: Readings,
+    made: Call,
 ) -> Any:
-    """The steps of a Plan: converts operands, then calls `operation` on arrays that need no conversion. The result may
-    take a converted operand's place where that has the type `reused_type`."""
-    if stream.__class__ is Listener:
-        return _explain_converted(conversions, operation, inputs, parameters, values, readings)
-    converted, target = list(inputs), out
+    """The steps of a Plan: converts operands, then calls the operation on arrays that need no conversion. The result
+    may take a converted operand's place where that has the type `reused_type`."""
+    if made.stream.__class__ is Listener:
+        return _explain_converted(conversions, read, made)
+    converted, target = list(made.inputs), made.out
     for index, code in conversions:
-        array = call(conversion(operation.names[index], code), inputs[index : index + 1], None, readings.stream)
+        name, operand = made.operation.names[index], made.inputs[index]
+        array = call(conversion(name, code), (operand,), None, read.stream)
         converted[index] = array
         # Of the result's kind: JAX's arrays may not be written.
-        is_writable = inputs[index] is readings.x and readings.source is not PROTOCOL
-        if out is None and is_writable and code == reused_type and tuple(readings.signatures[index][0]) == out_shape:
+        is_writable = operand is read.x and read.source is not PROTOCOL
+        if made.out is None and is_writable and code == reused_type and tuple(read.signatures[index][0]) == out_shape:
             target = array
-    result = call(operation, tuple(converted), target, readings.stream, parameters, values)
-    if readings.device is not None:
-        with driver.current(readings.device):
-            hold_until_done(readings.stream, converted)
+    result = call(made.operation, tuple(converted), target, read.stream, made.options, made.values)
+    if read.device is not None:
+        with driver.current(read.device):
+            hold_until_done(read.stream, converted)
     return result
 
 
-def _explain_converted(
-    conversions: tuple[tuple[int, DType], ...],
-    operation: Elementwise,
-    inputs: tuple[Any, ...],
-    parameters: tuple[type, ...] | None,
-    values: tuple[Any, ...],
-    readings: Readings,
-) -> str:
-    texts, pointers, signatures = [], readings.pointers, list(readings.signatures)
+def _explain_converted(conversions: tuple[tuple[int, DType], ...], read: Readings, made: Call) -> str:
+    texts, pointers, signatures = [], list(read.pointers), list(read.signatures)
     for index, code in conversions:
-        name = operation.names[index]
+        name = made.operation.names[index]
         shape, _, dtype = signatures[index]
         texts.append(f"{name} is converted to {dtype_name(code)} first:")
-        texts.append(call(conversion(name, code), inputs[index : index + 1], None, Listener()))
+        texts.append(call(conversion(name, code), (made.inputs[index],), None, Listener()))
         strides = contiguous_strides(shape, dtype_like(code, dtype).itemsize if isinstance(dtype, np.dtype) else 1)
         signatures[index] = (shape, strides, dtype_like(code, dtype))
         pointers[index] = UNALLOCATED + (index + 1 << 55)
-    plan = operation.plan(tuple(signatures), readings.out_signature, parameters)
-    library = native.loaded[readings.device]
-    texts.append(plan_text(library, plan.function, plan.arguments(pointers, readings.out_pointer, values)))
+    plan = made.operation.plan(tuple(signatures), read.out_signature, made.options)
+    arguments = plan.arguments(pointers, read.out_pointer, made.values, None)
+    texts.append(plan_text(read.library, plan.function, arguments[:-1]))
     return "\n".join(texts)

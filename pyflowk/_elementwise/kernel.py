@@ -14,10 +14,9 @@ import numpy as np
 from .._arrays.dtypes import dtype_like, dtype_name, dtype_named, number_type
 from .._arrays.kinds import Signature
 from .._native import driver
-from .._native import library as native
 from .._native.abi import DType, FunctorLaunch
 from .._native.errors import error_of
-from .._pipeline import inspect, no_array
+from .._pipeline import Call, Operation, Plan, Readings, call, no_array
 from .jit import Formula, Variable, compile_kernel, kernel_expression, value_type
 from .layout import place_operands
 from .promotion import FLOATS, INTEGERS, number_bytes
@@ -128,6 +127,7 @@ class ElementwiseKernel:
         self.preamble = preamble
         self.__name__ = name
         self._names = tuple(names[:-1])
+        self._operation = Operation(self._names, self._plan)
         self._bind = functools.lru_cache(maxsize=1024)(self._bound)
         self._kernels: dict[tuple[str, str, str, int], tuple[int, Any]] = {}
 
@@ -141,24 +141,27 @@ class ElementwiseKernel:
             *operands, out = operands
         if len(operands) != len(self._names):
             raise TypeError(f"{self.__name__} takes {len(self._names)} inputs, {len(operands)} were given")
-        read = inspect(self._names, tuple(operands), out, stream)
-        x, device, handle = read.x, read.device, read.stream
-        name = next(name for name, operand in zip(self._names, operands) if operand is x)
+        return call(self._operation, tuple(operands), out, stream)
+
+    def _plan(self, operands: tuple[Signature, ...], out: Signature | None, options: None) -> Plan:
+        return Plan("", tuple, (), None, None, self._launch)
+
+    def _launch(self, read: Readings, made: Call) -> Any:
+        """The steps of a Plan."""
+        operands, device = made.inputs, read.device
         if device is None:
+            name = next(name for name, operand in zip(self._names, operands) if operand is read.x)
             raise TypeError(f"{self.__name__} runs on a GPU only, but {name} is a host array")
         binding = self._bind(read.signatures, read.out_signature)
-        library = native.loaded.get(device) or native.for_device(device, name)
-        written, out_pointer = out, read.out_pointer
-        if out is None:
-            written, out_pointer = read.source.empty(x, binding.out_shape, binding.out_dtype, device, handle)
+        written, out_pointer = made.out, read.out_pointer
+        if written is None:
+            written, out_pointer = read.source.empty(read.x, binding.out_shape, binding.out_dtype, device, read.stream)
         pointers = [out_pointer, *(read.pointers[index] for index in binding.arrays)]
         members = [_member(operands[index], code, self._names[index]) for index, code in binding.numbers]
         factory = struct.pack(binding.number_format, *members)
         with driver.current(device):
-            self._run(library, binding, pointers, factory, device, handle)
-        for after in read.afters:
-            after(handle)
-        return read.source.result(x, written) if out is None else out
+            self._run(read.library, binding, pointers, factory, device, read.stream)
+        return read.source.result(read.x, written) if made.out is None else written
 
     def _run(
         self, library: Any, binding: Binding, pointers: list[Any], factory: bytes, device: int, stream: int

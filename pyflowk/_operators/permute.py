@@ -6,7 +6,7 @@ from __future__ import annotations
 import ctypes
 import operator
 from collections.abc import Iterable
-from ctypes import c_double, c_int, c_int32, c_int64
+from ctypes import c_int, c_int32, c_int64
 from typing import TYPE_CHECKING, Any
 
 from .._arrays.dtypes import (
@@ -76,9 +76,10 @@ def permute(
         `out` has another shape, dtype or device; a type that is to be converted or scaled is not a number; an argument
         is not an array.
     """
-    converts = dtype is not None or scale != 1
-    operation = _PERMUTE_CONVERT if converts else _PERMUTE
-    return call(operation, (x,), out, stream, (tuple(map(operator.index, axes)), dtype), (float(scale),))
+    order = tuple(map(operator.index, axes))
+    if dtype is None and scale == 1:
+        return call(_PERMUTE, (x,), out, stream, (order, None))
+    return call(_PERMUTE_CONVERT, (x,), out, stream, (order, dtype), (float(scale),))
 
 
 def batch_transpose(
@@ -98,8 +99,9 @@ def batch_transpose(
     dtype, scale, out, stream : optional
         As in `permute`, which also says what is returned and raised.
     """
-    operation = _PERMUTE if dtype is None and scale == 1 else _PERMUTE_CONVERT
-    return call(operation, (x,), out, stream, (None, dtype), (float(scale),))
+    if dtype is None and scale == 1:
+        return call(_PERMUTE, (x,), out, stream, (None, None))
+    return call(_PERMUTE_CONVERT, (x,), out, stream, (None, dtype), (float(scale),))
 
 
 def _plan_permute(signatures: tuple[Signature, ...], out: Geometry | None, options: tuple[Any, Any]) -> Plan:
@@ -130,29 +132,25 @@ def _plan(
     src_strides = element_strides(dtype, shape, strides, "x")
     longs = c_int64 * max(len(shape), 1)
     arrays = longs(*src_strides), longs(*dst_strides), longs(*shape), (c_int32 * max(len(shape), 1))(*order)
-    # As C values they pass in half the time of an int. The lambdas' default arguments keep the arrays alive.
+    # As C values they pass in half the time of an int.
     c_src_strides, c_dst_strides, c_shape = (Int64Pointer(ctypes.addressof(array)) for array in arrays[:3])
     rank, c_axes, c_code, c_out_code = (
         c_int32(len(shape)), Int32Pointer(ctypes.addressof(arrays[3])), c_int(code), c_int(out_code)
     )  # fmt: skip
-    if converts:
-        return Plan(
-            "flowk_permute_convert",
-            lambda pointers, dst, values, keep=arrays: (
-                *(pointers[0], c_src_strides, c_code, dst, c_dst_strides, c_out_code, rank, c_shape, c_axes),
-                c_double(values[0]),
-            ),
-            permuted,
-            out_dtype,
+
+    def move(pointers: Any, dst: int, values: Any, stream: Any) -> tuple[Any, ...]:
+        return pointers[0], c_src_strides, dst, c_dst_strides, rank, c_shape, c_axes, c_code, stream
+
+    def convert(pointers: Any, dst: int, values: Any, stream: Any) -> tuple[Any, ...]:
+        return (
+            *(pointers[0], c_src_strides, c_code, dst, c_dst_strides, c_out_code, rank, c_shape, c_axes),
+            *(values[0], stream),
         )
-    return Plan(
-        "flowk_permute",
-        lambda pointers, dst, values, keep=arrays: (
-            *(pointers[0], c_src_strides, dst, c_dst_strides, rank, c_shape, c_axes, c_code),
-        ),
-        permuted,
-        out_dtype,
-    )
+
+    move.keep = convert.keep = arrays
+    if converts:
+        return Plan("flowk_permute_convert", convert, permuted, out_dtype)
+    return Plan("flowk_permute", move, permuted, out_dtype)
 
 
 _PERMUTE = Operation(("x",), _plan_permute)

@@ -14,18 +14,17 @@ import numpy as np
 
 from .._arrays.device_array import empty
 from .._arrays.dtypes import contiguous_strides, dtype_like, element_strides, element_type
-from .._arrays.kinds import ARRAYS, Geometry, Signature, find_array_kind
-from .._native import library as native
+from .._arrays.kinds import ARRAYS, After, Geometry, Signature, find_array_kind
 from .._native.abi import DType, Status
 from .._native.errors import FlowkValueError, different_devices, error_of
 from .._pipeline import (
     UNALLOCATED,
+    Call,
     Listener,
     Operation,
     Plan,
     Readings,
     call,
-    inspect,
     new_array,
     plan_text,
     require_arrays,
@@ -117,51 +116,8 @@ def prelu_backward(
     FlowkError, FlowkValueError, ValueError, TypeError
         As `prelu`.
     """
-    explains = stream.__class__ is Listener
-    names = ("x", "dy", "alpha")
-    dx, dalpha = (dx_out if need_dx else None), (dalpha_out if need_dalpha else None)
-    readings = inspect(names, (x, dy, alpha), dx, stream, "dx_out")
-    source, _, handle, device, pointers, signatures, dx_pointer, dx_signature, afters = readings
-    dalpha_pointer, dalpha_signature = UNALLOCATED + (1 << 55), None
-    if dalpha is not None:
-        dalpha_pointer, dalpha_signature = _read_written(dalpha, "dalpha_out", readings)
-    sizes, order = _backward_sizes(signatures, dx_signature, dalpha_signature, channel_axis)
-    library = native.loaded.get(device) or native.for_device(device, "x")
-    x_pointer, dy_pointer, a_pointer = pointers
-    if explains:
-        arguments = (dy_pointer, x_pointer, a_pointer, dx_pointer, dalpha_pointer, *sizes)
-        return plan_text(library, "flowk_prelu_backward", arguments)  # type: ignore[return-value]
-    if need_dx and dx is None:
-        shape, _, dtype = signatures[0]
-        dx, dx_pointer = new_array(source, x, tuple(shape), dtype, order, device, handle)
-        dx = source.result(x, dx)
-    if need_dalpha and dalpha is None:
-        (a_shape, _, a_dtype), alphas = signatures[2], ARRAYS[type(alpha)]
-        dalpha, dalpha_pointer = alphas.empty(alpha, tuple(a_shape), a_dtype, device, handle)
-        dalpha = alphas.result(alpha, dalpha)
-    if not (need_dx or need_dalpha):
-        return None, None
-
-    memory, memory_pointer, memory_bytes = None, None, 0
-    if need_dalpha and workspace is None:
-        memory_bytes = _workspace_bytes(library, *(size.value for size in sizes))
-        if memory_bytes:
-            memory, memory_pointer = _allocate(source, x, stream, memory_bytes, device, handle)
-    elif need_dalpha:
-        memory_pointer, (shape, strides, dtype) = _read_written(workspace, "workspace", readings)
-        if element_strides(dtype, shape, strides, "workspace") != contiguous_strides(shape, 1):
-            raise ValueError(f"workspace has strides of {tuple(strides)}, must be contiguous")
-        memory_bytes = math.prod(shape) * dtype.itemsize
-    status = library.flowk_prelu_backward(
-        *(dy_pointer, x_pointer, a_pointer, dx_pointer if need_dx else None, dalpha_pointer if need_dalpha else None),
-        *(*sizes, memory_pointer, memory_bytes, handle),
-    )
-    if status:
-        raise error_of(library, status)
-    del memory  # freed in the stream's order, after the work
-    for after in afters:
-        after(handle)
-    return dx, dalpha
+    others = (need_dx, need_dalpha, dalpha_out, workspace)
+    return call(_BACKWARD, (x, dy, alpha), dx_out if need_dx else None, stream, channel_axis, others)
 
 
 def prelu_backward_workspace_bytes(x: Array, alpha: Array, channel_axis: int = 1) -> int:
@@ -172,21 +128,93 @@ def prelu_backward_workspace_bytes(x: Array, alpha: Array, channel_axis: int = 1
     x, alpha, channel_axis
         As given to `prelu`; values and addresses do not matter.
     """
-    readings = inspect(("x", "alpha"), (x, alpha), None, None)
-    sizes, _ = _forward_sizes(readings.signatures, None, channel_axis)
-    library = native.for_device(readings.device, "x")
-    return _workspace_bytes(library, *(size.value for size in sizes))
+    return call(_WORKSPACE, (x, alpha), None, None, channel_axis)
+
+
+# ---- plans ----------------------------------------------------------------------------------------------------------
 
 
 def _plan_prelu(signatures: tuple[Signature, ...], out: Geometry | None, channel_axis: int) -> Plan:
-    sizes, order = _forward_sizes(signatures, out, channel_axis)
-    shape, _, dtype = signatures[0]
-    return Plan(
-        "flowk_prelu", lambda pointers, y, values: (pointers[0], pointers[1], y, *sizes), tuple(shape), dtype, order
-    )
+    require_arrays(("x", "alpha"), signatures)
+    (shape, strides, dtype), alpha = signatures
+    sizes, order = _sizes((shape, strides, dtype), alpha, channel_axis, () if out is None else (("out", out),))
+    outer, channels, inner, code, a_code = sizes
+
+    def arguments(pointers: Any, y: int, values: Any, stream: Any) -> tuple[Any, ...]:
+        return pointers[0], pointers[1], y, outer, channels, inner, code, a_code, stream
+
+    return Plan("flowk_prelu", arguments, tuple(shape), dtype, order)
+
+
+def _plan_workspace(signatures: tuple[Signature, ...], out: None, channel_axis: int) -> Plan:
+    plan = _plan_prelu(signatures, out, channel_axis)
+    sizes = tuple(size.value for size in plan.arguments((None, None), 0, (), None)[3:-1])
+    return plan._replace(steps=lambda read, made: _workspace_bytes(read.library, *sizes))
+
+
+def _plan_backward(signatures: tuple[Signature, ...], dx: Geometry | None, channel_axis: int) -> Plan:
+    require_arrays(("x", "dy", "alpha"), signatures)
+    x, dy, alpha = signatures
+    others = (("dy", dy),) if dx is None else (("dy", dy), ("dx_out", dx))
+    sizes, order = _sizes(x, alpha, channel_axis, others)
+
+    def arguments(pointers: Any, dx: int, values: Any, stream: Any) -> tuple[Any, ...]:
+        return pointers[1], pointers[0], pointers[2], dx, *values, *sizes, stream
+
+    numbers = tuple(size.value for size in sizes)
+    plan = Plan("flowk_prelu_backward", arguments, tuple(x[0]), x[2], order)
+    return plan._replace(steps=lambda read, made: _run_backward(plan, numbers, read, made))
+
+
+def _run_backward(plan: Plan, sizes: tuple[int, ...], read: Readings, made: Call) -> Any:
+    """The steps of a Plan: allocates dx, dalpha and the workspace where the caller gives none, and calls the library."""
+    need_dx, need_dalpha, dalpha, workspace = made.values
+    source, x, library, device, handle = read.source, read.x, read.library, read.device, read.stream
+    dx, dx_pointer, dalpha_pointer = made.out, read.out_pointer, UNALLOCATED + (1 << 55)
+    afters: list[After] = []
+    if not need_dalpha:
+        dalpha = None
+    if dalpha is not None:
+        dalpha_pointer, geometry = _read_written(dalpha, "dalpha_out", read, afters)
+        _check_same_place("alpha", read.signatures[2], "dalpha_out", geometry)
+    if made.stream.__class__ is Listener:
+        arguments = plan.arguments(read.pointers, dx_pointer, (dalpha_pointer,), None)
+        return plan_text(library, plan.function, arguments[:-1])
+    if need_dx and dx is None:
+        dx, dx_pointer = new_array(source, x, plan.out_shape, plan.out_dtype, plan.order, device, handle)
+        dx = source.result(x, dx)
+    if need_dalpha and dalpha is None:
+        alpha, (shape, _, dtype) = made.inputs[2], read.signatures[2]
+        alphas = ARRAYS[type(alpha)]
+        dalpha, dalpha_pointer = alphas.empty(alpha, tuple(shape), dtype, device, handle)
+        dalpha = alphas.result(alpha, dalpha)
+    if not (need_dx or need_dalpha):
+        return None, None
+
+    memory, memory_pointer, memory_bytes = None, None, 0
+    if need_dalpha and workspace is None:
+        memory_bytes = _workspace_bytes(library, *sizes)
+        if memory_bytes:
+            memory, memory_pointer = _allocate(source, x, made.stream, memory_bytes, device, handle)
+    elif need_dalpha:
+        memory_pointer, (shape, strides, dtype) = _read_written(workspace, "workspace", read, afters)
+        if element_strides(dtype, shape, strides, "workspace") != contiguous_strides(shape, 1):
+            raise ValueError(f"workspace has strides of {tuple(strides)}, must be contiguous")
+        memory_bytes = math.prod(shape) * dtype.itemsize
+    pointers = (dalpha_pointer if need_dalpha else None,)
+    *arguments, _ = plan.arguments(read.pointers, dx_pointer if need_dx else None, pointers, None)
+    status = library.flowk_prelu_backward(*arguments, memory_pointer, memory_bytes, handle)
+    if status:
+        raise error_of(library, status)
+    del memory  # freed in the stream's order, after the work
+    for after in afters:
+        after(handle)
+    return dx, dalpha
 
 
 _PRELU = Operation(("x", "alpha"), _plan_prelu)
+_BACKWARD = Operation(("x", "dy", "alpha"), _plan_backward, "dx_out")
+_WORKSPACE = Operation(("x", "alpha"), _plan_workspace)
 
 
 # ---- sizes ----------------------------------------------------------------------------------------------------------
@@ -196,34 +224,15 @@ _PRELU = Operation(("x", "alpha"), _plan_prelu)
 Sizes = tuple[tuple[Any, ...], "tuple[int, ...] | None"]
 
 
-def _forward_sizes(signatures: tuple[Signature, ...], out: Geometry | None, channel_axis: int) -> Sizes:
-    require_arrays(("x", "alpha"), signatures)
-    x, alpha = signatures
-    return _sizes(x, alpha, channel_axis, () if out is None else (("out", out),))
-
-
-@functools.lru_cache(maxsize=4096)
-def _backward_sizes(
-    signatures: tuple[Signature, ...], dx: Geometry | None, dalpha: Geometry | None, channel_axis: int
-) -> Sizes:
-    require_arrays(("x", "dy", "alpha"), signatures)
-    x, dy, alpha = signatures
-    others = (("dy", dy),) if dx is None else (("dy", dy), ("dx_out", dx))
-    return _sizes(x, alpha, channel_axis, others, dalpha)
-
-
 def _sizes(
     x: Geometry,
     alpha: Geometry,
     channel_axis: int,
     others: tuple[tuple[str, Geometry], ...],
-    dalpha: Geometry | None = None,
 ) -> Sizes:
-    """x as (outer, channels, inner) in memory. The arrays `others` must be laid out as x, dalpha as alpha."""
+    """x as (outer, channels, inner) in memory. The arrays `others` must be laid out as x."""
     for name, geometry in others:
         _check_same_place("x", x, name, geometry)
-    if dalpha is not None:
-        _check_same_place("alpha", alpha, "dalpha_out", dalpha)
     (shape, strides, dtype), (a_shape, a_strides, a_dtype) = x, alpha
     code, _ = element_type(dtype, "x")
     a_code, _ = element_type(a_dtype, "alpha")
@@ -271,6 +280,7 @@ def _memory_order(shape: tuple[int, ...], strides: tuple[int, ...], name: str) -
     return None if kept == sorted(kept) else order
 
 
+@functools.lru_cache(maxsize=4096)
 def _check_same_place(name: str, first: Geometry, other_name: str, other: Geometry) -> None:
     """Are shape, strides and dtype of two arrays the same? Strides of extents of 1 do not matter."""
     (shape, strides, dtype), (other_shape, other_strides, other_dtype) = first, other
@@ -296,14 +306,14 @@ def _check_same_place(name: str, first: Geometry, other_name: str, other: Geomet
 # ---- memory ---------------------------------------------------------------------------------------------------------
 
 
-def _read_written(array: Any, name: str, readings: Readings) -> tuple[int, Geometry]:
+def _read_written(array: Any, name: str, read: Readings, afters: list[After]) -> tuple[int, Geometry]:
     """Pointer and geometry of another array that the call writes."""
     kind = ARRAYS.get(type(array)) or find_array_kind(array, name)
-    pointer, geometry, device, after = kind.read_out(array, name, readings.stream)
-    if device != readings.device:
-        raise different_devices("x", readings.device, name, device)
+    pointer, geometry, device, after = kind.read_out(array, name, read.stream)
+    if device != read.device:
+        raise different_devices("x", read.device, name, device)
     if after is not None:
-        readings.afters.append(after)
+        afters.append(after)
     return pointer, geometry
 
 

@@ -185,11 +185,13 @@ def _plan_forward(signatures: tuple[Signature, ...], out: Geometry | None, optio
     a = arguments_of("x", x, None, tuple(operands) or (None, None, None), out, options)
     has_arrays = bool(operands)
 
-    def arguments(pointers: list[Any], y: int, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        mask = _with_arrays(a.mask, *pointers[1:]) if has_arrays else a.mask_pointer
-        return (pointers[0], *first, y, *written, values[0], mask, values[1])
+    x_strides, code, (y_strides, y_code, rank, shape) = a.first_strides, a.code, a.written
 
-    first, written = (a.first_strides, a.code), a.written
+    def arguments(pointers: Any, y: int, values: Any, stream: Any) -> tuple[Any, ...]:
+        mask = _with_arrays(a.mask, *pointers[1:]) if has_arrays else a.mask_pointer
+        scale, log = values
+        return pointers[0], x_strides, code, y, y_strides, y_code, rank, shape, scale, mask, log, stream
+
     return Plan("flowk_masked_softmax", arguments, *a.out_like)
 
 
@@ -198,11 +200,21 @@ def _plan_backward(signatures: tuple[Signature, ...], out: Geometry | None, opti
     a = arguments_of("dy", dy, y, (None, lengths[0] if lengths else None, None), out, options)
     has_lengths = bool(lengths)
 
-    def arguments(pointers: list[Any], dx: int, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        mask = _with_arrays(a.mask, None, pointers[2], None) if has_lengths else a.mask_pointer
-        return (pointers[0], dy_strides, pointers[1], y_strides, code, dx, *written, values[0], mask, values[1])
+    dy_strides, y_strides, code, (dx_strides, dx_code, rank, shape) = (
+        a.first_strides,
+        a.second_strides,
+        a.code,
+        a.written,
+    )
 
-    dy_strides, y_strides, code, written = a.first_strides, a.second_strides, a.code, a.written
+    def arguments(pointers: Any, dx: int, values: Any, stream: Any) -> tuple[Any, ...]:
+        mask = _with_arrays(a.mask, None, pointers[2], None) if has_lengths else a.mask_pointer
+        scale, log = values
+        return (
+            *(pointers[0], dy_strides, pointers[1], y_strides, code, dx, dx_strides, dx_code),
+            *(rank, shape, scale, mask, log, stream),
+        )
+
     return Plan("flowk_masked_softmax_backward", arguments, *a.out_like)
 
 
