@@ -50,14 +50,17 @@ class Plan(NamedTuple):
 
 
 class Operation:
-    """`plan(signatures, out_signature, options)` makes and caches the Plan of a call on parameters called `names`."""
+    """`plan(signatures, out_signature, options)` makes the Plan of a call on parameters called `names`; it is cached as
+    a plain tuple, which unpacks in half the time."""
 
-    __slots__ = ("names", "out_name", "plan")
+    __slots__ = ("functions", "names", "other_names", "out_name", "plan")
 
     def __init__(self, names: tuple[str, ...], plan: Callable[..., Plan], out_name: str = "out") -> None:
         self.names = names
+        self.other_names = names[1:]
         self.out_name = out_name
-        self.plan = functools.lru_cache(maxsize=4096)(plan)  # one entry is about 2 KB
+        self.plan = functools.lru_cache(maxsize=4096)(lambda *key: tuple(plan(*key)))  # one entry is about 2 KB
+        self.functions: dict[int | None, Callable[..., int]] = {}  # the C function by device
 
 
 class Readings(NamedTuple):
@@ -72,10 +75,11 @@ class Readings(NamedTuple):
     signatures: tuple[Signature, ...]
     out_pointer: int
     out_signature: Signature | None
+    afters: list[After]  # to be called by the steps, with the stream, once the work is enqueued
 
 
 class Call(NamedTuple):
-    """The arguments of call()."""
+    """What was passed to call()."""
 
     operation: Operation
     inputs: tuple[Any, ...]
@@ -87,13 +91,14 @@ class Call(NamedTuple):
 
 def call(
     operation: Operation,
-    inputs: tuple[Any, ...],
+    x: Any,
+    others: tuple[Any, ...],
     out: Any,
     stream: Any,
     options: Any = None,
     values: tuple[Any, ...] = (),
 ) -> Any:
-    """Runs `operation` on `inputs`: arrays, and where its plan takes them numbers or None.
+    """Runs `operation` on x and `others`: arrays, and where its plan takes them numbers or None.
 
     `options` are what the plan depends on besides the arrays; `values` are passed on as they are. Returns `out`, or
     where that is None a new array of the first array's kind; with a Listener as `stream` the plan as text.
@@ -101,78 +106,69 @@ def call(
     Raises TypeError or ValueError where an argument is not an array or lies on another device, and what the plan
     raises, before anything is allocated; FlowkError for a status of the library.
     """
-    # On the path of every call: about 2 us besides what the C call and the framework take.
-    names, x = operation.names, inputs[0]
-    first, source = 0, ARRAYS.get(type(x))
+    # Every call takes this path, hence the one long function: it takes about 1 us.
+    source, name, before = ARRAYS.get(type(x)), operation.names[0], ()
+    inputs, rest, rest_names = None, others, operation.other_names
     if source is None:
-        first, x, source = _first_array(names, inputs)
+        inputs = (x, *others)
+        x, source, name, before = _first_array(operation.names, inputs)
+        rest, rest_names = inputs[len(before) + 1 :], operation.names[len(before) + 1 :]
     target = None if out is None else ARRAYS.get(type(out)) or find_array_kind(out, operation.out_name)
-    if stream is None or stream.__class__ is Listener:
-        follows_x = target is None or source.follows_current_stream
-        handle = source.stream_of(x) if follows_x else target.stream_of(out)
-    else:
+    explains = stream.__class__ is Listener
+    if stream is not None and not explains:
         handle = stream_handle(stream)
-    pointer, signature, device, after = source.read(x, names[first], handle)
-    afters = () if after is None else (after,)
-    if len(inputs) == 1:
-        pointers, signatures = (pointer,), (signature,)
+    elif target is None or source.follows_current_stream:
+        handle = source.stream_of(x)
     else:
-        pointers, signatures, afters = _read_others(names, inputs, first, handle, pointer, signature, device, afters)
+        handle = target.stream_of(out)
+    pointer, signature, device, after = source.read(x, name, handle)
+    pointers, signatures = (pointer,), (signature,)
+    afters = None if after is None else [after]
+    if before:
+        pointers, signatures = (*inputs[: len(before)], pointer), (*before, signature)
+    if rest:
+        for operand, other_name in zip(rest, rest_names):
+            kind = OPERANDS.get(type(operand)) or find_operand_kind(operand, other_name)
+            pointer, signature, place, after = kind.read(operand, other_name, handle)
+            if place is not device and place is not ANYWHERE and place != device:
+                raise different_devices(name, device, other_name, place)
+            pointers += (pointer,)
+            signatures += (signature,)
+            if after is not None:
+                afters = [after] if afters is None else [*afters, after]
     if target is None:
         out_pointer, out_signature = UNALLOCATED, None
     else:
         out_pointer, out_signature, place, after = target.read_out(out, operation.out_name, handle)
-        if place != device:
-            raise different_devices(names[first], device, operation.out_name, place)
+        if place is not device and place != device:
+            raise different_devices(name, device, operation.out_name, place)
         if after is not None:
-            afters = (*afters, after)
-    function, arguments, out_shape, out_dtype, order, steps = operation.plan(signatures, out_signature, options)
-    library = native.loaded.get(device) or native.for_device(device, names[first])
-    if steps is not None:
-        readings = Readings(library, source, x, handle, device, pointers, signatures, out_pointer, out_signature)
-        result = steps(readings, Call(operation, inputs, out, stream, options, values))
-    elif stream.__class__ is Listener:
-        return plan_text(library, function, arguments(pointers, out_pointer, values, None)[:-1])
-    else:
-        result = out
-        if target is None:
+            afters = [after] if afters is None else [*afters, after]
+    function_name, arguments, out_shape, out_dtype, order, steps = operation.plan(signatures, out_signature, options)
+    function = operation.functions.get(device)
+    if function is None or steps is not None or explains:
+        library = native.for_device(device, name)
+        if steps is not None:
+            readings = Readings(
+                *(library, source, x, handle, device, pointers, signatures, out_pointer, out_signature, afters or [])
+            )
+            return steps(readings, Call(operation, inputs or (x, *others), out, stream, options, values))
+        if explains:
+            return plan_text(library, function_name, arguments(pointers, out_pointer, values, None)[:-1])
+        function = operation.functions[device] = getattr(library, function_name)
+    result = out
+    if target is None:
+        if order is None:
+            result, out_pointer = source.empty(x, out_shape, out_dtype, device, handle)
+        else:
             result, out_pointer = new_array(source, x, out_shape, out_dtype, order, device, handle)
-        status = getattr(library, function)(*arguments(pointers, out_pointer, values, handle))
-        if status:
-            raise error_of(library, status)
-        if target is None:
-            result = source.result(x, result)
-    for after in afters:
-        after(handle)
-    return result
-
-
-def _read_others(
-    names: tuple[str, ...],
-    inputs: tuple[Any, ...],
-    first: int,
-    stream: int,
-    pointer: int,
-    signature: Signature,
-    device: int | None,
-    afters: tuple[After, ...],
-) -> tuple[list[Any], tuple[Signature, ...], tuple[After, ...]]:
-    """Pointers, signatures and afters of all inputs; those of the one with index `first` are given."""
-    pointers, signatures = [], []
-    for index, operand in enumerate(inputs):
-        if index == first:
-            pointers.append(pointer)
-            signatures.append(signature)
-            continue
-        kind = OPERANDS.get(type(operand)) or find_operand_kind(operand, names[index])
-        own_pointer, own_signature, place, after = kind.read(operand, names[index], stream)
-        if place != device and place is not ANYWHERE:
-            raise different_devices(names[first], device, names[index], place)
-        pointers.append(own_pointer)
-        signatures.append(own_signature)
-        if after is not None:
-            afters = (*afters, after)
-    return pointers, tuple(signatures), afters
+    status = function(*arguments(pointers, out_pointer, values, handle))
+    if status:
+        raise error_of(native.for_device(device, name), status)
+    if afters is not None:
+        for after in afters:
+            after(handle)
+    return source.result(x, result) if target is None else out
 
 
 def new_array(
@@ -207,12 +203,14 @@ def no_array(name: str, signature: Signature, wanted: str = "array") -> TypeErro
     return TypeError(f"{name} is a {kind.__name__}, must be an {wanted}")
 
 
-def _first_array(names: tuple[str, ...], inputs: tuple[Any, ...]) -> tuple[int, Any, Any]:
-    """(Index of the first input that is an array, the array, its kind)."""
-    for index, operand in enumerate(inputs):
-        kind = OPERANDS.get(type(operand)) or find_operand_kind(operand, names[index])
+def _first_array(names: tuple[str, ...], inputs: tuple[Any, ...]) -> tuple[Any, Any, str, list[Signature]]:
+    """(The first input that is an array, its kind, its name, the signatures of the numbers before it)."""
+    before: list[Signature] = []
+    for name, operand in zip(names, inputs):
+        kind = OPERANDS.get(type(operand)) or find_operand_kind(operand, name)
         if kind.is_array:
-            return index, operand, kind
+            return operand, kind, name, before
+        before.append(kind.read(operand, name, 0)[1])
     if len(names) == 1:
         raise TypeError(f"{names[0]} is a {type(inputs[0]).__name__}, must be an array")
     raise TypeError(f"{', '.join(names[:-1])} and {names[-1]} are numbers, one at least must be an array")

@@ -265,7 +265,17 @@ def _strided_memory_view(x: Any, name: str, stream: int) -> Any:
 
 
 class NumberKind:
-    """A Python number or a NumPy scalar. A Python number is weak: its type gives way to the arrays'."""
+    """A Python number. It is weak: its type gives way to the arrays'."""
+
+    is_array = False
+
+    @staticmethod
+    def read(x: float, name: str, stream: int) -> tuple[float, type, Any, None]:
+        return x, x.__class__, ANYWHERE, None
+
+
+class ScalarKind:
+    """A NumPy scalar, or an instance of a subclass of Python's numbers."""
 
     is_array = False
 
@@ -273,7 +283,7 @@ class NumberKind:
     def read(x: Any, name: str, stream: int) -> tuple[Any, Signature, Any, None]:
         if isinstance(x, np.generic):
             return x, number_type(x.dtype, name), ANYWHERE, None
-        return x, bool if isinstance(x, bool) else int if isinstance(x, int) else float, ANYWHERE, None
+        return x, int if isinstance(x, int) else float, ANYWHERE, None
 
 
 class NoneKind:
@@ -306,7 +316,7 @@ def find_operand_kind(x: Any, name: str) -> Any:
     """find_array_kind(), or the kind of a number."""
     kind = OPERANDS.get(type(x))
     if kind is None and isinstance(x, (int, float, np.generic)):
-        kind = OPERANDS[type(x)] = _NUMBER
+        kind = OPERANDS[type(x)] = ScalarKind()
     return kind or find_array_kind(x, name)
 
 

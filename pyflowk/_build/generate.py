@@ -202,8 +202,8 @@ def function_text(row: Row) -> str:
     else:
         doc += '    stream : int or stream object, optional\n        As in `add`, which also says what is returned and raised.\n    """\n'
     head = folded(f"def {name}(", [*parameters, "*", *KEYWORDS], ") -> ArrayT:")
-    arguments = f"({operands[0]},)" if row.arity == 1 else f"({listed})"
-    return f"{head}\n{doc}    return call({constant}, {arguments}, out, stream)\n"
+    others = f"({operands[1]},)" if row.arity == 2 else f"({', '.join(operands[1:])})"
+    return f"{head}\n{doc}    return call({constant}, {operands[0]}, {others}, out, stream)\n"
 
 
 KEYWORDS = ("out: Array | None = None", "stream: Stream | None = None")

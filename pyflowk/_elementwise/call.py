@@ -8,6 +8,7 @@ converted first, each by a call of its own into an array of the type that they n
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from ctypes import c_double, c_int, c_int32
 from typing import Any
 
@@ -151,11 +152,15 @@ def _ternary(
 _FUNCTIONS = (("flowk_unary", _unary), ("flowk_binary", _binary), ("flowk_ternary", _ternary))
 
 
-def _rounded(pointers: list[Any], numbers: tuple[tuple[int, DType], ...]) -> list[Any]:
+def _rounded(pointers: Sequence[Any], numbers: tuple[tuple[int, DType], ...]) -> list[Any]:
     """The pointers, with each number as its bytes."""
+    rounded = list(pointers)
     for index, code in numbers:
-        pointers[index] = _number_bytes(pointers[index], code)
-    return pointers
+        number = rounded[index]
+        if isinstance(number, np.generic):
+            number = number.item() if number.dtype.kind in "biu" else float(number)
+        rounded[index] = number_bytes(number, code)
+    return rounded
 
 
 def types_of(*parameters: Any) -> tuple[type, ...]:
@@ -167,13 +172,6 @@ def _type_of(parameter: Any) -> type:
     if not isinstance(parameter, (int, float)):
         raise TypeError(f"a parameter is a {type(parameter).__name__}, must be a number")
     return float if isinstance(parameter, float) else int
-
-
-def _number_bytes(number: Any, code: DType) -> bytes:
-    """A number, rounded to type `code`, as number_bytes() writes it."""
-    if isinstance(number, np.generic):
-        number = number.item() if number.dtype.kind in "biu" else float(number)
-    return number_bytes(number, code)
 
 
 def _checked(parameter: float, code: DType) -> float:
@@ -208,13 +206,15 @@ def _convert_first(
     converted, target = list(made.inputs), made.out
     for index, code in conversions:
         name, operand = made.operation.names[index], made.inputs[index]
-        array = call(conversion(name, code), (operand,), None, read.stream)
+        array = call(conversion(name, code), operand, (), None, read.stream)
         converted[index] = array
         # Of the result's kind: JAX's arrays may not be written.
         is_writable = operand is read.x and read.source is not PROTOCOL
         if made.out is None and is_writable and code == reused_type and tuple(read.signatures[index][0]) == out_shape:
             target = array
-    result = call(made.operation, tuple(converted), target, read.stream, made.options, made.values)
+    result = call(made.operation, converted[0], tuple(converted[1:]), target, read.stream, made.options, made.values)
+    for after in read.afters:
+        after(read.stream)
     if read.device is not None:
         with driver.current(read.device):
             hold_until_done(read.stream, converted)
@@ -227,11 +227,11 @@ def _explain_converted(conversions: tuple[tuple[int, DType], ...], read: Reading
         name = made.operation.names[index]
         shape, _, dtype = signatures[index]
         texts.append(f"{name} is converted to {dtype_name(code)} first:")
-        texts.append(call(conversion(name, code), (made.inputs[index],), None, Listener()))
+        texts.append(call(conversion(name, code), made.inputs[index], (), None, Listener()))
         strides = contiguous_strides(shape, dtype_like(code, dtype).itemsize if isinstance(dtype, np.dtype) else 1)
         signatures[index] = (shape, strides, dtype_like(code, dtype))
         pointers[index] = UNALLOCATED + (index + 1 << 55)
-    plan = made.operation.plan(tuple(signatures), read.out_signature, made.options)
+    plan = Plan(*made.operation.plan(tuple(signatures), read.out_signature, made.options))
     arguments = plan.arguments(pointers, read.out_pointer, made.values, None)
     texts.append(plan_text(read.library, plan.function, arguments[:-1]))
     return "\n".join(texts)

@@ -73,7 +73,7 @@ def abs(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) ->
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_ABS, (x,), out, stream)
+    return call(_ABS, x, (), out, stream)
 
 
 def neg(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -90,7 +90,7 @@ def neg(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) ->
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_NEG, (x,), out, stream)
+    return call(_NEG, x, (), out, stream)
 
 
 def square(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -107,7 +107,7 @@ def square(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None)
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_SQUARE, (x,), out, stream)
+    return call(_SQUARE, x, (), out, stream)
 
 
 def sqrt(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -124,7 +124,7 @@ def sqrt(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_SQRT, (x,), out, stream)
+    return call(_SQRT, x, (), out, stream)
 
 
 def rsqrt(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -141,7 +141,7 @@ def rsqrt(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) 
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_RSQRT, (x,), out, stream)
+    return call(_RSQRT, x, (), out, stream)
 
 
 def reciprocal(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -158,7 +158,7 @@ def reciprocal(x: ArrayT, *, out: Array | None = None, stream: Stream | None = N
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_RECIPROCAL, (x,), out, stream)
+    return call(_RECIPROCAL, x, (), out, stream)
 
 
 def exp(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -175,7 +175,7 @@ def exp(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) ->
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_EXP, (x,), out, stream)
+    return call(_EXP, x, (), out, stream)
 
 
 def log(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -192,7 +192,7 @@ def log(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) ->
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_LOG, (x,), out, stream)
+    return call(_LOG, x, (), out, stream)
 
 
 def sin(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -209,7 +209,7 @@ def sin(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) ->
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_SIN, (x,), out, stream)
+    return call(_SIN, x, (), out, stream)
 
 
 def cos(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -226,7 +226,7 @@ def cos(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) ->
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_COS, (x,), out, stream)
+    return call(_COS, x, (), out, stream)
 
 
 def tanh(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -243,7 +243,7 @@ def tanh(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_TANH, (x,), out, stream)
+    return call(_TANH, x, (), out, stream)
 
 
 def sigmoid(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -260,7 +260,7 @@ def sigmoid(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_SIGMOID, (x,), out, stream)
+    return call(_SIGMOID, x, (), out, stream)
 
 
 def relu(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -277,7 +277,7 @@ def relu(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_RELU, (x,), out, stream)
+    return call(_RELU, x, (), out, stream)
 
 
 def silu(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -294,7 +294,7 @@ def silu(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_SILU, (x,), out, stream)
+    return call(_SILU, x, (), out, stream)
 
 
 def softplus(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -311,7 +311,7 @@ def softplus(x: ArrayT, *, out: Array | None = None, stream: Stream | None = Non
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_SOFTPLUS, (x,), out, stream)
+    return call(_SOFTPLUS, x, (), out, stream)
 
 
 def floor(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -328,7 +328,7 @@ def floor(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) 
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_FLOOR, (x,), out, stream)
+    return call(_FLOOR, x, (), out, stream)
 
 
 def ceil(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -345,7 +345,7 @@ def ceil(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_CEIL, (x,), out, stream)
+    return call(_CEIL, x, (), out, stream)
 
 
 def round(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -362,7 +362,7 @@ def round(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) 
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_ROUND, (x,), out, stream)
+    return call(_ROUND, x, (), out, stream)
 
 
 def is_nan(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -378,7 +378,7 @@ def is_nan(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None)
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_IS_NAN, (x,), out, stream)
+    return call(_IS_NAN, x, (), out, stream)
 
 
 def logical_not(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -394,7 +394,7 @@ def logical_not(x: ArrayT, *, out: Array | None = None, stream: Stream | None = 
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_LOGICAL_NOT, (x,), out, stream)
+    return call(_LOGICAL_NOT, x, (), out, stream)
 
 
 def add(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -431,7 +431,7 @@ def add(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, str
     -----
     NumPy's arrays run on libflowk_simt, an executor of the kernels on the CPU: it checks results, it is not for speed.
     """
-    return call(_ADD, (x, y), out, stream)
+    return call(_ADD, x, (y,), out, stream)
 
 
 def sub(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -448,7 +448,7 @@ def sub(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, str
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_SUB, (x, y), out, stream)
+    return call(_SUB, x, (y,), out, stream)
 
 
 def mul(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -466,7 +466,7 @@ def mul(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, str
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_MUL, (x, y), out, stream)
+    return call(_MUL, x, (y,), out, stream)
 
 
 def div(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -484,7 +484,7 @@ def div(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, str
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_DIV, (x, y), out, stream)
+    return call(_DIV, x, (y,), out, stream)
 
 
 def pow(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -502,7 +502,7 @@ def pow(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, str
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_POW, (x, y), out, stream)
+    return call(_POW, x, (y,), out, stream)
 
 
 def minimum(
@@ -521,7 +521,7 @@ def minimum(
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_MINIMUM, (x, y), out, stream)
+    return call(_MINIMUM, x, (y,), out, stream)
 
 
 def maximum(
@@ -540,7 +540,7 @@ def maximum(
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_MAXIMUM, (x, y), out, stream)
+    return call(_MAXIMUM, x, (y,), out, stream)
 
 
 def equal(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -556,7 +556,7 @@ def equal(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, s
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_EQUAL, (x, y), out, stream)
+    return call(_EQUAL, x, (y,), out, stream)
 
 
 def not_equal(
@@ -574,7 +574,7 @@ def not_equal(
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_NOT_EQUAL, (x, y), out, stream)
+    return call(_NOT_EQUAL, x, (y,), out, stream)
 
 
 def less(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -590,7 +590,7 @@ def less(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, st
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_LESS, (x, y), out, stream)
+    return call(_LESS, x, (y,), out, stream)
 
 
 def less_equal(
@@ -608,7 +608,7 @@ def less_equal(
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_LESS_EQUAL, (x, y), out, stream)
+    return call(_LESS_EQUAL, x, (y,), out, stream)
 
 
 def greater(
@@ -626,7 +626,7 @@ def greater(
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_GREATER, (x, y), out, stream)
+    return call(_GREATER, x, (y,), out, stream)
 
 
 def greater_equal(
@@ -644,7 +644,7 @@ def greater_equal(
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_GREATER_EQUAL, (x, y), out, stream)
+    return call(_GREATER_EQUAL, x, (y,), out, stream)
 
 
 def bitwise_and(
@@ -663,7 +663,7 @@ def bitwise_and(
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_BITWISE_AND, (x, y), out, stream)
+    return call(_BITWISE_AND, x, (y,), out, stream)
 
 
 def bitwise_or(
@@ -682,7 +682,7 @@ def bitwise_or(
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_BITWISE_OR, (x, y), out, stream)
+    return call(_BITWISE_OR, x, (y,), out, stream)
 
 
 def bitwise_xor(
@@ -701,7 +701,7 @@ def bitwise_xor(
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_BITWISE_XOR, (x, y), out, stream)
+    return call(_BITWISE_XOR, x, (y,), out, stream)
 
 
 def relu_grad(
@@ -721,7 +721,7 @@ def relu_grad(
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_RELU_GRAD, (dy, x), out, stream)
+    return call(_RELU_GRAD, dy, (x,), out, stream)
 
 
 def silu_grad(
@@ -741,7 +741,7 @@ def silu_grad(
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_SILU_GRAD, (dy, x), out, stream)
+    return call(_SILU_GRAD, dy, (x,), out, stream)
 
 
 def silu_mul(
@@ -761,7 +761,7 @@ def silu_mul(
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_SILU_MUL, (x, y), out, stream)
+    return call(_SILU_MUL, x, (y,), out, stream)
 
 
 def fma(
@@ -785,7 +785,7 @@ def fma(
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_FMA, (x, y, z), out, stream)
+    return call(_FMA, x, (y, z), out, stream)
 
 
 def where(
@@ -809,7 +809,7 @@ def where(
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_WHERE, (condition, x, y), out, stream)
+    return call(_WHERE, condition, (x, y), out, stream)
 
 
 def lerp(
@@ -834,4 +834,4 @@ def lerp(
     stream : int or stream object, optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_LERP, (x, y, weight), out, stream)
+    return call(_LERP, x, (y, weight), out, stream)

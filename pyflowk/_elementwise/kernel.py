@@ -141,7 +141,7 @@ class ElementwiseKernel:
             *operands, out = operands
         if len(operands) != len(self._names):
             raise TypeError(f"{self.__name__} takes {len(self._names)} inputs, {len(operands)} were given")
-        return call(self._operation, tuple(operands), out, stream)
+        return call(self._operation, operands[0], tuple(operands[1:]), out, stream)
 
     def _plan(self, operands: tuple[Signature, ...], out: Signature | None, options: None) -> Plan:
         return Plan("", tuple, (), None, None, self._launch)
@@ -161,6 +161,8 @@ class ElementwiseKernel:
         factory = struct.pack(binding.number_format, *members)
         with driver.current(device):
             self._run(read.library, binding, pointers, factory, device, read.stream)
+        for after in read.afters:
+            after(read.stream)
         return read.source.result(read.x, written) if made.out is None else written
 
     def _run(

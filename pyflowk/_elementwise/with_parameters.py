@@ -51,8 +51,8 @@ def cast(
     if dtype is None:
         if out is None:
             raise TypeError("cast takes a dtype, or an out that has one")
-        return call(_CAST_TO_OUT, (x,), out, stream)
-    return call(_cast_to(dtype), (x,), out, stream)
+        return call(_CAST_TO_OUT, x, (), out, stream)
+    return call(_cast_to(dtype), x, (), out, stream)
 
 
 @functools.lru_cache(maxsize=256)
@@ -78,7 +78,7 @@ def leaky_relu(x: ArrayT, slope: float = 0.01, *, out: Array | None = None, stre
     out, stream : optional
         As in `relu`. Returns and raises as `relu`.
     """
-    return call(_LEAKY_RELU, (x,), out, stream, _FLOAT, (float(slope),))
+    return call(_LEAKY_RELU, x, (), out, stream, _FLOAT, (float(slope),))
 
 
 def elu(x: ArrayT, alpha: float = 1.0, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -93,7 +93,7 @@ def elu(x: ArrayT, alpha: float = 1.0, *, out: Array | None = None, stream: Stre
     out, stream : optional
         As in `relu`. Returns and raises as `relu`.
     """
-    return call(_ELU, (x,), out, stream, _FLOAT, (float(alpha),))
+    return call(_ELU, x, (), out, stream, _FLOAT, (float(alpha),))
 
 
 def gelu(x: ArrayT, approximate: str = "none", *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -108,7 +108,7 @@ def gelu(x: ArrayT, approximate: str = "none", *, out: Array | None = None, stre
     out, stream : optional
         As in `relu`. Returns and raises as `relu`.
     """
-    return call(_approximated(_GELU, approximate), (x,), out, stream)
+    return call(_approximated(_GELU, approximate), x, (), out, stream)
 
 
 def gelu_grad(
@@ -130,7 +130,7 @@ def gelu_grad(
     out, stream : optional
         As in `add`. Returns and raises as `add`.
     """
-    return call(_approximated(_GELU_GRAD, approximate), (dy, x), out, stream)
+    return call(_approximated(_GELU_GRAD, approximate), dy, (x,), out, stream)
 
 
 def _approximated(operations: dict[str, Elementwise], approximate: str) -> Elementwise:
@@ -161,12 +161,12 @@ def clamp(
     if lo is None and hi is None:
         raise TypeError("clamp takes lo, hi or both")
     if hi is None:
-        return call(_AT_LEAST, (x, lo), out, stream)
+        return call(_AT_LEAST, x, (lo,), out, stream)
     if lo is None:
-        return call(_AT_MOST, (x, hi), out, stream)
+        return call(_AT_MOST, x, (hi,), out, stream)
     if _are_parameters(lo, hi):
-        return call(_CLAMP, (x,), out, stream, types_of(lo, hi), (lo, hi))
-    return call(_CLAMP_BY, (x, lo, hi), out, stream)
+        return call(_CLAMP, x, (), out, stream, types_of(lo, hi), (lo, hi))
+    return call(_CLAMP_BY, x, (lo, hi), out, stream)
 
 
 def scale(x: ArrayT, a: float, b: float = 0, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -182,8 +182,8 @@ def scale(x: ArrayT, a: float, b: float = 0, *, out: Array | None = None, stream
         As in `add`. Returns and raises as `add`.
     """
     if _are_parameters(a, b):
-        return call(_SCALE, (x,), out, stream, types_of(a, b), (a, b))
-    return call(_SCALE_BY, (x, a, b), out, stream)
+        return call(_SCALE, x, (), out, stream, types_of(a, b), (a, b))
+    return call(_SCALE_BY, x, (a, b), out, stream)
 
 
 def _are_parameters(*numbers: Any) -> bool:
@@ -207,7 +207,7 @@ def trunc_div(
     out, stream : optional
         As in `add`. Returns and raises as `add`.
     """
-    return call(_TRUNC_DIV, (x, y), out, stream)
+    return call(_TRUNC_DIV, x, (y,), out, stream)
 
 
 def add_multiply(
@@ -230,4 +230,4 @@ def add_multiply(
     out, stream : optional
         As in `add`. Returns and raises as `add`.
     """
-    return call(_ADD_MULTIPLY, (x, y, z), out, stream, types_of(a), (a,))
+    return call(_ADD_MULTIPLY, x, (y, z), out, stream, types_of(a), (a,))

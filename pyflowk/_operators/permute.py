@@ -78,8 +78,8 @@ def permute(
     """
     order = tuple(map(operator.index, axes))
     if dtype is None and scale == 1:
-        return call(_PERMUTE, (x,), out, stream, (order, None))
-    return call(_PERMUTE_CONVERT, (x,), out, stream, (order, dtype), (float(scale),))
+        return call(_PERMUTE, x, (), out, stream, (order, None))
+    return call(_PERMUTE_CONVERT, x, (), out, stream, (order, dtype), (float(scale),))
 
 
 def batch_transpose(
@@ -100,8 +100,8 @@ def batch_transpose(
         As in `permute`, which also says what is returned and raised.
     """
     if dtype is None and scale == 1:
-        return call(_PERMUTE, (x,), out, stream, (None, None))
-    return call(_PERMUTE_CONVERT, (x,), out, stream, (None, dtype), (float(scale),))
+        return call(_PERMUTE, x, (), out, stream, (None, None))
+    return call(_PERMUTE_CONVERT, x, (), out, stream, (None, dtype), (float(scale),))
 
 
 def _plan_permute(signatures: tuple[Signature, ...], out: Geometry | None, options: tuple[Any, Any]) -> Plan:

@@ -67,7 +67,7 @@ def prelu(
     ValueError, TypeError
         A shape, stride, dtype or device is not as above; an argument is not an array.
     """
-    return call(_PRELU, (x, alpha), out, stream, channel_axis)
+    return call(_PRELU, x, (alpha,), out, stream, channel_axis)
 
 
 def prelu_backward(
@@ -117,7 +117,7 @@ def prelu_backward(
         As `prelu`.
     """
     others = (need_dx, need_dalpha, dalpha_out, workspace)
-    return call(_BACKWARD, (x, dy, alpha), dx_out if need_dx else None, stream, channel_axis, others)
+    return call(_BACKWARD, x, (dy, alpha), dx_out if need_dx else None, stream, channel_axis, others)
 
 
 def prelu_backward_workspace_bytes(x: Array, alpha: Array, channel_axis: int = 1) -> int:
@@ -128,7 +128,7 @@ def prelu_backward_workspace_bytes(x: Array, alpha: Array, channel_axis: int = 1
     x, alpha, channel_axis
         As given to `prelu`; values and addresses do not matter.
     """
-    return call(_WORKSPACE, (x, alpha), None, None, channel_axis)
+    return call(_WORKSPACE, x, (alpha,), None, None, channel_axis)
 
 
 # ---- plans ----------------------------------------------------------------------------------------------------------
@@ -167,11 +167,11 @@ def _plan_backward(signatures: tuple[Signature, ...], dx: Geometry | None, chann
 
 
 def _run_backward(plan: Plan, sizes: tuple[int, ...], read: Readings, made: Call) -> Any:
-    """The steps of a Plan: allocates dx, dalpha and the workspace where the caller gives none, and calls the library."""
+    """The steps of a Plan: allocates dx, dalpha and the workspace where they are not given, and calls the library."""
     need_dx, need_dalpha, dalpha, workspace = made.values
     source, x, library, device, handle = read.source, read.x, read.library, read.device, read.stream
     dx, dx_pointer, dalpha_pointer = made.out, read.out_pointer, UNALLOCATED + (1 << 55)
-    afters: list[After] = []
+    afters = read.afters
     if not need_dalpha:
         dalpha = None
     if dalpha is not None:

@@ -93,8 +93,8 @@ def masked_softmax(
     options = (side, causal, causal_offset, window, dtype)
     values = (_number(scale), 1 if log else 0)
     if mask is None and lengths is None and bias is None:
-        return call(_SOFTMAX, (x,), out, stream, options, values)
-    return call(_MASKED_SOFTMAX, (x, mask, lengths, bias), out, stream, options, values)
+        return call(_SOFTMAX, x, (), out, stream, options, values)
+    return call(_MASKED_SOFTMAX, x, (mask, lengths, bias), out, stream, options, values)
 
 
 def masked_softmax_backward(
@@ -150,22 +150,22 @@ def masked_softmax_backward(
     options = (side, causal, causal_offset, window, dtype)
     values = (_number(scale), 1 if log else 0)
     if lengths is None:
-        return call(_BACKWARD, (dy, y), out, stream, options, values)
-    return call(_MASKED_BACKWARD, (dy, y, lengths), out, stream, options, values)
+        return call(_BACKWARD, dy, (y,), out, stream, options, values)
+    return call(_MASKED_BACKWARD, dy, (y, lengths), out, stream, options, values)
 
 
 def softmax(
     x: ArrayT, *, dtype: DTypeLike | None = None, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """Softmax over the last dimension of x: `masked_softmax` without a mask, with the same parameters."""
-    return call(_SOFTMAX, (x,), out, stream, ("left", False, 0, None, dtype), (1.0, 0))
+    return call(_SOFTMAX, x, (), out, stream, ("left", False, 0, None, dtype), (1.0, 0))
 
 
 def log_softmax(
     x: ArrayT, *, dtype: DTypeLike | None = None, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """Logarithm of the softmax over the last dimension of x: `masked_softmax` with log=True and without a mask."""
-    return call(_SOFTMAX, (x,), out, stream, ("left", False, 0, None, dtype), (1.0, 1))
+    return call(_SOFTMAX, x, (), out, stream, ("left", False, 0, None, dtype), (1.0, 1))
 
 
 def _number(scale: Any) -> float:
