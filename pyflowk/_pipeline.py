@@ -50,8 +50,11 @@ class Plan(NamedTuple):
 
 
 class Operation:
-    """`plan(signatures, out_signature, options)` makes the Plan of a call on parameters called `names`; it is cached as
-    a plain tuple, which unpacks in half the time."""
+    """`plan(signatures, out_signature, options)` makes the Plan of a call on parameters called `names`.
+
+    The attribute `plan` is its cache, as fast as can be: the geometry of all inputs is one flat tuple, (shape, strides,
+    dtype) after (shape, strides, dtype), and the Plan a plain tuple.
+    """
 
     __slots__ = ("functions", "names", "other_names", "out_name", "plan")
 
@@ -59,7 +62,10 @@ class Operation:
         self.names = names
         self.other_names = names[1:]
         self.out_name = out_name
-        self.plan = functools.lru_cache(maxsize=4096)(lambda *key: tuple(plan(*key)))  # one entry is about 2 KB
+        # One entry is about 2 KB.
+        self.plan = functools.lru_cache(maxsize=4096)(
+            lambda geometry, out, options: tuple(plan(signatures_of(geometry), out, options))
+        )
         self.functions: dict[int | None, Callable[..., int]] = {}  # the C function by device
 
 
@@ -112,7 +118,7 @@ def call(
     if source is None:
         inputs = (x, *others)
         x, source, name, before = _first_array(operation.names, inputs)
-        rest, rest_names = inputs[len(before) + 1 :], operation.names[len(before) + 1 :]
+        rest, rest_names = inputs[len(before[0]) + 1 :], operation.names[len(before[0]) + 1 :]
     target = None if out is None else ARRAYS.get(type(out)) or find_array_kind(out, operation.out_name)
     explains = stream.__class__ is Listener
     if stream is not None and not explains:
@@ -121,36 +127,42 @@ def call(
         handle = source.stream_of(x)
     else:
         handle = target.stream_of(out)
-    pointer, signature, device, after = source.read(x, name, handle)
-    pointers, signatures = (pointer,), (signature,)
+    pointer, shape, strides, dtype, device, after = source.read(x, name, handle)
+    pointers, geometry = (pointer,), (shape, strides, dtype)
     afters = None if after is None else [after]
     if before:
-        pointers, signatures = (*inputs[: len(before)], pointer), (*before, signature)
+        pointers, geometry = (*before[0], pointer), (*before[1], *geometry)
     if rest:
         for operand, other_name in zip(rest, rest_names):
+            if operand is None:
+                pointers += (None,)
+                geometry += (None, None, None)
+                continue
             kind = OPERANDS.get(type(operand)) or find_operand_kind(operand, other_name)
-            pointer, signature, place, after = kind.read(operand, other_name, handle)
+            pointer, shape, strides, dtype, place, after = kind.read(operand, other_name, handle)
             if place is not device and place is not ANYWHERE and place != device:
                 raise different_devices(name, device, other_name, place)
             pointers += (pointer,)
-            signatures += (signature,)
+            geometry += (shape, strides, dtype)
             if after is not None:
                 afters = [after] if afters is None else [*afters, after]
     if target is None:
         out_pointer, out_signature = UNALLOCATED, None
     else:
-        out_pointer, out_signature, place, after = target.read_out(out, operation.out_name, handle)
+        out_pointer, shape, strides, dtype, place, after = target.read_out(out, operation.out_name, handle)
+        out_signature = (shape, strides, dtype)
         if place is not device and place != device:
             raise different_devices(name, device, operation.out_name, place)
         if after is not None:
             afters = [after] if afters is None else [*afters, after]
-    function_name, arguments, out_shape, out_dtype, order, steps = operation.plan(signatures, out_signature, options)
+    function_name, arguments, out_shape, out_dtype, order, steps = operation.plan(geometry, out_signature, options)
     function = operation.functions.get(device)
     if function is None or steps is not None or explains:
         library = native.for_device(device, name)
         if steps is not None:
             readings = Readings(
-                *(library, source, x, handle, device, pointers, signatures, out_pointer, out_signature, afters or [])
+                *(library, source, x, handle, device, pointers, signatures_of(geometry)),
+                *(out_pointer, out_signature, afters or []),
             )
             return steps(readings, Call(operation, inputs or (x, *others), out, stream, options, values))
         if explains:
@@ -203,14 +215,23 @@ def no_array(name: str, signature: Signature, wanted: str = "array") -> TypeErro
     return TypeError(f"{name} is a {kind.__name__}, must be an {wanted}")
 
 
-def _first_array(names: tuple[str, ...], inputs: tuple[Any, ...]) -> tuple[Any, Any, str, list[Signature]]:
-    """(The first input that is an array, its kind, its name, the signatures of the numbers before it)."""
-    before: list[Signature] = []
+def signatures_of(geometry: tuple[Any, ...]) -> tuple[Signature, ...]:
+    """The signatures of inputs whose shapes, strides and dtypes follow each other in `geometry`."""
+    triples = zip(geometry[::3], geometry[1::3], geometry[2::3])
+    return tuple(dtype if shape is None else (shape, strides, dtype) for shape, strides, dtype in triples)
+
+
+def _first_array(names: tuple[str, ...], inputs: tuple[Any, ...]) -> tuple[Any, Any, str, tuple[list[Any], list[Any]]]:
+    """(The first input that is an array, its kind, its name, (pointers, geometry) of the numbers before it)."""
+    pointers: list[Any] = []
+    geometry: list[Any] = []
     for name, operand in zip(names, inputs):
         kind = OPERANDS.get(type(operand)) or find_operand_kind(operand, name)
         if kind.is_array:
-            return operand, kind, name, before
-        before.append(kind.read(operand, name, 0)[1])
+            return operand, kind, name, (pointers, geometry)
+        pointer, *shape_strides_dtype, _, _ = kind.read(operand, name, 0)
+        pointers.append(pointer)
+        geometry.extend(shape_strides_dtype)
     if len(names) == 1:
         raise TypeError(f"{names[0]} is a {type(inputs[0]).__name__}, must be an array")
     raise TypeError(f"{', '.join(names[:-1])} and {names[-1]} are numbers, one at least must be an array")

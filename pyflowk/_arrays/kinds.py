@@ -3,7 +3,7 @@
 
 The kind of an array is looked up by the array's type. It has
 
-  read(x, name, stream)       -> (pointer, (shape, strides, dtype), device, after), for work on `stream` (a handle)
+  read(x, name, stream)       -> (pointer, shape, strides, dtype, device, after), for work on `stream` (a handle)
   read_out(x, name, stream)   the same for an array that will be written; ValueError where it is read-only
   empty(x, shape, dtype, device, stream)  -> (a new C-contiguous array, its pointer)
   transposed(array, axes)     a view of an array that empty() made, with its dimensions in the order `axes`
@@ -35,7 +35,7 @@ After = Callable[[int], None]
 Geometry = tuple[tuple[int, ...], tuple[int, ...], Any]  # shape, strides, dtype
 # What a plan sees of an input: an array's geometry, a Python number's type, a NumPy scalar's DType, None for None.
 Signature = Geometry | type | DType | None
-Reading = tuple[int, Geometry, "int | None", "After | None"]
+Reading = tuple[int, tuple[int, ...], tuple[int, ...], Any, "int | None", "After | None"]
 
 _HOST_DEVICE_TYPES = (1, 3, 11)  # DLDeviceType: CPU, CUDA pinned host, ROCm pinned host
 ANYWHERE = object()  # the device of a number
@@ -61,7 +61,7 @@ class NumpyKind(ArrayKind):
 
     @staticmethod
     def read(x: np.ndarray, name: str, stream: int) -> Reading:
-        return x.ctypes.data, (x.shape, x.strides, x.dtype), None, None
+        return x.ctypes.data, x.shape, x.strides, x.dtype, None, None
 
     @classmethod
     def read_out(cls, x: np.ndarray, name: str, stream: int) -> Reading:
@@ -93,10 +93,10 @@ class TorchKind(ArrayKind):
             raise ValueError(f"{name} is a lazily negated or conjugated tensor: resolve_neg() and resolve_conj() first")
         if x.is_cuda:
             device = 0 if self._has_one_device else x.get_device()
-            return x.data_ptr(), (x.shape, x.stride(), dtype), device, None
+            return x.data_ptr(), x.shape, x.stride(), dtype, device, None
         if not x.is_cpu:
             raise TypeError(f"{name} is a tensor on {x.device}, must be on the host or a CUDA device")
-        return x.data_ptr(), (x.shape, x.stride(), dtype), None, None
+        return x.data_ptr(), x.shape, x.stride(), dtype, None, None
 
     read_out = read
 
@@ -123,7 +123,7 @@ class CupyKind(ArrayKind):
     @staticmethod
     def read(x: Any, name: str, stream: int) -> Reading:
         data = x.data
-        return data.ptr, (x.shape, x.strides, x.dtype), data.device_id, None
+        return data.ptr, x.shape, x.strides, x.dtype, data.device_id, None
 
     read_out = read
 
@@ -144,7 +144,7 @@ class DeviceArrayKind(ArrayKind):
     @staticmethod
     def read(x: DeviceArray, name: str, stream: int) -> Reading:
         after = None if (stream or LEGACY_DEFAULT) == x.stream else _join(x, stream)
-        return x.ptr, (x.shape, x.strides, x.dtype), x.device, after
+        return x.ptr, x.shape, x.strides, x.dtype, x.device, after
 
     read_out = read
 
@@ -213,7 +213,7 @@ class ProtocolKind(ArrayKind):
             with driver.current(device):
                 hold_until_done(stream, view)
 
-        return view.ptr, (shape, strides, view.dtype), device, after
+        return view.ptr, shape, strides, view.dtype, device, after
 
     @staticmethod
     def empty(x: Any, shape: tuple[int, ...], dtype: Any, device: int | None, stream: int) -> tuple[Any, int]:
@@ -265,13 +265,13 @@ def _strided_memory_view(x: Any, name: str, stream: int) -> Any:
 
 
 class NumberKind:
-    """A Python number. It is weak: its type gives way to the arrays'."""
+    """A Python number. It is weak: its type gives way to the arrays'. Its pointer is the number."""
 
     is_array = False
 
     @staticmethod
-    def read(x: float, name: str, stream: int) -> tuple[float, type, Any, None]:
-        return x, x.__class__, ANYWHERE, None
+    def read(x: float, name: str, stream: int) -> tuple[float, None, None, type, Any, None]:
+        return x, None, None, x.__class__, ANYWHERE, None
 
 
 class ScalarKind:
@@ -280,10 +280,11 @@ class ScalarKind:
     is_array = False
 
     @staticmethod
-    def read(x: Any, name: str, stream: int) -> tuple[Any, Signature, Any, None]:
+    def read(x: Any, name: str, stream: int) -> tuple[Any, None, None, type | DType, Any, None]:
         if isinstance(x, np.generic):
-            return x, number_type(x.dtype, name), ANYWHERE, None
-        return x, int if isinstance(x, int) else float, ANYWHERE, None
+            number = x.item() if x.dtype.kind in "biu" else float(x)
+            return number, None, None, number_type(x.dtype, name), ANYWHERE, None
+        return x, None, None, int if isinstance(x, int) else float, ANYWHERE, None
 
 
 class NoneKind:
@@ -292,8 +293,8 @@ class NoneKind:
     is_array = False
 
     @staticmethod
-    def read(x: None, name: str, stream: int) -> tuple[None, None, Any, None]:
-        return None, None, ANYWHERE, None
+    def read(x: None, name: str, stream: int) -> tuple[None, None, None, None, Any, None]:
+        return None, None, None, None, ANYWHERE, None
 
 
 NUMPY = NumpyKind()

@@ -122,9 +122,14 @@ def _binary(
     op: c_int, operands: Any, written: Any, numbers: Any, out_type: DType, has_parameters: bool, keep: Any
 ) -> Any:
     ((x_strides, x_type), (y_strides, y_type)), (out_strides, c_out_type, rank, shape) = operands, written
+    x_number, y_number = (dict(numbers).get(index) for index in (0, 1))
 
     def arguments(pointers: Any, out: int, values: Any, stream: Any) -> tuple[Any, ...]:
-        x, y = _rounded(pointers, numbers) if numbers else pointers
+        x, y = pointers
+        if y_number is not None:
+            y = number_bytes(y, y_number)
+        elif x_number is not None:
+            x = number_bytes(x, x_number)
         return op, x, x_strides, x_type, y, y_strides, y_type, out, out_strides, c_out_type, rank, shape, stream
 
     arguments.keep = keep  # type: ignore[attr-defined]
@@ -156,10 +161,7 @@ def _rounded(pointers: Sequence[Any], numbers: tuple[tuple[int, DType], ...]) ->
     """The pointers, with each number as its bytes."""
     rounded = list(pointers)
     for index, code in numbers:
-        number = rounded[index]
-        if isinstance(number, np.generic):
-            number = number.item() if number.dtype.kind in "biu" else float(number)
-        rounded[index] = number_bytes(number, code)
+        rounded[index] = number_bytes(rounded[index], code)
     return rounded
 
 
@@ -213,8 +215,6 @@ def _convert_first(
         if made.out is None and is_writable and code == reused_type and tuple(read.signatures[index][0]) == out_shape:
             target = array
     result = call(made.operation, converted[0], tuple(converted[1:]), target, read.stream, made.options, made.values)
-    for after in read.afters:
-        after(read.stream)
     if read.device is not None:
         with driver.current(read.device):
             hold_until_done(read.stream, converted)
@@ -231,7 +231,8 @@ def _explain_converted(conversions: tuple[tuple[int, DType], ...], read: Reading
         strides = contiguous_strides(shape, dtype_like(code, dtype).itemsize if isinstance(dtype, np.dtype) else 1)
         signatures[index] = (shape, strides, dtype_like(code, dtype))
         pointers[index] = UNALLOCATED + (index + 1 << 55)
-    plan = Plan(*made.operation.plan(tuple(signatures), read.out_signature, made.options))
+    geometry = [part for one in signatures for part in (one if isinstance(one, tuple) else (None, None, one))]
+    plan = Plan(*made.operation.plan(tuple(geometry), read.out_signature, made.options))
     arguments = plan.arguments(pointers, read.out_pointer, made.values, None)
     texts.append(plan_text(read.library, plan.function, arguments[:-1]))
     return "\n".join(texts)

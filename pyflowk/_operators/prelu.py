@@ -309,12 +309,12 @@ def _check_same_place(name: str, first: Geometry, other_name: str, other: Geomet
 def _read_written(array: Any, name: str, read: Readings, afters: list[After]) -> tuple[int, Geometry]:
     """Pointer and geometry of another array that the call writes."""
     kind = ARRAYS.get(type(array)) or find_array_kind(array, name)
-    pointer, geometry, device, after = kind.read_out(array, name, read.stream)
+    pointer, shape, strides, dtype, device, after = kind.read_out(array, name, read.stream)
     if device != read.device:
         raise different_devices("x", read.device, name, device)
     if after is not None:
         afters.append(after)
-    return pointer, geometry
+    return pointer, (shape, strides, dtype)
 
 
 @functools.lru_cache(maxsize=4096)
