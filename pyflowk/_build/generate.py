@@ -272,8 +272,8 @@ def public_functions(text: str) -> list[ast.FunctionDef]:
 
 
 def stub(module: str, text: str) -> str:
-    """The public functions' types: one overload for NumPy's arrays, one for arrays of one kind, and for several
-    operands one for arrays of different kinds."""
+    """The public functions' types. The result is of the first array's kind: one overload for NumPy's arrays, one for any
+    other first array, and for several operands one for a number before the array."""
     functions = public_functions(text)
     body = "".join(map(stub_of, functions))
     imported = [name for name in ("Array", "ArrayT", "DTypeLike", "Number", "Stream") if re.search(rf"\b{name}\b", body)]
@@ -292,16 +292,24 @@ def stub_of(function: ast.FunctionDef) -> str:
     if arguments.kwonlyargs:
         parts += ["*", *map(declared, arguments.kwonlyargs, arguments.kw_defaults)]
 
-    def signature(array: str, returned: str) -> str:
-        one_kind = [re.sub(r"\bArrayT\b", array, part) for part in parts]
-        return folded(f"def {function.name}(", one_kind, f") -> {returned}: ...") + "\n"
+    def signature(arrays: list[str], returned: str) -> str:
+        """With arrays[i] for the type variable of the i-th parameter that has it, the last one for all others."""
+        typed, used = [], 0
+        for part in parts:
+            if "ArrayT" in part:
+                array = arrays[min(used, len(arrays) - 1)]
+                part = re.sub(r"\bArrayT( \| Number)?\b" if array in ("ArrayT", "Number") else r"\bArrayT\b", array, part)
+                used += 1
+            typed.append(part)
+        return folded(f"def {function.name}(", typed, f") -> {returned}: ...") + "\n"
 
     num_operands = sum("ArrayT" in part for part in parts)
     if num_operands == 0:
-        return signature("", result)
-    texts = [signature("NDArray[Any]", re.sub(r"\bArrayT\b", "NDArray[Any]", result)), signature("ArrayT", result)]
+        return signature([""], result)
+    texts = [signature(["NDArray[Any]"], re.sub(r"\bArrayT\b", "NDArray[Any]", result))]
+    texts.append(signature(["ArrayT", "Array"], result))
     if num_operands > 1:
-        texts.append(signature("Array", "Any"))
+        texts.append(signature(["Number", "ArrayT", "Array"], result))
     return "".join("@overload\n" + text for text in texts)
 
 

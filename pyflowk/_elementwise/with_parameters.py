@@ -140,9 +140,9 @@ def _approximated(operations: dict[str, Elementwise], approximate: str) -> Eleme
 
 
 def clamp(
-    x: ArrayT | Number,
-    lo: ArrayT | Number | None = None,
-    hi: ArrayT | Number | None = None,
+    x: ArrayT,
+    lo: Array | Number | None = None,
+    hi: Array | Number | None = None,
     *,
     out: Array | None = None,
     stream: Stream | None = None,

@@ -43,49 +43,30 @@ def gelu_grad(
 ) -> NDArray[Any]: ...
 @overload
 def gelu_grad(
-    dy: ArrayT | Number,
-    x: ArrayT | Number,
-    approximate: str = ...,
-    *,
-    out: Array | None = ...,
-    stream: Stream | None = ...,
+    dy: ArrayT, x: Array | Number, approximate: str = ..., *, out: Array | None = ..., stream: Stream | None = ...
 ) -> ArrayT: ...
 @overload
 def gelu_grad(
-    dy: Array | Number,
-    x: Array | Number,
-    approximate: str = ...,
-    *,
-    out: Array | None = ...,
-    stream: Stream | None = ...,
-) -> Any: ...
+    dy: Number, x: ArrayT, approximate: str = ..., *, out: Array | None = ..., stream: Stream | None = ...
+) -> ArrayT: ...
 @overload
 def clamp(
-    x: NDArray[Any] | Number,
-    lo: NDArray[Any] | Number | None = ...,
-    hi: NDArray[Any] | Number | None = ...,
+    x: NDArray[Any],
+    lo: Array | Number | None = ...,
+    hi: Array | Number | None = ...,
     *,
     out: Array | None = ...,
     stream: Stream | None = ...,
 ) -> NDArray[Any]: ...
 @overload
 def clamp(
-    x: ArrayT | Number,
-    lo: ArrayT | Number | None = ...,
-    hi: ArrayT | Number | None = ...,
-    *,
-    out: Array | None = ...,
-    stream: Stream | None = ...,
-) -> ArrayT: ...
-@overload
-def clamp(
-    x: Array | Number,
+    x: ArrayT,
     lo: Array | Number | None = ...,
     hi: Array | Number | None = ...,
     *,
     out: Array | None = ...,
     stream: Stream | None = ...,
-) -> Any: ...
+) -> ArrayT: ...
 @overload
 def scale(
     x: NDArray[Any], a: float, b: float = ..., *, out: Array | None = ..., stream: Stream | None = ...
@@ -97,11 +78,9 @@ def trunc_div(
     x: NDArray[Any] | Number, y: NDArray[Any] | Number, *, out: Array | None = ..., stream: Stream | None = ...
 ) -> NDArray[Any]: ...
 @overload
-def trunc_div(
-    x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = ..., stream: Stream | None = ...
-) -> ArrayT: ...
+def trunc_div(x: ArrayT, y: Array | Number, *, out: Array | None = ..., stream: Stream | None = ...) -> ArrayT: ...
 @overload
-def trunc_div(x: Array | Number, y: Array | Number, *, out: Array | None = ..., stream: Stream | None = ...) -> Any: ...
+def trunc_div(x: Number, y: ArrayT, *, out: Array | None = ..., stream: Stream | None = ...) -> ArrayT: ...
 @overload
 def add_multiply(
     x: NDArray[Any] | Number,
@@ -114,9 +93,9 @@ def add_multiply(
 ) -> NDArray[Any]: ...
 @overload
 def add_multiply(
-    x: ArrayT | Number,
-    y: ArrayT | Number,
-    z: ArrayT | Number,
+    x: ArrayT,
+    y: Array | Number,
+    z: Array | Number,
     a: float = ...,
     *,
     out: Array | None = ...,
@@ -124,11 +103,5 @@ def add_multiply(
 ) -> ArrayT: ...
 @overload
 def add_multiply(
-    x: Array | Number,
-    y: Array | Number,
-    z: Array | Number,
-    a: float = ...,
-    *,
-    out: Array | None = ...,
-    stream: Stream | None = ...,
-) -> Any: ...
+    x: Number, y: ArrayT, z: Array | Number, a: float = ..., *, out: Array | None = ..., stream: Stream | None = ...
+) -> ArrayT: ...
