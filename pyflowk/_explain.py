@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
-
-import pyflowk
 
 from ._pipeline import Listener
 
+_package: Any = import_module(__package__)
 _OPERATORS = sorted(
     name
-    for name, module in pyflowk._MODULE_OF.items()
+    for name, module in _package._MODULE_OF.items()
     if module.startswith(("_operators.", "_elementwise.functions", "_elementwise.with_parameters"))
     and name != "prelu_backward_workspace_bytes"
 )
@@ -36,10 +36,10 @@ def explain(op: Callable[..., Any] | str, *arguments: Any, **options: Any) -> st
     TypeError
         `options` contain `stream`; otherwise what the function itself raises.
     """
-    name = op if isinstance(op, str) else getattr(op, "__name__", None)
-    function = getattr(pyflowk, name) if name in _OPERATORS else None
+    name: str | None = op if isinstance(op, str) else getattr(op, "__name__", None)
+    function = getattr(_package, name) if name is not None and name in _OPERATORS else None
     if function is None or (op is not name and op is not function):
         raise ValueError(f"op = {op!r}, must be one of {', '.join(_OPERATORS)}")
     if "stream" in options:
         raise TypeError("explain takes no stream: nothing is launched")
-    return function(*arguments, **options, stream=Listener())
+    return str(function(*arguments, **options, stream=Listener()))

@@ -113,7 +113,8 @@ def call(
     raises, before anything is allocated; FlowkError for a status of the library.
     """
     # Every call takes this path, hence the one long function: it takes about 1 us.
-    source, name, before = ARRAYS.get(type(x)), operation.names[0], ()
+    source, name = ARRAYS.get(type(x)), operation.names[0]
+    before: Any = None
     inputs, rest, rest_names = None, others, operation.other_names
     if source is None:
         inputs = (x, *others)
@@ -128,9 +129,10 @@ def call(
     else:
         handle = target.stream_of(out)
     pointer, shape, strides, dtype, device, after = source.read(x, name, handle)
-    pointers, geometry = (pointer,), (shape, strides, dtype)
+    pointers: tuple[Any, ...] = (pointer,)
+    geometry: tuple[Any, ...] = (shape, strides, dtype)
     afters = None if after is None else [after]
-    if before:
+    if before is not None:
         pointers, geometry = (*before[0], pointer), (*before[1], *geometry)
     if rest:
         for operand, other_name in zip(rest, rest_names):
@@ -188,7 +190,8 @@ def new_array(
 ) -> tuple[Any, int]:
     """A new array of x's kind `source`, and its address; `order` as in Plan."""
     if order is None:
-        return source.empty(x, shape, dtype, device, stream)
+        array, pointer = source.empty(x, shape, dtype, device, stream)
+        return array, pointer
     array, pointer = source.empty(x, tuple(shape[d] for d in order), dtype, device, stream)
     return source.transposed(array, tuple(order.index(d) for d in range(len(order)))), pointer
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -213,8 +214,8 @@ def _choose_device(device: int | None) -> int:
 def _allocate(num_bytes: int, device: int, stream: int) -> tuple[Any, int]:
     """(the cuda.core Buffer, its address)."""
     try:
-        import cuda.core as core  # when it is needed: 0.2 s, and pyflowk works without it on other people's arrays
-
+        # When it is needed: it takes 0.2 s, and pyflowk works without it on other frameworks' arrays.
+        core = import_module("cuda.core")
         default_streams = {1: core.LEGACY_DEFAULT_STREAM, 2: core.PER_THREAD_DEFAULT_STREAM}
     except Exception as error:  # a broken cuda-python raises more than ImportError
         raise FlowkError(

@@ -63,18 +63,20 @@ _NAMES = (b"dltensor", b"dltensor_versioned")
 _exported: dict[int, tuple[Any, ...]] = {}
 
 
-@ctypes.CFUNCTYPE(None, c_void_p)
-def _delete(managed: int) -> None:
+def _delete_exported(managed: int) -> None:
     _exported.pop(managed, None)
 
 
-@ctypes.CFUNCTYPE(None, c_void_p)
-def _delete_unconsumed(capsule: int) -> None:
+def _delete_capsule(capsule: int) -> None:
     # Runs when a capsule dies. A consumer has renamed it ("used_dltensor") and calls the deleter itself. The capsule
     # comes as an address: a py_object would take a reference to an object that is being freed.
     for name in _NAMES:
         if _capsule_is_valid(capsule, name):
             _exported.pop(_capsule_pointer(capsule, name), None)
+
+
+_delete = ctypes.CFUNCTYPE(None, c_void_p)(_delete_exported)
+_delete_unconsumed = ctypes.CFUNCTYPE(None, c_void_p)(_delete_capsule)
 
 
 def dlpack_type(dtype: np.dtype) -> tuple[int, int]:

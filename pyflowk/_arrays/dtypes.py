@@ -35,14 +35,15 @@ _NAMES = {code: name for name, code in _BY_NAME.items()}
 _BY_BYTES = {1: DType.UINT8, 2: DType.UINT16, 4: DType.UINT32, 8: DType.UINT64, 16: DType.COMPLEX128}
 
 
-def numpy_dtype(dtype: Any) -> np.dtype:
+def numpy_dtype(dtype: Any) -> np.dtype[Any]:
     """np.dtype(dtype); names of ml_dtypes ("bfloat16", "float8_e5m2") work where that package is installed."""
     try:
-        return np.dtype(dtype)
+        found: np.dtype[Any] = np.dtype(dtype)
     except TypeError:
         import ml_dtypes
 
-        return np.dtype(getattr(ml_dtypes, dtype))
+        found = np.dtype(getattr(ml_dtypes, dtype))
+    return found
 
 
 def dtype_name(code: DType) -> str:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ from .stream import LEGACY_DEFAULT, hold_until_done
 After = Callable[[int], None]
 Geometry = tuple[tuple[int, ...], tuple[int, ...], Any]  # shape, strides, dtype
 # What a plan sees of an input: an array's geometry, a Python number's type, a NumPy scalar's DType, None for None.
-Signature = Geometry | type | DType | None
+Signature = Any  # Geometry | type | DType | None, which type checkers cannot narrow by position
 Reading = tuple[int, tuple[int, ...], tuple[int, ...], Any, "int | None", "After | None"]
 
 _HOST_DEVICE_TYPES = (1, 3, 11)  # DLDeviceType: CPU, CUDA pinned host, ROCm pinned host
@@ -84,7 +85,7 @@ class TorchKind(ArrayKind):
 
     def __init__(self, torch: Any) -> None:
         # torch.cuda.current_stream() builds a Stream object: ten times the time. Absent in a torch without CUDA.
-        self._current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+        self._current_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
         self._has_one_device = driver.device_count() == 1  # then get_device(), a tenth of a read, is left out
 
     def read(self, x: Any, name: str, stream: int) -> Reading:
@@ -133,7 +134,7 @@ class CupyKind(ArrayKind):
         return array, array.data.ptr
 
     def stream_of(self, x: Any) -> int:
-        return self._current_stream().ptr
+        return int(self._current_stream().ptr)
 
 
 class DeviceArrayKind(ArrayKind):
@@ -248,7 +249,7 @@ def _host_view(x: Any, name: str) -> np.ndarray:
 
 def _strided_memory_view(x: Any, name: str, stream: int) -> Any:
     try:
-        from cuda.core.utils import StridedMemoryView
+        views: Any = import_module("cuda.core.utils").StridedMemoryView
     except Exception as error:  # a broken cuda-python raises more than ImportError
         raise ImportError(
             f"{name} is a {type(x).__name__}: reading it needs cuda.core (pip install cuda-core): {error}"
@@ -256,7 +257,7 @@ def _strided_memory_view(x: Any, name: str, stream: int) -> Any:
     # Capture allows no wait on a stream outside it; in DLPack and CAI alike 0 does not name the default stream.
     consumer = -1 if driver.is_capturing(stream) else stream or LEGACY_DEFAULT
     try:
-        view = StridedMemoryView.from_any_interface(x, stream_ptr=consumer)
+        view = views.from_any_interface(x, stream_ptr=consumer)
     except (BufferError, NotImplementedError, TypeError, ValueError) as error:
         raise TypeError(f"{name} is a {type(x).__name__} that cuda.core cannot read: {error}") from error
     if view.dtype is None:

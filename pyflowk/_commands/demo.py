@@ -61,8 +61,8 @@ def _has_usable_device() -> bool:
 def _run_case(case: Case, on_device: bool) -> bool:
     shape = case.device_shape if on_device else case.host_shape
     host = _any_bits(shape, np.dtype(case.dtype))
-    x = asarray(host, device=0) if on_device else host
-    result = permute(x, case.axes)
+    x: Any = asarray(host, device=0) if on_device else host
+    result: Any = permute(x, case.axes)
     fetched = result.to_numpy() if on_device else result
     unsigned = np.dtype(f"u{host.itemsize}")  # compares bits, so that a NaN equals itself
     right = np.array_equal(fetched.view(unsigned), host.transpose(case.axes).view(unsigned))

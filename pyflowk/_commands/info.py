@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterator
+from importlib import import_module
 
 from .. import __version__
 from .._native import driver, library
@@ -50,6 +51,6 @@ def _library_lines(backend: str) -> Iterator[tuple[str, str]]:
 
 def _package_version(package: str) -> str:
     try:
-        return __import__(package, fromlist=["__version__"]).__version__
+        return str(import_module(package).__version__)
     except Exception as error:  # a broken cuda-python raises more than ImportError
         return f"missing: {error}"

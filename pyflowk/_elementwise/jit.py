@@ -4,8 +4,10 @@ cuda.core, and keeps the result in cuda.core's program cache on disk."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -174,11 +176,7 @@ class _Log:
 
 def _cuda_core() -> tuple[Any, Any]:
     try:
-        import cuda.core.utils as utils
-
-        import cuda.core as core
-
-        return core, utils
+        return import_module("cuda.core"), import_module("cuda.core.utils")
     except Exception as error:  # a broken cuda-python raises more than ImportError
         raise ImportError(f"{_NEEDS_NVRTC}: {error}") from error
 
@@ -212,12 +210,8 @@ def include_folders() -> tuple[str, ...]:
 def _toolkit_headers() -> Path | None:
     """The folder of cuda_fp16.h: a wheel's or CUDA_HOME's."""
     candidates = []
-    try:
-        from cuda.pathfinder import find_nvidia_header_directory
-
-        candidates.append(find_nvidia_header_directory("cudart"))
-    except Exception:  # it raises classes of its own where there is none
-        pass
+    with contextlib.suppress(Exception):  # it raises classes of its own where there is none
+        candidates.append(import_module("cuda.pathfinder").find_nvidia_header_directory("cudart"))
     candidates += [f"{root}/include" for root in (os.environ.get("CUDA_HOME"), "/usr/local/cuda") if root]
     return next((Path(path) for path in candidates if path and os.path.isfile(f"{path}/cuda_fp16.h")), None)
 

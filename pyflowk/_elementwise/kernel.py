@@ -129,7 +129,7 @@ class ElementwiseKernel:
         self._names = tuple(names[:-1])
         self._operation = Operation(self._names, self._plan)
         self._bind = functools.lru_cache(maxsize=1024)(self._bound)
-        self._kernels: dict[tuple[str, str, str, int], tuple[int, Any]] = {}
+        self._kernels: dict[tuple[Formula, str, int, int], tuple[int, Any]] = {}
 
     def __repr__(self) -> str:
         return f"<pyflowk.ElementwiseKernel {self.__name__}>"
@@ -138,13 +138,13 @@ class ElementwiseKernel:
         """Applies the formula to `operands`, and writes to `out`, which may also be the last operand, or to a new array
         of the first array's kind. `stream` as in `permute`."""
         if len(operands) == len(self._names) + 1 and out is None:
-            *operands, out = operands
+            operands, out = operands[:-1], operands[-1]  # type: ignore[assignment]
         if len(operands) != len(self._names):
             raise TypeError(f"{self.__name__} takes {len(self._names)} inputs, {len(operands)} were given")
-        return call(self._operation, operands[0], tuple(operands[1:]), out, stream)
+        return call(self._operation, operands[0], operands[1:], out, stream)
 
     def _plan(self, operands: tuple[Signature, ...], out: Signature | None, options: None) -> Plan:
-        return Plan("", tuple, (), None, None, self._launch)
+        return Plan("", lambda *_: (), (), None, None, self._launch)
 
     def _launch(self, read: Readings, made: Call) -> Any:
         """The steps of a Plan."""

@@ -46,7 +46,7 @@ def resolve(
         direct = kind == compute or (kind in MIXED_FLOATS and compute in MIXED_FLOATS)
         needed.append(kind if direct and isinstance(kind, DType) else compute)
     if op == UnaryOp.COPY:
-        needed = [operands[0]]
+        needed = codes
     result = DType.BOOL if OPERATIONS[op].result == "BOOL" else compute
     return Resolution(op, tuple(needed), result)
 

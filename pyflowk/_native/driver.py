@@ -208,7 +208,7 @@ def launch(
     kernel: int, num_blocks: int, num_threads: int, shared_bytes: int, stream: int, params: int, factory: bytes
 ) -> None:
     """Enqueues a CUkernel of two parameters: what is at the address `params`, and the bytes of `factory`."""
-    arguments = _TwoAddresses(params, factory)
+    arguments = _TwoAddresses(params, factory)  # type: ignore[misc, unused-ignore]
     _call("cuLaunchKernel", kernel, num_blocks, 1, 1, num_threads, 1, 1, shared_bytes, stream, arguments, None)
 
 
