@@ -56,11 +56,10 @@ class Operation:
     dtype) after (shape, strides, dtype), and the Plan a plain tuple.
     """
 
-    __slots__ = ("functions", "names", "other_names", "out_name", "plan")
+    __slots__ = ("functions", "names", "out_name", "plan")
 
     def __init__(self, names: tuple[str, ...], plan: Callable[..., Plan], out_name: str = "out") -> None:
         self.names = names
-        self.other_names = names[1:]
         self.out_name = out_name
         # One entry is about 2 KB.
         self.plan = functools.lru_cache(maxsize=4096)(
@@ -113,13 +112,14 @@ def call(
     raises, before anything is allocated; FlowkError for a status of the library.
     """
     # Every call takes this path, hence the one long function: it takes about 1 us.
-    source, name = ARRAYS.get(type(x)), operation.names[0]
+    names = operation.names
+    source, name = ARRAYS.get(type(x)), names[0]
     before: Any = None
-    inputs, rest, rest_names = None, others, operation.other_names
+    inputs, rest = None, others
     if source is None:
         inputs = (x, *others)
-        x, source, name, before = _first_array(operation.names, inputs)
-        rest, rest_names = inputs[len(before[0]) + 1 :], operation.names[len(before[0]) + 1 :]
+        x, source, name, before = _first_array(names, inputs)
+        rest = inputs[len(before[0]) + 1 :]
     target = None if out is None else ARRAYS.get(type(out)) or find_array_kind(out, operation.out_name)
     explains = stream.__class__ is Listener
     if stream is not None and not explains:
@@ -135,17 +135,16 @@ def call(
     if before is not None:
         pointers, geometry = (*before[0], pointer), (*before[1], *geometry)
     if rest:
-        for operand, other_name in zip(rest, rest_names):
+        for operand in rest:
             if operand is None:
-                pointers += (None,)
-                geometry += (None, None, None)
+                pointers, geometry = (*pointers, None), (*geometry, None, None, None)
                 continue
+            other_name = names[len(pointers)]
             kind = OPERANDS.get(type(operand)) or find_operand_kind(operand, other_name)
             pointer, shape, strides, dtype, place, after = kind.read(operand, other_name, handle)
             if place is not device and place is not ANYWHERE and place != device:
                 raise different_devices(name, device, other_name, place)
-            pointers += (pointer,)
-            geometry += (shape, strides, dtype)
+            pointers, geometry = (*pointers, pointer), (*geometry, shape, strides, dtype)
             if after is not None:
                 afters = [after] if afters is None else [*afters, after]
     if target is None:

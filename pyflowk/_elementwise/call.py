@@ -122,14 +122,12 @@ def _binary(
     op: c_int, operands: Any, written: Any, numbers: Any, out_type: DType, has_parameters: bool, keep: Any
 ) -> Any:
     ((x_strides, x_type), (y_strides, y_type)), (out_strides, c_out_type, rank, shape) = operands, written
-    x_number, y_number = (dict(numbers).get(index) for index in (0, 1))
+    y_number = dict(numbers).get(1)
 
     def arguments(pointers: Any, out: int, values: Any, stream: Any) -> tuple[Any, ...]:
         x, y = pointers
-        if y_number is not None:
-            y = number_bytes(y, y_number)
-        elif x_number is not None:
-            x = number_bytes(x, x_number)
+        if numbers:
+            x, y = _rounded(pointers, numbers) if y_number is None else (x, number_bytes(y, y_number))
         return op, x, x_strides, x_type, y, y_strides, y_type, out, out_strides, c_out_type, rank, shape, stream
 
     arguments.keep = keep  # type: ignore[attr-defined]
