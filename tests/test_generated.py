@@ -7,10 +7,8 @@ import ast
 import importlib.util
 import inspect
 import os
-import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import ModuleType
 
@@ -74,11 +72,6 @@ def test_help_shows_the_functions() -> None:
     assert "relu(x: " in text
 
 
-def test_importing_pyflowk_adds_little_to_importing_numpy() -> None:
-    def seconds(code: str) -> float:
-        start = time.perf_counter()
-        run(sys.executable, "-c", code)
-        return time.perf_counter() - start
-
-    pairs = [(seconds("import numpy"), seconds("import numpy, pyflowk")) for _ in range(7)]
-    assert statistics.median(after - before for before, after in pairs) < 0.03
+def test_importing_pyflowk_takes_little_time() -> None:
+    code = "import time, numpy; start = time.perf_counter(); import pyflowk; print(time.perf_counter() - start)"
+    assert min(float(run(sys.executable, "-c", code)) for _ in range(5)) < 0.03  # seconds

@@ -87,7 +87,7 @@ class DeviceArray:
 
     def to_numpy(self) -> np.ndarray[Any, Any]:
         """A copy in host memory, C-contiguous; waits for the work on the array's stream."""
-        # The bytes from the lowest address to the highest, then a host copy in C order where they are in another order.
+        # Copies the bytes from the lowest address to the highest, and reorders them on the host where needed.
         reaches = [stride * (extent - 1) for stride, extent in zip(self.strides, self.shape)] if self.size else []
         lowest = sum(reach for reach in reaches if reach < 0)
         num_bytes = sum(map(abs, reaches)) + self.dtype.itemsize if self.size else 0

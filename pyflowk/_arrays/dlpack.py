@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DLPack capsules for a DeviceArray, by ctypes: DLManagedTensor, and DLManagedTensorVersioned for who asks for 1.0."""
+"""DLPack capsules for a DeviceArray, by ctypes: DLManagedTensor, and from DLPack 1.0 DLManagedTensorVersioned."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ _delete_unconsumed = ctypes.CFUNCTYPE(None, c_void_p)(_delete_capsule)
 
 
 def dlpack_type(dtype: np.dtype) -> tuple[int, int]:
-    """(DLDataTypeCode, bits) of a dtype; BufferError where DLPack has none for it."""
+    """(DLDataTypeCode, bits) of a dtype; BufferError where DLPack has no such type."""
     code = _TYPE_CODES_BY_NAME.get(dtype.name, _TYPE_CODES.get(dtype.kind) if dtype.isnative else None)
     if code is None:
         raise BufferError(f"DLPack has no type for dtype {dtype}")

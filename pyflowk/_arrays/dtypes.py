@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Element types: what NumPy's, ml_dtypes' and torch's are in flowk.h."""
+"""Element types: from the dtypes of NumPy, ml_dtypes and torch to flowk.h's."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BY_NAME = {
     "complex128": DType.COMPLEX128,
 }
 _NAMES = {code: name for name, code in _BY_NAME.items()}
-# For data movement alone any type of these sizes will do: datetime64, other byte orders, small structs.
+# Moves need the size alone: datetime64, other byte orders, small structs.
 _BY_BYTES = {1: DType.UINT8, 2: DType.UINT16, 4: DType.UINT32, 8: DType.UINT64, 16: DType.COMPLEX128}
 
 
@@ -110,7 +110,7 @@ def element_type(dtype: Any, name: str) -> tuple[DType, int]:
 def element_strides(dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...], name: str) -> tuple[int, ...]:
     """Strides in elements: torch counts in them, NumPy and all that carry its dtypes count bytes.
 
-    ValueError where a stride is no multiple of the element, as in a view of one field of a struct.
+    ValueError where a stride is not a multiple of the element, as in a view of one field of a struct.
     """
     if not isinstance(dtype, np.dtype):
         return strides

@@ -84,9 +84,9 @@ class TorchKind(ArrayKind):
     """torch.Tensor, on the host or a GPU. The result takes no part in autograd."""
 
     def __init__(self, torch: Any) -> None:
-        # torch.cuda.current_stream() builds a Stream object: ten times the time. Absent in a torch without CUDA.
+        # torch.cuda.current_stream() makes a Stream object and takes ten times as long. None in a torch without CUDA.
         self._current_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-        self._has_one_device = driver.device_count() == 1  # then get_device(), a tenth of a read, is left out
+        self._has_one_device = driver.device_count() == 1  # get_device() would be a tenth of a read
 
     def read(self, x: Any, name: str, stream: int) -> Reading:
         dtype = x.dtype
@@ -192,7 +192,7 @@ class ProtocolKind(ArrayKind):
 
     @staticmethod
     def read_out(x: Any, name: str, stream: int) -> Reading:
-        if type(x).__module__.startswith("jax"):  # whose arrays promise to never change, and say so nowhere
+        if type(x).__module__.startswith("jax"):  # JAX's arrays are immutable, and no attribute says so
             raise ValueError(f"{name} is a JAX array, which is read-only, must be writable")
         if _is_on_host(x):
             return NumpyKind.read_out(_host_view(x, name), name, stream)
@@ -254,7 +254,7 @@ def _strided_memory_view(x: Any, name: str, stream: int) -> Any:
         raise ImportError(
             f"{name} is a {type(x).__name__}: reading it needs cuda.core (pip install cuda-core): {error}"
         ) from error
-    # Capture allows no wait on a stream outside it; in DLPack and CAI alike 0 does not name the default stream.
+    # A capture must not wait for a stream outside it. In DLPack and in CAI, 0 does not name the default stream.
     consumer = -1 if driver.is_capturing(stream) else stream or LEGACY_DEFAULT
     try:
         view = views.from_any_interface(x, stream_ptr=consumer)
@@ -307,7 +307,7 @@ OPERANDS: dict[type, Any] = {**ARRAYS, float: _NUMBER, int: _NUMBER, bool: _NUMB
 
 
 def find_array_kind(x: Any, name: str) -> Any:
-    """The kind of the array in parameter `name`, remembered for its type; TypeError where it is no array."""
+    """The kind of the array in parameter `name`, remembered for its type; TypeError where it is not an array."""
     kind = ARRAYS.get(type(x))
     if kind is None:
         kind = ARRAYS[type(x)] = OPERANDS[type(x)] = _kind_of_array(x, name)

@@ -34,12 +34,12 @@ _held: deque[tuple[int, Any]] = deque()
 def hold_until_done(stream: int, owner: Any) -> None:
     """Keeps `owner` alive until the work that is on `stream` now has ended; drops what earlier calls kept.
 
-    For arrays whose own framework knows nothing of `stream`, and would give their memory to its next array. In a
-    capture nothing is kept: who replays a graph keeps its arrays.
+    For arrays whose framework does not know `stream` and could reuse their memory. In a capture nothing is kept: the
+    caller keeps a graph's arrays.
     """
     while _held:
         try:
-            entry = _held.popleft()  # out first, so that no other thread destroys the event too
+            entry = _held.popleft()  # removed first, so that no other thread destroys the event
         except IndexError:
             break
         if not driver.event_is_done(entry[0]):

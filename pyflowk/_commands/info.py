@@ -14,7 +14,7 @@ from .._native.errors import FlowkError
 
 
 def print_info() -> None:
-    """Prints one line for each thing found or missing; needs no GPU and no library."""
+    """Prints one line per thing found or missing; needs no GPU and no library."""
     for label, text in _lines():
         print(f"{label:<14} {text}")
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from .._native.abi import DType, Status
 from .._native.errors import FlowkError, FlowkValueError
 
-# The element in memory, and what a formula computes with: floats of 8 and 16 bits are float there.
+# The C++ type of an element in memory. A formula computes in the same type, and in float for floats of 8 and 16 bits.
 _STORAGE = {
     DType.BOOL: "bool",
     DType.INT8: "int8_t",
@@ -38,14 +38,14 @@ _HEADERS = {
     DType.FLOAT8_E4M3: "cuda_fp8.h",
     DType.FLOAT8_E5M2: "cuda_fp8.h",
 }
-# Its functor: rounds once, as convert() of core/convert.cuh does.
+# How a result is rounded to these types: once, as convert() in core/convert.cuh does.
 _STORE = {DType.FLOAT16: "__float2half_rn", DType.BFLOAT16: "__float2bfloat16_rn"}
 
 _NEEDS_NVRTC = "ElementwiseKernel needs cuda.core and NVRTC (pip install 'pyflowk[jit]')"
 
 
 class Variable(NamedTuple):
-    """An operand of a formula: `is_number` where it is no array, and so a member of the functor."""
+    """An operand of a formula: with `is_number` it is not an array but a member of the functor."""
 
     name: str
     dtype: DType
@@ -69,7 +69,7 @@ def value_type(dtype: DType) -> str:
 
 
 def source_of(formula: Formula) -> str:
-    """The CUDA C++ of a formula: flowk_formula, a functor, and flowk_factory, which a kernel makes it by."""
+    """The CUDA C++ of a formula: the functor flowk_formula, and flowk_factory, which makes one inside a kernel."""
     variables = (*formula.inputs, formula.output)
     headers = sorted({_HEADERS[variable.dtype] for variable in variables if variable.dtype in _HEADERS})
     arrays = [variable for variable in formula.inputs if not variable.is_number]
@@ -138,7 +138,7 @@ def compile_kernel(formula: Formula, kernel: str, pack_elements: int, architectu
             name_expressions=(expression,),
             extra_digest=_header_digest(),
         )
-    except Exception as error:  # what cuda.core raises where it finds no NVRTC is not one class
+    except Exception as error:  # without NVRTC cuda.core raises several classes
         raise ImportError(f"{_NEEDS_NVRTC}: {error}") from error
     cache = _disk_cache()
     stored = None if cache is None else cache.get(key)
@@ -210,7 +210,7 @@ def include_folders() -> tuple[str, ...]:
 def _toolkit_headers() -> Path | None:
     """The folder of cuda_fp16.h: a wheel's or CUDA_HOME's."""
     candidates = []
-    with contextlib.suppress(Exception):  # it raises classes of its own where there is none
+    with contextlib.suppress(Exception):  # cuda.pathfinder's own classes, where it finds none
         candidates.append(import_module("cuda.pathfinder").find_nvidia_header_directory("cudart"))
     candidates += [f"{root}/include" for root in (os.environ.get("CUDA_HOME"), "/usr/local/cuda") if root]
     return next((Path(path) for path in candidates if path and os.path.isfile(f"{path}/cuda_fp16.h")), None)

@@ -33,7 +33,7 @@ _FORMATS = {"bool": "?", "float": "f", "double": "d"} | {
 }
 
 
-# As flowk_functor_launch numbers them.
+# The index is flowk_functor_launch.kernel.
 _KERNELS = (
     "elementwise_flat",
     "elementwise_strided",
@@ -58,7 +58,7 @@ class Binding(NamedTuple):
     formula: Formula
     arrays: tuple[int, ...]  # which operands are arrays
     numbers: tuple[tuple[int, DType], ...]  # which are numbers, and their types
-    number_format: str  # of struct: the members of the functor
+    number_format: str  # the members of the functor, for struct.pack()
     strides: int  # address of the addresses of all arrays' strides, out's first
     dtypes: int  # address of their types
     rank: int

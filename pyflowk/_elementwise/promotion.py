@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The type of a result, by NumPy's rules, for the element types of flowk.h, whoever's arrays they are in.
+"""The type of a result, by NumPy's rules, for the element types of flowk.h in the arrays of any framework.
 
 Two types:
   - bool and any other: the other; two integers: the narrowest that holds both, float64 for uint64 beside a signed one;
@@ -8,7 +8,7 @@ Two types:
   - two floats: the narrowest that holds both, where ml_dtypes has no other answer (it makes float32 of float16 beside
     float8_e5m2).
 A Python number beside arrays is weak: it takes their type, unless it is a float beside integers or bool (float64), or
-an int beside bool (int64). NumPy itself makes float32 of a Python float beside bfloat16 and float8; here they stay.
+an int beside bool (int64). NumPy promotes bfloat16 and float8 beside a Python float to float32; pyflowk does not.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .._native.abi import DType
 
 INTEGERS = frozenset(DType(code) for code in range(DType.INT8, DType.UINT64 + 1))
 FLOATS = frozenset({DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64, DType.FLOAT8_E4M3, DType.FLOAT8_E5M2})
-# The C functions mix these in one call; every other type goes with itself only.
+# The C functions mix these in one call; operands of any other type must all have that type.
 MIXED_FLOATS = FLOATS - {DType.FLOAT64}
 
 _BITS = {code: 8 << (code - DType.INT8) % 4 for code in INTEGERS}
@@ -121,7 +121,7 @@ def number_bytes(value: Any, code: DType) -> bytes:
 
     OverflowError, as in NumPy 2, for an int that an integer type does not hold.
     """
-    if code is _FLOAT32:  # first: the rest takes several times as long
+    if code is _FLOAT32:  # the common case, several times as fast as the others
         try:
             return _pack_float32(value)  # rounds as round_to() does
         except OverflowError:

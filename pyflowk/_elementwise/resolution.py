@@ -37,7 +37,7 @@ def resolve(
     condition, values = (operands[:1], operands[1:]) if op == TernaryOp.WHERE else ((), operands)
     scalars = [kind for kind in values if not isinstance(kind, DType)] + list(parameters)
     codes = [kind for kind in values if isinstance(kind, DType)]
-    if not codes:  # where(mask, 1, 0)
+    if not codes:  # where(mask, 1, 0): the numbers decide
         codes, scalars = [_type_of_number(kind) for kind in scalars[: len(values)]], []
     common = common_type(codes, scalars)
     op, compute = _computed_as(op, common, exact_integers)

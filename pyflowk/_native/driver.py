@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The few CUDA driver calls that pyflowk makes itself, by ctypes: they must not need cuda-python, and must be cheap.
+"""The CUDA driver calls that pyflowk makes itself, by ctypes: without cuda-python, and at little cost per call.
 
 Nothing is loaded before the first call. Streams and events are handles as int; a stream of 0 or 1 is the legacy default
 stream, 2 the per-thread one.
@@ -39,7 +39,7 @@ _FUNCTIONS = {
     "cuMemcpyHtoDAsync_v2": [c_uint64, c_void_p, c_size_t, c_void_p],
     "cuMemcpyDtoHAsync_v2": [c_void_p, c_uint64, c_size_t, c_void_p],
 }
-_TwoAddresses = c_char_p * 2  # of an int, or of the memory of bytes
+_TwoAddresses = c_char_p * 2  # takes an address as int, and bytes, whose address it stores
 _NOT_READY = 600
 _EVENT_DISABLE_TIMING = 2
 
@@ -141,10 +141,10 @@ class current:
 
 
 def is_capturing(stream: int) -> bool:
-    """Whether work put on `stream` goes into a CUDA graph instead of running, or would break a capture."""
+    """Whether `stream` is being captured into a CUDA graph, or work on it would break a capture."""
     status = c_int()
     library = _driver()
-    # The default stream answers with an error, not a status, while a stream that it waits for is captured.
+    # The default stream returns an error instead of a status while a stream that it waits for is captured.
     return library is not None and (library.cuStreamIsCapturing(stream, ctypes.byref(status)) != 0 or status.value != 0)
 
 
@@ -175,12 +175,12 @@ def create_event(*, timing: bool = False) -> int:
 
 
 def record_event(event: int, stream: int) -> None:
-    """Makes `event` stand for all that is on `stream` now."""
+    """Records `event` after all work that is on `stream` now."""
     _call("cuEventRecord", event, stream)
 
 
 def event_is_done(event: int) -> bool:
-    """Whether the recorded work has ended, well or not."""
+    """Whether the recorded work has ended, with or without an error."""
     library = _driver()
     return library is None or library.cuEventQuery(event) != _NOT_READY
 
@@ -199,7 +199,7 @@ def destroy_event(event: int) -> None:
 
 
 def allow_shared_memory(kernel: int, device: int) -> None:
-    """Lets blocks of a CUkernel have all the shared memory that one may: more than 48 KB must be asked for."""
+    """Allows a CUkernel the device's largest dynamic shared memory per block; by default it is 48 KB."""
     most = _attribute(97, device)  # MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
     _call("cuKernelSetAttribute", 8, most, kernel, device)  # MAX_DYNAMIC_SHARED_SIZE_BYTES
 

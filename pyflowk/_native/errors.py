@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pyflowk raises.
+"""The exceptions of pyflowk.
 
-- `FlowkError`: a call of the C library failed; `.status` says how, the text is the library's own, in which `src` is the
-  parameter `x` and `dst` is `out`, and the operands of an elementwise function are x, y and z in their order.
-- `FlowkValueError`, a FlowkError that is a ValueError too: the statuses that a caller's value causes (INVALID_ARGUMENT
-  to SIZE_OVERFLOW), and `axes` that are no permutation.
-- `ValueError`, `TypeError`: what only Python can see: an `out` of the wrong shape, dtype or read-only, arrays on
-  different devices, a host array beside a device array, an object that is no array.
+- `FlowkError`: a call of the C library failed. `.status` is its status. The text is the library's own: `src` is the
+  parameter `x`, `dst` is `out`, and the operands of an elementwise function are x, y and z in their order.
+- `FlowkValueError`, both a FlowkError and a ValueError: a value that the caller passed causes the status
+  (INVALID_ARGUMENT to SIZE_OVERFLOW), or `axes` is not a permutation.
+- `ValueError`, `TypeError`: errors that only Python can see: an `out` of the wrong shape, dtype or read-only, arrays on
+  different devices, a host array beside a device array, an object that is not an array.
 """
 
 from __future__ import annotations

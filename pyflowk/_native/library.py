@@ -94,22 +94,22 @@ def _candidates(file_name: str) -> Iterator[str]:
     if choice and choice not in FILE_NAMES:
         yield os.path.join(os.path.abspath(choice), file_name) if os.path.isdir(choice) else os.path.abspath(choice)
         return
-    from importlib.metadata import PackageNotFoundError, distribution  # 10 ms that `import pyflowk` need not pay
+    from importlib.metadata import PackageNotFoundError, distribution  # when it is needed: it takes 10 ms
     from importlib.resources import files
 
-    # Not only __file__: meson-python's editable install keeps built files elsewhere and answers for them here.
+    # Not __file__ alone: meson-python's editable install keeps built files elsewhere and finds them by files().
     package = __package__.partition(".")[0]
     installed = files(package).joinpath("lib").joinpath(file_name)
     folder = os.path.dirname(os.path.dirname(__file__))
     yield str(installed) if installed.is_file() else os.path.join(folder, "lib", file_name)
-    # Run from a source tree, whose pyflowk/ hides the installed package: that one's libraries.
+    # In a source tree, whose pyflowk/ hides the installed package: the libraries of the installed one.
     with contextlib.suppress(PackageNotFoundError):
         yield str(distribution("pyflowk").locate_file(f"pyflowk/lib/{file_name}"))
     yield file_name  # the system loader's own places
 
 
 def _open(path: str) -> ctypes.CDLL:
-    # CDLL, not PyDLL: it lets other threads run, which a launch into a full queue or the CPU executor must.
+    # CDLL, not PyDLL: it releases the GIL, because a launch into a full queue and the CPU executor take long.
     try:
         library = ctypes.CDLL(path)
     except OSError as error:
