@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 from cuda.bindings import runtime as cudart
 
+from pyflowk._native import library as _library
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from pyflowk import _library
 
 KERNELS = {
     "contiguous_copy", "row_copy", "shifted_row_copy", "reversed_row_copy", "tiled_transpose", "two_sided_tile",

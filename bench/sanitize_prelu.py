@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 from cuda.bindings import runtime as cudart
 
+from pyflowk._native import library as _library
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from pyflowk import _library
 
 KERNELS = {  # that plans for an H200 choose
     "planes_of_channels", "spans_of_planes", "packs_of_planes", "packs_of_columns", "warp_columns",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pyflowk import _library
+from pyflowk._native import library as _library
 
 
 def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -41,7 +41,7 @@ def test_flowk_library_cuda_refuses_host_arrays() -> None:
 
 @pytest.mark.usefixtures("host_library")
 def test_flowk_library_simt_refuses_device_arrays() -> None:
-    code = "from pyflowk import _library; _library.for_device(0, 'x')"
+    code = "from pyflowk._native import library; library.for_device(0, 'x')"
     error = run_python(code, FLOWK_LIBRARY="simt").stderr
     assert "TypeError: x is on device 0, but FLOWK_LIBRARY=simt takes host arrays only" in error
     file = _library.open_backend("simt")._name
