@@ -14,8 +14,8 @@ extern "C" __attribute__((visibility("default"))) int flowk_bench_elementwise_ca
                                                                                         int64_t count, int32_t packs,
                                                                                         flowk_stream stream) {
   ElementwiseRequest request;
+  request.arity = ElementwiseArity::unary;
   request.op = FLOWK_UNARY_COPY;
-  request.compute = compute_class(x_dtype);
   request.pointers[0] = out;
   request.pointers[1] = x;
   request.dtypes[0] = out_dtype;

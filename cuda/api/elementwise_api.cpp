@@ -93,7 +93,6 @@ void select_bits(const Arguments& arguments, ElementwiseRequest* request) {
   const bool is_one_type = request->dtypes[0] == request->dtypes[2] && request->dtypes[2] == request->dtypes[3];
   if (selects && is_one_type)
     request->dtypes[0] = request->dtypes[2] = request->dtypes[3] = bits_of(request->dtypes[0]);
-  request->compute = compute_class(request->dtypes[selects ? 2 : 1]);
 }
 
 // Integers take their parameters as a copy of a float64 to their type would.
@@ -111,7 +110,8 @@ double parameter_of(flowk_dtype dtype, double value) {
 }
 
 bool is_same_type_copy(const ElementwiseRequest& request) {
-  return request.arity == ElementwiseArity::copy && request.dtypes[0] == request.dtypes[1] && !request.is_number[1];
+  return request.arity == ElementwiseArity::unary && request.op == FLOWK_UNARY_COPY &&
+         request.dtypes[0] == request.dtypes[1] && !request.is_number[1];
 }
 
 // A copy without a conversion is a permute that keeps the order of the dimensions. False: of its own elements.
@@ -196,8 +196,7 @@ int32_t result_of(const OpInfo& info, flowk_dtype dtype) {
 
 Arguments unary_arguments(flowk_unary_op op, const ElementwiseTensor& x, const ElementwiseTensor& out, int32_t rank,
                           const int64_t* shape, double a, double b) {
-  const auto arity = op == FLOWK_UNARY_COPY ? ElementwiseArity::copy : ElementwiseArity::unary;
-  return {arity, op, unary_op_info(op), 2, {out, x}, rank, shape, a, b};
+  return {ElementwiseArity::unary, op, unary_op_info(op), 2, {out, x}, rank, shape, a, b};
 }
 
 Arguments binary_arguments(flowk_binary_op op, const ElementwiseTensor& x, const ElementwiseTensor& y,

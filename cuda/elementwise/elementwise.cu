@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_elementwise(): one switch from the plan's arity to the file that holds its kernels.
-#include "elementwise/elementwise_launch.cuh"
+// run_elementwise(): from the plan's arity and kernel to the file of instantiate/ that has it.
+#include "elementwise/elementwise_dispatch.cuh"
 
 namespace flowk::elementwise {
 
 Status run_elementwise(const ElementwisePlan& plan, flowk_stream stream) {
-  const bool is_linear =
-      plan.kernel == ElementwiseKernel::flat_packs || plan.kernel == ElementwiseKernel::periodic_packs;
+  const bool is_contiguous = plan.kernel == ElementwiseKernel::flat_packs;
+  const bool is_broadcast =
+      plan.kernel == ElementwiseKernel::periodic_packs || plan.kernel == ElementwiseKernel::row_walk;
   switch (plan.arity) {
-    case ElementwiseArity::copy: return (is_linear ? run_linear_copy : run_strided_copy)(plan, stream);
-    case ElementwiseArity::unary: return (is_linear ? run_linear_unary : run_strided_unary)(plan, stream);
-    case ElementwiseArity::binary: return (is_linear ? run_linear_binary : run_strided_binary)(plan, stream);
-    case ElementwiseArity::ternary: return (is_linear ? run_linear_ternary : run_strided_ternary)(plan, stream);
+    case ElementwiseArity::unary: return (is_contiguous ? run_unary_contiguous : run_unary_strided)(plan, stream);
+    case ElementwiseArity::binary:
+      return (is_contiguous  ? run_binary_contiguous
+              : is_broadcast ? run_binary_broadcast
+                             : run_binary_strided)(plan, stream);
+    case ElementwiseArity::ternary: return run_ternary(plan, stream);
+    case ElementwiseArity::functor: break;  // the caller has the kernel
   }
   return unknown_plan(plan);
 }

@@ -29,11 +29,11 @@ bool is_float(flowk_dtype dtype);
 bool is_complex(flowk_dtype dtype);
 bool takes(const OpInfo& info, flowk_dtype dtype);
 
-// Does a request take more than a few instructions an element?
-bool is_heavy(const ElementwiseRequest& request);
+// The cost of a request's operation.
+OpCost cost_of(const ElementwiseRequest& request);
 
-// What `dtype`, which is not complex, is computed in.
-ComputeClass compute_class(flowk_dtype dtype);
+// What a request, whose types are not complex, is computed in.
+ComputeClass compute_class_of(const ElementwiseRequest& request);
 
 // The unsigned integer, or bool, whose elements a selection moves in place of `dtype`: the same bytes, bit for bit.
 flowk_dtype bits_of(flowk_dtype dtype);

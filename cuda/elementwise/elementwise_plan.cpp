@@ -10,12 +10,19 @@
 namespace flowk::elementwise {
 namespace {
 
-// The pack is as many elements as the widest operand has in 16 bytes. One such unit a thread reaches 1.00 of
-// cudaMemcpyAsync, 2 units 0.98 (H200).
-int32_t choose_pack(const ElementwiseRequest& request) {
+// Sets the pack of a kernel: 16 bytes of the widest operand, or the longest shorter one that the kernel is compiled
+// for. False: the kernel has none. One vector per thread reaches 1.00 of cudaMemcpyAsync, two 0.98 (H200).
+bool choose_pack(const ElementwiseRequest& request, ElementwiseKernel kernel, ElementwisePlan* plan) {
   int32_t widest = 0;
   for (int k = 0; k < request.shape.num_operands; ++k) widest = std::max(widest, request.element_shifts[k]);
-  return 16 >> widest;
+  plan->pack_elements = 16 >> widest;
+  if (request.arity == ElementwiseArity::functor) {
+    if (kernel == ElementwiseKernel::strided_packs) plan->pack_elements = std::min(plan->pack_elements, 8);
+    return true;
+  }
+  for (; plan->pack_elements > 1; plan->pack_elements /= 2)
+    if (has_kernel(kernel, request.arity, plan->compute, plan->pack_elements, cost_of(request))) return true;
+  return false;
 }
 
 // Two packs a thread share its index, its switches and a heavy formula's latency: conversions to a narrower type go
@@ -23,12 +30,13 @@ int32_t choose_pack(const ElementwiseRequest& request) {
 // 0.96. Light operations between packs of 16 bytes alone reach 1.00 with one, 0.98 with two, and what 4 blocks on every
 // multiprocessor hold at once stays with one: kernels of one pack reach 0.88 and 0.83 in gelu and silu_mul of 4 MB, two
 // 0.6 and 0.73 (H200).
-int32_t choose_packs(const ElementwiseRequest& request, const Device& device, int64_t num_packs, bool has_packs_alone) {
+int32_t choose_packs(const ElementwiseRequest& request, const Device& device, int64_t num_packs, int32_t pack_elements,
+                     bool has_packs_alone) {
   if (num_packs <= int64_t{device.num_multiprocessors} * (4 * elementwise_threads)) return 1;
-  if (!has_packs_alone || is_heavy(request)) return 2;
+  if (!has_packs_alone || cost_of(request) != OpCost::light) return 2;
   for (int k = 1; k < request.shape.num_operands; ++k)
     if (request.element_shifts[k] != request.element_shifts[0]) return 2;
-  return 1;
+  return pack_elements << request.element_shifts[0] < 16 ? 2 : 1;
 }
 
 bool is_linear(const Problem& problem, int k, int64_t element_bytes) {
@@ -100,7 +108,8 @@ int64_t cut(const Problem& problem, const ElementwiseRequest& request, const Dev
             ElementwisePlan* plan) {
   bool has_packs_alone = true;
   for (int k = 1; k < problem.num_operands; ++k) has_packs_alone &= plan->linear.operands[k].is_linear != 0;
-  if (packs == 0) packs = choose_packs(request, device, problem.count / plan->pack_elements, has_packs_alone);
+  if (packs == 0)
+    packs = choose_packs(request, device, problem.count / plan->pack_elements, plan->pack_elements, has_packs_alone);
   packs = std::min(packs, most_packs(plan->pack_elements, problem.num_operands - 1));
   return cut_into_packs(problem.count, plan->pack_elements, packs, &plan->linear, problem.num_operands);
 }
@@ -203,10 +212,33 @@ Problem make_problem(const ElementwiseRequest& request) {
   return problem;
 }
 
-void enter_numbers(const ElementwiseRequest& request, ElementwisePlan* plan) {
-  for (int k = 1; k < request.shape.num_operands; ++k) {
-    if (!request.is_number[k]) continue;
+void choose_compute(const ElementwiseRequest& request, ElementwisePlan* plan) {
+  plan->compute = compute_class_of(request);
+  for (int k = 1; k < request.shape.num_operands; ++k)
+    plan->is_unsigned |= request.dtypes[k] == FLOWK_UINT64 ||
+                         (request.dtypes[k] == FLOWK_UINT32 && plan->compute == ComputeClass::int32);
+}
+
+// How kernels name the types of integers, and numbers of the call.
+void finish_operands(const ElementwiseRequest& request, ElementwisePlan* plan) {
+  const auto signed_type = [](int32_t dtype) {
+    switch (dtype) {
+      case FLOWK_UINT8: return FLOWK_INT8;
+      case FLOWK_UINT16: return FLOWK_INT16;
+      case FLOWK_UINT32: return FLOWK_INT32;
+      case FLOWK_UINT64: return FLOWK_INT64;
+      default: return static_cast<flowk_dtype>(dtype);
+    }
+  };
+  const bool has_integers = plan->compute == ComputeClass::int32 || plan->compute == ComputeClass::int64;
+  const int32_t compute_shift = plan->compute == ComputeClass::int32 ? 2 : 3;
+  for (int k = 0; k < request.shape.num_operands; ++k) {
     ElementwiseOperand& operand = plan->is_linear() ? plan->linear.operands[k] : plan->strided.operands[k];
+    if (has_integers && (k == 0 || operand.element_shift == compute_shift)) {
+      operand.dtype = signed_type(operand.dtype);
+      if (k == 0 && plan->is_unsigned && is_float(request.dtypes[0])) operand.dtype |= from_unsigned;
+    }
+    if (!request.is_number[k]) continue;
     operand.access = ElementwiseAccess::number;
     for (int w = 0; w < 2; ++w) operand.number[w] = request.numbers[k][w];
   }
@@ -249,16 +281,16 @@ void split_request(const ElementwiseRequest& request, ElementwiseRequest* first,
 void plan_elementwise(const ElementwiseRequest& request, const Device& device, int32_t packs, ElementwisePlan* plan) {
   *plan = {};
   plan->arity = request.arity;
-  plan->compute = request.compute;
+  if (request.arity != ElementwiseArity::functor) choose_compute(request, plan);
   plan->op = request.op;
   plan->a = request.a;
   plan->b = request.b;
   plan->launch.num_threads = elementwise_threads;
   plan->launch.uses_pdl = device.capability >= 90;
-  plan->pack_elements = choose_pack(request);
   const Problem problem = make_problem(request);
   if (is_flat(problem, request)) {
     plan->kernel = ElementwiseKernel::flat_packs;
+    choose_pack(request, plan->kernel, plan);
     for (int k = 0; k < problem.num_operands; ++k) {
       const int64_t offset = problem.shape.offsets[k] << request.element_shifts[k];
       plan->linear.operands[k] =
@@ -267,21 +299,23 @@ void plan_elementwise(const ElementwiseRequest& request, const Device& device, i
                          request.element_shifts[k]);
     }
     plan->launch.num_blocks = cut(problem, request, device, packs, plan);
-    return enter_numbers(request, plan);
+    return finish_operands(request, plan);
   }
   plan->strided.count = problem.count;
   for (int k = 0; k < problem.num_operands; ++k) describe_operand(request, problem, k, &plan->strided.operands[k]);
-  if (!(packs == 0 && plan_row_walk(problem, request, device, plan)) &&
-      !plan_periods(problem, request, device, packs, plan)) {
+  if (!(packs == 0 && choose_pack(request, ElementwiseKernel::row_walk, plan) &&
+        plan_row_walk(problem, device, plan)) &&
+      !(choose_pack(request, ElementwiseKernel::periodic_packs, plan) &&
+        plan_periods(problem, request, device, packs, plan))) {
     const int dim = staged_dim(problem, plan->strided.operands);
-    if (dim >= 0) {
+    if (dim >= 0 && choose_pack(request, ElementwiseKernel::shifted_tiles, plan)) {
       plan_tiles(problem, dim, plan);
     } else {
-      plan->pack_elements = std::min(plan->pack_elements, 8);  // that kernel has no longer ones
+      choose_pack(request, ElementwiseKernel::strided_packs, plan);
       plan_rows(problem, plan);
     }
   }
-  enter_numbers(request, plan);
+  finish_operands(request, plan);
 }
 
 }  // namespace flowk::elementwise

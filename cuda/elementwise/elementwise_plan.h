@@ -9,6 +9,7 @@
 #include "core/launch_config.h"
 #include "core/operands.h"
 #include "core/status.h"
+#include "elementwise/elementwise_op_cost.h"
 #include "flowk/detail/elementwise_params.h"
 
 namespace flowk::elementwise {
@@ -17,19 +18,17 @@ namespace flowk::elementwise {
 enum class ComputeClass : int32_t {
   float32,  // float8, float16, bfloat16, float32
   float64,
-  int32,  // bool and all integers of 8 and 16 bits, and int32
-  uint32,
-  int64,
-  uint64,
+  int32,  // bool and all integers of 8, 16 and 32 bits
+  int64,  // int64 and uint64
 };
 
-enum class ElementwiseArity : int32_t { copy, unary, binary, ternary };
+// functor: a kernel that is compiled for the call, so that every kernel and pack exists. A copy is unary.
+enum class ElementwiseArity : int32_t { functor, unary, binary, ternary };
 
 // A checked call: every extent is >= 1, no two elements of the output share memory. Operand 0 is the output.
 struct ElementwiseRequest {
-  ElementwiseArity arity = ElementwiseArity::copy;
+  ElementwiseArity arity = ElementwiseArity::functor;
   int32_t op = 0;  // a flowk_unary_op, flowk_binary_op or flowk_ternary_op
-  ComputeClass compute = ComputeClass::float32;
   double a = 0;
   double b = 0;
   const void* pointers[max_operands] = {};
@@ -51,10 +50,36 @@ enum class ElementwiseKernel : int32_t {
 constexpr int num_elementwise_kernels = 6;
 const char* elementwise_kernel_name(ElementwiseKernel kernel);
 
+// Is this kernel compiled? The plan chooses among these, and the files of instantiate/ hold no others. A pack is 16
+// bytes of the widest operand; packs of 16 elements of 1 byte and tiles are left out where they are rare, and a plan
+// takes shorter packs or another kernel there.
+constexpr bool has_kernel(ElementwiseKernel kernel, ElementwiseArity arity, ComputeClass compute, int32_t pack_elements,
+                          OpCost cost) {
+  const bool is_float32 = compute == ComputeClass::float32, is_int32 = compute == ComputeClass::int32;
+  const bool is_ternary = arity == ElementwiseArity::ternary;
+  if (is_float32 || is_int32 ? pack_elements != 4 && pack_elements != 8 && pack_elements != 16 : pack_elements != 2)
+    return false;
+  switch (kernel) {
+    case ElementwiseKernel::flat_packs:
+      return pack_elements < 16 || is_int32 || (is_float32 && !is_ternary && cost == OpCost::light);
+    case ElementwiseKernel::periodic_packs:
+      return arity != ElementwiseArity::unary && (pack_elements < 16 || (is_int32 && !is_ternary));
+    case ElementwiseKernel::row_walk:
+      if (arity == ElementwiseArity::unary || cost != OpCost::light) return false;
+      if (is_float32) return pack_elements < 16;
+      return !is_ternary && (is_int32 ? pack_elements == 16 : compute == ComputeClass::float64);
+    case ElementwiseKernel::strided_packs: return pack_elements < 16;
+    case ElementwiseKernel::aligned_tiles:
+    case ElementwiseKernel::shifted_tiles: return !is_ternary && pack_elements != (is_int32 ? 8 : 16);
+  }
+  return false;
+}
+
 struct ElementwisePlan {
   ElementwiseKernel kernel = ElementwiseKernel::flat_packs;
-  ElementwiseArity arity = ElementwiseArity::copy;
+  ElementwiseArity arity = ElementwiseArity::functor;
   ComputeClass compute = ComputeClass::float32;
+  bool is_unsigned = false;  // integers of the compute class's width have no sign
   int32_t op = 0;
   double a = 0;
   double b = 0;
@@ -71,6 +96,10 @@ struct ElementwisePlan {
   }
   const ElementwiseOperand& operand(int k) const { return is_linear() ? linear.operands[k] : strided.operands[k]; }
 };
+
+// Set in ElementwiseOperand::dtype of an output of floats that is converted from unsigned integers of the compute
+// class's width.
+constexpr int32_t from_unsigned = 1 << 16;
 
 // More elements than one launch of a strided kernel takes, whose indices have 31 bits: plan_elementwise() wants fewer,
 // and split_request() halves a request.

@@ -28,8 +28,7 @@ ElementwiseAccess access_in_rows(const Problem& problem, const ElementwiseOperan
 int staged_dim(const Problem& problem, const ElementwiseOperand* operands);
 
 // Leaves a plan of row_walk, if rows are whole aligned packs and share an input; plan->strided has the operands.
-bool plan_row_walk(const Problem& problem, const ElementwiseRequest& request, const Device& device,
-                   ElementwisePlan* plan);
+bool plan_row_walk(const Problem& problem, const Device& device, ElementwisePlan* plan);
 
 // Leaves a plan of tiles of dimension `dim` and the innermost one; plan->strided has the operands.
 void plan_tiles(const Problem& problem, int dim, ElementwisePlan* plan);

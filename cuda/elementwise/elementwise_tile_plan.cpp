@@ -134,13 +134,12 @@ int staged_dim(const Problem& problem, const ElementwiseOperand* operands) {
   return found;
 }
 
-bool plan_row_walk(const Problem& problem, const ElementwiseRequest& request, const Device& device,
-                   ElementwisePlan* plan) {
+bool plan_row_walk(const Problem& problem, const Device& device, ElementwisePlan* plan) {
   auto& params = plan->strided;
   auto& tile = params.tile;
   const int dim = problem.inner - 1;
   const int64_t row_elements = problem.shape.extents[problem.inner];
-  if (problem.num_operands < 3 || dim < 0 || is_heavy(request) || row_elements % plan->pack_elements != 0) return false;
+  if (problem.num_operands < 3 || dim < 0 || row_elements % plan->pack_elements != 0) return false;
   bool has_kept = false;
   for (int k = 0; k < problem.num_operands; ++k) {
     const ElementwiseOperand& operand = params.operands[k];

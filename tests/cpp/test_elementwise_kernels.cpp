@@ -59,11 +59,13 @@ void note(const ElementwisePlan& plan, int num_operands) {
 
 double compute_naively(const ElementwiseCase& row, const double* values) {
   switch (row.arity) {
-    case ElementwiseArity::copy: return row.operands[0].dtype == FLOWK_BOOL ? values[0] != 0 : values[0];
-    case ElementwiseArity::unary: return values[0] * values[0];
+    case ElementwiseArity::unary:
+      if (row.op == FLOWK_UNARY_SQUARE) return values[0] * values[0];
+      return row.operands[0].dtype == FLOWK_BOOL ? values[0] != 0 : values[0];
     case ElementwiseArity::binary:
       return row.op == FLOWK_BINARY_LESS ? values[0] < values[1] : std::max(values[0], values[1]);
     case ElementwiseArity::ternary: return values[0] != 0 ? values[1] : values[2];
+    case ElementwiseArity::functor: break;
   }
   return 0;
 }
@@ -150,11 +152,11 @@ void every_type_is_copied_to_every_other() {
     for (const flowk_dtype to : all_dtypes) {
       if (from == to) continue;
       for (const int64_t lead : {0, 1})
-        run_case({"copy", ElementwiseArity::copy, FLOWK_UNARY_COPY, {515}, {{to, {}, 1 - lead}, {from, {}, lead}}});
+        run_case({"copy", ElementwiseArity::unary, FLOWK_UNARY_COPY, {515}, {{to, {}, 1 - lead}, {from, {}, lead}}});
       run_case(
-          {"copy of a transpose", ElementwiseArity::copy, FLOWK_UNARY_COPY, {37, 70}, {{to, {}}, {from, {1, 37}}}});
+          {"copy of a transpose", ElementwiseArity::unary, FLOWK_UNARY_COPY, {37, 70}, {{to, {}}, {from, {1, 37}}}});
       run_case(
-          {"copy of rows", ElementwiseArity::copy, FLOWK_UNARY_COPY, {9, 21}, {{to, {24, 1}}, {from, {21, 1}, 1}}});
+          {"copy of rows", ElementwiseArity::unary, FLOWK_UNARY_COPY, {9, 21}, {{to, {24, 1}}, {from, {21, 1}, 1}}});
     }
 }
 
@@ -183,7 +185,7 @@ void broadcast_operands_repeat() {
                   FLOWK_TERNARY_WHERE,
                   {2, 3, cols},
                   {{dtype, {}, lead}, {FLOWK_BOOL, {0, 0, 1}}, {dtype, {0, 1, 0}}, {dtype, {0, cols, 1}, lead}}});
-        run_case({"expanded", ElementwiseArity::copy, FLOWK_UNARY_COPY, shape, {{dtype, {}, lead}, {dtype, {0, 1}}}});
+        run_case({"expanded", ElementwiseArity::unary, FLOWK_UNARY_COPY, shape, {{dtype, {}, lead}, {dtype, {0, 1}}}});
         run_case({"middle",
                   ElementwiseArity::binary,
                   FLOWK_BINARY_MAX,
@@ -294,7 +296,7 @@ void random_layouts() {
       default: {
         const flowk_dtype to = all_dtypes[up_to(15)];
         run_case({"random",
-                  ElementwiseArity::copy,
+                  ElementwiseArity::unary,
                   FLOWK_UNARY_COPY,
                   shape,
                   {{to, layout(true), up_to(9)}, {dtype, layout(false), up_to(9)}}});

@@ -68,7 +68,7 @@ void one_misaligned_pointer_shifts_its_own_operand_only() {
 
 void a_pack_is_16_bytes_of_the_widest_operand() {
   const auto pack_of = [](flowk_dtype out, flowk_dtype x) {
-    return plan_of({"", ElementwiseArity::copy, FLOWK_UNARY_COPY, {4096}, {{out}, {x}}}).pack_elements;
+    return plan_of({"", ElementwiseArity::unary, FLOWK_UNARY_COPY, {4096}, {{out}, {x}}}).pack_elements;
   };
   CHECK(pack_of(FLOWK_FLOAT8_E4M3, FLOWK_UINT8) == 16);
   CHECK(pack_of(FLOWK_FLOAT8_E4M3, FLOWK_FLOAT16) == 8);
@@ -84,7 +84,7 @@ void a_thread_owns_two_packs_where_they_pay() {
   const CaseOperand f32 = {FLOWK_FLOAT32}, f16 = {FLOWK_FLOAT16}, u8 = {FLOWK_UINT8};
   CHECK(packs_of(ElementwiseArity::unary, FLOWK_UNARY_RELU, {f32, f32}) == 1);
   CHECK(packs_of(ElementwiseArity::unary, FLOWK_UNARY_EXP, {f32, f32}) == 2);
-  CHECK(packs_of(ElementwiseArity::copy, FLOWK_UNARY_COPY, {f16, f32}) == 2);
+  CHECK(packs_of(ElementwiseArity::unary, FLOWK_UNARY_COPY, {f16, f32}) == 2);
   CHECK(packs_of(ElementwiseArity::binary, FLOWK_BINARY_ADD, {f16, f16, f16}) == 1);
   CHECK(packs_of(ElementwiseArity::binary, FLOWK_BINARY_ADD, {f16, f16, {FLOWK_FLOAT16, {0}}}) == 2);
   CHECK(plan_of({"", ElementwiseArity::unary, FLOWK_UNARY_EXP, {1 << 19}, {f32, f32}}).linear.packs == 1);

@@ -57,56 +57,60 @@ __device__ __forceinline__ T minimum(T x, T y) {
   return x < y || x != x ? x : y;
 }
 
-// What all types share.
-template <class T>
-struct CommonFormulas {
-  __device__ __forceinline__ static T copy(T x, T, T) { return x; }
-  __device__ __forceinline__ static T relu(T x, T, T) { return maximum(x, T{0}); }
-  __device__ __forceinline__ static T clamp(T x, T a, T b) { return minimum(maximum(x, a), b); }
-  __device__ __forceinline__ static T logical_not(T x, T, T) { return x == T{0}; }
-  __device__ __forceinline__ static T min(T x, T y) { return minimum(x, y); }
-  __device__ __forceinline__ static T max(T x, T y) { return maximum(x, y); }
-  __device__ __forceinline__ static T equal(T x, T y) { return x == y; }
-  __device__ __forceinline__ static T not_equal(T x, T y) { return x != y; }
-  __device__ __forceinline__ static T less(T x, T y) { return x < y; }
-  __device__ __forceinline__ static T less_equal(T x, T y) { return x <= y; }
-  __device__ __forceinline__ static T greater(T x, T y) { return x > y; }
-  __device__ __forceinline__ static T greater_equal(T x, T y) { return x >= y; }
-  __device__ __forceinline__ static T where(T x, T y, T z, T) { return x != T{0} ? y : z; }
-  __device__ __forceinline__ static T clamp_by(T x, T y, T z, T) { return minimum(maximum(x, y), z); }
-};
-
-// Integers, modulo 2^bits: computed without a sign where that is undefined with one.
+// Integers, modulo 2^bits. Compute is signed. For unsigned values of its width `sign_flip` is the sign bit, so that
+// x ^ sign_flip is ordered as x; it is 0 for all others. kNarrow: no type has Compute's width.
 template <class T, bool kNarrow>
-struct Formulas : CommonFormulas<T> {
+struct Formulas {
   using U = std::make_unsigned_t<T>;
-  __device__ __forceinline__ static T abs(T x, T, T) {
-    if constexpr (std::is_signed_v<T>)
-      return x < T{0} ? neg(x, 0, 0) : x;
-    else
-      return x;
-  }
-  __device__ __forceinline__ static T neg(T x, T, T) { return static_cast<T>(U{0} - static_cast<U>(x)); }
-  __device__ __forceinline__ static T square(T x, T, T) { return mul(x, x); }
-  __device__ __forceinline__ static T scale(T x, T a, T b) { return add(mul(a, x), b); }
-  __device__ __forceinline__ static T add(T x, T y) { return static_cast<T>(static_cast<U>(x) + static_cast<U>(y)); }
-  __device__ __forceinline__ static T sub(T x, T y) { return static_cast<T>(static_cast<U>(x) - static_cast<U>(y)); }
-  __device__ __forceinline__ static T mul(T x, T y) { return static_cast<T>(static_cast<U>(x) * static_cast<U>(y)); }
-  __device__ __forceinline__ static T div(T x, T y) {
+  T sign_flip;
+  __device__ __forceinline__ bool is_unsigned() const { return !kNarrow && sign_flip != 0; }
+  __device__ __forceinline__ T ordered(T x) const { return kNarrow ? x : x ^ sign_flip; }
+
+  __device__ __forceinline__ T copy(T x, T, T) const { return x; }
+  __device__ __forceinline__ T abs(T x, T, T) const { return x < T{0} && !is_unsigned() ? neg(x, 0, 0) : x; }
+  __device__ __forceinline__ T neg(T x, T, T) const { return static_cast<T>(U{0} - static_cast<U>(x)); }
+  __device__ __forceinline__ T square(T x, T, T) const { return mul(x, x); }
+  __device__ __forceinline__ T relu(T x, T, T) const { return max(x, T{0}); }
+  __device__ __forceinline__ T clamp(T x, T a, T b) const { return min(max(x, a), b); }
+  __device__ __forceinline__ T scale(T x, T a, T b) const { return add(mul(a, x), b); }
+  __device__ __forceinline__ T logical_not(T x, T, T) const { return x == T{0}; }
+
+  __device__ __forceinline__ T add(T x, T y) const { return static_cast<T>(static_cast<U>(x) + static_cast<U>(y)); }
+  __device__ __forceinline__ T sub(T x, T y) const { return static_cast<T>(static_cast<U>(x) - static_cast<U>(y)); }
+  __device__ __forceinline__ T mul(T x, T y) const { return static_cast<T>(static_cast<U>(x) * static_cast<U>(y)); }
+  __device__ __forceinline__ T div(T x, T y) const {
+    if constexpr (kNarrow) {
+      // (|x| + 1/2) / |y| is at least 1 / 2|y| from an integer, which is 2^-17 of it: more than the two errors of
+      // 2^-23.
+      const float biased = static_cast<float>(x) + (x < T{0} ? -0.5f : 0.5f);
+      const float quotient = biased * reciprocal_approx_ftz(static_cast<float>(y));
+      return static_cast<T>(y == T{0} ? 0.0f : quotient);
+    }
     if (y == T{0}) return T{0};
-    if (std::is_signed_v<T> && y == static_cast<T>(-1)) return neg(x, 0, 0);
-    return x / y;
+    if (is_unsigned()) return static_cast<T>(static_cast<U>(x) / static_cast<U>(y));
+    return y == static_cast<T>(-1) ? neg(x, 0, 0) : x / y;
   }
-  __device__ __forceinline__ static T bitwise_and(T x, T y) { return x & y; }
-  __device__ __forceinline__ static T bitwise_or(T x, T y) { return x | y; }
-  __device__ __forceinline__ static T bitwise_xor(T x, T y) { return x ^ y; }
-  __device__ __forceinline__ static T fma(T x, T y, T z, T) { return add(mul(x, y), z); }
-  __device__ __forceinline__ static T add_multiply(T x, T y, T z, T a) { return add(x, mul(a, mul(y, z))); }
+  __device__ __forceinline__ T min(T x, T y) const { return ordered(x) < ordered(y) ? x : y; }
+  __device__ __forceinline__ T max(T x, T y) const { return ordered(x) > ordered(y) ? x : y; }
+  __device__ __forceinline__ T equal(T x, T y) const { return x == y; }
+  __device__ __forceinline__ T not_equal(T x, T y) const { return x != y; }
+  __device__ __forceinline__ T less(T x, T y) const { return ordered(x) < ordered(y); }
+  __device__ __forceinline__ T less_equal(T x, T y) const { return ordered(x) <= ordered(y); }
+  __device__ __forceinline__ T greater(T x, T y) const { return ordered(x) > ordered(y); }
+  __device__ __forceinline__ T greater_equal(T x, T y) const { return ordered(x) >= ordered(y); }
+  __device__ __forceinline__ T bitwise_and(T x, T y) const { return x & y; }
+  __device__ __forceinline__ T bitwise_or(T x, T y) const { return x | y; }
+  __device__ __forceinline__ T bitwise_xor(T x, T y) const { return x ^ y; }
+
+  __device__ __forceinline__ T fma(T x, T y, T z, T) const { return add(mul(x, y), z); }
+  __device__ __forceinline__ T where(T x, T y, T z, T) const { return x != T{0} ? y : z; }
+  __device__ __forceinline__ T clamp_by(T x, T y, T z, T) const { return min(max(x, y), z); }
+  __device__ __forceinline__ T add_multiply(T x, T y, T z, T a) const { return add(x, mul(a, mul(y, z))); }
 };
 
 // What float and double share: the overloads of <cmath> do the rest.
 template <class T, bool kNarrow>
-struct FloatFormulas : CommonFormulas<T> {
+struct FloatFormulas {
   static constexpr T half = T(0.5);
   static constexpr T largest = std::is_same_v<T, float> ? T(3.402823466e38) : T(1.7976931348623157e308);
   static constexpr T sqrt_half = T(0.70710678118654752440);
@@ -128,6 +132,10 @@ struct FloatFormulas : CommonFormulas<T> {
   __device__ __forceinline__ static T bounded_below(T x) { return maximum(x, -largest); }
   __device__ __forceinline__ static T bounded(T x, T bound) { return minimum(maximum(x, -bound), bound); }
 
+  __device__ __forceinline__ static T copy(T x, T, T) { return x; }
+  __device__ __forceinline__ static T relu(T x, T, T) { return maximum(x, T(0)); }
+  __device__ __forceinline__ static T clamp(T x, T a, T b) { return minimum(maximum(x, a), b); }
+  __device__ __forceinline__ static T logical_not(T x, T, T) { return x == T(0); }
   __device__ __forceinline__ static T abs(T x, T, T) { return fabs(x); }
   __device__ __forceinline__ static T neg(T x, T, T) { return -x; }
   __device__ __forceinline__ static T square(T x, T, T) { return x * x; }
@@ -167,6 +175,14 @@ struct FloatFormulas : CommonFormulas<T> {
   __device__ __forceinline__ static T scale(T x, T a, T b) { return ::fma(a, x, b); }
   __device__ __forceinline__ static T is_nan(T x, T, T) { return x != x; }
 
+  __device__ __forceinline__ static T min(T x, T y) { return minimum(x, y); }
+  __device__ __forceinline__ static T max(T x, T y) { return maximum(x, y); }
+  __device__ __forceinline__ static T equal(T x, T y) { return x == y; }
+  __device__ __forceinline__ static T not_equal(T x, T y) { return x != y; }
+  __device__ __forceinline__ static T less(T x, T y) { return x < y; }
+  __device__ __forceinline__ static T less_equal(T x, T y) { return x <= y; }
+  __device__ __forceinline__ static T greater(T x, T y) { return x > y; }
+  __device__ __forceinline__ static T greater_equal(T x, T y) { return x >= y; }
   __device__ __forceinline__ static T add(T x, T y) { return x + y; }
   __device__ __forceinline__ static T sub(T x, T y) { return x - y; }
   __device__ __forceinline__ static T mul(T x, T y) { return x * y; }
@@ -195,6 +211,8 @@ struct FloatFormulas : CommonFormulas<T> {
   }
   __device__ __forceinline__ static T silu_mul(T x, T y) { return silu(x, 0, 0) * y; }
 
+  __device__ __forceinline__ static T where(T x, T y, T z, T) { return x != T(0) ? y : z; }
+  __device__ __forceinline__ static T clamp_by(T x, T y, T z, T) { return minimum(maximum(x, y), z); }
   __device__ __forceinline__ static T fma(T x, T y, T z, T) { return ::fma(x, y, z); }
   __device__ __forceinline__ static T lerp(T x, T y, T z, T) { return ::fma(z, y - x, x); }
   __device__ __forceinline__ static T add_multiply(T x, T y, T z, T a) { return ::fma(a * y, z, x); }
