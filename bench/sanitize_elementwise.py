@@ -18,7 +18,7 @@ from cuda.bindings import runtime as cudart
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from pyflowk import _library
 
-KERNELS = {"flat_packs", "periodic_packs", "strided_packs", "aligned_tiles", "shifted_tiles", "row_walk"}
+KERNELS = {"contiguous", "broadcast", "strided", "aligned_tiles", "shifted_tiles", "broadcast_rows"}
 CODES = {
     "?": 1, "i1": 2, "i2": 3, "i4": 4, "i8": 5, "u1": 6, "u2": 7, "u4": 8, "u8": 9, "f2": 10, "f4": 12, "f8": 13,
 }  # fmt: skip

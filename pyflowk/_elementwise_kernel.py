@@ -31,12 +31,12 @@ _FORMATS = {"bool": "?", "float": "f", "double": "d"} | {
 
 # As flowk_functor_launch numbers them.
 _KERNELS = (
-    "elementwise_flat",
+    "elementwise_contiguous",
     "elementwise_strided",
-    "elementwise_periodic",
+    "elementwise_broadcast",
     "elementwise_aligned_tiles",
     "elementwise_shifted_tiles",
-    "elementwise_row_walk",
+    "elementwise_broadcast_rows",
 )
 
 

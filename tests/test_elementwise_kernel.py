@@ -122,7 +122,7 @@ def test_without_cuda_core_the_error_names_the_extra(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "cuda.core", None)
     formula = ElementwiseKernel(*FUSED)._bind((array_of(np.float32),) * 2, None).formula
     with pytest.raises(ImportError, match=r"needs cuda.core and NVRTC \(pip install 'pyflowk\[jit\]'\)"):
-        _jit.compile_kernel(formula, "elementwise_flat", 4, "sm_90")
+        _jit.compile_kernel(formula, "elementwise_contiguous", 4, "sm_90")
 
 
 # ---- the library's part ---------------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ def no_disk_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_jit, "_disk_cache", lambda: None)
 
 
-def compiled(kernel: ElementwiseKernel, *operands: Any, name: str = "elementwise_flat", pack_elements: int = 4) -> Any:
+def compiled(kernel: ElementwiseKernel, *operands: Any, name: str = "elementwise_contiguous", pack_elements: int = 4) -> Any:
     formula = kernel._bind(operands, None).formula
     return _jit.compile_kernel(formula, name, pack_elements, "sm_90")
 
@@ -274,12 +274,12 @@ def test_preambles_several_statements_and_mixed_types_compile() -> None:
         preamble="__device__ float squared(float x) { return x * x; }",
     )
     for name in (
-        "elementwise_flat",
+        "elementwise_contiguous",
         "elementwise_strided",
-        "elementwise_periodic",
+        "elementwise_broadcast",
         "elementwise_aligned_tiles",
         "elementwise_shifted_tiles",
-        "elementwise_row_walk",
+        "elementwise_broadcast_rows",
     ):
         operands = array_of(np.float32), array_of(np.int8), array_of(bool)
         assert compiled(kernel, *operands, name=name, pack_elements=2)

@@ -11,8 +11,8 @@
 #include "core/iteration_space.h"
 #include "core/operands.h"
 #include "core/status.h"
-#include "elementwise/elementwise_ops.h"
-#include "elementwise/elementwise_plan.h"
+#include "elementwise/elementwise.h"
+#include "elementwise/elementwise_op_info.h"
 #include "flowk/flowk.h"
 #include "permute/permute_plan.h"
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/status.h"
-#include "elementwise/elementwise_plan.h"
+#include "elementwise/elementwise.h"
 
 namespace flowk::api {
 

@@ -6,7 +6,7 @@
 #include "core/device.h"
 #include "core/dtype.h"
 #include "core/status.h"
-#include "elementwise/elementwise_plan.h"
+#include "elementwise/elementwise.h"
 #include "elementwise/elementwise_plan_params.h"
 #include "flowk/flowk.h"
 
@@ -31,12 +31,12 @@ int32_t find_part(const ElementwiseRequest& request, int32_t part, ElementwiseRe
 // As flowk.h numbers them.
 int32_t kernel_index(ElementwiseKernel kernel) {
   switch (kernel) {
-    case ElementwiseKernel::flat_packs: return 0;
-    case ElementwiseKernel::periodic_packs: return 2;
+    case ElementwiseKernel::contiguous: return 0;
+    case ElementwiseKernel::broadcast: return 2;
     case ElementwiseKernel::aligned_tiles: return 3;
     case ElementwiseKernel::shifted_tiles: return 4;
-    case ElementwiseKernel::row_walk: return 5;
-    case ElementwiseKernel::strided_packs: return 1;
+    case ElementwiseKernel::broadcast_rows: return 5;
+    case ElementwiseKernel::strided: return 1;
   }
   return 1;
 }
@@ -50,8 +50,8 @@ void write_params(const Params& params, flowk_functor_launch* launch) {
 template <int kOperands>
 void write_params_of(const ElementwisePlan& plan, flowk_functor_launch* launch) {
   switch (launch->kernel) {
-    case 0: return write_params(flat_params<kOperands>(plan), launch);
-    case 2: return write_params(periodic_params<kOperands>(plan), launch);
+    case 0: return write_params(contiguous_params<kOperands>(plan), launch);
+    case 2: return write_params(broadcast_params<kOperands>(plan), launch);
     default: return write_params(strided_params<kOperands>(plan), launch);
   }
 }

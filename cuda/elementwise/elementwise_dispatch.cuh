@@ -8,7 +8,7 @@
 #include "core/launch.cuh"
 #include "elementwise/device/elementwise_functors.cuh"
 #include "elementwise/device/elementwise_types.cuh"
-#include "elementwise/elementwise_plan.h"
+#include "elementwise/elementwise.h"
 #include "elementwise/elementwise_plan_params.h"
 
 namespace flowk::elementwise {
@@ -62,13 +62,13 @@ Status launch_kernel(const ElementwisePlan& plan, const Functor& functor, flowk_
   const auto launch_with = [&](auto kernel, const auto& params) {
     return launch(kernel, plan.launch, stream, params, functor);
   };
-  if constexpr (kKernel == ElementwiseKernel::flat_packs)
-    return launch_with(elementwise_flat<kN, Functor, Out, In...>, flat_params<num_operands>(plan));
-  else if constexpr (kKernel == ElementwiseKernel::periodic_packs)
-    return launch_with(elementwise_periodic<kN, Functor, Out, In...>, periodic_params<num_operands>(plan));
-  else if constexpr (kKernel == ElementwiseKernel::row_walk)
-    return launch_with(elementwise_row_walk<kN, Functor, Out, In...>, strided_params<num_operands>(plan));
-  else if constexpr (kKernel == ElementwiseKernel::strided_packs)
+  if constexpr (kKernel == ElementwiseKernel::contiguous)
+    return launch_with(elementwise_contiguous<kN, Functor, Out, In...>, contiguous_params<num_operands>(plan));
+  else if constexpr (kKernel == ElementwiseKernel::broadcast)
+    return launch_with(elementwise_broadcast<kN, Functor, Out, In...>, broadcast_params<num_operands>(plan));
+  else if constexpr (kKernel == ElementwiseKernel::broadcast_rows)
+    return launch_with(elementwise_broadcast_rows<kN, Functor, Out, In...>, strided_params<num_operands>(plan));
+  else if constexpr (kKernel == ElementwiseKernel::strided)
     return launch_with(elementwise_strided<kN, Functor, Out, In...>, strided_params<num_operands>(plan));
   else if constexpr (kKernel == ElementwiseKernel::aligned_tiles)
     return launch_with(elementwise_aligned_tiles<kN, Functor, Out, In...>, strided_params<num_operands>(plan));
@@ -93,17 +93,17 @@ Status visit_ops(int32_t op, Run run) {
   using Op = std::remove_const_t<std::remove_reference_t<decltype(kOps[0])>>;
   constexpr bool is_unary = std::is_same_v<Op, flowk_unary_op>, is_double = std::is_same_v<Compute, double>;
   const OpCost cost = cost_of(static_cast<Op>(op));
-  if constexpr (kKernel == ElementwiseKernel::row_walk || (kN == 16 && !std::is_integral_v<Compute>)) {
+  if constexpr (kKernel == ElementwiseKernel::broadcast_rows || (kN == 16 && !std::is_integral_v<Compute>)) {
     return run(AllOps<light, light>());
   } else if constexpr (std::is_integral_v<Compute>) {
     return run(AllOps<light, light, heavy, heaviest>());
   } else if constexpr (kKernel == ElementwiseKernel::shifted_tiles && !is_unary && !is_double) {
     return cost == heaviest ? run(AllOps<heaviest, heaviest>()) : run(AllOps<heavy, light, heavy>());
-  } else if constexpr (kKernel != ElementwiseKernel::flat_packs && kKernel != ElementwiseKernel::periodic_packs) {
+  } else if constexpr (kKernel != ElementwiseKernel::contiguous && kKernel != ElementwiseKernel::broadcast) {
     return run(AllOps<heavy, light, heavy, heaviest>());
   } else if constexpr (is_double) {
     return cost == light ? run(AllOps<light, light>()) : run(AllOps<heavy, heavy, heaviest>());
-  } else if constexpr (kKernel == ElementwiseKernel::periodic_packs) {
+  } else if constexpr (kKernel == ElementwiseKernel::broadcast) {
     return cost == light   ? run(AllOps<light, light>())
            : cost == heavy ? run(AllOps<heavy, heavy>())
                            : run(AllOps<heaviest, heaviest>());

@@ -46,11 +46,11 @@ void note(const ElementwisePlan& plan, int num_operands) {
       if (plan.kernel == ElementwiseKernel::shifted_tiles)
         (params.tile.swizzle_bits[k] != 0 ? reached.swizzled_tile : reached.plain_tile) = true;
     }
-    reached.shifted_rows |= k > 0 && plan.kernel == ElementwiseKernel::strided_packs &&
+    reached.shifted_rows |= k > 0 && plan.kernel == ElementwiseKernel::strided &&
                             access == ElementwiseAccess::shifted && !params.operands[k].is_linear;
   }
   reached.two_staged |= num_staged == 2;
-  if (plan.kernel == ElementwiseKernel::strided_packs) {
+  if (plan.kernel == ElementwiseKernel::strided) {
     reached.gathered_out |= params.operands[0].access == ElementwiseAccess::gather;
     reached.rows_with_gaps |= !params.operands[0].is_linear;
     reached.rows_shorter_than_packs |= params.rows.row_elements.divisor < static_cast<uint32_t>(plan.pack_elements);

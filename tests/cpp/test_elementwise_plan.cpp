@@ -39,7 +39,7 @@ ElementwiseCase add(flowk_dtype dtype, const std::vector<int64_t>& shape, std::v
 
 void contiguous_operands_are_flat_whatever_their_rank() {
   const ElementwisePlan plan = plan_of(add(FLOWK_FLOAT16, {4, 1, 32, 64}, {{}, {}, {}}));
-  CHECK(plan.kernel == ElementwiseKernel::flat_packs);
+  CHECK(plan.kernel == ElementwiseKernel::contiguous);
   CHECK(plan.pack_elements == 8);
   CHECK(plan.linear.num_packs == 1024 && plan.linear.head == 0 && plan.linear.num_edges == 0);
   CHECK(plan.launch.num_blocks == 4 && plan.linear.packs == 1 && plan.launch.num_threads == 256 &&
@@ -48,7 +48,7 @@ void contiguous_operands_are_flat_whatever_their_rank() {
   // In any order of dimensions, as long as it is everyone's.
   const ElementwisePlan transposed =
       plan_of(add(FLOWK_FLOAT16, {32, 64}, {{{}, {1, 32}}, {{}, {1, 32}}, {{}, {1, 32}}}));
-  CHECK(transposed.kernel == ElementwiseKernel::flat_packs);
+  CHECK(transposed.kernel == ElementwiseKernel::contiguous);
 }
 
 void one_misaligned_pointer_shifts_its_own_operand_only() {
@@ -97,46 +97,46 @@ void a_thread_owns_two_packs_where_they_pay() {
 
 void broadcast_operands_are_cycled_through_or_repeated() {
   const ElementwisePlan row = plan_of(add(FLOWK_FLOAT32, {100, 64}, {{}, {}, {{}, {0, 1}}}));
-  CHECK(row.kernel == ElementwiseKernel::periodic_packs && row.launch.shared_bytes == 0);
+  CHECK(row.kernel == ElementwiseKernel::broadcast && row.launch.shared_bytes == 0);
   CHECK(row.operand(1).access == aligned && row.operand(1).is_linear);
-  CHECK(row.operand(2).access == cycled_packs && row.periods[2].period.divisor == 64);
+  CHECK(row.operand(2).access == repeated_packs && row.periods[2].period.divisor == 64);
   const ElementwisePlan odd_row = plan_of(add(FLOWK_FLOAT32, {100, 57}, {{}, {}, {{}, {0, 1}}}));
   CHECK(odd_row.operand(1).access == aligned);
-  CHECK(odd_row.operand(2).access == cycled_table);
+  CHECK(odd_row.operand(2).access == repeated_table);
   CHECK(odd_row.periods[2].table_elements == 57 + 4 + 4 && odd_row.launch.shared_bytes == 272);
   const ElementwisePlan long_row = plan_of(add(FLOWK_FLOAT32, {100, 4097}, {{}, {}, {{}, {0, 1}}}));
-  CHECK(long_row.operand(2).access == cycled && long_row.launch.shared_bytes == 0);
+  CHECK(long_row.operand(2).access == repeated_run && long_row.launch.shared_bytes == 0);
   const ElementwisePlan column = plan_of(add(FLOWK_FLOAT32, {100, 57}, {{}, {}, {{}, {1, 0}}}));
-  CHECK(column.operand(2).access == repeated);
+  CHECK(column.operand(2).access == repeated_elements);
   CHECK(column.periods[2].repeat.divisor == 57 && column.periods[2].period.divisor == 100);
   const ElementwisePlan channels = plan_of(add(FLOWK_UINT8, {5, 64, 56, 56}, {{}, {}, {{}, {0, 1, 0, 0}}}));
-  CHECK(channels.pack_elements == 16 && channels.operand(2).access == repeated);
+  CHECK(channels.pack_elements == 16 && channels.operand(2).access == repeated_elements);
   CHECK(channels.periods[2].repeat.divisor == 56 * 56 && channels.periods[2].period.divisor == 64);
   const ElementwisePlan shifted_out = plan_of(add(FLOWK_FLOAT32, {100, 3}, {{{}, {}, 2}, {}, {{}, {1, 0}}}));
   CHECK(shifted_out.linear.head == 2 && shifted_out.periods[2].head == 2);
   const ElementwisePlan scalar = plan_of(add(FLOWK_FLOAT32, {100, 57}, {{}, {}, {{}, {0, 0}}}));
-  CHECK(scalar.kernel == ElementwiseKernel::flat_packs);
-  CHECK(scalar.operand(2).access == splat && scalar.operand(2).step == 0);
+  CHECK(scalar.kernel == ElementwiseKernel::contiguous);
+  CHECK(scalar.operand(2).access == one_element && scalar.operand(2).step == 0);
   // Both ends of a period in one operand, or an output with gaps, are no periods.
   const ElementwisePlan twice = plan_of(add(FLOWK_FLOAT32, {3, 5, 7}, {{}, {}, {{}, {1, 0, 3}}}));
-  CHECK(twice.kernel == ElementwiseKernel::strided_packs);
+  CHECK(twice.kernel == ElementwiseKernel::strided);
   const ElementwisePlan gaps = plan_of(add(FLOWK_FLOAT32, {100, 64}, {{{}, {80, 1}}, {}, {{}, {0, 1}}}));
-  CHECK(gaps.kernel == ElementwiseKernel::strided_packs);
+  CHECK(gaps.kernel == ElementwiseKernel::strided);
 }
 
 void rows_that_share_all_inputs_are_walked() {
   const std::vector<int64_t> shape = {8192, 4096};
   const ElementwisePlan outer = plan_of(add(FLOWK_FLOAT32, shape, {{}, {{}, {1, 0}}, {{}, {0, 1}}}));
-  CHECK(outer.kernel == ElementwiseKernel::row_walk);
-  CHECK(outer.operand(1).access == splat && outer.operand(2).access == aligned);
-  CHECK(outer.launch.num_blocks == 8192 / 8 * 1024 / 256 && outer.strided.tile.walked_rows == 8);
+  CHECK(outer.kernel == ElementwiseKernel::broadcast_rows);
+  CHECK(outer.operand(1).access == one_element && outer.operand(2).access == aligned);
+  CHECK(outer.launch.num_blocks == 8192 / 8 * 1024 / 256 && outer.strided.tile.rows_per_thread == 8);
   // What has elements of its own in every row is as fast by periods; rows that are cut have no column of packs.
   const ElementwisePlan row = plan_of(add(FLOWK_FLOAT32, shape, {{}, {}, {{}, {0, 1}}}));
-  CHECK(row.kernel == ElementwiseKernel::periodic_packs);
+  CHECK(row.kernel == ElementwiseKernel::broadcast);
   const ElementwisePlan odd = plan_of(add(FLOWK_FLOAT32, {8192, 4097}, {{}, {{}, {1, 0}}, {{}, {0, 1}}}));
-  CHECK(odd.kernel == ElementwiseKernel::periodic_packs);
+  CHECK(odd.kernel == ElementwiseKernel::broadcast);
   const ElementwisePlan small = plan_of(add(FLOWK_FLOAT32, {512, 512}, {{}, {{}, {1, 0}}, {{}, {0, 1}}}));
-  CHECK(small.kernel == ElementwiseKernel::periodic_packs);
+  CHECK(small.kernel == ElementwiseKernel::broadcast);
 }
 
 void outputs_with_gaps_have_packs_of_their_own_in_every_row() {
@@ -170,7 +170,7 @@ void a_transposed_operand_is_staged() {
   CHECK(bytes.tile_rows == 128 && bytes.tile_columns == 128);
   // Runs too short to be worth a tile.
   const ElementwisePlan narrow = plan_of(add(FLOWK_FLOAT32, {3, 2048}, {{}, {}, {{}, {1, 3}}}));
-  CHECK(narrow.kernel == ElementwiseKernel::strided_packs && narrow.operand(2).access == gather);
+  CHECK(narrow.kernel == ElementwiseKernel::strided && narrow.operand(2).access == gather);
 }
 
 void requests_past_31_bits_are_halved() {

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "core/convert.cuh"
-#include "elementwise/elementwise_plan.h"
+#include "elementwise/elementwise.h"
 #include "flowk/detail/elementwise_kernel.cuh"
 #include "flowk/flowk.h"
 

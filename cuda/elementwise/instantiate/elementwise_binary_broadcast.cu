@@ -4,8 +4,8 @@
 namespace flowk::elementwise {
 
 Status run_binary_broadcast(const ElementwisePlan& plan, flowk_stream stream) {
-  return run_one_of<ElementwiseArity::binary, ElementwiseKernel::periodic_packs, ElementwiseKernel::row_walk>(plan,
-                                                                                                              stream);
+  return run_one_of<ElementwiseArity::binary, ElementwiseKernel::broadcast, ElementwiseKernel::broadcast_rows>(plan,
+                                                                                                               stream);
 }
 
 }  // namespace flowk::elementwise

@@ -4,7 +4,7 @@
 namespace flowk::elementwise {
 
 Status run_binary_contiguous(const ElementwisePlan& plan, flowk_stream stream) {
-  return run_one_of<ElementwiseArity::binary, ElementwiseKernel::flat_packs>(plan, stream);
+  return run_one_of<ElementwiseArity::binary, ElementwiseKernel::contiguous>(plan, stream);
 }
 
 }  // namespace flowk::elementwise

@@ -4,8 +4,8 @@
 namespace flowk::elementwise {
 
 Status run_ternary(const ElementwisePlan& plan, flowk_stream stream) {
-  return run_one_of<ElementwiseArity::ternary, ElementwiseKernel::flat_packs, ElementwiseKernel::periodic_packs,
-                    ElementwiseKernel::row_walk, ElementwiseKernel::strided_packs>(plan, stream);
+  return run_one_of<ElementwiseArity::ternary, ElementwiseKernel::contiguous, ElementwiseKernel::broadcast,
+                    ElementwiseKernel::broadcast_rows, ElementwiseKernel::strided>(plan, stream);
 }
 
 }  // namespace flowk::elementwise

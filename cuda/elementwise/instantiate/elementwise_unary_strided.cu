@@ -4,7 +4,7 @@
 namespace flowk::elementwise {
 
 Status run_unary_strided(const ElementwisePlan& plan, flowk_stream stream) {
-  return run_one_of<ElementwiseArity::unary, ElementwiseKernel::strided_packs, ElementwiseKernel::aligned_tiles,
+  return run_one_of<ElementwiseArity::unary, ElementwiseKernel::strided, ElementwiseKernel::aligned_tiles,
                     ElementwiseKernel::shifted_tiles>(plan, stream);
 }
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "core/divide.h"
-#include "elementwise/elementwise_ops.h"
-#include "elementwise/elementwise_problem.h"
+#include "elementwise/elementwise_op_info.h"
+#include "elementwise/plan/elementwise_problem.h"
 
 namespace flowk::elementwise {
 namespace {
@@ -14,7 +14,7 @@ constexpr int64_t shortest_tile_side = 8;
 
 // Rows that a thread walks: 4 reach 0.93, 0.82 and 0.62 of a copy's bytes a second in float32, float16 and uint8, 8
 // 0.99, 0.88 and 0.65, 16 0.98, 0.89 and 0.66 (H200).
-constexpr int32_t walked_rows = 8;
+constexpr int32_t rows_per_thread = 8;
 
 // Returns the rows that a block's threads walk at once.
 template <int kN>
@@ -109,7 +109,7 @@ void describe_rows(const Problem& problem, int except, ElementwiseRows<max_opera
 ElementwiseAccess access_in_rows(const Problem& problem, const ElementwiseOperand& operand, int k,
                                  int32_t pack_elements, bool packs_start_whole) {
   const int64_t element_bytes = int64_t{1} << operand.element_shift;
-  if (operand.step == 0) return ElementwiseAccess::splat;
+  if (operand.step == 0) return ElementwiseAccess::one_element;
   if (operand.step != element_bytes) return ElementwiseAccess::gather;
   const int64_t pack_bytes = pack_elements * element_bytes;
   if (packs_start_whole && rows_are_aligned(problem, operand, k, pack_bytes, -1)) return ElementwiseAccess::aligned;
@@ -134,7 +134,7 @@ int staged_dim(const Problem& problem, const ElementwiseOperand* operands) {
   return found;
 }
 
-bool plan_row_walk(const Problem& problem, const Device& device, ElementwisePlan* plan) {
+bool plan_broadcast_rows(const Problem& problem, const Device& device, ElementwisePlan* plan) {
   auto& params = plan->strided;
   auto& tile = params.tile;
   const int dim = problem.inner - 1;
@@ -154,21 +154,21 @@ bool plan_row_walk(const Problem& problem, const Device& device, ElementwisePlan
   }
   const int64_t num_rows = problem.shape.extents[dim];
   const int64_t packs_per_row = row_elements / plan->pack_elements;
-  const int64_t num_groups = ceil_div(num_rows, walked_rows);
+  const int64_t num_groups = ceil_div(num_rows, rows_per_thread);
   const int64_t num_items = problem.count / row_elements / num_rows * packs_per_row * num_groups;
-  if (!has_kept || num_rows < walked_rows ||
+  if (!has_kept || num_rows < rows_per_thread ||
       num_items < int64_t{device.num_multiprocessors} * (4 * elementwise_threads))
     return false;
-  plan->kernel = ElementwiseKernel::row_walk;
+  plan->kernel = ElementwiseKernel::broadcast_rows;
   describe_rows(problem, dim, &params.rows);
   params.rows.num_packs = static_cast<uint32_t>(num_items);
   tile.tiles_per_row = Divider(static_cast<uint32_t>(packs_per_row));
   tile.tiles_per_column = Divider(static_cast<uint32_t>(num_groups));
   tile.column_elements = static_cast<uint32_t>(num_rows);
-  tile.walked_rows = walked_rows;
+  tile.rows_per_thread = rows_per_thread;
   for (int k = 0; k < problem.num_operands; ++k) {
     ElementwiseOperand& operand = params.operands[k];
-    operand.access = operand.step == 0 ? ElementwiseAccess::splat : ElementwiseAccess::aligned;
+    operand.access = operand.step == 0 ? ElementwiseAccess::one_element : ElementwiseAccess::aligned;
     operand.is_linear = false;
     tile.row_strides[k] = problem.shape.strides[k][dim];
   }

@@ -3,7 +3,7 @@
 // nowhere else.
 #pragma once
 
-#include "elementwise/elementwise_plan.h"
+#include "elementwise/elementwise.h"
 
 namespace flowk::elementwise {
 
@@ -27,8 +27,8 @@ ElementwiseAccess access_in_rows(const Problem& problem, const ElementwiseOperan
 // The dimension along which most inputs that have no neighbours in a row have them: -1 if there is none.
 int staged_dim(const Problem& problem, const ElementwiseOperand* operands);
 
-// Leaves a plan of row_walk, if rows are whole aligned packs and share an input; plan->strided has the operands.
-bool plan_row_walk(const Problem& problem, const Device& device, ElementwisePlan* plan);
+// Leaves a plan of broadcast_rows, if rows are whole aligned packs and share an input; plan->strided has the operands.
+bool plan_broadcast_rows(const Problem& problem, const Device& device, ElementwisePlan* plan);
 
 // Leaves a plan of tiles of dimension `dim` and the innermost one; plan->strided has the operands.
 void plan_tiles(const Problem& problem, int dim, ElementwisePlan* plan);

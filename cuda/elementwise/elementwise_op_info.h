@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "elementwise/elementwise_plan.h"
+#include "elementwise/elementwise.h"
 #include "flowk/flowk.h"
 
 namespace flowk::elementwise {

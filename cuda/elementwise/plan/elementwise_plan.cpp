@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "elementwise/elementwise_plan.h"
-
 #include <algorithm>
 
 #include "core/divide.h"
-#include "elementwise/elementwise_ops.h"
-#include "elementwise/elementwise_problem.h"
+#include "elementwise/elementwise.h"
+#include "elementwise/elementwise_op_info.h"
+#include "elementwise/plan/elementwise_problem.h"
 
 namespace flowk::elementwise {
 namespace {
@@ -17,7 +16,7 @@ bool choose_pack(const ElementwiseRequest& request, ElementwiseKernel kernel, El
   for (int k = 0; k < request.shape.num_operands; ++k) widest = std::max(widest, request.element_shifts[k]);
   plan->pack_elements = 16 >> widest;
   if (request.arity == ElementwiseArity::functor) {
-    if (kernel == ElementwiseKernel::strided_packs) plan->pack_elements = std::min(plan->pack_elements, 8);
+    if (kernel == ElementwiseKernel::strided) plan->pack_elements = std::min(plan->pack_elements, 8);
     return true;
   }
   for (; plan->pack_elements > 1; plan->pack_elements /= 2)
@@ -65,13 +64,13 @@ void describe_operand(const ElementwiseRequest& request, const Problem& problem,
   operand->is_linear = is_linear(problem, k, element_bytes);
 }
 
-void plan_rows(const Problem& problem, ElementwisePlan* plan) {
+void plan_strided(const Problem& problem, ElementwisePlan* plan) {
   auto& params = plan->strided;
   ElementwiseOperand& out = params.operands[0];
   const int32_t pack_elements = plan->pack_elements;
   const int64_t out_bytes = int64_t{1} << out.element_shift;
   const int64_t row_elements = problem.shape.extents[problem.inner];
-  plan->kernel = ElementwiseKernel::strided_packs;
+  plan->kernel = ElementwiseKernel::strided;
   describe_rows(problem, -1, &params.rows);
   out.access = out.step == out_bytes ? ElementwiseAccess::aligned : ElementwiseAccess::gather;
   bool packs_start_whole = rows_are_aligned(problem, out, 0, pack_elements * out_bytes, -1);
@@ -153,8 +152,8 @@ void describe_window(int64_t repeat, int64_t element_bytes, int32_t pack_element
 }
 
 // Leaves a plan of the periodic kernel, if every input is linear, periodic or one element.
-bool plan_periods(const Problem& problem, const ElementwiseRequest& request, const Device& device, int32_t packs,
-                  ElementwisePlan* plan) {
+bool plan_broadcast(const Problem& problem, const ElementwiseRequest& request, const Device& device, int32_t packs,
+                    ElementwisePlan* plan) {
   auto& params = plan->linear;
   const int32_t pack_elements = plan->pack_elements;
   // A kernel of one input has no such form.
@@ -170,10 +169,10 @@ bool plan_periods(const Problem& problem, const ElementwiseRequest& request, con
     if (!describe_period(problem, k, &operand, &repeats[k], &lengths[k])) return false;
     if (lengths[k] == 1) {
       operand.step = 0;
-      operand.access = ElementwiseAccess::splat;
+      operand.access = ElementwiseAccess::one_element;
     }
   }
-  plan->kernel = ElementwiseKernel::periodic_packs;
+  plan->kernel = ElementwiseKernel::broadcast;
   plan->launch.num_blocks = cut(problem, request, device, packs, plan);
   for (int k = 1; k < problem.num_operands; ++k) {
     ElementwiseOperand& operand = params.operands[k];
@@ -184,19 +183,19 @@ bool plan_periods(const Problem& problem, const ElementwiseRequest& request, con
     period.period = Divider(static_cast<uint32_t>(lengths[k]));
     period.head = static_cast<uint32_t>(params.head);
     if (repeats[k] > 1 || operand.step != element_bytes) {
-      operand.access = ElementwiseAccess::repeated;
+      operand.access = ElementwiseAccess::repeated_elements;
       if (operand.step == element_bytes) describe_window(repeats[k], element_bytes, pack_elements, &period);
     } else if (params.head % pack_elements == 0 && lengths[k] % pack_elements == 0 &&
                contiguous_access(reinterpret_cast<intptr_t>(operand.data), pack_elements * element_bytes) ==
                    ElementwiseAccess::aligned) {
-      operand.access = ElementwiseAccess::cycled_packs;
+      operand.access = ElementwiseAccess::repeated_packs;
     } else if (lengths[k] * element_bytes <= longest_table_bytes) {
-      operand.access = ElementwiseAccess::cycled_table;
+      operand.access = ElementwiseAccess::repeated_table;
       period.table_offset = plan->launch.shared_bytes;
       period.table_elements = static_cast<uint32_t>(lengths[k] + pack_elements + 4);
       plan->launch.shared_bytes += static_cast<int32_t>((period.table_elements * element_bytes + 15) / 16 * 16);
     } else {
-      operand.access = ElementwiseAccess::cycled;
+      operand.access = ElementwiseAccess::repeated_run;
     }
   }
   return true;
@@ -244,7 +243,7 @@ void finish_operands(const ElementwiseRequest& request, ElementwisePlan* plan) {
   }
 }
 
-bool is_flat(const Problem& problem, const ElementwiseRequest& request) {
+bool is_contiguous(const Problem& problem, const ElementwiseRequest& request) {
   if (problem.shape.rank == 0) return true;
   if (problem.shape.rank > 1) return false;
   for (int k = 0; k < problem.num_operands; ++k) {
@@ -258,7 +257,7 @@ bool is_flat(const Problem& problem, const ElementwiseRequest& request) {
 
 bool needs_split(const ElementwiseRequest& request) {
   const Problem problem = make_problem(request);
-  return problem.count > max_strided_elements && !is_flat(problem, request);
+  return problem.count > max_strided_elements && !is_contiguous(problem, request);
 }
 
 void split_request(const ElementwiseRequest& request, ElementwiseRequest* first, ElementwiseRequest* second) {
@@ -288,8 +287,8 @@ void plan_elementwise(const ElementwiseRequest& request, const Device& device, i
   plan->launch.num_threads = elementwise_threads;
   plan->launch.uses_pdl = device.capability >= 90;
   const Problem problem = make_problem(request);
-  if (is_flat(problem, request)) {
-    plan->kernel = ElementwiseKernel::flat_packs;
+  if (is_contiguous(problem, request)) {
+    plan->kernel = ElementwiseKernel::contiguous;
     choose_pack(request, plan->kernel, plan);
     for (int k = 0; k < problem.num_operands; ++k) {
       const int64_t offset = problem.shape.offsets[k] << request.element_shifts[k];
@@ -303,16 +302,16 @@ void plan_elementwise(const ElementwiseRequest& request, const Device& device, i
   }
   plan->strided.count = problem.count;
   for (int k = 0; k < problem.num_operands; ++k) describe_operand(request, problem, k, &plan->strided.operands[k]);
-  if (!(packs == 0 && choose_pack(request, ElementwiseKernel::row_walk, plan) &&
-        plan_row_walk(problem, device, plan)) &&
-      !(choose_pack(request, ElementwiseKernel::periodic_packs, plan) &&
-        plan_periods(problem, request, device, packs, plan))) {
+  if (!(packs == 0 && choose_pack(request, ElementwiseKernel::broadcast_rows, plan) &&
+        plan_broadcast_rows(problem, device, plan)) &&
+      !(choose_pack(request, ElementwiseKernel::broadcast, plan) &&
+        plan_broadcast(problem, request, device, packs, plan))) {
     const int dim = staged_dim(problem, plan->strided.operands);
     if (dim >= 0 && choose_pack(request, ElementwiseKernel::shifted_tiles, plan)) {
       plan_tiles(problem, dim, plan);
     } else {
-      choose_pack(request, ElementwiseKernel::strided_packs, plan);
-      plan_rows(problem, plan);
+      choose_pack(request, ElementwiseKernel::strided, plan);
+      plan_strided(problem, plan);
     }
   }
   finish_operands(request, plan);

@@ -40,10 +40,10 @@ struct ElementwiseRequest {
 };
 
 enum class ElementwiseKernel : int32_t {
-  flat_packs,      // all operands are one run, or one element
-  periodic_packs,  // out is one run, and inputs that are not are repeated and cycled through
-  row_walk,        // rows of whole packs that share an input: a thread walks down a column of packs
-  strided_packs,   // rows of any strides, a thread a pack
+  contiguous,      // all operands are one run, or one element
+  broadcast,       // out is one run, and inputs that are not are repeated and cycled through
+  broadcast_rows,  // rows of whole packs that share an input: a thread walks down a column of packs
+  strided,         // rows of any strides, a thread a pack
   aligned_tiles,   // inputs whose neighbours stand along another dimension in shared memory, everything aligned
   shifted_tiles,   // the same at any alignment
 };
@@ -60,15 +60,15 @@ constexpr bool has_kernel(ElementwiseKernel kernel, ElementwiseArity arity, Comp
   if (is_float32 || is_int32 ? pack_elements != 4 && pack_elements != 8 && pack_elements != 16 : pack_elements != 2)
     return false;
   switch (kernel) {
-    case ElementwiseKernel::flat_packs:
+    case ElementwiseKernel::contiguous:
       return pack_elements < 16 || is_int32 || (is_float32 && !is_ternary && cost == OpCost::light);
-    case ElementwiseKernel::periodic_packs:
+    case ElementwiseKernel::broadcast:
       return arity != ElementwiseArity::unary && (pack_elements < 16 || (is_int32 && !is_ternary));
-    case ElementwiseKernel::row_walk:
+    case ElementwiseKernel::broadcast_rows:
       if (arity == ElementwiseArity::unary || cost != OpCost::light) return false;
       if (is_float32) return pack_elements < 16;
       return !is_ternary && (is_int32 ? pack_elements == 16 : compute == ComputeClass::float64);
-    case ElementwiseKernel::strided_packs: return pack_elements < 16;
+    case ElementwiseKernel::strided: return pack_elements < 16;
     case ElementwiseKernel::aligned_tiles:
     case ElementwiseKernel::shifted_tiles: return !is_ternary && pack_elements != (is_int32 ? 8 : 16);
   }
@@ -76,7 +76,7 @@ constexpr bool has_kernel(ElementwiseKernel kernel, ElementwiseArity arity, Comp
 }
 
 struct ElementwisePlan {
-  ElementwiseKernel kernel = ElementwiseKernel::flat_packs;
+  ElementwiseKernel kernel = ElementwiseKernel::contiguous;
   ElementwiseArity arity = ElementwiseArity::functor;
   ComputeClass compute = ComputeClass::float32;
   bool is_unsigned = false;  // integers of the compute class's width have no sign
@@ -87,13 +87,11 @@ struct ElementwisePlan {
   int32_t tile_rows = 0;  // of tiles
   int32_t tile_columns = 0;
   LaunchConfig launch;
-  // A kernel takes its part: flat_packs linear, periodic_packs the periods too, all others `strided`.
-  ElementwiseParams<max_operands> linear;
+  // A kernel takes its part: contiguous linear, broadcast the periods too, all others `strided`.
+  ContiguousElementwiseParams<max_operands> linear;
   ElementwisePeriod periods[max_operands];
   StridedElementwiseParams<max_operands> strided;
-  bool is_linear() const {
-    return kernel == ElementwiseKernel::flat_packs || kernel == ElementwiseKernel::periodic_packs;
-  }
+  bool is_linear() const { return kernel == ElementwiseKernel::contiguous || kernel == ElementwiseKernel::broadcast; }
   const ElementwiseOperand& operand(int k) const { return is_linear() ? linear.operands[k] : strided.operands[k]; }
 };
 

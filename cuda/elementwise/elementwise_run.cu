@@ -5,9 +5,9 @@
 namespace flowk::elementwise {
 
 Status run_elementwise(const ElementwisePlan& plan, flowk_stream stream) {
-  const bool is_contiguous = plan.kernel == ElementwiseKernel::flat_packs;
+  const bool is_contiguous = plan.kernel == ElementwiseKernel::contiguous;
   const bool is_broadcast =
-      plan.kernel == ElementwiseKernel::periodic_packs || plan.kernel == ElementwiseKernel::row_walk;
+      plan.kernel == ElementwiseKernel::broadcast || plan.kernel == ElementwiseKernel::broadcast_rows;
   switch (plan.arity) {
     case ElementwiseArity::unary: return (is_contiguous ? run_unary_contiguous : run_unary_strided)(plan, stream);
     case ElementwiseArity::binary:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "elementwise/elementwise_ops.h"
+#include "elementwise/elementwise_op_info.h"
 
 #include "core/dtype.h"
 #include "elementwise/elementwise_op_cost.h"
