@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tune_elementwise.py: a conversion of neighbours with a given number of packs a thread.
+// For tune_elementwise.py: a conversion of neighbours with a given number of packs per thread.
 #include "core/device.h"
 #include "core/dtype.h"
 #include "elementwise/elementwise_op_info.h"

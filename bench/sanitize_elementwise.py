@@ -114,7 +114,7 @@ def cases() -> Iterator[tuple[str, list[str], tuple, list]]:
             yield "less", ["?", kind, kind], shape, layouts
         for source, target in COPIES:
             yield "copy", [target, source], shape, [layouts[0], layouts[2]]
-    # Enough elements for a thread to walk rows: 264 of 8 x 512 packs, on 132 multiprocessors.
+    # Enough elements for broadcast_rows: 264 of 8 x 512 packs, on 132 multiprocessors.
     yield "max", ["f8"] * 3, (2112, 1024), [(None, 0), ((1, 0), 0), ((0, 1), 0)]
 
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C ABI of functors that are compiled at run time: check, plan, and the plan as plain bytes.
+// The C ABI of functors compiled at run time: check, plan, and copy the parameters.
 #include <cstring>
 
 #include "api/elementwise_check.h"
@@ -16,7 +16,7 @@ namespace {
 
 static_assert(sizeof(StridedElementwiseParams<max_operands>) <= FLOWK_FUNCTOR_PARAMS_BYTES);
 
-// Leaves part number `part` of a request in `*found`, and returns how many there are.
+// Writes part `part` of a request to `*found`, and returns the number of parts.
 int32_t find_part(const ElementwiseRequest& request, int32_t part, ElementwiseRequest* found) {
   if (!needs_split(request)) {
     if (part == 0) *found = request;
@@ -28,7 +28,7 @@ int32_t find_part(const ElementwiseRequest& request, int32_t part, ElementwiseRe
   return num_first + find_part(second, part - num_first, found);
 }
 
-// As flowk.h numbers them.
+// The numbers of flowk.h.
 int32_t kernel_index(ElementwiseKernel kernel) {
   switch (kernel) {
     case ElementwiseKernel::contiguous: return 0;

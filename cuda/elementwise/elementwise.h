@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What flowk_unary() and its kin are to do (ElementwiseRequest) and how they will (ElementwisePlan). Pure host logic:
-// no CUDA call, no allocation.
+// Elementwise operations: what a call asks for (ElementwiseRequest), how it is done (ElementwisePlan), and the
+// functions that plan, run and explain. Host code: no CUDA call, no allocation.
 #pragma once
 
 #include <cstdint>
@@ -25,14 +25,14 @@ enum class ComputeClass : int32_t {
 // functor: a kernel that is compiled for the call, so that every kernel and pack exists. A copy is unary.
 enum class ElementwiseArity : int32_t { functor, unary, binary, ternary };
 
-// A checked call: every extent is >= 1, no two elements of the output share memory. Operand 0 is the output.
+// A checked call: every extent is >= 1, and no two elements of the output share memory. Operand 0 is the output.
 struct ElementwiseRequest {
   ElementwiseArity arity = ElementwiseArity::functor;
   int32_t op = 0;  // a flowk_unary_op, flowk_binary_op or flowk_ternary_op
   double a = 0;
   double b = 0;
   const void* pointers[max_operands] = {};
-  bool is_number[max_operands] = {};  // no memory, but the bytes of `numbers`; strides of 0
+  bool is_number[max_operands] = {};  // not in memory: `numbers` holds the bytes, and all strides are 0
   uint32_t numbers[max_operands][2] = {};
   flowk_dtype dtypes[max_operands] = {};
   int32_t element_shifts[max_operands] = {};  // log2 of an element's bytes
@@ -40,19 +40,18 @@ struct ElementwiseRequest {
 };
 
 enum class ElementwiseKernel : int32_t {
-  contiguous,      // all operands are one run, or one element
-  broadcast,       // out is one run, and inputs that are not are repeated and cycled through
-  broadcast_rows,  // rows of whole packs that share an input: a thread walks down a column of packs
-  strided,         // rows of any strides, a thread a pack
-  aligned_tiles,   // inputs whose neighbours stand along another dimension in shared memory, everything aligned
+  contiguous,      // every operand is contiguous, or one element
+  broadcast,       // out is contiguous; inputs that are not repeat a run or its elements
+  broadcast_rows,  // all rows share an input and are whole packs: one thread per column of packs
+  strided,         // rows of any strides: one pack per thread
+  aligned_tiles,   // inputs whose neighbours lie along another dimension in shared memory; everything is aligned
   shifted_tiles,   // the same at any alignment
 };
 constexpr int num_elementwise_kernels = 6;
 const char* elementwise_kernel_name(ElementwiseKernel kernel);
 
-// Is this kernel compiled? The plan chooses among these, and the files of instantiate/ hold no others. A pack is 16
-// bytes of the widest operand; packs of 16 elements of 1 byte and tiles are left out where they are rare, and a plan
-// takes shorter packs or another kernel there.
+// Is this kernel compiled? The plan chooses among the compiled ones, and the files of instantiate/ hold no others. Rare
+// ones are left out: a plan then takes shorter packs, or the next kernel.
 constexpr bool has_kernel(ElementwiseKernel kernel, ElementwiseArity arity, ComputeClass compute, int32_t pack_elements,
                           OpCost cost) {
   const bool is_float32 = compute == ComputeClass::float32, is_int32 = compute == ComputeClass::int32;
@@ -87,7 +86,7 @@ struct ElementwisePlan {
   int32_t tile_rows = 0;  // of tiles
   int32_t tile_columns = 0;
   LaunchConfig launch;
-  // A kernel takes its part: contiguous linear, broadcast the periods too, all others `strided`.
+  // The parameters of the kernel: contiguous takes `linear`, broadcast `linear` and `periods`, the others `strided`.
   ContiguousElementwiseParams<max_operands> linear;
   ElementwisePeriod periods[max_operands];
   StridedElementwiseParams<max_operands> strided;
@@ -99,20 +98,20 @@ struct ElementwisePlan {
 // class's width.
 constexpr int32_t from_unsigned = 1 << 16;
 
-// More elements than one launch of a strided kernel takes, whose indices have 31 bits: plan_elementwise() wants fewer,
-// and split_request() halves a request.
+// Except in contiguous kernels indices have 31 bits. plan_elementwise() takes no more elements than this, and
+// split_request() halves a request.
 constexpr int64_t max_strided_elements = int64_t{1} << 30;
 bool needs_split(const ElementwiseRequest& request);
 void split_request(const ElementwiseRequest& request, ElementwiseRequest* first, ElementwiseRequest* second);
 
-// Chooses kernel, pack and launch. `request.shape` is simplified. `packs` forces how many a thread of a linear output
-// owns, where it can; 0 leaves it to the plan.
+// Chooses kernel, pack and launch. `request.shape` is simplified. `packs` forces the packs per thread of contiguous and
+// broadcast, if it can; 0 lets the plan choose.
 void plan_elementwise(const ElementwiseRequest& request, const Device& device, int32_t packs, ElementwisePlan* plan);
 
 // Enqueues the plan.
 Status run_elementwise(const ElementwisePlan& plan, flowk_stream stream);
 
-// Writes the plan in words; as flowk_unary_explain().
+// Writes the plan as text, as flowk_unary_explain() does.
 void explain_elementwise(const ElementwisePlan& plan, const ElementwiseRequest& request, char* text, size_t text_bytes);
 
 }  // namespace flowk::elementwise

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kernel of fewer operands than max_operands takes of a plan.
+// The parameters of a kernel of kOperands operands, from a plan.
 #pragma once
 
 #include "elementwise/elementwise.h"

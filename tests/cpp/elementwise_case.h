@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "core/dtype.h"
-#include "elementwise/elementwise_op_info.h"
 #include "elementwise/elementwise.h"
+#include "elementwise/elementwise_op_info.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>

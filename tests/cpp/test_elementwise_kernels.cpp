@@ -126,7 +126,7 @@ void run_case_of(const ElementwiseCase& row, int32_t packs) {
   CHECK(is_right);
 }
 
-// With one pack a thread, and with two where that is possible.
+// With one pack per thread, and with two if possible.
 void run_case(const ElementwiseCase& row) {
   run_case_of(row, 1);
   run_case_of(row, 2);
@@ -139,7 +139,7 @@ ElementwiseCase square(const char* why, flowk_dtype dtype, const std::vector<int
   return row;
 }
 
-void flat_packs_take_every_alignment_and_count() {
+void contiguous_operands_take_every_alignment_and_count() {
   for (const flowk_dtype dtype : {FLOWK_UINT8, FLOWK_FLOAT16, FLOWK_FLOAT32, FLOWK_FLOAT64, FLOWK_FLOAT8_E5M2})
     for (const int64_t count : {1, 3, 16, 17, 63, 1000, 4111})
       for (const int64_t out_lead : {0, 1, 5})
@@ -194,7 +194,7 @@ void broadcast_operands_repeat() {
       }
 }
 
-void rows_that_share_an_input_are_walked() {
+void rows_that_share_an_input_have_a_kernel() {
   for (const flowk_dtype dtype : {FLOWK_UINT8, FLOWK_FLOAT16, FLOWK_FLOAT32, FLOWK_INT64})
     for (const int64_t rows : {37, 64}) {
       const int64_t cols = 512;
@@ -326,10 +326,10 @@ void every_mechanism_was_reached() {
 }  // namespace
 
 int main() {
-  flat_packs_take_every_alignment_and_count();
+  contiguous_operands_take_every_alignment_and_count();
   every_type_is_copied_to_every_other();
   broadcast_operands_repeat();
-  rows_that_share_an_input_are_walked();
+  rows_that_share_an_input_have_a_kernel();
   strided_operands_keep_their_gaps();
   transposed_operands_go_through_tiles();
   random_layouts();

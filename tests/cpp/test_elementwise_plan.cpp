@@ -95,7 +95,7 @@ void a_thread_owns_two_packs_where_they_pay() {
   CHECK(packs_of(ElementwiseArity::unary, FLOWK_UNARY_EXP, {f32, {FLOWK_FLOAT32, {}, 1}}) == 1);
 }
 
-void broadcast_operands_are_cycled_through_or_repeated() {
+void broadcast_operands_repeat_a_run_or_its_elements() {
   const ElementwisePlan row = plan_of(add(FLOWK_FLOAT32, {100, 64}, {{}, {}, {{}, {0, 1}}}));
   CHECK(row.kernel == ElementwiseKernel::broadcast && row.launch.shared_bytes == 0);
   CHECK(row.operand(1).access == aligned && row.operand(1).is_linear);
@@ -124,7 +124,7 @@ void broadcast_operands_are_cycled_through_or_repeated() {
   CHECK(gaps.kernel == ElementwiseKernel::strided);
 }
 
-void rows_that_share_all_inputs_are_walked() {
+void rows_that_share_all_inputs_are_broadcast_rows() {
   const std::vector<int64_t> shape = {8192, 4096};
   const ElementwisePlan outer = plan_of(add(FLOWK_FLOAT32, shape, {{}, {{}, {1, 0}}, {{}, {0, 1}}}));
   CHECK(outer.kernel == ElementwiseKernel::broadcast_rows);
@@ -232,8 +232,8 @@ int main() {
   one_misaligned_pointer_shifts_its_own_operand_only();
   a_pack_is_16_bytes_of_the_widest_operand();
   a_thread_owns_two_packs_where_they_pay();
-  broadcast_operands_are_cycled_through_or_repeated();
-  rows_that_share_all_inputs_are_walked();
+  broadcast_operands_repeat_a_run_or_its_elements();
+  rows_that_share_all_inputs_are_broadcast_rows();
   outputs_with_gaps_have_packs_of_their_own_in_every_row();
   a_transposed_operand_is_staged();
   requests_past_31_bits_are_halved();

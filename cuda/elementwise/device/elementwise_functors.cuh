@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// flowk's own functors: the operation is a run-time switch, made from flowk/elementwise_ops.h and taken once a pack.
+// flowk's own functors: the operation is a run-time switch over flowk/elementwise_ops.h, taken once per pack.
 #pragma once
 
 #include "elementwise/device/elementwise_formulas.cuh"
@@ -8,13 +8,14 @@
 
 namespace flowk::elementwise {
 
-// What an operation takes, as elementwise_ops.h writes it.
+// The types that an operation takes, as elementwise_ops.h writes them.
 namespace takes {
 constexpr int B = 1, I = 2, F = 4;
 constexpr int BI = B | I, IF = I | F, BIF = B | I | F;
 }  // namespace takes
 
-// The operations of a kernel: one, those of a cost without a kernel of their own, or all of kCosts.
+// The operations of a kernel: one; those of a cost that have no kernel of their own; all of kCosts, with the registers
+// of kRegisters.
 template <auto kOp>
 struct OneOp {
   static constexpr OpCost cost = cost_of(kOp);
@@ -43,7 +44,7 @@ struct AllOps {
   }
 };
 
-// Blocks that an SM is to hold: 8 leave a thread 32 registers, 6 40, 5 48, 4 64.
+// The blocks that an SM shall hold: 6 leave 40 registers per thread, 5 leave 48, 4 leave 64.
 template <class Ops, class Compute>
 constexpr int resident_blocks_of = Ops::cost == OpCost::heaviest ? 4
                                    : sizeof(Compute) == 8        ? (Ops::cost == OpCost::heavy ? 4 : 5)
@@ -116,7 +117,7 @@ struct BinaryFunctor {
   }
 };
 
-// Packs of 16 values, three inputs at once, want 80 registers.
+// Three inputs of 16 values each need 80 registers.
 template <class Compute, int kPack>
 struct TernaryFunctor {
   static constexpr int resident_blocks = kPack == 16 ? 3 : 5;

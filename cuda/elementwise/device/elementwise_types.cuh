@@ -29,13 +29,13 @@ constexpr int32_t dtype_of = std::is_same_v<T, bool>         ? FLOWK_BOOL
                              : std::is_same_v<T, Float8E4M3> ? FLOWK_FLOAT8_E4M3
                                                              : FLOWK_FLOAT8_E5M2;
 
-// Byte i of a word as a T of one byte, extended: one instruction where a shift and a mask are two.
+// Byte i of a word as a T of one byte, extended to 32 bits in one instruction.
 template <class T>
 __device__ __forceinline__ int32_t byte_of(uint32_t word, int i) {
 #ifdef FLOWK_SIMT
   return static_cast<T>(word >> (8 * i));
 #else
-  // A selector of 4 is a byte of 0, one of 8 + i the sign of byte i.
+  // Selector 4 is a zero byte, 8 + i the sign of byte i.
   const uint32_t selector = static_cast<uint32_t>(std::is_signed_v<T> ? (8 + i) * 0x1110 + i : 0x4440 + i);
   int32_t value;
   asm("prmt.b32 %0, %1, 0, %2;" : "=r"(value) : "r"(word), "r"(selector));
@@ -43,7 +43,7 @@ __device__ __forceinline__ int32_t byte_of(uint32_t word, int i) {
 #endif
 }
 
-// x != 0 as 0 or 1: a minimum, where a comparison takes a predicate, a select and a shift into place.
+// x != 0 as 0 or 1, in one instruction.
 __device__ __forceinline__ uint32_t as_bool(uint32_t x) {
 #ifdef FLOWK_SIMT
   return x != 0;
@@ -54,7 +54,7 @@ __device__ __forceinline__ uint32_t as_bool(uint32_t x) {
 #endif
 }
 
-// A bool in memory is a byte that is 0 or not.
+// A bool in memory is a byte that is zero or not.
 template <class T, int kN, class Compute>
 __device__ __forceinline__ void unpack_as(const uint32_t* words, Compute (&values)[kN]) {
   if constexpr (std::is_same_v<T, bool>) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The choice of a kernel, and the plans of contiguous, broadcast and strided.
 #include <algorithm>
 
 #include "core/divide.h"
@@ -24,15 +25,15 @@ bool choose_pack(const ElementwiseRequest& request, ElementwiseKernel kernel, El
   return false;
 }
 
-// Two packs a thread share its index, its switches and a heavy formula's latency: conversions to a narrower type go
-// from 0.75-0.96 of a copy to 0.97-1.02, float32 formulas from 0.40-0.94 to 0.93-0.99, broadcast operands from 0.83 to
-// 0.96. Light operations between packs of 16 bytes alone reach 1.00 with one, 0.98 with two, and what 4 blocks on every
-// multiprocessor hold at once stays with one: kernels of one pack reach 0.88 and 0.83 in gelu and silu_mul of 4 MB, two
-// 0.6 and 0.73 (H200).
+// Packs per thread. Two share one index, one switch and the latency of a heavy formula, which raises conversions to a
+// narrower type from 0.75-0.96 of a copy to 0.97-1.02, float32 formulas from 0.40-0.94 to 0.93-0.99, and broadcast
+// operands from 0.83 to 0.96. One is better for light operations on packs of 16 bytes (1.00 against 0.98) and for
+// problems that fit in four blocks per SM: gelu and silu_mul of 4 MB reach 0.88 and 0.83, with two packs 0.6 and 0.73
+// (H200).
 int32_t choose_packs(const ElementwiseRequest& request, const Device& device, int64_t num_packs, int32_t pack_elements,
-                     bool has_packs_alone) {
+                     bool has_no_repeats) {
   if (num_packs <= int64_t{device.num_multiprocessors} * (4 * elementwise_threads)) return 1;
-  if (!has_packs_alone || cost_of(request) != OpCost::light) return 2;
+  if (!has_no_repeats || cost_of(request) != OpCost::light) return 2;
   for (int k = 1; k < request.shape.num_operands; ++k)
     if (request.element_shifts[k] != request.element_shifts[0]) return 2;
   return pack_elements << request.element_shifts[0] < 16 ? 2 : 1;
@@ -101,26 +102,25 @@ void plan_strided(const Problem& problem, ElementwisePlan* plan) {
   plan->launch.num_blocks = ceil_div(num_packs, elementwise_threads);
 }
 
-// Cuts the operands of plan->linear into packs, `packs` a thread, or as many as the plan chooses where it is 0. Returns
-// the blocks.
-int64_t cut(const Problem& problem, const ElementwiseRequest& request, const Device& device, int32_t packs,
-            ElementwisePlan* plan) {
-  bool has_packs_alone = true;
-  for (int k = 1; k < problem.num_operands; ++k) has_packs_alone &= plan->linear.operands[k].is_linear != 0;
+// Divides the operands of plan->linear into packs, `packs` per thread, or 0 to let the plan choose. Returns the blocks.
+int64_t divide_into_packs(const Problem& problem, const ElementwiseRequest& request, const Device& device,
+                          int32_t packs, ElementwisePlan* plan) {
+  bool has_no_repeats = true;
+  for (int k = 1; k < problem.num_operands; ++k) has_no_repeats &= plan->linear.operands[k].is_linear != 0;
   if (packs == 0)
-    packs = choose_packs(request, device, problem.count / plan->pack_elements, plan->pack_elements, has_packs_alone);
+    packs = choose_packs(request, device, problem.count / plan->pack_elements, plan->pack_elements, has_no_repeats);
   packs = std::min(packs, most_packs(plan->pack_elements, problem.num_operands - 1));
   return cut_into_packs(problem.count, plan->pack_elements, packs, &plan->linear, problem.num_operands);
 }
 
-// A longer period is read in place: of 2048 bytes one pack in 128 goes over the end, and so a warp in 4 takes elements
-// one by one; shorter ones cost a block less to copy than the packs that it stores, 4096 bytes.
+// Longer runs are read from global memory: of 2048 bytes, one pack in 128 wraps around the end and is loaded element by
+// element, so one warp in 4 does so. A block stores 4096 bytes, so the copy of a shorter run costs it less than that.
 constexpr int64_t longest_table_bytes = 2048;
 
-// Input k as (i / repeat) % period of a run of step `operand->step`, if it is one.
+// Describes input k as element (i / repeat) % period of a run with step `operand->step`. False: it is none.
 bool describe_period(const Problem& problem, int k, ElementwiseOperand* operand, int64_t* repeat, int64_t* period) {
   *repeat = *period = 1;
-  int64_t next = 0;  // the stride that would go on with the run
+  int64_t next = 0;  // the stride that would continue the run
   bool has_ended = false;
   for (int d = problem.shape.rank - 1; d >= 0; --d) {
     const int64_t extent = problem.shape.extents[d], stride = problem.shape.strides[k][d];
@@ -140,7 +140,7 @@ bool describe_period(const Problem& problem, int k, ElementwiseOperand* operand,
   return true;
 }
 
-// How a pack of 16 bytes is made of the 8 that its elements lie in, where each stands `repeat` times.
+// How a pack of 16 bytes is made from 8 bytes whose elements each repeat `repeat` times: ElementwisePeriod.
 void describe_window(int64_t repeat, int64_t element_bytes, int32_t pack_elements, ElementwisePeriod* period) {
   const int64_t elements = (pack_elements - 2 + repeat) / repeat + 1;
   if (element_bytes * pack_elements != 16 || elements * element_bytes > 8) return;
@@ -151,12 +151,11 @@ void describe_window(int64_t repeat, int64_t element_bytes, int32_t pack_element
   }
 }
 
-// Leaves a plan of the periodic kernel, if every input is linear, periodic or one element.
+// Plans elementwise_broadcast. False: out is not linear, or an input is not linear, repeated or one element.
 bool plan_broadcast(const Problem& problem, const ElementwiseRequest& request, const Device& device, int32_t packs,
                     ElementwisePlan* plan) {
   auto& params = plan->linear;
   const int32_t pack_elements = plan->pack_elements;
-  // A kernel of one input has no such form.
   if (problem.num_operands < 3 || !plan->strided.operands[0].is_linear) return false;
   int64_t repeats[max_operands] = {}, lengths[max_operands] = {};
   for (int k = 0; k < problem.num_operands; ++k) {
@@ -173,7 +172,7 @@ bool plan_broadcast(const Problem& problem, const ElementwiseRequest& request, c
     }
   }
   plan->kernel = ElementwiseKernel::broadcast;
-  plan->launch.num_blocks = cut(problem, request, device, packs, plan);
+  plan->launch.num_blocks = divide_into_packs(problem, request, device, packs, plan);
   for (int k = 1; k < problem.num_operands; ++k) {
     ElementwiseOperand& operand = params.operands[k];
     if (lengths[k] <= 1) continue;
@@ -218,7 +217,7 @@ void choose_compute(const ElementwiseRequest& request, ElementwisePlan* plan) {
                          (request.dtypes[k] == FLOWK_UINT32 && plan->compute == ComputeClass::int32);
 }
 
-// How kernels name the types of integers, and numbers of the call.
+// Enters the numbers of the call, and the integer types as the kernels name them (OperandsOf).
 void finish_operands(const ElementwiseRequest& request, ElementwisePlan* plan) {
   const auto signed_type = [](int32_t dtype) {
     switch (dtype) {
@@ -262,7 +261,7 @@ bool needs_split(const ElementwiseRequest& request) {
 
 void split_request(const ElementwiseRequest& request, ElementwiseRequest* first, ElementwiseRequest* second) {
   *first = *second = request;
-  int longest = 0;  // the outermost dimension, unless it is short
+  int longest = 0;  // the outermost dimension of more than one element
   for (int d = 0; d < request.shape.rank; ++d)
     if (request.shape.extents[d] > 1) {
       longest = d;
@@ -297,7 +296,7 @@ void plan_elementwise(const ElementwiseRequest& request, const Device& device, i
                          k > 0 && problem.inner >= 0 && problem.shape.strides[k][0] == 0, request.dtypes[k],
                          request.element_shifts[k]);
     }
-    plan->launch.num_blocks = cut(problem, request, device, packs, plan);
+    plan->launch.num_blocks = divide_into_packs(problem, request, device, packs, plan);
     return finish_operands(request, plan);
   }
   plan->strided.count = problem.count;
