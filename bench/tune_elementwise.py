@@ -8,7 +8,8 @@ Takes a library that exports the candidates in $FLOWK_LIBRARY:
     nvcc -std=c++20 -O3 -arch=native --threads=0 -shared -cudart static -Icuda -Iinclude \\
       -Xcompiler -fPIC,-fvisibility=hidden -DFLOWK_BUILD_INFO='"candidates"' cuda/api/*.cpp \\
       cuda/core/{status,dtype,shape,operands,text_writer,device_cuda}.cpp cuda/permute/*.cpp cuda/permute/permute.cu \\
-      cuda/elementwise/{,plan/}*.cpp cuda/elementwise/{,instantiate/}*.cu bench/elementwise_candidates.cpp -o libflowk_candidates.so
+      cuda/elementwise/{,plan/}*.cpp cuda/elementwise/{,instantiate/}*.cu bench/elementwise_candidates.cpp \\
+      -o libflowk_candidates.so
 """
 
 from __future__ import annotations

@@ -249,7 +249,9 @@ def no_disk_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_jit, "_disk_cache", lambda: None)
 
 
-def compiled(kernel: ElementwiseKernel, *operands: Any, name: str = "elementwise_contiguous", pack_elements: int = 4) -> Any:
+def compiled(
+    kernel: ElementwiseKernel, *operands: Any, name: str = "elementwise_contiguous", pack_elements: int = 4
+) -> Any:
     formula = kernel._bind(operands, None).formula
     return _jit.compile_kernel(formula, name, pack_elements, "sm_90")
 

@@ -173,6 +173,44 @@ void a_transposed_operand_is_staged() {
   CHECK(narrow.kernel == ElementwiseKernel::strided && narrow.operand(2).access == gather);
 }
 
+void kernels_that_are_not_compiled_are_replaced() {
+  // Rare packs are shorter.
+  const auto pack_of = [](ElementwiseArity arity, int32_t op, flowk_dtype dtype, const std::vector<int64_t>& x) {
+    std::vector<CaseOperand> operands(arity == ElementwiseArity::unary ? 2 : 3, CaseOperand{dtype});
+    operands[1].strides = x;
+    return plan_of({"", arity, op, {1024, 1024}, operands}).pack_elements;
+  };
+  CHECK(pack_of(ElementwiseArity::unary, FLOWK_UNARY_RELU, FLOWK_FLOAT8_E4M3, {}) == 16);
+  CHECK(pack_of(ElementwiseArity::unary, FLOWK_UNARY_EXP, FLOWK_FLOAT8_E4M3, {}) == 8);
+  CHECK(pack_of(ElementwiseArity::binary, FLOWK_BINARY_ADD, FLOWK_FLOAT8_E4M3, {0, 1}) == 8);
+  CHECK(pack_of(ElementwiseArity::binary, FLOWK_BINARY_ADD, FLOWK_UINT8, {1, 1024}) == 16);
+  CHECK(pack_of(ElementwiseArity::binary, FLOWK_BINARY_ADD, FLOWK_INT16, {1, 1024}) == 4);
+  CHECK(pack_of(ElementwiseArity::binary, FLOWK_BINARY_ADD, FLOWK_FLOAT16, {1, 1024}) == 8);
+  // Ternary operations have no tiles.
+  ElementwiseRequest request;
+  const ElementwiseCase fma = {"", ElementwiseArity::ternary, FLOWK_TERNARY_FMA, {64, 64}, {{}, {{}, {1, 64}}, {}, {}}};
+  CHECK(plan_of(fma, &request).kernel == ElementwiseKernel::strided);
+  // A functor's kernel is compiled for the call.
+  request.arity = ElementwiseArity::functor;
+  ElementwisePlan plan;
+  plan_elementwise(request, h200, 0, &plan);
+  CHECK(plan.kernel == ElementwiseKernel::aligned_tiles);
+}
+
+void integers_share_the_kernels_of_signed_ones() {
+  const auto plan_copy = [](flowk_dtype out, flowk_dtype x) {
+    return plan_of({"", ElementwiseArity::unary, FLOWK_UNARY_COPY, {4096}, {{out}, {x}}});
+  };
+  const ElementwisePlan to_float = plan_copy(FLOWK_FLOAT32, FLOWK_UINT32);
+  CHECK(to_float.compute == ComputeClass::int32 && to_float.is_unsigned);
+  CHECK(to_float.operand(0).dtype == (FLOWK_FLOAT32 | from_unsigned) && to_float.operand(1).dtype == FLOWK_INT32);
+  const ElementwisePlan wider = plan_copy(FLOWK_INT64, FLOWK_UINT32);
+  CHECK(wider.compute == ComputeClass::int64 && !wider.is_unsigned && wider.operand(1).dtype == FLOWK_UINT32);
+  CHECK(plan_copy(FLOWK_FLOAT64, FLOWK_FLOAT32).compute == ComputeClass::float64);
+  const ElementwisePlan sum = plan_of(add(FLOWK_UINT64, {4096}, {{}, {}, {}}));
+  CHECK(sum.compute == ComputeClass::int64 && sum.is_unsigned && sum.operand(0).dtype == FLOWK_INT64);
+}
+
 void requests_past_31_bits_are_halved() {
   const int64_t n = int64_t{1} << 31;
   ElementwiseRequest request, first, second;
@@ -236,6 +274,8 @@ int main() {
   rows_that_share_all_inputs_are_broadcast_rows();
   outputs_with_gaps_have_packs_of_their_own_in_every_row();
   a_transposed_operand_is_staged();
+  kernels_that_are_not_compiled_are_replaced();
+  integers_share_the_kernels_of_signed_ones();
   requests_past_31_bits_are_halved();
   simplify_merges_what_is_one_dimension_to_all();
   every_row_of_the_list_has_its_facts();
