@@ -115,8 +115,8 @@ def kernel_expression(formula: Formula, kernel: str, pack_elements: int) -> str:
 def compile_kernel(formula: Formula, kernel: str, pack_elements: int, architecture: str) -> Any:
     """The compiled kernel as a cuda.core.ObjectCode, whose one name is kernel_expression().
 
-    kernel         `elementwise_flat`, `elementwise_periodic`, `elementwise_strided`, `elementwise_aligned_tiles`,
-                   `elementwise_shifted_tiles` or `elementwise_row_walk`
+    kernel         `elementwise_contiguous`, `elementwise_broadcast`, `elementwise_strided`,
+                   `elementwise_aligned_tiles`, `elementwise_shifted_tiles` or `elementwise_broadcast_rows`
     architecture   sm_90, for example
     FlowkValueError, with the compiler's log, where the formula does not compile; ImportError without NVRTC.
     """

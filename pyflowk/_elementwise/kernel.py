@@ -35,12 +35,12 @@ _FORMATS = {"bool": "?", "float": "f", "double": "d"} | {
 
 # The index is flowk_functor_launch.kernel.
 _KERNELS = (
-    "elementwise_flat",
+    "elementwise_contiguous",
     "elementwise_strided",
-    "elementwise_periodic",
+    "elementwise_broadcast",
     "elementwise_aligned_tiles",
     "elementwise_shifted_tiles",
-    "elementwise_row_walk",
+    "elementwise_broadcast_rows",
 )
 
 

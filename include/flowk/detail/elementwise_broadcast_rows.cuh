@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel of rows that share an input: out[i, j] = functor(x[i, j], ...) where all rows are whole aligned packs. A
-// thread owns one pack j of several rows i, one after the other. Inputs that are the same in all rows are loaded once,
-// and a pack's place is a step from that of the row before: the periods of elementwise_linear.cuh take two divisions a
-// pack and input.
+// elementwise_broadcast_rows: out[i, j] = functor(x[i, j], ...) where all rows are whole aligned packs, and an input is
+// the same in all rows. A thread computes pack j of several rows i, one after another: it loads inputs that are the
+// same in all rows once, and steps from row to row without the two divisions per pack of elementwise_broadcast.
 #pragma once
 
 #include "flowk/detail/elementwise_strided.cuh"
 
 namespace flowk::detail {
 
-// The packs of the next row are under way while one is computed, which takes registers for both.
+// While one row is computed the packs of the next are loading, which takes registers for both.
 template <int kN, class Factory, class Out, class... In>
 __global__ void __launch_bounds__(elementwise_threads,
                                   fewer_resident_blocks<Factory, (kN == 16 || sizeof...(In) > 2) ? 4 : 5>)
-    elementwise_row_walk(const __grid_constant__ StridedElementwiseParams<1 + sizeof...(In)> params,
-                         const Factory factory) {
+    elementwise_broadcast_rows(const __grid_constant__ StridedElementwiseParams<1 + sizeof...(In)> params,
+                               const Factory factory) {
   launch_dependent_grids();
   constexpr int num_operands = 1 + static_cast<int>(sizeof...(In));
   constexpr int num_inputs = num_operands - 1;
@@ -24,20 +23,20 @@ __global__ void __launch_bounds__(elementwise_threads,
   if (index >= params.rows.num_packs) return;
   const auto& tile = params.tile;
   const uint32_t column = take_index(&index, tile.tiles_per_row) * kN;
-  const uint32_t first_row = take_index(&index, tile.tiles_per_column) * static_cast<uint32_t>(tile.walked_rows);
+  const uint32_t first_row = take_index(&index, tile.tiles_per_column) * static_cast<uint32_t>(tile.rows_per_thread);
   int64_t offsets[num_operands];
   locate_row(params.rows, index, offsets);
-  unsigned char* heres[num_operands];
+  unsigned char* addresses[num_operands];
 #pragma unroll
   for (int k = 0; k < num_operands; ++k)
-    heres[k] =
+    addresses[k] =
         params.operands[k].data + offsets[k] + first_row * tile.row_strides[k] + column * params.operands[k].step;
-  int num_rows = static_cast<int>(min(tile.column_elements - first_row, static_cast<uint32_t>(tile.walked_rows)));
+  int num_rows = static_cast<int>(min(tile.column_elements - first_row, static_cast<uint32_t>(tile.rows_per_thread)));
   uint32_t words[num_inputs][num_words] = {};
   const auto load = [&](auto index_of, auto type, uint32_t* own) {
     constexpr int k = decltype(index_of)::value;
     decltype(type)::type::with_size(params.operands[k], [&](auto size) {
-      load_unrepeated<kN, decltype(size)::value>(params.operands[k], heres[k], own);
+      load_unrepeated<kN, decltype(size)::value>(params.operands[k], addresses[k], own);
     });
   };
   const auto repeat = [&](auto index_of, auto type) {
@@ -57,14 +56,14 @@ __global__ void __launch_bounds__(elementwise_threads,
       for_each_input<In...>([&](auto index_of, auto type) {
         constexpr int k = decltype(index_of)::value;
         if (tile.row_strides[k] == 0) return;
-        heres[k] += tile.row_strides[k];
+        addresses[k] += tile.row_strides[k];
         load(index_of, type, next[k - 1]);
       });
     uint32_t out[Work::out_words];
     Work::compute(params.operands, functor, 1, words, out);
-    Out::with_size(params.operands[0], [&](auto size) { pack::store<kN* decltype(size)::value>(heres[0], out); });
+    Out::with_size(params.operands[0], [&](auto size) { pack::store<kN* decltype(size)::value>(addresses[0], out); });
     if (--num_rows == 0) return;
-    heres[0] += tile.row_strides[0];
+    addresses[0] += tile.row_strides[0];
     for_each_input<In...>([&](auto index_of, auto type) {
       constexpr int k = decltype(index_of)::value;
       if (tile.row_strides[k] == 0) return;

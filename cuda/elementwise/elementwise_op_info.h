@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of flowk/elementwise_ops.h as values: what an operation is called, takes and gives.
+// The rows of flowk/elementwise_ops.h as values.
 #pragma once
 
 #include <cstdint>
 
-#include "elementwise/elementwise_plan.h"
+#include "elementwise/elementwise.h"
 #include "flowk/flowk.h"
 
 namespace flowk::elementwise {
@@ -12,7 +12,7 @@ namespace flowk::elementwise {
 enum class OpResult : int32_t { SAME, BOOL, ANY };
 
 struct OpInfo {
-  const char* name = nullptr;  // nullptr: no operation
+  const char* name = nullptr;  // nullptr: not an operation
   const char* formula = nullptr;
   bool takes_bool = false;
   bool takes_integers = false;
@@ -29,13 +29,13 @@ bool is_float(flowk_dtype dtype);
 bool is_complex(flowk_dtype dtype);
 bool takes(const OpInfo& info, flowk_dtype dtype);
 
-// Does a request take more than a few instructions an element?
-bool is_heavy(const ElementwiseRequest& request);
+// The cost of a request's operation.
+OpCost cost_of(const ElementwiseRequest& request);
 
-// What `dtype`, which is not complex, is computed in.
-ComputeClass compute_class(flowk_dtype dtype);
+// What a request, whose types are not complex, is computed in.
+ComputeClass compute_class_of(const ElementwiseRequest& request);
 
-// The unsigned integer, or bool, whose elements a selection moves in place of `dtype`: the same bytes, bit for bit.
+// The type as which a selection moves elements of `dtype`: an integer of the same size, or bool.
 flowk_dtype bits_of(flowk_dtype dtype);
 
 }  // namespace flowk::elementwise

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of inputs whose neighbours stand along another dimension than out's: out[i, j] = functor(x[i, j], ...)
-// where element (i, j) of a staged input stands at i * element + j * step. A block owns a tile of rows i and columns j,
-// a thread ElementwiseTileShape::rows_per_thread packs of it. Staged inputs come to shared memory as a run of rows for
-// every column, in 16-byte vectors by asynchronous copies, and are gathered from there into packs along the columns.
+// elementwise_aligned_tiles: out[i, j] = functor(x[i, j], ...) where element (i, j) of a staged input is at
+// i * element_bytes + j * step: its neighbours lie along the rows i, those of out along the columns j. All rows and
+// runs are aligned.
 //
-// A warp gathers from 8 packs' columns, 4 words deep along the rows, and stores lines of 128 bytes. The vector of a run
-// is XORed with its pack's number, so that those 32 words lie in different banks.
+// A block computes a tile of rows and columns. It copies each staged input to shared memory asynchronously, one run of
+// rows per column in vectors of 16 bytes, and gathers packs along the columns from there. A warp gathers 8 packs'
+// columns and 4 words along the rows, and stores lines of 128 bytes. The vectors of a run are XORed with their pack's
+// number so that these 32 words lie in different banks.
 #pragma once
 
 #include "flowk/detail/async_copy.cuh"
@@ -14,25 +15,25 @@
 
 namespace flowk::detail {
 
-// A tile's place: its first row and column, and the offsets of the dimensions that it has no part in.
+// The first row and column of a tile, and the offsets of all other dimensions.
 template <int kOperands>
-struct TilePlace {
+struct TilePosition {
   int64_t offsets[kOperands];
   uint32_t row;
   uint32_t column;
 };
 
 template <int kOperands>
-__device__ __forceinline__ TilePlace<kOperands> locate_tile(const StridedElementwiseParams<kOperands>& params,
-                                                            uint32_t index, int rows, int columns) {
-  TilePlace<kOperands> place;
-  place.column = take_index(&index, params.tile.tiles_per_row) * columns;
-  place.row = take_index(&index, params.tile.tiles_per_column) * rows;
-  locate_row(params.rows, index, place.offsets);
-  return place;
+__device__ __forceinline__ TilePosition<kOperands> locate_tile(const StridedElementwiseParams<kOperands>& params,
+                                                               uint32_t index, int rows, int columns) {
+  TilePosition<kOperands> position;
+  position.column = take_index(&index, params.tile.tiles_per_row) * columns;
+  position.row = take_index(&index, params.tile.tiles_per_column) * rows;
+  locate_row(params.rows, index, position.offsets);
+  return position;
 }
 
-// A thread's place in a tile: its pack among those of a row, and the words of the staged runs that it gathers.
+// A thread's part of a tile: its pack in a row, and the word of the staged runs that it gathers.
 template <int kN>
 struct TileThread {
   using Shape = ElementwiseTileShape<kN>;
@@ -42,30 +43,31 @@ struct TileThread {
   __device__ __forceinline__ TileThread()
       : pack(static_cast<int>(threadIdx.x % 8 + threadIdx.x / 32 % warps_per_row * 8)),
         word(static_cast<int>(threadIdx.x / (32 * warps_per_row) * 4 + threadIdx.x / 8 % 4)) {}
-  // Of the thread's row number r.
+  // The tile's row of the thread's row r.
   __device__ __forceinline__ int row(int r) const {
     return (r / Shape::rows_per_word * words_per_pass + word) * Shape::rows_per_word + r % Shape::rows_per_word;
   }
 };
 
-// A run of an operand of kSize bytes, at least a line of all banks.
+// The bytes of a run of kSize-byte elements: at least one line of all banks.
 template <int kN, int kSize>
 constexpr int aligned_run_bytes =
     ElementwiseTileShape<kN>::rows * kSize < 128 ? 128 : ElementwiseTileShape<kN>::rows * kSize;
 
 template <int kN, int kSize, int kOperands>
 __device__ __forceinline__ void stage_aligned(const StridedElementwiseParams<kOperands>& params,
-                                              const TilePlace<kOperands>& place, int k) {
+                                              const TilePosition<kOperands>& position, int k) {
   using Shape = ElementwiseTileShape<kN>;
   constexpr int vectors_per_run = Shape::rows * kSize / vector_bytes;
   constexpr int num_vectors = vectors_per_run * Shape::columns;
   const ElementwiseOperand& operand = params.operands[k];
   unsigned char* const staged = &shared<unsigned char>() + params.tile.shared_offset[k];
   const unsigned char* const first =
-      operand.data + place.offsets[k] + int64_t{place.row} * kSize + place.column * operand.step;
-  const int row_bytes = static_cast<int>(min(params.tile.column_elements - place.row, uint32_t{Shape::rows})) * kSize;
+      operand.data + position.offsets[k] + int64_t{position.row} * kSize + position.column * operand.step;
+  const int row_bytes =
+      static_cast<int>(min(params.tile.column_elements - position.row, uint32_t{Shape::rows})) * kSize;
   const int num_columns =
-      static_cast<int>(min(params.rows.row_elements.divisor - place.column, uint32_t{Shape::columns}));
+      static_cast<int>(min(params.rows.row_elements.divisor - position.column, uint32_t{Shape::columns}));
 #pragma unroll
   for (int pass = 0; pass < (num_vectors + elementwise_threads - 1) / elementwise_threads; ++pass) {
     const int item = pass * elementwise_threads + static_cast<int>(threadIdx.x);
@@ -77,8 +79,7 @@ __device__ __forceinline__ void stage_aligned(const StridedElementwiseParams<kOp
   }
 }
 
-// The staged packs of a thread's rows: kN runs of `rows_per_word` neighbours along the rows, which change places with
-// the elements of a pack.
+// The packs of a thread's rows from shared memory: kN runs of `rows_per_word` neighbours along the rows, transposed.
 template <int kN, int kSize, class Packs>
 __device__ __forceinline__ void gather_aligned(const unsigned char* staged, const TileThread<kN>& thread, int input,
                                                Packs& packs) {
@@ -114,7 +115,7 @@ __device__ __forceinline__ void gather_aligned(const unsigned char* staged, cons
   }
 }
 
-// Registers for packs of four rows of every input.
+// The blocks of an SM: a thread holds the packs of four rows of every input in registers.
 template <int kInputs>
 constexpr int tile_resident_blocks = kInputs == 1   ? 5
                                      : kInputs == 2 ? 4
@@ -128,23 +129,23 @@ __global__ void __launch_bounds__(elementwise_threads, tile_resident_blocks<size
   constexpr int num_inputs = static_cast<int>(sizeof...(In));
   using Shape = ElementwiseTileShape<kN>;
   using Work = PackWork<kN, 1, Out, In...>;
-  const TilePlace<1 + num_inputs> place = locate_tile(params, blockIdx.x, Shape::rows, Shape::columns);
+  const TilePosition<1 + num_inputs> position = locate_tile(params, blockIdx.x, Shape::rows, Shape::columns);
   const TileThread<kN> thread;
-  const uint32_t column = place.column + static_cast<uint32_t>(thread.pack * kN);
+  const uint32_t column = position.column + static_cast<uint32_t>(thread.pack * kN);
   const bool has_columns = column < params.rows.row_elements.divisor;
   const auto has_row = [&](int r) {
-    return has_columns && place.row + static_cast<uint32_t>(thread.row(r)) < params.tile.column_elements;
+    return has_columns && position.row + static_cast<uint32_t>(thread.row(r)) < params.tile.column_elements;
   };
   const auto locate = [&](int k, int r) {
-    return params.operands[k].data + place.offsets[k] + (place.row + thread.row(r)) * params.tile.row_strides[k] +
+    return params.operands[k].data + position.offsets[k] + (position.row + thread.row(r)) * params.tile.row_strides[k] +
            column * params.operands[k].step;
   };
   wait_on_dependent_grids();
   for_each_input<In...>([&](auto index, auto type) {
     constexpr int k = decltype(index)::value;
     if (params.operands[k].access == ElementwiseAccess::staged)
-      decltype(type)::type::with_size(params.operands[k],
-                                      [&](auto size) { stage_aligned<kN, decltype(size)::value>(params, place, k); });
+      decltype(type)::type::with_size(
+          params.operands[k], [&](auto size) { stage_aligned<kN, decltype(size)::value>(params, position, k); });
   });
   uint32_t packs[Shape::rows_per_thread][num_inputs][PackWords<kN, In...>::whole];
   for_each_input<In...>([&](auto index, auto type) {
@@ -167,7 +168,7 @@ __global__ void __launch_bounds__(elementwise_threads, tile_resident_blocks<size
       });
   });
   const auto functor = factory();
-  // A loop, for one copy of the functor's code; the packs move up, for constant places in registers.
+  // A loop, for one copy of the functor's code. The packs move up, so that they stay in registers.
 #pragma unroll 1
   for (int r = 0; r < Shape::rows_per_thread; ++r) {
     if (has_row(r)) {

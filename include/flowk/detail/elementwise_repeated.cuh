@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads of broadcast inputs: element i of out meets element (i / repeat) % period of the input's run.
+// Loads of repeated inputs: element i of out takes element (i / repeat) % period of the input.
 #pragma once
 
 #include "flowk/detail/elementwise_packs.cuh"
@@ -8,33 +8,33 @@
 namespace flowk::detail {
 
 template <class Params>
-constexpr bool is_periodic = requires(Params params) { params.periods; };
+constexpr bool is_broadcast = requires(Params params) { params.periods; };
 
-// The place of element `i` of out, which counts from its first pack: its index in the run, and among its repetitions.
-struct PeriodPlace {
+// Element `i` of out, counted from its first pack: the index of the input's element, and which repetition it is.
+struct PeriodIndex {
   uint32_t index;
   uint32_t in_repeat;
 };
-__device__ __forceinline__ PeriodPlace place_in_period(const ElementwisePeriod& period, uint32_t i) {
-  PeriodPlace place;
+__device__ __forceinline__ PeriodIndex index_in_period(const ElementwisePeriod& period, uint32_t i) {
+  PeriodIndex found;
   uint32_t rest = i + period.head;
-  place.in_repeat = take_index(&rest, period.repeat);
-  place.index = take_index(&rest, period.period);
-  return place;
+  found.in_repeat = take_index(&rest, period.repeat);
+  found.index = take_index(&rest, period.period);
+  return found;
 }
 __device__ __forceinline__ const unsigned char* locate_in_period(const ElementwiseOperand& operand,
                                                                  const ElementwisePeriod& period, int64_t i) {
-  return operand.data + place_in_period(period, static_cast<uint32_t>(i)).index * operand.step;
+  return operand.data + index_in_period(period, static_cast<uint32_t>(i)).index * operand.step;
 }
 
-// Neighbours in memory from `index` on, where a pack may go over the end of the period: to be moved down by the
-// result's bytes, if `words` have room for an access more (kHasRoom).
+// A pack of a run from element `index` on, which may wrap around the end of the run. kHasRoom: `words` have room for
+// one more access; the pack is then to be moved down by the returned number of bytes.
 template <int kN, int kSize, bool kHasRoom>
-__device__ __forceinline__ int load_cycled_pack(const ElementwiseOperand& operand, const ElementwisePeriod& period,
-                                                uint32_t index, uint32_t* words) {
+__device__ __forceinline__ int load_repeated_run(const ElementwiseOperand& operand, const ElementwisePeriod& period,
+                                                 uint32_t index, uint32_t* words) {
   constexpr int bytes = kN * kSize;
   const unsigned char* const here = operand.data + int64_t{index} * kSize;
-  if (operand.access == ElementwiseAccess::cycled_packs) {
+  if (operand.access == ElementwiseAccess::repeated_packs) {
     pack::load<bytes>(words, here);
     return 0;
   }
@@ -68,21 +68,23 @@ __device__ __forceinline__ int load_cycled_pack(const ElementwiseOperand& operan
   return 0;
 }
 
-// Each element `repeat` times: a pack has one of them, or two, or a window of neighbours, or the loop's. What is loaded
-// of all but the last is left in the pack's first places, for spread_repeated_pack() to spread when all loads are under
-// way. Returns how often the first one stands in the pack; a negative number for a window; 0: all stand in their
-// places.
+// A pack whose elements repeat. Most packs have one element, two, or a window of neighbours; these are left in the
+// first words of the pack, and spread_repeated_elements() spreads them after all loads have started. Returns
+//   > 0  the number of repetitions of the first element: one or two elements were loaded
+//   < 0  a window was loaded: -1 - 4 in_repeat - the bytes before it
+//   0    nothing is left to be done
 template <int kN, int kSize>
-__device__ __forceinline__ int load_repeated_pack(const ElementwiseOperand& operand, const ElementwisePeriod& period,
-                                                  PeriodPlace place, uint32_t* words) {
+__device__ __forceinline__ int load_repeated_elements(const ElementwiseOperand& operand,
+                                                      const ElementwisePeriod& period, PeriodIndex at,
+                                                      uint32_t* words) {
   constexpr int bytes = kN * kSize;
   const auto next_of = [&](uint32_t i) { return i + 1 == period.period.divisor ? 0 : i + 1; };
   if (period.repeat.divisor >= kN) {
-    pack::load<kSize>(words, operand.data + place.index * operand.step);
-    const int left = static_cast<int>(period.repeat.divisor - place.in_repeat);
+    pack::load<kSize>(words, operand.data + at.index * operand.step);
+    const int left = static_cast<int>(period.repeat.divisor - at.in_repeat);
     if (left >= kN) return kN;
     uint32_t next[(kSize + 3) / 4];
-    pack::load<kSize>(next, operand.data + next_of(place.index) * operand.step);
+    pack::load<kSize>(next, operand.data + next_of(at.index) * operand.step);
     if constexpr (bytes <= 4) {
       words[0] |= next[0] << (bytes * 4);
     } else {
@@ -92,14 +94,14 @@ __device__ __forceinline__ int load_repeated_pack(const ElementwiseOperand& oper
     return left;
   }
   if constexpr (kSize < 4 && bytes == 16) {
-    const unsigned char* const first = operand.data + place.index * kSize;
+    const unsigned char* const first = operand.data + at.index * kSize;
     const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(first) % 4);
     const unsigned char* const around = first - shift;
-    if (period.window_elements != 0 && place.index + period.window_elements <= period.period.divisor &&
+    if (period.window_elements != 0 && at.index + period.window_elements <= period.period.divisor &&
         around >= operand.begin && operand.end - around >= window_bytes) {
 #pragma unroll
       for (int w = 0; w < window_bytes / 4; ++w) pack::load<4>(words + w, around + 4 * w);
-      return -1 - static_cast<int>(4 * place.in_repeat) - shift;
+      return -1 - static_cast<int>(4 * at.in_repeat) - shift;
     }
   }
 #pragma unroll
@@ -107,24 +109,23 @@ __device__ __forceinline__ int load_repeated_pack(const ElementwiseOperand& oper
 #pragma unroll
   for (int i = 0; i < kN; ++i) {
     uint32_t element[(kSize + 3) / 4];
-    pack::load<kSize>(element, operand.data + place.index * operand.step);
+    pack::load<kSize>(element, operand.data + at.index * operand.step);
     pack::put<kSize>(words, i, element);
-    if (++place.in_repeat == period.repeat.divisor) {
-      place.in_repeat = 0;
-      place.index = next_of(place.index);
+    if (++at.in_repeat == period.repeat.divisor) {
+      at.in_repeat = 0;
+      at.index = next_of(at.index);
     }
   }
   return 0;
 }
 
-// The selectors of a pack's bytes among the 8 of its window stand in `spread` from the pack's place among the
-// repetitions on.
+// Byte i of the pack is byte `spread[i + in_repeat * kSize]` of the window.
 template <int kSize>
 __device__ __forceinline__ void spread_window(const ElementwisePeriod& period, int times, uint32_t* words) {
-  const uint32_t place = static_cast<uint32_t>(-1 - times);
-  const uint32_t low = __funnelshift_r(words[0], words[1], place % 4 * 8);
-  const uint32_t high = __funnelshift_r(words[1], words[2], place % 4 * 8);
-  const uint32_t bits = place / 4 * (4 * kSize);
+  const uint32_t window = static_cast<uint32_t>(-1 - times);
+  const uint32_t low = __funnelshift_r(words[0], words[1], window % 4 * 8);
+  const uint32_t high = __funnelshift_r(words[1], words[2], window % 4 * 8);
+  const uint32_t bits = window / 4 * (4 * kSize);
   const bool is_far = bits >= 32;
   const uint32_t middle = is_far ? period.spread[2] : period.spread[1];
   const uint32_t first = __funnelshift_r(is_far ? period.spread[1] : period.spread[0], middle, bits % 32);
@@ -136,13 +137,13 @@ __device__ __forceinline__ void spread_window(const ElementwisePeriod& period, i
 }
 
 template <int kN, int kSize>
-__device__ __forceinline__ void spread_repeated_pack(const ElementwisePeriod& period, int times, uint32_t* words) {
+__device__ __forceinline__ void spread_repeated_elements(const ElementwisePeriod& period, int times, uint32_t* words) {
   constexpr int bytes = kN * kSize;
   if constexpr (kSize < 4 && bytes == 16) {
     if (times < 0) return spread_window<kSize>(period, times, words);
   }
   if constexpr (kSize < 4) {
-    // A selector of zeros takes the first element, one of fours the next one; of 2 bytes byte 1 as well.
+    // Selector 0 is byte 0 of the first element, 4 of the next one; 2-byte elements take bytes 1 and 5 as well.
     const uint32_t first = words[0], next = bytes <= 4 ? words[0] >> (bytes * 4) : words[1];
 #pragma unroll
     for (int w = 0; w < (bytes + 3) / 4; ++w) {
@@ -164,47 +165,47 @@ __device__ __forceinline__ void spread_repeated_pack(const ElementwisePeriod& pe
   }
 }
 
-// A thread's packs, the first of which is pack `item`; pack p exists where has(p). `times` is what
-// load_repeated_pack() leaves to be spread, or load_cycled_pack() to be moved down, for packs of whole words.
+// The packs of a thread, the first of which is pack `item`; pack p exists if has(p). `pending[p]` is the result of
+// load_repeated_elements() or load_repeated_run() for packs of whole words.
 template <int kN, int kPacks, int kSize, class Has>
-__device__ __forceinline__ void load_periodic(const ElementwiseOperand& operand, const ElementwisePeriod& period,
-                                              uint32_t item, const Has& has, uint32_t* words, int (&times)[kPacks]) {
+__device__ __forceinline__ void load_repeated(const ElementwiseOperand& operand, const ElementwisePeriod& period,
+                                              uint32_t item, const Has& has, uint32_t* words, int (&pending)[kPacks]) {
   constexpr int pack_bytes = kN * kSize;
 #pragma unroll
   for (int p = 0; p < kPacks; ++p) {
     if (!has(p)) continue;
-    const PeriodPlace place = place_in_period(period, (item + p * elementwise_threads) * kN);
+    const PeriodIndex first = index_in_period(period, (item + p * elementwise_threads) * kN);
     const auto load = [&](uint32_t* own) {
-      if (operand.access == ElementwiseAccess::repeated)
-        times[p] = load_repeated_pack<kN, kSize>(operand, period, place, own);
+      if (operand.access == ElementwiseAccess::repeated_elements)
+        pending[p] = load_repeated_elements<kN, kSize>(operand, period, first, own);
       else
-        times[p] = load_cycled_pack<kN, kSize, (kPacks == 1 && pack_bytes >= 4)>(operand, period, place.index, own);
+        pending[p] = load_repeated_run<kN, kSize, (kPacks == 1 && pack_bytes >= 4)>(operand, period, first.index, own);
     };
     if constexpr (pack_bytes >= 4) {
       load(words + p * pack_bytes / 4);
     } else {
       uint32_t own;
       load(&own);
-      if (times[p] != 0) spread_repeated_pack<kN, kSize>(period, times[p], &own);
+      if (pending[p] != 0) spread_repeated_elements<kN, kSize>(period, pending[p], &own);
       const int bit = p * pack_bytes * 8;
       words[bit / 32] = bit % 32 == 0 ? own : words[bit / 32] | own << (bit % 32);
     }
   }
 }
 
-// Brings the tables into shared memory: element j of one is the input's element j % period.
+// Copies the tables to shared memory: element j of a table is element j % period of the input.
 template <class... In, class Params>
 __device__ __forceinline__ void stage_tables(const Params& params) {
   for_each_input<In...>([&](auto input, auto type) {
     constexpr int k = decltype(input)::value;
-    if (params.operands[k].access != ElementwiseAccess::cycled_table) return;
+    if (params.operands[k].access != ElementwiseAccess::repeated_table) return;
     decltype(type)::type::with_size(params.operands[k], [&](auto size) {
       constexpr int bytes = decltype(size)::value;
       const ElementwisePeriod& period = params.periods[k];
 #pragma unroll 1
       for (uint32_t j = threadIdx.x; j < period.table_elements; j += elementwise_threads) {
-        uint32_t cycles = j;
-        const uint32_t index = take_index(&cycles, period.period);
+        uint32_t rest = j;
+        const uint32_t index = take_index(&rest, period.period);
         uint32_t element[(bytes + 3) / 4];
         pack::load<bytes>(element, params.operands[k].data + index * bytes);
         pack::store<bytes>(&shared<unsigned char>() + period.table_offset + j * bytes, element);
@@ -213,15 +214,15 @@ __device__ __forceinline__ void stage_tables(const Params& params) {
   });
 }
 
-// A thread's packs from a table, which goes on for a pack and a word past its period, cut from the words that hold
-// them.
+// The packs of a thread from a table, cut from the words that hold them. The table is a pack and a word longer than the
+// period.
 template <int kN, int kPacks, int kSize>
 __device__ __forceinline__ void load_table(const ElementwisePeriod& period, uint32_t item, uint32_t* words) {
   constexpr int bytes = kN * kSize;
   constexpr int num_words = (bytes + 3) / 4;
 #pragma unroll
   for (int p = 0; p < kPacks; ++p) {
-    const uint32_t offset = place_in_period(period, (item + p * elementwise_threads) * kN).index * kSize;
+    const uint32_t offset = index_in_period(period, (item + p * elementwise_threads) * kN).index * kSize;
     const unsigned char* const staged = &shared<unsigned char>() + period.table_offset + offset / 4 * 4;
     uint32_t own[num_words + 1];
 #pragma unroll

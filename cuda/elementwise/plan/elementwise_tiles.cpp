@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of rows and tiles: what both share, and tiles for inputs whose neighbours stand along another dimension.
+// The plans of broadcast_rows, aligned_tiles and shifted_tiles, and what they share with strided.
 #include <algorithm>
 
 #include "core/divide.h"
-#include "elementwise/elementwise_ops.h"
-#include "elementwise/elementwise_problem.h"
+#include "elementwise/elementwise_op_info.h"
+#include "elementwise/plan/elementwise_problem.h"
 
 namespace flowk::elementwise {
 namespace {
 
-// A dimension shorter than this is no side of a tile.
+// A shorter dimension is not a side of a tile.
 constexpr int64_t shortest_tile_side = 8;
 
-// Rows that a thread walks: 4 reach 0.93, 0.82 and 0.62 of a copy's bytes a second in float32, float16 and uint8, 8
-// 0.99, 0.88 and 0.65, 16 0.98, 0.89 and 0.66 (H200).
-constexpr int32_t walked_rows = 8;
+// Rows per thread of broadcast_rows. 4 reach 0.93, 0.82 and 0.62 of a copy's bytes per second in float32, float16 and
+// uint8; 8 reach 0.99, 0.88 and 0.65; 16 reach 0.98, 0.89 and 0.66 (H200).
+constexpr int32_t rows_per_thread = 8;
 
-// Returns the rows that a block's threads walk at once.
+// Returns the rows that a block computes at once.
 template <int kN>
 int32_t set_tile_shape(ElementwisePlan* plan) {
   using Shape = ElementwiseTileShape<kN>;
@@ -33,8 +33,7 @@ int32_t set_tile_shape(ElementwisePlan* plan) {
   }
 }
 
-// Are all rows whole aligned packs, in every operand that has them, and do the runs that would be staged stand at
-// multiples of 16 bytes?
+// Are the rows of all operands with neighbours whole aligned packs, and all staged runs multiples of 16 bytes apart?
 bool has_aligned_tiles(const Problem& problem, int dim, const ElementwisePlan& plan) {
   const auto& operands = plan.strided.operands;
   if (operands[0].step != int64_t{1} << operands[0].element_shift ||
@@ -54,16 +53,16 @@ bool has_aligned_tiles(const Problem& problem, int dim, const ElementwisePlan& p
   return true;
 }
 
-// Runs of an operand of aligned tiles in shared memory.
-void place_aligned(int k, ElementwisePlan* plan) {
+// Reserves the shared memory of a staged operand of aligned tiles.
+void reserve_aligned(int k, ElementwisePlan* plan) {
   auto& tile = plan->strided.tile;
   tile.pitch[k] = std::max(plan->tile_rows << plan->strided.operands[k].element_shift, 128);
   tile.shared_offset[k] = plan->launch.shared_bytes;
   plan->launch.shared_bytes += plan->tile_columns * tile.pitch[k];
 }
 
-// Of one of shifted tiles, whose runs share no vector and stand as in memory modulo a sector.
-void place_shifted(int k, ElementwisePlan* plan) {
+// The same for shifted tiles, whose runs share no vector and keep their addresses modulo a sector.
+void reserve_shifted(int k, ElementwisePlan* plan) {
   auto& tile = plan->strided.tile;
   const ElementwiseOperand& operand = plan->strided.operands[k];
   const bool are_rows = operand.access == ElementwiseAccess::staged_rows;
@@ -72,16 +71,16 @@ void place_shifted(int k, ElementwisePlan* plan) {
   const int64_t step = are_rows ? tile.row_strides[k] : operand.step;
   const int32_t least = run_bytes + sector_bytes - 1;
   tile.pitch[k] = least + static_cast<int32_t>((step - least) & (sector_bytes - 1));
-  // Packs of a row are a power of two apart, times an odd number. From 128 bytes on they meet in the same banks, and
-  // differ in the bits from there, which the vector is XORed with. Below that at most 4 meet; to XOR there, too, costs
-  // a tenth.
+  // The packs of a row are 2^shift bytes apart, times an odd number. From 128 bytes on they have the same banks and
+  // differ in the bits above, so the vector is XORed with those. Below that at most 4 packs share a bank, and the XOR
+  // would cost a tenth.
   const int shift = __builtin_ctz(static_cast<unsigned>(tile.pitch[k] * plan->pack_elements));
   if (!are_rows && shift >= 7) {
     tile.swizzle_shift[k] = shift - 4;
     tile.swizzle_bits[k] = 0x70;
   }
   tile.shared_offset[k] = plan->launch.shared_bytes;
-  // Packs are cut from two accesses, the second of which may begin where the last run ends.
+  // A pack is cut from two accesses; the second may begin where the last run ends.
   const int32_t bytes = (are_rows ? plan->tile_rows : columns) * tile.pitch[k] + 2 * sector_bytes;
   plan->launch.shared_bytes += (bytes + 127) / 128 * 128;
 }
@@ -109,7 +108,7 @@ void describe_rows(const Problem& problem, int except, ElementwiseRows<max_opera
 ElementwiseAccess access_in_rows(const Problem& problem, const ElementwiseOperand& operand, int k,
                                  int32_t pack_elements, bool packs_start_whole) {
   const int64_t element_bytes = int64_t{1} << operand.element_shift;
-  if (operand.step == 0) return ElementwiseAccess::splat;
+  if (operand.step == 0) return ElementwiseAccess::one_element;
   if (operand.step != element_bytes) return ElementwiseAccess::gather;
   const int64_t pack_bytes = pack_elements * element_bytes;
   if (packs_start_whole && rows_are_aligned(problem, operand, k, pack_bytes, -1)) return ElementwiseAccess::aligned;
@@ -134,14 +133,13 @@ int staged_dim(const Problem& problem, const ElementwiseOperand* operands) {
   return found;
 }
 
-bool plan_row_walk(const Problem& problem, const ElementwiseRequest& request, const Device& device,
-                   ElementwisePlan* plan) {
+bool plan_broadcast_rows(const Problem& problem, const Device& device, ElementwisePlan* plan) {
   auto& params = plan->strided;
   auto& tile = params.tile;
   const int dim = problem.inner - 1;
   const int64_t row_elements = problem.shape.extents[problem.inner];
-  if (problem.num_operands < 3 || dim < 0 || is_heavy(request) || row_elements % plan->pack_elements != 0) return false;
-  bool has_kept = false;
+  if (problem.num_operands < 3 || dim < 0 || row_elements % plan->pack_elements != 0) return false;
+  bool has_shared_row = false;
   for (int k = 0; k < problem.num_operands; ++k) {
     const ElementwiseOperand& operand = params.operands[k];
     const int64_t element_bytes = int64_t{1} << operand.element_shift;
@@ -149,27 +147,27 @@ bool plan_row_walk(const Problem& problem, const ElementwiseRequest& request, co
     if (operand.step != element_bytes ||
         !rows_are_aligned(problem, operand, k, plan->pack_elements * element_bytes, -1))
       return false;
-    // What is read anew in every row has the memory's speed with two divisions a pack, too: 0.96 of a copy, 0.93 so.
+    // An input with elements of its own in every row is as fast in broadcast: 0.96 of a copy, against 0.93 here.
     if (k > 0 && problem.shape.strides[k][dim] != 0) return false;
-    has_kept |= k > 0;
+    has_shared_row |= k > 0;
   }
   const int64_t num_rows = problem.shape.extents[dim];
   const int64_t packs_per_row = row_elements / plan->pack_elements;
-  const int64_t num_groups = ceil_div(num_rows, walked_rows);
+  const int64_t num_groups = ceil_div(num_rows, rows_per_thread);
   const int64_t num_items = problem.count / row_elements / num_rows * packs_per_row * num_groups;
-  if (!has_kept || num_rows < walked_rows ||
+  if (!has_shared_row || num_rows < rows_per_thread ||
       num_items < int64_t{device.num_multiprocessors} * (4 * elementwise_threads))
     return false;
-  plan->kernel = ElementwiseKernel::row_walk;
+  plan->kernel = ElementwiseKernel::broadcast_rows;
   describe_rows(problem, dim, &params.rows);
   params.rows.num_packs = static_cast<uint32_t>(num_items);
   tile.tiles_per_row = Divider(static_cast<uint32_t>(packs_per_row));
   tile.tiles_per_column = Divider(static_cast<uint32_t>(num_groups));
   tile.column_elements = static_cast<uint32_t>(num_rows);
-  tile.walked_rows = walked_rows;
+  tile.rows_per_thread = rows_per_thread;
   for (int k = 0; k < problem.num_operands; ++k) {
     ElementwiseOperand& operand = params.operands[k];
-    operand.access = operand.step == 0 ? ElementwiseAccess::splat : ElementwiseAccess::aligned;
+    operand.access = operand.step == 0 ? ElementwiseAccess::one_element : ElementwiseAccess::aligned;
     operand.is_linear = false;
     tile.row_strides[k] = problem.shape.strides[k][dim];
   }
@@ -206,10 +204,10 @@ void plan_tiles(const Problem& problem, int dim, ElementwisePlan* plan) {
     } else if (operand.access == ElementwiseAccess::gather && operand.step != element_bytes &&
                tile.row_strides[k] == element_bytes) {
       operand.access = ElementwiseAccess::staged;
-      is_aligned ? place_aligned(k, plan) : place_shifted(k, plan);
+      is_aligned ? reserve_aligned(k, plan) : reserve_shifted(k, plan);
     } else if (!is_aligned && operand.step == element_bytes && operand.access != ElementwiseAccess::gather) {
       operand.access = ElementwiseAccess::staged_rows;
-      place_shifted(k, plan);
+      reserve_shifted(k, plan);
     }
   }
   int64_t num_tiles = num_columns * num_rows;

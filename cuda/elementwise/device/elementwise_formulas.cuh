@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The formula of every row of flowk/elementwise_ops.h, by its name: Formulas<T, kNarrow>::name(...). T is the type that
-// is computed in: float, double or an integer. kNarrow: the result has 16 bits or fewer, and where a hardware
-// approximation is provably within 1 ulp of the correctly rounded result there, it is taken:
+// The formulas of flowk/elementwise_ops.h by their names: Formulas<T, kNarrow>::name(...). T is the type that is
+// computed in: float, double, int32_t or int64_t. kNarrow: the result has 16 bits or fewer. Formulas then use a
+// hardware approximation if the result is provably within 1 ulp of the correctly rounded one:
 //   relative errors (PTX ISA): ex2.approx 2^-22, rcp.approx and sqrt.approx 2^-23, tanh.approx 2^-11; lg2.approx 2^-22
 //   absolute near 1, which is less than 2^-11 of the least nonzero |log2 x| of a float16, 7.0e-4.
-//   A relative error below 2^-11 moves a float16 by less than 1 ulp before it is rounded, so the result by at most one.
+//   A relative error below 2^-11 is less than 1 ulp of a float16 before rounding, so at most 1 ulp after it.
 #pragma once
 
 #include <type_traits>
@@ -33,7 +33,7 @@ FLOWK_APPROXIMATION(sqrt_approx, "sqrt.approx.f32", sqrtf(x))
 FLOWK_APPROXIMATION(tanh_approx, "tanh.approx.f32", tanhf(x))
 #undef FLOWK_APPROXIMATION
 
-// The larger and the smaller of two numbers; NaN where one is.
+// The larger and the smaller of two numbers; NaN if one is NaN.
 template <class T>
 __device__ __forceinline__ T maximum(T x, T y) {
 #ifndef FLOWK_SIMT
@@ -57,56 +57,60 @@ __device__ __forceinline__ T minimum(T x, T y) {
   return x < y || x != x ? x : y;
 }
 
-// What all types share.
-template <class T>
-struct CommonFormulas {
-  __device__ __forceinline__ static T copy(T x, T, T) { return x; }
-  __device__ __forceinline__ static T relu(T x, T, T) { return maximum(x, T{0}); }
-  __device__ __forceinline__ static T clamp(T x, T a, T b) { return minimum(maximum(x, a), b); }
-  __device__ __forceinline__ static T logical_not(T x, T, T) { return x == T{0}; }
-  __device__ __forceinline__ static T min(T x, T y) { return minimum(x, y); }
-  __device__ __forceinline__ static T max(T x, T y) { return maximum(x, y); }
-  __device__ __forceinline__ static T equal(T x, T y) { return x == y; }
-  __device__ __forceinline__ static T not_equal(T x, T y) { return x != y; }
-  __device__ __forceinline__ static T less(T x, T y) { return x < y; }
-  __device__ __forceinline__ static T less_equal(T x, T y) { return x <= y; }
-  __device__ __forceinline__ static T greater(T x, T y) { return x > y; }
-  __device__ __forceinline__ static T greater_equal(T x, T y) { return x >= y; }
-  __device__ __forceinline__ static T where(T x, T y, T z, T) { return x != T{0} ? y : z; }
-  __device__ __forceinline__ static T clamp_by(T x, T y, T z, T) { return minimum(maximum(x, y), z); }
-};
-
-// Integers, modulo 2^bits: computed without a sign where that is undefined with one.
+// Integers, modulo 2^bits. T is signed. For unsigned values of T's width `sign_flip` is the sign bit, so that
+// x ^ sign_flip has the order of x; else it is 0. kNarrow: no element type has T's width.
 template <class T, bool kNarrow>
-struct Formulas : CommonFormulas<T> {
+struct Formulas {
   using U = std::make_unsigned_t<T>;
-  __device__ __forceinline__ static T abs(T x, T, T) {
-    if constexpr (std::is_signed_v<T>)
-      return x < T{0} ? neg(x, 0, 0) : x;
-    else
-      return x;
-  }
-  __device__ __forceinline__ static T neg(T x, T, T) { return static_cast<T>(U{0} - static_cast<U>(x)); }
-  __device__ __forceinline__ static T square(T x, T, T) { return mul(x, x); }
-  __device__ __forceinline__ static T scale(T x, T a, T b) { return add(mul(a, x), b); }
-  __device__ __forceinline__ static T add(T x, T y) { return static_cast<T>(static_cast<U>(x) + static_cast<U>(y)); }
-  __device__ __forceinline__ static T sub(T x, T y) { return static_cast<T>(static_cast<U>(x) - static_cast<U>(y)); }
-  __device__ __forceinline__ static T mul(T x, T y) { return static_cast<T>(static_cast<U>(x) * static_cast<U>(y)); }
-  __device__ __forceinline__ static T div(T x, T y) {
+  T sign_flip;
+  __device__ __forceinline__ bool is_unsigned() const { return !kNarrow && sign_flip != 0; }
+  __device__ __forceinline__ T ordered(T x) const { return kNarrow ? x : x ^ sign_flip; }
+
+  __device__ __forceinline__ T copy(T x, T, T) const { return x; }
+  __device__ __forceinline__ T abs(T x, T, T) const { return x < T{0} && !is_unsigned() ? neg(x, 0, 0) : x; }
+  __device__ __forceinline__ T neg(T x, T, T) const { return static_cast<T>(U{0} - static_cast<U>(x)); }
+  __device__ __forceinline__ T square(T x, T, T) const { return mul(x, x); }
+  __device__ __forceinline__ T relu(T x, T, T) const { return max(x, T{0}); }
+  __device__ __forceinline__ T clamp(T x, T a, T b) const { return min(max(x, a), b); }
+  __device__ __forceinline__ T scale(T x, T a, T b) const { return add(mul(a, x), b); }
+  __device__ __forceinline__ T logical_not(T x, T, T) const { return x == T{0}; }
+
+  __device__ __forceinline__ T add(T x, T y) const { return static_cast<T>(static_cast<U>(x) + static_cast<U>(y)); }
+  __device__ __forceinline__ T sub(T x, T y) const { return static_cast<T>(static_cast<U>(x) - static_cast<U>(y)); }
+  __device__ __forceinline__ T mul(T x, T y) const { return static_cast<T>(static_cast<U>(x) * static_cast<U>(y)); }
+  __device__ __forceinline__ T div(T x, T y) const {
+    if constexpr (kNarrow) {
+      // (|x| + 1/2) / |y| is at least 1 / 2|y| from an integer, which is 2^-17 of it: more than the two errors of
+      // 2^-23.
+      const float biased = static_cast<float>(x) + (x < T{0} ? -0.5f : 0.5f);
+      const float quotient = biased * reciprocal_approx_ftz(static_cast<float>(y));
+      return static_cast<T>(y == T{0} ? 0.0f : quotient);
+    }
     if (y == T{0}) return T{0};
-    if (std::is_signed_v<T> && y == static_cast<T>(-1)) return neg(x, 0, 0);
-    return x / y;
+    if (is_unsigned()) return static_cast<T>(static_cast<U>(x) / static_cast<U>(y));
+    return y == static_cast<T>(-1) ? neg(x, 0, 0) : x / y;
   }
-  __device__ __forceinline__ static T bitwise_and(T x, T y) { return x & y; }
-  __device__ __forceinline__ static T bitwise_or(T x, T y) { return x | y; }
-  __device__ __forceinline__ static T bitwise_xor(T x, T y) { return x ^ y; }
-  __device__ __forceinline__ static T fma(T x, T y, T z, T) { return add(mul(x, y), z); }
-  __device__ __forceinline__ static T add_multiply(T x, T y, T z, T a) { return add(x, mul(a, mul(y, z))); }
+  __device__ __forceinline__ T min(T x, T y) const { return ordered(x) < ordered(y) ? x : y; }
+  __device__ __forceinline__ T max(T x, T y) const { return ordered(x) > ordered(y) ? x : y; }
+  __device__ __forceinline__ T equal(T x, T y) const { return x == y; }
+  __device__ __forceinline__ T not_equal(T x, T y) const { return x != y; }
+  __device__ __forceinline__ T less(T x, T y) const { return ordered(x) < ordered(y); }
+  __device__ __forceinline__ T less_equal(T x, T y) const { return ordered(x) <= ordered(y); }
+  __device__ __forceinline__ T greater(T x, T y) const { return ordered(x) > ordered(y); }
+  __device__ __forceinline__ T greater_equal(T x, T y) const { return ordered(x) >= ordered(y); }
+  __device__ __forceinline__ T bitwise_and(T x, T y) const { return x & y; }
+  __device__ __forceinline__ T bitwise_or(T x, T y) const { return x | y; }
+  __device__ __forceinline__ T bitwise_xor(T x, T y) const { return x ^ y; }
+
+  __device__ __forceinline__ T fma(T x, T y, T z, T) const { return add(mul(x, y), z); }
+  __device__ __forceinline__ T where(T x, T y, T z, T) const { return x != T{0} ? y : z; }
+  __device__ __forceinline__ T clamp_by(T x, T y, T z, T) const { return min(max(x, y), z); }
+  __device__ __forceinline__ T add_multiply(T x, T y, T z, T a) const { return add(x, mul(a, mul(y, z))); }
 };
 
-// What float and double share: the overloads of <cmath> do the rest.
+// The formulas of float and double.
 template <class T, bool kNarrow>
-struct FloatFormulas : CommonFormulas<T> {
+struct FloatFormulas {
   static constexpr T half = T(0.5);
   static constexpr T largest = std::is_same_v<T, float> ? T(3.402823466e38) : T(1.7976931348623157e308);
   static constexpr T sqrt_half = T(0.70710678118654752440);
@@ -116,7 +120,7 @@ struct FloatFormulas : CommonFormulas<T> {
 
   __device__ __forceinline__ static T exp_of(T x) { return ::exp(x); }
 
-  // sigmoid(x) = numerator / denominator, neither of which overflows or loses a small result.
+  // sigmoid(x) = numerator / denominator; neither overflows, and small results stay exact.
   struct Fraction {
     T numerator, denominator;
   };
@@ -124,10 +128,14 @@ struct FloatFormulas : CommonFormulas<T> {
     const T e = exp_of(-fabs(x));
     return {x < T(0) ? e : T(1), T(1) + e};
   }
-  // x without infinity, whose product with 0 would be NaN.
+  // max(x, the least finite number), because -infinity * 0 is NaN.
   __device__ __forceinline__ static T bounded_below(T x) { return maximum(x, -largest); }
   __device__ __forceinline__ static T bounded(T x, T bound) { return minimum(maximum(x, -bound), bound); }
 
+  __device__ __forceinline__ static T copy(T x, T, T) { return x; }
+  __device__ __forceinline__ static T relu(T x, T, T) { return maximum(x, T(0)); }
+  __device__ __forceinline__ static T clamp(T x, T a, T b) { return minimum(maximum(x, a), b); }
+  __device__ __forceinline__ static T logical_not(T x, T, T) { return x == T(0); }
   __device__ __forceinline__ static T abs(T x, T, T) { return fabs(x); }
   __device__ __forceinline__ static T neg(T x, T, T) { return -x; }
   __device__ __forceinline__ static T square(T x, T, T) { return x * x; }
@@ -167,6 +175,14 @@ struct FloatFormulas : CommonFormulas<T> {
   __device__ __forceinline__ static T scale(T x, T a, T b) { return ::fma(a, x, b); }
   __device__ __forceinline__ static T is_nan(T x, T, T) { return x != x; }
 
+  __device__ __forceinline__ static T min(T x, T y) { return minimum(x, y); }
+  __device__ __forceinline__ static T max(T x, T y) { return maximum(x, y); }
+  __device__ __forceinline__ static T equal(T x, T y) { return x == y; }
+  __device__ __forceinline__ static T not_equal(T x, T y) { return x != y; }
+  __device__ __forceinline__ static T less(T x, T y) { return x < y; }
+  __device__ __forceinline__ static T less_equal(T x, T y) { return x <= y; }
+  __device__ __forceinline__ static T greater(T x, T y) { return x > y; }
+  __device__ __forceinline__ static T greater_equal(T x, T y) { return x >= y; }
   __device__ __forceinline__ static T add(T x, T y) { return x + y; }
   __device__ __forceinline__ static T sub(T x, T y) { return x - y; }
   __device__ __forceinline__ static T mul(T x, T y) { return x * y; }
@@ -195,6 +211,8 @@ struct FloatFormulas : CommonFormulas<T> {
   }
   __device__ __forceinline__ static T silu_mul(T x, T y) { return silu(x, 0, 0) * y; }
 
+  __device__ __forceinline__ static T where(T x, T y, T z, T) { return x != T(0) ? y : z; }
+  __device__ __forceinline__ static T clamp_by(T x, T y, T z, T) { return minimum(maximum(x, y), z); }
   __device__ __forceinline__ static T fma(T x, T y, T z, T) { return ::fma(x, y, z); }
   __device__ __forceinline__ static T lerp(T x, T y, T z, T) { return ::fma(z, y - x, x); }
   __device__ __forceinline__ static T add_multiply(T x, T y, T z, T a) { return ::fma(a * y, z, x); }
@@ -246,13 +264,13 @@ struct Formulas<float, false> : FloatFormulas<float, false> {
   }
 };
 
-// Results of 16 bits and fewer.
+// Results of 16 bits or fewer.
 template <>
 struct Formulas<float, true> : FloatFormulas<float, true> {
   static constexpr float log2_e = 1.4426950408889634f;
 
-  // sigmoid(x) = 2^-60 / (2^-60 + 2^(-60 - x log2 e)): scaled, so that the reciprocal is no denormal, which the
-  // approximation flushes, before the result is one.
+  // sigmoid(x) = 2^-60 / (2^-60 + 2^(-60 - x log2 e)): scaled so that the reciprocal is normal wherever the
+  // result is; the approximation flushes denormals.
   __device__ __forceinline__ static float sigmoid_of_log2(float minus_x_log2_e_minus_60) {
     constexpr float scale = 8.673617379884035e-19f;  // 2^-60
     return reciprocal_approx_ftz(scale + exp2_approx_ftz(minus_x_log2_e_minus_60)) * scale;
@@ -273,7 +291,7 @@ struct Formulas<float, true> : FloatFormulas<float, true> {
     return exp2_approx_ftz(p);
   }
 
-  // Q(z) with an absolute error of 1.3e-6, for the slope of gelu, which it is a summand of: 4e-6 in log2 Q to z = 1.5.
+  // Q(z) with an absolute error of 1.3e-6, as a summand of the slope of gelu: 4e-6 in log2 Q up to z = 1.5.
   __device__ __forceinline__ static float close_tail(float z) {
     float p = 1.72331906e-11f;
     p = fmaf(p, z, 4.570839e-08f);
@@ -288,10 +306,10 @@ struct Formulas<float, true> : FloatFormulas<float, true> {
     return exp2_approx_ftz(p);
   }
 
-  // 1.5 2^23: a sum with it is rounded to an integer, whose last bit is the sum's.
+  // 1.5 2^23: x + rounding is rounded to an integer, and its last bit is that integer's.
   static constexpr float rounding = 12582912.0f;
   static constexpr float inverse_pi = 0.318309886183790672f;
-  // Past this the multiples of pi below have too many bits.
+  // Beyond this the multiples of pi below have too many bits.
   static constexpr float largest_reduced = 100000.0f;
   // sin(x - k pi) of |x - k pi| <= pi / 2. pi is its float and the float of the rest, so that the first difference is
   // exact; the series errs by 1e-6.
@@ -319,12 +337,12 @@ struct Formulas<float, true> : FloatFormulas<float, true> {
     return -negated_if_odd(sin_past(x, rounded - rounding + 0.5f), rounded);
   }
 
-  // 2^(y log2 |x|), whose error is that of y log2 |x|: 2^-18 where the result is finite. An odd y keeps x's sign, and
-  // no power but an integer is real where x < 0.
+  // 2^(y log2 |x|), whose error is that of y log2 |x|: 2^-18 where the result is finite. An odd y keeps x's sign;
+  // for x < 0 only integer powers are real.
   __device__ __forceinline__ static float pow(float x, float y) {
     const float magnitude = x == 1.0f || y == 0.0f ? 1.0f : exp2_approx(bounded(y, largest) * log2f(fabsf(x)));
     if (!(__float_as_uint(x) >> 31)) return magnitude;
-    constexpr float all_even = 4194304.0f;  // 2^22: from there on bfloat16's numbers are
+    constexpr float all_even = 4194304.0f;  // 2^22: all bfloat16 numbers from here on are even
     const float rounded = y + rounding;
     const bool is_even = fabsf(y) >= all_even;
     if (!is_even && rounded - rounding != y && x != 0.0f && fabsf(x) <= largest && y == y) return nan_value();

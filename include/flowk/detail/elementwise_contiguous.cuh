@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of a linear out: out[i] = functor(x[i], ...) over packs of kN neighbours, functor = factory(). An input
-// is linear too, or one element, or (elementwise_periodic) its element i is (i / repeat) % period.
+// elementwise_contiguous: out[i] = functor(x[i], ...) where out is linear, and every input is linear or one element.
+// run_contiguous() is the body of elementwise_broadcast too, whose inputs repeat.
 //
-// A thread owns up to most_packs() packs, the threads of a block side by side; blocks go through memory in order.
-// Packs are whole: the few elements before the first and after the last one have a thread each, past the packs'.
+// functor = factory(). A thread computes up to most_packs() packs of kN elements, one per pass of the block. The
+// elements before the first and after the last whole pack have one thread each, past the threads of the packs.
 #pragma once
 
 #include "flowk/detail/elementwise_packs.cuh"
-#include "flowk/detail/elementwise_periods.cuh"
+#include "flowk/detail/elementwise_repeated.cuh"
 #include "flowk/detail/pdl.cuh"
 
 namespace flowk::detail {
 
-// Where the words of pack p begin among a thread's: packs of less than a word share one.
+// Loads pack p into a thread's words, and stores it from there. Packs of less than a word share one.
 template <int kPackBytes>
 __device__ __forceinline__ void load_into(uint32_t* words, int p, const unsigned char* address) {
   if constexpr (kPackBytes >= 4) {
@@ -35,7 +35,7 @@ __device__ __forceinline__ void store_from(const uint32_t* words, int p, unsigne
 }
 
 template <int kN, int kPacks, class Params, class Factory, class Out, class... In>
-__device__ __forceinline__ void run_linear(const Params& params, const Factory& factory) {
+__device__ __forceinline__ void run_contiguous(const Params& params, const Factory& factory) {
   constexpr int num_inputs = static_cast<int>(sizeof...(In));
   using Work = PackWork<kN, kPacks, Out, In...>;
   using Words = PackWords<kN, In...>;
@@ -44,7 +44,7 @@ __device__ __forceinline__ void run_linear(const Params& params, const Factory& 
   const int64_t item = static_cast<int64_t>(blockIdx.x) * (elementwise_threads * packs) + threadIdx.x;
   const auto has = [&](int p) { return p < packs && item + p * elementwise_threads < params.num_packs; };
   uint32_t words[num_inputs][num_words];
-  int times[num_inputs][kPacks] = {};  // that repeated elements are to be spread, or bytes that cycled ones are moved
+  int pending[num_inputs][kPacks] = {};  // what load_repeated() leaves to be done after all loads have started
   if (has(0)) {
     for_each_input<In...>([&](auto index, auto type) {
       constexpr int k = decltype(index)::value;
@@ -58,22 +58,22 @@ __device__ __forceinline__ void run_linear(const Params& params, const Factory& 
 #pragma unroll
           for (int p = 0; p < kPacks; ++p)
             if (has(p)) load_into<pack_bytes>(own, p, here + p * (elementwise_threads * pack_bytes));
-        } else if (operand.access == ElementwiseAccess::shifted) {  // such plans have threads of one pack
+        } else if (operand.access == ElementwiseAccess::shifted) {  // such plans have one pack per thread
           pack::load_shifted<pack_bytes, bytes>(own, here);
-        } else if (is_periodic<Params> && operand.access >= ElementwiseAccess::cycled_packs) {
-          if constexpr (is_periodic<Params>)
-            if (operand.access != ElementwiseAccess::cycled_table)
-              load_periodic<kN, kPacks, bytes>(operand, params.periods[k], static_cast<uint32_t>(item), has, own,
-                                               times[k - 1]);
-        } else {  // repeated below, when all loads are under way
+        } else if (is_broadcast<Params> && operand.access >= ElementwiseAccess::repeated_packs) {
+          if constexpr (is_broadcast<Params>)
+            if (operand.access != ElementwiseAccess::repeated_table)
+              load_repeated<kN, kPacks, bytes>(operand, params.periods[k], static_cast<uint32_t>(item), has, own,
+                                               pending[k - 1]);
+        } else {  // repeated below, after all loads have started
           own[0] = operand.number[0];
           if constexpr (bytes == 8) own[1] = operand.number[1];
-          if (operand.access == ElementwiseAccess::splat) pack::load<bytes>(own, operand.data);
+          if (operand.access == ElementwiseAccess::one_element) pack::load<bytes>(own, operand.data);
         }
       });
     });
   }
-  if constexpr (is_periodic<Params>) {
+  if constexpr (is_broadcast<Params>) {
     if (params.has_tables) {
       stage_tables<In...>(params);
       __syncthreads();
@@ -92,19 +92,19 @@ __device__ __forceinline__ void run_linear(const Params& params, const Factory& 
           if constexpr (pack_bytes >= 4)
             pack::shift_down<pack_bytes>(
                 own, static_cast<int>(reinterpret_cast<uintptr_t>(operand.data) % pack::access_bytes<pack_bytes>));
-        } else if (operand.access == ElementwiseAccess::splat || operand.access == ElementwiseAccess::number) {
+        } else if (operand.access == ElementwiseAccess::one_element || operand.access == ElementwiseAccess::number) {
           pack::repeat<kN * kPacks, bytes>(own);
-        } else if constexpr (is_periodic<Params>) {
-          if (operand.access == ElementwiseAccess::cycled_table)
+        } else if constexpr (is_broadcast<Params>) {
+          if (operand.access == ElementwiseAccess::repeated_table)
             load_table<kN, kPacks, bytes>(params.periods[k], static_cast<uint32_t>(item), own);
           if constexpr (pack_bytes >= 4) {
 #pragma unroll
             for (int p = 0; p < kPacks; ++p)
-              if (times[k - 1][p] != 0) {
-                if (kPacks == 1 && operand.access == ElementwiseAccess::cycled)
-                  pack::shift_down<pack_bytes>(own, times[k - 1][p]);
+              if (pending[k - 1][p] != 0) {
+                if (kPacks == 1 && operand.access == ElementwiseAccess::repeated_run)
+                  pack::shift_down<pack_bytes>(own, pending[k - 1][p]);
                 else
-                  spread_repeated_pack<kN, bytes>(params.periods[k], times[k - 1][p], own + p * pack_bytes / 4);
+                  spread_repeated_elements<kN, bytes>(params.periods[k], pending[k - 1][p], own + p * pack_bytes / 4);
               }
           }
         }
@@ -125,12 +125,12 @@ __device__ __forceinline__ void run_linear(const Params& params, const Factory& 
   for (int p = 0; p < packs; ++p) {
     const int64_t edge = item + p * elementwise_threads - params.num_packs;
     if (edge < 0 || edge >= params.num_edges) continue;
-    // Its index, from the first element of the first pack on.
+    // The index of the element, from the first element of the first pack on.
     const int64_t i = edge < params.head ? edge - params.head : edge - params.head + params.num_packs * kN;
     compute_element<Factory, Out, In...>(params.operands, factory, [&](int k) {
       const ElementwiseOperand& operand = params.operands[k];
-      if constexpr (is_periodic<Params>) {
-        if (operand.access >= ElementwiseAccess::cycled_packs) return locate_in_period(operand, params.periods[k], i);
+      if constexpr (is_broadcast<Params>) {
+        if (operand.access >= ElementwiseAccess::repeated_packs) return locate_in_period(operand, params.periods[k], i);
       }
       return static_cast<const unsigned char*>(operand.data + i * operand.step);
     });
@@ -139,21 +139,12 @@ __device__ __forceinline__ void run_linear(const Params& params, const Factory& 
 
 template <int kN, class Factory, class Out, class... In>
 __global__ void __launch_bounds__(elementwise_threads, resident_blocks<Factory>)
-    elementwise_flat(const __grid_constant__ ElementwiseParams<1 + sizeof...(In)> params, const Factory factory) {
+    elementwise_contiguous(const __grid_constant__ ContiguousElementwiseParams<1 + sizeof...(In)> params,
+                           const Factory factory) {
   launch_dependent_grids();
   wait_on_dependent_grids();
-  run_linear<kN, most_packs(kN, sizeof...(In)), ElementwiseParams<1 + sizeof...(In)>, Factory, Out, In...>(params,
-                                                                                                           factory);
-}
-
-template <int kN, class Factory, class Out, class... In>
-__global__ void __launch_bounds__(elementwise_threads, resident_blocks<Factory>)
-    elementwise_periodic(const __grid_constant__ PeriodicElementwiseParams<1 + sizeof...(In)> params,
-                         const Factory factory) {
-  launch_dependent_grids();
-  wait_on_dependent_grids();
-  run_linear<kN, most_packs(kN, sizeof...(In)), PeriodicElementwiseParams<1 + sizeof...(In)>, Factory, Out, In...>(
-      params, factory);
+  run_contiguous<kN, most_packs(kN, sizeof...(In)), ContiguousElementwiseParams<1 + sizeof...(In)>, Factory, Out,
+                 In...>(params, factory);
 }
 
 }  // namespace flowk::detail

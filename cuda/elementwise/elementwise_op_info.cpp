@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "elementwise/elementwise_ops.h"
+#include "elementwise/elementwise_op_info.h"
 
 #include "core/dtype.h"
-#include "elementwise/elementwise_weights.h"
+#include "elementwise/elementwise_op_cost.h"
 
 namespace flowk::elementwise {
 namespace {
@@ -62,21 +62,21 @@ bool takes(const OpInfo& info, flowk_dtype dtype) {
   return is_float(dtype) ? info.takes_floats : info.takes_integers;
 }
 
-bool is_heavy(const ElementwiseRequest& request) {
-  if (request.arity == ElementwiseArity::unary)
-    return weight_of(static_cast<flowk_unary_op>(request.op)) != OpWeight::light;
-  return request.arity == ElementwiseArity::binary &&
-         weight_of(static_cast<flowk_binary_op>(request.op)) != OpWeight::light;
+OpCost cost_of(const ElementwiseRequest& request) {
+  switch (request.arity) {
+    case ElementwiseArity::unary: return cost_of(static_cast<flowk_unary_op>(request.op));
+    case ElementwiseArity::binary: return cost_of(static_cast<flowk_binary_op>(request.op));
+    default: return OpCost::light;
+  }
 }
 
-ComputeClass compute_class(flowk_dtype dtype) {
-  switch (dtype) {
-    case FLOWK_FLOAT64: return ComputeClass::float64;
-    case FLOWK_UINT32: return ComputeClass::uint32;
-    case FLOWK_INT64: return ComputeClass::int64;
-    case FLOWK_UINT64: return ComputeClass::uint64;
-    default: return is_float(dtype) ? ComputeClass::float32 : ComputeClass::int32;
-  }
+ComputeClass compute_class_of(const ElementwiseRequest& request) {
+  const bool selects = request.arity == ElementwiseArity::ternary && request.op == FLOWK_TERNARY_WHERE;
+  const int lead = selects ? 2 : 1;  // the input that the others agree with
+  // A conversion to a wider type is computed in a wider one.
+  const bool is_wide = request.element_shifts[lead] == 3 || request.element_shifts[0] == 3;
+  if (is_float(request.dtypes[lead])) return is_wide ? ComputeClass::float64 : ComputeClass::float32;
+  return is_wide ? ComputeClass::int64 : ComputeClass::int32;
 }
 
 flowk_dtype bits_of(flowk_dtype dtype) {

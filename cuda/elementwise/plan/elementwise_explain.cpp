@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan of an elementwise operation in words.
+// explain_elementwise(): a plan as text.
 #include <cstdio>
 
 #include "core/dtype.h"
 #include "core/text_writer.h"
-#include "elementwise/elementwise_plan.h"
+#include "elementwise/elementwise.h"
 
 namespace flowk::elementwise {
 namespace {
 
 const char* reason(ElementwiseKernel kernel) {
   switch (kernel) {
-    case ElementwiseKernel::flat_packs: return "every operand is one run of neighbours, or one element";
-    case ElementwiseKernel::periodic_packs: return "the output is one run; an input is broadcast";
-    case ElementwiseKernel::row_walk: return "rows of whole packs share an input";
-    case ElementwiseKernel::strided_packs: return "an operand is broadcast or has gaps";
+    case ElementwiseKernel::contiguous: return "every operand is contiguous, or one element";
+    case ElementwiseKernel::broadcast: return "the output is contiguous; an input is broadcast";
+    case ElementwiseKernel::broadcast_rows: return "all rows share an input and are whole packs";
+    case ElementwiseKernel::strided: return "an operand is broadcast or has gaps";
     case ElementwiseKernel::aligned_tiles:
     case ElementwiseKernel::shifted_tiles:
-      return "an input's neighbours stand along another dimension than the output's";
+      return "the neighbours of an input lie along another dimension than those of the output";
   }
   return "";
 }
@@ -26,15 +26,15 @@ const char* access_name(ElementwiseAccess access) {
   switch (access) {
     case ElementwiseAccess::aligned: return "aligned packs";
     case ElementwiseAccess::shifted: return "packs cut from aligned accesses";
-    case ElementwiseAccess::splat: return "one element a row";
+    case ElementwiseAccess::one_element: return "one element per row";
     case ElementwiseAccess::gather: return "element by element";
     case ElementwiseAccess::staged: return "through shared memory";
     case ElementwiseAccess::staged_rows: return "rows through shared memory";
     case ElementwiseAccess::number: return "a number of the call";
-    case ElementwiseAccess::cycled_packs: return "aligned packs, cycled through";
-    case ElementwiseAccess::cycled: return "packs cut from aligned accesses, cycled through";
-    case ElementwiseAccess::cycled_table: return "cycled through in shared memory";
-    case ElementwiseAccess::repeated: return "each element several times";
+    case ElementwiseAccess::repeated_packs: return "aligned packs of a repeated run";
+    case ElementwiseAccess::repeated_run: return "packs of a repeated run, cut from aligned accesses";
+    case ElementwiseAccess::repeated_table: return "a repeated run in shared memory";
+    case ElementwiseAccess::repeated_elements: return "each element several times";
   }
   return "";
 }
@@ -43,10 +43,10 @@ const char* access_name(ElementwiseAccess access) {
 
 const char* elementwise_kernel_name(ElementwiseKernel kernel) {
   switch (kernel) {
-    case ElementwiseKernel::flat_packs: return "flat_packs";
-    case ElementwiseKernel::periodic_packs: return "periodic_packs";
-    case ElementwiseKernel::row_walk: return "row_walk";
-    case ElementwiseKernel::strided_packs: return "strided_packs";
+    case ElementwiseKernel::contiguous: return "contiguous";
+    case ElementwiseKernel::broadcast: return "broadcast";
+    case ElementwiseKernel::broadcast_rows: return "broadcast_rows";
+    case ElementwiseKernel::strided: return "strided";
     case ElementwiseKernel::aligned_tiles: return "aligned_tiles";
     case ElementwiseKernel::shifted_tiles: return "shifted_tiles";
   }
@@ -70,9 +70,9 @@ void explain_elementwise(const ElementwisePlan& plan, const ElementwiseRequest& 
   if (plan.tile_rows > 0)
     writer.add("  tile: %d x %d elements, %d bytes of shared memory\n", plan.tile_rows, plan.tile_columns,
                plan.launch.shared_bytes);
-  writer.add("  packs of %d elements, %d a thread, %lld blocks of %d threads\n", plan.pack_elements,
-             plan.is_linear()                             ? plan.linear.packs
-             : plan.kernel == ElementwiseKernel::row_walk ? plan.strided.tile.walked_rows
+  writer.add("  packs of %d elements, %d per thread, %lld blocks of %d threads\n", plan.pack_elements,
+             plan.is_linear()                                   ? plan.linear.packs
+             : plan.kernel == ElementwiseKernel::broadcast_rows ? plan.strided.tile.rows_per_thread
              : plan.tile_rows > 0 ? plan.tile_rows * plan.tile_columns / plan.pack_elements / plan.launch.num_threads
                                   : 1,
              static_cast<long long>(plan.launch.num_blocks), plan.launch.num_threads);
