@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from pyflowk import _library
 
 KERNELS = {
-    "contiguous_copy", "row_copy", "shifted_row_copy", "reversed_row_copy", "tiled_transpose", "two_sided_tile",
-    "strided_tile", "channel_interleave", "channel_deinterleave", "two_step_tile",
+    "copy_rows", "copy_rows", "copy_shifted_rows", "copy_reversed_rows", "aligned_tile", "general_tile",
+    "strided_tile", "channels", "channels", "byte_tile",
 }  # fmt: skip
 CONVERT_KERNELS = {
     "convert_rows", "convert_transpose", "convert_tile", "convert_strided_tile", "convert_interleave",
