@@ -35,7 +35,7 @@ Status run_own(const PermuteConvertPlan& plan, flowk_stream stream) {
     return launch(aligned_tile<Elements, false>, config, stream, tile->params, elements);
   if constexpr (std::is_same_v<Compute, float>) {
     if (const auto* tile = std::get_if<GeneralTile>(&plan.movement.mechanism))
-      return launch(general_tile<Elements, RunPlaces::planned, true>, config, stream, tile->params, elements);
+      return launch(general_tile<Elements, RunOffsets::planned, true>, config, stream, tile->params, elements);
     if constexpr (kSrcBytes != kDstBytes) {
       if (const auto* planes = std::get_if<Channels>(&plan.movement.mechanism)) {
         if (planes->interleaves) return launch(channels<Elements, true>, config, stream, planes->params, elements);
@@ -56,7 +56,7 @@ Status run_permute_convert(const PermuteConvertPlan& plan, flowk_stream stream) 
     return launch(strided_tile<AnyConverted>, config, stream, tile->params, any_converted(plan));
   const auto* tile = std::get_if<GeneralTile>(&plan.movement.mechanism);
   if (tile != nullptr && (plan.in_double || !has_own_kernels(plan.movement.unit_bytes, plan.dst_unit_bytes, false)))
-    return launch(general_tile<AnyConverted, RunPlaces::planned, true>, config, stream, tile->params,
+    return launch(general_tile<AnyConverted, RunOffsets::planned, true>, config, stream, tile->params,
                   any_converted(plan));
   if (!has_own_kernels(plan.movement.unit_bytes, plan.dst_unit_bytes, plan.in_double)) return no_kernel(plan);
   switch (plan.movement.unit_bytes << 4 | plan.dst_unit_bytes) {

@@ -70,7 +70,7 @@ struct TileTableDim {
   friend bool operator==(const TileTableDim&, const TileTableDim&) = default;
 };
 
-// Places in shared memory, of which the gathers keep two in a word: a tile and its table take less than 64 KB.
+// Offsets in shared memory, of which the gathers keep two in a word: a tile and its table take less than 64 KB.
 using TileTableEntry = uint16_t;
 constexpr int64_t max_tile_span_bytes = 65536;
 constexpr int64_t dst_row_bytes = 16;  // of an entry of the table of destination rows
@@ -121,8 +121,8 @@ struct TileParams {
   int32_t src_row_rank = 0;
   bool src_row_is_wide = false;  // a row has more vectors than a block threads
   bool has_plain_rows = false;   // aligned_tile: rows of one dimension on both sides, no wider than a block, no halo
-  // Bits 4-6 of a place in shared memory are XORed with, in aligned_tile, (source row >> shift) * step & bits, in
-  // general_tile with (place >> shift) & bits.
+  // Bits 4-6 of a offset in shared memory are XORed with, in aligned_tile, (source row >> shift) * step & bits, in
+  // general_tile with (offset >> shift) & bits.
   int32_t swizzle_shift = 0;
   uint32_t swizzle_step = 0;
   int32_t swizzle_bits = 0;        // 0: no swizzle
@@ -155,12 +155,12 @@ struct TileParams {
   int32_t run_pitch = 0;
   int32_t table_rank = 0;
   uint32_t num_table_entries = 0;
-  Divider table_period;            // elements after which places repeat
+  Divider table_period;            // elements after which offsets repeat
   int32_t period_step = 0;         // bytes further on in shared memory
   int32_t table_offset_bytes = 0;  // of the table in shared memory
 
   // byte_tile. Item = (16 columns, word of the destination run): 4 source rows, by 16 of their bytes. The columns
-  // of word w start ((w >> skew_shift) & skew_mask) words to the left. Destination rows take the place of the source
+  // of word w start ((w >> skew_shift) & skew_mask) words to the left. Destination rows take the offset of the source
   // rows in shared memory.
   Divider words_per_run;  // of 4 elements
   uint32_t num_word_items = 0;
@@ -168,7 +168,7 @@ struct TileParams {
   uint32_t skew_mask = 0;
   int32_t columns_pitch = 0;        // between destination rows in shared memory
   bool src_rows_are_words = false;  // they start as far inside a word as each other, and the tile's columns there
-  int32_t turn_shift = 0;           // of an element: threads take words in turns
+  int32_t rotation_shift = 0;       // of an element: threads take words in turns
   bool dst_rows_have_ends = false;  // they do not start and end on vectors
   // Destination runs that lie one after the other in dst are one destination row: of run_join's divisor, or where the
   // dimension that they follow along is cut of as many as the tile has columns over that.

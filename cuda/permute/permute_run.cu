@@ -60,9 +60,9 @@ struct Run {
     return launch(aligned_tile<Moved<Bytes>, false>, config, stream, plan.params, Moved<Bytes>());
   }
 
-  template <RunPlaces kPlaces, bool kSwizzle>
+  template <RunOffsets kOffsets, bool kSwizzle>
   Status launch_general(const TileParams& params) const {
-    return launch(general_tile<Moved<Bytes>, kPlaces, kSwizzle>, config, stream, params, Moved<Bytes>());
+    return launch(general_tile<Moved<Bytes>, kOffsets, kSwizzle>, config, stream, params, Moved<Bytes>());
   }
 
   // Elements of 8 and 16 bytes are few per vector: there a kernel without the swizzle, or for one kind of places, gains
@@ -70,16 +70,16 @@ struct Run {
   Status operator()(const GeneralTile& plan) const {
     const bool by_table = plan.params.table_rank > 0, is_swizzled = plan.params.swizzle_bits != 0;
     if constexpr (Bytes == 16) {
-      return launch_general<RunPlaces::planned, true>(plan.params);
+      return launch_general<RunOffsets::planned, true>(plan.params);
     } else if constexpr (Bytes == 8) {
-      return by_table ? launch_general<RunPlaces::by_table, true>(plan.params)
-                      : launch_general<RunPlaces::even, true>(plan.params);
+      return by_table ? launch_general<RunOffsets::by_table, true>(plan.params)
+                      : launch_general<RunOffsets::even, true>(plan.params);
     } else {
       if (by_table)
-        return is_swizzled ? launch_general<RunPlaces::by_table, true>(plan.params)
-                           : launch_general<RunPlaces::by_table, false>(plan.params);
-      return is_swizzled ? launch_general<RunPlaces::even, true>(plan.params)
-                         : launch_general<RunPlaces::even, false>(plan.params);
+        return is_swizzled ? launch_general<RunOffsets::by_table, true>(plan.params)
+                           : launch_general<RunOffsets::by_table, false>(plan.params);
+      return is_swizzled ? launch_general<RunOffsets::even, true>(plan.params)
+                         : launch_general<RunOffsets::even, false>(plan.params);
     }
   }
 

@@ -72,12 +72,13 @@ __device__ __forceinline__ void store_aligned_tile(const TileParams& params, con
       locate_tile_row(params.dst_row_dims, kPlain ? 1 : params.dst_row_rank, cursor.dst_row, &offset, &column);
       rows[k] = tile.dst + offset;
       in_rows[k] = element * Bytes - (kPlain ? 0 : params.window_start_bytes);
-      const int32_t place = shift + element * params.run_pitch + column;
+      const int32_t shared_offset = shift + element * params.run_pitch + column;
       const int32_t swizzle = swizzle_of_row(params, static_cast<uint32_t>(element));
       if (are_inside[k]) {
 #pragma unroll
         for (int i = 0; i < elements_per_vector; ++i)
-          words[k][i] = *reinterpret_cast<const Word*>(shared_tile + ((place + i * params.run_pitch) ^ swizzle));
+          words[k][i] =
+              *reinterpret_cast<const Word*>(shared_tile + ((shared_offset + i * params.run_pitch) ^ swizzle));
       } else if constexpr (kPlain) {  // for GCC's -Wuninitialized; without plain rows it costs 1% (H200)
 #pragma unroll
         for (int i = 0; i < elements_per_vector; ++i) words[k][i] = {};
@@ -117,12 +118,12 @@ __device__ __forceinline__ void store_aligned_tile(const TileParams& params, con
     locate_tile_row(params.dst_row_dims, params.dst_row_rank, cursor.dst_row, &offset, &column);
     unsigned char* dst = tile.dst + offset;
     const int32_t in_row = element * kDstBytes - params.window_start_bytes;  // < 0 only in a halo
-    const int32_t place = shift + element * params.run_pitch + column;
+    const int32_t shared_offset = shift + element * params.run_pitch + column;
     const int32_t swizzle = swizzle_of_row(params, static_cast<uint32_t>(element));
     Word words[elements_per_vector];
 #pragma unroll
     for (int i = 0; i < elements_per_vector; ++i)
-      words[i] = *reinterpret_cast<const Word*>(shared_tile + ((place + i * params.run_pitch) ^ swizzle));
+      words[i] = *reinterpret_cast<const Word*>(shared_tile + ((shared_offset + i * params.run_pitch) ^ swizzle));
 #pragma unroll 1
     for (int row = 0; row < rows_per_item; ++row) {
       const Vector<kDstBytes> out = elements.make_vector(words);

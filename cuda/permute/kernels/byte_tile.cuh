@@ -7,7 +7,7 @@
 namespace flowk::permute {
 
 // What a thread holds while the tile is turned: 4 elements of the destination run in each of 16 columns.
-struct TurnedBlock {
+struct TransposedBlock {
   static constexpr int num_columns = 16;
   uint32_t words[num_columns];
   int32_t column;  // the first; the tile's columns are its destination rows
@@ -16,32 +16,32 @@ struct TurnedBlock {
 
 // Where source rows start on words, all of them alike, the threads of a warp take the words of their columns in turns,
 // so that those whose rows start in one bank meet in few.
-__device__ __forceinline__ int word_turn(const TileParams& params, int32_t element) {
-  return params.src_rows_are_words ? element >> params.turn_shift & 3 : 0;
+__device__ __forceinline__ int first_word_of(const TileParams& params, int32_t element) {
+  return params.src_rows_are_words ? element >> params.rotation_shift & 3 : 0;
 }
 
 // Reads 4 source rows by 16 of their bytes, from `column` on, and transposes them 4 x 4 bytes at a time.
 __device__ __forceinline__ void read_block(const TileParams& params, const unsigned char* shared_tile,
-                                           const TileTableEntry* table, int32_t shift, TurnedBlock* block) {
-  const uint2 places = *reinterpret_cast<const uint2*>(table + block->element);
+                                           const TileTableEntry* table, int32_t shift, TransposedBlock* block) {
+  const uint2 shared_offsets = *reinterpret_cast<const uint2*>(table + block->element);
   const uint32_t start = static_cast<uint32_t>(shift + block->column);
-  const uint32_t bytes[4] = {(places.x & 0xffff) + start, (places.x >> 16) + start, (places.y & 0xffff) + start,
-                             (places.y >> 16) + start};
-  const auto turn = [&](const uint32_t (&rows)[4], int j) {
+  const uint32_t bytes[4] = {(shared_offsets.x & 0xffff) + start, (shared_offsets.x >> 16) + start,
+                             (shared_offsets.y & 0xffff) + start, (shared_offsets.y >> 16) + start};
+  const auto transpose = [&](const uint32_t (&rows)[4], int j) {
     uint32_t columns[4];
     transpose_bytes(rows, columns);
 #pragma unroll
     for (int i = 0; i < 4; ++i) block->words[4 * j + i] = columns[i];
   };
   if (params.src_rows_are_words) {
-    const int first = word_turn(params, block->element);
+    const int first = first_word_of(params, block->element);
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const unsigned char* at = shared_tile + 4 * ((j + first) & 3);
       uint32_t words[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) words[i] = *reinterpret_cast<const uint32_t*>(at + bytes[i]);
-      turn(words, j);
+      transpose(words, j);
     }
     return;
   }
@@ -61,7 +61,7 @@ __device__ __forceinline__ void read_block(const TileParams& params, const unsig
       words[i] = __funnelshift_r(low[i], high, 8 * bytes[i]);  // by the low 5 bits
       low[i] = high;
     }
-    turn(words, j);
+    transpose(words, j);
   }
 }
 
@@ -80,8 +80,8 @@ struct JoinedRows {
 
 // A destination row of the tile: bytes up to the first vector of dst that it fills, such vectors, bytes after the last.
 struct alignas(vector_bytes) VectoredRow {
-  int64_t offset;  // of the first vector from the tile's start in dst
-  uint16_t place;  // of the first vector in shared memory
+  int64_t offset;          // of the first vector from the tile's start in dst
+  uint16_t shared_offset;  // of the first vector in shared memory
   uint16_t vectors;
   uint8_t head;
   uint8_t tail;
@@ -120,15 +120,16 @@ __device__ __forceinline__ void make_vectored_rows(const TileParams& params, con
   }
 }
 
-// kN words from any place on.
+// kN words from any offset on.
 template <int kN>
-__device__ __forceinline__ void read_words(const unsigned char* shared_tile, int32_t place, uint32_t (&words)[kN]) {
-  const uint32_t* from = reinterpret_cast<const uint32_t*>(shared_tile + (place & ~3));
+__device__ __forceinline__ void read_words(const unsigned char* shared_tile, int32_t shared_offset,
+                                           uint32_t (&words)[kN]) {
+  const uint32_t* from = reinterpret_cast<const uint32_t*>(shared_tile + (shared_offset & ~3));
   uint32_t low = from[0];
 #pragma unroll
   for (int i = 0; i < kN; ++i) {
     const uint32_t high = from[i + 1];
-    words[i] = __funnelshift_r(low, high, static_cast<uint32_t>(place) * 8);
+    words[i] = __funnelshift_r(low, high, static_cast<uint32_t>(shared_offset) * 8);
     low = high;
   }
 }
@@ -137,16 +138,16 @@ __device__ __forceinline__ void read_words(const unsigned char* shared_tile, int
 // at the most.
 __device__ __forceinline__ void read_vector(const TileParams& params, const VectoredRow& row, int32_t in_row,
                                             const unsigned char* shared_tile, Vector<1>* vector) {
-  int32_t place = row.place + in_row;
-  if (params.joined_run_gap == 0) return read_words<4>(shared_tile, place, vector->words);
+  int32_t shared_offset = row.shared_offset + in_row;
+  if (params.joined_run_gap == 0) return read_words<4>(shared_tile, shared_offset, vector->words);
   const uint32_t at = static_cast<uint32_t>(row.head + in_row);
   const uint32_t run = params.joined_run_bytes.divide(at);
-  place += static_cast<int32_t>(run) * params.joined_run_gap;
-  read_words<4>(shared_tile, place, vector->words);
+  shared_offset += static_cast<int32_t>(run) * params.joined_run_gap;
+  read_words<4>(shared_tile, shared_offset, vector->words);
   const auto left = static_cast<int32_t>((run + 1) * params.joined_run_bytes.divisor - at);
   if (left >= vector_bytes) return;
   uint32_t next[4];
-  read_words<4>(shared_tile, place + params.joined_run_gap, next);
+  read_words<4>(shared_tile, shared_offset + params.joined_run_gap, next);
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const uint32_t of_run = __funnelshift_lc(~0u, 0u, static_cast<uint32_t>(max(8 * left - 32 * i, 0)));
@@ -161,27 +162,27 @@ __device__ __forceinline__ void store_row_end(const VectoredRow& row, bool is_ta
   const int32_t bytes = is_tail ? row.tail : row.head;
   const int32_t to_vector = is_tail ? row.vectors * vector_bytes : -vector_bytes;
   unsigned char* vector = dst + (row.offset + to_vector);
-  const int32_t place = row.place + to_vector + (is_tail ? tail_gap : 0);
+  const int32_t shared_offset = row.shared_offset + to_vector + (is_tail ? tail_gap : 0);
   const int32_t first = is_tail ? 0 : vector_bytes - bytes, last = is_tail ? bytes : vector_bytes;
   if (reinterpret_cast<uintptr_t>(vector) % vector_bytes != 0) {  // the row ends in the vector that it starts in
 #pragma unroll 1
-    for (int32_t i = first; i < last; ++i) vector[i] = shared_tile[place + i];
+    for (int32_t i = first; i < last; ++i) vector[i] = shared_tile[shared_offset + i];
     return;
   }
   const int32_t odd_end = is_tail ? last : first;
   if (odd_end & 1) {
     const int32_t at = is_tail ? last - 1 : first;
-    vector[at] = shared_tile[place + at];
+    vector[at] = shared_tile[shared_offset + at];
   }
   const int32_t even_end = is_tail ? last : first + 1;
   if (even_end & 2) {
     const int32_t at = is_tail ? last & ~3 : even_end & ~1;
-    const uint32_t low = shared_tile[place + at], high = shared_tile[place + at + 1];
+    const uint32_t low = shared_tile[shared_offset + at], high = shared_tile[shared_offset + at + 1];
     *reinterpret_cast<uint16_t*>(vector + at) = static_cast<uint16_t>(low | high << 8);
   }
   const int32_t first_word = (first + 3) >> 2, num_words = (last >> 2) - first_word;
   uint32_t words[3];
-  read_words<3>(shared_tile, place + 4 * first_word, words);
+  read_words<3>(shared_tile, shared_offset + 4 * first_word, words);
 #pragma unroll
   for (int i = 0; i < 3; ++i)
     if (i < num_words) reinterpret_cast<uint32_t*>(vector)[first_word + i] = words[i];
@@ -228,30 +229,30 @@ __global__ void __launch_bounds__(kThreads, byte_tile_resident_threads / kThread
   async_copy_wait();
   __syncthreads();
 
-  TurnedBlock blocks[max_items_per_thread];
+  TransposedBlock blocks[max_items_per_thread];
 #pragma unroll
   for (int k = 0; k < max_items_per_thread; ++k) {
-    TurnedBlock& block = blocks[k];
+    TransposedBlock& block = blocks[k];
     uint32_t column_block = threadIdx.x + k * kThreads;
     const bool is_idle = column_block >= params.num_word_items;
     const uint32_t word = take_index(&column_block, params.words_per_run);
     // Lanes whose rows start in one bank take columns some words apart; or all start on words.
     block.column =
-        static_cast<int32_t>(column_block * TurnedBlock::num_columns) -
+        static_cast<int32_t>(column_block * TransposedBlock::num_columns) -
         (params.src_rows_are_words ? shift & 3
                                    : static_cast<int32_t>(4 * (word >> params.skew_shift & params.skew_mask)));
     block.element = static_cast<int32_t>(4 * word);
     if (is_idle || block.column >= static_cast<int32_t>(tile.dst_row_end) || block.element >= tile.dst_element_end ||
         block.element + 4 <= tile.dst_element_begin)
-      block.column = -2 * TurnedBlock::num_columns;  // none
+      block.column = -2 * TransposedBlock::num_columns;  // none
     else
       read_block(params, shared_tile, table, shift, &block);
   }
   __syncthreads();
 #pragma unroll
   for (int k = 0; k < max_items_per_thread; ++k) {
-    const TurnedBlock& block = blocks[k];
-    const int first = word_turn(params, block.element);
+    const TransposedBlock& block = blocks[k];
+    const int first = first_word_of(params, block.element);
     // Shared memory has room for up to 3 columns before the tile's and after them.
 #pragma unroll
     for (int j = 0; j < 4; ++j) {

@@ -54,19 +54,19 @@ __device__ __forceinline__ uint32_t vectors_into_line(const void* pixels) {
   return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(pixels) % 128) / vector_bytes;
 }
 
-// The address of vector `place` of shared memory. Eight threads move their 16 bytes at once: neighbouring vectors in
+// The address of vector `offset` of shared memory. Eight threads move their 16 bytes at once: neighbouring vectors in
 // the copies, every kChannels-th vector at the thread's own pixels. An odd step meets all banks; for 2 and 4 channels
 // vectors of every line are swapped by the line's number, which keeps the first and spreads the second over all banks.
 template <int kChannels>
-__device__ __forceinline__ uint4* shared_vector(uint32_t place) {
+__device__ __forceinline__ uint4* shared_vector(uint32_t shared_index) {
   constexpr uint32_t mask = kChannels % 2 == 0 ? kChannels - 1 : 0;
-  return reinterpret_cast<uint4*>(&shared<unsigned char>()) + (place ^ (place >> 3 & mask));
+  return reinterpret_cast<uint4*>(&shared<unsigned char>()) + (shared_index ^ (shared_index >> 3 & mask));
 }
 
 template <int kChannels, int Bytes>
 __device__ __forceinline__ void interleave(const ChannelParams& params, const ChannelTile& tile, const Moved<Bytes>&) {
   constexpr int elements_per_vector = vector_bytes / Bytes;
-  const uint32_t first_place = vectors_into_line(tile.dst);
+  const uint32_t first_index = vectors_into_line(tile.dst);
   if (tile.thread < tile.num_vectors) {
     const unsigned char* src = tile.src + tile.thread * vector_bytes;
     Vector<Bytes> planes[kChannels], pixels[kChannels];
@@ -82,17 +82,17 @@ __device__ __forceinline__ void interleave(const ChannelParams& params, const Ch
       }
 #pragma unroll
     for (int i = 0; i < kChannels; ++i)
-      *shared_vector<kChannels>(tile.shared_first + first_place + tile.thread * kChannels + i) = pixels[i].whole;
+      *shared_vector<kChannels>(tile.shared_first + first_index + tile.thread * kChannels + i) = pixels[i].whole;
   }
   __syncthreads();
   const uint32_t num_vectors = tile.num_vectors * kChannels;
 #pragma unroll
   for (int pass = 0; pass <= kChannels; ++pass) {
-    const uint32_t place = tile.thread + pass * tile.num_threads;
-    const uint32_t vector = place - first_place;  // wraps before the span
+    const uint32_t shared_index = tile.thread + pass * tile.num_threads;
+    const uint32_t vector = shared_index - first_index;  // wraps before the span
     if (vector < num_vectors)
       *reinterpret_cast<uint4*>(tile.dst + vector * vector_bytes) =
-          *shared_vector<kChannels>(tile.shared_first + place);
+          *shared_vector<kChannels>(tile.shared_first + shared_index);
   }
 }
 
@@ -100,14 +100,14 @@ template <int kChannels, int Bytes>
 __device__ __forceinline__ void deinterleave(const ChannelParams& params, const ChannelTile& tile,
                                              const Moved<Bytes>&) {
   constexpr int elements_per_vector = vector_bytes / Bytes;
-  const uint32_t first_place = vectors_into_line(tile.src);
+  const uint32_t first_index = vectors_into_line(tile.src);
   const uint32_t num_vectors = tile.num_vectors * kChannels;
 #pragma unroll
   for (int pass = 0; pass <= kChannels; ++pass) {
-    const uint32_t place = tile.thread + pass * tile.num_threads;
-    const uint32_t vector = place - first_place;  // wraps before the span
+    const uint32_t shared_index = tile.thread + pass * tile.num_threads;
+    const uint32_t vector = shared_index - first_index;  // wraps before the span
     if (vector < num_vectors)
-      async_copy_vector(shared_vector<kChannels>(tile.shared_first + place), tile.src + vector * vector_bytes);
+      async_copy_vector(shared_vector<kChannels>(tile.shared_first + shared_index), tile.src + vector * vector_bytes);
   }
   async_copy_wait();
   __syncthreads();
@@ -115,7 +115,7 @@ __device__ __forceinline__ void deinterleave(const ChannelParams& params, const 
   Vector<Bytes> pixels[kChannels], planes[kChannels];
 #pragma unroll
   for (int i = 0; i < kChannels; ++i)
-    pixels[i].whole = *shared_vector<kChannels>(tile.shared_first + first_place + tile.thread * kChannels + i);
+    pixels[i].whole = *shared_vector<kChannels>(tile.shared_first + first_index + tile.thread * kChannels + i);
 #pragma unroll
   for (int n = 0; n < elements_per_vector; ++n)
 #pragma unroll
@@ -167,10 +167,10 @@ __device__ __forceinline__ void interleave(const ChannelParams& params, const Ch
   __syncthreads();
   const uint32_t num_vectors = tile.num_vectors * Pixels::num_bytes / vector_bytes;
 #pragma unroll 2
-  for (uint32_t place = threadIdx.x; place < first_vector + num_vectors; place += blockDim.x)
-    if (place >= first_vector)
-      reinterpret_cast<uint4*>(tile.dst)[place - first_vector] =
-          reinterpret_cast<const uint4*>(span)[place - first_vector];
+  for (uint32_t shared_index = threadIdx.x; shared_index < first_vector + num_vectors; shared_index += blockDim.x)
+    if (shared_index >= first_vector)
+      reinterpret_cast<uint4*>(tile.dst)[shared_index - first_vector] =
+          reinterpret_cast<const uint4*>(span)[shared_index - first_vector];
 }
 
 template <int kChannels, int kSrcBytes, int kDstBytes, class Compute>
@@ -182,9 +182,10 @@ __device__ __forceinline__ void deinterleave(const ChannelParams& params, const 
   unsigned char* span = &shared<unsigned char>() + first_vector * vector_bytes;
   const uint32_t num_vectors = tile.num_vectors * Pixels::num_bytes / vector_bytes;
 #pragma unroll 2
-  for (uint32_t place = threadIdx.x; place < first_vector + num_vectors; place += blockDim.x)
-    if (place >= first_vector)
-      async_copy_vector(span + (place - first_vector) * vector_bytes, tile.src + (place - first_vector) * vector_bytes);
+  for (uint32_t shared_index = threadIdx.x; shared_index < first_vector + num_vectors; shared_index += blockDim.x)
+    if (shared_index >= first_vector)
+      async_copy_vector(span + (shared_index - first_vector) * vector_bytes,
+                        tile.src + (shared_index - first_vector) * vector_bytes);
   async_copy_wait();
   __syncthreads();
   if (threadIdx.x >= tile.num_vectors) return;

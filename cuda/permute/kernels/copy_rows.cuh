@@ -14,7 +14,7 @@ constexpr int max_copy_rank = 5;  // dimensions of the rows that a kernel is com
 constexpr int any_rank = -1;
 
 // Where a thread's unit is: its index in its row, and the row.
-struct UnitPlace {
+struct UnitOffsets {
   int64_t unit = 0;
   int64_t src_offset = 0;
   int64_t dst_offset = 0;
@@ -23,10 +23,10 @@ struct UnitPlace {
 // Splits the index of a unit into those of its row's dimensions, with kIndex = uint32_t by multiplication. The first
 // dimensions are entered by constant index, so that their parameters are operands of the instructions.
 template <class Index, int kRank>
-__device__ __forceinline__ UnitPlace split_index(const CopyParams& params, Index rest) {
+__device__ __forceinline__ UnitOffsets split_index(const CopyParams& params, Index rest) {
   constexpr int num_unrolled = sizeof(Index) == 4 ? max_copy_rank : 0;
   const int rank = kRank == any_rank ? params.rank : kRank;
-  UnitPlace place;
+  UnitOffsets at;
   const auto take = [&](const Divider& divider, int64_t extent) {
     if constexpr (sizeof(Index) == 4) {
       return take_index(&rest, divider);
@@ -39,25 +39,25 @@ __device__ __forceinline__ UnitPlace split_index(const CopyParams& params, Index
   const auto enter_dim = [&](int d) {
     Index index = rest;
     if (d + 1 < rank) index = take(params.dims[d].divider, params.dims[d].extent);
-    place.src_offset += static_cast<int64_t>(index) * params.dims[d].src_stride;
-    place.dst_offset += static_cast<int64_t>(index) * params.dims[d].dst_stride;
+    at.src_offset += static_cast<int64_t>(index) * params.dims[d].src_stride;
+    at.dst_offset += static_cast<int64_t>(index) * params.dims[d].dst_stride;
   };
   if (rank == 0) {
-    place.unit = rest;
-    return place;
+    at.unit = rest;
+    return at;
   }
-  place.unit = take(params.units_per_row, params.wide_units_per_row);
+  at.unit = take(params.units_per_row, params.wide_units_per_row);
 #pragma unroll
   for (int d = 0; d < num_unrolled; ++d)
     if (d < rank) enter_dim(d);
 #pragma unroll 1
   for (int d = num_unrolled; d < rank; ++d) enter_dim(d);
-  return place;
+  return at;
 }
 
 // Where unit `linear` is, of all rows.
 template <int kRank>
-__device__ __forceinline__ UnitPlace locate_unit(const CopyParams& params, int64_t linear) {
+__device__ __forceinline__ UnitOffsets locate_unit(const CopyParams& params, int64_t linear) {
   if constexpr (kRank == 0) {
     return {linear, 0, 0};
   } else if (kRank == any_rank && params.wide_index) {
@@ -79,32 +79,32 @@ union ElementGroup {
 // Aligned units of Bytes bytes: one unit per thread.
 template <int kRank, int Bytes>
 __device__ __forceinline__ void copy_unit(const CopyParams& params, int64_t linear, const Moved<Bytes>&) {
-  const UnitPlace place = locate_unit<kRank>(params, linear);
-  const int64_t in_row = place.unit * Bytes;
+  const UnitOffsets at = locate_unit<kRank>(params, linear);
+  const int64_t in_row = at.unit * Bytes;
   wait_on_dependent_grids();
-  *reinterpret_cast<Pack<Bytes>*>(params.dst + place.dst_offset + in_row) =
-      *reinterpret_cast<const Pack<Bytes>*>(params.src + place.src_offset + in_row);
+  *reinterpret_cast<Pack<Bytes>*>(params.dst + at.dst_offset + in_row) =
+      *reinterpret_cast<const Pack<Bytes>*>(params.src + at.src_offset + in_row);
 }
 
 // Converted elements at any alignment: one group per thread, that starts on a multiple of the group's bytes in dst: 16
 // bytes of the wider side, and at least 4 of the narrower one. It is read whole where src is aligned to it as well, by
 // elements otherwise and at the ends of a row.
 template <int kSrcBytes, int kDstBytes, class Compute>
-__device__ __forceinline__ void convert_group(const CopyParams& params, const UnitPlace& place,
+__device__ __forceinline__ void convert_group(const CopyParams& params, const UnitOffsets& at,
                                               const Converted<kSrcBytes, kDstBytes, Compute>& elements) {
   constexpr int group = convert_group_elements(kSrcBytes, kDstBytes);
   using Source = ElementGroup<kSrcBytes, group>;
   using Destination = ElementGroup<kDstBytes, group>;
-  unsigned char* dst = params.dst + place.dst_offset;
+  unsigned char* dst = params.dst + at.dst_offset;
   const int before_row =
       static_cast<int>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(dst)) % (group * kDstBytes)) / kDstBytes;
-  const int64_t in_row = place.unit * group - before_row;
+  const int64_t in_row = at.unit * group - before_row;
   const int first = in_row < 0 ? static_cast<int>(-in_row) : 0;
   const int64_t remaining = params.row_bytes / kDstBytes - in_row;
   const int last = remaining < group ? static_cast<int>(remaining) : group;
   if (first >= last) return;
   const bool is_whole = first == 0 && last == group;
-  const unsigned char* src = params.src + place.src_offset + in_row * kSrcBytes;
+  const unsigned char* src = params.src + at.src_offset + in_row * kSrcBytes;
   dst += in_row * kDstBytes;
   wait_on_dependent_grids();
   Source in;
@@ -130,8 +130,8 @@ __device__ __forceinline__ void convert_group(const CopyParams& params, const Un
 }
 template <int kRank>
 __device__ __forceinline__ void copy_unit(const CopyParams& params, int64_t linear, const AnyConverted& elements) {
-  const UnitPlace place = locate_unit<kRank>(params, linear);
-  elements.visit([&](const auto& converted) { convert_group(params, place, converted); });
+  const UnitOffsets at = locate_unit<kRank>(params, linear);
+  elements.visit([&](const auto& converted) { convert_group(params, at, converted); });
 }
 
 // dst[r, u] = src[r, u]: src and dst (rows, units per row), in dst order. A unit is 16 aligned bytes; or, converted, a
@@ -145,23 +145,23 @@ __global__ void __launch_bounds__(copy_threads)
 }
 
 // One 16-byte vector of dst memory that row r touches per thread: loads the one or two aligned vectors of src that hold
-// its bytes, shifts them into place, and stores the vector: whole inside the row, by elements at its ends.
+// its bytes, shifts them into offset, and stores the vector: whole inside the row, by elements at its ends.
 template <int Bytes, bool kReversed>
 __device__ __forceinline__ void copy_shifted_vector(const CopyParams& params) {
   launch_dependent_grids();
   const int64_t linear = static_cast<int64_t>(blockIdx.x) * copy_threads + threadIdx.x;
   if (linear >= params.num_units) return;
-  const UnitPlace place = locate_unit<any_rank>(params, linear);
-  unsigned char* dst_row = params.dst + place.dst_offset;
+  const UnitOffsets at = locate_unit<any_rank>(params, linear);
+  unsigned char* dst_row = params.dst + at.dst_offset;
   const int64_t in_row =
-      place.unit * vector_bytes - static_cast<int64_t>(reinterpret_cast<uintptr_t>(dst_row) % vector_bytes);
+      at.unit * vector_bytes - static_cast<int64_t>(reinterpret_cast<uintptr_t>(dst_row) % vector_bytes);
   const int first = in_row < 0 ? static_cast<int>(-in_row) : 0;
   const int64_t remaining = params.row_bytes - in_row;
   const int last = remaining < vector_bytes ? static_cast<int>(remaining) : vector_bytes;
   if (first >= last) return;
   // The vector's bytes stand at src ... src + 16; only the aligned vectors that hold [begin, end) of them are read.
   const unsigned char* src =
-      params.src + place.src_offset + (kReversed ? params.row_bytes - in_row - vector_bytes : in_row);
+      params.src + at.src_offset + (kReversed ? params.row_bytes - in_row - vector_bytes : in_row);
   const int begin = kReversed ? vector_bytes - last : first, end = kReversed ? vector_bytes - first : last;
   const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(src) % vector_bytes);
   wait_on_dependent_grids();

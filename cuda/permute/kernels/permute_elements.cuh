@@ -156,7 +156,7 @@ struct AnyConverted {
                             : static_cast<double>(static_cast<float>(values[i]) * conversion.float_scale);
   }
 
-  // One element from `src`, a place in shared memory, to `dst`.
+  // One element from `src`, a offset in shared memory, to `dst`.
   __device__ __forceinline__ void convert_one(const unsigned char* src, unsigned char* dst) const {
     const unsigned char* const from[1] = {src};
     double values[1];

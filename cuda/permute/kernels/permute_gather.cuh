@@ -2,7 +2,7 @@
 // The vectors of destination rows at any alignment: where their elements stand in a tile's shared memory, and how they
 // are gathered and stored.
 //
-// A place is below 64 KB, so that two share a word: the column, the swizzle and a step along the run then take one
+// A offset is below 64 KB, so that two share a word: the column, the swizzle and a step along the run then take one
 // instruction for two elements. A gather by bytes has 244 issue slots for the 32 vectors of a warp at the speed of a
 // copy (H200), 15 for an element.
 #pragma once
@@ -14,7 +14,7 @@ namespace flowk::permute {
 
 constexpr uint32_t both_halves = 0x10001;
 
-// Of both places in a word: the shift is less than 10, so that the key of the low one is its own.
+// Of both offsets in a word: the shift is less than 10, so that the key of the low one is its own.
 __device__ __forceinline__ uint32_t swizzle_pair(const TileParams& params, uint32_t pair) {
   return pair ^ (pair >> params.swizzle_shift & static_cast<uint32_t>(params.swizzle_bits) * both_halves);
 }
@@ -26,12 +26,12 @@ template <int kThreads = tile_threads>
 __device__ __forceinline__ void make_table(const TileParams& params, uint32_t num_entries, TileTableEntry* table) {
 #pragma unroll 1
   for (uint32_t e = threadIdx.x; e < num_entries; e += kThreads) {
-    uint32_t rest = min(e, params.num_table_entries - 1), place = 0;
+    uint32_t rest = min(e, params.num_table_entries - 1), shared_offset = 0;
 #pragma unroll 1
     for (int d = 0; d + 1 < params.table_rank; ++d)
-      place += take_index(&rest, params.table[d].divider) * static_cast<uint32_t>(params.table[d].shared_step);
-    place += rest * static_cast<uint32_t>(params.table[params.table_rank - 1].shared_step);
-    table[e] = static_cast<TileTableEntry>(place);
+      shared_offset += take_index(&rest, params.table[d].divider) * static_cast<uint32_t>(params.table[d].shared_step);
+    shared_offset += rest * static_cast<uint32_t>(params.table[params.table_rank - 1].shared_step);
+    table[e] = static_cast<TileTableEntry>(shared_offset);
   }
 }
 
@@ -69,15 +69,15 @@ __device__ __forceinline__ void read_table(const TileTableEntry* table, int32_t 
 
 // Where a destination run's elements stand in shared memory: element e at e * run_pitch, at an entry of a table, or by
 // whichever of the two the plan says (table_rank > 0).
-enum class RunPlaces { even, by_table, planned };
+enum class RunOffsets { even, by_table, planned };
 
-// The places of elements [first, first + kN) of a destination row whose element 0 stands `column` bytes after the
+// The offsets of elements [first, first + kN) of a destination row whose element 0 stands `column` bytes after the
 // run's, two to a word.
-template <int kN, RunPlaces kPlaces, bool kSwizzle>
+template <int kN, RunOffsets kOffsets, bool kSwizzle>
 __device__ __forceinline__ void locate_elements(const TileParams& params, const unsigned char* shared_tile,
                                                 int32_t first, int32_t column, uint32_t (&pairs)[(kN + 1) / 2]) {
   constexpr int num_pairs = (kN + 1) / 2;
-  if (kPlaces == RunPlaces::by_table || (kPlaces == RunPlaces::planned && params.table_rank > 0)) {
+  if (kOffsets == RunOffsets::by_table || (kOffsets == RunOffsets::planned && params.table_rank > 0)) {
     uint32_t period = static_cast<uint32_t>(first);
     const uint32_t in_period = take_index(&period, params.table_period);
     column += static_cast<int32_t>(period) * params.period_step;
@@ -97,16 +97,16 @@ __device__ __forceinline__ void locate_elements(const TileParams& params, const 
     if constexpr (kSwizzle) pairs[i] = swizzle_pair(params, pairs[i]);
 }
 
-// The elements at those places.
-template <int Bytes, int kN, RunPlaces kPlaces, bool kSwizzle>
+// The elements at those offsets.
+template <int Bytes, int kN, RunOffsets kOffsets, bool kSwizzle>
 __device__ __forceinline__ void gather(const TileParams& params, const unsigned char* shared_tile, int32_t first,
                                        int32_t column, Element<Bytes> (&elements)[kN]) {
   uint32_t pairs[(kN + 1) / 2];
-  locate_elements<kN, kPlaces, kSwizzle>(params, shared_tile, first, column, pairs);
+  locate_elements<kN, kOffsets, kSwizzle>(params, shared_tile, first, column, pairs);
 #pragma unroll
   for (int i = 0; i < kN; ++i) {
-    const uint32_t place = i % 2 == 0 ? pairs[i / 2] & 0xffff : pairs[i / 2] >> 16;
-    elements[i] = *reinterpret_cast<const Pack<Bytes>*>(shared_tile + place);
+    const uint32_t shared_offset = i % 2 == 0 ? pairs[i / 2] & 0xffff : pairs[i / 2] >> 16;
+    elements[i] = *reinterpret_cast<const Pack<Bytes>*>(shared_tile + shared_offset);
   }
 }
 

@@ -2,8 +2,8 @@
 // What the tiled kernels of permute have in common: one tile a block, read in src order, written in dst order, both
 // through shared memory.
 //
-//   dst[r', e'] = src[r, c]     where (r, c) is an element's source row and place in the source run,
-//                               and (r', e') its destination row and place in the destination run
+//   dst[r', e'] = src[r, c]     where (r, c) is an element's source row and offset in the source run,
+//                               and (r', e') its destination row and offset in the destination run
 //
 // permute_plan.h says what a tile is. A block copies its source rows to shared memory in 16-byte vectors,
 // asynchronously; after one barrier each thread gathers a 16-byte vector of a destination row, element by element, and
@@ -132,15 +132,15 @@ __device__ __forceinline__ void locate_tile_row(const TileRowDim* dims, int rank
 
 // Places in shared memory are swizzled so that threads that read together meet in few banks: bits 4-6, the vector in
 // its line, are XORed with a key. aligned_tile keeps a key for every source row, general_tile takes three higher
-// bits of the place itself.
+// bits of the offset itself.
 __device__ __forceinline__ int32_t swizzle_of_row(const TileParams& params, uint32_t src_row) {
   return static_cast<int32_t>((src_row >> params.swizzle_shift) * params.swizzle_step & params.swizzle_bits);
 }
-__device__ __forceinline__ int32_t swizzle_place(const TileParams& params, int32_t place) {
-  return place ^ (place >> params.swizzle_shift & params.swizzle_bits);
+__device__ __forceinline__ int32_t swizzle_offset(const TileParams& params, int32_t shared_offset) {
+  return shared_offset ^ (shared_offset >> params.swizzle_shift & params.swizzle_bits);
 }
 
-// What the tile's start is moved by in shared memory, for places that agree with addresses modulo 16 or more.
+// What the tile's start is moved by in shared memory, for offsets that agree with addresses modulo 16 or more.
 __device__ __forceinline__ int32_t tile_shift(const TileParams& params, const TileOrigin& tile) {
   return params.shared_lead_bytes + static_cast<int32_t>(reinterpret_cast<uintptr_t>(tile.src) & params.shift_mask);
 }
@@ -152,7 +152,7 @@ __device__ __forceinline__ void load_plain_rows(const TileParams& params, const 
   const int32_t column = static_cast<int32_t>(threadIdx.x - row * params.vectors_per_src_row.divisor) * vector_bytes;
   const TileRowDim& dim = params.src_row_dims[0];
   const unsigned char* at = tile.src + (row * dim.stride + column);
-  int32_t place = shift + column + static_cast<int32_t>(row) * dim.shared_step;
+  int32_t shared_offset = shift + column + static_cast<int32_t>(row) * dim.shared_step;
   const SharedAddress base = shared_address(shared_tile);
   if (row >= params.src_rows_per_pass || column >= tile.src_run_bytes) row = tile.src_row_end;
   wait_on_dependent_grids();
@@ -160,16 +160,16 @@ __device__ __forceinline__ void load_plain_rows(const TileParams& params, const 
   while (row < tile.src_row_end) {
 #pragma unroll
     for (int i = 0; i < rows_in_flight; ++i) {
-      if (row < tile.src_row_end) async_copy_vector(base + (place ^ swizzle_of_row(params, row)), at);
+      if (row < tile.src_row_end) async_copy_vector(base + (shared_offset ^ swizzle_of_row(params, row)), at);
       row += params.src_rows_per_pass;
       at += params.src_pass.step;
-      place += params.src_pass.shared_step;
+      shared_offset += params.src_pass.shared_step;
     }
   }
 }
 
 // Waits for the stream's previous kernel, then copies the tile to shared memory in the aligned 16-byte vectors that
-// hold its bytes. A thread keeps its column and steps from row to row. Addresses and places agree modulo 16, so that
+// hold its bytes. A thread keeps its column and steps from row to row. Addresses and offsets agree modulo 16, so that
 // the vector at a column of a row is where either is rounded down.
 template <bool kAligned, int kThreads = tile_threads, bool kSwizzled = true>
 __device__ __forceinline__ void load_tile(const TileParams& params, const TileOrigin& tile, unsigned char* shared_tile,
@@ -180,31 +180,31 @@ __device__ __forceinline__ void load_tile(const TileParams& params, const TileOr
   wait_on_dependent_grids();
   if (row_in_pass >= params.src_rows_per_pass || (kAligned && column >= tile.src_run_bytes)) return;
   const SharedAddress base = shared_address(shared_tile);
-  // The vector that holds `at`, `in_row` bytes into its row, which stands at `place`.
-  const auto load = [&](const unsigned char* at, int32_t in_row, int32_t place, uint32_t src_row, bool ends_before_src,
-                        bool in_whole_rows) {
+  // The vector that holds `at`, `in_row` bytes into its row, which stands at `offset`.
+  const auto load = [&](const unsigned char* at, int32_t in_row, int32_t shared_offset, uint32_t src_row,
+                        bool ends_before_src, bool in_whole_rows) {
     const int32_t into_vector =
         kAligned ? 0 : static_cast<int32_t>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(at)) % vector_bytes);
     if (!kAligned && in_row - into_vector >= tile.src_run_bytes) return;
     if (!kAligned && !in_whole_rows && in_row - into_vector + vector_bytes <= tile.src_run_begin) return;
     // Rounded down, which takes fewer instructions than to subtract.
     at = reinterpret_cast<const unsigned char*>(reinterpret_cast<uintptr_t>(at) & ~uintptr_t{vector_bytes - 1});
-    place = kAligned    ? place ^ swizzle_of_row(params, src_row)
-            : kSwizzled ? swizzle_place(params, place & -vector_bytes)
-                        : place & -vector_bytes;
+    shared_offset = kAligned    ? shared_offset ^ swizzle_of_row(params, src_row)
+                    : kSwizzled ? swizzle_offset(params, shared_offset & -vector_bytes)
+                                : shared_offset & -vector_bytes;
     if (kAligned || ends_before_src)
-      async_copy_vector(base + place, at);
+      async_copy_vector(base + shared_offset, at);
     else
-      async_copy_vector_head(shared_tile + place, at, params.src_end - at);
+      async_copy_vector_head(shared_tile + shared_offset, at, params.src_end - at);
   };
   uint32_t src_row = tile.src_row_begin + row_in_pass;
   int64_t offset;
-  int32_t place;
+  int32_t shared_offset;
   const bool ends_before_src = kAligned || params.src_end - tile.src >= params.src_tile_bytes;
   if (params.src_row_rank <= 2 && !params.src_row_is_wide && ends_before_src && tile.src_run_begin == 0) {
-    locate_tile_row(params.src_row_dims, params.src_row_rank, src_row, &offset, &place);
+    locate_tile_row(params.src_row_dims, params.src_row_rank, src_row, &offset, &shared_offset);
     const unsigned char* at = tile.src + offset + column;
-    place += shift + column;
+    shared_offset += shift + column;
     uint32_t innermost = src_row;  // its index
     if (params.src_row_rank == 2) {
       uint32_t outer = src_row;
@@ -214,15 +214,15 @@ __device__ __forceinline__ void load_tile(const TileParams& params, const TileOr
     while (src_row < tile.src_row_end) {
 #pragma unroll
       for (int i = 0; i < rows_in_flight; ++i) {
-        if (src_row < tile.src_row_end) load(at, column, place, src_row, true, true);
+        if (src_row < tile.src_row_end) load(at, column, shared_offset, src_row, true, true);
         src_row += params.src_rows_per_pass;
         at += params.src_pass.step;
-        place += params.src_pass.shared_step;
+        shared_offset += params.src_pass.shared_step;
         innermost += params.src_pass.innermost;
         if (innermost >= params.src_pass.end) {
           innermost -= params.src_pass.end;
           at += params.src_pass.wrap_step;
-          place += params.src_pass.wrap_shared_step;
+          shared_offset += params.src_pass.wrap_shared_step;
         }
       }
     }
@@ -230,18 +230,18 @@ __device__ __forceinline__ void load_tile(const TileParams& params, const TileOr
   }
 #pragma unroll 1
   for (; src_row < tile.src_row_end; src_row += params.src_rows_per_pass) {
-    locate_tile_row(params.src_row_dims, params.src_row_rank, src_row, &offset, &place);
+    locate_tile_row(params.src_row_dims, params.src_row_rank, src_row, &offset, &shared_offset);
     int32_t in_row = column;
 #pragma unroll 4
     do {
-      load(tile.src + offset + in_row, in_row, shift + place + in_row, src_row, ends_before_src, false);
+      load(tile.src + offset + in_row, in_row, shift + shared_offset + in_row, src_row, ends_before_src, false);
       in_row += kThreads * vector_bytes;
     } while (params.src_row_is_wide && in_row < tile.src_run_bytes + (kAligned ? 0 : vector_bytes));
   }
 }
 
 // A thread's vectors of the destination rows: vectors of one row stand in groups, all rows of a group of vectors come
-// before the next group, so that a warp writes whole lines and reads neighbouring columns. A thread keeps its place in
+// before the next group, so that a warp writes whole lines and reads neighbouring columns. A thread keeps its offset in
 // the group.
 struct StoreCursor {
   uint32_t dst_row;

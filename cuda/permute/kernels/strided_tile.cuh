@@ -20,14 +20,14 @@ __device__ __forceinline__ void load_strided_tile(const TileParams& params, cons
     const int32_t in_row = static_cast<int32_t>(item - src_row * run);
     if (in_row * Bytes >= tile.src_run_bytes) continue;
     int64_t offset;
-    int32_t place;
-    locate_tile_row(params.src_row_dims, params.src_row_rank, src_row, &offset, &place);
-    *reinterpret_cast<Pack<Bytes>*>(shared_tile + place + in_row * Bytes) =
+    int32_t shared_offset;
+    locate_tile_row(params.src_row_dims, params.src_row_rank, src_row, &offset, &shared_offset);
+    *reinterpret_cast<Pack<Bytes>*>(shared_tile + shared_offset + in_row * Bytes) =
         *reinterpret_cast<const Pack<Bytes>*>(tile.src + offset + in_row * params.src_element_stride);
   }
 }
 
-// Visits every element of the tile in dst order: work(its place in shared memory, its address in dst).
+// Visits every element of the tile in dst order: work(its offset in shared memory, its address in dst).
 template <class Work>
 __device__ __forceinline__ void for_each_strided_element(const TileParams& params, const TileOrigin& tile,
                                                          const Work& work) {
@@ -45,7 +45,7 @@ __device__ __forceinline__ void for_each_strided_element(const TileParams& param
 }
 
 // dst[r', e'] = src[r, c] for a tile whose two runs are one dimension of any stride each: an element's source row r and
-// place c in the source run, its destination row r' and place e' in the destination run.
+// offset c in the source run, its destination row r' and offset e' in the destination run.
 template <class Elements>
 __global__ void __launch_bounds__(tile_threads, min_tile_blocks<Elements>)
     strided_tile(const __grid_constant__ TileParams params, const __grid_constant__ Elements elements) {
@@ -56,13 +56,13 @@ __global__ void __launch_bounds__(tile_threads, min_tile_blocks<Elements>)
   if constexpr (std::is_same_v<Elements, AnyMoved>) {
     elements.visit_src_size([&](auto bytes) {
       using Moved = Pack<decltype(bytes)::value>;
-      for_each_strided_element(params, tile, [&](int32_t place, unsigned char* address) {
-        *reinterpret_cast<Moved*>(address) = *reinterpret_cast<const Moved*>(shared_tile + place);
+      for_each_strided_element(params, tile, [&](int32_t shared_offset, unsigned char* address) {
+        *reinterpret_cast<Moved*>(address) = *reinterpret_cast<const Moved*>(shared_tile + shared_offset);
       });
     });
   } else {
-    for_each_strided_element(params, tile, [&](int32_t place, unsigned char* address) {
-      elements.convert_one(shared_tile + place, address);
+    for_each_strided_element(params, tile, [&](int32_t shared_offset, unsigned char* address) {
+      elements.convert_one(shared_tile + shared_offset, address);
     });
   }
 }

@@ -7,15 +7,15 @@ namespace flowk::permute {
 namespace {
 
 constexpr int max_log2_skew = 4;      // rows a multiple of 16 bytes apart; build_tile() makes it an odd one
-constexpr int32_t above_zero = 1024;  // keeps places of no matter positive, a multiple of what banks repeat after
+constexpr int32_t above_zero = 1024;  // keeps offsets of no matter positive, a multiple of what banks repeat after
 
-int32_t element_place(const TileParams& params, uint32_t element) {
-  int32_t place = 0;
+int32_t element_offset(const TileParams& params, uint32_t element) {
+  int32_t shared_offset = 0;
   for (int d = 0; d < params.table_rank; ++d) {
     const uint32_t index = d + 1 < params.table_rank ? take_index(&element, params.table[d].divider) : element;
-    place += static_cast<int32_t>(index) * params.table[d].shared_step;
+    shared_offset += static_cast<int32_t>(index) * params.table[d].shared_step;
   }
-  return place;
+  return shared_offset;
 }
 
 // Where a destination row lies in dst, and its first run among the tile's columns.
@@ -58,17 +58,17 @@ void choose_turns(int32_t src_alignment, int64_t num_columns, TileParams* params
   params->num_word_items = static_cast<uint32_t>(blocks) * num_words;
   float best = 0;
   for (int shift = 2; shift <= 5; ++shift) {  // 1, 2, 4, 8 lanes
-    int32_t places[warp_threads];
+    int32_t shared_offsets[warp_threads];
     for (uint32_t lane = 0; lane < warp_threads; ++lane) {
       const uint32_t word = lane % num_words;
-      places[lane] = above_zero + element_place(*params, 4 * word) +
-                     columns_per_item * static_cast<int32_t>(lane / num_words) +
-                     4 * static_cast<int32_t>(4 * word >> shift & 3);
+      shared_offsets[lane] = above_zero + element_offset(*params, 4 * word) +
+                             columns_per_item * static_cast<int32_t>(lane / num_words) +
+                             4 * static_cast<int32_t>(4 * word >> shift & 3);
     }
-    const float passes = bank_conflicts(places, 4, 0);
+    const float passes = bank_conflicts(shared_offsets, 4, 0);
     if (shift > 2 && passes >= best) continue;
     best = passes;
-    params->turn_shift = shift;
+    params->rotation_shift = shift;
     if (best <= 1) return;
   }
 }
@@ -79,17 +79,17 @@ void choose_turns(int32_t src_alignment, int64_t num_columns, TileParams* params
 void choose_skew(int64_t max_items, int64_t num_columns, TileParams* params) {
   const uint32_t num_words = params->words_per_run.divisor;
   int32_t rows[warp_threads];
-  for (uint32_t lane = 0; lane < warp_threads; ++lane) rows[lane] = element_place(*params, 4 * (lane % num_words));
+  for (uint32_t lane = 0; lane < warp_threads; ++lane) rows[lane] = element_offset(*params, 4 * (lane % num_words));
   float best = 0;
   for (int log2 = 0; log2 <= max_log2_skew; ++log2) {
     TileParams skewed;
     skewed.skew_shift = 5 - log2;
     skewed.skew_mask = (1u << log2) - 1;
-    int32_t places[warp_threads];
+    int32_t shared_offsets[warp_threads];
     for (uint32_t lane = 0; lane < warp_threads; ++lane)
-      places[lane] = above_zero + rows[lane] + columns_per_item * static_cast<int32_t>(lane / num_words) -
-                     skew_of(skewed, lane % num_words);
-    const float passes = bank_conflicts(places, 4, 0);
+      shared_offsets[lane] = above_zero + rows[lane] + columns_per_item * static_cast<int32_t>(lane / num_words) -
+                             skew_of(skewed, lane % num_words);
+    const float passes = bank_conflicts(shared_offsets, 4, 0);
     const int64_t blocks = ceil_div(num_columns + 4 * int64_t{skewed.skew_mask}, columns_per_item);
     if (log2 > 0 && blocks * num_words > max_items) return;
     // An item reads 4 rows of 5 words and writes 16, in some 110 instructions, of which 4 take as long as a wavefront.

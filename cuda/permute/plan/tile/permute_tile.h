@@ -130,7 +130,7 @@ inline int64_t congruent_pitch(int64_t run_bytes, int64_t src_stride, bool is_al
   return congruent_from(least, src_stride, modulus);
 }
 
-// Rows may take this much more shared memory than their bytes, in percent, for places congruent modulo 128, or a
+// Rows may take this much more shared memory than their bytes, in percent, for offsets congruent modulo 128, or a
 // smaller power of 2 is tried.
 constexpr int64_t max_congruent_percent = 130;
 
@@ -206,7 +206,7 @@ void set_run(const PermuteProblem& problem, const Side& side, int num_whole, int
 // Chooses the halo, and estimates the tile's time; permute_tile_cost.cpp.
 void estimate_tile(const PermuteProblem& problem, const Device& device, float num_elements, Tile* tile);
 
-// A pair of runs, by their places in the sides' choices, and what a tile of theirs costs at least.
+// A pair of runs, by their offsets in the sides' choices, and what a tile of theirs costs at least.
 struct Pair {
   int16_t src, dst;
   float least_cost;
@@ -231,7 +231,7 @@ void find_rows(const PermuteProblem& problem, const int* src_dims, int num_src_d
 // Places the source rows of the layout's tile in shared memory.
 void place_rows(const PermuteProblem& problem, const Side& dst_side, TileLayout* layout);
 
-// The plan of a chosen tile; false, with the plan unchanged, where places in it would not fit a table entry;
+// The plan of a chosen tile; false, with the plan unchanged, where offsets in it would not fit a table entry;
 // permute_tile_layout.cpp.
 bool build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src_side, const Side& dst_side,
                 PermutePlan* plan);
@@ -274,11 +274,12 @@ float least_byte_tile_cost(const Run& src, bool is_dense, const Run& dst);
 // more items than a block's threads hold; permute_bytes_layout.cpp.
 bool place_columns(const Tile& tile, TilePlan* plan);
 
-// How many times as long a warp's access takes as without conflicts, from the place of each thread's element, < 0 where
-// one has none, XORed with bits 4-6 of (place >> shift) unless shift is 0. Gives up at `limit`, and returns more than
-// that; permute_tile_banks.cpp.
+// How many times as long a warp's access takes as without conflicts, from the offset of each thread's element, < 0
+// where one has none, XORed with bits 4-6 of (offset >> shift) unless shift is 0. Gives up at `limit`, and returns more
+// than that; permute_tile_banks.cpp.
 constexpr int warp_threads = 32;
-float bank_conflicts(const int32_t (&places)[warp_threads], int32_t unit_bytes, int32_t shift, float limit = FLT_MAX);
+float bank_conflicts(const int32_t (&shared_offsets)[warp_threads], int32_t unit_bytes, int32_t shift,
+                     float limit = FLT_MAX);
 
 // Chooses how a general_tile is swizzled, and how many vectors of a destination row neighbouring threads store, for
 // few bank conflicts; permute_tile_banks.cpp.

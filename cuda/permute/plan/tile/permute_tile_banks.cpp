@@ -7,12 +7,12 @@
 namespace flowk::permute {
 namespace {
 
-constexpr int32_t vector_mask = 0x70;  // the bits of a place that a swizzle changes
+constexpr int32_t vector_mask = 0x70;  // the bits of a offset that a swizzle changes
 
 // Where the threads of the block's first warp find the first element of their first vector, before the swizzle; -1
 // where one has none.
-void first_places(const TileParams& params, int32_t dst_unit_bytes, int32_t per_group,
-                  int32_t (&places)[warp_threads]) {
+void first_offsets(const TileParams& params, int32_t dst_unit_bytes, int32_t per_group,
+                   int32_t (&shared_offsets)[warp_threads]) {
   const auto num_rows = static_cast<int32_t>(params.num_dst_rows.divisor);
   const int32_t elements_per_vector = static_cast<int32_t>(vector_bytes) / dst_unit_bytes;
   const int32_t run = params.dst_run_elements.per_index *
@@ -21,27 +21,27 @@ void first_places(const TileParams& params, int32_t dst_unit_bytes, int32_t per_
     const int32_t item = thread / per_group;
     uint32_t row = static_cast<uint32_t>(item % num_rows);
     const int32_t element = (item / num_rows * per_group + thread % per_group) * elements_per_vector;
-    places[thread] = -1;
+    shared_offsets[thread] = -1;
     if (element >= run) continue;
-    int32_t place = 0;
+    int32_t shared_offset = 0;
     for (int d = 0; d < params.dst_row_rank; ++d) {
       const uint32_t index = d + 1 < params.dst_row_rank ? take_index(&row, params.dst_row_dims[d].divider) : row;
-      place += static_cast<int32_t>(index) * params.dst_row_dims[d].shared_step;
+      shared_offset += static_cast<int32_t>(index) * params.dst_row_dims[d].shared_step;
     }
-    if (params.table_rank == 0) place += element * params.run_pitch;
+    if (params.table_rank == 0) shared_offset += element * params.run_pitch;
     uint32_t rest = static_cast<uint32_t>(element);
     for (int d = 0; d < params.table_rank; ++d) {
       const uint32_t index = d + 1 < params.table_rank ? take_index(&rest, params.table[d].divider) : rest;
-      place += static_cast<int32_t>(index) * params.table[d].shared_step;
+      shared_offset += static_cast<int32_t>(index) * params.table[d].shared_step;
     }
-    places[thread] = place;
+    shared_offsets[thread] = shared_offset;
   }
 }
 
 }  // namespace
 
 // Elements of 8 and 16 bytes are read by half and quarter warps; a word that several threads read is read once.
-float bank_conflicts(const int32_t (&places)[warp_threads], int32_t unit_bytes, int32_t shift, float limit) {
+float bank_conflicts(const int32_t (&shared_offsets)[warp_threads], int32_t unit_bytes, int32_t shift, float limit) {
   constexpr int most_known = 4;  // words of a bank; more count as new ones
   const int32_t bytes = std::max(unit_bytes, 4);
   const int log2_bytes = __builtin_ctz(static_cast<unsigned>(bytes));
@@ -54,9 +54,10 @@ float bank_conflicts(const int32_t (&places)[warp_threads], int32_t unit_bytes, 
     uint8_t counts[warp_threads] = {};
     int most = 0;
     for (int thread = begin; thread < begin + phase_threads; ++thread) {
-      const int32_t place = places[thread];
-      if (place < 0) continue;
-      const int32_t word = (shift == 0 ? place : place ^ (place >> shift & vector_mask)) >> log2_bytes;
+      const int32_t shared_offset = shared_offsets[thread];
+      if (shared_offset < 0) continue;
+      const int32_t word =
+          (shift == 0 ? shared_offset : shared_offset ^ (shared_offset >> shift & vector_mask)) >> log2_bytes;
       const int bank = word & (phase_threads - 1);
       const int count = counts[bank], known = std::min(count, most_known);
       int i = 0;
@@ -80,14 +81,14 @@ void choose_swizzle(int32_t dst_unit_bytes, TilePlan* plan) {
   float best = 0;
   for (const int32_t per_group : {given, 4}) {
     if (per_group > given || (per_group == given && best > 0)) continue;
-    int32_t places[warp_threads];
-    first_places(params, dst_unit_bytes, per_group, places);
+    int32_t shared_offsets[warp_threads];
+    first_offsets(params, dst_unit_bytes, per_group, shared_offsets);
     // 3 takes the key from the number of the line, each further bit from twice as many lines.
     for (const int32_t shift : {0, 3, 4, 5, 6, 7}) {
       // Half a line at a time is 5-10% slower without conflicts, and faster than a whole one with two (H200).
       const float factor = per_group == given ? 1.0f : 1.15f;
       const float limit = best > 0 ? best - 0.01f : FLT_MAX;
-      const float passes = bank_conflicts(places, plan->unit_bytes, shift, limit / factor) * factor;
+      const float passes = bank_conflicts(shared_offsets, plan->unit_bytes, shift, limit / factor) * factor;
       if (passes >= limit) continue;
       best = passes;
       params.swizzle_shift = shift;

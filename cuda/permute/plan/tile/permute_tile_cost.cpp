@@ -35,7 +35,7 @@ int32_t least_shared_bytes(const Device& device, float num_tiles, int64_t tile_b
 
 // Chooses the halo, and estimates the tile's time.
 void estimate_tile(const PermuteProblem& problem, const Device& device, float num_elements, Tile* tile) {
-  const Weights& weight = weights_of(problem);
+  const CostCoefficients& coefficients = cost_coefficients_of(problem);
   const Run& src = tile->src;
   const Run& dst = tile->dst;
   tile->aligned = is_aligned(problem, *tile);
@@ -67,8 +67,8 @@ void estimate_tile(const PermuteProblem& problem, const Device& device, float nu
   const bool src_is_aligned = src.alignment >= vector_bytes;
   const bool is_partial = dst.alignment < vector_bytes && tile->halo == 0;
   const int32_t dst_alignment = tile->halo > 0 ? static_cast<int32_t>(sector_bytes) : store_alignment(dst);
-  float cost = weight.copy + weight.halo * (with_halo - 1) + size_cost(weight, tile_kb);
-  cost += src_run_cost(weight, src, src_run_bytes) + dst_run_cost(weight, dst_alignment, dst.bytes);
+  float cost = coefficients.copy + coefficients.halo * (with_halo - 1) + size_cost(coefficients, tile_kb);
+  cost += src_run_cost(coefficients, src, src_run_bytes) + dst_run_cost(coefficients, dst_alignment, dst.bytes);
 
   // Passes of the block's threads: loads, the table, stores.
   float passes = 0;
@@ -76,23 +76,23 @@ void estimate_tile(const PermuteProblem& problem, const Device& device, float nu
   const int32_t src_vectors = ceil_div32(src_run_bytes + (src_is_aligned ? 0 : vector_bytes - 1), vector_bytes);
   const int32_t loads = ceil_div32(ceil_div32(src_rows, tile->dense_rows), std::max(tile_threads / src_vectors, 1)) *
                         ceil_div32(src_vectors, tile_threads);
-  if (!src_is_aligned) passes += weight.unaligned_load * static_cast<float>(loads);
+  if (!src_is_aligned) passes += coefficients.unaligned_load * static_cast<float>(loads);
   const uint64_t row_dims = dst.dims & ~src.dims, but_one = row_dims & (row_dims - 1);
-  if ((but_one & (but_one - 1)) != 0) passes += weight.row_of_dims * static_cast<float>(loads);
+  if ((but_one & (but_one - 1)) != 0) passes += coefficients.row_of_dims * static_cast<float>(loads);
   const int32_t elements_per_vector = vector_bytes / problem.dst_unit_bytes;
   if (!tile->aligned && dst.num_dims() > 1) {
     const int32_t entries = dst.period + elements_per_vector - 1;
-    passes += weight.table * static_cast<float>(entries) * (sizeof(uint32_t) / 1024.0f);
+    passes += coefficients.table * static_cast<float>(entries) * (sizeof(uint32_t) / 1024.0f);
   }
   const int32_t rows_per_item = tile->aligned && problem.unit_bytes < 4 ? 4 / problem.unit_bytes : 1;
   const int32_t dst_rows = static_cast<int32_t>(tile->elements) / (dst.elements * rows_per_item);
-  if (!tile->aligned) passes += weight.dst_row * static_cast<float>(ceil_div32(dst_rows, tile_threads));
+  if (!tile->aligned) passes += coefficients.dst_row * static_cast<float>(ceil_div32(dst_rows, tile_threads));
   const int32_t vectors = ceil_div32(dst.bytes, vector_bytes) + (is_partial ? 1 : 0);
   const int32_t per_group = vectors_per_group_of(vectors);
-  float per_element = tile->aligned ? 0.0f : weight.element_gather;
-  if (is_partial) per_element += weight.partial_store * std::min(1.0f, 128.0f / static_cast<float>(dst.bytes));
+  float per_element = tile->aligned ? 0.0f : coefficients.element_gather;
+  if (is_partial) per_element += coefficients.partial_store * std::min(1.0f, 128.0f / static_cast<float>(dst.bytes));
   const int32_t items = ceil_div32(vectors, per_group) * dst_rows;
-  passes += (weight.store + per_element * static_cast<float>(elements_per_vector)) *
+  passes += (coefficients.store + per_element * static_cast<float>(elements_per_vector)) *
             static_cast<float>(ceil_div32(items, tile_threads / per_group));
   cost += passes / tile_kb;
 
@@ -100,17 +100,17 @@ void estimate_tile(const PermuteProblem& problem, const Device& device, float nu
   const int32_t shared_bytes = static_cast<int32_t>(static_cast<float>(tile->shared_bytes) * with_halo) + 1024;
   const float resident =
       static_cast<float>(std::clamp(device.shared_bytes_per_multiprocessor / shared_bytes, 1, max_resident_tiles));
-  cost += weight.few_bytes_in_flight * std::max(0.0f, 1.0f - resident * tile_kb / 64.0f);
+  cost += coefficients.few_bytes_in_flight * std::max(0.0f, 1.0f - resident * tile_kb / 64.0f);
   const float padding = src.padding * (dst.cut == src.cut ? 1.0f : dst.padding);
-  cost += weight.padding * (padding - 1);
+  cost += coefficients.padding * (padding - 1);
   const float num_tiles = padding * num_elements / static_cast<float>(tile->elements);
   const float waves = num_tiles / (static_cast<float>(device.num_multiprocessors) * resident);
-  if (waves < 4) cost += weight.idle * (static_cast<float>(static_cast<int64_t>(waves) + 1) / waves - 1);
+  if (waves < 4) cost += coefficients.idle * (static_cast<float>(static_cast<int64_t>(waves) + 1) / waves - 1);
   const bool has_plain_rows = src.num_dims() == 1 && dst.num_dims() == 1 && tile->halo == 0;
   if (tile->aligned && tile_kb > 12)
     tile->least_shared_bytes = least_shared_bytes(device, num_tiles, problem.bytes_of(tile->elements), has_plain_rows);
   if (src_is_aligned && src_rows > 1)
-    for (int mask = swizzle_mask_of(src.bytes); mask < 7; mask = 2 * mask + 1) cost += weight.conflicts;
+    for (int mask = swizzle_mask_of(src.bytes); mask < 7; mask = 2 * mask + 1) cost += coefficients.conflicts;
   tile->cost = cost;
 }
 

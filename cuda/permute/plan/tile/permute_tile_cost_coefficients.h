@@ -8,7 +8,7 @@ namespace flowk::permute {
 
 // What a tile's time is made of, relative to a copy of the same bytes: fitted to tiles timed on an H200
 // (bench/tune_permute.py) so that the cheapest tile of a case is a fast one.
-struct Weights {
+struct CostCoefficients {
   float copy;
   float src_sectors;       // 32-byte sectors of src touched twice, over those needed
   float dst_lines;         // the same for 128-byte lines of dst
@@ -40,7 +40,7 @@ struct Weights {
 
 // From 20000 tiles of 287 cases: the pick is 2.1% slower than the case's best tile there, and 3.2% in 122 random cases
 // that were kept out.
-constexpr Weights weights_of_units = {
+constexpr CostCoefficients unit_cost_coefficients = {
     .copy = 1.0501f,
     .src_sectors = 0.0235f,
     .dst_lines = 0.0231f,
@@ -71,7 +71,7 @@ constexpr Weights weights_of_units = {
 };
 
 // Of 1-byte elements, from 15000 tiles of 196 random cases: 3.6% there, 3.2% in 23 cases that were kept out.
-constexpr Weights weights_of_bytes = {
+constexpr CostCoefficients byte_cost_coefficients = {
     .copy = 1.0410f,
     .src_sectors = 0.0331f,
     .dst_lines = 0.0227f,
@@ -101,32 +101,32 @@ constexpr Weights weights_of_bytes = {
     .above_33_kb = 0.0147f,
 };
 
-inline const Weights& weights_of(const PermuteProblem& problem) {
-  return moves_bytes(problem) ? weights_of_bytes : weights_of_units;
+inline const CostCoefficients& cost_coefficients_of(const PermuteProblem& problem) {
+  return moves_bytes(problem) ? byte_cost_coefficients : unit_cost_coefficients;
 }
 
 // Of a tile of so many KB, whatever its runs.
-constexpr float size_cost(const Weights& weight, float kb) {
-  float cost = weight.block / kb;
-  if (kb < 14) cost += weight.below_14_kb;
-  if (kb < 11) cost += weight.below_11_kb;
-  if (kb < 8) cost += weight.below_8_kb;
-  if (kb > 17) cost += weight.above_17_kb;
-  if (kb > 20) cost += weight.above_20_kb;
-  if (kb > 25) cost += weight.above_25_kb;
-  if (kb > 33) cost += weight.above_33_kb;
+constexpr float size_cost(const CostCoefficients& coefficients, float kb) {
+  float cost = coefficients.block / kb;
+  if (kb < 14) cost += coefficients.below_14_kb;
+  if (kb < 11) cost += coefficients.below_11_kb;
+  if (kb < 8) cost += coefficients.below_8_kb;
+  if (kb > 17) cost += coefficients.above_17_kb;
+  if (kb > 20) cost += coefficients.above_20_kb;
+  if (kb > 25) cost += coefficients.above_25_kb;
+  if (kb > 33) cost += coefficients.above_33_kb;
   return cost;
 }
 
 // Of source runs that are loaded `run_bytes` at a time.
-inline float src_run_cost(const Weights& weight, const Run& run, int32_t run_bytes) {
+inline float src_run_cost(const CostCoefficients& coefficients, const Run& run, int32_t run_bytes) {
   const float bytes = static_cast<float>(run_bytes);
-  float cost =
-      weight.src_sectors * static_cast<float>(sector_bytes - std::min<int64_t>(run.alignment, sector_bytes)) / bytes;
+  float cost = coefficients.src_sectors *
+               static_cast<float>(sector_bytes - std::min<int64_t>(run.alignment, sector_bytes)) / bytes;
   if (run.alignment >= vector_bytes && run.bytes % line_bytes != 0)
-    cost += weight.src_line_ends * 128.0f / std::max(bytes, 128.0f);
-  if (run_bytes < 2 * line_bytes) cost += weight.short_src_run;
-  if (run_bytes <= line_bytes) cost += weight.shortest_src_run;
+    cost += coefficients.src_line_ends * 128.0f / std::max(bytes, 128.0f);
+  if (run_bytes < 2 * line_bytes) cost += coefficients.short_src_run;
+  if (run_bytes <= line_bytes) cost += coefficients.shortest_src_run;
   return cost;
 }
 
@@ -135,10 +135,10 @@ inline int32_t store_alignment(const Run& run) {
   return std::min(run.alignment, static_cast<int32_t>(lowest_bit(static_cast<uint64_t>(run.bytes), line_bytes)));
 }
 
-inline float dst_run_cost(const Weights& weight, int32_t alignment, int32_t run_bytes) {
+inline float dst_run_cost(const CostCoefficients& coefficients, int32_t alignment, int32_t run_bytes) {
   const float lines = static_cast<float>(line_bytes - alignment);
   const float sectors = static_cast<float>(sector_bytes - std::min<int64_t>(alignment, sector_bytes));
-  return (weight.dst_lines * lines + weight.dst_sectors * sectors) / static_cast<float>(run_bytes);
+  return (coefficients.dst_lines * lines + coefficients.dst_sectors * sectors) / static_cast<float>(run_bytes);
 }
 
 }  // namespace flowk::permute

@@ -204,7 +204,7 @@ void set_table_dims(const PermuteProblem& problem, const TileLayout& layout, con
 
 // Where element e of the destination run stands: e * run_pitch if its dimensions step evenly, by a table otherwise. The
 // run repeats with every index of its outermost dimension, counted as one with those inside it that step evenly.
-void set_places(int32_t dst_unit_bytes, TilePlan* plan) {
+void set_run_offsets(int32_t dst_unit_bytes, TilePlan* plan) {
   constexpr int64_t entries_per_vector = vector_bytes / sizeof(TileTableEntry);
   TileParams& params = plan->tile;
   if (params.table_rank == 1) {
@@ -318,7 +318,7 @@ bool build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src
     if (!place_columns(tile, plan)) return false;
   } else {
     plan->kernel = PermuteKernel::general_tile;
-    set_places(problem.dst_unit_bytes, plan);
+    set_run_offsets(problem.dst_unit_bytes, plan);
     set_vectors(problem, tile, plan);
     choose_swizzle(problem.dst_unit_bytes, plan);
   }

@@ -11,25 +11,27 @@ constexpr float rounding = 1e-5f;  // of sums in another order
 
 // What size_cost() is at least for tiles of n KB to n + 1.
 using SizeCosts = std::array<float, max_tile_bytes / 1024 + 1>;
-constexpr SizeCosts least_size_costs(const Weights& weight) {
+constexpr SizeCosts least_size_costs(const CostCoefficients& coefficients) {
   SizeCosts costs = {};
   for (size_t n = 0; n < costs.size(); ++n) {
     const float kb = static_cast<float>(n), next = static_cast<float>(n + 1);
-    costs[n] = weight.block / next;
-    costs[n] += n == 0 ? size_cost(weight, 0.5f) - weight.block / 0.5f : size_cost(weight, kb) - weight.block / kb;
+    costs[n] = coefficients.block / next;
+    costs[n] += n == 0 ? size_cost(coefficients, 0.5f) - coefficients.block / 0.5f
+                       : size_cost(coefficients, kb) - coefficients.block / kb;
   }
   return costs;
 }
-constexpr SizeCosts size_costs_of_units = least_size_costs(weights_of_units);
-constexpr SizeCosts size_costs_of_bytes = least_size_costs(weights_of_bytes);
+constexpr SizeCosts size_costs_of_units = least_size_costs(unit_cost_coefficients);
+constexpr SizeCosts size_costs_of_bytes = least_size_costs(byte_cost_coefficients);
 
 // What a vector costs that a thread stores.
 float least_item_cost(const PermuteProblem& problem, bool is_aligned) {
-  const Weights& weight = weights_of(problem);
+  const CostCoefficients& coefficients = cost_coefficients_of(problem);
   if (!is_aligned)
-    return weight.store + static_cast<float>(vector_bytes / problem.dst_unit_bytes) * weight.element_gather;
-  return problem.unit_bytes >= 4 ? weight.store
-                                 : weight.store * static_cast<float>(problem.unit_bytes) / 4;  // several rows at once
+    return coefficients.store + static_cast<float>(vector_bytes / problem.dst_unit_bytes) * coefficients.element_gather;
+  return problem.unit_bytes >= 4
+             ? coefficients.store
+             : coefficients.store * static_cast<float>(problem.unit_bytes) / 4;  // several rows at once
 }
 
 // Choices of a side that differ by their blocks alone: one after the other, shorter ones first.
@@ -134,13 +136,13 @@ class PairLister {
     if (bytes > max_bytes_) return;
     if (src.block < dst.block && another_takes(src_side_, i, dst.block)) return;
     if (src.block > dst.block && another_takes(dst_side_, j, src.block)) return;
-    const Weights& weight = weights_of(problem_);
+    const CostCoefficients& coefficients = cost_coefficients_of(problem_);
     const float size_cost = size_costs_[static_cast<size_t>(bytes) / 1024];
-    const float dst_cost = dst.least_cost - weight.padding * (dst.padding - 1);
+    const float dst_cost = dst.least_cost - coefficients.padding * (dst.padding - 1);
     if (src.block == dst.block)
       add(i, j, src_cost + dst_cost + dst.gathered_stores + size_cost);
     else
-      add(i, j, size_cost + (src.block > dst.block ? src_cost : weight.copy - rounding + dst_cost));
+      add(i, j, size_cost + (src.block > dst.block ? src_cost : coefficients.copy - rounding + dst_cost));
   }
 
   void add(int i, int j, float least_cost) {
@@ -161,16 +163,16 @@ class PairLister {
 }  // namespace
 
 void set_least_costs(const PermuteProblem& problem, Side* src_side, Side* dst_side) {
-  const Weights& weight = weights_of(problem);
+  const CostCoefficients& coefficients = cost_coefficients_of(problem);
   const float bytes_per_element = static_cast<float>(problem.unit_bytes + problem.dst_unit_bytes) / 2;
   constexpr float vectors_per_kb = 1024.0f / (tile_threads * vector_bytes);  // that a thread has of 1 KB
   const float unaligned_load =
-      weight.unaligned_load * vectors_per_kb * static_cast<float>(problem.unit_bytes) / bytes_per_element;
+      coefficients.unaligned_load * vectors_per_kb * static_cast<float>(problem.unit_bytes) / bytes_per_element;
   for (int i = 0; i < src_side->num_choices; ++i) {
     Run& run = src_side->choices[i];
-    run.run_cost = src_run_cost(weight, run, run.bytes);
+    run.run_cost = src_run_cost(coefficients, run, run.bytes);
     if (run.alignment < vector_bytes) run.run_cost += unaligned_load;
-    run.least_cost = weight.copy - rounding + weight.padding * (run.padding - 1) + run.run_cost;
+    run.least_cost = coefficients.copy - rounding + coefficients.padding * (run.padding - 1) + run.run_cost;
   }
   const int32_t elements_per_vector = vector_bytes / problem.dst_unit_bytes;
   const float vectors_of_element = static_cast<float>(elements_per_vector) * vectors_per_kb *
@@ -181,16 +183,16 @@ void set_least_costs(const PermuteProblem& problem, Side* src_side, Side* dst_si
     const int32_t vectors = ceil_div32(run.bytes, vector_bytes), per_group = vectors_per_group_of(vectors);
     const float stores = static_cast<float>(ceil_div32(vectors, per_group) * per_group) /
                          static_cast<float>(run.elements) * vectors_of_element;
-    float cost = dst_run_cost(weight, store_alignment(run), run.bytes);
+    float cost = dst_run_cost(coefficients, store_alignment(run), run.bytes);
     if (run.alignment < vector_bytes)
-      cost += weight.partial_store * std::min(1.0f, 128.0f / static_cast<float>(run.bytes)) *
+      cost += coefficients.partial_store * std::min(1.0f, 128.0f / static_cast<float>(run.bytes)) *
               static_cast<float>(elements_per_vector) * stores;
     if (run.is_cut() && run.alignment < sector_bytes) {
       const float halo = static_cast<float>(halo_elements(problem, run.fills_vectors));
-      cost = std::min(cost, dst_run_cost(weight, static_cast<int32_t>(sector_bytes), run.bytes) +
-                                weight.halo * halo / static_cast<float>(run.elements));
+      cost = std::min(cost, dst_run_cost(coefficients, static_cast<int32_t>(sector_bytes), run.bytes) +
+                                coefficients.halo * halo / static_cast<float>(run.elements));
     }
-    run.least_cost = weight.padding * (run.padding - 1) + cost;
+    run.least_cost = coefficients.padding * (run.padding - 1) + cost;
     run.aligned_stores = aligned_item * stores;
     run.gathered_stores = gathered_item * stores;
   }

@@ -6,8 +6,8 @@ namespace flowk::permute {
 namespace {
 
 // Source rows of aligned_tile, at one pitch. An asynchronous copy splits a line of src in two requests where its
-// place straddles a line of shared memory: f32 rows of 256 bytes at a pitch of 64 modulo 128 reach 0.94 of copy, of 0
-// modulo 128 0.97 (H200). So places agree with addresses modulo 128 where they can.
+// offset straddles a line of shared memory: f32 rows of 256 bytes at a pitch of 64 modulo 128 reach 0.94 of copy, of 0
+// modulo 128 0.97 (H200). So offsets agree with addresses modulo 128 where they can.
 void place_swizzled_rows(const PermuteProblem& problem, int32_t run_bytes, TileLayout* layout) {
   const RowDims& rows = layout->src_rows;
   layout->swizzle_mask = swizzle_mask_of(run_bytes);
@@ -51,13 +51,13 @@ void skip_halo(const PermuteProblem& problem, const Side& dst_side, TileLayout* 
   // Whole words of byte_tile.
   const int64_t granule = tile.aligned ? needed : 4;
   layout->skipped_elements = std::max<int64_t>(tile.halo * tile.dst.per_index - needed, 0) / granule * granule;
-  int64_t rest = layout->skipped_elements / layout->dense_rows * layout->dense_rows, place = 0;
+  int64_t rest = layout->skipped_elements / layout->dense_rows * layout->dense_rows, shared_offset = 0;
   for (int i = 0; i < tile.dst.num_dims(); ++i) {
     const int64_t extent = indices_of(tile, dst_side.dims[i]);
-    place += rest % extent * layout->row_steps[i];
+    shared_offset += rest % extent * layout->row_steps[i];
     rest /= extent;
   }
-  layout->skipped_bytes = place / line_bytes * line_bytes;
+  layout->skipped_bytes = shared_offset / line_bytes * line_bytes;
   layout->span_bytes -= layout->skipped_bytes;
 }
 
