@@ -6,7 +6,7 @@
 
 namespace flowk::permute {
 
-// What a thread holds while the tile is turned: 4 elements of the destination run in each of 16 columns.
+// One item, in registers while the tile is transposed: 4 elements of the destination run in each of 16 columns.
 struct TransposedBlock {
   static constexpr int num_columns = 16;
   uint32_t words[num_columns];
@@ -188,7 +188,7 @@ __device__ __forceinline__ void store_row_end(const VectoredRow& row, bool is_ta
     if (i < num_words) reinterpret_cast<uint32_t*>(vector)[first_word + i] = words[i];
 }
 
-// Stores what rows have before their first vector and after their last. Half a warp for an end, a byte a thread, was
+// Stores what rows have before their first vector and after their last. Half a warp per end, one byte per thread, was
 // slower: 623 instructions for 32 vectors where runs are of 55 bytes (H200).
 template <int kThreads>
 __device__ __forceinline__ void store_row_ends(const TileParams& params, const TileOrigin& tile,

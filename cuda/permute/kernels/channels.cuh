@@ -129,7 +129,7 @@ __device__ __forceinline__ void deinterleave(const ChannelParams& params, const 
 }
 
 // With a conversion a thread's pixels are more or fewer bytes than a vector per channel.
-// The pixels of one thread: as many as elements of a plane are in 16 bytes, in the widest packs that they are whole in.
+// The pixels of one thread: 16 / planar element bytes, in the widest packs that divide their bytes.
 template <int kPlanarBytes, int kPixelBytes, int kChannels>
 union ThreadPixels {
   static constexpr int num_pixels = vector_bytes / kPlanarBytes;

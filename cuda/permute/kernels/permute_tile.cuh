@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tiled kernels of permute have in common: one tile a block, read in src order, written in dst order, both
-// through shared memory.
+// The parts that all tile kernels use. One tile per block is read in src order and written in dst order, through shared
+// memory.
 //
 //   dst[r', e'] = src[r, c]     where (r, c) is an element's source row and offset in the source run,
 //                               and (r', e') its destination row and offset in the destination run
 //
-// permute_plan.h says what a tile is. A block copies its source rows to shared memory in 16-byte vectors,
+// permute_params.h says what a tile is. A block copies its source rows to shared memory in 16-byte vectors,
 // asynchronously; after one barrier each thread gathers a 16-byte vector of a destination row, element by element, and
 // stores it whole.
 #pragma once
@@ -36,7 +36,7 @@ struct TileOrigin {
   int32_t dst_element_end;
 };
 
-// What a block of a grid of many dimensions finds out once for all its threads: a TileOrigin, as offsets.
+// A TileOrigin as offsets: computed once per block where the grid has many dimensions.
 struct TileOffsets {
   int64_t src = 0;
   int64_t dst = 0;

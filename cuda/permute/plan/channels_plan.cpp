@@ -5,8 +5,7 @@
 namespace flowk::permute {
 namespace {
 
-// Shorter planes leave a block less than a warp's work; there the tiles of plan_tile() take several of them. Not
-// measured.
+// Shorter planes give a block less than one warp's work; a tile takes several of them. Not measured.
 constexpr int64_t min_plane_bytes = 512;
 
 constexpr int64_t warp_threads = 32;
@@ -87,7 +86,7 @@ bool plan_channels(const PermuteProblem& problem, PermutePlan* plan) {
   const int64_t plane_bytes = problem.extents[dims.pixels] * dims.planar_unit_bytes;
   if (plane_bytes < min_plane_bytes || !is_aligned(problem, dims)) return false;
 
-  // As few blocks a plane as can be, of equal sizes but for whole warps.
+  // The fewest blocks per plane, of equal sizes rounded up to whole warps.
   const int64_t plane_vectors = plane_bytes / vector_bytes;
   const int64_t fewest_tiles = ceil_div(plane_vectors, max_channel_threads);
   const int64_t vectors_per_tile = ceil_div(plane_vectors, fewest_tiles);

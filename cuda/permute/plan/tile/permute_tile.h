@@ -77,7 +77,7 @@ struct Tile {
   int64_t blocks[max_rank];  // of every dimension; filled by build_tile()
 };
 
-// ceil_div() in 32 bits, of which a search takes thousands.
+// ceil_div() in 32 bits: a search calls it thousands of times.
 constexpr int32_t ceil_div32(int64_t n, int64_t d) {
   return static_cast<int32_t>((static_cast<uint32_t>(n) + static_cast<uint32_t>(d) - 1) / static_cast<uint32_t>(d));
 }
@@ -199,7 +199,7 @@ void finish_side(const PermuteProblem& problem, Side* side);
 // Lists a side's runs, shorter ones first. `halo_bytes` come on top of those that start inside sectors.
 void find_choices(const PermuteProblem& problem, int64_t halo_bytes, Side* side);
 
-// A run of a finished side, but for its costs.
+// A run of a finished side, without its costs.
 void set_run(const PermuteProblem& problem, const Side& side, int num_whole, int32_t per_index, int64_t block,
              Run* run);
 
@@ -216,8 +216,7 @@ struct PairList {
   Pair pairs[max_choices * max_choices];
 };
 
-// Sets what a tile costs at least for the run that it has on a side: exact but for what only the pair decides;
-// permute_tile_pairs.cpp.
+// Per-side lower bounds of a tile's cost; permute_tile_pairs.cpp.
 void set_least_costs(const PermuteProblem& problem, Side* src_side, Side* dst_side);
 
 // Lists the pairs of runs that make a box of min_bytes to max_bytes, in any order: once each box.
@@ -262,7 +261,7 @@ inline int byte_tile_threads_of(int64_t items) {
 }
 
 // The estimate of a byte_tile's time; its destination runs with the halo are longer by the factor `with_halo`;
-// permute_bytes_cost.cpp.
+// byte_tile_cost.cpp.
 float byte_tile_cost(const PermuteProblem& problem, const Device& device, float num_elements, float with_halo,
                      const Tile& tile);
 
@@ -271,7 +270,7 @@ void set_least_byte_tile_costs(Side* src_side, Side* dst_side);
 float least_byte_tile_cost(const Run& src, bool is_dense, const Run& dst);
 
 // Fills in the second step of a byte_tile, whose source rows take launch.shared_bytes so far; false where it has
-// more items than a block's threads hold; permute_bytes_layout.cpp.
+// more items than a block's threads hold; byte_tile_layout.cpp.
 bool place_columns(const Tile& tile, TilePlan* plan);
 
 // How many times as long a warp's access takes as without conflicts, from the offset of each thread's element, < 0

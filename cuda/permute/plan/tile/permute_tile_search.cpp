@@ -90,8 +90,8 @@ bool join(const PermuteProblem& problem, const Side& src_side, const Run& src, c
   return problem.bytes_of(tile->elements) <= max_bytes && tile->shared_bytes <= max_shared_bytes;
 }
 
-// A dimension that dst walks down is walked the other way round, unless src's run needs it as it is. Where it is dst's
-// innermost and not src's, src's run ends before it.
+// Reverses dimensions that run downwards in dst, unless src's run needs them as they are. Where such a dimension is
+// innermost in dst and not in src, src's run ends before it.
 void flip_down_dims(Side* src_side, PermuteProblem* problem) {
   for (int d = 0; d < problem->rank; ++d) {
     if (problem->dst_strides[d] >= 0) continue;
@@ -114,7 +114,7 @@ int64_t least_tile_bytes(float num_bytes, const Device& device) {
       std::min(small_tile_bytes, num_bytes / static_cast<float>(2 * device.num_multiprocessors)));
 }
 
-// Both sides and their runs; `problem` as the tiles see it, with dimensions turned round where that helps.
+// Both sides and their runs; `problem` as the tiles see it, with dimensions reversed where that helps.
 struct Search {
   PermuteProblem problem;  // the sides point into it
   float num_elements = 1;
