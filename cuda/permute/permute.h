@@ -35,50 +35,23 @@ struct PermuteConvertRequest {
 
 // The mechanisms. Each has a kernel of its name; the conversion is an element functor of the same kernels.
 
-// The last dimension stays last: rows of aligned 16-byte units, in dst order; or rows of elements that are converted.
-struct CopyRows {
+struct Rows {
   CopyParams params;
-  friend bool operator==(const CopyRows&, const CopyRows&) = default;
+  friend bool operator==(const Rows&, const Rows&) = default;
 };
-
-// The same at any alignment: 16-byte stores built from two 16-byte loads.
-struct CopyShiftedRows {
-  CopyParams params;
-  friend bool operator==(const CopyShiftedRows&, const CopyShiftedRows&) = default;
-};
-
-// The same where the last dimension runs downwards in dst.
-struct CopyReversedRows {
-  CopyParams params;
-  friend bool operator==(const CopyReversedRows&, const CopyReversedRows&) = default;
-};
-
-// A tile through shared memory, 16-byte aligned on both sides.
-struct AlignedTile {
+struct Tiles {
   TileParams params;
-  float predicted_cost = 0;  // relative to a copy of the same bytes
-  friend bool operator==(const AlignedTile&, const AlignedTile&) = default;
+  float predicted_cost = 0;  // relative to a copy of the same bytes; 0: not predicted
+  friend bool operator==(const Tiles&, const Tiles&) = default;
 };
 
-// A tile of any runs, extents and alignment.
-struct GeneralTile {
-  TileParams params;
-  float predicted_cost = 0;
-  friend bool operator==(const GeneralTile&, const GeneralTile&) = default;
-};
-
-// A tile of 1-byte elements at any alignment, transposed by words in registers.
-struct ByteTile {
-  TileParams params;
-  float predicted_cost = 0;
-  friend bool operator==(const ByteTile&, const ByteTile&) = default;
-};
-
-// A tile by single elements: a side has no dimension of stride 1.
-struct StridedTile {
-  TileParams params;
-  friend bool operator==(const StridedTile&, const StridedTile&) = default;
-};
+struct CopyRows : Rows {};          // the last dimension stays last: rows of aligned units, or of converted elements
+struct CopyShiftedRows : Rows {};   // the same at any alignment: 16-byte stores built from two 16-byte loads
+struct CopyReversedRows : Rows {};  // the same where the last dimension runs downwards in dst
+struct AlignedTile : Tiles {};      // a tile through shared memory, 16-byte aligned on both sides
+struct GeneralTile : Tiles {};      // a tile of any runs, extents and alignment
+struct ByteTile : Tiles {};         // a tile of 1-byte elements at any alignment, transposed by words in registers
+struct StridedTile : Tiles {};      // a tile by single elements: a side has no dimension of stride 1
 
 // 2 to 4 planes become pixels of as many channels (`interleaves`), or pixels planes, 16-byte aligned on both sides.
 struct Channels {
