@@ -45,8 +45,8 @@ RULES = {rule["id"]: rule for rule in pygrep_rules()}
 
 # For each rule a line that breaks it, where it stands, and lines near it that do not.
 EXAMPLES = {
-    "no-triple-chevron": ("cuda/permute/permute.cu", "kernel<<<1, 32>>>();", ["a << b", "cout << 1"]),
-    "launch-only-in-launch": ("cuda/permute/permute.cu", "cudaLaunchKernelEx(&c, k);", ["launch(k, c);"]),
+    "no-triple-chevron": ("cuda/permute/permute_run.cu", "kernel<<<1, 32>>>();", ["a << b", "cout << 1"]),
+    "launch-only-in-launch": ("cuda/permute/permute_run.cu", "cudaLaunchKernelEx(&c, k);", ["launch(k, c);"]),
     "shared-only-in-shared": ("cuda/permute/a.cuh", "__shared__ int x[4];", ["shared<Tile>()"]),
     "no-allocation-no-synchronisation": (
         "cuda/api/permute_api.cpp",
@@ -54,7 +54,7 @@ EXAMPLES = {
         ["cudaGetLastError();", "__syncthreads();"],
     ),
     "host-files-have-no-cuda-include": (
-        "cuda/permute/permute_plan.h",
+        "cuda/permute/permute.h",
         "#include <cuda_runtime.h>",
         ['#include "core/device.h"', "#include <vector>"],
     ),
@@ -75,7 +75,7 @@ EXAMPLES = {
     "names-say-the-mechanism": (
         "cuda/permute/a.cuh",
         "__global__ void transpose_fast(int* x) {",
-        ["// a fast path = good", "tiled_transpose(x);", "breakfast(x);", 'asm("ld.global.v2.u32 {%0};");'],
+        ["// a fast path = good", "aligned_tile(x);", "breakfast(x);", 'asm("ld.global.v2.u32 {%0};");'],
     ),
     "todo-names-an-issue": ("cuda/api/permute_api.cpp", "// TODO: later", ["// TODO(#12): later"]),
     "python-needs-numpy-and-cuda-only": ("pyflowk/_arrays/kinds.py", "import torch", ["import numpy", "# from torch"]),
