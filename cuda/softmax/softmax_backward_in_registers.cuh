@@ -51,7 +51,7 @@ __device__ __forceinline__ ComputeType<T> backward_vector_sum(bool log_softmax, 
 // (rows, columns). With log_softmax as flowk.h says.
 //
 // Threads and vectors as of softmax_row_in_registers; both inputs are read once, into registers.
-template <class T, class Out, int kVectors>
+template <class T, int kVectors>
 __global__ void __launch_bounds__(max_register_lanes)
     softmax_backward_in_registers(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
@@ -65,7 +65,8 @@ __global__ void __launch_bounds__(max_register_lanes)
   const SoftmaxRow row = locate_row<SoftmaxMask::none, true>(params, linear);
   const RowVectors vectors = row_vectors<T>(params, row);
   const int head_bytes = vectors.head * static_cast<int>(sizeof(T));
-  unsigned char* const out = row.out + vectors.head * static_cast<int>(sizeof(Out));
+  const RowOutput<T, is_float16<T>> output{params};
+  unsigned char* const out = row.out + vectors.head * output.column_bytes();
   const OwnVectors own = own_vectors(params, row.x + head_bytes, vectors, team.rank, lane);
   const auto is_read = [&](int i) { return own.at(i) >= vectors.read_begin && own.at(i) < own.end; };
   const bool log_softmax = params.log_softmax;
@@ -83,7 +84,7 @@ __global__ void __launch_bounds__(max_register_lanes)
       raw_y[i] = load_vector(row.side + offset);
     }
   }
-  if (params.has_interval) fill_unread<Out, width>(params, out, vectors, own, team.rank, lane, A{0});
+  if (params.has_interval) fill_unread(output, out, vectors, own, team.rank, lane, A{0});
   A extra_dy = 0, extra_y = log_softmax ? negative_infinity<A>() : A{0};
   const int extra_column = leftover_column<T>(params, row, vectors, team.rank, lane);
   if (extra_column >= 0 && is_kept<SoftmaxMask::none>(row, extra_column)) {
@@ -135,13 +136,13 @@ __global__ void __launch_bounds__(max_register_lanes)
       for (int j = 0; j < width; ++j) dy[j] = scale * y[j] * (dy[j] - sum);
     }
     if (!is_finite) clear_masked(row, vectors.head + own.at(i) * width, dy);
-    store_values<Out>(out + static_cast<int64_t>(own.at(i)) * (width * static_cast<int>(sizeof(Out))), dy);
+    output.store_vector(out + static_cast<int64_t>(own.at(i)) * output.vector_bytes_out(), dy);
   }
   if (extra_column >= 0)
-    store_element<Out>(row.out, extra_column,
-                       is_kept<SoftmaxMask::none>(row, extra_column)
-                           ? backward_gradient(log_softmax, extra_dy, extra_y, sum, scale)
-                           : A{0});
+    output.store_column(row.out, extra_column,
+                        is_kept<SoftmaxMask::none>(row, extra_column)
+                            ? backward_gradient(log_softmax, extra_dy, extra_y, sum, scale)
+                            : A{0});
 }
 
 }  // namespace flowk::softmax

@@ -11,12 +11,12 @@ namespace flowk::softmax {
 // (rows, columns). With log_softmax as flowk.h says.
 //
 // Threads and vectors as of softmax_row_in_shared; both inputs are read once.
-template <class T, int kHeld>
-__global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
+template <class T>
+__global__ void __launch_bounds__(max_register_lanes, 2)
     softmax_backward_in_shared(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
-  constexpr int width = vector_width<T>;
+  constexpr int width = vector_width<T>, kHeld = 4;
   const RowTeam team = row_team(params);
   const ExchangeBuffer<T> buffer = exchange_buffer<T>();
   begin_exchange(buffer, team);
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
     }
     async_copy_commit();
   }
-  if (params.has_interval) fill_unread<T, width>(params, row.out + head_bytes, vectors, own, team.rank, lane, A{0});
+  if (params.has_interval) fill_unread(RowOutput<T>{params}, row.out + head_bytes, vectors, own, team.rank, lane, A{0});
   A extra_dy = 0, extra_y = log_softmax ? negative_infinity<A>() : A{0};
   const int extra_column = leftover_column<T>(params, row, vectors, team.rank, lane);
   if (extra_column >= 0 && is_kept<SoftmaxMask::none>(row, extra_column)) {

@@ -24,52 +24,49 @@ inline Status no_such_kernel(const SoftmaxPlan& plan) {
                          softmax_kernel_name(plan.kernel), plan.vectors_per_thread);
 }
 
-template <class T, class Out, SoftmaxMask kMask, SoftmaxForm kForm>
-Status launch_form_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
-  switch (plan.vectors_per_thread) {
-    case 1: return launch(softmax_row_in_registers<T, Out, 1, kMask, kForm>, plan.launch, stream, plan.params);
-    case 2: return launch(softmax_row_in_registers<T, Out, 2, kMask, kForm>, plan.launch, stream, plan.params);
-    case 4: return launch(softmax_row_in_registers<T, Out, 4, kMask, kForm>, plan.launch, stream, plan.params);
-    case 8: return launch(softmax_row_in_registers<T, Out, 8, kMask, kForm>, plan.launch, stream, plan.params);
-    case 16:
-      if constexpr (sizeof(T) > 2)
-        return launch(softmax_row_in_registers<T, Out, 16, kMask, kForm>, plan.launch, stream, plan.params);
-  }
-  return no_such_kernel(plan);
+// row_in_registers is compiled for vector counts that are powers of 2, from the least to the most of these. A kernel of
+// more vectors than the plan's does its work too, except with the form `whole`.
+template <class T>
+constexpr int least_vectors(SoftmaxMask mask, SoftmaxForm form) {
+  if (sizeof(T) == 8) return mask == SoftmaxMask::none ? 4 : 8;
+  if (mask == SoftmaxMask::none) return form == SoftmaxForm::whole ? 1 : 2;
+  return mask == SoftmaxMask::bias && form == SoftmaxForm::unfilled && sizeof(T) == 2 ? 2 : 4;
+}
+template <class T>
+constexpr int most_vectors(SoftmaxMask mask) {
+  return sizeof(T) == 4 && mask != SoftmaxMask::bias ? 16 : 8;
 }
 
-template <class T, class Out, SoftmaxMask kMask>
-Status launch_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
-  // The forms are for rows that keep their type, and float64 has the general one only.
-  if constexpr (std::is_same_v<T, Out> && sizeof(T) < 8) {
-    if (plan.form == SoftmaxForm::whole)
-      return launch_form_in_registers<T, Out, kMask, SoftmaxForm::whole>(plan, stream);
-    if (plan.form == SoftmaxForm::unfilled)
-      return launch_form_in_registers<T, Out, kMask, SoftmaxForm::unfilled>(plan, stream);
-    if constexpr (kMask == SoftmaxMask::none)
-      if (plan.form == SoftmaxForm::aligned)
-        return launch_form_in_registers<T, Out, kMask, SoftmaxForm::aligned>(plan, stream);
-  }
-  return launch_form_in_registers<T, Out, kMask, SoftmaxForm::any>(plan, stream);
+template <class T, SoftmaxMask kMask, SoftmaxForm kForm, int kVectors = least_vectors<T>(kMask, kForm)>
+Status launch_form_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
+  if (plan.vectors_per_thread <= kVectors)
+    return launch(softmax_row_in_registers<T, kVectors, kMask, kForm>, plan.launch, stream, plan.params);
+  if constexpr (kVectors < most_vectors<T>(kMask))
+    return launch_form_in_registers<T, kMask, kForm, 2 * kVectors>(plan, stream);
+  return no_such_kernel(plan);
 }
 
 template <class T, SoftmaxMask kMask>
-Status launch_in_shared(const SoftmaxPlan& plan, flowk_stream stream) {
-  switch (plan.vectors_per_thread) {
-    case 4: return launch(softmax_row_in_shared<T, kMask, 4>, plan.launch, stream, plan.params);
-    case 8: return launch(softmax_row_in_shared<T, kMask, 8>, plan.launch, stream, plan.params);
+Status launch_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
+  constexpr SoftmaxForm any = SoftmaxForm::any, unfilled = SoftmaxForm::unfilled, whole = SoftmaxForm::whole;
+  // The forms other than `any` are for rows that keep their type; float64 has none.
+  if constexpr (sizeof(T) < 8) {
+    if (plan.in_dtype == plan.out_dtype) {
+      if constexpr (kMask == SoftmaxMask::none || (kMask == SoftmaxMask::dense && sizeof(T) == 2))
+        if (plan.form == whole && plan.vectors_per_thread >= least_vectors<T>(kMask, whole))
+          return launch_form_in_registers<T, kMask, whole>(plan, stream);
+      if (plan.form == whole || plan.form == unfilled)
+        return launch_form_in_registers<T, kMask, unfilled>(plan, stream);
+    }
   }
-  return no_such_kernel(plan);
+  return launch_form_in_registers<T, kMask, any>(plan, stream);
 }
 
-template <class T, class Out>
+template <class T, int kVectors = sizeof(T) == 8 ? 8 : 1>
 Status launch_backward_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
-  switch (plan.vectors_per_thread) {
-    case 1: return launch(softmax_backward_in_registers<T, Out, 1>, plan.launch, stream, plan.params);
-    case 2: return launch(softmax_backward_in_registers<T, Out, 2>, plan.launch, stream, plan.params);
-    case 4: return launch(softmax_backward_in_registers<T, Out, 4>, plan.launch, stream, plan.params);
-    case 8: return launch(softmax_backward_in_registers<T, Out, 8>, plan.launch, stream, plan.params);
-  }
+  if (plan.vectors_per_thread <= kVectors)
+    return launch(softmax_backward_in_registers<T, kVectors>, plan.launch, stream, plan.params);
+  if constexpr (kVectors < 8) return launch_backward_in_registers<T, 2 * kVectors>(plan, stream);
   return no_such_kernel(plan);
 }
 
@@ -141,15 +138,14 @@ Status launch_in_lanes(const SoftmaxPlan& plan, flowk_stream stream) {
 template <class T, SoftmaxMask kMask>
 Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
   switch (plan.kernel) {
-    case SoftmaxKernel::row_in_registers:
-      if (plan.out_dtype == plan.in_dtype) return launch_in_registers<T, T, kMask>(plan, stream);
-      if constexpr (std::is_same_v<T, float>) {
-        if (plan.out_dtype == FLOWK_FLOAT16) return launch_in_registers<T, Float16, kMask>(plan, stream);
-        return launch_in_registers<T, BFloat16, kMask>(plan, stream);
-      }
-      break;
+    case SoftmaxKernel::row_in_registers: return launch_in_registers<T, kMask>(plan, stream);
     case SoftmaxKernel::row_in_shared:
-      if constexpr (kMask != SoftmaxMask::bias) return launch_in_shared<T, kMask>(plan, stream);
+      if constexpr (sizeof(T) < 8 && kMask != SoftmaxMask::bias) {
+        if (plan.vectors_per_thread == 4)
+          return launch(softmax_row_in_shared<T, kMask, 4>, plan.launch, stream, plan.params);
+        if constexpr (sizeof(T) == 4)
+          return launch(softmax_row_in_shared<T, kMask, 8>, plan.launch, stream, plan.params);
+      }
       break;
     case SoftmaxKernel::split_row:
       if constexpr (sizeof(T) < 8 && kMask != SoftmaxMask::bias)
@@ -184,15 +180,10 @@ Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
 template <class T>
 Status launch_backward(const SoftmaxPlan& plan, flowk_stream stream) {
   switch (plan.kernel) {
-    case SoftmaxKernel::row_in_registers:
-      if (plan.out_dtype == plan.in_dtype) return launch_backward_in_registers<T, T>(plan, stream);
-      if constexpr (is_float16<T>) return launch_backward_in_registers<T, float>(plan, stream);
-      break;
+    case SoftmaxKernel::row_in_registers: return launch_backward_in_registers<T>(plan, stream);
     case SoftmaxKernel::row_in_shared:
-      switch (plan.vectors_per_thread) {
-        case 4: return launch(softmax_backward_in_shared<T, 4>, plan.launch, stream, plan.params);
-        case 8: return launch(softmax_backward_in_shared<T, 8>, plan.launch, stream, plan.params);
-      }
+      if constexpr (sizeof(T) < 8)
+        return launch(softmax_backward_in_shared<T>, plan.launch, stream, plan.params);
       break;
     case SoftmaxKernel::split_row:
       if constexpr (sizeof(T) < 8)

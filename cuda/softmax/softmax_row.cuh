@@ -180,7 +180,7 @@ template <class T, SoftmaxForm kForm = SoftmaxForm::any>
 __device__ __forceinline__ RowVectors row_vectors(const SoftmaxParams& params, const SoftmaxRow& row) {
   constexpr unsigned width = vector_width<T>;
   RowVectors vectors;
-  if (kForm == SoftmaxForm::any && params.is_peeled) {
+  if (!has_whole_rows<kForm> && params.is_peeled) {
     const unsigned misaligned = static_cast<unsigned>(reinterpret_cast<uintptr_t>(row.x)) % vector_bytes / sizeof(T);
     const int before = static_cast<int>((width - misaligned) % width);
     vectors.head = before < row.columns ? before : row.columns;
@@ -296,26 +296,6 @@ __device__ __forceinline__ OwnVectors own_vectors(const SoftmaxParams& params, c
   return own;
 }
 
-// Writes `value` to all columns of the vectors that are not read. They depend on nothing, so they are stored before
-// the row's sum is known.
-template <class Out, int kWidth, class A>
-__device__ __forceinline__ void fill_unread(const SoftmaxParams& params, unsigned char* out, const RowVectors& vectors,
-                                            const OwnVectors& own, int rank, int lane, A value) {
-  A values[kWidth];
-#pragma unroll
-  for (int j = 0; j < kWidth; ++j) values[j] = value;
-  const auto fill = [&](int begin, int end) {
-    if (begin >= end) return;
-    const VectorPart part = own.part_of(begin, end, rank, params.cluster_shift);
-#pragma unroll 1
-    for (int vector = part.begin + lane; vector < part.end; vector += own.step)
-      if (vector >= begin)
-        store_values<Out>(out + static_cast<int64_t>(vector) * (kWidth * static_cast<int>(sizeof(Out))), values);
-  };
-  fill(0, vectors.read_begin);
-  fill(vectors.read_end, vectors.count);
-}
-
 template <class T>
 __device__ __forceinline__ ComputeType<T> load_element(const unsigned char* row, int64_t column) {
   return widen(reinterpret_cast<const T*>(row)[column]);
@@ -324,6 +304,69 @@ __device__ __forceinline__ ComputeType<T> load_element(const unsigned char* row,
 template <class T>
 __device__ __forceinline__ void store_element(unsigned char* row, int64_t column, ComputeType<T> value) {
   reinterpret_cast<T*>(row)[column] = convert<T>(value);
+}
+
+// The rows of out: of T, or with kConverts of the type that params.out_dtype names, which is 16-bit for a float32 T and
+// float32 for a 16-bit T.
+template <class T, bool kConverts = false>
+struct RowOutput {
+  const SoftmaxParams& params;
+  __device__ __forceinline__ bool converts() const { return kConverts && !params.out_is_x_type; }
+  __device__ __forceinline__ int column_bytes() const {
+    constexpr int bytes = static_cast<int>(sizeof(T));
+    return converts() ? 6 - bytes : bytes;  // 2 or 4
+  }
+  __device__ __forceinline__ int vector_bytes_out() const { return vector_width<T> * column_bytes(); }
+  // Stores the results of one vector of x.
+  template <class A>
+  __device__ __forceinline__ void store_vector(unsigned char* address, const A (&values)[vector_width<T>]) const {
+    if constexpr (kConverts) {
+      if (converts()) {
+        if constexpr (is_float16<T>)
+          store_values<float>(address, values);
+        else if (params.out_dtype == FLOWK_FLOAT16)
+          store_values<Float16>(address, values);
+        else
+          store_values<BFloat16>(address, values);
+        return;
+      }
+    }
+    store_values<T>(address, values);
+  }
+  __device__ __forceinline__ void store_column(unsigned char* row, int64_t column, ComputeType<T> value) const {
+    if constexpr (kConverts) {
+      if (converts()) {
+        if constexpr (is_float16<T>)
+          store_element<float>(row, column, value);
+        else if (params.out_dtype == FLOWK_FLOAT16)
+          store_element<Float16>(row, column, value);
+        else
+          store_element<BFloat16>(row, column, value);
+        return;
+      }
+    }
+    store_element<T>(row, column, value);
+  }
+};
+
+// Writes `value` to all columns of the vectors that are not read. They depend on nothing, so they are stored before
+// the row's sum is known.
+template <class T, bool kConverts>
+__device__ __forceinline__ void fill_unread(const RowOutput<T, kConverts>& output, unsigned char* out,
+                                            const RowVectors& vectors, const OwnVectors& own, int rank, int lane,
+                                            ComputeType<T> value) {
+  ComputeType<T> values[vector_width<T>];
+#pragma unroll
+  for (int j = 0; j < vector_width<T>; ++j) values[j] = value;
+  const auto fill = [&](int begin, int end) {
+    if (begin >= end) return;
+    const VectorPart part = own.part_of(begin, end, rank, output.params.cluster_shift);
+#pragma unroll 1
+    for (int vector = part.begin + lane; vector < part.end; vector += own.step)
+      if (vector >= begin) output.store_vector(out + static_cast<int64_t>(vector) * output.vector_bytes_out(), values);
+  };
+  fill(0, vectors.read_begin);
+  fill(vectors.read_end, vectors.count);
 }
 
 // The scale as the caller gave it, where there is a bias and in gradients.

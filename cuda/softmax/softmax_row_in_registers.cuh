@@ -54,12 +54,13 @@ __device__ __forceinline__ A result_beside_nan(const SoftmaxParams& params, cons
 }
 
 // Writes columns first, first + step, ... before `end` of such a row.
-template <class T, class Out, SoftmaxMask kMask>
+template <class T, SoftmaxMask kMask, bool kConverts = false>
 __device__ __forceinline__ void store_nan_columns(const SoftmaxParams& params, const SoftmaxRow& row, int first,
                                                   int end, int step) {
+  const RowOutput<T, kConverts> output{params};
 #pragma unroll 1
   for (int column = first; column < end; column += step)
-    store_element<Out>(row.out, column, result_beside_nan<ComputeType<T>, kMask>(params, row, column));
+    output.store_column(row.out, column, result_beside_nan<ComputeType<T>, kMask>(params, row, column));
 }
 
 // 16-bit scores stay in registers as they are, half the room of their exponentials, which are computed twice: what a
@@ -98,7 +99,7 @@ constexpr int full_blocks(int vectors) {
 // A row belongs to lanes_per_row threads of a block, or of each block of a cluster; a thread owns kVectors vectors of
 // 16 bytes, lanes_per_row apart, and where rows do not start or end on a vector at most one column of those that are
 // left over. It reads x once, into registers, and exchanges one maximum and one sum.
-template <class T, class Out, int kVectors, SoftmaxMask kMask, SoftmaxForm kForm>
+template <class T, int kVectors, SoftmaxMask kMask, SoftmaxForm kForm>
 __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (full_blocks<T, kMask, kForm>(kVectors)))
     softmax_row_in_registers(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
@@ -108,6 +109,7 @@ __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (fu
   constexpr bool has_bias = kMask == SoftmaxMask::bias;
   constexpr bool recomputes = recomputes_exponentials<T, kMask, kForm, kVectors>;
   constexpr bool is_whole = has_whole_rows<kForm>;
+  const RowOutput<T, !is_whole && std::is_same_v<T, float>> output{params};
   const RowTeam team = row_team(params);
   const ExchangeBuffer<T> buffer = exchange_buffer<T>();
   begin_exchange(buffer, team);
@@ -116,7 +118,7 @@ __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (fu
   const SoftmaxRow row = locate_row<kMask, false, kForm>(params, linear);
   const RowVectors vectors = row_vectors<T, kForm>(params, row);
   const unsigned char* const x_vectors = row.x + vectors.head * static_cast<int>(sizeof(T));
-  unsigned char* const out_vectors = row.out + vectors.head * static_cast<int>(sizeof(Out));
+  unsigned char* const out_vectors = row.out + vectors.head * output.column_bytes();
   OwnVectors own;
   if constexpr (is_whole) {
     const int part = team.rank * params.block_vectors, part_end = part + params.block_vectors;
@@ -168,10 +170,9 @@ __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (fu
     }
   }
   if (!is_whole && params.has_interval)
-    fill_unread<Out, width>(params, out_vectors, vectors, own, team.rank, lane,
-                            params.log_softmax ? negative_infinity<A>() : A{0});
+    fill_unread(output, out_vectors, vectors, own, team.rank, lane, params.log_softmax ? negative_infinity<A>() : A{0});
   A extra = negative_infinity<A>();
-  const int extra_column = kForm == SoftmaxForm::any ? leftover_column<T>(params, row, vectors, team.rank, lane) : -1;
+  const int extra_column = !is_whole ? leftover_column<T>(params, row, vectors, team.rank, lane) : -1;
   if (extra_column >= 0 && is_kept<kMask>(row, extra_column)) extra = load_score<T, kMask>(params, row, extra_column);
 
   // Masks, and the largest score. Without a bias a score is x, and its scale waits for the exponential.
@@ -249,7 +250,7 @@ __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (fu
   const A extra_exponent = to_exponent(extra);
   const A extra_value = exponential<T>(extra_exponent);
   ThreadSum<T> sum;
-  if constexpr (kForm == SoftmaxForm::any) sum.take_one(extra_value);
+  if constexpr (!is_whole) sum.take_one(extra_value);
   const auto take_exponentials = [&](auto kind) {
     [[maybe_unused]] constexpr bool keeps_exponents = decltype(kind)::value;
 #pragma unroll
@@ -285,8 +286,8 @@ __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (fu
 
   const RowPart<T> total = combine_row<T, kMask>(buffer, team, part, scale);
   if (total.sum != total.sum)
-    return store_nan_columns<T, Out, kMask>(params, row, team.rank * params.lanes_per_row + lane, row.columns,
-                                            params.lanes_per_row * team.blocks);
+    return store_nan_columns<T, kMask, !is_whole && std::is_same_v<T, float>>(
+        params, row, team.rank * params.lanes_per_row + lane, row.columns, params.lanes_per_row * team.blocks);
   // y = value * factor + term
   A factor = static_cast<A>(natural_per_base<T>), term = 0;
   // A warp that keeps nothing has values of 0, or -infinity, that no factor may turn into NaN.
@@ -297,7 +298,7 @@ __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (fu
   } else {
     factor = total.sum > E{0} ? quotient_of(recomputes ? A{1} : exponential<T>(to_row), total.sum) : A{0};
   }
-  constexpr int out_bytes = width * static_cast<int>(sizeof(Out));
+  const int out_bytes = output.vector_bytes_out();
   unsigned char* const out = out_vectors + static_cast<int64_t>(own.first) * out_bytes;
   if (is_whole && row.columns == 0) return;
   const auto store = [&](auto kind) {
@@ -319,12 +320,12 @@ __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (fu
           y[j] = values[i * width + j] * factor + term;
         }
       }
-      store_values<Out>(out + i * own.step * out_bytes, y);
+      output.store_vector(out + i * own.step * out_bytes, y);
     }
     if (extra_column >= 0) {
       const A z = recomputes ? to_row_exponent(extra) : extra_exponent;
       const A value = params.log_softmax ? z : recomputes ? exponential<T>(z) : extra_value;
-      store_element<Out>(row.out, extra_column, value * factor + term);
+      output.store_column(row.out, extra_column, value * factor + term);
     }
   };
   if (recomputes && params.log_softmax)

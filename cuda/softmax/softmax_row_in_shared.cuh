@@ -80,8 +80,8 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
     async_copy_commit();
   }
   if (params.has_interval)
-    fill_unread<T, width>(params, out_vectors, vectors, own, team.rank, lane,
-                          params.log_softmax ? negative_infinity<A>() : A{0});
+    fill_unread(RowOutput<T>{params}, out_vectors, vectors, own, team.rank, lane,
+                params.log_softmax ? negative_infinity<A>() : A{0});
   A extra = negative_infinity<A>();
   const int extra_column = leftover_column<T>(params, row, vectors, team.rank, lane);
   if (extra_column >= 0 && is_kept<kMask>(row, extra_column)) extra = load_score<T, kMask>(params, row, extra_column);
@@ -199,7 +199,7 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
   const RowPart<T> part = {running.max, sum_over_lanes(running.sum, 32)};
   const RowPart<T> total = combine_row<T, kMask>(buffer, team, part, running.scale);
   if (total.sum != total.sum)
-    return store_nan_columns<T, T, kMask>(params, row, team.rank * threads + lane, row.columns, threads * team.blocks);
+    return store_nan_columns<T, kMask>(params, row, team.rank * threads + lane, row.columns, threads * team.blocks);
   running.max = total.max;
   const ScoreScale<T, kMask> to_row_exponent = running.to_exponent();
   const ResultFactors<T> result(params.log_softmax, total.sum);

@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(128) softmax_rows_in_lanes(const __grid_consta
     for (int j = 0; j < width; ++j) values[i * width + j] = vector_values[j];
   }
   const auto sum = scores_to_results<T>(params, max_over_lanes(largest.largest(), kLanes), kLanes, values);
-  if (sum != sum) return store_nan_columns<T, T, SoftmaxMask::none>(params, row, lane, row.columns, kLanes);
+  if (sum != sum) return store_nan_columns<T, SoftmaxMask::none>(params, row, lane, row.columns, kLanes);
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
     if (column_of(i) >= row.columns) continue;

@@ -284,10 +284,10 @@ __global__ void __launch_bounds__(max_register_lanes)
   if (total.sum != total.sum) {
     const int step = slice.threads * slice.slices, first = slice.slice * slice.threads + slice.thread;
     const int slots_end = slice.column_of(slice.slot_vectors());
-    store_nan_columns<T, T, kMask>(params, row, first, slice.vectors.head, step);
-    store_nan_columns<T, T, kMask>(params, row, slots_end + first, row.columns, step);
+    store_nan_columns<T, kMask>(params, row, first, slice.vectors.head, step);
+    store_nan_columns<T, kMask>(params, row, slots_end + first, row.columns, step);
     if (slice.is_last(buffer, arrival))
-      store_nan_columns<T, T, kMask>(params, row, slice.vectors.head + slice.thread, slots_end, slice.threads);
+      store_nan_columns<T, kMask>(params, row, slice.vectors.head + slice.thread, slots_end, slice.threads);
     return;
   }
   running.max = total.max;
