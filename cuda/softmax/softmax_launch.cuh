@@ -93,46 +93,38 @@ Status launch_in_turn(const SoftmaxPlan& plan, flowk_stream stream) {
   return launch(kernel, config, stream, plan.params);
 }
 
-// Calls `run` with a number from kFirst to kLast as a constant.
-template <int kFirst, int kLast, class Run>
-Status with_constant(int n, const SoftmaxPlan& plan, Run run) {
-  if (n == kFirst) return run(std::integral_constant<int, kFirst>());
-  if constexpr (kFirst < kLast) return with_constant<kFirst + 1, kLast>(n, plan, run);
-  return no_such_kernel(plan);
+template <class Rows>
+Status launch_staged(const SoftmaxPlan& plan, flowk_stream stream) {
+  return launch(staged_rows<Rows>, plan.launch, stream, plan.params);
 }
 
-template <class T, SoftmaxMask kMask>
-Status launch_in_span(const SoftmaxPlan& plan, flowk_stream stream) {
-  const int n = plan.vectors_per_thread;
-  if (plan.unit_columns == 1)
-    return with_constant<1, max_span_elements>(n, plan, [&](auto columns) {
-      return launch(softmax_rows_by_elements<T, decltype(columns)::value, kMask>, plan.launch, stream, plan.params);
-    });
-  return with_constant<min_span_units, max_span_units>(n, plan, [&](auto units) {
-    return launch(softmax_rows_by_units<T, decltype(units)::value, kMask>, plan.launch, stream, plan.params);
-  });
-}
-
+// Kernels by their most columns or units: each takes all numbers from one more than the next smaller kernel's on.
 template <class T>
-Status launch_backward_in_span(const SoftmaxPlan& plan, flowk_stream stream) {
+Status launch_staged_rows(const SoftmaxPlan& plan, flowk_stream stream) {
   const int n = plan.vectors_per_thread;
-  if (plan.unit_columns == 1)
-    return with_constant<1, max_span_elements>(n, plan, [&](auto columns) {
-      return launch(softmax_backward_by_elements<T, decltype(columns)::value>, plan.launch, stream, plan.params);
-    });
-  return with_constant<min_span_units, max_span_units>(n, plan, [&](auto units) {
-    return launch(softmax_backward_by_units<T, decltype(units)::value>, plan.launch, stream, plan.params);
-  });
-}
-
-template <class T>
-Status launch_in_lanes(const SoftmaxPlan& plan, flowk_stream stream) {
-  return with_constant<0, 5>(std::countr_zero(static_cast<unsigned>(plan.params.lanes_per_row)), plan, [&](auto shift) {
-    return with_constant<1, max_lane_vectors>(plan.vectors_per_thread, plan, [&](auto vectors) {
-      constexpr int lanes = 1 << decltype(shift)::value;
-      return launch(softmax_rows_in_lanes<T, lanes, decltype(vectors)::value>, plan.launch, stream, plan.params);
-    });
-  });
+  if (plan.backward) {
+    if (plan.unit_columns == 1)
+      return n <= 8 ? launch_staged<GradientColumns<T, 8, 1>>(plan, stream)
+                    : launch_staged<GradientColumns<T, 20, 9>>(plan, stream);
+    return n <= 5 ? launch_staged<GradientUnits<T, 5, 3>>(plan, stream)
+                  : launch_staged<GradientUnits<T, 10, 6>>(plan, stream);
+  }
+  if (plan.mask != SoftmaxMask::none) {
+    if (plan.unit_columns == 1)
+      return n <= 8 ? launch_staged<SoftmaxColumns<T, 8, 1, true>>(plan, stream)
+                    : launch_staged<SoftmaxColumns<T, 20, 9, true>>(plan, stream);
+    return n <= 6 ? launch_staged<SoftmaxUnits<T, 6, 3, true>>(plan, stream)
+                  : launch_staged<SoftmaxUnits<T, 10, 7, true>>(plan, stream);
+  }
+  if (plan.unit_columns == 1) {
+    if (n <= 2) return launch_staged<SoftmaxColumns<T, 2, 1, false>>(plan, stream);
+    if (n <= 4) return launch_staged<SoftmaxColumns<T, 4, 3, false>>(plan, stream);
+    if (n <= 8) return launch_staged<SoftmaxColumns<T, 8, 5, false>>(plan, stream);
+    return launch_staged<SoftmaxColumns<T, 20, 9, false>>(plan, stream);
+  }
+  if (n <= 4) return launch_staged<SoftmaxUnits<T, 4, 3, false>>(plan, stream);
+  if (n <= 7) return launch_staged<SoftmaxUnits<T, 7, 5, false>>(plan, stream);
+  return launch_staged<SoftmaxUnits<T, 10, 8, false>>(plan, stream);
 }
 
 template <class T, SoftmaxMask kMask>
@@ -156,7 +148,7 @@ Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
       if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::none) return launch_in_turn<SoftmaxTurn<T, 4>>(plan, stream);
       break;
     case SoftmaxKernel::staged_rows:
-      if constexpr (sizeof(T) < 8) return launch_in_span<T, kMask>(plan, stream);
+      if constexpr (sizeof(T) < 8) return launch_staged_rows<T>(plan, stream);
       break;
     case SoftmaxKernel::rows_by_vectors:
       if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::none) {
@@ -169,7 +161,9 @@ Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
       }
       break;
     case SoftmaxKernel::rows_in_lanes:
-      if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::none) return launch_in_lanes<T>(plan, stream);
+      if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::none)
+        return plan.vectors_per_thread <= 2 ? launch(softmax_rows_in_lanes<T, 2>, plan.launch, stream, plan.params)
+                                            : launch(softmax_rows_in_lanes<T, 4>, plan.launch, stream, plan.params);
       break;
     case SoftmaxKernel::two_pass_row: return launch(softmax_two_pass_row<T, kMask>, plan.launch, stream, plan.params);
     default: break;
@@ -182,8 +176,7 @@ Status launch_backward(const SoftmaxPlan& plan, flowk_stream stream) {
   switch (plan.kernel) {
     case SoftmaxKernel::row_in_registers: return launch_backward_in_registers<T>(plan, stream);
     case SoftmaxKernel::row_in_shared:
-      if constexpr (sizeof(T) < 8)
-        return launch(softmax_backward_in_shared<T>, plan.launch, stream, plan.params);
+      if constexpr (sizeof(T) < 8) return launch(softmax_backward_in_shared<T>, plan.launch, stream, plan.params);
       break;
     case SoftmaxKernel::split_row:
       if constexpr (sizeof(T) < 8)
@@ -194,7 +187,7 @@ Status launch_backward(const SoftmaxPlan& plan, flowk_stream stream) {
       if constexpr (sizeof(T) < 8) return launch_in_turn<SoftmaxBackwardTurn<T, 2>>(plan, stream);
       break;
     case SoftmaxKernel::staged_rows:
-      if constexpr (sizeof(T) < 8) return launch_backward_in_span<T>(plan, stream);
+      if constexpr (sizeof(T) < 8) return launch_staged_rows<T>(plan, stream);
       break;
     case SoftmaxKernel::rows_by_vectors:
       if constexpr (sizeof(T) < 8) {

@@ -23,11 +23,12 @@ __device__ __forceinline__ float power_of_2_of(float exponent) {
 }
 
 // Makes a thread's scores of a row, scaled already where there is a bias, its results; `lanes` threads share the row,
-// and `largest` is its largest score. Returns the row's sum of exponentials.
-template <class T, SoftmaxMask kMask = SoftmaxMask::none, int kCount>
-__device__ __forceinline__ RowValue<T> scores_to_results(const SoftmaxParams& params, float largest, int lanes,
-                                                         float (&values)[kCount]) {
-  constexpr int step = kCount % 4 == 0 ? 4 : 1;
+// and `largest` is its largest score. Values are taken kStep at a time, and end where has(i) is false. Returns the
+// row's sum of exponentials.
+template <class T, int kStep, class Has, int kCount>
+__device__ __forceinline__ RowValue<T> scores_to_results(const SoftmaxParams& params, bool has_bias, float largest,
+                                                         int lanes, Has has, float (&values)[kCount]) {
+  static_assert(kCount % kStep == 0);
   ThreadSum<T> thread_sum;
   // Exponents are score * scale - shift in one instruction. What rounding the shift costs is the same in a whole row,
   // and no result shows it, while it is small; else the largest score is taken off first.
@@ -36,19 +37,23 @@ __device__ __forceinline__ RowValue<T> scores_to_results(const SoftmaxParams& pa
     float shift = reference * scale;
     if (!(fabsf(shift) < 0x1p20f)) {
 #pragma unroll
-      for (int i = 0; i < kCount; ++i) values[i] -= reference;
+      for (int i = 0; i < kCount; ++i) {
+        if (!has(i)) break;
+        values[i] -= reference;
+      }
       shift = 0;
     }
 #pragma unroll
-    for (int i = 0; i < kCount; i += step) {
-      float p[step];
+    for (int i = 0; i < kCount; i += kStep) {
+      if (!has(i)) break;
+      float p[kStep];
 #pragma unroll
-      for (int j = 0; j < step; ++j) {
+      for (int j = 0; j < kStep; ++j) {
         const float z = fmaf(values[i + j], scale, -shift);
         p[j] = power_of(z);
         values[i + j] = decltype(keeps_exponents)::value ? z : p[j];
       }
-      if constexpr (step > 1)
+      if constexpr (kStep > 1)
         thread_sum.take(p);
       else
         thread_sum.take_one(p[0]);
@@ -59,12 +64,14 @@ __device__ __forceinline__ RowValue<T> scores_to_results(const SoftmaxParams& pa
   ResultFactors<T> result;
   if (params.log_softmax) {
     // In the natural base in float32: a result is the exponent itself.
-    sum = raise(exponent_scale<T, kMask>(params), [](float z) { return exponential<T>(z); }, std::true_type{});
+    const float scale =
+        has_bias ? static_cast<float>(base_per_natural<T>) : exponent_scale<T, SoftmaxMask::none>(params);
+    sum = raise(scale, [](float z) { return exponential<T>(z); }, std::true_type{});
     result = {true, sum};
   } else {
     constexpr float log2_e = static_cast<float>(base_per_natural<Float16>);
     sum = raise(
-        kMask == SoftmaxMask::bias ? log2_e : params.scale32_base_2,
+        has_bias ? log2_e : params.scale32_base_2,
         [](float z) {
           if constexpr (sizeof(T) == 2)
             return exponential<Float16>(z);
@@ -75,7 +82,10 @@ __device__ __forceinline__ RowValue<T> scores_to_results(const SoftmaxParams& pa
     result = {false, sum};
   }
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) values[i] = values[i] * result.factor + result.term;
+  for (int i = 0; i < kCount; ++i) {
+    if (!has(i)) break;
+    values[i] = values[i] * result.factor + result.term;
+  }
   return sum;
 }
 

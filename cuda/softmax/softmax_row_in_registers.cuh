@@ -286,8 +286,9 @@ __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (fu
 
   const RowPart<T> total = combine_row<T, kMask>(buffer, team, part, scale);
   if (total.sum != total.sum)
-    return store_nan_columns<T, kMask, !is_whole && std::is_same_v<T, float>>(
-        params, row, team.rank * params.lanes_per_row + lane, row.columns, params.lanes_per_row * team.blocks);
+    return store_nan_columns < T, kMask, !is_whole && std::is_same_v < T,
+           float >>
+               (params, row, team.rank * params.lanes_per_row + lane, row.columns, params.lanes_per_row * team.blocks);
   // y = value * factor + term
   A factor = static_cast<A>(natural_per_base<T>), term = 0;
   // A warp that keeps nothing has values of 0, or -infinity, that no factor may turn into NaN.

@@ -336,8 +336,9 @@ bool shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, co
     }
     case SoftmaxKernel::row_in_shared:
       if (shape.vectors_per_thread != 4 && shape.vectors_per_thread != held_vectors(request, problem, 8)) return false;
-      return request.in_dtype == request.out_dtype && problem.in_bytes <= 4 && problem.vectors_agree && mask_of(request) != SoftmaxMask::bias &&
-             lanes == shape.block_threads && lanes >= warp_lanes && lanes <= max_register_lanes &&
+      return request.in_dtype == request.out_dtype && problem.in_bytes <= 4 && problem.vectors_agree &&
+             mask_of(request) != SoftmaxMask::bias && lanes == shape.block_threads && lanes >= warp_lanes &&
+             lanes <= max_register_lanes &&
              shared_row_offset(problem, shape) + shared_row_bytes(request, problem, shape) <=
                  device.shared_bytes_per_block;
     case SoftmaxKernel::split_row: return slices_fit(request, problem, shape);

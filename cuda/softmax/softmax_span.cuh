@@ -57,15 +57,14 @@ struct SpanCopies {
   __device__ __forceinline__ void start_beside(Load load) const {
     start_by(blockDim.x > 32 ? 32 : 0, beside, load);
   }
-  template <bool kBeside>
-  __device__ __forceinline__ void wait() const {
+  __device__ __forceinline__ void wait([[maybe_unused]] bool has_beside) const {
     wait_on_dependent_grids();
 #if FLOWK_HAS_BULK_COPY
     __syncthreads();
 #endif
     first.wait();
 #if FLOWK_HAS_BULK_COPY
-    if constexpr (kBeside) beside.wait();
+    if (has_beside) beside.wait();
 #endif
   }
 

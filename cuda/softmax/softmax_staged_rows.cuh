@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Softmax and its gradient of short rows, wherever they start and end: a span of whole rows goes through shared memory,
-// in 16-byte vectors on the way in and out, and in units of 4 columns, or by single ones, in between.
+// Softmax and its gradient of short rows that start and end anywhere: a block copies a segment of whole rows to shared
+// memory by 16-byte vectors, computes the results in place by columns or by units of 4 columns, and copies them out.
 #pragma once
 
 #include "softmax/softmax_backward_in_registers.cuh"
@@ -10,276 +10,325 @@
 
 namespace flowk::softmax {
 
-// A row of the grid by its place in its block, one that exists where there is no such row.
+constexpr int staged_threads = 128;
+
+// The number of the row at `row_in_block`; of the block's first row where there is no such row.
 __device__ __forceinline__ uint32_t existing_row(const SoftmaxParams& params, const RowSpan& span, int row_in_block) {
   const int row = row_in_block < span.num_rows ? row_in_block : 0;
   return blockIdx.x * static_cast<uint32_t>(params.rows_per_block) + static_cast<uint32_t>(row);
 }
 
-// y(row, j) = exp(z(row, j) - max) / sum over kept i of exp(z(row, i) - max), z = scale * x + bias; x, y and bias are
-// (rows, columns), each one contiguous run of memory. All columns are read, kept or not.
-//
-// A block owns rows_per_block neighbouring rows, lanes_per_row threads each; a thread owns kUnits units of a row or one
-// less, and puts results back where it found x.
-template <class T, int kUnits, SoftmaxMask kMask>
-__global__ void __launch_bounds__(128) softmax_rows_by_units(const __grid_constant__ SoftmaxParams params) {
-  launch_dependent_grids();
-  constexpr bool has_bias = kMask == SoftmaxMask::bias;
-  unsigned char* const memory = &shared<unsigned char>();
-  const RowSpan span = row_span<T>(params);
-  const int row_in_block = static_cast<int>(threadIdx.x) >> params.rows_shift;
-  const int lane = static_cast<int>(threadIdx.x) & (params.lanes_per_row - 1);
-  unsigned char* const side = memory + params.side_offset_bytes;  // masks or biases
-  const SpanCopies copies(params, memory);
-  copies.start([&](const CopyTeam& team, const BulkCopies& own) {
-    load_span<T>(span, team, own, params.x, memory);
-    if constexpr (has_bias) load_span<T>(span, team, own, params.side, side);
-  });
-  if constexpr (kMask == SoftmaxMask::dense)
-    copies.start_beside(
-        [&](const CopyTeam& team, const BulkCopies& own) { load_mask_runs(params, span, team, own, side); });
-  const UnitWindow<T, kUnits> window(params, span, row_in_block, lane);
-  const int first_column = lane * unit_columns - window.phase;
-  SoftmaxRow row;
-  if (params.has_interval) {
-    row.columns = params.columns;
-    const IntervalPlace place = interval_place(params, existing_row(params, span, row_in_block));
-    wait_on_dependent_grids();
-    find_interval(params, place.length_offset, place.number, &row);
-  }
-  copies.wait<kMask == SoftmaxMask::dense>();
-
-  const auto load_units = [&](const unsigned char* from, uint32_t unkept, Unit<T>(&units)[kUnits]) {
-#pragma unroll
-    for (int i = 0; i < kUnits; ++i) units[i] = window.has(i) ? Unit<T>::load(from + window.at(i)) : Unit<T>::of(0u);
-    if (!has_bias && params.negates_x) {
-#pragma unroll
-      for (int i = 0; i < kUnits; ++i)
-#pragma unroll
-        for (int j = 0; j < unit_words<T>; ++j) units[i].words[j] ^= sizeof(T) == 2 ? 0x80008000u : 0x80000000u;
-    }
-    window.clear_others(params, units, unkept);
-    if (params.has_interval) window.clear_unkept(params, row, first_column, units, unkept);
-  };
-  Unit<T> units[kUnits];
-  load_units(memory, has_bias ? 0u : infinity_word<T>, units);
-  [[maybe_unused]] const unsigned char* own_mask = nullptr;
-  if constexpr (kMask == SoftmaxMask::dense) {
-    own_mask = mask_of_row(params, side, row_in_block) + first_column;
-    const int first_byte = static_cast<int>(reinterpret_cast<uintptr_t>(own_mask)) & 3;
-    const uint32_t* const words = reinterpret_cast<const uint32_t*>(own_mask - first_byte);
-#pragma unroll
-    for (int i = 0; i < kUnits; ++i)
-      if (window.has(i)) mask_unit<T>(&units[i], words + i * params.lanes_per_row, first_byte);
-  }
-  float values[kUnits * unit_columns], largest = negative_infinity<float>();
-#pragma unroll
-  for (int i = 0; i < kUnits; ++i) units[i].widen(values + i * unit_columns);
-  if constexpr (has_bias) {
-    load_units(side, infinity_word<T>, units);
-    const float scale = signed_scale<float>(params);
-#pragma unroll
-    for (int i = 0; i < kUnits; ++i) {
-      float bias[unit_columns];
-      units[i].widen(bias);
-#pragma unroll
-      for (int j = 0; j < unit_columns; ++j) {
-        float& value = values[i * unit_columns + j];
-        value = scale * value + bias[j];
-        largest = larger_of(largest, value);
-      }
-    }
-  } else {
-    VectorMax<T> largest_x;
-#pragma unroll
-    for (int i = 0; i < kUnits; ++i)
-#pragma unroll
-      for (int j = 0; j < unit_words<T>; ++j) largest_x.take_word(units[i].words[j]);
-    largest = largest_x.largest();
-  }
-  const auto sum =
-      scores_to_results<T, kMask>(params, max_over_lanes(largest, params.lanes_per_row), params.lanes_per_row, values);
-#pragma unroll
-  for (int i = 0; i < kUnits; ++i) units[i] = Unit<T>::from(values + i * unit_columns);
-  if (params.has_unit_edges) __syncthreads();
-  window.store(params, units, memory);
-  // A row with a NaN: those of its columns that are not kept are no NaN.
-  if (sum != sum && (kMask == SoftmaxMask::dense || params.has_interval)) {
-    const float masked = params.log_softmax ? negative_infinity<float>() : 0.0f;
-    const int end = (window.num_units - 1) * params.lanes_per_row * unit_columns + window.left;
-#pragma unroll 1
-    for (int i = 0; i < window.num_units; ++i)
-#pragma unroll 1
-      for (int j = i == 0 ? window.before : 0; j < unit_columns; ++j) {
-        const int n = i * params.lanes_per_row * unit_columns + j, column = first_column + n;
-        const bool is_unkept = params.has_interval && (column < row.begin || column >= row.end);
-        if (n < end && (is_unkept || (kMask == SoftmaxMask::dense && own_mask[n] != 0)))
-          store_element<T>(memory + window.at(i), j, masked);
-      }
-  }
-  store_span<T>(params, span, memory);
+__device__ __forceinline__ void find_staged_interval(const SoftmaxParams& params, const RowSpan& span, int row_in_block,
+                                                     SoftmaxRow* row) {
+  const IntervalPlace place = interval_place(params, existing_row(params, span, row_in_block));
+  find_interval(params, place.length_offset, place.number, row);
 }
 
-// dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)), rows and threads as of
-// softmax_rows_by_units; dx takes the place of dy in shared memory.
-template <class T, int kUnits>
-__global__ void __launch_bounds__(128, 6) softmax_backward_by_units(const __grid_constant__ SoftmaxParams params) {
-  launch_dependent_grids();
-  unsigned char* const memory = &shared<unsigned char>();
-  unsigned char* const y_memory = memory + params.side_offset_bytes;
-  const RowSpan span = row_span<T>(params);
-  const int row_in_block = static_cast<int>(threadIdx.x) >> params.rows_shift;
-  const int lane = static_cast<int>(threadIdx.x) & (params.lanes_per_row - 1);
-  const SpanCopies copies(params, memory);
-  copies.start([&](const CopyTeam& team, const BulkCopies& own) {
-    load_span<T>(span, team, own, params.x, memory);
-    load_span<T>(span, team, own, params.side, y_memory);
-  });
-  const UnitWindow<T, kUnits> window(params, span, row_in_block, lane);
-  copies.wait<false>();
-
-  const bool log_softmax = params.log_softmax;
-  Unit<T> dy_units[kUnits], y_units[kUnits];
-#pragma unroll
-  for (int i = 0; i < kUnits; ++i) {
-    dy_units[i] = window.has(i) ? Unit<T>::load(memory + window.at(i)) : Unit<T>::of(0u);
-    y_units[i] = window.has(i) ? Unit<T>::load(y_memory + window.at(i)) : Unit<T>::of(0u);
+// The forward rows' second input: a dense mask or a bias; rows with both have other kernels.
+template <class Input, bool kMasked>
+struct StagedSoftmax {
+  using T = Input;
+  static __device__ __forceinline__ bool has_side(const SoftmaxParams& params) {
+    return kMasked && params.side != nullptr;
   }
-  window.clear_others(params, dy_units, 0u);
-  window.clear_others(params, y_units, log_softmax ? infinity_word<T> : 0u);
-  const auto make_gradients = [&](auto kind) {
-    constexpr bool is_log = decltype(kind)::value;
-    float sums[unit_columns] = {};
-#pragma unroll
-    for (int i = 0; i < kUnits; ++i) {
-      float dy[unit_columns], y[unit_columns];
-      dy_units[i].widen(dy);
-      y_units[i].widen(y);
-#pragma unroll
-      for (int j = 0; j < unit_columns; ++j) sums[j] += backward_term(is_log, dy[j], y[j]);
-    }
-    const float sum = sum_over_lanes((sums[0] + sums[1]) + (sums[2] + sums[3]), params.lanes_per_row);
-    const float scale = signed_scale<float>(params);
-#pragma unroll
-    for (int i = 0; i < kUnits; ++i) {
-      float dy[unit_columns], y[unit_columns];
-      dy_units[i].widen(dy);
-      y_units[i].widen(y);
-#pragma unroll
-      for (int j = 0; j < unit_columns; ++j) dy[j] = backward_gradient(is_log, dy[j], y[j], sum, scale);
-      dy_units[i] = Unit<T>::from(dy);
-    }
-  };
-  if (log_softmax)
-    make_gradients(std::true_type{});
-  else
-    make_gradients(std::false_type{});
-  if (params.has_unit_edges) __syncthreads();
-  window.store(params, dy_units, memory);
-  store_span<T>(params, span, memory);
-}
+  static __device__ __forceinline__ bool has_dense(const SoftmaxParams& params) {
+    return kMasked && params.dense != nullptr;
+  }
+};
 
-// As softmax_rows_by_units, of rows of so few columns that a thread takes a whole one, and several one after the other.
-template <class T, int kColumns, SoftmaxMask kMask>
-__global__ void __launch_bounds__(256) softmax_rows_by_elements(const __grid_constant__ SoftmaxParams params) {
-  launch_dependent_grids();
-  constexpr bool has_bias = kMask == SoftmaxMask::bias;
-  unsigned char* const memory = &shared<unsigned char>();
-  const RowSpan span = row_span<T>(params);
-  const int num_threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
-  unsigned char* const side = memory + params.side_offset_bytes;  // masks or biases
-  const SpanCopies copies(params, memory);
-  copies.start([&](const CopyTeam& team, const BulkCopies& own) {
-    load_span<T>(span, team, own, params.x, memory);
-    if constexpr (has_bias) load_span<T>(span, team, own, params.side, side);
-  });
-  if constexpr (kMask == SoftmaxMask::dense)
-    copies.start_beside(
-        [&](const CopyTeam& team, const BulkCopies& own) { load_mask_runs(params, span, team, own, side); });
-  copies.wait<kMask == SoftmaxMask::dense>();
-  const float scale = signed_scale<float>(params);
-  // Two loops: rows of one or two columns would spend a third of their time to ask.
-  const auto take_rows = [&](auto kind) {
-    constexpr bool has_interval = decltype(kind)::value;
+// The gradient's second input: y.
+template <class Input>
+struct StagedGradient {
+  using T = Input;
+  static __device__ __forceinline__ bool has_side(const SoftmaxParams&) { return true; }
+  static __device__ __forceinline__ bool has_dense(const SoftmaxParams&) { return false; }
+};
+
+// One thread per row of kLeast to kMost columns, several rows one after the other.
+template <class T, int kMost, int kLeast, bool kMasked>
+struct SoftmaxColumns : StagedSoftmax<T, kMasked> {
+  static constexpr int resident_blocks = kMost > 16 ? 8 : 0;
+
+  static __device__ __forceinline__ void work(const SoftmaxParams& params, const RowSpan& span,
+                                              const SpanCopies& copies, unsigned char* memory) {
+    copies.wait(SoftmaxColumns::has_dense(params));
+    const unsigned char* const side = memory + params.side_offset_bytes;
+    const bool has_bias = SoftmaxColumns::has_side(params), has_dense = SoftmaxColumns::has_dense(params);
+    const int columns = params.columns;
+    const float scale = signed_scale<float>(params);
+    const auto has = [&](int j) { return j < kLeast || j < columns; };
+    const auto take_rows = [&](const bool has_interval) {
 #pragma unroll 1
-    for (int row_in_block = thread; row_in_block < span.num_rows; row_in_block += num_threads) {
-      T* const elements = reinterpret_cast<T*>(memory + span.shift) + row_in_block * kColumns;
-      [[maybe_unused]] const T* const bias = reinterpret_cast<const T*>(side + span.shift) + row_in_block * kColumns;
-      [[maybe_unused]] const unsigned char* mask = nullptr;
-      if constexpr (kMask == SoftmaxMask::dense) mask = mask_of_row(params, side, row_in_block);
-      SoftmaxRow row;
+      for (int n = static_cast<int>(threadIdx.x); n < span.num_rows; n += static_cast<int>(blockDim.x)) {
+        T* const elements = reinterpret_cast<T*>(memory + span.shift) + n * columns;
+        SoftmaxRow row;
+        row.columns = columns;
+        if (has_interval) find_staged_interval(params, span, n, &row);
+        const unsigned char* const mask = has_dense ? mask_of_row(params, side, n) : nullptr;
+        float values[kMost], largest = negative_infinity<float>();
+        const auto mask_value = [&](int j, float masked) {
+          if (has_interval && (j < row.begin || j >= row.end)) values[j] = masked;
+          if (has_dense && mask[j] != 0) values[j] = masked;
+        };
+        if (has_bias) {
+          const T* const bias = reinterpret_cast<const T*>(side + span.shift) + n * columns;
+#pragma unroll
+          for (int j = 0; j < kMost; ++j) {
+            if (!has(j)) break;
+            values[j] = scale * widen(elements[j]) + widen(bias[j]);
+          }
+        } else {
+#pragma unroll
+          for (int j = 0; j < kMost; ++j) {
+            if (!has(j)) break;
+            const float x = widen(elements[j]);
+            values[j] = params.negates_x ? -x : x;
+          }
+        }
+#pragma unroll
+        for (int j = 0; j < kMost; ++j) {
+          if (!has(j)) break;
+          mask_value(j, negative_infinity<float>());
+          largest = larger_of(largest, values[j]);
+        }
+        const auto sum = scores_to_results<T, 1>(params, has_bias, largest, 1, has, values);
+        if (sum != sum && (has_interval || has_dense)) {
+          const float masked = params.log_softmax ? negative_infinity<float>() : 0.0f;
+#pragma unroll
+          for (int j = 0; j < kMost; ++j) {
+            if (!has(j)) break;
+            mask_value(j, masked);
+          }
+        }
+#pragma unroll
+        for (int j = 0; j < kMost; ++j) {
+          if (!has(j)) break;
+          elements[j] = convert<T>(values[j]);
+        }
+      }
+    };
+    // Two loops: rows of one or two columns would spend a third of their time on the question.
+    if (kMasked || params.has_interval)
+      take_rows(params.has_interval);
+    else
+      take_rows(false);
+  }
+};
+
+template <class T, int kMost, int kLeast>
+struct GradientColumns : StagedGradient<T> {
+  static constexpr int resident_blocks = 0;
+
+  static __device__ __forceinline__ void work(const SoftmaxParams& params, const RowSpan& span,
+                                              const SpanCopies& copies, unsigned char* memory) {
+    copies.wait(false);
+    const int columns = params.columns;
+    const bool log_softmax = params.log_softmax;
+    const float scale = signed_scale<float>(params);
+    const auto has = [&](int j) { return j < kLeast || j < columns; };
+#pragma unroll 1
+    for (int n = static_cast<int>(threadIdx.x); n < span.num_rows; n += static_cast<int>(blockDim.x)) {
+      T* const dy_elements = reinterpret_cast<T*>(memory + span.shift) + n * columns;
+      const T* const y_elements =
+          reinterpret_cast<const T*>(memory + params.side_offset_bytes + span.shift) + n * columns;
+      float dy[kMost], y[kMost], sum = 0;
+#pragma unroll
+      for (int j = 0; j < kMost; ++j) {
+        if (!has(j)) break;
+        dy[j] = widen(dy_elements[j]);
+        y[j] = widen(y_elements[j]);
+        sum += backward_term(log_softmax, dy[j], y[j]);
+      }
+#pragma unroll
+      for (int j = 0; j < kMost; ++j) {
+        if (!has(j)) break;
+        dy_elements[j] = convert<T>(backward_gradient(log_softmax, dy[j], y[j], sum, scale));
+      }
+    }
+  }
+};
+
+// lanes_per_row threads per row, each with kLeast to kMost units or one less.
+template <class T, int kMost, int kLeast, bool kMasked>
+struct SoftmaxUnits : StagedSoftmax<T, kMasked> {
+  using Window = UnitWindow<T, kMost, kLeast>;
+  // Registers: 64, for 10 units 72, with a mask too 80 of float32.
+  static constexpr int resident_blocks = kMost > 8 ? (sizeof(T) == 2 ? 8 - kMasked : 7 - kMasked) : kMasked ? 8 : 0;
+
+  static __device__ __forceinline__ void work(const SoftmaxParams& params, const RowSpan& span,
+                                              const SpanCopies& copies, unsigned char* memory) {
+    const bool has_bias = SoftmaxUnits::has_side(params), has_dense = SoftmaxUnits::has_dense(params);
+    const int row_in_block = static_cast<int>(threadIdx.x) >> params.rows_shift;
+    const int lane = static_cast<int>(threadIdx.x) & (params.lanes_per_row - 1);
+    const unsigned char* const side = memory + params.side_offset_bytes;
+    const Window window(params, span, row_in_block, lane);
+    const int first_column = lane * unit_columns - window.phase;
+    SoftmaxRow row;
+    if (params.has_interval) {
       row.columns = params.columns;
-      if constexpr (has_interval) {
-        const IntervalPlace place = interval_place(params, existing_row(params, span, row_in_block));
-        find_interval(params, place.length_offset, place.number, &row);
-      }
-      float values[kColumns], largest = negative_infinity<float>();
-      const auto mask_values = [&](float masked) {
-        if constexpr (has_interval) {
-#pragma unroll
-          for (int j = 0; j < kColumns; ++j)
-            if (j < row.begin || j >= row.end) values[j] = masked;
-        }
-        if constexpr (kMask == SoftmaxMask::dense) {
-#pragma unroll
-          for (int j = 0; j < kColumns; ++j)
-            if (mask[j] != 0) values[j] = masked;
-        }
-      };
-#pragma unroll
-      for (int j = 0; j < kColumns; ++j) {
-        const float x = widen(elements[j]);
-        if constexpr (has_bias)
-          values[j] = scale * x + widen(bias[j]);
-        else
-          values[j] = params.negates_x ? -x : x;
-      }
-      mask_values(negative_infinity<float>());
-#pragma unroll
-      for (int j = 0; j < kColumns; ++j) largest = larger_of(largest, values[j]);
-      const auto sum = scores_to_results<T, kMask>(params, largest, 1, values);
-      if (sum != sum) mask_values(params.log_softmax ? negative_infinity<float>() : 0.0f);
-#pragma unroll
-      for (int j = 0; j < kColumns; ++j) elements[j] = convert<T>(values[j]);
+      wait_on_dependent_grids();
+      find_staged_interval(params, span, row_in_block, &row);
     }
-  };
-  if (params.has_interval)
-    take_rows(std::true_type{});
-  else
-    take_rows(std::false_type{});
-  store_span<T>(params, span, memory);
-}
+    copies.wait(has_dense);
 
-template <class T, int kColumns>
-__global__ void __launch_bounds__(256) softmax_backward_by_elements(const __grid_constant__ SoftmaxParams params) {
+    const auto load_units = [&](const unsigned char* from, uint32_t masked, Unit<T>(&units)[kMost]) {
+      window.load(from, units);
+      if (!has_bias && params.negates_x) {
+#pragma unroll
+        for (int i = 0; i < kMost; ++i) {
+          if (!window.any_has(i)) break;
+#pragma unroll
+          for (int j = 0; j < unit_words<T>; ++j) units[i].words[j] ^= sizeof(T) == 2 ? 0x80008000u : 0x80000000u;
+        }
+      }
+      window.clear_others(params, units, masked);
+      if (params.has_interval) window.clear_outside(params, row, first_column, units, masked);
+    };
+    Unit<T> units[kMost];
+    load_units(memory, has_bias ? 0u : infinity_word<T>, units);
+    const unsigned char* own_mask = nullptr;
+    if (has_dense) {
+      own_mask = mask_of_row(params, side, row_in_block) + first_column;
+      const int first_byte = static_cast<int>(reinterpret_cast<uintptr_t>(own_mask)) & 3;
+      const uint32_t* const words = reinterpret_cast<const uint32_t*>(own_mask - first_byte);
+#pragma unroll
+      for (int i = 0; i < kMost; ++i) {
+        if (!window.any_has(i)) break;
+        if (window.has(i)) mask_unit<T>(&units[i], words + i * params.lanes_per_row, first_byte);
+      }
+    }
+    float values[kMost * unit_columns], largest = negative_infinity<float>();
+#pragma unroll
+    for (int i = 0; i < kMost; ++i) {
+      if (!window.any_has(i)) break;
+      units[i].widen(values + i * unit_columns);
+    }
+    if (has_bias) {
+      load_units(side, infinity_word<T>, units);
+      const float scale = signed_scale<float>(params);
+#pragma unroll
+      for (int i = 0; i < kMost; ++i) {
+        if (!window.any_has(i)) break;
+        float bias[unit_columns];
+        units[i].widen(bias);
+#pragma unroll
+        for (int j = 0; j < unit_columns; ++j) {
+          float& value = values[i * unit_columns + j];
+          value = scale * value + bias[j];
+          largest = larger_of(largest, value);
+        }
+      }
+    } else {
+      VectorMax<T> largest_x;
+#pragma unroll
+      for (int i = 0; i < kMost; ++i) {
+        if (!window.any_has(i)) break;
+#pragma unroll
+        for (int j = 0; j < unit_words<T>; ++j) largest_x.take_word(units[i].words[j]);
+      }
+      largest = largest_x.largest();
+    }
+    const auto sum = scores_to_results<T, unit_columns>(
+        params, has_bias, max_over_lanes(largest, params.lanes_per_row), params.lanes_per_row,
+        [&](int column) { return window.any_has(column / unit_columns); }, values);
+#pragma unroll
+    for (int i = 0; i < kMost; ++i) {
+      if (!window.any_has(i)) break;
+      units[i] = Unit<T>::from(values + i * unit_columns);
+    }
+    if (params.has_unit_edges) __syncthreads();
+    window.store(params, units, memory);
+    // The masked columns of a row with a NaN are not NaN.
+    if (sum != sum && (has_dense || params.has_interval)) {
+      const float masked = params.log_softmax ? negative_infinity<float>() : 0.0f;
+      const int end = (window.num_units - 1) * params.lanes_per_row * unit_columns + window.left;
+#pragma unroll 1
+      for (int i = 0; i < window.num_units; ++i)
+#pragma unroll 1
+        for (int j = i == 0 ? window.before : 0; j < unit_columns; ++j) {
+          const int n = i * params.lanes_per_row * unit_columns + j, column = first_column + n;
+          const bool is_outside = params.has_interval && (column < row.begin || column >= row.end);
+          if (n < end && (is_outside || (has_dense && own_mask[n] != 0)))
+            store_element<T>(memory + window.at(i), j, masked);
+        }
+    }
+  }
+};
+
+template <class T, int kMost, int kLeast>
+struct GradientUnits : StagedGradient<T> {
+  using Window = UnitWindow<T, kMost, kLeast>;
+  static constexpr int resident_blocks = 6;
+
+  static __device__ __forceinline__ void work(const SoftmaxParams& params, const RowSpan& span,
+                                              const SpanCopies& copies, unsigned char* memory) {
+    const int row_in_block = static_cast<int>(threadIdx.x) >> params.rows_shift;
+    const int lane = static_cast<int>(threadIdx.x) & (params.lanes_per_row - 1);
+    const Window window(params, span, row_in_block, lane);
+    copies.wait(false);
+    const bool log_softmax = params.log_softmax;
+    Unit<T> dy_units[kMost], y_units[kMost];
+    window.load(memory, dy_units);
+    window.load(memory + params.side_offset_bytes, y_units);
+    window.clear_others(params, dy_units, 0u);
+    window.clear_others(params, y_units, log_softmax ? infinity_word<T> : 0u);
+    const auto make_gradients = [&](auto kind) {
+      constexpr bool is_log = decltype(kind)::value;
+      float sums[unit_columns] = {};
+#pragma unroll
+      for (int i = 0; i < kMost; ++i) {
+        if (!window.any_has(i)) break;
+        float dy[unit_columns], y[unit_columns];
+        dy_units[i].widen(dy);
+        y_units[i].widen(y);
+#pragma unroll
+        for (int j = 0; j < unit_columns; ++j) sums[j] += backward_term(is_log, dy[j], y[j]);
+      }
+      const float sum = sum_over_lanes((sums[0] + sums[1]) + (sums[2] + sums[3]), params.lanes_per_row);
+      const float scale = signed_scale<float>(params);
+#pragma unroll
+      for (int i = 0; i < kMost; ++i) {
+        if (!window.any_has(i)) break;
+        float dy[unit_columns], y[unit_columns];
+        dy_units[i].widen(dy);
+        y_units[i].widen(y);
+#pragma unroll
+        for (int j = 0; j < unit_columns; ++j) dy[j] = backward_gradient(is_log, dy[j], y[j], sum, scale);
+        dy_units[i] = Unit<T>::from(dy);
+      }
+    };
+    if (log_softmax)
+      make_gradients(std::true_type{});
+    else
+      make_gradients(std::false_type{});
+    if (params.has_unit_edges) __syncthreads();
+    window.store(params, dy_units, memory);
+  }
+};
+
+// y(row, j) = exp(z(row, j) - max) / sum over kept i of exp(z(row, i) - max), z = scale * x + bias, or
+// dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)); all operands are
+// (rows, columns), each one contiguous run of memory. All columns are read, masked or not.
+//
+// A block owns rows_per_block neighbouring rows, lanes_per_row threads per row; results take the place of x, or of dy,
+// in shared memory.
+template <class Rows>
+__global__ void __launch_bounds__(staged_threads, Rows::resident_blocks)
+    staged_rows(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
+  using T = typename Rows::T;
   unsigned char* const memory = &shared<unsigned char>();
-  unsigned char* const y_memory = memory + params.side_offset_bytes;
+  unsigned char* const side = memory + params.side_offset_bytes;
   const RowSpan span = row_span<T>(params);
-  const int num_threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
   const SpanCopies copies(params, memory);
   copies.start([&](const CopyTeam& team, const BulkCopies& own) {
     load_span<T>(span, team, own, params.x, memory);
-    load_span<T>(span, team, own, params.side, y_memory);
+    if (Rows::has_side(params)) load_span<T>(span, team, own, params.side, side);
   });
-  copies.wait<false>();
-  const bool log_softmax = params.log_softmax;
-  const float scale = signed_scale<float>(params);
-#pragma unroll 1
-  for (int row = thread; row < span.num_rows; row += num_threads) {
-    T* const dy_elements = reinterpret_cast<T*>(memory + span.shift) + row * kColumns;
-    const T* const y_elements = reinterpret_cast<const T*>(y_memory + span.shift) + row * kColumns;
-    float dy[kColumns], y[kColumns], sum = 0;
-#pragma unroll
-    for (int j = 0; j < kColumns; ++j) {
-      dy[j] = widen(dy_elements[j]);
-      y[j] = widen(y_elements[j]);
-      sum += backward_term(log_softmax, dy[j], y[j]);
-    }
-#pragma unroll
-    for (int j = 0; j < kColumns; ++j)
-      dy_elements[j] = convert<T>(backward_gradient(log_softmax, dy[j], y[j], sum, scale));
-  }
+  if (Rows::has_dense(params))
+    copies.start_beside(
+        [&](const CopyTeam& team, const BulkCopies& own) { load_mask_runs(params, span, team, own, side); });
+  Rows::work(params, span, copies, memory);
   store_span<T>(params, span, memory);
 }
 

@@ -79,8 +79,7 @@ __device__ __forceinline__ void load_scores(const SoftmaxParams& params, const S
 // lanes_per_row threads of a block or of each block of a cluster, each of which keeps a running maximum and the sum of
 // exponentials less it.
 template <class T, SoftmaxMask kMask>
-__global__ void __launch_bounds__(two_pass_threads)
-    softmax_two_pass_row(const __grid_constant__ SoftmaxParams params) {
+__global__ void __launch_bounds__(two_pass_threads) softmax_two_pass_row(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   using E = RowValue<A>;  // as a float32 row: the output may be float32
