@@ -66,22 +66,23 @@ __device__ __forceinline__ float max_over_warp(float value) {
 }
 #endif
 
-template <class A>
+// Over `lanes` neighbouring lanes of a warp, a power of 2 and at most kMost.
+template <int kMost = 32, class A>
 __device__ __forceinline__ A max_over_lanes(A value, int lanes) {
 #if defined(FLOWK_SIMT) || __CUDA_ARCH__ >= 800
-  if constexpr (sizeof(A) == 4)
+  if constexpr (sizeof(A) == 4 && kMost == 32)
     if (lanes == 32) return max_over_warp(value);
 #endif
 #pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2)
+  for (int offset = kMost / 2; offset > 0; offset /= 2)
     if (offset < lanes) value = larger_of(value, __shfl_xor_sync(0xffffffffu, value, offset));
   return value;
 }
 
-template <class A>
+template <int kMost = 32, class A>
 __device__ __forceinline__ A sum_over_lanes(A value, int lanes) {
 #pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2)
+  for (int offset = kMost / 2; offset > 0; offset /= 2)
     if (offset < lanes) value += __shfl_xor_sync(0xffffffffu, value, offset);
   return value;
 }

@@ -151,21 +151,15 @@ Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
       if constexpr (sizeof(T) < 8) return launch_staged_rows<T>(plan, stream);
       break;
     case SoftmaxKernel::rows_by_vectors:
-      if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::none) {
-        switch (plan.params.lanes_per_row) {
-          case 1: return launch(softmax_rows_by_vectors<T, 1, 4>, plan.launch, stream, plan.params);
-          case 2: return launch(softmax_rows_by_vectors<T, 2, 4>, plan.launch, stream, plan.params);
-          case 4: return launch(softmax_rows_by_vectors<T, 4, 4>, plan.launch, stream, plan.params);
-          case 8: return launch(softmax_rows_by_vectors<T, 8, 4>, plan.launch, stream, plan.params);
-        }
-      }
+      if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::none)
+        return launch(softmax_rows_by_vectors<T, 4>, plan.launch, stream, plan.params);
       break;
     case SoftmaxKernel::rows_in_lanes:
       if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::none)
         return plan.vectors_per_thread <= 2 ? launch(softmax_rows_in_lanes<T, 2>, plan.launch, stream, plan.params)
                                             : launch(softmax_rows_in_lanes<T, 4>, plan.launch, stream, plan.params);
       break;
-    case SoftmaxKernel::two_pass_row: return launch(softmax_two_pass_row<T, kMask>, plan.launch, stream, plan.params);
+    case SoftmaxKernel::two_pass_row: return launch(softmax_two_pass_row<T>, plan.launch, stream, plan.params);
     default: break;
   }
   return no_such_kernel(plan);

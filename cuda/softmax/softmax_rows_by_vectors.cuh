@@ -29,14 +29,15 @@ struct ThreadVectors {
 // y(row, j) = exp(scale * (x(row, j) - max)) / sum over i of exp(scale * (x(row, i) - max)); x and y are
 // (rows, columns), each one contiguous run of memory; nothing is masked.
 //
-// kLanes neighbouring threads have a vector of a row each, and of kVectors rows all in all.
-template <class T, int kLanes, int kVectors>
+// `lanes` neighbouring threads have one vector of a row each, and of kVectors rows in all.
+template <class T, int kVectors>
 __global__ void __launch_bounds__(256) softmax_rows_by_vectors(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   using E = RowValue<T>;
   constexpr int width = vector_width<T>;
-  const ThreadVectors<kVectors> vectors(params, kLanes);
+  const int lanes = params.lanes_per_row;
+  const ThreadVectors<kVectors> vectors(params, lanes);
   wait_on_dependent_grids();
   uint4 raw[kVectors];
 #pragma unroll
@@ -50,7 +51,7 @@ __global__ void __launch_bounds__(256) softmax_rows_by_vectors(const __grid_cons
       if (params.negates_x) negate_vector<T>(&raw[i]);
       VectorMax<T> largest_x;
       largest_x.take(raw[i]);
-      const A largest = max_over_lanes(largest_x.largest(), kLanes);
+      const A largest = max_over_lanes<8>(largest_x.largest(), lanes);
       const ScoreScale<T, SoftmaxMask::none> to_exponent(largest == negative_infinity<A>() ? A{0} : largest, scale);
       A y[width], terms[width];
       widen_vector<T>(raw[i], y);
@@ -62,7 +63,7 @@ __global__ void __launch_bounds__(256) softmax_rows_by_vectors(const __grid_cons
       }
       ThreadSum<T> thread_sum;
       thread_sum.take(terms);
-      const E sum = sum_over_lanes(thread_sum.total(), kLanes);
+      const E sum = sum_over_lanes<8>(thread_sum.total(), lanes);
       const ResultFactors<T> result(is_log, sum);
 #pragma unroll
       for (int j = 0; j < width; ++j) y[j] = y[j] * result.factor + result.term;
@@ -77,12 +78,13 @@ __global__ void __launch_bounds__(256) softmax_rows_by_vectors(const __grid_cons
 
 // dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)), rows and threads as of
 // softmax_rows_by_vectors.
-template <class T, int kLanes, int kVectors>
+template <class T, int kVectors>
 __global__ void __launch_bounds__(256) softmax_backward_by_vectors(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   constexpr int width = vector_width<T>;
-  const ThreadVectors<kVectors> vectors(params, kLanes);
+  const int lanes = params.lanes_per_row;
+  const ThreadVectors<kVectors> vectors(params, lanes);
   wait_on_dependent_grids();
   uint4 raw_dy[kVectors], raw_y[kVectors];
 #pragma unroll
@@ -101,7 +103,7 @@ __global__ void __launch_bounds__(256) softmax_backward_by_vectors(const __grid_
       widen_vector<T>(raw_y[i], y);
 #pragma unroll
       for (int j = 0; j < width; ++j) sum += backward_term(is_log, dy[j], y[j]);
-      sum = sum_over_lanes(sum, kLanes);
+      sum = sum_over_lanes<8>(sum, lanes);
 #pragma unroll
       for (int j = 0; j < width; ++j) dy[j] = backward_gradient(is_log, dy[j], y[j], sum, scale);
       if (vectors.has(i)) store_values<T>(params.out + vectors.at(i), dy);
