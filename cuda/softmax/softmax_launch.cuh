@@ -87,10 +87,8 @@ Status launch_in_slices(Kernel* find_parts, Kernel* find_results, const SoftmaxP
 template <class Turn>
 Status launch_in_turn(const SoftmaxPlan& plan, flowk_stream stream) {
   LaunchConfig config = plan.launch;
-  const auto kernel = plan.params.kept_batches < plan.params.turn_batches ? softmax_persistent_rows<Turn, true>
-                                                                          : softmax_persistent_rows<Turn, false>;
-  FLOWK_RETURN_IF_ERROR(limit_to_resident(kernel, &config));
-  return launch(kernel, config, stream, plan.params);
+  FLOWK_RETURN_IF_ERROR(limit_to_resident(softmax_persistent_rows<Turn>, &config));
+  return launch(softmax_persistent_rows<Turn>, config, stream, plan.params);
 }
 
 template <class Rows>

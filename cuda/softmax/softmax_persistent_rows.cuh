@@ -239,10 +239,10 @@ struct SoftmaxBackwardTurn {
 // and sum. A batch is taken a row and `ahead` batches before the one that leaves, so that blocks agree on a row while
 // others leave and come. Every vector has one thread from its load to its store: no barrier stands between them.
 //
-// kReadsTwice: of rows that fill more than the ring, kept_batches stay in it. The others are loaded and taken first,
+// Of rows that fill more than the ring, kept_batches stay in it. The others are loaded and taken first,
 // and loaded again, from L2, behind those that stay. So a row is turn_batches + twice_read batches of the ring, of
 // which all but the last twice_read are taken and all but the first twice_read leave.
-template <class Turn, bool kReadsTwice>
+template <class Turn>
 __global__ void __launch_bounds__(turn_threads, 1)
     softmax_persistent_rows(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
@@ -254,8 +254,9 @@ __global__ void __launch_bounds__(turn_threads, 1)
   const RowTeam team = row_team(params);
   const TurnExchange<T> exchange(team);
   const int lane = static_cast<int>(threadIdx.x);
-  const int batches = params.turn_batches, kept = kReadsTwice ? params.kept_batches : batches;
+  const int batches = params.turn_batches, kept = params.kept_batches;
   const int twice_read = batches - kept, lag = params.ring_batches - kept;
+  const bool reads_twice = twice_read > 0;
   const int ahead = lag > 1 ? 1 : 0;
   const int ring_bytes = params.ring_batches * Place::bytes;
   unsigned char* const ring = exchange.first.memory + params.block_offset_bytes + lane * vector_bytes;
@@ -310,7 +311,7 @@ __global__ void __launch_bounds__(turn_threads, 1)
     ++take_turn;
     take_at = 0;
     taken = taking;
-    if constexpr (kReadsTwice) {
+    if (reads_twice) {
 #pragma unroll 1
       for (int i = 0; i < twice_read; ++i) take_place.advance(ring_end, ring_bytes);
       taking = Row(params, linear + take_turn * linear_step, team.rank, lane);
@@ -325,7 +326,7 @@ __global__ void __launch_bounds__(turn_threads, 1)
     take(params.ring_batches - 1);
     load_next();
   }
-  const int first_takes = kReadsTwice ? kept : batches + ahead;
+  const int first_takes = reads_twice ? kept : batches + ahead;
 #pragma unroll 1
   for (int i = 0; i < first_takes; ++i) take(params.ring_batches - 1 - i);
 #pragma unroll 1
@@ -336,8 +337,8 @@ __global__ void __launch_bounds__(turn_threads, 1)
     unsigned char* out = leaving.out;
 #pragma unroll 1
     for (int n = 0; n < batches + twice_read; ++n, out += batch_bytes) {
-      if (!kReadsTwice || n < batches) {
-        if (kReadsTwice && n >= kept) wait_for_groups(params.ring_batches - 1);
+      if (n < batches) {
+        if (n >= kept) wait_for_groups(params.ring_batches - 1);
         uint4 x[num_inputs][batch];
 #pragma unroll
         for (int k = 0; k < num_inputs; ++k)
@@ -347,7 +348,7 @@ __global__ void __launch_bounds__(turn_threads, 1)
       }
       load_next();
       const int take_step = n - twice_read + ahead;  // of the next row, where some batches are read twice
-      if (!kReadsTwice || (take_step >= 0 && take_step < batches)) take(lag - ahead);
+      if (!reads_twice || (take_step >= 0 && take_step < batches)) take(lag - ahead);
     }
   }
 }
