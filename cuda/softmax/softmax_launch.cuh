@@ -138,9 +138,8 @@ Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
       }
       break;
     case SoftmaxKernel::split_row:
-      if constexpr (sizeof(T) < 8 && kMask != SoftmaxMask::bias)
-        return launch_in_slices(softmax_slice_parts<SliceScores<T, kMask>>, softmax_slice_results<T, kMask>, plan,
-                                stream);
+      if constexpr (sizeof(T) < 8)
+        return launch_in_slices(softmax_slice_parts<SliceScores<T>>, softmax_slice_results<T>, plan, stream);
       break;
     case SoftmaxKernel::persistent_rows:
       if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::none) return launch_in_turn<SoftmaxTurn<T, 4>>(plan, stream);

@@ -8,7 +8,8 @@
 
 namespace flowk::softmax {
 
-constexpr int slice_batch = 4;  // vectors that a thread loads together
+constexpr int slice_batch = 4;                          // vectors that a thread loads together
+constexpr SoftmaxMask slice_mask = SoftmaxMask::dense;  // forward: none where row.dense is a null pointer
 
 // Between the two grids a row's first vectors of `out` hold the number of blocks that have read them, in a vector of
 // its own, and a part for each slice. The block of the second grid that reads them last writes the results over them.
@@ -23,7 +24,7 @@ struct SliceSlots {
 };
 
 // A block's row and its slice of it.
-template <class T, SoftmaxMask kMask, bool kBackward>
+template <class T, bool kBackward>
 struct RowSlice {
   int thread, threads, slice, slices;
   RowTeam team;  // the threads of the block
@@ -44,7 +45,7 @@ struct RowSlice {
         slice(static_cast<int>(blockIdx.x) & ((1 << params.cluster_shift) - 1)),
         slices(1 << params.cluster_shift),
         team{thread & 31, 32, thread / 32, threads / 32, 0, 1},
-        row(locate_row<kMask, kBackward>(
+        row(locate_row<slice_mask, kBackward>(
             params, params.first_row + (static_cast<int64_t>(blockIdx.x) >> params.cluster_shift), waits)),
         vectors(row_vectors<T>(params, row)) {
     const int head_bytes = vectors.head * static_cast<int>(sizeof(T));
@@ -82,23 +83,22 @@ struct RowSlice {
 };
 
 // A batch of a thread's vectors, own.step apart: those of [begin, end) of the row, as far as they are read.
-template <class T, SoftmaxMask kMask, bool kBackward>
+template <class T, bool kBackward>
 struct SliceBatch {
   static constexpr int width = vector_width<T>;
-  static constexpr bool has_dense = kMask == SoftmaxMask::dense;
   uint4 x[slice_batch];
   uint4 y[kBackward ? slice_batch : 1];
-  DenseWords<width> dense[has_dense ? slice_batch : 1];
+  DenseWords<width> dense[kBackward ? 1 : slice_batch];
   int first, begin, end;
 
-  __device__ __forceinline__ int at(const RowSlice<T, kMask, kBackward>& slice, int i) const {
+  __device__ __forceinline__ int at(const RowSlice<T, kBackward>& slice, int i) const {
     return first + i * slice.own.step;
   }
-  __device__ __forceinline__ bool has(const RowSlice<T, kMask, kBackward>& slice, int i) const {
+  __device__ __forceinline__ bool has(const RowSlice<T, kBackward>& slice, int i) const {
     return at(slice, i) >= begin && at(slice, i) < end;
   }
   // Masked columns become -infinity; backward: dy 0, and y as a masked column's result.
-  __device__ __forceinline__ void load(const SoftmaxParams& params, const RowSlice<T, kMask, kBackward>& slice) {
+  __device__ __forceinline__ void load(const SoftmaxParams& params, const RowSlice<T, kBackward>& slice) {
     const auto is_read = [&](int i) { return has(slice, i) && slice.vectors.is_read(at(slice, i)); };
     const auto offset_of = [&](int i) { return static_cast<int64_t>(at(slice, i)) * vector_bytes; };
 #pragma unroll
@@ -112,14 +112,17 @@ struct SliceBatch {
       }
       if (is_read(i)) x[i] = load_vector(slice.x + offset_of(i));
     }
-    if constexpr (has_dense) {
-      const unsigned char* const dense_vectors = slice.row.dense + slice.vectors.head;
-      load_dense(params, slice.row, dense_vectors + static_cast<int64_t>(at(slice, 0)) * width, slice.own.step * width,
-                 (reinterpret_cast<uintptr_t>(dense_vectors) & (width - 1)) == 0, is_read, dense);
+    if constexpr (!kBackward) {
+      if (params.dense != nullptr) {
+        const unsigned char* const dense_vectors = slice.row.dense + slice.vectors.head;
+        load_dense(params, slice.row, dense_vectors + static_cast<int64_t>(at(slice, 0)) * width,
+                   slice.own.step * width, (reinterpret_cast<uintptr_t>(dense_vectors) & (width - 1)) == 0, is_read,
+                   dense);
+      }
     }
   }
-  __device__ __forceinline__ void mask(const SoftmaxParams& params, const RowSlice<T, kMask, kBackward>& slice) {
-    if (!has_dense && !params.has_interval && !params.negates_x) return;
+  __device__ __forceinline__ void mask(const SoftmaxParams& params, const RowSlice<T, kBackward>& slice) {
+    if (params.dense == nullptr && !params.has_interval && !params.negates_x) return;
 #pragma unroll
     for (int i = 0; i < slice_batch; ++i) {
       if (!has(slice, i) || !slice.vectors.is_read(at(slice, i))) continue;
@@ -133,12 +136,12 @@ struct SliceBatch {
       } else {
         if (params.negates_x) negate_vector<T>(&x[i]);
         if (is_cut) select_interval<T>(&x[i], column, slice.row.begin, slice.row.end, negative_infinity_vector<T>());
-        if constexpr (has_dense) mask_vector<T>(&x[i], dense[i]);
+        if (params.dense != nullptr) mask_vector<T>(&x[i], dense[i]);
       }
     }
   }
   // The first batch of vectors first_vector, first_vector + step, ...
-  __device__ __forceinline__ void start(const SoftmaxParams& params, const RowSlice<T, kMask, kBackward>& slice,
+  __device__ __forceinline__ void start(const SoftmaxParams& params, const RowSlice<T, kBackward>& slice,
                                         int first_vector, int begin_vector, int end_vector) {
     first = first_vector;
     begin = begin_vector;
@@ -146,16 +149,14 @@ struct SliceBatch {
     load(params, slice);
   }
   // That of a block's part of the vectors behind the row's slots.
-  __device__ __forceinline__ void start_behind_slots(const SoftmaxParams& params,
-                                                     const RowSlice<T, kMask, kBackward>& slice) {
+  __device__ __forceinline__ void start_behind_slots(const SoftmaxParams& params, const RowSlice<T, kBackward>& slice) {
     const int slot_vectors = slice.slot_vectors();
     const VectorPart part = slice.own.part_of(slot_vectors, slice.vectors.count, slice.slice, params.cluster_shift);
     start(params, slice, part.begin + slice.thread, slot_vectors, part.end);
   }
   // Calls use() for the batch and for those after it, step by step to the end.
   template <class Use>
-  __device__ __forceinline__ void walk(const SoftmaxParams& params, const RowSlice<T, kMask, kBackward>& slice,
-                                       Use use) {
+  __device__ __forceinline__ void walk(const SoftmaxParams& params, const RowSlice<T, kBackward>& slice, Use use) {
 #pragma unroll 1
     while (first < end) {
       mask(params, slice);
@@ -167,19 +168,19 @@ struct SliceBatch {
 };
 
 // What a slice knows of its row's scores z = scale * x: the largest one, and the sum of exponentials less that.
-template <class Input, SoftmaxMask kMask>
+template <class Input>
 struct SliceScores {
   using T = Input;
   using A = ComputeType<T>;
-  using Slice = RowSlice<T, kMask, false>;
-  using Batch = SliceBatch<T, kMask, false>;
-  RunningSum<T, kMask> running;
+  using Slice = RowSlice<T, false>;
+  using Batch = SliceBatch<T, false>;
+  RunningSum<T, slice_mask> running;
 
   __device__ __forceinline__ explicit SliceScores(const SoftmaxParams& params)
-      : running{exponent_scale<T, kMask>(params)} {}
+      : running{exponent_scale<T, slice_mask>(params)} {}
   __device__ __forceinline__ void take_extra(const SoftmaxParams& params, const Slice& slice) {
-    if (!is_kept<kMask>(slice.row, slice.extra_column)) return;
-    const A extra = load_score<T, kMask>(params, slice.row, slice.extra_column);
+    if (!is_kept<slice_mask>(slice.row, slice.extra_column)) return;
+    const A extra = load_score<T, slice_mask>(params, slice.row, slice.extra_column);
     running.raise(extra);
     running.sum = exponential<T>(running.to_exponent()(extra));
   }
@@ -188,7 +189,7 @@ struct SliceScores {
 #pragma unroll
     for (int i = 0; i < slice_batch; ++i) largest.take(batch.x[i]);
     running.raise(largest.largest());
-    const ScoreScale<T, kMask> to_exponent = running.to_exponent();
+    const ScoreScale<T, slice_mask> to_exponent = running.to_exponent();
     ThreadSum<T> sum;
 #pragma unroll
     for (int i = 0; i < slice_batch; ++i) {
@@ -203,8 +204,8 @@ struct SliceScores {
   // Of all threads of the block.
   __device__ __forceinline__ RowPart<T> part(const RowTeam& team) {
     running.raise(max_over_lanes(running.max, 32));
-    return combine_row<T, kMask>(exchange_buffer<T>(), team, {running.max, sum_over_lanes(running.sum, 32)},
-                                 running.scale);
+    return combine_row<T, slice_mask>(exchange_buffer<T>(), team, {running.max, sum_over_lanes(running.sum, 32)},
+                                      running.scale);
   }
 };
 
@@ -213,8 +214,8 @@ template <class Input>
 struct SliceGradients {
   using T = Input;
   using A = ComputeType<T>;
-  using Slice = RowSlice<T, SoftmaxMask::none, true>;
-  using Batch = SliceBatch<T, SoftmaxMask::none, true>;
+  using Slice = RowSlice<T, true>;
+  using Batch = SliceBatch<T, true>;
   A sum = 0;
 
   __device__ __forceinline__ explicit SliceGradients(const SoftmaxParams&) {}
@@ -234,7 +235,7 @@ struct SliceGradients {
 
 // The first grid: each block leaves its slice's part, of what `Terms` adds up, in the row's slots.
 template <class Terms>
-__global__ void __launch_bounds__(max_register_lanes)
+__global__ void __launch_bounds__(max_register_lanes, 2)
     softmax_slice_parts(const __grid_constant__ SoftmaxParams params) {
   const bool waits = params.first_row == 0;  // and the next grid may not start before
   if (!waits) launch_dependent_grids();
@@ -250,20 +251,20 @@ __global__ void __launch_bounds__(max_register_lanes)
 
 // y(row, j) = exp(z(row, j) - max) / sum over kept i of exp(z(row, i) - max), from the parts of all slices of a row;
 // y as x is (rows, columns), a dense mask has a byte a column.
-template <class T, SoftmaxMask kMask>
-__global__ void __launch_bounds__(max_register_lanes)
+template <class T>
+__global__ void __launch_bounds__(max_register_lanes, 2)
     softmax_slice_results(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   using E = RowValue<T>;
   constexpr int width = vector_width<T>;
-  const RowSlice<T, kMask, false> slice(params, false);
+  const RowSlice<T, false> slice(params, false);
   const SoftmaxRow& row = slice.row;
-  SliceBatch<T, kMask, false> batch;
+  SliceBatch<T, false> batch;
   batch.start_behind_slots(params, slice);
   wait_on_dependent_grids();
   if (row.columns == 0) return;
-  RunningSum<T, kMask> running{exponent_scale<T, kMask>(params)};
+  RunningSum<T, slice_mask> running{exponent_scale<T, slice_mask>(params)};
   const RowPart<T>* const parts = slice.slots().parts();
 #pragma unroll 1
   for (int i = slice.thread; i < slice.slices; i += slice.threads) {
@@ -272,26 +273,27 @@ __global__ void __launch_bounds__(max_register_lanes)
     if (other.sum != E{0})
       running.sum +=
           other.sum *
-          exponential<T>(ScoreScale<T, kMask>(other.max, running.scale).to_reference(running.to_exponent().reference));
+          exponential<T>(
+              ScoreScale<T, slice_mask>(other.max, running.scale).to_reference(running.to_exponent().reference));
   }
   const A largest = max_over_lanes(running.max, 32);
   running.raise(largest);
   const ExchangeBuffer<T> buffer = exchange_buffer<T>();
   const RowPart<T> total =
-      combine_row<T, kMask>(buffer, slice.team, {running.max, sum_over_lanes(running.sum, 32)}, running.scale);
+      combine_row<T, slice_mask>(buffer, slice.team, {running.max, sum_over_lanes(running.sum, 32)}, running.scale);
   const unsigned arrival = slice.arrive();
 
   if (total.sum != total.sum) {
     const int step = slice.threads * slice.slices, first = slice.slice * slice.threads + slice.thread;
     const int slots_end = slice.column_of(slice.slot_vectors());
-    store_nan_columns<T, kMask>(params, row, first, slice.vectors.head, step);
-    store_nan_columns<T, kMask>(params, row, slots_end + first, row.columns, step);
+    store_nan_columns<T, slice_mask>(params, row, first, slice.vectors.head, step);
+    store_nan_columns<T, slice_mask>(params, row, slots_end + first, row.columns, step);
     if (slice.is_last(buffer, arrival))
-      store_nan_columns<T, kMask>(params, row, slice.vectors.head + slice.thread, slots_end, slice.threads);
+      store_nan_columns<T, slice_mask>(params, row, slice.vectors.head + slice.thread, slots_end, slice.threads);
     return;
   }
   running.max = total.max;
-  const ScoreScale<T, kMask> to_exponent = running.to_exponent();
+  const ScoreScale<T, slice_mask> to_exponent = running.to_exponent();
   const ResultFactors<T> result(params.log_softmax, total.sum);
   const auto result_of = [&](A score) {
     const A z = to_exponent(score);
@@ -310,9 +312,10 @@ __global__ void __launch_bounds__(max_register_lanes)
   };
   batch.walk(params, slice, store);
   if (slice.extra_column >= 0) {
-    const bool keeps = is_kept<kMask>(row, slice.extra_column);
-    store_element<T>(row.out, slice.extra_column,
-                     result_of(keeps ? load_score<T, kMask>(params, row, slice.extra_column) : negative_infinity<A>()));
+    const bool keeps = is_kept<slice_mask>(row, slice.extra_column);
+    store_element<T>(
+        row.out, slice.extra_column,
+        result_of(keeps ? load_score<T, slice_mask>(params, row, slice.extra_column) : negative_infinity<A>()));
   }
   if (!slice.is_last(buffer, arrival)) return;
   batch.start(params, slice, slice.thread, 0, slice.slot_vectors());
@@ -327,9 +330,9 @@ __global__ void __launch_bounds__(max_register_lanes)
   launch_dependent_grids();
   using A = ComputeType<T>;
   constexpr int width = vector_width<T>;
-  const RowSlice<T, SoftmaxMask::none, true> slice(params, false);
+  const RowSlice<T, true> slice(params, false);
   const SoftmaxRow& row = slice.row;
-  SliceBatch<T, SoftmaxMask::none, true> batch;
+  SliceBatch<T, true> batch;
   batch.start_behind_slots(params, slice);
   wait_on_dependent_grids();
   if (row.columns == 0) return;
