@@ -181,14 +181,7 @@ Status launch_backward(const SoftmaxPlan& plan, flowk_stream stream) {
       if constexpr (sizeof(T) < 8) return launch_staged_rows<T>(plan, stream);
       break;
     case SoftmaxKernel::rows_by_vectors:
-      if constexpr (sizeof(T) < 8) {
-        switch (plan.params.lanes_per_row) {
-          case 1: return launch(softmax_backward_by_vectors<T, 1, 2>, plan.launch, stream, plan.params);
-          case 2: return launch(softmax_backward_by_vectors<T, 2, 2>, plan.launch, stream, plan.params);
-          case 4: return launch(softmax_backward_by_vectors<T, 4, 2>, plan.launch, stream, plan.params);
-          case 8: return launch(softmax_backward_by_vectors<T, 8, 2>, plan.launch, stream, plan.params);
-        }
-      }
+      if constexpr (sizeof(T) < 8) return launch(softmax_backward_by_vectors<T, 2>, plan.launch, stream, plan.params);
       break;
     case SoftmaxKernel::two_pass_row: return launch(softmax_backward_two_pass<T>, plan.launch, stream, plan.params);
     default: break;
