@@ -28,7 +28,7 @@ inline Status no_such_kernel(const SoftmaxPlan& plan) {
 // more vectors than the plan's does its work too, except with the form `whole`.
 template <class T>
 constexpr int least_vectors(SoftmaxMask mask, SoftmaxForm form) {
-  if (sizeof(T) == 8) return mask == SoftmaxMask::none ? 4 : 8;
+  if (sizeof(T) == 8) return 8;
   if (mask == SoftmaxMask::none) return form == SoftmaxForm::whole ? 1 : 2;
   return mask == SoftmaxMask::bias && form == SoftmaxForm::unfilled && sizeof(T) == 2 ? 2 : 4;
 }
@@ -133,7 +133,7 @@ Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
       if constexpr (sizeof(T) < 8 && kMask != SoftmaxMask::bias) {
         if (plan.vectors_per_thread == 4)
           return launch(softmax_row_in_shared<T, kMask, 4>, plan.launch, stream, plan.params);
-        if constexpr (sizeof(T) == 4)
+        if constexpr (sizeof(T) == 4 && kMask == SoftmaxMask::none)
           return launch(softmax_row_in_shared<T, kMask, 8>, plan.launch, stream, plan.params);
       }
       break;

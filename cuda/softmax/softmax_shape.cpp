@@ -79,7 +79,7 @@ int32_t most_register_vectors(const SoftmaxRequest& request, const SoftmaxProble
   return problem.in_bytes == 4 && !request.backward && mask_of(request) != SoftmaxMask::bias ? 16 : 8;
 }
 int32_t held_vectors(const SoftmaxRequest& request, const SoftmaxProblem& problem, int32_t wanted) {
-  return problem.in_bytes == 4 && !request.backward ? wanted : 4;
+  return problem.in_bytes == 4 && !request.backward && mask_of(request) == SoftmaxMask::none ? wanted : 4;
 }
 
 // In registers of a block or of as many blocks as the table or a small number of rows asks for; where those hold it.
