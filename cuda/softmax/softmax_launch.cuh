@@ -8,14 +8,15 @@
 
 #include "core/launch.cuh"
 #include "core/resident_clusters.cuh"
-#include "softmax/softmax_backward_in_shared.cuh"
-#include "softmax/softmax_persistent_rows.cuh"
-#include "softmax/softmax_rows_by_vectors.cuh"
-#include "softmax/softmax_rows_in_lanes.cuh"
+#include "softmax/kernels/persistent_rows.cuh"
+#include "softmax/kernels/row_in_registers.cuh"
+#include "softmax/kernels/row_in_shared.cuh"
+#include "softmax/kernels/rows_by_vectors.cuh"
+#include "softmax/kernels/rows_in_lanes.cuh"
+#include "softmax/kernels/split_row.cuh"
+#include "softmax/kernels/staged_rows.cuh"
+#include "softmax/kernels/two_pass_row.cuh"
 #include "softmax/softmax_run.h"
-#include "softmax/softmax_split_row.cuh"
-#include "softmax/softmax_staged_rows.cuh"
-#include "softmax/softmax_two_pass_row.cuh"
 
 namespace flowk::softmax {
 
@@ -40,7 +41,7 @@ constexpr int most_vectors(SoftmaxMask mask) {
 template <class T, SoftmaxMask kMask, SoftmaxForm kForm, int kVectors = least_vectors<T>(kMask, kForm)>
 Status launch_form_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
   if (plan.vectors_per_thread <= kVectors)
-    return launch(softmax_row_in_registers<T, kVectors, kMask, kForm>, plan.launch, stream, plan.params);
+    return launch(row_in_registers<T, kVectors, kMask, kForm>, plan.launch, stream, plan.params);
   if constexpr (kVectors < most_vectors<T>(kMask))
     return launch_form_in_registers<T, kMask, kForm, 2 * kVectors>(plan, stream);
   return no_such_kernel(plan);
@@ -65,7 +66,7 @@ Status launch_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
 template <class T, int kVectors = sizeof(T) == 8 ? 8 : 1>
 Status launch_backward_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
   if (plan.vectors_per_thread <= kVectors)
-    return launch(softmax_backward_in_registers<T, kVectors>, plan.launch, stream, plan.params);
+    return launch(row_in_registers_backward<T, kVectors>, plan.launch, stream, plan.params);
   if constexpr (kVectors < 8) return launch_backward_in_registers<T, 2 * kVectors>(plan, stream);
   return no_such_kernel(plan);
 }
@@ -87,8 +88,8 @@ Status launch_in_slices(Kernel* find_parts, Kernel* find_results, const SoftmaxP
 template <class Turn>
 Status launch_in_turn(const SoftmaxPlan& plan, flowk_stream stream) {
   LaunchConfig config = plan.launch;
-  FLOWK_RETURN_IF_ERROR(limit_to_resident(softmax_persistent_rows<Turn>, &config));
-  return launch(softmax_persistent_rows<Turn>, config, stream, plan.params);
+  FLOWK_RETURN_IF_ERROR(limit_to_resident(persistent_rows<Turn>, &config));
+  return launch(persistent_rows<Turn>, config, stream, plan.params);
 }
 
 template <class Rows>
@@ -131,15 +132,14 @@ Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
     case SoftmaxKernel::row_in_registers: return launch_in_registers<T, kMask>(plan, stream);
     case SoftmaxKernel::row_in_shared:
       if constexpr (sizeof(T) < 8 && kMask != SoftmaxMask::bias) {
-        if (plan.vectors_per_thread == 4)
-          return launch(softmax_row_in_shared<T, kMask, 4>, plan.launch, stream, plan.params);
+        if (plan.vectors_per_thread == 4) return launch(row_in_shared<T, kMask, 4>, plan.launch, stream, plan.params);
         if constexpr (sizeof(T) == 4 && kMask == SoftmaxMask::none)
-          return launch(softmax_row_in_shared<T, kMask, 8>, plan.launch, stream, plan.params);
+          return launch(row_in_shared<T, kMask, 8>, plan.launch, stream, plan.params);
       }
       break;
     case SoftmaxKernel::split_row:
       if constexpr (sizeof(T) < 8)
-        return launch_in_slices(softmax_slice_parts<SliceScores<T>>, softmax_slice_results<T>, plan, stream);
+        return launch_in_slices(split_row_partials<SliceScores<T>>, split_row_results<T>, plan, stream);
       break;
     case SoftmaxKernel::persistent_rows:
       if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::none) return launch_in_turn<SoftmaxTurn<T, 4>>(plan, stream);
@@ -149,14 +149,14 @@ Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
       break;
     case SoftmaxKernel::rows_by_vectors:
       if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::none)
-        return launch(softmax_rows_by_vectors<T, 4>, plan.launch, stream, plan.params);
+        return launch(rows_by_vectors<T, 4>, plan.launch, stream, plan.params);
       break;
     case SoftmaxKernel::rows_in_lanes:
       if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::none)
-        return plan.vectors_per_thread <= 2 ? launch(softmax_rows_in_lanes<T, 2>, plan.launch, stream, plan.params)
-                                            : launch(softmax_rows_in_lanes<T, 4>, plan.launch, stream, plan.params);
+        return plan.vectors_per_thread <= 2 ? launch(rows_in_lanes<T, 2>, plan.launch, stream, plan.params)
+                                            : launch(rows_in_lanes<T, 4>, plan.launch, stream, plan.params);
       break;
-    case SoftmaxKernel::two_pass_row: return launch(softmax_two_pass_row<T>, plan.launch, stream, plan.params);
+    case SoftmaxKernel::two_pass_row: return launch(two_pass_row<T>, plan.launch, stream, plan.params);
     default: break;
   }
   return no_such_kernel(plan);
@@ -167,12 +167,11 @@ Status launch_backward(const SoftmaxPlan& plan, flowk_stream stream) {
   switch (plan.kernel) {
     case SoftmaxKernel::row_in_registers: return launch_backward_in_registers<T>(plan, stream);
     case SoftmaxKernel::row_in_shared:
-      if constexpr (sizeof(T) < 8) return launch(softmax_backward_in_shared<T>, plan.launch, stream, plan.params);
+      if constexpr (sizeof(T) < 8) return launch(row_in_shared_backward<T>, plan.launch, stream, plan.params);
       break;
     case SoftmaxKernel::split_row:
       if constexpr (sizeof(T) < 8)
-        return launch_in_slices(softmax_slice_parts<SliceGradients<T>>, softmax_backward_slice_results<T>, plan,
-                                stream);
+        return launch_in_slices(split_row_partials<SliceGradients<T>>, split_row_results_backward<T>, plan, stream);
       break;
     case SoftmaxKernel::persistent_rows:
       if constexpr (sizeof(T) < 8) return launch_in_turn<SoftmaxBackwardTurn<T, 2>>(plan, stream);
@@ -181,9 +180,9 @@ Status launch_backward(const SoftmaxPlan& plan, flowk_stream stream) {
       if constexpr (sizeof(T) < 8) return launch_staged_rows<T>(plan, stream);
       break;
     case SoftmaxKernel::rows_by_vectors:
-      if constexpr (sizeof(T) < 8) return launch(softmax_backward_by_vectors<T, 2>, plan.launch, stream, plan.params);
+      if constexpr (sizeof(T) < 8) return launch(rows_by_vectors_backward<T, 2>, plan.launch, stream, plan.params);
       break;
-    case SoftmaxKernel::two_pass_row: return launch(softmax_backward_two_pass<T>, plan.launch, stream, plan.params);
+    case SoftmaxKernel::two_pass_row: return launch(two_pass_row_backward<T>, plan.launch, stream, plan.params);
     default: break;
   }
   return no_such_kernel(plan);

@@ -3,9 +3,8 @@
 // row's vectors come in as those of the row before leave.
 #pragma once
 
-#include "softmax/softmax_backward_in_registers.cuh"
-#include "softmax/softmax_row_in_shared.cuh"
-#include "softmax/softmax_turn.cuh"
+#include "softmax/kernels/persistent_stages.cuh"
+#include "softmax/kernels/softmax_normalize.cuh"
 
 namespace flowk::softmax {
 
@@ -243,8 +242,7 @@ struct SoftmaxBackwardTurn {
 // and loaded again, from L2, behind those that stay. So a row is turn_batches + twice_read batches of the ring, of
 // which all but the last twice_read are taken and all but the first twice_read leave.
 template <class Turn>
-__global__ void __launch_bounds__(turn_threads, 1)
-    softmax_persistent_rows(const __grid_constant__ SoftmaxParams params) {
+__global__ void __launch_bounds__(turn_threads, 1) persistent_rows(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
   using T = typename Turn::T;
   using Row = typename Turn::Row;

@@ -4,7 +4,7 @@
 
 #include "core/divide.h"
 #include "flowk/detail/pdl.cuh"
-#include "softmax/softmax_vector.cuh"
+#include "softmax/kernels/softmax_vector.cuh"
 
 namespace flowk::softmax {
 

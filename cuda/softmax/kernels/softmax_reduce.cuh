@@ -4,7 +4,7 @@
 #pragma once
 
 #include "flowk/detail/shared.cuh"
-#include "softmax/softmax_row.cuh"
+#include "softmax/kernels/softmax_row.cuh"
 
 namespace flowk::softmax {
 
@@ -250,56 +250,6 @@ __device__ __forceinline__ ComputeType<T> sum_row(const ExchangeBuffer<T>& buffe
   if (team.warps * team.blocks == 1) return sum;
   const int num_parts = exchange_parts(buffer, team, RowPart<T>{ComputeType<T>{0}, sum});
   return sum_parts(buffer.parts(), num_parts, team.lane);
-}
-
-// value / sum and the logarithm of sum, for a finite sum >= 1; of a double as rounded once to float.
-template <class A>
-__device__ __forceinline__ A quotient_of(A value, double sum) {
-  if constexpr (sizeof(A) == 8) return value / sum;
-  const double inverse = static_cast<double>(__fdividef(1.0f, static_cast<float>(sum)));
-  return static_cast<A>(static_cast<double>(value) * fma(inverse, fma(-sum, inverse, 1.0), inverse));
-}
-template <class A>
-__device__ __forceinline__ A quotient_of(A value, float sum) {
-  return value * __fdividef(1.0f, sum);
-}
-template <class A>
-__device__ __forceinline__ A log_of(double sum) {
-  if constexpr (sizeof(A) == 8) return log(sum);
-  const float rounded = static_cast<float>(sum);
-  return logf(rounded) + __fdividef(static_cast<float>(sum - static_cast<double>(rounded)), rounded);
-}
-template <class A>
-__device__ __forceinline__ A log_of(float sum) {
-  return logf(sum);
-}
-
-// What makes results of exponents z less the row's largest score: y = exp(z) * factor; with log_softmax y = z * factor
-// + term. A row that keeps nothing has a sum of 0, and results of 0 or -infinity.
-template <class T>
-struct ResultFactors {
-  using A = ComputeType<T>;
-  A factor = static_cast<A>(natural_per_base<T>);
-  A term = 0;
-  ResultFactors() = default;
-  __device__ __forceinline__ ResultFactors(bool log_softmax, RowValue<T> sum) {
-    if (!log_softmax)
-      factor = sum == RowValue<T>{0} ? A{0} : quotient_of(A{1}, sum);
-    else if (sum != RowValue<T>{0})
-      term = -log_of<A>(sum);
-  }
-};
-
-// The factor of exponentials of scores less `max` in place of the row's largest score. Those of -infinity alone are 0,
-// that only a row with a NaN turns into NaN.
-template <class T, SoftmaxMask kMask>
-__device__ __forceinline__ ComputeType<T> factor_of_exponentials(ComputeType<T> max,
-                                                                 const ScoreScale<T, kMask>& to_row_exponent,
-                                                                 RowValue<T> sum) {
-  using A = ComputeType<T>;
-  if (max == negative_infinity<A>()) return A{0} * static_cast<A>(sum);
-  const ScoreScale<T, kMask> to_exponent(max, to_row_exponent.scale);
-  return quotient_of(exponential<T>(to_exponent.to_reference(to_row_exponent.reference)), sum);
 }
 
 }  // namespace flowk::softmax

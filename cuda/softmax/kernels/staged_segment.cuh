@@ -5,7 +5,7 @@
 
 #include "core/bulk_copy.cuh"
 #include "flowk/detail/shared.cuh"
-#include "softmax/softmax_row.cuh"
+#include "softmax/kernels/softmax_row.cuh"
 
 namespace flowk::softmax {
 

@@ -3,8 +3,7 @@
 // as many blocks as fill the GPU. A first grid finds what each slice knows of its row, a second one the results.
 #pragma once
 
-#include "softmax/softmax_backward_in_registers.cuh"
-#include "softmax/softmax_row_in_shared.cuh"
+#include "softmax/kernels/softmax_normalize.cuh"
 
 namespace flowk::softmax {
 
@@ -236,7 +235,7 @@ struct SliceGradients {
 // The first grid: each block leaves its slice's part, of what `Terms` adds up, in the row's slots.
 template <class Terms>
 __global__ void __launch_bounds__(max_register_lanes, 2)
-    softmax_slice_parts(const __grid_constant__ SoftmaxParams params) {
+    split_row_partials(const __grid_constant__ SoftmaxParams params) {
   const bool waits = params.first_row == 0;  // and the next grid may not start before
   if (!waits) launch_dependent_grids();
   const typename Terms::Slice slice(params, waits);
@@ -253,7 +252,7 @@ __global__ void __launch_bounds__(max_register_lanes, 2)
 // y as x is (rows, columns), a dense mask has a byte a column.
 template <class T>
 __global__ void __launch_bounds__(max_register_lanes, 2)
-    softmax_slice_results(const __grid_constant__ SoftmaxParams params) {
+    split_row_results(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   using E = RowValue<T>;
@@ -326,7 +325,7 @@ __global__ void __launch_bounds__(max_register_lanes, 2)
 // says, from the sums of all slices of a row; dy, y and dx are (rows, columns).
 template <class T>
 __global__ void __launch_bounds__(max_register_lanes)
-    softmax_backward_slice_results(const __grid_constant__ SoftmaxParams params) {
+    split_row_results_backward(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   constexpr int width = vector_width<T>;

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "softmax/softmax_exchange.cuh"
+#include "softmax/kernels/softmax_reduce.cuh"
 
 namespace flowk::softmax {
 

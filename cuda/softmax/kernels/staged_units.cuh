@@ -4,7 +4,7 @@
 #pragma once
 
 #include "core/vector.cuh"
-#include "softmax/softmax_span.cuh"
+#include "softmax/kernels/staged_segment.cuh"
 
 namespace flowk::softmax {
 

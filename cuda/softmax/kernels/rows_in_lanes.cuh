@@ -2,7 +2,7 @@
 // Softmax of short rows of whole 16-byte vectors of which lengths, causal and window keep an interval.
 #pragma once
 
-#include "softmax/softmax_results.cuh"
+#include "softmax/kernels/softmax_normalize.cuh"
 
 namespace flowk::softmax {
 
@@ -12,7 +12,7 @@ namespace flowk::softmax {
 // `lanes` neighbouring threads hold a row, each up to kVectors vectors of it, `lanes` apart; vectors without a kept
 // column are not read.
 template <class T, int kVectors>
-__global__ void __launch_bounds__(128, 10) softmax_rows_in_lanes(const __grid_constant__ SoftmaxParams params) {
+__global__ void __launch_bounds__(128, 10) rows_in_lanes(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
   constexpr int width = vector_width<T>;
   const int lanes = params.lanes_per_row, lane = static_cast<int>(threadIdx.x) & (lanes - 1);

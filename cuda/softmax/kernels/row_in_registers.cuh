@@ -1,67 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Softmax of rows held in registers: several rows a warp, a row a warp, a row a block, a row a cluster.
+// Softmax and its gradient of rows held in registers, by lanes of a warp, a warp, a block or a cluster.
 #pragma once
 
-#include "softmax/softmax_exchange.cuh"
+#include "softmax/kernels/softmax_normalize.cuh"
 
 namespace flowk::softmax {
-
-// A thread's sum of values in 0 ... kLargest. In float32 with the rounding error of every addition beside it: `high`
-// starts at kLargest, so it is never the smaller operand and the error is exact (Dekker's fast two-sum). Three more
-// additions a value keep a row's largest value within 2 units of its last place.
-template <class T, int kLargest = 1>
-struct ThreadSum {
-  using A = ComputeType<T>;
-  A high = std::is_same_v<T, float> ? kLargest : 0;
-  A low = 0;
-
-  template <int kWidth>
-  __device__ __forceinline__ void take(A (&values)[kWidth]) {
-    if constexpr (std::is_same_v<T, float>) {
-#pragma unroll
-      for (int j = 0; j < kWidth; ++j) take_one(values[j]);
-    } else {
-#pragma unroll
-      for (int step = kWidth / 2; step > 0; step /= 2)
-#pragma unroll
-        for (int j = 0; j < step; ++j) values[j] += values[j + step];
-      high += values[0];
-    }
-  }
-  __device__ __forceinline__ void take_one(A value) {
-    if constexpr (std::is_same_v<T, float>) {
-      const A sum = high + value;
-      low += value - (sum - high);
-      high = sum;
-    } else {
-      high += value;
-    }
-  }
-  __device__ __forceinline__ RowValue<T> total() const {
-    if constexpr (std::is_same_v<T, float>)
-      return static_cast<double>(high - static_cast<float>(kLargest)) + static_cast<double>(low);
-    else
-      return high;
-  }
-};
-
-// The result in a row that has a NaN among its kept scores: NaN where the column is kept, else 0 (-infinity). Such rows
-// are rare, so that no thread keeps its mask for them.
-template <class A, SoftmaxMask kMask>
-__device__ __forceinline__ A result_beside_nan(const SoftmaxParams& params, const SoftmaxRow& row, int column) {
-  const A infinity = negative_infinity<A>();
-  return is_kept<kMask>(row, column) ? infinity - infinity : params.log_softmax ? infinity : A{0};
-}
-
-// Writes columns first, first + step, ... before `end` of such a row.
-template <class T, SoftmaxMask kMask, bool kConverts = false>
-__device__ __forceinline__ void store_nan_columns(const SoftmaxParams& params, const SoftmaxRow& row, int first,
-                                                  int end, int step) {
-  const RowOutput<T, kConverts> output{params};
-#pragma unroll 1
-  for (int column = first; column < end; column += step)
-    output.store_column(row.out, column, result_beside_nan<ComputeType<T>, kMask>(params, row, column));
-}
 
 // 16-bit scores stay in registers as they are, half the room of their exponentials, which are computed twice: what a
 // multiprocessor has on its way from and to memory is worth more than the instructions (H200); not for short rows whose
@@ -101,7 +44,7 @@ constexpr int full_blocks(int vectors) {
 // left over. It reads x once, into registers, and exchanges one maximum and one sum.
 template <class T, int kVectors, SoftmaxMask kMask, SoftmaxForm kForm>
 __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (full_blocks<T, kMask, kForm>(kVectors)))
-    softmax_row_in_registers(const __grid_constant__ SoftmaxParams params) {
+    row_in_registers(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   using E = RowValue<T>;
@@ -333,6 +276,104 @@ __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (fu
     store(std::true_type{});
   else
     store(std::false_type{});
+}
+
+// dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)); dy, y and dx are
+// (rows, columns). With log_softmax as flowk.h says.
+//
+// Threads and vectors as of row_in_registers; both inputs are read once, into registers.
+template <class T, int kVectors>
+__global__ void __launch_bounds__(max_register_lanes)
+    row_in_registers_backward(const __grid_constant__ SoftmaxParams params) {
+  launch_dependent_grids();
+  using A = ComputeType<T>;
+  constexpr int width = vector_width<T>;
+  const RowTeam team = row_team(params);
+  const ExchangeBuffer<T> buffer = exchange_buffer<T>();
+  begin_exchange(buffer, team);
+
+  const auto [linear, lane] = row_place(params);
+  const SoftmaxRow row = locate_row<SoftmaxMask::none, true>(params, linear);
+  const RowVectors vectors = row_vectors<T>(params, row);
+  const int head_bytes = vectors.head * static_cast<int>(sizeof(T));
+  const RowOutput<T, is_float16<T>> output{params};
+  unsigned char* const out = row.out + vectors.head * output.column_bytes();
+  const OwnVectors own = own_vectors(params, row.x + head_bytes, vectors, team.rank, lane);
+  const auto is_read = [&](int i) { return own.at(i) >= vectors.read_begin && own.at(i) < own.end; };
+  const bool log_softmax = params.log_softmax;
+  // What stands for a masked column: it adds nothing, and its gradient is 0 as long as the sum is finite.
+  const uint4 masked_y = log_softmax ? negative_infinity_vector<T>() : uint4{0, 0, 0, 0};
+
+  uint4 raw_dy[kVectors], raw_y[kVectors];
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    raw_dy[i] = {0, 0, 0, 0};
+    raw_y[i] = masked_y;
+    if (is_read(i)) {
+      const int64_t offset = head_bytes + static_cast<int64_t>(own.at(i)) * vector_bytes;
+      raw_dy[i] = load_vector(row.x + offset);
+      raw_y[i] = load_vector(row.side + offset);
+    }
+  }
+  if (params.has_interval) fill_unread(output, out, vectors, own, team.rank, lane, A{0});
+  A extra_dy = 0, extra_y = log_softmax ? negative_infinity<A>() : A{0};
+  const int extra_column = leftover_column<T>(params, row, vectors, team.rank, lane);
+  if (extra_column >= 0 && is_kept<SoftmaxMask::none>(row, extra_column)) {
+    extra_dy = load_element<T>(row.x, extra_column);
+    extra_y = load_element<T>(row.side, extra_column);
+  }
+  // The vectors that an end of the interval cuts, at most two a row.
+  if (params.has_interval) {
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      const int column = vectors.head + own.at(i) * width;
+      if (is_read(i) && (column < row.begin || column + width > row.end)) {
+        select_interval<T>(&raw_dy[i], column, row.begin, row.end, uint4{0, 0, 0, 0});
+        select_interval<T>(&raw_y[i], column, row.begin, row.end, masked_y);
+      }
+    }
+  }
+
+  A sum = backward_term(log_softmax, extra_dy, extra_y);
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    A dy[width], y[width];
+    widen_vector<T>(raw_dy[i], dy);
+    widen_vector<T>(raw_y[i], y);
+    if (log_softmax) {
+#pragma unroll
+      for (int j = 0; j < width; ++j) sum += backward_term(true, dy[j], y[j]);
+    } else {
+#pragma unroll
+      for (int j = 0; j < width; ++j) sum += y[j] * dy[j];
+    }
+  }
+  sum = sum_over_lanes(sum, team.lanes);
+  sum = sum_row(buffer, team, sum);
+
+  const A scale = signed_scale<A>(params);
+  const bool is_finite = sum - sum == A{0};
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    if (!is_read(i)) continue;
+    A dy[width], y[width];
+    widen_vector<T>(raw_dy[i], dy);
+    widen_vector<T>(raw_y[i], y);
+    if (log_softmax) {
+#pragma unroll
+      for (int j = 0; j < width; ++j) dy[j] = backward_gradient(true, dy[j], y[j], sum, scale);
+    } else {
+#pragma unroll
+      for (int j = 0; j < width; ++j) dy[j] = scale * y[j] * (dy[j] - sum);
+    }
+    if (!is_finite) clear_masked(row, vectors.head + own.at(i) * width, dy);
+    output.store_vector(out + static_cast<int64_t>(own.at(i)) * output.vector_bytes_out(), dy);
+  }
+  if (extra_column >= 0)
+    output.store_column(row.out, extra_column,
+                        is_kept<SoftmaxMask::none>(row, extra_column)
+                            ? backward_gradient(log_softmax, extra_dy, extra_y, sum, scale)
+                            : A{0});
 }
 
 }  // namespace flowk::softmax

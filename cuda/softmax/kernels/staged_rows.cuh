@@ -3,10 +3,9 @@
 // memory by 16-byte vectors, computes the results in place by columns or by units of 4 columns, and copies them out.
 #pragma once
 
-#include "softmax/softmax_backward_in_registers.cuh"
-#include "softmax/softmax_results.cuh"
-#include "softmax/softmax_span.cuh"
-#include "softmax/softmax_units.cuh"
+#include "softmax/kernels/softmax_normalize.cuh"
+#include "softmax/kernels/staged_segment.cuh"
+#include "softmax/kernels/staged_units.cuh"
 
 namespace flowk::softmax {
 

@@ -3,8 +3,7 @@
 // several rows, so that what it costs to find them is shared.
 #pragma once
 
-#include "softmax/softmax_backward_in_registers.cuh"
-#include "softmax/softmax_row_in_registers.cuh"
+#include "softmax/kernels/softmax_normalize.cuh"
 
 namespace flowk::softmax {
 
@@ -31,7 +30,7 @@ struct ThreadVectors {
 //
 // `lanes` neighbouring threads have one vector of a row each, and of kVectors rows in all.
 template <class T, int kVectors>
-__global__ void __launch_bounds__(256) softmax_rows_by_vectors(const __grid_constant__ SoftmaxParams params) {
+__global__ void __launch_bounds__(256) rows_by_vectors(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   using E = RowValue<T>;
@@ -77,9 +76,9 @@ __global__ void __launch_bounds__(256) softmax_rows_by_vectors(const __grid_cons
 }
 
 // dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)), rows and threads as of
-// softmax_rows_by_vectors.
+// rows_by_vectors.
 template <class T, int kVectors>
-__global__ void __launch_bounds__(256) softmax_backward_by_vectors(const __grid_constant__ SoftmaxParams params) {
+__global__ void __launch_bounds__(256) rows_by_vectors_backward(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   constexpr int width = vector_width<T>;

@@ -3,8 +3,7 @@
 // share one alignment or one size of element.
 #pragma once
 
-#include "softmax/softmax_backward_in_registers.cuh"
-#include "softmax/softmax_row_in_registers.cuh"
+#include "softmax/kernels/softmax_normalize.cuh"
 
 namespace flowk::softmax {
 
@@ -90,11 +89,11 @@ __device__ __forceinline__ void load_scores(const SoftmaxParams& params, const S
     if ((kept >> j & 1) == 0) scores[j] = negative_infinity<A>();
 }
 
-// y(row, j) = exp(z(row, j) - max) / sum over kept i of exp(z(row, i) - max), as softmax_row_in_registers, by
+// y(row, j) = exp(z(row, j) - max) / sum over kept i of exp(z(row, i) - max), as row_in_registers, by
 // lanes_per_row threads of a block or of each block of a cluster, each of which keeps a running maximum and the sum of
 // exponentials less it.
 template <class T>
-__global__ void __launch_bounds__(two_pass_threads) softmax_two_pass_row(const __grid_constant__ SoftmaxParams params) {
+__global__ void __launch_bounds__(two_pass_threads) two_pass_row(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   using E = RowValue<A>;  // as a float32 row: the output may be float32
@@ -170,10 +169,10 @@ __global__ void __launch_bounds__(two_pass_threads) softmax_two_pass_row(const _
 }
 
 // dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)), threads as of
-// softmax_two_pass_row.
+// two_pass_row.
 template <class T>
 __global__ void __launch_bounds__(two_pass_threads)
-    softmax_backward_two_pass(const __grid_constant__ SoftmaxParams params) {
+    two_pass_row_backward(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   constexpr int width = vector_width<T>;
