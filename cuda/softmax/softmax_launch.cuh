@@ -72,15 +72,15 @@ Status launch_backward_in_registers(const SoftmaxPlan& plan, flowk_stream stream
 }
 
 // Rows by the group, so that the second grid of a group finds in L2 what its first one has read.
-template <class Kernel>
-Status launch_in_slices(Kernel* find_parts, Kernel* find_results, const SoftmaxPlan& plan, flowk_stream stream) {
+template <class Terms>
+Status launch_split_row(const SoftmaxPlan& plan, flowk_stream stream) {
   SoftmaxParams params = plan.params;
   LaunchConfig config = plan.launch;
   for (int64_t first = 0; first < params.num_rows; first += plan.rows_per_launch) {
     params.first_row = first;
     config.num_blocks = std::min(plan.rows_per_launch, params.num_rows - first) << params.cluster_shift;
-    FLOWK_RETURN_IF_ERROR(launch(find_parts, config, stream, params));
-    FLOWK_RETURN_IF_ERROR(launch(find_results, config, stream, params));
+    FLOWK_RETURN_IF_ERROR(launch(split_row_partials<Terms>, config, stream, params));
+    FLOWK_RETURN_IF_ERROR(launch(split_row_results<Terms>, config, stream, params));
   }
   return {};
 }
@@ -138,8 +138,7 @@ Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
       }
       break;
     case SoftmaxKernel::split_row:
-      if constexpr (sizeof(T) < 8)
-        return launch_in_slices(split_row_partials<SliceScores<T>>, split_row_results<T>, plan, stream);
+      if constexpr (sizeof(T) < 8) return launch_split_row<SplitScores<T>>(plan, stream);
       break;
     case SoftmaxKernel::persistent_rows:
       if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::none) return launch_in_turn<SoftmaxTurn<T, 4>>(plan, stream);
@@ -170,8 +169,7 @@ Status launch_backward(const SoftmaxPlan& plan, flowk_stream stream) {
       if constexpr (sizeof(T) < 8) return launch(row_in_shared_backward<T>, plan.launch, stream, plan.params);
       break;
     case SoftmaxKernel::split_row:
-      if constexpr (sizeof(T) < 8)
-        return launch_in_slices(split_row_partials<SliceGradients<T>>, split_row_results_backward<T>, plan, stream);
+      if constexpr (sizeof(T) < 8) return launch_split_row<SplitGradients<T>>(plan, stream);
       break;
     case SoftmaxKernel::persistent_rows:
       if constexpr (sizeof(T) < 8) return launch_in_turn<SoftmaxBackwardTurn<T, 2>>(plan, stream);

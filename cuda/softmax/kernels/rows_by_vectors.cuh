@@ -30,7 +30,7 @@ struct ThreadVectors {
 //
 // `lanes` neighbouring threads have one vector of a row each, and of kVectors rows in all.
 template <class T, int kVectors>
-__global__ void __launch_bounds__(256) rows_by_vectors(const __grid_constant__ SoftmaxParams params) {
+__global__ void __launch_bounds__(256, 8) rows_by_vectors(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   using E = RowValue<T>;
