@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Softmax and its gradient of a few long rows, and of rows too long to hold: a row is cut into slices, one a block, of
-// as many blocks as fill the GPU. A first grid finds what each slice knows of its row, a second one the results.
+// Softmax and its gradient of a few long rows, and of rows too long to hold. A row is split into slices, one per block,
+// enough to fill the GPU. A first grid computes one partial result per slice, a second one the results.
 #pragma once
 
 #include "softmax/kernels/softmax_normalize.cuh"
@@ -8,38 +8,39 @@
 namespace flowk::softmax {
 
 constexpr int split_batch = 4;                          // vectors that a thread loads together
-constexpr SoftmaxMask split_mask = SoftmaxMask::dense;  // forward: none where row.dense is a null pointer
+constexpr SoftmaxMask split_mask = SoftmaxMask::dense;  // of forward kernels; row.dense may be null
 
-// Between the two grids a row's first vectors of `out` hold the number of blocks that have read them, in a vector of
-// its own, and a part for each slice. The block of the second grid that reads them last writes the results over them.
+// Between the grids the first vectors of a row of `out` hold a counter of the blocks that have read them, in a vector
+// of its own, and one partial result per slice. The last block of the second grid to read them writes the results over
+// them.
 template <class T>
 struct SliceSlots {
   unsigned char* memory;
   __device__ __forceinline__ unsigned* arrivals() const { return reinterpret_cast<unsigned*>(memory); }
-  __device__ __forceinline__ RowPart<T>* partials() const {
-    return reinterpret_cast<RowPart<T>*>(memory + vector_bytes);
+  __device__ __forceinline__ RowPartial<T>* partials() const {
+    return reinterpret_cast<RowPartial<T>*>(memory + vector_bytes);
   }
   static __device__ __forceinline__ int num_vectors(int slices) {
-    return 1 + (slices * static_cast<int>(sizeof(RowPart<T>)) + vector_bytes - 1) / vector_bytes;
+    return 1 + (slices * static_cast<int>(sizeof(RowPartial<T>)) + vector_bytes - 1) / vector_bytes;
   }
 };
 
-// A block's row and its slice of it.
+// A block's row, and its slice of that row.
 template <class T, bool kBackward>
 struct RowSlice {
   int thread, threads, slice, slices;
-  RowTeam team;  // the threads of the block
+  RowThreads team;  // the threads of the block
   SoftmaxRow row;
   RowVectors vectors;
   const unsigned char* x;               // the row's first vector
   const unsigned char* side = nullptr;  // backward: of y
   unsigned char* out;
   OwnVectors own;
-  int extra_column;
+  int outer_column;
 
-  // The first grid of all waits for the stream's previous one before the first access to memory. The others start once
-  // the blocks before them have started, so that what the stream's previous grid wrote is there; they wait before they
-  // write or read slots.
+  // The first grid of a call waits for the stream's previous grid before its first access to memory. Later grids start
+  // only when all blocks of the grid before have started, so that memory written by the stream's previous grid is
+  // complete; they wait before they access slots.
   __device__ __forceinline__ RowSlice(const SoftmaxParams& params, bool waits)
       : thread(static_cast<int>(threadIdx.x)),
         threads(static_cast<int>(blockDim.x)),
@@ -54,13 +55,14 @@ struct RowSlice {
     if constexpr (kBackward) side = row.side + head_bytes;
     out = row.out + head_bytes;
     own = own_vectors(params, x, vectors, slice, thread);
-    extra_column = leftover_column<T>(params, row, vectors, slice, thread);
+    outer_column = outer_column_of<T>(params, row, vectors, slice, thread);
   }
   __device__ __forceinline__ SliceSlots<T> slots() const { return {out}; }
   __device__ __forceinline__ int slot_vectors() const { return SliceSlots<T>::num_vectors(slices); }
   __device__ __forceinline__ int column_of(int vector) const { return vectors.head + vector * vector_width<T>; }
 
-  // A block's arrival at the slots it has read, after a barrier; and at the end, by all threads: was it the last one?
+  // Counts the block as having read the slots, after a barrier. is_last(), called by all threads: was it the last
+  // block?
   __device__ __forceinline__ unsigned arrive() const {
     if (thread != 0) return 0;
     __threadfence();
@@ -75,7 +77,7 @@ struct RowSlice {
     __syncthreads();
     return *last;
   }
-  __device__ __forceinline__ void leave_partial(const RowPart<T>& partial) const {
+  __device__ __forceinline__ void leave_partial(const RowPartial<T>& partial) const {
     wait_on_dependent_grids();
     if (thread != 0 || row.columns == 0) return;
     slots().partials()[slice] = partial;
@@ -83,7 +85,7 @@ struct RowSlice {
   }
 };
 
-// A batch of a thread's vectors, own.step apart: those of [begin, end) of the row, as far as they are read.
+// A batch of a thread's vectors, own.step apart, within [begin, end) of the row; masked vectors are not read.
 template <class T, bool kBackward>
 struct SliceBatch {
   static constexpr int width = vector_width<T>;
@@ -98,7 +100,7 @@ struct SliceBatch {
   __device__ __forceinline__ bool has(const RowSlice<T, kBackward>& slice, int i) const {
     return at(slice, i) >= begin && at(slice, i) < end;
   }
-  // Masked columns become -infinity; backward: dy 0, and y as a masked column's result.
+  // Vectors that are not read are -infinity; for gradients dy is 0 and y is that of a masked column.
   __device__ __forceinline__ void load(const SoftmaxParams& params, const RowSlice<T, kBackward>& slice) {
     const auto is_read = [&](int i) { return has(slice, i) && slice.vectors.is_read(at(slice, i)); };
     const auto offset_of = [&](int i) { return static_cast<int64_t>(at(slice, i)) * vector_bytes; };
@@ -141,7 +143,7 @@ struct SliceBatch {
       }
     }
   }
-  // The first batch of vectors first_vector, first_vector + step, ...
+  // Loads the batch that starts at first_vector.
   __device__ __forceinline__ void start(const SoftmaxParams& params, const RowSlice<T, kBackward>& slice,
                                         int first_vector, int begin_vector, int end_vector) {
     first = first_vector;
@@ -149,13 +151,13 @@ struct SliceBatch {
     end = end_vector;
     load(params, slice);
   }
-  // That of a block's part of the vectors behind the row's slots.
+  // Loads the first batch of the block's range of the vectors after the row's slots.
   __device__ __forceinline__ void start_behind_slots(const SoftmaxParams& params, const RowSlice<T, kBackward>& slice) {
     const int slot_vectors = slice.slot_vectors();
-    const VectorPart part = slice.own.part_of(slot_vectors, slice.vectors.count, slice.slice, params.cluster_shift);
+    const VectorRange part = slice.own.range_of(slot_vectors, slice.vectors.count, slice.slice, params.cluster_shift);
     start(params, slice, part.begin + slice.thread, slot_vectors, part.end);
   }
-  // Calls use() for the batch and for those after it, step by step to the end.
+  // Calls use() for this batch and each one after it, up to `end`.
   template <class Use>
   __device__ __forceinline__ void walk(const SoftmaxParams& params, const RowSlice<T, kBackward>& slice, Use use) {
 #pragma unroll 1
@@ -168,7 +170,7 @@ struct SliceBatch {
   }
 };
 
-// What a slice knows of its row's scores z = scale * x: the largest one, and the sum of exponentials less that.
+// A slice's largest score z = scale * x, and the sum of exp(z - max).
 template <class Input>
 struct SplitScores {
   using T = Input;
@@ -180,11 +182,11 @@ struct SplitScores {
 
   __device__ __forceinline__ explicit SplitScores(const SoftmaxParams& params)
       : running{exponent_scale<T, split_mask>(params)} {}
-  __device__ __forceinline__ void take_extra(const SoftmaxParams& params, const Slice& slice) {
-    if (!is_kept<split_mask>(slice.row, slice.extra_column)) return;
-    const A extra = load_score<T, split_mask>(params, slice.row, slice.extra_column);
-    running.raise(extra);
-    running.sum = exponential<T>(running.to_exponent()(extra));
+  __device__ __forceinline__ void take_outer(const SoftmaxParams& params, const Slice& slice) {
+    if (!is_unmasked<split_mask>(slice.row, slice.outer_column)) return;
+    const A outer = load_score<T, split_mask>(params, slice.row, slice.outer_column);
+    running.raise(outer);
+    running.sum = exponential<T>(running.to_exponent()(outer));
   }
   __device__ __forceinline__ void take(const SoftmaxParams&, const Batch& batch) {
     VectorMax<T> largest;
@@ -203,14 +205,14 @@ struct SplitScores {
     }
     running.sum += sum.total();
   }
-  __device__ __forceinline__ void take_partial(const RowPart<T>& partial) {
+  __device__ __forceinline__ void take_partial(const RowPartial<T>& partial) {
     running.raise(partial.max);
     if (partial.sum == RowValue<T>{0}) return;
     const ScoreScale<T, split_mask> to_exponent(partial.max, running.scale);
     running.sum += partial.sum * exponential<T>(to_exponent.to_reference(running.to_exponent().reference));
   }
   // Of all threads of the block.
-  __device__ __forceinline__ RowPart<T> total(const RowTeam& team) {
+  __device__ __forceinline__ RowPartial<T> total(const RowThreads& team) {
     running.raise(max_over_lanes(running.max, 32));
     return combine_row<T, split_mask>(exchange_buffer<T>(), team, {running.max, sum_over_lanes(running.sum, 32)},
                                       running.scale);
@@ -221,7 +223,7 @@ struct SplitScores {
     ScoreScale<T, split_mask> to_exponent;
     ResultFactors<T> factors;
     bool log_softmax;
-    __device__ __forceinline__ Results(const SoftmaxParams& params, const RowPart<T>& row, A scale)
+    __device__ __forceinline__ Results(const SoftmaxParams& params, const RowPartial<T>& row, A scale)
         : to_exponent(row.max == negative_infinity<A>() ? A{0} : row.max, scale),
           factors(params.log_softmax, row.sum),
           log_softmax(params.log_softmax) {}
@@ -234,17 +236,18 @@ struct SplitScores {
 #pragma unroll
       for (int j = 0; j < vector_width<T>; ++j) y[j] = of(y[j]);
     }
-    __device__ __forceinline__ A of_extra(const SoftmaxParams& params, const Slice& slice) const {
-      const bool keeps = is_kept<split_mask>(slice.row, slice.extra_column);
-      return of(keeps ? load_score<T, split_mask>(params, slice.row, slice.extra_column) : negative_infinity<A>());
+    __device__ __forceinline__ A of_outer(const SoftmaxParams& params, const Slice& slice) const {
+      const bool is_own_unmasked = is_unmasked<split_mask>(slice.row, slice.outer_column);
+      return of(is_own_unmasked ? load_score<T, split_mask>(params, slice.row, slice.outer_column)
+                                : negative_infinity<A>());
     }
   };
-  __device__ __forceinline__ Results results(const SoftmaxParams& params, const RowPart<T>& row) const {
+  __device__ __forceinline__ Results results(const SoftmaxParams& params, const RowPartial<T>& row) const {
     return {params, row, running.scale};
   }
 };
 
-// The sum of y * dy, with log_softmax that of dy.
+// A slice's sum of y * dy, with log_softmax of dy.
 template <class Input>
 struct SplitGradients {
   using T = Input;
@@ -255,17 +258,17 @@ struct SplitGradients {
   A sum = 0;
 
   __device__ __forceinline__ explicit SplitGradients(const SoftmaxParams&) {}
-  __device__ __forceinline__ void take_extra(const SoftmaxParams& params, const Slice& slice) {
-    if (!is_kept<SoftmaxMask::none>(slice.row, slice.extra_column)) return;
-    sum = backward_term(params.log_softmax, load_element<T>(slice.row.x, slice.extra_column),
-                        load_element<T>(slice.row.side, slice.extra_column));
+  __device__ __forceinline__ void take_outer(const SoftmaxParams& params, const Slice& slice) {
+    if (!is_unmasked<SoftmaxMask::none>(slice.row, slice.outer_column)) return;
+    sum = backward_term(params.log_softmax, load_element<T>(slice.row.x, slice.outer_column),
+                        load_element<T>(slice.row.side, slice.outer_column));
   }
   __device__ __forceinline__ void take(const SoftmaxParams& params, const Batch& batch) {
 #pragma unroll
     for (int i = 0; i < split_batch; ++i) sum += backward_vector_sum<T>(params.log_softmax, batch.x[i], batch.y[i]);
   }
-  __device__ __forceinline__ void take_partial(const RowPart<T>& partial) { sum += static_cast<A>(partial.sum); }
-  __device__ __forceinline__ RowPart<T> total(const RowTeam& team) const {
+  __device__ __forceinline__ void take_partial(const RowPartial<T>& partial) { sum += static_cast<A>(partial.sum); }
+  __device__ __forceinline__ RowPartial<T> total(const RowThreads& team) const {
     return {A{0}, sum_row(exchange_buffer<T>(), team, sum_over_lanes(sum, 32))};
   }
 
@@ -287,37 +290,37 @@ struct SplitGradients {
       for (int j = 0; j < vector_width<T>; ++j) dx[j] = backward_gradient(log_softmax, dx[j], y[j], sum, scale);
       if (!is_finite) clear_masked(slice.row, slice.column_of(batch.at(slice, i)), dx);
     }
-    __device__ __forceinline__ A of_extra(const SoftmaxParams&, const Slice& slice) const {
-      const int column = slice.extra_column;
-      if (!is_kept<SoftmaxMask::none>(slice.row, column)) return A{0};
+    __device__ __forceinline__ A of_outer(const SoftmaxParams&, const Slice& slice) const {
+      const int column = slice.outer_column;
+      if (!is_unmasked<SoftmaxMask::none>(slice.row, column)) return A{0};
       return backward_gradient(log_softmax, load_element<T>(slice.row.x, column),
                                load_element<T>(slice.row.side, column), sum, scale);
     }
   };
-  __device__ __forceinline__ Results results(const SoftmaxParams& params, const RowPart<T>& row) const {
+  __device__ __forceinline__ Results results(const SoftmaxParams& params, const RowPartial<T>& row) const {
     return {params, static_cast<A>(row.sum)};
   }
 };
 
-// The first grid: each block leaves its slice's partial result, which `Terms` adds up, in the row's slots.
+// The first grid: each block writes its slice's partial result, computed by `Terms`, to the row's slots.
 template <class Terms>
 __global__ void __launch_bounds__(max_register_lanes, 2)
     split_row_partials(const __grid_constant__ SoftmaxParams params) {
-  const bool waits = params.first_row == 0;  // and the next grid may not start before
+  const bool waits = params.first_row == 0;  // then the next grid may not start earlier
   if (!waits) launch_dependent_grids();
   const typename Terms::Slice slice(params, waits);
   launch_dependent_grids();
   typename Terms::Batch batch;
   batch.start(params, slice, slice.own.first, slice.vectors.read_begin, slice.own.end);
   Terms terms(params);
-  if (slice.extra_column >= 0) terms.take_extra(params, slice);
+  if (slice.outer_column >= 0) terms.take_outer(params, slice);
   batch.walk(params, slice, [&] { terms.take(params, batch); });
   slice.leave_partial(terms.total(slice.team));
 }
 
-// The second grid: y(row, j) = exp(z(row, j) - max) / sum over unmasked i of exp(z(row, i) - max), or
-// dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)), from the partial results of all
-// slices of a row; all operands are (rows, columns), a dense mask has one byte per column.
+// The second grid, from the partial results of all slices of a row: y(row, j) = exp(z(row, j) - max) / sum over
+// unmasked i of exp(z(row, i) - max), or dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) *
+// dy(row, i)). All operands are (rows, columns); a dense mask has one byte per column.
 template <class Terms>
 __global__ void __launch_bounds__(max_register_lanes, Terms::is_backward ? 0 : 2)
     split_row_results(const __grid_constant__ SoftmaxParams params) {
@@ -330,10 +333,10 @@ __global__ void __launch_bounds__(max_register_lanes, Terms::is_backward ? 0 : 2
   wait_on_dependent_grids();
   if (row.columns == 0) return;
   Terms terms(params);
-  const RowPart<T>* const partials = slice.slots().partials();
+  const RowPartial<T>* const partials = slice.slots().partials();
 #pragma unroll 1
   for (int i = slice.thread; i < slice.slices; i += slice.threads) terms.take_partial(partials[i]);
-  const RowPart<T> total = terms.total(slice.team);
+  const RowPartial<T> total = terms.total(slice.team);
   const ExchangeBuffer<T> buffer = exchange_buffer<T>();
   const unsigned arrival = slice.arrive();
 
@@ -359,7 +362,7 @@ __global__ void __launch_bounds__(max_register_lanes, Terms::is_backward ? 0 : 2
     }
   };
   batch.walk(params, slice, store);
-  if (slice.extra_column >= 0) store_element<T>(row.out, slice.extra_column, results.of_extra(params, slice));
+  if (slice.outer_column >= 0) store_element<T>(row.out, slice.outer_column, results.of_outer(params, slice));
   if (!slice.is_last(buffer, arrival)) return;
   batch.start(params, slice, slice.thread, 0, slice.slot_vectors());
   batch.walk(params, slice, store);
