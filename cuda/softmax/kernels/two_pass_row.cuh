@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Softmax and its gradient with each row read twice: for rows too long to hold, and for operands whose rows do not
-// share one alignment or one size of element.
+// Softmax and its gradient with each row read twice: for rows too long to hold, and for operands of different types or
+// alignments.
 #pragma once
 
-#include "softmax/softmax_backward_in_registers.cuh"
-#include "softmax/softmax_row_in_registers.cuh"
+#include "softmax/kernels/softmax_normalize.cuh"
 
 namespace flowk::softmax {
 
@@ -23,20 +22,21 @@ __device__ __forceinline__ void store_as(flowk_dtype dtype, unsigned char* row, 
   }
 }
 
-// As store_nan_columns(), in any type.
-template <class T, SoftmaxMask kMask>
+// As store_nan_columns(), for any output type.
+template <class T>
 __device__ __forceinline__ void store_nan_row_as(const SoftmaxParams& params, const SoftmaxRow& row, int first,
                                                  int step) {
 #pragma unroll 1
   for (int column = first; column < row.columns; column += step)
-    store_as(params.out_dtype, row.out, column, result_beside_nan<ComputeType<T>, kMask>(params, row, column));
+    store_as(params.out_dtype, row.out, column,
+             result_beside_nan<ComputeType<T>, SoftmaxMask::bias>(params, row, column));
 }
 
-// The columns of a row that one thread works on: whole vectors, then single columns that are left over; without
-// reads_vectors single columns alone. Calls vector(first column) and column(column).
+// Calls vector(first column) and column(column) for the columns of one thread: whole vectors, then an outer column;
+// without reads_vectors single columns only.
 template <class T, class Vector, class Column>
 __device__ __forceinline__ void for_own_columns(const SoftmaxParams& params, const SoftmaxRow& row,
-                                                const RowVectors& vectors, const RowTeam& team, int lane, bool all,
+                                                const RowVectors& vectors, const RowThreads& team, int lane, bool all,
                                                 Vector vector, Column column) {
   const int first = team.rank * params.lanes_per_row + lane, step = params.lanes_per_row * team.blocks;
   if (!params.reads_vectors) {
@@ -47,51 +47,65 @@ __device__ __forceinline__ void for_own_columns(const SoftmaxParams& params, con
 #pragma unroll 2
   for (int i = (all ? 0 : vectors.read_begin) + first; i < (all ? vectors.count : vectors.read_end); i += step)
     vector(vectors.head + i * vector_width<T>);
-  const int leftover = leftover_column<T>(params, row, vectors, team.rank, lane);
+  const int leftover = outer_column_of<T>(params, row, vectors, team.rank, lane);
   if (leftover >= 0) column(leftover);
 }
 
-// scale * x + bias of a vector's columns, -infinity where masked.
-template <class T, SoftmaxMask kMask>
+// The score of one column, with or without a bias.
+template <class T>
+__device__ __forceinline__ ComputeType<T> load_any_score(const SoftmaxParams& params, const SoftmaxRow& row,
+                                                         int column) {
+  return params.side != nullptr ? load_score<T, SoftmaxMask::bias>(params, row, column)
+                                : load_score<T, SoftmaxMask::none>(params, row, column);
+}
+
+// The scores of a vector's columns, -infinity where masked.
+template <class T>
 __device__ __forceinline__ void load_scores(const SoftmaxParams& params, const SoftmaxRow& row, int column,
                                             ComputeType<T> (&scores)[vector_width<T>]) {
   using A = ComputeType<T>;
   constexpr int width = vector_width<T>;
+  const bool has_bias = params.side != nullptr;
   uint4 vector = load_vector(row.x + static_cast<int64_t>(column) * static_cast<int>(sizeof(T)));
-  if (kMask != SoftmaxMask::bias && params.negates_x) negate_vector<T>(&vector);
+  if (!has_bias && params.negates_x) negate_vector<T>(&vector);
   uint32_t kept = params.has_interval ? interval_bits(column, width, row.begin, row.end) : (1u << width) - 1;
   widen_vector<T>(vector, scores);
+  if (has_bias) {
+    const A scale = signed_scale<A>(params);
 #pragma unroll
-  for (int j = 0; j < width; ++j) {
-    if constexpr (kMask == SoftmaxMask::bias) {
+    for (int j = 0; j < width; ++j)
       if ((kept >> j & 1) != 0)
-        scores[j] = signed_scale<A>(params) * scores[j] +
-                    (params.bias_is_float32 ? static_cast<A>(load_element<float>(row.side, column + j))
-                                            : load_element<T>(row.side, column + j));
-    }
-    if (kMask != SoftmaxMask::none && (kept >> j & 1) != 0 && row.dense != nullptr && row.dense[column + j] != 0)
-      kept &= ~(1u << j);
-    if ((kept >> j & 1) == 0) scores[j] = negative_infinity<A>();
+        scores[j] =
+            scale * scores[j] + (params.bias_is_float32 ? static_cast<A>(load_element<float>(row.side, column + j))
+                                                        : load_element<T>(row.side, column + j));
   }
+  if (row.dense != nullptr) {
+#pragma unroll
+    for (int j = 0; j < width; ++j)
+      if ((kept >> j & 1) != 0 && row.dense[column + j] != 0) kept &= ~(1u << j);
+  }
+#pragma unroll
+  for (int j = 0; j < width; ++j)
+    if ((kept >> j & 1) == 0) scores[j] = negative_infinity<A>();
 }
 
-// y(row, j) = exp(z(row, j) - max) / sum over kept i of exp(z(row, i) - max), as softmax_row_in_registers, by
-// lanes_per_row threads of a block or of each block of a cluster, each of which keeps a running maximum and the sum of
-// exponentials less it.
-template <class T, SoftmaxMask kMask>
-__global__ void __launch_bounds__(two_pass_threads)
-    softmax_two_pass_row(const __grid_constant__ SoftmaxParams params) {
+// y(row, j) = exp(z(row, j) - max) / sum over unmasked i of exp(z(row, i) - max), as in row_in_registers. A row has
+// lanes_per_row threads of a block, or of each block of a cluster; each thread has a running maximum and a sum of
+// exponentials relative to it.
+template <class T>
+__global__ void __launch_bounds__(two_pass_threads) two_pass_row(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   using E = RowValue<A>;  // as a float32 row: the output may be float32
   constexpr int width = vector_width<T>;
-  const RowTeam team = row_team(params);
+  const RowThreads team = row_threads(params);
   const ExchangeBuffer<A> buffer = exchange_buffer<A>();
   begin_exchange(buffer, team);
   const auto [linear, lane] = row_place(params);
-  const SoftmaxRow row = locate_row<kMask, false>(params, linear);
+  const SoftmaxRow row = locate_row<SoftmaxMask::bias, false>(params, linear);
   const RowVectors vectors = row_vectors<T>(params, row);
-  const A scale = exponent_scale<A, kMask>(params);
+  const A scale = params.side != nullptr ? exponent_scale<A, SoftmaxMask::bias>(params)
+                                         : exponent_scale<A, SoftmaxMask::none>(params);
   const A infinity = -negative_infinity<A>();
 
   A largest = -infinity;
@@ -110,26 +124,26 @@ __global__ void __launch_bounds__(two_pass_threads)
       params, row, vectors, team, lane, false,
       [&](int column) {
         A scores[width];
-        load_scores<T, kMask>(params, row, column, scores);
+        load_scores<T>(params, row, column, scores);
         take(scores, width);
       },
       [&](int column) {
-        if (!is_kept<kMask>(row, column)) return;
-        const A score = load_score<T, kMask>(params, row, column);
+        if (!is_unmasked<SoftmaxMask::bias>(row, column)) return;
+        const A score = load_any_score<T>(params, row, column);
         take(&score, 1);
       });
-  // The lanes' sums as the warp's.
+  // Combines the lanes' sums.
   const A largest_of_warp = max_over_lanes(largest, team.lanes);
   if (sum != E{0}) sum *= exponential<A>((largest - largest_of_warp) * scale);
-  const RowPart<A> part = {largest_of_warp, sum_over_lanes(sum, team.lanes)};
-  const RowPart<A> total = combine_row<A, kMask>(buffer, team, part, scale);
+  const RowPartial<A> part = {largest_of_warp, sum_over_lanes(sum, team.lanes)};
+  const RowPartial<A> total = combine_row<A, SoftmaxMask::none>(buffer, team, part, scale);
 
   const A reference = static_cast<A>(total.max) == -infinity ? A{0} : static_cast<A>(total.max);
   const bool log_softmax = params.log_softmax;
   const ResultFactors<A> result(log_softmax, total.sum);
   if (total.sum != total.sum)
-    return store_nan_row_as<T, kMask>(params, row, team.rank * params.lanes_per_row + lane,
-                                      params.lanes_per_row * team.blocks);
+    return store_nan_row_as<T>(params, row, team.rank * params.lanes_per_row + lane,
+                               params.lanes_per_row * team.blocks);
   const auto probability = [&](A score) {
     const A z = (score - reference) * scale;
     return log_softmax ? z * result.factor + result.term : exponential<A>(z) * result.factor;
@@ -139,7 +153,7 @@ __global__ void __launch_bounds__(two_pass_threads)
       [&](int column) {
         A y[width];
         const bool is_read = column + width > row.begin && column < row.end;
-        if (is_read) load_scores<T, kMask>(params, row, column, y);
+        if (is_read) load_scores<T>(params, row, column, y);
 #pragma unroll
         for (int j = 0; j < width; ++j) y[j] = probability(is_read ? y[j] : -infinity);
         if (params.out_is_x_type)
@@ -148,21 +162,20 @@ __global__ void __launch_bounds__(two_pass_threads)
         for (int j = 0; j < width; ++j) store_as(params.out_dtype, row.out, column + j, y[j]);
       },
       [&](int column) {
-        const bool keeps = is_kept<kMask>(row, column);
+        const bool is_own_unmasked = is_unmasked<SoftmaxMask::bias>(row, column);
         store_as(params.out_dtype, row.out, column,
-                 probability(keeps ? load_score<T, kMask>(params, row, column) : -infinity));
+                 probability(is_own_unmasked ? load_any_score<T>(params, row, column) : -infinity));
       });
 }
 
-// dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)), threads as of
-// softmax_two_pass_row.
+// dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)); threads as in two_pass_row.
 template <class T>
 __global__ void __launch_bounds__(two_pass_threads)
-    softmax_backward_two_pass(const __grid_constant__ SoftmaxParams params) {
+    two_pass_row_backward(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   constexpr int width = vector_width<T>;
-  const RowTeam team = row_team(params);
+  const RowThreads team = row_threads(params);
   const ExchangeBuffer<A> buffer = exchange_buffer<A>();
   begin_exchange(buffer, team);
   const auto [linear, lane] = row_place(params);

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Softmax and its gradient of short rows that are 1, 2, 4 or 8 whole 16-byte vectors: a thread works on vectors of
-// several rows, so that what it costs to find them is shared.
+// Softmax and its gradient of short rows of 1, 2, 4 or 8 whole vectors: each thread has one vector in each of several
+// rows.
 #pragma once
 
-#include "softmax/softmax_backward_in_registers.cuh"
-#include "softmax/softmax_row_in_registers.cuh"
+#include "softmax/kernels/softmax_normalize.cuh"
 
 namespace flowk::softmax {
 
-// Vectors of one thread, num_threads apart, from `first` on; those past the tensor are not there.
+// The vectors of one thread, blockDim.x apart; those past the tensor do not exist.
 template <int kVectors>
 struct ThreadVectors {
   int64_t offset;  // bytes
@@ -26,17 +25,18 @@ struct ThreadVectors {
   __device__ __forceinline__ int64_t at(int i) const { return offset + i * step * vector_bytes; }
 };
 
-// y(row, j) = exp(scale * (x(row, j) - max)) / sum over i of exp(scale * (x(row, i) - max)); x and y are
-// (rows, columns), each one contiguous run of memory; nothing is masked.
+// y(row, j) = exp(scale * (x(row, j) - max)) / sum over i of exp(scale * (x(row, i) - max)); x and y are contiguous
+// (rows, columns), nothing is masked.
 //
-// kLanes neighbouring threads have a vector of a row each, and of kVectors rows all in all.
-template <class T, int kLanes, int kVectors>
-__global__ void __launch_bounds__(256) softmax_rows_by_vectors(const __grid_constant__ SoftmaxParams params) {
+// `lanes` neighbouring threads have one vector of a row each; a thread has one vector in each of kVectors rows.
+template <class T, int kVectors>
+__global__ void __launch_bounds__(256, 8) rows_by_vectors(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   using E = RowValue<T>;
   constexpr int width = vector_width<T>;
-  const ThreadVectors<kVectors> vectors(params, kLanes);
+  const int lanes = params.lanes_per_row;
+  const ThreadVectors<kVectors> vectors(params, lanes);
   wait_on_dependent_grids();
   uint4 raw[kVectors];
 #pragma unroll
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(256) softmax_rows_by_vectors(const __grid_cons
       if (params.negates_x) negate_vector<T>(&raw[i]);
       VectorMax<T> largest_x;
       largest_x.take(raw[i]);
-      const A largest = max_over_lanes(largest_x.largest(), kLanes);
+      const A largest = max_over_lanes<8>(largest_x.largest(), lanes);
       const ScoreScale<T, SoftmaxMask::none> to_exponent(largest == negative_infinity<A>() ? A{0} : largest, scale);
       A y[width], terms[width];
       widen_vector<T>(raw[i], y);
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(256) softmax_rows_by_vectors(const __grid_cons
       }
       ThreadSum<T> thread_sum;
       thread_sum.take(terms);
-      const E sum = sum_over_lanes(thread_sum.total(), kLanes);
+      const E sum = sum_over_lanes<8>(thread_sum.total(), lanes);
       const ResultFactors<T> result(is_log, sum);
 #pragma unroll
       for (int j = 0; j < width; ++j) y[j] = y[j] * result.factor + result.term;
@@ -75,14 +75,15 @@ __global__ void __launch_bounds__(256) softmax_rows_by_vectors(const __grid_cons
     finish(std::false_type{});
 }
 
-// dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)), rows and threads as of
-// softmax_rows_by_vectors.
-template <class T, int kLanes, int kVectors>
-__global__ void __launch_bounds__(256) softmax_backward_by_vectors(const __grid_constant__ SoftmaxParams params) {
+// dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)); rows and threads as in
+// rows_by_vectors.
+template <class T, int kVectors>
+__global__ void __launch_bounds__(256) rows_by_vectors_backward(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   constexpr int width = vector_width<T>;
-  const ThreadVectors<kVectors> vectors(params, kLanes);
+  const int lanes = params.lanes_per_row;
+  const ThreadVectors<kVectors> vectors(params, lanes);
   wait_on_dependent_grids();
   uint4 raw_dy[kVectors], raw_y[kVectors];
 #pragma unroll
@@ -101,7 +102,7 @@ __global__ void __launch_bounds__(256) softmax_backward_by_vectors(const __grid_
       widen_vector<T>(raw_y[i], y);
 #pragma unroll
       for (int j = 0; j < width; ++j) sum += backward_term(is_log, dy[j], y[j]);
-      sum = sum_over_lanes(sum, kLanes);
+      sum = sum_over_lanes<8>(sum, lanes);
 #pragma unroll
       for (int j = 0; j < width; ++j) dy[j] = backward_gradient(is_log, dy[j], y[j], sum, scale);
       if (vectors.has(i)) store_values<T>(params.out + vectors.at(i), dy);
