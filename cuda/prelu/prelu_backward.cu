@@ -11,136 +11,105 @@
 namespace flowk::prelu {
 namespace {
 
-template <class T, class A, bool kCluster>
+Status no_kernel(const char* field, int value) {
+  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.%s = %d has no kernel of prelu_backward", field, value);
+}
+
+template <class T>
 Status run_channel_planes(const PreluBackwardPlan& plan, flowk_stream stream) {
   switch (plan.packs_at_once) {
-    case 3: return launch(prelu_planes_of_channels<T, A, kCluster, 3>, plan.launch, stream, plan.channel_planes);
-    case 4: return launch(prelu_planes_of_channels<T, A, kCluster, 4>, plan.launch, stream, plan.channel_planes);
-    default: break;
+    case 3: return launch(prelu_planes_of_channels<T, 3>, plan.launch, stream, plan.channel_planes);
+    case 4: return launch(prelu_planes_of_channels<T, 4>, plan.launch, stream, plan.channel_planes);
+    default: return no_kernel("packs_at_once", plan.packs_at_once);
   }
-  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.packs_at_once = %d, must be 3 or 4 of planes of channels",
-                         plan.packs_at_once);
 }
 
-template <class T, class A, bool kWhole>
-Status run_planes(const PreluBackwardPlan& plan, flowk_stream stream) {
-  if (plan.wide_index) return launch(prelu_packs_of_planes<T, A, uint64_t, kWhole>, plan.launch, stream, plan.planes);
-  return launch(prelu_packs_of_planes<T, A, uint32_t, kWhole>, plan.launch, stream, plan.planes);
-}
-
-template <class T, class A, int kPacks>
-Status run_spans_of(const PreluBackwardPlan& plan, flowk_stream stream) {
-  if (plan.span_is_in_one_plane) return launch(prelu_spans<T, A, true, true, kPacks>, plan.launch, stream, plan.spans);
-  if constexpr (kPacks <= 4) {
-    const bool is_aligned = plan.spans.tensors.x_shift == 0 && plan.spans.tensors.dy_shift == 0;
-    if (is_aligned) return launch(prelu_spans<T, A, false, true, kPacks>, plan.launch, stream, plan.spans);
-    return launch(prelu_spans<T, A, false, false, kPacks>, plan.launch, stream, plan.spans);
-  }
-  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "no spans of %d packs a lane lie in two planes", kPacks);
-}
-
-template <class T, class A>
+template <class T>
 Status run_spans(const PreluBackwardPlan& plan, flowk_stream stream) {
+  if (!plan.span_is_in_one_plane) return launch(prelu_spans<T, false, 2>, plan.launch, stream, plan.spans);
   switch (plan.packs_at_once) {
-    case 1: return run_spans_of<T, A, 1>(plan, stream);
-    case 2: return run_spans_of<T, A, 2>(plan, stream);
-    case 4: return run_spans_of<T, A, 4>(plan, stream);
-    case 8: return run_spans_of<T, A, 8>(plan, stream);
+    case 2: return launch(prelu_spans<T, true, 2>, plan.launch, stream, plan.spans);
+    case 4: return launch(prelu_spans<T, true, 4>, plan.launch, stream, plan.spans);
     default: break;
   }
-  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.packs_at_once = %d, must be 1, 2, 4 or 8",
-                         plan.packs_at_once);
+  if constexpr (sizeof(T) == 4)
+    if (plan.packs_at_once == 8) return launch(prelu_spans<T, true, 8>, plan.launch, stream, plan.spans);
+  return no_kernel("packs_at_once", plan.packs_at_once);
 }
 
-template <class T, class A, bool kCluster, ColumnPacks kPacks>
-Status run_lines_of_columns(const PreluBackwardPlan& plan, flowk_stream stream) {
-  switch (plan.packs_at_once) {
-    case 2: return launch(prelu_columns<T, A, kCluster, kPacks, line_packs, 2>, plan.launch, stream, plan.columns);
-    case 4: return launch(prelu_columns<T, A, kCluster, kPacks, line_packs, 4>, plan.launch, stream, plan.columns);
-    default: break;
-  }
-  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.packs_at_once = %d, must be 2 or 4 of columns",
-                         plan.packs_at_once);
-}
-
-template <class T, class A>
+template <class T>
 Status run_columns(const PreluBackwardPlan& plan, flowk_stream stream) {
   constexpr ColumnPacks whole = ColumnPacks::whole_channels, aligned = ColumnPacks::aligned;
-  const bool is_wide = plan.columns.tile_packs == wide_tile_packs;
-  switch (plan.column_packs) {
-    case ColumnPacks::whole_channels:
-#ifndef FLOWK_SIMT
-      if (plan.launch.cluster_blocks > 1) return run_lines_of_columns<T, A, true, whole>(plan, stream);
-#endif
-      if (is_wide)
-        return launch(prelu_columns<T, A, false, whole, wide_tile_packs, 4>, plan.launch, stream, plan.columns);
-      return run_lines_of_columns<T, A, false, whole>(plan, stream);
-    case ColumnPacks::aligned:
-      if (is_wide)
-        return launch(prelu_columns<T, A, false, aligned, wide_tile_packs, 4>, plan.launch, stream, plan.columns);
-      return run_lines_of_columns<T, A, false, aligned>(plan, stream);
-    case ColumnPacks::shifted: break;
+  if (plan.column_packs == aligned) {
+    if (plan.columns.tile_packs == wide_tile_packs)
+      return launch(prelu_columns<T, aligned, wide_tile_packs, 4>, plan.launch, stream, plan.columns);
+    return launch(prelu_columns<T, aligned, line_packs, 4>, plan.launch, stream, plan.columns);
   }
-  return launch(prelu_columns<T, A, false, ColumnPacks::shifted, line_packs, 2>, plan.launch, stream, plan.columns);
+  switch (plan.packs_at_once) {
+    case 2: return launch(prelu_columns<T, whole, line_packs, 2>, plan.launch, stream, plan.columns);
+    case 4: return launch(prelu_columns<T, whole, line_packs, 4>, plan.launch, stream, plan.columns);
+    default: return no_kernel("packs_at_once", plan.packs_at_once);
+  }
 }
 
-template <class T, class A>
-Status run_gradient(const PreluBackwardPlan& plan, flowk_stream stream) {
+// The kernels for any alignment, position and type of alpha.
+template <class T>
+Status run_general(const PreluBackwardPlan& plan, flowk_stream stream) {
+  if (plan.kernel == PreluBackwardKernel::packs_of_planes)
+    return launch(prelu_packs_of_planes<T, true>, plan.launch, stream, plan.planes);
+  if (plan.kernel == PreluBackwardKernel::packs_of_columns)
+    return launch(prelu_columns<T, ColumnPacks::general, line_packs, 1>, plan.launch, stream, plan.columns);
+  return no_kernel("kernel", static_cast<int>(plan.kernel));
+}
+
+template <class T>
+Status run(const PreluBackwardPlan& plan, flowk_stream stream) {
   switch (plan.kernel) {
-    case PreluBackwardKernel::planes_of_channels:
-      if (plan.launch.cluster_blocks == 1) return run_channel_planes<T, A, false>(plan, stream);
-#ifndef FLOWK_SIMT
-      return run_channel_planes<T, A, true>(plan, stream);
-#else
-      break;
-#endif
-    case PreluBackwardKernel::spans_of_planes: return run_spans<T, A>(plan, stream);
+    case PreluBackwardKernel::planes_of_channels: return run_channel_planes<T>(plan, stream);
+    case PreluBackwardKernel::spans_of_planes: return run_spans<T>(plan, stream);
     case PreluBackwardKernel::packs_of_planes:
-      return plan.is_whole ? run_planes<T, A, true>(plan, stream) : run_planes<T, A, false>(plan, stream);
-    case PreluBackwardKernel::packs_of_columns: return run_columns<T, A>(plan, stream);
-    case PreluBackwardKernel::warp_columns:
-      if (plan.packs_at_once > 2) return launch(prelu_warp_columns<T, A, 4>, plan.launch, stream, plan.columns);
-      return launch(prelu_warp_columns<T, A, 2>, plan.launch, stream, plan.columns);
-    case PreluBackwardKernel::nothing: return {};
+      if (plan.is_general) return run_general<T>(plan, stream);
+      return launch(prelu_packs_of_planes<T, false>, plan.launch, stream, plan.planes);
+    case PreluBackwardKernel::packs_of_columns:
+      return plan.column_packs == ColumnPacks::general ? run_general<T>(plan, stream) : run_columns<T>(plan, stream);
+    case PreluBackwardKernel::warp_columns: return launch(prelu_warp_columns<T>, plan.launch, stream, plan.columns);
+    case PreluBackwardKernel::nothing: break;
   }
-  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.kernel = %d is no kernel of prelu_backward here",
-                         static_cast<int>(plan.kernel));
+  return no_kernel("kernel", static_cast<int>(plan.kernel));
 }
 
-template <class Sum, class Out, bool kVectors>
+Status run_gradient(const PreluBackwardPlan& plan, flowk_stream stream) {
+  if (plan.kernel == PreluBackwardKernel::nothing) return {};
+  switch (plan.dtype) {
+    case FLOWK_FLOAT16: return run<Float16>(plan, stream);
+    case FLOWK_BFLOAT16: return run<BFloat16>(plan, stream);
+    case FLOWK_FLOAT32: return run<float>(plan, stream);
+    case FLOWK_FLOAT64: return run_general<double>(plan, stream);
+    default: return no_kernel("dtype", plan.dtype);
+  }
+}
+
 Status run_sum(const PreluBackwardPlan& plan, int index, flowk_stream stream) {
+  constexpr SumKernel near_rows = SumKernel::near_rows, runs = SumKernel::runs, far_rows = SumKernel::far_rows;
   const LaunchConfig& config = plan.sum_launches[index];
   const PartialSumParams& params = plan.sums[index];
-  switch (plan.sum_kernels[index]) {
-    case SumKernel::near_rows: return launch(sum_near_rows<Sum, Out, false, kVectors>, config, stream, params);
-    case SumKernel::runs: return launch(sum_near_rows<Sum, Out, true, kVectors>, config, stream, params);
-    case SumKernel::far_rows: return launch(sum_far_rows<Sum, Out, kVectors>, config, stream, params);
-  }
-  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.sum_kernels[%d] = %d is no kernel", index,
-                         static_cast<int>(plan.sum_kernels[index]));
-}
-
-template <class T, class A>
-Status run(const PreluBackwardPlan& plan, flowk_stream stream) {
-  using Sum = ComputeType<T>;
-  FLOWK_RETURN_IF_ERROR((run_gradient<T, A>(plan, stream)));
-  for (int i = 0; i + 1 < plan.num_sums; ++i) FLOWK_RETURN_IF_ERROR((run_sum<Sum, Sum, true>(plan, i, stream)));
-  return plan.num_sums == 0 ? Status() : run_sum<Sum, A, false>(plan, plan.num_sums - 1, stream);
+  const SumKernel kernel = plan.sum_kernels[index];
+  const bool has_vectors = plan.sums_vectors[index];
+  if (plan.dtype == FLOWK_FLOAT64) return launch(reduce_partials<double, runs, true>, config, stream, params);
+  if (kernel == near_rows) return launch(reduce_partials<float, near_rows, false>, config, stream, params);
+  if (kernel == runs)
+    return has_vectors ? launch(reduce_partials<float, runs, true>, config, stream, params)
+                       : launch(reduce_partials<float, runs, false>, config, stream, params);
+  return has_vectors ? launch(reduce_partials<float, far_rows, true>, config, stream, params)
+                     : launch(reduce_partials<float, far_rows, false>, config, stream, params);
 }
 
 }  // namespace
 
 Status run_prelu_backward(const PreluBackwardPlan& plan, flowk_stream stream) {
-  const bool float_alpha = plan.alpha_dtype == FLOWK_FLOAT32;
-  switch (plan.dtype) {
-    case FLOWK_FLOAT16: return float_alpha ? run<Float16, float>(plan, stream) : run<Float16, Float16>(plan, stream);
-    case FLOWK_BFLOAT16:
-      return float_alpha ? run<BFloat16, float>(plan, stream) : run<BFloat16, BFloat16>(plan, stream);
-    case FLOWK_FLOAT32: return run<float, float>(plan, stream);
-    case FLOWK_FLOAT64: return run<double, double>(plan, stream);
-    default: break;
-  }
-  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.dtype = %d is no type of prelu_backward", plan.dtype);
+  FLOWK_RETURN_IF_ERROR(run_gradient(plan, stream));
+  for (int i = 0; i < plan.num_sums; ++i) FLOWK_RETURN_IF_ERROR(run_sum(plan, i, stream));
+  return {};
 }
 
 }  // namespace flowk::prelu

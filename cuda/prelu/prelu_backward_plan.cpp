@@ -13,6 +13,10 @@ bool is_whole(const PreluBackwardProblem& problem) {
          tensors.grid.num_elements % problem.pack_elements == 0;
 }
 
+bool has_kernels_of_its_own(const PreluBackwardProblem& problem) {
+  return has_kernels_of_its_own(problem.request.dtype, problem.request.alpha_dtype);
+}
+
 bool starts_early(const PreluBackwardProblem& problem) {
   return problem.choice.overlap != 1 && problem.device.capability >= 90;
 }
@@ -21,7 +25,6 @@ PreluBackwardPlan start_plan(const PreluBackwardProblem& problem) {
   PreluBackwardPlan plan;
   plan.dtype = problem.request.dtype;
   plan.alpha_dtype = problem.request.alpha_dtype;
-  plan.is_whole = is_whole(problem);
   plan.launch.uses_pdl = starts_early(problem);
   return plan;
 }
@@ -66,6 +69,7 @@ void plan_sum(const PreluBackwardProblem& problem, SumKernel kernel, PartialSumP
   params.log2_block_channels = std::countr_zero(static_cast<uint64_t>(block_channels));
   params.num_vectors = Divider(static_cast<uint32_t>(num_vectors));
   plan->sum_kernels[plan->num_sums] = kernel;
+  plan->sums_vectors[plan->num_sums] = num_vectors > 1 || problem.sum_bytes == 8;
   plan->sum_launches[plan->num_sums] = {
       .num_blocks = ceil_div(params.channels, block_channels) * num_vectors,
       .num_threads = static_cast<int32_t>(threads),
@@ -79,16 +83,19 @@ void plan_sum(const PreluBackwardProblem& problem, SumKernel kernel, PartialSumP
 void plan_sums(const PreluBackwardProblem& problem, const PreluPartials& partials, PreluBackwardPlan* plan) {
   const int64_t channels = problem.shape.channels, rows = partials.num_rows;
   unsigned char* workspace = static_cast<unsigned char*>(problem.request.workspace);
-  const SumKernel kernel = partials.row_stride == 1                       ? SumKernel::near_rows
+  const bool is_near = partials.row_stride == 1, is_double = problem.sum_bytes == 8;
+  const SumKernel kernel = is_double                                      ? SumKernel::runs
+                           : is_near                                      ? SumKernel::near_rows
                            : partials.inner > 1 || channels < sector_sums ? SumKernel::runs
                                                                           : SumKernel::far_rows;
   PartialSumParams params;
   params.partials = workspace;
   params.sums = problem.request.dalpha;
+  params.sums_dtype = problem.request.alpha_dtype;
   params.num_rows = rows;
   params.rows_per_vector = std::max<int64_t>(1, rows);
   params.row_stride = partials.row_stride;
-  params.column_stride = kernel == SumKernel::near_rows ? rows : partials.inner;
+  params.column_stride = is_near ? rows : partials.inner;
   params.channels = channels;
   params.run = Divider(static_cast<uint32_t>(partials.inner));
   plan->workspace_bytes = round_up(rows * channels * partials.inner * problem.sum_bytes, pack_bytes);
@@ -96,15 +103,17 @@ void plan_sums(const PreluBackwardProblem& problem, const PreluPartials& partial
   if (rows * terms_of_row > max_block_terms) {
     params.rows_per_vector = std::max({int64_t{1}, block_terms / terms_of_row, ceil_div(rows, max_vectors)});
     params.sums = workspace + plan->workspace_bytes;
-    plan_sum(problem, kernel, params, plan);
+    params.sums_dtype = is_double ? FLOWK_FLOAT64 : FLOWK_FLOAT32;
+    plan_sum(problem, is_near ? SumKernel::runs : kernel, params, plan);
     const int64_t num_vectors = ceil_div(rows, params.rows_per_vector);
     plan->workspace_bytes += round_up(num_vectors * channels * problem.sum_bytes, pack_bytes);
     params.partials = params.sums;
     params.sums = problem.request.dalpha;
+    params.sums_dtype = problem.request.alpha_dtype;
     params.num_rows = params.rows_per_vector = params.column_stride = num_vectors;
     params.row_stride = 1;
     params.run = Divider();
-    return plan_sum(problem, SumKernel::near_rows, params, plan);
+    return plan_sum(problem, is_double ? SumKernel::runs : SumKernel::near_rows, params, plan);
   }
   plan_sum(problem, kernel, params, plan);
 }
@@ -129,6 +138,7 @@ PreluBackwardProblem make_problem(const PreluBackwardRequest& request, const Dev
   tensors.dx = request.dx;
   tensors.dy_shift = shift_of(request.dy, aligned);
   tensors.x_shift = shift_of(request.x, aligned);
+  tensors.has_float_alpha = request.alpha_dtype == FLOWK_FLOAT32;
   if (tensors.grid.num_elements > 0)
     problem.num_packs = ceil_div(tensors.grid.num_elements + tensors.grid.lead, problem.pack_elements);
   return problem;

@@ -35,6 +35,9 @@ struct PreluPartials {
 // Do all packs exist, aligned in all tensors?
 bool is_whole(const PreluBackwardProblem& problem);
 
+// Has the request types for which each mechanism has kernels? The others go by packs_of_planes or packs_of_columns.
+bool has_kernels_of_its_own(const PreluBackwardProblem& problem);
+
 // May kernels start before the stream's previous one ends? That hides their launch: 0.8 us of it (H200).
 bool starts_early(const PreluBackwardProblem& problem);
 

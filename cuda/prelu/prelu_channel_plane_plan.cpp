@@ -38,8 +38,8 @@ bool plan_planes_of_channels(const PreluBackwardProblem& problem, PreluBackwardP
   const auto [outer, channels, inner, element_bytes] = problem.shape;
   const int64_t V = problem.pack_elements, row_elements = channels * inner;
   const bool is_forced = problem.choice.kernel != 0;
-  if (problem.request.dalpha == nullptr || !is_whole(problem) || inner < V || row_elements % V != 0 ||
-      row_elements >= int64_t{1} << 30 || outer >= int64_t{1} << 30)
+  if (!has_kernels_of_its_own(problem) || problem.request.dalpha == nullptr || !is_whole(problem) || inner < V ||
+      row_elements % V != 0 || row_elements >= int64_t{1} << 30 || outer >= int64_t{1} << 30)
     return false;
   // Tiles that share a pack both read it, which goes wrong where one has overwritten it.
   const bool is_in_place = problem.request.dx != nullptr &&
@@ -62,7 +62,7 @@ bool plan_planes_of_channels(const PreluBackwardProblem& problem, PreluBackwardP
   const int64_t tile_packs = packs_of_tile(tile_channels * inner, V);
   const int64_t num_tiles = ceil_div(channels, tile_channels);
   if (tile_packs > max_threads) return false;
-  int64_t blocks = problem.choice.cluster_blocks > 0 ? problem.choice.cluster_blocks : 1;
+  int64_t blocks = std::bit_floor(static_cast<uint32_t>(std::max(1, problem.choice.cluster_blocks)));
   while (problem.choice.cluster_blocks == 0 && problem.device.capability >= 90 && blocks < max_cluster_blocks &&
          2 * blocks * num_tiles <= slots && tile_packs * ceil_div(outer, 2 * blocks) >= max_threads)
     blocks *= 2;
@@ -105,6 +105,7 @@ bool plan_planes_of_channels(const PreluBackwardProblem& problem, PreluBackwardP
   plan->launch.num_threads = static_cast<int32_t>(threads);
   plan->launch.num_blocks = num_tiles * blocks;
   plan->launch.shared_bytes = static_cast<int32_t>(params.num_sums * problem.sum_bytes);
+  params.log2_num_slabs = std::countr_zero(static_cast<uint64_t>(blocks));
   if (blocks > 1) {
     plan->launch.cluster_blocks = static_cast<int32_t>(blocks);
     plan->launch.shared_bytes += static_cast<int32_t>(cluster_area_bytes(blocks * tile_channels, problem.sum_bytes));

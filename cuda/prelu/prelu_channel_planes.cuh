@@ -39,21 +39,22 @@ __device__ __forceinline__ SumWalk walk_of_lane(const ChannelPlaneParams& params
 //   x, dy, dx (outer, channels, inner); a row is what one o has, whole packs; inner >= V
 // A block takes `tile_channels` neighbouring channels and `rows_per_slab` rows; thread (row, pack) steps over every
 // tile_rows-th row. A pack that two tiles share is read by both and stored by the one that it begins in. The threads'
-// sums meet in shared memory, where a warp sums up one channel. With kCluster the slabs of a tile are a cluster, whose
-// first block receives all sums. A thread has kRows packs of x and of dy under way at once.
-template <class T, class A, bool kCluster, int kRows>
-__global__ void __launch_bounds__(max_backward_threads)
+// sums meet in shared memory, where a warp sums up one channel. Slabs of a tile are a cluster, whose first block
+// receives all sums. A thread has kRows packs of x and of dy under way at once.
+template <class T, int kRows>
+__global__ void __launch_bounds__(max_backward_threads, kRows == 3 ? 2 : 0)
     prelu_planes_of_channels(const __grid_constant__ ChannelPlaneParams params) {
   constexpr int V = pack_elements<T>;
+  using A = T;
   using Sum = ComputeType<T>;
   const PreluBackwardTensors& tensors = params.tensors;
   Sum* sums = &shared<Sum>();
+  const int log2_slabs = params.log2_num_slabs;
   uint32_t tile = blockIdx.x, slab = 0;
 #ifndef FLOWK_SIMT
-  Sum* exchange = sums + params.num_sums;
-  if constexpr (kCluster) {
-    begin_cluster_exchange<Sum>(exchange);
-    tile = cluster_index();
+  if (log2_slabs > 0) {
+    begin_cluster_exchange<Sum>(sums + params.num_sums);
+    tile >>= log2_slabs;
     slab = cluster_rank();
   }
 #endif
@@ -125,7 +126,7 @@ __global__ void __launch_bounds__(max_backward_threads)
     sums[2 * threadIdx.x + 1] = next_sum;
   }
 #ifndef FLOWK_SIMT
-  if constexpr (kCluster) wait_for_cluster_start();
+  if (log2_slabs > 0) wait_for_cluster_start();
 #endif
   __syncthreads();
   if (warp >= num_channels) return;
@@ -147,13 +148,15 @@ __global__ void __launch_bounds__(max_backward_threads)
     for (int k = 0; k < half; ++k) parts[k] += parts[k + half];
   const Sum total = sum_over_warp(parts[0]);
   A* dalpha = static_cast<A*>(tensors.dalpha) + first_channel;
-  if constexpr (!kCluster) {
+  if (log2_slabs == 0) {
     if (lane == 0) dalpha[warp] = convert<A>(total);
   } else {
 #ifndef FLOWK_SIMT
-    if (lane == 0) send_to_first_block<Sum>(exchange, slab * params.tile_channels + warp, total);
-    if (slab != 0 || warp > 0) return;
-    const uint32_t num_slabs = cluster_blocks();
+    Sum* exchange = sums + params.num_sums;
+    const uint32_t rank = cluster_rank();  // read again: held through the loop it would not fit the registers
+    if (lane == 0) send_to_first_block<Sum>(exchange, rank * params.tile_channels + warp, total);
+    if (rank != 0 || warp > 0) return;
+    const uint32_t num_slabs = 1u << log2_slabs;
     const Sum* received = receive_from_cluster<Sum>(exchange, num_slabs * static_cast<uint32_t>(num_channels));
     if (lane >= num_channels) return;
     Sum all = 0;

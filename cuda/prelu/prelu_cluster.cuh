@@ -25,18 +25,6 @@ __device__ __forceinline__ uint32_t cluster_rank() {
   return rank;
 }
 
-__device__ __forceinline__ uint32_t cluster_blocks() {
-  uint32_t blocks = 0;
-  FLOWK_CLUSTER_ASM("mov.u32 %0, %%cluster_nctarank;" : "=r"(blocks));
-  return blocks;
-}
-
-__device__ __forceinline__ uint32_t cluster_index() {
-  uint32_t index = 0;
-  FLOWK_CLUSTER_ASM("mov.u32 %0, %%clusterid.x;" : "=r"(index));
-  return index;
-}
-
 // Readies the barrier; every thread of the cluster comes here, and later to wait_for_cluster_start().
 template <class Sum>
 __device__ __forceinline__ void begin_cluster_exchange(Sum* area) {

@@ -26,11 +26,11 @@ constexpr int64_t max_rows_of_warp = 4 * 32;
 }  // namespace
 
 bool plan_warp_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
-  if (!is_of_channels(problem) || problem.request.dalpha == nullptr || problem.shape.outer > max_rows_of_warp ||
-      problem.num_packs * pack_bytes > max_bytes_of_warp_columns)
+  if (!has_kernels_of_its_own(problem) || !is_of_channels(problem) || problem.request.dalpha == nullptr ||
+      problem.shape.outer > max_rows_of_warp || problem.num_packs * pack_bytes > max_bytes_of_warp_columns)
     return false;
   plan->kernel = PreluBackwardKernel::warp_columns;
-  plan->packs_at_once = problem.shape.outer > 64 ? 4 : 2;
+  plan->packs_at_once = 4;
   ColumnParams& params = plan->columns;
   params.tensors = problem.tensors;
   params.tensors.dalpha = params.sums = problem.request.dalpha;
@@ -107,9 +107,17 @@ bool has_rows_of_lines(const PreluBackwardProblem& problem) {
 
 namespace {
 
-ColumnPacks column_packs_of(const PreluBackwardProblem& problem) {
-  if (is_of_channels(problem)) return ColumnPacks::whole_channels;
-  return problem.tensors.x_shift == 0 && problem.tensors.dy_shift == 0 ? ColumnPacks::aligned : ColumnPacks::shifted;
+// Few channels: a block sums up its columns of each.
+bool may_fold(const PreluBackwardProblem& problem) {
+  return problem.shape.inner == 1 && 2 * problem.shape.channels <= line_packs * problem.pack_elements &&
+         problem.num_packs > line_packs;
+}
+
+ColumnPacks column_packs_of(const PreluBackwardProblem& problem, bool is_wide) {
+  if (!has_kernels_of_its_own(problem) || problem.tensors.x_shift != 0 || problem.tensors.dy_shift != 0)
+    return ColumnPacks::general;
+  const bool is_folded = may_fold(problem);
+  return is_of_channels(problem) && !is_folded && !is_wide ? ColumnPacks::whole_channels : ColumnPacks::aligned;
 }
 
 // Which packs exist, and as a whole.
@@ -158,15 +166,11 @@ void plan_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) 
   }
   params.num_rows = ceil_div(problem.num_packs, params.row_packs);
   params.has_wide_rows = (params.row_packs + wide_tile_packs) * V + problem.tensors.grid.phase >= int64_t{1} << 31;
-  const int64_t channels = problem.shape.channels;
-  const bool may_fold = problem.shape.inner == 1 && 2 * channels <= line_packs * V && problem.num_packs > line_packs;
-  plan->column_packs = column_packs_of(problem);
-  if (may_fold && plan->column_packs == ColumnPacks::whole_channels) plan->column_packs = ColumnPacks::aligned;
-  place_column_packs(problem, plan->column_packs, &params);
-  const bool is_shifted = plan->column_packs == ColumnPacks::shifted;
   const bool is_long = params.row_packs >= min_packs_of_wide_tiles &&
                        problem.num_packs * pack_bytes >= min_bytes_of_wide_tiles && choice.rows_per_slab == 0;
-  const bool is_wide = !is_shifted && (choice.tile_packs >= wide_tile_packs || is_long);
+  plan->column_packs = column_packs_of(problem, choice.tile_packs >= wide_tile_packs || is_long);
+  place_column_packs(problem, plan->column_packs, &params);
+  const bool is_wide = plan->column_packs == ColumnPacks::aligned && (choice.tile_packs >= wide_tile_packs || is_long);
   const int64_t tile_packs = is_wide ? wide_tile_packs : line_packs, tile_columns = tile_packs * V;
   const int64_t num_tiles = ceil_div(params.row_packs, tile_packs);
   const int64_t min_threads = std::max<int64_t>(64, tile_columns);  // each sums up a column in the end
@@ -180,7 +184,7 @@ void plan_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) 
   int64_t num_slabs = ceil_div(params.num_rows, rows_per_slab);
   const bool may_cluster = plan->column_packs == ColumnPacks::whole_channels && !is_wide &&
                            problem.device.capability >= 90 && problem.request.dalpha != nullptr;
-  const int64_t wanted_blocks = choice.cluster_blocks > 0                             ? choice.cluster_blocks
+  const int64_t wanted_blocks = choice.cluster_blocks > 0 ? std::bit_floor(static_cast<uint32_t>(choice.cluster_blocks))
                                 : num_slabs > most_slabs(problem.shape.element_bytes) ? max_cluster_blocks
                                                                                       : 1;
   int64_t blocks = may_cluster ? wanted_blocks : 1;
@@ -194,16 +198,20 @@ void plan_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) 
   params.step_packs = threads / tile_packs * params.row_packs;
   params.num_tiles = Divider(static_cast<uint32_t>(std::min(num_tiles, int64_t{1} << 31)));
   plan->kernel = PreluBackwardKernel::packs_of_columns;
-  const int64_t most_at_once = is_shifted ? 2 : 4;
-  plan->packs_at_once = static_cast<int32_t>(
-      std::min(choice.packs_at_once > 0 ? choice.packs_at_once : slab.packs_at_once, most_at_once));
+  const int64_t at_once = choice.packs_at_once > 0 ? choice.packs_at_once : slab.packs_at_once;
+  plan->packs_at_once = plan->column_packs == ColumnPacks::general ? 1
+                        : plan->column_packs == ColumnPacks::aligned
+                            ? 4
+                            : static_cast<int32_t>(std::clamp<int64_t>(at_once, 2, 4));
   const int64_t num_blocks = num_tiles * num_slabs;
+  const int64_t kept_alpha_bytes =
+      plan->column_packs == ColumnPacks::general ? problem.sum_bytes : problem.shape.element_bytes;
   const bool keeps_alphas = plan->column_packs != ColumnPacks::whole_channels;
   plan->launch.num_threads = static_cast<int32_t>(threads);
   plan->launch.num_blocks = num_blocks;
-  plan->launch.shared_bytes =
-      static_cast<int32_t>(tile_columns * (threads / warp_lanes * problem.sum_bytes +
-                                           (keeps_alphas ? element_bytes_of(problem.request.alpha_dtype) : 0)));
+  plan->launch.shared_bytes = static_cast<int32_t>(
+      tile_columns * (threads / warp_lanes * problem.sum_bytes + (keeps_alphas ? kept_alpha_bytes : 0)));
+  params.log2_cluster_blocks = std::countr_zero(static_cast<uint64_t>(blocks));
   if (blocks > 1) {
     plan->launch.cluster_blocks = static_cast<int32_t>(blocks);
     plan->launch.shared_bytes += static_cast<int32_t>(cluster_area_bytes(blocks * tile_columns, problem.sum_bytes));
@@ -216,7 +224,7 @@ void plan_columns(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) 
     return;
   }
   params.tensors.partials = params.sums = problem.request.workspace;
-  params.is_folded = may_fold;
+  params.is_folded = may_fold(problem);
   if (params.is_folded)
     plan_sums(problem, {.num_rows = num_blocks, .row_stride = 1}, plan);
   else

@@ -14,9 +14,9 @@ namespace flowk::prelu {
 // The gradient of element `element`, stored where wanted; returns what it adds to its channel's dalpha. A pack of which
 // a part exists goes by its elements, a thread each: that is short, where the pack as one is the longer half of a
 // kernel.
-template <class T, class A>
+template <class T>
 __device__ __forceinline__ ComputeType<T> differentiate_element(const PreluBackwardTensors& tensors, int64_t element,
-                                                                A alpha) {
+                                                                T alpha) {
   using Compute = ComputeType<T>;
   const Compute x = widen(static_cast<const T*>(tensors.x)[element]),
                 dy = widen(static_cast<const T*>(tensors.dy)[element]);
@@ -26,8 +26,9 @@ __device__ __forceinline__ ComputeType<T> differentiate_element(const PreluBackw
 
 template <class Index>
 __device__ __forceinline__ Index channel_at(Index position, const PackGrid& grid) {
-  const Index plane = divide<Index>(position, grid.by_inner, grid.by_inner_wide);
-  return plane - divide<Index>(plane, grid.by_channels, grid.by_channels_wide) * static_cast<Index>(grid.channels);
+  const Index plane = divide<Index>(position, grid.by_inner, grid.by_inner_wide, true);
+  return plane -
+         divide<Index>(plane, grid.by_channels, grid.by_channels_wide, true) * static_cast<Index>(grid.channels);
 }
 
 __device__ __forceinline__ int64_t channel_of(const ColumnParams& params, int64_t column) {
@@ -58,35 +59,35 @@ __device__ __forceinline__ void fold_columns(const ColumnParams& params, Sum* ti
 // sums[s, k] = sum of (x > 0 ? 0 : dy * x) over the rows r of slab s   x, dy, dx (rows, columns)
 // A block takes a slab of rows and a tile of columns, a warp 4 of the rows at a time or 1; a thread keeps its pack of
 // columns and has kRows packs of x and of dy under way at once. The rows of a warp are summed up by shuffles, the warps
-// through shared memory, (warps, tile_columns). With kCluster neighbouring slabs are a cluster, whose first block
-// receives all sums and has the only place for them.
-template <class T, class A, bool kCluster, ColumnPacks kPacks, int kTilePacks, int kRows>
-__global__ void __launch_bounds__(max_prelu_threads) prelu_columns(const __grid_constant__ ColumnParams params) {
+// through shared memory, (warps, tile_columns). With params.log2_cluster_blocks > 0 neighbouring slabs are a cluster,
+// whose first block receives all sums and has the only place for them.
+template <class T, ColumnPacks kPacks, int kTilePacks, int kRows>
+__global__ void __launch_bounds__(max_prelu_threads, kPacks == ColumnPacks::general ? 0
+                                                     : kRows == 2                   ? 5
+                                                                                    : 4)
+    prelu_columns(const __grid_constant__ ColumnParams params) {
   constexpr int V = pack_elements<T>, tile_columns = kTilePacks * V;
   constexpr int max_warps = max_prelu_threads / 32;
-  constexpr bool is_aligned = kPacks != ColumnPacks::shifted, has_edges = kPacks == ColumnPacks::aligned;
+  constexpr bool is_general = kPacks == ColumnPacks::general, is_aligned = !is_general,
+                 has_edges = kPacks == ColumnPacks::aligned;
   using Sum = ComputeType<T>;
   const PreluBackwardTensors& tensors = params.tensors;
   const PackGrid& grid = tensors.grid;
   constexpr bool is_vector = kPacks == ColumnPacks::whole_channels;
+  using A = std::conditional_t<is_general, Sum, T>;  // of the alphas in shared memory
   unsigned char* area = &shared<unsigned char>();
   A* tile_alphas = reinterpret_cast<A*>(area);  // (tile_columns), where a pack's are no vector in memory
   Sum* tile_sums = reinterpret_cast<Sum*>(area + (is_vector ? 0 : tile_columns * sizeof(A)));
   const int num_warps = static_cast<int>(blockDim.x) >> 5, tile_rows = static_cast<int>(blockDim.x / kTilePacks);
-  uint32_t group = blockIdx.x;  // of the slabs whose sums end in one place
+  const int log2_blocks = is_vector ? params.log2_cluster_blocks : 0;
+  uint32_t group = blockIdx.x >> log2_blocks;  // of the slabs whose sums end in one place
 #ifndef FLOWK_SIMT
-  Sum* exchange = tile_sums + num_warps * tile_columns;
-  if constexpr (kCluster) {
-    begin_cluster_exchange<Sum>(exchange);
-    group = cluster_index();
-  }
+  if (log2_blocks > 0) begin_cluster_exchange<Sum>(tile_sums + num_warps * tile_columns);
 #endif
   launch_dependent_grids();
   const uint32_t tile = take_index(&group, params.num_tiles);
-  int64_t slab = group;
-#ifndef FLOWK_SIMT
-  if constexpr (kCluster) slab = slab * cluster_blocks() + cluster_rank();
-#endif
+  const uint32_t rank = blockIdx.x & ((1u << log2_blocks) - 1);
+  const int64_t slab = group << log2_blocks | rank;
   const int pack = static_cast<int>(threadIdx.x % kTilePacks);
   const int64_t column = static_cast<int64_t>(tile) * kTilePacks + pack;
   const int64_t slab_row = slab * params.rows_per_slab;
@@ -139,7 +140,11 @@ __global__ void __launch_bounds__(max_prelu_threads) prelu_columns(const __grid_
   } else {
     // Each column's alpha is found once, while the packs are under way.
     if (c < tile_columns) {
-      const A alpha = static_cast<const A*>(tensors.alpha)[channel_of(params, tile_column)];
+      A alpha;
+      with_alpha_type<T, is_general>(tensors.has_float_alpha, [&](auto type) {
+        using Stored = typename decltype(type)::type;
+        alpha = convert<A>(static_cast<const Stored*>(tensors.alpha)[channel_of(params, tile_column)]);
+      });
       tile_alphas[c] = alpha;
       if constexpr (has_edges) {
 #pragma unroll 1
@@ -149,7 +154,7 @@ __global__ void __launch_bounds__(max_prelu_threads) prelu_columns(const __grid_
           const int64_t element = edge.row * params.row_packs * V - lead + tile_column;
           if (in_pack >= 0 && in_pack < V && edge_row >= 0 && edge_row < params.rows_per_slab && element >= 0 &&
               element < grid.num_elements)
-            sum += differentiate_element<T, A>(tensors, element, alpha);
+            sum += differentiate_element<T>(tensors, element, alpha);
         }
       }
     }
@@ -183,7 +188,7 @@ __global__ void __launch_bounds__(max_prelu_threads) prelu_columns(const __grid_
 #pragma unroll
   for (int j = 0; j < kept; ++j) tile_sums[warp * tile_columns + first + j] = sums[j];
 #ifndef FLOWK_SIMT
-  if constexpr (kCluster) wait_for_cluster_start();
+  if (log2_blocks > 0) wait_for_cluster_start();
 #endif
   __syncthreads();
   const bool exists =
@@ -199,23 +204,23 @@ __global__ void __launch_bounds__(max_prelu_threads) prelu_columns(const __grid_
     return fold_columns(params, tile_sums, sum, tile_columns,
                         static_cast<int>(channel_of(params, static_cast<int64_t>(tile) * tile_columns)));
 #ifndef FLOWK_SIMT
-  if constexpr (kCluster) {
-    if (exists) send_to_first_block<Sum>(exchange, cluster_rank() * tile_columns + static_cast<uint32_t>(c), sum);
-    if (cluster_rank() != 0) return;
+  if (log2_blocks > 0) {
+    Sum* exchange = tile_sums + num_warps * tile_columns;
+    if (exists) send_to_first_block<Sum>(exchange, rank * tile_columns + static_cast<uint32_t>(c), sum);
+    if (rank != 0) return;
     const int64_t columns_left = params.num_columns - static_cast<int64_t>(tile) * tile_columns;
     const uint32_t num_columns = columns_left < tile_columns ? static_cast<uint32_t>(columns_left) : tile_columns;
-    const uint32_t num_blocks = cluster_blocks();
+    const uint32_t num_blocks = 1u << log2_blocks;
     const Sum* received = receive_from_cluster<Sum>(exchange, num_blocks * num_columns);
     sum = 0;
-    for (uint32_t rank = 0; exists && rank < num_blocks; ++rank)
-      sum += received[rank * tile_columns + static_cast<uint32_t>(c)];
+    for (uint32_t i = 0; exists && i < num_blocks; ++i) sum += received[i * tile_columns + static_cast<uint32_t>(c)];
   }
 #endif
   if (!exists) return;
   int64_t position = tile_column - grid.lead;  // from a period's start
   if (position < 0) position += params.num_columns;
   if (params.is_dalpha)
-    static_cast<A*>(params.sums)[position] = convert<A>(sum);
+    store_alpha_gradient<T, is_general>(tensors, position, sum);
   else
     static_cast<Sum*>(params.sums)[group * params.num_columns + position] = sum;
 }

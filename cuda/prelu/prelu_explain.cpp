@@ -9,7 +9,6 @@ namespace {
 
 const char* words(AlphaAccess access) {
   switch (access) {
-    case AlphaAccess::one_for_all: return "one alpha for all";
     case AlphaAccess::one_per_pack: return "one alpha a pack";
     case AlphaAccess::two_per_pack: return "up to two alphas a pack";
     case AlphaAccess::vector_per_pack: return "a vector of alphas a pack";
@@ -22,7 +21,7 @@ const char* words(ColumnPacks packs) {
   switch (packs) {
     case ColumnPacks::whole_channels: return words(AlphaAccess::vector_per_pack);
     case ColumnPacks::aligned: return words(AlphaAccess::one_per_element);
-    case ColumnPacks::shifted: return "an alpha an element, packs shifted into place";
+    case ColumnPacks::general: return "an alpha an element, packs shifted into place";
   }
   return "";
 }
@@ -55,14 +54,14 @@ const char* prelu_backward_kernel_name(PreluBackwardKernel kernel) {
 }
 
 void explain_prelu(const PreluPlan& plan, char* text, size_t text_bytes) {
-  std::snprintf(text, text_bytes,
-                "elements: a pack of 16 bytes a thread, %s\n"
-                "  alignment: y begins %lld bytes into a pack; x is %s\n"
-                "  launch: %lld blocks of %d threads, 0 bytes of shared memory; positions of %d bits\n",
-                words(plan.params.alpha_access),
-                static_cast<long long>(plan.params.grid.lead * element_bytes_of(plan.dtype)),
-                plan.params.x_shift == 0 ? "aligned as y is" : "shifted into place",
-                static_cast<long long>(plan.launch.num_blocks), plan.launch.num_threads, plan.wide_index ? 63 : 31);
+  std::snprintf(
+      text, text_bytes,
+      "elements: a pack of 16 bytes a thread, %s\n"
+      "  alignment: y begins %lld bytes into a pack; x is %s\n"
+      "  launch: %lld blocks of %d threads, 0 bytes of shared memory; positions of %d bits\n",
+      words(plan.params.alpha_access), static_cast<long long>(plan.params.grid.lead * element_bytes_of(plan.dtype)),
+      plan.params.x_shift == 0 ? "aligned as y is" : "shifted into place",
+      static_cast<long long>(plan.launch.num_blocks), plan.launch.num_threads, plan.params.grid.is_wide ? 63 : 31);
 }
 
 void explain_prelu_backward(const PreluBackwardPlan& plan, char* text, size_t text_bytes) {

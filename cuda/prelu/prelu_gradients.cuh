@@ -28,6 +28,16 @@ __device__ __forceinline__ void differentiate_pack(const PreluBackwardTensors& t
   if (tensors.dx != nullptr) store_pack<T, kWhole>(tensors.dx, first, tensors.grid.num_elements, dx);
 }
 
+// Stores a channel's finished sum in dalpha.
+template <class T, bool kAnyAlpha>
+__device__ __forceinline__ void store_alpha_gradient(const PreluBackwardTensors& tensors, int64_t channel,
+                                                     ComputeType<T> sum) {
+  with_alpha_type<T, kAnyAlpha>(tensors.has_float_alpha, [&](auto type) {
+    using A = typename decltype(type)::type;
+    static_cast<A*>(tensors.dalpha)[channel] = convert<A>(sum);
+  });
+}
+
 // The sum over the lanes of a warp, in each of them and in the same order in every run.
 template <class Sum>
 __device__ __forceinline__ Sum sum_over_warp(Sum value) {

@@ -62,13 +62,19 @@ __device__ __forceinline__ uint4 narrow_pack(const ComputeType<T> (&wide)[pack_e
   }
 }
 
-// Division by a launch-time constant of positions that fit 31 bits (uint32_t) or do not (uint64_t).
+// n divided by a launch-time constant: n fits 31 bits if Index is uint32_t or `is_wide` is false.
 template <class Index>
-__device__ __forceinline__ Index divide(Index n, const Divider& narrow, const WideDivider& wide) {
-  if constexpr (sizeof(Index) == 4)
-    return narrow.divide(n);
-  else
-    return wide.divide(n);
+__device__ __forceinline__ Index divide(Index n, const Divider& narrow, const WideDivider& wide, bool is_wide) {
+  if (sizeof(Index) == 4 || !is_wide) return narrow.divide(static_cast<uint32_t>(n));
+  return static_cast<Index>(wide.divide(n));
+}
+
+// Calls body(std::type_identity<A>()) with the type A of the alphas: T, or with kAnyAlpha float if `is_float` says so.
+template <class T, bool kAnyAlpha, class Body>
+__device__ __forceinline__ void with_alpha_type([[maybe_unused]] bool is_float, Body&& body) {
+  if constexpr (kAnyAlpha && is_float16<T>)
+    if (is_float) return body(std::type_identity<float>());
+  body(std::type_identity<T>());
 }
 
 // tensor[first], ..., tensor[first + V - 1]; zeros for elements that do not exist. Where the tensor is not aligned as
@@ -78,12 +84,11 @@ template <class T, bool kWhole>
 __device__ __forceinline__ uint4 load_pack(const void* tensor, int64_t first, int64_t num_elements, int shift) {
   constexpr int V = pack_elements<T>;
   const T* elements = static_cast<const T*>(tensor) + first;
-  if (kWhole || (shift == 0 && first >= 0 && first + V <= num_elements))
-    return *reinterpret_cast<const uint4*>(elements);
-  if (first >= 0 && first + V <= num_elements) {
-    const unsigned char* low = reinterpret_cast<const unsigned char*>(elements) - shift;
-    const unsigned char* end = reinterpret_cast<const unsigned char*>(static_cast<const T*>(tensor) + num_elements);
-    return shift_vectors(*reinterpret_cast<const uint4*>(low), load_vector_before(low + pack_bytes, end), shift);
+  if (kWhole) return *reinterpret_cast<const uint4*>(elements);
+  const int num_read = shift == 0 ? V : 2 * V - shift / static_cast<int>(sizeof(T));
+  if (first >= 0 && first + num_read <= num_elements) {
+    const uint4* aligned = reinterpret_cast<const uint4*>(reinterpret_cast<const unsigned char*>(elements) - shift);
+    return shift == 0 ? aligned[0] : shift_vectors(aligned[0], aligned[1], shift);
   }
   ElementPack<T> pack;
   pack.whole = {0, 0, 0, 0};
@@ -145,8 +150,8 @@ __device__ __forceinline__ PackAlphas<T, A> load_alphas(const void* alpha, Alpha
   constexpr int V = pack_elements<T>;
   const A* alphas = static_cast<const A*>(alpha);
   PackAlphas<T, A> result;
-  if (access == AlphaAccess::one_for_all || access == AlphaAccess::one_per_pack) {
-    const A a = alphas[access == AlphaAccess::one_for_all ? 0 : channel];
+  if (access == AlphaAccess::one_per_pack) {
+    const A a = alphas[channel];
     result = two_alphas<T, A>(a, a, V);
   } else if (access == AlphaAccess::two_per_pack) {
     const Index num_channels = static_cast<Index>(grid.channels), next = channel + 1 == num_channels ? 0 : channel + 1;

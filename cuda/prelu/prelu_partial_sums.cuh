@@ -88,19 +88,24 @@ __device__ __forceinline__ PartialRows<Sum> rows_of_block(const PartialSumParams
   return rows;
 }
 
-// The place of a channel's sum: sums (channels, vectors).
-template <bool kVectors>
-__device__ __forceinline__ int64_t place_of_sum(const PartialSumParams& params, int64_t channel, uint32_t vector) {
-  return kVectors ? channel * params.num_vectors.divisor + vector : channel;
+// Stores a channel's sum: sums (channels, vectors).
+template <bool kVectors, class Sum>
+__device__ __forceinline__ void store_sum(const PartialSumParams& params, int64_t channel, uint32_t vector, Sum sum) {
+  const int64_t place = kVectors ? channel * params.num_vectors.divisor + vector : channel;
+  if constexpr (sizeof(Sum) == 8)
+    static_cast<double*>(params.sums)[place] = sum;
+  else if (params.sums_dtype == FLOWK_FLOAT32)
+    static_cast<float*>(params.sums)[place] = sum;
+  else if (params.sums_dtype == FLOWK_FLOAT16)
+    static_cast<Float16*>(params.sums)[place] = convert<Float16>(sum);
+  else
+    static_cast<BFloat16*>(params.sums)[place] = convert<BFloat16>(sum);
 }
 
-// sums[c, vector] = sum of partials[c, row] over the rows of the vector         partials (channels, num_rows)
-// or, with kRuns, the sum of partials[row, c, i] over these and over i < run  partials (num_rows, channels, run)
 // A block takes a channel, or each of its warps one, 2^log2_block_channels in all. The kernel does one thing, in few
 // instructions: where a tensor is small, fetching them is what a kernel's time is made of.
-template <class Sum, class Out, bool kRuns, bool kVectors>
-__global__ void __launch_bounds__(max_row_sum_threads) sum_near_rows(const __grid_constant__ PartialSumParams params) {
-  launch_dependent_grids();
+template <class Sum, bool kRuns, bool kVectors>
+__device__ __forceinline__ void sum_near_rows(const PartialSumParams& params) {
   const PartialRows<Sum> rows = rows_of_block<Sum, kVectors>(params);
   const bool is_warps = params.log2_block_channels > 0;
   const int run = static_cast<int>(params.run.divisor), num_threads = is_warps ? 32 : static_cast<int>(blockDim.x);
@@ -130,16 +135,13 @@ __global__ void __launch_bounds__(max_row_sum_threads) sum_near_rows(const __gri
     }
   }
   const Sum total = is_warps ? sum_over_warp(sum) : sum_over_block<1>(sum, 1, &shared<Sum>());
-  if (thread == 0)
-    static_cast<Out*>(params.sums)[place_of_sum<kVectors>(params, channel, rows.vector)] = convert<Out>(total);
+  if (thread == 0) store_sum<kVectors>(params, channel, rows.vector, total);
 }
 
-// sums[c, vector] = sum of partials[row, c] over the rows of the vector   partials (num_rows, channels)
 // A block takes 2^log2_block_channels neighbouring channels, 8 or 32: a sector or a line of each row; its threads share
 // out the rows.
-template <class Sum, class Out, bool kVectors>
-__global__ void __launch_bounds__(max_row_sum_threads) sum_far_rows(const __grid_constant__ PartialSumParams params) {
-  launch_dependent_grids();
+template <class Sum, bool kVectors>
+__device__ __forceinline__ void sum_far_rows(const PartialSumParams& params) {
   const PartialRows<Sum> rows = rows_of_block<Sum, kVectors>(params);
   const int log2_channels = params.log2_block_channels, block_channels = 1 << log2_channels;
   const int thread = static_cast<int>(threadIdx.x), rows_at_once = static_cast<int>(blockDim.x) >> log2_channels;
@@ -150,8 +152,21 @@ __global__ void __launch_bounds__(max_row_sum_threads) sum_far_rows(const __grid
   wait_on_dependent_grids(partials + step);
   const Sum sum = sum_of_rows(partials, step, row, rows_at_once, rows.count);
   const Sum total = sum_over_block<partials_in_flight>(sum, block_channels, &shared<Sum>());
-  if (thread < block_channels && channel < params.channels)
-    static_cast<Out*>(params.sums)[place_of_sum<kVectors>(params, channel, rows.vector)] = convert<Out>(total);
+  if (thread < block_channels && channel < params.channels) store_sum<kVectors>(params, channel, rows.vector, total);
+}
+
+// sums[c, vector] = sum of the partials of channel c over the rows of the vector
+//   near_rows  partials[c, row] of (channels, num_rows)
+//   runs       partials[row, c, i] of (num_rows, channels, run), i < run too; by its strides the others as well
+//   far_rows   partials[row, c] of (num_rows, channels)
+template <class Sum, SumKernel kLayout, bool kVectors>
+__global__ void __launch_bounds__(max_row_sum_threads)
+    reduce_partials(const __grid_constant__ PartialSumParams params) {
+  launch_dependent_grids();
+  if constexpr (kLayout == SumKernel::far_rows)
+    sum_far_rows<Sum, kVectors>(params);
+  else
+    sum_near_rows<Sum, kLayout == SumKernel::runs, kVectors>(params);
 }
 
 }  // namespace flowk::prelu

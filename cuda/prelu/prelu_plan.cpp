@@ -21,6 +21,9 @@ void place_packs(const PreluShape& shape, const void* output, PackGrid* grid) {
   grid->by_channels = Divider(static_cast<uint32_t>(std::min(shape.channels, int64_t{1} << 31)));
   grid->by_inner_wide = WideDivider(static_cast<uint64_t>(shape.inner));
   grid->by_channels_wide = WideDivider(static_cast<uint64_t>(shape.channels));
+  // Positions, and those of the packs of a last block that do not exist.
+  constexpr int64_t block_elements = 2 * max_backward_threads * pack_bytes;
+  grid->is_wide = grid->num_elements + grid->phase + block_elements >= int64_t{1} << 31;
 }
 
 int32_t shift_of(const void* pointer, const void* output) {
@@ -29,8 +32,7 @@ int32_t shift_of(const void* pointer, const void* output) {
 }
 
 AlphaAccess alpha_access(const PackGrid& grid, const void* alpha, int64_t pack_elements) {
-  if (grid.channels == 1) return AlphaAccess::one_for_all;
-  if (grid.lead == 0 && grid.inner % pack_elements == 0) return AlphaAccess::one_per_pack;
+  if (grid.channels == 1 || (grid.lead == 0 && grid.inner % pack_elements == 0)) return AlphaAccess::one_per_pack;
   if (grid.inner >= pack_elements) return AlphaAccess::two_per_pack;
   if (grid.lead == 0 && grid.inner == 1 && grid.channels % pack_elements == 0 &&
       reinterpret_cast<uintptr_t>(alpha) % pack_bytes == 0)
@@ -38,10 +40,8 @@ AlphaAccess alpha_access(const PackGrid& grid, const void* alpha, int64_t pack_e
   return AlphaAccess::one_per_element;
 }
 
-bool needs_wide_index(const PackGrid& grid) {
-  // Positions, and those of the packs of a last block that do not exist.
-  constexpr int64_t block_elements = 2 * max_backward_threads * pack_bytes;
-  return grid.num_elements + grid.phase + block_elements >= int64_t{1} << 31;
+bool has_kernels_of_its_own(flowk_dtype dtype, flowk_dtype alpha_dtype) {
+  return dtype == alpha_dtype && dtype != FLOWK_FLOAT64;
 }
 
 // Blocks of 256 threads, smaller ones where they would leave multiprocessors without one.
@@ -61,10 +61,11 @@ void plan_prelu(const PreluRequest& request, const Device& device, PreluPlan* pl
   params.y = request.y;
   params.x_shift = shift_of(request.x, request.y);
   params.alpha_access = alpha_access(params.grid, request.alpha, pack_elements);
+  params.has_float_alpha = request.alpha_dtype == FLOWK_FLOAT32;
   plan->dtype = request.dtype;
   plan->alpha_dtype = request.alpha_dtype;
-  plan->wide_index = needs_wide_index(params.grid);
-  plan->is_whole = params.grid.lead == 0 && params.x_shift == 0 && params.grid.num_elements % pack_elements == 0;
+  const bool is_whole = params.grid.lead == 0 && params.x_shift == 0 && params.grid.num_elements % pack_elements == 0;
+  plan->is_general = !is_whole || params.grid.is_wide || !has_kernels_of_its_own(request.dtype, request.alpha_dtype);
   const int64_t num_packs = ceil_div(params.grid.num_elements + params.grid.lead, pack_elements);
   plan->launch.num_threads = threads_for(num_packs, device);
   plan->launch.num_blocks = ceil_div(num_packs, plan->launch.num_threads);

@@ -61,7 +61,6 @@ struct PreluBackwardRequest {
 
 // How a pack finds its alphas.
 enum class AlphaAccess : int32_t {
-  one_for_all,      // channels = 1
   one_per_pack,     // no pack holds two channels
   two_per_pack,     // inner >= V: a pack holds one channel or two
   vector_per_pack,  // inner = 1: a pack's alphas are neighbours, and aligned as a pack
@@ -75,6 +74,7 @@ struct PackGrid {
   int64_t inner = 0;
   int64_t phase = 0;
   int32_t lead = 0;
+  bool is_wide = false;  // positions need more than 31 bits
   Divider by_inner;
   Divider by_channels;
   int64_t num_planes = 0;      // outer * channels
@@ -92,13 +92,15 @@ struct PreluParams {
   void* y = nullptr;
   int32_t x_shift = 0;  // bytes from a multiple of 16 to where x has the first element of a pack
   AlphaAccess alpha_access = AlphaAccess::one_per_element;
+  bool has_float_alpha = false;  // beside 16-bit elements
   PackGrid grid;
   friend bool operator==(const PreluParams&, const PreluParams&) = default;
 };
 
 struct PreluPlan {
-  bool wide_index = false;
-  bool is_whole = false;  // no pack has elements that do not exist, and all tensors are aligned as the packs are
+  // The kernel for any alignment, position and type of alpha. Else no pack has elements that do not exist, all tensors
+  // are aligned as the packs are, and alpha has the type of x.
+  bool is_general = false;
   flowk_dtype dtype = FLOWK_FLOAT32;
   flowk_dtype alpha_dtype = FLOWK_FLOAT32;
   LaunchConfig launch;
@@ -134,6 +136,7 @@ struct PreluBackwardTensors {
   void* partials = nullptr;  // otherwise; both null: not wanted
   int32_t dy_shift = 0;      // as PreluParams::x_shift
   int32_t x_shift = 0;
+  bool has_float_alpha = false;  // as PreluParams::has_float_alpha, of dalpha too
   friend bool operator==(const PreluBackwardTensors&, const PreluBackwardTensors&) = default;
 };
 
@@ -149,6 +152,7 @@ struct ChannelPlaneParams {
   int32_t tile_channels = 0;
   int32_t tile_rows = 0;
   int32_t rows_per_slab = 0;
+  int32_t log2_num_slabs = 0;
   int32_t log2_packs_at_once = 0;  // of a row, that the lanes of a warp sum up
   int32_t num_sums = 0;            // in shared memory
   int64_t step_packs = 0;          // between a thread's rows
@@ -162,7 +166,6 @@ struct ChannelPlaneParams {
 struct SpanParams {
   PreluBackwardTensors tensors;
   int32_t span_elements = 0;
-  bool is_wide = false;  // positions need more than 31 bits
   int64_t partials_per_plane = 1;
   int64_t outer = 0;
   int64_t missing_outer = 0;  // in the positions before element 0
@@ -187,7 +190,7 @@ struct PlaneParams {
 enum class ColumnPacks : int32_t {
   whole_channels,  // all exist, aligned, and so are their alphas
   aligned,         // those that exist in part are the first and the last
-  shifted,         // aligned in one tensor and not in another
+  general,         // aligned in one tensor and not in another, or of any type of alpha, or float64
 };
 
 // A pack of which a part exists.
@@ -204,6 +207,7 @@ struct ColumnEdge {
 struct ColumnParams {
   PreluBackwardTensors tensors;
   void* sums = nullptr;  // dalpha or partials; null: not wanted
+  int32_t log2_cluster_blocks = 0;
   int64_t num_rows = 0;  // the last may be short
   int64_t row_packs = 0;
   bool has_wide_rows = false;  // their positions need more than 31 bits
@@ -241,6 +245,7 @@ struct PartialSumParams {
   int32_t log2_block_channels = 0;  // channels of a block, at most 32
   Divider run;                      // neighbouring partials of a channel, of SumKernel::runs
   void* sums = nullptr;
+  flowk_dtype sums_dtype = FLOWK_FLOAT32;
   int64_t rows_per_vector = 0;
   Divider num_vectors;
   friend bool operator==(const PartialSumParams&, const PartialSumParams&) = default;
@@ -249,8 +254,7 @@ struct PartialSumParams {
 // One kernel over x and dy, then up to two that sum its partials up.
 struct PreluBackwardPlan {
   PreluBackwardKernel kernel = PreluBackwardKernel::packs_of_planes;
-  bool wide_index = false;
-  bool is_whole = false;  // as PreluPlan::is_whole
+  bool is_general = false;  // of packs_of_planes: as PreluPlan::is_general
   flowk_dtype dtype = FLOWK_FLOAT32;
   flowk_dtype alpha_dtype = FLOWK_FLOAT32;
   LaunchConfig launch;
@@ -263,6 +267,7 @@ struct PreluBackwardPlan {
   ColumnParams columns;
   int32_t num_sums = 0;  // kernels after the first; the last writes dalpha
   SumKernel sum_kernels[2] = {};
+  bool sums_vectors[2] = {};  // has more than one vector, or sums of float64
   LaunchConfig sum_launches[2];
   PartialSumParams sums[2];
   int64_t workspace_bytes = 0;

@@ -24,7 +24,7 @@ constexpr int32_t threads_of_spans(int64_t packs_per_lane, bool is_one_plane) {
   return packs_per_lane <= 2 && is_one_plane ? 256 : 128;
 }
 constexpr int64_t max_packs_of_two_planes = 2;
-constexpr int64_t most_packs_of_two_planes = 4;
+constexpr int64_t most_packs_of_one_plane(int64_t element_bytes) { return element_bytes >= 4 ? 8 : 4; }
 
 // The packs of the longest equal share of a plane that a warp can take, if that keeps most lanes busy; 0 if not.
 int64_t equal_share(int64_t plane_packs, int64_t max_packs) {
@@ -39,28 +39,29 @@ int64_t equal_share(int64_t plane_packs, int64_t max_packs) {
 }  // namespace
 
 bool plan_spans(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
+  if (!has_kernels_of_its_own(problem) || problem.tensors.x_shift != 0 || problem.tensors.dy_shift != 0) return false;
   const int64_t V = problem.pack_elements, inner = problem.shape.inner;
-  const int64_t forced = problem.choice.packs_at_once;
+  const int64_t forced = problem.choice.packs_at_once,
+                most_packs = most_packs_of_one_plane(problem.shape.element_bytes);
+  if (forced > most_packs) return false;
   int64_t packs_per_lane =
       forced > 0 ? forced : max_packs_of_one_plane(problem.shape.element_bytes, problem.num_packs * pack_bytes);
-  int64_t most_of_two_planes = forced > 0 ? most_packs_of_two_planes : max_packs_of_two_planes;
   // A channel's partials are to be summed up by one kernel.
   const auto has_many_spans = [&](int64_t packs) {
     return problem.shape.outer * ceil_div(inner, packs * warp_lanes * V) > near_rows_at_once;
   };
-  while (forced == 0 && packs_per_lane < 8 && has_many_spans(packs_per_lane)) packs_per_lane *= 2;
-  if (forced == 0 && has_many_spans(most_of_two_planes)) most_of_two_planes = most_packs_of_two_planes;
+  while (forced == 0 && packs_per_lane < most_packs && has_many_spans(packs_per_lane)) packs_per_lane *= 2;
   const bool plane_is_whole_packs = is_whole(problem) && inner % V == 0;
   int64_t span_packs = 0;
   for (; packs_per_lane >= 1; packs_per_lane /= 2) {
     const int64_t most = packs_per_lane * warp_lanes;
     if (plane_is_whole_packs && (span_packs = equal_share(inner / V, most)) > 0) break;
-    if (packs_per_lane <= most_of_two_planes && most * V <= inner) break;
+    if (packs_per_lane <= max_packs_of_two_planes && most * V <= inner) break;
     if (forced > 0) return false;
   }
   if (packs_per_lane == 0) return false;
   plan->kernel = PreluBackwardKernel::spans_of_planes;
-  plan->packs_at_once = static_cast<int32_t>(packs_per_lane);
+  plan->packs_at_once = static_cast<int32_t>(std::max<int64_t>(2, packs_per_lane));  // a span may have fewer
   plan->span_is_in_one_plane = span_packs > 0;
   if (span_packs == 0) span_packs = packs_per_lane * warp_lanes;
   SpanParams& params = plan->spans;
@@ -68,13 +69,11 @@ bool plan_spans(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
   const int64_t span_elements = span_packs * V;
   params.tensors = problem.tensors;
   params.span_elements = static_cast<int32_t>(span_elements);
-  params.is_wide = needs_wide_index(grid);
   params.partials_per_plane = plan->span_is_in_one_plane ? inner / span_elements : (inner - 2) / span_elements + 2;
   params.outer = problem.shape.outer;
   params.missing_outer = grid.missing_planes / problem.shape.channels;
   params.by_span = Divider(static_cast<uint32_t>(span_elements));
   params.by_span_wide = WideDivider(static_cast<uint64_t>(span_elements));
-  plan->wide_index = params.is_wide;
   const int64_t num_spans = ceil_div(problem.num_packs, span_packs);
   int32_t threads = problem.choice.max_threads > 0 ? problem.choice.max_threads
                                                    : threads_of_spans(packs_per_lane, plan->span_is_in_one_plane);
@@ -120,7 +119,7 @@ bool plan_planes(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
   const int64_t V = problem.pack_elements, inner = problem.shape.inner;
   const bool is_forced = problem.choice.kernel != 0;
   const int64_t plane_bytes = inner * problem.shape.element_bytes;
-  const bool goes_by_columns = plane_bytes < min_plane_bytes || has_rows_of_lines(problem);
+  const bool goes_by_columns = plane_bytes < min_plane_bytes || (inner < warp_lanes * V && has_rows_of_lines(problem));
   if (inner < V || (!is_forced && goes_by_columns)) return false;
   const int64_t max_threads =
       problem.choice.max_threads > 0 ? problem.choice.max_threads : threads_for(problem.num_packs, problem.device);
@@ -140,7 +139,7 @@ bool plan_planes(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
   const int32_t lanes =
       lanes_for(ceil_div(span_elements - 1, inner) + 1, std::min(span_packs, ceil_div(inner, V)), threads);
   params.log2_threads_per_plane = std::countr_zero(static_cast<uint32_t>(lanes));
-  plan->wide_index = needs_wide_index(problem.tensors.grid);
+  plan->is_general = !is_whole(problem) || !has_kernels_of_its_own(problem) || problem.tensors.grid.is_wide;
   plan->launch.num_threads = static_cast<int32_t>(threads);
   plan->launch.num_blocks = ceil_div(problem.num_packs, span_packs);
   plan->launch.shared_bytes = static_cast<int32_t>(threads * 2 * problem.sum_bytes);

@@ -17,7 +17,7 @@ struct PackSums {
 
 // Sums up each plane that a span has elements of and stores the sum: groups of lanes take one plane each, pass by pass.
 // The span begins `span_start` elements after the start of its first plane, whose number is `first_plane`.
-template <class T, class A, class Index>
+template <class T, bool kGeneral, class Index>
 __device__ __forceinline__ void sum_planes(const PlaneParams& params, const PackSums<ComputeType<T>>* pack_sums,
                                            int64_t span_start, int64_t first_plane) {
   constexpr int V = pack_elements<T>;
@@ -45,13 +45,14 @@ __device__ __forceinline__ void sum_planes(const PlaneParams& params, const Pack
     sum = sum_over_lanes(sum, lanes);
     if (exists && lane == 0) {
       if (tensors.dalpha != nullptr) {
-        static_cast<A*>(tensors.dalpha)[plane] = convert<A>(sum);
+        store_alpha_gradient<T, kGeneral>(tensors, plane, sum);
       } else {
-        const Index outer = divide<Index>(static_cast<Index>(plane), grid.by_channels, grid.by_channels_wide);
+        const Index outer =
+            divide<Index>(static_cast<Index>(plane), grid.by_channels, grid.by_channels_wide, grid.is_wide);
         // Spans of the plane before this one.
         const Index before = begin >= 0 ? 0
                                         : divide<Index>(static_cast<Index>(span_elements - 1 - begin), params.by_span,
-                                                        params.by_span_wide);
+                                                        params.by_span_wide, grid.is_wide);
         // (outer * partials_per_plane + before) * channels + channel
         Sum* partial = static_cast<Sum*>(tensors.partials) + plane +
                        (static_cast<int64_t>(outer) * (params.partials_per_plane - 1) + before) * grid.channels;
@@ -69,12 +70,14 @@ __device__ __forceinline__ void sum_planes(const PlaneParams& params, const Pack
 // partials[o * partials_per_plane + s, c] = sum of (x > 0 ? 0 : dy * x) over what plane (o, c) has in its span s
 //   x, dy, dx (outer, channels, inner), inner >= V
 // A block takes a span of packs, a thread one. The threads leave their sums in shared memory; then groups of lanes sum
-// up one plane each. With kWhole all packs exist and are aligned in all tensors.
-template <class T, class A, class Index, bool kWhole>
+// up one plane each. Without kGeneral all packs exist and are aligned in all tensors, positions fit 31 bits and alpha
+// has type T.
+template <class T, bool kGeneral>
 __global__ void __launch_bounds__(max_backward_threads, 4)
     prelu_packs_of_planes(const __grid_constant__ PlaneParams params) {
   constexpr int V = pack_elements<T>;
   using Sum = ComputeType<T>;
+  using Index = std::conditional_t<kGeneral, uint64_t, uint32_t>;
   const PreluBackwardTensors& tensors = params.tensors;
   const PackGrid& grid = tensors.grid;
   PackSums<Sum>* pack_sums = &shared<PackSums<Sum>>();
@@ -82,27 +85,30 @@ __global__ void __launch_bounds__(max_backward_threads, 4)
 
   // Positions in the span count from its first plane's start.
   const Index span_position = static_cast<Index>(static_cast<int64_t>(blockIdx.x) * params.span_packs * V + grid.phase);
-  const Index first_plane = divide<Index>(span_position, grid.by_inner, grid.by_inner_wide);
+  const Index first_plane = divide<Index>(span_position, grid.by_inner, grid.by_inner_wide, grid.is_wide);
   const int64_t span_start = span_position - first_plane * static_cast<Index>(grid.inner);
   const int64_t first = (static_cast<int64_t>(blockIdx.x) * params.span_packs + threadIdx.x) * V - grid.lead;
   PackSums<Sum> sums = {0, 0};
   wait_on_dependent_grids(static_cast<const T*>(tensors.x) + first);
   if (threadIdx.x < static_cast<uint32_t>(params.span_packs) && first < grid.num_elements) {
-    const uint4 x = load_pack<T, kWhole>(tensors.x, first, grid.num_elements, tensors.x_shift);
-    const uint4 dy = load_pack<T, kWhole>(tensors.dy, first, grid.num_elements, tensors.dy_shift);
+    const uint4 x = load_pack<T, !kGeneral>(tensors.x, first, grid.num_elements, tensors.x_shift);
+    const uint4 dy = load_pack<T, !kGeneral>(tensors.dy, first, grid.num_elements, tensors.dy_shift);
     const Index position = span_position + threadIdx.x * V;
-    const Index plane = divide<Index>(position, grid.by_inner, grid.by_inner_wide);
+    const Index plane = divide<Index>(position, grid.by_inner, grid.by_inner_wide, grid.is_wide);
     const Index in_plane = position - plane * static_cast<Index>(grid.inner);
-    const Index channel =
-        plane - divide<Index>(plane, grid.by_channels, grid.by_channels_wide) * static_cast<Index>(grid.channels);
+    const Index channel = plane - divide<Index>(plane, grid.by_channels, grid.by_channels_wide, grid.is_wide) *
+                                      static_cast<Index>(grid.channels);
     const Index next_channel = channel + 1 == static_cast<Index>(grid.channels) ? 0 : channel + 1;
-    const A* alphas = static_cast<const A*>(tensors.alpha);
     // A pack's elements of this plane; the others, if any, are of the next.
     const Index remaining = static_cast<Index>(grid.inner) - in_plane;
     const int left = remaining < V ? static_cast<int>(remaining) : V;
     Sum terms[V] = {};
-    differentiate_pack<T, A, kWhole>(tensors, first, dy, x,
-                                     two_alphas<T, A>(alphas[channel], alphas[next_channel], left), terms);
+    with_alpha_type<T, kGeneral>(tensors.has_float_alpha, [&](auto type) {
+      using A = typename decltype(type)::type;
+      const A* alphas = static_cast<const A*>(tensors.alpha);
+      differentiate_pack<T, A, !kGeneral>(tensors, first, dy, x,
+                                          two_alphas<T, A>(alphas[channel], alphas[next_channel], left), terms);
+    });
 #pragma unroll
     for (int j = 0; j < V; ++j) {
       sums.of_plane += j < left ? terms[j] : Sum{0};
@@ -114,7 +120,7 @@ __global__ void __launch_bounds__(max_backward_threads, 4)
   __syncthreads();
 
   const int64_t first_existing = static_cast<int64_t>(first_plane) - grid.missing_planes;
-  sum_planes<T, A, Index>(params, pack_sums, span_start, first_existing);
+  sum_planes<T, kGeneral, Index>(params, pack_sums, span_start, first_existing);
 }
 
 }  // namespace flowk::prelu

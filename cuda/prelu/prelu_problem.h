@@ -29,8 +29,8 @@ int32_t shift_of(const void* pointer, const void* output);
 
 AlphaAccess alpha_access(const PackGrid& grid, const void* alpha, int64_t pack_elements);
 
-// Do positions need more than 31 bits?
-bool needs_wide_index(const PackGrid& grid);
+// float16, bfloat16 and float32 with alphas of the same type; the others take the general form of each kernel.
+bool has_kernels_of_its_own(flowk_dtype dtype, flowk_dtype alpha_dtype);
 
 // Threads a block for one pack a thread.
 int32_t threads_for(int64_t num_packs, const Device& device);

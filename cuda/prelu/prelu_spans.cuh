@@ -26,11 +26,11 @@ __device__ __forceinline__ SpanPlace place_span(const SpanParams& params, int64_
   const Index channels = static_cast<Index>(grid.channels), outer = static_cast<Index>(params.outer);
   const Index per_plane = static_cast<Index>(params.partials_per_plane);
   const Index position = static_cast<Index>(span) * span_elements + static_cast<Index>(grid.phase);
-  const Index plane = divide<Index>(position, grid.by_inner, grid.by_inner_wide);
-  const Index image = divide<Index>(plane, grid.by_channels, grid.by_channels_wide);
+  const Index plane = divide<Index>(position, grid.by_inner, grid.by_inner_wide, true);
+  const Index image = divide<Index>(plane, grid.by_channels, grid.by_channels_wide, true);
   const Index channel = plane - image * channels, in_plane = position - plane * inner, left = inner - in_plane;
   // Spans with elements of the plane before this one.
-  const Index before = divide<Index>(in_plane + span_elements - 1, params.by_span, params.by_span_wide);
+  const Index before = divide<Index>(in_plane + span_elements - 1, params.by_span, params.by_span_wide, true);
   const Index row = image - static_cast<Index>(params.missing_outer);  // past all where it does not exist
   const bool wraps = channel + 1 == channels;
   const Index next_row = wraps ? row + 1 : row, next_channel = wraps ? 0 : channel + 1;
@@ -48,11 +48,12 @@ __device__ __forceinline__ SpanPlace place_span(const SpanParams& params, int64_
 // partials[c, o, s] = sum of (x > 0 ? 0 : dy * x) over what plane (o, c) has in its span s, s < partials_per_plane
 //   x, dy, dx (outer, channels, inner); a span has inner elements or fewer
 // A warp takes a span: kPacks packs a lane at most, all loaded before the first is used. With kOnePlane spans are equal
-// shares of planes, of packs that exist. With kAligned packs are aligned in all tensors; one of which only a part
-// exists lies in two planes, since the tensor begins and ends with a plane.
-template <class T, class A, bool kOnePlane, bool kAligned, int kPacks>
+// shares of planes, of packs that exist. Packs are aligned in all tensors; one of which only a part exists lies in two
+// planes, since the tensor begins and ends with a plane.
+template <class T, bool kOnePlane, int kPacks>
 __global__ void __launch_bounds__(max_span_threads) prelu_spans(const __grid_constant__ SpanParams params) {
   constexpr int V = pack_elements<T>;
+  using A = T;
   using Compute = ComputeType<T>;
   const PreluBackwardTensors& tensors = params.tensors;
   const PackGrid& grid = tensors.grid;
@@ -72,11 +73,11 @@ __global__ void __launch_bounds__(max_span_threads) prelu_spans(const __grid_con
   wait_on_dependent_grids(static_cast<const T*>(tensors.x) + first);
 #pragma unroll
   for (int k = 0; k < kPacks; ++k)
-    if (k * 32 * V < (kAligned ? whole : available) && (k > 0 || !kAligned || first >= 0)) {
-      x[k] = load_pack<T, kAligned>(tensors.x, first + k * 32 * V, grid.num_elements, tensors.x_shift);
-      dy[k] = load_pack<T, kAligned>(tensors.dy, first + k * 32 * V, grid.num_elements, tensors.dy_shift);
+    if (k * 32 * V < whole && (k > 0 || first >= 0)) {
+      x[k] = load_pack<T, true>(tensors.x, first + k * 32 * V, grid.num_elements, 0);
+      dy[k] = load_pack<T, true>(tensors.dy, first + k * 32 * V, grid.num_elements, 0);
     }
-  const SpanPlace place = params.is_wide ? place_span<uint64_t>(params, span) : place_span<uint32_t>(params, span);
+  const SpanPlace place = grid.is_wide ? place_span<uint64_t>(params, span) : place_span<uint32_t>(params, span);
   const A* alphas = static_cast<const A*>(tensors.alpha);
   const A alpha = alphas[place.channel], next_alpha = kOnePlane ? alpha : alphas[place.next_channel];
   const int left =
@@ -97,15 +98,15 @@ __global__ void __launch_bounds__(max_span_threads) prelu_spans(const __grid_con
     }
     const bool is_next = !kOnePlane && left_of_pack <= 0;
     Compute added = 0;
-    differentiate_pack<T, A, kAligned>(tensors, first + k * 32 * V, dy[k], x[k],
-                                       two_alphas<T, A>(alpha, next_alpha, is_next ? 0 : V), added);
+    differentiate_pack<T, A, true>(tensors, first + k * 32 * V, dy[k], x[k],
+                                   two_alphas<T, A>(alpha, next_alpha, is_next ? 0 : V), added);
     sum += is_next ? Compute{0} : added;
     if (!kOnePlane) next_sum += is_next ? added : Compute{0};
   }
   if (!kOnePlane && mixed >= 0) {
     const int left_of_pack = left - mixed * 32 * V;
     const int64_t first_mixed = first + mixed * 32 * V;
-    if (kAligned && (first_mixed < 0 || mixed * 32 * V >= whole)) {
+    if (first_mixed < 0 || mixed * 32 * V >= whole) {
       mixed_x = load_pack<T, false>(tensors.x, first_mixed, grid.num_elements, 0);
       mixed_dy = load_pack<T, false>(tensors.dy, first_mixed, grid.num_elements, 0);
     }

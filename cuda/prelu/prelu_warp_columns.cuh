@@ -8,11 +8,13 @@
 namespace flowk::prelu {
 
 // dx[r, c] = x[r, c] > 0 ? dy[r, c] : alpha[c] * dy[r, c]
-// dalpha[c] = sum over r of (x[r, c] > 0 ? 0 : dy[r, c] * x[r, c])   x, dy, dx (rows, channels), rows <= 32 * kRows
-// A warp takes a column of packs, a lane every 32nd row of it, all under way at once. All packs exist and are aligned.
-template <class T, class A, int kRows>
+// dalpha[c] = sum over r of (x[r, c] > 0 ? 0 : dy[r, c] * x[r, c])   x, dy, dx (rows, channels), rows <= 32 * kRows =
+// 128 A warp takes a column of packs, a lane every 32nd row of it, all under way at once. All packs exist and are
+// aligned.
+template <class T>
 __global__ void __launch_bounds__(max_span_threads) prelu_warp_columns(const __grid_constant__ ColumnParams params) {
-  constexpr int V = pack_elements<T>;
+  constexpr int V = pack_elements<T>, kRows = 4;
+  using A = T;
   using Sum = ComputeType<T>;
   const int lane = static_cast<int>(threadIdx.x) & 31;
   const uint32_t column = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);

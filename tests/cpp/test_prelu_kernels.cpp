@@ -88,9 +88,9 @@ double gate(double value, double kept, double alpha, flowk_dtype dtype) {
 
 struct Reached {
   bool kernels[num_prelu_backward_kernels] = {};
-  bool forward_access[5] = {};
+  bool forward_access[4] = {};
   bool num_sums[3] = {};
-  bool forward_shift = false, backward_shift = false, wide = false;
+  bool forward_shift = false, backward_shift = false;
   bool spans_share_planes = false, column_packs[3] = {}, one_row = false, many_periods = false, slabs = false;
   bool num_edges[3] = {}, wide_tiles = false, folded = false;
   bool span_planes[2] = {}, sum_kernels[2][3] = {};
@@ -106,7 +106,6 @@ struct Reached {
     lone_planes |= plan.kernel == PreluBackwardKernel::planes_of_channels && plan.channel_planes.tile_channels == 1;
     kernels[static_cast<int>(plan.kernel)] = true;
     num_sums[plan.num_sums] = true;
-    wide |= plan.wide_index;
     if (plan.kernel == PreluBackwardKernel::packs_of_planes) {
       spans_share_planes |= plan.planes.partials_per_plane > 1;
       backward_shift |= plan.planes.tensors.x_shift != 0 && plan.planes.tensors.dy_shift != 0;
@@ -130,7 +129,7 @@ struct Reached {
       CHECK(kernels[static_cast<int>(kernel)]);
     for (const bool reached : forward_access) CHECK(reached);
     for (const bool reached : num_sums) CHECK(reached);
-    CHECK(forward_shift && backward_shift && wide);
+    CHECK(forward_shift && backward_shift);
     CHECK(span_planes[0] && span_planes[1]);
     for (const bool reached : sum_kernels[0]) CHECK(reached);
     CHECK(paired_planes && lone_planes);
@@ -168,7 +167,8 @@ class CaseRun {
     plan_prelu(request, device_, &plan);
     reached_->add(plan);
     for (const bool wide : {false, true}) {
-      plan.wide_index = wide;
+      plan.params.grid.is_wide |= wide;
+      plan.is_general |= wide;
       std::memset(y.data(), guard, static_cast<size_t>(y.num_bytes()));
       const bool is_right = run_prelu(plan, nullptr).ok() && same_bytes(y, expected_) && y.guard_is_whole();
       CHECK(is_right);
@@ -249,9 +249,10 @@ class CaseRun {
     reached_->add(plan);
     check(plan, what, wants_dx ? &dx : nullptr, wants_dalpha ? &dalpha : nullptr);
     const bool is_spans = plan.kernel == PreluBackwardKernel::spans_of_planes;
-    if (plan.kernel == PreluBackwardKernel::packs_of_columns ||
-        ((is_spans || plan.kernel == PreluBackwardKernel::packs_of_planes) && !plan.wide_index)) {
-      plan.wide_index = plan.spans.is_wide = plan.columns.has_wide_rows = true;
+    if (is_spans || plan.kernel == PreluBackwardKernel::packs_of_columns ||
+        plan.kernel == PreluBackwardKernel::packs_of_planes) {
+      plan.spans.tensors.grid.is_wide = plan.planes.tensors.grid.is_wide = plan.columns.has_wide_rows = true;
+      plan.is_general = true;
       reached_->add(plan);
       check(plan, "with 64-bit indices", wants_dx ? &dx : nullptr, wants_dalpha ? &dalpha : nullptr);
     }
