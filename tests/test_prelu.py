@@ -30,11 +30,11 @@ def test_every_case_of_the_table_is_right_backward(arrays: Any, thread_order: st
 
 
 def test_every_portable_kernel_is_reached_by_a_row_of_the_table(arrays: Any) -> None:
-    header = (Path(__file__).parents[1] / "cuda" / "prelu" / "prelu_plan.h").read_text()
+    header = (Path(__file__).parents[1] / "cuda" / "prelu" / "prelu.h").read_text()
     enum = re.search(r"enum class PreluBackwardKernel[^{]*{(.*?)};", header, re.DOTALL)
     assert enum
     kernels = set(re.findall(r"^\s*(\w+),", enum[1], re.MULTILINE))
-    assert "packs_of_planes" in kernels
+    assert "by_plane" in kernels
     planned = set()
     for case in CASES:
         data = make_data(case)
@@ -46,8 +46,8 @@ def test_every_portable_kernel_is_reached_by_a_row_of_the_table(arrays: Any) -> 
         )  # fmt: skip
         text = explain_prelu_backward(dy.array, x.array, alpha.array, case.channel_axis)
         planned.add(text.partition(":")[0])
-        assert explain_prelu(x.array, alpha.array, case.channel_axis).startswith("elements: ")
-    assert kernels - {"nothing"} <= planned
+        assert explain_prelu(x.array, alpha.array, case.channel_axis).startswith("forward: ")
+    assert kernels - {"no_elements"} <= planned
 
 
 @st.composite

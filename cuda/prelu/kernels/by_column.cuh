@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// PReLU backward by columns of packs: channels last, short planes.
+// PReLU backward by columns: channels last, or short planes.
 #pragma once
 
 #include "flowk/detail/pdl.cuh"
 #include "flowk/detail/shared.cuh"
-#include "prelu/prelu_gradients.cuh"
+#include "prelu/kernels/prelu_gradients.cuh"
 #ifndef FLOWK_SIMT
-#include "prelu/prelu_cluster.cuh"
+#include "core/cluster_exchange.cuh"
 #endif
 
 namespace flowk::prelu {
 
-// The gradient of element `element`, stored where wanted; returns what it adds to its channel's dalpha. A pack of which
-// a part exists goes by its elements, a thread each: that is short, where the pack as one is the longer half of a
-// kernel.
+// Stores the gradient of one element, if it is wanted, and returns the term of its channel's sum. The elements of a
+// partial vector have one thread each: code for the whole vector would be the longer half of the kernel.
 template <class T>
-__device__ __forceinline__ ComputeType<T> differentiate_element(const PreluBackwardTensors& tensors, int64_t element,
-                                                                T alpha) {
+__device__ __forceinline__ ComputeType<T> differentiate_one(const BackwardTensors& tensors, int64_t element, T alpha) {
   using Compute = ComputeType<T>;
   const Compute x = widen(static_cast<const T*>(tensors.x)[element]),
                 dy = widen(static_cast<const T*>(tensors.dy)[element]);
@@ -25,23 +23,23 @@ __device__ __forceinline__ ComputeType<T> differentiate_element(const PreluBackw
 }
 
 template <class Index>
-__device__ __forceinline__ Index channel_at(Index position, const PackGrid& grid) {
+__device__ __forceinline__ Index channel_at(Index position, const VectorGrid& grid) {
   const Index plane = divide<Index>(position, grid.by_inner, grid.by_inner_wide, true);
   return plane -
          divide<Index>(plane, grid.by_channels, grid.by_channels_wide, true) * static_cast<Index>(grid.channels);
 }
 
-__device__ __forceinline__ int64_t channel_of(const ColumnParams& params, int64_t column) {
-  const PackGrid& grid = params.tensors.grid;
+__device__ __forceinline__ int64_t channel_of(const ByColumnParams& params, int64_t column) {
+  const VectorGrid& grid = params.tensors.grid;
   const uint64_t position = static_cast<uint64_t>(column + grid.phase);
   return params.has_wide_rows ? static_cast<int64_t>(channel_at<uint64_t>(position, grid))
                               : channel_at<uint32_t>(static_cast<uint32_t>(position), grid);
 }
 
-// Sums up the columns of a tile that are the same channel's: thread c has the sum of column c, `tile_columns` of them,
-// which has a place at tile_sums + c. Few channels, inner = 1; `first_channel` is that of column 0.
+// Adds up the columns of a tile that have the same channel. Thread c < tile_columns has the sum of column c; column 0
+// has channel `first_channel`; inner = 1.
 template <class Sum>
-__device__ __forceinline__ void fold_columns(const ColumnParams& params, Sum* tile_sums, Sum sum, int tile_columns,
+__device__ __forceinline__ void fold_columns(const ByColumnParams& params, Sum* tile_sums, Sum sum, int tile_columns,
                                              int first_channel) {
   const int c = static_cast<int>(threadIdx.x), channels = static_cast<int>(params.tensors.grid.channels);
   if (c < tile_columns) tile_sums[c] = sum;
@@ -55,90 +53,94 @@ __device__ __forceinline__ void fold_columns(const ColumnParams& params, Sum* ti
   static_cast<Sum*>(params.sums)[c * static_cast<int64_t>(gridDim.x) + blockIdx.x] = total;
 }
 
-// dx[r, k] = x[r, k] > 0 ? dy[r, k] : alpha[channel of k] * dy[r, k]
-// sums[s, k] = sum of (x > 0 ? 0 : dy * x) over the rows r of slab s   x, dy, dx (rows, columns)
-// A block takes a slab of rows and a tile of columns, a warp 4 of the rows at a time or 1; a thread keeps its pack of
-// columns and has kRows packs of x and of dy under way at once. The rows of a warp are summed up by shuffles, the warps
-// through shared memory, (warps, tile_columns). With params.log2_cluster_blocks > 0 neighbouring slabs are a cluster,
-// whose first block receives all sums and has the only place for them.
-template <class T, ColumnPacks kPacks, int kTilePacks, int kRows>
-__global__ void __launch_bounds__(max_prelu_threads, kPacks == ColumnPacks::general ? 0
-                                                     : kRows == 2                   ? 5
-                                                                                    : 4)
-    prelu_columns(const __grid_constant__ ColumnParams params) {
-  constexpr int V = pack_elements<T>, tile_columns = kTilePacks * V;
+// A block takes `rows_per_block` rows of a tile of columns; a warp takes 4 of the rows at a time, or 1 of a wide tile.
+//   dx[r, k] = x[r, k] > 0 ? dy[r, k] : alpha[channel of k] * dy[r, k]
+//   sums[b, k] = sum over the rows r of block b of (x[r, k] > 0 ? 0 : dy[r, k] * x[r, k])
+//   x, dy, dx (rows, columns)
+// A thread keeps its vector of columns, and kRows vectors of x and of dy are in flight. Shuffles add the rows of a
+// warp, shared memory (warps, tile_columns) the warps. With log2_cluster_blocks > 0 consecutive blocks of rows are a
+// cluster, whose first block receives all sums and counts as b. Blocks per multiprocessor: 5 with two rows in flight, 4
+// with four.
+template <class T, ColumnForm kForm, int kTileVectors, int kRows>
+__global__ void __launch_bounds__(max_prelu_threads, kForm == ColumnForm::general ? 0
+                                                     : kRows == 2                 ? 5
+                                                                                  : 4)
+    by_column(const __grid_constant__ ByColumnParams params) {
+  constexpr int V = vector_elements<T>, tile_columns = kTileVectors * V;
   constexpr int max_warps = max_prelu_threads / 32;
-  constexpr bool is_general = kPacks == ColumnPacks::general, is_aligned = !is_general,
-                 has_edges = kPacks == ColumnPacks::aligned;
+  constexpr bool is_general = kForm == ColumnForm::general, is_aligned = !is_general,
+                 has_partial_vectors = kForm == ColumnForm::aligned;
   using Sum = ComputeType<T>;
-  const PreluBackwardTensors& tensors = params.tensors;
-  const PackGrid& grid = tensors.grid;
-  constexpr bool is_vector = kPacks == ColumnPacks::whole_channels;
+  const BackwardTensors& tensors = params.tensors;
+  const VectorGrid& grid = tensors.grid;
+  constexpr bool is_vector = kForm == ColumnForm::whole_channels;
   using A = std::conditional_t<is_general, Sum, T>;  // of the alphas in shared memory
   unsigned char* area = &shared<unsigned char>();
-  A* tile_alphas = reinterpret_cast<A*>(area);  // (tile_columns), where a pack's are no vector in memory
+  A* tile_alphas =
+      reinterpret_cast<A*>(area);  // (tile_columns), where the alphas of a vector are not consecutive in memory
   Sum* tile_sums = reinterpret_cast<Sum*>(area + (is_vector ? 0 : tile_columns * sizeof(A)));
-  const int num_warps = static_cast<int>(blockDim.x) >> 5, tile_rows = static_cast<int>(blockDim.x / kTilePacks);
+  const int num_warps = static_cast<int>(blockDim.x) >> 5, tile_rows = static_cast<int>(blockDim.x / kTileVectors);
   const int log2_blocks = is_vector ? params.log2_cluster_blocks : 0;
-  uint32_t group = blockIdx.x >> log2_blocks;  // of the slabs whose sums end in one place
+  uint32_t group = blockIdx.x >> log2_blocks;  // cluster, or block
 #ifndef FLOWK_SIMT
   if (log2_blocks > 0) begin_cluster_exchange<Sum>(tile_sums + num_warps * tile_columns);
 #endif
   launch_dependent_grids();
   const uint32_t tile = take_index(&group, params.num_tiles);
   const uint32_t rank = blockIdx.x & ((1u << log2_blocks) - 1);
-  const int64_t slab = group << log2_blocks | rank;
-  const int pack = static_cast<int>(threadIdx.x % kTilePacks);
-  const int64_t column = static_cast<int64_t>(tile) * kTilePacks + pack;
-  const int64_t slab_row = slab * params.rows_per_slab;
-  const bool is_column = column < params.row_packs;
-  const int64_t remaining = params.num_whole_rows + (column < params.last_row_packs ? 1 : 0) - slab_row;
-  const int num_rows = !is_column                         ? 0
-                       : remaining < params.rows_per_slab ? static_cast<int>(remaining)
-                                                          : params.rows_per_slab;
-  int row = static_cast<int>(threadIdx.x / kTilePacks);
-  int64_t place = (slab_row + row) * params.row_packs + column;  // in packs
+  const int64_t row_block = group << log2_blocks | rank;
+  const int vector = static_cast<int>(threadIdx.x % kTileVectors);
+  const int64_t column = static_cast<int64_t>(tile) * kTileVectors + vector;
+  const int64_t first_row = row_block * params.rows_per_block;
+  const bool is_column = column < params.row_vectors;
+  const int64_t remaining = params.num_whole_rows + (column < params.last_row_vectors ? 1 : 0) - first_row;
+  const int num_rows = !is_column                          ? 0
+                       : remaining < params.rows_per_block ? static_cast<int>(remaining)
+                                                           : params.rows_per_block;
+  int row = static_cast<int>(threadIdx.x / kTileVectors);
+  int64_t offset = (first_row + row) * params.row_vectors + column;  // in vectors
   const int64_t lead = is_vector ? 0 : grid.lead;
-  // Where the tensors have the packs, those that do not exist too.
+  // The vectors of the tensors, from the first one, of which `lead` elements do not exist.
   const uint4* xs = reinterpret_cast<const uint4*>(static_cast<const T*>(tensors.x) - lead);
   const uint4* dys = reinterpret_cast<const uint4*>(static_cast<const T*>(tensors.dy) - lead);
-  uint4* dxs = reinterpret_cast<uint4*>(reinterpret_cast<uintptr_t>(tensors.dx) - lead * sizeof(T));  // if wanted
+  uint4* dxs = reinterpret_cast<uint4*>(reinterpret_cast<uintptr_t>(tensors.dx) - lead * sizeof(T));  // if it is wanted
   Sum sums[V] = {};
   uint4 x[kRows] = {}, dy[kRows] = {};
   const auto load_rows = [&] {
 #pragma unroll
     for (int k = 0; k < kRows; ++k)
       if (row + k * tile_rows < num_rows) {
-        const int64_t at = place + k * params.step_packs;
+        const int64_t at = offset + k * params.step_vectors;
         if constexpr (is_aligned) {
           x[k] = xs[at];
           dy[k] = dys[at];
         } else {
-          x[k] = load_pack<T, false>(tensors.x, at * V - lead, grid.num_elements, tensors.x_shift);
-          dy[k] = load_pack<T, false>(tensors.dy, at * V - lead, grid.num_elements, tensors.dy_shift);
+          x[k] = load_elements<T, false>(tensors.x, at * V - lead, grid.num_elements, tensors.x_shift);
+          dy[k] = load_elements<T, false>(tensors.dy, at * V - lead, grid.num_elements, tensors.dy_shift);
         }
       }
   };
-  if (has_edges && place < params.first_pack) {
+  if (has_partial_vectors && offset < params.first_vector) {
     row += tile_rows;
-    place += params.step_packs;
+    offset += params.step_vectors;
   }
-  wait_on_dependent_grids(xs + place);
+  wait_on_dependent_grids(xs + offset);
 
   load_rows();
-  const int c = static_cast<int>(threadIdx.x);  // the tile's column that is this thread's at the start and in the end
+  const int c =
+      static_cast<int>(threadIdx.x);  // the column of the tile whose alpha the thread loads and whose sum it adds up
   const int64_t tile_column = static_cast<int64_t>(tile) * tile_columns + c;
   Sum sum = 0;
-  PackAlphas<T, A> alphas;
+  VectorAlphas<T, A> alphas;
   if constexpr (is_vector) {
     const int64_t position = is_column ? column * V : 0;
     const int64_t period = params.num_columns == grid.channels
                                ? 0
                                : static_cast<int64_t>(grid.by_channels_wide.divide(static_cast<uint64_t>(position)));
-    alphas = load_alphas<T, A, int64_t>(tensors.alpha, AlphaAccess::vector_per_pack, position - period * grid.channels,
-                                        0, grid);
+    alphas =
+        load_alphas<T, A, int64_t>(tensors.alpha, AlphaAccess::consecutive, position - period * grid.channels, 0, grid);
   } else {
-    // Each column's alpha is found once, while the packs are under way.
+    // Each column's alpha is loaded once, while the vectors are in flight.
     if (c < tile_columns) {
       A alpha;
       with_alpha_type<T, is_general>(tensors.has_float_alpha, [&](auto type) {
@@ -146,45 +148,45 @@ __global__ void __launch_bounds__(max_prelu_threads, kPacks == ColumnPacks::gene
         alpha = convert<A>(static_cast<const Stored*>(tensors.alpha)[channel_of(params, tile_column)]);
       });
       tile_alphas[c] = alpha;
-      if constexpr (has_edges) {
+      if constexpr (has_partial_vectors) {
 #pragma unroll 1
-        for (int i = 0; i < params.num_edges; ++i) {
-          const ColumnEdge& edge = params.edges[i];
-          const int64_t in_pack = tile_column - edge.column * V, edge_row = edge.row - slab_row;
-          const int64_t element = edge.row * params.row_packs * V - lead + tile_column;
-          if (in_pack >= 0 && in_pack < V && edge_row >= 0 && edge_row < params.rows_per_slab && element >= 0 &&
-              element < grid.num_elements)
-            sum += differentiate_element<T>(tensors, element, alpha);
+        for (int i = 0; i < params.num_partial_vectors; ++i) {
+          const PartialVector& partial = params.partial_vectors[i];
+          const int64_t in_vector = tile_column - partial.column * V, partial_row = partial.row - first_row;
+          const int64_t element = partial.row * params.row_vectors * V - lead + tile_column;
+          if (in_vector >= 0 && in_vector < V && partial_row >= 0 && partial_row < params.rows_per_block &&
+              element >= 0 && element < grid.num_elements)
+            sum += differentiate_one<T>(tensors, element, alpha);
         }
       }
     }
     __syncthreads();
-    alphas = load_alphas<T, A, int>(tile_alphas, AlphaAccess::vector_per_pack, pack * V, 0, grid);
+    alphas = load_alphas<T, A, int>(tile_alphas, AlphaAccess::consecutive, vector * V, 0, grid);
   }
 #pragma unroll 1
   while (row < num_rows) {
 #pragma unroll
     for (int k = 0; k < kRows; ++k)
       if (row + k * tile_rows < num_rows) {
-        const int64_t at = place + k * params.step_packs;
+        const int64_t at = offset + k * params.step_vectors;
         const uint4 dx =
-            gate_pack<T, A>(x[k], dy[k], alphas, [&](int j, Sum one_x, Sum one_dy) { sums[j] += one_dy * one_x; });
+            gate_vector<T, A>(x[k], dy[k], alphas, [&](int j, Sum one_x, Sum one_dy) { sums[j] += one_dy * one_x; });
         if (tensors.dx == nullptr) continue;
         if constexpr (is_aligned)
           store_vector(dxs + at, dx);
         else
-          store_pack<T, false>(tensors.dx, at * V - lead, grid.num_elements, dx);
+          store_elements<T, false>(tensors.dx, at * V - lead, grid.num_elements, dx);
       }
     row += kRows * tile_rows;
-    place += kRows * params.step_packs;
+    offset += kRows * params.step_vectors;
     if (row >= num_rows) break;
     load_rows();
   }
   if (params.sums == nullptr) return;
 
-  constexpr int steps = kTilePacks == 8 ? 2 : 0, kept = V >> steps > 0 ? V >> steps : 1;
+  constexpr int steps = kTileVectors == 8 ? 2 : 0, kept = V >> steps > 0 ? V >> steps : 1;
   const int lane = static_cast<int>(threadIdx.x) & 31, warp = static_cast<int>(threadIdx.x) >> 5;
-  const int first = pack * V + sum_values_over_lanes<steps>(sums, lane);
+  const int first = vector * V + sum_values_over_lanes<steps>(sums, lane);
 #pragma unroll
   for (int j = 0; j < kept; ++j) tile_sums[warp * tile_columns + first + j] = sums[j];
 #ifndef FLOWK_SIMT
@@ -217,7 +219,7 @@ __global__ void __launch_bounds__(max_prelu_threads, kPacks == ColumnPacks::gene
   }
 #endif
   if (!exists) return;
-  int64_t position = tile_column - grid.lead;  // from a period's start
+  int64_t position = tile_column - grid.lead;  // from the start of a period
   if (position < 0) position += params.num_columns;
   if (params.is_dalpha)
     store_alpha_gradient<T, is_general>(tensors, position, sum);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two 16-bit elements in a word, compared and multiplied by one instruction.
+// Pairs of 16-bit elements in a word, compared and multiplied by one instruction.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct PairOf<BFloat16> {
   using Raw = __nv_bfloat162_raw;
 };
 
-// The word as CUDA's own type of two elements, and back.
+// The word as CUDA's type of two elements, and back.
 template <class T>
 __device__ __forceinline__ typename PairOf<T>::type pair_of(uint32_t word) {
   return __builtin_bit_cast(typename PairOf<T>::Raw, word);
@@ -48,7 +48,7 @@ __device__ __forceinline__ float2 widen_pair(uint32_t pair) {
     return __half22float2(pair_of<T>(pair));
 }
 
-// 0xffff where the element is > 0, else 0: zeros and NaN are not.
+// 0xffff where the element is > 0, else 0 (zeros and NaN, too).
 template <class T>
 __device__ __forceinline__ uint32_t mask_of_positive(uint32_t pair) {
 #ifdef FLOWK_SIMT
