@@ -62,8 +62,8 @@ def prelu_calls(draw: st.DrawFn) -> tuple[PreluCase, int]:
     shape = tuple(draw(st.permutations(extents)))
     dtype = draw(st.sampled_from(sorted(DTYPES)))
     narrow = DTYPES[dtype].itemsize == 2
-    per_pack = 16 // DTYPES[dtype].itemsize
-    lead = st.integers(0, per_pack - 1)
+    per_vector = 16 // DTYPES[dtype].itemsize
+    lead = st.integers(0, per_vector - 1)
     leads = draw(st.one_of(st.just((0, 0, 0)), lead.map(lambda n: (n, n, n)), st.tuples(lead, lead, lead)))
     case = PreluCase(
         shape,
