@@ -22,18 +22,13 @@ __device__ __forceinline__ ComputeType<T> differentiate_one(const BackwardTensor
   return x > 0 ? Compute{0} : dy * x;
 }
 
-template <class Index>
-__device__ __forceinline__ Index channel_at(Index position, const VectorGrid& grid) {
-  const Index plane = divide<Index>(position, grid.by_inner, grid.by_inner_wide, true);
-  return plane -
-         divide<Index>(plane, grid.by_channels, grid.by_channels_wide, true) * static_cast<Index>(grid.channels);
-}
-
 __device__ __forceinline__ int64_t channel_of(const ByColumnParams& params, int64_t column) {
   const VectorGrid& grid = params.tensors.grid;
-  const uint64_t position = static_cast<uint64_t>(column + grid.phase);
-  return params.has_wide_rows ? static_cast<int64_t>(channel_at<uint64_t>(position, grid))
-                              : channel_at<uint32_t>(static_cast<uint32_t>(position), grid);
+  const uint64_t plane = divide<uint64_t>(static_cast<uint64_t>(column + grid.phase), grid.by_inner, grid.by_inner_wide,
+                                          params.has_wide_rows);
+  return static_cast<int64_t>(plane) -
+         static_cast<int64_t>(divide<uint64_t>(plane, grid.by_channels, grid.by_channels_wide, params.has_wide_rows)) *
+             grid.channels;
 }
 
 // Adds up the columns of a tile that have the same channel. Thread c < tile_columns has the sum of column c; column 0
@@ -76,8 +71,7 @@ __global__ void __launch_bounds__(max_prelu_threads, kForm == ColumnForm::genera
   constexpr bool is_vector = kForm == ColumnForm::whole_channels;
   using A = std::conditional_t<is_general, Sum, T>;  // of the alphas in shared memory
   unsigned char* area = &shared<unsigned char>();
-  A* tile_alphas =
-      reinterpret_cast<A*>(area);  // (tile_columns), where the alphas of a vector are not consecutive in memory
+  A* tile_alphas = reinterpret_cast<A*>(area);  // (tile_columns), unless they are consecutive in memory
   Sum* tile_sums = reinterpret_cast<Sum*>(area + (is_vector ? 0 : tile_columns * sizeof(A)));
   const int num_warps = static_cast<int>(blockDim.x) >> 5, tile_rows = static_cast<int>(blockDim.x / kTileVectors);
   const int log2_blocks = is_vector ? params.log2_cluster_blocks : 0;

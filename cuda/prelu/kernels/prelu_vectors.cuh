@@ -43,17 +43,8 @@ __device__ __forceinline__ void widen_vector(const uint4& bytes, ComputeType<T> 
 template <class T>
 __device__ __forceinline__ uint4 narrow_vector(const ComputeType<T> (&wide)[vector_elements<T>]) {
   if constexpr (is_float16<T>) {
-    uint32_t words[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if constexpr (std::is_same_v<T, BFloat16>)
-        words[i] = __builtin_bit_cast(
-            uint32_t, static_cast<__nv_bfloat162_raw>(__floats2bfloat162_rn(wide[2 * i], wide[2 * i + 1])));
-      else
-        words[i] =
-            __builtin_bit_cast(uint32_t, static_cast<__half2_raw>(__floats2half2_rn(wide[2 * i], wide[2 * i + 1])));
-    }
-    return {words[0], words[1], words[2], words[3]};
+    return {narrow_pair<T>(wide[0], wide[1]), narrow_pair<T>(wide[2], wide[3]), narrow_pair<T>(wide[4], wide[5]),
+            narrow_pair<T>(wide[6], wide[7])};
   } else {
     ElementVector<T> vector;
 #pragma unroll
