@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(max_prelu_threads, kForm == ColumnForm::genera
   int row = static_cast<int>(threadIdx.x / kTileVectors);
   int64_t offset = (first_row + row) * params.row_vectors + column;  // in vectors
   const int64_t lead = is_vector ? 0 : grid.lead;
-  // The vectors of the tensors, from the first one, of which `lead` elements do not exist.
+  // The first vectors of the tensors; their first `lead` elements do not exist.
   const uint4* xs = reinterpret_cast<const uint4*>(static_cast<const T*>(tensors.x) - lead);
   const uint4* dys = reinterpret_cast<const uint4*>(static_cast<const T*>(tensors.dy) - lead);
   uint4* dxs = reinterpret_cast<uint4*>(reinterpret_cast<uintptr_t>(tensors.dx) - lead * sizeof(T));  // if it is wanted
