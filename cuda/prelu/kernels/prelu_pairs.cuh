@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two 16-bit elements in a word, compared and multiplied by one instruction.
+// Pairs of 16-bit elements in a word, compared and multiplied by one instruction.
 #pragma once
 
 #include <cstdint>
@@ -8,27 +8,19 @@
 
 namespace flowk::prelu {
 
+// CUDA's type of two elements, and its bits.
 template <class T>
-struct PairOf;
-template <>
-struct PairOf<Float16> {
-  using type = __half2;
-  using Raw = __half2_raw;
-};
-template <>
-struct PairOf<BFloat16> {
-  using type = __nv_bfloat162;
-  using Raw = __nv_bfloat162_raw;
-};
+using Pair = std::conditional_t<std::is_same_v<T, BFloat16>, __nv_bfloat162, __half2>;
+template <class T>
+using RawPair = std::conditional_t<std::is_same_v<T, BFloat16>, __nv_bfloat162_raw, __half2_raw>;
 
-// The word as CUDA's own type of two elements, and back.
 template <class T>
-__device__ __forceinline__ typename PairOf<T>::type pair_of(uint32_t word) {
-  return __builtin_bit_cast(typename PairOf<T>::Raw, word);
+__device__ __forceinline__ Pair<T> pair_of(uint32_t word) {
+  return __builtin_bit_cast(RawPair<T>, word);
 }
 template <class T>
-__device__ __forceinline__ uint32_t word_of(typename PairOf<T>::type pair) {
-  return __builtin_bit_cast(uint32_t, static_cast<typename PairOf<T>::Raw>(pair));
+__device__ __forceinline__ uint32_t word_of(Pair<T> pair) {
+  return __builtin_bit_cast(uint32_t, static_cast<RawPair<T>>(pair));
 }
 
 template <class T>
@@ -48,7 +40,16 @@ __device__ __forceinline__ float2 widen_pair(uint32_t pair) {
     return __half22float2(pair_of<T>(pair));
 }
 
-// 0xffff where the element is > 0, else 0: zeros and NaN are not.
+// The two floats, each rounded once.
+template <class T>
+__device__ __forceinline__ uint32_t narrow_pair(float first, float second) {
+  if constexpr (std::is_same_v<T, BFloat16>)
+    return word_of<T>(__floats2bfloat162_rn(first, second));
+  else
+    return word_of<T>(__floats2half2_rn(first, second));
+}
+
+// 0xffff where the element is > 0, else 0 (zeros and NaN, too).
 template <class T>
 __device__ __forceinline__ uint32_t mask_of_positive(uint32_t pair) {
 #ifdef FLOWK_SIMT
