@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pyflowk._elementwise import jit
 from pyflowk._native import library as _library
 
 
@@ -76,3 +77,9 @@ def test_the_demo_is_right_on_the_host() -> None:
     result = run_python(code, FLOWK_LIBRARY=os.environ.get("FLOWK_LIBRARY") or "simt")
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("equal to NumPy's, bit for bit") == 4
+
+
+def test_the_headers_of_formulas_are_found() -> None:
+    folder = Path(jit.include_folders()[0])
+    assert (folder / "flowk" / "detail" / "elementwise_kernel.cuh").is_file()
+    assert len(jit._header_digest()) == 32
