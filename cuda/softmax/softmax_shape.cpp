@@ -95,7 +95,7 @@ SoftmaxShape register_shape(const SoftmaxRequest& request, const SoftmaxProblem&
       !request.backward && mask_of(request) == SoftmaxMask::none && !request.has_diagonal && request.lengths_bytes == 0;
   const int32_t least = least_lanes(problem);
   int32_t& vectors = shape.vectors_per_thread;
-  vectors = holder.vectors_per_thread;
+  vectors = std::min(holder.vectors_per_thread, most_vectors);
   int32_t least_blocks = holder.cluster_blocks;
   if (is_ragged) {
     // No blocks of 3 warps or less: 41429 columns of float16 0.95 by 4 blocks of 192 threads, 0.88 by 8 of 96.
