@@ -363,32 +363,31 @@ FLOWK_API flowk_status flowk_ternary_explain(flowk_ternary_op op, const void *x,
  * ---------------------------------------------------------------------------------------------------------------- */
 
 /*
- * How to launch a kernel of flowk/detail/elementwise_kernel.cuh that was compiled at run time (by NVRTC) for a functor
- * of the caller's: pyflowk.ElementwiseKernel does so. With nvcc there is flowk/elementwise.cuh, which needs none of
- * this.
+ * The launch of a kernel of flowk/detail/elementwise_kernel.cuh that the caller compiles at run time, with NVRTC, for a
+ * functor of its own. pyflowk.ElementwiseKernel does so. With nvcc use flowk/elementwise.cuh instead.
  */
 #define FLOWK_FUNCTOR_PARAMS_BYTES 2048
 typedef struct flowk_functor_launch {
   size_t struct_bytes; /* sizeof(flowk_functor_launch): set by the caller */
-  int32_t num_parts;   /* how many launches the whole call takes: 0 where there is no element */
-  int32_t kernel; /* flowk::detail::elementwise_...: 0 flat, 1 strided, 2 periodic, 3 aligned_tiles, 4 shifted_tiles,
-                     5 row_walk */
+  int32_t num_parts;   /* the number of launches of the whole call; 0 if there is no element */
+  int32_t kernel; /* flowk::detail::elementwise_...: 0 contiguous, 1 strided, 2 broadcast, 3 aligned_tiles,
+                     4 shifted_tiles, 5 broadcast_rows */
   int32_t pack_elements; /* the kernel's first template argument */
-  int32_t num_threads;   /* of a block */
+  int32_t num_threads;   /* per block */
   int64_t num_blocks;
-  int32_t shared_bytes; /* of a block, dynamic */
+  int32_t shared_bytes; /* per block, dynamic */
   int32_t params_bytes;
-  unsigned char params[FLOWK_FUNCTOR_PARAMS_BYTES]; /* the kernel's first parameter; its second is the factory */
+  unsigned char params[FLOWK_FUNCTOR_PARAMS_BYTES]; /* the kernel's first parameter; the second is the factory */
 } flowk_functor_launch;
 
 /*
  * out[i] = functor(x[i], ...)       for every index i of `shape`
  *
- * Writes launch number `part` of this call to `launch`, and launches nothing.
+ * Writes part `part` of this call's launches to `launch`. Launches nothing.
  *
  * Shapes: `pointers`, `strides` and `dtypes` have `num_operands` entries, 2 to 4, out first; the rest as flowk_unary().
- * Types: any but the complex ones, in any mix.
- * Pointers: as flowk_unary(); the tensors' addresses are in `launch` afterwards, which is good for them alone.
+ * Types: any except the complex ones, in any mix.
+ * Pointers: as flowk_unary(). `launch` holds the tensors' addresses and is valid only for them.
  * Statuses: those of flowk_unary(), and INVALID_ARGUMENT for num_operands, part and launch->struct_bytes.
  */
 FLOWK_API flowk_status flowk_functor_plan(const void *const *pointers, const int64_t *const *strides,

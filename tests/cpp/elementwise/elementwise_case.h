@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "core/dtype.h"
-#include "elementwise/elementwise_ops.h"
-#include "elementwise/elementwise_plan.h"
+#include "elementwise/elementwise.h"
+#include "elementwise/elementwise_op_info.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
@@ -133,10 +133,8 @@ inline flowk::elementwise::ElementwiseRequest make_request(const ElementwiseCase
                                                            const std::vector<const void*>& pointers, double a = 0,
                                                            double b = 0) {
   flowk::elementwise::ElementwiseRequest request;
-  const bool selects = row.arity == flowk::elementwise::ElementwiseArity::ternary && row.op == FLOWK_TERNARY_WHERE;
   request.arity = row.arity;
   request.op = row.op;
-  request.compute = flowk::elementwise::compute_class(row.operands[selects ? 2 : 1].dtype);
   request.a = a;
   request.b = b;
   request.shape.num_operands = static_cast<int>(row.operands.size());

@@ -140,7 +140,7 @@ struct MakeNegate {
   __device__ Negate operator()() const { return {}; }
 };
 
-// Calls have one pack a thread: here params say two.
+// Calls have one pack per thread; here the parameters say two.
 void a_thread_may_own_two_packs() {
   using namespace flowk::elementwise;
   constexpr int n = 4;
@@ -149,13 +149,13 @@ void a_thread_may_own_two_packs() {
       for (const int32_t packs : {1, 2}) {
         Memory<float> out(count, shift), x(count, shift);
         for (int64_t i = 0; i < count; ++i) x[i] = static_cast<float>(i + 1);
-        ElementwiseParams<2> params = {};
+        ContiguousElementwiseParams<2> params = {};
         params.operands[0] = linear_operand(out.data(), count, false, 0, 2);
         params.operands[1] = linear_operand(x.data(), count, false, 0, 2);
         const int64_t num_blocks = cut_into_packs(count, n, packs, &params);
         CHECK(params.packs == packs || params.num_packs == 0);
-        CHECK(flowk::detail::launch_flat(elementwise_flat<n, MakeNegate, Element<float>, Element<float>>, num_blocks,
-                                         nullptr, params, MakeNegate{}) == 0);
+        CHECK(flowk::detail::launch_contiguous(elementwise_contiguous<n, MakeNegate, Element<float>, Element<float>>,
+                                               num_blocks, nullptr, params, MakeNegate{}) == 0);
         int num_wrong = 0;
         for (int64_t i = 0; i < count; ++i) num_wrong += out[i] != -static_cast<float>(i + 1);
         CHECK(num_wrong == 0);

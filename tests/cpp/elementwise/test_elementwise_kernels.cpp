@@ -46,11 +46,11 @@ void note(const ElementwisePlan& plan, int num_operands) {
       if (plan.kernel == ElementwiseKernel::shifted_tiles)
         (params.tile.swizzle_bits[k] != 0 ? reached.swizzled_tile : reached.plain_tile) = true;
     }
-    reached.shifted_rows |= k > 0 && plan.kernel == ElementwiseKernel::strided_packs &&
+    reached.shifted_rows |= k > 0 && plan.kernel == ElementwiseKernel::strided &&
                             access == ElementwiseAccess::shifted && !params.operands[k].is_linear;
   }
   reached.two_staged |= num_staged == 2;
-  if (plan.kernel == ElementwiseKernel::strided_packs) {
+  if (plan.kernel == ElementwiseKernel::strided) {
     reached.gathered_out |= params.operands[0].access == ElementwiseAccess::gather;
     reached.rows_with_gaps |= !params.operands[0].is_linear;
     reached.rows_shorter_than_packs |= params.rows.row_elements.divisor < static_cast<uint32_t>(plan.pack_elements);
@@ -59,11 +59,13 @@ void note(const ElementwisePlan& plan, int num_operands) {
 
 double compute_naively(const ElementwiseCase& row, const double* values) {
   switch (row.arity) {
-    case ElementwiseArity::copy: return row.operands[0].dtype == FLOWK_BOOL ? values[0] != 0 : values[0];
-    case ElementwiseArity::unary: return values[0] * values[0];
+    case ElementwiseArity::unary:
+      if (row.op == FLOWK_UNARY_SQUARE) return values[0] * values[0];
+      return row.operands[0].dtype == FLOWK_BOOL ? values[0] != 0 : values[0];
     case ElementwiseArity::binary:
       return row.op == FLOWK_BINARY_LESS ? values[0] < values[1] : std::max(values[0], values[1]);
     case ElementwiseArity::ternary: return values[0] != 0 ? values[1] : values[2];
+    case ElementwiseArity::functor: break;
   }
   return 0;
 }
@@ -124,7 +126,7 @@ void run_case_of(const ElementwiseCase& row, int32_t packs) {
   CHECK(is_right);
 }
 
-// With one pack a thread, and with two where that is possible.
+// With one pack per thread, and with two if possible.
 void run_case(const ElementwiseCase& row) {
   run_case_of(row, 1);
   run_case_of(row, 2);
@@ -137,7 +139,7 @@ ElementwiseCase square(const char* why, flowk_dtype dtype, const std::vector<int
   return row;
 }
 
-void flat_packs_take_every_alignment_and_count() {
+void contiguous_operands_take_every_alignment_and_count() {
   for (const flowk_dtype dtype : {FLOWK_UINT8, FLOWK_FLOAT16, FLOWK_FLOAT32, FLOWK_FLOAT64, FLOWK_FLOAT8_E5M2})
     for (const int64_t count : {1, 3, 16, 17, 63, 1000, 4111})
       for (const int64_t out_lead : {0, 1, 5})
@@ -150,11 +152,11 @@ void every_type_is_copied_to_every_other() {
     for (const flowk_dtype to : all_dtypes) {
       if (from == to) continue;
       for (const int64_t lead : {0, 1})
-        run_case({"copy", ElementwiseArity::copy, FLOWK_UNARY_COPY, {515}, {{to, {}, 1 - lead}, {from, {}, lead}}});
+        run_case({"copy", ElementwiseArity::unary, FLOWK_UNARY_COPY, {515}, {{to, {}, 1 - lead}, {from, {}, lead}}});
       run_case(
-          {"copy of a transpose", ElementwiseArity::copy, FLOWK_UNARY_COPY, {37, 70}, {{to, {}}, {from, {1, 37}}}});
+          {"copy of a transpose", ElementwiseArity::unary, FLOWK_UNARY_COPY, {37, 70}, {{to, {}}, {from, {1, 37}}}});
       run_case(
-          {"copy of rows", ElementwiseArity::copy, FLOWK_UNARY_COPY, {9, 21}, {{to, {24, 1}}, {from, {21, 1}, 1}}});
+          {"copy of rows", ElementwiseArity::unary, FLOWK_UNARY_COPY, {9, 21}, {{to, {24, 1}}, {from, {21, 1}, 1}}});
     }
 }
 
@@ -183,7 +185,7 @@ void broadcast_operands_repeat() {
                   FLOWK_TERNARY_WHERE,
                   {2, 3, cols},
                   {{dtype, {}, lead}, {FLOWK_BOOL, {0, 0, 1}}, {dtype, {0, 1, 0}}, {dtype, {0, cols, 1}, lead}}});
-        run_case({"expanded", ElementwiseArity::copy, FLOWK_UNARY_COPY, shape, {{dtype, {}, lead}, {dtype, {0, 1}}}});
+        run_case({"expanded", ElementwiseArity::unary, FLOWK_UNARY_COPY, shape, {{dtype, {}, lead}, {dtype, {0, 1}}}});
         run_case({"middle",
                   ElementwiseArity::binary,
                   FLOWK_BINARY_MAX,
@@ -192,7 +194,7 @@ void broadcast_operands_repeat() {
       }
 }
 
-void rows_that_share_an_input_are_walked() {
+void rows_that_share_an_input_have_a_kernel() {
   for (const flowk_dtype dtype : {FLOWK_UINT8, FLOWK_FLOAT16, FLOWK_FLOAT32, FLOWK_INT64})
     for (const int64_t rows : {37, 64}) {
       const int64_t cols = 512;
@@ -294,7 +296,7 @@ void random_layouts() {
       default: {
         const flowk_dtype to = all_dtypes[up_to(15)];
         run_case({"random",
-                  ElementwiseArity::copy,
+                  ElementwiseArity::unary,
                   FLOWK_UNARY_COPY,
                   shape,
                   {{to, layout(true), up_to(9)}, {dtype, layout(false), up_to(9)}}});
@@ -324,10 +326,10 @@ void every_mechanism_was_reached() {
 }  // namespace
 
 int main() {
-  flat_packs_take_every_alignment_and_count();
+  contiguous_operands_take_every_alignment_and_count();
   every_type_is_copied_to_every_other();
   broadcast_operands_repeat();
-  rows_that_share_an_input_are_walked();
+  rows_that_share_an_input_have_a_kernel();
   strided_operands_keep_their_gaps();
   transposed_operands_go_through_tiles();
   random_layouts();

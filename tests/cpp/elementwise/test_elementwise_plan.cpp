@@ -39,7 +39,7 @@ ElementwiseCase add(flowk_dtype dtype, const std::vector<int64_t>& shape, std::v
 
 void contiguous_operands_are_flat_whatever_their_rank() {
   const ElementwisePlan plan = plan_of(add(FLOWK_FLOAT16, {4, 1, 32, 64}, {{}, {}, {}}));
-  CHECK(plan.kernel == ElementwiseKernel::flat_packs);
+  CHECK(plan.kernel == ElementwiseKernel::contiguous);
   CHECK(plan.pack_elements == 8);
   CHECK(plan.linear.num_packs == 1024 && plan.linear.head == 0 && plan.linear.num_edges == 0);
   CHECK(plan.launch.num_blocks == 4 && plan.linear.packs == 1 && plan.launch.num_threads == 256 &&
@@ -48,7 +48,7 @@ void contiguous_operands_are_flat_whatever_their_rank() {
   // In any order of dimensions, as long as it is everyone's.
   const ElementwisePlan transposed =
       plan_of(add(FLOWK_FLOAT16, {32, 64}, {{{}, {1, 32}}, {{}, {1, 32}}, {{}, {1, 32}}}));
-  CHECK(transposed.kernel == ElementwiseKernel::flat_packs);
+  CHECK(transposed.kernel == ElementwiseKernel::contiguous);
 }
 
 void one_misaligned_pointer_shifts_its_own_operand_only() {
@@ -68,7 +68,7 @@ void one_misaligned_pointer_shifts_its_own_operand_only() {
 
 void a_pack_is_16_bytes_of_the_widest_operand() {
   const auto pack_of = [](flowk_dtype out, flowk_dtype x) {
-    return plan_of({"", ElementwiseArity::copy, FLOWK_UNARY_COPY, {4096}, {{out}, {x}}}).pack_elements;
+    return plan_of({"", ElementwiseArity::unary, FLOWK_UNARY_COPY, {4096}, {{out}, {x}}}).pack_elements;
   };
   CHECK(pack_of(FLOWK_FLOAT8_E4M3, FLOWK_UINT8) == 16);
   CHECK(pack_of(FLOWK_FLOAT8_E4M3, FLOWK_FLOAT16) == 8);
@@ -84,7 +84,7 @@ void a_thread_owns_two_packs_where_they_pay() {
   const CaseOperand f32 = {FLOWK_FLOAT32}, f16 = {FLOWK_FLOAT16}, u8 = {FLOWK_UINT8};
   CHECK(packs_of(ElementwiseArity::unary, FLOWK_UNARY_RELU, {f32, f32}) == 1);
   CHECK(packs_of(ElementwiseArity::unary, FLOWK_UNARY_EXP, {f32, f32}) == 2);
-  CHECK(packs_of(ElementwiseArity::copy, FLOWK_UNARY_COPY, {f16, f32}) == 2);
+  CHECK(packs_of(ElementwiseArity::unary, FLOWK_UNARY_COPY, {f16, f32}) == 2);
   CHECK(packs_of(ElementwiseArity::binary, FLOWK_BINARY_ADD, {f16, f16, f16}) == 1);
   CHECK(packs_of(ElementwiseArity::binary, FLOWK_BINARY_ADD, {f16, f16, {FLOWK_FLOAT16, {0}}}) == 2);
   CHECK(plan_of({"", ElementwiseArity::unary, FLOWK_UNARY_EXP, {1 << 19}, {f32, f32}}).linear.packs == 1);
@@ -95,48 +95,48 @@ void a_thread_owns_two_packs_where_they_pay() {
   CHECK(packs_of(ElementwiseArity::unary, FLOWK_UNARY_EXP, {f32, {FLOWK_FLOAT32, {}, 1}}) == 1);
 }
 
-void broadcast_operands_are_cycled_through_or_repeated() {
+void broadcast_operands_repeat_a_run_or_its_elements() {
   const ElementwisePlan row = plan_of(add(FLOWK_FLOAT32, {100, 64}, {{}, {}, {{}, {0, 1}}}));
-  CHECK(row.kernel == ElementwiseKernel::periodic_packs && row.launch.shared_bytes == 0);
+  CHECK(row.kernel == ElementwiseKernel::broadcast && row.launch.shared_bytes == 0);
   CHECK(row.operand(1).access == aligned && row.operand(1).is_linear);
-  CHECK(row.operand(2).access == cycled_packs && row.periods[2].period.divisor == 64);
+  CHECK(row.operand(2).access == repeated_packs && row.periods[2].period.divisor == 64);
   const ElementwisePlan odd_row = plan_of(add(FLOWK_FLOAT32, {100, 57}, {{}, {}, {{}, {0, 1}}}));
   CHECK(odd_row.operand(1).access == aligned);
-  CHECK(odd_row.operand(2).access == cycled_table);
+  CHECK(odd_row.operand(2).access == repeated_table);
   CHECK(odd_row.periods[2].table_elements == 57 + 4 + 4 && odd_row.launch.shared_bytes == 272);
   const ElementwisePlan long_row = plan_of(add(FLOWK_FLOAT32, {100, 4097}, {{}, {}, {{}, {0, 1}}}));
-  CHECK(long_row.operand(2).access == cycled && long_row.launch.shared_bytes == 0);
+  CHECK(long_row.operand(2).access == repeated_run && long_row.launch.shared_bytes == 0);
   const ElementwisePlan column = plan_of(add(FLOWK_FLOAT32, {100, 57}, {{}, {}, {{}, {1, 0}}}));
-  CHECK(column.operand(2).access == repeated);
+  CHECK(column.operand(2).access == repeated_elements);
   CHECK(column.periods[2].repeat.divisor == 57 && column.periods[2].period.divisor == 100);
   const ElementwisePlan channels = plan_of(add(FLOWK_UINT8, {5, 64, 56, 56}, {{}, {}, {{}, {0, 1, 0, 0}}}));
-  CHECK(channels.pack_elements == 16 && channels.operand(2).access == repeated);
+  CHECK(channels.pack_elements == 16 && channels.operand(2).access == repeated_elements);
   CHECK(channels.periods[2].repeat.divisor == 56 * 56 && channels.periods[2].period.divisor == 64);
   const ElementwisePlan shifted_out = plan_of(add(FLOWK_FLOAT32, {100, 3}, {{{}, {}, 2}, {}, {{}, {1, 0}}}));
   CHECK(shifted_out.linear.head == 2 && shifted_out.periods[2].head == 2);
   const ElementwisePlan scalar = plan_of(add(FLOWK_FLOAT32, {100, 57}, {{}, {}, {{}, {0, 0}}}));
-  CHECK(scalar.kernel == ElementwiseKernel::flat_packs);
-  CHECK(scalar.operand(2).access == splat && scalar.operand(2).step == 0);
+  CHECK(scalar.kernel == ElementwiseKernel::contiguous);
+  CHECK(scalar.operand(2).access == one_element && scalar.operand(2).step == 0);
   // Both ends of a period in one operand, or an output with gaps, are no periods.
   const ElementwisePlan twice = plan_of(add(FLOWK_FLOAT32, {3, 5, 7}, {{}, {}, {{}, {1, 0, 3}}}));
-  CHECK(twice.kernel == ElementwiseKernel::strided_packs);
+  CHECK(twice.kernel == ElementwiseKernel::strided);
   const ElementwisePlan gaps = plan_of(add(FLOWK_FLOAT32, {100, 64}, {{{}, {80, 1}}, {}, {{}, {0, 1}}}));
-  CHECK(gaps.kernel == ElementwiseKernel::strided_packs);
+  CHECK(gaps.kernel == ElementwiseKernel::strided);
 }
 
-void rows_that_share_all_inputs_are_walked() {
+void rows_that_share_all_inputs_are_broadcast_rows() {
   const std::vector<int64_t> shape = {8192, 4096};
   const ElementwisePlan outer = plan_of(add(FLOWK_FLOAT32, shape, {{}, {{}, {1, 0}}, {{}, {0, 1}}}));
-  CHECK(outer.kernel == ElementwiseKernel::row_walk);
-  CHECK(outer.operand(1).access == splat && outer.operand(2).access == aligned);
-  CHECK(outer.launch.num_blocks == 8192 / 8 * 1024 / 256 && outer.strided.tile.walked_rows == 8);
+  CHECK(outer.kernel == ElementwiseKernel::broadcast_rows);
+  CHECK(outer.operand(1).access == one_element && outer.operand(2).access == aligned);
+  CHECK(outer.launch.num_blocks == 8192 / 8 * 1024 / 256 && outer.strided.tile.rows_per_thread == 8);
   // What has elements of its own in every row is as fast by periods; rows that are cut have no column of packs.
   const ElementwisePlan row = plan_of(add(FLOWK_FLOAT32, shape, {{}, {}, {{}, {0, 1}}}));
-  CHECK(row.kernel == ElementwiseKernel::periodic_packs);
+  CHECK(row.kernel == ElementwiseKernel::broadcast);
   const ElementwisePlan odd = plan_of(add(FLOWK_FLOAT32, {8192, 4097}, {{}, {{}, {1, 0}}, {{}, {0, 1}}}));
-  CHECK(odd.kernel == ElementwiseKernel::periodic_packs);
+  CHECK(odd.kernel == ElementwiseKernel::broadcast);
   const ElementwisePlan small = plan_of(add(FLOWK_FLOAT32, {512, 512}, {{}, {{}, {1, 0}}, {{}, {0, 1}}}));
-  CHECK(small.kernel == ElementwiseKernel::periodic_packs);
+  CHECK(small.kernel == ElementwiseKernel::broadcast);
 }
 
 void outputs_with_gaps_have_packs_of_their_own_in_every_row() {
@@ -170,7 +170,45 @@ void a_transposed_operand_is_staged() {
   CHECK(bytes.tile_rows == 128 && bytes.tile_columns == 128);
   // Runs too short to be worth a tile.
   const ElementwisePlan narrow = plan_of(add(FLOWK_FLOAT32, {3, 2048}, {{}, {}, {{}, {1, 3}}}));
-  CHECK(narrow.kernel == ElementwiseKernel::strided_packs && narrow.operand(2).access == gather);
+  CHECK(narrow.kernel == ElementwiseKernel::strided && narrow.operand(2).access == gather);
+}
+
+void kernels_that_are_not_compiled_are_replaced() {
+  // Rare packs are shorter.
+  const auto pack_of = [](ElementwiseArity arity, int32_t op, flowk_dtype dtype, const std::vector<int64_t>& x) {
+    std::vector<CaseOperand> operands(arity == ElementwiseArity::unary ? 2 : 3, CaseOperand{dtype});
+    operands[1].strides = x;
+    return plan_of({"", arity, op, {1024, 1024}, operands}).pack_elements;
+  };
+  CHECK(pack_of(ElementwiseArity::unary, FLOWK_UNARY_RELU, FLOWK_FLOAT8_E4M3, {}) == 16);
+  CHECK(pack_of(ElementwiseArity::unary, FLOWK_UNARY_EXP, FLOWK_FLOAT8_E4M3, {}) == 8);
+  CHECK(pack_of(ElementwiseArity::binary, FLOWK_BINARY_ADD, FLOWK_FLOAT8_E4M3, {0, 1}) == 8);
+  CHECK(pack_of(ElementwiseArity::binary, FLOWK_BINARY_ADD, FLOWK_UINT8, {1, 1024}) == 16);
+  CHECK(pack_of(ElementwiseArity::binary, FLOWK_BINARY_ADD, FLOWK_INT16, {1, 1024}) == 4);
+  CHECK(pack_of(ElementwiseArity::binary, FLOWK_BINARY_ADD, FLOWK_FLOAT16, {1, 1024}) == 8);
+  // Ternary operations have no tiles.
+  ElementwiseRequest request;
+  const ElementwiseCase fma = {"", ElementwiseArity::ternary, FLOWK_TERNARY_FMA, {64, 64}, {{}, {{}, {1, 64}}, {}, {}}};
+  CHECK(plan_of(fma, &request).kernel == ElementwiseKernel::strided);
+  // A functor's kernel is compiled for the call.
+  request.arity = ElementwiseArity::functor;
+  ElementwisePlan plan;
+  plan_elementwise(request, h200, 0, &plan);
+  CHECK(plan.kernel == ElementwiseKernel::aligned_tiles);
+}
+
+void integers_share_the_kernels_of_signed_ones() {
+  const auto plan_copy = [](flowk_dtype out, flowk_dtype x) {
+    return plan_of({"", ElementwiseArity::unary, FLOWK_UNARY_COPY, {4096}, {{out}, {x}}});
+  };
+  const ElementwisePlan to_float = plan_copy(FLOWK_FLOAT32, FLOWK_UINT32);
+  CHECK(to_float.compute == ComputeClass::int32 && to_float.is_unsigned);
+  CHECK(to_float.operand(0).dtype == (FLOWK_FLOAT32 | from_unsigned) && to_float.operand(1).dtype == FLOWK_INT32);
+  const ElementwisePlan wider = plan_copy(FLOWK_INT64, FLOWK_UINT32);
+  CHECK(wider.compute == ComputeClass::int64 && !wider.is_unsigned && wider.operand(1).dtype == FLOWK_UINT32);
+  CHECK(plan_copy(FLOWK_FLOAT64, FLOWK_FLOAT32).compute == ComputeClass::float64);
+  const ElementwisePlan sum = plan_of(add(FLOWK_UINT64, {4096}, {{}, {}, {}}));
+  CHECK(sum.compute == ComputeClass::int64 && sum.is_unsigned && sum.operand(0).dtype == FLOWK_INT64);
 }
 
 void requests_past_31_bits_are_halved() {
@@ -232,10 +270,12 @@ int main() {
   one_misaligned_pointer_shifts_its_own_operand_only();
   a_pack_is_16_bytes_of_the_widest_operand();
   a_thread_owns_two_packs_where_they_pay();
-  broadcast_operands_are_cycled_through_or_repeated();
-  rows_that_share_all_inputs_are_walked();
+  broadcast_operands_repeat_a_run_or_its_elements();
+  rows_that_share_all_inputs_are_broadcast_rows();
   outputs_with_gaps_have_packs_of_their_own_in_every_row();
   a_transposed_operand_is_staged();
+  kernels_that_are_not_compiled_are_replaced();
+  integers_share_the_kernels_of_signed_ones();
   requests_past_31_bits_are_halved();
   simplify_merges_what_is_one_dimension_to_all();
   every_row_of_the_list_has_its_facts();

@@ -2,7 +2,7 @@
 // Every tile that the planner of permute may choose.
 #pragma once
 
-#include "permute/permute_problem.h"
+#include "permute/plan/permute_problem.h"
 
 // Calls use(plan, src_choice, dst_choice) with each.
 template <class Use>

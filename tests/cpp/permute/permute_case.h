@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "permute/permute_plan.h"
+#include "permute/permute.h"
 
 struct PermuteCase {
   const char* why;

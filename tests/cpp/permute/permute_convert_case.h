@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/dtype.h"
-#include "permute/permute_convert_plan.h"
+#include "permute/permute.h"
 #include "permute_case.h"
 
 struct TypePair {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/device.h"
-#include "permute/permute_plan.h"
+#include "permute/permute.h"
 #include "permute_case.h"
 
 inline constexpr flowk::permute::Device h200 = {.capability = 90,

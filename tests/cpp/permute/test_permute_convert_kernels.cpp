@@ -10,7 +10,7 @@
 #include "check.h"
 #include "core/convert.cuh"
 #include "core/device.h"
-#include "permute/permute_problem.h"
+#include "permute/plan/permute_problem.h"
 #include "permute_candidates.h"
 #include "permute_convert_case.h"
 #include "permute_kernel_cases.h"
@@ -84,25 +84,27 @@ void convert_naively(const PermuteCase& row, const TypePair& types, const unsign
 
 // What the plans that ran had in them.
 struct Reached {
-  bool rows = false, wide_rows = false, transpose = false, even_tile = false, table_tile = false, strided_tile = false,
-       halo = false, grouped_rows = false, interleave = false, deinterleave = false;
+  bool rows = false, wide_rows = false, aligned_tile = false, even_tile = false, table_tile = false,
+       strided_tile = false, halo = false, grouped_rows = false, interleave = false, deinterleave = false;
 
   void add(const PermuteConvertPlan& plan) {
     const PermutePlan& movement = plan.movement;
-    const bool is_tile = movement.kernel == PermuteKernel::two_sided_tile;
-    rows |= movement.kernel == PermuteKernel::row_copy && !movement.wide_index;
-    wide_rows |= movement.kernel == PermuteKernel::row_copy && movement.wide_index;
-    transpose |= movement.kernel == PermuteKernel::tiled_transpose;
-    grouped_rows |= movement.kernel == PermuteKernel::tiled_transpose && movement.tile.dst_rows.shift > 0;
-    even_tile |= is_tile && movement.tile.table_rank == 0;
-    table_tile |= is_tile && movement.tile.table_rank > 0;
-    halo |= is_tile && movement.tile.halo > 0;
-    interleave |= movement.kernel == PermuteKernel::channel_interleave;
-    deinterleave |= movement.kernel == PermuteKernel::channel_deinterleave;
-    strided_tile |= movement.kernel == PermuteKernel::strided_tile;
+    if (const CopyParams* copy = movement.copy()) (copy->wide_index ? wide_rows : rows) = true;
+    if (const auto* planes = std::get_if<Channels>(&movement.mechanism))
+      (planes->interleaves ? interleave : deinterleave) = true;
+    const TileParams* tile = movement.tile();
+    if (tile == nullptr) return;
+    const bool is_aligned = movement.kernel() == PermuteKernel::aligned_tile,
+               is_general = movement.kernel() == PermuteKernel::general_tile;
+    aligned_tile |= is_aligned;
+    grouped_rows |= is_aligned && tile->dst_rows.shift > 0;
+    even_tile |= is_general && tile->table_rank == 0;
+    table_tile |= is_general && tile->table_rank > 0;
+    halo |= is_general && tile->halo > 0;
+    strided_tile |= movement.kernel() == PermuteKernel::strided_tile;
   }
   void check_everything_was() const {
-    CHECK(rows && wide_rows && transpose && even_tile && table_tile && strided_tile && halo && grouped_rows);
+    CHECK(rows && wide_rows && aligned_tile && even_tile && table_tile && strided_tile && halo && grouped_rows);
     CHECK(interleave && deinterleave);
   }
 };
@@ -133,8 +135,8 @@ class CaseRun {
   void run_all() {
     const PermuteConvertRequest request = this->request();
     PermuteConvertPlan plan = run_planned();
-    if (plan.movement.copy.num_units > 0) {
-      plan.movement.wide_index = true;
+    if (plan.movement.copy() != nullptr) {
+      const_cast<CopyParams*>(plan.movement.copy())->wide_index = true;
       run(request, plan, "with 64-bit indices");
     }
     PermuteProblem problem;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "check.h"
-#include "permute/permute_problem.h"
+#include "permute/plan/permute_problem.h"
 #include "permute_candidates.h"
 #include "permute_convert_case.h"
 #include "permute_plan_case.h"
@@ -47,36 +47,35 @@ std::vector<ConvertPlanCase> convert_plan_cases() {
   constexpr TypePair f32_f16 = {FLOWK_FLOAT32, FLOWK_FLOAT16}, u8_f16 = {FLOWK_UINT8, FLOWK_FLOAT16},
                      f16_f32 = {FLOWK_FLOAT16, FLOWK_FLOAT32}, f64_e4m3 = {FLOWK_FLOAT64, FLOWK_FLOAT8_E4M3};
   return {
-      {row_copy, f32_f16, {"one element", 1, {}, {}}},
-      {row_copy, f32_f16, {"nothing is permuted", 1, {kilo, kilo}, {0, 1}}},
-      {row_copy, u8_f16, {"both sides walk down", 1, {kilo, kilo}, {0, 1}, 0, 0, {-kilo, -1}, {-kilo, -1}}},
-      {row_copy, f64_e4m3, {"one run at any alignment", 1, {1000003}, {0}, 1, 3}},
-      {row_copy, f32_f16, {"the last groups whose index fits 31 bits", 1, {8 * giga - 4}, {0}}},
-      {row_copy, f32_f16, {"the first that does not", 1, {8 * giga}, {0}}, true},
-      {row_copy, f32_f16, {"wide: 2^32 rows", 1, {2, 4 * giga, 64}, {1, 0, 2}}, true},
-      {row_copy, f32_f16, {"attention heads", 1, {8, 512, 16, 64}, {0, 2, 1, 3}}},
-      {row_copy, f32_f16, {"rows of 96 bytes to 48", 1, {64, 128, 24}, {1, 0, 2}}},
-      {two_sided_tile, f32_f16, {"shorter", 1, {64, 128, 20}, {1, 0, 2}}},
-      {row_copy, f16_f32, {"rows of a padded matrix", 1, {100, 256}, {0, 1}, 0, 0, {264, 1}, {}}},
-      {tiled_transpose, f32_f16, {"a matrix", 1, {4096, 4096}, {1, 0}}},
-      {tiled_transpose, u8_f16, {"a matrix of bytes", 1, {4096, 4096}, {1, 0}}},
-      {tiled_transpose, f64_e4m3, {"a matrix of 8 bytes to 1", 1, {4096, 4096}, {1, 0}}},
-      {tiled_transpose, f16_f32, {"more than 2^31 elements", 1, {64 * kilo, 64 * kilo}, {1, 0}}},
-      {tiled_transpose, f32_f16, {"many channels", 1, {32, 64, 56 * 56}, {0, 2, 1}}},
-      {two_sided_tile, f32_f16, {"odd extents", 1, {1001, 999}, {1, 0}}},
-      {two_sided_tile, f32_f16, {"source not aligned", 1, {kilo, kilo}, {1, 0}, 1, 0}},
-      {two_sided_tile, f32_f16, {"destination not aligned", 1, {kilo, kilo}, {1, 0}, 0, 1}},
-      {channel_interleave, f32_f16, {"NCHW to NHWC", 1, {32, 3, 224 * 224}, {0, 2, 1}}},
-      {channel_interleave, u8_f16, {"more than 2^31 elements", 1, {128 * kilo, 4, 16 * kilo}, {0, 2, 1}}},
-      {two_sided_tile, f32_f16, {"two channels", 1, {32, 2, 224 * 224}, {0, 2, 1}}},
-      {two_sided_tile, f32_f16, {"planes of an odd length", 1, {32, 3, 1001}, {0, 2, 1}}},
-      {two_sided_tile, f32_f16, {"planes whose pixels are no whole vectors", 1, {32, 3, 1004}, {0, 2, 1}}},
-      {two_sided_tile, {FLOWK_INT32, FLOWK_FLOAT16}, {"computed in double", 1, {32, 3, 224 * 224}, {0, 2, 1}}},
-      {channel_deinterleave, u8_f16, {"NHWC to NCHW", 1, {32, 224 * 224, 3}, {0, 2, 1}}},
-      {channel_deinterleave,
-       u8_f16,
-       {"RGB pixels of a padded image", 1, {32, 512, 3}, {0, 2, 1}, 0, 0, {1600, 3, 1}, {}}},
-      {two_sided_tile, u8_f16, {"rank 32 reversed", 1, repeated(2, 32), axes_reversed(32)}},
+      {copy_rows, f32_f16, {"one element", 1, {}, {}}},
+      {copy_rows, f32_f16, {"nothing is permuted", 1, {kilo, kilo}, {0, 1}}},
+      {copy_rows, u8_f16, {"both sides walk down", 1, {kilo, kilo}, {0, 1}, 0, 0, {-kilo, -1}, {-kilo, -1}}},
+      {copy_rows, f64_e4m3, {"one run at any alignment", 1, {1000003}, {0}, 1, 3}},
+      {copy_rows, f32_f16, {"the last groups whose index fits 31 bits", 1, {8 * giga - 4}, {0}}},
+      {copy_rows, f32_f16, {"the first that does not", 1, {8 * giga}, {0}}, true},
+      {copy_rows, f32_f16, {"wide: 2^32 rows", 1, {2, 4 * giga, 64}, {1, 0, 2}}, true},
+      {copy_rows, f32_f16, {"attention heads", 1, {8, 512, 16, 64}, {0, 2, 1, 3}}},
+      {copy_rows, f32_f16, {"rows of 96 bytes to 48", 1, {64, 128, 24}, {1, 0, 2}}},
+      {general_tile, f32_f16, {"shorter", 1, {64, 128, 20}, {1, 0, 2}}},
+      {copy_rows, f16_f32, {"rows of a padded matrix", 1, {100, 256}, {0, 1}, 0, 0, {264, 1}, {}}},
+      {aligned_tile, f32_f16, {"a matrix", 1, {4096, 4096}, {1, 0}}},
+      {aligned_tile, u8_f16, {"a matrix of bytes", 1, {4096, 4096}, {1, 0}}},
+      {aligned_tile, {FLOWK_FLOAT64, FLOWK_FLOAT32}, {"a matrix of 8 bytes to 4", 1, {4096, 4096}, {1, 0}}},
+      {general_tile, f64_e4m3, {"a pair without aligned kernels", 1, {4096, 4096}, {1, 0}}},
+      {aligned_tile, f16_f32, {"more than 2^31 elements", 1, {64 * kilo, 64 * kilo}, {1, 0}}},
+      {aligned_tile, f32_f16, {"many channels", 1, {32, 64, 56 * 56}, {0, 2, 1}}},
+      {general_tile, f32_f16, {"odd extents", 1, {1001, 999}, {1, 0}}},
+      {general_tile, f32_f16, {"source not aligned", 1, {kilo, kilo}, {1, 0}, 1, 0}},
+      {general_tile, f32_f16, {"destination not aligned", 1, {kilo, kilo}, {1, 0}, 0, 1}},
+      {channels, f32_f16, {"NCHW to NHWC", 1, {32, 3, 224 * 224}, {0, 2, 1}}},
+      {channels, u8_f16, {"more than 2^31 elements", 1, {128 * kilo, 4, 16 * kilo}, {0, 2, 1}}},
+      {general_tile, f32_f16, {"two channels", 1, {32, 2, 224 * 224}, {0, 2, 1}}},
+      {general_tile, f32_f16, {"planes of an odd length", 1, {32, 3, 1001}, {0, 2, 1}}},
+      {general_tile, f32_f16, {"planes whose pixels are no whole vectors", 1, {32, 3, 1004}, {0, 2, 1}}},
+      {general_tile, {FLOWK_INT32, FLOWK_FLOAT16}, {"computed in double", 1, {32, 3, 224 * 224}, {0, 2, 1}}},
+      {channels, u8_f16, {"NHWC to NCHW", 1, {32, 224 * 224, 3}, {0, 2, 1}}},
+      {channels, u8_f16, {"RGB pixels of a padded image", 1, {32, 512, 3}, {0, 2, 1}, 0, 0, {1600, 3, 1}, {}}},
+      {general_tile, u8_f16, {"rank 32 reversed", 1, repeated(2, 32), axes_reversed(32)}},
       {strided_tile, f32_f16, {"every second element", 1, {500, 600}, {1, 0}, 0, 0, {1200, 2}, {}}},
       {strided_tile, f16_f32, {"one element is broadcast", 1, {500, 600}, {1, 0}, 0, 0, {0, 0}, {}}},
   };
@@ -92,21 +91,18 @@ void check_launch(const PermuteCase& row, const TypePair& types, const Device& d
   CHECK(launch.num_blocks >= 1 && launch.num_blocks <= max_grid_blocks);
   CHECK(launch.num_threads >= 32 && launch.num_threads <= 1024 && launch.num_threads % 32 == 0);
   CHECK(launch.shared_bytes >= 0 && launch.shared_bytes <= device.shared_bytes_per_block);
-  if (plan.movement.kernel == PermuteKernel::row_copy) {
-    const CopyParams& rows = plan.movement.copy;
-    CHECK(launch.num_blocks == (rows.num_units + launch.num_threads - 1) / launch.num_threads);
-    CHECK(plan.movement.wide_index == (rows.num_units >= int64_t{1} << 31));
-    CHECK(rows.num_units * convert_group_elements(src_bytes, dst_bytes) >= num_elements);
-  } else if (plan.movement.kernel == PermuteKernel::channel_interleave ||
-             plan.movement.kernel == PermuteKernel::channel_deinterleave) {
-    const ChannelParams& channels = plan.movement.channels;
-    const bool src_is_planar = plan.movement.kernel == PermuteKernel::channel_interleave;
-    const int64_t planar_bytes = src_is_planar ? src_bytes : dst_bytes;
-    CHECK(launch.num_blocks * launch.num_threads * vector_bytes / planar_bytes * channels.num_channels >= num_elements);
-    CHECK(launch.shared_bytes >= launch.num_threads * vector_bytes / planar_bytes * channels.num_channels *
-                                     (src_is_planar ? dst_bytes : src_bytes));
+  if (const CopyParams* rows = plan.movement.copy()) {
+    CHECK(launch.num_blocks == (rows->num_units + launch.num_threads - 1) / launch.num_threads);
+    CHECK(rows->wide_index == (rows->num_units >= int64_t{1} << 31));
+    CHECK(rows->num_units * convert_group_elements(src_bytes, dst_bytes) >= num_elements);
+  } else if (const auto* planes = std::get_if<Channels>(&plan.movement.mechanism)) {
+    const int64_t planar_bytes = planes->interleaves ? src_bytes : dst_bytes;
+    const int64_t num_elements_per_block =
+        launch.num_threads * vector_bytes / planar_bytes * planes->params.num_channels;
+    CHECK(launch.num_blocks * num_elements_per_block >= num_elements);
+    CHECK(launch.shared_bytes >= num_elements_per_block * (planes->interleaves ? dst_bytes : src_bytes));
   } else {
-    CHECK(launch.num_blocks == num_grid_tiles(plan.movement.tile.grid, plan.movement.tile.grid_rank));
+    CHECK(launch.num_blocks == num_grid_tiles(plan.movement.tile()->grid, plan.movement.tile()->grid_rank));
     CHECK(launch.num_blocks * launch.shared_bytes >= num_elements * src_bytes);
   }
 }
@@ -115,13 +111,14 @@ void every_row_is_planned_as_it_says_and_can_be_launched() {
   for (const ConvertPlanCase& expected : convert_plan_cases()) {
     const int num_failed_before = num_failed_checks;
     const PermuteConvertPlan plan = plan_of(expected.row, expected.types, h200);
-    CHECK(plan.movement.kernel == expected.kernel);
-    CHECK(plan.movement.wide_index == expected.wide_index);
+    CHECK(plan.movement.kernel() == expected.kernel);
+    const CopyParams* copy = plan.movement.copy();
+    CHECK((copy != nullptr && copy->wide_index) == expected.wide_index);
     CHECK(plan == plan_of(expected.row, expected.types, h200));
     check_launch(expected.row, expected.types, h200, plan);
     check_launch(expected.row, expected.types, small, plan_of(expected.row, expected.types, small));
     const std::string text = explanation_of(expected.row, expected.types, plan);
-    CHECK(text.starts_with("convert_") && text.ends_with('\n'));
+    CHECK(text.starts_with(permute_kernel_name(expected.kernel)) && text.ends_with('\n'));
     if (num_failed_checks != num_failed_before)
       std::printf("  %s\n  %s\n", text_of(expected.row).c_str(), text.c_str());
   }

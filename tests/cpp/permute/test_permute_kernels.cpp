@@ -10,7 +10,7 @@
 #include "case_memory.h"
 #include "check.h"
 #include "core/device.h"
-#include "permute/permute_problem.h"
+#include "permute/plan/permute_problem.h"
 #include "permute_candidates.h"
 #include "permute_kernel_cases.h"
 
@@ -38,7 +38,7 @@ void permute_naively(const PermuteCase& row, const unsigned char* src, unsigned 
 
 // What the plans that ran had in them.
 struct Reached {
-  bool kernels[num_permute_kernels] = {};
+  bool kernels[num_permute_kernels] = {}, interleave = false, deinterleave = false;
   bool row_copy_ranks[7] = {};  // of the rows; 6 and more
   bool wide_copy = false, halo = false, swizzle = false, table = false, swizzled_table = false, periodic_table = false;
   bool unswizzled = false, shared_rows_cut = false, one_dim_cuts_both = false, short_last_src = false, plain = false,
@@ -49,11 +49,18 @@ struct Reached {
        words_short_last_src = false, words_short_last_dst = false, words_joined_along_cut = false;
 
   void add(const PermutePlan& plan) {
-    const TileParams& tile = plan.tile;
-    kernels[static_cast<int>(plan.kernel)] = true;
-    wide_copy |= plan.wide_index;
-    if (plan.kernel == PermuteKernel::row_copy && !plan.wide_index) row_copy_ranks[std::min(plan.copy.rank, 6)] = true;
-    if (plan.kernel == PermuteKernel::two_step_tile) {
+    kernels[static_cast<int>(plan.kernel())] = true;
+    if (const CopyParams* copy = plan.copy()) {
+      wide_copy |= copy->wide_index;
+      if (plan.kernel() == PermuteKernel::copy_rows && !copy->wide_index)
+        row_copy_ranks[std::min(copy->rank, 6)] = true;
+    }
+    if (const auto* planes = std::get_if<Channels>(&plan.mechanism))
+      (planes->interleaves ? interleave : deinterleave) = true;
+    if (plan.tile() != nullptr) add_tile(plan, *plan.tile());
+  }
+  void add_tile(const PermutePlan& plan, const TileParams& tile) {
+    if (plan.kernel() == PermuteKernel::byte_tile) {
       skewed |= tile.skew_mask > 0;
       unskewed |= tile.skew_mask == 0;
       words_by_table |= tile.table_rank > 1;
@@ -67,10 +74,11 @@ struct Reached {
       words_short_last_src |= tile.num_src_blocks > 1 && tile.src_last_block != tile.src_block;
       words_short_last_dst |= tile.num_dst_blocks > 1 && tile.dst_last_end != tile.dst_block + tile.halo;
     }
-    if (plan.kernel != PermuteKernel::tiled_transpose && plan.kernel != PermuteKernel::two_sided_tile) return;
+    const bool is_aligned = plan.kernel() == PermuteKernel::aligned_tile;
+    if (!is_aligned && plan.kernel() != PermuteKernel::general_tile) return;
     halo |= tile.halo > 0;
-    swizzle |= plan.kernel == PermuteKernel::two_sided_tile && tile.swizzle_bits != 0;
-    unswizzled |= plan.kernel == PermuteKernel::tiled_transpose && tile.swizzle_bits == 0;
+    swizzle |= !is_aligned && tile.swizzle_bits != 0;
+    unswizzled |= is_aligned && tile.swizzle_bits == 0;
     table |= tile.table_rank > 0 && tile.swizzle_bits == 0;
     swizzled_table |= tile.table_rank > 0 && tile.swizzle_bits != 0;
     periodic_table |= tile.table_rank > 0 && tile.period_step != 0;
@@ -78,7 +86,7 @@ struct Reached {
     for (int d = 0; d < tile.grid_rank; ++d)
       one_dim_cuts_both |= tile.grid[d].src_blocks == 1 && tile.grid[d].dst_blocks == 1;
     plain |= tile.has_plain_rows;
-    not_plain |= plan.kernel == PermuteKernel::tiled_transpose && !tile.has_plain_rows;
+    not_plain |= is_aligned && !tile.has_plain_rows;
     short_last_src |= tile.num_src_blocks > 1 && tile.src_last_block != tile.src_block;
     short_last_dst |= tile.num_dst_blocks > 1 && tile.dst_last_end != tile.dst_block + tile.halo;
     several_passes |= tile.num_store_vectors * tile.num_dst_rows.divisor > tile_threads;
@@ -93,6 +101,7 @@ struct Reached {
     CHECK(wide_copy && halo && swizzle && table && swizzled_table && periodic_table);
     CHECK(unswizzled && shared_rows_cut && one_dim_cuts_both && short_last_src && short_last_dst);
     CHECK(plain && not_plain);
+    CHECK(interleave && deinterleave);
     CHECK(several_passes && grouped_rows);
     CHECK(skewed && unskewed && words_by_table && words_past_run);
     CHECK(words_short_last_src && words_short_last_dst);
@@ -124,8 +133,8 @@ class CaseRun {
     PermutePlan plan;
     plan_permute(request, device, &plan);
     run(plan, "planned");
-    if (plan.copy.num_units > 0) {
-      plan.wide_index = true;
+    if (plan.copy() != nullptr) {
+      const_cast<CopyParams*>(plan.copy())->wide_index = true;
       run(plan, "with 64-bit indices");
     }
     PermuteProblem problem;

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "check.h"
-#include "permute/permute_problem.h"
+#include "permute/plan/permute_problem.h"
 #include "permute_candidates.h"
 #include "permute_kernel_cases.h"
 #include "permute_plan_case.h"
@@ -30,15 +30,6 @@ std::string explanation_of(const PermuteCase& row, const PermutePlan& plan) {
   return text;
 }
 
-bool is_copy(PermuteKernel kernel) {
-  return kernel == PermuteKernel::contiguous_copy || kernel == PermuteKernel::row_copy ||
-         kernel == PermuteKernel::shifted_row_copy || kernel == PermuteKernel::reversed_row_copy;
-}
-
-bool is_channels(PermuteKernel kernel) {
-  return kernel == PermuteKernel::channel_interleave || kernel == PermuteKernel::channel_deinterleave;
-}
-
 // Can it be launched on `device`, and do its blocks cover the tensor?
 void check_launch(const PermuteCase& row, const Device& device, const PermutePlan& plan) {
   const LaunchConfig& launch = plan.launch;
@@ -48,18 +39,17 @@ void check_launch(const PermuteCase& row, const Device& device, const PermutePla
   CHECK(launch.num_threads >= 32 && launch.num_threads <= 1024 && launch.num_threads % 32 == 0);
   CHECK(launch.shared_bytes >= 0 && launch.shared_bytes <= device.shared_bytes_per_block);
   CHECK(plan.unit_bytes >= 1 && plan.unit_bytes <= 16 && (plan.unit_bytes & (plan.unit_bytes - 1)) == 0);
-  if (is_copy(plan.kernel)) {
-    CHECK(launch.num_blocks == (plan.copy.num_units + launch.num_threads - 1) / launch.num_threads);
-    CHECK(plan.wide_index == (plan.copy.num_units >= int64_t{1} << 31));
-    CHECK(plan.copy.num_units * vector_bytes >= num_bytes);
-    if (plan.kernel == PermuteKernel::row_copy) CHECK(plan.unit_bytes == 16);
-  } else if (is_channels(plan.kernel)) {
-    const int64_t num_tiles = num_grid_tiles(plan.channels.grid, plan.channels.grid_rank);
-    CHECK(plan.channels.num_tiles == num_tiles &&
-          launch.num_blocks == ceil_div(num_tiles, plan.channels.tiles_per_block));
-    CHECK(launch.num_blocks * launch.num_threads * vector_bytes * plan.channels.num_channels >= num_bytes);
+  if (const CopyParams* copy = plan.copy()) {
+    CHECK(launch.num_blocks == (copy->num_units + launch.num_threads - 1) / launch.num_threads);
+    CHECK(copy->wide_index == (copy->num_units >= int64_t{1} << 31));
+    CHECK(copy->num_units * vector_bytes >= num_bytes);
+    if (plan.kernel() == PermuteKernel::copy_rows) CHECK(plan.unit_bytes == 16);
+  } else if (const ChannelParams* channels = plan.channels()) {
+    const int64_t num_tiles = num_grid_tiles(channels->grid, channels->grid_rank);
+    CHECK(channels->num_tiles == num_tiles && launch.num_blocks == ceil_div(num_tiles, channels->tiles_per_block));
+    CHECK(launch.num_blocks * launch.num_threads * vector_bytes * channels->num_channels >= num_bytes);
   } else {
-    CHECK(launch.num_blocks == num_grid_tiles(plan.tile.grid, plan.tile.grid_rank));
+    CHECK(launch.num_blocks == num_grid_tiles(plan.tile()->grid, plan.tile()->grid_rank));
     CHECK(launch.num_blocks * launch.shared_bytes >= num_bytes);
     CHECK(launch.shared_bytes > 0);
   }
@@ -69,8 +59,8 @@ void every_row_is_planned_as_it_says_and_can_be_launched() {
   for (const PermutePlanCase& expected : permute_plan_cases()) {
     const int num_failed_before = num_failed_checks;
     const PermutePlan plan = plan_of(expected.row, h200), on_small = plan_of(expected.row, small);
-    CHECK(plan.kernel == expected.kernel);
-    CHECK(plan.wide_index == expected.wide_index);
+    CHECK(plan.kernel() == expected.kernel);
+    CHECK((plan.copy() != nullptr && plan.copy()->wide_index) == expected.wide_index);
     check_launch(expected.row, h200, plan);
     check_launch(expected.row, small, on_small);
     if (num_failed_checks != num_failed_before)
@@ -112,8 +102,8 @@ void equal_requests_have_equal_plans() {
   }
 }
 
-// Twice, at pointers that are further on by lines and by less: the memory is asked before and after it knows a row, and
-// rows drive each other out of it.
+// Twice, at pointers that are further on by lines and by less: before and after the cache has a row's plan, and with
+// rows that replace each other in it.
 void a_cached_plan_is_the_plan() {
   for (int round = 0; round < 2; ++round) {
     for (const Device& device : {h200, small}) {
@@ -139,8 +129,8 @@ void count_and_plan(const PermuteProblem& problem, const Device& device, Permute
   plan_problem(problem, device, plan);
 }
 
-// A thread that works on 32 shapes in turn plans each of them once; one more makes it forget the first.
-void a_thread_remembers_its_last_32_shapes() {
+// A thread that works on 32 shapes in turn plans each of them once; the plan of one more replaces the first.
+void a_thread_keeps_the_plans_of_its_last_32_shapes() {
   const auto ask = [](int64_t rows) {
     const PermuteCase row = {"transpose", 4, {rows, 96}, {1, 0}};
     PermuteProblem problem;
@@ -180,7 +170,7 @@ void explanation_starts_with_the_kernel_and_is_cut_to_the_buffer() {
   for (const PermutePlanCase& expected : permute_plan_cases()) {
     const PermutePlan plan = plan_of(expected.row, h200);
     const std::string whole = explanation_of(expected.row, plan);
-    CHECK(whole.starts_with(permute_kernel_name(plan.kernel)) && whole.ends_with('\n'));
+    CHECK(whole.starts_with(permute_kernel_name(plan.kernel())) && whole.ends_with('\n'));
     char cut[40];
     explain_permute(plan, fake_request(expected.row), cut, sizeof(cut));
     CHECK(cut == whole.substr(0, sizeof(cut) - 1));
@@ -210,16 +200,16 @@ void no_tile_candidate_is_cheaper_than_the_plan() {
   for (unsigned seed = 0; seed < 3000; ++seed) {
     const PermuteCase row = drawn_permute_case(seed);
     const PermutePlan plan = plan_of(row, h200);
-    if (plan.predicted_cost == 0) continue;  // no tile of two runs
+    if (plan.predicted_cost() == 0) continue;  // no tile of two runs
     ++num_tiles;
     PermuteProblem problem;
     make_problem(fake_request(row), &problem);
     for_each_tile_candidate(problem, h200, [&](const PermutePlan& other, int src_choice, int dst_choice) {
-      const bool is_cheaper = other.predicted_cost < plan.predicted_cost - 0.001f;
+      const bool is_cheaper = other.predicted_cost() < plan.predicted_cost() - 0.001f;
       CHECK(!is_cheaper);
       if (is_cheaper)
-        std::printf("  %s: %f, candidate (%d, %d): %f\n", text_of(row).c_str(), plan.predicted_cost, src_choice,
-                    dst_choice, other.predicted_cost);
+        std::printf("  %s: %f, candidate (%d, %d): %f\n", text_of(row).c_str(), plan.predicted_cost(), src_choice,
+                    dst_choice, other.predicted_cost());
     });
   }
   CHECK(num_tiles > 1000);
@@ -233,7 +223,7 @@ int main() {
   kernels_have_names_of_their_own();
   equal_requests_have_equal_plans();
   a_cached_plan_is_the_plan();
-  a_thread_remembers_its_last_32_shapes();
+  a_thread_keeps_the_plans_of_its_last_32_shapes();
   complex_halves_leave_the_stride_of_an_extent_of_1_alone();
   explanation_starts_with_the_kernel_and_is_cut_to_the_buffer();
   every_tile_candidate_can_be_launched();

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "prelu/prelu_plan.h"
+#include "prelu/prelu.h"
 
 struct PreluCase {
   const char* why;
@@ -35,11 +35,11 @@ inline std::vector<PreluCase> prelu_kernel_cases() {
   std::vector<PreluCase> rows = {
       {"one element", f32, 1, 1, 1},
       {"one element, misaligned", f16, 1, 1, 1, 3, 5, 7},
-      {"fewer elements than a pack", f16, 1, 5, 1, 1, 1, 1},
+      {"fewer elements than a vector", f16, 1, 5, 1, 1, 1, 1},
       {"one alpha for all", f32, 1, 1, 10007},
       {"one alpha for all, misaligned", f16, 3, 1, 3001, 3, 3, 3},
-      {"NCHW, planes of whole packs", f16, 3, 5, 64},
-      {"NCHW, planes of whole packs, f32", f32, 3, 5, 196},
+      {"NCHW, planes of whole vectors", f16, 3, 5, 64},
+      {"NCHW, planes of whole vectors, f32", f32, 3, 5, 196},
       {"NCHW, planes longer than a block", f16, 2, 3, 5000},
       {"NCHW, planes of an odd number of blocks", f32, 2, 3, 12544},
       {"NCHW, 7x7", f16, 9, 16, 49},
@@ -48,15 +48,15 @@ inline std::vector<PreluCase> prelu_kernel_cases() {
       {"NCHW, 14x14", bf16, 6, 8, 196},
       {"NCHW, 57x57", f16, 2, 5, 3249},
       {"NCHW, 57x57, f64", f64, 2, 5, 3249},
-      {"NCHW, 3x3: a pack holds two channels", f16, 20, 12, 9},
-      {"NCHW, 2x2: a pack holds more than two", f16, 40, 16, 4},
+      {"NCHW, 3x3: a vector holds two channels", f16, 20, 12, 9},
+      {"NCHW, 2x2: a vector holds more than two", f16, 40, 16, 4},
       {"NCHW, 2x3 in f32", f32, 30, 10, 6},
-      {"channels last, whole packs", f16, 300, 64, 1},
+      {"channels last, whole vectors", f16, 300, 64, 1},
       {"channels last, 72 channels: the last tile reaches past the row", f16, 100, 72, 1},
       {"channels last, alpha misaligned by its type alone", f32, 301, 32, 1},
       {"channels last, 3 channels", f16, 1001, 3, 1},
-      {"channels last, 100 channels: two rows are whole packs", f16, 77, 100, 1},
-      {"channels last, 1001 channels: eight rows are whole packs", f16, 21, 1001, 1},
+      {"channels last, 100 channels: two rows are whole vectors", f16, 77, 100, 1},
+      {"channels last, 1001 channels: eight rows are whole vectors", f16, 21, 1001, 1},
       {"channels last, 3 channels: 64 rows are whole lines of 128 bytes", f16, 4200, 3, 1},
       {"channels last, 5 channels: 32 rows are whole lines, misaligned alike", f32, 2101, 5, 1, 3, 3, 3},
       {"channels last, 24 channels: 8 rows are whole lines of 128 bytes", f16, 520, 24, 1},
@@ -68,7 +68,7 @@ inline std::vector<PreluCase> prelu_kernel_cases() {
       {"many planes: partials are summed up by two kernels", f16, 40000, 1, 8},
       {"channels last, 40 channels: partials are summed up by two kernels", f16, 30016, 40, 1},
       {"many planes of two channels", f64, 4200, 2, 2},
-      {"no pack is whole", f64, 1, 1, 1, 1, 1, 1},
+      {"no vector is whole", f64, 1, 1, 1, 1, 1, 1},
   };
   // Every alignment of each pointer, on shapes of each kernel.
   for (const flowk_dtype dtype : {f16, f32, f64}) {

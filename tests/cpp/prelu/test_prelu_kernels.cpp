@@ -88,56 +88,54 @@ double gate(double value, double kept, double alpha, flowk_dtype dtype) {
 
 struct Reached {
   bool kernels[num_prelu_backward_kernels] = {};
-  bool forward_access[5] = {};
-  bool num_sums[3] = {};
-  bool forward_shift = false, backward_shift = false, wide = false;
-  bool spans_share_planes = false, column_packs[3] = {}, one_row = false, many_periods = false, slabs = false;
-  bool num_edges[3] = {}, wide_tiles = false, folded = false;
-  bool span_planes[2] = {}, sum_kernels[2][3] = {};
+  bool forward_access[4] = {};
+  bool num_reductions[3] = {};
+  bool forward_shift = false, backward_shift = false;
+  bool spans_share_planes = false, column_form[3] = {}, one_row = false, many_periods = false, row_blocks = false;
+  bool num_partial_vectors[3] = {}, wide_tiles = false, folded = false;
+  bool span_planes[2] = {}, layouts[2][3] = {};
   bool paired_planes = false, lone_planes = false;
 
   void add(const PreluPlan& plan) {
     forward_access[static_cast<int>(plan.params.alpha_access)] = true;
     forward_shift |= plan.params.x_shift != 0;
   }
+  void add(const ByChannel& plan) { (plan.params.tile_channels > 1 ? paired_planes : lone_planes) = true; }
+  void add(const BySpan& plan) { span_planes[plan.is_in_one_plane] = true; }
+  void add(const ByPlane& plan) {
+    spans_share_planes |= plan.params.partials_per_plane > 1;
+    backward_shift |= plan.params.tensors.x_shift != 0 && plan.params.tensors.dy_shift != 0;
+  }
+  void add(const ByColumn& plan) {
+    const ByColumnParams& params = plan.params;
+    column_form[static_cast<int>(plan.form)] = true;
+    num_partial_vectors[params.num_partial_vectors] = true;
+    folded |= params.is_folded;
+    wide_tiles |= params.tile_vectors > line_vectors;
+    one_row |= params.num_rows == 1 && params.first_column > 0;
+    many_periods |= params.num_rows > 1 && params.num_columns > params.tensors.grid.channels;
+    row_blocks |= params.num_rows > params.rows_per_block;
+  }
+  void add(const ByWarpColumn&) {}
+  void add(const NoElements&) {}
   void add(const PreluBackwardPlan& plan) {
-    for (int i = 0; i < plan.num_sums; ++i) sum_kernels[i][static_cast<int>(plan.sum_kernels[i])] = true;
-    paired_planes |= plan.kernel == PreluBackwardKernel::planes_of_channels && plan.channel_planes.tile_channels > 1;
-    lone_planes |= plan.kernel == PreluBackwardKernel::planes_of_channels && plan.channel_planes.tile_channels == 1;
-    kernels[static_cast<int>(plan.kernel)] = true;
-    num_sums[plan.num_sums] = true;
-    wide |= plan.wide_index;
-    if (plan.kernel == PreluBackwardKernel::packs_of_planes) {
-      spans_share_planes |= plan.planes.partials_per_plane > 1;
-      backward_shift |= plan.planes.tensors.x_shift != 0 && plan.planes.tensors.dy_shift != 0;
-    } else if (plan.kernel == PreluBackwardKernel::spans_of_planes) {
-      span_planes[plan.span_is_in_one_plane] = true;
-    } else if (plan.kernel == PreluBackwardKernel::packs_of_columns) {
-      column_packs[static_cast<int>(plan.column_packs)] = true;
-      num_edges[plan.columns.num_edges] = true;
-      folded |= plan.columns.is_folded;
-      wide_tiles |= plan.columns.tile_packs > 8;
-      one_row |= plan.columns.num_rows == 1 && plan.columns.first_column > 0;
-      many_periods |= plan.columns.num_rows > 1 && plan.columns.num_columns > plan.columns.tensors.grid.channels;
-      slabs |= plan.columns.num_rows > plan.columns.rows_per_slab;
-    }
+    for (int i = 0; i < plan.num_reductions; ++i) layouts[i][static_cast<int>(plan.reductions[i].layout)] = true;
+    kernels[static_cast<int>(plan.kernel())] = true;
+    num_reductions[plan.num_reductions] = true;
+    std::visit([&](const auto& gradient) { add(gradient); }, plan.gradient);
   }
   void check_everything_was() const {
-    for (const PreluBackwardKernel kernel :
-         {PreluBackwardKernel::planes_of_channels, PreluBackwardKernel::spans_of_planes,
-          PreluBackwardKernel::packs_of_planes, PreluBackwardKernel::packs_of_columns,
-          PreluBackwardKernel::warp_columns, PreluBackwardKernel::nothing})
-      CHECK(kernels[static_cast<int>(kernel)]);
+    for (const bool reached : kernels) CHECK(reached);
     for (const bool reached : forward_access) CHECK(reached);
-    for (const bool reached : num_sums) CHECK(reached);
-    CHECK(forward_shift && backward_shift && wide);
+    for (const bool reached : num_reductions) CHECK(reached);
+    CHECK(forward_shift && backward_shift);
     CHECK(span_planes[0] && span_planes[1]);
-    for (const bool reached : sum_kernels[0]) CHECK(reached);
+    for (const bool reached : layouts[0]) CHECK(reached);
     CHECK(paired_planes && lone_planes);
-    CHECK(spans_share_planes && one_row && many_periods && slabs);
-    for (const bool reached : column_packs) CHECK(reached);
+    CHECK(spans_share_planes && one_row && many_periods && row_blocks);
+    for (const bool reached : column_form) CHECK(reached);
     CHECK(wide_tiles && folded);
-    for (const bool reached : num_edges) CHECK(reached);
+    for (const bool reached : num_partial_vectors) CHECK(reached);
   }
 };
 
@@ -168,7 +166,8 @@ class CaseRun {
     plan_prelu(request, device_, &plan);
     reached_->add(plan);
     for (const bool wide : {false, true}) {
-      plan.wide_index = wide;
+      plan.params.grid.is_wide |= wide;
+      plan.is_general |= wide;
       std::memset(y.data(), guard, static_cast<size_t>(y.num_bytes()));
       const bool is_right = run_prelu(plan, nullptr).ok() && same_bytes(y, expected_) && y.guard_is_whole();
       CHECK(is_right);
@@ -193,32 +192,31 @@ class CaseRun {
     run({}, "planned", true, true);
     run({}, "dx alone", true, false);
     run({}, "dalpha alone", false, true);
-    for (const int packs_at_once : {3, 4})
+    for (const int vectors_in_flight : {3, 4})
       for (const int threads : {64, 200, 512})
-        for (const int tile_packs : {0, 1, 40})
-          run({.kernel = 1 + static_cast<int>(PreluBackwardKernel::planes_of_channels),
+        for (const int tile_vectors : {0, 1, 40})
+          run({.kernel = 1 + static_cast<int>(PreluBackwardKernel::by_channel),
                .max_threads = threads,
-               .tile_packs = tile_packs,
-               .packs_at_once = packs_at_once},
+               .tile_vectors = tile_vectors,
+               .vectors_in_flight = vectors_in_flight},
               "forced", true, true);
-    run({.kernel = 1 + static_cast<int>(PreluBackwardKernel::warp_columns)}, "forced", true, true);
-    for (const int packs_per_lane : {1, 2, 4, 8})
+    run({.kernel = 1 + static_cast<int>(PreluBackwardKernel::by_warp_column)}, "forced", true, true);
+    for (const int vectors_per_lane : {1, 2, 4, 8})
       for (const int threads : {32, 128})
-        run({.kernel = 1 + static_cast<int>(PreluBackwardKernel::spans_of_planes),
+        run({.kernel = 1 + static_cast<int>(PreluBackwardKernel::by_span),
              .max_threads = threads,
-             .packs_at_once = packs_per_lane},
+             .vectors_in_flight = vectors_per_lane},
             "forced", true, true);
-    for (const PreluBackwardKernel kernel :
-         {PreluBackwardKernel::packs_of_planes, PreluBackwardKernel::packs_of_columns})
+    for (const PreluBackwardKernel kernel : {PreluBackwardKernel::by_plane, PreluBackwardKernel::by_column})
       for (const int threads : {32, 96, 512})
-        for (const int rows_per_slab : {0, 7, 40})
-          for (const int packs_at_once : {2, 4, 8}) {
-            if (kernel == PreluBackwardKernel::packs_of_planes && (rows_per_slab > 0 || packs_at_once > 2)) continue;
+        for (const int rows_per_block : {0, 7, 40})
+          for (const int vectors_in_flight : {2, 4, 8}) {
+            if (kernel == PreluBackwardKernel::by_plane && (rows_per_block > 0 || vectors_in_flight > 2)) continue;
             run({.kernel = 1 + static_cast<int>(kernel),
                  .max_threads = threads,
-                 .rows_per_slab = rows_per_slab,
-                 .tile_packs = rows_per_slab == 40 ? 32 : 0,
-                 .packs_at_once = packs_at_once},
+                 .rows_per_block = rows_per_block,
+                 .tile_vectors = rows_per_block == 40 ? 32 : 0,
+                 .vectors_in_flight = vectors_in_flight},
                 "forced", true, true);
           }
   }
@@ -248,13 +246,24 @@ class CaseRun {
     CHECK(plan_prelu_backward(request, device_, choice, &plan));
     reached_->add(plan);
     check(plan, what, wants_dx ? &dx : nullptr, wants_dalpha ? &dalpha : nullptr);
-    const bool is_spans = plan.kernel == PreluBackwardKernel::spans_of_planes;
-    if (plan.kernel == PreluBackwardKernel::packs_of_columns ||
-        ((is_spans || plan.kernel == PreluBackwardKernel::packs_of_planes) && !plan.wide_index)) {
-      plan.wide_index = plan.spans.is_wide = plan.columns.has_wide_rows = true;
+    if (use_wide_indices(&plan)) {
       reached_->add(plan);
       check(plan, "with 64-bit indices", wants_dx ? &dx : nullptr, wants_dalpha ? &dalpha : nullptr);
     }
+  }
+
+  // False where the mechanism has 32-bit indices only.
+  static bool use_wide_indices(PreluBackwardPlan* plan) {
+    if (BySpan* span = std::get_if<BySpan>(&plan->gradient)) {
+      span->params.tensors.grid.is_wide = true;
+    } else if (ByPlane* plane = std::get_if<ByPlane>(&plan->gradient)) {
+      plane->is_general = plane->params.tensors.grid.is_wide = true;
+    } else if (ByColumn* column = std::get_if<ByColumn>(&plan->gradient)) {
+      column->params.has_wide_rows = true;
+    } else {
+      return false;
+    }
+    return true;
   }
 
   void check(const PreluBackwardPlan& plan, const char* what, Tensor* dx, Tensor* dalpha) {

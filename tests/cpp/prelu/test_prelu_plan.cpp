@@ -63,16 +63,14 @@ PreluBackwardRequest backward_request(const PreluCase& row) {
 struct PreluPlanCase {
   PreluCase row;
   PreluBackwardKernel on_h200;
-  int32_t num_sums;
-  bool wide_index = false;
+  int32_t num_reductions;
 };
 
 std::vector<PreluPlanCase> plan_cases() {
   constexpr flowk_dtype f16 = FLOWK_FLOAT16, f32 = FLOWK_FLOAT32, f64 = FLOWK_FLOAT64;
-  constexpr PreluBackwardKernel channel_planes = PreluBackwardKernel::planes_of_channels,
-                                warps = PreluBackwardKernel::warp_columns, spans = PreluBackwardKernel::spans_of_planes,
-                                planes = PreluBackwardKernel::packs_of_planes,
-                                columns = PreluBackwardKernel::packs_of_columns;
+  constexpr PreluBackwardKernel channel_planes = PreluBackwardKernel::by_channel,
+                                warps = PreluBackwardKernel::by_warp_column, spans = PreluBackwardKernel::by_span,
+                                planes = PreluBackwardKernel::by_plane, columns = PreluBackwardKernel::by_column;
   return {
       {{"112x112", f16, 96, 64, 12544}, spans, 1},
       {{"57x57", f16, 32, 100, 3249}, spans, 1},
@@ -81,7 +79,7 @@ std::vector<PreluPlanCase> plan_cases() {
       {{"14x14, large: too many rows for a block", f16, 4096, 1024, 196}, columns, 1},
       {{"14x14, large, few rows", f16, 60, 32749, 196}, planes, 1},
       {{"7x7: a block has all rows of 4 channels", f16, 96, 512, 49}, channel_planes, 0},
-      {{"14x14: a block has all rows of 2 channels, more packs than a warp lanes", f32, 96, 256, 196},
+      {{"14x14: a block has all rows of 2 channels, more vectors than a warp lanes", f32, 96, 256, 196},
        channel_planes,
        0},
       {{"28x28 of 64 channels: a cluster has all rows of one", f16, 96, 64, 784}, channel_planes, 0},
@@ -93,9 +91,9 @@ std::vector<PreluPlanCase> plan_cases() {
       {{"channels last, 7x7", f16, 96 * 49, 512, 1}, columns, 1},
       {{"3 channels last", f32, 64 * 224 * 224, 3, 1}, columns, 1},
       {{"one alpha for all", f32, 1, 1, int64_t{1} << 28}, spans, 2},
-      {{"2^31 elements and more", f16, 3, 1, int64_t{1} << 30}, spans, 2, true},
+      {{"2^31 elements and more", f16, 3, 1, int64_t{1} << 30}, spans, 2},
       {{"2^31 elements and more, channels last", f16, int64_t{1} << 26, 64, 1}, columns, 2},
-      {{"a plane of 2^40 elements", f64, 1, 2, int64_t{1} << 40}, spans, 2, true},
+      {{"a plane of 2^40 elements, f64", f64, 1, 2, int64_t{1} << 40}, planes, 2},
       {{"2^31 channels and more", f16, 1, int64_t{1} << 32, 1}, columns, 0},
       {{"a row of few elements", f32, 1, 7, 1}, columns, 0},
   };
@@ -109,41 +107,59 @@ void check_launch(const LaunchConfig& launch, int32_t max_threads) {
   CHECK(launch.num_blocks % launch.cluster_blocks == 0);
 }
 
+// The launch covers all elements.
+struct CheckGradient {
+  const PreluCase& row;
+  const LaunchConfig& launch;
+  int64_t num_elements() const { return row.outer * row.channels * row.inner; }
+  int64_t num_vectors() const { return (num_elements() * bytes_of(row.dtype) + 15) / 16; }
+
+  void operator()(const ByChannel& plan) const {
+    const ByChannelParams& params = plan.params;
+    const int64_t tile_vectors = params.tile_vectors.divisor, V = vector_bytes / bytes_of(row.dtype);
+    CHECK(tile_vectors * params.tile_rows <= launch.num_threads);
+    CHECK(params.tile_channels * 32 <= launch.num_threads);
+    CHECK(tile_vectors * V >= params.tile_channels * row.inner);
+    CHECK(launch.num_blocks / launch.cluster_blocks * params.tile_channels >= row.channels);
+    CHECK(int64_t{launch.cluster_blocks} * params.rows_per_block >= row.outer);
+    CHECK(launch.cluster_blocks == 1 << params.log2_cluster_blocks);
+  }
+  void operator()(const BySpan& plan) const {
+    const int64_t span_elements = plan.params.span_elements;
+    CHECK(launch.num_blocks * launch.num_threads / 32 * span_elements >= num_elements());
+    CHECK(span_elements <= row.inner);
+    CHECK(span_elements * bytes_of(row.dtype) <= plan.vectors_in_flight * 32 * vector_bytes);
+    CHECK(!plan.is_in_one_plane || row.inner % span_elements == 0);
+  }
+  void operator()(const ByPlane& plan) const {
+    CHECK(launch.num_blocks * plan.params.span_vectors >= num_vectors());
+    CHECK(plan.params.span_vectors <= launch.num_threads);
+  }
+  void operator()(const ByColumn& plan) const {
+    const ByColumnParams& params = plan.params;
+    CHECK(params.step_vectors == launch.num_threads / params.tile_vectors * params.row_vectors);
+    CHECK(params.row_vectors * params.num_rows >= num_vectors());
+    CHECK(launch.num_blocks * params.tile_vectors * params.rows_per_block >= num_vectors());
+    CHECK(launch.cluster_blocks == 1 << params.log2_cluster_blocks);
+  }
+  void operator()(const ByWarpColumn& plan) const {
+    CHECK(row.outer <= 32 * 4);
+    CHECK(launch.num_blocks * launch.num_threads / 32 >= plan.params.row_vectors);
+  }
+  void operator()(const NoElements&) const { CHECK(false); }
+};
+
 void check_plan(const PreluCase& row, const Device& device, const PreluBackwardPlan& plan) {
-  const int64_t num_packs = (row.outer * row.channels * row.inner * bytes_of(row.dtype) + 15) / 16;
   check_launch(plan.launch, max_backward_threads);
   CHECK(plan.launch.uses_pdl == (device.capability >= 90));
-  if (plan.kernel == PreluBackwardKernel::planes_of_channels) {
-    const ChannelPlaneParams& params = plan.channel_planes;
-    const int64_t tile_packs = params.tile_packs.divisor, V = pack_bytes / bytes_of(row.dtype);
-    CHECK(tile_packs * params.tile_rows <= plan.launch.num_threads);
-    CHECK(params.tile_channels * 32 <= plan.launch.num_threads);
-    CHECK(tile_packs * V >= params.tile_channels * row.inner);
-    CHECK(plan.launch.num_blocks / plan.launch.cluster_blocks * params.tile_channels >= row.channels);
-    CHECK(int64_t{plan.launch.cluster_blocks} * params.rows_per_slab >= row.outer);
-  } else if (plan.kernel == PreluBackwardKernel::warp_columns) {
-    CHECK(row.outer <= 32 * plan.packs_at_once);
-    CHECK(plan.launch.num_blocks * plan.launch.num_threads / 32 >= plan.columns.row_packs);
-  } else if (plan.kernel == PreluBackwardKernel::spans_of_planes) {
-    const int64_t elements = row.outer * row.channels * row.inner;
-    CHECK(plan.launch.num_blocks * plan.launch.num_threads / 32 * plan.spans.span_elements >= elements);
-    CHECK(plan.spans.span_elements <= row.inner);
-    CHECK(plan.spans.span_elements * bytes_of(row.dtype) <= plan.packs_at_once * 32 * pack_bytes);
-    CHECK(!plan.span_is_in_one_plane || row.inner % plan.spans.span_elements == 0);
-  } else if (plan.kernel == PreluBackwardKernel::packs_of_planes) {
-    CHECK(plan.launch.num_blocks * plan.planes.span_packs >= num_packs);
-    CHECK(plan.planes.span_packs <= plan.launch.num_threads);
-  } else {
-    CHECK(plan.columns.step_packs == plan.launch.num_threads / plan.columns.tile_packs * plan.columns.row_packs);
-    CHECK(plan.columns.row_packs * plan.columns.num_rows >= num_packs);
-    CHECK(plan.launch.num_blocks * plan.columns.tile_packs * plan.columns.rows_per_slab >= num_packs);
-  }
-  CHECK(plan.num_sums >= 0 && plan.num_sums <= 2);
-  CHECK((plan.num_sums == 0) == (plan.workspace_bytes == 0));
-  for (int i = 0; i < plan.num_sums; ++i) {
-    check_launch(plan.sum_launches[i], max_row_sum_threads);
-    CHECK(plan.sum_launches[i].uses_pdl == (device.capability >= 90));
-    CHECK(plan.sum_launches[i].num_blocks << plan.sums[i].log2_block_channels >= plan.sums[i].channels);
+  std::visit(CheckGradient{row, plan.launch}, plan.gradient);
+  CHECK(plan.num_reductions >= 0 && plan.num_reductions <= 2);
+  CHECK((plan.num_reductions == 0) == (plan.workspace_bytes == 0));
+  for (int i = 0; i < plan.num_reductions; ++i) {
+    const ReducePartials& reduction = plan.reductions[i];
+    check_launch(reduction.launch, max_row_sum_threads);
+    CHECK(reduction.launch.uses_pdl == (device.capability >= 90));
+    CHECK(reduction.launch.num_blocks << reduction.params.log2_block_channels >= reduction.params.channels);
   }
   if (device.capability < 90) CHECK(plan.launch.cluster_blocks == 1);
 }
@@ -160,15 +176,14 @@ void every_row_is_planned_as_it_says_and_can_be_launched() {
     PreluBackwardPlan plan, on_small;
     CHECK(plan_prelu_backward(backward_request(expected.row), h200, {}, &plan));
     CHECK(plan_prelu_backward(backward_request(expected.row), small, {}, &on_small));
-    CHECK(plan.kernel == expected.on_h200 && plan.num_sums == expected.num_sums);
-    CHECK(plan.wide_index == expected.wide_index);
+    CHECK(plan.kernel() == expected.on_h200 && plan.num_reductions == expected.num_reductions);
     check_plan(expected.row, h200, plan);
     check_plan(expected.row, small, on_small);
     CHECK(prelu_backward_workspace_bytes(backward_request(expected.row), h200) >= plan.workspace_bytes);
     PreluPlan forward;
     plan_prelu(forward_request(expected.row), h200, &forward);
     check_launch(forward.launch, max_prelu_threads);
-    CHECK(forward.launch.num_blocks * forward.launch.num_threads * pack_bytes >=
+    CHECK(forward.launch.num_blocks * forward.launch.num_threads * vector_bytes >=
           expected.row.outer * expected.row.channels * expected.row.inner * bytes_of(expected.row.dtype));
     if (num_failed_checks != num_failed_before)
       std::printf("  %s\n  %s", text_of(expected.row).c_str(), explanation_of(plan).c_str());
@@ -183,10 +198,12 @@ void every_forced_choice_can_be_launched() {
     for (int kernel = 0; kernel < num_prelu_backward_kernels; ++kernel)
       for (const int threads : {0, 64, 128, 256, 512})
         for (const int cluster_blocks : {0, 2, 4, 8})
-          for (const int tile_packs : {0, 1, 16, 64}) {
+          for (const int tile_vectors : {0, 1, 16, 64}) {
             PreluBackwardPlan plan;
-            const PreluBackwardChoice choice = {
-                .kernel = kernel, .max_threads = threads, .cluster_blocks = cluster_blocks, .tile_packs = tile_packs};
+            const PreluBackwardChoice choice = {.kernel = kernel,
+                                                .max_threads = threads,
+                                                .cluster_blocks = cluster_blocks,
+                                                .tile_vectors = tile_vectors};
             if (!plan_prelu_backward(backward_request(row), h200, choice, &plan)) {
               CHECK(kernel > 0);
               continue;
@@ -195,8 +212,8 @@ void every_forced_choice_can_be_launched() {
             const int num_failed_before = num_failed_checks;
             check_plan(row, h200, plan);
             if (num_failed_checks != num_failed_before)
-              std::printf("  %s: kernel %d, %d threads, clusters of %d, %d packs\n  %s", text_of(row).c_str(), kernel,
-                          threads, cluster_blocks, tile_packs, explanation_of(plan).c_str());
+              std::printf("  %s: kernel %d, %d threads, clusters of %d, %d vectors\n  %s", text_of(row).c_str(), kernel,
+                          threads, cluster_blocks, tile_vectors, explanation_of(plan).c_str());
           }
   CHECK(num_planned > 1000);
 }
@@ -242,7 +259,7 @@ void explanation_starts_with_the_kernel_and_is_cut_to_the_buffer() {
     PreluBackwardPlan plan;
     plan_prelu_backward(backward_request(expected.row), h200, {}, &plan);
     const std::string whole = explanation_of(plan);
-    CHECK(whole.starts_with(prelu_backward_kernel_name(plan.kernel)) && whole.ends_with('\n'));
+    CHECK(whole.starts_with(prelu_backward_kernel_name(plan.kernel())) && whole.ends_with('\n'));
     char cut[40];
     explain_prelu_backward(plan, cut, sizeof(cut));
     CHECK(cut == whole.substr(0, sizeof(cut) - 1));
