@@ -13,8 +13,6 @@ struct Device {
   int32_t num_multiprocessors = 1;
   int32_t shared_bytes_per_multiprocessor = 0;
   int32_t shared_bytes_per_block = 0;  // with opt-in
-  int32_t threads_per_multiprocessor = 0;
-  int64_t l2_bytes = 0;
   friend bool operator==(const Device&, const Device&) = default;
 };
 

@@ -31,7 +31,7 @@ Status failure_of(cudaError_t error) {
 }
 
 cudaError_t read_device(int ordinal, Device* device) {
-  int major = 0, minor = 0, l2_bytes = 0;
+  int major = 0, minor = 0;
   const struct {
     cudaDeviceAttr attribute;
     int* value;
@@ -39,16 +39,13 @@ cudaError_t read_device(int ordinal, Device* device) {
                 {cudaDevAttrComputeCapabilityMinor, &minor},
                 {cudaDevAttrMultiProcessorCount, &device->num_multiprocessors},
                 {cudaDevAttrMaxSharedMemoryPerMultiprocessor, &device->shared_bytes_per_multiprocessor},
-                {cudaDevAttrMaxSharedMemoryPerBlockOptin, &device->shared_bytes_per_block},
-                {cudaDevAttrMaxThreadsPerMultiProcessor, &device->threads_per_multiprocessor},
-                {cudaDevAttrL2CacheSize, &l2_bytes}};
+                {cudaDevAttrMaxSharedMemoryPerBlockOptin, &device->shared_bytes_per_block}};
   for (const auto& item : wanted) {
     const cudaError_t error = cudaDeviceGetAttribute(item.value, item.attribute, ordinal);
     if (error != cudaSuccess) return error;
   }
   device->capability = 10 * major + minor;
   if (!FLOWK_HAS_CODE_FOR_SM_90 && device->capability >= 90) device->capability = 89;
-  device->l2_bytes = l2_bytes;
   return cudaSuccess;
 }
 

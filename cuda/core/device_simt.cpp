@@ -9,9 +9,7 @@ Status current_device(Device* device) {
   *device = Device{.capability = 0,
                    .num_multiprocessors = 132,
                    .shared_bytes_per_multiprocessor = 233472,
-                   .shared_bytes_per_block = 232448,
-                   .threads_per_multiprocessor = 2048,
-                   .l2_bytes = 62914560};
+                   .shared_bytes_per_block = 232448};
   return {};
 }
 

@@ -9,16 +9,12 @@
 inline constexpr flowk::permute::Device h200 = {.capability = 90,
                                                 .num_multiprocessors = 132,
                                                 .shared_bytes_per_multiprocessor = 233472,
-                                                .shared_bytes_per_block = 232448,
-                                                .threads_per_multiprocessor = 2048,
-                                                .l2_bytes = 62914560};
+                                                .shared_bytes_per_block = 232448};
 // The least shared memory of those that flowk is built for: an sm_86, cut to a few multiprocessors.
 inline constexpr flowk::permute::Device small = {.capability = 86,
                                                  .num_multiprocessors = 2,
                                                  .shared_bytes_per_multiprocessor = 102400,
-                                                 .shared_bytes_per_block = 101376,
-                                                 .threads_per_multiprocessor = 1536,
-                                                 .l2_bytes = 524288};
+                                                 .shared_bytes_per_block = 101376};
 
 // Fake pointers, far apart, to the elements with all indices 0.
 inline const void* fake_src(const PermuteCase& row) {

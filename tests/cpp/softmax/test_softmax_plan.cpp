@@ -14,15 +14,11 @@ namespace {
 const Device h200 = {.capability = 90,
                      .num_multiprocessors = 132,
                      .shared_bytes_per_multiprocessor = 233472,
-                     .shared_bytes_per_block = 232448,
-                     .threads_per_multiprocessor = 2048,
-                     .l2_bytes = 62914560};
+                     .shared_bytes_per_block = 232448};
 const Device a100 = {.capability = 80,
                      .num_multiprocessors = 108,
                      .shared_bytes_per_multiprocessor = 167936,
-                     .shared_bytes_per_block = 166912,
-                     .threads_per_multiprocessor = 2048,
-                     .l2_bytes = 41943040};
+                     .shared_bytes_per_block = 166912};
 
 // A contiguous (rows, columns) softmax whose tensors nobody reads.
 SoftmaxRequest request_of(flowk_dtype dtype, int64_t rows, int64_t columns, bool dense = false, bool backward = false) {
