@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packs: 1 to 16 bytes moved by one instruction, and vectors of 16 bytes.
+// Vectors and packs as the operators' kernels use them, on top of flowk/detail/packs.cuh.
 #pragma once
 
 #include <cstdint>
 
 #include "core/namespaces.h"
 #include "flowk/detail/async_copy.cuh"
-#include "flowk/detail/target.cuh"
+#include "flowk/detail/packs.cuh"
 
 namespace flowk::core {
 
-// The unsigned integer type of `Bytes` bytes, aligned to them: what an element is to a kernel that only moves it.
+// The unsigned type of `Bytes` bytes, aligned to its size: the element type of kernels that only move elements.
 template <int Bytes>
 struct PackType;
 template <>
@@ -36,8 +36,7 @@ struct PackType<16> {
 template <int Bytes>
 using Pack = typename PackType<Bytes>::type;
 
-// Stores 16 bytes at `address`, a multiple of 16, as one: the compiler makes four of some that it has words of in
-// registers.
+// Stores a vector at `address`, a multiple of 16, with one instruction. The compiler would split some into four.
 __device__ __forceinline__ void store_vector(void* address, const uint4& vector) {
 #ifdef FLOWK_SIMT
   *static_cast<uint4*>(address) = vector;
@@ -48,7 +47,7 @@ __device__ __forceinline__ void store_vector(void* address, const uint4& vector)
 #endif
 }
 
-// The vector at `address`, a multiple of 16, without reading at or past `end`; the rest is zero.
+// The vector at `address`, a multiple of 16. Bytes at `end` and after are not read and are zero.
 __device__ __forceinline__ uint4 load_vector_before(const unsigned char* address, const unsigned char* end) {
   if (end - address >= vector_bytes) return *reinterpret_cast<const uint4*>(address);
   uint4 vector = {0, 0, 0, 0};
@@ -65,17 +64,11 @@ __device__ __forceinline__ uint4 load_vector_before(const unsigned char* address
 // Bytes [shift, shift + 16) of the 32 bytes (low, high), 0 <= shift < 16.
 __device__ __forceinline__ uint4 shift_vectors(const uint4& low, const uint4& high, int shift) {
   uint32_t words[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-  // Whole words first, by selects of constant indices so that the words stay in registers; then bits within words.
-#pragma unroll
-  for (int i = 0; i < 6; ++i) words[i] = (shift & 8) ? words[i + 2] : words[i];
-#pragma unroll
-  for (int i = 0; i < 5; ++i) words[i] = (shift & 4) ? words[i + 1] : words[i];
-  const unsigned bits = (shift & 3) * 8;
-  return {__funnelshift_r(words[0], words[1], bits), __funnelshift_r(words[1], words[2], bits),
-          __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits)};
+  pack::shift_down<vector_bytes>(words, shift);
+  return {words[0], words[1], words[2], words[3]};
 }
 
-// A 16-byte vector as elements of `Bytes` bytes, for kernels that put it together or take it apart.
+// A vector as words and as elements of `Bytes` bytes.
 template <int Bytes>
 union Vector {
   uint4 whole;
@@ -83,8 +76,8 @@ union Vector {
   Pack<Bytes> elements[vector_bytes / Bytes];
 };
 
-// Stores elements [first, last) of a vector that belongs at `address`, a multiple of 16; 32-bit words that lie inside
-// go whole.
+// Stores elements [first, last) of a vector at `address`, a multiple of 16; 32-bit words inside the range are stored
+// whole.
 template <int Bytes>
 __device__ __forceinline__ void store_partial_vector(unsigned char* address, const Vector<Bytes>& vector, int first,
                                                      int last) {

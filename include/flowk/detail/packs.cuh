@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packs: a few neighbouring elements that one thread moves together, held as 32-bit words.
+// Packs: neighbouring elements that one thread moves together, in 32-bit words. A vector is a pack of 16 bytes.
 #pragma once
 
+#include "flowk/detail/sizes.h"
 #include "flowk/detail/target.cuh"
 
 namespace flowk::detail {
@@ -13,15 +14,15 @@ struct Constant {
 
 namespace pack {
 
-// The access of a pack of `bytes`: at most 16.
+// The bytes of one access of a pack of `bytes`.
 template <int bytes>
-constexpr int access_bytes = bytes < 16 ? bytes : 16;
+constexpr int access_bytes = bytes < vector_bytes ? bytes : vector_bytes;
 
-// The words of a pack of `bytes` with room for one more access, from which a shifted pack is cut.
+// The words of a pack of `bytes` plus one access: load_around() reads so many to shift.
 template <int bytes>
 constexpr int num_words = (bytes + access_bytes<bytes> + 3) / 4;
 
-// Loads and stores `kBytes` at a multiple of them, or of 16.
+// Loads or stores `kBytes` at `address`, a multiple of access_bytes<kBytes>.
 template <int kBytes>
 __device__ __forceinline__ void load(uint32_t* words, const unsigned char* address) {
   if constexpr (kBytes == 1) {
@@ -64,8 +65,8 @@ __device__ __forceinline__ void store(unsigned char* address, const uint32_t* wo
   }
 }
 
-// Loads the aligned accesses that hold the `kBytes` from `address` on, which is `shift` bytes past a multiple of an
-// access; shift_down() then moves the pack to the front. The last access is left out if the pack ends before it.
+// Loads the aligned accesses that hold `kBytes` at `address`, where shift = address % access_bytes<kBytes>; shift_down()
+// then moves the pack to the front. With shift 0 the last access is skipped.
 template <int kBytes>
 __device__ __forceinline__ void load_around(uint32_t* words, const unsigned char* address, int shift) {
   constexpr int width = access_bytes<kBytes>;
@@ -74,8 +75,8 @@ __device__ __forceinline__ void load_around(uint32_t* words, const unsigned char
   if (shift != 0) load<width>(words + kBytes / 4, address - shift + kBytes);
 }
 
-// Moves a pack of `kBytes` down by `shift` bytes, 0 < shift < 16: first whole words, by selects with constant indices
-// so that the words stay in registers, then bits within words.
+// Bytes [shift, shift + kBytes) of the words, 0 <= shift < access_bytes<kBytes>. Moves whole words first, by selects with
+// constant indices so that the words stay in registers, then bits within words.
 template <int kBytes>
 __device__ __forceinline__ void shift_down(uint32_t* words, int shift) {
   constexpr int width = access_bytes<kBytes>;
@@ -92,8 +93,8 @@ __device__ __forceinline__ void shift_down(uint32_t* words, int shift) {
   for (int i = 0; i < kBytes / 4; ++i) words[i] = __funnelshift_r(words[i], words[i + 1], (shift & 3) * 8);
 }
 
-// Loads the `kBytes` at any `address`. Four and more are left to be moved down by the result, `address` modulo an
-// access; fewer are loaded element by element.
+// Loads `kBytes` at any address. Packs of four bytes and more are not shifted yet: the result is the shift for
+// shift_down(). Smaller packs are loaded by elements, and the result is 0.
 template <int kBytes, int kSize>
 __device__ __forceinline__ int load_shifted(uint32_t* words, const unsigned char* address) {
   if constexpr (kBytes >= 4) {
@@ -112,7 +113,7 @@ __device__ __forceinline__ int load_shifted(uint32_t* words, const unsigned char
   }
 }
 
-// put() writes element i of kSize bytes where the bits are zero; take() reads it.
+// put() ORs element i of kSize bytes into the words; take() reads it.
 template <int kSize>
 __device__ __forceinline__ void put(uint32_t* words, int i, const uint32_t* element) {
   if constexpr (kSize >= 4) {
@@ -132,7 +133,7 @@ __device__ __forceinline__ void take(const uint32_t* words, int i, uint32_t* ele
   }
 }
 
-// Packs kN elements, each of which has its own word or two. Two halves take one instruction; the compiler would take
+// Packs kN elements that are in one or two words each. Two 16-bit elements take one instruction; the compiler emits
 // three.
 template <int kN, int kSize>
 __device__ __forceinline__ void join(const uint32_t (&elements)[kN][(kSize + 3) / 4], uint32_t* words) {
@@ -152,7 +153,7 @@ __device__ __forceinline__ void join(const uint32_t (&elements)[kN][(kSize + 3) 
   }
 }
 
-// Transposes a square of 4 / kSize words of 4 / kSize elements each.
+// Transposes 4 / kSize words of 4 / kSize elements each.
 template <int kSize>
 __device__ __forceinline__ void transpose(uint32_t (&words)[4 / kSize]) {
   if constexpr (kSize == 2) {
@@ -169,7 +170,7 @@ __device__ __forceinline__ void transpose(uint32_t (&words)[4 / kSize]) {
   }
 }
 
-// Repeats the element in words[0 ...] kN times.
+// Repeats the element at the front kN times.
 template <int kN, int kSize>
 __device__ __forceinline__ void repeat(uint32_t* words) {
   if constexpr (kSize < 4) words[0] *= kSize == 1 ? 0x01010101u : 0x00010001u;
