@@ -18,8 +18,8 @@ extern "C" FLOWK_API int flowk_bench_permute_candidate(const void* src, void* ds
   request.shape.rank = rank;
   for (int d = 0; d < rank; ++d) {
     request.shape.extents[d] = dst_extents[d];
-    request.shape.src_strides[d] = src_strides[d];
-    request.shape.dst_strides[d] = dst_strides[d];
+    request.shape.strides[src_operand][d] = src_strides[d];
+    request.shape.strides[dst_operand][d] = dst_strides[d];
   }
   Device device;
   if (!current_device(&device).ok()) return 3;

@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/check.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
 namespace flowk::api {
 
+Status check_not_null(const char* parameter, const void* pointer) {
+  if (pointer != nullptr) return {};
+  return Status::failure(FLOWK_STATUS_NULL_POINTER, "%s = NULL, must not be", parameter);
+}
+
 Status check_pointer(const char* parameter, const void* pointer, const DtypeInfo& dtype) {
-  if (pointer == nullptr) return Status::failure(FLOWK_STATUS_NULL_POINTER, "%s = NULL, must not be", parameter);
+  FLOWK_RETURN_IF_ERROR(check_not_null(parameter, pointer));
   if (reinterpret_cast<uintptr_t>(pointer) % static_cast<uintptr_t>(dtype.alignment_bytes) != 0)
     return Status::failure(FLOWK_STATUS_MISALIGNED_POINTER, "%s = %p, must be a multiple of %d for %s", parameter,
                            pointer, dtype.alignment_bytes, dtype.name);
@@ -21,9 +27,51 @@ Status check_struct_bytes(const char* parameter, size_t struct_bytes, std::initi
                          released_bytes.end()[-1]);
 }
 
-void explain_nothing(char* text, size_t text_bytes) {
+Status check_shape(int32_t min_rank, int32_t rank, const int64_t* shape, bool* is_empty) {
+  if (rank < min_rank || rank > FLOWK_MAX_RANK)
+    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "rank = %d, must be in %d ... %d", rank, min_rank,
+                           FLOWK_MAX_RANK);
+  if (rank > 0 && shape == nullptr)
+    return Status::failure(FLOWK_STATUS_NULL_POINTER, "shape = NULL, must not be with rank = %d", rank);
+  *is_empty = false;
+  for (int d = 0; d < rank; ++d) {
+    if (shape[d] < 0)
+      return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "shape[%d] = %lld, must be >= 0", d,
+                             static_cast<long long>(shape[d]));
+    if (shape[d] == 0) *is_empty = true;
+  }
+  return {};
+}
+
+Layout layout_of(int32_t rank, const int64_t* extents, const int64_t* strides) {
+  Layout layout;
+  layout.rank = rank;
+  std::copy_n(extents, rank, layout.extents);
+  if (strides != nullptr)
+    std::copy_n(strides, rank, layout.strides);
+  else
+    contiguous_strides(rank, extents, layout.strides);
+  return layout;
+}
+
+Status check_apart(const Operand& input, const Layout& input_layout, const Operand& out, const Layout& out_layout) {
+  return check_no_overlap(input.name, input.pointer, input_layout, dtype_info(input.dtype).element_bytes, out.name,
+                          out.pointer, out_layout, dtype_info(out.dtype).element_bytes);
+}
+
+Status check_same_or_apart(const Operand& input, const Layout& input_layout, const Operand& out,
+                           const Layout& out_layout) {
+  bool is_same =
+      input.pointer == out.pointer && dtype_info(input.dtype).element_bytes == dtype_info(out.dtype).element_bytes;
+  for (int d = 0; is_same && d < out_layout.rank; ++d)
+    is_same = out_layout.extents[d] == 1 || input_layout.strides[d] == out_layout.strides[d];
+  return is_same ? Status() : check_apart(input, input_layout, out, out_layout);
+}
+
+Status use_nothing(const PlanUse& use) {
   constexpr char nothing[] = "nothing to do: an extent is 0\n";
-  if (text_bytes > 0) std::strncpy(text, nothing, text_bytes - 1)[text_bytes - 1] = '\0';
+  if (use.text_bytes > 0) std::strncpy(use.text, nothing, use.text_bytes - 1)[use.text_bytes - 1] = '\0';
+  return {};
 }
 
 }  // namespace flowk::api

@@ -6,53 +6,69 @@
 
 #include "core/device.h"
 #include "core/dtype.h"
+#include "core/iteration_space.h"
 #include "core/status.h"
 
 namespace flowk::api {
 
+// A tensor of a call, with its name in messages.
+struct Operand {
+  const char* name;
+  const void* pointer;
+  const int64_t* strides;  // NULL: C order
+  flowk_dtype dtype;       // one of flowk.h
+  bool is_number = false;  // the pointer is to one element in host memory
+};
+
+Status check_not_null(const char* parameter, const void* pointer);
+
 // Neither NULL nor misaligned for `dtype`.
 Status check_pointer(const char* parameter, const void* pointer, const DtypeInfo& dtype);
+
+// Checks the rank and the extents; `is_empty` is whether an extent is 0.
+Status check_shape(int32_t min_rank, int32_t rank, const int64_t* shape, bool* is_empty);
+
+// Without strides, in C order.
+Layout layout_of(int32_t rank, const int64_t* extents, const int64_t* strides);
+
+// The input shares no byte with the output; check_same_or_apart() also takes one that is the same elements.
+Status check_apart(const Operand& input, const Layout& input_layout, const Operand& out, const Layout& out_layout);
+Status check_same_or_apart(const Operand& input, const Layout& input_layout, const Operand& out,
+                           const Layout& out_layout);
 
 // `struct_bytes` is the size of the struct in one of the released headers.
 Status check_struct_bytes(const char* parameter, size_t struct_bytes, std::initializer_list<size_t> released_bytes);
 
-// The text of an `_explain` function where an extent is 0.
-void explain_nothing(char* text, size_t text_bytes);
+// What a function of the C ABI does with its plan: a launch function runs it on `stream`, an `_explain` function writes
+// it in words to `text`.
+struct PlanUse {
+  PlanUse(flowk_stream stream) : stream(stream) {}
+  PlanUse(char* text, size_t text_bytes) : explains(true), text(text), text_bytes(text_bytes) {}
 
-// A launch function. `check(&request, &is_empty)` checks the arguments and sets is_empty where there is nothing to do;
-// `plan_and_run(request, device)` enqueues the work.
-template <class Request, class Check, class PlanAndRun>
-Status check_and_run(Check check, PlanAndRun plan_and_run) {
-  Request request;
-  bool is_empty = false;
-  FLOWK_RETURN_IF_ERROR(check(&request, &is_empty));
-  if (is_empty) return {};
-  Device device;
-  FLOWK_RETURN_IF_ERROR(current_device(&device));
-  return plan_and_run(request, device);
-}
+  bool explains = false;
+  flowk_stream stream = nullptr;
+  char* text = nullptr;
+  size_t text_bytes = 0;
+};
 
-// The end of an `_explain` function, after its checks: `write(device)` writes the plan as words to `text`.
-template <class Write>
-Status explain_on_current_device(char* text, size_t text_bytes, bool is_empty, Write write) {
-  if (text == nullptr) return Status::failure(FLOWK_STATUS_NULL_POINTER, "text = NULL, must not be");
-  if (is_empty) {
-    explain_nothing(text, text_bytes);
-    return {};
-  }
-  Device device;
-  FLOWK_RETURN_IF_ERROR(current_device(&device));
-  write(device);
-  return {};
-}
+// Where an extent is 0, an `_explain` function says so.
+Status use_nothing(const PlanUse& use);
 
-// An `_explain` function: `check` as above, `write(request, device)` writes the plan as words to `text`.
-template <class Request, class Check, class Write>
-Status check_and_explain(char* text, size_t text_bytes, Check check, Write write) {
-  Request request;
-  bool is_empty = false;
-  FLOWK_RETURN_IF_ERROR(check(&request, &is_empty));
-  return explain_on_current_device(text, text_bytes, is_empty, [&](const Device& device) { write(request, device); });
+// `check(&request, &is_empty)` checks the arguments and sets is_empty if there is nothing to do.
+// `plan_and_use(request, device)` plans, then runs or explains.
+template <class Request, class Check, class PlanAndUse>
+flowk_status check_plan_run(const PlanUse& use, Check check, PlanAndUse plan_and_use) {
+  const auto run = [&]() -> Status {
+    Request request;
+    bool is_empty = false;
+    FLOWK_RETURN_IF_ERROR(check(&request, &is_empty));
+    if (use.explains) FLOWK_RETURN_IF_ERROR(check_not_null("text", use.text));
+    if (is_empty) return use_nothing(use);
+    Device device;
+    FLOWK_RETURN_IF_ERROR(current_device(&device));
+    return plan_and_use(request, device);
+  };
+  return run().code();
 }
 
 }  // namespace flowk::api

@@ -6,11 +6,6 @@
 
 #include "api/check.h"
 #include "api/elementwise_check.h"
-#include "core/device.h"
-#include "core/dtype.h"
-#include "core/iteration_space.h"
-#include "core/operands.h"
-#include "core/status.h"
 #include "elementwise/elementwise.h"
 #include "elementwise/elementwise_op_info.h"
 #include "flowk/flowk.h"
@@ -29,7 +24,7 @@ struct Arguments {
   int32_t op;
   OpInfo info;
   int num_operands;
-  ElementwiseTensor operands[max_operands];  // out, then the inputs
+  Operand operands[max_operands];  // out, then the inputs
   int32_t rank;
   const int64_t* shape;
   double a, b;
@@ -84,7 +79,7 @@ Status check(const Arguments& arguments, ElementwiseRequest* request, bool* is_e
   request->op = arguments.op;
   request->a = arguments.a;
   request->b = arguments.b;
-  return check_tensors(arguments.operands, arguments.num_operands, arguments.rank, arguments.shape, request, is_empty);
+  return check_operands(arguments.operands, arguments.num_operands, arguments.rank, arguments.shape, request, is_empty);
 }
 
 // A selection between elements of one type moves them as integers.
@@ -116,16 +111,10 @@ bool is_same_type_copy(const ElementwiseRequest& request) {
 
 // A copy without a conversion is a permute that keeps the order of the dimensions. False: src and dst are the same.
 bool make_permute(const ElementwiseRequest& request, PermuteRequest* permute) {
-  const OperandShape& shape = request.shape;
   permute->src = request.pointers[1];
   permute->dst = const_cast<void*>(request.pointers[0]);
   permute->element_bytes = 1 << request.element_shifts[0];
-  permute->shape.rank = shape.rank;
-  for (int d = 0; d < shape.rank; ++d) {
-    permute->shape.extents[d] = shape.extents[d];
-    permute->shape.src_strides[d] = shape.strides[1][d];
-    permute->shape.dst_strides[d] = shape.strides[0][d];
-  }
+  permute->shape = request.shape;
   return permute->src != permute->dst;
 }
 
@@ -140,53 +129,37 @@ Status prepare(const Arguments& arguments, ElementwiseRequest* request, bool* is
   return {};
 }
 
-Status run_request(const ElementwiseRequest& request, const Device& device, flowk_stream stream) {
+Status plan_and_use_elementwise(const ElementwiseRequest& request, const Device& device, const PlanUse& use) {
   if (needs_split(request)) {
     ElementwiseRequest first, second;
     split_request(request, &first, &second);
-    FLOWK_RETURN_IF_ERROR(run_request(first, device, stream));
-    return run_request(second, device, stream);
+    FLOWK_RETURN_IF_ERROR(plan_and_use_elementwise(first, device, use));
+    if (use.explains) return {};  // the other parts have the same plan for fewer elements
+    return plan_and_use_elementwise(second, device, use);
   }
   ElementwisePlan plan;
   plan_elementwise(request, device, 0, &plan);
-  return run_elementwise(plan, stream);
+  if (!use.explains) return run_elementwise(plan, use.stream);
+  explain_elementwise(plan, request, use.text, use.text_bytes);
+  return {};
 }
 
-Status run(const Arguments& arguments, flowk_stream stream) {
-  ElementwiseRequest request;
-  bool is_empty = false;
-  FLOWK_RETURN_IF_ERROR(prepare(arguments, &request, &is_empty));
-  if (is_empty) return {};
-  Device device;
-  FLOWK_RETURN_IF_ERROR(current_device(&device));
-  if (!is_same_type_copy(request)) return run_request(request, device, stream);
+Status plan_and_use_copy(const ElementwiseRequest& request, const Device& device, const PlanUse& use) {
   PermuteRequest permute;
-  if (!make_permute(request, &permute)) return {};
-  return run_permute(cached_plan(permute, device), stream);
+  const bool moves = make_permute(request, &permute);
+  if (!moves && !use.explains) return {};
+  const PermutePlan& plan = cached_plan(permute, device);
+  if (!use.explains) return run_permute(plan, use.stream);
+  explain_permute(plan, permute, use.text, use.text_bytes);
+  return {};
 }
 
-Status explain(const Arguments& arguments, char* text, size_t text_bytes) {
-  ElementwiseRequest request;
-  bool is_empty = false;
-  FLOWK_RETURN_IF_ERROR(prepare(arguments, &request, &is_empty));
-  return explain_on_current_device(text, text_bytes, is_empty, [&](const Device& device) {
-    if (is_same_type_copy(request)) {
-      PermuteRequest permute;
-      make_permute(request, &permute);
-      PermutePlan plan;
-      plan_permute(permute, device, &plan);
-      explain_permute(plan, permute, text, text_bytes);
-      return;
-    }
-    while (needs_split(request)) {  // the other parts have the same plan for fewer elements
-      ElementwiseRequest first, second;
-      split_request(request, &first, &second);
-      request = first;
-    }
-    ElementwisePlan plan;
-    plan_elementwise(request, device, 0, &plan);
-    explain_elementwise(plan, request, text, text_bytes);
-  });
+flowk_status call(const Arguments& arguments, const PlanUse& use) {
+  return check_plan_run<ElementwiseRequest>(
+      use, [&](ElementwiseRequest* request, bool* is_empty) { return prepare(arguments, request, is_empty); },
+      [&](const ElementwiseRequest& request, const Device& device) {
+        return (is_same_type_copy(request) ? plan_and_use_copy : plan_and_use_elementwise)(request, device, use);
+      });
 }
 
 int32_t result_of(const OpInfo& info, flowk_dtype dtype) {
@@ -194,98 +167,87 @@ int32_t result_of(const OpInfo& info, flowk_dtype dtype) {
   return info.result == OpResult::BOOL ? FLOWK_BOOL : dtype;
 }
 
-Arguments unary_arguments(flowk_unary_op op, const ElementwiseTensor& x, const ElementwiseTensor& out, int32_t rank,
-                          const int64_t* shape, double a, double b) {
+Arguments unary_arguments(flowk_unary_op op, const Operand& x, const Operand& out, int32_t rank, const int64_t* shape,
+                          double a, double b) {
   return {ElementwiseArity::unary, op, unary_op_info(op), 2, {out, x}, rank, shape, a, b};
 }
 
-Arguments binary_arguments(flowk_binary_op op, const ElementwiseTensor& x, const ElementwiseTensor& y,
-                           const ElementwiseTensor& out, int32_t rank, const int64_t* shape) {
+Arguments binary_arguments(flowk_binary_op op, const Operand& x, const Operand& y, const Operand& out, int32_t rank,
+                           const int64_t* shape) {
   return {ElementwiseArity::binary, op, binary_op_info(op), 3, {out, x, y}, rank, shape, 0, 0};
 }
 
-Arguments ternary_arguments(flowk_ternary_op op, const ElementwiseTensor& x, const ElementwiseTensor& y,
-                            const ElementwiseTensor& z, const ElementwiseTensor& out, int32_t rank,
-                            const int64_t* shape, double a) {
+Arguments ternary_arguments(flowk_ternary_op op, const Operand& x, const Operand& y, const Operand& z,
+                            const Operand& out, int32_t rank, const int64_t* shape, double a) {
   return {ElementwiseArity::ternary, op, ternary_op_info(op), 4, {out, x, y, z}, rank, shape, a, 0};
 }
 
 }  // namespace
 }  // namespace flowk::api
 
+using namespace flowk::api;
+
 extern "C" {
 
-const char* flowk_unary_op_name(flowk_unary_op op) { return flowk::api::unary_op_info(op).name; }
-const char* flowk_binary_op_name(flowk_binary_op op) { return flowk::api::binary_op_info(op).name; }
-const char* flowk_ternary_op_name(flowk_ternary_op op) { return flowk::api::ternary_op_info(op).name; }
+const char* flowk_unary_op_name(flowk_unary_op op) { return unary_op_info(op).name; }
+const char* flowk_binary_op_name(flowk_binary_op op) { return binary_op_info(op).name; }
+const char* flowk_ternary_op_name(flowk_ternary_op op) { return ternary_op_info(op).name; }
 
-const char* flowk_unary_op_formula(flowk_unary_op op) { return flowk::api::unary_op_info(op).formula; }
-const char* flowk_binary_op_formula(flowk_binary_op op) { return flowk::api::binary_op_info(op).formula; }
-const char* flowk_ternary_op_formula(flowk_ternary_op op) { return flowk::api::ternary_op_info(op).formula; }
+const char* flowk_unary_op_formula(flowk_unary_op op) { return unary_op_info(op).formula; }
+const char* flowk_binary_op_formula(flowk_binary_op op) { return binary_op_info(op).formula; }
+const char* flowk_ternary_op_formula(flowk_ternary_op op) { return ternary_op_info(op).formula; }
 
-int32_t flowk_unary_op_num_parameters(flowk_unary_op op) { return flowk::api::unary_op_info(op).num_parameters; }
-int32_t flowk_ternary_op_num_parameters(flowk_ternary_op op) { return flowk::api::ternary_op_info(op).num_parameters; }
+int32_t flowk_unary_op_num_parameters(flowk_unary_op op) { return unary_op_info(op).num_parameters; }
+int32_t flowk_ternary_op_num_parameters(flowk_ternary_op op) { return ternary_op_info(op).num_parameters; }
 
-int32_t flowk_unary_op_result(flowk_unary_op op, flowk_dtype dtype) {
-  return flowk::api::result_of(flowk::api::unary_op_info(op), dtype);
-}
-int32_t flowk_binary_op_result(flowk_binary_op op, flowk_dtype dtype) {
-  return flowk::api::result_of(flowk::api::binary_op_info(op), dtype);
-}
+int32_t flowk_unary_op_result(flowk_unary_op op, flowk_dtype dtype) { return result_of(unary_op_info(op), dtype); }
+int32_t flowk_binary_op_result(flowk_binary_op op, flowk_dtype dtype) { return result_of(binary_op_info(op), dtype); }
 int32_t flowk_ternary_op_result(flowk_ternary_op op, flowk_dtype dtype) {
-  return flowk::api::result_of(flowk::api::ternary_op_info(op), dtype);
+  return result_of(ternary_op_info(op), dtype);
 }
 
 flowk_status flowk_unary(flowk_unary_op op, const void* x, const int64_t* x_strides, flowk_dtype x_dtype, void* out,
                          const int64_t* out_strides, flowk_dtype out_dtype, int32_t rank, const int64_t* shape,
                          double a, double b, flowk_stream stream) {
-  return flowk::api::run(flowk::api::unary_arguments(op, flowk::api::input_of(x, x_strides, x_dtype),
-                                                     {out, out_strides, out_dtype}, rank, shape, a, b),
-                         stream)
-      .code();
+  return call(unary_arguments(op, input_of("x", x, x_strides, x_dtype), {"out", out, out_strides, out_dtype}, rank,
+                              shape, a, b),
+              stream);
 }
 
 flowk_status flowk_binary(flowk_binary_op op, const void* x, const int64_t* x_strides, flowk_dtype x_dtype,
                           const void* y, const int64_t* y_strides, flowk_dtype y_dtype, void* out,
                           const int64_t* out_strides, flowk_dtype out_dtype, int32_t rank, const int64_t* shape,
                           flowk_stream stream) {
-  return flowk::api::run(flowk::api::binary_arguments(op, flowk::api::input_of(x, x_strides, x_dtype),
-                                                      flowk::api::input_of(y, y_strides, y_dtype),
-                                                      {out, out_strides, out_dtype}, rank, shape),
-                         stream)
-      .code();
+  return call(binary_arguments(op, input_of("x", x, x_strides, x_dtype), input_of("y", y, y_strides, y_dtype),
+                               {"out", out, out_strides, out_dtype}, rank, shape),
+              stream);
 }
 
 flowk_status flowk_ternary(flowk_ternary_op op, const void* x, const int64_t* x_strides, flowk_dtype x_dtype,
                            const void* y, const int64_t* y_strides, flowk_dtype y_dtype, const void* z,
                            const int64_t* z_strides, flowk_dtype z_dtype, void* out, const int64_t* out_strides,
                            flowk_dtype out_dtype, int32_t rank, const int64_t* shape, double a, flowk_stream stream) {
-  return flowk::api::run(flowk::api::ternary_arguments(op, flowk::api::input_of(x, x_strides, x_dtype),
-                                                       flowk::api::input_of(y, y_strides, y_dtype),
-                                                       flowk::api::input_of(z, z_strides, z_dtype),
-                                                       {out, out_strides, out_dtype}, rank, shape, a),
-                         stream)
-      .code();
+  return call(
+      ternary_arguments(op, input_of("x", x, x_strides, x_dtype), input_of("y", y, y_strides, y_dtype),
+                        input_of("z", z, z_strides, z_dtype), {"out", out, out_strides, out_dtype}, rank, shape, a),
+      stream);
 }
 
 flowk_status flowk_unary_explain(flowk_unary_op op, const void* x, const int64_t* x_strides, flowk_dtype x_dtype,
                                  void* out, const int64_t* out_strides, flowk_dtype out_dtype, int32_t rank,
                                  const int64_t* shape, double a, double b, char* text, size_t text_bytes) {
-  return flowk::api::explain(flowk::api::unary_arguments(op, flowk::api::input_of(x, x_strides, x_dtype),
-                                                         {out, out_strides, out_dtype}, rank, shape, a, b),
-                             text, text_bytes)
-      .code();
+  return call(unary_arguments(op, input_of("x", x, x_strides, x_dtype), {"out", out, out_strides, out_dtype}, rank,
+                              shape, a, b),
+              {text, text_bytes});
 }
 
 flowk_status flowk_binary_explain(flowk_binary_op op, const void* x, const int64_t* x_strides, flowk_dtype x_dtype,
                                   const void* y, const int64_t* y_strides, flowk_dtype y_dtype, void* out,
                                   const int64_t* out_strides, flowk_dtype out_dtype, int32_t rank, const int64_t* shape,
                                   char* text, size_t text_bytes) {
-  return flowk::api::explain(flowk::api::binary_arguments(op, flowk::api::input_of(x, x_strides, x_dtype),
-                                                          flowk::api::input_of(y, y_strides, y_dtype),
-                                                          {out, out_strides, out_dtype}, rank, shape),
-                             text, text_bytes)
-      .code();
+  return call(binary_arguments(op, input_of("x", x, x_strides, x_dtype), input_of("y", y, y_strides, y_dtype),
+                               {"out", out, out_strides, out_dtype}, rank, shape),
+              {text, text_bytes});
 }
 
 flowk_status flowk_ternary_explain(flowk_ternary_op op, const void* x, const int64_t* x_strides, flowk_dtype x_dtype,
@@ -293,12 +255,10 @@ flowk_status flowk_ternary_explain(flowk_ternary_op op, const void* x, const int
                                    const int64_t* z_strides, flowk_dtype z_dtype, void* out, const int64_t* out_strides,
                                    flowk_dtype out_dtype, int32_t rank, const int64_t* shape, double a, char* text,
                                    size_t text_bytes) {
-  return flowk::api::explain(flowk::api::ternary_arguments(op, flowk::api::input_of(x, x_strides, x_dtype),
-                                                           flowk::api::input_of(y, y_strides, y_dtype),
-                                                           flowk::api::input_of(z, z_strides, z_dtype),
-                                                           {out, out_strides, out_dtype}, rank, shape, a),
-                             text, text_bytes)
-      .code();
+  return call(
+      ternary_arguments(op, input_of("x", x, x_strides, x_dtype), input_of("y", y, y_strides, y_dtype),
+                        input_of("z", z, z_strides, z_dtype), {"out", out, out_strides, out_dtype}, rank, shape, a),
+      {text, text_bytes});
 }
 
 }  // extern "C"

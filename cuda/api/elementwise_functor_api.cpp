@@ -56,11 +56,11 @@ void write_params_of(const ElementwisePlan& plan, flowk_functor_launch* launch) 
   }
 }
 
-Status plan_functor(const ElementwiseTensor* tensors, int32_t num_operands, int32_t rank, const int64_t* shape,
-                    int32_t part, flowk_functor_launch* launch) {
+Status plan_functor(const Operand* operands, int32_t num_operands, int32_t rank, const int64_t* shape, int32_t part,
+                    flowk_functor_launch* launch) {
   ElementwiseRequest request;
   bool is_empty = false;
-  FLOWK_RETURN_IF_ERROR(check_tensors(tensors, num_operands, rank, shape, &request, &is_empty));
+  FLOWK_RETURN_IF_ERROR(check_operands(operands, num_operands, rank, shape, &request, &is_empty));
   launch->num_parts = 0;
   if (is_empty) return {};
   Device device;
@@ -86,33 +86,28 @@ Status plan_functor(const ElementwiseTensor* tensors, int32_t num_operands, int3
   return {};
 }
 
-Status check_pointer_not_null(const char* parameter, const void* pointer) {
-  if (pointer != nullptr) return {};
-  return Status::failure(FLOWK_STATUS_NULL_POINTER, "%s = NULL, must not be", parameter);
-}
-
 Status run_functor_plan(const void* const* pointers, const int64_t* const* strides, const flowk_dtype* dtypes,
                         int32_t num_operands, int32_t rank, const int64_t* shape, int32_t part,
                         flowk_functor_launch* launch) {
-  FLOWK_RETURN_IF_ERROR(check_pointer_not_null("pointers", pointers));
-  FLOWK_RETURN_IF_ERROR(check_pointer_not_null("strides", strides));
-  FLOWK_RETURN_IF_ERROR(check_pointer_not_null("dtypes", dtypes));
-  FLOWK_RETURN_IF_ERROR(check_pointer_not_null("launch", launch));
-  if (launch->struct_bytes != sizeof(flowk_functor_launch))
-    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "launch->struct_bytes = %zu, must be %zu",
-                           launch->struct_bytes, sizeof(flowk_functor_launch));
+  FLOWK_RETURN_IF_ERROR(check_not_null("pointers", pointers));
+  FLOWK_RETURN_IF_ERROR(check_not_null("strides", strides));
+  FLOWK_RETURN_IF_ERROR(check_not_null("dtypes", dtypes));
+  FLOWK_RETURN_IF_ERROR(check_not_null("launch", launch));
+  FLOWK_RETURN_IF_ERROR(
+      check_struct_bytes("launch->struct_bytes", launch->struct_bytes, {sizeof(flowk_functor_launch)}));
   if (num_operands < 2 || num_operands > max_operands)
     return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "num_operands = %d, must be in 2 ... %d", num_operands,
                            max_operands);
-  ElementwiseTensor tensors[max_operands] = {};
+  constexpr const char* names[max_operands] = {"out", "x", "y", "z"};
+  Operand operands[max_operands] = {};
   for (int32_t k = 0; k < num_operands; ++k) {
     DtypeInfo info;
     FLOWK_RETURN_IF_ERROR(check_dtype("dtypes", dtypes[k], &info));
     if (dtypes[k] == FLOWK_COMPLEX64 || dtypes[k] == FLOWK_COMPLEX128)
       return Status::failure(FLOWK_STATUS_UNSUPPORTED_DTYPE, "dtypes[%d] = %s, must not be complex", k, info.name);
-    tensors[k] = {pointers[k], strides[k], dtypes[k]};
+    operands[k] = {names[k], pointers[k], strides[k], dtypes[k]};
   }
-  return plan_functor(tensors, num_operands, rank, shape, part, launch);
+  return plan_functor(operands, num_operands, rank, shape, part, launch);
 }
 
 }  // namespace

@@ -2,9 +2,7 @@
 // What the functions of permute have in common.
 #pragma once
 
-#include "core/dtype.h"
-#include "core/iteration_space.h"
-#include "core/status.h"
+#include "api/check.h"
 
 namespace flowk::api {
 
@@ -18,12 +16,11 @@ struct PermuteArguments {
   const int32_t* axes;
 };
 
-// Checks all but the types, and fills `shape` as a request has it; or sets `is_empty` where there is nothing to do.
+// Checks all but the types, and fills `shape` as a request has it; or sets `is_empty` if there is nothing to do.
 Status check_permute(const PermuteArguments& arguments, const DtypeInfo& src_dtype, const DtypeInfo& dst_dtype,
-                     PairShape* shape, bool* is_empty);
+                     IterationSpace* shape, bool* is_empty);
 
-// A permute of elements as they are, and its plan in words.
-Status call_permute(const PermuteArguments& arguments, const DtypeInfo& dtype, flowk_stream stream);
-Status call_permute_explain(const PermuteArguments& arguments, const DtypeInfo& dtype, char* text, size_t text_bytes);
+// A permute of elements as they are.
+flowk_status call_permute(const PermuteArguments& arguments, flowk_dtype dtype, const PlanUse& use);
 
 }  // namespace flowk::api

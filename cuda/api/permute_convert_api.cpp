@@ -39,64 +39,48 @@ Status check_types(Types* types) {
   return {};
 }
 
-// Fills `request`, or sets `is_empty` where there is nothing to do.
-Status make_request(const PermuteArguments& arguments, const Types& types, PermuteConvertRequest* request,
-                    bool* is_empty) {
-  request->src = arguments.src;
-  request->dst = arguments.dst;
-  request->src_dtype = types.src;
-  request->dst_dtype = types.dst;
-  request->scale = types.scale;
-  return check_permute(arguments, types.src_info, types.dst_info, &request->shape, is_empty);
-}
-
-Status convert(const PermuteArguments& arguments, Types types, flowk_stream stream) {
-  FLOWK_RETURN_IF_ERROR(check_types(&types));
-  if (types.is_plain_move()) return call_permute(arguments, types.src_info, stream);
-  PermuteConvertRequest request;
-  bool is_empty = false;
-  FLOWK_RETURN_IF_ERROR(make_request(arguments, types, &request, &is_empty));
-  if (is_empty) return {};
-  Device device;
-  FLOWK_RETURN_IF_ERROR(current_device(&device));
-  PermuteConvertPlan plan;
-  plan_permute_convert(request, device, &plan);
-  return run_permute_convert(plan, stream);
-}
-
-Status convert_explain(const PermuteArguments& arguments, Types types, char* text, size_t text_bytes) {
-  FLOWK_RETURN_IF_ERROR(check_types(&types));
-  if (types.is_plain_move()) return call_permute_explain(arguments, types.src_info, text, text_bytes);
-  PermuteConvertRequest request;
-  bool is_empty = false;
-  FLOWK_RETURN_IF_ERROR(make_request(arguments, types, &request, &is_empty));
-  return explain_on_current_device(text, text_bytes, is_empty, [&](const Device& device) {
-    PermuteConvertPlan plan;
-    plan_permute_convert(request, device, &plan);
-    explain_permute_convert(plan, request, text, text_bytes);
-  });
+flowk_status convert(const PermuteArguments& arguments, Types types, const PlanUse& use) {
+  const Status checked = check_types(&types);
+  if (!checked.ok()) return checked.code();
+  if (types.is_plain_move()) return call_permute(arguments, types.src, use);
+  return check_plan_run<PermuteConvertRequest>(
+      use,
+      [&](PermuteConvertRequest* request, bool* is_empty) {
+        request->src = arguments.src;
+        request->dst = arguments.dst;
+        request->src_dtype = types.src;
+        request->dst_dtype = types.dst;
+        request->scale = types.scale;
+        return check_permute(arguments, types.src_info, types.dst_info, &request->shape, is_empty);
+      },
+      [&](const PermuteConvertRequest& request, const Device& device) {
+        PermuteConvertPlan plan;
+        plan_permute_convert(request, device, &plan);
+        if (!use.explains) return run_permute_convert(plan, use.stream);
+        explain_permute_convert(plan, request, use.text, use.text_bytes);
+        return Status();
+      });
 }
 
 }  // namespace
 }  // namespace flowk::api
+
+using namespace flowk::api;
 
 extern "C" {
 
 flowk_status flowk_permute_convert(const void* src, const int64_t* src_strides, flowk_dtype src_dtype, void* dst,
                                    const int64_t* dst_strides, flowk_dtype dst_dtype, int32_t rank,
                                    const int64_t* shape, const int32_t* axes, double scale, flowk_stream stream) {
-  return flowk::api::convert({src, src_strides, dst, dst_strides, rank, shape, axes}, {src_dtype, dst_dtype, scale},
-                             stream)
-      .code();
+  return convert({src, src_strides, dst, dst_strides, rank, shape, axes}, {src_dtype, dst_dtype, scale}, stream);
 }
 
 flowk_status flowk_permute_convert_explain(const void* src, const int64_t* src_strides, flowk_dtype src_dtype,
                                            void* dst, const int64_t* dst_strides, flowk_dtype dst_dtype, int32_t rank,
                                            const int64_t* shape, const int32_t* axes, double scale, char* text,
                                            size_t text_bytes) {
-  return flowk::api::convert_explain({src, src_strides, dst, dst_strides, rank, shape, axes},
-                                     {src_dtype, dst_dtype, scale}, text, text_bytes)
-      .code();
+  return convert({src, src_strides, dst, dst_strides, rank, shape, axes}, {src_dtype, dst_dtype, scale},
+                 {text, text_bytes});
 }
 
 }  // extern "C"

@@ -84,25 +84,20 @@ Status check_prelu(const PreluRequest& request, bool* is_empty) {
   return check_apart(y, {"alpha", request.alpha, request.channels * alpha_dtype.element_bytes});
 }
 
-Status prelu(const PreluRequest& request, flowk_stream stream) {
-  bool is_empty = false;
-  FLOWK_RETURN_IF_ERROR(check_prelu(request, &is_empty));
-  if (is_empty) return {};
-  Device device;
-  FLOWK_RETURN_IF_ERROR(current_device(&device));
-  PreluPlan plan;
-  plan_prelu(request, device, &plan);
-  return run_prelu(plan, stream);
-}
-
-Status prelu_explain(const PreluRequest& request, char* text, size_t text_bytes) {
-  bool is_empty = false;
-  FLOWK_RETURN_IF_ERROR(check_prelu(request, &is_empty));
-  return explain_on_current_device(text, text_bytes, is_empty, [&](const Device& device) {
-    PreluPlan plan;
-    plan_prelu(request, device, &plan);
-    explain_prelu(plan, text, text_bytes);
-  });
+flowk_status prelu(const PreluRequest& arguments, const PlanUse& use) {
+  return check_plan_run<PreluRequest>(
+      use,
+      [&](PreluRequest* request, bool* is_empty) {
+        *request = arguments;
+        return check_prelu(arguments, is_empty);
+      },
+      [&](const PreluRequest& request, const Device& device) {
+        PreluPlan plan;
+        plan_prelu(request, device, &plan);
+        if (!use.explains) return run_prelu(plan, use.stream);
+        explain_prelu(plan, use.text, use.text_bytes);
+        return Status();
+      });
 }
 
 constexpr int64_t workspace_alignment_bytes = 16;
@@ -160,26 +155,20 @@ Status check_workspace(const PreluBackwardRequest& request, const PreluBackwardP
   return {};
 }
 
-Status prelu_backward(const PreluBackwardRequest& request, size_t workspace_bytes, flowk_stream stream) {
-  bool is_empty = false;
-  FLOWK_RETURN_IF_ERROR(check_prelu_backward(request, &is_empty));
-  if (is_empty) return {};
-  Device device;
-  FLOWK_RETURN_IF_ERROR(current_device(&device));
-  PreluBackwardPlan plan;
-  plan_prelu_backward(request, device, {}, &plan);
-  FLOWK_RETURN_IF_ERROR(check_workspace(request, plan, workspace_bytes));
-  return run_prelu_backward(plan, stream);
-}
-
-Status prelu_backward_explain(const PreluBackwardRequest& request, char* text, size_t text_bytes) {
-  bool is_empty = false;
-  FLOWK_RETURN_IF_ERROR(check_prelu_backward(request, &is_empty));
-  return explain_on_current_device(text, text_bytes, is_empty, [&](const Device& device) {
-    PreluBackwardPlan plan;
-    plan_prelu_backward(request, device, {}, &plan);
-    explain_prelu_backward(plan, text, text_bytes);
-  });
+flowk_status prelu_backward(const PreluBackwardRequest& arguments, size_t workspace_bytes, const PlanUse& use) {
+  return check_plan_run<PreluBackwardRequest>(
+      use,
+      [&](PreluBackwardRequest* request, bool* is_empty) {
+        *request = arguments;
+        return check_prelu_backward(arguments, is_empty);
+      },
+      [&](const PreluBackwardRequest& request, const Device& device) -> Status {
+        PreluBackwardPlan plan;
+        plan_prelu_backward(request, device, {}, &plan);
+        if (use.explains) return explain_prelu_backward(plan, use.text, use.text_bytes), Status();
+        FLOWK_RETURN_IF_ERROR(check_workspace(request, plan, workspace_bytes));
+        return run_prelu_backward(plan, use.stream);
+      });
 }
 
 Status workspace_bytes_of(const PreluBackwardRequest& request, size_t* workspace_bytes) {
@@ -187,8 +176,7 @@ Status workspace_bytes_of(const PreluBackwardRequest& request, size_t* workspace
   int64_t num_elements = 0;
   FLOWK_RETURN_IF_ERROR(check_types(request.dtype, request.alpha_dtype, &dtype, &alpha_dtype));
   FLOWK_RETURN_IF_ERROR(check_shape(request.outer, request.channels, request.inner, dtype, &num_elements));
-  if (workspace_bytes == nullptr)
-    return Status::failure(FLOWK_STATUS_NULL_POINTER, "workspace_bytes = NULL, must not be");
+  FLOWK_RETURN_IF_ERROR(check_not_null("workspace_bytes", workspace_bytes));
   *workspace_bytes = 0;
   if (num_elements == 0) return {};
   Device device;
@@ -200,22 +188,24 @@ Status workspace_bytes_of(const PreluBackwardRequest& request, size_t* workspace
 }  // namespace
 }  // namespace flowk::api
 
+using namespace flowk::api;
+
 extern "C" {
 
 flowk_status flowk_prelu(const void* x, const void* alpha, void* y, int64_t outer, int64_t channels, int64_t inner,
                          flowk_dtype dtype, flowk_dtype alpha_dtype, flowk_stream stream) {
-  return flowk::api::prelu({x, alpha, y, outer, channels, inner, dtype, alpha_dtype}, stream).code();
+  return prelu({x, alpha, y, outer, channels, inner, dtype, alpha_dtype}, stream);
 }
 
 flowk_status flowk_prelu_explain(const void* x, const void* alpha, void* y, int64_t outer, int64_t channels,
                                  int64_t inner, flowk_dtype dtype, flowk_dtype alpha_dtype, char* text,
                                  size_t text_bytes) {
-  return flowk::api::prelu_explain({x, alpha, y, outer, channels, inner, dtype, alpha_dtype}, text, text_bytes).code();
+  return prelu({x, alpha, y, outer, channels, inner, dtype, alpha_dtype}, {text, text_bytes});
 }
 
 flowk_status flowk_prelu_backward_workspace_bytes(int64_t outer, int64_t channels, int64_t inner, flowk_dtype dtype,
                                                   flowk_dtype alpha_dtype, size_t* workspace_bytes) {
-  return flowk::api::workspace_bytes_of(
+  return workspace_bytes_of(
              {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, outer, channels, inner, dtype, alpha_dtype},
              workspace_bytes)
       .code();
@@ -225,17 +215,15 @@ flowk_status flowk_prelu_backward(const void* dy, const void* x, const void* alp
                                   int64_t outer, int64_t channels, int64_t inner, flowk_dtype dtype,
                                   flowk_dtype alpha_dtype, void* workspace, size_t workspace_bytes,
                                   flowk_stream stream) {
-  return flowk::api::prelu_backward({dy, x, alpha, dx, dalpha, workspace, outer, channels, inner, dtype, alpha_dtype},
-                                    workspace_bytes, stream)
-      .code();
+  return prelu_backward({dy, x, alpha, dx, dalpha, workspace, outer, channels, inner, dtype, alpha_dtype},
+                        workspace_bytes, stream);
 }
 
 flowk_status flowk_prelu_backward_explain(const void* dy, const void* x, const void* alpha, void* dx, void* dalpha,
                                           int64_t outer, int64_t channels, int64_t inner, flowk_dtype dtype,
                                           flowk_dtype alpha_dtype, char* text, size_t text_bytes) {
-  return flowk::api::prelu_backward_explain(
-             {dy, x, alpha, dx, dalpha, nullptr, outer, channels, inner, dtype, alpha_dtype}, text, text_bytes)
-      .code();
+  return prelu_backward({dy, x, alpha, dx, dalpha, nullptr, outer, channels, inner, dtype, alpha_dtype}, 0,
+                        {text, text_bytes});
 }
 
 }  // extern "C"

@@ -26,14 +26,6 @@ constexpr double max_scale_of_float32 = 0x1p126;
 constexpr size_t mask_bytes_of_0_1 = 96;
 static_assert(sizeof(flowk_softmax_mask) == mask_bytes_of_0_1);
 
-// A tensor of a call: what flowk.h says of one in three arguments, and its name there.
-struct Operand {
-  const char* name;
-  const void* pointer;
-  const int64_t* strides;
-  flowk_dtype dtype;
-};
-
 struct SoftmaxArguments {
   bool backward;
   Operand x;     // or dy
@@ -82,12 +74,7 @@ Status check_flag(const char* parameter, int32_t value) {
 
 // A tensor of the first `rank` extents of `shape`; where it has rows, its last stride is 1.
 Status make_layout(const Operand& operand, int32_t rank, const int64_t* shape, bool has_rows, Layout* layout) {
-  layout->rank = rank;
-  std::copy(shape, shape + rank, layout->extents);
-  if (operand.strides != nullptr)
-    std::copy(operand.strides, operand.strides + rank, layout->strides);
-  else
-    contiguous_strides(rank, layout->extents, layout->strides);
+  *layout = layout_of(rank, shape, operand.strides);
   if (has_rows && layout->extents[rank - 1] == 1) layout->strides[rank - 1] = 1;
   if (has_rows && layout->strides[rank - 1] != 1)
     return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "%s_strides[%d] = %lld, must be 1: a row is contiguous",
@@ -95,35 +82,6 @@ Status make_layout(const Operand& operand, int32_t rank, const int64_t* shape, b
   const DtypeInfo dtype = dtype_info(operand.dtype);
   FLOWK_RETURN_IF_ERROR(check_size(operand.name, *layout, dtype.element_bytes));
   return check_pointer(operand.name, operand.pointer, dtype);
-}
-
-// The layout in units of `unit_bytes`, which an element is a multiple of.
-Layout in_units(const Layout& layout, int64_t element_bytes, int64_t unit_bytes) {
-  Layout result = layout;
-  const int64_t units = element_bytes / unit_bytes;
-  if (units == 1) return result;
-  for (int d = 0; d < result.rank; ++d) result.strides[d] *= units;
-  result.extents[result.rank] = units;
-  result.strides[result.rank] = 1;
-  ++result.rank;
-  return result;
-}
-
-Status check_apart(const Operand& input, const Layout& input_layout, const Operand& out, const Layout& out_layout) {
-  const int64_t input_bytes = dtype_info(input.dtype).element_bytes, out_bytes = dtype_info(out.dtype).element_bytes;
-  const int64_t unit = std::min(input_bytes, out_bytes);
-  return check_no_overlap(input.name, input.pointer, in_units(input_layout, input_bytes, unit), out.name, out.pointer,
-                          in_units(out_layout, out_bytes, unit), unit);
-}
-
-// The output may be the input itself.
-Status check_same_or_apart(const Operand& input, const Layout& input_layout, const Operand& out,
-                           const Layout& out_layout) {
-  bool same = input.pointer == out.pointer && input.dtype == out.dtype;
-  for (int d = 0; same && d < out_layout.rank; ++d)
-    same = out_layout.extents[d] == 1 || input_layout.strides[d] == out_layout.strides[d];
-  if (same) return {};
-  return check_apart(input, input_layout, out, out_layout);
 }
 
 void put_operand(SoftmaxRequest* request, SoftmaxOperand operand, const void* pointer, const Layout& layout,
@@ -199,30 +157,17 @@ Status check_dense_and_bias(const SoftmaxArguments& arguments, const Layout& out
   return {};
 }
 
-Status check_shape(const SoftmaxArguments& arguments, bool* is_empty) {
-  const int32_t rank = arguments.rank;
-  if (rank < 1 || rank > FLOWK_MAX_RANK)
-    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "rank = %d, must be in 1 ... %d", rank, FLOWK_MAX_RANK);
-  if (arguments.shape == nullptr) return Status::failure(FLOWK_STATUS_NULL_POINTER, "shape = NULL, must not be");
-  for (int d = 0; d < rank; ++d) {
-    if (arguments.shape[d] < 0)
-      return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "shape[%d] = %lld, must be >= 0", d,
-                             static_cast<long long>(arguments.shape[d]));
-    if (arguments.shape[d] == 0) *is_empty = true;
-  }
-  if (arguments.shape[rank - 1] > max_columns)
-    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "shape[%d] = %lld, must be <= 2^30: it is a row", rank - 1,
-                           static_cast<long long>(arguments.shape[rank - 1]));
-  return {};
-}
-
 // Fills `request`, or sets `is_empty` where there is nothing to do.
 Status check_softmax(const SoftmaxArguments& arguments, SoftmaxRequest* request, bool* is_empty) {
   *is_empty = false;
   FLOWK_RETURN_IF_ERROR(check_softmax_dtype(arguments.in_dtype_name, arguments.x.dtype));
   FLOWK_RETURN_IF_ERROR(
       check_other_dtype(arguments.out_dtype_name, arguments.out.dtype, arguments.in_dtype_name, arguments.x.dtype));
-  FLOWK_RETURN_IF_ERROR(check_shape(arguments, is_empty));
+  FLOWK_RETURN_IF_ERROR(check_shape(1, arguments.rank, arguments.shape, is_empty));
+  const int32_t rank = arguments.rank;
+  if (arguments.shape[rank - 1] > max_columns)
+    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "shape[%d] = %lld, must be <= 2^30: it is a row", rank - 1,
+                           static_cast<long long>(arguments.shape[rank - 1]));
   FLOWK_RETURN_IF_ERROR(check_flag("log_softmax", arguments.log_softmax));
   const bool is_double = arguments.x.dtype == FLOWK_FLOAT64;
   if (!std::isfinite(arguments.scale) || (!is_double && std::fabs(arguments.scale) > max_scale_of_float32))
@@ -232,7 +177,6 @@ Status check_softmax(const SoftmaxArguments& arguments, SoftmaxRequest* request,
     FLOWK_RETURN_IF_ERROR(check_struct_bytes("mask->struct_bytes", arguments.mask->struct_bytes, {mask_bytes_of_0_1}));
   if (*is_empty) return {};
 
-  const int32_t rank = arguments.rank;
   Layout x, side, out;
   FLOWK_RETURN_IF_ERROR(make_layout(arguments.x, rank, arguments.shape, true, &x));
   if (arguments.backward) FLOWK_RETURN_IF_ERROR(make_layout(arguments.side, rank, arguments.shape, true, &side));
@@ -260,24 +204,15 @@ Status check_softmax(const SoftmaxArguments& arguments, SoftmaxRequest* request,
   return arguments.backward ? Status() : check_dense_and_bias(arguments, out, request);
 }
 
-Status softmax(const SoftmaxArguments& arguments, flowk_stream stream) {
-  return check_and_run<SoftmaxRequest>(
-      [&](SoftmaxRequest* request, bool* is_empty) { return check_softmax(arguments, request, is_empty); },
+flowk_status softmax(const SoftmaxArguments& arguments, const PlanUse& use) {
+  return check_plan_run<SoftmaxRequest>(
+      use, [&](SoftmaxRequest* request, bool* is_empty) { return check_softmax(arguments, request, is_empty); },
       [&](const SoftmaxRequest& request, const Device& device) {
         SoftmaxPlan plan;
         plan_softmax(request, device, &plan);
-        return run_softmax(plan, stream);
-      });
-}
-
-Status softmax_explain(const SoftmaxArguments& arguments, char* text, size_t text_bytes) {
-  return check_and_explain<SoftmaxRequest>(
-      text, text_bytes,
-      [&](SoftmaxRequest* request, bool* is_empty) { return check_softmax(arguments, request, is_empty); },
-      [&](const SoftmaxRequest& request, const Device& device) {
-        SoftmaxPlan plan;
-        plan_softmax(request, device, &plan);
-        explain_softmax(plan, request, text, text_bytes);
+        if (!use.explains) return run_softmax(plan, use.stream);
+        explain_softmax(plan, request, use.text, use.text_bytes);
+        return Status();
       });
 }
 
@@ -295,27 +230,26 @@ SoftmaxArguments backward_arguments(const Operand& dy, const Operand& y, const O
 }  // namespace
 }  // namespace flowk::api
 
+using namespace flowk::api;
+
 extern "C" {
 
 flowk_status flowk_masked_softmax(const void* x, const int64_t* x_strides, flowk_dtype x_dtype, void* y,
                                   const int64_t* y_strides, flowk_dtype y_dtype, int32_t rank, const int64_t* shape,
                                   double scale, const flowk_softmax_mask* mask, int32_t log_softmax,
                                   flowk_stream stream) {
-  return flowk::api::softmax(flowk::api::forward_arguments({"x", x, x_strides, x_dtype}, {"y", y, y_strides, y_dtype},
-                                                           rank, shape, scale, mask, log_softmax),
-                             stream)
-      .code();
+  return softmax(forward_arguments({"x", x, x_strides, x_dtype}, {"y", y, y_strides, y_dtype}, rank, shape, scale, mask,
+                                   log_softmax),
+                 stream);
 }
 
 flowk_status flowk_masked_softmax_explain(const void* x, const int64_t* x_strides, flowk_dtype x_dtype, void* y,
                                           const int64_t* y_strides, flowk_dtype y_dtype, int32_t rank,
                                           const int64_t* shape, double scale, const flowk_softmax_mask* mask,
                                           int32_t log_softmax, char* text, size_t text_bytes) {
-  return flowk::api::softmax_explain(
-             flowk::api::forward_arguments({"x", x, x_strides, x_dtype}, {"y", y, y_strides, y_dtype}, rank, shape,
-                                           scale, mask, log_softmax),
-             text, text_bytes)
-      .code();
+  return softmax(forward_arguments({"x", x, x_strides, x_dtype}, {"y", y, y_strides, y_dtype}, rank, shape, scale, mask,
+                                   log_softmax),
+                 {text, text_bytes});
 }
 
 flowk_status flowk_masked_softmax_backward(const void* dy, const int64_t* dy_strides, const void* y,
@@ -323,11 +257,9 @@ flowk_status flowk_masked_softmax_backward(const void* dy, const int64_t* dy_str
                                            const int64_t* dx_strides, flowk_dtype dx_dtype, int32_t rank,
                                            const int64_t* shape, double scale, const flowk_softmax_mask* mask,
                                            int32_t log_softmax, flowk_stream stream) {
-  return flowk::api::softmax(
-             flowk::api::backward_arguments({"dy", dy, dy_strides, y_dtype}, {"y", y, y_strides, y_dtype},
-                                            {"dx", dx, dx_strides, dx_dtype}, rank, shape, scale, mask, log_softmax),
-             stream)
-      .code();
+  return softmax(backward_arguments({"dy", dy, dy_strides, y_dtype}, {"y", y, y_strides, y_dtype},
+                                    {"dx", dx, dx_strides, dx_dtype}, rank, shape, scale, mask, log_softmax),
+                 stream);
 }
 
 flowk_status flowk_masked_softmax_backward_explain(const void* dy, const int64_t* dy_strides, const void* y,
@@ -335,11 +267,9 @@ flowk_status flowk_masked_softmax_backward_explain(const void* dy, const int64_t
                                                    const int64_t* dx_strides, flowk_dtype dx_dtype, int32_t rank,
                                                    const int64_t* shape, double scale, const flowk_softmax_mask* mask,
                                                    int32_t log_softmax, char* text, size_t text_bytes) {
-  return flowk::api::softmax_explain(
-             flowk::api::backward_arguments({"dy", dy, dy_strides, y_dtype}, {"y", y, y_strides, y_dtype},
-                                            {"dx", dx, dx_strides, dx_dtype}, rank, shape, scale, mask, log_softmax),
-             text, text_bytes)
-      .code();
+  return softmax(backward_arguments({"dy", dy, dy_strides, y_dtype}, {"y", y, y_strides, y_dtype},
+                                    {"dx", dx, dx_strides, dx_dtype}, rank, shape, scale, mask, log_softmax),
+                 {text, text_bytes});
 }
 
 }  // extern "C"

@@ -99,6 +99,17 @@ void add_terms(const Layout& layout, int64_t element_bytes, Term* terms, int* nu
       terms[(*num_terms)++] = {std::abs(layout.strides[d]) * element_bytes, layout.extents[d], 0};
 }
 
+void move_dim(IterationSpace* space, int to, int from) {
+  space->extents[to] = space->extents[from];
+  for (int k = 0; k < space->num_operands; ++k) space->strides[k][to] = space->strides[k][from];
+}
+
+bool is_one_dim(const IterationSpace& space, int outer, int inner) {
+  for (int k = 0; k < space.num_operands; ++k)
+    if (space.strides[k][outer] != space.strides[k][inner] * space.extents[inner]) return false;
+  return true;
+}
+
 }  // namespace
 
 void contiguous_strides(int rank, const int64_t* extents, int64_t* strides) {
@@ -185,43 +196,33 @@ Status check_no_overlap(const char* a_parameter, const void* a, const Layout& a_
       static_cast<long long>(a_highest - a_lowest + a_element_bytes), reinterpret_cast<const void*>(a_lowest));
 }
 
-void simplify(PairShape* shape) {
-  // Insertion sort by the size of the dst stride, largest first, leaving out extents of 1 and turning src strides up.
-  PairShape sorted;
-  sorted.src_offset = shape->src_offset;
-  sorted.dst_offset = shape->dst_offset;
-  for (int d = 0; d < shape->rank; ++d) {
-    const int64_t extent = shape->extents[d];
+void simplify(IterationSpace* space, int upward) {
+  // Insertion sort in place: dimensions [0, rank) are sorted, and dimension d comes next.
+  int rank = 0;
+  for (int d = 0; d < space->rank; ++d) {
+    const int64_t extent = space->extents[d];
     if (extent == 1) continue;
-    int64_t src_stride = shape->src_strides[d];
-    int64_t dst_stride = shape->dst_strides[d];
-    if (src_stride < 0 || (src_stride == 0 && dst_stride < 0)) {
-      sorted.src_offset += src_stride * (extent - 1);
-      sorted.dst_offset += dst_stride * (extent - 1);
-      src_stride = -src_stride;
-      dst_stride = -dst_stride;
+    int64_t strides[max_operands];
+    const int64_t direction = space->strides[space->strides[upward][d] == 0 ? 0 : upward][d];
+    for (int k = 0; k < space->num_operands; ++k) {
+      strides[k] = space->strides[k][d];
+      if (direction >= 0) continue;
+      space->offsets[k] += strides[k] * (extent - 1);
+      strides[k] = -strides[k];
     }
-    int at = sorted.rank++;
-    for (; at > 0 && std::abs(sorted.dst_strides[at - 1]) < std::abs(dst_stride); --at) {
-      sorted.extents[at] = sorted.extents[at - 1];
-      sorted.src_strides[at] = sorted.src_strides[at - 1];
-      sorted.dst_strides[at] = sorted.dst_strides[at - 1];
-    }
-    sorted.extents[at] = extent;
-    sorted.src_strides[at] = src_stride;
-    sorted.dst_strides[at] = dst_stride;
+    int at = rank++;
+    for (; at > 0 && std::abs(space->strides[0][at - 1]) < std::abs(strides[0]); --at) move_dim(space, at, at - 1);
+    space->extents[at] = extent;
+    for (int k = 0; k < space->num_operands; ++k) space->strides[k][at] = strides[k];
   }
-  // Merge each dimension into its outer neighbour where the two are one to both operands.
-  *shape = sorted;
-  shape->rank = 0;
-  for (int d = 0; d < sorted.rank; ++d) {
-    const int outer = shape->rank - 1;
-    const bool merges = outer >= 0 && shape->src_strides[outer] == sorted.src_strides[d] * sorted.extents[d] &&
-                        shape->dst_strides[outer] == sorted.dst_strides[d] * sorted.extents[d];
-    const int at = merges ? outer : shape->rank++;
-    shape->extents[at] = merges ? shape->extents[outer] * sorted.extents[d] : sorted.extents[d];
-    shape->src_strides[at] = sorted.src_strides[d];
-    shape->dst_strides[at] = sorted.dst_strides[d];
+  space->rank = 0;
+  for (int d = 0; d < rank; ++d) {
+    const int outer = space->rank - 1;
+    const bool merges = outer >= 0 && is_one_dim(*space, outer, d);
+    const int64_t outer_extent = merges ? space->extents[outer] : 1;
+    const int at = merges ? outer : space->rank++;
+    move_dim(space, at, d);
+    space->extents[at] *= outer_extent;
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strided shapes: the extents that operands share and each operand's strides, checked and brought to the fewest
+// Iteration spaces: the extents that operands share and each operand's strides, checked and brought to the fewest
 // dimensions.
 #pragma once
 
@@ -19,14 +19,17 @@ struct Layout {
   int64_t strides[max_rank];
 };
 
-// Two operands over the same indices: dst[i] takes from src[i].
-struct PairShape {
+constexpr int max_operands = 4;
+
+// Operands over the same indices. Operand 0 is the output. Strides are in elements of their operand.
+struct IterationSpace {
+  explicit IterationSpace(int operands = 0) : num_operands(operands) {}
+
+  int num_operands;
   int rank = 0;
   int64_t extents[max_rank];
-  int64_t src_strides[max_rank];
-  int64_t dst_strides[max_rank];
-  int64_t src_offset = 0;  // elements from the caller's pointer to the element with all indices 0
-  int64_t dst_offset = 0;
+  int64_t strides[max_operands][max_rank];
+  int64_t offsets[max_operands] = {};  // elements from the caller's pointer to the element with all indices 0
 };
 
 // Strides of a C-contiguous tensor.
@@ -50,11 +53,12 @@ inline Status check_no_overlap(const char* a_parameter, const void* a, const Lay
   return check_no_overlap(a_parameter, a, a_layout, element_bytes, b_parameter, b, b_layout, element_bytes);
 }
 
-// Brings a shape without zero extents to its fewest dimensions, over the same pairs of elements:
-//   - no extent is 1; every src stride is >= 0 (a dimension is walked the other way round where it is negative),
-//     and so is the dst stride where the src stride is 0;
-//   - dimensions stand in the order of their dst strides by size, largest first;
-//   - no two neighbours are one dimension to both operands: not (outer stride == inner stride * inner extent) in both.
-void simplify(PairShape* shape);
+// Brings a space without zero extents to its fewest dimensions, over the same tuples of elements:
+//   - no extent is 1;
+//   - strides[upward] >= 0, and strides[0] >= 0 where it is 0: a dimension that runs downwards is reversed;
+//   - |strides[0]| falls or stays from one dimension to the next;
+//   - no neighbours d, d + 1 are one dimension, strides[k][d] == strides[k][d + 1] * extents[d + 1] for every operand
+//   k.
+void simplify(IterationSpace* space, int upward = 0);
 
 }  // namespace flowk::core

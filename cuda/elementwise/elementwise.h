@@ -7,7 +7,7 @@
 
 #include "core/device.h"
 #include "core/launch_config.h"
-#include "core/operands.h"
+#include "core/iteration_space.h"
 #include "core/status.h"
 #include "elementwise/elementwise_op_cost.h"
 #include "flowk/detail/elementwise_params.h"
@@ -36,7 +36,7 @@ struct ElementwiseRequest {
   uint32_t numbers[max_operands][2] = {};
   flowk_dtype dtypes[max_operands] = {};
   int32_t element_shifts[max_operands] = {};  // log2 of an element's bytes
-  OperandShape shape;
+  IterationSpace shape;
 };
 
 enum class ElementwiseKernel : int32_t {

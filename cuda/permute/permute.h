@@ -8,19 +8,24 @@
 #include "core/conversion.h"
 #include "core/device.h"
 #include "core/dtype.h"
+#include "core/iteration_space.h"
 #include "core/launch_config.h"
 #include "core/status.h"
 #include "permute/permute_params.h"
 
 namespace flowk::permute {
 
-// A checked call. `shape` runs over the dimensions of dst, outermost first, with each one's stride in src beside it.
+// The operands of a request's shape.
+constexpr int dst_operand = 0;
+constexpr int src_operand = 1;
+
+// A checked call. `shape` runs over the dimensions of dst, outermost first, as those of operand 0; operand 1 is src.
 // Every extent is >= 1 and no two elements of dst share memory.
 struct PermuteRequest {
   const void* src = nullptr;
   void* dst = nullptr;
   int32_t element_bytes = 0;  // 1, 2, 4, 8 or 16
-  PairShape shape;
+  IterationSpace shape{2};
 };
 
 // A checked call that converts, between two types that is_convertible() takes.
@@ -30,7 +35,7 @@ struct PermuteConvertRequest {
   flowk_dtype src_dtype = FLOWK_FLOAT32;
   flowk_dtype dst_dtype = FLOWK_FLOAT32;
   double scale = 1;
-  PairShape shape;
+  IterationSpace shape{2};
 };
 
 // The mechanisms. Each has a kernel of its name; the conversion is an element functor of the same kernels.

@@ -7,7 +7,7 @@
 namespace flowk::elementwise {
 
 struct Problem {
-  OperandShape shape;  // strides in bytes
+  IterationSpace shape;  // strides in bytes
   int num_operands;
   int inner;  // the innermost dimension; -1: there is one element
   int64_t count;

@@ -24,15 +24,15 @@ bool can_widen(const PermuteProblem& problem) {
 }
 
 // From a simplified shape in elements of the problem's sizes.
-void set_shape(const PairShape& shape, const void* src, void* dst, PermuteProblem* problem) {
+void set_shape(const IterationSpace& shape, const void* src, void* dst, PermuteProblem* problem) {
   problem->rank = shape.rank;
-  problem->src = static_cast<const unsigned char*>(src) + shape.src_offset * problem->unit_bytes;
-  problem->dst = static_cast<unsigned char*>(dst) + shape.dst_offset * problem->dst_unit_bytes;
+  problem->src = static_cast<const unsigned char*>(src) + shape.offsets[src_operand] * problem->unit_bytes;
+  problem->dst = static_cast<unsigned char*>(dst) + shape.offsets[dst_operand] * problem->dst_unit_bytes;
   problem->src_end = problem->src + problem->unit_bytes;
   for (int d = 0; d < shape.rank; ++d) {
     problem->extents[d] = shape.extents[d];
-    problem->src_strides[d] = shape.src_strides[d] * problem->unit_bytes;
-    problem->dst_strides[d] = shape.dst_strides[d] * problem->dst_unit_bytes;
+    problem->src_strides[d] = shape.strides[src_operand][d] * problem->unit_bytes;
+    problem->dst_strides[d] = shape.strides[dst_operand][d] * problem->dst_unit_bytes;
     problem->src_end += problem->src_strides[d] * (problem->extents[d] - 1);
   }
 }
@@ -42,23 +42,19 @@ bool is_integer(flowk_dtype dtype) { return dtype >= FLOWK_INT8 && dtype <= FLOW
 }  // namespace
 
 void make_problem(const PermuteRequest& request, PermuteProblem* problem) {
-  PairShape shape = request.shape;
-  simplify(&shape);
+  IterationSpace shape = request.shape;
+  simplify(&shape, src_operand);
   problem->unit_bytes = request.element_bytes;
   if (!is_multiple(request.src, request.element_bytes) || !is_multiple(request.dst, request.element_bytes)) {
     // Only complex numbers get here: two halves, one after the other, each aligned.
     problem->unit_bytes = request.element_bytes / 2;
-    shape.src_offset *= 2;
-    shape.dst_offset *= 2;
-    for (int d = 0; d < shape.rank; ++d) {
-      shape.src_strides[d] *= 2;
-      shape.dst_strides[d] *= 2;
+    for (const int k : {dst_operand, src_operand}) {
+      shape.offsets[k] *= 2;
+      for (int d = 0; d < shape.rank; ++d) shape.strides[k][d] *= 2;
+      shape.strides[k][shape.rank] = 1;
     }
-    shape.extents[shape.rank] = 2;
-    shape.src_strides[shape.rank] = 1;
-    shape.dst_strides[shape.rank] = 1;
-    ++shape.rank;
-    simplify(&shape);
+    shape.extents[shape.rank++] = 2;
+    simplify(&shape, src_operand);
   }
   problem->dst_unit_bytes = problem->unit_bytes;
   set_shape(shape, request.src, request.dst, problem);
@@ -73,11 +69,11 @@ void make_problem(const PermuteRequest& request, PermuteProblem* problem) {
 }
 
 void make_convert_problem(const PermuteConvertRequest& request, PermuteProblem* problem) {
-  PairShape shape = request.shape;
-  simplify(&shape);
+  IterationSpace shape = request.shape;
+  simplify(&shape, src_operand);
   if (shape.rank == 0) {  // one element: a row of one
     shape.rank = 1;
-    shape.extents[0] = shape.src_strides[0] = shape.dst_strides[0] = 1;
+    shape.extents[0] = shape.strides[src_operand][0] = shape.strides[dst_operand][0] = 1;
   }
   problem->unit_bytes = dtype_info(request.src_dtype).element_bytes;
   problem->dst_unit_bytes = dtype_info(request.dst_dtype).element_bytes;

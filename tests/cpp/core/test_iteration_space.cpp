@@ -19,8 +19,8 @@ using flowk::core::check_no_overlap;
 using flowk::core::check_no_self_overlap;
 using flowk::core::check_size;
 using flowk::core::Divider;
+using flowk::core::IterationSpace;
 using flowk::core::Layout;
-using flowk::core::PairShape;
 
 Layout make_layout(const std::vector<int64_t>& extents, const std::vector<int64_t>& strides) {
   Layout layout;
@@ -67,37 +67,40 @@ std::vector<int64_t> offsets_of(const Layout& layout) {
 
 // ---- simplify
 
-using OffsetPairs = std::vector<std::pair<int64_t, int64_t>>;
-
-OffsetPairs sorted_pairs_of(const PairShape& shape) {
-  OffsetPairs pairs;
-  for_each_index(shape.rank, shape.extents, [&](const int64_t* index) {
-    pairs.emplace_back(std::inner_product(index, index + shape.rank, shape.src_strides, shape.src_offset),
-                       std::inner_product(index, index + shape.rank, shape.dst_strides, shape.dst_offset));
+// One tuple of offsets per index, sorted.
+std::vector<std::vector<int64_t>> sorted_offsets_of(const IterationSpace& space) {
+  std::vector<std::vector<int64_t>> tuples;
+  for_each_index(space.rank, space.extents, [&](const int64_t* index) {
+    std::vector<int64_t>& offsets = tuples.emplace_back();
+    for (int k = 0; k < space.num_operands; ++k)
+      offsets.push_back(std::inner_product(index, index + space.rank, space.strides[k], space.offsets[k]));
   });
-  std::sort(pairs.begin(), pairs.end());
-  return pairs;
+  std::sort(tuples.begin(), tuples.end());
+  return tuples;
 }
 
-bool is_simple(const PairShape& shape) {
-  for (int d = 0; d < shape.rank; ++d) {
-    if (shape.extents[d] < 2 || shape.src_strides[d] < 0) return false;
-    if (shape.src_strides[d] == 0 && shape.dst_strides[d] < 0) return false;
+bool is_simple(const IterationSpace& space, int upward) {
+  for (int d = 0; d < space.rank; ++d) {
+    if (space.extents[d] < 2 || space.strides[upward][d] < 0) return false;
+    if (space.strides[upward][d] == 0 && space.strides[0][d] < 0) return false;
     if (d == 0) continue;
-    if (std::abs(shape.dst_strides[d - 1]) < std::abs(shape.dst_strides[d])) return false;
-    if (shape.src_strides[d - 1] == shape.src_strides[d] * shape.extents[d] &&
-        shape.dst_strides[d - 1] == shape.dst_strides[d] * shape.extents[d])
-      return false;
+    if (std::abs(space.strides[0][d - 1]) < std::abs(space.strides[0][d])) return false;
+    bool is_one_dim = true;
+    for (int k = 0; k < space.num_operands; ++k)
+      is_one_dim &= space.strides[k][d - 1] == space.strides[k][d] * space.extents[d];
+    if (is_one_dim) return false;
   }
   return true;
 }
 
-void check_simplify(const PairShape& given) {
-  PairShape shape = given;
-  flowk::core::simplify(&shape);
-  CHECK(is_simple(shape));
-  CHECK(shape.rank <= given.rank);
-  CHECK(sorted_pairs_of(shape) == sorted_pairs_of(given));
+void check_simplify(const IterationSpace& given) {
+  for (int upward = 0; upward < given.num_operands; ++upward) {
+    IterationSpace space = given;
+    flowk::core::simplify(&space, upward);
+    CHECK(is_simple(space, upward));
+    CHECK(space.rank <= given.rank);
+    CHECK(sorted_offsets_of(space) == sorted_offsets_of(given));
+  }
 }
 
 // Strides of a dense tensor whose dimensions stand in memory in `order`, outermost first, with `padding` elements after
@@ -128,16 +131,16 @@ TEST(simplify_keeps_the_pairs_and_leaves_nothing_to_simplify) {
           const int64_t src_padding = num_shapes % 3 == 1, dst_padding = num_shapes % 5 == 2;
           const std::vector<int64_t> src = dense_strides(extents, order, src_padding);
           const std::vector<int64_t> dst = dense_strides(extents, dst_order, dst_padding);
-          PairShape shape;
+          IterationSpace shape{2};
           shape.rank = rank;
-          shape.src_offset = 100;
-          shape.dst_offset = -7;
+          shape.offsets[0] = -7;
+          shape.offsets[1] = 100;
           for (int d = 0; d < rank; ++d) {
             const auto i = static_cast<size_t>(d);
             const int64_t src_signs[] = {1, -1, 1, -1, 0, 0}, dst_signs[] = {1, 1, -1, -1, 1, -1};
             shape.extents[d] = extents[i];
-            shape.src_strides[d] = src[i] * src_signs[signs[i]];
-            shape.dst_strides[d] = dst[i] * dst_signs[signs[i]];
+            shape.strides[1][d] = src[i] * src_signs[signs[i]];
+            shape.strides[0][d] = dst[i] * dst_signs[signs[i]];
           }
           check_simplify(shape);
           ++num_shapes;
@@ -151,28 +154,43 @@ TEST(simplify_holds_for_any_small_strides) {  // dst strides that tie or are 0 a
   for (int rank = 0; rank <= 2; ++rank)
     for_each_choice(rank, {1, 2, 3}, [&](const std::vector<int64_t>& extents) {
       for_each_choice(2 * rank, {-3, -2, -1, 0, 1, 2, 6}, [&](const std::vector<int64_t>& strides) {
-        PairShape shape;
+        IterationSpace shape{2};
         shape.rank = rank;
         for (int d = 0; d < rank; ++d) {
           shape.extents[d] = extents[static_cast<size_t>(d)];
-          shape.src_strides[d] = strides[static_cast<size_t>(d)];
-          shape.dst_strides[d] = strides[static_cast<size_t>(rank + d)];
+          shape.strides[1][d] = strides[static_cast<size_t>(d)];
+          shape.strides[0][d] = strides[static_cast<size_t>(rank + d)];
         }
         check_simplify(shape);
       });
     });
 }
 
+TEST(simplify_holds_for_up_to_four_operands) {
+  for (int num_operands = 1; num_operands <= flowk::core::max_operands; ++num_operands)
+    for_each_choice(2, {1, 2}, [&](const std::vector<int64_t>& extents) {
+      for_each_choice(2 * num_operands, {-2, 0, 1}, [&](const std::vector<int64_t>& strides) {
+        IterationSpace space(num_operands);
+        space.rank = 2;
+        for (int d = 0; d < 2; ++d) {
+          space.extents[d] = extents[static_cast<size_t>(d)];
+          for (int k = 0; k < num_operands; ++k) space.strides[k][d] = strides[static_cast<size_t>(2 * k + d)];
+        }
+        check_simplify(space);
+      });
+    });
+}
+
 TEST(simplify_merges_rank_32_into_one_dimension) {
-  PairShape shape;
+  IterationSpace shape{2};
   shape.rank = 32;
   for (int d = 0; d < 32; ++d) {
     shape.extents[d] = 2;
-    shape.src_strides[d] = shape.dst_strides[d] = int64_t{1} << (31 - d);
+    shape.strides[1][d] = shape.strides[0][d] = int64_t{1} << (31 - d);
   }
   flowk::core::simplify(&shape);
-  CHECK(shape.rank == 1 && shape.extents[0] == int64_t{1} << 32 && shape.src_strides[0] == 1 &&
-        shape.dst_strides[0] == 1);
+  CHECK(shape.rank == 1 && shape.extents[0] == int64_t{1} << 32 && shape.strides[1][0] == 1 &&
+        shape.strides[0][0] == 1);
 }
 
 TEST(contiguous_strides_are_c_order_and_stay_defined_where_they_overflow) {

@@ -60,8 +60,8 @@ inline flowk::permute::PermuteRequest make_request(const PermuteCase& row, const
   request.shape.rank = dst_side.layout.rank;
   for (int d = 0; d < dst_side.layout.rank; ++d) {
     request.shape.extents[d] = dst_side.layout.extents[d];
-    request.shape.dst_strides[d] = dst_side.layout.strides[d];
-    request.shape.src_strides[d] = src_side.layout.strides[row.axes[static_cast<size_t>(d)]];
+    request.shape.strides[flowk::permute::dst_operand][d] = dst_side.layout.strides[d];
+    request.shape.strides[flowk::permute::src_operand][d] = src_side.layout.strides[row.axes[static_cast<size_t>(d)]];
   }
   return request;
 }

@@ -158,9 +158,9 @@ void complex_halves_leave_the_stride_of_an_extent_of_1_alone() {
   request.element_bytes = 8;
   request.shape.rank = 2;
   request.shape.extents[0] = 4;
-  request.shape.src_strides[0] = request.shape.dst_strides[0] = 1;
+  request.shape.strides[src_operand][0] = request.shape.strides[dst_operand][0] = 1;
   request.shape.extents[1] = 1;
-  request.shape.src_strides[1] = request.shape.dst_strides[1] = INT64_MAX / 2 + 10;
+  request.shape.strides[src_operand][1] = request.shape.strides[dst_operand][1] = INT64_MAX / 2 + 10;
   PermuteProblem problem;
   make_problem(request, &problem);
   CHECK(problem.rank == 1 && problem.unit_bytes == 4 && problem.extents[0] == 8);
