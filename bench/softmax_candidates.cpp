@@ -4,7 +4,7 @@
 #include <initializer_list>
 
 #include "core/device.h"
-#include "softmax/softmax_plan.h"
+#include "softmax/softmax.h"
 
 // Runs a contiguous (batch, heads, rows, columns) softmax, forward or backward, with a shape of the caller's. `side` is
 // y where `backward`; `dense` is (batch, 1, rows, columns) or NULL; `lengths` is (batch, heads, rows) of int32 or NULL.
