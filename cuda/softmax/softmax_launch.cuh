@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a plan to a launch, for one input type: each masked_softmax_TYPE.cu instantiates its own, so that they compile
-// side by side.
+// From a plan to its launch, for one input type. Each instantiate/softmax_TYPE.cu compiles it for its own type.
 #pragma once
 
 #include <algorithm>
@@ -25,8 +24,8 @@ inline Status no_such_kernel(const SoftmaxPlan& plan) {
                          softmax_kernel_name(plan.kernel), plan.vectors_per_thread);
 }
 
-// row_in_registers is compiled for vector counts that are powers of 2, from the least to the most of these. A kernel of
-// more vectors than the plan's does its work too, except with the form `whole`.
+// row_in_registers is compiled for the powers of 2 between these vectors per thread. A kernel of more vectors than the
+// plan's is also right, except with the form `whole`.
 template <class T>
 constexpr int least_vectors(SoftmaxMask mask, SoftmaxForm form) {
   if (sizeof(T) == 8) return 8;
@@ -39,57 +38,57 @@ constexpr int most_vectors(SoftmaxMask mask) {
 }
 
 template <class T, SoftmaxMask kMask, SoftmaxForm kForm, int kVectors = least_vectors<T>(kMask, kForm)>
-Status launch_form_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
+Status launch_row_in_registers_as(const SoftmaxPlan& plan, flowk_stream stream) {
   if (plan.vectors_per_thread <= kVectors)
     return launch(row_in_registers<T, kVectors, kMask, kForm>, plan.launch, stream, plan.params);
   if constexpr (kVectors < most_vectors<T>(kMask))
-    return launch_form_in_registers<T, kMask, kForm, 2 * kVectors>(plan, stream);
+    return launch_row_in_registers_as<T, kMask, kForm, 2 * kVectors>(plan, stream);
   return no_such_kernel(plan);
 }
 
 template <class T, SoftmaxMask kMask>
-Status launch_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
+Status launch_row_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
   constexpr SoftmaxForm any = SoftmaxForm::any, unfilled = SoftmaxForm::unfilled, whole = SoftmaxForm::whole;
-  // The forms other than `any` are for rows that keep their type; float64 has none.
+  // Forms other than `any` are for rows that keep their type; float64 has `any` only, and `aligned` is part of `any`.
   if constexpr (sizeof(T) < 8) {
     if (plan.in_dtype == plan.out_dtype) {
       if constexpr (kMask == SoftmaxMask::none || (kMask == SoftmaxMask::dense && sizeof(T) == 2))
         if (plan.form == whole && plan.vectors_per_thread >= least_vectors<T>(kMask, whole))
-          return launch_form_in_registers<T, kMask, whole>(plan, stream);
+          return launch_row_in_registers_as<T, kMask, whole>(plan, stream);
       if (plan.form == whole || plan.form == unfilled)
-        return launch_form_in_registers<T, kMask, unfilled>(plan, stream);
+        return launch_row_in_registers_as<T, kMask, unfilled>(plan, stream);
     }
   }
-  return launch_form_in_registers<T, kMask, any>(plan, stream);
+  return launch_row_in_registers_as<T, kMask, any>(plan, stream);
 }
 
 template <class T, int kVectors = sizeof(T) == 8 ? 8 : 1>
-Status launch_backward_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
+Status launch_row_in_registers_backward(const SoftmaxPlan& plan, flowk_stream stream) {
   if (plan.vectors_per_thread <= kVectors)
     return launch(row_in_registers_backward<T, kVectors>, plan.launch, stream, plan.params);
-  if constexpr (kVectors < 8) return launch_backward_in_registers<T, 2 * kVectors>(plan, stream);
+  if constexpr (kVectors < 8) return launch_row_in_registers_backward<T, 2 * kVectors>(plan, stream);
   return no_such_kernel(plan);
 }
 
-// Rows by the group, so that the second grid of a group finds in L2 what its first one has read.
-template <class Kernel>
-Status launch_in_slices(Kernel* find_parts, Kernel* find_results, const SoftmaxPlan& plan, flowk_stream stream) {
+// Groups of rows: the second grid of a group finds in L2 what the first one has read.
+template <class Terms>
+Status launch_split_row(const SoftmaxPlan& plan, flowk_stream stream) {
   SoftmaxParams params = plan.params;
   LaunchConfig config = plan.launch;
   for (int64_t first = 0; first < params.num_rows; first += plan.rows_per_launch) {
     params.first_row = first;
     config.num_blocks = std::min(plan.rows_per_launch, params.num_rows - first) << params.cluster_shift;
-    FLOWK_RETURN_IF_ERROR(launch(find_parts, config, stream, params));
-    FLOWK_RETURN_IF_ERROR(launch(find_results, config, stream, params));
+    FLOWK_RETURN_IF_ERROR(launch(split_row_partials<Terms>, config, stream, params));
+    FLOWK_RETURN_IF_ERROR(launch(split_row_results<Terms>, config, stream, params));
   }
   return {};
 }
 
-template <class Turn>
-Status launch_in_turn(const SoftmaxPlan& plan, flowk_stream stream) {
+template <class Rows>
+Status launch_persistent_rows(const SoftmaxPlan& plan, flowk_stream stream) {
   LaunchConfig config = plan.launch;
-  FLOWK_RETURN_IF_ERROR(limit_to_resident(persistent_rows<Turn>, &config));
-  return launch(persistent_rows<Turn>, config, stream, plan.params);
+  FLOWK_RETURN_IF_ERROR(limit_to_resident(persistent_rows<Rows>, &config));
+  return launch(persistent_rows<Rows>, config, stream, plan.params);
 }
 
 template <class Rows>
@@ -97,7 +96,7 @@ Status launch_staged(const SoftmaxPlan& plan, flowk_stream stream) {
   return launch(staged_rows<Rows>, plan.launch, stream, plan.params);
 }
 
-// Kernels by their most columns or units: each takes all numbers from one more than the next smaller kernel's on.
+// A kernel takes the numbers of columns or units between its two bounds.
 template <class T>
 Status launch_staged_rows(const SoftmaxPlan& plan, flowk_stream stream) {
   const int n = plan.vectors_per_thread;
@@ -129,7 +128,7 @@ Status launch_staged_rows(const SoftmaxPlan& plan, flowk_stream stream) {
 template <class T, SoftmaxMask kMask>
 Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
   switch (plan.kernel) {
-    case SoftmaxKernel::row_in_registers: return launch_in_registers<T, kMask>(plan, stream);
+    case SoftmaxKernel::row_in_registers: return launch_row_in_registers<T, kMask>(plan, stream);
     case SoftmaxKernel::row_in_shared:
       if constexpr (sizeof(T) < 8 && kMask != SoftmaxMask::bias) {
         if (plan.vectors_per_thread == 4) return launch(row_in_shared<T, kMask, 4>, plan.launch, stream, plan.params);
@@ -138,11 +137,11 @@ Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
       }
       break;
     case SoftmaxKernel::split_row:
-      if constexpr (sizeof(T) < 8)
-        return launch_in_slices(split_row_partials<SliceScores<T>>, split_row_results<T>, plan, stream);
+      if constexpr (sizeof(T) < 8) return launch_split_row<SplitScores<T>>(plan, stream);
       break;
     case SoftmaxKernel::persistent_rows:
-      if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::none) return launch_in_turn<SoftmaxTurn<T, 4>>(plan, stream);
+      if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::none)
+        return launch_persistent_rows<PersistentSoftmax<T, 4>>(plan, stream);
       break;
     case SoftmaxKernel::staged_rows:
       if constexpr (sizeof(T) < 8) return launch_staged_rows<T>(plan, stream);
@@ -165,16 +164,15 @@ Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
 template <class T>
 Status launch_backward(const SoftmaxPlan& plan, flowk_stream stream) {
   switch (plan.kernel) {
-    case SoftmaxKernel::row_in_registers: return launch_backward_in_registers<T>(plan, stream);
+    case SoftmaxKernel::row_in_registers: return launch_row_in_registers_backward<T>(plan, stream);
     case SoftmaxKernel::row_in_shared:
       if constexpr (sizeof(T) < 8) return launch(row_in_shared_backward<T>, plan.launch, stream, plan.params);
       break;
     case SoftmaxKernel::split_row:
-      if constexpr (sizeof(T) < 8)
-        return launch_in_slices(split_row_partials<SliceGradients<T>>, split_row_results_backward<T>, plan, stream);
+      if constexpr (sizeof(T) < 8) return launch_split_row<SplitGradients<T>>(plan, stream);
       break;
     case SoftmaxKernel::persistent_rows:
-      if constexpr (sizeof(T) < 8) return launch_in_turn<SoftmaxBackwardTurn<T, 2>>(plan, stream);
+      if constexpr (sizeof(T) < 8) return launch_persistent_rows<PersistentGradient<T, 2>>(plan, stream);
       break;
     case SoftmaxKernel::staged_rows:
       if constexpr (sizeof(T) < 8) return launch_staged_rows<T>(plan, stream);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A masked softmax over (batch, heads, rows, columns) as a row of a test's table, its tensors in exact heap blocks, the
-// request that the C ABI would make of it, and what float64 says of the result.
+// A test case: softmax over (batch, heads, rows, columns), its tensors in heap blocks of their exact size, the request
+// that the C ABI would make, and the comparison with float64.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct SoftmaxCase {
   bool bias = false;    // (1, heads, rows, columns), of the input's type
   bool log_softmax = false;
   double scale = 1;
-  int64_t lead = 0;                    // elements from a multiple of 16 bytes to x, and to y
+  int64_t lead = 0;                    // elements from a multiple of 16 bytes to x and y
   flowk_dtype out_dtype = FLOWK_BOOL;  // BOOL: dtype
   bool backward = false;
   bool special = false;  // rows with a NaN or an infinity; not with `log_softmax` or `backward`
@@ -103,7 +103,7 @@ class CaseRun {
     for (int64_t i = 0; i < dense_.elements(); ++i)
       dense_.set(i, case_random(static_cast<uint64_t>(7 * i)) > 0.2 ? 3 : 0);
     for (int64_t i = 0; i < bias_.elements(); ++i) bias_.set(i, 2 * case_random(static_cast<uint64_t>(11 * i)));
-    // One row with more than all columns, one with none.
+    // One length is larger than the number of columns, one is negative.
     for (int64_t i = 0; i < num_rows_; ++i)
       lengths_.set(i, i == 1   ? static_cast<double>(row.columns + 5)
                       : i == 2 ? -3.0
@@ -166,10 +166,9 @@ class CaseRun {
     return request;
   }
 
-  // The output differs from float64's by at most 2 units of the last place of the row's largest value, and one
-  // rounding.
+  // The error is at most 2 units in the last place of the row's largest value, plus one rounding.
   bool is_right() const {
-    // A gradient is a difference of terms up to 4; a score with a bias is rounded, up to 10 of them.
+    // A gradient is a difference of up to 4 terms; a score with a bias is rounded and can be as large as 10.
     const double terms = row_.backward ? 4 : row_.bias ? 10 : 1;
     const double unit = terms * (row_.dtype == FLOWK_FLOAT64 ? 0x1p-50 : 0x1p-22);
     const double rounding = out_dtype_ == FLOWK_FLOAT16 ? 0x1p-11 : out_dtype_ == FLOWK_BFLOAT16 ? 0x1p-8 : 0x1p-24;
@@ -202,8 +201,8 @@ class CaseRun {
   }
 
  private:
-  // In turn: -infinity but for one column; NaN, -infinity elsewhere; the same with +infinity; -infinity alone; a NaN
-  // among finite scores.
+  // Row r % 5: 0 all -infinity except one column; 1 a NaN, else -infinity; 2 +infinity, else -infinity; 3 all
+  // -infinity; 4 a NaN among finite scores.
   void make_special() {
     constexpr double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
     const double value_of[] = {1, nan, infinity, -infinity, nan};

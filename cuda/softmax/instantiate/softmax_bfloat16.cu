@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of masked softmax for inputs of bfloat16.
+// The softmax kernels for inputs of bfloat16.
 #include "softmax/softmax_launch.cuh"
 
 namespace flowk::softmax {

@@ -6,24 +6,23 @@
 
 namespace flowk::softmax {
 
-// 16-bit scores stay in registers as they are, half the room of their exponentials, which are computed twice: what a
-// multiprocessor has on its way from and to memory is worth more than the instructions (H200); not for short rows whose
-// masks cost many instructions themselves (a dense mask on 1000 columns: 0.94 for 0.895). Scores with a bias are
-// float32.
+// 16-bit scores stay in registers unconverted and their exponentials are computed twice. That halves the registers, so
+// more loads are in flight, which is worth more than the instructions (H200). Not for short rows with a dense mask that
+// is expensive itself. Scores with a bias are float32.
 template <class T, SoftmaxMask kMask, SoftmaxForm kForm, int kVectors>
 constexpr bool recomputes_exponentials =
     is_float16<T> &&
     (kMask == SoftmaxMask::none || (kMask == SoftmaxMask::dense && (kForm == SoftmaxForm::whole || kVectors >= 8)));
 
-// Keeps the compiler from holding what it has computed from a vector until that is computed from it again.
+// Keeps the compiler from holding values computed from a vector until they are computed again.
 __device__ __forceinline__ void forget_values([[maybe_unused]] uint4* vector) {
 #ifndef FLOWK_SIMT
   asm volatile("" : "+r"(vector->x), "+r"(vector->y), "+r"(vector->z), "+r"(vector->w));
 #endif
 }
 
-// 8 vectors a thread need 64 registers, where the compiler likes to take 70; with a dense mask that is not aligned to
-// them 80, where it takes 117 and 86.
+// 8 vectors per thread fit 64 registers, where the compiler would take 70; with an unaligned dense mask they fit 80,
+// where it would take 117 (16 bits) or 86.
 template <class T, SoftmaxMask kMask, SoftmaxForm kForm>
 constexpr bool is_unaligned_dense = kMask == SoftmaxMask::dense && !has_whole_rows<kForm> && sizeof(T) <= 4;
 template <class T, SoftmaxMask kMask, SoftmaxForm kForm>
@@ -36,12 +35,12 @@ constexpr int full_blocks(int vectors) {
   return kMask == SoftmaxMask::none ? 2 : is_unaligned_dense<T, kMask, kForm> ? 3 : 0;
 }
 
-// y(row, j) = exp(z(row, j) - max) / sum over kept i of exp(z(row, i) - max), z = scale * x + bias; x, y and bias are
-// (rows, columns), a dense mask has a byte a column.
+// y(row, j) = exp(z(row, j) - max) / sum over unmasked i of exp(z(row, i) - max), z = scale * x + bias; x, y and bias
+// are (rows, columns), a dense mask has one byte per column.
 //
-// A row belongs to lanes_per_row threads of a block, or of each block of a cluster; a thread owns kVectors vectors of
-// 16 bytes, lanes_per_row apart, and where rows do not start or end on a vector at most one column of those that are
-// left over. It reads x once, into registers, and exchanges one maximum and one sum.
+// A row has lanes_per_row threads of a block, or of each block of a cluster. A thread has up to kVectors vectors of 16
+// bytes, lanes_per_row apart, and at most one outer column. x is read once, into registers; the threads exchange one
+// maximum and one sum.
 template <class T, int kVectors, SoftmaxMask kMask, SoftmaxForm kForm>
 __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (full_blocks<T, kMask, kForm>(kVectors)))
     row_in_registers(const __grid_constant__ SoftmaxParams params) {
@@ -53,7 +52,7 @@ __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (fu
   constexpr bool recomputes = recomputes_exponentials<T, kMask, kForm, kVectors>;
   constexpr bool is_whole = has_whole_rows<kForm>;
   const RowOutput<T, !is_whole && std::is_same_v<T, float>> output{params};
-  const RowTeam team = row_team(params);
+  const RowThreads team = row_threads(params);
   const ExchangeBuffer<T> buffer = exchange_buffer<T>();
   begin_exchange(buffer, team);
 
@@ -69,24 +68,24 @@ __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (fu
   } else {
     own = own_vectors(params, x_vectors, vectors, team.rank, lane);
   }
-  // Whole rows: one that is not there is loaded as row 0 and not stored.
+  // Whole rows: a row past the last one is loaded as row 0 and not stored.
   const auto is_read = [&](int i) {
     if constexpr (kForm == SoftmaxForm::whole) return true;
     return (is_whole || own.at(i) >= vectors.read_begin) && own.at(i) < own.end;
   };
 
-  // Does no thread of the block have an i-th vector? Not asked of the first half: vectors are the fewest that hold a
+  // Is i past the vectors of all threads of the block? Asked of the upper half only: kVectors is the least that holds a
   // row.
   const auto is_past = [&](int i) {
     return kForm == SoftmaxForm::unfilled && 2 * i >= kVectors && i * params.lanes_per_row >= params.block_vectors;
   };
 
-  // Loads: every one before the first use. Vectors of a thread by 32-bit offsets from its first.
+  // All loads come before the first use; offsets from the thread's first vector have 32 bits.
   const unsigned char* const x = x_vectors + static_cast<int64_t>(own.first) * vector_bytes;
   uint4 raw[kVectors];
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
-    // A dense mask makes it -infinity anyway.
+    // With a dense mask these elements become -infinity anyway.
     if constexpr (kMask != SoftmaxMask::dense) raw[i] = negative_infinity_vector<T>();
     if (is_read(i)) raw[i] = load_vector(x + i * own.step * vector_bytes);
   }
@@ -114,14 +113,15 @@ __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (fu
   }
   if (!is_whole && params.has_interval)
     fill_unread(output, out_vectors, vectors, own, team.rank, lane, params.log_softmax ? negative_infinity<A>() : A{0});
-  A extra = negative_infinity<A>();
-  const int extra_column = !is_whole ? leftover_column<T>(params, row, vectors, team.rank, lane) : -1;
-  if (extra_column >= 0 && is_kept<kMask>(row, extra_column)) extra = load_score<T, kMask>(params, row, extra_column);
+  A outer = negative_infinity<A>();
+  const int outer_column = !is_whole ? outer_column_of<T>(params, row, vectors, team.rank, lane) : -1;
+  if (outer_column >= 0 && is_unmasked<kMask>(row, outer_column))
+    outer = load_score<T, kMask>(params, row, outer_column);
 
-  // Masks, and the largest score. Without a bias a score is x, and its scale waits for the exponential.
+  // Masks, and the largest score. Without a bias a score is x; its scale is applied in the exponent.
   A scores[has_bias ? kVectors * width : 1];
   VectorMax<T> largest_x;
-  A largest = extra;
+  A largest = outer;
   if constexpr (has_bias) {
     const A scale = signed_scale<A>(params);
 #pragma unroll
@@ -164,7 +164,8 @@ __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (fu
       for (int i = 0; i < kVectors; ++i)
         if (is_read(i)) negate_vector<T>(&raw[i]);
     }
-    // The vectors that an end of the interval cuts, at most two a row; with a dense mask its bytes say so.
+    // At most two vectors per row contain an end of the interval; with a dense mask the ends are added to the mask's
+    // bytes.
     if (!is_whole && params.has_interval) {
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) {
@@ -184,16 +185,16 @@ __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (fu
     largest = larger_of(largest, largest_x.largest());
   }
 
-  // Exponentials less the largest score of this warp, and their sum.
+  // Exponentials relative to the warp's largest score, and their sum.
   largest = max_over_lanes(largest, team.lanes);
   const A reference = largest == negative_infinity<A>() ? A{0} : largest;
   const A scale = exponent_scale<T, kMask>(params);
   A values[recomputes ? 1 : kVectors * width];
   const ScoreScale<T, kMask> to_exponent(reference, scale);
-  const A extra_exponent = to_exponent(extra);
-  const A extra_value = exponential<T>(extra_exponent);
+  const A outer_exponent = to_exponent(outer);
+  const A outer_value = exponential<T>(outer_exponent);
   ThreadSum<T> sum;
-  if constexpr (!is_whole) sum.take_one(extra_value);
+  if constexpr (!is_whole) sum.take_one(outer_value);
   const auto take_exponentials = [&](auto kind) {
     [[maybe_unused]] constexpr bool keeps_exponents = decltype(kind)::value;
 #pragma unroll
@@ -225,16 +226,16 @@ __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (fu
     take_exponentials(std::true_type{});
   else
     take_exponentials(std::false_type{});
-  const RowPart<T> part = {largest, sum_over_lanes(sum.total(), team.lanes)};
+  const RowPartial<T> part = {largest, sum_over_lanes(sum.total(), team.lanes)};
 
-  const RowPart<T> total = combine_row<T, kMask>(buffer, team, part, scale);
+  const RowPartial<T> total = combine_row<T, kMask>(buffer, team, part, scale);
   if (total.sum != total.sum)
     return store_nan_columns < T, kMask, !is_whole && std::is_same_v < T,
            float >>
                (params, row, team.rank * params.lanes_per_row + lane, row.columns, params.lanes_per_row * team.blocks);
   // y = value * factor + term
   A factor = static_cast<A>(natural_per_base<T>), term = 0;
-  // A warp that keeps nothing has values of 0, or -infinity, that no factor may turn into NaN.
+  // A fully masked warp has values of 0 or -infinity, which no factor may turn into NaN.
   const A to_row = largest == negative_infinity<A>() ? A{0} : to_exponent.to_reference(total.max);
   const ScoreScale<T, kMask> to_row_exponent(total.max == negative_infinity<A>() ? A{0} : total.max, scale);
   if (params.log_softmax) {
@@ -266,10 +267,10 @@ __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (fu
       }
       output.store_vector(out + i * own.step * out_bytes, y);
     }
-    if (extra_column >= 0) {
-      const A z = recomputes ? to_row_exponent(extra) : extra_exponent;
-      const A value = params.log_softmax ? z : recomputes ? exponential<T>(z) : extra_value;
-      output.store_column(row.out, extra_column, value * factor + term);
+    if (outer_column >= 0) {
+      const A z = recomputes ? to_row_exponent(outer) : outer_exponent;
+      const A value = params.log_softmax ? z : recomputes ? exponential<T>(z) : outer_value;
+      output.store_column(row.out, outer_column, value * factor + term);
     }
   };
   if (recomputes && params.log_softmax)
@@ -278,17 +279,17 @@ __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (fu
     store(std::false_type{});
 }
 
-// dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)); dy, y and dx are
-// (rows, columns). With log_softmax as flowk.h says.
+// dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)); dy, y and dx are (rows,
+// columns). log_softmax: see flowk.h.
 //
-// Threads and vectors as of row_in_registers; both inputs are read once, into registers.
+// Threads and vectors as in row_in_registers; both inputs are read once, into registers.
 template <class T, int kVectors>
 __global__ void __launch_bounds__(max_register_lanes)
     row_in_registers_backward(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   constexpr int width = vector_width<T>;
-  const RowTeam team = row_team(params);
+  const RowThreads team = row_threads(params);
   const ExchangeBuffer<T> buffer = exchange_buffer<T>();
   begin_exchange(buffer, team);
 
@@ -301,7 +302,7 @@ __global__ void __launch_bounds__(max_register_lanes)
   const OwnVectors own = own_vectors(params, row.x + head_bytes, vectors, team.rank, lane);
   const auto is_read = [&](int i) { return own.at(i) >= vectors.read_begin && own.at(i) < own.end; };
   const bool log_softmax = params.log_softmax;
-  // What stands for a masked column: it adds nothing, and its gradient is 0 as long as the sum is finite.
+  // The y of a masked column: it adds nothing, and its gradient is 0 while the sum is finite.
   const uint4 masked_y = log_softmax ? negative_infinity_vector<T>() : uint4{0, 0, 0, 0};
 
   uint4 raw_dy[kVectors], raw_y[kVectors];
@@ -316,13 +317,13 @@ __global__ void __launch_bounds__(max_register_lanes)
     }
   }
   if (params.has_interval) fill_unread(output, out, vectors, own, team.rank, lane, A{0});
-  A extra_dy = 0, extra_y = log_softmax ? negative_infinity<A>() : A{0};
-  const int extra_column = leftover_column<T>(params, row, vectors, team.rank, lane);
-  if (extra_column >= 0 && is_kept<SoftmaxMask::none>(row, extra_column)) {
-    extra_dy = load_element<T>(row.x, extra_column);
-    extra_y = load_element<T>(row.side, extra_column);
+  A outer_dy = 0, outer_y = log_softmax ? negative_infinity<A>() : A{0};
+  const int outer_column = outer_column_of<T>(params, row, vectors, team.rank, lane);
+  if (outer_column >= 0 && is_unmasked<SoftmaxMask::none>(row, outer_column)) {
+    outer_dy = load_element<T>(row.x, outer_column);
+    outer_y = load_element<T>(row.side, outer_column);
   }
-  // The vectors that an end of the interval cuts, at most two a row.
+  // At most two vectors per row contain an end of the interval.
   if (params.has_interval) {
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
@@ -334,7 +335,7 @@ __global__ void __launch_bounds__(max_register_lanes)
     }
   }
 
-  A sum = backward_term(log_softmax, extra_dy, extra_y);
+  A sum = backward_term(log_softmax, outer_dy, outer_y);
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
     A dy[width], y[width];
@@ -369,10 +370,10 @@ __global__ void __launch_bounds__(max_register_lanes)
     if (!is_finite) clear_masked(row, vectors.head + own.at(i) * width, dy);
     output.store_vector(out + static_cast<int64_t>(own.at(i)) * output.vector_bytes_out(), dy);
   }
-  if (extra_column >= 0)
-    output.store_column(row.out, extra_column,
-                        is_kept<SoftmaxMask::none>(row, extra_column)
-                            ? backward_gradient(log_softmax, extra_dy, extra_y, sum, scale)
+  if (outer_column >= 0)
+    output.store_column(row.out, outer_column,
+                        is_unmasked<SoftmaxMask::none>(row, outer_column)
+                            ? backward_gradient(log_softmax, outer_dy, outer_y, sum, scale)
                             : A{0});
 }
 

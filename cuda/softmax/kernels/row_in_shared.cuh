@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// Softmax and its gradient of long rows, held by a block or a cluster: the first vectors of a thread in registers, the
-// others in shared memory.
+// Softmax and its gradient of long rows held by a block or a cluster: a thread's first vectors in registers, the others
+// in shared memory.
 #pragma once
 
 #include "softmax/kernels/softmax_normalize.cuh"
 
 namespace flowk::softmax {
 
-// y(row, j) = exp(z(row, j) - max) / sum over kept i of exp(z(row, i) - max), z = scale * x; x and y are (rows,
-// columns), a dense mask has a byte a column.
+// y(row, j) = exp(z(row, j) - max) / sum over unmasked i of exp(z(row, i) - max), z = scale * x; x and y are (rows,
+// columns), a dense mask has one byte per column.
 //
-// A row belongs to all threads of a block, or of the blocks of a cluster; a thread owns kHeld vectors in registers and
-// as many as it takes in shared memory. Every vector has one thread, so that no barrier stands between the passes: x
-// comes in; a masked x becomes -infinity; maximum and sum are found group by group, as the groups arrive; what is
-// stored is computed from x again, in float32 and wider from the exponentials.
+// A row has all threads of a block, or of the blocks of a cluster. A thread has kHeld vectors in registers and the
+// others in shared memory; no other thread reads them, so that there is no barrier between the passes. x is loaded in
+// three stages, and each stage adds to the running maximum and sum when it arrives. Results are computed from x again,
+// for float32 from the exponentials.
 template <class T, SoftmaxMask kMask, int kHeld>
 __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
     row_in_shared(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   constexpr int width = vector_width<T>;
-  constexpr int num_groups = 3;  // vectors in registers, and two halves of those in shared memory
+  constexpr int num_stages = 3;  // vectors in registers, and two halves of those in shared memory
   constexpr bool has_dense = kMask == SoftmaxMask::dense;
   constexpr bool keeps_exponentials = !is_float16<T>;
-  const RowTeam team = row_team(params);
+  const RowThreads team = row_threads(params);
   const ExchangeBuffer<T> buffer = exchange_buffer<T>();
   begin_exchange(buffer, team);
   const int threads = params.lanes_per_row, lane = static_cast<int>(threadIdx.x);
@@ -38,9 +38,9 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
   const int step_bytes = threads * vector_bytes;
   const unsigned char* const x = x_vectors + first_bytes;
   unsigned char* const out = out_vectors + first_bytes;
-  // Slot n is vector n's, from kHeld on.
+  // Slot n holds vector n, n >= kHeld.
   uint4* const slots = reinterpret_cast<uint4*>(buffer.memory + params.block_offset_bytes) + lane - kHeld * threads;
-  const int group_end[num_groups] = {kHeld, kHeld + (num > kHeld ? (num - kHeld + 1) / 2 : 0), num};
+  const int stage_end[num_stages] = {kHeld, kHeld + (num > kHeld ? (num - kHeld + 1) / 2 : 0), num};
 
   uint4 held[kHeld];
 #pragma unroll
@@ -53,21 +53,23 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
   if constexpr (has_dense)
     load_dense(params, row, dense_vectors, threads * width, dense_is_aligned, is_held, held_dense);
 #pragma unroll
-  for (int group = 1; group < num_groups; ++group) {
-    const unsigned char* source = x + group_end[group - 1] * step_bytes;
+  for (int stage = 1; stage < num_stages; ++stage) {
+    const unsigned char* source = x + stage_end[stage - 1] * step_bytes;
 #pragma unroll 4
-    for (int n = group_end[group - 1]; n < group_end[group]; ++n, source += step_bytes)
+    for (int n = stage_end[stage - 1]; n < stage_end[stage]; ++n, source += step_bytes)
       async_copy_vector(slots + n * threads, source);
     async_copy_commit();
   }
   if (params.has_interval)
     fill_unread(RowOutput<T>{params}, out_vectors, vectors, own, team.rank, lane,
                 params.log_softmax ? negative_infinity<A>() : A{0});
-  A extra = negative_infinity<A>();
-  const int extra_column = leftover_column<T>(params, row, vectors, team.rank, lane);
-  if (extra_column >= 0 && is_kept<kMask>(row, extra_column)) extra = load_score<T, kMask>(params, row, extra_column);
+  A outer = negative_infinity<A>();
+  const int outer_column = outer_column_of<T>(params, row, vectors, team.rank, lane);
+  if (outer_column >= 0 && is_unmasked<kMask>(row, outer_column))
+    outer = load_score<T, kMask>(params, row, outer_column);
 
-  // An interval cuts only a thread's first vector and its last; with a dense mask it is in the mask's bytes.
+  // Only a thread's first and last vector can contain an end of the interval; with a dense mask the ends are added to
+  // the mask's bytes.
   const bool changes_x = has_dense || params.negates_x;
   const auto column_of = [&](int n) { return vectors.head + own.at(n) * width; };
   [[maybe_unused]] const auto cut_dense = [&](auto& dense, int n) {
@@ -85,7 +87,7 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
         select_interval<T>(vector, column, row.begin, row.end, negative_infinity_vector<T>());
     }
   };
-  // Adds a vector's exponentials to a sum. They take the scores' place where those are not needed again.
+  // Adds a vector's exponentials to a sum. They overwrite the scores if those are not needed again.
   const bool stores_exponentials = keeps_exponentials && !params.log_softmax;
   const auto take = [&](uint4* vector, const ScoreScale<T, kMask>& to_exponent, ThreadSum<T>* sum) {
     A p[width];
@@ -97,9 +99,9 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
     sum->take(p);
   };
   RunningSum<T, kMask> running{exponent_scale<T, kMask>(params)};
-  running.raise(extra);
-  running.sum = exponential<T>(running.to_exponent()(extra));
-  A maxima[num_groups];  // so far, as each group is taken
+  running.raise(outer);
+  running.sum = exponential<T>(running.to_exponent()(outer));
+  A maxima[num_stages];  // the running maximum of each stage
   {
     if constexpr (has_dense) cut_dense(held_dense, 0);
     VectorMax<T> largest;
@@ -118,11 +120,11 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
     running.sum += sum.total();
   }
 #pragma unroll
-  for (int group = 1; group < num_groups; ++group) {
-    const int begin = group_end[group - 1], end = group_end[group];
+  for (int stage = 1; stage < num_stages; ++stage) {
+    const int begin = stage_end[stage - 1], end = stage_end[stage];
     VectorMax<T> largest;
     if constexpr (!has_dense) {
-      if (group == 1)
+      if (stage == 1)
         async_copy_wait_groups<1>();
       else
         async_copy_wait();
@@ -138,7 +140,7 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
               params, row, dense_vectors + static_cast<int64_t>(n) * threads * width, threads * width, dense_is_aligned,
               [&](int i) { return n + i < end; }, dense);
         if (!has_waited) {
-          if (group == 1)
+          if (stage == 1)
             async_copy_wait_groups<1>();
           else
             async_copy_wait();
@@ -165,7 +167,7 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
     }
     running.raise(largest.largest());
     const ScoreScale<T, kMask> to_exponent = running.to_exponent();
-    maxima[group] = running.max;
+    maxima[stage] = running.max;
     ThreadSum<T> sum;
 #pragma unroll 2
     for (int n = begin; n < end; ++n) {
@@ -177,8 +179,8 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
   }
 
   running.raise(max_over_lanes(running.max, 32));
-  const RowPart<T> part = {running.max, sum_over_lanes(running.sum, 32)};
-  const RowPart<T> total = combine_row<T, kMask>(buffer, team, part, running.scale);
+  const RowPartial<T> part = {running.max, sum_over_lanes(running.sum, 32)};
+  const RowPartial<T> total = combine_row<T, kMask>(buffer, team, part, running.scale);
   if (total.sum != total.sum)
     return store_nan_columns<T, kMask>(params, row, team.rank * threads + lane, row.columns, threads * team.blocks);
   running.max = total.max;
@@ -187,36 +189,36 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
   enum class Held { exponentials, scores, logarithms };
   const auto store = [&](auto kind) {
     constexpr Held held_as = decltype(kind)::value;
-    const auto store_vector = [&](unsigned char* address, const uint4& vector, A group_factor) {
+    const auto store_vector = [&](unsigned char* address, const uint4& vector, A stage_factor) {
       A y[width];
       widen_vector<T>(vector, y);
 #pragma unroll
       for (int j = 0; j < width; ++j)
-        y[j] = held_as == Held::exponentials ? y[j] * group_factor
+        y[j] = held_as == Held::exponentials ? y[j] * stage_factor
                : held_as == Held::scores     ? exponential<T>(to_row_exponent(y[j])) * result.factor
                                              : to_row_exponent(y[j]) * result.factor + result.term;
       store_values<T>(address, y);
     };
 #pragma unroll
-    for (int group = 0; group < num_groups; ++group) {
-      const A group_factor = held_as == Held::exponentials
-                                 ? factor_of_exponentials<T, kMask>(maxima[group], to_row_exponent, total.sum)
+    for (int stage = 0; stage < num_stages; ++stage) {
+      const A stage_factor = held_as == Held::exponentials
+                                 ? factor_of_exponentials<T, kMask>(maxima[stage], to_row_exponent, total.sum)
                                  : A{0};
-      if (group == 0) {
+      if (stage == 0) {
 #pragma unroll
         for (int n = 0; n < kHeld; ++n)
-          if (is_held(n)) store_vector(out + n * step_bytes, held[n], group_factor);
+          if (is_held(n)) store_vector(out + n * step_bytes, held[n], stage_factor);
         continue;
       }
-      const int begin = group_end[group - 1], end = group_end[group];
+      const int begin = stage_end[stage - 1], end = stage_end[stage];
       unsigned char* address = out + static_cast<int64_t>(begin) * step_bytes;
 #pragma unroll 2
-      for (int n = begin; n < end; ++n, address += step_bytes) store_vector(address, slots[n * threads], group_factor);
+      for (int n = begin; n < end; ++n, address += step_bytes) store_vector(address, slots[n * threads], stage_factor);
     }
-    if (extra_column >= 0) {
-      const A z = to_row_exponent(extra);
+    if (outer_column >= 0) {
+      const A z = to_row_exponent(outer);
       store_element<T>(
-          row.out, extra_column,
+          row.out, outer_column,
           held_as == Held::logarithms ? z * result.factor + result.term : exponential<T>(z) * result.factor);
     }
   };
@@ -226,17 +228,17 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
     store(std::integral_constant<Held, keeps_exponentials ? Held::exponentials : Held::scores>());
 }
 
-// dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)); dy, y and dx are
-// (rows, columns). With log_softmax as flowk.h says.
+// dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)); dy, y and dx are (rows,
+// columns). log_softmax: see flowk.h.
 //
-// Threads and vectors as of row_in_shared; both inputs are read once.
+// Threads and vectors as in row_in_shared; both inputs are read once.
 template <class T>
 __global__ void __launch_bounds__(max_register_lanes, 2)
     row_in_shared_backward(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   constexpr int width = vector_width<T>, kHeld = 4;
-  const RowTeam team = row_team(params);
+  const RowThreads team = row_threads(params);
   const ExchangeBuffer<T> buffer = exchange_buffer<T>();
   begin_exchange(buffer, team);
   const int threads = params.lanes_per_row, lane = static_cast<int>(threadIdx.x);
@@ -252,11 +254,11 @@ __global__ void __launch_bounds__(max_register_lanes, 2)
   const unsigned char* const dy_vectors = row.x + first_bytes;
   const unsigned char* const y_vectors = row.side + first_bytes;
   unsigned char* const out = row.out + first_bytes;
-  // Slots 2 * n and 2 * n + 1 are vector n's of dy and of y, from kHeld on.
+  // Slots 2 * n and 2 * n + 1 hold vector n of dy and of y, n >= kHeld.
   uint4* const slots = reinterpret_cast<uint4*>(buffer.memory + params.block_offset_bytes) + lane - 2 * kHeld * threads;
-  const int group_end[3] = {kHeld, kHeld + (num > kHeld ? (num - kHeld + 1) / 2 : 0), num};
+  const int stage_end[3] = {kHeld, kHeld + (num > kHeld ? (num - kHeld + 1) / 2 : 0), num};
   const bool log_softmax = params.log_softmax;
-  // What stands for a masked column: it adds nothing, and its gradient is 0 as long as the sum is finite.
+  // The y of a masked column: it adds nothing, and its gradient is 0 while the sum is finite.
   const uint4 masked_y = log_softmax ? negative_infinity_vector<T>() : uint4{0, 0, 0, 0};
 
   uint4 held_dy[kHeld], held_y[kHeld];
@@ -269,40 +271,40 @@ __global__ void __launch_bounds__(max_register_lanes, 2)
     held_y[n] = load_vector(y_vectors + n * step_bytes);
   }
 #pragma unroll
-  for (int group = 1; group < 3; ++group) {
-    int64_t offset = static_cast<int64_t>(group_end[group - 1]) * step_bytes;
+  for (int stage = 1; stage < 3; ++stage) {
+    int64_t offset = static_cast<int64_t>(stage_end[stage - 1]) * step_bytes;
 #pragma unroll 2
-    for (int n = group_end[group - 1]; n < group_end[group]; ++n, offset += step_bytes) {
+    for (int n = stage_end[stage - 1]; n < stage_end[stage]; ++n, offset += step_bytes) {
       async_copy_vector(slots + 2 * n * threads, dy_vectors + offset);
       async_copy_vector(slots + (2 * n + 1) * threads, y_vectors + offset);
     }
     async_copy_commit();
   }
   if (params.has_interval) fill_unread(RowOutput<T>{params}, row.out + head_bytes, vectors, own, team.rank, lane, A{0});
-  A extra_dy = 0, extra_y = log_softmax ? negative_infinity<A>() : A{0};
-  const int extra_column = leftover_column<T>(params, row, vectors, team.rank, lane);
-  if (extra_column >= 0 && is_kept<SoftmaxMask::none>(row, extra_column)) {
-    extra_dy = load_element<T>(row.x, extra_column);
-    extra_y = load_element<T>(row.side, extra_column);
+  A outer_dy = 0, outer_y = log_softmax ? negative_infinity<A>() : A{0};
+  const int outer_column = outer_column_of<T>(params, row, vectors, team.rank, lane);
+  if (outer_column >= 0 && is_unmasked<SoftmaxMask::none>(row, outer_column)) {
+    outer_dy = load_element<T>(row.x, outer_column);
+    outer_y = load_element<T>(row.side, outer_column);
   }
 
-  // An interval cuts only a thread's first vector and its last.
+  // Only a thread's first and last vector can contain an end of the interval.
   const auto cut = [&](int n, uint4* dy, uint4* y) {
     const int column = vectors.head + own.at(n) * width;
     if (column >= row.begin && column + width <= row.end) return;
     select_interval<T>(dy, column, row.begin, row.end, uint4{0, 0, 0, 0});
     select_interval<T>(y, column, row.begin, row.end, masked_y);
   };
-  A sum = backward_term(log_softmax, extra_dy, extra_y);
+  A sum = backward_term(log_softmax, outer_dy, outer_y);
 #pragma unroll
   for (int n = 0; n < kHeld; ++n) {
     if (params.has_interval && (n == 0 || n == num - 1) && is_held(n)) cut(n, &held_dy[n], &held_y[n]);
     sum += backward_vector_sum<T>(log_softmax, held_dy[n], held_y[n]);
   }
 #pragma unroll
-  for (int group = 1; group < 3; ++group) {
-    const int begin = group_end[group - 1], end = group_end[group];
-    if (group == 1)
+  for (int stage = 1; stage < 3; ++stage) {
+    const int begin = stage_end[stage - 1], end = stage_end[stage];
+    if (stage == 1)
       async_copy_wait_groups<1>();
     else
       async_copy_wait();
@@ -330,10 +332,10 @@ __global__ void __launch_bounds__(max_register_lanes, 2)
     if (is_held(n)) store_vector(n, held_dy[n], held_y[n]);
 #pragma unroll 2
   for (int n = kHeld; n < num; ++n) store_vector(n, slots[2 * n * threads], slots[(2 * n + 1) * threads]);
-  if (extra_column >= 0)
-    store_element<T>(row.out, extra_column,
-                     is_kept<SoftmaxMask::none>(row, extra_column)
-                         ? backward_gradient(log_softmax, extra_dy, extra_y, sum, scale)
+  if (outer_column >= 0)
+    store_element<T>(row.out, outer_column,
+                     is_unmasked<SoftmaxMask::none>(row, outer_column)
+                         ? backward_gradient(log_softmax, outer_dy, outer_y, sum, scale)
                          : A{0});
 }
 

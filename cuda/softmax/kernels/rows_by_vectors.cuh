@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Softmax and its gradient of short rows that are 1, 2, 4 or 8 whole 16-byte vectors: a thread works on vectors of
-// several rows, so that what it costs to find them is shared.
+// Softmax and its gradient of short rows of 1, 2, 4 or 8 whole vectors: each thread has one vector in each of several
+// rows.
 #pragma once
 
 #include "softmax/kernels/softmax_normalize.cuh"
 
 namespace flowk::softmax {
 
-// Vectors of one thread, num_threads apart, from `first` on; those past the tensor are not there.
+// The vectors of one thread, blockDim.x apart; those past the tensor do not exist.
 template <int kVectors>
 struct ThreadVectors {
   int64_t offset;  // bytes
@@ -25,12 +25,12 @@ struct ThreadVectors {
   __device__ __forceinline__ int64_t at(int i) const { return offset + i * step * vector_bytes; }
 };
 
-// y(row, j) = exp(scale * (x(row, j) - max)) / sum over i of exp(scale * (x(row, i) - max)); x and y are
-// (rows, columns), each one contiguous run of memory; nothing is masked.
+// y(row, j) = exp(scale * (x(row, j) - max)) / sum over i of exp(scale * (x(row, i) - max)); x and y are contiguous
+// (rows, columns), nothing is masked.
 //
-// `lanes` neighbouring threads have one vector of a row each, and of kVectors rows in all.
+// `lanes` neighbouring threads have one vector of a row each; a thread has one vector in each of kVectors rows.
 template <class T, int kVectors>
-__global__ void __launch_bounds__(256) rows_by_vectors(const __grid_constant__ SoftmaxParams params) {
+__global__ void __launch_bounds__(256, 8) rows_by_vectors(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   using E = RowValue<T>;
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(256) rows_by_vectors(const __grid_constant__ S
     finish(std::false_type{});
 }
 
-// dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)), rows and threads as of
+// dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)); rows and threads as in
 // rows_by_vectors.
 template <class T, int kVectors>
 __global__ void __launch_bounds__(256) rows_by_vectors_backward(const __grid_constant__ SoftmaxParams params) {

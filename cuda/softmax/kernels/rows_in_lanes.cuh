@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Softmax of short rows of whole 16-byte vectors of which lengths, causal and window keep an interval.
+// Softmax of short rows of whole vectors, masked by lengths, causal or window.
 #pragma once
 
 #include "softmax/kernels/softmax_normalize.cuh"
 
 namespace flowk::softmax {
 
-// y(row, j) = exp(z(row, j) - max) / sum over kept i of exp(z(row, i) - max), 0 where j is not kept; x and y are
-// (rows, columns), each one contiguous run of memory.
+// y(row, j) = exp(z(row, j) - max) / sum over unmasked i of exp(z(row, i) - max), 0 where j is masked; x and y are
+// contiguous (rows, columns).
 //
-// `lanes` neighbouring threads hold a row, each up to kVectors vectors of it, `lanes` apart; vectors without a kept
-// column are not read.
+// `lanes` neighbouring threads hold a row, each up to kVectors vectors, `lanes` apart. Fully masked vectors are not
+// read.
 template <class T, int kVectors>
 __global__ void __launch_bounds__(128, 10) rows_in_lanes(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(128, 10) rows_in_lanes(const __grid_constant__
   if (exists) find_interval(params, place.length_offset, place.number, &row);
 
   const auto column_of = [&](int i) { return (lane + i * lanes) * width; };
-  // Has some thread an i-th vector? Not asked of the first half.
+  // Does some thread have an i-th vector? The same in all threads, and asked of the upper half only.
   const auto any_has = [&](int i) { return 2 * i < kVectors || i * lanes * width < params.columns; };
   uint4 raw[kVectors];
 #pragma unroll
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(128, 10) rows_in_lanes(const __grid_constant__
       if (column_of(i) < row.end && column_of(i) + width > row.begin) negate_vector<T>(&raw[i]);
     }
   }
-  // The vectors that an end of the interval cuts: the same elements are left of them in whatever thread they are.
+  // Vectors that contain an end of the interval: the cut is at the same element in every thread.
   const VectorCut<T> tail(row.end % width), head(row.begin % width);
   VectorMax<T> largest;
   float values[kVectors * width];

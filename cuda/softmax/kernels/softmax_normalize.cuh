@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of exponentials, the results that a row's maximum and sum make of its scores, and the terms of gradients.
+// Sums of exponentials, results from a row's maximum and sum, and the terms of gradients.
 #pragma once
 
 #include "softmax/kernels/softmax_reduce.cuh"
 
 namespace flowk::softmax {
 
-// A thread's sum of values in 0 ... kLargest. In float32 with the rounding error of every addition beside it: `high`
+// A thread's sum of values between 0 and kLargest. In float32 it also sums the rounding error of every addition: `high`
 // starts at kLargest, so it is never the smaller operand and the error is exact (Dekker's fast two-sum). Three more
-// additions a value keep a row's largest value within 2 units of its last place.
+// additions per value keep a row's largest result within 2 units in the last place.
 template <class T, int kLargest = 1>
 struct ThreadSum {
   using A = ComputeType<T>;
@@ -45,15 +45,15 @@ struct ThreadSum {
   }
 };
 
-// The result in a row that has a NaN among its kept scores: NaN where the column is kept, else 0 (-infinity). Such rows
-// are rare, so that no thread keeps its mask for them.
+// The result in a row with an unmasked NaN: NaN where unmasked, else 0 (log: -infinity). Such rows are rare: the mask
+// is read again, so that no thread holds it in registers.
 template <class A, SoftmaxMask kMask>
 __device__ __forceinline__ A result_beside_nan(const SoftmaxParams& params, const SoftmaxRow& row, int column) {
   const A infinity = negative_infinity<A>();
-  return is_kept<kMask>(row, column) ? infinity - infinity : params.log_softmax ? infinity : A{0};
+  return is_unmasked<kMask>(row, column) ? infinity - infinity : params.log_softmax ? infinity : A{0};
 }
 
-// Writes columns first, first + step, ... before `end` of such a row.
+// Writes the results of such a row for columns first, first + step, ... < end.
 template <class T, SoftmaxMask kMask, bool kConverts = false>
 __device__ __forceinline__ void store_nan_columns(const SoftmaxParams& params, const SoftmaxRow& row, int first,
                                                   int end, int step) {
@@ -63,7 +63,7 @@ __device__ __forceinline__ void store_nan_columns(const SoftmaxParams& params, c
     output.store_column(row.out, column, result_beside_nan<ComputeType<T>, kMask>(params, row, column));
 }
 
-// What a thread knows of its columns: the largest score so far, and the sum of exponentials less that.
+// A thread's running maximum and sum: max = largest score so far, sum = sum of exp((score - max) * scale).
 template <class T, SoftmaxMask kMask>
 struct RunningSum {
   using A = ComputeType<T>;
@@ -71,7 +71,7 @@ struct RunningSum {
   A scale;
   A max = negative_infinity<A>();
   E sum = 0;
-  // What turns scores into exponents: less the maximum, or 0 as long as there is none.
+  // score -> (score - max) * scale; the reference is 0 while there is no maximum.
   __device__ __forceinline__ ScoreScale<T, kMask> to_exponent() const {
     return {max == negative_infinity<A>() ? A{0} : max, scale};
   }
@@ -81,7 +81,7 @@ struct RunningSum {
     max = other;
   }
 };
-// value / sum and the logarithm of sum, for a finite sum >= 1; of a double as rounded once to float.
+// value / sum and log(sum) for a finite sum >= 1; a double sum as if rounded once to float.
 template <class A>
 __device__ __forceinline__ A quotient_of(A value, double sum) {
   if constexpr (sizeof(A) == 8) return value / sum;
@@ -103,8 +103,8 @@ __device__ __forceinline__ A log_of(float sum) {
   return logf(sum);
 }
 
-// What makes results of exponents z less the row's largest score: y = exp(z) * factor; with log_softmax y = z * factor
-// + term. A row that keeps nothing has a sum of 0, and results of 0 or -infinity.
+// Results of exponents z relative to the row's largest score: y = exp(z) * factor; with log_softmax y = z * factor +
+// term. A fully masked row has a sum of 0; its results are 0 or -infinity.
 template <class T>
 struct ResultFactors {
   using A = ComputeType<T>;
@@ -119,8 +119,8 @@ struct ResultFactors {
   }
 };
 
-// The factor of exponentials of scores less `max` in place of the row's largest score. Those of -infinity alone are 0,
-// that only a row with a NaN turns into NaN.
+// The factor that turns exponentials relative to `max` into results. Where max is -infinity all exponentials are 0;
+// only a row with a NaN makes them NaN.
 template <class T, SoftmaxMask kMask>
 __device__ __forceinline__ ComputeType<T> factor_of_exponentials(ComputeType<T> max,
                                                                  const ScoreScale<T, kMask>& to_row_exponent,
@@ -131,8 +131,8 @@ __device__ __forceinline__ ComputeType<T> factor_of_exponentials(ComputeType<T> 
   return quotient_of(exponential<T>(to_exponent.to_reference(to_row_exponent.reference)), sum);
 }
 
-// 2^t of t <= 0.1 or NaN to 0.8 units of the last place: 2^n * p(r) with t = n + r; for n of -127, below the least
-// normal number, the power of 2 is 0.
+// 2^t for t <= 0.1 or NaN, to 0.8 units in the last place. 2^t = 2^n * p(r) with t = n + r; for n = -127, below the
+// least normal number, the power of 2 is 0.
 __device__ __forceinline__ float power_of_2_of(float exponent) {
   const float t = at_least(exponent, -127.0f);
   const float shifted = t + 12583039.0f;  // 1.5 * 2^23 + 127: n + 127 is in the low bits
@@ -147,16 +147,16 @@ __device__ __forceinline__ float power_of_2_of(float exponent) {
   return p * __uint_as_float(__float_as_uint(shifted) << 23);  // a product: NaN stays
 }
 
-// Makes a thread's scores of a row, scaled already where there is a bias, its results; `lanes` threads share the row,
-// and `largest` is its largest score. Values are taken kStep at a time, and end where has(i) is false. Returns the
-// row's sum of exponentials.
+// Replaces a thread's scores, already scaled where there is a bias, by the results. `lanes` threads share the row;
+// `largest` is its largest score. Values are taken kStep at a time, up to the first i for which has(i) is false.
+// Returns the row's sum of exponentials.
 template <class T, int kStep, class Has, int kCount>
 __device__ __forceinline__ RowValue<T> scores_to_results(const SoftmaxParams& params, bool has_bias, float largest,
                                                          int lanes, Has has, float (&values)[kCount]) {
   static_assert(kCount % kStep == 0);
   ThreadSum<T> thread_sum;
-  // Exponents are score * scale - shift in one instruction. What rounding the shift costs is the same in a whole row,
-  // and no result shows it, while it is small; else the largest score is taken off first.
+  // The exponent is score * scale - shift in one fma. The rounding error of `shift` is the same in the whole row and
+  // cancels while it is small; otherwise the largest score is subtracted first.
   const auto raise = [&](float scale, auto power_of, auto keeps_exponents) {
     const float reference = largest == negative_infinity<float>() ? 0.0f : largest;
     float shift = reference * scale;
@@ -188,7 +188,7 @@ __device__ __forceinline__ RowValue<T> scores_to_results(const SoftmaxParams& pa
   RowValue<T> sum;
   ResultFactors<T> result;
   if (params.log_softmax) {
-    // In the natural base in float32: a result is the exponent itself.
+    // float32 uses the natural base: the result is the exponent plus a term.
     const float scale =
         has_bias ? static_cast<float>(base_per_natural<T>) : exponent_scale<T, SoftmaxMask::none>(params);
     sum = raise(scale, [](float z) { return exponential<T>(z); }, std::true_type{});
@@ -216,7 +216,7 @@ __device__ __forceinline__ RowValue<T> scores_to_results(const SoftmaxParams& pa
 
 // ---- gradients
 
-// What an element adds to its row's sum, and the gradient from that sum.
+// One element's term of its row's sum, and its gradient from that sum.
 template <class A>
 __device__ __forceinline__ A backward_term(bool log_softmax, A dy, A y) {
   if (!log_softmax) return y * dy;
@@ -232,7 +232,7 @@ __device__ __forceinline__ A backward_gradient(bool log_softmax, A dy, A y, A su
     return scale * (dy - expf(y) * sum);
 }
 
-// Makes gradients from `column` on 0 where they are masked, which they are not yet where the sum is not finite.
+// Sets masked gradients of the vector at `column` to 0; needed only if the row's sum is not finite.
 template <class A, int kWidth>
 __device__ __forceinline__ void clear_masked(const SoftmaxRow& row, int column, A (&dx)[kWidth]) {
 #pragma unroll
@@ -240,7 +240,7 @@ __device__ __forceinline__ void clear_masked(const SoftmaxRow& row, int column, 
     if (column + j < row.begin || column + j >= row.end) dx[j] = 0;
 }
 
-// A vector's terms as a tree, so that a thread adds no more numbers in a row than it has vectors.
+// The sum of a vector's terms, as a tree: the chain of additions of a thread is as long as its number of vectors.
 template <class T>
 __device__ __forceinline__ ComputeType<T> backward_vector_sum(bool log_softmax, const uint4& dy_vector,
                                                               const uint4& y_vector) {

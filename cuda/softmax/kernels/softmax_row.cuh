@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A row of masked softmax: where it lies, which of its columns are kept, which of its vectors are read.
+// A row: its addresses, its unmasked interval of columns, and the vectors that each thread reads.
 #pragma once
 
 #include "core/divide.h"
@@ -14,12 +14,12 @@ struct SoftmaxRow {
   const unsigned char* dense = nullptr;
   unsigned char* out = nullptr;
   int columns = 0;  // 0: there is no such row
-  int begin = 0;    // lengths, causal and window keep [begin, end)
+  int begin = 0;    // the unmasked interval is [begin, end)
   int end = 0;
 };
 
-// The columns that lengths, causal and window keep of a row: the length is at `length_offset`, and `number` is the
-// row's among its q rows.
+// The interval of columns that lengths, causal and window leave: max(begin, number + diagonal_begin) to min(length,
+// number + diagonal_end). The length is at `length_offset`; `number` is the row's number among its q rows.
 __device__ __forceinline__ void find_interval(const SoftmaxParams& params, int64_t length_offset, int64_t number,
                                               SoftmaxRow* row) {
   const int columns = params.columns;
@@ -44,7 +44,8 @@ __device__ __forceinline__ void find_interval(const SoftmaxParams& params, int64
   row->end = begin < end ? end : 0;
 }
 
-// Where the length of row `linear` is, of fewer than 2^31 without bands, and the row's number among its q rows.
+// The offset of the length of row `linear`, and the row's number among its q rows. For fewer than 2^31 rows, without
+// bands.
 struct IntervalPlace {
   int64_t length_offset = 0;
   int64_t number = 0;
@@ -58,7 +59,7 @@ __device__ __forceinline__ IntervalPlace interval_place(const SoftmaxParams& par
     place.length_offset += index * params.dims[d].strides[softmax_lengths];
     place.number += index * params.dims[d].strides[softmax_row];
   };
-  // The first dimensions by constant index, so that strides are operands of the instructions.
+  // Constant indices make the strides of the first dimensions operands of the instructions.
   if (params.rank > 0) step(0);
   if (params.rank > 1) step(1);
 #pragma unroll 1
@@ -66,7 +67,7 @@ __device__ __forceinline__ IntervalPlace interval_place(const SoftmaxParams& par
   return place;
 }
 
-// The row of the grid that a thread works on, and its lane among those of the row in its block.
+// The thread's row in the grid's order, and its lane among the row's threads in its block.
 struct RowPlace {
   int64_t linear;
   int lane;
@@ -79,13 +80,13 @@ __device__ __forceinline__ RowPlace row_place(const SoftmaxParams& params) {
   return {linear * params.rows_per_block + (thread >> params.rows_shift), thread & (params.lanes_per_row - 1)};
 }
 
-// Waits for the stream's previous grid before the first access to memory, unless the caller does, and finds row
-// `linear` of the grid's order: out(row) = out + sum over d of index[d] * strides[d], and so for the others.
+// Finds row `linear` of the grid's order: out(row) = out + sum over d of index[d] * strides[d], the other operands
+// likewise. Waits for the stream's previous grid first, before any access to memory, if `waits`.
 template <SoftmaxMask kMask, bool kBackward, SoftmaxForm kForm = SoftmaxForm::any>
 __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, int64_t linear, bool waits = true) {
   constexpr bool has_side = kBackward || kMask == SoftmaxMask::bias;
   constexpr bool has_dense = !kBackward && kMask != SoftmaxMask::none;
-  // Rows one after the other in x and out, and nothing else to find.
+  // Rows at a constant stride in x and out, and no other operand.
   if constexpr (has_whole_rows<kForm> && !has_dense) {
     SoftmaxRow row;
     const bool row_exists = linear < params.num_rows;
@@ -98,14 +99,14 @@ __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, in
     wait_on_dependent_grids();
     return row;
   }
-  // A row that is not there has no columns; its pointers are the tensors', so that they stay pointers to global memory
-  // to the compiler.
+  // A row past the last one has no columns. Its pointers are the tensors', so that the compiler knows that they point
+  // to global memory.
   bool exists = linear < params.num_rows;
   if (!exists) linear = 0;
   int64_t offsets[num_softmax_operands] = {};
   int64_t band_row = 0;
   uint32_t narrow = static_cast<uint32_t>(linear);
-  // The first dimensions by constant index, so that strides are operands of the instructions.
+  // Constant indices make the strides of the first dimensions operands of the instructions.
   const auto step_narrow = [&](auto take) {
     constexpr int num_unrolled = 4;
 #pragma unroll
@@ -165,11 +166,11 @@ __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, in
   return row;
 }
 
-// The 16-byte vectors of a row: those of x, whose columns are whole units of the other operands too.
+// The 16-byte vectors of a row of x; their columns are whole vectors, or halves, of the other operands.
 struct RowVectors {
   int head = 0;        // columns before the first vector
   int count = 0;       // vectors that lie inside the row
-  int read_begin = 0;  // those with a column in [begin, end)
+  int read_begin = 0;  // the vectors with a column in [begin, end)
   int read_end = 0;
   __device__ __forceinline__ bool is_read(int vector) const {
     return static_cast<unsigned>(vector - read_begin) < static_cast<unsigned>(read_end - read_begin);
@@ -197,17 +198,18 @@ __device__ __forceinline__ RowVectors row_vectors(const SoftmaxParams& params, c
   return vectors;
 }
 
-// Of the columns outside whole vectors, one a lane of a row's first block: the lane's, or -1.
+// Outer columns: the row's head and tail, outside whole vectors. Each lane of the row's first block has at most one;
+// returns it, or -1.
 template <class T>
-__device__ __forceinline__ int leftover_column(const SoftmaxParams& params, const SoftmaxRow& row,
+__device__ __forceinline__ int outer_column_of(const SoftmaxParams& params, const SoftmaxRow& row,
                                                const RowVectors& vectors, int rank, int lane) {
   if (!params.is_peeled || rank != 0) return -1;
   const int column = lane < vectors.head ? lane : vectors.count * vector_width<T> + lane;
   return column < row.columns ? column : -1;
 }
 
-// The mask's bytes of those of kCount vectors that are read, vector i's at first + i * step: every load before the
-// first use; the others are masked. `step` is a multiple of 4, but for vectors of 2 columns.
+// Loads the mask's bytes of kCount vectors, vector i's from first + i * step, all loads before the first use. Vectors
+// that are not read count as masked. `step` is a multiple of 4, except for vectors of 2 columns.
 template <int kWidth, int kCount, class IsRead>
 __device__ __forceinline__ void load_dense(const SoftmaxParams& params, const SoftmaxRow& row,
                                            const unsigned char* first, int step, bool is_aligned, IsRead is_read,
@@ -220,7 +222,7 @@ __device__ __forceinline__ void load_dense(const SoftmaxParams& params, const So
     for (int i = 0; i < kCount; ++i)
       if (is_read(i)) dense[i] = load(address + i * step);
   };
-  // Do the aligned words around the row's mask lie inside the mask's memory?
+  // Are the aligned words around the row's mask inside the mask's memory?
   constexpr int word_bytes = 4;
   const auto misaligned = [](const unsigned char* address) {
     return static_cast<unsigned>(reinterpret_cast<uintptr_t>(address)) % word_bytes;
@@ -239,7 +241,7 @@ __device__ __forceinline__ void load_dense(const SoftmaxParams& params, const So
       return load_dense_shifted<kWidth>(address - before, 8 * before);
     });
   } else {
-    // Byte by byte, each shifted in above the others.
+    // One byte at a time, shifted in above the previous ones.
     constexpr int last = kWidth == 8 ? 1 : 0;
 #pragma unroll 1
     for (int j = 0; j < kWidth; ++j) {
@@ -257,25 +259,25 @@ __device__ __forceinline__ void load_dense(const SoftmaxParams& params, const So
 
 constexpr int line_vectors = 128 / vector_bytes;
 
-// One of equal parts of a range of a row's vectors, cut where lines of memory start: neighbouring vectors of one block,
-// since those of many blocks in turn cost a cluster a tenth of its speed (H200).
-struct VectorPart {
+// A range of a row's vectors, one of equal ranges that start on 128-byte lines. A block's vectors are neighbours:
+// dealing them to the blocks of a cluster in turn is a tenth slower (H200).
+struct VectorRange {
   int begin;
   int end;
 };
 
-// The vectors of one thread: vector n is first + n * step, as far as it lies before `end`. The vectors that are read
-// are spread over all blocks of a cluster, whichever columns are kept.
+// The vectors of one thread: first + n * step, while less than `end`. The unmasked vectors are spread over all blocks
+// of a cluster.
 struct OwnVectors {
   int first;
   int step;
   int end;
-  int before;  // the row's vectors from the start of the line that its first one lies on
+  int before;  // vectors from the start of the 128-byte line to the row's first vector
   __device__ __forceinline__ int at(int n) const { return first + n * step; }
-  // All of them are read, but for the first, which may lie before the row or its interval.
+  // All are read, except possibly the first, which may lie before the row or its interval.
   __device__ __forceinline__ int count() const { return end > first ? (end - first - 1) / step + 1 : 0; }
-  // The first part may start before `begin`, on its line.
-  __device__ __forceinline__ VectorPart part_of(int begin, int end_of_range, int part, int parts_shift) const {
+  // The first range may start before `begin`, on its line.
+  __device__ __forceinline__ VectorRange range_of(int begin, int end_of_range, int part, int parts_shift) const {
     const int base = ((begin + before) & ~(line_vectors - 1)) - before;
     int length = (end_of_range - base + (1 << parts_shift) - 1) >> parts_shift;
     length = (length + line_vectors - 1) & ~(line_vectors - 1);
@@ -284,13 +286,13 @@ struct OwnVectors {
   }
 };
 
-// `lane` is the thread's place among the lanes_per_row of block `rank`.
+// `lane` is the thread's number among the lanes_per_row threads of block `rank`.
 __device__ __forceinline__ OwnVectors own_vectors(const SoftmaxParams& params, const unsigned char* first_vector,
                                                   const RowVectors& vectors, int rank, int lane) {
   OwnVectors own = {lane, params.lanes_per_row, vectors.read_end, 0};
   if (params.starts_on_lines)
     own.before = static_cast<int>(reinterpret_cast<uintptr_t>(first_vector) / vector_bytes) & (line_vectors - 1);
-  const VectorPart part = own.part_of(vectors.read_begin, vectors.read_end, rank, params.cluster_shift);
+  const VectorRange part = own.range_of(vectors.read_begin, vectors.read_end, rank, params.cluster_shift);
   own.first = part.begin + lane;
   own.end = part.end;
   return own;
@@ -306,8 +308,7 @@ __device__ __forceinline__ void store_element(unsigned char* row, int64_t column
   reinterpret_cast<T*>(row)[column] = convert<T>(value);
 }
 
-// The rows of out: of T, or with kConverts of the type that params.out_dtype names, which is 16-bit for a float32 T and
-// float32 for a 16-bit T.
+// Stores results as T or, with kConverts, as params.out_dtype: 16 bits for a float32 T, float32 for a 16-bit T.
 template <class T, bool kConverts = false>
 struct RowOutput {
   const SoftmaxParams& params;
@@ -349,8 +350,8 @@ struct RowOutput {
   }
 };
 
-// Writes `value` to all columns of the vectors that are not read. They depend on nothing, so they are stored before
-// the row's sum is known.
+// Writes `value` to all vectors that are not read. The stores depend on nothing, so they come before the row's sum is
+// known.
 template <class T, bool kConverts>
 __device__ __forceinline__ void fill_unread(const RowOutput<T, kConverts>& output, unsigned char* out,
                                             const RowVectors& vectors, const OwnVectors& own, int rank, int lane,
@@ -360,7 +361,7 @@ __device__ __forceinline__ void fill_unread(const RowOutput<T, kConverts>& outpu
   for (int j = 0; j < vector_width<T>; ++j) values[j] = value;
   const auto fill = [&](int begin, int end) {
     if (begin >= end) return;
-    const VectorPart part = own.part_of(begin, end, rank, output.params.cluster_shift);
+    const VectorRange part = own.range_of(begin, end, rank, output.params.cluster_shift);
 #pragma unroll 1
     for (int vector = part.begin + lane; vector < part.end; vector += own.step)
       if (vector >= begin) output.store_vector(out + static_cast<int64_t>(vector) * output.vector_bytes_out(), values);
@@ -369,7 +370,7 @@ __device__ __forceinline__ void fill_unread(const RowOutput<T, kConverts>& outpu
   fill(vectors.read_end, vectors.count);
 }
 
-// The scale as the caller gave it, where there is a bias and in gradients.
+// The caller's scale, with its sign: for scores with a bias, and for gradients.
 template <class A>
 __device__ __forceinline__ A signed_scale(const SoftmaxParams& params) {
   if constexpr (sizeof(A) == 8)
@@ -378,7 +379,7 @@ __device__ __forceinline__ A signed_scale(const SoftmaxParams& params) {
     return params.scale32;
 }
 
-// scale * x + bias of one column; the scale of the parameters is signed where there is a bias.
+// The score of one column: scale * x + bias, or without a bias x, negated if scale < 0.
 template <class T, SoftmaxMask kMask>
 __device__ __forceinline__ ComputeType<T> load_score(const SoftmaxParams& params, const SoftmaxRow& row, int column) {
   using A = ComputeType<T>;
@@ -393,14 +394,14 @@ __device__ __forceinline__ ComputeType<T> load_score(const SoftmaxParams& params
 }
 
 template <SoftmaxMask kMask>
-__device__ __forceinline__ bool is_kept(const SoftmaxRow& row, int column) {
+__device__ __forceinline__ bool is_unmasked(const SoftmaxRow& row, int column) {
   if (column < row.begin || column >= row.end) return false;
   if constexpr (kMask != SoftmaxMask::none)
     if (row.dense != nullptr) return row.dense[column] == 0;
   return true;
 }
 
-// What a score is multiplied by before the exponential, in the exponential's base: 1 where scores are scaled already.
+// The factor of a score in the exponent, in the exponential's base. Scores with a bias are scaled already.
 template <class T, SoftmaxMask kMask>
 __device__ __forceinline__ ComputeType<T> exponent_scale(const SoftmaxParams& params) {
   if constexpr (kMask == SoftmaxMask::bias) return static_cast<ComputeType<T>>(base_per_natural<T>);
@@ -410,9 +411,9 @@ __device__ __forceinline__ ComputeType<T> exponent_scale(const SoftmaxParams& pa
     return uses_base_2<T> ? params.scale32_base_2 : params.scale32;
 }
 
-// The exponent of a score: (score - reference) * scale. float16 without a bias by one instruction: the rounding of
-// reference * scale, which the plan keeps finite, is then one factor of all exponentials of a row, its sum included, as
-// long as nobody else forms that product otherwise, within an fma.
+// The exponent of a score: (score - reference) * scale. For float16 without a bias it is one fma, score * scale -
+// reference * scale: the rounding of reference * scale, which the plan keeps finite, is a common factor of all
+// exponentials of a row and of their sum. That product must not be contracted into another fma.
 template <class T, SoftmaxMask kMask>
 struct ScoreScale {
   using A = ComputeType<T>;
@@ -429,7 +430,7 @@ struct ScoreScale {
     else
       return (score - reference) * scale;
   }
-  // What the exponents change by when `other` is their reference instead.
+  // The change of all exponents when the reference becomes `other`.
   __device__ __forceinline__ A to_reference(A other) const {
     if constexpr (is_fused)
       return scaled - __fmul_rn(other, scale);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// 16-byte vectors of a row of masked softmax: exponentials, loads, masks, maxima and stores of a vector's elements.
+// Vectors of 16 bytes of a row: exponentials, loads, masks, maxima and stores of their elements.
 #pragma once
 
 #include <cstring>
@@ -22,13 +22,13 @@ __device__ __forceinline__ A negative_infinity() {
     return __int_as_float(static_cast<int>(0xff800000u));
 }
 
-// ---- exponentials: 16-bit types in base 2, by the special function unit, whose 2 units of the last place of float32
-// they cannot see; float32 and float64 in base e. What is raised is never above 0.
+// ---- exponentials of arguments <= 0. 16-bit types use base 2 and the special function unit: its error of 2 units in
+// the last place of float32 does not show in 16 bits. float32 and float64 use base e.
 
 template <class T>
 constexpr bool uses_base_2 = is_float16<T>;
 
-// The larger of two values; NaN where the first one is.
+// The larger of two values; NaN if the first one is.
 __device__ __forceinline__ float at_least(float value, float least) {
 #if !defined(FLOWK_SIMT) && __CUDA_ARCH__ >= 800
   float result;
@@ -39,8 +39,9 @@ __device__ __forceinline__ float at_least(float value, float least) {
 #endif
 }
 
-// exp(z) of z <= 0 or NaN to 0.88 units of the last place: expf() may be wrong by 2, and with it a row's largest value
-// by 3. 2^n * p(r) with z = n * ln 2 + r; for n of -127, below the least normal number, the power of 2 is 0.
+// exp(z) for z <= 0 or NaN, to 0.88 units in the last place. expf() is off by up to 2 units, which puts a row's largest
+// result off by 3. exp(z) = 2^n * p(r) with z = n * ln 2 + r; for n = -127, below the least normal number, the power of
+// 2 is 0.
 __device__ __forceinline__ float exponential_of_negative(float score) {
   const float z = at_least(score, -88.0f);
   const float shifted = fmaf(z, 1.4426950408889634f, 12583039.0f);  // 1.5 * 2^23 + 127: n + 127 is in the low bits
@@ -74,7 +75,7 @@ __device__ __forceinline__ A exponential(A z) {
   }
 }
 
-// What z is multiplied by to be in the exponential's base, and back.
+// Factors from the natural base to the exponential's base, and back.
 template <class T>
 constexpr double base_per_natural = uses_base_2<T> ? 1.4426950408889634 : 1.0;
 template <class T>
@@ -94,7 +95,7 @@ __device__ __forceinline__ uint4 load_vector(const unsigned char* address) {
   return *reinterpret_cast<const uint4*>(address);
 }
 
-// Two neighbouring 16-bit elements from the word that they fill, and back.
+// Two neighbouring 16-bit elements from the 32-bit word that holds them.
 template <class Pair>
 __device__ __forceinline__ Pair bits_as(uint32_t word) {
   static_assert(sizeof(Pair) == sizeof(word));
@@ -103,7 +104,7 @@ __device__ __forceinline__ Pair bits_as(uint32_t word) {
   return pair;
 }
 
-// The elements of a vector in the type that they are computed in.
+// Converts the elements of a vector to the type in which they are computed.
 template <class T>
 __device__ __forceinline__ void widen_vector(const uint4& vector, ComputeType<T> (&values)[vector_width<T>]) {
   const uint32_t words[4] = {vector.x, vector.y, vector.z, vector.w};
@@ -131,7 +132,7 @@ __device__ __forceinline__ void widen_vector(const uint4& vector, ComputeType<T>
   }
 }
 
-// The values of a vector of float32 or float64 as that vector.
+// The vector of given float32 or float64 values.
 template <class T>
 __device__ __forceinline__ uint4 vector_of(const T (&values)[vector_width<T>]) {
   uint4 vector;
@@ -140,7 +141,7 @@ __device__ __forceinline__ uint4 vector_of(const T (&values)[vector_width<T>]) {
   return vector;
 }
 
-// Two values as two neighbouring elements of a 16-bit type, rounded once.
+// Rounds two values once, to two neighbouring elements of a 16-bit type.
 template <class Out>
 __device__ __forceinline__ uint32_t pack_pair(float low, float high) {
   using Pair = std::conditional_t<std::is_same_v<Out, Float16>, __half2, __nv_bfloat162>;
@@ -154,7 +155,7 @@ __device__ __forceinline__ uint32_t pack_pair(float low, float high) {
   return word;
 }
 
-// Stores the values of one vector of x as elements of Out, which lie in whole 8- or 16-byte units.
+// Stores the values of one vector of x as elements of Out, by stores of 8 or 16 bytes.
 template <class Out, class A, int kWidth>
 __device__ __forceinline__ void store_values(unsigned char* address, const A (&values)[kWidth]) {
   constexpr int bytes = kWidth * static_cast<int>(sizeof(Out));
@@ -199,7 +200,8 @@ __device__ __forceinline__ void negate_vector(uint4* vector) {
   vector->w ^= high;
 }
 
-// A vector's largest element, by halves of a word for 16-bit types: exact, and NaN only where all are.
+// The largest element of the vectors taken. 16-bit types compare two elements per instruction, which is exact; the
+// result is NaN only if all elements are.
 template <class T>
 struct VectorMax {
   ComputeType<T> value = negative_infinity<ComputeType<T>>();
@@ -239,7 +241,7 @@ struct VectorMax<BFloat16> {
   }
 };
 
-// Bits of the columns of a vector that an interval [begin, end) of columns keeps.
+// One bit per column of the vector at `column`: 1 inside [begin, end).
 __device__ __forceinline__ uint32_t interval_bits(int column, int width, int begin, int end) {
   const int first = begin - column, last = end - column;
   uint32_t bits = last >= width ? (1u << width) - 1 : last <= 0 ? 0u : (1u << last) - 1;
@@ -247,12 +249,12 @@ __device__ __forceinline__ uint32_t interval_bits(int column, int width, int beg
   return bits;
 }
 
-// ~0 << shift, for a shift of 0 ... 32 and more.
+// ~0 << shift; 0 for shifts of 32 and more.
 __device__ __forceinline__ uint32_t ones_from(int shift) {
   return __funnelshift_lc(0u, 0xffffffffu, static_cast<uint32_t>(shift));
 }
 
-// The element of `otherwise` for each element of a vector at `column` outside [begin, end).
+// Replaces the elements of the vector at `column` that lie outside [begin, end) by those of `otherwise`.
 template <class T>
 __device__ __forceinline__ void select_interval(uint4* vector, int column, int begin, int end, const uint4& otherwise) {
   constexpr int bits = 8 * static_cast<int>(sizeof(T));
@@ -276,7 +278,7 @@ __device__ __forceinline__ void select_interval(uint4* vector, int column, int b
   *vector = {words[0], words[1], words[2], words[3]};
 }
 
-// A vector cut before its element `count`, < vector_width: one part of it becomes -infinity.
+// Sets the elements of a vector on one side of element `count` < vector_width to -infinity.
 template <class T>
 struct VectorCut {
   uint32_t past[4];  // ones from that element on
@@ -296,14 +298,14 @@ struct VectorCut {
   }
 };
 
-// ---- the dense mask: a byte a column, nonzero = masked; the bytes of one vector in up to two words
+// ---- the dense mask: one byte per column, nonzero where masked. The bytes of one vector take up to two 32-bit words.
 
 template <int kWidth>
 struct DenseWords {
   uint32_t words[kWidth == 8 ? 2 : 1];
 };
 
-// The bytes of a vector at an address that is a multiple of their number.
+// Loads the bytes of one vector from an address that is a multiple of their number.
 template <int kWidth>
 __device__ __forceinline__ DenseWords<kWidth> load_dense_aligned(const unsigned char* address) {
   if constexpr (kWidth == 8) {
@@ -316,7 +318,7 @@ __device__ __forceinline__ DenseWords<kWidth> load_dense_aligned(const unsigned 
   }
 }
 
-// The same `shift` bits past the start of aligned words, 0 to 24.
+// The same from `shift` bits, 0 to 24, past an aligned address.
 template <int kWidth>
 __device__ __forceinline__ DenseWords<kWidth> load_dense_shifted(const unsigned char* address, unsigned shift) {
   constexpr int num_words = kWidth == 8 ? 2 : 1;
@@ -339,13 +341,13 @@ __device__ __forceinline__ void mask_outside(DenseWords<kWidth>* dense, int colu
   }
 }
 
-// 0x80 in each byte that is not zero.
+// 0x80 in each nonzero byte.
 __device__ __forceinline__ uint32_t nonzero_bytes(uint32_t word) {
   return (((word & 0x7f7f7f7fu) + 0x7f7f7f7fu) | word) & 0x80808080u;
 }
 
-// Byte n of the result is 0xff where the byte of `word` that nibble n of `selector` names has its top bit, else 0.
-// prmt.b32 does it by a nibble's high bit, which __byte_perm() masks off.
+// Byte n of the result is 0xff if the byte of `word` that nibble n of `selector` names has its top bit set, else 0.
+// prmt.b32 does this for nibbles with their high bit set; __byte_perm() clears that bit.
 __device__ __forceinline__ uint32_t spread_top_bits(uint32_t word, uint32_t selector) {
 #ifdef FLOWK_SIMT
   return (__byte_perm(word, 0, selector) >> 7 & 0x01010101u) * 0xffu;
@@ -356,7 +358,7 @@ __device__ __forceinline__ uint32_t spread_top_bits(uint32_t word, uint32_t sele
 #endif
 }
 
-// -infinity for each element whose byte is not zero.
+// Sets the elements whose byte is nonzero to -infinity.
 template <class T>
 __device__ __forceinline__ void mask_vector(uint4* vector, const DenseWords<vector_width<T>>& dense) {
   uint32_t words[4] = {vector->x, vector->y, vector->z, vector->w};
@@ -364,7 +366,7 @@ __device__ __forceinline__ void mask_vector(uint4* vector, const DenseWords<vect
   const uint32_t infinity[4] = {infinities.x, infinities.y, infinities.z, infinities.w};
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    // A byte's top bit spread over its element.
+    // Each byte's top bit, spread over its element.
     uint32_t masked;
     if constexpr (sizeof(T) == 2)
       masked = spread_top_bits(nonzero_bytes(dense.words[i / 2]), i % 2 == 0 ? 0x1100u : 0x3322u);

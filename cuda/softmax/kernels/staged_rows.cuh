@@ -11,19 +11,20 @@ namespace flowk::softmax {
 
 constexpr int staged_threads = 128;
 
-// The number of the row at `row_in_block`; of the block's first row where there is no such row.
-__device__ __forceinline__ uint32_t existing_row(const SoftmaxParams& params, const RowSpan& span, int row_in_block) {
-  const int row = row_in_block < span.num_rows ? row_in_block : 0;
+// The grid's number of the block's row; of its first row where there is no such row.
+__device__ __forceinline__ uint32_t existing_row(const SoftmaxParams& params, const RowSegment& segment,
+                                                 int row_in_block) {
+  const int row = row_in_block < segment.num_rows ? row_in_block : 0;
   return blockIdx.x * static_cast<uint32_t>(params.rows_per_block) + static_cast<uint32_t>(row);
 }
 
-__device__ __forceinline__ void find_staged_interval(const SoftmaxParams& params, const RowSpan& span, int row_in_block,
-                                                     SoftmaxRow* row) {
-  const IntervalPlace place = interval_place(params, existing_row(params, span, row_in_block));
+__device__ __forceinline__ void find_staged_interval(const SoftmaxParams& params, const RowSegment& segment,
+                                                     int row_in_block, SoftmaxRow* row) {
+  const IntervalPlace place = interval_place(params, existing_row(params, segment, row_in_block));
   find_interval(params, place.length_offset, place.number, row);
 }
 
-// The forward rows' second input: a dense mask or a bias; rows with both have other kernels.
+// The forward pass: its second input is a dense mask or a bias. Other mechanisms take rows with both.
 template <class Input, bool kMasked>
 struct StagedSoftmax {
   using T = Input;
@@ -35,7 +36,7 @@ struct StagedSoftmax {
   }
 };
 
-// The gradient's second input: y.
+// The gradient: its second input is y.
 template <class Input>
 struct StagedGradient {
   using T = Input;
@@ -43,13 +44,13 @@ struct StagedGradient {
   static __device__ __forceinline__ bool has_dense(const SoftmaxParams&) { return false; }
 };
 
-// One thread per row of kLeast to kMost columns, several rows one after the other.
+// One thread per row of kLeast to kMost columns, several rows per thread.
 template <class T, int kMost, int kLeast, bool kMasked>
 struct SoftmaxColumns : StagedSoftmax<T, kMasked> {
   static constexpr int resident_blocks = kMost > 16 ? 8 : 0;
 
-  static __device__ __forceinline__ void work(const SoftmaxParams& params, const RowSpan& span,
-                                              const SpanCopies& copies, unsigned char* memory) {
+  static __device__ __forceinline__ void work(const SoftmaxParams& params, const RowSegment& segment,
+                                              const SegmentCopies& copies, unsigned char* memory) {
     copies.wait(SoftmaxColumns::has_dense(params));
     const unsigned char* const side = memory + params.side_offset_bytes;
     const bool has_bias = SoftmaxColumns::has_side(params), has_dense = SoftmaxColumns::has_dense(params);
@@ -58,11 +59,11 @@ struct SoftmaxColumns : StagedSoftmax<T, kMasked> {
     const auto has = [&](int j) { return j < kLeast || j < columns; };
     const auto take_rows = [&](const bool has_interval) {
 #pragma unroll 1
-      for (int n = static_cast<int>(threadIdx.x); n < span.num_rows; n += static_cast<int>(blockDim.x)) {
-        T* const elements = reinterpret_cast<T*>(memory + span.shift) + n * columns;
+      for (int n = static_cast<int>(threadIdx.x); n < segment.num_rows; n += static_cast<int>(blockDim.x)) {
+        T* const elements = reinterpret_cast<T*>(memory + segment.shift) + n * columns;
         SoftmaxRow row;
         row.columns = columns;
-        if (has_interval) find_staged_interval(params, span, n, &row);
+        if (has_interval) find_staged_interval(params, segment, n, &row);
         const unsigned char* const mask = has_dense ? mask_of_row(params, side, n) : nullptr;
         float values[kMost], largest = negative_infinity<float>();
         const auto mask_value = [&](int j, float masked) {
@@ -70,7 +71,7 @@ struct SoftmaxColumns : StagedSoftmax<T, kMasked> {
           if (has_dense && mask[j] != 0) values[j] = masked;
         };
         if (has_bias) {
-          const T* const bias = reinterpret_cast<const T*>(side + span.shift) + n * columns;
+          const T* const bias = reinterpret_cast<const T*>(side + segment.shift) + n * columns;
 #pragma unroll
           for (int j = 0; j < kMost; ++j) {
             if (!has(j)) break;
@@ -106,7 +107,7 @@ struct SoftmaxColumns : StagedSoftmax<T, kMasked> {
         }
       }
     };
-    // Two loops: rows of one or two columns would spend a third of their time on the question.
+    // Two loops: the test would cost rows of one or two columns a third of their time.
     if (kMasked || params.has_interval)
       take_rows(params.has_interval);
     else
@@ -118,18 +119,18 @@ template <class T, int kMost, int kLeast>
 struct GradientColumns : StagedGradient<T> {
   static constexpr int resident_blocks = 0;
 
-  static __device__ __forceinline__ void work(const SoftmaxParams& params, const RowSpan& span,
-                                              const SpanCopies& copies, unsigned char* memory) {
+  static __device__ __forceinline__ void work(const SoftmaxParams& params, const RowSegment& segment,
+                                              const SegmentCopies& copies, unsigned char* memory) {
     copies.wait(false);
     const int columns = params.columns;
     const bool log_softmax = params.log_softmax;
     const float scale = signed_scale<float>(params);
     const auto has = [&](int j) { return j < kLeast || j < columns; };
 #pragma unroll 1
-    for (int n = static_cast<int>(threadIdx.x); n < span.num_rows; n += static_cast<int>(blockDim.x)) {
-      T* const dy_elements = reinterpret_cast<T*>(memory + span.shift) + n * columns;
+    for (int n = static_cast<int>(threadIdx.x); n < segment.num_rows; n += static_cast<int>(blockDim.x)) {
+      T* const dy_elements = reinterpret_cast<T*>(memory + segment.shift) + n * columns;
       const T* const y_elements =
-          reinterpret_cast<const T*>(memory + params.side_offset_bytes + span.shift) + n * columns;
+          reinterpret_cast<const T*>(memory + params.side_offset_bytes + segment.shift) + n * columns;
       float dy[kMost], y[kMost], sum = 0;
 #pragma unroll
       for (int j = 0; j < kMost; ++j) {
@@ -147,26 +148,26 @@ struct GradientColumns : StagedGradient<T> {
   }
 };
 
-// lanes_per_row threads per row, each with kLeast to kMost units or one less.
+// lanes_per_row threads per row, each with up to kMost units.
 template <class T, int kMost, int kLeast, bool kMasked>
 struct SoftmaxUnits : StagedSoftmax<T, kMasked> {
   using Window = UnitWindow<T, kMost, kLeast>;
-  // Registers: 64, for 10 units 72, with a mask too 80 of float32.
+  // Caps registers at 64; at 72 or 80 for 10 units.
   static constexpr int resident_blocks = kMost > 8 ? (sizeof(T) == 2 ? 8 - kMasked : 7 - kMasked) : kMasked ? 8 : 0;
 
-  static __device__ __forceinline__ void work(const SoftmaxParams& params, const RowSpan& span,
-                                              const SpanCopies& copies, unsigned char* memory) {
+  static __device__ __forceinline__ void work(const SoftmaxParams& params, const RowSegment& segment,
+                                              const SegmentCopies& copies, unsigned char* memory) {
     const bool has_bias = SoftmaxUnits::has_side(params), has_dense = SoftmaxUnits::has_dense(params);
     const int row_in_block = static_cast<int>(threadIdx.x) >> params.rows_shift;
     const int lane = static_cast<int>(threadIdx.x) & (params.lanes_per_row - 1);
     const unsigned char* const side = memory + params.side_offset_bytes;
-    const Window window(params, span, row_in_block, lane);
+    const Window window(params, segment, row_in_block, lane);
     const int first_column = lane * unit_columns - window.phase;
     SoftmaxRow row;
     if (params.has_interval) {
       row.columns = params.columns;
       wait_on_dependent_grids();
-      find_staged_interval(params, span, row_in_block, &row);
+      find_staged_interval(params, segment, row_in_block, &row);
     }
     copies.wait(has_dense);
 
@@ -237,7 +238,7 @@ struct SoftmaxUnits : StagedSoftmax<T, kMasked> {
     }
     if (params.has_unit_edges) __syncthreads();
     window.store(params, units, memory);
-    // The masked columns of a row with a NaN are not NaN.
+    // Masked columns of a row with a NaN are not NaN.
     if (sum != sum && (has_dense || params.has_interval)) {
       const float masked = params.log_softmax ? negative_infinity<float>() : 0.0f;
       const int end = (window.num_units - 1) * params.lanes_per_row * unit_columns + window.left;
@@ -259,11 +260,11 @@ struct GradientUnits : StagedGradient<T> {
   using Window = UnitWindow<T, kMost, kLeast>;
   static constexpr int resident_blocks = 6;
 
-  static __device__ __forceinline__ void work(const SoftmaxParams& params, const RowSpan& span,
-                                              const SpanCopies& copies, unsigned char* memory) {
+  static __device__ __forceinline__ void work(const SoftmaxParams& params, const RowSegment& segment,
+                                              const SegmentCopies& copies, unsigned char* memory) {
     const int row_in_block = static_cast<int>(threadIdx.x) >> params.rows_shift;
     const int lane = static_cast<int>(threadIdx.x) & (params.lanes_per_row - 1);
-    const Window window(params, span, row_in_block, lane);
+    const Window window(params, segment, row_in_block, lane);
     copies.wait(false);
     const bool log_softmax = params.log_softmax;
     Unit<T> dy_units[kMost], y_units[kMost];
@@ -305,12 +306,12 @@ struct GradientUnits : StagedGradient<T> {
   }
 };
 
-// y(row, j) = exp(z(row, j) - max) / sum over kept i of exp(z(row, i) - max), z = scale * x + bias, or
-// dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)); all operands are
-// (rows, columns), each one contiguous run of memory. All columns are read, masked or not.
+// y(row, j) = exp(z(row, j) - max) / sum over unmasked i of exp(z(row, i) - max), z = scale * x + bias, or dx(row, j) =
+// scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)). All operands are contiguous (rows, columns),
+// and all columns are read.
 //
-// A block owns rows_per_block neighbouring rows, lanes_per_row threads per row; results take the place of x, or of dy,
-// in shared memory.
+// A block has rows_per_block neighbouring rows, with lanes_per_row threads per row. Results overwrite x, or dy, in
+// shared memory.
 template <class Rows>
 __global__ void __launch_bounds__(staged_threads, Rows::resident_blocks)
     staged_rows(const __grid_constant__ SoftmaxParams params) {
@@ -318,17 +319,17 @@ __global__ void __launch_bounds__(staged_threads, Rows::resident_blocks)
   using T = typename Rows::T;
   unsigned char* const memory = &shared<unsigned char>();
   unsigned char* const side = memory + params.side_offset_bytes;
-  const RowSpan span = row_span<T>(params);
-  const SpanCopies copies(params, memory);
+  const RowSegment segment = row_segment<T>(params);
+  const SegmentCopies copies(params, memory);
   copies.start([&](const CopyTeam& team, const BulkCopies& own) {
-    load_span<T>(span, team, own, params.x, memory);
-    if (Rows::has_side(params)) load_span<T>(span, team, own, params.side, side);
+    load_segment<T>(segment, team, own, params.x, memory);
+    if (Rows::has_side(params)) load_segment<T>(segment, team, own, params.side, side);
   });
   if (Rows::has_dense(params))
     copies.start_beside(
-        [&](const CopyTeam& team, const BulkCopies& own) { load_mask_runs(params, span, team, own, side); });
-  Rows::work(params, span, copies, memory);
-  store_span<T>(params, span, memory);
+        [&](const CopyTeam& team, const BulkCopies& own) { load_mask_runs(params, segment, team, own, side); });
+  Rows::work(params, segment, copies, memory);
+  store_segment<T>(params, segment, memory);
 }
 
 }  // namespace flowk::softmax

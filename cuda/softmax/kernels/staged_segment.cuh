@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A span of short rows in shared memory: copied in and out by whole 16-byte vectors, wherever rows start and end; and
+// A segment of short rows in shared memory, copied in and out by 16-byte vectors wherever its rows start and end, and
 // the rows of a dense mask that belong to it.
 #pragma once
 
@@ -9,45 +9,45 @@
 
 namespace flowk::softmax {
 
-// Where the rows of one block lie: in memory one after the other, in shared memory at the same place modulo 16.
-struct RowSpan {
+// The rows of one block: contiguous in memory, and in shared memory at the same offset modulo 16.
+struct RowSegment {
   int64_t first_byte;  // of the first row in its tensor
-  int first_vector;    // of those that are copied whole, and one past the last
+  int first_vector;    // the vectors that are copied whole are [first_vector, end_vector)
   int end_vector;
   int num_rows;
   int shift;  // bytes from an aligned address to the first row
-  int end;    // and to the end of the last one
+  int end;    // bytes from that address to the end of the last row
   bool ends_tensor;
   __device__ __forceinline__ int copied_bytes() const { return (end_vector - first_vector) * vector_bytes; }
 };
 
-// Vectors that the rows share with others are copied with them, but where they reach past the tensor.
+// Vectors shared with neighbouring segments are copied whole, except past the ends of the tensor.
 template <class T>
-__device__ __forceinline__ RowSpan row_span(const SoftmaxParams& params) {
-  RowSpan span;
+__device__ __forceinline__ RowSegment row_segment(const SoftmaxParams& params) {
+  RowSegment segment;
   const uint32_t row_bytes = static_cast<uint32_t>(params.columns) * static_cast<uint32_t>(sizeof(T));
   const uint32_t span_bytes = row_bytes * static_cast<uint32_t>(params.rows_per_block);
-  span.first_byte = static_cast<int64_t>(static_cast<uint64_t>(blockIdx.x) * span_bytes);
+  segment.first_byte = static_cast<int64_t>(static_cast<uint64_t>(blockIdx.x) * span_bytes);
   const int64_t rows_left = params.num_rows - static_cast<int64_t>(static_cast<uint64_t>(blockIdx.x) *
                                                                    static_cast<uint32_t>(params.rows_per_block));
-  span.ends_tensor = rows_left <= params.rows_per_block;
-  span.num_rows = span.ends_tensor ? static_cast<int>(rows_left) : params.rows_per_block;
-  span.shift = static_cast<int>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(params.x)) +
-                                static_cast<uint32_t>(span.first_byte)) &
-               (vector_bytes - 1);
-  span.end = span.shift + span.num_rows * static_cast<int>(row_bytes);
-  span.first_vector = blockIdx.x == 0 && span.shift > 0 ? 1 : 0;
-  const int end_vector = (span.ends_tensor ? span.end : span.end + vector_bytes - 1) / vector_bytes;
-  span.end_vector = end_vector < span.first_vector ? span.first_vector : end_vector;
-  return span;
+  segment.ends_tensor = rows_left <= params.rows_per_block;
+  segment.num_rows = segment.ends_tensor ? static_cast<int>(rows_left) : params.rows_per_block;
+  segment.shift = static_cast<int>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(params.x)) +
+                                   static_cast<uint32_t>(segment.first_byte)) &
+                  (vector_bytes - 1);
+  segment.end = segment.shift + segment.num_rows * static_cast<int>(row_bytes);
+  segment.first_vector = blockIdx.x == 0 && segment.shift > 0 ? 1 : 0;
+  const int end_vector = (segment.ends_tensor ? segment.end : segment.end + vector_bytes - 1) / vector_bytes;
+  segment.end_vector = end_vector < segment.first_vector ? segment.first_vector : end_vector;
+  return segment;
 }
 
-// The copies of a block into its shared memory: start(), then start_beside() for those of another warp if there is one,
-// then wait(), which is a barrier too.
-struct SpanCopies {
+// A block's copies into its shared memory: start(), then start_beside() by a second warp if there is one, then wait(),
+// which is also a barrier.
+struct SegmentCopies {
   BulkCopies first;
   BulkCopies beside;
-  __device__ __forceinline__ SpanCopies(const SoftmaxParams& params, unsigned char* memory)
+  __device__ __forceinline__ SegmentCopies(const SoftmaxParams& params, unsigned char* memory)
       : first{reinterpret_cast<uint64_t*>(memory + params.barrier_offset_bytes)}, beside{first.barrier + 1} {}
   template <class Load>
   __device__ __forceinline__ void start(Load load) const {
@@ -79,46 +79,45 @@ struct SpanCopies {
   }
 };
 
-// The rows' elements of one vector of a span.
+// Copies the segment's elements of one vector.
 template <class T>
 __device__ __forceinline__ void copy_part(const CopyTeam& team, unsigned char* dst, const unsigned char* src,
-                                          int vector, const RowSpan& span) {
+                                          int vector, const RowSegment& segment) {
   constexpr int bytes = static_cast<int>(sizeof(T));
 #pragma unroll 1
   for (int i = vector * vector_bytes + team.lane * bytes; i < (vector + 1) * vector_bytes; i += team.lanes * bytes)
-    if (i >= span.shift && i < span.end) *reinterpret_cast<T*>(dst + i) = *reinterpret_cast<const T*>(src + i);
+    if (i >= segment.shift && i < segment.end) *reinterpret_cast<T*>(dst + i) = *reinterpret_cast<const T*>(src + i);
 }
 
-// Waits for the stream's previous grid, and starts copying a block's rows of `tensor`, whose rows lie one after the
-// other; those elements at the tensor's ends that are no whole vectors come at once.
+// Waits for the stream's previous grid, and starts to copy the block's rows of a contiguous `tensor`. Elements at the
+// tensor's ends, outside whole vectors, are copied at once.
 template <class T>
-__device__ __forceinline__ void load_span(const RowSpan& span, const CopyTeam& team, const BulkCopies& copies,
-                                          const unsigned char* tensor, unsigned char* memory) {
-  const unsigned char* const first = tensor + span.first_byte - span.shift;
-  const int begin = span.first_vector * vector_bytes;
+__device__ __forceinline__ void load_segment(const RowSegment& segment, const CopyTeam& team, const BulkCopies& copies,
+                                             const unsigned char* tensor, unsigned char* memory) {
+  const unsigned char* const first = tensor + segment.first_byte - segment.shift;
+  const int begin = segment.first_vector * vector_bytes;
   wait_on_dependent_grids(first + begin);
-  copies.copy(team, memory + begin, first + begin, span.copied_bytes());
-  if (span.first_vector == 1) copy_part<T>(team, memory, first, 0, span);
-  if (span.end_vector * vector_bytes < span.end) copy_part<T>(team, memory, first, span.end_vector, span);
+  copies.copy(team, memory + begin, first + begin, segment.copied_bytes());
+  if (segment.first_vector == 1) copy_part<T>(team, memory, first, 0, segment);
+  if (segment.end_vector * vector_bytes < segment.end) copy_part<T>(team, memory, first, segment.end_vector, segment);
 }
 
-// Stores a block's rows when all its threads are here. By bulk copies: 77 columns of float16 with a dense mask 0.875,
-// by threads 0.838.
+// Stores the block's rows after a barrier. Bulk copies are 4 % faster than stores by threads.
 template <class T>
-__device__ __forceinline__ void store_span(const SoftmaxParams& params, const RowSpan& span,
-                                           const unsigned char* memory) {
+__device__ __forceinline__ void store_segment(const SoftmaxParams& params, const RowSegment& segment,
+                                              const unsigned char* memory) {
   BulkCopies::publish();
   __syncthreads();
-  unsigned char* const first = params.out + span.first_byte - span.shift;
-  const int head = span.shift > 0 ? vector_bytes : 0, end = span.end & ~(vector_bytes - 1);
+  unsigned char* const first = params.out + segment.first_byte - segment.shift;
+  const int head = segment.shift > 0 ? vector_bytes : 0, end = segment.end & ~(vector_bytes - 1);
   const CopyTeam team = {static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)};
-  if (head > 0) copy_part<T>(team, first, memory, 0, span);
-  if (end >= head && span.end > end) copy_part<T>(team, first, memory, end / vector_bytes, span);
+  if (head > 0) copy_part<T>(team, first, memory, 0, segment);
+  if (end >= head && segment.end > end) copy_part<T>(team, first, memory, end / vector_bytes, segment);
   BulkCopies::store(first + head, memory + head, end - head);
 }
 
-// Waits for the stream's previous grid, and starts copying `num_bytes` of the mask from `first` on, both multiples of
-// 16, to shared memory: by vectors, of which those that reach past the mask come by bytes, at once.
+// Waits for the stream's previous grid, and starts to copy `num_bytes` of the mask from `first` on, both multiples of
+// 16. Vectors that reach past the mask are copied at once, by bytes.
 __device__ __forceinline__ void copy_mask_bytes(const SoftmaxParams& params, const BulkCopies& copies,
                                                 const CopyTeam& team, const unsigned char* first, int num_bytes,
                                                 unsigned char* memory) {
@@ -135,8 +134,8 @@ __device__ __forceinline__ void copy_mask_bytes(const SoftmaxParams& params, con
   if (end < num_bytes) copy_vector(end);
 }
 
-// One after the other, the runs of neighbouring rows of a span that a dense mask has a row each for, or shares one
-// among: the masks of the rows from first_row on are at base + row * row_stride. A row past the span ends them.
+// Runs of neighbouring rows whose masks are at a constant stride: the mask of row r >= first_row is at base + r *
+// row_stride. An entry past the segment's rows ends the table.
 struct MaskRun {
   int first_row;
   int base;
@@ -144,16 +143,15 @@ struct MaskRun {
 constexpr int mask_runs_bytes = (max_mask_runs + 2) * static_cast<int>(sizeof(MaskRun)) + vector_bytes;
 static_assert(mask_runs_bytes % vector_bytes == 0);
 
-// Waits as load_span(), and starts copying the span's rows of the dense mask to shared memory, behind the table of
-// their runs: aligned vectors, of which those that reach past the mask come by bytes. A word before and after each row
-// may be read.
-__device__ __forceinline__ void load_mask_runs(const SoftmaxParams& params, const RowSpan& span, const CopyTeam& team,
-                                               const BulkCopies& copies, unsigned char* memory) {
+// Waits as load_segment(), and starts to copy the segment's rows of the dense mask to shared memory, after the table of
+// their runs. The words before and after each row may be read.
+__device__ __forceinline__ void load_mask_runs(const SoftmaxParams& params, const RowSegment& segment,
+                                               const CopyTeam& team, const BulkCopies& copies, unsigned char* memory) {
   MaskRun* const runs = reinterpret_cast<MaskRun*>(memory);
   const int row_stride = static_cast<int>(params.dims[0].strides[softmax_dense]);
   int place = mask_runs_bytes, run = 0;
 #pragma unroll 1
-  for (int done = 0; done < span.num_rows; ++run) {
+  for (int done = 0; done < segment.num_rows; ++run) {
     uint32_t rest = blockIdx.x * static_cast<uint32_t>(params.rows_per_block) + static_cast<uint32_t>(done);
     const unsigned char* first = params.dense;
     const auto step = [&](int d) {
@@ -161,13 +159,13 @@ __device__ __forceinline__ void load_mask_runs(const SoftmaxParams& params, cons
       first += i * params.dims[d].strides[softmax_dense];
       return i;
     };
-    // The first dimensions by constant index, so that strides are operands of the instructions.
+    // Constant indices make the strides of the first dimensions operands of the instructions.
     const uint32_t index = params.rank > 0 ? step(0) : 0;
     if (params.rank > 1) step(1);
     if (params.rank > 2) step(2);
 #pragma unroll 1
     for (int d = 3; d < params.rank; ++d) step(d);
-    const int rows_left = span.num_rows - done;
+    const int rows_left = segment.num_rows - done;
     const int64_t run_left = params.dims[0].extent - index;
     const int num_rows = run_left < rows_left ? static_cast<int>(run_left) : rows_left;
     const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(first)) & (vector_bytes - 1);
@@ -180,7 +178,7 @@ __device__ __forceinline__ void load_mask_runs(const SoftmaxParams& params, cons
   if (team.lane == 0) runs[run] = {params.rows_per_block, 0};
 }
 
-// Where the mask of a row of the span starts, after the copies.
+// The mask of a row of the segment, after the copies.
 __device__ __forceinline__ const unsigned char* mask_of_row(const SoftmaxParams& params, const unsigned char* memory,
                                                             int row) {
   const MaskRun* run = reinterpret_cast<const MaskRun*>(memory);

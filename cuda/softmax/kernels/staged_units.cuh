@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Units of 4 columns of a row in shared memory, which starts and ends anywhere: a thread's units of one row, and those
-// columns of them that belong to others or are not kept.
+// Units of 4 columns in shared memory: a thread's units of one row, which may start and end inside a unit.
 #pragma once
 
 #include "core/vector.cuh"
@@ -8,7 +7,7 @@
 
 namespace flowk::softmax {
 
-// 4 neighbouring columns, aligned to their size in memory.
+// 4 neighbouring columns, aligned to their bytes.
 constexpr int unit_columns = span_unit_columns;
 template <class T>
 constexpr int unit_words = unit_columns * static_cast<int>(sizeof(T)) / 4;
@@ -78,22 +77,22 @@ struct Unit {
       words[i] = condition ? word : words[i];
     }
   }
-  // Takes the word of `other` where the mask has ones.
+  // Takes the bits of `other` where the mask is 1.
   __device__ __forceinline__ void select(const uint32_t (&mask)[unit_words<T>], uint32_t other) {
 #pragma unroll
     for (int i = 0; i < unit_words<T>; ++i) words[i] = (words[i] & ~mask[i]) | (other & mask[i]);
   }
 };
 
-// A word of elements of -infinity.
+// A 32-bit word of elements that are -infinity.
 template <class T>
 constexpr uint32_t infinity_word = std::is_same_v<T, Float16>    ? 0xfc00fc00u
                                    : std::is_same_v<T, BFloat16> ? 0xff80ff80u
                                                                  : 0xff800000u;
 
-// The units of one thread. A row is the units of the aligned window around it, which `lanes` threads take in turn; its
-// first and last unit may have columns of the neighbouring rows. Threads of a grid have params.thread_units units or
-// one less, and kLeast <= thread_units <= kMost.
+// The units of one thread. A row is read as the aligned units that contain it, dealt to `lanes` threads in turn; its
+// first and last unit may have columns of neighbouring rows. A thread has params.thread_units units or one less, kLeast
+// <= thread_units <= kMost.
 template <class T, int kMost, int kLeast>
 struct UnitWindow {
   static_assert(kLeast >= min_span_units);
@@ -102,12 +101,13 @@ struct UnitWindow {
   int most_units;  // of any thread
   int num_units;   // 0: there is no such row
   int phase;       // columns of the row's first unit that belong to the row before
-  int before;      // the same of this thread's first unit
-  int left;        // columns from the last unit's first to the row's end: the next row has those past them
+  int before;      // the same for this thread's first unit
+  int left;        // columns of the last unit up to the row's end, or more than it has
 
-  __device__ __forceinline__ UnitWindow(const SoftmaxParams& params, const RowSpan& span, int row_in_block, int lane) {
+  __device__ __forceinline__ UnitWindow(const SoftmaxParams& params, const RowSegment& segment, int row_in_block,
+                                        int lane) {
     const int lanes = params.lanes_per_row;
-    const int start = span.shift + row_in_block * params.columns * static_cast<int>(sizeof(T));
+    const int start = segment.shift + row_in_block * params.columns * static_cast<int>(sizeof(T));
     const int misaligned = start & (unit_bytes<T> - 1);
     phase = misaligned / static_cast<int>(sizeof(T));
     const int columns = phase + params.columns;
@@ -115,11 +115,11 @@ struct UnitWindow {
     first = start - misaligned + lane * unit_bytes<T>;
     step = lanes * unit_bytes<T>;
     most_units = params.thread_units;
-    num_units = row_in_block < span.num_rows ? (row_units - lane + lanes - 1) >> params.rows_shift : 0;
+    num_units = row_in_block < segment.num_rows ? (row_units - lane + lanes - 1) >> params.rows_shift : 0;
     before = lane == 0 ? phase : 0;
     left = columns - unit_columns * (lane + lanes * (num_units - 1));
   }
-  // Has some thread of the grid, or this one, an i-th unit?
+  // Does some thread of the grid, or this one, have an i-th unit?
   __device__ __forceinline__ bool any_has(int i) const { return i < kLeast || i < most_units; }
   __device__ __forceinline__ bool has(int i) const { return i < kLeast - 1 || i < num_units; }
   __device__ __forceinline__ int at(int i) const { return first + i * step; }
@@ -132,13 +132,13 @@ struct UnitWindow {
     }
   }
 
-  // Word i of a unit, with ones from its column `columns` on.
+  // Word i of a unit's bit mask: 1 from column `columns` on.
   static __device__ __forceinline__ uint32_t ones_past(int columns, int i) {
     const int shift = columns * 8 * static_cast<int>(sizeof(T)) - 32 * i;
     return ones_from(shift > 0 ? shift : 0);
   }
 
-  // Makes columns of other rows, and units that are not there, elements of `word`.
+  // Sets columns of other rows, and units that this thread does not have, to `word`.
   __device__ __forceinline__ void clear_others(const SoftmaxParams& params, Unit<T> (&units)[kMost],
                                                uint32_t word) const {
 #pragma unroll
@@ -157,7 +157,7 @@ struct UnitWindow {
 #pragma unroll
     for (int i = kLeast - 2; i < kMost; ++i) {
       if (!any_has(i)) break;
-      // By masks: under a branch the compiler puts the units into local memory.
+      // By masks: with a branch the compiler moves the units to local memory.
       uint32_t own_tail[unit_words<T>];
 #pragma unroll
       for (int j = 0; j < unit_words<T>; ++j) own_tail[j] = i == num_units - 1 ? tail[j] : 0u;
@@ -165,7 +165,7 @@ struct UnitWindow {
     }
   }
 
-  // The same of columns outside the row's interval; units[0] starts at `first_column` of the row.
+  // The same for columns outside the row's interval; units[0] starts at column first_column of the row.
   __device__ __forceinline__ void clear_outside(const SoftmaxParams& params, const SoftmaxRow& row, int first_column,
                                                 Unit<T> (&units)[kMost], uint32_t word) const {
 #pragma unroll
@@ -181,7 +181,7 @@ struct UnitWindow {
     }
   }
 
-  // Stores the row's columns; after a barrier, since other threads read their neighbours here.
+  // Stores the row's columns. Call it after a barrier: other threads read the neighbouring columns of the same units.
   __device__ __forceinline__ void store(const SoftmaxParams& params, const Unit<T> (&units)[kMost],
                                         unsigned char* memory) const {
     if (num_units == 0) return;
@@ -206,7 +206,7 @@ struct UnitWindow {
   }
 };
 
-// Masks a unit by the bytes of its columns, which start at any byte of a word in shared memory.
+// Sets the columns of a unit whose mask bytes are nonzero to -infinity; the bytes start at byte first_byte of words[0].
 template <class T>
 __device__ __forceinline__ void mask_unit(Unit<T>* unit, const uint32_t* words, int first_byte) {
   const uint32_t masked = nonzero_bytes(__funnelshift_r(words[0], words[1], static_cast<unsigned>(first_byte) * 8));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Softmax and its gradient with each row read twice: for rows too long to hold, and for operands whose rows do not
-// share one alignment or one size of element.
+// Softmax and its gradient with each row read twice: for rows too long to hold, and for operands of different types or
+// alignments.
 #pragma once
 
 #include "softmax/kernels/softmax_normalize.cuh"
@@ -22,7 +22,7 @@ __device__ __forceinline__ void store_as(flowk_dtype dtype, unsigned char* row, 
   }
 }
 
-// As store_nan_columns(), in any type.
+// As store_nan_columns(), for any output type.
 template <class T>
 __device__ __forceinline__ void store_nan_row_as(const SoftmaxParams& params, const SoftmaxRow& row, int first,
                                                  int step) {
@@ -32,11 +32,11 @@ __device__ __forceinline__ void store_nan_row_as(const SoftmaxParams& params, co
              result_beside_nan<ComputeType<T>, SoftmaxMask::bias>(params, row, column));
 }
 
-// The columns of a row that one thread works on: whole vectors, then single columns that are left over; without
-// reads_vectors single columns alone. Calls vector(first column) and column(column).
+// Calls vector(first column) and column(column) for the columns of one thread: whole vectors, then an outer column;
+// without reads_vectors single columns only.
 template <class T, class Vector, class Column>
 __device__ __forceinline__ void for_own_columns(const SoftmaxParams& params, const SoftmaxRow& row,
-                                                const RowVectors& vectors, const RowTeam& team, int lane, bool all,
+                                                const RowVectors& vectors, const RowThreads& team, int lane, bool all,
                                                 Vector vector, Column column) {
   const int first = team.rank * params.lanes_per_row + lane, step = params.lanes_per_row * team.blocks;
   if (!params.reads_vectors) {
@@ -47,11 +47,11 @@ __device__ __forceinline__ void for_own_columns(const SoftmaxParams& params, con
 #pragma unroll 2
   for (int i = (all ? 0 : vectors.read_begin) + first; i < (all ? vectors.count : vectors.read_end); i += step)
     vector(vectors.head + i * vector_width<T>);
-  const int leftover = leftover_column<T>(params, row, vectors, team.rank, lane);
+  const int leftover = outer_column_of<T>(params, row, vectors, team.rank, lane);
   if (leftover >= 0) column(leftover);
 }
 
-// scale * x + bias of one column, or x less its scale where there is no bias.
+// The score of one column, with or without a bias.
 template <class T>
 __device__ __forceinline__ ComputeType<T> load_any_score(const SoftmaxParams& params, const SoftmaxRow& row,
                                                          int column) {
@@ -59,7 +59,7 @@ __device__ __forceinline__ ComputeType<T> load_any_score(const SoftmaxParams& pa
                                 : load_score<T, SoftmaxMask::none>(params, row, column);
 }
 
-// The same of a vector's columns, -infinity where masked.
+// The scores of a vector's columns, -infinity where masked.
 template <class T>
 __device__ __forceinline__ void load_scores(const SoftmaxParams& params, const SoftmaxRow& row, int column,
                                             ComputeType<T> (&scores)[vector_width<T>]) {
@@ -89,16 +89,16 @@ __device__ __forceinline__ void load_scores(const SoftmaxParams& params, const S
     if ((kept >> j & 1) == 0) scores[j] = negative_infinity<A>();
 }
 
-// y(row, j) = exp(z(row, j) - max) / sum over kept i of exp(z(row, i) - max), as row_in_registers, by
-// lanes_per_row threads of a block or of each block of a cluster, each of which keeps a running maximum and the sum of
-// exponentials less it.
+// y(row, j) = exp(z(row, j) - max) / sum over unmasked i of exp(z(row, i) - max), as in row_in_registers. A row has
+// lanes_per_row threads of a block, or of each block of a cluster; each thread has a running maximum and a sum of
+// exponentials relative to it.
 template <class T>
 __global__ void __launch_bounds__(two_pass_threads) two_pass_row(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   using E = RowValue<A>;  // as a float32 row: the output may be float32
   constexpr int width = vector_width<T>;
-  const RowTeam team = row_team(params);
+  const RowThreads team = row_threads(params);
   const ExchangeBuffer<A> buffer = exchange_buffer<A>();
   begin_exchange(buffer, team);
   const auto [linear, lane] = row_place(params);
@@ -128,15 +128,15 @@ __global__ void __launch_bounds__(two_pass_threads) two_pass_row(const __grid_co
         take(scores, width);
       },
       [&](int column) {
-        if (!is_kept<SoftmaxMask::bias>(row, column)) return;
+        if (!is_unmasked<SoftmaxMask::bias>(row, column)) return;
         const A score = load_any_score<T>(params, row, column);
         take(&score, 1);
       });
-  // The lanes' sums as the warp's.
+  // Combines the lanes' sums.
   const A largest_of_warp = max_over_lanes(largest, team.lanes);
   if (sum != E{0}) sum *= exponential<A>((largest - largest_of_warp) * scale);
-  const RowPart<A> part = {largest_of_warp, sum_over_lanes(sum, team.lanes)};
-  const RowPart<A> total = combine_row<A, SoftmaxMask::none>(buffer, team, part, scale);
+  const RowPartial<A> part = {largest_of_warp, sum_over_lanes(sum, team.lanes)};
+  const RowPartial<A> total = combine_row<A, SoftmaxMask::none>(buffer, team, part, scale);
 
   const A reference = static_cast<A>(total.max) == -infinity ? A{0} : static_cast<A>(total.max);
   const bool log_softmax = params.log_softmax;
@@ -162,21 +162,20 @@ __global__ void __launch_bounds__(two_pass_threads) two_pass_row(const __grid_co
         for (int j = 0; j < width; ++j) store_as(params.out_dtype, row.out, column + j, y[j]);
       },
       [&](int column) {
-        const bool keeps = is_kept<SoftmaxMask::bias>(row, column);
+        const bool is_own_unmasked = is_unmasked<SoftmaxMask::bias>(row, column);
         store_as(params.out_dtype, row.out, column,
-                 probability(keeps ? load_any_score<T>(params, row, column) : -infinity));
+                 probability(is_own_unmasked ? load_any_score<T>(params, row, column) : -infinity));
       });
 }
 
-// dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)), threads as of
-// two_pass_row.
+// dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)); threads as in two_pass_row.
 template <class T>
 __global__ void __launch_bounds__(two_pass_threads)
     two_pass_row_backward(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   constexpr int width = vector_width<T>;
-  const RowTeam team = row_team(params);
+  const RowThreads team = row_threads(params);
   const ExchangeBuffer<A> buffer = exchange_buffer<A>();
   begin_exchange(buffer, team);
   const auto [linear, lane] = row_place(params);
