@@ -114,6 +114,11 @@ struct SoftmaxConfig {
   int32_t resident_blocks = 0;  // the most blocks per multiprocessor at a time; 0: as many as fit
 
   SoftmaxKernel kernel() const { return static_cast<SoftmaxKernel>(mechanism.index()); }
+  // Of a config with this mechanism.
+  template <class Mechanism>
+  const Mechanism& as() const {
+    return *std::get_if<Mechanism>(&mechanism);
+  }
   friend bool operator==(const SoftmaxConfig&, const SoftmaxConfig&) = default;
 };
 

@@ -10,8 +10,7 @@ namespace {
 bool prefers_staged_rows(const SoftmaxCall& call, const SoftmaxConfig& in_registers) {
   if (call.has_tails) return true;
   if (call.mask == SoftmaxMask::bias) return false;
-  const int64_t vectors =
-      int64_t{in_registers.lanes_per_row} * std::get<RowInRegisters>(in_registers.mechanism).vectors_per_thread;
+  const int64_t vectors = int64_t{in_registers.lanes_per_row} * in_registers.as<RowInRegisters>().vectors_per_thread;
   return 10 * call.row_vectors < 9 * vectors;
 }
 
