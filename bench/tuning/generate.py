@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes cuda/OPERATOR/plan/OPERATOR_tuning.inc from each bench/tuning/OPERATOR_GPU.json: `python bench/tuning/generate.py`.
+"""Writes cuda/OPERATOR/plan/OPERATOR_tuning.inc from each bench/tuning/OPERATOR_GPU.json, which has this form:
 
     {
       "gpu": "...", "commit": "...", "unit": "...",
