@@ -19,16 +19,13 @@ const SoftmaxTuningRow& find_tuning_row(const SoftmaxCall& call) {
     return call.is_power_of_2 ? find(bias_16_bit, bias_32_bit) : find(bias_16_bit_any_length, bias_32_bit_any_length);
   }
   if (call.mask == SoftmaxMask::dense) {
-    if (call.has_tails && call.row_bytes > dense_tails_as_interval_bytes)
-      return find(interval_16_bit, interval_32_bit_any_length);
+    if (call.has_tails && call.row_bytes > dense_tails_as_interval_bytes) return find(interval_16_bit, interval_32_bit);
     return call.is_power_of_2 ? find(dense_16_bit, dense_32_bit)
                               : find(dense_16_bit_any_length, dense_32_bit_any_length);
   }
-  if (call.has_interval)
-    return call.is_power_of_2 ? find(interval_16_bit, interval_32_bit)
-                              : find(interval_16_bit, interval_32_bit_any_length);
+  if (call.has_interval) return find(interval_16_bit, interval_32_bit);
   if (call.has_tails && call.row_bytes > plain_tails_as_interval_bytes)
-    return find(plain_16_bit_any_length, interval_32_bit_any_length);
+    return find(plain_16_bit_any_length, interval_32_bit);
   return call.is_power_of_2 ? find(plain_16_bit, plain_32_bit) : find(plain_16_bit_any_length, plain_32_bit_any_length);
 }
 
