@@ -88,10 +88,6 @@ SoftmaxConfig choose_row_in_registers(const SoftmaxCall& call, const SoftmaxTuni
     return call.rows.num_rows * lanes(vectors) < threads * call.device.num_multiprocessors;
   };
   while (blocks == 1 && vectors > 1 && lanes(vectors / 2) <= warp_lanes && is_few()) vectors /= 2;
-  // Plain float32 rows with tails that fill nine in ten of the vectors of a warp with 16 per thread.
-  if (call.is_plain && call.has_tails && call.in_bytes == 4 && vectors == 8 && blocks == 1 && lanes(16) <= warp_lanes &&
-      10 * call.row_vectors >= 9 * 16 * lanes(16))
-    vectors = 16;
 
   SoftmaxConfig config;
   config.mechanism = RowInRegisters{.vectors_per_thread = vectors};
