@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tune_elementwise.py: a conversion of neighbours with a given number of packs a thread.
+// For tune_elementwise.py: a conversion of neighbours with a given number of packs per thread.
 #include "core/device.h"
 #include "core/dtype.h"
-#include "elementwise/elementwise_ops.h"
-#include "elementwise/elementwise_plan.h"
+#include "elementwise/elementwise_op_info.h"
+#include "elementwise/elementwise.h"
 
 using namespace flowk::elementwise;
 
@@ -14,8 +14,8 @@ extern "C" __attribute__((visibility("default"))) int flowk_bench_elementwise_ca
                                                                                         int64_t count, int32_t packs,
                                                                                         flowk_stream stream) {
   ElementwiseRequest request;
+  request.arity = ElementwiseArity::unary;
   request.op = FLOWK_UNARY_COPY;
-  request.compute = compute_class(x_dtype);
   request.pointers[0] = out;
   request.pointers[1] = x;
   request.dtypes[0] = out_dtype;

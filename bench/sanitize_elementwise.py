@@ -15,10 +15,11 @@ from pathlib import Path
 import numpy as np
 from cuda.bindings import runtime as cudart
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from pyflowk import _library
+from pyflowk._native import library as _library
 
-KERNELS = {"flat_packs", "periodic_packs", "strided_packs", "aligned_tiles", "shifted_tiles", "row_walk"}
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+KERNELS = {"contiguous", "broadcast", "strided", "aligned_tiles", "shifted_tiles", "broadcast_rows"}
 CODES = {
     "?": 1, "i1": 2, "i2": 3, "i4": 4, "i8": 5, "u1": 6, "u2": 7, "u4": 8, "u8": 9, "f2": 10, "f4": 12, "f8": 13,
 }  # fmt: skip
@@ -114,7 +115,7 @@ def cases() -> Iterator[tuple[str, list[str], tuple, list]]:
             yield "less", ["?", kind, kind], shape, layouts
         for source, target in COPIES:
             yield "copy", [target, source], shape, [layouts[0], layouts[2]]
-    # Enough elements for a thread to walk rows: 264 of 8 x 512 packs, on 132 multiprocessors.
+    # Enough elements for broadcast_rows: 264 of 8 x 512 packs, on 132 multiprocessors.
     yield "max", ["f8"] * 3, (2112, 1024), [(None, 0), ((1, 0), 0), ((0, 1), 0)]
 
 

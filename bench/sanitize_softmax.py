@@ -22,7 +22,8 @@ import numpy as np
 from cuda.bindings import runtime as cudart
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from pyflowk import _abi, _library
+from pyflowk._native import abi as _abi
+from pyflowk._native import library as _library
 
 KERNELS = {
     "row_in_registers",

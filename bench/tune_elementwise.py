@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times every number of packs a thread that a conversion may be done with, beside the one that the plan chooses.
+"""Times conversions with every number of packs per thread, beside the one that the plan chooses.
 
 `python bench/tune_elementwise.py [--megabytes 256] [--json FILE]`
 
@@ -8,7 +8,8 @@ Takes a library that exports the candidates in $FLOWK_LIBRARY:
     nvcc -std=c++20 -O3 -arch=native --threads=0 -shared -cudart static -Icuda -Iinclude \\
       -Xcompiler -fPIC,-fvisibility=hidden -DFLOWK_BUILD_INFO='"candidates"' cuda/api/*.cpp \\
       cuda/core/{status,dtype,shape,operands,text_writer,device_cuda}.cpp cuda/permute/*.cpp cuda/permute/permute.cu \\
-      cuda/elementwise/*.cpp cuda/elementwise/*.cu bench/elementwise_candidates.cpp -o libflowk_candidates.so
+      cuda/elementwise/{,plan/}*.cpp cuda/elementwise/{,instantiate/}*.cu bench/elementwise_candidates.cpp \\
+      -o libflowk_candidates.so
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def tune(library: bench_elementwise.Library, kinds: list[str], megabytes: float)
         if candidate(0, pack) != 0:
             continue
         if not torch.equal(outs[0].view(torch.uint8), expected):
-            raise RuntimeError(f"wrong: {kinds} with {pack} packs a thread")
+            raise RuntimeError(f"wrong: {kinds} with {pack} packs per thread")
         contenders[str(pack)] = functools.partial(candidate, pack=pack)
     times = harness.time_in_turn(contenders, sets)
     return {"types": kinds} | {name: times["copy"] / t for name, t in times.items()}

@@ -13,9 +13,10 @@ import pytest
 from elementwise_cases import DTYPES, converted, rounded
 
 import pyflowk
-from pyflowk import ElementwiseKernel, Status, _jit
-from pyflowk._abi import DType, FunctorLaunch
-from pyflowk._dtypes import number_type
+from pyflowk import ElementwiseKernel, Status
+from pyflowk._arrays.dtypes import number_type
+from pyflowk._elementwise import jit as _jit
+from pyflowk._native.abi import DType, FunctorLaunch
 
 gpu = pytest.mark.gpu
 FUSED = ("T x, T y", "T z", "z = x * y + 1")
@@ -122,7 +123,7 @@ def test_without_cuda_core_the_error_names_the_extra(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "cuda.core", None)
     formula = ElementwiseKernel(*FUSED)._bind((array_of(np.float32),) * 2, None).formula
     with pytest.raises(ImportError, match=r"needs cuda.core and NVRTC \(pip install 'pyflowk\[jit\]'\)"):
-        _jit.compile_kernel(formula, "elementwise_flat", 4, "sm_90")
+        _jit.compile_kernel(formula, "elementwise_contiguous", 4, "sm_90")
 
 
 # ---- the library's part ---------------------------------------------------------------------------------------------
@@ -249,7 +250,9 @@ def no_disk_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_jit, "_disk_cache", lambda: None)
 
 
-def compiled(kernel: ElementwiseKernel, *operands: Any, name: str = "elementwise_flat", pack_elements: int = 4) -> Any:
+def compiled(
+    kernel: ElementwiseKernel, *operands: Any, name: str = "elementwise_contiguous", pack_elements: int = 4
+) -> Any:
     formula = kernel._bind(operands, None).formula
     return _jit.compile_kernel(formula, name, pack_elements, "sm_90")
 
@@ -274,12 +277,12 @@ def test_preambles_several_statements_and_mixed_types_compile() -> None:
         preamble="__device__ float squared(float x) { return x * x; }",
     )
     for name in (
-        "elementwise_flat",
+        "elementwise_contiguous",
         "elementwise_strided",
-        "elementwise_periodic",
+        "elementwise_broadcast",
         "elementwise_aligned_tiles",
         "elementwise_shifted_tiles",
-        "elementwise_row_walk",
+        "elementwise_broadcast_rows",
     ):
         operands = array_of(np.float32), array_of(np.int8), array_of(bool)
         assert compiled(kernel, *operands, name=name, pack_elements=2)
@@ -306,7 +309,7 @@ def test_the_disk_cache_gives_back_the_same_kernel(tmp_path: Any, monkeypatch: p
     again = compiled(kernel, array_of(np.float32), array_of(np.float32))
     assert bytes(again.code) == bytes(first.code)
     assert [*again.symbol_mapping] == [*first.symbol_mapping]
-    assert again.symbol_mapping.popitem()[1].startswith(b"_ZN5flowk16elementwise_flat")
+    assert again.symbol_mapping.popitem()[1].startswith(b"_ZN5flowk6detail22elementwise_contiguous")
 
 
 # ---- on a GPU -------------------------------------------------------------------------------------------------------

@@ -14,12 +14,12 @@ SOURCES = sorted(TUNING.glob("*.json"))
 
 
 def test_generating_gives_the_files_that_are_checked_in() -> None:
-    spec = importlib.util.spec_from_file_location("generate", TUNING / "generate.py")
+    spec = importlib.util.spec_from_file_location("generate_tuning", TUNING / "generate_tuning.py")
     assert spec and spec.loader
     generate = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(generate)
     stale = [str(path) for path, text in generate.outputs().items() if path.read_text() != text]
-    assert not stale, "run python bench/tuning/generate.py"
+    assert not stale, "run python bench/tuning/generate_tuning.py"
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)

@@ -11,10 +11,10 @@
 #include "core/iteration_space.h"
 #include "core/operands.h"
 #include "core/status.h"
-#include "elementwise/elementwise_ops.h"
-#include "elementwise/elementwise_plan.h"
+#include "elementwise/elementwise.h"
+#include "elementwise/elementwise_op_info.h"
 #include "flowk/flowk.h"
-#include "permute/permute_plan.h"
+#include "permute/permute.h"
 
 namespace flowk::api {
 using namespace elementwise;
@@ -42,13 +42,13 @@ Status unsupported(const Arguments& arguments, int k, const char* wanted) {
 
 bool is_narrow_float(flowk_dtype dtype) { return is_float(dtype) && dtype != FLOWK_FLOAT64; }
 
-// What flowk.h says under Types.
+// The rules of flowk.h under Types.
 Status check_types(const Arguments& arguments) {
   DtypeInfo infos[max_operands];
   for (int k = 0; k < arguments.num_operands; ++k)
     FLOWK_RETURN_IF_ERROR(check_dtype(dtype_names[k], arguments.operands[k].dtype, &infos[k]));
   const bool selects = arguments.arity == ElementwiseArity::ternary && arguments.op == FLOWK_TERNARY_WHERE;
-  const int lead = selects ? 2 : 1;  // the input that others are held to
+  const int lead = selects ? 2 : 1;  // the input whose type the others must have
   if (selects && arguments.operands[1].dtype != FLOWK_BOOL) return unsupported(arguments, 1, "bool");
   const flowk_dtype dtype = arguments.operands[lead].dtype;
   if (!takes(arguments.info, dtype)) {
@@ -74,7 +74,7 @@ Status check_types(const Arguments& arguments) {
   return {};
 }
 
-// Fills `request`, or sets `is_empty` where there is nothing to do.
+// Fills in `request`, or sets `is_empty` if there is nothing to do.
 Status check(const Arguments& arguments, ElementwiseRequest* request, bool* is_empty) {
   if (arguments.info.name == nullptr)
     return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "op = %d, must be one of flowk/elementwise_ops.h",
@@ -87,16 +87,15 @@ Status check(const Arguments& arguments, ElementwiseRequest* request, bool* is_e
   return check_tensors(arguments.operands, arguments.num_operands, arguments.rank, arguments.shape, request, is_empty);
 }
 
-// A selection between elements of one type moves their bits.
+// A selection between elements of one type moves them as integers.
 void select_bits(const Arguments& arguments, ElementwiseRequest* request) {
   const bool selects = arguments.arity == ElementwiseArity::ternary && arguments.op == FLOWK_TERNARY_WHERE;
   const bool is_one_type = request->dtypes[0] == request->dtypes[2] && request->dtypes[2] == request->dtypes[3];
   if (selects && is_one_type)
     request->dtypes[0] = request->dtypes[2] = request->dtypes[3] = bits_of(request->dtypes[0]);
-  request->compute = compute_class(request->dtypes[selects ? 2 : 1]);
 }
 
-// Integers take their parameters as a copy of a float64 to their type would.
+// The parameter of an operation on integers: converted as flowk_unary() converts float64.
 double parameter_of(flowk_dtype dtype, double value) {
   if (is_float(dtype)) return value;
   if (value != value) return 0;
@@ -105,21 +104,22 @@ double parameter_of(flowk_dtype dtype, double value) {
   const double end = std::ldexp(1.0, is_signed ? bits - 1 : bits);
   const double lowest = is_signed ? -end : 0.0;
   value = std::trunc(value);
-  // Of 64 bits the kernel's own conversion ends at the last value; end - 1 is no float64 there.
+  // float64 does not hold end - 1 of 64 bits; the kernel's own conversion saturates.
   if (value >= end) return bits == 64 ? end : end - 1;
   return value < lowest ? lowest : value;
 }
 
 bool is_same_type_copy(const ElementwiseRequest& request) {
-  return request.arity == ElementwiseArity::copy && request.dtypes[0] == request.dtypes[1] && !request.is_number[1];
+  return request.arity == ElementwiseArity::unary && request.op == FLOWK_UNARY_COPY &&
+         request.dtypes[0] == request.dtypes[1] && !request.is_number[1];
 }
 
-// A copy without a conversion is a permute that keeps the order of the dimensions. False: of its own elements.
+// A copy without a conversion is a permute that keeps the order of the dimensions. False: src and dst are the same.
 bool make_permute(const ElementwiseRequest& request, PermuteRequest* permute) {
   const OperandShape& shape = request.shape;
   permute->src = request.pointers[1];
   permute->dst = const_cast<void*>(request.pointers[0]);
-  permute->element_bytes = permute->alignment_bytes = 1 << request.element_shifts[0];
+  permute->element_bytes = 1 << request.element_shifts[0];
   permute->shape.rank = shape.rank;
   for (int d = 0; d < shape.rank; ++d) {
     permute->shape.extents[d] = shape.extents[d];
@@ -129,7 +129,7 @@ bool make_permute(const ElementwiseRequest& request, PermuteRequest* permute) {
   return permute->src != permute->dst;
 }
 
-// Checks, and brings the call into the form that a plan is made from.
+// Checks a call and makes the request.
 Status prepare(const Arguments& arguments, ElementwiseRequest* request, bool* is_empty) {
   FLOWK_RETURN_IF_ERROR(check(arguments, request, is_empty));
   if (*is_empty) return {};
@@ -178,7 +178,7 @@ Status explain(const Arguments& arguments, char* text, size_t text_bytes) {
       explain_permute(plan, permute, text, text_bytes);
       return;
     }
-    while (needs_split(request)) {  // every part has the plan of the first, over fewer elements
+    while (needs_split(request)) {  // the other parts have the same plan for fewer elements
       ElementwiseRequest first, second;
       split_request(request, &first, &second);
       request = first;
@@ -196,8 +196,7 @@ int32_t result_of(const OpInfo& info, flowk_dtype dtype) {
 
 Arguments unary_arguments(flowk_unary_op op, const ElementwiseTensor& x, const ElementwiseTensor& out, int32_t rank,
                           const int64_t* shape, double a, double b) {
-  const auto arity = op == FLOWK_UNARY_COPY ? ElementwiseArity::copy : ElementwiseArity::unary;
-  return {arity, op, unary_op_info(op), 2, {out, x}, rank, shape, a, b};
+  return {ElementwiseArity::unary, op, unary_op_info(op), 2, {out, x}, rank, shape, a, b};
 }
 
 Arguments binary_arguments(flowk_binary_op op, const ElementwiseTensor& x, const ElementwiseTensor& y,

@@ -14,7 +14,7 @@ const char* const elementwise_operand_names[max_operands] = {"out", "x", "y", "z
 
 namespace {
 
-// A layout in bytes, the bytes of an element its last dimension, so that tensors of different types can be compared.
+// The layout in bytes: the bytes of an element are its last dimension, so that tensors of all types can be compared.
 Layout layout_in_bytes(const Layout& layout, int64_t element_bytes) {
   Layout bytes = layout;
   for (int d = 0; d < layout.rank; ++d) bytes.strides[d] *= element_bytes;
@@ -32,7 +32,7 @@ bool is_in_place(const ElementwiseTensor& out, const Layout& out_layout, const E
   return true;
 }
 
-// An input without memory.
+// Enters an input that is a number.
 Status take_number(const ElementwiseTensor& tensor, int k, ElementwiseRequest* request) {
   if (tensor.pointer == nullptr)
     return Status::failure(FLOWK_STATUS_NULL_POINTER, "%s = NULL, must not be", elementwise_operand_names[k]);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What flowk_unary() and its kin, and flowk_functor_plan(), check alike: sizes, pointers and overlaps.
+// The checks that all elementwise functions share: sizes, pointers and overlaps.
 #pragma once
 
 #include "core/status.h"
-#include "elementwise/elementwise_plan.h"
+#include "elementwise/elementwise.h"
 
 namespace flowk::api {
 
@@ -14,13 +14,13 @@ struct ElementwiseTensor {
   bool is_number = false;  // the pointer is to one element in host memory
 };
 
-// A tensor whose dtype may have FLOWK_NUMBER or'd to it.
+// An input whose dtype may include FLOWK_NUMBER.
 ElementwiseTensor input_of(const void* pointer, const int64_t* strides, flowk_dtype dtype);
 
-// The names of operands in texts: out, then the inputs.
+// The operands' names in messages: out, then the inputs.
 extern const char* const elementwise_operand_names[max_operands];
 
-// Fills the tensors and the shape of `request`, or sets `is_empty` where there is nothing to do. tensors[0] is out.
+// Fills in the tensors and the shape of `request`, or sets `is_empty` if there is nothing to do. tensors[0] is out.
 Status check_tensors(const ElementwiseTensor* tensors, int num_operands, int32_t rank, const int64_t* shape,
                      elementwise::ElementwiseRequest* request, bool* is_empty);
 

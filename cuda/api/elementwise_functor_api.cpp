@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C ABI of functors that are compiled at run time: check, plan, and the plan as plain bytes.
+// The C ABI of functors compiled at run time: check, plan, and copy the parameters.
 #include <cstring>
 
 #include "api/elementwise_check.h"
 #include "core/device.h"
 #include "core/dtype.h"
 #include "core/status.h"
-#include "elementwise/elementwise_plan.h"
+#include "elementwise/elementwise.h"
 #include "elementwise/elementwise_plan_params.h"
 #include "flowk/flowk.h"
 
@@ -16,7 +16,7 @@ namespace {
 
 static_assert(sizeof(StridedElementwiseParams<max_operands>) <= FLOWK_FUNCTOR_PARAMS_BYTES);
 
-// Leaves part number `part` of a request in `*found`, and returns how many there are.
+// Writes part `part` of a request to `*found`, and returns the number of parts.
 int32_t find_part(const ElementwiseRequest& request, int32_t part, ElementwiseRequest* found) {
   if (!needs_split(request)) {
     if (part == 0) *found = request;
@@ -28,15 +28,15 @@ int32_t find_part(const ElementwiseRequest& request, int32_t part, ElementwiseRe
   return num_first + find_part(second, part - num_first, found);
 }
 
-// As flowk.h numbers them.
+// The numbers of flowk.h.
 int32_t kernel_index(ElementwiseKernel kernel) {
   switch (kernel) {
-    case ElementwiseKernel::flat_packs: return 0;
-    case ElementwiseKernel::periodic_packs: return 2;
+    case ElementwiseKernel::contiguous: return 0;
+    case ElementwiseKernel::broadcast: return 2;
     case ElementwiseKernel::aligned_tiles: return 3;
     case ElementwiseKernel::shifted_tiles: return 4;
-    case ElementwiseKernel::row_walk: return 5;
-    case ElementwiseKernel::strided_packs: return 1;
+    case ElementwiseKernel::broadcast_rows: return 5;
+    case ElementwiseKernel::strided: return 1;
   }
   return 1;
 }
@@ -50,8 +50,8 @@ void write_params(const Params& params, flowk_functor_launch* launch) {
 template <int kOperands>
 void write_params_of(const ElementwisePlan& plan, flowk_functor_launch* launch) {
   switch (launch->kernel) {
-    case 0: return write_params(flat_params<kOperands>(plan), launch);
-    case 2: return write_params(periodic_params<kOperands>(plan), launch);
+    case 0: return write_params(contiguous_params<kOperands>(plan), launch);
+    case 2: return write_params(broadcast_params<kOperands>(plan), launch);
     default: return write_params(strided_params<kOperands>(plan), launch);
   }
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kernel of fewer operands than max_operands takes of a plan.
+// The parameters of a kernel of kOperands operands, from a plan.
 #pragma once
 
-#include "elementwise/elementwise_plan.h"
+#include "elementwise/elementwise.h"
 
 namespace flowk::elementwise {
 
 template <int kOperands>
-ElementwiseParams<kOperands> flat_params(const ElementwisePlan& plan) {
-  ElementwiseParams<kOperands> params = {};
+ContiguousElementwiseParams<kOperands> contiguous_params(const ElementwisePlan& plan) {
+  ContiguousElementwiseParams<kOperands> params = {};
   for (int k = 0; k < kOperands; ++k) params.operands[k] = plan.linear.operands[k];
   params.num_packs = plan.linear.num_packs;
   params.head = plan.linear.head;
@@ -17,9 +17,9 @@ ElementwiseParams<kOperands> flat_params(const ElementwisePlan& plan) {
   return params;
 }
 template <int kOperands>
-PeriodicElementwiseParams<kOperands> periodic_params(const ElementwisePlan& plan) {
-  PeriodicElementwiseParams<kOperands> params = {};
-  static_cast<ElementwiseParams<kOperands>&>(params) = flat_params<kOperands>(plan);
+BroadcastElementwiseParams<kOperands> broadcast_params(const ElementwisePlan& plan) {
+  BroadcastElementwiseParams<kOperands> params = {};
+  static_cast<ContiguousElementwiseParams<kOperands>&>(params) = contiguous_params<kOperands>(plan);
   for (int k = 0; k < kOperands; ++k) params.periods[k] = plan.periods[k];
   params.has_tables = plan.launch.shared_bytes > 0;
   return params;
@@ -43,7 +43,7 @@ StridedElementwiseParams<kOperands> strided_params(const ElementwisePlan& plan) 
   params.tile.halo = tile.halo;
   params.tile.tiles_per_row = tile.tiles_per_row;
   params.tile.tiles_per_column = tile.tiles_per_column;
-  params.tile.walked_rows = tile.walked_rows;
+  params.tile.rows_per_thread = tile.rows_per_thread;
   params.tile.column_elements = tile.column_elements;
   for (int k = 0; k < kOperands; ++k) {
     params.tile.row_strides[k] = tile.row_strides[k];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementwise kernels of your own: you write what one element becomes, flowk does the rest.
+// Elementwise kernels of your own: you write the formula of one element, and flowk loads, stores and launches.
 //
 //   struct Axpy {
 //     float a;
@@ -7,17 +7,15 @@
 //   };
 //   cudaError_t error = flowk::binary(Axpy{2.0f}, count, out, x, y, stream);   // out[i] = 2 x[i] + y[i]
 //
-// Operands are device pointers to `count` neighbours, of any trivially copyable types of 1, 2, 4, 8 or 16 bytes, each
-// aligned as its type wants and no more: packs of 16 bytes are stored at whatever alignment `out` has, its first and
-// last few elements alone, and inputs that stand otherwise are cut from aligned loads. `out` may be one of the inputs
-// if it is of the same size; otherwise it overlaps none. Nothing is allocated or synchronised; a count of 0 does
-// nothing.
+// Operands are device pointers to `count` contiguous elements of any trivially copyable types of 1, 2, 4, 8 or 16
+// bytes. Each is aligned to its type; more is not needed. `out` may be an input whose elements have the same size, and
+// must not overlap an input otherwise. Nothing is allocated or synchronised. A count of 0 does nothing.
 //
-// A functor may have, beside operator() or in its place:
-//   pair(x, ...)        two neighbours at once: __half2 of __half2, __nv_bfloat162 of __nv_bfloat162
+// A functor may have, besides operator() or instead of it:
+//   pair(x, ...)        two neighbours: __half2, or __nv_bfloat162
 //   pack(out, x, ...)   any number: `template <int n> void pack(Out (&out)[n], const X (&x)[n], ...) const`
-// It is copied to the device as a kernel's parameter. Where it depends on values in device memory, give a factory
-// instead, a functor without arguments that the kernel calls to make it:
+// It is a parameter of the kernel. If it depends on values in device memory, pass a factory instead: a functor without
+// arguments that the kernel calls to make the functor.
 //
 //   struct MakeAxpy {
 //     const float* a;  // a device pointer
@@ -25,7 +23,7 @@
 //   };
 //   flowk::transform_by(MakeAxpy{a}, count, stream, out, x, y);
 //
-// Needs nvcc with C++20 and include/flowk alone. NVRTC takes flowk/detail/elementwise_kernel.cuh.
+// Needs only nvcc with C++20 and include/flowk. NVRTC compiles flowk/detail/elementwise_kernel.cuh.
 #pragma once
 
 #include <initializer_list>
@@ -49,7 +47,7 @@ using ElementwiseStream = cudaStream_t;
 
 namespace detail {
 
-// A factory that gives what it holds.
+// A factory that returns the functor that it holds.
 template <class Functor>
 struct Given {
   Functor functor;
@@ -66,7 +64,7 @@ constexpr int element_shift = sizeof(T) == 1   ? 0
 template <class... T>
 constexpr bool are_elements = ((std::is_trivially_copyable_v<T> && sizeof(T) == size_t{1} << element_shift<T>) && ...);
 
-// One 16-byte unit a thread of the widest operand reaches 1.00 of a memcpy, 2 units 0.98, 4 units 0.95 (H200).
+// 16 bytes of the widest operand. One such pack per thread reaches 1.00 of a memcpy, two 0.98, four 0.95 (H200).
 template <class... T>
 constexpr int pack_elements = [] {
   int widest = 0;
@@ -75,8 +73,8 @@ constexpr int pack_elements = [] {
 }();
 
 template <class Params, class Factory>
-ElementwiseError launch_flat(void (*kernel)(Params, Factory), int64_t num_blocks, ElementwiseStream stream,
-                             const Params& params, const Factory& factory) {
+ElementwiseError launch_contiguous(void (*kernel)(Params, Factory), int64_t num_blocks, ElementwiseStream stream,
+                                   const Params& params, const Factory& factory) {
 #ifdef FLOWK_SIMT
   (void)stream;
   const core::LaunchConfig config = {.num_blocks = num_blocks, .num_threads = elementwise_threads, .shared_bytes = 0};
@@ -87,7 +85,7 @@ ElementwiseError launch_flat(void (*kernel)(Params, Factory), int64_t num_blocks
   config.blockDim = dim3(elementwise_threads);
   config.stream = stream;
 #ifdef __CUDA_ARCH_LIST__
-  // The kernel waits for what it may not overlap, if it is code for sm_90 that runs.
+  // PDL: code for sm_90 waits for the previous kernel itself.
   constexpr bool starts_early = [] {
     bool all_have_it = true;
     for (const int arch : {__CUDA_ARCH_LIST__}) all_have_it &= arch >= 900;
@@ -113,16 +111,17 @@ ElementwiseError transform_by(const Factory& factory, int64_t count, Elementwise
   static_assert(sizeof...(In) >= 1, "an operation has an input");
   if (count <= 0) return ElementwiseError{};
   constexpr int n = detail::pack_elements<Out, In...>;
-  detail::ElementwiseParams<1 + sizeof...(In)> params = {};
+  detail::ContiguousElementwiseParams<1 + sizeof...(In)> params = {};
   int k = 0;
   params.operands[k++] = detail::linear_operand(out, count, false, 0, detail::element_shift<Out>);
   ((params.operands[k++] = detail::linear_operand(in, count, false, 0, detail::element_shift<In>)), ...);
-  // Two packs a thread only where a type is narrower than the widest: one reaches 1.00 of a copy otherwise, two 0.96.
+  // Two packs per thread if a type is narrower than the widest; else one reaches 1.00 of a copy and two 0.96.
   constexpr bool is_one_size = ((sizeof(In) == sizeof(Out)) && ...);
   const int64_t num_blocks =
       detail::cut_into_packs(count, n, is_one_size ? 1 : detail::most_packs(n, sizeof...(In)), &params);
-  return detail::launch_flat(detail::elementwise_flat<n, Factory, detail::Element<Out>, detail::Element<In>...>,
-                             num_blocks, stream, params, factory);
+  return detail::launch_contiguous(
+      detail::elementwise_contiguous<n, Factory, detail::Element<Out>, detail::Element<In>...>, num_blocks, stream,
+      params, factory);
 }
 
 // out[i] = functor(x[i], ...) for any number of inputs.

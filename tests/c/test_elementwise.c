@@ -105,7 +105,7 @@ static void explain_names_the_kernel(bool has_device) {
   const flowk_status status = flowk_unary_explain(FLOWK_UNARY_NEG, x, NULL, FLOWK_FLOAT32, out, NULL, FLOWK_FLOAT32, 2,
                                                   shape, 0, 0, text, sizeof text);
   CHECK(status == (has_device ? FLOWK_STATUS_SUCCESS : FLOWK_STATUS_NO_DEVICE));
-  if (has_device) CHECK(strncmp(text, "flat_packs: ", 12) == 0);
+  if (has_device) CHECK(strncmp(text, "contiguous: ", 12) == 0);
 }
 
 int main(void) {

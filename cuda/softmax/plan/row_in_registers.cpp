@@ -73,7 +73,7 @@ SoftmaxForm form_of(const SoftmaxCall& call, const SoftmaxConfig& config, int32_
 
 SoftmaxConfig choose_row_in_registers(const SoftmaxCall& call, const SoftmaxTuningRow& tuning) {
   const Lanes lanes{call};
-  int32_t vectors = tuning.vectors_per_thread, tuned_blocks = tuning.cluster_blocks;
+  int32_t vectors = std::min(tuning.vectors_per_thread, most_vectors(call)), tuned_blocks = tuning.cluster_blocks;
   if (!call.is_power_of_2) adapt_to_length(call, lanes, &vectors, &tuned_blocks);
   const int32_t blocks = cluster_blocks_for(call, tuned_blocks);
   // A few rows over more blocks: at least two warps per block, and up to 8 warps rather than more than 4 vectors.

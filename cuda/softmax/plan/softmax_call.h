@@ -3,13 +3,12 @@
 #pragma once
 
 #include "core/device.h"
+#include "flowk/detail/sizes.h"
 #include "softmax/plan/softmax_rows.h"
 
 namespace flowk::softmax {
 
-constexpr int64_t vector_bytes = 16;
 constexpr int64_t line_bytes = 128;
-constexpr int32_t warp_lanes = 32;
 
 struct SoftmaxCall {
   SoftmaxCall(const SoftmaxRequest& request, const Device& device);

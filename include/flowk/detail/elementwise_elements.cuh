@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an elementwise kernel computes with: the operands' types, and the functor on a pack of their values.
+// The element types of an elementwise kernel's operands, and the call of the functor on a pack of values.
 #pragma once
 
-#ifndef __CUDACC_RTC__  // which knows memcpy without it
+#ifndef __CUDACC_RTC__  // NVRTC declares memcpy itself
 #include <cstring>
 #endif
 
@@ -11,14 +11,14 @@
 
 namespace flowk::detail {
 
-// The elements of an operand, of a type that the compiler knows. A class of the same members may stand for several
-// types that ElementwiseOperand::dtype tells apart.
+// The elements of an operand: one type, known at compile time. A class with the same members may stand for several
+// types and look at ElementwiseOperand::dtype.
 template <class T>
 struct Element {
-  using Value = T;  // what the functor takes or gives
+  using Value = T;  // the functor's argument or result
   static constexpr int largest_bytes = sizeof(T);
 
-  // Calls visit(Constant<bytes of an element>()).
+  // Calls visit(Constant<bytes per element>()).
   template <class Visit>
   __device__ __forceinline__ static void with_size(const ElementwiseOperand&, Visit visit) {
     visit(Constant<static_cast<int>(sizeof(T))>());
@@ -33,7 +33,7 @@ struct Element {
   }
 };
 
-// Two neighbours of a 16-bit type, for functors that take them together.
+// Two neighbours, for functors that take them together.
 template <class T>
 struct PairOf {
   struct type {
@@ -62,9 +62,9 @@ concept TakesElements = TakesPacks<Functor, 1, typename Out::Value, typename In:
 template <class Functor, class... In>
 concept TakesPairs = requires(const Functor& functor, typename PairOf<In>::type... in) { functor.pair(in...); };
 
-// Calls a functor on a pack, by the widest of these that it has:
-//   pack(out, x, ...)   whole packs, as arrays of kN values
-//   pair(x, ...)        two neighbours: __half2 of __half2, __nv_bfloat162 of __nv_bfloat162
+// Calls the functor on a pack, by the first of these members that it has:
+//   pack(out, x, ...)   a whole pack: arrays of kN values
+//   pair(x, ...)        two neighbours: __half2, or __nv_bfloat162
 //   operator()(x, ...)  one element
 template <int kN, class Functor, class Out, class... In>
 __device__ __forceinline__ void apply(const Functor& functor, Out (&out)[kN], const In (&... in)[kN]) {
@@ -88,7 +88,7 @@ struct TypeOf {
   using type = T;
 };
 
-// Calls visit(Constant<k>(), TypeOf<In>()) for every input k, from 1 on.
+// Calls visit(Constant<k>(), TypeOf<In>()) for every input k = 1, 2, ...
 template <int k, class First, class... Rest, class Visit>
 __device__ __forceinline__ void for_each_input_from(const Visit& visit) {
   visit(Constant<k>(), TypeOf<First>());

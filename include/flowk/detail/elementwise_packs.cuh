@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pack's way through a kernel: its inputs' words, the functor on their values, the words of out.
+// One pack in a kernel: load the words of the inputs, call the functor on their values, store the words of out.
 #pragma once
 
 #include "flowk/detail/elementwise_elements.cuh"
 
 namespace flowk::detail {
 
-// The words of an input's packs, with room for those that a shifted pack is cut from.
+// The words of one pack of the widest input: whole, and with room for the access more that a shifted pack is cut from.
 template <int kN, class... In>
 struct PackWords {
   FLOWK_HOST_DEVICE static constexpr int largest_bytes() {
@@ -18,17 +18,17 @@ struct PackWords {
   static constexpr int shifted = pack::num_words<kN * largest_bytes()>;
 };
 
-// A pack of neighbours at a multiple of its bytes, or one element in the first word, to be repeated when it is wanted.
+// Loads an aligned pack, or one element into the first word, to be repeated later.
 template <int kN, int kSize>
 __device__ __forceinline__ void load_unrepeated(const ElementwiseOperand& operand, const unsigned char* here,
                                                 uint32_t* words) {
   if (operand.access == ElementwiseAccess::aligned) return pack::load<kN * kSize>(words, here);
   words[0] = operand.number[0];
   if constexpr (kSize == 8) words[1] = operand.number[1];
-  if (operand.access == ElementwiseAccess::splat) pack::load<kSize>(words, here);
+  if (operand.access == ElementwiseAccess::one_element) pack::load<kSize>(words, here);
 }
 
-// The same, of one element throughout.
+// Loads an aligned pack, or one element into all places of the pack.
 template <int kN, int kSize>
 __device__ __forceinline__ void load_whole_pack(const ElementwiseOperand& operand, const unsigned char* here,
                                                 uint32_t* words) {
@@ -36,12 +36,12 @@ __device__ __forceinline__ void load_whole_pack(const ElementwiseOperand& operan
   if (operand.access != ElementwiseAccess::aligned) pack::repeat<kN, kSize>(words);
 }
 
-// Elements [first, first + kN) of an array that stays in registers.
+// Elements [first, first + kN) of an array, which stays in registers.
 template <int kN, class T>
 __device__ __forceinline__ T (&part_of(T* values, int first)) [kN] { return reinterpret_cast<T(&)[kN]>(values[first]); }
 
-// The functor of the words of kPacks packs of kN: `words[k - 1]` of input k, the result's in `out`. A functor that says
-// takes_packs_together gets them at once, another one `packs` of them, one after the other.
+// Calls the functor on kPacks packs of kN elements: `words[k - 1]` holds those of input k, `out` the result. A functor
+// whose takes_packs_together is true gets all of them in one call, another one gets the first `packs`, one by one.
 template <int kN, int kPacks, class Out, class... In>
 struct PackWork {
   static constexpr int num_inputs = static_cast<int>(sizeof...(In));
@@ -79,12 +79,12 @@ struct PackWork {
   }
 };
 
-// One element, by a thread of its own: for those that whole packs leave over. `locate(k)` is its address in operand k.
+// Computes one element, for those around the whole packs. `locate(k)` is its address in operand k.
 template <class Factory, class Out, class... In, class Operands, class Locate>
 __device__ __forceinline__ void compute_element(const Operands& operands, const Factory& factory,
                                                 const Locate& locate) {
   const auto functor = factory();
-  // A functor of pairs alone gets the element twice.
+  // A functor that takes only pairs gets the element twice.
   constexpr int n = TakesElements<decltype(functor), Out, In...> ? 1 : 2;
   using Work = PackWork<n, 1, Out, In...>;
   constexpr int num_words = PackWords<n, In...>::whole;
@@ -106,14 +106,14 @@ __device__ __forceinline__ void compute_element(const Operands& operands, const 
                  [&](auto size) { pack::store<decltype(size)::value>(const_cast<unsigned char*>(locate(0)), out); });
 }
 
-// Blocks that an SM is to hold: 4 leave a thread 64 registers, unless the functor asks for more blocks.
+// The blocks that an SM shall hold: 4, which leaves 64 registers per thread, or what the functor says.
 template <class Factory>
 constexpr int resident_blocks = 4;
 template <class Factory>
   requires requires { Factory::resident_blocks; }
 constexpr int resident_blocks<Factory> = Factory::resident_blocks;
 
-// The same where the kernel wants registers of its own.
+// The same for a kernel that needs more registers itself: at most kMost.
 template <class Factory, int kMost>
 constexpr int fewer_resident_blocks = resident_blocks<Factory> < kMost ? resident_blocks<Factory> : kMost;
 

@@ -1,93 +1,98 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the elementwise kernels are told: plain values, filled in by elementwise.cuh or by a plan.
+// The parameters of the elementwise kernels: plain values that elementwise.cuh or a plan fills in.
+//
+// A pack is a few neighbouring elements that one thread loads, computes and stores together. All operands of a kernel
+// have packs of the same number of elements, 16 bytes of the widest operand or fewer.
 #pragma once
 
 #include "flowk/detail/divider.h"
 
 namespace flowk::detail {
 
-// Threads a block: one-shot blocks of 4 KB an operand in memory order reach 1.00 of a memcpy (H200).
+// Threads per block. Blocks that each write 4 KB once, in memory order, reach 1.00 of a memcpy (H200).
 constexpr int elementwise_threads = 256;
-// The most dimensions of a shape, besides the innermost one.
+// The most dimensions of a shape without the innermost one.
 constexpr int elementwise_max_dims = 31;
 
-// How a thread gets its pack of an operand. Where a pack is not whole, or is cut by the end of a row, its elements are
-// moved one by one instead.
+// How a thread loads its pack of an operand, or stores it. A pack that is not whole, or that the end of a row cuts, is
+// moved element by element instead.
 enum class ElementwiseAccess : int32_t {
-  aligned,       // neighbours in memory, at a multiple of the pack's bytes
-  shifted,       // neighbours in memory, at any place: cut from one access more
-  splat,         // one element for the whole row
-  gather,        // elements at a distance of `step`
-  staged,        // through shared memory, because neighbours stand along another dimension
-  staged_rows,   // through shared memory, neighbours in memory at any place
-  number,        // one element, which stands in ElementwiseOperand::number itself
-  cycled_packs,  // neighbours in memory, from the start again after `period`, which whole packs divide
-  cycled,        // the same after any period
-  cycled_table,  // the same after a short one: from a copy in shared memory, a pack longer than the period
-  repeated,      // each element `repeat` times, then the next one, from the start again after `period` of them
+  aligned,            // neighbours in memory, at a multiple of the pack's bytes
+  shifted,            // neighbours in memory at any address: cut from the aligned accesses that hold them
+  one_element,        // one element for the whole row
+  gather,             // elements at a distance of `step`, one by one
+  staged,             // through shared memory: the neighbours lie along another dimension
+  staged_rows,        // through shared memory: neighbours in memory at any address
+  number,             // one element, held in ElementwiseOperand::number
+  repeated_packs,     // a run of `period` elements, again and again: a multiple of aligned packs
+  repeated_run,       // the same at any length and address
+  repeated_table,     // the same from a copy in shared memory, which is a pack longer than the run
+  repeated_elements,  // each element `repeat` times, then the next; after `period` elements from the start again
 };
 constexpr int num_elementwise_accesses = 11;
 
 // An operand's elements in memory. Steps and strides are in bytes.
 struct ElementwiseOperand {
-  unsigned char* data;         // the element with all indices 0
-  const unsigned char* begin;  // all elements' bytes lie in [begin, end)
+  unsigned char* data;  // the element with all indices 0; in contiguous kernels the first element of a whole pack
+  const unsigned char* begin;  // the bytes of all elements lie in [begin, end)
   const unsigned char* end;
   int64_t step;           // between neighbours of the innermost dimension
   int32_t dtype;          // a flowk_dtype, where the kernel takes several
   int32_t element_shift;  // log2 of an element's bytes
   ElementwiseAccess access;
-  int32_t is_linear;   // its elements follow each other in C order of the whole shape
-  uint32_t number[2];  // the bytes of an element, where there is no memory of it
+  int32_t is_linear;   // the elements follow one another in C order of the whole shape
+  uint32_t number[2];  // the bytes of an element that is not in memory
 };
 
-// The flat form: all operands are linear or one element. Operand 0 is out. `data` of linear operands is the place of
-// the first whole pack, which is aligned in out; packs follow one another, and `num_edges` elements have a thread each:
-// `head` before the packs, the others after them.
+// elementwise_contiguous: every operand is linear or one element. Operand 0 is out. Whole packs are aligned in out and
+// follow one another; one thread each computes the `num_edges` elements around them, `head` before and the others
+// after.
 template <int kOperands>
-struct ElementwiseParams {
+struct ContiguousElementwiseParams {
   ElementwiseOperand operands[kOperands];
   int64_t num_packs;
   int32_t head;
   int32_t num_edges;
-  int32_t packs;  // that a thread owns
+  int32_t packs;  // per thread
 };
 
-// The words that hold 8 bytes at any place.
+// The words that hold 8 bytes at any address.
 constexpr int window_bytes = 12;
 
-// The periodic form: out is linear, and so is an input, or element i of it is element (i / repeat) % period.
+// elementwise_broadcast: out is linear, and every input is linear, one element, or repeated: element i of out takes
+// element (i / repeat) % period.
 struct ElementwisePeriod {
   Divider repeat;
   Divider period;
   uint32_t head;  // elements before the first pack
-  // Where an element repeats within a pack of 16 bytes: the elements that a pack may have, if they are 8 bytes at the
-  // most, and the places of its bytes among those 8, of 4 bits each, for a pack that begins with an element's first.
+  // For a pack of 16 bytes in which elements repeat, and whose elements fit into 8 bytes: how many elements the pack
+  // can have, 0 if it does not fit; and for each byte of the pack its index among the 8, 4 bits each, if the pack
+  // begins with the first repetition of an element.
   uint32_t window_elements;
   uint32_t spread[4];
-  int32_t table_offset;  // of a cycled_table in shared memory
+  int32_t table_offset;  // of a repeated_table in shared memory
   uint32_t table_elements;
 };
 template <int kOperands>
-struct PeriodicElementwiseParams : ElementwiseParams<kOperands> {
+struct BroadcastElementwiseParams : ContiguousElementwiseParams<kOperands> {
   ElementwisePeriod periods[kOperands];
   int32_t has_tables;
 };
 
-// The strided form: rows of the innermost dimension, in C order of the others.
+// Rows of the innermost dimension, in C order of the others.
 template <int kOperands>
 struct ElementwiseRows {
   Divider row_elements;
-  Divider packs_per_row;               // where out is not linear: of the packs that a row may touch, at any alignment
-  uint32_t num_packs;                  // where out is not linear: of all rows
+  Divider packs_per_row;               // if out is not linear: the packs that a row can touch at any alignment
+  uint32_t num_packs;                  // if out is not linear: in all rows
   int32_t num_dims;                    // without the innermost one
   Divider dims[elementwise_max_dims];  // extents, innermost first
   int64_t strides[elementwise_max_dims][kOperands];
 };
 
-// Tiles of rows of one more dimension and columns of the innermost one, for inputs that are staged: their neighbours
-// stand along the rows. Shared memory holds each as `halo` + columns runs of rows. Where rows of out are not aligned, a
-// row's packs start up to `halo` columns before the tile, so that they are: halo + 1 is a power of two then.
+// Tiles of one other dimension (rows) by the innermost one (columns). Staged inputs have their neighbours along the
+// rows: shared memory holds `halo` + columns runs of them. If the rows of out are not aligned, the packs of a row start
+// up to `halo` columns before the tile so that they are; halo + 1 is then a power of two.
 template <int kOperands>
 struct ElementwiseTile {
   int32_t halo;
@@ -95,26 +100,28 @@ struct ElementwiseTile {
   Divider tiles_per_column;  // along the other one
   uint32_t column_elements;  // extent of the other dimension
   int64_t row_strides[kOperands];
-  int32_t walked_rows;              // of a thread, where there are no tiles but columns of packs
-  int64_t pass_strides[kOperands];  // of as many rows as a block's threads walk at once
+  int32_t rows_per_thread;          // elementwise_broadcast_rows
+  int64_t pass_strides[kOperands];  // of the rows that a block computes at once
   int32_t shared_offset[kOperands];
-  // Of tiles of any alignment: between runs in shared memory, and the bits of a place that its vector is XORed with.
+  // elementwise_shifted_tiles: the distance of runs in shared memory, and the swizzle: byte offset b of an operand is
+  // stored at b ^ (b >> swizzle_shift & swizzle_bits).
   int32_t pitch[kOperands];
   int32_t swizzle_shift[kOperands];
   int32_t swizzle_bits[kOperands];
 };
 
+// elementwise_strided, elementwise_broadcast_rows and both kernels of tiles.
 template <int kOperands>
 struct StridedElementwiseParams {
   ElementwiseOperand operands[kOperands];
   int64_t count;  // elements of out
-  int32_t lead;   // where out is linear: elements that pack 0 lacks at its front, so that all others are aligned
+  int32_t lead;   // if out is linear: the elements that pack 0 lacks at its front so that all others are aligned
   ElementwiseRows<kOperands> rows;
   ElementwiseTile<kOperands> tile;
 };
 
-// A block's tile, by a pack's elements: a thread owns `rows_per_thread` packs of 16 bytes of the widest operand. Of any
-// alignment, 2 packs reach 0.53-0.67 of a copy, 4 0.65-0.83, 8 0.61-0.84, and fewer waves of blocks.
+// The tile of a block for packs of kN elements. A thread computes `rows_per_thread` packs. In shifted tiles 2 packs per
+// thread reach 0.53-0.67 of a copy, 4 reach 0.65-0.83 and 8 reach 0.61-0.84 with fewer waves of blocks (H200).
 template <int kN>
 struct ElementwiseTileShape {
   static constexpr int columns = kN >= 8 ? 128 : 16 * kN;
@@ -122,34 +129,33 @@ struct ElementwiseTileShape {
   static constexpr int packs_per_row = columns / kN;
   static constexpr int rows_per_pass = elementwise_threads / packs_per_row;
   static constexpr int rows = rows_per_pass * rows_per_thread;
-  // Neighbours among a thread's rows, which stand in one word of a staged run of the widest operand.
+  // Neighbouring rows of one thread, whose elements share a word of a staged run of the widest operand.
   static constexpr int rows_per_word = kN < 8 ? 1 : kN / 4;
 };
 
-// What runs and rows of tiles of any alignment stand in shared memory modulo, as they do in memory: of a sector, so
-// that it is read at once.
+// Runs in shared memory have the same address modulo this as in global memory, so that a sector is read at once.
 constexpr int sector_bytes = 32;
 
-// Packs that a thread of a linear out owns at the most: more would take more than 64 registers.
+// The most packs per thread of a contiguous kernel: more would need more than 64 registers.
 FLOWK_HOST_DEVICE constexpr int most_packs(int pack_elements, int num_inputs) {
   return pack_elements >= 16 || pack_elements * num_inputs > 16 ? 1 : 2;
 }
 
 #ifndef __CUDACC_RTC__
 
-// How packs of `pack_bytes` of an operand with neighbours in memory are loaded, the first of which stands at `address`.
+// The access of packs of `pack_bytes` that begin at `address` and follow one another.
 inline ElementwiseAccess contiguous_access(int64_t address, int64_t pack_bytes) {
   if (address % (pack_bytes < 16 ? pack_bytes : 16) == 0) return ElementwiseAccess::aligned;
   return pack_bytes < 4 ? ElementwiseAccess::gather : ElementwiseAccess::shifted;
 }
 
-// The elements that pack 0 lacks at its front, so that the others stand at multiples of a pack's bytes in out.
+// The elements that pack 0 lacks at its front so that all others are aligned in out.
 inline int32_t lead_of(const void* out, int32_t element_shift, int32_t pack_elements) {
   return static_cast<int32_t>((reinterpret_cast<uintptr_t>(out) >> element_shift) %
                               static_cast<uintptr_t>(pack_elements));
 }
 
-// An operand of `count` elements from `data` on, or of one element for all.
+// An operand of `count` elements from `data` on, or of one element for all indices.
 inline ElementwiseOperand linear_operand(const void* data, int64_t count, bool is_one_element, int32_t dtype,
                                          int32_t element_shift) {
   const int64_t element_bytes = int64_t{1} << element_shift;
@@ -160,16 +166,16 @@ inline ElementwiseOperand linear_operand(const void* data, int64_t count, bool i
   operand.step = is_one_element ? 0 : element_bytes;
   operand.dtype = dtype;
   operand.element_shift = element_shift;
-  operand.access = is_one_element ? ElementwiseAccess::splat : ElementwiseAccess::aligned;
+  operand.access = is_one_element ? ElementwiseAccess::one_element : ElementwiseAccess::aligned;
   operand.is_linear = !is_one_element;
   return operand;
 }
 
-// Cuts `count` elements into whole packs and edges, and brings the linear operands to the first pack. `packs` is what a
-// thread is to own. Returns the blocks that it takes.
+// Divides `count` elements into whole packs and edges, and moves the linear operands to the first pack. `packs` is the
+// wanted number of packs per thread. Returns the number of blocks.
 template <int kOperands>
-int64_t cut_into_packs(int64_t count, int32_t pack_elements, int32_t packs, ElementwiseParams<kOperands>* params,
-                       int num_operands = kOperands) {
+int64_t cut_into_packs(int64_t count, int32_t pack_elements, int32_t packs,
+                       ContiguousElementwiseParams<kOperands>* params, int num_operands = kOperands) {
   const int32_t lead = lead_of(params->operands[0].data, params->operands[0].element_shift, pack_elements);
   int64_t head = (pack_elements - lead) % pack_elements;
   if (head > count) head = count;
@@ -185,7 +191,7 @@ int64_t cut_into_packs(int64_t count, int32_t pack_elements, int32_t packs, Elem
     if (shift == 0) continue;
     is_shifted = true;
     if (pack_bytes < 4) continue;
-    // The accesses that hold the first pack, or the last one, may go past the operand's ends.
+    // The accesses that hold the first or the last pack may go past the operand's ends: those packs become edges.
     reads_before |= (head << operand.element_shift) < shift;
     reads_after |= ((count - head - num_packs * pack_elements) << operand.element_shift) < width - shift;
   }

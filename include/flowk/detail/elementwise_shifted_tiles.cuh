@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel of tiles of any alignment: out[i, j] = functor(x[i, j], ...) as in elementwise_tiles.cuh, where runs and
-// rows start anywhere. All inputs with neighbours come through shared memory, where they stand as in memory modulo 32;
-// a row's packs start up to a halo before the tile, so that they are aligned in out.
+// elementwise_shifted_tiles: as elementwise_aligned_tiles, for rows and runs at any address. All inputs with neighbours
+// go through shared memory, where they have the same address modulo 32 as in global memory. The packs of a row start up
+// to a halo before the tile, so that they are aligned in out.
 #pragma once
 
-#include "flowk/detail/elementwise_tiles.cuh"
+#include "flowk/detail/elementwise_aligned_tiles.cuh"
 
 namespace flowk::detail {
 
-// Runs of neighbours on their way to shared memory.
+// Runs of neighbours to be copied to shared memory.
 struct StagedRuns {
-  const unsigned char* first;  // of the first run
+  const unsigned char* first;  // the first run
   int64_t step;                // between runs
   int num_runs;
   uint32_t run_bytes;
-  uint32_t place;  // of `first` in the operand's shared memory, the same modulo 32
-  uint32_t pitch;  // between runs there, the same as `step` modulo 32
+  uint32_t offset;  // of `first` in the operand's shared memory, the same modulo 32
+  uint32_t pitch;   // between runs there, the same as `step` modulo 32
 };
 
-// Where byte `at` of an operand's shared memory stands.
+// The offset at which byte `at` of an operand's shared memory is stored.
 template <int kOperands>
-__device__ __forceinline__ int swizzled_place(const ElementwiseTile<kOperands>& tile, int k, int at) {
+__device__ __forceinline__ int swizzled_offset(const ElementwiseTile<kOperands>& tile, int k, int at) {
   return at ^ (at >> tile.swizzle_shift[k] & tile.swizzle_bits[k]);
 }
 
-// Copies the aligned vectors that hold the runs, up to kMostVectors each of kMostRuns. A thread keeps its vector and
-// steps from run to run. Run r begins `offset_of(r)` bytes further on. `is_inner`: no run begins or ends within 16
-// bytes of the operand's ends.
+// Copies the aligned vectors that hold the runs, at most kMostVectors of each of at most kMostRuns. A thread keeps its
+// vector and steps from run to run. Run r begins `offset_of(r)` bytes further on. `is_inner`: no run begins or ends
+// within 16 bytes of the operand's ends.
 template <int kMostVectors, int kMostRuns, int kOperands, class OffsetOf>
 __device__ __forceinline__ void stage_runs(const StridedElementwiseParams<kOperands>& params, int k, bool is_inner,
                                            const StagedRuns& runs, const OffsetOf& offset_of) {
@@ -37,56 +37,55 @@ __device__ __forceinline__ void stage_runs(const StridedElementwiseParams<kOpera
   const uint32_t in_run = threadIdx.x % kMostVectors * vector_bytes;
   if (run >= runs_per_pass) return;
   const unsigned char* at = runs.first + (run * runs.step + in_run);
-  uint32_t place = runs.place + static_cast<uint32_t>(run) * runs.pitch + in_run;
+  uint32_t to = runs.offset + static_cast<uint32_t>(run) * runs.pitch + in_run;
   const int64_t pass_step = runs_per_pass * runs.step;
   const uint32_t pass_pitch = runs_per_pass * runs.pitch;
-  // Calls copy(vector's place, its address), both rounded down, if the run has bytes in it.
+  // Calls copy(the vector's offset in shared memory, its address), both rounded down, if the run has bytes in it.
   const auto visit_vector = [&](const auto& copy) {
     const uint32_t offset = offset_of(run);
-    const uint32_t in_vector = (place + offset) % vector_bytes;
+    const uint32_t in_vector = (to + offset) % vector_bytes;
     if (run < runs.num_runs && in_run < in_vector + runs.run_bytes)
-      copy(swizzled_place(params.tile, k, static_cast<int>(place + offset - in_vector)), at + offset - in_vector);
+      copy(swizzled_offset(params.tile, k, static_cast<int>(to + offset - in_vector)), at + offset - in_vector);
     run += runs_per_pass;
     at += pass_step;
-    place += pass_pitch;
+    to += pass_pitch;
   };
   if (is_inner) {
 #pragma unroll
     for (int pass = 0; pass < (kMostRuns + runs_per_pass - 1) / runs_per_pass; ++pass)
-      visit_vector([&](int to, const unsigned char* src) { async_copy_vector(staged_address + to, src); });
+      visit_vector([&](int offset, const unsigned char* src) { async_copy_vector(staged_address + offset, src); });
     return;
   }
   const unsigned char *const begin = params.operands[k].begin, *const end = params.operands[k].end;
 #pragma unroll 1
   while (run < runs.num_runs)
-    visit_vector([&](int to, const unsigned char* src) {
-      if (src >= begin && end - src >= vector_bytes) return async_copy_vector(staged_address + to, src);
+    visit_vector([&](int offset, const unsigned char* src) {
+      if (src >= begin && end - src >= vector_bytes) return async_copy_vector(staged_address + offset, src);
 #pragma unroll 1
       for (int i = 0; i < vector_bytes; ++i)
-        if (src + i >= begin && src + i < end) staged[to + i] = src[i];
+        if (src + i >= begin && src + i < end) staged[offset + i] = src[i];
     });
 }
 
-// The tile's part of an operand: its element (0, -halo) stands at `corner`. Rows are copied from their own phase on,
-// phase_of(row).
+// Copies the tile's part of an operand, whose element (0, -halo) is at `corner`. Row r is copied from phase_of(r) on.
 template <int kN, int kSize, int kOperands, class PhaseOf>
 __device__ __forceinline__ void stage_operand(const StridedElementwiseParams<kOperands>& params,
-                                              const TilePlace<kOperands>& place, int k, const unsigned char* corner,
-                                              const PhaseOf& phase_of) {
+                                              const TilePosition<kOperands>& position, int k,
+                                              const unsigned char* corner, const PhaseOf& phase_of) {
   using Shape = ElementwiseTileShape<kN>;
   const ElementwiseOperand& operand = params.operands[k];
   const ElementwiseTile<kOperands>& tile = params.tile;
   const int row_elements = static_cast<int>(params.rows.row_elements.divisor);
-  const int first_column = static_cast<int>(place.column) - tile.halo;
-  const int num_rows = static_cast<int>(min(tile.column_elements - place.row, uint32_t{Shape::rows}));
+  const int first_column = static_cast<int>(position.column) - tile.halo;
+  const int num_rows = static_cast<int>(min(tile.column_elements - position.row, uint32_t{Shape::rows}));
   const auto pitch = static_cast<uint32_t>(tile.pitch[k]);
   const uint32_t lead = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(corner)) % sector_bytes;
-  // 16 elements on either side hold a vector at least.
+  // 16 elements on either side hold at least one vector.
   if (operand.access == ElementwiseAccess::staged) {
     const int lower = first_column < 0 ? -first_column : 0;
     const int upper = min(Shape::columns + tile.halo, row_elements - first_column);
     const bool is_inner =
-        place.row > 0 && tile.column_elements - place.row >= static_cast<uint32_t>(Shape::rows + vector_bytes);
+        position.row > 0 && tile.column_elements - position.row >= static_cast<uint32_t>(Shape::rows + vector_bytes);
     stage_runs<Shape::rows * kSize / vector_bytes + 1, Shape::columns + kN - 1>(
         params, k, is_inner,
         {corner + lower * operand.step, operand.step, upper - lower, static_cast<uint32_t>(num_rows * kSize),
@@ -94,8 +93,8 @@ __device__ __forceinline__ void stage_operand(const StridedElementwiseParams<kOp
         [](int) { return 0u; });
   } else {
     const int num_columns = min(Shape::columns, row_elements - first_column);
-    const bool is_inner =
-        first_column >= vector_bytes && row_elements - static_cast<int>(place.column) >= Shape::columns + vector_bytes;
+    const bool is_inner = first_column >= vector_bytes &&
+                          row_elements - static_cast<int>(position.column) >= Shape::columns + vector_bytes;
     stage_runs<Shape::columns * kSize / vector_bytes + 1, Shape::rows>(
         params, k, is_inner,
         {corner, tile.row_strides[k], num_rows, static_cast<uint32_t>(num_columns * kSize), lead, pitch},
@@ -103,7 +102,7 @@ __device__ __forceinline__ void stage_operand(const StridedElementwiseParams<kOp
   }
 }
 
-// A row's pack of an operand that is staged as runs of rows: its elements stand `pitch` apart, from `here` on.
+// The pack of an operand that is staged as runs along the rows: its elements are `pitch` apart, from `here` on.
 template <int kN, int kSize, int kOperands>
 __device__ __forceinline__ void gather_pack(const ElementwiseTile<kOperands>& tile, int k, int here, uint32_t* words) {
   const unsigned char* const staged = &shared<unsigned char>() + tile.shared_offset[k];
@@ -114,12 +113,12 @@ __device__ __forceinline__ void gather_pack(const ElementwiseTile<kOperands>& ti
     for (int i = 0; i < kN; ++i) pack::load<kSize>(elements[i], staged + (here + i * pitch));
   } else {
 #pragma unroll
-    for (int i = 0; i < kN; ++i) pack::load<kSize>(elements[i], staged + swizzled_place(tile, k, here + i * pitch));
+    for (int i = 0; i < kN; ++i) pack::load<kSize>(elements[i], staged + swizzled_offset(tile, k, here + i * pitch));
   }
   pack::join<kN, kSize>(elements, words);
 }
 
-// The same of an operand that is staged by rows: neighbours, at any place.
+// The pack of an operand that is staged by rows: neighbours at any address.
 template <int kN, int kSize, int kOperands>
 __device__ __forceinline__ void cut_pack(const ElementwiseTile<kOperands>& tile, int k, int here, uint32_t* words) {
   constexpr int bytes = kN * kSize;
@@ -135,7 +134,7 @@ __device__ __forceinline__ void cut_pack(const ElementwiseTile<kOperands>& tile,
   }
 }
 
-// A thread owns rows_per_thread packs, one a pass of the block over the rows.
+// A thread computes rows_per_thread packs, one per pass of the block over the rows.
 template <int kN, class Factory, class Out, class... In>
 __global__ void __launch_bounds__(elementwise_threads,
                                   fewer_resident_blocks<Factory, (kN == 16 || sizeof...(In) > 2) ? 4 : 5>)
@@ -148,28 +147,28 @@ __global__ void __launch_bounds__(elementwise_threads,
   using Work = PackWork<kN, 1, Out, In...>;
   const ElementwiseTile<num_operands>& tile = params.tile;
   const ElementwiseOperand& out = params.operands[0];
-  const TilePlace<num_operands> place = locate_tile(params, blockIdx.x, Shape::rows, Shape::columns);
+  const TilePosition<num_operands> position = locate_tile(params, blockIdx.x, Shape::rows, Shape::columns);
   const TileThread<kN> thread;
-  const int num_rows = static_cast<int>(min(tile.column_elements - place.row, uint32_t{Shape::rows}));
-  const int tile_column = static_cast<int>(place.column);
+  const int num_rows = static_cast<int>(min(tile.column_elements - position.row, uint32_t{Shape::rows}));
+  const int tile_column = static_cast<int>(position.column);
   const int row_elements = static_cast<int>(params.rows.row_elements.divisor);
-  // Of a row's pack at phase 0: its first element's place in shared memory, or its address.
-  int staged_heres[num_operands] = {};
-  uintptr_t heres[num_operands] = {};
+  // The first element of a row's pack at phase 0: its offset in shared memory, or its address.
+  int staged_offsets[num_operands] = {};
+  uintptr_t addresses[num_operands] = {};
   wait_on_dependent_grids();
   const auto find_corner = [&](int k) {
-    return params.operands[k].data + place.offsets[k] + place.row * tile.row_strides[k] +
+    return params.operands[k].data + position.offsets[k] + position.row * tile.row_strides[k] +
            (tile_column - tile.halo) * params.operands[k].step;
   };
   const int in_row = thread.pack * kN + tile.halo;
   const auto find_here = [&](int k, const unsigned char* corner) {
-    heres[k] =
+    addresses[k] =
         reinterpret_cast<uintptr_t>(corner + thread.word * tile.row_strides[k] + in_row * params.operands[k].step);
   };
   const unsigned char* const out_corner = find_corner(0);
   find_here(0, out_corner);
-  // The elements between a row's tile and the pack before it that is aligned in out, by the address of the tile's
-  // first.
+  // phase_of(row): the elements between the tile and the pack before it that is aligned in out, from the address of
+  // the tile's first element.
   const auto out_address = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(out_corner)) +
                            (static_cast<uint32_t>(tile.halo) << out.element_shift);
   const auto phase_of = [&](int row) {
@@ -182,13 +181,13 @@ __global__ void __launch_bounds__(elementwise_threads,
     const unsigned char* const corner = find_corner(k);
     const auto lead = static_cast<int>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(corner)) % sector_bytes);
     if (operand.access == ElementwiseAccess::staged)
-      staged_heres[k] = lead + in_row * tile.pitch[k] + (thread.word << operand.element_shift);
+      staged_offsets[k] = lead + in_row * tile.pitch[k] + (thread.word << operand.element_shift);
     else if (operand.access == ElementwiseAccess::staged_rows)
-      staged_heres[k] = lead + thread.word * tile.pitch[k] + (in_row << operand.element_shift);
+      staged_offsets[k] = lead + thread.word * tile.pitch[k] + (in_row << operand.element_shift);
     else
       return find_here(k, corner);
     decltype(type)::type::with_size(
-        operand, [&](auto size) { stage_operand<kN, decltype(size)::value>(params, place, k, corner, phase_of); });
+        operand, [&](auto size) { stage_operand<kN, decltype(size)::value>(params, position, k, corner, phase_of); });
   });
   const auto functor = factory();
   async_copy_wait();
@@ -206,17 +205,17 @@ __global__ void __launch_bounds__(elementwise_threads,
         constexpr int bytes = decltype(size)::value;
         uint32_t* const own = words[k - 1];
         if (operand.access == ElementwiseAccess::staged) {
-          gather_pack<kN, bytes>(tile, k, staged_heres[k] - phase * tile.pitch[k], own);
-          staged_heres[k] += Shape::rows_per_pass * bytes;
+          gather_pack<kN, bytes>(tile, k, staged_offsets[k] - phase * tile.pitch[k], own);
+          staged_offsets[k] += Shape::rows_per_pass * bytes;
           return;
         }
         if (operand.access == ElementwiseAccess::staged_rows) {
-          cut_pack<kN, bytes>(tile, k, staged_heres[k] - phase * bytes, own);
-          staged_heres[k] += Shape::rows_per_pass * tile.pitch[k];
+          cut_pack<kN, bytes>(tile, k, staged_offsets[k] - phase * bytes, own);
+          staged_offsets[k] += Shape::rows_per_pass * tile.pitch[k];
           return;
         }
-        const unsigned char* at = global_pointer(heres[k]);
-        heres[k] += static_cast<uintptr_t>(tile.pass_strides[k]);
+        const unsigned char* at = global_pointer(addresses[k]);
+        addresses[k] += static_cast<uintptr_t>(tile.pass_strides[k]);
         if (operand.access != ElementwiseAccess::gather) return load_whole_pack<kN, bytes>(operand, at, own);
         uint32_t elements[kN][(bytes + 3) / 4] = {};
         at -= phase * operand.step;
@@ -230,7 +229,7 @@ __global__ void __launch_bounds__(elementwise_threads,
     Work::compute(params.operands, functor, 1, words, result);
     Out::with_size(out, [&](auto size) {
       constexpr int bytes = decltype(size)::value;
-      unsigned char* at = global_pointer(heres[0]) - phase * out.step;
+      unsigned char* at = global_pointer(addresses[0]) - phase * out.step;
       if (out.access == ElementwiseAccess::aligned && column >= 0 && column + kN <= row_elements)
         return pack::store<kN * bytes>(at, result);
 #pragma unroll
@@ -240,7 +239,7 @@ __global__ void __launch_bounds__(elementwise_threads,
         if (has(i)) pack::store<bytes>(at, element);
       }
     });
-    heres[0] += static_cast<uintptr_t>(tile.pass_strides[0]);
+    addresses[0] += static_cast<uintptr_t>(tile.pass_strides[0]);
   }
 }
 

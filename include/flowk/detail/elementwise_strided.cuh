@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel of any strides: out[i, j] = functor(x[i, j], ...) over rows i of the innermost dimension j, a pack a
-// thread. And packs that are cut: by the ends of out or of a row, or elements with gaps between them.
+// elementwise_strided: out[i, j] = functor(x[i, j], ...) for any strides, over rows i of the innermost dimension j, one
+// pack per thread. Packs that the end of out or of a row cuts, and elements with gaps between them, are moved one by
+// one.
 #pragma once
 
 #include "flowk/detail/elementwise_packs.cuh"
@@ -8,19 +9,19 @@
 
 namespace flowk::detail {
 
-// Where one operand's pack stands: element i at here + i * step, from element `wrap` on, the first of the next row, at
-// wrapped + i * step.
-struct PackPlace {
+// The address of one operand's pack: element i is at here + i * step, or, from element `wrap` on, which is the first of
+// the next row, at wrapped + i * step.
+struct PackAddress {
   unsigned char* here = nullptr;
   unsigned char* wrapped = nullptr;
   int wrap = 0;
 };
 
 template <int kOperands>
-struct PackPlaces {
-  PackPlace operands[kOperands];
-  int64_t linear;    // index in C order of the pack's element 0, which is < 0 where it does not exist
-  int first, last;   // the elements that exist
+struct PackAddresses {
+  PackAddress operands[kOperands];
+  int64_t linear;    // index in C order of the pack's element 0; < 0 if that does not exist
+  int first, last;   // elements [first, last) exist
   bool wraps_often;  // rows are shorter than a pack
 };
 
@@ -52,25 +53,25 @@ __device__ __forceinline__ const unsigned char* locate_element(const StridedElem
   return params.operands[k].data + offset;
 }
 
-// Input k's pack, to be moved down by the result's bytes.
+// Loads input k's pack, which is then to be moved down by the returned number of bytes.
 template <int kN, int k, int kSize, int kOperands>
 __device__ __forceinline__ int load_cut_pack(const StridedElementwiseParams<kOperands>& params,
-                                             const PackPlaces<kOperands>& places, uint32_t* words) {
+                                             const PackAddresses<kOperands>& addresses, uint32_t* words) {
   constexpr int bytes = kN * kSize;
   const ElementwiseOperand& operand = params.operands[k];
-  const PackPlace& place = places.operands[k];
-  const bool is_whole = places.last - places.first == kN && place.wrap >= kN;
-  if (operand.access == ElementwiseAccess::number ||
-      (is_whole && (operand.access == ElementwiseAccess::aligned || operand.access == ElementwiseAccess::splat))) {
-    load_whole_pack<kN, kSize>(operand, place.here, words);
+  const PackAddress& at = addresses.operands[k];
+  const bool is_whole = addresses.last - addresses.first == kN && at.wrap >= kN;
+  if (operand.access == ElementwiseAccess::number || (is_whole && (operand.access == ElementwiseAccess::aligned ||
+                                                                   operand.access == ElementwiseAccess::one_element))) {
+    load_whole_pack<kN, kSize>(operand, at.here, words);
     return 0;
   }
   if constexpr (bytes >= 4) {
     if (is_whole && operand.access == ElementwiseAccess::shifted) {
       constexpr int width = pack::access_bytes<bytes>;
-      const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(place.here) % width);
-      if (place.here - shift >= operand.begin && place.here - shift + bytes + (shift == 0 ? 0 : width) <= operand.end) {
-        pack::load_around<bytes>(words, place.here, shift);
+      const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(at.here) % width);
+      if (at.here - shift >= operand.begin && at.here - shift + bytes + (shift == 0 ? 0 : width) <= operand.end) {
+        pack::load_around<bytes>(words, at.here, shift);
         return shift;
       }
     }
@@ -79,10 +80,10 @@ __device__ __forceinline__ int load_cut_pack(const StridedElementwiseParams<kOpe
   for (int w = 0; w < (bytes + 3) / 4; ++w) words[w] = 0;
 #pragma unroll
   for (int i = 0; i < kN; ++i) {
-    if (i < places.first || i >= places.last) continue;
-    const unsigned char* address = place.here + i * operand.step;
-    if (i >= place.wrap) address = place.wrapped + i * operand.step;
-    if (places.wraps_often && !operand.is_linear) address = locate_element(params, k, places.linear + i);
+    if (i < addresses.first || i >= addresses.last) continue;
+    const unsigned char* address = at.here + i * operand.step;
+    if (i >= at.wrap) address = at.wrapped + i * operand.step;
+    if (addresses.wraps_often && !operand.is_linear) address = locate_element(params, k, addresses.linear + i);
     uint32_t element[(kSize + 3) / 4];
     pack::load<kSize>(element, address);
     pack::put<kSize>(words, i, element);
@@ -90,7 +91,7 @@ __device__ __forceinline__ int load_cut_pack(const StridedElementwiseParams<kOpe
   return 0;
 }
 
-// What a thread has loaded of a pack.
+// The loaded inputs of a pack.
 template <int kN, class... In>
 struct CutPack {
   uint32_t words[sizeof...(In)][PackWords<kN, In...>::shifted];
@@ -99,19 +100,19 @@ struct CutPack {
 
 template <int kN, class... In, int kOperands>
 __device__ __forceinline__ void load_cut_packs(const StridedElementwiseParams<kOperands>& params,
-                                               const PackPlaces<kOperands>& places, CutPack<kN, In...>* pack) {
+                                               const PackAddresses<kOperands>& addresses, CutPack<kN, In...>* pack) {
   for_each_input<In...>([&](auto index, auto type) {
     constexpr int k = decltype(index)::value;
     decltype(type)::type::with_size(params.operands[k], [&](auto size) {
-      pack->shifts[k - 1] = load_cut_pack<kN, k, decltype(size)::value>(params, places, pack->words[k - 1]);
+      pack->shifts[k - 1] = load_cut_pack<kN, k, decltype(size)::value>(params, addresses, pack->words[k - 1]);
     });
   });
 }
 
-// The functor on a pack, and its elements of out.
+// Computes a loaded pack and stores it.
 template <int kN, class Out, class... In, int kOperands, class Functor>
 __device__ __forceinline__ void finish_cut_pack(const StridedElementwiseParams<kOperands>& params,
-                                                const PackPlaces<kOperands>& places, const Functor& functor,
+                                                const PackAddresses<kOperands>& addresses, const Functor& functor,
                                                 CutPack<kN, In...>* pack) {
   for_each_input<In...>([&](auto index, auto type) {
     constexpr int k = decltype(index)::value;
@@ -125,14 +126,14 @@ __device__ __forceinline__ void finish_cut_pack(const StridedElementwiseParams<k
   uint32_t words[Work::out_words];
   Work::compute(params.operands, functor, 1, pack->words, words);
   const ElementwiseOperand& out = params.operands[0];
-  unsigned char* const here = places.operands[0].here;
+  unsigned char* const here = addresses.operands[0].here;
   Out::with_size(out, [&](auto size) {
     constexpr int bytes = decltype(size)::value;
-    if (places.last - places.first == kN && out.access == ElementwiseAccess::aligned)
+    if (addresses.last - addresses.first == kN && out.access == ElementwiseAccess::aligned)
       return pack::store<kN * bytes>(here, words);
 #pragma unroll
     for (int i = 0; i < kN; ++i) {
-      if (i < places.first || i >= places.last) continue;
+      if (i < addresses.first || i >= addresses.last) continue;
       uint32_t element[(bytes + 3) / 4];
       pack::take<bytes>(words, i, element);
       pack::store<bytes>(here + i * out.step, element);
@@ -140,40 +141,40 @@ __device__ __forceinline__ void finish_cut_pack(const StridedElementwiseParams<k
   });
 }
 
-// Pack `index`, where out is linear: a pack may go over the end of a row. False: it has no element.
+// Pack `index` of a linear out, which may go over the end of a row. False: the pack has no element.
 template <int kN, int kOperands>
-__device__ __forceinline__ bool place_linear(const StridedElementwiseParams<kOperands>& params, int64_t index,
-                                             PackPlaces<kOperands>* places) {
+__device__ __forceinline__ bool locate_linear(const StridedElementwiseParams<kOperands>& params, int64_t index,
+                                              PackAddresses<kOperands>* addresses) {
   const int64_t linear = index * kN - params.lead;
   const int64_t remaining = params.count - linear;
-  places->linear = linear;
-  places->first = linear < 0 ? static_cast<int>(-linear) : 0;
-  places->last = remaining < kN ? static_cast<int>(remaining) : kN;
-  if (places->first >= places->last) return false;
+  addresses->linear = linear;
+  addresses->first = linear < 0 ? static_cast<int>(-linear) : 0;
+  addresses->last = remaining < kN ? static_cast<int>(remaining) : kN;
+  if (addresses->first >= addresses->last) return false;
   uint32_t row = linear < 0 ? 0 : static_cast<uint32_t>(linear);
   const uint32_t row_elements = params.rows.row_elements.divisor;
   const uint32_t in_row = take_index(&row, params.rows.row_elements);
   const int64_t column = linear < 0 ? linear : static_cast<int64_t>(in_row);
   const int64_t wrap = row_elements - column;
-  places->wraps_often = row_elements < kN;
+  addresses->wraps_often = row_elements < kN;
   int64_t offsets[kOperands], wrapped[kOperands] = {};
   locate_row(params.rows, row, offsets);
   if (wrap < kN) locate_row(params.rows, row + 1, wrapped);
 #pragma unroll
   for (int k = 0; k < kOperands; ++k) {
     const ElementwiseOperand& operand = params.operands[k];
-    PackPlace& place = places->operands[k];
-    place.here = operand.data + (operand.is_linear ? linear * operand.step : offsets[k] + column * operand.step);
-    place.wrapped = operand.data + wrapped[k] - wrap * operand.step;
-    place.wrap = operand.is_linear || wrap >= kN ? kN : static_cast<int>(wrap);
+    PackAddress& at = addresses->operands[k];
+    at.here = operand.data + (operand.is_linear ? linear * operand.step : offsets[k] + column * operand.step);
+    at.wrapped = operand.data + wrapped[k] - wrap * operand.step;
+    at.wrap = operand.is_linear || wrap >= kN ? kN : static_cast<int>(wrap);
   }
   return true;
 }
 
-// The same where out has gaps between its rows: packs stay within a row and are aligned in it.
+// Pack `index` of an out with gaps between its rows: packs stay within a row and are aligned in it.
 template <int kN, int kOperands>
-__device__ __forceinline__ bool place_in_row(const StridedElementwiseParams<kOperands>& params, int64_t index,
-                                             PackPlaces<kOperands>* places) {
+__device__ __forceinline__ bool locate_in_row(const StridedElementwiseParams<kOperands>& params, int64_t index,
+                                              PackAddresses<kOperands>* addresses) {
   if (index >= params.rows.num_packs) return false;
   uint32_t row = static_cast<uint32_t>(index);
   const uint32_t in_row = take_index(&row, params.rows.packs_per_row);
@@ -184,16 +185,16 @@ __device__ __forceinline__ bool place_in_row(const StridedElementwiseParams<kOpe
   if (out.access == ElementwiseAccess::aligned)
     column -= (static_cast<uint32_t>(reinterpret_cast<uintptr_t>(out.data + offsets[0])) >> out.element_shift) % kN;
   const int64_t remaining = params.rows.row_elements.divisor - column;
-  places->first = column < 0 ? static_cast<int>(-column) : 0;
-  places->last = remaining < kN ? static_cast<int>(remaining) : kN;
-  places->linear = 0;
-  places->wraps_often = false;
+  addresses->first = column < 0 ? static_cast<int>(-column) : 0;
+  addresses->last = remaining < kN ? static_cast<int>(remaining) : kN;
+  addresses->linear = 0;
+  addresses->wraps_often = false;
 #pragma unroll
   for (int k = 0; k < kOperands; ++k) {
-    places->operands[k].here = params.operands[k].data + offsets[k] + column * params.operands[k].step;
-    places->operands[k].wrap = kN;
+    addresses->operands[k].here = params.operands[k].data + offsets[k] + column * params.operands[k].step;
+    addresses->operands[k].wrap = kN;
   }
-  return places->first < places->last;
+  return addresses->first < addresses->last;
 }
 
 template <int kN, class Factory, class Out, class... In>
@@ -203,13 +204,13 @@ __global__ void __launch_bounds__(elementwise_threads, fewer_resident_blocks<Fac
   launch_dependent_grids();
   wait_on_dependent_grids();
   const int64_t index = static_cast<int64_t>(blockIdx.x) * elementwise_threads + threadIdx.x;
-  PackPlaces<1 + sizeof...(In)> places;
-  const bool has_elements = params.operands[0].is_linear ? place_linear<kN>(params, index, &places)
-                                                         : place_in_row<kN>(params, index, &places);
+  PackAddresses<1 + sizeof...(In)> addresses;
+  const bool has_elements = params.operands[0].is_linear ? locate_linear<kN>(params, index, &addresses)
+                                                         : locate_in_row<kN>(params, index, &addresses);
   if (!has_elements) return;
   CutPack<kN, In...> pack;
-  load_cut_packs<kN, In...>(params, places, &pack);
-  finish_cut_pack<kN, Out, In...>(params, places, factory(), &pack);
+  load_cut_packs<kN, In...>(params, addresses, &pack);
+  finish_cut_pack<kN, Out, In...>(params, addresses, factory(), &pack);
 }
 
 }  // namespace flowk::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packs: a few neighbouring elements that one thread moves at once, held as 32-bit words.
+// Packs: a few neighbouring elements that one thread moves together, held as 32-bit words.
 #pragma once
 
 #include "flowk/detail/target.cuh"
@@ -13,15 +13,15 @@ struct Constant {
 
 namespace pack {
 
-// The widest access that `bytes` are moved by.
+// The access of a pack of `bytes`: at most 16.
 template <int bytes>
 constexpr int access_bytes = bytes < 16 ? bytes : 16;
 
-// Words that a pack of `bytes` takes, with room for the part of one more access that a shifted pack is cut from.
+// The words of a pack of `bytes` with room for one more access, from which a shifted pack is cut.
 template <int bytes>
 constexpr int num_words = (bytes + access_bytes<bytes> + 3) / 4;
 
-// The words of one access of `kBytes`, at an address that is a multiple of it.
+// Loads and stores `kBytes` at a multiple of them, or of 16.
 template <int kBytes>
 __device__ __forceinline__ void load(uint32_t* words, const unsigned char* address) {
   if constexpr (kBytes == 1) {
@@ -64,9 +64,8 @@ __device__ __forceinline__ void store(unsigned char* address, const uint32_t* wo
   }
 }
 
-// Loads the accesses that hold the `kBytes` from `address` on, which stands `shift` bytes past a multiple of the width
-// of an access; shift_down() then brings the pack's first byte to the front. The last access is left out where the
-// pack ends before it.
+// Loads the aligned accesses that hold the `kBytes` from `address` on, which is `shift` bytes past a multiple of an
+// access; shift_down() then moves the pack to the front. The last access is left out if the pack ends before it.
 template <int kBytes>
 __device__ __forceinline__ void load_around(uint32_t* words, const unsigned char* address, int shift) {
   constexpr int width = access_bytes<kBytes>;
@@ -75,7 +74,7 @@ __device__ __forceinline__ void load_around(uint32_t* words, const unsigned char
   if (shift != 0) load<width>(words + kBytes / 4, address - shift + kBytes);
 }
 
-// Moves a pack of `kBytes` down by `shift` bytes, 0 < shift < 16: whole words first, by selects between constant places
+// Moves a pack of `kBytes` down by `shift` bytes, 0 < shift < 16: first whole words, by selects with constant indices
 // so that the words stay in registers, then bits within words.
 template <int kBytes>
 __device__ __forceinline__ void shift_down(uint32_t* words, int shift) {
@@ -93,8 +92,8 @@ __device__ __forceinline__ void shift_down(uint32_t* words, int shift) {
   for (int i = 0; i < kBytes / 4; ++i) words[i] = __funnelshift_r(words[i], words[i + 1], (shift & 3) * 8);
 }
 
-// Loads the `kBytes` from `address` on, at any place, from accesses that lie in the memory around them: the words still
-// have to be moved down by the result, `address` modulo an access, if they are 4 or more. Fewer are loaded one by one.
+// Loads the `kBytes` at any `address`. Four and more are left to be moved down by the result, `address` modulo an
+// access; fewer are loaded element by element.
 template <int kBytes, int kSize>
 __device__ __forceinline__ int load_shifted(uint32_t* words, const unsigned char* address) {
   if constexpr (kBytes >= 4) {
@@ -113,7 +112,7 @@ __device__ __forceinline__ int load_shifted(uint32_t* words, const unsigned char
   }
 }
 
-// Element i of kSize bytes: put in where its bits are still zero, and taken out into `element`.
+// put() writes element i of kSize bytes where the bits are zero; take() reads it.
 template <int kSize>
 __device__ __forceinline__ void put(uint32_t* words, int i, const uint32_t* element) {
   if constexpr (kSize >= 4) {
@@ -133,8 +132,8 @@ __device__ __forceinline__ void take(const uint32_t* words, int i, uint32_t* ele
   }
 }
 
-// The words of kN elements, each in a word of its own, or two. One instruction for two halves: the compiler's own
-// choice takes three.
+// Packs kN elements, each of which has its own word or two. Two halves take one instruction; the compiler would take
+// three.
 template <int kN, int kSize>
 __device__ __forceinline__ void join(const uint32_t (&elements)[kN][(kSize + 3) / 4], uint32_t* words) {
   if constexpr (kSize >= 4 || kN == 1) {
@@ -153,7 +152,7 @@ __device__ __forceinline__ void join(const uint32_t (&elements)[kN][(kSize + 3) 
   }
 }
 
-// A square of 4 / kSize words of as many elements, its rows and columns exchanged.
+// Transposes a square of 4 / kSize words of 4 / kSize elements each.
 template <int kSize>
 __device__ __forceinline__ void transpose(uint32_t (&words)[4 / kSize]) {
   if constexpr (kSize == 2) {
@@ -170,7 +169,7 @@ __device__ __forceinline__ void transpose(uint32_t (&words)[4 / kSize]) {
   }
 }
 
-// kN times the element that stands in words[0 ...].
+// Repeats the element in words[0 ...] kN times.
 template <int kN, int kSize>
 __device__ __forceinline__ void repeat(uint32_t* words) {
   if constexpr (kSize < 4) words[0] *= kSize == 1 ? 0x01010101u : 0x00010001u;

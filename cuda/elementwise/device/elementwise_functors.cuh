@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// flowk's own functors: the operation is a run-time switch over flowk/elementwise_ops.h, taken once per pack.
+#pragma once
+
+#include "elementwise/device/elementwise_formulas.cuh"
+#include "elementwise/elementwise_op_cost.h"
+#include "flowk/flowk.h"
+
+namespace flowk::elementwise {
+
+// The types that an operation takes, as elementwise_ops.h writes them.
+namespace takes {
+constexpr int B = 1, I = 2, F = 4;
+constexpr int BI = B | I, IF = I | F, BIF = B | I | F;
+}  // namespace takes
+
+// The operations of a kernel: one; those of a cost that have no kernel of their own; all of kCosts, with the registers
+// of kRegisters.
+template <auto kOp>
+struct OneOp {
+  static constexpr OpCost cost = cost_of(kOp);
+  __device__ __forceinline__ static constexpr int32_t chosen(int32_t) { return kOp; }
+  template <class Op>
+  FLOWK_HOST_DEVICE static constexpr bool has(Op op) {
+    return op == kOp;
+  }
+};
+template <OpCost kCost>
+struct OtherOps {
+  static constexpr OpCost cost = kCost;
+  __device__ __forceinline__ static constexpr int32_t chosen(int32_t op) { return op; }
+  template <class Op>
+  FLOWK_HOST_DEVICE static constexpr bool has(Op op) {
+    return cost_of(op) == kCost && !has_own_kernel(op);
+  }
+};
+template <OpCost kRegisters, OpCost... kCosts>
+struct AllOps {
+  static constexpr OpCost cost = kRegisters;
+  __device__ __forceinline__ static constexpr int32_t chosen(int32_t op) { return op; }
+  template <class Op>
+  FLOWK_HOST_DEVICE static constexpr bool has(Op op) {
+    return ((cost_of(op) == kCosts) || ...);
+  }
+};
+
+// The blocks that an SM shall hold: 6 leave 40 registers per thread, 5 leave 48, 4 leave 64.
+template <class Ops, class Compute>
+constexpr int resident_blocks_of = Ops::cost == OpCost::heaviest ? 4
+                                   : sizeof(Compute) == 8        ? (Ops::cost == OpCost::heavy ? 4 : 5)
+                                   : Ops::cost == OpCost::heavy  ? 5
+                                                                 : 6;
+
+template <class Compute>
+constexpr int taken_as = std::is_floating_point_v<Compute> ? takes::F : takes::BI;
+
+// `sign_flip` is the sign bit where integers of Compute's width are unsigned, else 0.
+template <class Compute, bool kNarrow>
+__device__ __forceinline__ Formulas<Compute, kNarrow> formulas_of([[maybe_unused]] Compute sign_flip) {
+  if constexpr (std::is_integral_v<Compute>)
+    return {sign_flip};
+  else
+    return {};
+}
+
+template <class Compute, bool kNarrow, class Ops>
+struct UnaryFunctor {
+  static constexpr int resident_blocks = resident_blocks_of<Ops, Compute>;
+  static constexpr bool takes_packs_together = Ops::cost == OpCost::light;
+  int32_t op;
+  Compute sign_flip, a, b;
+  __device__ __forceinline__ const UnaryFunctor& operator()() const { return *this; }
+
+  template <int kN>
+  __device__ __forceinline__ void pack(Compute (&out)[kN], const Compute (&x)[kN]) const {
+    const auto formulas = formulas_of<Compute, kNarrow>(sign_flip);
+    switch (Ops::chosen(op)) {
+#define FLOWK_CASE(NAME, value, name, kinds, result, num_parameters, formula)                \
+  case FLOWK_UNARY_##NAME:                                                                   \
+    if constexpr ((takes::kinds & taken_as<Compute>) != 0 && Ops::has(FLOWK_UNARY_##NAME)) { \
+      _Pragma("unroll") for (int i = 0; i < kN; ++i) out[i] = formulas.name(x[i], a, b);     \
+      return;                                                                                \
+    }                                                                                        \
+    break;
+      FLOWK_UNARY_OPS(FLOWK_CASE)
+#undef FLOWK_CASE
+    }
+#pragma unroll
+    for (int i = 0; i < kN; ++i) out[i] = x[i];
+  }
+};
+
+template <class Compute, bool kNarrow, class Ops>
+struct BinaryFunctor {
+  static constexpr int resident_blocks = resident_blocks_of<Ops, Compute>;
+  static constexpr bool takes_packs_together = Ops::cost == OpCost::light;
+  int32_t op;
+  Compute sign_flip;
+  __device__ __forceinline__ const BinaryFunctor& operator()() const { return *this; }
+
+  template <int kN>
+  __device__ __forceinline__ void pack(Compute (&out)[kN], const Compute (&x)[kN], const Compute (&y)[kN]) const {
+    const auto formulas = formulas_of<Compute, kNarrow>(sign_flip);
+    switch (Ops::chosen(op)) {
+#define FLOWK_CASE(NAME, value, name, kinds, result, num_parameters, formula)                 \
+  case FLOWK_BINARY_##NAME:                                                                   \
+    if constexpr ((takes::kinds & taken_as<Compute>) != 0 && Ops::has(FLOWK_BINARY_##NAME)) { \
+      _Pragma("unroll") for (int i = 0; i < kN; ++i) out[i] = formulas.name(x[i], y[i]);      \
+      return;                                                                                 \
+    }                                                                                         \
+    break;
+      FLOWK_BINARY_OPS(FLOWK_CASE)
+#undef FLOWK_CASE
+    }
+#pragma unroll
+    for (int i = 0; i < kN; ++i) out[i] = x[i];
+  }
+};
+
+// Three inputs of 16 values each need 80 registers.
+template <class Compute, int kPack>
+struct TernaryFunctor {
+  static constexpr int resident_blocks = kPack == 16 ? 3 : 5;
+  static constexpr bool takes_packs_together = true;
+  int32_t op;
+  Compute sign_flip, a;
+  __device__ __forceinline__ const TernaryFunctor& operator()() const { return *this; }
+
+  template <int kN>
+  __device__ __forceinline__ void pack(Compute (&out)[kN], const Compute (&x)[kN], const Compute (&y)[kN],
+                                       const Compute (&z)[kN]) const {
+    const auto formulas = formulas_of < Compute, std::is_integral_v<Compute> && (kPack > 4) > (sign_flip);
+    switch (op) {
+#define FLOWK_CASE(NAME, value, name, kinds, result, num_parameters, formula)                     \
+  case FLOWK_TERNARY_##NAME:                                                                      \
+    if constexpr ((takes::kinds & taken_as<Compute>) != 0) {                                      \
+      _Pragma("unroll") for (int i = 0; i < kN; ++i) out[i] = formulas.name(x[i], y[i], z[i], a); \
+      return;                                                                                     \
+    }                                                                                             \
+    break;
+      FLOWK_TERNARY_OPS(FLOWK_CASE)
+#undef FLOWK_CASE
+    }
+#pragma unroll
+    for (int i = 0; i < kN; ++i) out[i] = x[i];
+  }
+};
+
+}  // namespace flowk::elementwise

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elementwise operations: what a call asks for (ElementwiseRequest), how it is done (ElementwisePlan), and the
+// functions that plan, run and explain. Host code: no CUDA call, no allocation.
+#pragma once
+
+#include <cstdint>
+
+#include "core/device.h"
+#include "core/launch_config.h"
+#include "core/operands.h"
+#include "core/status.h"
+#include "elementwise/elementwise_op_cost.h"
+#include "flowk/detail/elementwise_params.h"
+
+namespace flowk::elementwise {
+
+// The C++ type that an operation computes in: one kernel serves all element types of it.
+enum class ComputeClass : int32_t {
+  float32,  // float8, float16, bfloat16, float32
+  float64,
+  int32,  // bool and all integers of 8, 16 and 32 bits
+  int64,  // int64 and uint64
+};
+
+// functor: a kernel that is compiled for the call, so that every kernel and pack exists. A copy is unary.
+enum class ElementwiseArity : int32_t { functor, unary, binary, ternary };
+
+// A checked call: every extent is >= 1, and no two elements of the output share memory. Operand 0 is the output.
+struct ElementwiseRequest {
+  ElementwiseArity arity = ElementwiseArity::functor;
+  int32_t op = 0;  // a flowk_unary_op, flowk_binary_op or flowk_ternary_op
+  double a = 0;
+  double b = 0;
+  const void* pointers[max_operands] = {};
+  bool is_number[max_operands] = {};  // not in memory: `numbers` holds the bytes, and all strides are 0
+  uint32_t numbers[max_operands][2] = {};
+  flowk_dtype dtypes[max_operands] = {};
+  int32_t element_shifts[max_operands] = {};  // log2 of an element's bytes
+  OperandShape shape;
+};
+
+enum class ElementwiseKernel : int32_t {
+  contiguous,      // every operand is contiguous, or one element
+  broadcast,       // out is contiguous; inputs that are not repeat a run or its elements
+  broadcast_rows,  // all rows share an input and are whole packs: one thread per column of packs
+  strided,         // rows of any strides: one pack per thread
+  aligned_tiles,   // inputs whose neighbours lie along another dimension in shared memory; everything is aligned
+  shifted_tiles,   // the same at any alignment
+};
+constexpr int num_elementwise_kernels = 6;
+const char* elementwise_kernel_name(ElementwiseKernel kernel);
+
+// Is this kernel compiled? The plan chooses among the compiled ones, and the files of instantiate/ hold no others. Rare
+// ones are left out: a plan then takes shorter packs, or the next kernel.
+constexpr bool has_kernel(ElementwiseKernel kernel, ElementwiseArity arity, ComputeClass compute, int32_t pack_elements,
+                          OpCost cost) {
+  const bool is_float32 = compute == ComputeClass::float32, is_int32 = compute == ComputeClass::int32;
+  const bool is_ternary = arity == ElementwiseArity::ternary;
+  if (is_float32 || is_int32 ? pack_elements != 4 && pack_elements != 8 && pack_elements != 16 : pack_elements != 2)
+    return false;
+  switch (kernel) {
+    case ElementwiseKernel::contiguous:
+      return pack_elements < 16 || is_int32 || (is_float32 && !is_ternary && cost == OpCost::light);
+    case ElementwiseKernel::broadcast:
+      return arity != ElementwiseArity::unary && (pack_elements < 16 || (is_int32 && !is_ternary));
+    case ElementwiseKernel::broadcast_rows:
+      if (arity == ElementwiseArity::unary || cost != OpCost::light) return false;
+      if (is_float32) return pack_elements < 16;
+      return !is_ternary && (is_int32 ? pack_elements == 16 : compute == ComputeClass::float64);
+    case ElementwiseKernel::strided: return pack_elements < 16;
+    case ElementwiseKernel::aligned_tiles:
+    case ElementwiseKernel::shifted_tiles: return !is_ternary && pack_elements != (is_int32 ? 8 : 16);
+  }
+  return false;
+}
+
+struct ElementwisePlan {
+  ElementwiseKernel kernel = ElementwiseKernel::contiguous;
+  ElementwiseArity arity = ElementwiseArity::functor;
+  ComputeClass compute = ComputeClass::float32;
+  bool is_unsigned = false;  // integers of the compute class's width have no sign
+  int32_t op = 0;
+  double a = 0;
+  double b = 0;
+  int32_t pack_elements = 0;
+  int32_t tile_rows = 0;  // of tiles
+  int32_t tile_columns = 0;
+  LaunchConfig launch;
+  // The parameters of the kernel: contiguous takes `linear`, broadcast `linear` and `periods`, the others `strided`.
+  ContiguousElementwiseParams<max_operands> linear;
+  ElementwisePeriod periods[max_operands];
+  StridedElementwiseParams<max_operands> strided;
+  bool is_linear() const { return kernel == ElementwiseKernel::contiguous || kernel == ElementwiseKernel::broadcast; }
+  const ElementwiseOperand& operand(int k) const { return is_linear() ? linear.operands[k] : strided.operands[k]; }
+};
+
+// Set in ElementwiseOperand::dtype of an output of floats that is converted from unsigned integers of the compute
+// class's width.
+constexpr int32_t from_unsigned = 1 << 16;
+
+// Except in contiguous kernels indices have 31 bits. plan_elementwise() takes no more elements than this, and
+// split_request() halves a request.
+constexpr int64_t max_strided_elements = int64_t{1} << 30;
+bool needs_split(const ElementwiseRequest& request);
+void split_request(const ElementwiseRequest& request, ElementwiseRequest* first, ElementwiseRequest* second);
+
+// Chooses kernel, pack and launch. `request.shape` is simplified. `packs` forces the packs per thread of contiguous and
+// broadcast, if it can; 0 lets the plan choose.
+void plan_elementwise(const ElementwiseRequest& request, const Device& device, int32_t packs, ElementwisePlan* plan);
+
+// Enqueues the plan.
+Status run_elementwise(const ElementwisePlan& plan, flowk_stream stream);
+
+// Writes the plan as text, as flowk_unary_explain() does.
+void explain_elementwise(const ElementwisePlan& plan, const ElementwiseRequest& request, char* text, size_t text_bytes);
+
+}  // namespace flowk::elementwise

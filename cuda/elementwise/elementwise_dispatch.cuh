@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a plan to a launch: the plan's values pick the instantiation. The files of instantiate/ share the kernels.
+#pragma once
+
+#include <iterator>
+#include <utility>
+
+#include "core/launch.cuh"
+#include "elementwise/device/elementwise_functors.cuh"
+#include "elementwise/device/elementwise_types.cuh"
+#include "elementwise/elementwise.h"
+#include "elementwise/elementwise_plan_params.h"
+
+namespace flowk::elementwise {
+
+Status run_unary_contiguous(const ElementwisePlan& plan, flowk_stream stream);
+Status run_unary_strided(const ElementwisePlan& plan, flowk_stream stream);
+Status run_binary_contiguous(const ElementwisePlan& plan, flowk_stream stream);
+Status run_binary_broadcast(const ElementwisePlan& plan, flowk_stream stream);
+Status run_binary_strided(const ElementwisePlan& plan, flowk_stream stream);
+Status run_ternary(const ElementwisePlan& plan, flowk_stream stream);
+
+inline Status unknown_plan(const ElementwisePlan& plan) {
+  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan: no kernel %s for compute class %d, packs of %d",
+                         elementwise_kernel_name(plan.kernel), static_cast<int>(plan.compute), plan.pack_elements);
+}
+
+// The compute classes by their C++ type.
+template <class Compute>
+constexpr ComputeClass class_of = std::is_same_v<Compute, float>     ? ComputeClass::float32
+                                  : std::is_same_v<Compute, double>  ? ComputeClass::float64
+                                  : std::is_same_v<Compute, int32_t> ? ComputeClass::int32
+                                                                     : ComputeClass::int64;
+
+// A parameter as an operation computes with it.
+template <class Compute>
+Compute parameter(double value) {
+  if constexpr (std::is_floating_point_v<Compute>) {
+    return static_cast<Compute>(value);
+  } else {
+    constexpr double end = static_cast<double>(uint64_t{1} << (std::numeric_limits<Compute>::digits - 1)) * 2;
+    if (value >= end) return std::numeric_limits<Compute>::max();
+    if (value <= (std::is_signed_v<Compute> ? -end : 0.0)) return std::numeric_limits<Compute>::min();
+    return value == value ? static_cast<Compute>(value) : Compute{0};
+  }
+}
+template <class Compute>
+Compute parameter_of(const ElementwisePlan& plan, double value) {
+  if constexpr (std::is_integral_v<Compute>) {
+    if (plan.is_unsigned) return static_cast<Compute>(parameter<std::make_unsigned_t<Compute>>(value));
+  }
+  return parameter<Compute>(value);
+}
+template <class Compute>
+Compute sign_flip_of(const ElementwisePlan& plan) {
+  return plan.is_unsigned ? std::numeric_limits<Compute>::lowest() : Compute{0};
+}
+
+template <ElementwiseKernel kKernel, int kN, class Functor, class Out, class... In>
+Status launch_kernel(const ElementwisePlan& plan, const Functor& functor, flowk_stream stream) {
+  constexpr int num_operands = 1 + static_cast<int>(sizeof...(In));
+  const auto launch_with = [&](auto kernel, const auto& params) {
+    return launch(kernel, plan.launch, stream, params, functor);
+  };
+  if constexpr (kKernel == ElementwiseKernel::contiguous)
+    return launch_with(elementwise_contiguous<kN, Functor, Out, In...>, contiguous_params<num_operands>(plan));
+  else if constexpr (kKernel == ElementwiseKernel::broadcast)
+    return launch_with(elementwise_broadcast<kN, Functor, Out, In...>, broadcast_params<num_operands>(plan));
+  else if constexpr (kKernel == ElementwiseKernel::broadcast_rows)
+    return launch_with(elementwise_broadcast_rows<kN, Functor, Out, In...>, strided_params<num_operands>(plan));
+  else if constexpr (kKernel == ElementwiseKernel::strided)
+    return launch_with(elementwise_strided<kN, Functor, Out, In...>, strided_params<num_operands>(plan));
+  else if constexpr (kKernel == ElementwiseKernel::aligned_tiles)
+    return launch_with(elementwise_aligned_tiles<kN, Functor, Out, In...>, strided_params<num_operands>(plan));
+  else
+    return launch_with(elementwise_shifted_tiles<kN, Functor, Out, In...>, strided_params<num_operands>(plan));
+}
+
+// The operations of an arity: kOps.
+#define FLOWK_ROW(NAME, value, name, kinds, result, num_parameters, formula) FLOWK_UNARY_##NAME,
+inline constexpr flowk_unary_op unary_ops[] = {FLOWK_UNARY_OPS(FLOWK_ROW)};
+#undef FLOWK_ROW
+#define FLOWK_ROW(NAME, value, name, kinds, result, num_parameters, formula) FLOWK_BINARY_##NAME,
+inline constexpr flowk_binary_op binary_ops[] = {FLOWK_BINARY_OPS(FLOWK_ROW)};
+#undef FLOWK_ROW
+
+// Calls run(ops) with the operations that share the kernel of op `op`, one of kOps. Integers: all. Floats of strided
+// operands: all, because the kernel itself takes 48 registers and more; except the heaviest of two inputs. Other
+// floats: those of the same cost, or the operation alone.
+template <ElementwiseKernel kKernel, class Compute, int kN, const auto& kOps, class Run>
+Status visit_ops(int32_t op, Run run) {
+  using enum OpCost;
+  using Op = std::remove_const_t<std::remove_reference_t<decltype(kOps[0])>>;
+  constexpr bool is_unary = std::is_same_v<Op, flowk_unary_op>, is_double = std::is_same_v<Compute, double>;
+  const OpCost cost = cost_of(static_cast<Op>(op));
+  if constexpr (kKernel == ElementwiseKernel::broadcast_rows || (kN == 16 && !std::is_integral_v<Compute>)) {
+    return run(AllOps<light, light>());
+  } else if constexpr (std::is_integral_v<Compute>) {
+    return run(AllOps<light, light, heavy, heaviest>());
+  } else if constexpr (kKernel == ElementwiseKernel::shifted_tiles && !is_unary && !is_double) {
+    return cost == heaviest ? run(AllOps<heaviest, heaviest>()) : run(AllOps<heavy, light, heavy>());
+  } else if constexpr (kKernel != ElementwiseKernel::contiguous && kKernel != ElementwiseKernel::broadcast) {
+    return run(AllOps<heavy, light, heavy, heaviest>());
+  } else if constexpr (is_double) {
+    return cost == light ? run(AllOps<light, light>()) : run(AllOps<heavy, heavy, heaviest>());
+  } else if constexpr (kKernel == ElementwiseKernel::broadcast) {
+    return cost == light   ? run(AllOps<light, light>())
+           : cost == heavy ? run(AllOps<heavy, heavy>())
+                           : run(AllOps<heaviest, heaviest>());
+  } else {
+    Status status;
+    bool is_own = false;
+    const auto run_own = [&](auto index) {
+      constexpr auto own = kOps[decltype(index)::value];
+      if constexpr (has_own_kernel(own)) {
+        if (own != static_cast<Op>(op)) return;
+        is_own = true;
+        status = run(OneOp<own>());
+      }
+    };
+    [&]<size_t... i>(std::index_sequence<i...>) {
+      (run_own(Constant<static_cast<int>(i)>()), ...);
+    }(std::make_index_sequence<std::size(kOps)>());
+    if (is_own) return status;
+    if (cost == light) return run(AllOps<light, light>());
+    if constexpr (is_unary) {
+      if (cost == heavy) return run(OtherOps<heavy>());
+    }
+    return run(OtherOps<heaviest>());
+  }
+}
+
+template <ElementwiseArity kArity, ElementwiseKernel kKernel, class Compute, int kN>
+Status run_instance(const ElementwisePlan& plan, flowk_stream stream) {
+  using Operands = OperandsOf < Compute, 16 / kN<static_cast<int>(sizeof(Compute)) ? 16 / kN : sizeof(Compute)>;
+  using Same = typename Operands::Same;
+  constexpr bool is_narrow = sizeof(Compute) == 4 && kN > 4;
+  const Compute flip = sign_flip_of<Compute>(plan);
+  if constexpr (kArity == ElementwiseArity::unary) {
+    return visit_ops<kKernel, Compute, kN, unary_ops>(plan.op, [&](auto ops) {
+      const UnaryFunctor<Compute, is_narrow, decltype(ops)> functor = {
+          plan.op, flip, parameter_of<Compute>(plan, plan.a), parameter_of<Compute>(plan, plan.b)};
+      return launch_kernel<kKernel, kN, UnaryFunctor<Compute, is_narrow, decltype(ops)>, typename Operands::UnaryOut,
+                           typename Operands::UnaryIn>(plan, functor, stream);
+    });
+  } else if constexpr (kArity == ElementwiseArity::binary) {
+    return visit_ops<kKernel, Compute, kN, binary_ops>(plan.op, [&](auto ops) {
+      using Functor = BinaryFunctor<Compute, is_narrow, decltype(ops)>;
+      return launch_kernel<kKernel, kN, Functor, Same, Same, Same>(plan, Functor{plan.op, flip}, stream);
+    });
+  } else {
+    using Functor = TernaryFunctor<Compute, kN>;
+    return launch_kernel<kKernel, kN, Functor, Same, Same, Same, Same>(
+        plan, Functor{plan.op, flip, parameter_of<Compute>(plan, plan.a)}, stream);
+  }
+}
+
+template <ElementwiseArity kArity, ElementwiseKernel kKernel>
+Status run_kernel(const ElementwisePlan& plan, flowk_stream stream) {
+  const auto run = [&]<class Compute, int kN>(TypeOf<Compute>, Constant<kN>) -> Status {
+    if constexpr (has_kernel(kKernel, kArity, class_of<Compute>, kN, OpCost::light))
+      return run_instance<kArity, kKernel, Compute, kN>(plan, stream);
+    else
+      return unknown_plan(plan);
+  };
+  const auto run_packs = [&](auto type) -> Status {
+    switch (plan.pack_elements) {
+      case 4: return run(type, Constant<4>());
+      case 8: return run(type, Constant<8>());
+      case 16: return run(type, Constant<16>());
+    }
+    return unknown_plan(plan);
+  };
+  switch (plan.compute) {
+    case ComputeClass::float32: return run_packs(TypeOf<float>());
+    case ComputeClass::int32: return run_packs(TypeOf<int32_t>());
+    case ComputeClass::float64: return run(TypeOf<double>(), Constant<2>());
+    case ComputeClass::int64: return run(TypeOf<int64_t>(), Constant<2>());
+  }
+  return unknown_plan(plan);
+}
+
+// Launches the plan's kernel, one of kKernels.
+template <ElementwiseArity kArity, ElementwiseKernel... kKernels>
+Status run_one_of(const ElementwisePlan& plan, flowk_stream stream) {
+  Status status = unknown_plan(plan);
+  ((plan.kernel == kKernels ? (status = run_kernel<kArity, kKernels>(plan, stream), true) : false) || ...);
+  return status;
+}
+
+}  // namespace flowk::elementwise

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+// The choice of a kernel, and the plans of contiguous, broadcast and strided.
+#include <algorithm>
+
+#include "core/divide.h"
+#include "elementwise/elementwise.h"
+#include "elementwise/elementwise_op_info.h"
+#include "elementwise/plan/elementwise_problem.h"
+
+namespace flowk::elementwise {
+namespace {
+
+// Sets the pack of a kernel: 16 bytes of the widest operand, or the longest shorter one that the kernel is compiled
+// for. False: the kernel has none. One vector per thread reaches 1.00 of cudaMemcpyAsync, two 0.98 (H200).
+bool choose_pack(const ElementwiseRequest& request, ElementwiseKernel kernel, ElementwisePlan* plan) {
+  int32_t widest = 0;
+  for (int k = 0; k < request.shape.num_operands; ++k) widest = std::max(widest, request.element_shifts[k]);
+  plan->pack_elements = 16 >> widest;
+  if (request.arity == ElementwiseArity::functor) {
+    if (kernel == ElementwiseKernel::strided) plan->pack_elements = std::min(plan->pack_elements, 8);
+    return true;
+  }
+  for (; plan->pack_elements > 1; plan->pack_elements /= 2)
+    if (has_kernel(kernel, request.arity, plan->compute, plan->pack_elements, cost_of(request))) return true;
+  return false;
+}
+
+// Packs per thread. Two share one index, one switch and the latency of a heavy formula, which raises conversions to a
+// narrower type from 0.75-0.96 of a copy to 0.97-1.02, float32 formulas from 0.40-0.94 to 0.93-0.99, and broadcast
+// operands from 0.83 to 0.96. One is better for light operations on packs of 16 bytes (1.00 against 0.98) and for
+// problems that fit in four blocks per SM: gelu and silu_mul of 4 MB reach 0.88 and 0.83, with two packs 0.6 and 0.73
+// (H200).
+int32_t choose_packs(const ElementwiseRequest& request, const Device& device, int64_t num_packs, int32_t pack_elements,
+                     bool has_no_repeats) {
+  if (num_packs <= int64_t{device.num_multiprocessors} * (4 * elementwise_threads)) return 1;
+  if (!has_no_repeats || cost_of(request) != OpCost::light) return 2;
+  for (int k = 1; k < request.shape.num_operands; ++k)
+    if (request.element_shifts[k] != request.element_shifts[0]) return 2;
+  return pack_elements << request.element_shifts[0] < 16 ? 2 : 1;
+}
+
+bool is_linear(const Problem& problem, int k, int64_t element_bytes) {
+  int64_t stride = element_bytes;
+  for (int d = problem.shape.rank - 1; d >= 0; --d) {
+    if (problem.shape.strides[k][d] != stride) return false;
+    stride *= problem.shape.extents[d];
+  }
+  return true;
+}
+
+void describe_operand(const ElementwiseRequest& request, const Problem& problem, int k, ElementwiseOperand* operand) {
+  const int64_t element_bytes = int64_t{1} << request.element_shifts[k];
+  operand->data =
+      static_cast<unsigned char*>(const_cast<void*>(request.pointers[k])) + problem.shape.offsets[k] * element_bytes;
+  int64_t lowest = 0, highest = element_bytes;
+  for (int d = 0; d < problem.shape.rank; ++d) {
+    const int64_t span = problem.shape.strides[k][d] * (problem.shape.extents[d] - 1);
+    (span < 0 ? lowest : highest) += span;
+  }
+  operand->begin = operand->data + lowest;
+  operand->end = operand->data + highest;
+  operand->step = problem.inner >= 0 ? problem.shape.strides[k][problem.inner] : 0;
+  operand->dtype = request.dtypes[k];
+  operand->element_shift = request.element_shifts[k];
+  operand->is_linear = is_linear(problem, k, element_bytes);
+}
+
+void plan_strided(const Problem& problem, ElementwisePlan* plan) {
+  auto& params = plan->strided;
+  ElementwiseOperand& out = params.operands[0];
+  const int32_t pack_elements = plan->pack_elements;
+  const int64_t out_bytes = int64_t{1} << out.element_shift;
+  const int64_t row_elements = problem.shape.extents[problem.inner];
+  plan->kernel = ElementwiseKernel::strided;
+  describe_rows(problem, -1, &params.rows);
+  out.access = out.step == out_bytes ? ElementwiseAccess::aligned : ElementwiseAccess::gather;
+  bool packs_start_whole = rows_are_aligned(problem, out, 0, pack_elements * out_bytes, -1);
+  int64_t num_packs = 0;
+  if (out.is_linear) {
+    params.lead = lead_of(out.data, out.element_shift, pack_elements);
+    packs_start_whole = params.lead == 0 && row_elements % pack_elements == 0;
+    num_packs = ceil_div(problem.count + params.lead, pack_elements);
+  } else {
+    packs_start_whole = packs_start_whole || out.access == ElementwiseAccess::gather;
+    const int64_t packs_per_row = ceil_div(row_elements + (packs_start_whole ? 0 : pack_elements - 1), pack_elements);
+    params.rows.packs_per_row = Divider(static_cast<uint32_t>(packs_per_row));
+    num_packs = problem.count / row_elements * packs_per_row;
+    params.rows.num_packs = static_cast<uint32_t>(num_packs);
+  }
+  for (int k = 1; k < problem.num_operands; ++k) {
+    ElementwiseOperand& operand = params.operands[k];
+    const int64_t element_bytes = int64_t{1} << operand.element_shift;
+    // A linear operand follows the packs of a linear output over the ends of rows.
+    if (out.is_linear && operand.is_linear) {
+      operand.access = contiguous_access(reinterpret_cast<intptr_t>(operand.data) - params.lead * element_bytes,
+                                         pack_elements * element_bytes);
+    } else {
+      operand.is_linear = false;
+      operand.access = access_in_rows(problem, operand, k, pack_elements, packs_start_whole);
+    }
+  }
+  plan->launch.num_blocks = ceil_div(num_packs, elementwise_threads);
+}
+
+// Divides the operands of plan->linear into packs, `packs` per thread, or 0 to let the plan choose. Returns the blocks.
+int64_t divide_into_packs(const Problem& problem, const ElementwiseRequest& request, const Device& device,
+                          int32_t packs, ElementwisePlan* plan) {
+  bool has_no_repeats = true;
+  for (int k = 1; k < problem.num_operands; ++k) has_no_repeats &= plan->linear.operands[k].is_linear != 0;
+  if (packs == 0)
+    packs = choose_packs(request, device, problem.count / plan->pack_elements, plan->pack_elements, has_no_repeats);
+  packs = std::min(packs, most_packs(plan->pack_elements, problem.num_operands - 1));
+  return cut_into_packs(problem.count, plan->pack_elements, packs, &plan->linear, problem.num_operands);
+}
+
+// Longer runs are read from global memory: of 2048 bytes, one pack in 128 wraps around the end and is loaded element by
+// element, so one warp in 4 does so. A block stores 4096 bytes, so the copy of a shorter run costs it less than that.
+constexpr int64_t longest_table_bytes = 2048;
+
+// Describes input k as element (i / repeat) % period of a run with step `operand->step`. False: it is none.
+bool describe_period(const Problem& problem, int k, ElementwiseOperand* operand, int64_t* repeat, int64_t* period) {
+  *repeat = *period = 1;
+  int64_t next = 0;  // the stride that would continue the run
+  bool has_ended = false;
+  for (int d = problem.shape.rank - 1; d >= 0; --d) {
+    const int64_t extent = problem.shape.extents[d], stride = problem.shape.strides[k][d];
+    if (stride == 0) {
+      if (next == 0)
+        *repeat *= extent;
+      else
+        has_ended = true;
+    } else if (!has_ended && (next == 0 || stride == next)) {
+      if (next == 0) operand->step = stride;
+      *period *= extent;
+      next = stride * extent;
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+// How a pack of 16 bytes is made from 8 bytes whose elements each repeat `repeat` times: ElementwisePeriod.
+void describe_window(int64_t repeat, int64_t element_bytes, int32_t pack_elements, ElementwisePeriod* period) {
+  const int64_t elements = (pack_elements - 2 + repeat) / repeat + 1;
+  if (element_bytes * pack_elements != 16 || elements * element_bytes > 8) return;
+  period->window_elements = static_cast<uint32_t>(elements);
+  for (int64_t at = 0; at < 32; ++at) {
+    const int64_t place = at / element_bytes / repeat * element_bytes + at % element_bytes;
+    period->spread[at / 8] |= static_cast<uint32_t>(place & 7) << (at % 8 * 4);
+  }
+}
+
+// Plans elementwise_broadcast. False: out is not linear, or an input is not linear, repeated or one element.
+bool plan_broadcast(const Problem& problem, const ElementwiseRequest& request, const Device& device, int32_t packs,
+                    ElementwisePlan* plan) {
+  auto& params = plan->linear;
+  const int32_t pack_elements = plan->pack_elements;
+  if (problem.num_operands < 3 || !plan->strided.operands[0].is_linear) return false;
+  int64_t repeats[max_operands] = {}, lengths[max_operands] = {};
+  for (int k = 0; k < problem.num_operands; ++k) {
+    params.operands[k] = plan->strided.operands[k];
+    ElementwiseOperand& operand = params.operands[k];
+    if (operand.is_linear) {
+      operand.step = int64_t{1} << operand.element_shift;
+      continue;
+    }
+    if (!describe_period(problem, k, &operand, &repeats[k], &lengths[k])) return false;
+    if (lengths[k] == 1) {
+      operand.step = 0;
+      operand.access = ElementwiseAccess::one_element;
+    }
+  }
+  plan->kernel = ElementwiseKernel::broadcast;
+  plan->launch.num_blocks = divide_into_packs(problem, request, device, packs, plan);
+  for (int k = 1; k < problem.num_operands; ++k) {
+    ElementwiseOperand& operand = params.operands[k];
+    if (lengths[k] <= 1) continue;
+    const int64_t element_bytes = int64_t{1} << operand.element_shift;
+    ElementwisePeriod& period = plan->periods[k];
+    period.repeat = Divider(static_cast<uint32_t>(repeats[k]));
+    period.period = Divider(static_cast<uint32_t>(lengths[k]));
+    period.head = static_cast<uint32_t>(params.head);
+    if (repeats[k] > 1 || operand.step != element_bytes) {
+      operand.access = ElementwiseAccess::repeated_elements;
+      if (operand.step == element_bytes) describe_window(repeats[k], element_bytes, pack_elements, &period);
+    } else if (params.head % pack_elements == 0 && lengths[k] % pack_elements == 0 &&
+               contiguous_access(reinterpret_cast<intptr_t>(operand.data), pack_elements * element_bytes) ==
+                   ElementwiseAccess::aligned) {
+      operand.access = ElementwiseAccess::repeated_packs;
+    } else if (lengths[k] * element_bytes <= longest_table_bytes) {
+      operand.access = ElementwiseAccess::repeated_table;
+      period.table_offset = plan->launch.shared_bytes;
+      period.table_elements = static_cast<uint32_t>(lengths[k] + pack_elements + 4);
+      plan->launch.shared_bytes += static_cast<int32_t>((period.table_elements * element_bytes + 15) / 16 * 16);
+    } else {
+      operand.access = ElementwiseAccess::repeated_run;
+    }
+  }
+  return true;
+}
+
+Problem make_problem(const ElementwiseRequest& request) {
+  Problem problem = {request.shape, request.shape.num_operands, request.shape.rank - 1, 1};
+  for (int d = 0; d < problem.shape.rank; ++d) {
+    problem.count *= problem.shape.extents[d];
+    for (int k = 0; k < problem.num_operands; ++k)
+      problem.shape.strides[k][d] *= int64_t{1} << request.element_shifts[k];
+  }
+  return problem;
+}
+
+void choose_compute(const ElementwiseRequest& request, ElementwisePlan* plan) {
+  plan->compute = compute_class_of(request);
+  for (int k = 1; k < request.shape.num_operands; ++k)
+    plan->is_unsigned |= request.dtypes[k] == FLOWK_UINT64 ||
+                         (request.dtypes[k] == FLOWK_UINT32 && plan->compute == ComputeClass::int32);
+}
+
+// Enters the numbers of the call, and the integer types as the kernels name them (OperandsOf).
+void finish_operands(const ElementwiseRequest& request, ElementwisePlan* plan) {
+  const auto signed_type = [](int32_t dtype) {
+    switch (dtype) {
+      case FLOWK_UINT8: return FLOWK_INT8;
+      case FLOWK_UINT16: return FLOWK_INT16;
+      case FLOWK_UINT32: return FLOWK_INT32;
+      case FLOWK_UINT64: return FLOWK_INT64;
+      default: return static_cast<flowk_dtype>(dtype);
+    }
+  };
+  const bool has_integers = plan->compute == ComputeClass::int32 || plan->compute == ComputeClass::int64;
+  const int32_t compute_shift = plan->compute == ComputeClass::int32 ? 2 : 3;
+  for (int k = 0; k < request.shape.num_operands; ++k) {
+    ElementwiseOperand& operand = plan->is_linear() ? plan->linear.operands[k] : plan->strided.operands[k];
+    if (has_integers && (k == 0 || operand.element_shift == compute_shift)) {
+      operand.dtype = signed_type(operand.dtype);
+      if (k == 0 && plan->is_unsigned && is_float(request.dtypes[0])) operand.dtype |= from_unsigned;
+    }
+    if (!request.is_number[k]) continue;
+    operand.access = ElementwiseAccess::number;
+    for (int w = 0; w < 2; ++w) operand.number[w] = request.numbers[k][w];
+  }
+}
+
+bool is_contiguous(const Problem& problem, const ElementwiseRequest& request) {
+  if (problem.shape.rank == 0) return true;
+  if (problem.shape.rank > 1) return false;
+  for (int k = 0; k < problem.num_operands; ++k) {
+    const int64_t stride = problem.shape.strides[k][0];
+    if (stride != int64_t{1} << request.element_shifts[k] && (k == 0 || stride != 0)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool needs_split(const ElementwiseRequest& request) {
+  const Problem problem = make_problem(request);
+  return problem.count > max_strided_elements && !is_contiguous(problem, request);
+}
+
+void split_request(const ElementwiseRequest& request, ElementwiseRequest* first, ElementwiseRequest* second) {
+  *first = *second = request;
+  int longest = 0;  // the outermost dimension of more than one element
+  for (int d = 0; d < request.shape.rank; ++d)
+    if (request.shape.extents[d] > 1) {
+      longest = d;
+      break;
+    }
+  const int64_t half = request.shape.extents[longest] / 2;
+  first->shape.extents[longest] = half;
+  second->shape.extents[longest] -= half;
+  for (int k = 0; k < request.shape.num_operands; ++k)
+    second->shape.offsets[k] += half * request.shape.strides[k][longest];
+  simplify(&first->shape);
+  simplify(&second->shape);
+}
+
+void plan_elementwise(const ElementwiseRequest& request, const Device& device, int32_t packs, ElementwisePlan* plan) {
+  *plan = {};
+  plan->arity = request.arity;
+  if (request.arity != ElementwiseArity::functor) choose_compute(request, plan);
+  plan->op = request.op;
+  plan->a = request.a;
+  plan->b = request.b;
+  plan->launch.num_threads = elementwise_threads;
+  plan->launch.uses_pdl = device.capability >= 90;
+  const Problem problem = make_problem(request);
+  if (is_contiguous(problem, request)) {
+    plan->kernel = ElementwiseKernel::contiguous;
+    choose_pack(request, plan->kernel, plan);
+    for (int k = 0; k < problem.num_operands; ++k) {
+      const int64_t offset = problem.shape.offsets[k] << request.element_shifts[k];
+      plan->linear.operands[k] =
+          linear_operand(static_cast<const unsigned char*>(request.pointers[k]) + offset, problem.count,
+                         k > 0 && problem.inner >= 0 && problem.shape.strides[k][0] == 0, request.dtypes[k],
+                         request.element_shifts[k]);
+    }
+    plan->launch.num_blocks = divide_into_packs(problem, request, device, packs, plan);
+    return finish_operands(request, plan);
+  }
+  plan->strided.count = problem.count;
+  for (int k = 0; k < problem.num_operands; ++k) describe_operand(request, problem, k, &plan->strided.operands[k]);
+  if (!(packs == 0 && choose_pack(request, ElementwiseKernel::broadcast_rows, plan) &&
+        plan_broadcast_rows(problem, device, plan)) &&
+      !(choose_pack(request, ElementwiseKernel::broadcast, plan) &&
+        plan_broadcast(problem, request, device, packs, plan))) {
+    const int dim = staged_dim(problem, plan->strided.operands);
+    if (dim >= 0 && choose_pack(request, ElementwiseKernel::shifted_tiles, plan)) {
+      plan_tiles(problem, dim, plan);
+    } else {
+      choose_pack(request, ElementwiseKernel::strided, plan);
+      plan_strided(problem, plan);
+    }
+  }
+  finish_operands(request, plan);
+}
+
+}  // namespace flowk::elementwise

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// A request as the files of plan/ share it; included nowhere else.
+#pragma once
+
+#include "elementwise/elementwise.h"
+
+namespace flowk::elementwise {
+
+struct Problem {
+  OperandShape shape;  // strides in bytes
+  int num_operands;
+  int inner;  // the innermost dimension; -1: there is one element
+  int64_t count;
+};
+
+// Are the first elements of all rows of operand k at multiples of `bytes`? Dimension `except` is ignored.
+bool rows_are_aligned(const Problem& problem, const ElementwiseOperand& operand, int k, int64_t bytes, int except);
+
+// Describes the dimensions of the rows except `except`, innermost first.
+void describe_rows(const Problem& problem, int except, ElementwiseRows<max_operands>* rows);
+
+// The access of input k. `packs_start_whole`: packs start at multiples of `pack_elements` in every row.
+ElementwiseAccess access_in_rows(const Problem& problem, const ElementwiseOperand& operand, int k,
+                                 int32_t pack_elements, bool packs_start_whole);
+
+// The dimension along which most inputs without neighbours in a row have them; -1 if there is none.
+int staged_dim(const Problem& problem, const ElementwiseOperand* operands);
+
+// Plans broadcast_rows of plan->strided's operands. False: rows are not whole aligned packs, or share no input.
+bool plan_broadcast_rows(const Problem& problem, const Device& device, ElementwisePlan* plan);
+
+// Plans tiles of dimension `dim` by the innermost one, of plan->strided's operands.
+void plan_tiles(const Problem& problem, int dim, ElementwisePlan* plan);
+
+}  // namespace flowk::elementwise

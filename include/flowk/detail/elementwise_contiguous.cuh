@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// elementwise_contiguous: out[i] = functor(x[i], ...) where out is linear, and every input is linear or one element.
+// run_contiguous() is the body of elementwise_broadcast too, whose inputs repeat.
+//
+// functor = factory(). A thread computes up to most_packs() packs of kN elements, one per pass of the block. The
+// elements before the first and after the last whole pack have one thread each, past the threads of the packs.
+#pragma once
+
+#include "flowk/detail/elementwise_packs.cuh"
+#include "flowk/detail/elementwise_repeated.cuh"
+#include "flowk/detail/pdl.cuh"
+
+namespace flowk::detail {
+
+// Loads pack p into a thread's words, and stores it from there. Packs of less than a word share one.
+template <int kPackBytes>
+__device__ __forceinline__ void load_into(uint32_t* words, int p, const unsigned char* address) {
+  if constexpr (kPackBytes >= 4) {
+    pack::load<kPackBytes>(words + p * kPackBytes / 4, address);
+  } else {
+    uint32_t loaded;
+    pack::load<kPackBytes>(&loaded, address);
+    const int bit = p * kPackBytes * 8;
+    words[bit / 32] = bit % 32 == 0 ? loaded : words[bit / 32] | loaded << (bit % 32);
+  }
+}
+template <int kPackBytes>
+__device__ __forceinline__ void store_from(const uint32_t* words, int p, unsigned char* address) {
+  if constexpr (kPackBytes >= 4) {
+    pack::store<kPackBytes>(address, words + p * kPackBytes / 4);
+  } else {
+    const uint32_t word = words[p * kPackBytes / 4] >> (p * kPackBytes % 4 * 8);
+    pack::store<kPackBytes>(address, &word);
+  }
+}
+
+template <int kN, int kPacks, class Params, class Factory, class Out, class... In>
+__device__ __forceinline__ void run_contiguous(const Params& params, const Factory& factory) {
+  constexpr int num_inputs = static_cast<int>(sizeof...(In));
+  using Work = PackWork<kN, kPacks, Out, In...>;
+  using Words = PackWords<kN, In...>;
+  constexpr int num_words = kPacks * Words::whole > Words::shifted ? kPacks * Words::whole : Words::shifted;
+  const int packs = kPacks == 1 ? 1 : params.packs;
+  const int64_t item = static_cast<int64_t>(blockIdx.x) * (elementwise_threads * packs) + threadIdx.x;
+  const auto has = [&](int p) { return p < packs && item + p * elementwise_threads < params.num_packs; };
+  uint32_t words[num_inputs][num_words];
+  int pending[num_inputs][kPacks] = {};  // what load_repeated() leaves to be done after all loads have started
+  if (has(0)) {
+    for_each_input<In...>([&](auto index, auto type) {
+      constexpr int k = decltype(index)::value;
+      const ElementwiseOperand& operand = params.operands[k];
+      uint32_t* const own = words[k - 1];
+      decltype(type)::type::with_size(operand, [&](auto size) {
+        constexpr int bytes = decltype(size)::value;
+        constexpr int pack_bytes = kN * bytes;
+        const unsigned char* const here = operand.data + item * pack_bytes;
+        if (operand.access == ElementwiseAccess::aligned) {
+#pragma unroll
+          for (int p = 0; p < kPacks; ++p)
+            if (has(p)) load_into<pack_bytes>(own, p, here + p * (elementwise_threads * pack_bytes));
+        } else if (operand.access == ElementwiseAccess::shifted) {  // such plans have one pack per thread
+          pack::load_shifted<pack_bytes, bytes>(own, here);
+        } else if (is_broadcast<Params> && operand.access >= ElementwiseAccess::repeated_packs) {
+          if constexpr (is_broadcast<Params>)
+            if (operand.access != ElementwiseAccess::repeated_table)
+              load_repeated<kN, kPacks, bytes>(operand, params.periods[k], static_cast<uint32_t>(item), has, own,
+                                               pending[k - 1]);
+        } else {  // repeated below, after all loads have started
+          own[0] = operand.number[0];
+          if constexpr (bytes == 8) own[1] = operand.number[1];
+          if (operand.access == ElementwiseAccess::one_element) pack::load<bytes>(own, operand.data);
+        }
+      });
+    });
+  }
+  if constexpr (is_broadcast<Params>) {
+    if (params.has_tables) {
+      stage_tables<In...>(params);
+      __syncthreads();
+    }
+  }
+  if (has(0)) {
+    for_each_input<In...>([&](auto index, auto type) {
+      constexpr int k = decltype(index)::value;
+      const ElementwiseOperand& operand = params.operands[k];
+      uint32_t* const own = words[k - 1];
+      if (operand.access == ElementwiseAccess::aligned) return;
+      decltype(type)::type::with_size(operand, [&](auto size) {
+        constexpr int bytes = decltype(size)::value;
+        constexpr int pack_bytes = kN * bytes;
+        if (operand.access == ElementwiseAccess::shifted) {
+          if constexpr (pack_bytes >= 4)
+            pack::shift_down<pack_bytes>(
+                own, static_cast<int>(reinterpret_cast<uintptr_t>(operand.data) % pack::access_bytes<pack_bytes>));
+        } else if (operand.access == ElementwiseAccess::one_element || operand.access == ElementwiseAccess::number) {
+          pack::repeat<kN * kPacks, bytes>(own);
+        } else if constexpr (is_broadcast<Params>) {
+          if (operand.access == ElementwiseAccess::repeated_table)
+            load_table<kN, kPacks, bytes>(params.periods[k], static_cast<uint32_t>(item), own);
+          if constexpr (pack_bytes >= 4) {
+#pragma unroll
+            for (int p = 0; p < kPacks; ++p)
+              if (pending[k - 1][p] != 0) {
+                if (kPacks == 1 && operand.access == ElementwiseAccess::repeated_run)
+                  pack::shift_down<pack_bytes>(own, pending[k - 1][p]);
+                else
+                  spread_repeated_elements<kN, bytes>(params.periods[k], pending[k - 1][p], own + p * pack_bytes / 4);
+              }
+          }
+        }
+      });
+    });
+    uint32_t out[Work::out_words];
+    Work::compute(params.operands, factory(), packs, words, out);
+    Out::with_size(params.operands[0], [&](auto size) {
+      constexpr int pack_bytes = kN * decltype(size)::value;
+      unsigned char* const here = params.operands[0].data + item * pack_bytes;
+#pragma unroll
+      for (int p = 0; p < kPacks; ++p)
+        if (has(p)) store_from<pack_bytes>(out, p, here + p * (elementwise_threads * pack_bytes));
+    });
+    if (item + (packs - 1) * elementwise_threads < params.num_packs) return;
+  }
+#pragma unroll 1
+  for (int p = 0; p < packs; ++p) {
+    const int64_t edge = item + p * elementwise_threads - params.num_packs;
+    if (edge < 0 || edge >= params.num_edges) continue;
+    // The index of the element, from the first element of the first pack on.
+    const int64_t i = edge < params.head ? edge - params.head : edge - params.head + params.num_packs * kN;
+    compute_element<Factory, Out, In...>(params.operands, factory, [&](int k) {
+      const ElementwiseOperand& operand = params.operands[k];
+      if constexpr (is_broadcast<Params>) {
+        if (operand.access >= ElementwiseAccess::repeated_packs) return locate_in_period(operand, params.periods[k], i);
+      }
+      return static_cast<const unsigned char*>(operand.data + i * operand.step);
+    });
+  }
+}
+
+template <int kN, class Factory, class Out, class... In>
+__global__ void __launch_bounds__(elementwise_threads, resident_blocks<Factory>)
+    elementwise_contiguous(const __grid_constant__ ContiguousElementwiseParams<1 + sizeof...(In)> params,
+                           const Factory factory) {
+  launch_dependent_grids();
+  wait_on_dependent_grids();
+  run_contiguous<kN, most_packs(kN, sizeof...(In)), ContiguousElementwiseParams<1 + sizeof...(In)>, Factory, Out,
+                 In...>(params, factory);
+}
+
+}  // namespace flowk::detail

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which kernel, pack and access plan_elementwise() chooses, for a machine written by hand; and simplify() of operands.
+#include <cstdio>
+
+#include "check.h"
+#include "core/device.h"
+#include "elementwise_case.h"
+
+namespace {
+
+using namespace flowk::elementwise;
+using enum ElementwiseAccess;
+
+constexpr Device h200 = {.capability = 90,
+                         .num_multiprocessors = 132,
+                         .shared_bytes_per_multiprocessor = 233472,
+                         .shared_bytes_per_block = 232448,
+                         .threads_per_multiprocessor = 2048,
+                         .l2_bytes = 62914560};
+
+unsigned char* const base = reinterpret_cast<unsigned char*>(uintptr_t{1} << 40);
+
+ElementwisePlan plan_of(const ElementwiseCase& row, ElementwiseRequest* request_out = nullptr) {
+  std::vector<const void*> pointers;
+  for (size_t k = 0; k < row.operands.size(); ++k)
+    pointers.push_back(base + (int64_t{1} << 36) * static_cast<int64_t>(k) +
+                       row.operands[k].lead_elements * bytes_of(row.operands[k].dtype));
+  const ElementwiseRequest request = make_request(row, pointers);
+  if (request_out != nullptr) *request_out = request;
+  ElementwisePlan plan;
+  plan_elementwise(request, h200, 0, &plan);
+  return plan;
+}
+
+ElementwiseCase add(flowk_dtype dtype, const std::vector<int64_t>& shape, std::vector<CaseOperand> operands) {
+  for (CaseOperand& operand : operands) operand.dtype = dtype;
+  return {"", ElementwiseArity::binary, FLOWK_BINARY_ADD, shape, std::move(operands)};
+}
+
+void contiguous_operands_are_flat_whatever_their_rank() {
+  const ElementwisePlan plan = plan_of(add(FLOWK_FLOAT16, {4, 1, 32, 64}, {{}, {}, {}}));
+  CHECK(plan.kernel == ElementwiseKernel::contiguous);
+  CHECK(plan.pack_elements == 8);
+  CHECK(plan.linear.num_packs == 1024 && plan.linear.head == 0 && plan.linear.num_edges == 0);
+  CHECK(plan.launch.num_blocks == 4 && plan.linear.packs == 1 && plan.launch.num_threads == 256 &&
+        plan.launch.shared_bytes == 0);
+  for (int k = 0; k < 3; ++k) CHECK(plan.operand(k).access == aligned);
+  // In any order of dimensions, as long as it is everyone's.
+  const ElementwisePlan transposed =
+      plan_of(add(FLOWK_FLOAT16, {32, 64}, {{{}, {1, 32}}, {{}, {1, 32}}, {{}, {1, 32}}}));
+  CHECK(transposed.kernel == ElementwiseKernel::contiguous);
+}
+
+void one_misaligned_pointer_shifts_its_own_operand_only() {
+  const ElementwisePlan x_odd = plan_of(add(FLOWK_FLOAT16, {1 << 20}, {{}, {{}, {}, 1}, {}}));
+  CHECK(x_odd.operand(0).access == aligned && x_odd.linear.head == 8);
+  // What is cut from the accesses around a pack reaches past an operand's ends: those packs go to the edges.
+  CHECK(x_odd.linear.num_packs == (1 << 17) - 2 && x_odd.linear.num_edges == 16);
+  CHECK(x_odd.operand(1).access == shifted);
+  CHECK(x_odd.operand(2).access == aligned);
+  const ElementwisePlan out_odd = plan_of(add(FLOWK_FLOAT16, {1 << 20}, {{{}, {}, 3}, {{}, {}, 3}, {}}));
+  CHECK(out_odd.linear.head == 5);
+  CHECK(out_odd.operand(0).access == aligned && out_odd.operand(1).access == aligned);
+  CHECK(out_odd.operand(2).access == shifted);
+  CHECK(out_odd.linear.num_packs == (1 << 17) - 1 && out_odd.linear.num_edges == 8);
+  CHECK(out_odd.launch.num_blocks == (1 << 17) / 256 + 1);
+}
+
+void a_pack_is_16_bytes_of_the_widest_operand() {
+  const auto pack_of = [](flowk_dtype out, flowk_dtype x) {
+    return plan_of({"", ElementwiseArity::unary, FLOWK_UNARY_COPY, {4096}, {{out}, {x}}}).pack_elements;
+  };
+  CHECK(pack_of(FLOWK_FLOAT8_E4M3, FLOWK_UINT8) == 16);
+  CHECK(pack_of(FLOWK_FLOAT8_E4M3, FLOWK_FLOAT16) == 8);
+  CHECK(pack_of(FLOWK_FLOAT16, FLOWK_FLOAT32) == 4);
+  CHECK(pack_of(FLOWK_FLOAT32, FLOWK_BOOL) == 4);
+  CHECK(pack_of(FLOWK_INT64, FLOWK_INT8) == 2);
+}
+
+void a_thread_owns_two_packs_where_they_pay() {
+  const auto packs_of = [](ElementwiseArity arity, int32_t op, std::vector<CaseOperand> operands) {
+    return plan_of({"", arity, op, {1 << 22}, std::move(operands)}).linear.packs;
+  };
+  const CaseOperand f32 = {FLOWK_FLOAT32}, f16 = {FLOWK_FLOAT16}, u8 = {FLOWK_UINT8};
+  CHECK(packs_of(ElementwiseArity::unary, FLOWK_UNARY_RELU, {f32, f32}) == 1);
+  CHECK(packs_of(ElementwiseArity::unary, FLOWK_UNARY_EXP, {f32, f32}) == 2);
+  CHECK(packs_of(ElementwiseArity::unary, FLOWK_UNARY_COPY, {f16, f32}) == 2);
+  CHECK(packs_of(ElementwiseArity::binary, FLOWK_BINARY_ADD, {f16, f16, f16}) == 1);
+  CHECK(packs_of(ElementwiseArity::binary, FLOWK_BINARY_ADD, {f16, f16, {FLOWK_FLOAT16, {0}}}) == 2);
+  CHECK(plan_of({"", ElementwiseArity::unary, FLOWK_UNARY_EXP, {1 << 19}, {f32, f32}}).linear.packs == 1);
+  // What would take too many registers, and what is cut from accesses around it, keeps to one.
+  CHECK(packs_of(ElementwiseArity::ternary, FLOWK_TERNARY_FMA, {f32, f16, f16, f16}) == 2);
+  CHECK(packs_of(ElementwiseArity::ternary, FLOWK_TERNARY_FMA, {f16, f16, f16, {FLOWK_FLOAT16, {0}}}) == 1);
+  CHECK(packs_of(ElementwiseArity::binary, FLOWK_BINARY_ADD, {u8, u8, {FLOWK_UINT8, {0}}}) == 1);
+  CHECK(packs_of(ElementwiseArity::unary, FLOWK_UNARY_EXP, {f32, {FLOWK_FLOAT32, {}, 1}}) == 1);
+}
+
+void broadcast_operands_repeat_a_run_or_its_elements() {
+  const ElementwisePlan row = plan_of(add(FLOWK_FLOAT32, {100, 64}, {{}, {}, {{}, {0, 1}}}));
+  CHECK(row.kernel == ElementwiseKernel::broadcast && row.launch.shared_bytes == 0);
+  CHECK(row.operand(1).access == aligned && row.operand(1).is_linear);
+  CHECK(row.operand(2).access == repeated_packs && row.periods[2].period.divisor == 64);
+  const ElementwisePlan odd_row = plan_of(add(FLOWK_FLOAT32, {100, 57}, {{}, {}, {{}, {0, 1}}}));
+  CHECK(odd_row.operand(1).access == aligned);
+  CHECK(odd_row.operand(2).access == repeated_table);
+  CHECK(odd_row.periods[2].table_elements == 57 + 4 + 4 && odd_row.launch.shared_bytes == 272);
+  const ElementwisePlan long_row = plan_of(add(FLOWK_FLOAT32, {100, 4097}, {{}, {}, {{}, {0, 1}}}));
+  CHECK(long_row.operand(2).access == repeated_run && long_row.launch.shared_bytes == 0);
+  const ElementwisePlan column = plan_of(add(FLOWK_FLOAT32, {100, 57}, {{}, {}, {{}, {1, 0}}}));
+  CHECK(column.operand(2).access == repeated_elements);
+  CHECK(column.periods[2].repeat.divisor == 57 && column.periods[2].period.divisor == 100);
+  const ElementwisePlan channels = plan_of(add(FLOWK_UINT8, {5, 64, 56, 56}, {{}, {}, {{}, {0, 1, 0, 0}}}));
+  CHECK(channels.pack_elements == 16 && channels.operand(2).access == repeated_elements);
+  CHECK(channels.periods[2].repeat.divisor == 56 * 56 && channels.periods[2].period.divisor == 64);
+  const ElementwisePlan shifted_out = plan_of(add(FLOWK_FLOAT32, {100, 3}, {{{}, {}, 2}, {}, {{}, {1, 0}}}));
+  CHECK(shifted_out.linear.head == 2 && shifted_out.periods[2].head == 2);
+  const ElementwisePlan scalar = plan_of(add(FLOWK_FLOAT32, {100, 57}, {{}, {}, {{}, {0, 0}}}));
+  CHECK(scalar.kernel == ElementwiseKernel::contiguous);
+  CHECK(scalar.operand(2).access == one_element && scalar.operand(2).step == 0);
+  // Both ends of a period in one operand, or an output with gaps, are no periods.
+  const ElementwisePlan twice = plan_of(add(FLOWK_FLOAT32, {3, 5, 7}, {{}, {}, {{}, {1, 0, 3}}}));
+  CHECK(twice.kernel == ElementwiseKernel::strided);
+  const ElementwisePlan gaps = plan_of(add(FLOWK_FLOAT32, {100, 64}, {{{}, {80, 1}}, {}, {{}, {0, 1}}}));
+  CHECK(gaps.kernel == ElementwiseKernel::strided);
+}
+
+void rows_that_share_all_inputs_are_broadcast_rows() {
+  const std::vector<int64_t> shape = {8192, 4096};
+  const ElementwisePlan outer = plan_of(add(FLOWK_FLOAT32, shape, {{}, {{}, {1, 0}}, {{}, {0, 1}}}));
+  CHECK(outer.kernel == ElementwiseKernel::broadcast_rows);
+  CHECK(outer.operand(1).access == one_element && outer.operand(2).access == aligned);
+  CHECK(outer.launch.num_blocks == 8192 / 8 * 1024 / 256 && outer.strided.tile.rows_per_thread == 8);
+  // What has elements of its own in every row is as fast by periods; rows that are cut have no column of packs.
+  const ElementwisePlan row = plan_of(add(FLOWK_FLOAT32, shape, {{}, {}, {{}, {0, 1}}}));
+  CHECK(row.kernel == ElementwiseKernel::broadcast);
+  const ElementwisePlan odd = plan_of(add(FLOWK_FLOAT32, {8192, 4097}, {{}, {{}, {1, 0}}, {{}, {0, 1}}}));
+  CHECK(odd.kernel == ElementwiseKernel::broadcast);
+  const ElementwisePlan small = plan_of(add(FLOWK_FLOAT32, {512, 512}, {{}, {{}, {1, 0}}, {{}, {0, 1}}}));
+  CHECK(small.kernel == ElementwiseKernel::broadcast);
+}
+
+void outputs_with_gaps_have_packs_of_their_own_in_every_row() {
+  const ElementwisePlan whole = plan_of(add(FLOWK_FLOAT32, {10, 64}, {{{}, {80, 1}}, {}, {}}));
+  CHECK(whole.strided.rows.packs_per_row.divisor == 16 && whole.strided.rows.num_packs == 160);
+  CHECK(whole.operand(1).access == aligned);
+  const ElementwisePlan cut = plan_of(add(FLOWK_FLOAT32, {10, 64}, {{{}, {81, 1}}, {}, {}}));
+  CHECK(cut.strided.rows.packs_per_row.divisor == 17);
+  CHECK(cut.operand(1).access == shifted);
+  const ElementwisePlan apart = plan_of(add(FLOWK_FLOAT32, {10, 64}, {{{}, {128, 2}}, {}, {}}));
+  CHECK(apart.operand(0).access == gather && apart.operand(1).access == aligned);
+}
+
+void a_transposed_operand_is_staged() {
+  const ElementwisePlan plan = plan_of(add(FLOWK_FLOAT32, {1024, 2048}, {{}, {}, {{}, {1, 1024}}}));
+  CHECK(plan.kernel == ElementwiseKernel::aligned_tiles);
+  CHECK(plan.operand(0).access == aligned && plan.operand(1).access == aligned);
+  CHECK(plan.operand(2).access == staged);
+  CHECK(plan.tile_rows == 64 && plan.tile_columns == 64);
+  CHECK(plan.launch.num_blocks == 16 * 32);
+  CHECK(plan.strided.tile.pitch[2] == 256 && plan.launch.shared_bytes == 64 * 256);
+  const ElementwisePlan odd = plan_of(add(FLOWK_FLOAT32, {1023, 2048}, {{}, {}, {{}, {1, 1023}}}));
+  CHECK(odd.kernel == ElementwiseKernel::shifted_tiles && odd.tile_rows == 64);
+  CHECK(odd.operand(1).access == staged_rows && odd.operand(2).access == staged);
+  // Runs of 64 elements, 1023 apart, and rows of 64, a multiple of a pack apart, stand as in memory modulo 32.
+  CHECK(odd.strided.tile.pitch[2] >= 256 + 31 && (odd.strided.tile.pitch[2] - 1023 * 4) % 32 == 0);
+  CHECK(odd.strided.tile.pitch[1] >= 256 + 31 && odd.strided.tile.pitch[1] % 32 == 0);
+  CHECK(odd.strided.tile.swizzle_bits[2] == 0 && odd.strided.tile.halo == 0);
+  const ElementwisePlan bytes = plan_of(add(FLOWK_UINT8, {1024, 2048}, {{}, {}, {{}, {1, 1024}}}));
+  CHECK(bytes.kernel == ElementwiseKernel::aligned_tiles && bytes.pack_elements == 16);
+  CHECK(bytes.tile_rows == 128 && bytes.tile_columns == 128);
+  // Runs too short to be worth a tile.
+  const ElementwisePlan narrow = plan_of(add(FLOWK_FLOAT32, {3, 2048}, {{}, {}, {{}, {1, 3}}}));
+  CHECK(narrow.kernel == ElementwiseKernel::strided && narrow.operand(2).access == gather);
+}
+
+void kernels_that_are_not_compiled_are_replaced() {
+  // Rare packs are shorter.
+  const auto pack_of = [](ElementwiseArity arity, int32_t op, flowk_dtype dtype, const std::vector<int64_t>& x) {
+    std::vector<CaseOperand> operands(arity == ElementwiseArity::unary ? 2 : 3, CaseOperand{dtype});
+    operands[1].strides = x;
+    return plan_of({"", arity, op, {1024, 1024}, operands}).pack_elements;
+  };
+  CHECK(pack_of(ElementwiseArity::unary, FLOWK_UNARY_RELU, FLOWK_FLOAT8_E4M3, {}) == 16);
+  CHECK(pack_of(ElementwiseArity::unary, FLOWK_UNARY_EXP, FLOWK_FLOAT8_E4M3, {}) == 8);
+  CHECK(pack_of(ElementwiseArity::binary, FLOWK_BINARY_ADD, FLOWK_FLOAT8_E4M3, {0, 1}) == 8);
+  CHECK(pack_of(ElementwiseArity::binary, FLOWK_BINARY_ADD, FLOWK_UINT8, {1, 1024}) == 16);
+  CHECK(pack_of(ElementwiseArity::binary, FLOWK_BINARY_ADD, FLOWK_INT16, {1, 1024}) == 4);
+  CHECK(pack_of(ElementwiseArity::binary, FLOWK_BINARY_ADD, FLOWK_FLOAT16, {1, 1024}) == 8);
+  // Ternary operations have no tiles.
+  ElementwiseRequest request;
+  const ElementwiseCase fma = {"", ElementwiseArity::ternary, FLOWK_TERNARY_FMA, {64, 64}, {{}, {{}, {1, 64}}, {}, {}}};
+  CHECK(plan_of(fma, &request).kernel == ElementwiseKernel::strided);
+  // A functor's kernel is compiled for the call.
+  request.arity = ElementwiseArity::functor;
+  ElementwisePlan plan;
+  plan_elementwise(request, h200, 0, &plan);
+  CHECK(plan.kernel == ElementwiseKernel::aligned_tiles);
+}
+
+void integers_share_the_kernels_of_signed_ones() {
+  const auto plan_copy = [](flowk_dtype out, flowk_dtype x) {
+    return plan_of({"", ElementwiseArity::unary, FLOWK_UNARY_COPY, {4096}, {{out}, {x}}});
+  };
+  const ElementwisePlan to_float = plan_copy(FLOWK_FLOAT32, FLOWK_UINT32);
+  CHECK(to_float.compute == ComputeClass::int32 && to_float.is_unsigned);
+  CHECK(to_float.operand(0).dtype == (FLOWK_FLOAT32 | from_unsigned) && to_float.operand(1).dtype == FLOWK_INT32);
+  const ElementwisePlan wider = plan_copy(FLOWK_INT64, FLOWK_UINT32);
+  CHECK(wider.compute == ComputeClass::int64 && !wider.is_unsigned && wider.operand(1).dtype == FLOWK_UINT32);
+  CHECK(plan_copy(FLOWK_FLOAT64, FLOWK_FLOAT32).compute == ComputeClass::float64);
+  const ElementwisePlan sum = plan_of(add(FLOWK_UINT64, {4096}, {{}, {}, {}}));
+  CHECK(sum.compute == ComputeClass::int64 && sum.is_unsigned && sum.operand(0).dtype == FLOWK_INT64);
+}
+
+void requests_past_31_bits_are_halved() {
+  const int64_t n = int64_t{1} << 31;
+  ElementwiseRequest request, first, second;
+  plan_of(add(FLOWK_FLOAT16, {n}, {{}, {}, {}}), &request);
+  CHECK(!needs_split(request));
+  plan_of(add(FLOWK_FLOAT16, {4, 3, n / 4}, {{}, {}, {{}, {0, 1, 0}}}), &request);
+  CHECK(needs_split(request));
+  split_request(request, &first, &second);
+  CHECK(first.shape.extents[0] == 2 && second.shape.extents[0] == 2);
+  CHECK(second.shape.offsets[0] == 2 * 3 * (n / 4) && second.shape.offsets[2] == 0);
+  CHECK(needs_split(first));
+  split_request(first, &first, &second);
+  CHECK(second.shape.offsets[0] == 3 * (n / 4));
+}
+
+void simplify_merges_what_is_one_dimension_to_all() {
+  OperandShape shape;
+  shape.num_operands = 2;
+  shape.rank = 4;
+  const int64_t extents[4] = {2, 3, 1, 5}, out[4] = {15, 5, 99, 1}, x[4] = {0, -5, 7, -1};
+  for (int d = 0; d < 4; ++d) {
+    shape.extents[d] = extents[d];
+    shape.strides[0][d] = out[d];
+    shape.strides[1][d] = x[d];
+  }
+  simplify(&shape);
+  CHECK(shape.rank == 2 && shape.extents[0] == 2 && shape.extents[1] == 15);
+  CHECK(shape.strides[0][0] == 15 && shape.strides[0][1] == 1);
+  CHECK(shape.strides[1][0] == 0 && shape.strides[1][1] == -1);
+  CHECK(shape.offsets[0] == 0 && shape.offsets[1] == 0);
+  // A dimension that out walks downwards is walked the other way round by all.
+  OperandShape down;
+  down.num_operands = 2;
+  down.rank = 1;
+  down.extents[0] = 8;
+  down.strides[0][0] = -1;
+  down.strides[1][0] = 1;
+  simplify(&down);
+  CHECK(down.strides[0][0] == 1 && down.offsets[0] == -7);
+  CHECK(down.strides[1][0] == -1 && down.offsets[1] == 7);
+}
+
+void every_row_of_the_list_has_its_facts() {
+  for (int32_t op = 1; op < FLOWK_UNARY_END_; ++op) CHECK(unary_op_info(op).name != nullptr);
+  for (int32_t op = 1; op < FLOWK_BINARY_END_; ++op) CHECK(binary_op_info(op).name != nullptr);
+  for (int32_t op = 1; op < FLOWK_TERNARY_END_; ++op) CHECK(ternary_op_info(op).name != nullptr);
+  CHECK(unary_op_info(0).name == nullptr && unary_op_info(FLOWK_UNARY_END_).name == nullptr);
+  CHECK(takes(unary_op_info(FLOWK_UNARY_NEG), FLOWK_INT8) && !takes(unary_op_info(FLOWK_UNARY_NEG), FLOWK_BOOL));
+  CHECK(!takes(unary_op_info(FLOWK_UNARY_EXP), FLOWK_INT8) && takes(unary_op_info(FLOWK_UNARY_EXP), FLOWK_FLOAT8_E4M3));
+  CHECK(!takes(unary_op_info(FLOWK_UNARY_COPY), FLOWK_COMPLEX64));
+}
+
+}  // namespace
+
+int main() {
+  contiguous_operands_are_flat_whatever_their_rank();
+  one_misaligned_pointer_shifts_its_own_operand_only();
+  a_pack_is_16_bytes_of_the_widest_operand();
+  a_thread_owns_two_packs_where_they_pay();
+  broadcast_operands_repeat_a_run_or_its_elements();
+  rows_that_share_all_inputs_are_broadcast_rows();
+  outputs_with_gaps_have_packs_of_their_own_in_every_row();
+  a_transposed_operand_is_staged();
+  kernels_that_are_not_compiled_are_replaced();
+  integers_share_the_kernels_of_signed_ones();
+  requests_past_31_bits_are_halved();
+  simplify_merges_what_is_one_dimension_to_all();
+  every_row_of_the_list_has_its_facts();
+  std::printf("%d checks failed\n", num_failed_checks);
+  return num_failed_checks == 0 ? 0 : 1;
+}
