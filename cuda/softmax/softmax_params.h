@@ -116,16 +116,16 @@ constexpr int max_register_lanes = 512;
 constexpr int max_dense_lanes = 256;  // with 8 vectors per thread and a dense mask: 80 registers
 constexpr int max_cluster_blocks = 16;
 // persistent_rows: threads per block, and the most batches per row: the batches of two rows have one lane each.
-constexpr int turn_threads = 512;
-constexpr int max_turn_batches = 16;
+constexpr int persistent_threads = 512;
+constexpr int max_persistent_batches = 16;
 constexpr int max_lane_vectors = 4;  // rows_in_lanes: vectors per thread
 
 // staged_rows: columns per unit, the range of units per thread, and the longest rows that one thread takes by single
 // columns.
-constexpr int span_unit_columns = 4;
-constexpr int min_span_units = 3;
-constexpr int max_span_units = 10;
-constexpr int max_span_elements = 20;
+constexpr int staged_unit_columns = 4;
+constexpr int min_staged_units = 3;
+constexpr int max_staged_units = 10;
+constexpr int max_staged_columns = 20;
 constexpr int max_mask_runs = 16;
 
 // Bytes of shared memory to reduce a row over `num_warps` warps in each of `cluster_blocks` blocks: 16 for a barrier

@@ -22,13 +22,13 @@ PersistentRing ring_of(const SoftmaxCall& call, const SoftmaxConfig& config) {
   PersistentRing ring;
   const int32_t batch_vectors = call.request.backward ? 2 : 4;
   const int64_t row_batches = ceil_div(vectors_from_line(call, config), batch_vectors);
-  if (row_batches > max_turn_batches) return ring;
+  if (row_batches > max_persistent_batches) return ring;
   // Two exchanges, for this row and the next: of the warps of a block and of the blocks of a cluster.
   const auto bytes = [&](int32_t num_warps, int32_t blocks) {
     return round_up(softmax_exchange_bytes(call.in_bytes == 2 ? 4 : 8, num_warps, blocks), vector_bytes);
   };
-  ring.offset_bytes = 2 * (bytes(turn_threads / warp_lanes, 1) + bytes(1, config.cluster_blocks));
-  ring.batch_bytes = batch_vectors * call.num_inputs * turn_threads * vector_bytes;
+  ring.offset_bytes = 2 * (bytes(persistent_threads / warp_lanes, 1) + bytes(1, config.cluster_blocks));
+  ring.batch_bytes = batch_vectors * call.num_inputs * persistent_threads * vector_bytes;
   const int64_t fit = (call.device.shared_bytes_per_block - ring.offset_bytes) / ring.batch_bytes;
   // A row that does not fit leaves room for two batches on their way. At least half of it is kept, so that the rest is
   // still in L2 when it is read again.
@@ -46,7 +46,7 @@ PersistentRing ring_of(const SoftmaxCall& call, const SoftmaxConfig& config) {
 // two GPCs, so one cluster less than that may be resident (H200: 15 of 8 blocks and 7 of 16 on 132 multiprocessors).
 SoftmaxConfig choose_persistent_rows(const SoftmaxCall& call, const SoftmaxTuningRow& tuning) {
   SoftmaxConfig config;
-  config.lanes_per_row = config.block_threads = turn_threads;
+  config.lanes_per_row = config.block_threads = persistent_threads;
   config.cluster_blocks = tuning.persistent_blocks;
   const int32_t most_clusters = call.device.num_multiprocessors / tuning.persistent_blocks;
   const int64_t resident = std::max(most_clusters - 1, 1), waves = ceil_div(call.rows.num_rows, resident);
@@ -58,7 +58,7 @@ SoftmaxConfig choose_persistent_rows(const SoftmaxCall& call, const SoftmaxTunin
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const PersistentRows& mechanism) {
   return mechanism.num_clusters > 0 && call.has_finite_products && call.is_one_type && call.vectors_agree &&
          call.mask == SoftmaxMask::none && !call.has_interval && (call.request.backward || call.request.scale >= 0) &&
-         config.lanes_per_row == turn_threads && config.block_threads == turn_threads &&
+         config.lanes_per_row == persistent_threads && config.block_threads == persistent_threads &&
          ring_of(call, config).batches > 0;
 }
 

@@ -18,7 +18,7 @@ bool has_types(const SoftmaxRequest& request) {
 
 int32_t most_vectors(const SoftmaxCall& call) { return call.in_bytes == 4 && call.num_inputs == 1 ? 16 : 8; }
 
-// A row as a number of lanes, by vectors per thread and blocks.
+// Lanes of a row, by vectors per thread and blocks.
 struct Lanes {
   const SoftmaxCall& call;
   int32_t least = least_lanes(call);

@@ -5,9 +5,9 @@
 namespace flowk::softmax {
 namespace {
 
-// staged_rows or `in_registers` for short rows: with a head and tail, or where one vector in ten or more of those that
-// threads would hold is missing.
+// Short rows with tails, or whose threads in registers would miss one vector in ten or more.
 bool prefers_staged_rows(const SoftmaxCall& call, const SoftmaxConfig& in_registers) {
+  if (call.request.columns > staged_columns) return false;
   if (call.has_tails) return true;
   if (call.mask == SoftmaxMask::bias) return false;
   const int64_t vectors = int64_t{in_registers.lanes_per_row} * in_registers.as<RowInRegisters>().vectors_per_thread;
@@ -23,13 +23,12 @@ SoftmaxConfig select_mechanism(const SoftmaxCall& call) {
     return fits(call, config);
   };
   const SoftmaxTuningRow& tuning = find_tuning_row(call);
-  const bool is_few_rows = call.rows.num_rows <= most_split_rows;
-  const int64_t least_split_bytes = is_few_rows && call.rows.num_rows > 1 ? 2 * split_row_bytes : split_row_bytes;
-  const bool is_split = call.row_bytes >= least_split_bytes;
+  const int64_t num_rows = call.rows.num_rows, few_rows_bytes = num_rows == 1 ? split_row_bytes : 2 * split_row_bytes;
+  const bool has_few_long_rows = num_rows <= most_split_rows && call.row_bytes >= few_rows_bytes;
 
   if (take(choose_rows_by_vectors(call))) return config;
   if (take(choose_rows_in_lanes(call))) return config;
-  if (is_few_rows && is_split && take(choose_split_row(call))) return config;
+  if (has_few_long_rows && take(choose_split_row(call))) return config;
   if (tuning.persistent_blocks > 0 && take(choose_persistent_rows(call, tuning))) return config;
   if (tuning.shared_threads == 0) {
     const SoftmaxConfig in_registers = choose_row_in_registers(call, tuning);

@@ -15,14 +15,14 @@ constexpr int32_t most_lanes = 16;
 constexpr int32_t most_rows_per_thread = 16;
 constexpr int32_t barrier_bytes = 16;  // of two
 
-// Up to max_span_elements columns one thread has whole rows, by single columns.
-bool has_single_columns(const SoftmaxCall& call) { return call.request.columns <= max_span_elements; }
+// Up to max_staged_columns columns one thread has whole rows, by single columns.
+bool has_single_columns(const SoftmaxCall& call) { return call.request.columns <= max_staged_columns; }
 
 // A row's first unit has a multiple of this number of columns before the row.
 int64_t offset_step(const SoftmaxCall& call) {
   const auto first =
       static_cast<int64_t>(reinterpret_cast<uintptr_t>(call.request.pointers[softmax_x])) / call.in_bytes;
-  return std::gcd(std::gcd(first, call.request.columns), int64_t{span_unit_columns});
+  return std::gcd(std::gcd(first, call.request.columns), int64_t{staged_unit_columns});
 }
 
 // Units per thread of a row; 0: there is no such kernel.
@@ -30,10 +30,10 @@ int32_t units_per_thread(const SoftmaxCall& call, int32_t lanes) {
   const int64_t columns = call.request.columns;
   if (has_single_columns(call)) return lanes == 1 ? static_cast<int32_t>(columns) : 0;
   // A row that starts late in a unit has one unit more. All threads have as many units, or one less.
-  const int64_t least = ceil_div(columns, span_unit_columns);
-  const int64_t most = ceil_div(columns + span_unit_columns - offset_step(call), span_unit_columns);
+  const int64_t least = ceil_div(columns, staged_unit_columns);
+  const int64_t most = ceil_div(columns + staged_unit_columns - offset_step(call), staged_unit_columns);
   const int64_t units = ceil_div(most, lanes);
-  const bool exists = units >= min_span_units && units <= max_span_units && least / lanes >= units - 1;
+  const bool exists = units >= min_staged_units && units <= max_staged_units && least / lanes >= units - 1;
   return exists ? static_cast<int32_t>(units) : 0;
 }
 
@@ -75,10 +75,10 @@ SoftmaxConfig choose_staged_rows(const SoftmaxCall& call) {
   // The fewest threads that hold a row: each has about 100 instructions of its own. float32 of two inputs, or with a
   // mask, needs registers for more than its units.
   const bool is_wide = call.in_bytes == 4 && !has_columns;
-  const int32_t most_units = !is_wide               ? max_span_elements
+  const int32_t most_units = !is_wide               ? max_staged_columns
                              : call.num_inputs == 2 ? staged_units_of_two_inputs
                              : call.has_dense       ? staged_units_of_dense
-                                                    : max_span_units;
+                                                    : max_staged_units;
   const auto holds = [&](int32_t lanes) {
     const int32_t units = units_per_thread(call, lanes);
     return units > 0 && units <= most_units;
@@ -129,10 +129,10 @@ bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const StagedRows
 }
 
 void fill(const SoftmaxCall& call, StagedRows& mechanism, SoftmaxPlan* plan) {
-  mechanism.unit_columns = has_single_columns(call) ? 1 : span_unit_columns;
+  mechanism.unit_columns = has_single_columns(call) ? 1 : staged_unit_columns;
   mechanism.units_per_thread = units_per_thread(call, plan->config.lanes_per_row);
   SoftmaxParams& params = plan->params;
-  params.has_unit_edges = !has_single_columns(call) && offset_step(call) < span_unit_columns;
+  params.has_unit_edges = !has_single_columns(call) && offset_step(call) < staged_unit_columns;
   params.thread_units = mechanism.units_per_thread;
   params.side_offset_bytes = static_cast<int32_t>(row_bytes(call, plan->config));
   params.barrier_offset_bytes = params.side_offset_bytes + static_cast<int32_t>(side_bytes(call, plan->config));

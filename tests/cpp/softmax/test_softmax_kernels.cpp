@@ -59,7 +59,7 @@ void check_case(const SoftmaxCase& row) {
     for (const int vectors : {1, 2, 3, 4}) try_config(RowsInLanes{vectors}, lanes, 64);
   for (const int lanes : {32, 64})
     for (const int slices : {1, 4}) try_config(SplitRow{slices, 5}, lanes, lanes);
-  try_config(PersistentRows{3}, turn_threads, turn_threads);
+  try_config(PersistentRows{3}, persistent_threads, persistent_threads);
   for (const int lanes : {2, 32, 64}) try_config(TwoPassRow{}, lanes, lanes < 32 ? 32 : lanes);
 }
 
