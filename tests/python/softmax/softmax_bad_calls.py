@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of the C functions of masked softmax that must fail, with the status and words of each, and that must not."""
+"""Calls of the C functions of softmax that must fail, with their status and words, and calls that must succeed."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from pyflowk import Status
 from pyflowk._native.abi import SoftmaxMask
 
 NUM_BYTES = 1024
-X, Y, DX, DENSE, LENGTHS, BIAS = 64, 192, 320, 448, 512, 640  # where each begins in one buffer, in bytes
+X, Y, DX, DENSE, LENGTHS, BIAS = 64, 192, 320, 448, 512, 640  # byte offsets in one buffer
 FLOAT16, FLOAT32, FLOAT64, INT32, INT64 = 10, 12, 13, 4, 5
 NAN = float("nan")
 STRUCT_BYTES = ctypes.sizeof(SoftmaxMask)
 
 
 class Bad(NamedTuple):
-    """A call that is right but for `changes`, what it returns, and words that its text must hold."""
+    """The `changes` that make a correct call wrong, the status, and words that the text must have."""
 
     status: Status
     words: tuple[str, ...]
     changes: dict[str, Any]
 
 
-# The call underneath takes (3, 4) float32 to the same, without a mask. x, y, and a mask's dense, lengths and bias are
-# offsets into the buffer, None is NULL; the backward call has dy at X, y at Y and dx at DX.
+# The correct call is (3, 4) float32 to float32 without a mask. x, y, and a mask's dense, lengths and bias are offsets
+# in the buffer; None is NULL. Backward, dy is at X, y at Y and dx at DX.
 INVALID, OVERLAP, OVERFLOW = Status.INVALID_ARGUMENT, Status.OVERLAP, Status.SIZE_OVERFLOW
 UNSUPPORTED, MISALIGNED, NULL = Status.UNSUPPORTED_DTYPE, Status.MISALIGNED_POINTER, Status.NULL_POINTER
 BAD_CALLS = {
@@ -126,7 +126,7 @@ BAD_BACKWARDS = {
     "dx overlaps the lengths": Bad(OVERLAP, ("dx", "lengths"), {"mask": {"lengths": DX + 44}}),
 }
 GOOD_FORWARDS = {
-    "the call that all bad ones are made from": {},
+    "the call without changes": {},
     "an extent of 0 needs no pointers": {"shape": [0, 4], "x": None, "y": None},
     "no columns are success": {"shape": [3, 0], "x": None, "y": None, "mask": {"dense": DENSE, "causal": 1}},
     "y is x": {"y": X},
@@ -141,17 +141,17 @@ GOOD_FORWARDS = {
     "rank 1 with one length": {"rank": 1, "shape": [4], "mask": {"lengths": LENGTHS, "lengths_strides": []}},
 }
 GOOD_BACKWARDS = {
-    "the call that all bad ones are made from": {},
+    "the call without changes": {},
     "an extent of 0 needs no pointers": {"shape": [0, 4], "dy": None, "y": None, "dx": None},
     "dx is dy": {"dx": X},
     "dx is y": {"dx": Y},
-    "dense and bias are not looked at": {"mask": {"dense": 1, "bias": 3, "bias_dtype": 99, "lengths": LENGTHS}},
+    "dense and bias are ignored": {"mask": {"dense": 1, "bias": 3, "bias_dtype": 99, "lengths": LENGTHS}},
     "dx may be written over the mask": {"mask": {"dense": DX, "bias": DX}},
 }
 
 
 class Calls:
-    """Calls the C functions with pointers into one buffer, whose bytes can be looked at afterwards."""
+    """Calls the C functions with pointers into one buffer and gives its bytes afterwards."""
 
     def __init__(self, arrays: Any, library: Any) -> None:
         self._arrays = arrays
@@ -186,7 +186,7 @@ class Calls:
         return ctypes.addressof(mask)
 
     def _run(self, name: str, tensors: list[Any], explain: Any, changes: dict[str, Any]) -> int:
-        """`tensors` are offsets, lists of strides (None: NULL) and dtypes as (number,), in the order of the call."""
+        """`tensors`: offsets, lists of strides (None: NULL) and dtypes, in the order of the call."""
         given = {"rank": 2, "shape": [3, 4], "scale": 1.0, "mask": None, "log": 0} | changes
         keep_alive: list[Any] = []
 

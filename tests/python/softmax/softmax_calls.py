@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a case of masked softmax in buffers whose every byte is watched, and judges what comes of it."""
+"""Runs a case of softmax in buffers with canaries around every array, and checks the result."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from softmax_reference import (
     assert_within,
     backward_reference,
     inputs_of,
-    kept,
     row_strides,
     softmax_reference,
+    unmasked,
 )
 
 import pyflowk
 
-MARGIN_BYTES = 64  # watched on both sides of every array; a multiple of every alignment
-CANARY = 0xFF  # a NaN in every float type, a masked column in a mask
+MARGIN_BYTES = 64  # canaries on both sides of every array; a multiple of every alignment
+CANARY = 0xFF  # NaN in every float type, masked out in a mask
 
 
 class Placed(NamedTuple):
@@ -39,7 +39,7 @@ class Placed(NamedTuple):
 def place(
     arrays: Any, values: np.ndarray | None, shape: Any, dtype: Any, lead: int = 0, padded: bool = False
 ) -> Placed:
-    """`values`, or canaries where they are None, `lead` elements past an aligned address."""
+    """`values`, or canaries if None, `lead` elements past an aligned address."""
     dtype = np.dtype(dtype)
     strides = row_strides(shape, dtype.itemsize, 3 if padded else 0)
     num_bytes = strides[0] * shape[0] if shape else dtype.itemsize
@@ -52,7 +52,7 @@ def place(
 
 
 def place_inputs(arrays: Any, case: SoftmaxCase, inputs: Inputs) -> dict[str, Placed]:
-    """Those of the case, by the names of masked_softmax's parameters."""
+    """The inputs of the case, by the names of masked_softmax's parameters."""
     leads = {"x": case.x_lead, "mask": case.mask_lead, "bias": case.bias_lead, "lengths": 0}
     return {
         name: place(arrays, values, values.shape, values.dtype, leads[name], case.padded and name == "x")
@@ -62,7 +62,7 @@ def place_inputs(arrays: Any, case: SoftmaxCase, inputs: Inputs) -> dict[str, Pl
 
 
 def result_of(arrays: Any, out: Placed) -> np.ndarray:
-    """The array that a call wrote; every byte around it must be as before."""
+    """The array that a call wrote. Asserts that the bytes around it did not change."""
     after = np.array(arrays.fetch(out.memory))
     values = out.host_view(after).copy()
     expected = out.before.copy()
@@ -86,21 +86,21 @@ def check_softmax(arrays: Any, case: SoftmaxCase) -> None:
     assert_within(y, softmax_reference(case, inputs))
     assert_unchanged(arrays, placed)
     if inputs.mask is not None or inputs.lengths is not None:  # exactly, not within a bound
-        assert (y[~kept(case, inputs)] == (-np.inf if case.log else 0)).all()
+        assert (y[~unmasked(case, inputs)] == (-np.inf if case.log else 0)).all()
 
 
 def gradients_of(case: SoftmaxCase, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
-    """dy and y of a case: y as the forward call gives it, dy of y's type with anything where columns are masked."""
+    """dy and y of a case: y from the reference, dy random in every column."""
     y = softmax_reference(case, inputs).values.astype(case.y_dtype)
     dy = np.random.default_rng(len(case.id)).normal(0, 1, case.shape).astype(case.y_dtype)
     return dy, y
 
 
 def check_backward(arrays: Any, case: SoftmaxCase, unread: bool = False) -> None:
-    """`unread`: dy and y hold NaN in the columns that lengths, causal and window mask."""
+    """`unread`: dy and y are NaN in the columns that lengths, causal and window mask out."""
     inputs = inputs_of(case)
     dy, y = gradients_of(case, inputs)
-    keep = kept(case, inputs._replace(mask=None))
+    keep = unmasked(case, inputs._replace(mask=None))
     if unread:
         dy[~keep] = y[~keep] = np.nan
     placed = {

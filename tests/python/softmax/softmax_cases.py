@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cases of masked softmax, forward and backward: one table for every test. A row says why it is there."""
+"""The cases of softmax, forward and backward: one table for every test. Each row says why it is there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 
-# Columns of every kind of row: beside packs, warps, blocks, and the most that each of these holds; odd ones.
+# Columns of every kind of row: at and beside what a vector, a warp and a block hold, and odd numbers.
 SHORT = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 77, 100, 127, 128, 129)
 MIDDLE = (200, 255, 256, 257, 500, 511, 512, 513, 1000, 1001, 1023, 1024, 1025)
 LONG = (2047, 2048, 2049, 4096, 4097, 5003, 8192, 8193)
@@ -19,10 +19,10 @@ LONGEST = (16384, 16387, 32768, 50257)
 class SoftmaxCase(NamedTuple):
     """One call of masked_softmax on x of `shape`, and of masked_softmax_backward with the same masks.
 
-    `mask`, `lengths` and `bias` are shapes (None: without); the bias has x's dtype where `bias_dtype` is None, as y
-    where `out_dtype` is. `padded`: rows of x and out lie apart; `*_lead` moves a base by that many elements; `values`
-    says what x holds: "normal", "wide" (up to 1e4), "negative" (all far below 0, so that exp(x) is 0) or "special" (NaN
-    and infinities among them).
+    `mask`, `lengths` and `bias` are shapes; None: not given. `bias_dtype` and `out_dtype` None: as x. `padded`: there
+    are gaps between the rows of x and of out. `*_lead` moves a base by that many elements. `values` says what x has:
+    "normal", "wide" (up to 1e4), "negative" (all far below 0, so that exp(x) is 0) or "special" (also NaN and
+    infinities).
     """
 
     shape: tuple[int, ...]
@@ -75,24 +75,24 @@ class SoftmaxCase(NamedTuple):
 def _plain() -> Iterator[SoftmaxCase]:
     for cols, dtype in itertools.product((*SHORT, *MIDDLE), DTYPES):
         rows = 37 if cols <= 129 else 5
-        yield SoftmaxCase((rows, cols), dtype, "a row length beside a pack, a warp or a block")
+        yield SoftmaxCase((rows, cols), dtype, "a row length beside a vector, a warp or a block")
     for cols, dtype in zip(LONG, itertools.cycle(DTYPES)):
         yield SoftmaxCase((3, cols), dtype, "a row that takes a block")
-        yield SoftmaxCase((2, cols), "float16" if dtype == "float32" else "float32", "the same of another type")
+        yield SoftmaxCase((2, cols), "float16" if dtype == "float32" else "float32", "the same in another type")
     for cols, dtype in zip(LONGEST, ("float16", "float32", "float64", "bfloat16")):
         yield SoftmaxCase((2, cols), dtype, "a row that takes more than a block's registers")
     yield SoftmaxCase((1, 2**17), "float32", "a row that takes more than a block's shared memory")
-    yield SoftmaxCase((1, 2**20), "float16", "a row that is cut into slices")
-    yield SoftmaxCase((2, 2**20 + 5), "bfloat16", "slices of rows that start and end outside whole chunks", log=True)
-    yield SoftmaxCase((1, 2**18 + 3), "float32", "slices of a row that starts inside a chunk", x_lead=3, out_lead=3)
-    yield SoftmaxCase((1, 2**19 + 8), "float16", "slices of a row with NaN and infinities", values="special")
-    yield SoftmaxCase((4, 2**19), "float32", "slices of rows, one of -infinity alone", values="special", padded=True)
+    yield SoftmaxCase((1, 2**20), "float16", "a split row")
+    yield SoftmaxCase((2, 2**20 + 5), "bfloat16", "split rows with heads and tails", log=True)
+    yield SoftmaxCase((1, 2**18 + 3), "float32", "a split row that starts inside a vector", x_lead=3, out_lead=3)
+    yield SoftmaxCase((1, 2**19 + 8), "float16", "a split row with NaN and infinities", values="special")
+    yield SoftmaxCase((4, 2**19), "float32", "split rows, one of them all -infinity", values="special", padded=True)
     for dtype in DTYPES:
         yield SoftmaxCase((300, 64), dtype, "many blocks of short rows", scale=0.125)
         yield SoftmaxCase((77,), dtype, "rank 1: one row")
 
 
-# For each name the keywords of a mask, for shape (b, h, q, k).
+# The keywords of each mask, for shape (b, h, q, k).
 MASKS: dict[str, Any] = {
     "mask": lambda b, h, q, k: {"mask": (b, 1, q, k)},
     "lengths": lambda b, h, q, k: {"lengths": (b, 1, q)},
@@ -123,11 +123,11 @@ def _masked() -> Iterator[SoftmaxCase]:
     yield SoftmaxCase(shape, "float16", "masks on a row past a block's shared memory", **keywords)
     shape = (1, 1, 2, 2**19)
     keywords = MASKS["mask"](*shape) | MASKS["right"](*shape)
-    yield SoftmaxCase(shape, "float32", "masks on a row that is cut into slices", **keywords)
+    yield SoftmaxCase(shape, "float32", "masks on a split row", **keywords)
 
 
-def _ragged() -> Iterator[SoftmaxCase]:
-    why = "whole chunks, but threads and blocks that lack some"
+def _any_length() -> Iterator[SoftmaxCase]:
+    why = "whole vectors, and fewer of them than threads and blocks can hold"
     for dtype, cols in itertools.product(DTYPES[:3], (40, 344, 392, 592, 1536, 3080, 12296)):
         shape = (1, 2, 3, cols)
         yield SoftmaxCase((40, cols), dtype, why, log=cols == 344)
@@ -136,7 +136,7 @@ def _ragged() -> Iterator[SoftmaxCase]:
         yield SoftmaxCase(shape, dtype, why, bias=(1, 1, 3, cols), mask=(1, 2, 1, cols), values="special")
     for dtype, cols in zip(itertools.cycle(DTYPES[:3]), (20480, 40968, 49152, 98312, 151936)):
         shape = (1, 1, 2, cols)
-        why = "a row that the blocks of a cluster share, not all of them alike"
+        why = "a row of a cluster whose blocks have different numbers of vectors"
         yield SoftmaxCase(shape, dtype, why)
         yield SoftmaxCase(shape, dtype, why, mask=shape, values="special")
         yield SoftmaxCase(shape, dtype, why, bias=shape, log=True)
@@ -193,7 +193,7 @@ def _causal() -> Iterator[SoftmaxCase]:
             yield SoftmaxCase(shape, dtype, "a band", window=window, causal_offset=q - k)
     yield SoftmaxCase((2, 9, 1), "float16", "causal on one column", causal=True)
     for offset in (2**62, -(2**62)):
-        yield SoftmaxCase((4, 33), "float32", "the offset's largest", causal=True, causal_offset=offset)
+        yield SoftmaxCase((4, 33), "float32", "the largest offset", causal=True, causal_offset=offset)
         yield SoftmaxCase((4, 33), "float32", "the largest of both", causal=True, causal_offset=offset, window=2**62)
         yield SoftmaxCase((4, 33), "float32", "the largest of both, a band", causal_offset=offset, window=2**62)
         yield SoftmaxCase((4, 33), "float32", "a window far away", causal_offset=offset, window=5)
@@ -210,10 +210,10 @@ def _places() -> Iterator[SoftmaxCase]:
     for dtype, cols in itertools.product(DTYPES, (24, 77, 200, 1024)):
         shape = (3, 2, cols)
         everything = {"mask": (3, 1, cols), "bias": (2, cols), "scale": 0.5}
-        yield SoftmaxCase(shape, dtype, "rows that lie apart", padded=True, **everything)
+        yield SoftmaxCase(shape, dtype, "gaps between rows", padded=True, **everything)
         for lead in (1, 2, 3, 5, 8):
-            yield SoftmaxCase(shape, dtype, "x's base is aligned to its element alone", x_lead=lead)
-            yield SoftmaxCase(shape, dtype, "out's base is aligned to its element alone", out_lead=lead)
+            yield SoftmaxCase(shape, dtype, "x's base is aligned to one element only", x_lead=lead)
+            yield SoftmaxCase(shape, dtype, "out's base is aligned to one element only", out_lead=lead)
             yield SoftmaxCase(shape, dtype, "both bases shifted", x_lead=lead, out_lead=lead, mask=(3, 1, cols))
             leads = {"mask_lead": 2 * lead - 1, "bias_lead": lead}
             yield SoftmaxCase(shape, dtype, "mask and bias shifted", **leads, **everything)
@@ -249,7 +249,7 @@ def _values() -> Iterator[SoftmaxCase]:
         yield SoftmaxCase(shape, dtype, "a negative scale", scale=-2.0, values="wide", causal=True)
         yield SoftmaxCase(shape, dtype, "a scale of 0", scale=0.0, lengths=(2, 12))
     for dtype, cols in itertools.product(DTYPES, (31, 64, 256, 1000, 2048, 4096, 8193)):
-        # Whole warps have no kept column, and the others' largest score is far below 0.
+        # Some warps have no unmasked column; in the others the largest score is far below 0.
         shape = (2, 4, cols)
         why = "scores far below 0 beside masked columns"
         for log in (False, True):
@@ -264,20 +264,26 @@ def _empty() -> Iterator[SoftmaxCase]:
         yield SoftmaxCase(shape, "float32", "no elements", mask=shape, lengths=shape[:-1], causal=True)
 
 
-# What clusters take in turn: more long rows than there are clusters of an H200's multiprocessors, on a GPU only. Two
-# rows or more of each cluster, few for NumPy's sake.
-IN_TURN_CASES = (
-    SoftmaxCase((14, 2**19), "float32", "rows in turn; their gradients are too long for shared memory"),
-    SoftmaxCase((28, 2**18 + 1), "float32", "rows in turn that start inside chunks, their logarithms", log=True),
-    SoftmaxCase((14, 2**20 - 9), "float32", "rows in turn that are too long for shared memory"),
-    SoftmaxCase((14, 2**19 - 9), "float16", "16-bit gradients in turn"),
-    SoftmaxCase(
-        (28, 2**19 + 5), "float16", "rows in turn with NaN and infinities", values="special", x_lead=3, out_lead=3
-    ),
+# For persistent_rows, on a GPU only: at least two rows per cluster of an H200, few more because NumPy is slow.
+PERSISTENT_CASES = (
+    SoftmaxCase((14, 2**19), "float32", "gradients that are too long for shared memory"),
+    SoftmaxCase((28, 2**18 + 1), "float32", "rows that start inside vectors, logarithm", log=True),
+    SoftmaxCase((14, 2**20 - 9), "float32", "rows that are too long for shared memory"),
+    SoftmaxCase((14, 2**19 - 9), "float16", "16-bit gradients"),
+    SoftmaxCase((28, 2**19 + 5), "float16", "rows with NaN and infinities", values="special", x_lead=3, out_lead=3),
 )
 
 CASES = tuple(
     itertools.chain(
-        _plain(), _masked(), _ragged(), _together(), _broadcasts(), _causal(), _places(), _types(), _values(), _empty()
+        _plain(),
+        _masked(),
+        _any_length(),
+        _together(),
+        _broadcasts(),
+        _causal(),
+        _places(),
+        _types(),
+        _values(),
+        _empty(),
     )
 )

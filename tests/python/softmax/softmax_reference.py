@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Masked softmax in float64 and more: the inputs of a case, what comes of them, and how exact a result must be."""
+"""Softmax in float64 or wider: the inputs of a case, the expected result, and how exact a result must be."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from softmax_cases import SoftmaxCase
 
 
 class Inputs(NamedTuple):
-    """The host arrays of a case; None where it has none."""
+    """The host arrays of a case; None: not given."""
 
     x: np.ndarray
     mask: np.ndarray | None
@@ -23,11 +23,11 @@ class Inputs(NamedTuple):
 
 
 def inputs_of(case: SoftmaxCase) -> Inputs:
-    """What a case computes on, the same at every call."""
+    """The inputs of a case, the same at every call."""
     rng = np.random.default_rng(len(case.id) + sum(case.shape))
     mask = lengths = bias = None
     if case.mask is not None:
-        # A whole row of ones in some, so that there are rows without a kept column.
+        # Some rows are all ones: they have no unmasked column.
         bytes_ = rng.integers(0, 2, case.mask, dtype=np.uint8)
         if bytes_.size:
             rows = bytes_.reshape(-1, case.mask[-1])
@@ -50,7 +50,7 @@ def inputs_of(case: SoftmaxCase) -> Inputs:
 
 
 def zeros_of(case: SoftmaxCase) -> Inputs:
-    """Zeros in the place of inputs_of(case): for a plan, which does not depend on values."""
+    """As inputs_of(case), all zeros: for a plan, which does not depend on values."""
     dtypes = (case.dtype, case.mask_dtype, case.lengths_dtype, case.bias_dtype or case.dtype)
     shapes = (case.shape, case.mask, case.lengths, case.bias)
     return Inputs(*(None if shape is None else np.zeros(shape, dtype) for shape, dtype in zip(shapes, dtypes)))
@@ -78,8 +78,8 @@ def x_values(case: SoftmaxCase, rng: np.random.Generator) -> np.ndarray:
 # ---- the reference --------------------------------------------------------------------------------------------------
 
 
-def kept(case: SoftmaxCase, inputs: Inputs) -> np.ndarray:
-    """Where a column is kept: bool, of x's shape."""
+def unmasked(case: SoftmaxCase, inputs: Inputs) -> np.ndarray:
+    """Which columns are unmasked: bool, of x's shape."""
     cols = case.shape[-1]
     rows = case.shape[-2] if len(case.shape) > 1 else 1
     column = np.arange(cols)
@@ -101,7 +101,7 @@ def kept(case: SoftmaxCase, inputs: Inputs) -> np.ndarray:
 
 
 def columns_of_row(case: SoftmaxCase, row: int) -> tuple[int, int]:
-    """The first column that causal and window keep in a row, and the one after the last."""
+    """The interval [first, end) of columns that causal and window leave of a row."""
     cols = case.shape[-1]
     diagonal = row + cols - (case.shape[-2] if len(case.shape) > 1 else 1) + case.causal_offset
     first, end = 0, cols
@@ -114,20 +114,20 @@ def columns_of_row(case: SoftmaxCase, row: int) -> tuple[int, int]:
 
 
 def largest(values: np.ndarray, keep: np.ndarray) -> np.ndarray:
-    """The largest kept value of each row, NaN where one is; -inf where none is kept."""
+    """The largest unmasked value of each row; NaN if one is NaN, -inf if all columns are masked out."""
     return np.max(np.where(keep, values, -np.inf), axis=-1, keepdims=True, initial=-np.inf)
 
 
 class Reference(NamedTuple):
-    """The result in a wider type, and for each element how far the result before it is rounded to its type may be."""
+    """The result in a wider type, and the largest error per element before rounding to the result's type."""
 
     values: np.ndarray
     bound: np.ndarray
 
 
 class Precision(NamedTuple):
-    """What flowk computes a type in: its epsilon, and how many units in the last place of a row's largest result any
-    result of the row may be wrong by. The sums are judged in `wide`."""
+    """The type that flowk computes in: its epsilon, and the largest error of a result in units in the last place of the
+    row's largest result. The reference computes in `wide`."""
 
     epsilon: float
     units: int
@@ -137,7 +137,7 @@ class Precision(NamedTuple):
 
 FLOAT64 = Precision(2.0**-52, 8, np.float64, np.longdouble)
 FLOAT32 = Precision(2.0**-23, 2, np.float32, np.float64)
-# In float32, by the GPU's approximate exponential: 16-bit results cannot show its 2 units of the last place.
+# float32 with the GPU's approximate exponential; 16-bit results cannot show its error of 2 units in the last place.
 SIXTEEN_BIT = Precision(2.0**-23, 8, np.float32, np.float64)
 
 
@@ -146,22 +146,22 @@ def precision_of(dtype: str) -> Precision:
 
 
 def softmax64(x: np.ndarray) -> np.ndarray:
-    """Of whole rows of finite float64 numbers."""
+    """Softmax of rows of finite float64 numbers without a mask."""
     e = np.exp(x - x.max(axis=-1, keepdims=True))
     return e / e.sum(axis=-1, keepdims=True)
 
 
 def is_large_matrix(shape: Sequence[int]) -> bool:
-    """Work row by row on this: NumPy's temporaries then stay in the processor's caches, three times as fast."""
+    """Is the shape faster row by row? NumPy's temporaries then stay in the CPU's caches: three times as fast."""
     return len(shape) == 2 and shape[0] > 1 and shape[1] >= 2**17
 
 
 @np.errstate(all="ignore")
 def softmax_reference(case: SoftmaxCase, inputs: Inputs) -> Reference:
-    """y = softmax over the kept columns of scale * x + bias.
+    """y = softmax of the unmasked columns of scale * x + bias.
 
-    bound: units in the last place of the row's largest y; a bias, or a scale that is no power of 2, adds the rounding
-    of scale * x + bias, relative to its size; the logarithm has the rounding of the value itself.
+    bound: units in the last place of the row's largest y. A bias, or a scale that is not a power of 2, adds the
+    relative rounding of scale * x + bias. The logarithm adds the rounding of the value.
     """
     has_masks = case.causal or case.window is not None or any(values is not None for values in inputs[1:])
     if is_large_matrix(case.shape) and not has_masks:
@@ -169,7 +169,7 @@ def softmax_reference(case: SoftmaxCase, inputs: Inputs) -> Reference:
         rows = [softmax_reference(row_case, inputs._replace(x=row[None])) for row in inputs.x]
         return Reference(*map(np.concatenate, zip(*rows)))
     eps, units, narrow, wide = precision_of(case.dtype)
-    keep = kept(case, inputs)
+    keep = unmasked(case, inputs)
     scaled = case.scale * inputs.x.astype(wide)
     bias = 0.0 if inputs.bias is None else inputs.bias.astype(wide)
     logits = scaled + bias
@@ -195,10 +195,9 @@ def softmax_reference(case: SoftmaxCase, inputs: Inputs) -> Reference:
 
 @np.errstate(all="ignore")
 def backward_reference(case: SoftmaxCase, keep: np.ndarray, dy: np.ndarray, y: np.ndarray) -> Reference:
-    """dx = scale * y * (dy - sum of y * dy), or scale * (dy - exp(y) * sum of dy); 0 where
-    masked, which with log is where y is -infinity, too.
+    """dx = scale * y * (dy - sum(y * dy)); with log scale * (dy - exp(y) * sum(dy)).
 
-    bound: twice as many epsilon of the terms' size.
+    dx is 0 where masked out, and with log also where y is -infinity. bound: 2 * units * epsilon * the terms' size.
     """
     if is_large_matrix(y.shape):
         rows = [backward_reference(case, *(row[None] for row in of_row)) for of_row in zip(keep, dy, y)]
@@ -220,13 +219,13 @@ def backward_reference(case: SoftmaxCase, keep: np.ndarray, dy: np.ndarray, y: n
         values = probability * (gradient - total)
         terms = probability * (np.abs(gradient) + size)
     values = np.where(keep, case.scale * values, 0)
-    denormal = 32 * np.finfo(narrow).tiny  # products below the smallest normal number may be flushed
+    denormal = 32 * np.finfo(narrow).tiny  # products below the smallest normal number may become 0
     return Reference(values, np.where(keep, 2 * units * eps * abs(case.scale) * terms + denormal, 0))
 
 
 def rounded(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """The nearest numbers of `dtype`, in float64. NumPy's own conversion takes 100 ns for a result below the least
-    normal number of float16, as long rows have: so 1.5 * 2^52 times float16's last place is added and taken off.
+    """The nearest numbers of `dtype`, in float64. NumPy takes 100 ns to convert to a float16 below the smallest normal
+    number, and long rows have many: adding and subtracting 1.5 * 2^52 times float16's last place rounds faster.
     """
     if dtype != np.float16 or values.dtype != np.float64:
         return values.astype(dtype).astype(np.float64)
@@ -239,9 +238,9 @@ def rounded(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 @np.errstate(all="ignore")
 def is_within(actual: np.ndarray, reference: Reference) -> np.ndarray:
-    """Which elements are a value within the reference's bound, rounded to the result's type; NaN where that is NaN.
+    """Which elements are the rounding of a value within the reference's bound? NaN matches NaN.
 
-    Rounding is monotone, so it lies between the roundings of both ends.
+    Rounding is monotone: such an element lies between the roundings of both bounds.
     """
     if is_large_matrix(actual.shape):
         return np.stack([is_within(row, Reference(*of_row)) for row, *of_row in zip(actual, *reference)])
@@ -251,7 +250,7 @@ def is_within(actual: np.ndarray, reference: Reference) -> np.ndarray:
 
 
 def assert_within(actual: np.ndarray, reference: Reference) -> None:
-    """Every element is a value within the bound of the reference, as is_within() judges it."""
+    """Asserts is_within() for every element."""
     right = is_within(actual, reference)
     if not right.all():
         wrong = np.argwhere(~right)

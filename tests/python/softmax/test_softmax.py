@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""masked_softmax and masked_softmax_backward against float64, with every byte around the output watched."""
+"""masked_softmax and masked_softmax_backward against float64. No byte around the output may change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from library_under_test import THREAD_ORDERS
 from softmax_calls import check_backward, check_softmax, place, place_inputs
-from softmax_cases import CASES, DTYPES, IN_TURN_CASES, SoftmaxCase
+from softmax_cases import CASES, DTYPES, PERSISTENT_CASES, SoftmaxCase
 from softmax_reference import zeros_of
 from source_tree import ROOT
 
@@ -32,16 +32,18 @@ def test_the_gradient_of_every_case_is_right(arrays: Any, thread_order: str, cas
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("case", IN_TURN_CASES, ids=lambda case: case.id)
-def test_rows_that_clusters_take_in_turn_are_right(arrays: Any, case: SoftmaxCase) -> None:
+@pytest.mark.parametrize("case", PERSISTENT_CASES, ids=lambda case: case.id)
+def test_rows_of_persistent_clusters_are_right(arrays: Any, case: SoftmaxCase) -> None:
     if arrays.device is None:
         pytest.skip("the executor has no clusters")
     check_softmax(arrays, case)
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("case", [case for case in IN_TURN_CASES if case.values != "special"], ids=lambda case: case.id)
-def test_gradients_that_clusters_take_in_turn_are_right(arrays: Any, case: SoftmaxCase) -> None:
+@pytest.mark.parametrize(
+    "case", [case for case in PERSISTENT_CASES if case.values != "special"], ids=lambda case: case.id
+)
+def test_gradients_of_persistent_clusters_are_right(arrays: Any, case: SoftmaxCase) -> None:
     if arrays.device is None:
         pytest.skip("the executor has no clusters")
     check_backward(arrays, case)
@@ -64,14 +66,14 @@ def test_columns_that_lengths_and_bands_mask_are_not_read(arrays: Any, dtype: st
 
 
 def test_every_kernel_is_reached_by_a_row_of_the_table(arrays: Any) -> None:
-    header = ROOT / "cuda" / "masked_softmax" / "masked_softmax_plan.h"
+    header = ROOT / "cuda" / "softmax" / "softmax.h"
     enum = re.search(r"enum class \w*Kernel[^{]*{(.*?)};", header.read_text(), re.DOTALL)
     assert enum
     kernels = set(re.findall(r"^\s*(\w+),", enum[1], re.MULTILINE))
-    if arrays.device is None:  # the executor has no clusters: these kernels run on a GPU only
-        kernels = {kernel for kernel in kernels if "cluster" not in kernel}
+    if arrays.device is None:  # the executor has no clusters
+        kernels -= {"persistent_rows"}
     planned = set()
-    for case in CASES if arrays.device is None else (*CASES, *IN_TURN_CASES):
+    for case in CASES if arrays.device is None else (*CASES, *PERSISTENT_CASES):
         if 0 in case.shape:
             continue
         given = {name: one.array for name, one in place_inputs(arrays, case, zeros_of(case)).items()}
@@ -88,7 +90,7 @@ VALUES = ("normal", "normal", "wide", "negative", "special")
 
 @st.composite
 def softmax_cases(draw: st.DrawFn) -> SoftmaxCase:
-    """Any call that the docstring allows, of bounded size."""
+    """Any call of limited size that the docstring allows."""
     cols = draw(st.one_of(st.integers(1, 140), st.integers(1, 2200), st.sampled_from([3000, 4096, 9001])))
     lead: list[int] = []
     room = max(1, 6000 // cols)
@@ -106,7 +108,7 @@ def softmax_cases(draw: st.DrawFn) -> SoftmaxCase:
     out_dtypes = {"float64": [None], "float32": [None, "float16", "bfloat16"]}.get(dtype, [None, "float32"])
     rank = len(shape)
     offsets = st.integers(-cols - 5, cols + 5)
-    scale = draw(st.sampled_from((1.0, 0.125, -0.5, 0.3, 0.0)))  # 0 times infinity is nobody's promise
+    scale = draw(st.sampled_from((1.0, 0.125, -0.5, 0.3, 0.0)))  # 0 times infinity is not promised
     return SoftmaxCase(
         shape,
         dtype,

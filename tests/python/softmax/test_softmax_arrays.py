@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The softmax functions of pyflowk: what they take and return, beside the values."""
+"""The softmax functions of pyflowk: the arrays that they take and return."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check_in_place(arrays: Any, case: SoftmaxCase) -> None:
     assert_within(y, softmax_reference(case, inputs))
     dy = np.random.default_rng(1).normal(0, 1, case.shape).astype(case.dtype)
     expected = backward_reference(case, np.ones(case.shape, bool), dy, y)
-    for name, dy_lead in (("dy", 1), ("y", 0)):  # rows of one alignment, and of two
+    for name, dy_lead in (("dy", 1), ("y", 0)):  # out and the other input aligned alike, and not
         given = {"dy": place(arrays, dy, case.shape, dy.dtype, dy_lead), "y": place(arrays, y, case.shape, y.dtype, 1)}
         out = given[name]
         pyflowk.masked_softmax_backward(given["dy"].array, given["y"].array, scale=0.5, out=out.array)
@@ -48,8 +48,8 @@ def test_the_output_of_a_few_long_rows_may_be_the_input(arrays: Any, dtype: str,
     check_in_place(arrays, SoftmaxCase(shape, dtype, "in place", scale=0.5))
 
 
-# So many rows are computed in place as they are elsewhere, bit by bit; but not gradients that are too long for a
-# cluster, which elsewhere are cut into slices.
+# In place, many rows have the same bits as elsewhere. Gradients that are too long for a cluster have not: elsewhere
+# they are split rows.
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 @pytest.mark.parametrize("shape", [(40, 2**17 + 8), (28, 2**18 + 1), (14, 2**19 - 9), (14, 2**20 - 9)])
@@ -153,7 +153,7 @@ def test_softmax_and_log_softmax_are_masked_softmax_without_a_mask(arrays: Any) 
         np.testing.assert_array_equal(arrays.fetch(out), expected)
 
 
-def test_numbers_of_numpy_are_taken_as_pythons(arrays: Any) -> None:
+def test_numpy_numbers_are_accepted(arrays: Any) -> None:
     host = np.random.default_rng(1).normal(0, 1, (3, 50)).astype(np.float32)
     x = arrays.put(host)
     plain = pyflowk.masked_softmax(x, causal=True, causal_offset=-1, window=7, scale=0.5)
@@ -186,7 +186,7 @@ def test_the_same_call_gives_the_same_bits_from_several_threads_at_once(arrays: 
     assert not wrong
 
 
-def test_a_plan_is_told_without_a_launch(arrays: Any) -> None:
+def test_explain_does_not_launch(arrays: Any) -> None:
     case = SoftmaxCase((2, 3, 4, 100), "float16", "explain", mask=(2, 1, 4, 100), lengths=(2,), bias=(100,))
     given = {name: one.array for name, one in place_inputs(arrays, case, inputs_of(case)).items()}
     assert ":" in pyflowk.explain("masked_softmax", **given, causal=True, dtype="float32")

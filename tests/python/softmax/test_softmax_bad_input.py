@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bad input to masked softmax: every status that flowk.h documents, and what only Python sees; the output stays."""
+"""Bad input to softmax: every status that flowk.h documents, and Python's own errors. The output does not change."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_plan_needs_a_text_and_cuts_it_where_it_is_short(calls: Calls) -> None
 
 
 class BadCall(NamedTuple):
-    """Keywords that spoil masked_softmax(x of (2, 3, 4) float32); an array stands as (shape, dtype)."""
+    """Keywords that make masked_softmax(x of (2, 3, 4) float32) fail; (shape, dtype) stands for an array."""
 
     error: type[Exception]
     text: str
@@ -94,29 +94,31 @@ BAD_PYTHON = {
     "bias of another type": BadCall(pyflowk.FlowkValueError, "bias_dtype", {"bias": ((3, 4), "float16")}),
     "side": BadCall(ValueError, "side = 'middle', must be 'left' or 'right'", {"side": "middle"}),
     "causal as an offset": BadCall(ValueError, "causal = 3, must be True or False", {"causal": 3}),
-    "causal_offset of no integer": BadCall(
+    "causal_offset that is not an integer": BadCall(
         TypeError, "causal_offset is 1.5, must be an integer", {"causal": True, "causal_offset": 1.5}
     ),
     "causal_offset too large": BadCall(
         ValueError, "causal_offset = 4611686018427387905, must", {"causal_offset": 2**62 + 1}
     ),
     "window of 0": BadCall(ValueError, r"window = 0, must be in 1 ... 2\*\*62", {"window": 0}),
-    "window of no integer": BadCall(TypeError, "window is '7', must be an integer", {"window": "7"}),
-    "scale of no number": BadCall(TypeError, "scale is 'x', must be a number", {"scale": "x"}),
+    "window that is not an integer": BadCall(TypeError, "window is '7', must be an integer", {"window": "7"}),
+    "scale that is not a number": BadCall(TypeError, "scale is 'x', must be a number", {"scale": "x"}),
     "scale of none": BadCall(TypeError, "scale is None, must be a number", {"scale": None}),
     "scale of NaN": BadCall(pyflowk.FlowkValueError, "scale = nan, must be finite", {"scale": NAN}),
-    "dtype of no float": BadCall(TypeError, "out has dtype int32, must be float16", {"dtype": "int32"}),
+    "dtype that is not a float": BadCall(TypeError, "out has dtype int32, must be float16", {"dtype": "int32"}),
     "dtype unknown": BadCall(TypeError, "dtype = 'float17', must name one of float16", {"dtype": "float17"}),
     "dtype of another pair": BadCall(pyflowk.FlowkValueError, "y_dtype", {"dtype": "float64"}),
     "out of another shape": BadCall(ValueError, r"out has shape \(2, 12\), must be", {"out": ((2, 12), "float32")}),
-    "out of no float": BadCall(TypeError, "out has dtype int32, must be float16", {"out": ((2, 3, 4), "int32")}),
+    "out that is not a float": BadCall(
+        TypeError, "out has dtype int32, must be float16", {"out": ((2, 3, 4), "int32")}
+    ),
     "out not of dtype": BadCall(
         TypeError, "out has dtype float32, must be float16", {"out": ((2, 3, 4), "float32"), "dtype": "float16"}
     ),
     "out of another pair": BadCall(pyflowk.FlowkValueError, "y_dtype", {"out": ((2, 3, 4), "float64")}),
-    "mask that is no array": BadCall(TypeError, "mask is a list, must be", {"mask": [True]}),
-    "lengths that are no array": BadCall(TypeError, "lengths is a int, must be", {"lengths": 3}),
-    "out that is no array": BadCall(TypeError, "out is a str, must be", {"out": "out"}),
+    "mask that is not an array": BadCall(TypeError, "mask is a list, must be", {"mask": [True]}),
+    "lengths that are not an array": BadCall(TypeError, "lengths is a int, must be", {"lengths": 3}),
+    "out that is not an array": BadCall(TypeError, "out is a str, must be", {"out": "out"}),
     "stream": BadCall(TypeError, "stream is a str, must be", {"stream": "default"}),
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What softmax computes: row sums, gradients by finite differences, NaN and infinities, PyTorch beside it."""
+"""The values of softmax: row sums, gradients by finite differences, NaN and infinities, comparison with PyTorch."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_gradient_is_that_of_finite_differences(arrays: Any, cols: int, log:
     shape, step, scale = (3, cols), 1e-5, 0.7
     x, dy = rng.normal(0, 1, shape), rng.normal(0, 1, shape)
     mask = rng.integers(0, 3, shape) == 0
-    mask[1] = True  # a row without a kept column
+    mask[1] = True  # a row without an unmasked column
     dy[mask] = 0  # log has -infinity there
     options = {"scale": scale, "log": log, "lengths": arrays.put(np.array([cols, cols, cols // 2], np.int32))}
 
@@ -63,7 +63,7 @@ def test_the_gradient_is_that_of_finite_differences(arrays: Any, cols: int, log:
     assert (dx[1] == 0).all()
 
 
-def test_what_a_nan_or_an_infinity_gives_is_as_documented(arrays: Any) -> None:
+def test_nan_and_infinities_are_as_documented(arrays: Any) -> None:
     nan, inf = np.nan, np.inf
     rows: list[tuple[list[float], list[int], list[float], list[float]]] = [
         # x, masked, softmax, log_softmax
@@ -81,7 +81,7 @@ def test_what_a_nan_or_an_infinity_gives_is_as_documented(arrays: Any) -> None:
     ]
     x, mask, expected, expected_log = (np.array(column) for column in zip(*rows))
     for dtype, repeats in (("float32", 1), ("float16", 1), ("float64", 1), ("float32", 400), ("bfloat16", 2000)):
-        # The same row again and again, all masked after the first: the values stand alone in a longer row.
+        # The row repeated, all masked out except the first copy: the same values in a longer row.
         wide = np.tile(x, repeats).astype(dtype)
         masked = np.concatenate([mask, np.ones((len(rows), 3 * (repeats - 1)), int)], axis=1).astype(np.uint8)
         for log, values, nothing in ((False, expected, 0), (True, expected_log, -inf)):
@@ -90,7 +90,7 @@ def test_what_a_nan_or_an_infinity_gives_is_as_documented(arrays: Any) -> None:
             assert (y[:, 3:] == nothing).all()
 
 
-def test_a_nan_or_an_infinity_of_the_gradient_goes_where_the_formula_takes_it(arrays: Any) -> None:
+def test_nan_and_infinities_of_the_gradient_follow_the_formula(arrays: Any) -> None:
     y = np.array([[0.5, 0.5, 0], [0.5, 0.5, 0], [0, 0, 0], [1, 0, 0]], np.float32)
     dy = np.array([[np.nan, 1, 1], [1, 1, 1], [1, 2, 3], [np.inf, 0, 0]], np.float32)
     dx = arrays.fetch(pyflowk.masked_softmax_backward(arrays.put(dy), arrays.put(y)))
@@ -121,7 +121,7 @@ def test_values_and_gradients_are_pytorchs(arrays: Any, dtype: str, cols: int) -
         incoming = dy.masked_fill(mask, 0)
         (gradient,) = torch.autograd.grad(expected, x, incoming.double())
         dx = pyflowk.masked_softmax_backward(incoming, y, scale=scale, log=log)
-        atol = tolerance * (4 * cols**0.5 if log else 4)  # y was rounded; with log the sum of dy multiplies that
+        atol = tolerance * (4 * cols**0.5 if log else 4)  # y was rounded; with log that is multiplied by the sum of dy
         torch.testing.assert_close(dx.double(), gradient.double(), rtol=4 * tolerance, atol=atol)
 
 
