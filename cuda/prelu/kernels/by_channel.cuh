@@ -143,11 +143,7 @@ __global__ void __launch_bounds__(max_backward_threads, kRows == 3 ? 2 : 0)
     if (params.tile_channels == 1 || next_vector * V >= end) break;  // else the channel has more vectors than 32
     range = range_of_lane<V>(params, first_vector, begin, end, next_vector, lane);
   }
-#pragma unroll
-  for (int half = at_once / 2; half > 0; half /= 2)
-#pragma unroll
-    for (int k = 0; k < half; ++k) parts[k] += parts[k + half];
-  const Sum total = sum_over_warp(parts[0]);
+  const Sum total = sum_over_warp(sum_of_values(parts));
   T* dalpha = static_cast<T*>(tensors.dalpha) + first_channel;
   if constexpr (!kCluster) {
     if (lane == 0) dalpha[warp] = convert<T>(total);
