@@ -8,9 +8,9 @@ import re
 import shutil
 import subprocess
 from enum import Enum, IntEnum
-from pathlib import Path
 
 import pytest
+from source_tree import ROOT
 
 from pyflowk import FlowkError, __version__
 from pyflowk._elementwise.promotion import FLOATS, INTEGERS
@@ -18,7 +18,7 @@ from pyflowk._native import abi as _abi
 from pyflowk._native import library as _library
 from pyflowk._native.operations import OPERATIONS, BinaryOp, Operation, TernaryOp, UnaryOp
 
-INCLUDE = Path(__file__).parents[1] / "include" / "flowk"
+INCLUDE = ROOT / "include" / "flowk"
 HEADER = (INCLUDE / "flowk.h").read_text()
 CODE = re.sub(r"/\*.*?\*/", " ", HEADER, flags=re.DOTALL)
 

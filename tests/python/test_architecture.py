@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 import yaml
+from source_tree import ROOT
 
-ROOT = Path(__file__).parents[1]
 SOURCE_ENDINGS = {".c", ".h", ".cpp", ".cu", ".cuh", ".py", ".build"}
 
 

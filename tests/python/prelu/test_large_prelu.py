@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """PReLU of more than 2^31 elements, forward and backward, on a GPU with PyTorch.
 
-FLOWK_TEST_LARGE=1 FLOWK_TEST_LIBRARY=cuda pytest tests/test_large_prelu.py takes up to 40 GB of device memory
+`FLOWK_TEST_LARGE=1 FLOWK_TEST_LIBRARY=cuda pytest tests -k large_prelu` takes up to 40 GB of device memory
 and a few seconds.
 """
 

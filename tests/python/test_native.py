@@ -10,11 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from source_tree import ROOT
 
 from pyflowk import FlowkError
 from pyflowk._native import library as _library
-
-ROOT = Path(__file__).parents[1]
 
 
 def run(*command: str | Path, **environment: str) -> None:

@@ -8,8 +8,9 @@ import json
 from pathlib import Path
 
 import pytest
+from source_tree import ROOT
 
-TUNING = Path(__file__).parents[1] / "bench" / "tuning"
+TUNING = ROOT / "bench" / "tuning"
 SOURCES = sorted(TUNING.glob("*.json"))
 
 

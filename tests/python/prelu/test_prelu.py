@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from library_under_test import THREAD_ORDERS
 from prelu_calls import Placed, bits, check_backward, check_forward
 from prelu_cases import CASES, CODES, DTYPES, EMPTY_SHAPES, PreluCase, dalpha_bound, data_of, make_data
+from source_tree import ROOT
 
 import pyflowk
 
@@ -29,7 +29,7 @@ def test_every_case_of_the_table_is_right_backward(arrays: Any, thread_order: st
 
 
 def test_every_portable_kernel_is_reached_by_a_row_of_the_table(arrays: Any) -> None:
-    header = (Path(__file__).parents[1] / "cuda" / "prelu" / "prelu.h").read_text()
+    header = (ROOT / "cuda" / "prelu" / "prelu.h").read_text()
     enum = re.search(r"enum class PreluBackwardKernel[^{]*{(.*?)};", header, re.DOTALL)
     assert enum
     kernels = set(re.findall(r"^\s*(\w+),", enum[1], re.MULTILINE))

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from library_under_test import THREAD_ORDERS
 from permute_cases import CASES, DTYPES, LAYOUTS, Layout, PermuteCase, index_valued, layout
+from source_tree import ROOT
 
 import pyflowk
 
@@ -90,7 +90,7 @@ EXTENTS = (
 
 
 def test_every_kernel_is_reached_by_a_row_of_the_table(arrays: Any) -> None:
-    folder = Path(__file__).parents[1] / "cuda" / "permute"
+    folder = ROOT / "cuda" / "permute"
     enum = re.search(r"enum class PermuteKernel[^{]*{(.*?)};", (folder / "permute.h").read_text(), re.DOTALL)
     assert enum
     kernels = set(re.findall(r"^\s*(\w+),", enum[1], re.MULTILINE))

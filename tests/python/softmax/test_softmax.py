@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from library_under_test import THREAD_ORDERS
 from softmax_calls import check_backward, check_softmax, place, place_inputs
 from softmax_cases import CASES, DTYPES, PERSISTENT_CASES, SoftmaxCase
 from softmax_reference import zeros_of
+from source_tree import ROOT
 
 import pyflowk
 
@@ -66,7 +66,7 @@ def test_columns_that_lengths_and_bands_mask_are_not_read(arrays: Any, dtype: st
 
 
 def test_every_kernel_is_reached_by_a_row_of_the_table(arrays: Any) -> None:
-    header = Path(__file__).parents[1] / "cuda" / "softmax" / "softmax.h"
+    header = ROOT / "cuda" / "softmax" / "softmax.h"
     enum = re.search(r"enum class \w*Kernel[^{]*{(.*?)};", header.read_text(), re.DOTALL)
     assert enum
     kernels = set(re.findall(r"^\s*(\w+),", enum[1], re.MULTILINE))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """More than 2^31 elements, on a GPU with PyTorch.
 
-FLOWK_TEST_LARGE=1 FLOWK_TEST_LIBRARY=cuda pytest tests/test_large_permute.py takes up to 20 GB of device memory
+`FLOWK_TEST_LARGE=1 FLOWK_TEST_LIBRARY=cuda pytest tests -k large_permute` takes up to 20 GB of device memory
 and a few seconds.
 """
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from source_tree import ROOT
 
 import pyflowk
 
-ROOT = Path(__file__).parents[1]
 FUNCTIONS = [name for name in pyflowk.__all__ if inspect.isfunction(getattr(pyflowk, name))]
 
 

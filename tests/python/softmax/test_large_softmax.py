@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Softmax of more than 2^31 elements, and of more than 2^31 rows, on a GPU with PyTorch.
 
-FLOWK_TEST_LARGE=1 FLOWK_TEST_LIBRARY=cuda pytest tests/test_large_softmax.py takes up to 20 GB of device memory
+`FLOWK_TEST_LARGE=1 FLOWK_TEST_LIBRARY=cuda pytest tests -k large_softmax` takes up to 20 GB of device memory
 and a few seconds.
 """
 
