@@ -37,6 +37,14 @@ int32_t units_per_thread(const SoftmaxCall& call, int32_t lanes) {
   return exists ? static_cast<int32_t>(units) : 0;
 }
 
+// The most units per thread where fewer than most_lanes threads hold a row: float32 of two inputs, or with a mask,
+// needs registers for more than its units.
+int32_t most_units(const SoftmaxCall& call) {
+  if (call.in_bytes != 4 || has_single_columns(call)) return max_staged_columns;
+  if (call.num_inputs == 2) return staged_units_of_two_inputs;
+  return call.has_dense ? staged_units_of_dense : max_staged_units;
+}
+
 // Runs of rows of the dense mask that a block's rows lie in: dims[0] is one run.
 int64_t mask_runs(const SoftmaxCall& call, int64_t block_rows) {
   return std::min(ceil_div(block_rows - 1, call.rows.dims[0].extent) + 1, call.rows.num_rows);
@@ -72,16 +80,10 @@ SoftmaxConfig choose_staged_rows(const SoftmaxCall& call) {
   const bool has_columns = has_single_columns(call);
   SoftmaxConfig config;
   StagedRows staged;
-  // The fewest threads that hold a row: each has about 100 instructions of its own. float32 of two inputs, or with a
-  // mask, needs registers for more than its units.
-  const bool is_wide = call.in_bytes == 4 && !has_columns;
-  const int32_t most_units = !is_wide               ? max_staged_columns
-                             : call.num_inputs == 2 ? staged_units_of_two_inputs
-                             : call.has_dense       ? staged_units_of_dense
-                                                    : max_staged_units;
+  // The fewest threads that hold a row: each has about 100 instructions of its own.
   const auto holds = [&](int32_t lanes) {
     const int32_t units = units_per_thread(call, lanes);
-    return units > 0 && units <= most_units;
+    return units > 0 && units <= most_units(call);
   };
   int32_t& lanes = config.lanes_per_row = 1;
   while (lanes < most_lanes && !holds(lanes)) lanes *= 2;
