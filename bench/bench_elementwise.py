@@ -45,7 +45,6 @@ class Library(harness.Library):
         self.ops: dict[str, tuple[str, int]] = {}
         for arity in ("unary", "binary", "ternary"):
             name_of = getattr(self.c, f"flowk_{arity}_op_name")
-            name_of.restype = ctypes.c_char_p
             value = 1
             while name := name_of(value):
                 self.ops[name.decode()] = (arity, value)
@@ -57,7 +56,7 @@ class Library(harness.Library):
         longs = ctypes.c_int64 * max(rank, 1)
         arguments: list = [arity, value]
         for tensor in [*(x.expand(out.shape) for x in inputs), out]:
-            arguments += [ctypes.c_void_p(tensor.data_ptr()), longs(*tensor.stride()), CODES[tensor.dtype]]
+            arguments += [harness.pointer(tensor), longs(*tensor.stride()), CODES[tensor.dtype]]
         arguments += [rank, longs(*out.shape)]
         count = {"unary": 2, "binary": 0, "ternary": 1}[arity]
         return (*arguments, *(ctypes.c_double(p) for p in (*parameters, 0.0, 0.0)[:count]))
@@ -66,13 +65,10 @@ class Library(harness.Library):
         return [op for op, (of, _) in self.ops.items() if of == arity]
 
     def run(self, arguments: tuple) -> None:
-        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        self.check(getattr(self.c, f"flowk_{arguments[0]}")(*arguments[1:], stream))
+        self.check(getattr(self.c, f"flowk_{arguments[0]}")(*arguments[1:], harness.current_stream()))
 
     def plan(self, arguments: tuple) -> str:
-        text = ctypes.create_string_buffer(4096)
-        self.check(getattr(self.c, f"flowk_{arguments[0]}_explain")(*arguments[1:], text, ctypes.c_size_t(len(text))))
-        return text.value.decode()
+        return self.explain_of(arguments[0], arguments[1:])
 
 
 def jit_call(case: Case, inputs: list[list[torch.Tensor]], outs: list[torch.Tensor]) -> Callable[[int], None]:

@@ -17,9 +17,12 @@ import os
 import random
 import statistics
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
+
+from pyflowk._native import abi, library
 
 TOUCHED_BYTES = 768 << 20  # by one replay: more than ten times the L2 of an H200
 DTYPES = {
@@ -41,11 +44,7 @@ DTYPE_CODES = {dtype: code for dtype, code in DTYPES.values()}
 
 def library_path() -> str:
     """libflowk: $FLOWK_LIBRARY, or the installed package's."""
-    if "FLOWK_LIBRARY" in os.environ:
-        return os.environ["FLOWK_LIBRARY"]
-    import pyflowk
-
-    return str(Path(pyflowk.__file__).parent / "lib" / "libflowk.so.1")
+    return os.environ.get("FLOWK_LIBRARY") or library.open_backend("cuda")._name
 
 
 def flipped(tensor: torch.Tensor, dims: list[int]) -> torch.Tensor:
@@ -97,20 +96,36 @@ class View:
 
 
 class Library:
-    """flowk_permute by ctypes, so that a bench times the library and not Python."""
+    """The C functions with pyflowk's prototypes, so that a bench times the library and not Python.
+
+    An `..._arguments` method makes the arguments of a call once, except the stream: as C values, so that they also pass
+    to a function of a tuning library that has no prototype here. `explain_of` takes the same arguments.
+    """
 
     def __init__(self) -> None:
         self.c = ctypes.CDLL(library_path())
-        self.c.flowk_last_error.restype = ctypes.c_char_p
-        self.c.flowk_build_info.restype = ctypes.c_char_p
+        abi.declare(self.c)
+
+    def check(self, status: int) -> None:
+        """RuntimeError with the library's text where a call failed."""
+        if status != abi.Status.SUCCESS:
+            raise RuntimeError(f"{abi.Status(status).name}: {self.c.flowk_last_error().decode()}")
+
+    def explain_of(self, function: str, arguments: tuple) -> str:
+        """The text of flowk_<function>_explain."""
+        text = ctypes.create_string_buffer(4096)
+        self.check(getattr(self.c, f"flowk_{function}_explain")(*arguments, text, len(text)))
+        return text.value.decode()
 
     def permute_arguments(self, x: torch.Tensor | View, axes: list[int], out: torch.Tensor | View, dtype: int) -> tuple:
-        rank = x.dim()
-        longs, ints = ctypes.c_int64 * max(rank, 1), ctypes.c_int32 * max(rank, 1)
-        return (
-            ctypes.c_void_p(x.data_ptr()), longs(*x.stride()), ctypes.c_void_p(out.data_ptr()), longs(*out.stride()),
-            rank, longs(*x.shape), ints(*axes), dtype,
-        )  # fmt: skip
+        shape, order = longs(x.shape), (ctypes.c_int32 * max(x.dim(), 1))(*axes)
+        return pointer(x), longs(x.stride()), pointer(out), longs(out.stride()), x.dim(), shape, order, dtype
+
+    def permute(self, arguments: tuple) -> None:
+        self.check(self.c.flowk_permute(*arguments, current_stream()))
+
+    def explain(self, arguments: tuple) -> str:
+        return self.explain_of("permute", arguments)
 
     def convert_arguments(
         self, x: torch.Tensor, axes: list[int], out: torch.Tensor, dtypes: tuple[int, int], scale: float
@@ -119,28 +134,14 @@ class Library:
         return src, src_strides, dtypes[0], dst, dst_strides, dtypes[1], *geometry, ctypes.c_double(scale)
 
     def permute_convert(self, arguments: tuple) -> None:
-        self.check(self.c.flowk_permute_convert(*arguments, ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)))
+        self.check(self.c.flowk_permute_convert(*arguments, current_stream()))
 
     def convert_explain(self, arguments: tuple) -> str:
-        text = ctypes.create_string_buffer(4096)
-        self.check(self.c.flowk_permute_convert_explain(*arguments, text, ctypes.c_size_t(len(text))))
-        return text.value.decode()
-
-    def check(self, status: int) -> None:
-        if status != 0:
-            raise RuntimeError(f"flowk status {status}: {self.c.flowk_last_error().decode()}")
-
-    def permute(self, arguments: tuple) -> None:
-        self.check(self.c.flowk_permute(*arguments, ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)))
-
-    def explain(self, arguments: tuple) -> str:
-        text = ctypes.create_string_buffer(4096)
-        self.check(self.c.flowk_permute_explain(*arguments, text, ctypes.c_size_t(len(text))))
-        return text.value.decode()
+        return self.explain_of("permute_convert", arguments)
 
     def prelu_arguments(self, x: torch.Tensor, alpha: torch.Tensor, y: torch.Tensor, shape: list[int]) -> tuple:
         """`shape` is (outer, channels, inner) of x as it lies in memory."""
-        pointers = (ctypes.c_void_p(t.data_ptr()) for t in (x, alpha, y))
+        pointers = map(pointer, (x, alpha, y))
         return *pointers, *map(ctypes.c_int64, shape), DTYPE_CODES[x.dtype], DTYPE_CODES[alpha.dtype]
 
     def prelu(self, arguments: tuple) -> None:
@@ -155,27 +156,32 @@ class Library:
         dalpha: torch.Tensor,
         shape: list[int],
     ) -> tuple:
-        pointers = (ctypes.c_void_p(t.data_ptr()) for t in (dy, x, alpha, dx, dalpha))
+        pointers = map(pointer, (dy, x, alpha, dx, dalpha))
         return *pointers, *map(ctypes.c_int64, shape), DTYPE_CODES[x.dtype], DTYPE_CODES[alpha.dtype]
 
     def prelu_backward_workspace_bytes(self, arguments: tuple) -> int:
         num_bytes = ctypes.c_size_t()
-        self.check(self.c.flowk_prelu_backward_workspace_bytes(*arguments[5:], ctypes.byref(num_bytes)))
+        self.check(self.c.flowk_prelu_backward_workspace_bytes(*arguments[5:], ctypes.addressof(num_bytes)))
         return num_bytes.value
 
     def prelu_backward(self, arguments: tuple, workspace: torch.Tensor) -> None:
-        memory = ctypes.c_void_p(workspace.data_ptr()), ctypes.c_size_t(workspace.numel())
-        self.check(self.c.flowk_prelu_backward(*arguments, *memory, current_stream()))
-
-    def explain_of(self, function: str, arguments: tuple) -> str:
-        """The text of flowk_<function>_explain."""
-        text = ctypes.create_string_buffer(4096)
-        self.check(getattr(self.c, f"flowk_{function}_explain")(*arguments, text, ctypes.c_size_t(len(text))))
-        return text.value.decode()
+        self.check(self.c.flowk_prelu_backward(*arguments, pointer(workspace), workspace.numel(), current_stream()))
 
 
-def current_stream() -> ctypes.c_void_p:
-    return ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+def longs(numbers: Iterable[int]) -> ctypes.Array:
+    """An array of int64_t, of one element at least."""
+    values = list(numbers)
+    return (ctypes.c_int64 * max(len(values), 1))(*values)
+
+
+def pointer(tensor: torch.Tensor | View) -> abi.TensorPointer:
+    """The address of the element with all indices 0."""
+    return abi.TensorPointer(tensor.data_ptr())
+
+
+def current_stream() -> abi.StreamHandle:
+    """The handle of torch's current stream."""
+    return abi.StreamHandle(torch.cuda.current_stream().cuda_stream)
 
 
 def ordinary_tensor(shape: list[int], dtype: torch.dtype) -> torch.Tensor:

@@ -2,7 +2,7 @@
 // Every tile that the planner of permute chooses from, for tune_permute.py: linked with the library's objects, never
 // installed.
 #include "core/device.h"
-#include "permute/permute_problem.h"
+#include "permute/plan/permute_problem.h"
 
 // Plans candidate (src_choice, dst_choice) of a contiguous permute and, where `stream_is_given`, runs it. Returns 0
 // planned, 1 no tile, 2 out of range, 3 failed. `features` receives 18 numbers.
@@ -28,15 +28,15 @@ extern "C" FLOWK_API int flowk_bench_permute_candidate(const void* src, void* ds
   PermutePlan plan;
   const TileCandidate candidate = plan_tile_candidate(problem, device, src_choice, dst_choice, &plan);
   if (candidate != TileCandidate::planned) return candidate == TileCandidate::no_box ? 1 : 2;
-  const TileParams& tile = plan.tile;
+  const TileParams& tile = *plan.tile();
   const auto total = [&](const TileCount& count) {
     return count.per_index * (count.cut == TileCount::whole        ? 1
                               : count.cut == TileCount::of_src_cut ? tile.src_block
                                                                    : tile.dst_block + tile.halo);
   };
-  const double values[18] = {static_cast<double>(plan.kernel),
+  const double values[18] = {static_cast<double>(plan.kernel()),
                              static_cast<double>(plan.unit_bytes),
-                             plan.predicted_cost,
+                             plan.predicted_cost(),
                              static_cast<double>(total(tile.src_rows)),
                              static_cast<double>(total(tile.src_run_bytes)),
                              static_cast<double>(total(tile.dst_rows)),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // PReLU with choices made by the caller, for tune_prelu.py: linked with the library's objects, never installed.
 #include "core/device.h"
-#include "prelu/prelu_plan.h"
+#include "prelu/prelu.h"
 
 extern "C" {
 

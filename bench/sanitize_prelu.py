@@ -14,11 +14,12 @@ from pathlib import Path
 import numpy as np
 from cuda.bindings import runtime as cudart
 
+from pyflowk._native import library as _library
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from pyflowk import _library
 
 KERNELS = {  # that plans for an H200 choose
-    "planes_of_channels", "spans_of_planes", "packs_of_planes", "packs_of_columns", "warp_columns",
+    "by_channel", "by_span", "by_plane", "by_column", "by_warp_column",
 }  # fmt: skip
 TYPES = {10: np.float16, 12: np.float32, 13: np.float64}
 # (outer, channels, inner), and elements that x, dy and the output are past the start of their memory

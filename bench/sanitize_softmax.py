@@ -21,8 +21,10 @@ from pathlib import Path
 import numpy as np
 from cuda.bindings import runtime as cudart
 
+from pyflowk._native import abi as _abi
+from pyflowk._native import library as _library
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from pyflowk import _abi, _library
 
 KERNELS = {
     "row_in_registers",

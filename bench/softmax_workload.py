@@ -14,28 +14,12 @@ import random
 import harness
 import torch
 
+from pyflowk._native.abi import SoftmaxMask
+
 SCALE = 0.125
 MANTISSA_BITS = {torch.float16: 11, torch.bfloat16: 8, torch.float32: 24}
 LEAST_EXPONENT = {torch.float16: -14, torch.bfloat16: -126, torch.float32: -126}  # of normal numbers
 SAMPLED_ROWS = 512
-
-
-class SoftmaxMask(ctypes.Structure):
-    _fields_ = [
-        ("struct_bytes", ctypes.c_size_t),
-        ("dense", ctypes.c_void_p),
-        ("dense_strides", ctypes.POINTER(ctypes.c_int64)),
-        ("lengths", ctypes.c_void_p),
-        ("lengths_strides", ctypes.POINTER(ctypes.c_int64)),
-        ("lengths_dtype", ctypes.c_int),
-        ("lengths_from_right", ctypes.c_int32),
-        ("causal", ctypes.c_int32),
-        ("causal_offset", ctypes.c_int64),
-        ("window", ctypes.c_int64),
-        ("bias", ctypes.c_void_p),
-        ("bias_strides", ctypes.POINTER(ctypes.c_int64)),
-        ("bias_dtype", ctypes.c_int),
-    ]
 
 
 class Workload:
@@ -102,17 +86,18 @@ class Workload:
         mask = SoftmaxMask(struct_bytes=ctypes.sizeof(SoftmaxMask))
         if self.dense is not None:
             _, _, q, k = self.shape
-            mask.dense, mask.dense_strides = self.denses[i].data_ptr(), longs(q * k, 0, k, 1)
+            mask.dense, mask.strides = self.denses[i].data_ptr(), longs(q * k, 0, k, 1)  # kept alive by the mask
+            mask.dense_strides = ctypes.addressof(mask.strides)
         if self.lengths is not None:
             mask.lengths, mask.lengths_dtype = self.lengths.data_ptr(), harness.DTYPES["i32"][1]
         mask.causal = self.kind == "causal"
         if self.kind == "bias":
             mask.bias, mask.bias_dtype = self.sides[i].data_ptr(), self.code
         tail = (4, longs(*self.shape), ctypes.c_double(self.scale), ctypes.byref(mask), 0)
-        inputs = (ctypes.c_void_p(x.data_ptr()), None)
+        inputs = (harness.pointer(x), None)
         if self.kind == "backward":
-            inputs += (ctypes.c_void_p(self.sides[i].data_ptr()), None)
-        return (*inputs, self.code, ctypes.c_void_p(out.data_ptr()), None, self.code, *tail)
+            inputs += (harness.pointer(self.sides[i]), None)
+        return (*inputs, self.code, harness.pointer(out), None, self.code, *tail)
 
     @property
     def function(self) -> str:
@@ -207,14 +192,10 @@ class SoftmaxLibrary(harness.Library):
     """The calls of masked softmax by ctypes."""
 
     def run(self, workload: Workload, i: int) -> None:
-        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        self.check(getattr(self.c, workload.function)(*workload.calls[i], stream))
+        self.check(getattr(self.c, workload.function)(*workload.calls[i], harness.current_stream()))
 
     def explain_softmax(self, workload: Workload) -> str:
-        text = ctypes.create_string_buffer(4096)
-        function = getattr(self.c, workload.function + "_explain")
-        self.check(function(*workload.calls[0], text, ctypes.c_size_t(len(text))))
-        return text.value.decode()
+        return self.explain_of(workload.function.removeprefix("flowk_"), workload.calls[0])
 
 
 # ---- the cases

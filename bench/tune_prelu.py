@@ -7,9 +7,8 @@ bench_prelu.py.
 Takes a library that exports the candidates in $FLOWK_LIBRARY:
 
     nvcc -std=c++20 -O3 -arch=native -shared -cudart static -Icuda -Iinclude -Xcompiler -fPIC,-fvisibility=hidden \\
-      -DFLOWK_BUILD_INFO='"candidates"' cuda/api/*.cpp cuda/core/{status,dtype,shape,device_cuda}.cpp \\
-      cuda/permute/*.cpp cuda/permute/permute.cu cuda/prelu/*.cpp cuda/prelu/*.cu bench/prelu_candidates.cpp \\
-      -o libflowk_candidates.so
+      -DFLOWK_BUILD_INFO='"candidates"' $(find cuda -name '*.cpp' -o -name '*.cu' | grep -v simt) \\
+      bench/prelu_candidates.cpp -o libflowk_candidates.so
 
 Prints for each case the planner's pick and the best candidates, each checked against the pick's output first.
 """
@@ -30,8 +29,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 import bench_prelu
 import harness
 
-FIELDS = ("kernel", "max_threads", "rows_per_slab", "cluster_blocks", "tile_packs", "overlap", "packs_at_once")
-CHANNEL_PLANES, SPANS, PLANES, COLUMNS, WARP_COLUMNS = range(1, 6)
+FIELDS = ("kernel", "max_threads", "rows_per_block", "cluster_blocks", "tile_vectors", "overlap", "vectors_in_flight")
+BY_CHANNEL, BY_SPAN, BY_PLANE, BY_COLUMN, BY_WARP_COLUMN = range(1, 6)
 SHOWN = 5  # candidates of a case
 AT_ONCE = 24  # graphs that are kept
 
@@ -41,21 +40,22 @@ def choice_of(**fields: int) -> tuple[int, ...]:
 
 
 def backward_choices(inner: int) -> list[tuple[int, ...]]:
-    """Those worth a try: spans and planes for planes of some length, columns for any."""
+    """Those worth a try: by_column and by_warp_column for any planes, the others where inner > 1."""
     product = itertools.product
-    choices = [choice_of(overlap=1), choice_of(kernel=WARP_COLUMNS)]
+    choices = [choice_of(overlap=1), choice_of(kernel=BY_WARP_COLUMN)]
     if inner > 1:
         choices += [
-            choice_of(kernel=CHANNEL_PLANES, max_threads=t, cluster_blocks=b, tile_packs=p, packs_at_once=k)
-            for t, b, p, k in product((208, 320, 416, 512), (1, 2, 4), (0, 13, 25, 49, 98), (3, 4, 6))
+            choice_of(kernel=BY_CHANNEL, max_threads=t, cluster_blocks=b, tile_vectors=p, vectors_in_flight=k)
+            for t, b, p, k in product((208, 320, 416, 512), (1, 2, 4), (0, 13, 25, 49, 98), (3, 4))
         ]
         choices += [
-            choice_of(kernel=SPANS, max_threads=t, packs_at_once=p) for t, p in product((64, 128, 256), (1, 2, 4, 8))
+            choice_of(kernel=BY_SPAN, max_threads=t, vectors_in_flight=p)
+            for t, p in product((64, 128, 256), (1, 2, 4, 8))
         ]
-        choices += [choice_of(kernel=PLANES, max_threads=t) for t in (128, 256, 512)]
+        choices += [choice_of(kernel=BY_PLANE, max_threads=t) for t in (128, 256, 512)]
     columns = product((64, 128, 256), (32, 64, 96, 128, 256), (2, 4), (8, 32))
     return choices + [
-        choice_of(kernel=COLUMNS, max_threads=t, rows_per_slab=r, packs_at_once=k, tile_packs=p)
+        choice_of(kernel=BY_COLUMN, max_threads=t, rows_per_block=r, vectors_in_flight=k, tile_vectors=p)
         for t, r, k, p in columns
     ]
 
@@ -169,7 +169,7 @@ def main() -> None:
                     print(f"    {fractions[choice]:.3f} {words or 'pick'} | {lines[1]} | {launch}", flush=True)
                 modes = {mode: round(fractions.get(choice_of(overlap=mode), math.nan), 3) for mode in (0, 1)}
                 print(f"    pick by overlap: {modes}")
-                for kernel in range(CHANNEL_PLANES, WARP_COLUMNS + 1):
+                for kernel in range(BY_CHANNEL, BY_WARP_COLUMN + 1):
                     best = next((choice for choice in ranked if choice[0] == kernel), None)
                     if best is not None and best not in ranked[:SHOWN]:
                         print(f"    {fractions[best]:.3f} {dict(zip(FIELDS, best))}", flush=True)

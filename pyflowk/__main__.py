@@ -6,9 +6,9 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ._demo import run_demo
-from ._errors import FlowkError
-from ._info import print_info
+from ._commands.demo import run_demo
+from ._commands.info import print_info
+from ._native.errors import FlowkError
 
 
 def main() -> int:

@@ -1,44 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
-"""explain(): the plan of a call in words, for every operator. An operator's module registers what it explains."""
+"""explain(): the plan of a call in words."""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
-from ._errors import error_of
+from ._pipeline import Listener
 
-# Name of a function of pyflowk: what gives the text for its arguments.
-EXPLAINERS: dict[str, Callable[..., str]] = {}
+_package: Any = import_module(__package__)
+_OPERATORS = sorted(
+    name
+    for name, module in _package._MODULE_OF.items()
+    if module.startswith(("_operators.", "_elementwise.functions", "_elementwise.with_parameters"))
+    and name != "prelu_backward_workspace_bytes"
+)
 
-_TEXT_BYTES = 4096
 
+def explain(op: Callable[..., Any] | str, *arguments: Any, **options: Any) -> str:
+    """The plan of a call as text: which kernel, with what tile, and why. Nothing is launched or allocated.
 
-class Listener:
-    """Passed as `stream` to a function that takes one: it returns the plan of the call and launches nothing."""
+    Parameters
+    ----------
+    op : function or str
+        A function of pyflowk that takes a stream, or its name.
+    *arguments, **options
+        Those of the call itself, `out` included, without `stream`: ``explain(pyflowk.permute, x, axes)`` is the plan of
+        ``permute(x, axes)``. Without `out` the plan is for a new contiguous array.
 
-
-def explain(op: Any, *arguments: Any, **options: Any) -> str:
-    """The plan of a call as text, which kernel with what tile and why; nothing is launched or allocated.
-
-    op         a function of pyflowk, or its name
-    arguments  those of the call itself, `out` too, without `stream`: `explain(pyflowk.permute, x, axes)` is the plan of
-               `permute(x, axes)`. Without `out` the plan is for a new contiguous array.
+    Raises
+    ------
+    ValueError
+        `op` is not such a function.
+    TypeError
+        `options` contain `stream`; otherwise what the function itself raises.
     """
-    name = getattr(op, "__name__", op)
-    explainer = EXPLAINERS.get(name) if isinstance(name, str) else None
-    if explainer is None:
-        raise ValueError(f"op = {op!r}, must be one of {', '.join(sorted(EXPLAINERS))}")
+    name: str | None = op if isinstance(op, str) else getattr(op, "__name__", None)
+    function = getattr(_package, name) if name is not None and name in _OPERATORS else None
+    if function is None or (op is not name and op is not function):
+        raise ValueError(f"op = {op!r}, must be one of {', '.join(_OPERATORS)}")
     if "stream" in options:
         raise TypeError("explain takes no stream: nothing is launched")
-    return explainer(*arguments, **options)
-
-
-def plan_text(library: Any, function: str, arguments: tuple[Any, ...]) -> str:
-    """What an `_explain` function of the library writes for `arguments`, which end before its text."""
-    text = ctypes.create_string_buffer(_TEXT_BYTES)
-    status = getattr(library, function)(*arguments, text, len(text))
-    if status:
-        raise error_of(library, status)
-    return text.value.decode()
+    return str(function(*arguments, **options, stream=Listener()))

@@ -15,7 +15,8 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # or JAX takes 
 
 from library_under_test import TEST_LIBRARY, THREAD_ORDERS, DeviceArrays, HostArrays
 
-from pyflowk import _driver, _library
+from pyflowk._native import driver as _driver
+from pyflowk._native import library as _library
 
 
 @pytest.fixture(scope="session")

@@ -15,10 +15,11 @@ import ml_dtypes
 import numpy as np
 
 import pyflowk
-from pyflowk._abi import BinaryOp, DType, TernaryOp, UnaryOp
-from pyflowk._dtypes import dtype_name, number_type, numpy_dtype
-from pyflowk._elementwise_ops import OPERATIONS, Op
-from pyflowk._promotion import FLOATS, INTEGERS
+from pyflowk._arrays.dtypes import dtype_name, number_type, numpy_dtype
+from pyflowk._elementwise.promotion import FLOATS, INTEGERS
+from pyflowk._elementwise.resolution import Op
+from pyflowk._native.abi import DType
+from pyflowk._native.operations import OPERATIONS, BinaryOp, TernaryOp, UnaryOp
 
 
 def numpy_type(code: DType) -> np.dtype:

@@ -41,11 +41,11 @@ def _rows() -> list[PreluCase]:
     rows = []
     for dtype in DTYPES:
         rows += [
-            PreluCase((3, 5, 8, 8), 1, dtype, "NCHW: planes of whole packs"),
+            PreluCase((3, 5, 8, 8), 1, dtype, "NCHW: planes of whole vectors"),
             PreluCase((6, 16, 7, 7), 1, dtype, "NCHW: 7x7"),
             PreluCase((2, 5, 57, 57), 1, dtype, "NCHW: planes of an odd size, longer than a block"),
-            PreluCase((20, 8, 3, 3), 1, dtype, "NCHW: planes of about a pack"),
-            PreluCase((5, 6, 7, 64), -1, dtype, "NHWC: rows of whole packs"),
+            PreluCase((20, 8, 3, 3), 1, dtype, "NCHW: planes of about one vector"),
+            PreluCase((5, 6, 7, 64), -1, dtype, "NHWC: rows of whole vectors"),
             PreluCase((9, 11, 5, 3), 3, dtype, "NHWC: 3 channels"),
             PreluCase((2, 7, 6, 5), 1, dtype, "channels last in memory", order=(0, 2, 3, 1)),
             PreluCase((4, 3, 5), 2, dtype, "channels outermost in memory", order=(2, 1, 0)),

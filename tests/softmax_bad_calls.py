@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pyflowk import Status
-from pyflowk._abi import SoftmaxMask
+from pyflowk._native.abi import SoftmaxMask
 
 NUM_BYTES = 1024
 X, Y, DX, DENSE, LENGTHS, BIAS = 64, 192, 320, 448, 512, 640  # where each begins in one buffer, in bytes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""flowk.h, what the libraries export and the ctypes table of pyflowk/_abi.py agree: names, values, arguments, types."""
+"""flowk.h, the exported symbols and pyflowk's ctypes table agree: names, values, arguments, types."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from pyflowk import FlowkError, __version__, _abi, _library
-from pyflowk._elementwise_ops import OPERATIONS, Operation
-from pyflowk._promotion import FLOATS, INTEGERS
+from pyflowk import FlowkError, __version__
+from pyflowk._elementwise.promotion import FLOATS, INTEGERS
+from pyflowk._native import abi as _abi
+from pyflowk._native import library as _library
+from pyflowk._native.operations import OPERATIONS, BinaryOp, Operation, TernaryOp, UnaryOp
 
 INCLUDE = Path(__file__).parents[1] / "include" / "flowk"
 HEADER = (INCLUDE / "flowk.h").read_text()
@@ -111,7 +113,7 @@ def test_enums_have_the_values_of_the_header(name: str, enum: type[IntEnum], pre
 
 
 def header_operations(macro: str) -> dict[str, tuple[int, Operation]]:
-    """The rows of a list of flowk/elementwise_ops.h: name: (value, the row as _elementwise_ops.py writes it)."""
+    """The rows of a list of flowk/elementwise_ops.h: name: (value, the row as operations.py writes it)."""
     text = (INCLUDE / "elementwise_ops.h").read_text()
     rows = re.search(rf"#define {macro}\(OP\)(.*?)\n\n", text, re.DOTALL)
     assert rows
@@ -123,9 +125,9 @@ def header_operations(macro: str) -> dict[str, tuple[int, Operation]]:
 @pytest.mark.parametrize(
     ("macro", "enum"),
     [
-        ("FLOWK_UNARY_OPS", _abi.UnaryOp),
-        ("FLOWK_BINARY_OPS", _abi.BinaryOp),
-        ("FLOWK_TERNARY_OPS", _abi.TernaryOp),
+        ("FLOWK_UNARY_OPS", UnaryOp),
+        ("FLOWK_BINARY_OPS", BinaryOp),
+        ("FLOWK_TERNARY_OPS", TernaryOp),
     ],
 )
 def test_operations_are_those_of_the_header(macro: str, enum: type[Enum]) -> None:
@@ -136,7 +138,7 @@ def test_operations_are_those_of_the_header(macro: str, enum: type[Enum]) -> Non
         for op in enum:
             assert getattr(library, f"{prefix}_name")(op.value).decode() == op.name.lower()
             assert getattr(library, f"{prefix}_formula")(op.value).decode() == OPERATIONS[op].formula
-            if enum is not _abi.BinaryOp:
+            if enum is not BinaryOp:
                 assert getattr(library, f"{prefix}_num_parameters")(op.value) == OPERATIONS[op].num_parameters
         for value in (0, len(enum) + 1, -1):
             assert getattr(library, f"{prefix}_name")(value) is None
@@ -146,7 +148,7 @@ def test_operations_are_those_of_the_header(macro: str, enum: type[Enum]) -> Non
 def test_the_result_of_an_operation_is_the_library_s() -> None:
     for library in built_libraries():
         for op, row in OPERATIONS.items():
-            prefix = {_abi.UnaryOp: "unary", _abi.BinaryOp: "binary", _abi.TernaryOp: "ternary"}[type(op)]
+            prefix = {UnaryOp: "unary", BinaryOp: "binary", TernaryOp: "ternary"}[type(op)]
             for dtype in _abi.DType:
                 kind = "F" if dtype in FLOATS else "I" if dtype in INTEGERS else "B" if dtype == 1 else "complex"
                 takes = kind in row.takes

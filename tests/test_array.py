@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 import pyflowk
-from pyflowk import _array, _dlpack
-from pyflowk._dtypes import element_type, numpy_dtype
-from pyflowk._stream import stream_handle
+from pyflowk._arrays import dlpack as _dlpack
+from pyflowk._arrays import kinds as _array
+from pyflowk._arrays.dtypes import element_type, numpy_dtype
+from pyflowk._arrays.stream import stream_handle
 
 MATRIX = np.arange(12, dtype=np.float32).reshape(3, 4)
 
@@ -196,7 +197,8 @@ class FakeTensor:
 def fake_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = SimpleNamespace(Tensor=FakeTensor, _C=SimpleNamespace())
     monkeypatch.setitem(sys.modules, "torch", torch)
-    monkeypatch.setattr(_array, "KINDS", dict(_array.KINDS))
+    for table in (_array.ARRAYS, _array.OPERANDS):
+        monkeypatch.delitem(table, FakeTensor, raising=False)
 
 
 @pytest.mark.usefixtures("host_library", "fake_torch")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pyflowk
-from pyflowk import _driver
+from pyflowk._native import driver as _driver
 
 gpu = pytest.mark.gpu
 MATRIX = np.arange(12, dtype=np.float32).reshape(3, 4)

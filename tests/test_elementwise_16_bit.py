@@ -12,7 +12,7 @@ import pytest
 from elementwise_cases import CALLS, Call, reference, rounded
 from test_elementwise import check
 
-from pyflowk._abi import UnaryOp
+from pyflowk._native.operations import UnaryOp
 
 DTYPES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 UNARY = [

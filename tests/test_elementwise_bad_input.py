@@ -12,7 +12,8 @@ import pytest
 
 import pyflowk
 from pyflowk import Status
-from pyflowk._abi import NUMBER, BinaryOp, DType, TernaryOp, UnaryOp
+from pyflowk._native.abi import NUMBER, DType
+from pyflowk._native.operations import BinaryOp, TernaryOp, UnaryOp
 
 NUM_BYTES = 512
 X, Y, Z, OUT = 64, 128, 192, 320  # where the operands begin in one buffer, in bytes

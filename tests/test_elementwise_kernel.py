@@ -13,9 +13,10 @@ import pytest
 from elementwise_cases import DTYPES, converted, rounded
 
 import pyflowk
-from pyflowk import ElementwiseKernel, Status, _jit
-from pyflowk._abi import DType, FunctorLaunch
-from pyflowk._dtypes import number_type
+from pyflowk import ElementwiseKernel, Status
+from pyflowk._arrays.dtypes import number_type
+from pyflowk._elementwise import jit as _jit
+from pyflowk._native.abi import DType, FunctorLaunch
 
 gpu = pytest.mark.gpu
 FUSED = ("T x, T y", "T z", "z = x * y + 1")

@@ -12,9 +12,9 @@ import pytest
 from elementwise_cases import BOOL, DTYPES, FLOAT_DTYPES, INTEGER_DTYPES, converted, numpy_type, rounded
 
 import pyflowk
-from pyflowk._abi import DType
-from pyflowk._dtypes import number_type
-from pyflowk._promotion import number_bytes, promote, round_to
+from pyflowk._arrays.dtypes import number_type
+from pyflowk._elementwise.promotion import number_bytes, promote, round_to
+from pyflowk._native.abi import DType
 
 # NumPy warns of the values that these tests are about.
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")

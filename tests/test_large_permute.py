@@ -17,12 +17,12 @@ torch = pytest.importorskip("torch") if os.environ.get("FLOWK_TEST_LARGE") == "1
 pytestmark = pytest.mark.skipif(torch is None, reason="FLOWK_TEST_LARGE is not 1")
 
 CASES = [
-    ("float16", (46349, 46351), (1, 0), "two_sided_tile"),
-    ("float16", (46400, 46400), (1, 0), "tiled_transpose"),
-    ("float16", (3, 715_827_904), (1, 0), "channel_interleave"),
-    ("float32", (2, 33_000, 33_000), (2, 0, 1), "tiled_transpose"),
-    ("uint8", (7, 3, 150_000_001), (1, 0, 2), "shifted_row_copy"),
-    ("uint8", (4_400_000_000,), (0,), "contiguous_copy"),
+    ("float16", (46349, 46351), (1, 0), "general_tile"),
+    ("float16", (46400, 46400), (1, 0), "aligned_tile"),
+    ("float16", (3, 715_827_904), (1, 0), "channels"),
+    ("float32", (2, 33_000, 33_000), (2, 0, 1), "aligned_tile"),
+    ("uint8", (7, 3, 150_000_001), (1, 0, 2), "copy_shifted_rows"),
+    ("uint8", (4_400_000_000,), (0,), "copy_rows"),
 ]
 
 

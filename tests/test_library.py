@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from pyflowk import _library
+from pyflowk._elementwise import jit
+from pyflowk._native import library as _library
 
 
 def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -41,7 +42,7 @@ def test_flowk_library_cuda_refuses_host_arrays() -> None:
 
 @pytest.mark.usefixtures("host_library")
 def test_flowk_library_simt_refuses_device_arrays() -> None:
-    code = "from pyflowk import _library; _library.for_device(0, 'x')"
+    code = "from pyflowk._native import library; library.for_device(0, 'x')"
     error = run_python(code, FLOWK_LIBRARY="simt").stderr
     assert "TypeError: x is on device 0, but FLOWK_LIBRARY=simt takes host arrays only" in error
     file = _library.open_backend("simt")._name
@@ -76,3 +77,9 @@ def test_the_demo_is_right_on_the_host() -> None:
     result = run_python(code, FLOWK_LIBRARY=os.environ.get("FLOWK_LIBRARY") or "simt")
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("equal to NumPy's, bit for bit") == 4
+
+
+def test_the_headers_of_formulas_are_found() -> None:
+    folder = Path(jit.include_folders()[0])
+    assert (folder / "flowk" / "detail" / "elementwise_kernel.cuh").is_file()
+    assert len(jit._header_digest()) == 32

@@ -90,10 +90,12 @@ EXTENTS = (
 
 
 def test_every_kernel_is_reached_by_a_row_of_the_table(arrays: Any) -> None:
-    header = Path(__file__).parents[1] / "cuda" / "permute" / "permute_plan.h"
-    enum = re.search(r"enum class PermuteKernel[^{]*{(.*?)};", header.read_text(), re.DOTALL)
+    folder = Path(__file__).parents[1] / "cuda" / "permute"
+    enum = re.search(r"enum class PermuteKernel[^{]*{(.*?)};", (folder / "permute.h").read_text(), re.DOTALL)
     assert enum
     kernels = set(re.findall(r"^\s*(\w+),", enum[1], re.MULTILINE))
+    sources = "".join(path.read_text() for path in (folder / "kernels").iterdir())
+    assert set(re.findall(r"__global__[^;{]*?(\w+)\(const __grid_constant__", sources)) == kernels
     planned = set()
     for case in CASES:
         src, dst = LAYOUTS[case.src](case.shape), LAYOUTS[case.dst](tuple(case.shape[axis] for axis in case.axes))

@@ -16,7 +16,6 @@ from prelu_calls import Placed, bits, check_backward, check_forward
 from prelu_cases import CASES, CODES, DTYPES, EMPTY_SHAPES, PreluCase, dalpha_bound, data_of, make_data
 
 import pyflowk
-from pyflowk._prelu import explain_prelu, explain_prelu_backward
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
@@ -30,11 +29,11 @@ def test_every_case_of_the_table_is_right_backward(arrays: Any, thread_order: st
 
 
 def test_every_portable_kernel_is_reached_by_a_row_of_the_table(arrays: Any) -> None:
-    header = (Path(__file__).parents[1] / "cuda" / "prelu" / "prelu_plan.h").read_text()
+    header = (Path(__file__).parents[1] / "cuda" / "prelu" / "prelu.h").read_text()
     enum = re.search(r"enum class PreluBackwardKernel[^{]*{(.*?)};", header, re.DOTALL)
     assert enum
     kernels = set(re.findall(r"^\s*(\w+),", enum[1], re.MULTILINE))
-    assert "packs_of_planes" in kernels
+    assert "by_plane" in kernels
     planned = set()
     for case in CASES:
         data = make_data(case)
@@ -44,10 +43,10 @@ def test_every_portable_kernel_is_reached_by_a_row_of_the_table(arrays: Any) -> 
                 (data.x, case.order, case.leads[0]), (data.alpha, (), 0), (data.dy, case.order, case.leads[1])
             )
         )  # fmt: skip
-        text = explain_prelu_backward(dy.array, x.array, alpha.array, case.channel_axis)
+        text = pyflowk.explain("prelu_backward", dy.array, x.array, alpha.array, case.channel_axis)
         planned.add(text.partition(":")[0])
-        assert explain_prelu(x.array, alpha.array, case.channel_axis).startswith("elements: ")
-    assert kernels - {"nothing"} <= planned
+        assert pyflowk.explain("prelu", x.array, alpha.array, case.channel_axis).startswith("forward: ")
+    assert kernels - {"no_elements"} <= planned
 
 
 @st.composite
@@ -62,8 +61,8 @@ def prelu_calls(draw: st.DrawFn) -> tuple[PreluCase, int]:
     shape = tuple(draw(st.permutations(extents)))
     dtype = draw(st.sampled_from(sorted(DTYPES)))
     narrow = DTYPES[dtype].itemsize == 2
-    per_pack = 16 // DTYPES[dtype].itemsize
-    lead = st.integers(0, per_pack - 1)
+    per_vector = 16 // DTYPES[dtype].itemsize
+    lead = st.integers(0, per_vector - 1)
     leads = draw(st.one_of(st.just((0, 0, 0)), lead.map(lambda n: (n, n, n)), st.tuples(lead, lead, lead)))
     case = PreluCase(
         shape,

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from pyflowk import FlowkError, _library
+from pyflowk import FlowkError
+from pyflowk._native import library as _library
 
 ROOT = Path(__file__).parents[1]
 

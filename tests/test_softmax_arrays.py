@@ -14,7 +14,6 @@ from softmax_cases import DTYPES, SoftmaxCase
 from softmax_reference import Inputs, assert_within, backward_reference, inputs_of, softmax64, softmax_reference
 
 import pyflowk
-from pyflowk import _softmax
 
 # ---- places ---------------------------------------------------------------------------------------------------------
 
@@ -190,10 +189,10 @@ def test_the_same_call_gives_the_same_bits_from_several_threads_at_once(arrays: 
 def test_a_plan_is_told_without_a_launch(arrays: Any) -> None:
     case = SoftmaxCase((2, 3, 4, 100), "float16", "explain", mask=(2, 1, 4, 100), lengths=(2,), bias=(100,))
     given = {name: one.array for name, one in place_inputs(arrays, case, inputs_of(case)).items()}
-    assert ":" in _softmax.explain_masked_softmax(**given, causal=True, dtype="float32")
-    assert ":" in _softmax.explain_masked_softmax_backward(given["x"], given["x"], lengths=given["lengths"])
+    assert ":" in pyflowk.explain("masked_softmax", **given, causal=True, dtype="float32")
+    assert ":" in pyflowk.explain("masked_softmax_backward", given["x"], given["x"], lengths=given["lengths"])
     out = place(arrays, None, case.shape, "float16")
-    assert ":" in _softmax.explain_masked_softmax(**given, out=out.array)
+    assert ":" in pyflowk.explain("masked_softmax", **given, out=out.array)
     np.testing.assert_array_equal(arrays.fetch(out.memory), out.before)
 
 

@@ -14,7 +14,7 @@
 #include "elementwise/elementwise.h"
 #include "elementwise/elementwise_op_info.h"
 #include "flowk/flowk.h"
-#include "permute/permute_plan.h"
+#include "permute/permute.h"
 
 namespace flowk::api {
 using namespace elementwise;
@@ -119,7 +119,7 @@ bool make_permute(const ElementwiseRequest& request, PermuteRequest* permute) {
   const OperandShape& shape = request.shape;
   permute->src = request.pointers[1];
   permute->dst = const_cast<void*>(request.pointers[0]);
-  permute->element_bytes = permute->alignment_bytes = 1 << request.element_shifts[0];
+  permute->element_bytes = 1 << request.element_shifts[0];
   permute->shape.rank = shape.rank;
   for (int d = 0; d < shape.rank; ++d) {
     permute->shape.extents[d] = shape.extents[d];

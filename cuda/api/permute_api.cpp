@@ -10,7 +10,7 @@
 #include "core/iteration_space.h"
 #include "core/status.h"
 #include "flowk/flowk.h"
-#include "permute/permute_plan.h"
+#include "permute/permute.h"
 
 namespace flowk::api {
 using namespace permute;

@@ -6,7 +6,7 @@
 #include "api/permute_call.h"
 #include "core/device.h"
 #include "flowk/flowk.h"
-#include "permute/permute_convert_plan.h"
+#include "permute/permute.h"
 
 namespace flowk::api {
 using namespace permute;

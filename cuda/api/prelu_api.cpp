@@ -5,7 +5,7 @@
 #include "core/dtype.h"
 #include "core/status.h"
 #include "flowk/flowk.h"
-#include "prelu/prelu_plan.h"
+#include "prelu/prelu.h"
 
 namespace flowk::api {
 using namespace prelu;

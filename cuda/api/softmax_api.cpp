@@ -21,6 +21,11 @@ constexpr int64_t max_diagonal = int64_t{1} << 62;
 // So that scale * log2(e) is a float32 too; float64 is computed in base e.
 constexpr double max_scale_of_float32 = 0x1p126;
 
+// The size of flowk_softmax_mask since version 0.1. A version that adds members adds its own size, accepts both, and
+// reads the members past the smaller one as zero.
+constexpr size_t mask_bytes_of_0_1 = 96;
+static_assert(sizeof(flowk_softmax_mask) == mask_bytes_of_0_1);
+
 // A tensor of a call: what flowk.h says of one in three arguments, and its name there.
 struct Operand {
   const char* name;
@@ -223,9 +228,8 @@ Status check_softmax(const SoftmaxArguments& arguments, SoftmaxRequest* request,
   if (!std::isfinite(arguments.scale) || (!is_double && std::fabs(arguments.scale) > max_scale_of_float32))
     return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "scale = %g, must be finite%s", arguments.scale,
                            is_double ? "" : " and within +-2^126");
-  if (arguments.mask != nullptr && arguments.mask->struct_bytes != sizeof(flowk_softmax_mask))
-    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "mask->struct_bytes = %zu, must be %zu",
-                           arguments.mask->struct_bytes, sizeof(flowk_softmax_mask));
+  if (arguments.mask != nullptr)
+    FLOWK_RETURN_IF_ERROR(check_struct_bytes("mask->struct_bytes", arguments.mask->struct_bytes, {mask_bytes_of_0_1}));
   if (*is_empty) return {};
 
   const int32_t rank = arguments.rank;
@@ -257,26 +261,24 @@ Status check_softmax(const SoftmaxArguments& arguments, SoftmaxRequest* request,
 }
 
 Status softmax(const SoftmaxArguments& arguments, flowk_stream stream) {
-  SoftmaxRequest request;
-  bool is_empty = false;
-  FLOWK_RETURN_IF_ERROR(check_softmax(arguments, &request, &is_empty));
-  if (is_empty) return {};
-  Device device;
-  FLOWK_RETURN_IF_ERROR(current_device(&device));
-  SoftmaxPlan plan;
-  plan_softmax(request, device, &plan);
-  return run_softmax(plan, stream);
+  return check_and_run<SoftmaxRequest>(
+      [&](SoftmaxRequest* request, bool* is_empty) { return check_softmax(arguments, request, is_empty); },
+      [&](const SoftmaxRequest& request, const Device& device) {
+        SoftmaxPlan plan;
+        plan_softmax(request, device, &plan);
+        return run_softmax(plan, stream);
+      });
 }
 
 Status softmax_explain(const SoftmaxArguments& arguments, char* text, size_t text_bytes) {
-  SoftmaxRequest request;
-  bool is_empty = false;
-  FLOWK_RETURN_IF_ERROR(check_softmax(arguments, &request, &is_empty));
-  return explain_on_current_device(text, text_bytes, is_empty, [&](const Device& device) {
-    SoftmaxPlan plan;
-    plan_softmax(request, device, &plan);
-    explain_softmax(plan, request, text, text_bytes);
-  });
+  return check_and_explain<SoftmaxRequest>(
+      text, text_bytes,
+      [&](SoftmaxRequest* request, bool* is_empty) { return check_softmax(arguments, request, is_empty); },
+      [&](const SoftmaxRequest& request, const Device& device) {
+        SoftmaxPlan plan;
+        plan_softmax(request, device, &plan);
+        explain_softmax(plan, request, text, text_bytes);
+      });
 }
 
 SoftmaxArguments forward_arguments(const Operand& x, const Operand& y, int32_t rank, const int64_t* shape, double scale,

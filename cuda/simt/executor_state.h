@@ -5,12 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "flowk/detail/sizes.h"
 #include "simt/executor.h"
 #include "simt/fiber.h"
 
 namespace flowk::simt {
 
-inline constexpr int max_threads = 1024, warp_lanes = 32, max_warps = max_threads / warp_lanes;
+using flowk::detail::warp_lanes;
+inline constexpr int max_threads = 1024, max_warps = max_threads / warp_lanes;
 
 struct Thread {
   Fiber* fiber = nullptr;  // null before its first step and after its last

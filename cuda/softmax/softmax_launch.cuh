@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a plan to a launch, for one input type: each masked_softmax_TYPE.cu instantiates its own, so that they compile
-// side by side.
+// From a plan to its launch, for one input type. Each instantiate/softmax_TYPE.cu compiles it for its own type.
 #pragma once
 
 #include <algorithm>
@@ -8,14 +7,15 @@
 
 #include "core/launch.cuh"
 #include "core/resident_clusters.cuh"
-#include "softmax/softmax_backward_in_shared.cuh"
-#include "softmax/softmax_persistent_rows.cuh"
-#include "softmax/softmax_rows_by_vectors.cuh"
-#include "softmax/softmax_rows_in_lanes.cuh"
+#include "softmax/kernels/persistent_rows.cuh"
+#include "softmax/kernels/row_in_registers.cuh"
+#include "softmax/kernels/row_in_shared.cuh"
+#include "softmax/kernels/rows_by_vectors.cuh"
+#include "softmax/kernels/rows_in_lanes.cuh"
+#include "softmax/kernels/split_row.cuh"
+#include "softmax/kernels/staged_rows.cuh"
+#include "softmax/kernels/two_pass_row.cuh"
 #include "softmax/softmax_run.h"
-#include "softmax/softmax_split_row.cuh"
-#include "softmax/softmax_staged_rows.cuh"
-#include "softmax/softmax_two_pass_row.cuh"
 
 namespace flowk::softmax {
 
@@ -24,158 +24,138 @@ inline Status no_such_kernel(const SoftmaxPlan& plan) {
                          softmax_kernel_name(plan.kernel), plan.vectors_per_thread);
 }
 
-template <class T, class Out, SoftmaxMask kMask, SoftmaxForm kForm>
-Status launch_form_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
-  switch (plan.vectors_per_thread) {
-    case 1: return launch(softmax_row_in_registers<T, Out, 1, kMask, kForm>, plan.launch, stream, plan.params);
-    case 2: return launch(softmax_row_in_registers<T, Out, 2, kMask, kForm>, plan.launch, stream, plan.params);
-    case 4: return launch(softmax_row_in_registers<T, Out, 4, kMask, kForm>, plan.launch, stream, plan.params);
-    case 8: return launch(softmax_row_in_registers<T, Out, 8, kMask, kForm>, plan.launch, stream, plan.params);
-    case 16:
-      if constexpr (sizeof(T) > 2)
-        return launch(softmax_row_in_registers<T, Out, 16, kMask, kForm>, plan.launch, stream, plan.params);
-  }
-  return no_such_kernel(plan);
+// row_in_registers is compiled for the powers of 2 between these vectors per thread. A kernel of more vectors than the
+// plan's is also right, except with the form `whole`.
+template <class T>
+constexpr int least_vectors(SoftmaxMask mask, SoftmaxForm form) {
+  if (sizeof(T) == 8) return 8;
+  if (mask == SoftmaxMask::none) return form == SoftmaxForm::whole ? 1 : 2;
+  return mask == SoftmaxMask::bias && form == SoftmaxForm::unfilled && sizeof(T) == 2 ? 2 : 4;
+}
+template <class T>
+constexpr int most_vectors(SoftmaxMask mask) {
+  return sizeof(T) == 4 && mask != SoftmaxMask::bias ? 16 : 8;
 }
 
-template <class T, class Out, SoftmaxMask kMask>
-Status launch_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
-  // The forms are for rows that keep their type, and float64 has the general one only.
-  if constexpr (std::is_same_v<T, Out> && sizeof(T) < 8) {
-    if (plan.form == SoftmaxForm::whole)
-      return launch_form_in_registers<T, Out, kMask, SoftmaxForm::whole>(plan, stream);
-    if (plan.form == SoftmaxForm::unfilled)
-      return launch_form_in_registers<T, Out, kMask, SoftmaxForm::unfilled>(plan, stream);
-    if constexpr (kMask == SoftmaxMask::none)
-      if (plan.form == SoftmaxForm::aligned)
-        return launch_form_in_registers<T, Out, kMask, SoftmaxForm::aligned>(plan, stream);
-  }
-  return launch_form_in_registers<T, Out, kMask, SoftmaxForm::any>(plan, stream);
+template <class T, SoftmaxMask kMask, SoftmaxForm kForm, int kVectors = least_vectors<T>(kMask, kForm)>
+Status launch_row_in_registers_as(const SoftmaxPlan& plan, flowk_stream stream) {
+  if (plan.vectors_per_thread <= kVectors)
+    return launch(row_in_registers<T, kVectors, kMask, kForm>, plan.launch, stream, plan.params);
+  if constexpr (kVectors < most_vectors<T>(kMask))
+    return launch_row_in_registers_as<T, kMask, kForm, 2 * kVectors>(plan, stream);
+  return no_such_kernel(plan);
 }
 
 template <class T, SoftmaxMask kMask>
-Status launch_in_shared(const SoftmaxPlan& plan, flowk_stream stream) {
-  switch (plan.vectors_per_thread) {
-    case 4: return launch(softmax_row_in_shared<T, kMask, 4>, plan.launch, stream, plan.params);
-    case 8: return launch(softmax_row_in_shared<T, kMask, 8>, plan.launch, stream, plan.params);
+Status launch_row_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
+  constexpr SoftmaxForm any = SoftmaxForm::any, unfilled = SoftmaxForm::unfilled, whole = SoftmaxForm::whole;
+  // Forms other than `any` are for rows that keep their type; float64 has `any` only, and `aligned` is part of `any`.
+  if constexpr (sizeof(T) < 8) {
+    if (plan.in_dtype == plan.out_dtype) {
+      if constexpr (kMask == SoftmaxMask::none || (kMask == SoftmaxMask::dense && sizeof(T) == 2))
+        if (plan.form == whole && plan.vectors_per_thread >= least_vectors<T>(kMask, whole))
+          return launch_row_in_registers_as<T, kMask, whole>(plan, stream);
+      if (plan.form == whole || plan.form == unfilled)
+        return launch_row_in_registers_as<T, kMask, unfilled>(plan, stream);
+    }
   }
+  return launch_row_in_registers_as<T, kMask, any>(plan, stream);
+}
+
+template <class T, int kVectors = sizeof(T) == 8 ? 8 : 1>
+Status launch_row_in_registers_backward(const SoftmaxPlan& plan, flowk_stream stream) {
+  if (plan.vectors_per_thread <= kVectors)
+    return launch(row_in_registers_backward<T, kVectors>, plan.launch, stream, plan.params);
+  if constexpr (kVectors < 8) return launch_row_in_registers_backward<T, 2 * kVectors>(plan, stream);
   return no_such_kernel(plan);
 }
 
-template <class T, class Out>
-Status launch_backward_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
-  switch (plan.vectors_per_thread) {
-    case 1: return launch(softmax_backward_in_registers<T, Out, 1>, plan.launch, stream, plan.params);
-    case 2: return launch(softmax_backward_in_registers<T, Out, 2>, plan.launch, stream, plan.params);
-    case 4: return launch(softmax_backward_in_registers<T, Out, 4>, plan.launch, stream, plan.params);
-    case 8: return launch(softmax_backward_in_registers<T, Out, 8>, plan.launch, stream, plan.params);
-  }
-  return no_such_kernel(plan);
-}
-
-// Rows by the group, so that the second grid of a group finds in L2 what its first one has read.
-template <class Kernel>
-Status launch_in_slices(Kernel* find_parts, Kernel* find_results, const SoftmaxPlan& plan, flowk_stream stream) {
+// Groups of rows: the second grid of a group finds in L2 what the first one has read.
+template <class Terms>
+Status launch_split_row(const SoftmaxPlan& plan, flowk_stream stream) {
   SoftmaxParams params = plan.params;
   LaunchConfig config = plan.launch;
   for (int64_t first = 0; first < params.num_rows; first += plan.rows_per_launch) {
     params.first_row = first;
     config.num_blocks = std::min(plan.rows_per_launch, params.num_rows - first) << params.cluster_shift;
-    FLOWK_RETURN_IF_ERROR(launch(find_parts, config, stream, params));
-    FLOWK_RETURN_IF_ERROR(launch(find_results, config, stream, params));
+    FLOWK_RETURN_IF_ERROR(launch(split_row_partials<Terms>, config, stream, params));
+    FLOWK_RETURN_IF_ERROR(launch(split_row_results<Terms>, config, stream, params));
   }
   return {};
 }
 
-template <class Turn>
-Status launch_in_turn(const SoftmaxPlan& plan, flowk_stream stream) {
+template <class Rows>
+Status launch_persistent_rows(const SoftmaxPlan& plan, flowk_stream stream) {
   LaunchConfig config = plan.launch;
-  const auto kernel = plan.params.kept_batches < plan.params.turn_batches ? softmax_persistent_rows<Turn, true>
-                                                                          : softmax_persistent_rows<Turn, false>;
-  FLOWK_RETURN_IF_ERROR(limit_to_resident(kernel, &config));
-  return launch(kernel, config, stream, plan.params);
+  FLOWK_RETURN_IF_ERROR(limit_to_resident(persistent_rows<Rows>, &config));
+  return launch(persistent_rows<Rows>, config, stream, plan.params);
 }
 
-// Calls `run` with a number from kFirst to kLast as a constant.
-template <int kFirst, int kLast, class Run>
-Status with_constant(int n, const SoftmaxPlan& plan, Run run) {
-  if (n == kFirst) return run(std::integral_constant<int, kFirst>());
-  if constexpr (kFirst < kLast) return with_constant<kFirst + 1, kLast>(n, plan, run);
-  return no_such_kernel(plan);
+template <class Rows>
+Status launch_staged(const SoftmaxPlan& plan, flowk_stream stream) {
+  return launch(staged_rows<Rows>, plan.launch, stream, plan.params);
 }
 
-template <class T, SoftmaxMask kMask>
-Status launch_in_span(const SoftmaxPlan& plan, flowk_stream stream) {
-  const int n = plan.vectors_per_thread;
-  if (plan.unit_columns == 1)
-    return with_constant<1, max_span_elements>(n, plan, [&](auto columns) {
-      return launch(softmax_rows_by_elements<T, decltype(columns)::value, kMask>, plan.launch, stream, plan.params);
-    });
-  return with_constant<min_span_units, max_span_units>(n, plan, [&](auto units) {
-    return launch(softmax_rows_by_units<T, decltype(units)::value, kMask>, plan.launch, stream, plan.params);
-  });
-}
-
+// A kernel takes the numbers of columns or units between its two bounds.
 template <class T>
-Status launch_backward_in_span(const SoftmaxPlan& plan, flowk_stream stream) {
+Status launch_staged_rows(const SoftmaxPlan& plan, flowk_stream stream) {
   const int n = plan.vectors_per_thread;
-  if (plan.unit_columns == 1)
-    return with_constant<1, max_span_elements>(n, plan, [&](auto columns) {
-      return launch(softmax_backward_by_elements<T, decltype(columns)::value>, plan.launch, stream, plan.params);
-    });
-  return with_constant<min_span_units, max_span_units>(n, plan, [&](auto units) {
-    return launch(softmax_backward_by_units<T, decltype(units)::value>, plan.launch, stream, plan.params);
-  });
-}
-
-template <class T>
-Status launch_in_lanes(const SoftmaxPlan& plan, flowk_stream stream) {
-  return with_constant<0, 5>(std::countr_zero(static_cast<unsigned>(plan.params.lanes_per_row)), plan, [&](auto shift) {
-    return with_constant<1, max_lane_vectors>(plan.vectors_per_thread, plan, [&](auto vectors) {
-      constexpr int lanes = 1 << decltype(shift)::value;
-      return launch(softmax_rows_in_lanes<T, lanes, decltype(vectors)::value>, plan.launch, stream, plan.params);
-    });
-  });
+  if (plan.backward) {
+    if (plan.unit_columns == 1)
+      return n <= 8 ? launch_staged<GradientColumns<T, 8, 1>>(plan, stream)
+                    : launch_staged<GradientColumns<T, 20, 9>>(plan, stream);
+    return n <= 5 ? launch_staged<GradientUnits<T, 5, 3>>(plan, stream)
+                  : launch_staged<GradientUnits<T, 10, 6>>(plan, stream);
+  }
+  if (plan.mask != SoftmaxMask::none) {
+    if (plan.unit_columns == 1)
+      return n <= 8 ? launch_staged<SoftmaxColumns<T, 8, 1, true>>(plan, stream)
+                    : launch_staged<SoftmaxColumns<T, 20, 9, true>>(plan, stream);
+    return n <= 6 ? launch_staged<SoftmaxUnits<T, 6, 3, true>>(plan, stream)
+                  : launch_staged<SoftmaxUnits<T, 10, 7, true>>(plan, stream);
+  }
+  if (plan.unit_columns == 1) {
+    if (n <= 2) return launch_staged<SoftmaxColumns<T, 2, 1, false>>(plan, stream);
+    if (n <= 4) return launch_staged<SoftmaxColumns<T, 4, 3, false>>(plan, stream);
+    if (n <= 8) return launch_staged<SoftmaxColumns<T, 8, 5, false>>(plan, stream);
+    return launch_staged<SoftmaxColumns<T, 20, 9, false>>(plan, stream);
+  }
+  if (n <= 4) return launch_staged<SoftmaxUnits<T, 4, 3, false>>(plan, stream);
+  if (n <= 7) return launch_staged<SoftmaxUnits<T, 7, 5, false>>(plan, stream);
+  return launch_staged<SoftmaxUnits<T, 10, 8, false>>(plan, stream);
 }
 
 template <class T, SoftmaxMask kMask>
 Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
   switch (plan.kernel) {
-    case SoftmaxKernel::row_in_registers:
-      if (plan.out_dtype == plan.in_dtype) return launch_in_registers<T, T, kMask>(plan, stream);
-      if constexpr (std::is_same_v<T, float>) {
-        if (plan.out_dtype == FLOWK_FLOAT16) return launch_in_registers<T, Float16, kMask>(plan, stream);
-        return launch_in_registers<T, BFloat16, kMask>(plan, stream);
-      }
-      break;
+    case SoftmaxKernel::row_in_registers: return launch_row_in_registers<T, kMask>(plan, stream);
     case SoftmaxKernel::row_in_shared:
-      if constexpr (kMask != SoftmaxMask::bias) return launch_in_shared<T, kMask>(plan, stream);
+      if constexpr (sizeof(T) < 8 && kMask != SoftmaxMask::bias) {
+        if (plan.vectors_per_thread == 4) return launch(row_in_shared<T, kMask, 4>, plan.launch, stream, plan.params);
+        if constexpr (sizeof(T) == 4 && kMask == SoftmaxMask::none)
+          return launch(row_in_shared<T, kMask, 8>, plan.launch, stream, plan.params);
+      }
       break;
     case SoftmaxKernel::split_row:
-      if constexpr (sizeof(T) < 8 && kMask != SoftmaxMask::bias)
-        return launch_in_slices(softmax_slice_parts<SliceScores<T, kMask>>, softmax_slice_results<T, kMask>, plan,
-                                stream);
+      if constexpr (sizeof(T) < 8) return launch_split_row<SplitScores<T>>(plan, stream);
       break;
     case SoftmaxKernel::persistent_rows:
-      if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::none) return launch_in_turn<SoftmaxTurn<T, 4>>(plan, stream);
+      if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::none)
+        return launch_persistent_rows<PersistentSoftmax<T, 4>>(plan, stream);
       break;
     case SoftmaxKernel::staged_rows:
-      if constexpr (sizeof(T) < 8) return launch_in_span<T, kMask>(plan, stream);
+      if constexpr (sizeof(T) < 8) return launch_staged_rows<T>(plan, stream);
       break;
     case SoftmaxKernel::rows_by_vectors:
-      if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::none) {
-        switch (plan.params.lanes_per_row) {
-          case 1: return launch(softmax_rows_by_vectors<T, 1, 4>, plan.launch, stream, plan.params);
-          case 2: return launch(softmax_rows_by_vectors<T, 2, 4>, plan.launch, stream, plan.params);
-          case 4: return launch(softmax_rows_by_vectors<T, 4, 4>, plan.launch, stream, plan.params);
-          case 8: return launch(softmax_rows_by_vectors<T, 8, 4>, plan.launch, stream, plan.params);
-        }
-      }
+      if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::none)
+        return launch(rows_by_vectors<T, 4>, plan.launch, stream, plan.params);
       break;
     case SoftmaxKernel::rows_in_lanes:
-      if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::none) return launch_in_lanes<T>(plan, stream);
+      if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::none)
+        return plan.vectors_per_thread <= 2 ? launch(rows_in_lanes<T, 2>, plan.launch, stream, plan.params)
+                                            : launch(rows_in_lanes<T, 4>, plan.launch, stream, plan.params);
       break;
-    case SoftmaxKernel::two_pass_row: return launch(softmax_two_pass_row<T, kMask>, plan.launch, stream, plan.params);
+    case SoftmaxKernel::two_pass_row: return launch(two_pass_row<T>, plan.launch, stream, plan.params);
     default: break;
   }
   return no_such_kernel(plan);
@@ -184,38 +164,23 @@ Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
 template <class T>
 Status launch_backward(const SoftmaxPlan& plan, flowk_stream stream) {
   switch (plan.kernel) {
-    case SoftmaxKernel::row_in_registers:
-      if (plan.out_dtype == plan.in_dtype) return launch_backward_in_registers<T, T>(plan, stream);
-      if constexpr (is_float16<T>) return launch_backward_in_registers<T, float>(plan, stream);
-      break;
+    case SoftmaxKernel::row_in_registers: return launch_row_in_registers_backward<T>(plan, stream);
     case SoftmaxKernel::row_in_shared:
-      switch (plan.vectors_per_thread) {
-        case 4: return launch(softmax_backward_in_shared<T, 4>, plan.launch, stream, plan.params);
-        case 8: return launch(softmax_backward_in_shared<T, 8>, plan.launch, stream, plan.params);
-      }
+      if constexpr (sizeof(T) < 8) return launch(row_in_shared_backward<T>, plan.launch, stream, plan.params);
       break;
     case SoftmaxKernel::split_row:
-      if constexpr (sizeof(T) < 8)
-        return launch_in_slices(softmax_slice_parts<SliceGradients<T>>, softmax_backward_slice_results<T>, plan,
-                                stream);
+      if constexpr (sizeof(T) < 8) return launch_split_row<SplitGradients<T>>(plan, stream);
       break;
     case SoftmaxKernel::persistent_rows:
-      if constexpr (sizeof(T) < 8) return launch_in_turn<SoftmaxBackwardTurn<T, 2>>(plan, stream);
+      if constexpr (sizeof(T) < 8) return launch_persistent_rows<PersistentGradient<T, 2>>(plan, stream);
       break;
     case SoftmaxKernel::staged_rows:
-      if constexpr (sizeof(T) < 8) return launch_backward_in_span<T>(plan, stream);
+      if constexpr (sizeof(T) < 8) return launch_staged_rows<T>(plan, stream);
       break;
     case SoftmaxKernel::rows_by_vectors:
-      if constexpr (sizeof(T) < 8) {
-        switch (plan.params.lanes_per_row) {
-          case 1: return launch(softmax_backward_by_vectors<T, 1, 2>, plan.launch, stream, plan.params);
-          case 2: return launch(softmax_backward_by_vectors<T, 2, 2>, plan.launch, stream, plan.params);
-          case 4: return launch(softmax_backward_by_vectors<T, 4, 2>, plan.launch, stream, plan.params);
-          case 8: return launch(softmax_backward_by_vectors<T, 8, 2>, plan.launch, stream, plan.params);
-        }
-      }
+      if constexpr (sizeof(T) < 8) return launch(rows_by_vectors_backward<T, 2>, plan.launch, stream, plan.params);
       break;
-    case SoftmaxKernel::two_pass_row: return launch(softmax_backward_two_pass<T>, plan.launch, stream, plan.params);
+    case SoftmaxKernel::two_pass_row: return launch(two_pass_row_backward<T>, plan.launch, stream, plan.params);
     default: break;
   }
   return no_such_kernel(plan);

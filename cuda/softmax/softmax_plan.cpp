@@ -180,6 +180,7 @@ void fill_plan(const SoftmaxRequest& request, const SoftmaxProblem& problem, con
     plan->unit_columns = units.columns;
     plan->vectors_per_thread = units.per_thread;
     params.has_unit_edges = units.has_edges;
+    params.thread_units = units.per_thread;
     params.side_offset_bytes = static_cast<int32_t>(span_bytes(request, problem, shape));
     params.barrier_offset_bytes =
         params.side_offset_bytes + static_cast<int32_t>(span_side_bytes(request, problem, shape));

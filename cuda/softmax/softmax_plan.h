@@ -141,6 +141,7 @@ struct SoftmaxParams {
   int32_t side_offset_bytes = 0;
   int32_t barrier_offset_bytes = 0;
   bool has_unit_edges = false;  // staged_rows: some row starts or ends inside a unit
+  int32_t thread_units = 0;     // staged_rows: units that a thread has, or one less
   // persistent_rows, see SoftmaxRing:
   int32_t turn_batches = 0;  // of a row
   int32_t kept_batches = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_softmax(): one switch from the plan's input type to the file that holds its kernels.
+// run_softmax(): selects the file of the plan's input type.
 #include "softmax/softmax_run.h"
 
 namespace flowk::softmax {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_softmax() by input type.
+// run_softmax() for one input type.
 #pragma once
 
 #include "softmax/softmax_plan.h"

@@ -73,20 +73,29 @@ int32_t spread_blocks(const SoftmaxProblem& problem, const Device& device, int32
   return blocks;
 }
 
+// The vectors of a thread: the most of row_in_registers, and those that row_in_shared has in registers where the table
+// asks for `wanted`.
+int32_t most_register_vectors(const SoftmaxRequest& request, const SoftmaxProblem& problem) {
+  return problem.in_bytes == 4 && !request.backward && mask_of(request) != SoftmaxMask::bias ? 16 : 8;
+}
+int32_t held_vectors(const SoftmaxRequest& request, const SoftmaxProblem& problem, int32_t wanted) {
+  return problem.in_bytes == 4 && !request.backward && mask_of(request) == SoftmaxMask::none ? wanted : 4;
+}
+
 // In registers of a block or of as many blocks as the table or a small number of rows asks for; where those hold it.
 SoftmaxShape register_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device,
                             const HolderRow& holder, int64_t row_bytes) {
   SoftmaxShape shape;
   shape.kernel = SoftmaxKernel::row_in_registers;
   const int64_t num_vectors = request.columns / problem.vector_columns;
-  const int32_t most_vectors = problem.in_bytes == 2 || request.backward ? 8 : 16;
+  const int32_t most_vectors = most_register_vectors(request, problem);
   const int32_t num_inputs = request.backward || mask_of(request) == SoftmaxMask::bias ? 2 : 1;
   const bool is_ragged = is_ragged_row(request, problem);
   const bool is_plain =
       !request.backward && mask_of(request) == SoftmaxMask::none && !request.has_diagonal && request.lengths_bytes == 0;
   const int32_t least = least_lanes(problem);
   int32_t& vectors = shape.vectors_per_thread;
-  vectors = holder.vectors_per_thread;
+  vectors = std::min(holder.vectors_per_thread, most_vectors);
   int32_t least_blocks = holder.cluster_blocks;
   if (is_ragged) {
     // No blocks of 3 warps or less: 41429 columns of float16 0.95 by 4 blocks of 192 threads, 0.88 by 8 of 96.
@@ -153,11 +162,11 @@ SoftmaxShape register_shape(const SoftmaxRequest& request, const SoftmaxProblem&
 }
 
 // In registers and shared memory.
-SoftmaxShape shared_shape(const SoftmaxProblem& problem, const Device& device, const HolderRow& holder,
-                          int64_t row_bytes) {
+SoftmaxShape shared_shape(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device,
+                          const HolderRow& holder, int64_t row_bytes) {
   SoftmaxShape shape;
   shape.kernel = SoftmaxKernel::row_in_shared;
-  shape.vectors_per_thread = holder.threads > 0 ? holder.vectors_per_thread : 4;
+  shape.vectors_per_thread = held_vectors(request, problem, holder.threads > 0 ? holder.vectors_per_thread : 4);
   shape.lanes_per_row = shape.block_threads = holder.threads > 0 ? holder.threads : max_register_lanes;
   shape.cluster_blocks = spread_blocks(problem, device, holder.cluster_blocks, row_bytes);
   return shape;
@@ -319,17 +328,17 @@ bool shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, co
     case SoftmaxKernel::row_in_registers: {
       const int32_t vectors = shape.vectors_per_thread;
       if (!has_register_kernel(request) || !problem.vectors_agree || lanes > max_register_lanes) return false;
-      if (vectors < 1 || vectors > (problem.in_bytes == 2 || request.backward ? 8 : 16) ||
-          (vectors & (vectors - 1)) != 0)
+      if (vectors < 1 || vectors > most_register_vectors(request, problem) || (vectors & (vectors - 1)) != 0)
         return false;
       if (mask_of(request) == SoftmaxMask::dense && vectors == 8 && lanes > max_dense_lanes) return false;
       return lanes >= least_lanes(problem) &&
              request.columns / problem.vector_columns <= int64_t{lanes} * vectors * blocks;
     }
     case SoftmaxKernel::row_in_shared:
-      if (shape.vectors_per_thread != 4 && shape.vectors_per_thread != 8) return false;
-      return request.in_dtype == request.out_dtype && problem.vectors_agree && mask_of(request) != SoftmaxMask::bias &&
-             lanes == shape.block_threads && lanes >= warp_lanes && lanes <= max_register_lanes &&
+      if (shape.vectors_per_thread != 4 && shape.vectors_per_thread != held_vectors(request, problem, 8)) return false;
+      return request.in_dtype == request.out_dtype && problem.in_bytes <= 4 && problem.vectors_agree &&
+             mask_of(request) != SoftmaxMask::bias && lanes == shape.block_threads && lanes >= warp_lanes &&
+             lanes <= max_register_lanes &&
              shared_row_offset(problem, shape) + shared_row_bytes(request, problem, shape) <=
                  device.shared_bytes_per_block;
     case SoftmaxKernel::split_row: return slices_fit(request, problem, shape);
@@ -383,7 +392,7 @@ SoftmaxShape first_that_fits(const SoftmaxRequest& request, const SoftmaxProblem
     if (take(in_registers)) return shape;
   }
   // Registers that lack the blocks of a cluster hand a row to shared memory.
-  if (holder != nullptr && take(shared_shape(problem, device, *holder, row_bytes))) return shape;
+  if (holder != nullptr && take(shared_shape(request, problem, device, *holder, row_bytes))) return shape;
   if (row_bytes >= least_sliced_bytes && take(slices_shape(request, problem, device))) return shape;
   return read_twice_shape(request, problem, device);
 }

@@ -3,8 +3,8 @@
  * flowk: permute, batch transpose, elementwise operations, PReLU and masked softmax on raw device pointers, at the
  * speed of a plain copy.
  *
- * This header is the manual. Read the conventions first: they hold for every function, and a function's own comment
- * states only what it adds, in this order: what it computes, shapes and units, pointers, sizes of zero, statuses,
+ * This header is the manual. The conventions come first and hold for every function. A function's own comment states
+ * only what it adds to them, in this order: what it computes, shapes and units, pointers, sizes of zero, statuses,
  * numerics.
  *
  *   1. Conventions            4. Batch transpose
@@ -19,23 +19,24 @@
  * Two libraries export these functions. `libflowk` runs on an NVIDIA GPU and takes device pointers; `libflowk_simt`
  * runs the same kernels on the CPU and takes host pointers.
  *
- * Units. Sizes, extents and strides are int64_t. Strides count elements, not bytes, and may be negative: a pointer
- * names the element with all indices 0, which is the lowest address only if no stride is negative. NULL strides mean
- * C order (last dimension contiguous). Only names that end in `_bytes` count bytes.
+ * Units. Sizes, extents and strides are int64_t. Strides count elements, not bytes, and may be negative. A pointer is
+ * the address of the element with all indices 0; this is the lowest address only if no stride is negative. NULL strides
+ * mean C order (the last dimension is contiguous). Only names that end in `_bytes` count bytes.
  *
  * Pointers. `src`, `dst` and every other tensor pointer is a device pointer (libflowk) or a host pointer
- * (libflowk_simt), aligned as flowk_dtype_alignment_bytes() says; more alignment is used where it is found, never
- * needed. Shapes, strides and axes are host pointers, read before the function returns. A pointer to memory that the
- * GPU cannot read is not detected: the kernel faults.
+ * (libflowk_simt), aligned to flowk_dtype_alignment_bytes(). A larger alignment is never required; the library uses it
+ * where it finds it. Shapes, strides and axes are host pointers; they are read before the function returns. A pointer
+ * to memory that the GPU cannot read is not detected: the kernel faults.
  *
- * Stream. A launch function enqueues its work on `stream` and returns: it never synchronises, never allocates or frees
- * device memory, never touches the default stream unless `stream` is NULL, and so may be captured in a CUDA graph.
- * The current device must be the stream's. libflowk_simt has done the work when it returns, and ignores `stream`.
+ * Stream. A launch function enqueues its work on `stream` and returns. It does not synchronise, does not allocate or
+ * free device memory, and does not use the default stream unless `stream` is NULL, so it can be captured in a CUDA
+ * graph. The current device must be the stream's device. libflowk_simt ignores `stream` and has done the work when it
+ * returns.
  *
- * Zero sizes. A tensor with an extent of 0 is success and nothing is done; its pointers may be NULL.
+ * Zero sizes. If an extent is 0, the call succeeds and does nothing. The tensor's pointers may then be NULL.
  *
- * Errors. Every function that can fail returns flowk_status, and writes nothing to its output when it fails on a bad
- * argument. flowk_last_error() then names the parameter, its value and the bound.
+ * Errors. Every function that can fail returns flowk_status. A call that fails on a bad argument writes nothing to its
+ * output, and flowk_last_error() names the parameter, its value and the bound.
  *
  * Threads. Every function may be called from any thread, on any stream, at any time.
  */
@@ -66,30 +67,30 @@ extern "C" {
 /* The largest rank that any function takes. */
 #define FLOWK_MAX_RANK 32
 
-/* A cudaStream_t or CUstream, as it is; NULL is the default stream. */
+/* The same type as cudaStream_t and CUstream. NULL is the default stream. */
 typedef struct CUstream_st *flowk_stream;
 
 /* ------------------------------------------------------------------------------------------------------------------
  * STATUS AND VERSION
  * ---------------------------------------------------------------------------------------------------------------- */
 
-/* What a call came to. Values are never renumbered. */
+/* The result of a call. Values are never renumbered. */
 typedef enum flowk_status {
   /* The work is enqueued (libflowk) or done (libflowk_simt). */
   FLOWK_STATUS_SUCCESS = 0,
   /* A value is outside its bounds: a rank, an extent, an axis, a stride. */
   FLOWK_STATUS_INVALID_ARGUMENT = 1,
-  /* A pointer that is needed is NULL. */
+  /* A required pointer is NULL. */
   FLOWK_STATUS_NULL_POINTER = 2,
   /* A tensor pointer is not aligned for its element type. */
   FLOWK_STATUS_MISALIGNED_POINTER = 3,
-  /* The element type is not one that the function takes. */
+  /* The function does not take this element type. */
   FLOWK_STATUS_UNSUPPORTED_DTYPE = 4,
-  /* Output elements share memory with each other, or with an input that they must not touch. */
+  /* Output elements share memory with each other, or with an input that must not overlap the output. */
   FLOWK_STATUS_OVERLAP = 5,
-  /* A size in bytes, or an offset that the strides reach, does not fit in int64_t. */
+  /* A size in bytes, or an offset that the strides reach, does not fit int64_t. */
   FLOWK_STATUS_SIZE_OVERFLOW = 6,
-  /* libflowk found no CUDA driver, or no GPU that it was built for. */
+  /* libflowk found no CUDA driver, or no GPU that it has code for. */
   FLOWK_STATUS_NO_DEVICE = 7,
   /* The CUDA runtime refused the launch, or reports an error of earlier work. */
   FLOWK_STATUS_CUDA_ERROR = 8,
@@ -100,11 +101,11 @@ typedef enum flowk_status {
 /* The name of a status, "FLOWK_STATUS_OVERLAP" for example; "unknown flowk_status" for any other value. */
 FLOWK_API const char *flowk_status_string(flowk_status status);
 
-/* What went wrong in this thread's last failed call, with the parameter, its value and the bound; "" when no call has
- * failed. Valid until this thread's next flowk call. */
+/* Describes this thread's last failed call: the parameter, its value and the bound. "" if no call has failed. Valid
+ * until this thread's next flowk call. */
 FLOWK_API const char *flowk_last_error(void);
 
-/* FLOWK_VERSION of the library that was loaded. */
+/* FLOWK_VERSION of the loaded library. */
 FLOWK_API int32_t flowk_version(void);
 
 /* How the library was built, as `key=value` words: backend (cuda or simt), archs, toolkit, compiler. */
@@ -134,10 +135,11 @@ typedef enum flowk_dtype {
   FLOWK_COMPLEX128 = 17   /* two float64 */
 } flowk_dtype;
 
-/* Bytes of one element: 1, 2, 4, 8 or 16; 0 if `dtype` is none of the above. */
+/* Bytes per element: 1, 2, 4, 8 or 16. 0 if `dtype` is not a flowk_dtype. */
 FLOWK_API size_t flowk_dtype_bytes(flowk_dtype dtype);
 
-/* What a pointer to `dtype` must be a multiple of: its size, half its size for the complex types; 0 as above. */
+/* The alignment that a pointer to `dtype` must have: the element's size, or half of it for the complex types. 0 if
+ * `dtype` is not a flowk_dtype. */
 FLOWK_API size_t flowk_dtype_alignment_bytes(flowk_dtype dtype);
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -157,10 +159,11 @@ FLOWK_API flowk_status flowk_batch_transpose(const void *src, void *dst, int64_t
                                              flowk_dtype dtype, flowk_stream stream);
 
 /*
- * Writes the plan of the same call to flowk_batch_transpose() as text: which kernel, with what tile, and why. Nothing
- * is launched, `src` and `dst` are not read, only their alignment is.
+ * Writes the plan of the same call to flowk_batch_transpose() as text: the kernel, its tile, and why they were chosen.
+ * Launches nothing. Of `src` and `dst` only the addresses are used; the memory is not read.
  *
- * `text` receives at most `text_bytes` bytes, always ended by a NUL where text_bytes > 0; a longer text is cut.
+ * `text` receives at most `text_bytes` bytes, including the final NUL, which is always written if text_bytes > 0. A
+ * longer text is cut.
  * Statuses: those of the call itself, and NULL_POINTER for `text`.
  */
 FLOWK_API flowk_status flowk_batch_transpose_explain(const void *src, void *dst, int64_t batch, int64_t rows,
@@ -173,12 +176,13 @@ FLOWK_API flowk_status flowk_batch_transpose_explain(const void *src, void *dst,
 /*
  * dst[i[axes[0]], ..., i[axes[rank-1]]] = src[i[0], ..., i[rank-1]]   for every index i of src
  *
- * Shapes: `shape` holds the `rank` extents of src; dst has extents shape[axes[0]], shape[axes[1]], ... `axes` holds
- *   every integer of 0 ... rank-1 once; 0 <= rank <= FLOWK_MAX_RANK; rank 0 is one element.
- *   `src_strides` has one stride for each dimension of src, `dst_strides` one for each dimension of dst.
- * Pointers: a stride of 0 in src repeats an element. In dst no two elements may share memory, and the strides of its
- *   extents > 1, taken by size, must each step over all that the smaller ones reach. dst must not overlap src;
- *   interleaved slices of one buffer do not overlap as long as no element is in both.
+ * Shapes: `shape` holds the `rank` extents of src; dst has extents shape[axes[0]], shape[axes[1]], ... `axes` is a
+ *   permutation of 0 ... rank-1; 0 <= rank <= FLOWK_MAX_RANK; rank 0 is one element.
+ *   `src_strides` has one stride per dimension of src, `dst_strides` one per dimension of dst.
+ * Pointers: a stride of 0 in src repeats an element. No two elements of dst may share memory: with the dimensions of
+ *   dst of extent > 1 in the order of |stride|, smallest first, each must satisfy
+ *     |stride[d]| > sum over the dimensions e before it of |stride[e]| * (extent[e] - 1).
+ *   dst must not overlap src. Interleaved slices of one buffer do not overlap if no element is in both.
  * Statuses: INVALID_ARGUMENT (rank, an extent < 0, axes), NULL_POINTER, MISALIGNED_POINTER, UNSUPPORTED_DTYPE,
  *   OVERLAP, SIZE_OVERFLOW, NO_DEVICE, CUDA_ERROR.
  * Numerics: elements are moved bit for bit: NaN payloads, denormals and -0.0 too.
@@ -199,22 +203,22 @@ FLOWK_API flowk_status flowk_permute_explain(const void *src, const int64_t *src
 /*
  * dst[i[axes[0]], ..., i[axes[rank-1]]] = (dst_dtype)(scale * src[i[0], ..., i[rank-1]])   for every index i of src
  *
- * A permute that gives dst a type of its own, in one pass over memory.
+ * A permute that also converts the elements to another type and scales them, in one pass over memory.
  *
- * Types: any two of bool, the integers of 8, 16 and 32 bits, and the real floats. A call that moves bits only (equal
- *   types, or integers of one size, and a scale of 1) is flowk_permute() itself and takes every type.
- * Shapes, strides: as flowk_permute(), each side's strides in elements of its own type.
- * Pointers: as flowk_permute(); dst must not overlap src, not even element by element.
- * Statuses: those of flowk_permute(), UNSUPPORTED_DTYPE also for a complex type or an integer of 64 bits that would be
- *   converted, and INVALID_ARGUMENT for a scale that is not finite.
- * Numerics: the product is computed in float32, or in float64 where either type is float64, int32 or uint32 (the scale
- *   is rounded to float32 or float64 first), and rounded once more to dst_dtype. A scale of 1 changes nothing: the
- *   result is the conversion alone.
- *   To a float: to the nearest, ties to even; past the largest value infinity, in float8 the largest finite value.
- *     Denormals are kept. A NaN stays a NaN, not its payload.
- *   To an integer, from a float or with a scale: toward zero; past either bound that bound; NaN is 0.
- *   To an integer from an integer or bool, unscaled: modulo 2^bits, as C does.
- *   To bool: true where the product is not 0, NaN too. From bool: 0 or 1.
+ * Types: any two of bool, the integers of 8, 16 and 32 bits, and the real floats. If the call only moves bits (equal
+ *   types, or integers of the same size, and a scale of 1), it is the same as flowk_permute() and takes every type.
+ * Shapes, strides: as flowk_permute(). Each tensor's strides count elements of its own type.
+ * Pointers: as flowk_permute(). dst must not overlap src, and dst == src is not allowed either.
+ * Statuses: those of flowk_permute(); UNSUPPORTED_DTYPE also if a complex type or an integer of 64 bits would be
+ *   converted; INVALID_ARGUMENT if the scale is not finite.
+ * Numerics: the product is computed in float32, or in float64 if either type is float64, int32 or uint32. The scale is
+ *   rounded to that type first, and the product is rounded once more to dst_dtype. With a scale of 1 the result is the
+ *   conversion alone.
+ *   To a float: rounds to nearest, ties to even. A value past the largest one becomes infinity, and in float8 the
+ *     largest finite value. Denormals are kept. A NaN stays a NaN; its payload may change.
+ *   To an integer, from a float or with a scale: rounds toward zero, clamps to the type's bounds; NaN gives 0.
+ *   To an integer, from an integer or bool, unscaled: modulo 2^bits, as in C.
+ *   To bool: true if the product is not 0 or is NaN. From bool: 0 or 1.
  */
 FLOWK_API flowk_status flowk_permute_convert(const void *src, const int64_t *src_strides, flowk_dtype src_dtype,
                                              void *dst, const int64_t *dst_strides, flowk_dtype dst_dtype, int32_t rank,
@@ -232,7 +236,7 @@ FLOWK_API flowk_status flowk_permute_convert_explain(const void *src, const int6
  * ---------------------------------------------------------------------------------------------------------------- */
 
 /*
- * The operations, one enumerator a row of flowk/elementwise_ops.h, where their formulas stand: FLOWK_UNARY_RELU,
+ * The operations: one enumerator per row of flowk/elementwise_ops.h, which has the formulas. FLOWK_UNARY_RELU,
  * FLOWK_BINARY_ADD, FLOWK_TERNARY_FMA, ...
  */
 #define FLOWK_OP_ENUMERATOR_(prefix, name, value) prefix##name = value,
@@ -246,28 +250,28 @@ typedef enum flowk_unary_op { FLOWK_UNARY_OPS(FLOWK_UNARY_ENUMERATOR_) FLOWK_UNA
 typedef enum flowk_binary_op { FLOWK_BINARY_OPS(FLOWK_BINARY_ENUMERATOR_) FLOWK_BINARY_END_ } flowk_binary_op;
 typedef enum flowk_ternary_op { FLOWK_TERNARY_OPS(FLOWK_TERNARY_ENUMERATOR_) FLOWK_TERNARY_END_ } flowk_ternary_op;
 
-/* The name of an operation, "relu" for example; NULL if `op` is none, as 0 and every value past the last one are. */
+/* The name of an operation, for example "relu". NULL if `op` is not an operation; 0 is not one. */
 FLOWK_API const char *flowk_unary_op_name(flowk_unary_op op);
 FLOWK_API const char *flowk_binary_op_name(flowk_binary_op op);
 FLOWK_API const char *flowk_ternary_op_name(flowk_ternary_op op);
 
-/* Its formula as text; NULL as above. */
+/* The formula of an operation as text. NULL if `op` is not an operation. */
 FLOWK_API const char *flowk_unary_op_formula(flowk_unary_op op);
 FLOWK_API const char *flowk_binary_op_formula(flowk_binary_op op);
 FLOWK_API const char *flowk_ternary_op_formula(flowk_ternary_op op);
 
-/* How many of the parameters a, b it uses, a first; 0 if `op` is none. */
+/* How many parameters the operation uses: 0, 1 (a) or 2 (a and b). 0 if `op` is not an operation. */
 FLOWK_API int32_t flowk_unary_op_num_parameters(flowk_unary_op op);
 FLOWK_API int32_t flowk_ternary_op_num_parameters(flowk_ternary_op op);
 
-/* The type that it gives of inputs of type `dtype`, unless the caller asks for another: bool for a comparison, `dtype`
- * for most; 0 if it does not take `dtype` or `op` is none. For FLOWK_TERNARY_WHERE `dtype` is y's. */
+/* The default result type of the operation for inputs of type `dtype`: bool for a comparison, `dtype` for most others.
+ * 0 if the operation does not take `dtype`, or `op` is not an operation. For FLOWK_TERNARY_WHERE `dtype` is y's. */
 FLOWK_API int32_t flowk_unary_op_result(flowk_unary_op op, flowk_dtype dtype);
 FLOWK_API int32_t flowk_binary_op_result(flowk_binary_op op, flowk_dtype dtype);
 FLOWK_API int32_t flowk_ternary_op_result(flowk_ternary_op op, flowk_dtype dtype);
 
-/* Or'd to the dtype of an input, as in FLOWK_FLOAT32 | FLOWK_NUMBER: its pointer is to one element in host memory,
- * which is read before the function returns and stands for the whole tensor. Its strides are not looked at. */
+/* A flag for the dtype of an input, as in FLOWK_FLOAT32 | FLOWK_NUMBER: the pointer is then to one element in host
+ * memory, which is read before the function returns and is the value of the whole tensor. Its strides are ignored. */
 #define FLOWK_NUMBER 256
 
 /*
@@ -275,35 +279,37 @@ FLOWK_API int32_t flowk_ternary_op_result(flowk_ternary_op op, flowk_dtype dtype
  *
  * Shapes: `shape` holds the `rank` extents of out, 0 <= rank <= FLOWK_MAX_RANK; rank 0 is one element. An input that is
  *   broadcast has a stride of 0 where its own extent is 1 and out's is not. NULL strides mean C order of `shape`.
- * Types: flowk/elementwise_ops.h says which types x may have and what out then has. Where it says SAME, out has x's
- *   type or, x being a float of 8, 16 or 32 bits, that of any such float. Copy converts every type, complex excepted,
- *   to every other.
- * Parameters: `a` and `b` are read by operations of one or two parameters: leaky_relu (a: the slope), elu (a: alpha),
- *   clamp (a: the least value, b: the largest), scale (a * x + b). For integers they are converted as copy converts a
- *   float64.
+ * Types: flowk/elementwise_ops.h lists the types of x and the type of out for each operation. SAME there means: out has
+ *   x's type; if x is a float of 8, 16 or 32 bits, out may be any such float. Copy converts between all types except
+ *   the complex ones.
+ * Parameters: operations with parameters read `a`, or `a` and `b`: leaky_relu (a: the slope), elu (a: alpha), clamp
+ *   (a: the least value, b: the largest), scale (a * x + b). For integers they are converted as by copy from float64.
  * Pointers: out may be x itself: the same pointer, strides and element size. Otherwise out must not overlap x. No two
- *   elements of out may share memory, and its strides are held to flowk_permute()'s rule.
+ *   elements of out may share memory, and its strides must satisfy flowk_permute()'s rule.
  * Statuses: INVALID_ARGUMENT (op, rank, an extent < 0), NULL_POINTER, MISALIGNED_POINTER, UNSUPPORTED_DTYPE, OVERLAP,
  *   SIZE_OVERFLOW, NO_DEVICE, CUDA_ERROR.
  * Numerics, of all three functions:
  * - Floats of 8, 16 and 32 bits are computed in float32, float64 in float64, and rounded once to out's type, to
- *   nearest, ties to even. Past a type's largest value stands infinity, in float8 the largest finite value. Denormals
- *   are kept.
- * - Results of 8 and 16 bits are within 1 ulp of the correctly rounded result of the formula, or, of the gradients of
- *   gelu and silu near their zeros, within 2^-18 * |x| of it. Those of float32 and float64 are within the bounds of
- *   the CUDA math library for the functions that the formula names, and an exponential multiplies the rounding error
- *   of its argument: relative to the result, silu is within 8 + |x| units of the type's eps, gelu 8 + 2 x^2, gelu_tanh
- *   8 + 8 |2 sqrt(2 / pi) (x + 0.044715 x^3)|; to |x|, gelu_tanh_grad is within 64, and to |x| + |z| (|x| + |y|), lerp
- *   is within 1.
+ *   nearest, ties to even. A value past the type's largest one becomes infinity, and in float8 the largest finite
+ *   value. Denormals are kept.
+ * - Results of 8 and 16 bits are within 1 ulp of the correctly rounded result of the formula. Near the zeros of the
+ *   gradients of gelu and silu the bound is 2^-18 * |x| instead.
+ * - Results of float32 and float64 are within the CUDA math library's bounds for the functions in the formula. An
+ *   exponential multiplies the rounding error of its argument. With eps the type's epsilon, the error is at most
+ *     silu            (8 + |x|) * eps * |result|
+ *     gelu            (8 + 2 x^2) * eps * |result|
+ *     gelu_tanh       (8 + 8 |2 sqrt(2 / pi) (x + 0.044715 x^3)|) * eps * |result|
+ *     gelu_tanh_grad  64 * eps * |x|
+ *     lerp            eps * (|x| + |z| (|x| + |y|))
  * - A NaN operand gives NaN, in min, max, relu and clamp too; pow(x, 0) and pow(1, y) are 1. Exceptions: comparisons,
  *   where NaN is unequal to everything; copies to integers (0) and to bool (true); is_nan (true); logical_not (false);
- *   relu_grad (0 where y is NaN); what `where` does not select. clamp with a > b gives b.
+ *   relu_grad (0 if y is NaN); the operand that `where` does not select. clamp with a > b gives b.
  * - Infinity gives the limit where the formula has one: silu, gelu, sigmoid and softplus of -inf are 0, the gradients
  *   of gelu and silu are x at y = +inf and 0 at -inf. 0 * inf is NaN, as in silu_mul(-inf, inf).
- * - Integers are computed in themselves, modulo 2^bits: neg and abs of the least value are itself; fma and
- *   add_multiply wrap likewise. div rounds toward zero; x / 0 is 0; the least value / -1 is itself.
- * - Copy: a float to an integer rounds toward zero, with the nearest bound for values past it and 0 for NaN; integers
- *   wrap into narrower ones; to bool x != 0; to a float rounds once. A copy to the same type moves bits.
+ * - Integers are computed in their own type, modulo 2^bits, in fma and add_multiply too: neg and abs of the least value
+ *   give the least value. div rounds toward zero; x / 0 is 0; the least value / -1 is the least value.
+ * - Copy: a float to an integer rounds toward zero and clamps to the type's bounds, NaN gives 0; an integer wraps to a
+ *   narrower one; to bool is x != 0; to a float rounds once. A copy to the same type moves bits.
  * - Bool counts as 0 and 1: min is and, max is or.
  */
 FLOWK_API flowk_status flowk_unary(flowk_unary_op op, const void *x, const int64_t *x_strides, flowk_dtype x_dtype,
@@ -313,8 +319,8 @@ FLOWK_API flowk_status flowk_unary(flowk_unary_op op, const void *x, const int64
 /*
  * out[i] = op(x[i], y[i])           for every index i of `shape`
  *
- * Types: x and y are both floats of 8, 16 or 32 bits in any mix, or have one type. Comparisons give bool; others give
- *   what flowk_unary() says of SAME.
+ * Types: x and y have the same type, or both are floats of 8, 16 or 32 bits, in any mix. The result of a comparison is
+ *   bool; for other operations out follows the rule of SAME in flowk_unary().
  * Shapes, pointers (out may be x or y itself), statuses and numerics: as flowk_unary().
  */
 FLOWK_API flowk_status flowk_binary(flowk_binary_op op, const void *x, const int64_t *x_strides, flowk_dtype x_dtype,
@@ -325,8 +331,8 @@ FLOWK_API flowk_status flowk_binary(flowk_binary_op op, const void *x, const int
 /*
  * out[i] = op(x[i], y[i], z[i])     for every index i of `shape`
  *
- * Types: as flowk_binary(), of x, y and z; in FLOWK_TERNARY_WHERE x is bool and that holds of y and z. `a` is read by
- *   add_multiply.
+ * Types: as flowk_binary(), for x, y and z. In FLOWK_TERNARY_WHERE x is bool, and the rule is for y and z. add_multiply
+ *   reads `a`.
  * Shapes, pointers (out may be x, y or z itself), statuses and numerics: as flowk_unary().
  */
 FLOWK_API flowk_status flowk_ternary(flowk_ternary_op op, const void *x, const int64_t *x_strides, flowk_dtype x_dtype,
@@ -395,14 +401,14 @@ FLOWK_API flowk_status flowk_functor_plan(const void *const *pointers, const int
 /*
  * y[o, c, i] = x[o, c, i] > 0 ? x[o, c, i] : alpha[c] * x[o, c, i]
  *
- * Shapes: x and y are (outer, channels, inner), contiguous in C order, alpha is (channels). So NCHW is (N, C, H * W),
- *   NHWC is (N * H * W, C, 1), (N, C) is (N, C, 1), and one alpha for all elements is (1, 1, their number).
- * Pointers: y may be x, and else must not overlap it; y must not overlap alpha.
+ * Shapes: x and y are (outer, channels, inner), contiguous in C order; alpha is (channels). NCHW is (N, C, H * W), NHWC
+ *   is (N * H * W, C, 1), (N, C) is (N, C, 1), and one alpha for all elements is (1, 1, number of elements).
+ * Pointers: y may be x; otherwise it must not overlap x. y must not overlap alpha.
  * Statuses: INVALID_ARGUMENT (an extent < 0), NULL_POINTER, MISALIGNED_POINTER, UNSUPPORTED_DTYPE, OVERLAP,
  *   SIZE_OVERFLOW, NO_DEVICE, CUDA_ERROR.
- * Numerics: `dtype` is FLOAT16, BFLOAT16, FLOAT32 or FLOAT64; `alpha_dtype` is the same, or FLOAT32 beside a 16-bit
- *   dtype. Zeros and NaN take the alpha side: alpha * 0.0 has the sign of the product, NaN stays NaN. Products are
- *   rounded once to `dtype`, to nearest even; those of a 16-bit dtype with a FLOAT32 alpha to float32 first.
+ * Numerics: `dtype` is FLOAT16, BFLOAT16, FLOAT32 or FLOAT64; `alpha_dtype` is the same, or FLOAT32 with a 16-bit
+ *   dtype. Zeros and NaN are multiplied by alpha: alpha * 0.0 has the sign of the product, NaN stays NaN. A product is
+ *   rounded once to `dtype`, to nearest even; with a 16-bit dtype and a FLOAT32 alpha it is rounded to float32 first.
  */
 FLOWK_API flowk_status flowk_prelu(const void *x, const void *alpha, void *y, int64_t outer, int64_t channels,
                                    int64_t inner, flowk_dtype dtype, flowk_dtype alpha_dtype, flowk_stream stream);
@@ -413,9 +419,9 @@ FLOWK_API flowk_status flowk_prelu_explain(const void *x, const void *alpha, voi
                                            size_t text_bytes);
 
 /*
- * Bytes of the workspace of flowk_prelu_backward() for these sizes and types on the current device, wherever its
- * pointers lie; 0 where it needs none. For tensors of 64 MB and more at most 1% of the bytes of dy, x and dx, unless
- * outer * inner is less than 1000; a few MB otherwise.
+ * The size of the workspace that flowk_prelu_backward() needs for these sizes and types on the current device, for any
+ * pointers; 0 if it needs none. For tensors of 64 MB and more it is at most 1% of the bytes of dy, x and dx, unless
+ * outer * inner < 1000; otherwise it is a few MB.
  *
  * Statuses: those of flowk_prelu_backward() for sizes and types, and NULL_POINTER for `workspace_bytes`.
  */
@@ -428,16 +434,16 @@ FLOWK_API flowk_status flowk_prelu_backward_workspace_bytes(int64_t outer, int64
  * dalpha[c] = sum over o and i of (x[o, c, i] > 0 ? 0 : dy[o, c, i] * x[o, c, i])
  *
  * Shapes: dy, x and dx are (outer, channels, inner), alpha and dalpha (channels), all contiguous, as in flowk_prelu().
- * Pointers: dx or dalpha may be NULL and is then not computed. dx may be dy or x; apart from that no output may overlap
- *   an input, the workspace or the other output. `workspace` holds at least
- *   flowk_prelu_backward_workspace_bytes() bytes and is a multiple of 16; it needs no initial value, has none
- *   afterwards, and serves one call at a time. It may be NULL where those bytes are 0, or dalpha is NULL.
- * Sizes of 0: with outer or inner 0 dalpha is set to zeros.
- * Statuses: those of flowk_prelu(); INVALID_ARGUMENT for `workspace_bytes` that are too few, NULL_POINTER where dx and
- *   dalpha are both NULL.
- * Numerics: types as in flowk_prelu(), dalpha's type is alpha's. Terms of dalpha are computed and added up in float32,
- *   in float64 for FLOAT64, level by level in an order that sizes, types, alignment, the device and whether dx is dy or
- *   x fix: equal calls give equal bits. An element with x > 0 adds nothing, whatever its dy.
+ * Pointers: dx or dalpha may be NULL and is then not computed. dx may be dy or x; otherwise no output may overlap an
+ *   input, the workspace or the other output. `workspace` is a multiple of 16 and has at least
+ *   flowk_prelu_backward_workspace_bytes() bytes. It needs no initial value, its contents are undefined afterwards, and
+ *   only one call at a time may use it. It may be NULL if that size is 0 or dalpha is NULL.
+ * Sizes of 0: if outer or inner is 0, dalpha is set to zeros.
+ * Statuses: those of flowk_prelu(); INVALID_ARGUMENT if `workspace_bytes` is too small, NULL_POINTER if dx and dalpha
+ *   are both NULL.
+ * Numerics: types as in flowk_prelu(); dalpha has alpha's type. The terms of dalpha are computed and summed in float32,
+ *   or in float64 for FLOAT64, in a tree whose order depends only on sizes, types, alignment, the device and whether dx
+ *   is dy or x: equal calls give equal bits. An element with x > 0 adds nothing, even if its dy is NaN or infinity.
  */
 FLOWK_API flowk_status flowk_prelu_backward(const void *dy, const void *x, const void *alpha, void *dx, void *dalpha,
                                             int64_t outer, int64_t channels, int64_t inner, flowk_dtype dtype,
@@ -455,38 +461,42 @@ FLOWK_API flowk_status flowk_prelu_backward_explain(const void *dy, const void *
  * ---------------------------------------------------------------------------------------------------------------- */
 
 /*
- * Which columns of which rows a softmax keeps, and what it adds to them: zero the struct, set `struct_bytes` and what
- * is wanted. A part left zero masks nothing; parts work together, and a column is kept if each of them keeps it.
+ * The mask and the bias of a softmax. Zero the struct, then set `struct_bytes` and the parts that are needed. A part
+ * that is zero masks nothing. A column is unmasked if no part masks it.
  *
- * The tensor has `rank` dimensions; its last one, of k columns, is the row. Row i is the index of the dimension before
- * the last, of q rows (of a tensor of rank 1: i = 0, q = 1). A part broadcasts over a leading dimension by a stride of
- * 0. All pointers are tensor pointers as of the conventions, but strides, which are host pointers.
+ * The tensor has `rank` dimensions. Its last dimension, of k columns, is the row. The dimension before it has q rows,
+ * and i is the row's index in it (rank 1: q = 1, i = 0). A part broadcasts over a leading dimension by a stride of 0.
+ * All pointers are tensor pointers, except the strides, which are host pointers.
  */
 typedef struct flowk_softmax_mask {
-  size_t struct_bytes; /* sizeof(flowk_softmax_mask): what was compiled, so that later versions may add members */
+  /* sizeof(flowk_softmax_mask). A later version may add members at the end; it still accepts the size of every released
+   * version and takes the missing members as zero. Any other size is INVALID_ARGUMENT. */
+  size_t struct_bytes;
 
-  /* One byte an element of the tensor, bool or uint8: a column with a nonzero byte is masked. NULL: none. `rank`
-   * strides, the last of them 1 (whatever it is where k = 1); NULL: C order of the whole shape. */
+  /* One byte per element of the tensor, bool or uint8: a nonzero byte masks its column. NULL: not used. `rank` strides,
+   * the last of them 1 (ignored if k = 1); NULL strides: C order of the whole shape. */
   const void *dense;
   const int64_t *dense_strides;
 
-  /* How many columns of a row are kept, int32 or int64: its first ones, or its last where lengths_from_right is 1. A
-   * length below 0 counts as 0 and one above k as k: device memory cannot be checked. NULL: none. `rank` - 1 strides,
-   * of the leading dimensions; NULL: C order of those. */
+  /* The number of unmasked columns per row, int32 or int64: the first ones of the row, or the last ones if
+   * lengths_from_right is 1. The values are in device memory and cannot be checked: one below 0 counts as 0, one above
+   * k as k. NULL: not used. `rank` - 1 strides, for the leading dimensions; NULL strides: C order of those. */
   const void *lengths;
   const int64_t *lengths_strides;
   flowk_dtype lengths_dtype;
   int32_t lengths_from_right; /* 0 or 1 */
 
-  /* With d = i + (k - q) + causal_offset, the last row's diagonal ending in the last column where the offset is 0:
-   * causal = 1 keeps the columns j <= d. A window > 0 keeps those of j > d - window and, where causal is 0, of
-   * j < d + window as well. Numbers past +-2^62 are refused. */
+  /* With d = i + (k - q) + causal_offset (offset 0: the diagonal ends in the last column of the last row):
+   *   causal = 1               masks the columns j > d
+   *   window > 0               masks the columns j <= d - window
+   *   window > 0, causal = 0   masks the columns j >= d + window too
+   * Values outside +-2^62 are INVALID_ARGUMENT. */
   int32_t causal; /* 0 or 1 */
   int64_t causal_offset;
-  int64_t window; /* 0: none */
+  int64_t window; /* 0: not used */
 
-  /* Added to scale * x: a tensor of x's element type, or float32 where x is float16 or bfloat16. NULL: none. `rank`
-   * strides as of `dense`. */
+  /* Added to scale * x: a tensor of x's element type, or float32 if x is float16 or bfloat16. NULL: not used. Strides
+   * as for `dense`. */
   const void *bias;
   const int64_t *bias_strides;
   flowk_dtype bias_dtype;
@@ -494,31 +504,35 @@ typedef struct flowk_softmax_mask {
 
 /*
  * z[..., j] = scale * x[..., j] + bias[..., j]
- * y[..., j] = exp(z[..., j]) / sum over kept i of exp(z[..., i])   for a kept column j, 0 for a masked one
+ * y[..., j] = exp(z[..., j]) / sum over unmasked i of exp(z[..., i])   for an unmasked column j, 0 for a masked one
  *
  * and with log_softmax = 1
  *
- * y[..., j] = z[..., j] - log(sum over kept i of exp(z[..., i]))   for a kept column j, -infinity for a masked one
+ * y[..., j] = z[..., j] - log(sum over unmasked i of exp(z[..., i]))   for an unmasked column j, -infinity for a
+ * masked one
  *
  * Shapes: x and y have the `rank` extents of `shape`, 1 <= rank <= FLOWK_MAX_RANK; the softmax runs over the last one.
- *   `x_strides` and `y_strides` have `rank` strides, the last of them 1 (whatever it is where that extent is 1).
- *   The last extent is at most 2^30. `scale` is finite, of any sign (with 0, an infinite x still counts as infinite);
- *   `log_softmax` is 0 or 1; `mask` NULL keeps every column.
- * Element types: float16, bfloat16, float32 or float64. y has x's, or one of the two is float32 and the other float16
- *   or bfloat16.
- * Pointers: y may be x itself (same pointer, strides and type), and must not overlap x otherwise, nor a tensor of
- *   `mask`. No two elements of y may share memory, as of flowk_permute(). `mask` and its strides are host memory, read
- *   before the function returns.
- * Cost: columns that lengths, causal and window mask are not read, neither x nor dense nor bias there (but for what
- *   lies in a kept column's 16 bytes, and in rows of up to 256 columns that are not whole aligned 16 bytes); they are
- *   only written.
+ *   `x_strides` and `y_strides` have `rank` strides, the last of them 1 (ignored if that extent is 1). The last extent
+ *   is at most 2^30.
+ * Scalars: `scale` is finite, of either sign, and |scale| <= 2^126 unless x is float64; with a scale of 0 an infinite x
+ *   still counts as infinite. `log_softmax` is 0 or 1. `mask` NULL: no column is masked.
+ * Element types: float16, bfloat16, float32 or float64. y has x's type, or one of the two is float32 and the other
+ *   float16 or bfloat16.
+ * Pointers: y may be x itself (same pointer, strides and type); otherwise it must not overlap x. It must not overlap a
+ *   tensor of `mask`. No two elements of y may share memory: flowk_permute()'s rule. `mask` and its strides are host
+ *   memory and are read before the function returns.
+ * Cost: columns that lengths, causal or window mask are written and not read, in x, dense and bias. Exceptions: columns
+ *   that share an aligned 16-byte vector with an unmasked one, and rows of up to 256 columns that are not made of
+ *   aligned 16-byte vectors.
  * Statuses: INVALID_ARGUMENT (rank, an extent < 0, a last stride, scale, a flag, a member of mask), NULL_POINTER,
  *   MISALIGNED_POINTER, UNSUPPORTED_DTYPE, OVERLAP, SIZE_OVERFLOW, NO_DEVICE, CUDA_ERROR.
- * Numerics: computed in float32 (float64 for float64) and rounded once to y's type; a row's largest z is subtracted
- *   before the exponential, so that no finite input overflows. A masked column is 0 (-infinity) whatever x, bias and
- *   the rest of the row hold. A row without a kept column is all 0 (-infinity), and so is a row whose kept z are all
- *   -infinity; a kept z of -infinity beside others gives 0 (-infinity). A NaN or a +infinity among the kept z of a row
- *   gives NaN in all its kept columns. The same call gives the same bits on the same device.
+ * Numerics: computed in float32 (float64 for float64) and rounded once to y's type. The row's largest z is subtracted
+ *   before the exponential, so no finite input overflows. With log_softmax read -infinity for 0:
+ *   - a masked column is 0, for any values of x, bias and the rest of the row;
+ *   - a row with no unmasked column, or whose unmasked z are all -infinity, is all 0;
+ *   - an unmasked z of -infinity beside others gives 0;
+ *   - a NaN or +infinity among the unmasked z of a row gives NaN in all its unmasked columns.
+ *   The same call gives the same bits on the same device.
  */
 FLOWK_API flowk_status flowk_masked_softmax(const void *x, const int64_t *x_strides, flowk_dtype x_dtype, void *y,
                                             const int64_t *y_strides, flowk_dtype y_dtype, int32_t rank,
@@ -537,21 +551,20 @@ FLOWK_API flowk_status flowk_masked_softmax_explain(const void *x, const int64_t
  *
  * dx[..., j] = scale * y[..., j] * (dy[..., j] - sum over i of y[..., i] * dy[..., i])
  *
- * and with log_softmax = 1, where a column of y = -infinity is a masked one: dx = 0, left out of the sum
+ * and with log_softmax = 1, where a column with y = -infinity is masked (dx = 0, not in the sum)
  *
  * dx[..., j] = scale * (dy[..., j] - exp(y[..., j]) * sum over i of dy[..., i])
  *
  * The gradient of a bias that has the tensor's whole shape is dx / scale.
  *
- * Shapes: dy, y and dx have the `rank` extents of `shape`, strides as of flowk_masked_softmax().
- *   `mask` may be what the forward call took. Only its lengths, causal and window are used, to leave masked columns
- *   unread and write 0 there; dense and bias are not looked at, because y has their effect in it. NULL is right too.
- * Element types: as of flowk_masked_softmax(), dy and y of one type (there y's), dx of another (there x's).
- * Pointers: dx may be dy itself or y itself (same pointer, strides and type), and must not overlap them otherwise, nor
- *   the lengths. No two elements of dx may share memory.
- * Statuses: as of flowk_masked_softmax().
- * Numerics: computed in float32 (float64 for float64) and rounded once to dx's type. A row without a kept column, all
- *   0 (-infinity) in y, has a gradient of 0. A NaN or an infinity in dy or y goes where the formula takes it.
+ * Shapes: dy, y and dx have the `rank` extents of `shape`; strides and scale as in flowk_masked_softmax().
+ *   `mask` may be the forward call's. Only lengths, causal and window are used: the columns that they mask are not read
+ *   and get 0. dense and bias are ignored, because y already contains their effect. NULL gives the same result.
+ * Element types: as in flowk_masked_softmax(). dy and y have the forward call's y type, dx has its x type.
+ * Pointers: dx may be dy itself or y itself (same pointer, strides and type); otherwise it must not overlap them. It
+ * must not overlap the lengths. No two elements of dx may share memory. Statuses: as in flowk_masked_softmax().
+ * Numerics: computed in float32 (float64 for float64) and rounded once to dx's type. A row with no unmasked column, all
+ *   0 (-infinity) in y, has a gradient of 0. A NaN or an infinity in dy or y propagates by the formula.
  */
 FLOWK_API flowk_status flowk_masked_softmax_backward(const void *dy, const int64_t *dy_strides, const void *y,
                                                      const int64_t *y_strides, flowk_dtype y_dtype, void *dx,

@@ -8,14 +8,22 @@ The environment variable FLOWK_CUDA decides where nvcc comes from:
   disabled  nowhere: libflowk_simt alone is built, as with -Csetup-args=-Dcuda=disabled.
 
 libflowk_simt needs the toolkit's headers of the 16- and 8-bit floats: from a toolkit, or from three of those wheels.
+
+The last wheels stay in build/wheels/, each in a folder named by a hash of what it was built from: sources, options,
+compilers, Python. `pip install .` builds nothing where that has not changed. An editable install has meson's own
+build/ folder and compiles what has changed.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -36,14 +44,24 @@ HEADER_WHEELS = ["nvidia-cuda-crt", "nvidia-cuda-runtime", "nvidia-cuda-cccl"]
 WHEELS = ["nvidia-cuda-nvcc", "nvidia-nvvm", *HEADER_WHEELS]
 OLDEST_NVCC = 12  # the first with C++20
 
+ROOT = Path(__file__).resolve().parents[2]
+KEPT_WHEELS = ROOT / "build" / "wheels"
+MAX_KEPT_WHEELS = 4
+WHEEL_SOURCES = ["cuda", "include", "pyflowk", "meson.build", "meson.options", "pyproject.toml", "README.md", "LICENSE"]
+COMPILER_VARIABLE = re.compile(r"CC|CXX|\w*FLAGS|CPATH|C\w*_INCLUDE_PATH|LIBRARY_PATH")
+
+
+def _output(*command: str | Path) -> str:
+    """What a command prints, "" if it does not run."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
 
 def _nvcc_major(nvcc: Path) -> int:
     """The version of an nvcc, 0 if it does not run."""
-    try:
-        text = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError):
-        return 0
-    release = re.search(r"release (\d+)\.", text)
+    release = re.search(r"release (\d+)\.", _output(nvcc, "--version"))
     return int(release[1]) if release else 0
 
 
@@ -118,8 +136,41 @@ def _requires(settings: Settings) -> list[str]:
     return [f"{wheel}=={WHEEL_VERSION}" for wheel in wheels]
 
 
+def _kept_wheel_folder(settings: Settings) -> Path:
+    """The folder of the wheel that these settings give of the sources, compilers and Python that are here now."""
+    origin = _origin(settings)
+    nvcc = _system_nvcc() if origin == "system" else None
+    compiler = (os.environ.get("CXX") or "c++").split()
+    inputs = [
+        sorted((settings or {}).items()),
+        sorted(item for item in os.environ.items() if COMPILER_VARIABLE.fullmatch(item[0])),
+        [_output(*compiler, "--version"), origin, WHEEL_VERSION, str(nvcc), nvcc and _output(nvcc, "--version")],
+        _toolkits(),
+        _output("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"),  # cuda/meson.build builds for these
+        [sys.version, sysconfig.get_platform(), mesonpy.__version__],
+    ]
+    digest = hashlib.sha256(repr(inputs).encode())
+    for source in WHEEL_SOURCES:
+        for path in sorted((ROOT / source).rglob("*")) if (ROOT / source).is_dir() else [ROOT / source]:
+            if path.is_file() and "__pycache__" not in path.parts:
+                digest.update(f"{path.relative_to(ROOT)} {path.stat().st_size}\n".encode() + path.read_bytes())
+    return KEPT_WHEELS / digest.hexdigest()[:16]
+
+
+def _keep_wheel(wheel: Path, folder: Path) -> None:
+    """Copies a wheel to its folder; where the source tree cannot be written to, none is kept."""
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        unfinished = folder / f"{wheel.name}.{os.getpid()}"
+        shutil.copyfile(wheel, unfinished)
+        unfinished.replace(folder / wheel.name)
+        for old in sorted(KEPT_WHEELS.iterdir(), key=os.path.getmtime, reverse=True)[MAX_KEPT_WHEELS:]:
+            shutil.rmtree(old, ignore_errors=True)
+
+
 def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:
-    return mesonpy.get_requires_for_build_wheel(config_settings) + _requires(config_settings)
+    toolkit = [] if any(_kept_wheel_folder(config_settings).glob("*.whl")) else _requires(config_settings)
+    return mesonpy.get_requires_for_build_wheel(config_settings) + toolkit
 
 
 def get_requires_for_build_editable(config_settings: Settings = None) -> list[str]:
@@ -135,9 +186,8 @@ def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: S
     from packaging.version import Version
     from pyproject_metadata import StandardMetadata
 
-    root = Path(__file__).parents[2]
-    metadata = StandardMetadata.from_pyproject(tomllib.loads((root / "pyproject.toml").read_text()), root)
-    version = re.search(r"^  version: '(.*)',$", (root / "meson.build").read_text(), re.MULTILINE)
+    metadata = StandardMetadata.from_pyproject(tomllib.loads((ROOT / "pyproject.toml").read_text()), ROOT)
+    version = re.search(r"^  version: '(.*)',$", (ROOT / "meson.build").read_text(), re.MULTILINE)
     if version is None:
         raise SystemExit("flowk: meson.build states no version")
     metadata.version = Version(version[1])
@@ -148,8 +198,15 @@ def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: S
 
 
 def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None) -> str:
+    kept = _kept_wheel_folder(config_settings)
+    for wheel in kept.glob("*.whl"):
+        print(f"flowk: nothing has changed since {wheel} was built", flush=True)
+        shutil.copyfile(wheel, Path(wheel_directory) / wheel.name)
+        return wheel.name
     with tempfile.TemporaryDirectory() as folder:
-        return mesonpy.build_wheel(wheel_directory, _prepare(config_settings, Path(folder)), metadata_directory)
+        name = mesonpy.build_wheel(wheel_directory, _prepare(config_settings, Path(folder)), metadata_directory)
+    _keep_wheel(Path(wheel_directory) / name, kept)
+    return name
 
 
 def build_editable(

@@ -2,11 +2,10 @@
 // Asynchronous copies of 16 bytes into shared memory: cp.async. All addresses are multiples of 16.
 #pragma once
 
+#include "flowk/detail/sizes.h"
 #include "flowk/detail/target.cuh"
 
 namespace flowk::detail {
-
-constexpr int vector_bytes = 16;  // the widest access of one thread
 
 // An address in shared memory, as asynchronous copies take it. One that is made before a loop stays in a register: the
 // compiler would ask for the window of shared memory again at every copy.

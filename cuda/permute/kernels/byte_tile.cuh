@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tile of 1-byte elements that are aligned on at most one side: transposed by 32-bit words, in two steps.
+#pragma once
+
+#include "permute/kernels/permute_gather.cuh"
+
+namespace flowk::permute {
+
+// One item, in registers while the tile is transposed: 4 elements of the destination run in each of 16 columns.
+struct TransposedBlock {
+  static constexpr int num_columns = 16;
+  uint32_t words[num_columns];
+  int32_t column;  // the first; the tile's columns are its destination rows
+  int32_t element;
+};
+
+// Where source rows start on words, all of them alike, the threads of a warp take the words of their columns in turns,
+// so that those whose rows start in one bank meet in few.
+__device__ __forceinline__ int first_word_of(const TileParams& params, int32_t element) {
+  return params.src_rows_are_words ? element >> params.rotation_shift & 3 : 0;
+}
+
+// Reads 4 source rows by 16 of their bytes, from `column` on, and transposes them 4 x 4 bytes at a time.
+__device__ __forceinline__ void read_block(const TileParams& params, const unsigned char* shared_tile,
+                                           const TileTableEntry* table, int32_t shift, TransposedBlock* block) {
+  const uint2 shared_offsets = *reinterpret_cast<const uint2*>(table + block->element);
+  const uint32_t start = static_cast<uint32_t>(shift + block->column);
+  const uint32_t bytes[4] = {(shared_offsets.x & 0xffff) + start, (shared_offsets.x >> 16) + start,
+                             (shared_offsets.y & 0xffff) + start, (shared_offsets.y >> 16) + start};
+  const auto transpose = [&](const uint32_t (&rows)[4], int j) {
+    uint32_t columns[4];
+    transpose_bytes(rows, columns);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) block->words[4 * j + i] = columns[i];
+  };
+  if (params.src_rows_are_words) {
+    const int first = first_word_of(params, block->element);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const unsigned char* at = shared_tile + 4 * ((j + first) & 3);
+      uint32_t words[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) words[i] = *reinterpret_cast<const uint32_t*>(at + bytes[i]);
+      transpose(words, j);
+    }
+    return;
+  }
+  const uint32_t* rows[4];
+  uint32_t low[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    rows[i] = reinterpret_cast<const uint32_t*>(shared_tile + (bytes[i] & ~3u));
+    low[i] = rows[i][0];
+  }
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    uint32_t words[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t high = rows[i][j + 1];
+      words[i] = __funnelshift_r(low[i], high, 8 * bytes[i]);  // by the low 5 bits
+      low[i] = high;
+    }
+    transpose(words, j);
+  }
+}
+
+// How many destination rows the tile has inside the tensor, and runs in each.
+struct JoinedRows {
+  uint32_t rows;
+  uint32_t runs;
+
+  __device__ __forceinline__ JoinedRows(const TileParams& params, const TileOrigin& tile)
+      : rows(params.run_join.divide(tile.dst_row_end)), runs(params.run_join.divisor) {
+    if (!params.joins_src_cut) return;
+    runs = rows;
+    rows = params.run_join.divisor;
+  }
+};
+
+// A destination row of the tile: bytes up to the first vector of dst that it fills, such vectors, bytes after the last.
+struct alignas(vector_bytes) VectoredRow {
+  int64_t offset;          // of the first vector from the tile's start in dst
+  uint16_t shared_offset;  // of the first vector in shared memory
+  uint16_t vectors;
+  uint8_t head;
+  uint8_t tail;
+  uint16_t lead;  // vectors before the first that would fill its granule
+};
+static_assert(sizeof(VectoredRow) == dst_row_bytes);
+
+// Rows outside the tensor have no bytes. With a halo a row begins on the granule that it starts in, and goes on in the
+// next tile from the granule that it ends in.
+template <int kThreads>
+__device__ __forceinline__ void make_vectored_rows(const TileParams& params, const TileOrigin& tile,
+                                                   const JoinedRows& joined, VectoredRow* rows) {
+#pragma unroll 1
+  for (uint32_t dst_row = threadIdx.x; dst_row < params.num_dst_rows.divisor; dst_row += kThreads) {
+    int64_t offset;
+    int32_t column;
+    locate_tile_row(params.dst_row_dims, params.dst_row_rank, dst_row, &offset, &column);
+    const auto address = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(tile.dst + offset));
+    const auto before = static_cast<int32_t>(address & params.window_mask);
+    const auto after =
+        static_cast<int32_t>((address + static_cast<uint32_t>(params.window_bytes)) & params.window_mask);
+    const int32_t begin = max(params.window_start_bytes - before, tile.dst_element_begin);
+    const int32_t end = min(params.window_end - after, tile.dst_element_end);
+    const int32_t bytes = dst_row < joined.rows ? max(end - begin, 0) * static_cast<int32_t>(joined.runs) : 0;
+    offset += begin - params.window_start_bytes;
+    const uint32_t first = address + static_cast<uint32_t>(begin - params.window_start_bytes);
+    const int32_t head = min(static_cast<int32_t>((0 - first) % vector_bytes), bytes);
+    rows[dst_row] = {
+        offset + head,
+        static_cast<uint16_t>((column + 3) * params.columns_pitch + begin + head),
+        static_cast<uint16_t>((bytes - head) / vector_bytes),
+        static_cast<uint8_t>(head),
+        static_cast<uint8_t>((bytes - head) % vector_bytes),
+        static_cast<uint16_t>(((first + static_cast<uint32_t>(head)) & static_cast<uint32_t>(params.dst_granule - 1)) /
+                              vector_bytes)};
+  }
+}
+
+// kN words from any offset on.
+template <int kN>
+__device__ __forceinline__ void read_words(const unsigned char* shared_tile, int32_t shared_offset,
+                                           uint32_t (&words)[kN]) {
+  const uint32_t* from = reinterpret_cast<const uint32_t*>(shared_tile + (shared_offset & ~3));
+  uint32_t low = from[0];
+#pragma unroll
+  for (int i = 0; i < kN; ++i) {
+    const uint32_t high = from[i + 1];
+    words[i] = __funnelshift_r(low, high, static_cast<uint32_t>(shared_offset) * 8);
+    low = high;
+  }
+}
+
+// The vector of a row that is `in_row` bytes after its first. Runs are no shorter than a vector, which has bytes of two
+// at the most.
+__device__ __forceinline__ void read_vector(const TileParams& params, const VectoredRow& row, int32_t in_row,
+                                            const unsigned char* shared_tile, Vector<1>* vector) {
+  int32_t shared_offset = row.shared_offset + in_row;
+  if (params.joined_run_gap == 0) return read_words<4>(shared_tile, shared_offset, vector->words);
+  const uint32_t at = static_cast<uint32_t>(row.head + in_row);
+  const uint32_t run = params.joined_run_bytes.divide(at);
+  shared_offset += static_cast<int32_t>(run) * params.joined_run_gap;
+  read_words<4>(shared_tile, shared_offset, vector->words);
+  const auto left = static_cast<int32_t>((run + 1) * params.joined_run_bytes.divisor - at);
+  if (left >= vector_bytes) return;
+  uint32_t next[4];
+  read_words<4>(shared_tile, shared_offset + params.joined_run_gap, next);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t of_run = __funnelshift_lc(~0u, 0u, static_cast<uint32_t>(max(8 * left - 32 * i, 0)));
+    vector->words[i] = (vector->words[i] & of_run) | (next[i] & ~of_run);
+  }
+}
+
+// Stores what a row has before its first vector or after its last, whose bytes stand `tail_gap` further on than if rows
+// had one run: a byte, a half word and up to three words.
+__device__ __forceinline__ void store_row_end(const VectoredRow& row, bool is_tail, unsigned char* dst,
+                                              int32_t tail_gap, const unsigned char* shared_tile) {
+  const int32_t bytes = is_tail ? row.tail : row.head;
+  const int32_t to_vector = is_tail ? row.vectors * vector_bytes : -vector_bytes;
+  unsigned char* vector = dst + (row.offset + to_vector);
+  const int32_t shared_offset = row.shared_offset + to_vector + (is_tail ? tail_gap : 0);
+  const int32_t first = is_tail ? 0 : vector_bytes - bytes, last = is_tail ? bytes : vector_bytes;
+  if (reinterpret_cast<uintptr_t>(vector) % vector_bytes != 0) {  // the row ends in the vector that it starts in
+#pragma unroll 1
+    for (int32_t i = first; i < last; ++i) vector[i] = shared_tile[shared_offset + i];
+    return;
+  }
+  const int32_t odd_end = is_tail ? last : first;
+  if (odd_end & 1) {
+    const int32_t at = is_tail ? last - 1 : first;
+    vector[at] = shared_tile[shared_offset + at];
+  }
+  const int32_t even_end = is_tail ? last : first + 1;
+  if (even_end & 2) {
+    const int32_t at = is_tail ? last & ~3 : even_end & ~1;
+    const uint32_t low = shared_tile[shared_offset + at], high = shared_tile[shared_offset + at + 1];
+    *reinterpret_cast<uint16_t*>(vector + at) = static_cast<uint16_t>(low | high << 8);
+  }
+  const int32_t first_word = (first + 3) >> 2, num_words = (last >> 2) - first_word;
+  uint32_t words[3];
+  read_words<3>(shared_tile, shared_offset + 4 * first_word, words);
+#pragma unroll
+  for (int i = 0; i < 3; ++i)
+    if (i < num_words) reinterpret_cast<uint32_t*>(vector)[first_word + i] = words[i];
+}
+
+// Stores what rows have before their first vector and after their last. Half a warp per end, one byte per thread, was
+// slower: 623 instructions for 32 vectors where runs are of 55 bytes (H200).
+template <int kThreads>
+__device__ __forceinline__ void store_row_ends(const TileParams& params, const TileOrigin& tile,
+                                               const JoinedRows& joined, const VectoredRow* rows,
+                                               const unsigned char* shared_tile) {
+  const int32_t tail_gap = static_cast<int32_t>(joined.runs - 1) * params.joined_run_gap;
+#pragma unroll 1
+  for (uint32_t item = threadIdx.x; item < 2 * joined.rows; item += kThreads) {
+    const VectoredRow row = rows[item / 2];
+    const bool is_tail = item % 2 != 0;
+    if ((is_tail ? row.tail : row.head) != 0) store_row_end(row, is_tail, tile.dst, tail_gap, shared_tile);
+  }
+}
+
+// dst[r', e'] = src[r, c] as the other tiles, where runs share no dimension: source row e' holds element e' of every
+// destination run, and its byte c is of destination row c. A gather by bytes would read shared memory once for every
+// byte that it stores; words take a third of that:
+//   1. source rows, (run elements, run bytes), are copied to shared memory in 16-byte vectors;
+//   2. a thread takes twice 4 rows by 16 columns of them, transposes 4 x 4 bytes at a time and, when all
+//      threads have read theirs, writes words into destination rows, (destination rows, columns_pitch), in the same
+//      shared memory;
+//   3. a thread takes a 16-byte vector of a destination row, five words shifted to its address, and stores it; what
+//      rows have before their first vector and after their last is stored at the end. Runs that lie one after the other
+//      in dst are one row, and a vector may have bytes of two: 23 runs of 62 bytes reach 0.83 of copy, and reached 0.44
+//      as rows of their own (H200).
+template <int kThreads>
+__global__ void __launch_bounds__(kThreads, byte_tile_resident_threads / kThreads)
+    byte_tile(const __grid_constant__ TileParams params) {
+  unsigned char* shared_tile = &shared<unsigned char>();
+  TileTableEntry* table = reinterpret_cast<TileTableEntry*>(shared_tile + params.table_offset_bytes);
+  VectoredRow* rows = reinterpret_cast<VectoredRow*>(shared_tile + params.rows_offset_bytes);
+  const TileOrigin tile = locate_tile<true>(params);
+  const int32_t shift = tile_shift(params, tile);
+  load_tile<false, kThreads, false>(params, tile, shared_tile, shift);
+  make_table<kThreads>(params, 4 * params.words_per_run.divisor, table);
+  const JoinedRows joined(params, tile);
+  make_vectored_rows<kThreads>(params, tile, joined, rows);
+  async_copy_wait();
+  __syncthreads();
+
+  TransposedBlock blocks[max_items_per_thread];
+#pragma unroll
+  for (int k = 0; k < max_items_per_thread; ++k) {
+    TransposedBlock& block = blocks[k];
+    uint32_t column_block = threadIdx.x + k * kThreads;
+    const bool is_idle = column_block >= params.num_word_items;
+    const uint32_t word = take_index(&column_block, params.words_per_run);
+    // Lanes whose rows start in one bank take columns some words apart; or all start on words.
+    block.column =
+        static_cast<int32_t>(column_block * TransposedBlock::num_columns) -
+        (params.src_rows_are_words ? shift & 3
+                                   : static_cast<int32_t>(4 * (word >> params.skew_shift & params.skew_mask)));
+    block.element = static_cast<int32_t>(4 * word);
+    if (is_idle || block.column >= static_cast<int32_t>(tile.dst_row_end) || block.element >= tile.dst_element_end ||
+        block.element + 4 <= tile.dst_element_begin)
+      block.column = -2 * TransposedBlock::num_columns;  // none
+    else
+      read_block(params, shared_tile, table, shift, &block);
+  }
+  __syncthreads();
+#pragma unroll
+  for (int k = 0; k < max_items_per_thread; ++k) {
+    const TransposedBlock& block = blocks[k];
+    const int first = first_word_of(params, block.element);
+    // Shared memory has room for up to 3 columns before the tile's and after them.
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const int32_t column = block.column + 4 * ((j + first) & 3) + 3;
+      if (static_cast<uint32_t>(column) < tile.dst_row_end + 3) {
+        unsigned char* at = shared_tile + (column * params.columns_pitch + block.element);
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          *reinterpret_cast<uint32_t*>(at + i * params.columns_pitch) = block.words[4 * j + i];
+      }
+    }
+  }
+  __syncthreads();
+
+#pragma unroll 1
+  for (StoreCursor cursor(params); !cursor.is_done(params); cursor.step(params)) {
+    const VectoredRow row = rows[cursor.dst_row];
+    const uint32_t vector = cursor.vector - row.lead;
+    if (vector >= row.vectors) continue;
+    const auto in_row = static_cast<int32_t>(vector * vector_bytes);
+    Vector<1> out;
+    read_vector(params, row, in_row, shared_tile, &out);
+    *reinterpret_cast<uint4*>(tile.dst + (row.offset + in_row)) = out.whole;
+  }
+  if (params.dst_rows_have_ends) store_row_ends<kThreads>(params, tile, joined, rows, shared_tile);
+}
+
+}  // namespace flowk::permute

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// Planes to pixels of 2 to 4 channels, and back.
+//
+// A thread owns 16 bytes of every plane, which are `channels` vectors of 16 bytes of neighbouring pixels, and moves
+// elements between the two by register permutations of constant indices. A tile is as many neighbouring vectors of a
+// plane as it has threads; its pixels are one contiguous span, which passes through shared memory so that a warp moves
+// whole lines. A block owns one tile, or several small ones.
+#pragma once
+
+#include "core/divide.h"
+#include "core/vector.cuh"
+#include "flowk/detail/pdl.cuh"
+#include "flowk/detail/shared.cuh"
+#include "permute/kernels/permute_elements.cuh"
+
+namespace flowk::permute {
+
+// Where a thread's tile stands.
+struct ChannelTile {
+  const unsigned char* src;
+  unsigned char* dst;
+  uint32_t num_vectors;  // of each plane
+  uint32_t thread;       // of the tile's num_threads
+  uint32_t num_threads;
+  uint32_t shared_first;  // the vector of shared memory that the tile's part starts with
+};
+
+__device__ __forceinline__ ChannelTile locate_channel_tile(const ChannelParams& params) {
+  launch_dependent_grids();
+  const uint32_t in_block = threadIdx.x >> params.thread_bits;
+  const uint32_t num_threads = params.tiles_per_block == 1 ? blockDim.x : 1u << params.thread_bits;
+  ChannelTile tile = {params.src,  params.dst,
+                      num_threads, threadIdx.x & ((1u << params.thread_bits) - 1),
+                      num_threads, in_block * params.tile_shared_vectors};
+  uint32_t linear = blockIdx.x * params.tiles_per_block + in_block;
+  const bool is_past = linear >= params.num_tiles;
+  for (int d = 0; d < params.grid_rank; ++d) {
+    const int64_t index = d + 1 < params.grid_rank ? take_index(&linear, params.grid[d].divider) : linear;
+    tile.src += index * params.grid[d].src_step;
+    tile.dst += index * params.grid[d].dst_step;
+    if (d == 0) {
+      const int64_t remaining = params.plane_vectors - index * num_threads;
+      if (remaining < tile.num_vectors) tile.num_vectors = static_cast<uint32_t>(remaining);
+    }
+  }
+  if (is_past) tile.num_vectors = 0;
+  wait_on_dependent_grids();
+  return tile;
+}
+
+// Vectors between the last 128-byte line that starts at or before `pixels` and `pixels` itself: the span stands in
+// shared memory as many vectors from the start, so that lines of global memory are lines of shared memory too.
+__device__ __forceinline__ uint32_t vectors_into_line(const void* pixels) {
+  return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(pixels) % 128) / vector_bytes;
+}
+
+// The address of vector `offset` of shared memory. Eight threads move their 16 bytes at once: neighbouring vectors in
+// the copies, every kChannels-th vector at the thread's own pixels. An odd step meets all banks; for 2 and 4 channels
+// vectors of every line are swapped by the line's number, which keeps the first and spreads the second over all banks.
+template <int kChannels>
+__device__ __forceinline__ uint4* shared_vector(uint32_t shared_index) {
+  constexpr uint32_t mask = kChannels % 2 == 0 ? kChannels - 1 : 0;
+  return reinterpret_cast<uint4*>(&shared<unsigned char>()) + (shared_index ^ (shared_index >> 3 & mask));
+}
+
+template <int kChannels, int Bytes>
+__device__ __forceinline__ void interleave(const ChannelParams& params, const ChannelTile& tile, const Moved<Bytes>&) {
+  constexpr int elements_per_vector = vector_bytes / Bytes;
+  const uint32_t first_index = vectors_into_line(tile.dst);
+  if (tile.thread < tile.num_vectors) {
+    const unsigned char* src = tile.src + tile.thread * vector_bytes;
+    Vector<Bytes> planes[kChannels], pixels[kChannels];
+#pragma unroll
+    for (int c = 0; c < kChannels; ++c)
+      planes[c].whole = *reinterpret_cast<const uint4*>(src + c * params.plane_stride);
+#pragma unroll
+    for (int n = 0; n < elements_per_vector; ++n)
+#pragma unroll
+      for (int c = 0; c < kChannels; ++c) {
+        const int element = n * kChannels + c;
+        pixels[element / elements_per_vector].elements[element % elements_per_vector] = planes[c].elements[n];
+      }
+#pragma unroll
+    for (int i = 0; i < kChannels; ++i)
+      *shared_vector<kChannels>(tile.shared_first + first_index + tile.thread * kChannels + i) = pixels[i].whole;
+  }
+  __syncthreads();
+  const uint32_t num_vectors = tile.num_vectors * kChannels;
+#pragma unroll
+  for (int pass = 0; pass <= kChannels; ++pass) {
+    const uint32_t shared_index = tile.thread + pass * tile.num_threads;
+    const uint32_t vector = shared_index - first_index;  // wraps before the span
+    if (vector < num_vectors)
+      *reinterpret_cast<uint4*>(tile.dst + vector * vector_bytes) =
+          *shared_vector<kChannels>(tile.shared_first + shared_index);
+  }
+}
+
+template <int kChannels, int Bytes>
+__device__ __forceinline__ void deinterleave(const ChannelParams& params, const ChannelTile& tile,
+                                             const Moved<Bytes>&) {
+  constexpr int elements_per_vector = vector_bytes / Bytes;
+  const uint32_t first_index = vectors_into_line(tile.src);
+  const uint32_t num_vectors = tile.num_vectors * kChannels;
+#pragma unroll
+  for (int pass = 0; pass <= kChannels; ++pass) {
+    const uint32_t shared_index = tile.thread + pass * tile.num_threads;
+    const uint32_t vector = shared_index - first_index;  // wraps before the span
+    if (vector < num_vectors)
+      async_copy_vector(shared_vector<kChannels>(tile.shared_first + shared_index), tile.src + vector * vector_bytes);
+  }
+  async_copy_wait();
+  __syncthreads();
+  if (tile.thread >= tile.num_vectors) return;
+  Vector<Bytes> pixels[kChannels], planes[kChannels];
+#pragma unroll
+  for (int i = 0; i < kChannels; ++i)
+    pixels[i].whole = *shared_vector<kChannels>(tile.shared_first + first_index + tile.thread * kChannels + i);
+#pragma unroll
+  for (int n = 0; n < elements_per_vector; ++n)
+#pragma unroll
+    for (int c = 0; c < kChannels; ++c) {
+      const int element = n * kChannels + c;
+      planes[c].elements[n] = pixels[element / elements_per_vector].elements[element % elements_per_vector];
+    }
+  unsigned char* dst = tile.dst + tile.thread * vector_bytes;
+#pragma unroll
+  for (int c = 0; c < kChannels; ++c) *reinterpret_cast<uint4*>(dst + c * params.plane_stride) = planes[c].whole;
+}
+
+// With a conversion a thread's pixels are more or fewer bytes than a vector per channel.
+// The pixels of one thread: 16 / planar element bytes, in the widest packs that divide their bytes.
+template <int kPlanarBytes, int kPixelBytes, int kChannels>
+union ThreadPixels {
+  static constexpr int num_pixels = vector_bytes / kPlanarBytes;
+  static constexpr int num_bytes = num_pixels * kChannels * kPixelBytes;
+  static constexpr int pack_bytes = num_bytes % 16 == 0 ? 16 : num_bytes % 8 == 0 ? 8 : 4;
+  Pack<pack_bytes> packs[num_bytes / pack_bytes];
+  Pack<kPixelBytes> elements[num_pixels * kChannels];
+};
+
+template <int kChannels, int kSrcBytes, int kDstBytes, class Compute>
+__device__ __forceinline__ void interleave(const ChannelParams& params, const ChannelTile& tile,
+                                           const Converted<kSrcBytes, kDstBytes, Compute>& elements) {
+  using Pixels = ThreadPixels<kSrcBytes, kDstBytes, kChannels>;
+  constexpr int num_packs = Pixels::num_bytes / Pixels::pack_bytes;
+  const uint32_t first_vector = vectors_into_line(tile.dst);
+  unsigned char* span = &shared<unsigned char>() + first_vector * vector_bytes;
+  if (threadIdx.x < tile.num_vectors) {
+    const unsigned char* src = tile.src + threadIdx.x * vector_bytes;
+    Vector<kSrcBytes> planes[kChannels];
+#pragma unroll
+    for (int c = 0; c < kChannels; ++c)
+      planes[c].whole = *reinterpret_cast<const uint4*>(src + c * params.plane_stride);
+    Pixels pixels;
+#pragma unroll
+    for (int c = 0; c < kChannels; ++c) {
+      Pack<kDstBytes> plane[Pixels::num_pixels];
+      elements.convert(planes[c].elements, plane);
+#pragma unroll
+      for (int n = 0; n < Pixels::num_pixels; ++n) pixels.elements[n * kChannels + c] = plane[n];
+    }
+    auto* packs = reinterpret_cast<Pack<Pixels::pack_bytes>*>(span + threadIdx.x * Pixels::num_bytes);
+#pragma unroll
+    for (int i = 0; i < num_packs; ++i) packs[i] = pixels.packs[i];
+  }
+  __syncthreads();
+  const uint32_t num_vectors = tile.num_vectors * Pixels::num_bytes / vector_bytes;
+#pragma unroll 2
+  for (uint32_t shared_index = threadIdx.x; shared_index < first_vector + num_vectors; shared_index += blockDim.x)
+    if (shared_index >= first_vector)
+      reinterpret_cast<uint4*>(tile.dst)[shared_index - first_vector] =
+          reinterpret_cast<const uint4*>(span)[shared_index - first_vector];
+}
+
+template <int kChannels, int kSrcBytes, int kDstBytes, class Compute>
+__device__ __forceinline__ void deinterleave(const ChannelParams& params, const ChannelTile& tile,
+                                             const Converted<kSrcBytes, kDstBytes, Compute>& elements) {
+  using Pixels = ThreadPixels<kDstBytes, kSrcBytes, kChannels>;
+  constexpr int num_packs = Pixels::num_bytes / Pixels::pack_bytes;
+  const uint32_t first_vector = vectors_into_line(tile.src);
+  unsigned char* span = &shared<unsigned char>() + first_vector * vector_bytes;
+  const uint32_t num_vectors = tile.num_vectors * Pixels::num_bytes / vector_bytes;
+#pragma unroll 2
+  for (uint32_t shared_index = threadIdx.x; shared_index < first_vector + num_vectors; shared_index += blockDim.x)
+    if (shared_index >= first_vector)
+      async_copy_vector(span + (shared_index - first_vector) * vector_bytes,
+                        tile.src + (shared_index - first_vector) * vector_bytes);
+  async_copy_wait();
+  __syncthreads();
+  if (threadIdx.x >= tile.num_vectors) return;
+  const auto* packs = reinterpret_cast<const Pack<Pixels::pack_bytes>*>(span + threadIdx.x * Pixels::num_bytes);
+  Pixels pixels;
+#pragma unroll
+  for (int i = 0; i < num_packs; ++i) pixels.packs[i] = packs[i];
+  unsigned char* dst = tile.dst + threadIdx.x * vector_bytes;
+#pragma unroll
+  for (int c = 0; c < kChannels; ++c) {
+    Pack<kSrcBytes> plane[Pixels::num_pixels];
+#pragma unroll
+    for (int n = 0; n < Pixels::num_pixels; ++n) plane[n] = pixels.elements[n * kChannels + c];
+    Vector<kDstBytes> out;
+    elements.convert(plane, out.elements);
+    *reinterpret_cast<uint4*>(dst + c * params.plane_stride) = out.whole;
+  }
+}
+
+// kInterleave:  dst[b, n, c] = src[b, c, n]     src is (batch..., channels, pixels), dst (batch..., pixels, channels)
+// otherwise:    dst[b, c, n] = src[b, n, c]     src is (batch..., pixels, channels), dst (batch..., channels, pixels)
+template <class Elements, bool kInterleave>
+__global__ void __launch_bounds__(max_channel_threads, is_moved<Elements> ? 12 : 0)
+    channels(const __grid_constant__ ChannelParams params, const __grid_constant__ Elements elements) {
+  const ChannelTile tile = locate_channel_tile(params);
+  const auto move = [&](auto num_channels) {
+    constexpr int count = decltype(num_channels)::value;
+    if constexpr (kInterleave)
+      interleave<count>(params, tile, elements);
+    else
+      deinterleave<count>(params, tile, elements);
+  };
+  if constexpr (is_moved<Elements>) {
+    if (params.num_channels == 2) return move(std::integral_constant<int, 2>());
+  }
+  if (params.num_channels == 3) return move(std::integral_constant<int, 3>());
+  move(std::integral_constant<int, 4>());
+}
+
+}  // namespace flowk::permute

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// The vectors of destination rows at any alignment: where their elements stand in a tile's shared memory, and how they
+// are gathered and stored.
+//
+// A offset is below 64 KB, so that two share a word: the column, the swizzle and a step along the run then take one
+// instruction for two elements. A gather by bytes has 244 issue slots for the 32 vectors of a warp at the speed of a
+// copy (H200), 15 for an element.
+#pragma once
+
+#include "permute/kernels/permute_elements.cuh"
+#include "permute/kernels/permute_tile.cuh"
+
+namespace flowk::permute {
+
+constexpr uint32_t both_halves = 0x10001;
+
+// Of both offsets in a word: the shift is less than 10, so that the key of the low one is its own.
+__device__ __forceinline__ uint32_t swizzle_pair(const TileParams& params, uint32_t pair) {
+  return pair ^ (pair >> params.swizzle_shift & static_cast<uint32_t>(params.swizzle_bits) * both_halves);
+}
+
+// Makes the table of where element e of the destination run stands in shared memory, before the swizzle. Of
+// general_tile it covers one period, and as much of the next as a vector that starts in the first can reach. Entries
+// past its end, to `num_entries`, repeat the last.
+template <int kThreads = tile_threads>
+__device__ __forceinline__ void make_table(const TileParams& params, uint32_t num_entries, TileTableEntry* table) {
+#pragma unroll 1
+  for (uint32_t e = threadIdx.x; e < num_entries; e += kThreads) {
+    uint32_t rest = min(e, params.num_table_entries - 1), shared_offset = 0;
+#pragma unroll 1
+    for (int d = 0; d + 1 < params.table_rank; ++d)
+      shared_offset += take_index(&rest, params.table[d].divider) * static_cast<uint32_t>(params.table[d].shared_step);
+    shared_offset += rest * static_cast<uint32_t>(params.table[params.table_rank - 1].shared_step);
+    table[e] = static_cast<TileTableEntry>(shared_offset);
+  }
+}
+
+// Entries [e, e + kN) of the table, two to a word. Neighbouring lanes read kN entries apart, which one by one would
+// meet in 32 / kN banks: aligned packs are read, one more than the entries fill, and shifted.
+template <int kN>
+__device__ __forceinline__ void read_table(const TileTableEntry* table, int32_t e, uint32_t (&pairs)[(kN + 1) / 2]) {
+  if constexpr (kN == 1) {
+    pairs[0] = table[e];
+  } else {
+    constexpr int num_pairs = kN / 2;
+    constexpr int words_per_pack = kN >= 16 ? 4 : kN >= 8 ? 2 : 1;
+    constexpr int num_packs = num_pairs / words_per_pack + 1;
+    union {
+      Pack<4 * words_per_pack> packs[num_packs];
+      uint32_t words[num_packs * words_per_pack];
+    } read;
+    const auto from =
+        reinterpret_cast<const Pack<4 * words_per_pack>*>(table) + static_cast<uint32_t>(e) / (2 * words_per_pack);
+#pragma unroll
+    for (int i = 0; i < num_packs; ++i) read.packs[i] = from[i];
+    if constexpr (words_per_pack >= 4) {
+#pragma unroll
+      for (int i = 0; i < num_pairs + 2; ++i) read.words[i] = (e & 4) ? read.words[i + 2] : read.words[i];
+    }
+    if constexpr (words_per_pack >= 2) {
+#pragma unroll
+      for (int i = 0; i < num_pairs + 1; ++i) read.words[i] = (e & 2) ? read.words[i + 1] : read.words[i];
+    }
+    const uint32_t bits = (static_cast<uint32_t>(e) & 1) * 16;
+#pragma unroll
+    for (int i = 0; i < num_pairs; ++i) pairs[i] = __funnelshift_r(read.words[i], read.words[i + 1], bits);
+  }
+}
+
+// Where a destination run's elements stand in shared memory: element e at e * run_pitch, at an entry of a table, or by
+// whichever of the two the plan says (table_rank > 0).
+enum class RunOffsets { even, by_table, planned };
+
+// The offsets of elements [first, first + kN) of a destination row whose element 0 stands `column` bytes after the
+// run's, two to a word.
+template <int kN, RunOffsets kOffsets, bool kSwizzle>
+__device__ __forceinline__ void locate_elements(const TileParams& params, const unsigned char* shared_tile,
+                                                int32_t first, int32_t column, uint32_t (&pairs)[(kN + 1) / 2]) {
+  constexpr int num_pairs = (kN + 1) / 2;
+  if (kOffsets == RunOffsets::by_table || (kOffsets == RunOffsets::planned && params.table_rank > 0)) {
+    uint32_t period = static_cast<uint32_t>(first);
+    const uint32_t in_period = take_index(&period, params.table_period);
+    column += static_cast<int32_t>(period) * params.period_step;
+    read_table<kN>(reinterpret_cast<const TileTableEntry*>(shared_tile + params.table_offset_bytes),
+                   static_cast<int32_t>(in_period), pairs);
+#pragma unroll
+    for (int i = 0; i < num_pairs; ++i) pairs[i] += static_cast<uint32_t>(column) * both_halves;
+  } else {
+    const auto pitch = static_cast<uint32_t>(params.run_pitch);
+    const uint32_t start = static_cast<uint32_t>(first) * pitch + static_cast<uint32_t>(column);
+    pairs[0] = start * both_halves + (pitch << 16);
+#pragma unroll
+    for (int i = 1; i < num_pairs; ++i) pairs[i] = pairs[i - 1] + 2 * pitch * both_halves;
+  }
+#pragma unroll
+  for (int i = 0; i < num_pairs; ++i)
+    if constexpr (kSwizzle) pairs[i] = swizzle_pair(params, pairs[i]);
+}
+
+// The elements at those offsets.
+template <int Bytes, int kN, RunOffsets kOffsets, bool kSwizzle>
+__device__ __forceinline__ void gather(const TileParams& params, const unsigned char* shared_tile, int32_t first,
+                                       int32_t column, Element<Bytes> (&elements)[kN]) {
+  uint32_t pairs[(kN + 1) / 2];
+  locate_elements<kN, kOffsets, kSwizzle>(params, shared_tile, first, column, pairs);
+#pragma unroll
+  for (int i = 0; i < kN; ++i) {
+    const uint32_t shared_offset = i % 2 == 0 ? pairs[i / 2] & 0xffff : pairs[i / 2] >> 16;
+    elements[i] = *reinterpret_cast<const Pack<Bytes>*>(shared_tile + shared_offset);
+  }
+}
+
+// A destination row of the tile, from the granule that it starts in; a block makes a table of them in shared memory,
+// since the index of a row takes a vector's worth of instructions to take apart.
+struct alignas(vector_bytes) DstRow {
+  int64_t offset;   // of the granule from the tile's start in dst
+  int32_t column;   // in shared memory
+  int16_t element;  // of the run, at `address`: < 0 where the row starts inside its granule
+  uint16_t end;     // one past the last that is this tile's
+};
+static_assert(sizeof(DstRow) == dst_row_bytes);
+
+template <class Elements>
+__device__ __forceinline__ void make_dst_rows(const TileParams& params, const TileOrigin& tile, int32_t shift,
+                                              const Elements& elements, DstRow* rows) {
+#pragma unroll 1
+  for (uint32_t dst_row = threadIdx.x; dst_row < tile.dst_row_end; dst_row += tile_threads) {
+    int64_t offset;
+    int32_t column;
+    locate_tile_row(params.dst_row_dims, params.dst_row_rank, dst_row, &offset, &column);
+    unsigned char* row = tile.dst + offset;
+    const auto into_granule = [](const unsigned char* at, uint32_t mask) {
+      return static_cast<int32_t>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(at)) & mask);
+    };
+    const int32_t before_row = into_granule(row, static_cast<uint32_t>(params.dst_granule - 1));
+    // With a halo the row goes on, in the next tile, from the granule that this one ends in.
+    const int32_t after_window = into_granule(row + params.window_bytes, params.window_mask);
+    const int32_t end = min(tile.dst_element_end, params.window_end - dst_elements_of(elements, after_window));
+    const int32_t halo_elements = params.window_end - dst_elements_of(elements, params.window_bytes);
+    rows[dst_row] = {offset - before_row, column + shift,
+                     static_cast<int16_t>(halo_elements - dst_elements_of(elements, before_row)),
+                     static_cast<uint16_t>(max(end, 0))};
+  }
+}
+
+// A vector of a destination row, and which of its elements [first, last) are the tile's.
+struct RowVector {
+  unsigned char* address;
+  int32_t column;
+  int32_t element;  // of the run, at `address`
+  int32_t first;
+  int32_t last;
+};
+
+// The cursor's vector: first >= last where it lies outside. Destination rows are cut into vectors from their granule
+// on, so that every vector inside a row is stored whole.
+__device__ __forceinline__ RowVector locate_vector(const TileOrigin& tile, const DstRow* rows,
+                                                   const StoreCursor& cursor, int elements_per_vector) {
+  const DstRow row = rows[cursor.dst_row];
+  const int32_t index = static_cast<int32_t>(cursor.vector);
+  RowVector vector;
+  vector.address = tile.dst + (row.offset + index * vector_bytes);
+  vector.column = row.column;
+  vector.element = row.element + index * elements_per_vector;
+  vector.first = max(tile.dst_element_begin - vector.element, 0);
+  vector.last = min(row.end - vector.element, elements_per_vector);
+  return vector;
+}
+
+// Stores a vector whose elements are those of the run from `start` on: at a row's ends the tile has not all elements of
+// the vector, and the nearest that it has were gathered.
+template <class Elements>
+__device__ __forceinline__ void store_row_vector(const RowVector& vector, int32_t start, const Elements& elements,
+                                                 uint4 whole) {
+  if (start == vector.element && vector.last - vector.first == dst_elements_of(elements, vector_bytes)) {
+    *reinterpret_cast<uint4*>(vector.address) = whole;
+    return;
+  }
+  const uint4 zero = {0, 0, 0, 0};
+  const int32_t shift = dst_bytes_of(elements, vector.element - start);
+  if (shift > 0) whole = shift_vectors(whole, zero, shift);
+  if (shift < 0) whole = shift_vectors(zero, whole, vector_bytes + shift);
+  if constexpr (has_sizes<Elements>) {
+    store_partial_vector<Elements::dst_bytes>(vector.address, {whole}, vector.first, vector.last);
+  } else {
+    store_partial_vector<1>(vector.address, {whole}, dst_bytes_of(elements, vector.first),
+                            dst_bytes_of(elements, vector.last));
+  }
+}
+
+}  // namespace flowk::permute

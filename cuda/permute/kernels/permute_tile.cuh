@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts that all tile kernels use. One tile per block is read in src order and written in dst order, through shared
+// memory.
+//
+//   dst[r', e'] = src[r, c]     where (r, c) is an element's source row and offset in the source run,
+//                               and (r', e') its destination row and offset in the destination run
+//
+// permute_params.h says what a tile is. A block copies its source rows to shared memory in 16-byte vectors,
+// asynchronously; after one barrier each thread gathers a 16-byte vector of a destination row, element by element, and
+// stores it whole.
+#pragma once
+
+#include "core/divide.h"
+#include "core/vector.cuh"
+#include "flowk/detail/pdl.cuh"
+#include "flowk/detail/shared.cuh"
+#include "permute/permute_params.h"
+
+namespace flowk::permute {
+
+constexpr int unrolled_grid_rank = 4;
+constexpr int most_dims_a_thread = 2;  // of the grid
+constexpr uint32_t warp_threads = 32;
+constexpr int rows_in_flight = 4;  // source rows that a thread asks for one after the other
+
+// Where a block's tile stands, and how much of it lies inside the tensor.
+struct TileOrigin {
+  const unsigned char* src;  // of source row 0, element 0
+  unsigned char* dst;        // of destination row 0, element `halo elements` of the run
+  uint32_t src_row_begin;    // source rows [begin, end) are inside
+  uint32_t src_row_end;
+  int32_t src_run_begin;  // bytes [begin, src_run_bytes) of each source row are inside
+  int32_t src_run_bytes;
+  uint32_t dst_row_end;       // destination rows (or groups) [0, end) are inside
+  int32_t dst_element_begin;  // elements [begin, end) of the destination run are loaded
+  int32_t dst_element_end;
+};
+
+// A TileOrigin as offsets: computed once per block where the grid has many dimensions.
+struct TileOffsets {
+  int64_t src = 0;
+  int64_t dst = 0;
+  int32_t src_indices;  // of the cut dimensions, inside
+  int32_t dst_index_begin;
+  int32_t dst_index_end;
+};
+static_assert(sizeof(TileOffsets) <= tile_offsets_bytes);
+
+__device__ __forceinline__ TileOffsets take_tile_apart(const TileParams& params) {
+  TileOffsets tile;
+  uint32_t linear = blockIdx.x;
+  int32_t src_block = 0, dst_block = 0;
+  const auto enter_dim = [&](int d) {
+    const uint32_t index = d + 1 < params.grid_rank ? take_index(&linear, params.grid[d].divider) : linear;
+    tile.src += static_cast<int64_t>(index) * params.grid[d].src_step;
+    tile.dst += static_cast<int64_t>(index) * params.grid[d].dst_step;
+    src_block += static_cast<int32_t>(index) * params.grid[d].src_blocks;
+    dst_block += static_cast<int32_t>(index) * params.grid[d].dst_blocks;
+  };
+  // The first dimensions by constant index, so that their parameters are operands of the instructions.
+#pragma unroll
+  for (int d = 0; d < unrolled_grid_rank; ++d)
+    if (d < params.grid_rank) enter_dim(d);
+#pragma unroll 1
+  for (int d = unrolled_grid_rank; d < params.grid_rank; ++d) enter_dim(d);
+  const int32_t src_blocks_left = params.num_src_blocks - src_block;
+  const int32_t dst_blocks_left = params.num_dst_blocks - dst_block;
+  tile.src_indices = src_blocks_left == 1 ? params.src_last_block : params.src_block;
+  tile.dst_index_begin = dst_block == 0 ? params.halo : 0;
+  tile.dst_index_end = dst_blocks_left == 1   ? params.dst_last_end
+                       : dst_blocks_left == 2 ? params.dst_second_last_end
+                                              : params.dst_block + params.halo;
+  return tile;
+}
+
+// Every kernel of tiles begins with this, while the stream's previous kernel may still run. Taking a tile's index apart
+// costs 20 instructions a dimension: from three on the first warp does it for the block, but for aligned_tile, which
+// has no register left.
+template <bool kTogether>
+__device__ __forceinline__ TileOrigin locate_tile(const TileParams& params) {
+  launch_dependent_grids();
+  const bool is_shared = kTogether && params.grid_rank > most_dims_a_thread;
+  TileOffsets offsets;
+  if (!is_shared || threadIdx.x < warp_threads) offsets = take_tile_apart(params);
+  if (is_shared) {
+    TileOffsets* of_block = reinterpret_cast<TileOffsets*>(&shared<unsigned char>() + params.tile_offsets_offset_bytes);
+    if (threadIdx.x == 0) *of_block = offsets;
+    __syncthreads();
+    offsets = *of_block;
+  }
+  const auto count = [&](const TileCount& of) {
+    const int32_t indices = of.cut == TileCount::whole        ? 1
+                            : of.cut == TileCount::of_src_cut ? offsets.src_indices
+                                                              : offsets.dst_index_end;
+    return of.per_index * indices >> of.shift;
+  };
+  TileOrigin tile;
+  tile.src = params.src + offsets.src;
+  tile.dst = params.dst + offsets.dst;
+  tile.src_run_bytes = count(params.src_run_bytes);
+  tile.src_row_end = static_cast<uint32_t>(count(params.src_rows));
+  // The halo of the first tile of a row lies before src, and other halos have rows that are of no use: both are left
+  // out.
+  const auto begin = [&](const TileCount& of) {
+    return of.cut == TileCount::of_dst_cut ? of.per_index * offsets.dst_index_begin : 0;
+  };
+  tile.src_run_begin = begin(params.src_run_bytes);
+  tile.src_row_begin = static_cast<uint32_t>(max(begin(params.src_rows), params.skipped_src_rows));
+  tile.dst_row_end = static_cast<uint32_t>(count(params.dst_rows));
+  tile.dst_element_end = count(params.dst_run_elements);
+  tile.dst_element_begin = max(params.dst_run_elements.per_index * offsets.dst_index_begin, params.skipped_elements);
+  return tile;
+}
+
+// Takes the index of a row of the tile apart and adds up its offsets in global and shared memory. Most tiles have rows
+// of one or two dimensions: those by constant index, the others in a loop that stays rolled.
+__device__ __forceinline__ void locate_tile_row(const TileRowDim* dims, int rank, uint32_t row, int64_t* offset,
+                                                int32_t* shared_offset) {
+  *offset = 0;
+  *shared_offset = 0;
+  const auto enter_dim = [&](const TileRowDim& dim, uint32_t index) {
+    *offset += static_cast<int64_t>(index) * dim.stride;
+    *shared_offset += static_cast<int32_t>(index) * dim.shared_step;
+  };
+  if (rank <= 1) return enter_dim(dims[0], row);
+  enter_dim(dims[0], take_index(&row, dims[0].divider));
+  if (rank == 2) return enter_dim(dims[1], row);
+#pragma unroll 1
+  for (int d = 1; d + 1 < rank; ++d) enter_dim(dims[d], take_index(&row, dims[d].divider));
+  enter_dim(dims[rank - 1], row);
+}
+
+// Places in shared memory are swizzled so that threads that read together meet in few banks: bits 4-6, the vector in
+// its line, are XORed with a key. aligned_tile keeps a key for every source row, general_tile takes three higher
+// bits of the offset itself.
+__device__ __forceinline__ int32_t swizzle_of_row(const TileParams& params, uint32_t src_row) {
+  return static_cast<int32_t>((src_row >> params.swizzle_shift) * params.swizzle_step & params.swizzle_bits);
+}
+__device__ __forceinline__ int32_t swizzle_offset(const TileParams& params, int32_t shared_offset) {
+  return shared_offset ^ (shared_offset >> params.swizzle_shift & params.swizzle_bits);
+}
+
+// What the tile's start is moved by in shared memory, for offsets that agree with addresses modulo 16 or more.
+__device__ __forceinline__ int32_t tile_shift(const TileParams& params, const TileOrigin& tile) {
+  return params.shared_lead_bytes + static_cast<int32_t>(reinterpret_cast<uintptr_t>(tile.src) & params.shift_mask);
+}
+
+// load_tile() where rows start on vectors and have one dimension.
+__device__ __forceinline__ void load_plain_rows(const TileParams& params, const TileOrigin& tile,
+                                                unsigned char* shared_tile, int32_t shift) {
+  uint32_t row = params.vectors_per_src_row.divide(threadIdx.x);
+  const int32_t column = static_cast<int32_t>(threadIdx.x - row * params.vectors_per_src_row.divisor) * vector_bytes;
+  const TileRowDim& dim = params.src_row_dims[0];
+  const unsigned char* at = tile.src + (row * dim.stride + column);
+  int32_t shared_offset = shift + column + static_cast<int32_t>(row) * dim.shared_step;
+  const SharedAddress base = shared_address(shared_tile);
+  if (row >= params.src_rows_per_pass || column >= tile.src_run_bytes) row = tile.src_row_end;
+  wait_on_dependent_grids();
+#pragma unroll 1
+  while (row < tile.src_row_end) {
+#pragma unroll
+    for (int i = 0; i < rows_in_flight; ++i) {
+      if (row < tile.src_row_end) async_copy_vector(base + (shared_offset ^ swizzle_of_row(params, row)), at);
+      row += params.src_rows_per_pass;
+      at += params.src_pass.step;
+      shared_offset += params.src_pass.shared_step;
+    }
+  }
+}
+
+// Waits for the stream's previous kernel, then copies the tile to shared memory in the aligned 16-byte vectors that
+// hold its bytes. A thread keeps its column and steps from row to row. Addresses and offsets agree modulo 16, so that
+// the vector at a column of a row is where either is rounded down.
+template <bool kAligned, int kThreads = tile_threads, bool kSwizzled = true>
+__device__ __forceinline__ void load_tile(const TileParams& params, const TileOrigin& tile, unsigned char* shared_tile,
+                                          int32_t shift) {
+  const uint32_t row_in_pass = params.vectors_per_src_row.divide(threadIdx.x);
+  const int32_t column =
+      static_cast<int32_t>(threadIdx.x - row_in_pass * params.vectors_per_src_row.divisor) * vector_bytes;
+  wait_on_dependent_grids();
+  if (row_in_pass >= params.src_rows_per_pass || (kAligned && column >= tile.src_run_bytes)) return;
+  const SharedAddress base = shared_address(shared_tile);
+  // The vector that holds `at`, `in_row` bytes into its row, which stands at `offset`.
+  const auto load = [&](const unsigned char* at, int32_t in_row, int32_t shared_offset, uint32_t src_row,
+                        bool ends_before_src, bool in_whole_rows) {
+    const int32_t into_vector =
+        kAligned ? 0 : static_cast<int32_t>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(at)) % vector_bytes);
+    if (!kAligned && in_row - into_vector >= tile.src_run_bytes) return;
+    if (!kAligned && !in_whole_rows && in_row - into_vector + vector_bytes <= tile.src_run_begin) return;
+    // Rounded down, which takes fewer instructions than to subtract.
+    at = reinterpret_cast<const unsigned char*>(reinterpret_cast<uintptr_t>(at) & ~uintptr_t{vector_bytes - 1});
+    shared_offset = kAligned    ? shared_offset ^ swizzle_of_row(params, src_row)
+                    : kSwizzled ? swizzle_offset(params, shared_offset & -vector_bytes)
+                                : shared_offset & -vector_bytes;
+    if (kAligned || ends_before_src)
+      async_copy_vector(base + shared_offset, at);
+    else
+      async_copy_vector_head(shared_tile + shared_offset, at, params.src_end - at);
+  };
+  uint32_t src_row = tile.src_row_begin + row_in_pass;
+  int64_t offset;
+  int32_t shared_offset;
+  const bool ends_before_src = kAligned || params.src_end - tile.src >= params.src_tile_bytes;
+  if (params.src_row_rank <= 2 && !params.src_row_is_wide && ends_before_src && tile.src_run_begin == 0) {
+    locate_tile_row(params.src_row_dims, params.src_row_rank, src_row, &offset, &shared_offset);
+    const unsigned char* at = tile.src + offset + column;
+    shared_offset += shift + column;
+    uint32_t innermost = src_row;  // its index
+    if (params.src_row_rank == 2) {
+      uint32_t outer = src_row;
+      innermost = take_index(&outer, params.src_row_dims[0].divider);
+    }
+#pragma unroll 1
+    while (src_row < tile.src_row_end) {
+#pragma unroll
+      for (int i = 0; i < rows_in_flight; ++i) {
+        if (src_row < tile.src_row_end) load(at, column, shared_offset, src_row, true, true);
+        src_row += params.src_rows_per_pass;
+        at += params.src_pass.step;
+        shared_offset += params.src_pass.shared_step;
+        innermost += params.src_pass.innermost;
+        if (innermost >= params.src_pass.end) {
+          innermost -= params.src_pass.end;
+          at += params.src_pass.wrap_step;
+          shared_offset += params.src_pass.wrap_shared_step;
+        }
+      }
+    }
+    return;
+  }
+#pragma unroll 1
+  for (; src_row < tile.src_row_end; src_row += params.src_rows_per_pass) {
+    locate_tile_row(params.src_row_dims, params.src_row_rank, src_row, &offset, &shared_offset);
+    int32_t in_row = column;
+#pragma unroll 4
+    do {
+      load(tile.src + offset + in_row, in_row, shift + shared_offset + in_row, src_row, ends_before_src, false);
+      in_row += kThreads * vector_bytes;
+    } while (params.src_row_is_wide && in_row < tile.src_run_bytes + (kAligned ? 0 : vector_bytes));
+  }
+}
+
+// A thread's vectors of the destination rows: vectors of one row stand in groups, all rows of a group of vectors come
+// before the next group, so that a warp writes whole lines and reads neighbouring columns. A thread keeps its offset in
+// the group.
+struct StoreCursor {
+  uint32_t dst_row;
+  uint32_t vector;  // of the row
+
+  __device__ __forceinline__ explicit StoreCursor(const TileParams& params) {
+    uint32_t group = threadIdx.x;
+    vector = take_index(&group, params.vectors_per_group);
+    const bool is_idle = group >= params.store_items_per_pass;
+    dst_row = take_index(&group, params.num_dst_rows);
+    vector += group * params.vectors_per_group.divisor;
+    if (is_idle) vector = params.num_store_vectors;
+  }
+  __device__ __forceinline__ bool is_done(const TileParams& params) const { return vector >= params.num_store_vectors; }
+  __device__ __forceinline__ void step(const TileParams& params) {
+    dst_row += params.store_pass_rows;
+    vector += params.store_pass_vectors;
+    if (dst_row < params.num_dst_rows.divisor) return;
+    dst_row -= params.num_dst_rows.divisor;
+    vector += params.vectors_per_group.divisor;
+  }
+};
+
+// A 4 x 4 transpose: byte i of columns[j] is byte j of rows[i].
+__device__ __forceinline__ void transpose_bytes(const uint32_t (&rows)[4], uint32_t (&columns)[4]) {
+  const uint32_t low01 = __byte_perm(rows[0], rows[1], 0x5140);
+  const uint32_t low23 = __byte_perm(rows[2], rows[3], 0x5140);
+  const uint32_t high01 = __byte_perm(rows[0], rows[1], 0x7362);
+  const uint32_t high23 = __byte_perm(rows[2], rows[3], 0x7362);
+  columns[0] = __byte_perm(low01, low23, 0x5410);
+  columns[1] = __byte_perm(low01, low23, 0x7632);
+  columns[2] = __byte_perm(high01, high23, 0x5410);
+  columns[3] = __byte_perm(high01, high23, 0x7632);
+}
+
+}  // namespace flowk::permute

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tile of sides without a dimension of stride 1: element by element on both.
+#pragma once
+
+#include "permute/kernels/permute_elements.cuh"
+#include "permute/kernels/permute_tile.cuh"
+
+namespace flowk::permute {
+
+// Copies a tile to shared memory element by element, for sides without a dimension of stride 1. Each run is one
+// dimension.
+template <int Bytes>
+__device__ __forceinline__ void load_strided_tile(const TileParams& params, const TileOrigin& tile,
+                                                  unsigned char* shared_tile) {
+  const uint32_t run = params.vectors_per_src_row.divisor;
+  wait_on_dependent_grids();
+#pragma unroll 1
+  for (uint32_t item = threadIdx.x; item < tile.src_row_end * run; item += tile_threads) {
+    const uint32_t src_row = params.vectors_per_src_row.divide(item);
+    const int32_t in_row = static_cast<int32_t>(item - src_row * run);
+    if (in_row * Bytes >= tile.src_run_bytes) continue;
+    int64_t offset;
+    int32_t shared_offset;
+    locate_tile_row(params.src_row_dims, params.src_row_rank, src_row, &offset, &shared_offset);
+    *reinterpret_cast<Pack<Bytes>*>(shared_tile + shared_offset + in_row * Bytes) =
+        *reinterpret_cast<const Pack<Bytes>*>(tile.src + offset + in_row * params.src_element_stride);
+  }
+}
+
+// Visits every element of the tile in dst order: work(its offset in shared memory, its address in dst).
+template <class Work>
+__device__ __forceinline__ void for_each_strided_element(const TileParams& params, const TileOrigin& tile,
+                                                         const Work& work) {
+  const uint32_t run = params.vectors_per_group.divisor;
+#pragma unroll 1
+  for (uint32_t item = threadIdx.x; item < tile.dst_row_end * run; item += tile_threads) {
+    const uint32_t dst_row = params.vectors_per_group.divide(item);
+    const int32_t e = static_cast<int32_t>(item - dst_row * run);
+    if (e >= tile.dst_element_end) continue;
+    int64_t offset;
+    int32_t column;
+    locate_tile_row(params.dst_row_dims, params.dst_row_rank, dst_row, &offset, &column);
+    work(e * params.run_pitch + column, tile.dst + offset + e * params.dst_element_stride);
+  }
+}
+
+// dst[r', e'] = src[r, c] for a tile whose two runs are one dimension of any stride each: an element's source row r and
+// offset c in the source run, its destination row r' and offset e' in the destination run.
+template <class Elements>
+__global__ void __launch_bounds__(tile_threads, min_tile_blocks<Elements>)
+    strided_tile(const __grid_constant__ TileParams params, const __grid_constant__ Elements elements) {
+  unsigned char* shared_tile = &shared<unsigned char>();
+  const TileOrigin tile = locate_tile<true>(params);
+  elements.visit_src_size([&](auto bytes) { load_strided_tile<decltype(bytes)::value>(params, tile, shared_tile); });
+  __syncthreads();
+  if constexpr (std::is_same_v<Elements, AnyMoved>) {
+    elements.visit_src_size([&](auto bytes) {
+      using Moved = Pack<decltype(bytes)::value>;
+      for_each_strided_element(params, tile, [&](int32_t shared_offset, unsigned char* address) {
+        *reinterpret_cast<Moved*>(address) = *reinterpret_cast<const Moved*>(shared_tile + shared_offset);
+      });
+    });
+  } else {
+    for_each_strided_element(params, tile, [&](int32_t shared_offset, unsigned char* address) {
+      elements.convert_one(shared_tile + shared_offset, address);
+    });
+  }
+}
+
+}  // namespace flowk::permute

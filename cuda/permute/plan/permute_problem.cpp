@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "permute/plan/permute_problem.h"
+
+namespace flowk::permute {
+namespace {
+
+bool is_multiple(const void* pointer, int64_t bytes) { return reinterpret_cast<uintptr_t>(pointer) % bytes == 0; }
+
+bool last_dim_is_contiguous(const PermuteProblem& problem) {
+  const int last = problem.rank - 1;
+  return last >= 0 && problem.src_strides[last] == problem.unit_bytes &&
+         problem.dst_strides[last] == problem.unit_bytes;
+}
+
+// Could the last dimension, contiguous on both sides, be counted in units twice as wide?
+bool can_widen(const PermuteProblem& problem) {
+  const int last = problem.rank - 1;
+  const int64_t wider = 2 * problem.unit_bytes;
+  if (problem.unit_bytes == vector_bytes || problem.extents[last] % 2 != 0) return false;
+  if (!is_multiple(problem.src, wider) || !is_multiple(problem.dst, wider)) return false;
+  for (int d = 0; d < last; ++d)
+    if (problem.src_strides[d] % wider != 0 || problem.dst_strides[d] % wider != 0) return false;
+  return true;
+}
+
+// From a simplified shape in elements of the problem's sizes.
+void set_shape(const PairShape& shape, const void* src, void* dst, PermuteProblem* problem) {
+  problem->rank = shape.rank;
+  problem->src = static_cast<const unsigned char*>(src) + shape.src_offset * problem->unit_bytes;
+  problem->dst = static_cast<unsigned char*>(dst) + shape.dst_offset * problem->dst_unit_bytes;
+  problem->src_end = problem->src + problem->unit_bytes;
+  for (int d = 0; d < shape.rank; ++d) {
+    problem->extents[d] = shape.extents[d];
+    problem->src_strides[d] = shape.src_strides[d] * problem->unit_bytes;
+    problem->dst_strides[d] = shape.dst_strides[d] * problem->dst_unit_bytes;
+    problem->src_end += problem->src_strides[d] * (problem->extents[d] - 1);
+  }
+}
+
+bool is_integer(flowk_dtype dtype) { return dtype >= FLOWK_INT8 && dtype <= FLOWK_UINT64; }
+
+}  // namespace
+
+void make_problem(const PermuteRequest& request, PermuteProblem* problem) {
+  PairShape shape = request.shape;
+  simplify(&shape);
+  problem->unit_bytes = request.element_bytes;
+  if (!is_multiple(request.src, request.element_bytes) || !is_multiple(request.dst, request.element_bytes)) {
+    // Only complex numbers get here: two halves, one after the other, each aligned.
+    problem->unit_bytes = request.element_bytes / 2;
+    shape.src_offset *= 2;
+    shape.dst_offset *= 2;
+    for (int d = 0; d < shape.rank; ++d) {
+      shape.src_strides[d] *= 2;
+      shape.dst_strides[d] *= 2;
+    }
+    shape.extents[shape.rank] = 2;
+    shape.src_strides[shape.rank] = 1;
+    shape.dst_strides[shape.rank] = 1;
+    ++shape.rank;
+    simplify(&shape);
+  }
+  problem->dst_unit_bytes = problem->unit_bytes;
+  set_shape(shape, request.src, request.dst, problem);
+  while (last_dim_is_contiguous(*problem) && can_widen(*problem)) {
+    const int last = problem->rank - 1;
+    problem->unit_bytes *= 2;
+    problem->extents[last] /= 2;
+    problem->src_strides[last] = problem->dst_strides[last] = problem->unit_bytes;
+    if (problem->extents[last] == 1) --problem->rank;  // the neighbours do not merge: their strides have not changed
+  }
+  problem->dst_unit_bytes = problem->unit_bytes;
+}
+
+void make_convert_problem(const PermuteConvertRequest& request, PermuteProblem* problem) {
+  PairShape shape = request.shape;
+  simplify(&shape);
+  if (shape.rank == 0) {  // one element: a row of one
+    shape.rank = 1;
+    shape.extents[0] = shape.src_strides[0] = shape.dst_strides[0] = 1;
+  }
+  problem->unit_bytes = dtype_info(request.src_dtype).element_bytes;
+  problem->dst_unit_bytes = dtype_info(request.dst_dtype).element_bytes;
+  problem->is_converted = true;
+  problem->in_double = computes_in_double(request.src_dtype, request.dst_dtype);
+  problem->has_aligned_tile = has_own_kernels(problem->unit_bytes, problem->dst_unit_bytes, problem->in_double);
+  set_shape(shape, request.src, request.dst, problem);
+}
+
+bool is_convertible(flowk_dtype dtype) {
+  return dtype_info(dtype).name != nullptr && dtype < FLOWK_COMPLEX64 && dtype != FLOWK_INT64 && dtype != FLOWK_UINT64;
+}
+
+bool is_plain_move(flowk_dtype src_dtype, flowk_dtype dst_dtype, double scale) {
+  if (scale != 1) return false;
+  return src_dtype == dst_dtype || (is_integer(src_dtype) && is_integer(dst_dtype) &&
+                                    dtype_info(src_dtype).element_bytes == dtype_info(dst_dtype).element_bytes);
+}
+
+bool computes_in_double(flowk_dtype src_dtype, flowk_dtype dst_dtype) {
+  const auto is_wide = [](flowk_dtype dtype) {
+    return dtype == FLOWK_FLOAT64 || dtype == FLOWK_INT32 || dtype == FLOWK_UINT32;
+  };
+  return is_wide(src_dtype) || is_wide(dst_dtype);
+}
+
+Conversion conversion_of(const PermuteConvertRequest& request) {
+  return {request.src_dtype, request.dst_dtype,
+          request.scale == 1 && is_integer(request.src_dtype) && is_integer(request.dst_dtype),
+          static_cast<float>(request.scale), request.scale};
+}
+
+}  // namespace flowk::permute

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The request as the planner sees it: fewest dimensions, widest unit, strides in bytes.
+#pragma once
+
+#include "permute/permute.h"
+
+namespace flowk::permute {
+
+constexpr int64_t line_bytes = 128;  // of global and of shared memory
+
+struct PermuteProblem {
+  int32_t unit_bytes = 0;      // of src
+  int32_t dst_unit_bytes = 0;  // the same unless elements are converted
+  bool is_converted = false;
+  bool in_double = false;  // the conversion
+  // Has the conversion kernels of its own among the aligned tiles; always true of a copy.
+  bool has_aligned_tile = true;
+  int rank = 0;  // dimensions in the order of dst, outermost first
+  int64_t extents[max_rank];
+  int64_t src_strides[max_rank];  // bytes, >= 0
+  int64_t dst_strides[max_rank];  // bytes, of any sign
+  const unsigned char* src = nullptr;
+  unsigned char* dst = nullptr;
+  const unsigned char* src_end = nullptr;  // one past the last byte of src's elements
+
+  // Bytes of so many units, as the mean of both sides: what a copy would read.
+  int64_t bytes_of(int64_t units) const { return (units * (unit_bytes + dst_unit_bytes)) >> 1; }
+};
+
+// Simplifies the request, moves units of half a complex number where a pointer is aligned to no more, and the widest
+// units (to 16 bytes) that extents, strides and pointers allow where the last dimension stays last.
+void make_problem(const PermuteRequest& request, PermuteProblem* problem);
+
+// The same for a call that converts: units are elements.
+void make_convert_problem(const PermuteConvertRequest& request, PermuteProblem* problem);
+
+Conversion conversion_of(const PermuteConvertRequest& request);
+
+// Chooses the mechanism; permute_plan.cpp.
+void plan_problem(const PermuteProblem& problem, const Device& device, PermutePlan* plan);
+
+// The plan that `planner` makes, from this thread's plan cache where that has it; permute_plan_cache.cpp.
+using PermutePlanner = void (*)(const PermuteProblem&, const Device&, PermutePlan*);
+const PermutePlan& cached_plan(const PermuteProblem& problem, const Device& device,
+                               PermutePlanner planner = plan_problem);
+
+// copy_rows, copy_shifted_rows or copy_reversed_rows; false, with the plan unchanged, where another mechanism is
+// faster or none of them applies; copy_plan.cpp.
+bool plan_copy(const PermuteProblem& problem, PermutePlan* plan);
+
+// channels; false, with the plan unchanged, where the problem has no such planes; channels_plan.cpp.
+bool plan_channels(const PermuteProblem& problem, PermutePlan* plan);
+
+// The tile of least predicted cost; tile/permute_tile_search.cpp.
+void plan_tile(const PermuteProblem& problem, const Device& device, PermutePlan* plan);
+
+// Plans one tile of those that plan_tile() chooses from, so that a test or a bench reaches them all. The choices of
+// either side are numbered from 0.
+enum class TileCandidate { planned, no_box, out_of_range };
+TileCandidate plan_tile_candidate(const PermuteProblem& problem, const Device& device, int src_choice, int dst_choice,
+                                  PermutePlan* plan);
+
+}  // namespace flowk::permute

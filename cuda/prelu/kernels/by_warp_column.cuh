@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// PReLU backward of few rows of channels: each warp finishes its columns alone.
+#pragma once
+
+#include "flowk/detail/pdl.cuh"
+#include "prelu/kernels/prelu_gradients.cuh"
+
+namespace flowk::prelu {
+
+// A warp takes one vector of columns, a lane every 32nd row of it, all rows in flight at once.
+//   dx[r, c] = x[r, c] > 0 ? dy[r, c] : alpha[c] * dy[r, c]
+//   dalpha[c] = sum over r of (x[r, c] > 0 ? 0 : dy[r, c] * x[r, c])
+//   x, dy, dx (rows, channels), rows <= 32 * kRows; all vectors exist and are aligned, alphas too
+template <class T>
+__global__ void __launch_bounds__(max_span_threads) by_warp_column(const __grid_constant__ ByWarpColumnParams params) {
+  constexpr int V = vector_elements<T>, kRows = 4;
+  using Sum = ComputeType<T>;
+  const int lane = static_cast<int>(threadIdx.x) & 31;
+  const uint32_t column = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);
+  const int64_t first = static_cast<int64_t>(lane) * params.row_vectors + column;  // vector
+  const int64_t step = int64_t{32} * params.row_vectors;
+  launch_dependent_grids();
+  if (column >= static_cast<uint32_t>(params.row_vectors)) return;
+  const uint4* dys = static_cast<const uint4*>(params.tensors.dy);
+  const uint4* xs = static_cast<const uint4*>(params.tensors.x);
+  uint4 x[kRows] = {}, dy[kRows] = {};
+  wait_on_dependent_grids(xs + first);
+#pragma unroll
+  for (int k = 0; k < kRows; ++k)
+    if (lane + 32 * k < params.num_rows) {
+      x[k] = xs[first + k * step];
+      dy[k] = dys[first + k * step];
+    }
+  const VectorAlphas<T, T> alphas =
+      load_alphas<T, T, uint32_t>(params.tensors.alpha, AlphaAccess::consecutive, column * V, 0, params.tensors.grid);
+  Sum sums[V] = {};
+#pragma unroll
+  for (int k = 0; k < kRows; ++k)
+    if (lane + 32 * k < params.num_rows)
+      differentiate<T, T, true>(params.tensors, (first + k * step) * V, dy[k], x[k], alphas, sums);
+  const int index = sum_values_over_lanes<5>(sums, lane);
+  if (lane % (32 / V) == 0)
+    store_alpha_gradient<T, false>(params.tensors, column * V + static_cast<uint32_t>(index), sums[0]);
+}
+
+}  // namespace flowk::prelu

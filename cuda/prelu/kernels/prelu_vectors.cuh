@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// Vectors of 16 bytes at any alignment, and the alphas of their elements.
+#pragma once
+
+#include "core/convert.cuh"
+#include "core/divide.h"
+#include "core/vector.cuh"
+#include "prelu/kernels/prelu_pairs.cuh"
+#include "prelu/prelu_params.h"
+
+namespace flowk::prelu {
+
+template <class T>
+constexpr int vector_elements = static_cast<int>(vector_bytes / sizeof(T));
+
+template <class T>
+union ElementVector {
+  uint4 whole;
+  T elements[vector_elements<T>];
+};
+
+// The elements of a vector in the type they are computed in. 16-bit elements go in pairs: one by one, the compiler
+// would move the vector in halves.
+template <class T>
+__device__ __forceinline__ void widen_vector(const uint4& bytes, ComputeType<T> (&wide)[vector_elements<T>]) {
+  if constexpr (is_float16<T>) {
+    const uint32_t words[4] = {bytes.x, bytes.y, bytes.z, bytes.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float2 pair = widen_pair<T>(words[i]);
+      wide[2 * i] = pair.x;
+      wide[2 * i + 1] = pair.y;
+    }
+  } else {
+    ElementVector<T> vector;
+    vector.whole = bytes;
+#pragma unroll
+    for (int j = 0; j < vector_elements<T>; ++j) wide[j] = vector.elements[j];
+  }
+}
+
+// The vector of these elements, each rounded once.
+template <class T>
+__device__ __forceinline__ uint4 narrow_vector(const ComputeType<T> (&wide)[vector_elements<T>]) {
+  if constexpr (is_float16<T>) {
+    return {narrow_pair<T>(wide[0], wide[1]), narrow_pair<T>(wide[2], wide[3]), narrow_pair<T>(wide[4], wide[5]),
+            narrow_pair<T>(wide[6], wide[7])};
+  } else {
+    ElementVector<T> vector;
+#pragma unroll
+    for (int j = 0; j < vector_elements<T>; ++j) vector.elements[j] = wide[j];
+    return vector.whole;
+  }
+}
+
+// n divided by a launch-time constant: n fits 31 bits if Index is uint32_t or `is_wide` is false.
+template <class Index>
+__device__ __forceinline__ Index divide(Index n, const Divider& narrow, const WideDivider& wide, bool is_wide) {
+  if (sizeof(Index) == 4 || !is_wide) return narrow.divide(static_cast<uint32_t>(n));
+  return static_cast<Index>(wide.divide(n));
+}
+
+// Calls body(std::type_identity<A>()) with the type A of the alphas: T, or with kAnyAlpha float if `is_float` says so.
+template <class T, bool kAnyAlpha, class Body>
+__device__ __forceinline__ void with_alpha_type([[maybe_unused]] bool is_float, Body&& body) {
+  if constexpr (kAnyAlpha && is_float16<T>)
+    if (is_float) return body(std::type_identity<float>());
+  body(std::type_identity<T>());
+}
+
+// tensor[first], ..., tensor[first + V - 1], with zeros for elements that do not exist. `shift` bytes before
+// tensor[first] is a multiple of 16: a shifted vector comes from the two aligned ones that hold it, or from single
+// elements at the tensor's end. With kWhole the vector exists and is aligned.
+template <class T, bool kWhole>
+__device__ __forceinline__ uint4 load_elements(const void* tensor, int64_t first, int64_t num_elements, int shift) {
+  constexpr int V = vector_elements<T>;
+  const T* elements = static_cast<const T*>(tensor) + first;
+  if (kWhole) return *reinterpret_cast<const uint4*>(elements);
+  const int num_read = shift == 0 ? V : 2 * V - shift / static_cast<int>(sizeof(T));
+  if (first >= 0 && first + num_read <= num_elements) {
+    const uint4* aligned = reinterpret_cast<const uint4*>(reinterpret_cast<const unsigned char*>(elements) - shift);
+    return shift == 0 ? aligned[0] : shift_vectors(aligned[0], aligned[1], shift);
+  }
+  ElementVector<T> vector;
+  vector.whole = {0, 0, 0, 0};
+#pragma unroll
+  for (int j = 0; j < V; ++j)
+    if (first + j >= 0 && first + j < num_elements) vector.elements[j] = elements[j];
+  return vector.whole;
+}
+
+// Stores the elements that exist; with kWhole all do.
+template <class T, bool kWhole>
+__device__ __forceinline__ void store_elements(void* tensor, int64_t first, int64_t num_elements, const uint4& bytes) {
+  constexpr int V = vector_elements<T>;
+  T* elements = static_cast<T*>(tensor) + first;
+  if (kWhole || (first >= 0 && first + V <= num_elements)) {
+    store_vector(elements, bytes);
+  } else {
+    ElementVector<T> vector;
+    vector.whole = bytes;
+#pragma unroll
+    for (int j = 0; j < V; ++j)
+      if (first + j >= 0 && first + j < num_elements) elements[j] = vector.elements[j];
+  }
+}
+
+// Are elements of type T multiplied with alphas of type A in pairs?
+template <class T, class A>
+constexpr bool is_paired = is_float16<T> && std::is_same_v<T, A>;
+
+// The alphas of a vector's elements: pairs of A, or values of the type that T is computed in.
+template <class T, class A>
+struct VectorAlphas {
+  ComputeType<T> of[vector_elements<T>];
+  __device__ __forceinline__ void set(int j, A alpha) { of[j] = widen(alpha); }
+};
+template <class T, class A>
+  requires is_paired<T, A>
+struct VectorAlphas<T, A> {
+  uint32_t words[4];
+  __device__ __forceinline__ void set(int j, A alpha) {  // j = 0, 1, ... in order
+    const uint32_t bits = bits_of(alpha);
+    words[j / 2] = j % 2 == 0 ? bits : words[j / 2] | bits << 16;
+  }
+};
+
+// `alpha` for the first `left` elements, `next` for the others.
+template <class T, class A>
+__device__ __forceinline__ VectorAlphas<T, A> two_alphas(A alpha, A next, int left) {
+  VectorAlphas<T, A> result;
+#pragma unroll
+  for (int j = 0; j < vector_elements<T>; ++j) result.set(j, j < left ? alpha : next);
+  return result;
+}
+
+// The alphas of the vector whose first element is element `in_plane` of a plane of channel `channel`.
+template <class T, class A, class Index>
+__device__ __forceinline__ VectorAlphas<T, A> load_alphas(const void* alpha, AlphaAccess access, Index channel,
+                                                          Index in_plane, const VectorGrid& grid) {
+  constexpr int V = vector_elements<T>;
+  const A* alphas = static_cast<const A*>(alpha);
+  VectorAlphas<T, A> result;
+  if (access == AlphaAccess::one_per_vector) {
+    const A a = alphas[channel];
+    result = two_alphas<T, A>(a, a, V);
+  } else if (access == AlphaAccess::two_per_vector) {
+    const Index num_channels = static_cast<Index>(grid.channels), next = channel + 1 == num_channels ? 0 : channel + 1;
+    const Index remaining = static_cast<Index>(grid.inner) - in_plane;
+    result = two_alphas<T, A>(alphas[channel], alphas[next], remaining < V ? static_cast<int>(remaining) : V);
+  } else if (access == AlphaAccess::consecutive) {
+    constexpr int vectors = sizeof(A) > sizeof(T) ? static_cast<int>(sizeof(A) / sizeof(T)) : 1;
+    constexpr int elements = V / vectors;
+#pragma unroll
+    for (int k = 0; k < vectors; ++k) {
+      ElementVector<A> vector;
+      vector.whole = *reinterpret_cast<const uint4*>(alphas + channel + k * elements);
+#pragma unroll
+      for (int j = 0; j < elements; ++j) result.set(k * elements + j, vector.elements[j]);
+    }
+  } else {
+    // The elements left in the plane and the planes left to the last channel, each at most V.
+    const auto in_vector = [](Index count) { return count < V ? static_cast<int>(count) : V; };
+    const int inner = in_vector(static_cast<Index>(grid.inner)),
+              channels = in_vector(static_cast<Index>(grid.channels));
+    int elements_left = in_vector(static_cast<Index>(grid.inner) - in_plane);
+    int planes_left = in_vector(static_cast<Index>(grid.channels) - channel);
+    const A* next = alphas + channel;
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      result.set(j, *next);
+      if (--elements_left > 0) continue;
+      elements_left = inner;
+      ++next;
+      if (--planes_left > 0) continue;
+      planes_left = channels;
+      next -= grid.channels;
+    }
+  }
+  return result;
+}
+
+// x > 0 ? kept : alpha * kept, each product rounded once. Calls visit(j, x, kept) for the elements with x <= 0 or NaN,
+// in the type that T is computed in. With pairs it is called for all elements, with zeros for the others.
+template <class T, class A, class Visit>
+__device__ __forceinline__ uint4 gate_vector(const uint4& x_bytes, const uint4& kept_bytes,
+                                             const VectorAlphas<T, A>& alphas, Visit&& visit) {
+  if constexpr (is_paired<T, A>) {
+    const uint32_t x[4] = {x_bytes.x, x_bytes.y, x_bytes.z, x_bytes.w};
+    const uint32_t kept[4] = {kept_bytes.x, kept_bytes.y, kept_bytes.z, kept_bytes.w};
+    uint32_t gated[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t mask = mask_of_positive<T>(x[i]);
+      gated[i] = (kept[i] & mask) | (multiply_pairs<T>(alphas.words[i], kept[i]) & ~mask);
+      const float2 wide_x = widen_pair<T>(x[i] & ~mask), wide_kept = widen_pair<T>(kept[i] & ~mask);
+      visit(2 * i, wide_x.x, wide_kept.x);
+      visit(2 * i + 1, wide_x.y, wide_kept.y);
+    }
+    return {gated[0], gated[1], gated[2], gated[3]};
+  } else {
+    constexpr int V = vector_elements<T>;
+    ComputeType<T> x[V], kept[V], gated[V];
+    widen_vector<T>(x_bytes, x);
+    widen_vector<T>(kept_bytes, kept);
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      const bool positive = x[j] > 0;
+      gated[j] = positive ? kept[j] : alphas.of[j] * kept[j];
+      if (!positive) visit(j, x[j], kept[j]);
+    }
+    return narrow_vector<T>(gated);
+  }
+}
+
+}  // namespace flowk::prelu

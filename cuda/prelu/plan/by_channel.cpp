@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// by_channel: a block, or a cluster of blocks, takes all elements of its channels.
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+#include "prelu/plan/prelu_backward_problem.h"
+
+namespace flowk::prelu {
+namespace {
+
+// One block of about this many threads per multiprocessor, 4 rows per thread in flight; or two blocks, 3 rows in
+// flight. H200, fraction of the time to move 3N:
+//                        one   two
+//   f16 256x512x7x7      0.95  0.92
+//   f16 256x512x14x14    0.98  0.94
+//   f32 256x512x14x14    0.94  0.97
+//   f32 256x512x7x7      0.92  0.96
+//   f16 96x512x7x7       0.88  0.93   (two blocks then have all rows in flight at once)
+constexpr int64_t wanted_threads = 416;
+// Two blocks need tiles of 96 bytes of a row: f32 512x768x2x2 0.67 with less, 0.87 with twice as much.
+constexpr int64_t min_vectors_of_two_blocks = 6;
+// The fraction of the multiprocessors that must have a channel: otherwise other mechanisms are faster. It is smaller
+// for small tensors, where a second kernel would be a large part of the time: f16 35x607x8x8, 0.77 busy, 0.93; by_plane
+// 0.63.
+constexpr int64_t max_bytes_of_few_busy = int64_t{4} << 20;
+constexpr double min_busy(int64_t num_bytes) { return num_bytes <= max_bytes_of_few_busy ? 0.7 : 0.85; }
+// Up to here latency is all that counts.
+constexpr int64_t max_small_bytes = int64_t{1} << 20;
+// More rows per thread, or larger tensors, are faster by_span with a second kernel: f32 28x28, 37 MB, 30.4 us by_span,
+// 31.0 us by_channel.
+constexpr int64_t max_rows_of_thread = 32;
+constexpr int64_t max_bytes = int64_t{32} << 20;
+
+// The most vectors that a tile of so many elements of a row overlaps.
+int64_t vectors_of_tile(int64_t tile_elements, int64_t V) {
+  return tile_elements % V == 0 ? tile_elements / V : (tile_elements - 2) / V + 2;
+}
+
+}  // namespace
+
+bool plan_by_channel(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
+  const auto [outer, channels, inner, element_bytes] = problem.shape;
+  const int64_t V = problem.vector_elements, row_elements = channels * inner;
+  const PreluBackwardChoice& choice = problem.choice;
+  if (!problem.is_common() || !problem.wants_sums() || !problem.is_whole() || inner < V || row_elements % V != 0 ||
+      row_elements >= int64_t{1} << 30 || outer >= int64_t{1} << 30)
+    return false;
+  // Two tiles that share a vector both read it. In place, one could read what the other has written: then tiles are
+  // whole vectors.
+  const bool is_in_place = problem.request.dx != nullptr &&
+                           (problem.request.dx == problem.request.x || problem.request.dx == problem.request.dy);
+  const int64_t channel_unit = is_in_place ? V / std::gcd(inner, V) : 1;
+  const int64_t multiprocessors = problem.device.num_multiprocessors;
+  const auto channels_for = [&](int64_t tiles) {
+    return std::min(round_up(ceil_div(channels, tiles), channel_unit), round_up(channels, channel_unit));
+  };
+  const int64_t vectors_of_two = vectors_of_tile(channels_for(2 * multiprocessors) * inner, V);
+  const bool is_one_pass = vectors_of_two * ceil_div(outer, 3) <= max_backward_threads;
+  const bool are_two = (element_bytes >= 4 || is_one_pass) && vectors_of_two >= min_vectors_of_two_blocks;
+  const int64_t wanted_blocks = are_two ? 2 * multiprocessors : multiprocessors;
+  const int64_t tile_channels = choice.tile_vectors > 0
+                                    ? round_up(std::max<int64_t>(1, choice.tile_vectors * V / inner), channel_unit)
+                                    : channels_for(wanted_blocks);
+  const int64_t max_threads = choice.max_threads > 0   ? choice.max_threads
+                              : are_two && is_one_pass ? max_backward_threads
+                                                       : wanted_threads;
+  const int64_t tile_vectors = vectors_of_tile(tile_channels * inner, V);
+  const int64_t num_tiles = ceil_div(channels, tile_channels);
+  if (tile_vectors > max_threads) return false;
+  int64_t blocks = std::bit_floor(static_cast<uint32_t>(std::max(1, choice.cluster_blocks)));
+  while (choice.cluster_blocks == 0 && problem.device.capability >= 90 && blocks < max_cluster_blocks &&
+         2 * blocks * num_tiles <= wanted_blocks && tile_vectors * ceil_div(outer, 2 * blocks) >= max_threads)
+    blocks *= 2;
+  while (blocks > 1 && blocks > outer) blocks /= 2;
+  if (blocks > 1 && problem.device.capability < 90) return false;
+  const int64_t rows_per_block = ceil_div(outer, blocks);
+  const int64_t rows_in_flight = choice.vectors_in_flight > 0 ? choice.vectors_in_flight : are_two ? 3 : 4;
+  // The passes over the rows are as equal as possible.
+  const int64_t num_passes = ceil_div(rows_per_block, max_threads / tile_vectors * rows_in_flight);
+  const int64_t tile_rows = ceil_div(rows_per_block, num_passes * rows_in_flight);
+  const int64_t threads = std::max(round_up(tile_rows * tile_vectors, warp_lanes), warp_lanes * tile_channels);
+  if (threads > max_backward_threads) return false;
+  const int64_t num_bytes = problem.num_bytes();
+  const double busy = static_cast<double>(channels * blocks) /
+                      static_cast<double>(tile_channels * round_up(num_tiles * blocks, multiprocessors));
+  if (!problem.is_forced() && num_bytes > max_small_bytes &&
+      (busy < min_busy(num_bytes) || ceil_div(rows_per_block, tile_rows) > max_rows_of_thread || num_bytes > max_bytes))
+    return false;
+
+  ByChannelParams params;
+  params.tensors = problem.tensors;
+  params.tensors.dalpha = problem.request.dalpha;
+  params.outer = static_cast<int32_t>(outer);
+  params.channels = static_cast<int32_t>(channels);
+  params.inner = static_cast<int32_t>(inner);
+  params.row_vectors = static_cast<int32_t>(row_elements / V);
+  params.tile_channels = static_cast<int32_t>(tile_channels);
+  params.tile_rows = static_cast<int32_t>(tile_rows);
+  params.rows_per_block = static_cast<int32_t>(rows_per_block);
+  params.log2_cluster_blocks = std::countr_zero(static_cast<uint64_t>(blocks));
+  params.step_vectors = tile_rows * params.row_vectors;
+  params.tile_vectors = Divider(static_cast<uint32_t>(tile_vectors));
+  params.by_inner = Divider(static_cast<uint32_t>(inner));
+  const int64_t vectors_of_channel = (inner - 2) / V + 2;
+  params.log2_vectors_at_once =
+      std::min(5, static_cast<int>(std::bit_width(static_cast<uint64_t>(vectors_of_channel - 1))));
+  params.num_sums = static_cast<int32_t>(tile_channels == 1 ? threads : 2 * threads);
+  plan->gradient = ByChannel{static_cast<int32_t>(rows_in_flight), params};
+  plan->launch.num_threads = static_cast<int32_t>(threads);
+  plan->launch.num_blocks = num_tiles * blocks;
+  plan->launch.shared_bytes = static_cast<int32_t>(params.num_sums * problem.sum_bytes);
+  if (blocks > 1) {
+    plan->launch.cluster_blocks = static_cast<int32_t>(blocks);
+    plan->launch.shared_bytes +=
+        static_cast<int32_t>(cluster_exchange_bytes(blocks * tile_channels, problem.sum_bytes));
+  }
+  return true;
+}
+
+}  // namespace flowk::prelu

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// by_span: a warp takes a span of vectors, in one long plane or in two.
+#include <algorithm>
+
+#include "prelu/plan/prelu_backward_problem.h"
+
+namespace flowk::prelu {
+namespace {
+
+// The most vectors per lane. H200, fraction of the time to move 3N:
+//                               2     4     8
+//   f16 112x112                 1.00  1.01  1.01
+//   f16 28x28                   0.98  0.96
+//   f32 56x56                         1.10  1.11
+//   f32 28x28                   0.97  0.96  0.98
+//   f16 57x57, in two planes    0.94  0.88
+//   f32 57x57, in two planes    0.98  0.97
+// Where they are equal, more vectors per lane leave fewer partials.
+constexpr int64_t most_vectors_of_one_plane(int64_t element_bytes) { return element_bytes >= 4 ? 8 : 4; }
+constexpr int64_t most_vectors_of_two_planes = 2;
+constexpr int64_t min_bytes_of_four_vectors = int64_t{64} << 20;
+constexpr int64_t vectors_of_one_plane(int64_t element_bytes, int64_t num_bytes) {
+  return element_bytes >= 4 ? 8 : num_bytes >= min_bytes_of_four_vectors ? 4 : 2;
+}
+// f16 28x6x252x156 (one plane, 2 vectors per lane) 0.94, with 128 threads 0.92; f16 33x65x31x33 (two planes) 0.76, with
+// 256 threads 0.74.
+constexpr int32_t threads_for_span(int64_t vectors_per_lane, bool is_in_one_plane) {
+  return vectors_per_lane <= 2 && is_in_one_plane ? 256 : 128;
+}
+// More partials per channel than this would need a second kernel to sum them.
+constexpr int64_t max_partials_of_channel = 8192;
+
+// The vectors of the longest equal share of a plane that a warp can take, if that keeps 3 of 4 lanes busy; else 0.
+int64_t equal_share(int64_t plane_vectors, int64_t max_vectors) {
+  for (int64_t shares = ceil_div(plane_vectors, max_vectors); shares <= plane_vectors; ++shares) {
+    const int64_t vectors = plane_vectors / shares;
+    if (vectors * 4 < max_vectors * 3) return 0;
+    if (plane_vectors % shares == 0) return vectors;
+  }
+  return 0;
+}
+
+}  // namespace
+
+bool plan_by_span(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
+  if (!problem.is_common() || !problem.is_aligned_alike()) return false;
+  const auto [outer, channels, inner, element_bytes] = problem.shape;
+  const int64_t V = problem.vector_elements, forced = problem.choice.vectors_in_flight;
+  const int64_t most_vectors = most_vectors_of_one_plane(element_bytes);
+  if (forced > most_vectors) return false;
+  int64_t vectors_per_lane = forced > 0 ? forced : vectors_of_one_plane(element_bytes, problem.num_bytes());
+  while (forced == 0 && vectors_per_lane < most_vectors &&
+         outer * ceil_div(inner, vectors_per_lane * warp_lanes * V) > max_partials_of_channel)
+    vectors_per_lane *= 2;
+  const bool is_plane_whole_vectors = problem.is_whole() && inner % V == 0;
+  int64_t span_vectors = 0;
+  for (; vectors_per_lane >= 1; vectors_per_lane /= 2) {
+    const int64_t most = vectors_per_lane * warp_lanes;
+    if (is_plane_whole_vectors && (span_vectors = equal_share(inner / V, most)) > 0) break;
+    if (vectors_per_lane <= most_vectors_of_two_planes && most * V <= inner) break;
+    if (forced > 0) return false;
+  }
+  if (vectors_per_lane == 0) return false;
+  const bool is_in_one_plane = span_vectors > 0;
+  if (!is_in_one_plane) span_vectors = vectors_per_lane * warp_lanes;
+  int32_t threads =
+      problem.choice.max_threads > 0 ? problem.choice.max_threads : threads_for_span(vectors_per_lane, is_in_one_plane);
+  if (threads > max_span_threads) return false;
+
+  BySpanParams params;
+  const int64_t span_elements = span_vectors * V;
+  params.tensors = problem.tensors;
+  params.span_elements = static_cast<int32_t>(span_elements);
+  params.partials_per_plane = is_in_one_plane ? inner / span_elements : (inner - 2) / span_elements + 2;
+  params.outer = outer;
+  params.missing_outer = params.tensors.grid.missing_planes / channels;
+  params.by_span = Divider(static_cast<uint32_t>(span_elements));
+  params.by_span_wide = WideDivider(static_cast<uint64_t>(span_elements));
+  const int64_t num_spans = ceil_div(problem.num_vectors, span_vectors);
+  while (threads > 32 && ceil_div(num_spans, threads / 32) < 4 * problem.device.num_multiprocessors) threads /= 2;
+  plan->launch.num_threads = threads;
+  plan->launch.num_blocks = ceil_div(num_spans, threads / 32);
+  const int64_t num_rows = outer * params.partials_per_plane;
+  if (problem.wants_sums() && num_rows == 1) {
+    params.tensors.dalpha = problem.request.dalpha;
+  } else if (problem.wants_sums()) {
+    params.tensors.partials = problem.request.workspace;
+    plan_reductions(problem, {.num_rows = num_rows, .row_stride = 1}, plan);
+  }
+  // The kernel for two vectors per lane takes spans of one, too.
+  plan->gradient = BySpan{static_cast<int32_t>(std::max<int64_t>(2, vectors_per_lane)), is_in_one_plane, params};
+  return true;
+}
+
+}  // namespace flowk::prelu

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plans of PReLU in words.
+#include "core/text_writer.h"
+#include "prelu/plan/prelu_problem.h"
+
+namespace flowk::prelu {
+namespace {
+
+using Long = long long;
+
+const char* words(AlphaAccess access) {
+  switch (access) {
+    case AlphaAccess::one_per_vector: return "one alpha per vector";
+    case AlphaAccess::two_per_vector: return "up to two alphas per vector";
+    case AlphaAccess::consecutive: return "consecutive alphas";
+    case AlphaAccess::one_per_element: return "one alpha per element";
+  }
+  return "";
+}
+
+const char* words(ColumnForm form) {
+  switch (form) {
+    case ColumnForm::whole_channels: return "consecutive alphas";
+    case ColumnForm::aligned: return "one alpha per element";
+    case ColumnForm::general: return "general form";
+  }
+  return "";
+}
+
+// Each adds the reason and the tile, and returns the tensors.
+const BackwardTensors& add_gradient(const ByChannel& plan, TextWriter* out) {
+  const ByChannelParams& params = plan.params;
+  out->add(
+      "a block or a cluster of blocks takes all elements of its channels\n"
+      "  tile: %d of %d channels, %u vectors of a row, %d rows at a time, %d of %d rows per block, %d vectors per "
+      "thread in flight\n",
+      params.tile_channels, params.channels, params.tile_vectors.divisor, params.tile_rows, params.rows_per_block,
+      params.outer, plan.vectors_in_flight);
+  return params.tensors;
+}
+const BackwardTensors& add_gradient(const BySpan& plan, TextWriter* out) {
+  out->add(
+      "planes of inner elements hold the vectors of a warp\n"
+      "  span: %d elements per warp, up to %d vectors of 16 bytes per lane, in %s, %lld partial sums per plane\n",
+      plan.params.span_elements, plan.vectors_in_flight, plan.is_in_one_plane ? "one plane" : "up to two planes",
+      static_cast<Long>(plan.params.partials_per_plane));
+  return plan.params.tensors;
+}
+const BackwardTensors& add_gradient(const ByPlane& plan, TextWriter* out) {
+  out->add(
+      "planes of inner elements hold whole vectors\n"
+      "  span: %d vectors of 16 bytes per block, %lld partial sums per plane%s\n",
+      plan.params.span_vectors, static_cast<Long>(plan.params.partials_per_plane),
+      plan.is_general ? ", general form" : "");
+  return plan.params.tensors;
+}
+const BackwardTensors& add_gradient(const ByColumn& plan, TextWriter* out) {
+  const ByColumnParams& params = plan.params;
+  out->add(
+      "planes are short, or channels are last\n"
+      "  tile: %d of %lld vectors of a row, %d of %lld rows per block, %d vectors per thread in flight, %s\n",
+      params.tile_vectors, static_cast<Long>(params.row_vectors), params.rows_per_block,
+      static_cast<Long>(params.num_rows), plan.vectors_in_flight, words(plan.form));
+  return params.tensors;
+}
+const BackwardTensors& add_gradient(const ByWarpColumn& plan, TextWriter* out) {
+  out->add(
+      "channels are last, and a warp takes all rows of a vector\n"
+      "  tile: one vector of %d rows per warp\n",
+      plan.params.num_rows);
+  return plan.params.tensors;
+}
+const BackwardTensors& add_gradient(const NoElements&, TextWriter* out) {
+  static constexpr BackwardTensors none;
+  out->add("outer or inner is 0, and dalpha is set to zeros\n");
+  return none;
+}
+
+}  // namespace
+
+const char* prelu_backward_kernel_name(PreluBackwardKernel kernel) {
+  switch (kernel) {
+    case PreluBackwardKernel::by_channel: return "by_channel";
+    case PreluBackwardKernel::by_span: return "by_span";
+    case PreluBackwardKernel::by_plane: return "by_plane";
+    case PreluBackwardKernel::by_column: return "by_column";
+    case PreluBackwardKernel::by_warp_column: return "by_warp_column";
+    case PreluBackwardKernel::no_elements: return "no_elements";
+  }
+  return "unknown";
+}
+
+void explain_prelu(const PreluPlan& plan, char* text, size_t text_bytes) {
+  const ForwardParams& params = plan.params;
+  TextWriter out = {text, text_bytes};
+  out.add("forward: one vector of 16 bytes per thread, %s%s\n", words(params.alpha_access),
+          plan.is_general ? ", general form" : "");
+  out.add("  alignment: y begins %lld bytes into a vector; x is %s\n",
+          static_cast<Long>(params.grid.lead * element_bytes_of(plan.dtype)),
+          params.x_shift == 0 ? "aligned as y is" : "shifted into place");
+  out.add("  launch: %lld blocks of %d threads, 0 bytes of shared memory; positions of %d bits\n",
+          static_cast<Long>(plan.launch.num_blocks), plan.launch.num_threads, params.grid.is_wide ? 63 : 31);
+}
+
+void explain_prelu_backward(const PreluBackwardPlan& plan, char* text, size_t text_bytes) {
+  TextWriter out = {text, text_bytes};
+  out.add("%s: ", prelu_backward_kernel_name(plan.kernel()));
+  const BackwardTensors& tensors =
+      *std::visit([&](const auto& gradient) { return &add_gradient(gradient, &out); }, plan.gradient);
+  if (plan.kernel() != PreluBackwardKernel::no_elements)
+    out.add(
+        "  alignment: vectors begin %lld bytes before the tensor\n"
+        "  launch: %lld blocks of %d threads, %d bytes of shared memory, clusters of %d%s\n",
+        static_cast<Long>(tensors.grid.lead * element_bytes_of(plan.dtype)), static_cast<Long>(plan.launch.num_blocks),
+        plan.launch.num_threads, plan.launch.shared_bytes, plan.launch.cluster_blocks,
+        plan.launch.uses_pdl ? ", PDL" : "");
+  for (int i = 0; i < plan.num_reductions; ++i) {
+    const auto& [layout, has_segments, launch, params] = plan.reductions[i];
+    out.add("  reduce_partials: %lld x %lld partials, %lld blocks of %d threads%s\n",
+            static_cast<Long>(params.num_rows), static_cast<Long>(params.channels * params.run.divisor),
+            static_cast<Long>(launch.num_blocks), launch.num_threads, launch.uses_pdl ? ", PDL" : "");
+  }
+  if (plan.num_reductions == 0 && tensors.dalpha != nullptr) out.add("  sums: dalpha by the same kernel\n");
+}
+
+}  // namespace flowk::prelu

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// run_prelu_backward(): from the plan's type and mechanism to a launch, then the sums of its partials.
+#include "core/launch.cuh"
+#include "prelu/kernels/by_channel.cuh"
+#include "prelu/kernels/by_column.cuh"
+#include "prelu/kernels/by_plane.cuh"
+#include "prelu/kernels/by_span.cuh"
+#include "prelu/kernels/by_warp_column.cuh"
+#include "prelu/kernels/reduce_partials.cuh"
+#include "prelu/prelu.h"
+
+namespace flowk::prelu {
+namespace {
+
+Status no_kernel(const char* field, int value) {
+  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "prelu_backward has no kernel for %s = %d", field, value);
+}
+
+// The kernels of one type, by mechanism; float64 has only the general forms.
+template <class T>
+struct RunGradient {
+  const LaunchConfig& config;
+  flowk_stream stream;
+
+  Status operator()(const ByChannel& plan) const {
+    if constexpr (!std::is_same_v<T, double>) {
+      if (plan.vectors_in_flight == 3) return launch(by_channel<T, 3>, config, stream, plan.params);
+      if (plan.vectors_in_flight == 4) return launch(by_channel<T, 4>, config, stream, plan.params);
+    }
+    return no_kernel("by_channel: vectors_in_flight", plan.vectors_in_flight);
+  }
+  Status operator()(const BySpan& plan) const {
+    if constexpr (!std::is_same_v<T, double>) {
+      if (!plan.is_in_one_plane) return launch(by_span<T, false, 2>, config, stream, plan.params);
+      if (plan.vectors_in_flight == 2) return launch(by_span<T, true, 2>, config, stream, plan.params);
+      if (plan.vectors_in_flight == 4) return launch(by_span<T, true, 4>, config, stream, plan.params);
+    }
+    if constexpr (std::is_same_v<T, float>)
+      if (plan.vectors_in_flight == 8) return launch(by_span<T, true, 8>, config, stream, plan.params);
+    return no_kernel("by_span: vectors_in_flight", plan.vectors_in_flight);
+  }
+  Status operator()(const ByPlane& plan) const {
+    if (plan.is_general) return launch(by_plane<T, true>, config, stream, plan.params);
+    if constexpr (!std::is_same_v<T, double>) return launch(by_plane<T, false>, config, stream, plan.params);
+    return no_kernel("by_plane: is_general", plan.is_general);
+  }
+  Status operator()(const ByColumn& plan) const {
+    constexpr ColumnForm whole = ColumnForm::whole_channels, aligned = ColumnForm::aligned;
+    if (plan.form == ColumnForm::general)
+      return launch(by_column<T, ColumnForm::general, line_vectors, 1>, config, stream, plan.params);
+    if constexpr (!std::is_same_v<T, double>) {
+      if (plan.form == aligned && plan.params.tile_vectors == wide_tile_vectors)
+        return launch(by_column<T, aligned, wide_tile_vectors, 4>, config, stream, plan.params);
+      if (plan.form == aligned) return launch(by_column<T, aligned, line_vectors, 4>, config, stream, plan.params);
+      if (plan.vectors_in_flight == 2) return launch(by_column<T, whole, line_vectors, 2>, config, stream, plan.params);
+      if (plan.vectors_in_flight == 4) return launch(by_column<T, whole, line_vectors, 4>, config, stream, plan.params);
+    }
+    return no_kernel("by_column: vectors_in_flight", plan.vectors_in_flight);
+  }
+  Status operator()(const ByWarpColumn& plan) const {
+    if constexpr (!std::is_same_v<T, double>) return launch(by_warp_column<T>, config, stream, plan.params);
+    return no_kernel("by_warp_column: dtype", FLOWK_FLOAT64);
+  }
+  Status operator()(const NoElements&) const { return {}; }
+};
+
+template <class T>
+Status run(const PreluBackwardPlan& plan, flowk_stream stream) {
+  return std::visit(RunGradient<T>{plan.launch, stream}, plan.gradient);
+}
+
+Status run_gradient(const PreluBackwardPlan& plan, flowk_stream stream) {
+  switch (plan.dtype) {
+    case FLOWK_FLOAT16: return run<Float16>(plan, stream);
+    case FLOWK_BFLOAT16: return run<BFloat16>(plan, stream);
+    case FLOWK_FLOAT32: return run<float>(plan, stream);
+    case FLOWK_FLOAT64: return run<double>(plan, stream);
+    default: return no_kernel("dtype", plan.dtype);
+  }
+}
+
+Status run_reduction(const ReducePartials& plan, bool is_double, flowk_stream stream) {
+  const auto run_as = [&](auto kernel) { return launch(kernel, plan.launch, stream, plan.params); };
+  constexpr PartialLayout rows_last = PartialLayout::rows_last, runs = PartialLayout::runs,
+                          channels_last = PartialLayout::channels_last;
+  if (is_double) return run_as(reduce_partials<double, runs, true>);
+  switch (plan.layout) {
+    case rows_last: return run_as(reduce_partials<float, rows_last, false>);
+    case runs:
+      return run_as(plan.has_segments ? reduce_partials<float, runs, true> : reduce_partials<float, runs, false>);
+    case channels_last:
+      return run_as(plan.has_segments ? reduce_partials<float, channels_last, true>
+                                      : reduce_partials<float, channels_last, false>);
+  }
+  return no_kernel("layout", static_cast<int>(plan.layout));
+}
+
+}  // namespace
+
+Status run_prelu_backward(const PreluBackwardPlan& plan, flowk_stream stream) {
+  FLOWK_RETURN_IF_ERROR(run_gradient(plan, stream));
+  for (int i = 0; i < plan.num_reductions; ++i)
+    FLOWK_RETURN_IF_ERROR(run_reduction(plan.reductions[i], plan.dtype == FLOWK_FLOAT64, stream));
+  return {};
+}
+
+}  // namespace flowk::prelu

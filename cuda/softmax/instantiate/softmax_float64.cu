@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// The softmax kernels for inputs of float64.
+#include "softmax/softmax_launch.cuh"
+
+namespace flowk::softmax {
+
+Status run_softmax_float64(const SoftmaxPlan& plan, flowk_stream stream) {
+  return launch_softmax<double>(plan, stream);
+}
+
+}  // namespace flowk::softmax

@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+// Softmax and its gradient of rows held in registers, by lanes of a warp, a warp, a block or a cluster.
+#pragma once
+
+#include "softmax/kernels/softmax_normalize.cuh"
+
+namespace flowk::softmax {
+
+// 16-bit scores stay in registers unconverted and their exponentials are computed twice. That halves the registers, so
+// more loads are in flight, which is worth more than the instructions (H200). Not for short rows with a dense mask that
+// is expensive itself. Scores with a bias are float32.
+template <class T, SoftmaxMask kMask, SoftmaxForm kForm, int kVectors>
+constexpr bool recomputes_exponentials =
+    is_float16<T> &&
+    (kMask == SoftmaxMask::none || (kMask == SoftmaxMask::dense && (kForm == SoftmaxForm::whole || kVectors >= 8)));
+
+// Keeps the compiler from holding values computed from a vector until they are computed again.
+__device__ __forceinline__ void forget_values([[maybe_unused]] uint4* vector) {
+#ifndef FLOWK_SIMT
+  asm volatile("" : "+r"(vector->x), "+r"(vector->y), "+r"(vector->z), "+r"(vector->w));
+#endif
+}
+
+// 8 vectors per thread fit 64 registers, where the compiler would take 70; with an unaligned dense mask they fit 80,
+// where it would take 117 (16 bits) or 86.
+template <class T, SoftmaxMask kMask, SoftmaxForm kForm>
+constexpr bool is_unaligned_dense = kMask == SoftmaxMask::dense && !has_whole_rows<kForm> && sizeof(T) <= 4;
+template <class T, SoftmaxMask kMask, SoftmaxForm kForm>
+constexpr int most_threads(int vectors) {
+  return is_unaligned_dense<T, kMask, kForm> && vectors == 8 ? max_dense_lanes : max_register_lanes;
+}
+template <class T, SoftmaxMask kMask, SoftmaxForm kForm>
+constexpr int full_blocks(int vectors) {
+  if (vectors != 8 || sizeof(T) > 4) return 0;
+  return kMask == SoftmaxMask::none ? 2 : is_unaligned_dense<T, kMask, kForm> ? 3 : 0;
+}
+
+// y(row, j) = exp(z(row, j) - max) / sum over unmasked i of exp(z(row, i) - max), z = scale * x + bias; x, y and bias
+// are (rows, columns), a dense mask has one byte per column.
+//
+// A row has lanes_per_row threads of a block, or of each block of a cluster. A thread has up to kVectors vectors of 16
+// bytes, lanes_per_row apart, and at most one outer column. x is read once, into registers; the threads exchange one
+// maximum and one sum.
+template <class T, int kVectors, SoftmaxMask kMask, SoftmaxForm kForm>
+__global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (full_blocks<T, kMask, kForm>(kVectors)))
+    row_in_registers(const __grid_constant__ SoftmaxParams params) {
+  launch_dependent_grids();
+  using A = ComputeType<T>;
+  using E = RowValue<T>;
+  constexpr int width = vector_width<T>;
+  constexpr bool has_bias = kMask == SoftmaxMask::bias;
+  constexpr bool recomputes = recomputes_exponentials<T, kMask, kForm, kVectors>;
+  constexpr bool is_whole = has_whole_rows<kForm>;
+  const RowOutput<T, !is_whole && std::is_same_v<T, float>> output{params};
+  const RowThreads team = row_threads(params);
+  const ExchangeBuffer<T> buffer = exchange_buffer<T>();
+  begin_exchange(buffer, team);
+
+  const auto [linear, lane] = row_place(params);
+  const SoftmaxRow row = locate_row<kMask, false, kForm>(params, linear);
+  const RowVectors vectors = row_vectors<T, kForm>(params, row);
+  const unsigned char* const x_vectors = row.x + vectors.head * static_cast<int>(sizeof(T));
+  unsigned char* const out_vectors = row.out + vectors.head * output.column_bytes();
+  OwnVectors own;
+  if constexpr (is_whole) {
+    const int part = team.rank * params.block_vectors, part_end = part + params.block_vectors;
+    own = {part + lane, params.lanes_per_row, part_end < params.row_vectors ? part_end : params.row_vectors, 0};
+  } else {
+    own = own_vectors(params, x_vectors, vectors, team.rank, lane);
+  }
+  // Whole rows: a row past the last one is loaded as row 0 and not stored.
+  const auto is_read = [&](int i) {
+    if constexpr (kForm == SoftmaxForm::whole) return true;
+    return (is_whole || own.at(i) >= vectors.read_begin) && own.at(i) < own.end;
+  };
+
+  // Is i past the vectors of all threads of the block? Asked of the upper half only: kVectors is the least that holds a
+  // row.
+  const auto is_past = [&](int i) {
+    return kForm == SoftmaxForm::unfilled && 2 * i >= kVectors && i * params.lanes_per_row >= params.block_vectors;
+  };
+
+  // All loads come before the first use; offsets from the thread's first vector have 32 bits.
+  const unsigned char* const x = x_vectors + static_cast<int64_t>(own.first) * vector_bytes;
+  uint4 raw[kVectors];
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    // With a dense mask these elements become -infinity anyway.
+    if constexpr (kMask != SoftmaxMask::dense) raw[i] = negative_infinity_vector<T>();
+    if (is_read(i)) raw[i] = load_vector(x + i * own.step * vector_bytes);
+  }
+  const bool bias_by_vectors = is_whole || params.bias_is_aligned;
+  uint4 raw_bias[has_bias ? kVectors : 1];
+  if constexpr (has_bias) {
+    const unsigned char* const bias =
+        row.side + vectors.head * static_cast<int>(sizeof(T)) + static_cast<int64_t>(own.first) * vector_bytes;
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      raw_bias[i] = {0, 0, 0, 0};
+      if (bias_by_vectors && is_read(i)) raw_bias[i] = load_vector(bias + i * own.step * vector_bytes);
+    }
+  }
+  DenseWords<width> dense[kMask == SoftmaxMask::none ? 1 : kVectors];
+  if constexpr (kMask != SoftmaxMask::none) {
+    if (kMask == SoftmaxMask::bias && row.dense == nullptr) {
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i) dense[i] = {};
+    } else {
+      const unsigned char* const first = row.dense + vectors.head + own.first * width;
+      const bool is_aligned = is_whole || (reinterpret_cast<uintptr_t>(row.dense + vectors.head) & (width - 1)) == 0;
+      load_dense(params, row, first, own.step * width, is_aligned, is_read, dense);
+    }
+  }
+  if (!is_whole && params.has_interval)
+    fill_unread(output, out_vectors, vectors, own, team.rank, lane, params.log_softmax ? negative_infinity<A>() : A{0});
+  A outer = negative_infinity<A>();
+  const int outer_column = !is_whole ? outer_column_of<T>(params, row, vectors, team.rank, lane) : -1;
+  if (outer_column >= 0 && is_unmasked<kMask>(row, outer_column))
+    outer = load_score<T, kMask>(params, row, outer_column);
+
+  // Masks, and the largest score. Without a bias a score is x; its scale is applied in the exponent.
+  A scores[has_bias ? kVectors * width : 1];
+  VectorMax<T> largest_x;
+  A largest = outer;
+  if constexpr (has_bias) {
+    const A scale = signed_scale<A>(params);
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      const int column = vectors.head + own.at(i) * width;
+      if (!is_read(i)) {
+#pragma unroll
+        for (int j = 0; j < width; ++j) scores[i * width + j] = negative_infinity<A>();
+        continue;
+      }
+      A values[width], bias[width];
+      widen_vector<T>(raw[i], values);
+      if (bias_by_vectors) {
+        widen_vector<T>(raw_bias[i], bias);
+      } else {
+#pragma unroll
+        for (int j = 0; j < width; ++j)
+          bias[j] = params.bias_is_float32 ? static_cast<A>(load_element<float>(row.side, column + j))
+                                           : load_element<T>(row.side, column + j);
+      }
+#pragma unroll
+      for (int j = 0; j < width; ++j) scores[i * width + j] = scale * values[j] + bias[j];
+      if (row.dense != nullptr) {
+#pragma unroll
+        for (int j = 0; j < width; ++j)
+          if ((dense[i].words[j / 4] >> (8 * (j % 4)) & 0xff) != 0) scores[i * width + j] = negative_infinity<A>();
+      }
+      if (!is_whole && (column < row.begin || column + width > row.end)) {
+        const uint32_t kept = interval_bits(column, width, row.begin, row.end);
+#pragma unroll
+        for (int j = 0; j < width; ++j)
+          if ((kept >> j & 1) == 0) scores[i * width + j] = negative_infinity<A>();
+      }
+#pragma unroll
+      for (int j = 0; j < width; ++j) largest = larger_of(largest, scores[i * width + j]);
+    }
+  } else {
+    if (params.negates_x) {
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i)
+        if (is_read(i)) negate_vector<T>(&raw[i]);
+    }
+    // At most two vectors per row contain an end of the interval; with a dense mask the ends are added to the mask's
+    // bytes.
+    if (!is_whole && params.has_interval) {
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i) {
+        const int column = vectors.head + own.at(i) * width;
+        if constexpr (kMask == SoftmaxMask::dense)
+          mask_outside(&dense[i], column, row.begin, row.end);
+        else if (is_read(i) && (column < row.begin || column + width > row.end))
+          select_interval<T>(&raw[i], column, row.begin, row.end, negative_infinity_vector<T>());
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      if (is_past(i)) continue;
+      if constexpr (kMask == SoftmaxMask::dense) mask_vector<T>(&raw[i], dense[i]);
+      largest_x.take(raw[i]);
+    }
+    largest = larger_of(largest, largest_x.largest());
+  }
+
+  // Exponentials relative to the warp's largest score, and their sum.
+  largest = max_over_lanes(largest, team.lanes);
+  const A reference = largest == negative_infinity<A>() ? A{0} : largest;
+  const A scale = exponent_scale<T, kMask>(params);
+  A values[recomputes ? 1 : kVectors * width];
+  const ScoreScale<T, kMask> to_exponent(reference, scale);
+  const A outer_exponent = to_exponent(outer);
+  const A outer_value = exponential<T>(outer_exponent);
+  ThreadSum<T> sum;
+  if constexpr (!is_whole) sum.take_one(outer_value);
+  const auto take_exponentials = [&](auto kind) {
+    [[maybe_unused]] constexpr bool keeps_exponents = decltype(kind)::value;
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      A z[width], p[width];
+      if (is_whole ? is_past(i) : !is_read(i)) {
+        if constexpr (!recomputes) {
+#pragma unroll
+          for (int j = 0; j < width; ++j) values[i * width + j] = keeps_exponents ? negative_infinity<A>() : A{0};
+        }
+        continue;
+      }
+      if constexpr (has_bias) {
+#pragma unroll
+        for (int j = 0; j < width; ++j) z[j] = scores[i * width + j];
+      } else {
+        widen_vector<T>(raw[i], z);
+      }
+#pragma unroll
+      for (int j = 0; j < width; ++j) {
+        z[j] = to_exponent(z[j]);
+        p[j] = exponential<T>(z[j]);
+        if constexpr (!recomputes) values[i * width + j] = keeps_exponents ? z[j] : p[j];
+      }
+      sum.take(p);
+    }
+  };
+  if (!recomputes && params.log_softmax)
+    take_exponentials(std::true_type{});
+  else
+    take_exponentials(std::false_type{});
+  const RowPartial<T> part = {largest, sum_over_lanes(sum.total(), team.lanes)};
+
+  const RowPartial<T> total = combine_row<T, kMask>(buffer, team, part, scale);
+  if (total.sum != total.sum)
+    return store_nan_columns < T, kMask, !is_whole && std::is_same_v < T,
+           float >>
+               (params, row, team.rank * params.lanes_per_row + lane, row.columns, params.lanes_per_row * team.blocks);
+  // y = value * factor + term
+  A factor = static_cast<A>(natural_per_base<T>), term = 0;
+  // A fully masked warp has values of 0 or -infinity, which no factor may turn into NaN.
+  const A to_row = largest == negative_infinity<A>() ? A{0} : to_exponent.to_reference(total.max);
+  const ScoreScale<T, kMask> to_row_exponent(total.max == negative_infinity<A>() ? A{0} : total.max, scale);
+  if (params.log_softmax) {
+    if (total.sum > E{0}) term = (recomputes ? A{0} : to_row * factor) - log_of<A>(total.sum);
+  } else {
+    factor = total.sum > E{0} ? quotient_of(recomputes ? A{1} : exponential<T>(to_row), total.sum) : A{0};
+  }
+  const int out_bytes = output.vector_bytes_out();
+  unsigned char* const out = out_vectors + static_cast<int64_t>(own.first) * out_bytes;
+  if (is_whole && row.columns == 0) return;
+  const auto store = [&](auto kind) {
+    [[maybe_unused]] constexpr bool stores_logarithms = decltype(kind)::value;
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      if (!is_read(i)) continue;
+      A y[width];
+      if constexpr (recomputes) {
+        forget_values(&raw[i]);
+        widen_vector<T>(raw[i], y);
+      }
+#pragma unroll
+      for (int j = 0; j < width; ++j) {
+        if constexpr (recomputes) {
+          const A z = to_row_exponent(y[j]);
+          y[j] = stores_logarithms ? z * factor + term : exponential<T>(z) * factor;
+        } else {
+          y[j] = values[i * width + j] * factor + term;
+        }
+      }
+      output.store_vector(out + i * own.step * out_bytes, y);
+    }
+    if (outer_column >= 0) {
+      const A z = recomputes ? to_row_exponent(outer) : outer_exponent;
+      const A value = params.log_softmax ? z : recomputes ? exponential<T>(z) : outer_value;
+      output.store_column(row.out, outer_column, value * factor + term);
+    }
+  };
+  if (recomputes && params.log_softmax)
+    store(std::true_type{});
+  else
+    store(std::false_type{});
+}
+
+// dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)); dy, y and dx are (rows,
+// columns). log_softmax: see flowk.h.
+//
+// Threads and vectors as in row_in_registers; both inputs are read once, into registers.
+template <class T, int kVectors>
+__global__ void __launch_bounds__(max_register_lanes)
+    row_in_registers_backward(const __grid_constant__ SoftmaxParams params) {
+  launch_dependent_grids();
+  using A = ComputeType<T>;
+  constexpr int width = vector_width<T>;
+  const RowThreads team = row_threads(params);
+  const ExchangeBuffer<T> buffer = exchange_buffer<T>();
+  begin_exchange(buffer, team);
+
+  const auto [linear, lane] = row_place(params);
+  const SoftmaxRow row = locate_row<SoftmaxMask::none, true>(params, linear);
+  const RowVectors vectors = row_vectors<T>(params, row);
+  const int head_bytes = vectors.head * static_cast<int>(sizeof(T));
+  const RowOutput<T, is_float16<T>> output{params};
+  unsigned char* const out = row.out + vectors.head * output.column_bytes();
+  const OwnVectors own = own_vectors(params, row.x + head_bytes, vectors, team.rank, lane);
+  const auto is_read = [&](int i) { return own.at(i) >= vectors.read_begin && own.at(i) < own.end; };
+  const bool log_softmax = params.log_softmax;
+  // The y of a masked column: it adds nothing, and its gradient is 0 while the sum is finite.
+  const uint4 masked_y = log_softmax ? negative_infinity_vector<T>() : uint4{0, 0, 0, 0};
+
+  uint4 raw_dy[kVectors], raw_y[kVectors];
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    raw_dy[i] = {0, 0, 0, 0};
+    raw_y[i] = masked_y;
+    if (is_read(i)) {
+      const int64_t offset = head_bytes + static_cast<int64_t>(own.at(i)) * vector_bytes;
+      raw_dy[i] = load_vector(row.x + offset);
+      raw_y[i] = load_vector(row.side + offset);
+    }
+  }
+  if (params.has_interval) fill_unread(output, out, vectors, own, team.rank, lane, A{0});
+  A outer_dy = 0, outer_y = log_softmax ? negative_infinity<A>() : A{0};
+  const int outer_column = outer_column_of<T>(params, row, vectors, team.rank, lane);
+  if (outer_column >= 0 && is_unmasked<SoftmaxMask::none>(row, outer_column)) {
+    outer_dy = load_element<T>(row.x, outer_column);
+    outer_y = load_element<T>(row.side, outer_column);
+  }
+  // At most two vectors per row contain an end of the interval.
+  if (params.has_interval) {
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      const int column = vectors.head + own.at(i) * width;
+      if (is_read(i) && (column < row.begin || column + width > row.end)) {
+        select_interval<T>(&raw_dy[i], column, row.begin, row.end, uint4{0, 0, 0, 0});
+        select_interval<T>(&raw_y[i], column, row.begin, row.end, masked_y);
+      }
+    }
+  }
+
+  A sum = backward_term(log_softmax, outer_dy, outer_y);
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    A dy[width], y[width];
+    widen_vector<T>(raw_dy[i], dy);
+    widen_vector<T>(raw_y[i], y);
+    if (log_softmax) {
+#pragma unroll
+      for (int j = 0; j < width; ++j) sum += backward_term(true, dy[j], y[j]);
+    } else {
+#pragma unroll
+      for (int j = 0; j < width; ++j) sum += y[j] * dy[j];
+    }
+  }
+  sum = sum_over_lanes(sum, team.lanes);
+  sum = sum_row(buffer, team, sum);
+
+  const A scale = signed_scale<A>(params);
+  const bool is_finite = sum - sum == A{0};
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    if (!is_read(i)) continue;
+    A dy[width], y[width];
+    widen_vector<T>(raw_dy[i], dy);
+    widen_vector<T>(raw_y[i], y);
+    if (log_softmax) {
+#pragma unroll
+      for (int j = 0; j < width; ++j) dy[j] = backward_gradient(true, dy[j], y[j], sum, scale);
+    } else {
+#pragma unroll
+      for (int j = 0; j < width; ++j) dy[j] = scale * y[j] * (dy[j] - sum);
+    }
+    if (!is_finite) clear_masked(row, vectors.head + own.at(i) * width, dy);
+    output.store_vector(out + static_cast<int64_t>(own.at(i)) * output.vector_bytes_out(), dy);
+  }
+  if (outer_column >= 0)
+    output.store_column(row.out, outer_column,
+                        is_unmasked<SoftmaxMask::none>(row, outer_column)
+                            ? backward_gradient(log_softmax, outer_dy, outer_y, sum, scale)
+                            : A{0});
+}
+
+}  // namespace flowk::softmax

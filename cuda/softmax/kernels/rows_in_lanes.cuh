@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Softmax of short rows of whole vectors, masked by lengths, causal or window.
+#pragma once
+
+#include "softmax/kernels/softmax_normalize.cuh"
+
+namespace flowk::softmax {
+
+// y(row, j) = exp(z(row, j) - max) / sum over unmasked i of exp(z(row, i) - max), 0 where j is masked; x and y are
+// contiguous (rows, columns).
+//
+// `lanes` neighbouring threads hold a row, each up to kVectors vectors, `lanes` apart. Fully masked vectors are not
+// read.
+template <class T, int kVectors>
+__global__ void __launch_bounds__(128, 10) rows_in_lanes(const __grid_constant__ SoftmaxParams params) {
+  launch_dependent_grids();
+  constexpr int width = vector_width<T>;
+  const int lanes = params.lanes_per_row, lane = static_cast<int>(threadIdx.x) & (lanes - 1);
+  const uint32_t linear =
+      blockIdx.x * static_cast<uint32_t>(params.rows_per_block) + (threadIdx.x >> params.rows_shift);
+  const bool exists = linear < static_cast<uint32_t>(params.num_rows);
+  const uint32_t number = exists ? linear : 0;
+  const uint64_t row_offset = number * static_cast<uint64_t>(static_cast<uint32_t>(params.columns * sizeof(T)));
+  const IntervalPlace place = interval_place(params, number);
+  SoftmaxRow row;
+  row.x = params.x + row_offset;
+  row.out = params.out + row_offset;
+  row.columns = exists ? params.columns : 0;
+  wait_on_dependent_grids();
+  if (exists) find_interval(params, place.length_offset, place.number, &row);
+
+  const auto column_of = [&](int i) { return (lane + i * lanes) * width; };
+  // Does some thread have an i-th vector? The same in all threads, and asked of the upper half only.
+  const auto any_has = [&](int i) { return 2 * i < kVectors || i * lanes * width < params.columns; };
+  uint4 raw[kVectors];
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    if (!any_has(i)) break;
+    raw[i] = column_of(i) < row.end && column_of(i) + width > row.begin
+                 ? load_vector(row.x + (lane + i * lanes) * vector_bytes)
+                 : negative_infinity_vector<T>();
+  }
+  if (params.negates_x) {
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      if (!any_has(i)) break;
+      if (column_of(i) < row.end && column_of(i) + width > row.begin) negate_vector<T>(&raw[i]);
+    }
+  }
+  // Vectors that contain an end of the interval: the cut is at the same element in every thread.
+  const VectorCut<T> tail(row.end % width), head(row.begin % width);
+  VectorMax<T> largest;
+  float values[kVectors * width];
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    if (!any_has(i)) break;
+    if (column_of(i) == row.end / width * width) tail.clear_from(&raw[i]);
+    if (row.begin > 0 && column_of(i) == row.begin / width * width) head.clear_before(&raw[i]);
+    largest.take(raw[i]);
+    float vector_values[width];
+    widen_vector<T>(raw[i], vector_values);
+#pragma unroll
+    for (int j = 0; j < width; ++j) values[i * width + j] = vector_values[j];
+  }
+  const auto sum = scores_to_results<T, 4>(
+      params, false, max_over_lanes(largest.largest(), lanes), lanes,
+      [&](int column) { return any_has(column / width); }, values);
+  if (sum != sum) return store_nan_columns<T, SoftmaxMask::none>(params, row, lane, row.columns, lanes);
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    if (!any_has(i)) break;
+    if (column_of(i) >= row.columns) continue;
+    float vector_values[width];
+#pragma unroll
+    for (int j = 0; j < width; ++j) vector_values[j] = values[i * width + j];
+    store_values<T>(row.out + (lane + i * lanes) * vector_bytes, vector_values);
+  }
+}
+
+}  // namespace flowk::softmax

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums of exponentials, results from a row's maximum and sum, and the terms of gradients.
+#pragma once
+
+#include "softmax/kernels/softmax_reduce.cuh"
+
+namespace flowk::softmax {
+
+// A thread's sum of values between 0 and kLargest. In float32 it also sums the rounding error of every addition: `high`
+// starts at kLargest, so it is never the smaller operand and the error is exact (Dekker's fast two-sum). Three more
+// additions per value keep a row's largest result within 2 units in the last place.
+template <class T, int kLargest = 1>
+struct ThreadSum {
+  using A = ComputeType<T>;
+  A high = std::is_same_v<T, float> ? kLargest : 0;
+  A low = 0;
+
+  template <int kWidth>
+  __device__ __forceinline__ void take(A (&values)[kWidth]) {
+    if constexpr (std::is_same_v<T, float>) {
+#pragma unroll
+      for (int j = 0; j < kWidth; ++j) take_one(values[j]);
+    } else {
+#pragma unroll
+      for (int step = kWidth / 2; step > 0; step /= 2)
+#pragma unroll
+        for (int j = 0; j < step; ++j) values[j] += values[j + step];
+      high += values[0];
+    }
+  }
+  __device__ __forceinline__ void take_one(A value) {
+    if constexpr (std::is_same_v<T, float>) {
+      const A sum = high + value;
+      low += value - (sum - high);
+      high = sum;
+    } else {
+      high += value;
+    }
+  }
+  __device__ __forceinline__ RowValue<T> total() const {
+    if constexpr (std::is_same_v<T, float>)
+      return static_cast<double>(high - static_cast<float>(kLargest)) + static_cast<double>(low);
+    else
+      return high;
+  }
+};
+
+// The result in a row with an unmasked NaN: NaN where unmasked, else 0 (log: -infinity). Such rows are rare: the mask
+// is read again, so that no thread holds it in registers.
+template <class A, SoftmaxMask kMask>
+__device__ __forceinline__ A result_beside_nan(const SoftmaxParams& params, const SoftmaxRow& row, int column) {
+  const A infinity = negative_infinity<A>();
+  return is_unmasked<kMask>(row, column) ? infinity - infinity : params.log_softmax ? infinity : A{0};
+}
+
+// Writes the results of such a row for columns first, first + step, ... < end.
+template <class T, SoftmaxMask kMask, bool kConverts = false>
+__device__ __forceinline__ void store_nan_columns(const SoftmaxParams& params, const SoftmaxRow& row, int first,
+                                                  int end, int step) {
+  const RowOutput<T, kConverts> output{params};
+#pragma unroll 1
+  for (int column = first; column < end; column += step)
+    output.store_column(row.out, column, result_beside_nan<ComputeType<T>, kMask>(params, row, column));
+}
+
+// A thread's running maximum and sum: max = largest score so far, sum = sum of exp((score - max) * scale).
+template <class T, SoftmaxMask kMask>
+struct RunningSum {
+  using A = ComputeType<T>;
+  using E = RowValue<T>;
+  A scale;
+  A max = negative_infinity<A>();
+  E sum = 0;
+  // score -> (score - max) * scale; the reference is 0 while there is no maximum.
+  __device__ __forceinline__ ScoreScale<T, kMask> to_exponent() const {
+    return {max == negative_infinity<A>() ? A{0} : max, scale};
+  }
+  __device__ __forceinline__ void raise(A other) {
+    if (!(other > max)) return;
+    if (sum != E{0}) sum *= exponential<T>(to_exponent().to_reference(other));
+    max = other;
+  }
+};
+// value / sum and log(sum) for a finite sum >= 1; a double sum as if rounded once to float.
+template <class A>
+__device__ __forceinline__ A quotient_of(A value, double sum) {
+  if constexpr (sizeof(A) == 8) return value / sum;
+  const double inverse = static_cast<double>(__fdividef(1.0f, static_cast<float>(sum)));
+  return static_cast<A>(static_cast<double>(value) * fma(inverse, fma(-sum, inverse, 1.0), inverse));
+}
+template <class A>
+__device__ __forceinline__ A quotient_of(A value, float sum) {
+  return value * __fdividef(1.0f, sum);
+}
+template <class A>
+__device__ __forceinline__ A log_of(double sum) {
+  if constexpr (sizeof(A) == 8) return log(sum);
+  const float rounded = static_cast<float>(sum);
+  return logf(rounded) + __fdividef(static_cast<float>(sum - static_cast<double>(rounded)), rounded);
+}
+template <class A>
+__device__ __forceinline__ A log_of(float sum) {
+  return logf(sum);
+}
+
+// Results of exponents z relative to the row's largest score: y = exp(z) * factor; with log_softmax y = z * factor +
+// term. A fully masked row has a sum of 0; its results are 0 or -infinity.
+template <class T>
+struct ResultFactors {
+  using A = ComputeType<T>;
+  A factor = static_cast<A>(natural_per_base<T>);
+  A term = 0;
+  ResultFactors() = default;
+  __device__ __forceinline__ ResultFactors(bool log_softmax, RowValue<T> sum) {
+    if (!log_softmax)
+      factor = sum == RowValue<T>{0} ? A{0} : quotient_of(A{1}, sum);
+    else if (sum != RowValue<T>{0})
+      term = -log_of<A>(sum);
+  }
+};
+
+// The factor that turns exponentials relative to `max` into results. Where max is -infinity all exponentials are 0;
+// only a row with a NaN makes them NaN.
+template <class T, SoftmaxMask kMask>
+__device__ __forceinline__ ComputeType<T> factor_of_exponentials(ComputeType<T> max,
+                                                                 const ScoreScale<T, kMask>& to_row_exponent,
+                                                                 RowValue<T> sum) {
+  using A = ComputeType<T>;
+  if (max == negative_infinity<A>()) return A{0} * static_cast<A>(sum);
+  const ScoreScale<T, kMask> to_exponent(max, to_row_exponent.scale);
+  return quotient_of(exponential<T>(to_exponent.to_reference(to_row_exponent.reference)), sum);
+}
+
+// 2^t for t <= 0.1 or NaN, to 0.8 units in the last place. 2^t = 2^n * p(r) with t = n + r; for n = -127, below the
+// least normal number, the power of 2 is 0.
+__device__ __forceinline__ float power_of_2_of(float exponent) {
+  const float t = at_least(exponent, -127.0f);
+  const float shifted = t + 12583039.0f;  // 1.5 * 2^23 + 127: n + 127 is in the low bits
+  const float r = t - (shifted - 12583039.0f);
+  float p = 0x1.417a9cp-13f;
+  p = fmaf(p, r, 0x1.5f0948p-10f);
+  p = fmaf(p, r, 0x1.3b2dd2p-7f);
+  p = fmaf(p, r, 0x1.c6af7ap-5f);
+  p = fmaf(p, r, 0x1.ebfbdcp-3f);
+  p = fmaf(p, r, 0x1.62e430p-1f);
+  p = fmaf(p, r, 1.0f);
+  return p * __uint_as_float(__float_as_uint(shifted) << 23);  // a product: NaN stays
+}
+
+// Replaces a thread's scores, already scaled where there is a bias, by the results. `lanes` threads share the row;
+// `largest` is its largest score. Values are taken kStep at a time, up to the first i for which has(i) is false.
+// Returns the row's sum of exponentials.
+template <class T, int kStep, class Has, int kCount>
+__device__ __forceinline__ RowValue<T> scores_to_results(const SoftmaxParams& params, bool has_bias, float largest,
+                                                         int lanes, Has has, float (&values)[kCount]) {
+  static_assert(kCount % kStep == 0);
+  ThreadSum<T> thread_sum;
+  // The exponent is score * scale - shift in one fma. The rounding error of `shift` is the same in the whole row and
+  // cancels while it is small; otherwise the largest score is subtracted first.
+  const auto raise = [&](float scale, auto power_of, auto keeps_exponents) {
+    const float reference = largest == negative_infinity<float>() ? 0.0f : largest;
+    float shift = reference * scale;
+    if (!(fabsf(shift) < 0x1p20f)) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        if (!has(i)) break;
+        values[i] -= reference;
+      }
+      shift = 0;
+    }
+#pragma unroll
+    for (int i = 0; i < kCount; i += kStep) {
+      if (!has(i)) break;
+      float p[kStep];
+#pragma unroll
+      for (int j = 0; j < kStep; ++j) {
+        const float z = fmaf(values[i + j], scale, -shift);
+        p[j] = power_of(z);
+        values[i + j] = decltype(keeps_exponents)::value ? z : p[j];
+      }
+      if constexpr (kStep > 1)
+        thread_sum.take(p);
+      else
+        thread_sum.take_one(p[0]);
+    }
+    return sum_over_lanes(thread_sum.total(), lanes);
+  };
+  RowValue<T> sum;
+  ResultFactors<T> result;
+  if (params.log_softmax) {
+    // float32 uses the natural base: the result is the exponent plus a term.
+    const float scale =
+        has_bias ? static_cast<float>(base_per_natural<T>) : exponent_scale<T, SoftmaxMask::none>(params);
+    sum = raise(scale, [](float z) { return exponential<T>(z); }, std::true_type{});
+    result = {true, sum};
+  } else {
+    constexpr float log2_e = static_cast<float>(base_per_natural<Float16>);
+    sum = raise(
+        has_bias ? log2_e : params.scale32_base_2,
+        [](float z) {
+          if constexpr (sizeof(T) == 2)
+            return exponential<Float16>(z);
+          else
+            return power_of_2_of(z);
+        },
+        std::false_type{});
+    result = {false, sum};
+  }
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    if (!has(i)) break;
+    values[i] = values[i] * result.factor + result.term;
+  }
+  return sum;
+}
+
+// ---- gradients
+
+// One element's term of its row's sum, and its gradient from that sum.
+template <class A>
+__device__ __forceinline__ A backward_term(bool log_softmax, A dy, A y) {
+  if (!log_softmax) return y * dy;
+  return y == negative_infinity<A>() ? A{0} : dy;
+}
+template <class A>
+__device__ __forceinline__ A backward_gradient(bool log_softmax, A dy, A y, A sum, A scale) {
+  if (!log_softmax) return scale * y * (dy - sum);
+  if (y == negative_infinity<A>()) return A{0};
+  if constexpr (sizeof(A) == 8)
+    return scale * (dy - exp(y) * sum);
+  else
+    return scale * (dy - expf(y) * sum);
+}
+
+// Sets masked gradients of the vector at `column` to 0; needed only if the row's sum is not finite.
+template <class A, int kWidth>
+__device__ __forceinline__ void clear_masked(const SoftmaxRow& row, int column, A (&dx)[kWidth]) {
+#pragma unroll
+  for (int j = 0; j < kWidth; ++j)
+    if (column + j < row.begin || column + j >= row.end) dx[j] = 0;
+}
+
+// The sum of a vector's terms, as a tree: the chain of additions of a thread is as long as its number of vectors.
+template <class T>
+__device__ __forceinline__ ComputeType<T> backward_vector_sum(bool log_softmax, const uint4& dy_vector,
+                                                              const uint4& y_vector) {
+  constexpr int width = vector_width<T>;
+  ComputeType<T> terms[width], y[width];
+  widen_vector<T>(dy_vector, terms);
+  widen_vector<T>(y_vector, y);
+#pragma unroll
+  for (int j = 0; j < width; ++j) terms[j] = backward_term(log_softmax, terms[j], y[j]);
+#pragma unroll
+  for (int step = width / 2; step > 0; step /= 2)
+#pragma unroll
+    for (int j = 0; j < step; ++j) terms[j] += terms[j + step];
+  return terms[0];
+}
+
+}  // namespace flowk::softmax

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums and maxima over the threads of a row: lanes of a warp by shuffles, warps of a block by shared memory, blocks of
+// a cluster by distributed shared memory.
+#pragma once
+
+#include "flowk/detail/shared.cuh"
+#include "softmax/kernels/softmax_row.cuh"
+
+namespace flowk::softmax {
+
+// The type of sums over threads. float32 rows are summed in float64 from the first shuffle on, so that the sum is right
+// to one unit in the last place for any number of threads.
+template <class T>
+using RowValue = std::conditional_t<is_float16<T>, float, double>;
+
+// The partial result of a warp, a block or a slice: its largest score, and the sum of exp(score - max). For gradients:
+// 0 and the sum.
+template <class T>
+struct alignas(2 * sizeof(RowValue<T>)) RowPartial {
+  ComputeType<T> max;
+  RowValue<T> sum;
+};
+
+// The first softmax_exchange_bytes() of a block's shared memory: 16 bytes for an mbarrier, then one partial result per
+// warp of the row, over all blocks of a cluster.
+template <class T>
+struct ExchangeBuffer {
+  unsigned char* memory;
+  __device__ __forceinline__ uint64_t* barrier() const { return reinterpret_cast<uint64_t*>(memory); }
+  __device__ __forceinline__ RowPartial<T>* parts() const { return reinterpret_cast<RowPartial<T>*>(memory + 16); }
+};
+
+template <class T>
+__device__ __forceinline__ ExchangeBuffer<T> exchange_buffer() {
+  return {&shared<unsigned char>()};
+}
+
+// The threads of a row, and this thread's place among them.
+struct RowThreads {
+  int lane;    // among the row's lanes of its warp
+  int lanes;   // of the row per warp: 1 to 32
+  int warp;    // among the row's warps of this block
+  int warps;   // 1: the row has lanes of one warp
+  int rank;    // of the block in its cluster
+  int blocks;  // of the cluster
+};
+
+__device__ __forceinline__ RowThreads row_threads(const SoftmaxParams& params) {
+  RowThreads team;
+  team.lanes = params.lanes_per_row < 32 ? params.lanes_per_row : 32;
+  team.lane = static_cast<int>(threadIdx.x) & (team.lanes - 1);
+  team.warps = params.lanes_per_row < 32 ? 1 : params.lanes_per_row / 32;
+  team.warp = params.rows_per_block > 1 ? 0 : static_cast<int>(threadIdx.x) / 32;
+  team.blocks = 1 << params.cluster_shift;
+  team.rank = static_cast<int>(blockIdx.x) & (team.blocks - 1);
+  return team;
+}
+
+// The largest value of a warp by one integer instruction: float bits order as integers do once the bits of negative
+// values are flipped. A NaN is either lost or taken as the largest.
+#if defined(FLOWK_SIMT) || __CUDA_ARCH__ >= 800
+__device__ __forceinline__ float max_over_warp(float value) {
+  const int bits = __float_as_int(value);
+  const int largest = __reduce_max_sync(0xffffffffu, bits ^ (bits >> 31 & 0x7fffffff));
+  return __int_as_float(largest ^ (largest >> 31 & 0x7fffffff));
+}
+#endif
+
+// Over `lanes` neighbouring lanes of a warp, a power of 2 <= kMost.
+template <int kMost = 32, class A>
+__device__ __forceinline__ A max_over_lanes(A value, int lanes) {
+#if defined(FLOWK_SIMT) || __CUDA_ARCH__ >= 800
+  if constexpr (sizeof(A) == 4 && kMost == 32)
+    if (lanes == 32) return max_over_warp(value);
+#endif
+#pragma unroll
+  for (int offset = kMost / 2; offset > 0; offset /= 2)
+    if (offset < lanes) value = larger_of(value, __shfl_xor_sync(0xffffffffu, value, offset));
+  return value;
+}
+
+template <int kMost = 32, class A>
+__device__ __forceinline__ A sum_over_lanes(A value, int lanes) {
+#pragma unroll
+  for (int offset = kMost / 2; offset > 0; offset /= 2)
+    if (offset < lanes) value += __shfl_xor_sync(0xffffffffu, value, offset);
+  return value;
+}
+
+#if !defined(FLOWK_SIMT) && __CUDA_ARCH__ >= 900
+// Adds the bytes of all partial results of the row to those that the mbarrier's phase waits for.
+template <class T>
+__device__ __forceinline__ void expect_partials(uint32_t barrier, const RowThreads& team) {
+  const int bytes = team.warps * team.blocks * static_cast<int>(sizeof(RowPartial<T>));
+  asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+#endif
+
+// Buffer i of a kernel that has several.
+template <class T>
+__device__ __forceinline__ ExchangeBuffer<T> exchange_buffer_at(const ExchangeBuffer<T>& first, const RowThreads& team,
+                                                                int i) {
+  const int bytes = 16 + (team.warps * team.blocks * static_cast<int>(sizeof(RowPartial<T>)) + 15) / 16 * 16;
+  return {first.memory + i * bytes};
+}
+
+// Initializes the block's mbarriers for what the other blocks of the cluster send; called before the kernel's first
+// load. Release and acquire by all threads of a cluster cost 12 to 29 % of a kernel (H200). So the blocks only arrive
+// at the cluster barrier here, wait for it before they send, and then wait for the bytes and for `num_arrivals` of
+// their own threads.
+template <class T>
+__device__ __forceinline__ void begin_exchange(const ExchangeBuffer<T>& buffer, const RowThreads& team,
+                                               int num_buffers = 1, int num_arrivals = 1) {
+#if !defined(FLOWK_SIMT) && __CUDA_ARCH__ >= 900
+  if (team.blocks == 1) return;
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < num_buffers; ++i) {
+      const uint32_t barrier = shared_address(exchange_buffer_at(buffer, team, i).barrier());
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(num_arrivals) : "memory");
+      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+      expect_partials<T>(barrier, team);
+    }
+  }
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+#else
+  (void)buffer;
+  (void)team;
+  (void)num_buffers;
+  (void)num_arrivals;
+#endif
+}
+
+#if !defined(FLOWK_SIMT) && __CUDA_ARCH__ >= 900
+// The first 8 bytes of a partial result of 16 bytes.
+__device__ __forceinline__ unsigned long long max_bits(float max) { return __float_as_uint(max); }
+__device__ __forceinline__ unsigned long long max_bits(double max) {
+  return static_cast<unsigned long long>(__double_as_longlong(max));
+}
+
+// Sends `part` to slot `slot` of block `block` of the cluster.
+template <class T>
+__device__ __forceinline__ void send_partial(const ExchangeBuffer<T>& buffer, int slot, int block,
+                                             const RowPartial<T>& part) {
+  uint32_t address, barrier;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address(buffer.parts() + slot)), "r"(block));
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(barrier) : "r"(shared_address(buffer.barrier())), "r"(block));
+  if constexpr (sizeof(part) == 8)
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(address),
+                 "f"(part.max), "f"(part.sum), "r"(barrier)
+                 : "memory");
+  else
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b64 [%0], {%1, %2}, [%3];" ::"r"(address),
+                 "l"(max_bits(part.max)), "d"(part.sum), "r"(barrier)
+                 : "memory");
+}
+
+// One of the num_arrivals that, with the expected bytes, complete a phase of the mbarrier.
+__device__ __forceinline__ void arrive_at_partials(uint64_t* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+
+// Waits until the mbarrier's phase of that parity is complete.
+__device__ __forceinline__ void wait_for_partials(uint64_t* barrier, int parity) {
+  uint32_t done = 0;
+  while (done == 0)
+    asm volatile("{\n .reg .pred p;\n mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n selp.u32 %0, 1, 0, p;\n}"
+                 : "=r"(done)
+                 : "r"(shared_address(barrier)), "r"(parity)
+                 : "memory");
+}
+#endif
+
+// Exchanges the partial results of all warps of a row through `buffer` and returns their number. Called by all threads
+// of a block, and only for rows of more than one warp.
+template <class T>
+__device__ __forceinline__ int exchange_partials(const ExchangeBuffer<T>& buffer, const RowThreads& team,
+                                                 const RowPartial<T>& part) {
+  const int slot = team.rank * team.warps + team.warp;
+#if !defined(FLOWK_SIMT) && __CUDA_ARCH__ >= 900
+  if (team.blocks > 1) {
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+    // The arrival is here and not beside expect_tx: there synccheck of CUDA 13.0 reports a missing wait.
+    if (team.lane < team.blocks) send_partial(buffer, slot, team.lane, part);
+    if (threadIdx.x == 0) arrive_at_partials(buffer.barrier());
+    wait_for_partials(buffer.barrier(), 0);
+    return team.warps * team.blocks;
+  }
+#endif
+  if (team.lane == 0) buffer.parts()[slot] = part;
+  __syncthreads();
+  return team.warps;
+}
+
+// The number of lanes, a power of 2, over which `num_partials` values are combined.
+__device__ __forceinline__ int lanes_of_partials(int num_partials) {
+  return num_partials > 16 ? 32 : num_partials > 8 ? 16 : num_partials > 4 ? 8 : num_partials > 2 ? 4 : 2;
+}
+
+// Combines partial results: max = max(max_i), sum = sum of sum_i * exp((max_i - max) * scale), in their order. Called
+// by whole warps.
+template <class T, SoftmaxMask kMask>
+__device__ __forceinline__ RowPartial<T> combine_partials(const RowPartial<T>* parts, int num_partials, int warp_lane,
+                                                          ComputeType<T> scale) {
+  using E = RowValue<T>;
+  using A = ComputeType<T>;
+  // Groups of `lanes` lanes hold the same values, which takes fewer shuffles.
+  const int lanes = lanes_of_partials(num_partials), lane = warp_lane & (lanes - 1);
+  // A NaN sum stays NaN whatever its maximum; a sum of 0 has a maximum of -infinity and adds 0.
+  const auto scaled_sum = [scale](const RowPartial<T>& other, A row_max) {
+    if (other.sum == E{0}) return E{0};
+    return other.sum * exponential<T>(ScoreScale<T, kMask>(other.max, scale).to_reference(row_max));
+  };
+  RowPartial<T> row = {negative_infinity<A>(), E{0}};
+  if (lane < num_partials) row = parts[lane];
+  const RowPartial<T> first = row;
+#pragma unroll 1
+  for (int i = lane + 32; i < num_partials; i += 32) row.max = larger_of(row.max, parts[i].max);
+  row.max = max_over_lanes(row.max, lanes);
+  row.sum = scaled_sum(first, row.max);
+#pragma unroll 1
+  for (int i = lane + 32; i < num_partials; i += 32) row.sum += scaled_sum(parts[i], row.max);
+  row.sum = sum_over_lanes(row.sum, lanes);
+  return row;
+}
+
+// The sum of the partial sums, in the type of the gradients.
+template <class T>
+__device__ __forceinline__ ComputeType<T> sum_partials(const RowPartial<T>* parts, int num_partials, int warp_lane) {
+  using A = ComputeType<T>;
+  const int lanes = lanes_of_partials(num_partials), lane = warp_lane & (lanes - 1);
+  A row = 0;
+#pragma unroll 1
+  for (int i = lane; i < num_partials; i += 32) row += static_cast<A>(parts[i].sum);
+  return sum_over_lanes(row, lanes);
+}
+
+// The row's result from its warps' partial results.
+template <class T, SoftmaxMask kMask>
+__device__ __forceinline__ RowPartial<T> combine_row(const ExchangeBuffer<T>& buffer, const RowThreads& team,
+                                                     const RowPartial<T>& part, ComputeType<T> scale) {
+  if (team.warps * team.blocks == 1) return part;
+  const int num_partials = exchange_partials(buffer, team, part);
+  return combine_partials<T, kMask>(buffer.parts(), num_partials, team.lane, scale);
+}
+
+// The sum over the row's warps, for gradients.
+template <class T>
+__device__ __forceinline__ ComputeType<T> sum_row(const ExchangeBuffer<T>& buffer, const RowThreads& team,
+                                                  ComputeType<T> sum) {
+  if (team.warps * team.blocks == 1) return sum;
+  const int num_partials = exchange_partials(buffer, team, RowPartial<T>{ComputeType<T>{0}, sum});
+  return sum_partials(buffer.parts(), num_partials, team.lane);
+}
+
+}  // namespace flowk::softmax

@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0
+// A row: its addresses, its unmasked interval of columns, and the vectors that each thread reads.
+#pragma once
+
+#include "core/divide.h"
+#include "flowk/detail/pdl.cuh"
+#include "softmax/kernels/softmax_vector.cuh"
+
+namespace flowk::softmax {
+
+struct SoftmaxRow {
+  const unsigned char* x = nullptr;
+  const unsigned char* side = nullptr;
+  const unsigned char* dense = nullptr;
+  unsigned char* out = nullptr;
+  int columns = 0;  // 0: there is no such row
+  int begin = 0;    // the unmasked interval is [begin, end)
+  int end = 0;
+};
+
+// The interval of columns that lengths, causal and window leave: max(begin, number + diagonal_begin) to min(length,
+// number + diagonal_end). The length is at `length_offset`; `number` is the row's number among its q rows.
+__device__ __forceinline__ void find_interval(const SoftmaxParams& params, int64_t length_offset, int64_t number,
+                                              SoftmaxRow* row) {
+  const int columns = params.columns;
+  int begin = 0, end = columns;
+  if (params.lengths_bytes != 0) {
+    const unsigned char* address = params.lengths + length_offset;
+    const auto clamp = [columns](auto n) { return n < 0 ? 0 : n > columns ? columns : static_cast<int>(n); };
+    const int length = params.lengths_bytes == 4 ? clamp(*reinterpret_cast<const int32_t*>(address))
+                                                 : clamp(*reinterpret_cast<const int64_t*>(address));
+    if (params.lengths_from_right)
+      begin = columns - length;
+    else
+      end = length;
+  }
+  if (params.has_diagonal) {
+    const int64_t diagonal_begin = number + params.diagonal_begin;
+    const int64_t diagonal_end = number + params.diagonal_end;
+    if (diagonal_end < end) end = diagonal_end < 0 ? 0 : static_cast<int>(diagonal_end);
+    if (diagonal_begin > begin) begin = diagonal_begin > columns ? columns : static_cast<int>(diagonal_begin);
+  }
+  row->begin = begin < end ? begin : 0;
+  row->end = begin < end ? end : 0;
+}
+
+// The offset of the length of row `linear`, and the row's number among its q rows. For fewer than 2^31 rows, without
+// bands.
+struct IntervalPlace {
+  int64_t length_offset = 0;
+  int64_t number = 0;
+};
+
+__device__ __forceinline__ IntervalPlace interval_place(const SoftmaxParams& params, uint32_t linear) {
+  IntervalPlace place;
+  uint32_t rest = linear;
+  const auto step = [&](int d) {
+    const uint32_t index = d + 1 < params.rank ? take_index(&rest, params.dims[d].divider) : rest;
+    place.length_offset += index * params.dims[d].strides[softmax_lengths];
+    place.number += index * params.dims[d].strides[softmax_row];
+  };
+  // Constant indices make the strides of the first dimensions operands of the instructions.
+  if (params.rank > 0) step(0);
+  if (params.rank > 1) step(1);
+#pragma unroll 1
+  for (int d = 2; d < params.rank; ++d) step(d);
+  return place;
+}
+
+// The thread's row in the grid's order, and its lane among the row's threads in its block.
+struct RowPlace {
+  int64_t linear;
+  int lane;
+};
+
+__device__ __forceinline__ RowPlace row_place(const SoftmaxParams& params) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int64_t linear = static_cast<int64_t>(blockIdx.x) >> params.cluster_shift;
+  if (params.rows_per_block == 1) return {linear, thread};
+  return {linear * params.rows_per_block + (thread >> params.rows_shift), thread & (params.lanes_per_row - 1)};
+}
+
+// Finds row `linear` of the grid's order: out(row) = out + sum over d of index[d] * strides[d], the other operands
+// likewise. Waits for the stream's previous grid first, before any access to memory, if `waits`.
+template <SoftmaxMask kMask, bool kBackward, SoftmaxForm kForm = SoftmaxForm::any>
+__device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, int64_t linear, bool waits = true) {
+  constexpr bool has_side = kBackward || kMask == SoftmaxMask::bias;
+  constexpr bool has_dense = !kBackward && kMask != SoftmaxMask::none;
+  // Rows at a constant stride in x and out, and no other operand.
+  if constexpr (has_whole_rows<kForm> && !has_dense) {
+    SoftmaxRow row;
+    const bool row_exists = linear < params.num_rows;
+    const uint64_t number = row_exists ? static_cast<uint32_t>(linear) : 0u;
+    row.x = params.x + number * static_cast<uint32_t>(params.dims[0].strides[softmax_x]);
+    row.out = params.out + number * static_cast<uint32_t>(params.dims[0].strides[softmax_out]);
+    if constexpr (has_side)
+      row.side = params.side + number * static_cast<uint32_t>(params.dims[0].strides[softmax_side]);
+    row.columns = row.end = row_exists ? params.columns : 0;
+    wait_on_dependent_grids();
+    return row;
+  }
+  // A row past the last one has no columns. Its pointers are the tensors', so that the compiler knows that they point
+  // to global memory.
+  bool exists = linear < params.num_rows;
+  if (!exists) linear = 0;
+  int64_t offsets[num_softmax_operands] = {};
+  int64_t band_row = 0;
+  uint32_t narrow = static_cast<uint32_t>(linear);
+  // Constant indices make the strides of the first dimensions operands of the instructions.
+  const auto step_narrow = [&](auto take) {
+    constexpr int num_unrolled = 4;
+#pragma unroll
+    for (int d = 0; d < num_unrolled; ++d)
+      if (d < params.rank) take(d, d + 1 < params.rank ? take_index(&narrow, params.dims[d].divider) : narrow);
+#pragma unroll 1
+    for (int d = num_unrolled; d < params.rank; ++d)
+      take(d, d + 1 < params.rank ? take_index(&narrow, params.dims[d].divider) : narrow);
+  };
+  const auto step = [&](int d, int64_t index) {
+    const SoftmaxRowDim& dim = params.dims[d];
+    offsets[softmax_x] += index * dim.strides[softmax_x];
+    offsets[softmax_out] += index * dim.strides[softmax_out];
+    if constexpr (has_side) offsets[softmax_side] += index * dim.strides[softmax_side];
+    if constexpr (has_dense) offsets[softmax_dense] += index * dim.strides[softmax_dense];
+    if (!has_whole_rows<kForm> && params.has_interval) {
+      offsets[softmax_lengths] += index * dim.strides[softmax_lengths];
+      offsets[softmax_row] += index * dim.strides[softmax_row];
+    }
+    if (params.band_dim > 0) {
+      if (d == 0) band_row += index;
+      if (d == params.band_dim) band_row += index * params.band_rows;
+    }
+  };
+  if (has_dense && !has_side && params.seeks_dense_alone) {
+    offsets[softmax_x] = static_cast<int64_t>(narrow) * params.dims[0].strides[softmax_x];
+    offsets[softmax_out] = static_cast<int64_t>(narrow) * params.dims[0].strides[softmax_out];
+    step_narrow(
+        [&](int d, uint32_t index) { offsets[softmax_dense] += index * params.dims[d].strides[softmax_dense]; });
+  } else if (params.rank <= 1) {
+    step(0, linear);
+  } else if (params.wide_rows) {
+    int64_t rest = linear;
+#pragma unroll 1
+    for (int d = 0; d < params.rank; ++d) {
+      const int64_t index = d + 1 < params.rank ? rest % params.dims[d].extent : rest;
+      rest = d + 1 < params.rank ? rest / params.dims[d].extent : 0;
+      step(d, index);
+    }
+  } else {
+    step_narrow(step);
+  }
+  if (params.band_dim > 0 && band_row >= params.band_extent) {
+    exists = false;
+    if constexpr (has_whole_rows<kForm>)
+      for (int64_t& offset : offsets) offset = 0;
+  }
+  SoftmaxRow row;
+  row.x = params.x + offsets[softmax_x];
+  row.out = params.out + offsets[softmax_out];
+  if constexpr (has_side) row.side = params.side + offsets[softmax_side];
+  if constexpr (has_dense) row.dense = params.dense == nullptr ? nullptr : params.dense + offsets[softmax_dense];
+  row.columns = row.end = exists ? params.columns : 0;
+  if (waits) wait_on_dependent_grids();
+  if (!has_whole_rows<kForm> && params.has_interval && exists)
+    find_interval(params, offsets[softmax_lengths], offsets[softmax_row], &row);
+  return row;
+}
+
+// The 16-byte vectors of a row of x; their columns are whole vectors, or halves, of the other operands.
+struct RowVectors {
+  int head = 0;        // columns before the first vector
+  int count = 0;       // vectors that lie inside the row
+  int read_begin = 0;  // the vectors with a column in [begin, end)
+  int read_end = 0;
+  __device__ __forceinline__ bool is_read(int vector) const {
+    return static_cast<unsigned>(vector - read_begin) < static_cast<unsigned>(read_end - read_begin);
+  }
+};
+
+template <class T, SoftmaxForm kForm = SoftmaxForm::any>
+__device__ __forceinline__ RowVectors row_vectors(const SoftmaxParams& params, const SoftmaxRow& row) {
+  constexpr unsigned width = vector_width<T>;
+  RowVectors vectors;
+  if (!has_whole_rows<kForm> && params.is_peeled) {
+    const unsigned misaligned = static_cast<unsigned>(reinterpret_cast<uintptr_t>(row.x)) % vector_bytes / sizeof(T);
+    const int before = static_cast<int>((width - misaligned) % width);
+    vectors.head = before < row.columns ? before : row.columns;
+  }
+  vectors.count = static_cast<int>(static_cast<unsigned>(row.columns - vectors.head) / width);
+  vectors.read_end = vectors.count;
+  if (!has_whole_rows<kForm> && params.has_interval) {
+    const int begin = row.begin - vectors.head, end = row.end - vectors.head;
+    vectors.read_begin = begin <= 0 ? 0 : begin / static_cast<int>(width);
+    const int past = end <= 0 ? 0 : static_cast<int>((static_cast<unsigned>(end) + width - 1) / width);
+    vectors.read_end = past < vectors.count ? past : vectors.count;
+    if (vectors.read_begin > vectors.read_end) vectors.read_begin = vectors.read_end;
+  }
+  return vectors;
+}
+
+// Outer columns: the row's head and tail, outside whole vectors. Each lane of the row's first block has at most one;
+// returns it, or -1.
+template <class T>
+__device__ __forceinline__ int outer_column_of(const SoftmaxParams& params, const SoftmaxRow& row,
+                                               const RowVectors& vectors, int rank, int lane) {
+  if (!params.is_peeled || rank != 0) return -1;
+  const int column = lane < vectors.head ? lane : vectors.count * vector_width<T> + lane;
+  return column < row.columns ? column : -1;
+}
+
+// Loads the mask's bytes of kCount vectors, vector i's from first + i * step, all loads before the first use. Vectors
+// that are not read count as masked. `step` is a multiple of 4, except for vectors of 2 columns.
+template <int kWidth, int kCount, class IsRead>
+__device__ __forceinline__ void load_dense(const SoftmaxParams& params, const SoftmaxRow& row,
+                                           const unsigned char* first, int step, bool is_aligned, IsRead is_read,
+                                           DenseWords<kWidth> (&dense)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i)
+    for (uint32_t& word : dense[i].words) word = ~0u;
+  const auto load_all = [&](const unsigned char* address, auto load) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i)
+      if (is_read(i)) dense[i] = load(address + i * step);
+  };
+  // Are the aligned words around the row's mask inside the mask's memory?
+  constexpr int word_bytes = 4;
+  const auto misaligned = [](const unsigned char* address) {
+    return static_cast<unsigned>(reinterpret_cast<uintptr_t>(address)) % word_bytes;
+  };
+  const bool is_inside =
+      row.dense - params.dense_first >= word_bytes - 1 && params.dense_end - row.dense >= row.columns + 2 * word_bytes;
+  if (is_aligned) {
+    load_all(first, [](const unsigned char* address) { return load_dense_aligned<kWidth>(address); });
+  } else if (is_inside && kWidth >= word_bytes) {
+    const unsigned before = misaligned(first);
+    load_all(first - before,
+             [=](const unsigned char* address) { return load_dense_shifted<kWidth>(address, 8 * before); });
+  } else if (is_inside) {
+    load_all(first, [=](const unsigned char* address) {
+      const unsigned before = misaligned(address);
+      return load_dense_shifted<kWidth>(address - before, 8 * before);
+    });
+  } else {
+    // One byte at a time, shifted in above the previous ones.
+    constexpr int last = kWidth == 8 ? 1 : 0;
+#pragma unroll 1
+    for (int j = 0; j < kWidth; ++j) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        const uint32_t byte = is_read(i) ? first[i * step + j] : 0xffu;
+        if constexpr (last > 0) dense[i].words[0] = __funnelshift_r(dense[i].words[0], dense[i].words[last], 8);
+        dense[i].words[last] = dense[i].words[last] >> 8 | byte << 24;
+      }
+    }
+    if constexpr (kWidth < word_bytes)
+      for (auto& vector : dense) vector.words[0] >>= 8 * (word_bytes - kWidth);
+  }
+}
+
+constexpr int line_vectors = 128 / vector_bytes;
+
+// A range of a row's vectors, one of equal ranges that start on 128-byte lines. A block's vectors are neighbours:
+// dealing them to the blocks of a cluster in turn is a tenth slower (H200).
+struct VectorRange {
+  int begin;
+  int end;
+};
+
+// The vectors of one thread: first + n * step, while less than `end`. The unmasked vectors are spread over all blocks
+// of a cluster.
+struct OwnVectors {
+  int first;
+  int step;
+  int end;
+  int before;  // vectors from the start of the 128-byte line to the row's first vector
+  __device__ __forceinline__ int at(int n) const { return first + n * step; }
+  // All are read, except possibly the first, which may lie before the row or its interval.
+  __device__ __forceinline__ int count() const { return end > first ? (end - first - 1) / step + 1 : 0; }
+  // The first range may start before `begin`, on its line.
+  __device__ __forceinline__ VectorRange range_of(int begin, int end_of_range, int part, int parts_shift) const {
+    const int base = ((begin + before) & ~(line_vectors - 1)) - before;
+    int length = (end_of_range - base + (1 << parts_shift) - 1) >> parts_shift;
+    length = (length + line_vectors - 1) & ~(line_vectors - 1);
+    const int from = base + part * length, to = from + length;
+    return {from, to < end_of_range ? to : end_of_range};
+  }
+};
+
+// `lane` is the thread's number among the lanes_per_row threads of block `rank`.
+__device__ __forceinline__ OwnVectors own_vectors(const SoftmaxParams& params, const unsigned char* first_vector,
+                                                  const RowVectors& vectors, int rank, int lane) {
+  OwnVectors own = {lane, params.lanes_per_row, vectors.read_end, 0};
+  if (params.starts_on_lines)
+    own.before = static_cast<int>(reinterpret_cast<uintptr_t>(first_vector) / vector_bytes) & (line_vectors - 1);
+  const VectorRange part = own.range_of(vectors.read_begin, vectors.read_end, rank, params.cluster_shift);
+  own.first = part.begin + lane;
+  own.end = part.end;
+  return own;
+}
+
+template <class T>
+__device__ __forceinline__ ComputeType<T> load_element(const unsigned char* row, int64_t column) {
+  return widen(reinterpret_cast<const T*>(row)[column]);
+}
+
+template <class T>
+__device__ __forceinline__ void store_element(unsigned char* row, int64_t column, ComputeType<T> value) {
+  reinterpret_cast<T*>(row)[column] = convert<T>(value);
+}
+
+// Stores results as T or, with kConverts, as params.out_dtype: 16 bits for a float32 T, float32 for a 16-bit T.
+template <class T, bool kConverts = false>
+struct RowOutput {
+  const SoftmaxParams& params;
+  __device__ __forceinline__ bool converts() const { return kConverts && !params.out_is_x_type; }
+  __device__ __forceinline__ int column_bytes() const {
+    constexpr int bytes = static_cast<int>(sizeof(T));
+    return converts() ? 6 - bytes : bytes;  // 2 or 4
+  }
+  __device__ __forceinline__ int vector_bytes_out() const { return vector_width<T> * column_bytes(); }
+  // Stores the results of one vector of x.
+  template <class A>
+  __device__ __forceinline__ void store_vector(unsigned char* address, const A (&values)[vector_width<T>]) const {
+    if constexpr (kConverts) {
+      if (converts()) {
+        if constexpr (is_float16<T>)
+          store_values<float>(address, values);
+        else if (params.out_dtype == FLOWK_FLOAT16)
+          store_values<Float16>(address, values);
+        else
+          store_values<BFloat16>(address, values);
+        return;
+      }
+    }
+    store_values<T>(address, values);
+  }
+  __device__ __forceinline__ void store_column(unsigned char* row, int64_t column, ComputeType<T> value) const {
+    if constexpr (kConverts) {
+      if (converts()) {
+        if constexpr (is_float16<T>)
+          store_element<float>(row, column, value);
+        else if (params.out_dtype == FLOWK_FLOAT16)
+          store_element<Float16>(row, column, value);
+        else
+          store_element<BFloat16>(row, column, value);
+        return;
+      }
+    }
+    store_element<T>(row, column, value);
+  }
+};
+
+// Writes `value` to all vectors that are not read. The stores depend on nothing, so they come before the row's sum is
+// known.
+template <class T, bool kConverts>
+__device__ __forceinline__ void fill_unread(const RowOutput<T, kConverts>& output, unsigned char* out,
+                                            const RowVectors& vectors, const OwnVectors& own, int rank, int lane,
+                                            ComputeType<T> value) {
+  ComputeType<T> values[vector_width<T>];
+#pragma unroll
+  for (int j = 0; j < vector_width<T>; ++j) values[j] = value;
+  const auto fill = [&](int begin, int end) {
+    if (begin >= end) return;
+    const VectorRange part = own.range_of(begin, end, rank, output.params.cluster_shift);
+#pragma unroll 1
+    for (int vector = part.begin + lane; vector < part.end; vector += own.step)
+      if (vector >= begin) output.store_vector(out + static_cast<int64_t>(vector) * output.vector_bytes_out(), values);
+  };
+  fill(0, vectors.read_begin);
+  fill(vectors.read_end, vectors.count);
+}
+
+// The caller's scale, with its sign: for scores with a bias, and for gradients.
+template <class A>
+__device__ __forceinline__ A signed_scale(const SoftmaxParams& params) {
+  if constexpr (sizeof(A) == 8)
+    return params.scale;
+  else
+    return params.scale32;
+}
+
+// The score of one column: scale * x + bias, or without a bias x, negated if scale < 0.
+template <class T, SoftmaxMask kMask>
+__device__ __forceinline__ ComputeType<T> load_score(const SoftmaxParams& params, const SoftmaxRow& row, int column) {
+  using A = ComputeType<T>;
+  const A x = load_element<T>(row.x, column);
+  if constexpr (kMask == SoftmaxMask::bias) {
+    const A bias = params.bias_is_float32 ? static_cast<A>(load_element<float>(row.side, column))
+                                          : load_element<T>(row.side, column);
+    return signed_scale<A>(params) * x + bias;
+  } else {
+    return params.negates_x ? -x : x;
+  }
+}
+
+template <SoftmaxMask kMask>
+__device__ __forceinline__ bool is_unmasked(const SoftmaxRow& row, int column) {
+  if (column < row.begin || column >= row.end) return false;
+  if constexpr (kMask != SoftmaxMask::none)
+    if (row.dense != nullptr) return row.dense[column] == 0;
+  return true;
+}
+
+// The factor of a score in the exponent, in the exponential's base. Scores with a bias are scaled already.
+template <class T, SoftmaxMask kMask>
+__device__ __forceinline__ ComputeType<T> exponent_scale(const SoftmaxParams& params) {
+  if constexpr (kMask == SoftmaxMask::bias) return static_cast<ComputeType<T>>(base_per_natural<T>);
+  if constexpr (sizeof(T) == 8)
+    return params.scale;
+  else
+    return uses_base_2<T> ? params.scale32_base_2 : params.scale32;
+}
+
+// The exponent of a score: (score - reference) * scale. For float16 without a bias it is one fma, score * scale -
+// reference * scale: the rounding of reference * scale, which the plan keeps finite, is a common factor of all
+// exponentials of a row and of their sum. That product must not be contracted into another fma.
+template <class T, SoftmaxMask kMask>
+struct ScoreScale {
+  using A = ComputeType<T>;
+  static constexpr bool is_fused = std::is_same_v<T, Float16> && kMask != SoftmaxMask::bias;
+  A reference;
+  A scale;
+  A scaled = 0;
+  __device__ __forceinline__ ScoreScale(A row_reference, A row_scale) : reference(row_reference), scale(row_scale) {
+    if constexpr (is_fused) scaled = __fmul_rn(reference, scale);
+  }
+  __device__ __forceinline__ A operator()(A score) const {
+    if constexpr (is_fused)
+      return fmaf(score, scale, -scaled);
+    else
+      return (score - reference) * scale;
+  }
+  // The change of all exponents when the reference becomes `other`.
+  __device__ __forceinline__ A to_reference(A other) const {
+    if constexpr (is_fused)
+      return scaled - __fmul_rn(other, scale);
+    else
+      return (reference - other) * scale;
+  }
+};
+
+}  // namespace flowk::softmax

@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+// Vectors of 16 bytes of a row: exponentials, loads, masks, maxima and stores of their elements.
+#pragma once
+
+#include <cstring>
+
+#include "core/convert.cuh"
+#include "core/divide.h"
+#include "core/vector.cuh"
+#include "softmax/softmax_plan.h"
+
+namespace flowk::softmax {
+
+template <class T>
+constexpr int vector_width = vector_bytes / static_cast<int>(sizeof(T));
+
+template <class A>
+__device__ __forceinline__ A negative_infinity() {
+  if constexpr (sizeof(A) == 8)
+    return __longlong_as_double(static_cast<long long>(0xfff0000000000000ull));
+  else
+    return __int_as_float(static_cast<int>(0xff800000u));
+}
+
+// ---- exponentials of arguments <= 0. 16-bit types use base 2 and the special function unit: its error of 2 units in
+// the last place of float32 does not show in 16 bits. float32 and float64 use base e.
+
+template <class T>
+constexpr bool uses_base_2 = is_float16<T>;
+
+// The larger of two values; NaN if the first one is.
+__device__ __forceinline__ float at_least(float value, float least) {
+#if !defined(FLOWK_SIMT) && __CUDA_ARCH__ >= 800
+  float result;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(value), "f"(least));
+  return result;
+#else
+  return value < least ? least : value;
+#endif
+}
+
+// exp(z) for z <= 0 or NaN, to 0.88 units in the last place. expf() is off by up to 2 units, which puts a row's largest
+// result off by 3. exp(z) = 2^n * p(r) with z = n * ln 2 + r; for n = -127, below the least normal number, the power of
+// 2 is 0.
+__device__ __forceinline__ float exponential_of_negative(float score) {
+  const float z = at_least(score, -88.0f);
+  const float shifted = fmaf(z, 1.4426950408889634f, 12583039.0f);  // 1.5 * 2^23 + 127: n + 127 is in the low bits
+  const float n = shifted - 12583039.0f;
+  float r = fmaf(n, -0x1.62e400p-1f, z);
+  r = fmaf(n, -0x1.7f7d1cp-20f, r);
+  float p = 0x1.6a2352p-10f;
+  p = fmaf(p, r, 0x1.123a6cp-7f);
+  p = fmaf(p, r, 0x1.5558f4p-5f);
+  p = fmaf(p, r, 0x1.555490p-3f);
+  p = fmaf(p, r, 0x1.fffffcp-2f);
+  p = fmaf(p, r, 1.0f);
+  p = fmaf(p, r, 1.0f);
+  return p * __uint_as_float(__float_as_uint(shifted) << 23);  // a product: NaN stays
+}
+
+template <class T, class A>
+__device__ __forceinline__ A exponential(A z) {
+  if constexpr (uses_base_2<T>) {
+#ifdef FLOWK_SIMT
+    return exp2f(z);
+#else
+    float result;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(z));
+    return result;
+#endif
+  } else if constexpr (sizeof(A) == 8) {
+    return exp(z);
+  } else {
+    return exponential_of_negative(z);
+  }
+}
+
+// Factors from the natural base to the exponential's base, and back.
+template <class T>
+constexpr double base_per_natural = uses_base_2<T> ? 1.4426950408889634 : 1.0;
+template <class T>
+constexpr double natural_per_base = uses_base_2<T> ? 0.6931471805599453 : 1.0;
+
+template <class A>
+__device__ __forceinline__ A larger_of(A a, A b) {
+  if constexpr (sizeof(A) == 8)
+    return fmax(a, b);
+  else
+    return fmaxf(a, b);
+}
+
+// ---- vectors: 16 bytes of a row as a uint4
+
+__device__ __forceinline__ uint4 load_vector(const unsigned char* address) {
+  return *reinterpret_cast<const uint4*>(address);
+}
+
+// Two neighbouring 16-bit elements from the 32-bit word that holds them.
+template <class Pair>
+__device__ __forceinline__ Pair bits_as(uint32_t word) {
+  static_assert(sizeof(Pair) == sizeof(word));
+  Pair pair;
+  memcpy(static_cast<void*>(&pair), &word, sizeof(pair));
+  return pair;
+}
+
+// Converts the elements of a vector to the type in which they are computed.
+template <class T>
+__device__ __forceinline__ void widen_vector(const uint4& vector, ComputeType<T> (&values)[vector_width<T>]) {
+  const uint32_t words[4] = {vector.x, vector.y, vector.z, vector.w};
+  if constexpr (std::is_same_v<T, Float16>) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float2 pair = __half22float2(bits_as<__half2>(words[i]));
+      values[2 * i] = pair.x;
+      values[2 * i + 1] = pair.y;
+    }
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      values[2 * i] = __uint_as_float(words[i] << 16);
+      values[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+    }
+  } else if constexpr (sizeof(T) == 4) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) values[i] = __uint_as_float(words[i]);
+  } else {
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+      values[i] =
+          __longlong_as_double(static_cast<long long>(static_cast<uint64_t>(words[2 * i + 1]) << 32 | words[2 * i]));
+  }
+}
+
+// The vector of given float32 or float64 values.
+template <class T>
+__device__ __forceinline__ uint4 vector_of(const T (&values)[vector_width<T>]) {
+  uint4 vector;
+  static_assert(sizeof(values) == sizeof(vector));
+  memcpy(&vector, values, sizeof(vector));
+  return vector;
+}
+
+// Rounds two values once, to two neighbouring elements of a 16-bit type.
+template <class Out>
+__device__ __forceinline__ uint32_t pack_pair(float low, float high) {
+  using Pair = std::conditional_t<std::is_same_v<Out, Float16>, __half2, __nv_bfloat162>;
+  Pair pair;
+  if constexpr (std::is_same_v<Out, Float16>)
+    pair = __floats2half2_rn(low, high);
+  else
+    pair = __floats2bfloat162_rn(low, high);
+  uint32_t word;
+  memcpy(&word, &pair, sizeof(word));
+  return word;
+}
+
+// Stores the values of one vector of x as elements of Out, by stores of 8 or 16 bytes.
+template <class Out, class A, int kWidth>
+__device__ __forceinline__ void store_values(unsigned char* address, const A (&values)[kWidth]) {
+  constexpr int bytes = kWidth * static_cast<int>(sizeof(Out));
+  if constexpr (sizeof(Out) == 2) {
+    uint32_t words[kWidth / 2];
+#pragma unroll
+    for (int i = 0; i < kWidth / 2; ++i) words[i] = pack_pair<Out>(values[2 * i], values[2 * i + 1]);
+    if constexpr (bytes == 16)
+      *reinterpret_cast<uint4*>(address) = {words[0], words[1], words[2], words[3]};
+    else
+      *reinterpret_cast<uint2*>(address) = {words[0], words[1]};
+  } else if constexpr (sizeof(Out) == 4) {
+#pragma unroll
+    for (int i = 0; i < kWidth; i += 4)
+      *reinterpret_cast<uint4*>(address + i * 4) = {__float_as_uint(values[i]), __float_as_uint(values[i + 1]),
+                                                    __float_as_uint(values[i + 2]), __float_as_uint(values[i + 3])};
+  } else {
+    const uint64_t low = static_cast<uint64_t>(__double_as_longlong(values[0]));
+    const uint64_t high = static_cast<uint64_t>(__double_as_longlong(values[1]));
+    *reinterpret_cast<uint4*>(address) = {static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32),
+                                          static_cast<uint32_t>(high), static_cast<uint32_t>(high >> 32)};
+  }
+}
+
+template <class T>
+__device__ __forceinline__ uint4 negative_infinity_vector() {
+  constexpr uint32_t word = std::is_same_v<T, Float16>    ? 0xfc00fc00u
+                            : std::is_same_v<T, BFloat16> ? 0xff80ff80u
+                            : sizeof(T) == 4              ? 0xff800000u
+                                                          : 0u;
+  if constexpr (sizeof(T) == 8) return {0u, 0xfff00000u, 0u, 0xfff00000u};
+  return {word, word, word, word};
+}
+
+template <class T>
+__device__ __forceinline__ void negate_vector(uint4* vector) {
+  constexpr uint32_t low = sizeof(T) == 2 ? 0x80008000u : sizeof(T) == 4 ? 0x80000000u : 0u;
+  constexpr uint32_t high = sizeof(T) == 8 ? 0x80000000u : low;
+  vector->x ^= low;
+  vector->y ^= high;
+  vector->z ^= low;
+  vector->w ^= high;
+}
+
+// The largest element of the vectors taken. 16-bit types compare two elements per instruction, which is exact; the
+// result is NaN only if all elements are.
+template <class T>
+struct VectorMax {
+  ComputeType<T> value = negative_infinity<ComputeType<T>>();
+  __device__ __forceinline__ void take(const uint4& vector) {
+    ComputeType<T> values[vector_width<T>];
+    widen_vector<T>(vector, values);
+#pragma unroll
+    for (int i = 0; i < vector_width<T>; ++i) value = larger_of(value, values[i]);
+  }
+  __device__ __forceinline__ void take_word(uint32_t word) { value = larger_of(value, __uint_as_float(word)); }
+  __device__ __forceinline__ ComputeType<T> largest() const { return value; }
+};
+template <>
+struct VectorMax<Float16> {
+  __half2 pair = __halves2half2(__ushort_as_half(0xfc00), __ushort_as_half(0xfc00));
+  static __device__ __forceinline__ __half2 pair_of(uint32_t word) { return bits_as<__half2>(word); }
+  __device__ __forceinline__ void take(const uint4& vector) {
+    pair = __hmax2(
+        pair, __hmax2(__hmax2(pair_of(vector.x), pair_of(vector.y)), __hmax2(pair_of(vector.z), pair_of(vector.w))));
+  }
+  __device__ __forceinline__ void take_word(uint32_t word) { pair = __hmax2(pair, pair_of(word)); }
+  __device__ __forceinline__ float largest() const {
+    return fmaxf(__half2float(__low2half(pair)), __half2float(__high2half(pair)));
+  }
+};
+template <>
+struct VectorMax<BFloat16> {
+  __nv_bfloat162 pair = __halves2bfloat162(__ushort_as_bfloat16(0xff80), __ushort_as_bfloat16(0xff80));
+  static __device__ __forceinline__ __nv_bfloat162 pair_of(uint32_t word) { return bits_as<__nv_bfloat162>(word); }
+  __device__ __forceinline__ void take(const uint4& vector) {
+    pair = __hmax2(
+        pair, __hmax2(__hmax2(pair_of(vector.x), pair_of(vector.y)), __hmax2(pair_of(vector.z), pair_of(vector.w))));
+  }
+  __device__ __forceinline__ void take_word(uint32_t word) { pair = __hmax2(pair, pair_of(word)); }
+  __device__ __forceinline__ float largest() const {
+    return fmaxf(__bfloat162float(__low2bfloat16(pair)), __bfloat162float(__high2bfloat16(pair)));
+  }
+};
+
+// One bit per column of the vector at `column`: 1 inside [begin, end).
+__device__ __forceinline__ uint32_t interval_bits(int column, int width, int begin, int end) {
+  const int first = begin - column, last = end - column;
+  uint32_t bits = last >= width ? (1u << width) - 1 : last <= 0 ? 0u : (1u << last) - 1;
+  if (first > 0) bits = first >= width ? 0u : bits & ~((1u << first) - 1);
+  return bits;
+}
+
+// ~0 << shift; 0 for shifts of 32 and more.
+__device__ __forceinline__ uint32_t ones_from(int shift) {
+  return __funnelshift_lc(0u, 0xffffffffu, static_cast<uint32_t>(shift));
+}
+
+// Replaces the elements of the vector at `column` that lie outside [begin, end) by those of `otherwise`.
+template <class T>
+__device__ __forceinline__ void select_interval(uint4* vector, int column, int begin, int end, const uint4& otherwise) {
+  constexpr int bits = 8 * static_cast<int>(sizeof(T));
+  uint32_t words[4] = {vector->x, vector->y, vector->z, vector->w};
+  const uint32_t others[4] = {otherwise.x, otherwise.y, otherwise.z, otherwise.w};
+  const auto clamp = [](int n) { return n < 0 ? 0 : n > vector_width<T> ? vector_width<T> : n; };
+  const int last = clamp(end - column) * bits;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t past = ones_from(last > 32 * i ? last - 32 * i : 0);
+    words[i] = (words[i] & ~past) | (others[i] & past);
+  }
+  if (begin > column) {
+    const int first = clamp(begin - column) * bits;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t kept = ones_from(first > 32 * i ? first - 32 * i : 0);
+      words[i] = (words[i] & kept) | (others[i] & ~kept);
+    }
+  }
+  *vector = {words[0], words[1], words[2], words[3]};
+}
+
+// Sets the elements of a vector on one side of element `count` < vector_width to -infinity.
+template <class T>
+struct VectorCut {
+  uint32_t past[4];  // ones from that element on
+  __device__ __forceinline__ explicit VectorCut(int count) {
+    const int shift = count * 8 * static_cast<int>(sizeof(T));
+#pragma unroll
+    for (int i = 0; i < 4; ++i) past[i] = ones_from(shift > 32 * i ? shift - 32 * i : 0);
+  }
+  __device__ __forceinline__ void clear_from(uint4* vector) const { clear(vector, 0u); }
+  __device__ __forceinline__ void clear_before(uint4* vector) const { clear(vector, ~0u); }
+  __device__ __forceinline__ void clear(uint4* vector, uint32_t flip) const {
+    const uint4 infinities = negative_infinity_vector<T>();
+    vector->x = (vector->x & ~(past[0] ^ flip)) | (infinities.x & (past[0] ^ flip));
+    vector->y = (vector->y & ~(past[1] ^ flip)) | (infinities.y & (past[1] ^ flip));
+    vector->z = (vector->z & ~(past[2] ^ flip)) | (infinities.z & (past[2] ^ flip));
+    vector->w = (vector->w & ~(past[3] ^ flip)) | (infinities.w & (past[3] ^ flip));
+  }
+};
+
+// ---- the dense mask: one byte per column, nonzero where masked. The bytes of one vector take up to two 32-bit words.
+
+template <int kWidth>
+struct DenseWords {
+  uint32_t words[kWidth == 8 ? 2 : 1];
+};
+
+// Loads the bytes of one vector from an address that is a multiple of their number.
+template <int kWidth>
+__device__ __forceinline__ DenseWords<kWidth> load_dense_aligned(const unsigned char* address) {
+  if constexpr (kWidth == 8) {
+    const uint2 pair = *reinterpret_cast<const uint2*>(address);
+    return {{pair.x, pair.y}};
+  } else if constexpr (kWidth == 4) {
+    return {{*reinterpret_cast<const uint32_t*>(address)}};
+  } else {
+    return {{*reinterpret_cast<const uint16_t*>(address)}};
+  }
+}
+
+// The same from `shift` bits, 0 to 24, past an aligned address.
+template <int kWidth>
+__device__ __forceinline__ DenseWords<kWidth> load_dense_shifted(const unsigned char* address, unsigned shift) {
+  constexpr int num_words = kWidth == 8 ? 2 : 1;
+  uint32_t words[num_words + 1];
+#pragma unroll
+  for (int i = 0; i <= num_words; ++i) words[i] = reinterpret_cast<const uint32_t*>(address)[i];
+  DenseWords<kWidth> result;
+#pragma unroll
+  for (int i = 0; i < num_words; ++i) result.words[i] = __funnelshift_r(words[i], words[i + 1], shift);
+  return result;
+}
+
+// Masks the columns of a vector at `column` outside [begin, end).
+template <int kWidth>
+__device__ __forceinline__ void mask_outside(DenseWords<kWidth>* dense, int column, int begin, int end) {
+#pragma unroll
+  for (int i = 0; i < (kWidth == 8 ? 2 : 1); ++i) {
+    const int first = (begin - column) * 8 - 32 * i, last = (end - column) * 8 - 32 * i;
+    dense->words[i] |= ones_from(last > 0 ? last : 0) | ~ones_from(first > 0 ? first : 0);
+  }
+}
+
+// 0x80 in each nonzero byte.
+__device__ __forceinline__ uint32_t nonzero_bytes(uint32_t word) {
+  return (((word & 0x7f7f7f7fu) + 0x7f7f7f7fu) | word) & 0x80808080u;
+}
+
+// Byte n of the result is 0xff if the byte of `word` that nibble n of `selector` names has its top bit set, else 0.
+// prmt.b32 does this for nibbles with their high bit set; __byte_perm() clears that bit.
+__device__ __forceinline__ uint32_t spread_top_bits(uint32_t word, uint32_t selector) {
+#ifdef FLOWK_SIMT
+  return (__byte_perm(word, 0, selector) >> 7 & 0x01010101u) * 0xffu;
+#else
+  uint32_t result;
+  asm("prmt.b32 %0, %1, 0, %2;" : "=r"(result) : "r"(word), "r"(selector | 0x8888u));
+  return result;
+#endif
+}
+
+// Sets the elements whose byte is nonzero to -infinity.
+template <class T>
+__device__ __forceinline__ void mask_vector(uint4* vector, const DenseWords<vector_width<T>>& dense) {
+  uint32_t words[4] = {vector->x, vector->y, vector->z, vector->w};
+  const uint4 infinities = negative_infinity_vector<T>();
+  const uint32_t infinity[4] = {infinities.x, infinities.y, infinities.z, infinities.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    // Each byte's top bit, spread over its element.
+    uint32_t masked;
+    if constexpr (sizeof(T) == 2)
+      masked = spread_top_bits(nonzero_bytes(dense.words[i / 2]), i % 2 == 0 ? 0x1100u : 0x3322u);
+    else
+      masked = spread_top_bits(nonzero_bytes(dense.words[0]), (sizeof(T) == 4 ? i : i / 2) * 0x1111u);
+    words[i] = (words[i] & ~masked) | (infinity[i] & masked);
+  }
+  *vector = {words[0], words[1], words[2], words[3]};
+}
+
+}  // namespace flowk::softmax

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+// Softmax and its gradient of short rows that start and end anywhere: a block copies a segment of whole rows to shared
+// memory by 16-byte vectors, computes the results in place by columns or by units of 4 columns, and copies them out.
+#pragma once
+
+#include "softmax/kernels/softmax_normalize.cuh"
+#include "softmax/kernels/staged_segment.cuh"
+#include "softmax/kernels/staged_units.cuh"
+
+namespace flowk::softmax {
+
+constexpr int staged_threads = 128;
+
+// The grid's number of the block's row; of its first row where there is no such row.
+__device__ __forceinline__ uint32_t existing_row(const SoftmaxParams& params, const RowSegment& segment,
+                                                 int row_in_block) {
+  const int row = row_in_block < segment.num_rows ? row_in_block : 0;
+  return blockIdx.x * static_cast<uint32_t>(params.rows_per_block) + static_cast<uint32_t>(row);
+}
+
+__device__ __forceinline__ void find_staged_interval(const SoftmaxParams& params, const RowSegment& segment,
+                                                     int row_in_block, SoftmaxRow* row) {
+  const IntervalPlace place = interval_place(params, existing_row(params, segment, row_in_block));
+  find_interval(params, place.length_offset, place.number, row);
+}
+
+// The forward pass: its second input is a dense mask or a bias. Other mechanisms take rows with both.
+template <class Input, bool kMasked>
+struct StagedSoftmax {
+  using T = Input;
+  static __device__ __forceinline__ bool has_side(const SoftmaxParams& params) {
+    return kMasked && params.side != nullptr;
+  }
+  static __device__ __forceinline__ bool has_dense(const SoftmaxParams& params) {
+    return kMasked && params.dense != nullptr;
+  }
+};
+
+// The gradient: its second input is y.
+template <class Input>
+struct StagedGradient {
+  using T = Input;
+  static __device__ __forceinline__ bool has_side(const SoftmaxParams&) { return true; }
+  static __device__ __forceinline__ bool has_dense(const SoftmaxParams&) { return false; }
+};
+
+// One thread per row of kLeast to kMost columns, several rows per thread.
+template <class T, int kMost, int kLeast, bool kMasked>
+struct SoftmaxColumns : StagedSoftmax<T, kMasked> {
+  static constexpr int resident_blocks = kMost > 16 ? 8 : 0;
+
+  static __device__ __forceinline__ void work(const SoftmaxParams& params, const RowSegment& segment,
+                                              const SegmentCopies& copies, unsigned char* memory) {
+    copies.wait(SoftmaxColumns::has_dense(params));
+    const unsigned char* const side = memory + params.side_offset_bytes;
+    const bool has_bias = SoftmaxColumns::has_side(params), has_dense = SoftmaxColumns::has_dense(params);
+    const int columns = params.columns;
+    const float scale = signed_scale<float>(params);
+    const auto has = [&](int j) { return j < kLeast || j < columns; };
+    const auto take_rows = [&](const bool has_interval) {
+#pragma unroll 1
+      for (int n = static_cast<int>(threadIdx.x); n < segment.num_rows; n += static_cast<int>(blockDim.x)) {
+        T* const elements = reinterpret_cast<T*>(memory + segment.shift) + n * columns;
+        SoftmaxRow row;
+        row.columns = columns;
+        if (has_interval) find_staged_interval(params, segment, n, &row);
+        const unsigned char* const mask = has_dense ? mask_of_row(params, side, n) : nullptr;
+        float values[kMost], largest = negative_infinity<float>();
+        const auto mask_value = [&](int j, float masked) {
+          if (has_interval && (j < row.begin || j >= row.end)) values[j] = masked;
+          if (has_dense && mask[j] != 0) values[j] = masked;
+        };
+        if (has_bias) {
+          const T* const bias = reinterpret_cast<const T*>(side + segment.shift) + n * columns;
+#pragma unroll
+          for (int j = 0; j < kMost; ++j) {
+            if (!has(j)) break;
+            values[j] = scale * widen(elements[j]) + widen(bias[j]);
+          }
+        } else {
+#pragma unroll
+          for (int j = 0; j < kMost; ++j) {
+            if (!has(j)) break;
+            const float x = widen(elements[j]);
+            values[j] = params.negates_x ? -x : x;
+          }
+        }
+#pragma unroll
+        for (int j = 0; j < kMost; ++j) {
+          if (!has(j)) break;
+          mask_value(j, negative_infinity<float>());
+          largest = larger_of(largest, values[j]);
+        }
+        const auto sum = scores_to_results<T, 1>(params, has_bias, largest, 1, has, values);
+        if (sum != sum && (has_interval || has_dense)) {
+          const float masked = params.log_softmax ? negative_infinity<float>() : 0.0f;
+#pragma unroll
+          for (int j = 0; j < kMost; ++j) {
+            if (!has(j)) break;
+            mask_value(j, masked);
+          }
+        }
+#pragma unroll
+        for (int j = 0; j < kMost; ++j) {
+          if (!has(j)) break;
+          elements[j] = convert<T>(values[j]);
+        }
+      }
+    };
+    // Two loops: the test would cost rows of one or two columns a third of their time.
+    if (kMasked || params.has_interval)
+      take_rows(params.has_interval);
+    else
+      take_rows(false);
+  }
+};
+
+template <class T, int kMost, int kLeast>
+struct GradientColumns : StagedGradient<T> {
+  static constexpr int resident_blocks = 0;
+
+  static __device__ __forceinline__ void work(const SoftmaxParams& params, const RowSegment& segment,
+                                              const SegmentCopies& copies, unsigned char* memory) {
+    copies.wait(false);
+    const int columns = params.columns;
+    const bool log_softmax = params.log_softmax;
+    const float scale = signed_scale<float>(params);
+    const auto has = [&](int j) { return j < kLeast || j < columns; };
+#pragma unroll 1
+    for (int n = static_cast<int>(threadIdx.x); n < segment.num_rows; n += static_cast<int>(blockDim.x)) {
+      T* const dy_elements = reinterpret_cast<T*>(memory + segment.shift) + n * columns;
+      const T* const y_elements =
+          reinterpret_cast<const T*>(memory + params.side_offset_bytes + segment.shift) + n * columns;
+      float dy[kMost], y[kMost], sum = 0;
+#pragma unroll
+      for (int j = 0; j < kMost; ++j) {
+        if (!has(j)) break;
+        dy[j] = widen(dy_elements[j]);
+        y[j] = widen(y_elements[j]);
+        sum += backward_term(log_softmax, dy[j], y[j]);
+      }
+#pragma unroll
+      for (int j = 0; j < kMost; ++j) {
+        if (!has(j)) break;
+        dy_elements[j] = convert<T>(backward_gradient(log_softmax, dy[j], y[j], sum, scale));
+      }
+    }
+  }
+};
+
+// lanes_per_row threads per row, each with up to kMost units.
+template <class T, int kMost, int kLeast, bool kMasked>
+struct SoftmaxUnits : StagedSoftmax<T, kMasked> {
+  using Window = UnitWindow<T, kMost, kLeast>;
+  // Caps registers at 64; at 72 or 80 for 10 units.
+  static constexpr int resident_blocks = kMost > 8 ? (sizeof(T) == 2 ? 8 - kMasked : 7 - kMasked) : kMasked ? 8 : 0;
+
+  static __device__ __forceinline__ void work(const SoftmaxParams& params, const RowSegment& segment,
+                                              const SegmentCopies& copies, unsigned char* memory) {
+    const bool has_bias = SoftmaxUnits::has_side(params), has_dense = SoftmaxUnits::has_dense(params);
+    const int row_in_block = static_cast<int>(threadIdx.x) >> params.rows_shift;
+    const int lane = static_cast<int>(threadIdx.x) & (params.lanes_per_row - 1);
+    const unsigned char* const side = memory + params.side_offset_bytes;
+    const Window window(params, segment, row_in_block, lane);
+    const int first_column = lane * unit_columns - window.phase;
+    SoftmaxRow row;
+    if (params.has_interval) {
+      row.columns = params.columns;
+      wait_on_dependent_grids();
+      find_staged_interval(params, segment, row_in_block, &row);
+    }
+    copies.wait(has_dense);
+
+    const auto load_units = [&](const unsigned char* from, uint32_t masked, Unit<T>(&units)[kMost]) {
+      window.load(from, units);
+      if (!has_bias && params.negates_x) {
+#pragma unroll
+        for (int i = 0; i < kMost; ++i) {
+          if (!window.any_has(i)) break;
+#pragma unroll
+          for (int j = 0; j < unit_words<T>; ++j) units[i].words[j] ^= sizeof(T) == 2 ? 0x80008000u : 0x80000000u;
+        }
+      }
+      window.clear_others(params, units, masked);
+      if (params.has_interval) window.clear_outside(params, row, first_column, units, masked);
+    };
+    Unit<T> units[kMost];
+    load_units(memory, has_bias ? 0u : infinity_word<T>, units);
+    const unsigned char* own_mask = nullptr;
+    if (has_dense) {
+      own_mask = mask_of_row(params, side, row_in_block) + first_column;
+      const int first_byte = static_cast<int>(reinterpret_cast<uintptr_t>(own_mask)) & 3;
+      const uint32_t* const words = reinterpret_cast<const uint32_t*>(own_mask - first_byte);
+#pragma unroll
+      for (int i = 0; i < kMost; ++i) {
+        if (!window.any_has(i)) break;
+        if (window.has(i)) mask_unit<T>(&units[i], words + i * params.lanes_per_row, first_byte);
+      }
+    }
+    float values[kMost * unit_columns], largest = negative_infinity<float>();
+#pragma unroll
+    for (int i = 0; i < kMost; ++i) {
+      if (!window.any_has(i)) break;
+      units[i].widen(values + i * unit_columns);
+    }
+    if (has_bias) {
+      load_units(side, infinity_word<T>, units);
+      const float scale = signed_scale<float>(params);
+#pragma unroll
+      for (int i = 0; i < kMost; ++i) {
+        if (!window.any_has(i)) break;
+        float bias[unit_columns];
+        units[i].widen(bias);
+#pragma unroll
+        for (int j = 0; j < unit_columns; ++j) {
+          float& value = values[i * unit_columns + j];
+          value = scale * value + bias[j];
+          largest = larger_of(largest, value);
+        }
+      }
+    } else {
+      VectorMax<T> largest_x;
+#pragma unroll
+      for (int i = 0; i < kMost; ++i) {
+        if (!window.any_has(i)) break;
+#pragma unroll
+        for (int j = 0; j < unit_words<T>; ++j) largest_x.take_word(units[i].words[j]);
+      }
+      largest = largest_x.largest();
+    }
+    const auto sum = scores_to_results<T, unit_columns>(
+        params, has_bias, max_over_lanes(largest, params.lanes_per_row), params.lanes_per_row,
+        [&](int column) { return window.any_has(column / unit_columns); }, values);
+#pragma unroll
+    for (int i = 0; i < kMost; ++i) {
+      if (!window.any_has(i)) break;
+      units[i] = Unit<T>::from(values + i * unit_columns);
+    }
+    if (params.has_unit_edges) __syncthreads();
+    window.store(params, units, memory);
+    // Masked columns of a row with a NaN are not NaN.
+    if (sum != sum && (has_dense || params.has_interval)) {
+      const float masked = params.log_softmax ? negative_infinity<float>() : 0.0f;
+      const int end = (window.num_units - 1) * params.lanes_per_row * unit_columns + window.left;
+#pragma unroll 1
+      for (int i = 0; i < window.num_units; ++i)
+#pragma unroll 1
+        for (int j = i == 0 ? window.before : 0; j < unit_columns; ++j) {
+          const int n = i * params.lanes_per_row * unit_columns + j, column = first_column + n;
+          const bool is_outside = params.has_interval && (column < row.begin || column >= row.end);
+          if (n < end && (is_outside || (has_dense && own_mask[n] != 0)))
+            store_element<T>(memory + window.at(i), j, masked);
+        }
+    }
+  }
+};
+
+template <class T, int kMost, int kLeast>
+struct GradientUnits : StagedGradient<T> {
+  using Window = UnitWindow<T, kMost, kLeast>;
+  static constexpr int resident_blocks = 6;
+
+  static __device__ __forceinline__ void work(const SoftmaxParams& params, const RowSegment& segment,
+                                              const SegmentCopies& copies, unsigned char* memory) {
+    const int row_in_block = static_cast<int>(threadIdx.x) >> params.rows_shift;
+    const int lane = static_cast<int>(threadIdx.x) & (params.lanes_per_row - 1);
+    const Window window(params, segment, row_in_block, lane);
+    copies.wait(false);
+    const bool log_softmax = params.log_softmax;
+    Unit<T> dy_units[kMost], y_units[kMost];
+    window.load(memory, dy_units);
+    window.load(memory + params.side_offset_bytes, y_units);
+    window.clear_others(params, dy_units, 0u);
+    window.clear_others(params, y_units, log_softmax ? infinity_word<T> : 0u);
+    const auto make_gradients = [&](auto kind) {
+      constexpr bool is_log = decltype(kind)::value;
+      float sums[unit_columns] = {};
+#pragma unroll
+      for (int i = 0; i < kMost; ++i) {
+        if (!window.any_has(i)) break;
+        float dy[unit_columns], y[unit_columns];
+        dy_units[i].widen(dy);
+        y_units[i].widen(y);
+#pragma unroll
+        for (int j = 0; j < unit_columns; ++j) sums[j] += backward_term(is_log, dy[j], y[j]);
+      }
+      const float sum = sum_over_lanes((sums[0] + sums[1]) + (sums[2] + sums[3]), params.lanes_per_row);
+      const float scale = signed_scale<float>(params);
+#pragma unroll
+      for (int i = 0; i < kMost; ++i) {
+        if (!window.any_has(i)) break;
+        float dy[unit_columns], y[unit_columns];
+        dy_units[i].widen(dy);
+        y_units[i].widen(y);
+#pragma unroll
+        for (int j = 0; j < unit_columns; ++j) dy[j] = backward_gradient(is_log, dy[j], y[j], sum, scale);
+        dy_units[i] = Unit<T>::from(dy);
+      }
+    };
+    if (log_softmax)
+      make_gradients(std::true_type{});
+    else
+      make_gradients(std::false_type{});
+    if (params.has_unit_edges) __syncthreads();
+    window.store(params, dy_units, memory);
+  }
+};
+
+// y(row, j) = exp(z(row, j) - max) / sum over unmasked i of exp(z(row, i) - max), z = scale * x + bias, or dx(row, j) =
+// scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)). All operands are contiguous (rows, columns),
+// and all columns are read.
+//
+// A block has rows_per_block neighbouring rows, with lanes_per_row threads per row. Results overwrite x, or dy, in
+// shared memory.
+template <class Rows>
+__global__ void __launch_bounds__(staged_threads, Rows::resident_blocks)
+    staged_rows(const __grid_constant__ SoftmaxParams params) {
+  launch_dependent_grids();
+  using T = typename Rows::T;
+  unsigned char* const memory = &shared<unsigned char>();
+  unsigned char* const side = memory + params.side_offset_bytes;
+  const RowSegment segment = row_segment<T>(params);
+  const SegmentCopies copies(params, memory);
+  copies.start([&](const CopyTeam& team, const BulkCopies& own) {
+    load_segment<T>(segment, team, own, params.x, memory);
+    if (Rows::has_side(params)) load_segment<T>(segment, team, own, params.side, side);
+  });
+  if (Rows::has_dense(params))
+    copies.start_beside(
+        [&](const CopyTeam& team, const BulkCopies& own) { load_mask_runs(params, segment, team, own, side); });
+  Rows::work(params, segment, copies, memory);
+  store_segment<T>(params, segment, memory);
+}
+
+}  // namespace flowk::softmax

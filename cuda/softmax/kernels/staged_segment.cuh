@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// A segment of short rows in shared memory, copied in and out by 16-byte vectors wherever its rows start and end, and
+// the rows of a dense mask that belong to it.
+#pragma once
+
+#include "core/bulk_copy.cuh"
+#include "flowk/detail/shared.cuh"
+#include "softmax/kernels/softmax_row.cuh"
+
+namespace flowk::softmax {
+
+// The rows of one block: contiguous in memory, and in shared memory at the same offset modulo 16.
+struct RowSegment {
+  int64_t first_byte;  // of the first row in its tensor
+  int first_vector;    // the vectors that are copied whole are [first_vector, end_vector)
+  int end_vector;
+  int num_rows;
+  int shift;  // bytes from an aligned address to the first row
+  int end;    // bytes from that address to the end of the last row
+  bool ends_tensor;
+  __device__ __forceinline__ int copied_bytes() const { return (end_vector - first_vector) * vector_bytes; }
+};
+
+// Vectors shared with neighbouring segments are copied whole, except past the ends of the tensor.
+template <class T>
+__device__ __forceinline__ RowSegment row_segment(const SoftmaxParams& params) {
+  RowSegment segment;
+  const uint32_t row_bytes = static_cast<uint32_t>(params.columns) * static_cast<uint32_t>(sizeof(T));
+  const uint32_t span_bytes = row_bytes * static_cast<uint32_t>(params.rows_per_block);
+  segment.first_byte = static_cast<int64_t>(static_cast<uint64_t>(blockIdx.x) * span_bytes);
+  const int64_t rows_left = params.num_rows - static_cast<int64_t>(static_cast<uint64_t>(blockIdx.x) *
+                                                                   static_cast<uint32_t>(params.rows_per_block));
+  segment.ends_tensor = rows_left <= params.rows_per_block;
+  segment.num_rows = segment.ends_tensor ? static_cast<int>(rows_left) : params.rows_per_block;
+  segment.shift = static_cast<int>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(params.x)) +
+                                   static_cast<uint32_t>(segment.first_byte)) &
+                  (vector_bytes - 1);
+  segment.end = segment.shift + segment.num_rows * static_cast<int>(row_bytes);
+  segment.first_vector = blockIdx.x == 0 && segment.shift > 0 ? 1 : 0;
+  const int end_vector = (segment.ends_tensor ? segment.end : segment.end + vector_bytes - 1) / vector_bytes;
+  segment.end_vector = end_vector < segment.first_vector ? segment.first_vector : end_vector;
+  return segment;
+}
+
+// A block's copies into its shared memory: start(), then start_beside() by a second warp if there is one, then wait(),
+// which is also a barrier.
+struct SegmentCopies {
+  BulkCopies first;
+  BulkCopies beside;
+  __device__ __forceinline__ SegmentCopies(const SoftmaxParams& params, unsigned char* memory)
+      : first{reinterpret_cast<uint64_t*>(memory + params.barrier_offset_bytes)}, beside{first.barrier + 1} {}
+  template <class Load>
+  __device__ __forceinline__ void start(Load load) const {
+    start_by(0, first, load);
+  }
+  template <class Load>
+  __device__ __forceinline__ void start_beside(Load load) const {
+    start_by(blockDim.x > 32 ? 32 : 0, beside, load);
+  }
+  __device__ __forceinline__ void wait([[maybe_unused]] bool has_beside) const {
+    wait_on_dependent_grids();
+#if FLOWK_HAS_BULK_COPY
+    __syncthreads();
+#endif
+    first.wait();
+#if FLOWK_HAS_BULK_COPY
+    if (has_beside) beside.wait();
+#endif
+  }
+
+ private:
+  template <class Load>
+  static __device__ __forceinline__ void start_by(int thread, const BulkCopies& copies, Load load) {
+    const CopyTeam team = copy_team(thread);
+    if (team.lane < 0 || team.lane >= team.lanes) return;
+    copies.begin();
+    load(team, copies);
+    copies.end();
+  }
+};
+
+// Copies the segment's elements of one vector.
+template <class T>
+__device__ __forceinline__ void copy_part(const CopyTeam& team, unsigned char* dst, const unsigned char* src,
+                                          int vector, const RowSegment& segment) {
+  constexpr int bytes = static_cast<int>(sizeof(T));
+#pragma unroll 1
+  for (int i = vector * vector_bytes + team.lane * bytes; i < (vector + 1) * vector_bytes; i += team.lanes * bytes)
+    if (i >= segment.shift && i < segment.end) *reinterpret_cast<T*>(dst + i) = *reinterpret_cast<const T*>(src + i);
+}
+
+// Waits for the stream's previous grid, and starts to copy the block's rows of a contiguous `tensor`. Elements at the
+// tensor's ends, outside whole vectors, are copied at once.
+template <class T>
+__device__ __forceinline__ void load_segment(const RowSegment& segment, const CopyTeam& team, const BulkCopies& copies,
+                                             const unsigned char* tensor, unsigned char* memory) {
+  const unsigned char* const first = tensor + segment.first_byte - segment.shift;
+  const int begin = segment.first_vector * vector_bytes;
+  wait_on_dependent_grids(first + begin);
+  copies.copy(team, memory + begin, first + begin, segment.copied_bytes());
+  if (segment.first_vector == 1) copy_part<T>(team, memory, first, 0, segment);
+  if (segment.end_vector * vector_bytes < segment.end) copy_part<T>(team, memory, first, segment.end_vector, segment);
+}
+
+// Stores the block's rows after a barrier. Bulk copies are 4 % faster than stores by threads.
+template <class T>
+__device__ __forceinline__ void store_segment(const SoftmaxParams& params, const RowSegment& segment,
+                                              const unsigned char* memory) {
+  BulkCopies::publish();
+  __syncthreads();
+  unsigned char* const first = params.out + segment.first_byte - segment.shift;
+  const int head = segment.shift > 0 ? vector_bytes : 0, end = segment.end & ~(vector_bytes - 1);
+  const CopyTeam team = {static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)};
+  if (head > 0) copy_part<T>(team, first, memory, 0, segment);
+  if (end >= head && segment.end > end) copy_part<T>(team, first, memory, end / vector_bytes, segment);
+  BulkCopies::store(first + head, memory + head, end - head);
+}
+
+// Waits for the stream's previous grid, and starts to copy `num_bytes` of the mask from `first` on, both multiples of
+// 16. Vectors that reach past the mask are copied at once, by bytes.
+__device__ __forceinline__ void copy_mask_bytes(const SoftmaxParams& params, const BulkCopies& copies,
+                                                const CopyTeam& team, const unsigned char* first, int num_bytes,
+                                                unsigned char* memory) {
+  const int begin = first < params.dense_first ? vector_bytes : 0;
+  const int end = num_bytes - (first + num_bytes > params.dense_end ? vector_bytes : 0);
+  wait_on_dependent_grids(first);
+  copies.copy(team, memory + begin, first + begin, end - begin);
+  const auto copy_vector = [&](int vector) {
+#pragma unroll 1
+    for (int i = vector + team.lane; i < vector + vector_bytes; i += team.lanes)
+      if (first + i >= params.dense_first && first + i < params.dense_end) memory[i] = first[i];
+  };
+  if (begin > 0) copy_vector(0);
+  if (end < num_bytes) copy_vector(end);
+}
+
+// Runs of neighbouring rows whose masks are at a constant stride: the mask of row r >= first_row is at base + r *
+// row_stride. An entry past the segment's rows ends the table.
+struct MaskRun {
+  int first_row;
+  int base;
+};
+constexpr int mask_runs_bytes = (max_mask_runs + 2) * static_cast<int>(sizeof(MaskRun)) + vector_bytes;
+static_assert(mask_runs_bytes % vector_bytes == 0);
+
+// Waits as load_segment(), and starts to copy the segment's rows of the dense mask to shared memory, after the table of
+// their runs. The words before and after each row may be read.
+__device__ __forceinline__ void load_mask_runs(const SoftmaxParams& params, const RowSegment& segment,
+                                               const CopyTeam& team, const BulkCopies& copies, unsigned char* memory) {
+  MaskRun* const runs = reinterpret_cast<MaskRun*>(memory);
+  const int row_stride = static_cast<int>(params.dims[0].strides[softmax_dense]);
+  int place = mask_runs_bytes, run = 0;
+#pragma unroll 1
+  for (int done = 0; done < segment.num_rows; ++run) {
+    uint32_t rest = blockIdx.x * static_cast<uint32_t>(params.rows_per_block) + static_cast<uint32_t>(done);
+    const unsigned char* first = params.dense;
+    const auto step = [&](int d) {
+      const uint32_t i = d + 1 < params.rank ? take_index(&rest, params.dims[d].divider) : rest;
+      first += i * params.dims[d].strides[softmax_dense];
+      return i;
+    };
+    // Constant indices make the strides of the first dimensions operands of the instructions.
+    const uint32_t index = params.rank > 0 ? step(0) : 0;
+    if (params.rank > 1) step(1);
+    if (params.rank > 2) step(2);
+#pragma unroll 1
+    for (int d = 3; d < params.rank; ++d) step(d);
+    const int rows_left = segment.num_rows - done;
+    const int64_t run_left = params.dims[0].extent - index;
+    const int num_rows = run_left < rows_left ? static_cast<int>(run_left) : rows_left;
+    const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(first)) & (vector_bytes - 1);
+    const int bytes = (shift + (num_rows - 1) * row_stride + params.columns + vector_bytes - 1) & ~(vector_bytes - 1);
+    copy_mask_bytes(params, copies, team, first - shift, bytes, memory + place);
+    if (team.lane == 0) runs[run] = {done, place + shift - done * row_stride};
+    place += bytes;
+    done += num_rows;
+  }
+  if (team.lane == 0) runs[run] = {params.rows_per_block, 0};
+}
+
+// The mask of a row of the segment, after the copies.
+__device__ __forceinline__ const unsigned char* mask_of_row(const SoftmaxParams& params, const unsigned char* memory,
+                                                            int row) {
+  const MaskRun* run = reinterpret_cast<const MaskRun*>(memory);
+#pragma unroll 1
+  while (run[1].first_row <= row) ++run;
+  return memory + run->base + row * static_cast<int>(params.dims[0].strides[softmax_dense]);
+}
+
+}  // namespace flowk::softmax

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// Units of 4 columns in shared memory: a thread's units of one row, which may start and end inside a unit.
+#pragma once
+
+#include "core/vector.cuh"
+#include "softmax/kernels/staged_segment.cuh"
+
+namespace flowk::softmax {
+
+// 4 neighbouring columns, aligned to their bytes.
+constexpr int unit_columns = span_unit_columns;
+template <class T>
+constexpr int unit_words = unit_columns * static_cast<int>(sizeof(T)) / 4;
+template <class T>
+constexpr int unit_bytes = unit_columns * static_cast<int>(sizeof(T));
+
+template <class T>
+struct Unit {
+  uint32_t words[unit_words<T>];
+
+  static __device__ __forceinline__ Unit load(const unsigned char* address) {
+    Unit unit;
+    const auto pack = *reinterpret_cast<const Pack<unit_bytes<T>>*>(address);
+    memcpy(unit.words, &pack, sizeof(pack));
+    return unit;
+  }
+  __device__ __forceinline__ void store(unsigned char* address) const {
+    Pack<unit_bytes<T>> pack;
+    memcpy(&pack, words, sizeof(pack));
+    *reinterpret_cast<Pack<unit_bytes<T>>*>(address) = pack;
+  }
+  // Columns [begin, end).
+  __device__ __forceinline__ void store_columns(unsigned char* address, int begin, int end) const {
+#pragma unroll
+    for (int j = 0; j < unit_columns; ++j) {
+      using Bits = Pack<static_cast<int>(sizeof(T))>;
+      const Bits bits = static_cast<Bits>(sizeof(T) == 4 ? words[j % unit_words<T>] : words[j / 2] >> (16 * (j % 2)));
+      if (j >= begin && j < end) reinterpret_cast<Bits*>(address)[j] = bits;
+    }
+  }
+  __device__ __forceinline__ void widen(float* values) const {
+#pragma unroll
+    for (int i = 0; i < unit_words<T>; ++i) {
+      if constexpr (std::is_same_v<T, Float16>) {
+        const float2 pair = __half22float2(bits_as<__half2>(words[i]));
+        values[2 * i] = pair.x;
+        values[2 * i + 1] = pair.y;
+      } else if constexpr (std::is_same_v<T, BFloat16>) {
+        values[2 * i] = __uint_as_float(words[i] << 16);
+        values[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+      } else {
+        values[i] = __uint_as_float(words[i]);
+      }
+    }
+  }
+  static __device__ __forceinline__ Unit from(const float* values) {
+    Unit unit;
+#pragma unroll
+    for (int i = 0; i < unit_words<T>; ++i) {
+      if constexpr (sizeof(T) == 2)
+        unit.words[i] = pack_pair<T>(values[2 * i], values[2 * i + 1]);
+      else
+        unit.words[i] = __float_as_uint(values[i]);
+    }
+    return unit;
+  }
+  static __device__ __forceinline__ Unit of(uint32_t word) {
+    Unit unit;
+#pragma unroll
+    for (int i = 0; i < unit_words<T>; ++i) unit.words[i] = word;
+    return unit;
+  }
+  __device__ __forceinline__ void take_if(bool condition, const Unit& other) {
+#pragma unroll
+    for (int i = 0; i < unit_words<T>; ++i) {
+      const uint32_t word = other.words[i];
+      words[i] = condition ? word : words[i];
+    }
+  }
+  // Takes the bits of `other` where the mask is 1.
+  __device__ __forceinline__ void select(const uint32_t (&mask)[unit_words<T>], uint32_t other) {
+#pragma unroll
+    for (int i = 0; i < unit_words<T>; ++i) words[i] = (words[i] & ~mask[i]) | (other & mask[i]);
+  }
+};
+
+// A 32-bit word of elements that are -infinity.
+template <class T>
+constexpr uint32_t infinity_word = std::is_same_v<T, Float16>    ? 0xfc00fc00u
+                                   : std::is_same_v<T, BFloat16> ? 0xff80ff80u
+                                                                 : 0xff800000u;
+
+// The units of one thread. A row is read as the aligned units that contain it, dealt to `lanes` threads in turn; its
+// first and last unit may have columns of neighbouring rows. A thread has params.thread_units units or one less, kLeast
+// <= thread_units <= kMost.
+template <class T, int kMost, int kLeast>
+struct UnitWindow {
+  static_assert(kLeast >= min_span_units);
+  int first;       // byte of shared memory
+  int step;        // bytes
+  int most_units;  // of any thread
+  int num_units;   // 0: there is no such row
+  int phase;       // columns of the row's first unit that belong to the row before
+  int before;      // the same for this thread's first unit
+  int left;        // columns of the last unit up to the row's end, or more than it has
+
+  __device__ __forceinline__ UnitWindow(const SoftmaxParams& params, const RowSegment& segment, int row_in_block,
+                                        int lane) {
+    const int lanes = params.lanes_per_row;
+    const int start = segment.shift + row_in_block * params.columns * static_cast<int>(sizeof(T));
+    const int misaligned = start & (unit_bytes<T> - 1);
+    phase = misaligned / static_cast<int>(sizeof(T));
+    const int columns = phase + params.columns;
+    const int row_units = (columns + unit_columns - 1) / unit_columns;
+    first = start - misaligned + lane * unit_bytes<T>;
+    step = lanes * unit_bytes<T>;
+    most_units = params.thread_units;
+    num_units = row_in_block < segment.num_rows ? (row_units - lane + lanes - 1) >> params.rows_shift : 0;
+    before = lane == 0 ? phase : 0;
+    left = columns - unit_columns * (lane + lanes * (num_units - 1));
+  }
+  // Does some thread of the grid, or this one, have an i-th unit?
+  __device__ __forceinline__ bool any_has(int i) const { return i < kLeast || i < most_units; }
+  __device__ __forceinline__ bool has(int i) const { return i < kLeast - 1 || i < num_units; }
+  __device__ __forceinline__ int at(int i) const { return first + i * step; }
+
+  __device__ __forceinline__ void load(const unsigned char* memory, Unit<T> (&units)[kMost]) const {
+#pragma unroll
+    for (int i = 0; i < kMost; ++i) {
+      if (!any_has(i)) break;
+      units[i] = has(i) ? Unit<T>::load(memory + at(i)) : Unit<T>::of(0u);
+    }
+  }
+
+  // Word i of a unit's bit mask: 1 from column `columns` on.
+  static __device__ __forceinline__ uint32_t ones_past(int columns, int i) {
+    const int shift = columns * 8 * static_cast<int>(sizeof(T)) - 32 * i;
+    return ones_from(shift > 0 ? shift : 0);
+  }
+
+  // Sets columns of other rows, and units that this thread does not have, to `word`.
+  __device__ __forceinline__ void clear_others(const SoftmaxParams& params, Unit<T> (&units)[kMost],
+                                               uint32_t word) const {
+#pragma unroll
+    for (int i = kLeast - 1; i < kMost; ++i) {
+      if (!any_has(i)) break;
+      if (!has(i)) units[i] = Unit<T>::of(word);
+    }
+    if (!params.has_unit_edges) return;
+    uint32_t head[unit_words<T>], tail[unit_words<T>];
+#pragma unroll
+    for (int i = 0; i < unit_words<T>; ++i) {
+      head[i] = ~ones_past(before, i);
+      tail[i] = ones_past(left, i);
+    }
+    units[0].select(head, word);
+#pragma unroll
+    for (int i = kLeast - 2; i < kMost; ++i) {
+      if (!any_has(i)) break;
+      // By masks: with a branch the compiler moves the units to local memory.
+      uint32_t own_tail[unit_words<T>];
+#pragma unroll
+      for (int j = 0; j < unit_words<T>; ++j) own_tail[j] = i == num_units - 1 ? tail[j] : 0u;
+      units[i].select(own_tail, word);
+    }
+  }
+
+  // The same for columns outside the row's interval; units[0] starts at column first_column of the row.
+  __device__ __forceinline__ void clear_outside(const SoftmaxParams& params, const SoftmaxRow& row, int first_column,
+                                                Unit<T> (&units)[kMost], uint32_t word) const {
+#pragma unroll
+    for (int i = 0; i < kMost; ++i) {
+      if (!any_has(i)) break;
+      const int column = first_column + i * params.lanes_per_row * unit_columns;
+      if (row.begin <= column && column + unit_columns <= row.end) continue;
+      uint32_t outside[unit_words<T>];
+#pragma unroll
+      for (int w = 0; w < unit_words<T>; ++w)
+        outside[w] = ~ones_past(row.begin - column, w) | ones_past(row.end - column, w);
+      units[i].select(outside, word);
+    }
+  }
+
+  // Stores the row's columns. Call it after a barrier: other threads read the neighbouring columns of the same units.
+  __device__ __forceinline__ void store(const SoftmaxParams& params, const Unit<T> (&units)[kMost],
+                                        unsigned char* memory) const {
+    if (num_units == 0) return;
+#pragma unroll
+    for (int i = 0; i < kMost; ++i) {
+      if (!any_has(i)) break;
+      const bool is_whole = (i > 0 || before == 0) &&
+                            (i < kLeast - 2 || i < num_units - 1 || (i == num_units - 1 && left >= unit_columns));
+      if (is_whole) units[i].store(memory + at(i));
+    }
+    if (!params.has_unit_edges) return;
+    if (before > 0) units[0].store_columns(memory + first, before, unit_columns);
+    if (left < unit_columns) {
+      Unit<T> last = units[kLeast - 2];
+#pragma unroll
+      for (int i = kLeast - 1; i < kMost; ++i) {
+        if (!any_has(i)) break;
+        last.take_if(i == num_units - 1, units[i]);
+      }
+      last.store_columns(memory + at(num_units - 1), 0, left);
+    }
+  }
+};
+
+// Sets the columns of a unit whose mask bytes are nonzero to -infinity; the bytes start at byte first_byte of words[0].
+template <class T>
+__device__ __forceinline__ void mask_unit(Unit<T>* unit, const uint32_t* words, int first_byte) {
+  const uint32_t masked = nonzero_bytes(__funnelshift_r(words[0], words[1], static_cast<unsigned>(first_byte) * 8));
+  uint32_t mask[unit_words<T>];
+#pragma unroll
+  for (int i = 0; i < unit_words<T>; ++i)
+    mask[i] = spread_top_bits(masked, sizeof(T) == 4 ? i * 0x1111u : i == 0 ? 0x1100u : 0x3322u);
+  unit->select(mask, infinity_word<T>);
+}
+
+}  // namespace flowk::softmax

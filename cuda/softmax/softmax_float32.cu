@@ -1,9 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-// The kernels of masked softmax for inputs of float32.
-#include "softmax/softmax_launch.cuh"
-
-namespace flowk::softmax {
-
-Status run_softmax_float32(const SoftmaxPlan& plan, flowk_stream stream) { return launch_softmax<float>(plan, stream); }
-
-}  // namespace flowk::softmax

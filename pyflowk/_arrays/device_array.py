@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DeviceArray: an n-dimensional array in GPU memory that cuda.core allocates and frees in stream order."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._native import driver
+from .._native.abi import Status
+from .._native.errors import FlowkError
+from . import dlpack
+from .dtypes import contiguous_strides, element_type, numpy_dtype
+from .stream import LEGACY_DEFAULT, stream_handle
+
+if TYPE_CHECKING:
+    from .._typing import DTypeLike, Stream
+
+
+class DeviceArray:
+    """An n-dimensional array in GPU memory, made by `empty()` or `asarray()`.
+
+    CuPy, torch, JAX and Numba take it without a copy, by ``__dlpack__`` or ``__cuda_array_interface__``
+    (``torch.from_dlpack(a)``, ``cupy.asarray(a)``).
+
+    An array belongs to one stream: its memory is allocated and freed in that stream's order, so the stream must outlive
+    it. Where flowk works on it in another stream, that stream waits for the array's, and the array's for the work.
+
+    Attributes
+    ----------
+    ptr : int
+        Address of the element with all indices 0; 0 where the array has no elements.
+    shape : tuple of int
+        Extents.
+    strides : tuple of int
+        One per dimension: bytes from one element to the next.
+    dtype : np.dtype
+        Element type.
+    device : int
+        Ordinal of the GPU.
+    stream : int
+        Handle of the stream that it belongs to; 1 is the legacy default stream.
+    """
+
+    __slots__ = ("__weakref__", "_buffer", "device", "dtype", "ptr", "shape", "stream", "strides")
+
+    def __init__(
+        self,
+        buffer: Any,
+        ptr: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        dtype: np.dtype[Any],
+        device: int,
+        stream: int,
+    ) -> None:
+        self._buffer = buffer
+        self.ptr = ptr
+        self.shape = shape
+        self.strides = strides
+        self.dtype = dtype
+        self.device = device
+        self.stream = stream
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.size * self.dtype.itemsize
+
+    def __repr__(self) -> str:
+        return f"<pyflowk.DeviceArray shape={self.shape} dtype={self.dtype} device={self.device}>"
+
+    def to_numpy(self) -> np.ndarray[Any, Any]:
+        """A copy in host memory, C-contiguous; waits for the work on the array's stream."""
+        # Copies the bytes from the lowest address to the highest, and reorders them on the host where needed.
+        reaches = [stride * (extent - 1) for stride, extent in zip(self.strides, self.shape)] if self.size else []
+        lowest = sum(reach for reach in reaches if reach < 0)
+        num_bytes = sum(map(abs, reaches)) + self.dtype.itemsize if self.size else 0
+        memory = np.empty(num_bytes, np.uint8)
+        if num_bytes:
+            with driver.current(self.device):
+                driver.copy_to_host(memory.ctypes.data, self.ptr + lowest, num_bytes, self.stream)
+        if self.strides == contiguous_strides(self.shape, self.dtype.itemsize):
+            return np.ndarray(self.shape, self.dtype, memory)
+        return np.ndarray(self.shape, self.dtype, memory, -lowest, self.strides).copy()
+
+    def _view(self, offset_bytes: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> DeviceArray:
+        """An array over the same memory, strides in bytes; nothing is checked."""
+        pointer = self.ptr + offset_bytes
+        return DeviceArray(self._buffer, pointer, shape, strides, np.dtype(dtype), self.device, self.stream)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (dlpack.CUDA, self.device)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """A capsule of this memory, ready for work on `stream` (None: the legacy default stream, -1: no wait)."""
+        if copy or dl_device not in (None, self.__dlpack_device__()):
+            raise BufferError("a DeviceArray is exported without a copy, on its own device only")
+        if stream == 0:
+            raise BufferError("stream = 0 is ambiguous in DLPack: pass 1 (legacy default) or 2 (per thread)")
+        strides = tuple(stride // self.dtype.itemsize for stride in self.strides)
+        versioned = max_version is not None and max_version[0] >= 1
+        capsule = dlpack.make_capsule(
+            self._buffer, self.ptr, self.shape, strides, self.dtype, self.__dlpack_device__(), versioned=versioned
+        )
+        if stream != -1:
+            with driver.current(self.device):
+                driver.make_wait(LEGACY_DEFAULT if stream is None else stream, self.stream)
+        return capsule
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        if self.dtype.name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
+            raise AttributeError(f"__cuda_array_interface__ has no type for dtype {self.dtype}: use DLPack")
+        return {
+            "version": 3,
+            "shape": self.shape,
+            "typestr": self.dtype.str,
+            "data": (self.ptr, False),
+            "strides": self.strides,
+            "stream": self.stream,
+        }
+
+
+def empty(
+    shape: int | Sequence[int], dtype: DTypeLike, *, device: int | None = None, stream: Stream | None = None
+) -> DeviceArray:
+    """A new C-contiguous array in GPU memory. Its elements are not initialised.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+        Extents, each >= 0.
+    dtype : dtype-like
+        Any argument of ``np.dtype()``, with elements of 1, 2, 4, 8 or 16 bytes; "bfloat16", "float8_e4m3fn" and
+        "float8_e5m2" where ml_dtypes is installed.
+    device : int, optional
+        Ordinal of the GPU; by default the calling thread's current one.
+    stream : int or stream object, optional
+        The stream that the array belongs to, in any form that `permute` takes; by default the legacy default stream.
+
+    Raises
+    ------
+    ValueError
+        An extent is negative.
+    TypeError
+        An element of `dtype` is not 1, 2, 4, 8 or 16 bytes.
+    FlowkError
+        NO_DEVICE: no driver, no such GPU, or no cuda.core. Where memory runs out, cuda.core's own error is raised.
+    """
+    extents = tuple(map(operator.index, shape if isinstance(shape, (Sequence, np.ndarray)) else (shape,)))
+    if min(extents, default=0) < 0:
+        raise ValueError(f"shape = {extents}, each extent must be >= 0")
+    numpy_type = numpy_dtype(dtype)
+    element_type(numpy_type, "the array")
+    ordinal = _choose_device(device)
+    handle = LEGACY_DEFAULT if stream is None else stream_handle(stream) or LEGACY_DEFAULT
+    strides = contiguous_strides(extents, numpy_type.itemsize)
+    num_bytes = math.prod(extents) * numpy_type.itemsize
+    buffer, pointer = _allocate(num_bytes, ordinal, handle) if num_bytes else (None, 0)
+    return DeviceArray(buffer, pointer, extents, strides, numpy_type, ordinal, handle)
+
+
+def asarray(a: Any, *, device: int | None = None, stream: Stream | None = None) -> DeviceArray:
+    """A new DeviceArray with a copy of `a`; returns when the copy is done.
+
+    Parameters
+    ----------
+    a : array-like
+        Any argument of ``np.asarray()``.
+    device, stream : optional
+        As in `empty`, which also lists what is raised.
+    """
+    host = np.ascontiguousarray(a).reshape(np.shape(a))  # ascontiguousarray makes rank 0 rank 1
+    array = empty(host.shape, host.dtype, device=device, stream=stream)
+    if host.nbytes:
+        with driver.current(array.device):
+            driver.copy_to_device(array.ptr, host.ctypes.data, host.nbytes, array.stream)
+    return array
+
+
+def _choose_device(device: int | None) -> int:
+    ordinal = (driver.current_device() or 0) if device is None else operator.index(device)
+    count = driver.device_count()
+    if count == 0:
+        raise FlowkError(Status.NO_DEVICE, "a DeviceArray needs a GPU: no CUDA driver, or no GPU, is found")
+    if not 0 <= ordinal < count:
+        raise FlowkError(Status.NO_DEVICE, f"device = {ordinal}, must be in 0 ... {count - 1}")
+    return ordinal
+
+
+def _allocate(num_bytes: int, device: int, stream: int) -> tuple[Any, int]:
+    """(the cuda.core Buffer, its address)."""
+    try:
+        # When it is needed: it takes 0.2 s, and pyflowk works without it on other frameworks' arrays.
+        core = import_module("cuda.core")
+        default_streams = {1: core.LEGACY_DEFAULT_STREAM, 2: core.PER_THREAD_DEFAULT_STREAM}
+    except Exception as error:  # a broken cuda-python raises more than ImportError
+        raise FlowkError(
+            Status.NO_DEVICE, f"a DeviceArray needs cuda.core 1.0 or newer (pip install cuda-core): {error}"
+        ) from error
+    with driver.current(device):
+        core_device = core.Device(device)
+        core_device.set_current()
+        core_stream = default_streams.get(stream) or core.Stream.from_handle(stream)
+        buffer = core_device.allocate(num_bytes, stream=core_stream)
+        return buffer, int(buffer.handle)

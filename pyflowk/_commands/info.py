@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m pyflowk info`: what is installed, what is found, and what is missing."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator
+from importlib import import_module
+
+from .. import __version__
+from .._native import driver, library
+from .._native.errors import FlowkError
+
+
+def print_info() -> None:
+    """Prints one line per thing found or missing; needs no GPU and no library."""
+    for label, text in _lines():
+        print(f"{label:<14} {text}")
+
+
+def _lines() -> Iterator[tuple[str, str]]:
+    yield "pyflowk", f"{__version__}  {os.path.dirname(os.path.dirname(os.path.abspath(__file__)))}"
+    for backend in library.FILE_NAMES:
+        yield from _library_lines(backend)
+    yield "FLOWK_LIBRARY", os.environ.get("FLOWK_LIBRARY") or "not set"
+    if driver.device_count() == 0:
+        yield "device", "none: no CUDA driver, or no GPU that it can use"
+    else:
+        yield "driver", f"CUDA {driver.driver_version()}"
+    for device in range(driver.device_count()):
+        yield f"device {device}", driver.device_name(device)
+    yield "python", platform.python_version()
+    for package in ("numpy", "cuda.core", "ml_dtypes"):
+        yield package, _package_version(package)
+
+
+def _library_lines(backend: str) -> Iterator[tuple[str, str]]:
+    label = library.FILE_NAMES[backend].partition(".")[0]
+    try:
+        if library.allowed_backend() not in (None, backend):
+            yield label, "not looked for: FLOWK_LIBRARY rules it out"
+            return
+        opened = library.open_backend(backend)
+    except (FlowkError, ImportError) as error:
+        yield label, f"missing: {getattr(error, 'message', error)}"
+        return
+    yield label, f"{library.version_text(opened.flowk_version())}  {opened._name}"
+    yield "", opened.flowk_build_info().decode()
+
+
+def _package_version(package: str) -> str:
+    try:
+        return str(import_module(package).__version__)
+    except Exception as error:  # a broken cuda-python raises more than ImportError
+        return f"missing: {error}"

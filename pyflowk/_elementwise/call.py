@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plans of the elementwise functions.
+
+The C library computes with operands of one type, except that floats of at most 32 bits mix. Operands of other types are
+converted first, each by a call of its own into an array of the type that they need.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from ctypes import c_double, c_int, c_int32
+from typing import Any
+
+import numpy as np
+
+from .._arrays.dtypes import contiguous_strides, dtype_like, dtype_name, number_type
+from .._arrays.kinds import PROTOCOL, Geometry, Signature
+from .._arrays.stream import hold_until_done
+from .._native import driver
+from .._native.abi import NUMBER, DType, Int64Pointer
+from .._native.operations import OPERATIONS, UnaryOp
+from .._pipeline import UNALLOCATED, Call, Listener, Operation, Plan, Readings, call, no_array, plan_text
+from .layout import place_operands
+from .promotion import INTEGERS, number_as, number_bytes
+from .resolution import Op, resolve, takes_out
+
+# The library takes parameters as float64, which holds every integer up to this one.
+LARGEST_PARAMETER = 2**53
+_ZERO = c_double(0)  # for a parameter that the operation does not have
+
+
+class Elementwise(Operation):
+    """An operation on operands that are called `names`.
+
+    result          the type of the result, for COPY; None: what the operands' types give
+    exact_integers  as in resolve()
+    Its options are the types of the parameters a and b of its formula, its values the parameters themselves.
+    """
+
+    __slots__ = ("exact_integers", "op", "result")
+
+    def __init__(
+        self, op: Op, names: tuple[str, ...], result: DType | None = None, *, exact_integers: bool = False
+    ) -> None:
+        super().__init__(names, self._plan)
+        self.op = op
+        self.result = result
+        self.exact_integers = exact_integers
+
+    def _plan(self, operands: tuple[Signature, ...], out: Geometry | None, parameters: tuple[type, ...] | None) -> Plan:
+        """ValueError where shapes do not broadcast, TypeError where types do not fit."""
+        names = self.names
+        arrays = [index for index, operand in enumerate(operands) if isinstance(operand, tuple)]
+        for operand, name in zip(operands, names):
+            if operand is None:
+                raise no_array(name, operand, "array or a number")
+        kinds = tuple(
+            number_type(operand[2], name) if isinstance(operand, tuple) else operand
+            for operand, name in zip(operands, names, strict=True)
+        )
+        op, needed, result = resolve(self.op, kinds, parameters or (), exact_integers=self.exact_integers)
+        result = result if self.result is None else self.result
+        out_type = result
+        if out is not None:
+            out_type = number_type(out[2], "out")
+            fits = takes_out(op, result, out_type) if self.result is None else out_type == result
+            if not fits:
+                raise TypeError(f"out has dtype {out[2]}, must be {dtype_name(result)}")
+        out_shape, shape_address, addresses, keep = place_operands(names, operands, out)
+        out_dtype = dtype_like(out_type, operands[arrays[0]][2]) if out is None else out[2]
+        types = [c_int(code if index in arrays else number_as(code) | NUMBER) for index, code in enumerate(needed)]
+        strides = [_pointer(address) for address in addresses]
+        written = (strides[0], c_int(out_type), c_int32(len(out_shape)), _pointer(shape_address))
+        operand_types = [(strides[1 + index], types[index]) for index in range(len(operands))]
+        numbers = tuple((i, needed[i]) for i, operand in enumerate(operands) if not isinstance(operand, tuple))
+        conversions = tuple((index, needed[index]) for index in arrays if kinds[index] != needed[index])
+        steps = None
+        if conversions:
+            may_reuse = OPERATIONS[op].result == "SAME"
+            steps = functools.partial(_convert_first, conversions, out_type if may_reuse else None, out_shape)
+        function, arguments_of = _FUNCTIONS[len(operands) - 1]
+        arguments = arguments_of(c_int(op.value), operand_types, written, numbers, out_type, bool(parameters), keep)
+        return Plan(function, arguments, out_shape, out_dtype, None, steps)
+
+
+def _pointer(address: int | None) -> Int64Pointer | None:
+    return None if address is None else Int64Pointer(address)
+
+
+# ---- C arguments ----------------------------------------------------------------------------------------------------
+
+# Each makes the `arguments` of a Plan from C values, which pass in half the time of an int:
+#   op
+#   operands        strides (None is C order) and type of each operand
+#   written         strides and type of out, rank, shape
+#   numbers         index of each operand that is a number, and the type that it is rounded to
+#   out_type        the type of the result
+#   has_parameters  whether the values are parameters of the formula
+#   keep            keeps alive what the C values point to
+
+
+def _unary(
+    op: c_int, operands: Any, written: Any, numbers: Any, out_type: DType, has_parameters: bool, keep: Any
+) -> Any:
+    ((x_strides, x_type),), (out_strides, c_out_type, rank, shape) = operands, written
+
+    def without_parameters(pointers: Any, out: int, values: Any, stream: Any) -> tuple[Any, ...]:
+        return op, pointers[0], x_strides, x_type, out, out_strides, c_out_type, rank, shape, _ZERO, _ZERO, stream
+
+    def with_parameters(pointers: Any, out: int, values: Any, stream: Any) -> tuple[Any, ...]:
+        a = _checked(values[0], out_type)
+        b = _checked(values[1], out_type) if len(values) > 1 else _ZERO
+        return op, pointers[0], x_strides, x_type, out, out_strides, c_out_type, rank, shape, a, b, stream
+
+    arguments = with_parameters if has_parameters else without_parameters
+    arguments.keep = keep  # type: ignore[attr-defined]
+    return arguments
+
+
+def _binary(
+    op: c_int, operands: Any, written: Any, numbers: Any, out_type: DType, has_parameters: bool, keep: Any
+) -> Any:
+    ((x_strides, x_type), (y_strides, y_type)), (out_strides, c_out_type, rank, shape) = operands, written
+    y_number = dict(numbers).get(1)
+
+    def arguments(pointers: Any, out: int, values: Any, stream: Any) -> tuple[Any, ...]:
+        x, y = pointers
+        if numbers:
+            x, y = _rounded(pointers, numbers) if y_number is None else (x, number_bytes(y, y_number))
+        return op, x, x_strides, x_type, y, y_strides, y_type, out, out_strides, c_out_type, rank, shape, stream
+
+    arguments.keep = keep  # type: ignore[attr-defined]
+    return arguments
+
+
+def _ternary(
+    op: c_int, operands: Any, written: Any, numbers: Any, out_type: DType, has_parameters: bool, keep: Any
+) -> Any:
+    (x_strides, x_type), (y_strides, y_type), (z_strides, z_type) = operands
+    out_strides, c_out_type, rank, shape = written
+
+    def arguments(pointers: Any, out: int, values: Any, stream: Any) -> tuple[Any, ...]:
+        x, y, z = _rounded(pointers, numbers) if numbers else pointers
+        a = _checked(values[0], out_type) if has_parameters else _ZERO
+        return (
+            *(op, x, x_strides, x_type, y, y_strides, y_type, z, z_strides, z_type),
+            *(out, out_strides, c_out_type, rank, shape, a, stream),
+        )
+
+    arguments.keep = keep  # type: ignore[attr-defined]
+    return arguments
+
+
+_FUNCTIONS = (("flowk_unary", _unary), ("flowk_binary", _binary), ("flowk_ternary", _ternary))
+
+
+def _rounded(pointers: Sequence[Any], numbers: tuple[tuple[int, DType], ...]) -> list[Any]:
+    """The pointers, with each number as its bytes."""
+    rounded = list(pointers)
+    for index, code in numbers:
+        rounded[index] = number_bytes(rounded[index], code)
+    return rounded
+
+
+def types_of(*parameters: Any) -> tuple[type, ...]:
+    """The options of a call with these parameters."""
+    return tuple(map(_type_of, parameters))
+
+
+def _type_of(parameter: Any) -> type:
+    if not isinstance(parameter, (int, float)):
+        raise TypeError(f"a parameter is a {type(parameter).__name__}, must be a number")
+    return float if isinstance(parameter, float) else int
+
+
+def _checked(parameter: float, code: DType) -> float:
+    """A parameter of a result of type `code`; OverflowError, as in NumPy 2, where an integer type does not hold it."""
+    if code in INTEGERS:
+        number_bytes(parameter, code)
+        if abs(parameter) > LARGEST_PARAMETER:
+            raise OverflowError(f"Python integer {parameter} is past 2**53, the largest parameter")
+    return parameter
+
+
+# ---- operands that are converted first ------------------------------------------------------------------------------
+
+
+@functools.cache
+def conversion(name: str, code: DType) -> Elementwise:
+    """The conversion of the operand that its function calls `name`."""
+    return Elementwise(UnaryOp.COPY, (name,), code)
+
+
+def _convert_first(
+    conversions: tuple[tuple[int, DType], ...],
+    reused_type: DType | None,
+    out_shape: tuple[int, ...],
+    read: Readings,
+    made: Call,
+) -> Any:
+    """The steps of a Plan: converts operands, then calls the operation on arrays that need no conversion. The result
+    may take a converted operand's place where that has the type `reused_type`."""
+    if made.stream.__class__ is Listener:
+        return _explain_converted(conversions, read, made)
+    converted, target = list(made.inputs), made.out
+    for index, code in conversions:
+        name, operand = made.operation.names[index], made.inputs[index]
+        array = call(conversion(name, code), operand, (), None, read.stream)
+        converted[index] = array
+        # Of the result's kind: JAX's arrays may not be written.
+        is_writable = operand is read.x and read.source is not PROTOCOL
+        if made.out is None and is_writable and code == reused_type and tuple(read.signatures[index][0]) == out_shape:
+            target = array
+    result = call(made.operation, converted[0], tuple(converted[1:]), target, read.stream, made.options, made.values)
+    if read.device is not None:
+        with driver.current(read.device):
+            hold_until_done(read.stream, converted)
+    return result
+
+
+def _explain_converted(conversions: tuple[tuple[int, DType], ...], read: Readings, made: Call) -> str:
+    texts, pointers, signatures = [], list(read.pointers), list(read.signatures)
+    for index, code in conversions:
+        name = made.operation.names[index]
+        shape, _, dtype = signatures[index]
+        texts.append(f"{name} is converted to {dtype_name(code)} first:")
+        texts.append(call(conversion(name, code), made.inputs[index], (), None, Listener()))
+        strides = contiguous_strides(shape, dtype_like(code, dtype).itemsize if isinstance(dtype, np.dtype) else 1)
+        signatures[index] = (shape, strides, dtype_like(code, dtype))
+        pointers[index] = UNALLOCATED + (index + 1 << 55)
+    geometry = [part for one in signatures for part in (one if isinstance(one, tuple) else (None, None, one))]
+    plan = Plan(*made.operation.plan(tuple(geometry), read.out_signature, made.options))
+    arguments = plan.arguments(pointers, read.out_pointer, made.values, None)
+    texts.append(plan_text(read.library, plan.function, arguments[:-1]))
+    return "\n".join(texts)

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The types that an elementwise operation computes in: NumPy's rules, on top of the C library's list of operations."""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+from .._arrays.dtypes import dtype_name
+from .._native.abi import DType
+from .._native.operations import OPERATIONS, BinaryOp, TernaryOp, UnaryOp
+from .promotion import FLOATS, INTEGERS, MIXED_FLOATS, common_type, float_of
+
+Op = UnaryOp | BinaryOp | TernaryOp
+
+# What NumPy computes where the library has no operation: on bool, + is or and * is and; rounding keeps integers.
+OF_BOOL: dict[Op, Op] = {BinaryOp.ADD: BinaryOp.MAX, BinaryOp.MUL: BinaryOp.MIN}
+OF_INTEGERS: dict[Op, Op] = {op: UnaryOp.COPY for op in (UnaryOp.FLOOR, UnaryOp.CEIL, UnaryOp.ROUND)}
+# On integers these are computed in float64, not in the type of float_of().
+IN_FLOAT64 = frozenset({BinaryOp.DIV, BinaryOp.POW})
+
+
+class Resolution(NamedTuple):
+    """The operation, the type that each operand must have, and the type of the result."""
+
+    op: Op
+    operand_types: tuple[DType, ...]
+    result: DType
+
+
+@functools.lru_cache(maxsize=1024)
+def resolve(
+    op: Op, operands: tuple[DType | type, ...], parameters: tuple[type, ...] = (), *, exact_integers: bool = False
+) -> Resolution:
+    """How to compute `op`. A DType is the type of an array, a Python type that of a number. Numbers and `parameters`
+    are weak. With `exact_integers` DIV computes integers in integers. TypeError where op does not take these types."""
+    condition, values = (operands[:1], operands[1:]) if op == TernaryOp.WHERE else ((), operands)
+    scalars = [kind for kind in values if not isinstance(kind, DType)] + list(parameters)
+    codes = [kind for kind in values if isinstance(kind, DType)]
+    if not codes:  # where(mask, 1, 0): the numbers decide
+        codes, scalars = [_type_of_number(kind) for kind in scalars[: len(values)]], []
+    common = common_type(codes, scalars)
+    op, compute = _computed_as(op, common, exact_integers)
+    needed = [DType.BOOL for _ in condition]
+    for kind in values:
+        direct = kind == compute or (kind in MIXED_FLOATS and compute in MIXED_FLOATS)
+        needed.append(kind if direct and isinstance(kind, DType) else compute)
+    if op == UnaryOp.COPY:
+        needed = codes
+    result = DType.BOOL if OPERATIONS[op].result == "BOOL" else compute
+    return Resolution(op, tuple(needed), result)
+
+
+def _computed_as(op: Op, common: DType, exact_integers: bool) -> tuple[Op, DType]:
+    takes = OPERATIONS[op].takes
+    kind = "F" if common in FLOATS else "I" if common in INTEGERS else "B"
+    if kind in takes and (kind == "F" or op not in IN_FLOAT64 or exact_integers):
+        return op, common
+    if kind == "F":
+        pass
+    elif kind == "B" and op in OF_BOOL:
+        return OF_BOOL[op], common
+    elif op in OF_INTEGERS:
+        return OF_INTEGERS[op], common
+    elif op in IN_FLOAT64:
+        return op, DType.FLOAT64
+    elif takes == "F":
+        return op, float_of(common)
+    words = {"B": "bool", "I": "integers", "F": "floats"}
+    raise TypeError(
+        f"{op.name.lower()} takes {' and '.join(words[letter] for letter in takes)}, not {dtype_name(common)}, "
+        "which its operands come to"
+    )
+
+
+def _type_of_number(kind: type) -> DType:
+    if issubclass(kind, bool):
+        return DType.BOOL
+    return DType.FLOAT64 if issubclass(kind, float) else DType.INT64
+
+
+def takes_out(op: Op, result: DType, out: DType) -> bool:
+    """Whether a result of this type may be written as `out`."""
+    if OPERATIONS[op].result == "ANY":
+        return out in FLOATS or out in INTEGERS or out == DType.BOOL
+    return out == result or (OPERATIONS[op].result == "SAME" and {out, result} <= MIXED_FLOATS)

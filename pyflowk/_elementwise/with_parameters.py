@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The elementwise functions with parameters besides operands. The others are generated: functions.py."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from .._arrays.dtypes import number_type, numpy_dtype
+from .._native.abi import DType
+from .._native.operations import BinaryOp, TernaryOp, UnaryOp
+from .._pipeline import call
+from .call import LARGEST_PARAMETER, Elementwise, types_of
+
+if TYPE_CHECKING:
+    from .._typing import Array, ArrayT, DTypeLike, Number, Stream
+
+_CAST_TO_OUT = Elementwise(UnaryOp.COPY, ("x",))
+_LEAKY_RELU = Elementwise(UnaryOp.LEAKY_RELU, ("x",))
+_ELU = Elementwise(UnaryOp.ELU, ("x",))
+_CLAMP = Elementwise(UnaryOp.CLAMP, ("x",))
+_CLAMP_BY = Elementwise(TernaryOp.CLAMP_BY, ("x", "lo", "hi"))
+_AT_LEAST = Elementwise(BinaryOp.MAX, ("x", "lo"))
+_AT_MOST = Elementwise(BinaryOp.MIN, ("x", "hi"))
+_SCALE = Elementwise(UnaryOp.SCALE, ("x",))
+_SCALE_BY = Elementwise(TernaryOp.FMA, ("x", "a", "b"))
+_ADD_MULTIPLY = Elementwise(TernaryOp.ADD_MULTIPLY, ("x", "y", "z"))
+_TRUNC_DIV = Elementwise(BinaryOp.DIV, ("x", "y"), exact_integers=True)
+_GELU = {"none": Elementwise(UnaryOp.GELU, ("x",)), "tanh": Elementwise(UnaryOp.GELU_TANH, ("x",))}
+_GELU_GRAD = {
+    "none": Elementwise(BinaryOp.GELU_GRAD, ("dy", "x")),
+    "tanh": Elementwise(BinaryOp.GELU_TANH_GRAD, ("dy", "x")),
+}
+_FLOAT = (float,)
+
+
+def cast(
+    x: ArrayT, dtype: DTypeLike | None = None, *, out: Array | None = None, stream: Stream | None = None
+) -> ArrayT:
+    """``out = x``, for every element, converted to `dtype`.
+
+    Parameters
+    ----------
+    x : array
+        Any shape and strides; bool, integers or floats.
+    dtype : dtype-like, optional
+        Of the result: a dtype of NumPy or torch, its name, or a pyflowk.DType. By default out's.
+    out, stream : optional
+        As in `add`. Returns and raises as `add`.
+    """
+    if dtype is None:
+        if out is None:
+            raise TypeError("cast takes a dtype, or an out that has one")
+        return call(_CAST_TO_OUT, x, (), out, stream)
+    return call(_cast_to(dtype), x, (), out, stream)
+
+
+@functools.lru_cache(maxsize=256)
+def _cast_to(dtype: Any) -> Elementwise:
+    if isinstance(dtype, DType):
+        code = dtype
+    elif str(dtype).startswith("torch."):
+        code = number_type(dtype, "the result")
+    else:
+        code = number_type(numpy_dtype(dtype), "the result")
+    return Elementwise(UnaryOp.COPY, ("x",), code)
+
+
+def leaky_relu(x: ArrayT, slope: float = 0.01, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
+    """``out = x > 0 ? x : slope * x``, for every element.
+
+    Parameters
+    ----------
+    x : array
+        Any shape and strides; floats. Integers and bool are computed in the float that NumPy computes them in.
+    slope : float, optional
+        A Python number.
+    out, stream : optional
+        As in `relu`. Returns and raises as `relu`.
+    """
+    return call(_LEAKY_RELU, x, (), out, stream, _FLOAT, (float(slope),))
+
+
+def elu(x: ArrayT, alpha: float = 1.0, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
+    """``out = x > 0 ? x : alpha * (e^x - 1)``, for every element.
+
+    Parameters
+    ----------
+    x : array
+        Any shape and strides; floats. Integers and bool are computed in the float that NumPy computes them in.
+    alpha : float, optional
+        A Python number.
+    out, stream : optional
+        As in `relu`. Returns and raises as `relu`.
+    """
+    return call(_ELU, x, (), out, stream, _FLOAT, (float(alpha),))
+
+
+def gelu(x: ArrayT, approximate: str = "none", *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
+    """``out = x * (1 + erf(x / sqrt(2))) / 2``, for every element (Hendrycks and Gimpel, 2016).
+
+    Parameters
+    ----------
+    x : array
+        Any shape and strides; floats. Integers and bool are computed in the float that NumPy computes them in.
+    approximate : {"none", "tanh"}, optional
+        "tanh": ``x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2``.
+    out, stream : optional
+        As in `relu`. Returns and raises as `relu`.
+    """
+    return call(_approximated(_GELU, approximate), x, (), out, stream)
+
+
+def gelu_grad(
+    dy: ArrayT | Number,
+    x: ArrayT | Number,
+    approximate: str = "none",
+    *,
+    out: Array | None = None,
+    stream: Stream | None = None,
+) -> ArrayT:
+    """``out = dy * gelu'(x)``, for every element: the gradient of `gelu` with respect to x.
+
+    Parameters
+    ----------
+    dy, x : array or number
+        As the operands of `add`; floats.
+    approximate : {"none", "tanh"}, optional
+        As given to `gelu`.
+    out, stream : optional
+        As in `add`. Returns and raises as `add`.
+    """
+    return call(_approximated(_GELU_GRAD, approximate), dy, (x,), out, stream)
+
+
+def _approximated(operations: dict[str, Elementwise], approximate: str) -> Elementwise:
+    if approximate not in operations:
+        raise ValueError(f"approximate = {approximate!r}, must be 'none' or 'tanh'")
+    return operations[approximate]
+
+
+def clamp(
+    x: ArrayT,
+    lo: Array | Number | None = None,
+    hi: Array | Number | None = None,
+    *,
+    out: Array | None = None,
+    stream: Stream | None = None,
+) -> ArrayT:
+    """``out = min(max(x, lo), hi)``, for every element.
+
+    Parameters
+    ----------
+    x : array
+        Any shape and strides; integers or floats.
+    lo, hi : array or number, optional
+        The bounds: Python numbers, or arrays that are broadcast with x. None: no bound on that side; one is needed.
+    out, stream : optional
+        As in `add`. Returns and raises as `add`.
+    """
+    if lo is None and hi is None:
+        raise TypeError("clamp takes lo, hi or both")
+    if hi is None:
+        return call(_AT_LEAST, x, (lo,), out, stream)
+    if lo is None:
+        return call(_AT_MOST, x, (hi,), out, stream)
+    if _are_parameters(lo, hi):
+        return call(_CLAMP, x, (), out, stream, types_of(lo, hi), (lo, hi))
+    return call(_CLAMP_BY, x, (lo, hi), out, stream)
+
+
+def scale(x: ArrayT, a: float, b: float = 0, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
+    """``out = a * x + b``, for every element.
+
+    Parameters
+    ----------
+    x : array
+        Any shape and strides; integers or floats.
+    a, b : float
+        Python numbers, which affect the type of the result as in `mul` and `add`.
+    out, stream : optional
+        As in `add`. Returns and raises as `add`.
+    """
+    if _are_parameters(a, b):
+        return call(_SCALE, x, (), out, stream, types_of(a, b), (a, b))
+    return call(_SCALE_BY, x, (a, b), out, stream)
+
+
+def _are_parameters(*numbers: Any) -> bool:
+    """Whether these are parameters that the library takes without rounding."""
+    return all(
+        isinstance(number, (int, float))
+        and (isinstance(number, float) or -LARGEST_PARAMETER <= number <= LARGEST_PARAMETER)
+        for number in numbers
+    )
+
+
+def trunc_div(
+    x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, stream: Stream | None = None
+) -> ArrayT:
+    """``out = x / y``, for every element, rounded toward zero for integers (0 where y is 0), as `div` for floats.
+
+    Parameters
+    ----------
+    x, y : array or number
+        As the operands of `add`.
+    out, stream : optional
+        As in `add`. Returns and raises as `add`.
+    """
+    return call(_TRUNC_DIV, x, (y,), out, stream)
+
+
+def add_multiply(
+    x: ArrayT | Number,
+    y: ArrayT | Number,
+    z: ArrayT | Number,
+    a: float = 1,
+    *,
+    out: Array | None = None,
+    stream: Stream | None = None,
+) -> ArrayT:
+    """``out = x + a * y * z``, for every element.
+
+    Parameters
+    ----------
+    x, y, z : array or number
+        As the operands of `add`.
+    a : float, optional
+        A Python number.
+    out, stream : optional
+        As in `add`. Returns and raises as `add`.
+    """
+    return call(_ADD_MULTIPLY, x, (y, z), out, stream, types_of(a), (a,))

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The CUDA driver calls that pyflowk makes itself, by ctypes: without cuda-python, and at little cost per call.
+
+Nothing is loaded before the first call. Streams and events are handles as int; a stream of 0 or 1 is the legacy default
+stream, 2 the per-thread one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from ctypes import POINTER, c_char_p, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
+
+from .abi import Status
+from .errors import FlowkError
+
+_FUNCTIONS = {
+    "cuInit": [c_uint],
+    "cuGetErrorString": [c_int, POINTER(c_char_p)],
+    "cuDriverGetVersion": [POINTER(c_int)],
+    "cuDeviceGetCount": [POINTER(c_int)],
+    "cuDeviceGetName": [c_char_p, c_int, c_int],
+    "cuDeviceGetAttribute": [POINTER(c_int), c_int, c_int],
+    "cuDevicePrimaryCtxRetain": [POINTER(c_void_p), c_int],
+    "cuCtxGetDevice": [POINTER(c_int)],
+    "cuCtxPushCurrent_v2": [c_void_p],
+    "cuCtxPopCurrent_v2": [POINTER(c_void_p)],
+    "cuStreamIsCapturing": [c_void_p, POINTER(c_int)],
+    "cuStreamSynchronize": [c_void_p],
+    "cuStreamWaitEvent": [c_void_p, c_void_p, c_uint],
+    "cuEventCreate": [POINTER(c_void_p), c_uint],
+    "cuEventRecord": [c_void_p, c_void_p],
+    "cuEventQuery": [c_void_p],
+    "cuEventSynchronize": [c_void_p],
+    "cuEventElapsedTime": [POINTER(c_float), c_void_p, c_void_p],
+    "cuEventDestroy_v2": [c_void_p],
+    "cuLaunchKernel": [c_void_p, *[c_uint] * 7, c_void_p, c_void_p, c_void_p],
+    "cuKernelSetAttribute": [c_int, c_int, c_void_p, c_int],
+    "cuMemcpyHtoDAsync_v2": [c_uint64, c_void_p, c_size_t, c_void_p],
+    "cuMemcpyDtoHAsync_v2": [c_void_p, c_uint64, c_size_t, c_void_p],
+}
+_TwoAddresses = c_char_p * 2  # takes an address as int, and bytes, whose address it stores
+_NOT_READY = 600
+_EVENT_DISABLE_TIMING = 2
+
+
+@functools.cache
+def _driver() -> ctypes.CDLL | None:
+    """libcuda, initialised; None where there is no driver or no GPU."""
+    try:
+        library = ctypes.CDLL("libcuda.so.1")
+        for name, argtypes in _FUNCTIONS.items():
+            function = getattr(library, name)
+            function.restype = c_int
+            function.argtypes = argtypes
+    except (OSError, AttributeError):
+        return None
+    return library if library.cuInit(0) == 0 else None
+
+
+def _call(name: str, *arguments: object) -> None:
+    library = _driver()
+    if library is None:
+        raise FlowkError(Status.NO_DEVICE, "no CUDA driver, or no GPU that it can use, is found")
+    error = getattr(library, name)(*arguments)
+    if error != 0:
+        text = c_char_p()
+        library.cuGetErrorString(error, ctypes.byref(text))
+        raise FlowkError(Status.CUDA_ERROR, f"{name} returned {error}: {(text.value or b'?').decode()}")
+
+
+@functools.cache
+def device_count() -> int:
+    """How many GPUs the driver shows; 0 without a driver."""
+    if _driver() is None:
+        return 0
+    count = c_int()
+    _call("cuDeviceGetCount", ctypes.byref(count))
+    return count.value
+
+
+def device_name(device: int) -> str:
+    """The product name of a GPU and its compute capability: `NVIDIA H200 (sm_90)`."""
+    name = ctypes.create_string_buffer(256)
+    _call("cuDeviceGetName", name, len(name), device)
+    return f"{name.value.decode()} ({architecture(device)})"
+
+
+@functools.cache
+def architecture(device: int) -> str:
+    """What a GPU's compiler calls it: sm_90."""
+    major, minor = (_attribute(attribute, device) for attribute in (75, 76))  # COMPUTE_CAPABILITY_MAJOR, _MINOR
+    return f"sm_{major}{minor}"
+
+
+def _attribute(attribute: int, device: int) -> int:
+    value = c_int()
+    _call("cuDeviceGetAttribute", ctypes.byref(value), attribute, device)
+    return value.value
+
+
+def driver_version() -> str:
+    """The newest CUDA version that the driver speaks, as major.minor."""
+    version = c_int()
+    _call("cuDriverGetVersion", ctypes.byref(version))
+    return f"{version.value // 1000}.{version.value % 1000 // 10}"
+
+
+def current_device() -> int | None:
+    """The device of this thread's current context; None where it has none."""
+    device = c_int()
+    library = _driver()
+    return device.value if library is not None and library.cuCtxGetDevice(ctypes.byref(device)) == 0 else None
+
+
+@functools.cache
+def _primary_context(device: int) -> int | None:
+    context = c_void_p()
+    _call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)  # kept for the life of the process
+    return context.value
+
+
+class current:
+    """`with current(device):` makes it current for this thread, where it is not; then what was current before."""
+
+    # A class, because contextlib's generator takes 1 us more.
+
+    __slots__ = ("_device", "_is_pushed")
+
+    def __init__(self, device: int) -> None:
+        self._device = device
+
+    def __enter__(self) -> None:
+        self._is_pushed = current_device() != self._device
+        if self._is_pushed:
+            _call("cuCtxPushCurrent_v2", _primary_context(self._device))
+
+    def __exit__(self, *exception: object) -> None:
+        if self._is_pushed:
+            _call("cuCtxPopCurrent_v2", ctypes.byref(c_void_p()))
+
+
+def is_capturing(stream: int) -> bool:
+    """Whether `stream` is being captured into a CUDA graph, or work on it would break a capture."""
+    status = c_int()
+    library = _driver()
+    # The default stream returns an error instead of a status while a stream that it waits for is captured.
+    return library is not None and (library.cuStreamIsCapturing(stream, ctypes.byref(status)) != 0 or status.value != 0)
+
+
+def make_wait(stream: int, other: int) -> None:
+    """Orders later work on `stream` after all that is on `other` now. Does nothing where either is being captured: a
+    wait would break the capture or tie it to work outside it."""
+    if (stream or 1) == (other or 1) or is_capturing(stream) or is_capturing(other):
+        return
+    event = create_event()
+    try:
+        record_event(event, other)
+        _call("cuStreamWaitEvent", stream, event, 0)
+    finally:
+        destroy_event(event)
+
+
+def synchronize(stream: int) -> None:
+    """Waits until all work on `stream` is done."""
+    _call("cuStreamSynchronize", stream)
+
+
+def create_event(*, timing: bool = False) -> int:
+    """A new event of the current device; destroy_event() ends it."""
+    event = c_void_p()
+    _call("cuEventCreate", ctypes.byref(event), 0 if timing else _EVENT_DISABLE_TIMING)
+    assert event.value is not None
+    return event.value
+
+
+def record_event(event: int, stream: int) -> None:
+    """Records `event` after all work that is on `stream` now."""
+    _call("cuEventRecord", event, stream)
+
+
+def event_is_done(event: int) -> bool:
+    """Whether the recorded work has ended, with or without an error."""
+    library = _driver()
+    return library is None or library.cuEventQuery(event) != _NOT_READY
+
+
+def elapsed_ms(start: int, end: int) -> float:
+    """Milliseconds between two timing events; waits for the second."""
+    milliseconds = c_float()
+    _call("cuEventSynchronize", end)
+    _call("cuEventElapsedTime", ctypes.byref(milliseconds), start, end)
+    return milliseconds.value
+
+
+def destroy_event(event: int) -> None:
+    """Ends an event; a wait that is already enqueued stays good."""
+    _call("cuEventDestroy_v2", event)
+
+
+def allow_shared_memory(kernel: int, device: int) -> None:
+    """Allows a CUkernel the device's largest dynamic shared memory per block; by default it is 48 KB."""
+    most = _attribute(97, device)  # MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+    _call("cuKernelSetAttribute", 8, most, kernel, device)  # MAX_DYNAMIC_SHARED_SIZE_BYTES
+
+
+def launch(
+    kernel: int, num_blocks: int, num_threads: int, shared_bytes: int, stream: int, params: int, factory: bytes
+) -> None:
+    """Enqueues a CUkernel of two parameters: what is at the address `params`, and the bytes of `factory`."""
+    arguments = _TwoAddresses(params, factory)  # type: ignore[misc, unused-ignore]
+    _call("cuLaunchKernel", kernel, num_blocks, 1, 1, num_threads, 1, 1, shared_bytes, stream, arguments, None)
+
+
+def copy_to_device(device_pointer: int, host_pointer: int, num_bytes: int, stream: int) -> None:
+    """Copies after the work on `stream`, and returns when both are done."""
+    _call("cuMemcpyHtoDAsync_v2", device_pointer, host_pointer, num_bytes, stream)
+    synchronize(stream)
+
+
+def copy_to_host(host_pointer: int, device_pointer: int, num_bytes: int, stream: int) -> None:
+    """Copies after the work on `stream`, and returns when both are done."""
+    _call("cuMemcpyDtoHAsync_v2", host_pointer, device_pointer, num_bytes, stream)
+    synchronize(stream)

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds and loads libflowk (device arrays) and libflowk_simt (host arrays), each when it is first needed.
+
+FLOWK_LIBRARY, read at that moment, overrides where and what is loaded:
+  `cuda` or `simt`    only that library, from the usual places;
+  a folder            both libraries, from this folder;
+  a file              only this library; its build says which arrays it takes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from . import abi, driver
+from .errors import FlowkError
+
+FILE_NAMES = {"cuda": "libflowk.so.1", "simt": "libflowk_simt.so"}
+
+# The library that takes the arrays of a device (None: the host); filled by for_device().
+loaded: dict[int | None, Any] = {}
+_opened: dict[str, ctypes.CDLL] = {}
+
+
+def for_device(device: int | None, name: str) -> Any:
+    """The library for the array in parameter `name`, which is on `device` (None: the host).
+
+    Raises TypeError where FLOWK_LIBRARY rules it out, FlowkError(NO_DEVICE) where no libflowk or no driver is found,
+    ImportError where libflowk_simt is missing or a library does not load.
+    """
+    library = loaded.get(device)
+    if library is None:
+        backend = "simt" if device is None else "cuda"
+        allowed = allowed_backend()
+        if allowed not in (None, backend):
+            place = "a host array" if device is None else f"on device {device}"
+            needs = "device" if device is None else "host"
+            raise TypeError(
+                f"{name} is {place}, but FLOWK_LIBRARY={os.environ['FLOWK_LIBRARY']} takes {needs} arrays only"
+            )
+        if device is not None and driver.device_count() <= device:
+            raise FlowkError(
+                abi.Status.NO_DEVICE, f"{name} is on device {device}, but {driver.device_count()} devices are found"
+            )
+        library = open_backend(backend)
+        if device is not None and driver.device_count() > 1:
+            library = _OnDevice(library, device)
+        loaded[device] = library
+    return library
+
+
+def open_backend(backend: str) -> ctypes.CDLL:
+    """The `cuda` or `simt` library, loaded once; errors as for_device()."""
+    if backend not in _opened:
+        tried = []
+        for path in _candidates(FILE_NAMES[backend]):
+            if os.sep not in path or os.path.exists(path):
+                try:
+                    _opened[backend] = _open(path)
+                    return _opened[backend]
+                except FileNotFoundError:
+                    pass
+            tried.append(path)
+        message = f"{FILE_NAMES[backend]} is not found (looked for {', '.join(tried)}); FLOWK_LIBRARY can name its path"
+        if backend == "cuda":
+            raise FlowkError(abi.Status.NO_DEVICE, f"this pyflowk has no GPU library: {message}")
+        raise ImportError(message)
+    return _opened[backend]
+
+
+def allowed_backend() -> str | None:
+    """The only backend that FLOWK_LIBRARY allows, None where it allows both."""
+    choice = os.environ.get("FLOWK_LIBRARY", "")
+    if choice in FILE_NAMES:
+        return choice
+    return build_words(_open(choice)).get("backend") if os.path.isfile(choice) else None
+
+
+def build_words(library: ctypes.CDLL) -> dict[str, str]:
+    """flowk_build_info() as a dictionary: backend, archs, toolkit, compiler."""
+    return dict(word.split("=", 1) for word in library.flowk_build_info().decode().split() if "=" in word)
+
+
+def version_text(version: int) -> str:
+    """FLOWK_VERSION as major.minor.patch."""
+    return f"{version // 10000}.{version // 100 % 100}.{version % 100}"
+
+
+def _candidates(file_name: str) -> Iterator[str]:
+    choice = os.environ.get("FLOWK_LIBRARY", "")
+    if choice and choice not in FILE_NAMES:
+        yield os.path.join(os.path.abspath(choice), file_name) if os.path.isdir(choice) else os.path.abspath(choice)
+        return
+    from importlib.metadata import PackageNotFoundError, distribution  # when it is needed: it takes 10 ms
+    from importlib.resources import files
+
+    # Not __file__ alone: meson-python's editable install keeps built files elsewhere and finds them by files().
+    package = __package__.partition(".")[0]
+    installed = files(package).joinpath("lib").joinpath(file_name)
+    folder = os.path.dirname(os.path.dirname(__file__))
+    yield str(installed) if installed.is_file() else os.path.join(folder, "lib", file_name)
+    # In a source tree, whose pyflowk/ hides the installed package: the libraries of the installed one.
+    with contextlib.suppress(PackageNotFoundError):
+        yield str(distribution("pyflowk").locate_file(f"pyflowk/lib/{file_name}"))
+    yield file_name  # the system loader's own places
+
+
+def _open(path: str) -> ctypes.CDLL:
+    # CDLL, not PyDLL: it releases the GIL, because a launch into a full queue and the CPU executor take long.
+    try:
+        library = ctypes.CDLL(path)
+    except OSError as error:
+        if os.sep not in path:
+            raise FileNotFoundError(path) from error
+        raise ImportError(f"{path} does not load: {error}") from error
+    try:
+        version = library.flowk_version()
+        if version != abi.VERSION:
+            raise ImportError(
+                f"{path} is flowk {version_text(version)}, this pyflowk needs {version_text(abi.VERSION)}"
+            )
+        abi.declare(library)
+    except AttributeError as error:
+        raise ImportError(f"{path} is not a flowk library: {error}") from error
+    return library
+
+
+class _OnDevice:
+    """A library whose functions run with `device` current: what a machine with several GPUs needs."""
+
+    def __init__(self, library: ctypes.CDLL, device: int) -> None:
+        self._library = library
+        self._device = device
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        function, device = getattr(self._library, name), self._device
+
+        def call_on_device(*arguments: Any) -> Any:
+            if driver.current_device() == device:
+                return function(*arguments)
+            with driver.current(device):
+                return function(*arguments)
+
+        setattr(self, name, call_on_device)
+        return call_on_device

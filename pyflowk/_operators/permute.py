@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""permute and batch_transpose."""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+from collections.abc import Iterable
+from ctypes import c_int, c_int32, c_int64
+from typing import TYPE_CHECKING, Any
+
+from .._arrays.dtypes import (
+    contiguous_strides,
+    dtype_like,
+    element_strides,
+    element_type,
+    named_type,
+    number_type,
+)
+from .._arrays.kinds import Geometry, Signature
+from .._native.abi import DType, Int32Pointer, Int64Pointer, Status
+from .._native.errors import FlowkValueError
+from .._pipeline import Operation, Plan, call, require_arrays
+
+if TYPE_CHECKING:
+    from .._typing import Array, ArrayT, DTypeLike, Stream
+
+
+def permute(
+    x: ArrayT,
+    axes: Iterable[int],
+    *,
+    dtype: DTypeLike | None = None,
+    scale: float = 1.0,
+    out: Array | None = None,
+    stream: Stream | None = None,
+) -> ArrayT:
+    """Reorder the dimensions of an array, in new memory.
+
+    ``out[i[axes[0]], i[axes[1]], ...] = x[i[0], i[1], ...]``: the values of ``np.transpose(x, axes)``.
+
+    Parameters
+    ----------
+    x : array
+        Any shape, any strides, elements of 1, 2, 4, 8 or 16 bytes. On a GPU: torch's, CuPy's, a DeviceArray, or
+        anything with ``__dlpack__`` or ``__cuda_array_interface__``. NumPy's arrays run on libflowk_simt, an executor
+        of the same kernels on the CPU: it is there to check results, not for speed. A view is read in place.
+    axes : iterable of int
+        Every dimension of x once; a negative one counts from the end.
+    dtype : dtype-like, optional
+        Element type of the result: a name ("bfloat16"), a DType, or a dtype of NumPy, ml_dtypes or torch. Elements are
+        converted as flowk_permute_convert() in flowk.h says. By default x's.
+    scale : float, optional
+        Each element is multiplied by it before the conversion: ``dtype="float16", scale=1 / 255`` for pixels. Finite.
+    out : array, optional
+        Where to write: shape ``[x.shape[a] for a in axes]``, any strides, of type `dtype`; it must not share memory
+        with x. By default a new C-contiguous array of x's kind on x's device.
+    stream : int or stream object, optional
+        Where to enqueue the work: a cudaStream_t as int, or a stream of cuda.core, torch, CuPy or Numba. By default the
+        current stream of torch or CuPy for their arrays, the stream that a DeviceArray belongs to (out's before x's),
+        and the legacy default stream for others. Where torch's or CuPy's arrays are in use on another stream, the
+        caller waits; other arrays carry their stream, and pyflowk waits for it.
+
+    Returns
+    -------
+    array
+        `out`. On a GPU the work may still be running.
+
+    Raises
+    ------
+    FlowkValueError
+        `axes` is not a permutation, or the library refuses a value; its text calls x src and out dst.
+    FlowkError
+        Any other status of the library, in ``.status``.
+    ValueError, TypeError
+        `out` has another shape, dtype or device; a type that is to be converted or scaled is not a number; an argument
+        is not an array.
+    """
+    order = tuple(map(operator.index, axes))
+    if dtype is None and scale == 1:
+        return call(_PERMUTE, x, (), out, stream, (order, None))
+    return call(_PERMUTE_CONVERT, x, (), out, stream, (order, dtype), (float(scale),))
+
+
+def batch_transpose(
+    x: ArrayT,
+    *,
+    dtype: DTypeLike | None = None,
+    scale: float = 1.0,
+    out: Array | None = None,
+    stream: Stream | None = None,
+) -> ArrayT:
+    """Swap the last two dimensions of an array, in new memory: ``out[..., c, r] = x[..., r, c]``.
+
+    Parameters
+    ----------
+    x : array
+        At least two dimensions.
+    dtype, scale, out, stream : optional
+        As in `permute`, which also says what is returned and raised.
+    """
+    if dtype is None and scale == 1:
+        return call(_PERMUTE, x, (), out, stream, (None, None))
+    return call(_PERMUTE_CONVERT, x, (), out, stream, (None, dtype), (float(scale),))
+
+
+def _plan_permute(signatures: tuple[Signature, ...], out: Geometry | None, options: tuple[Any, Any]) -> Plan:
+    return _plan(signatures, out, options, False)
+
+
+def _plan_convert(signatures: tuple[Signature, ...], out: Geometry | None, options: tuple[Any, Any]) -> Plan:
+    return _plan(signatures, out, options, True)
+
+
+def _plan(
+    signatures: tuple[Signature, ...], out: Geometry | None, options: tuple[tuple[int, ...] | None, Any], converts: bool
+) -> Plan:
+    """`options` are the axes (None swaps the last two) and the dtype of the result (None is x's)."""
+    axes, wanted = options
+    require_arrays(("x",), signatures)
+    shape, strides, dtype = signatures[0]
+    code = number_type(dtype, "x") if converts else element_type(dtype, "x")[0]
+    out_code = code if wanted is None else named_type(wanted)
+    out_dtype = dtype_like(out_code, dtype) if converts else dtype
+    order = _last_two_swapped(len(shape)) if axes is None else _checked_axes(axes, len(shape))
+    permuted = tuple(shape[axis] for axis in order)
+    if out is None:
+        dst_strides = contiguous_strides(permuted, 1)
+    else:
+        _check_out(permuted, out_dtype, out_code, out)
+        dst_strides = element_strides(out[2], out[0], out[1], "out")
+    src_strides = element_strides(dtype, shape, strides, "x")
+    longs = c_int64 * max(len(shape), 1)
+    arrays = longs(*src_strides), longs(*dst_strides), longs(*shape), (c_int32 * max(len(shape), 1))(*order)
+    # As C values they pass in half the time of an int.
+    c_src_strides, c_dst_strides, c_shape = (Int64Pointer(ctypes.addressof(array)) for array in arrays[:3])
+    rank, c_axes, c_code, c_out_code = (
+        c_int32(len(shape)), Int32Pointer(ctypes.addressof(arrays[3])), c_int(code), c_int(out_code)
+    )  # fmt: skip
+
+    def move(pointers: Any, dst: int, values: Any, stream: Any) -> tuple[Any, ...]:
+        return pointers[0], c_src_strides, dst, c_dst_strides, rank, c_shape, c_axes, c_code, stream
+
+    def convert(pointers: Any, dst: int, values: Any, stream: Any) -> tuple[Any, ...]:
+        return (
+            *(pointers[0], c_src_strides, c_code, dst, c_dst_strides, c_out_code, rank, c_shape, c_axes),
+            *(values[0], stream),
+        )
+
+    move.keep = convert.keep = arrays
+    if converts:
+        return Plan("flowk_permute_convert", convert, permuted, out_dtype)
+    return Plan("flowk_permute", move, permuted, out_dtype)
+
+
+_PERMUTE = Operation(("x",), _plan_permute)
+_PERMUTE_CONVERT = Operation(("x",), _plan_convert)
+
+
+def _checked_axes(axes: tuple[int, ...], rank: int) -> list[int]:
+    if len(axes) != rank:
+        raise FlowkValueError(Status.INVALID_ARGUMENT, f"axes has {len(axes)} entries, x has {rank} dimensions")
+    order: list[int] = []
+    for position, axis in enumerate(axes):
+        if not -rank <= axis < rank:
+            raise FlowkValueError(
+                Status.INVALID_ARGUMENT, f"axes[{position}] = {axis}, must be in {-rank} ... {rank - 1}"
+            )
+        if axis % rank in order:
+            raise FlowkValueError(
+                Status.INVALID_ARGUMENT, f"axes[{position}] = {axis}, but axes must name each dimension once: {axes}"
+            )
+        order.append(axis % rank)
+    return order
+
+
+def _last_two_swapped(rank: int) -> list[int]:
+    if rank < 2:
+        raise FlowkValueError(Status.INVALID_ARGUMENT, f"x has {rank} dimensions, must have >= 2")
+    return [*range(rank - 2), rank - 1, rank - 2]
+
+
+def _check_out(shape: tuple[int, ...], dtype: Any, code: DType, out: Geometry) -> None:
+    out_shape, _, out_dtype = out
+    if tuple(out_shape) != shape:
+        raise ValueError(f"out has shape {tuple(out_shape)}, must be {shape}")
+    same = dtype == out_dtype if type(dtype) is type(out_dtype) else element_type(out_dtype, "out")[0] == code
+    if not same:
+        raise TypeError(f"out has dtype {out_dtype}, must be {dtype}")

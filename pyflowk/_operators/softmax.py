@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""softmax, log_softmax, masked_softmax and its gradient."""
+
+from __future__ import annotations
+
+from ctypes import byref
+from typing import TYPE_CHECKING, Any
+
+from .._native.abi import SoftmaxMask
+from .._pipeline import Operation, Plan, call
+from .softmax_arguments import arguments_of
+
+if TYPE_CHECKING:
+    from .._arrays.kinds import Geometry, Signature
+    from .._typing import Array, ArrayT, DTypeLike, Stream
+
+
+def masked_softmax(
+    x: ArrayT,
+    mask: Array | None = None,
+    *,
+    lengths: Array | None = None,
+    side: str = "left",
+    causal: bool = False,
+    causal_offset: int = 0,
+    window: int | None = None,
+    bias: Array | None = None,
+    scale: float = 1.0,
+    log: bool = False,
+    dtype: DTypeLike | None = None,
+    out: Array | None = None,
+    stream: Stream | None = None,
+) -> ArrayT:
+    """Softmax over the last dimension, over the columns that are not masked out.
+
+    ``out[..., j] = exp(z[..., j]) / sum of exp(z[..., i]) over unmasked i``, 0 for masked-out j; ``z = scale * x +
+    bias``.
+
+    Parameters
+    ----------
+    x : array
+        Shape (..., q, k) or (k,), of float16, bfloat16, float32 or float64, of the kinds that `permute` takes. The last
+        dimension is contiguous; any other strides.
+    mask : array, optional
+        bool or uint8; nonzero (True) means *masked out*, as in torch's masked_fill. It broadcasts to x's shape as in
+        NumPy, (b, 1, q, k), (b, 1, 1, k), (q, k), (k,), with k as its last extent. Nothing is copied.
+    lengths : array, optional
+        int32 or int64: the number of unmasked columns per row, counted from `side`. Its dimensions are x's *first*
+        ones, each of x's extent or 1: (b,), (b, h), (b, 1, 1), (b, 1, q). Values below 0 count as 0, above k as k.
+    side : {"left", "right"}, optional
+        Where `lengths` count from.
+    causal : bool, optional
+        True: row i has columns j <= d unmasked, with d = i + (k - q) + causal_offset. Without an offset the last row's
+        diagonal ends in the last column. q is x's extent before the last, 1 where x has one dimension.
+    causal_offset : int, optional
+        See `causal`; in columns, |causal_offset| <= 2**62.
+    window : int, optional
+        Columns j > d - window are unmasked; with `causal` the last `window` ones up to the diagonal, without it also
+        j < d + window: a band around the diagonal. In columns, >= 1.
+    bias : array, optional
+        Of x's dtype, or float32 where x is float16 or bfloat16; broadcasts as `mask`. It is not scaled.
+    scale : float, optional
+        A finite number of any sign.
+    log : bool, optional
+        True: the logarithm, ``z[..., j] - log(sum of exp(z[..., i]) over unmasked i)``, -infinity for masked-out j.
+    dtype : dtype-like, optional
+        Of a new `out`: by default x's. float32 x gives float16 and bfloat16 too, and these give float32.
+    out : array, optional
+        Where to write: x's shape, a dtype as above, its last dimension contiguous. x itself is allowed; it shares no
+        other memory with an input. By default a new C-contiguous array of x's kind on x's device.
+    stream : int or stream object, optional
+        As in `permute`.
+
+    Returns
+    -------
+    array
+        `out`. On a GPU the work may still be running: mask, lengths and bias must not change before it has ended.
+
+    Raises
+    ------
+    ValueError, TypeError
+        A shape that does not broadcast; a dtype, side, window or device that is not as above.
+    FlowkError, FlowkValueError
+        The library's status and text, in which dense is `mask` and y is `out`.
+
+    Notes
+    -----
+    A column is unmasked if each of mask, lengths, causal and window leaves it unmasked. A row whose columns are all
+    masked out, or whose unmasked z are all -infinity, is 0 (-infinity with log). A NaN or +infinity among a row's
+    unmasked z gives NaN in its unmasked columns; the value of a masked-out column does not matter. Columns that
+    lengths, causal and window mask out are written but not read, except in short rows of odd lengths.
+    """
+    options = (side, causal, causal_offset, window, dtype)
+    values = (_number(scale), 1 if log else 0)
+    if mask is None and lengths is None and bias is None:
+        return call(_SOFTMAX, x, (), out, stream, options, values)
+    return call(_MASKED_SOFTMAX, x, (mask, lengths, bias), out, stream, options, values)
+
+
+def masked_softmax_backward(
+    dy: ArrayT,
+    y: Array,
+    *,
+    lengths: Array | None = None,
+    side: str = "left",
+    causal: bool = False,
+    causal_offset: int = 0,
+    window: int | None = None,
+    scale: float = 1.0,
+    log: bool = False,
+    dtype: DTypeLike | None = None,
+    out: Array | None = None,
+    stream: Stream | None = None,
+) -> ArrayT:
+    """The gradient of `masked_softmax` with respect to x.
+
+    ``out[..., j] = scale * y[..., j] * (dy[..., j] - sum of y[..., i] * dy[..., i])``. With log:
+    ``out[..., j] = scale * (dy[..., j] - exp(y[..., j]) * sum of dy[..., i])``, where the sum and the result leave out
+    the columns with y = -infinity: those are masked out.
+
+    Parameters
+    ----------
+    dy : array
+        The gradient of y, of y's shape and dtype.
+    y : array
+        What `masked_softmax` returned.
+    lengths, side, causal, causal_offset, window : optional
+        As given to `masked_softmax`, to leave masked-out columns unread: out is 0 there. Leaving them out gives the
+        same result. The mask and the bias are not parameters: y holds their effect.
+    scale, log : optional
+        As given to `masked_softmax`.
+    dtype : dtype-like, optional
+        Of a new `out`: by default dy's; others as in `masked_softmax`, x's dtype being the one wanted.
+    out : array, optional
+        As in `masked_softmax`; dy or y itself is allowed.
+    stream : int or stream object, optional
+        As in `permute`.
+
+    Returns
+    -------
+    array
+        `out`. A row without an unmasked column has gradient 0. The gradient of a bias of x's whole shape is
+        ``out / scale``.
+
+    Raises
+    ------
+    ValueError, TypeError, FlowkError, FlowkValueError
+        As `masked_softmax`; in the library's text dx is `out`.
+    """
+    options = (side, causal, causal_offset, window, dtype)
+    values = (_number(scale), 1 if log else 0)
+    if lengths is None:
+        return call(_BACKWARD, dy, (y,), out, stream, options, values)
+    return call(_MASKED_BACKWARD, dy, (y, lengths), out, stream, options, values)
+
+
+def softmax(
+    x: ArrayT, *, dtype: DTypeLike | None = None, out: Array | None = None, stream: Stream | None = None
+) -> ArrayT:
+    """Softmax over the last dimension of x: `masked_softmax` without a mask, with the same parameters."""
+    return call(_SOFTMAX, x, (), out, stream, ("left", False, 0, None, dtype), (1.0, 0))
+
+
+def log_softmax(
+    x: ArrayT, *, dtype: DTypeLike | None = None, out: Array | None = None, stream: Stream | None = None
+) -> ArrayT:
+    """Logarithm of the softmax over the last dimension of x: `masked_softmax` with log=True and without a mask."""
+    return call(_SOFTMAX, x, (), out, stream, ("left", False, 0, None, dtype), (1.0, 1))
+
+
+def _number(scale: Any) -> float:
+    if type(scale) is float:
+        return scale
+    try:
+        return float(scale)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"scale is {scale!r}, must be a number") from error
+
+
+# ---- plans; `options` are side, causal, causal_offset, window and dtype ----------------------------------------------
+
+
+def _plan_forward(signatures: tuple[Signature, ...], out: Geometry | None, options: tuple[Any, ...]) -> Plan:
+    x, *operands = signatures
+    a = arguments_of("x", x, None, tuple(operands) or (None, None, None), out, options)
+    has_arrays = bool(operands)
+
+    x_strides, code, (y_strides, y_code, rank, shape) = a.first_strides, a.code, a.written
+
+    def arguments(pointers: Any, y: int, values: Any, stream: Any) -> tuple[Any, ...]:
+        mask = _with_arrays(a.mask, *pointers[1:]) if has_arrays else a.mask_pointer
+        scale, log = values
+        return pointers[0], x_strides, code, y, y_strides, y_code, rank, shape, scale, mask, log, stream
+
+    return Plan("flowk_masked_softmax", arguments, *a.out_like)
+
+
+def _plan_backward(signatures: tuple[Signature, ...], out: Geometry | None, options: tuple[Any, ...]) -> Plan:
+    dy, y, *lengths = signatures
+    a = arguments_of("dy", dy, y, (None, lengths[0] if lengths else None, None), out, options)
+    has_lengths = bool(lengths)
+
+    dy_strides, y_strides, code, (dx_strides, dx_code, rank, shape) = (
+        a.first_strides,
+        a.second_strides,
+        a.code,
+        a.written,
+    )
+
+    def arguments(pointers: Any, dx: int, values: Any, stream: Any) -> tuple[Any, ...]:
+        mask = _with_arrays(a.mask, None, pointers[2], None) if has_lengths else a.mask_pointer
+        scale, log = values
+        return (
+            *(pointers[0], dy_strides, pointers[1], y_strides, code, dx, dx_strides, dx_code),
+            *(rank, shape, scale, mask, log, stream),
+        )
+
+    return Plan("flowk_masked_softmax_backward", arguments, *a.out_like)
+
+
+def _with_arrays(mask: SoftmaxMask, dense: int | None, lengths: int | None, bias: int | None) -> Any:
+    """A pointer to a copy of `mask` with these arrays; a copy, because threads share a cached plan."""
+    own = SoftmaxMask.from_buffer_copy(mask)
+    own.dense, own.lengths, own.bias = dense, lengths, bias
+    return byref(own)
+
+
+_SOFTMAX = Operation(("x",), _plan_forward)
+_MASKED_SOFTMAX = Operation(("x", "mask", "lengths", "bias"), _plan_forward)
+_BACKWARD = Operation(("dy", "y"), _plan_backward)
+_MASKED_BACKWARD = Operation(("dy", "y", "lengths"), _plan_backward)

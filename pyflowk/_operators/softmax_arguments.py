@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The arguments of the softmax functions in C, except pointers, from shapes, strides and dtypes, checked."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from ctypes import addressof, c_int, c_int32, c_int64, sizeof
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._arrays.dtypes import contiguous_strides, element_strides, numpy_dtype
+from .._arrays.kinds import Geometry, Signature
+from .._native.abi import DType, Int64Pointer, SoftmaxMask, SoftmaxMaskPointer
+from .._pipeline import no_array
+
+_FLOATS = {
+    "float16": DType.FLOAT16,
+    "bfloat16": DType.BFLOAT16,
+    "float32": DType.FLOAT32,
+    "float64": DType.FLOAT64,
+}
+_BYTES = {"bool": DType.BOOL, "uint8": DType.UINT8}
+_INTEGERS = {"int32": DType.INT32, "int64": DType.INT64}
+
+
+class Arguments(NamedTuple):
+    """C values, which pass in half the time of an int. Their addresses are valid as long as `keep_alive` lives."""
+
+    first_strides: Int64Pointer
+    second_strides: Int64Pointer | None
+    code: c_int  # of x, or of dy and y
+    written: tuple[Any, ...]  # strides and type of the output, rank, shape
+    mask: SoftmaxMask  # without its arrays' pointers
+    mask_pointer: SoftmaxMaskPointer | None  # None: nothing is masked out, nothing added
+    out_like: tuple[tuple[int, ...], Any]  # shape and dtype of a new output
+    keep_alive: list[Any]
+
+
+def arguments_of(
+    name: str,
+    first: Signature,
+    second: Signature,
+    operands: tuple[Signature, ...],
+    out: Geometry | None,
+    options: tuple[Any, ...],
+) -> Arguments:
+    """`first` is x or dy, called `name`; `second` is None or y. `operands` are mask, lengths and bias; `options` are
+    side, causal, causal_offset, window and dtype.
+
+    Raises ValueError or TypeError for what the library cannot see or would name otherwise.
+    """
+    mask, lengths, bias = operands
+    side, causal, causal_offset, window, dtype = options
+    for one, called in ((first, name), (second, "y"), (mask, "mask"), (lengths, "lengths"), (bias, "bias")):
+        if one is not None and not isinstance(one, tuple):
+            raise no_array(called, one)
+    if second is None and name == "dy":
+        raise no_array("y", None)
+    shape = tuple(first[0])
+    if not shape:
+        raise ValueError(f"{name} has no dimensions, must have >= 1")
+    code = _code_of(first[2], name, _FLOATS)
+    if second is not None:
+        _check_same(second, "y", shape, first[2], code)
+    out_dtype = first[2] if dtype is None else _dtype_like(dtype, first[2])
+    out_code = _code_of(out_dtype, "out", _FLOATS)
+    if out is not None:
+        if dtype is not None:
+            _check_same(out, "out", shape, out_dtype, out_code)
+        elif tuple(out[0]) != shape:
+            raise ValueError(f"out has shape {tuple(out[0])}, must be {shape}")
+        out_code = _code_of(out[2], "out", _FLOATS)
+    keep_alive: list[Any] = []
+
+    def address_of(numbers: tuple[int, ...]) -> int:
+        keep_alive.append((c_int64 * max(len(numbers), 1))(*numbers))
+        return addressof(keep_alive[-1])
+
+    def strides_of(geometry: Geometry, name: str) -> Int64Pointer:
+        return Int64Pointer(address_of(element_strides(geometry[2], geometry[0], geometry[1], name)))
+
+    struct = _mask_without_arrays(side, causal, causal_offset, window)
+    if mask is not None:
+        _code_of(mask[2], "mask", _BYTES)
+        struct.dense_strides = address_of(_broadcast(mask, "mask", shape))
+    if lengths is not None:
+        struct.lengths_dtype = _code_of(lengths[2], "lengths", _INTEGERS)
+        struct.lengths_strides = address_of(_broadcast_lengths(lengths, shape))
+    if bias is not None:
+        struct.bias_dtype = _code_of(bias[2], "bias", _FLOATS)
+        struct.bias_strides = address_of(_broadcast(bias, "bias", shape))
+    out_strides = Int64Pointer(address_of(contiguous_strides(shape, 1))) if out is None else strides_of(out, "out")
+    keep_alive.append(struct)
+    return Arguments(
+        first_strides=strides_of(first, name),
+        second_strides=None if second is None else strides_of(second, "y"),
+        code=c_int(code),
+        written=(out_strides, c_int(out_code), c_int32(len(shape)), Int64Pointer(address_of(shape))),
+        mask=struct,
+        mask_pointer=SoftmaxMaskPointer(addressof(struct)) if struct.causal or struct.window else None,
+        out_like=(shape, out_dtype),
+        keep_alive=keep_alive,
+    )
+
+
+def _mask_without_arrays(side: str, causal: bool, causal_offset: int, window: int | None) -> SoftmaxMask:
+    if side not in ("left", "right"):
+        raise ValueError(f"side = {side!r}, must be 'left' or 'right'")
+    if causal not in (True, False):
+        raise ValueError(f"causal = {causal!r}, must be True or False (causal_offset moves the diagonal)")
+    struct = SoftmaxMask(struct_bytes=sizeof(SoftmaxMask), lengths_from_right=side == "right", causal=bool(causal))
+    struct.causal_offset = _index(causal_offset, "causal_offset", -(2**62))
+    struct.window = 0 if window is None else _index(window, "window", 1)
+    return struct
+
+
+def _index(value: Any, name: str, smallest: int) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError as error:
+        raise TypeError(f"{name} is {value!r}, must be an integer") from error
+    if not smallest <= number <= 2**62:
+        raise ValueError(f"{name} = {number}, must be in {smallest} ... 2**62")
+    return number
+
+
+def _code_of(dtype: Any, name: str, allowed: dict[str, DType]) -> DType:
+    code = allowed.get(str(dtype).removeprefix("torch."))
+    if code is None:
+        *others, last = allowed
+        raise TypeError(f"{name} has dtype {dtype}, must be {', '.join(others)} or {last}")
+    return code
+
+
+def _check_same(geometry: Geometry, name: str, shape: tuple[int, ...], dtype: Any, code: DType) -> None:
+    if tuple(geometry[0]) != shape:
+        raise ValueError(f"{name} has shape {tuple(geometry[0])}, must be {shape}")
+    if _code_of(geometry[2], name, _FLOATS) != code:
+        raise TypeError(f"{name} has dtype {geometry[2]}, must be {dtype}")
+
+
+def _dtype_like(dtype: Any, like: Any) -> Any:
+    """`dtype`, a name or what NumPy or torch take, as a dtype of the framework that `like` is of."""
+    try:
+        if isinstance(like, np.dtype):
+            return numpy_dtype(dtype)
+        if type(dtype) is type(like):
+            return dtype
+        return getattr(sys.modules["torch"], dtype if isinstance(dtype, str) else numpy_dtype(dtype).name)
+    except (TypeError, AttributeError, ImportError) as error:
+        raise TypeError(f"dtype = {dtype!r}, must name one of {', '.join(_FLOATS)}") from error
+
+
+def _broadcast(geometry: Geometry, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides over `shape`: dimensions stand under its last ones, 0 where an extent of 1 is repeated."""
+    extents, _, dtype = geometry
+    strides = element_strides(dtype, geometry[0], geometry[1], name)
+    missing = len(shape) - len(extents)
+    fits = missing >= 0 and all(own in (1, all_) for own, all_ in zip(extents, shape[missing:]))
+    if not fits or extents[-1:] != shape[-1:]:
+        raise ValueError(
+            f"{name} has shape {tuple(extents)}, must broadcast to {shape} with {shape[-1]} as its last extent"
+        )
+    return (0,) * missing + tuple(0 if own == 1 else stride for own, stride in zip(extents, strides))
+
+
+def _broadcast_lengths(geometry: Geometry, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides over shape[:-1]: dimensions stand under its first ones, 0 where an extent of 1 is repeated."""
+    extents, _, dtype = geometry
+    strides = element_strides(dtype, geometry[0], geometry[1], "lengths")
+    missing = len(shape) - 1 - len(extents)
+    if missing < 0 or not all(own in (1, all_) for own, all_ in zip(extents, shape)):
+        raise ValueError(
+            f"lengths has shape {tuple(extents)}, must have the first dimensions of {shape[:-1]}, or 1 in place of any"
+        )
+    return tuple(0 if own == 1 else stride for own, stride in zip(extents, strides)) + (0,) * missing

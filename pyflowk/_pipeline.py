@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one path of every call: read the arrays, choose the stream, plan, allocate the output, call C, return the output.
+
+An operator is an `Operation`: the names of its array parameters and a function that turns what the arrays say of
+themselves into a `Plan`, the arguments of one C function. Plans are cached per operation, because making one takes ten
+times as long as the call itself.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ._arrays.kinds import ANYWHERE, ARRAYS, OPERANDS, After, Signature, find_array_kind, find_operand_kind
+from ._arrays.stream import stream_handle
+from ._native import library as native
+from ._native.errors import different_devices, error_of
+
+# The address of an output that is planned for but not allocated: past all memory, aligned as a new array, and inside
+# the range of addresses that the library accepts.
+UNALLOCATED = 1 << 58
+_TEXT_BYTES = 4096
+
+
+class Listener:
+    """Passed as `stream`, makes a function return the plan of its call as text; nothing is launched or allocated."""
+
+
+class Plan(NamedTuple):
+    """What the arrays' shapes, strides and dtypes determine about a call.
+
+    function   name of the C function
+    arguments  (pointers of the inputs, pointer of the output, values, stream) -> the C arguments
+    out_shape  shape of a new output
+    out_dtype  dtype of a new output
+    order      dimensions of a new output from the outermost in memory to the innermost; None is C order
+    steps      None, or (Readings, Call) -> result: replaces the allocation and the C call
+    """
+
+    function: str
+    arguments: Callable[[Sequence[Any], int, tuple[Any, ...], Any], tuple[Any, ...]]
+    out_shape: tuple[int, ...]
+    out_dtype: Any
+    order: tuple[int, ...] | None = None
+    steps: Callable[[Readings, Call], Any] | None = None
+
+
+class Operation:
+    """`plan(signatures, out_signature, options)` makes the Plan of a call on parameters called `names`.
+
+    The attribute `plan` is its cache, as fast as can be: the geometry of all inputs is one flat tuple, (shape, strides,
+    dtype) after (shape, strides, dtype), and the Plan a plain tuple.
+    """
+
+    __slots__ = ("functions", "names", "out_name", "plan")
+
+    def __init__(self, names: tuple[str, ...], plan: Callable[..., Plan], out_name: str = "out") -> None:
+        self.names = names
+        self.out_name = out_name
+        # One entry is about 2 KB.
+        self.plan = functools.lru_cache(maxsize=4096)(
+            lambda geometry, out, options: tuple(plan(signatures_of(geometry), out, options))
+        )
+        self.functions: dict[int | None, Callable[..., int]] = {}  # the C function by device
+
+
+class Readings(NamedTuple):
+    """What a call's arrays say of themselves. The pointer of a number is the number, its signature the type."""
+
+    library: Any
+    source: Any  # the kind of the first array, and of the result
+    x: Any  # the first array
+    stream: int
+    device: int | None
+    pointers: Sequence[Any]
+    signatures: tuple[Signature, ...]
+    out_pointer: int
+    out_signature: Signature | None
+    afters: list[After]  # to be called by the steps, with the stream, once the work is enqueued
+
+
+class Call(NamedTuple):
+    """What was passed to call()."""
+
+    operation: Operation
+    inputs: tuple[Any, ...]
+    out: Any
+    stream: Any
+    options: Any
+    values: tuple[Any, ...]
+
+
+def call(
+    operation: Operation,
+    x: Any,
+    others: tuple[Any, ...],
+    out: Any,
+    stream: Any,
+    options: Any = None,
+    values: tuple[Any, ...] = (),
+) -> Any:
+    """Runs `operation` on x and `others`: arrays, and where its plan takes them numbers or None.
+
+    `options` are what the plan depends on besides the arrays; `values` are passed on as they are. Returns `out`, or
+    where that is None a new array of the first array's kind; with a Listener as `stream` the plan as text.
+
+    Raises TypeError or ValueError where an argument is not an array or lies on another device, and what the plan
+    raises, before anything is allocated; FlowkError for a status of the library.
+    """
+    # Every call takes this path, hence the one long function: it takes about 1 us.
+    names = operation.names
+    source, name = ARRAYS.get(type(x)), names[0]
+    before: Any = None
+    inputs, rest = None, others
+    if source is None:
+        inputs = (x, *others)
+        x, source, name, before = _first_array(names, inputs)
+        rest = inputs[len(before[0]) + 1 :]
+    target = None if out is None else ARRAYS.get(type(out)) or find_array_kind(out, operation.out_name)
+    explains = stream.__class__ is Listener
+    if stream is not None and not explains:
+        handle = stream_handle(stream)
+    elif target is None or source.follows_current_stream:
+        handle = source.stream_of(x)
+    else:
+        handle = target.stream_of(out)
+    pointer, shape, strides, dtype, device, after = source.read(x, name, handle)
+    pointers: tuple[Any, ...] = (pointer,)
+    geometry: tuple[Any, ...] = (shape, strides, dtype)
+    afters = None if after is None else [after]
+    if before is not None:
+        pointers, geometry = (*before[0], pointer), (*before[1], *geometry)
+    if rest:
+        for operand in rest:
+            if operand is None:
+                pointers, geometry = (*pointers, None), (*geometry, None, None, None)
+                continue
+            other_name = names[len(pointers)]
+            kind = OPERANDS.get(type(operand)) or find_operand_kind(operand, other_name)
+            pointer, shape, strides, dtype, place, after = kind.read(operand, other_name, handle)
+            if place is not device and place is not ANYWHERE and place != device:
+                raise different_devices(name, device, other_name, place)
+            pointers, geometry = (*pointers, pointer), (*geometry, shape, strides, dtype)
+            if after is not None:
+                afters = [after] if afters is None else [*afters, after]
+    if target is None:
+        out_pointer, out_signature = UNALLOCATED, None
+    else:
+        out_pointer, shape, strides, dtype, place, after = target.read_out(out, operation.out_name, handle)
+        out_signature = (shape, strides, dtype)
+        if place is not device and place != device:
+            raise different_devices(name, device, operation.out_name, place)
+        if after is not None:
+            afters = [after] if afters is None else [*afters, after]
+    function_name, arguments, out_shape, out_dtype, order, steps = operation.plan(geometry, out_signature, options)
+    function = operation.functions.get(device)
+    if function is None or steps is not None or explains:
+        library = native.for_device(device, name)
+        if steps is not None:
+            readings = Readings(
+                *(library, source, x, handle, device, pointers, signatures_of(geometry)),
+                *(out_pointer, out_signature, afters or []),
+            )
+            return steps(readings, Call(operation, inputs or (x, *others), out, stream, options, values))
+        if explains:
+            return plan_text(library, function_name, arguments(pointers, out_pointer, values, None)[:-1])
+        function = operation.functions[device] = getattr(library, function_name)
+    result = out
+    if target is None:
+        if order is None:
+            result, out_pointer = source.empty(x, out_shape, out_dtype, device, handle)
+        else:
+            result, out_pointer = new_array(source, x, out_shape, out_dtype, order, device, handle)
+    status = function(*arguments(pointers, out_pointer, values, handle))
+    if status:
+        raise error_of(native.for_device(device, name), status)
+    if afters is not None:
+        for after in afters:
+            after(handle)
+    return source.result(x, result) if target is None else out
+
+
+def new_array(
+    source: Any, x: Any, shape: tuple[int, ...], dtype: Any, order: tuple[int, ...] | None, device: Any, stream: int
+) -> tuple[Any, int]:
+    """A new array of x's kind `source`, and its address; `order` as in Plan."""
+    if order is None:
+        array, pointer = source.empty(x, shape, dtype, device, stream)
+        return array, pointer
+    array, pointer = source.empty(x, tuple(shape[d] for d in order), dtype, device, stream)
+    return source.transposed(array, tuple(order.index(d) for d in range(len(order)))), pointer
+
+
+def plan_text(library: Any, function: str, arguments: tuple[Any, ...]) -> str:
+    """The text that `function`_explain of the library writes for `arguments`."""
+    text = ctypes.create_string_buffer(_TEXT_BYTES)
+    status = getattr(library, function + "_explain")(*arguments, text, len(text))
+    if status:
+        raise error_of(library, status)
+    return text.value.decode()
+
+
+def require_arrays(names: tuple[str, ...], signatures: tuple[Signature, ...]) -> None:
+    """TypeError where an input is a number or None. For plans of operations that take arrays only."""
+    for name, signature in zip(names, signatures):
+        if not isinstance(signature, tuple):
+            raise no_array(name, signature)
+
+
+def no_array(name: str, signature: Signature, wanted: str = "array") -> TypeError:
+    """The exception for a number or None in parameter `name`."""
+    kind = type(None) if signature is None else signature if isinstance(signature, type) else np.generic
+    return TypeError(f"{name} is a {kind.__name__}, must be an {wanted}")
+
+
+def signatures_of(geometry: tuple[Any, ...]) -> tuple[Signature, ...]:
+    """The signatures of inputs whose shapes, strides and dtypes follow each other in `geometry`."""
+    triples = zip(geometry[::3], geometry[1::3], geometry[2::3])
+    return tuple(dtype if shape is None else (shape, strides, dtype) for shape, strides, dtype in triples)
+
+
+def _first_array(names: tuple[str, ...], inputs: tuple[Any, ...]) -> tuple[Any, Any, str, tuple[list[Any], list[Any]]]:
+    """(The first input that is an array, its kind, its name, (pointers, geometry) of the numbers before it)."""
+    pointers: list[Any] = []
+    geometry: list[Any] = []
+    for name, operand in zip(names, inputs):
+        kind = OPERANDS.get(type(operand)) or find_operand_kind(operand, name)
+        if kind.is_array:
+            return operand, kind, name, (pointers, geometry)
+        pointer, *shape_strides_dtype, _, _ = kind.read(operand, name, 0)
+        pointers.append(pointer)
+        geometry.extend(shape_strides_dtype)
+    if len(names) == 1:
+        raise TypeError(f"{names[0]} is a {type(inputs[0]).__name__}, must be an array")
+    raise TypeError(f"{', '.join(names[:-1])} and {names[-1]} are numbers, one at least must be an array")

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of permute that convert, against a naive loop: the planner's own pick and every tile that it may choose,
+// with a pair of types after the other, in memory that ends where the tensors do.
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "case_memory.h"
+#include "check.h"
+#include "core/convert.cuh"
+#include "core/device.h"
+#include "permute/plan/permute_problem.h"
+#include "permute_candidates.h"
+#include "permute_convert_case.h"
+#include "permute_kernel_cases.h"
+
+namespace {
+
+using namespace flowk::permute;
+
+constexpr double scale = 0.5;
+
+// Calls visit(T()) for the type that `dtype` names, of those in type_pairs.
+template <class Visit>
+void visit_type(flowk_dtype dtype, Visit visit) {
+  switch (dtype) {
+    case FLOWK_INT8: return visit(int8_t());
+    case FLOWK_INT32: return visit(int32_t());
+    case FLOWK_UINT8: return visit(uint8_t());
+    case FLOWK_UINT16: return visit(uint16_t());
+    case FLOWK_FLOAT16: return visit(Float16());
+    case FLOWK_BFLOAT16: return visit(BFloat16());
+    case FLOWK_FLOAT32: return visit(float());
+    case FLOWK_FLOAT64: return visit(double());
+    case FLOWK_FLOAT8_E4M3: return visit(Float8E4M3());
+    case FLOWK_FLOAT8_E5M2: return visit(Float8E5M2());
+    default: CHECK(!"a type of type_pairs");
+  }
+}
+
+// The value of element i of src's memory: an integer that every type holds, or rounds on the way in.
+float value_of(size_t i) { return static_cast<float>((i * 2654435761u >> 8) % 113); }
+
+void fill(flowk_dtype dtype, size_t num_elements, unsigned char* bytes) {
+  visit_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    for (size_t i = 0; i < num_elements; ++i) {
+      const T element = convert<T>(value_of(i));
+      std::memcpy(bytes + i * sizeof(T), &element, sizeof(T));
+    }
+  });
+}
+
+void convert_element(const TypePair& types, const unsigned char* src, unsigned char* dst) {
+  visit_type(types.src, [&](auto src_type) {
+    decltype(src_type) element;
+    std::memcpy(static_cast<void*>(&element), src, sizeof(element));
+    const double product = static_cast<double>(widen(element)) * scale;  // exact
+    visit_type(types.dst, [&](auto dst_type) {
+      const auto result = convert<decltype(dst_type)>(product);
+      std::memcpy(dst, &result, sizeof(result));
+    });
+  });
+}
+
+void convert_naively(const PermuteCase& row, const TypePair& types, const unsigned char* src, unsigned char* dst) {
+  const CaseSide src_side = case_side(row, false), dst_side = case_side(row, true);
+  const int64_t src_bytes = dtype_info(types.src).element_bytes, dst_bytes = dtype_info(types.dst).element_bytes;
+  int64_t index[max_rank] = {};  // of dst
+  const int rank = dst_side.layout.rank;
+  for (;;) {
+    int64_t src_at = 0, dst_at = 0;
+    for (int d = 0; d < rank; ++d) {
+      src_at += index[d] * src_side.layout.strides[row.axes[static_cast<size_t>(d)]];
+      dst_at += index[d] * dst_side.layout.strides[d];
+    }
+    convert_element(types, src + src_at * src_bytes, dst + dst_at * dst_bytes);
+    int d = rank - 1;
+    while (d >= 0 && ++index[d] == dst_side.layout.extents[d]) index[d--] = 0;
+    if (d < 0) return;
+  }
+}
+
+// What the plans that ran had in them.
+struct Reached {
+  bool rows = false, wide_rows = false, aligned_tile = false, even_tile = false, table_tile = false,
+       strided_tile = false, halo = false, grouped_rows = false, interleave = false, deinterleave = false;
+
+  void add(const PermuteConvertPlan& plan) {
+    const PermutePlan& movement = plan.movement;
+    if (const CopyParams* copy = movement.copy()) (copy->wide_index ? wide_rows : rows) = true;
+    if (const auto* planes = std::get_if<Channels>(&movement.mechanism))
+      (planes->interleaves ? interleave : deinterleave) = true;
+    const TileParams* tile = movement.tile();
+    if (tile == nullptr) return;
+    const bool is_aligned = movement.kernel() == PermuteKernel::aligned_tile,
+               is_general = movement.kernel() == PermuteKernel::general_tile;
+    aligned_tile |= is_aligned;
+    grouped_rows |= is_aligned && tile->dst_rows.shift > 0;
+    even_tile |= is_general && tile->table_rank == 0;
+    table_tile |= is_general && tile->table_rank > 0;
+    halo |= is_general && tile->halo > 0;
+    strided_tile |= movement.kernel() == PermuteKernel::strided_tile;
+  }
+  void check_everything_was() const {
+    CHECK(rows && wide_rows && aligned_tile && even_tile && table_tile && strided_tile && halo && grouped_rows);
+    CHECK(interleave && deinterleave);
+  }
+};
+
+// A case with its memory, and what dst's memory, gaps and all, is to hold.
+class CaseRun {
+ public:
+  CaseRun(const PermuteCase& row, const TypePair& types, Reached* reached)
+      : row_(row),
+        types_(types),
+        reached_(reached),
+        src_(case_side(case_of_type(row, types.src), false)),
+        dst_(case_side(case_of_type(row, types.dst), true)),
+        expected_(dst_.num_bytes(), guard) {
+    fill(types.src, src_.num_bytes() / static_cast<size_t>(dtype_info(types.src).element_bytes), src_.bytes());
+    convert_naively(row, types, src_.first(), expected_.data() + (dst_.first() - dst_.bytes()));
+    src_.poison_what_lies_before();
+    CHECK(current_device(&device_).ok());
+  }
+
+  PermuteConvertPlan run_planned() {
+    PermuteConvertPlan plan;
+    plan_permute_convert(request(), device_, &plan);
+    run(request(), plan, "planned");
+    return plan;
+  }
+
+  void run_all() {
+    const PermuteConvertRequest request = this->request();
+    PermuteConvertPlan plan = run_planned();
+    if (plan.movement.copy() != nullptr) {
+      const_cast<CopyParams*>(plan.movement.copy())->wide_index = true;
+      run(request, plan, "with 64-bit indices");
+    }
+    PermuteProblem problem;
+    make_convert_problem(request, &problem);
+    for_each_tile_candidate(problem, device_, [&](const PermutePlan& tile, int src_choice, int dst_choice) {
+      plan.movement = tile;
+      run(request, plan, "candidate " + std::to_string(src_choice) + ", " + std::to_string(dst_choice));
+    });
+  }
+
+ private:
+  static constexpr unsigned char guard = 0xA5;
+
+  PermuteConvertRequest request() const {
+    return make_convert_request(row_, types_, scale, src_.first(), dst_.first());
+  }
+
+  void run(const PermuteConvertRequest& request, const PermuteConvertPlan& plan, const std::string& what) {
+    std::memset(dst_.bytes(), guard, dst_.num_bytes());
+    reached_->add(plan);
+    const bool is_run = run_permute_convert(plan, nullptr).ok();
+    const bool is_right = is_run && std::memcmp(dst_.bytes(), expected_.data(), expected_.size()) == 0;
+    CHECK(is_right);
+    if (is_right) return;
+    char text[4096];
+    explain_permute_convert(plan, request, text, sizeof(text));
+    size_t at = 0;
+    while (at < expected_.size() && dst_.bytes()[at] == expected_[at]) ++at;
+    std::printf("  %s, %s: %s, first wrong at byte %zu of %zu\n  %s", text_of(row_).c_str(), what.c_str(),
+                is_run ? "ran" : last_error_text(), at, expected_.size(), text);
+  }
+
+  const PermuteCase& row_;
+  TypePair types_;
+  Reached* reached_;
+  Device device_;
+  Memory src_, dst_;
+  std::vector<unsigned char> expected_;
+};
+
+}  // namespace
+
+int main() {
+  Reached reached;
+  size_t next = 0;
+  const auto run_row = [&](const PermuteCase& row) {
+    CaseRun(row, type_pairs[next++ % std::size(type_pairs)], &reached).run_all();
+  };
+  for (const PermuteCase& row : permute_kernel_cases()) run_row(row);
+  for (const TypePair& types : type_pairs)
+    for (const int64_t channels : {3, 4}) {
+      const PermuteCase rows[] = {
+          {"planes to pixels", 1, {2, channels, 2112}, {0, 2, 1}, 0, 16},
+          {"pixels to planes", 1, {2, 2112, channels}, {0, 2, 1}, 48, 0},
+          {"planes to pixels, last channel first", 1, {channels, 4176}, {1, 0}, 0, 0, {}, {channels, -1}},
+          {"pixels to planes, last plane first", 1, {4176, channels}, {1, 0}, 0, 0, {}, {-4176, 1}}};
+      for (const PermuteCase& row : rows) CaseRun(row, types, &reached).run_planned();
+    }
+  for (unsigned seed = 0; seed < 60; ++seed) run_row(drawn_permute_case(seed));
+  reached.check_everything_was();
+  return num_failed_checks == 0 ? 0 : 1;
+}

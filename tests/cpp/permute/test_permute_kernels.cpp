@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of permute against a naive loop: the planner's own pick and every tile that it may choose, bit for bit,
+// in memory that ends where the tensors do, so that AddressSanitizer sees the first byte too many.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "case_memory.h"
+#include "check.h"
+#include "core/device.h"
+#include "permute/plan/permute_problem.h"
+#include "permute_candidates.h"
+#include "permute_kernel_cases.h"
+
+namespace {
+
+using namespace flowk::permute;
+
+void permute_naively(const PermuteCase& row, const unsigned char* src, unsigned char* dst) {
+  const CaseSide src_side = case_side(row, false), dst_side = case_side(row, true);
+  int64_t index[max_rank] = {};  // of dst
+  const int rank = dst_side.layout.rank;
+  for (;;) {
+    int64_t src_at = 0, dst_at = 0;
+    for (int d = 0; d < rank; ++d) {
+      src_at += index[d] * src_side.layout.strides[row.axes[static_cast<size_t>(d)]];
+      dst_at += index[d] * dst_side.layout.strides[d];
+    }
+    std::memcpy(dst + dst_at * row.element_bytes, src + src_at * row.element_bytes,
+                static_cast<size_t>(row.element_bytes));
+    int d = rank - 1;
+    while (d >= 0 && ++index[d] == dst_side.layout.extents[d]) index[d--] = 0;
+    if (d < 0) return;
+  }
+}
+
+// What the plans that ran had in them.
+struct Reached {
+  bool kernels[num_permute_kernels] = {}, interleave = false, deinterleave = false;
+  bool row_copy_ranks[7] = {};  // of the rows; 6 and more
+  bool wide_copy = false, halo = false, swizzle = false, table = false, swizzled_table = false, periodic_table = false;
+  bool unswizzled = false, shared_rows_cut = false, one_dim_cuts_both = false, short_last_src = false, plain = false,
+       not_plain = false, short_last_dst = false;
+  bool several_passes = false, grouped_rows = false;
+  bool skewed = false, unskewed = false, words_by_table = false, words_with_halo = false, words_joined = false,
+       words_in_turns = false, words_in_large_blocks = false, words_without_ends = false, words_past_run = false,
+       words_short_last_src = false, words_short_last_dst = false, words_joined_along_cut = false;
+
+  void add(const PermutePlan& plan) {
+    kernels[static_cast<int>(plan.kernel())] = true;
+    if (const CopyParams* copy = plan.copy()) {
+      wide_copy |= copy->wide_index;
+      if (plan.kernel() == PermuteKernel::copy_rows && !copy->wide_index)
+        row_copy_ranks[std::min(copy->rank, 6)] = true;
+    }
+    if (const auto* planes = std::get_if<Channels>(&plan.mechanism))
+      (planes->interleaves ? interleave : deinterleave) = true;
+    if (plan.tile() != nullptr) add_tile(plan, *plan.tile());
+  }
+  void add_tile(const PermutePlan& plan, const TileParams& tile) {
+    if (plan.kernel() == PermuteKernel::byte_tile) {
+      skewed |= tile.skew_mask > 0;
+      unskewed |= tile.skew_mask == 0;
+      words_by_table |= tile.table_rank > 1;
+      words_with_halo |= tile.halo > 0;
+      words_joined |= tile.joined_run_gap != 0 && !tile.joins_src_cut;
+      words_joined_along_cut |= tile.joined_run_gap != 0 && tile.joins_src_cut && tile.num_src_blocks > 1;
+      words_in_turns |= tile.src_rows_are_words;
+      words_in_large_blocks |= plan.launch.num_threads == tile_threads;
+      words_without_ends |= !tile.dst_rows_have_ends;
+      words_past_run |= tile.num_table_entries % 4 != 0;
+      words_short_last_src |= tile.num_src_blocks > 1 && tile.src_last_block != tile.src_block;
+      words_short_last_dst |= tile.num_dst_blocks > 1 && tile.dst_last_end != tile.dst_block + tile.halo;
+    }
+    const bool is_aligned = plan.kernel() == PermuteKernel::aligned_tile;
+    if (!is_aligned && plan.kernel() != PermuteKernel::general_tile) return;
+    halo |= tile.halo > 0;
+    swizzle |= !is_aligned && tile.swizzle_bits != 0;
+    unswizzled |= is_aligned && tile.swizzle_bits == 0;
+    table |= tile.table_rank > 0 && tile.swizzle_bits == 0;
+    swizzled_table |= tile.table_rank > 0 && tile.swizzle_bits != 0;
+    periodic_table |= tile.table_rank > 0 && tile.period_step != 0;
+    shared_rows_cut |= tile.src_rows.cut == TileCount::of_src_cut;
+    for (int d = 0; d < tile.grid_rank; ++d)
+      one_dim_cuts_both |= tile.grid[d].src_blocks == 1 && tile.grid[d].dst_blocks == 1;
+    plain |= tile.has_plain_rows;
+    not_plain |= is_aligned && !tile.has_plain_rows;
+    short_last_src |= tile.num_src_blocks > 1 && tile.src_last_block != tile.src_block;
+    short_last_dst |= tile.num_dst_blocks > 1 && tile.dst_last_end != tile.dst_block + tile.halo;
+    several_passes |= tile.num_store_vectors * tile.num_dst_rows.divisor > tile_threads;
+    grouped_rows |= tile.dst_rows.shift > 0;
+  }
+  void check_everything_was() const {
+    for (int kernel = 0; kernel < num_permute_kernels; ++kernel) {
+      CHECK(kernels[kernel]);
+      if (!kernels[kernel]) std::printf("  %s\n", permute_kernel_name(static_cast<PermuteKernel>(kernel)));
+    }
+    for (int rank = 1; rank <= 6; ++rank) CHECK(row_copy_ranks[rank]);
+    CHECK(wide_copy && halo && swizzle && table && swizzled_table && periodic_table);
+    CHECK(unswizzled && shared_rows_cut && one_dim_cuts_both && short_last_src && short_last_dst);
+    CHECK(plain && not_plain);
+    CHECK(interleave && deinterleave);
+    CHECK(several_passes && grouped_rows);
+    CHECK(skewed && unskewed && words_by_table && words_past_run);
+    CHECK(words_short_last_src && words_short_last_dst);
+    CHECK(words_joined && words_joined_along_cut);
+    CHECK(words_with_halo && words_in_turns && words_in_large_blocks && words_without_ends);
+  }
+};
+
+// A case with its memory, and what dst's memory, gaps and all, is to hold.
+class CaseRun {
+ public:
+  CaseRun(const PermuteCase& row, Reached* reached)
+      : row_(row),
+        reached_(reached),
+        src_(case_side(row, false)),
+        dst_(case_side(row, true)),
+        expected_(dst_.num_bytes(), guard) {
+    uint32_t state = 1;
+    for (size_t i = 0; i < src_.num_bytes(); ++i)
+      src_.bytes()[i] = static_cast<unsigned char>((state = state * 1664525 + 1013904223) >> 24);
+    permute_naively(row, src_.first(), expected_.data() + (dst_.first() - dst_.bytes()));
+    src_.poison_what_lies_before();
+  }
+
+  void run_all() {
+    const PermuteRequest request = make_request(row_, src_.first(), dst_.first());
+    Device device;
+    CHECK(current_device(&device).ok());
+    PermutePlan plan;
+    plan_permute(request, device, &plan);
+    run(plan, "planned");
+    if (plan.copy() != nullptr) {
+      const_cast<CopyParams*>(plan.copy())->wide_index = true;
+      run(plan, "with 64-bit indices");
+    }
+    PermuteProblem problem;
+    make_problem(request, &problem);
+    for_each_tile_candidate(problem, device, [&](const PermutePlan& tile, int src_choice, int dst_choice) {
+      run(tile, "candidate " + std::to_string(src_choice) + ", " + std::to_string(dst_choice));
+    });
+  }
+
+ private:
+  static constexpr unsigned char guard = 0xA5;
+
+  void run(const PermutePlan& plan, const std::string& what) {
+    std::memset(dst_.bytes(), guard, dst_.num_bytes());
+    reached_->add(plan);
+    const bool is_run = run_permute(plan, nullptr).ok();
+    const bool is_right = is_run && std::memcmp(dst_.bytes(), expected_.data(), expected_.size()) == 0;
+    CHECK(is_right);
+    if (is_right) return;
+    char text[4096];
+    explain_permute(plan, make_request(row_, src_.first(), dst_.first()), text, sizeof(text));
+    size_t at = 0;
+    while (at < expected_.size() && dst_.bytes()[at] == expected_[at]) ++at;
+    std::printf("  %s, %s: %s, first wrong at byte %zu of %zu (lead %lld)\n  %s", text_of(row_).c_str(), what.c_str(),
+                is_run ? "ran" : last_error_text(), at, expected_.size(), static_cast<long long>(row_.dst_lead_bytes),
+                text);
+  }
+
+  const PermuteCase& row_;
+  Reached* reached_;
+  Memory src_, dst_;
+  std::vector<unsigned char> expected_;
+};
+
+void every_tile_of_every_row_moves_every_element_and_nothing_else(Reached* reached) {
+  for (const PermuteCase& row : permute_kernel_cases()) CaseRun(row, reached).run_all();
+}
+
+void every_tile_of_drawn_permutes_does_too(Reached* reached) {
+  for (unsigned seed = 0; seed < 130; ++seed) {
+    const PermuteCase row = drawn_permute_case(seed);
+    const CaseSide dst = case_side(row, true);
+    CHECK(check_no_self_overlap("dst", dst.layout).ok());
+    CaseRun(row, reached).run_all();
+  }
+}
+
+}  // namespace
+
+int main() {
+  Reached reached;
+  every_tile_of_every_row_moves_every_element_and_nothing_else(&reached);
+  every_tile_of_drawn_permutes_does_too(&reached);
+  reached.check_everything_was();
+  return num_failed_checks == 0 ? 0 : 1;
+}

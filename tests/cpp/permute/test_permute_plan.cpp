@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// The planner of permute: which kernel it chooses, and that what it chooses can be launched. Pointers are never
+// followed.
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "check.h"
+#include "permute/plan/permute_problem.h"
+#include "permute_candidates.h"
+#include "permute_kernel_cases.h"
+#include "permute_plan_case.h"
+#include "permute_plan_cases.h"
+
+namespace {
+
+using namespace flowk::permute;
+
+PermuteRequest fake_request(const PermuteCase& row) { return make_request(row, fake_src(row), fake_dst(row)); }
+
+PermutePlan plan_of(const PermuteCase& row, const Device& device) {
+  PermutePlan plan;
+  plan_permute(fake_request(row), device, &plan);
+  return plan;
+}
+
+std::string explanation_of(const PermuteCase& row, const PermutePlan& plan) {
+  char text[4096];
+  explain_permute(plan, fake_request(row), text, sizeof(text));
+  return text;
+}
+
+// Can it be launched on `device`, and do its blocks cover the tensor?
+void check_launch(const PermuteCase& row, const Device& device, const PermutePlan& plan) {
+  const LaunchConfig& launch = plan.launch;
+  int64_t num_bytes = row.element_bytes;
+  for (const int64_t extent : row.shape) num_bytes *= extent;
+  CHECK(launch.num_blocks >= 1 && launch.num_blocks <= 2147483647);
+  CHECK(launch.num_threads >= 32 && launch.num_threads <= 1024 && launch.num_threads % 32 == 0);
+  CHECK(launch.shared_bytes >= 0 && launch.shared_bytes <= device.shared_bytes_per_block);
+  CHECK(plan.unit_bytes >= 1 && plan.unit_bytes <= 16 && (plan.unit_bytes & (plan.unit_bytes - 1)) == 0);
+  if (const CopyParams* copy = plan.copy()) {
+    CHECK(launch.num_blocks == (copy->num_units + launch.num_threads - 1) / launch.num_threads);
+    CHECK(copy->wide_index == (copy->num_units >= int64_t{1} << 31));
+    CHECK(copy->num_units * vector_bytes >= num_bytes);
+    if (plan.kernel() == PermuteKernel::copy_rows) CHECK(plan.unit_bytes == 16);
+  } else if (const ChannelParams* channels = plan.channels()) {
+    const int64_t num_tiles = num_grid_tiles(channels->grid, channels->grid_rank);
+    CHECK(channels->num_tiles == num_tiles && launch.num_blocks == ceil_div(num_tiles, channels->tiles_per_block));
+    CHECK(launch.num_blocks * launch.num_threads * vector_bytes * channels->num_channels >= num_bytes);
+  } else {
+    CHECK(launch.num_blocks == num_grid_tiles(plan.tile()->grid, plan.tile()->grid_rank));
+    CHECK(launch.num_blocks * launch.shared_bytes >= num_bytes);
+    CHECK(launch.shared_bytes > 0);
+  }
+}
+
+void every_row_is_planned_as_it_says_and_can_be_launched() {
+  for (const PermutePlanCase& expected : permute_plan_cases()) {
+    const int num_failed_before = num_failed_checks;
+    const PermutePlan plan = plan_of(expected.row, h200), on_small = plan_of(expected.row, small);
+    CHECK(plan.kernel() == expected.kernel);
+    CHECK((plan.copy() != nullptr && plan.copy()->wide_index) == expected.wide_index);
+    check_launch(expected.row, h200, plan);
+    check_launch(expected.row, small, on_small);
+    if (num_failed_checks != num_failed_before)
+      std::printf("  %s\n  %s\n", text_of(expected.row).c_str(), explanation_of(expected.row, plan).c_str());
+  }
+}
+
+void every_kernel_is_reached_by_a_row_and_by_one_of_2_to_the_31_elements() {
+  for (int kernel = 0; kernel < num_permute_kernels; ++kernel) {
+    bool is_reached = false, is_reached_large = false;
+    for (const PermutePlanCase& expected : permute_plan_cases()) {
+      if (expected.kernel != static_cast<PermuteKernel>(kernel)) continue;
+      int64_t num_elements = 1;
+      for (const int64_t extent : expected.row.shape) num_elements *= extent;
+      is_reached = true;
+      is_reached_large |= num_elements > int64_t{1} << 31;
+    }
+    CHECK(is_reached && is_reached_large);
+    if (!is_reached || !is_reached_large)
+      std::printf("  %s\n", permute_kernel_name(static_cast<PermuteKernel>(kernel)));
+  }
+}
+
+void kernels_have_names_of_their_own() {
+  for (int kernel = 0; kernel < num_permute_kernels; ++kernel)
+    for (int other = 0; other <= kernel; ++other)
+      CHECK((std::strcmp(permute_kernel_name(static_cast<PermuteKernel>(kernel)),
+                         permute_kernel_name(static_cast<PermuteKernel>(other))) == 0) == (kernel == other));
+  CHECK(std::strcmp(permute_kernel_name(static_cast<PermuteKernel>(num_permute_kernels)), "unknown") == 0);
+}
+
+void equal_requests_have_equal_plans() {
+  const std::vector<PermutePlanCase> rows = permute_plan_cases();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const PermutePlan plan = plan_of(rows[i].row, h200);
+    (void)plan_of(rows[(i + 1) % rows.size()].row, h200);  // leaves something else on the stack
+    CHECK(plan == plan_of(rows[i].row, h200));
+    CHECK(rows.size() == 1 || plan != plan_of(rows[(i + 1) % rows.size()].row, h200));
+  }
+}
+
+// Twice, at pointers that are further on by lines and by less: before and after the cache has a row's plan, and with
+// rows that replace each other in it.
+void a_cached_plan_is_the_plan() {
+  for (int round = 0; round < 2; ++round) {
+    for (const Device& device : {h200, small}) {
+      for (const PermutePlanCase& expected : permute_plan_cases()) {
+        const PermuteCase& row = expected.row;
+        for (const int64_t step : {int64_t{0}, line_bytes, 3 * line_bytes, int64_t{16}}) {
+          PermuteRequest request = fake_request(row);
+          request.src = static_cast<const unsigned char*>(request.src) + step;
+          request.dst = static_cast<unsigned char*>(request.dst) + 2 * step;
+          PermutePlan plan;
+          plan_permute(request, device, &plan);
+          CHECK(cached_plan(request, device) == plan);
+          CHECK(cached_plan(request, device) == plan);
+        }
+      }
+    }
+  }
+}
+
+int num_planned = 0;
+void count_and_plan(const PermuteProblem& problem, const Device& device, PermutePlan* plan) {
+  ++num_planned;
+  plan_problem(problem, device, plan);
+}
+
+// A thread that works on 32 shapes in turn plans each of them once; the plan of one more replaces the first.
+void a_thread_keeps_the_plans_of_its_last_32_shapes() {
+  const auto ask = [](int64_t rows) {
+    const PermuteCase row = {"transpose", 4, {rows, 96}, {1, 0}};
+    PermuteProblem problem;
+    make_problem(fake_request(row), &problem);
+    cached_plan(problem, h200, count_and_plan);
+  };
+  num_planned = 0;
+  for (int round = 0; round < 3; ++round)
+    for (int64_t i = 0; i < 32; ++i) ask(1000 + i);
+  CHECK(num_planned == 32);
+  ask(2000);
+  CHECK(num_planned == 33);
+  ask(1001);
+  CHECK(num_planned == 33);
+  ask(1000);
+  CHECK(num_planned == 34);
+}
+
+// A complex number at half its alignment is two halves, which doubles the strides: not those that nothing is stepped
+// by.
+void complex_halves_leave_the_stride_of_an_extent_of_1_alone() {
+  PermuteRequest request;
+  request.src = reinterpret_cast<const void*>(uintptr_t{0x10004});
+  request.dst = reinterpret_cast<void*>(uintptr_t{0x20004});
+  request.element_bytes = 8;
+  request.shape.rank = 2;
+  request.shape.extents[0] = 4;
+  request.shape.src_strides[0] = request.shape.dst_strides[0] = 1;
+  request.shape.extents[1] = 1;
+  request.shape.src_strides[1] = request.shape.dst_strides[1] = INT64_MAX / 2 + 10;
+  PermuteProblem problem;
+  make_problem(request, &problem);
+  CHECK(problem.rank == 1 && problem.unit_bytes == 4 && problem.extents[0] == 8);
+}
+
+void explanation_starts_with_the_kernel_and_is_cut_to_the_buffer() {
+  for (const PermutePlanCase& expected : permute_plan_cases()) {
+    const PermutePlan plan = plan_of(expected.row, h200);
+    const std::string whole = explanation_of(expected.row, plan);
+    CHECK(whole.starts_with(permute_kernel_name(plan.kernel())) && whole.ends_with('\n'));
+    char cut[40];
+    explain_permute(plan, fake_request(expected.row), cut, sizeof(cut));
+    CHECK(cut == whole.substr(0, sizeof(cut) - 1));
+  }
+}
+
+// Any tile that the planner may ever choose, on the device with the least shared memory.
+void every_tile_candidate_can_be_launched() {
+  int num_candidates = 0;
+  for (const PermutePlanCase& expected : permute_plan_cases()) {
+    PermuteProblem problem;
+    make_problem(fake_request(expected.row), &problem);
+    for_each_tile_candidate(problem, small, [&](const PermutePlan& plan, int src_choice, int dst_choice) {
+      ++num_candidates;
+      const int num_failed_before = num_failed_checks;
+      if (plan.launch.num_blocks <= 2147483647) check_launch(expected.row, small, plan);
+      if (num_failed_checks != num_failed_before)
+        std::printf("  %s: candidate (%d, %d)\n", text_of(expected.row).c_str(), src_choice, dst_choice);
+    });
+  }
+  CHECK(num_candidates > 1000);
+}
+
+// The search passes most pairs of runs over for what they cost at least.
+void no_tile_candidate_is_cheaper_than_the_plan() {
+  int num_tiles = 0;
+  for (unsigned seed = 0; seed < 3000; ++seed) {
+    const PermuteCase row = drawn_permute_case(seed);
+    const PermutePlan plan = plan_of(row, h200);
+    if (plan.predicted_cost() == 0) continue;  // no tile of two runs
+    ++num_tiles;
+    PermuteProblem problem;
+    make_problem(fake_request(row), &problem);
+    for_each_tile_candidate(problem, h200, [&](const PermutePlan& other, int src_choice, int dst_choice) {
+      const bool is_cheaper = other.predicted_cost() < plan.predicted_cost() - 0.001f;
+      CHECK(!is_cheaper);
+      if (is_cheaper)
+        std::printf("  %s: %f, candidate (%d, %d): %f\n", text_of(row).c_str(), plan.predicted_cost(), src_choice,
+                    dst_choice, other.predicted_cost());
+    });
+  }
+  CHECK(num_tiles > 1000);
+}
+
+}  // namespace
+
+int main() {
+  every_row_is_planned_as_it_says_and_can_be_launched();
+  every_kernel_is_reached_by_a_row_and_by_one_of_2_to_the_31_elements();
+  kernels_have_names_of_their_own();
+  equal_requests_have_equal_plans();
+  a_cached_plan_is_the_plan();
+  a_thread_keeps_the_plans_of_its_last_32_shapes();
+  complex_halves_leave_the_stride_of_an_extent_of_1_alone();
+  explanation_starts_with_the_kernel_and_is_cut_to_the_buffer();
+  every_tile_candidate_can_be_launched();
+  no_tile_candidate_is_cheaper_than_the_plan();
+  return num_failed_checks == 0 ? 0 : 1;
+}

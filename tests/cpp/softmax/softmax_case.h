@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// A test case: softmax over (batch, heads, rows, columns), its tensors in heap blocks of their exact size, the request
+// that the C ABI would make, and the comparison with float64.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "core/convert.cuh"
+#include "core/dtype.h"
+#include "softmax/softmax_plan.h"
+
+struct SoftmaxCase {
+  const char* why;
+  flowk_dtype dtype = FLOWK_FLOAT32;
+  int64_t columns = 1;
+  int64_t batch = 2, heads = 2, rows = 3;
+  bool dense = false;   // (batch, 1, rows, columns)
+  int lengths = 0;      // bytes of one: 4 from the left, 8 from the right
+  bool causal = false;  // j <= row + columns - rows
+  int64_t window = 0;   // with causal
+  bool bias = false;    // (1, heads, rows, columns), of the input's type
+  bool log_softmax = false;
+  double scale = 1;
+  int64_t lead = 0;                    // elements from a multiple of 16 bytes to x and y
+  flowk_dtype out_dtype = FLOWK_BOOL;  // BOOL: dtype
+  bool backward = false;
+  bool special = false;  // rows with a NaN or an infinity; not with `log_softmax` or `backward`
+};
+
+// Memory that ends where the tensor does, `lead` elements past a multiple of 16.
+class CaseTensor {
+ public:
+  CaseTensor(flowk_dtype dtype, int64_t elements, int64_t lead = 0)
+      : dtype_(dtype), elements_(elements), bytes_(flowk::softmax::dtype_info(dtype).element_bytes), lead_(lead) {
+    memory_ = static_cast<unsigned char*>(std::malloc(static_cast<size_t>((elements + lead) * bytes_)));
+    std::memset(memory_, 0x7e, static_cast<size_t>((elements + lead) * bytes_));
+  }
+  CaseTensor(const CaseTensor&) = delete;
+  CaseTensor& operator=(const CaseTensor&) = delete;
+  ~CaseTensor() { std::free(memory_); }
+
+  void* data() const { return memory_ + lead_ * bytes_; }
+  int64_t elements() const { return elements_; }
+  double get(int64_t i) const {
+    switch (dtype_) {
+      case FLOWK_FLOAT16: return flowk::softmax::widen(static_cast<flowk::softmax::Float16*>(data())[i]);
+      case FLOWK_BFLOAT16: return flowk::softmax::widen(static_cast<flowk::softmax::BFloat16*>(data())[i]);
+      case FLOWK_FLOAT32: return static_cast<float*>(data())[i];
+      case FLOWK_FLOAT64: return static_cast<double*>(data())[i];
+      case FLOWK_INT32: return static_cast<int32_t*>(data())[i];
+      case FLOWK_INT64: return static_cast<double>(static_cast<int64_t*>(data())[i]);
+      default: return static_cast<unsigned char*>(data())[i];
+    }
+  }
+  void set(int64_t i, double value) {
+    switch (dtype_) {
+      case FLOWK_FLOAT16:
+        static_cast<flowk::softmax::Float16*>(data())[i] = flowk::softmax::convert<flowk::softmax::Float16>(value);
+        break;
+      case FLOWK_BFLOAT16:
+        static_cast<flowk::softmax::BFloat16*>(data())[i] = flowk::softmax::convert<flowk::softmax::BFloat16>(value);
+        break;
+      case FLOWK_FLOAT32: static_cast<float*>(data())[i] = static_cast<float>(value); break;
+      case FLOWK_FLOAT64: static_cast<double*>(data())[i] = value; break;
+      case FLOWK_INT32: static_cast<int32_t*>(data())[i] = static_cast<int32_t>(value); break;
+      case FLOWK_INT64: static_cast<int64_t*>(data())[i] = static_cast<int64_t>(value); break;
+      default: static_cast<unsigned char*>(data())[i] = static_cast<unsigned char>(value); break;
+    }
+  }
+
+ private:
+  flowk_dtype dtype_;
+  int64_t elements_, bytes_, lead_;
+  unsigned char* memory_ = nullptr;
+};
+
+inline double case_random(uint64_t seed) {  // -1 ... 1
+  seed = (seed + 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
+  seed = (seed ^ seed >> 27) * 0x94d049bb133111ebu;
+  return static_cast<double>(seed >> 11) * 0x1p-52 - 1;
+}
+
+class CaseRun {
+ public:
+  explicit CaseRun(const SoftmaxCase& row)
+      : row_(row),
+        num_rows_(row.batch * row.heads * row.rows),
+        out_dtype_(row.out_dtype == FLOWK_BOOL ? row.dtype : row.out_dtype),
+        x_(row.dtype, num_rows_ * row.columns, row.lead),
+        out_(out_dtype_, num_rows_ * row.columns, row.lead),
+        y_(row.dtype, row.backward ? num_rows_ * row.columns : 1, row.lead),
+        dense_(FLOWK_BOOL, row.dense ? row.batch * row.rows * row.columns : 1),
+        lengths_(row.lengths == 8 ? FLOWK_INT64 : FLOWK_INT32, num_rows_),
+        bias_(row.dtype, row.bias ? row.heads * row.rows * row.columns : 1) {
+    for (int64_t i = 0; i < x_.elements(); ++i) x_.set(i, 4 * case_random(static_cast<uint64_t>(i)));
+    if (row.special) make_special();
+    for (int64_t i = 0; i < dense_.elements(); ++i)
+      dense_.set(i, case_random(static_cast<uint64_t>(7 * i)) > 0.2 ? 3 : 0);
+    for (int64_t i = 0; i < bias_.elements(); ++i) bias_.set(i, 2 * case_random(static_cast<uint64_t>(11 * i)));
+    // One length is larger than the number of columns, one is negative.
+    for (int64_t i = 0; i < num_rows_; ++i)
+      lengths_.set(i, i == 1   ? static_cast<double>(row.columns + 5)
+                      : i == 2 ? -3.0
+                               : std::floor((case_random(static_cast<uint64_t>(i)) + 1) / 2 *
+                                            static_cast<double>(row.columns + 1)));
+    if (row.backward)
+      for (int64_t r = 0; r < num_rows_; ++r) {
+        double sum = 0;
+        for (int64_t j = 0; j < row.columns; ++j) sum += keeps(r, j) ? std::exp(x_.get(r * row.columns + j)) : 0;
+        for (int64_t j = 0; j < row.columns; ++j) {
+          const double p = keeps(r, j) ? std::exp(x_.get(r * row.columns + j)) / sum : 0;
+          y_.set(r * row.columns + j, row.log_softmax ? std::log(p) : p);
+        }
+      }
+  }
+
+  flowk::softmax::SoftmaxRequest request() const {
+    using namespace flowk::softmax;
+    SoftmaxRequest request;
+    request.backward = row_.backward;
+    request.log_softmax = row_.log_softmax;
+    request.in_dtype = request.bias_dtype = row_.dtype;
+    request.out_dtype = out_dtype_;
+    request.rank = 3;
+    request.columns = row_.columns;
+    request.scale = row_.scale;
+    const int64_t extents[3] = {row_.batch, row_.heads, row_.rows};
+    const int64_t bytes = dtype_info(row_.dtype).element_bytes, out_bytes = dtype_info(out_dtype_).element_bytes;
+    const auto put = [&](SoftmaxOperand operand, const void* pointer, int64_t element_bytes, bool over_batch,
+                         bool over_heads, int64_t row_elements) {
+      request.pointers[operand] = pointer;
+      int64_t stride = row_elements * element_bytes;
+      const bool used[3] = {over_batch, over_heads, true};
+      for (int d = 2; d >= 0; --d) {
+        request.strides[operand][d] = used[d] ? stride : 0;
+        if (used[d]) stride *= extents[d];
+      }
+    };
+    for (int d = 0; d < 3; ++d) {
+      request.extents[d] = extents[d];
+      for (auto& strides : request.strides) strides[d] = 0;
+    }
+    put(softmax_x, x_.data(), bytes, true, true, row_.columns);
+    put(softmax_out, out_.data(), out_bytes, true, true, row_.columns);
+    if (row_.backward) put(softmax_side, y_.data(), bytes, true, true, row_.columns);
+    if (row_.bias) put(softmax_side, bias_.data(), bytes, false, true, row_.columns);
+    if (row_.dense) put(softmax_dense, dense_.data(), 1, true, false, row_.columns);
+    if (row_.lengths > 0) {
+      put(softmax_lengths, lengths_.data(), row_.lengths, true, true, 1);
+      request.lengths_bytes = row_.lengths;
+      request.lengths_from_right = row_.lengths == 8;
+    }
+    if (row_.causal) {
+      const int64_t diagonal = row_.columns - row_.rows;
+      request.has_diagonal = true;
+      request.diagonal_begin = row_.window > 0 ? diagonal - row_.window + 1 : -(int64_t{1} << 61);
+      request.diagonal_end = diagonal + 1;
+      request.strides[softmax_row][2] = 1;
+    }
+    return request;
+  }
+
+  // The error is at most 2 units in the last place of the row's largest value, plus one rounding.
+  bool is_right() const {
+    // A gradient is a difference of up to 4 terms; a score with a bias is rounded and can be as large as 10.
+    const double terms = row_.backward ? 4 : row_.bias ? 10 : 1;
+    const double unit = terms * (row_.dtype == FLOWK_FLOAT64 ? 0x1p-50 : 0x1p-22);
+    const double rounding = out_dtype_ == FLOWK_FLOAT16 ? 0x1p-11 : out_dtype_ == FLOWK_BFLOAT16 ? 0x1p-8 : 0x1p-24;
+    const double smallest = out_dtype_ == FLOWK_FLOAT16 ? 0x1p-25 : 0;  // half of a subnormal's step
+    std::vector<double> exact(static_cast<size_t>(row_.columns));
+    for (int64_t r = 0; r < num_rows_; ++r) {
+      double largest = 0;
+      compute_row(r, &exact);
+      for (const double value : exact)
+        if (std::isfinite(value)) largest = std::max(largest, std::fabs(value));
+      for (int64_t j = 0; j < row_.columns; ++j) {
+        const double want = exact[static_cast<size_t>(j)], got = out_.get(r * row_.columns + j);
+        if (std::isnan(want) ? std::isnan(got)
+            : std::isinf(want)
+                ? got == want
+                : std::fabs(got - want) <= unit * std::max(largest, row_.backward || row_.log_softmax ? 1.0 : 0.0) +
+                                               rounding * std::fabs(want) + smallest)
+          continue;
+        std::printf("row %lld column %lld: %.9g, must be %.9g\n", static_cast<long long>(r), static_cast<long long>(j),
+                    got, want);
+        return false;
+      }
+    }
+    return true;
+  }
+
+  void poison() {
+    const double value = row_.special ? -3 : std::numeric_limits<double>::quiet_NaN();
+    for (int64_t i = 0; i < out_.elements(); ++i) out_.set(i, value);
+  }
+
+ private:
+  // Row r % 5: 0 all -infinity except one column; 1 a NaN, else -infinity; 2 +infinity, else -infinity; 3 all
+  // -infinity; 4 a NaN among finite scores.
+  void make_special() {
+    constexpr double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+    const double value_of[] = {1, nan, infinity, -infinity, nan};
+    for (int64_t r = 0; r < num_rows_; ++r) {
+      for (int64_t j = 0; j < row_.columns && r % 5 < 4; ++j) x_.set(r * row_.columns + j, -infinity);
+      x_.set(r * row_.columns + (r % 5 == 1 ? 0 : row_.columns - 1), value_of[r % 5]);
+    }
+  }
+
+  bool keeps(int64_t r, int64_t j) const {
+    const int64_t row = r % row_.rows, head = r / row_.rows % row_.heads, batch = r / row_.rows / row_.heads;
+    (void)head;
+    if (row_.dense && dense_.get((batch * row_.rows + row) * row_.columns + j) != 0) return false;
+    if (row_.lengths > 0) {
+      const double length = lengths_.get(r);
+      if (row_.lengths == 8 ? static_cast<double>(row_.columns - j) > length : static_cast<double>(j) >= length)
+        return false;
+    }
+    const int64_t diagonal = row + row_.columns - row_.rows;
+    return !row_.causal || (j <= diagonal && (row_.window == 0 || j > diagonal - row_.window));
+  }
+
+  void compute_row(int64_t r, std::vector<double>* result) const {
+    std::vector<double>& values = *result;
+    const int64_t k = row_.columns, first = r * k;
+    const auto at = [](int64_t j) { return static_cast<size_t>(j); };
+    if (row_.backward) {
+      double sum = 0;
+      for (int64_t j = 0; j < k; ++j) {
+        if (!keeps(r, j)) continue;
+        sum += (row_.log_softmax ? 1 : y_.get(first + j)) * x_.get(first + j);
+      }
+      for (int64_t j = 0; j < k; ++j) {
+        const double y = y_.get(first + j), dy = x_.get(first + j);
+        values[at(j)] = !keeps(r, j)       ? 0
+                        : row_.log_softmax ? row_.scale * (dy - std::exp(y) * sum)
+                                           : row_.scale * y * (dy - sum);
+      }
+      return;
+    }
+    constexpr double infinity = std::numeric_limits<double>::infinity();
+    double largest = -infinity, sum = 0;
+    bool is_nan = false;
+    for (int64_t j = 0; j < k; ++j) {
+      double z = row_.scale * x_.get(first + j);
+      if (row_.bias) z += bias_.get(r % (row_.heads * row_.rows) * k + j);
+      values[at(j)] = z;
+      if (!keeps(r, j)) continue;
+      is_nan |= std::isnan(z) || z == infinity;
+      largest = std::max(largest, z);
+    }
+    if (is_nan || (largest == -infinity && !row_.log_softmax)) {
+      for (int64_t j = 0; j < k; ++j) values[at(j)] = is_nan && keeps(r, j) ? std::nan("") : 0;
+      return;
+    }
+    for (int64_t j = 0; j < k; ++j) sum += keeps(r, j) ? std::exp(values[at(j)] - largest) : 0;
+    for (int64_t j = 0; j < k; ++j) {
+      const double z = values[at(j)] - largest;
+      values[at(j)] = !keeps(r, j)       ? (row_.log_softmax ? -std::numeric_limits<double>::infinity() : 0)
+                      : row_.log_softmax ? z - std::log(sum)
+                                         : std::exp(z) / sum;
+    }
+  }
+
+  SoftmaxCase row_;
+  int64_t num_rows_;
+  flowk_dtype out_dtype_;
+  CaseTensor x_, out_, y_, dense_, lengths_, bias_;
+};
