@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Masked softmax against a copy: `python bench/bench_softmax.py SET[:TYPE,...] ...`, types f16, bf16, f32.
+"""Softmax against a copy: `python bench/bench_softmax.py SET[:TYPE,...] ...`, types f16, bf16, f32.
 
-The sets: plain (no mask, by columns), odd (columns that chunks of 16 bytes do not fit), tiny (1 to 255 columns), dense,
-lengths, causal, bias, backward, small, random[:SEED[:COUNT]] (kinds, types and shapes drawn at random). The bytes of a
-case: x and y; the mask once; of x only what lengths and causal keep; dy, y and dx.
+The sets: plain (no mask, by columns), odd (columns that are not whole vectors of 16 bytes), tiny (1 to 255 columns),
+dense, lengths, causal, bias, backward, small, random[:SEED[:COUNT]] (random kinds, types and shapes). The bytes of a
+case: x and y, of x only unmasked columns with lengths and causal, and the dense mask once; backward dy, y and dx.
 
-Prints one line a case (fraction of copy, largest error in units of the last place of a row's largest value, kernel)
+Prints one line per case (fraction of copy, largest error in units in the last place of a row's largest value, kernel)
 and the geomean and worst of each set.
 """
 
@@ -41,7 +41,7 @@ def run_case(library: SoftmaxLibrary, case: tuple, rounds: int, rivals: bool, co
 
 
 def accuracy(case: tuple, library: SoftmaxLibrary) -> dict:
-    """The largest errors of flowk and of PyTorch on the same rows, and the farthest that a row's sum is from 1."""
+    """The largest errors of flowk and of PyTorch on the same rows, and the largest |sum of a row - 1|."""
     workload = Workload(case, sets=1)
     library.run(workload, 0)
     b, h, q, k = workload.shape
@@ -71,11 +71,9 @@ def main() -> None:
     parser.add_argument("sets", nargs="*")
     parser.add_argument("--json")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--rivals", action="store_true", help="time PyTorch's operators too")
-    parser.add_argument("--compile", action="store_true", help="and what torch.compile makes of them")
-    parser.add_argument(
-        "--accuracy", action="store_true", help="errors beside PyTorch's, on each set's cases; no times"
-    )
+    parser.add_argument("--rivals", action="store_true", help="also time PyTorch's operators")
+    parser.add_argument("--compile", action="store_true", help="also time them after torch.compile")
+    parser.add_argument("--accuracy", action="store_true", help="errors of flowk and PyTorch per case; no times")
     options = parser.parse_args()
     library = SoftmaxLibrary()
     print(harness.machine(), "|", library.c.flowk_build_info().decode())

@@ -2,8 +2,8 @@
 // For tune_elementwise.py: a conversion of neighbours with a given number of packs per thread.
 #include "core/device.h"
 #include "core/dtype.h"
-#include "elementwise/elementwise_op_info.h"
 #include "elementwise/elementwise.h"
+#include "elementwise/elementwise_op_info.h"
 
 using namespace flowk::elementwise;
 

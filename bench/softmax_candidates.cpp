@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every shape that a plan of masked softmax may have, for tune_softmax.py: linked with the library's objects, never
-// installed.
+// Softmax with a given config, for tune_softmax.py: linked with the library's objects, never installed.
 #include <initializer_list>
 
 #include "core/device.h"
-#include "softmax/softmax_plan.h"
+#include "softmax/softmax.h"
 
-// Runs a contiguous (batch, heads, rows, columns) softmax, forward or backward, with a shape of the caller's. `side` is
-// y where `backward`; `dense` is (batch, 1, rows, columns) or NULL; `lengths` is (batch, heads, rows) of int32 or NULL.
-// Returns 0 enqueued, 1 the shape does not fit, 3 failed.
+// Runs a contiguous (batch, heads, rows, columns) softmax, forward or backward, with a given config. `side` is y where
+// `backward`; `dense` is (batch, 1, rows, columns) or NULL; `lengths` is (batch, heads, rows) of int32 or NULL. `count`
+// is vectors or rows per thread, slices or clusters, as the mechanism has.
+// Returns 0 enqueued, 1 the config does not fit, 3 failed.
 extern "C" FLOWK_API int flowk_bench_softmax_candidate(int backward, flowk_dtype dtype, const void* x, const void* side,
                                                        void* out, const void* dense, const void* lengths, int64_t batch,
                                                        int64_t heads, int64_t rows, int64_t columns, double scale,
-                                                       int kernel, int vectors, int lanes, int threads,
-                                                       int cluster_blocks, int resident_blocks, int slices,
-                                                       int64_t rows_per_launch, int uses_pdl, flowk_stream stream) {
+                                                       int kernel, int count, int lanes, int threads,
+                                                       int cluster_blocks, int resident_blocks, int64_t rows_per_launch,
+                                                       int uses_pdl, flowk_stream stream) {
   using namespace flowk::softmax;
   SoftmaxRequest request;
   request.backward = backward != 0;
@@ -45,19 +45,22 @@ extern "C" FLOWK_API int flowk_bench_softmax_candidate(int backward, flowk_dtype
   }
   Device device;
   if (!current_device(&device).ok()) return 3;
-  SoftmaxShape shape;
-  shape.kernel = static_cast<SoftmaxKernel>(kernel);
-  shape.vectors_per_thread = vectors;
-  if (shape.kernel == SoftmaxKernel::staged_rows && vectors > 0) shape.rows_per_thread = vectors;
-  shape.lanes_per_row = lanes;
-  shape.block_threads = threads;
-  shape.cluster_blocks = cluster_blocks;
-  shape.resident_blocks = resident_blocks;
-  shape.slices = slices;
-  shape.num_clusters = slices;
-  shape.rows_per_launch = rows_per_launch;
+  const auto mechanism_of = [&]() -> SoftmaxMechanism {
+    switch (static_cast<SoftmaxKernel>(kernel)) {
+      case SoftmaxKernel::row_in_registers: return RowInRegisters{count};
+      case SoftmaxKernel::row_in_shared: return RowInShared{count};
+      case SoftmaxKernel::staged_rows: return StagedRows{count};
+      case SoftmaxKernel::rows_by_vectors: return RowsByVectors{count};
+      case SoftmaxKernel::rows_in_lanes: return RowsInLanes{count};
+      case SoftmaxKernel::split_row: return SplitRow{count, rows_per_launch};
+      case SoftmaxKernel::persistent_rows: return PersistentRows{count};
+      case SoftmaxKernel::two_pass_row: break;
+    }
+    return TwoPassRow{};
+  };
   SoftmaxPlan plan;
-  if (!plan_softmax_as(request, device, shape, &plan)) return 1;
+  if (!plan_softmax_as(request, device, {mechanism_of(), lanes, threads, cluster_blocks, resident_blocks}, &plan))
+    return 1;
   plan.launch.uses_pdl = uses_pdl != 0;
   return run_softmax(plan, stream).ok() ? 0 : 3;
 }

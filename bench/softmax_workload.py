@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the benches of masked softmax time: cases, their tensors, the calls by ctypes, the check, the rivals.
+"""The workload of the softmax benches: cases, their tensors, the calls by ctypes, the check, the rivals.
 
 A case is (kind, type, b, h, q, k). The kinds: plain; dense, a bool mask (b, 1, q, k) over heads; lengths, uniform in
 k/4 ... k; causal; bias, of x's type and whole shape; backward.
@@ -23,7 +23,7 @@ SAMPLED_ROWS = 512
 
 
 class Workload:
-    """Rotating buffers of one case, and what works on them."""
+    """The buffers of one case, several sets in turn, and the calls on them."""
 
     def __init__(self, case: tuple, sets: int | None = None) -> None:
         self.kind, self.type, *shape = case
@@ -32,22 +32,22 @@ class Workload:
         b, h, q, k = self.shape
         torch.manual_seed(1)
         self.dense = self.lengths = None
-        kept = b * h * q * k
+        unmasked = b * h * q * k
         if self.kind == "dense":
             self.dense = torch.rand(b, 1, q, k, device="cuda") < 0.3
         if self.kind == "lengths":
             self.lengths = torch.randint(max(k // 4, 1), k + 1, (b, h, q), dtype=torch.int32, device="cuda")
-            kept = int(self.lengths.sum())
+            unmasked = int(self.lengths.sum())
         if self.kind == "causal":
-            kept = b * h * int(torch.clamp(torch.arange(q) + 1 + k - q, 0, k).sum())
+            unmasked = b * h * int(torch.clamp(torch.arange(q) + 1 + k - q, 0, k).sum())
         element = self.dtype.itemsize
         total = b * h * q * k
-        # Forward: what is kept is read, all is written.
+        # Forward: unmasked columns are read, all are written.
         self.moved = {
             "plain": 2 * total * element,
             "dense": 2 * total * element + b * q * k,
-            "lengths": (kept + total) * element,
-            "causal": (kept + total) * element,
+            "lengths": (unmasked + total) * element,
+            "causal": (unmasked + total) * element,
             "bias": 3 * total * element,
             "backward": 3 * total * element,
         }[self.kind]
@@ -63,14 +63,14 @@ class Workload:
         if self.kind == "bias":
             bias = torch.randn(self.shape, device="cuda").to(self.dtype)
             self.sides = [bias] + [bias.clone() for _ in range(self.sets - 1)]
-        # A mask is read once a set, as x is.
+        # Each set has its own mask.
         self.denses = [self.dense.clone() for _ in range(self.sets)] if self.dense is not None else []
         self.scale = 1.0 if self.kind == "plain" else SCALE
         self.calls = [self.arguments(i) for i in range(self.sets)]
-        self.kept = self.make_kept() if self.kind in ("dense", "lengths", "causal") else None
+        self.unmasked = self.make_unmasked() if self.kind in ("dense", "lengths", "causal") else None
 
-    def make_kept(self) -> torch.Tensor | None:
-        """Which columns are kept, in a shape that broadcasts, where that is small enough for the rivals."""
+    def make_unmasked(self) -> torch.Tensor | None:
+        """Which columns are unmasked, in a shape that broadcasts; None if that is too large."""
         b, h, q, k = self.shape
         columns = torch.arange(k, device="cuda")
         if self.kind == "dense":
@@ -80,7 +80,7 @@ class Workload:
         return columns <= torch.arange(q, device="cuda")[:, None] + k - q
 
     def arguments(self, i: int) -> tuple:
-        """Of flowk_masked_softmax or its backward on buffer set i, less the stream."""
+        """The arguments of flowk_masked_softmax or its backward on buffer set i, without the stream."""
         x, out = self.xs[i], self.outs[i]
         longs = ctypes.c_int64 * 4
         mask = SoftmaxMask(struct_bytes=ctypes.sizeof(SoftmaxMask))
@@ -106,10 +106,10 @@ class Workload:
     # ---- the reference
 
     def reference(self, rows: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-        """Rows of the result, (rows, k), computed in `dtype`; and how far float32 arithmetic may be from each element.
+        """Rows of the result, (rows, k), computed in `dtype`, and the error that float32 may add to each element.
 
-        A gradient is a difference: 8 roundings of |scale| * y * (|dy| + sum |y_i dy_i|). A score with a bias is rounded
-        before the exponential: 2 roundings of the row's largest |score|, relative to y. Otherwise nothing.
+        Gradient: 8 roundings of |scale| * y * (|dy| + sum |y_i dy_i|). Bias: 2 roundings of y times the row's largest
+        |score|, because a score with a bias is rounded before the exponential. Otherwise 0.
         """
         _, h, q, k = self.shape
         x = self.xs[0].view(-1, k)[rows].to(dtype)
@@ -130,11 +130,11 @@ class Workload:
             z = z.masked_fill(columns >= self.lengths.view(-1)[rows][:, None], -math.inf)
         if self.kind == "causal":
             z = z.masked_fill(columns > (rows % q + k - q)[:, None], -math.inf)
-        y = torch.softmax(z, -1).masked_fill(z.isneginf().all(-1, keepdim=True), 0)  # 0 where no column is kept
+        y = torch.softmax(z, -1).masked_fill(z.isneginf().all(-1, keepdim=True), 0)  # 0 if all columns are masked out
         return y, torch.zeros_like(z)
 
     def error(self, actual_rows: torch.Tensor, rows: torch.Tensor) -> float:
-        """The largest error of some rows, less what reference() allows, in units of the row's largest's last place."""
+        """The largest error beyond what reference() allows, in units in the last place of the row's largest value."""
         exact, allowed = self.reference(rows, torch.float64)
         largest = exact.abs().amax(-1, keepdim=True).clamp_min(1e-60)
         exponent = torch.floor(torch.log2(largest)).clamp_min(LEAST_EXPONENT[self.dtype])
@@ -142,14 +142,14 @@ class Workload:
         return float((((actual_rows.double() - exact).abs() - allowed) / unit).max())
 
     def check(self) -> tuple[bool, float]:
-        """Is the first output right: every element written, sampled rows within their bound? And the largest error."""
+        """Is the first output right (every element written, sampled rows within their bound), and the largest error."""
         b, h, q, k = self.shape
         num_rows = b * h * q
         count = min(num_rows, max(16, min(SAMPLED_ROWS, (1 << 25) // k)))
         rows = torch.randperm(num_rows, device="cuda")[:count]
         actual = self.outs[0].view(-1, k)[rows]
         error = self.error(actual, rows)
-        # 16-bit types are rounded once: half a unit, and what float32 arithmetic adds to it.
+        # 16-bit types: one rounding, half a unit, plus the error of float32 arithmetic.
         bound = 2.0 if self.dtype == torch.float32 else 0.51
         written = not bool(torch.isnan(self.outs[0]).any())
         return written and error <= bound, error
@@ -164,11 +164,11 @@ class Workload:
         z = x * SCALE
         if self.kind == "bias":
             return torch.softmax(z + side, -1)
-        return torch.softmax(z.masked_fill(~self.kept, -math.inf), -1)
+        return torch.softmax(z.masked_fill(~self.unmasked, -math.inf), -1)
 
     def rivals(self, compiled: bool) -> dict:
-        """Calls of work(i); those of PyTorch allocate from the graph's own pool."""
-        if self.kind == "lengths" and self.kept is None:
+        """PyTorch's operators as calls of i; they allocate from the graph's own pool."""
+        if self.kind == "lengths" and self.unmasked is None:
             return {}
         sides = self.sides or [None] * self.sets
         found = {"torch": lambda i: self.torch_softmax(self.xs[i], sides[i])}
@@ -179,7 +179,7 @@ class Workload:
         return found
 
     def copies(self, library: harness.Library) -> dict:
-        """Copies that move as many bytes as the case must, by cudaMemcpyAsync and by flowk's own kernel."""
+        """Copies of as many bytes as the case moves, with cudaMemcpyAsync and with flowk's kernel."""
         half = max(self.moved // 2 // 16 * 16, 16)
         src = [torch.empty(half, dtype=torch.uint8, device="cuda") for _ in range(self.sets)]
         dst = [torch.empty_like(s) for s in src]
@@ -189,7 +189,7 @@ class Workload:
 
 
 class SoftmaxLibrary(harness.Library):
-    """The calls of masked softmax by ctypes."""
+    """The calls of softmax by ctypes."""
 
     def run(self, workload: Workload, i: int) -> None:
         self.check(getattr(self.c, workload.function)(*workload.calls[i], harness.current_stream()))
@@ -200,7 +200,7 @@ class SoftmaxLibrary(harness.Library):
 
 # ---- the cases
 
-# b, h, q, k of ANCHORS' table for dense masks, lengths and causal.
+# b, h, q, k for dense masks, lengths, causal and bias.
 ATTENTION = [
     (64, 12, 128, 128), (16, 16, 512, 512), (8, 16, 1024, 1024), (4, 16, 2048, 2048), (2, 16, 4096, 4096),
     (1, 8, 4096, 8192), (1, 4, 2048, 16384), (1, 4, 2048, 32768), (1, 4, 1024, 65536), (1, 1, 1024, 131072),
@@ -228,7 +228,7 @@ KINDS = ("plain", "dense", "lengths", "causal", "bias", "backward")
 
 
 def random_cases(seed: int, count: int) -> list[tuple]:
-    """Rows of 16 to 2^18 columns, half of them no multiple of 8, of 2^23 to 2^27 elements together."""
+    """16 to 2^18 columns, half of them multiples of 8, and 2^23 to 2^27 elements."""
     generator = random.Random(seed)
 
     cases = []
@@ -244,7 +244,7 @@ def random_cases(seed: int, count: int) -> list[tuple]:
 
 
 def cases_of(name: str) -> list[tuple]:
-    """SET or SET:TYPE[,TYPE...], f16 and f32 where no type is named; or random[:SEED[:COUNT]]."""
+    """SET or SET:TYPE[,TYPE...], by default f16 and f32; or random[:SEED[:COUNT]]."""
     if name.startswith("random"):
         _, seed, count = (name + ":" * (2 - name.count(":"))).split(":")
         return random_cases(int(seed or 0), int(count or 30))

@@ -10,7 +10,7 @@
 #include "core/iteration_space.h"
 #include "core/status.h"
 #include "flowk/flowk.h"
-#include "softmax/softmax_plan.h"
+#include "softmax/softmax.h"
 
 namespace flowk::api {
 using namespace softmax;

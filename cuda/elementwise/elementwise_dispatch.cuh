@@ -13,10 +13,8 @@
 
 namespace flowk::elementwise {
 
-Status run_unary_contiguous(const ElementwisePlan& plan, flowk_stream stream);
-Status run_unary_strided(const ElementwisePlan& plan, flowk_stream stream);
+Status run_unary(const ElementwisePlan& plan, flowk_stream stream);
 Status run_binary_contiguous(const ElementwisePlan& plan, flowk_stream stream);
-Status run_binary_broadcast(const ElementwisePlan& plan, flowk_stream stream);
 Status run_binary_strided(const ElementwisePlan& plan, flowk_stream stream);
 Status run_ternary(const ElementwisePlan& plan, flowk_stream stream);
 
@@ -84,35 +82,41 @@ inline constexpr flowk_unary_op unary_ops[] = {FLOWK_UNARY_OPS(FLOWK_ROW)};
 inline constexpr flowk_binary_op binary_ops[] = {FLOWK_BINARY_OPS(FLOWK_ROW)};
 #undef FLOWK_ROW
 
-// Calls run(ops) with the operations that share the kernel of op `op`, one of kOps. Integers: all. Floats of strided
-// operands: all, because the kernel itself takes 48 registers and more; except the heaviest of two inputs. Other
-// floats: those of the same cost, or the operation alone.
+// Calls run(ops) with the operations that share the kernel of op `op`, one of kOps. Contiguous: those of its cost, or
+// the operation alone. Other kernels need 40 registers and more themselves: light operations share one where that
+// leaves room for one block more per SM, and all others share one. Integers: all, except int64's division.
 template <ElementwiseKernel kKernel, class Compute, int kN, const auto& kOps, class Run>
 Status visit_ops(int32_t op, Run run) {
   using enum OpCost;
+  using enum ElementwiseKernel;
   using Op = std::remove_const_t<std::remove_reference_t<decltype(kOps[0])>>;
   constexpr bool is_unary = std::is_same_v<Op, flowk_unary_op>, is_double = std::is_same_v<Compute, double>;
-  const OpCost cost = cost_of(static_cast<Op>(op));
-  if constexpr (kKernel == ElementwiseKernel::broadcast_rows || (kN == 16 && !std::is_integral_v<Compute>)) {
-    return run(AllOps<light, light>());
+  const OpCost cost = cost_of(static_cast<Op>(op), is_double);
+  if constexpr (kKernel == broadcast_rows || (kN == 16 && !std::is_integral_v<Compute>)) {
+    return run(AllOps<is_double, light, light>());
   } else if constexpr (std::is_integral_v<Compute>) {
-    return run(AllOps<light, light, heavy, heaviest>());
-  } else if constexpr (kKernel == ElementwiseKernel::shifted_tiles && !is_unary && !is_double) {
-    return cost == heaviest ? run(AllOps<heaviest, heaviest>()) : run(AllOps<heavy, light, heavy>());
-  } else if constexpr (kKernel != ElementwiseKernel::contiguous && kKernel != ElementwiseKernel::broadcast) {
-    return run(AllOps<heavy, light, heavy, heaviest>());
-  } else if constexpr (is_double) {
-    return cost == light ? run(AllOps<light, light>()) : run(AllOps<heavy, heavy, heaviest>());
-  } else if constexpr (kKernel == ElementwiseKernel::broadcast) {
-    return cost == light   ? run(AllOps<light, light>())
-           : cost == heavy ? run(AllOps<heavy, heavy>())
-                           : run(AllOps<heaviest, heaviest>());
+    if constexpr (kKernel == contiguous && !is_unary && sizeof(Compute) == 8)
+      return cost == light ? run(AllOps<false, light, light>()) : run(AllOps<false, medium, heavy>());
+    else
+      return run(AllOps<false, light, light, medium, heavy, heaviest>());
+  } else if constexpr (kKernel == strided || (kKernel == aligned_tiles && !is_unary) ||
+                       (kKernel == shifted_tiles && is_unary != is_double)) {
+    return run(AllOps<is_double, is_double ? heaviest : heavy, light, medium, heavy, heaviest>());
+  } else if constexpr (kKernel == shifted_tiles && !is_unary) {
+    return cost == heaviest ? run(AllOps<false, heaviest, heaviest>()) : run(AllOps<false, heavy, light, heavy>());
+  } else if constexpr (kKernel != contiguous && (is_unary || is_double)) {
+    return cost == light ? run(AllOps<is_double, light, light>())
+                         : run(AllOps<is_double, is_double ? heaviest : heavy, medium, heavy, heaviest>());
+  } else if constexpr (kKernel == broadcast) {
+    return cost == light   ? run(AllOps<false, light, light>())
+           : cost == heavy ? run(AllOps<false, heavy, heavy>())
+                           : run(AllOps<false, heaviest, heaviest>());
   } else {
     Status status;
     bool is_own = false;
     const auto run_own = [&](auto index) {
       constexpr auto own = kOps[decltype(index)::value];
-      if constexpr (has_own_kernel(own)) {
+      if constexpr (has_own_kernel(own, is_double)) {
         if (own != static_cast<Op>(op)) return;
         is_own = true;
         status = run(OneOp<own>());
@@ -122,11 +126,14 @@ Status visit_ops(int32_t op, Run run) {
       (run_own(Constant<static_cast<int>(i)>()), ...);
     }(std::make_index_sequence<std::size(kOps)>());
     if (is_own) return status;
-    if (cost == light) return run(AllOps<light, light>());
+    if (cost == light) return run(AllOps<is_double, light, light>());
     if constexpr (is_unary) {
-      if (cost == heavy) return run(OtherOps<heavy>());
+      if (cost == medium) return run(OtherOps<is_double, medium>());
     }
-    return run(OtherOps<heaviest>());
+    if constexpr (is_unary || is_double) {
+      if (cost == heavy) return run(OtherOps<is_double, heavy>());
+    }
+    return run(OtherOps<is_double, heaviest>());
   }
 }
 
@@ -138,10 +145,12 @@ Status run_instance(const ElementwisePlan& plan, flowk_stream stream) {
   const Compute flip = sign_flip_of<Compute>(plan);
   if constexpr (kArity == ElementwiseArity::unary) {
     return visit_ops<kKernel, Compute, kN, unary_ops>(plan.op, [&](auto ops) {
-      const UnaryFunctor<Compute, is_narrow, decltype(ops)> functor = {
-          plan.op, flip, parameter_of<Compute>(plan, plan.a), parameter_of<Compute>(plan, plan.b)};
-      return launch_kernel<kKernel, kN, UnaryFunctor<Compute, is_narrow, decltype(ops)>, typename Operands::UnaryOut,
-                           typename Operands::UnaryIn>(plan, functor, stream);
+      using Functor = UnaryFunctor<Compute, is_narrow, decltype(ops)>;
+      constexpr bool converts = decltype(ops)::has(FLOWK_UNARY_COPY);
+      using In = std::conditional_t<converts, typename Operands::UnaryIn, Same>;
+      using Out = std::conditional_t<converts, typename Operands::UnaryOut, Same>;
+      const Functor functor = {plan.op, flip, parameter_of<Compute>(plan, plan.a), parameter_of<Compute>(plan, plan.b)};
+      return launch_kernel<kKernel, kN, Functor, Out, In>(plan, functor, stream);
     });
   } else if constexpr (kArity == ElementwiseArity::binary) {
     return visit_ops<kKernel, Compute, kN, binary_ops>(plan.op, [&](auto ops) {

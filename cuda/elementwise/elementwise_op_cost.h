@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cost of a float operation in registers and code, which decides what shares a kernel with it.
+// The cost of a float operation in registers, which decides what shares a kernel with it.
 #pragma once
 
 #include <cstdint>
@@ -9,36 +9,38 @@
 
 namespace flowk::elementwise {
 
+// At most 40 registers per thread are 6 blocks per SM, 48 are 5, 64 are 4.
 enum class OpCost : int32_t {
-  light,     // a few instructions: at most 40 registers per thread
+  light,     // a few instructions
+  medium,    // at most 40 registers
   heavy,     // at most 48
   heaviest,  // at most 64
 };
 
-FLOWK_HOST_DEVICE constexpr OpCost cost_of(flowk_unary_op op) {
+FLOWK_HOST_DEVICE constexpr OpCost cost_of(flowk_unary_op op, bool is_double = false) {
   switch (op) {
-    case FLOWK_UNARY_SIN:
-    case FLOWK_UNARY_COS: return OpCost::heaviest;
     case FLOWK_UNARY_SQRT:
     case FLOWK_UNARY_RSQRT:
     case FLOWK_UNARY_RECIPROCAL:
-    case FLOWK_UNARY_EXP:
     case FLOWK_UNARY_LOG:
     case FLOWK_UNARY_TANH:
+    case FLOWK_UNARY_ELU: return OpCost::medium;
+    case FLOWK_UNARY_SIN:
+    case FLOWK_UNARY_COS: return is_double ? OpCost::heavy : OpCost::heaviest;
+    case FLOWK_UNARY_EXP:
+    case FLOWK_UNARY_GELU: return is_double ? OpCost::heaviest : OpCost::heavy;
     case FLOWK_UNARY_SIGMOID:
-    case FLOWK_UNARY_ELU:
-    case FLOWK_UNARY_GELU:
     case FLOWK_UNARY_GELU_TANH:
     case FLOWK_UNARY_SILU:
     case FLOWK_UNARY_SOFTPLUS: return OpCost::heavy;
     default: return OpCost::light;
   }
 }
-FLOWK_HOST_DEVICE constexpr OpCost cost_of(flowk_binary_op op) {
+FLOWK_HOST_DEVICE constexpr OpCost cost_of(flowk_binary_op op, bool is_double = false) {
   switch (op) {
     case FLOWK_BINARY_POW: return OpCost::heaviest;
+    case FLOWK_BINARY_GELU_GRAD: return is_double ? OpCost::heaviest : OpCost::heavy;
     case FLOWK_BINARY_DIV:
-    case FLOWK_BINARY_GELU_GRAD:
     case FLOWK_BINARY_GELU_TANH_GRAD:
     case FLOWK_BINARY_SILU_GRAD:
     case FLOWK_BINARY_SILU_MUL: return OpCost::heavy;
@@ -48,17 +50,19 @@ FLOWK_HOST_DEVICE constexpr OpCost cost_of(flowk_binary_op op) {
 
 // The heavy operations of neural networks have a contiguous kernel each for float32, float16 and bfloat16; all others
 // share one per cost.
-FLOWK_HOST_DEVICE constexpr bool has_own_kernel(flowk_unary_op op) {
+FLOWK_HOST_DEVICE constexpr bool has_own_kernel(flowk_unary_op op, bool is_double) {
   switch (op) {
     case FLOWK_UNARY_EXP:
     case FLOWK_UNARY_TANH:
     case FLOWK_UNARY_SIGMOID:
     case FLOWK_UNARY_GELU:
     case FLOWK_UNARY_GELU_TANH:
-    case FLOWK_UNARY_SILU: return true;
+    case FLOWK_UNARY_SILU: return !is_double;
     default: return false;
   }
 }
-FLOWK_HOST_DEVICE constexpr bool has_own_kernel(flowk_binary_op op) { return cost_of(op) == OpCost::heavy; }
+FLOWK_HOST_DEVICE constexpr bool has_own_kernel(flowk_binary_op op, bool is_double) {
+  return !is_double && cost_of(op) == OpCost::heavy;
+}
 
 }  // namespace flowk::elementwise

@@ -5,15 +5,12 @@
 namespace flowk::elementwise {
 
 Status run_elementwise(const ElementwisePlan& plan, flowk_stream stream) {
-  const bool is_contiguous = plan.kernel == ElementwiseKernel::contiguous;
-  const bool is_broadcast =
-      plan.kernel == ElementwiseKernel::broadcast || plan.kernel == ElementwiseKernel::broadcast_rows;
   switch (plan.arity) {
-    case ElementwiseArity::unary: return (is_contiguous ? run_unary_contiguous : run_unary_strided)(plan, stream);
+    case ElementwiseArity::unary: return run_unary(plan, stream);
     case ElementwiseArity::binary:
-      return (is_contiguous  ? run_binary_contiguous
-              : is_broadcast ? run_binary_broadcast
-                             : run_binary_strided)(plan, stream);
+      if (plan.is_linear() || plan.kernel == ElementwiseKernel::broadcast_rows)
+        return run_binary_contiguous(plan, stream);
+      return run_binary_strided(plan, stream);
     case ElementwiseArity::ternary: return run_ternary(plan, stream);
     case ElementwiseArity::functor: break;  // the caller has the kernel
   }

@@ -62,14 +62,14 @@ void explain_prelu(const PreluPlan& plan, char* text, size_t text_bytes);
 
 // A block, or a cluster of blocks, takes all elements of its channels and finishes their sums.
 struct ByChannel {
-  int32_t vectors_in_flight = 3;  // 3 or 4
+  int32_t vectors_in_flight = 3;  // 3 or 4; one number in clusters
   ByChannelParams params;
   friend bool operator==(const ByChannel&, const ByChannel&) = default;
 };
 
 // A warp takes a span of vectors, which lies in one plane of `inner` elements or in two.
 struct BySpan {
-  int32_t vectors_in_flight = 2;  // 2 or 4, of float32 also 8; 2 in two planes
+  int32_t vectors_in_flight = 2;  // 1, 2 or 4, of float32 also 8; 1 or 2 in two planes
   bool is_in_one_plane = false;   // spans are equal shares of planes
   BySpanParams params;
   friend bool operator==(const BySpan&, const BySpan&) = default;
@@ -85,7 +85,7 @@ struct ByPlane {
 // A thread keeps its vector of columns and steps over rows of channels * inner elements.
 struct ByColumn {
   ColumnForm form = ColumnForm::whole_channels;
-  int32_t vectors_in_flight = 4;  // 2 or 4 of whole_channels, 4 of aligned, 1 of general
+  int32_t vectors_in_flight = 4;  // 2 or 4; 1 of ColumnForm::general
   ByColumnParams params;
   friend bool operator==(const ByColumn&, const ByColumn&) = default;
 };

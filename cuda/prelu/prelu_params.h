@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parameters of the PReLU kernels, one struct per kernel.
+// The parameters of the PReLU kernels, one struct per kernel. They arrive in lines of 64 bytes, and each line is a
+// wait: what a kernel needs first stands together.
 //
 // The tensors are (outer, channels, inner), contiguous. Threads walk them in vectors: 16 bytes that are aligned in the
 // output. Vector k holds the elements [k * V - lead, k * V - lead + V), where V = 16 / element bytes and `lead` counts
@@ -29,6 +30,11 @@ constexpr int line_vectors = 8;  // 128 bytes
 constexpr int wide_tile_vectors = 32;
 constexpr int max_cluster_blocks = 8;  // every GPU with clusters has as many
 
+// Vectors of x and of dy in flight per thread that kernels for clusters are compiled for: one number by_channel; 4
+// by_column, of wider elements also 2.
+constexpr int by_channel_rows_of_cluster(int64_t element_bytes) { return element_bytes >= 4 ? 3 : 4; }
+constexpr int64_t by_column_bytes_of_short_clusters = 4;
+
 // Which alphas the elements of one vector need.
 enum class AlphaAccess : int32_t {
   one_per_vector,   // all elements have one channel
@@ -43,9 +49,9 @@ struct VectorGrid {
   int64_t inner = 0;
   int64_t phase = 0;
   int32_t lead = 0;
-  bool is_wide = false;  // positions need more than 31 bits: divide by the wide dividers
   Divider by_inner;
   Divider by_channels;
+  bool is_wide = false;        // positions need more than 31 bits: divide by the wide dividers
   int64_t num_planes = 0;      // outer * channels
   int64_t missing_planes = 0;  // planes in the positions before element 0
   WideDivider by_inner_wide;
@@ -57,9 +63,9 @@ struct ForwardParams {
   const void* x = nullptr;
   const void* alpha = nullptr;
   void* y = nullptr;
-  int32_t x_shift = 0;  // bytes from a multiple of 16 to the element of x that a vector begins with
-  AlphaAccess alpha_access = AlphaAccess::one_per_element;
+  int16_t x_shift = 0;           // bytes from a multiple of 16 to the element of x that a vector begins with
   bool has_float_alpha = false;  // beside 16-bit elements
+  AlphaAccess alpha_access = AlphaAccess::one_per_element;
   VectorGrid grid;
   friend bool operator==(const ForwardParams&, const ForwardParams&) = default;
 };
@@ -73,8 +79,8 @@ struct BackwardTensors {
   void* dx = nullptr;        // null: not wanted
   void* dalpha = nullptr;    // not null: the kernel finishes the sums and writes them here
   void* partials = nullptr;  // else it writes partial sums here; both null: no sums are wanted
-  int32_t dy_shift = 0;      // as ForwardParams::x_shift
-  int32_t x_shift = 0;
+  int16_t dy_shift = 0;      // as ForwardParams::x_shift
+  int16_t x_shift = 0;
   bool has_float_alpha = false;  // alpha and dalpha, beside 16-bit elements
   friend bool operator==(const BackwardTensors&, const BackwardTensors&) = default;
 };
@@ -164,9 +170,13 @@ struct ByColumnParams {
   friend bool operator==(const ByColumnParams&, const ByColumnParams&) = default;
 };
 
-// A warp takes one vector of all rows.
+// A warp takes one vector of all rows. The parameters are one line of 64 bytes.
 struct ByWarpColumnParams {
-  BackwardTensors tensors;
+  const void* dy = nullptr;
+  const void* x = nullptr;
+  const void* alpha = nullptr;
+  void* dx = nullptr;  // null: not wanted
+  void* dalpha = nullptr;
   int32_t num_rows = 0;
   int32_t row_vectors = 0;
   friend bool operator==(const ByWarpColumnParams&, const ByWarpColumnParams&) = default;
@@ -179,8 +189,7 @@ enum class PartialLayout : int32_t {
   channels_last,  // (rows, channels)
 };
 
-// Sums over segments of `rows_per_segment` rows. The fields stand in the order in which the kernel needs them:
-// parameters arrive in lines of 64 bytes, and each line is a wait.
+// Sums over segments of `rows_per_segment` rows. The fields stand in the order in which the kernel needs them.
 struct ReducePartialsParams {
   const void* partials = nullptr;
   int64_t num_rows = 0;

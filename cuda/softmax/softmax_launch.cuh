@@ -20,8 +20,8 @@
 namespace flowk::softmax {
 
 inline Status no_such_kernel(const SoftmaxPlan& plan) {
-  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "no kernel %s of %d vectors a thread",
-                         softmax_kernel_name(plan.kernel), plan.vectors_per_thread);
+  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "no kernel %s for this plan",
+                         softmax_kernel_name(plan.config.kernel()));
 }
 
 // row_in_registers is compiled for the powers of 2 between these vectors per thread. A kernel of more vectors than the
@@ -39,7 +39,7 @@ constexpr int most_vectors(SoftmaxMask mask) {
 
 template <class T, SoftmaxMask kMask, SoftmaxForm kForm, int kVectors = least_vectors<T>(kMask, kForm)>
 Status launch_row_in_registers_as(const SoftmaxPlan& plan, flowk_stream stream) {
-  if (plan.vectors_per_thread <= kVectors)
+  if (plan.config.as<RowInRegisters>().vectors_per_thread <= kVectors)
     return launch(row_in_registers<T, kVectors, kMask, kForm>, plan.launch, stream, plan.params);
   if constexpr (kVectors < most_vectors<T>(kMask))
     return launch_row_in_registers_as<T, kMask, kForm, 2 * kVectors>(plan, stream);
@@ -52,11 +52,11 @@ Status launch_row_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
   // Forms other than `any` are for rows that keep their type; float64 has `any` only, and `aligned` is part of `any`.
   if constexpr (sizeof(T) < 8) {
     if (plan.in_dtype == plan.out_dtype) {
+      const auto& [vectors, form] = plan.config.as<RowInRegisters>();
       if constexpr (kMask == SoftmaxMask::none || (kMask == SoftmaxMask::dense && sizeof(T) == 2))
-        if (plan.form == whole && plan.vectors_per_thread >= least_vectors<T>(kMask, whole))
+        if (form == whole && vectors >= least_vectors<T>(kMask, whole))
           return launch_row_in_registers_as<T, kMask, whole>(plan, stream);
-      if (plan.form == whole || plan.form == unfilled)
-        return launch_row_in_registers_as<T, kMask, unfilled>(plan, stream);
+      if (form == whole || form == unfilled) return launch_row_in_registers_as<T, kMask, unfilled>(plan, stream);
     }
   }
   return launch_row_in_registers_as<T, kMask, any>(plan, stream);
@@ -64,7 +64,7 @@ Status launch_row_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
 
 template <class T, int kVectors = sizeof(T) == 8 ? 8 : 1>
 Status launch_row_in_registers_backward(const SoftmaxPlan& plan, flowk_stream stream) {
-  if (plan.vectors_per_thread <= kVectors)
+  if (plan.config.as<RowInRegisters>().vectors_per_thread <= kVectors)
     return launch(row_in_registers_backward<T, kVectors>, plan.launch, stream, plan.params);
   if constexpr (kVectors < 8) return launch_row_in_registers_backward<T, 2 * kVectors>(plan, stream);
   return no_such_kernel(plan);
@@ -75,9 +75,10 @@ template <class Terms>
 Status launch_split_row(const SoftmaxPlan& plan, flowk_stream stream) {
   SoftmaxParams params = plan.params;
   LaunchConfig config = plan.launch;
-  for (int64_t first = 0; first < params.num_rows; first += plan.rows_per_launch) {
+  const auto [slices, rows_per_launch] = plan.config.as<SplitRow>();
+  for (int64_t first = 0; first < params.num_rows; first += rows_per_launch) {
     params.first_row = first;
-    config.num_blocks = std::min(plan.rows_per_launch, params.num_rows - first) << params.cluster_shift;
+    config.num_blocks = std::min(rows_per_launch, params.num_rows - first) * slices;
     FLOWK_RETURN_IF_ERROR(launch(split_row_partials<Terms>, config, stream, params));
     FLOWK_RETURN_IF_ERROR(launch(split_row_results<Terms>, config, stream, params));
   }
@@ -99,22 +100,23 @@ Status launch_staged(const SoftmaxPlan& plan, flowk_stream stream) {
 // A kernel takes the numbers of columns or units between its two bounds.
 template <class T>
 Status launch_staged_rows(const SoftmaxPlan& plan, flowk_stream stream) {
-  const int n = plan.vectors_per_thread;
+  const StagedRows& staged = plan.config.as<StagedRows>();
+  const int n = staged.units_per_thread;
   if (plan.backward) {
-    if (plan.unit_columns == 1)
+    if (staged.unit_columns == 1)
       return n <= 8 ? launch_staged<GradientColumns<T, 8, 1>>(plan, stream)
                     : launch_staged<GradientColumns<T, 20, 9>>(plan, stream);
     return n <= 5 ? launch_staged<GradientUnits<T, 5, 3>>(plan, stream)
                   : launch_staged<GradientUnits<T, 10, 6>>(plan, stream);
   }
   if (plan.mask != SoftmaxMask::none) {
-    if (plan.unit_columns == 1)
+    if (staged.unit_columns == 1)
       return n <= 8 ? launch_staged<SoftmaxColumns<T, 8, 1, true>>(plan, stream)
                     : launch_staged<SoftmaxColumns<T, 20, 9, true>>(plan, stream);
     return n <= 6 ? launch_staged<SoftmaxUnits<T, 6, 3, true>>(plan, stream)
                   : launch_staged<SoftmaxUnits<T, 10, 7, true>>(plan, stream);
   }
-  if (plan.unit_columns == 1) {
+  if (staged.unit_columns == 1) {
     if (n <= 2) return launch_staged<SoftmaxColumns<T, 2, 1, false>>(plan, stream);
     if (n <= 4) return launch_staged<SoftmaxColumns<T, 4, 3, false>>(plan, stream);
     if (n <= 8) return launch_staged<SoftmaxColumns<T, 8, 5, false>>(plan, stream);
@@ -127,11 +129,12 @@ Status launch_staged_rows(const SoftmaxPlan& plan, flowk_stream stream) {
 
 template <class T, SoftmaxMask kMask>
 Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
-  switch (plan.kernel) {
+  switch (plan.config.kernel()) {
     case SoftmaxKernel::row_in_registers: return launch_row_in_registers<T, kMask>(plan, stream);
     case SoftmaxKernel::row_in_shared:
       if constexpr (sizeof(T) < 8 && kMask != SoftmaxMask::bias) {
-        if (plan.vectors_per_thread == 4) return launch(row_in_shared<T, kMask, 4>, plan.launch, stream, plan.params);
+        if (plan.config.as<RowInShared>().vectors_per_thread == 4)
+          return launch(row_in_shared<T, kMask, 4>, plan.launch, stream, plan.params);
         if constexpr (sizeof(T) == 4 && kMask == SoftmaxMask::none)
           return launch(row_in_shared<T, kMask, 8>, plan.launch, stream, plan.params);
       }
@@ -152,8 +155,9 @@ Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
       break;
     case SoftmaxKernel::rows_in_lanes:
       if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::none)
-        return plan.vectors_per_thread <= 2 ? launch(rows_in_lanes<T, 2>, plan.launch, stream, plan.params)
-                                            : launch(rows_in_lanes<T, 4>, plan.launch, stream, plan.params);
+        return plan.config.as<RowsInLanes>().vectors_per_thread <= 2
+                   ? launch(rows_in_lanes<T, 2>, plan.launch, stream, plan.params)
+                   : launch(rows_in_lanes<T, 4>, plan.launch, stream, plan.params);
       break;
     case SoftmaxKernel::two_pass_row: return launch(two_pass_row<T>, plan.launch, stream, plan.params);
     default: break;
@@ -163,7 +167,7 @@ Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
 
 template <class T>
 Status launch_backward(const SoftmaxPlan& plan, flowk_stream stream) {
-  switch (plan.kernel) {
+  switch (plan.config.kernel()) {
     case SoftmaxKernel::row_in_registers: return launch_row_in_registers_backward<T>(plan, stream);
     case SoftmaxKernel::row_in_shared:
       if constexpr (sizeof(T) < 8) return launch(row_in_shared_backward<T>, plan.launch, stream, plan.params);

@@ -2,7 +2,7 @@
 // run_softmax() for one input type.
 #pragma once
 
-#include "softmax/softmax_plan.h"
+#include "softmax/softmax.h"
 
 namespace flowk::softmax {
 

@@ -8,7 +8,7 @@
 
     python pyflowk/_build/generate.py
 
-The results are checked in; tests/test_generated.py compares.
+The results are checked in; tests/python/test_generated.py compares.
 """
 
 from __future__ import annotations

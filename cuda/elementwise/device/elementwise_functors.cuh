@@ -15,7 +15,7 @@ constexpr int BI = B | I, IF = I | F, BIF = B | I | F;
 }  // namespace takes
 
 // The operations of a kernel: one; those of a cost that have no kernel of their own; all of kCosts, with the registers
-// of kRegisters.
+// of kRegisters. kIsDouble: they compute in float64.
 template <auto kOp>
 struct OneOp {
   static constexpr OpCost cost = cost_of(kOp);
@@ -25,31 +25,31 @@ struct OneOp {
     return op == kOp;
   }
 };
-template <OpCost kCost>
+template <bool kIsDouble, OpCost kCost>
 struct OtherOps {
   static constexpr OpCost cost = kCost;
   __device__ __forceinline__ static constexpr int32_t chosen(int32_t op) { return op; }
   template <class Op>
   FLOWK_HOST_DEVICE static constexpr bool has(Op op) {
-    return cost_of(op) == kCost && !has_own_kernel(op);
+    return cost_of(op, kIsDouble) == kCost && !has_own_kernel(op, kIsDouble);
   }
 };
-template <OpCost kRegisters, OpCost... kCosts>
+template <bool kIsDouble, OpCost kRegisters, OpCost... kCosts>
 struct AllOps {
   static constexpr OpCost cost = kRegisters;
   __device__ __forceinline__ static constexpr int32_t chosen(int32_t op) { return op; }
   template <class Op>
   FLOWK_HOST_DEVICE static constexpr bool has(Op op) {
-    return ((cost_of(op) == kCosts) || ...);
+    return ((cost_of(op, kIsDouble) == kCosts) || ...);
   }
 };
 
-// The blocks that an SM shall hold: 6 leave 40 registers per thread, 5 leave 48, 4 leave 64.
-template <class Ops, class Compute>
+// The blocks that an SM shall hold: 8 leave 32 registers per thread, 6 leave 40, 5 leave 48, 4 leave 64.
+template <class Ops, class Compute, int kLightBlocks>
 constexpr int resident_blocks_of = Ops::cost == OpCost::heaviest ? 4
-                                   : sizeof(Compute) == 8        ? (Ops::cost == OpCost::heavy ? 4 : 5)
                                    : Ops::cost == OpCost::heavy  ? 5
-                                                                 : 6;
+                                   : Ops::cost == OpCost::medium ? (std::is_same_v<Compute, double> ? 8 : 6)
+                                                                 : kLightBlocks;
 
 template <class Compute>
 constexpr int taken_as = std::is_floating_point_v<Compute> ? takes::F : takes::BI;
@@ -65,7 +65,7 @@ __device__ __forceinline__ Formulas<Compute, kNarrow> formulas_of([[maybe_unused
 
 template <class Compute, bool kNarrow, class Ops>
 struct UnaryFunctor {
-  static constexpr int resident_blocks = resident_blocks_of<Ops, Compute>;
+  static constexpr int resident_blocks = resident_blocks_of<Ops, Compute, 8>;
   static constexpr bool takes_packs_together = Ops::cost == OpCost::light;
   int32_t op;
   Compute sign_flip, a, b;
@@ -92,7 +92,10 @@ struct UnaryFunctor {
 
 template <class Compute, bool kNarrow, class Ops>
 struct BinaryFunctor {
-  static constexpr int resident_blocks = resident_blocks_of<Ops, Compute>;
+  static constexpr int light_blocks = sizeof(Compute) == 4                                            ? 6
+                                      : std::is_same_v<Compute, double> || Ops::has(FLOWK_BINARY_DIV) ? 5
+                                                                                                      : 8;
+  static constexpr int resident_blocks = resident_blocks_of<Ops, Compute, light_blocks>;
   static constexpr bool takes_packs_together = Ops::cost == OpCost::light;
   int32_t op;
   Compute sign_flip;

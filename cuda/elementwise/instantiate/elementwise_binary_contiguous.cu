@@ -4,7 +4,8 @@
 namespace flowk::elementwise {
 
 Status run_binary_contiguous(const ElementwisePlan& plan, flowk_stream stream) {
-  return run_one_of<ElementwiseArity::binary, ElementwiseKernel::contiguous>(plan, stream);
+  return run_one_of<ElementwiseArity::binary, ElementwiseKernel::contiguous, ElementwiseKernel::broadcast,
+                    ElementwiseKernel::broadcast_rows>(plan, stream);
 }
 
 }  // namespace flowk::elementwise

@@ -39,21 +39,21 @@ __device__ __forceinline__ SumRange range_of_lane(const ByChannelParams& params,
 //   dalpha[c] = sum over o and i of (x[o, c, i] > 0 ? 0 : dy[o, c, i] * x[o, c, i])
 //   x, dy, dx (outer, channels, inner), inner >= V; the channels * inner elements of one o are a row: whole vectors
 // Two tiles that share a vector both read it; the tile that it begins in stores it. The threads leave their sums in
-// shared memory, where each warp sums one channel. The blocks of one tile are a cluster, whose first block receives
-// all sums. kRows vectors of x and of dy are in flight per thread; 3 leave registers for two blocks of 512 threads.
-template <class T, int kRows>
+// shared memory, where each warp sums one channel. With kCluster the blocks of one tile are a cluster, whose first
+// block receives all sums. kRows vectors of x and of dy are in flight per thread; 3 leave registers for two blocks of
+// 512 threads.
+template <class T, int kRows, bool kCluster>
 __global__ void __launch_bounds__(max_backward_threads, kRows == 3 ? 2 : 0)
     by_channel(const __grid_constant__ ByChannelParams params) {
   constexpr int V = vector_elements<T>;
   using Sum = ComputeType<T>;
   const BackwardTensors& tensors = params.tensors;
   Sum* sums = &shared<Sum>();
-  const int log2_blocks = params.log2_cluster_blocks;
   uint32_t tile = blockIdx.x, row_block = 0;
 #ifndef FLOWK_SIMT
-  if (log2_blocks > 0) {
+  if constexpr (kCluster) {
     begin_cluster_exchange<Sum>(sums + params.num_sums);
-    tile >>= log2_blocks;
+    tile >>= params.log2_cluster_blocks;
     row_block = cluster_rank();
   }
 #endif
@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(max_backward_threads, kRows == 3 ? 2 : 0)
     sums[2 * threadIdx.x + 1] = next_sum;
   }
 #ifndef FLOWK_SIMT
-  if (log2_blocks > 0) wait_for_cluster_start();
+  if constexpr (kCluster) wait_for_cluster_start();
 #endif
   __syncthreads();
   if (warp >= num_channels) return;
@@ -143,13 +143,9 @@ __global__ void __launch_bounds__(max_backward_threads, kRows == 3 ? 2 : 0)
     if (params.tile_channels == 1 || next_vector * V >= end) break;  // else the channel has more vectors than 32
     range = range_of_lane<V>(params, first_vector, begin, end, next_vector, lane);
   }
-#pragma unroll
-  for (int half = at_once / 2; half > 0; half /= 2)
-#pragma unroll
-    for (int k = 0; k < half; ++k) parts[k] += parts[k + half];
-  const Sum total = sum_over_warp(parts[0]);
+  const Sum total = sum_over_warp(sum_of_values(parts));
   T* dalpha = static_cast<T*>(tensors.dalpha) + first_channel;
-  if (log2_blocks == 0) {
+  if constexpr (!kCluster) {
     if (lane == 0) dalpha[warp] = convert<T>(total);
   } else {
 #ifndef FLOWK_SIMT
@@ -157,7 +153,7 @@ __global__ void __launch_bounds__(max_backward_threads, kRows == 3 ? 2 : 0)
     const uint32_t rank = cluster_rank();  // again: it needs no register through the loop
     if (lane == 0) send_to_first_block<Sum>(exchange, rank * params.tile_channels + warp, total);
     if (rank != 0 || warp > 0) return;
-    const uint32_t num_blocks = 1u << log2_blocks;
+    const uint32_t num_blocks = 1u << params.log2_cluster_blocks;
     const Sum* received = receive_from_cluster<Sum>(exchange, num_blocks * static_cast<uint32_t>(num_channels));
     if (lane >= num_channels) return;
     Sum all = 0;

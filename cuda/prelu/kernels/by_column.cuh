@@ -53,13 +53,10 @@ __device__ __forceinline__ void fold_columns(const ByColumnParams& params, Sum* 
 //   sums[b, k] = sum over the rows r of block b of (x[r, k] > 0 ? 0 : dy[r, k] * x[r, k])
 //   x, dy, dx (rows, columns)
 // A thread keeps its vector of columns, and kRows vectors of x and of dy are in flight. Shuffles add the rows of a
-// warp, shared memory (warps, tile_columns) the warps. With log2_cluster_blocks > 0 consecutive blocks of rows are a
-// cluster, whose first block receives all sums and counts as b. Blocks per multiprocessor: 5 with two rows in flight, 4
-// with four.
-template <class T, ColumnForm kForm, int kTileVectors, int kRows>
-__global__ void __launch_bounds__(max_prelu_threads, kForm == ColumnForm::general ? 0
-                                                     : kRows == 2                 ? 5
-                                                                                  : 4)
+// warp, shared memory (warps, tile_columns) the warps. With kCluster consecutive blocks of rows are a cluster, whose
+// first block receives all sums and counts as b.
+template <class T, ColumnForm kForm, int kTileVectors, int kRows, bool kCluster = false>
+__global__ void __launch_bounds__(max_prelu_threads, kRows == 4 ? 4 : 0)
     by_column(const __grid_constant__ ByColumnParams params) {
   constexpr int V = vector_elements<T>, tile_columns = kTileVectors * V;
   constexpr int max_warps = max_prelu_threads / 32;
@@ -74,10 +71,10 @@ __global__ void __launch_bounds__(max_prelu_threads, kForm == ColumnForm::genera
   A* tile_alphas = reinterpret_cast<A*>(area);  // (tile_columns), unless they are consecutive in memory
   Sum* tile_sums = reinterpret_cast<Sum*>(area + (is_vector ? 0 : tile_columns * sizeof(A)));
   const int num_warps = static_cast<int>(blockDim.x) >> 5, tile_rows = static_cast<int>(blockDim.x / kTileVectors);
-  const int log2_blocks = is_vector ? params.log2_cluster_blocks : 0;
+  const int log2_blocks = kCluster ? params.log2_cluster_blocks : 0;
   uint32_t group = blockIdx.x >> log2_blocks;  // cluster, or block
 #ifndef FLOWK_SIMT
-  if (log2_blocks > 0) begin_cluster_exchange<Sum>(tile_sums + num_warps * tile_columns);
+  if constexpr (kCluster) begin_cluster_exchange<Sum>(tile_sums + num_warps * tile_columns);
 #endif
   launch_dependent_grids();
   const uint32_t tile = take_index(&group, params.num_tiles);
@@ -184,7 +181,7 @@ __global__ void __launch_bounds__(max_prelu_threads, kForm == ColumnForm::genera
 #pragma unroll
   for (int j = 0; j < kept; ++j) tile_sums[warp * tile_columns + first + j] = sums[j];
 #ifndef FLOWK_SIMT
-  if (log2_blocks > 0) wait_for_cluster_start();
+  if constexpr (kCluster) wait_for_cluster_start();
 #endif
   __syncthreads();
   const bool exists =
@@ -200,7 +197,7 @@ __global__ void __launch_bounds__(max_prelu_threads, kForm == ColumnForm::genera
     return fold_columns(params, tile_sums, sum, tile_columns,
                         static_cast<int>(channel_of(params, static_cast<int64_t>(tile) * tile_columns)));
 #ifndef FLOWK_SIMT
-  if (log2_blocks > 0) {
+  if constexpr (kCluster) {
     Sum* exchange = tile_sums + num_warps * tile_columns;
     if (exists) send_to_first_block<Sum>(exchange, rank * tile_columns + static_cast<uint32_t>(c), sum);
     if (rank != 0) return;

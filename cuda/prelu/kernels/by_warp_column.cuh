@@ -21,8 +21,8 @@ __global__ void __launch_bounds__(max_span_threads) by_warp_column(const __grid_
   const int64_t step = int64_t{32} * params.row_vectors;
   launch_dependent_grids();
   if (column >= static_cast<uint32_t>(params.row_vectors)) return;
-  const uint4* dys = static_cast<const uint4*>(params.tensors.dy);
-  const uint4* xs = static_cast<const uint4*>(params.tensors.x);
+  const uint4* dys = static_cast<const uint4*>(params.dy);
+  const uint4* xs = static_cast<const uint4*>(params.x);
   uint4 x[kRows] = {}, dy[kRows] = {};
   wait_on_dependent_grids(xs + first);
 #pragma unroll
@@ -31,16 +31,18 @@ __global__ void __launch_bounds__(max_span_threads) by_warp_column(const __grid_
       x[k] = xs[first + k * step];
       dy[k] = dys[first + k * step];
     }
-  const VectorAlphas<T, T> alphas =
-      load_alphas<T, T, uint32_t>(params.tensors.alpha, AlphaAccess::consecutive, column * V, 0, params.tensors.grid);
+  const auto alphas = load_consecutive_alphas<T, T>(params.alpha, column * V);
   Sum sums[V] = {};
 #pragma unroll
   for (int k = 0; k < kRows; ++k)
-    if (lane + 32 * k < params.num_rows)
-      differentiate<T, T, true>(params.tensors, (first + k * step) * V, dy[k], x[k], alphas, sums);
+    if (lane + 32 * k < params.num_rows) {
+      const uint4 dx =
+          gate_vector<T, T>(x[k], dy[k], alphas, [&](int j, Sum one_x, Sum one_dy) { sums[j] += one_dy * one_x; });
+      if (params.dx != nullptr) store_vector(static_cast<uint4*>(params.dx) + first + k * step, dx);
+    }
   const int index = sum_values_over_lanes<5>(sums, lane);
   if (lane % (32 / V) == 0)
-    store_alpha_gradient<T, false>(params.tensors, column * V + static_cast<uint32_t>(index), sums[0]);
+    static_cast<T*>(params.dalpha)[column * V + static_cast<uint32_t>(index)] = convert<T>(sums[0]);
 }
 
 }  // namespace flowk::prelu

@@ -9,38 +9,48 @@ namespace flowk::prelu {
 
 constexpr int any_access = -1;
 
+// Stores the vector of y that begins with element `first`.
+template <class T, class A, class Index, bool kWhole>
+__device__ __forceinline__ void forward_vector(const ForwardParams& params, AlphaAccess access, int64_t vector,
+                                               int64_t first) {
+  using Compute = ComputeType<T>;
+  const VectorGrid& grid = params.grid;
+  uint4 x = load_elements<T, kWhole>(params.x, first, grid.num_elements, params.x_shift);
+  issue_load(x);
+  const Index position = static_cast<Index>(vector * vector_elements<T> + grid.phase);
+  Index plane = position, in_plane = 0;
+  if (access != AlphaAccess::consecutive) {
+    plane = divide<Index>(position, grid.by_inner, grid.by_inner_wide, true);
+    in_plane = position - plane * static_cast<Index>(grid.inner);
+  }
+  const Index channel =
+      plane - divide<Index>(plane, grid.by_channels, grid.by_channels_wide, true) * static_cast<Index>(grid.channels);
+  const VectorAlphas<T, A> alphas = load_alphas<T, A, Index>(params.alpha, access, channel, in_plane, grid);
+  const uint4 y = gate_vector<T, A>(x, x, alphas, [](int, Compute, Compute) {});
+  store_elements<T, kWhole>(params.y, first, grid.num_elements, y);
+}
+
 // Multiplies the elements that are not positive by their channel's alpha, one vector of y per thread.
 //   y[o, c, i] = x[o, c, i] > 0 ? x[o, c, i] : alpha[c] * x[o, c, i]   x, y (outer, channels, inner), alpha (channels)
-// y may be x. any_access is the general form. Else kAccess is the plan's AlphaAccess, all vectors exist and are aligned
-// in x too, positions have 31 bits and alpha has type T. One access makes a short kernel, and on small tensors the time
-// is that of fetching instructions.
+// y may be x. any_access is the general form: one branch of the grid leads to positions of 31 bits with alphas of type
+// T, another to the rest. Else kAccess is the plan's AlphaAccess, all vectors exist and are aligned in x too, positions
+// have 31 bits and alpha has type T. One access makes a short kernel, and on small tensors the time is that of fetching
+// instructions.
 template <class T, int kAccess>
 __global__ void __launch_bounds__(max_prelu_threads) forward(const __grid_constant__ ForwardParams params) {
-  constexpr bool is_general = kAccess == any_access;
-  constexpr int V = vector_elements<T>;
-  using Compute = ComputeType<T>;
-  using Index = std::conditional_t<is_general, uint64_t, uint32_t>;
   const VectorGrid& grid = params.grid;
-  const AlphaAccess access = is_general ? params.alpha_access : static_cast<AlphaAccess>(kAccess);
   const int64_t vector = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  const int64_t first = vector * V - grid.lead;
+  const int64_t first = vector * vector_elements<T> - grid.lead;
   launch_dependent_grids();
   wait_on_dependent_grids();
   if (first >= grid.num_elements) return;
-  const uint4 x = load_elements<T, !is_general>(params.x, first, grid.num_elements, params.x_shift);
-  const Index position = static_cast<Index>(vector * V + grid.phase);
-  Index plane = position, in_plane = 0;
-  if (access != AlphaAccess::consecutive) {
-    plane = divide<Index>(position, grid.by_inner, grid.by_inner_wide, grid.is_wide);
-    in_plane = position - plane * static_cast<Index>(grid.inner);
-  }
-  const Index channel = plane - divide<Index>(plane, grid.by_channels, grid.by_channels_wide, grid.is_wide) *
-                                    static_cast<Index>(grid.channels);
-  with_alpha_type<T, is_general>(params.has_float_alpha, [&](auto type) {
+  if constexpr (kAccess != any_access)
+    return forward_vector<T, T, uint32_t, true>(params, static_cast<AlphaAccess>(kAccess), vector, first);
+  if (!std::is_same_v<T, double> && !grid.is_wide && !(is_float16<T> && params.has_float_alpha))
+    return forward_vector<T, T, uint32_t, false>(params, params.alpha_access, vector, first);
+  with_alpha_type<T, true>(params.has_float_alpha, [&](auto type) {
     using A = typename decltype(type)::type;
-    const VectorAlphas<T, A> alphas = load_alphas<T, A, Index>(params.alpha, access, channel, in_plane, grid);
-    const uint4 y = gate_vector<T, A>(x, x, alphas, [](int, Compute, Compute) {});
-    store_elements<T, !is_general>(params.y, first, grid.num_elements, y);
+    forward_vector<T, A, uint64_t, false>(params, params.alpha_access, vector, first);
   });
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradients of one vector.
+// The gradients of one vector, and sums.
 #pragma once
 
 #include "core/warp_reduce.cuh"
@@ -20,6 +20,16 @@ __device__ __forceinline__ void differentiate(const BackwardTensors& tensors, in
       sums += dy * x;
   });
   if (tensors.dx != nullptr) store_elements<T, kWhole>(tensors.dx, first, tensors.grid.num_elements, dx);
+}
+
+// The sum of the values, as a tree.
+template <class Sum, int kValues>
+__device__ __forceinline__ Sum sum_of_values(Sum (&values)[kValues]) {
+#pragma unroll
+  for (int half = kValues / 2; half > 0; half /= 2)
+#pragma unroll
+    for (int k = 0; k < half; ++k) values[k] += values[k + half];
+  return values[0];
 }
 
 // Stores a channel's finished sum in dalpha.

@@ -89,6 +89,14 @@ __device__ __forceinline__ uint4 load_elements(const void* tensor, int64_t first
   return vector.whole;
 }
 
+// Keeps the load of `vector` where it stands. Otherwise the compiler moves it down to the vector's use, behind the
+// loads and the branches that find the alphas.
+__device__ __forceinline__ void issue_load([[maybe_unused]] uint4& vector) {
+#ifndef FLOWK_SIMT
+  asm volatile("" : "+r"(vector.x), "+r"(vector.y), "+r"(vector.z), "+r"(vector.w));
+#endif
+}
+
 // Stores the elements that exist; with kWhole all do.
 template <class T, bool kWhole>
 __device__ __forceinline__ void store_elements(void* tensor, int64_t first, int64_t num_elements, const uint4& bytes) {
@@ -134,6 +142,22 @@ __device__ __forceinline__ VectorAlphas<T, A> two_alphas(A alpha, A next, int le
   return result;
 }
 
+// alpha[first], alpha[first + 1], ..., aligned to 16 bytes.
+template <class T, class A>
+__device__ __forceinline__ VectorAlphas<T, A> load_consecutive_alphas(const void* alpha, int64_t first) {
+  constexpr int num_vectors = sizeof(A) > sizeof(T) ? static_cast<int>(sizeof(A) / sizeof(T)) : 1;
+  constexpr int num_elements = vector_elements<T> / num_vectors;
+  VectorAlphas<T, A> result;
+#pragma unroll
+  for (int k = 0; k < num_vectors; ++k) {
+    const uint4 vector = *reinterpret_cast<const uint4*>(static_cast<const A*>(alpha) + first + k * num_elements);
+    ElementVector<A> elements = {vector};
+#pragma unroll
+    for (int j = 0; j < num_elements; ++j) result.set(k * num_elements + j, elements.elements[j]);
+  }
+  return result;
+}
+
 // The alphas of the vector whose first element is element `in_plane` of a plane of channel `channel`.
 template <class T, class A, class Index>
 __device__ __forceinline__ VectorAlphas<T, A> load_alphas(const void* alpha, AlphaAccess access, Index channel,
@@ -149,33 +173,28 @@ __device__ __forceinline__ VectorAlphas<T, A> load_alphas(const void* alpha, Alp
     const Index remaining = static_cast<Index>(grid.inner) - in_plane;
     result = two_alphas<T, A>(alphas[channel], alphas[next], remaining < V ? static_cast<int>(remaining) : V);
   } else if (access == AlphaAccess::consecutive) {
-    constexpr int vectors = sizeof(A) > sizeof(T) ? static_cast<int>(sizeof(A) / sizeof(T)) : 1;
-    constexpr int elements = V / vectors;
-#pragma unroll
-    for (int k = 0; k < vectors; ++k) {
-      ElementVector<A> vector;
-      vector.whole = *reinterpret_cast<const uint4*>(alphas + channel + k * elements);
-#pragma unroll
-      for (int j = 0; j < elements; ++j) result.set(k * elements + j, vector.elements[j]);
-    }
+    return load_consecutive_alphas<T, A>(alpha, static_cast<int64_t>(channel));
   } else {
-    // The elements left in the plane and the planes left to the last channel, each at most V.
-    const auto in_vector = [](Index count) { return count < V ? static_cast<int>(count) : V; };
-    const int inner = in_vector(static_cast<Index>(grid.inner)),
-              channels = in_vector(static_cast<Index>(grid.channels));
-    int elements_left = in_vector(static_cast<Index>(grid.inner) - in_plane);
-    int planes_left = in_vector(static_cast<Index>(grid.channels) - channel);
-    const A* next = alphas + channel;
+    // inner < V. The walk has no branches: all alphas are in flight at once.
+    const Index channels = static_cast<Index>(grid.channels);
+    const int inner = static_cast<int>(grid.inner);
+    const auto walk = [&](auto is_last_of_plane) {
 #pragma unroll
-    for (int j = 0; j < V; ++j) {
-      result.set(j, *next);
-      if (--elements_left > 0) continue;
-      elements_left = inner;
-      ++next;
-      if (--planes_left > 0) continue;
-      planes_left = channels;
-      next -= grid.channels;
-    }
+      for (int j = 0; j < V; ++j) {
+        result.set(j, alphas[channel]);
+        const Index next = channel + 1 == channels ? 0 : channel + 1;
+        channel = is_last_of_plane() ? next : channel;
+      }
+    };
+    int left = inner - static_cast<int>(in_plane);
+    if (inner == 1)
+      walk([] { return true; });
+    else
+      walk([&] {
+        const bool is_last = --left == 0;
+        left = is_last ? inner : left;
+        return is_last;
+      });
   }
   return result;
 }

@@ -2,27 +2,14 @@
 // Sums of the partials that the other backward kernels leave.
 #pragma once
 
-#include "core/convert.cuh"
-#include "core/divide.h"
-#include "core/warp_reduce.cuh"
 #include "flowk/detail/pdl.cuh"
 #include "flowk/detail/shared.cuh"
-#include "prelu/prelu_params.h"
+#include "prelu/kernels/prelu_gradients.cuh"
 
 namespace flowk::prelu {
 
 // Partials that a thread has in flight.
 constexpr int partials_in_flight = 8;
-
-// The sum of the values, as a tree.
-template <class Sum, int kValues>
-__device__ __forceinline__ Sum sum_of_values(Sum (&values)[kValues]) {
-#pragma unroll
-  for (int half = kValues / 2; half > 0; half /= 2)
-#pragma unroll
-    for (int k = 0; k < half; ++k) values[k] += values[k + half];
-  return values[0];
-}
 
 // partials[0] + partials[step] + ... of the rows row, row + rows_at_once, ... before `row_end`. 8 loads are in flight
 // at a time. Their values are added up as a tree: with 8 running sums the compiler runs out of registers and waits for

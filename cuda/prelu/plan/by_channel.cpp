@@ -75,7 +75,10 @@ bool plan_by_channel(const PreluBackwardProblem& problem, PreluBackwardPlan* pla
   while (blocks > 1 && blocks > outer) blocks /= 2;
   if (blocks > 1 && problem.device.capability < 90) return false;
   const int64_t rows_per_block = ceil_div(outer, blocks);
-  const int64_t rows_in_flight = choice.vectors_in_flight > 0 ? choice.vectors_in_flight : are_two ? 3 : 4;
+  const int64_t rows_in_flight = blocks > 1                     ? by_channel_rows_of_cluster(element_bytes)
+                                 : choice.vectors_in_flight > 0 ? choice.vectors_in_flight
+                                 : are_two                      ? 3
+                                                                : 4;
   // The passes over the rows are as equal as possible.
   const int64_t num_passes = ceil_div(rows_per_block, max_threads / tile_vectors * rows_in_flight);
   const int64_t tile_rows = ceil_div(rows_per_block, num_passes * rows_in_flight);

@@ -30,7 +30,7 @@ constexpr int64_t any_bytes = int64_t{1} << 62;
 //   f32 21615x141         0.89   0.88   0.875
 //   f32 976800x55         0.98   0.99   0.97
 //   f32 78802x813         0.97   0.97   0.97
-constexpr RowBlock row_blocks[] = {{int64_t{2} << 20, 96, 4}, {int64_t{12} << 20, 64, 4}, {any_bytes, 96, 4}};
+constexpr RowBlock row_blocks[] = {{int64_t{2} << 20, 96, 4}, {int64_t{12} << 20, 64, 2}, {any_bytes, 96, 4}};
 // ColumnForm::whole_channels:
 //                         64,2   96,4   128,4
 //   f16 7x7x512, 5 MB     0.85   0.82   0.80
@@ -190,9 +190,10 @@ bool plan_by_column(const PreluBackwardProblem& problem, PreluBackwardPlan* plan
   params.num_tiles = Divider(static_cast<uint32_t>(std::min(num_tiles, int64_t{1} << 31)));
 
   const int64_t in_flight = choice.vectors_in_flight > 0 ? choice.vectors_in_flight : row_block.vectors_in_flight;
-  const int64_t vectors_in_flight = form == ColumnForm::whole_channels ? std::clamp<int64_t>(in_flight, 2, 4)
-                                    : form == ColumnForm::aligned      ? 4
-                                                                       : 1;
+  const bool is_short_cluster = blocks > 1 && problem.shape.element_bytes < by_column_bytes_of_short_clusters;
+  const int64_t vectors_in_flight = form == ColumnForm::general                    ? 1
+                                    : is_wide || is_short_cluster || in_flight > 2 ? 4
+                                                                                   : 2;
   const int64_t alpha_bytes = form == ColumnForm::whole_channels ? 0
                               : form == ColumnForm::aligned      ? problem.shape.element_bytes
                                                                  : problem.sum_bytes;

@@ -15,14 +15,11 @@ bool plan_by_warp_column(const PreluBackwardProblem& problem, PreluBackwardPlan*
   if (!problem.is_common() || !has_whole_channels(problem) || !problem.wants_sums() || problem.shape.outer > max_rows ||
       problem.num_bytes() > max_bytes)
     return false;
-  ByWarpColumnParams params;
-  params.tensors = problem.tensors;
-  params.tensors.dalpha = problem.request.dalpha;
-  params.num_rows = static_cast<int32_t>(problem.shape.outer);
-  params.row_vectors = static_cast<int32_t>(problem.shape.channels / problem.vector_elements);
-  plan->gradient = ByWarpColumn{params};
+  const auto& [dy, x, alpha, dx, dalpha, workspace, outer, channels, inner, dtype, alpha_dtype] = problem.request;
+  const int32_t row_vectors = static_cast<int32_t>(channels / problem.vector_elements);
+  plan->gradient = ByWarpColumn{{dy, x, alpha, dx, dalpha, static_cast<int32_t>(outer), row_vectors}};
   plan->launch.num_threads = 32;
-  plan->launch.num_blocks = params.row_vectors;
+  plan->launch.num_blocks = row_vectors;
   return true;
 }
 

@@ -28,7 +28,7 @@ const char* words(ColumnForm form) {
 }
 
 // Each adds the reason and the tile, and returns the tensors.
-const BackwardTensors& add_gradient(const ByChannel& plan, TextWriter* out) {
+BackwardTensors add_gradient(const ByChannel& plan, TextWriter* out) {
   const ByChannelParams& params = plan.params;
   out->add(
       "a block or a cluster of blocks takes all elements of its channels\n"
@@ -38,7 +38,7 @@ const BackwardTensors& add_gradient(const ByChannel& plan, TextWriter* out) {
       params.outer, plan.vectors_in_flight);
   return params.tensors;
 }
-const BackwardTensors& add_gradient(const BySpan& plan, TextWriter* out) {
+BackwardTensors add_gradient(const BySpan& plan, TextWriter* out) {
   out->add(
       "planes of inner elements hold the vectors of a warp\n"
       "  span: %d elements per warp, up to %d vectors of 16 bytes per lane, in %s, %lld partial sums per plane\n",
@@ -46,7 +46,7 @@ const BackwardTensors& add_gradient(const BySpan& plan, TextWriter* out) {
       static_cast<Long>(plan.params.partials_per_plane));
   return plan.params.tensors;
 }
-const BackwardTensors& add_gradient(const ByPlane& plan, TextWriter* out) {
+BackwardTensors add_gradient(const ByPlane& plan, TextWriter* out) {
   out->add(
       "planes of inner elements hold whole vectors\n"
       "  span: %d vectors of 16 bytes per block, %lld partial sums per plane%s\n",
@@ -54,7 +54,7 @@ const BackwardTensors& add_gradient(const ByPlane& plan, TextWriter* out) {
       plan.is_general ? ", general form" : "");
   return plan.params.tensors;
 }
-const BackwardTensors& add_gradient(const ByColumn& plan, TextWriter* out) {
+BackwardTensors add_gradient(const ByColumn& plan, TextWriter* out) {
   const ByColumnParams& params = plan.params;
   out->add(
       "planes are short, or channels are last\n"
@@ -63,17 +63,18 @@ const BackwardTensors& add_gradient(const ByColumn& plan, TextWriter* out) {
       static_cast<Long>(params.num_rows), plan.vectors_in_flight, words(plan.form));
   return params.tensors;
 }
-const BackwardTensors& add_gradient(const ByWarpColumn& plan, TextWriter* out) {
+BackwardTensors add_gradient(const ByWarpColumn& plan, TextWriter* out) {
   out->add(
       "channels are last, and a warp takes all rows of a vector\n"
       "  tile: one vector of %d rows per warp\n",
       plan.params.num_rows);
-  return plan.params.tensors;
+  BackwardTensors tensors;
+  tensors.dalpha = plan.params.dalpha;
+  return tensors;
 }
-const BackwardTensors& add_gradient(const NoElements&, TextWriter* out) {
-  static constexpr BackwardTensors none;
+BackwardTensors add_gradient(const NoElements&, TextWriter* out) {
   out->add("outer or inner is 0, and dalpha is set to zeros\n");
-  return none;
+  return {};
 }
 
 }  // namespace
@@ -105,8 +106,8 @@ void explain_prelu(const PreluPlan& plan, char* text, size_t text_bytes) {
 void explain_prelu_backward(const PreluBackwardPlan& plan, char* text, size_t text_bytes) {
   TextWriter out = {text, text_bytes};
   out.add("%s: ", prelu_backward_kernel_name(plan.kernel()));
-  const BackwardTensors& tensors =
-      *std::visit([&](const auto& gradient) { return &add_gradient(gradient, &out); }, plan.gradient);
+  const BackwardTensors tensors =
+      std::visit([&](const auto& gradient) { return add_gradient(gradient, &out); }, plan.gradient);
   if (plan.kernel() != PreluBackwardKernel::no_elements)
     out.add(
         "  alignment: vectors begin %lld bytes before the tensor\n"

@@ -27,8 +27,8 @@ VectorGrid vector_grid(const PreluShape& shape, const void* output) {
   return grid;
 }
 
-int32_t shift_of(const void* pointer, const void* output) {
-  return static_cast<int32_t>((reinterpret_cast<uintptr_t>(pointer) - reinterpret_cast<uintptr_t>(output)) %
+int16_t shift_of(const void* pointer, const void* output) {
+  return static_cast<int16_t>((reinterpret_cast<uintptr_t>(pointer) - reinterpret_cast<uintptr_t>(output)) %
                               vector_bytes);
 }
 

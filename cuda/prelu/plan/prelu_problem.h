@@ -19,7 +19,7 @@ constexpr int64_t element_bytes_of(flowk_dtype dtype) {
 VectorGrid vector_grid(const PreluShape& shape, const void* output);
 
 // Bytes from a multiple of 16 to the element of `pointer` that a vector of `output` begins with.
-int32_t shift_of(const void* pointer, const void* output);
+int16_t shift_of(const void* pointer, const void* output);
 
 AlphaAccess alpha_access(const VectorGrid& grid, const void* alpha, int64_t vector_elements);
 

@@ -49,7 +49,7 @@ struct PersistentSoftmax {
     outer = coming.has_outer ? coming.outer_of(coming.x) : negative_infinity<A>();
   }
   // The lane that holds the maximum of batch n of row `index`.
-  static __device__ __forceinline__ int lane_of(int index, int n) { return (index & 1) * max_turn_batches + n; }
+  static __device__ __forceinline__ int lane_of(int index, int n) { return (index & 1) * max_persistent_batches + n; }
   // `largest` is the warp's.
   __device__ __forceinline__ void raise(A largest) {
     if (!(largest > limit)) return;
@@ -241,7 +241,7 @@ struct PersistentGradient {
 // loaded and taken first, and loaded again, from L2, after those that stay. A row then takes turn_batches + twice_read
 // batches of the ring: all except the last twice_read are taken, all except the first twice_read are stored.
 template <class Rows>
-__global__ void __launch_bounds__(turn_threads, 1) persistent_rows(const __grid_constant__ SoftmaxParams params) {
+__global__ void __launch_bounds__(persistent_threads, 1) persistent_rows(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
   using T = typename Rows::T;
   using Row = typename Rows::Row;

@@ -9,8 +9,8 @@
 
 namespace flowk::softmax {
 
-constexpr int persistent_warps = turn_threads / 32;
-constexpr int thread_step_bytes = turn_threads * vector_bytes;  // between a thread's vectors
+constexpr int persistent_warps = persistent_threads / 32;
+constexpr int thread_step_bytes = persistent_threads * vector_bytes;  // between a thread's vectors
 
 // A thread's part of a row: vectors `begin`, 0 or 1, to `end`, and at most one outer column.
 template <class T, bool kBackward, int kBatch>
@@ -34,7 +34,7 @@ struct PersistentRow {
     side = kBackward ? row.side + first_bytes : x;
     out = row.out + first_bytes;
     begin = own.first >= 0 ? 0 : 1;
-    end = (own.end - own.first + turn_threads - 1) / turn_threads;
+    end = (own.end - own.first + persistent_threads - 1) / persistent_threads;
     is_full = begin == 0 && end >= params.turn_batches * kBatch;
     const int outer_column = outer_column_of<T>(params, row, vectors, rank, lane);
     has_outer = outer_column >= 0;
@@ -100,10 +100,10 @@ struct PersistentExchange {
     if (index == 0) asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
     __syncwarp();
     if (block.warp != 0) {
-      asm volatile("barrier.cta.arrive 1, %0;" ::"n"(turn_threads) : "memory");
+      asm volatile("barrier.cta.arrive 1, %0;" ::"n"(persistent_threads) : "memory");
       return;
     }
-    asm volatile("barrier.cta.sync 1, %0;" ::"n"(turn_threads) : "memory");
+    asm volatile("barrier.cta.sync 1, %0;" ::"n"(persistent_threads) : "memory");
     const RowPartial<T> together = combine(partials_of_block(index), persistent_warps);
     const ExchangeBuffer<T> buffer = of_cluster(index);
     if (cluster.lane < cluster.blocks) send_partial(buffer, cluster.rank, cluster.lane, together);

@@ -7,7 +7,7 @@
 #include "core/convert.cuh"
 #include "core/divide.h"
 #include "core/vector.cuh"
-#include "softmax/softmax_plan.h"
+#include "softmax/softmax_params.h"
 
 namespace flowk::softmax {
 

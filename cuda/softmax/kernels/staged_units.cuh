@@ -8,7 +8,7 @@
 namespace flowk::softmax {
 
 // 4 neighbouring columns, aligned to their bytes.
-constexpr int unit_columns = span_unit_columns;
+constexpr int unit_columns = staged_unit_columns;
 template <class T>
 constexpr int unit_words = unit_columns * static_cast<int>(sizeof(T)) / 4;
 template <class T>
@@ -95,7 +95,7 @@ constexpr uint32_t infinity_word = std::is_same_v<T, Float16>    ? 0xfc00fc00u
 // <= thread_units <= kMost.
 template <class T, int kMost, int kLeast>
 struct UnitWindow {
-  static_assert(kLeast >= min_span_units);
+  static_assert(kLeast >= min_staged_units);
   int first;       // byte of shared memory
   int step;        // bytes
   int most_units;  // of any thread

@@ -115,14 +115,15 @@ __device__ __forceinline__ void gather_aligned(const unsigned char* staged, cons
   }
 }
 
-// The blocks of an SM: a thread holds the packs of four rows of every input in registers.
-template <int kInputs>
-constexpr int tile_resident_blocks = kInputs == 1   ? 5
+// The blocks of an SM: a thread holds the packs of four rows of every input in registers. Packs of 8 elements need 46
+// registers for the transposition alone.
+template <int kN, class Factory, int kInputs>
+constexpr int tile_resident_blocks = kInputs == 1   ? (kN != 8 && resident_blocks<Factory> > 5 ? 6 : 5)
                                      : kInputs == 2 ? 4
                                                     : 3;
 
 template <int kN, class Factory, class Out, class... In>
-__global__ void __launch_bounds__(elementwise_threads, tile_resident_blocks<sizeof...(In)>)
+__global__ void __launch_bounds__(elementwise_threads, tile_resident_blocks<kN, Factory, sizeof...(In)>)
     elementwise_aligned_tiles(const __grid_constant__ StridedElementwiseParams<1 + sizeof...(In)> params,
                               const Factory factory) {
   launch_dependent_grids();

@@ -13,7 +13,7 @@
 
 #include "core/convert.cuh"
 #include "core/dtype.h"
-#include "softmax/softmax_plan.h"
+#include "softmax/softmax.h"
 
 struct SoftmaxCase {
   const char* why;

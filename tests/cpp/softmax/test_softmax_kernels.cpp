@@ -24,11 +24,11 @@ void check_plan(const SoftmaxCase& row, CaseRun* run, const SoftmaxPlan& plan) {
   const bool right = ran && run->is_right();
   CHECK(right);
   if (!right)
-    std::printf("  %s: %s, %d of type %d, %lld columns, lead %lld, %d vectors, %d lanes of %d\n", row.why,
-                softmax_kernel_name(plan.kernel), static_cast<int>(row.backward), static_cast<int>(row.dtype),
-                static_cast<long long>(row.columns), static_cast<long long>(row.lead), plan.vectors_per_thread,
-                plan.params.lanes_per_row, plan.launch.num_threads);
-  reached.insert({row.backward, plan.kernel});
+    std::printf("  %s: %s, %d of type %d, %lld columns, lead %lld, %d lanes of %d\n", row.why,
+                softmax_kernel_name(plan.config.kernel()), static_cast<int>(row.backward), static_cast<int>(row.dtype),
+                static_cast<long long>(row.columns), static_cast<long long>(row.lead), plan.params.lanes_per_row,
+                plan.launch.num_threads);
+  reached.insert({row.backward, plan.config.kernel()});
 }
 
 // The planner's choice, and the configs that hold the row with at most 4 times the lanes it needs.
@@ -40,41 +40,32 @@ void check_case(const SoftmaxCase& row) {
   SoftmaxPlan plan;
   plan_softmax(request, device, &plan);
   check_plan(row, &run, plan);
-  const auto try_shape = [&](SoftmaxKernel kernel, int vectors, int lanes, int threads, int rows_per_thread = 1,
-                             int slices = 1) {
-    SoftmaxShape shape;
-    shape.kernel = kernel;
-    shape.vectors_per_thread = vectors;
-    shape.lanes_per_row = lanes;
-    shape.block_threads = threads;
-    shape.rows_per_thread = rows_per_thread;
-    shape.slices = shape.num_clusters = slices;
-    shape.rows_per_launch = 5;
+  const auto try_config = [&](SoftmaxMechanism mechanism, int lanes, int threads) {
     SoftmaxPlan forced;
-    if (plan_softmax_as(request, device, shape, &forced)) check_plan(row, &run, forced);
+    if (plan_softmax_as(request, device, {mechanism, lanes, threads}, &forced)) check_plan(row, &run, forced);
   };
   const int64_t row_vectors = row.columns * dtype_info(row.dtype).element_bytes / 16 + 1;
   for (const int vectors : {1, 2, 4, 8, 16})
     for (const int lanes : {1, 4, 16, 32, 64, 96})
       if (int64_t{vectors} * lanes <= 4 * row_vectors + 64)
-        try_shape(SoftmaxKernel::row_in_registers, vectors, lanes, lanes < 32 ? 64 : lanes);
+        try_config(RowInRegisters{vectors}, lanes, lanes < 32 ? 64 : lanes);
   for (const int vectors : {4, 8})
-    for (const int lanes : {32, 96}) try_shape(SoftmaxKernel::row_in_shared, vectors, lanes, lanes);
+    for (const int lanes : {32, 96}) try_config(RowInShared{vectors}, lanes, lanes);
   for (const int lanes : {1, 2, 4, 8, 16})
-    for (const int rows : {1, 3}) try_shape(SoftmaxKernel::staged_rows, 0, lanes, 64, rows);
+    for (const int rows : {1, 3}) try_config(StagedRows{rows}, lanes, 64);
   for (const int lanes : {1, 2, 4, 8})
-    for (const int vectors : {2, 4}) try_shape(SoftmaxKernel::rows_by_vectors, vectors, lanes, 64);
+    for (const int rows : {2, 4}) try_config(RowsByVectors{rows}, lanes, 64);
   for (const int lanes : {1, 2, 4, 8, 16, 32})
-    for (const int vectors : {1, 2, 3, 4}) try_shape(SoftmaxKernel::rows_in_lanes, vectors, lanes, 64);
+    for (const int vectors : {1, 2, 3, 4}) try_config(RowsInLanes{vectors}, lanes, 64);
   for (const int lanes : {32, 64})
-    for (const int slices : {1, 4}) try_shape(SoftmaxKernel::split_row, 0, lanes, lanes, 1, slices);
-  for (const int vectors : {2, 4}) try_shape(SoftmaxKernel::persistent_rows, vectors, turn_threads, turn_threads, 1, 3);
-  for (const int lanes : {2, 32, 64}) try_shape(SoftmaxKernel::two_pass_row, 0, lanes, lanes < 32 ? 32 : lanes);
+    for (const int slices : {1, 4}) try_config(SplitRow{slices, 5}, lanes, lanes);
+  try_config(PersistentRows{3}, persistent_threads, persistent_threads);
+  for (const int lanes : {2, 32, 64}) try_config(TwoPassRow{}, lanes, lanes < 32 ? 32 : lanes);
 }
 
 const flowk_dtype dtypes[] = {FLOWK_FLOAT16, FLOWK_BFLOAT16, FLOWK_FLOAT32, FLOWK_FLOAT64};
 
-void every_shape_is_right_at_every_edge_of_a_row() {
+void every_config_is_right_at_every_edge_of_a_row() {
   for (const flowk_dtype dtype : dtypes)
     for (const int64_t columns : {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12,  13,  14,  15,  16, 17,
                                   18, 19, 20, 21, 24, 29, 33, 39, 50, 64, 77, 100, 129, 255, 256, 500})
@@ -181,7 +172,7 @@ void every_kernel_is_reached() {
 }  // namespace
 
 int main() {
-  every_shape_is_right_at_every_edge_of_a_row();
+  every_config_is_right_at_every_edge_of_a_row();
   masks_work_alone_and_together();
   misaligned_tensors_and_other_types_are_right();
   long_rows_are_right();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What plans of masked softmax promise, on devices written by hand.
+// What plans of softmax promise, on devices with given properties.
 #include <cstdio>
-#include <vector>
+#include <cstring>
 
 #include "check.h"
 #include "core/device.h"
@@ -20,7 +20,7 @@ const Device a100 = {.capability = 80,
                      .shared_bytes_per_multiprocessor = 167936,
                      .shared_bytes_per_block = 166912};
 
-// A contiguous (rows, columns) softmax whose tensors nobody reads.
+// A contiguous (rows, columns) softmax over addresses that are never read.
 SoftmaxRequest request_of(flowk_dtype dtype, int64_t rows, int64_t columns, bool dense = false, bool backward = false) {
   SoftmaxRequest request;
   request.backward = backward;
@@ -48,8 +48,8 @@ SoftmaxPlan plan_of(const SoftmaxRequest& request, const Device& device) {
   return plan;
 }
 
-// A plan's own shape can be asked for by hand and gives the same plan.
-void every_plan_is_a_shape_that_fits() {
+// Asking for the config of a plan gives the same plan.
+void every_plan_has_a_config_that_fits() {
   for (const Device& device : {h200, a100})
     for (const flowk_dtype dtype : {FLOWK_FLOAT16, FLOWK_FLOAT32, FLOWK_FLOAT64})
       for (const int64_t columns : {1,    7,     8,     31,    32,    77,     128,    344,    1000,   1001,   3072,
@@ -60,24 +60,11 @@ void every_plan_is_a_shape_that_fits() {
               if (dense && backward) continue;
               const SoftmaxRequest request = request_of(dtype, rows, columns, dense, backward);
               const SoftmaxPlan plan = plan_of(request, device);
-              SoftmaxShape shape = {plan.kernel,
-                                    plan.vectors_per_thread,
-                                    plan.params.lanes_per_row,
-                                    plan.launch.num_threads,
-                                    plan.launch.cluster_blocks,
-                                    plan.resident_blocks,
-                                    1,
-                                    plan.kernel == SoftmaxKernel::split_row ? 1 << plan.params.cluster_shift : 1,
-                                    plan.rows_per_launch,
-                                    plan.kernel == SoftmaxKernel::persistent_rows
-                                        ? static_cast<int32_t>(plan.launch.num_blocks) / plan.launch.cluster_blocks
-                                        : 0};
-              if (plan.kernel == SoftmaxKernel::staged_rows)
-                shape.rows_per_thread = plan.params.rows_per_block * shape.lanes_per_row / shape.block_threads;
               SoftmaxPlan again;
-              CHECK(plan_softmax_as(request, device, shape, &again));
+              CHECK(plan_softmax_as(request, device, plan.config, &again));
               CHECK(plan == again);
-              if (plan.rows_per_launch == 0 && plan.kernel != SoftmaxKernel::persistent_rows)
+              const SoftmaxKernel kernel = plan.config.kernel();
+              if (kernel != SoftmaxKernel::split_row && kernel != SoftmaxKernel::persistent_rows)
                 CHECK(plan.launch.num_blocks * plan.params.rows_per_block >= rows * plan.launch.cluster_blocks);
               CHECK(plan.launch.shared_bytes <= device.shared_bytes_per_block);
               CHECK(plan.launch.num_threads % 32 == 0 && plan.launch.num_threads <= 1024);
@@ -98,7 +85,7 @@ void clusters_are_for_devices_that_have_them() {
 }
 
 // One row of 32768 columns is 64 KB: one block would leave 131 multiprocessors idle.
-void a_few_long_rows_are_spread_over_blocks() {
+void a_few_long_rows_have_more_blocks() {
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 1, 32768), h200).launch.cluster_blocks == 16);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 100, 16384), h200).launch.cluster_blocks == 2);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 100000, 8192), h200).launch.cluster_blocks == 1);
@@ -107,26 +94,26 @@ void a_few_long_rows_are_spread_over_blocks() {
 
 void short_rows_share_warps_and_long_ones_take_blocks() {
   const SoftmaxPlan rows_of_128 = plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 128), h200);
-  CHECK(rows_of_128.kernel == SoftmaxKernel::row_in_registers && rows_of_128.params.lanes_per_row == 4);
+  CHECK(rows_of_128.config.kernel() == SoftmaxKernel::row_in_registers && rows_of_128.params.lanes_per_row == 4);
   CHECK(rows_of_128.params.rows_per_block == 16);
-  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 77), h200).kernel == SoftmaxKernel::staged_rows);
-  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 1001), h200).kernel == SoftmaxKernel::row_in_registers);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 77), h200).config.kernel() == SoftmaxKernel::staged_rows);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 1001), h200).config.kernel() == SoftmaxKernel::row_in_registers);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 16, 4096), h200).params.rows_per_block == 1);
-  CHECK(plan_of(request_of(FLOWK_FLOAT16, 100, 1 << 20, true), h200).kernel == SoftmaxKernel::row_in_shared);
-  CHECK(plan_of(request_of(FLOWK_FLOAT64, 100, 1 << 20), a100).kernel == SoftmaxKernel::two_pass_row);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 100, 1 << 20, true), h200).config.kernel() == SoftmaxKernel::row_in_shared);
+  CHECK(plan_of(request_of(FLOWK_FLOAT64, 100, 1 << 20), a100).config.kernel() == SoftmaxKernel::two_pass_row);
 }
 
-void rows_of_few_vectors_are_several_a_thread() {
+void a_thread_has_several_rows_of_few_vectors() {
   for (const int64_t columns : {8, 16}) {
     const SoftmaxPlan plan = plan_of(request_of(FLOWK_FLOAT16, 1 << 20, columns), h200);
-    CHECK(plan.kernel == SoftmaxKernel::rows_by_vectors && plan.params.lanes_per_row == columns / 8);
-    CHECK(plan.launch.num_blocks * plan.launch.num_threads * plan.vectors_per_thread * 8 == columns << 20);
+    CHECK(plan.config.kernel() == SoftmaxKernel::rows_by_vectors && plan.params.lanes_per_row == columns / 8);
+    CHECK(plan.launch.num_blocks * plan.launch.num_threads * 4 * 8 == columns << 20);
   }
-  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 8, true), h200).kernel != SoftmaxKernel::rows_by_vectors);
-  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 24), h200).kernel != SoftmaxKernel::rows_by_vectors);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 8, true), h200).config.kernel() != SoftmaxKernel::rows_by_vectors);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 24), h200).config.kernel() != SoftmaxKernel::rows_by_vectors);
 }
 
-// A block of short rows reads 4 KB or more: of x, or of dy and y.
+// A block of short rows reads at least 2.5 KB of x.
 void blocks_of_short_rows_are_not_too_small() {
   for (const flowk_dtype dtype : {FLOWK_FLOAT16, FLOWK_FLOAT32})
     for (const int64_t columns : {3, 7, 8, 16, 24, 32, 48, 64, 77, 128, 256, 512}) {
@@ -136,61 +123,66 @@ void blocks_of_short_rows_are_not_too_small() {
     }
 }
 
-// A row of 77 float16 starts at any column of a unit of 4, and lies in 20 of them wherever it does.
-void staged_rowss_are_windows_of_units() {
+// A row of 77 float16 starts at any column of a unit of 4, and lies in 20 units in each case.
+void staged_rows_lie_in_units() {
   const SoftmaxPlan odd = plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 77), h200);
-  CHECK(odd.unit_columns == 4 && odd.vectors_per_thread * odd.params.lanes_per_row == 20 && odd.params.has_unit_edges);
+  const StagedRows staged = odd.config.as<StagedRows>();
+  CHECK(staged.unit_columns == 4 && staged.units_per_thread * odd.config.lanes_per_row == 20);
+  CHECK(odd.params.has_unit_edges);
   const SoftmaxPlan even = plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 100), h200);
-  CHECK(even.kernel == SoftmaxKernel::staged_rows && !even.params.has_unit_edges);
+  CHECK(even.config.kernel() == SoftmaxKernel::staged_rows && !even.params.has_unit_edges);
   const SoftmaxPlan tiny = plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 7), h200);
-  CHECK(tiny.unit_columns == 1 && tiny.vectors_per_thread == 7 && tiny.params.lanes_per_row == 1);
+  CHECK(tiny.config.as<StagedRows>().unit_columns == 1 && tiny.config.as<StagedRows>().units_per_thread == 7);
+  CHECK(tiny.config.lanes_per_row == 1);
   for (int64_t columns = 1; columns <= 256; ++columns)
     for (const flowk_dtype dtype : {FLOWK_FLOAT16, FLOWK_FLOAT32}) {
       const SoftmaxPlan plan = plan_of(request_of(dtype, 1 << 20, columns), h200);
-      CHECK(columns * dtype_info(dtype).element_bytes % 16 == 0 || plan.kernel == SoftmaxKernel::staged_rows);
+      CHECK(columns * dtype_info(dtype).element_bytes % 16 == 0 || plan.config.kernel() == SoftmaxKernel::staged_rows);
     }
 }
 
-// What a kernel leaves out has to be nothing that the request asks for.
+// A form leaves out nothing that the request asks for.
 void forms_leave_out_what_is_not_there() {
+  const auto form_of = [](const SoftmaxRequest& of) { return plan_of(of, h200).config.as<RowInRegisters>().form; };
   SoftmaxRequest request = request_of(FLOWK_FLOAT16, 1000, 2048);
-  CHECK(plan_of(request, h200).form == SoftmaxForm::whole);
+  CHECK(form_of(request) == SoftmaxForm::whole);
   request.has_diagonal = true;
-  CHECK(plan_of(request, h200).form == SoftmaxForm::aligned);
-  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1000, 1000), h200).form == SoftmaxForm::unfilled);
-  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1000, 1001), h200).form == SoftmaxForm::any);
+  CHECK(form_of(request) == SoftmaxForm::aligned);
+  CHECK(form_of(request_of(FLOWK_FLOAT16, 1000, 1000)) == SoftmaxForm::unfilled);
+  CHECK(form_of(request_of(FLOWK_FLOAT16, 1000, 1001)) == SoftmaxForm::any);
   request = request_of(FLOWK_FLOAT16, 1000, 1024, true);
-  CHECK(plan_of(request, h200).form == SoftmaxForm::whole);
+  CHECK(form_of(request) == SoftmaxForm::whole);
   request.pointers[softmax_dense] = static_cast<const unsigned char*>(request.pointers[softmax_dense]) + 4;
-  CHECK(plan_of(request, h200).form == SoftmaxForm::aligned);
+  CHECK(form_of(request) == SoftmaxForm::aligned);
   request = request_of(FLOWK_FLOAT16, 1000, 1024);
   request.strides[softmax_x][0] = -2048;
-  CHECK(plan_of(request, h200).form == SoftmaxForm::aligned);
+  CHECK(form_of(request) == SoftmaxForm::aligned);
 }
 
-// The blocks of a cluster have a row's vectors between them, each as many as its threads hold.
-void parts_of_whole_rows_fit_their_blocks() {
+// Each block of a cluster has a part of the row that its threads can hold.
+void parts_of_rows_fit_their_blocks() {
   for (const int64_t columns : {1000, 1536, 12288, 40960, 41432, 98304, 151936})
     for (const bool dense : {false, true}) {
       const SoftmaxPlan plan = plan_of(request_of(FLOWK_FLOAT16, 1000, columns, dense), h200);
-      CHECK(plan.kernel == SoftmaxKernel::row_in_registers);
-      const int held = plan.params.lanes_per_row * plan.vectors_per_thread;
+      CHECK(plan.config.kernel() == SoftmaxKernel::row_in_registers);
+      const auto [vectors, form] = plan.config.as<RowInRegisters>();
+      const int held = plan.params.lanes_per_row * vectors;
       CHECK(plan.params.row_vectors == columns / 8 && plan.params.block_vectors <= held);
       CHECK(plan.params.block_vectors * plan.launch.cluster_blocks >= plan.params.row_vectors);
-      CHECK((plan.form == SoftmaxForm::whole) == (held * plan.launch.cluster_blocks == columns / 8));
+      CHECK((form == SoftmaxForm::whole) == (held * plan.launch.cluster_blocks == columns / 8));
     }
 }
 
-// 5178 vectors: 8 blocks would have 3 warps each. 43 vectors: 16 lanes have 3 or less of them, 32 lanes 2 or less.
-void rows_of_no_power_of_2_leave_few_lanes_without_a_vector() {
+// 5178 vectors: 8 blocks would have 3 warps each. 43 vectors: 16 lanes have up to 3 of them, 32 lanes up to 2.
+void rows_of_any_length_leave_few_lanes_without_a_vector() {
   const SoftmaxPlan long_row = plan_of(request_of(FLOWK_FLOAT16, 3000, 41429), h200);
   CHECK(long_row.launch.cluster_blocks == 4 && long_row.params.lanes_per_row == 192);
   const SoftmaxPlan gradient = plan_of(request_of(FLOWK_FLOAT16, 1 << 17, 344, false, true), h200);
-  CHECK(gradient.params.lanes_per_row == 16 && gradient.vectors_per_thread == 4);
+  CHECK(gradient.params.lanes_per_row == 16 && gradient.config.as<RowInRegisters>().vectors_per_thread == 4);
 }
 
-// (batch, heads, rows) of a mask that heads share: bands of 1 MB, then the heads, then the rows of a band.
-void masks_that_heads_share_are_walked_in_bands() {
+// (batch, heads, rows) and a mask that heads share. Order, outermost first: bands of 1 MB, heads, rows of a band.
+void masks_that_heads_share_are_read_in_bands() {
   const auto banded = [](int64_t rows, int64_t columns) {
     SoftmaxRequest request = request_of(FLOWK_FLOAT16, 1, columns, true);
     request.rank = 3;
@@ -218,45 +210,45 @@ void masks_that_heads_share_are_walked_in_bands() {
   CHECK(odd.band_rows * 4 >= 1009 && odd.band_extent == 1009 && odd.num_rows == 2 * 16 * 4 * odd.band_rows);
 }
 
-// A row of 2 MB; many that are too long for a cluster, 16 MB of them or one at a time; none that are written over x.
-void long_rows_are_cut_into_slices_unless_they_are_written_over_x() {
+// One row of 2 MB; many rows that are too long for a cluster: 16 MB of them per launch, or one; none where out is x.
+void long_rows_are_split_unless_they_are_written_over_x() {
   SoftmaxRequest request = request_of(FLOWK_FLOAT16, 1, 1 << 20);
   const SoftmaxPlan one = plan_of(request, h200);
-  CHECK(one.kernel == SoftmaxKernel::split_row && one.launch.num_blocks == 1 << one.params.cluster_shift);
+  CHECK(one.config.kernel() == SoftmaxKernel::split_row && one.launch.num_blocks == 1 << one.params.cluster_shift);
   CHECK(one.launch.num_blocks >= h200.num_multiprocessors && one.launch.cluster_blocks == 1);
-  CHECK(plan_of(request_of(FLOWK_FLOAT16, 100, 1 << 20, true), h200).kernel == SoftmaxKernel::row_in_shared);
-  CHECK(plan_of(request_of(FLOWK_FLOAT16, 100, 1 << 22), h200).rows_per_launch == 2);
-  CHECK(plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 24), h200).rows_per_launch == 1);
-  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1, 32768), h200).kernel != SoftmaxKernel::split_row);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 100, 1 << 20, true), h200).config.kernel() == SoftmaxKernel::row_in_shared);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 100, 1 << 22), h200).config.as<SplitRow>().rows_per_launch == 2);
+  CHECK(plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 24), h200).config.as<SplitRow>().rows_per_launch == 1);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1, 32768), h200).config.kernel() != SoftmaxKernel::split_row);
   request.pointers[softmax_out] = request.pointers[softmax_x];
-  CHECK(plan_of(request, h200).kernel != SoftmaxKernel::split_row);
+  CHECK(plan_of(request, h200).config.kernel() != SoftmaxKernel::split_row);
 }
 
-// Where there are more of them than clusters; of rows that shared memory does not hold, most is kept there.
-void long_rows_are_taken_in_turn() {
+// More rows than clusters. Shared memory keeps most of a row that it cannot hold.
+void many_long_rows_have_persistent_clusters() {
   const SoftmaxPlan plan = plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 18), h200);
-  CHECK(plan.kernel == SoftmaxKernel::persistent_rows && plan.launch.cluster_blocks == 8);
+  CHECK(plan.config.kernel() == SoftmaxKernel::persistent_rows && plan.launch.cluster_blocks == 8);
   CHECK(plan.launch.num_blocks == h200.num_multiprocessors / 8 * 8);
   CHECK(plan.params.kept_batches == plan.params.turn_batches && plan.params.ring_batches > plan.params.turn_batches);
   const SoftmaxPlan longer = plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 20), h200);
-  CHECK(longer.kernel == SoftmaxKernel::persistent_rows);
+  CHECK(longer.config.kernel() == SoftmaxKernel::persistent_rows);
   CHECK(longer.params.kept_batches < longer.params.turn_batches);
   CHECK(longer.params.kept_batches < longer.params.ring_batches);
   for (const int rows : {15, 20})
-    CHECK(plan_of(request_of(FLOWK_FLOAT32, rows, 1 << 18), h200).kernel != SoftmaxKernel::persistent_rows);
-  CHECK(plan_of(request_of(FLOWK_FLOAT32, 30, 1 << 18), h200).kernel == SoftmaxKernel::persistent_rows);
-  CHECK(plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 18), a100).kernel != SoftmaxKernel::persistent_rows);
-  CHECK(plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 18, true), h200).kernel != SoftmaxKernel::persistent_rows);
+    CHECK(plan_of(request_of(FLOWK_FLOAT32, rows, 1 << 18), h200).config.kernel() != SoftmaxKernel::persistent_rows);
+  CHECK(plan_of(request_of(FLOWK_FLOAT32, 30, 1 << 18), h200).config.kernel() == SoftmaxKernel::persistent_rows);
+  CHECK(plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 18), a100).config.kernel() != SoftmaxKernel::persistent_rows);
+  CHECK(plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 18, true), h200).config.kernel() != SoftmaxKernel::persistent_rows);
 }
 
-void blocks_beyond_the_wanted_ones_have_no_shared_memory() {
+void blocks_beyond_the_limit_have_no_shared_memory() {
   const SoftmaxPlan plan = plan_of(request_of(FLOWK_FLOAT32, 100000, 8192), h200);
-  CHECK(plan.resident_blocks == 3);
+  CHECK(plan.config.resident_blocks == 3);
   constexpr int system_bytes = 1024;
   const int block_bytes = plan.launch.shared_bytes + system_bytes, all_bytes = h200.shared_bytes_per_multiprocessor;
   CHECK(3 * block_bytes <= all_bytes && 4 * block_bytes > all_bytes);
-  // Few rows are all resident anyway.
-  CHECK(plan_of(request_of(FLOWK_FLOAT32, 100, 8192), h200).resident_blocks == 0);
+  // All blocks of few rows are resident anyway.
+  CHECK(plan_of(request_of(FLOWK_FLOAT32, 100, 8192), h200).config.resident_blocks == 0);
 }
 
 void rows_past_2_to_the_31_are_counted_in_64_bits() {
@@ -266,27 +258,25 @@ void rows_past_2_to_the_31_are_counted_in_64_bits() {
   CHECK(!plan_of(request_of(FLOWK_FLOAT16, (int64_t{1} << 31) - 1, 16), h200).params.wide_rows);
 }
 
-void shapes_that_cannot_hold_a_row_are_refused() {
+void configs_that_cannot_hold_a_row_are_refused() {
   const SoftmaxRequest request = request_of(FLOWK_FLOAT16, 100, 1024);
   SoftmaxPlan plan;
-  const auto fits = [&](SoftmaxKernel kernel, int vectors, int lanes, int threads, int cluster, const Device& device) {
-    const SoftmaxShape shape = {kernel, vectors, lanes, threads, cluster};
-    return plan_softmax_as(request, device, shape, &plan);
+  const auto fits = [&](SoftmaxMechanism mechanism, int lanes, int threads, int cluster, const Device& device) {
+    return plan_softmax_as(request, device, {mechanism, lanes, threads, cluster}, &plan);
   };
-  const SoftmaxKernel registers = SoftmaxKernel::row_in_registers;
-  CHECK(fits(registers, 4, 32, 64, 1, h200));
-  CHECK(!fits(registers, 2, 32, 64, 1, h200));   // holds 512
-  CHECK(!fits(registers, 3, 64, 64, 1, h200));   // no such kernel
-  CHECK(!fits(registers, 4, 48, 48, 1, h200));   // not whole warps
-  CHECK(!fits(registers, 4, 64, 128, 1, h200));  // two rows of two warps
-  CHECK(!fits(registers, 1, 1024, 1024, 1, h200));
-  CHECK(fits(registers, 1, 32, 32, 4, h200));
-  CHECK(!fits(registers, 1, 32, 32, 4, a100));
-  CHECK(!fits(registers, 1, 32, 32, 3, h200));
-  CHECK(!fits(SoftmaxKernel::staged_rows, 0, 16, 128, 1, h200));
-  CHECK(fits(SoftmaxKernel::row_in_shared, 4, 128, 128, 1, h200));
-  CHECK(!fits(SoftmaxKernel::row_in_shared, 0, 128, 128, 1, h200));  // no such kernel
-  CHECK(fits(SoftmaxKernel::two_pass_row, 0, 128, 128, 1, h200));
+  CHECK(fits(RowInRegisters{4}, 32, 64, 1, h200));
+  CHECK(!fits(RowInRegisters{2}, 32, 64, 1, h200));   // holds 512
+  CHECK(!fits(RowInRegisters{3}, 64, 64, 1, h200));   // no such kernel
+  CHECK(!fits(RowInRegisters{4}, 48, 48, 1, h200));   // not whole warps
+  CHECK(!fits(RowInRegisters{4}, 64, 128, 1, h200));  // two rows of two warps
+  CHECK(!fits(RowInRegisters{1}, 1024, 1024, 1, h200));
+  CHECK(fits(RowInRegisters{1}, 32, 32, 4, h200));
+  CHECK(!fits(RowInRegisters{1}, 32, 32, 4, a100));
+  CHECK(!fits(RowInRegisters{1}, 32, 32, 3, h200));
+  CHECK(!fits(StagedRows{}, 16, 128, 1, h200));
+  CHECK(fits(RowInShared{4}, 128, 128, 1, h200));
+  CHECK(!fits(RowInShared{0}, 128, 128, 1, h200));  // no such kernel
+  CHECK(fits(TwoPassRow{}, 128, 128, 1, h200));
 }
 
 void explain_says_which_kernel_and_cuts_its_text() {
@@ -302,22 +292,22 @@ void explain_says_which_kernel_and_cuts_its_text() {
 }  // namespace
 
 int main() {
-  every_plan_is_a_shape_that_fits();
+  every_plan_has_a_config_that_fits();
   clusters_are_for_devices_that_have_them();
-  a_few_long_rows_are_spread_over_blocks();
+  a_few_long_rows_have_more_blocks();
   short_rows_share_warps_and_long_ones_take_blocks();
-  rows_of_few_vectors_are_several_a_thread();
+  a_thread_has_several_rows_of_few_vectors();
   blocks_of_short_rows_are_not_too_small();
-  staged_rowss_are_windows_of_units();
+  staged_rows_lie_in_units();
   forms_leave_out_what_is_not_there();
-  parts_of_whole_rows_fit_their_blocks();
-  rows_of_no_power_of_2_leave_few_lanes_without_a_vector();
-  masks_that_heads_share_are_walked_in_bands();
-  long_rows_are_cut_into_slices_unless_they_are_written_over_x();
-  long_rows_are_taken_in_turn();
-  blocks_beyond_the_wanted_ones_have_no_shared_memory();
+  parts_of_rows_fit_their_blocks();
+  rows_of_any_length_leave_few_lanes_without_a_vector();
+  masks_that_heads_share_are_read_in_bands();
+  long_rows_are_split_unless_they_are_written_over_x();
+  many_long_rows_have_persistent_clusters();
+  blocks_beyond_the_limit_have_no_shared_memory();
   rows_past_2_to_the_31_are_counted_in_64_bits();
-  shapes_that_cannot_hold_a_row_are_refused();
+  configs_that_cannot_hold_a_row_are_refused();
   explain_says_which_kernel_and_cuts_its_text();
   return num_failed_checks == 0 ? 0 : 1;
 }

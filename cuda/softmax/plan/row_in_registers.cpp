@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "core/divide.h"
+#include "softmax/plan/softmax_mechanisms.h"
+#include "softmax/plan/softmax_threads.h"
+
+namespace flowk::softmax {
+namespace {
+
+// float32 scores may become 16-bit probabilities, and their gradients float32 again.
+bool has_types(const SoftmaxRequest& request) {
+  if (request.in_dtype == request.out_dtype) return true;
+  return request.backward ? request.out_dtype == FLOWK_FLOAT32 : request.in_dtype == FLOWK_FLOAT32;
+}
+
+int32_t most_vectors(const SoftmaxCall& call) { return call.in_bytes == 4 && call.num_inputs == 1 ? 16 : 8; }
+
+// Lanes of a row, by vectors per thread and blocks.
+struct Lanes {
+  const SoftmaxCall& call;
+  int32_t least = least_lanes(call);
+
+  int32_t operator()(int32_t vectors, int32_t blocks = 1) const {
+    return lanes_for(call.row_vectors, vectors, blocks, least);
+  }
+};
+
+// Rows that are not 2^n vectors leave some threads without all their vectors.
+void adapt_to_length(const SoftmaxCall& call, const Lanes& lanes, int32_t* vectors, int32_t* blocks) {
+  while (*blocks > 1 && lanes(*vectors, *blocks) <= least_cluster_threads) *blocks /= 2;
+  if (call.request.backward && *vectors == 2) {
+    const auto slots = [&](int32_t n) { return round_up(call.row_vectors, lanes(n)); };
+    if (slots(4) < slots(2)) *vectors = 4;
+  }
+  // One vector in eight or more would be missing.
+  const bool has_4 = call.mask == SoftmaxMask::dense || (call.in_bytes == 4 && call.is_plain);
+  if (has_4 && *blocks == 1 && *vectors == 8 && 8 * 4 * lanes(4) <= 7 * 8 * lanes(8)) *vectors = 4;
+}
+
+// Threads per block where a row has a warp or less.
+int32_t short_row_threads(const SoftmaxCall& call, int32_t lanes, int32_t vectors) {
+  const int32_t least =
+      call.is_power_of_2 || call.num_inputs == 2 ? least_short_row_threads : least_other_length_threads;
+  int32_t threads = block_threads_for(lanes, vectors * vector_bytes * call.num_inputs, least);
+  const int64_t all_threads = call.rows.num_rows * lanes, num_multiprocessors = call.device.num_multiprocessors;
+  const int32_t few_blocks = call.num_inputs == 2 ? few_blocks_of_two_inputs : few_blocks_of_one_input;
+  if (threads < few_rows_threads && all_threads < few_blocks * threads * num_multiprocessors)
+    threads = few_rows_threads;
+  while (threads > 2 * warp_lanes && all_threads < threads * num_multiprocessors) threads /= 2;
+  return threads;
+}
+
+SoftmaxForm form_of(const SoftmaxCall& call, const SoftmaxConfig& config, int32_t vectors) {
+  if (call.has_tails) return SoftmaxForm::any;
+  if (call.has_interval) return SoftmaxForm::aligned;
+  if (call.mask == SoftmaxMask::none) {
+    if (call.rows.rank > 1 || call.rows.num_rows >= int64_t{1} << 31) return SoftmaxForm::aligned;
+    for (const SoftmaxOperand operand : {softmax_x, softmax_out, softmax_side}) {
+      const int64_t stride = call.rows.dims[0].strides[operand];
+      if (stride < 0 || stride >= int64_t{1} << 32) return SoftmaxForm::aligned;
+    }
+  }
+  if (call.mask == SoftmaxMask::bias && !call.bias_vectors_agree) return SoftmaxForm::aligned;
+  if (call.has_dense && !is_aligned(call, softmax_dense, call.vector_columns)) return SoftmaxForm::aligned;
+  const bool is_whole = call.row_vectors == int64_t{config.lanes_per_row} * vectors * config.cluster_blocks;
+  return is_whole ? SoftmaxForm::whole : SoftmaxForm::unfilled;
+}
+
+}  // namespace
+
+SoftmaxConfig choose_row_in_registers(const SoftmaxCall& call, const SoftmaxTuningRow& tuning) {
+  const Lanes lanes{call};
+  int32_t vectors = std::min(tuning.vectors_per_thread, most_vectors(call)), tuned_blocks = tuning.cluster_blocks;
+  if (!call.is_power_of_2) adapt_to_length(call, lanes, &vectors, &tuned_blocks);
+  const int32_t blocks = cluster_blocks_for(call, tuned_blocks);
+  // A few rows over more blocks: at least two warps per block, and up to 8 warps rather than more than 4 vectors.
+  while (blocks > tuned_blocks && ((vectors > 2 && lanes(vectors, blocks) < 2 * warp_lanes) ||
+                                   (vectors > 4 && lanes(vectors / 2, blocks) <= 8 * warp_lanes)))
+    vectors /= 2;
+  // Fewer blocks than wanted: a thread holds more.
+  while (lanes(vectors, blocks) > max_register_lanes && vectors < most_vectors(call)) vectors *= 2;
+  // Few short rows: more threads per row, down to one vector per thread.
+  const auto is_few = [&] {
+    const int64_t threads = vectors > 2 ? few_threads_of_4_vectors : few_threads_of_2_vectors;
+    return call.rows.num_rows * lanes(vectors) < threads * call.device.num_multiprocessors;
+  };
+  while (blocks == 1 && vectors > 1 && lanes(vectors / 2) <= warp_lanes && is_few()) vectors /= 2;
+
+  SoftmaxConfig config;
+  config.mechanism = RowInRegisters{.vectors_per_thread = vectors};
+  config.lanes_per_row = config.block_threads = lanes(vectors, blocks);
+  config.cluster_blocks = blocks;
+  if (blocks == 1 && config.lanes_per_row <= warp_lanes)
+    config.block_threads = short_row_threads(call, config.lanes_per_row, vectors);
+  // The tuned limit is for rows of 2^n vectors in more blocks than are resident at once.
+  if (call.is_power_of_2 &&
+      call.rows.num_rows * blocks > int64_t{tuning.resident_blocks} * call.device.num_multiprocessors)
+    config.resident_blocks = tuning.resident_blocks;
+  return config;
+}
+
+bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const RowInRegisters& mechanism) {
+  const int32_t vectors = mechanism.vectors_per_thread, lanes = config.lanes_per_row;
+  if (!has_types(call.request) || !call.has_finite_products || !call.vectors_agree) return false;
+  if (vectors < 1 || vectors > most_vectors(call) || !std::has_single_bit(static_cast<uint32_t>(vectors))) return false;
+  const bool has_fewer_lanes = call.mask == SoftmaxMask::dense && vectors == 8;
+  return lanes >= least_lanes(call) && lanes <= (has_fewer_lanes ? max_dense_lanes : max_register_lanes) &&
+         call.row_vectors <= int64_t{lanes} * vectors * config.cluster_blocks;
+}
+
+void fill(const SoftmaxCall& call, RowInRegisters& mechanism, SoftmaxPlan* plan) {
+  const int32_t vectors = mechanism.vectors_per_thread;
+  mechanism.form = form_of(call, plan->config, vectors);
+  SoftmaxParams& params = plan->params;
+  params.starts_on_lines = fits_from_line(call, plan->config, vectors);
+  // A block's part of a row starts on a line where its threads can hold that much.
+  const int64_t part = ceil_div(call.row_vectors, plan->config.cluster_blocks);
+  const int64_t line_part = round_up(part, line_bytes / vector_bytes);
+  params.row_vectors = static_cast<int32_t>(call.row_vectors);
+  params.block_vectors = static_cast<int32_t>(line_part <= plan->config.lanes_per_row * vectors ? line_part : part);
+}
+
+}  // namespace flowk::softmax

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstdint>
+
+#include "core/divide.h"
+#include "softmax/plan/softmax_mechanisms.h"
+#include "softmax/plan/softmax_threads.h"
+
+namespace flowk::softmax {
+namespace {
+
+// Vectors per thread in registers: 8 exist for forward float32 without a mask.
+int32_t most_vectors(const SoftmaxCall& call) {
+  return call.in_bytes == 4 && !call.request.backward && call.mask == SoftmaxMask::none ? 8 : 4;
+}
+
+int64_t shared_vectors(const SoftmaxCall& call, const SoftmaxConfig& config, int32_t vectors_in_registers) {
+  return std::max<int64_t>(vectors_from_line(call, config) - vectors_in_registers, 0);
+}
+
+int64_t offset_bytes(const SoftmaxCall& call, const SoftmaxConfig& config) {
+  return round_up(exchange_bytes(call, config), vector_bytes);
+}
+
+int64_t shared_bytes(const SoftmaxCall& call, const SoftmaxConfig& config, int32_t vectors_in_registers) {
+  return offset_bytes(call, config) +
+         shared_vectors(call, config, vectors_in_registers) * config.block_threads * call.num_inputs * vector_bytes;
+}
+
+}  // namespace
+
+SoftmaxConfig choose_row_in_shared(const SoftmaxCall& call, const SoftmaxTuningRow& tuning) {
+  SoftmaxConfig config;
+  const bool is_tuned = tuning.shared_threads > 0;
+  config.mechanism =
+      RowInShared{.vectors_per_thread = is_tuned ? std::min(tuning.vectors_per_thread, most_vectors(call)) : 4};
+  config.lanes_per_row = config.block_threads = is_tuned ? tuning.shared_threads : max_register_lanes;
+  config.cluster_blocks = cluster_blocks_for(call, tuning.cluster_blocks);
+  return config;
+}
+
+bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const RowInShared& mechanism) {
+  const int32_t vectors = mechanism.vectors_per_thread;
+  return (vectors == 4 || vectors == most_vectors(call)) && call.has_finite_products && call.is_one_type &&
+         call.vectors_agree && call.mask != SoftmaxMask::bias && config.lanes_per_row == config.block_threads &&
+         config.lanes_per_row >= warp_lanes && config.lanes_per_row <= max_register_lanes &&
+         shared_bytes(call, config, vectors) <= call.device.shared_bytes_per_block;
+}
+
+void fill(const SoftmaxCall& call, RowInShared& mechanism, SoftmaxPlan* plan) {
+  const int32_t vectors = mechanism.vectors_per_thread;
+  plan->params.starts_on_lines =
+      fits_from_line(call, plan->config, vectors + shared_vectors(call, plan->config, vectors));
+  plan->params.block_offset_bytes = static_cast<int32_t>(offset_bytes(call, plan->config));
+  plan->launch.shared_bytes = static_cast<int32_t>(shared_bytes(call, plan->config, vectors));
+}
+
+}  // namespace flowk::softmax

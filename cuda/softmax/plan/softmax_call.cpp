@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "softmax/plan/softmax_call.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "core/dtype.h"
+
+namespace flowk::softmax {
+namespace {
+
+SoftmaxMask mask_of(const SoftmaxRequest& request) {
+  if (request.backward) return SoftmaxMask::none;
+  if (request.pointers[softmax_side] != nullptr) return SoftmaxMask::bias;
+  return request.pointers[softmax_dense] != nullptr ? SoftmaxMask::dense : SoftmaxMask::none;
+}
+
+// Do the elements of x and of another operand that share a column have the same offset in units of `columns` elements,
+// in every row?
+bool offsets_agree(const SoftmaxCall& call, SoftmaxOperand operand, int64_t element_bytes, int64_t columns) {
+  const auto offset = [columns](int64_t bytes, int64_t one_bytes) {
+    const int64_t rest = bytes / one_bytes % columns;
+    return rest < 0 ? rest + columns : rest;
+  };
+  const auto address = [&](SoftmaxOperand of) { return reinterpret_cast<intptr_t>(call.request.pointers[of]); };
+  if (offset(address(softmax_x), call.in_bytes) != offset(address(operand), element_bytes)) return false;
+  for (int d = 0; d < call.rows.rank; ++d) {
+    const SoftmaxRowDim& dim = call.rows.dims[d];
+    if (offset(dim.strides[softmax_x], call.in_bytes) != offset(dim.strides[operand], element_bytes)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool is_aligned(const SoftmaxCall& call, SoftmaxOperand operand, int64_t bytes) {
+  if (reinterpret_cast<uintptr_t>(call.request.pointers[operand]) % static_cast<uintptr_t>(bytes) != 0) return false;
+  return std::all_of(call.rows.dims, call.rows.dims + call.rows.rank,
+                     [&](const SoftmaxRowDim& dim) { return dim.strides[operand] % bytes == 0; });
+}
+
+bool has_one_stride(const SoftmaxCall& call, SoftmaxOperand operand) {
+  for (int d = 1; d < call.rows.rank; ++d) {
+    const SoftmaxRowDim &outer = call.rows.dims[d], &inner = call.rows.dims[d - 1];
+    if (outer.strides[operand] != inner.strides[operand] * inner.extent) return false;
+  }
+  return true;
+}
+
+SoftmaxCall::SoftmaxCall(const SoftmaxRequest& request_of, const Device& device_of)
+    : request(request_of), device(device_of), rows(order_rows(request_of)), mask(mask_of(request_of)) {
+  in_bytes = dtype_info(request.in_dtype).element_bytes;
+  vector_columns = static_cast<int32_t>(vector_bytes / in_bytes);
+  row_vectors = request.columns / vector_columns;
+  row_bytes = request.columns * in_bytes;
+  num_inputs = request.backward || mask == SoftmaxMask::bias ? 2 : 1;
+  has_dense = request.pointers[softmax_dense] != nullptr;
+  has_interval = request.has_diagonal || request.lengths_bytes != 0;
+  is_plain = !request.backward && mask == SoftmaxMask::none && !has_interval;
+  is_one_type = request.in_dtype == request.out_dtype && in_bytes <= 4;
+  const int32_t out_bytes = dtype_info(request.out_dtype).element_bytes;
+  vectors_agree =
+      offsets_agree(*this, softmax_out, out_bytes, std::min<int64_t>(vector_columns, vector_bytes / out_bytes)) &&
+      (!request.backward || offsets_agree(*this, softmax_side, in_bytes, vector_columns));
+  bias_vectors_agree = mask == SoftmaxMask::bias && request.bias_dtype == request.in_dtype &&
+                       offsets_agree(*this, softmax_side, in_bytes, vector_columns);
+  has_tails = request.columns % vector_columns != 0 || !is_aligned(*this, softmax_x, vector_bytes);
+  is_power_of_2 = !has_tails && std::has_single_bit(static_cast<uint64_t>(row_vectors));
+  constexpr double max_float16_scale = 0x1p100;
+  has_finite_products =
+      request.backward || request.in_dtype != FLOWK_FLOAT16 || std::fabs(request.scale) <= max_float16_scale;
+}
+
+}  // namespace flowk::softmax

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// A request with the facts about it that mechanisms are chosen by.
+#pragma once
+
+#include "core/device.h"
+#include "flowk/detail/sizes.h"
+#include "softmax/plan/softmax_rows.h"
+
+namespace flowk::softmax {
+
+constexpr int64_t line_bytes = 128;
+
+struct SoftmaxCall {
+  SoftmaxCall(const SoftmaxRequest& request, const Device& device);
+
+  const SoftmaxRequest& request;
+  const Device& device;
+  SoftmaxRows rows;
+  SoftmaxMask mask;
+  int32_t in_bytes;        // per element of x
+  int32_t vector_columns;  // of x
+  int64_t row_vectors;     // columns / vector_columns
+  int64_t row_bytes;       // of x
+  int32_t num_inputs;      // that a thread holds: 2 backward and with a bias
+  bool has_dense;
+  bool has_interval;        // lengths, causal or window
+  bool is_plain;            // forward, without any mask or bias
+  bool is_one_type;         // x and out, of at most 4 bytes
+  bool vectors_agree;       // the columns of one vector of x are whole aligned units of out, and of y, in every row
+  bool bias_vectors_agree;  // and of the bias
+  bool has_tails;           // some row has columns outside whole vectors
+  bool is_power_of_2;       // a row is 2^n whole vectors
+  // float16: the largest score times the scale is finite in float32, so that an exponent can be one instruction.
+  bool has_finite_products;
+};
+
+// Do all rows of an operand start at a multiple of `bytes`?
+bool is_aligned(const SoftmaxCall& call, SoftmaxOperand operand, int64_t bytes);
+
+// Is the distance from each row of an operand to the next the same?
+bool has_one_stride(const SoftmaxCall& call, SoftmaxOperand operand);
+
+}  // namespace flowk::softmax

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan of softmax in words.
+#include "core/dtype.h"
+#include "core/text_writer.h"
+#include "softmax/softmax.h"
+
+namespace flowk::softmax {
+namespace {
+
+const char* reason(const SoftmaxPlan& plan) {
+  const SoftmaxConfig& config = plan.config;
+  const bool is_cluster = config.cluster_blocks > 1;
+  switch (config.kernel()) {
+    case SoftmaxKernel::row_in_registers:
+      if (is_cluster) return "a cluster of blocks holds a row in registers";
+      if (config.lanes_per_row > 32) return "a block holds a row in registers";
+      return config.lanes_per_row == 32 ? "a warp holds a row in registers" : "a warp holds several rows in registers";
+    case SoftmaxKernel::row_in_shared:
+      return is_cluster ? "a cluster of blocks holds a row in registers and shared memory"
+                        : "a block holds a row in registers and shared memory";
+    case SoftmaxKernel::split_row: return "a row is cut into slices, one per block, and read by two grids";
+    case SoftmaxKernel::persistent_rows: return "a cluster takes one row after the other and copies the next one ahead";
+    case SoftmaxKernel::staged_rows: return "short rows, a segment of them at a time in shared memory";
+    case SoftmaxKernel::rows_in_lanes: return "short rows with an interval of unmasked columns";
+    case SoftmaxKernel::rows_by_vectors: return "rows of few vectors, several rows per thread";
+    case SoftmaxKernel::two_pass_row:
+      return "a row is too long to hold, or no other kernel takes its types or alignment";
+  }
+  return "";
+}
+
+struct MechanismText {
+  TextWriter& writer;
+  const SoftmaxPlan& plan;
+
+  void vectors(int32_t count) { writer.add(", %d vectors of 16 bytes per thread", count); }
+  void operator()(const RowInRegisters& mechanism) { vectors(mechanism.vectors_per_thread); }
+  void operator()(const RowInShared& mechanism) { vectors(mechanism.vectors_per_thread); }
+  void operator()(const RowsInLanes& mechanism) { vectors(mechanism.vectors_per_thread); }
+  void operator()(const RowsByVectors& mechanism) { vectors(mechanism.rows_per_thread); }
+  void operator()(const TwoPassRow&) {}
+  void operator()(const StagedRows& mechanism) {
+    writer.add(", up to %d units of %d columns per thread", mechanism.units_per_thread, mechanism.unit_columns);
+  }
+  void operator()(const SplitRow& mechanism) { writer.add(", %d slices", mechanism.slices); }
+  void operator()(const PersistentRows&) {
+    writer.add(", %d batches, %d of them kept", plan.params.turn_batches, plan.params.kept_batches);
+  }
+};
+
+}  // namespace
+
+void explain_softmax(const SoftmaxPlan& plan, const SoftmaxRequest& request, char* text, size_t text_bytes) {
+  TextWriter writer{text, text_bytes};
+  if (text_bytes > 0) text[0] = '\0';
+  const SoftmaxParams& params = plan.params;
+  const SoftmaxConfig& config = plan.config;
+  writer.add("%s: %s\n", softmax_kernel_name(config.kernel()), reason(plan));
+  writer.add("  %s %s to %s: %lld rows of %lld columns", plan.backward ? "backward" : "forward",
+             dtype_info(plan.in_dtype).name, dtype_info(plan.out_dtype).name, static_cast<long long>(params.num_rows),
+             static_cast<long long>(request.columns));
+  writer.add("; rows in %d dimensions", params.rank);
+  if (params.band_dim > 0) writer.add(", in bands of %d rows that share a mask", params.band_rows);
+  if (plan.mask != SoftmaxMask::none) writer.add("; %s", plan.mask == SoftmaxMask::bias ? "bias" : "dense mask");
+  if (params.has_interval) writer.add("; one interval of columns per row");
+  writer.add("\n  row: %d threads of a block", config.lanes_per_row);
+  if (config.cluster_blocks > 1) writer.add(", %d blocks", config.cluster_blocks);
+  std::visit(MechanismText{writer, plan}, config.mechanism);
+  if (params.rows_per_block > 1) writer.add("; %d rows per block", params.rows_per_block);
+  if (params.is_peeled && config.kernel() == SoftmaxKernel::row_in_registers)
+    writer.add("; columns outside whole vectors one per thread");
+  if (const auto* split = std::get_if<SplitRow>(&config.mechanism))
+    writer.add("\n  launches: two for %lld rows", static_cast<long long>(split->rows_per_launch));
+  writer.add("\n  launch: %lld blocks of %d threads, %d bytes of shared memory\n",
+             static_cast<long long>(plan.launch.num_blocks), plan.launch.num_threads, plan.launch.shared_bytes);
+  if (config.resident_blocks > 0)
+    writer.add("  at most %d blocks per multiprocessor at a time\n", config.resident_blocks);
+}
+
+}  // namespace flowk::softmax

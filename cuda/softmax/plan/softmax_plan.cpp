@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <iterator>
+#include <limits>
+
+#include "core/divide.h"
+#include "softmax/plan/softmax_mechanisms.h"
+#include "softmax/plan/softmax_threads.h"
+
+namespace flowk::softmax {
+namespace {
+
+void fill_operands(const SoftmaxCall& call, SoftmaxParams* params) {
+  const SoftmaxRequest& request = call.request;
+  params->x = static_cast<const unsigned char*>(request.pointers[softmax_x]);
+  params->out = static_cast<unsigned char*>(const_cast<void*>(request.pointers[softmax_out]));
+  params->side = static_cast<const unsigned char*>(request.pointers[softmax_side]);
+  params->dense = static_cast<const unsigned char*>(request.pointers[softmax_dense]);
+  params->lengths = static_cast<const unsigned char*>(request.pointers[softmax_lengths]);
+  if (params->dense == nullptr) return;
+  params->dense_first = params->dense_end = params->dense;
+  for (int d = 0; d < request.rank; ++d) {
+    const int64_t reach = request.strides[softmax_dense][d] * (request.extents[d] - 1);
+    (reach < 0 ? params->dense_first : params->dense_end) += reach;
+  }
+  params->dense_end += request.columns;
+}
+
+void fill_rows(const SoftmaxCall& call, SoftmaxParams* params) {
+  const SoftmaxRows& rows = call.rows;
+  params->num_rows = rows.num_rows;
+  params->rank = rows.rank;
+  params->wide_rows = rows.num_rows >= int64_t{1} << 31;
+  std::copy(rows.dims, rows.dims + rows.rank, params->dims);
+  if (!params->wide_rows)
+    for (int d = 0; d < rows.rank; ++d) params->dims[d].divider = Divider(static_cast<uint32_t>(rows.dims[d].extent));
+  params->band_dim = rows.band_dim;
+  params->band_rows = rows.band_rows;
+  params->band_extent = rows.band_extent;
+  params->columns = static_cast<int32_t>(call.request.columns);
+}
+
+void fill_masks(const SoftmaxCall& call, SoftmaxParams* params) {
+  const SoftmaxRequest& request = call.request;
+  params->has_interval = call.has_interval;
+  params->has_diagonal = request.has_diagonal;
+  params->diagonal_begin = request.diagonal_begin;
+  params->diagonal_end = request.diagonal_end;
+  params->lengths_bytes = request.lengths_bytes;
+  params->lengths_from_right = request.lengths_from_right;
+  params->bias_is_float32 = request.bias_dtype == FLOWK_FLOAT32;
+  params->bias_is_aligned = call.bias_vectors_agree;
+  params->seeks_dense_alone = call.mask == SoftmaxMask::dense && !call.has_interval && !params->wide_rows &&
+                              call.rows.band_dim == 0 && has_one_stride(call, softmax_x) &&
+                              has_one_stride(call, softmax_out);
+}
+
+void fill_scale(const SoftmaxCall& call, SoftmaxParams* params) {
+  const SoftmaxRequest& request = call.request;
+  params->log_softmax = request.log_softmax;
+  params->scale = request.scale;
+  if (!request.backward && call.mask != SoftmaxMask::bias) {
+    // A masked-out score is -infinity before it is scaled and must stay so: the scale is positive.
+    params->negates_x = request.scale < 0;
+    const double least = request.in_dtype == FLOWK_FLOAT64 ? std::numeric_limits<double>::denorm_min()
+                                                           : std::numeric_limits<float>::denorm_min();
+    params->scale = std::max(std::fabs(request.scale), least);
+  }
+  constexpr double log2_e = 1.4426950408889634;
+  params->scale32 = static_cast<float>(params->scale);
+  params->scale32_base_2 = static_cast<float>(params->scale * log2_e);
+}
+
+// Bytes of shared memory per block that leave a multiprocessor room for `blocks` blocks.
+int32_t shared_bytes_for(const Device& device, int32_t blocks) {
+  constexpr int32_t system_bytes = 1024;  // per block
+  const int32_t bytes = device.shared_bytes_per_multiprocessor / (blocks + 1) + 1 - system_bytes;
+  return std::clamp(bytes, 0, device.shared_bytes_per_block);
+}
+
+void fill_plan(const SoftmaxCall& call, const SoftmaxConfig& config, SoftmaxPlan* plan) {
+  plan->config = config;
+  plan->mask = call.mask;
+  plan->backward = call.request.backward;
+  plan->in_dtype = call.request.in_dtype;
+  plan->out_dtype = call.request.out_dtype;
+  SoftmaxParams& params = plan->params;
+  fill_operands(call, &params);
+  fill_rows(call, &params);
+  fill_masks(call, &params);
+  fill_scale(call, &params);
+  params.out_dtype = call.request.out_dtype;
+  params.out_is_x_type = call.request.out_dtype == call.request.in_dtype;
+  params.is_peeled = call.has_tails;
+  params.reads_vectors = call.vectors_agree && config.lanes_per_row >= warp_lanes;  // columns of tails: one per thread
+  params.lanes_per_row = config.lanes_per_row;
+  params.rows_per_block = rows_per_block(config);
+  if (config.lanes_per_row <= warp_lanes)
+    params.rows_shift = std::countr_zero(static_cast<uint32_t>(config.lanes_per_row));
+  params.cluster_shift = std::countr_zero(static_cast<uint32_t>(config.cluster_blocks));
+  plan->launch = {.num_blocks = ceil_div(call.rows.num_rows, params.rows_per_block) * config.cluster_blocks,
+                  .num_threads = config.block_threads,
+                  .shared_bytes = exchange_bytes(call, config),
+                  .cluster_blocks = config.cluster_blocks,
+                  .uses_pdl = call.device.capability >= 90};
+  std::visit(
+      [&](auto& mechanism) {
+        if constexpr (requires { fill(call, mechanism, plan); }) fill(call, mechanism, plan);
+      },
+      plan->config.mechanism);
+  if (config.resident_blocks > 0)
+    plan->launch.shared_bytes =
+        std::max(plan->launch.shared_bytes, shared_bytes_for(call.device, config.resident_blocks));
+}
+
+}  // namespace
+
+const char* softmax_kernel_name(SoftmaxKernel kernel) {
+  constexpr const char* names[] = {"row_in_registers", "row_in_shared", "staged_rows", "two_pass_row",
+                                   "rows_by_vectors",  "rows_in_lanes", "split_row",   "persistent_rows"};
+  static_assert(std::size(names) == std::variant_size_v<SoftmaxMechanism>);
+  return names[static_cast<int>(kernel)];
+}
+
+bool fits(const SoftmaxCall& call, const SoftmaxConfig& config) {
+  const int32_t lanes = config.lanes_per_row, threads = config.block_threads, blocks = config.cluster_blocks;
+  // A row has 2^n lanes of one warp, or whole warps. Rows of more than a warp, or of a cluster, share no block.
+  if (lanes < 1 || threads < 1 || threads % warp_lanes != 0) return false;
+  if (lanes < warp_lanes ? !std::has_single_bit(static_cast<uint32_t>(lanes)) : lanes % warp_lanes != 0) return false;
+  if (threads != lanes && (lanes > warp_lanes || threads % lanes != 0 || blocks > 1)) return false;
+  if (blocks < 1 || blocks > most_cluster_blocks(call.device) || !std::has_single_bit(static_cast<uint32_t>(blocks)))
+    return false;
+  return std::visit([&](const auto& mechanism) { return fits(call, config, mechanism); }, config.mechanism);
+}
+
+void plan_softmax(const SoftmaxRequest& request, const Device& device, SoftmaxPlan* plan) {
+  const SoftmaxCall call(request, device);
+  SoftmaxConfig config = select_mechanism(call);
+  balance_blocks(call, &config);
+  fill_plan(call, config, plan);
+}
+
+bool plan_softmax_as(const SoftmaxRequest& request, const Device& device, const SoftmaxConfig& config,
+                     SoftmaxPlan* plan) {
+  const SoftmaxCall call(request, device);
+  if (!fits(call, config)) return false;
+  fill_plan(call, config, plan);
+  return true;
+}
+
+}  // namespace flowk::softmax

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "softmax/plan/softmax_rows.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "core/divide.h"
+#include "core/dtype.h"
+#include "softmax/plan/softmax_tuning.h"
+
+namespace flowk::softmax {
+namespace {
+
+bool is_one_dim(const SoftmaxRowDim& outer, const SoftmaxRowDim& inner) {
+  for (int i = 0; i < num_softmax_operands; ++i)
+    if (outer.strides[i] != inner.strides[i] * inner.extent) return false;
+  return true;
+}
+
+// Dimensions of extents other than 1, sorted by their strides in the output, then merged.
+void collect_dims(const SoftmaxRequest& request, SoftmaxRows* rows) {
+  SoftmaxRowDim sorted[max_rank];  // largest stride first
+  int rank = 0;
+  for (int d = 0; d < request.rank; ++d) {
+    if (request.extents[d] == 1) continue;
+    SoftmaxRowDim dim;
+    dim.extent = request.extents[d];
+    for (int i = 0; i < num_softmax_operands; ++i) dim.strides[i] = request.strides[i][d];
+    int at = rank++;
+    for (; at > 0 && std::abs(sorted[at - 1].strides[softmax_out]) < std::abs(dim.strides[softmax_out]); --at)
+      sorted[at] = sorted[at - 1];
+    sorted[at] = dim;
+    rows->num_rows *= dim.extent;
+  }
+  for (int d = rank - 1; d >= 0; --d) {
+    SoftmaxRowDim& inner = rows->dims[std::max(rows->rank - 1, 0)];
+    if (rows->rank > 0 && is_one_dim(sorted[d], inner))
+      inner.extent *= sorted[d].extent;
+    else
+      rows->dims[rows->rank++] = sorted[d];
+  }
+}
+
+// Where dims[0] has its own mask or bias for each row and dims[1] shares them: splits dims[0] into bands, so that all
+// rows that share a band of the mask come before the next band. The band is then read from memory once and from L2
+// after that, and each operand's rows stay neighbours in memory.
+void split_into_bands(const SoftmaxRequest& request, SoftmaxRows* rows) {
+  if (request.backward || rows->rank < 2) return;
+  const auto is_shared = [&](SoftmaxOperand operand, int d) {
+    return request.pointers[operand] == nullptr || rows->dims[d].strides[operand] == 0;
+  };
+  int64_t row_bytes = 0;  // of mask and bias that are shared
+  for (const SoftmaxOperand operand : {softmax_dense, softmax_side})
+    if (!is_shared(operand, 0) && is_shared(operand, 1))
+      row_bytes += request.columns * (operand == softmax_dense ? 1 : dtype_info(request.bias_dtype).element_bytes);
+  if (row_bytes == 0) return;
+  const int64_t band_bytes = find_tuning_row(bands, &SoftmaxBandRow::max_columns, request.columns).band_bytes;
+  const int64_t extent = rows->dims[0].extent;
+  if (row_bytes * extent <= band_bytes) return;
+  const int64_t num_bands = ceil_div(extent, std::max<int64_t>(band_bytes / row_bytes, 1));
+  const int64_t band_rows = ceil_div(extent, num_bands);
+  // Inside a band are dims[1] and all dimensions after it that share both operands.
+  int at = 1;
+  while (at < rows->rank && is_shared(softmax_dense, at) && is_shared(softmax_side, at)) ++at;
+  at = std::max(at, 2);
+  for (int d = rows->rank; d > at; --d) rows->dims[d] = rows->dims[d - 1];
+  ++rows->rank;
+  SoftmaxRowDim& band = rows->dims[at];
+  band.extent = num_bands;
+  for (int i = 0; i < num_softmax_operands; ++i) band.strides[i] = rows->dims[0].strides[i] * band_rows;
+  rows->dims[0].extent = band_rows;
+  rows->num_rows = rows->num_rows / extent * band_rows * num_bands;
+  rows->band_dim = at;
+  rows->band_rows = static_cast<int32_t>(band_rows);
+  rows->band_extent = extent;
+}
+
+}  // namespace
+
+SoftmaxRows order_rows(const SoftmaxRequest& request) {
+  SoftmaxRows rows;
+  collect_dims(request, &rows);
+  split_into_bands(request, &rows);
+  return rows;
+}
+
+}  // namespace flowk::softmax

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "softmax/plan/softmax_tuning.h"
+
+#include "softmax/plan/softmax_call.h"
+
+namespace flowk::softmax {
+
+const SoftmaxTuningRow& find_tuning_row(const SoftmaxCall& call) {
+  const auto find = [&](const auto& rows_16_bit, const auto& rows_32_bit) -> const SoftmaxTuningRow& {
+    constexpr auto bound = &SoftmaxTuningRow::max_row_bytes;
+    return call.in_bytes == 2 ? find_tuning_row(rows_16_bit, bound, call.row_bytes)
+                              : find_tuning_row(rows_32_bit, bound, call.row_bytes);
+  };
+  if (call.request.backward)
+    return call.is_power_of_2 ? find(backward_16_bit, backward_32_bit)
+                              : find(backward_16_bit_any_length, backward_32_bit_any_length);
+  if (call.mask == SoftmaxMask::bias) {
+    if (call.has_tails) return find(bias_16_bit_tails, bias_32_bit);
+    return call.is_power_of_2 ? find(bias_16_bit, bias_32_bit) : find(bias_16_bit_any_length, bias_32_bit);
+  }
+  if (call.mask == SoftmaxMask::dense) {
+    if (call.has_tails && call.row_bytes > dense_tails_as_interval_bytes) return find(interval_16_bit, interval_32_bit);
+    return call.is_power_of_2 ? find(dense_16_bit, dense_32_bit)
+                              : find(dense_16_bit_any_length, dense_32_bit_any_length);
+  }
+  if (call.has_interval) return find(interval_16_bit, interval_32_bit);
+  if (call.has_tails && call.row_bytes > plain_tails_as_interval_bytes)
+    return find(plain_16_bit_any_length, interval_32_bit);
+  return call.is_power_of_2 ? find(plain_16_bit, plain_32_bit) : find(plain_16_bit_any_length, plain_32_bit_any_length);
+}
+
+}  // namespace flowk::softmax

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What was found by measurement. bench/tuning/softmax_h200.json has the figures.
+#pragma once
+
+#include <cstdint>
+
+namespace flowk::softmax {
+
+struct SoftmaxCall;
+
+// How rows of up to max_row_bytes are held.
+struct SoftmaxTuningRow {
+  int64_t max_row_bytes;
+  int32_t vectors_per_thread;     // of 16 bytes, in registers
+  int32_t cluster_blocks;         // blocks per row
+  int32_t shared_threads = 0;     // row_in_shared with so many threads per block; 0: row_in_registers
+  int32_t resident_blocks = 0;    // the most blocks per multiprocessor at a time; 0: as many as fit
+  int32_t persistent_blocks = 0;  // persistent_rows with so many blocks per cluster, where it fits; 0: not used
+};
+
+// Bytes of mask and bias per band, see split_into_bands().
+struct SoftmaxBandRow {
+  int64_t max_columns;
+  int64_t band_bytes;
+};
+
+#include "softmax/plan/softmax_tuning.inc"
+
+// The first row whose bound is at least `key`; the last row has none.
+template <class Row, int kRows>
+const Row& find_tuning_row(const Row (&table)[kRows], int64_t Row::* bound, int64_t key) {
+  const Row* row = table;
+  while (key > row->*bound) ++row;
+  return *row;
+}
+
+const SoftmaxTuningRow& find_tuning_row(const SoftmaxCall& call);
+
+}  // namespace flowk::softmax

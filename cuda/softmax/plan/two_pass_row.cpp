@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstdint>
+
+#include "softmax/plan/softmax_mechanisms.h"
+#include "softmax/plan/softmax_threads.h"
+
+namespace flowk::softmax {
+
+// Blocks of a cluster have at least 32 KB of a row; the second pass then finds it in L2.
+SoftmaxConfig choose_two_pass_row(const SoftmaxCall& call) {
+  constexpr int32_t elements_per_lane = 8;
+  constexpr int64_t least_block_bytes = 32768;
+  SoftmaxConfig config;
+  config.mechanism = TwoPassRow{};
+  config.lanes_per_row = std::min(lanes_for(call.request.columns, elements_per_lane), max_register_lanes);
+  config.block_threads =
+      block_threads_for(config.lanes_per_row, elements_per_lane * call.in_bytes, least_short_row_threads);
+  if (config.lanes_per_row == max_register_lanes) {
+    int32_t blocks = 1;
+    while (blocks < max_cluster_blocks && call.row_bytes / (2 * blocks) >= least_block_bytes) blocks *= 2;
+    config.cluster_blocks = cluster_blocks_for(call, blocks);
+  }
+  return config;
+}
+
+bool fits(const SoftmaxCall&, const SoftmaxConfig& config, const TwoPassRow&) {
+  return config.lanes_per_row <= max_register_lanes &&
+         (config.cluster_blocks == 1 || config.lanes_per_row >= warp_lanes);
+}
+
+}  // namespace flowk::softmax

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// flowk_masked_softmax() and its backward: what to do (SoftmaxRequest), how (SoftmaxPlan), doing it (run_softmax).
+// Planning is host code without CUDA calls or allocations.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <variant>
+
+#include "core/device.h"
+#include "core/launch_config.h"
+#include "core/status.h"
+#include "softmax/softmax_params.h"
+
+namespace flowk::softmax {
+
+// A checked call. Dimensions are those before the last one, outermost first. Strides are in bytes; those of softmax_row
+// in rows. Every extent and `columns` is >= 1.
+struct SoftmaxRequest {
+  bool backward = false;
+  bool log_softmax = false;
+  flowk_dtype in_dtype = FLOWK_FLOAT32;   // forward: of x; backward: of dy and y
+  flowk_dtype out_dtype = FLOWK_FLOAT32;  // forward: of y; backward: of dx
+  flowk_dtype bias_dtype = FLOWK_FLOAT32;
+  const void* pointers[num_softmax_operands] = {};  // nullptr: not given
+  int32_t rank = 0;
+  int64_t extents[max_rank];
+  int64_t strides[num_softmax_operands][max_rank];
+  int64_t columns = 0;
+  double scale = 1;
+  int32_t lengths_bytes = 0;  // of one length, 4 or 8
+  bool lengths_from_right = false;
+  // causal and window keep columns [row + diagonal_begin, row + diagonal_end); both are within +-2^61.
+  bool has_diagonal = false;
+  int64_t diagonal_begin = 0;
+  int64_t diagonal_end = 0;
+};
+
+// ---- the mechanisms, one struct each. A vector has 16 bytes.
+
+// The threads of a warp, a block or a cluster hold a row in registers.
+struct RowInRegisters {
+  int32_t vectors_per_thread = 0;       // a power of 2, up to 16
+  SoftmaxForm form = SoftmaxForm::any;  // set by the plan
+  friend bool operator==(const RowInRegisters&, const RowInRegisters&) = default;
+};
+
+// A block or a cluster holds a row in registers and shared memory.
+struct RowInShared {
+  int32_t vectors_per_thread = 0;  // in registers, 4 or 8
+  friend bool operator==(const RowInShared&, const RowInShared&) = default;
+};
+
+// A block stages a segment of short rows in shared memory; one thread or a few threads have a row.
+struct StagedRows {
+  int32_t rows_per_thread = 1;   // one after the other
+  int32_t unit_columns = 0;      // set by the plan
+  int32_t units_per_thread = 0;  // set by the plan: the most units of a row that a thread has
+  friend bool operator==(const StagedRows&, const StagedRows&) = default;
+};
+
+// A block or a cluster reads a row twice. Takes every call.
+struct TwoPassRow {
+  friend bool operator==(const TwoPassRow&, const TwoPassRow&) = default;
+};
+
+// Rows of 1 to 8 vectors: a thread has one vector of each of several rows.
+struct RowsByVectors {
+  int32_t rows_per_thread = 0;  // forward 4, backward 2
+  friend bool operator==(const RowsByVectors&, const RowsByVectors&) = default;
+};
+
+// The threads of a warp, or of a part of one, hold a row of which lengths, causal and window leave an interval.
+struct RowsInLanes {
+  int32_t vectors_per_thread = 0;  // 1 to 4
+  friend bool operator==(const RowsInLanes&, const RowsInLanes&) = default;
+};
+
+// Two grids read a row; each block has a slice of it.
+struct SplitRow {
+  int32_t slices = 1;           // per row, a power of 2
+  int64_t rows_per_launch = 0;  // of each of the two grids
+  friend bool operator==(const SplitRow&, const SplitRow&) = default;
+};
+
+// A cluster takes one row after the other through shared memory: vectors of the next row come while this one's leave.
+struct PersistentRows {
+  int32_t num_clusters = 0;
+  friend bool operator==(const PersistentRows&, const PersistentRows&) = default;
+};
+
+using SoftmaxMechanism = std::variant<RowInRegisters, RowInShared, StagedRows, TwoPassRow, RowsByVectors, RowsInLanes,
+                                      SplitRow, PersistentRows>;
+
+// The alternatives of SoftmaxMechanism, in its order.
+enum class SoftmaxKernel : int32_t {
+  row_in_registers,
+  row_in_shared,
+  staged_rows,
+  two_pass_row,
+  rows_by_vectors,
+  rows_in_lanes,
+  split_row,
+  persistent_rows,
+};
+const char* softmax_kernel_name(SoftmaxKernel kernel);
+
+// How a row is spread over threads.
+struct SoftmaxConfig {
+  SoftmaxMechanism mechanism;
+  int32_t lanes_per_row = 0;  // threads per block that work on one row
+  int32_t block_threads = 0;
+  int32_t cluster_blocks = 1;
+  int32_t resident_blocks = 0;  // the most blocks per multiprocessor at a time; 0: as many as fit
+
+  SoftmaxKernel kernel() const { return static_cast<SoftmaxKernel>(mechanism.index()); }
+  // Of a config with this mechanism.
+  template <class Mechanism>
+  const Mechanism& as() const {
+    return *std::get_if<Mechanism>(&mechanism);
+  }
+  friend bool operator==(const SoftmaxConfig&, const SoftmaxConfig&) = default;
+};
+
+struct SoftmaxPlan {
+  SoftmaxConfig config;
+  SoftmaxMask mask = SoftmaxMask::none;
+  bool backward = false;
+  flowk_dtype in_dtype = FLOWK_FLOAT32;
+  flowk_dtype out_dtype = FLOWK_FLOAT32;
+  LaunchConfig launch;
+  SoftmaxParams params;
+  friend bool operator==(const SoftmaxPlan&, const SoftmaxPlan&) = default;
+};
+
+// Every checked request has a plan.
+void plan_softmax(const SoftmaxRequest& request, const Device& device, SoftmaxPlan* plan);
+
+// The plan with a given config, for tests and tuning; false if the config cannot do the request.
+[[nodiscard]] bool plan_softmax_as(const SoftmaxRequest& request, const Device& device, const SoftmaxConfig& config,
+                                   SoftmaxPlan* plan);
+
+// Enqueues the plan.
+Status run_softmax(const SoftmaxPlan& plan, flowk_stream stream);
+
+// Writes the plan in words, as flowk_masked_softmax_explain().
+void explain_softmax(const SoftmaxPlan& plan, const SoftmaxRequest& request, char* text, size_t text_bytes);
+
+}  // namespace flowk::softmax

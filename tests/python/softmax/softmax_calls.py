@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a case of softmax in buffers with canaries around every array, and checks the result."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from softmax_cases import SoftmaxCase
+from softmax_reference import (
+    Inputs,
+    assert_within,
+    backward_reference,
+    inputs_of,
+    row_strides,
+    softmax_reference,
+    unmasked,
+)
+
+import pyflowk
+
+MARGIN_BYTES = 64  # canaries on both sides of every array; a multiple of every alignment
+CANARY = 0xFF  # NaN in every float type, masked out in a mask
+
+
+class Placed(NamedTuple):
+    """An array in a larger buffer of canaries, and a copy of that buffer on the host."""
+
+    array: Any
+    memory: Any
+    before: np.ndarray
+    place: tuple[tuple[int, ...], np.dtype, int, tuple[int, ...]]  # shape, dtype, offset and strides in bytes
+
+    def host_view(self, memory: np.ndarray) -> np.ndarray:
+        shape, dtype, offset, strides = self.place
+        return np.ndarray(shape, dtype, memory, offset, strides)
+
+
+def place(
+    arrays: Any, values: np.ndarray | None, shape: Any, dtype: Any, lead: int = 0, padded: bool = False
+) -> Placed:
+    """`values`, or canaries if None, `lead` elements past an aligned address."""
+    dtype = np.dtype(dtype)
+    strides = row_strides(shape, dtype.itemsize, 3 if padded else 0)
+    num_bytes = strides[0] * shape[0] if shape else dtype.itemsize
+    memory = np.full(2 * MARGIN_BYTES + lead * dtype.itemsize + max(num_bytes, 0), CANARY, np.uint8)
+    where = (tuple(shape), dtype, MARGIN_BYTES + lead * dtype.itemsize, strides)
+    if values is not None:
+        np.ndarray(where[0], dtype, memory, *where[2:])[...] = values
+    device = arrays.put(memory)
+    return Placed(arrays.view(device, where[2], where[0], where[3], dtype), device, memory, where)
+
+
+def place_inputs(arrays: Any, case: SoftmaxCase, inputs: Inputs) -> dict[str, Placed]:
+    """The inputs of the case, by the names of masked_softmax's parameters."""
+    leads = {"x": case.x_lead, "mask": case.mask_lead, "bias": case.bias_lead, "lengths": 0}
+    return {
+        name: place(arrays, values, values.shape, values.dtype, leads[name], case.padded and name == "x")
+        for name, values in inputs._asdict().items()
+        if values is not None
+    }
+
+
+def result_of(arrays: Any, out: Placed) -> np.ndarray:
+    """The array that a call wrote. Asserts that the bytes around it did not change."""
+    after = np.array(arrays.fetch(out.memory))
+    values = out.host_view(after).copy()
+    expected = out.before.copy()
+    out.host_view(expected)[...] = values
+    assert np.array_equal(after, expected), "bytes around out were written"
+    return values
+
+
+def assert_unchanged(arrays: Any, placed: dict[str, Placed]) -> None:
+    for name, one in placed.items():
+        assert np.array_equal(arrays.fetch(one.memory), one.before), f"{name} was written"
+
+
+def check_softmax(arrays: Any, case: SoftmaxCase) -> None:
+    inputs = inputs_of(case)
+    placed = place_inputs(arrays, case, inputs)
+    out = place(arrays, None, case.shape, case.y_dtype, case.out_lead, case.padded)
+    given = {name: one.array for name, one in placed.items()}
+    assert pyflowk.masked_softmax(**given, **case.options(), out=out.array) is out.array
+    y = result_of(arrays, out)
+    assert_within(y, softmax_reference(case, inputs))
+    assert_unchanged(arrays, placed)
+    if inputs.mask is not None or inputs.lengths is not None:  # exactly, not within a bound
+        assert (y[~unmasked(case, inputs)] == (-np.inf if case.log else 0)).all()
+
+
+def gradients_of(case: SoftmaxCase, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
+    """dy and y of a case: y from the reference, dy random in every column."""
+    y = softmax_reference(case, inputs).values.astype(case.y_dtype)
+    dy = np.random.default_rng(len(case.id)).normal(0, 1, case.shape).astype(case.y_dtype)
+    return dy, y
+
+
+def check_backward(arrays: Any, case: SoftmaxCase, unread: bool = False) -> None:
+    """`unread`: dy and y are NaN in the columns that lengths, causal and window mask out."""
+    inputs = inputs_of(case)
+    dy, y = gradients_of(case, inputs)
+    keep = unmasked(case, inputs._replace(mask=None))
+    if unread:
+        dy[~keep] = y[~keep] = np.nan
+    placed = {
+        "dy": place(arrays, dy, case.shape, dy.dtype, case.x_lead, case.padded),
+        "y": place(arrays, y, case.shape, y.dtype, case.mask_lead, case.padded),
+    }
+    if inputs.lengths is not None:
+        placed["lengths"] = place(arrays, inputs.lengths, inputs.lengths.shape, inputs.lengths.dtype)
+    out = place(arrays, None, case.shape, case.dtype, case.out_lead, case.padded)
+    given = {name: one.array for name, one in placed.items()}
+    assert pyflowk.masked_softmax_backward(**given, **case.options(), out=out.array) is out.array
+    assert_within(result_of(arrays, out), backward_reference(case, keep, dy, y))
+    assert_unchanged(arrays, placed)

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules that keep the house in order: those of .pre-commit-config.yaml, who includes whom, no file forgotten."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import os
+import re
+import runpy
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from source_tree import ROOT
+
+SOURCE_ENDINGS = {".c", ".h", ".cpp", ".cu", ".cuh", ".py", ".build"}
+
+
+def files_of(*folders: str) -> list[Path]:
+    """The project's own files below these folders, relative to the root."""
+    found = [path for folder in folders for path in sorted((ROOT / folder).rglob("*")) if path.is_file()]
+    return [path.relative_to(ROOT) for path in found if "__pycache__" not in path.parts and path.suffix != ".so"]
+
+
+def pygrep_rules() -> list[dict[str, Any]]:
+    config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
+    return [hook for repo in config["repos"] for hook in repo["hooks"] if hook["language"] == "pygrep"]
+
+
+def broken_lines(rule: dict[str, Any], name: str, text: str) -> Iterator[str]:
+    """The lines of a file that break a rule: what pre-commit's pygrep prints."""
+    if re.search(rule["files"], name) and not re.search(rule.get("exclude", "^$"), name):
+        for number, line in enumerate(text.splitlines(), 1):
+            if re.search(rule["entry"], line):
+                yield f"{name}:{number}: {line.strip()}"
+
+
+RULES = {rule["id"]: rule for rule in pygrep_rules()}
+
+# For each rule a line that breaks it, where it stands, and lines near it that do not.
+EXAMPLES = {
+    "no-triple-chevron": ("cuda/permute/permute_run.cu", "kernel<<<1, 32>>>();", ["a << b", "cout << 1"]),
+    "launch-only-in-launch": ("cuda/permute/permute_run.cu", "cudaLaunchKernelEx(&c, k);", ["launch(k, c);"]),
+    "shared-only-in-shared": ("cuda/permute/a.cuh", "__shared__ int x[4];", ["shared<Tile>()"]),
+    "no-allocation-no-synchronisation": (
+        "cuda/api/permute_api.cpp",
+        "cudaStreamSynchronize(stream);",
+        ["cudaGetLastError();", "__syncthreads();"],
+    ),
+    "host-files-have-no-cuda-include": (
+        "cuda/permute/permute.h",
+        "#include <cuda_runtime.h>",
+        ['#include "core/device.h"', "#include <vector>"],
+    ),
+    "kernels-take-the-language-from-target": (
+        "cuda/permute/a.cuh",
+        "#include <cuda_fp16.h>",
+        ['#include "flowk/detail/target.cuh"', "#include <cuda/std/utility>", "#include <cstdint>"],
+    ),
+    "no-printing-no-exit-no-throw": (
+        "cuda/core/shape.cpp",
+        'std::printf("here");',
+        [
+            "std::snprintf(text, 3, x);",
+            "// never throws, never calls exit()",
+            "[[gnu::format(printf, 2, 3)]] void f();",
+        ],
+    ),
+    "names-say-the-mechanism": (
+        "cuda/permute/a.cuh",
+        "__global__ void transpose_fast(int* x) {",
+        ["// a fast path = good", "aligned_tile(x);", "breakfast(x);", 'asm("ld.global.v2.u32 {%0};");'],
+    ),
+    "todo-names-an-issue": ("cuda/api/permute_api.cpp", "// TODO: later", ["// TODO(#12): later"]),
+    "python-needs-numpy-and-cuda-only": ("pyflowk/_arrays/kinds.py", "import torch", ["import numpy", "# from torch"]),
+}
+
+
+@pytest.mark.parametrize("rule_id", RULES)
+def test_rule_finds_what_it_forbids_and_nothing_else(rule_id: str) -> None:
+    name, forbidden, allowed = EXAMPLES[rule_id]
+    assert list(broken_lines(RULES[rule_id], name, forbidden))
+    assert not list(broken_lines(RULES[rule_id], name, "\n".join(allowed)))
+
+
+@pytest.mark.parametrize("rule_id", RULES)
+def test_no_file_breaks_the_rule(rule_id: str) -> None:
+    paths = [path for path in files_of("cuda", "include", "pyflowk", "tests", "bench") if path.suffix in SOURCE_ENDINGS]
+    broken = [
+        line for path in paths for line in broken_lines(RULES[rule_id], path.as_posix(), (ROOT / path).read_text())
+    ]
+    assert not broken, RULES[rule_id]["name"]
+
+
+def may_include(path: Path, included: str) -> bool:
+    """What cuda/meson.build says: api -> operators -> core, and the executor only through launch.cuh."""
+    place = path.relative_to("cuda").parts[0]
+    target = included.split("/")[0]
+    if target in ("flowk", place):
+        return True
+    if place == "api":
+        return target != "simt"
+    if place == "core":
+        return target == "simt" and path.name == "launch.cuh"
+    if place == "simt":
+        return included == "core/launch_config.h"
+    return target == "core"
+
+
+def test_includes_point_from_api_to_operators_to_core() -> None:
+    wrong = [
+        f"{path} includes {included}"
+        for path in files_of("cuda")
+        for included in re.findall(r'^\s*#\s*include\s*"(.*)"', (ROOT / path).read_text(), re.MULTILINE)
+        if not may_include(path, included)
+    ]
+    assert not wrong
+
+
+def test_every_source_is_named_in_a_meson_build() -> None:
+    sources = {
+        "cuda": [path for path in files_of("cuda") if path.suffix in (".cpp", ".cu")],
+        "pyflowk": [
+            path
+            for path in files_of("pyflowk")
+            if path.suffix in (".py", ".pyi", ".typed") and path.parts[1] != "_build"
+        ],
+        "include": [path for path in files_of("include") if path.suffix in (".h", ".cuh")],
+        "tests": [path for path in files_of("tests/c", "tests/cpp") if path.suffix in (".c", ".cpp")],
+    }
+
+    def named(folder: str, path: Path) -> str:
+        """A file of pyflowk by its path there, whose names repeat; a test by its name without the ending."""
+        if folder == "pyflowk":
+            return path.relative_to(folder).as_posix()
+        return path.stem if folder == "tests" else path.name
+
+    missing = []
+    for folder, paths in sources.items():
+        lists = "".join((ROOT / path).read_text() for path in files_of(folder) if path.name == "meson.build")
+        missing += [
+            f"no meson.build below {folder}/ names {path}"
+            for path in paths
+            if not re.search(rf"['/]{re.escape(named(folder, path))}'", lists)
+        ]
+    assert not missing
+
+
+def test_every_source_says_its_license_on_top() -> None:
+    paths = [path for path in files_of("cuda", "include", "pyflowk", "tests", "bench") if path.suffix in SOURCE_ENDINGS]
+    silent = [
+        str(path) for path in paths if "SPDX-License-Identifier: Apache-2.0" not in (ROOT / path).read_text()[:200]
+    ]
+    assert not silent
+
+
+def imports_of(path: Path) -> set[str]:
+    """The modules of pyflowk, as `_native.abi`, that a module of it imports when it is imported itself."""
+    module = path.relative_to("pyflowk").with_suffix("").parts
+    names = set()
+    for node in ast.parse((ROOT / path).read_text()).body:
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = [*module[: len(module) - node.level], *(node.module.split(".") if node.module else [])]
+            names |= {".".join([*base, alias.name]) for alias in node.names} | {".".join(base)}
+    return names
+
+
+def test_pyflowk_has_no_import_cycle() -> None:
+    paths = [path for path in files_of("pyflowk") if path.suffix == ".py" and path.parts[1] != "_build"]
+    modules = {".".join(path.relative_to("pyflowk").with_suffix("").parts): imports_of(path) for path in paths}
+    graph = {name: imported & set(modules) - {name} for name, imported in modules.items()}
+    order = list(graphlib.TopologicalSorter(graph).static_order())  # CycleError names the cycle
+    assert order
+
+
+def test_the_folder_cuda_is_no_python_package() -> None:
+    assert not list((ROOT / "cuda").rglob("__init__.py")), "it would hide cuda-python's namespace package"
+
+
+# Role files that every folder may have, and a C header and its internal table of the same name.
+SHARED_FILE_NAMES = {"__init__.py", "meson.build", "check.h", "elementwise_ops.h", "shared.py", "call.py", "layout.py"}
+
+
+def test_file_names_are_unique() -> None:
+    paths = files_of("cuda", "include", "pyflowk", "tests", "bench")
+    counts = Counter(path.name for path in paths if path.suffix in SOURCE_ENDINGS)
+    twice = {name for name, count in counts.items() if count > 1}
+    assert not twice - SHARED_FILE_NAMES
+
+
+# Files that define a size of flowk/detail/sizes.h once more: to be emptied.
+SIZES_NOT_YET = ("cuda/permute/", "cuda/prelu/")
+
+
+def test_a_vector_and_a_warp_have_their_size_in_one_place() -> None:
+    names = r"((vector|pack|chunk)_bytes = 16|(warp_(lanes|threads|size)|lanes_per_warp) = 32)\b"
+    pattern = rf"constexpr \w+ (\w+ = \d+, )*{names}"
+    found = [
+        str(path)
+        for path in files_of("cuda", "include")
+        if re.search(pattern, (ROOT / path).read_text()) and not path.as_posix().startswith(SIZES_NOT_YET)
+    ]
+    assert found == ["include/flowk/detail/sizes.h"]
+
+
+# Folders whose headers cannot yet be included together with those of others: to be emptied.
+HEADERS_NOT_YET = ("cuda/elementwise/", "cuda/permute/", "cuda/prelu/")
+
+
+def test_all_headers_compile_in_one_translation_unit(tmp_path: Path) -> None:
+    compiler = os.environ.get("CXX") or shutil.which("c++")
+    toolkit = runpy.run_path(str(ROOT / "cuda/find_toolkit_headers.py"))["header_folder"]()
+    if compiler is None or toolkit is None:
+        pytest.skip("no C++ compiler, or no cuda_fp16.h")
+    headers = [path for path in files_of("cuda", "include") if path.suffix in (".h", ".cuh")]
+    chosen = [path for path in headers if not path.as_posix().startswith(HEADERS_NOT_YET)]
+    source = tmp_path / "all_headers.cpp"
+    source.write_text("".join(f'#include "{path.relative_to(path.parts[0])}"\n' for path in chosen))
+    includes = [f"-I{ROOT / 'cuda'}", f"-I{ROOT / 'include'}", "-isystem", str(toolkit)]
+    flags = ["-std=c++20", "-fsyntax-only", "-DFLOWK_SIMT", "-Wno-unknown-pragmas"]
+    result = subprocess.run([*compiler.split(), *flags, *includes, source], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+# Mechanisms whose names do not agree yet, OPERATOR or OPERATOR/ENUMERATOR: to be emptied.
+NAMES_NOT_YET = {"permute", "prelu", "elementwise"}
+
+
+def mechanisms() -> list[tuple[str, str]]:
+    """Operator and enumerator of every mechanism: the enumerators of `enum class ...Kernel` below cuda/OPERATOR."""
+    found = []
+    for path in files_of("cuda"):
+        for body in re.findall(r"enum class \w*Kernel\b[^{]*\{(.*?)\}", (ROOT / path).read_text(), re.DOTALL):
+            names = re.findall(r"^\s*(\w+)", re.sub(r"//.*", "", body).replace(",", "\n"), re.MULTILINE)
+            found += [(path.parts[1], name) for name in names if name != "nothing"]
+    return sorted(set(found))
+
+
+@pytest.mark.parametrize(("operator", "name"), mechanisms())
+def test_a_mechanism_has_one_name(operator: str, name: str) -> None:
+    """A kernel, a file and explain()'s word have the enumerator's name, all with or without the operator before it. A
+    file of another mechanism may hold the kernel too."""
+    if {operator, f"{operator}/{name}"} & NAMES_NOT_YET:
+        pytest.skip("its names do not agree yet")
+    paths = [path for path in files_of(f"cuda/{operator}", "include/flowk/detail") if path.suffix in SOURCE_ENDINGS]
+    texts = {path: (ROOT / path).read_text() for path in paths}
+    words = [
+        (path.stem.removeprefix(f"{operator}_"), word)
+        for path, text in texts.items()
+        for signature in re.findall(r"__global__([^;{]*)", text)
+        for word in re.findall(r"(\w+)\(", signature)
+    ]
+    files = {stem for stem, word in words if re.fullmatch(rf"({operator}_)?{name}(_\w+)?", word)}
+    assert files, "no kernel of its name"
+    assert files & {other for of, other in mechanisms() if of == operator}, f"the kernel is in {files}"
+    assert any(re.search(rf'"({operator}_)?{name}\b', text) for text in texts.values()), "explain() has no such word"

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The generated files of pyflowk are what its generator writes; its names, types and texts are there for editors."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from source_tree import ROOT
+
+import pyflowk
+
+FUNCTIONS = [name for name in pyflowk.__all__ if inspect.isfunction(getattr(pyflowk, name))]
+
+
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "pyflowk" / "_build" / "generate.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_generator_writes_the_files_that_are_there() -> None:
+    files = generator().generated()
+    assert "_elementwise/functions.py" in files
+    for path, text in files.items():
+        assert (ROOT / "pyflowk" / path).read_text() == text, f"run pyflowk/_build/generate.py: {path} differs"
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_function_documents_every_parameter(name: str) -> None:
+    function = getattr(pyflowk, name)
+    assert function.__doc__
+    for parameter, declared in inspect.signature(function).parameters.items():
+        assert declared.annotation is not inspect.Parameter.empty, parameter
+        if name not in ("softmax", "log_softmax"):  # by reference to masked_softmax
+            assert parameter in function.__doc__
+
+
+def test_every_public_name_is_declared_for_type_checkers() -> None:
+    stub = ast.parse((ROOT / "pyflowk" / "__init__.pyi").read_text())
+    imported = {alias.name for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert imported == set(pyflowk.__all__) <= set(dir(pyflowk))
+
+
+def run(*command: str, **environment: str) -> str:
+    # Not in the repository's root, where mypy and `python -c` would find the source tree.
+    result = subprocess.run(
+        command, cwd=ROOT / "tests", env={**os.environ, **environment}, capture_output=True, text=True, timeout=300
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+def test_a_user_s_program_passes_mypy_strict(tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
+    cache = f"--cache-dir={tmp_path}"
+    run(sys.executable, "-m", "mypy", "--strict", cache, "typed_user.py", MYPYPATH=str(ROOT))
+
+
+def test_help_shows_the_functions() -> None:
+    text = run(sys.executable, "-c", "import pyflowk; help(pyflowk)", PAGER="cat")
+    assert "permute(x: " in text
+    assert "relu(x: " in text
+
+
+def test_importing_pyflowk_takes_little_time() -> None:
+    code = "import time, numpy; start = time.perf_counter(); import pyflowk; print(time.perf_counter() - start)"
+    assert min(float(run(sys.executable, "-c", code)) for _ in range(5)) < 0.03  # seconds

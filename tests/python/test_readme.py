@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""README's examples run as they stand there: fenced blocks marked c and python."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from source_tree import ROOT
+
+from pyflowk import FlowkError
+from pyflowk._native import library as _library
+
+
+def readme_blocks(language: str) -> list[str]:
+    """The fenced blocks of README.md in a language."""
+    readme = ROOT / "README.md"
+    text = readme.read_text() if readme.exists() else ""
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def simt_library() -> Path:
+    try:
+        return Path(_library.open_backend("simt")._name).resolve()
+    except (FlowkError, ImportError) as error:
+        pytest.skip(str(error))
+
+
+def test_readme_has_an_example_in_each_language() -> None:
+    assert readme_blocks("c")
+    assert readme_blocks("python")
+
+
+@pytest.mark.parametrize("number", range(len(readme_blocks("python"))))
+def test_python_example_of_the_readme_runs(number: int, tmp_path: Path) -> None:
+    simt_library()
+    program = tmp_path / "example.py"
+    program.write_text(readme_blocks("python")[number])
+    subprocess.run([sys.executable, program], check=True, cwd=tmp_path, timeout=120)
+
+
+@pytest.mark.parametrize("number", range(len(readme_blocks("c"))))
+def test_c_example_of_the_readme_compiles_without_a_warning_and_runs(number: int, tmp_path: Path) -> None:
+    compiler = os.environ.get("CC") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    library = simt_library()
+    source, program = tmp_path / "example.c", tmp_path / "example"
+    source.write_text(readme_blocks("c")[number])
+    flags = ["-std=c11", "-Wall", "-Werror", "-pedantic", f"-I{ROOT / 'include'}"]
+    # The loader's path, not an rpath: what the example's build line in README would get from an installed library.
+    subprocess.run([*compiler.split(), *flags, str(source), str(library), "-o", str(program)], check=True)
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(library.parent)}
+    subprocess.run([program], check=True, cwd=tmp_path, env=environment, timeout=120)
