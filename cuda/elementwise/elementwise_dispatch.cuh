@@ -128,12 +128,12 @@ Status visit_ops(int32_t op, Run run) {
     if (is_own) return status;
     if (cost == light) return run(AllOps<is_double, light, light>());
     if constexpr (is_unary) {
-      if (cost == medium) return run(OtherOps<is_double, medium>());
+      if (cost == medium) return run(AllOps<is_double, medium, medium>());
     }
-    if constexpr (is_unary || is_double) {
-      if (cost == heavy) return run(OtherOps<is_double, heavy>());
+    if constexpr (is_double) {
+      if (cost == heavy) return run(AllOps<is_double, heavy, heavy>());
     }
-    return run(OtherOps<is_double, heaviest>());
+    return run(AllOps<is_double, heaviest, heaviest>());
   }
 }
 

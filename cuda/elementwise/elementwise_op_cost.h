@@ -23,16 +23,16 @@ FLOWK_HOST_DEVICE constexpr OpCost cost_of(flowk_unary_op op, bool is_double = f
     case FLOWK_UNARY_RSQRT:
     case FLOWK_UNARY_RECIPROCAL:
     case FLOWK_UNARY_LOG:
-    case FLOWK_UNARY_TANH:
     case FLOWK_UNARY_ELU: return OpCost::medium;
+    case FLOWK_UNARY_TANH: return is_double ? OpCost::medium : OpCost::heavy;
+    case FLOWK_UNARY_SOFTPLUS: return is_double ? OpCost::heavy : OpCost::medium;
     case FLOWK_UNARY_SIN:
     case FLOWK_UNARY_COS: return is_double ? OpCost::heavy : OpCost::heaviest;
     case FLOWK_UNARY_EXP:
     case FLOWK_UNARY_GELU: return is_double ? OpCost::heaviest : OpCost::heavy;
     case FLOWK_UNARY_SIGMOID:
     case FLOWK_UNARY_GELU_TANH:
-    case FLOWK_UNARY_SILU:
-    case FLOWK_UNARY_SOFTPLUS: return OpCost::heavy;
+    case FLOWK_UNARY_SILU: return OpCost::heavy;
     default: return OpCost::light;
   }
 }
@@ -48,20 +48,9 @@ FLOWK_HOST_DEVICE constexpr OpCost cost_of(flowk_binary_op op, bool is_double = 
   }
 }
 
-// The heavy operations of neural networks have a contiguous kernel each for float32, float16 and bfloat16; all others
-// share one per cost.
-FLOWK_HOST_DEVICE constexpr bool has_own_kernel(flowk_unary_op op, bool is_double) {
-  switch (op) {
-    case FLOWK_UNARY_EXP:
-    case FLOWK_UNARY_TANH:
-    case FLOWK_UNARY_SIGMOID:
-    case FLOWK_UNARY_GELU:
-    case FLOWK_UNARY_GELU_TANH:
-    case FLOWK_UNARY_SILU: return !is_double;
-    default: return false;
-  }
-}
-FLOWK_HOST_DEVICE constexpr bool has_own_kernel(flowk_binary_op op, bool is_double) {
+// Heavy operations have a contiguous kernel each for float32, float16 and bfloat16; all others share one per cost.
+template <class Op>
+FLOWK_HOST_DEVICE constexpr bool has_own_kernel(Op op, bool is_double) {
   return !is_double && cost_of(op) == OpCost::heavy;
 }
 

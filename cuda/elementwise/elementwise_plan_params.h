@@ -27,7 +27,6 @@ BroadcastElementwiseParams<kOperands> broadcast_params(const ElementwisePlan& pl
 template <int kOperands>
 StridedElementwiseParams<kOperands> strided_params(const ElementwisePlan& plan) {
   StridedElementwiseParams<kOperands> params = {};
-  for (int k = 0; k < kOperands; ++k) params.operands[k] = plan.strided.operands[k];
   params.count = plan.strided.count;
   params.lead = plan.strided.lead;
   const auto& rows = plan.strided.rows;
@@ -46,6 +45,7 @@ StridedElementwiseParams<kOperands> strided_params(const ElementwisePlan& plan) 
   params.tile.rows_per_thread = tile.rows_per_thread;
   params.tile.column_elements = tile.column_elements;
   for (int k = 0; k < kOperands; ++k) {
+    params.operands[k] = plan.strided.operands[k];
     params.tile.row_strides[k] = tile.row_strides[k];
     params.tile.pass_strides[k] = tile.pass_strides[k];
     params.tile.shared_offset[k] = tile.shared_offset[k];

@@ -26,6 +26,7 @@
 // Needs only nvcc with C++20 and include/flowk. NVRTC compiles flowk/detail/elementwise_kernel.cuh.
 #pragma once
 
+#include <bit>
 #include <initializer_list>
 #include <type_traits>
 
@@ -55,14 +56,11 @@ struct Given {
 };
 
 template <class T>
-constexpr int element_shift = sizeof(T) == 1   ? 0
-                              : sizeof(T) == 2 ? 1
-                              : sizeof(T) == 4 ? 2
-                              : sizeof(T) == 8 ? 3
-                                               : 4;
+constexpr int element_shift = std::countr_zero(sizeof(T));
 
 template <class... T>
-constexpr bool are_elements = ((std::is_trivially_copyable_v<T> && sizeof(T) == size_t{1} << element_shift<T>) && ...);
+constexpr bool are_elements =
+    ((std::is_trivially_copyable_v<T> && std::has_single_bit(sizeof(T)) && sizeof(T) <= 16) && ...);
 
 // 16 bytes of the widest operand. One such pack per thread reaches 1.00 of a memcpy, two 0.98, four 0.95 (H200).
 template <class... T>

@@ -14,8 +14,8 @@ constexpr int B = 1, I = 2, F = 4;
 constexpr int BI = B | I, IF = I | F, BIF = B | I | F;
 }  // namespace takes
 
-// The operations of a kernel: one; those of a cost that have no kernel of their own; all of kCosts, with the registers
-// of kRegisters. kIsDouble: they compute in float64.
+// The operations of a kernel: one; or all of kCosts, with the registers of kRegisters. kIsDouble: they compute in
+// float64.
 template <auto kOp>
 struct OneOp {
   static constexpr OpCost cost = cost_of(kOp);
@@ -23,15 +23,6 @@ struct OneOp {
   template <class Op>
   FLOWK_HOST_DEVICE static constexpr bool has(Op op) {
     return op == kOp;
-  }
-};
-template <bool kIsDouble, OpCost kCost>
-struct OtherOps {
-  static constexpr OpCost cost = kCost;
-  __device__ __forceinline__ static constexpr int32_t chosen(int32_t op) { return op; }
-  template <class Op>
-  FLOWK_HOST_DEVICE static constexpr bool has(Op op) {
-    return cost_of(op, kIsDouble) == kCost && !has_own_kernel(op, kIsDouble);
   }
 };
 template <bool kIsDouble, OpCost kRegisters, OpCost... kCosts>
@@ -63,6 +54,15 @@ __device__ __forceinline__ Formulas<Compute, kNarrow> formulas_of([[maybe_unused
     return {};
 }
 
+// The case of one operation: `result` for every element of the pack.
+#define FLOWK_CASE_OF(op, kinds, has, result)                         \
+  case op:                                                            \
+    if constexpr ((takes::kinds & taken_as<Compute>) != 0 && (has)) { \
+      _Pragma("unroll") for (int i = 0; i < kN; ++i) out[i] = result; \
+      return;                                                         \
+    }                                                                 \
+    break;
+
 template <class Compute, bool kNarrow, class Ops>
 struct UnaryFunctor {
   static constexpr int resident_blocks = resident_blocks_of<Ops, Compute, 8>;
@@ -75,13 +75,8 @@ struct UnaryFunctor {
   __device__ __forceinline__ void pack(Compute (&out)[kN], const Compute (&x)[kN]) const {
     const auto formulas = formulas_of<Compute, kNarrow>(sign_flip);
     switch (Ops::chosen(op)) {
-#define FLOWK_CASE(NAME, value, name, kinds, result, num_parameters, formula)                \
-  case FLOWK_UNARY_##NAME:                                                                   \
-    if constexpr ((takes::kinds & taken_as<Compute>) != 0 && Ops::has(FLOWK_UNARY_##NAME)) { \
-      _Pragma("unroll") for (int i = 0; i < kN; ++i) out[i] = formulas.name(x[i], a, b);     \
-      return;                                                                                \
-    }                                                                                        \
-    break;
+#define FLOWK_CASE(NAME, value, name, kinds, result, num_parameters, formula) \
+  FLOWK_CASE_OF(FLOWK_UNARY_##NAME, kinds, Ops::has(FLOWK_UNARY_##NAME), formulas.name(x[i], a, b))
       FLOWK_UNARY_OPS(FLOWK_CASE)
 #undef FLOWK_CASE
     }
@@ -105,13 +100,8 @@ struct BinaryFunctor {
   __device__ __forceinline__ void pack(Compute (&out)[kN], const Compute (&x)[kN], const Compute (&y)[kN]) const {
     const auto formulas = formulas_of<Compute, kNarrow>(sign_flip);
     switch (Ops::chosen(op)) {
-#define FLOWK_CASE(NAME, value, name, kinds, result, num_parameters, formula)                 \
-  case FLOWK_BINARY_##NAME:                                                                   \
-    if constexpr ((takes::kinds & taken_as<Compute>) != 0 && Ops::has(FLOWK_BINARY_##NAME)) { \
-      _Pragma("unroll") for (int i = 0; i < kN; ++i) out[i] = formulas.name(x[i], y[i]);      \
-      return;                                                                                 \
-    }                                                                                         \
-    break;
+#define FLOWK_CASE(NAME, value, name, kinds, result, num_parameters, formula) \
+  FLOWK_CASE_OF(FLOWK_BINARY_##NAME, kinds, Ops::has(FLOWK_BINARY_##NAME), formulas.name(x[i], y[i]))
       FLOWK_BINARY_OPS(FLOWK_CASE)
 #undef FLOWK_CASE
     }
@@ -134,13 +124,8 @@ struct TernaryFunctor {
                                        const Compute (&z)[kN]) const {
     const auto formulas = formulas_of < Compute, std::is_integral_v<Compute> && (kPack > 4) > (sign_flip);
     switch (op) {
-#define FLOWK_CASE(NAME, value, name, kinds, result, num_parameters, formula)                     \
-  case FLOWK_TERNARY_##NAME:                                                                      \
-    if constexpr ((takes::kinds & taken_as<Compute>) != 0) {                                      \
-      _Pragma("unroll") for (int i = 0; i < kN; ++i) out[i] = formulas.name(x[i], y[i], z[i], a); \
-      return;                                                                                     \
-    }                                                                                             \
-    break;
+#define FLOWK_CASE(NAME, value, name, kinds, result, num_parameters, formula) \
+  FLOWK_CASE_OF(FLOWK_TERNARY_##NAME, kinds, true, formulas.name(x[i], y[i], z[i], a))
       FLOWK_TERNARY_OPS(FLOWK_CASE)
 #undef FLOWK_CASE
     }
@@ -148,5 +133,7 @@ struct TernaryFunctor {
     for (int i = 0; i < kN; ++i) out[i] = x[i];
   }
 };
+
+#undef FLOWK_CASE_OF
 
 }  // namespace flowk::elementwise

@@ -12,7 +12,7 @@
 
 namespace flowk::detail {
 
-// Loads pack p into a thread's words, and stores it from there. Packs of less than a word share one.
+// Loads pack p into a thread's words, and stores it from there.
 template <int kPackBytes>
 __device__ __forceinline__ void load_into(uint32_t* words, int p, const unsigned char* address) {
   if constexpr (kPackBytes >= 4) {
@@ -20,8 +20,7 @@ __device__ __forceinline__ void load_into(uint32_t* words, int p, const unsigned
   } else {
     uint32_t loaded;
     pack::load<kPackBytes>(&loaded, address);
-    const int bit = p * kPackBytes * 8;
-    words[bit / 32] = bit % 32 == 0 ? loaded : words[bit / 32] | loaded << (bit % 32);
+    put_short_pack<kPackBytes>(words, p, loaded);
   }
 }
 template <int kPackBytes>

@@ -18,6 +18,13 @@ struct PackWords {
   static constexpr int shifted = pack::num_words<kN * largest_bytes()>;
 };
 
+// Puts pack p into a thread's words. Packs of less than a word share one.
+template <int kPackBytes>
+__device__ __forceinline__ void put_short_pack(uint32_t* words, int p, uint32_t pack) {
+  const int bit = p * kPackBytes * 8;
+  words[bit / 32] = bit % 32 == 0 ? pack : words[bit / 32] | pack << (bit % 32);
+}
+
 // Loads an aligned pack, or one element into the first word, to be repeated later.
 template <int kN, int kSize>
 __device__ __forceinline__ void load_unrepeated(const ElementwiseOperand& operand, const unsigned char* here,

@@ -187,8 +187,7 @@ __device__ __forceinline__ void load_repeated(const ElementwiseOperand& operand,
       uint32_t own;
       load(&own);
       if (pending[p] != 0) spread_repeated_elements<kN, kSize>(period, pending[p], &own);
-      const int bit = p * pack_bytes * 8;
-      words[bit / 32] = bit % 32 == 0 ? own : words[bit / 32] | own << (bit % 32);
+      put_short_pack<pack_bytes>(words, p, own);
     }
   }
 }
@@ -235,9 +234,7 @@ __device__ __forceinline__ void load_table(const ElementwisePeriod& period, uint
 #pragma unroll
       for (int w = 0; w < num_words; ++w) words[p * num_words + w] = own[w];
     } else {
-      const int bit = p * bytes * 8;
-      const uint32_t part = own[0] & 0xffffu;
-      words[bit / 32] = bit % 32 == 0 ? part : words[bit / 32] | part << (bit % 32);
+      put_short_pack<bytes>(words, p, own[0] & 0xffffu);
     }
   }
 }
