@@ -24,50 +24,85 @@ inline Status no_such_kernel(const SoftmaxPlan& plan) {
                          softmax_kernel_name(plan.kernel), plan.vectors_per_thread);
 }
 
-// row_in_registers is compiled for the powers of 2 between these vectors per thread. A kernel of more vectors than the
-// plan's is also right, except with the form `whole`.
-template <class T>
-constexpr int least_vectors(SoftmaxMask mask, SoftmaxForm form) {
-  if (sizeof(T) == 8) return 8;
-  if (mask == SoftmaxMask::none) return form == SoftmaxForm::whole ? 1 : 2;
-  return mask == SoftmaxMask::bias && form == SoftmaxForm::unfilled && sizeof(T) == 2 ? 2 : 4;
-}
-template <class T>
-constexpr int most_vectors(SoftmaxMask mask) {
-  return sizeof(T) == 4 && mask != SoftmaxMask::bias ? 16 : 8;
-}
-
-template <class T, SoftmaxMask kMask, SoftmaxForm kForm, int kVectors = least_vectors<T>(kMask, kForm)>
+// row_in_registers is compiled for some powers of 2 of vectors per thread. A kernel of more vectors than the plan's is
+// also right, except with the form `whole`.
+template <class T, SoftmaxMask kMask, SoftmaxForm kForm, bool kConverts, int kVectors, int... kMore>
 Status launch_row_in_registers_as(const SoftmaxPlan& plan, flowk_stream stream) {
   if (plan.vectors_per_thread <= kVectors)
-    return launch(row_in_registers<T, kVectors, kMask, kForm>, plan.launch, stream, plan.params);
-  if constexpr (kVectors < most_vectors<T>(kMask))
-    return launch_row_in_registers_as<T, kMask, kForm, 2 * kVectors>(plan, stream);
+    return launch(row_in_registers<T, kVectors, kMask, kForm, kConverts>, plan.launch, stream, plan.params);
+  if constexpr (sizeof...(kMore) > 0)
+    return launch_row_in_registers_as<T, kMask, kForm, kConverts, kMore...>(plan, stream);
   return no_such_kernel(plan);
+}
+
+// The form `whole`, for the vectors per thread of the usual rows; others take `unfilled`. float16 and bfloat16 rows
+// have up to 8 vectors per thread, float32 rows without a bias 16.
+template <class T, SoftmaxMask kMask>
+Status launch_whole_row_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
+  constexpr SoftmaxForm whole = SoftmaxForm::whole;
+  if constexpr (kMask == SoftmaxMask::bias) {
+    constexpr int vectors = sizeof(T) == 2 ? 4 : 8;
+    return launch_row_in_registers_as<T, kMask, whole, false, vectors>(plan, stream);
+  } else if constexpr (sizeof(T) == 2) {
+    return launch_row_in_registers_as<T, kMask, whole, false, 1, 2, 4, 8>(plan, stream);
+  } else {
+    return launch_row_in_registers_as<T, kMask, whole, false, 1, 2, 4, 8, 16>(plan, stream);
+  }
 }
 
 template <class T, SoftmaxMask kMask>
 Status launch_row_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
-  constexpr SoftmaxForm any = SoftmaxForm::any, unfilled = SoftmaxForm::unfilled, whole = SoftmaxForm::whole;
-  // Forms other than `any` are for rows that keep their type; float64 has `any` only, and `aligned` is part of `any`.
-  if constexpr (sizeof(T) < 8) {
-    if (plan.in_dtype == plan.out_dtype) {
-      if constexpr (kMask == SoftmaxMask::none || (kMask == SoftmaxMask::dense && sizeof(T) == 2))
-        if (plan.form == whole && plan.vectors_per_thread >= least_vectors<T>(kMask, whole))
-          return launch_row_in_registers_as<T, kMask, whole>(plan, stream);
-      if (plan.form == whole || plan.form == unfilled)
-        return launch_row_in_registers_as<T, kMask, unfilled>(plan, stream);
+  constexpr SoftmaxForm any = SoftmaxForm::any, aligned = SoftmaxForm::aligned, unfilled = SoftmaxForm::unfilled;
+  constexpr bool has_bias = kMask == SoftmaxMask::bias, has_mask = kMask != SoftmaxMask::none;
+  const SoftmaxForm form = plan.form;
+  const int vectors = plan.vectors_per_thread;
+  if constexpr (sizeof(T) == 8) {
+    return launch_row_in_registers_as<T, kMask, any, false, 8>(plan, stream);
+  } else {
+    if constexpr (sizeof(T) == 4)
+      if (plan.in_dtype != plan.out_dtype) {
+        if constexpr (has_bias)
+          return launch_row_in_registers_as<T, kMask, any, true, 8>(plan, stream);
+        else
+          return launch_row_in_registers_as<T, kMask, any, true, 4, 16>(plan, stream);
+      }
+    if (form == SoftmaxForm::whole && (!has_bias || vectors == (sizeof(T) == 2 ? 4 : 8)))
+      return launch_whole_row_in_registers<T, kMask>(plan, stream);
+    constexpr int least = has_mask && !(has_bias && sizeof(T) == 2) ? 4 : 2;
+    if (form == SoftmaxForm::whole || form == unfilled) {
+      if constexpr (sizeof(T) == 4 && !has_bias)
+        return launch_row_in_registers_as<T, kMask, unfilled, false, least, 4, 8, 16>(plan, stream);
+      else
+        return launch_row_in_registers_as<T, kMask, unfilled, false, least, 4, 8>(plan, stream);
     }
+    // `any` takes the other aligned rows.
+    if constexpr (sizeof(T) == 4 && !has_mask)
+      if (form == aligned && vectors <= 8)
+        return launch_row_in_registers_as<T, kMask, aligned, false, 4, 8>(plan, stream);
+    if constexpr (sizeof(T) == 4 && !has_bias)
+      return launch_row_in_registers_as<T, kMask, any, false, 4, 8, 16>(plan, stream);
+    else
+      return launch_row_in_registers_as<T, kMask, any, false, 4, 8>(plan, stream);
   }
-  return launch_row_in_registers_as<T, kMask, any>(plan, stream);
 }
 
-template <class T, int kVectors = sizeof(T) == 8 ? 8 : 1>
-Status launch_row_in_registers_backward(const SoftmaxPlan& plan, flowk_stream stream) {
+template <class T, bool kConverts, int kVectors, int... kMore>
+Status launch_row_in_registers_backward_as(const SoftmaxPlan& plan, flowk_stream stream) {
   if (plan.vectors_per_thread <= kVectors)
-    return launch(row_in_registers_backward<T, kVectors>, plan.launch, stream, plan.params);
-  if constexpr (kVectors < 8) return launch_row_in_registers_backward<T, 2 * kVectors>(plan, stream);
+    return launch(row_in_registers_backward<T, kVectors, kConverts>, plan.launch, stream, plan.params);
+  if constexpr (sizeof...(kMore) > 0) return launch_row_in_registers_backward_as<T, kConverts, kMore...>(plan, stream);
   return no_such_kernel(plan);
+}
+
+template <class T>
+Status launch_row_in_registers_backward(const SoftmaxPlan& plan, flowk_stream stream) {
+  if constexpr (sizeof(T) == 8) {
+    return launch_row_in_registers_backward_as<T, false, 8>(plan, stream);
+  } else {
+    if constexpr (sizeof(T) == 2)
+      if (plan.in_dtype != plan.out_dtype) return launch_row_in_registers_backward_as<T, true, 8>(plan, stream);
+    return launch_row_in_registers_backward_as<T, false, 1, 2, 4, 8>(plan, stream);
+  }
 }
 
 // Groups of rows: the second grid of a group finds in L2 what the first one has read.
