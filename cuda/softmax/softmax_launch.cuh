@@ -186,9 +186,16 @@ Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
         return launch(rows_by_vectors<T, 4>, plan.launch, stream, plan.params);
       break;
     case SoftmaxKernel::rows_in_lanes:
-      if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::none)
-        return plan.vectors_per_thread <= 2 ? launch(rows_in_lanes<T, 2>, plan.launch, stream, plan.params)
-                                            : launch(rows_in_lanes<T, 4>, plan.launch, stream, plan.params);
+      if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::none) {
+        const int vectors = plan.vectors_per_thread, lanes = plan.params.lanes_per_row;
+        if (vectors <= 2) return launch(rows_in_lanes<T, 0, 2>, plan.launch, stream, plan.params);
+        if (vectors == 3) return launch(rows_in_lanes<T, 0, 3>, plan.launch, stream, plan.params);
+        if constexpr (sizeof(T) == 4)
+          if (lanes == 8) return launch(rows_in_lanes<T, 8, 4>, plan.launch, stream, plan.params);
+        if (lanes == 16) return launch(rows_in_lanes<T, 16, 4>, plan.launch, stream, plan.params);
+        if (lanes == 32) return launch(rows_in_lanes<T, 32, 4>, plan.launch, stream, plan.params);
+        return launch(rows_in_lanes<T, 0, 4>, plan.launch, stream, plan.params);
+      }
       break;
     case SoftmaxKernel::two_pass_row: return launch(two_pass_row<T>, plan.launch, stream, plan.params);
     default: break;
