@@ -19,6 +19,7 @@ constexpr int32_t vector_threads = 64;  // rows_by_vectors, rows_in_lanes: 4 KB 
 
 // staged_rows:
 constexpr int64_t max_columns = 256;
+constexpr int32_t least_most_units = 5;  // 16 threads hold any row of so many columns
 constexpr int32_t span_threads = 128;
 // What a block reads of x, or of dy and y, at least. Fractions of copy, float16, with 5 to 8 KB: 3 columns 0.97, 4:
 // 0.99, 5: 0.99, 6: 0.98, 7: 1.01; with 4 KB or less 3: 0.91, 4: 0.92, 7: 0.94.
@@ -69,6 +70,15 @@ bool lanes_shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& probl
          problem.num_rows < int64_t{1} << 31 && request.columns / problem.vector_columns <= int64_t{lanes} * vectors;
 }
 
+// The most units per thread where fewer than 16 threads hold a row. Gradients, and scores with a bias, have two inputs
+// in registers, of float32: 33 columns 0.98 with 3 units per thread, 0.93 with 5; of float32 with a dense mask 77
+// columns 0.945 with 5, 0.93 with 10, 255 columns 0.98 with 9, 0.89 with 5.
+int32_t most_units(const SoftmaxRequest& request, const SoftmaxProblem& problem) {
+  if (problem.in_bytes != 4 || request.columns <= max_span_elements) return max_span_elements;
+  if (request.backward || mask_of(request) == SoftmaxMask::bias) return 4;
+  return request.pointers[softmax_dense] != nullptr ? 9 : max_span_units;
+}
+
 bool span_shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& problem, const Device& device,
                      const SoftmaxShape& shape) {
   if (request.columns > max_columns) return false;
@@ -81,7 +91,8 @@ bool span_shape_fits(const SoftmaxRequest& request, const SoftmaxProblem& proble
   const bool has_mask = request.pointers[softmax_dense] != nullptr;
   const bool has_whole_rows = request.columns <= max_span_elements;
   if (shape.rows_per_thread < 1 || shape.rows_per_thread > (has_whole_rows ? 16 : 1)) return false;
-  if (span_units(request, problem, shape.lanes_per_row).per_thread == 0) return false;
+  const int32_t units = span_units(request, problem, shape.lanes_per_row).per_thread;
+  if (units == 0 || units > std::max(most_units(request, problem), least_most_units)) return false;
   if (has_mask) {
     const int64_t stride = problem.dims[0].strides[softmax_dense];
     const int64_t rows = span_rows_per_block(shape);
@@ -188,16 +199,12 @@ SoftmaxShape span_shape(const SoftmaxRequest& request, const SoftmaxProblem& pro
   shape.kernel = SoftmaxKernel::staged_rows;
   shape.block_threads = span_threads;
   shape.lanes_per_row = 1;
-  // The fewest threads that hold a row: each costs some 100 instructions for itself. Gradients, and scores with a
-  // bias, have two inputs in registers, of float32: 33 columns 0.98 with 3 units a thread, 0.93 with 5; of float32 with
-  // a dense mask 77 columns 0.945 with 5, 0.93 with 10, 255 columns 0.98 with 9, 0.89 with 5.
+  // The fewest threads that hold a row: each costs some 100 instructions for itself.
   const bool has_mask = request.pointers[softmax_dense] != nullptr;
-  const bool is_wide = problem.in_bytes == 4 && !has_whole_rows;
   const bool has_two_inputs = request.backward || mask_of(request) == SoftmaxMask::bias;
-  const int32_t most_units = is_wide && has_two_inputs ? 4 : is_wide && has_mask ? 9 : max_span_elements;
   const auto holds = [&](int32_t lanes) {
     const int32_t units = span_units(request, problem, lanes).per_thread;
-    return units > 0 && units <= most_units;
+    return units > 0 && units <= most_units(request, problem);
   };
   while (shape.lanes_per_row < 16 && !holds(shape.lanes_per_row)) shape.lanes_per_row *= 2;
   if (has_whole_rows) {
