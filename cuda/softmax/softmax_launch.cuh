@@ -131,33 +131,63 @@ Status launch_staged(const SoftmaxPlan& plan, flowk_stream stream) {
   return launch(staged_rows<Rows>, plan.launch, stream, plan.params);
 }
 
-// A kernel takes the numbers of columns or units between its two bounds.
+// A kernel takes the numbers of columns or units between its two bounds. Of float32, a thread has up to 5
+// units of gradients or with a bias, and 9 with a dense mask.
 template <class T>
-Status launch_staged_rows(const SoftmaxPlan& plan, flowk_stream stream) {
+Status launch_staged_gradients(const SoftmaxPlan& plan, flowk_stream stream) {
   const int n = plan.vectors_per_thread;
-  if (plan.backward) {
-    if (plan.unit_columns == 1)
-      return n <= 8 ? launch_staged<GradientColumns<T, 8, 1>>(plan, stream)
-                    : launch_staged<GradientColumns<T, 20, 9>>(plan, stream);
+  if (plan.unit_columns == 1)
+    return n <= 8 ? launch_staged<GradientColumns<T, 8, 1>>(plan, stream)
+                  : launch_staged<GradientColumns<T, 20, 9>>(plan, stream);
+  if constexpr (sizeof(T) == 4)
+    return n <= 3 ? launch_staged<GradientUnits<T, 3, 3>>(plan, stream)
+                  : launch_staged<GradientUnits<T, 5, 4>>(plan, stream);
+  else
     return n <= 5 ? launch_staged<GradientUnits<T, 5, 3>>(plan, stream)
                   : launch_staged<GradientUnits<T, 10, 6>>(plan, stream);
-  }
-  if (plan.mask != SoftmaxMask::none) {
-    if (plan.unit_columns == 1)
+}
+
+template <class T, SoftmaxMask kMask>
+Status launch_staged_rows(const SoftmaxPlan& plan, flowk_stream stream) {
+  constexpr SoftmaxMask none = SoftmaxMask::none, dense = SoftmaxMask::dense, bias = SoftmaxMask::bias;
+  const int n = plan.vectors_per_thread;
+  if (plan.unit_columns == 1) {
+    if constexpr (kMask != none) {
       return n <= 8 ? launch_staged<SoftmaxColumns<T, 8, 1, true>>(plan, stream)
                     : launch_staged<SoftmaxColumns<T, 20, 9, true>>(plan, stream);
-    return n <= 6 ? launch_staged<SoftmaxUnits<T, 6, 3, true>>(plan, stream)
-                  : launch_staged<SoftmaxUnits<T, 10, 7, true>>(plan, stream);
+    } else {
+      if (n <= 1) return launch_staged<SoftmaxColumns<T, 1, 1, false>>(plan, stream);
+      if (n <= 2) return launch_staged<SoftmaxColumns<T, 2, 2, false>>(plan, stream);
+      if (n <= 4) return launch_staged<SoftmaxColumns<T, 4, 3, false>>(plan, stream);
+      if (n <= 8) return launch_staged<SoftmaxColumns<T, 8, 5, false>>(plan, stream);
+      if (n <= 12) return launch_staged<SoftmaxColumns<T, 12, 9, false>>(plan, stream);
+      return launch_staged<SoftmaxColumns<T, 20, 13, false>>(plan, stream);
+    }
   }
-  if (plan.unit_columns == 1) {
-    if (n <= 2) return launch_staged<SoftmaxColumns<T, 2, 1, false>>(plan, stream);
-    if (n <= 4) return launch_staged<SoftmaxColumns<T, 4, 3, false>>(plan, stream);
-    if (n <= 8) return launch_staged<SoftmaxColumns<T, 8, 5, false>>(plan, stream);
-    return launch_staged<SoftmaxColumns<T, 20, 9, false>>(plan, stream);
+  if constexpr (kMask == bias) {
+    if constexpr (sizeof(T) == 4)
+      return launch_staged<SoftmaxUnits<T, 5, 3, bias>>(plan, stream);
+    else
+      return n <= 6 ? launch_staged<SoftmaxUnits<T, 6, 3, bias>>(plan, stream)
+                    : launch_staged<SoftmaxUnits<T, 10, 7, bias>>(plan, stream);
+  } else if constexpr (kMask == dense) {
+    if (n <= 4) return launch_staged<SoftmaxUnits<T, 4, 3, dense>>(plan, stream);
+    if constexpr (sizeof(T) == 4) {
+      // 5 units: 77 columns.
+      if (n <= 5) return launch_staged<SoftmaxUnits<T, 5, 5, dense>>(plan, stream);
+      if (n <= 7) return launch_staged<SoftmaxUnits<T, 7, 6, dense>>(plan, stream);
+      return launch_staged<SoftmaxUnits<T, 9, 8, dense>>(plan, stream);
+    } else {
+      if (n <= 6) return launch_staged<SoftmaxUnits<T, 6, 5, dense>>(plan, stream);
+      if (n <= 8) return launch_staged<SoftmaxUnits<T, 8, 7, dense>>(plan, stream);
+      return launch_staged<SoftmaxUnits<T, 10, 9, dense>>(plan, stream);
+    }
+  } else {
+    if (n <= 4) return launch_staged<SoftmaxUnits<T, 4, 3, none>>(plan, stream);
+    if (n <= 6) return launch_staged<SoftmaxUnits<T, 6, 5, none>>(plan, stream);
+    if (n <= 8) return launch_staged<SoftmaxUnits<T, 8, 7, none>>(plan, stream);
+    return launch_staged<SoftmaxUnits<T, 10, 9, none>>(plan, stream);
   }
-  if (n <= 4) return launch_staged<SoftmaxUnits<T, 4, 3, false>>(plan, stream);
-  if (n <= 7) return launch_staged<SoftmaxUnits<T, 7, 5, false>>(plan, stream);
-  return launch_staged<SoftmaxUnits<T, 10, 8, false>>(plan, stream);
 }
 
 template <class T, SoftmaxMask kMask>
@@ -179,7 +209,7 @@ Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
         return launch_persistent_rows<PersistentSoftmax<T, 4>>(plan, stream);
       break;
     case SoftmaxKernel::staged_rows:
-      if constexpr (sizeof(T) < 8) return launch_staged_rows<T>(plan, stream);
+      if constexpr (sizeof(T) < 8) return launch_staged_rows<T, kMask>(plan, stream);
       break;
     case SoftmaxKernel::rows_by_vectors:
       if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::none)
@@ -217,7 +247,7 @@ Status launch_backward(const SoftmaxPlan& plan, flowk_stream stream) {
       if constexpr (sizeof(T) < 8) return launch_persistent_rows<PersistentGradient<T, 2>>(plan, stream);
       break;
     case SoftmaxKernel::staged_rows:
-      if constexpr (sizeof(T) < 8) return launch_staged_rows<T>(plan, stream);
+      if constexpr (sizeof(T) < 8) return launch_staged_gradients<T>(plan, stream);
       break;
     case SoftmaxKernel::rows_by_vectors:
       if constexpr (sizeof(T) < 8) return launch(rows_by_vectors_backward<T, 2>, plan.launch, stream, plan.params);
