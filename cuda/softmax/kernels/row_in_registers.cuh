@@ -40,8 +40,8 @@ constexpr int full_blocks(int vectors) {
 //
 // A row has lanes_per_row threads of a block, or of each block of a cluster. A thread has up to kVectors vectors of 16
 // bytes, lanes_per_row apart, and at most one outer column. x is read once, into registers; the threads exchange one
-// maximum and one sum.
-template <class T, int kVectors, SoftmaxMask kMask, SoftmaxForm kForm>
+// maximum and one sum. With kConverts y may have another type than x.
+template <class T, int kVectors, SoftmaxMask kMask, SoftmaxForm kForm, bool kConverts = false>
 __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (full_blocks<T, kMask, kForm>(kVectors)))
     row_in_registers(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
@@ -51,7 +51,8 @@ __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (fu
   constexpr bool has_bias = kMask == SoftmaxMask::bias;
   constexpr bool recomputes = recomputes_exponentials<T, kMask, kForm, kVectors>;
   constexpr bool is_whole = has_whole_rows<kForm>;
-  const RowOutput<T, !is_whole && std::is_same_v<T, float>> output{params};
+  constexpr bool has_outer = kForm == SoftmaxForm::any;
+  const RowOutput<T, kConverts> output{params};
   const RowThreads team = row_threads(params);
   const ExchangeBuffer<T> buffer = exchange_buffer<T>();
   begin_exchange(buffer, team);
@@ -114,7 +115,7 @@ __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (fu
   if (!is_whole && params.has_interval)
     fill_unread(output, out_vectors, vectors, own, team.rank, lane, params.log_softmax ? negative_infinity<A>() : A{0});
   A outer = negative_infinity<A>();
-  const int outer_column = !is_whole ? outer_column_of<T>(params, row, vectors, team.rank, lane) : -1;
+  const int outer_column = has_outer ? outer_column_of<T>(params, row, vectors, team.rank, lane) : -1;
   if (outer_column >= 0 && is_unmasked<kMask>(row, outer_column))
     outer = load_score<T, kMask>(params, row, outer_column);
 
@@ -194,7 +195,7 @@ __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (fu
   const A outer_exponent = to_exponent(outer);
   const A outer_value = exponential<T>(outer_exponent);
   ThreadSum<T> sum;
-  if constexpr (!is_whole) sum.take_one(outer_value);
+  if constexpr (has_outer) sum.take_one(outer_value);
   const auto take_exponentials = [&](auto kind) {
     [[maybe_unused]] constexpr bool keeps_exponents = decltype(kind)::value;
 #pragma unroll
@@ -230,9 +231,8 @@ __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (fu
 
   const RowPartial<T> total = combine_row<T, kMask>(buffer, team, part, scale);
   if (total.sum != total.sum)
-    return store_nan_columns < T, kMask, !is_whole && std::is_same_v < T,
-           float >>
-               (params, row, team.rank * params.lanes_per_row + lane, row.columns, params.lanes_per_row * team.blocks);
+    return store_nan_columns<T, kMask, kConverts>(params, row, team.rank * params.lanes_per_row + lane, row.columns,
+                                                  params.lanes_per_row * team.blocks);
   // y = value * factor + term
   A factor = static_cast<A>(natural_per_base<T>), term = 0;
   // A fully masked warp has values of 0 or -infinity, which no factor may turn into NaN.
@@ -283,7 +283,7 @@ __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (fu
 // columns). log_softmax: see flowk.h.
 //
 // Threads and vectors as in row_in_registers; both inputs are read once, into registers.
-template <class T, int kVectors>
+template <class T, int kVectors, bool kConverts = false>
 __global__ void __launch_bounds__(max_register_lanes)
     row_in_registers_backward(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
@@ -297,7 +297,7 @@ __global__ void __launch_bounds__(max_register_lanes)
   const SoftmaxRow row = locate_row<SoftmaxMask::none, true>(params, linear);
   const RowVectors vectors = row_vectors<T>(params, row);
   const int head_bytes = vectors.head * static_cast<int>(sizeof(T));
-  const RowOutput<T, is_float16<T>> output{params};
+  const RowOutput<T, kConverts> output{params};
   unsigned char* const out = row.out + vectors.head * output.column_bytes();
   const OwnVectors own = own_vectors(params, row.x + head_bytes, vectors, team.rank, lane);
   const auto is_read = [&](int i) { return own.at(i) >= vectors.read_begin && own.at(i) < own.end; };

@@ -10,12 +10,13 @@ namespace flowk::softmax {
 // contiguous (rows, columns).
 //
 // `lanes` neighbouring threads hold a row, each up to kVectors vectors, `lanes` apart. Fully masked vectors are not
-// read.
-template <class T, int kVectors>
-__global__ void __launch_bounds__(128, 10) rows_in_lanes(const __grid_constant__ SoftmaxParams params) {
+// read. kLanes is the number of lanes, or 0 where the parameters have it: a constant saves a tenth of the instructions.
+template <class T, int kLanes, int kVectors>
+__global__ void __launch_bounds__(128, sizeof(T) == 2 && kVectors == 4 ? 10 : 0)
+    rows_in_lanes(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
   constexpr int width = vector_width<T>;
-  const int lanes = params.lanes_per_row, lane = static_cast<int>(threadIdx.x) & (lanes - 1);
+  const int lanes = kLanes > 0 ? kLanes : params.lanes_per_row, lane = static_cast<int>(threadIdx.x) & (lanes - 1);
   const uint32_t linear =
       blockIdx.x * static_cast<uint32_t>(params.rows_per_block) + (threadIdx.x >> params.rows_shift);
   const bool exists = linear < static_cast<uint32_t>(params.num_rows);
@@ -30,20 +31,15 @@ __global__ void __launch_bounds__(128, 10) rows_in_lanes(const __grid_constant__
   if (exists) find_interval(params, place.length_offset, place.number, &row);
 
   const auto column_of = [&](int i) { return (lane + i * lanes) * width; };
-  // Does some thread have an i-th vector? The same in all threads, and asked of the upper half only.
-  const auto any_has = [&](int i) { return 2 * i < kVectors || i * lanes * width < params.columns; };
   uint4 raw[kVectors];
 #pragma unroll
-  for (int i = 0; i < kVectors; ++i) {
-    if (!any_has(i)) break;
+  for (int i = 0; i < kVectors; ++i)
     raw[i] = column_of(i) < row.end && column_of(i) + width > row.begin
                  ? load_vector(row.x + (lane + i * lanes) * vector_bytes)
                  : negative_infinity_vector<T>();
-  }
   if (params.negates_x) {
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
-      if (!any_has(i)) break;
       if (column_of(i) < row.end && column_of(i) + width > row.begin) negate_vector<T>(&raw[i]);
     }
   }
@@ -53,7 +49,6 @@ __global__ void __launch_bounds__(128, 10) rows_in_lanes(const __grid_constant__
   float values[kVectors * width];
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
-    if (!any_has(i)) break;
     if (column_of(i) == row.end / width * width) tail.clear_from(&raw[i]);
     if (row.begin > 0 && column_of(i) == row.begin / width * width) head.clear_before(&raw[i]);
     largest.take(raw[i]);
@@ -63,12 +58,10 @@ __global__ void __launch_bounds__(128, 10) rows_in_lanes(const __grid_constant__
     for (int j = 0; j < width; ++j) values[i * width + j] = vector_values[j];
   }
   const auto sum = scores_to_results<T, 4>(
-      params, false, max_over_lanes(largest.largest(), lanes), lanes,
-      [&](int column) { return any_has(column / width); }, values);
+      params, false, max_over_lanes(largest.largest(), lanes), lanes, [](int) { return true; }, values);
   if (sum != sum) return store_nan_columns<T, SoftmaxMask::none>(params, row, lane, row.columns, lanes);
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
-    if (!any_has(i)) break;
     if (column_of(i) >= row.columns) continue;
     float vector_values[width];
 #pragma unroll

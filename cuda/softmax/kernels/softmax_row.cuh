@@ -181,7 +181,7 @@ template <class T, SoftmaxForm kForm = SoftmaxForm::any>
 __device__ __forceinline__ RowVectors row_vectors(const SoftmaxParams& params, const SoftmaxRow& row) {
   constexpr unsigned width = vector_width<T>;
   RowVectors vectors;
-  if (!has_whole_rows<kForm> && params.is_peeled) {
+  if (kForm == SoftmaxForm::any && params.is_peeled) {
     const unsigned misaligned = static_cast<unsigned>(reinterpret_cast<uintptr_t>(row.x)) % vector_bytes / sizeof(T);
     const int before = static_cast<int>((width - misaligned) % width);
     vectors.head = before < row.columns ? before : row.columns;

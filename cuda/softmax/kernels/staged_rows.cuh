@@ -24,18 +24,6 @@ __device__ __forceinline__ void find_staged_interval(const SoftmaxParams& params
   find_interval(params, place.length_offset, place.number, row);
 }
 
-// The forward pass: its second input is a dense mask or a bias. Other mechanisms take rows with both.
-template <class Input, bool kMasked>
-struct StagedSoftmax {
-  using T = Input;
-  static __device__ __forceinline__ bool has_side(const SoftmaxParams& params) {
-    return kMasked && params.side != nullptr;
-  }
-  static __device__ __forceinline__ bool has_dense(const SoftmaxParams& params) {
-    return kMasked && params.dense != nullptr;
-  }
-};
-
 // The gradient: its second input is y.
 template <class Input>
 struct StagedGradient {
@@ -45,16 +33,24 @@ struct StagedGradient {
 };
 
 // One thread per row of kLeast to kMost columns, several rows per thread.
-template <class T, int kMost, int kLeast, bool kMasked>
-struct SoftmaxColumns : StagedSoftmax<T, kMasked> {
+template <class Input, int kMost, int kLeast, bool kMasked>
+struct SoftmaxColumns {
+  using T = Input;
   static constexpr int resident_blocks = kMost > 16 ? 8 : 0;
+  // With a mask the second input is a dense mask or a bias. Other mechanisms take rows with both.
+  static __device__ __forceinline__ bool has_side(const SoftmaxParams& params) {
+    return kMasked && params.side != nullptr;
+  }
+  static __device__ __forceinline__ bool has_dense(const SoftmaxParams& params) {
+    return kMasked && params.dense != nullptr;
+  }
 
   static __device__ __forceinline__ void work(const SoftmaxParams& params, const RowSegment& segment,
                                               const SegmentCopies& copies, unsigned char* memory) {
     copies.wait(SoftmaxColumns::has_dense(params));
     const unsigned char* const side = memory + params.side_offset_bytes;
     const bool has_bias = SoftmaxColumns::has_side(params), has_dense = SoftmaxColumns::has_dense(params);
-    const int columns = params.columns;
+    const int columns = kLeast == kMost ? kMost : params.columns;
     const float scale = signed_scale<float>(params);
     const auto has = [&](int j) { return j < kLeast || j < columns; };
     const auto take_rows = [&](const bool has_interval) {
@@ -122,7 +118,7 @@ struct GradientColumns : StagedGradient<T> {
   static __device__ __forceinline__ void work(const SoftmaxParams& params, const RowSegment& segment,
                                               const SegmentCopies& copies, unsigned char* memory) {
     copies.wait(false);
-    const int columns = params.columns;
+    const int columns = kLeast == kMost ? kMost : params.columns;
     const bool log_softmax = params.log_softmax;
     const float scale = signed_scale<float>(params);
     const auto has = [&](int j) { return j < kLeast || j < columns; };
@@ -149,15 +145,21 @@ struct GradientColumns : StagedGradient<T> {
 };
 
 // lanes_per_row threads per row, each with up to kMost units.
-template <class T, int kMost, int kLeast, bool kMasked>
-struct SoftmaxUnits : StagedSoftmax<T, kMasked> {
+template <class Input, int kMost, int kLeast, SoftmaxMask kMask>
+struct SoftmaxUnits {
+  using T = Input;
   using Window = UnitWindow<T, kMost, kLeast>;
-  // Caps registers at 64; at 72 or 80 for 10 units.
-  static constexpr int resident_blocks = kMost > 8 ? (sizeof(T) == 2 ? 8 - kMasked : 7 - kMasked) : kMasked ? 8 : 0;
+  // Caps registers at 64, or 72.
+  static constexpr int resident_blocks =
+      kMost > 8 && kMask != SoftmaxMask::bias ? (sizeof(T) == 4 && kMask == SoftmaxMask::none ? 7 : 8) : 0;
+  static __device__ __forceinline__ constexpr bool has_side(const SoftmaxParams&) { return kMask == SoftmaxMask::bias; }
+  static __device__ __forceinline__ constexpr bool has_dense(const SoftmaxParams&) {
+    return kMask == SoftmaxMask::dense;
+  }
 
   static __device__ __forceinline__ void work(const SoftmaxParams& params, const RowSegment& segment,
                                               const SegmentCopies& copies, unsigned char* memory) {
-    const bool has_bias = SoftmaxUnits::has_side(params), has_dense = SoftmaxUnits::has_dense(params);
+    constexpr bool has_bias = kMask == SoftmaxMask::bias, has_dense = kMask == SoftmaxMask::dense;
     const int row_in_block = static_cast<int>(threadIdx.x) >> params.rows_shift;
     const int lane = static_cast<int>(threadIdx.x) & (params.lanes_per_row - 1);
     const unsigned char* const side = memory + params.side_offset_bytes;

@@ -154,6 +154,13 @@ struct UnitWindow {
       tail[i] = ones_past(left, i);
     }
     units[0].select(head, word);
+    if constexpr (kLeast == kMost) {
+      if (num_units == kMost)
+        units[kMost - 1].select(tail, word);
+      else
+        units[kMost - 2].select(tail, word);
+      return;
+    }
 #pragma unroll
     for (int i = kLeast - 2; i < kMost; ++i) {
       if (!any_has(i)) break;

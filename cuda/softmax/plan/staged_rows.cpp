@@ -12,6 +12,7 @@ namespace {
 
 constexpr int32_t most_threads = 128;
 constexpr int32_t most_lanes = 16;
+constexpr int32_t least_most_units = 5;  // most_lanes threads hold any row of staged_columns so
 constexpr int32_t most_rows_per_thread = 16;
 constexpr int32_t barrier_bytes = 16;  // of two
 
@@ -126,7 +127,9 @@ bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const StagedRows
   if (config.lanes_per_row > most_lanes || config.block_threads > most_threads) return false;
   const int32_t most_rows = has_single_columns(call) ? most_rows_per_thread : 1;
   if (mechanism.rows_per_thread < 1 || mechanism.rows_per_thread > most_rows) return false;
-  return units_per_thread(call, config.lanes_per_row) > 0 && mask_fits(call, config) &&
+  const int32_t units = units_per_thread(call, config.lanes_per_row);
+  if (units == 0 || units > std::max(most_units(call), least_most_units)) return false;
+  return mask_fits(call, config) &&
          row_bytes(call, config) + side_bytes(call, config) + barrier_bytes <= call.device.shared_bytes_per_block;
 }
 

@@ -75,7 +75,7 @@ void every_config_is_right_at_every_edge_of_a_row() {
 
 void masks_work_alone_and_together() {
   for (const flowk_dtype dtype : dtypes)
-    for (const int64_t columns : {2, 5, 9, 19, 24, 38, 77, 100, 256, 301}) {
+    for (const int64_t columns : {2, 5, 9, 19, 24, 33, 38, 77, 100, 256, 301}) {
       check_case({.why = "dense", .dtype = dtype, .columns = columns, .dense = true, .scale = 0.5});
       check_case({.why = "lengths", .dtype = dtype, .columns = columns, .lengths = 4, .scale = -1.5});
       check_case({.why = "right", .dtype = dtype, .columns = columns, .lengths = 8, .log_softmax = true});
@@ -116,6 +116,8 @@ void misaligned_tensors_and_other_types_are_right() {
   for (const flowk_dtype dtype : {FLOWK_FLOAT16, FLOWK_BFLOAT16}) {
     check_case({.why = "float32 to 16 bits", .columns = 200, .dense = true, .out_dtype = dtype});
     check_case({.why = "float32 to 16 bits", .columns = 33, .out_dtype = dtype});
+    check_case({.why = "float32 to 16 bits", .columns = 200, .bias = true, .out_dtype = dtype});
+    check_case({.why = "float32 to 16 bits", .columns = 301, .lengths = 4, .out_dtype = dtype});
     check_case({.why = "16 bits to float32", .dtype = dtype, .columns = 72, .out_dtype = FLOWK_FLOAT32});
     check_case({.why = "gradient of 16-bit probabilities",
                 .dtype = dtype,
