@@ -54,7 +54,7 @@ template <class T, SoftmaxMask kMask>
 Status launch_row_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
   constexpr SoftmaxForm any = SoftmaxForm::any, aligned = SoftmaxForm::aligned, unfilled = SoftmaxForm::unfilled;
   constexpr bool has_bias = kMask == SoftmaxMask::bias, has_mask = kMask != SoftmaxMask::none;
-  const auto& [vectors, form] = plan.config.as<RowInRegisters>();
+  [[maybe_unused]] const auto [vectors, form] = plan.config.as<RowInRegisters>();
   if constexpr (sizeof(T) == 8) {
     return launch_row_in_registers_as<T, kMask, any, false, 8>(plan, stream);
   } else {
@@ -220,7 +220,7 @@ Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
       break;
     case SoftmaxKernel::rows_in_lanes:
       if constexpr (sizeof(T) < 8 && kMask == SoftmaxMask::none) {
-        const int vectors = plan.config.as<RowsInLanes>().vectors_per_thread, lanes = plan.params.lanes_per_row;
+        const int vectors = plan.config.as<RowsInLanes>().vectors_per_thread, lanes = plan.config.lanes_per_row;
         if (vectors <= 2) return launch(rows_in_lanes<T, 0, 2>, plan.launch, stream, plan.params);
         if (vectors == 3) return launch(rows_in_lanes<T, 0, 3>, plan.launch, stream, plan.params);
         if constexpr (sizeof(T) == 4)

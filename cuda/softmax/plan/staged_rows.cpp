@@ -12,7 +12,7 @@ namespace {
 
 constexpr int32_t most_threads = 128;
 constexpr int32_t most_lanes = 16;
-constexpr int32_t least_most_units = 5;
+constexpr int32_t least_most_units = 5;  // most_lanes threads hold any row of staged_columns so
 constexpr int32_t most_rows_per_thread = 16;
 constexpr int32_t barrier_bytes = 16;  // of two
 
@@ -127,7 +127,6 @@ bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const StagedRows
   if (config.lanes_per_row > most_lanes || config.block_threads > most_threads) return false;
   const int32_t most_rows = has_single_columns(call) ? most_rows_per_thread : 1;
   if (mechanism.rows_per_thread < 1 || mechanism.rows_per_thread > most_rows) return false;
-  // Any row of staged_columns columns fits most_lanes threads with least_most_units units.
   const int32_t units = units_per_thread(call, config.lanes_per_row);
   if (units == 0 || units > std::max(most_units(call), least_most_units)) return false;
   return mask_fits(call, config) &&
