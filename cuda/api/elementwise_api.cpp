@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "api/check.h"
+#include "api/call.h"
 #include "api/elementwise_check.h"
 #include "elementwise/elementwise.h"
 #include "elementwise/elementwise_op_info.h"
@@ -46,7 +46,7 @@ Status check_types(const Arguments& arguments) {
   const int lead = selects ? 2 : 1;  // the input whose type the others must have
   if (selects && arguments.operands[1].dtype != FLOWK_BOOL) return unsupported(arguments, 1, "bool");
   const flowk_dtype dtype = arguments.operands[lead].dtype;
-  if (!takes(arguments.info, dtype)) {
+  if (!takes_dtype(arguments.info, dtype)) {
     char wanted[64];
     std::snprintf(wanted, sizeof wanted, "%s%s%s", arguments.info.takes_bool ? "bool, " : "",
                   arguments.info.takes_integers ? "an integer, " : "", arguments.info.takes_floats ? "a float, " : "");
@@ -163,7 +163,7 @@ flowk_status call(const Arguments& arguments, const PlanUse& use) {
 }
 
 int32_t result_of(const OpInfo& info, flowk_dtype dtype) {
-  if (!takes(info, dtype)) return 0;
+  if (!takes_dtype(info, dtype)) return 0;
   return info.result == OpResult::BOOL ? FLOWK_BOOL : dtype;
 }
 

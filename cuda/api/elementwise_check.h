@@ -2,7 +2,7 @@
 // The checks that all elementwise functions share: sizes, pointers and overlaps.
 #pragma once
 
-#include "api/check.h"
+#include "api/call.h"
 #include "elementwise/elementwise.h"
 
 namespace flowk::api {

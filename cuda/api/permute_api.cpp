@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C ABI of permute and batch transpose: check, plan, run.
-#include "api/check.h"
+#include "api/call.h"
 #include "api/permute_call.h"
 #include "core/device.h"
 #include "core/dtype.h"

@@ -2,7 +2,7 @@
 // What the functions of permute have in common.
 #pragma once
 
-#include "api/check.h"
+#include "api/call.h"
 
 namespace flowk::api {
 

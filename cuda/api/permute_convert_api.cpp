@@ -2,7 +2,7 @@
 // The C ABI of permute with conversion: check, plan, run; or a plain permute where only bits are moved.
 #include <cmath>
 
-#include "api/check.h"
+#include "api/call.h"
 #include "api/permute_call.h"
 #include "core/device.h"
 #include "flowk/flowk.h"

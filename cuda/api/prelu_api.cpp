@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C ABI of PReLU: check, plan, run.
-#include "api/check.h"
+#include "api/call.h"
 #include "core/device.h"
 #include "core/dtype.h"
 #include "core/status.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "api/check.h"
+#include "api/call.h"
 #include "core/device.h"
 #include "core/dtype.h"
 #include "core/iteration_space.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bulk copies: a run of 16-byte vectors from global to shared memory or back, started by one thread (sm_90); elsewhere
-// the block's threads copy a vector each in turn.
+// Bulk copies: consecutive vectors from global to shared memory or back. On sm_90 one thread starts the copy; elsewhere
+// the block's threads copy one vector each in a loop.
 #pragma once
 
 #include "core/vector.cuh"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversion: what happens to every element on the way from src to dst, as a kernel parameter.
+// Conversion: how a kernel converts each element, as a kernel parameter.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace flowk::core {
 struct Conversion {
   int32_t src_dtype = 0;  // a flowk_dtype
   int32_t dst_dtype = 0;
-  bool wraps = false;  // dst is an integer that takes an integer modulo 2^bits; otherwise floats are cut and clamped
+  bool wraps = false;  // integers: dst = src modulo 2^bits; otherwise truncated and clamped
   float float_scale = 1;
   double double_scale = 1;
   friend bool operator==(const Conversion&, const Conversion&) = default;

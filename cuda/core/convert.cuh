@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element types as C++ types, what each is computed in, and convert<To>(): every pair of them, on the GPU and on the
-// executor alike.
+// Element types as C++ types, the type that each is computed in, and convert<To>() for every pair of types, with the
+// same results on the GPU and on the executor.
 #pragma once
 
 #include <cuda_bf16.h>

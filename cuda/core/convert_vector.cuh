@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several values at once from one element type to another, both known at run time only: a switch that is uniform over
-// the grid, taken once for all of them.
+// Converts several values between two element types that are known only at run time: one switch for all values, uniform
+// over the grid.
 #pragma once
 
 #include "core/conversion.h"
@@ -65,8 +65,8 @@ __device__ __forceinline__ void widen_elements(int32_t dtype, const Pack<kBytes>
   }
 }
 
-// `x` as a float that a narrower float rounds to just what it would round `x` to: cut toward zero, and its last bit set
-// where that lost anything ("rounding to odd").
+// Round to odd: `x` truncated to float, with the last bit set if bits were lost. Rounding the result to a narrower
+// float gives the same as rounding `x`.
 __device__ __forceinline__ float round_to_odd(double x) {
   const float nearest = static_cast<float>(x);
   if (static_cast<double>(nearest) == x) return nearest;

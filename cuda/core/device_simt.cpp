@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor's device: an H200's numbers, so that the plans that run on a CPU are those that run on the GPU, and no
-// capability.
+// The executor's device: the numbers of an H200, so that its plans are those of the GPU, with capability 0.
 #include "core/device.h"
 
 namespace flowk::core {

@@ -14,7 +14,7 @@ struct DtypeInfo {
 
 DtypeInfo dtype_info(flowk_dtype dtype);
 
-// Fails with UNSUPPORTED_DTYPE when `dtype` is no flowk_dtype; otherwise fills `info`.
+// Fails with UNSUPPORTED_DTYPE if `dtype` is not a flowk_dtype; otherwise fills `info`.
 Status check_dtype(const char* parameter, flowk_dtype dtype, DtypeInfo* info);
 
 }  // namespace flowk::core

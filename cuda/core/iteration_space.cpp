@@ -34,8 +34,8 @@ struct Term {
   int64_t divisor;  // of this stride and all smaller ones
 };
 
-// Is there a choice of indices whose terms sum to a value in [lowest, highest]? Terms are sorted by stride, largest
-// first; `remaining` is what terms[0 ...] can reach together. `steps` bounds the work: true when it runs out.
+// Whether some indices give a sum of terms in [lowest, highest]. Terms are sorted by stride, largest first; `remaining`
+// is the largest sum. `steps` bounds the work: the result is true when it runs out.
 bool some_sum_in(const Term* terms, int num_terms, int64_t remaining, int64_t lowest, int64_t highest, int* steps) {
   lowest = std::max<int64_t>(lowest, 0);
   highest = std::min(highest, remaining);
@@ -55,9 +55,9 @@ bool some_sum_in(const Term* terms, int num_terms, int64_t remaining, int64_t lo
   return false;
 }
 
-// Brings terms to fewer with the same sums, sorted by stride, largest first, and fills in their divisors. A term whose
-// stride is k times another's, where k is at most the other's extent, only continues the other's multiples: as the same
-// dimension of the two tensors always does, and a contiguous tensor's outer dimensions do.
+// Merges terms without changing the set of sums, sorts them by stride, largest first, and fills in their divisors. Term
+// (k * s, m) merges into (s, n) if k <= n: together they reach the multiples of s below n + k * (m - 1). The same
+// dimension of two tensors always merges; so do the dimensions of a contiguous tensor.
 void merge_terms(Term* terms, int* num_terms) {
   std::sort(terms, terms + *num_terms, [](const Term& x, const Term& y) { return x.stride < y.stride; });
   int num_merged = 0;
@@ -76,8 +76,8 @@ void merge_terms(Term* terms, int* num_terms) {
   std::reverse(terms, terms + num_merged);
 }
 
-// The addresses of a tensor's lowest and highest elements. Addresses past 2^60, which no machine has, are refused, so
-// that sums of two tensors' offsets fit int64_t.
+// The addresses of a tensor's lowest and highest elements. Addresses above 2^60 are refused, so that the sum of two
+// tensors' offsets fits int64_t.
 Status find_addresses(const char* parameter, const void* pointer, const Layout& layout, int64_t element_bytes,
                       int64_t* lowest, int64_t* highest) {
   constexpr int64_t limit = int64_t{1} << 60;
@@ -116,7 +116,7 @@ void contiguous_strides(int rank, const int64_t* extents, int64_t* strides) {
   int64_t stride = 1;
   for (int d = rank - 1; d >= 0; --d) {
     strides[d] = stride;
-    // A product that overflows is found by check_size(); here it only must not be undefined.
+    // check_size() reports an overflow; here it must only be defined.
     if (__builtin_mul_overflow(stride, std::max<int64_t>(extents[d], 1), &stride)) stride = INT64_MAX;
   }
 }
@@ -175,9 +175,8 @@ Status check_no_overlap(const char* a_parameter, const void* a, const Layout& a_
   FLOWK_RETURN_IF_ERROR(find_addresses(b_parameter, b, b_layout, b_element_bytes, &b_lowest, &b_highest));
   if (a_highest + a_element_bytes <= b_lowest || b_highest + b_element_bytes <= a_lowest) return {};
 
-  // They share a byte iff a's offset from a_lowest minus b's from b_lowest lies within one element of the distance of
-  // the two: of a's below it, of b's above it. Walking b from its highest element down turns the difference into one
-  // sum of terms >= 0.
+  // They share a byte iff -a_element_bytes < (a_offset + b_offset) - distance < b_element_bytes for some elements, with
+  // a_offset counted up from a_lowest, b_offset down from b_highest, and distance = b_highest - a_lowest.
   Term terms[2 * max_rank];
   int num_terms = 0;
   add_terms(a_layout, a_element_bytes, terms, &num_terms);

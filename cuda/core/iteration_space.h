@@ -9,7 +9,7 @@
 
 namespace flowk::core {
 
-// One more than a caller may give: permute counts a complex number as a dimension of two halves where it must.
+// One more than a caller may give: permute adds a dimension of two halves for misaligned complex numbers.
 constexpr int max_rank = FLOWK_MAX_RANK + 1;
 
 // One operand's memory: extents and strides, outermost first. Strides are in elements.
@@ -38,12 +38,12 @@ void contiguous_strides(int rank, const int64_t* extents, int64_t* strides);
 // Fails with SIZE_OVERFLOW unless the bytes of all elements, and every byte offset that the strides reach, fit int64_t.
 Status check_size(const char* parameter, const Layout& layout, int64_t element_bytes);
 
-// Fails with OVERLAP if two elements of `layout` may share memory: strides, taken by size, must each step over all that
-// the smaller ones reach.
+// Fails with OVERLAP if two elements of `layout` may share memory: each |stride| must be larger than the offset that
+// all smaller strides reach together.
 Status check_no_self_overlap(const char* parameter, const Layout& layout);
 
-// Fails with OVERLAP if an element of `a` and one of `b` share a byte. Decided exactly within a bounded search; a case
-// that the search cannot settle counts as an overlap. Fails with SIZE_OVERFLOW where a layout leaves the address space.
+// Fails with OVERLAP if an element of `a` and one of `b` share a byte. The search is exact and bounded; if it
+// reaches its bound, the result is OVERLAP. Fails with SIZE_OVERFLOW if a layout leaves the address space.
 Status check_no_overlap(const char* a_parameter, const void* a, const Layout& a_layout, int64_t a_element_bytes,
                         const char* b_parameter, const void* b, const Layout& b_layout, int64_t b_element_bytes);
 

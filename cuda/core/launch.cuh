@@ -16,8 +16,7 @@
 namespace flowk::core {
 
 #ifdef __CUDA_ARCH_LIST__
-// Does every GPU from sm_90 on run code that was compiled for one of them? Where not, kernels are without what only
-// those have.
+// Whether every GPU from sm_90 on runs code compiled for sm_90 or newer. If not, kernels use no feature of sm_90.
 constexpr bool has_code_for_sm_90 = [] {
   bool has_900 = false, has_older = false;
   for (const int arch : {__CUDA_ARCH_LIST__}) {

@@ -56,7 +56,7 @@ bool is_float(flowk_dtype dtype) {
 
 bool is_complex(flowk_dtype dtype) { return dtype == FLOWK_COMPLEX64 || dtype == FLOWK_COMPLEX128; }
 
-bool takes(const OpInfo& info, flowk_dtype dtype) {
+bool takes_dtype(const OpInfo& info, flowk_dtype dtype) {
   if (info.name == nullptr || dtype_info(dtype).name == nullptr || is_complex(dtype)) return false;
   if (dtype == FLOWK_BOOL) return info.takes_bool;
   return is_float(dtype) ? info.takes_floats : info.takes_integers;

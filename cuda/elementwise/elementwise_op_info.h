@@ -27,7 +27,7 @@ OpInfo ternary_op_info(int32_t op);
 
 bool is_float(flowk_dtype dtype);
 bool is_complex(flowk_dtype dtype);
-bool takes(const OpInfo& info, flowk_dtype dtype);
+bool takes_dtype(const OpInfo& info, flowk_dtype dtype);
 
 // The cost of a request's operation.
 OpCost cost_of(const ElementwiseRequest& request);

@@ -6,6 +6,7 @@
 
 #include "core/divide.h"
 #include "core/iteration_space.h"
+#include "flowk/detail/sizes.h"
 
 namespace flowk::permute {
 

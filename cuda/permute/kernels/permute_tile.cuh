@@ -20,8 +20,7 @@ namespace flowk::permute {
 
 constexpr int unrolled_grid_rank = 4;
 constexpr int most_dims_a_thread = 2;  // of the grid
-constexpr uint32_t warp_threads = 32;
-constexpr int rows_in_flight = 4;  // source rows that a thread asks for one after the other
+constexpr int rows_in_flight = 4;      // source rows that a thread asks for one after the other
 
 // Where a block's tile stands, and how much of it lies inside the tensor.
 struct TileOrigin {
@@ -81,7 +80,7 @@ __device__ __forceinline__ TileOrigin locate_tile(const TileParams& params) {
   launch_dependent_grids();
   const bool is_shared = kTogether && params.grid_rank > most_dims_a_thread;
   TileOffsets offsets;
-  if (!is_shared || threadIdx.x < warp_threads) offsets = take_tile_apart(params);
+  if (!is_shared || threadIdx.x < warp_lanes) offsets = take_tile_apart(params);
   if (is_shared) {
     TileOffsets* of_block = reinterpret_cast<TileOffsets*>(&shared<unsigned char>() + params.tile_offsets_offset_bytes);
     if (threadIdx.x == 0) *of_block = offsets;

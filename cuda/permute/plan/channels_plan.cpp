@@ -8,8 +8,6 @@ namespace {
 // Shorter planes give a block less than one warp's work; a tile takes several of them. Not measured.
 constexpr int64_t min_plane_bytes = 512;
 
-constexpr int64_t warp_threads = 32;
-
 // Smaller blocks start too slowly to keep the memory busy: 65536 of a warp, 2 KB each, reach 0.81 of copy (H200).
 constexpr int64_t min_block_threads = 128;
 
@@ -90,7 +88,7 @@ bool plan_channels(const PermuteProblem& problem, PermutePlan* plan) {
   const int64_t plane_vectors = plane_bytes / vector_bytes;
   const int64_t fewest_tiles = ceil_div(plane_vectors, max_channel_threads);
   const int64_t vectors_per_tile = ceil_div(plane_vectors, fewest_tiles);
-  const int64_t num_threads = round_up(vectors_per_tile, warp_threads);
+  const int64_t num_threads = round_up(vectors_per_tile, warp_lanes);
 
   const int64_t num_channels = problem.extents[dims.channels];
   if (problem.is_converted && num_channels == 2) return false;

@@ -229,9 +229,11 @@ void every_row_of_the_list_has_its_facts() {
   for (int32_t op = 1; op < FLOWK_BINARY_END_; ++op) CHECK(binary_op_info(op).name != nullptr);
   for (int32_t op = 1; op < FLOWK_TERNARY_END_; ++op) CHECK(ternary_op_info(op).name != nullptr);
   CHECK(unary_op_info(0).name == nullptr && unary_op_info(FLOWK_UNARY_END_).name == nullptr);
-  CHECK(takes(unary_op_info(FLOWK_UNARY_NEG), FLOWK_INT8) && !takes(unary_op_info(FLOWK_UNARY_NEG), FLOWK_BOOL));
-  CHECK(!takes(unary_op_info(FLOWK_UNARY_EXP), FLOWK_INT8) && takes(unary_op_info(FLOWK_UNARY_EXP), FLOWK_FLOAT8_E4M3));
-  CHECK(!takes(unary_op_info(FLOWK_UNARY_COPY), FLOWK_COMPLEX64));
+  CHECK(takes_dtype(unary_op_info(FLOWK_UNARY_NEG), FLOWK_INT8) &&
+        !takes_dtype(unary_op_info(FLOWK_UNARY_NEG), FLOWK_BOOL));
+  CHECK(!takes_dtype(unary_op_info(FLOWK_UNARY_EXP), FLOWK_INT8) &&
+        takes_dtype(unary_op_info(FLOWK_UNARY_EXP), FLOWK_FLOAT8_E4M3));
+  CHECK(!takes_dtype(unary_op_info(FLOWK_UNARY_COPY), FLOWK_COMPLEX64));
 }
 
 }  // namespace

@@ -98,7 +98,7 @@ void check_launch(const PermuteCase& row, const TypePair& types, const Device& d
   } else if (const auto* planes = std::get_if<Channels>(&plan.movement.mechanism)) {
     const int64_t planar_bytes = planes->interleaves ? src_bytes : dst_bytes;
     const int64_t num_elements_per_block =
-        launch.num_threads * vector_bytes / planar_bytes * planes->params.num_channels;
+        launch.num_threads * flowk::permute::vector_bytes / planar_bytes * planes->params.num_channels;
     CHECK(launch.num_blocks * num_elements_per_block >= num_elements);
     CHECK(launch.shared_bytes >= num_elements_per_block * (planes->interleaves ? dst_bytes : src_bytes));
   } else {

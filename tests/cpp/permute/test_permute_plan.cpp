@@ -42,12 +42,12 @@ void check_launch(const PermuteCase& row, const Device& device, const PermutePla
   if (const CopyParams* copy = plan.copy()) {
     CHECK(launch.num_blocks == (copy->num_units + launch.num_threads - 1) / launch.num_threads);
     CHECK(copy->wide_index == (copy->num_units >= int64_t{1} << 31));
-    CHECK(copy->num_units * vector_bytes >= num_bytes);
+    CHECK(copy->num_units * flowk::permute::vector_bytes >= num_bytes);
     if (plan.kernel() == PermuteKernel::copy_rows) CHECK(plan.unit_bytes == 16);
   } else if (const ChannelParams* channels = plan.channels()) {
     const int64_t num_tiles = num_grid_tiles(channels->grid, channels->grid_rank);
     CHECK(channels->num_tiles == num_tiles && launch.num_blocks == ceil_div(num_tiles, channels->tiles_per_block));
-    CHECK(launch.num_blocks * launch.num_threads * vector_bytes * channels->num_channels >= num_bytes);
+    CHECK(launch.num_blocks * launch.num_threads * flowk::permute::vector_bytes * channels->num_channels >= num_bytes);
   } else {
     CHECK(launch.num_blocks == num_grid_tiles(plan.tile()->grid, plan.tile()->grid_rank));
     CHECK(launch.num_blocks * launch.shared_bytes >= num_bytes);

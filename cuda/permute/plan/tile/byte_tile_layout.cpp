@@ -58,8 +58,8 @@ void choose_turns(int32_t src_alignment, int64_t num_columns, TileParams* params
   params->num_word_items = static_cast<uint32_t>(blocks) * num_words;
   float best = 0;
   for (int shift = 2; shift <= 5; ++shift) {  // 1, 2, 4, 8 lanes
-    int32_t shared_offsets[warp_threads];
-    for (uint32_t lane = 0; lane < warp_threads; ++lane) {
+    int32_t shared_offsets[warp_lanes];
+    for (uint32_t lane = 0; lane < warp_lanes; ++lane) {
       const uint32_t word = lane % num_words;
       shared_offsets[lane] = above_zero + element_offset(*params, 4 * word) +
                              columns_per_item * static_cast<int32_t>(lane / num_words) +
@@ -78,15 +78,15 @@ void choose_turns(int32_t src_alignment, int64_t num_columns, TileParams* params
 // the tile takes some more columns.
 void choose_skew(int64_t max_items, int64_t num_columns, TileParams* params) {
   const uint32_t num_words = params->words_per_run.divisor;
-  int32_t rows[warp_threads];
-  for (uint32_t lane = 0; lane < warp_threads; ++lane) rows[lane] = element_offset(*params, 4 * (lane % num_words));
+  int32_t rows[warp_lanes];
+  for (uint32_t lane = 0; lane < warp_lanes; ++lane) rows[lane] = element_offset(*params, 4 * (lane % num_words));
   float best = 0;
   for (int log2 = 0; log2 <= max_log2_skew; ++log2) {
     TileParams skewed;
     skewed.skew_shift = 5 - log2;
     skewed.skew_mask = (1u << log2) - 1;
-    int32_t shared_offsets[warp_threads];
-    for (uint32_t lane = 0; lane < warp_threads; ++lane)
+    int32_t shared_offsets[warp_lanes];
+    for (uint32_t lane = 0; lane < warp_lanes; ++lane)
       shared_offsets[lane] = above_zero + rows[lane] + columns_per_item * static_cast<int32_t>(lane / num_words) -
                              skew_of(skewed, lane % num_words);
     const float passes = bank_conflicts(shared_offsets, 4, 0);
@@ -135,8 +135,8 @@ void choose_columns_pitch(const Tile& tile, int32_t joined_columns, TileParams* 
   const uint32_t per_group = params->vectors_per_group.divisor;
   const auto run = static_cast<int32_t>(params->num_table_entries);
   const int32_t row_bytes = run * tile.adjacent_rows;
-  int32_t read_columns[warp_threads], read_elements[warp_threads];
-  for (uint32_t lane = 0; lane < warp_threads; ++lane) {
+  int32_t read_columns[warp_lanes], read_elements[warp_lanes];
+  for (uint32_t lane = 0; lane < warp_lanes; ++lane) {
     uint32_t group = lane / per_group;
     const uint32_t row = take_index(&group, params->num_dst_rows);
     int64_t offset;
@@ -154,8 +154,8 @@ void choose_columns_pitch(const Tile& tile, int32_t joined_columns, TileParams* 
   float best = 0;
   for (int32_t padding = 0; padding < 4 * num_paddings && padding <= byte_tile_padding(run); padding += 4) {
     const int32_t pitch = run_bytes + padding;
-    int32_t reads[warp_threads], writes[warp_threads];
-    for (uint32_t lane = 0; lane < warp_threads; ++lane) {
+    int32_t reads[warp_lanes], writes[warp_lanes];
+    for (uint32_t lane = 0; lane < warp_lanes; ++lane) {
       reads[lane] = read_elements[lane] < 0 ? -1 : above_zero + read_columns[lane] * pitch + read_elements[lane];
       const uint32_t word = lane % num_words;
       const int32_t column = columns_per_item * static_cast<int32_t>(lane / num_words) - skew_of(*params, word);

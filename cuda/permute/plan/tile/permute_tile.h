@@ -276,8 +276,7 @@ bool place_columns(const Tile& tile, TilePlan* plan);
 // How many times as long a warp's access takes as without conflicts, from the offset of each thread's element, < 0
 // where one has none, XORed with bits 4-6 of (offset >> shift) unless shift is 0. Gives up at `limit`, and returns more
 // than that; permute_tile_banks.cpp.
-constexpr int warp_threads = 32;
-float bank_conflicts(const int32_t (&shared_offsets)[warp_threads], int32_t unit_bytes, int32_t shift,
+float bank_conflicts(const int32_t (&shared_offsets)[warp_lanes], int32_t unit_bytes, int32_t shift,
                      float limit = FLT_MAX);
 
 // Chooses how a general_tile is swizzled, and how many vectors of a destination row neighbouring threads store, for

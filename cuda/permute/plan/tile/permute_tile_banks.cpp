@@ -12,12 +12,12 @@ constexpr int32_t vector_mask = 0x70;  // the bits of a offset that a swizzle ch
 // Where the threads of the block's first warp find the first element of their first vector, before the swizzle; -1
 // where one has none.
 void first_offsets(const TileParams& params, int32_t dst_unit_bytes, int32_t per_group,
-                   int32_t (&shared_offsets)[warp_threads]) {
+                   int32_t (&shared_offsets)[warp_lanes]) {
   const auto num_rows = static_cast<int32_t>(params.num_dst_rows.divisor);
   const int32_t elements_per_vector = static_cast<int32_t>(vector_bytes) / dst_unit_bytes;
   const int32_t run = params.dst_run_elements.per_index *
                       (params.dst_run_elements.cut == TileCount::whole ? 1 : params.dst_block + params.halo);
-  for (int thread = 0; thread < warp_threads; ++thread) {
+  for (int thread = 0; thread < warp_lanes; ++thread) {
     const int32_t item = thread / per_group;
     uint32_t row = static_cast<uint32_t>(item % num_rows);
     const int32_t element = (item / num_rows * per_group + thread % per_group) * elements_per_vector;
@@ -41,17 +41,17 @@ void first_offsets(const TileParams& params, int32_t dst_unit_bytes, int32_t per
 }  // namespace
 
 // Elements of 8 and 16 bytes are read by half and quarter warps; a word that several threads read is read once.
-float bank_conflicts(const int32_t (&shared_offsets)[warp_threads], int32_t unit_bytes, int32_t shift, float limit) {
+float bank_conflicts(const int32_t (&shared_offsets)[warp_lanes], int32_t unit_bytes, int32_t shift, float limit) {
   constexpr int most_known = 4;  // words of a bank; more count as new ones
   const int32_t bytes = std::max(unit_bytes, 4);
   const int log2_bytes = __builtin_ctz(static_cast<unsigned>(bytes));
   const int phase_threads = static_cast<int>(line_bytes) / bytes;  // as many as there are banks of `bytes`
-  const float most_passes = std::min(limit, warp_threads + 1.0f) * static_cast<float>(warp_threads / phase_threads);
+  const float most_passes = std::min(limit, warp_lanes + 1.0f) * static_cast<float>(warp_lanes / phase_threads);
   const int too_many = static_cast<int>(std::ceil(most_passes));
   int passes = 0, phases = 0;
-  for (int begin = 0; begin < warp_threads; begin += phase_threads) {
-    int32_t words[most_known][warp_threads];  // of a bank
-    uint8_t counts[warp_threads] = {};
+  for (int begin = 0; begin < warp_lanes; begin += phase_threads) {
+    int32_t words[most_known][warp_lanes];  // of a bank
+    uint8_t counts[warp_lanes] = {};
     int most = 0;
     for (int thread = begin; thread < begin + phase_threads; ++thread) {
       const int32_t shared_offset = shared_offsets[thread];
@@ -81,7 +81,7 @@ void choose_swizzle(int32_t dst_unit_bytes, TilePlan* plan) {
   float best = 0;
   for (const int32_t per_group : {given, 4}) {
     if (per_group > given || (per_group == given && best > 0)) continue;
-    int32_t shared_offsets[warp_threads];
+    int32_t shared_offsets[warp_lanes];
     first_offsets(params, dst_unit_bytes, per_group, shared_offsets);
     // 3 takes the key from the number of the line, each further bit from twice as many lines.
     for (const int32_t shift : {0, 3, 4, 5, 6, 7}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "api/check.h"
+#include "api/call.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The build backend keeps wheels, and builds one only if its inputs have changed. meson-python is a fake."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+BACKEND = Path(__file__).parents[2] / "pyflowk" / "_build" / "flowk_build.py"
+SETTINGS = {"setup-args": "-Dcuda=disabled"}
+WHEEL = "flowk-0-any.whl"
+
+
+class Backend:
+    """flowk_build.py over a small source tree; a wheel's content is the number of builds so far."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.root, self.builds = root, 0
+        mesonpy: Any = ModuleType("mesonpy")
+        mesonpy.__version__ = "0"
+        mesonpy.build_wheel = self.build_wheel
+        mesonpy.get_requires_for_build_wheel = lambda settings: []
+        monkeypatch.setitem(sys.modules, "mesonpy", mesonpy)
+        spec = importlib.util.spec_from_file_location("flowk_build_under_test", BACKEND)
+        assert spec is not None and spec.loader is not None
+        self.module: Any = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(self.module)
+        for name in self.module.WHEEL_SOURCES:
+            folder = root if "." in name or name == "LICENSE" else root / name
+            folder.mkdir(exist_ok=True)
+            (folder / (name if folder == root else "source.cpp")).write_text("1")
+        self.module.ROOT, self.module.KEPT_WHEELS = root, root / "build" / "wheels"
+
+    def build_wheel(self, folder: str, settings: Any, metadata: Any) -> str:
+        self.builds += 1
+        (Path(folder) / WHEEL).write_text(str(self.builds))
+        return WHEEL
+
+    def wheel(self, settings: Any = SETTINGS) -> str:
+        """What is in the wheel that pip gets."""
+        folder = self.root / "out"
+        folder.mkdir(exist_ok=True)
+        return (folder / self.module.build_wheel(str(folder), settings)).read_text()
+
+
+@pytest.fixture
+def backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Backend:
+    return Backend(tmp_path, monkeypatch)
+
+
+def test_the_same_sources_give_the_kept_wheel(backend: Backend) -> None:
+    (backend.root / "pyflowk" / "__pycache__").mkdir()
+    assert backend.wheel() == "1"
+    (backend.root / "pyflowk" / "__pycache__" / "source.pyc").write_text("of a run")
+    (backend.root / "cuda" / "source.cpp").touch()
+    assert backend.wheel() == "1" and backend.builds == 1
+
+
+@pytest.mark.parametrize("name", ["cuda/source.cpp", "include/source.cpp", "pyflowk/source.cpp", "meson.build"])
+def test_a_changed_source_is_built_and_its_old_wheel_stays(backend: Backend, name: str) -> None:
+    assert backend.wheel() == "1"
+    (backend.root / name).write_text("2")
+    assert backend.wheel() == "2"
+    (backend.root / name).write_text("1")
+    assert backend.wheel() == "1" and backend.builds == 2
+
+
+def test_a_new_a_renamed_and_a_removed_source_are_built(backend: Backend) -> None:
+    assert backend.wheel() == "1"
+    added = backend.root / "cuda" / "added.cpp"
+    added.write_text("")
+    assert backend.wheel() == "2"
+    added = added.rename(backend.root / "cuda" / "renamed.cpp")
+    assert backend.wheel() == "3"
+    added.unlink()
+    assert backend.wheel() == "1"
+
+
+def test_other_options_and_compiler_flags_are_built(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert backend.wheel() == "1"
+    assert backend.wheel({"setup-args": ["-Dcuda=disabled", "-Dgpu_archs=90"]}) == "2"
+    monkeypatch.setenv("CXXFLAGS", "-O1")
+    assert backend.wheel() == "3"
+
+
+def test_an_unfinished_copy_is_no_wheel(backend: Backend) -> None:
+    assert backend.wheel() == "1"
+    (kept,) = backend.module.KEPT_WHEELS.glob("*/*.whl")
+    kept.rename(f"{kept}.123")
+    assert backend.wheel() == "2"
+
+
+def test_a_kept_wheel_needs_no_toolkit(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend.module, "_requires", lambda settings: ["nvcc"])
+    assert backend.module.get_requires_for_build_wheel(SETTINGS) == ["nvcc"]
+    backend.wheel()
+    assert backend.module.get_requires_for_build_wheel(SETTINGS) == []
+
+
+def test_the_oldest_wheels_go(backend: Backend) -> None:
+    for i in range(backend.module.MAX_KEPT_WHEELS + 2):
+        (backend.root / "LICENSE").write_text(str(i))
+        backend.wheel()
+    assert len(list(backend.module.KEPT_WHEELS.iterdir())) == backend.module.MAX_KEPT_WHEELS
+    assert backend.wheel() == str(backend.builds)
