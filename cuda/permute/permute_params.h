@@ -6,10 +6,9 @@
 
 #include "core/divide.h"
 #include "core/iteration_space.h"
+#include "flowk/detail/sizes.h"
 
 namespace flowk::permute {
-
-constexpr int64_t vector_bytes = 16;  // the widest access of one thread
 
 // A dimension of the rows of a copy, innermost first.
 struct CopyDim {
