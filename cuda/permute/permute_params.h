@@ -220,11 +220,6 @@ struct ChannelParams {
   friend bool operator==(const ChannelParams&, const ChannelParams&) = default;
 };
 
-// Conversions between these sizes have kernels of their own among the tiles; all others share general_tile's.
-constexpr bool has_own_kernels(int src_bytes, int dst_bytes, bool in_double) {
-  return in_double ? src_bytes == 8 && dst_bytes == 4 : src_bytes != 4 || dst_bytes != 4;
-}
-
 // The elements of src that one thread of copy_rows() converts together.
 FLOWK_HOST_DEVICE constexpr int convert_group_elements(int src_bytes, int dst_bytes) {
   const int wider = src_bytes > dst_bytes ? src_bytes : dst_bytes;
