@@ -2,8 +2,10 @@
 // run_permute_convert(): from a plan to the launch of its kernel. Apart from permute_run.cu so that the two compile at
 // once.
 //
-// Pairs of sizes that people convert between have kernels of their own: has_own_kernels(). All other pairs share one
-// kernel per mechanism, which decides sizes and types at run time.
+// Pairs of sizes that people convert between have kernels of their own. A pair that has none for a mechanism shares one
+// kernel, which decides sizes and types at run time.
+#include <optional>
+
 #include "core/launch.cuh"
 #include "permute/kernels/aligned_tile.cuh"
 #include "permute/kernels/channels.cuh"
@@ -26,50 +28,71 @@ AnyConverted any_converted(const PermuteConvertPlan& plan) {
   return {plan.conversion, log2(plan.movement.unit_bytes), log2(plan.dst_unit_bytes), plan.in_double};
 }
 
-template <int kSrcBytes, int kDstBytes, class Compute>
-Status run_own(const PermuteConvertPlan& plan, flowk_stream stream) {
+// Runs the kernel that the pair has for the plan's mechanism, if it has one.
+template <int kSrcBytes, int kDstBytes, class Compute = float>
+std::optional<Status> run_own(const PermuteConvertPlan& plan, flowk_stream stream) {
   using Elements = Converted<kSrcBytes, kDstBytes, Compute>;
-  const Elements elements = {plan.conversion};
-  const LaunchConfig& config = plan.movement.launch;
-  if (const auto* tile = std::get_if<AlignedTile>(&plan.movement.mechanism))
-    return launch(aligned_tile<Elements, false>, config, stream, tile->params, elements);
-  if constexpr (std::is_same_v<Compute, float>) {
-    if (const auto* tile = std::get_if<GeneralTile>(&plan.movement.mechanism))
-      return launch(general_tile<Elements, RunOffsets::planned, true>, config, stream, tile->params, elements);
-    if constexpr (kSrcBytes != kDstBytes) {
-      if (const auto* planes = std::get_if<Channels>(&plan.movement.mechanism)) {
-        if (planes->interleaves) return launch(channels<Elements, true>, config, stream, planes->params, elements);
-        return launch(channels<Elements, false>, config, stream, planes->params, elements);
-      }
+  constexpr bool is_double = std::is_same_v<Compute, double>;
+  if (plan.in_double != is_double) return std::nullopt;
+  const auto& mechanism = plan.movement.mechanism;
+  const auto run = [&](auto* kernel, const auto& chosen) {
+    return launch(kernel, plan.movement.launch, stream, chosen.params, Elements{plan.conversion});
+  };
+  if constexpr (kSrcBytes != 4 || kDstBytes != 4) {
+    if (const auto* tile = std::get_if<AlignedTile>(&mechanism)) return run(aligned_tile<Elements, false>, *tile);
+  }
+  if constexpr (!is_double) {
+    // The most used pairs have a kernel for each kind of offsets.
+    constexpr bool is_split = kSrcBytes * kDstBytes == 2 || kSrcBytes * kDstBytes == 8;
+    constexpr RunOffsets by_table = is_split ? RunOffsets::by_table : RunOffsets::planned;
+    constexpr RunOffsets even = is_split ? RunOffsets::even : RunOffsets::planned;
+    if (const auto* tile = std::get_if<GeneralTile>(&mechanism))
+      return tile->params.table_rank > 0 ? run(general_tile<Elements, by_table, true>, *tile)
+                                         : run(general_tile<Elements, even, true>, *tile);
+  }
+  if constexpr (!is_double && kSrcBytes != kDstBytes) {
+    const auto* rows = std::get_if<CopyRows>(&mechanism);
+    if (rows != nullptr && !rows->params.wide_index) return run(copy_rows<Elements, any_narrow_rank>, *rows);
+    constexpr bool is_split = kSrcBytes * kDstBytes == 2;
+    if (const auto* planes = std::get_if<Channels>(&mechanism)) {
+      if (planes->params.num_channels == 3)
+        return planes->interleaves ? run(channels < Elements, true, is_split ? 3 : any_channels >, *planes)
+                                   : run(channels < Elements, false, is_split ? 3 : any_channels >, *planes);
+      return planes->interleaves ? run(channels < Elements, true, is_split ? 4 : any_channels >, *planes)
+                                 : run(channels < Elements, false, is_split ? 4 : any_channels >, *planes);
     }
   }
-  return no_kernel(plan);
+  return std::nullopt;
+}
+
+std::optional<Status> run_pair(const PermuteConvertPlan& plan, flowk_stream stream) {
+  switch (plan.movement.unit_bytes << 4 | plan.dst_unit_bytes) {
+    case 0x11: return run_own<1, 1>(plan, stream);
+    case 0x12: return run_own<1, 2>(plan, stream);
+    case 0x14: return run_own<1, 4>(plan, stream);
+    case 0x21: return run_own<2, 1>(plan, stream);
+    case 0x22: return run_own<2, 2>(plan, stream);
+    case 0x24: return run_own<2, 4>(plan, stream);
+    case 0x41: return run_own<4, 1>(plan, stream);
+    case 0x42: return run_own<4, 2>(plan, stream);
+    case 0x44: return run_own<4, 4>(plan, stream);
+    case 0x84: return run_own<8, 4, double>(plan, stream);
+  }
+  return std::nullopt;
 }
 
 }  // namespace
 
 Status run_permute_convert(const PermuteConvertPlan& plan, flowk_stream stream) {
-  const LaunchConfig& config = plan.movement.launch;
-  if (const auto* rows = std::get_if<CopyRows>(&plan.movement.mechanism))
-    return launch(copy_rows<AnyConverted, any_rank>, config, stream, rows->params, any_converted(plan));
-  if (const auto* tile = std::get_if<StridedTile>(&plan.movement.mechanism))
-    return launch(strided_tile<AnyConverted>, config, stream, tile->params, any_converted(plan));
-  const auto* tile = std::get_if<GeneralTile>(&plan.movement.mechanism);
-  if (tile != nullptr && (plan.in_double || !has_own_kernels(plan.movement.unit_bytes, plan.dst_unit_bytes, false)))
-    return launch(general_tile<AnyConverted, RunOffsets::planned, true>, config, stream, tile->params,
-                  any_converted(plan));
-  if (!has_own_kernels(plan.movement.unit_bytes, plan.dst_unit_bytes, plan.in_double)) return no_kernel(plan);
-  switch (plan.movement.unit_bytes << 4 | plan.dst_unit_bytes) {
-    case 0x11: return run_own<1, 1, float>(plan, stream);
-    case 0x12: return run_own<1, 2, float>(plan, stream);
-    case 0x14: return run_own<1, 4, float>(plan, stream);
-    case 0x21: return run_own<2, 1, float>(plan, stream);
-    case 0x22: return run_own<2, 2, float>(plan, stream);
-    case 0x24: return run_own<2, 4, float>(plan, stream);
-    case 0x41: return run_own<4, 1, float>(plan, stream);
-    case 0x42: return run_own<4, 2, float>(plan, stream);
-    case 0x84: return run_own<8, 4, double>(plan, stream);
-  }
+  if (const std::optional<Status> status = run_pair(plan, stream)) return *status;
+  const auto run = [&](auto* kernel, const auto& chosen) {
+    return launch(kernel, plan.movement.launch, stream, chosen.params, any_converted(plan));
+  };
+  const auto& mechanism = plan.movement.mechanism;
+  if (const auto* rows = std::get_if<CopyRows>(&mechanism)) return run(copy_rows<AnyConverted, any_rank>, *rows);
+  if (const auto* tile = std::get_if<StridedTile>(&mechanism)) return run(strided_tile<AnyConverted>, *tile);
+  if (const auto* tile = std::get_if<GeneralTile>(&mechanism))
+    return run(general_tile<AnyConverted, RunOffsets::planned, true>, *tile);
   return no_kernel(plan);
 }
 

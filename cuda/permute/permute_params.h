@@ -10,8 +10,6 @@
 
 namespace flowk::permute {
 
-constexpr int64_t vector_bytes = 16;  // the widest access of one thread
-
 // A dimension of the rows of a copy, innermost first.
 struct CopyDim {
   Divider divider;     // where the index of a unit fits 31 bits
@@ -221,11 +219,6 @@ struct ChannelParams {
   GridDim grid[max_rank];  // the tiles of a plane, then the batch's dimensions in the order of dst
   friend bool operator==(const ChannelParams&, const ChannelParams&) = default;
 };
-
-// Conversions between these sizes have kernels of their own among the tiles; all others share general_tile's.
-constexpr bool has_own_kernels(int src_bytes, int dst_bytes, bool in_double) {
-  return in_double ? src_bytes == 8 && dst_bytes == 4 : src_bytes != 4 || dst_bytes != 4;
-}
 
 // The elements of src that one thread of copy_rows() converts together.
 FLOWK_HOST_DEVICE constexpr int convert_group_elements(int src_bytes, int dst_bytes) {

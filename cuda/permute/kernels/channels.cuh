@@ -15,6 +15,8 @@
 
 namespace flowk::permute {
 
+constexpr int any_channels = 0;
+
 // Where a thread's tile stands.
 struct ChannelTile {
   const unsigned char* src;
@@ -63,12 +65,13 @@ __device__ __forceinline__ uint4* shared_vector(uint32_t shared_index) {
   return reinterpret_cast<uint4*>(&shared<unsigned char>()) + (shared_index ^ (shared_index >> 3 & mask));
 }
 
+// Offsets have 64 bits: with 32 the compiler spills in the kernel for all channel counts (sm_90).
 template <int kChannels, int Bytes>
 __device__ __forceinline__ void interleave(const ChannelParams& params, const ChannelTile& tile, const Moved<Bytes>&) {
   constexpr int elements_per_vector = vector_bytes / Bytes;
   const uint32_t first_index = vectors_into_line(tile.dst);
   if (tile.thread < tile.num_vectors) {
-    const unsigned char* src = tile.src + tile.thread * vector_bytes;
+    const unsigned char* src = tile.src + tile.thread * int64_t{vector_bytes};
     Vector<Bytes> planes[kChannels], pixels[kChannels];
 #pragma unroll
     for (int c = 0; c < kChannels; ++c)
@@ -91,7 +94,7 @@ __device__ __forceinline__ void interleave(const ChannelParams& params, const Ch
     const uint32_t shared_index = tile.thread + pass * tile.num_threads;
     const uint32_t vector = shared_index - first_index;  // wraps before the span
     if (vector < num_vectors)
-      *reinterpret_cast<uint4*>(tile.dst + vector * vector_bytes) =
+      *reinterpret_cast<uint4*>(tile.dst + vector * int64_t{vector_bytes}) =
           *shared_vector<kChannels>(tile.shared_first + shared_index);
   }
 }
@@ -107,7 +110,8 @@ __device__ __forceinline__ void deinterleave(const ChannelParams& params, const 
     const uint32_t shared_index = tile.thread + pass * tile.num_threads;
     const uint32_t vector = shared_index - first_index;  // wraps before the span
     if (vector < num_vectors)
-      async_copy_vector(shared_vector<kChannels>(tile.shared_first + shared_index), tile.src + vector * vector_bytes);
+      async_copy_vector(shared_vector<kChannels>(tile.shared_first + shared_index),
+                        tile.src + vector * int64_t{vector_bytes});
   }
   async_copy_wait();
   __syncthreads();
@@ -123,7 +127,7 @@ __device__ __forceinline__ void deinterleave(const ChannelParams& params, const 
       const int element = n * kChannels + c;
       planes[c].elements[n] = pixels[element / elements_per_vector].elements[element % elements_per_vector];
     }
-  unsigned char* dst = tile.dst + tile.thread * vector_bytes;
+  unsigned char* dst = tile.dst + tile.thread * int64_t{vector_bytes};
 #pragma unroll
   for (int c = 0; c < kChannels; ++c) *reinterpret_cast<uint4*>(dst + c * params.plane_stride) = planes[c].whole;
 }
@@ -207,7 +211,10 @@ __device__ __forceinline__ void deinterleave(const ChannelParams& params, const 
 
 // kInterleave:  dst[b, n, c] = src[b, c, n]     src is (batch..., channels, pixels), dst (batch..., pixels, channels)
 // otherwise:    dst[b, c, n] = src[b, n, c]     src is (batch..., pixels, channels), dst (batch..., channels, pixels)
-template <class Elements, bool kInterleave>
+//
+// kChannels is 3, 4, or any_channels where a block decides: a conversion of 4 channels takes up to a third more
+// registers than one of 3, so fewer blocks of a kernel for both fit an SM.
+template <class Elements, bool kInterleave, int kChannels>
 __global__ void __launch_bounds__(max_channel_threads, is_moved<Elements> ? 12 : 0)
     channels(const __grid_constant__ ChannelParams params, const __grid_constant__ Elements elements) {
   const ChannelTile tile = locate_channel_tile(params);
@@ -218,6 +225,7 @@ __global__ void __launch_bounds__(max_channel_threads, is_moved<Elements> ? 12 :
     else
       deinterleave<count>(params, tile, elements);
   };
+  if constexpr (kChannels != any_channels) return move(std::integral_constant<int, kChannels>());
   if constexpr (is_moved<Elements>) {
     if (params.num_channels == 2) return move(std::integral_constant<int, 2>());
   }

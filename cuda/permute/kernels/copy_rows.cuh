@@ -12,6 +12,7 @@ namespace flowk::permute {
 constexpr int max_copy_rank = 5;  // dimensions of the rows that a kernel is compiled for
 
 constexpr int any_rank = -1;
+constexpr int any_narrow_rank = -2;  // any rank, and the index of a unit fits 31 bits
 
 // Where a thread's unit is: its index in its row, and the row.
 struct UnitOffsets {
@@ -25,7 +26,7 @@ struct UnitOffsets {
 template <class Index, int kRank>
 __device__ __forceinline__ UnitOffsets split_index(const CopyParams& params, Index rest) {
   constexpr int num_unrolled = sizeof(Index) == 4 ? max_copy_rank : 0;
-  const int rank = kRank == any_rank ? params.rank : kRank;
+  const int rank = kRank < 0 ? params.rank : kRank;
   UnitOffsets at;
   const auto take = [&](const Divider& divider, int64_t extent) {
     if constexpr (sizeof(Index) == 4) {
@@ -127,6 +128,11 @@ __device__ __forceinline__ void convert_group(const CopyParams& params, const Un
 #pragma unroll
   for (int i = 0; i < group; ++i)
     if (i >= first && i < last) reinterpret_cast<Pack<kDstBytes>*>(dst)[i] = out.elements[i];
+}
+template <int kRank, int kSrcBytes, int kDstBytes, class Compute>
+__device__ __forceinline__ void copy_unit(const CopyParams& params, int64_t linear,
+                                          const Converted<kSrcBytes, kDstBytes, Compute>& elements) {
+  convert_group(params, locate_unit<kRank>(params, linear), elements);
 }
 template <int kRank>
 __device__ __forceinline__ void copy_unit(const CopyParams& params, int64_t linear, const AnyConverted& elements) {

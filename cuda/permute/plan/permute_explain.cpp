@@ -11,27 +11,17 @@ struct KernelText {
   const char* reason;
 };
 
-KernelText text_of(PermuteKernel kernel) {
-  switch (kernel) {
-    case PermuteKernel::copy_rows: return {"copy_rows", "the last dimension stays last"};
-    case PermuteKernel::copy_shifted_rows:
-      return {"copy_shifted_rows", "the last dimension stays last and its rows are not aligned to 16 bytes"};
-    case PermuteKernel::copy_reversed_rows:
-      return {"copy_reversed_rows", "the last dimension stays last and runs downwards in one of the two"};
-    case PermuteKernel::aligned_tile:
-      return {"aligned_tile", "another dimension becomes last, and both sides are aligned to 16 bytes"};
-    case PermuteKernel::general_tile:
-      return {"general_tile",
-              "another dimension becomes last or rows are short; runs share dimensions or are not aligned"};
-    case PermuteKernel::byte_tile:
-      return {"byte_tile",
-              "another dimension becomes last, elements are single bytes, and a side is not aligned to 16"};
-    case PermuteKernel::strided_tile: return {"strided_tile", "a side has no dimension of stride 1 that runs upwards"};
-    case PermuteKernel::channels:
-      return {"channels", "a few planes become pixels, or pixels planes, and both sides are aligned to 16 bytes"};
-  }
-  return {"unknown", ""};
-}
+constexpr KernelText texts[num_permute_kernels] = {
+    {"copy_rows", "the last dimension stays last"},
+    {"copy_shifted_rows", "the last dimension stays last and its rows are not aligned to 16 bytes"},
+    {"copy_reversed_rows", "the last dimension stays last and runs downwards in one of the two"},
+    {"aligned_tile", "another dimension becomes last, and both sides are aligned to 16 bytes"},
+    {"general_tile", "another dimension becomes last or rows are short; runs share dimensions or are not aligned"},
+    {"byte_tile", "another dimension becomes last, elements are single bytes, and a side is not aligned to 16"},
+    {"strided_tile", "a side has no dimension of stride 1 that runs upwards"},
+    {"channels", "a few planes become pixels, or pixels planes, and both sides are aligned to 16 bytes"},
+};
+const KernelText& text_of(PermuteKernel kernel) { return texts[static_cast<int>(kernel)]; }
 
 void add_tile(const PermutePlan& plan, const TileParams& tile, int32_t dst_unit_bytes, TextWriter* writer) {
   const auto total = [&](const TileCount& count) {
@@ -61,7 +51,7 @@ void explain(const PermutePlan& plan, const PermuteProblem& problem, const char*
              size_t text_bytes) {
   TextWriter writer{text, text_bytes};
   if (text_bytes > 0) text[0] = '\0';
-  const KernelText words = text_of(plan.kernel());
+  const KernelText& words = text_of(plan.kernel());
   writer.add("%s: %s\n%s", words.name, words.reason, conversion);
   writer.add("  simplified: dst order ");
   writer.add_list(problem.extents, problem.rank);

@@ -12,10 +12,9 @@ struct PermuteProblem {
   int32_t unit_bytes = 0;      // of src
   int32_t dst_unit_bytes = 0;  // the same unless elements are converted
   bool is_converted = false;
-  bool in_double = false;  // the conversion
-  // Has the conversion kernels of its own among the aligned tiles; always true of a copy.
-  bool has_aligned_tile = true;
-  int rank = 0;  // dimensions in the order of dst, outermost first
+  bool in_double = false;        // the conversion
+  bool has_aligned_tile = true;  // aligned_tile has a kernel for the conversion
+  int rank = 0;                  // dimensions in the order of dst, outermost first
   int64_t extents[max_rank];
   int64_t src_strides[max_rank];  // bytes, >= 0
   int64_t dst_strides[max_rank];  // bytes, of any sign

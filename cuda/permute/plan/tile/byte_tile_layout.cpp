@@ -9,26 +9,6 @@ namespace {
 constexpr int max_log2_skew = 4;      // rows a multiple of 16 bytes apart; build_tile() makes it an odd one
 constexpr int32_t above_zero = 1024;  // keeps offsets of no matter positive, a multiple of what banks repeat after
 
-int32_t element_offset(const TileParams& params, uint32_t element) {
-  int32_t shared_offset = 0;
-  for (int d = 0; d < params.table_rank; ++d) {
-    const uint32_t index = d + 1 < params.table_rank ? take_index(&element, params.table[d].divider) : element;
-    shared_offset += static_cast<int32_t>(index) * params.table[d].shared_step;
-  }
-  return shared_offset;
-}
-
-// Where a destination row lies in dst, and its first run among the tile's columns.
-void locate_row(const TileParams& params, uint32_t row, int64_t* offset, int32_t* column) {
-  *offset = *column = 0;
-  for (int d = 0; d < params.dst_row_rank; ++d) {
-    const TileRowDim& dim = params.dst_row_dims[d];
-    const uint32_t index = d + 1 < params.dst_row_rank ? take_index(&row, dim.divider) : row;
-    *offset += static_cast<int64_t>(index) * dim.stride;
-    *column += static_cast<int32_t>(index) * dim.shared_step;
-  }
-}
-
 // Makes runs that lie one after the other in dst one row. Returns how many columns further on the next of them stands.
 int32_t join_runs(const Tile& tile, TileParams* params) {
   if (tile.adjacent_rows == 1) return 0;

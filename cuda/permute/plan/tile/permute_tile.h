@@ -273,6 +273,11 @@ float least_byte_tile_cost(const Run& src, bool is_dense, const Run& dst);
 // more items than a block's threads hold; byte_tile_layout.cpp.
 bool place_columns(const Tile& tile, TilePlan* plan);
 
+// As the kernels do: the shared offset of an element of the destination run by its table, and where a destination row
+// starts in dst and in shared memory; permute_tile_banks.cpp.
+int32_t element_offset(const TileParams& params, uint32_t element);
+void locate_row(const TileParams& params, uint32_t row, int64_t* offset, int32_t* shared_offset);
+
 // How many times as long a warp's access takes as without conflicts, from the offset of each thread's element, < 0
 // where one has none, XORed with bits 4-6 of (offset >> shift) unless shift is 0. Gives up at `limit`, and returns more
 // than that; permute_tile_banks.cpp.

@@ -19,26 +19,36 @@ void first_offsets(const TileParams& params, int32_t dst_unit_bytes, int32_t per
                       (params.dst_run_elements.cut == TileCount::whole ? 1 : params.dst_block + params.halo);
   for (int thread = 0; thread < warp_lanes; ++thread) {
     const int32_t item = thread / per_group;
-    uint32_t row = static_cast<uint32_t>(item % num_rows);
     const int32_t element = (item / num_rows * per_group + thread % per_group) * elements_per_vector;
     shared_offsets[thread] = -1;
     if (element >= run) continue;
-    int32_t shared_offset = 0;
-    for (int d = 0; d < params.dst_row_rank; ++d) {
-      const uint32_t index = d + 1 < params.dst_row_rank ? take_index(&row, params.dst_row_dims[d].divider) : row;
-      shared_offset += static_cast<int32_t>(index) * params.dst_row_dims[d].shared_step;
-    }
-    if (params.table_rank == 0) shared_offset += element * params.run_pitch;
-    uint32_t rest = static_cast<uint32_t>(element);
-    for (int d = 0; d < params.table_rank; ++d) {
-      const uint32_t index = d + 1 < params.table_rank ? take_index(&rest, params.table[d].divider) : rest;
-      shared_offset += static_cast<int32_t>(index) * params.table[d].shared_step;
-    }
-    shared_offsets[thread] = shared_offset;
+    int64_t offset;
+    locate_row(params, static_cast<uint32_t>(item % num_rows), &offset, &shared_offsets[thread]);
+    shared_offsets[thread] +=
+        params.table_rank == 0 ? element * params.run_pitch : element_offset(params, static_cast<uint32_t>(element));
   }
 }
 
 }  // namespace
+
+int32_t element_offset(const TileParams& params, uint32_t element) {
+  int32_t shared_offset = 0;
+  for (int d = 0; d < params.table_rank; ++d) {
+    const uint32_t index = d + 1 < params.table_rank ? take_index(&element, params.table[d].divider) : element;
+    shared_offset += static_cast<int32_t>(index) * params.table[d].shared_step;
+  }
+  return shared_offset;
+}
+
+void locate_row(const TileParams& params, uint32_t row, int64_t* offset, int32_t* shared_offset) {
+  *offset = *shared_offset = 0;
+  for (int d = 0; d < params.dst_row_rank; ++d) {
+    const TileRowDim& dim = params.dst_row_dims[d];
+    const uint32_t index = d + 1 < params.dst_row_rank ? take_index(&row, dim.divider) : row;
+    *offset += static_cast<int64_t>(index) * dim.stride;
+    *shared_offset += static_cast<int32_t>(index) * dim.shared_step;
+  }
+}
 
 // Elements of 8 and 16 bytes are read by half and quarter warps; a word that several threads read is read once.
 float bank_conflicts(const int32_t (&shared_offsets)[warp_lanes], int32_t unit_bytes, int32_t shift, float limit) {

@@ -6,69 +6,40 @@
 
 namespace flowk::permute {
 
-// What a tile's time is made of, relative to a copy of the same bytes: fitted to tiles timed on an H200
-// (bench/tune_permute.py) so that the cheapest tile of a case is a fast one.
+// The terms of a tile's time, relative to a copy of the same bytes: fitted to tiles timed on an H200
+// (bench/tune_permute.py) so that the cheapest tile of a case is a fast one. From 20000 tiles of 287 cases: the pick is
+// 2.1% slower than the case's best tile there, and 3.2% in 122 random cases that were kept out.
 struct CostCoefficients {
-  float copy;
-  float src_sectors;       // 32-byte sectors of src touched twice, over those needed
-  float dst_lines;         // the same for 128-byte lines of dst
-  float dst_sectors;       // sectors of dst stored in parts
-  float src_line_ends;     // lines of src that a run ends in
-  float short_src_run;     // below 256 bytes
-  float shortest_src_run;  // one line or less
-  float halo;              // over the block
-  float block;             // the start of a block, over the tile's KB
-  float unaligned_load;    // passes of the block's threads over the tile, over its KB
-  float row_of_dims;       // more where source rows have three dimensions or more
-  float dst_row;           // over the table of destination rows
-  float store;
-  float element_gather;  // for each element of a vector
-  float partial_store;
-  float table;  // KB of table
-  float few_bytes_in_flight;
-  float idle;        // blocks that the last wave leaves out
-  float padding;     // of tiles at the edge, over the tensor
-  float conflicts;   // for each bit that the swizzle lacks
-  float below_8_kb;  // of the tile; each adds to the ones before it
-  float below_11_kb;
-  float below_14_kb;
-  float above_17_kb;
-  float above_20_kb;
-  float above_25_kb;
-  float above_33_kb;
+  float copy = 1.0501f;
+  float src_sectors = 0.0235f;       // 32-byte sectors of src touched twice, over those needed
+  float dst_lines = 0.0231f;         // the same for 128-byte lines of dst
+  float dst_sectors = 0.1687f;       // sectors of dst stored in parts
+  float src_line_ends = 0.0206f;     // lines of src that a run ends in
+  float short_src_run = 0.0138f;     // below 256 bytes
+  float shortest_src_run = 0.0202f;  // one line or less
+  float halo = 0.1143f;              // over the block
+  float block = 0.0230f;             // the start of a block, over the tile's KB
+  float unaligned_load = 0.0623f;    // passes of the block's threads over the tile, over its KB
+  float row_of_dims = 0.0687f;       // more where source rows have three dimensions or more
+  float dst_row = 0.0055f;           // over the table of destination rows
+  float store = 0.0933f;
+  float element_gather = 0.0201f;  // for each element of a vector
+  float partial_store = 0.0178f;
+  float table = 0.0996f;  // KB of table
+  float few_bytes_in_flight = 0.0181f;
+  float idle = 0.0820f;        // blocks that the last wave leaves out
+  float padding = 0.1096f;     // of tiles at the edge, over the tensor
+  float conflicts = 0.0031f;   // for each bit that the swizzle lacks
+  float below_8_kb = 0.0045f;  // of the tile; each adds to the ones before it
+  float below_11_kb = 0.0199f;
+  float below_14_kb = 0.0169f;
+  float above_17_kb = 0.0036f;
+  float above_20_kb = 0.0109f;
+  float above_25_kb = 0.0049f;
+  float above_33_kb = 0.0108f;
 };
 
-// From 20000 tiles of 287 cases: the pick is 2.1% slower than the case's best tile there, and 3.2% in 122 random cases
-// that were kept out.
-constexpr CostCoefficients unit_cost_coefficients = {
-    .copy = 1.0501f,
-    .src_sectors = 0.0235f,
-    .dst_lines = 0.0231f,
-    .dst_sectors = 0.1687f,
-    .src_line_ends = 0.0206f,
-    .short_src_run = 0.0138f,
-    .shortest_src_run = 0.0202f,
-    .halo = 0.1143f,
-    .block = 0.0230f,
-    .unaligned_load = 0.0623f,
-    .row_of_dims = 0.0687f,
-    .dst_row = 0.0055f,
-    .store = 0.0933f,
-    .element_gather = 0.0201f,
-    .partial_store = 0.0178f,
-    .table = 0.0996f,
-    .few_bytes_in_flight = 0.0181f,
-    .idle = 0.0820f,
-    .padding = 0.1096f,
-    .conflicts = 0.0031f,
-    .below_8_kb = 0.0045f,
-    .below_11_kb = 0.0199f,
-    .below_14_kb = 0.0169f,
-    .above_17_kb = 0.0036f,
-    .above_20_kb = 0.0109f,
-    .above_25_kb = 0.0049f,
-    .above_33_kb = 0.0108f,
-};
+constexpr CostCoefficients unit_cost_coefficients;
 
 // Of 1-byte elements, from 15000 tiles of 196 random cases: 3.6% there, 3.2% in 23 cases that were kept out.
 constexpr CostCoefficients byte_cost_coefficients = {

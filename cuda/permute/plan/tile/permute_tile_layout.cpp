@@ -181,6 +181,12 @@ void group_dst_rows(const PermuteProblem& problem, const TileLayout& layout, Til
   params.num_dst_rows = Divider(params.num_dst_rows.divisor >> log2_rows);
 }
 
+// Does dimension `i` of the destination run step on where the one before it ends?
+bool steps_evenly(const TileParams& params, int i) {
+  const TileTableDim& inner = params.table[i - 1];
+  return params.table[i].shared_step == int64_t{inner.shared_step} * inner.divider.divisor;
+}
+
 // The dimensions of the destination run, or one if they step evenly.
 void set_table_dims(const PermuteProblem& problem, const TileLayout& layout, const Side& dst_side, TilePlan* plan) {
   TileParams& params = plan->tile;
@@ -193,10 +199,7 @@ void set_table_dims(const PermuteProblem& problem, const TileLayout& layout, con
     const int64_t step = at < layout.src_rows.rank ? layout.row_steps[at] : problem.src_strides[dim];
     params.table[i].divider = Divider(static_cast<uint32_t>(indices_of(tile, dim)));
     params.table[i].shared_step = static_cast<int32_t>(step);
-    if (i > 0) {
-      const TileTableDim& inner = params.table[i - 1];
-      is_even &= step == int64_t{inner.shared_step} * inner.divider.divisor;
-    }
+    if (i > 0) is_even &= steps_evenly(params, i);
   }
   params.run_pitch = params.table[0].shared_step;
   if (is_even) params.table_rank = 1;
@@ -211,12 +214,8 @@ void set_run_offsets(int32_t dst_unit_bytes, TilePlan* plan) {
     params.table_rank = 0;
     return;
   }
-  const auto steps_evenly = [&](int i) {  // from the dimension before
-    const TileTableDim& inner = params.table[i - 1];
-    return params.table[i].shared_step == int64_t{inner.shared_step} * inner.divider.divisor;
-  };
   int outermost = params.table_rank - 1;
-  while (steps_evenly(outermost)) --outermost;  // the run as a whole does not
+  while (steps_evenly(params, outermost)) --outermost;  // the run as a whole does not
   uint32_t period = 1;
   for (int i = 0; i < outermost; ++i) period *= params.table[i].divider.divisor;
   params.table_rank = outermost + 1;

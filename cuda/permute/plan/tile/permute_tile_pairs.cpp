@@ -56,88 +56,86 @@ bool another_takes(const Side& side, int i, int32_t larger_block) {
   return false;
 }
 
-class PairLister {
- public:
-  PairLister(const PermuteProblem& problem, const Side& src_side, const Side& dst_side, int64_t min_bytes,
-             int64_t max_bytes, PairList* list)
-      : problem_(problem),
-        src_side_(src_side),
-        dst_side_(dst_side),
-        min_bytes_(min_bytes),
-        max_bytes_(max_bytes),
-        size_costs_(moves_bytes(problem) ? size_costs_of_bytes : size_costs_of_units),
-        list_(list) {}
+struct PairLister {
+  const PermuteProblem& problem;
+  const Side& src_side;
+  const Side& dst_side;
+  const int64_t min_bytes, max_bytes;
+  const SizeCosts& size_costs;
+  PairList* const pairs;
+  int64_t num_rows[max_tile_dims + 1];  // source rows of the first n dimensions of dst
+  int num_row_strides;
+  int64_t row_strides[max_tile_dims];
 
   void list() {
-    const Groups src_groups(src_side_), dst_groups(dst_side_);
+    const Groups src_groups(src_side), dst_groups(dst_side);
     for (int s = 0; s < src_groups.count; ++s) {
-      count_rows(src_side_.choices[src_groups.begins[s]].dims);
+      count_rows(src_side.choices[src_groups.begins[s]].dims);
       for (int d = 0; d < dst_groups.count; ++d)
         list_groups(src_groups.begins[s], src_groups.begins[s + 1], dst_groups.begins[d], dst_groups.begins[d + 1]);
     }
   }
 
- private:
   // Source rows are the indices of the destination run's dimensions that the source run has not.
   void count_rows(uint64_t src_dims) {
-    num_rows_[0] = 1;
-    num_row_strides_ = 0;
-    for (int n = 0; n < dst_side_.num_dims; ++n) {
-      const int d = dst_side_.dims[n];
+    num_rows[0] = 1;
+    num_row_strides = 0;
+    for (int n = 0; n < dst_side.num_dims; ++n) {
+      const int d = dst_side.dims[n];
       const bool is_row = !contains(src_dims, d);
-      num_rows_[n + 1] = num_rows_[n] * (is_row ? problem_.extents[d] : 1);
-      if (is_row) row_strides_[num_row_strides_++] = problem_.src_strides[d];
+      num_rows[n + 1] = num_rows[n] * (is_row ? problem.extents[d] : 1);
+      if (is_row) row_strides[num_row_strides++] = problem.src_strides[d];
     }
   }
 
   void list_groups(int src_begin, int src_end, int dst_begin, int dst_end) {
-    const Run& first_src = src_side_.choices[src_begin];
-    const Run& first_dst = dst_side_.choices[dst_begin];
+    const Run& first_src = src_side.choices[src_begin];
+    const Run& first_dst = dst_side.choices[dst_begin];
     if (contains(first_dst.whole_dims, first_src.cut) || contains(first_src.whole_dims, first_dst.cut)) return;
     const bool shares_cut = first_src.cut >= 0 && first_src.cut == first_dst.cut;
     const bool is_disjoint = (first_src.dims & first_dst.dims) == 0;
-    const int64_t min_bytes = is_disjoint ? min_bytes_ : 0;
-    const int64_t num_rows = num_rows_[first_dst.num_whole];
-    if (problem_.bytes_of(num_rows * first_src.elements) > max_bytes_) return;
+    const int64_t least_bytes = is_disjoint ? min_bytes : 0;
+    const int64_t rows = num_rows[first_dst.num_whole];
+    if (problem.bytes_of(rows * first_src.elements) > max_bytes) return;
     for (int i = src_begin; i < src_end; ++i) {
-      const Run& src = src_side_.choices[i];
+      const Run& src = src_side.choices[i];
       // Source rows that may lie one after the other in src are loaded as one, if the tile is no aligned one.
-      const int64_t* const begin = row_strides_;
-      const bool is_dense = std::find(begin, begin + num_row_strides_, src.bytes) != begin + num_row_strides_;
+      const int64_t* const begin = row_strides;
+      const bool is_dense = std::find(begin, begin + num_row_strides, src.bytes) != begin + num_row_strides;
       const float src_cost = src.least_cost - (is_dense ? src.run_cost : 0);
-      const int64_t elements = num_rows * src.elements;
+      const int64_t elements = rows * src.elements;
       for (int j = dst_begin; j < dst_end; ++j) {
-        const Run& dst = dst_side_.choices[j];
+        const Run& dst = dst_side.choices[j];
         if (shares_cut) {
           list_shared_cut(i, j, src_cost, elements);
           continue;
         }
-        const int64_t tile_bytes = problem_.bytes_of(elements * dst.block);
-        if (tile_bytes > max_bytes_) break;
-        if (tile_bytes < min_bytes) continue;
-        if (is_disjoint && is_byte_tile(problem_, src, dst)) {
+        const int64_t tile_bytes = problem.bytes_of(elements * dst.block);
+        if (tile_bytes > max_bytes) break;
+        if (tile_bytes < least_bytes) continue;
+        if (is_disjoint && is_byte_tile(problem, src, dst)) {
           add(i, j, least_byte_tile_cost(src, is_dense, dst) - rounding);
           continue;
         }
         const bool is_aligned = is_disjoint && src.fills_vectors && dst.fills_vectors;
         add(i, j,
             src_cost + dst.least_cost + (is_aligned ? dst.aligned_stores : dst.gathered_stores) +
-                size_costs_[static_cast<size_t>(tile_bytes) / 1024]);
+                size_costs[static_cast<size_t>(tile_bytes) / 1024]);
       }
     }
   }
 
   // The larger block is both sides'; of that side the costs are known, and padding is counted once.
   void list_shared_cut(int i, int j, float src_cost, int64_t elements) {
-    const Run& src = src_side_.choices[i];
-    const Run& dst = dst_side_.choices[j];
+    const Run& src = src_side.choices[i];
+    const Run& dst = dst_side.choices[j];
     if (dst.block > src.block) elements = elements / src.block * dst.block;
-    const int64_t bytes = problem_.bytes_of(elements);
-    if (bytes > max_bytes_) return;
-    if (src.block < dst.block && another_takes(src_side_, i, dst.block)) return;
-    if (src.block > dst.block && another_takes(dst_side_, j, src.block)) return;
-    const CostCoefficients& coefficients = cost_coefficients_of(problem_);
-    const float size_cost = size_costs_[static_cast<size_t>(bytes) / 1024];
+    const int64_t bytes = problem.bytes_of(elements);
+    if (bytes > max_bytes) return;
+    if (src.block < dst.block && another_takes(src_side, i, dst.block)) return;
+    if (src.block > dst.block && another_takes(dst_side, j, src.block)) return;
+    const CostCoefficients& coefficients = cost_coefficients_of(problem);
+    const float size_cost = size_costs[static_cast<size_t>(bytes) / 1024];
     const float dst_cost = dst.least_cost - coefficients.padding * (dst.padding - 1);
     if (src.block == dst.block)
       add(i, j, src_cost + dst_cost + dst.gathered_stores + size_cost);
@@ -146,18 +144,8 @@ class PairLister {
   }
 
   void add(int i, int j, float least_cost) {
-    list_->pairs[list_->num_pairs++] = {static_cast<int16_t>(i), static_cast<int16_t>(j), least_cost};
+    pairs->pairs[pairs->num_pairs++] = {static_cast<int16_t>(i), static_cast<int16_t>(j), least_cost};
   }
-
-  const PermuteProblem& problem_;
-  const Side& src_side_;
-  const Side& dst_side_;
-  const int64_t min_bytes_, max_bytes_;
-  const SizeCosts& size_costs_;
-  PairList* list_;
-  int64_t num_rows_[max_tile_dims + 1];  // source rows of the first n dimensions of dst
-  int num_row_strides_;
-  int64_t row_strides_[max_tile_dims];
 };
 
 }  // namespace
@@ -202,7 +190,8 @@ void set_least_costs(const PermuteProblem& problem, Side* src_side, Side* dst_si
 void list_pairs(const PermuteProblem& problem, const Side& src_side, const Side& dst_side, int64_t min_bytes,
                 int64_t max_bytes, PairList* list) {
   list->num_pairs = 0;
-  PairLister(problem, src_side, dst_side, min_bytes, max_bytes, list).list();
+  const SizeCosts& size_costs = moves_bytes(problem) ? size_costs_of_bytes : size_costs_of_units;
+  PairLister{problem, src_side, dst_side, min_bytes, max_bytes, size_costs, list, {}, 0, {}}.list();
 }
 
 }  // namespace flowk::permute
