@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "core/device.h"
-#include "core/launch_config.h"
 #include "core/iteration_space.h"
+#include "core/launch_config.h"
 #include "core/status.h"
 #include "elementwise/elementwise_op_cost.h"
 #include "flowk/detail/elementwise_params.h"
@@ -60,16 +60,24 @@ constexpr bool has_kernel(ElementwiseKernel kernel, ElementwiseArity arity, Comp
     return false;
   switch (kernel) {
     case ElementwiseKernel::contiguous:
+      if (is_int32 && is_ternary && pack_elements == 8) return false;
       return pack_elements < 16 || is_int32 || (is_float32 && !is_ternary && cost == OpCost::light);
     case ElementwiseKernel::broadcast:
-      return arity != ElementwiseArity::unary && (pack_elements < 16 || (is_int32 && !is_ternary));
+      if (arity == ElementwiseArity::unary) return false;
+      if (is_float32) return pack_elements < 16;
+      if (compute == ComputeClass::float64) return cost == OpCost::light;
+      return !is_ternary && pack_elements != 8;
     case ElementwiseKernel::broadcast_rows:
       if (arity == ElementwiseArity::unary || cost != OpCost::light) return false;
       if (is_float32) return pack_elements < 16;
       return !is_ternary && (is_int32 ? pack_elements == 16 : compute == ComputeClass::float64);
-    case ElementwiseKernel::strided: return pack_elements < 16;
+    case ElementwiseKernel::strided: return pack_elements < (is_int32 ? 8 : 16);
     case ElementwiseKernel::aligned_tiles:
-    case ElementwiseKernel::shifted_tiles: return !is_ternary && pack_elements != (is_int32 ? 8 : 16);
+    case ElementwiseKernel::shifted_tiles:
+      if (is_ternary) return false;
+      if (is_float32) return pack_elements < 16;
+      if (compute == ComputeClass::float64) return cost == OpCost::light;
+      return pack_elements == 16 || (arity == ElementwiseArity::unary && pack_elements != 8);
   }
   return false;
 }

@@ -92,7 +92,8 @@ Status visit_ops(int32_t op, Run run) {
   using Op = std::remove_const_t<std::remove_reference_t<decltype(kOps[0])>>;
   constexpr bool is_unary = std::is_same_v<Op, flowk_unary_op>, is_double = std::is_same_v<Compute, double>;
   const OpCost cost = cost_of(static_cast<Op>(op), is_double);
-  if constexpr (kKernel == broadcast_rows || (kN == 16 && !std::is_integral_v<Compute>)) {
+  if constexpr (kKernel == broadcast_rows || (kN == 16 && !std::is_integral_v<Compute>) ||
+                (is_double && kKernel != contiguous && kKernel != strided)) {
     return run(AllOps<is_double, light, light>());
   } else if constexpr (std::is_integral_v<Compute>) {
     if constexpr (kKernel == contiguous && !is_unary && sizeof(Compute) == 8)

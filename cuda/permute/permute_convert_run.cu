@@ -29,37 +29,40 @@ AnyConverted any_converted(const PermuteConvertPlan& plan) {
 }
 
 // Runs the kernel that the pair has for the plan's mechanism, if it has one.
-template <int kSrcBytes, int kDstBytes, class Compute = float>
+template <int kSrcBytes, int kDstBytes>
 std::optional<Status> run_own(const PermuteConvertPlan& plan, flowk_stream stream) {
-  using Elements = Converted<kSrcBytes, kDstBytes, Compute>;
-  constexpr bool is_double = std::is_same_v<Compute, double>;
-  if (plan.in_double != is_double) return std::nullopt;
+  using Elements = Converted<kSrcBytes, kDstBytes, float>;
+  if (plan.in_double) return std::nullopt;
   const auto& mechanism = plan.movement.mechanism;
   const auto run = [&](auto* kernel, const auto& chosen) {
     return launch(kernel, plan.movement.launch, stream, chosen.params, Elements{plan.conversion});
   };
-  if constexpr (kSrcBytes != 4 || kDstBytes != 4) {
+  if constexpr (kSrcBytes != kDstBytes || kSrcBytes == 2) {
     if (const auto* tile = std::get_if<AlignedTile>(&mechanism)) return run(aligned_tile<Elements, false>, *tile);
   }
-  if constexpr (!is_double) {
-    // The most used pairs have a kernel for each kind of offsets.
-    constexpr bool is_split = kSrcBytes * kDstBytes == 2 || kSrcBytes * kDstBytes == 8;
-    constexpr RunOffsets by_table = is_split ? RunOffsets::by_table : RunOffsets::planned;
-    constexpr RunOffsets even = is_split ? RunOffsets::even : RunOffsets::planned;
-    if (const auto* tile = std::get_if<GeneralTile>(&mechanism))
-      return tile->params.table_rank > 0 ? run(general_tile<Elements, by_table, true>, *tile)
-                                         : run(general_tile<Elements, even, true>, *tile);
-  }
-  if constexpr (!is_double && kSrcBytes != kDstBytes) {
+  // The most used pairs have a kernel for each kind of offsets.
+  constexpr bool is_split = kSrcBytes * kDstBytes == 2 || kSrcBytes * kDstBytes == 8;
+  constexpr RunOffsets by_table = is_split ? RunOffsets::by_table : RunOffsets::planned;
+  constexpr RunOffsets even = is_split ? RunOffsets::even : RunOffsets::planned;
+  if (const auto* tile = std::get_if<GeneralTile>(&mechanism))
+    return tile->params.table_rank > 0 ? run(general_tile<Elements, by_table, true>, *tile)
+                                       : run(general_tile<Elements, even, true>, *tile);
+  if constexpr (kSrcBytes != kDstBytes) {
     const auto* rows = std::get_if<CopyRows>(&mechanism);
     if (rows != nullptr && !rows->params.wide_index) return run(copy_rows<Elements, any_narrow_rank>, *rows);
-    constexpr bool is_split = kSrcBytes * kDstBytes == 2;
+    // Units of 1 byte stand in pixels only.
+    constexpr bool counts_channels = kSrcBytes * kDstBytes == 2;
+    constexpr int three = counts_channels ? 3 : any_channels, four = counts_channels ? 4 : any_channels;
     if (const auto* planes = std::get_if<Channels>(&mechanism)) {
-      if (planes->params.num_channels == 3)
-        return planes->interleaves ? run(channels < Elements, true, is_split ? 3 : any_channels >, *planes)
-                                   : run(channels < Elements, false, is_split ? 3 : any_channels >, *planes);
-      return planes->interleaves ? run(channels < Elements, true, is_split ? 4 : any_channels >, *planes)
-                                 : run(channels < Elements, false, is_split ? 4 : any_channels >, *planes);
+      const bool has_three = planes->params.num_channels == 3;
+      if constexpr (kSrcBytes > 1)
+        if (planes->interleaves)
+          return has_three ? run(channels<Elements, true, three>, *planes)
+                           : run(channels<Elements, true, four>, *planes);
+      if constexpr (kDstBytes > 1)
+        if (!planes->interleaves)
+          return has_three ? run(channels<Elements, false, three>, *planes)
+                           : run(channels<Elements, false, four>, *planes);
     }
   }
   return std::nullopt;
@@ -76,7 +79,6 @@ std::optional<Status> run_pair(const PermuteConvertPlan& plan, flowk_stream stre
     case 0x41: return run_own<4, 1>(plan, stream);
     case 0x42: return run_own<4, 2>(plan, stream);
     case 0x44: return run_own<4, 4>(plan, stream);
-    case 0x84: return run_own<8, 4, double>(plan, stream);
   }
   return std::nullopt;
 }

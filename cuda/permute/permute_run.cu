@@ -98,8 +98,12 @@ struct Run {
   }
 
   Status operator()(const Channels& plan) const {
-    if (plan.interleaves) return launch(channels<Moved<Bytes>, true, any_channels>, config, stream, plan.params, Moved<Bytes>());
-    return launch(channels<Moved<Bytes>, false, any_channels>, config, stream, plan.params, Moved<Bytes>());
+    if constexpr (Bytes <= 8) {
+      if (plan.interleaves)
+        return launch(channels<Moved<Bytes>, true, any_channels>, config, stream, plan.params, Moved<Bytes>());
+      return launch(channels<Moved<Bytes>, false, any_channels>, config, stream, plan.params, Moved<Bytes>());
+    }
+    return wrong_size();
   }
 };
 

@@ -41,8 +41,7 @@ template <class T, SoftmaxMask kMask>
 Status launch_whole_row_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
   constexpr SoftmaxForm whole = SoftmaxForm::whole;
   if constexpr (kMask == SoftmaxMask::bias) {
-    constexpr int vectors = sizeof(T) == 2 ? 4 : 8;
-    return launch_row_in_registers_as<T, kMask, whole, false, vectors>(plan, stream);
+    return launch_row_in_registers_as<T, kMask, whole, false, 8>(plan, stream);
   } else if constexpr (sizeof(T) == 2) {
     return launch_row_in_registers_as<T, kMask, whole, false, 1, 2, 4, 8>(plan, stream);
   } else {
@@ -62,11 +61,14 @@ Status launch_row_in_registers(const SoftmaxPlan& plan, flowk_stream stream) {
       if (plan.in_dtype != plan.out_dtype) {
         if constexpr (has_bias)
           return launch_row_in_registers_as<T, kMask, any, true, 8>(plan, stream);
+        else if constexpr (has_mask)
+          return launch_row_in_registers_as<T, kMask, any, true, 16>(plan, stream);
         else
           return launch_row_in_registers_as<T, kMask, any, true, 4, 16>(plan, stream);
       }
-    if (form == SoftmaxForm::whole && (!has_bias || vectors == (sizeof(T) == 2 ? 4 : 8)))
-      return launch_whole_row_in_registers<T, kMask>(plan, stream);
+    if constexpr (!has_bias || sizeof(T) == 4)
+      if (form == SoftmaxForm::whole && (!has_bias || vectors == 8))
+        return launch_whole_row_in_registers<T, kMask>(plan, stream);
     constexpr int least = has_mask && !(has_bias && sizeof(T) == 2) ? 4 : 2;
     if (form == SoftmaxForm::whole || form == unfilled) {
       if constexpr (sizeof(T) == 4 && !has_bias)
@@ -158,8 +160,7 @@ Status launch_staged_rows(const SoftmaxPlan& plan, flowk_stream stream) {
       return n <= 8 ? launch_staged<SoftmaxColumns<T, 8, 1, true>>(plan, stream)
                     : launch_staged<SoftmaxColumns<T, 20, 9, true>>(plan, stream);
     } else {
-      if (n <= 1) return launch_staged<SoftmaxColumns<T, 1, 1, false>>(plan, stream);
-      if (n <= 2) return launch_staged<SoftmaxColumns<T, 2, 2, false>>(plan, stream);
+      if (n <= 2) return launch_staged<SoftmaxColumns<T, 2, 1, false>>(plan, stream);
       if (n <= 4) return launch_staged<SoftmaxColumns<T, 4, 3, false>>(plan, stream);
       if (n <= 8) return launch_staged<SoftmaxColumns<T, 8, 5, false>>(plan, stream);
       if (n <= 12) return launch_staged<SoftmaxColumns<T, 12, 9, false>>(plan, stream);
@@ -223,8 +224,6 @@ Status launch_forward(const SoftmaxPlan& plan, flowk_stream stream) {
         const int vectors = plan.config.as<RowsInLanes>().vectors_per_thread, lanes = plan.config.lanes_per_row;
         if (vectors <= 2) return launch(rows_in_lanes<T, 0, 2>, plan.launch, stream, plan.params);
         if (vectors == 3) return launch(rows_in_lanes<T, 0, 3>, plan.launch, stream, plan.params);
-        if constexpr (sizeof(T) == 4)
-          if (lanes == 8) return launch(rows_in_lanes<T, 8, 4>, plan.launch, stream, plan.params);
         if (lanes == 16) return launch(rows_in_lanes<T, 16, 4>, plan.launch, stream, plan.params);
         if (lanes == 32) return launch(rows_in_lanes<T, 32, 4>, plan.launch, stream, plan.params);
         return launch(rows_in_lanes<T, 0, 4>, plan.launch, stream, plan.params);

@@ -23,9 +23,11 @@ struct ChannelDims {
   int64_t pixel_unit_bytes = 0;
 };
 
-// Conversions have kernels for what images are made of, and only for 3 and 4 channels.
-bool has_kernels(const PermuteProblem& problem) {
-  return !problem.is_converted || (!problem.in_double && problem.unit_bytes != problem.dst_unit_bytes);
+// Copies have kernels for units of up to 8 bytes. Conversions have those that images need: 3 or 4 channels, computed in
+// float32 between units of two sizes; units of 1 byte in pixels only.
+bool has_kernels(const PermuteProblem& problem, const ChannelDims& dims) {
+  if (!problem.is_converted) return problem.unit_bytes <= 8;
+  return !problem.in_double && dims.planar_unit_bytes > 1 && dims.planar_unit_bytes != dims.pixel_unit_bytes;
 }
 
 bool is_few(int64_t extent) { return extent >= 2 && extent <= 4; }
@@ -79,8 +81,8 @@ bool is_aligned(const PermuteProblem& problem, const ChannelDims& dims) {
 
 bool plan_channels(const PermuteProblem& problem, PermutePlan* plan) {
   ChannelDims dims;
-  if (!has_kernels(problem)) return false;
   if (problem.rank < 2 || (!find_interleave(problem, &dims) && !find_deinterleave(problem, &dims))) return false;
+  if (!has_kernels(problem, dims)) return false;
   const int64_t plane_bytes = problem.extents[dims.pixels] * dims.planar_unit_bytes;
   if (plane_bytes < min_plane_bytes || !is_aligned(problem, dims)) return false;
 
