@@ -78,8 +78,7 @@ constexpr int64_t tile_offsets_bytes = 32;
 // Dimensions of the rows of one side, or of a run, at most.
 constexpr int max_tile_dims = 8;
 
-// Rows, bytes or elements of a tile that lie inside the tensor: per_index * (indices of the cut dimension inside) >>
-// shift.
+// Rows, bytes or elements of a tile inside the tensor: per_index * (indices of the cut dimension inside) >> shift.
 struct TileCount {
   enum Cut : int32_t { whole, of_src_cut, of_dst_cut };
   int32_t per_index = 0;
@@ -90,9 +89,9 @@ struct TileCount {
 
 // A tile is a box of elements. In src it is `src_rows` rows of one contiguous run each, in dst `dst_rows` rows of
 // another. The source run consists of src's innermost dimensions, the destination run of dst's. The rows of a side are
-// the dimensions that only the other side's run has. Only the outermost dimension of each run
-// is cut into blocks; at the tensor's edge its last block is shorter, and the tile has fewer rows on one side and
-// shorter runs on the other. Where both runs are whole and short, further dimensions are rows on both sides.
+// the dimensions that only the other side's run has. Only the outermost dimension of a run is cut into blocks. Its last
+// block is shorter: that tile has fewer rows on one side and shorter runs on the other. Where both runs are whole and
+// short, further dimensions are rows on both sides.
 struct TileParams {
   const unsigned char* src = nullptr;
   unsigned char* dst = nullptr;
@@ -101,13 +100,11 @@ struct TileParams {
   int32_t tile_offsets_offset_bytes = 0;  // of the block's TileOffsets, in shared memory
 
   // The blocks of the cut dimensions; one block where no dimension is cut.
-  int32_t num_src_blocks = 1;
-  int32_t num_dst_blocks = 1;
-  int32_t src_block = 1;
-  int32_t dst_block = 1;
-  int32_t src_last_block = 1;       // indices of the last block
-  int32_t dst_last_end = 1;         // the same with the halo
-  int32_t dst_second_last_end = 1;  // of the block before the last, which the halo may shorten too
+  int32_t num_src_blocks = 1, num_dst_blocks = 1;
+  int32_t src_block = 1, dst_block = 1;  // indices
+  int32_t src_last_block = 1;            // indices of the last block
+  int32_t dst_last_end = 1;              // the same with the halo
+  int32_t dst_second_last_end = 1;       // of the block before the last, which the halo may shorten too
   int32_t halo = 0;  // indices of dst's cut dimension before the block, so that rows can start on a granule
   TileCount src_run_bytes;
   TileCount src_rows;

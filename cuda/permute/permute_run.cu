@@ -23,24 +23,25 @@ struct Run {
                            Bytes);
   }
 
-  template <int kRank>
-  Status launch_rows(const CopyParams& params) const {
-    return launch(copy_rows<Moved<vector_bytes>, kRank>, config, stream, params, Moved<vector_bytes>());
+  template <class Kernel, class Plan>
+  Status run(Kernel* kernel, const Plan& plan) const {
+    return launch(kernel, config, stream, plan.params, Moved<Bytes>());
   }
 
-  // One run of any length has a kernel; so have rows of each small rank.
+  // One run of any length has a kernel, and so have rows of each small rank.
   Status operator()(const CopyRows& plan) const {
     if constexpr (Bytes == vector_bytes) {
-      if (plan.params.rank == 0) return launch_rows<0>(plan.params);
-      if (plan.params.wide_index) return launch_rows<any_rank>(plan.params);
+      using Vectors = Moved<vector_bytes>;
+      if (plan.params.wide_index && plan.params.rank > 0) return run(copy_rows<Vectors, any_rank>, plan);
       switch (plan.params.rank) {
-        case 1: return launch_rows<1>(plan.params);
-        case 2: return launch_rows<2>(plan.params);
-        case 3: return launch_rows<3>(plan.params);
-        case 4: return launch_rows<4>(plan.params);
-        case 5: return launch_rows<5>(plan.params);
+        case 0: return run(copy_rows<Vectors, 0>, plan);
+        case 1: return run(copy_rows<Vectors, 1>, plan);
+        case 2: return run(copy_rows<Vectors, 2>, plan);
+        case 3: return run(copy_rows<Vectors, 3>, plan);
+        case 4: return run(copy_rows<Vectors, 4>, plan);
+        case 5: return run(copy_rows<Vectors, 5>, plan);
       }
-      return launch_rows<any_rank>(plan.params);
+      return run(copy_rows<Vectors, any_rank>, plan);
     }
     return wrong_size();
   }
@@ -55,32 +56,24 @@ struct Run {
   }
 
   Status operator()(const AlignedTile& plan) const {
-    if (plan.params.has_plain_rows)
-      return launch(aligned_tile<Moved<Bytes>, true>, config, stream, plan.params, Moved<Bytes>());
-    return launch(aligned_tile<Moved<Bytes>, false>, config, stream, plan.params, Moved<Bytes>());
+    return plan.params.has_plain_rows ? run(aligned_tile<Moved<Bytes>, true>, plan)
+                                      : run(aligned_tile<Moved<Bytes>, false>, plan);
   }
 
-  template <RunOffsets kOffsets, bool kSwizzle>
-  Status launch_general(const TileParams& params) const {
-    return launch(general_tile<Moved<Bytes>, kOffsets, kSwizzle>, config, stream, params, Moved<Bytes>());
-  }
-
-  // Elements of 8 and 16 bytes are few per vector: there a kernel without the swizzle, or for one kind of places, gains
+  // Elements of 8 and 16 bytes are few per vector: a kernel without the swizzle, or for one kind of offsets, gains
   // nothing.
   Status operator()(const GeneralTile& plan) const {
     const bool by_table = plan.params.table_rank > 0, is_swizzled = plan.params.swizzle_bits != 0;
-    if constexpr (Bytes == 16) {
-      return launch_general<RunOffsets::planned, true>(plan.params);
-    } else if constexpr (Bytes == 8) {
-      return by_table ? launch_general<RunOffsets::by_table, true>(plan.params)
-                      : launch_general<RunOffsets::even, true>(plan.params);
-    } else {
-      if (by_table)
-        return is_swizzled ? launch_general<RunOffsets::by_table, true>(plan.params)
-                           : launch_general<RunOffsets::by_table, false>(plan.params);
-      return is_swizzled ? launch_general<RunOffsets::even, true>(plan.params)
-                         : launch_general<RunOffsets::even, false>(plan.params);
+    if constexpr (Bytes < 8) {
+      if (!is_swizzled)
+        return by_table ? run(general_tile<Moved<Bytes>, RunOffsets::by_table, false>, plan)
+                        : run(general_tile<Moved<Bytes>, RunOffsets::even, false>, plan);
     }
+    if constexpr (Bytes == 16)
+      return run(general_tile<Moved<16>, RunOffsets::planned, true>, plan);
+    else
+      return by_table ? run(general_tile<Moved<Bytes>, RunOffsets::by_table, true>, plan)
+                      : run(general_tile<Moved<Bytes>, RunOffsets::even, true>, plan);
   }
 
   Status operator()(const ByteTile& plan) const {
@@ -98,12 +91,11 @@ struct Run {
   }
 
   Status operator()(const Channels& plan) const {
-    if constexpr (Bytes <= 8) {
-      if (plan.interleaves)
-        return launch(channels<Moved<Bytes>, true, any_channels>, config, stream, plan.params, Moved<Bytes>());
-      return launch(channels<Moved<Bytes>, false, any_channels>, config, stream, plan.params, Moved<Bytes>());
-    }
-    return wrong_size();
+    if constexpr (Bytes <= 8)
+      return plan.interleaves ? run(channels<Moved<Bytes>, true, any_channels>, plan)
+                              : run(channels<Moved<Bytes>, false, any_channels>, plan);
+    else
+      return wrong_size();
   }
 };
 

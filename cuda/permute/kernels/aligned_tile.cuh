@@ -7,8 +7,8 @@
 
 namespace flowk::permute {
 
-// Is the vector `in_row` bytes into a tile's destination row, which starts at `row`, the tile's to store? With a halo a
-// tile begins at the last sector's start at or before its row, and ends before the next tile's.
+// Does this tile store the vector `in_row` bytes into the destination row at `row`? With a halo a tile's part of a row
+// begins at a sector's start at or before `row` and ends where the next tile's begins.
 __device__ __forceinline__ bool is_in_window(const TileParams& params, const unsigned char* row, int32_t in_row) {
   if (params.window_mask == 0) return true;
   const auto start = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(row));
@@ -17,8 +17,7 @@ __device__ __forceinline__ bool is_in_window(const TileParams& params, const uns
          in_row < params.window_bytes - into_sector(start + static_cast<uint32_t>(params.window_bytes));
 }
 
-// Turns words, each holding one element of every row of a group, into one vector for every row of the group. `row` is
-// the start of the first.
+// Transposes words, each one element of every row of a group, to one vector per row. `row` is the start of the first.
 template <int Bytes, bool kPlain>
 __device__ __forceinline__ void store_rows_of_words(const TileParams& params,
                                                     const uint32_t (&words)[vector_bytes / Bytes], unsigned char* row,

@@ -14,8 +14,8 @@ struct TransposedBlock {
   int32_t element;
 };
 
-// Where source rows start on words, all of them alike, the threads of a warp take the words of their columns in turns,
-// so that those whose rows start in one bank meet in few.
+// Where all source rows start at the same offset in a word, the threads of a warp take the words of their columns in
+// rotated order, so that those whose rows start in one bank use different ones.
 __device__ __forceinline__ int first_word_of(const TileParams& params, int32_t element) {
   return params.src_rows_are_words ? element >> params.rotation_shift & 3 : 0;
 }
@@ -78,7 +78,7 @@ struct JoinedRows {
   }
 };
 
-// A destination row of the tile: bytes up to the first vector of dst that it fills, such vectors, bytes after the last.
+// A destination row of the tile: head bytes, whole aligned vectors of dst, tail bytes.
 struct alignas(vector_bytes) VectoredRow {
   int64_t offset;          // of the first vector from the tile's start in dst
   uint16_t shared_offset;  // of the first vector in shared memory
@@ -89,8 +89,7 @@ struct alignas(vector_bytes) VectoredRow {
 };
 static_assert(sizeof(VectoredRow) == dst_row_bytes);
 
-// Rows outside the tensor have no bytes. With a halo a row begins on the granule that it starts in, and goes on in the
-// next tile from the granule that it ends in.
+// Rows outside the tensor have no bytes. With a halo a row begins and ends on granules; the next tile goes on there.
 template <int kThreads>
 __device__ __forceinline__ void make_vectored_rows(const TileParams& params, const TileOrigin& tile,
                                                    const JoinedRows& joined, VectoredRow* rows) {
@@ -120,7 +119,7 @@ __device__ __forceinline__ void make_vectored_rows(const TileParams& params, con
   }
 }
 
-// kN words from any offset on.
+// Reads kN words at any offset.
 template <int kN>
 __device__ __forceinline__ void read_words(const unsigned char* shared_tile, int32_t shared_offset,
                                            uint32_t (&words)[kN]) {
@@ -134,8 +133,7 @@ __device__ __forceinline__ void read_words(const unsigned char* shared_tile, int
   }
 }
 
-// The vector of a row that is `in_row` bytes after its first. Runs are no shorter than a vector, which has bytes of two
-// at the most.
+// Reads the vector `in_row` bytes after a row's first. It has bytes of at most two runs: none is shorter than a vector.
 __device__ __forceinline__ void read_vector(const TileParams& params, const VectoredRow& row, int32_t in_row,
                                             const unsigned char* shared_tile, Vector<1>* vector) {
   int32_t shared_offset = row.shared_offset + in_row;
@@ -155,8 +153,8 @@ __device__ __forceinline__ void read_vector(const TileParams& params, const Vect
   }
 }
 
-// Stores what a row has before its first vector or after its last, whose bytes stand `tail_gap` further on than if rows
-// had one run: a byte, a half word and up to three words.
+// Stores a row's head or tail as a byte, a half word and up to three words. The tail stands `tail_gap` bytes further on
+// than in a row of one run.
 __device__ __forceinline__ void store_row_end(const VectoredRow& row, bool is_tail, unsigned char* dst,
                                               int32_t tail_gap, const unsigned char* shared_tile) {
   const int32_t bytes = is_tail ? row.tail : row.head;
@@ -188,8 +186,8 @@ __device__ __forceinline__ void store_row_end(const VectoredRow& row, bool is_ta
     if (i < num_words) reinterpret_cast<uint32_t*>(vector)[first_word + i] = words[i];
 }
 
-// Stores what rows have before their first vector and after their last. Half a warp per end, one byte per thread, was
-// slower: 623 instructions for 32 vectors where runs are of 55 bytes (H200).
+// Stores heads and tails, one per thread. Half a warp per end, one byte per thread, was slower: 623 instructions for 32
+// vectors with runs of 55 bytes (H200).
 template <int kThreads>
 __device__ __forceinline__ void store_row_ends(const TileParams& params, const TileOrigin& tile,
                                                const JoinedRows& joined, const VectoredRow* rows,
@@ -203,17 +201,14 @@ __device__ __forceinline__ void store_row_ends(const TileParams& params, const T
   }
 }
 
-// dst[r', e'] = src[r, c] as the other tiles, where runs share no dimension: source row e' holds element e' of every
-// destination run, and its byte c is of destination row c. A gather by bytes would read shared memory once for every
-// byte that it stores; words take a third of that:
-//   1. source rows, (run elements, run bytes), are copied to shared memory in 16-byte vectors;
-//   2. a thread takes twice 4 rows by 16 columns of them, transposes 4 x 4 bytes at a time and, when all
-//      threads have read theirs, writes words into destination rows, (destination rows, columns_pitch), in the same
-//      shared memory;
-//   3. a thread takes a 16-byte vector of a destination row, five words shifted to its address, and stores it; what
-//      rows have before their first vector and after their last is stored at the end. Runs that lie one after the other
-//      in dst are one row, and a vector may have bytes of two: 23 runs of 62 bytes reach 0.83 of copy, and reached 0.44
-//      as rows of their own (H200).
+// dst[c, e] = src[e, c] for a tile of 1-byte elements whose runs share no dimension: (source rows, columns) in src,
+// (destination rows, run elements) in dst. A gather by bytes reads shared memory once per byte; words take a third:
+//   1. source rows are copied to shared memory in 16-byte vectors;
+//   2. a thread reads up to two items of 4 rows by 16 columns and transposes 4 x 4 bytes at a time; after a barrier it
+//      writes words into destination rows, columns_pitch bytes apart, in the same shared memory;
+//   3. a thread reads five words of a destination row, shifts them to a 16-byte vector and stores it; heads and tails
+//      follow. Runs that lie one after the other in dst are joined to one row: 23 runs of 62 bytes reach 0.83 of copy,
+//      0.44 as separate rows (H200).
 template <int kThreads>
 __global__ void __launch_bounds__(kThreads, byte_tile_resident_threads / kThreads)
     byte_tile(const __grid_constant__ TileParams params) {
@@ -236,7 +231,6 @@ __global__ void __launch_bounds__(kThreads, byte_tile_resident_threads / kThread
     uint32_t column_block = threadIdx.x + k * kThreads;
     const bool is_idle = column_block >= params.num_word_items;
     const uint32_t word = take_index(&column_block, params.words_per_run);
-    // Lanes whose rows start in one bank take columns some words apart; or all start on words.
     block.column =
         static_cast<int32_t>(column_block * TransposedBlock::num_columns) -
         (params.src_rows_are_words ? shift & 3

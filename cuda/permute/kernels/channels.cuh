@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Planes to pixels of 2 to 4 channels, and back.
 //
-// A thread owns 16 bytes of every plane, which are `channels` vectors of 16 bytes of neighbouring pixels, and moves
-// elements between the two by register permutations of constant indices. A tile is as many neighbouring vectors of a
-// plane as it has threads; its pixels are one contiguous span, which passes through shared memory so that a warp moves
-// whole lines. A block owns one tile, or several small ones.
+// A thread owns 16 bytes of every plane and the same pixels on the other side, and permutes elements between them in
+// registers. A tile has one vector per plane and thread; its pixels are one contiguous span, which passes through
+// shared memory so that a warp moves whole lines. A block owns one tile, or several small ones.
 #pragma once
 
 #include "core/divide.h"
@@ -50,15 +49,15 @@ __device__ __forceinline__ ChannelTile locate_channel_tile(const ChannelParams& 
   return tile;
 }
 
-// Vectors between the last 128-byte line that starts at or before `pixels` and `pixels` itself: the span stands in
-// shared memory as many vectors from the start, so that lines of global memory are lines of shared memory too.
+// Vectors from the start of the 128-byte line to `pixels`. The span has the same offset in shared memory, so that lines
+// of global memory are lines of shared memory.
 __device__ __forceinline__ uint32_t vectors_into_line(const void* pixels) {
   return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(pixels) % 128) / vector_bytes;
 }
 
-// The address of vector `offset` of shared memory. Eight threads move their 16 bytes at once: neighbouring vectors in
-// the copies, every kChannels-th vector at the thread's own pixels. An odd step meets all banks; for 2 and 4 channels
-// vectors of every line are swapped by the line's number, which keeps the first and spreads the second over all banks.
+// The address of vector `shared_index`. Eight threads move 16 bytes each at once: neighbouring vectors in the copies,
+// every kChannels-th vector at a thread's own pixels. An odd step uses all banks; for 2 and 4 channels the vectors of a
+// line are XORed with the line's number, which spreads both accesses over all banks.
 template <int kChannels>
 __device__ __forceinline__ uint4* shared_vector(uint32_t shared_index) {
   constexpr uint32_t mask = kChannels % 2 == 0 ? kChannels - 1 : 0;
@@ -132,8 +131,8 @@ __device__ __forceinline__ void deinterleave(const ChannelParams& params, const 
   for (int c = 0; c < kChannels; ++c) *reinterpret_cast<uint4*>(dst + c * params.plane_stride) = planes[c].whole;
 }
 
-// With a conversion a thread's pixels are more or fewer bytes than a vector per channel.
-// The pixels of one thread: 16 / planar element bytes, in the widest packs that divide their bytes.
+// The pixels of one thread that converts: 16 / planar element bytes of them, in the widest packs that divide their
+// bytes.
 template <int kPlanarBytes, int kPixelBytes, int kChannels>
 union ThreadPixels {
   static constexpr int num_pixels = vector_bytes / kPlanarBytes;

@@ -21,8 +21,8 @@ struct UnitOffsets {
   int64_t dst_offset = 0;
 };
 
-// Splits the index of a unit into those of its row's dimensions, with kIndex = uint32_t by multiplication. The first
-// dimensions are entered by constant index, so that their parameters are operands of the instructions.
+// Splits the index of a unit into those of its row's dimensions: uint32_t by multiplication, uint64_t by division. The
+// first dimensions are entered by constant index, so that their parameters are operands of the instructions.
 template <class Index, int kRank>
 __device__ __forceinline__ UnitOffsets split_index(const CopyParams& params, Index rest) {
   constexpr int num_unrolled = sizeof(Index) == 4 ? max_copy_rank : 0;
@@ -87,9 +87,9 @@ __device__ __forceinline__ void copy_unit(const CopyParams& params, int64_t line
       *reinterpret_cast<const Pack<Bytes>*>(params.src + at.src_offset + in_row);
 }
 
-// Converted elements at any alignment: one group per thread, that starts on a multiple of the group's bytes in dst: 16
-// bytes of the wider side, and at least 4 of the narrower one. It is read whole where src is aligned to it as well, by
-// elements otherwise and at the ends of a row.
+// Converted elements at any alignment: one group per thread, 16 bytes of the wider side and at least 4 of the narrower.
+// Groups start on multiples of their bytes in dst. A group is read whole where src is aligned too, by elements
+// otherwise and at the ends of a row.
 template <int kSrcBytes, int kDstBytes, class Compute>
 __device__ __forceinline__ void convert_group(const CopyParams& params, const UnitOffsets& at,
                                               const Converted<kSrcBytes, kDstBytes, Compute>& elements) {

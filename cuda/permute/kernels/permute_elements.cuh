@@ -113,9 +113,8 @@ struct AnyMoved {
   }
 };
 
-// Every pair of types in one kernel: each use of sizes or types is a switch that is uniform over the grid. All values
-// are computed in double; where the product is one of floats, which double holds exactly, it is rounded to float before
-// it is narrowed.
+// Every pair of types in one kernel: sizes and types are switches, uniform over the grid. Values are double; the
+// product of two floats is computed in float.
 struct AnyConverted {
   Conversion conversion;
   int32_t log2_src_bytes;
@@ -156,7 +155,7 @@ struct AnyConverted {
                             : static_cast<double>(static_cast<float>(values[i]) * conversion.float_scale);
   }
 
-  // One element from `src`, a offset in shared memory, to `dst`.
+  // Converts one element from `src` in shared memory to `dst`.
   __device__ __forceinline__ void convert_one(const unsigned char* src, unsigned char* dst) const {
     const unsigned char* const from[1] = {src};
     double values[1];

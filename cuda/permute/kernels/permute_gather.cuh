@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vectors of destination rows at any alignment: where their elements stand in a tile's shared memory, and how they
-// are gathered and stored.
+// Gathers and stores the vectors of destination rows at any alignment.
 //
-// A offset is below 64 KB, so that two share a word: the column, the swizzle and a step along the run then take one
-// instruction for two elements. A gather by bytes has 244 issue slots for the 32 vectors of a warp at the speed of a
-// copy (H200), 15 for an element.
+// Offsets in shared memory are below 64 KB, so a word holds two: column, swizzle and step along the run take one
+// instruction for two elements. At the speed of a copy a gather by bytes has 244 issue slots for the 32 vectors of a
+// warp (H200), 15 per element.
 #pragma once
 
 #include "permute/kernels/permute_elements.cuh"
@@ -14,14 +13,13 @@ namespace flowk::permute {
 
 constexpr uint32_t both_halves = 0x10001;
 
-// Of both offsets in a word: the shift is less than 10, so that the key of the low one is its own.
+// Swizzles both offsets in a word. The shift is less than 10, so the low offset's key has no bits of the high one.
 __device__ __forceinline__ uint32_t swizzle_pair(const TileParams& params, uint32_t pair) {
   return pair ^ (pair >> params.swizzle_shift & static_cast<uint32_t>(params.swizzle_bits) * both_halves);
 }
 
-// Makes the table of where element e of the destination run stands in shared memory, before the swizzle. Of
-// general_tile it covers one period, and as much of the next as a vector that starts in the first can reach. Entries
-// past its end, to `num_entries`, repeat the last.
+// Makes the table of the run's offsets before the swizzle: table[e] for e in [0, num_table_entries), and the last entry
+// again up to `num_entries`. general_tile's covers one period, and the next as far as a vector from the first reaches.
 template <int kThreads = tile_threads>
 __device__ __forceinline__ void make_table(const TileParams& params, uint32_t num_entries, TileTableEntry* table) {
 #pragma unroll 1
@@ -35,8 +33,8 @@ __device__ __forceinline__ void make_table(const TileParams& params, uint32_t nu
   }
 }
 
-// Entries [e, e + kN) of the table, two to a word. Neighbouring lanes read kN entries apart, which one by one would
-// meet in 32 / kN banks: aligned packs are read, one more than the entries fill, and shifted.
+// Reads entries [e, e + kN) of the table, two per word. Neighbouring lanes read kN entries apart; single reads would
+// use only 32 / kN banks. So aligned packs are read, one more than the entries fill, and shifted.
 template <int kN>
 __device__ __forceinline__ void read_table(const TileTableEntry* table, int32_t e, uint32_t (&pairs)[(kN + 1) / 2]) {
   if constexpr (kN == 1) {
@@ -67,12 +65,12 @@ __device__ __forceinline__ void read_table(const TileTableEntry* table, int32_t 
   }
 }
 
-// Where a destination run's elements stand in shared memory: element e at e * run_pitch, at an entry of a table, or by
-// whichever of the two the plan says (table_rank > 0).
+// The offset of element e of a destination run in shared memory: e * run_pitch (even), table[e] (by_table), or by_table
+// where table_rank > 0 and even otherwise (planned).
 enum class RunOffsets { even, by_table, planned };
 
-// The offsets of elements [first, first + kN) of a destination row whose element 0 stands `column` bytes after the
-// run's, two to a word.
+// The offsets of elements [first, first + kN) of a destination row, two per word. The row's element 0 stands `column`
+// bytes after the run's.
 template <int kN, RunOffsets kOffsets, bool kSwizzle>
 __device__ __forceinline__ void locate_elements(const TileParams& params, const unsigned char* shared_tile,
                                                 int32_t first, int32_t column, uint32_t (&pairs)[(kN + 1) / 2]) {
@@ -110,8 +108,8 @@ __device__ __forceinline__ void gather(const TileParams& params, const unsigned 
   }
 }
 
-// A destination row of the tile, from the granule that it starts in; a block makes a table of them in shared memory,
-// since the index of a row takes a vector's worth of instructions to take apart.
+// A destination row of the tile, from the granule that it starts in. A block keeps a table of its rows in shared
+// memory: to split a row's index costs as many instructions as a vector.
 struct alignas(vector_bytes) DstRow {
   int64_t offset;   // of the granule from the tile's start in dst
   int32_t column;   // in shared memory
@@ -152,8 +150,8 @@ struct RowVector {
   int32_t last;
 };
 
-// The cursor's vector: first >= last where it lies outside. Destination rows are cut into vectors from their granule
-// on, so that every vector inside a row is stored whole.
+// The cursor's vector; first >= last where it lies outside. Rows are cut into vectors from their granule on, so every
+// vector inside a row is stored whole.
 __device__ __forceinline__ RowVector locate_vector(const TileOrigin& tile, const DstRow* rows,
                                                    const StoreCursor& cursor, int elements_per_vector) {
   const DstRow row = rows[cursor.dst_row];
@@ -167,8 +165,8 @@ __device__ __forceinline__ RowVector locate_vector(const TileOrigin& tile, const
   return vector;
 }
 
-// Stores a vector whose elements are those of the run from `start` on: at a row's ends the tile has not all elements of
-// the vector, and the nearest that it has were gathered.
+// Stores a vector of the run's elements from `start` on. At the ends of a row `start` is not the vector's first
+// element: the nearest elements inside the tile were gathered.
 template <class Elements>
 __device__ __forceinline__ void store_row_vector(const RowVector& vector, int32_t start, const Elements& elements,
                                                  uint4 whole) {

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts that all tile kernels use. One tile per block is read in src order and written in dst order, through shared
-// memory.
+// The parts that all tile kernels use. A block moves one tile through shared memory:
 //
 //   dst[r', e'] = src[r, c]     where (r, c) is an element's source row and offset in the source run,
 //                               and (r', e') its destination row and offset in the destination run
 //
-// permute_params.h says what a tile is. A block copies its source rows to shared memory in 16-byte vectors,
-// asynchronously; after one barrier each thread gathers a 16-byte vector of a destination row, element by element, and
-// stores it whole.
+// permute_params.h defines the tile. The block copies source rows to shared memory asynchronously in 16-byte vectors.
+// After a barrier each thread gathers 16-byte vectors of destination rows, element by element, and stores them whole.
 #pragma once
 
 #include "core/divide.h"
@@ -20,9 +18,9 @@ namespace flowk::permute {
 
 constexpr int unrolled_grid_rank = 4;
 constexpr int most_dims_a_thread = 2;  // of the grid
-constexpr int rows_in_flight = 4;      // source rows that a thread asks for one after the other
+constexpr int rows_in_flight = 4;      // source rows per iteration of a thread
 
-// Where a block's tile stands, and how much of it lies inside the tensor.
+// The addresses of a block's tile and its part inside the tensor.
 struct TileOrigin {
   const unsigned char* src;  // of source row 0, element 0
   unsigned char* dst;        // of destination row 0, element `halo elements` of the run
@@ -72,9 +70,9 @@ __device__ __forceinline__ TileOffsets take_tile_apart(const TileParams& params)
   return tile;
 }
 
-// Every kernel of tiles begins with this, while the stream's previous kernel may still run. Taking a tile's index apart
-// costs 20 instructions a dimension: from three on the first warp does it for the block, but for aligned_tile, which
-// has no register left.
+// Every tile kernel begins with this, while the stream's previous kernel may still run. To split a tile's index costs
+// 20 instructions per dimension: from three dimensions on the first warp does it for the block (kTogether), except in
+// aligned_tile, which has no register left.
 template <bool kTogether>
 __device__ __forceinline__ TileOrigin locate_tile(const TileParams& params) {
   launch_dependent_grids();
@@ -98,8 +96,7 @@ __device__ __forceinline__ TileOrigin locate_tile(const TileParams& params) {
   tile.dst = params.dst + offsets.dst;
   tile.src_run_bytes = count(params.src_run_bytes);
   tile.src_row_end = static_cast<uint32_t>(count(params.src_rows));
-  // The halo of the first tile of a row lies before src, and other halos have rows that are of no use: both are left
-  // out.
+  // Not loaded: the halo before the first tile of a row, and halo rows that no destination row needs.
   const auto begin = [&](const TileCount& of) {
     return of.cut == TileCount::of_dst_cut ? of.per_index * offsets.dst_index_begin : 0;
   };
@@ -111,8 +108,8 @@ __device__ __forceinline__ TileOrigin locate_tile(const TileParams& params) {
   return tile;
 }
 
-// Takes the index of a row of the tile apart and adds up its offsets in global and shared memory. Most tiles have rows
-// of one or two dimensions: those by constant index, the others in a loop that stays rolled.
+// Splits the index of a row and adds up its offsets in global and shared memory. Most tiles have rows of one or two
+// dimensions: those by constant index, the others in a rolled loop.
 __device__ __forceinline__ void locate_tile_row(const TileRowDim* dims, int rank, uint32_t row, int64_t* offset,
                                                 int32_t* shared_offset) {
   *offset = 0;
@@ -129,9 +126,8 @@ __device__ __forceinline__ void locate_tile_row(const TileRowDim* dims, int rank
   enter_dim(dims[rank - 1], row);
 }
 
-// Places in shared memory are swizzled so that threads that read together meet in few banks: bits 4-6, the vector in
-// its line, are XORed with a key. aligned_tile keeps a key for every source row, general_tile takes three higher
-// bits of the offset itself.
+// Shared memory is swizzled for few bank conflicts: bits 4-6 of an offset, the vector in its line, are XORed with a
+// key. aligned_tile has one key per source row, general_tile takes three higher bits of the offset.
 __device__ __forceinline__ int32_t swizzle_of_row(const TileParams& params, uint32_t src_row) {
   return static_cast<int32_t>((src_row >> params.swizzle_shift) * params.swizzle_step & params.swizzle_bits);
 }
@@ -139,7 +135,7 @@ __device__ __forceinline__ int32_t swizzle_offset(const TileParams& params, int3
   return shared_offset ^ (shared_offset >> params.swizzle_shift & params.swizzle_bits);
 }
 
-// What the tile's start is moved by in shared memory, for offsets that agree with addresses modulo 16 or more.
+// The offset of the tile in shared memory: it agrees with the address in src modulo shift_mask + 1.
 __device__ __forceinline__ int32_t tile_shift(const TileParams& params, const TileOrigin& tile) {
   return params.shared_lead_bytes + static_cast<int32_t>(reinterpret_cast<uintptr_t>(tile.src) & params.shift_mask);
 }
@@ -167,9 +163,9 @@ __device__ __forceinline__ void load_plain_rows(const TileParams& params, const 
   }
 }
 
-// Waits for the stream's previous kernel, then copies the tile to shared memory in the aligned 16-byte vectors that
-// hold its bytes. A thread keeps its column and steps from row to row. Addresses and offsets agree modulo 16, so that
-// the vector at a column of a row is where either is rounded down.
+// Waits for the stream's previous kernel, then copies the aligned 16-byte vectors that hold the tile's bytes to shared
+// memory. A thread keeps its column and steps from row to row. Addresses and offsets agree modulo 16: rounding both
+// down finds the vector.
 template <bool kAligned, int kThreads = tile_threads, bool kSwizzled = true>
 __device__ __forceinline__ void load_tile(const TileParams& params, const TileOrigin& tile, unsigned char* shared_tile,
                                           int32_t shift) {
@@ -239,9 +235,8 @@ __device__ __forceinline__ void load_tile(const TileParams& params, const TileOr
   }
 }
 
-// A thread's vectors of the destination rows: vectors of one row stand in groups, all rows of a group of vectors come
-// before the next group, so that a warp writes whole lines and reads neighbouring columns. A thread keeps its offset in
-// the group.
+// A thread's vectors of the destination rows, in the order (group of vectors, row, vector of the group): a warp writes
+// whole lines and reads neighbouring columns. A thread keeps its vector of the group.
 struct StoreCursor {
   uint32_t dst_row;
   uint32_t vector;  // of the row

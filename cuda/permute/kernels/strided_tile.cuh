@@ -7,8 +7,7 @@
 
 namespace flowk::permute {
 
-// Copies a tile to shared memory element by element, for sides without a dimension of stride 1. Each run is one
-// dimension.
+// Copies a tile to shared memory element by element. Each run is one dimension.
 template <int Bytes>
 __device__ __forceinline__ void load_strided_tile(const TileParams& params, const TileOrigin& tile,
                                                   unsigned char* shared_tile) {
@@ -27,7 +26,7 @@ __device__ __forceinline__ void load_strided_tile(const TileParams& params, cons
   }
 }
 
-// Visits every element of the tile in dst order: work(its offset in shared memory, its address in dst).
+// Calls work(offset in shared memory, address in dst) for every element of the tile, in dst order.
 template <class Work>
 __device__ __forceinline__ void for_each_strided_element(const TileParams& params, const TileOrigin& tile,
                                                          const Work& work) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans of permute in words.
+#include <algorithm>
+
 #include "core/text_writer.h"
 #include "permute/plan/permute_problem.h"
 
@@ -11,7 +13,7 @@ struct KernelText {
   const char* reason;
 };
 
-constexpr KernelText texts[num_permute_kernels] = {
+constexpr KernelText texts[num_permute_kernels + 1] = {
     {"copy_rows", "the last dimension stays last"},
     {"copy_shifted_rows", "the last dimension stays last and its rows are not aligned to 16 bytes"},
     {"copy_reversed_rows", "the last dimension stays last and runs downwards in one of the two"},
@@ -20,8 +22,11 @@ constexpr KernelText texts[num_permute_kernels] = {
     {"byte_tile", "another dimension becomes last, elements are single bytes, and a side is not aligned to 16"},
     {"strided_tile", "a side has no dimension of stride 1 that runs upwards"},
     {"channels", "a few planes become pixels, or pixels planes, and both sides are aligned to 16 bytes"},
+    {"unknown", ""},
 };
-const KernelText& text_of(PermuteKernel kernel) { return texts[static_cast<int>(kernel)]; }
+const KernelText& text_of(PermuteKernel kernel) {
+  return texts[std::clamp(static_cast<int>(kernel), 0, num_permute_kernels)];
+}
 
 void add_tile(const PermutePlan& plan, const TileParams& tile, int32_t dst_unit_bytes, TextWriter* writer) {
   const auto total = [&](const TileCount& count) {

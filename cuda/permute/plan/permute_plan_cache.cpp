@@ -14,14 +14,8 @@ constexpr int max_cached_rank = 12;
 
 // Everything that a plan depends on. Of a pointer that is its offset in a line.
 struct Key {
-  uint64_t hash = 0;  // 0: no plan
-  int32_t unit_bytes = 0;
-  int32_t dst_unit_bytes = 0;
-  bool is_converted = false;
-  bool in_double = false;
-  int rank = 0;
-  uintptr_t src_offset = 0;
-  uintptr_t dst_offset = 0;
+  uint64_t hash = 0;     // 0: no plan
+  uint64_t scalars = 0;  // sizes of units, rank, flags and offsets, packed
   Device device;
   int64_t dims[3 * max_cached_rank];  // extents, then strides of src and dst: the first 3 * rank
 };
@@ -39,18 +33,18 @@ struct Cache {
   PermutePlan not_cached;
   int oldest = 0;  // the slot that the next new problem takes
 
-  Slot* find(const Key& key);
+  Slot* find(const Key& key, int rank);
 };
 static_assert(sizeof(Cache) < 100000);
 
 void make_key(const PermuteProblem& problem, const Device& device, Key* key) {
-  key->unit_bytes = problem.unit_bytes;
-  key->dst_unit_bytes = problem.dst_unit_bytes;
-  key->is_converted = problem.is_converted;
-  key->in_double = problem.in_double;
-  key->rank = problem.rank;
-  key->src_offset = reinterpret_cast<uintptr_t>(problem.src) % line_bytes;
-  key->dst_offset = reinterpret_cast<uintptr_t>(problem.dst) % line_bytes;
+  const auto pack = [&](int64_t value) { key->scalars = key->scalars << 8 | static_cast<uint64_t>(value); };
+  pack(problem.unit_bytes);
+  pack(problem.dst_unit_bytes);
+  pack(problem.is_converted << 1 | problem.in_double);
+  pack(problem.rank);
+  pack(reinterpret_cast<uintptr_t>(problem.src) % line_bytes);
+  pack(reinterpret_cast<uintptr_t>(problem.dst) % line_bytes);
   key->device = device;
   const size_t bytes = sizeof(int64_t) * static_cast<size_t>(problem.rank);
   std::memcpy(key->dims, problem.extents, bytes);
@@ -59,23 +53,20 @@ void make_key(const PermuteProblem& problem, const Device& device, Key* key) {
   // FNV-1a over words, see http://www.isthe.com/chongo/tech/comp/fnv.
   uint64_t hash = 0xcbf29ce484222325;
   const auto mix = [&](uint64_t word) { hash = (hash ^ word) * 0x100000001b3; };
-  mix(static_cast<uint64_t>(key->unit_bytes) | key->src_offset << 8 | key->dst_offset << 16 |
-      static_cast<uint64_t>(key->dst_unit_bytes) << 24);
+  mix(key->scalars);
   for (int i = 0; i < 3 * problem.rank; ++i) mix(static_cast<uint64_t>(key->dims[i]));
   hash ^= hash >> 32;
   key->hash = hash | 1;
 }
 
-bool are_equal(const Key& a, const Key& b) {
-  return a.hash == b.hash && a.unit_bytes == b.unit_bytes && a.dst_unit_bytes == b.dst_unit_bytes &&
-         a.is_converted == b.is_converted && a.in_double == b.in_double && a.rank == b.rank &&
-         a.src_offset == b.src_offset && a.dst_offset == b.dst_offset && a.device == b.device &&
-         std::memcmp(a.dims, b.dims, sizeof(int64_t) * 3 * static_cast<size_t>(a.rank)) == 0;
+bool are_equal(const Key& a, const Key& b, int rank) {
+  return a.scalars == b.scalars && a.device == b.device &&
+         std::memcmp(a.dims, b.dims, sizeof(int64_t) * 3 * static_cast<size_t>(rank)) == 0;
 }
 
-Slot* Cache::find(const Key& key) {
+Slot* Cache::find(const Key& key, int rank) {
   for (int i = 0; i < num_slots; ++i)
-    if (hashes[i] == key.hash && are_equal(slots[i].key, key)) return &slots[i];
+    if (hashes[i] == key.hash && are_equal(slots[i].key, key, rank)) return &slots[i];
   return nullptr;
 }
 
@@ -109,7 +100,7 @@ const PermutePlan& cached_plan(const PermuteProblem& problem, const Device& devi
   }
   Key key;
   make_key(problem, device, &key);
-  Slot* slot = cache.find(key);
+  Slot* slot = cache.find(key, problem.rank);
   if (slot != nullptr) {
     move_pointers(problem, slot);
     return slot->plan;

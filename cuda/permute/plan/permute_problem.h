@@ -26,8 +26,8 @@ struct PermuteProblem {
   int64_t bytes_of(int64_t units) const { return (units * (unit_bytes + dst_unit_bytes)) >> 1; }
 };
 
-// Simplifies the request, moves units of half a complex number where a pointer is aligned to no more, and the widest
-// units (to 16 bytes) that extents, strides and pointers allow where the last dimension stays last.
+// Simplifies the request. Units are half a complex number where a pointer is not aligned to a whole one, and the widest
+// (to 16 bytes) that extents, strides and pointers allow where the last dimension stays last.
 void make_problem(const PermuteRequest& request, PermuteProblem* problem);
 
 // The same for a call that converts: units are elements.

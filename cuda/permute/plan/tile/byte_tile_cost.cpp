@@ -5,20 +5,20 @@
 namespace flowk::permute {
 namespace {
 
-// What it is made of, in the unit of the other tiles' costs and fitted with those of 1-byte elements
-// (permute_tile_cost.cpp). A pass is of a block's threads, over as many vectors of dst.
+// The terms, in the unit of CostCoefficients and fitted with those of 1-byte elements. Per pass of a block's threads,
+// except where another unit is given.
 namespace coefficient {
 constexpr float copy = 0.695f;
 constexpr float block = 0.389f;        // the start of a block
-constexpr float load = 0.0608f;        // for each pass over vectors of src,
-constexpr float table = 0.0413f;       // the table of elements,
-constexpr float row = 0.130f;          // that of rows,
-constexpr float item = 0.206f;         // items of 4 x 16 bytes,
-constexpr float store = 0.112f;        // vectors of dst,
-constexpr float joint = 0.0210f;       // more where they are of several runs,
-constexpr float end = 0.122f;          // and ends of rows
-constexpr float src_sectors = 0.480f;  // parts of sectors at the ends of a run of src, over the run
-constexpr float dst_sectors = 3.06f;   // of a row of dst: stores of 32 sectors hold up shared memory
+constexpr float load = 0.0608f;        // vectors of src
+constexpr float table = 0.0413f;       // entries of the table
+constexpr float row = 0.130f;          // entries of the table of rows
+constexpr float item = 0.206f;         // items of 4 x 16 bytes
+constexpr float store = 0.112f;        // vectors of dst
+constexpr float joint = 0.0210f;       // more where rows are joined runs
+constexpr float end = 0.122f;          // heads and tails
+constexpr float src_sectors = 0.480f;  // parts of sectors at the ends of a source run, over the run
+constexpr float dst_sectors = 3.06f;   // of a destination row: stores of 32 sectors hold up shared memory
 constexpr float padding = 0.810f;
 constexpr float idle = 0.0471f;  // blocks that the last wave leaves out
 }  // namespace coefficient
@@ -28,7 +28,7 @@ float parts_of(int64_t alignment, int64_t bytes) {
   return static_cast<float>(sector_bytes - std::min(alignment, sector_bytes)) / static_cast<float>(bytes);
 }
 
-// What every row starts and ends on that is one run of dst, or several.
+// The alignment of both ends of a row of one or several runs.
 int64_t row_alignment(const Run& dst, int64_t row_bytes) {
   return row_bytes % sector_bytes == 0 || dst.is_cut() ? dst.alignment : 1;
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The byte_tile in shared memory: which columns the threads of a warp take, and how far apart its destination rows
-// stand, for few bank conflicts.
+// The byte_tile in shared memory: the columns of each thread, and the pitch of destination rows, for few bank
+// conflicts.
 #include "permute/plan/tile/permute_tile.h"
 
 namespace flowk::permute {
 namespace {
 
 constexpr int max_log2_skew = 4;      // rows a multiple of 16 bytes apart; build_tile() makes it an odd one
-constexpr int32_t above_zero = 1024;  // keeps offsets of no matter positive, a multiple of what banks repeat after
+constexpr int32_t above_zero = 1024;  // keeps offsets positive; a multiple of the banks' period
 
-// Makes runs that lie one after the other in dst one row. Returns how many columns further on the next of them stands.
+// Joins runs that lie one after the other in dst to one row. Returns the columns from one run to the next.
 int32_t join_runs(const Tile& tile, TileParams* params) {
   if (tile.adjacent_rows == 1) return 0;
   int d = 0;
@@ -30,8 +30,8 @@ int32_t skew_of(const TileParams& params, uint32_t word) {
   return static_cast<int32_t>(4 * (word >> params.skew_shift & params.skew_mask));
 }
 
-// Where all rows start alike inside a word, lanes that meet in one bank take the four words of their 16 columns in
-// turns, as many lanes at once as meet in none.
+// Where all rows start at the same offset in a word, lanes whose rows are in one bank take the four words of their 16
+// columns in rotated order. Chooses how many lanes in a row take the same word.
 void choose_turns(int32_t src_alignment, int64_t num_columns, TileParams* params) {
   const uint32_t num_words = params->words_per_run.divisor;
   const int64_t blocks = ceil_div(num_columns + (src_alignment >= 4 ? 0 : 3), columns_per_item);
@@ -53,9 +53,8 @@ void choose_turns(int32_t src_alignment, int64_t num_columns, TileParams* params
   }
 }
 
-// Rows that a warp's lanes read stand 4 source rows apart. Where that is 2, 4, 8 or 16 words, and not an odd number,
-// as many groups of lanes meet in one bank: each takes columns one word further to the left than the group before, and
-// the tile takes some more columns.
+// The rows that a warp's lanes read are 4 source rows apart. Where that is 2, 4, 8 or 16 words, so many groups of lanes
+// share a bank: each group takes columns one word to the left of the group before, so the tile has more columns.
 void choose_skew(int64_t max_items, int64_t num_columns, TileParams* params) {
   const uint32_t num_words = params->words_per_run.divisor;
   int32_t rows[warp_lanes];
@@ -72,7 +71,8 @@ void choose_skew(int64_t max_items, int64_t num_columns, TileParams* params) {
     const float passes = bank_conflicts(shared_offsets, 4, 0);
     const int64_t blocks = ceil_div(num_columns + 4 * int64_t{skewed.skew_mask}, columns_per_item);
     if (log2 > 0 && blocks * num_words > max_items) return;
-    // An item reads 4 rows of 5 words and writes 16, in some 110 instructions, of which 4 take as long as a wavefront.
+    // An item reads 4 rows of 5 words and writes 16, in some 110 instructions; 4 instructions cost as much as a
+    // wavefront.
     const float cost = static_cast<float>(blocks) * (20 * passes + 16 + 28);
     if (log2 == 0 || cost < best) {
       best = cost;
@@ -84,8 +84,8 @@ void choose_skew(int64_t max_items, int64_t num_columns, TileParams* params) {
   }
 }
 
-// Vectors that a destination row fills, at the most, and how many of them neighbouring threads store. With a halo rows
-// start and end on sectors, long ones are taken line by line.
+// The most vectors of a destination row, and those that neighbouring threads store. With a halo rows start and end on
+// sectors; long ones are taken line by line.
 void choose_vectors(const Tile& tile, TilePlan* plan) {
   TileParams& params = plan->tile;
   const int32_t run_bytes = tile.dst.bytes * tile.adjacent_rows;
@@ -108,7 +108,7 @@ void choose_vectors(const Tile& tile, TilePlan* plan) {
   set_vectors_per_group(vectors, per_group, plan->launch.num_threads, &params);
 }
 
-// Lanes write words of one destination run, and read vectors of a few, each from its own address on.
+// Chooses the pitch of destination rows: lanes write words of one run, and read vectors of several rows.
 void choose_columns_pitch(const Tile& tile, int32_t joined_columns, TileParams* params) {
   constexpr int num_paddings = 8;
   const uint32_t num_words = params->words_per_run.divisor;
@@ -122,7 +122,6 @@ void choose_columns_pitch(const Tile& tile, int32_t joined_columns, TileParams* 
     int64_t offset;
     locate_row(*params, row, &offset, &read_columns[lane]);
     const auto address = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(params->dst + offset));
-    // Of a tile in the middle of a row.
     const uint32_t first = params->halo > 0 ? 0 - (address & params->window_mask) : (0 - address) % vector_bytes;
     const int32_t element = params->window_start_bytes + static_cast<int32_t>(first) +
                             static_cast<int32_t>((group * per_group + lane % per_group) * vector_bytes);
@@ -141,8 +140,7 @@ void choose_columns_pitch(const Tile& tile, int32_t joined_columns, TileParams* 
       const int32_t column = columns_per_item * static_cast<int32_t>(lane / num_words) - skew_of(*params, word);
       writes[lane] = (above_zero + column) * pitch + static_cast<int32_t>(4 * word);
     }
-    // Wavefronts for a vector: 5 words of a vector, and 16 of an item that is 4 vectors. Near ties keep the closer
-    // rows.
+    // Wavefronts per vector: 5 words read, and 16 / 4 written. Near ties keep the smaller pitch.
     constexpr float of_reads = 5, of_writes = 4;
     const float limit = padding > 0 ? best - 0.25f : FLT_MAX;
     if (limit < of_reads + of_writes) return;

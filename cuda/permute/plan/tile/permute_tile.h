@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles as the planner sees them while it chooses one: shared by the search and the layout, included nowhere else.
+// Tiles while the planner chooses one. Included by plan/tile/ only.
 #pragma once
 
 #include <algorithm>
@@ -14,12 +14,12 @@ namespace flowk::permute {
 constexpr int64_t sector_bytes = 32;  // the unit of L2 and memory traffic
 constexpr int max_choices = 48;
 constexpr int64_t max_tile_bytes = 40 * 1024;
-constexpr int64_t max_shared_bytes = 56 * 1024;     // of a tile, about
-constexpr int64_t max_block_shared_bytes = 101376;  // of a block: what the least of the GPUs has (sm_86)
-constexpr int max_resident_tiles = 6;               // blocks of tile_threads an SM, as permute_tiles.cuh is compiled
+constexpr int64_t max_shared_bytes = 56 * 1024;     // of a tile, as the search estimates it
+constexpr int64_t max_block_shared_bytes = 101376;  // of a block on sm_86, the least of all GPUs
+constexpr int max_resident_tiles = 6;               // blocks per SM: min_tile_blocks of the kernels
 
-// A run: the innermost `num_whole` dimensions of a side, whole, and `block` indices of the next (1: it is not cut). The
-// rest follows from these and the side, and is kept because every pair of runs asks for it.
+// A run: the innermost `num_whole` dimensions of a side, and `block` indices of the next (1: not cut). The other fields
+// follow from these; they are stored because every pair of runs needs them.
 struct Run {
   int num_whole;
   int32_t block;
@@ -27,18 +27,20 @@ struct Run {
   int32_t elements;
   int32_t period;  // elements for one index of the outermost dimension
   int32_t bytes;
-  int32_t alignment;                      // bytes that every start of the run in memory is a multiple of, to 128
-  bool fills_vectors;                     // and so does the last block of the cut dimension
-  float padding;                          // indices in whole blocks of the cut dimension, over its extent
-  float least_cost;                       // this side's part of any tile's cost: src's with what all have
-  float run_cost;                         // src: of that, what rows loaded as one need not cost
-  float aligned_stores, gathered_stores;  // dst: what the stores of an aligned tile, or of another, cost at least
-  // The same of a byte_tile, and the items for 16 bytes, as a product of both sides'.
+  int32_t alignment;   // every start of the run in memory is a multiple of it; at most 128
+  bool fills_vectors;  // every block of it, the last one too, consists of aligned vectors
+  float padding;       // indices in whole blocks of the cut dimension, over its extent
+  // Lower bounds of this side's part of a tile's cost. src's includes the constant terms; run_cost is its part that
+  // rows loaded as one do not have. dst: the stores of aligned_tile, and of general_tile.
+  float least_cost;
+  float run_cost;
+  float aligned_stores, gathered_stores;
+  // The same for byte_tile; items per 16 bytes = the product of both sides' byte_tile_items.
   float least_byte_tile_cost;
   float byte_tile_run_cost;
   float byte_tile_items;
   int cut;       // the cut dimension, or -1
-  int next_dim;  // the first that the run has nothing of, or -1
+  int next_dim;  // the first dimension outside of the run, or -1
   uint64_t whole_dims;
   uint64_t dims;  // the cut one too
   bool is_cut() const { return block > 1; }
@@ -53,21 +55,21 @@ struct Side {
   int num_dims = 0;
   int dims[max_tile_dims];
   uint64_t masks[max_tile_dims + 1];   // of the first n dimensions
-  uint64_t starts[max_tile_dims + 1];  // where runs of those start, but for steps along the next one: addresses ORed
+  uint64_t starts[max_tile_dims + 1];  // OR of the addresses where runs of those start, except steps along the next
   int num_choices = 0;
   Run choices[max_choices];
 };
 
-// What a pair of runs makes of the tile.
+// The tile of a pair of runs.
 struct Tile {
   Run src = {}, dst = {};
   int src_innermost = -1;
   int src_cut = -1, dst_cut = -1;  // dimensions
   int32_t src_rows = 1;
   int32_t dense_rows = 1;     // source rows that lie one after the other in src
-  int32_t adjacent_rows = 1;  // destination runs of a byte_tile that lie one after the other in dst: a row
+  int32_t adjacent_rows = 1;  // byte_tile: destination runs that lie one after the other in dst, joined to a row
   int64_t elements = 1;
-  int64_t shared_bytes = 0;        // about
+  int64_t shared_bytes = 0;        // estimated
   int32_t least_shared_bytes = 0;  // of a block of aligned_tile
   int64_t halo = 0;
   int64_t least_bytes = 0;    // a smaller tile takes further dimensions as rows on both sides
@@ -77,12 +79,12 @@ struct Tile {
   int64_t blocks[max_rank];  // of every dimension; filled by build_tile()
 };
 
-// ceil_div() in 32 bits: a search calls it thousands of times.
+// ceil_div() in 32 bits: one search calls it thousands of times.
 constexpr int32_t ceil_div32(int64_t n, int64_t d) {
   return static_cast<int32_t>((static_cast<uint32_t>(n) + static_cast<uint32_t>(d) - 1) / static_cast<uint32_t>(d));
 }
 
-// Elements of a destination row that may lie before it in its first sector, where rows start on vectors or anywhere.
+// The most elements that may lie before a destination row in its first sector.
 inline int32_t halo_elements(const PermuteProblem& problem, bool starts_on_vector) {
   const int32_t in_sector = static_cast<int32_t>(sector_bytes) / problem.dst_unit_bytes;
   return starts_on_vector ? in_sector / 2 : in_sector - 1;
@@ -96,8 +98,8 @@ inline int64_t lowest_bit(uint64_t value, int64_t limit) {
 
 inline bool contains(uint64_t mask, int dim) { return dim >= 0 && (mask >> dim & 1) != 0; }
 
-// How far a source row of an aligned tile may be swizzled: the pitch of rows is a multiple of (mask + 1) vectors, at
-// most 15% more shared memory than their bytes.
+// The mask of the keys that swizzle source rows of aligned_tile: the largest of 7, 3, 1, 0 for which the row rounded up
+// to (mask + 1) vectors is at most 15% longer.
 inline int32_t swizzle_mask_of(int32_t run_bytes) {
   int32_t mask = 7;
   const auto pitch = [&] { return (run_bytes + 16 * mask + 15) & ~(16 * mask + 15); };  // mask + 1 is a power of 2
@@ -110,8 +112,8 @@ inline int64_t congruent_from(int64_t least, int64_t stride, int64_t modulus) {
   return least + ((stride - least) & (modulus - 1));
 }
 
-// The pitch of the source rows of an aligned tile, whose lines are swizzled by row, so that no two rows share one. It
-// agrees with src's modulo 128 where that costs little shared memory, else it is a multiple of the swizzle's line.
+// The pitch of the source rows of aligned_tile. Rows share no line, since each has its own key. The pitch is congruent
+// to src's modulo 128 where that takes little shared memory, otherwise a multiple of the swizzle's line.
 inline int64_t swizzled_pitch(int32_t run_bytes, int64_t src_stride, int32_t alignment, bool* is_congruent) {
   const int64_t line = vector_bytes * (swizzle_mask_of(run_bytes) + 1);
   const int64_t pitch = round_up(run_bytes, line);
@@ -124,20 +126,19 @@ inline int64_t swizzled_pitch(int32_t run_bytes, int64_t src_stride, int32_t ali
   return *is_congruent ? congruent : pitch;
 }
 
-// The pitch of the source rows of any other tile: congruent to src's modulo `modulus`, and neighbours share no vector.
+// The pitch of the source rows of other tiles: congruent to src's modulo `modulus`. Neighbours share no vector.
 inline int64_t congruent_pitch(int64_t run_bytes, int64_t src_stride, bool is_aligned, int64_t modulus) {
   const int64_t least = is_aligned ? round_up(run_bytes, vector_bytes) : run_bytes + vector_bytes - 1;
   return congruent_from(least, src_stride, modulus);
 }
 
-// Rows may take this much more shared memory than their bytes, in percent, for offsets congruent modulo 128, or a
-// smaller power of 2 is tried.
+// The most shared memory of rows, in percent of their bytes, for offsets congruent modulo 128; above it a smaller power
+// of 2 is tried.
 constexpr int64_t max_congruent_percent = 130;
 
-// How many vectors of one destination row neighbouring threads store: a line's, or less for a short row; an even
-// number, since warps of 5 or 7 vectors and 6 or 4 rows meet in banks (0.77 and 0.87 of a case's best tile on an H200,
-// against 0.96 for 6 and 8). A whole warp's vectors, where neighbouring rows are no neighbours in src, came out 1%
-// slower.
+// Vectors of one destination row that neighbouring threads store: a line's, fewer for a short row, and an even number:
+// warps of 5 or 7 vectors have bank conflicts (0.77 and 0.87 of a case's best tile on an H200, 0.96 for 6 and 8). A
+// whole warp's vectors, where neighbouring rows are not neighbours in src, are 1% slower.
 inline int32_t vectors_per_group_of(int32_t vectors) {
   constexpr uint32_t vectors_per_line = line_bytes / vector_bytes;
   const uint32_t groups = (static_cast<uint32_t>(vectors) + vectors_per_line - 1) / vectors_per_line;
@@ -146,7 +147,7 @@ inline int32_t vectors_per_group_of(int32_t vectors) {
   return per_group <= 1 ? 1 : static_cast<int32_t>((per_group + 1) / 2 * 2);
 }
 
-// The rows of one side: dimensions, how many indices of each, and what they add up to.
+// The rows of one side: dimensions, indices of each, and their product.
 struct RowDims {
   int rank = 0;
   int dims[max_tile_dims];
@@ -160,11 +161,11 @@ struct RowDims {
   int find(int dim) const { return static_cast<int>(std::find(dims, dims + rank, dim) - dims); }
 };
 
-// A chosen tile with its rows, and where its source rows stand in shared memory.
+// A chosen tile, its rows, and the offsets of its source rows in shared memory.
 struct TileLayout {
   Tile tile;
   RowDims src_rows, dst_rows;
-  int shared_row_cut = -1;           // one of them that is cut
+  int shared_row_cut = -1;           // a dimension of both sides' rows that is cut
   int64_t row_steps[max_tile_dims];  // bytes in shared memory, of each source row dimension
   int64_t span_bytes = 0;
   int32_t swizzle_mask = 0;  // of the keys of aligned_tile
@@ -183,30 +184,30 @@ struct TilePlan {
   TileParams tile;
 };
 
-// Of one dimension of the tile, with the halo.
+// Indices of one dimension of the tile, with the halo.
 inline int64_t indices_of(const Tile& tile, int dim) {
   return tile.blocks[dim] + (dim == tile.dst_cut ? tile.halo : 0);
 }
 
-// Finds a side's dimensions: a stride of one unit starts the chain, and each next one steps over just the whole of
-// those before it; permute_tile_runs.cpp.
+// Finds a side's dimensions. The first has a stride of one unit, each next one the extent of all before it as its
+// stride; permute_tile_runs.cpp.
 void find_chain(const PermuteProblem& problem, const void* pointer, const int64_t* strides, int32_t unit_bytes,
                 Side* side);
 
-// Fills in what follows from the chain.
+// Sets masks and starts from the dimensions.
 void finish_side(const PermuteProblem& problem, Side* side);
 
-// Lists a side's runs, shorter ones first. `halo_bytes` come on top of those that start inside sectors.
+// Lists a side's runs, shorter ones first. Blocks of runs that start inside sectors leave room for halo_bytes.
 void find_choices(const PermuteProblem& problem, int64_t halo_bytes, Side* side);
 
-// A run of a finished side, without its costs.
+// Fills in a run of a finished side, except its costs.
 void set_run(const PermuteProblem& problem, const Side& side, int num_whole, int32_t per_index, int64_t block,
              Run* run);
 
 // Chooses the halo, and estimates the tile's time; permute_tile_cost.cpp.
 void estimate_tile(const PermuteProblem& problem, const Device& device, float num_elements, Tile* tile);
 
-// A pair of runs, by their offsets in the sides' choices, and what a tile of theirs costs at least.
+// A pair of runs, by their indices in the sides' choices, and a lower bound of their tile's cost.
 struct Pair {
   int16_t src, dst;
   float least_cost;
@@ -219,7 +220,7 @@ struct PairList {
 // Per-side lower bounds of a tile's cost; permute_tile_pairs.cpp.
 void set_least_costs(const PermuteProblem& problem, Side* src_side, Side* dst_side);
 
-// Lists the pairs of runs that make a box of min_bytes to max_bytes, in any order: once each box.
+// Lists the pairs of runs that make a box of min_bytes to max_bytes: each box once, in any order.
 void list_pairs(const PermuteProblem& problem, const Side& src_side, const Side& dst_side, int64_t min_bytes,
                 int64_t max_bytes, PairList* list);
 
@@ -230,23 +231,22 @@ void find_rows(const PermuteProblem& problem, const int* src_dims, int num_src_d
 // Places the source rows of the layout's tile in shared memory.
 void place_rows(const PermuteProblem& problem, const Side& dst_side, TileLayout* layout);
 
-// The plan of a chosen tile; false, with the plan unchanged, where offsets in it would not fit a table entry;
-// permute_tile_layout.cpp.
+// Plans a chosen tile; false, with the plan unchanged, where it does not fit shared memory; permute_tile_layout.cpp.
 bool build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src_side, const Side& dst_side,
                 PermutePlan* plan);
 
-// byte_tile moves blocks of 4 x 16 bytes: shorter runs leave most of one empty. At the most, its destination rows
-// stand so many bytes further apart than they are long.
+// byte_tile moves items of 4 x 16 bytes: shorter runs leave most of one empty. In shared memory its destination rows
+// are at most byte_tile_padding() bytes apart.
 constexpr int32_t min_byte_tile_run_bytes = 16;
 constexpr int32_t columns_per_item = 16;
 inline int32_t byte_tile_padding(int32_t run_bytes) { return std::max(run_bytes / 8, 12); }
 
-// Items of a byte_tile whose columns are not skewed, of destination runs of so many elements.
+// Items of a byte_tile whose columns are not skewed.
 inline int64_t byte_tile_items(int32_t src_run_bytes, int64_t dst_elements) {
   return int64_t{(src_run_bytes + columns_per_item - 1) / columns_per_item} * ((dst_elements + 3) / 4);
 }
 
-// May tiles be byte_tiles?
+// Are elements single bytes that are not converted?
 inline bool moves_bytes(const PermuteProblem& problem) { return problem.unit_bytes == 1 && !problem.is_converted; }
 
 // Is a tile of these two runs a byte_tile?
@@ -260,17 +260,16 @@ inline int byte_tile_threads_of(int64_t items) {
   return items <= max_items_per_thread * byte_tile_threads ? byte_tile_threads : tile_threads;
 }
 
-// The estimate of a byte_tile's time; its destination runs with the halo are longer by the factor `with_halo`;
-// byte_tile_cost.cpp.
+// The estimate of a byte_tile's time; the halo makes its destination runs longer by the factor `with_halo`.
 float byte_tile_cost(const PermuteProblem& problem, const Device& device, float num_elements, float with_halo,
                      const Tile& tile);
 
-// What byte_tiles cost at least, as above.
+// Lower bounds of a byte_tile's cost, as set_least_costs(); byte_tile_cost.cpp.
 void set_least_byte_tile_costs(Side* src_side, Side* dst_side);
 float least_byte_tile_cost(const Run& src, bool is_dense, const Run& dst);
 
-// Fills in the second step of a byte_tile, whose source rows take launch.shared_bytes so far; false where it has
-// more items than a block's threads hold; byte_tile_layout.cpp.
+// Plans the transpose of a byte_tile, whose source rows take launch.shared_bytes; false where it has more items than a
+// block's threads hold; byte_tile_layout.cpp.
 bool place_columns(const Tile& tile, TilePlan* plan);
 
 // As the kernels do: the shared offset of an element of the destination run by its table, and where a destination row
@@ -278,21 +277,19 @@ bool place_columns(const Tile& tile, TilePlan* plan);
 int32_t element_offset(const TileParams& params, uint32_t element);
 void locate_row(const TileParams& params, uint32_t row, int64_t* offset, int32_t* shared_offset);
 
-// How many times as long a warp's access takes as without conflicts, from the offset of each thread's element, < 0
-// where one has none, XORed with bits 4-6 of (offset >> shift) unless shift is 0. Gives up at `limit`, and returns more
-// than that; permute_tile_banks.cpp.
+// The time of a warp's access over one without conflicts, by the offset of each thread's element (< 0: none). With
+// shift > 0 offsets are swizzled: offset ^ (offset >> shift & 0x70). Above `limit` it stops and returns more than that.
 float bank_conflicts(const int32_t (&shared_offsets)[warp_lanes], int32_t unit_bytes, int32_t shift,
                      float limit = FLT_MAX);
 
-// Chooses how a general_tile is swizzled, and how many vectors of a destination row neighbouring threads store, for
-// few bank conflicts; permute_tile_banks.cpp.
+// Chooses the swizzle of a general_tile, and the vectors of a destination row that neighbouring threads store, for few
+// bank conflicts.
 void choose_swizzle(int32_t dst_unit_bytes, TilePlan* plan);
 
-// Sets how many vectors of a destination row neighbouring threads store.
+// Sets the vectors of a destination row that neighbouring threads store.
 void set_vectors_per_group(int64_t vectors, int64_t per_group, int num_threads, TileParams* params);
 
-// The tile of a problem that has no run on one side: element by element, the innermost dimension of each side, whatever
-// its stride, and rows of further ones.
+// Plans the tile of a problem that has no run on one side: the innermost dimension of each side, whatever its stride.
 void plan_strided_tile(const PermuteProblem& problem, PermutePlan* plan);
 
 }  // namespace flowk::permute

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bank conflicts of a general_tile: which swizzle, and which order of the store, leaves the fewest.
+// Bank conflicts: the swizzle and the order of the store with the fewest, for general_tile.
 #include <cmath>
 
 #include "permute/plan/tile/permute_tile.h"
@@ -7,10 +7,9 @@
 namespace flowk::permute {
 namespace {
 
-constexpr int32_t vector_mask = 0x70;  // the bits of a offset that a swizzle changes
+constexpr int32_t vector_mask = 0x70;  // the bits of an offset that a swizzle changes
 
-// Where the threads of the block's first warp find the first element of their first vector, before the swizzle; -1
-// where one has none.
+// The offsets of the first elements of the first warp's first vectors, before the swizzle; -1: no vector.
 void first_offsets(const TileParams& params, int32_t dst_unit_bytes, int32_t per_group,
                    int32_t (&shared_offsets)[warp_lanes]) {
   const auto num_rows = static_cast<int32_t>(params.num_dst_rows.divisor);
@@ -50,7 +49,7 @@ void locate_row(const TileParams& params, uint32_t row, int64_t* offset, int32_t
   }
 }
 
-// Elements of 8 and 16 bytes are read by half and quarter warps; a word that several threads read is read once.
+// Half and quarter warps read elements of 8 and 16 bytes. A word that several threads read is read once.
 float bank_conflicts(const int32_t (&shared_offsets)[warp_lanes], int32_t unit_bytes, int32_t shift, float limit) {
   constexpr int most_known = 4;  // words of a bank; more count as new ones
   const int32_t bytes = std::max(unit_bytes, 4);
@@ -93,9 +92,9 @@ void choose_swizzle(int32_t dst_unit_bytes, TilePlan* plan) {
     if (per_group > given || (per_group == given && best > 0)) continue;
     int32_t shared_offsets[warp_lanes];
     first_offsets(params, dst_unit_bytes, per_group, shared_offsets);
-    // 3 takes the key from the number of the line, each further bit from twice as many lines.
+    // Shift 3 takes the key from the line's number; each further shift halves it.
     for (const int32_t shift : {0, 3, 4, 5, 6, 7}) {
-      // Half a line at a time is 5-10% slower without conflicts, and faster than a whole one with two (H200).
+      // Without conflicts half a line at a time is 5-10% slower; it is faster than a whole line with two (H200).
       const float factor = per_group == given ? 1.0f : 1.15f;
       const float limit = best > 0 ? best - 0.01f : FLT_MAX;
       const float passes = bank_conflicts(shared_offsets, plan->unit_bytes, shift, limit / factor) * factor;

@@ -7,7 +7,7 @@ namespace {
 
 constexpr float max_halo = 0.75f;  // over the block
 
-// Can the tile be copied, transposed and stored in whole vectors, without a run that shares dimensions with the other?
+// Is the tile an aligned_tile: whole vectors on both sides, and runs that share no dimension?
 bool is_aligned(const PermuteProblem& problem, const Tile& tile) {
   if (!problem.has_aligned_tile) return false;
   if ((tile.src.dims & tile.dst.dims) != 0 || !tile.src.fills_vectors || !tile.dst.fills_vectors) return false;
@@ -18,9 +18,9 @@ bool is_aligned(const PermuteProblem& problem, const Tile& tile) {
   return (block | extent) % (4 / problem.unit_bytes) == 0;
 }
 
-// Tiles of several waves are best with about 64 KB in flight an SM, not all that fit: in TTC's cases with plain rows 4
-// of 16 KB reach 0.5-2% more than 6, 3 of 24 KB 1-3% more, 3 of 16 KB 4% less; with other rows 5 reach 0.5% more than 6
-// and 4 up to 4% less; general_tile only loses (H200). Shared memory that no one uses keeps the others out.
+// Unused shared memory that limits the resident tiles of an SM. With several waves about 64 KB in flight per SM are
+// best: in TTC's cases with plain rows 4 tiles of 16 KB are 0.5-2% faster than 6, 3 of 24 KB 1-3% faster, 3 of 16 KB 4%
+// slower; with other rows 5 are 0.5% faster than 6, and 4 up to 4% slower; general_tile is only slower (H200).
 int32_t least_shared_bytes(const Device& device, float num_tiles, int64_t tile_bytes, bool has_plain_rows) {
   constexpr int64_t bytes_in_flight = 64 * 1024, reserved_bytes = 1024;
   constexpr float min_waves = 4;
@@ -33,7 +33,6 @@ int32_t least_shared_bytes(const Device& device, float num_tiles, int64_t tile_b
 
 }  // namespace
 
-// Chooses the halo, and estimates the tile's time.
 void estimate_tile(const PermuteProblem& problem, const Device& device, float num_elements, Tile* tile) {
   const CostCoefficients& coefficients = cost_coefficients_of(problem);
   const Run& src = tile->src;
@@ -41,11 +40,11 @@ void estimate_tile(const PermuteProblem& problem, const Device& device, float nu
   tile->aligned = is_aligned(problem, *tile);
   const bool is_disjoint = (src.dims & dst.dims) == 0;
   float with_halo = 1;  // elements loaded, over those of the block
-  // Rows that start inside a sector: load a halo, so that every sector is stored by one tile, if that costs little.
+  // Rows that start inside a sector load a halo if that costs little: then one tile stores each sector.
   tile->halo = 0;
   if (tile->dst_cut >= 0 && tile->dst_cut != tile->src_cut && dst.alignment < sector_bytes) {
     const int32_t needed = halo_elements(problem, tile->aligned);
-    // Rows that start on vectors keep doing so with whole vectors of halo.
+    // Whole vectors of halo, where rows start on vectors.
     const int32_t per_index_bytes = dst.per_index * problem.dst_unit_bytes;
     const auto halo = static_cast<int32_t>(
         tile->aligned ? vector_bytes / lowest_bit(static_cast<uint64_t>(per_index_bytes), vector_bytes)
@@ -70,7 +69,7 @@ void estimate_tile(const PermuteProblem& problem, const Device& device, float nu
   float cost = coefficients.copy + coefficients.halo * (with_halo - 1) + size_cost(coefficients, tile_kb);
   cost += src_run_cost(coefficients, src, src_run_bytes) + dst_run_cost(coefficients, dst_alignment, dst.bytes);
 
-  // Passes of the block's threads: loads, the table, stores.
+  // Passes of the block's threads over loads, table and stores.
   float passes = 0;
   const int32_t src_rows = static_cast<int32_t>(static_cast<float>(tile->src_rows) * with_halo);
   const int32_t src_vectors = ceil_div32(src_run_bytes + (src_is_aligned ? 0 : vector_bytes - 1), vector_bytes);

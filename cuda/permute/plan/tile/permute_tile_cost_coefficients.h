@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the estimate of a tile's time is made of; for the estimate and for what a pair of runs costs at least.
+// The terms of the estimate of a tile's time, for the estimate and for the lower bounds of pairs of runs.
 #pragma once
 
 #include "permute/plan/tile/permute_tile.h"
@@ -30,7 +30,7 @@ struct CostCoefficients {
   float idle = 0.0820f;        // blocks that the last wave leaves out
   float padding = 0.1096f;     // of tiles at the edge, over the tensor
   float conflicts = 0.0031f;   // for each bit that the swizzle lacks
-  float below_8_kb = 0.0045f;  // of the tile; each adds to the ones before it
+  float below_8_kb = 0.0045f;  // by the tile's size; terms add up
   float below_11_kb = 0.0199f;
   float below_14_kb = 0.0169f;
   float above_17_kb = 0.0036f;
@@ -76,7 +76,7 @@ inline const CostCoefficients& cost_coefficients_of(const PermuteProblem& proble
   return moves_bytes(problem) ? byte_cost_coefficients : unit_cost_coefficients;
 }
 
-// Of a tile of so many KB, whatever its runs.
+// The terms that depend on the tile's size only.
 constexpr float size_cost(const CostCoefficients& coefficients, float kb) {
   float cost = coefficients.block / kb;
   if (kb < 14) cost += coefficients.below_14_kb;
@@ -89,7 +89,7 @@ constexpr float size_cost(const CostCoefficients& coefficients, float kb) {
   return cost;
 }
 
-// Of source runs that are loaded `run_bytes` at a time.
+// The terms of source runs that are loaded `run_bytes` at a time.
 inline float src_run_cost(const CostCoefficients& coefficients, const Run& run, int32_t run_bytes) {
   const float bytes = static_cast<float>(run_bytes);
   float cost = coefficients.src_sectors *
@@ -101,7 +101,7 @@ inline float src_run_cost(const CostCoefficients& coefficients, const Run& run, 
   return cost;
 }
 
-// What every stored run starts and ends on without a halo.
+// The alignment of both ends of every stored run, without a halo.
 inline int32_t store_alignment(const Run& run) {
   return std::min(run.alignment, static_cast<int32_t>(lowest_bit(static_cast<uint64_t>(run.bytes), line_bytes)));
 }

@@ -11,8 +11,8 @@ void set_row_dim(TileRowDim* dim, int64_t extent, int64_t shared_step, int64_t s
   dim->stride = stride;
 }
 
-// Memory is read in halves of a line: where source rows start inside one, their neighbours along this dimension, of
-// which the next tile has them, read it again unless it is still in the L2. -1: rows share no half.
+// The dimension along which source rows of neighbouring tiles share a line of src; -1: none. Memory is read in halves
+// of a line, so the next tile reads a shared half again unless it is still in the L2.
 int dim_that_shares_lines(const PermuteProblem& problem, const Tile& tile) {
   if (tile.src.alignment >= line_bytes / 2) return -1;
   if (tile.src_cut >= 0) return tile.src_cut;
@@ -20,7 +20,6 @@ int dim_that_shares_lines(const PermuteProblem& problem, const Tile& tile) {
                           problem.src_strides);
 }
 
-// Grid, cuts and counts.
 void set_grid(const PermuteProblem& problem, const TileLayout& layout, TilePlan* plan) {
   TileParams& params = plan->tile;
   const Tile& tile = layout.tile;
@@ -45,9 +44,9 @@ void set_grid(const PermuteProblem& problem, const TileLayout& layout, TilePlan*
     dim.dst_blocks = d == tile.dst_cut;
     plan->launch.num_blocks *= tiles[d];
   };
-  // Neighbouring tiles are neighbours in dst: 1-3% over src order (H200); orders by both sides, in bands of 1 to 16 KB,
-  // are 0.5-1% slower. But tiles that share lines of src come before the L2 has seen so many bytes: reversals of f16
-  // with rows of 224 bytes read 1.14 times their bytes, 0.81 of copy, so 0.85.
+  // Neighbouring tiles are neighbours in dst: 1-3% faster than src order (H200); orders by both sides, in L2 tiles of 1
+  // to 16 KB, are 0.5-1% slower. Tiles that share lines of src come before the L2 has seen kept_bytes: reversals of f16
+  // with rows of 224 bytes reach 0.85 of copy, without it 0.81, since they read 1.14 times their bytes.
   constexpr int64_t kept_bytes = 8 << 20;
   const int sharing_dim = dim_that_shares_lines(problem, tile);
   for (int d = problem.rank - 1; d >= 0; --d) {
@@ -97,7 +96,7 @@ TileCount count_of(int64_t total, int64_t block, bool is_cut, TileCount::Cut cut
                 : TileCount{static_cast<int32_t>(total), TileCount::whole, 0};
 }
 
-// What is common to all tiles: rows on both sides and how many of them a tile at the edge has.
+// The rows of both sides, and their number in a tile at the tensor's edge.
 void set_rows(const PermuteProblem& problem, const TileLayout& layout, int64_t run_elements, TilePlan* plan) {
   TileParams& params = plan->tile;
   const Tile& tile = layout.tile;
@@ -143,7 +142,7 @@ void set_rows(const PermuteProblem& problem, const TileLayout& layout, int64_t r
   plan->launch.uses_pdl = true;
 }
 
-// Vectors of a destination row: from which boundary on, how many, and how many of them neighbouring threads store.
+// The vectors of a destination row: their granule, their number, and those that neighbouring threads store.
 void set_vectors(const PermuteProblem& problem, const Tile& tile, TilePlan* plan) {
   TileParams& params = plan->tile;
   const int64_t run_bytes = tile.dst.bytes;
@@ -168,7 +167,7 @@ void set_vectors(const PermuteProblem& problem, const Tile& tile, TilePlan* plan
   set_vectors_per_group(vectors, per_group, plan->launch.num_threads, &params);
 }
 
-// Neighbouring elements of src's innermost dimension, in one 32-bit word, are rows that one thread stores together.
+// aligned_tile: elements of one 32-bit word of src are in neighbouring destination rows; one thread stores them all.
 void group_dst_rows(const PermuteProblem& problem, const TileLayout& layout, TilePlan* plan) {
   if (problem.unit_bytes >= 4) return;
   TileParams& params = plan->tile;
@@ -205,8 +204,8 @@ void set_table_dims(const PermuteProblem& problem, const TileLayout& layout, con
   if (is_even) params.table_rank = 1;
 }
 
-// Where element e of the destination run stands: e * run_pitch if its dimensions step evenly, by a table otherwise. The
-// run repeats with every index of its outermost dimension, counted as one with those inside it that step evenly.
+// The offset of element e of the destination run: e * run_pitch if its dimensions step evenly, by a table otherwise.
+// The table has one period, an index of the outermost dimension; dimensions that step evenly count as one.
 void set_run_offsets(int32_t dst_unit_bytes, TilePlan* plan) {
   constexpr int64_t entries_per_vector = vector_bytes / sizeof(TileTableEntry);
   TileParams& params = plan->tile;
@@ -228,9 +227,8 @@ void set_run_offsets(int32_t dst_unit_bytes, TilePlan* plan) {
   plan->launch.shared_bytes += static_cast<int32_t>(static_cast<int64_t>(sizeof(TileTableEntry)) * entries);
 }
 
-// Destination vectors that neighbouring threads gather start a vector's elements apart: that many rows share a key.
-// Where fewer than 8 vectors of a row are neighbours, several rows' are, a vector apart in src: the keys leave room for
-// them.
+// Neighbouring threads gather vectors whose first elements are a vector's elements apart: so many source rows share a
+// key. Where fewer than 8 neighbours are in one row, the keys leave room for the other rows, a vector apart in src.
 void swizzle_rows(int32_t mask, int32_t dst_unit_bytes, TileParams* params) {
   const int32_t neighbours = static_cast<int32_t>(params->vectors_per_group.divisor);
   const int32_t step = mask < 7 ? 1 : neighbours <= 2 ? 4 : neighbours <= 4 ? 2 : 1;
@@ -355,7 +353,7 @@ void plan_strided_tile(const PermuteProblem& problem, PermutePlan* result) {
   tile.elements = tile.blocks[src_dim] * (src_dim == dst_dim ? 1 : tile.blocks[dst_dim]);
   tile.shared_bytes = tile.elements * problem.unit_bytes;
   find_rows(problem, &src_dim, 1, &dst_dim, 1, &layout);
-  // One element more than the run, so that a column of the tile lies in as many banks as it has rows.
+  // The pitch is one element more than the run, so that the elements of a column are in different banks.
   const int64_t run_elements = tile.blocks[src_dim];
   int64_t span = (run_elements + 1) * problem.unit_bytes;
   for (int i = 0; i < layout.src_rows.rank; ++i) {
@@ -364,7 +362,7 @@ void plan_strided_tile(const PermuteProblem& problem, PermutePlan* result) {
   }
   set_grid(problem, layout, plan);
   set_rows(problem, layout, run_elements, plan);
-  // In-run neighbours stand side by side in shared memory, whatever their stride in src.
+  // Neighbours of a run are adjacent in shared memory, whatever their stride in src.
   TileParams& params = plan->tile;
   for (int i = 0; i < layout.dst_rows.rank; ++i)
     if (layout.dst_rows.dims[i] == src_dim) params.dst_row_dims[i].shared_step = problem.unit_bytes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pairs of runs that a tile may have, and what a tile of each costs at least.
+// The pairs of runs that a tile may have, with lower bounds of their tiles' costs.
 #include <array>
 
 #include "permute/plan/tile/permute_tile_cost_coefficients.h"
@@ -7,9 +7,9 @@
 namespace flowk::permute {
 namespace {
 
-constexpr float rounding = 1e-5f;  // of sums in another order
+constexpr float rounding = 1e-5f;  // the bounds add their terms in another order
 
-// What size_cost() is at least for tiles of n KB to n + 1.
+// The lower bound of size_cost() for tiles of n to n + 1 KB.
 using SizeCosts = std::array<float, max_tile_bytes / 1024 + 1>;
 constexpr SizeCosts least_size_costs(const CostCoefficients& coefficients) {
   SizeCosts costs = {};
@@ -24,7 +24,7 @@ constexpr SizeCosts least_size_costs(const CostCoefficients& coefficients) {
 constexpr SizeCosts size_costs_of_units = least_size_costs(unit_cost_coefficients);
 constexpr SizeCosts size_costs_of_bytes = least_size_costs(byte_cost_coefficients);
 
-// What a vector costs that a thread stores.
+// The cost of a vector that a thread stores.
 float least_item_cost(const PermuteProblem& problem, bool is_aligned) {
   const CostCoefficients& coefficients = cost_coefficients_of(problem);
   if (!is_aligned)
@@ -34,7 +34,7 @@ float least_item_cost(const PermuteProblem& problem, bool is_aligned) {
              : coefficients.store * static_cast<float>(problem.unit_bytes) / 4;  // several rows at once
 }
 
-// Choices of a side that differ by their blocks alone: one after the other, shorter ones first.
+// Consecutive choices of a side that differ only by their blocks, shorter ones first.
 struct Groups {
   int count = 0;
   int begins[max_choices + 1];  // and the end of the last
@@ -46,8 +46,8 @@ struct Groups {
   }
 };
 
-// Two runs that are cut along one dimension take the larger block: would another pair make the same tile as one whose
-// smaller block is choice `i`? Either all blocks of its side are smaller and this is the first, or one is the larger.
+// Two runs that are cut along one dimension take the larger block. Does another pair make the same tile as the pair
+// whose smaller block is choice `i`? No if `i` is the first of its group and the group has no block of that size.
 bool another_takes(const Side& side, int i, int32_t larger_block) {
   const Run& run = side.choices[i];
   if (i > 0 && side.choices[i - 1].cut == run.cut) return true;
@@ -76,7 +76,6 @@ struct PairLister {
     }
   }
 
-  // Source rows are the indices of the destination run's dimensions that the source run has not.
   void count_rows(uint64_t src_dims) {
     num_rows[0] = 1;
     num_row_strides = 0;
@@ -99,7 +98,7 @@ struct PairLister {
     if (problem.bytes_of(rows * first_src.elements) > max_bytes) return;
     for (int i = src_begin; i < src_end; ++i) {
       const Run& src = src_side.choices[i];
-      // Source rows that may lie one after the other in src are loaded as one, if the tile is no aligned one.
+      // Source rows that lie one after the other in src are loaded as one, except by aligned_tile.
       const int64_t* const begin = row_strides;
       const bool is_dense = std::find(begin, begin + num_row_strides, src.bytes) != begin + num_row_strides;
       const float src_cost = src.least_cost - (is_dense ? src.run_cost : 0);
@@ -125,7 +124,7 @@ struct PairLister {
     }
   }
 
-  // The larger block is both sides'; of that side the costs are known, and padding is counted once.
+  // Both sides take the larger block. The bound has the costs of that side, and padding once.
   void list_shared_cut(int i, int j, float src_cost, int64_t elements) {
     const Run& src = src_side.choices[i];
     const Run& dst = dst_side.choices[j];

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of a tile on either side, and where those of src stand in shared memory.
+// The rows of a tile on both sides, and the offsets of source rows in shared memory.
 #include "permute/plan/tile/permute_tile.h"
 
 namespace flowk::permute {
 namespace {
 
-// Source rows of aligned_tile, at one pitch. An asynchronous copy splits a line of src in two requests where its
-// offset straddles a line of shared memory: f32 rows of 256 bytes at a pitch of 64 modulo 128 reach 0.94 of copy, of 0
-// modulo 128 0.97 (H200). So offsets agree with addresses modulo 128 where they can.
+// Source rows of aligned_tile, at one pitch. Offsets agree with addresses modulo 128 where they can: an asynchronous
+// copy splits a line of src that straddles two lines of shared memory. f32 rows of 256 bytes reach 0.94 of copy at a
+// pitch of 64 modulo 128, and 0.97 at 0 modulo 128 (H200).
 void place_swizzled_rows(const PermuteProblem& problem, int32_t run_bytes, TileLayout* layout) {
   const RowDims& rows = layout->src_rows;
   layout->swizzle_mask = swizzle_mask_of(run_bytes);
@@ -20,8 +20,8 @@ void place_swizzled_rows(const PermuteProblem& problem, int32_t run_bytes, TileL
   layout->span_bytes = pitch * rows.count + layout->shift_mask + 1;
 }
 
-// Source rows of general_tile, for the same reason. Rows that byte_tile reads side by side are to stand 16 bytes,
-// and not a multiple of 32, apart in banks.
+// Source rows of other tiles, congruent for the same reason. Rows that byte_tile reads side by side are an odd multiple
+// of 16 bytes apart, for few bank conflicts.
 void place_congruent_rows(const PermuteProblem& problem, int64_t run_bytes, bool is_aligned, TileLayout* layout) {
   const RowDims& rows = layout->src_rows;
   const bool splits_lines = layout->tile.is_byte_tile && problem.src_strides[rows.dims[0]] % sector_bytes == 0;
@@ -41,12 +41,12 @@ void place_congruent_rows(const PermuteProblem& problem, int64_t run_bytes, bool
   }
 }
 
-// The first elements of a halo that no row needs, and the shared memory that they would take in front.
+// Leaves out the elements at the start of the halo that no row needs, and their shared memory.
 void skip_halo(const PermuteProblem& problem, const Side& dst_side, TileLayout* layout) {
   const Tile& tile = layout->tile;
   if (tile.halo == 0 || (tile.src.dims & tile.dst.dims) != 0) return;
   if (layout->src_rows.rank != tile.dst.num_dims() || !layout->rows_are_in_dst_order)
-    return;  // further dimensions: elements are no rows
+    return;  // with further dimensions elements are not rows
   const int64_t needed = halo_elements(problem, tile.aligned);
   // Whole words of byte_tile.
   const int64_t granule = tile.aligned ? needed : 4;
@@ -63,9 +63,8 @@ void skip_halo(const PermuteProblem& problem, const Side& dst_side, TileLayout* 
 
 }  // namespace
 
-// Rows of either side are the dimensions of the other side's run; a small tile whose runs are whole takes further
-// dimensions as rows on both sides, in dst order. A cut dimension comes last, so that a short last block has fewer
-// rows.
+// The rows of a side are the dimensions of the other side's run; a small tile whose runs are whole takes further
+// dimensions as rows on both sides, in dst order. A cut dimension comes last: a short last block has fewer rows.
 void find_rows(const PermuteProblem& problem, const int* src_dims, int num_src_dims, const int* dst_dims,
                int num_dst_dims, TileLayout* layout) {
   Tile& tile = layout->tile;
@@ -82,7 +81,6 @@ void find_rows(const PermuteProblem& problem, const int* src_dims, int num_src_d
   for (int d = problem.rank - 1; d >= 0 && bytes < tile.least_bytes; --d) {
     if (contains(tile.src.dims | tile.dst.dims, d)) continue;
     if (layout->src_rows.rank + 2 > max_tile_dims || layout->dst_rows.rank + 2 > max_tile_dims) break;
-    // Short rows take far more shared memory than their bytes.
     const int64_t fitting = max_shared_bytes / std::max<int64_t>(tile.shared_bytes, 1);
     const int64_t block = std::min({problem.extents[d], 2 * tile.least_bytes / bytes, fitting});
     if (block < 2) break;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runs that a tile may have on either side: contiguous dimensions, the outermost of them cut into blocks.
+// The runs of a tile on one side: contiguous dimensions, the outermost cut into blocks.
 #include "permute/plan/tile/permute_tile.h"
 
 namespace flowk::permute {
@@ -72,7 +72,7 @@ void find_choices(const PermuteProblem& problem, int64_t halo_bytes, Side* side)
   for (int i = 0; i < side->num_dims; ++i) {
     const int64_t extent = problem.extents[side->dims[i]];
     const int64_t inner_bytes = int64_t{per_index} * side->unit_bytes;
-    // Blocks of nearly one size, in whole sectors where they are several times as large.
+    // Blocks of nearly equal size, in whole sectors where they are at least two.
     const int64_t granule =
         std::max<int64_t>(sector_bytes / lowest_bit(static_cast<uint64_t>(inner_bytes), sector_bytes), 1);
     const auto even_block = [&](int64_t indices, int64_t block) { return ceil_div(indices, ceil_div(indices, block)); };

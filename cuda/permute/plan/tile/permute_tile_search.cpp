@@ -6,7 +6,7 @@
 namespace flowk::permute {
 namespace {
 
-// About what a source row takes of shared memory: what it does where rows have one dimension.
+// The estimated pitch of source rows in shared memory: exact where rows have one dimension.
 int64_t pitch_of(const PermuteProblem& problem, const Side& dst_side, const Tile& tile, bool is_aligned) {
   const Run& src = tile.src;
   int row_dim = -1;  // the first dimension of the source rows
@@ -22,7 +22,7 @@ int64_t pitch_of(const PermuteProblem& problem, const Side& dst_side, const Tile
   }
 }
 
-// False where the two runs do not make a box, or one that is too large, or smaller than `min_bytes`.
+// Makes the tile of two runs; false where they make no box of min_bytes to max_bytes.
 bool join(const PermuteProblem& problem, const Side& src_side, const Run& src, const Side& dst_side, const Run& dst,
           int64_t min_bytes, int64_t max_bytes, Tile* tile) {
   if (contains(dst.whole_dims, src.cut) || contains(src.whole_dims, dst.cut)) return false;
@@ -43,7 +43,7 @@ bool join(const PermuteProblem& problem, const Side& src_side, const Run& src, c
     else
       set_run(problem, dst_side, dst.num_whole, dst.per_index, src.block, &tile->dst);
   }
-  // Source rows are the indices of the destination run's dimensions that the source run has not.
+  // Source rows: the dimensions that only the destination run has.
   int64_t src_rows = dst.elements;
   if (!is_disjoint) {
     src_rows = 1;
@@ -53,45 +53,40 @@ bool join(const PermuteProblem& problem, const Side& src_side, const Run& src, c
   }
   tile->elements = src_rows * tile->src.elements;
   const bool fills_vectors = problem.has_aligned_tile && is_disjoint && src.fills_vectors && dst.fills_vectors;
+  const auto indices_in = [&](const Run& run, int d) {
+    return d == run.cut ? run.block : static_cast<int32_t>(problem.extents[d]);
+  };
   tile->dense_rows = 1;
   if (!fills_vectors) {
     // The first dimension of the source rows: do they lie one after the other?
     for (int i = tile->dst.num_dims() - 1; i >= 0; --i) {
       const int d = dst_side.dims[i];
       if (contains(tile->src.dims, d)) continue;
-      const bool is_dense = problem.src_strides[d] == tile->src.bytes;
-      tile->dense_rows = !is_dense            ? 1
-                         : d == tile->dst_cut ? tile->dst.block
-                                              : static_cast<int32_t>(problem.extents[d]);
+      tile->dense_rows = problem.src_strides[d] == tile->src.bytes ? indices_in(tile->dst, d) : 1;
     }
   }
   tile->shared_bytes = src_rows * pitch_of(problem, dst_side, *tile, fills_vectors);
-  if (tile->dst.num_dims() > 1 && !fills_vectors) {
+  if (tile->dst.num_dims() > 1 && !fills_vectors)
     tile->shared_bytes += static_cast<int64_t>(sizeof(TileTableEntry)) * tile->dst.period;
-  }
   tile->src_rows = static_cast<int32_t>(src_rows);
   if (!fills_vectors) tile->shared_bytes += dst_row_bytes * (tile->elements / tile->dst.elements);
   tile->is_byte_tile = is_byte_tile(problem, tile->src, tile->dst);
   tile->adjacent_rows = 1;
   if (tile->is_byte_tile && dst.cut < 0) {
-    for (int i = 0; i < src.num_dims(); ++i) {
-      const int d = src_side.dims[i];
-      if (problem.dst_strides[d] == tile->dst.bytes)
-        tile->adjacent_rows = d == src.cut ? src.block : static_cast<int32_t>(problem.extents[d]);
-    }
+    for (int i = 0; i < src.num_dims(); ++i)
+      if (problem.dst_strides[src_side.dims[i]] == tile->dst.bytes)
+        tile->adjacent_rows = indices_in(src, src_side.dims[i]);
   }
   if (tile->is_byte_tile && tile->dense_rows == 1) {
-    for (int i = 0; i < tile->dst.num_dims(); ++i) {
-      const int d = dst_side.dims[i];
-      if (problem.src_strides[d] == tile->src.bytes)
-        tile->dense_rows = d == tile->dst_cut ? tile->dst.block : static_cast<int32_t>(problem.extents[d]);
-    }
+    for (int i = 0; i < tile->dst.num_dims(); ++i)
+      if (problem.src_strides[dst_side.dims[i]] == tile->src.bytes)
+        tile->dense_rows = indices_in(tile->dst, dst_side.dims[i]);
   }
   return problem.bytes_of(tile->elements) <= max_bytes && tile->shared_bytes <= max_shared_bytes;
 }
 
-// Reverses dimensions that run downwards in dst, unless src's run needs them as they are. Where such a dimension is
-// innermost in dst and not in src, src's run ends before it.
+// Reverses dimensions that run downwards in dst, except those of src's run. Where such a dimension is innermost in dst
+// and not in src, src's run ends before it.
 void flip_down_dims(Side* src_side, PermuteProblem* problem) {
   for (int d = 0; d < problem->rank; ++d) {
     if (problem->dst_strides[d] >= 0) continue;
@@ -107,7 +102,7 @@ void flip_down_dims(Side* src_side, PermuteProblem* problem) {
   }
 }
 
-// Smaller tiles take further dimensions, while every multiprocessor keeps two.
+// Tiles below this size take further dimensions: 8 KB, or less where an SM would have fewer than two tiles.
 int64_t least_tile_bytes(float num_bytes, const Device& device) {
   constexpr float small_tile_bytes = 8 * 1024;
   return static_cast<int64_t>(
@@ -157,8 +152,8 @@ Pair take_least(PairList* list) {
   return taken;
 }
 
-// The cheapest tile of min_bytes to max_bytes; its cost is < 0 if there is none. Pairs are tried from the least cost
-// on, until that is more than a tile's that is known.
+// The cheapest tile of min_bytes to max_bytes; its cost is < 0 if there is none. Pairs are tried in the order of their
+// lower bounds, until those exceed the cost of the best tile.
 Tile find_tile(const Search& search, const Device& device, int64_t min_bytes, int64_t max_bytes) {
   PairList list;
   list_pairs(search.problem, search.src_side, search.dst_side, min_bytes, max_bytes, &list);
@@ -183,7 +178,7 @@ Tile find_tile(const Search& search, const Device& device, int64_t min_bytes, in
 }  // namespace
 
 void plan_tile(const PermuteProblem& problem, const Device& device, PermutePlan* plan) {
-  // Where tiles of this size fill the GPU several times over, smaller ones are asked only if there is no other.
+  // Where tiles of this size fill the GPU several times, smaller ones are tried only if there is no other.
   constexpr int64_t usual_min_bytes = 6 * 1024;
   Search search;
   make_search(problem, &search);
