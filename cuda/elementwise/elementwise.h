@@ -60,7 +60,6 @@ constexpr bool has_kernel(ElementwiseKernel kernel, ElementwiseArity arity, Comp
     return false;
   switch (kernel) {
     case ElementwiseKernel::contiguous:
-      if (is_int32 && is_ternary && pack_elements == 8) return false;
       return pack_elements < 16 || is_int32 || (is_float32 && !is_ternary && cost == OpCost::light);
     case ElementwiseKernel::broadcast:
       if (arity == ElementwiseArity::unary) return false;

@@ -37,7 +37,7 @@ std::optional<Status> run_own(const PermuteConvertPlan& plan, flowk_stream strea
   const auto run = [&](auto* kernel, const auto& chosen) {
     return launch(kernel, plan.movement.launch, stream, chosen.params, Elements{plan.conversion});
   };
-  if constexpr (kSrcBytes != kDstBytes || kSrcBytes == 2) {
+  if constexpr (kSrcBytes != kDstBytes) {
     if (const auto* tile = std::get_if<AlignedTile>(&mechanism)) return run(aligned_tile<Elements, false>, *tile);
   }
   // The most used pairs have a kernel for each kind of offsets.
@@ -91,6 +91,10 @@ Status run_permute_convert(const PermuteConvertPlan& plan, flowk_stream stream) 
     return launch(kernel, plan.movement.launch, stream, chosen.params, any_converted(plan));
   };
   const auto& mechanism = plan.movement.mechanism;
+  // Computed in double: float64 to 4 bytes.
+  if (const auto* tile = std::get_if<AlignedTile>(&mechanism))
+    return launch(aligned_tile<Converted<8, 4, double>, false>, plan.movement.launch, stream, tile->params,
+                  Converted<8, 4, double>{plan.conversion});
   if (const auto* rows = std::get_if<CopyRows>(&mechanism)) return run(copy_rows<AnyConverted, any_rank>, *rows);
   if (const auto* tile = std::get_if<StridedTile>(&mechanism)) return run(strided_tile<AnyConverted>, *tile);
   if (const auto* tile = std::get_if<GeneralTile>(&mechanism))

@@ -91,11 +91,8 @@ struct Run {
   }
 
   Status operator()(const Channels& plan) const {
-    if constexpr (Bytes <= 8)
-      return plan.interleaves ? run(channels<Moved<Bytes>, true, any_channels>, plan)
-                              : run(channels<Moved<Bytes>, false, any_channels>, plan);
-    else
-      return wrong_size();
+    return plan.interleaves ? run(channels<Moved<Bytes>, true, any_channels>, plan)
+                            : run(channels<Moved<Bytes>, false, any_channels>, plan);
   }
 };
 

@@ -157,8 +157,7 @@ Status launch_staged_rows(const SoftmaxPlan& plan, flowk_stream stream) {
   const int n = staged.units_per_thread;
   if (staged.unit_columns == 1) {
     if constexpr (kMask != none) {
-      return n <= 8 ? launch_staged<SoftmaxColumns<T, 8, 1, true>>(plan, stream)
-                    : launch_staged<SoftmaxColumns<T, 20, 9, true>>(plan, stream);
+      return launch_staged<SoftmaxColumns<T, 20, 1, true>>(plan, stream);
     } else {
       if (n <= 2) return launch_staged<SoftmaxColumns<T, 2, 1, false>>(plan, stream);
       if (n <= 4) return launch_staged<SoftmaxColumns<T, 4, 3, false>>(plan, stream);

@@ -23,10 +23,10 @@ struct ChannelDims {
   int64_t pixel_unit_bytes = 0;
 };
 
-// Copies have kernels for units of up to 8 bytes. Conversions have those that images need: 3 or 4 channels, computed in
-// float32 between units of two sizes; units of 1 byte in pixels only.
+// Conversions have the kernels that images need: 3 or 4 channels, computed in float32 between units of two sizes; units
+// of 1 byte in pixels only.
 bool has_kernels(const PermuteProblem& problem, const ChannelDims& dims) {
-  if (!problem.is_converted) return problem.unit_bytes <= 8;
+  if (!problem.is_converted) return true;
   return !problem.in_double && dims.planar_unit_bytes > 1 && dims.planar_unit_bytes != dims.pixel_unit_bytes;
 }
 

@@ -79,8 +79,8 @@ void make_convert_problem(const PermuteConvertRequest& request, PermuteProblem* 
   problem->dst_unit_bytes = dtype_info(request.dst_dtype).element_bytes;
   problem->is_converted = true;
   problem->in_double = computes_in_double(request.src_dtype, request.dst_dtype);
-  problem->has_aligned_tile =
-      !problem->in_double && (problem->unit_bytes != problem->dst_unit_bytes || problem->unit_bytes == 2);
+  problem->has_aligned_tile = problem->in_double ? problem->unit_bytes == 8 && problem->dst_unit_bytes == 4
+                                                 : problem->unit_bytes != problem->dst_unit_bytes;
   set_shape(shape, request.src, request.dst, problem);
 }
 
