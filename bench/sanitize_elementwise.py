@@ -15,9 +15,8 @@ from pathlib import Path
 import numpy as np
 from cuda.bindings import runtime as cudart
 
-from pyflowk._native import library as _library
-
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from pyflowk._native import library as _library
 
 KERNELS = {"contiguous", "broadcast", "strided", "aligned_tiles", "shifted_tiles", "broadcast_rows"}
 CODES = {

@@ -14,9 +14,8 @@ from pathlib import Path
 import numpy as np
 from cuda.bindings import runtime as cudart
 
-from pyflowk._native import library as _library
-
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from pyflowk._native import library as _library
 
 KERNELS = {
     "copy_rows", "copy_shifted_rows", "copy_reversed_rows", "aligned_tile", "general_tile", "byte_tile", "strided_tile",

@@ -14,9 +14,8 @@ from pathlib import Path
 import numpy as np
 from cuda.bindings import runtime as cudart
 
-from pyflowk._native import library as _library
-
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from pyflowk._native import library as _library
 
 KERNELS = {  # that plans for an H200 choose
     "by_channel", "by_span", "by_plane", "by_column", "by_warp_column",

@@ -54,7 +54,12 @@ def test_every_public_name_is_declared_for_type_checkers() -> None:
 def run(*command: str, **environment: str) -> str:
     # Not in the repository's root, where mypy and `python -c` would find the source tree.
     result = subprocess.run(
-        command, cwd=ROOT / "tests" / "python", env={**os.environ, **environment}, capture_output=True, text=True, timeout=300
+        command,
+        cwd=ROOT / "tests" / "python",
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout
