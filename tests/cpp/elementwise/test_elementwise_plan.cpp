@@ -186,7 +186,8 @@ void kernels_that_are_not_compiled_are_replaced() {
   CHECK(pack_of(ElementwiseArity::binary, FLOWK_BINARY_ADD, FLOWK_FLOAT16, {1, 1024}) == 8);
   // Ternary operations have no tiles.
   ElementwiseRequest request;
-  const ElementwiseCase fma = {"", ElementwiseArity::ternary, FLOWK_TERNARY_FMA, {64, 64}, {{}, {{}, {1, 64}}, {}, {}}};
+  const CaseOperand transposed = {FLOWK_FLOAT32, {1, 64}};
+  const ElementwiseCase fma = {"", ElementwiseArity::ternary, FLOWK_TERNARY_FMA, {64, 64}, {{}, transposed, {}, {}}};
   CHECK(plan_of(fma, &request).kernel == ElementwiseKernel::strided);
   // A functor's kernel is compiled for the call.
   request.arity = ElementwiseArity::functor;
