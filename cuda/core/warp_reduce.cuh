@@ -3,23 +3,17 @@
 #pragma once
 
 #include "core/namespaces.h"
+#include "flowk/detail/sizes.h"
 #include "flowk/detail/target.cuh"
 
 namespace flowk::core {
 
-// The sum over `num_lanes` (a power of two, at most 32) consecutive lanes, returned to each of them.
-template <class Sum>
+// The sum over `num_lanes` (a power of two, at most kMost) consecutive lanes, returned to each of them.
+template <int kMost = warp_lanes, class Sum>
 __device__ __forceinline__ Sum sum_over_lanes(Sum value, int num_lanes) {
-  for (int distance = num_lanes / 2; distance > 0; distance /= 2)
-    value += __shfl_xor_sync(0xffffffffu, value, distance);
-  return value;
-}
-
-// The sum over the warp, returned to each lane.
-template <class Sum>
-__device__ __forceinline__ Sum sum_over_warp(Sum value) {
 #pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(0xffffffffu, value, distance);
+  for (int distance = kMost / 2; distance > 0; distance /= 2)
+    if (distance < num_lanes) value += __shfl_xor_sync(0xffffffffu, value, distance);
   return value;
 }
 

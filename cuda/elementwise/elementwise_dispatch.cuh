@@ -84,7 +84,8 @@ inline constexpr flowk_binary_op binary_ops[] = {FLOWK_BINARY_OPS(FLOWK_ROW)};
 
 // Calls run(ops) with the operations that share the kernel of op `op`, one of kOps. Contiguous: those of its cost, or
 // the operation alone. Other kernels need 40 registers and more themselves: light operations share one where that
-// leaves room for one block more per SM, and all others share one. Integers: all, except int64's division.
+// leaves room for one block more per SM, and all others share one. Integers: all, except int64's division. float64 has
+// heavy operations in contiguous and strided only.
 template <ElementwiseKernel kKernel, class Compute, int kN, const auto& kOps, class Run>
 Status visit_ops(int32_t op, Run run) {
   using enum OpCost;
@@ -100,14 +101,12 @@ Status visit_ops(int32_t op, Run run) {
       return cost == light ? run(AllOps<false, light, light>()) : run(AllOps<false, medium, heavy>());
     else
       return run(AllOps<false, light, light, medium, heavy, heaviest>());
-  } else if constexpr (kKernel == strided || (kKernel == aligned_tiles && !is_unary) ||
-                       (kKernel == shifted_tiles && is_unary != is_double)) {
+  } else if constexpr (kKernel == strided || kKernel == (is_unary ? shifted_tiles : aligned_tiles)) {
     return run(AllOps<is_double, is_double ? heaviest : heavy, light, medium, heavy, heaviest>());
-  } else if constexpr (kKernel == shifted_tiles && !is_unary) {
+  } else if constexpr (kKernel == shifted_tiles) {
     return cost == heaviest ? run(AllOps<false, heaviest, heaviest>()) : run(AllOps<false, heavy, light, heavy>());
-  } else if constexpr (kKernel != contiguous && (is_unary || is_double)) {
-    return cost == light ? run(AllOps<is_double, light, light>())
-                         : run(AllOps<is_double, is_double ? heaviest : heavy, medium, heavy, heaviest>());
+  } else if constexpr (kKernel == aligned_tiles) {
+    return cost == light ? run(AllOps<false, light, light>()) : run(AllOps<false, heavy, medium, heavy, heaviest>());
   } else if constexpr (kKernel == broadcast) {
     return cost == light   ? run(AllOps<false, light, light>())
            : cost == heavy ? run(AllOps<false, heavy, heavy>())

@@ -28,17 +28,28 @@ AnyConverted any_converted(const PermuteConvertPlan& plan) {
   return {plan.conversion, log2(plan.movement.unit_bytes), log2(plan.dst_unit_bytes), plan.in_double};
 }
 
+// Launches a kernel that is compiled for the pair Elements.
+template <class Elements, class Kernel, class Chosen>
+Status launch_own(Kernel* kernel, const PermuteConvertPlan& plan, const Chosen& chosen, flowk_stream stream) {
+  return launch(kernel, plan.movement.launch, stream, chosen.params, Elements{plan.conversion});
+}
+
+template <class Elements>
+std::optional<Status> run_own_aligned_tile(const PermuteConvertPlan& plan, flowk_stream stream) {
+  const auto* tile = std::get_if<AlignedTile>(&plan.movement.mechanism);
+  if (tile == nullptr) return std::nullopt;
+  return launch_own<Elements>(aligned_tile<Elements, false>, plan, *tile, stream);
+}
+
 // Runs the kernel that the pair has for the plan's mechanism, if it has one.
 template <int kSrcBytes, int kDstBytes>
 std::optional<Status> run_own(const PermuteConvertPlan& plan, flowk_stream stream) {
   using Elements = Converted<kSrcBytes, kDstBytes, float>;
   if (plan.in_double) return std::nullopt;
   const auto& mechanism = plan.movement.mechanism;
-  const auto run = [&](auto* kernel, const auto& chosen) {
-    return launch(kernel, plan.movement.launch, stream, chosen.params, Elements{plan.conversion});
-  };
+  const auto run = [&](auto* kernel, const auto& chosen) { return launch_own<Elements>(kernel, plan, chosen, stream); };
   if constexpr (kSrcBytes != kDstBytes) {
-    if (const auto* tile = std::get_if<AlignedTile>(&mechanism)) return run(aligned_tile<Elements, false>, *tile);
+    if (const auto status = run_own_aligned_tile<Elements>(plan, stream)) return status;
   }
   // The most used pairs have a kernel for each kind of offsets.
   constexpr bool is_split = kSrcBytes * kDstBytes == 2 || kSrcBytes * kDstBytes == 8;
@@ -79,6 +90,7 @@ std::optional<Status> run_pair(const PermuteConvertPlan& plan, flowk_stream stre
     case 0x41: return run_own<4, 1>(plan, stream);
     case 0x42: return run_own<4, 2>(plan, stream);
     case 0x44: return run_own<4, 4>(plan, stream);
+    case 0x84: return run_own_aligned_tile<Converted<8, 4, double>>(plan, stream);
   }
   return std::nullopt;
 }
@@ -91,10 +103,6 @@ Status run_permute_convert(const PermuteConvertPlan& plan, flowk_stream stream) 
     return launch(kernel, plan.movement.launch, stream, chosen.params, any_converted(plan));
   };
   const auto& mechanism = plan.movement.mechanism;
-  // Computed in double: float64 to 4 bytes.
-  if (const auto* tile = std::get_if<AlignedTile>(&mechanism))
-    return launch(aligned_tile<Converted<8, 4, double>, false>, plan.movement.launch, stream, tile->params,
-                  Converted<8, 4, double>{plan.conversion});
   if (const auto* rows = std::get_if<CopyRows>(&mechanism)) return run(copy_rows<AnyConverted, any_rank>, *rows);
   if (const auto* tile = std::get_if<StridedTile>(&mechanism)) return run(strided_tile<AnyConverted>, *tile);
   if (const auto* tile = std::get_if<GeneralTile>(&mechanism))

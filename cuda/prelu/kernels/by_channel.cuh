@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(max_backward_threads, kRows == 3 ? 2 : 0)
     if (params.tile_channels == 1 || next_vector * V >= end) break;  // else the channel has more vectors than 32
     range = range_of_lane<V>(params, first_vector, begin, end, next_vector, lane);
   }
-  const Sum total = sum_over_warp(sum_of_values(parts));
+  const Sum total = sum_over_lanes(sum_of_values(parts), warp_lanes);
   T* dalpha = static_cast<T*>(tensors.dalpha) + first_channel;
   if constexpr (!kCluster) {
     if (lane == 0) dalpha[warp] = convert<T>(total);

@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(max_span_threads) by_span(const __grid_constan
   // one span less than partials_per_plane: then lane 1 sets the last partial to zero.
   Compute sums[2] = {sum, next_sum};
   if constexpr (kOnePlane)
-    sums[0] = sum_over_warp(sum);
+    sums[0] = sum_over_lanes(sum, warp_lanes);
   else
     sum_values_over_lanes<5>(sums, lane);
   const bool is_next = lane == 16;

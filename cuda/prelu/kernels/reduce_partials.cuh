@@ -122,7 +122,7 @@ __device__ __forceinline__ void reduce_rows_last(const ReducePartialsParams& par
       sum += sum_of_values(loaded);
     }
   }
-  const Sum total = is_warps ? sum_over_warp(sum) : sum_over_block<1>(sum, 1, &shared<Sum>());
+  const Sum total = is_warps ? sum_over_lanes(sum, warp_lanes) : sum_over_block<1>(sum, 1, &shared<Sum>());
   if (thread == 0) store_sum<kSegments>(params, channel, rows.segment, total);
 }
 

@@ -3,8 +3,9 @@
 // a cluster by distributed shared memory.
 #pragma once
 
+#include "core/warp_reduce.cuh"
 #include "flowk/detail/shared.cuh"
-#include "softmax/kernels/softmax_row.cuh"
+#include "softmax/kernels/softmax_scores.cuh"
 
 namespace flowk::softmax {
 
@@ -76,14 +77,6 @@ __device__ __forceinline__ A max_over_lanes(A value, int lanes) {
 #pragma unroll
   for (int offset = kMost / 2; offset > 0; offset /= 2)
     if (offset < lanes) value = larger_of(value, __shfl_xor_sync(0xffffffffu, value, offset));
-  return value;
-}
-
-template <int kMost = 32, class A>
-__device__ __forceinline__ A sum_over_lanes(A value, int lanes) {
-#pragma unroll
-  for (int offset = kMost / 2; offset > 0; offset /= 2)
-    if (offset < lanes) value += __shfl_xor_sync(0xffffffffu, value, offset);
   return value;
 }
 

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// The score of a column, which columns are unmasked, and the exponent of a score.
+#pragma once
+
+#include "softmax/kernels/softmax_row.cuh"
+
+namespace flowk::softmax {
+
+// The caller's scale, with its sign: for scores with a bias, and for gradients.
+template <class A>
+__device__ __forceinline__ A signed_scale(const SoftmaxParams& params) {
+  if constexpr (sizeof(A) == 8)
+    return params.scale;
+  else
+    return params.scale32;
+}
+
+// The score of one column: scale * x + bias, or without a bias x, negated if scale < 0.
+template <class T, SoftmaxMask kMask>
+__device__ __forceinline__ ComputeType<T> load_score(const SoftmaxParams& params, const SoftmaxRow& row, int column) {
+  using A = ComputeType<T>;
+  const A x = load_element<T>(row.x, column);
+  if constexpr (kMask == SoftmaxMask::bias) {
+    const A bias = params.bias_is_float32 ? static_cast<A>(load_element<float>(row.side, column))
+                                          : load_element<T>(row.side, column);
+    return signed_scale<A>(params) * x + bias;
+  } else {
+    return params.negates_x ? -x : x;
+  }
+}
+
+template <SoftmaxMask kMask>
+__device__ __forceinline__ bool is_unmasked(const SoftmaxRow& row, int column) {
+  if (column < row.begin || column >= row.end) return false;
+  if constexpr (kMask != SoftmaxMask::none)
+    if (row.dense != nullptr) return row.dense[column] == 0;
+  return true;
+}
+
+// The factor of a score in the exponent, in the exponential's base. Scores with a bias are scaled already.
+template <class T, SoftmaxMask kMask>
+__device__ __forceinline__ ComputeType<T> exponent_scale(const SoftmaxParams& params) {
+  if constexpr (kMask == SoftmaxMask::bias) return static_cast<ComputeType<T>>(base_per_natural<T>);
+  if constexpr (sizeof(T) == 8)
+    return params.scale;
+  else
+    return uses_base_2<T> ? params.scale32_base_2 : params.scale32;
+}
+
+// The exponent of a score: (score - reference) * scale. For float16 without a bias it is one fma, score * scale -
+// reference * scale: the rounding of reference * scale, which the plan keeps finite, is a common factor of all
+// exponentials of a row and of their sum. That product must not be contracted into another fma.
+template <class T, SoftmaxMask kMask>
+struct ScoreScale {
+  using A = ComputeType<T>;
+  static constexpr bool is_fused = std::is_same_v<T, Float16> && kMask != SoftmaxMask::bias;
+  A reference;
+  A scale;
+  A scaled = 0;
+  __device__ __forceinline__ ScoreScale(A row_reference, A row_scale) : reference(row_reference), scale(row_scale) {
+    if constexpr (is_fused) scaled = __fmul_rn(reference, scale);
+  }
+  __device__ __forceinline__ A operator()(A score) const {
+    if constexpr (is_fused)
+      return fmaf(score, scale, -scaled);
+    else
+      return (score - reference) * scale;
+  }
+  // The change of all exponents when the reference becomes `other`.
+  __device__ __forceinline__ A to_reference(A other) const {
+    if constexpr (is_fused)
+      return scaled - __fmul_rn(other, scale);
+    else
+      return (reference - other) * scale;
+  }
+};
+
+}  // namespace flowk::softmax
