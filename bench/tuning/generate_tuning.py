@@ -2,20 +2,23 @@
 """Writes cuda/OPERATOR/plan/OPERATOR_tuning.inc from each bench/tuning/OPERATOR_GPU.json, which has this form:
 
     {
-      "gpu": "...", "commit": "...", "unit": "...",
+      "gpu": "...", "commit": "...", "date": "...", "unit": "...",
       "tables": {NAME: {"type": C++ TYPE, "why": "...", "fields": [...], "rows": [[...]], "measured": {...}}},
       "constants": {NAME: {"type": C++ TYPE, "value": ..., "why": "...", "measured": ...}},
       "rules": {NAME: {"why": "...", "measured": ...}}
     }
 
-A row gives its fields in order. A null, or a field at the end that is not given, keeps its default. A string is a C++
-expression. "measured" is for readers: by the first field of a row, the figures that the row was chosen by. A rule is
-code with figures and without a number of its own.
+A row gives its fields in order. A null, or a field at the end that is not given, keeps its default. A constant may be
+an object: a struct's fields by name. A string is a C++ expression; a real number is a float, or a double where that is
+the constant's type. "measured" is for readers: the figures that the value was chosen by, in a table by the first field
+of a row, in the form in which bench/tune_*.py print them. A table, constant or rule that was measured with another
+commit than the file's has a "commit" of its own. A rule is code with figures and without a number of its own.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +26,27 @@ TUNING = Path(__file__).parent
 CUDA = TUNING.parents[1] / "cuda"
 
 
-def value_of(value: Any) -> str:
+def measured(case: str, fractions: Mapping[str, float]) -> str:
+    """The figures of one case, to be copied into a "measured"."""
+    return json.dumps({case: {name: round(fraction, 3) for name, fraction in fractions.items()}})[1:-1]
+
+
+def value_of(value: Any, cpp_type: str = "float") -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    return str(value)
+    if isinstance(value, dict):
+        return struct_of(value.items())
+    return str(value) + ("f" if isinstance(value, float) and cpp_type == "float" else "")
+
+
+def struct_of(fields: Iterable[tuple[str, Any]]) -> str:
+    return "{" + ", ".join(f".{field} = {value_of(value)}" for field, value in fields if value is not None) + "}"
 
 
 def row_of(fields: list[str], values: list[Any]) -> str:
     if len(values) > len(fields):
         raise ValueError(f"{values} has more values than {fields}")
-    given = [f".{field} = {value_of(value)}" for field, value in zip(fields, values) if value is not None]
-    return f"    {{{', '.join(given)}}},"
+    return f"    {struct_of(zip(fields, values))},"
 
 
 def text_of(source: Path) -> str:
@@ -44,7 +57,7 @@ def text_of(source: Path) -> str:
         f"// Made by bench/tuning/generate_tuning.py from bench/tuning/{source.name}, which says why. Do not edit.",
     ]
     lines += [
-        f"constexpr {constant['type']} {name} = {value_of(constant['value'])};"
+        f"constexpr {constant['type']} {name} = {value_of(constant['value'], constant['type'])};"
         for name, constant in tuning.get("constants", {}).items()
     ]
     for name, table in tuning.get("tables", {}).items():
