@@ -183,11 +183,11 @@ struct TileParams {
   friend bool operator==(const TileParams&, const TileParams&) = default;
 };
 
-// Threads per block of the copies. With one unit per thread blocks of 4 KB in memory order reach 1.00 of
-// cudaMemcpyAsync from 32 MB; 2 units per thread reach 0.98 and 4 0.95 (H200).
+// Threads per block of the copies, with one unit each: blocks of 4 KB in memory order. bench/tuning/permute_h200.json
+// has the figures of the sizes here.
 constexpr int copy_threads = 256;
 
-// Threads per block of the tiles. 128 are 1-2% slower over all cases (H200).
+// Threads per block of the tiles.
 constexpr int tile_threads = 256;
 
 // byte_tile: a block's threads hold all items of the tile, at most two each. Small tiles have blocks of 128 threads,
@@ -196,8 +196,7 @@ constexpr int max_items_per_thread = 2;
 constexpr int byte_tile_threads = 128;
 constexpr int byte_tile_resident_threads = 1280;
 
-// Threads per block of channels, at most; each owns 16 bytes of every plane. Fractions of copy with 3 channels (H200):
-// 128 threads 0.98-0.99 to pixels and 0.96-0.98 to planes, 256 threads 0.98-1.00 and 0.95-0.97.
+// Threads per block of channels, at most; each owns 16 bytes of every plane.
 constexpr int max_channel_threads = 128;
 
 // Planes of 16-byte vectors on one side; on the other one contiguous span of pixels per batch, num_channels

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans channels: a few planes on one side, pixels of as many channels on the other.
 #include "permute/plan/permute_problem.h"
+#include "permute/plan/permute_tuning.h"
 
 namespace flowk::permute {
 namespace {
 
 // Shorter planes give a block less than one warp's work; a tile takes several of them. Not measured.
 constexpr int64_t min_plane_bytes = 512;
-
-// Smaller blocks start too slowly to keep the memory busy: 65536 of a warp, 2 KB each, reach 0.81 of copy (H200).
-constexpr int64_t min_block_threads = 128;
 
 // Which dimensions of a problem are the channels and the pixels, and where the planes are.
 struct ChannelDims {
@@ -118,8 +116,8 @@ bool plan_channels(const PermuteProblem& problem, PermutePlan* plan) {
   const int64_t tile_shared_bytes = pixel_step + line_bytes;
   params.num_tiles = static_cast<uint32_t>(num_blocks);
   params.tile_shared_vectors = static_cast<uint32_t>(tile_shared_bytes / vector_bytes);
-  if (!problem.is_converted && num_threads < min_block_threads && (num_threads & (num_threads - 1)) == 0) {
-    params.tiles_per_block = static_cast<uint32_t>(min_block_threads / num_threads);
+  if (!problem.is_converted && num_threads < min_channel_block_threads && (num_threads & (num_threads - 1)) == 0) {
+    params.tiles_per_block = static_cast<uint32_t>(min_channel_block_threads / num_threads);
     params.thread_bits = num_threads == 32 ? 5 : 6;
   }
   Channels& channels = plan->mechanism.emplace<Channels>();

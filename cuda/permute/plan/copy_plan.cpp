@@ -3,21 +3,12 @@
 #include <algorithm>
 
 #include "permute/plan/permute_problem.h"
+#include "permute/plan/permute_tuning.h"
 
 namespace flowk::permute {
 namespace {
 
-// From how many bytes on (with a conversion the mean of both sides) rows are copied one by one, by the rank of the
-// simplified problem. Shorter rows go through a tile, which moves more neighbouring bytes at once. Fractions of copy on
-// an H200, copy_rows against tile: rank 3, 256 bytes 0.97 and 0.96; rank 4, 128 bytes 0.97 and 0.93, 192 bytes 0.99 and
-// 0.95; rank 6, 64 bytes 0.70 and 0.94, 192 bytes 0.92 and 0.94, 384 bytes 0.96 and 0.98.
-struct CopyRowsBound {
-  int max_rank;
-  int64_t min_row_bytes;
-};
-constexpr CopyRowsBound copy_rows_bounds[] = {{3, 64}, {4, 128}, {max_rank, 512}};
-constexpr int64_t min_shifted_row_bytes = 128;
-
+// Shorter rows go through a tile. With a conversion `row_bytes` is the mean of both sides.
 bool rows_are_long(int rank, int64_t row_bytes) {
   for (const CopyRowsBound& bound : copy_rows_bounds)
     if (rank <= bound.max_rank) return row_bytes >= bound.min_row_bytes;

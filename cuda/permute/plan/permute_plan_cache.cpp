@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cached_plan(): the last 32 plans of every thread. Planning a tile takes 3 to 12 us, a cached plan 0.1.
+// cached_plan(): the last 32 plans of every thread.
 #include <cstring>
 
 #include "permute/plan/permute_problem.h"

@@ -16,7 +16,9 @@ constexpr int max_choices = 48;
 constexpr int64_t max_tile_bytes = 40 * 1024;
 constexpr int64_t max_shared_bytes = 56 * 1024;     // of a tile, as the search estimates it
 constexpr int64_t max_block_shared_bytes = 101376;  // of a block on sm_86, the least of all GPUs
+constexpr int32_t reserved_shared_bytes = 1024;     // of a multiprocessor, for each block
 constexpr int max_resident_tiles = 6;               // blocks per SM: min_tile_blocks of the kernels
+constexpr float several_waves = 4;                  // from here on the last wave counts little
 
 // A run: the innermost `num_whole` dimensions of a side, and `block` indices of the next (1: not cut). The other fields
 // follow from these; they are stored because every pair of runs needs them.
@@ -84,6 +86,17 @@ constexpr int32_t ceil_div32(int64_t n, int64_t d) {
   return static_cast<int32_t>((static_cast<uint32_t>(n) + static_cast<uint32_t>(d) - 1) / static_cast<uint32_t>(d));
 }
 
+// Blocks of the tile that are resident on a multiprocessor at once; its shared memory is longer by `with_halo`.
+inline int resident_tiles(const Device& device, const Tile& tile, float with_halo, int most) {
+  const auto bytes = static_cast<int32_t>(static_cast<float>(tile.shared_bytes) * with_halo) + reserved_shared_bytes;
+  return std::clamp(device.shared_bytes_per_multiprocessor / bytes, 1, most);
+}
+
+// Blocks that the last wave leaves out, over all blocks.
+inline float idle_share(float waves) {
+  return waves < several_waves ? static_cast<float>(static_cast<int64_t>(waves) + 1) / waves - 1 : 0;
+}
+
 // The most elements that may lie before a destination row in its first sector.
 inline int32_t halo_elements(const PermuteProblem& problem, bool starts_on_vector) {
   const int32_t in_sector = static_cast<int32_t>(sector_bytes) / problem.dst_unit_bytes;
@@ -136,9 +149,8 @@ inline int64_t congruent_pitch(int64_t run_bytes, int64_t src_stride, bool is_al
 // of 2 is tried.
 constexpr int64_t max_congruent_percent = 130;
 
-// Vectors of one destination row that neighbouring threads store: a line's, fewer for a short row, and an even number:
-// warps of 5 or 7 vectors have bank conflicts (0.77 and 0.87 of a case's best tile on an H200, 0.96 for 6 and 8). A
-// whole warp's vectors, where neighbouring rows are not neighbours in src, are 1% slower.
+// Vectors of one destination row that neighbouring threads store: a line's, fewer for a short row, and an even number,
+// because warps of 5 or 7 vectors have bank conflicts.
 inline int32_t vectors_per_group_of(int32_t vectors) {
   constexpr uint32_t vectors_per_line = line_bytes / vector_bytes;
   const uint32_t groups = (static_cast<uint32_t>(vectors) + vectors_per_line - 1) / vectors_per_line;

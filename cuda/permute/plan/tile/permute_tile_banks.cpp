@@ -2,6 +2,7 @@
 // Bank conflicts: the swizzle and the order of the store with the fewest, for general_tile.
 #include <cmath>
 
+#include "permute/plan/permute_tuning.h"
 #include "permute/plan/tile/permute_tile.h"
 
 namespace flowk::permute {
@@ -54,7 +55,7 @@ float bank_conflicts(const int32_t (&shared_offsets)[warp_lanes], int32_t unit_b
   constexpr int most_known = 4;  // words of a bank; more count as new ones
   const int32_t bytes = std::max(unit_bytes, 4);
   const int log2_bytes = __builtin_ctz(static_cast<unsigned>(bytes));
-  const int phase_threads = static_cast<int>(line_bytes) / bytes;  // as many as there are banks of `bytes`
+  const int phase_threads = static_cast<int>(line_bytes) / bytes;  // the number of banks, if each is `bytes` wide
   const float most_passes = std::min(limit, warp_lanes + 1.0f) * static_cast<float>(warp_lanes / phase_threads);
   const int too_many = static_cast<int>(std::ceil(most_passes));
   int passes = 0, phases = 0;
@@ -94,8 +95,8 @@ void choose_swizzle(int32_t dst_unit_bytes, TilePlan* plan) {
     first_offsets(params, dst_unit_bytes, per_group, shared_offsets);
     // Shift 3 takes the key from the line's number; each further shift halves it.
     for (const int32_t shift : {0, 3, 4, 5, 6, 7}) {
-      // Without conflicts half a line at a time is 5-10% slower; it is faster than a whole line with two (H200).
-      const float factor = per_group == given ? 1.0f : 1.15f;
+      // Half a line at a time is slower than a line, unless it has fewer conflicts.
+      const float factor = per_group == given ? 1.0f : half_line_store_passes;
       const float limit = best > 0 ? best - 0.01f : FLT_MAX;
       const float passes = bank_conflicts(shared_offsets, plan->unit_bytes, shift, limit / factor) * factor;
       if (passes >= limit) continue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The estimate of a tile's time.
-#include "permute/plan/tile/permute_tile_cost_coefficients.h"
+#include "permute/plan/tile/permute_tile_cost_terms.h"
 
 namespace flowk::permute {
 namespace {
@@ -18,23 +18,19 @@ bool is_aligned(const PermuteProblem& problem, const Tile& tile) {
   return (block | extent) % (4 / problem.unit_bytes) == 0;
 }
 
-// Unused shared memory that limits the resident tiles of an SM. With several waves about 64 KB in flight per SM are
-// best: in TTC's cases with plain rows 4 tiles of 16 KB are 0.5-2% faster than 6, 3 of 24 KB 1-3% faster, 3 of 16 KB 4%
-// slower; with other rows 5 are 0.5% faster than 6, and 4 up to 4% slower; general_tile is only slower (H200).
+// Unused shared memory that limits the resident tiles of a multiprocessor: with several waves too many are slower.
 int32_t least_shared_bytes(const Device& device, float num_tiles, int64_t tile_bytes, bool has_plain_rows) {
-  constexpr int64_t bytes_in_flight = 64 * 1024, reserved_bytes = 1024;
-  constexpr float min_waves = 4;
-  const int64_t resident = has_plain_rows ? ceil_div(bytes_in_flight, tile_bytes) : max_resident_tiles - 1;
+  const int64_t resident = has_plain_rows ? ceil_div(aligned_tile_bytes_in_flight, tile_bytes) : max_resident_tiles - 1;
   if (resident >= max_resident_tiles) return 0;
-  if (num_tiles < min_waves * static_cast<float>(device.num_multiprocessors * resident)) return 0;
-  const int64_t that_fit_once_more = device.shared_bytes_per_multiprocessor / (resident + 1) - reserved_bytes;
+  if (num_tiles < several_waves * static_cast<float>(device.num_multiprocessors * resident)) return 0;
+  const int64_t that_fit_once_more = device.shared_bytes_per_multiprocessor / (resident + 1) - reserved_shared_bytes;
   return static_cast<int32_t>(that_fit_once_more / line_bytes * line_bytes + line_bytes);
 }
 
 }  // namespace
 
 void estimate_tile(const PermuteProblem& problem, const Device& device, float num_elements, Tile* tile) {
-  const CostCoefficients& coefficients = cost_coefficients_of(problem);
+  const TileCosts& costs = tile_costs_of(problem);
   const Run& src = tile->src;
   const Run& dst = tile->dst;
   tile->aligned = is_aligned(problem, *tile);
@@ -66,8 +62,8 @@ void estimate_tile(const PermuteProblem& problem, const Device& device, float nu
   const bool src_is_aligned = src.alignment >= vector_bytes;
   const bool is_partial = dst.alignment < vector_bytes && tile->halo == 0;
   const int32_t dst_alignment = tile->halo > 0 ? static_cast<int32_t>(sector_bytes) : store_alignment(dst);
-  float cost = coefficients.copy + coefficients.halo * (with_halo - 1) + size_cost(coefficients, tile_kb);
-  cost += src_run_cost(coefficients, src, src_run_bytes) + dst_run_cost(coefficients, dst_alignment, dst.bytes);
+  float cost = costs.copy + costs.halo * (with_halo - 1) + size_cost(costs, tile_kb);
+  cost += src_run_cost(costs, src, src_run_bytes) + dst_run_cost(costs, dst_alignment, dst.bytes);
 
   // Passes of the block's threads over loads, table and stores.
   float passes = 0;
@@ -75,41 +71,39 @@ void estimate_tile(const PermuteProblem& problem, const Device& device, float nu
   const int32_t src_vectors = ceil_div32(src_run_bytes + (src_is_aligned ? 0 : vector_bytes - 1), vector_bytes);
   const int32_t loads = ceil_div32(ceil_div32(src_rows, tile->dense_rows), std::max(tile_threads / src_vectors, 1)) *
                         ceil_div32(src_vectors, tile_threads);
-  if (!src_is_aligned) passes += coefficients.unaligned_load * static_cast<float>(loads);
+  if (!src_is_aligned) passes += costs.unaligned_load * static_cast<float>(loads);
   const uint64_t row_dims = dst.dims & ~src.dims, but_one = row_dims & (row_dims - 1);
-  if ((but_one & (but_one - 1)) != 0) passes += coefficients.row_of_dims * static_cast<float>(loads);
+  if ((but_one & (but_one - 1)) != 0) passes += costs.row_of_dims * static_cast<float>(loads);
   const int32_t elements_per_vector = vector_bytes / problem.dst_unit_bytes;
   if (!tile->aligned && dst.num_dims() > 1) {
     const int32_t entries = dst.period + elements_per_vector - 1;
-    passes += coefficients.table * static_cast<float>(entries) * (sizeof(uint32_t) / 1024.0f);
+    passes += costs.table * static_cast<float>(entries) * (sizeof(uint32_t) / 1024.0f);
   }
   const int32_t rows_per_item = tile->aligned && problem.unit_bytes < 4 ? 4 / problem.unit_bytes : 1;
   const int32_t dst_rows = static_cast<int32_t>(tile->elements) / (dst.elements * rows_per_item);
-  if (!tile->aligned) passes += coefficients.dst_row * static_cast<float>(ceil_div32(dst_rows, tile_threads));
+  if (!tile->aligned) passes += costs.dst_row * static_cast<float>(ceil_div32(dst_rows, tile_threads));
   const int32_t vectors = ceil_div32(dst.bytes, vector_bytes) + (is_partial ? 1 : 0);
   const int32_t per_group = vectors_per_group_of(vectors);
-  float per_element = tile->aligned ? 0.0f : coefficients.element_gather;
-  if (is_partial) per_element += coefficients.partial_store * std::min(1.0f, 128.0f / static_cast<float>(dst.bytes));
+  float per_element = tile->aligned ? 0.0f : costs.element_gather;
+  if (is_partial) per_element += costs.partial_store * std::min(1.0f, 128.0f / static_cast<float>(dst.bytes));
   const int32_t items = ceil_div32(vectors, per_group) * dst_rows;
-  passes += (coefficients.store + per_element * static_cast<float>(elements_per_vector)) *
+  passes += (costs.store + per_element * static_cast<float>(elements_per_vector)) *
             static_cast<float>(ceil_div32(items, tile_threads / per_group));
   cost += passes / tile_kb;
 
   // Blocks that are resident together, the bytes they keep in flight, and the last wave's idle blocks.
-  const int32_t shared_bytes = static_cast<int32_t>(static_cast<float>(tile->shared_bytes) * with_halo) + 1024;
-  const float resident =
-      static_cast<float>(std::clamp(device.shared_bytes_per_multiprocessor / shared_bytes, 1, max_resident_tiles));
-  cost += coefficients.few_bytes_in_flight * std::max(0.0f, 1.0f - resident * tile_kb / 64.0f);
+  const auto resident = static_cast<float>(resident_tiles(device, *tile, with_halo, max_resident_tiles));
+  cost += costs.few_bytes_in_flight * std::max(0.0f, 1.0f - resident * tile_kb / 64.0f);
   const float padding = src.padding * (dst.cut == src.cut ? 1.0f : dst.padding);
-  cost += coefficients.padding * (padding - 1);
+  cost += costs.padding * (padding - 1);
   const float num_tiles = padding * num_elements / static_cast<float>(tile->elements);
   const float waves = num_tiles / (static_cast<float>(device.num_multiprocessors) * resident);
-  if (waves < 4) cost += coefficients.idle * (static_cast<float>(static_cast<int64_t>(waves) + 1) / waves - 1);
+  cost += costs.idle * idle_share(waves);
   const bool has_plain_rows = src.num_dims() == 1 && dst.num_dims() == 1 && tile->halo == 0;
   if (tile->aligned && tile_kb > 12)
     tile->least_shared_bytes = least_shared_bytes(device, num_tiles, problem.bytes_of(tile->elements), has_plain_rows);
   if (src_is_aligned && src_rows > 1)
-    for (int mask = swizzle_mask_of(src.bytes); mask < 7; mask = 2 * mask + 1) cost += coefficients.conflicts;
+    for (int mask = swizzle_mask_of(src.bytes); mask < 7; mask = 2 * mask + 1) cost += costs.conflicts;
   tile->cost = cost;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a chosen tile to kernel parameters: the grid, the rows and the vectors of the store.
+#include "permute/plan/permute_tuning.h"
 #include "permute/plan/tile/permute_tile.h"
 
 namespace flowk::permute {
@@ -44,14 +45,11 @@ void set_grid(const PermuteProblem& problem, const TileLayout& layout, TilePlan*
     dim.dst_blocks = d == tile.dst_cut;
     plan->launch.num_blocks *= tiles[d];
   };
-  // Neighbouring tiles are neighbours in dst: 1-3% faster than src order (H200); orders by both sides, in L2 tiles of 1
-  // to 16 KB, are 0.5-1% slower. Tiles that share lines of src come before the L2 has seen kept_bytes: reversals of f16
-  // with rows of 224 bytes reach 0.85 of copy, without it 0.81, since they read 1.14 times their bytes.
-  constexpr int64_t kept_bytes = 8 << 20;
+  // Neighbouring tiles are neighbours in dst. Tiles that share lines of src come while the L2 has those lines.
   const int sharing_dim = dim_that_shares_lines(problem, tile);
   for (int d = problem.rank - 1; d >= 0; --d) {
     const int64_t bytes = 2 * problem.bytes_of(tile.elements) * plan->launch.num_blocks * tiles[d];
-    if (sharing_dim >= 0 && sharing_dim < problem.rank && bytes > kept_bytes) enter(sharing_dim);
+    if (sharing_dim >= 0 && sharing_dim < problem.rank && bytes > tile_order_kept_bytes) enter(sharing_dim);
     enter(d);
   }
   if (tile.src_cut >= 0) {

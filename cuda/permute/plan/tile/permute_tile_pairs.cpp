@@ -2,7 +2,7 @@
 // The pairs of runs that a tile may have, with lower bounds of their tiles' costs.
 #include <array>
 
-#include "permute/plan/tile/permute_tile_cost_coefficients.h"
+#include "permute/plan/tile/permute_tile_cost_terms.h"
 
 namespace flowk::permute {
 namespace {
@@ -11,27 +11,25 @@ constexpr float rounding = 1e-5f;  // the bounds add their terms in another orde
 
 // The lower bound of size_cost() for tiles of n to n + 1 KB.
 using SizeCosts = std::array<float, max_tile_bytes / 1024 + 1>;
-constexpr SizeCosts least_size_costs(const CostCoefficients& coefficients) {
-  SizeCosts costs = {};
-  for (size_t n = 0; n < costs.size(); ++n) {
+constexpr SizeCosts least_size_costs(const TileCosts& costs) {
+  SizeCosts least = {};
+  for (size_t n = 0; n < least.size(); ++n) {
     const float kb = static_cast<float>(n), next = static_cast<float>(n + 1);
-    costs[n] = coefficients.block / next;
-    costs[n] += n == 0 ? size_cost(coefficients, 0.5f) - coefficients.block / 0.5f
-                       : size_cost(coefficients, kb) - coefficients.block / kb;
+    least[n] = costs.block / next;
+    least[n] += n == 0 ? size_cost(costs, 0.5f) - costs.block / 0.5f : size_cost(costs, kb) - costs.block / kb;
   }
-  return costs;
+  return least;
 }
-constexpr SizeCosts size_costs_of_units = least_size_costs(unit_cost_coefficients);
-constexpr SizeCosts size_costs_of_bytes = least_size_costs(byte_cost_coefficients);
+constexpr SizeCosts size_costs_of_units = least_size_costs(unit_tile_costs);
+constexpr SizeCosts size_costs_of_bytes = least_size_costs(byte_unit_tile_costs);
 
 // The cost of a vector that a thread stores.
 float least_item_cost(const PermuteProblem& problem, bool is_aligned) {
-  const CostCoefficients& coefficients = cost_coefficients_of(problem);
+  const TileCosts& costs = tile_costs_of(problem);
   if (!is_aligned)
-    return coefficients.store + static_cast<float>(vector_bytes / problem.dst_unit_bytes) * coefficients.element_gather;
-  return problem.unit_bytes >= 4
-             ? coefficients.store
-             : coefficients.store * static_cast<float>(problem.unit_bytes) / 4;  // several rows at once
+    return costs.store + static_cast<float>(vector_bytes / problem.dst_unit_bytes) * costs.element_gather;
+  return problem.unit_bytes >= 4 ? costs.store
+                                 : costs.store * static_cast<float>(problem.unit_bytes) / 4;  // several rows at once
 }
 
 // Consecutive choices of a side that differ only by their blocks, shorter ones first.
@@ -133,13 +131,13 @@ struct PairLister {
     if (bytes > max_bytes) return;
     if (src.block < dst.block && another_takes(src_side, i, dst.block)) return;
     if (src.block > dst.block && another_takes(dst_side, j, src.block)) return;
-    const CostCoefficients& coefficients = cost_coefficients_of(problem);
+    const TileCosts& costs = tile_costs_of(problem);
     const float size_cost = size_costs[static_cast<size_t>(bytes) / 1024];
-    const float dst_cost = dst.least_cost - coefficients.padding * (dst.padding - 1);
+    const float dst_cost = dst.least_cost - costs.padding * (dst.padding - 1);
     if (src.block == dst.block)
       add(i, j, src_cost + dst_cost + dst.gathered_stores + size_cost);
     else
-      add(i, j, size_cost + (src.block > dst.block ? src_cost : coefficients.copy - rounding + dst_cost));
+      add(i, j, size_cost + (src.block > dst.block ? src_cost : costs.copy - rounding + dst_cost));
   }
 
   void add(int i, int j, float least_cost) {
@@ -150,16 +148,16 @@ struct PairLister {
 }  // namespace
 
 void set_least_costs(const PermuteProblem& problem, Side* src_side, Side* dst_side) {
-  const CostCoefficients& coefficients = cost_coefficients_of(problem);
+  const TileCosts& costs = tile_costs_of(problem);
   const float bytes_per_element = static_cast<float>(problem.unit_bytes + problem.dst_unit_bytes) / 2;
   constexpr float vectors_per_kb = 1024.0f / (tile_threads * vector_bytes);  // that a thread has of 1 KB
   const float unaligned_load =
-      coefficients.unaligned_load * vectors_per_kb * static_cast<float>(problem.unit_bytes) / bytes_per_element;
+      costs.unaligned_load * vectors_per_kb * static_cast<float>(problem.unit_bytes) / bytes_per_element;
   for (int i = 0; i < src_side->num_choices; ++i) {
     Run& run = src_side->choices[i];
-    run.run_cost = src_run_cost(coefficients, run, run.bytes);
+    run.run_cost = src_run_cost(costs, run, run.bytes);
     if (run.alignment < vector_bytes) run.run_cost += unaligned_load;
-    run.least_cost = coefficients.copy - rounding + coefficients.padding * (run.padding - 1) + run.run_cost;
+    run.least_cost = costs.copy - rounding + costs.padding * (run.padding - 1) + run.run_cost;
   }
   const int32_t elements_per_vector = vector_bytes / problem.dst_unit_bytes;
   const float vectors_of_element = static_cast<float>(elements_per_vector) * vectors_per_kb *
@@ -170,16 +168,16 @@ void set_least_costs(const PermuteProblem& problem, Side* src_side, Side* dst_si
     const int32_t vectors = ceil_div32(run.bytes, vector_bytes), per_group = vectors_per_group_of(vectors);
     const float stores = static_cast<float>(ceil_div32(vectors, per_group) * per_group) /
                          static_cast<float>(run.elements) * vectors_of_element;
-    float cost = dst_run_cost(coefficients, store_alignment(run), run.bytes);
+    float cost = dst_run_cost(costs, store_alignment(run), run.bytes);
     if (run.alignment < vector_bytes)
-      cost += coefficients.partial_store * std::min(1.0f, 128.0f / static_cast<float>(run.bytes)) *
+      cost += costs.partial_store * std::min(1.0f, 128.0f / static_cast<float>(run.bytes)) *
               static_cast<float>(elements_per_vector) * stores;
     if (run.is_cut() && run.alignment < sector_bytes) {
       const float halo = static_cast<float>(halo_elements(problem, run.fills_vectors));
-      cost = std::min(cost, dst_run_cost(coefficients, static_cast<int32_t>(sector_bytes), run.bytes) +
-                                coefficients.halo * halo / static_cast<float>(run.elements));
+      cost = std::min(cost, dst_run_cost(costs, static_cast<int32_t>(sector_bytes), run.bytes) +
+                                costs.halo * halo / static_cast<float>(run.elements));
     }
-    run.least_cost = coefficients.padding * (run.padding - 1) + cost;
+    run.least_cost = costs.padding * (run.padding - 1) + cost;
     run.aligned_stores = aligned_item * stores;
     run.gathered_stores = gathered_item * stores;
   }
