@@ -20,8 +20,7 @@ namespace flowk::prelu {
 
 constexpr int64_t vector_bytes = 16;
 
-// The most threads per block; each has one vector at a time. Blocks of 4 KB in memory order are as fast as a copy by
-// the driver (H200).
+// The most threads per block; each has one vector at a time. Blocks of 4 KB in memory order are as fast as a copy.
 constexpr int max_prelu_threads = 256;
 constexpr int max_backward_threads = 512;
 constexpr int max_span_threads = 256;

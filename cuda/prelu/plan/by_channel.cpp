@@ -5,32 +5,15 @@
 #include <numeric>
 
 #include "prelu/plan/prelu_backward_problem.h"
+#include "prelu/plan/prelu_tuning.h"
 
 namespace flowk::prelu {
 namespace {
 
-// One block of about this many threads per multiprocessor, 4 rows per thread in flight; or two blocks, 3 rows in
-// flight. H200, fraction of the time to move 3N:
-//                        one   two
-//   f16 256x512x7x7      0.95  0.92
-//   f16 256x512x14x14    0.98  0.94
-//   f32 256x512x14x14    0.94  0.97
-//   f32 256x512x7x7      0.92  0.96
-//   f16 96x512x7x7       0.88  0.93   (two blocks then have all rows in flight at once)
-constexpr int64_t wanted_threads = 416;
-// Two blocks need tiles of 96 bytes of a row: f32 512x768x2x2 0.67 with less, 0.87 with twice as much.
-constexpr int64_t min_vectors_of_two_blocks = 6;
-// The fraction of the multiprocessors that must have a channel: otherwise other mechanisms are faster. It is smaller
-// for small tensors, where a second kernel would be a large part of the time: f16 35x607x8x8, 0.77 busy, 0.93; by_plane
-// 0.63.
-constexpr int64_t max_bytes_of_few_busy = int64_t{4} << 20;
-constexpr double min_busy(int64_t num_bytes) { return num_bytes <= max_bytes_of_few_busy ? 0.7 : 0.85; }
-// Up to here latency is all that counts.
-constexpr int64_t max_small_bytes = int64_t{1} << 20;
-// More rows per thread, or larger tensors, are faster by_span with a second kernel: f32 28x28, 37 MB, 30.4 us by_span,
-// 31.0 us by_channel.
-constexpr int64_t max_rows_of_thread = 32;
-constexpr int64_t max_bytes = int64_t{32} << 20;
+// The fraction of the multiprocessors that must have a channel: otherwise other mechanisms are faster.
+constexpr double min_busy_for(int64_t num_bytes) {
+  return num_bytes <= busy_few_bytes ? min_busy_of_few_bytes : min_busy;
+}
 
 // The most vectors that a tile of so many elements of a row overlaps.
 int64_t vectors_of_tile(int64_t tile_elements, int64_t V) {
@@ -55,6 +38,7 @@ bool plan_by_channel(const PreluBackwardProblem& problem, PreluBackwardPlan* pla
   const auto channels_for = [&](int64_t tiles) {
     return std::min(round_up(ceil_div(channels, tiles), channel_unit), round_up(channels, channel_unit));
   };
+  // One block per multiprocessor, with 4 rows per thread in flight; or two, with 3.
   const int64_t vectors_of_two = vectors_of_tile(channels_for(2 * multiprocessors) * inner, V);
   const bool is_one_pass = vectors_of_two * ceil_div(outer, 3) <= max_backward_threads;
   const bool are_two = (element_bytes >= 4 || is_one_pass) && vectors_of_two >= min_vectors_of_two_blocks;
@@ -64,7 +48,7 @@ bool plan_by_channel(const PreluBackwardProblem& problem, PreluBackwardPlan* pla
                                     : channels_for(wanted_blocks);
   const int64_t max_threads = choice.max_threads > 0   ? choice.max_threads
                               : are_two && is_one_pass ? max_backward_threads
-                                                       : wanted_threads;
+                                                       : channel_block_threads;
   const int64_t tile_vectors = vectors_of_tile(tile_channels * inner, V);
   const int64_t num_tiles = ceil_div(channels, tile_channels);
   if (tile_vectors > max_threads) return false;
@@ -87,8 +71,9 @@ bool plan_by_channel(const PreluBackwardProblem& problem, PreluBackwardPlan* pla
   const int64_t num_bytes = problem.num_bytes();
   const double busy = static_cast<double>(channels * blocks) /
                       static_cast<double>(tile_channels * round_up(num_tiles * blocks, multiprocessors));
-  if (!problem.is_forced() && num_bytes > max_small_bytes &&
-      (busy < min_busy(num_bytes) || ceil_div(rows_per_block, tile_rows) > max_rows_of_thread || num_bytes > max_bytes))
+  if (!problem.is_forced() && num_bytes > latency_bytes &&
+      (busy < min_busy_for(num_bytes) || ceil_div(rows_per_block, tile_rows) > max_channel_rows_of_thread ||
+       num_bytes > max_channel_bytes))
     return false;
 
   ByChannelParams params;

@@ -6,75 +6,18 @@
 #include <numeric>
 
 #include "prelu/plan/prelu_backward_problem.h"
+#include "prelu/plan/prelu_tuning.h"
 
 namespace flowk::prelu {
 namespace {
 
-// Rows per block, and vectors that a thread loads before it uses any. A tensor takes the first entry whose max_bytes it
-// does not reach.
-struct RowBlock {
-  int64_t max_bytes;
-  int64_t rows;
-  int64_t vectors_in_flight;
-};
-constexpr int64_t any_bytes = int64_t{1} << 62;
-// H200, fraction of the time to move 3N. Columns: (rows, vectors in flight).
-//                         64,2   96,4   128,4
-//   f16 1032x519, 1 MB    0.60   0.69   0.69
-//   f16 6031x127, 1.5 MB  0.61   0.67   0.68
-//   f16 7987x153, 2.4 MB  0.72   0.67   0.67
-//   f16 21615x141, 6 MB   0.82   0.79   0.75
-//   f16 57x57x100, 21 MB  0.885  0.895  0.90
-//   f16 976800x55         0.88   0.97   0.975
-//   f16 78802x813         0.95   0.96   0.95
-//   f32 21615x141         0.89   0.88   0.875
-//   f32 976800x55         0.98   0.99   0.97
-//   f32 78802x813         0.97   0.97   0.97
-constexpr RowBlock row_blocks[] = {{int64_t{2} << 20, 96, 4}, {int64_t{12} << 20, 64, 2}, {any_bytes, 96, 4}};
-// ColumnForm::whole_channels:
-//                         64,2   96,4   128,4
-//   f16 7x7x512, 5 MB     0.85   0.82   0.80
-//   f16 28x28x128, 19 MB  0.90   0.90   0.92
-//   f16 56x56x64          0.92   0.94   0.95
-//   f16 112x112x64        0.99   0.99   0.995
-//   f32 28x28x128, 39 MB  0.965  0.96   0.95
-//   f32 56x56x64, 77 MB   0.97   0.99   0.98
-//   f32 112x112x64        1.00   1.01   1.00
-constexpr RowBlock row_blocks_of_channels_16_bit[] = {{int64_t{16} << 20, 64, 2}, {any_bytes, 128, 4}};
-constexpr RowBlock row_blocks_of_channels[] = {{int64_t{64} << 20, 64, 2}, {any_bytes, 96, 4}};
-// Past so many blocks per tile of whole_channels, clusters of 8 add their sums before they write partials:
-//                     blocks  clusters  without
-//   f16 14x14x256     294     0.88      0.865
-//   f16 7x7x512       196     0.88      0.895
-//   f16 56x56x64      2352    0.95      0.89
-//   f32 7x7x512       196     0.96      0.93
-//   f32 28x28x128     1176    0.96      0.92
-//   f32 56x56x64      3136    0.99      0.93
-constexpr int64_t max_lone_blocks(int64_t element_bytes) { return element_bytes == 2 ? 256 : 128; }
-// Rows so long that each is in a page of its own go by tiles of 512 bytes. f16, the table above and these:
-//   4902x2633, 165 KB per row   0.87   0.90
-//   3969x2829                   0.80   0.90
-//   6549x2351                   0.82   0.92
-//   73620x877, 110 KB per row   0.954  0.946
-//   4096x1001, 8 MB             0.84   0.82
-constexpr int64_t min_vectors_of_wide_tiles = 7500;
-constexpr int64_t min_bytes_of_wide_tiles = int64_t{12} << 20;
-constexpr RowBlock wide_row_block = {any_bytes, 64, 4};
+// Past so many blocks per tile of whole_channels, clusters add their sums before they write partials.
+constexpr int64_t max_lone_blocks(int64_t element_bytes) {
+  return element_bytes == 2 ? max_lone_blocks_16_bit : max_lone_blocks_32_bit;
+}
 
-// A row has as many periods as make whole lines of 128 bytes, where at least this many rows are left; or half as many
-// where that keeps more threads busy (f16 4902x2633, 24 MB: 0.63 by 76 rows of lines).
-constexpr int64_t min_rows_of_lines = 64;
-constexpr double min_busy_rows = 0.9;
-// Planes of 96 bytes and more go by_column where there are so many rows of lines. H200, by_column and by_plane:
-//   f16 4279x205x8x8, 4279 rows                0.95  0.89
-//   f16 96x512x7x7, one element off, 97 rows   0.75  0.71
-//   f16 1000x301x11x11, 15 rows                0.81  0.87
-//   f32 54574x9x73, 1705 rows                  0.91  0.85
-//   f32 498597x2x5x5, 31162 rows               0.94  0.88
-//   f32 35x607x8x8, 35 rows                    0.75  0.84
-constexpr int64_t min_rows_of_lines_of_planes = 64;
-
-// Periods of channels * inner elements per row.
+// Periods of channels * inner elements per row: as many as make whole lines of 128 bytes, or half as many, and again,
+// where that leaves too few rows or keeps more threads busy.
 int64_t periods_of_row(const PreluBackwardProblem& problem) {
   const int64_t V = problem.vector_elements, period = problem.shape.channels * problem.shape.inner;
   const auto periods_for = [&](int64_t elements) { return elements / std::gcd(period, elements); };
@@ -117,7 +60,7 @@ RowBlock row_block_for(const PreluBackwardProblem& problem, ColumnForm form) {
                          [&](const RowBlock& entry) { return problem.num_bytes() < entry.max_bytes; });
   };
   if (form != ColumnForm::whole_channels) return find(row_blocks);
-  return problem.shape.element_bytes == 2 ? find(row_blocks_of_channels_16_bit) : find(row_blocks_of_channels);
+  return problem.shape.element_bytes == 2 ? find(row_blocks_of_channels_16_bit) : find(row_blocks_of_channels_32_bit);
 }
 
 }  // namespace
@@ -150,6 +93,7 @@ bool plan_by_column(const PreluBackwardProblem& problem, PreluBackwardPlan* plan
   params.num_rows = ceil_div(problem.num_vectors, params.row_vectors);
   params.has_wide_rows = (params.row_vectors + wide_tile_vectors) * V + problem.tensors.grid.phase >= int64_t{1} << 31;
 
+  // Rows so long that each is in a page of its own go by wide tiles.
   const bool is_long = params.row_vectors >= min_vectors_of_wide_tiles &&
                        problem.num_bytes() >= min_bytes_of_wide_tiles && choice.rows_per_block == 0;
   const bool wants_wide_tiles = choice.tile_vectors >= wide_tile_vectors || is_long;

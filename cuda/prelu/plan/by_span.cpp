@@ -3,32 +3,22 @@
 #include <algorithm>
 
 #include "prelu/plan/prelu_backward_problem.h"
+#include "prelu/plan/prelu_tuning.h"
 
 namespace flowk::prelu {
 namespace {
 
-// The most vectors per lane. H200, fraction of the time to move 3N:
-//                               2     4     8
-//   f16 112x112                 1.00  1.01  1.01
-//   f16 28x28                   0.98  0.96
-//   f32 56x56                         1.10  1.11
-//   f32 28x28                   0.97  0.96  0.98
-//   f16 57x57, in two planes    0.94  0.88
-//   f32 57x57, in two planes    0.98  0.97
-// Where they are equal, more vectors per lane leave fewer partials.
-constexpr int64_t most_vectors_of_one_plane(int64_t element_bytes) { return element_bytes >= 4 ? 8 : 4; }
-constexpr int64_t most_vectors_of_two_planes = 2;
-constexpr int64_t min_bytes_of_four_vectors = int64_t{64} << 20;
-constexpr int64_t vectors_of_one_plane(int64_t element_bytes, int64_t num_bytes) {
-  return element_bytes >= 4 ? 8 : num_bytes >= min_bytes_of_four_vectors ? 4 : 2;
+// Vectors per lane in one plane.
+constexpr int64_t max_span_vectors(int64_t element_bytes) {
+  return element_bytes >= 4 ? max_span_vectors_32_bit : max_span_vectors_16_bit;
 }
-// f16 28x6x252x156 (one plane, 2 vectors per lane) 0.94, with 128 threads 0.92; f16 33x65x31x33 (two planes) 0.76, with
-// 256 threads 0.74.
+constexpr int64_t wanted_span_vectors(int64_t element_bytes, int64_t num_bytes) {
+  return element_bytes >= 4 || num_bytes >= min_bytes_of_most_span_vectors ? max_span_vectors(element_bytes)
+                                                                           : few_span_vectors;
+}
 constexpr int32_t threads_for_span(int64_t vectors_per_lane, bool is_in_one_plane) {
-  return vectors_per_lane <= 2 && is_in_one_plane ? 256 : 128;
+  return vectors_per_lane <= few_span_vectors && is_in_one_plane ? span_threads_of_few_vectors : span_threads;
 }
-// More partials per channel than this would need a second kernel to sum them.
-constexpr int64_t max_partials_of_channel = 8192;
 
 // The vectors of the longest equal share of a plane that a warp can take, if that keeps 3 of 4 lanes busy; else 0.
 int64_t equal_share(int64_t plane_vectors, int64_t max_vectors) {
@@ -46,9 +36,9 @@ bool plan_by_span(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) 
   if (!problem.is_common() || !problem.is_aligned_alike()) return false;
   const auto [outer, channels, inner, element_bytes] = problem.shape;
   const int64_t V = problem.vector_elements, forced = problem.choice.vectors_in_flight;
-  const int64_t most_vectors = most_vectors_of_one_plane(element_bytes);
+  const int64_t most_vectors = max_span_vectors(element_bytes);
   if (forced > most_vectors) return false;
-  int64_t vectors_per_lane = forced > 0 ? forced : vectors_of_one_plane(element_bytes, problem.num_bytes());
+  int64_t vectors_per_lane = forced > 0 ? forced : wanted_span_vectors(element_bytes, problem.num_bytes());
   while (forced == 0 && vectors_per_lane < most_vectors &&
          outer * ceil_div(inner, vectors_per_lane * warp_lanes * V) > max_partials_of_channel)
     vectors_per_lane *= 2;
@@ -57,7 +47,7 @@ bool plan_by_span(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) 
   for (; vectors_per_lane >= 1; vectors_per_lane /= 2) {
     const int64_t most = vectors_per_lane * warp_lanes;
     if (is_plane_whole_vectors && (span_vectors = equal_share(inner / V, most)) > 0) break;
-    if (vectors_per_lane <= most_vectors_of_two_planes && most * V <= inner) break;
+    if (vectors_per_lane <= few_span_vectors && most * V <= inner) break;
     if (forced > 0) return false;
   }
   if (vectors_per_lane == 0) return false;

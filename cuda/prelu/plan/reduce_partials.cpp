@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "prelu/plan/prelu_backward_problem.h"
+#include "prelu/plan/prelu_tuning.h"
 
 namespace flowk::prelu {
 namespace {
@@ -13,20 +14,10 @@ namespace {
 constexpr int64_t partials_in_flight = 8;
 constexpr int64_t max_terms_of_warp = partials_in_flight * warp_lanes;
 constexpr int64_t min_threads = 128;
-// Where channels are consecutive, a block takes 8 of them (a sector of 32 bytes), or 32 if there are few rows. H200,
-// f16, channels last, blocks of 8 channels and of 32:
-//   14x14 of 256 channels, 294 rows  0.86  0.82
-//   7x7 of 512 channels, 74 rows     0.78  0.79
-constexpr int64_t sector_channels = 8;
-constexpr int64_t wide_block_channels = 32;
-constexpr int64_t max_rows_of_wide_blocks = 128;
 // Partials that a block loads at once, and the most that it sums; more are first summed in segments that a block loads
-// at once. H200, f16, one kernel and two:
-//   100 channels of 57x57 last, 1088 rows           0.89  0.85
-//   64 channels of 56x56, one element off, 3136 rows  0.87  0.91
+// at once.
 constexpr int64_t block_terms = partials_in_flight * max_row_sum_threads;
-constexpr int64_t max_block_terms = 2 * block_terms;
-constexpr int64_t max_segments = 4096;
+constexpr int64_t max_block_terms = max_block_loads * block_terms;
 
 // One kernel that sums segments of `rows_per_segment` rows.
 void plan_reduction(const PreluBackwardProblem& problem, PartialLayout layout, ReducePartialsParams params,
