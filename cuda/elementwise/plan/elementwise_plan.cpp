@@ -11,7 +11,7 @@ namespace flowk::elementwise {
 namespace {
 
 // Sets the pack of a kernel: 16 bytes of the widest operand, or the longest shorter one that the kernel is compiled
-// for. False: the kernel has none. One vector per thread reaches 1.00 of cudaMemcpyAsync, two 0.98 (H200).
+// for. False: the kernel has none.
 bool choose_pack(const ElementwiseRequest& request, ElementwiseKernel kernel, ElementwisePlan* plan) {
   int32_t widest = 0;
   for (int k = 0; k < request.shape.num_operands; ++k) widest = std::max(widest, request.element_shifts[k]);
@@ -25,14 +25,11 @@ bool choose_pack(const ElementwiseRequest& request, ElementwiseKernel kernel, El
   return false;
 }
 
-// Packs per thread. Two share one index, one switch and the latency of a heavy formula, which raises conversions to a
-// narrower type from 0.75-0.96 of a copy to 0.97-1.02, float32 formulas from 0.40-0.94 to 0.93-0.99, and broadcast
-// operands from 0.83 to 0.96. One is better for light operations on packs of 16 bytes (1.00 against 0.98) and for
-// problems that fit in four blocks per SM: gelu and silu_mul of 4 MB reach 0.88 and 0.83, with two packs 0.6 and 0.73
-// (H200).
+// Packs per thread. Two share one index, one switch and the latency of a heavy formula. One is faster for light
+// operations on packs of 16 bytes, and for small problems.
 int32_t choose_packs(const ElementwiseRequest& request, const Device& device, int64_t num_packs, int32_t pack_elements,
                      bool has_no_repeats) {
-  if (num_packs <= int64_t{device.num_multiprocessors} * (4 * elementwise_threads)) return 1;
+  if (num_packs <= small_problem_items(device)) return 1;
   if (!has_no_repeats || cost_of(request) != OpCost::light) return 2;
   for (int k = 1; k < request.shape.num_operands; ++k)
     if (request.element_shifts[k] != request.element_shifts[0]) return 2;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "elementwise/elementwise.h"
+#include "elementwise/plan/elementwise_tuning.h"
 
 namespace flowk::elementwise {
 
@@ -12,6 +13,11 @@ struct Problem {
   int inner;  // the innermost dimension; -1: there is one element
   int64_t count;
 };
+
+// Threads of a problem that is too small to give each more than one pack or row.
+inline int64_t small_problem_items(const Device& device) {
+  return device.num_multiprocessors * small_problem_blocks * elementwise_threads;
+}
 
 // Are the first elements of all rows of operand k at multiples of `bytes`? Dimension `except` is ignored.
 bool rows_are_aligned(const Problem& problem, const ElementwiseOperand& operand, int k, int64_t bytes, int except);
