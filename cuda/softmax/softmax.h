@@ -111,7 +111,7 @@ struct SoftmaxConfig {
   int32_t lanes_per_row = 0;  // threads per block that work on one row
   int32_t block_threads = 0;
   int32_t cluster_blocks = 1;
-  int32_t resident_blocks = 0;  // the most blocks per multiprocessor at a time; 0: as many as fit
+  int32_t resident_blocks = 0;  // the most blocks per multiprocessor at a time; 0: no limit
 
   SoftmaxKernel kernel() const { return static_cast<SoftmaxKernel>(mechanism.index()); }
   // Of a config with this mechanism.

@@ -14,7 +14,7 @@ struct SoftmaxTuningRow {
   int32_t vectors_per_thread;     // of 16 bytes, in registers
   int32_t cluster_blocks;         // blocks per row
   int32_t shared_threads = 0;     // row_in_shared with so many threads per block; 0: row_in_registers
-  int32_t resident_blocks = 0;    // the most blocks per multiprocessor at a time; 0: as many as fit
+  int32_t resident_blocks = 0;    // the most blocks per multiprocessor at a time; 0: no limit
   int32_t persistent_blocks = 0;  // persistent_rows with so many blocks per cluster, where it fits; 0: not used
 };
 
