@@ -5,11 +5,11 @@
 
 Takes a library that exports the candidates in $FLOWK_LIBRARY:
 
-    nvcc -std=c++20 -O3 -arch=native --threads=0 -shared -cudart static -Icuda -Iinclude \\
-      -Xcompiler -fPIC,-fvisibility=hidden -DFLOWK_BUILD_INFO='"candidates"' cuda/api/*.cpp \\
-      cuda/core/{status,dtype,shape,operands,text_writer,device_cuda}.cpp cuda/permute/*.cpp cuda/permute/permute.cu \\
-      cuda/elementwise/{,plan/}*.cpp cuda/elementwise/{,instantiate/}*.cu bench/elementwise_candidates.cpp \\
-      -o libflowk_candidates.so
+    nvcc -std=c++20 -O3 -arch=native -shared -cudart static -Icuda -Iinclude -Xcompiler -fPIC,-fvisibility=hidden \\
+      -DFLOWK_BUILD_INFO='"candidates"' $(find cuda -name '*.cpp' -not -path '*/simt/*' -not -name '*_simt.cpp') \\
+      $(find cuda -name '*.cu') bench/elementwise_candidates.cpp -o libflowk_candidates.so
+
+Prints the figures of each case as a row of bench/tuning/elementwise_h200.json has them.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import bench_elementwise
 import elementwise_workload as workload
 import harness
+from tuning.generate_tuning import measured
 
 PACKS = (1, 2)
 
@@ -71,10 +72,8 @@ def main() -> None:
     for case in workload.casts():
         row = tune(library, case.kinds, options.megabytes)
         rows.append(row)
-        packs = {name: row[name] for name in map(str, PACKS) if name in row}
-        best = max(packs, key=lambda name: packs[name])
-        figures = " ".join(f"{name}: {fraction:.3f}" for name, fraction in packs.items())
-        print(f"{','.join(row['types']):12} pick {row['pick']:.3f} best {best} {figures}", flush=True)
+        figures = {name: row[name] for name in ("pick", *map(str, PACKS)) if name in row}
+        print(measured(", ".join(row["types"]), figures), flush=True)
     harness.write_json(options.json, rows)
 
 

@@ -6,11 +6,11 @@
 Takes a library that exports the candidates in $FLOWK_LIBRARY:
 
     nvcc -std=c++20 -O3 -arch=native -shared -cudart static -Icuda -Iinclude -Xcompiler -fPIC,-fvisibility=hidden \\
-      -DFLOWK_BUILD_INFO='"candidates"' cuda/api/*.cpp cuda/core/{status,dtype,shape,device_cuda}.cpp \\
-      cuda/permute/*.cpp cuda/permute/permute.cu bench/permute_candidates.cpp -o libflowk_candidates.so
+      -DFLOWK_BUILD_INFO='"candidates"' $(find cuda -name '*.cpp' -not -path '*/simt/*' -not -name '*_simt.cpp') \\
+      $(find cuda -name '*.cu') bench/permute_candidates.cpp -o libflowk_candidates.so
 
-Prints the planner's pick and the best tile of each case;
-the JSON holds every tile with its features, from which the planner's costs are fitted.
+Prints the planner's pick and the best tile of each case, and its figures as a row of bench/tuning/permute_h200.json has
+them. FILE holds every tile with its features; TileCosts and ByteTileCosts were fitted to such files, by no script here.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 import bench_permute
 import harness
+from tuning.generate_tuning import measured
 
 # fmt: off
 FEATURES = [
@@ -127,6 +128,7 @@ def main() -> None:
                 f"{case_text} pick {row['pick']:.3f} best {row['best']:.3f} of {len(row['tiles'])}: {best_text}",
                 flush=True,
             )
+            print(f"    {measured(case_text, {key: row[key] for key in ('pick', 'best')})}", flush=True)
         means = [harness.geomean([row[key] for row in of_set]) for key in ("pick", "best")]
         print(f"== {name}: pick {means[0]:.3f} best {means[1]:.3f}", flush=True)
         rows += of_set

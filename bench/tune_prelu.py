@@ -7,10 +7,11 @@ bench_prelu.py.
 Takes a library that exports the candidates in $FLOWK_LIBRARY:
 
     nvcc -std=c++20 -O3 -arch=native -shared -cudart static -Icuda -Iinclude -Xcompiler -fPIC,-fvisibility=hidden \\
-      -DFLOWK_BUILD_INFO='"candidates"' $(find cuda -name '*.cpp' -o -name '*.cu' | grep -v simt) \\
-      bench/prelu_candidates.cpp -o libflowk_candidates.so
+      -DFLOWK_BUILD_INFO='"candidates"' $(find cuda -name '*.cpp' -not -path '*/simt/*' -not -name '*_simt.cpp') \\
+      $(find cuda -name '*.cu') bench/prelu_candidates.cpp -o libflowk_candidates.so
 
-Prints for each case the planner's pick and the best candidates, each checked against the pick's output first.
+Prints for each case the planner's pick and the best candidates, each checked against the pick's output first, and their
+figures as a row of bench/tuning/prelu_h200.json has them.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 import bench_prelu
 import harness
+from tuning.generate_tuning import measured
 
 FIELDS = ("kernel", "max_threads", "rows_per_block", "cluster_blocks", "tile_vectors", "overlap", "vectors_in_flight")
 BY_CHANNEL, BY_SPAN, BY_PLANE, BY_COLUMN, BY_WARP_COLUMN = range(1, 6)
@@ -153,7 +155,7 @@ def main() -> None:
                     contenders = {t: functools.partial(candidates.forward, threads=t) for t in (32, 64, 128, 256)}
                     times = time_all(case, contenders, options.rounds)
                     found = {str(t): round(moved / time, 3) for t, time in times.items()}
-                    print(f"{title}: by threads {found}", flush=True)
+                    print(measured(f"{title}, threads", found), flush=True)
                     rows.append({"case": title, "fractions": found})
                     continue
                 result = tune_backward(candidates, options.rounds)
@@ -162,11 +164,14 @@ def main() -> None:
                 picked = fractions.get(result["pick"], math.nan)
                 plan = result["plans"][result["pick"]] or "no plan"
                 print(f"{title}: pick {picked:.3f} {plan.split(':')[0]}", flush=True)
+                figures = {"pick": picked}
                 for choice in ranked[:SHOWN]:
                     words = " ".join(f"{key}={value}" for key, value in zip(FIELDS, choice) if value)
+                    figures[words or "pick"] = fractions[choice]
                     lines = [line.strip() for line in result["plans"][choice].split("\n")]
                     launch = next(line for line in lines if line.startswith("launch"))
                     print(f"    {fractions[choice]:.3f} {words or 'pick'} | {lines[1]} | {launch}", flush=True)
+                print(f"    {measured(title, figures)}", flush=True)
                 modes = {mode: round(fractions.get(choice_of(overlap=mode), math.nan), 3) for mode in (0, 1)}
                 print(f"    pick by overlap: {modes}")
                 for kernel in range(BY_CHANNEL, BY_WARP_COLUMN + 1):

@@ -8,8 +8,8 @@ bench_softmax.py. $FLOWK_LIBRARY is a library with flowk_bench_softmax_candidate
       -DFLOWK_BUILD_INFO='"candidates"' $(find cuda -name '*.cpp' -not -path '*/simt/*' -not -name '*_simt.cpp') \\
       $(find cuda -name '*.cu') bench/softmax_candidates.cpp -o libflowk_candidates.so
 
-Prints the planner's fraction of copy and the best configs of each case, and names every config with a wrong result.
-bench/tuning/softmax_h200.json has the figures that the planner uses.
+Prints the planner's fraction of copy and the best configs of each case as a row of bench/tuning/softmax_h200.json has
+them, and names every config with a wrong result.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 import harness
 from softmax_workload import SoftmaxLibrary, Workload, cases_of
+from tuning.generate_tuning import measured
 
 KERNELS = [
     "row_in_registers",
@@ -45,7 +46,7 @@ MAX_LANES = 512
 LAUNCH_BYTES = (4 << 20, 8 << 20, 16 << 20)  # split_row
 PERSISTENT_THREADS, MULTIPROCESSORS, SHARED_BYTES = 512, 132, 227 << 10
 SHARED_ROW_VECTORS = (4, 8)  # row_in_shared, in registers
-RESIDENT_BLOCKS = (0, 3, 4, 5, 6)  # per multiprocessor; 0: as many as fit
+RESIDENT_BLOCKS = (0, 3, 4, 5, 6)  # per multiprocessor; 0: no limit
 USES_PDL = 1
 
 
@@ -166,10 +167,6 @@ def tune(library: SoftmaxLibrary, case: tuple) -> dict:
     return row
 
 
-def text_of(entry: dict) -> str:
-    return f"{entry['fraction']:.3f} {Config(**entry['config'])}"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sets", nargs="+")
@@ -185,9 +182,8 @@ def main() -> None:
             row = tune(library, case)
             of_set.append(row)
             kind, type_, *shape = case
-            best = " | ".join(text_of(entry) for entry in row["configs"][: options.best])
-            label = f"{kind} {type_} {'x'.join(map(str, shape))}"
-            print(f"{label:34} pick {row['pick']:.3f} best of {len(row['shapes'])}: {best}", flush=True)
+            best = {str(Config(**entry["config"])): entry["fraction"] for entry in row["configs"][: options.best]}
+            print(measured(f"{kind} {type_} {'x'.join(map(str, shape))}", {"pick": row["pick"]} | best), flush=True)
             gc.collect()
             torch.cuda.empty_cache()
         picks = [row["pick"] for row in of_set]
