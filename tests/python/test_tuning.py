@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from source_tree import ROOT
@@ -14,19 +16,81 @@ TUNING = ROOT / "bench" / "tuning"
 SOURCES = sorted(TUNING.glob("*.json"))
 
 
-def test_generating_gives_the_files_that_are_checked_in() -> None:
+def generator() -> ModuleType:
     spec = importlib.util.spec_from_file_location("generate_tuning", TUNING / "generate_tuning.py")
     assert spec and spec.loader
-    generate = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(generate)
-    stale = [str(path) for path, text in generate.outputs().items() if path.read_text() != text]
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_generating_gives_the_files_that_are_checked_in() -> None:
+    stale = [str(path) for path, text in generator().outputs().items() if path.read_text() != text]
     assert not stale, "run python bench/tuning/generate_tuning.py"
+
+
+def test_every_kind_of_value_is_written_as_cpp(tmp_path: Path) -> None:
+    whole = {
+        "constants": {
+            "a": {"type": "float", "value": 1.5},
+            "b": {"type": "double", "value": 1.5},
+            "c": {"type": "Costs", "value": {"x": 0.25, "y": True, "z": None}},
+        },
+        "tables": {"d": {"type": "Row", "fields": ["n", "x", "y"], "rows": [["INT64_MAX", None, 2], [1, 0.5]]}},
+    }
+    source = tmp_path / "operator_gpu.json"
+    source.write_text(json.dumps(whole))
+    assert generator().text_of(source).splitlines()[2:] == [
+        "constexpr float a = 1.5f;",
+        "constexpr double b = 1.5;",
+        "constexpr Costs c = {.x = 0.25f, .y = true};",
+        "constexpr Row d[] = {",
+        "    {.n = INT64_MAX, .y = 2},",
+        "    {.n = 1, .x = 0.5f},",
+        "};",
+    ]
+    assert generator().measured("case", {"pick": 0.98765}) == '"case": {"pick": 0.988}'
+
+
+# Speeds as fractions, times, and how much slower or faster.
+FIGURE = re.compile(r"//.*(\b[01]\.\d|\d ?us\b|\d ?% (slower|faster))")
+LICENSE = "// SPDX-License-Identifier: Apache-2.0\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "is_figure"),
+    [
+        ("// 8 reach 0.99", True),
+        ("int n;  // 128 are 1-2% slower", True),
+        ("// it takes 3 us", True),
+        ("float x = 0.5f;", False),
+        ("// at least 90 % full", False),
+    ],
+)
+def test_a_figure_is_told_from_other_numbers(line: str, is_figure: bool) -> None:
+    assert bool(FIGURE.search(line)) == is_figure
+
+
+def plan_sources(operator: str) -> list[Path]:
+    folder = ROOT / "cuda" / operator
+    return [*folder.glob("*.h"), *(path for path in folder.glob("plan/**/*") if path.suffix in (".h", ".cpp"))]
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+def test_every_generated_name_is_used_and_figures_stand_in_the_file_alone(source: Path) -> None:
+    operator, _, _ = source.stem.partition("_")
+    tuning = json.loads(source.read_text())
+    texts = {path: path.read_text().removeprefix(LICENSE) for path in plan_sources(operator)}
+    names = [*tuning.get("tables", {}), *tuning.get("constants", {})]
+    everything = "\n".join(texts.values())
+    assert [name for name in names if not re.search(rf"\b{name}\b", everything)] == []
+    assert [str(path) for path, text in texts.items() if FIGURE.search(text)] == []
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
 def test_every_table_says_why_and_its_measurements_are_of_its_rows(source: Path) -> None:
     tuning = json.loads(source.read_text())
-    assert tuning["gpu"]
+    assert tuning["gpu"] and tuning["commit"] and tuning["unit"]
     for name, table in tuning.get("tables", {}).items():
         assert table["why"], name
         first_fields = {str(row[0]) for row in table["rows"]}
@@ -34,3 +98,5 @@ def test_every_table_says_why_and_its_measurements_are_of_its_rows(source: Path)
         assert set(table.get("measured", {})) <= first_fields, name
     for name, constant in tuning.get("constants", {}).items():
         assert constant["why"], name
+    for name, rule in tuning.get("rules", {}).items():
+        assert rule["why"] and rule["measured"], name
