@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -142,11 +144,16 @@ def types_text(row: Row) -> str:
     return text + (f" With bool it is the logical {logical}." if logical else "")
 
 
-OUT_RULES = {
-    "SAME": "of the result's type, or any float of at most 32 bits where the result is one",
-    "BOOL": "of type bool",
-}
-RULES_OF_ADD = """
+TEXT_OF_ADD = """
+    Parameters
+    ----------
+    x, y : array or number
+        At least one array, with any strides. Shapes are broadcast and types promoted as in NumPy. A Python number takes
+        the arrays' type, except that a float beside integers gives float64.
+    out : array, optional
+        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
+        may be an operand itself and must not overlap one otherwise. By default a new C-contiguous array of the first
+        array's kind.
     stream : int or stream object, optional
         Where to enqueue the work: as in `permute`.
 
@@ -167,80 +174,66 @@ RULES_OF_ADD = """
     Notes
     -----
     NumPy's arrays run on libflowk_simt, an executor of the kernels on the CPU: it checks results, it is not for speed.
-    """
+"""
+
+
+def names_of(row: Row) -> tuple[str, tuple[str, ...]]:
+    """The names of a function and of its operands."""
+    operands = OPERANDS.get(row.enumerator, ("x", "y", "z")[: row.arity])
+    return NAMES.get(row.enumerator, row.enumerator.lower()), operands
 
 
 def function_text(row: Row) -> str:
-    name = NAMES.get(row.enumerator, row.enumerator.lower())
-    operands = OPERANDS.get(row.enumerator, ("x", "y", "z")[: row.arity])
-    listed = ", ".join(operands)
-    constant = "_" + name.upper()
-    if row.arity == 1:
-        kinds, shape = "array", "Any shape and strides; "
-        parameters = ["x: ArrayT"]
-        itself = "It may be x itself"
-    else:
-        kinds, shape = "array or number", "At least one array. Shapes are broadcast and types promoted as in NumPy; "
-        parameters = [f"{operand}: ArrayT | Number" for operand in operands]
-        itself = "It may be an operand itself"
-    doc = f'''    """``out = {FORMULAS.get(row.enumerator, row.formula)}``, for every element.
-
-    Parameters
-    ----------
-    {listed} : {kinds}
-'''
-    doc += wrapped(shape + types_text(row))
+    name, operands = names_of(row)
+    parameters = [f"{operand}: ArrayT" + (" | Number" if row.arity > 1 else "") for operand in operands]
+    doc = f'    """``out = {FORMULAS.get(row.enumerator, row.formula)}``, for every element.\n\n'
+    types = f"Takes {types_text(row)}" + (" The result is bool." if row.result == "BOOL" else "")
     if name == "add":
-        doc += wrapped("A Python number takes the arrays' type, except that a float beside integers gives float64.")
-    doc += "    out : array, optional\n"
-    doc += wrapped(
-        f"Where to write: any strides, {OUT_RULES[row.result]}. {itself} and must not overlap one otherwise. "
-        "By default a new C-contiguous array of the first array's kind."
-    )
-    if name == "add":
-        doc = doc.rstrip("\n") + RULES_OF_ADD + '"""\n'
+        doc += wrapped(types, "    ") + TEXT_OF_ADD
     else:
-        doc += '    stream : int or stream object, optional\n        As in `add`, which also says what is returned and raised.\n    """\n'
+        doc += wrapped(f"{types} {', '.join(operands)}, out, stream, result and errors: as in `add`.", "    ")
     head = folded(f"def {name}(", [*parameters, "*", *KEYWORDS], ") -> ArrayT:")
     others = f"({operands[1]},)" if row.arity == 2 else f"({', '.join(operands[1:])})"
-    return f"{head}\n{doc}    return call({constant}, {operands[0]}, {others}, out, stream)\n"
+    return f'{head}\n{doc}    """\n    return call(_{name.upper()}, {operands[0]}, {others}, out, stream)\n'
 
 
 KEYWORDS = ("out: Array | None = None", "stream: Stream | None = None")
 
 
-def wrapped(text: str, indent: str = " " * 8) -> str:
+def quoted(names: Iterable[str]) -> list[str]:
+    return [f'"{name}"' for name in names]
+
+
+def packed(head: str, parts: Iterable[str], tail: str) -> str:
+    """`head` + parts + `tail`, on as few lines as they fit on without breaking a part."""
+    text = ", ".join(part.replace(" ", "\0") for part in parts) + tail.replace(" ", "\0")
+    lines = textwrap.wrap("_" * len(head) + text, WIDTH, subsequent_indent=" " * 8, break_on_hyphens=False)
+    return "\n".join([head + lines[0][len(head) :], *lines[1:]]).replace("\0", " ") + "\n"
+
+
+def wrapped(text: str, indent: str) -> str:
     """Lines of at most WIDTH characters."""
-    lines, line = [], indent
-    for word in text.split():
-        if len(line) + len(word) > WIDTH:
-            lines.append(line.rstrip())
-            line = indent
-        line += word + " "
-    return "\n".join([*lines, line.rstrip()]) + "\n"
+    return textwrap.fill(text, WIDTH, initial_indent=indent, subsequent_indent=indent) + "\n"
 
 
-def folded(head: str, parts: list[str], tail: str, indent: str = "") -> str:
+def folded(head: str, parts: list[str], tail: str) -> str:
     """`head` + parts + `tail`, on as few lines as ruff's layout gives it."""
-    line = indent + head + ", ".join(parts) + tail
+    line = head + ", ".join(parts) + tail
     if len(line) <= WIDTH:
         return line
-    inner = indent + "    " + ", ".join(parts)
+    inner = "    " + ", ".join(parts)
     if len(inner) <= WIDTH:
-        return f"{indent}{head}\n{inner}\n{indent}{tail}"
-    return f"{indent}{head}\n" + "".join(f"{indent}    {part},\n" for part in parts) + indent + tail
+        return f"{head}\n{inner}\n{tail}"
+    return f"{head}\n" + "".join(f"    {part},\n" for part in parts) + tail
 
 
 def functions(rows: list[Row]) -> str:
     rows = [row for row in rows if row.enumerator not in BY_HAND]
     constants = []
     for row in rows:
-        name = NAMES.get(row.enumerator, row.enumerator.lower())
-        operands = OPERANDS.get(row.enumerator, ("x", "y", "z")[: row.arity])
-        quoted = ", ".join(f'"{operand}"' for operand in operands) + ("," if row.arity == 1 else "")
-        constants.append(
-            f"_{name.upper()} = Elementwise({ARITIES[row.arity - 1]}Op.{row.enumerator}, ({quoted}))\n"
-        )
+        name, operands = names_of(row)
+        words = ", ".join(quoted(operands)) + ("," if row.arity == 1 else "")
+        constants.append(f"_{name.upper()} = Elementwise({ARITIES[row.arity - 1]}Op.{row.enumerator}, ({words}))\n")
     return f'''{LICENSE}"""The elementwise functions that have operands alone.
 
 {NOTE.format(source="flowk/elementwise_ops.h")}
@@ -277,7 +270,7 @@ def stub(module: str, text: str) -> str:
     functions = public_functions(text)
     body = "".join(map(stub_of, functions))
     imported = [name for name in ("Array", "ArrayT", "DTypeLike", "Number", "Stream") if re.search(rf"\b{name}\b", body)]
-    lines = [LICENSE, f"# {NOTE.format(source=module.rpartition('/')[2] + '.py')}\n"]
+    lines = [LICENSE, f"# {NOTE.format(source=module.rpartition('/')[2] + '.py')}\n", "# fmt: off\n"]
     if "Iterable[" in body:
         lines.append("from collections.abc import Iterable\n")
     lines.append("from typing import Any, overload\n\nfrom numpy.typing import NDArray\n\n")
@@ -301,7 +294,7 @@ def stub_of(function: ast.FunctionDef) -> str:
                 part = re.sub(r"\bArrayT( \| Number)?\b" if array in ("ArrayT", "Number") else r"\bArrayT\b", array, part)
                 used += 1
             typed.append(part)
-        return folded(f"def {function.name}(", typed, f") -> {returned}: ...") + "\n"
+        return packed(f"def {function.name}(", typed, f") -> {returned}: ...")
 
     num_operands = sum("ArrayT" in part for part in parts)
     if num_operands == 0:
@@ -322,12 +315,7 @@ def declared(argument: ast.arg, default: ast.expr | None) -> str:
 
 
 def init(names: dict[str, list[str]]) -> str:
-    table = ""
-    for module, group in names.items():
-        quoted = [f'"{name}"' for name in group]
-        line = f'    "{module}": ({", ".join(quoted)}{"," if len(group) == 1 else ""}),'
-        lines = "".join(f"        {name},\n" for name in quoted)
-        table += line + "\n" if len(line) <= WIDTH else f'    "{module}": (\n{lines}    ),\n'
+    table = "".join(packed(f'    "{module}": [', quoted(group), "],") for module, group in names.items())
     return f'''{LICENSE}"""Permute, batch transpose, elementwise operations, PReLU and masked softmax on arrays of any framework.
 
 Arrays on a GPU (torch's, CuPy's, a DeviceArray, anything with DLPack or ``__cuda_array_interface__``) run on libflowk,
@@ -346,8 +334,10 @@ __version__ = "{version()}"
 
 # The public names by their module, which is imported when one of them is first used: `import pyflowk` takes
 # 1 ms; all modules would take 10.
+# fmt: off
 _MODULES = {{
 {table}}}
+# fmt: on
 _MODULE_OF = {{name: module for module, names in _MODULES.items() for name in names}}
 __all__ = sorted(_MODULE_OF)
 
@@ -365,14 +355,9 @@ def __dir__() -> list[str]:
 
 
 def init_stub(names: dict[str, list[str]]) -> str:
-    imports = []
-    for module, group in sorted(names.items()):
-        line = f"from .{module} import {', '.join(group)}"
-        folded_group = "".join(f"    {name},\n" for name in group)
-        imports.append((line if len(line) <= WIDTH else f"from .{module} import (\n{folded_group})") + "\n")
-    everything = "".join(f'    "{name}",\n' for name in sorted(sum(names.values(), [])))
-    note = NOTE.format(source="it")
-    return f"{LICENSE}# {note}\n" + "".join(imports) + f"\n__version__: str\n__all__ = [\n{everything}]\n"
+    imports = "".join(packed(f"from .{module} import (", group, ")") for module, group in sorted(names.items()))
+    table = packed("__all__ = [", quoted(sorted(sum(names.values(), []))), "]")
+    return f"{LICENSE}# {NOTE.format(source='it')}\n# fmt: off\n# ruff: noqa: I001\n{imports}\n__version__: str\n{table}"
 
 
 def version() -> str:

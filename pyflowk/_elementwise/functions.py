@@ -62,16 +62,7 @@ _LERP = Elementwise(TernaryOp.LERP, ("x", "y", "weight"))
 def abs(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = |x|``, for every element.
 
-    Parameters
-    ----------
-    x : array
-        Any shape and strides; integers or floats.
-    out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
-        may be x itself and must not overlap one otherwise. By default a new C-contiguous array of the first array's
-        kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes integers or floats. x, out, stream, result and errors: as in `add`.
     """
     return call(_ABS, x, (), out, stream)
 
@@ -79,16 +70,7 @@ def abs(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) ->
 def neg(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = -x``, for every element.
 
-    Parameters
-    ----------
-    x : array
-        Any shape and strides; integers or floats.
-    out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
-        may be x itself and must not overlap one otherwise. By default a new C-contiguous array of the first array's
-        kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes integers or floats. x, out, stream, result and errors: as in `add`.
     """
     return call(_NEG, x, (), out, stream)
 
@@ -96,16 +78,7 @@ def neg(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) ->
 def square(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = x * x``, for every element.
 
-    Parameters
-    ----------
-    x : array
-        Any shape and strides; integers or floats.
-    out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
-        may be x itself and must not overlap one otherwise. By default a new C-contiguous array of the first array's
-        kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes integers or floats. x, out, stream, result and errors: as in `add`.
     """
     return call(_SQUARE, x, (), out, stream)
 
@@ -113,16 +86,8 @@ def square(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None)
 def sqrt(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = sqrt(x)``, for every element.
 
-    Parameters
-    ----------
-    x : array
-        Any shape and strides; floats. Integers and bool are computed in the float that NumPy computes them in.
-    out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
-        may be x itself and must not overlap one otherwise. By default a new C-contiguous array of the first array's
-        kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
+    errors: as in `add`.
     """
     return call(_SQRT, x, (), out, stream)
 
@@ -130,16 +95,8 @@ def sqrt(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -
 def rsqrt(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = 1 / sqrt(x)``, for every element.
 
-    Parameters
-    ----------
-    x : array
-        Any shape and strides; floats. Integers and bool are computed in the float that NumPy computes them in.
-    out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
-        may be x itself and must not overlap one otherwise. By default a new C-contiguous array of the first array's
-        kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
+    errors: as in `add`.
     """
     return call(_RSQRT, x, (), out, stream)
 
@@ -147,16 +104,8 @@ def rsqrt(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) 
 def reciprocal(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = 1 / x``, for every element.
 
-    Parameters
-    ----------
-    x : array
-        Any shape and strides; floats. Integers and bool are computed in the float that NumPy computes them in.
-    out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
-        may be x itself and must not overlap one otherwise. By default a new C-contiguous array of the first array's
-        kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
+    errors: as in `add`.
     """
     return call(_RECIPROCAL, x, (), out, stream)
 
@@ -164,16 +113,8 @@ def reciprocal(x: ArrayT, *, out: Array | None = None, stream: Stream | None = N
 def exp(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = e^x``, for every element.
 
-    Parameters
-    ----------
-    x : array
-        Any shape and strides; floats. Integers and bool are computed in the float that NumPy computes them in.
-    out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
-        may be x itself and must not overlap one otherwise. By default a new C-contiguous array of the first array's
-        kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
+    errors: as in `add`.
     """
     return call(_EXP, x, (), out, stream)
 
@@ -181,16 +122,8 @@ def exp(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) ->
 def log(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = ln(x)``, for every element.
 
-    Parameters
-    ----------
-    x : array
-        Any shape and strides; floats. Integers and bool are computed in the float that NumPy computes them in.
-    out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
-        may be x itself and must not overlap one otherwise. By default a new C-contiguous array of the first array's
-        kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
+    errors: as in `add`.
     """
     return call(_LOG, x, (), out, stream)
 
@@ -198,16 +131,8 @@ def log(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) ->
 def sin(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = sin(x)``, for every element.
 
-    Parameters
-    ----------
-    x : array
-        Any shape and strides; floats. Integers and bool are computed in the float that NumPy computes them in.
-    out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
-        may be x itself and must not overlap one otherwise. By default a new C-contiguous array of the first array's
-        kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
+    errors: as in `add`.
     """
     return call(_SIN, x, (), out, stream)
 
@@ -215,16 +140,8 @@ def sin(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) ->
 def cos(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = cos(x)``, for every element.
 
-    Parameters
-    ----------
-    x : array
-        Any shape and strides; floats. Integers and bool are computed in the float that NumPy computes them in.
-    out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
-        may be x itself and must not overlap one otherwise. By default a new C-contiguous array of the first array's
-        kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
+    errors: as in `add`.
     """
     return call(_COS, x, (), out, stream)
 
@@ -232,16 +149,8 @@ def cos(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) ->
 def tanh(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = tanh(x)``, for every element.
 
-    Parameters
-    ----------
-    x : array
-        Any shape and strides; floats. Integers and bool are computed in the float that NumPy computes them in.
-    out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
-        may be x itself and must not overlap one otherwise. By default a new C-contiguous array of the first array's
-        kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
+    errors: as in `add`.
     """
     return call(_TANH, x, (), out, stream)
 
@@ -249,16 +158,8 @@ def tanh(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -
 def sigmoid(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = 1 / (1 + e^-x)``, for every element.
 
-    Parameters
-    ----------
-    x : array
-        Any shape and strides; floats. Integers and bool are computed in the float that NumPy computes them in.
-    out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
-        may be x itself and must not overlap one otherwise. By default a new C-contiguous array of the first array's
-        kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
+    errors: as in `add`.
     """
     return call(_SIGMOID, x, (), out, stream)
 
@@ -266,16 +167,7 @@ def sigmoid(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None
 def relu(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = max(x, 0)``, for every element.
 
-    Parameters
-    ----------
-    x : array
-        Any shape and strides; integers or floats.
-    out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
-        may be x itself and must not overlap one otherwise. By default a new C-contiguous array of the first array's
-        kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes integers or floats. x, out, stream, result and errors: as in `add`.
     """
     return call(_RELU, x, (), out, stream)
 
@@ -283,16 +175,8 @@ def relu(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -
 def silu(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = x / (1 + e^-x)``, for every element.
 
-    Parameters
-    ----------
-    x : array
-        Any shape and strides; floats. Integers and bool are computed in the float that NumPy computes them in.
-    out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
-        may be x itself and must not overlap one otherwise. By default a new C-contiguous array of the first array's
-        kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
+    errors: as in `add`.
     """
     return call(_SILU, x, (), out, stream)
 
@@ -300,16 +184,8 @@ def silu(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -
 def softplus(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = ln(1 + e^x)``, for every element.
 
-    Parameters
-    ----------
-    x : array
-        Any shape and strides; floats. Integers and bool are computed in the float that NumPy computes them in.
-    out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
-        may be x itself and must not overlap one otherwise. By default a new C-contiguous array of the first array's
-        kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
+    errors: as in `add`.
     """
     return call(_SOFTPLUS, x, (), out, stream)
 
@@ -317,16 +193,7 @@ def softplus(x: ArrayT, *, out: Array | None = None, stream: Stream | None = Non
 def floor(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = the largest integer <= x``, for every element.
 
-    Parameters
-    ----------
-    x : array
-        Any shape and strides; floats. Integers and bool stay as they are.
-    out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
-        may be x itself and must not overlap one otherwise. By default a new C-contiguous array of the first array's
-        kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes floats. Integers and bool stay as they are. x, out, stream, result and errors: as in `add`.
     """
     return call(_FLOOR, x, (), out, stream)
 
@@ -334,16 +201,7 @@ def floor(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) 
 def ceil(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = the smallest integer >= x``, for every element.
 
-    Parameters
-    ----------
-    x : array
-        Any shape and strides; floats. Integers and bool stay as they are.
-    out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
-        may be x itself and must not overlap one otherwise. By default a new C-contiguous array of the first array's
-        kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes floats. Integers and bool stay as they are. x, out, stream, result and errors: as in `add`.
     """
     return call(_CEIL, x, (), out, stream)
 
@@ -351,16 +209,7 @@ def ceil(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -
 def round(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = the nearest integer, half to even``, for every element.
 
-    Parameters
-    ----------
-    x : array
-        Any shape and strides; floats. Integers and bool stay as they are.
-    out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
-        may be x itself and must not overlap one otherwise. By default a new C-contiguous array of the first array's
-        kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes floats. Integers and bool stay as they are. x, out, stream, result and errors: as in `add`.
     """
     return call(_ROUND, x, (), out, stream)
 
@@ -368,15 +217,8 @@ def round(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) 
 def is_nan(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = x != x``, for every element.
 
-    Parameters
-    ----------
-    x : array
-        Any shape and strides; floats. Integers and bool are computed in the float that NumPy computes them in.
-    out : array, optional
-        Where to write: any strides, of type bool. It may be x itself and must not overlap one otherwise. By default a
-        new C-contiguous array of the first array's kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. The result is bool. x, out,
+    stream, result and errors: as in `add`.
     """
     return call(_IS_NAN, x, (), out, stream)
 
@@ -384,15 +226,7 @@ def is_nan(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None)
 def logical_not(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = x == 0``, for every element.
 
-    Parameters
-    ----------
-    x : array
-        Any shape and strides; bool, integers or floats.
-    out : array, optional
-        Where to write: any strides, of type bool. It may be x itself and must not overlap one otherwise. By default a
-        new C-contiguous array of the first array's kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes bool, integers or floats. The result is bool. x, out, stream, result and errors: as in `add`.
     """
     return call(_LOGICAL_NOT, x, (), out, stream)
 
@@ -400,12 +234,13 @@ def logical_not(x: ArrayT, *, out: Array | None = None, stream: Stream | None = 
 def add(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = x + y``, for every element.
 
+    Takes integers or floats. With bool it is the logical or.
+
     Parameters
     ----------
     x, y : array or number
-        At least one array. Shapes are broadcast and types promoted as in NumPy; integers or floats. With bool it is the
-        logical or.
-        A Python number takes the arrays' type, except that a float beside integers gives float64.
+        At least one array, with any strides. Shapes are broadcast and types promoted as in NumPy. A Python number takes
+        the arrays' type, except that a float beside integers gives float64.
     out : array, optional
         Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
         may be an operand itself and must not overlap one otherwise. By default a new C-contiguous array of the first
@@ -437,16 +272,7 @@ def add(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, str
 def sub(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = x - y``, for every element.
 
-    Parameters
-    ----------
-    x, y : array or number
-        At least one array. Shapes are broadcast and types promoted as in NumPy; integers or floats.
-    out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
-        may be an operand itself and must not overlap one otherwise. By default a new C-contiguous array of the first
-        array's kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes integers or floats. x, y, out, stream, result and errors: as in `add`.
     """
     return call(_SUB, x, (y,), out, stream)
 
@@ -454,17 +280,7 @@ def sub(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, str
 def mul(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = x * y``, for every element.
 
-    Parameters
-    ----------
-    x, y : array or number
-        At least one array. Shapes are broadcast and types promoted as in NumPy; integers or floats. With bool it is the
-        logical and.
-    out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
-        may be an operand itself and must not overlap one otherwise. By default a new C-contiguous array of the first
-        array's kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes integers or floats. With bool it is the logical and. x, y, out, stream, result and errors: as in `add`.
     """
     return call(_MUL, x, (y,), out, stream)
 
@@ -472,17 +288,7 @@ def mul(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, str
 def div(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = x / y``, for every element.
 
-    Parameters
-    ----------
-    x, y : array or number
-        At least one array. Shapes are broadcast and types promoted as in NumPy; floats. Integers and bool are computed
-        in float64.
-    out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
-        may be an operand itself and must not overlap one otherwise. By default a new C-contiguous array of the first
-        array's kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes floats. Integers and bool are computed in float64. x, y, out, stream, result and errors: as in `add`.
     """
     return call(_DIV, x, (y,), out, stream)
 
@@ -490,17 +296,7 @@ def div(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, str
 def pow(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = x^y``, for every element.
 
-    Parameters
-    ----------
-    x, y : array or number
-        At least one array. Shapes are broadcast and types promoted as in NumPy; floats. Integers and bool are computed
-        in float64.
-    out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
-        may be an operand itself and must not overlap one otherwise. By default a new C-contiguous array of the first
-        array's kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes floats. Integers and bool are computed in float64. x, y, out, stream, result and errors: as in `add`.
     """
     return call(_POW, x, (y,), out, stream)
 
@@ -510,16 +306,7 @@ def minimum(
 ) -> ArrayT:
     """``out = min(x, y)``, for every element.
 
-    Parameters
-    ----------
-    x, y : array or number
-        At least one array. Shapes are broadcast and types promoted as in NumPy; bool, integers or floats.
-    out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
-        may be an operand itself and must not overlap one otherwise. By default a new C-contiguous array of the first
-        array's kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes bool, integers or floats. x, y, out, stream, result and errors: as in `add`.
     """
     return call(_MINIMUM, x, (y,), out, stream)
 
@@ -529,16 +316,7 @@ def maximum(
 ) -> ArrayT:
     """``out = max(x, y)``, for every element.
 
-    Parameters
-    ----------
-    x, y : array or number
-        At least one array. Shapes are broadcast and types promoted as in NumPy; bool, integers or floats.
-    out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
-        may be an operand itself and must not overlap one otherwise. By default a new C-contiguous array of the first
-        array's kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes bool, integers or floats. x, y, out, stream, result and errors: as in `add`.
     """
     return call(_MAXIMUM, x, (y,), out, stream)
 
@@ -546,15 +324,7 @@ def maximum(
 def equal(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = x == y``, for every element.
 
-    Parameters
-    ----------
-    x, y : array or number
-        At least one array. Shapes are broadcast and types promoted as in NumPy; bool, integers or floats.
-    out : array, optional
-        Where to write: any strides, of type bool. It may be an operand itself and must not overlap one otherwise. By
-        default a new C-contiguous array of the first array's kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes bool, integers or floats. The result is bool. x, y, out, stream, result and errors: as in `add`.
     """
     return call(_EQUAL, x, (y,), out, stream)
 
@@ -564,15 +334,7 @@ def not_equal(
 ) -> ArrayT:
     """``out = x != y``, for every element.
 
-    Parameters
-    ----------
-    x, y : array or number
-        At least one array. Shapes are broadcast and types promoted as in NumPy; bool, integers or floats.
-    out : array, optional
-        Where to write: any strides, of type bool. It may be an operand itself and must not overlap one otherwise. By
-        default a new C-contiguous array of the first array's kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes bool, integers or floats. The result is bool. x, y, out, stream, result and errors: as in `add`.
     """
     return call(_NOT_EQUAL, x, (y,), out, stream)
 
@@ -580,15 +342,7 @@ def not_equal(
 def less(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = x < y``, for every element.
 
-    Parameters
-    ----------
-    x, y : array or number
-        At least one array. Shapes are broadcast and types promoted as in NumPy; bool, integers or floats.
-    out : array, optional
-        Where to write: any strides, of type bool. It may be an operand itself and must not overlap one otherwise. By
-        default a new C-contiguous array of the first array's kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes bool, integers or floats. The result is bool. x, y, out, stream, result and errors: as in `add`.
     """
     return call(_LESS, x, (y,), out, stream)
 
@@ -598,15 +352,7 @@ def less_equal(
 ) -> ArrayT:
     """``out = x <= y``, for every element.
 
-    Parameters
-    ----------
-    x, y : array or number
-        At least one array. Shapes are broadcast and types promoted as in NumPy; bool, integers or floats.
-    out : array, optional
-        Where to write: any strides, of type bool. It may be an operand itself and must not overlap one otherwise. By
-        default a new C-contiguous array of the first array's kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes bool, integers or floats. The result is bool. x, y, out, stream, result and errors: as in `add`.
     """
     return call(_LESS_EQUAL, x, (y,), out, stream)
 
@@ -616,15 +362,7 @@ def greater(
 ) -> ArrayT:
     """``out = x > y``, for every element.
 
-    Parameters
-    ----------
-    x, y : array or number
-        At least one array. Shapes are broadcast and types promoted as in NumPy; bool, integers or floats.
-    out : array, optional
-        Where to write: any strides, of type bool. It may be an operand itself and must not overlap one otherwise. By
-        default a new C-contiguous array of the first array's kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes bool, integers or floats. The result is bool. x, y, out, stream, result and errors: as in `add`.
     """
     return call(_GREATER, x, (y,), out, stream)
 
@@ -634,15 +372,7 @@ def greater_equal(
 ) -> ArrayT:
     """``out = x >= y``, for every element.
 
-    Parameters
-    ----------
-    x, y : array or number
-        At least one array. Shapes are broadcast and types promoted as in NumPy; bool, integers or floats.
-    out : array, optional
-        Where to write: any strides, of type bool. It may be an operand itself and must not overlap one otherwise. By
-        default a new C-contiguous array of the first array's kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes bool, integers or floats. The result is bool. x, y, out, stream, result and errors: as in `add`.
     """
     return call(_GREATER_EQUAL, x, (y,), out, stream)
 
@@ -652,16 +382,7 @@ def bitwise_and(
 ) -> ArrayT:
     """``out = x & y, bit by bit``, for every element.
 
-    Parameters
-    ----------
-    x, y : array or number
-        At least one array. Shapes are broadcast and types promoted as in NumPy; bool or integers.
-    out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
-        may be an operand itself and must not overlap one otherwise. By default a new C-contiguous array of the first
-        array's kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes bool or integers. x, y, out, stream, result and errors: as in `add`.
     """
     return call(_BITWISE_AND, x, (y,), out, stream)
 
@@ -671,16 +392,7 @@ def bitwise_or(
 ) -> ArrayT:
     """``out = x | y, bit by bit``, for every element.
 
-    Parameters
-    ----------
-    x, y : array or number
-        At least one array. Shapes are broadcast and types promoted as in NumPy; bool or integers.
-    out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
-        may be an operand itself and must not overlap one otherwise. By default a new C-contiguous array of the first
-        array's kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes bool or integers. x, y, out, stream, result and errors: as in `add`.
     """
     return call(_BITWISE_OR, x, (y,), out, stream)
 
@@ -690,16 +402,7 @@ def bitwise_xor(
 ) -> ArrayT:
     """``out = x ^ y, bit by bit``, for every element.
 
-    Parameters
-    ----------
-    x, y : array or number
-        At least one array. Shapes are broadcast and types promoted as in NumPy; bool or integers.
-    out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
-        may be an operand itself and must not overlap one otherwise. By default a new C-contiguous array of the first
-        array's kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes bool or integers. x, y, out, stream, result and errors: as in `add`.
     """
     return call(_BITWISE_XOR, x, (y,), out, stream)
 
@@ -709,17 +412,8 @@ def relu_grad(
 ) -> ArrayT:
     """``out = dy * relu'(x)``, for every element.
 
-    Parameters
-    ----------
-    dy, x : array or number
-        At least one array. Shapes are broadcast and types promoted as in NumPy; floats. Integers and bool are computed
-        in the float that NumPy computes them in.
-    out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
-        may be an operand itself and must not overlap one otherwise. By default a new C-contiguous array of the first
-        array's kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. dy, x, out, stream, result
+    and errors: as in `add`.
     """
     return call(_RELU_GRAD, dy, (x,), out, stream)
 
@@ -729,17 +423,8 @@ def silu_grad(
 ) -> ArrayT:
     """``out = dy * silu'(x)``, for every element.
 
-    Parameters
-    ----------
-    dy, x : array or number
-        At least one array. Shapes are broadcast and types promoted as in NumPy; floats. Integers and bool are computed
-        in the float that NumPy computes them in.
-    out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
-        may be an operand itself and must not overlap one otherwise. By default a new C-contiguous array of the first
-        array's kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. dy, x, out, stream, result
+    and errors: as in `add`.
     """
     return call(_SILU_GRAD, dy, (x,), out, stream)
 
@@ -749,17 +434,8 @@ def silu_mul(
 ) -> ArrayT:
     """``out = silu(x) * y``, for every element.
 
-    Parameters
-    ----------
-    x, y : array or number
-        At least one array. Shapes are broadcast and types promoted as in NumPy; floats. Integers and bool are computed
-        in the float that NumPy computes them in.
-    out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
-        may be an operand itself and must not overlap one otherwise. By default a new C-contiguous array of the first
-        array's kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, y, out, stream, result and
+    errors: as in `add`.
     """
     return call(_SILU_MUL, x, (y,), out, stream)
 
@@ -774,16 +450,7 @@ def fma(
 ) -> ArrayT:
     """``out = x * y + z, rounded once``, for every element.
 
-    Parameters
-    ----------
-    x, y, z : array or number
-        At least one array. Shapes are broadcast and types promoted as in NumPy; integers or floats.
-    out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
-        may be an operand itself and must not overlap one otherwise. By default a new C-contiguous array of the first
-        array's kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes integers or floats. x, y, z, out, stream, result and errors: as in `add`.
     """
     return call(_FMA, x, (y, z), out, stream)
 
@@ -798,16 +465,7 @@ def where(
 ) -> ArrayT:
     """``out = condition ? x : y``, for every element.
 
-    Parameters
-    ----------
-    condition, x, y : array or number
-        At least one array. Shapes are broadcast and types promoted as in NumPy; bool, integers or floats.
-    out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
-        may be an operand itself and must not overlap one otherwise. By default a new C-contiguous array of the first
-        array's kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes bool, integers or floats. condition, x, y, out, stream, result and errors: as in `add`.
     """
     return call(_WHERE, condition, (x, y), out, stream)
 
@@ -822,16 +480,7 @@ def lerp(
 ) -> ArrayT:
     """``out = x + weight * (y - x)``, for every element.
 
-    Parameters
-    ----------
-    x, y, weight : array or number
-        At least one array. Shapes are broadcast and types promoted as in NumPy; floats. Integers and bool are computed
-        in the float that NumPy computes them in.
-    out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
-        may be an operand itself and must not overlap one otherwise. By default a new C-contiguous array of the first
-        array's kind.
-    stream : int or stream object, optional
-        As in `add`, which also says what is returned and raised.
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, y, weight, out, stream,
+    result and errors: as in `add`.
     """
     return call(_LERP, x, (y, weight), out, stream)

@@ -46,7 +46,7 @@ def cast(
     dtype : dtype-like, optional
         Of the result: a dtype of NumPy or torch, its name, or a pyflowk.DType. By default out's.
     out, stream : optional
-        As in `add`. Returns and raises as `add`.
+        As in `add`, which also says what is returned and raised.
     """
     if dtype is None:
         if out is None:
@@ -76,7 +76,7 @@ def leaky_relu(x: ArrayT, slope: float = 0.01, *, out: Array | None = None, stre
     slope : float, optional
         A Python number.
     out, stream : optional
-        As in `relu`. Returns and raises as `relu`.
+        As in `add`, which also says what is returned and raised.
     """
     return call(_LEAKY_RELU, x, (), out, stream, _FLOAT, (float(slope),))
 
@@ -91,7 +91,7 @@ def elu(x: ArrayT, alpha: float = 1.0, *, out: Array | None = None, stream: Stre
     alpha : float, optional
         A Python number.
     out, stream : optional
-        As in `relu`. Returns and raises as `relu`.
+        As in `add`, which also says what is returned and raised.
     """
     return call(_ELU, x, (), out, stream, _FLOAT, (float(alpha),))
 
@@ -106,7 +106,7 @@ def gelu(x: ArrayT, approximate: str = "none", *, out: Array | None = None, stre
     approximate : {"none", "tanh"}, optional
         "tanh": ``x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2``.
     out, stream : optional
-        As in `relu`. Returns and raises as `relu`.
+        As in `add`, which also says what is returned and raised.
     """
     return call(_approximated(_GELU, approximate), x, (), out, stream)
 
@@ -128,7 +128,7 @@ def gelu_grad(
     approximate : {"none", "tanh"}, optional
         As given to `gelu`.
     out, stream : optional
-        As in `add`. Returns and raises as `add`.
+        As in `add`, which also says what is returned and raised.
     """
     return call(_approximated(_GELU_GRAD, approximate), dy, (x,), out, stream)
 
@@ -156,7 +156,7 @@ def clamp(
     lo, hi : array or number, optional
         The bounds: Python numbers, or arrays that are broadcast with x. None: no bound on that side; one is needed.
     out, stream : optional
-        As in `add`. Returns and raises as `add`.
+        As in `add`, which also says what is returned and raised.
     """
     if lo is None and hi is None:
         raise TypeError("clamp takes lo, hi or both")
@@ -179,7 +179,7 @@ def scale(x: ArrayT, a: float, b: float = 0, *, out: Array | None = None, stream
     a, b : float
         Python numbers, which affect the type of the result as in `mul` and `add`.
     out, stream : optional
-        As in `add`. Returns and raises as `add`.
+        As in `add`, which also says what is returned and raised.
     """
     if _are_parameters(a, b):
         return call(_SCALE, x, (), out, stream, types_of(a, b), (a, b))
@@ -205,7 +205,7 @@ def trunc_div(
     x, y : array or number
         As the operands of `add`.
     out, stream : optional
-        As in `add`. Returns and raises as `add`.
+        As in `add`, which also says what is returned and raised.
     """
     return call(_TRUNC_DIV, x, (y,), out, stream)
 
@@ -228,6 +228,6 @@ def add_multiply(
     a : float, optional
         A Python number.
     out, stream : optional
-        As in `add`. Returns and raises as `add`.
+        As in `add`, which also says what is returned and raised.
     """
     return call(_ADD_MULTIPLY, x, (y, z), out, stream, types_of(a), (a,))
