@@ -11,27 +11,10 @@ import numpy as np
 
 from .._native.abi import DType
 
-_BY_NAME = {
-    "bool": DType.BOOL,
-    "int8": DType.INT8,
-    "int16": DType.INT16,
-    "int32": DType.INT32,
-    "int64": DType.INT64,
-    "uint8": DType.UINT8,
-    "uint16": DType.UINT16,
-    "uint32": DType.UINT32,
-    "uint64": DType.UINT64,
-    "float16": DType.FLOAT16,
-    "bfloat16": DType.BFLOAT16,
-    "float32": DType.FLOAT32,
-    "float64": DType.FLOAT64,
-    "float8_e4m3fn": DType.FLOAT8_E4M3,
-    "float8_e5m2": DType.FLOAT8_E5M2,
-    "complex64": DType.COMPLEX64,
-    "complex128": DType.COMPLEX128,
-}
-_NAMES = {code: name for name, code in _BY_NAME.items()}
-# Moves need the size alone: datetime64, other byte orders, small structs.
+# The names in NumPy, ml_dtypes and torch.
+_NAMES = {code: code.name.lower() for code in DType} | {DType.FLOAT8_E4M3: "float8_e4m3fn"}
+_BY_NAME = {name: code for code, name in _NAMES.items()}
+# For moves of any other type (datetime64, other byte orders, small structs), which need only the element's size.
 _BY_BYTES = {1: DType.UINT8, 2: DType.UINT16, 4: DType.UINT32, 8: DType.UINT64, 16: DType.COMPLEX128}
 
 
@@ -39,9 +22,11 @@ def numpy_dtype(dtype: Any) -> np.dtype[Any]:
     """np.dtype(dtype); names of ml_dtypes ("bfloat16", "float8_e5m2") work where that package is installed."""
     try:
         found: np.dtype[Any] = np.dtype(dtype)
-    except TypeError:
+    except TypeError as error:
         import ml_dtypes
 
+        if not hasattr(ml_dtypes, str(dtype)):
+            raise TypeError(f"dtype = {dtype!r}, must be a type of NumPy or ml_dtypes") from error
         found = np.dtype(getattr(ml_dtypes, dtype))
     return found
 
@@ -75,12 +60,10 @@ def number_type(dtype: Any, name: str) -> DType:
 def named_type(dtype: Any) -> DType:
     """flowk's type for the numbers that a caller asks for: a name, a DType, a dtype or scalar type of NumPy or
     ml_dtypes, or a dtype of torch. TypeError where flowk computes with no such type."""
-    if isinstance(dtype, str) and dtype in _BY_NAME:
-        dtype = _BY_NAME[dtype]
-    if isinstance(dtype, DType) and dtype < DType.COMPLEX64:
-        return dtype
-    is_torch = type(dtype).__module__ == "torch"
-    return number_type(dtype if is_torch or isinstance(dtype, DType) else numpy_dtype(dtype), "the result")
+    if isinstance(dtype, DType):
+        dtype = _NAMES[dtype]
+    is_named = type(dtype).__module__ == "torch" or (isinstance(dtype, str) and dtype in _BY_NAME)
+    return number_type(dtype if is_named else numpy_dtype(dtype), "the result")
 
 
 def dtype_like(code: DType, dtype: Any) -> Any:
@@ -92,7 +75,7 @@ def dtype_like(code: DType, dtype: Any) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def element_type(dtype: Any, name: str) -> tuple[DType, int]:
-    """(flowk's type to move an element of `dtype` as, its bytes); `dtype` is NumPy's or torch's.
+    """(The flowk type as which an element of `dtype` is moved, its bytes); `dtype` is NumPy's or torch's.
 
     TypeError, which names the parameter `name`, where the elements are not 1, 2, 4, 8 or 16 plain bytes.
     """

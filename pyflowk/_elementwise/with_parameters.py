@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Any
 
-from .._arrays.dtypes import number_type, numpy_dtype
-from .._native.abi import DType
+from .._arrays.dtypes import named_type
 from .._native.operations import BinaryOp, TernaryOp, UnaryOp
 from .._pipeline import call
-from .call import LARGEST_PARAMETER, Elementwise, types_of
+from .call import LARGEST_PARAMETER, Elementwise, conversion, types_of
 
 if TYPE_CHECKING:
     from .._typing import Array, ArrayT, DTypeLike, Number, Stream
@@ -52,18 +50,7 @@ def cast(
         if out is None:
             raise TypeError("cast takes a dtype, or an out that has one")
         return call(_CAST_TO_OUT, x, (), out, stream)
-    return call(_cast_to(dtype), x, (), out, stream)
-
-
-@functools.lru_cache(maxsize=256)
-def _cast_to(dtype: Any) -> Elementwise:
-    if isinstance(dtype, DType):
-        code = dtype
-    elif str(dtype).startswith("torch."):
-        code = number_type(dtype, "the result")
-    else:
-        code = number_type(numpy_dtype(dtype), "the result")
-    return Elementwise(UnaryOp.COPY, ("x",), code)
+    return call(conversion("x", named_type(dtype)), x, (), out, stream)
 
 
 def leaky_relu(x: ArrayT, slope: float = 0.01, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:

@@ -117,48 +117,20 @@ class SoftmaxMask(ctypes.Structure):
 
 
 _status = _dtype = ctypes.c_int
-_permute = [
-    TensorPointer,  # src
-    Int64Pointer,  # src_strides
-    TensorPointer,  # dst
-    Int64Pointer,  # dst_strides
-    ctypes.c_int32,  # rank
-    Int64Pointer,  # shape
-    Int32Pointer,  # axes
-    _dtype,
-]
-_permute_convert = [
-    TensorPointer,  # src
-    Int64Pointer,  # src_strides
-    _dtype,
-    TensorPointer,  # dst
-    Int64Pointer,  # dst_strides
-    _dtype,
-    ctypes.c_int32,  # rank
-    Int64Pointer,  # shape
-    Int32Pointer,  # axes
-    ctypes.c_double,  # scale
-]
-_batch_transpose = [TensorPointer, TensorPointer, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, _dtype]
-_prelu = [
-    *(TensorPointer, TensorPointer, TensorPointer),  # x, alpha, y
-    *(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64),  # outer, channels, inner
-    *(_dtype, _dtype),
-]
-_prelu_backward = [
-    *(TensorPointer, TensorPointer, TensorPointer, TensorPointer, TensorPointer),  # dy, x, alpha, dx, dalpha
-    *(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64),  # outer, channels, inner
-    *(_dtype, _dtype),
-]
-_strided = [TensorPointer, Int64Pointer]
-# rank, shape, scale, mask, log_softmax: of every softmax function
-_softmax = [ctypes.c_int32, Int64Pointer, ctypes.c_double, SoftmaxMaskPointer, ctypes.c_int32]
-_masked_softmax = [*_strided, _dtype, *_strided, _dtype, *_softmax]  # x, y
-_masked_softmax_backward = [*_strided, *_strided, _dtype, *_strided, _dtype, *_softmax]  # dy, y, dx
 _text = [ctypes.c_char_p, ctypes.c_size_t]
-_op = ctypes.c_int
-_tensor = [TensorPointer, Int64Pointer, _dtype]  # pointer, strides, type
+_strided = [TensorPointer, Int64Pointer]  # pointer, strides
+_tensor = [*_strided, _dtype]
 _extents = [ctypes.c_int32, Int64Pointer]  # rank, shape
+_permute = [*_strided * 2, *_extents, Int32Pointer, _dtype]  # src, dst; axes
+_permute_convert = [*_tensor * 2, *_extents, Int32Pointer, ctypes.c_double]  # src, dst; axes, scale
+_batch_transpose = [TensorPointer, TensorPointer, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, _dtype]
+_sizes = [ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, _dtype, _dtype]  # outer, channels, inner, types of x, alpha
+_prelu = [*[TensorPointer] * 3, *_sizes]  # x, alpha, y
+_prelu_backward = [*[TensorPointer] * 5, *_sizes]  # dy, x, alpha, dx, dalpha
+_softmax = [*_extents, ctypes.c_double, SoftmaxMaskPointer, ctypes.c_int32]  # scale, mask, log_softmax
+_masked_softmax = [*_tensor * 2, *_softmax]  # x, y
+_masked_softmax_backward = [*_strided, *_tensor * 2, *_softmax]  # dy, y, dx
+_op = ctypes.c_int
 _unary = [_op, *_tensor * 2, *_extents, ctypes.c_double, ctypes.c_double]  # x, out; a, b
 _binary = [_op, *_tensor * 3, *_extents]  # x, y, out
 _ternary = [_op, *_tensor * 4, *_extents, ctypes.c_double]  # x, y, z, out; a
@@ -197,7 +169,7 @@ FUNCTIONS: dict[str, tuple[type, list[type]]] = {
     "flowk_functor_plan": (_status, [Array, Array, Array, ctypes.c_int32, *_extents, ctypes.c_int32, Array]),
     "flowk_prelu": (_status, [*_prelu, StreamHandle]),
     "flowk_prelu_explain": (_status, [*_prelu, *_text]),
-    "flowk_prelu_backward_workspace_bytes": (_status, [*_prelu_backward[5:], SizePointer]),
+    "flowk_prelu_backward_workspace_bytes": (_status, [*_sizes, SizePointer]),
     "flowk_prelu_backward": (_status, [*_prelu_backward, TensorPointer, ctypes.c_size_t, StreamHandle]),
     "flowk_prelu_backward_explain": (_status, [*_prelu_backward, *_text]),
     "flowk_masked_softmax": (_status, [*_masked_softmax, StreamHandle]),

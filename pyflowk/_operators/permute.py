@@ -4,19 +4,13 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import operator
 from collections.abc import Iterable
 from ctypes import c_int, c_int32, c_int64
 from typing import TYPE_CHECKING, Any
 
-from .._arrays.dtypes import (
-    contiguous_strides,
-    dtype_like,
-    element_strides,
-    element_type,
-    named_type,
-    number_type,
-)
+from .._arrays.dtypes import contiguous_strides, dtype_like, element_strides, element_type, named_type, number_type
 from .._arrays.kinds import Geometry, Signature
 from .._native.abi import DType, Int32Pointer, Int64Pointer, Status
 from .._native.errors import FlowkValueError
@@ -104,16 +98,8 @@ def batch_transpose(
     return call(_PERMUTE_CONVERT, x, (), out, stream, (None, dtype), (float(scale),))
 
 
-def _plan_permute(signatures: tuple[Signature, ...], out: Geometry | None, options: tuple[Any, Any]) -> Plan:
-    return _plan(signatures, out, options, False)
-
-
-def _plan_convert(signatures: tuple[Signature, ...], out: Geometry | None, options: tuple[Any, Any]) -> Plan:
-    return _plan(signatures, out, options, True)
-
-
 def _plan(
-    signatures: tuple[Signature, ...], out: Geometry | None, options: tuple[tuple[int, ...] | None, Any], converts: bool
+    converts: bool, signatures: tuple[Signature, ...], out: Geometry | None, options: tuple[tuple[int, ...] | None, Any]
 ) -> Plan:
     """`options` are the axes (None swaps the last two) and the dtype of the result (None is x's)."""
     axes, wanted = options
@@ -153,8 +139,8 @@ def _plan(
     return Plan("flowk_permute", move, permuted, out_dtype)
 
 
-_PERMUTE = Operation(("x",), _plan_permute)
-_PERMUTE_CONVERT = Operation(("x",), _plan_convert)
+_PERMUTE = Operation(("x",), functools.partial(_plan, False))
+_PERMUTE_CONVERT = Operation(("x",), functools.partial(_plan, True))
 
 
 def _checked_axes(axes: tuple[int, ...], rank: int) -> list[int]:

@@ -4,13 +4,10 @@
 from __future__ import annotations
 
 import operator
-import sys
 from ctypes import addressof, c_int, c_int32, c_int64, sizeof
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from .._arrays.dtypes import contiguous_strides, element_strides, numpy_dtype
+from .._arrays.dtypes import contiguous_strides, dtype_like, element_strides, named_type
 from .._arrays.kinds import Geometry, Signature
 from .._native.abi import DType, Int64Pointer, SoftmaxMask, SoftmaxMaskPointer
 from .._pipeline import no_array
@@ -64,7 +61,10 @@ def arguments_of(
     code = _code_of(first[2], name, _FLOATS)
     if second is not None:
         _check_same(second, "y", shape, first[2], code)
-    out_dtype = first[2] if dtype is None else _dtype_like(dtype, first[2])
+    try:
+        out_dtype = first[2] if dtype is None else dtype_like(named_type(dtype), first[2])
+    except TypeError as error:
+        raise TypeError(f"dtype = {dtype!r}, must name one of {', '.join(_FLOATS)}") from error
     out_code = _code_of(out_dtype, "out", _FLOATS)
     if out is not None:
         if dtype is not None:
@@ -139,18 +139,6 @@ def _check_same(geometry: Geometry, name: str, shape: tuple[int, ...], dtype: An
         raise ValueError(f"{name} has shape {tuple(geometry[0])}, must be {shape}")
     if _code_of(geometry[2], name, _FLOATS) != code:
         raise TypeError(f"{name} has dtype {geometry[2]}, must be {dtype}")
-
-
-def _dtype_like(dtype: Any, like: Any) -> Any:
-    """`dtype`, a name or what NumPy or torch take, as a dtype of the framework that `like` is of."""
-    try:
-        if isinstance(like, np.dtype):
-            return numpy_dtype(dtype)
-        if type(dtype) is type(like):
-            return dtype
-        return getattr(sys.modules["torch"], dtype if isinstance(dtype, str) else numpy_dtype(dtype).name)
-    except (TypeError, AttributeError, ImportError) as error:
-        raise TypeError(f"dtype = {dtype!r}, must name one of {', '.join(_FLOATS)}") from error
 
 
 def _broadcast(geometry: Geometry, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
