@@ -32,7 +32,7 @@ def microseconds(call: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    """Checks each result, then prints one line a call."""
+    """Checks each result, then prints one line per call."""
     x, y, z = (torch.randn(64, 128, device="cuda") for _ in range(3))
     out, flipped = torch.empty_like(x), torch.empty(128, 64, device="cuda")
     alpha, dalpha = torch.rand(2, 128, device="cuda")

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Elementwise operations against a copy: `python bench/bench_elementwise.py SET ...`.
 
-The sets: anchors (ANCHORS' cases and sizes), types (every type, 256 MB), unary, binary, ternary (every operation),
-casts (every pair of widths), misaligned, broadcast, transposed, small (4 to 32 MB, against torch.compile), jit
-(pyflowk.ElementwiseKernel beside the built-in operation of the same formula).
+The sets: anchors (four common calls, in three sizes), types (every type, 256 MB), unary, binary, ternary (every
+operation), casts (every pair of widths), misaligned, broadcast, transposed, small (4 to 32 MB, against torch.compile),
+jit (pyflowk.ElementwiseKernel beside the built-in operation of the same formula).
 
-Prints one line a case: the fraction of copy of flowk and its rivals, and flowk's plan. The copy is the faster of
-cudaMemcpyAsync and flowk's own contiguous copy of as many bytes as the case reads and writes.
+Prints one line per case: the fraction of copy of flowk and its rivals, and flowk's plan. The copy is the faster of
+cudaMemcpyAsync and flowk's own contiguous copy, which reads and writes as many bytes in all as the case.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 """Permute against a copy: `python bench/bench_permute.py SET ...`.
 
 The sets: practice, ttc-f32, ttc-f16, ttc-f64, seeds, small, random[:SEED[:COUNT[:TYPE]]], views (strides on either
-side), convert (another type out; the copy is of as many bytes as are read and written).
+side), convert (to another type; the copy reads and writes as many bytes in all).
 
-Prints one line a case (fraction of copy, kernel, tile) and the geomean and worst of each set. `--rivals` times PyTorch,
-torch.compile and CuPy too, each where it takes the case.
+Prints one line per case (fraction of copy, kernel, tile) and the geomean and worst of each set. `--rivals` times
+PyTorch, torch.compile and CuPy too, each where it takes the case.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def gelu_tanh_argument(x: torch.Tensor) -> torch.Tensor:
     return 2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
 
 
-# What results are held to, in float64, where PyTorch's own formula cancels: its 1 + erf(x / sqrt(2)) has but one digit
+# What results are held to, in float64, where PyTorch's own formula cancels: its 1 + erf(x / sqrt(2)) has one digit
 # left at x = -8, and tanh likewise.
 REFERENCES: dict[str, Callable] = {
     "gelu": lambda x: x * torch.special.erfc(x * -math.sqrt(0.5)) / 2,

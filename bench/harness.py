@@ -48,12 +48,12 @@ def library_path() -> str:
 
 
 def flipped(tensor: torch.Tensor, dims: list[int]) -> torch.Tensor:
-    """The tensor with these dimensions the other way round: a copy, where there are any."""
+    """The tensor reversed along `dims`: a copy, or the tensor itself if there are none."""
     return tensor.flip(dims) if dims else tensor
 
 
 class View:
-    """A tensor of any strides, negative ones too, which torch has not, inside a 1-D `base`."""
+    """A tensor of any strides, negative ones too (torch has none), inside a 1-D `base`."""
 
     def __init__(self, base: torch.Tensor, shape: list[int], strides: list[int], first: int) -> None:
         self.base, self.shape, self._strides, self._first = base, tuple(shape), tuple(strides), first
@@ -86,7 +86,7 @@ class View:
         return len(self.shape)
 
     def upward(self) -> tuple[torch.Tensor, list[int]]:
-        """The same elements as torch can show them, and the dimensions that are then the other way round."""
+        """The same elements with positive strides only, as torch needs, and the dimensions to reverse."""
         flips = [d for d, stride in enumerate(self._strides) if stride < 0]
         lowest = self._first + sum(self._strides[d] * (self.shape[d] - 1) for d in flips)
         return self.base.as_strided(self.shape, [abs(stride) for stride in self._strides], lowest), flips
@@ -260,7 +260,7 @@ def usable(makers: dict, out: torch.Tensor, expected: torch.Tensor, row: dict) -
 
 
 def num_buffer_sets(moved_bytes: int) -> int:
-    """As many as one replay needs to pass the L2."""
+    """How many buffer sets one replay must touch to exceed the L2."""
     return max(2, min(64, math.ceil(TOUCHED_BYTES / moved_bytes)))
 
 
@@ -272,7 +272,7 @@ def rotating_copies(moved_bytes: int, num_sets: int) -> list[tuple[torch.Tensor,
 
 
 def rotating_buffers(shape: list[int], out_shape: list[int], dtype: torch.dtype) -> tuple[list, list]:
-    """As many pairs of equal inputs and outputs as one replay needs to pass the L2; the first output is poisoned."""
+    """num_buffer_sets() inputs with equal values, and as many outputs; the first output is poisoned."""
     x = random_tensor(shape, dtype)
     moved = 2 * x.numel() * x.element_size()
     sets = num_buffer_sets(moved)

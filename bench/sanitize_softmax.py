@@ -7,8 +7,8 @@ Fails if a result is wrong or a kernel is not reached. Each tensor is one alloca
 as `float16 1x32768`, it runs only the cases whose name has all of them and does not ask for every kernel.
 
 racecheck takes half a minute per case of persistent_rows: give it words. synccheck needs --portable-clusters, which
-leaves out clusters of 16 blocks: that of CUDA 13.0 ends with an illegal memory access in every such cluster with an
-mbarrier, even if its threads only wait for one arrival of their own block.
+leaves out clusters of 16 blocks: the synccheck of CUDA 13.0 ends with an illegal memory access in every such cluster
+with an mbarrier, even if its threads only wait for one arrival of their own block.
 """
 
 from __future__ import annotations

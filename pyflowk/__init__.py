@@ -11,7 +11,19 @@ there to check results, not for speed.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # for editors that read no stubs
+    from ._arrays.device_array import *  # noqa: F403
+    from ._elementwise.functions import *  # noqa: F403
+    from ._elementwise.kernel import *  # noqa: F403
+    from ._elementwise.with_parameters import *  # noqa: F403
+    from ._explain import *  # noqa: F403
+    from ._native.abi import *  # noqa: F403
+    from ._native.errors import *  # noqa: F403
+    from ._operators.permute import *  # noqa: F403
+    from ._operators.prelu import *  # noqa: F403
+    from ._operators.softmax import *  # noqa: F403
 
 __version__ = "0.1.0"
 

@@ -12,7 +12,7 @@ from ._native.errors import FlowkError
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m pyflowk", description="flowk: permute and batch transpose")
+    parser = argparse.ArgumentParser(prog="python -m pyflowk", description="Checks this installation of flowk")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("info", help="what is installed, what is found, and what is missing")
     commands.add_parser("demo", help="permute real arrays, check each against NumPy, show its plan and its speed")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one path of every call: read the arrays, choose the stream, plan, allocate the output, call C, return the output.
 
-An operator is an `Operation`: the names of its array parameters and a function that turns what the arrays say of
-themselves into a `Plan`, the arguments of one C function. Plans are cached per operation, because making one takes ten
-times as long as the call itself.
+An operator is an `Operation`: the names of its array parameters, and a function that makes a `Plan` from the arrays'
+shapes, strides and dtypes. A plan makes the arguments of one C function. Plans are cached per operation, because making
+one takes ten times as long as the call itself.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Plan(NamedTuple):
 class Operation:
     """`plan(signatures, out_signature, options)` makes the Plan of a call on parameters called `names`.
 
-    The attribute `plan` is its cache, as fast as can be: the geometry of all inputs is one flat tuple, (shape, strides,
-    dtype) after (shape, strides, dtype), and the Plan a plain tuple.
+    The attribute `plan` is that function with a cache. For speed it takes the geometry of all inputs as one flat tuple,
+    (shape, strides, dtype, shape, strides, dtype, ...), and returns the Plan as a plain tuple.
     """
 
     __slots__ = ("functions", "names", "out_name", "plan")
@@ -69,7 +69,7 @@ class Operation:
 
 
 class Readings(NamedTuple):
-    """What a call's arrays say of themselves. The pointer of a number is the number, its signature the type."""
+    """What was read from a call's arrays. The pointer of a number is the number itself, its signature is its type."""
 
     library: Any
     source: Any  # the kind of the first array, and of the result

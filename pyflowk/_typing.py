@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from ._native.abi import DType
 
 
-@runtime_checkable
 class SupportsDLPack(Protocol):
     """torch.Tensor, cupy.ndarray, jax.Array, DeviceArray and others."""
 
@@ -19,7 +18,6 @@ class SupportsDLPack(Protocol):
     def __dlpack_device__(self) -> Any: ...
 
 
-@runtime_checkable
 class SupportsCudaArrayInterface(Protocol):
     """Numba's device arrays, CuPy's and others."""
 

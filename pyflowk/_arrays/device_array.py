@@ -29,7 +29,8 @@ class DeviceArray:
     (``torch.from_dlpack(a)``, ``cupy.asarray(a)``).
 
     An array belongs to one stream: its memory is allocated and freed in that stream's order, so the stream must outlive
-    it. Where flowk works on it in another stream, that stream waits for the array's, and the array's for the work.
+    it. Before flowk works on it in another stream, that stream waits for the array's; afterwards the array's waits for
+    the work.
 
     Attributes
     ----------
@@ -214,7 +215,7 @@ def _choose_device(device: int | None) -> int:
 def _allocate(num_bytes: int, device: int, stream: int) -> tuple[Any, int]:
     """(the cuda.core Buffer, its address)."""
     try:
-        # When it is needed: it takes 0.2 s, and pyflowk works without it on other frameworks' arrays.
+        # Imported on first use: that takes 0.2 s, and other frameworks' arrays need no cuda.core.
         core = import_module("cuda.core")
         default_streams = {1: core.LEGACY_DEFAULT_STREAM, 2: core.PER_THREAD_DEFAULT_STREAM}
     except Exception as error:  # a broken cuda-python raises more than ImportError

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How pyflowk reads and makes the arrays of NumPy, torch, CuPy, its own, and those that speak DLPack or CAI.
+"""How pyflowk reads and makes the arrays of NumPy, torch, CuPy, its own, and those that have DLPack or
+`__cuda_array_interface__` (CAI).
 
 The kind of an array is looked up by the array's type. It has
 
@@ -13,7 +14,8 @@ The kind of an array is looked up by the array's type. It has
   is_array                    False for numbers and None, which have read() alone
 
 `strides` are bytes where `dtype` is NumPy's and elements where it is torch's; `device` is None for the host. `after` is
-None, or is called with the stream once the work is enqueued. Every call takes this path: plain tuples, no classes.
+None or a function to be called with the stream once the work is enqueued. Every call takes this path, hence plain
+tuples.
 torch, CuPy and JAX are never imported here: a caller who passes their arrays has imported them.
 """
 

@@ -316,6 +316,7 @@ def declared(argument: ast.arg, default: ast.expr | None) -> str:
 
 def init(names: dict[str, list[str]]) -> str:
     table = "".join(packed(f'    "{module}": [', quoted(group), "],") for module, group in names.items())
+    imports = "".join(f"    from .{module} import *  # noqa: F403\n" for module in sorted(names))
     return f'''{LICENSE}"""Permute, batch transpose, elementwise operations, PReLU and masked softmax on arrays of any framework.
 
 Arrays on a GPU (torch's, CuPy's, a DeviceArray, anything with DLPack or ``__cuda_array_interface__``) run on libflowk,
@@ -328,8 +329,10 @@ there to check results, not for speed.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:  # for editors that read no stubs
+{imports}
 __version__ = "{version()}"
 
 # The public names by their module, which is imported when one of them is first used: `import pyflowk` takes

@@ -13,18 +13,11 @@ from typing import Any, NamedTuple
 
 from .._native.abi import DType, Status
 from .._native.errors import FlowkError, FlowkValueError
+from .promotion import INTEGERS
 
 # The C++ type of an element in memory. A formula computes in the same type, and in float for floats of 8 and 16 bits.
-_STORAGE = {
+_STORAGE = {code: f"{code.name.lower()}_t" for code in INTEGERS} | {
     DType.BOOL: "bool",
-    DType.INT8: "int8_t",
-    DType.INT16: "int16_t",
-    DType.INT32: "int32_t",
-    DType.INT64: "int64_t",
-    DType.UINT8: "uint8_t",
-    DType.UINT16: "uint16_t",
-    DType.UINT32: "uint32_t",
-    DType.UINT64: "uint64_t",
     DType.FLOAT16: "__half",
     DType.BFLOAT16: "__nv_bfloat16",
     DType.FLOAT32: "float",
@@ -115,8 +108,7 @@ def kernel_expression(formula: Formula, kernel: str, pack_elements: int) -> str:
 def compile_kernel(formula: Formula, kernel: str, pack_elements: int, architecture: str) -> Any:
     """The compiled kernel as a cuda.core.ObjectCode, whose one name is kernel_expression().
 
-    kernel         `elementwise_contiguous`, `elementwise_broadcast`, `elementwise_strided`,
-                   `elementwise_aligned_tiles`, `elementwise_shifted_tiles` or `elementwise_broadcast_rows`
+    kernel         the name of a kernel of flowk/detail/elementwise_kernel.cuh
     architecture   sm_90, for example
     FlowkValueError, with the compiler's log, where the formula does not compile; ImportError without NVRTC.
     """

@@ -88,7 +88,7 @@ class ElementwiseKernel:
         C++ statements that set the output from the inputs, for one element; the letters are types in them. Floats of 8
         and 16 bits are computed in float and rounded once. The CUDA math functions are available.
     name : str, optional
-        Of the kernel, in the compiler's messages and in profilers.
+        Of the kernel, in the compiler's messages and in errors.
     preamble : str, optional
         C++ before the kernel: functions, constants, #include.
 

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The type of a result, by NumPy's rules, for the element types of flowk.h in the arrays of any framework.
 
-Two types:
+The type of a result of two types:
   - bool and any other: the other; two integers: the narrowest that holds both, float64 for uint64 beside a signed one;
   - an integer beside a float: the wider of the float and the float that NumPy gives for the integer alone (float16 for
     8 bits, float32 for 16, float64 for more); 8 bits leave every float as it is;
-  - two floats: the narrowest that holds both, where ml_dtypes has no other answer (it makes float32 of float16 beside
-    float8_e5m2).
+  - two floats: the narrowest that holds both, except that float16 beside float8_e5m2 gives float32, as in ml_dtypes.
 A Python number beside arrays is weak: it takes their type, unless it is a float beside integers or bool (float64), or
 an int beside bool (int64). NumPy promotes bfloat16 and float8 beside a Python float to float32; pyflowk does not.
 """

@@ -85,8 +85,8 @@ def prelu_backward(
 ) -> tuple[ArrayT | None, Any]:
     """The gradients of `prelu` with respect to x and alpha.
 
-    ``dx = dy where x > 0, alpha * dy elsewhere``; dalpha is the sum of ``dy * x`` where x <= 0 or x is NaN, over every
-    dimension except `channel_axis`, and over all dimensions where alpha has one element.
+    ``dx = dy where x > 0, alpha * dy elsewhere``; dalpha is the sum of ``dy * x`` over the elements with x <= 0 or NaN:
+    one sum per channel, or one in all if alpha has one element.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def prelu_backward(
         Where to write dalpha: contiguous, alpha's shape and dtype. By default a new array of alpha's kind.
     workspace : array, optional
         Contiguous, at least `prelu_backward_workspace_bytes` bytes, on x's device, at a multiple of 16 bytes; in use
-        until the work is done. By default it is allocated where it is needed, on a GPU in the stream's order.
+        until the work is done. By default it is allocated if one is needed, on a GPU in the stream's order.
     stream : int or stream object, optional
         As in `permute`.
 

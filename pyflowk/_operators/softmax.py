@@ -43,20 +43,20 @@ def masked_softmax(
         dimension is contiguous; any other strides.
     mask : array, optional
         bool or uint8; nonzero (True) means *masked out*, as in torch's masked_fill. It broadcasts to x's shape as in
-        NumPy, (b, 1, q, k), (b, 1, 1, k), (q, k), (k,), with k as its last extent. Nothing is copied.
+        NumPy, for example (b, 1, 1, k) or (q, k), but its last extent is k. Nothing is copied.
     lengths : array, optional
         int32 or int64: the number of unmasked columns per row, counted from `side`. Its dimensions are x's *first*
         ones, each of x's extent or 1: (b,), (b, h), (b, 1, 1), (b, 1, q). Values below 0 count as 0, above k as k.
     side : {"left", "right"}, optional
-        Where `lengths` count from.
+        The end of the row that `lengths` count from.
     causal : bool, optional
         True: row i has columns j <= d unmasked, with d = i + (k - q) + causal_offset. Without an offset the last row's
         diagonal ends in the last column. q is x's extent before the last, 1 where x has one dimension.
     causal_offset : int, optional
         See `causal`; in columns, |causal_offset| <= 2**62.
     window : int, optional
-        Columns j > d - window are unmasked; with `causal` the last `window` ones up to the diagonal, without it also
-        j < d + window: a band around the diagonal. In columns, >= 1.
+        Masks out columns j <= d - window: with `causal` the last `window` columns up to d stay. Without it, also masks
+        out columns j >= d + window: a band around d stays. In columns, >= 1.
     bias : array, optional
         Of x's dtype, or float32 where x is float16 or bfloat16; broadcasts as `mask`. It is not scaled.
     scale : float, optional
@@ -130,7 +130,7 @@ def masked_softmax_backward(
     scale, log : optional
         As given to `masked_softmax`.
     dtype : dtype-like, optional
-        Of a new `out`: by default dy's; others as in `masked_softmax`, x's dtype being the one wanted.
+        Of a new `out`: the dtype that `masked_softmax` had for x; by default dy's.
     out : array, optional
         As in `masked_softmax`; dy or y itself is allowed.
     stream : int or stream object, optional
