@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // TEST(name) { ... } defines a test and registers it; main() returns run_tests(argc, argv). CHECK prints a condition
-// that does not hold, and goes on.
+// that does not hold, and goes on; after the test its name is printed too.
 //
 //   program             runs all tests in the order of the file; returns 0 if all checks held
 //   program NAME ...    runs these tests
@@ -42,7 +42,10 @@ inline int run_tests(int argc, char** argv) {
     bool is_wanted = argc == 1;
     for (int i = 1; i < argc; ++i) is_wanted = is_wanted || std::strcmp(argv[i], test.name) == 0;
     if (!is_wanted) continue;
+    const int num_failed_before = num_failed_checks;
     test.run();
+    if (num_failed_checks != num_failed_before)
+      std::printf("failed: %s, %d checks\n", test.name, num_failed_checks - num_failed_before);
     ++num_run;
   }
   const size_t num_wanted = argc == 1 ? registered_tests.size() : static_cast<size_t>(argc - 1);

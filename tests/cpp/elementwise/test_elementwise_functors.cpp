@@ -71,7 +71,7 @@ class Memory {
 constexpr int64_t counts[] = {1, 2, 7, 8, 31, 257, 1024, 5003};
 constexpr int64_t shifts[] = {0, 1, 3};
 
-void functor_and_factory_take_every_alignment() {
+TEST(functor_and_factory_take_every_alignment) {
   for (const int64_t count : counts)
     for (const int64_t out_shift : shifts)
       for (const int64_t x_shift : shifts)
@@ -91,7 +91,7 @@ void functor_and_factory_take_every_alignment() {
         }
 }
 
-void types_may_differ() {
+TEST(types_may_differ) {
   for (const int64_t count : counts)
     for (const int64_t shift : shifts) {
       Memory<double> out(count, shift);
@@ -111,7 +111,7 @@ void types_may_differ() {
     }
 }
 
-void pairs_of_halves_may_be_added_in_place() {
+TEST(pairs_of_halves_may_be_added_in_place) {
   for (const int64_t count : counts)
     for (const int64_t shift : shifts) {
       Memory<__half> x(count, shift), y(count, 0);
@@ -127,7 +127,7 @@ void pairs_of_halves_may_be_added_in_place() {
     }
 }
 
-void whole_packs_and_edges_are_told_apart() {
+TEST(whole_packs_and_edges_are_told_apart) {
   Memory<uint32_t> out(4099, 1), x(4099, 1);
   CHECK(flowk::unary(PackCounts{}, 4099, out.data(), x.data(), nullptr) == 0);
   for (int64_t i = 0; i < 4099; ++i) CHECK(i < 3 ? out[i] == 1 : out[i] % 4 == 0);
@@ -141,7 +141,7 @@ struct MakeNegate {
 };
 
 // Calls have one pack per thread; here the parameters say two.
-void a_thread_may_own_two_packs() {
+TEST(a_thread_may_own_two_packs) {
   using namespace flowk::elementwise;
   constexpr int n = 4;
   for (const int64_t count : {1, 5, 1024, 2048, 3072, 3073, 5000, 9999})
@@ -162,27 +162,18 @@ void a_thread_may_own_two_packs() {
       }
 }
 
-void elements_may_have_16_bytes() {
+TEST(elements_may_have_16_bytes) {
   Memory<Complex> out(1000, 1), x(1000, 0);
   for (int i = 0; i < 1000; ++i) x[i] = {1.0 * i, 2.0 * i};
   CHECK(flowk::unary(Conjugate{}, 1000, out.data(), x.data(), nullptr) == 0);
   for (int i = 0; i < 1000; ++i) CHECK(out[i].re == 1.0 * i && out[i].im == -2.0 * i);
 }
 
-void a_count_of_0_does_nothing() {
+TEST(a_count_of_0_does_nothing) {
   CHECK(flowk::binary(Axpy{1.0f}, 0, static_cast<float*>(nullptr), static_cast<const float*>(nullptr),
                       static_cast<const float*>(nullptr), nullptr) == 0);
 }
 
 }  // namespace
 
-int main() {
-  functor_and_factory_take_every_alignment();
-  types_may_differ();
-  pairs_of_halves_may_be_added_in_place();
-  whole_packs_and_edges_are_told_apart();
-  a_thread_may_own_two_packs();
-  elements_may_have_16_bytes();
-  a_count_of_0_does_nothing();
-  return num_failed_checks == 0 ? 0 : 1;
-}
+int main(int argc, char** argv) { return run_tests(argc, argv); }

@@ -139,7 +139,7 @@ ElementwiseCase square(const char* why, flowk_dtype dtype, const std::vector<int
   return row;
 }
 
-void contiguous_operands_take_every_alignment_and_count() {
+TEST(contiguous_operands_take_every_alignment_and_count) {
   for (const flowk_dtype dtype : {FLOWK_UINT8, FLOWK_FLOAT16, FLOWK_FLOAT32, FLOWK_FLOAT64, FLOWK_FLOAT8_E5M2})
     for (const int64_t count : {1, 3, 16, 17, 63, 1000, 4111})
       for (const int64_t out_lead : {0, 1, 5})
@@ -147,7 +147,7 @@ void contiguous_operands_take_every_alignment_and_count() {
           run_case(square("flat", dtype, {count}, {dtype, {}, out_lead}, {dtype, {}, x_lead}));
 }
 
-void every_type_is_copied_to_every_other() {
+TEST(every_type_is_copied_to_every_other) {
   for (const flowk_dtype from : all_dtypes)
     for (const flowk_dtype to : all_dtypes) {
       if (from == to) continue;
@@ -160,7 +160,7 @@ void every_type_is_copied_to_every_other() {
     }
 }
 
-void broadcast_operands_repeat() {
+TEST(broadcast_operands_repeat) {
   for (const flowk_dtype dtype : {FLOWK_INT8, FLOWK_BFLOAT16, FLOWK_INT32, FLOWK_UINT64, FLOWK_FLOAT64})
     for (const int64_t cols : {1, 2, 3, 7, 8, 16, 57, 64, 130, 4099})
       for (const int64_t lead : {0, 1}) {
@@ -194,7 +194,7 @@ void broadcast_operands_repeat() {
       }
 }
 
-void rows_that_share_an_input_have_a_kernel() {
+TEST(rows_that_share_an_input_have_a_kernel) {
   for (const flowk_dtype dtype : {FLOWK_UINT8, FLOWK_FLOAT16, FLOWK_FLOAT32, FLOWK_INT64})
     for (const int64_t rows : {37, 64}) {
       const int64_t cols = 512;
@@ -215,7 +215,7 @@ void rows_that_share_an_input_have_a_kernel() {
     }
 }
 
-void strided_operands_keep_their_gaps() {
+TEST(strided_operands_keep_their_gaps) {
   for (const flowk_dtype dtype : {FLOWK_UINT8, FLOWK_FLOAT16, FLOWK_FLOAT32, FLOWK_INT64})
     for (const int64_t lead : {0, 1, 3}) {
       run_case(square("padded output", dtype, {7, 45}, {dtype, {50, 1}, lead}, {dtype, {}, 0}));
@@ -228,7 +228,7 @@ void strided_operands_keep_their_gaps() {
     }
 }
 
-void transposed_operands_go_through_tiles() {
+TEST(transposed_operands_go_through_tiles) {
   for (const flowk_dtype dtype : {FLOWK_INT8, FLOWK_FLOAT16, FLOWK_INT32, FLOWK_FLOAT64})
     for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{64, 64}, {96, 160}, {17, 130}, {129, 9}, {8, 8}})
       for (const int64_t lead : {0, 1}) {
@@ -249,7 +249,7 @@ void transposed_operands_go_through_tiles() {
 }
 
 // Layouts drawn at random: dimensions in any order, with gaps, either way round, repeated.
-void random_layouts() {
+TEST(random_layouts) {
   std::mt19937 draw(1234);
   const auto up_to = [&](int n) { return static_cast<int64_t>(draw() % static_cast<unsigned>(n)); };
   for (int round = 0; round < 1500; ++round) {
@@ -305,7 +305,13 @@ void random_layouts() {
   }
 }
 
-void every_mechanism_was_reached() {
+TEST(every_mechanism_is_reached) {
+  reached = {};
+  contiguous_operands_take_every_alignment_and_count();
+  broadcast_operands_repeat();
+  rows_that_share_an_input_have_a_kernel();
+  transposed_operands_go_through_tiles();
+  random_layouts();
   for (const bool kernel : reached.kernels) CHECK(kernel);
   for (int access = 0; access < num_elementwise_accesses; ++access)
     CHECK(reached.accesses[access] || access == static_cast<int>(ElementwiseAccess::number));
@@ -325,15 +331,4 @@ void every_mechanism_was_reached() {
 
 }  // namespace
 
-int main() {
-  contiguous_operands_take_every_alignment_and_count();
-  every_type_is_copied_to_every_other();
-  broadcast_operands_repeat();
-  rows_that_share_an_input_have_a_kernel();
-  strided_operands_keep_their_gaps();
-  transposed_operands_go_through_tiles();
-  random_layouts();
-  every_mechanism_was_reached();
-  std::printf("%d checks failed\n", num_failed_checks);
-  return num_failed_checks == 0 ? 0 : 1;
-}
+int main(int argc, char** argv) { return run_tests(argc, argv); }

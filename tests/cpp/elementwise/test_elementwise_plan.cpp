@@ -35,7 +35,7 @@ ElementwiseCase add(flowk_dtype dtype, const std::vector<int64_t>& shape, std::v
   return {"", ElementwiseArity::binary, FLOWK_BINARY_ADD, shape, std::move(operands)};
 }
 
-void contiguous_operands_are_flat_whatever_their_rank() {
+TEST(contiguous_operands_are_flat_whatever_their_rank) {
   const ElementwisePlan plan = plan_of(add(FLOWK_FLOAT16, {4, 1, 32, 64}, {{}, {}, {}}));
   CHECK(plan.kernel == ElementwiseKernel::contiguous);
   CHECK(plan.pack_elements == 8);
@@ -49,7 +49,7 @@ void contiguous_operands_are_flat_whatever_their_rank() {
   CHECK(transposed.kernel == ElementwiseKernel::contiguous);
 }
 
-void one_misaligned_pointer_shifts_its_own_operand_only() {
+TEST(one_misaligned_pointer_shifts_its_own_operand_only) {
   const ElementwisePlan x_odd = plan_of(add(FLOWK_FLOAT16, {1 << 20}, {{}, {{}, {}, 1}, {}}));
   CHECK(x_odd.operand(0).access == aligned && x_odd.linear.head == 8);
   // What is cut from the accesses around a pack reaches past an operand's ends: those packs go to the edges.
@@ -64,7 +64,7 @@ void one_misaligned_pointer_shifts_its_own_operand_only() {
   CHECK(out_odd.launch.num_blocks == (1 << 17) / 256 + 1);
 }
 
-void a_pack_is_16_bytes_of_the_widest_operand() {
+TEST(a_pack_is_16_bytes_of_the_widest_operand) {
   const auto pack_of = [](flowk_dtype out, flowk_dtype x) {
     return plan_of({"", ElementwiseArity::unary, FLOWK_UNARY_COPY, {4096}, {{out}, {x}}}).pack_elements;
   };
@@ -75,7 +75,7 @@ void a_pack_is_16_bytes_of_the_widest_operand() {
   CHECK(pack_of(FLOWK_INT64, FLOWK_INT8) == 2);
 }
 
-void a_thread_owns_two_packs_where_they_pay() {
+TEST(a_thread_owns_two_packs_where_they_pay) {
   const auto packs_of = [](ElementwiseArity arity, int32_t op, std::vector<CaseOperand> operands) {
     return plan_of({"", arity, op, {1 << 22}, std::move(operands)}).linear.packs;
   };
@@ -93,7 +93,7 @@ void a_thread_owns_two_packs_where_they_pay() {
   CHECK(packs_of(ElementwiseArity::unary, FLOWK_UNARY_EXP, {f32, {FLOWK_FLOAT32, {}, 1}}) == 1);
 }
 
-void broadcast_operands_repeat_a_run_or_its_elements() {
+TEST(broadcast_operands_repeat_a_run_or_its_elements) {
   const ElementwisePlan row = plan_of(add(FLOWK_FLOAT32, {100, 64}, {{}, {}, {{}, {0, 1}}}));
   CHECK(row.kernel == ElementwiseKernel::broadcast && row.launch.shared_bytes == 0);
   CHECK(row.operand(1).access == aligned && row.operand(1).is_linear);
@@ -122,7 +122,7 @@ void broadcast_operands_repeat_a_run_or_its_elements() {
   CHECK(gaps.kernel == ElementwiseKernel::strided);
 }
 
-void rows_that_share_all_inputs_are_broadcast_rows() {
+TEST(rows_that_share_all_inputs_are_broadcast_rows) {
   const std::vector<int64_t> shape = {8192, 4096};
   const ElementwisePlan outer = plan_of(add(FLOWK_FLOAT32, shape, {{}, {{}, {1, 0}}, {{}, {0, 1}}}));
   CHECK(outer.kernel == ElementwiseKernel::broadcast_rows);
@@ -137,7 +137,7 @@ void rows_that_share_all_inputs_are_broadcast_rows() {
   CHECK(small.kernel == ElementwiseKernel::broadcast);
 }
 
-void outputs_with_gaps_have_packs_of_their_own_in_every_row() {
+TEST(outputs_with_gaps_have_packs_of_their_own_in_every_row) {
   const ElementwisePlan whole = plan_of(add(FLOWK_FLOAT32, {10, 64}, {{{}, {80, 1}}, {}, {}}));
   CHECK(whole.strided.rows.packs_per_row.divisor == 16 && whole.strided.rows.num_packs == 160);
   CHECK(whole.operand(1).access == aligned);
@@ -148,7 +148,7 @@ void outputs_with_gaps_have_packs_of_their_own_in_every_row() {
   CHECK(apart.operand(0).access == gather && apart.operand(1).access == aligned);
 }
 
-void a_transposed_operand_is_staged() {
+TEST(a_transposed_operand_is_staged) {
   const ElementwisePlan plan = plan_of(add(FLOWK_FLOAT32, {1024, 2048}, {{}, {}, {{}, {1, 1024}}}));
   CHECK(plan.kernel == ElementwiseKernel::aligned_tiles);
   CHECK(plan.operand(0).access == aligned && plan.operand(1).access == aligned);
@@ -171,7 +171,7 @@ void a_transposed_operand_is_staged() {
   CHECK(narrow.kernel == ElementwiseKernel::strided && narrow.operand(2).access == gather);
 }
 
-void kernels_that_are_not_compiled_are_replaced() {
+TEST(kernels_that_are_not_compiled_are_replaced) {
   // Rare packs are shorter.
   const auto pack_of = [](ElementwiseArity arity, int32_t op, flowk_dtype dtype, const std::vector<int64_t>& x) {
     std::vector<CaseOperand> operands(arity == ElementwiseArity::unary ? 2 : 3, CaseOperand{dtype});
@@ -196,7 +196,7 @@ void kernels_that_are_not_compiled_are_replaced() {
   CHECK(plan.kernel == ElementwiseKernel::aligned_tiles);
 }
 
-void integers_share_the_kernels_of_signed_ones() {
+TEST(integers_share_the_kernels_of_signed_ones) {
   const auto plan_copy = [](flowk_dtype out, flowk_dtype x) {
     return plan_of({"", ElementwiseArity::unary, FLOWK_UNARY_COPY, {4096}, {{out}, {x}}});
   };
@@ -210,7 +210,7 @@ void integers_share_the_kernels_of_signed_ones() {
   CHECK(sum.compute == ComputeClass::int64 && sum.is_unsigned && sum.operand(0).dtype == FLOWK_INT64);
 }
 
-void requests_past_31_bits_are_halved() {
+TEST(requests_past_31_bits_are_halved) {
   const int64_t n = int64_t{1} << 31;
   ElementwiseRequest request, first, second;
   plan_of(add(FLOWK_FLOAT16, {n}, {{}, {}, {}}), &request);
@@ -225,7 +225,7 @@ void requests_past_31_bits_are_halved() {
   CHECK(second.shape.offsets[0] == 3 * (n / 4));
 }
 
-void every_row_of_the_list_has_its_facts() {
+TEST(every_row_of_the_list_has_its_facts) {
   for (int32_t op = 1; op < FLOWK_UNARY_END_; ++op) CHECK(unary_op_info(op).name != nullptr);
   for (int32_t op = 1; op < FLOWK_BINARY_END_; ++op) CHECK(binary_op_info(op).name != nullptr);
   for (int32_t op = 1; op < FLOWK_TERNARY_END_; ++op) CHECK(ternary_op_info(op).name != nullptr);
@@ -239,19 +239,4 @@ void every_row_of_the_list_has_its_facts() {
 
 }  // namespace
 
-int main() {
-  contiguous_operands_are_flat_whatever_their_rank();
-  one_misaligned_pointer_shifts_its_own_operand_only();
-  a_pack_is_16_bytes_of_the_widest_operand();
-  a_thread_owns_two_packs_where_they_pay();
-  broadcast_operands_repeat_a_run_or_its_elements();
-  rows_that_share_all_inputs_are_broadcast_rows();
-  outputs_with_gaps_have_packs_of_their_own_in_every_row();
-  a_transposed_operand_is_staged();
-  kernels_that_are_not_compiled_are_replaced();
-  integers_share_the_kernels_of_signed_ones();
-  requests_past_31_bits_are_halved();
-  every_row_of_the_list_has_its_facts();
-  std::printf("%d checks failed\n", num_failed_checks);
-  return num_failed_checks == 0 ? 0 : 1;
-}
+int main(int argc, char** argv) { return run_tests(argc, argv); }

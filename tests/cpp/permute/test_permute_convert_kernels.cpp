@@ -177,15 +177,17 @@ class CaseRun {
   std::vector<unsigned char> expected_;
 };
 
-}  // namespace
-
-int main() {
+// Every row with one pair of types, the pairs in turn.
+TEST(every_tile_of_every_row_converts_every_element_and_nothing_else) {
   Reached reached;
   size_t next = 0;
-  const auto run_row = [&](const PermuteCase& row) {
+  for (const PermuteCase& row : permute_kernel_cases())
     CaseRun(row, type_pairs[next++ % std::size(type_pairs)], &reached).run_all();
-  };
-  for (const PermuteCase& row : permute_kernel_cases()) run_row(row);
+  reached.check_everything_was();
+}
+
+TEST(planes_and_pixels_of_every_pair_of_types_are_converted) {
+  Reached reached;
   for (const TypePair& types : type_pairs)
     for (const int64_t channels : {3, 4}) {
       const PermuteCase rows[] = {
@@ -195,7 +197,14 @@ int main() {
           {"pixels to planes, last plane first", 1, {4176, channels}, {1, 0}, 0, 0, {}, {-4176, 1}}};
       for (const PermuteCase& row : rows) CaseRun(row, types, &reached).run_planned();
     }
-  for (unsigned seed = 0; seed < 60; ++seed) run_row(drawn_permute_case(seed));
-  reached.check_everything_was();
-  return num_failed_checks == 0 ? 0 : 1;
 }
+
+TEST(every_tile_of_drawn_permutes_converts_too) {
+  Reached reached;
+  for (unsigned seed = 0; seed < 60; ++seed)
+    CaseRun(drawn_permute_case(seed), type_pairs[seed % std::size(type_pairs)], &reached).run_all();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return run_tests(argc, argv); }

@@ -108,7 +108,7 @@ void check_launch(const PermuteCase& row, const TypePair& types, const Device& d
   }
 }
 
-void every_row_is_planned_as_it_says_and_can_be_launched() {
+TEST(every_row_is_planned_as_it_says_and_can_be_launched) {
   for (const ConvertPlanCase& expected : convert_plan_cases()) {
     const int num_failed_before = num_failed_checks;
     const PermuteConvertPlan plan = plan_of(expected.row, expected.types, h200);
@@ -126,7 +126,7 @@ void every_row_is_planned_as_it_says_and_can_be_launched() {
 }
 
 // Any tile that the planner may ever choose for any pair of sizes, on the device with the least shared memory.
-void every_tile_candidate_can_be_launched() {
+TEST(every_tile_candidate_can_be_launched) {
   int num_candidates = 0;
   for (const PermutePlanCase& expected : permute_plan_cases()) {
     for (const TypePair& types : type_pairs) {
@@ -149,7 +149,7 @@ void every_tile_candidate_can_be_launched() {
   CHECK(num_candidates > 10000);
 }
 
-void arithmetic_follows_from_the_types() {
+TEST(arithmetic_follows_from_the_types) {
   for (int src = FLOWK_BOOL; src <= FLOWK_COMPLEX128; ++src) {
     const auto src_dtype = static_cast<flowk_dtype>(src);
     CHECK(is_plain_move(src_dtype, src_dtype, 1) && !is_plain_move(src_dtype, src_dtype, 2));
@@ -166,9 +166,4 @@ void arithmetic_follows_from_the_types() {
 
 }  // namespace
 
-int main() {
-  every_row_is_planned_as_it_says_and_can_be_launched();
-  every_tile_candidate_can_be_launched();
-  arithmetic_follows_from_the_types();
-  return num_failed_checks == 0 ? 0 : 1;
-}
+int main(int argc, char** argv) { return run_tests(argc, argv); }

@@ -169,25 +169,22 @@ class CaseRun {
   std::vector<unsigned char> expected_;
 };
 
-void every_tile_of_every_row_moves_every_element_and_nothing_else(Reached* reached) {
-  for (const PermuteCase& row : permute_kernel_cases()) CaseRun(row, reached).run_all();
+TEST(every_tile_of_every_row_moves_every_element_and_nothing_else) {
+  Reached reached;
+  for (const PermuteCase& row : permute_kernel_cases()) CaseRun(row, &reached).run_all();
+  reached.check_everything_was();
 }
 
-void every_tile_of_drawn_permutes_does_too(Reached* reached) {
+TEST(every_tile_of_drawn_permutes_does_too) {
+  Reached reached;
   for (unsigned seed = 0; seed < 130; ++seed) {
     const PermuteCase row = drawn_permute_case(seed);
     const CaseSide dst = case_side(row, true);
     CHECK(check_no_self_overlap("dst", dst.layout).ok());
-    CaseRun(row, reached).run_all();
+    CaseRun(row, &reached).run_all();
   }
 }
 
 }  // namespace
 
-int main() {
-  Reached reached;
-  every_tile_of_every_row_moves_every_element_and_nothing_else(&reached);
-  every_tile_of_drawn_permutes_does_too(&reached);
-  reached.check_everything_was();
-  return num_failed_checks == 0 ? 0 : 1;
-}
+int main(int argc, char** argv) { return run_tests(argc, argv); }

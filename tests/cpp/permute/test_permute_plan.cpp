@@ -55,7 +55,7 @@ void check_launch(const PermuteCase& row, const Device& device, const PermutePla
   }
 }
 
-void every_row_is_planned_as_it_says_and_can_be_launched() {
+TEST(every_row_is_planned_as_it_says_and_can_be_launched) {
   for (const PermutePlanCase& expected : permute_plan_cases()) {
     const int num_failed_before = num_failed_checks;
     const PermutePlan plan = plan_of(expected.row, h200), on_small = plan_of(expected.row, small);
@@ -68,7 +68,7 @@ void every_row_is_planned_as_it_says_and_can_be_launched() {
   }
 }
 
-void every_kernel_is_reached_by_a_row_and_by_one_of_2_to_the_31_elements() {
+TEST(every_kernel_is_reached_by_a_row_and_by_one_of_2_to_the_31_elements) {
   for (int kernel = 0; kernel < num_permute_kernels; ++kernel) {
     bool is_reached = false, is_reached_large = false;
     for (const PermutePlanCase& expected : permute_plan_cases()) {
@@ -84,7 +84,7 @@ void every_kernel_is_reached_by_a_row_and_by_one_of_2_to_the_31_elements() {
   }
 }
 
-void kernels_have_names_of_their_own() {
+TEST(kernels_have_names_of_their_own) {
   for (int kernel = 0; kernel < num_permute_kernels; ++kernel)
     for (int other = 0; other <= kernel; ++other)
       CHECK((std::strcmp(permute_kernel_name(static_cast<PermuteKernel>(kernel)),
@@ -92,7 +92,7 @@ void kernels_have_names_of_their_own() {
   CHECK(std::strcmp(permute_kernel_name(static_cast<PermuteKernel>(num_permute_kernels)), "unknown") == 0);
 }
 
-void equal_requests_have_equal_plans() {
+TEST(equal_requests_have_equal_plans) {
   const std::vector<PermutePlanCase> rows = permute_plan_cases();
   for (size_t i = 0; i < rows.size(); ++i) {
     const PermutePlan plan = plan_of(rows[i].row, h200);
@@ -104,7 +104,7 @@ void equal_requests_have_equal_plans() {
 
 // Twice, at pointers that are further on by lines and by less: before and after the cache has a row's plan, and with
 // rows that replace each other in it.
-void a_cached_plan_is_the_plan() {
+TEST(a_cached_plan_is_the_plan) {
   for (int round = 0; round < 2; ++round) {
     for (const Device& device : {h200, small}) {
       for (const PermutePlanCase& expected : permute_plan_cases()) {
@@ -130,7 +130,7 @@ void count_and_plan(const PermuteProblem& problem, const Device& device, Permute
 }
 
 // A thread that works on 32 shapes in turn plans each of them once; the plan of one more replaces the first.
-void a_thread_keeps_the_plans_of_its_last_32_shapes() {
+TEST(a_thread_keeps_the_plans_of_its_last_32_shapes) {
   const auto ask = [](int64_t rows) {
     const PermuteCase row = {"transpose", 4, {rows, 96}, {1, 0}};
     PermuteProblem problem;
@@ -151,7 +151,7 @@ void a_thread_keeps_the_plans_of_its_last_32_shapes() {
 
 // A complex number at half its alignment is two halves, which doubles the strides: not those that nothing is stepped
 // by.
-void complex_halves_leave_the_stride_of_an_extent_of_1_alone() {
+TEST(complex_halves_leave_the_stride_of_an_extent_of_1_alone) {
   PermuteRequest request;
   request.src = reinterpret_cast<const void*>(uintptr_t{0x10004});
   request.dst = reinterpret_cast<void*>(uintptr_t{0x20004});
@@ -166,7 +166,7 @@ void complex_halves_leave_the_stride_of_an_extent_of_1_alone() {
   CHECK(problem.rank == 1 && problem.unit_bytes == 4 && problem.extents[0] == 8);
 }
 
-void explanation_starts_with_the_kernel_and_is_cut_to_the_buffer() {
+TEST(explanation_starts_with_the_kernel_and_is_cut_to_the_buffer) {
   for (const PermutePlanCase& expected : permute_plan_cases()) {
     const PermutePlan plan = plan_of(expected.row, h200);
     const std::string whole = explanation_of(expected.row, plan);
@@ -178,7 +178,7 @@ void explanation_starts_with_the_kernel_and_is_cut_to_the_buffer() {
 }
 
 // Any tile that the planner may ever choose, on the device with the least shared memory.
-void every_tile_candidate_can_be_launched() {
+TEST(every_tile_candidate_can_be_launched) {
   int num_candidates = 0;
   for (const PermutePlanCase& expected : permute_plan_cases()) {
     PermuteProblem problem;
@@ -195,7 +195,7 @@ void every_tile_candidate_can_be_launched() {
 }
 
 // The search passes most pairs of runs over for what they cost at least.
-void no_tile_candidate_is_cheaper_than_the_plan() {
+TEST(no_tile_candidate_is_cheaper_than_the_plan) {
   int num_tiles = 0;
   for (unsigned seed = 0; seed < 3000; ++seed) {
     const PermuteCase row = drawn_permute_case(seed);
@@ -217,16 +217,4 @@ void no_tile_candidate_is_cheaper_than_the_plan() {
 
 }  // namespace
 
-int main() {
-  every_row_is_planned_as_it_says_and_can_be_launched();
-  every_kernel_is_reached_by_a_row_and_by_one_of_2_to_the_31_elements();
-  kernels_have_names_of_their_own();
-  equal_requests_have_equal_plans();
-  a_cached_plan_is_the_plan();
-  a_thread_keeps_the_plans_of_its_last_32_shapes();
-  complex_halves_leave_the_stride_of_an_extent_of_1_alone();
-  explanation_starts_with_the_kernel_and_is_cut_to_the_buffer();
-  every_tile_candidate_can_be_launched();
-  no_tile_candidate_is_cheaper_than_the_plan();
-  return num_failed_checks == 0 ? 0 : 1;
-}
+int main(int argc, char** argv) { return run_tests(argc, argv); }

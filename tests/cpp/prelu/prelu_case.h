@@ -69,6 +69,7 @@ inline std::vector<PreluCase> prelu_kernel_cases() {
       {"channels last, 40 channels: partials are summed up by two kernels", f16, 30016, 40, 1},
       {"many planes of two channels", f64, 4200, 2, 2},
       {"no vector is whole", f64, 1, 1, 1, 1, 1, 1},
+      {"no elements: dalpha is 0", f16, 0, 100, 3},
   };
   // Every alignment of each pointer, on shapes of each kernel.
   for (const flowk_dtype dtype : {f16, f32, f64}) {

