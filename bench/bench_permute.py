@@ -23,7 +23,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 import harness
 
-CASES = json.loads((Path(__file__).parent / "permute_cases.json").read_text())
+CASES = json.loads((Path(__file__).parent / "permute_workload.json").read_text())
 RIVALS = ("torch", "compile", "cupy")
 RANDOM_TYPES = ["u8", "f16", "bf16", "f32", "f64", "c128"]
 

@@ -19,7 +19,17 @@ struct PermuteCase {
   int64_t dst_lead_bytes = 0;
   std::vector<int64_t> src_strides = {};  // in elements, as flowk_permute() takes them; none: C order
   std::vector<int64_t> dst_strides = {};
+  const char* mechanism = "";  // that the planner chooses; "": not said
+  bool every_type = false;     // to be run with every element size and pair of types, by the planner's choice alone
 };
+
+// The row with elements of another size: as many of them before the first one of src and of dst.
+inline PermuteCase case_of_size(PermuteCase row, int32_t element_bytes) {
+  row.src_lead_bytes = row.src_lead_bytes / row.element_bytes * element_bytes;
+  row.dst_lead_bytes = row.dst_lead_bytes / row.element_bytes * element_bytes;
+  row.element_bytes = element_bytes;
+  return row;
+}
 
 // One side of a case in memory: strides of its own dimensions, and the bytes from its lowest to past its highest
 // element.

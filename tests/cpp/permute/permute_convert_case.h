@@ -20,15 +20,6 @@ inline constexpr TypePair type_pairs[] = {
     {FLOWK_FLOAT64, FLOWK_FLOAT64},     {FLOWK_FLOAT64, FLOWK_FLOAT16},
 };
 
-// The row with elements of `dtype` in place of its own: as many of them before the first one of src and of dst.
-inline PermuteCase case_of_type(PermuteCase row, flowk_dtype dtype) {
-  const int32_t element_bytes = flowk::permute::dtype_info(dtype).element_bytes;
-  row.src_lead_bytes = row.src_lead_bytes / row.element_bytes * element_bytes;
-  row.dst_lead_bytes = row.dst_lead_bytes / row.element_bytes * element_bytes;
-  row.element_bytes = element_bytes;
-  return row;
-}
-
 // The request over pointers to the elements with all indices 0.
 inline flowk::permute::PermuteConvertRequest make_convert_request(const PermuteCase& row, const TypePair& types,
                                                                   double scale, const void* src, void* dst) {

@@ -18,8 +18,8 @@ namespace {
 using namespace flowk::permute;
 
 PermuteConvertRequest fake_request(const PermuteCase& row, const TypePair& types) {
-  return make_convert_request(row, types, 1, fake_src(case_of_type(row, types.src)),
-                              fake_dst(case_of_type(row, types.dst)));
+  return make_convert_request(row, types, 1, fake_src(case_of_size(row, dtype_info(types.src).element_bytes)),
+                              fake_dst(case_of_size(row, dtype_info(types.dst).element_bytes)));
 }
 
 PermuteConvertPlan plan_of(const PermuteCase& row, const TypePair& types, const Device& device) {

@@ -126,20 +126,23 @@ class CaseRun {
     src_.poison_what_lies_before();
   }
 
-  void run_all() {
-    const PermuteRequest request = make_request(row_, src_.first(), dst_.first());
-    Device device;
-    CHECK(current_device(&device).ok());
+  PermutePlan run_planned() {
     PermutePlan plan;
-    plan_permute(request, device, &plan);
+    CHECK(current_device(&device_).ok());
+    plan_permute(make_request(row_, src_.first(), dst_.first()), device_, &plan);
     run(plan, "planned");
+    return plan;
+  }
+
+  void run_all() {
+    PermutePlan plan = run_planned();
     if (plan.copy() != nullptr) {
       const_cast<CopyParams*>(plan.copy())->wide_index = true;
       run(plan, "with 64-bit indices");
     }
     PermuteProblem problem;
-    make_problem(request, &problem);
-    for_each_tile_candidate(problem, device, [&](const PermutePlan& tile, int src_choice, int dst_choice) {
+    make_problem(make_request(row_, src_.first(), dst_.first()), &problem);
+    for_each_tile_candidate(problem, device_, [&](const PermutePlan& tile, int src_choice, int dst_choice) {
       run(tile, "candidate " + std::to_string(src_choice) + ", " + std::to_string(dst_choice));
     });
   }
@@ -165,14 +168,39 @@ class CaseRun {
 
   const PermuteCase& row_;
   Reached* reached_;
+  Device device_;
   Memory src_, dst_;
   std::vector<unsigned char> expected_;
 };
 
 TEST(every_tile_of_every_row_moves_every_element_and_nothing_else) {
   Reached reached;
-  for (const PermuteCase& row : permute_kernel_cases()) CaseRun(row, &reached).run_all();
+  for (const PermuteCase& row : permute_kernel_cases)
+    if (!row.every_type) CaseRun(row, &reached).run_all();
   reached.check_everything_was();
+}
+
+TEST(rows_of_every_type_are_moved_in_every_size) {
+  Reached reached;
+  for (const PermuteCase& row : permute_kernel_cases)
+    for (const int32_t element_bytes : {1, 2, 4, 8, 16}) {
+      if (!row.every_type) continue;
+      const PermuteCase sized = case_of_size(row, element_bytes);
+      CaseRun(sized, &reached).run_planned();
+    }
+}
+
+TEST(every_row_is_planned_as_it_says) {
+  Device device;
+  CHECK(current_device(&device).ok());
+  for (const PermuteCase& row : permute_kernel_cases) {
+    Memory src(case_side(row, false)), dst(case_side(row, true));
+    PermutePlan plan;
+    plan_permute(make_request(row, src.first(), dst.first()), device, &plan);
+    const bool is_as_said = std::strcmp(permute_kernel_name(plan.kernel()), row.mechanism) == 0;
+    CHECK(is_as_said);
+    if (!is_as_said) std::printf("  %s: %s\n", text_of(row).c_str(), permute_kernel_name(plan.kernel()));
+  }
 }
 
 TEST(every_tile_of_drawn_permutes_does_too) {

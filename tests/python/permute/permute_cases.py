@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cases of permute: one table for every test that runs or plans it. A row says why it is there.
+"""The cases of permute: the table that C++ and bench read too, and sweeps. A row says why it is there.
 
 A layout says how an array lies in memory: LAYOUTS names the ones that the table uses, layout() makes any.
 """
@@ -7,10 +7,12 @@ A layout says how an array lies in memory: LAYOUTS names the ones that the table
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from source_tree import ROOT
 
 # One for each element size. Only complex64 and complex128 may lie at half their size, and they do in some rows.
 DTYPES = ("uint8", "uint16", "uint32", "complex64", "complex128")
@@ -27,10 +29,22 @@ class PermuteCase(NamedTuple):
     dst: str = "contiguous"
     src_lead_bytes: int = 0
     dst_lead_bytes: int = 0
+    src_strides: tuple[int, ...] = ()  # in elements, in place of `src`; the same of `dst`
+    dst_strides: tuple[int, ...] = ()
+
+    @property
+    def layouts(self) -> tuple[Layout, Layout]:
+        """Those of src and of dst."""
+        out_shape = tuple(self.shape[axis] for axis in self.axes)
+        return (
+            strided(self.shape, self.src_strides) if self.src_strides else LAYOUTS[self.src](self.shape),
+            strided(out_shape, self.dst_strides) if self.dst_strides else LAYOUTS[self.dst](out_shape),
+        )
 
     @property
     def id(self) -> str:
         lay = "" if (self.src, self.dst) == ("contiguous", "contiguous") else f"-{self.src}-{self.dst}"
+        lay += "".join(f"-{stride}" for stride in self.src_strides + self.dst_strides)
         lead = f"+{self.src_lead_bytes}+{self.dst_lead_bytes}" if self.src_lead_bytes or self.dst_lead_bytes else ""
         name = f"{'x'.join(map(str, self.shape))}-{''.join(map(str, self.axes))}-{self.dtype}{lay}{lead}"
         return name if len(name) < 60 else f"rank{len(self.shape)}-{self.dtype}{lay}{lead}"
@@ -42,6 +56,12 @@ class Layout(NamedTuple):
     strides: tuple[int, ...]
     first: int
     size: int
+
+
+def strided(shape: Sequence[int], strides: tuple[int, ...]) -> Layout:
+    """The layout of these strides."""
+    reaches = [stride * (extent - 1) for stride, extent in zip(strides, shape)]
+    return Layout(strides, -sum(min(reach, 0) for reach in reaches), 1 + sum(map(abs, reaches)))
 
 
 def layout(
@@ -163,7 +183,30 @@ def _ranks() -> Iterator[PermuteCase]:
         yield PermuteCase((), (), dtype, "rank 0: one element")
 
 
-CASES = tuple(itertools.chain(_edges(), _rows(), _thin(), _unaligned(), _views(), _ranks()))
+def _table() -> Iterator[tuple[PermuteCase, str, bool]]:
+    """Every row of the table, the mechanism that it names, and whether it is for every type."""
+    dtype_of_size = {np.dtype(dtype).itemsize: dtype for dtype in DTYPES}
+    for row in json.loads((ROOT / "tests/cases/permute_cases.json").read_text()):
+        mechanism, every_type = row.pop("mechanism"), row.pop("every_type", False)
+        dtype = dtype_of_size[row.pop("element_bytes")]
+        tuples = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+        yield PermuteCase(dtype=dtype, **tuples), mechanism, every_type
+
+
+def of_size(case: PermuteCase, dtype: str) -> PermuteCase:
+    """A case of bytes with elements of another type: as many of them before the first one."""
+    num_bytes = np.dtype(dtype).itemsize
+    leads = {"src_lead_bytes": case.src_lead_bytes * num_bytes, "dst_lead_bytes": case.dst_lead_bytes * num_bytes}
+    return case._replace(dtype=dtype, **leads)
+
+
+TABLE = tuple(_table())
+MECHANISMS = {mechanism for _, mechanism, _ in TABLE}
+# Cases of bytes that are for every type, with conversion and without, and those that are for one.
+EVERY_TYPE_CASES = tuple(case for case, _, every_type in TABLE if every_type)
+ONE_TYPE_CASES = tuple(case for case, _, every_type in TABLE if not every_type)
+TABLE_CASES = ONE_TYPE_CASES + tuple(of_size(case, dtype) for case in EVERY_TYPE_CASES for dtype in DTYPES)
+CASES = TABLE_CASES + tuple(itertools.chain(_edges(), _rows(), _thin(), _unaligned(), _views(), _ranks()))
 
 
 def index_valued(shape: Sequence[int], dtype: str) -> np.ndarray:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Element types that permute converts, what every value becomes in each of them, and shapes that reach every kernel."""
+"""Element types that permute converts, what every value becomes in each of them."""
 
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -28,60 +27,6 @@ PAIRS = (
 def dtype_of(name: str) -> np.dtype:
     """NumPy's or ml_dtypes' type of this name."""
     return np.dtype(getattr(ml_dtypes, name) if hasattr(ml_dtypes, name) else name)
-
-
-class ConvertCase(NamedTuple):
-    """A shape and axes for every pair of types; `src`, `dst` as in permute_cases, leads in elements."""
-
-    shape: tuple[int, ...]
-    axes: tuple[int, ...]
-    why: str
-    src: str = "contiguous"
-    dst: str = "contiguous"
-    src_lead: int = 0
-    dst_lead: int = 0
-
-    @property
-    def id(self) -> str:
-        lay = "" if (self.src, self.dst) == ("contiguous", "contiguous") else f"-{self.src}-{self.dst}"
-        lead = f"+{self.src_lead}+{self.dst_lead}" if self.src_lead or self.dst_lead else ""
-        return f"{'x'.join(map(str, self.shape))}-{''.join(map(str, self.axes))}{lay}{lead}"
-
-
-CASES = (
-    ConvertCase((), (), "one element"),
-    ConvertCase((1031,), (0,), "one run that ends inside a group"),
-    ConvertCase((1031,), (0,), "one run, src not aligned", src_lead=1),
-    ConvertCase((1031,), (0,), "one run, dst not aligned", dst_lead=3),
-    ConvertCase((5,), (0,), "shorter than a group, across two", dst_lead=1),
-    ConvertCase((5, 7, 64), (1, 0, 2), "rows of whole groups"),
-    ConvertCase((5, 7, 133), (1, 0, 2), "rows of every alignment"),
-    ConvertCase((6, 5, 9, 131), (2, 0, 1, 3), "rows of three dimensions"),
-    ConvertCase((9, 130), (0, 1), "rows of a slice", src="padded", dst="padded"),
-    ConvertCase((5, 7, 3), (1, 0, 2), "short rows"),
-    ConvertCase((96, 160), (1, 0), "a transpose, aligned"),
-    ConvertCase((97, 161), (1, 0), "a transpose, not aligned"),
-    ConvertCase((64, 96), (1, 0), "a transpose, only dst not aligned", dst_lead=1),
-    ConvertCase((3, 48, 64), (0, 2, 1), "a batch of transposes"),
-    ConvertCase((2, 3, 331), (0, 2, 1), "planes of 3 channels to pixels"),
-    ConvertCase((2, 3, 16, 32), (0, 2, 3, 1), "the same, aligned"),
-    ConvertCase((2, 19, 17, 3), (0, 3, 1, 2), "pixels of 3 channels to planes"),
-    ConvertCase((2, 16, 32, 4), (0, 3, 1, 2), "pixels of 4 channels to planes"),
-    ConvertCase((2, 4, 16, 32), (0, 2, 3, 1), "planes of 4 channels to pixels"),
-    ConvertCase((2, 3, 48, 64), (0, 2, 3, 1), "planes of more than a block, of 3 channels"),
-    ConvertCase((2, 48, 64, 3), (0, 3, 1, 2), "pixels of more than a block, of 3 channels"),
-    ConvertCase((2, 4, 40, 48), (0, 2, 3, 1), "planes that end inside a block, of 4 channels", dst_lead=16),
-    ConvertCase((2, 40, 48, 4), (0, 3, 1, 2), "pixels that end inside a block, of 4 channels", src_lead=16),
-    ConvertCase((2, 64, 15, 17), (0, 2, 3, 1), "many channels"),
-    ConvertCase((2, 33, 5, 16), (0, 2, 1, 3), "attention heads, short"),
-    ConvertCase((2,) * 11, tuple(range(11))[::-1], "many dimensions in both runs"),
-    ConvertCase((300, 3, 3), (0, 2, 1), "a batch of tiny matrices: rows on both sides"),
-    ConvertCase((40, 70), (1, 0), "walked down on both sides", src="reversed", dst="reversed"),
-    ConvertCase((17, 35, 18), (2, 0, 1), "every other element in", src="every_other"),
-    ConvertCase((17, 35, 18), (2, 0, 1), "every other element out", dst="every_other"),
-    ConvertCase((37, 45), (1, 0), "one row for all", src="first_repeated"),
-    ConvertCase((3, 0, 4), (2, 0, 1), "no elements"),
-)  # fmt: skip
 
 
 def values_of(name: str, count: int, seed: int = 0) -> np.ndarray:
