@@ -8,6 +8,7 @@ Fails if a result is wrong or a kernel is not reached. Each tensor is an allocat
 from __future__ import annotations
 
 import ctypes
+import json
 import sys
 from pathlib import Path
 
@@ -17,19 +18,9 @@ from cuda.bindings import runtime as cudart
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from pyflowk._native import library as _library
 
-KERNELS = {  # that plans for an H200 choose
-    "by_channel", "by_span", "by_plane", "by_column", "by_warp_column",
-}  # fmt: skip
+CASES = json.loads((Path(__file__).parents[1] / "tests/cases/prelu_cases.json").read_text())
+KERNELS = {case["mechanism"] for case in CASES}
 TYPES = {10: np.float16, 12: np.float32, 13: np.float64}
-# (outer, channels, inner), and elements that x, dy and the output are past the start of their memory
-CASES = [
-    ((3, 5, 64), (0, 0, 0)), ((2, 3, 5000), (0, 0, 0)), ((2, 5, 3249), (0, 0, 0)), ((9, 16, 49), (0, 0, 0)),
-    ((200, 24, 49), (0, 0, 0)), ((20, 12, 9), (0, 0, 0)), ((40, 16, 4), (0, 0, 0)), ((3000, 64, 1), (0, 0, 0)),
-    ((1001, 3, 1), (0, 0, 0)), ((77, 100, 1), (0, 0, 0)), ((9, 2048, 1), (0, 0, 0)), ((600, 2048, 1), (0, 0, 0)),
-    ((1, 1, 100003), (0, 0, 0)), ((2, 3, 401), (1, 1, 1)), ((70, 5, 1), (1, 0, 1)), ((700, 24, 1), (0, 1, 0)),
-    ((2, 3, 5001), (1, 0, 0)), ((2100, 2, 16), (0, 0, 0)), ((300, 1001, 1), (0, 0, 0)),
-    ((5, 100, 49), (1, 1, 1)), ((40, 64, 1), (0, 0, 0)), ((20000, 64, 1), (0, 0, 0)),
-]  # fmt: skip
 
 
 def check(result: tuple) -> object:
@@ -64,7 +55,9 @@ class Memory:
         check(cudart.cudaFree(self.base))
 
 
-def run_case(library: ctypes.CDLL, shape: tuple, leads: tuple, code: int) -> str:
+def run_case(library: ctypes.CDLL, case: dict, code: int) -> str:
+    shape = (case["outer"], case["channels"], case["inner"])
+    leads = [case.get(name, 0) for name in ("x_lead", "dy_lead", "out_lead")]
     dtype = TYPES[code]
     wide = np.float64 if code == 13 else np.float32
     generator = np.random.default_rng(1)
@@ -105,7 +98,7 @@ def run_case(library: ctypes.CDLL, shape: tuple, leads: tuple, code: int) -> str
 
 def main() -> None:
     library = _library.open_backend("cuda")
-    reached = {run_case(library, *case, code) for case in CASES for code in TYPES}
+    reached = {run_case(library, case, code) for case in CASES for code in TYPES}
     if reached != KERNELS:
         sys.exit(f"not reached: {sorted(KERNELS - reached)}, unknown: {sorted(reached - KERNELS)}")
     print(f"{len(CASES) * len(TYPES)} cases right, {len(reached)} kernels reached")

@@ -186,10 +186,21 @@ TEST(every_row_is_planned_as_it_says_and_can_be_launched) {
   }
 }
 
+TEST(every_kernel_case_is_planned_as_it_says) {
+  for (const PreluCase& row : prelu_kernel_cases) {
+    PreluBackwardPlan plan;
+    CHECK(plan_prelu_backward(backward_request(row), h200, {}, &plan));
+    const bool is_as_said = row.mechanism == std::string(prelu_backward_kernel_name(plan.kernel()));
+    CHECK(is_as_said);
+    if (!is_as_said) std::printf("  %s: %s\n", text_of(row).c_str(), prelu_backward_kernel_name(plan.kernel()));
+  }
+}
+
 TEST(every_forced_choice_can_be_launched) {
   int num_planned = 0;
-  std::vector<PreluCase> rows = prelu_kernel_cases();
-  std::erase_if(rows, [](const PreluCase& row) { return row.outer == 0; });
+  std::vector<PreluCase> rows = prelu_alignment_cases();
+  for (const PreluCase& row : prelu_kernel_cases)
+    if (row.outer > 0) rows.push_back(row);
   for (const PreluPlanCase& expected : plan_cases()) rows.push_back(expected.row);
   for (const PreluCase& row : rows)
     for (int kernel = 0; kernel < num_prelu_backward_kernels; ++kernel)

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cases of PReLU: one table for every test that runs or plans it. A row says why it is there."""
+"""The cases of PReLU: the table that C++ and bench read too, and arrays of any rank. A row says why it is there."""
 
 from __future__ import annotations
 
+import json
 from typing import NamedTuple
 
 import ml_dtypes
 import numpy as np
+from source_tree import ROOT
 
 DTYPES = {
     "float16": np.dtype(np.float16),
@@ -70,7 +72,20 @@ def _rows() -> list[PreluCase]:
     return rows
 
 
-CASES = tuple(_rows())
+def _table() -> list[PreluCase]:
+    """(outer, channels, inner) of every row with elements; one of every type in each."""
+    rows = []
+    for row in TABLE:
+        shape = (row["outer"], row["channels"], row["inner"])
+        leads = tuple(row.get(name, 0) for name in ("x_lead", "dy_lead", "out_lead"))
+        if all(shape):
+            for dtype in DTYPES if "every_type" in row else [row["dtype"]]:
+                rows.append(PreluCase(shape, 1, dtype, row["why"], leads=leads))
+    return rows
+
+
+TABLE = json.loads((ROOT / "tests/cases/prelu_cases.json").read_text())
+CASES = (*_table(), *_rows())
 EMPTY_SHAPES = ((0, 5, 3), (3, 0, 4), (3, 5, 0))
 
 
