@@ -37,6 +37,16 @@ struct ElementwiseCase {
   std::vector<CaseOperand> operands;  // out, then the inputs
 };
 
+// A row of tests/cases/elementwise_cases.json: for binary operations in every type, and for copies of its last operand.
+struct ElementwiseLayout {
+  const char* why;
+  std::vector<int64_t> shape;
+  std::vector<CaseOperand> operands;  // out, x, y
+  bool big = false;                   // too big for the executor under sanitizers
+  const char* mechanism = "";         // that the planner chooses for a binary operation
+  flowk_dtype mechanism_dtype = FLOWK_FLOAT32;
+};
+
 inline int64_t bytes_of(flowk_dtype dtype) { return flowk::elementwise::dtype_info(dtype).element_bytes; }
 
 inline std::vector<int64_t> strides_of(const ElementwiseCase& row, const CaseOperand& operand) {

@@ -305,13 +305,45 @@ TEST(random_layouts) {
   }
 }
 
-TEST(every_mechanism_is_reached) {
+const std::vector<ElementwiseLayout> layouts = {
+#include "elementwise_cases.inc"
+};
+
+ElementwiseCase of_types(const ElementwiseLayout& layout, ElementwiseArity arity, int32_t op, flowk_dtype out,
+                         flowk_dtype input) {
+  ElementwiseCase row = {layout.why, arity, op, layout.shape, layout.operands};
+  for (size_t k = 0; k < 3; ++k) row.operands[k].dtype = k == 0 ? out : input;
+  if (arity == ElementwiseArity::unary) row.operands.erase(row.operands.begin() + 1);
+  return row;
+}
+
+TEST(every_row_is_planned_as_it_says) {
+  Device device;
+  CHECK(current_device(&device).ok());
+  for (const ElementwiseLayout& layout : layouts) {
+    const ElementwiseCase row =
+        of_types(layout, ElementwiseArity::binary, FLOWK_BINARY_MAX, layout.mechanism_dtype, layout.mechanism_dtype);
+    const OperandMemory out(row, row.operands[0]), x(row, row.operands[1]), y(row, row.operands[2]);
+    ElementwisePlan plan;
+    plan_elementwise(make_request(row, {out.first(), x.first(), y.first()}), device, 0, &plan);
+    const bool is_as_said = std::strcmp(elementwise_kernel_name(plan.kernel), layout.mechanism) == 0;
+    CHECK(is_as_said);
+    if (!is_as_said) std::printf("  %s: %s\n", layout.why, elementwise_kernel_name(plan.kernel));
+  }
+}
+
+// On a device of one multiprocessor too, where few elements fill the GPU.
+TEST(every_row_is_right_in_every_type_and_every_mechanism_is_reached) {
   reached = {};
-  contiguous_operands_take_every_alignment_and_count();
-  broadcast_operands_repeat();
-  rows_that_share_an_input_have_a_kernel();
-  transposed_operands_go_through_tiles();
-  random_layouts();
+  for (const ElementwiseLayout& layout : layouts) {
+    if (layout.big) continue;
+    for (const flowk_dtype dtype : all_dtypes) {
+      for (const int32_t packs : {0, 2})
+        run_case_of(of_types(layout, ElementwiseArity::binary, FLOWK_BINARY_MAX, dtype, dtype), packs);
+      run_case_of(of_types(layout, ElementwiseArity::binary, FLOWK_BINARY_LESS, FLOWK_BOOL, dtype), 1);
+      run_case_of(of_types(layout, ElementwiseArity::unary, FLOWK_UNARY_COPY, FLOWK_FLOAT32, dtype), 1);
+    }
+  }
   for (const bool kernel : reached.kernels) CHECK(kernel);
   for (int access = 0; access < num_elementwise_accesses; ++access)
     CHECK(reached.accesses[access] || access == static_cast<int>(ElementwiseAccess::number));
