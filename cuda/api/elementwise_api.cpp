@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C ABI of elementwise operations: check, plan, run.
 #include <cmath>
-#include <cstdio>
-#include <cstring>
 
 #include "api/call.h"
 #include "api/elementwise_check.h"
@@ -37,6 +35,12 @@ Status unsupported(const Arguments& arguments, int k, const char* wanted) {
 
 bool is_narrow_float(flowk_dtype dtype) { return is_float(dtype) && dtype != FLOWK_FLOAT64; }
 
+const char* types_taken_by(const OpInfo& info) {
+  if (!info.takes_integers) return "a float";
+  if (!info.takes_floats) return "bool or an integer";
+  return info.takes_bool ? "bool, an integer or a float" : "an integer or a float";
+}
+
 // The rules of flowk.h under Types.
 Status check_types(const Arguments& arguments) {
   DtypeInfo infos[max_operands];
@@ -46,13 +50,7 @@ Status check_types(const Arguments& arguments) {
   const int lead = selects ? 2 : 1;  // the input whose type the others must have
   if (selects && arguments.operands[1].dtype != FLOWK_BOOL) return unsupported(arguments, 1, "bool");
   const flowk_dtype dtype = arguments.operands[lead].dtype;
-  if (!takes_dtype(arguments.info, dtype)) {
-    char wanted[64];
-    std::snprintf(wanted, sizeof wanted, "%s%s%s", arguments.info.takes_bool ? "bool, " : "",
-                  arguments.info.takes_integers ? "an integer, " : "", arguments.info.takes_floats ? "a float, " : "");
-    wanted[std::strlen(wanted) - 2] = '\0';
-    return unsupported(arguments, lead, wanted);
-  }
+  if (!takes_dtype(arguments.info, dtype)) return unsupported(arguments, lead, types_taken_by(arguments.info));
   for (int k = lead + 1; k < arguments.num_operands; ++k) {
     const flowk_dtype other = arguments.operands[k].dtype;
     if (other != dtype && !(is_narrow_float(other) && is_narrow_float(dtype)))
@@ -162,9 +160,9 @@ flowk_status call(const Arguments& arguments, const PlanUse& use) {
       });
 }
 
-int32_t result_of(const OpInfo& info, flowk_dtype dtype) {
+flowk_dtype result_of(const OpInfo& info, flowk_dtype dtype) {
   if (!takes_dtype(info, dtype)) return 0;
-  return info.result == OpResult::BOOL ? FLOWK_BOOL : dtype;
+  return info.result == OpResult::BOOL ? flowk_dtype{FLOWK_BOOL} : dtype;
 }
 
 Arguments unary_arguments(flowk_unary_op op, const Operand& x, const Operand& out, int32_t rank, const int64_t* shape,
@@ -200,9 +198,11 @@ const char* flowk_ternary_op_formula(flowk_ternary_op op) { return ternary_op_in
 int32_t flowk_unary_op_num_parameters(flowk_unary_op op) { return unary_op_info(op).num_parameters; }
 int32_t flowk_ternary_op_num_parameters(flowk_ternary_op op) { return ternary_op_info(op).num_parameters; }
 
-int32_t flowk_unary_op_result(flowk_unary_op op, flowk_dtype dtype) { return result_of(unary_op_info(op), dtype); }
-int32_t flowk_binary_op_result(flowk_binary_op op, flowk_dtype dtype) { return result_of(binary_op_info(op), dtype); }
-int32_t flowk_ternary_op_result(flowk_ternary_op op, flowk_dtype dtype) {
+flowk_dtype flowk_unary_op_result(flowk_unary_op op, flowk_dtype dtype) { return result_of(unary_op_info(op), dtype); }
+flowk_dtype flowk_binary_op_result(flowk_binary_op op, flowk_dtype dtype) {
+  return result_of(binary_op_info(op), dtype);
+}
+flowk_dtype flowk_ternary_op_result(flowk_ternary_op op, flowk_dtype dtype) {
   return result_of(ternary_op_info(op), dtype);
 }
 

@@ -22,9 +22,9 @@ Status take_number(const Operand& operand, int k, ElementwiseRequest* request) {
 }  // namespace
 
 Operand input_of(const char* name, const void* pointer, const int64_t* strides, flowk_dtype dtype) {
-  const int32_t value = dtype;
-  if (value < 0 || (value & FLOWK_NUMBER) == 0) return {name, pointer, strides, dtype};
-  return {name, pointer, nullptr, static_cast<flowk_dtype>(value & ~FLOWK_NUMBER), true};
+  const flowk_dtype element_dtype = dtype & ~FLOWK_NUMBER;
+  if (element_dtype == dtype || dtype_info(element_dtype).name == nullptr) return {name, pointer, strides, dtype};
+  return {name, pointer, nullptr, element_dtype, true};
 }
 
 Status check_operands(const Operand* operands, int num_operands, int32_t rank, const int64_t* shape,

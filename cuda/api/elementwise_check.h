@@ -7,7 +7,7 @@
 
 namespace flowk::api {
 
-// An input whose dtype may include FLOWK_NUMBER.
+// An input whose dtype may include FLOWK_NUMBER. What is no flowk_dtype, with it or without, stays as it is.
 Operand input_of(const char* name, const void* pointer, const int64_t* strides, flowk_dtype dtype);
 
 // Fills in the tensors and the shape of `request`, or sets `is_empty` if there is nothing to do. operands[0] is out.

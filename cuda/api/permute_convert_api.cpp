@@ -28,7 +28,7 @@ Status check_types(Types* types) {
     return Status::failure(FLOWK_STATUS_UNSUPPORTED_DTYPE,
                            "%s = %d (%s) is moved as it is only: to convert or scale it must be bool, an integer of 8 "
                            "to 32 bits or a real float",
-                           parameter, static_cast<int>(dtype), info.name);
+                           parameter, dtype, info.name);
   };
   FLOWK_RETURN_IF_ERROR(check_convertible("src_dtype", types->src, types->src_info));
   FLOWK_RETURN_IF_ERROR(check_convertible("dst_dtype", types->dst, types->dst_info));

@@ -49,8 +49,7 @@ Status check_softmax_dtype(const char* parameter, flowk_dtype dtype) {
   FLOWK_RETURN_IF_ERROR(check_dtype(parameter, dtype, &info));
   if (!is_softmax_dtype(dtype))
     return Status::failure(FLOWK_STATUS_UNSUPPORTED_DTYPE,
-                           "%s = %d (%s), must be float16, bfloat16, float32 or float64", parameter,
-                           static_cast<int>(dtype), info.name);
+                           "%s = %d (%s), must be float16, bfloat16, float32 or float64", parameter, dtype, info.name);
   return {};
 }
 
@@ -62,7 +61,7 @@ Status check_other_dtype(const char* parameter, flowk_dtype other, const char* n
   if (!agrees)
     return Status::failure(FLOWK_STATUS_UNSUPPORTED_DTYPE,
                            "%s = %d (%s), must be %s (%s), or one of the two float32 and the other 16-bit", parameter,
-                           static_cast<int>(other), dtype_info(other).name, name, dtype_info(dtype).name);
+                           other, dtype_info(other).name, name, dtype_info(dtype).name);
   return {};
 }
 
@@ -119,7 +118,7 @@ Status check_interval(const SoftmaxArguments& arguments, const Layout& out_layou
   if (mask.lengths == nullptr) return {};
   if (mask.lengths_dtype != FLOWK_INT32 && mask.lengths_dtype != FLOWK_INT64)
     return Status::failure(FLOWK_STATUS_UNSUPPORTED_DTYPE, "mask->lengths_dtype = %d, must be int32 or int64",
-                           static_cast<int>(mask.lengths_dtype));
+                           mask.lengths_dtype);
   const Operand lengths = {"mask->lengths", mask.lengths, mask.lengths_strides, mask.lengths_dtype};
   Layout layout;
   FLOWK_RETURN_IF_ERROR(make_layout(lengths, leading, arguments.shape, false, &layout));
@@ -146,8 +145,7 @@ Status check_dense_and_bias(const SoftmaxArguments& arguments, const Layout& out
     if (mask.bias_dtype != x_dtype && (mask.bias_dtype != FLOWK_FLOAT32 || x_dtype == FLOWK_FLOAT64))
       return Status::failure(FLOWK_STATUS_UNSUPPORTED_DTYPE,
                              "mask->bias_dtype = %d (%s), must be x_dtype (%s), or float32 with a 16-bit x",
-                             static_cast<int>(mask.bias_dtype), dtype_info(mask.bias_dtype).name,
-                             dtype_info(x_dtype).name);
+                             mask.bias_dtype, dtype_info(mask.bias_dtype).name, dtype_info(x_dtype).name);
     const Operand bias = {"mask->bias", mask.bias, mask.bias_strides, mask.bias_dtype};
     FLOWK_RETURN_IF_ERROR(make_layout(bias, arguments.rank, arguments.shape, true, &layout));
     FLOWK_RETURN_IF_ERROR(check_apart(bias, layout, arguments.out, out_layout));

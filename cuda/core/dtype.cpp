@@ -29,8 +29,8 @@ DtypeInfo dtype_info(flowk_dtype dtype) {
 Status check_dtype(const char* parameter, flowk_dtype dtype, DtypeInfo* info) {
   *info = dtype_info(dtype);
   if (info->name != nullptr) return {};
-  return Status::failure(FLOWK_STATUS_UNSUPPORTED_DTYPE, "%s = %d, must be a flowk_dtype (%d ... %d)", parameter,
-                         static_cast<int>(dtype), FLOWK_BOOL, FLOWK_COMPLEX128);
+  return Status::failure(FLOWK_STATUS_UNSUPPORTED_DTYPE, "%s = %d, must be a flowk_dtype (%d ... %d)", parameter, dtype,
+                         FLOWK_BOOL, FLOWK_COMPLEX128);
 }
 
 }  // namespace flowk::core

@@ -75,11 +75,11 @@ Status launch_kernel(const ElementwisePlan& plan, const Functor& functor, flowk_
 }
 
 // The operations of an arity: kOps.
-#define FLOWK_ROW(NAME, value, name, kinds, result, num_parameters, formula) FLOWK_UNARY_##NAME,
-inline constexpr flowk_unary_op unary_ops[] = {FLOWK_UNARY_OPS(FLOWK_ROW)};
+#define FLOWK_ROW(NAME, value, name, kinds, result, num_parameters, formula) UnaryOp(FLOWK_UNARY_##NAME),
+inline constexpr UnaryOp unary_ops[] = {FLOWK_UNARY_OPS(FLOWK_ROW)};
 #undef FLOWK_ROW
-#define FLOWK_ROW(NAME, value, name, kinds, result, num_parameters, formula) FLOWK_BINARY_##NAME,
-inline constexpr flowk_binary_op binary_ops[] = {FLOWK_BINARY_OPS(FLOWK_ROW)};
+#define FLOWK_ROW(NAME, value, name, kinds, result, num_parameters, formula) BinaryOp(FLOWK_BINARY_##NAME),
+inline constexpr BinaryOp binary_ops[] = {FLOWK_BINARY_OPS(FLOWK_ROW)};
 #undef FLOWK_ROW
 
 // Calls run(ops) with the operations that share the kernel of op `op`, one of kOps. Contiguous: those of its cost, or
@@ -91,7 +91,7 @@ Status visit_ops(int32_t op, Run run) {
   using enum OpCost;
   using enum ElementwiseKernel;
   using Op = std::remove_const_t<std::remove_reference_t<decltype(kOps[0])>>;
-  constexpr bool is_unary = std::is_same_v<Op, flowk_unary_op>, is_double = std::is_same_v<Compute, double>;
+  constexpr bool is_unary = std::is_same_v<Op, UnaryOp>, is_double = std::is_same_v<Compute, double>;
   const OpCost cost = cost_of(static_cast<Op>(op), is_double);
   if constexpr (kKernel == broadcast_rows || (kN == 16 && !std::is_integral_v<Compute>) ||
                 (is_double && kKernel != contiguous && kKernel != strided)) {
@@ -146,7 +146,7 @@ Status run_instance(const ElementwisePlan& plan, flowk_stream stream) {
   if constexpr (kArity == ElementwiseArity::unary) {
     return visit_ops<kKernel, Compute, kN, unary_ops>(plan.op, [&](auto ops) {
       using Functor = UnaryFunctor<Compute, is_narrow, decltype(ops)>;
-      constexpr bool converts = decltype(ops)::has(FLOWK_UNARY_COPY);
+      constexpr bool converts = decltype(ops)::has(UnaryOp(FLOWK_UNARY_COPY));
       using In = std::conditional_t<converts, typename Operands::UnaryIn, Same>;
       using Out = std::conditional_t<converts, typename Operands::UnaryOut, Same>;
       const Functor functor = {plan.op, flip, parameter_of<Compute>(plan, plan.a), parameter_of<Compute>(plan, plan.b)};

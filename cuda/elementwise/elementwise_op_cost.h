@@ -17,7 +17,11 @@ enum class OpCost : int32_t {
   heaviest,  // at most 64
 };
 
-FLOWK_HOST_DEVICE constexpr OpCost cost_of(flowk_unary_op op, bool is_double = false) {
+// The operations of an arity as a C++ type: flowk.h's are all int32_t.
+enum UnaryOp : int32_t {};
+enum BinaryOp : int32_t {};
+
+FLOWK_HOST_DEVICE constexpr OpCost cost_of(UnaryOp op, bool is_double = false) {
   switch (op) {
     case FLOWK_UNARY_SQRT:
     case FLOWK_UNARY_RSQRT:
@@ -36,7 +40,7 @@ FLOWK_HOST_DEVICE constexpr OpCost cost_of(flowk_unary_op op, bool is_double = f
     default: return OpCost::light;
   }
 }
-FLOWK_HOST_DEVICE constexpr OpCost cost_of(flowk_binary_op op, bool is_double = false) {
+FLOWK_HOST_DEVICE constexpr OpCost cost_of(BinaryOp op, bool is_double = false) {
   switch (op) {
     case FLOWK_BINARY_POW: return OpCost::heaviest;
     case FLOWK_BINARY_GELU_GRAD: return is_double ? OpCost::heaviest : OpCost::heavy;

@@ -64,8 +64,8 @@ bool takes_dtype(const OpInfo& info, flowk_dtype dtype) {
 
 OpCost cost_of(const ElementwiseRequest& request) {
   switch (request.arity) {
-    case ElementwiseArity::unary: return cost_of(static_cast<flowk_unary_op>(request.op));
-    case ElementwiseArity::binary: return cost_of(static_cast<flowk_binary_op>(request.op));
+    case ElementwiseArity::unary: return cost_of(static_cast<UnaryOp>(request.op));
+    case ElementwiseArity::binary: return cost_of(static_cast<BinaryOp>(request.op));
     default: return OpCost::light;
   }
 }

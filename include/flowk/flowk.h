@@ -70,12 +70,21 @@ extern "C" {
 /* The same type as cudaStream_t and CUstream. NULL is the default stream. */
 typedef struct CUstream_st *flowk_stream;
 
+/* The type of the constants of an int32_t type. In C they are int. C++ and bindgen would choose an unsigned type,
+ * because no constant is negative. */
+#if defined(__cplusplus) || defined(__BINDGEN__)
+#define FLOWK_INT32_CONSTANTS_ : int32_t
+#else
+#define FLOWK_INT32_CONSTANTS_
+#endif
+
 /* ------------------------------------------------------------------------------------------------------------------
  * STATUS AND VERSION
  * ---------------------------------------------------------------------------------------------------------------- */
 
-/* The result of a call. Values are never renumbered. */
-typedef enum flowk_status {
+/* The result of a call: one of the constants below. Values are never renumbered. */
+typedef int32_t flowk_status;
+enum FLOWK_INT32_CONSTANTS_ {
   /* The work is enqueued (libflowk) or done (libflowk_simt). */
   FLOWK_STATUS_SUCCESS = 0,
   /* A value is outside its bounds: a rank, an extent, an axis, a stride. */
@@ -96,7 +105,7 @@ typedef enum flowk_status {
   FLOWK_STATUS_CUDA_ERROR = 8,
   /* A fault in flowk itself: please report it with the text of flowk_last_error(). */
   FLOWK_STATUS_INTERNAL_ERROR = 9
-} flowk_status;
+};
 
 /* The name of a status, "FLOWK_STATUS_OVERLAP" for example; "unknown flowk_status" for any other value. */
 FLOWK_API const char *flowk_status_string(flowk_status status);
@@ -115,7 +124,9 @@ FLOWK_API const char *flowk_build_info(void);
  * ELEMENT TYPES
  * ---------------------------------------------------------------------------------------------------------------- */
 
-typedef enum flowk_dtype {
+/* The element type of a tensor: one of the constants below. Values are never renumbered. */
+typedef int32_t flowk_dtype;
+enum FLOWK_INT32_CONSTANTS_ {
   FLOWK_BOOL = 1, /* one byte, 0 or 1 */
   FLOWK_INT8 = 2,
   FLOWK_INT16 = 3,
@@ -133,7 +144,7 @@ typedef enum flowk_dtype {
   FLOWK_FLOAT8_E5M2 = 15, /* OCP E5M2 */
   FLOWK_COMPLEX64 = 16,   /* two float32 */
   FLOWK_COMPLEX128 = 17   /* two float64 */
-} flowk_dtype;
+};
 
 /* Bytes per element: 1, 2, 4, 8 or 16. 0 if `dtype` is not a flowk_dtype. */
 FLOWK_API size_t flowk_dtype_bytes(flowk_dtype dtype);
@@ -235,20 +246,25 @@ FLOWK_API flowk_status flowk_permute_convert_explain(const void *src, const int6
  * ELEMENTWISE
  * ---------------------------------------------------------------------------------------------------------------- */
 
-/*
- * The operations: one enumerator per row of flowk/elementwise_ops.h, which has the formulas. FLOWK_UNARY_RELU,
- * FLOWK_BINARY_ADD, FLOWK_TERNARY_FMA, ...
- */
-#define FLOWK_OP_ENUMERATOR_(prefix, name, value) prefix##name = value,
-#define FLOWK_UNARY_ENUMERATOR_(NAME, value, name, takes, result, num_parameters, formula) \
-  FLOWK_OP_ENUMERATOR_(FLOWK_UNARY_, NAME, value)
-#define FLOWK_BINARY_ENUMERATOR_(NAME, value, name, takes, result, num_parameters, formula) \
-  FLOWK_OP_ENUMERATOR_(FLOWK_BINARY_, NAME, value)
-#define FLOWK_TERNARY_ENUMERATOR_(NAME, value, name, takes, result, num_parameters, formula) \
-  FLOWK_OP_ENUMERATOR_(FLOWK_TERNARY_, NAME, value)
-typedef enum flowk_unary_op { FLOWK_UNARY_OPS(FLOWK_UNARY_ENUMERATOR_) FLOWK_UNARY_END_ } flowk_unary_op;
-typedef enum flowk_binary_op { FLOWK_BINARY_OPS(FLOWK_BINARY_ENUMERATOR_) FLOWK_BINARY_END_ } flowk_binary_op;
-typedef enum flowk_ternary_op { FLOWK_TERNARY_OPS(FLOWK_TERNARY_ENUMERATOR_) FLOWK_TERNARY_END_ } flowk_ternary_op;
+/* An operation of flowk_unary(), flowk_binary() or flowk_ternary(): one of the constants below. There is one per row of
+ * flowk/elementwise_ops.h, which has the formulas: FLOWK_UNARY_RELU, FLOWK_BINARY_ADD, FLOWK_TERNARY_FMA, ... */
+typedef int32_t flowk_unary_op;
+typedef int32_t flowk_binary_op;
+typedef int32_t flowk_ternary_op;
+#define FLOWK_UNARY_CONSTANT_(NAME, value, name, takes, result, num_parameters, formula) FLOWK_UNARY_##NAME = value,
+#define FLOWK_BINARY_CONSTANT_(NAME, value, name, takes, result, num_parameters, formula) FLOWK_BINARY_##NAME = value,
+#define FLOWK_TERNARY_CONSTANT_(NAME, value, name, takes, result, num_parameters, formula) FLOWK_TERNARY_##NAME = value,
+enum FLOWK_INT32_CONSTANTS_ { FLOWK_UNARY_OPS(FLOWK_UNARY_CONSTANT_) };
+enum FLOWK_INT32_CONSTANTS_ { FLOWK_BINARY_OPS(FLOWK_BINARY_CONSTANT_) };
+enum FLOWK_INT32_CONSTANTS_ { FLOWK_TERNARY_OPS(FLOWK_TERNARY_CONSTANT_) };
+
+/* How many operations there are. Their values are 1 ... FLOWK_NUM_UNARY_OPS, and so on. */
+#define FLOWK_COUNT_ONE_(NAME, value, name, takes, result, num_parameters, formula) +1
+enum FLOWK_INT32_CONSTANTS_ {
+  FLOWK_NUM_UNARY_OPS = 0 FLOWK_UNARY_OPS(FLOWK_COUNT_ONE_),
+  FLOWK_NUM_BINARY_OPS = 0 FLOWK_BINARY_OPS(FLOWK_COUNT_ONE_),
+  FLOWK_NUM_TERNARY_OPS = 0 FLOWK_TERNARY_OPS(FLOWK_COUNT_ONE_)
+};
 
 /* The name of an operation, for example "relu". NULL if `op` is not an operation; 0 is not one. */
 FLOWK_API const char *flowk_unary_op_name(flowk_unary_op op);
@@ -266,9 +282,9 @@ FLOWK_API int32_t flowk_ternary_op_num_parameters(flowk_ternary_op op);
 
 /* The default result type of the operation for inputs of type `dtype`: bool for a comparison, `dtype` for most others.
  * 0 if the operation does not take `dtype`, or `op` is not an operation. For FLOWK_TERNARY_WHERE `dtype` is y's. */
-FLOWK_API int32_t flowk_unary_op_result(flowk_unary_op op, flowk_dtype dtype);
-FLOWK_API int32_t flowk_binary_op_result(flowk_binary_op op, flowk_dtype dtype);
-FLOWK_API int32_t flowk_ternary_op_result(flowk_ternary_op op, flowk_dtype dtype);
+FLOWK_API flowk_dtype flowk_unary_op_result(flowk_unary_op op, flowk_dtype dtype);
+FLOWK_API flowk_dtype flowk_binary_op_result(flowk_binary_op op, flowk_dtype dtype);
+FLOWK_API flowk_dtype flowk_ternary_op_result(flowk_ternary_op op, flowk_dtype dtype);
 
 /* A flag for the dtype of an input, as in FLOWK_FLOAT32 | FLOWK_NUMBER: the pointer is then to one element in host
  * memory, which is read before the function returns and is the value of the whole tensor. Its strides are ignored. */
@@ -368,10 +384,10 @@ FLOWK_API flowk_status flowk_ternary_explain(flowk_ternary_op op, const void *x,
  */
 #define FLOWK_FUNCTOR_PARAMS_BYTES 2048
 typedef struct flowk_functor_launch {
-  size_t struct_bytes; /* sizeof(flowk_functor_launch): set by the caller */
-  int32_t num_parts;   /* the number of launches of the whole call; 0 if there is no element */
-  int32_t kernel; /* flowk::detail::elementwise_...: 0 contiguous, 1 strided, 2 broadcast, 3 aligned_tiles,
-                     4 shifted_tiles, 5 broadcast_rows */
+  size_t struct_bytes;   /* sizeof(flowk_functor_launch): set by the caller */
+  int32_t num_parts;     /* the number of launches of the whole call; 0 if there is no element */
+  int32_t kernel;        /* flowk::detail::elementwise_...: 0 contiguous, 1 strided, 2 broadcast, 3 aligned_tiles,
+                            4 shifted_tiles, 5 broadcast_rows */
   int32_t pack_elements; /* the kernel's first template argument */
   int32_t num_threads;   /* per block */
   int64_t num_blocks;

@@ -105,18 +105,18 @@ class SoftmaxMask(ctypes.Structure):
         ("dense_strides", ctypes.c_void_p),
         ("lengths", ctypes.c_void_p),
         ("lengths_strides", ctypes.c_void_p),
-        ("lengths_dtype", ctypes.c_int),
+        ("lengths_dtype", ctypes.c_int32),
         ("lengths_from_right", ctypes.c_int32),
         ("causal", ctypes.c_int32),
         ("causal_offset", ctypes.c_int64),
         ("window", ctypes.c_int64),
         ("bias", ctypes.c_void_p),
         ("bias_strides", ctypes.c_void_p),
-        ("bias_dtype", ctypes.c_int),
+        ("bias_dtype", ctypes.c_int32),
     ]
 
 
-_status = _dtype = ctypes.c_int
+_status = _dtype = ctypes.c_int32
 _text = [ctypes.c_char_p, ctypes.c_size_t]
 _strided = [TensorPointer, Int64Pointer]  # pointer, strides
 _tensor = [*_strided, _dtype]
@@ -130,7 +130,7 @@ _prelu_backward = [*[TensorPointer] * 5, *_sizes]  # dy, x, alpha, dx, dalpha
 _softmax = [*_extents, ctypes.c_double, SoftmaxMaskPointer, ctypes.c_int32]  # scale, mask, log_softmax
 _masked_softmax = [*_tensor * 2, *_softmax]  # x, y
 _masked_softmax_backward = [*_strided, *_tensor * 2, *_softmax]  # dy, y, dx
-_op = ctypes.c_int
+_op = ctypes.c_int32
 _unary = [_op, *_tensor * 2, *_extents, ctypes.c_double, ctypes.c_double]  # x, out; a, b
 _binary = [_op, *_tensor * 3, *_extents]  # x, y, out
 _ternary = [_op, *_tensor * 4, *_extents, ctypes.c_double]  # x, y, z, out; a

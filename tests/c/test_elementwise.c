@@ -24,18 +24,17 @@ static const int64_t row_strides[2] = {0, 1};
 static float out[6];
 
 static void lists_have_no_gaps_and_end(void) {
-  for (int op = 1; op < FLOWK_UNARY_END_; ++op) {
-    CHECK(flowk_unary_op_name((flowk_unary_op)op) != NULL && flowk_unary_op_formula((flowk_unary_op)op) != NULL);
-    CHECK(flowk_unary_op_num_parameters((flowk_unary_op)op) >= 0);
+  for (int op = 1; op <= FLOWK_NUM_UNARY_OPS; ++op) {
+    CHECK(flowk_unary_op_name(op) != NULL && flowk_unary_op_formula(op) != NULL);
+    CHECK(flowk_unary_op_num_parameters(op) >= 0);
   }
-  for (int op = 1; op < FLOWK_BINARY_END_; ++op)
-    CHECK(flowk_binary_op_name((flowk_binary_op)op) != NULL && flowk_binary_op_formula((flowk_binary_op)op) != NULL);
-  for (int op = 1; op < FLOWK_TERNARY_END_; ++op)
-    CHECK(flowk_ternary_op_name((flowk_ternary_op)op) != NULL &&
-          flowk_ternary_op_formula((flowk_ternary_op)op) != NULL);
-  CHECK(flowk_unary_op_name((flowk_unary_op)0) == NULL && flowk_unary_op_name(FLOWK_UNARY_END_) == NULL);
-  CHECK(flowk_binary_op_name((flowk_binary_op)0) == NULL && flowk_binary_op_name(FLOWK_BINARY_END_) == NULL);
-  CHECK(flowk_ternary_op_name((flowk_ternary_op)0) == NULL && flowk_ternary_op_name(FLOWK_TERNARY_END_) == NULL);
+  for (int op = 1; op <= FLOWK_NUM_BINARY_OPS; ++op)
+    CHECK(flowk_binary_op_name(op) != NULL && flowk_binary_op_formula(op) != NULL);
+  for (int op = 1; op <= FLOWK_NUM_TERNARY_OPS; ++op)
+    CHECK(flowk_ternary_op_name(op) != NULL && flowk_ternary_op_formula(op) != NULL);
+  CHECK(flowk_unary_op_name(0) == NULL && flowk_unary_op_name(FLOWK_NUM_UNARY_OPS + 1) == NULL);
+  CHECK(flowk_binary_op_name(0) == NULL && flowk_binary_op_name(FLOWK_NUM_BINARY_OPS + 1) == NULL);
+  CHECK(flowk_ternary_op_name(0) == NULL && flowk_ternary_op_name(FLOWK_NUM_TERNARY_OPS + 1) == NULL);
   CHECK(strcmp(flowk_unary_op_name(FLOWK_UNARY_RELU), "relu") == 0);
   CHECK(flowk_unary_op_num_parameters(FLOWK_UNARY_CLAMP) == 2);
   CHECK(flowk_ternary_op_num_parameters(FLOWK_TERNARY_ADD_MULTIPLY) == 1);
@@ -74,7 +73,7 @@ static void bad_calls_are_named_and_write_nothing(void) {
   memset(out, 0x5A, sizeof out);
   static float before[6];
   memcpy(before, out, sizeof out);
-  CHECK(flowk_unary((flowk_unary_op)0, x, NULL, FLOWK_FLOAT32, out, NULL, FLOWK_FLOAT32, 2, shape, 0, 0, NULL) ==
+  CHECK(flowk_unary(0, x, NULL, FLOWK_FLOAT32, out, NULL, FLOWK_FLOAT32, 2, shape, 0, 0, NULL) ==
             FLOWK_STATUS_INVALID_ARGUMENT &&
         error_has("op = 0"));
   CHECK(flowk_unary(FLOWK_UNARY_EXP, integers, NULL, FLOWK_INT32, out, NULL, FLOWK_FLOAT32, 2, shape, 0, 0, NULL) ==

@@ -30,11 +30,11 @@ CTYPES = {
     "int32_t": ctypes.c_int32,
     "int64_t": ctypes.c_int64,
     "double": ctypes.c_double,
-    "flowk_status": ctypes.c_int,
-    "flowk_dtype": ctypes.c_int,
-    "flowk_unary_op": ctypes.c_int,
-    "flowk_binary_op": ctypes.c_int,
-    "flowk_ternary_op": ctypes.c_int,
+    "flowk_status": ctypes.c_int32,
+    "flowk_dtype": ctypes.c_int32,
+    "flowk_unary_op": ctypes.c_int32,
+    "flowk_binary_op": ctypes.c_int32,
+    "flowk_ternary_op": ctypes.c_int32,
     "flowk_stream": _abi.StreamHandle,
     "const void *": _abi.TensorPointer,
     "void *": _abi.TensorPointer,
@@ -64,8 +64,8 @@ def declared_type(parameter: str) -> type:
 
 
 def header_enum(name: str) -> dict[str, int]:
-    """Enumerators and their values."""
-    body = re.search(rf"typedef enum {name} {{(.*?)}}", CODE, re.DOTALL)
+    """The constants of an int32_t type and their values."""
+    body = re.search(rf"typedef int32_t {name};\s*enum FLOWK_INT32_CONSTANTS_ {{(.*?)}}", CODE, re.DOTALL)
     assert body
     return {key: int(value) for key, value in re.findall(r"(\w+) = (-?\d+)", body[1])}
 

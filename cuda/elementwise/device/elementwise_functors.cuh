@@ -76,7 +76,7 @@ struct UnaryFunctor {
     const auto formulas = formulas_of<Compute, kNarrow>(sign_flip);
     switch (Ops::chosen(op)) {
 #define FLOWK_CASE(NAME, value, name, kinds, result, num_parameters, formula) \
-  FLOWK_CASE_OF(FLOWK_UNARY_##NAME, kinds, Ops::has(FLOWK_UNARY_##NAME), formulas.name(x[i], a, b))
+  FLOWK_CASE_OF(FLOWK_UNARY_##NAME, kinds, Ops::has(UnaryOp(FLOWK_UNARY_##NAME)), formulas.name(x[i], a, b))
       FLOWK_UNARY_OPS(FLOWK_CASE)
 #undef FLOWK_CASE
     }
@@ -87,9 +87,9 @@ struct UnaryFunctor {
 
 template <class Compute, bool kNarrow, class Ops>
 struct BinaryFunctor {
-  static constexpr int light_blocks = sizeof(Compute) == 4                                            ? 6
-                                      : std::is_same_v<Compute, double> || Ops::has(FLOWK_BINARY_DIV) ? 5
-                                                                                                      : 8;
+  static constexpr int light_blocks = sizeof(Compute) == 4                                                      ? 6
+                                      : std::is_same_v<Compute, double> || Ops::has(BinaryOp(FLOWK_BINARY_DIV)) ? 5
+                                                                                                                : 8;
   static constexpr int resident_blocks = resident_blocks_of<Ops, Compute, light_blocks>;
   static constexpr bool takes_packs_together = Ops::cost == OpCost::light;
   int32_t op;
@@ -101,7 +101,7 @@ struct BinaryFunctor {
     const auto formulas = formulas_of<Compute, kNarrow>(sign_flip);
     switch (Ops::chosen(op)) {
 #define FLOWK_CASE(NAME, value, name, kinds, result, num_parameters, formula) \
-  FLOWK_CASE_OF(FLOWK_BINARY_##NAME, kinds, Ops::has(FLOWK_BINARY_##NAME), formulas.name(x[i], y[i]))
+  FLOWK_CASE_OF(FLOWK_BINARY_##NAME, kinds, Ops::has(BinaryOp(FLOWK_BINARY_##NAME)), formulas.name(x[i], y[i]))
       FLOWK_BINARY_OPS(FLOWK_CASE)
 #undef FLOWK_CASE
     }

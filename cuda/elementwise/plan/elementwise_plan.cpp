@@ -216,13 +216,13 @@ void choose_compute(const ElementwiseRequest& request, ElementwisePlan* plan) {
 
 // Enters the numbers of the call, and the integer types as the kernels name them (OperandsOf).
 void finish_operands(const ElementwiseRequest& request, ElementwisePlan* plan) {
-  const auto signed_type = [](int32_t dtype) {
+  const auto signed_type = [](flowk_dtype dtype) -> flowk_dtype {
     switch (dtype) {
       case FLOWK_UINT8: return FLOWK_INT8;
       case FLOWK_UINT16: return FLOWK_INT16;
       case FLOWK_UINT32: return FLOWK_INT32;
       case FLOWK_UINT64: return FLOWK_INT64;
-      default: return static_cast<flowk_dtype>(dtype);
+      default: return dtype;
     }
   };
   const bool has_integers = plan->compute == ComputeClass::int32 || plan->compute == ComputeClass::int64;

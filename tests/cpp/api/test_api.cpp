@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C ABI from C++, under sanitizers: the types of its constants, and values that are none of them.
+#include <climits>
+#include <cstring>
+#include <string>
+#include <type_traits>
+
+#include "check.h"
+#include "flowk/flowk.h"
+
+namespace {
+
+bool error_has(const char* part) { return std::strstr(flowk_last_error(), part) != nullptr; }
+
+template <class Constant>
+constexpr bool is_int32_constant = std::is_same_v<std::underlying_type_t<Constant>, int32_t>;
+
+constexpr int32_t no_constants[] = {INT32_MIN, -1, 0, 99, FLOWK_NUMBER, INT32_MAX};
+
+}  // namespace
+
+TEST(the_flag_of_a_number_joins_a_dtype_in_a_constant_expression) {
+  constexpr flowk_dtype number_dtype = FLOWK_FLOAT32 | FLOWK_NUMBER;
+  static_assert(number_dtype == 268);
+  const float x[2] = {1, 2}, y = 10;
+  const int64_t shape[1] = {2};
+  float out[2] = {};
+  CHECK(flowk_binary(FLOWK_BINARY_ADD, x, nullptr, FLOWK_FLOAT32, &y, nullptr, number_dtype, out, nullptr,
+                     FLOWK_FLOAT32, 1, shape, nullptr) == FLOWK_STATUS_SUCCESS);
+  CHECK(out[0] == 11 && out[1] == 12);
+}
+
+TEST(constants_are_int32_values) {
+  static_assert(is_int32_constant<decltype(FLOWK_STATUS_OVERLAP)> && is_int32_constant<decltype(FLOWK_INT8)> &&
+                is_int32_constant<decltype(FLOWK_UNARY_ABS)> && is_int32_constant<decltype(FLOWK_BINARY_ADD)> &&
+                is_int32_constant<decltype(FLOWK_TERNARY_FMA)>);
+}
+
+TEST(values_that_are_no_constant_are_answered_or_refused) {
+  float x = 1, out = -1;
+  for (const int32_t value : no_constants) {
+    if (value != 0) CHECK(std::strcmp(flowk_status_string(value), "unknown flowk_status") == 0);
+    CHECK(flowk_dtype_bytes(value) == 0 && flowk_dtype_alignment_bytes(value) == 0);
+    CHECK(flowk_unary_op_name(value) == nullptr && flowk_unary_op_result(value, FLOWK_FLOAT32) == 0);
+    CHECK(flowk_binary_op_formula(value) == nullptr && flowk_binary_op_result(FLOWK_BINARY_ADD, value) == 0);
+    CHECK(flowk_ternary_op_num_parameters(value) == 0);
+    CHECK(flowk_unary(value, &x, nullptr, FLOWK_FLOAT32, &out, nullptr, FLOWK_FLOAT32, 0, nullptr, 0, 0, nullptr) ==
+              FLOWK_STATUS_INVALID_ARGUMENT &&
+          error_has(("op = " + std::to_string(value)).c_str()));
+    CHECK(flowk_unary(FLOWK_UNARY_ABS, &x, nullptr, value, &out, nullptr, FLOWK_FLOAT32, 0, nullptr, 0, 0, nullptr) ==
+              FLOWK_STATUS_UNSUPPORTED_DTYPE &&
+          error_has(("x_dtype = " + std::to_string(value)).c_str()));
+    CHECK(flowk_permute(&x, nullptr, &out, nullptr, 0, nullptr, nullptr, value, nullptr) ==
+              FLOWK_STATUS_UNSUPPORTED_DTYPE &&
+          error_has(("dtype = " + std::to_string(value)).c_str()));
+  }
+  CHECK(out == -1);
+}
+
+TEST(the_types_that_an_operation_takes_are_named) {
+  const char x[8] = {};
+  char out[8] = {};
+  const auto text_of = [&](auto launch, int32_t op, flowk_dtype dtype) -> std::string {
+    CHECK(launch(op, dtype) == FLOWK_STATUS_UNSUPPORTED_DTYPE);
+    return flowk_last_error();
+  };
+  const auto unary = [&](int32_t op, flowk_dtype dtype) {
+    return flowk_unary(op, x, nullptr, dtype, out, nullptr, dtype, 0, nullptr, 0, 0, nullptr);
+  };
+  const auto binary = [&](int32_t op, flowk_dtype dtype) {
+    return flowk_binary(op, x, nullptr, dtype, x, nullptr, dtype, out, nullptr, dtype, 0, nullptr, nullptr);
+  };
+  CHECK(text_of(unary, FLOWK_UNARY_ABS, FLOWK_BOOL) == "x_dtype = bool, must be an integer or a float for abs");
+  CHECK(text_of(unary, FLOWK_UNARY_EXP, FLOWK_INT8) == "x_dtype = int8, must be a float for exp");
+  CHECK(text_of(binary, FLOWK_BINARY_MIN, FLOWK_COMPLEX64) ==
+        "x_dtype = complex64, must be bool, an integer or a float for min");
+  CHECK(text_of(binary, FLOWK_BINARY_BITWISE_OR, FLOWK_FLOAT16) ==
+        "x_dtype = float16, must be bool or an integer for bitwise_or");
+}
+
+int main(int argc, char** argv) { return run_tests(argc, argv); }
