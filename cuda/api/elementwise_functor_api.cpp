@@ -16,6 +16,10 @@ namespace {
 
 static_assert(sizeof(StridedElementwiseParams<max_operands>) <= FLOWK_FUNCTOR_PARAMS_BYTES);
 
+// The size of flowk_functor_launch since version 0.1, as mask_bytes_of_0_1 of softmax_api.cpp.
+constexpr size_t launch_bytes_of_0_1 = 2088;
+static_assert(sizeof(flowk_functor_launch) == launch_bytes_of_0_1);
+
 // Writes part `part` of a request to `*found`, and returns the number of parts.
 int32_t find_part(const ElementwiseRequest& request, int32_t part, ElementwiseRequest* found) {
   if (!needs_split(request)) {
@@ -56,20 +60,27 @@ void write_params_of(const ElementwisePlan& plan, flowk_functor_launch* launch) 
   }
 }
 
+Status check_part(int32_t part, int32_t num_parts) {
+  if (part >= 0 && part < num_parts) return {};
+  return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "part = %d, must be in 0 ... %d", part, num_parts - 1);
+}
+
 Status plan_functor(const Operand* operands, int32_t num_operands, int32_t rank, const int64_t* shape, int32_t part,
                     flowk_functor_launch* launch) {
   ElementwiseRequest request;
   bool is_empty = false;
   FLOWK_RETURN_IF_ERROR(check_operands(operands, num_operands, rank, shape, &request, &is_empty));
-  launch->num_parts = 0;
-  if (is_empty) return {};
+  if (is_empty) {
+    FLOWK_RETURN_IF_ERROR(check_part(part, 1));
+    launch->num_parts = 0;
+    return {};
+  }
   Device device;
   FLOWK_RETURN_IF_ERROR(current_device(&device));
   simplify(&request.shape);
   ElementwiseRequest found;
   const int32_t num_parts = find_part(request, part, &found);
-  if (part < 0 || part >= num_parts)
-    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "part = %d, must be in 0 ... %d", part, num_parts - 1);
+  FLOWK_RETURN_IF_ERROR(check_part(part, num_parts));
   ElementwisePlan plan;
   plan_elementwise(found, device, 0, &plan);
   launch->num_parts = num_parts;
@@ -93,18 +104,18 @@ Status run_functor_plan(const void* const* pointers, const int64_t* const* strid
   FLOWK_RETURN_IF_ERROR(check_not_null("strides", strides));
   FLOWK_RETURN_IF_ERROR(check_not_null("dtypes", dtypes));
   FLOWK_RETURN_IF_ERROR(check_not_null("launch", launch));
-  FLOWK_RETURN_IF_ERROR(
-      check_struct_bytes("launch->struct_bytes", launch->struct_bytes, {sizeof(flowk_functor_launch)}));
+  FLOWK_RETURN_IF_ERROR(check_struct_bytes("launch->struct_bytes", launch->struct_bytes, {launch_bytes_of_0_1}));
   if (num_operands < 2 || num_operands > max_operands)
     return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "num_operands = %d, must be in 2 ... %d", num_operands,
                            max_operands);
   constexpr const char* names[max_operands] = {"out", "x", "y", "z"};
+  constexpr const char* dtype_names[max_operands] = {"dtypes[0]", "dtypes[1]", "dtypes[2]", "dtypes[3]"};
   Operand operands[max_operands] = {};
   for (int32_t k = 0; k < num_operands; ++k) {
     DtypeInfo info;
-    FLOWK_RETURN_IF_ERROR(check_dtype("dtypes", dtypes[k], &info));
+    FLOWK_RETURN_IF_ERROR(check_dtype(dtype_names[k], dtypes[k], &info));
     if (dtypes[k] == FLOWK_COMPLEX64 || dtypes[k] == FLOWK_COMPLEX128)
-      return Status::failure(FLOWK_STATUS_UNSUPPORTED_DTYPE, "dtypes[%d] = %s, must not be complex", k, info.name);
+      return Status::failure(FLOWK_STATUS_UNSUPPORTED_DTYPE, "%s = %s, must not be complex", dtype_names[k], info.name);
     operands[k] = {names[k], pointers[k], strides[k], dtypes[k]};
   }
   return plan_functor(operands, num_operands, rank, shape, part, launch);

@@ -25,7 +25,7 @@ Status check_types(flowk_dtype dtype, flowk_dtype alpha_dtype, DtypeInfo* info, 
 }
 
 // `num_elements` is outer * channels * inner.
-Status check_shape(int64_t outer, int64_t channels, int64_t inner, const DtypeInfo& dtype, int64_t* num_elements) {
+Status check_sizes(int64_t outer, int64_t channels, int64_t inner, const DtypeInfo& dtype, int64_t* num_elements) {
   const struct {
     const char* name;
     int64_t extent;
@@ -46,6 +46,14 @@ Status check_shape(int64_t outer, int64_t channels, int64_t inner, const DtypeIn
         static_cast<long long>(outer), static_cast<long long>(channels), static_cast<long long>(inner),
         dtype.element_bytes);
   return {};
+}
+
+// The alphas of a call without elements, which check_sizes() does not bound.
+Status check_num_alphas(int64_t channels, const DtypeInfo& alpha_dtype) {
+  int64_t num_bytes = 0;
+  if (!__builtin_mul_overflow(channels, int64_t{alpha_dtype.element_bytes} * 2, &num_bytes)) return {};
+  return Status::failure(FLOWK_STATUS_SIZE_OVERFLOW, "channels = %lld of %d bytes each, must be < 2^62 bytes in all",
+                         static_cast<long long>(channels), alpha_dtype.element_bytes);
 }
 
 // A tensor's memory.
@@ -73,7 +81,7 @@ Status check_prelu(const PreluRequest& request, bool* is_empty) {
   DtypeInfo dtype, alpha_dtype;
   int64_t num_elements = 0;
   FLOWK_RETURN_IF_ERROR(check_types(request.dtype, request.alpha_dtype, &dtype, &alpha_dtype));
-  FLOWK_RETURN_IF_ERROR(check_shape(request.outer, request.channels, request.inner, dtype, &num_elements));
+  FLOWK_RETURN_IF_ERROR(check_sizes(request.outer, request.channels, request.inner, dtype, &num_elements));
   *is_empty = num_elements == 0;
   if (*is_empty) return {};
   FLOWK_RETURN_IF_ERROR(check_pointer("x", request.x, dtype));
@@ -102,12 +110,13 @@ flowk_status prelu(const PreluRequest& arguments, const PlanUse& use) {
 
 constexpr int64_t workspace_alignment_bytes = 16;
 
-// The workspace is checked against the plan.
+// The workspace is checked where the device is known.
 Status check_prelu_backward(const PreluBackwardRequest& request, bool* is_empty) {
   DtypeInfo dtype, alpha_dtype;
   int64_t num_elements = 0;
   FLOWK_RETURN_IF_ERROR(check_types(request.dtype, request.alpha_dtype, &dtype, &alpha_dtype));
-  FLOWK_RETURN_IF_ERROR(check_shape(request.outer, request.channels, request.inner, dtype, &num_elements));
+  FLOWK_RETURN_IF_ERROR(check_sizes(request.outer, request.channels, request.inner, dtype, &num_elements));
+  if (request.dalpha != nullptr) FLOWK_RETURN_IF_ERROR(check_num_alphas(request.channels, alpha_dtype));
   *is_empty = request.channels == 0 || (num_elements == 0 && request.dalpha == nullptr);
   if (*is_empty) return {};
   if (request.dx == nullptr && request.dalpha == nullptr)
@@ -130,14 +139,41 @@ Status check_prelu_backward(const PreluBackwardRequest& request, bool* is_empty)
   return {};
 }
 
-Status check_workspace(const PreluBackwardRequest& request, const PreluBackwardPlan& plan, size_t workspace_bytes) {
-  if (plan.workspace_bytes == 0) return {};
+// What flowk_prelu_backward_workspace_bytes() says: a plan for each alignment is made for it, so the last answers of
+// every thread are kept.
+int64_t needed_workspace_bytes(const PreluBackwardRequest& request, const Device& device) {
+  struct Query {
+    int64_t outer = 0, channels = 0, inner = 0;  // 0: no query
+    flowk_dtype dtype = 0, alpha_dtype = 0;
+    Device device;
+    bool operator==(const Query&) const = default;
+  };
+  struct Answer {
+    Query query;
+    int64_t num_bytes = 0;
+  };
+  constexpr uint64_t num_answers = 16;
+  thread_local Answer answers[num_answers];
+  const Query query = {request.outer, request.channels, request.inner, request.dtype, request.alpha_dtype, device};
+  if (query.outer == 0 || query.channels == 0 || query.inner == 0) return 0;
+  uint64_t hash = 0;
+  for (const int64_t part : {query.outer, query.channels, query.inner, int64_t{query.dtype}})
+    hash = (hash ^ static_cast<uint64_t>(part)) * 0x9e3779b97f4a7c15;
+  Answer& answer = answers[hash >> 60];
+  if (!(answer.query == query)) answer = {query, prelu_backward_workspace_bytes(request, device)};
+  return answer.num_bytes;
+}
+
+Status check_workspace(const PreluBackwardRequest& request, const Device& device, size_t workspace_bytes) {
+  if (request.dalpha == nullptr) return {};
+  const int64_t needed_bytes = needed_workspace_bytes(request, device);
+  if (needed_bytes == 0) return {};
   if (request.workspace == nullptr)
     return Status::failure(FLOWK_STATUS_NULL_POINTER, "workspace = NULL, must hold %lld bytes",
-                           static_cast<long long>(plan.workspace_bytes));
-  if (workspace_bytes < static_cast<size_t>(plan.workspace_bytes))
+                           static_cast<long long>(needed_bytes));
+  if (workspace_bytes < static_cast<size_t>(needed_bytes))
     return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "workspace_bytes = %zu, must be >= %lld", workspace_bytes,
-                           static_cast<long long>(plan.workspace_bytes));
+                           static_cast<long long>(needed_bytes));
   if (reinterpret_cast<uintptr_t>(request.workspace) % workspace_alignment_bytes != 0)
     return Status::failure(FLOWK_STATUS_MISALIGNED_POINTER, "workspace = %p, must be a multiple of %lld",
                            request.workspace, static_cast<long long>(workspace_alignment_bytes));
@@ -145,7 +181,7 @@ Status check_workspace(const PreluBackwardRequest& request, const PreluBackwardP
   FLOWK_RETURN_IF_ERROR(check_types(request.dtype, request.alpha_dtype, &dtype, &alpha_dtype));
   const int64_t num_bytes = request.outer * request.channels * request.inner * dtype.element_bytes;
   const int64_t alpha_bytes = request.channels * alpha_dtype.element_bytes;
-  const Memory workspace = {"workspace", request.workspace, plan.workspace_bytes};
+  const Memory workspace = {"workspace", request.workspace, needed_bytes};
   const Memory others[] = {{"dy", request.dy, num_bytes},
                            {"x", request.x, num_bytes},
                            {"dx", request.dx, num_bytes},
@@ -163,11 +199,12 @@ flowk_status prelu_backward(const PreluBackwardRequest& arguments, size_t worksp
         return check_prelu_backward(arguments, is_empty);
       },
       [&](const PreluBackwardRequest& request, const Device& device) -> Status {
+        if (!use.explains) FLOWK_RETURN_IF_ERROR(check_workspace(request, device, workspace_bytes));
         PreluBackwardPlan plan;
         plan_prelu_backward(request, device, {}, &plan);
-        if (use.explains) return explain_prelu_backward(plan, use.text, use.text_bytes), Status();
-        FLOWK_RETURN_IF_ERROR(check_workspace(request, plan, workspace_bytes));
-        return run_prelu_backward(plan, use.stream);
+        if (!use.explains) return run_prelu_backward(plan, use.stream);
+        explain_prelu_backward(plan, use.text, use.text_bytes);
+        return {};
       });
 }
 
@@ -175,13 +212,12 @@ Status workspace_bytes_of(const PreluBackwardRequest& request, size_t* workspace
   DtypeInfo dtype, alpha_dtype;
   int64_t num_elements = 0;
   FLOWK_RETURN_IF_ERROR(check_types(request.dtype, request.alpha_dtype, &dtype, &alpha_dtype));
-  FLOWK_RETURN_IF_ERROR(check_shape(request.outer, request.channels, request.inner, dtype, &num_elements));
+  FLOWK_RETURN_IF_ERROR(check_sizes(request.outer, request.channels, request.inner, dtype, &num_elements));
+  FLOWK_RETURN_IF_ERROR(check_num_alphas(request.channels, alpha_dtype));
   FLOWK_RETURN_IF_ERROR(check_not_null("workspace_bytes", workspace_bytes));
-  *workspace_bytes = 0;
-  if (num_elements == 0) return {};
   Device device;
-  FLOWK_RETURN_IF_ERROR(current_device(&device));
-  *workspace_bytes = static_cast<size_t>(prelu_backward_workspace_bytes(request, device));
+  if (num_elements > 0) FLOWK_RETURN_IF_ERROR(current_device(&device));
+  *workspace_bytes = static_cast<size_t>(needed_workspace_bytes(request, device));
   return {};
 }
 

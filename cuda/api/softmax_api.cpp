@@ -89,10 +89,10 @@ void put_operand(SoftmaxRequest* request, SoftmaxOperand operand, const void* po
   for (int d = 0; d < request->rank; ++d) request->strides[operand][d] = layout.strides[d] * element_bytes;
 }
 
-// lengths, causal and window.
-Status check_interval(const SoftmaxArguments& arguments, const Layout& out_layout, SoftmaxRequest* request) {
+// The members of the mask that need no pointer: an empty tensor has them too.
+Status check_mask_values(const SoftmaxArguments& arguments) {
   const flowk_softmax_mask& mask = *arguments.mask;
-  const int32_t leading = arguments.rank - 1;
+  FLOWK_RETURN_IF_ERROR(check_struct_bytes("mask->struct_bytes", mask.struct_bytes, {mask_bytes_of_0_1}));
   FLOWK_RETURN_IF_ERROR(check_flag("mask->causal", mask.causal));
   FLOWK_RETURN_IF_ERROR(check_flag("mask->lengths_from_right", mask.lengths_from_right));
   if (mask.causal_offset < -max_diagonal || mask.causal_offset > max_diagonal)
@@ -101,6 +101,23 @@ Status check_interval(const SoftmaxArguments& arguments, const Layout& out_layou
   if (mask.window < 0 || mask.window > max_diagonal)
     return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "mask->window = %lld, must be in 0 ... 2^62",
                            static_cast<long long>(mask.window));
+  if (mask.lengths != nullptr && mask.lengths_dtype != FLOWK_INT32 && mask.lengths_dtype != FLOWK_INT64)
+    return Status::failure(FLOWK_STATUS_UNSUPPORTED_DTYPE, "mask->lengths_dtype = %d, must be int32 or int64",
+                           mask.lengths_dtype);
+  if (mask.bias == nullptr || arguments.backward) return {};
+  const flowk_dtype x_dtype = arguments.x.dtype;
+  FLOWK_RETURN_IF_ERROR(check_softmax_dtype("mask->bias_dtype", mask.bias_dtype));
+  if (mask.bias_dtype != x_dtype && (mask.bias_dtype != FLOWK_FLOAT32 || x_dtype == FLOWK_FLOAT64))
+    return Status::failure(FLOWK_STATUS_UNSUPPORTED_DTYPE,
+                           "mask->bias_dtype = %d (%s), must be x_dtype (%s), or float32 with a 16-bit x",
+                           mask.bias_dtype, dtype_info(mask.bias_dtype).name, dtype_info(x_dtype).name);
+  return {};
+}
+
+// lengths, causal and window.
+Status check_interval(const SoftmaxArguments& arguments, const Layout& out_layout, SoftmaxRequest* request) {
+  const flowk_softmax_mask& mask = *arguments.mask;
+  const int32_t leading = arguments.rank - 1;
   if (mask.causal != 0 || mask.window > 0) {
     // Ends past 2^61 are past every column of every row.
     __extension__ typedef __int128 int128;
@@ -116,9 +133,6 @@ Status check_interval(const SoftmaxArguments& arguments, const Layout& out_layou
     if (leading > 0) request->strides[softmax_row][leading - 1] = 1;
   }
   if (mask.lengths == nullptr) return {};
-  if (mask.lengths_dtype != FLOWK_INT32 && mask.lengths_dtype != FLOWK_INT64)
-    return Status::failure(FLOWK_STATUS_UNSUPPORTED_DTYPE, "mask->lengths_dtype = %d, must be int32 or int64",
-                           mask.lengths_dtype);
   const Operand lengths = {"mask->lengths", mask.lengths, mask.lengths_strides, mask.lengths_dtype};
   Layout layout;
   FLOWK_RETURN_IF_ERROR(make_layout(lengths, leading, arguments.shape, false, &layout));
@@ -140,12 +154,6 @@ Status check_dense_and_bias(const SoftmaxArguments& arguments, const Layout& out
     put_operand(request, softmax_dense, mask.dense, layout, 1);
   }
   if (mask.bias != nullptr) {
-    const flowk_dtype x_dtype = arguments.x.dtype;
-    FLOWK_RETURN_IF_ERROR(check_softmax_dtype("mask->bias_dtype", mask.bias_dtype));
-    if (mask.bias_dtype != x_dtype && (mask.bias_dtype != FLOWK_FLOAT32 || x_dtype == FLOWK_FLOAT64))
-      return Status::failure(FLOWK_STATUS_UNSUPPORTED_DTYPE,
-                             "mask->bias_dtype = %d (%s), must be x_dtype (%s), or float32 with a 16-bit x",
-                             mask.bias_dtype, dtype_info(mask.bias_dtype).name, dtype_info(x_dtype).name);
     const Operand bias = {"mask->bias", mask.bias, mask.bias_strides, mask.bias_dtype};
     FLOWK_RETURN_IF_ERROR(make_layout(bias, arguments.rank, arguments.shape, true, &layout));
     FLOWK_RETURN_IF_ERROR(check_apart(bias, layout, arguments.out, out_layout));
@@ -171,8 +179,7 @@ Status check_softmax(const SoftmaxArguments& arguments, SoftmaxRequest* request,
   if (!std::isfinite(arguments.scale) || (!is_double && std::fabs(arguments.scale) > max_scale_of_float32))
     return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "scale = %g, must be finite%s", arguments.scale,
                            is_double ? "" : " and within +-2^126");
-  if (arguments.mask != nullptr)
-    FLOWK_RETURN_IF_ERROR(check_struct_bytes("mask->struct_bytes", arguments.mask->struct_bytes, {mask_bytes_of_0_1}));
+  if (arguments.mask != nullptr) FLOWK_RETURN_IF_ERROR(check_mask_values(arguments));
   if (*is_empty) return {};
 
   Layout x, side, out;

@@ -17,7 +17,9 @@
  * CONVENTIONS
  *
  * Two libraries export these functions. `libflowk` runs on an NVIDIA GPU and takes device pointers; `libflowk_simt`
- * runs the same kernels on the CPU and takes host pointers.
+ * runs the same kernels on the CPU and takes host pointers. There the environment variable FLOWK_SIMT_THREAD_ORDER,
+ * `forward` (the default) or `reverse`, is the order in which a block's threads start: a test that runs in both finds
+ * a missing barrier. Any other value is INVALID_ARGUMENT.
  *
  * Units. Sizes, extents and strides are int64_t. Strides count elements, not bytes, and may be negative. A pointer is
  * the address of the element with all indices 0; this is the lowest address only if no stride is negative. NULL strides

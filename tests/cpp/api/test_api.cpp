@@ -5,6 +5,7 @@
 #include <string>
 #include <type_traits>
 
+#include "api/call.h"
 #include "check.h"
 #include "flowk/flowk.h"
 
@@ -76,6 +77,17 @@ TEST(the_types_that_an_operation_takes_are_named) {
         "x_dtype = complex64, must be bool, an integer or a float for min");
   CHECK(text_of(binary, FLOWK_BINARY_BITWISE_OR, FLOWK_FLOAT16) ==
         "x_dtype = float16, must be bool or an integer for bitwise_or");
+}
+
+TEST(a_struct_may_have_the_size_of_any_released_version) {
+  const std::initializer_list<size_t> released_bytes = {96, 104, 120};
+  for (const size_t bytes : released_bytes)
+    CHECK(flowk::api::check_struct_bytes("mask->struct_bytes", bytes, released_bytes).ok());
+  for (const size_t bytes : {size_t{0}, size_t{95}, size_t{100}, size_t{128}, SIZE_MAX}) {
+    CHECK(flowk::api::check_struct_bytes("mask->struct_bytes", bytes, released_bytes).code() ==
+          FLOWK_STATUS_INVALID_ARGUMENT);
+    CHECK(error_has("must be 120"));
+  }
 }
 
 int main(int argc, char** argv) { return run_tests(argc, argv); }

@@ -223,6 +223,21 @@ def test_a_bad_plan_gets_its_status(plans: Plans, changes: dict[str, Any], statu
     assert text in plans.error()
 
 
+@pytest.mark.parametrize("shape", [(3, 4), (0, 4)])
+@pytest.mark.parametrize("part", [-1, 1, 2**31 - 1])
+def test_a_bad_part_leaves_the_launch_untouched(plans: Plans, shape: tuple[int, ...], part: int) -> None:
+    plans.launch.num_parts = 77
+    before = bytes(plans.launch)
+    assert plans(shape=shape, part=part) == Status.INVALID_ARGUMENT
+    assert f"part = {part}, must be in 0 ... 0" in plans.error()
+    assert bytes(plans.launch) == before
+
+
+def test_a_bad_dtype_of_a_plan_is_named_with_its_index(plans: Plans) -> None:
+    assert plans(dtypes=(12, 12, 0)) == Status.UNSUPPORTED_DTYPE
+    assert plans.error() == "dtypes[2] = 0, must be a flowk_dtype (1 ... 17)"
+
+
 def test_a_launch_of_another_size_is_refused(plans: Plans) -> None:
     plans.launch.struct_bytes -= 8
     assert plans() == Status.INVALID_ARGUMENT

@@ -245,7 +245,9 @@ def test_the_thread_order_variable_is_read_at_each_launch(arrays: Any, monkeypat
         pytest.skip("a variable of the executor")
     x = index_valued((4, 3), "uint16")
     monkeypatch.setenv("FLOWK_SIMT_THREAD_ORDER", "sideways")
-    with pytest.raises(pyflowk.FlowkError, match="FLOWK_SIMT_THREAD_ORDER"):
+    text = 'FLOWK_SIMT_THREAD_ORDER = "sideways", must be forward or reverse'
+    with pytest.raises(pyflowk.FlowkValueError, match=text) as error:
         pyflowk.permute(x, (1, 0))
+    assert error.value.status == pyflowk.Status.INVALID_ARGUMENT
     monkeypatch.setenv("FLOWK_SIMT_THREAD_ORDER", "reverse")
     np.testing.assert_array_equal(pyflowk.permute(x, (1, 0)), x.T)

@@ -165,6 +165,41 @@ def test_the_workspace_query_checks_sizes_types_and_its_pointer(library: Any) ->
     assert num_bytes.value == 0
 
 
+@pytest.mark.parametrize(("outer", "channels", "inner", "dtype"), [(1, 2**63 - 1, 0, 12), (0, 2**61, 1, 13)])
+def test_too_many_alphas_overflow_without_elements_too(
+    calls: Calls, library: Any, outer: int, channels: int, inner: int, dtype: int
+) -> None:
+    sizes = {"outer": outer, "channels": channels, "inner": inner, "dtype": dtype}
+    assert Status(calls.backward(**sizes)) == Status.SIZE_OVERFLOW
+    calls.check((f"channels = {channels}", "2^62"))
+    num_bytes = ctypes.c_size_t(77)
+    query = (outer, channels, inner, dtype, dtype, ctypes.addressof(num_bytes))
+    assert Status(library.flowk_prelu_backward_workspace_bytes(*query)) == Status.SIZE_OVERFLOW
+    assert num_bytes.value == 77
+    assert Status(calls.backward(**sizes, dalpha=None)) == Status.SUCCESS
+    assert Status(calls.forward(**sizes)) == Status.SUCCESS
+
+
+@pytest.mark.parametrize("sizes", [(2, 3, 5), (1, 1, 2000), (3, 500, 1), (40, 5, 1)])
+@pytest.mark.parametrize("dtype", [10, 12, 13])
+def test_every_alignment_needs_the_workspace_of_the_query(
+    calls: Calls, library: Any, sizes: tuple[int, int, int], dtype: int
+) -> None:
+    num_bytes = ctypes.c_size_t()
+    assert library.flowk_prelu_backward_workspace_bytes(*sizes, dtype, dtype, ctypes.addressof(num_bytes)) == 0
+    call = dict(zip(("outer", "channels", "inner"), sizes, strict=True)) | {"dtype": dtype}
+    size = {10: 2, 12: 4, 13: 8}[dtype]
+    for lead in range(0, 16, size):
+        for places in ({"dx": Y + lead}, {"dx": DY}, {"dx": None, "x": X + lead}):
+            if num_bytes.value == 0:
+                assert Status(calls.backward(**call, **places, workspace=None)) == Status.SUCCESS
+                continue
+            assert Status(calls.backward(**call, **places, workspace=None)) == Status.NULL_POINTER
+            short = num_bytes.value - 1
+            assert Status(calls.backward(**call, **places, workspace_bytes=short)) == Status.INVALID_ARGUMENT
+            calls.check((f"workspace_bytes = {short}, must be >= {num_bytes.value}",))
+
+
 def test_calls_at_the_bounds_succeed(calls: Calls) -> None:
     for changes in ({"outer": 0, "inner": 2**62}, {"channels": 0, "outer": 2**62}):
         assert calls.forward(x=None, alpha=None, y=None, **changes) == Status.SUCCESS

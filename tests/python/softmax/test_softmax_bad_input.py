@@ -46,6 +46,33 @@ def test_a_call_at_the_bounds_succeeds(calls: Calls, function: str, name: str, c
     assert text.value
 
 
+EMPTY_BAD = {
+    "causal is 2": ({"causal": 2}, Status.INVALID_ARGUMENT),
+    "lengths_from_right is -1": ({"lengths_from_right": -1}, Status.INVALID_ARGUMENT),
+    "window is negative": ({"window": -1}, Status.INVALID_ARGUMENT),
+    "causal_offset is too large": ({"causal_offset": 2**63 - 1}, Status.INVALID_ARGUMENT),
+    "lengths_dtype is float32": ({"lengths": 64, "lengths_dtype": 12}, Status.UNSUPPORTED_DTYPE),
+    "bias_dtype is int32": ({"bias": 64, "bias_dtype": 4}, Status.UNSUPPORTED_DTYPE),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY_BAD)
+@pytest.mark.parametrize("shape", [[0, 4], [3, 0]])
+def test_the_mask_of_an_empty_softmax_is_checked(calls: Calls, name: str, shape: list[int]) -> None:
+    members, status = EMPTY_BAD[name]
+    assert Status(calls.forward(shape=shape, x=None, y=None, mask=members)) == status
+    assert name.split()[0] in calls.error()
+    if "bias" not in name:
+        assert Status(calls.backward(shape=shape, dy=None, y=None, dx=None, mask=members)) == status
+
+
+@pytest.mark.parametrize("struct_bytes", [0, 1, 88, 97, 104, 2**64 - 1])
+def test_a_size_that_the_mask_never_had_is_refused(calls: Calls, struct_bytes: int) -> None:
+    assert Status(calls.forward(mask={"struct_bytes": 96})) == Status.SUCCESS
+    assert Status(calls.forward(mask={"struct_bytes": struct_bytes})) == Status.INVALID_ARGUMENT
+    assert f"mask->struct_bytes = {struct_bytes}, must be 96" in calls.error()
+
+
 def test_a_plan_needs_a_text_and_cuts_it_where_it_is_short(calls: Calls) -> None:
     for call in (calls.forward, calls.backward):
         assert call((None, 100)) == Status.NULL_POINTER
