@@ -3,12 +3,9 @@
 
 #include <atomic>
 
+#include "core/cuda_status.h"
 #include "core/device.h"
-
-// 1 if the library has code for sm_90 or newer; set by cuda/meson.build.
-#ifndef FLOWK_HAS_CODE_FOR_SM_90
-#define FLOWK_HAS_CODE_FOR_SM_90 1
-#endif
+#include "core/gpu_archs.h"
 
 namespace flowk::core {
 namespace {
@@ -23,11 +20,7 @@ DeviceSlot slots[max_devices];
 
 Status failure_of(cudaError_t error) {
   cudaGetLastError();
-  const bool no_device = error == cudaErrorNoDevice || error == cudaErrorInsufficientDriver ||
-                         error == cudaErrorInitializationError || error == cudaErrorStubLibrary ||
-                         error == cudaErrorSystemDriverMismatch;
-  return Status::failure(no_device ? FLOWK_STATUS_NO_DEVICE : FLOWK_STATUS_CUDA_ERROR, "no usable CUDA device: %s",
-                         cudaGetErrorString(error));
+  return Status::failure(status_of(error), "no usable CUDA device: %s", cudaGetErrorString(error));
 }
 
 cudaError_t read_device(int ordinal, Device* device) {
@@ -45,7 +38,6 @@ cudaError_t read_device(int ordinal, Device* device) {
     if (error != cudaSuccess) return error;
   }
   device->capability = 10 * major + minor;
-  if (!FLOWK_HAS_CODE_FOR_SM_90 && device->capability >= 90) device->capability = 89;
   return cudaSuccess;
 }
 
@@ -62,6 +54,11 @@ Status current_device(Device* device) {
     Device found;
     error = read_device(ordinal, &found);
     if (error != cudaSuccess) return failure_of(error);
+    if (!has_code_for(FLOWK_GPU_ARCHS, found.capability))
+      return Status::failure(FLOWK_STATUS_NO_DEVICE,
+                             "device %d is sm_%d, for which this libflowk has no code: it is built with gpu_archs=%s",
+                             ordinal, found.capability, FLOWK_GPU_ARCHS);
+    if (found.capability >= 90 && !newer_gpus_run_code_for_sm_90(FLOWK_GPU_ARCHS)) found.capability = 89;
     slot.device = found;
     slot.is_known.store(true, std::memory_order_release);
   }

@@ -11,6 +11,8 @@
 
 #ifdef FLOWK_SIMT
 #include "simt/executor.h"
+#else
+#include "core/cuda_status.h"
 #endif
 
 namespace flowk::core {
@@ -80,7 +82,7 @@ Status launch(void (*kernel)(Parameters...), const LaunchConfig& config, flowk_s
   }
   if (error == cudaSuccess) return {};
   cudaGetLastError();  // the error is reported here; do not leave it for the caller's own next check
-  return Status::failure(FLOWK_STATUS_CUDA_ERROR, "kernel launch failed: %s", cudaGetErrorString(error));
+  return Status::failure(status_of(error), "kernel launch failed: %s", cudaGetErrorString(error));
 #endif
 }
 

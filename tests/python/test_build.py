@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -100,6 +102,24 @@ def test_a_kept_wheel_needs_no_toolkit(backend: Backend, monkeypatch: pytest.Mon
     assert backend.module.get_requires_for_build_wheel(SETTINGS) == ["nvcc"]
     backend.wheel()
     assert backend.module.get_requires_for_build_wheel(SETTINGS) == []
+
+
+@pytest.mark.skipif(
+    shutil.which("meson") is None or shutil.which("nvcc") is None, reason="meson or nvcc is not installed"
+)
+@pytest.mark.parametrize(
+    ("archs", "text"),
+    [
+        ("75", '"75" is older than 80, the oldest that flowk runs on'),
+        ("90,61-real", '"61-real" is older than 80'),
+        ("hopper", '"hopper" must be a number such as 90'),
+    ],
+)
+def test_configure_refuses_gpus_that_flowk_does_not_run_on(tmp_path: Path, archs: str, text: str) -> None:
+    options = ["-Dcuda=enabled", "-Dsimt=false", "-Dtests=false", f"-Dgpu_archs={archs}"]
+    command = ["meson", "setup", str(tmp_path / "build"), str(BACKEND.parents[2]), *options]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode != 0 and f"gpu_archs: {text}" in result.stdout
 
 
 def test_the_oldest_wheels_go(backend: Backend) -> None:
