@@ -18,7 +18,7 @@ from typing import Any
 from . import abi, driver
 from .errors import FlowkError
 
-FILE_NAMES = {"cuda": "libflowk.so.1", "simt": "libflowk_simt.so"}
+FILE_NAMES = {"cuda": "libflowk.so.1", "simt": "libflowk_simt.so.1"}
 
 # The library that takes the arrays of a device (None: the host); filled by for_device().
 loaded: dict[int | None, Any] = {}

@@ -22,6 +22,8 @@ INCLUDE = ROOT / "include" / "flowk"
 HEADER = (INCLUDE / "flowk.h").read_text()
 CODE = re.sub(r"/\*.*?\*/", " ", HEADER, flags=re.DOTALL)
 
+SYMBOL_VERSION = "FLOWK_0.1"
+
 # How each C type is written in the table.
 CTYPES = {
     "const char *": ctypes.c_char_p,
@@ -188,7 +190,21 @@ def test_libraries_export_the_functions_of_the_header_and_nothing_else() -> None
     for library in built_libraries():
         command = ["nm", "-D", "--defined-only", "--format=posix", library._name]
         lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
-        assert {line.split()[0].partition("@")[0] for line in lines} == set(header_functions()), library._name
+        symbols = {line.split()[0] for line in lines} - {SYMBOL_VERSION}  # the version itself is a symbol too
+        assert symbols == {f"{name}@@{SYMBOL_VERSION}" for name in header_functions()}, library._name
+
+
+@pytest.mark.skipif(shutil.which("readelf") is None, reason="readelf is not installed")
+def test_libraries_have_a_versioned_soname_and_need_the_c_library_alone() -> None:
+    for library in built_libraries():
+        lines = subprocess.run(["readelf", "-d", library._name], check=True, capture_output=True, text=True).stdout
+        backend = _library.build_words(library)["backend"]
+        assert re.findall(r"\(SONAME\).*\[(.*)\]", lines) == [_library.FILE_NAMES[backend]]
+        needed = re.findall(r"\(NEEDED\).*\[(.*)\]", lines)
+        # glibc before 2.34 has the threads, the loader's functions and the timers in libraries of their own.
+        assert needed and all(re.match(r"(ld-linux.*|lib(c|m|pthread|dl|rt))\.so\.\d+$", name) for name in needed), (
+            needed
+        )
 
 
 def test_libraries_say_which_they_are() -> None:

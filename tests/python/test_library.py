@@ -30,7 +30,7 @@ PERMUTE_NUMPY = "import numpy, pyflowk; print(pyflowk.permute(numpy.ones((2, 3))
 def test_flowk_library_may_name_a_file_or_a_folder(tmp_path: Path) -> None:
     file = Path(_library.open_backend("simt")._name)
     copy = shutil.copy(file, tmp_path / "any_name.so")
-    shutil.copy(file, tmp_path / "libflowk_simt.so")
+    shutil.copy(file, tmp_path / "libflowk_simt.so.1")
     for choice in (copy, tmp_path):
         assert run_python(PERMUTE_NUMPY, FLOWK_LIBRARY=str(choice)).stdout == "(3, 2)\n"
 
@@ -51,12 +51,12 @@ def test_flowk_library_simt_refuses_device_arrays() -> None:
 
 def test_a_library_that_is_missing_or_is_no_flowk_is_named(tmp_path: Path) -> None:
     missing = run_python(PERMUTE_NUMPY, FLOWK_LIBRARY=str(tmp_path / "none.so")).stderr
-    assert "ImportError: libflowk_simt.so is not found" in missing
+    assert "ImportError: libflowk_simt.so.1 is not found" in missing
     assert str(tmp_path / "none.so") in missing
-    (tmp_path / "libflowk_simt.so").write_text("no library")
-    for choice in (tmp_path, tmp_path / "libflowk_simt.so"):
+    (tmp_path / "libflowk_simt.so.1").write_text("no library")
+    for choice in (tmp_path, tmp_path / "libflowk_simt.so.1"):
         assert "ImportError" in (error := run_python(PERMUTE_NUMPY, FLOWK_LIBRARY=str(choice)).stderr)
-        assert "libflowk_simt.so does not load" in error
+        assert "libflowk_simt.so.1 does not load" in error
 
 
 def test_importing_pyflowk_imports_neither_frameworks_nor_cuda_core() -> None:
