@@ -28,6 +28,11 @@ int32_t flowk_version(void) { return FLOWK_VERSION; }
 
 const char* flowk_build_info(void) { return FLOWK_BUILD_INFO; }
 
+const char* flowk_dtype_string(flowk_dtype dtype) {
+  const char* name = flowk::api::dtype_info(dtype).name;
+  return name != nullptr ? name : "unknown flowk_dtype";
+}
+
 size_t flowk_dtype_bytes(flowk_dtype dtype) { return static_cast<size_t>(flowk::api::dtype_info(dtype).element_bytes); }
 
 size_t flowk_dtype_alignment_bytes(flowk_dtype dtype) {

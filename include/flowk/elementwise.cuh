@@ -26,6 +26,10 @@
 // Needs only nvcc with C++20 and include/flowk. NVRTC compiles flowk/detail/elementwise_kernel.cuh.
 #pragma once
 
+#if __cplusplus < 202002L
+#error "flowk/elementwise.cuh needs C++20: nvcc -std=c++20"
+#endif
+
 #include <bit>
 #include <initializer_list>
 #include <type_traits>

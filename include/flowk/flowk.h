@@ -148,6 +148,9 @@ enum FLOWK_INT32_CONSTANTS_ {
   FLOWK_COMPLEX128 = 17   /* two float64 */
 };
 
+/* The name of a type, "float32" for example; "unknown flowk_dtype" for any other value. */
+FLOWK_API const char *flowk_dtype_string(flowk_dtype dtype);
+
 /* Bytes per element: 1, 2, 4, 8 or 16. 0 if `dtype` is not a flowk_dtype. */
 FLOWK_API size_t flowk_dtype_bytes(flowk_dtype dtype);
 
@@ -479,8 +482,8 @@ FLOWK_API flowk_status flowk_prelu_backward_explain(const void *dy, const void *
  * ---------------------------------------------------------------------------------------------------------------- */
 
 /*
- * The mask and the bias of a softmax. Zero the struct, then set `struct_bytes` and the parts that are needed. A part
- * that is zero masks nothing. A column is unmasked if no part masks it.
+ * The mask and the bias of a softmax. Begin with FLOWK_SOFTMAX_MASK_INIT, in which all parts are zero, then set the
+ * ones that are needed. A part that is zero masks nothing. A column is unmasked if no part masks it.
  *
  * The tensor has `rank` dimensions. Its last dimension, of k columns, is the row. The dimension before it has q rows,
  * and i is the row's index in it (rank 1: q = 1, i = 0). A part broadcasts over a leading dimension by a stride of 0.
@@ -519,6 +522,9 @@ typedef struct flowk_softmax_mask {
   const int64_t *bias_strides;
   flowk_dtype bias_dtype;
 } flowk_softmax_mask;
+
+/* flowk_softmax_mask mask = FLOWK_SOFTMAX_MASK_INIT; sets struct_bytes, and all other members to zero. */
+#define FLOWK_SOFTMAX_MASK_INIT {sizeof(flowk_softmax_mask), NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, NULL, NULL, 0}
 
 /*
  * z[..., j] = scale * x[..., j] + bias[..., j]

@@ -141,6 +141,7 @@ FUNCTIONS: dict[str, tuple[type, list[type]]] = {
     "flowk_last_error": (ctypes.c_char_p, []),
     "flowk_version": (ctypes.c_int32, []),
     "flowk_build_info": (ctypes.c_char_p, []),
+    "flowk_dtype_string": (ctypes.c_char_p, [_dtype]),
     "flowk_dtype_bytes": (ctypes.c_size_t, [_dtype]),
     "flowk_dtype_alignment_bytes": (ctypes.c_size_t, [_dtype]),
     "flowk_batch_transpose": (_status, [*_batch_transpose, StreamHandle]),

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from enum import Enum, IntEnum
+from pathlib import Path
 
 import pytest
 from source_tree import ROOT
@@ -156,6 +157,21 @@ def test_the_result_of_an_operation_is_the_library_s() -> None:
                 takes = kind in row.takes
                 expected = (_abi.DType.BOOL if row.result == "BOOL" else dtype) if takes else 0
                 assert getattr(library, f"flowk_{prefix}_op_result")(op.value, dtype) == expected, (op, dtype)
+
+
+def test_the_library_names_a_dtype_as_numpy_does() -> None:
+    for library in built_libraries():
+        for dtype in _abi.DType:
+            assert library.flowk_dtype_string(dtype).decode() == dtype.name.lower()
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+def test_the_template_says_in_one_error_that_it_needs_cpp20(tmp_path: Path) -> None:
+    source = tmp_path / "main.cu"
+    source.write_text("#include <flowk/elementwise.cuh>\n")
+    command = ["nvcc", "-std=c++17", f"-I{INCLUDE.parent}", "-cubin", "-o", tmp_path / "out", source]
+    text = subprocess.run(command, capture_output=True, text=True).stderr
+    assert re.findall(r"error: (.*)", text) == ['#error "flowk/elementwise.cuh needs C++20: nvcc -std=c++20"'], text
 
 
 def test_structs_have_the_fields_of_the_header() -> None:

@@ -41,6 +41,7 @@ TEST(values_that_are_no_constant_are_answered_or_refused) {
   float x = 1, out = -1;
   for (const int32_t value : no_constants) {
     if (value != 0) CHECK(std::strcmp(flowk_status_string(value), "unknown flowk_status") == 0);
+    CHECK(std::strcmp(flowk_dtype_string(value), "unknown flowk_dtype") == 0);
     CHECK(flowk_dtype_bytes(value) == 0 && flowk_dtype_alignment_bytes(value) == 0);
     CHECK(flowk_unary_op_name(value) == nullptr && flowk_unary_op_result(value, FLOWK_FLOAT32) == 0);
     CHECK(flowk_binary_op_formula(value) == nullptr && flowk_binary_op_result(FLOWK_BINARY_ADD, value) == 0);
@@ -88,6 +89,16 @@ TEST(a_struct_may_have_the_size_of_any_released_version) {
           FLOWK_STATUS_INVALID_ARGUMENT);
     CHECK(error_has("must be 120"));
   }
+}
+
+TEST(the_initialiser_of_a_mask_gives_a_mask_of_nothing) {
+  flowk_softmax_mask mask = FLOWK_SOFTMAX_MASK_INIT;
+  const float x[2] = {3, 3};
+  const int64_t shape[1] = {2};
+  float y[2] = {};
+  CHECK(flowk_masked_softmax(x, nullptr, FLOWK_FLOAT32, y, nullptr, FLOWK_FLOAT32, 1, shape, 1, &mask, 0, nullptr) ==
+        FLOWK_STATUS_SUCCESS);
+  CHECK(y[0] == 0.5f && y[1] == 0.5f);
 }
 
 int main(int argc, char** argv) { return run_tests(argc, argv); }
