@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
+/**
+ * @file
  * flowk: permute, batch transpose, elementwise operations, PReLU and masked softmax on raw device pointers, at the
  * speed of a plain copy.
  *
@@ -60,21 +61,21 @@ extern "C" {
 #define FLOWK_API __attribute__((visibility("default")))
 #endif
 
-#define FLOWK_VERSION_MAJOR 0
-#define FLOWK_VERSION_MINOR 1
-#define FLOWK_VERSION_PATCH 0
-/* 10000 * major + 100 * minor + patch: compare with flowk_version() to find a header that is not the library's. */
+#define FLOWK_VERSION_MAJOR 0 /**< of FLOWK_VERSION */
+#define FLOWK_VERSION_MINOR 1 /**< of FLOWK_VERSION */
+#define FLOWK_VERSION_PATCH 0 /**< of FLOWK_VERSION */
+/** 10000 * major + 100 * minor + patch: compare with flowk_version() to find a header that is not the library's. */
 #define FLOWK_VERSION (10000 * FLOWK_VERSION_MAJOR + 100 * FLOWK_VERSION_MINOR + FLOWK_VERSION_PATCH)
 
-/* The largest rank that any function takes. */
+/** The largest rank that any function takes. */
 #define FLOWK_MAX_RANK 32
 
-/* The same type as cudaStream_t and CUstream. NULL is the default stream. */
+/** The same type as cudaStream_t and CUstream. NULL is the default stream. */
 typedef struct CUstream_st *flowk_stream;
 
-/* The type of the constants of an int32_t type. In C they are int. C++ and bindgen would choose an unsigned type,
- * because no constant is negative. */
-#if defined(__cplusplus) || defined(__BINDGEN__)
+/* The type of the constants of an int32_t type. In C they are int. C++ and bindgen, which is clang, would choose an
+ * unsigned type, because no constant is negative. */
+#if defined(__cplusplus) || defined(__clang__)
 #define FLOWK_INT32_CONSTANTS_ : int32_t
 #else
 #define FLOWK_INT32_CONSTANTS_
@@ -84,77 +85,77 @@ typedef struct CUstream_st *flowk_stream;
  * STATUS AND VERSION
  * ---------------------------------------------------------------------------------------------------------------- */
 
-/* The result of a call: one of the constants below. Values are never renumbered. */
+/** The result of a call: one of the constants below. Values are never renumbered. */
 typedef int32_t flowk_status;
-enum FLOWK_INT32_CONSTANTS_ {
-  /* The work is enqueued (libflowk) or done (libflowk_simt). */
+__extension__ enum FLOWK_INT32_CONSTANTS_ {
+  /** The work is enqueued (libflowk) or done (libflowk_simt). */
   FLOWK_STATUS_SUCCESS = 0,
-  /* A value is outside its bounds: a rank, an extent, an axis, a stride. */
+  /** A value is outside its bounds: a rank, an extent, an axis, a stride. */
   FLOWK_STATUS_INVALID_ARGUMENT = 1,
-  /* A required pointer is NULL. */
+  /** A required pointer is NULL. */
   FLOWK_STATUS_NULL_POINTER = 2,
-  /* A tensor pointer is not aligned for its element type. */
+  /** A tensor pointer is not aligned for its element type. */
   FLOWK_STATUS_MISALIGNED_POINTER = 3,
-  /* The function does not take this element type. */
+  /** The function does not take this element type. */
   FLOWK_STATUS_UNSUPPORTED_DTYPE = 4,
-  /* Output elements share memory with each other, or with an input that must not overlap the output. */
+  /** Output elements share memory with each other, or with an input that must not overlap the output. */
   FLOWK_STATUS_OVERLAP = 5,
-  /* A size in bytes, or an offset that the strides reach, does not fit int64_t. */
+  /** A size in bytes, or an offset that the strides reach, does not fit int64_t. */
   FLOWK_STATUS_SIZE_OVERFLOW = 6,
-  /* libflowk found no CUDA driver, or no GPU that it has code for. */
+  /** libflowk found no CUDA driver, or no GPU that it has code for. */
   FLOWK_STATUS_NO_DEVICE = 7,
-  /* The CUDA runtime refused the launch, or reports an error of earlier work. */
+  /** The CUDA runtime refused the launch, or reports an error of earlier work. */
   FLOWK_STATUS_CUDA_ERROR = 8,
-  /* A fault in flowk itself: please report it with the text of flowk_last_error(). */
+  /** A fault in flowk itself: please report it with the text of flowk_last_error(). */
   FLOWK_STATUS_INTERNAL_ERROR = 9
 };
 
-/* The name of a status, "FLOWK_STATUS_OVERLAP" for example; "unknown flowk_status" for any other value. */
+/** The name of a status, "FLOWK_STATUS_OVERLAP" for example; "unknown flowk_status" for any other value. */
 FLOWK_API const char *flowk_status_string(flowk_status status);
 
-/* Describes this thread's last failed call: the parameter, its value and the bound. "" if no call has failed. Valid
+/** Describes this thread's last failed call: the parameter, its value and the bound. "" if no call has failed. Valid
  * until this thread's next flowk call. */
 FLOWK_API const char *flowk_last_error(void);
 
-/* FLOWK_VERSION of the loaded library. */
+/** FLOWK_VERSION of the loaded library. */
 FLOWK_API int32_t flowk_version(void);
 
-/* How the library was built, as `key=value` words: backend (cuda or simt), archs, toolkit, compiler. */
+/** How the library was built, as `key=value` words: backend (cuda or simt), archs, toolkit, compiler. */
 FLOWK_API const char *flowk_build_info(void);
 
 /* ------------------------------------------------------------------------------------------------------------------
  * ELEMENT TYPES
  * ---------------------------------------------------------------------------------------------------------------- */
 
-/* The element type of a tensor: one of the constants below. Values are never renumbered. */
+/** The element type of a tensor: one of the constants below. Values are never renumbered. */
 typedef int32_t flowk_dtype;
-enum FLOWK_INT32_CONSTANTS_ {
-  FLOWK_BOOL = 1, /* one byte, 0 or 1 */
-  FLOWK_INT8 = 2,
-  FLOWK_INT16 = 3,
-  FLOWK_INT32 = 4,
-  FLOWK_INT64 = 5,
-  FLOWK_UINT8 = 6,
-  FLOWK_UINT16 = 7,
-  FLOWK_UINT32 = 8,
-  FLOWK_UINT64 = 9,
-  FLOWK_FLOAT16 = 10,  /* IEEE binary16 */
-  FLOWK_BFLOAT16 = 11, /* the upper half of binary32 */
-  FLOWK_FLOAT32 = 12,
-  FLOWK_FLOAT64 = 13,
-  FLOWK_FLOAT8_E4M3 = 14, /* OCP E4M3: finite, NaN but no infinity */
-  FLOWK_FLOAT8_E5M2 = 15, /* OCP E5M2 */
-  FLOWK_COMPLEX64 = 16,   /* two float32 */
-  FLOWK_COMPLEX128 = 17   /* two float64 */
+__extension__ enum FLOWK_INT32_CONSTANTS_ {
+  FLOWK_BOOL = 1,         /**< one byte, 0 or 1 */
+  FLOWK_INT8 = 2,         /**< signed, 8 bits */
+  FLOWK_INT16 = 3,        /**< signed, 16 bits */
+  FLOWK_INT32 = 4,        /**< signed, 32 bits */
+  FLOWK_INT64 = 5,        /**< signed, 64 bits */
+  FLOWK_UINT8 = 6,        /**< unsigned, 8 bits */
+  FLOWK_UINT16 = 7,       /**< unsigned, 16 bits */
+  FLOWK_UINT32 = 8,       /**< unsigned, 32 bits */
+  FLOWK_UINT64 = 9,       /**< unsigned, 64 bits */
+  FLOWK_FLOAT16 = 10,     /**< IEEE binary16 */
+  FLOWK_BFLOAT16 = 11,    /**< the upper half of binary32 */
+  FLOWK_FLOAT32 = 12,     /**< IEEE binary32 */
+  FLOWK_FLOAT64 = 13,     /**< IEEE binary64 */
+  FLOWK_FLOAT8_E4M3 = 14, /**< OCP E4M3: finite, NaN but no infinity */
+  FLOWK_FLOAT8_E5M2 = 15, /**< OCP E5M2 */
+  FLOWK_COMPLEX64 = 16,   /**< two float32 */
+  FLOWK_COMPLEX128 = 17   /**< two float64 */
 };
 
-/* The name of a type, "float32" for example; "unknown flowk_dtype" for any other value. */
+/** The name of a type, "float32" for example; "unknown flowk_dtype" for any other value. */
 FLOWK_API const char *flowk_dtype_string(flowk_dtype dtype);
 
-/* Bytes per element: 1, 2, 4, 8 or 16. 0 if `dtype` is not a flowk_dtype. */
+/** Bytes per element: 1, 2, 4, 8 or 16. 0 if `dtype` is not a flowk_dtype. */
 FLOWK_API size_t flowk_dtype_bytes(flowk_dtype dtype);
 
-/* The alignment that a pointer to `dtype` must have: the element's size, or half of it for the complex types. 0 if
+/** The alignment that a pointer to `dtype` must have: the element's size, or half of it for the complex types. 0 if
  * `dtype` is not a flowk_dtype. */
 FLOWK_API size_t flowk_dtype_alignment_bytes(flowk_dtype dtype);
 
@@ -162,7 +163,7 @@ FLOWK_API size_t flowk_dtype_alignment_bytes(flowk_dtype dtype);
  * BATCH TRANSPOSE
  * ---------------------------------------------------------------------------------------------------------------- */
 
-/*
+/**
  * dst[b, c, r] = src[b, r, c]
  *
  * Shapes: src is (batch, rows, cols), dst is (batch, cols, rows), both contiguous in C order.
@@ -174,7 +175,7 @@ FLOWK_API size_t flowk_dtype_alignment_bytes(flowk_dtype dtype);
 FLOWK_API flowk_status flowk_batch_transpose(const void *src, void *dst, int64_t batch, int64_t rows, int64_t cols,
                                              flowk_dtype dtype, flowk_stream stream);
 
-/*
+/**
  * Writes the plan of the same call to flowk_batch_transpose() as text: the kernel, its tile, and why they were chosen.
  * Launches nothing. Of `src` and `dst` only the addresses are used; the memory is not read.
  *
@@ -189,7 +190,7 @@ FLOWK_API flowk_status flowk_batch_transpose_explain(const void *src, void *dst,
  * PERMUTE
  * ---------------------------------------------------------------------------------------------------------------- */
 
-/*
+/**
  * dst[i[axes[0]], ..., i[axes[rank-1]]] = src[i[0], ..., i[rank-1]]   for every index i of src
  *
  * Shapes: `shape` holds the `rank` extents of src; dst has extents shape[axes[0]], shape[axes[1]], ... `axes` is a
@@ -207,7 +208,7 @@ FLOWK_API flowk_status flowk_permute(const void *src, const int64_t *src_strides
                                      int32_t rank, const int64_t *shape, const int32_t *axes, flowk_dtype dtype,
                                      flowk_stream stream);
 
-/* The plan of the same call to flowk_permute() as text; as flowk_batch_transpose_explain(). */
+/** The plan of the same call to flowk_permute() as text; as flowk_batch_transpose_explain(). */
 FLOWK_API flowk_status flowk_permute_explain(const void *src, const int64_t *src_strides, void *dst,
                                              const int64_t *dst_strides, int32_t rank, const int64_t *shape,
                                              const int32_t *axes, flowk_dtype dtype, char *text, size_t text_bytes);
@@ -216,7 +217,7 @@ FLOWK_API flowk_status flowk_permute_explain(const void *src, const int64_t *src
  * PERMUTE WITH CONVERSION
  * ---------------------------------------------------------------------------------------------------------------- */
 
-/*
+/**
  * dst[i[axes[0]], ..., i[axes[rank-1]]] = (dst_dtype)(scale * src[i[0], ..., i[rank-1]])   for every index i of src
  *
  * A permute that also converts the elements to another type and scales them, in one pass over memory.
@@ -241,7 +242,7 @@ FLOWK_API flowk_status flowk_permute_convert(const void *src, const int64_t *src
                                              const int64_t *shape, const int32_t *axes, double scale,
                                              flowk_stream stream);
 
-/* The plan of the same call to flowk_permute_convert() as text; as flowk_batch_transpose_explain(). */
+/** The plan of the same call to flowk_permute_convert() as text; as flowk_batch_transpose_explain(). */
 FLOWK_API flowk_status flowk_permute_convert_explain(const void *src, const int64_t *src_strides, flowk_dtype src_dtype,
                                                      void *dst, const int64_t *dst_strides, flowk_dtype dst_dtype,
                                                      int32_t rank, const int64_t *shape, const int32_t *axes,
@@ -251,51 +252,62 @@ FLOWK_API flowk_status flowk_permute_convert_explain(const void *src, const int6
  * ELEMENTWISE
  * ---------------------------------------------------------------------------------------------------------------- */
 
-/* An operation of flowk_unary(), flowk_binary() or flowk_ternary(): one of the constants below. There is one per row of
- * flowk/elementwise_ops.h, which has the formulas: FLOWK_UNARY_RELU, FLOWK_BINARY_ADD, FLOWK_TERNARY_FMA, ... */
+/** An operation of flowk_unary(): FLOWK_UNARY_RELU, ... There is a constant for each row of flowk/elementwise_ops.h,
+ * which has the formulas. */
 typedef int32_t flowk_unary_op;
+/** An operation of flowk_binary(): FLOWK_BINARY_ADD, ... */
 typedef int32_t flowk_binary_op;
+/** An operation of flowk_ternary(): FLOWK_TERNARY_FMA, ... */
 typedef int32_t flowk_ternary_op;
 #define FLOWK_UNARY_CONSTANT_(NAME, value, name, takes, result, num_parameters, formula) FLOWK_UNARY_##NAME = value,
 #define FLOWK_BINARY_CONSTANT_(NAME, value, name, takes, result, num_parameters, formula) FLOWK_BINARY_##NAME = value,
 #define FLOWK_TERNARY_CONSTANT_(NAME, value, name, takes, result, num_parameters, formula) FLOWK_TERNARY_##NAME = value,
-enum FLOWK_INT32_CONSTANTS_ { FLOWK_UNARY_OPS(FLOWK_UNARY_CONSTANT_) };
-enum FLOWK_INT32_CONSTANTS_ { FLOWK_BINARY_OPS(FLOWK_BINARY_CONSTANT_) };
-enum FLOWK_INT32_CONSTANTS_ { FLOWK_TERNARY_OPS(FLOWK_TERNARY_CONSTANT_) };
+__extension__ enum FLOWK_INT32_CONSTANTS_ { FLOWK_UNARY_OPS(FLOWK_UNARY_CONSTANT_) };
+__extension__ enum FLOWK_INT32_CONSTANTS_ { FLOWK_BINARY_OPS(FLOWK_BINARY_CONSTANT_) };
+__extension__ enum FLOWK_INT32_CONSTANTS_ { FLOWK_TERNARY_OPS(FLOWK_TERNARY_CONSTANT_) };
 
-/* How many operations there are. Their values are 1 ... FLOWK_NUM_UNARY_OPS, and so on. */
 #define FLOWK_COUNT_ONE_(NAME, value, name, takes, result, num_parameters, formula) +1
-enum FLOWK_INT32_CONSTANTS_ {
+__extension__ enum FLOWK_INT32_CONSTANTS_ {
+  /** How many unary operations there are. Their values are 1 ... FLOWK_NUM_UNARY_OPS. */
   FLOWK_NUM_UNARY_OPS = 0 FLOWK_UNARY_OPS(FLOWK_COUNT_ONE_),
+  /** How many binary operations there are. */
   FLOWK_NUM_BINARY_OPS = 0 FLOWK_BINARY_OPS(FLOWK_COUNT_ONE_),
+  /** How many ternary operations there are. */
   FLOWK_NUM_TERNARY_OPS = 0 FLOWK_TERNARY_OPS(FLOWK_COUNT_ONE_)
 };
 
-/* The name of an operation, for example "relu". NULL if `op` is not an operation; 0 is not one. */
+/** The name of an operation, for example "relu". NULL if `op` is not an operation; 0 is not one. */
 FLOWK_API const char *flowk_unary_op_name(flowk_unary_op op);
+/** As flowk_unary_op_name(). */
 FLOWK_API const char *flowk_binary_op_name(flowk_binary_op op);
+/** As flowk_unary_op_name(). */
 FLOWK_API const char *flowk_ternary_op_name(flowk_ternary_op op);
 
-/* The formula of an operation as text. NULL if `op` is not an operation. */
+/** The formula of an operation as text. NULL if `op` is not an operation. */
 FLOWK_API const char *flowk_unary_op_formula(flowk_unary_op op);
+/** As flowk_unary_op_formula(). */
 FLOWK_API const char *flowk_binary_op_formula(flowk_binary_op op);
+/** As flowk_unary_op_formula(). */
 FLOWK_API const char *flowk_ternary_op_formula(flowk_ternary_op op);
 
-/* How many parameters the operation uses: 0, 1 (a) or 2 (a and b). 0 if `op` is not an operation. */
+/** How many parameters the operation uses: 0, 1 (a) or 2 (a and b). 0 if `op` is not an operation. */
 FLOWK_API int32_t flowk_unary_op_num_parameters(flowk_unary_op op);
+/** As flowk_unary_op_num_parameters(). */
 FLOWK_API int32_t flowk_ternary_op_num_parameters(flowk_ternary_op op);
 
-/* The default result type of the operation for inputs of type `dtype`: bool for a comparison, `dtype` for most others.
- * 0 if the operation does not take `dtype`, or `op` is not an operation. For FLOWK_TERNARY_WHERE `dtype` is y's. */
+/** The default result type of the operation for inputs of type `dtype`: bool for a comparison, `dtype` for most others.
+ * 0 if the operation does not take `dtype`, or `op` is not an operation. */
 FLOWK_API flowk_dtype flowk_unary_op_result(flowk_unary_op op, flowk_dtype dtype);
+/** As flowk_unary_op_result(). */
 FLOWK_API flowk_dtype flowk_binary_op_result(flowk_binary_op op, flowk_dtype dtype);
+/** As flowk_unary_op_result(). For FLOWK_TERNARY_WHERE `dtype` is y's. */
 FLOWK_API flowk_dtype flowk_ternary_op_result(flowk_ternary_op op, flowk_dtype dtype);
 
-/* A flag for the dtype of an input, as in FLOWK_FLOAT32 | FLOWK_NUMBER: the pointer is then to one element in host
+/** A flag for the dtype of an input, as in FLOWK_FLOAT32 | FLOWK_NUMBER: the pointer is then to one element in host
  * memory, which is read before the function returns and is the value of the whole tensor. Its strides are ignored. */
 #define FLOWK_NUMBER 256
 
-/*
+/**
  * out[i] = op(x[i])                 for every index i of `shape`
  *
  * Shapes: `shape` holds the `rank` extents of out, 0 <= rank <= FLOWK_MAX_RANK; rank 0 is one element. An input that is
@@ -337,7 +349,7 @@ FLOWK_API flowk_status flowk_unary(flowk_unary_op op, const void *x, const int64
                                    void *out, const int64_t *out_strides, flowk_dtype out_dtype, int32_t rank,
                                    const int64_t *shape, double a, double b, flowk_stream stream);
 
-/*
+/**
  * out[i] = op(x[i], y[i])           for every index i of `shape`
  *
  * Types: x and y have the same type, or both are floats of 8, 16 or 32 bits, in any mix. The result of a comparison is
@@ -349,7 +361,7 @@ FLOWK_API flowk_status flowk_binary(flowk_binary_op op, const void *x, const int
                                     const int64_t *out_strides, flowk_dtype out_dtype, int32_t rank,
                                     const int64_t *shape, flowk_stream stream);
 
-/*
+/**
  * out[i] = op(x[i], y[i], z[i])     for every index i of `shape`
  *
  * Types: as flowk_binary(), for x, y and z. In FLOWK_TERNARY_WHERE x is bool, and the rule is for y and z. add_multiply
@@ -362,16 +374,18 @@ FLOWK_API flowk_status flowk_ternary(flowk_ternary_op op, const void *x, const i
                                      const int64_t *out_strides, flowk_dtype out_dtype, int32_t rank,
                                      const int64_t *shape, double a, flowk_stream stream);
 
-/* The plans of the same calls as text; as flowk_batch_transpose_explain(). */
+/** The plan of the same call to flowk_unary() as text; as flowk_batch_transpose_explain(). */
 FLOWK_API flowk_status flowk_unary_explain(flowk_unary_op op, const void *x, const int64_t *x_strides,
                                            flowk_dtype x_dtype, void *out, const int64_t *out_strides,
                                            flowk_dtype out_dtype, int32_t rank, const int64_t *shape, double a,
                                            double b, char *text, size_t text_bytes);
+/** The plan of the same call to flowk_binary() as text; as flowk_batch_transpose_explain(). */
 FLOWK_API flowk_status flowk_binary_explain(flowk_binary_op op, const void *x, const int64_t *x_strides,
                                             flowk_dtype x_dtype, const void *y, const int64_t *y_strides,
                                             flowk_dtype y_dtype, void *out, const int64_t *out_strides,
                                             flowk_dtype out_dtype, int32_t rank, const int64_t *shape, char *text,
                                             size_t text_bytes);
+/** The plan of the same call to flowk_ternary() as text; as flowk_batch_transpose_explain(). */
 FLOWK_API flowk_status flowk_ternary_explain(flowk_ternary_op op, const void *x, const int64_t *x_strides,
                                              flowk_dtype x_dtype, const void *y, const int64_t *y_strides,
                                              flowk_dtype y_dtype, const void *z, const int64_t *z_strides,
@@ -383,25 +397,27 @@ FLOWK_API flowk_status flowk_ternary_explain(flowk_ternary_op op, const void *x,
  * FUNCTORS
  * ---------------------------------------------------------------------------------------------------------------- */
 
-/*
+/** The bytes that a flowk_functor_launch has for a kernel's parameters. */
+#define FLOWK_FUNCTOR_PARAMS_BYTES 2048
+
+/**
  * The launch of a kernel of flowk/detail/elementwise_kernel.cuh that the caller compiles at run time, with NVRTC, for a
  * functor of its own. pyflowk.ElementwiseKernel does so. With nvcc use flowk/elementwise.cuh instead.
  */
-#define FLOWK_FUNCTOR_PARAMS_BYTES 2048
 typedef struct flowk_functor_launch {
-  size_t struct_bytes;   /* sizeof(flowk_functor_launch): set by the caller */
-  int32_t num_parts;     /* the number of launches of the whole call; 0 if there is no element */
-  int32_t kernel;        /* flowk::detail::elementwise_...: 0 contiguous, 1 strided, 2 broadcast, 3 aligned_tiles,
+  size_t struct_bytes;   /**< sizeof(flowk_functor_launch): set by the caller */
+  int32_t num_parts;     /**< the number of launches of the whole call; 0 if there is no element */
+  int32_t kernel;        /**< flowk::detail::elementwise_...: 0 contiguous, 1 strided, 2 broadcast, 3 aligned_tiles,
                             4 shifted_tiles, 5 broadcast_rows */
-  int32_t pack_elements; /* the kernel's first template argument */
-  int32_t num_threads;   /* per block */
-  int64_t num_blocks;
-  int32_t shared_bytes; /* per block, dynamic */
-  int32_t params_bytes;
-  unsigned char params[FLOWK_FUNCTOR_PARAMS_BYTES]; /* the kernel's first parameter; the second is the factory */
+  int32_t pack_elements; /**< the kernel's first template argument */
+  int32_t num_threads;   /**< per block */
+  int64_t num_blocks;    /**< in one dimension */
+  int32_t shared_bytes;  /**< per block, dynamic */
+  int32_t params_bytes;  /**< the bytes of `params` that the kernel takes */
+  unsigned char params[FLOWK_FUNCTOR_PARAMS_BYTES]; /**< the kernel's first parameter; the second is the factory */
 } flowk_functor_launch;
 
-/*
+/**
  * out[i] = functor(x[i], ...)       for every index i of `shape`
  *
  * Writes part `part` of this call's launches to `launch`. Launches nothing.
@@ -419,7 +435,7 @@ FLOWK_API flowk_status flowk_functor_plan(const void *const *pointers, const int
  * PRELU
  * ---------------------------------------------------------------------------------------------------------------- */
 
-/*
+/**
  * y[o, c, i] = x[o, c, i] > 0 ? x[o, c, i] : alpha[c] * x[o, c, i]
  *
  * Shapes: x and y are (outer, channels, inner), contiguous in C order; alpha is (channels). NCHW is (N, C, H * W), NHWC
@@ -434,12 +450,12 @@ FLOWK_API flowk_status flowk_functor_plan(const void *const *pointers, const int
 FLOWK_API flowk_status flowk_prelu(const void *x, const void *alpha, void *y, int64_t outer, int64_t channels,
                                    int64_t inner, flowk_dtype dtype, flowk_dtype alpha_dtype, flowk_stream stream);
 
-/* The plan of the same call to flowk_prelu() as text; as flowk_batch_transpose_explain(). */
+/** The plan of the same call to flowk_prelu() as text; as flowk_batch_transpose_explain(). */
 FLOWK_API flowk_status flowk_prelu_explain(const void *x, const void *alpha, void *y, int64_t outer, int64_t channels,
                                            int64_t inner, flowk_dtype dtype, flowk_dtype alpha_dtype, char *text,
                                            size_t text_bytes);
 
-/*
+/**
  * The size of the workspace that flowk_prelu_backward() needs for these sizes and types on the current device, for any
  * pointers; 0 if it needs none. For tensors of 64 MB and more it is at most 1% of the bytes of dy, x and dx, unless
  * outer * inner < 1000; otherwise it is a few MB.
@@ -450,7 +466,7 @@ FLOWK_API flowk_status flowk_prelu_backward_workspace_bytes(int64_t outer, int64
                                                             flowk_dtype dtype, flowk_dtype alpha_dtype,
                                                             size_t *workspace_bytes);
 
-/*
+/**
  * dx[o, c, i] = x[o, c, i] > 0 ? dy[o, c, i] : alpha[c] * dy[o, c, i]
  * dalpha[c] = sum over o and i of (x[o, c, i] > 0 ? 0 : dy[o, c, i] * x[o, c, i])
  *
@@ -471,7 +487,7 @@ FLOWK_API flowk_status flowk_prelu_backward(const void *dy, const void *x, const
                                             flowk_dtype alpha_dtype, void *workspace, size_t workspace_bytes,
                                             flowk_stream stream);
 
-/* The plan of the same call to flowk_prelu_backward() as text; as flowk_batch_transpose_explain(). */
+/** The plan of the same call to flowk_prelu_backward() as text; as flowk_batch_transpose_explain(). */
 FLOWK_API flowk_status flowk_prelu_backward_explain(const void *dy, const void *x, const void *alpha, void *dx,
                                                     void *dalpha, int64_t outer, int64_t channels, int64_t inner,
                                                     flowk_dtype dtype, flowk_dtype alpha_dtype, char *text,
@@ -481,7 +497,7 @@ FLOWK_API flowk_status flowk_prelu_backward_explain(const void *dy, const void *
  * MASKED SOFTMAX
  * ---------------------------------------------------------------------------------------------------------------- */
 
-/*
+/**
  * The mask and the bias of a softmax. Begin with FLOWK_SOFTMAX_MASK_INIT, in which all parts are zero, then set the
  * ones that are needed. A part that is zero masks nothing. A column is unmasked if no part masks it.
  *
@@ -490,43 +506,43 @@ FLOWK_API flowk_status flowk_prelu_backward_explain(const void *dy, const void *
  * All pointers are tensor pointers, except the strides, which are host pointers.
  */
 typedef struct flowk_softmax_mask {
-  /* sizeof(flowk_softmax_mask). A later version may add members at the end; it still accepts the size of every released
-   * version and takes the missing members as zero. Any other size is INVALID_ARGUMENT. */
+  /** sizeof(flowk_softmax_mask). A later version may add members at the end; it still accepts the size of every
+   * released version and takes the missing members as zero. Any other size is INVALID_ARGUMENT. */
   size_t struct_bytes;
 
-  /* One byte per element of the tensor, bool or uint8: a nonzero byte masks its column. NULL: not used. `rank` strides,
-   * the last of them 1 (ignored if k = 1); NULL strides: C order of the whole shape. */
+  /** One byte per element of the tensor, bool or uint8: a nonzero byte masks its column. NULL: not used. */
   const void *dense;
+  /** `rank` strides, the last of them 1 (ignored if k = 1). NULL: C order of the whole shape. */
   const int64_t *dense_strides;
 
-  /* The number of unmasked columns per row, int32 or int64: the first ones of the row, or the last ones if
-   * lengths_from_right is 1. The values are in device memory and cannot be checked: one below 0 counts as 0, one above
-   * k as k. NULL: not used. `rank` - 1 strides, for the leading dimensions; NULL strides: C order of those. */
+  /** The number of unmasked columns per row: the first ones of the row, or the last ones if lengths_from_right is 1.
+   * The values are in device memory and cannot be checked: one below 0 counts as 0, one above k as k. NULL: not used.
+   */
   const void *lengths;
+  /** `rank` - 1 strides, for the leading dimensions. NULL: C order of those. */
   const int64_t *lengths_strides;
-  flowk_dtype lengths_dtype;
-  int32_t lengths_from_right; /* 0 or 1 */
+  flowk_dtype lengths_dtype;  /**< int32 or int64 */
+  int32_t lengths_from_right; /**< 0 or 1 */
 
-  /* With d = i + (k - q) + causal_offset (offset 0: the diagonal ends in the last column of the last row):
+  /** With d = i + (k - q) + causal_offset (offset 0: the diagonal ends in the last column of the last row):
    *   causal = 1               masks the columns j > d
    *   window > 0               masks the columns j <= d - window
    *   window > 0, causal = 0   masks the columns j >= d + window too
-   * Values outside +-2^62 are INVALID_ARGUMENT. */
-  int32_t causal; /* 0 or 1 */
-  int64_t causal_offset;
-  int64_t window; /* 0: not used */
+   * `causal` is 0 or 1. Values outside +-2^62 are INVALID_ARGUMENT. */
+  int32_t causal;
+  int64_t causal_offset; /**< see `causal` */
+  int64_t window;        /**< see `causal`; 0: not used */
 
-  /* Added to scale * x: a tensor of x's element type, or float32 if x is float16 or bfloat16. NULL: not used. Strides
-   * as for `dense`. */
+  /** Added to scale * x: a tensor of x's element type, or float32 if x is float16 or bfloat16. NULL: not used. */
   const void *bias;
-  const int64_t *bias_strides;
-  flowk_dtype bias_dtype;
+  const int64_t *bias_strides; /**< as dense_strides */
+  flowk_dtype bias_dtype;      /**< of `bias` */
 } flowk_softmax_mask;
 
-/* flowk_softmax_mask mask = FLOWK_SOFTMAX_MASK_INIT; sets struct_bytes, and all other members to zero. */
+/** flowk_softmax_mask mask = FLOWK_SOFTMAX_MASK_INIT; sets struct_bytes, and all other members to zero. */
 #define FLOWK_SOFTMAX_MASK_INIT {sizeof(flowk_softmax_mask), NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, NULL, NULL, 0}
 
-/*
+/**
  * z[..., j] = scale * x[..., j] + bias[..., j]
  * y[..., j] = exp(z[..., j]) / sum over unmasked i of exp(z[..., i])   for an unmasked column j, 0 for a masked one
  *
@@ -563,14 +579,14 @@ FLOWK_API flowk_status flowk_masked_softmax(const void *x, const int64_t *x_stri
                                             const int64_t *shape, double scale, const flowk_softmax_mask *mask,
                                             int32_t log_softmax, flowk_stream stream);
 
-/* The plan of the same call to flowk_masked_softmax() as text; as flowk_batch_transpose_explain(). */
+/** The plan of the same call to flowk_masked_softmax() as text; as flowk_batch_transpose_explain(). */
 FLOWK_API flowk_status flowk_masked_softmax_explain(const void *x, const int64_t *x_strides, flowk_dtype x_dtype,
                                                     void *y, const int64_t *y_strides, flowk_dtype y_dtype,
                                                     int32_t rank, const int64_t *shape, double scale,
                                                     const flowk_softmax_mask *mask, int32_t log_softmax, char *text,
                                                     size_t text_bytes);
 
-/*
+/**
  * The gradient of flowk_masked_softmax() with respect to x, from its output y and the gradient dy of y:
  *
  * dx[..., j] = scale * y[..., j] * (dy[..., j] - sum over i of y[..., i] * dy[..., i])
@@ -596,7 +612,7 @@ FLOWK_API flowk_status flowk_masked_softmax_backward(const void *dy, const int64
                                                      const int64_t *shape, double scale, const flowk_softmax_mask *mask,
                                                      int32_t log_softmax, flowk_stream stream);
 
-/* The plan of the same call to flowk_masked_softmax_backward() as text; as flowk_batch_transpose_explain(). */
+/** The plan of the same call to flowk_masked_softmax_backward() as text; as flowk_batch_transpose_explain(). */
 FLOWK_API flowk_status flowk_masked_softmax_backward_explain(const void *dy, const int64_t *dy_strides, const void *y,
                                                              const int64_t *y_strides, flowk_dtype y_dtype, void *dx,
                                                              const int64_t *dx_strides, flowk_dtype dx_dtype,

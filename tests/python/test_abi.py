@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import re
 import shutil
 import subprocess
@@ -68,7 +69,7 @@ def declared_type(parameter: str) -> type:
 
 def header_enum(name: str) -> dict[str, int]:
     """The constants of an int32_t type and their values."""
-    body = re.search(rf"typedef int32_t {name};\s*enum FLOWK_INT32_CONSTANTS_ {{(.*?)}}", CODE, re.DOTALL)
+    body = re.search(rf"typedef int32_t {name};\s*__extension__ enum FLOWK_INT32_CONSTANTS_ {{(.*?)}}", CODE, re.DOTALL)
     assert body
     return {key: int(value) for key, value in re.findall(r"(\w+) = (-?\d+)", body[1])}
 
@@ -106,6 +107,21 @@ def test_the_table_has_the_functions_of_the_header_with_their_types() -> None:
     assert len(header_functions()) == len(re.findall(r"^FLOWK_API", CODE, re.MULTILINE)) > 0
     assert list(_abi.FUNCTIONS) == list(header_functions())
     assert header_functions() == _abi.FUNCTIONS
+
+
+def test_every_public_declaration_has_a_comment_that_tools_show() -> None:
+    """`/** ... */` before it or `/**< ... */` behind it; names that end in _ are not public."""
+    declaration = (
+        r"FLOWK_API |typedef |#define FLOWK_(?!API\b|FLOWK_H\b)\w*[A-Z]\b|  FLOWK_\w+ = |  [\w ]+[ *]\w+(\[\w+\])?;"
+    )
+    lines, missing, found = HEADER.splitlines(), [], 0
+    for before, line in itertools.pairwise(lines):
+        if re.match(declaration, line):
+            comment = HEADER[: HEADER.index(f"\n{line}")].rpartition("/*")[2]
+            found += 1
+            if "/**< " not in line and not (before.endswith("*/") and comment.startswith("*")):
+                missing.append(line)
+    assert found > 100 and missing == []
 
 
 @pytest.mark.parametrize(
