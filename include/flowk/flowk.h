@@ -36,7 +36,8 @@
  * graph. The current device must be the stream's device. libflowk_simt ignores `stream` and has done the work when it
  * returns.
  *
- * Zero sizes. If an extent is 0, the call succeeds and does nothing. The tensor's pointers may then be NULL.
+ * Zero sizes. If an extent is 0, the call succeeds and does nothing. The tensor's pointers may then be NULL; types and
+ * other values are checked as in any call.
  *
  * Errors. Every function that can fail returns flowk_status. A call that fails on a bad argument writes nothing to its
  * output, and flowk_last_error() names the parameter, its value and the bound.
@@ -420,7 +421,8 @@ typedef struct flowk_functor_launch {
 /**
  * out[i] = functor(x[i], ...)       for every index i of `shape`
  *
- * Writes part `part` of this call's launches to `launch`. Launches nothing.
+ * Writes part `part` of this call's launches to `launch`. Launches nothing. Part 0 always exists: its num_parts says
+ * how many there are.
  *
  * Shapes: `pointers`, `strides` and `dtypes` have `num_operands` entries, 2 to 4, out first; the rest as flowk_unary().
  * Types: any except the complex ones, in any mix.
