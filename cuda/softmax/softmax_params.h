@@ -80,7 +80,7 @@ struct SoftmaxParams {
   int32_t band_rows = 0;
   int64_t band_extent = 0;
   int32_t columns = 0;
-  double scale = 1;  // without a bias |scale|, at least the smallest positive number; the sign is negates_x
+  double scale = 1;  // forward without a bias |scale|; the sign is negates_x
   float scale32 = 1;
   float scale32_base_2 = 1;   // scale * log2(e)
   int32_t lanes_per_row = 0;  // threads per block that work on one row
@@ -110,6 +110,12 @@ struct SoftmaxParams {
   SoftmaxRowDim dims[max_softmax_dims];
   friend bool operator==(const SoftmaxParams&, const SoftmaxParams&) = default;
 };
+
+// Below these scales, of float64 and of the other types, and above that one for float16 without a bias, only
+// two_pass_row computes exponents that are right for all finite scores.
+constexpr double least_float64_scale = 0x1p-900;
+constexpr double least_float32_scale = 0x1p-100;
+constexpr double most_float16_scale = 0x1p12;
 
 // The most threads per block that hold a row: each then has 128 registers.
 constexpr int max_register_lanes = 512;

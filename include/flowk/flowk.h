@@ -568,8 +568,10 @@ typedef struct flowk_softmax_mask {
  *   aligned 16-byte vectors.
  * Statuses: INVALID_ARGUMENT (rank, an extent < 0, a last stride, scale, a flag, a member of mask), NULL_POINTER,
  *   MISALIGNED_POINTER, UNSUPPORTED_DTYPE, OVERLAP, SIZE_OVERFLOW, NO_DEVICE, CUDA_ERROR.
- * Numerics: computed in float32 (float64 for float64) and rounded once to y's type. The row's largest z is subtracted
- *   before the exponential, so no finite input overflows. With log_softmax read -infinity for 0:
+ * Numerics: computed in float32 (float64 for float64) and rounded once to y's type. Without a bias no finite input
+ *   overflows: z may be past the type's largest number, and y is right. With a bias, z is a number of that type, and
+ *   infinite where it is too large for it. exp(z - largest z) is 0 below 2^-126 unless x is float64, so that a y below
+ *   about 2^-126 may be 0. With log_softmax read -infinity for 0:
  *   - a masked column is 0, for any values of x, bias and the rest of the row;
  *   - a row with no unmasked column, or whose unmasked z are all -infinity, is all 0;
  *   - an unmasked z of -infinity beside others gives 0;

@@ -60,7 +60,7 @@ def masked_softmax(
     bias : array, optional
         Of x's dtype, or float32 where x is float16 or bfloat16; broadcasts as `mask`. It is not scaled.
     scale : float, optional
-        A finite number of any sign.
+        A finite number of any sign, |scale| <= 2**126 unless x is float64.
     log : bool, optional
         True: the logarithm, ``z[..., j] - log(sum of exp(z[..., i]) over unmasked i)``, -infinity for masked-out j.
     dtype : dtype-like, optional
@@ -89,6 +89,9 @@ def masked_softmax(
     masked out, or whose unmasked z are all -infinity, is 0 (-infinity with log). A NaN or +infinity among a row's
     unmasked z gives NaN in its unmasked columns; the value of a masked-out column does not matter. Columns that
     lengths, causal and window mask out are written but not read, except in short rows of odd lengths.
+
+    Computed in float32, in float64 for float64. Without a bias no finite x overflows, at any scale; with one, z is
+    infinite where it is too large for that type. Unless x is float64, results below about 2**-126 may be 0.
     """
     options = (side, causal, causal_offset, window, dtype)
     values = (_number(scale), 1 if log else 0)

@@ -112,7 +112,7 @@ struct PersistentSoftmax {
   }
   __device__ __forceinline__ void receive(const PersistentExchange<T>& exchange, int index) {
     row = exchange.receive(index, combine(exchange));
-    result = {log_softmax, row.sum};
+    result = {log_softmax, row.sum, to_row_exponent().log_factor()};
     factor_max = row.max;
   }
   // Sets the factor to that of exponentials relative to `max`.
@@ -136,7 +136,7 @@ struct PersistentSoftmax {
         widen_vector<T>(x[0][i], y);
 #pragma unroll
         for (int j = 0; j < width; ++j)
-          y[j] = from == From::logarithms ? to_exponent(y[j]) * result.factor + result.term
+          y[j] = from == From::logarithms ? to_exponent.difference(y[j]) * result.factor + result.term
                  : from == From::scores   ? exponential<T>(to_exponent(y[j])) * result.factor
                                           : y[j] * result.factor;
         if (vectors >> i & 1) store_values<T>(out + i * thread_step_bytes, y);
@@ -151,9 +151,11 @@ struct PersistentSoftmax {
   }
   __device__ __forceinline__ void leave_outer(const Row& leaving) const {
     if (!leaving.has_outer) return;
-    const A z = to_row_exponent()(sent_outer);
-    leaving.store_outer(log_softmax ? z * result.factor + result.term
-                                    : exponential<T>(z) * ResultFactors<T>(false, row.sum).factor);
+    const Scale to_exponent = to_row_exponent();
+    const A difference = to_exponent.difference(sent_outer);
+    leaving.store_outer(log_softmax ? difference * result.factor + result.term
+                                    : exponential<T>(to_exponent.exponent(difference)) *
+                                          ResultFactors<T>(false, row.sum, A{0}).factor);
   }
 };
 

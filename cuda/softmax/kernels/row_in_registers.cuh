@@ -192,19 +192,19 @@ __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (fu
   const A scale = exponent_scale<T, kMask>(params);
   A values[recomputes ? 1 : kVectors * width];
   const ScoreScale<T, kMask> to_exponent(reference, scale);
-  const A outer_exponent = to_exponent(outer);
-  const A outer_value = exponential<T>(outer_exponent);
+  const A outer_difference = to_exponent.difference(outer);
+  const A outer_value = exponential<T>(to_exponent.exponent(outer_difference));
   ThreadSum<T> sum;
   if constexpr (has_outer) sum.take_one(outer_value);
   const auto take_exponentials = [&](auto kind) {
-    [[maybe_unused]] constexpr bool keeps_exponents = decltype(kind)::value;
+    [[maybe_unused]] constexpr bool keeps_differences = decltype(kind)::value;
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       A z[width], p[width];
       if (is_whole ? is_past(i) : !is_read(i)) {
         if constexpr (!recomputes) {
 #pragma unroll
-          for (int j = 0; j < width; ++j) values[i * width + j] = keeps_exponents ? negative_infinity<A>() : A{0};
+          for (int j = 0; j < width; ++j) values[i * width + j] = keeps_differences ? negative_infinity<A>() : A{0};
         }
         continue;
       }
@@ -216,9 +216,9 @@ __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (fu
       }
 #pragma unroll
       for (int j = 0; j < width; ++j) {
-        z[j] = to_exponent(z[j]);
-        p[j] = exponential<T>(z[j]);
-        if constexpr (!recomputes) values[i * width + j] = keeps_exponents ? z[j] : p[j];
+        const A difference = to_exponent.difference(z[j]);
+        p[j] = exponential<T>(to_exponent.exponent(difference));
+        if constexpr (!recomputes) values[i * width + j] = keeps_differences ? difference : p[j];
       }
       sum.take(p);
     }
@@ -234,14 +234,15 @@ __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (fu
     return store_nan_columns<T, kMask, kConverts>(params, row, team.rank * params.lanes_per_row + lane, row.columns,
                                                   params.lanes_per_row * team.blocks);
   // y = value * factor + term
-  A factor = static_cast<A>(natural_per_base<T>), term = 0;
+  A factor = to_exponent.log_factor(), term = 0;
   // A fully masked warp has values of 0 or -infinity, which no factor may turn into NaN.
-  const A to_row = largest == negative_infinity<A>() ? A{0} : to_exponent.to_reference(total.max);
+  const A to_row = largest == negative_infinity<A>() ? A{0} : to_exponent.difference_to(total.max);
   const ScoreScale<T, kMask> to_row_exponent(total.max == negative_infinity<A>() ? A{0} : total.max, scale);
   if (params.log_softmax) {
     if (total.sum > E{0}) term = (recomputes ? A{0} : to_row * factor) - log_of<A>(total.sum);
   } else {
-    factor = total.sum > E{0} ? quotient_of(recomputes ? A{1} : exponential<T>(to_row), total.sum) : A{0};
+    factor = total.sum > E{0} ? quotient_of(recomputes ? A{1} : exponential<T>(to_exponent.exponent(to_row)), total.sum)
+                              : A{0};
   }
   const int out_bytes = output.vector_bytes_out();
   unsigned char* const out = out_vectors + static_cast<int64_t>(own.first) * out_bytes;
@@ -259,8 +260,8 @@ __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (fu
 #pragma unroll
       for (int j = 0; j < width; ++j) {
         if constexpr (recomputes) {
-          const A z = to_row_exponent(y[j]);
-          y[j] = stores_logarithms ? z * factor + term : exponential<T>(z) * factor;
+          y[j] = stores_logarithms ? to_row_exponent.difference(y[j]) * factor + term
+                                   : exponential<T>(to_row_exponent(y[j])) * factor;
         } else {
           y[j] = values[i * width + j] * factor + term;
         }
@@ -268,8 +269,10 @@ __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (fu
       output.store_vector(out + i * own.step * out_bytes, y);
     }
     if (outer_column >= 0) {
-      const A z = recomputes ? to_row_exponent(outer) : outer_exponent;
-      const A value = params.log_softmax ? z : recomputes ? exponential<T>(z) : outer_value;
+      const A difference = recomputes ? to_row_exponent.difference(outer) : outer_difference;
+      const A value = params.log_softmax ? difference
+                      : recomputes       ? exponential<T>(to_row_exponent.exponent(difference))
+                                         : outer_value;
       output.store_column(row.out, outer_column, value * factor + term);
     }
   };

@@ -185,7 +185,7 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
     return store_nan_columns<T, kMask>(params, row, team.rank * threads + lane, row.columns, threads * team.blocks);
   running.max = total.max;
   const ScoreScale<T, kMask> to_row_exponent = running.to_exponent();
-  const ResultFactors<T> result(params.log_softmax, total.sum);
+  const ResultFactors<T> result(params.log_softmax, total.sum, to_row_exponent.log_factor());
   enum class Held { exponentials, scores, logarithms };
   const auto store = [&](auto kind) {
     constexpr Held held_as = decltype(kind)::value;
@@ -196,7 +196,7 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
       for (int j = 0; j < width; ++j)
         y[j] = held_as == Held::exponentials ? y[j] * stage_factor
                : held_as == Held::scores     ? exponential<T>(to_row_exponent(y[j])) * result.factor
-                                             : to_row_exponent(y[j]) * result.factor + result.term;
+                                             : to_row_exponent.difference(y[j]) * result.factor + result.term;
       store_values<T>(address, y);
     };
 #pragma unroll
@@ -216,10 +216,11 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
       for (int n = begin; n < end; ++n, address += step_bytes) store_vector(address, slots[n * threads], stage_factor);
     }
     if (outer_column >= 0) {
-      const A z = to_row_exponent(outer);
-      store_element<T>(
-          row.out, outer_column,
-          held_as == Held::logarithms ? z * result.factor + result.term : exponential<T>(z) * result.factor);
+      const A difference = to_row_exponent.difference(outer);
+      store_element<T>(row.out, outer_column,
+                       held_as == Held::logarithms
+                           ? difference * result.factor + result.term
+                           : exponential<T>(to_row_exponent.exponent(difference)) * result.factor);
     }
   };
   if (params.log_softmax)

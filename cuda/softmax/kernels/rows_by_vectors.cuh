@@ -56,14 +56,14 @@ __global__ void __launch_bounds__(256, 8) rows_by_vectors(const __grid_constant_
       widen_vector<T>(raw[i], y);
 #pragma unroll
       for (int j = 0; j < width; ++j) {
-        const A z = to_exponent(y[j]);
-        terms[j] = exponential<T>(z);
-        y[j] = is_log ? z : terms[j];
+        const A difference = to_exponent.difference(y[j]);
+        terms[j] = exponential<T>(to_exponent.exponent(difference));
+        y[j] = is_log ? difference : terms[j];
       }
       ThreadSum<T> thread_sum;
       thread_sum.take(terms);
       const E sum = sum_over_lanes<8>(thread_sum.total(), lanes);
-      const ResultFactors<T> result(is_log, sum);
+      const ResultFactors<T> result(is_log, sum, to_exponent.log_factor());
 #pragma unroll
       for (int j = 0; j < width; ++j) y[j] = y[j] * result.factor + result.term;
       if (vectors.has(i)) store_values<T>(params.out + vectors.at(i), y);

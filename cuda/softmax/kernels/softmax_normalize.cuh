@@ -103,15 +103,15 @@ __device__ __forceinline__ A log_of(float sum) {
   return logf(sum);
 }
 
-// Results of exponents z relative to the row's largest score: y = exp(z) * factor; with log_softmax y = z * factor +
-// term. A fully masked row has a sum of 0; its results are 0 or -infinity.
+// Results of exponents z relative to the row's largest score: y = exp(z) * factor; with log_softmax y = difference *
+// factor + term, see ScoreScale. A fully masked row has a sum of 0; its results are 0 or -infinity.
 template <class T>
 struct ResultFactors {
   using A = ComputeType<T>;
-  A factor = static_cast<A>(natural_per_base<T>);
+  A factor = 0;
   A term = 0;
   ResultFactors() = default;
-  __device__ __forceinline__ ResultFactors(bool log_softmax, RowValue<T> sum) {
+  __device__ __forceinline__ ResultFactors(bool log_softmax, RowValue<T> sum, A log_factor) : factor(log_factor) {
     if (!log_softmax)
       factor = sum == RowValue<T>{0} ? A{0} : quotient_of(A{1}, sum);
     else if (sum != RowValue<T>{0})
@@ -156,16 +156,19 @@ __device__ __forceinline__ RowValue<T> scores_to_results(const SoftmaxParams& pa
   static_assert(kCount % kStep == 0);
   ThreadSum<T> thread_sum;
   // The exponent is score * scale - shift in one fma. The rounding error of `shift` is the same in the whole row and
-  // cancels while it is small; otherwise the largest score is subtracted first.
-  const auto raise = [&](float scale, auto power_of, auto keeps_exponents) {
+  // cancels while it is small; otherwise the largest score is subtracted first. Half of that is finite, as logarithms
+  // need it; where all of it overflows, the exponential is 0.
+  const auto raise = [&](float scale, auto power_of, auto kind) {
+    constexpr bool is_log = decltype(kind)::value;
     const float reference = largest == negative_infinity<float>() ? 0.0f : largest;
     float shift = reference * scale;
     if (!(fabsf(shift) < 0x1p20f)) {
 #pragma unroll
       for (int i = 0; i < kCount; ++i) {
         if (!has(i)) break;
-        values[i] -= reference;
+        values[i] = is_log ? fmaf(values[i], 0.5f, -0.5f * reference) : values[i] - reference;
       }
+      if constexpr (is_log) scale *= 2;
       shift = 0;
     }
 #pragma unroll
@@ -176,7 +179,7 @@ __device__ __forceinline__ RowValue<T> scores_to_results(const SoftmaxParams& pa
       for (int j = 0; j < kStep; ++j) {
         const float z = fmaf(values[i + j], scale, -shift);
         p[j] = power_of(z);
-        values[i + j] = decltype(keeps_exponents)::value ? z : p[j];
+        values[i + j] = is_log ? z : p[j];
       }
       if constexpr (kStep > 1)
         thread_sum.take(p);
@@ -188,11 +191,14 @@ __device__ __forceinline__ RowValue<T> scores_to_results(const SoftmaxParams& pa
   RowValue<T> sum;
   ResultFactors<T> result;
   if (params.log_softmax) {
-    // float32 uses the natural base: the result is the exponent plus a term.
+    // The result is the exponent plus a term. In base 2 an exponent of bfloat16 could overflow where the result does
+    // not; one of float16 cannot.
+    using Base = std::conditional_t<std::is_same_v<T, Float16>, Float16, float>;
     const float scale =
-        has_bias ? static_cast<float>(base_per_natural<T>) : exponent_scale<T, SoftmaxMask::none>(params);
-    sum = raise(scale, [](float z) { return exponential<T>(z); }, std::true_type{});
-    result = {true, sum};
+        has_bias ? static_cast<float>(base_per_natural<Base>) : exponent_scale<Base, SoftmaxMask::none>(params);
+    constexpr float to_base = static_cast<float>(base_per_natural<T> / base_per_natural<Base>);
+    sum = raise(scale, [](float z) { return exponential<T>(z * to_base); }, std::true_type{});
+    result = {true, sum, static_cast<float>(natural_per_base<Base>)};
   } else {
     constexpr float log2_e = static_cast<float>(base_per_natural<Float16>);
     sum = raise(
@@ -204,7 +210,7 @@ __device__ __forceinline__ RowValue<T> scores_to_results(const SoftmaxParams& pa
             return power_of_2_of(z);
         },
         std::false_type{});
-    result = {false, sum};
+    result = {false, sum, 0.0f};
   }
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {

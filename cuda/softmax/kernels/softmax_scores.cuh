@@ -47,31 +47,55 @@ __device__ __forceinline__ ComputeType<T> exponent_scale(const SoftmaxParams& pa
     return uses_base_2<T> ? params.scale32_base_2 : params.scale32;
 }
 
-// The exponent of a score: (score - reference) * scale. For float16 without a bias it is one fma, score * scale -
-// reference * scale: the rounding of reference * scale, which the plan keeps finite, is a common factor of all
+// The exponent of a score, (score - reference) * scale, in two steps, of which the first gives a finite difference for
+// finite scores and the second may overflow. Without a bias the difference is half of score - reference, for float64
+// with a scale above 1 all of it. For float16 without a bias it is the exponent itself in one fma, score * scale -
+// reference * scale: the rounding of reference * scale, which the plan keeps small, is a common factor of all
 // exponentials of a row and of their sum. That product must not be contracted into another fma.
 template <class T, SoftmaxMask kMask>
 struct ScoreScale {
   using A = ComputeType<T>;
-  static constexpr bool is_fused = std::is_same_v<T, Float16> && kMask != SoftmaxMask::bias;
+  static constexpr bool has_bias = kMask == SoftmaxMask::bias;
+  static constexpr bool is_fused = std::is_same_v<T, Float16> && !has_bias;
   A reference;
   A scale;
-  A scaled = 0;
+  A scaled = 0;  // what a difference subtracts
   __device__ __forceinline__ ScoreScale(A row_reference, A row_scale) : reference(row_reference), scale(row_scale) {
-    if constexpr (is_fused) scaled = __fmul_rn(reference, scale);
+    scaled = scale_to_difference(reference);
   }
-  __device__ __forceinline__ A operator()(A score) const {
-    if constexpr (is_fused)
-      return fmaf(score, scale, -scaled);
+  __device__ __forceinline__ A difference(A score) const {
+    if constexpr (has_bias)
+      return score - scaled;
     else
-      return (score - reference) * scale;
+      return fma(score, is_fused ? scale : step(), -scaled);
   }
-  // The change of all exponents when the reference becomes `other`.
-  __device__ __forceinline__ A to_reference(A other) const {
+  __device__ __forceinline__ A exponent(A difference) const {
+    return is_fused ? difference : difference * multiplier();
+  }
+  __device__ __forceinline__ A operator()(A score) const { return exponent(difference(score)); }
+  // The change of all differences, and of all exponents, when the reference becomes `other`.
+  __device__ __forceinline__ A difference_to(A other) const { return scaled - scale_to_difference(other); }
+  __device__ __forceinline__ A to_reference(A other) const { return exponent(difference_to(other)); }
+  // The natural exponent per difference.
+  __device__ __forceinline__ A log_factor() const {
+    constexpr A natural = static_cast<A>(natural_per_base<T>);
+    return is_fused ? natural : multiplier() * natural;
+  }
+
+ private:
+  __device__ __forceinline__ A step() const {
+    if constexpr (has_bias) return A{1};
+    return sizeof(A) == 8 && scale > A{1} ? A{1} : A{0.5};
+  }
+  __device__ __forceinline__ A multiplier() const {
+    if constexpr (has_bias) return scale;
+    return sizeof(A) == 8 && scale > A{1} ? scale : scale + scale;
+  }
+  __device__ __forceinline__ A scale_to_difference(A score) const {
     if constexpr (is_fused)
-      return scaled - __fmul_rn(other, scale);
+      return __fmul_rn(score, scale);
     else
-      return (reference - other) * scale;
+      return score * step();
   }
 };
 

@@ -62,7 +62,8 @@ template <class T, class A>
 __device__ __forceinline__ A exponential(A z) {
   if constexpr (uses_base_2<T>) {
 #ifdef FLOWK_SIMT
-    return exp2f(z);
+    const float result = exp2f(z);
+    return result < 0x1p-126f ? 0.0f : result;
 #else
     float result;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(z));

@@ -225,11 +225,12 @@ struct SplitScores {
     bool log_softmax;
     __device__ __forceinline__ Results(const SoftmaxParams& params, const RowPartial<T>& row, A scale)
         : to_exponent(row.max == negative_infinity<A>() ? A{0} : row.max, scale),
-          factors(params.log_softmax, row.sum),
+          factors(params.log_softmax, row.sum, to_exponent.log_factor()),
           log_softmax(params.log_softmax) {}
     __device__ __forceinline__ A of(A score) const {
-      const A z = to_exponent(score);
-      return log_softmax ? z * factors.factor + factors.term : exponential<T>(z) * factors.factor;
+      const A difference = to_exponent.difference(score);
+      return log_softmax ? difference * factors.factor + factors.term
+                         : exponential<T>(to_exponent.exponent(difference)) * factors.factor;
     }
     __device__ __forceinline__ void of_vector(const Slice&, const Batch& batch, int i, A (&y)[vector_width<T>]) const {
       widen_vector<T>(batch.x[i], y);

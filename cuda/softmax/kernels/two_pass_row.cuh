@@ -51,23 +51,40 @@ __device__ __forceinline__ void for_own_columns(const SoftmaxParams& params, con
   if (leftover >= 0) column(leftover);
 }
 
-// The score of one column, with or without a bias.
+// Scores here are scale * x + bias, or without a bias x * step, and an exponent is (score - reference) * factor. Step
+// is a power of 2, negative if the scale is, so small that differences are finite and that the factor is a normal
+// number, except for a scale of 0, whose exponents are below 2^-80.
+template <class A>
+struct ScoreSteps {
+  A step = 1;
+  A factor = 1;
+  __device__ __forceinline__ explicit ScoreSteps(const SoftmaxParams& params) {
+    if (params.side != nullptr) return;
+    constexpr bool is_double = sizeof(A) == 8;
+    double size = is_double && params.scale > 1 ? 1 : 0.5;
+    if (params.scale < (is_double ? least_float64_scale : least_float32_scale)) size = is_double ? 0x1p-256 : 0x1p-64;
+    step = static_cast<A>(params.negates_x ? -size : size);
+    factor = larger_of(static_cast<A>(params.scale / size), static_cast<A>(is_double ? 0x1p-1022 : 0x1p-126));
+  }
+};
+
+// The score of one column.
 template <class T>
 __device__ __forceinline__ ComputeType<T> load_any_score(const SoftmaxParams& params, const SoftmaxRow& row,
-                                                         int column) {
+                                                         const ScoreSteps<ComputeType<T>>& steps, int column) {
   return params.side != nullptr ? load_score<T, SoftmaxMask::bias>(params, row, column)
-                                : load_score<T, SoftmaxMask::none>(params, row, column);
+                                : load_element<T>(row.x, column) * steps.step;
 }
 
 // The scores of a vector's columns, -infinity where masked.
 template <class T>
-__device__ __forceinline__ void load_scores(const SoftmaxParams& params, const SoftmaxRow& row, int column,
+__device__ __forceinline__ void load_scores(const SoftmaxParams& params, const SoftmaxRow& row,
+                                            const ScoreSteps<ComputeType<T>>& steps, int column,
                                             ComputeType<T> (&scores)[vector_width<T>]) {
   using A = ComputeType<T>;
   constexpr int width = vector_width<T>;
   const bool has_bias = params.side != nullptr;
-  uint4 vector = load_vector(row.x + static_cast<int64_t>(column) * static_cast<int>(sizeof(T)));
-  if (!has_bias && params.negates_x) negate_vector<T>(&vector);
+  const uint4 vector = load_vector(row.x + static_cast<int64_t>(column) * static_cast<int>(sizeof(T)));
   uint32_t kept = params.has_interval ? interval_bits(column, width, row.begin, row.end) : (1u << width) - 1;
   widen_vector<T>(vector, scores);
   if (has_bias) {
@@ -78,6 +95,9 @@ __device__ __forceinline__ void load_scores(const SoftmaxParams& params, const S
         scores[j] =
             scale * scores[j] + (params.bias_is_float32 ? static_cast<A>(load_element<float>(row.side, column + j))
                                                         : load_element<T>(row.side, column + j));
+  } else {
+#pragma unroll
+    for (int j = 0; j < width; ++j) scores[j] *= steps.step;
   }
   if (row.dense != nullptr) {
 #pragma unroll
@@ -104,8 +124,8 @@ __global__ void __launch_bounds__(two_pass_threads) two_pass_row(const __grid_co
   const auto [linear, lane] = row_place(params);
   const SoftmaxRow row = locate_row<SoftmaxMask::bias, false>(params, linear);
   const RowVectors vectors = row_vectors<T>(params, row);
-  const A scale = params.side != nullptr ? exponent_scale<A, SoftmaxMask::bias>(params)
-                                         : exponent_scale<A, SoftmaxMask::none>(params);
+  const ScoreSteps<A> steps(params);
+  const A scale = steps.factor;
   const A infinity = -negative_infinity<A>();
 
   A largest = -infinity;
@@ -124,23 +144,23 @@ __global__ void __launch_bounds__(two_pass_threads) two_pass_row(const __grid_co
       params, row, vectors, team, lane, false,
       [&](int column) {
         A scores[width];
-        load_scores<T>(params, row, column, scores);
+        load_scores<T>(params, row, steps, column, scores);
         take(scores, width);
       },
       [&](int column) {
         if (!is_unmasked<SoftmaxMask::bias>(row, column)) return;
-        const A score = load_any_score<T>(params, row, column);
+        const A score = load_any_score<T>(params, row, steps, column);
         take(&score, 1);
       });
   // Combines the lanes' sums.
   const A largest_of_warp = max_over_lanes(largest, team.lanes);
   if (sum != E{0}) sum *= exponential<A>((largest - largest_of_warp) * scale);
   const RowPartial<A> part = {largest_of_warp, sum_over_lanes(sum, team.lanes)};
-  const RowPartial<A> total = combine_row<A, SoftmaxMask::none>(buffer, team, part, scale);
+  const RowPartial<A> total = combine_row<A, SoftmaxMask::bias>(buffer, team, part, scale);
 
   const A reference = static_cast<A>(total.max) == -infinity ? A{0} : static_cast<A>(total.max);
   const bool log_softmax = params.log_softmax;
-  const ResultFactors<A> result(log_softmax, total.sum);
+  const ResultFactors<A> result(log_softmax, total.sum, A{1});
   if (total.sum != total.sum)
     return store_nan_row_as<T>(params, row, team.rank * params.lanes_per_row + lane,
                                params.lanes_per_row * team.blocks);
@@ -153,7 +173,7 @@ __global__ void __launch_bounds__(two_pass_threads) two_pass_row(const __grid_co
       [&](int column) {
         A y[width];
         const bool is_read = column + width > row.begin && column < row.end;
-        if (is_read) load_scores<T>(params, row, column, y);
+        if (is_read) load_scores<T>(params, row, steps, column, y);
 #pragma unroll
         for (int j = 0; j < width; ++j) y[j] = probability(is_read ? y[j] : -infinity);
         if (params.out_is_x_type)
@@ -164,7 +184,7 @@ __global__ void __launch_bounds__(two_pass_threads) two_pass_row(const __grid_co
       [&](int column) {
         const bool is_own_unmasked = is_unmasked<SoftmaxMask::bias>(row, column);
         store_as(params.out_dtype, row.out, column,
-                 probability(is_own_unmasked ? load_any_score<T>(params, row, column) : -infinity));
+                 probability(is_own_unmasked ? load_any_score<T>(params, row, steps, column) : -infinity));
       });
 }
 

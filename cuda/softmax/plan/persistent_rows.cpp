@@ -56,8 +56,8 @@ SoftmaxConfig choose_persistent_rows(const SoftmaxCall& call, const SoftmaxTunin
 }
 
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const PersistentRows& mechanism) {
-  return mechanism.num_clusters > 0 && call.has_finite_products && call.is_one_type && call.vectors_agree &&
-         call.mask == SoftmaxMask::none && !call.has_interval && (call.request.backward || call.request.scale >= 0) &&
+  return mechanism.num_clusters > 0 && call.is_one_type && call.vectors_agree && call.mask == SoftmaxMask::none &&
+         !call.has_interval && (call.request.backward || call.request.scale >= 0) &&
          config.lanes_per_row == persistent_threads && config.block_threads == persistent_threads &&
          ring_of(call, config).batches > 0;
 }

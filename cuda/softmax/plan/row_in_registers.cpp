@@ -104,7 +104,7 @@ SoftmaxConfig choose_row_in_registers(const SoftmaxCall& call, const SoftmaxTuni
 
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const RowInRegisters& mechanism) {
   const int32_t vectors = mechanism.vectors_per_thread, lanes = config.lanes_per_row;
-  if (!has_types(call.request) || !call.has_finite_products || !call.vectors_agree) return false;
+  if (!has_types(call.request) || !call.vectors_agree) return false;
   if (vectors < 1 || vectors > most_vectors(call) || !std::has_single_bit(static_cast<uint32_t>(vectors))) return false;
   const bool has_fewer_lanes = call.mask == SoftmaxMask::dense && vectors == 8;
   return lanes >= least_lanes(call) && lanes <= (has_fewer_lanes ? max_dense_lanes : max_register_lanes) &&

@@ -41,8 +41,8 @@ SoftmaxConfig choose_row_in_shared(const SoftmaxCall& call, const SoftmaxTuningR
 
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const RowInShared& mechanism) {
   const int32_t vectors = mechanism.vectors_per_thread;
-  return (vectors == 4 || vectors == most_vectors(call)) && call.has_finite_products && call.is_one_type &&
-         call.vectors_agree && call.mask != SoftmaxMask::bias && config.lanes_per_row == config.block_threads &&
+  return (vectors == 4 || vectors == most_vectors(call)) && call.is_one_type && call.vectors_agree &&
+         call.mask != SoftmaxMask::bias && config.lanes_per_row == config.block_threads &&
          config.lanes_per_row >= warp_lanes && config.lanes_per_row <= max_register_lanes &&
          shared_bytes(call, config, vectors) <= call.device.shared_bytes_per_block;
 }

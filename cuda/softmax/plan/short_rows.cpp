@@ -26,10 +26,9 @@ SoftmaxConfig choose_rows_by_vectors(const SoftmaxCall& call) {
 }
 
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const RowsByVectors& mechanism) {
-  return call.has_finite_products && is_one_run(call) && !call.has_interval && call.mask == SoftmaxMask::none &&
-         !call.has_tails && config.cluster_blocks == 1 &&
-         mechanism.rows_per_thread == (call.request.backward ? 2 : 4) && config.block_threads <= 256 &&
-         config.lanes_per_row <= 8 && call.row_vectors == config.lanes_per_row;
+  return is_one_run(call) && !call.has_interval && call.mask == SoftmaxMask::none && !call.has_tails &&
+         config.cluster_blocks == 1 && mechanism.rows_per_thread == (call.request.backward ? 2 : 4) &&
+         config.block_threads <= 256 && config.lanes_per_row <= 8 && call.row_vectors == config.lanes_per_row;
 }
 
 // The fewest lanes, but two for rows of 3 and 4 vectors.

@@ -67,9 +67,10 @@ SoftmaxCall::SoftmaxCall(const SoftmaxRequest& request_of, const Device& device_
                        offsets_agree(*this, softmax_side, in_bytes, vector_columns);
   has_tails = request.columns % vector_columns != 0 || !is_aligned(*this, softmax_x, vector_bytes);
   is_power_of_2 = !has_tails && std::has_single_bit(static_cast<uint64_t>(row_vectors));
-  constexpr double max_float16_scale = 0x1p100;
-  has_finite_products =
-      request.backward || request.in_dtype != FLOWK_FLOAT16 || std::fabs(request.scale) <= max_float16_scale;
+  const double scale = std::fabs(request.scale);
+  has_usual_scale = request.backward || mask == SoftmaxMask::bias ||
+                    (scale >= (request.in_dtype == FLOWK_FLOAT64 ? least_float64_scale : least_float32_scale) &&
+                     (request.in_dtype != FLOWK_FLOAT16 || scale <= most_float16_scale));
 }
 
 }  // namespace flowk::softmax

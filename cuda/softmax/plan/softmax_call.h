@@ -30,8 +30,7 @@ struct SoftmaxCall {
   bool bias_vectors_agree;  // and of the bias
   bool has_tails;           // some row has columns outside whole vectors
   bool is_power_of_2;       // a row is 2^n whole vectors
-  // float16: the largest score times the scale is finite in float32, so that an exponent can be one instruction.
-  bool has_finite_products;
+  bool has_usual_scale;     // any mechanism computes its exponents right, see least_float32_scale
 };
 
 // Do all rows of an operand start at a multiple of `bytes`?

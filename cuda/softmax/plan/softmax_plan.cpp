@@ -3,7 +3,6 @@
 #include <bit>
 #include <cmath>
 #include <iterator>
-#include <limits>
 
 #include "core/divide.h"
 #include "softmax/plan/softmax_mechanisms.h"
@@ -64,9 +63,7 @@ void fill_scale(const SoftmaxCall& call, SoftmaxParams* params) {
   if (!request.backward && call.mask != SoftmaxMask::bias) {
     // A masked-out score is -infinity before it is scaled and must stay so: the scale is positive.
     params->negates_x = request.scale < 0;
-    const double least = request.in_dtype == FLOWK_FLOAT64 ? std::numeric_limits<double>::denorm_min()
-                                                           : std::numeric_limits<float>::denorm_min();
-    params->scale = std::max(std::fabs(request.scale), least);
+    params->scale = std::fabs(request.scale);
   }
   constexpr double log2_e = 1.4426950408889634;
   params->scale32 = static_cast<float>(params->scale);
@@ -125,6 +122,7 @@ const char* softmax_kernel_name(SoftmaxKernel kernel) {
 }
 
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config) {
+  if (!call.has_usual_scale && config.kernel() != SoftmaxKernel::two_pass_row) return false;
   const int32_t lanes = config.lanes_per_row, threads = config.block_threads, blocks = config.cluster_blocks;
   // A row has 2^n lanes of one warp, or whole warps. Rows of more than a warp, or of a cluster, share no block.
   if (lanes < 1 || threads < 1 || threads % warp_lanes != 0) return false;

@@ -31,8 +31,7 @@ SoftmaxConfig choose_split_row(const SoftmaxCall& call) {
 
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const SplitRow& mechanism) {
   const int32_t slices = mechanism.slices;
-  if (!call.has_finite_products || !call.is_one_type || !call.vectors_agree || call.mask == SoftmaxMask::bias)
-    return false;
+  if (!call.is_one_type || !call.vectors_agree || call.mask == SoftmaxMask::bias) return false;
   // The second grid reads x after the first of its blocks have written.
   const SoftmaxRequest& request = call.request;
   const void* const out = request.pointers[softmax_out];
