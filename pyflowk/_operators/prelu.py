@@ -10,11 +10,9 @@ import operator
 from ctypes import c_int, c_int64
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from .._arrays.device_array import empty
-from .._arrays.dtypes import contiguous_strides, dtype_like, element_strides, element_type
+from .._arrays.dtypes import contiguous_strides, element_strides, element_type
 from .._arrays.kinds import ARRAYS, After, Geometry, Signature, find_array_kind
+from .._copies import on_copies, temporary
 from .._native.abi import DType, Status
 from .._native.errors import FlowkValueError, different_devices, error_of
 from .._pipeline import (
@@ -42,16 +40,19 @@ def prelu(
     Parameters
     ----------
     x : array
-        Any shape, of float16, bfloat16, float32 or float64, of the kinds that `permute` takes. Its elements lie
-        without gaps, in any order of the dimensions: C-contiguous, channels last, transposed.
+        Any shape and strides, of float16, bfloat16, float32 or float64, of the kinds that `permute` takes. Fastest are
+        elements that lie without gaps, in any order of the dimensions: C-contiguous, channels last, transposed.
+        Otherwise, and where x and `out` are laid out differently, each of them that is not C-contiguous is copied to
+        temporary memory first, or from it for `out`: one more pass over that array.
     alpha : array
         Contiguous, on x's device, of x's dtype or of float32 beside a 16-bit x. One element for the whole of x, or
         shape ``(x.shape[channel_axis],)``: one per channel.
     channel_axis : int, optional
         The dimension of x that alpha runs along; not read where alpha has one element.
     out : array, optional
-        Where to write: x's shape, dtype and strides. x itself computes in place; anything else must not share memory
-        with x. By default a new array of x's kind, its dimensions in memory in x's order.
+        Where to write: x's shape and dtype, any strides. x itself computes in place; anything else must not share
+        memory with x. By default a new array of x's kind, its dimensions in memory in x's order, or where x has gaps in
+        C order.
     stream : int or stream object, optional
         As in `permute`.
 
@@ -91,13 +92,13 @@ def prelu_backward(
     Parameters
     ----------
     dy : array
-        The gradient of prelu's output: x's shape, dtype and strides.
+        The gradient of prelu's output: x's shape and dtype. `prelu` says which strides cost a copy.
     x, alpha, channel_axis
         As given to `prelu`.
     need_dx, need_dalpha : bool, optional
         False: that gradient is not computed and is None in the result.
     dx_out : array, optional
-        Where to write dx: x's shape, dtype and strides. dy itself, x itself, or memory shared with neither.
+        Where to write dx: x's shape and dtype, as `out` of `prelu`. dy itself, x itself, or memory shared with neither.
     dalpha_out : array, optional
         Where to write dalpha: contiguous, alpha's shape and dtype. By default a new array of alpha's kind.
     workspace : array, optional
@@ -136,8 +137,11 @@ def prelu_backward_workspace_bytes(x: Array, alpha: Array, channel_axis: int = 1
 
 def _plan_prelu(signatures: tuple[Signature, ...], out: Geometry | None, channel_axis: int) -> Plan:
     require_arrays(("x", "alpha"), signatures)
+    copied, out_name = _copied(("x", "alpha"), signatures, out, "out")
+    if copied or out_name:
+        return on_copies(_plan_prelu, signatures, out, channel_axis, copied, out_name)
     (shape, strides, dtype), alpha = signatures
-    sizes, order = _sizes((shape, strides, dtype), alpha, channel_axis, () if out is None else (("out", out),))
+    sizes, order = _sizes((shape, strides, dtype), alpha, channel_axis)
     outer, channels, inner, code, a_code = sizes
 
     def arguments(pointers: Any, y: int, values: Any, stream: Any) -> tuple[Any, ...]:
@@ -154,9 +158,11 @@ def _plan_workspace(signatures: tuple[Signature, ...], out: None, channel_axis: 
 
 def _plan_backward(signatures: tuple[Signature, ...], dx: Geometry | None, channel_axis: int) -> Plan:
     require_arrays(("x", "dy", "alpha"), signatures)
-    x, dy, alpha = signatures
-    others = (("dy", dy),) if dx is None else (("dy", dy), ("dx_out", dx))
-    sizes, order = _sizes(x, alpha, channel_axis, others)
+    copied, out_name = _copied(("x", "dy", "alpha"), signatures, dx, "dx_out")
+    if copied or out_name:
+        return on_copies(_plan_backward, signatures, dx, channel_axis, copied, out_name)
+    x, _, alpha = signatures
+    sizes, order = _sizes(x, alpha, channel_axis)
 
     def arguments(pointers: Any, dx: int, values: Any, stream: Any) -> tuple[Any, ...]:
         return pointers[1], pointers[0], pointers[2], dx, *values, *sizes, stream
@@ -176,7 +182,8 @@ def _run_backward(plan: Plan, sizes: tuple[int, ...], read: Readings, made: Call
         dalpha = None
     if dalpha is not None:
         dalpha_pointer, geometry = _read_written(dalpha, "dalpha_out", read, afters)
-        _check_same_place("alpha", read.signatures[2], "dalpha_out", geometry)
+        if not _check_same_type("alpha", read.signatures[2], "dalpha_out", geometry):
+            raise ValueError(f"dalpha_out has strides of {tuple(geometry[1])}, must be contiguous")
     if made.stream.__class__ is Listener:
         arguments = plan.arguments(read.pointers, dx_pointer, (dalpha_pointer,), None)
         return plan_text(library, plan.function, arguments[:-1])
@@ -195,7 +202,7 @@ def _run_backward(plan: Plan, sizes: tuple[int, ...], read: Readings, made: Call
     if need_dalpha and workspace is None:
         memory_bytes = _workspace_bytes(library, *sizes)
         if memory_bytes:
-            memory, memory_pointer = _allocate(source, x, made.stream, memory_bytes, device, handle)
+            memory, memory_pointer = temporary(source, x, made.stream, memory_bytes, device, handle)
     elif need_dalpha:
         memory_pointer, (shape, strides, dtype) = _read_written(workspace, "workspace", read, afters)
         if element_strides(dtype, shape, strides, "workspace") != contiguous_strides(shape, 1):
@@ -224,19 +231,36 @@ _WORKSPACE = Operation(("x", "alpha"), _plan_workspace)
 Sizes = tuple[tuple[Any, ...], "tuple[int, ...] | None"]
 
 
-def _sizes(
-    x: Geometry,
-    alpha: Geometry,
-    channel_axis: int,
-    others: tuple[tuple[str, Geometry], ...],
-) -> Sizes:
-    """x as (outer, channels, inner) in memory. The arrays `others` must be laid out as x."""
-    for name, geometry in others:
-        _check_same_place("x", x, name, geometry)
+def _copied(
+    names: tuple[str, ...], signatures: tuple[Signature, ...], out: Geometry | None, out_name: str
+) -> tuple[dict[int, tuple[str, Geometry]], str | None]:
+    """What on_copies() is to copy: nothing where the arrays of x's shape are laid out alike, without gaps; otherwise
+    each of them that is not C-contiguous."""
+    x = signatures[0]
+    arrays: dict[int | None, tuple[str, Geometry]] = {
+        number: (name, signature) for number, (name, signature) in enumerate(zip(names, signatures)) if name != "alpha"
+    }
+    if out is not None:
+        arrays[None] = (out_name, out)
+    alike = all([_check_same_type("x", x, name, geometry) for name, geometry in arrays.values()])
+    strides = element_strides(x[2], x[0], x[1], "x")
+    if (alike and _memory_order(x[0], strides) is not _HAS_GAPS) or 0 in x[0]:
+        return {}, None
+    copied = {
+        number: (name, geometry)
+        for number, (name, geometry) in arrays.items()
+        if not _have_same_strides(element_strides(geometry[2], *geometry[:2], name), contiguous_strides(x[0], 1), x[0])
+    }
+    return {n: named for n, named in copied.items() if n is not None}, out_name if None in copied else None
+
+
+def _sizes(x: Geometry, alpha: Geometry, channel_axis: int) -> Sizes:
+    """x, an array without gaps, as (outer, channels, inner) in memory."""
     (shape, strides, dtype), (a_shape, a_strides, a_dtype) = x, alpha
     code, _ = element_type(dtype, "x")
     a_code, _ = element_type(a_dtype, "alpha")
-    order = _memory_order(shape, element_strides(dtype, shape, strides, "x"), "x")
+    order = _memory_order(shape, element_strides(dtype, shape, strides, "x"))
+    assert order is not _HAS_GAPS
     num_alphas = math.prod(a_shape)
     if element_strides(a_dtype, a_shape, a_strides, "alpha") != contiguous_strides(a_shape, 1) and num_alphas > 1:
         raise ValueError(f"alpha has strides of {tuple(a_strides)}, must be contiguous")
@@ -263,26 +287,27 @@ def _c_values(outer: int, channels: int, inner: int, code: DType, a_code: DType)
     return c_int64(outer), c_int64(channels), c_int64(inner), c_int(code), c_int(a_code)
 
 
-def _memory_order(shape: tuple[int, ...], strides: tuple[int, ...], name: str) -> tuple[int, ...] | None:
-    """The dimensions of a dense array from the outermost in memory to the innermost; None for C order."""
+_HAS_GAPS = (-1,)
+
+
+def _memory_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The dimensions of an array from the outermost in memory to the innermost; None for C order; _HAS_GAPS where its
+    elements do not lie without gaps, or repeat."""
     if tuple(strides) == contiguous_strides(shape, 1) or 0 in shape:
         return None
     order = tuple(sorted(range(len(shape)), key=lambda d: (-strides[d], shape[d] == 1, d)))
     expected = 1
     for d in reversed(order):
         if shape[d] > 1 and strides[d] != expected:
-            raise ValueError(
-                f"{name} has strides of {tuple(strides)} elements for shape {tuple(shape)}: its elements must lie "
-                "without gaps, in any order of the dimensions"
-            )
+            return _HAS_GAPS
         expected *= shape[d]
     kept = [d for d in order if shape[d] > 1]
     return None if kept == sorted(kept) else order
 
 
 @functools.lru_cache(maxsize=4096)
-def _check_same_place(name: str, first: Geometry, other_name: str, other: Geometry) -> None:
-    """Are shape, strides and dtype of two arrays the same? Strides of extents of 1 do not matter."""
+def _check_same_type(name: str, first: Geometry, other_name: str, other: Geometry) -> bool:
+    """Are the strides of two arrays the same? An error where their shapes or dtypes are not."""
     (shape, strides, dtype), (other_shape, other_strides, other_dtype) = first, other
     if tuple(shape) != tuple(other_shape):
         raise ValueError(f"{other_name} has shape {tuple(other_shape)}, must be {tuple(shape)} as {name}")
@@ -293,14 +318,13 @@ def _check_same_place(name: str, first: Geometry, other_name: str, other: Geomet
     )
     if not same:
         raise TypeError(f"{other_name} has dtype {other_dtype}, must be {dtype} as {name}")
-    if tuple(strides) == tuple(other_strides) or 0 in shape:
-        return
-    pair = [
-        element_strides(t, shape, s, n)
-        for t, s, n in ((dtype, strides, name), (other_dtype, other_strides, other_name))
-    ]
-    if any(a != b and extent > 1 for a, b, extent in zip(*pair, shape, strict=True)):
-        raise ValueError(f"{other_name} has strides of {pair[1]} elements, must be {pair[0]} as {name}")
+    own = element_strides(dtype, shape, strides, name)
+    return _have_same_strides(own, element_strides(other_dtype, shape, other_strides, other_name), shape)
+
+
+def _have_same_strides(strides: tuple[int, ...], others: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Strides of extents of 1 do not matter, and none of an empty array."""
+    return 0 in shape or all(a == b or extent == 1 for a, b, extent in zip(strides, others, shape, strict=True))
 
 
 # ---- memory ---------------------------------------------------------------------------------------------------------
@@ -326,15 +350,3 @@ def _workspace_bytes(library: Any, outer: int, channels: int, inner: int, code: 
     if status:
         raise error_of(library, status)
     return num_bytes.value
-
-
-def _allocate(kind: Any, x: Any, given_stream: Any, num_bytes: int, device: int | None, stream: int) -> tuple[Any, int]:
-    """(memory of at least that many bytes, its address, a multiple of 16)."""
-    if device is None:
-        memory = np.empty(num_bytes + 15, np.uint8)
-        return memory, (memory.ctypes.data + 15) // 16 * 16
-    if given_stream is None and kind.follows_current_stream:
-        # From the framework's own pool, which gives freed memory to later work on its current stream, and that is ours.
-        return kind.empty(x, ((num_bytes + 3) // 4,), dtype_like(DType.FLOAT32, x.dtype), device, stream)
-    array = empty(num_bytes, np.uint8, device=device, stream=stream)
-    return array, array.ptr

@@ -6,9 +6,10 @@ from __future__ import annotations
 from ctypes import byref
 from typing import TYPE_CHECKING, Any
 
+from .._copies import on_copies
 from .._native.abi import SoftmaxMask
 from .._pipeline import Operation, Plan, call
-from .softmax_arguments import arguments_of
+from .softmax_arguments import arguments_of, copied_inputs, has_contiguous_rows
 
 if TYPE_CHECKING:
     from .._arrays.kinds import Geometry, Signature
@@ -39,11 +40,11 @@ def masked_softmax(
     Parameters
     ----------
     x : array
-        Shape (..., q, k) or (k,), of float16, bfloat16, float32 or float64, of the kinds that `permute` takes. The last
-        dimension is contiguous; any other strides.
+        Shape (..., q, k) or (k,), of float16, bfloat16, float32 or float64, of the kinds that `permute` takes. Any
+        strides; see the notes for a last dimension that is not contiguous.
     mask : array, optional
         bool or uint8; nonzero (True) means *masked out*, as in torch's masked_fill. It broadcasts to x's shape as in
-        NumPy, for example (b, 1, 1, k) or (q, k), but its last extent is k. Nothing is copied.
+        NumPy, for example (b, 1, 1, k), (q, k) or (b, 1, q, 1).
     lengths : array, optional
         int32 or int64: the number of unmasked columns per row, counted from `side`. Its dimensions are x's *first*
         ones, each of x's extent or 1: (b,), (b, h), (b, 1, 1), (b, 1, q). Values below 0 count as 0, above k as k.
@@ -66,8 +67,8 @@ def masked_softmax(
     dtype : dtype-like, optional
         Of a new `out`: by default x's. float32 x gives float16 and bfloat16 too, and these give float32.
     out : array, optional
-        Where to write: x's shape, a dtype as above, its last dimension contiguous. x itself is allowed; it shares no
-        other memory with an input. By default a new C-contiguous array of x's kind on x's device.
+        Where to write: x's shape, a dtype as above. x itself is allowed; it shares no other memory with an input. By
+        default a new C-contiguous array of x's kind on x's device.
     stream : int or stream object, optional
         As in `permute`.
 
@@ -89,6 +90,9 @@ def masked_softmax(
     masked out, or whose unmasked z are all -infinity, is 0 (-infinity with log). A NaN or +infinity among a row's
     unmasked z gives NaN in its unmasked columns; the value of a masked-out column does not matter. Columns that
     lengths, causal and window mask out are written but not read, except in short rows of odd lengths.
+
+    An array whose last dimension is not contiguous is copied to temporary memory first, or from it for `out`: one more
+    pass over that array. So are a mask and a bias whose last extent is 1 where k is not: the copy has k columns.
 
     Computed in float32, in float64 for float64. Without a bias no finite x overflows, at any scale; with one, z is
     infinite where it is too large for that type. Unless x is float64, results below about 2**-126 may be 0.
@@ -184,6 +188,10 @@ def _number(scale: Any) -> float:
 
 
 def _plan_forward(signatures: tuple[Signature, ...], out: Geometry | None, options: tuple[Any, ...]) -> Plan:
+    copied = copied_inputs(_MASKED_SOFTMAX.names, signatures)
+    out_name = None if out is None or has_contiguous_rows(out, "out") else "out"
+    if copied or out_name:
+        return on_copies(_plan_forward, signatures, out, options, copied, out_name)
     x, *operands = signatures
     a = arguments_of("x", x, None, tuple(operands) or (None, None, None), out, options)
     has_arrays = bool(operands)
@@ -199,6 +207,10 @@ def _plan_forward(signatures: tuple[Signature, ...], out: Geometry | None, optio
 
 
 def _plan_backward(signatures: tuple[Signature, ...], out: Geometry | None, options: tuple[Any, ...]) -> Plan:
+    copied = copied_inputs(_MASKED_BACKWARD.names, signatures)
+    out_name = None if out is None or has_contiguous_rows(out, "out") else "out"
+    if copied or out_name:
+        return on_copies(_plan_backward, signatures, out, options, copied, out_name)
     dy, y, *lengths = signatures
     a = arguments_of("dy", dy, y, (None, lengths[0] if lengths else None, None), out, options)
     has_lengths = bool(lengths)

@@ -141,16 +141,45 @@ def _check_same(geometry: Geometry, name: str, shape: tuple[int, ...], dtype: An
         raise TypeError(f"{name} has dtype {geometry[2]}, must be {dtype}")
 
 
+def copied_inputs(names: tuple[str, ...], signatures: tuple[Signature, ...]) -> dict[int, tuple[str, Geometry]]:
+    """The inputs whose rows are not contiguous, as on_copies() takes them. Those that broadcast over the row are views
+    that repeat their last elements; a copy has no other repeated dimension. The first input is x or dy."""
+    shape = tuple(signatures[0][0]) if isinstance(signatures[0], tuple) else ()
+    copied: dict[int, tuple[str, Geometry]] = {}
+    if not shape or 0 in shape:
+        return copied
+    for number, (name, signature) in enumerate(zip(names, signatures)):
+        if not isinstance(signature, tuple) or name == "lengths":
+            continue
+        extents, strides, dtype = tuple(signature[0]), tuple(signature[1]), signature[2]
+        if name in ("mask", "bias") and broadcasts(extents, shape):
+            extents = tuple(1 if stride == 0 else extent for extent, stride in zip(extents[:-1], strides))
+            extents, strides = (*extents, shape[-1]), strides if signature[0][-1:] == shape[-1:] else (*strides[:-1], 0)
+        elif extents != shape:
+            continue
+        if not has_contiguous_rows((extents, strides, dtype), name):
+            copied[number] = (name, (extents, strides, dtype))
+    return copied
+
+
+def has_contiguous_rows(geometry: Geometry, name: str) -> bool:
+    """Does flowk_masked_softmax take the strides of such an array?"""
+    shape, strides, dtype = geometry
+    return not shape or shape[-1] <= 1 or element_strides(dtype, shape[-1:], strides[-1:], name) == (1,)
+
+
+def broadcasts(extents: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    missing = len(shape) - len(extents)
+    return missing >= 0 and all(own in (1, all_) for own, all_ in zip(extents, shape[missing:]))
+
+
 def _broadcast(geometry: Geometry, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Strides over `shape`: dimensions stand under its last ones, 0 where an extent of 1 is repeated."""
     extents, _, dtype = geometry
     strides = element_strides(dtype, geometry[0], geometry[1], name)
     missing = len(shape) - len(extents)
-    fits = missing >= 0 and all(own in (1, all_) for own, all_ in zip(extents, shape[missing:]))
-    if not fits or extents[-1:] != shape[-1:]:
-        raise ValueError(
-            f"{name} has shape {tuple(extents)}, must broadcast to {shape} with {shape[-1]} as its last extent"
-        )
+    if not broadcasts(extents, shape):
+        raise ValueError(f"{name} has shape {tuple(extents)}, must broadcast to {shape}")
     return (0,) * missing + tuple(0 if own == 1 else stride for own, stride in zip(extents, strides))
 
 

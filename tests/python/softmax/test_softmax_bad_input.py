@@ -98,12 +98,11 @@ class BadCall(NamedTuple):
 
 BAD_PYTHON = {
     "mask of other columns": BadCall(
-        ValueError, r"mask has shape \(3, 5\), must broadcast to \(2, 3, 4\) with 4 as", {"mask": ((3, 5), "bool")}
+        ValueError, r"mask has shape \(3, 5\), must broadcast to \(2, 3, 4\)$", {"mask": ((3, 5), "bool")}
     ),
-    "mask of one column": BadCall(ValueError, r"mask has shape \(3, 1\)", {"mask": ((3, 1), "bool")}),
+    "mask of other rows and one column": BadCall(ValueError, r"mask has shape \(2, 1\)", {"mask": ((2, 1), "bool")}),
     "mask of other rows": BadCall(ValueError, r"mask has shape \(2, 4\)", {"mask": ((2, 4), "bool")}),
     "mask of more dimensions": BadCall(ValueError, r"mask has shape \(1, 2, 3, 4\)", {"mask": ((1, 2, 3, 4), "bool")}),
-    "mask of rank 0": BadCall(ValueError, r"mask has shape \(\)", {"mask": ((), "bool")}),
     "mask of integers": BadCall(TypeError, "mask has dtype int32, must be bool or uint8", {"mask": ((3, 4), "int32")}),
     "mask of floats": BadCall(TypeError, "mask has dtype float32, must be bool", {"mask": ((3, 4), "float32")}),
     "lengths of the last dimension": BadCall(
@@ -176,19 +175,12 @@ def test_x_must_be_an_array_of_floats_with_a_dimension(arrays: Any) -> None:
             call([1.0, 2.0])
 
 
-def test_rows_that_are_not_contiguous_are_refused(arrays: Any) -> None:
+def test_a_strided_out_whose_elements_share_memory_is_refused(arrays: Any) -> None:
     memory = arrays.put(np.zeros(400, np.uint8))
     x = arrays.put(np.ones((3, 4), np.float32))
-    apart = arrays.view(memory, 0, (3, 4), (32, 8), np.float32)
-    with pytest.raises(pyflowk.FlowkValueError, match=r"x_strides\[1\] = 2, must be 1") as caught:
-        pyflowk.softmax(apart)
-    assert caught.value.status == Status.INVALID_ARGUMENT
-    with pytest.raises(pyflowk.FlowkValueError, match=r"y_strides\[1\] = 2, must be 1"):
-        pyflowk.softmax(x, out=apart)
-    with pytest.raises(pyflowk.FlowkValueError, match=r"dense_strides\[1\] = 2, must be 1"):
-        pyflowk.masked_softmax(x, arrays.view(memory, 0, (3, 4), (8, 2), np.bool_))
-    with pytest.raises(pyflowk.FlowkValueError, match=r"bias_strides\[1\] = 2, must be 1"):
-        pyflowk.masked_softmax(x, bias=apart)
+    for strides in ((16, 0), (8, 8)):
+        with pytest.raises(ValueError, match=r"out has strides of .*: no two of its elements may share memory"):
+            pyflowk.softmax(x, out=arrays.view(memory, 0, (3, 4), strides, np.float32))
     np.testing.assert_array_equal(arrays.fetch(memory), 0)
 
 
