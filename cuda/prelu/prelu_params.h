@@ -15,10 +15,9 @@
 
 #include "core/divide.h"
 #include "core/dtype.h"
+#include "flowk/detail/sizes.h"
 
 namespace flowk::prelu {
-
-constexpr int64_t vector_bytes = 16;
 
 // The most threads per block; each has one vector at a time. Blocks of 4 KB in memory order are as fast as a copy.
 constexpr int max_prelu_threads = 256;

@@ -87,7 +87,7 @@ struct SoftmaxParams {
   int32_t rows_per_block = 1;
   int32_t rows_shift = 0;        // log2(lanes_per_row) where lanes_per_row <= 32
   int32_t cluster_shift = 0;     // log2 of the blocks per row: of a cluster, or of split_row's slices
-  bool is_peeled = false;        // some row has a head or a tail: columns outside whole 16-byte vectors
+  bool has_tails = false;        // some row has a head or a tail: columns outside whole 16-byte vectors
   bool starts_on_lines = false;  // threads take vectors from the start of the row's first 128-byte line
   int32_t row_vectors = 0;       // whole vectors per row, and per block
   int32_t block_vectors = 0;
@@ -104,8 +104,8 @@ struct SoftmaxParams {
   bool has_unit_edges = false;  // staged_rows: some row starts or ends inside a unit
   int32_t thread_units = 0;     // staged_rows: units per thread; some threads have one less
   // persistent_rows, see PersistentRing:
-  int32_t turn_batches = 0;  // per row
-  int32_t kept_batches = 0;
+  int32_t row_batches = 0;   // per row
+  int32_t held_batches = 0;  // of those: loaded once, the others twice
   int32_t ring_batches = 0;
   SoftmaxRowDim dims[max_softmax_dims];
   friend bool operator==(const SoftmaxParams&, const SoftmaxParams&) = default;

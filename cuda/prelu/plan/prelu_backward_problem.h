@@ -27,8 +27,6 @@ struct PreluBackwardProblem {
   }
 };
 
-constexpr int64_t warp_lanes = 32;
-
 // A cluster exchange of `num_sums` sums in shared memory: a barrier of 16 bytes, then the sums.
 constexpr int64_t cluster_exchange_bytes(int64_t num_sums, int64_t sum_bytes) { return 16 + num_sums * sum_bytes; }
 

@@ -233,15 +233,15 @@ struct PersistentGradient {
   }
 };
 
-// Cluster c takes rows c, c + clusters, ... of (rows, columns). A row has turn_batches batches of vectors per thread.
-// Shared memory is a ring of ring_batches < 2 * turn_batches batches: when a batch of the leaving row is stored, its
+// Cluster c takes rows c, c + clusters, ... of (rows, columns). A row has row_batches batches of vectors per thread.
+// Shared memory is a ring of ring_batches < 2 * row_batches batches: when a batch of the leaving row is stored, its
 // slot is loaded with the ring's next batch, and one batch of the coming row is taken, that is, added to its maximum
 // and sum. Taking is `ahead` batches early, so that the blocks agree on a row's sum while other batches are stored and
 // loaded. Each vector is loaded, taken and stored by one thread: there is no barrier between these stages.
 //
-// If a row does not fit the ring, kept_batches of it stay. The other twice_read = turn_batches - kept_batches are
-// loaded and taken first, and loaded again, from L2, after those that stay. A row then takes turn_batches + twice_read
-// batches of the ring: all except the last twice_read are taken, all except the first twice_read are stored.
+// If a row does not fit the ring, held_batches of it are held. The other twice_read = row_batches - held_batches are
+// loaded and taken first, and loaded again, from L2, after those that are held. A row then takes row_batches +
+// twice_read batches of the ring: all except the last twice_read are taken, all except the first twice_read are stored.
 template <class Rows>
 __global__ void __launch_bounds__(persistent_threads, 1) persistent_rows(const __grid_constant__ SoftmaxParams params) {
   launch_dependent_grids();
@@ -253,8 +253,8 @@ __global__ void __launch_bounds__(persistent_threads, 1) persistent_rows(const _
   const RowThreads team = row_threads(params);
   const PersistentExchange<T> exchange(team);
   const int lane = static_cast<int>(threadIdx.x);
-  const int batches = params.turn_batches, kept = params.kept_batches;
-  const int twice_read = batches - kept, lag = params.ring_batches - kept;
+  const int batches = params.row_batches, held = params.held_batches;
+  const int twice_read = batches - held, lag = params.ring_batches - held;
   const bool reads_twice = twice_read > 0;
   const int ahead = lag > 1 ? 1 : 0;
   const int ring_bytes = params.ring_batches * Place::bytes;
@@ -266,7 +266,7 @@ __global__ void __launch_bounds__(persistent_threads, 1) persistent_rows(const _
   wait_on_dependent_grids();
 
   // The row's batch that is its i-th in the ring.
-  const auto batch_of = [&](int i) { return i < twice_read ? kept + i : i - twice_read; };
+  const auto batch_of = [&](int i) { return i < twice_read ? held + i : i - twice_read; };
   int64_t load_linear = linear;
   int load_at = 0;
   Row loading(params, load_linear, team.rank, lane);
@@ -325,7 +325,7 @@ __global__ void __launch_bounds__(persistent_threads, 1) persistent_rows(const _
     take(params.ring_batches - 1);
     load_next();
   }
-  const int first_takes = reads_twice ? kept : batches + ahead;
+  const int first_takes = reads_twice ? held : batches + ahead;
 #pragma unroll 1
   for (int i = 0; i < first_takes; ++i) take(params.ring_batches - 1 - i);
 #pragma unroll 1
@@ -337,13 +337,13 @@ __global__ void __launch_bounds__(persistent_threads, 1) persistent_rows(const _
 #pragma unroll 1
     for (int n = 0; n < batches + twice_read; ++n, out += batch_bytes) {
       if (n < batches) {
-        if (n >= kept) wait_for_groups(params.ring_batches - 1);
+        if (n >= held) wait_for_groups(params.ring_batches - 1);
         uint4 x[num_inputs][batch];
 #pragma unroll
         for (int k = 0; k < num_inputs; ++k)
 #pragma unroll
           for (int j = 0; j < batch; ++j) x[k][j] = *leave_place.vector(k, j);
-        rows.leave(leaving.vectors_of(n), i, n, x, n < kept, out);
+        rows.leave(leaving.vectors_of(n), i, n, x, n < held, out);
       }
       load_next();
       const int take_step = n - twice_read + ahead;  // of the next row, where some batches are read twice

@@ -35,7 +35,7 @@ struct PersistentRow {
     out = row.out + first_bytes;
     begin = own.first >= 0 ? 0 : 1;
     end = (own.end - own.first + persistent_threads - 1) / persistent_threads;
-    is_full = begin == 0 && end >= params.turn_batches * kBatch;
+    is_full = begin == 0 && end >= params.row_batches * kBatch;
     const int outer_column = outer_column_of<T>(params, row, vectors, rank, lane);
     has_outer = outer_column >= 0;
     outer_bytes = outer_column * static_cast<int>(sizeof(T)) - first_bytes;

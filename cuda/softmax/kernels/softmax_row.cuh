@@ -181,7 +181,7 @@ template <class T, SoftmaxForm kForm = SoftmaxForm::any>
 __device__ __forceinline__ RowVectors row_vectors(const SoftmaxParams& params, const SoftmaxRow& row) {
   constexpr unsigned width = vector_width<T>;
   RowVectors vectors;
-  if (kForm == SoftmaxForm::any && params.is_peeled) {
+  if (kForm == SoftmaxForm::any && params.has_tails) {
     const unsigned misaligned = static_cast<unsigned>(reinterpret_cast<uintptr_t>(row.x)) % vector_bytes / sizeof(T);
     const int before = static_cast<int>((width - misaligned) % width);
     vectors.head = before < row.columns ? before : row.columns;
@@ -203,7 +203,7 @@ __device__ __forceinline__ RowVectors row_vectors(const SoftmaxParams& params, c
 template <class T>
 __device__ __forceinline__ int outer_column_of(const SoftmaxParams& params, const SoftmaxRow& row,
                                                const RowVectors& vectors, int rank, int lane) {
-  if (!params.is_peeled || rank != 0) return -1;
+  if (!params.has_tails || rank != 0) return -1;
   const int column = lane < vectors.head ? lane : vectors.count * vector_width<T> + lane;
   return column < row.columns ? column : -1;
 }

@@ -26,8 +26,8 @@ template <class T>
 __device__ __forceinline__ RowSegment row_segment(const SoftmaxParams& params) {
   RowSegment segment;
   const uint32_t row_bytes = static_cast<uint32_t>(params.columns) * static_cast<uint32_t>(sizeof(T));
-  const uint32_t span_bytes = row_bytes * static_cast<uint32_t>(params.rows_per_block);
-  segment.first_byte = static_cast<int64_t>(static_cast<uint64_t>(blockIdx.x) * span_bytes);
+  const uint32_t segment_bytes = row_bytes * static_cast<uint32_t>(params.rows_per_block);
+  segment.first_byte = static_cast<int64_t>(static_cast<uint64_t>(blockIdx.x) * segment_bytes);
   const int64_t rows_left = params.num_rows - static_cast<int64_t>(static_cast<uint64_t>(blockIdx.x) *
                                                                    static_cast<uint32_t>(params.rows_per_block));
   segment.ends_tensor = rows_left <= params.rows_per_block;

@@ -47,8 +47,8 @@ __device__ __forceinline__ void for_own_columns(const SoftmaxParams& params, con
 #pragma unroll 2
   for (int i = (all ? 0 : vectors.read_begin) + first; i < (all ? vectors.count : vectors.read_end); i += step)
     vector(vectors.head + i * vector_width<T>);
-  const int leftover = outer_column_of<T>(params, row, vectors, team.rank, lane);
-  if (leftover >= 0) column(leftover);
+  const int outer_column = outer_column_of<T>(params, row, vectors, team.rank, lane);
+  if (outer_column >= 0) column(outer_column);
 }
 
 // Scores here are scale * x + bias, or without a bias x * step, and an exponent is (score - reference) * factor. Step

@@ -12,7 +12,7 @@ namespace {
 // A ring of batches in a block's shared memory. A batch is `batch_vectors` vectors of each thread and input.
 struct PersistentRing {
   int64_t row_batches = 0;
-  int64_t kept_batches = 0;  // of a row: read once; the others are read twice
+  int64_t held_batches = 0;  // of a row: read once; the others are read twice
   int64_t batches = 0;       // in the ring; 0: rows are too long
   int64_t batch_bytes = 0;
   int64_t offset_bytes = 0;  // of the ring, after the exchanges
@@ -30,12 +30,12 @@ PersistentRing ring_of(const SoftmaxCall& call, const SoftmaxConfig& config) {
   ring.offset_bytes = 2 * (bytes(persistent_threads / warp_lanes, 1) + bytes(1, config.cluster_blocks));
   ring.batch_bytes = batch_vectors * call.num_inputs * persistent_threads * vector_bytes;
   const int64_t fit = (call.device.shared_bytes_per_block - ring.offset_bytes) / ring.batch_bytes;
-  // A row that does not fit leaves room for two batches on their way. At least half of it is kept, so that the rest is
+  // A row that does not fit leaves room for two batches on their way. At least half of it is held, so that the rest is
   // still in L2 when it is read again.
-  const int64_t kept = fit >= row_batches ? row_batches : fit - 2;
-  if (row_batches > 2 * kept) return ring;
+  const int64_t held = fit >= row_batches ? row_batches : fit - 2;
+  if (row_batches > 2 * held) return ring;
   ring.row_batches = row_batches;
-  ring.kept_batches = kept;
+  ring.held_batches = held;
   ring.batches = std::min(fit, 2 * row_batches - 1);
   return ring;
 }
@@ -66,9 +66,9 @@ void fill(const SoftmaxCall& call, PersistentRows& mechanism, SoftmaxPlan* plan)
   const PersistentRing ring = ring_of(call, plan->config);
   SoftmaxParams& params = plan->params;
   params.starts_on_lines = true;
-  params.turn_batches = static_cast<int32_t>(ring.row_batches);
+  params.row_batches = static_cast<int32_t>(ring.row_batches);
   params.ring_batches = static_cast<int32_t>(ring.batches);
-  params.kept_batches = static_cast<int32_t>(ring.kept_batches);
+  params.held_batches = static_cast<int32_t>(ring.held_batches);
   params.block_offset_bytes = static_cast<int32_t>(ring.offset_bytes);
   plan->launch.shared_bytes = static_cast<int32_t>(ring.offset_bytes + ring.batches * ring.batch_bytes);
   plan->launch.num_blocks = std::min<int64_t>(mechanism.num_clusters, call.rows.num_rows) * plan->config.cluster_blocks;

@@ -44,7 +44,7 @@ struct MechanismText {
   }
   void operator()(const SplitRow& mechanism) { writer.add(", %d slices", mechanism.slices); }
   void operator()(const PersistentRows&) {
-    writer.add(", %d batches, %d of them kept", plan.params.turn_batches, plan.params.kept_batches);
+    writer.add(", %d batches, %d of them held", plan.params.row_batches, plan.params.held_batches);
   }
 };
 
@@ -67,7 +67,7 @@ void explain_softmax(const SoftmaxPlan& plan, const SoftmaxRequest& request, cha
   if (config.cluster_blocks > 1) writer.add(", %d blocks", config.cluster_blocks);
   std::visit(MechanismText{writer, plan}, config.mechanism);
   if (params.rows_per_block > 1) writer.add("; %d rows per block", params.rows_per_block);
-  if (params.is_peeled && config.kernel() == SoftmaxKernel::row_in_registers)
+  if (params.has_tails && config.kernel() == SoftmaxKernel::row_in_registers)
     writer.add("; columns outside whole vectors one per thread");
   if (const auto* split = std::get_if<SplitRow>(&config.mechanism))
     writer.add("\n  launches: two for %lld rows", static_cast<long long>(split->rows_per_launch));

@@ -90,7 +90,7 @@ void fill_plan(const SoftmaxCall& call, const SoftmaxConfig& config, SoftmaxPlan
   fill_scale(call, &params);
   params.out_dtype = call.request.out_dtype;
   params.out_is_x_type = call.request.out_dtype == call.request.in_dtype;
-  params.is_peeled = call.has_tails;
+  params.has_tails = call.has_tails;
   params.reads_vectors = call.vectors_agree && config.lanes_per_row >= warp_lanes;  // columns of tails: one per thread
   params.lanes_per_row = config.lanes_per_row;
   params.rows_per_block = rows_per_block(config);

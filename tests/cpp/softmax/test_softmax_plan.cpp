@@ -229,11 +229,11 @@ TEST(many_long_rows_have_persistent_clusters) {
   const SoftmaxPlan plan = plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 18), h200);
   CHECK(plan.config.kernel() == SoftmaxKernel::persistent_rows && plan.launch.cluster_blocks == 8);
   CHECK(plan.launch.num_blocks == h200.num_multiprocessors / 8 * 8);
-  CHECK(plan.params.kept_batches == plan.params.turn_batches && plan.params.ring_batches > plan.params.turn_batches);
+  CHECK(plan.params.held_batches == plan.params.row_batches && plan.params.ring_batches > plan.params.row_batches);
   const SoftmaxPlan longer = plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 20), h200);
   CHECK(longer.config.kernel() == SoftmaxKernel::persistent_rows);
-  CHECK(longer.params.kept_batches < longer.params.turn_batches);
-  CHECK(longer.params.kept_batches < longer.params.ring_batches);
+  CHECK(longer.params.held_batches < longer.params.row_batches);
+  CHECK(longer.params.held_batches < longer.params.ring_batches);
   for (const int rows : {15, 20})
     CHECK(plan_of(request_of(FLOWK_FLOAT32, rows, 1 << 18), h200).config.kernel() != SoftmaxKernel::persistent_rows);
   CHECK(plan_of(request_of(FLOWK_FLOAT32, 30, 1 << 18), h200).config.kernel() == SoftmaxKernel::persistent_rows);
