@@ -289,6 +289,25 @@ TEST(explain_says_which_kernel_and_cuts_its_text) {
   CHECK(std::strlen(cut) == sizeof cut - 1 && std::strncmp(cut, text, sizeof cut - 1) == 0);
 }
 
+// Scales that make exponents of float16 round too much, or that are no normal number: two_pass_row takes those.
+TEST(scales_out_of_the_usual_read_a_row_twice) {
+  const auto kernel_of = [](flowk_dtype dtype, int64_t columns, double scale) {
+    SoftmaxRequest request = request_of(dtype, 1 << 10, columns);
+    request.scale = scale;
+    return plan_of(request, h200).config.kernel();
+  };
+  for (const int64_t columns : {7, 64, 77, 1024, 1 << 16}) {
+    for (const double scale : {0.0, 0x1p-101, -0x1p-149}) {
+      CHECK(kernel_of(FLOWK_FLOAT32, columns, scale) == SoftmaxKernel::two_pass_row);
+      CHECK(kernel_of(FLOWK_BFLOAT16, columns, scale) == SoftmaxKernel::two_pass_row);
+    }
+    CHECK(kernel_of(FLOWK_FLOAT16, columns, 4097) == SoftmaxKernel::two_pass_row);
+    CHECK(kernel_of(FLOWK_FLOAT16, columns, 4096) != SoftmaxKernel::two_pass_row);
+    CHECK(kernel_of(FLOWK_FLOAT32, columns, 0x1p126) != SoftmaxKernel::two_pass_row);
+    CHECK(kernel_of(FLOWK_FLOAT32, columns, 0x1p-100) != SoftmaxKernel::two_pass_row);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) { return run_tests(argc, argv); }

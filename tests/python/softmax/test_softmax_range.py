@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes  # noqa: F401  NumPy's bfloat16
 import numpy as np
 import pytest
 from softmax_cases import DTYPES
@@ -108,3 +109,14 @@ def test_a_scale_out_of_range_is_refused_by_its_bound(arrays: Any) -> None:
         if dtype != "float64":
             with pytest.raises(pyflowk.FlowkValueError, match=r"within \+-2\^126"):
                 pyflowk.masked_softmax(x, scale=1e39)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("cols", [3, 64, 5000])
+def test_infinities_and_nan_count_as_such_at_a_scale_of_0(arrays: Any, dtype: str, cols: int) -> None:
+    x = np.zeros((4, cols), dtype)
+    x[0, 0], x[1, 0], x[2, 0], x[3] = np.inf, np.nan, -np.inf, -np.inf
+    y = arrays.fetch(pyflowk.masked_softmax(arrays.put(x), scale=0)).astype(np.float64)
+    expected = np.full((4, cols), 1 / (cols - 1))
+    expected[:2], expected[2, 0], expected[3] = np.nan, 0, 0
+    np.testing.assert_allclose(y, expected, rtol=1e-2)

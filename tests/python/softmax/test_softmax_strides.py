@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes  # noqa: F401  NumPy's bfloat16
 import numpy as np
 import pytest
 from softmax_cases import DTYPES
