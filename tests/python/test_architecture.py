@@ -48,6 +48,14 @@ EXAMPLES = {
     "no-triple-chevron": ("cuda/permute/permute_run.cu", "kernel<<<1, 32>>>();", ["a << b", "cout << 1"]),
     "launch-only-in-launch": ("cuda/permute/permute_run.cu", "cudaLaunchKernelEx(&c, k);", ["launch(k, c);"]),
     "shared-only-in-shared": ("cuda/permute/a.cuh", "__shared__ int x[4];", ["shared<Tile>()"]),
+    "kernel-parameters-are-grid-constants": (
+        "cuda/permute/a.cuh",
+        "__global__ void copy_rows(const __grid_constant__ CopyParams params) {",
+        [
+            "__global__ void copy_rows(const __grid_constant__ GridConstant<CopyParams> params) {",
+            "// __grid_constant__.",
+        ],
+    ),
     "no-allocation-no-synchronisation": (
         "cuda/api/permute_api.cpp",
         "cudaStreamSynchronize(stream);",

@@ -142,7 +142,8 @@ __device__ __forceinline__ void store_aligned_tile(const TileParams& params, con
 // rows of one dimension on both sides, and no halo.
 template <class Elements, bool kPlain>
 __global__ void __launch_bounds__(tile_threads, min_tile_blocks<Elements>)
-    aligned_tile(const __grid_constant__ TileParams params, const __grid_constant__ Elements elements) {
+    aligned_tile(const __grid_constant__ GridConstant<TileParams> params,
+                 const __grid_constant__ GridConstant<Elements> elements) {
   unsigned char* shared_tile = &shared<unsigned char>();
   const TileOrigin tile = locate_tile<false>(params);
   const int32_t shift = tile_shift(params, tile);

@@ -211,7 +211,7 @@ __device__ __forceinline__ void store_row_ends(const TileParams& params, const T
 //      0.44 as separate rows (H200).
 template <int kThreads>
 __global__ void __launch_bounds__(kThreads, byte_tile_resident_threads / kThreads)
-    byte_tile(const __grid_constant__ TileParams params) {
+    byte_tile(const __grid_constant__ GridConstant<TileParams> params) {
   unsigned char* shared_tile = &shared<unsigned char>();
   TileTableEntry* table = reinterpret_cast<TileTableEntry*>(shared_tile + params.table_offset_bytes);
   VectoredRow* rows = reinterpret_cast<VectoredRow*>(shared_tile + params.rows_offset_bytes);

@@ -215,7 +215,8 @@ __device__ __forceinline__ void deinterleave(const ChannelParams& params, const 
 // registers than one of 3, so fewer blocks of a kernel for both fit an SM.
 template <class Elements, bool kInterleave, int kChannels>
 __global__ void __launch_bounds__(max_channel_threads, is_moved<Elements> ? 12 : 0)
-    channels(const __grid_constant__ ChannelParams params, const __grid_constant__ Elements elements) {
+    channels(const __grid_constant__ GridConstant<ChannelParams> params,
+             const __grid_constant__ GridConstant<Elements> elements) {
   const ChannelTile tile = locate_channel_tile(params);
   const auto move = [&](auto num_channels) {
     constexpr int count = decltype(num_channels)::value;

@@ -143,8 +143,8 @@ __device__ __forceinline__ void copy_unit(const CopyParams& params, int64_t line
 // dst[r, u] = src[r, u]: src and dst (rows, units per row), in dst order. A unit is 16 aligned bytes; or, converted, a
 // group of elements at any alignment. A block takes 256 neighbouring units.
 template <class Elements, int kRank>
-__global__ void __launch_bounds__(copy_threads)
-    copy_rows(const __grid_constant__ CopyParams params, const __grid_constant__ Elements elements) {
+__global__ void __launch_bounds__(copy_threads) copy_rows(const __grid_constant__ GridConstant<CopyParams> params,
+                                                          const __grid_constant__ GridConstant<Elements> elements) {
   launch_dependent_grids();
   const int64_t linear = static_cast<int64_t>(blockIdx.x) * copy_threads + threadIdx.x;
   if (linear < params.num_units) copy_unit<kRank>(params, linear, elements);
@@ -190,13 +190,15 @@ __device__ __forceinline__ void copy_shifted_vector(const CopyParams& params) {
 
 // dst[r, j] = src[r, j]: rows of bytes at any alignment.
 template <int Bytes>
-__global__ void __launch_bounds__(copy_threads) copy_shifted_rows(const __grid_constant__ CopyParams params) {
+__global__ void __launch_bounds__(copy_threads)
+    copy_shifted_rows(const __grid_constant__ GridConstant<CopyParams> params) {
   copy_shifted_vector<Bytes, false>(params);
 }
 
 // dst[r, e] = src[r, n - 1 - e]: rows of n elements at any alignment; src and dst are the lowest addresses.
 template <int Bytes>
-__global__ void __launch_bounds__(copy_threads) copy_reversed_rows(const __grid_constant__ CopyParams params) {
+__global__ void __launch_bounds__(copy_threads)
+    copy_reversed_rows(const __grid_constant__ GridConstant<CopyParams> params) {
   copy_shifted_vector<Bytes, true>(params);
 }
 

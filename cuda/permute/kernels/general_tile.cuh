@@ -50,7 +50,8 @@ __device__ __forceinline__ void store_element(const TileParams& params, const un
 // of a destination row from shared memory; runs of less than a vector are stored element by element.
 template <class Elements, RunOffsets kOffsets, bool kSwizzle>
 __global__ void __launch_bounds__(tile_threads, min_tile_blocks<Elements>)
-    general_tile(const __grid_constant__ TileParams params, const __grid_constant__ Elements elements) {
+    general_tile(const __grid_constant__ GridConstant<TileParams> params,
+                 const __grid_constant__ GridConstant<Elements> elements) {
   unsigned char* shared_tile = &shared<unsigned char>();
   const TileOrigin tile = locate_tile<true>(params);
   const int32_t shift = tile_shift(params, tile);

@@ -47,7 +47,8 @@ __device__ __forceinline__ void for_each_strided_element(const TileParams& param
 // offset c in the source run, its destination row r' and offset e' in the destination run.
 template <class Elements>
 __global__ void __launch_bounds__(tile_threads, min_tile_blocks<Elements>)
-    strided_tile(const __grid_constant__ TileParams params, const __grid_constant__ Elements elements) {
+    strided_tile(const __grid_constant__ GridConstant<TileParams> params,
+                 const __grid_constant__ GridConstant<Elements> elements) {
   unsigned char* shared_tile = &shared<unsigned char>();
   const TileOrigin tile = locate_tile<true>(params);
   elements.visit_src_size([&](auto bytes) { load_strided_tile<decltype(bytes)::value>(params, tile, shared_tile); });

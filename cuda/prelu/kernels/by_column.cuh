@@ -57,7 +57,7 @@ __device__ __forceinline__ void fold_columns(const ByColumnParams& params, Sum* 
 // first block receives all sums and counts as b.
 template <class T, ColumnForm kForm, int kTileVectors, int kRows, bool kCluster = false>
 __global__ void __launch_bounds__(max_prelu_threads, kRows == 4 ? 4 : 0)
-    by_column(const __grid_constant__ ByColumnParams params) {
+    by_column(const __grid_constant__ GridConstant<ByColumnParams> params) {
   constexpr int V = vector_elements<T>, tile_columns = kTileVectors * V;
   constexpr int max_warps = max_prelu_threads / 32;
   constexpr bool is_general = kForm == ColumnForm::general, is_aligned = !is_general,

@@ -73,7 +73,8 @@ __device__ __forceinline__ void sum_planes(const ByPlaneParams& params, const Ve
 // The threads leave their sums in shared memory; then groups of lanes sum one plane each. Without kGeneral all vectors
 // exist and are aligned in all tensors, positions fit 31 bits and alpha has type T.
 template <class T, bool kGeneral>
-__global__ void __launch_bounds__(max_backward_threads, 4) by_plane(const __grid_constant__ ByPlaneParams params) {
+__global__ void __launch_bounds__(max_backward_threads, 4)
+    by_plane(const __grid_constant__ GridConstant<ByPlaneParams> params) {
   constexpr int V = vector_elements<T>;
   using Sum = ComputeType<T>;
   using Index = std::conditional_t<kGeneral, uint64_t, uint32_t>;

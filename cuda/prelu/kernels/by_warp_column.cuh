@@ -12,7 +12,8 @@ namespace flowk::prelu {
 //   dalpha[c] = sum over r of (x[r, c] > 0 ? 0 : dy[r, c] * x[r, c])
 //   x, dy, dx (rows, channels), rows <= 32 * kRows; all vectors exist and are aligned, alphas too
 template <class T>
-__global__ void __launch_bounds__(max_span_threads) by_warp_column(const __grid_constant__ ByWarpColumnParams params) {
+__global__ void __launch_bounds__(max_span_threads)
+    by_warp_column(const __grid_constant__ GridConstant<ByWarpColumnParams> params) {
   constexpr int V = vector_elements<T>, kRows = 4;
   using Sum = ComputeType<T>;
   const int lane = static_cast<int>(threadIdx.x) & 31;

@@ -37,7 +37,8 @@ __device__ __forceinline__ void forward_vector(const ForwardParams& params, Alph
 // have 31 bits and alpha has type T. One access makes a short kernel, and on small tensors the time is that of fetching
 // instructions.
 template <class T, int kAccess>
-__global__ void __launch_bounds__(max_prelu_threads) forward(const __grid_constant__ ForwardParams params) {
+__global__ void __launch_bounds__(max_prelu_threads)
+    forward(const __grid_constant__ GridConstant<ForwardParams> params) {
   const VectorGrid& grid = params.grid;
   const int64_t vector = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const int64_t first = vector * vector_elements<T> - grid.lead;

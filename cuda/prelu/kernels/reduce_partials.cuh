@@ -150,7 +150,7 @@ __device__ __forceinline__ void reduce_channels_last(const ReducePartialsParams&
 //     channels_last  partials[row, c]     (num_rows, channels)
 template <class Sum, PartialLayout kLayout, bool kSegments>
 __global__ void __launch_bounds__(max_row_sum_threads)
-    reduce_partials(const __grid_constant__ ReducePartialsParams params) {
+    reduce_partials(const __grid_constant__ GridConstant<ReducePartialsParams> params) {
   launch_dependent_grids();
   if constexpr (kLayout == PartialLayout::channels_last)
     reduce_channels_last<Sum, kSegments>(params);

@@ -243,7 +243,8 @@ struct PersistentGradient {
 // loaded and taken first, and loaded again, from L2, after those that are held. A row then takes row_batches +
 // twice_read batches of the ring: all except the last twice_read are taken, all except the first twice_read are stored.
 template <class Rows>
-__global__ void __launch_bounds__(persistent_threads, 1) persistent_rows(const __grid_constant__ SoftmaxParams params) {
+__global__ void __launch_bounds__(persistent_threads, 1)
+    persistent_rows(const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
   using T = typename Rows::T;
   using Row = typename Rows::Row;

@@ -43,7 +43,7 @@ constexpr int full_blocks(int vectors) {
 // maximum and one sum. With kConverts y may have another type than x.
 template <class T, int kVectors, SoftmaxMask kMask, SoftmaxForm kForm, bool kConverts = false>
 __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (full_blocks<T, kMask, kForm>(kVectors)))
-    row_in_registers(const __grid_constant__ SoftmaxParams params) {
+    row_in_registers(const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   using E = RowValue<T>;
@@ -288,7 +288,7 @@ __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (fu
 // Threads and vectors as in row_in_registers; both inputs are read once, into registers.
 template <class T, int kVectors, bool kConverts = false>
 __global__ void __launch_bounds__(max_register_lanes)
-    row_in_registers_backward(const __grid_constant__ SoftmaxParams params) {
+    row_in_registers_backward(const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   constexpr int width = vector_width<T>;

@@ -16,7 +16,7 @@ namespace flowk::softmax {
 // for float32 from the exponentials.
 template <class T, SoftmaxMask kMask, int kHeld>
 __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
-    row_in_shared(const __grid_constant__ SoftmaxParams params) {
+    row_in_shared(const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   constexpr int width = vector_width<T>;
@@ -235,7 +235,7 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
 // Threads and vectors as in row_in_shared; both inputs are read once.
 template <class T>
 __global__ void __launch_bounds__(max_register_lanes, 2)
-    row_in_shared_backward(const __grid_constant__ SoftmaxParams params) {
+    row_in_shared_backward(const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   constexpr int width = vector_width<T>, kHeld = 4;

@@ -30,7 +30,7 @@ struct ThreadVectors {
 //
 // `lanes` neighbouring threads have one vector of a row each; a thread has one vector in each of kVectors rows.
 template <class T, int kVectors>
-__global__ void __launch_bounds__(256, 8) rows_by_vectors(const __grid_constant__ SoftmaxParams params) {
+__global__ void __launch_bounds__(256, 8) rows_by_vectors(const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   using E = RowValue<T>;
@@ -78,7 +78,8 @@ __global__ void __launch_bounds__(256, 8) rows_by_vectors(const __grid_constant_
 // dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)); rows and threads as in
 // rows_by_vectors.
 template <class T, int kVectors>
-__global__ void __launch_bounds__(256) rows_by_vectors_backward(const __grid_constant__ SoftmaxParams params) {
+__global__ void __launch_bounds__(256)
+    rows_by_vectors_backward(const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   constexpr int width = vector_width<T>;

@@ -13,7 +13,7 @@ namespace flowk::softmax {
 // read. kLanes is the number of lanes, or 0 where the parameters have it: a constant saves a tenth of the instructions.
 template <class T, int kLanes, int kVectors>
 __global__ void __launch_bounds__(128, sizeof(T) == 2 && kVectors == 4 ? 10 : 0)
-    rows_in_lanes(const __grid_constant__ SoftmaxParams params) {
+    rows_in_lanes(const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
   constexpr int width = vector_width<T>;
   const int lanes = kLanes > 0 ? kLanes : params.lanes_per_row, lane = static_cast<int>(threadIdx.x) & (lanes - 1);

@@ -316,7 +316,7 @@ struct GradientUnits : StagedGradient<T> {
 // shared memory.
 template <class Rows>
 __global__ void __launch_bounds__(staged_threads, Rows::resident_blocks)
-    staged_rows(const __grid_constant__ SoftmaxParams params) {
+    staged_rows(const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
   using T = typename Rows::T;
   unsigned char* const memory = &shared<unsigned char>();

@@ -113,7 +113,8 @@ __device__ __forceinline__ void load_scores(const SoftmaxParams& params, const S
 // lanes_per_row threads of a block, or of each block of a cluster; each thread has a running maximum and a sum of
 // exponentials relative to it.
 template <class T>
-__global__ void __launch_bounds__(two_pass_threads) two_pass_row(const __grid_constant__ SoftmaxParams params) {
+__global__ void __launch_bounds__(two_pass_threads)
+    two_pass_row(const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   using E = RowValue<A>;  // as a float32 row: the output may be float32
@@ -191,7 +192,7 @@ __global__ void __launch_bounds__(two_pass_threads) two_pass_row(const __grid_co
 // dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)); threads as in two_pass_row.
 template <class T>
 __global__ void __launch_bounds__(two_pass_threads)
-    two_pass_row_backward(const __grid_constant__ SoftmaxParams params) {
+    two_pass_row_backward(const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   constexpr int width = vector_width<T>;

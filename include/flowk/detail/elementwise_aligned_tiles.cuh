@@ -124,7 +124,7 @@ constexpr int tile_resident_blocks = kInputs == 1   ? (kN != 8 && resident_block
 
 template <int kN, class Factory, class Out, class... In>
 __global__ void __launch_bounds__(elementwise_threads, tile_resident_blocks<kN, Factory, sizeof...(In)>)
-    elementwise_aligned_tiles(const __grid_constant__ StridedElementwiseParams<1 + sizeof...(In)> params,
+    elementwise_aligned_tiles(const __grid_constant__ GridConstant<StridedElementwiseParams<1 + sizeof...(In)>> params,
                               const Factory factory) {
   launch_dependent_grids();
   constexpr int num_inputs = static_cast<int>(sizeof...(In));

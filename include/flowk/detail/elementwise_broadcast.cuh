@@ -9,7 +9,7 @@ namespace flowk::detail {
 
 template <int kN, class Factory, class Out, class... In>
 __global__ void __launch_bounds__(elementwise_threads, resident_blocks<Factory>)
-    elementwise_broadcast(const __grid_constant__ BroadcastElementwiseParams<1 + sizeof...(In)> params,
+    elementwise_broadcast(const __grid_constant__ GridConstant<BroadcastElementwiseParams<1 + sizeof...(In)>> params,
                           const Factory factory) {
   launch_dependent_grids();
   wait_on_dependent_grids();

@@ -12,7 +12,7 @@ namespace flowk::detail {
 template <int kN, class Factory, class Out, class... In>
 __global__ void __launch_bounds__(elementwise_threads,
                                   fewer_resident_blocks<Factory, (kN == 16 || sizeof...(In) > 2) ? 4 : 5>)
-    elementwise_broadcast_rows(const __grid_constant__ StridedElementwiseParams<1 + sizeof...(In)> params,
+    elementwise_broadcast_rows(const __grid_constant__ GridConstant<StridedElementwiseParams<1 + sizeof...(In)>> params,
                                const Factory factory) {
   launch_dependent_grids();
   constexpr int num_operands = 1 + static_cast<int>(sizeof...(In));

@@ -138,7 +138,7 @@ __device__ __forceinline__ void run_contiguous(const Params& params, const Facto
 
 template <int kN, class Factory, class Out, class... In>
 __global__ void __launch_bounds__(elementwise_threads, resident_blocks<Factory>)
-    elementwise_contiguous(const __grid_constant__ ContiguousElementwiseParams<1 + sizeof...(In)> params,
+    elementwise_contiguous(const __grid_constant__ GridConstant<ContiguousElementwiseParams<1 + sizeof...(In)>> params,
                            const Factory factory) {
   launch_dependent_grids();
   wait_on_dependent_grids();

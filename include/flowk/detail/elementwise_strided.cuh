@@ -199,7 +199,7 @@ __device__ __forceinline__ bool locate_in_row(const StridedElementwiseParams<kOp
 
 template <int kN, class Factory, class Out, class... In>
 __global__ void __launch_bounds__(elementwise_threads, fewer_resident_blocks<Factory, 4>)
-    elementwise_strided(const __grid_constant__ StridedElementwiseParams<1 + sizeof...(In)> params,
+    elementwise_strided(const __grid_constant__ GridConstant<StridedElementwiseParams<1 + sizeof...(In)>> params,
                         const Factory factory) {
   launch_dependent_grids();
   wait_on_dependent_grids();

@@ -13,6 +13,16 @@
 
 namespace flowk::detail {
 
+// The type of a kernel's parameter that is a __grid_constant__: T. On the executor it is a reference, because all
+// threads would copy a T of 2 KB otherwise.
+#ifdef FLOWK_SIMT
+template <class T>
+using GridConstant = const T&;
+#else
+template <class T>
+using GridConstant = T;
+#endif
+
 // An address in global memory that was kept as a number, to step and to round it. The compiler has to be told: it would
 // make an access that looks at the address first.
 __device__ __forceinline__ unsigned char* global_pointer(uintptr_t address) {
