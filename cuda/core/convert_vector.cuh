@@ -91,7 +91,7 @@ __device__ __forceinline__ void narrow_as(const float (&values)[kN], Pack<kBytes
     for (int i = 0; i < kN; i += 2) {
       uint32_t pair;
       if constexpr (std::is_same_v<T, Float16>) {
-        const __half2 both = __floats2half2_rn(values[i], values[i + 1]);
+        const __half2 both = to_float16(values[i], values[i + 1]);
         __builtin_memcpy(&pair, &both, sizeof(pair));
       } else {
         const __nv_bfloat162 both = __floats2bfloat162_rn(values[i], values[i + 1]);

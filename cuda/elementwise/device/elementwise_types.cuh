@@ -99,7 +99,7 @@ __device__ __forceinline__ void pack_as(const Compute (&values)[kN], uint32_t* w
   if constexpr (std::is_same_v<T, Float16> && std::is_same_v<Compute, float> && kN % 2 == 0) {
 #pragma unroll
     for (int i = 0; i < kN; i += 2) {
-      const __half2 both = __floats2half2_rn(values[i], values[i + 1]);
+      const __half2 both = to_float16(values[i], values[i + 1]);
       elements[i] = __low2half(both);
       elements[i + 1] = __high2half(both);
     }

@@ -46,7 +46,7 @@ __device__ __forceinline__ uint32_t narrow_pair(float first, float second) {
   if constexpr (std::is_same_v<T, BFloat16>)
     return word_of<T>(__floats2bfloat162_rn(first, second));
   else
-    return word_of<T>(__floats2half2_rn(first, second));
+    return word_of<T>(to_float16(first, second));
 }
 
 // 0xffff where the element is > 0, else 0 (zeros and NaN, too).

@@ -148,7 +148,7 @@ __device__ __forceinline__ uint32_t pack_pair(float low, float high) {
   using Pair = std::conditional_t<std::is_same_v<Out, Float16>, __half2, __nv_bfloat162>;
   Pair pair;
   if constexpr (std::is_same_v<Out, Float16>)
-    pair = __floats2half2_rn(low, high);
+    pair = to_float16(low, high);
   else
     pair = __floats2bfloat162_rn(low, high);
   uint32_t word;
