@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Atomics and fences by their CUDA names. Really atomic, though fibers would not need it: several host threads may run
-// kernels on the same memory.
+// Atomics and fences by their CUDA names. Atomics are relaxed, as CUDA's are: the blocks of a grid run on several host
+// threads, and a kernel that hands memory from one to another needs __threadfence() here too.
 #pragma once
 
 #include <atomic>

@@ -3,13 +3,16 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <thread>
 
 #include "simt/executor_state.h"
+#include "simt/helper_threads.h"
 
 namespace flowk::simt {
 namespace {
@@ -35,6 +38,25 @@ struct ExecutorOwner {
   ~ExecutorOwner() { delete executor; }
 };
 thread_local ExecutorOwner owner;
+
+// This host thread's; nullptr when there is no memory.
+Executor* own_executor() {
+  if (owner.executor == nullptr) owner.executor = new (std::nothrow) Executor;
+  return owner.executor;
+}
+
+// What FLOWK_SIMT_THREADS says, else one per core; 0 where it says something else than a number in range.
+int host_threads_of_launch() {
+  constexpr int most = 256;
+  const char* text = std::getenv("FLOWK_SIMT_THREADS");
+  if (text == nullptr) {
+    static const int num_cores = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, most);
+    return num_cores;
+  }
+  char* end = nullptr;
+  const long number = std::strtol(text, &end, 10);
+  return end != text && *end == '\0' && number >= 1 && number <= most ? static_cast<int>(number) : 0;
+}
 
 }  // namespace
 
@@ -65,32 +87,52 @@ const char* wait_name(Wait wait) {
 
 // Runs the current thread, then whichever can be run next, for ever: the fiber is left only by switching away.
 void Executor::run_thread_loop() {
+  Fiber* const fiber = current;
   for (;;) {
-    Fiber* fiber = self().fiber;
     fiber->first_copy = fiber->end_copy = fiber->copy_group = 0;
     kernel(kernel_context);
-    self().exited = true;
-    self().fiber = nullptr;
     ++num_exited;
-    make_unready();
-
-    const int next = next_ready_thread();
-    if (next >= 0) {
-      thread.x = static_cast<unsigned>(next);
-      if (self().fiber == nullptr) {
-        self().fiber = fiber;
-        continue;
-      }
-      give_fiber(fiber);
-      switch_to(*fiber, *self().fiber);
-    } else if (num_exited == num_threads) {
+    if (is_sequential && num_exited < num_threads) {
+      thread.x += reverse ? -1u : 1u;
+      continue;
+    }
+    if (num_exited == num_threads) {
+      self().fiber = nullptr;
       give_fiber(fiber);
       switch_to(*fiber, host);
-    } else {
+      continue;
+    }
+    self().exited = true;
+    self().fiber = nullptr;
+    make_unready();
+    const int next = next_ready_thread();
+    if (next < 0) {
       self().fiber = fiber;  // drop_waiting_threads() finds it there
       fault_deadlock();
     }
+    thread.x = static_cast<unsigned>(next);
+    if (self().fiber == nullptr) {
+      self().fiber = fiber;
+    } else {
+      give_fiber(fiber);
+      switch_to_fiber(*fiber, self().fiber);
+    }
   }
+}
+
+// Brings the state of all threads up to date, before the current one waits as the first of its block.
+void Executor::end_sequence() {
+  is_sequential = false;
+  const int own_index = static_cast<int>(thread.x);
+  const auto has_exited = [&](int index) { return reverse ? index > own_index : index < own_index; };
+  ready_warps = 0;
+  for (int warp_index = 0; warp_index * warp_lanes < num_threads; ++warp_index) warps[warp_index].ready = 0;
+  for (int index = 0; index < num_threads; ++index) {
+    threads[index].exited = has_exited(index);
+    threads[index].wait = Wait::none;
+    if (!threads[index].exited) make_ready(index / warp_lanes, 1u << index % warp_lanes);
+  }
+  self().fiber = current;
 }
 
 // The lanes of the current warp take turns first, then the warps: -1 when every thread waits or has exited.
@@ -120,7 +162,7 @@ void Executor::wait_for_turn(int next) {
     }
     self().fiber = taken;
   }
-  switch_to(*fiber, *self().fiber);
+  switch_to_fiber(*fiber, self().fiber);
 }
 
 Fiber* Executor::take_fiber() {
@@ -137,35 +179,83 @@ Fiber* Executor::take_fiber() {
   return fiber;
 }
 
-void Executor::start_block(unsigned block_index) {
-  block.x = block_index;
-  if (shared_bytes != 0) std::memset(shared_memory, 0xCD, shared_bytes);
-  num_exited = num_at_barrier = num_votes = 0;
-  barrier = Wait::none;
-  for (int index = 0; index < num_threads; ++index) threads[index].exited = false;
-  const int num_warps = (num_threads + warp_lanes - 1) / warp_lanes;
-  for (int warp_index = 0; warp_index < num_warps; ++warp_index) warps[warp_index].ready = warps[warp_index].present;
-  ready_warps = 0xffffffffu >> (max_warps - num_warps);
-  thread.x = static_cast<unsigned>(first_thread());
+void Grid::take_fault(unsigned step, const char* text) {
+  const std::lock_guard lock(fault_mutex);
+  if (failed.load() && fault_step < step) return;
+  fault_step = step;
+  std::snprintf(fault_text, sizeof(fault_text), "%s", text);
+  failed.store(true);
 }
 
-// Runs all blocks of a grid that has been set up; returns the fault or nullptr.
-const char* Executor::run() {
+// Returns what is missing, or nullptr.
+const char* Executor::set_up(const Grid& grid) {
+  if (shared_bytes != grid.shared_bytes) {
+    std::free(shared_memory);
+    shared_memory = nullptr;
+    shared_bytes = 0;
+    void* memory = nullptr;
+    if (grid.shared_bytes > 0 && posix_memalign(&memory, 128, grid.shared_bytes) != 0)
+      return "simt: no memory for the block's shared memory";
+    shared_memory = static_cast<unsigned char*>(memory);
+    shared_bytes = grid.shared_bytes;
+  }
+  kernel = grid.kernel;
+  kernel_context = grid.kernel_context;
+  num_threads = grid.num_threads;
+  reverse = grid.reverse;
+  block_dim = dim3(static_cast<unsigned>(grid.num_threads));
+  grid_dim = dim3(grid.num_blocks);
   failed = false;
   for (int warp_index = 0; warp_index * warp_lanes < num_threads; ++warp_index) {
     const int num_lanes = std::min(num_threads - warp_index * warp_lanes, warp_lanes);
     warps[warp_index] = {.present = 0xffffffffu >> (warp_lanes - num_lanes), .ready = 0, .waiting = 0};
   }
-  for (unsigned step = 0; step < grid_dim.x && !failed; ++step) {
-    start_block(reverse ? grid_dim.x - 1 - step : step);
-    Fiber* fiber = take_fiber();
-    if (fiber == nullptr) return "no memory for a fiber's stack";
-    self().fiber = fiber;
-    switch_to(host, *fiber);
+  return nullptr;
+}
+
+void Executor::run_block(unsigned block_index) {
+  Fiber* fiber = take_fiber();
+  if (fiber == nullptr) {
+    failed = true;
+    std::snprintf(fault_text, sizeof(fault_text), "simt: no memory for a fiber's stack");
+    return;
   }
-  if (!failed) return nullptr;
-  drop_waiting_threads();
-  return fault_text;
+  block.x = block_index;
+  thread.x = static_cast<unsigned>(first_thread());
+  if (shared_bytes != 0) std::memset(shared_memory, 0xCD, shared_bytes);
+  num_exited = num_at_barrier = num_votes = 0;
+  barrier = Wait::none;
+  is_sequential = true;
+  switch_to_fiber(host, fiber);
+  if (failed) drop_waiting_threads();
+}
+
+// Runs blocks of the grid that set_up() was given, until none is left. Other host threads are called where that has
+// taken a while: waking them takes about as long as a small launch.
+void Executor::run_blocks(Grid& grid, int num_helpers) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::microseconds patience(50);
+  const Clock::time_point start = num_helpers > 0 ? Clock::now() : Clock::time_point();
+  bool has_helpers = false;
+  detail::running = this;
+  while (!grid.failed.load()) {
+    const unsigned step = grid.next_step.fetch_add(1);
+    if (step >= grid.num_blocks) break;
+    run_block(reverse ? grid.num_blocks - 1 - step : step);
+    if (failed) grid.take_fault(step, fault_text);
+    const unsigned num_left = grid.num_blocks - 1 - step;
+    if (num_helpers > 0 && num_left > 0 && Clock::now() - start > patience) {
+      const auto help = [](void* helped) {
+        Executor* helper = own_executor();
+        if (helper == nullptr || helper->set_up(*static_cast<Grid*>(helped)) != nullptr) return;
+        helper->run_blocks(*static_cast<Grid*>(helped), 0);
+      };
+      has_helpers = call_helpers(static_cast<int>(std::min<unsigned>(num_left, num_helpers)), help, &grid);
+      num_helpers = 0;
+    }
+  }
+  detail::running = nullptr;
+  if (has_helpers) dismiss_helpers();
 }
 
 void Executor::drop_waiting_threads() {
@@ -226,30 +316,28 @@ const char* run_grid(const LaunchConfig& config, void (*kernel)(void*), void* ke
   const bool reverse = order != nullptr && std::strcmp(order, "reverse") == 0;
   if (order != nullptr && !reverse && std::strcmp(order, "forward") != 0)
     return "simt: FLOWK_SIMT_THREAD_ORDER must be forward or reverse";
+  const int num_host_threads = host_threads_of_launch();
+  if (num_host_threads == 0) return "simt: FLOWK_SIMT_THREADS must be 1 ... 256";
 
-  if (owner.executor == nullptr) owner.executor = new (std::nothrow) Executor;
-  if (owner.executor == nullptr) return "simt: no memory for the executor";
-  Executor& executor = *owner.executor;
-  void* shared_memory = nullptr;
-  executor.shared_bytes = static_cast<std::size_t>(config.shared_bytes);
-  if (config.shared_bytes > 0 && posix_memalign(&shared_memory, 128, executor.shared_bytes) != 0)
-    return "simt: no memory for the block's shared memory";
-  executor.shared_memory = static_cast<unsigned char*>(shared_memory);
-  executor.kernel = kernel;
-  executor.kernel_context = kernel_context;
-  executor.num_threads = config.num_threads;
-  executor.reverse = reverse;
-  executor.block_dim = dim3(static_cast<unsigned>(config.num_threads));
-  executor.grid_dim = dim3(static_cast<unsigned>(config.num_blocks));
-  detail::running = &executor;
-  const char* text = executor.run();
-  detail::running = nullptr;
-  std::free(shared_memory);
-  return text;
+  Executor* executor = own_executor();
+  if (executor == nullptr) return "simt: no memory for the executor";
+  Grid grid;
+  grid.kernel = kernel;
+  grid.kernel_context = kernel_context;
+  grid.num_blocks = static_cast<unsigned>(config.num_blocks);
+  grid.num_threads = config.num_threads;
+  grid.shared_bytes = static_cast<std::size_t>(config.shared_bytes);
+  grid.reverse = reverse;
+  if (const char* missing = executor->set_up(grid)) return missing;
+  executor->run_blocks(grid, num_host_threads - 1);
+  if (!grid.failed.load()) return nullptr;
+  std::memcpy(executor->fault_text, grid.fault_text, sizeof(grid.fault_text));
+  return executor->fault_text;
 }
 
 void fault(const char* format, ...) {
   Executor& executor = running_executor();
+  if (executor.is_sequential) executor.end_sequence();
   char text[256];
   va_list arguments;
   va_start(arguments, format);

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a kernel's grid on the calling host thread: one fiber per CUDA thread, barriers and warp operations as switches.
+// Runs a kernel's grid on the CPU. The threads of a block are a loop on one host thread; where one has to wait for
+// others, at a barrier or a warp operation, it keeps its stack and the others go on with stacks of their own (fibers).
 //
-// Blocks run one after another, on one host thread, so that the interleaving is the same in every run. The environment
-// variable FLOWK_SIMT_THREAD_ORDER (forward, the default, or reverse) says whether blocks, warps and lanes start from
-// the first or from the last; a missing barrier shows in one of the two. A warp runs until all its lanes wait for the
-// block. Nothing is preempted: a kernel that spins on what another thread has yet to write never ends.
+// Blocks run in their order: first on the calling host thread alone, then on one per core as well if that takes longer
+// than waking them. The environment variable FLOWK_SIMT_THREADS (1 ... 256) says how many host threads a launch may
+// have; with 1 the interleaving is the same in every run. FLOWK_SIMT_THREAD_ORDER (forward, the default, or reverse)
+// says whether blocks, warps and lanes start from the first or from the last; a missing barrier shows in one of the
+// two. A warp runs until all its lanes wait for the block. Nothing is preempted: a kernel that spins on what another
+// thread or a later block has yet to write may never end.
 //
 // A fault (a divergent barrier, a warp operation that a named lane never reaches, ...) ends the launch: run_grid()
-// returns its text, and threads that were waiting are dropped where they stand, without running destructors.
+// returns its text, the same however many host threads there are: that of the first block, in the order of the run,
+// that has one. Its threads that were waiting are dropped where they stand, without running destructors.
 #pragma once
 
 #include <cstddef>

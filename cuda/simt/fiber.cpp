@@ -114,11 +114,11 @@ Fiber* make_fiber(void (*entry)(), unsigned color) {
   }
   constexpr std::size_t fiber_bytes = (sizeof(Fiber) + 63) / 64 * 64;
   static_assert(fiber_bytes <= 8192);
-  Fiber* fiber = new (static_cast<unsigned char*>(mapping) + mapping_bytes - fiber_bytes) Fiber;
-  fiber->stack_bottom = static_cast<unsigned char*>(mapping) + page_bytes();
-  fiber->stack_bytes = mapping_bytes - page_bytes() - fiber_bytes;
   // Stacks a power of two apart would put the frames of all threads of a block into the same few cache sets.
-  fiber->stack_color_bytes = (color * 448u) % 8192;
+  const std::size_t color_bytes = (color * 448u) % 8192;
+  Fiber* fiber = new (static_cast<unsigned char*>(mapping) + mapping_bytes - color_bytes - fiber_bytes) Fiber;
+  fiber->stack_bottom = static_cast<unsigned char*>(mapping) + page_bytes();
+  fiber->stack_bytes = mapping_bytes - page_bytes() - color_bytes - fiber_bytes;
   reset_fiber(fiber, entry);
   return fiber;
 }
@@ -136,15 +136,14 @@ void reset_fiber(Fiber* fiber, void (*entry)()) {
   __asan_unpoison_memory_region(fiber->stack_bottom, fiber->stack_bytes);  // redzones of the frames that are dropped
 #endif
   fiber->sanitizer_stack = nullptr;
-  const std::size_t usable_bytes = fiber->stack_bytes - fiber->stack_color_bytes;
 #ifdef FLOWK_SIMT_UCONTEXT
   getcontext(&fiber->registers);
   fiber->registers.uc_stack.ss_sp = const_cast<void*>(fiber->stack_bottom);
-  fiber->registers.uc_stack.ss_size = usable_bytes;
+  fiber->registers.uc_stack.ss_size = fiber->stack_bytes;
   fiber->registers.uc_link = nullptr;
   makecontext(&fiber->registers, entry, 0);
 #else
-  const auto top = (reinterpret_cast<std::uintptr_t>(fiber->stack_bottom) + usable_bytes) / 16 * 16;
+  const auto top = (reinterpret_cast<std::uintptr_t>(fiber->stack_bottom) + fiber->stack_bytes) / 16 * 16;
   auto* frame = reinterpret_cast<std::uintptr_t*>(top) - frame_words;
   for (std::size_t word = 0; word < frame_words; ++word) frame[word] = 0;
   frame[entry_word] = reinterpret_cast<std::uintptr_t>(entry);

@@ -42,7 +42,6 @@ struct Fiber : Context {
   Fiber* next_made = nullptr;
   std::uint32_t first_copy = 0, end_copy = 0;  // counted without end: copy n is copies[n % max_copies]
   std::uint32_t copy_group = 0;                // the group that is open
-  std::size_t stack_color_bytes = 0;
   AsyncCopy copies[max_copies];
 };
 

@@ -57,7 +57,11 @@ void finish_warp_operation(Executor& executor, int warp_index, Wait kind, unsign
 
 void do_oldest_copy(Fiber& fiber) {
   const AsyncCopy& copy = fiber.copies[fiber.first_copy++ % Fiber::max_copies];
-  std::memcpy(copy.dst, copy.src, copy.bytes);
+  switch (copy.bytes) {  // each an instruction or two
+    case 4: std::memcpy(copy.dst, copy.src, 4); break;
+    case 8: std::memcpy(copy.dst, copy.src, 8); break;
+    default: std::memcpy(copy.dst, copy.src, 16);
+  }
 }
 
 }  // namespace
@@ -65,6 +69,7 @@ void do_oldest_copy(Fiber& fiber) {
 int block_barrier(Wait kind, bool predicate) {
   Executor& executor = running_executor();
   Thread& self = executor.self();
+  if (executor.is_sequential) executor.end_sequence();
   if (executor.num_at_barrier != 0 && executor.barrier != kind)
     fault("divergent barrier: it waits at %s, others at %s", wait_name(kind), wait_name(executor.barrier));
   executor.barrier = kind;
@@ -99,6 +104,7 @@ std::uint64_t warp_operation(Wait kind, unsigned mask, std::uint64_t value, unsi
   if (is_shuffle && (mask >> source_lane & 1) == 0)
     fault("%s with mask 0x%08x reads lane %u, which is not in it", wait_name(kind), mask, source_lane);
 
+  if (executor.is_sequential) executor.end_sequence();
   self.wait = kind;
   self.mask = mask;
   self.value = value;
@@ -130,22 +136,22 @@ void async_copy(void* dst, const void* src, std::size_t bytes) {
   const auto offset = reinterpret_cast<std::uintptr_t>(dst) - reinterpret_cast<std::uintptr_t>(executor.shared_memory);
   if (offset >= executor.shared_bytes || executor.shared_bytes - offset < bytes)
     fault("async_copy to %p, which is outside the block's shared memory", dst);
-  Fiber& fiber = *executor.self().fiber;
+  Fiber& fiber = *executor.current;
   if (fiber.end_copy - fiber.first_copy == Fiber::max_copies) do_oldest_copy(fiber);
   fiber.copies[fiber.end_copy++ % Fiber::max_copies] = {dst, src, static_cast<std::uint32_t>(bytes), fiber.copy_group};
 }
 
-void async_copy_commit() { ++running_executor().self().fiber->copy_group; }
+void async_copy_commit() { ++running_executor().current->copy_group; }
 
 void async_copy_wait_groups(int num_pending_groups) {
-  Fiber& fiber = *running_executor().self().fiber;
+  Fiber& fiber = *running_executor().current;
   const std::int64_t end_group = std::int64_t{fiber.copy_group} - num_pending_groups;
   while (fiber.first_copy != fiber.end_copy && fiber.copies[fiber.first_copy % Fiber::max_copies].group < end_group)
     do_oldest_copy(fiber);
 }
 
 void async_copy_wait() {
-  Fiber& fiber = *running_executor().self().fiber;
+  Fiber& fiber = *running_executor().current;
   while (fiber.first_copy != fiber.end_copy) do_oldest_copy(fiber);
 }
 

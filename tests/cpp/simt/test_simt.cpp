@@ -261,4 +261,7 @@ TEST(kernel_cannot_launch_a_kernel) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return run_tests(argc, argv); }
+int main(int argc, char** argv) {
+  set_host_threads("1");  // the tests look at the order of the blocks
+  return run_tests(argc, argv);
+}

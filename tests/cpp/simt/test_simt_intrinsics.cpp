@@ -232,4 +232,7 @@ TEST(bit_functions_do_what_the_ptx_manual_says) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return run_tests(argc, argv); }
+int main(int argc, char** argv) {
+  set_host_threads("1");  // the tests look at the order of the blocks
+  return run_tests(argc, argv);
+}
