@@ -34,6 +34,7 @@ Status unsupported(const Arguments& arguments, int k, const char* wanted) {
 }
 
 bool is_narrow_float(flowk_dtype dtype) { return is_float(dtype) && dtype != FLOWK_FLOAT64; }
+bool is_64_bit_integer(flowk_dtype dtype) { return dtype == FLOWK_INT64 || dtype == FLOWK_UINT64; }
 
 const char* types_taken_by(const OpInfo& info) {
   if (!info.takes_integers) return "a float";
@@ -53,6 +54,9 @@ Status check_types(const Arguments& arguments) {
   if (!takes_dtype(arguments.info, dtype)) return unsupported(arguments, lead, types_taken_by(arguments.info));
   for (int k = lead + 1; k < arguments.num_operands; ++k) {
     const flowk_dtype other = arguments.operands[k].dtype;
+    if (arguments.arity == ElementwiseArity::binary && arguments.info.result == OpResult::BOOL &&
+        is_64_bit_integer(dtype) && is_64_bit_integer(other))
+      continue;
     if (other != dtype && !(is_narrow_float(other) && is_narrow_float(dtype)))
       return unsupported(arguments, k, is_narrow_float(dtype) ? "a float of 8, 16 or 32 bits" : infos[lead].name);
   }

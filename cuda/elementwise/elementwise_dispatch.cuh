@@ -155,7 +155,8 @@ Status run_instance(const ElementwisePlan& plan, flowk_stream stream) {
   } else if constexpr (kArity == ElementwiseArity::binary) {
     return visit_ops<kKernel, Compute, kN, binary_ops>(plan.op, [&](auto ops) {
       using Functor = BinaryFunctor<Compute, is_narrow, decltype(ops)>;
-      return launch_kernel<kKernel, kN, Functor, Same, Same, Same>(plan, Functor{plan.op, flip}, stream);
+      return launch_kernel<kKernel, kN, Functor, Same, Same, Same>(plan, Functor{plan.op, plan.signed_operand, flip},
+                                                                   stream);
     });
   } else {
     using Functor = TernaryFunctor<Compute, kN>;

@@ -330,11 +330,12 @@ FLOWK_API flowk_dtype flowk_ternary_op_result(flowk_ternary_op op, flowk_dtype d
  *   gradients of gelu and silu the bound is 2^-18 * |x| instead.
  * - Results of float32 and float64 are within the CUDA math library's bounds for the functions in the formula. An
  *   exponential multiplies the rounding error of its argument. With eps the type's epsilon, the error is at most
- *     silu            (8 + |x|) * eps * |result|
+ *     silu, silu_mul  (8 + |x|) * eps * |result|
  *     gelu            (8 + 2 x^2) * eps * |result|
  *     gelu_tanh       (8 + 8 |2 sqrt(2 / pi) (x + 0.044715 x^3)|) * eps * |result|
  *     gelu_tanh_grad  64 * eps * |x|
  *     lerp            eps * (|x| + |z| (|x| + |y|))
+ *   and half the least denormal more. Nothing overflows in lerp and add_multiply where the result does not.
  * - A NaN operand gives NaN, in min, max, relu and clamp too; pow(x, 0) and pow(1, y) are 1. Exceptions: comparisons,
  *   where NaN is unequal to everything; copies to integers (0) and to bool (true); is_nan (true); logical_not (false);
  *   relu_grad (0 if y is NaN); the operand that `where` does not select. clamp with a > b gives b.
@@ -353,8 +354,9 @@ FLOWK_API flowk_status flowk_unary(flowk_unary_op op, const void *x, const int64
 /**
  * out[i] = op(x[i], y[i])           for every index i of `shape`
  *
- * Types: x and y have the same type, or both are floats of 8, 16 or 32 bits, in any mix. The result of a comparison is
- *   bool; for other operations out follows the rule of SAME in flowk_unary().
+ * Types: x and y have the same type, or both are floats of 8, 16 or 32 bits, in any mix. Comparisons also take int64
+ *   with uint64, and are exact; their result is bool. For other operations out follows the rule of SAME in
+ *   flowk_unary().
  * Shapes, pointers (out may be x or y itself), statuses and numerics: as flowk_unary().
  */
 FLOWK_API flowk_status flowk_binary(flowk_binary_op op, const void *x, const int64_t *x_strides, flowk_dtype x_dtype,

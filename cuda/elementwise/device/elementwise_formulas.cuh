@@ -113,7 +113,8 @@ template <class T, bool kNarrow>
 struct FloatFormulas {
   static constexpr T half = T(0.5);
   static constexpr T largest = std::is_same_v<T, float> ? T(3.402823466e38) : T(1.7976931348623157e308);
-  static constexpr T sqrt_half = T(0.70710678118654752440);
+  static constexpr T least_normal = std::is_same_v<T, float> ? T(1.17549435e-38) : T(2.2250738585072014e-308);
+  static constexpr T scale_down = std::is_same_v<T, float> ? T(0x1p-64) : T(0x1p-512);
   static constexpr T two_sqrt_2_over_pi = T(1.59576912160573071176);  // 2 sqrt(2 / pi)
   static constexpr T cubic = T(0.044715);
   static constexpr T inverse_sqrt_2pi = T(0.39894228040143267794);
@@ -159,15 +160,9 @@ struct FloatFormulas {
   __device__ __forceinline__ static T leaky_relu(T x, T a, T) { return x > T(0) ? x : a * x; }
   __device__ __forceinline__ static T elu(T x, T a, T) { return x > T(0) ? x : a * ::expm1(x); }
   __device__ __forceinline__ static T gelu(T x, T, T) { return bounded_below(x) * normcdf_of(x); }
-  __device__ __forceinline__ static T gelu_tanh(T x, T, T) {
-    // (1 + tanh(u)) / 2 = sigmoid(2 u)
-    const Fraction f = sigmoid_fraction(gelu_tanh_argument(x));
-    return bounded_below(x) * f.numerator / f.denominator;
-  }
-  __device__ __forceinline__ static T silu(T x, T, T) {
-    const Fraction f = sigmoid_fraction(x);
-    return bounded_below(x) * f.numerator / f.denominator;
-  }
+  // (1 + tanh(u)) / 2 = sigmoid(2 u)
+  __device__ __forceinline__ static T gelu_tanh(T x, T, T) { return gated(x, gelu_tanh_argument(x), T(1)); }
+  __device__ __forceinline__ static T silu(T x, T, T) { return gated(x, x, T(1)); }
   __device__ __forceinline__ static T softplus(T x, T, T) { return maximum(x, T(0)) + ::log1p(exp_of(-fabs(x))); }
   __device__ __forceinline__ static T floor(T x, T, T) { return ::floor(x); }
   __device__ __forceinline__ static T ceil(T x, T, T) { return ::ceil(x); }
@@ -187,7 +182,9 @@ struct FloatFormulas {
   __device__ __forceinline__ static T sub(T x, T y) { return x - y; }
   __device__ __forceinline__ static T mul(T x, T y) { return x * y; }
   __device__ __forceinline__ static T div(T x, T y) { return x / y; }
-  __device__ __forceinline__ static T pow(T x, T y) { return ::pow(x, y); }
+  __device__ __forceinline__ static T pow(T x, T y) {
+    return y == T(0) || x == T(1) ? T(1) : ::pow(x, y);  // of a signaling NaN too
+  }
   __device__ __forceinline__ static T relu_grad(T x, T y) { return y > T(0) ? x : T(0); }
   // Phi(y) + y phi(y); past +-40 the limits.
   __device__ __forceinline__ static T gelu_grad(T x, T y) {
@@ -209,15 +206,42 @@ struct FloatFormulas {
     const T r = T(1) / (T(1) + e);
     return x * ((y < T(0) ? e * r : r) + y * (e * r * r));
   }
-  __device__ __forceinline__ static T silu_mul(T x, T y) { return silu(x, 0, 0) * y; }
+  __device__ __forceinline__ static T silu_mul(T x, T y) { return gated(x, x, y); }
 
   __device__ __forceinline__ static T where(T x, T y, T z, T) { return x != T(0) ? y : z; }
   __device__ __forceinline__ static T clamp_by(T x, T y, T z, T) { return minimum(maximum(x, y), z); }
   __device__ __forceinline__ static T fma(T x, T y, T z, T) { return ::fma(x, y, z); }
-  __device__ __forceinline__ static T lerp(T x, T y, T z, T) { return ::fma(z, y - x, x); }
-  __device__ __forceinline__ static T add_multiply(T x, T y, T z, T a) { return ::fma(a * y, z, x); }
+  // Branches, not selections: they keep eight elements in 64 registers.
+  __device__ __forceinline__ static T lerp(T x, T y, T z, T) {
+    const T difference = y - x;
+    if (!(fabs(difference) <= largest)) {
+      const bool overflows = fabs(x) <= largest && fabs(y) <= largest;
+      return ::fma(z, overflows ? y : difference, overflows ? ::fma(-z, x, x) : x);
+    }
+    const T result = ::fma(z, difference, x);
+    if (!(fabs(result) <= largest)) return result;
+    // What the difference lost by rounding, which is much of a result that cancels.
+    const T minus_x = difference - y;
+    return ::fma(z, (y - (difference - minus_x)) - (x + minus_x), result);
+  }
+  __device__ __forceinline__ static T add_multiply(T x, T y, T z, T a) {
+    const T product = y * z;  // exact for 16 bits
+    const bool is_in_range = fabs(product) >= least_normal && fabs(product) <= largest;
+    if (is_in_range || y == T(0) || z == T(0)) return ::fma(a, product, x);
+    // The product is out of the range to which a may return it: its factors are scaled, and a twice the other way.
+    const bool is_large = fabs(product) > T(1);
+    const T scale = is_large ? scale_down : T(1) / scale_down, back = is_large ? T(1) / scale_down : scale_down;
+    return ::fma(bounded(a * back, largest * scale_down) * back, (y * scale) * (z * scale), x);
+  }
 
  protected:
+  // bounded_below(x) * sigmoid(u) * y. sigmoid(u < 0) is e^u / (1 + e^u), whose numerator is taken as two factors, so
+  // that only the result may be denormal.
+  __device__ __forceinline__ static T gated(T x, T u, T y) {
+    const T root = exp_of(-half * fabs(u));
+    const T factor = u < T(0) ? root : T(1);
+    return bounded_below(x) * factor / ::fma(root, root, T(1)) * (factor * y);
+  }
   __device__ __forceinline__ static T normcdf_of(T x) {
     if constexpr (std::is_same_v<T, float>)
       return normcdff(x);
@@ -406,7 +430,12 @@ struct Formulas<float, true> : FloatFormulas<float, true> {
     const float er = e * r;
     return x * fmaf(y, er * r, y < 0.0f ? er : r);
   }
-  __device__ __forceinline__ static float silu_mul(float x, float y) { return silu(x, 0, 0) * y; }
+  // As gated(), because y may raise a result of silu that is below the least normal float.
+  __device__ __forceinline__ static float silu_mul(float x, float y) {
+    const float root = exp2_approx(fabsf(x) * (-half * log2_e));
+    const float factor = x < 0.0f ? root : 1.0f;
+    return bounded_below(x) * factor * reciprocal_approx_ftz(fmaf(root, root, 1.0f)) * (factor * y);
+  }
 };
 
 }  // namespace flowk::elementwise

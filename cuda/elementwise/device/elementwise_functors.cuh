@@ -93,11 +93,30 @@ struct BinaryFunctor {
   static constexpr int resident_blocks = resident_blocks_of<Ops, Compute, light_blocks>;
   static constexpr bool takes_packs_together = Ops::cost == OpCost::light;
   int32_t op;
+  int32_t signed_operand;  // of int64 beside uint64: 1 is x, 2 is y; else 0
   Compute sign_flip;
   __device__ __forceinline__ const BinaryFunctor& operator()() const { return *this; }
 
   template <int kN>
   __device__ __forceinline__ void pack(Compute (&out)[kN], const Compute (&x)[kN], const Compute (&y)[kN]) const {
+    if constexpr (std::is_same_v<Compute, int64_t> && Ops::has(FLOWK_BINARY_LESS)) {
+      // A negative value is less than any unsigned one, as 0 is less than 1. Others have the order of uint64.
+      Compute left[kN], right[kN];
+#pragma unroll
+      for (int i = 0; i < kN; ++i) {
+        const bool is_negative = signed_operand != 0 && (signed_operand == 1 ? x[i] : y[i]) < 0;
+        left[i] = is_negative ? signed_operand - 1 : x[i];
+        right[i] = is_negative ? 2 - signed_operand : y[i];
+      }
+      compute(out, left, right);
+    } else {
+      compute(out, x, y);
+    }
+  }
+
+ private:
+  template <int kN>
+  __device__ __forceinline__ void compute(Compute (&out)[kN], const Compute (&x)[kN], const Compute (&y)[kN]) const {
     const auto formulas = formulas_of<Compute, kNarrow>(sign_flip);
     switch (Ops::chosen(op)) {
 #define FLOWK_CASE(NAME, value, name, kinds, result, num_parameters, formula) \

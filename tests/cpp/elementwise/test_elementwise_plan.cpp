@@ -210,6 +210,18 @@ TEST(integers_share_the_kernels_of_signed_ones) {
   CHECK(sum.compute == ComputeClass::int64 && sum.is_unsigned && sum.operand(0).dtype == FLOWK_INT64);
 }
 
+TEST(a_comparison_of_mixed_signs_knows_the_signed_operand) {
+  const auto plan_less = [](flowk_dtype x, flowk_dtype y) {
+    return plan_of({"", ElementwiseArity::binary, FLOWK_BINARY_LESS, {4096}, {{FLOWK_BOOL}, {x}, {y}}});
+  };
+  const ElementwisePlan first = plan_less(FLOWK_INT64, FLOWK_UINT64), second = plan_less(FLOWK_UINT64, FLOWK_INT64);
+  CHECK(first.signed_operand == 1 && first.is_unsigned && second.signed_operand == 2 && second.is_unsigned);
+  CHECK(first.operand(2).dtype == FLOWK_INT64 && first.compute == ComputeClass::int64);
+  CHECK(plan_less(FLOWK_UINT64, FLOWK_UINT64).signed_operand == 0);
+  CHECK(plan_less(FLOWK_INT64, FLOWK_INT64).signed_operand == 0);
+  CHECK(plan_less(FLOWK_FLOAT16, FLOWK_FLOAT32).signed_operand == 0);
+}
+
 TEST(requests_past_31_bits_are_halved) {
   const int64_t n = int64_t{1} << 31;
   ElementwiseRequest request, first, second;
