@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._arrays.kinds import ANYWHERE, ARRAYS, OPERANDS, After, Signature, find_array_kind, find_operand_kind
+from ._arrays.host_numbers import LIST, find_operand_or_list_kind, host_scalar
+from ._arrays.kinds import ANYWHERE, ARRAYS, NUMPY, OPERANDS, After, Signature, find_array_kind, find_operand_kind
 from ._arrays.stream import stream_handle
 from ._native import library as native
 from ._native.errors import different_devices, error_of
@@ -54,13 +55,19 @@ class Operation:
 
     The attribute `plan` is that function with a cache. For speed it takes the geometry of all inputs as one flat tuple,
     (shape, strides, dtype, shape, strides, dtype, ...), and returns the Plan as a plain tuple.
+
+    With `takes_numbers` it also takes lists beside NumPy arrays, and host arrays of rank 0 beside arrays on a GPU.
     """
 
-    __slots__ = ("functions", "names", "out_name", "plan")
+    __slots__ = ("functions", "kind_of", "names", "out_name", "plan", "takes_numbers")
 
-    def __init__(self, names: tuple[str, ...], plan: Callable[..., Plan], out_name: str = "out") -> None:
+    def __init__(
+        self, names: tuple[str, ...], plan: Callable[..., Plan], out_name: str = "out", *, takes_numbers: bool = False
+    ) -> None:
         self.names = names
         self.out_name = out_name
+        self.takes_numbers = takes_numbers
+        self.kind_of = find_operand_or_list_kind if takes_numbers else find_operand_kind
         # One entry is about 2 KB.
         self.plan = functools.lru_cache(maxsize=4096)(
             lambda geometry, out, options: tuple(plan(signatures_of(geometry), out, options))
@@ -118,7 +125,7 @@ def call(
     inputs, rest = None, others
     if source is None:
         inputs = (x, *others)
-        x, source, name, before = _first_array(names, inputs)
+        x, source, name, before = _first_array(operation, inputs)
         rest = inputs[len(before[0]) + 1 :]
     target = None if out is None else ARRAYS.get(type(out)) or find_array_kind(out, operation.out_name)
     explains = stream.__class__ is Listener
@@ -134,16 +141,24 @@ def call(
     afters = None if after is None else [after]
     if before is not None:
         pointers, geometry = (*before[0], pointer), (*before[1], *geometry)
+        if before[2]:
+            _require_numpy(source, before[2][0][0])
+            afters = [*(afters or ()), *(after for _, after in before[2])]
     if rest:
         for operand in rest:
             if operand is None:
                 pointers, geometry = (*pointers, None), (*geometry, None, None, None)
                 continue
             other_name = names[len(pointers)]
-            kind = OPERANDS.get(type(operand)) or find_operand_kind(operand, other_name)
+            kind = OPERANDS.get(type(operand)) or operation.kind_of(operand, other_name)
+            if kind is LIST:
+                _require_numpy(source, other_name)
             pointer, shape, strides, dtype, place, after = kind.read(operand, other_name, handle)
             if place is not device and place is not ANYWHERE and place != device:
-                raise different_devices(name, device, other_name, place)
+                scalars = tuple(map(host_scalar, inputs or (x, *others), names)) if operation.takes_numbers else ()
+                if all(new is old for new, old in zip(scalars, inputs or (x, *others))):
+                    raise different_devices(name, device, other_name, place)
+                return call(operation, scalars[0], scalars[1:], out, stream, options, values)
             pointers, geometry = (*pointers, pointer), (*geometry, shape, strides, dtype)
             if after is not None:
                 afters = [after] if afters is None else [*afters, after]
@@ -223,17 +238,30 @@ def signatures_of(geometry: tuple[Any, ...]) -> tuple[Signature, ...]:
     return tuple(dtype if shape is None else (shape, strides, dtype) for shape, strides, dtype in triples)
 
 
-def _first_array(names: tuple[str, ...], inputs: tuple[Any, ...]) -> tuple[Any, Any, str, tuple[list[Any], list[Any]]]:
-    """(The first input that is an array, its kind, its name, (pointers, geometry) of the numbers before it)."""
+def _require_numpy(source: Any, name: str) -> None:
+    if source is not NUMPY:
+        raise TypeError(f"{name} is a list, which is taken beside NumPy arrays only: pass an array of the others' kind")
+
+
+def _first_array(
+    operation: Operation, inputs: tuple[Any, ...]
+) -> tuple[Any, Any, str, tuple[list[Any], list[Any], list[Any]]]:
+    """(The first input that is an array, its kind, its name, what was read of the numbers and lists before it: their
+    pointers, their geometry, the names and `after` of the lists)."""
+    names = operation.names
     pointers: list[Any] = []
     geometry: list[Any] = []
+    lists: list[Any] = []
     for name, operand in zip(names, inputs):
-        kind = OPERANDS.get(type(operand)) or find_operand_kind(operand, name)
+        kind = OPERANDS.get(type(operand)) or operation.kind_of(operand, name)
         if kind.is_array:
-            return operand, kind, name, (pointers, geometry)
-        pointer, *shape_strides_dtype, _, _ = kind.read(operand, name, 0)
+            return operand, kind, name, (pointers, geometry, lists)
+        pointer, *shape_strides_dtype, place, after = kind.read(operand, name, 0)
+        if place is not ANYWHERE:
+            lists.append((name, after))
         pointers.append(pointer)
         geometry.extend(shape_strides_dtype)
     if len(names) == 1:
         raise TypeError(f"{names[0]} is a {type(inputs[0]).__name__}, must be an array")
-    raise TypeError(f"{', '.join(names[:-1])} and {names[-1]} are numbers, one at least must be an array")
+    what = "numbers or lists" if lists else "numbers"
+    raise TypeError(f"{', '.join(names[:-1])} and {names[-1]} are {what}, one at least must be an array")

@@ -225,6 +225,10 @@ class ProtocolKind(ArrayKind):
         return DeviceArrayKind.empty(x, shape, dtype, device, stream)
 
     @staticmethod
+    def transposed(array: Any, axes: tuple[int, ...]) -> Any:
+        return (DeviceArrayKind if isinstance(array, DeviceArray) else ArrayKind).transposed(array, axes)
+
+    @staticmethod
     def result(x: Any, array: Any) -> Any:
         module = type(x).__module__.partition(".")[0]
         if module in ("jax", "jaxlib"):

@@ -10,20 +10,20 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from ctypes import c_double, c_int, c_int32
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._arrays.dtypes import contiguous_strides, dtype_like, dtype_name, number_type
+from .._arrays.dtypes import dtype_like, dtype_name, number_type
 from .._arrays.kinds import PROTOCOL, Geometry, Signature
 from .._arrays.stream import hold_until_done
 from .._native import driver
 from .._native.abi import NUMBER, DType, Int64Pointer
 from .._native.operations import OPERATIONS, UnaryOp
-from .._pipeline import UNALLOCATED, Call, Listener, Operation, Plan, Readings, call, no_array, plan_text
-from .layout import place_operands
-from .promotion import INTEGERS, number_as, number_bytes
-from .resolution import Op, resolve, takes_out
+from .._pipeline import UNALLOCATED, Call, Listener, Operation, Plan, Readings, call, new_array, no_array, plan_text
+from .layout import memory_order, place_operands, strides_in_order
+from .promotion import INTEGERS, float_from, number_as, number_bytes
+from .resolution import COMPARISONS, Op, Resolution, resolve, takes_out
 
 # The library takes parameters as float64, which holds every integer up to this one.
 LARGEST_PARAMETER = 2**53
@@ -34,21 +34,34 @@ class Elementwise(Operation):
     """An operation on operands that are called `names`.
 
     result          the type of the result, for COPY; None: what the operands' types give
+    parameters      names of the parameters a and b of its formula
     exact_integers  as in resolve()
-    Its options are the types of the parameters a and b of its formula, its values the parameters themselves.
+    Its values are the parameters, its options their types; or the Resolution, if it is known.
     """
 
-    __slots__ = ("exact_integers", "op", "result")
+    __slots__ = ("exact_integers", "op", "parameters", "result")
 
     def __init__(
-        self, op: Op, names: tuple[str, ...], result: DType | None = None, *, exact_integers: bool = False
+        self,
+        op: Op,
+        names: tuple[str, ...],
+        result: DType | None = None,
+        *,
+        parameters: tuple[str, ...] = (),
+        exact_integers: bool = False,
     ) -> None:
-        super().__init__(names, self._plan)
+        super().__init__(names, self._plan, takes_numbers=len(names) > 1)
         self.op = op
         self.result = result
+        self.parameters = parameters
         self.exact_integers = exact_integers
 
-    def _plan(self, operands: tuple[Signature, ...], out: Geometry | None, parameters: tuple[type, ...] | None) -> Plan:
+    def _plan(
+        self,
+        operands: tuple[Signature, ...],
+        out: Geometry | None,
+        options: tuple[DType | type, ...] | Resolution | None,
+    ) -> Plan:
         """ValueError where shapes do not broadcast, TypeError where types do not fit."""
         names = self.names
         arrays = [index for index, operand in enumerate(operands) if isinstance(operand, tuple)]
@@ -59,7 +72,11 @@ class Elementwise(Operation):
             number_type(operand[2], name) if isinstance(operand, tuple) else operand
             for operand, name in zip(operands, names, strict=True)
         )
-        op, needed, result = resolve(self.op, kinds, parameters or (), exact_integers=self.exact_integers)
+        if isinstance(options, Resolution):
+            resolution = options
+        else:
+            resolution = resolve(self.op, kinds, options or (), exact_integers=self.exact_integers)
+        op, needed, result = resolution
         result = result if self.result is None else self.result
         out_type = result
         if out is not None:
@@ -67,21 +84,27 @@ class Elementwise(Operation):
             fits = takes_out(op, result, out_type) if self.result is None else out_type == result
             if not fits:
                 raise TypeError(f"out has dtype {out[2]}, must be {dtype_name(result)}")
-        out_shape, shape_address, addresses, keep = place_operands(names, operands, out)
-        out_dtype = dtype_like(out_type, operands[arrays[0]][2]) if out is None else out[2]
+        out_shape, order, shape_address, addresses, keep = place_operands(names, operands, out)
+        first = operands[arrays[0]]
+        out_dtype = dtype_like(out_type, first[2]) if out is None else out[2]
         types = [c_int(code if index in arrays else number_as(code) | NUMBER) for index, code in enumerate(needed)]
         strides = [_pointer(address) for address in addresses]
         written = (strides[0], c_int(out_type), c_int32(len(out_shape)), _pointer(shape_address))
         operand_types = [(strides[1 + index], types[index]) for index in range(len(operands))]
-        numbers = tuple((i, needed[i]) for i, operand in enumerate(operands) if not isinstance(operand, tuple))
+        passed = needed if op in COMPARISONS else tuple(map(number_as, needed))
+        numbers = tuple((i, passed[i], names[i]) for i in range(len(operands)) if i not in arrays)
         conversions = tuple((index, needed[index]) for index in arrays if kinds[index] != needed[index])
         steps = None
         if conversions:
-            may_reuse = OPERATIONS[op].result == "SAME"
-            steps = functools.partial(_convert_first, conversions, out_type if may_reuse else None, out_shape)
+            # The result may take the place of the first array, converted, if that is in memory what a new one would be.
+            is_like = OPERATIONS[op].result == "SAME" and needed[arrays[0]] == out_type and tuple(first[0]) == out_shape
+            may_reuse = is_like and out is None and memory_order(out_shape, [first[1]]) == order
+            new = _New(out_shape, out_dtype, order, arrays[0] if may_reuse else None)
+            steps = functools.partial(_convert_first, conversions, resolution, new)
         function, arguments_of = _FUNCTIONS[len(operands) - 1]
-        arguments = arguments_of(c_int(op.value), operand_types, written, numbers, out_type, bool(parameters), keep)
-        return Plan(function, arguments, out_shape, out_dtype, None, steps)
+        parameters = self.parameters if OPERATIONS[op].num_parameters else ()
+        arguments = arguments_of(c_int(op.value), operand_types, written, numbers, out_type, parameters, keep)
+        return Plan(function, arguments, out_shape, out_dtype, order, steps)
 
 
 def _pointer(address: int | None) -> Int64Pointer | None:
@@ -94,14 +117,14 @@ def _pointer(address: int | None) -> Int64Pointer | None:
 #   op
 #   operands        strides (None is C order) and type of each operand
 #   written         strides and type of out, rank, shape
-#   numbers         index of each operand that is a number, and the type that it is rounded to
+#   numbers         index of each operand that is a number, the type that it is rounded to, and its name
 #   out_type        the type of the result
-#   has_parameters  whether the values are parameters of the formula
+#   parameters      names of the values, which are parameters of the formula
 #   keep            keeps alive what the C values point to
 
 
 def _unary(
-    op: c_int, operands: Any, written: Any, numbers: Any, out_type: DType, has_parameters: bool, keep: Any
+    op: c_int, operands: Any, written: Any, numbers: Any, out_type: DType, parameters: tuple[str, ...], keep: Any
 ) -> Any:
     ((x_strides, x_type),), (out_strides, c_out_type, rank, shape) = operands, written
 
@@ -109,25 +132,25 @@ def _unary(
         return op, pointers[0], x_strides, x_type, out, out_strides, c_out_type, rank, shape, _ZERO, _ZERO, stream
 
     def with_parameters(pointers: Any, out: int, values: Any, stream: Any) -> tuple[Any, ...]:
-        a = _checked(values[0], out_type)
-        b = _checked(values[1], out_type) if len(values) > 1 else _ZERO
+        a = _checked(values[0], out_type, parameters[0])
+        b = _checked(values[1], out_type, parameters[1]) if len(values) > 1 else _ZERO
         return op, pointers[0], x_strides, x_type, out, out_strides, c_out_type, rank, shape, a, b, stream
 
-    arguments = with_parameters if has_parameters else without_parameters
+    arguments = with_parameters if parameters else without_parameters
     arguments.keep = keep  # type: ignore[attr-defined]
     return arguments
 
 
 def _binary(
-    op: c_int, operands: Any, written: Any, numbers: Any, out_type: DType, has_parameters: bool, keep: Any
+    op: c_int, operands: Any, written: Any, numbers: Any, out_type: DType, parameters: tuple[str, ...], keep: Any
 ) -> Any:
     ((x_strides, x_type), (y_strides, y_type)), (out_strides, c_out_type, rank, shape) = operands, written
-    y_number = dict(numbers).get(1)
+    y_number = next((rest for index, *rest in numbers if index == 1), None)
 
     def arguments(pointers: Any, out: int, values: Any, stream: Any) -> tuple[Any, ...]:
         x, y = pointers
         if numbers:
-            x, y = _rounded(pointers, numbers) if y_number is None else (x, number_bytes(y, y_number))
+            x, y = _rounded(pointers, numbers) if y_number is None else (x, number_bytes(y, *y_number))
         return op, x, x_strides, x_type, y, y_strides, y_type, out, out_strides, c_out_type, rank, shape, stream
 
     arguments.keep = keep  # type: ignore[attr-defined]
@@ -135,14 +158,14 @@ def _binary(
 
 
 def _ternary(
-    op: c_int, operands: Any, written: Any, numbers: Any, out_type: DType, has_parameters: bool, keep: Any
+    op: c_int, operands: Any, written: Any, numbers: Any, out_type: DType, parameters: tuple[str, ...], keep: Any
 ) -> Any:
     (x_strides, x_type), (y_strides, y_type), (z_strides, z_type) = operands
     out_strides, c_out_type, rank, shape = written
 
     def arguments(pointers: Any, out: int, values: Any, stream: Any) -> tuple[Any, ...]:
         x, y, z = _rounded(pointers, numbers) if numbers else pointers
-        a = _checked(values[0], out_type) if has_parameters else _ZERO
+        a = _checked(values[0], out_type, parameters[0]) if parameters else _ZERO
         return (
             *(op, x, x_strides, x_type, y, y_strides, y_type, z, z_strides, z_type),
             *(out, out_strides, c_out_type, rank, shape, a, stream),
@@ -155,32 +178,35 @@ def _ternary(
 _FUNCTIONS = (("flowk_unary", _unary), ("flowk_binary", _binary), ("flowk_ternary", _ternary))
 
 
-def _rounded(pointers: Sequence[Any], numbers: tuple[tuple[int, DType], ...]) -> list[Any]:
+def _rounded(pointers: Sequence[Any], numbers: tuple[tuple[int, DType, str], ...]) -> list[Any]:
     """The pointers, with each number as its bytes."""
     rounded = list(pointers)
-    for index, code in numbers:
-        rounded[index] = number_bytes(rounded[index], code)
+    for index, code, name in numbers:
+        rounded[index] = number_bytes(rounded[index], code, name)
     return rounded
 
 
-def types_of(*parameters: Any) -> tuple[type, ...]:
+def types_of(**parameters: Any) -> tuple[DType | type, ...]:
     """The options of a call with these parameters."""
-    return tuple(map(_type_of, parameters))
+    return tuple(_type_of(parameter, name) for name, parameter in parameters.items())
 
 
-def _type_of(parameter: Any) -> type:
+def _type_of(parameter: Any, name: str) -> DType | type:
+    if isinstance(parameter, np.generic):
+        return number_type(parameter.dtype, name)
     if not isinstance(parameter, (int, float)):
-        raise TypeError(f"a parameter is a {type(parameter).__name__}, must be a number")
+        raise TypeError(f"{name} is a {type(parameter).__name__}, must be a number")
     return float if isinstance(parameter, float) else int
 
 
-def _checked(parameter: float, code: DType) -> float:
+def _checked(parameter: Any, code: DType, name: str) -> float:
     """A parameter of a result of type `code`; OverflowError, as in NumPy 2, where an integer type does not hold it."""
     if code in INTEGERS:
-        number_bytes(parameter, code)
+        parameter = int(parameter)
+        number_bytes(parameter, code, name)
         if abs(parameter) > LARGEST_PARAMETER:
-            raise OverflowError(f"Python integer {parameter} is past 2**53, the largest parameter")
-    return parameter
+            raise OverflowError(f"{name}: Python integer {parameter} is past 2**53, the largest parameter")
+    return parameter if parameter.__class__ is float else float_from(parameter, name)
 
 
 # ---- operands that are converted first ------------------------------------------------------------------------------
@@ -192,45 +218,56 @@ def conversion(name: str, code: DType) -> Elementwise:
     return Elementwise(UnaryOp.COPY, (name,), code)
 
 
+class _New(NamedTuple):
+    """The result where the caller gives no out: a new array, or the converted operand with index `reused`."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    order: tuple[int, ...] | None
+    reused: int | None
+
+
 def _convert_first(
-    conversions: tuple[tuple[int, DType], ...],
-    reused_type: DType | None,
-    out_shape: tuple[int, ...],
-    read: Readings,
-    made: Call,
+    conversions: tuple[tuple[int, DType], ...], resolution: Resolution, new: _New, read: Readings, made: Call
 ) -> Any:
-    """The steps of a Plan: converts operands, then calls the operation on arrays that need no conversion. The result
-    may take a converted operand's place where that has the type `reused_type`."""
+    """The steps of a Plan: converts operands, then calls the operation on arrays that need no conversion."""
     if made.stream.__class__ is Listener:
-        return _explain_converted(conversions, read, made)
+        return _explain_converted(conversions, resolution, read, made)
     converted, target = list(made.inputs), made.out
     for index, code in conversions:
         name, operand = made.operation.names[index], made.inputs[index]
+        if isinstance(operand, (list, tuple)):
+            operand = np.asarray(operand)
         array = call(conversion(name, code), operand, (), None, read.stream)
         converted[index] = array
-        # Of the result's kind: JAX's arrays may not be written.
-        is_writable = operand is read.x and read.source is not PROTOCOL
-        if made.out is None and is_writable and code == reused_type and tuple(read.signatures[index][0]) == out_shape:
+        if index == new.reused and operand is read.x and read.source is not PROTOCOL:  # JAX's arrays may not be written
             target = array
-    result = call(made.operation, converted[0], tuple(converted[1:]), target, read.stream, made.options, made.values)
+    if target is None:
+        target, _ = new_array(read.source, read.x, new.shape, new.dtype, new.order, read.device, read.stream)
+    call(made.operation, converted[0], tuple(converted[1:]), target, read.stream, resolution, made.values)
     if read.device is not None:
         with driver.current(read.device):
             hold_until_done(read.stream, converted)
-    return result
+    return read.source.result(read.x, target) if made.out is None else target
 
 
-def _explain_converted(conversions: tuple[tuple[int, DType], ...], read: Readings, made: Call) -> str:
+def _explain_converted(
+    conversions: tuple[tuple[int, DType], ...], resolution: Resolution, read: Readings, made: Call
+) -> str:
     texts, pointers, signatures = [], list(read.pointers), list(read.signatures)
     for index, code in conversions:
         name = made.operation.names[index]
-        shape, _, dtype = signatures[index]
+        shape, strides, dtype = signatures[index]
         texts.append(f"{name} is converted to {dtype_name(code)} first:")
-        texts.append(call(conversion(name, code), made.inputs[index], (), None, Listener()))
-        strides = contiguous_strides(shape, dtype_like(code, dtype).itemsize if isinstance(dtype, np.dtype) else 1)
+        operand = made.inputs[index]
+        operand = np.asarray(operand) if isinstance(operand, (list, tuple)) else operand
+        texts.append(call(conversion(name, code), operand, (), None, Listener()))
+        itemsize = dtype_like(code, dtype).itemsize if isinstance(dtype, np.dtype) else 1
+        strides = strides_in_order(shape, memory_order(shape, [strides]), itemsize)
         signatures[index] = (shape, strides, dtype_like(code, dtype))
         pointers[index] = UNALLOCATED + (index + 1 << 55)
     geometry = [part for one in signatures for part in (one if isinstance(one, tuple) else (None, None, one))]
-    plan = Plan(*made.operation.plan(tuple(geometry), read.out_signature, made.options))
+    plan = Plan(*made.operation.plan(tuple(geometry), read.out_signature, resolution))
     arguments = plan.arguments(pointers, read.out_pointer, made.values, None)
     texts.append(plan_text(read.library, plan.function, arguments[:-1]))
     return "\n".join(texts)

@@ -9,14 +9,12 @@ import re
 import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from .._arrays.dtypes import dtype_like, dtype_name, dtype_named, number_type
 from .._arrays.kinds import Signature
 from .._native import driver
 from .._native.abi import DType, FunctorLaunch
 from .._native.errors import error_of
-from .._pipeline import Call, Operation, Plan, Readings, call, no_array
+from .._pipeline import Call, Operation, Plan, Readings, call, new_array, no_array
 from .jit import Formula, Variable, compile_kernel, kernel_expression, value_type
 from .layout import place_operands
 from .promotion import FLOATS, INTEGERS, number_bytes
@@ -64,6 +62,7 @@ class Binding(NamedTuple):
     rank: int
     shape: int | None
     out_shape: tuple[int, ...]
+    order: tuple[int, ...] | None  # as in Plan
     out_dtype: Any
     pointers: type  # of the array of all arrays' addresses
     kernels: dict[tuple[int, int, int], int]  # the CUkernel by kernel, pack_elements and device
@@ -127,7 +126,7 @@ class ElementwiseKernel:
         self.preamble = preamble
         self.__name__ = name
         self._names = tuple(names[:-1])
-        self._operation = Operation(self._names, self._plan)
+        self._operation = Operation(self._names, self._plan, takes_numbers=True)
         self._bind = functools.lru_cache(maxsize=1024)(self._bound)
         self._kernels: dict[tuple[Formula, str, int, int], tuple[int, Any]] = {}
 
@@ -155,9 +154,11 @@ class ElementwiseKernel:
         binding = self._bind(read.signatures, read.out_signature)
         written, out_pointer = made.out, read.out_pointer
         if written is None:
-            written, out_pointer = read.source.empty(read.x, binding.out_shape, binding.out_dtype, device, read.stream)
+            written, out_pointer = new_array(
+                *(read.source, read.x, binding.out_shape, binding.out_dtype, binding.order, device, read.stream)
+            )
         pointers = [out_pointer, *(read.pointers[index] for index in binding.arrays)]
-        members = [_member(operands[index], code, self._names[index]) for index, code in binding.numbers]
+        members = [_member(read.pointers[index], code, self._names[index]) for index, code in binding.numbers]
         factory = struct.pack(binding.number_format, *members)
         with driver.current(device):
             self._run(read.library, binding, pointers, factory, device, read.stream)
@@ -229,7 +230,7 @@ class ElementwiseKernel:
             Variable(self.out_param.name, output),
             tuple(aliases.items()),
         )
-        out_shape, out_address, strides, keep = place_operands(
+        out_shape, order, out_address, strides, keep = place_operands(
             [self._names[index] for index in arrays], [operands[index] for index in arrays], out
         )
         pointers = ctypes.c_void_p * len(strides)
@@ -247,6 +248,7 @@ class ElementwiseKernel:
             len(out_shape),
             out_address,
             out_shape,
+            order,
             dtype_like(output, operands[arrays[0]][2]),
             pointers,
             {},
@@ -296,9 +298,7 @@ def _parse(text: str, what: str) -> list[Parameter]:
 
 def _member(number: Any, code: DType, name: str) -> Any:
     """A number as a member of the functor, in its type."""
-    if isinstance(number, np.generic):
-        number = number.item() if number.dtype.kind in "biu" else float(number)
     if code in INTEGERS and isinstance(number, float):
         raise TypeError(f"{name} is a float, must be an integer: its type is {dtype_name(code)}")
-    encoded = number_bytes(number, code)
+    encoded = number_bytes(number, code, name)
     return struct.unpack("=f", encoded)[0] if code in FLOATS and len(encoded) == 4 else number

@@ -1,40 +1,82 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Broadcasting: the shape of the output and the strides of the operands over it."""
+"""Broadcasting: the shape of the output, its order in memory, and the strides of the operands over it."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
 from ctypes import c_int64
-from typing import Any
+from typing import Any, NamedTuple
 
 from .._arrays.dtypes import contiguous_strides, element_strides
 from .._arrays.kinds import Signature
 
 
-def place_operands(
-    names: Sequence[str], operands: Sequence[Signature], out: Signature | None
-) -> tuple[tuple[int, ...], int | None, tuple[int | None, ...], Any]:
-    """(Out's shape, its address, the addresses of the strides of out and of all operands, what keeps them alive).
+class Placement(NamedTuple):
+    """The shape of out and the strides of all operands over it."""
 
-    The address of strides in C order is None. ValueError where shapes do not broadcast, or a stride is not a multiple
-    of the element.
-    """
+    shape: tuple[int, ...]
+    order: tuple[int, ...] | None  # of a new out, as in Plan
+    shape_address: int | None
+    addresses: tuple[int | None, ...]  # of the strides of out and of all operands; None is C order
+    keep: Any  # what keeps them alive
+
+
+def place_operands(names: Sequence[str], operands: Sequence[Signature], out: Signature | None) -> Placement:
+    """ValueError where shapes do not broadcast, or a stride is not a multiple of the element."""
     shapes = [(name, tuple(operand[0])) for name, operand in zip(names, operands) if isinstance(operand, tuple)]
     if out is None:
         out_shape = broadcast_shape(shapes)
-        in_order = out_strides = contiguous_strides(out_shape, 1)
     else:
         out_shape = tuple(out[0])
         for name, shape in shapes:
             if not _broadcasts(shape, out_shape):
                 raise ValueError(f"out has shape {out_shape}, to which {name} of shape {shape} does not broadcast")
-        in_order = contiguous_strides(out_shape, 1)
-        out_strides = element_strides(out[2], out_shape, tuple(out[1]), "out")
     keep: list[Any] = []
-    strides = [out_strides, *(_strides(operand, name, out_shape) for operand, name in zip(operands, names))]
+    strides = [_strides(operand, name, out_shape) for operand, name in zip(operands, names)]
+    order = memory_order(out_shape, strides)
+    if out is None:
+        strides.insert(0, strides_in_order(out_shape, order))
+    else:
+        strides.insert(0, element_strides(out[2], out_shape, tuple(out[1]), "out"))
+    in_order = contiguous_strides(out_shape, 1)
     addresses = tuple(None if each == in_order else _address_of(each, keep) for each in strides)
-    return out_shape, _address_of(out_shape, keep), addresses, keep
+    return Placement(out_shape, order, _address_of(out_shape, keep), addresses, keep)
+
+
+def memory_order(shape: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
+    """The dimensions from the outermost in memory to the innermost, as in the operands that have these strides; None is
+    C order. NumPy's order "K": the first operand that moves along both of two dimensions decides which of them is
+    outer; where none does, the order is C's."""
+    order: list[int] = []
+    for dimension in range(len(shape)):
+        place = len(order)
+        for index in range(len(order) - 1, -1, -1):
+            outer = _outer_of(order[index], dimension, shape, strides)
+            if outer == dimension:
+                place = index
+            elif outer is not None:
+                break
+        order.insert(place, dimension)
+    return None if order == list(range(len(shape))) else tuple(order)
+
+
+def _outer_of(first: int, second: int, shape: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> int | None:
+    if shape[first] <= 1 or shape[second] <= 1:
+        return None
+    for each in strides:
+        steps = abs(each[first]), abs(each[second])
+        if 0 not in steps and steps[0] != steps[1]:
+            return first if steps[0] > steps[1] else second
+    return None
+
+
+def strides_in_order(shape: tuple[int, ...], order: tuple[int, ...] | None, itemsize: int = 1) -> tuple[int, ...]:
+    """Strides of a new array whose dimensions have this order in memory; units as in contiguous_strides()."""
+    if order is None:
+        return contiguous_strides(shape, itemsize)
+    by_dimension = dict(zip(order, contiguous_strides(tuple(shape[d] for d in order), itemsize)))
+    return tuple(by_dimension[d] for d in range(len(shape)))
 
 
 def broadcast_shape(shapes: Sequence[tuple[str, tuple[int, ...]]]) -> tuple[int, ...]:

@@ -1,13 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """The type of a result, by NumPy's rules, for the element types of flowk.h in the arrays of any framework.
 
+It depends on the operands' types alone: not on their shapes, nor on their order.
+
 The type of a result of two types:
   - bool and any other: the other; two integers: the narrowest that holds both, float64 for uint64 beside a signed one;
   - an integer beside a float: the wider of the float and the float that NumPy gives for the integer alone (float16 for
     8 bits, float32 for 16, float64 for more); 8 bits leave every float as it is;
   - two floats: the narrowest that holds both, except that float16 beside float8_e5m2 gives float32, as in ml_dtypes.
-A Python number beside arrays is weak: it takes their type, unless it is a float beside integers or bool (float64), or
-an int beside bool (int64). NumPy promotes bfloat16 and float8 beside a Python float to float32; pyflowk does not.
+Of more types: those that give way to another, as bool does to all, drop out; the floats come to one type; that and the
+integers do.
+
+A Python number is weak: it takes the arrays' type, unless it is a float beside integers or bool (float64), or an int
+beside bool (int64). NumPy promotes bfloat16 and float8 beside a Python float to float32; pyflowk does not. A NumPy
+scalar has its own type, as in NumPy 2, in parameters too; that includes np.float64, which is also a Python float. So
+does a host array of rank 0 beside arrays on a GPU.
+
+A number beside floats of 8 and 16 bits is not rounded to their type: the formula is computed in float32, where the
+number is rounded to float32, and its result is rounded once. In a comparison, whose result is not rounded, the number
+is rounded to the arrays' type first, as NumPy and torch do.
 """
 
 from __future__ import annotations
@@ -15,6 +26,7 @@ from __future__ import annotations
 import functools
 import math
 import struct
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -72,9 +84,15 @@ def float_of(code: DType) -> DType:
     return DType.FLOAT16 if code == DType.BOOL else _FLOAT_OF_BITS[_BITS[code]]
 
 
+@functools.cache
+def _common_type(codes: frozenset[DType]) -> DType:
+    lasting = [code for code in codes if not any(promote(code, other) == other for other in codes - {code})]
+    return functools.reduce(promote, sorted(lasting, key=lambda code: (code not in FLOATS, code)))
+
+
 def common_type(codes: Iterable[DType], scalars: Iterable[type] = ()) -> DType:
     """The type of an operation on arrays of `codes` and Python numbers of the types `scalars`."""
-    common = functools.reduce(promote, codes)
+    common = _common_type(frozenset(codes))
     for scalar in scalars:
         if issubclass(scalar, float) and common not in FLOATS:
             common = DType.FLOAT64
@@ -115,23 +133,40 @@ def number_as(code: DType) -> DType:
     return DType.FLOAT32 if code in MIXED_FLOATS else code
 
 
-def number_bytes(value: Any, code: DType) -> bytes:
-    """A number, rounded to type `code`, as an element of type number_as(code).
+def number_bytes(value: Any, code: DType, name: str) -> bytes:
+    """The number in parameter `name`, rounded to type `code`, as an element of type number_as(code).
 
-    OverflowError, as in NumPy 2, for an int that an integer type does not hold.
+    OverflowError, as in NumPy 2, for an int that an integer type or float64 does not hold.
     """
     if code is _FLOAT32:  # the common case, several times as fast as the others
         try:
             return _pack_float32(value)  # rounds as round_to() does
-        except OverflowError:
-            return _pack_float32(round_to(float(value), code))
+        except (OverflowError, struct.error):
+            return _pack_float32(round_to(float_from(value, name), code))
     if code in INTEGERS:
         try:
             return struct.pack("=" + _INTEGER_FORMATS[code], value)
         except struct.error:
-            raise OverflowError(f"Python integer {value} out of bounds for {code.name.lower()}") from None
+            bits, low = _BITS[code], -(2 ** (_BITS[code] - 1)) if code in _SIGNED.values() else 0
+            raise OverflowError(
+                f"{name}: Python integer {_shown(value)} out of bounds for {code.name.lower()}, must be in "
+                f"{low} ... {low + 2**bits - 1}"
+            ) from None
     if code == DType.BOOL:
         return struct.pack("=?", value)
     if code == DType.FLOAT64:
-        return struct.pack("=d", value)
-    return _pack_float32(round_to(float(value), code))
+        return struct.pack("=d", float_from(value, name))
+    return _pack_float32(round_to(float_from(value, name), code))
+
+
+def float_from(value: Any, name: str) -> float:
+    """The number in parameter `name` as a float."""
+    try:
+        return float(value)
+    except OverflowError:
+        bound = float(sys.float_info.max)
+        raise OverflowError(f"{name}: Python integer {_shown(value)} must be in {-bound} ... {bound}") from None
+
+
+def _shown(value: int) -> str:
+    return str(value) if value.bit_length() <= 128 else f"of {value.bit_length()} bits"

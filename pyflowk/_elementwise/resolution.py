@@ -20,6 +20,9 @@ OF_INTEGERS: dict[Op, Op] = {op: UnaryOp.COPY for op in (UnaryOp.FLOOR, UnaryOp.
 IN_FLOAT64 = frozenset({BinaryOp.DIV, BinaryOp.POW})
 
 
+COMPARISONS = frozenset(op for op, row in OPERATIONS.items() if isinstance(op, BinaryOp) and row.result == "BOOL")
+
+
 class Resolution(NamedTuple):
     """The operation, the type that each operand must have, and the type of the result."""
 
@@ -30,15 +33,22 @@ class Resolution(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def resolve(
-    op: Op, operands: tuple[DType | type, ...], parameters: tuple[type, ...] = (), *, exact_integers: bool = False
+    op: Op,
+    operands: tuple[DType | type, ...],
+    parameters: tuple[DType | type, ...] = (),
+    *,
+    exact_integers: bool = False,
 ) -> Resolution:
-    """How to compute `op`. A DType is the type of an array, a Python type that of a number. Numbers and `parameters`
-    are weak. With `exact_integers` DIV computes integers in integers. TypeError where op does not take these types."""
+    """How to compute `op`. A DType is the type of an array or a NumPy scalar, a Python type that of a weak number. With
+    `exact_integers` DIV computes integers in integers. TypeError where op does not take these types."""
     condition, values = (operands[:1], operands[1:]) if op == TernaryOp.WHERE else ((), operands)
-    scalars = [kind for kind in values if not isinstance(kind, DType)] + list(parameters)
-    codes = [kind for kind in values if isinstance(kind, DType)]
+    scalars = [kind for kind in (*values, *parameters) if not isinstance(kind, DType)]
+    codes = [kind for kind in (*values, *parameters) if isinstance(kind, DType)]
     if not codes:  # where(mask, 1, 0): the numbers decide
-        codes, scalars = [_type_of_number(kind) for kind in scalars[: len(values)]], []
+        codes, scalars = [_type_of_number(kind) for kind in scalars], []
+    if op in COMPARISONS and INTEGERS.issuperset(codes) and common_type(codes) not in INTEGERS:
+        # A signed integer with uint64, which no type holds: the library compares int64 with uint64.
+        return Resolution(op, tuple(DType.UINT64 if code >= DType.UINT8 else DType.INT64 for code in codes), DType.BOOL)
     common = common_type(codes, scalars)
     op, compute = _computed_as(op, common, exact_integers)
     needed = [DType.BOOL for _ in condition]

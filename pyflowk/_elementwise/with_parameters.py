@@ -5,7 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from .._arrays.dtypes import named_type
+from .._native.abi import DType
 from .._native.operations import BinaryOp, TernaryOp, UnaryOp
 from .._pipeline import call
 from .call import LARGEST_PARAMETER, Elementwise, conversion, types_of
@@ -14,22 +17,21 @@ if TYPE_CHECKING:
     from .._typing import Array, ArrayT, DTypeLike, Number, Stream
 
 _CAST_TO_OUT = Elementwise(UnaryOp.COPY, ("x",))
-_LEAKY_RELU = Elementwise(UnaryOp.LEAKY_RELU, ("x",))
-_ELU = Elementwise(UnaryOp.ELU, ("x",))
-_CLAMP = Elementwise(UnaryOp.CLAMP, ("x",))
+_LEAKY_RELU = Elementwise(UnaryOp.LEAKY_RELU, ("x",), parameters=("slope",))
+_ELU = Elementwise(UnaryOp.ELU, ("x",), parameters=("alpha",))
+_CLAMP = Elementwise(UnaryOp.CLAMP, ("x",), parameters=("lo", "hi"))
 _CLAMP_BY = Elementwise(TernaryOp.CLAMP_BY, ("x", "lo", "hi"))
 _AT_LEAST = Elementwise(BinaryOp.MAX, ("x", "lo"))
 _AT_MOST = Elementwise(BinaryOp.MIN, ("x", "hi"))
-_SCALE = Elementwise(UnaryOp.SCALE, ("x",))
+_SCALE = Elementwise(UnaryOp.SCALE, ("x",), parameters=("a", "b"))
 _SCALE_BY = Elementwise(TernaryOp.FMA, ("x", "a", "b"))
-_ADD_MULTIPLY = Elementwise(TernaryOp.ADD_MULTIPLY, ("x", "y", "z"))
+_ADD_MULTIPLY = Elementwise(TernaryOp.ADD_MULTIPLY, ("x", "y", "z"), parameters=("a",))
 _TRUNC_DIV = Elementwise(BinaryOp.DIV, ("x", "y"), exact_integers=True)
 _GELU = {"none": Elementwise(UnaryOp.GELU, ("x",)), "tanh": Elementwise(UnaryOp.GELU_TANH, ("x",))}
 _GELU_GRAD = {
     "none": Elementwise(BinaryOp.GELU_GRAD, ("dy", "x")),
     "tanh": Elementwise(BinaryOp.GELU_TANH_GRAD, ("dy", "x")),
 }
-_FLOAT = (float,)
 
 
 def cast(
@@ -65,7 +67,7 @@ def leaky_relu(x: ArrayT, slope: float = 0.01, *, out: Array | None = None, stre
     out, stream : optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_LEAKY_RELU, x, (), out, stream, _FLOAT, (float(slope),))
+    return call(_LEAKY_RELU, x, (), out, stream, _as_float(slope=slope), (slope,))
 
 
 def elu(x: ArrayT, alpha: float = 1.0, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -80,7 +82,7 @@ def elu(x: ArrayT, alpha: float = 1.0, *, out: Array | None = None, stream: Stre
     out, stream : optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_ELU, x, (), out, stream, _FLOAT, (float(alpha),))
+    return call(_ELU, x, (), out, stream, _as_float(alpha=alpha), (alpha,))
 
 
 def gelu(x: ArrayT, approximate: str = "none", *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -152,7 +154,7 @@ def clamp(
     if lo is None:
         return call(_AT_MOST, x, (hi,), out, stream)
     if _are_parameters(lo, hi):
-        return call(_CLAMP, x, (), out, stream, types_of(lo, hi), (lo, hi))
+        return call(_CLAMP, x, (), out, stream, types_of(lo=lo, hi=hi), (lo, hi))
     return call(_CLAMP_BY, x, (lo, hi), out, stream)
 
 
@@ -169,15 +171,21 @@ def scale(x: ArrayT, a: float, b: float = 0, *, out: Array | None = None, stream
         As in `add`, which also says what is returned and raised.
     """
     if _are_parameters(a, b):
-        return call(_SCALE, x, (), out, stream, types_of(a, b), (a, b))
+        return call(_SCALE, x, (), out, stream, types_of(a=a, b=b), (a, b))
     return call(_SCALE_BY, x, (a, b), out, stream)
+
+
+def _as_float(**parameter: Any) -> tuple[DType | type, ...]:
+    """types_of(), where an int counts as a float."""
+    (kind,) = types_of(**parameter)
+    return (float if kind is int else kind,)
 
 
 def _are_parameters(*numbers: Any) -> bool:
     """Whether these are parameters that the library takes without rounding."""
     return all(
-        isinstance(number, (int, float))
-        and (isinstance(number, float) or -LARGEST_PARAMETER <= number <= LARGEST_PARAMETER)
+        isinstance(number, (float, np.floating))
+        or (isinstance(number, (int, np.integer)) and -LARGEST_PARAMETER <= int(number) <= LARGEST_PARAMETER)
         for number in numbers
     )
 
@@ -217,4 +225,4 @@ def add_multiply(
     out, stream : optional
         As in `add`, which also says what is returned and raised.
     """
-    return call(_ADD_MULTIPLY, x, (y, z), out, stream, types_of(a), (a,))
+    return call(_ADD_MULTIPLY, x, (y, z), out, stream, types_of(a=a), (a,))

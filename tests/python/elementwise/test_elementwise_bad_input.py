@@ -268,7 +268,7 @@ def test_types_that_an_operation_does_not_take_are_a_type_error(arrays: Any) -> 
 
 
 def test_what_is_no_array_is_a_type_error(arrays: Any) -> None:
-    for thing in ([1, 2], None, "text"):
+    for thing in ({1, 2}, None, "text"):
         with pytest.raises(TypeError, match=f"x is a {type(thing).__name__}, must be"):
             pyflowk.relu(thing)
         with pytest.raises(TypeError, match=f"y is a {type(thing).__name__}, must be"):

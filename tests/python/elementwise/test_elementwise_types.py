@@ -196,10 +196,10 @@ def test_numbers_keep_their_bits() -> None:
     for dtype in INTEGER_DTYPES:
         info = np.iinfo(dtype)
         for value in (int(info.min), int(info.max)):
-            assert number_bytes(value, number_type(dtype, "x")) == np.array([value], dtype).tobytes()
+            assert number_bytes(value, number_type(dtype, "x"), "x") == np.array([value], dtype).tobytes()
         for value in (int(info.min) - 1, int(info.max) + 1):
             with pytest.raises(OverflowError, match=f"Python integer {value} out of bounds for {dtype}"):
-                number_bytes(value, number_type(dtype, "x"))
+                number_bytes(value, number_type(dtype, "x"), "x")
 
 
 def test_numbers_are_operands_everywhere(arrays: Any) -> None:
