@@ -63,10 +63,10 @@ def find_operand_or_list_kind(x: Any, name: str) -> Any:
 def host_scalar(x: Any, name: str) -> Any:
     """A host array of rank 0 as a HostScalar; any other operand as it is."""
     kind = ARRAYS.get(type(x))
-    if kind is None:
+    if kind is None or getattr(x, "shape", None) != ():
         return x
-    _, shape, _, dtype, device, _ = kind.read(x, name, 0)
-    if device is not None or len(shape) > 0:
+    *_, dtype, device, _ = kind.read(x, name, 0)
+    if device is not None:
         return x
     code = number_type(dtype, name)
     if code == DType.BOOL:

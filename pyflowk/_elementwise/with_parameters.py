@@ -55,30 +55,30 @@ def cast(
     return call(conversion("x", named_type(dtype)), x, (), out, stream)
 
 
-def leaky_relu(x: ArrayT, slope: float = 0.01, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
+def leaky_relu(x: ArrayT, slope: Number = 0.01, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = x > 0 ? x : slope * x``, for every element.
 
     Parameters
     ----------
     x : array
         Any shape and strides; floats. Integers and bool are computed in the float that NumPy computes them in.
-    slope : float, optional
-        A Python number.
+    slope : number, optional
+        A Python number or NumPy scalar, which affects the type of the result as in `mul`.
     out, stream : optional
         As in `add`, which also says what is returned and raised.
     """
     return call(_LEAKY_RELU, x, (), out, stream, _as_float(slope=slope), (slope,))
 
 
-def elu(x: ArrayT, alpha: float = 1.0, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
+def elu(x: ArrayT, alpha: Number = 1.0, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = x > 0 ? x : alpha * (e^x - 1)``, for every element.
 
     Parameters
     ----------
     x : array
         Any shape and strides; floats. Integers and bool are computed in the float that NumPy computes them in.
-    alpha : float, optional
-        A Python number.
+    alpha : number, optional
+        A Python number or NumPy scalar, which affects the type of the result as in `mul`.
     out, stream : optional
         As in `add`, which also says what is returned and raised.
     """
@@ -143,7 +143,7 @@ def clamp(
     x : array
         Any shape and strides; integers or floats.
     lo, hi : array or number, optional
-        The bounds: Python numbers, or arrays that are broadcast with x. None: no bound on that side; one is needed.
+        The bounds: numbers, or arrays that are broadcast with x. None: no bound on that side; one is needed.
     out, stream : optional
         As in `add`, which also says what is returned and raised.
     """
@@ -158,15 +158,15 @@ def clamp(
     return call(_CLAMP_BY, x, (lo, hi), out, stream)
 
 
-def scale(x: ArrayT, a: float, b: float = 0, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
+def scale(x: ArrayT, a: Number, b: Number = 0, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = a * x + b``, for every element.
 
     Parameters
     ----------
     x : array
         Any shape and strides; integers or floats.
-    a, b : float
-        Python numbers, which affect the type of the result as in `mul` and `add`.
+    a, b : number
+        Numbers, which affect the type of the result as in `mul` and `add`.
     out, stream : optional
         As in `add`, which also says what is returned and raised.
     """
@@ -209,7 +209,7 @@ def add_multiply(
     x: ArrayT | Number,
     y: ArrayT | Number,
     z: ArrayT | Number,
-    a: float = 1,
+    a: Number = 1,
     *,
     out: Array | None = None,
     stream: Stream | None = None,
@@ -220,8 +220,8 @@ def add_multiply(
     ----------
     x, y, z : array or number
         As the operands of `add`.
-    a : float, optional
-        A Python number.
+    a : number, optional
+        A Python number or NumPy scalar, which affects the type of the result as in `mul`.
     out, stream : optional
         As in `add`, which also says what is returned and raised.
     """
