@@ -99,7 +99,7 @@ struct BinaryFunctor {
 
   template <int kN>
   __device__ __forceinline__ void pack(Compute (&out)[kN], const Compute (&x)[kN], const Compute (&y)[kN]) const {
-    if constexpr (std::is_same_v<Compute, int64_t> && Ops::has(FLOWK_BINARY_LESS)) {
+    if constexpr (std::is_same_v<Compute, int64_t> && Ops::has(BinaryOp(FLOWK_BINARY_LESS))) {
       // A negative value is less than any unsigned one, as 0 is less than 1. Others have the order of uint64.
       Compute left[kN], right[kN];
 #pragma unroll
