@@ -108,7 +108,7 @@ def test_types_and_shapes_that_do_not_fit_are_errors() -> None:
         four._bind((array_of(np.float32),) * 4, None)
 
 
-def test_host_arrays_and_wrong_counts_are_a_type_error() -> None:
+def test_host_arrays_and_wrong_counts_are_a_type_error(host_library: None) -> None:
     kernel = ElementwiseKernel(*FUSED, name="fused")
     x = np.ones(3, np.float32)
     with pytest.raises(TypeError, match="fused runs on a GPU only, but x is a host array"):

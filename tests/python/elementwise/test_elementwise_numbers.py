@@ -130,7 +130,7 @@ def test_an_int_past_float64_is_an_overflow_error_that_names_the_operand(arrays:
 # ---- lists and host arrays of rank 0 --------------------------------------------------------------------------------
 
 
-def test_a_list_beside_numpy_arrays_is_taken_as_numpy_takes_it() -> None:
+def test_a_list_beside_numpy_arrays_is_taken_as_numpy_takes_it(host_library: None) -> None:
     x = np.arange(6, dtype=np.float32).reshape(3, 2)
     for actual, expected in (
         (pyflowk.add([1, 2], x), np.add([1, 2], x)),
@@ -176,7 +176,7 @@ class OnGpuKind(kinds.NumpyKind):
 
 
 @pytest.fixture
-def on_gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
+def on_gpu(host_library: None, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setitem(kinds.ARRAYS, OnGpu, OnGpuKind())
     monkeypatch.setitem(kinds.OPERANDS, OnGpu, OnGpuKind())
     monkeypatch.setitem(native.loaded, 0, native.for_device(None, "x"))

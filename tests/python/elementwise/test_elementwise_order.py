@@ -78,7 +78,7 @@ def test_steps_and_backward_strides_leave_the_order(arrays: Any) -> None:
     np.testing.assert_array_equal(arrays.fetch(result), expected)
 
 
-def test_one_operand_has_numpy_s_order() -> None:
+def test_one_operand_has_numpy_s_order(host_library: None) -> None:
     rng = np.random.default_rng(6)
     for _ in range(300):
         rank = rng.integers(1, 5)
@@ -102,7 +102,7 @@ def test_explain_plans_for_the_order_of_the_result(arrays: Any) -> None:
     assert "contiguous" in pyflowk.explain(pyflowk.relu, x)
 
 
-def test_a_protocol_array_s_result_keeps_its_order() -> None:
+def test_a_protocol_array_s_result_keeps_its_order(host_library: None) -> None:
     class Wrapped:
         def __init__(self, array: np.ndarray) -> None:
             self.array = array
