@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ import numpy as np
 from .. import asarray, empty, explain, permute
 from .._arrays.stream import LEGACY_DEFAULT
 from .._native import driver, library
+from .._native.abi import Status
 from .._native.errors import FlowkError
 
 
@@ -37,6 +39,9 @@ CASES = (
 def run_demo() -> bool:
     """Runs every case on the first GPU, or on the CPU where there is none; whether all results were right."""
     on_device = _has_usable_device()
+    if not on_device and library.allowed_backend() == "cuda":
+        choice = os.environ["FLOWK_LIBRARY"]
+        raise FlowkError(Status.NO_DEVICE, f"FLOWK_LIBRARY={choice} takes device arrays only, and no GPU can be used")
     library.for_device(0 if on_device else None, "the demo's x")
     opened = library.open_backend("cuda" if on_device else "simt")
     print(f"{opened._name}: {opened.flowk_build_info().decode()}")

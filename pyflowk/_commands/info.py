@@ -51,6 +51,9 @@ def _library_lines(backend: str) -> Iterator[tuple[str, str]]:
 
 def _package_version(package: str) -> str:
     try:
-        return str(import_module(package).__version__)
+        module = import_module(package)
+        if module.__file__ is None:  # a folder of that name: cuda/core of the source tree
+            raise ImportError(f"No module named {package!r}")
+        return str(module.__version__)
     except Exception as error:  # a broken cuda-python raises more than ImportError
         return f"missing: {error}"

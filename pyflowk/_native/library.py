@@ -55,20 +55,26 @@ def for_device(device: int | None, name: str) -> Any:
 def open_backend(backend: str) -> ctypes.CDLL:
     """The `cuda` or `simt` library, loaded once; errors as for_device()."""
     if backend not in _opened:
-        tried = []
-        for path in _candidates(FILE_NAMES[backend]):
+        file_name = FILE_NAMES[backend]
+        paths = list(dict.fromkeys(_candidates(file_name)))
+        for path in paths:
             if os.sep not in path or os.path.exists(path):
-                try:
+                with contextlib.suppress(FileNotFoundError):
                     _opened[backend] = _open(path)
                     return _opened[backend]
-                except FileNotFoundError:
-                    pass
-            tried.append(path)
-        message = f"{FILE_NAMES[backend]} is not found (looked for {', '.join(tried)}); FLOWK_LIBRARY can name its path"
+        places = [path if os.sep in path else "the system loader's folders" for path in paths]
+        message = f"{file_name} is not found (looked for {', '.join(places)}); FLOWK_LIBRARY can name its path"
         if backend == "cuda":
-            raise FlowkError(abi.Status.NO_DEVICE, f"this pyflowk has no GPU library: {message}")
+            raise FlowkError(abi.Status.NO_DEVICE, f"this pyflowk has no GPU library: {_why_none(paths)}{message}")
         raise ImportError(message)
     return _opened[backend]
+
+
+def _why_none(paths: list[str]) -> str:
+    """That the build was for the CPU only, where libflowk_simt lies beside the places of libflowk."""
+    folders = [os.path.dirname(path) for path in paths if os.sep in path]
+    is_there = any(os.path.exists(os.path.join(folder, FILE_NAMES["simt"])) for folder in folders)
+    return "it was built without CUDA (libflowk_simt alone, for NumPy's arrays); " if is_there else ""
 
 
 def allowed_backend() -> str | None:
@@ -76,7 +82,7 @@ def allowed_backend() -> str | None:
     choice = os.environ.get("FLOWK_LIBRARY", "")
     if choice in FILE_NAMES:
         return choice
-    return build_words(_open(choice)).get("backend") if os.path.isfile(choice) else None
+    return build_words(_open(os.path.abspath(choice))).get("backend") if os.path.isfile(choice) else None
 
 
 def build_words(library: ctypes.CDLL) -> dict[str, str]:
@@ -104,7 +110,7 @@ def _candidates(file_name: str) -> Iterator[str]:
     yield str(installed) if installed.is_file() else os.path.join(folder, "lib", file_name)
     # In a source tree, whose pyflowk/ hides the installed package: the libraries of the installed one.
     with contextlib.suppress(PackageNotFoundError):
-        yield str(distribution("pyflowk").locate_file(f"pyflowk/lib/{file_name}"))
+        yield os.path.abspath(distribution("pyflowk").locate_file(f"pyflowk/lib/{file_name}"))  # type: ignore[arg-type]
     yield file_name  # the system loader's own places
 
 

@@ -11,15 +11,24 @@ from pathlib import Path
 
 import pytest
 
+from pyflowk import FlowkError, Status, __version__
+from pyflowk._commands import info
 from pyflowk._elementwise import jit
+from pyflowk._native import driver
 from pyflowk._native import library as _library
 
+# Not the repository's root: `python -c` would import pyflowk from there, and not the one that is installed.
+FOLDER = Path(__file__).parent
 
-def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+
+def run_command(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    code = f"from pyflowk.__main__ import main; import sys; sys.argv[1:] = {list(words)}; sys.exit(main())"
+    return run_python(code, **environment)
+
+
+def run_python(code: str, folder: Path = FOLDER, **environment: str) -> subprocess.CompletedProcess[str]:
     kept = {key: value for key, value in os.environ.items() if key != "FLOWK_LIBRARY"}
     command = [sys.executable, "-c", code]
-    # Not in the repository's root: `python -c` would import pyflowk from there, and not the one that is installed.
-    folder = Path(__file__).parent
     return subprocess.run(command, env={**kept, **environment}, cwd=folder, capture_output=True, text=True, timeout=120)
 
 
@@ -33,6 +42,14 @@ def test_flowk_library_may_name_a_file_or_a_folder(tmp_path: Path) -> None:
     shutil.copy(file, tmp_path / "libflowk_simt.so.1")
     for choice in (copy, tmp_path):
         assert run_python(PERMUTE_NUMPY, FLOWK_LIBRARY=str(choice)).stdout == "(3, 2)\n"
+
+
+@pytest.mark.usefixtures("host_library")
+def test_flowk_library_may_be_a_file_name_in_the_current_folder(tmp_path: Path) -> None:
+    shutil.copy(_library.open_backend("simt")._name, tmp_path / "any_name.so")
+    paths = [path for path in sys.path if path and Path(path, "pyflowk").is_dir()]
+    result = run_python(PERMUTE_NUMPY, tmp_path, FLOWK_LIBRARY="any_name.so", PYTHONPATH=os.pathsep.join(paths))
+    assert result.stdout == "(3, 2)\n", result.stderr
 
 
 def test_flowk_library_cuda_refuses_host_arrays() -> None:
@@ -59,22 +76,86 @@ def test_a_library_that_is_missing_or_is_no_flowk_is_named(tmp_path: Path) -> No
         assert "libflowk_simt.so.1 does not load" in error
 
 
+def test_a_missing_library_names_each_place_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FLOWK_LIBRARY", raising=False)
+    monkeypatch.setitem(_library.FILE_NAMES, "simt", "libflowk_none.so")
+    monkeypatch.setattr(_library, "_opened", {})
+    with pytest.raises(
+        ImportError, match=r"libflowk_none\.so is not found \(looked for (.*)\); FLOWK_LIBRARY"
+    ) as caught:
+        _library.open_backend("simt")
+    places = str(caught.value).partition("looked for ")[2].partition(");")[0].split(", ")
+    assert len(places) == len(set(places)) >= 2
+    assert places[-1] == "the system loader's folders"
+
+
+def test_a_build_without_cuda_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("FLOWK_LIBRARY", str(tmp_path))
+    monkeypatch.setattr(_library, "_opened", {})
+    with pytest.raises(FlowkError) as caught:
+        _library.open_backend("cuda")
+    assert "without CUDA" not in caught.value.message
+    (tmp_path / _library.FILE_NAMES["simt"]).touch()
+    with pytest.raises(FlowkError, match="it was built without CUDA") as caught:
+        _library.open_backend("cuda")
+    assert caught.value.status == Status.NO_DEVICE
+    assert caught.value.message.count(str(tmp_path)) == 1
+
+
 def test_importing_pyflowk_imports_neither_frameworks_nor_cuda_core() -> None:
     code = "import sys, pyflowk; print([m for m in ('torch', 'cupy', 'jax', 'cuda.core') if m in sys.modules])"
     assert run_python(code).stdout == "[]\n"
 
 
+def test_without_ml_dtypes_a_typo_is_a_type_error_and_its_types_name_the_package() -> None:
+    code = """
+import sys
+sys.modules["ml_dtypes"] = None
+import numpy, pyflowk
+for call in lambda: pyflowk.cast(numpy.ones(3), "typo"), lambda: pyflowk.empty(3, "bfloat16"):
+    try:
+        call()
+    except (TypeError, ImportError) as error:
+        print(type(error).__name__, error)
+"""
+    typo, missing = run_python(code).stdout.splitlines()
+    assert typo.startswith("TypeError dtype = 'typo', must name one of bool, int8")
+    assert missing == "ImportError dtype = 'bfloat16': NumPy has this type from ml_dtypes (pip install ml_dtypes)"
+
+
 def test_info_says_what_is_missing() -> None:
-    result = run_python("from pyflowk.__main__ import main; import sys; sys.argv[1:] = ['info']; sys.exit(main())")
+    result = run_command("info")
     assert result.returncode == 0, result.stderr
     for label in ("pyflowk", "libflowk", "libflowk_simt", "device", "numpy", "cuda.core"):
         assert f"\n{label}" in "\n" + result.stdout
 
 
+def test_info_takes_no_folder_for_a_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "folder_only").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert info._package_version("folder_only") == "missing: No module named 'folder_only'"
+
+
+def test_the_help_names_all_operators_and_there_is_a_version() -> None:
+    text = " ".join(run_command("--help").stdout.split())
+    for word in ("permute", "elementwise operations", "PReLU", "masked softmax", "--version"):
+        assert word in text
+    assert run_command("--version").stdout == f"pyflowk {__version__}\n"
+
+
+@pytest.mark.skipif(driver.device_count() > 0, reason="there is a GPU")
+def test_a_demo_that_cannot_run_says_why_in_a_sentence() -> None:
+    result = run_command("demo", FLOWK_LIBRARY="cuda")
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert result.stderr == (
+        "the demo cannot run: FLOWK_LIBRARY=cuda takes device arrays only, and no GPU can be used (NO_DEVICE)\n"
+    )
+
+
 @pytest.mark.usefixtures("host_library")
 def test_the_demo_is_right_on_the_host() -> None:
-    code = "from pyflowk.__main__ import main; import sys; sys.argv[1:] = ['demo']; sys.exit(main())"
-    result = run_python(code, FLOWK_LIBRARY=os.environ.get("FLOWK_LIBRARY") or "simt")
+    result = run_command("demo", FLOWK_LIBRARY=os.environ.get("FLOWK_LIBRARY") or "simt")
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("equal to NumPy's, bit for bit") == 4
 
