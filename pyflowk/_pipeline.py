@@ -19,7 +19,7 @@ from ._arrays.host_numbers import LIST, find_operand_or_list_kind, host_scalar
 from ._arrays.kinds import ANYWHERE, ARRAYS, NUMPY, OPERANDS, After, Signature, find_array_kind, find_operand_kind
 from ._arrays.stream import stream_handle
 from ._native import library as native
-from ._native.errors import different_devices, error_of
+from ._native.errors import FlowkError, different_devices, error_of
 
 # The address of an output that is planned for but not allocated: past all memory, aligned as a new array, and inside
 # the range of addresses that the library accepts.
@@ -175,14 +175,18 @@ def call(
     function = operation.functions.get(device)
     if function is None or steps is not None or explains:
         library = native.for_device(device, name)
-        if steps is not None:
-            readings = Readings(
-                *(library, source, x, handle, device, pointers, signatures_of(geometry)),
-                *(out_pointer, out_signature, afters or []),
-            )
-            return steps(readings, Call(operation, inputs or (x, *others), out, stream, options, values))
-        if explains:
-            return plan_text(library, function_name, arguments(pointers, out_pointer, values, None)[:-1])
+        try:
+            if steps is not None:
+                readings = Readings(
+                    *(library, source, x, handle, device, pointers, signatures_of(geometry)),
+                    *(out_pointer, out_signature, afters or []),
+                )
+                return steps(readings, Call(operation, inputs or (x, *others), out, stream, options, values))
+            if explains:
+                return plan_text(library, function_name, arguments(pointers, out_pointer, values, None)[:-1])
+        except FlowkError as error:
+            error.name_parameters(function_name, names)
+            raise
         function = operation.functions[device] = getattr(library, function_name)
     result = out
     if target is None:
@@ -192,7 +196,9 @@ def call(
             result, out_pointer = new_array(source, x, out_shape, out_dtype, order, device, handle)
     status = function(*arguments(pointers, out_pointer, values, handle))
     if status:
-        raise error_of(native.for_device(device, name), status)
+        error = error_of(native.for_device(device, name), status)
+        error.name_parameters(function_name, names)
+        raise error
     if afters is not None:
         for after in afters:
             after(handle)

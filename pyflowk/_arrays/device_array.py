@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._arguments import integer, shown
 from .._native import driver
 from .._native.abi import Status
 from .._native.errors import FlowkError
@@ -165,21 +166,32 @@ def empty(
     Raises
     ------
     ValueError
-        An extent is negative.
+        An extent is negative, or the array is of 2**63 bytes or more.
     TypeError
-        An element of `dtype` is not 1, 2, 4, 8 or 16 bytes.
+        An extent is no integer, or an element of `dtype` is not 1, 2, 4, 8 or 16 bytes.
     FlowkError
-        NO_DEVICE: no driver, no such GPU, or no cuda.core. Where memory runs out, cuda.core's own error is raised.
+        NO_DEVICE: no driver, no such GPU, or no cuda.core.
+    MemoryError
+        The GPU's memory does not hold the array.
     """
-    extents = tuple(map(operator.index, shape if isinstance(shape, (Sequence, np.ndarray)) else (shape,)))
+    return _empty(shape, numpy_dtype(dtype), "the array", device, stream)
+
+
+def _empty(shape: Any, numpy_type: np.dtype[Any], name: str, device: int | None, stream: Any) -> DeviceArray:
+    """empty(); `name` is what has the dtype."""
+    try:
+        extents = tuple(map(operator.index, shape if np.iterable(shape) else (shape,)))
+    except TypeError as error:
+        raise TypeError(f"shape is {shown(shape)}, must be an integer or a sequence of integers") from error
+    element_type(numpy_type, name)
+    num_bytes = math.prod(extents) * numpy_type.itemsize
     if min(extents, default=0) < 0:
         raise ValueError(f"shape = {extents}, each extent must be >= 0")
-    numpy_type = numpy_dtype(dtype)
-    element_type(numpy_type, "the array")
-    ordinal = _choose_device(device)
+    if max(num_bytes, *extents, 0) >= 2**63:
+        raise ValueError(f"shape = {shown(extents)}, the extents and the bytes of all elements must be < 2**63")
     handle = LEGACY_DEFAULT if stream is None else stream_handle(stream) or LEGACY_DEFAULT
+    ordinal = _choose_device(device)
     strides = contiguous_strides(extents, numpy_type.itemsize)
-    num_bytes = math.prod(extents) * numpy_type.itemsize
     buffer, pointer = _allocate(num_bytes, ordinal, handle) if num_bytes else (None, 0)
     return DeviceArray(buffer, pointer, extents, strides, numpy_type, ordinal, handle)
 
@@ -194,8 +206,17 @@ def asarray(a: Any, *, device: int | None = None, stream: Stream | None = None) 
     device, stream : optional
         As in `empty`, which also lists what is raised.
     """
-    host = np.ascontiguousarray(a).reshape(np.shape(a))  # ascontiguousarray makes rank 0 rank 1
-    array = empty(host.shape, host.dtype, device=device, stream=stream)
+    if isinstance(a, np.ma.MaskedArray):
+        raise TypeError("a is a masked array: pass its data and its mask one by one")
+    if hasattr(a, "__cuda_array_interface__"):
+        raise TypeError(
+            f"a is a {type(a).__name__} on a GPU, must be on the host: pyflowk's functions take it as it is"
+        )
+    try:
+        host = np.asarray(a, order="C")
+    except (TypeError, ValueError, OverflowError) as error:
+        raise type(error)(f"a is no array to NumPy: {error}") from error
+    array = _empty(host.shape, host.dtype, "a", device, stream)
     if host.nbytes:
         with driver.current(array.device):
             driver.copy_to_device(array.ptr, host.ctypes.data, host.nbytes, array.stream)
@@ -203,7 +224,7 @@ def asarray(a: Any, *, device: int | None = None, stream: Stream | None = None) 
 
 
 def _choose_device(device: int | None) -> int:
-    ordinal = (driver.current_device() or 0) if device is None else operator.index(device)
+    ordinal = (driver.current_device() or 0) if device is None else integer(device, "device")
     count = driver.device_count()
     if count == 0:
         raise FlowkError(Status.NO_DEVICE, "a DeviceArray needs a GPU: no CUDA driver, or no GPU, is found")
@@ -217,6 +238,8 @@ def _allocate(num_bytes: int, device: int, stream: int) -> tuple[Any, int]:
     try:
         # Imported on first use: that takes 0.2 s, and other frameworks' arrays need no cuda.core.
         core = import_module("cuda.core")
+        if core.__file__ is None:  # a folder cuda/core without the package
+            raise ImportError("No module named 'cuda.core'")
         default_streams = {1: core.LEGACY_DEFAULT_STREAM, 2: core.PER_THREAD_DEFAULT_STREAM}
     except Exception as error:  # a broken cuda-python raises more than ImportError
         raise FlowkError(
@@ -226,5 +249,20 @@ def _allocate(num_bytes: int, device: int, stream: int) -> tuple[Any, int]:
         core_device = core.Device(device)
         core_device.set_current()
         core_stream = default_streams.get(stream) or core.Stream.from_handle(stream)
-        buffer = core_device.allocate(num_bytes, stream=core_stream)
+        buffer = allocate_from(core_device, num_bytes, core_stream)
         return buffer, int(buffer.handle)
+
+
+def allocate_from(resource: Any, num_bytes: int, stream: Any) -> Any:
+    """resource.allocate(), of a Device or MemoryResource of cuda.core; MemoryError where memory runs out."""
+    try:
+        return resource.allocate(num_bytes, stream=stream)
+    except Exception as error:  # cuda.core's CUDAError is of a private module
+        if "OUT_OF_MEMORY" not in str(error) and not isinstance(error, MemoryError):
+            raise
+        free, total = driver.memory_bytes()
+        raise MemoryError(
+            f"a DeviceArray of {num_bytes} bytes does not fit: {free} bytes are free on the GPU, its limit is {total} "
+            "bytes. Delete arrays that are no longer needed, and free what frameworks keep (torch.cuda.empty_cache(), "
+            "cupy.get_default_memory_pool().free_all_blocks())"
+        ) from error

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Iterable, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from .._arguments import shown
 from .._native.abi import DType
 
 # The names in NumPy, ml_dtypes and torch.
@@ -16,19 +19,32 @@ _NAMES = {code: code.name.lower() for code in DType} | {DType.FLOAT8_E4M3: "floa
 _BY_NAME = {name: code for code, name in _NAMES.items()}
 # For moves of any other type (datetime64, other byte orders, small structs), which need only the element's size.
 _BY_BYTES = {1: DType.UINT8, 2: DType.UINT16, 4: DType.UINT32, 8: DType.UINT64, 16: DType.COMPLEX128}
+# Those that functions compute in, and what softmax and PReLU compute in.
+NUMBER_TYPES = tuple(code for code in DType if code < DType.COMPLEX64)
+FLOAT_TYPES = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64)
 
 
-def numpy_dtype(dtype: Any) -> np.dtype[Any]:
-    """np.dtype(dtype); names of ml_dtypes ("bfloat16", "float8_e5m2") work where that package is installed."""
+def numpy_dtype(dtype: Any, name: str = "dtype") -> np.dtype[Any]:
+    """np.dtype(dtype) of the argument `name`; names of ml_dtypes ("bfloat16", "float8_e5m2") work where that package
+    is installed.
+
+    TypeError where there is no such type, ImportError for flowk's own types of ml_dtypes without that package.
+    """
     try:
-        found: np.dtype[Any] = np.dtype(dtype)
-    except TypeError as error:
-        import ml_dtypes
-
-        if not hasattr(ml_dtypes, str(dtype)):
-            raise TypeError(f"dtype = {dtype!r}, must be a type of NumPy or ml_dtypes") from error
-        found = np.dtype(getattr(ml_dtypes, dtype))
-    return found
+        return np.dtype(dtype)
+    except (TypeError, ValueError, SyntaxError, OverflowError) as error:
+        try:
+            ml_dtypes: Any = import_module("ml_dtypes")
+        except ImportError:
+            if isinstance(dtype, str) and dtype in _BY_NAME:
+                raise ImportError(
+                    f"{name} = {dtype!r}: NumPy has this type from ml_dtypes (pip install ml_dtypes)"
+                ) from error
+        else:
+            found = getattr(ml_dtypes, dtype, None) if isinstance(dtype, str) else None
+            if isinstance(found, type) and not np.dtype(found).hasobject:
+                return np.dtype(found)
+        raise TypeError(f"{name} = {shown(dtype)}, must be a type of NumPy or ml_dtypes") from error
 
 
 def dtype_name(code: DType) -> str:
@@ -47,23 +63,62 @@ def number_type(dtype: Any, name: str) -> DType:
 
     TypeError, which names the parameter `name`, where flowk computes with no such type.
     """
-    native = not isinstance(dtype, np.dtype) or dtype.isnative
-    code = _BY_NAME.get(str(dtype).removeprefix("torch.")) if native else None
+    code = type_of_elements(dtype)
     if code is None or code >= DType.COMPLEX64:
-        raise TypeError(
-            f"{name} has dtype {dtype}, must be bool, an integer, or a float of flowk.h in this machine's byte order"
-        )
+        raise wrong_dtype(name, dtype, "bool, an integer, or a float of flowk.h in this machine's byte order")
     return code
 
 
 @functools.lru_cache(maxsize=256)
-def named_type(dtype: Any) -> DType:
-    """flowk's type for the numbers that a caller asks for: a name, a DType, a dtype or scalar type of NumPy or
-    ml_dtypes, or a dtype of torch. TypeError where flowk computes with no such type."""
+def float_type(dtype: Any, name: str) -> DType:
+    """number_type() for functions that compute in float16, bfloat16, float32 or float64."""
+    code = type_of_elements(dtype)
+    if code not in FLOAT_TYPES:
+        raise wrong_dtype(name, dtype, listed(FLOAT_TYPES))
+    return code
+
+
+def wrong_dtype(name: str, dtype: Any, allowed: str) -> TypeError:
+    """The exception for an array `name` of type `dtype`: what is allowed, and what to do where only the byte order is
+    not."""
+    text = f"{name} has dtype {dtype}, must be {allowed}"
+    if isinstance(dtype, np.dtype) and not dtype.isnative and dtype.name in _BY_NAME:
+        text += f": {name}.astype({dtype.name!r}) has this machine's byte order"
+    return TypeError(text)
+
+
+def listed(codes: Iterable[DType]) -> str:
+    """The names of types, in an error."""
+    *others, last = (_NAMES[code] for code in codes)
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def named_type(dtype: Any, allowed: Sequence[DType] = NUMBER_TYPES) -> DType:
+    """flowk's type that a caller asks for in the parameter `dtype`: a name, a DType, a dtype or scalar type of NumPy or
+    ml_dtypes, or a dtype of torch. TypeError where it is not one of `allowed`."""
+    try:
+        code = _named_type(dtype)
+    except TypeError:  # an argument that cannot be hashed, a list for example, is none of these
+        code = None
+    if code not in allowed:
+        raise TypeError(f"dtype = {shown(dtype)}, must name one of {', '.join(_NAMES[one] for one in allowed)}")
+    return code
+
+
+# By type too: a DType is equal to its number, which names none.
+@functools.lru_cache(maxsize=256, typed=True)
+def _named_type(dtype: Any) -> DType | None:
     if isinstance(dtype, DType):
-        dtype = _NAMES[dtype]
-    is_named = type(dtype).__module__ == "torch" or (isinstance(dtype, str) and dtype in _BY_NAME)
-    return number_type(dtype if is_named else numpy_dtype(dtype), "the result")
+        return dtype
+    if isinstance(dtype, str) and dtype in _BY_NAME:
+        return _BY_NAME[dtype]
+    return type_of_elements(dtype if type(dtype).__module__ == "torch" else numpy_dtype(dtype))
+
+
+def type_of_elements(dtype: Any) -> DType | None:
+    """flowk's type of that name, for a dtype of NumPy or torch; None where there is none."""
+    native = not isinstance(dtype, np.dtype) or dtype.isnative
+    return _BY_NAME.get(str(dtype).removeprefix("torch.")) if native else None
 
 
 def dtype_like(code: DType, dtype: Any) -> Any:
@@ -82,9 +137,7 @@ def element_type(dtype: Any, name: str) -> tuple[DType, int]:
     if getattr(dtype, "hasobject", False):
         raise TypeError(f"{name} has dtype {dtype}: its elements are Python objects, must be plain bytes")
     num_bytes = dtype.itemsize
-    native = not isinstance(dtype, np.dtype) or dtype.isnative
-    code = _BY_NAME.get(str(dtype).removeprefix("torch.")) if native else None
-    code = code or _BY_BYTES.get(num_bytes)
+    code = type_of_elements(dtype) or _BY_BYTES.get(num_bytes)
     if code is None:
         raise TypeError(f"{name} has dtype {dtype} of {num_bytes} bytes, must be of 1, 2, 4, 8 or 16 bytes")
     return code, num_bytes

@@ -289,8 +289,8 @@ class ScalarKind:
     @staticmethod
     def read(x: Any, name: str, stream: int) -> tuple[Any, None, None, type | DType, Any, None]:
         if isinstance(x, np.generic):
-            number = x.item() if x.dtype.kind in "biu" else float(x)
-            return number, None, None, number_type(x.dtype, name), ANYWHERE, None
+            code = number_type(x.dtype, name)
+            return x.item() if x.dtype.kind in "biu" else float(x), None, None, code, ANYWHERE, None
         return x, None, None, int if isinstance(x, int) else float, ANYWHERE, None
 
 
@@ -341,6 +341,7 @@ def _kind_of_array(x: Any, name: str) -> Any:
         return CupyKind(cupy)
     if hasattr(x, "__cuda_array_interface__") or (hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__")):
         return PROTOCOL
-    raise TypeError(
-        f"{name} is a {type(x).__name__}, must be a NumPy array or have __dlpack__ or __cuda_array_interface__"
-    )
+    text = f"{name} is a {type(x).__name__}, must be a NumPy array or have __dlpack__ or __cuda_array_interface__"
+    if isinstance(x, (memoryview, bytearray)):
+        text += f": pass np.asarray({name})"
+    raise TypeError(text)

@@ -6,6 +6,9 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+import numpy as np
+
+from .._arguments import integer_in
 from .._native import driver
 
 LEGACY_DEFAULT = 1  # cudaStreamLegacy, which DLPack and CAI also write as 1
@@ -13,13 +16,14 @@ LEGACY_DEFAULT = 1  # cudaStreamLegacy, which DLPack and CAI also write as 1
 
 def stream_handle(stream: Any) -> int:
     """The cudaStream_t, as int, of an int, an object with `__cuda_stream__()` (cuda.core), `.cuda_stream` (torch),
-    `.ptr` (CuPy) or `.handle` (Numba); TypeError for anything else."""
-    if isinstance(stream, int):
-        return stream
+    `.ptr` (CuPy) or `.handle` (Numba); TypeError for anything else, ValueError for an int that is no handle."""
+    if isinstance(stream, (int, np.integer)) and not isinstance(stream, bool):
+        return integer_in(stream, "stream", 0, 2**64 - 1, "2**64 - 1")
     protocol = getattr(stream, "__cuda_stream__", None)
     if protocol is not None:
         return int((protocol() if callable(protocol) else protocol)[1])
-    for attribute in ("cuda_stream", "ptr", "handle"):
+    is_array = hasattr(stream, "__dlpack__")  # a DeviceArray has a `ptr` too
+    for attribute in () if is_array else ("cuda_stream", "ptr", "handle"):
         handle = getattr(stream, attribute, None)
         if handle is not None:
             return int(getattr(handle, "value", handle) or 0)

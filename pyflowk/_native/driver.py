@@ -36,6 +36,7 @@ _FUNCTIONS = {
     "cuEventDestroy_v2": [c_void_p],
     "cuLaunchKernel": [c_void_p, *[c_uint] * 7, c_void_p, c_void_p, c_void_p],
     "cuKernelSetAttribute": [c_int, c_int, c_void_p, c_int],
+    "cuMemGetInfo_v2": [POINTER(c_size_t), POINTER(c_size_t)],
     "cuMemcpyHtoDAsync_v2": [c_uint64, c_void_p, c_size_t, c_void_p],
     "cuMemcpyDtoHAsync_v2": [c_void_p, c_uint64, c_size_t, c_void_p],
 }
@@ -97,6 +98,13 @@ def _attribute(attribute: int, device: int) -> int:
     value = c_int()
     _call("cuDeviceGetAttribute", ctypes.byref(value), attribute, device)
     return value.value
+
+
+def memory_bytes() -> tuple[int, int]:
+    """(Free bytes, all bytes) of the current device."""
+    free, total = c_size_t(), c_size_t()
+    _call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+    return free.value, total.value
 
 
 def driver_version() -> str:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The exceptions of pyflowk.
 
-- `FlowkError`: a call of the C library failed. `.status` is its status. The text is the library's own: `src` is the
-  parameter `x`, `dst` is `out`, and the operands of an elementwise function are x, y and z in their order.
+- `FlowkError`: a call of the C library failed. `.status` is its status. The text is the library's own, with the
+  parameters' names in Python.
 - `FlowkValueError`, both a FlowkError and a ValueError: a value that the caller passed causes the status
   (INVALID_ARGUMENT to SIZE_OVERFLOW), or `axes` is not a permutation.
 - `ValueError`, `TypeError`: errors that only Python can see: an `out` of the wrong shape, dtype or read-only, arrays on
@@ -12,6 +12,8 @@
 from __future__ import annotations
 
 import ctypes
+import re
+from collections.abc import Sequence
 
 from .abi import Status
 
@@ -19,10 +21,24 @@ from .abi import Status
 class FlowkError(RuntimeError):
     """A call failed: `.status` is the `pyflowk.Status`, `.message` the text."""
 
+    _has_c_names = False
+
     def __init__(self, status: int, message: str) -> None:
         super().__init__(status, message)
         self.status = Status(status)
         self.message = message
+
+    def name_parameters(self, function: str, operands: Sequence[str]) -> None:
+        """Writes the parameters of the C function `function` in a text of the library's with their names in Python:
+        those of an elementwise function's operands are `operands`. Does nothing the second time."""
+        if self._has_c_names:
+            self._has_c_names = False
+            of_operands = dict(zip("xyz", operands)) if function in _ELEMENTWISE else {}
+            names = _PYTHON_NAMES.get(function, of_operands)
+            pattern = rf"(?<![\w>])({'|'.join(names) or '(?!)'})(?=_dtype|_strides|\b)"
+            text = self.message.replace("mask->dense", "mask").replace("mask->", "")
+            self.message = re.sub(pattern, lambda found: names[found[1]], text)
+            self.args = (self.args[0], self.message)
 
     def __str__(self) -> str:
         return f"{self.message} ({self.status.name})"
@@ -32,13 +48,24 @@ class FlowkValueError(FlowkError, ValueError):
     """A call failed because of a value that the caller passed."""
 
 
+_ELEMENTWISE = ("flowk_unary", "flowk_binary", "flowk_ternary")
+_PYTHON_NAMES = {
+    "flowk_permute": {"src": "x", "dst": "out"},
+    "flowk_permute_convert": {"src": "x", "dst": "out"},
+    "flowk_prelu": {"y": "out"},
+    "flowk_prelu_backward": {"dx": "dx_out", "dalpha": "dalpha_out"},
+    "flowk_masked_softmax": {"y": "out"},
+    "flowk_masked_softmax_backward": {"dx": "out"},
+}
 _CAUSED_BY_A_VALUE = range(Status.INVALID_ARGUMENT, Status.SIZE_OVERFLOW + 1)
 
 
 def error_of(library: ctypes.CDLL, status: int) -> FlowkError:
     """The exception for this thread's last call to `library`, which returned `status`, not SUCCESS."""
     message = library.flowk_last_error().decode(errors="replace")
-    return (FlowkValueError if status in _CAUSED_BY_A_VALUE else FlowkError)(status, message)
+    error = (FlowkValueError if status in _CAUSED_BY_A_VALUE else FlowkError)(status, message)
+    error._has_c_names = True
+    return error
 
 
 def different_devices(name: str, device: int | None, other: str, other_device: int | None) -> Exception:

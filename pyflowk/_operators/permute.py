@@ -10,7 +10,21 @@ from collections.abc import Iterable
 from ctypes import c_int, c_int32, c_int64
 from typing import TYPE_CHECKING, Any
 
-from .._arrays.dtypes import contiguous_strides, dtype_like, element_strides, element_type, named_type, number_type
+import numpy as np
+
+from .._arguments import number, shown
+from .._arrays.dtypes import (
+    NUMBER_TYPES,
+    contiguous_strides,
+    dtype_like,
+    dtype_name,
+    element_strides,
+    element_type,
+    listed,
+    named_type,
+    type_of_elements,
+    wrong_dtype,
+)
 from .._arrays.kinds import Geometry, Signature
 from .._native.abi import DType, Int32Pointer, Int64Pointer, Status
 from .._native.errors import FlowkValueError
@@ -18,6 +32,9 @@ from .._pipeline import Operation, Plan, call, require_arrays
 
 if TYPE_CHECKING:
     from .._typing import Array, ArrayT, DTypeLike, Stream
+
+# What flowk_permute_convert() takes.
+_CONVERTED = tuple(code for code in NUMBER_TYPES if code not in (DType.INT64, DType.UINT64))
 
 
 def permute(
@@ -63,17 +80,18 @@ def permute(
     Raises
     ------
     FlowkValueError
-        `axes` is not a permutation, or the library refuses a value; its text calls x src and out dst.
+        `axes` is not a permutation, or the library refuses a value.
     FlowkError
         Any other status of the library, in ``.status``.
     ValueError, TypeError
-        `out` has another shape, dtype or device; a type that is to be converted or scaled is not a number; an argument
-        is not an array.
+        `out` has another shape, dtype or device; x or `dtype` is of 64-bit integers, complex or no number and differs
+        from the other or is scaled; an argument is not of its type.
     """
-    order = tuple(map(operator.index, axes))
-    if dtype is None and scale == 1:
-        return call(_PERMUTE, x, (), out, stream, (order, None))
-    return call(_PERMUTE_CONVERT, x, (), out, stream, (order, dtype), (float(scale),))
+    try:
+        order = tuple(map(operator.index, axes))
+    except TypeError as error:
+        raise TypeError(f"axes is {shown(axes)}, must be integers, one per dimension of x") from error
+    return _permute(x, order, dtype, scale, out, stream)
 
 
 def batch_transpose(
@@ -93,20 +111,37 @@ def batch_transpose(
     dtype, scale, out, stream : optional
         As in `permute`, which also says what is returned and raised.
     """
-    if dtype is None and scale == 1:
-        return call(_PERMUTE, x, (), out, stream, (None, None))
-    return call(_PERMUTE_CONVERT, x, (), out, stream, (None, dtype), (float(scale),))
+    return _permute(x, None, dtype, scale, out, stream)
+
+
+def _permute(x: Any, axes: tuple[int, ...] | None, dtype: Any, scale: Any, out: Any, stream: Any) -> Any:
+    factor = scale if type(scale) is float else number(scale, "scale")
+    if factor == 1 and (dtype is None or _is_own(dtype, x)):
+        return call(_PERMUTE, x, (), out, stream, (axes, None))
+    wanted = None if dtype is None else named_type(dtype, tuple(DType))
+    return call(_PERMUTE_CONVERT, x, (), out, stream, (axes, wanted), (factor,))
+
+
+def _is_own(dtype: Any, x: Any) -> bool:
+    """Does x have the type that the argument `dtype` names? A dtype of NumPy's may be one that flowk does not name."""
+    own = getattr(x, "dtype", None)
+    if isinstance(dtype, np.dtype) and isinstance(own, np.dtype):
+        return dtype == own
+    return named_type(dtype, tuple(DType)) == type_of_elements(own)
 
 
 def _plan(
-    converts: bool, signatures: tuple[Signature, ...], out: Geometry | None, options: tuple[tuple[int, ...] | None, Any]
+    converts: bool,
+    signatures: tuple[Signature, ...],
+    out: Geometry | None,
+    options: tuple[tuple[int, ...] | None, DType | None],
 ) -> Plan:
-    """`options` are the axes (None swaps the last two) and the dtype of the result (None is x's)."""
+    """`options` are the axes (None swaps the last two) and the type of the result (None is x's)."""
     axes, wanted = options
     require_arrays(("x",), signatures)
     shape, strides, dtype = signatures[0]
-    code = number_type(dtype, "x") if converts else element_type(dtype, "x")[0]
-    out_code = code if wanted is None else named_type(wanted)
+    code = _converted_type(dtype, wanted) if converts else element_type(dtype, "x")[0]
+    out_code = code if wanted is None else wanted
     out_dtype = dtype_like(out_code, dtype) if converts else dtype
     order = _last_two_swapped(len(shape)) if axes is None else _checked_axes(axes, len(shape))
     permuted = tuple(shape[axis] for axis in order)
@@ -141,6 +176,18 @@ def _plan(
 
 _PERMUTE = Operation(("x",), functools.partial(_plan, False))
 _PERMUTE_CONVERT = Operation(("x",), functools.partial(_plan, True))
+
+
+def _converted_type(dtype: Any, wanted: DType | None) -> DType:
+    """The type of x; TypeError where flowk_permute_convert() does not take it or `wanted`."""
+    code = type_of_elements(dtype)
+    if code not in _CONVERTED:
+        raise wrong_dtype("x", dtype, f"{listed(_CONVERTED)} to be converted or scaled")
+    if wanted is not None and wanted not in _CONVERTED:
+        raise TypeError(
+            f"dtype = {dtype_name(wanted)}, must be x's own dtype {dtype} without a scale, or {listed(_CONVERTED)}"
+        )
+    return code
 
 
 def _checked_axes(axes: tuple[int, ...], rank: int) -> list[int]:

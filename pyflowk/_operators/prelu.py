@@ -6,11 +6,11 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-import operator
 from ctypes import c_int, c_int64
 from typing import TYPE_CHECKING, Any
 
-from .._arrays.dtypes import contiguous_strides, element_strides, element_type
+from .._arguments import boolean, integer
+from .._arrays.dtypes import contiguous_strides, element_strides, element_type, float_type, listed, wrong_dtype
 from .._arrays.kinds import ARRAYS, After, Geometry, Signature, find_array_kind
 from .._copies import on_copies, temporary
 from .._native.abi import DType, Status
@@ -64,11 +64,11 @@ def prelu(
     Raises
     ------
     FlowkError, FlowkValueError
-        The library's status and text, in which y is `out`.
+        The library's status and text.
     ValueError, TypeError
         A shape, stride, dtype or device is not as above; an argument is not an array.
     """
-    return call(_PRELU, x, (alpha,), out, stream, channel_axis)
+    return call(_PRELU, x, (alpha,), out, stream, integer(channel_axis, "channel_axis"))
 
 
 def prelu_backward(
@@ -117,8 +117,9 @@ def prelu_backward(
     FlowkError, FlowkValueError, ValueError, TypeError
         As `prelu`.
     """
-    others = (need_dx, need_dalpha, dalpha_out, workspace)
-    return call(_BACKWARD, x, (dy, alpha), dx_out if need_dx else None, stream, channel_axis, others)
+    others = (boolean(need_dx, "need_dx"), boolean(need_dalpha, "need_dalpha"), dalpha_out, workspace)
+    axis = integer(channel_axis, "channel_axis")
+    return call(_BACKWARD, x, (dy, alpha), dx_out if need_dx else None, stream, axis, others)
 
 
 def prelu_backward_workspace_bytes(x: Array, alpha: Array, channel_axis: int = 1) -> int:
@@ -129,7 +130,7 @@ def prelu_backward_workspace_bytes(x: Array, alpha: Array, channel_axis: int = 1
     x, alpha, channel_axis
         As given to `prelu`; values and addresses do not matter.
     """
-    return call(_WORKSPACE, x, (alpha,), None, None, channel_axis)
+    return call(_WORKSPACE, x, (alpha,), None, None, integer(channel_axis, "channel_axis"))
 
 
 # ---- plans ----------------------------------------------------------------------------------------------------------
@@ -257,8 +258,10 @@ def _copied(
 def _sizes(x: Geometry, alpha: Geometry, channel_axis: int) -> Sizes:
     """x, an array without gaps, as (outer, channels, inner) in memory."""
     (shape, strides, dtype), (a_shape, a_strides, a_dtype) = x, alpha
-    code, _ = element_type(dtype, "x")
-    a_code, _ = element_type(a_dtype, "alpha")
+    code, a_code = float_type(dtype, "x"), float_type(a_dtype, "alpha")
+    allowed = (code,) if code in (DType.FLOAT32, DType.FLOAT64) else (code, DType.FLOAT32)
+    if a_code not in allowed:
+        raise wrong_dtype("alpha", a_dtype, f"{listed(allowed)} beside x of {dtype}")
     order = _memory_order(shape, element_strides(dtype, shape, strides, "x"))
     assert order is not _HAS_GAPS
     num_alphas = math.prod(a_shape)
@@ -266,7 +269,7 @@ def _sizes(x: Geometry, alpha: Geometry, channel_axis: int) -> Sizes:
         raise ValueError(f"alpha has strides of {tuple(a_strides)}, must be contiguous")
     if num_alphas == 1:
         return _c_values(1, 1, math.prod(shape), code, a_code), order
-    axis = operator.index(channel_axis)
+    axis = channel_axis
     if not -len(shape) <= axis < len(shape):
         raise FlowkValueError(
             Status.INVALID_ARGUMENT, f"channel_axis = {axis}, must be in {-len(shape)} ... {len(shape) - 1}"

@@ -6,10 +6,11 @@ from __future__ import annotations
 from ctypes import byref
 from typing import TYPE_CHECKING, Any
 
+from .._arguments import boolean, number
 from .._copies import on_copies
 from .._native.abi import SoftmaxMask
 from .._pipeline import Operation, Plan, call
-from .softmax_arguments import arguments_of, copied_inputs, has_contiguous_rows
+from .softmax_arguments import arguments_of, checked_options, copied_inputs, has_contiguous_rows
 
 if TYPE_CHECKING:
     from .._arrays.kinds import Geometry, Signature
@@ -82,7 +83,7 @@ def masked_softmax(
     ValueError, TypeError
         A shape that does not broadcast; a dtype, side, window or device that is not as above.
     FlowkError, FlowkValueError
-        The library's status and text, in which dense is `mask` and y is `out`.
+        The library's status and text.
 
     Notes
     -----
@@ -97,8 +98,8 @@ def masked_softmax(
     Computed in float32, in float64 for float64. Without a bias no finite x overflows, at any scale; with one, z is
     infinite where it is too large for that type. Unless x is float64, results below about 2**-126 may be 0.
     """
-    options = (side, causal, causal_offset, window, dtype)
-    values = (_number(scale), 1 if log else 0)
+    options = checked_options(side, causal, causal_offset, window, dtype)
+    values = (scale if type(scale) is float else number(scale, "scale"), boolean(log, "log"))
     if mask is None and lengths is None and bias is None:
         return call(_SOFTMAX, x, (), out, stream, options, values)
     return call(_MASKED_SOFTMAX, x, (mask, lengths, bias), out, stream, options, values)
@@ -152,10 +153,10 @@ def masked_softmax_backward(
     Raises
     ------
     ValueError, TypeError, FlowkError, FlowkValueError
-        As `masked_softmax`; in the library's text dx is `out`.
+        As `masked_softmax`.
     """
-    options = (side, causal, causal_offset, window, dtype)
-    values = (_number(scale), 1 if log else 0)
+    options = checked_options(side, causal, causal_offset, window, dtype)
+    values = (scale if type(scale) is float else number(scale, "scale"), boolean(log, "log"))
     if lengths is None:
         return call(_BACKWARD, dy, (y,), out, stream, options, values)
     return call(_MASKED_BACKWARD, dy, (y, lengths), out, stream, options, values)
@@ -165,23 +166,14 @@ def softmax(
     x: ArrayT, *, dtype: DTypeLike | None = None, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """Softmax over the last dimension of x: `masked_softmax` without a mask, with the same parameters."""
-    return call(_SOFTMAX, x, (), out, stream, ("left", False, 0, None, dtype), (1.0, 0))
+    return call(_SOFTMAX, x, (), out, stream, checked_options("left", False, 0, None, dtype), (1.0, 0))
 
 
 def log_softmax(
     x: ArrayT, *, dtype: DTypeLike | None = None, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """Logarithm of the softmax over the last dimension of x: `masked_softmax` with log=True and without a mask."""
-    return call(_SOFTMAX, x, (), out, stream, ("left", False, 0, None, dtype), (1.0, 1))
-
-
-def _number(scale: Any) -> float:
-    if type(scale) is float:
-        return scale
-    try:
-        return float(scale)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"scale is {scale!r}, must be a number") from error
+    return call(_SOFTMAX, x, (), out, stream, checked_options("left", False, 0, None, dtype), (1.0, 1))
 
 
 # ---- plans; `options` are side, causal, causal_offset, window and dtype ----------------------------------------------

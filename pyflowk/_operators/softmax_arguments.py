@@ -3,21 +3,24 @@
 
 from __future__ import annotations
 
-import operator
+import functools
 from ctypes import addressof, c_int, c_int32, c_int64, sizeof
 from typing import Any, NamedTuple
 
-from .._arrays.dtypes import contiguous_strides, dtype_like, element_strides, named_type
+from .._arguments import boolean, integer_in, shown
+from .._arrays.dtypes import (
+    FLOAT_TYPES,
+    contiguous_strides,
+    dtype_like,
+    element_strides,
+    float_type,
+    named_type,
+    wrong_dtype,
+)
 from .._arrays.kinds import Geometry, Signature
 from .._native.abi import DType, Int64Pointer, SoftmaxMask, SoftmaxMaskPointer
 from .._pipeline import no_array
 
-_FLOATS = {
-    "float16": DType.FLOAT16,
-    "bfloat16": DType.BFLOAT16,
-    "float32": DType.FLOAT32,
-    "float64": DType.FLOAT64,
-}
 _BYTES = {"bool": DType.BOOL, "uint8": DType.UINT8}
 _INTEGERS = {"int32": DType.INT32, "int64": DType.INT64}
 
@@ -44,7 +47,7 @@ def arguments_of(
     options: tuple[Any, ...],
 ) -> Arguments:
     """`first` is x or dy, called `name`; `second` is None or y. `operands` are mask, lengths and bias; `options` are
-    side, causal, causal_offset, window and dtype.
+    checked_options().
 
     Raises ValueError or TypeError for what the library cannot see or would name otherwise.
     """
@@ -58,20 +61,17 @@ def arguments_of(
     shape = tuple(first[0])
     if not shape:
         raise ValueError(f"{name} has no dimensions, must have >= 1")
-    code = _code_of(first[2], name, _FLOATS)
+    code = float_type(first[2], name)
     if second is not None:
         _check_same(second, "y", shape, first[2], code)
-    try:
-        out_dtype = first[2] if dtype is None else dtype_like(named_type(dtype), first[2])
-    except TypeError as error:
-        raise TypeError(f"dtype = {dtype!r}, must name one of {', '.join(_FLOATS)}") from error
-    out_code = _code_of(out_dtype, "out", _FLOATS)
+    out_dtype = first[2] if dtype is None else dtype_like(dtype, first[2])
+    out_code = code if dtype is None else dtype
     if out is not None:
         if dtype is not None:
             _check_same(out, "out", shape, out_dtype, out_code)
         elif tuple(out[0]) != shape:
             raise ValueError(f"out has shape {tuple(out[0])}, must be {shape}")
-        out_code = _code_of(out[2], "out", _FLOATS)
+        out_code = float_type(out[2], "out")
     keep_alive: list[Any] = []
 
     def address_of(numbers: tuple[int, ...]) -> int:
@@ -89,7 +89,7 @@ def arguments_of(
         struct.lengths_dtype = _code_of(lengths[2], "lengths", _INTEGERS)
         struct.lengths_strides = address_of(_broadcast_lengths(lengths, shape))
     if bias is not None:
-        struct.bias_dtype = _code_of(bias[2], "bias", _FLOATS)
+        struct.bias_dtype = float_type(bias[2], "bias")
         struct.bias_strides = address_of(_broadcast(bias, "bias", shape))
     out_strides = Int64Pointer(address_of(contiguous_strides(shape, 1))) if out is None else strides_of(out, "out")
     keep_alive.append(struct)
@@ -105,39 +105,46 @@ def arguments_of(
     )
 
 
-def _mask_without_arrays(side: str, causal: bool, causal_offset: int, window: int | None) -> SoftmaxMask:
+# By type too: 2.0 is equal to 2, and True to 1, which are refused.
+@functools.lru_cache(maxsize=4096, typed=True)
+def _checked(side: Any, causal: Any, causal_offset: Any, window: Any, dtype: Any) -> tuple[Any, ...]:
     if side not in ("left", "right"):
-        raise ValueError(f"side = {side!r}, must be 'left' or 'right'")
-    if causal not in (True, False):
-        raise ValueError(f"causal = {causal!r}, must be True or False (causal_offset moves the diagonal)")
-    struct = SoftmaxMask(struct_bytes=sizeof(SoftmaxMask), lengths_from_right=side == "right", causal=bool(causal))
-    struct.causal_offset = _index(causal_offset, "causal_offset", -(2**62))
-    struct.window = 0 if window is None else _index(window, "window", 1)
-    return struct
+        raise ValueError(f"side = {shown(side)}, must be 'left' or 'right'")
+    return (
+        side,
+        boolean(causal, "causal"),
+        integer_in(causal_offset, "causal_offset", -(2**62), 2**62, "2**62"),
+        None if window is None else integer_in(window, "window", 1, 2**62, "2**62"),
+        None if dtype is None else named_type(dtype, FLOAT_TYPES),
+    )
 
 
-def _index(value: Any, name: str, smallest: int) -> int:
+def checked_options(*options: Any) -> tuple[Any, ...]:
+    """side, causal, causal_offset, window and dtype as they are given, as the values of equal plans."""
     try:
-        number = operator.index(value)
-    except TypeError as error:
-        raise TypeError(f"{name} is {value!r}, must be an integer") from error
-    if not smallest <= number <= 2**62:
-        raise ValueError(f"{name} = {number}, must be in {smallest} ... 2**62")
-    return number
+        return _checked(*options)
+    except TypeError:  # where one cannot be hashed: the error that names it
+        return _checked.__wrapped__(*options)
+
+
+def _mask_without_arrays(side: str, causal: bool, causal_offset: int, window: int | None) -> SoftmaxMask:
+    struct = SoftmaxMask(struct_bytes=sizeof(SoftmaxMask), lengths_from_right=side == "right", causal=causal)
+    struct.causal_offset, struct.window = causal_offset, window or 0
+    return struct
 
 
 def _code_of(dtype: Any, name: str, allowed: dict[str, DType]) -> DType:
     code = allowed.get(str(dtype).removeprefix("torch."))
     if code is None:
         *others, last = allowed
-        raise TypeError(f"{name} has dtype {dtype}, must be {', '.join(others)} or {last}")
+        raise wrong_dtype(name, dtype, f"{', '.join(others)} or {last}")
     return code
 
 
 def _check_same(geometry: Geometry, name: str, shape: tuple[int, ...], dtype: Any, code: DType) -> None:
     if tuple(geometry[0]) != shape:
         raise ValueError(f"{name} has shape {tuple(geometry[0])}, must be {shape}")
-    if _code_of(geometry[2], name, _FLOATS) != code:
+    if float_type(geometry[2], name) != code:
         raise TypeError(f"{name} has dtype {geometry[2]}, must be {dtype}")
 
 

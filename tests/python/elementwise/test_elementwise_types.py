@@ -90,7 +90,7 @@ def test_cast_takes_a_dtype_in_any_form_or_that_of_out(arrays: Any) -> None:
         pyflowk.cast(arrays.put(x))
     with pytest.raises(TypeError, match="out has dtype int8, must be float16"):
         pyflowk.cast(arrays.put(x), np.float16, out=out)
-    with pytest.raises(TypeError, match="the result has dtype complex64"):
+    with pytest.raises(TypeError, match=r"dtype = .*complex64.*, must name one of bool, int8, .*float8_e5m2"):
         pyflowk.cast(arrays.put(x), np.complex64)
 
 

@@ -279,7 +279,7 @@ def test_overlap_is_decided_by_the_bytes_of_each_side(
     x = arrays.view(memory, 96, (3, 4), (4 * src_dtype.itemsize, src_dtype.itemsize), src_dtype)
     out = arrays.view(memory, 96 + offset, (4, 3), (3 * dst_dtype.itemsize, dst_dtype.itemsize), dst_dtype)
     if overlaps:
-        with pytest.raises(pyflowk.FlowkError, match=r"dst .* overlaps src") as caught:
+        with pytest.raises(pyflowk.FlowkError, match=r"^out .* overlaps x ") as caught:
             pyflowk.permute(x, (1, 0), dtype=dst_dtype, out=out)
         assert caught.value.status == Status.OVERLAP
     else:
@@ -298,7 +298,7 @@ def test_halves_of_other_elements_do_not_overlap(arrays: Any) -> None:
 
 def test_a_misaligned_side_is_named(arrays: Any) -> None:
     memory, out = arrays.put(np.zeros(64, np.uint8)), arrays.put(np.zeros(64, np.uint8))
-    with pytest.raises(pyflowk.FlowkError, match=r"dst = .* must be a multiple of 4 for float32"):
+    with pytest.raises(pyflowk.FlowkError, match=r"^out = .* must be a multiple of 4 for float32"):
         pyflowk.permute(
             arrays.view(memory, 2, (4,), (2,), np.float16),
             (0,),
@@ -349,10 +349,30 @@ def test_an_out_of_another_type_is_refused_unless_the_type_is_named(arrays: Any)
 def test_what_is_no_number_is_not_converted(arrays: Any) -> None:
     dates = np.zeros((3, 4), "datetime64[s]")
     for call in (pyflowk.permute, lambda *a, **k: pyflowk.explain("permute", *a, **k)):
-        with pytest.raises(TypeError, match=r"x has dtype datetime64\[s\], must be bool, an integer, or a float"):
+        with pytest.raises(
+            TypeError, match=r"x has dtype datetime64\[s\], must be bool, int8, .* to be converted or scaled"
+        ):
             call(arrays.put(dates), (1, 0), dtype="float32")
-        with pytest.raises(TypeError, match="the result has dtype complex64, must be"):
+        with pytest.raises(
+            TypeError, match="dtype = complex64, must be x's own dtype float32 without a scale, or bool, int8"
+        ):
             call(arrays.put(np.zeros((3, 4), np.float32)), (1, 0), dtype=np.complex64)
+        with pytest.raises(TypeError, match="dtype = int64, must be x's own dtype float32"):
+            call(arrays.put(np.zeros((3, 4), np.float32)), (1, 0), dtype=int)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128", "int64", "uint64", ">f4", "datetime64[s]", "S4"])
+def test_the_type_that_x_has_is_a_plain_permute(arrays: Any, dtype: str) -> None:
+    x = np.arange(12).astype(np.int32).reshape(3, 4).astype(dtype)
+    own = arrays.put(x)
+    names = [np.dtype(dtype)] + ([] if np.dtype(dtype).kind in "MS" or dtype == ">f4" else [dtype, x.dtype.type])
+    for name in names:
+        np.testing.assert_array_equal(arrays.fetch(pyflowk.permute(own, (1, 0), dtype=name)), x.T)
+        np.testing.assert_array_equal(arrays.fetch(pyflowk.batch_transpose(own, dtype=name, scale=1)), x.T)
+        plan = pyflowk.explain(pyflowk.permute, own, (1, 0), dtype=name)
+        assert plan == pyflowk.explain(pyflowk.permute, own, (1, 0))
+    with pytest.raises(TypeError, match=r"x has dtype .* to be converted or scaled"):
+        pyflowk.permute(own, (1, 0), scale=2.0)
 
 
 def test_the_plan_names_types_arithmetic_and_scale(arrays: Any) -> None:

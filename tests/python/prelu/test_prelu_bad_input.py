@@ -276,10 +276,25 @@ def test_a_strided_alpha_is_refused(arrays: Any) -> None:
 
 def test_types_that_the_library_does_not_take_are_refused(arrays: Any) -> None:
     x = arrays.put(np.zeros((2, 3), np.int32))
-    with pytest.raises(pyflowk.FlowkValueError, match="dtype = int32, must be float16, bfloat16, float32 or float64"):
+    with pytest.raises(TypeError, match="x has dtype int32, must be float16, bfloat16, float32 or float64"):
         pyflowk.prelu(x, arrays.put(np.zeros(3, np.int32)))
-    with pytest.raises(pyflowk.FlowkValueError, match="alpha_dtype = float64, must be float32"):
+    with pytest.raises(TypeError, match="alpha has dtype float64, must be float32 beside x of float32"):
         pyflowk.prelu(image(arrays), arrays.put(np.zeros(3)))
+    halves = arrays.put(np.zeros((2, 3), np.float16))
+    with pytest.raises(TypeError, match="alpha has dtype float64, must be float16 or float32 beside x of float16"):
+        pyflowk.prelu(halves, arrays.put(np.zeros(3)))
+
+
+def test_data_of_the_other_byte_order_is_named_and_what_to_do(arrays: Any) -> None:
+    x, swapped = (np.zeros((2, 3), dtype) for dtype in ("f4", ">f4"))
+    alpha, swapped_alpha = (np.zeros(3, dtype) for dtype in ("f4", ">f4"))
+    for name, array, call in (
+        ("x", swapped, lambda s: pyflowk.prelu(s, arrays.put(alpha))),
+        ("alpha", swapped_alpha, lambda s: pyflowk.prelu(arrays.put(x), s)),
+        ("x", swapped, lambda s: pyflowk.prelu_backward(s, s, arrays.put(alpha))),
+    ):
+        with pytest.raises(TypeError, match=rf"{name} has dtype >f4, .*: {name}\.astype\('float32'\)"):
+            call(arrays.put(array))
 
 
 def test_a_workspace_that_is_too_small_or_strided_is_refused(arrays: Any) -> None:

@@ -119,7 +119,7 @@ BAD_PYTHON = {
     "bias of integers": BadCall(TypeError, "bias has dtype int64, must be float16", {"bias": ((3, 4), "int64")}),
     "bias of another type": BadCall(pyflowk.FlowkValueError, "bias_dtype", {"bias": ((3, 4), "float16")}),
     "side": BadCall(ValueError, "side = 'middle', must be 'left' or 'right'", {"side": "middle"}),
-    "causal as an offset": BadCall(ValueError, "causal = 3, must be True or False", {"causal": 3}),
+    "causal as an offset": BadCall(TypeError, "causal = 3, must be True or False", {"causal": 3}),
     "causal_offset that is not an integer": BadCall(
         TypeError, "causal_offset is 1.5, must be an integer", {"causal": True, "causal_offset": 1.5}
     ),
@@ -129,11 +129,16 @@ BAD_PYTHON = {
     "window of 0": BadCall(ValueError, r"window = 0, must be in 1 ... 2\*\*62", {"window": 0}),
     "window that is not an integer": BadCall(TypeError, "window is '7', must be an integer", {"window": "7"}),
     "scale that is not a number": BadCall(TypeError, "scale is 'x', must be a number", {"scale": "x"}),
+    "scale of a string": BadCall(TypeError, "scale is '2', must be a number", {"scale": "2"}),
+    "log of a string": BadCall(TypeError, "log = 'no', must be True or False", {"log": "no"}),
+    "log of 1": BadCall(TypeError, "log = 1, must be True or False", {"log": 1}),
+    "side in a list": BadCall(ValueError, r"side = \['left'\], must be 'left' or 'right'", {"side": ["left"]}),
+    "dtype in a list": BadCall(TypeError, r"dtype = \['float16'\], must name one of", {"dtype": ["float16"]}),
     "scale of none": BadCall(TypeError, "scale is None, must be a number", {"scale": None}),
     "scale of NaN": BadCall(pyflowk.FlowkValueError, "scale = nan, must be finite", {"scale": NAN}),
-    "dtype that is not a float": BadCall(TypeError, "out has dtype int32, must be float16", {"dtype": "int32"}),
+    "dtype that is not a float": BadCall(TypeError, "dtype = 'int32', must name one of float16", {"dtype": "int32"}),
     "dtype unknown": BadCall(TypeError, "dtype = 'float17', must name one of float16", {"dtype": "float17"}),
-    "dtype of another pair": BadCall(pyflowk.FlowkValueError, "y_dtype", {"dtype": "float64"}),
+    "dtype of another pair": BadCall(pyflowk.FlowkValueError, "^out_dtype", {"dtype": "float64"}),
     "out of another shape": BadCall(ValueError, r"out has shape \(2, 12\), must be", {"out": ((2, 12), "float32")}),
     "out that is not a float": BadCall(
         TypeError, "out has dtype int32, must be float16", {"out": ((2, 3, 4), "int32")}
@@ -141,7 +146,7 @@ BAD_PYTHON = {
     "out not of dtype": BadCall(
         TypeError, "out has dtype float32, must be float16", {"out": ((2, 3, 4), "float32"), "dtype": "float16"}
     ),
-    "out of another pair": BadCall(pyflowk.FlowkValueError, "y_dtype", {"out": ((2, 3, 4), "float64")}),
+    "out of another pair": BadCall(pyflowk.FlowkValueError, "^out_dtype", {"out": ((2, 3, 4), "float64")}),
     "mask that is not an array": BadCall(TypeError, "mask is a list, must be", {"mask": [True]}),
     "lengths that are not an array": BadCall(TypeError, "lengths is a int, must be", {"lengths": 3}),
     "out that is not an array": BadCall(TypeError, "out is a str, must be", {"out": "out"}),
@@ -161,6 +166,25 @@ def test_a_bad_call_from_python_is_an_error_that_names_the_parameter(arrays: Any
         pyflowk.masked_softmax(x, **keywords)
     if not isinstance(out, str) and out is not None:
         assert (arrays.fetch(out) == 1).all()
+
+
+def test_a_value_that_equals_an_allowed_one_is_refused_before_and_after_it(arrays: Any) -> None:
+    x = arrays.put(np.ones((2, 3, 4), np.float32))
+    for good, bad in (
+        ({"window": 2}, {"window": 2.0}),
+        ({"causal": True}, {"causal": 1}),
+        ({"causal": False}, {"causal": 0.0}),
+        ({"causal": True, "causal_offset": 1}, {"causal": True, "causal_offset": 1.0}),
+        ({"dtype": pyflowk.DType.FLOAT16}, {"dtype": 10}),
+        ({"log": True}, {"log": 1}),
+    ):
+        for _ in range(2):
+            with pytest.raises(TypeError):
+                pyflowk.masked_softmax(x, **bad)
+            pyflowk.masked_softmax(x, **good)
+    for window, causal in ((2, True), (np.int64(2), np.bool_(True))):
+        result = pyflowk.masked_softmax(x, window=window, causal=causal)
+        np.testing.assert_array_equal(arrays.fetch(result)[0, 0], [0.5, 0.5, 0, 0])
 
 
 def test_x_must_be_an_array_of_floats_with_a_dimension(arrays: Any) -> None:
@@ -191,7 +215,7 @@ def test_an_out_that_shares_memory_with_an_input_is_refused(arrays: Any) -> None
         with pytest.raises(pyflowk.FlowkValueError, match="overlaps") as caught:
             pyflowk.softmax(x, out=arrays.view(memory, offset, (3, 4), strides, np.float32))
         assert caught.value.status == Status.OVERLAP
-    with pytest.raises(pyflowk.FlowkValueError, match="mask->dense"):
+    with pytest.raises(pyflowk.FlowkValueError, match=r"^out .* overlaps mask "):
         dense = arrays.view(memory, 100, (3, 4), (4, 1), np.bool_)
         pyflowk.masked_softmax(x, dense, out=arrays.view(memory, 64, (3, 4), (16, 4), np.float32))
     np.testing.assert_array_equal(arrays.fetch(memory), 0)
@@ -211,7 +235,7 @@ def test_a_bad_gradient_call_is_an_error_that_names_the_parameter(arrays: Any) -
         (ValueError, r"out has shape \(2, 2\), must be", lambda: (y, y, {"out": array((2, 2))})),
         (ValueError, r"lengths has shape \(3,\)", lambda: (y, y, {"lengths": array((3,), "int32")})),
         (ValueError, "side = 3", lambda: (y, y, {"side": 3})),
-        (pyflowk.FlowkValueError, "dx_dtype", lambda: (y, y, {"dtype": "float64"})),
+        (pyflowk.FlowkValueError, "^out_dtype", lambda: (y, y, {"dtype": "float64"})),
     ):
         dy, result, keywords = call()
         with pytest.raises(error, match=text):

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arguments that are no arrays: integers, booleans and numbers. Each error names the parameter and what it must be."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+
+def integer(value: Any, name: str) -> int:
+    """operator.index(value) of the argument `name`; TypeError where it is no integer, as 2.0 is not."""
+    try:
+        return operator.index(value)
+    except TypeError as error:
+        raise TypeError(f"{name} is {shown(value)}, must be an integer") from error
+
+
+def integer_in(value: Any, name: str, smallest: int, largest: int, largest_text: str = "") -> int:
+    """integer() in smallest ... largest; ValueError where it is outside."""
+    number = integer(value, name)
+    if not smallest <= number <= largest:
+        raise ValueError(f"{name} = {shown(number)}, must be in {smallest} ... {largest_text or largest}")
+    return number
+
+
+def boolean(value: Any, name: str) -> bool:
+    """A bool of Python or NumPy; TypeError for anything else, 1 and "no" too."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} = {shown(value)}, must be True or False")
+    return bool(value)
+
+
+def number(value: Any, name: str) -> float:
+    """A real number as a float: Python's, a NumPy scalar, or an array without dimensions. TypeError for anything else,
+    a string that float() takes too."""
+    kind = getattr(getattr(value, "dtype", None), "kind", "f")
+    is_number = not isinstance(value, (str, bytes, bytearray)) and kind not in "cmMOSTU" and np.ndim(value) == 0
+    try:
+        if is_number:
+            return float(value)
+    except OverflowError as error:
+        raise OverflowError(f"{name} = {shown(value)}, must be in the range of float64") from error
+    except (TypeError, ValueError):
+        pass
+    raise TypeError(f"{name} is {shown(value)}, must be a number")
+
+
+def shown(value: Any) -> str:
+    """`value` in an error: its repr, cut where it is long."""
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"an integer of {value.bit_length()} bits"
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:60]}... (a {type(value).__name__})"
