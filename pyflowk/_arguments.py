@@ -36,9 +36,9 @@ def number(value: Any, name: str) -> float:
     """A real number as a float: Python's, a NumPy scalar, or an array without dimensions. TypeError for anything else,
     a string that float() takes too."""
     kind = getattr(getattr(value, "dtype", None), "kind", "f")
-    is_number = not isinstance(value, (str, bytes, bytearray)) and kind not in "cmMOSTU" and np.ndim(value) == 0
+    is_number = not isinstance(value, (str, bytes, bytearray)) and kind not in "cmMOSTU"
     try:
-        if is_number:
+        if is_number and getattr(value, "shape", ()) == ():
             return float(value)
     except OverflowError as error:
         raise OverflowError(f"{name} = {shown(value)}, must be in the range of float64") from error

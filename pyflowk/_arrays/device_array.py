@@ -181,7 +181,7 @@ def _empty(shape: Any, numpy_type: np.dtype[Any], name: str, device: int | None,
     """empty(); `name` is what has the dtype."""
     try:
         extents = tuple(map(operator.index, shape if np.iterable(shape) else (shape,)))
-    except TypeError as error:
+    except (TypeError, NotImplementedError) as error:  # the second by a memoryview
         raise TypeError(f"shape is {shown(shape)}, must be an integer or a sequence of integers") from error
     element_type(numpy_type, name)
     num_bytes = math.prod(extents) * numpy_type.itemsize

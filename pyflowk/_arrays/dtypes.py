@@ -97,8 +97,8 @@ def named_type(dtype: Any, allowed: Sequence[DType] = NUMBER_TYPES) -> DType:
     """flowk's type that a caller asks for in the parameter `dtype`: a name, a DType, a dtype or scalar type of NumPy or
     ml_dtypes, or a dtype of torch. TypeError where it is not one of `allowed`."""
     try:
-        code = _named_type(dtype)
-    except TypeError:  # an argument that cannot be hashed, a list for example, is none of these
+        code = None if isinstance(dtype, np.generic) else _named_type(dtype)
+    except (TypeError, ValueError):  # an argument that cannot be hashed, a list for example, is none of these
         code = None
     if code not in allowed:
         raise TypeError(f"dtype = {shown(dtype)}, must name one of {', '.join(_NAMES[one] for one in allowed)}")

@@ -9,6 +9,7 @@ import re
 import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .._arguments import shown
 from .._arrays.dtypes import dtype_like, dtype_name, dtype_named, number_type
 from .._arrays.kinds import Signature
 from .._native import driver
@@ -110,6 +111,10 @@ class ElementwiseKernel:
     def __init__(
         self, in_params: str, out_params: str, operation: str, name: str = "elementwise_kernel", preamble: str = ""
     ) -> None:
+        texts = {"in_params": in_params, "out_params": out_params, "operation": operation, "name": name}
+        for parameter, text in {**texts, "preamble": preamble}.items():
+            if not isinstance(text, str):
+                raise TypeError(f"{parameter} is {shown(text)}, must be a string")
         self.in_params = tuple(_parse(in_params, "in_params"))
         outputs = tuple(_parse(out_params, "out_params"))
         if len(outputs) != 1:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._arguments import shown
 from .._arrays.dtypes import named_type
 from .._native.abi import DType
 from .._native.operations import BinaryOp, TernaryOp, UnaryOp
@@ -123,8 +124,8 @@ def gelu_grad(
 
 
 def _approximated(operations: dict[str, Elementwise], approximate: str) -> Elementwise:
-    if approximate not in operations:
-        raise ValueError(f"approximate = {approximate!r}, must be 'none' or 'tanh'")
+    if not isinstance(approximate, str) or approximate not in operations:
+        raise ValueError(f"approximate = {shown(approximate)}, must be 'none' or 'tanh'")
     return operations[approximate]
 
 

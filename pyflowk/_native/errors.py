@@ -33,7 +33,7 @@ class FlowkError(RuntimeError):
         those of an elementwise function's operands are `operands`. Does nothing the second time."""
         if self._has_c_names:
             self._has_c_names = False
-            of_operands = dict(zip("xyz", operands)) if function in _ELEMENTWISE else {}
+            of_operands = {"rank": "out.ndim", **dict(zip("xyz", operands))} if function in _ELEMENTWISE else {}
             names = _PYTHON_NAMES.get(function, of_operands)
             pattern = rf"(?<![\w>])({'|'.join(names) or '(?!)'})(?=_dtype|_strides|\b)"
             text = self.message.replace("mask->dense", "mask").replace("mask->", "")
@@ -50,12 +50,12 @@ class FlowkValueError(FlowkError, ValueError):
 
 _ELEMENTWISE = ("flowk_unary", "flowk_binary", "flowk_ternary")
 _PYTHON_NAMES = {
-    "flowk_permute": {"src": "x", "dst": "out"},
-    "flowk_permute_convert": {"src": "x", "dst": "out"},
+    "flowk_permute": {"src": "x", "dst": "out", "rank": "x.ndim"},
+    "flowk_permute_convert": {"src": "x", "dst": "out", "rank": "x.ndim"},
     "flowk_prelu": {"y": "out"},
     "flowk_prelu_backward": {"dx": "dx_out", "dalpha": "dalpha_out"},
-    "flowk_masked_softmax": {"y": "out"},
-    "flowk_masked_softmax_backward": {"dx": "out"},
+    "flowk_masked_softmax": {"y": "out", "rank": "x.ndim"},
+    "flowk_masked_softmax_backward": {"dx": "out", "rank": "dy.ndim"},
 }
 _CAUSED_BY_A_VALUE = range(Status.INVALID_ARGUMENT, Status.SIZE_OVERFLOW + 1)
 

@@ -89,7 +89,7 @@ def permute(
     """
     try:
         order = tuple(map(operator.index, axes))
-    except TypeError as error:
+    except (TypeError, NotImplementedError) as error:  # the second by a memoryview
         raise TypeError(f"axes is {shown(axes)}, must be integers, one per dimension of x") from error
     return _permute(x, order, dtype, scale, out, stream)
 

@@ -270,6 +270,8 @@ def _sizes(x: Geometry, alpha: Geometry, channel_axis: int) -> Sizes:
     if num_alphas == 1:
         return _c_values(1, 1, math.prod(shape), code, a_code), order
     axis = channel_axis
+    if not shape:
+        raise ValueError(f"x has no dimensions: alpha has shape {tuple(a_shape)}, must have one element")
     if not -len(shape) <= axis < len(shape):
         raise FlowkValueError(
             Status.INVALID_ARGUMENT, f"channel_axis = {axis}, must be in {-len(shape)} ... {len(shape) - 1}"
@@ -277,7 +279,8 @@ def _sizes(x: Geometry, alpha: Geometry, channel_axis: int) -> Sizes:
     axis %= len(shape)
     if tuple(a_shape) != (shape[axis],):
         raise ValueError(
-            f"alpha has shape {tuple(a_shape)}, must have one element or the shape ({shape[axis]},) of x's channels"
+            f"alpha has shape {tuple(a_shape)}, must have one element or the shape ({shape[axis]},) of x along "
+            f"channel_axis = {axis}"
         )
     in_memory = order or tuple(range(len(shape)))
     place = in_memory.index(axis)
@@ -339,6 +342,8 @@ def _read_written(array: Any, name: str, read: Readings, afters: list[After]) ->
     pointer, shape, strides, dtype, device, after = kind.read_out(array, name, read.stream)
     if device != read.device:
         raise different_devices("x", read.device, name, device)
+    if getattr(dtype, "hasobject", False):
+        raise TypeError(f"{name} has dtype {dtype}: its elements are Python objects, must be plain bytes")
     if after is not None:
         afters.append(after)
     return pointer, (shape, strides, dtype)

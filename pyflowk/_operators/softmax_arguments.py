@@ -54,16 +54,15 @@ def arguments_of(
     mask, lengths, bias = operands
     side, causal, causal_offset, window, dtype = options
     for one, called in ((first, name), (second, "y"), (mask, "mask"), (lengths, "lengths"), (bias, "bias")):
-        if one is not None and not isinstance(one, tuple):
+        is_needed = called == name or (called == "y" and name == "dy")
+        if (one is not None or is_needed) and not isinstance(one, tuple):
             raise no_array(called, one)
-    if second is None and name == "dy":
-        raise no_array("y", None)
     shape = tuple(first[0])
     if not shape:
         raise ValueError(f"{name} has no dimensions, must have >= 1")
     code = float_type(first[2], name)
     if second is not None:
-        _check_same(second, "y", shape, first[2], code)
+        _check_same(second, "y", shape, first[2], code, f" as {name}")
     out_dtype = first[2] if dtype is None else dtype_like(dtype, first[2])
     out_code = code if dtype is None else dtype
     if out is not None:
@@ -108,7 +107,7 @@ def arguments_of(
 # By type too: 2.0 is equal to 2, and True to 1, which are refused.
 @functools.lru_cache(maxsize=4096, typed=True)
 def _checked(side: Any, causal: Any, causal_offset: Any, window: Any, dtype: Any) -> tuple[Any, ...]:
-    if side not in ("left", "right"):
+    if not isinstance(side, str) or side not in ("left", "right"):
         raise ValueError(f"side = {shown(side)}, must be 'left' or 'right'")
     return (
         side,
@@ -123,7 +122,7 @@ def checked_options(*options: Any) -> tuple[Any, ...]:
     """side, causal, causal_offset, window and dtype as they are given, as the values of equal plans."""
     try:
         return _checked(*options)
-    except TypeError:  # where one cannot be hashed: the error that names it
+    except (TypeError, ValueError):  # where one cannot be hashed: the error that names it
         return _checked.__wrapped__(*options)
 
 
@@ -141,11 +140,13 @@ def _code_of(dtype: Any, name: str, allowed: dict[str, DType]) -> DType:
     return code
 
 
-def _check_same(geometry: Geometry, name: str, shape: tuple[int, ...], dtype: Any, code: DType) -> None:
+def _check_same(
+    geometry: Geometry, name: str, shape: tuple[int, ...], dtype: Any, code: DType, of_what: str = ""
+) -> None:
     if tuple(geometry[0]) != shape:
-        raise ValueError(f"{name} has shape {tuple(geometry[0])}, must be {shape}")
+        raise ValueError(f"{name} has shape {tuple(geometry[0])}, must be {shape}{of_what}")
     if float_type(geometry[2], name) != code:
-        raise TypeError(f"{name} has dtype {geometry[2]}, must be {dtype}")
+        raise TypeError(f"{name} has dtype {geometry[2]}, must be {dtype}{of_what}")
 
 
 def copied_inputs(names: tuple[str, ...], signatures: tuple[Signature, ...]) -> dict[int, tuple[str, Geometry]]:

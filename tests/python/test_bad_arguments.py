@@ -86,6 +86,15 @@ PERMUTES = {
         TypeError, r"dtype = \['f4'\], must name one of bool", lambda a: F.permute(a.x, (1, 0), dtype=["f4"])
     ),
     "dtype of a number": Bad(TypeError, "dtype = 12, must name one of", lambda a: F.permute(a.x, (1, 0), dtype=12)),
+    "dtype of a scalar": Bad(
+        TypeError, r"dtype = np.float32\(2.0\), must", lambda a: F.permute(a.x, (1, 0), dtype=np.float32(2))
+    ),
+    "axes of a memoryview": Bad(
+        TypeError, "axes is <memory", lambda a: F.permute(a.x, memoryview(np.ones((2, 2), np.int64)))
+    ),
+    "33 dimensions": Bad(
+        ValueError, "x.ndim = 33, must be in 0 ... 32", lambda a: F.permute(a.of("f4", (1,) * 33), range(33))
+    ),
     "dtype of a class": Bad(TypeError, "dtype = <class 'dict'>, must", lambda a: F.permute(a.x, (1, 0), dtype=dict)),
     "dtype of another byte order": Bad(
         TypeError, "dtype = '>f8', must name one of", lambda a: F.permute(a.x, (1, 0), dtype=">f8")
@@ -183,6 +192,8 @@ ELEMENTWISE = {
     "bits of floats": Bad(
         TypeError, "bitwise_and takes bool and integers, not float32", lambda a: F.bitwise_and(a.x, a.y)
     ),
+    "approximate of a list": Bad(ValueError, r"approximate = \['tanh'\], must", lambda a: F.gelu(a.x, ["tanh"])),
+    "33 dimensions": Bad(ValueError, "out.ndim = 33, must be in 0 ... 32", lambda a: F.relu(a.of("f4", (1,) * 33))),
     "approximate": Bad(ValueError, "approximate = 'tan', must be 'none' or 'tanh'", lambda a: F.gelu(a.x, "tan")),
     "no bounds": Bad(TypeError, "clamp takes lo, hi or both", lambda a: F.clamp(a.x)),
     "lo of a string": Bad(TypeError, "lo is a str, must be", lambda a: F.clamp(a.x, "0", 1)),
@@ -223,6 +234,14 @@ PRELUS = {
     ),
     "dy of another shape": Bad(
         ValueError, r"dy has shape \(2, 5\), must be \(3, 4\)", lambda a: F.prelu_backward(a.wrong, a.x, a.alpha)
+    ),
+    "channel_axis of x without dimensions": Bad(
+        ValueError, r"x has no dimensions: alpha has shape \(4,\)", lambda a: F.prelu(a.of("f4", ()), a.alpha)
+    ),
+    "workspace of objects": Bad(
+        TypeError,
+        "workspace has dtype object",
+        lambda a: F.prelu_backward(a.y, a.x, a.alpha, workspace=np.ones(9, object), dx_out=a.out),
     ),
     "need_dx of a string": Bad(
         TypeError, "need_dx = 'no', must be True or False", lambda a: F.prelu_backward(a.y, a.x, a.alpha, need_dx="no")
@@ -284,7 +303,15 @@ SOFTMAXES = {
     ),
     "bias of another type": Bad(ValueError, "bias_dtype = ", lambda a: F.masked_softmax(a.x, bias=a.of("f2"))),
     "x without dimensions": Bad(ValueError, "x has no dimensions, must have >= 1", lambda a: F.softmax(a.of("f4", ()))),
-    "y of another shape": Bad(ValueError, r"y has shape", lambda a: F.masked_softmax_backward(a.x, a.wrong)),
+    "y of none": Bad(TypeError, "y is a NoneType, must be", lambda a: F.masked_softmax_backward(a.x, None)),
+    "dy of none": Bad(TypeError, "dy is a NoneType, must be", lambda a: F.masked_softmax_backward(None, a.y)),
+    "side of an array": Bad(ValueError, "side = array", lambda a: F.masked_softmax(a.x, side=np.ones(2))),
+    "side of a memoryview": Bad(
+        ValueError, "side = <mem", lambda a: F.masked_softmax(a.x, side=memoryview(bytearray(2)))
+    ),
+    "y of another shape": Bad(
+        ValueError, r"y has shape .*, must be \(3, 4\) as dy", lambda a: F.masked_softmax_backward(a.x, a.wrong)
+    ),
     "out of another shape": Bad(ValueError, r"out has shape \(2, 5\), must", lambda a: F.softmax(a.x, out=a.wrong)),
     "out beside dtype": Bad(
         TypeError, "out has dtype float32, must be float16", lambda a: F.softmax(a.x, dtype="float16", out=a.out)
@@ -301,6 +328,10 @@ OTHERS = {
     "dtype of objects": Bad(TypeError, "the array has dtype object", lambda a: F.empty(3, object)),
     "device of a string": Bad(TypeError, f"device is '0', {INDEX}", lambda a: F.empty(3, "f4", device="0")),
     "stream of an object": Bad(TypeError, "stream is a object, must", lambda a: F.empty(3, "f4", stream=object())),
+    "in_params of none": Bad(
+        TypeError, "in_params is None, must be a string", lambda a: F.ElementwiseKernel(None, "T y", "")
+    ),
+    "operation of a number": Bad(TypeError, "operation is 3, must be", lambda a: F.ElementwiseKernel("T x", "T y", 3)),
     "a of a masked array": Bad(TypeError, "a is a masked array", lambda a: F.asarray(np.ma.ones(3))),
     "a of a ragged list": Bad(ValueError, "a is no array to NumPy: ", lambda a: F.asarray([[1], [1, 2]])),
     "a of none": Bad(TypeError, "a has dtype object", lambda a: F.asarray(None)),

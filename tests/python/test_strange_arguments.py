@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every parameter of every function, with values that it does not expect: it takes them, or names the parameter."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyflowk
+
+ALLOWED = (TypeError, ValueError, OverflowError, MemoryError, pyflowk.FlowkError)
+
+
+class LooksLikeAnArray:
+    """Has the methods of DLPack, which return nothing of use."""
+
+    def __dlpack__(self, **options: Any) -> int:
+        return 3
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+
+STRANGE = {
+    "none": None,
+    "a string": "2",
+    "a long string": "q" * 5000,
+    "bytes": b"2",
+    "a list": [[1, 2], [3]],
+    "a tuple": (),
+    "a dictionary": {},
+    "a complex": 1j,
+    "an int": -3,
+    "a large int": 2**70,
+    "a float": 2.5,
+    "NaN": float("nan"),
+    "an object": object(),
+    "a class": dict,
+    "a slice": slice(3),
+    "a memoryview": memoryview(bytearray(16)),
+    "a date": np.datetime64("2020", "s"),
+    "a void": np.void(b"abc"),
+    "a NumPy string": np.str_("q"),
+    "strings": np.array(["1", "0"]),
+    "objects": np.ones((3, 4), object),
+    "a struct": np.ones((3, 4), "i4,i4"),
+    "dates": np.ones((3, 4), "M8[s]"),
+    "3 bytes": np.ones((3, 4), "S3"),
+    "the other byte order": np.ones((3, 4), ">f4"),
+    "a masked array": np.ma.ones((3, 4)),
+    "no dimensions": np.array(1.0, np.float32),
+    "33 dimensions": np.ones((1,) * 33, np.float32),
+    "another shape": np.ones((2, 5), np.float32),
+    "a misaligned array": np.ndarray((3, 4), np.float32, bytearray(64), 1),
+    "one field": np.ones((3, 4), [("a", "f4"), ("b", "i1")])["a"],
+    "no elements": np.ones((0, 4), np.float32),
+    "no array": LooksLikeAnArray(),
+}
+# Errors that name no parameter: of NumPy's words for numbers that a type does not hold, and of calls without a fault.
+PASSED_ON = "Python integer|no CUDA driver"
+NOT_CALLS = ("DType", "Status", "DeviceArray", "FlowkError", "FlowkValueError", "ElementwiseKernel", "explain")
+FUNCTIONS = sorted(set(pyflowk.__all__) - set(NOT_CALLS))
+
+
+@pytest.mark.usefixtures("host_library")
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_strange_argument_is_taken_or_refused_by_name(function: str) -> None:
+    x, alpha = np.ones((3, 4), np.int32 if "bitwise" in function else np.float32), np.ones(4, np.float32)
+    good = {"axes": (1, 0), "shape": 3, "dtype": "float16", "a": 2.0, "alpha": alpha, "lo": 0.0}
+    call = getattr(pyflowk, function)
+    parameters = inspect.signature(call).parameters
+    needed = {name for name, one in parameters.items() if one.default is one.empty} | ({"lo", "dtype"} & {*parameters})
+    for name in parameters:
+        for what, strange in STRANGE.items():
+            try:
+                with np.errstate(all="ignore"):
+                    call(**({one: good.get(one, x) for one in needed} | {name: strange}))
+            except ALLOWED as error:
+                words = rf"\b({name}(_dtype|_strides|\.ndim)?|out\.ndim|{function} takes|shapes|{PASSED_ON})\b"
+                assert re.search(words, str(error)), f"{name} is {what}: {error}"
+                assert len(str(error)) < 700, f"{name} is {what}"
+    assert (x == 1).all() and (alpha == 1).all()
