@@ -19,7 +19,8 @@ _NAMES = {code: code.name.lower() for code in DType} | {DType.FLOAT8_E4M3: "floa
 _BY_NAME = {name: code for code, name in _NAMES.items()}
 # For moves of any other type (datetime64, other byte orders, small structs), which need only the element's size.
 _BY_BYTES = {1: DType.UINT8, 2: DType.UINT16, 4: DType.UINT32, 8: DType.UINT64, 16: DType.COMPLEX128}
-# Those that functions compute in, and what softmax and PReLU compute in.
+# All types, those that functions compute in, and what softmax and PReLU compute in.
+ALL_TYPES = tuple(DType)
 NUMBER_TYPES = tuple(code for code in DType if code < DType.COMPLEX64)
 FLOAT_TYPES = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64)
 
@@ -115,6 +116,7 @@ def _named_type(dtype: Any) -> DType | None:
     return type_of_elements(dtype if type(dtype).__module__ == "torch" else numpy_dtype(dtype))
 
 
+@functools.lru_cache(maxsize=256)
 def type_of_elements(dtype: Any) -> DType | None:
     """flowk's type of that name, for a dtype of NumPy or torch; None where there is none."""
     native = not isinstance(dtype, np.dtype) or dtype.isnative

@@ -14,6 +14,7 @@ import numpy as np
 
 from .._arguments import number, shown
 from .._arrays.dtypes import (
+    ALL_TYPES,
     NUMBER_TYPES,
     contiguous_strides,
     dtype_like,
@@ -116,18 +117,17 @@ def batch_transpose(
 
 def _permute(x: Any, axes: tuple[int, ...] | None, dtype: Any, scale: Any, out: Any, stream: Any) -> Any:
     factor = scale if type(scale) is float else number(scale, "scale")
-    if factor == 1 and (dtype is None or _is_own(dtype, x)):
+    wanted, is_own = None, True
+    if dtype is not None:
+        own = getattr(x, "dtype", None)
+        # A dtype of NumPy's may be one that flowk does not name.
+        is_own = isinstance(dtype, np.dtype) and isinstance(own, np.dtype) and dtype == own
+        if not is_own:
+            wanted = named_type(dtype, ALL_TYPES)
+            is_own = wanted == type_of_elements(own)
+    if is_own and factor == 1:
         return call(_PERMUTE, x, (), out, stream, (axes, None))
-    wanted = None if dtype is None else named_type(dtype, tuple(DType))
     return call(_PERMUTE_CONVERT, x, (), out, stream, (axes, wanted), (factor,))
-
-
-def _is_own(dtype: Any, x: Any) -> bool:
-    """Does x have the type that the argument `dtype` names? A dtype of NumPy's may be one that flowk does not name."""
-    own = getattr(x, "dtype", None)
-    if isinstance(dtype, np.dtype) and isinstance(own, np.dtype):
-        return dtype == own
-    return named_type(dtype, tuple(DType)) == type_of_elements(own)
 
 
 def _plan(
