@@ -2,7 +2,7 @@
 // flowk's own functors: the operation is a run-time switch over flowk/elementwise_ops.h, taken once per pack.
 #pragma once
 
-#include "elementwise/device/elementwise_formulas.cuh"
+#include "elementwise/device/elementwise_formulas_16_bit.cuh"
 #include "elementwise/elementwise_op_cost.h"
 #include "flowk/flowk.h"
 
