@@ -79,6 +79,11 @@ def float_type(dtype: Any, name: str) -> DType:
     return code
 
 
+def beside(code: DType) -> tuple[DType, ...]:
+    """The types of what floats of type `code` are computed with: their own, and float32 where they have 16 bits."""
+    return (code, DType.FLOAT32) if code in (DType.FLOAT16, DType.BFLOAT16) else (code,)
+
+
 def wrong_dtype(name: str, dtype: Any, allowed: str) -> TypeError:
     """The exception for an array `name` of type `dtype`: what is allowed, and what to do where only the byte order is
     not."""

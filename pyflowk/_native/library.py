@@ -63,7 +63,9 @@ def open_backend(backend: str) -> ctypes.CDLL:
                     _opened[backend] = _open(path)
                     return _opened[backend]
         places = [path if os.sep in path else "the system loader's folders" for path in paths]
-        message = f"{file_name} is not found (looked for {', '.join(places)}); FLOWK_LIBRARY can name its path"
+        is_set = os.environ.get("FLOWK_LIBRARY")
+        hint = "says where, must be cuda, simt, a folder or a file" if is_set else "can name its path"
+        message = f"{file_name} is not found (looked for {', '.join(places)}); FLOWK_LIBRARY {hint}"
         if backend == "cuda":
             raise FlowkError(abi.Status.NO_DEVICE, f"this pyflowk has no GPU library: {_why_none(paths)}{message}")
         raise ImportError(message)

@@ -10,7 +10,7 @@ from ctypes import c_int, c_int64
 from typing import TYPE_CHECKING, Any
 
 from .._arguments import boolean, integer
-from .._arrays.dtypes import contiguous_strides, element_strides, element_type, float_type, listed, wrong_dtype
+from .._arrays.dtypes import beside, contiguous_strides, element_strides, element_type, float_type, listed, wrong_dtype
 from .._arrays.kinds import ARRAYS, After, Geometry, Signature, find_array_kind
 from .._copies import on_copies, temporary
 from .._native.abi import DType, Status
@@ -259,9 +259,8 @@ def _sizes(x: Geometry, alpha: Geometry, channel_axis: int) -> Sizes:
     """x, an array without gaps, as (outer, channels, inner) in memory."""
     (shape, strides, dtype), (a_shape, a_strides, a_dtype) = x, alpha
     code, a_code = float_type(dtype, "x"), float_type(a_dtype, "alpha")
-    allowed = (code,) if code in (DType.FLOAT32, DType.FLOAT64) else (code, DType.FLOAT32)
-    if a_code not in allowed:
-        raise wrong_dtype("alpha", a_dtype, f"{listed(allowed)} beside x of {dtype}")
+    if a_code not in beside(code):
+        raise wrong_dtype("alpha", a_dtype, f"{listed(beside(code))} beside x of {dtype}")
     order = _memory_order(shape, element_strides(dtype, shape, strides, "x"))
     assert order is not _HAS_GAPS
     num_alphas = math.prod(a_shape)
