@@ -28,7 +28,7 @@ def main() -> int:
         return 0
     try:
         return 0 if run_demo() else 1
-    except (FlowkError, ImportError) as error:
+    except (FlowkError, ImportError, MemoryError) as error:
         print(f"the demo cannot run: {error}", file=sys.stderr)
         return 1
 

@@ -12,7 +12,7 @@ import numpy as np
 def integer(value: Any, name: str) -> int:
     """operator.index(value) of the argument `name`; TypeError where it is no integer, as 2.0 is not."""
     try:
-        return operator.index(value)
+        return int(operator.index(value))  # of True, index() is True
     except TypeError as error:
         raise TypeError(f"{name} is {shown(value)}, must be an integer") from error
 

@@ -180,7 +180,7 @@ def empty(
 def _empty(shape: Any, numpy_type: np.dtype[Any], name: str, device: int | None, stream: Any) -> DeviceArray:
     """empty(); `name` is what has the dtype."""
     try:
-        extents = tuple(map(operator.index, shape if np.iterable(shape) else (shape,)))
+        extents = tuple(int(operator.index(extent)) for extent in (shape if np.iterable(shape) else (shape,)))
     except (TypeError, NotImplementedError) as error:  # the second by a memoryview
         raise TypeError(f"shape is {shown(shape)}, must be an integer or a sequence of integers") from error
     element_type(numpy_type, name)

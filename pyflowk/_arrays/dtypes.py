@@ -89,7 +89,7 @@ def wrong_dtype(name: str, dtype: Any, allowed: str) -> TypeError:
     not."""
     text = f"{name} has dtype {dtype}, must be {allowed}"
     if isinstance(dtype, np.dtype) and not dtype.isnative and dtype.name in _BY_NAME:
-        text += f": {name}.astype({dtype.name!r}) has this machine's byte order"
+        text += f": NumPy's {name}.astype({dtype.name!r}) has this machine's byte order"
     return TypeError(text)
 
 

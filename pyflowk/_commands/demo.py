@@ -57,7 +57,7 @@ def _has_usable_device() -> bool:
         return False
     try:
         permute(asarray(np.zeros((2, 2), np.float32), device=0), (1, 0)).to_numpy()
-    except (FlowkError, ImportError) as error:
+    except (FlowkError, ImportError, MemoryError) as error:
         print(f"A GPU is found but cannot be used: {error}")
         return False
     return True

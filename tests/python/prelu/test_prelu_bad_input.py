@@ -293,7 +293,7 @@ def test_data_of_the_other_byte_order_is_named_and_what_to_do(arrays: Any) -> No
         ("alpha", swapped_alpha, lambda s: pyflowk.prelu(arrays.put(x), s)),
         ("x", swapped, lambda s: pyflowk.prelu_backward(s, s, arrays.put(alpha))),
     ):
-        with pytest.raises(TypeError, match=rf"{name} has dtype >f4, .*: {name}\.astype\('float32'\)"):
+        with pytest.raises(TypeError, match=rf"{name} has dtype >f4, .*: NumPy's {name}\.astype\('float32'\)"):
             call(arrays.put(array))
 
 
