@@ -13,12 +13,12 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from ._arrays.dtypes import dtype_name
 from ._arrays.host_numbers import LIST, find_operand_or_list_kind, host_scalar
 from ._arrays.kinds import ANYWHERE, ARRAYS, NUMPY, OPERANDS, After, Signature, find_array_kind, find_operand_kind
 from ._arrays.stream import stream_handle
 from ._native import library as native
+from ._native.abi import DType
 from ._native.errors import FlowkError, different_devices, error_of
 
 # The address of an output that is planned for but not allocated: past all memory, aligned as a new array, and inside
@@ -234,8 +234,9 @@ def require_arrays(names: tuple[str, ...], signatures: tuple[Signature, ...]) ->
 
 def no_array(name: str, signature: Signature, wanted: str = "array") -> TypeError:
     """The exception for a number or None in parameter `name`."""
-    kind = type(None) if signature is None else signature if isinstance(signature, type) else np.generic
-    return TypeError(f"{name} is a {kind.__name__}, must be an {wanted}")
+    if isinstance(signature, DType):
+        return TypeError(f"{name} is a NumPy {dtype_name(signature)}, must be an {wanted}")
+    return TypeError(f"{name} is a {(signature or type(None)).__name__}, must be an {wanted}")
 
 
 def signatures_of(geometry: tuple[Any, ...]) -> tuple[Signature, ...]:

@@ -339,10 +339,10 @@ def _read_written(array: Any, name: str, read: Readings, afters: list[After]) ->
     """Pointer and geometry of another array that the call writes."""
     kind = ARRAYS.get(type(array)) or find_array_kind(array, name)
     pointer, shape, strides, dtype, device, after = kind.read_out(array, name, read.stream)
-    if device != read.device:
-        raise different_devices("x", read.device, name, device)
     if getattr(dtype, "hasobject", False):
         raise TypeError(f"{name} has dtype {dtype}: its elements are Python objects, must be plain bytes")
+    if device != read.device:
+        raise different_devices("x", read.device, name, device)
     if after is not None:
         afters.append(after)
     return pointer, (shape, strides, dtype)

@@ -215,6 +215,9 @@ PRELUS = {
     "alpha of two dimensions": Bad(ValueError, r"alpha has shape \(3, 4\), must", lambda a: F.prelu(a.x, a.y)),
     "alpha of a number": Bad(TypeError, "alpha is a float, must be an array", lambda a: F.prelu(a.x, 0.25)),
     "alpha of none": Bad(TypeError, "alpha is a NoneType, must be an array", lambda a: F.prelu(a.x, None)),
+    "alpha of a scalar": Bad(
+        TypeError, "alpha is a NumPy float32, must be an array", lambda a: F.prelu(a.x, np.float32(1))
+    ),
     "alpha of another type": Bad(
         TypeError, "alpha has dtype float64, must be float32 beside", lambda a: F.prelu(a.x, a.of("f8", (4,)))
     ),
@@ -222,7 +225,7 @@ PRELUS = {
     "x of another byte order": Bad(
         TypeError, rf"x has dtype >f4, {FLOATS}: NumPy's x.astype\('float32'\)", lambda a: F.prelu(a.of(">f4"), a.alpha)
     ),
-    "x of objects": Bad(TypeError, "x has dtype object", lambda a: F.prelu(np.ones((3, 4), object), a.alpha)),
+    "x of objects": Bad(TypeError, "x has dtype object", lambda a: F.prelu(np.ones((3, 4), object), np.ones(4))),
     "out of another type": Bad(
         TypeError, "out has dtype float64, must be float32", lambda a: F.prelu(a.x, a.alpha, out=a.of("f8"))
     ),
@@ -347,7 +350,7 @@ OTHERS = {
     "a of none": Bad(TypeError, "a has dtype object", lambda a: F.asarray(None)),
     "explain NumPy's add": Bad(ValueError, "op = <ufunc 'add'>, must be one of", lambda a: F.explain(np.add, a.x, a.x)),
     "explain a function of that name": Bad(
-        ValueError, r"op = <.*, must be one of", lambda a: F.explain(np.permute_dims, a.x, (1, 0))
+        ValueError, r"op = <.*, must be one of", lambda a: F.explain(np.square, a.x)
     ),
     "explain none": Bad(ValueError, "op = None, must be one of", lambda a: F.explain(None, a.x)),
     "explain a bad call": Bad(TypeError, "window is 2.0", lambda a: F.explain("masked_softmax", a.x, window=2.0)),
