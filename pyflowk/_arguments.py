@@ -51,5 +51,8 @@ def shown(value: Any) -> str:
     """`value` in an error: its repr, cut where it is long."""
     if isinstance(value, int) and value.bit_length() > 256:
         return f"an integer of {value.bit_length()} bits"
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # a long integer inside
+        return f"a {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:60]}... (a {type(value).__name__})"

@@ -196,9 +196,9 @@ def call(
             result, out_pointer = new_array(source, x, out_shape, out_dtype, order, device, handle)
     status = function(*arguments(pointers, out_pointer, values, handle))
     if status:
-        error = error_of(native.for_device(device, name), status)
-        error.name_parameters(function_name, names)
-        raise error
+        failure = error_of(native.for_device(device, name), status)
+        failure.name_parameters(function_name, names)
+        raise failure
     if afters is not None:
         for after in afters:
             after(handle)

@@ -186,7 +186,7 @@ def _empty(shape: Any, numpy_type: np.dtype[Any], name: str, device: int | None,
     element_type(numpy_type, name)
     num_bytes = math.prod(extents) * numpy_type.itemsize
     if min(extents, default=0) < 0:
-        raise ValueError(f"shape = {extents}, each extent must be >= 0")
+        raise ValueError(f"shape = {shown(extents)}, each extent must be >= 0")
     if max(num_bytes, *extents, 0) >= 2**63:
         raise ValueError(f"shape = {shown(extents)}, the extents and the bytes of all elements must be < 2**63")
     handle = LEGACY_DEFAULT if stream is None else stream_handle(stream) or LEGACY_DEFAULT
@@ -229,7 +229,7 @@ def _choose_device(device: int | None) -> int:
     if count == 0:
         raise FlowkError(Status.NO_DEVICE, "a DeviceArray needs a GPU: no CUDA driver, or no GPU, is found")
     if not 0 <= ordinal < count:
-        raise FlowkError(Status.NO_DEVICE, f"device = {ordinal}, must be in 0 ... {count - 1}")
+        raise FlowkError(Status.NO_DEVICE, f"device = {shown(ordinal)}, must be in 0 ... {count - 1}")
     return ordinal
 
 

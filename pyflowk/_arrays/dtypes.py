@@ -36,7 +36,7 @@ def numpy_dtype(dtype: Any, name: str = "dtype") -> np.dtype[Any]:
     except (TypeError, ValueError, SyntaxError, OverflowError) as error:
         try:
             ml_dtypes: Any = import_module("ml_dtypes")
-        except ImportError:
+        except Exception:  # a broken package raises more than ImportError
             if isinstance(dtype, str) and dtype in _BY_NAME:
                 raise ImportError(
                     f"{name} = {dtype!r}: NumPy has this type from ml_dtypes (pip install ml_dtypes)"
@@ -106,7 +106,7 @@ def named_type(dtype: Any, allowed: Sequence[DType] = NUMBER_TYPES) -> DType:
         code = None if isinstance(dtype, np.generic) else _named_type(dtype)
     except (TypeError, ValueError):  # an argument that cannot be hashed, a list for example, is none of these
         code = None
-    if code not in allowed:
+    if code is None or code not in allowed:
         raise TypeError(f"dtype = {shown(dtype)}, must name one of {', '.join(_NAMES[one] for one in allowed)}")
     return code
 

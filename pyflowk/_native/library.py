@@ -63,8 +63,8 @@ def open_backend(backend: str) -> ctypes.CDLL:
                     _opened[backend] = _open(path)
                     return _opened[backend]
         places = [path if os.sep in path else "the system loader's folders" for path in paths]
-        is_set = os.environ.get("FLOWK_LIBRARY")
-        hint = "says where, must be cuda, simt, a folder or a file" if is_set else "can name its path"
+        names_path = os.environ.get("FLOWK_LIBRARY", "") not in ("", *FILE_NAMES)
+        hint = "says where, must be cuda, simt, a folder or a file" if names_path else "can name its path"
         message = f"{file_name} is not found (looked for {', '.join(places)}); FLOWK_LIBRARY {hint}"
         if backend == "cuda":
             raise FlowkError(abi.Status.NO_DEVICE, f"this pyflowk has no GPU library: {_why_none(paths)}{message}")
@@ -112,7 +112,7 @@ def _candidates(file_name: str) -> Iterator[str]:
     yield str(installed) if installed.is_file() else os.path.join(folder, "lib", file_name)
     # In a source tree, whose pyflowk/ hides the installed package: the libraries of the installed one.
     with contextlib.suppress(PackageNotFoundError):
-        yield os.path.abspath(distribution("pyflowk").locate_file(f"pyflowk/lib/{file_name}"))  # type: ignore[arg-type]
+        yield os.path.abspath(str(distribution("pyflowk").locate_file(f"pyflowk/lib/{file_name}")))
     yield file_name  # the system loader's own places
 
 

@@ -197,7 +197,7 @@ def _checked_axes(axes: tuple[int, ...], rank: int) -> list[int]:
     for position, axis in enumerate(axes):
         if not -rank <= axis < rank:
             raise FlowkValueError(
-                Status.INVALID_ARGUMENT, f"axes[{position}] = {axis}, must be in {-rank} ... {rank - 1}"
+                Status.INVALID_ARGUMENT, f"axes[{position}] = {shown(axis)}, must be in {-rank} ... {rank - 1}"
             )
         if axis % rank in order:
             raise FlowkValueError(

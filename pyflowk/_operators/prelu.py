@@ -9,7 +9,7 @@ import math
 from ctypes import c_int, c_int64
 from typing import TYPE_CHECKING, Any
 
-from .._arguments import boolean, integer
+from .._arguments import boolean, integer, shown
 from .._arrays.dtypes import beside, contiguous_strides, element_strides, element_type, float_type, listed, wrong_dtype
 from .._arrays.kinds import ARRAYS, After, Geometry, Signature, find_array_kind
 from .._copies import on_copies, temporary
@@ -273,7 +273,7 @@ def _sizes(x: Geometry, alpha: Geometry, channel_axis: int) -> Sizes:
         raise ValueError(f"x has no dimensions: alpha has shape {tuple(a_shape)}, must have one element")
     if not -len(shape) <= axis < len(shape):
         raise FlowkValueError(
-            Status.INVALID_ARGUMENT, f"channel_axis = {axis}, must be in {-len(shape)} ... {len(shape) - 1}"
+            Status.INVALID_ARGUMENT, f"channel_axis = {shown(axis)}, must be in {-len(shape)} ... {len(shape) - 1}"
         )
     axis %= len(shape)
     if tuple(a_shape) != (shape[axis],):

@@ -47,7 +47,7 @@ F = pyflowk
 NUMBERS = "must be bool, an integer, or a float of flowk.h"
 FLOATS = "must be float16, bfloat16, float32 or float64"
 INDEX = "must be an integer"
-HUGE = 2**2000
+HUGE = 2**20000  # past what str() takes
 READ_ONLY = np.broadcast_to(np.float32(1), (3, 4))
 
 # In the order of README: permute, elementwise, prelu, softmax, memory, explain.
@@ -61,6 +61,9 @@ PERMUTES = {
     ),
     "no axes": Bad(ValueError, "axes has 0 entries, x has 2 dimensions", lambda a: F.permute(a.x, ())),
     "axis twice": Bad(ValueError, r"axes\[1\] = -1, but axes must name each", lambda a: F.permute(a.x, (1, -1))),
+    "axis of more digits than Python prints": Bad(
+        ValueError, r"axes\[0\] = an integer of 20001 bits, must be in -2 ... 1", lambda a: F.permute(a.x, (HUGE, 0))
+    ),
     "axis too large": Bad(
         ValueError, rf"axes\[0\] = {2**70}, must be in -2 ... 1", lambda a: F.permute(a.x, (2**70, 0))
     ),
@@ -113,7 +116,7 @@ PERMUTES = {
     ),
     "scale too large": Bad(
         OverflowError,
-        "scale = an integer of 2001 bits, must be in the range of float64",
+        "scale = an integer of 20001 bits, must be in the range of float64",
         lambda a: F.permute(a.x, (1, 0), scale=HUGE),
     ),
     "scale not finite": Bad(ValueError, "scale = inf, must be finite", lambda a: F.permute(a.x, (1, 0), scale=np.inf)),
@@ -202,6 +205,9 @@ PRELUS = {
     "channel_axis of a list": Bad(TypeError, rf"channel_axis is \[1\], {INDEX}", lambda a: F.prelu(a.x, a.alpha, [1])),
     "channel_axis past the rank": Bad(
         ValueError, "channel_axis = 2, must be in -2 ... 1", lambda a: F.prelu(a.x, a.alpha, 2)
+    ),
+    "channel_axis of more digits than Python prints": Bad(
+        ValueError, "channel_axis = an integer of 20001 bits, must be in", lambda a: F.prelu(a.x, a.alpha, HUGE)
     ),
     "channel_axis of a float, backward": Bad(
         TypeError, f"channel_axis is 1.0, {INDEX}", lambda a: F.prelu_backward(a.y, a.x, a.alpha, 1.0)
@@ -336,6 +342,13 @@ OTHERS = {
     "shape of a string": Bad(TypeError, "shape is '23', must be", lambda a: F.empty("23", "f4")),
     "shape too large": Bad(ValueError, r"shape = \(.*bytes of all", lambda a: F.empty((2**40, 2**40), "f4")),
     "extent too large beside 0": Bad(ValueError, r"shape = \(.*extents", lambda a: F.empty((0, 2**70), "f4")),
+    "extent of more digits than Python prints": Bad(
+        ValueError, "shape = a tuple, ", lambda a: F.empty((3, HUGE), "f4")
+    ),
+    "stream of more digits than Python prints": Bad(
+        ValueError, "stream = an integer of 20001 bits, must be in 0", lambda a: F.empty(3, "f4", stream=HUGE)
+    ),
+    "device of floats": Bad(TypeError, f"device is 0.0, {INDEX}", lambda a: F.empty(3, "f4", device=0.0)),
     "extent below 0": Bad(ValueError, r"shape = \(2, -1\), each extent", lambda a: F.empty((2, -1), "f4")),
     "dtype unknown": Bad(TypeError, "dtype = 'foo', must be a type of NumPy or", lambda a: F.empty(3, "foo")),
     "dtype of objects": Bad(TypeError, "the array has dtype object", lambda a: F.empty(3, object)),

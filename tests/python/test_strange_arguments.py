@@ -36,6 +36,7 @@ STRANGE = {
     "a complex": 1j,
     "an int": -3,
     "a large int": 2**70,
+    "an int of more digits than Python prints": 2**20000,
     "a float": 2.5,
     "NaN": float("nan"),
     "an object": object(),
