@@ -74,9 +74,9 @@ constexpr int pack_elements = [] {
   return 16 >> widest;
 }();
 
-template <class Params, class Factory>
-ElementwiseError launch_contiguous(void (*kernel)(Params, Factory), int64_t num_blocks, ElementwiseStream stream,
-                                   const Params& params, const Factory& factory) {
+template <class Kernel, class Params, class Factory>
+ElementwiseError launch_contiguous(Kernel* kernel, int64_t num_blocks, ElementwiseStream stream, const Params& params,
+                                   const Factory& factory) {
 #ifdef FLOWK_SIMT
   (void)stream;
   const core::LaunchConfig config = {.num_blocks = num_blocks, .num_threads = elementwise_threads, .shared_bytes = 0};
