@@ -32,7 +32,8 @@ def numpy_dtype(dtype: Any, name: str = "dtype") -> np.dtype[Any]:
     TypeError where there is no such type, ImportError for flowk's own types of ml_dtypes without that package.
     """
     try:
-        return np.dtype(dtype)
+        found: np.dtype[Any] = np.dtype(dtype)
+        return found
     except (TypeError, ValueError, SyntaxError, OverflowError) as error:
         try:
             ml_dtypes: Any = import_module("ml_dtypes")
@@ -42,9 +43,9 @@ def numpy_dtype(dtype: Any, name: str = "dtype") -> np.dtype[Any]:
                     f"{name} = {dtype!r}: NumPy has this type from ml_dtypes (pip install ml_dtypes)"
                 ) from error
         else:
-            found = getattr(ml_dtypes, dtype, None) if isinstance(dtype, str) else None
-            if isinstance(found, type) and not np.dtype(found).hasobject:
-                return np.dtype(found)
+            scalar = getattr(ml_dtypes, dtype, None) if isinstance(dtype, str) else None
+            if isinstance(scalar, type) and not np.dtype(scalar).hasobject:
+                return np.dtype(scalar)
         raise TypeError(f"{name} = {shown(dtype)}, must be a type of NumPy or ml_dtypes") from error
 
 
