@@ -23,7 +23,7 @@ SAMPLED_ROWS = 512
 
 
 class Workload:
-    """The buffers of one case, several sets in turn, and the calls on them."""
+    """The calls of one case, and several sets of buffers, which they use one after the other."""
 
     def __init__(self, case: tuple, sets: int | None = None) -> None:
         self.kind, self.type, *shape = case

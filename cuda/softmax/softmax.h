@@ -70,7 +70,7 @@ struct RowsByVectors {
   friend bool operator==(const RowsByVectors&, const RowsByVectors&) = default;
 };
 
-// The threads of a warp, or of a part of one, hold a row of which lengths, causal and window leave an interval.
+// A warp, or a part of one, holds a row in registers. Lengths, causal and window mask out all but an interval of it.
 struct RowsInLanes {
   int32_t vectors_per_thread = 0;  // 1 to 4
   friend bool operator==(const RowsInLanes&, const RowsInLanes&) = default;

@@ -5,15 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static int num_failed_checks = 0;
-#define CHECK(condition)                                                                               \
-  do {                                                                                                 \
-    if (!(condition)) {                                                                                \
-      printf("%s:%d: in %s: %s; flowk_last_error: \"%s\"\n", __FILE__, __LINE__, __func__, #condition, \
-             flowk_last_error());                                                                      \
-      ++num_failed_checks;                                                                             \
-    }                                                                                                  \
-  } while (0)
+#include "c_check.h"
 
 enum { outer = 2, channels = 3, inner = 4, size = outer * channels * inner };
 static float x[size], dy[size], y[size], dx[size], alpha[channels], dalpha[channels];

@@ -4,15 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static int num_failed_checks = 0;
-#define CHECK(condition)                                                                               \
-  do {                                                                                                 \
-    if (!(condition)) {                                                                                \
-      printf("%s:%d: in %s: %s; flowk_last_error: \"%s\"\n", __FILE__, __LINE__, __func__, #condition, \
-             flowk_last_error());                                                                      \
-      ++num_failed_checks;                                                                             \
-    }                                                                                                  \
-  } while (0)
+#include "c_check.h"
 
 static const int64_t shape[2] = {2, 2};
 static const float x[4] = {5.0f, 7.0f, 3.0f, 3.0f};

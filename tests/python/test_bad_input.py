@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
+from c_calls import Bad, BufferCalls, check_bad_call, check_text_of_plan
 
 import pyflowk
 from pyflowk import Status
@@ -16,14 +17,6 @@ ROWS, COLS = 3, 4
 NUM_BYTES = 512
 SRC, DST = 64, 256  # where src and dst begin in one buffer, in bytes
 MAX_INT64 = 2**63 - 1
-
-
-class Bad(NamedTuple):
-    """A call that is right but for `changes`, what it returns, and words that its text must hold."""
-
-    status: Status
-    words: tuple[str, ...]
-    changes: dict[str, Any]
 
 
 # src and dst are offsets into the buffer, None is NULL. The call underneath is the transpose of (3, 4) uint32.
@@ -91,25 +84,9 @@ GOOD_PERMUTES = {
 }
 
 
-class Calls:
-    """Calls the C functions with pointers into one buffer, whose bytes can be looked at afterwards."""
-
+class Calls(BufferCalls):
     def __init__(self, arrays: Any, library: Any) -> None:
-        self._arrays = arrays
-        self._library = library
-        self.before = np.arange(NUM_BYTES, dtype=np.uint16).astype(np.uint8)
-        self._memory = arrays.put(self.before)
-
-    def after(self) -> np.ndarray:
-        """The buffer's bytes."""
-        return self._arrays.fetch(self._memory)
-
-    def error(self) -> str:
-        """flowk_last_error()."""
-        return self._library.flowk_last_error().decode()
-
-    def _address(self, offset: int | None) -> int | None:
-        return None if offset is None else self._arrays.pointer(self._memory) + offset
+        super().__init__(arrays, library, np.arange(NUM_BYTES, dtype=np.uint16).astype(np.uint8))
 
     def permute(
         self,
@@ -160,42 +137,13 @@ def calls(arrays: Any, library: Any) -> Calls:
 
 
 @pytest.mark.parametrize("name", BAD_PERMUTES)
-def test_a_bad_permute_gets_its_status_and_writes_nothing(calls: Calls, name: str) -> None:
-    bad = BAD_PERMUTES[name]
-    assert Status(calls.permute(**bad.changes)) == bad.status
-    check_text_and_bytes(calls, bad)
-
-
-@pytest.mark.parametrize("name", BAD_PERMUTES)
-def test_the_plan_of_a_bad_permute_gets_the_same_status(calls: Calls, name: str) -> None:
-    text = ctypes.create_string_buffer(b"before", 1000)
-    bad = BAD_PERMUTES[name]
-    assert Status(calls.permute((text, len(text)), **bad.changes)) == bad.status
-    assert text.value == b"before"
-    check_text_and_bytes(calls, bad)
+def test_a_bad_permute_and_its_plan_get_their_status_and_write_nothing(calls: Calls, name: str) -> None:
+    check_bad_call(calls, calls.permute, BAD_PERMUTES[name])
 
 
 @pytest.mark.parametrize("name", BAD_BATCH_TRANSPOSES)
-def test_a_bad_batch_transpose_gets_its_status_and_writes_nothing(calls: Calls, name: str) -> None:
-    bad = BAD_BATCH_TRANSPOSES[name]
-    assert Status(calls.batch_transpose(**bad.changes)) == bad.status
-    check_text_and_bytes(calls, bad)
-
-
-@pytest.mark.parametrize("name", BAD_BATCH_TRANSPOSES)
-def test_the_plan_of_a_bad_batch_transpose_gets_the_same_status(calls: Calls, name: str) -> None:
-    text = ctypes.create_string_buffer(b"before", 1000)
-    bad = BAD_BATCH_TRANSPOSES[name]
-    assert Status(calls.batch_transpose((text, len(text)), **bad.changes)) == bad.status
-    assert text.value == b"before"
-    check_text_and_bytes(calls, bad)
-
-
-def check_text_and_bytes(calls: Calls, bad: Bad) -> None:
-    text = calls.error()
-    for word in bad.words:
-        assert word in text
-    np.testing.assert_array_equal(calls.after(), calls.before)
+def test_a_bad_batch_transpose_and_its_plan_get_their_status_and_write_nothing(calls: Calls, name: str) -> None:
+    check_bad_call(calls, calls.batch_transpose, BAD_BATCH_TRANSPOSES[name])
 
 
 @pytest.mark.parametrize("name", GOOD_PERMUTES)
@@ -212,16 +160,8 @@ def test_a_batch_transpose_of_no_elements_needs_no_pointers(calls: Calls) -> Non
 
 
 def test_a_plan_needs_a_text_and_cuts_it_where_it_is_short(calls: Calls) -> None:
-    for call in (calls.permute, calls.batch_transpose):
-        assert call((None, 100)) == Status.NULL_POINTER
-        assert "text" in calls.error()
-        whole, cut = ctypes.create_string_buffer(2000), ctypes.create_string_buffer(b"x" * 20)
-        assert call((whole, 2000)) == Status.SUCCESS
-        assert call((cut, 10)) == Status.SUCCESS
-        assert cut.raw == whole.raw[:9] + b"\0" + b"x" * 10 + b"\0"
-        assert call((cut, 0)) == Status.SUCCESS
-        assert cut.raw[:9] == whole.raw[:9]
-    np.testing.assert_array_equal(calls.after(), calls.before)
+    for function in (calls.permute, calls.batch_transpose):
+        check_text_of_plan(calls, function)
 
 
 def test_every_status_has_its_name(library: Any) -> None:

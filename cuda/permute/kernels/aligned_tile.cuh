@@ -7,8 +7,9 @@
 
 namespace flowk::permute {
 
-// Does this tile store the vector `in_row` bytes into the destination row at `row`? With a halo a tile's part of a row
-// begins at a sector's start at or before `row` and ends where the next tile's begins.
+// Whether this tile stores a vector of the destination row at `row`: the one that begins `in_row` bytes after it. With
+// a halo, a tile's part of a row begins at the last sector start at or before `row`. It ends where the next tile's
+// begins.
 __device__ __forceinline__ bool is_in_window(const TileParams& params, const unsigned char* row, int32_t in_row) {
   if (params.window_mask == 0) return true;
   const auto start = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(row));

@@ -89,7 +89,8 @@ struct alignas(vector_bytes) VectoredRow {
 };
 static_assert(sizeof(VectoredRow) == dst_row_bytes);
 
-// Rows outside the tensor have no bytes. With a halo a row begins and ends on granules; the next tile goes on there.
+// Finds what each destination row of the tile stores. A row outside the tensor stores nothing. With a halo, a row
+// begins and ends at multiples of params.dst_granule bytes, and the next tile begins where it ends.
 template <int kThreads>
 __device__ __forceinline__ void make_vectored_rows(const TileParams& params, const TileOrigin& tile,
                                                    const JoinedRows& joined, VectoredRow* rows) {

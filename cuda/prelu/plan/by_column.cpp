@@ -16,8 +16,8 @@ constexpr int64_t max_lone_blocks(int64_t element_bytes) {
   return element_bytes == 2 ? max_lone_blocks_16_bit : max_lone_blocks_32_bit;
 }
 
-// Periods of channels * inner elements per row: as many as make whole lines of 128 bytes, or half as many, and again,
-// where that leaves too few rows or keeps more threads busy.
+// How many periods a row has; a period is channels * inner elements. First a row is whole 128-byte lines. It is halved,
+// down to whole vectors, until there are min_rows_of_lines rows and they keep min_busy_rows of the threads busy.
 int64_t periods_of_row(const PreluBackwardProblem& problem) {
   const int64_t V = problem.vector_elements, period = problem.shape.channels * problem.shape.inner;
   const auto periods_for = [&](int64_t elements) { return elements / std::gcd(period, elements); };

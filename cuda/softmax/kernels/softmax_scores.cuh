@@ -47,11 +47,13 @@ __device__ __forceinline__ ComputeType<T> exponent_scale(const SoftmaxParams& pa
     return uses_base_2<T> ? params.scale32_base_2 : params.scale32;
 }
 
-// The exponent of a score, (score - reference) * scale, in two steps, of which the first gives a finite difference for
-// finite scores and the second may overflow. Without a bias the difference is half of score - reference, for float64
-// with a scale above 1 all of it. For float16 without a bias it is the exponent itself in one fma, score * scale -
-// reference * scale: the rounding of reference * scale, which the plan keeps small, is a common factor of all
-// exponentials of a row and of their sum. That product must not be contracted into another fma.
+// The exponent of a score, (score - reference) * scale, in two steps. The first is a difference, which is finite for
+// finite scores; the second, the multiplication, may overflow.
+//   with a bias: score - reference
+//   without: (score - reference) / 2; for float64 with a scale above 1, score - reference
+//   float16 without a bias: the exponent itself by one fma, score * scale - reference * scale. The plan keeps the
+//   rounding of reference * scale small, and it is a common factor of all exponentials of a row and of their sum. That
+//   product must not be contracted into another fma.
 template <class T, SoftmaxMask kMask>
 struct ScoreScale {
   using A = ComputeType<T>;

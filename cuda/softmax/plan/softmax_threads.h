@@ -36,7 +36,7 @@ int32_t exchange_bytes(const SoftmaxCall& call, const SoftmaxConfig& config);
 // Vectors per thread where a row is cut into threads' vectors from the start of its first 128-byte line.
 int64_t vectors_from_line(const SoftmaxCall& call, const SoftmaxConfig& config);
 
-// Does each thread need no more than `vectors_per_thread` vectors so, wherever in a line a row starts?
+// Whether `vectors_per_thread` vectors per thread are enough for such a row, wherever in a line it starts.
 bool fits_from_line(const SoftmaxCall& call, const SoftmaxConfig& config, int64_t vectors_per_thread);
 
 // Where all blocks are resident at once, some multiprocessors may take more than their share of them, all the more

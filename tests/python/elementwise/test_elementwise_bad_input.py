@@ -5,10 +5,11 @@ stays as it was."""
 from __future__ import annotations
 
 import ctypes
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
+from c_calls import Bad, BufferCalls, check_bad_call, check_text_of_plan
 
 import pyflowk
 from pyflowk import Status
@@ -19,14 +20,6 @@ NUM_BYTES = 512
 X, Y, Z, OUT = 64, 128, 192, 320  # where the operands begin in one buffer, in bytes
 F16, F32, F64, I32, BOOL = DType.FLOAT16, DType.FLOAT32, DType.FLOAT64, DType.INT32, DType.BOOL
 MAX_INT64 = 2**63 - 1
-
-
-class Bad(NamedTuple):
-    """A call that is right but for `changes`, what it returns, and words that its text must hold."""
-
-    status: Status
-    words: tuple[str, ...]
-    changes: dict[str, Any]
 
 
 # Of flowk_ternary(FMA) on three (3, 4) float32; x, y, z and out are offsets into the buffer, None is NULL.
@@ -77,27 +70,9 @@ GOOD = {
 }
 
 
-class Calls:
-    """Calls the C functions with pointers into one buffer, whose bytes can be looked at afterwards."""
-
+class Calls(BufferCalls):
     def __init__(self, arrays: Any, library: Any) -> None:
-        self._arrays = arrays
-        self._library = library
-        self.before = np.full(NUM_BYTES // 4, 1.5, np.float32).view(np.uint8)
-        self._memory = arrays.put(self.before)
-
-    @property
-    def address(self) -> int:
-        """Where the buffer begins."""
-        return self._arrays.pointer(self._memory)
-
-    def after(self) -> np.ndarray:
-        """The buffer's bytes."""
-        return self._arrays.fetch(self._memory)
-
-    def error(self) -> str:
-        """flowk_last_error()."""
-        return self._library.flowk_last_error().decode()
+        super().__init__(arrays, library, np.full(NUM_BYTES // 4, 1.5, np.float32).view(np.uint8))
 
     def ternary(self, explain: tuple[Any, int] | None = None, **changes: Any) -> int:
         """flowk_ternary, or its explain into (text, text_bytes)."""
@@ -108,7 +83,7 @@ class Calls:
             longs = None if strides is None else np.array(strides, np.int64)
             keep.append(longs)
             tensors += [
-                None if place is None else self._arrays.pointer(self._memory) + place,
+                self._address(place),
                 None if longs is None else longs.ctypes.data,
                 changes.get(name + "_dtype", F32),
             ]
@@ -133,14 +108,7 @@ def calls(arrays: Any, library: Any) -> Calls:
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_call_gets_its_status_and_writes_nothing(calls: Calls, name: str) -> None:
-    bad = BAD[name]
-    text = ctypes.create_string_buffer(b"before", 1000)
-    for explain in (None, (text, len(text))):
-        assert Status(calls.ternary(explain, **bad.changes)) == bad.status
-        for word in bad.words:
-            assert word in calls.error()
-    assert text.value == b"before"
-    np.testing.assert_array_equal(calls.after(), calls.before)
+    check_bad_call(calls, calls.ternary, BAD[name])
 
 
 @pytest.mark.parametrize("name", GOOD)
@@ -148,17 +116,12 @@ def test_a_call_at_the_bounds_succeeds(calls: Calls, name: str) -> None:
     text = ctypes.create_string_buffer(1000)
     assert Status(calls.ternary((text, len(text)), **GOOD[name])) == Status.SUCCESS
     assert text.value
-    np.testing.assert_array_equal(calls.after(), calls.before)
+    calls.check()
     assert Status(calls.ternary(**GOOD[name])) == Status.SUCCESS
 
 
 def test_a_plan_needs_a_text_and_cuts_it_where_it_is_short(calls: Calls) -> None:
-    assert calls.ternary((None, 100)) == Status.NULL_POINTER
-    assert "text" in calls.error()
-    whole, cut = ctypes.create_string_buffer(2000), ctypes.create_string_buffer(b"x" * 20)
-    assert calls.ternary((whole, 2000)) == Status.SUCCESS
-    assert calls.ternary((cut, 10)) == Status.SUCCESS
-    assert cut.raw == whole.raw[:9] + b"\0" + b"x" * 10 + b"\0"
+    check_text_of_plan(calls, calls.ternary)
 
 
 def test_strides_of_sliced_out_elements_do_not_overlap(calls: Calls) -> None:

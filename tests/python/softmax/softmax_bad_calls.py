@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from c_calls import Bad, BufferCalls
 
 from pyflowk import Status
 from pyflowk._native.abi import SoftmaxMask
@@ -16,14 +17,6 @@ X, Y, DX, DENSE, LENGTHS, BIAS = 64, 192, 320, 448, 512, 640  # byte offsets in 
 FLOAT16, FLOAT32, FLOAT64, INT32, INT64 = 10, 12, 13, 4, 5
 NAN = float("nan")
 STRUCT_BYTES = ctypes.sizeof(SoftmaxMask)
-
-
-class Bad(NamedTuple):
-    """The `changes` that make a correct call wrong, the status, and words that the text must have."""
-
-    status: Status
-    words: tuple[str, ...]
-    changes: dict[str, Any]
 
 
 # The correct call is (3, 4) float32 to float32 without a mask. x, y, and a mask's dense, lengths and bias are offsets
@@ -150,25 +143,9 @@ GOOD_BACKWARDS = {
 }
 
 
-class Calls:
-    """Calls the C functions with pointers into one buffer and gives its bytes afterwards."""
-
+class Calls(BufferCalls):
     def __init__(self, arrays: Any, library: Any) -> None:
-        self._arrays = arrays
-        self._library = library
-        self.before = np.arange(NUM_BYTES, dtype=np.uint16).astype(np.uint8) % 64
-        self._memory = arrays.put(self.before)
-
-    def after(self) -> np.ndarray:
-        """The buffer's bytes."""
-        return self._arrays.fetch(self._memory)
-
-    def error(self) -> str:
-        """flowk_last_error()."""
-        return self._library.flowk_last_error().decode()
-
-    def _address(self, offset: int | None) -> int | None:
-        return None if offset is None else self._arrays.pointer(self._memory) + offset
+        super().__init__(arrays, library, np.arange(NUM_BYTES, dtype=np.uint16).astype(np.uint8) % 64)
 
     def _mask(self, members: dict[str, Any] | None, keep_alive: list[Any]) -> Any:
         if members is None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from c_calls import check_bad_call, check_text_of_plan
 from softmax_bad_calls import BAD_BACKWARDS, BAD_FORWARDS, GOOD_BACKWARDS, GOOD_FORWARDS, NAN, Bad, Calls
 
 import pyflowk
@@ -29,13 +30,7 @@ GOOD += [("backward", name, changes) for name, changes in GOOD_BACKWARDS.items()
 def test_a_bad_call_and_its_plan_get_their_status_and_write_nothing(
     calls: Calls, function: str, name: str, bad: Bad
 ) -> None:
-    text = ctypes.create_string_buffer(b"before", 1000)
-    for explain in (None, (text, len(text))):
-        assert Status(getattr(calls, function)(explain, **bad.changes)) == bad.status, calls.error()
-        for word in bad.words:
-            assert word in calls.error()
-        np.testing.assert_array_equal(calls.after(), calls.before)
-    assert text.value == b"before"
+    check_bad_call(calls, getattr(calls, function), bad)
 
 
 @pytest.mark.parametrize(("function", "name", "changes"), GOOD, ids=[f"{row[0]}: {row[1]}" for row in GOOD])
@@ -74,15 +69,8 @@ def test_a_size_that_the_mask_never_had_is_refused(calls: Calls, struct_bytes: i
 
 
 def test_a_plan_needs_a_text_and_cuts_it_where_it_is_short(calls: Calls) -> None:
-    for call in (calls.forward, calls.backward):
-        assert call((None, 100)) == Status.NULL_POINTER
-        assert "text" in calls.error()
-        whole, cut = ctypes.create_string_buffer(2000), ctypes.create_string_buffer(b"x" * 20)
-        assert call((whole, 2000)) == Status.SUCCESS
-        assert call((cut, 10)) == Status.SUCCESS
-        assert cut.raw == whole.raw[:9] + b"\0" + b"x" * 10 + b"\0"
-        assert call((cut, 0)) == Status.SUCCESS
-    np.testing.assert_array_equal(calls.after(), calls.before)
+    for function in (calls.forward, calls.backward):
+        check_text_of_plan(calls, function)
 
 
 # ---- Python ---------------------------------------------------------------------------------------------------------
