@@ -13,6 +13,7 @@ import pytest
 sys.path.extend(str(folder) for folder in Path(__file__).parent.glob("python/**/"))
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # or JAX takes three quarters of the GPU's memory
 
+from cpp_tests import CppTests
 from library_under_test import TEST_LIBRARY, THREAD_ORDERS, DeviceArrays, HostArrays
 
 from pyflowk._native import driver as _driver
@@ -45,6 +46,27 @@ def thread_order(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     """Runs a test in each order in which the executor can start threads: a missing barrier shows in one of them."""
     monkeypatch.setenv("FLOWK_SIMT_THREAD_ORDER", request.param)
     return request.param
+
+
+_CPP_TESTS = pytest.StashKey[CppTests]()
+
+
+@pytest.fixture
+def cpp_tests(request: pytest.FixtureRequest) -> CppTests:
+    """The C++ tests, which run since the session began."""
+    return request.config.stash[_CPP_TESTS]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if not session.config.option.collectonly and any(
+        "cpp_tests" in getattr(item, "fixturenames", ()) for item in session.items
+    ):
+        session.config.stash[_CPP_TESTS] = CppTests()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if _CPP_TESTS in config.stash:
+        config.stash[_CPP_TESTS].stop()
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -6,36 +6,27 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from cpp_tests import CppTests, environment
 from source_tree import ROOT
 
 from pyflowk import FlowkError
 from pyflowk._native import library as _library
 
 
-def run(*command: str | Path, **environment: str) -> None:
+def run(*command: str | Path) -> None:
     """Runs a command; its output is the failure's text."""
-    scripts = str(Path(sys.executable).parent)  # a virtual environment's ninja, where it is not activated
-    path = os.pathsep.join([scripts, os.environ.get("PATH", os.defpath)])
-    result = subprocess.run(
-        command,
-        env={**os.environ, "PATH": path, **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    result = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if result.returncode != 0:
         pytest.fail(f"{' '.join(map(str, command))}\n{result.stdout}", pytrace=False)
 
 
-def test_cpp_tests_pass_under_meson(tmp_path: Path) -> None:
-    # Without the libraries: the installed ones were built with the package, and the C tests are linked to them below.
-    meson = [sys.executable, "-m", "mesonbuild.mesonmain"]
-    run(*meson, "setup", tmp_path, ROOT, "-Dcuda=disabled", "-Dsimt=false")
-    run(*meson, "test", "-C", tmp_path, "--print-errorlogs")
+def test_cpp_tests_pass_under_meson(cpp_tests: CppTests) -> None:
+    status, text = cpp_tests.result()
+    if status != 0:
+        pytest.fail(text, pytrace=False)
 
 
 @pytest.mark.parametrize("source", sorted((ROOT / "tests/c").glob("*.c")), ids=lambda source: source.stem)
