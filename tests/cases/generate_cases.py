@@ -2,7 +2,7 @@
 """Writes a file of cases as C++ initializers: `generate_cases.py OP_cases.json OP_cases.inc`.
 
 A case is an object whose keys are fields of the test's struct, in the struct's order. A string whose key ends with
-`dtype` is a flowk_dtype.
+`dtype` or `dtypes` is a flowk_dtype.
 """
 
 import json
@@ -16,7 +16,7 @@ def initializer(value: Any, key: str = "") -> str:
         return "{" + ", ".join(f".{name} = {initializer(field, name)}" for name, field in value.items()) + "}"
     if isinstance(value, list):
         return "{" + ", ".join(initializer(element, key) for element in value) + "}"
-    return f"FLOWK_{value.upper()}" if key.endswith("dtype") else json.dumps(value)
+    return f"FLOWK_{value.upper()}" if key.endswith(("dtype", "dtypes")) else json.dumps(value)
 
 
 if __name__ == "__main__":

@@ -9,29 +9,56 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "core/convert.cuh"
 #include "core/dtype.h"
 #include "softmax/softmax.h"
 
-struct SoftmaxCase {
+// A row of tests/cases/softmax_cases.json: one case of each type, shape, lead and direction.
+struct SoftmaxRow {
   const char* why;
-  flowk_dtype dtype = FLOWK_FLOAT32;
-  int64_t columns = 1;
-  int64_t batch = 2, heads = 2, rows = 3;
-  bool dense = false;   // (batch, 1, rows, columns)
-  int lengths = 0;      // bytes of one: 4 from the left, 8 from the right
-  bool causal = false;  // j <= row + columns - rows
-  int64_t window = 0;   // with causal
-  bool bias = false;    // (1, heads, rows, columns), of the input's type
-  bool log_softmax = false;
+  std::vector<flowk_dtype> dtypes;
+  std::vector<std::vector<int64_t>> shapes;  // (batch, heads, rows, columns) or the last of these
+  const char* mechanism = "";                // that an H200 takes for each; "": not said
+  std::string lengths = "";                  // "left" or "right": one length per row
+  bool mask = false;                         // dense: (batch, 1, rows, columns)
+  bool causal = false;                       // j <= row + columns - rows
+  int64_t window = 0;                        // with causal
+  bool bias = false;                         // (1, heads, rows, columns), of the input's type
+  bool log = false;
   double scale = 1;
-  int64_t lead = 0;                    // elements from a multiple of 16 bytes to x and y
-  flowk_dtype out_dtype = FLOWK_BOOL;  // BOOL: dtype
-  bool backward = false;
-  bool special = false;  // rows with a NaN or an infinity; not with `log_softmax` or `backward`
+  std::vector<int64_t> leads = {0};    // elements from a multiple of 16 bytes to x, out and y
+  flowk_dtype out_dtype = FLOWK_BOOL;  // BOOL: as x
+  std::vector<std::string> directions = {"forward"};
+  bool special = false;       // rows with a NaN or an infinity; not with `log` or backward
+  bool every_config = false;  // to be run by every config that holds the row
+  bool gpu = false;           // for clusters; too long for the executor
 };
+
+struct SoftmaxCase : SoftmaxRow {
+  flowk_dtype dtype;
+  int64_t batch, heads, rows, columns, lead;
+  bool backward, from_right;
+};
+
+inline const std::vector<SoftmaxRow> softmax_rows = {
+#include "softmax_cases.inc"
+};
+
+inline std::vector<SoftmaxCase> cases_of(const SoftmaxRow& row) {
+  std::vector<SoftmaxCase> cases;
+  for (const flowk_dtype dtype : row.dtypes)
+    for (std::vector<int64_t> shape : row.shapes) {
+      shape.insert(shape.begin(), 4 - shape.size(), 1);
+      for (const int64_t lead : row.leads)
+        for (const std::string& direction : row.directions)
+          cases.push_back({row, dtype, shape[0], shape[1], shape[2], shape[3], lead, direction == "backward",
+                           row.lengths == "right"});
+    }
+  return cases;
+}
 
 // Memory that ends where the tensor does, `lead` elements past a multiple of 16.
 class CaseTensor {
@@ -95,8 +122,8 @@ class CaseRun {
         x_(row.dtype, num_rows_ * row.columns, row.lead),
         out_(out_dtype_, num_rows_ * row.columns, row.lead),
         y_(row.dtype, row.backward ? num_rows_ * row.columns : 1, row.lead),
-        dense_(FLOWK_BOOL, row.dense ? row.batch * row.rows * row.columns : 1),
-        lengths_(row.lengths == 8 ? FLOWK_INT64 : FLOWK_INT32, num_rows_),
+        dense_(FLOWK_BOOL, row.mask ? row.batch * row.rows * row.columns : 1),
+        lengths_(row.from_right ? FLOWK_INT64 : FLOWK_INT32, num_rows_),
         bias_(row.dtype, row.bias ? row.heads * row.rows * row.columns : 1) {
     for (int64_t i = 0; i < x_.elements(); ++i) x_.set(i, 4 * case_random(static_cast<uint64_t>(i)));
     if (row.special) make_special();
@@ -115,7 +142,7 @@ class CaseRun {
         for (int64_t j = 0; j < row.columns; ++j) sum += keeps(r, j) ? std::exp(x_.get(r * row.columns + j)) : 0;
         for (int64_t j = 0; j < row.columns; ++j) {
           const double p = keeps(r, j) ? std::exp(x_.get(r * row.columns + j)) / sum : 0;
-          y_.set(r * row.columns + j, row.log_softmax ? std::log(p) : p);
+          y_.set(r * row.columns + j, row.log ? std::log(p) : p);
         }
       }
   }
@@ -124,7 +151,7 @@ class CaseRun {
     using namespace flowk::softmax;
     SoftmaxRequest request;
     request.backward = row_.backward;
-    request.log_softmax = row_.log_softmax;
+    request.log_softmax = row_.log;
     request.in_dtype = request.bias_dtype = row_.dtype;
     request.out_dtype = out_dtype_;
     request.rank = 3;
@@ -150,11 +177,11 @@ class CaseRun {
     put(softmax_out, out_.data(), out_bytes, true, true, row_.columns);
     if (row_.backward) put(softmax_side, y_.data(), bytes, true, true, row_.columns);
     if (row_.bias) put(softmax_side, bias_.data(), bytes, false, true, row_.columns);
-    if (row_.dense) put(softmax_dense, dense_.data(), 1, true, false, row_.columns);
-    if (row_.lengths > 0) {
-      put(softmax_lengths, lengths_.data(), row_.lengths, true, true, 1);
-      request.lengths_bytes = row_.lengths;
-      request.lengths_from_right = row_.lengths == 8;
+    if (row_.mask) put(softmax_dense, dense_.data(), 1, true, false, row_.columns);
+    if (!row_.lengths.empty()) {
+      request.lengths_from_right = row_.from_right;
+      request.lengths_bytes = request.lengths_from_right ? 8 : 4;
+      put(softmax_lengths, lengths_.data(), request.lengths_bytes, true, true, 1);
     }
     if (row_.causal) {
       const int64_t diagonal = row_.columns - row_.rows;
@@ -184,7 +211,7 @@ class CaseRun {
         if (std::isnan(want) ? std::isnan(got)
             : std::isinf(want)
                 ? got == want
-                : std::fabs(got - want) <= unit * std::max(largest, row_.backward || row_.log_softmax ? 1.0 : 0.0) +
+                : std::fabs(got - want) <= unit * std::max(largest, row_.backward || row_.log ? 1.0 : 0.0) +
                                                rounding * std::fabs(want) + smallest)
           continue;
         std::printf("row %lld column %lld: %.9g, must be %.9g\n", static_cast<long long>(r), static_cast<long long>(j),
@@ -215,10 +242,10 @@ class CaseRun {
   bool keeps(int64_t r, int64_t j) const {
     const int64_t row = r % row_.rows, head = r / row_.rows % row_.heads, batch = r / row_.rows / row_.heads;
     (void)head;
-    if (row_.dense && dense_.get((batch * row_.rows + row) * row_.columns + j) != 0) return false;
-    if (row_.lengths > 0) {
+    if (row_.mask && dense_.get((batch * row_.rows + row) * row_.columns + j) != 0) return false;
+    if (!row_.lengths.empty()) {
       const double length = lengths_.get(r);
-      if (row_.lengths == 8 ? static_cast<double>(row_.columns - j) > length : static_cast<double>(j) >= length)
+      if (row_.from_right ? static_cast<double>(row_.columns - j) > length : static_cast<double>(j) >= length)
         return false;
     }
     const int64_t diagonal = row + row_.columns - row_.rows;
@@ -233,13 +260,13 @@ class CaseRun {
       double sum = 0;
       for (int64_t j = 0; j < k; ++j) {
         if (!keeps(r, j)) continue;
-        sum += (row_.log_softmax ? 1 : y_.get(first + j)) * x_.get(first + j);
+        sum += (row_.log ? 1 : y_.get(first + j)) * x_.get(first + j);
       }
       for (int64_t j = 0; j < k; ++j) {
         const double y = y_.get(first + j), dy = x_.get(first + j);
-        values[at(j)] = !keeps(r, j)       ? 0
-                        : row_.log_softmax ? row_.scale * (dy - std::exp(y) * sum)
-                                           : row_.scale * y * (dy - sum);
+        values[at(j)] = !keeps(r, j) ? 0
+                        : row_.log   ? row_.scale * (dy - std::exp(y) * sum)
+                                     : row_.scale * y * (dy - sum);
       }
       return;
     }
@@ -254,16 +281,16 @@ class CaseRun {
       is_nan |= std::isnan(z) || z == infinity;
       largest = std::max(largest, z);
     }
-    if (is_nan || (largest == -infinity && !row_.log_softmax)) {
+    if (is_nan || (largest == -infinity && !row_.log)) {
       for (int64_t j = 0; j < k; ++j) values[at(j)] = is_nan && keeps(r, j) ? std::nan("") : 0;
       return;
     }
     for (int64_t j = 0; j < k; ++j) sum += keeps(r, j) ? std::exp(values[at(j)] - largest) : 0;
     for (int64_t j = 0; j < k; ++j) {
       const double z = values[at(j)] - largest;
-      values[at(j)] = !keeps(r, j)       ? (row_.log_softmax ? -std::numeric_limits<double>::infinity() : 0)
-                      : row_.log_softmax ? z - std::log(sum)
-                                         : std::exp(z) / sum;
+      values[at(j)] = !keeps(r, j) ? (row_.log ? -std::numeric_limits<double>::infinity() : 0)
+                      : row_.log   ? z - std::log(sum)
+                                   : std::exp(z) / sum;
     }
   }
 

@@ -71,6 +71,18 @@ TEST(every_plan_has_a_config_that_fits) {
             }
 }
 
+TEST(rows_of_the_table_have_the_mechanism_that_they_name) {
+  for (const SoftmaxRow& row : softmax_rows)
+    for (const SoftmaxCase& of_row : cases_of(row)) {
+      if (row.mechanism[0] == '\0') continue;
+      const CaseRun run(of_row);
+      const char* mechanism = softmax_kernel_name(plan_of(run.request(), h200).config.kernel());
+      const bool is_as_said = std::strcmp(mechanism, row.mechanism) == 0;
+      CHECK(is_as_said);
+      if (!is_as_said) std::printf("  %s: %s\n", row.why, mechanism);
+    }
+}
+
 TEST(clusters_are_for_devices_that_have_them) {
   for (const int64_t columns : {16384, 65536, 131072, 1 << 20}) {
     CHECK(plan_of(request_of(FLOWK_FLOAT16, 1000, columns), a100).launch.cluster_blocks == 1);

@@ -1,19 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cases of softmax, forward and backward: one table for every test. Each row says why it is there."""
+"""The cases of softmax: the table that C++ and bench read too, and masks of any shape. A case says why it is there."""
 
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
-
-# Columns of every kind of row: at and beside what a vector, a warp and a block hold, and odd numbers.
-SHORT = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 77, 100, 127, 128, 129)
-MIDDLE = (200, 255, 256, 257, 500, 511, 512, 513, 1000, 1001, 1023, 1024, 1025)
-LONG = (2047, 2048, 2049, 4096, 4097, 5003, 8192, 8193)
-LONGEST = (16384, 16387, 32768, 50257)
 
 
 class SoftmaxCase(NamedTuple):
@@ -72,24 +68,53 @@ class SoftmaxCase(NamedTuple):
 # ---- the table ------------------------------------------------------------------------------------------------------
 
 
-def _plain() -> Iterator[SoftmaxCase]:
-    for cols, dtype in itertools.product((*SHORT, *MIDDLE), DTYPES):
-        rows = 37 if cols <= 129 else 5
-        yield SoftmaxCase((rows, cols), dtype, "a row length beside a vector, a warp or a block")
-    for cols, dtype in zip(LONG, itertools.cycle(DTYPES)):
-        yield SoftmaxCase((3, cols), dtype, "a row that takes a block")
-        yield SoftmaxCase((2, cols), "float16" if dtype == "float32" else "float32", "the same in another type")
-    for cols, dtype in zip(LONGEST, ("float16", "float32", "float64", "bfloat16")):
-        yield SoftmaxCase((2, cols), dtype, "a row that takes more than a block's registers")
-    yield SoftmaxCase((1, 2**17), "float32", "a row that takes more than a block's shared memory")
-    yield SoftmaxCase((1, 2**20), "float16", "a split row")
-    yield SoftmaxCase((2, 2**20 + 5), "bfloat16", "split rows with heads and tails", log=True)
-    yield SoftmaxCase((1, 2**18 + 3), "float32", "a split row that starts inside a vector", x_lead=3, out_lead=3)
-    yield SoftmaxCase((1, 2**19 + 8), "float16", "a split row with NaN and infinities", values="special")
+class TableCase(NamedTuple):
+    """A case of tests/cases/softmax_cases.json: one call, of masked_softmax or of masked_softmax_backward."""
+
+    case: SoftmaxCase
+    backward: bool
+    gpu: bool  # for clusters; too long for the executor
+    mechanism: str  # that an H200 takes; "": not said
+
+
+def _cases_of(row: dict[str, Any]) -> Iterator[TableCase]:
+    products = itertools.product(
+        row["dtypes"], row["shapes"], row.get("leads", [0]), row.get("directions", ["forward"])
+    )
+    side = row.get("lengths", "left")
+    for dtype, shape, lead, direction in products:
+        *_, heads, _, _ = (1, 1, *shape)
+        case = SoftmaxCase(
+            tuple(shape),
+            dtype,
+            row["why"],
+            mask=(*shape[:-3], *[1] * (len(shape) > 2), *shape[-2:]) if "mask" in row else None,
+            lengths=tuple(shape[:-1]) if "lengths" in row else None,
+            side=side,
+            lengths_dtype="int64" if side == "right" else "int32",
+            causal=row.get("causal", False),
+            window=row.get("window"),
+            bias=(1, heads, *shape[-2:])[-len(shape) :] if "bias" in row else None,
+            scale=row.get("scale", 1.0),
+            out_dtype=row.get("out_dtype"),
+            log=row.get("log", False),
+            values="special" if "special" in row else "normal",
+            x_lead=lead,
+            out_lead=lead,
+            mask_lead=lead,
+        )
+        yield TableCase(case, direction == "backward", "gpu" in row, row.get("mechanism", ""))
+
+
+_ROWS = json.loads((Path(__file__).parents[2] / "cases/softmax_cases.json").read_text())
+TABLE = tuple(itertools.chain.from_iterable(map(_cases_of, _ROWS)))
+
+
+# ---- masks of any shape, and what C++ has no tensors for ------------------------------------------------------------
+
+
+def _long() -> Iterator[SoftmaxCase]:
     yield SoftmaxCase((4, 2**19), "float32", "split rows, one of them all -infinity", values="special", padded=True)
-    for dtype in DTYPES:
-        yield SoftmaxCase((300, 64), dtype, "many blocks of short rows", scale=0.125)
-        yield SoftmaxCase((77,), dtype, "rank 1: one row")
 
 
 # The keywords of each mask, for shape (b, h, q, k).
@@ -264,18 +289,9 @@ def _empty() -> Iterator[SoftmaxCase]:
         yield SoftmaxCase(shape, "float32", "no elements", mask=shape, lengths=shape[:-1], causal=True)
 
 
-# For persistent_rows, on a GPU only: at least two rows per cluster of an H200, few more because NumPy is slow.
-PERSISTENT_CASES = (
-    SoftmaxCase((14, 2**19), "float32", "gradients that are too long for shared memory"),
-    SoftmaxCase((28, 2**18 + 1), "float32", "rows that start inside vectors, logarithm", log=True),
-    SoftmaxCase((14, 2**20 - 9), "float32", "rows that are too long for shared memory"),
-    SoftmaxCase((14, 2**19 - 9), "float16", "16-bit gradients"),
-    SoftmaxCase((28, 2**19 + 5), "float16", "rows with NaN and infinities", values="special", x_lead=3, out_lead=3),
-)
-
-CASES = tuple(
+MASK_CASES = tuple(
     itertools.chain(
-        _plain(),
+        _long(),
         _masked(),
         _any_length(),
         _together(),

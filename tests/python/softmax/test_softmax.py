@@ -11,19 +11,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from library_under_test import THREAD_ORDERS
 from softmax_calls import check_backward, check_softmax, place, place_inputs
-from softmax_cases import CASES, DTYPES, PERSISTENT_CASES, SoftmaxCase
+from softmax_cases import DTYPES, MASK_CASES, TABLE, SoftmaxCase, TableCase
 from softmax_reference import zeros_of
 from source_tree import ROOT
 
 import pyflowk
 
+CASES = [*(row.case for row in TABLE if not row.backward and not row.gpu), *MASK_CASES]
+BACKWARD_CASES = [
+    *(row.case for row in TABLE if row.backward and not row.gpu),
+    *(case for case in MASK_CASES if case.values != "special" and case.bias is None),
+]
+GPU_ROWS = [row for row in TABLE if row.gpu]
+
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_every_case_of_the_table_is_right(arrays: Any, thread_order: str, case: SoftmaxCase) -> None:
     check_softmax(arrays, case)
-
-
-BACKWARD_CASES = [case for case in CASES if case.values != "special" and case.bias is None]
 
 
 @pytest.mark.parametrize("case", BACKWARD_CASES, ids=lambda case: case.id)
@@ -32,21 +36,11 @@ def test_the_gradient_of_every_case_is_right(arrays: Any, thread_order: str, cas
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("case", PERSISTENT_CASES, ids=lambda case: case.id)
-def test_rows_of_persistent_clusters_are_right(arrays: Any, case: SoftmaxCase) -> None:
+@pytest.mark.parametrize("row", GPU_ROWS, ids=lambda row: "backward-" * row.backward + row.case.id)
+def test_every_case_of_clusters_is_right(arrays: Any, row: TableCase) -> None:
     if arrays.device is None:
         pytest.skip("the executor has no clusters")
-    check_softmax(arrays, case)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize(
-    "case", [case for case in PERSISTENT_CASES if case.values != "special"], ids=lambda case: case.id
-)
-def test_gradients_of_persistent_clusters_are_right(arrays: Any, case: SoftmaxCase) -> None:
-    if arrays.device is None:
-        pytest.skip("the executor has no clusters")
-    check_backward(arrays, case)
+    (check_backward if row.backward else check_softmax)(arrays, row.case)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -73,7 +67,7 @@ def test_every_kernel_is_reached_by_a_row_of_the_table(arrays: Any) -> None:
     if arrays.device is None:  # the executor has no clusters
         kernels -= {"persistent_rows"}
     planned = set()
-    for case in CASES if arrays.device is None else (*CASES, *PERSISTENT_CASES):
+    for case in CASES if arrays.device is None else (*CASES, *(row.case for row in GPU_ROWS if not row.backward)):
         if 0 in case.shape:
             continue
         given = {name: one.array for name, one in place_inputs(arrays, case, zeros_of(case)).items()}
