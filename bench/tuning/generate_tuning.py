@@ -2,17 +2,20 @@
 """Writes cuda/OPERATOR/plan/OPERATOR_tuning.inc from each bench/tuning/OPERATOR_GPU.json, which has this form:
 
     {
-      "gpu": "...", "commit": "...", "date": "...", "unit": "...",
-      "tables": {NAME: {"type": C++ TYPE, "why": "...", "fields": [...], "rows": [[...]], "measured": {...}}},
-      "constants": {NAME: {"type": C++ TYPE, "value": ..., "why": "...", "measured": ...}},
-      "rules": {NAME: {"why": "...", "measured": ...}}
+      "gpu": "...", "unit": "...",
+      "tables": {NAME: {"type": C++ TYPE, "fields": [...], "rows": [[...]], ...}},
+      "constants": {NAME: {"type": C++ TYPE, "value": ..., ...}},
+      "rules": {NAME: {...}}
     }
+
+where ... is "why": "...", "commit": "...", "date": "...", "measured": {...}.
 
 A row gives its fields in order. A null, or a field at the end that is not given, keeps its default. A constant may be
 an object: a struct's fields by name. A string is a C++ expression; a real number is a float, or a double where that is
 the constant's type. "measured" is for readers: the figures that the value was chosen by, in a table by the first field
-of a row, in the form in which bench/tune_*.py print them. A table, constant or rule that was measured with another
-commit than the file's has a "commit" of its own. A rule is code with figures and without a number of its own.
+of a row, in the form in which bench/tune_*.py print them. A rule is code with figures and without a number of its own.
+"commit" and "date" are those at which the figures were measured, or came into the repository; rows of a table that have
+others say so in "measured".
 """
 
 from __future__ import annotations
