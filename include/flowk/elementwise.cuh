@@ -66,7 +66,7 @@ template <class... T>
 constexpr bool are_elements =
     ((std::is_trivially_copyable_v<T> && std::has_single_bit(sizeof(T)) && sizeof(T) <= 16) && ...);
 
-// 16 bytes of the widest operand. One such pack per thread reaches 1.00 of a memcpy, two 0.98, four 0.95 (H200).
+// 16 bytes of the widest operand. One such pack per thread is as fast as a memcpy, two are slower.
 template <class... T>
 constexpr int pack_elements = [] {
   int widest = 0;
@@ -117,7 +117,7 @@ ElementwiseError transform_by(const Factory& factory, int64_t count, Elementwise
   int k = 0;
   params.operands[k++] = detail::linear_operand(out, count, false, 0, detail::element_shift<Out>);
   ((params.operands[k++] = detail::linear_operand(in, count, false, 0, detail::element_shift<In>)), ...);
-  // Two packs per thread if a type is narrower than the widest; else one reaches 1.00 of a copy and two 0.96.
+  // Two packs per thread if a type is narrower than the widest; else one is faster.
   constexpr bool is_one_size = ((sizeof(In) == sizeof(Out)) && ...);
   const int64_t num_blocks =
       detail::cut_into_packs(count, n, is_one_size ? 1 : detail::most_packs(n, sizeof...(In)), &params);

@@ -53,22 +53,54 @@ def test_every_kind_of_value_is_written_as_cpp(tmp_path: Path) -> None:
 
 
 # Speeds as fractions, times, and how much slower or faster.
-FIGURE = re.compile(r"//.*(\b[01]\.\d|\d ?us\b|\d ?% (slower|faster))")
+FIGURE = re.compile(
+    r"(\b[01]\.\d+(-[\d.]+)? (of (a )?(copy|memcpy)|reach)|\b(reach(es)?|lost|gains?) [\d.]*\d|\d ?[mun]s\b|\(H200\)"
+    r"|\d ?% (slower|faster)|\b(costs?|loses) [^.;,]*?\d ?%|\b(half|third|quarter|fifth|tenth) (slower|faster)"
+    r"|\d instructions for \d|\bwas (slower|faster))"
+)
+# Where no number is anything else.
+PLAN_FIGURE = re.compile(r"(\b[01]\.\d|\d ?us\b|\d ?% (slower|faster))")
 LICENSE = "// SPDX-License-Identifier: Apache-2.0\n"
 
 
+def comments_of(text: str) -> list[str]:
+    """The comments of a source; lines that follow each other are one."""
+    lines = [re.search(r"//+ ?(.*)", line) for line in text.removeprefix(LICENSE).splitlines()]
+    joined = "\n".join(line[1] if line else "" for line in lines)
+    return [comment.replace("\n", " ") for comment in re.split(r"\n{2,}", joined)]
+
+
+def figures_of(path: Path) -> list[str]:
+    is_plan = "plan" in path.parts or path.match("cuda/*/*.h")
+    comments = comments_of(path.read_text())
+    return [comment for comment in comments if FIGURE.search(comment) or (is_plan and PLAN_FIGURE.search(comment))]
+
+
 @pytest.mark.parametrize(
-    ("line", "is_figure"),
+    ("comment", "is_figure"),
     [
-        ("// 8 reach 0.99", True),
-        ("int n;  // 128 are 1-2% slower", True),
-        ("// it takes 3 us", True),
-        ("float x = 0.5f;", False),
-        ("// at least 90 % full", False),
+        ("one pack reaches 1.00 of a memcpy", True),
+        ("2 packs per\n// thread reach 0.53-0.67 of a copy", True),
+        ("128 are 1-2% slower", True),
+        ("it takes 3 us", True),
+        ("a barrier costs a softmax\n// 5 to 13 %", True),
+        ("the compiler takes 72 and loses 10-17%", True),
+        ("dealing them in turn is a tenth slower", True),
+        ("worth more than the instructions (H200).", True),
+        ("Half a warp was slower: 623 instructions for 32 vectors", True),
+        ("at least 90 % full", False),
+        ("to 0.88 units in the last place", False),
+        ("An H200 holds 30 clusters of 4 blocks", False),
     ],
 )
-def test_a_figure_is_told_from_other_numbers(line: str, is_figure: bool) -> None:
-    assert bool(FIGURE.search(line)) == is_figure
+def test_a_figure_is_told_from_other_numbers(tmp_path: Path, comment: str, is_figure: bool) -> None:
+    assert any(FIGURE.search(found) for found in comments_of(f"int n;\n// {comment}\nfloat x = 0.5f;")) == is_figure
+
+
+def test_figures_stand_in_the_tuning_files_alone() -> None:
+    sources = [path for top in ("cuda", "include") for path in (ROOT / top).rglob("*") if path.is_file()]
+    figures = {str(path): figures_of(path) for path in sources if path.suffix in (".h", ".cuh", ".cpp", ".cu")}
+    assert {path: found for path, found in figures.items() if found} == {}
 
 
 def plan_sources(operator: str) -> list[Path]:
@@ -77,14 +109,12 @@ def plan_sources(operator: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
-def test_every_generated_name_is_used_and_figures_stand_in_the_file_alone(source: Path) -> None:
+def test_every_generated_name_is_used(source: Path) -> None:
     operator, _, _ = source.stem.partition("_")
     tuning = json.loads(source.read_text())
-    texts = {path: path.read_text().removeprefix(LICENSE) for path in plan_sources(operator)}
     names = [*tuning.get("tables", {}), *tuning.get("constants", {})]
-    everything = "\n".join(texts.values())
+    everything = "\n".join(path.read_text() for path in plan_sources(operator))
     assert [name for name in names if not re.search(rf"\b{name}\b", everything)] == []
-    assert [str(path) for path, text in texts.items() if FIGURE.search(text)] == []
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)

@@ -2,8 +2,7 @@
 // Gathers and stores the vectors of destination rows at any alignment.
 //
 // Offsets in shared memory are below 64 KB, so a word holds two: column, swizzle and step along the run take one
-// instruction for two elements. At the speed of a copy a gather by bytes has 244 issue slots for the 32 vectors of a
-// warp (H200), 15 per element.
+// instruction for two elements. A gather by bytes at the speed of a copy has few issue slots per element.
 #pragma once
 
 #include "permute/kernels/permute_elements.cuh"

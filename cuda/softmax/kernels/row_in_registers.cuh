@@ -7,7 +7,7 @@
 namespace flowk::softmax {
 
 // 16-bit scores stay in registers unconverted and their exponentials are computed twice. That halves the registers, so
-// more loads are in flight, which is worth more than the instructions (H200). Not for short rows with a dense mask that
+// more loads are in flight, which is worth more than the instructions. Not for short rows with a dense mask that
 // is expensive itself. Scores with a bias are float32.
 template <class T, SoftmaxMask kMask, SoftmaxForm kForm, int kVectors>
 constexpr bool recomputes_exponentials =

@@ -98,9 +98,8 @@ __device__ __forceinline__ ExchangeBuffer<T> exchange_buffer_at(const ExchangeBu
 }
 
 // Initializes the block's mbarriers for what the other blocks of the cluster send; called before the kernel's first
-// load. Release and acquire by all threads of a cluster cost 12 to 29 % of a kernel (H200). So the blocks only arrive
-// at the cluster barrier here, wait for it before they send, and then wait for the bytes and for `num_arrivals` of
-// their own threads.
+// load. Release and acquire by all threads of a cluster take long, so the blocks only arrive at the cluster barrier
+// here, wait for it before they send, and then wait for the bytes and for `num_arrivals` of their own threads.
 template <class T>
 __device__ __forceinline__ void begin_exchange(const ExchangeBuffer<T>& buffer, const RowThreads& team,
                                                int num_buffers = 1, int num_arrivals = 1) {

@@ -102,7 +102,7 @@ __device__ __forceinline__ void load_segment(const RowSegment& segment, const Co
   if (segment.end_vector * vector_bytes < segment.end) copy_part<T>(team, memory, first, segment.end_vector, segment);
 }
 
-// Stores the block's rows after a barrier. Bulk copies are 4 % faster than stores by threads.
+// Stores the block's rows after a barrier. Bulk copies are faster than stores by threads.
 template <class T>
 __device__ __forceinline__ void store_segment(const SoftmaxParams& params, const RowSegment& segment,
                                               const unsigned char* memory) {
