@@ -112,8 +112,10 @@ bool plan_by_column(const PreluBackwardProblem& problem, PreluBackwardPlan* plan
                         : max_prelu_threads;
   while (threads > min_threads && threads / 2 >= params.num_rows * tile_vectors) threads /= 2;
 
-  const RowBlock row_block = is_wide ? wide_row_block : row_block_for(problem, form);
-  int64_t rows_per_block = choice.rows_per_block > 0 ? choice.rows_per_block : row_block.rows;
+  const RowBlock row_block = row_block_for(problem, form);
+  int64_t rows_per_block = choice.rows_per_block > 0 ? choice.rows_per_block
+                           : is_wide                 ? wide_tile_rows
+                                                     : row_block.rows;
   int64_t num_row_blocks = ceil_div(params.num_rows, rows_per_block);
   int64_t blocks = 1;  // of a cluster
   if (form == ColumnForm::whole_channels && problem.device.capability >= 90 && problem.wants_sums()) {
