@@ -14,13 +14,13 @@ namespace flowk::core {
 #endif
 
 // Threads that start copies together: one of bulk copies, else those of the block.
-struct CopyTeam {
+struct CopyGroup {
   int lane;
   int lanes;
 };
 
-// The team of thread `first` of a block, or of all its threads.
-__device__ __forceinline__ CopyTeam copy_team([[maybe_unused]] int first) {
+// The group of thread `first` of a block, or of all its threads.
+__device__ __forceinline__ CopyGroup copy_group([[maybe_unused]] int first) {
 #if FLOWK_HAS_BULK_COPY
   return {static_cast<int>(threadIdx.x) - first, 1};
 #else
@@ -29,7 +29,7 @@ __device__ __forceinline__ CopyTeam copy_team([[maybe_unused]] int first) {
 }
 
 // Copies into shared memory: begin(), copy() any number of times, less than 1 MB in all, and end(), by the threads of
-// one team; then a __syncthreads(), and wait() by all threads. `barrier` is 8 bytes of shared memory.
+// one group; then a __syncthreads(), and wait() by all threads. `barrier` is 8 bytes of shared memory.
 struct BulkCopies {
   uint64_t* barrier;
 
@@ -47,7 +47,7 @@ struct BulkCopies {
   }
 
   // Both addresses and `num_bytes` are multiples of 16.
-  __device__ __forceinline__ void copy([[maybe_unused]] const CopyTeam& team, unsigned char* shared_dst,
+  __device__ __forceinline__ void copy([[maybe_unused]] const CopyGroup& group, unsigned char* shared_dst,
                                        const unsigned char* src, int num_bytes) const {
 #if FLOWK_HAS_BULK_COPY
     if (num_bytes <= 0) return;
@@ -59,7 +59,7 @@ struct BulkCopies {
                  : "memory");
 #else
 #pragma unroll 1
-    for (int i = team.lane * vector_bytes; i < num_bytes; i += team.lanes * vector_bytes)
+    for (int i = group.lane * vector_bytes; i < num_bytes; i += group.lanes * vector_bytes)
       async_copy_vector(shared_dst + i, src + i);
 #endif
   }

@@ -10,7 +10,7 @@
 
 namespace flowk::softmax {
 
-// Operands with one place per row.
+// Operands with one element per row.
 enum SoftmaxOperand : int {
   softmax_x,        // forward: x; backward: dy
   softmax_out,      // forward: y; backward: dx
@@ -48,7 +48,7 @@ struct SoftmaxRowDim {
   friend bool operator==(const SoftmaxRowDim&, const SoftmaxRowDim&) = default;
 };
 
-// One more than a request has: one dimension may be split into bands.
+// One more than a request has: one dimension may be split into L2 tiles.
 constexpr int max_softmax_dims = max_rank + 1;
 
 struct SoftmaxParams {
@@ -59,10 +59,10 @@ struct SoftmaxParams {
   const unsigned char* lengths = nullptr;
   const unsigned char* dense_first = nullptr;  // [dense_first, dense_end) has all bytes of the mask
   const unsigned char* dense_end = nullptr;
-  int64_t num_rows = 0;  // of the grid; includes those that the last band lacks
+  int64_t num_rows = 0;  // of the grid; includes those that the last L2 tile lacks
   int32_t rank = 0;
   bool wide_rows = false;  // num_rows >= 2^31
-  // A dense mask is the only mask, there are no bands, and the rows of x and of out are equally far apart.
+  // A dense mask is the only mask, there are no L2 tiles, and the rows of x and of out are equally far apart.
   bool seeks_dense_alone = false;
   bool has_interval = false;  // lengths, causal or window
   bool lengths_from_right = false;
@@ -74,11 +74,11 @@ struct SoftmaxParams {
   bool has_diagonal = false;
   int64_t diagonal_begin = 0;
   int64_t diagonal_end = 0;
-  // Bands: a dimension of band_extent rows is split in two, dims[0] of band_rows and dims[band_dim]. The row's index is
-  // i = index[0] + band_rows * index[band_dim]; rows with i >= band_extent do not exist.
-  int32_t band_dim = 0;  // 0: no bands
-  int32_t band_rows = 0;
-  int64_t band_extent = 0;
+  // L2 tiles: a dimension of l2_tile_extent rows is split in two, dims[0] of l2_tile_rows and dims[l2_tile_dim]. The
+  // row's index is i = index[0] + l2_tile_rows * index[l2_tile_dim]; rows with i >= l2_tile_extent do not exist.
+  int32_t l2_tile_dim = 0;  // 0: no L2 tiles
+  int32_t l2_tile_rows = 0;
+  int64_t l2_tile_extent = 0;
   int32_t columns = 0;
   double scale = 1;  // forward without a bias |scale|; the sign is negates_x
   float scale32 = 1;

@@ -248,17 +248,17 @@ __global__ void __launch_bounds__(persistent_threads, 1)
   launch_dependent_grids();
   using T = typename Rows::T;
   using Row = typename Rows::Row;
-  using Place = RingPlace<Rows::num_inputs, Rows::batch>;
+  using Position = RingPosition<Rows::num_inputs, Rows::batch>;
   constexpr int batch = Rows::batch, num_inputs = Rows::num_inputs;
   constexpr int batch_bytes = batch * thread_step_bytes;  // of a row's memory
-  const RowThreads team = row_threads(params);
-  const PersistentExchange<T> exchange(team);
+  const RowThreads group = row_threads(params);
+  const PersistentExchange<T> exchange(group);
   const int lane = static_cast<int>(threadIdx.x);
   const int batches = params.row_batches, held = params.held_batches;
   const int twice_read = batches - held, lag = params.ring_batches - held;
   const bool reads_twice = twice_read > 0;
   const int ahead = lag > 1 ? 1 : 0;
-  const int ring_bytes = params.ring_batches * Place::bytes;
+  const int ring_bytes = params.ring_batches * Position::bytes;
   unsigned char* const ring = exchange.first.memory + params.block_offset_bytes + lane * vector_bytes;
   unsigned char* const ring_end = ring + ring_bytes;
   const int64_t linear = static_cast<int64_t>(blockIdx.x) >> params.cluster_shift;
@@ -270,27 +270,27 @@ __global__ void __launch_bounds__(persistent_threads, 1)
   const auto batch_of = [&](int i) { return i < twice_read ? held + i : i - twice_read; };
   int64_t load_linear = linear;
   int load_at = 0;
-  Row loading(params, load_linear, team.rank, lane);
-  const auto load = [&](const Place& place) {
+  Row loading(params, load_linear, group.rank, lane);
+  const auto load = [&](const Position& position) {
     const int n = batch_of(load_at);
     const int64_t offset = static_cast<int64_t>(n) * batch_bytes;
     if (loading.is_full) {
-      place.load(loading.x + offset, loading.side + offset, (1u << batch) - 1);
+      position.load(loading.x + offset, loading.side + offset, (1u << batch) - 1);
     } else {
-      place.load(loading.x + offset, loading.side + offset, loading.vectors_of(n));
+      position.load(loading.x + offset, loading.side + offset, loading.vectors_of(n));
     }
     async_copy_commit();
     if (++load_at < batches + twice_read) return;
     load_at = 0;
     load_linear += linear_step;
-    loading = Row(params, load_linear, team.rank, lane);
+    loading = Row(params, load_linear, group.rank, lane);
   };
-  Rows rows(params, team.lane);
+  Rows rows(params, group.lane);
   Row taking = loading, taken = loading;
-  Place take_place = {ring}, leave_place = {ring};
+  Position take_position = {ring}, leave_position = {ring};
   const auto load_next = [&] {
-    load(leave_place);
-    leave_place.advance(ring_end, ring_bytes);
+    load(leave_position);
+    leave_position.advance(ring_end, ring_bytes);
   };
 #pragma unroll 1
   for (int i = 0; i < params.ring_batches; ++i) load_next();
@@ -303,9 +303,9 @@ __global__ void __launch_bounds__(persistent_threads, 1)
 #pragma unroll
     for (int k = 0; k < num_inputs; ++k)
 #pragma unroll
-      for (int i = 0; i < batch; ++i) x[k][i] = *take_place.vector(k, i);
-    rows.take(taking.vectors_of(n), take_index, n, x, [&](int i) { return take_place.vector(0, i); });
-    take_place.advance(ring_end, ring_bytes);
+      for (int i = 0; i < batch; ++i) x[k][i] = *take_position.vector(k, i);
+    rows.take(taking.vectors_of(n), take_index, n, x, [&](int i) { return take_position.vector(0, i); });
+    take_position.advance(ring_end, ring_bytes);
     if (++take_at < batches) return;
     rows.send(exchange, take_index);
     ++take_index;
@@ -313,8 +313,8 @@ __global__ void __launch_bounds__(persistent_threads, 1)
     taken = taking;
     if (reads_twice) {
 #pragma unroll 1
-      for (int i = 0; i < twice_read; ++i) take_place.advance(ring_end, ring_bytes);
-      taking = Row(params, linear + take_index * linear_step, team.rank, lane);
+      for (int i = 0; i < twice_read; ++i) take_position.advance(ring_end, ring_bytes);
+      taking = Row(params, linear + take_index * linear_step, group.rank, lane);
     } else {
       taking = loading;
     }
@@ -343,7 +343,7 @@ __global__ void __launch_bounds__(persistent_threads, 1)
 #pragma unroll
         for (int k = 0; k < num_inputs; ++k)
 #pragma unroll
-          for (int j = 0; j < batch; ++j) x[k][j] = *leave_place.vector(k, j);
+          for (int j = 0; j < batch; ++j) x[k][j] = *leave_position.vector(k, j);
         rows.leave(leaving.vectors_of(n), i, n, x, n < held, out);
       }
       load_next();

@@ -79,10 +79,10 @@ struct PersistentExchange {
   ExchangeBuffer<T> first;
   RowThreads block, cluster;  // of warps, and of blocks with a part each
 
-  __device__ __forceinline__ explicit PersistentExchange(const RowThreads& team)
+  __device__ __forceinline__ explicit PersistentExchange(const RowThreads& group)
       : first(exchange_buffer<T>()),
-        block{team.lane, 32, team.warp, persistent_warps, 0, 1},
-        cluster{team.lane, 32, team.warp, 1, team.rank, team.blocks} {
+        block{group.lane, 32, group.warp, persistent_warps, 0, 1},
+        cluster{group.lane, 32, group.warp, 1, group.rank, group.blocks} {
     begin_exchange(of_cluster(0), cluster, 2, 32);
   }
   __device__ __forceinline__ RowPartial<T>* partials_of_block(int index) const {
@@ -127,7 +127,7 @@ struct PersistentExchange {
 
 // A thread's cursor in the ring of batches.
 template <int kInputs, int kBatch>
-struct RingPlace {
+struct RingPosition {
   static constexpr int bytes = kInputs * kBatch * thread_step_bytes;
   unsigned char* slot;
   __device__ __forceinline__ void advance(const unsigned char* end, int ring_bytes) {

@@ -53,21 +53,21 @@ __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (fu
   constexpr bool is_whole = has_whole_rows<kForm>;
   constexpr bool has_outer = kForm == SoftmaxForm::any;
   const RowOutput<T, kConverts> output{params};
-  const RowThreads team = row_threads(params);
+  const RowThreads group = row_threads(params);
   const ExchangeBuffer<T> buffer = exchange_buffer<T>();
-  begin_exchange(buffer, team);
+  begin_exchange(buffer, group);
 
-  const auto [linear, lane] = row_place(params);
+  const auto [linear, lane] = row_position(params);
   const SoftmaxRow row = locate_row<kMask, false, kForm>(params, linear);
   const RowVectors vectors = row_vectors<T, kForm>(params, row);
   const unsigned char* const x_vectors = row.x + vectors.head * static_cast<int>(sizeof(T));
   unsigned char* const out_vectors = row.out + vectors.head * output.column_bytes();
   OwnVectors own;
   if constexpr (is_whole) {
-    const int part = team.rank * params.block_vectors, part_end = part + params.block_vectors;
+    const int part = group.rank * params.block_vectors, part_end = part + params.block_vectors;
     own = {part + lane, params.lanes_per_row, part_end < params.row_vectors ? part_end : params.row_vectors, 0};
   } else {
-    own = own_vectors(params, x_vectors, vectors, team.rank, lane);
+    own = own_vectors(params, x_vectors, vectors, group.rank, lane);
   }
   // Whole rows: a row past the last one is loaded as row 0 and not stored.
   const auto is_read = [&](int i) {
@@ -113,9 +113,10 @@ __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (fu
     }
   }
   if (!is_whole && params.has_interval)
-    fill_unread(output, out_vectors, vectors, own, team.rank, lane, params.log_softmax ? negative_infinity<A>() : A{0});
+    fill_unread(output, out_vectors, vectors, own, group.rank, lane,
+                params.log_softmax ? negative_infinity<A>() : A{0});
   A outer = negative_infinity<A>();
-  const int outer_column = has_outer ? outer_column_of<T>(params, row, vectors, team.rank, lane) : -1;
+  const int outer_column = has_outer ? outer_column_of<T>(params, row, vectors, group.rank, lane) : -1;
   if (outer_column >= 0 && is_unmasked<kMask>(row, outer_column))
     outer = load_score<T, kMask>(params, row, outer_column);
 
@@ -187,7 +188,7 @@ __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (fu
   }
 
   // Exponentials relative to the warp's largest score, and their sum.
-  largest = max_over_lanes(largest, team.lanes);
+  largest = max_over_lanes(largest, group.lanes);
   const A reference = largest == negative_infinity<A>() ? A{0} : largest;
   const A scale = exponent_scale<T, kMask>(params);
   A values[recomputes ? 1 : kVectors * width];
@@ -227,12 +228,12 @@ __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (fu
     take_exponentials(std::true_type{});
   else
     take_exponentials(std::false_type{});
-  const RowPartial<T> part = {largest, sum_over_lanes(sum.total(), team.lanes)};
+  const RowPartial<T> part = {largest, sum_over_lanes(sum.total(), group.lanes)};
 
-  const RowPartial<T> total = combine_row<T, kMask>(buffer, team, part, scale);
+  const RowPartial<T> total = combine_row<T, kMask>(buffer, group, part, scale);
   if (total.sum != total.sum)
-    return store_nan_columns<T, kMask, kConverts>(params, row, team.rank * params.lanes_per_row + lane, row.columns,
-                                                  params.lanes_per_row * team.blocks);
+    return store_nan_columns<T, kMask, kConverts>(params, row, group.rank * params.lanes_per_row + lane, row.columns,
+                                                  params.lanes_per_row * group.blocks);
   // y = value * factor + term
   A factor = to_exponent.log_factor(), term = 0;
   // A fully masked warp has values of 0 or -infinity, which no factor may turn into NaN.
@@ -292,17 +293,17 @@ __global__ void __launch_bounds__(max_register_lanes)
   launch_dependent_grids();
   using A = ComputeType<T>;
   constexpr int width = vector_width<T>;
-  const RowThreads team = row_threads(params);
+  const RowThreads group = row_threads(params);
   const ExchangeBuffer<T> buffer = exchange_buffer<T>();
-  begin_exchange(buffer, team);
+  begin_exchange(buffer, group);
 
-  const auto [linear, lane] = row_place(params);
+  const auto [linear, lane] = row_position(params);
   const SoftmaxRow row = locate_row<SoftmaxMask::none, true>(params, linear);
   const RowVectors vectors = row_vectors<T>(params, row);
   const int head_bytes = vectors.head * static_cast<int>(sizeof(T));
   const RowOutput<T, kConverts> output{params};
   unsigned char* const out = row.out + vectors.head * output.column_bytes();
-  const OwnVectors own = own_vectors(params, row.x + head_bytes, vectors, team.rank, lane);
+  const OwnVectors own = own_vectors(params, row.x + head_bytes, vectors, group.rank, lane);
   const auto is_read = [&](int i) { return own.at(i) >= vectors.read_begin && own.at(i) < own.end; };
   const bool log_softmax = params.log_softmax;
   // The y of a masked column: it adds nothing, and its gradient is 0 while the sum is finite.
@@ -319,9 +320,9 @@ __global__ void __launch_bounds__(max_register_lanes)
       raw_y[i] = load_vector(row.side + offset);
     }
   }
-  if (params.has_interval) fill_unread(output, out, vectors, own, team.rank, lane, A{0});
+  if (params.has_interval) fill_unread(output, out, vectors, own, group.rank, lane, A{0});
   A outer_dy = 0, outer_y = log_softmax ? negative_infinity<A>() : A{0};
-  const int outer_column = outer_column_of<T>(params, row, vectors, team.rank, lane);
+  const int outer_column = outer_column_of<T>(params, row, vectors, group.rank, lane);
   if (outer_column >= 0 && is_unmasked<SoftmaxMask::none>(row, outer_column)) {
     outer_dy = load_element<T>(row.x, outer_column);
     outer_y = load_element<T>(row.side, outer_column);
@@ -352,8 +353,8 @@ __global__ void __launch_bounds__(max_register_lanes)
       for (int j = 0; j < width; ++j) sum += y[j] * dy[j];
     }
   }
-  sum = sum_over_lanes(sum, team.lanes);
-  sum = sum_row(buffer, team, sum);
+  sum = sum_over_lanes(sum, group.lanes);
+  sum = sum_row(buffer, group, sum);
 
   const A scale = signed_scale<A>(params);
   const bool is_finite = sum - sum == A{0};

@@ -23,15 +23,15 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
   constexpr int num_stages = 3;  // vectors in registers, and two halves of those in shared memory
   constexpr bool has_dense = kMask == SoftmaxMask::dense;
   constexpr bool keeps_exponentials = !is_float16<T>;
-  const RowThreads team = row_threads(params);
+  const RowThreads group = row_threads(params);
   const ExchangeBuffer<T> buffer = exchange_buffer<T>();
-  begin_exchange(buffer, team);
+  begin_exchange(buffer, group);
   const int threads = params.lanes_per_row, lane = static_cast<int>(threadIdx.x);
   const SoftmaxRow row = locate_row<kMask, false>(params, static_cast<int64_t>(blockIdx.x) >> params.cluster_shift);
   const RowVectors vectors = row_vectors<T>(params, row);
   const unsigned char* const x_vectors = row.x + vectors.head * static_cast<int>(sizeof(T));
   unsigned char* const out_vectors = row.out + vectors.head * static_cast<int>(sizeof(T));
-  const OwnVectors own = own_vectors(params, x_vectors, vectors, team.rank, lane);
+  const OwnVectors own = own_vectors(params, x_vectors, vectors, group.rank, lane);
   const int num = own.count();
   const auto is_held = [&](int n) { return n < num && (n > 0 || own.first >= vectors.read_begin); };
   const int64_t first_bytes = static_cast<int64_t>(own.first) * vector_bytes;
@@ -61,10 +61,10 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
     async_copy_commit();
   }
   if (params.has_interval)
-    fill_unread(RowOutput<T>{params}, out_vectors, vectors, own, team.rank, lane,
+    fill_unread(RowOutput<T>{params}, out_vectors, vectors, own, group.rank, lane,
                 params.log_softmax ? negative_infinity<A>() : A{0});
   A outer = negative_infinity<A>();
-  const int outer_column = outer_column_of<T>(params, row, vectors, team.rank, lane);
+  const int outer_column = outer_column_of<T>(params, row, vectors, group.rank, lane);
   if (outer_column >= 0 && is_unmasked<kMask>(row, outer_column))
     outer = load_score<T, kMask>(params, row, outer_column);
 
@@ -180,9 +180,9 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
 
   running.raise(max_over_lanes(running.max, 32));
   const RowPartial<T> part = {running.max, sum_over_lanes(running.sum, 32)};
-  const RowPartial<T> total = combine_row<T, kMask>(buffer, team, part, running.scale);
+  const RowPartial<T> total = combine_row<T, kMask>(buffer, group, part, running.scale);
   if (total.sum != total.sum)
-    return store_nan_columns<T, kMask>(params, row, team.rank * threads + lane, row.columns, threads * team.blocks);
+    return store_nan_columns<T, kMask>(params, row, group.rank * threads + lane, row.columns, threads * group.blocks);
   running.max = total.max;
   const ScoreScale<T, kMask> to_row_exponent = running.to_exponent();
   const ResultFactors<T> result(params.log_softmax, total.sum, to_row_exponent.log_factor());
@@ -239,15 +239,15 @@ __global__ void __launch_bounds__(max_register_lanes, 2)
   launch_dependent_grids();
   using A = ComputeType<T>;
   constexpr int width = vector_width<T>, kHeld = 4;
-  const RowThreads team = row_threads(params);
+  const RowThreads group = row_threads(params);
   const ExchangeBuffer<T> buffer = exchange_buffer<T>();
-  begin_exchange(buffer, team);
+  begin_exchange(buffer, group);
   const int threads = params.lanes_per_row, lane = static_cast<int>(threadIdx.x);
   const int64_t linear = static_cast<int64_t>(blockIdx.x) >> params.cluster_shift;
   const SoftmaxRow row = locate_row<SoftmaxMask::none, true>(params, linear);
   const RowVectors vectors = row_vectors<T>(params, row);
   const int head_bytes = vectors.head * static_cast<int>(sizeof(T));
-  const OwnVectors own = own_vectors(params, row.x + head_bytes, vectors, team.rank, lane);
+  const OwnVectors own = own_vectors(params, row.x + head_bytes, vectors, group.rank, lane);
   const int num = own.count();
   const auto is_held = [&](int n) { return n < num && (n > 0 || own.first >= vectors.read_begin); };
   const int64_t first_bytes = head_bytes + static_cast<int64_t>(own.first) * vector_bytes;
@@ -281,9 +281,10 @@ __global__ void __launch_bounds__(max_register_lanes, 2)
     }
     async_copy_commit();
   }
-  if (params.has_interval) fill_unread(RowOutput<T>{params}, row.out + head_bytes, vectors, own, team.rank, lane, A{0});
+  if (params.has_interval)
+    fill_unread(RowOutput<T>{params}, row.out + head_bytes, vectors, own, group.rank, lane, A{0});
   A outer_dy = 0, outer_y = log_softmax ? negative_infinity<A>() : A{0};
-  const int outer_column = outer_column_of<T>(params, row, vectors, team.rank, lane);
+  const int outer_column = outer_column_of<T>(params, row, vectors, group.rank, lane);
   if (outer_column >= 0 && is_unmasked<SoftmaxMask::none>(row, outer_column)) {
     outer_dy = load_element<T>(row.x, outer_column);
     outer_y = load_element<T>(row.side, outer_column);
@@ -315,7 +316,7 @@ __global__ void __launch_bounds__(max_register_lanes, 2)
     for (int n = begin; n < end; ++n)
       sum += backward_vector_sum<T>(log_softmax, slots[2 * n * threads], slots[(2 * n + 1) * threads]);
   }
-  sum = sum_row(buffer, team, sum_over_lanes(sum, 32));
+  sum = sum_row(buffer, group, sum_over_lanes(sum, 32));
 
   const A scale = signed_scale<A>(params);
   const bool is_finite = sum - sum == A{0};

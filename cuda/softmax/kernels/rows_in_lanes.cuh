@@ -22,13 +22,13 @@ __global__ void __launch_bounds__(128, sizeof(T) == 2 && kVectors == 4 ? 10 : 0)
   const bool exists = linear < static_cast<uint32_t>(params.num_rows);
   const uint32_t number = exists ? linear : 0;
   const uint64_t row_offset = number * static_cast<uint64_t>(static_cast<uint32_t>(params.columns * sizeof(T)));
-  const IntervalPlace place = interval_place(params, number);
+  const IntervalPosition position = interval_position(params, number);
   SoftmaxRow row;
   row.x = params.x + row_offset;
   row.out = params.out + row_offset;
   row.columns = exists ? params.columns : 0;
   wait_on_dependent_grids();
-  if (exists) find_interval(params, place.length_offset, place.number, &row);
+  if (exists) find_interval(params, position.length_offset, position.number, &row);
 
   const auto column_of = [&](int i) { return (lane + i * lanes) * width; };
   uint4 raw[kVectors];

@@ -36,7 +36,7 @@ __device__ __forceinline__ ExchangeBuffer<T> exchange_buffer() {
   return {&shared<unsigned char>()};
 }
 
-// The threads of a row, and this thread's place among them.
+// The threads of a row, and this thread's index among them.
 struct RowThreads {
   int lane;    // among the row's lanes of its warp
   int lanes;   // of the row per warp: 1 to 32
@@ -47,14 +47,14 @@ struct RowThreads {
 };
 
 __device__ __forceinline__ RowThreads row_threads(const SoftmaxParams& params) {
-  RowThreads team;
-  team.lanes = params.lanes_per_row < 32 ? params.lanes_per_row : 32;
-  team.lane = static_cast<int>(threadIdx.x) & (team.lanes - 1);
-  team.warps = params.lanes_per_row < 32 ? 1 : params.lanes_per_row / 32;
-  team.warp = params.rows_per_block > 1 ? 0 : static_cast<int>(threadIdx.x) / 32;
-  team.blocks = 1 << params.cluster_shift;
-  team.rank = static_cast<int>(blockIdx.x) & (team.blocks - 1);
-  return team;
+  RowThreads group;
+  group.lanes = params.lanes_per_row < 32 ? params.lanes_per_row : 32;
+  group.lane = static_cast<int>(threadIdx.x) & (group.lanes - 1);
+  group.warps = params.lanes_per_row < 32 ? 1 : params.lanes_per_row / 32;
+  group.warp = params.rows_per_block > 1 ? 0 : static_cast<int>(threadIdx.x) / 32;
+  group.blocks = 1 << params.cluster_shift;
+  group.rank = static_cast<int>(blockIdx.x) & (group.blocks - 1);
+  return group;
 }
 
 // The largest value of a warp by one integer instruction: float bits order as integers do once the bits of negative
@@ -83,17 +83,17 @@ __device__ __forceinline__ A max_over_lanes(A value, int lanes) {
 #if !defined(FLOWK_SIMT) && __CUDA_ARCH__ >= 900
 // Adds the bytes of all partial results of the row to those that the mbarrier's phase waits for.
 template <class T>
-__device__ __forceinline__ void expect_partials(uint32_t barrier, const RowThreads& team) {
-  const int bytes = team.warps * team.blocks * static_cast<int>(sizeof(RowPartial<T>));
+__device__ __forceinline__ void expect_partials(uint32_t barrier, const RowThreads& group) {
+  const int bytes = group.warps * group.blocks * static_cast<int>(sizeof(RowPartial<T>));
   asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 #endif
 
 // Buffer i of a kernel that has several.
 template <class T>
-__device__ __forceinline__ ExchangeBuffer<T> exchange_buffer_at(const ExchangeBuffer<T>& first, const RowThreads& team,
+__device__ __forceinline__ ExchangeBuffer<T> exchange_buffer_at(const ExchangeBuffer<T>& first, const RowThreads& group,
                                                                 int i) {
-  const int bytes = 16 + (team.warps * team.blocks * static_cast<int>(sizeof(RowPartial<T>)) + 15) / 16 * 16;
+  const int bytes = 16 + (group.warps * group.blocks * static_cast<int>(sizeof(RowPartial<T>)) + 15) / 16 * 16;
   return {first.memory + i * bytes};
 }
 
@@ -101,22 +101,22 @@ __device__ __forceinline__ ExchangeBuffer<T> exchange_buffer_at(const ExchangeBu
 // load. Release and acquire by all threads of a cluster take long, so the blocks only arrive at the cluster barrier
 // here, wait for it before they send, and then wait for the bytes and for `num_arrivals` of their own threads.
 template <class T>
-__device__ __forceinline__ void begin_exchange(const ExchangeBuffer<T>& buffer, const RowThreads& team,
+__device__ __forceinline__ void begin_exchange(const ExchangeBuffer<T>& buffer, const RowThreads& group,
                                                int num_buffers = 1, int num_arrivals = 1) {
 #if !defined(FLOWK_SIMT) && __CUDA_ARCH__ >= 900
-  if (team.blocks == 1) return;
+  if (group.blocks == 1) return;
   if (threadIdx.x == 0) {
     for (int i = 0; i < num_buffers; ++i) {
-      const uint32_t barrier = shared_address(exchange_buffer_at(buffer, team, i).barrier());
+      const uint32_t barrier = shared_address(exchange_buffer_at(buffer, group, i).barrier());
       asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(num_arrivals) : "memory");
       asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-      expect_partials<T>(barrier, team);
+      expect_partials<T>(barrier, group);
     }
   }
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 #else
   (void)buffer;
-  (void)team;
+  (void)group;
   (void)num_buffers;
   (void)num_arrivals;
 #endif
@@ -165,22 +165,22 @@ __device__ __forceinline__ void wait_for_partials(uint64_t* barrier, int parity)
 // Exchanges the partial results of all warps of a row through `buffer` and returns their number. Called by all threads
 // of a block, and only for rows of more than one warp.
 template <class T>
-__device__ __forceinline__ int exchange_partials(const ExchangeBuffer<T>& buffer, const RowThreads& team,
+__device__ __forceinline__ int exchange_partials(const ExchangeBuffer<T>& buffer, const RowThreads& group,
                                                  const RowPartial<T>& part) {
-  const int slot = team.rank * team.warps + team.warp;
+  const int slot = group.rank * group.warps + group.warp;
 #if !defined(FLOWK_SIMT) && __CUDA_ARCH__ >= 900
-  if (team.blocks > 1) {
+  if (group.blocks > 1) {
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
     // The arrival is here and not beside expect_tx: there synccheck of CUDA 13.0 reports a missing wait.
-    if (team.lane < team.blocks) send_partial(buffer, slot, team.lane, part);
+    if (group.lane < group.blocks) send_partial(buffer, slot, group.lane, part);
     if (threadIdx.x == 0) arrive_at_partials(buffer.barrier());
     wait_for_partials(buffer.barrier(), 0);
-    return team.warps * team.blocks;
+    return group.warps * group.blocks;
   }
 #endif
-  if (team.lane == 0) buffer.parts()[slot] = part;
+  if (group.lane == 0) buffer.parts()[slot] = part;
   __syncthreads();
-  return team.warps;
+  return group.warps;
 }
 
 // The number of lanes, a power of 2, over which `num_partials` values are combined.
@@ -228,20 +228,20 @@ __device__ __forceinline__ ComputeType<T> sum_partials(const RowPartial<T>* part
 
 // The row's result from its warps' partial results.
 template <class T, SoftmaxMask kMask>
-__device__ __forceinline__ RowPartial<T> combine_row(const ExchangeBuffer<T>& buffer, const RowThreads& team,
+__device__ __forceinline__ RowPartial<T> combine_row(const ExchangeBuffer<T>& buffer, const RowThreads& group,
                                                      const RowPartial<T>& part, ComputeType<T> scale) {
-  if (team.warps * team.blocks == 1) return part;
-  const int num_partials = exchange_partials(buffer, team, part);
-  return combine_partials<T, kMask>(buffer.parts(), num_partials, team.lane, scale);
+  if (group.warps * group.blocks == 1) return part;
+  const int num_partials = exchange_partials(buffer, group, part);
+  return combine_partials<T, kMask>(buffer.parts(), num_partials, group.lane, scale);
 }
 
 // The sum over the row's warps, for gradients.
 template <class T>
-__device__ __forceinline__ ComputeType<T> sum_row(const ExchangeBuffer<T>& buffer, const RowThreads& team,
+__device__ __forceinline__ ComputeType<T> sum_row(const ExchangeBuffer<T>& buffer, const RowThreads& group,
                                                   ComputeType<T> sum) {
-  if (team.warps * team.blocks == 1) return sum;
-  const int num_partials = exchange_partials(buffer, team, RowPartial<T>{ComputeType<T>{0}, sum});
-  return sum_partials(buffer.parts(), num_partials, team.lane);
+  if (group.warps * group.blocks == 1) return sum;
+  const int num_partials = exchange_partials(buffer, group, RowPartial<T>{ComputeType<T>{0}, sum});
+  return sum_partials(buffer.parts(), num_partials, group.lane);
 }
 
 }  // namespace flowk::softmax

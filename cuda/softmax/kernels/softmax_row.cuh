@@ -45,35 +45,35 @@ __device__ __forceinline__ void find_interval(const SoftmaxParams& params, int64
 }
 
 // The offset of the length of row `linear`, and the row's number among its q rows. For fewer than 2^31 rows, without
-// bands.
-struct IntervalPlace {
+// L2 tiles.
+struct IntervalPosition {
   int64_t length_offset = 0;
   int64_t number = 0;
 };
 
-__device__ __forceinline__ IntervalPlace interval_place(const SoftmaxParams& params, uint32_t linear) {
-  IntervalPlace place;
+__device__ __forceinline__ IntervalPosition interval_position(const SoftmaxParams& params, uint32_t linear) {
+  IntervalPosition position;
   uint32_t rest = linear;
   const auto step = [&](int d) {
     const uint32_t index = d + 1 < params.rank ? take_index(&rest, params.dims[d].divider) : rest;
-    place.length_offset += index * params.dims[d].strides[softmax_lengths];
-    place.number += index * params.dims[d].strides[softmax_row];
+    position.length_offset += index * params.dims[d].strides[softmax_lengths];
+    position.number += index * params.dims[d].strides[softmax_row];
   };
   // Constant indices make the strides of the first dimensions operands of the instructions.
   if (params.rank > 0) step(0);
   if (params.rank > 1) step(1);
 #pragma unroll 1
   for (int d = 2; d < params.rank; ++d) step(d);
-  return place;
+  return position;
 }
 
 // The thread's row in the grid's order, and its lane among the row's threads in its block.
-struct RowPlace {
+struct RowPosition {
   int64_t linear;
   int lane;
 };
 
-__device__ __forceinline__ RowPlace row_place(const SoftmaxParams& params) {
+__device__ __forceinline__ RowPosition row_position(const SoftmaxParams& params) {
   const int thread = static_cast<int>(threadIdx.x);
   const int64_t linear = static_cast<int64_t>(blockIdx.x) >> params.cluster_shift;
   if (params.rows_per_block == 1) return {linear, thread};
@@ -104,7 +104,7 @@ __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, in
   bool exists = linear < params.num_rows;
   if (!exists) linear = 0;
   int64_t offsets[num_softmax_operands] = {};
-  int64_t band_row = 0;
+  int64_t tiled_row = 0;
   uint32_t narrow = static_cast<uint32_t>(linear);
   // Constant indices make the strides of the first dimensions operands of the instructions.
   const auto step_narrow = [&](auto take) {
@@ -126,9 +126,9 @@ __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, in
       offsets[softmax_lengths] += index * dim.strides[softmax_lengths];
       offsets[softmax_row] += index * dim.strides[softmax_row];
     }
-    if (params.band_dim > 0) {
-      if (d == 0) band_row += index;
-      if (d == params.band_dim) band_row += index * params.band_rows;
+    if (params.l2_tile_dim > 0) {
+      if (d == 0) tiled_row += index;
+      if (d == params.l2_tile_dim) tiled_row += index * params.l2_tile_rows;
     }
   };
   if (has_dense && !has_side && params.seeks_dense_alone) {
@@ -149,7 +149,7 @@ __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, in
   } else {
     step_narrow(step);
   }
-  if (params.band_dim > 0 && band_row >= params.band_extent) {
+  if (params.l2_tile_dim > 0 && tiled_row >= params.l2_tile_extent) {
     exists = false;
     if constexpr (has_whole_rows<kForm>)
       for (int64_t& offset : offsets) offset = 0;

@@ -29,7 +29,7 @@ struct SliceSlots {
 template <class T, bool kBackward>
 struct RowSlice {
   int thread, threads, slice, slices;
-  RowThreads team;  // the threads of the block
+  RowThreads group;  // the threads of the block
   SoftmaxRow row;
   RowVectors vectors;
   const unsigned char* x;               // the row's first vector
@@ -46,7 +46,7 @@ struct RowSlice {
         threads(static_cast<int>(blockDim.x)),
         slice(static_cast<int>(blockIdx.x) & ((1 << params.cluster_shift) - 1)),
         slices(1 << params.cluster_shift),
-        team{thread & 31, 32, thread / 32, threads / 32, 0, 1},
+        group{thread & 31, 32, thread / 32, threads / 32, 0, 1},
         row(locate_row<split_mask, kBackward>(
             params, params.first_row + (static_cast<int64_t>(blockIdx.x) >> params.cluster_shift), waits)),
         vectors(row_vectors<T>(params, row)) {
@@ -212,9 +212,9 @@ struct SplitScores {
     running.sum += partial.sum * exponential<T>(to_exponent.to_reference(running.to_exponent().reference));
   }
   // Of all threads of the block.
-  __device__ __forceinline__ RowPartial<T> total(const RowThreads& team) {
+  __device__ __forceinline__ RowPartial<T> total(const RowThreads& group) {
     running.raise(max_over_lanes(running.max, 32));
-    return combine_row<T, split_mask>(exchange_buffer<T>(), team, {running.max, sum_over_lanes(running.sum, 32)},
+    return combine_row<T, split_mask>(exchange_buffer<T>(), group, {running.max, sum_over_lanes(running.sum, 32)},
                                       running.scale);
   }
 
@@ -269,8 +269,8 @@ struct SplitGradients {
     for (int i = 0; i < split_batch; ++i) sum += backward_vector_sum<T>(params.log_softmax, batch.x[i], batch.y[i]);
   }
   __device__ __forceinline__ void take_partial(const RowPartial<T>& partial) { sum += static_cast<A>(partial.sum); }
-  __device__ __forceinline__ RowPartial<T> total(const RowThreads& team) const {
-    return {A{0}, sum_row(exchange_buffer<T>(), team, sum_over_lanes(sum, 32))};
+  __device__ __forceinline__ RowPartial<T> total(const RowThreads& group) const {
+    return {A{0}, sum_row(exchange_buffer<T>(), group, sum_over_lanes(sum, 32))};
   }
 
   // dx(row, j) from the whole row's sum.
@@ -316,7 +316,7 @@ __global__ void __launch_bounds__(max_register_lanes, 2)
   Terms terms(params);
   if (slice.outer_column >= 0) terms.take_outer(params, slice);
   batch.walk(params, slice, [&] { terms.take(params, batch); });
-  slice.leave_partial(terms.total(slice.team));
+  slice.leave_partial(terms.total(slice.group));
 }
 
 // The second grid, from the partial results of all slices of a row: y(row, j) = exp(z(row, j) - max) / sum over
@@ -337,7 +337,7 @@ __global__ void __launch_bounds__(max_register_lanes, Terms::is_backward ? 0 : 2
   const RowPartial<T>* const partials = slice.slots().partials();
 #pragma unroll 1
   for (int i = slice.thread; i < slice.slices; i += slice.threads) terms.take_partial(partials[i]);
-  const RowPartial<T> total = terms.total(slice.team);
+  const RowPartial<T> total = terms.total(slice.group);
   const ExchangeBuffer<T> buffer = exchange_buffer<T>();
   const unsigned arrival = slice.arrive();
 

@@ -20,8 +20,8 @@ __device__ __forceinline__ uint32_t existing_row(const SoftmaxParams& params, co
 
 __device__ __forceinline__ void find_staged_interval(const SoftmaxParams& params, const RowSegment& segment,
                                                      int row_in_block, SoftmaxRow* row) {
-  const IntervalPlace place = interval_place(params, existing_row(params, segment, row_in_block));
-  find_interval(params, place.length_offset, place.number, row);
+  const IntervalPosition position = interval_position(params, existing_row(params, segment, row_in_block));
+  find_interval(params, position.length_offset, position.number, row);
 }
 
 // The gradient: its second input is y.
@@ -323,13 +323,13 @@ __global__ void __launch_bounds__(staged_threads, Rows::resident_blocks)
   unsigned char* const side = memory + params.side_offset_bytes;
   const RowSegment segment = row_segment<T>(params);
   const SegmentCopies copies(params, memory);
-  copies.start([&](const CopyTeam& team, const BulkCopies& own) {
-    load_segment<T>(segment, team, own, params.x, memory);
-    if (Rows::has_side(params)) load_segment<T>(segment, team, own, params.side, side);
+  copies.start([&](const CopyGroup& group, const BulkCopies& own) {
+    load_segment<T>(segment, group, own, params.x, memory);
+    if (Rows::has_side(params)) load_segment<T>(segment, group, own, params.side, side);
   });
   if (Rows::has_dense(params))
     copies.start_beside(
-        [&](const CopyTeam& team, const BulkCopies& own) { load_mask_runs(params, segment, team, own, side); });
+        [&](const CopyGroup& group, const BulkCopies& own) { load_mask_runs(params, segment, group, own, side); });
   Rows::work(params, segment, copies, memory);
   store_segment<T>(params, segment, memory);
 }

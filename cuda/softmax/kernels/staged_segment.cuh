@@ -71,35 +71,36 @@ struct SegmentCopies {
  private:
   template <class Load>
   static __device__ __forceinline__ void start_by(int thread, const BulkCopies& copies, Load load) {
-    const CopyTeam team = copy_team(thread);
-    if (team.lane < 0 || team.lane >= team.lanes) return;
+    const CopyGroup group = copy_group(thread);
+    if (group.lane < 0 || group.lane >= group.lanes) return;
     copies.begin();
-    load(team, copies);
+    load(group, copies);
     copies.end();
   }
 };
 
 // Copies the segment's elements of one vector.
 template <class T>
-__device__ __forceinline__ void copy_part(const CopyTeam& team, unsigned char* dst, const unsigned char* src,
+__device__ __forceinline__ void copy_part(const CopyGroup& group, unsigned char* dst, const unsigned char* src,
                                           int vector, const RowSegment& segment) {
   constexpr int bytes = static_cast<int>(sizeof(T));
 #pragma unroll 1
-  for (int i = vector * vector_bytes + team.lane * bytes; i < (vector + 1) * vector_bytes; i += team.lanes * bytes)
+  for (int i = vector * vector_bytes + group.lane * bytes; i < (vector + 1) * vector_bytes; i += group.lanes * bytes)
     if (i >= segment.shift && i < segment.end) *reinterpret_cast<T*>(dst + i) = *reinterpret_cast<const T*>(src + i);
 }
 
 // Waits for the stream's previous grid, and starts to copy the block's rows of a contiguous `tensor`. Elements at the
 // tensor's ends, outside whole vectors, are copied at once.
 template <class T>
-__device__ __forceinline__ void load_segment(const RowSegment& segment, const CopyTeam& team, const BulkCopies& copies,
-                                             const unsigned char* tensor, unsigned char* memory) {
+__device__ __forceinline__ void load_segment(const RowSegment& segment, const CopyGroup& group,
+                                             const BulkCopies& copies, const unsigned char* tensor,
+                                             unsigned char* memory) {
   const unsigned char* const first = tensor + segment.first_byte - segment.shift;
   const int begin = segment.first_vector * vector_bytes;
   wait_on_dependent_grids(first + begin);
-  copies.copy(team, memory + begin, first + begin, segment.copied_bytes());
-  if (segment.first_vector == 1) copy_part<T>(team, memory, first, 0, segment);
-  if (segment.end_vector * vector_bytes < segment.end) copy_part<T>(team, memory, first, segment.end_vector, segment);
+  copies.copy(group, memory + begin, first + begin, segment.copied_bytes());
+  if (segment.first_vector == 1) copy_part<T>(group, memory, first, 0, segment);
+  if (segment.end_vector * vector_bytes < segment.end) copy_part<T>(group, memory, first, segment.end_vector, segment);
 }
 
 // Stores the block's rows after a barrier. Bulk copies are faster than stores by threads.
@@ -110,24 +111,24 @@ __device__ __forceinline__ void store_segment(const SoftmaxParams& params, const
   __syncthreads();
   unsigned char* const first = params.out + segment.first_byte - segment.shift;
   const int head = segment.shift > 0 ? vector_bytes : 0, end = segment.end & ~(vector_bytes - 1);
-  const CopyTeam team = {static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)};
-  if (head > 0) copy_part<T>(team, first, memory, 0, segment);
-  if (end >= head && segment.end > end) copy_part<T>(team, first, memory, end / vector_bytes, segment);
+  const CopyGroup group = {static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)};
+  if (head > 0) copy_part<T>(group, first, memory, 0, segment);
+  if (end >= head && segment.end > end) copy_part<T>(group, first, memory, end / vector_bytes, segment);
   BulkCopies::store(first + head, memory + head, end - head);
 }
 
 // Waits for the stream's previous grid, and starts to copy `num_bytes` of the mask from `first` on, both multiples of
 // 16. Vectors that reach past the mask are copied at once, by bytes.
 __device__ __forceinline__ void copy_mask_bytes(const SoftmaxParams& params, const BulkCopies& copies,
-                                                const CopyTeam& team, const unsigned char* first, int num_bytes,
+                                                const CopyGroup& group, const unsigned char* first, int num_bytes,
                                                 unsigned char* memory) {
   const int begin = first < params.dense_first ? vector_bytes : 0;
   const int end = num_bytes - (first + num_bytes > params.dense_end ? vector_bytes : 0);
   wait_on_dependent_grids(first);
-  copies.copy(team, memory + begin, first + begin, end - begin);
+  copies.copy(group, memory + begin, first + begin, end - begin);
   const auto copy_vector = [&](int vector) {
 #pragma unroll 1
-    for (int i = vector + team.lane; i < vector + vector_bytes; i += team.lanes)
+    for (int i = vector + group.lane; i < vector + vector_bytes; i += group.lanes)
       if (first + i >= params.dense_first && first + i < params.dense_end) memory[i] = first[i];
   };
   if (begin > 0) copy_vector(0);
@@ -146,10 +147,11 @@ static_assert(mask_runs_bytes % vector_bytes == 0);
 // Waits as load_segment(), and starts to copy the segment's rows of the dense mask to shared memory, after the table of
 // their runs. The words before and after each row may be read.
 __device__ __forceinline__ void load_mask_runs(const SoftmaxParams& params, const RowSegment& segment,
-                                               const CopyTeam& team, const BulkCopies& copies, unsigned char* memory) {
+                                               const CopyGroup& group, const BulkCopies& copies,
+                                               unsigned char* memory) {
   MaskRun* const runs = reinterpret_cast<MaskRun*>(memory);
   const int row_stride = static_cast<int>(params.dims[0].strides[softmax_dense]);
-  int place = mask_runs_bytes, run = 0;
+  int position = mask_runs_bytes, run = 0;
 #pragma unroll 1
   for (int done = 0; done < segment.num_rows; ++run) {
     uint32_t rest = blockIdx.x * static_cast<uint32_t>(params.rows_per_block) + static_cast<uint32_t>(done);
@@ -170,12 +172,12 @@ __device__ __forceinline__ void load_mask_runs(const SoftmaxParams& params, cons
     const int num_rows = run_left < rows_left ? static_cast<int>(run_left) : rows_left;
     const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(first)) & (vector_bytes - 1);
     const int bytes = (shift + (num_rows - 1) * row_stride + params.columns + vector_bytes - 1) & ~(vector_bytes - 1);
-    copy_mask_bytes(params, copies, team, first - shift, bytes, memory + place);
-    if (team.lane == 0) runs[run] = {done, place + shift - done * row_stride};
-    place += bytes;
+    copy_mask_bytes(params, copies, group, first - shift, bytes, memory + position);
+    if (group.lane == 0) runs[run] = {done, position + shift - done * row_stride};
+    position += bytes;
     done += num_rows;
   }
-  if (team.lane == 0) runs[run] = {params.rows_per_block, 0};
+  if (group.lane == 0) runs[run] = {params.rows_per_block, 0};
 }
 
 // The mask of a row of the segment, after the copies.

@@ -36,9 +36,9 @@ __device__ __forceinline__ void store_nan_row_as(const SoftmaxParams& params, co
 // without reads_vectors single columns only.
 template <class T, class Vector, class Column>
 __device__ __forceinline__ void for_own_columns(const SoftmaxParams& params, const SoftmaxRow& row,
-                                                const RowVectors& vectors, const RowThreads& team, int lane, bool all,
+                                                const RowVectors& vectors, const RowThreads& group, int lane, bool all,
                                                 Vector vector, Column column) {
-  const int first = team.rank * params.lanes_per_row + lane, step = params.lanes_per_row * team.blocks;
+  const int first = group.rank * params.lanes_per_row + lane, step = params.lanes_per_row * group.blocks;
   if (!params.reads_vectors) {
 #pragma unroll 4
     for (int i = (all ? 0 : row.begin) + first; i < (all ? row.columns : row.end); i += step) column(i);
@@ -47,7 +47,7 @@ __device__ __forceinline__ void for_own_columns(const SoftmaxParams& params, con
 #pragma unroll 2
   for (int i = (all ? 0 : vectors.read_begin) + first; i < (all ? vectors.count : vectors.read_end); i += step)
     vector(vectors.head + i * vector_width<T>);
-  const int outer_column = outer_column_of<T>(params, row, vectors, team.rank, lane);
+  const int outer_column = outer_column_of<T>(params, row, vectors, group.rank, lane);
   if (outer_column >= 0) column(outer_column);
 }
 
@@ -119,10 +119,10 @@ __global__ void __launch_bounds__(two_pass_threads)
   using A = ComputeType<T>;
   using E = RowValue<A>;  // as a float32 row: the output may be float32
   constexpr int width = vector_width<T>;
-  const RowThreads team = row_threads(params);
+  const RowThreads group = row_threads(params);
   const ExchangeBuffer<A> buffer = exchange_buffer<A>();
-  begin_exchange(buffer, team);
-  const auto [linear, lane] = row_place(params);
+  begin_exchange(buffer, group);
+  const auto [linear, lane] = row_position(params);
   const SoftmaxRow row = locate_row<SoftmaxMask::bias, false>(params, linear);
   const RowVectors vectors = row_vectors<T>(params, row);
   const ScoreSteps<A> steps(params);
@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(two_pass_threads)
       if (scores[j] != -infinity) sum += exponential<A>((scores[j] - largest) * scale);
   };
   for_own_columns<T>(
-      params, row, vectors, team, lane, false,
+      params, row, vectors, group, lane, false,
       [&](int column) {
         A scores[width];
         load_scores<T>(params, row, steps, column, scores);
@@ -154,23 +154,23 @@ __global__ void __launch_bounds__(two_pass_threads)
         take(&score, 1);
       });
   // Combines the lanes' sums.
-  const A largest_of_warp = max_over_lanes(largest, team.lanes);
+  const A largest_of_warp = max_over_lanes(largest, group.lanes);
   if (sum != E{0}) sum *= exponential<A>((largest - largest_of_warp) * scale);
-  const RowPartial<A> part = {largest_of_warp, sum_over_lanes(sum, team.lanes)};
-  const RowPartial<A> total = combine_row<A, SoftmaxMask::bias>(buffer, team, part, scale);
+  const RowPartial<A> part = {largest_of_warp, sum_over_lanes(sum, group.lanes)};
+  const RowPartial<A> total = combine_row<A, SoftmaxMask::bias>(buffer, group, part, scale);
 
   const A reference = static_cast<A>(total.max) == -infinity ? A{0} : static_cast<A>(total.max);
   const bool log_softmax = params.log_softmax;
   const ResultFactors<A> result(log_softmax, total.sum, A{1});
   if (total.sum != total.sum)
-    return store_nan_row_as<T>(params, row, team.rank * params.lanes_per_row + lane,
-                               params.lanes_per_row * team.blocks);
+    return store_nan_row_as<T>(params, row, group.rank * params.lanes_per_row + lane,
+                               params.lanes_per_row * group.blocks);
   const auto probability = [&](A score) {
     const A z = (score - reference) * scale;
     return log_softmax ? z * result.factor + result.term : exponential<A>(z) * result.factor;
   };
   for_own_columns<T>(
-      params, row, vectors, team, lane, true,
+      params, row, vectors, group, lane, true,
       [&](int column) {
         A y[width];
         const bool is_read = column + width > row.begin && column < row.end;
@@ -196,10 +196,10 @@ __global__ void __launch_bounds__(two_pass_threads)
   launch_dependent_grids();
   using A = ComputeType<T>;
   constexpr int width = vector_width<T>;
-  const RowThreads team = row_threads(params);
+  const RowThreads group = row_threads(params);
   const ExchangeBuffer<A> buffer = exchange_buffer<A>();
-  begin_exchange(buffer, team);
-  const auto [linear, lane] = row_place(params);
+  begin_exchange(buffer, group);
+  const auto [linear, lane] = row_position(params);
   const SoftmaxRow row = locate_row<SoftmaxMask::none, true>(params, linear);
   const RowVectors vectors = row_vectors<T>(params, row);
   const bool log_softmax = params.log_softmax;
@@ -212,7 +212,7 @@ __global__ void __launch_bounds__(two_pass_threads)
 
   A sum = 0;
   for_own_columns<T>(
-      params, row, vectors, team, lane, false,
+      params, row, vectors, group, lane, false,
       [&](int column) {
         A dy[width], y[width];
         load_both(column, dy, y);
@@ -224,11 +224,11 @@ __global__ void __launch_bounds__(two_pass_threads)
         if (is_inside(column))
           sum += backward_term(log_softmax, load_element<T>(row.x, column), load_element<T>(row.side, column));
       });
-  sum = sum_row(buffer, team, sum_over_lanes(sum, team.lanes));
+  sum = sum_row(buffer, group, sum_over_lanes(sum, group.lanes));
 
   const A scale = signed_scale<A>(params);
   for_own_columns<T>(
-      params, row, vectors, team, lane, true,
+      params, row, vectors, group, lane, true,
       [&](int column) {
         A dx[width], y[width];
         const bool is_read = column + width > row.begin && column < row.end;

@@ -60,7 +60,7 @@ void explain_softmax(const SoftmaxPlan& plan, const SoftmaxRequest& request, cha
              dtype_info(plan.in_dtype).name, dtype_info(plan.out_dtype).name, static_cast<long long>(params.num_rows),
              static_cast<long long>(request.columns));
   writer.add("; rows in %d dimensions", params.rank);
-  if (params.band_dim > 0) writer.add(", in bands of %d rows that share a mask", params.band_rows);
+  if (params.l2_tile_dim > 0) writer.add(", in L2 tiles of %d rows that share a mask", params.l2_tile_rows);
   if (plan.mask != SoftmaxMask::none) writer.add("; %s", plan.mask == SoftmaxMask::bias ? "bias" : "dense mask");
   if (params.has_interval) writer.add("; one interval of columns per row");
   writer.add("\n  row: %d threads of a block", config.lanes_per_row);

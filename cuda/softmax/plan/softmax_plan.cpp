@@ -35,9 +35,9 @@ void fill_rows(const SoftmaxCall& call, SoftmaxParams* params) {
   std::copy(rows.dims, rows.dims + rows.rank, params->dims);
   if (!params->wide_rows)
     for (int d = 0; d < rows.rank; ++d) params->dims[d].divider = Divider(static_cast<uint32_t>(rows.dims[d].extent));
-  params->band_dim = rows.band_dim;
-  params->band_rows = rows.band_rows;
-  params->band_extent = rows.band_extent;
+  params->l2_tile_dim = rows.l2_tile_dim;
+  params->l2_tile_rows = rows.l2_tile_rows;
+  params->l2_tile_extent = rows.l2_tile_extent;
   params->columns = static_cast<int32_t>(call.request.columns);
 }
 
@@ -52,7 +52,7 @@ void fill_masks(const SoftmaxCall& call, SoftmaxParams* params) {
   params->bias_is_float32 = request.bias_dtype == FLOWK_FLOAT32;
   params->bias_is_aligned = call.bias_vectors_agree;
   params->seeks_dense_alone = call.mask == SoftmaxMask::dense && !call.has_interval && !params->wide_rows &&
-                              call.rows.band_dim == 0 && has_one_stride(call, softmax_x) &&
+                              call.rows.l2_tile_dim == 0 && has_one_stride(call, softmax_x) &&
                               has_one_stride(call, softmax_out);
 }
 

@@ -41,10 +41,10 @@ void collect_dims(const SoftmaxRequest& request, SoftmaxRows* rows) {
   }
 }
 
-// Where dims[0] has its own mask or bias for each row and dims[1] shares them: splits dims[0] into bands, so that all
-// rows that share a band of the mask come before the next band. The band is then read from memory once and from L2
+// Where dims[0] has its own mask or bias for each row and dims[1] shares them: splits dims[0] into L2 tiles, so that
+// all rows that share a tile of the mask come before the next tile. The tile is then read from memory once and from L2
 // after that, and each operand's rows stay neighbours in memory.
-void split_into_bands(const SoftmaxRequest& request, SoftmaxRows* rows) {
+void split_into_l2_tiles(const SoftmaxRequest& request, SoftmaxRows* rows) {
   if (request.backward || rows->rank < 2) return;
   const auto is_shared = [&](SoftmaxOperand operand, int d) {
     return request.pointers[operand] == nullptr || rows->dims[d].strides[operand] == 0;
@@ -54,25 +54,26 @@ void split_into_bands(const SoftmaxRequest& request, SoftmaxRows* rows) {
     if (!is_shared(operand, 0) && is_shared(operand, 1))
       row_bytes += request.columns * (operand == softmax_dense ? 1 : dtype_info(request.bias_dtype).element_bytes);
   if (row_bytes == 0) return;
-  const int64_t band_bytes = find_tuning_row(bands, &SoftmaxBandRow::max_columns, request.columns).band_bytes;
+  const int64_t l2_tile_bytes =
+      find_tuning_row(l2_tiles, &SoftmaxL2TileRow::max_columns, request.columns).l2_tile_bytes;
   const int64_t extent = rows->dims[0].extent;
-  if (row_bytes * extent <= band_bytes) return;
-  const int64_t num_bands = ceil_div(extent, std::max<int64_t>(band_bytes / row_bytes, 1));
-  const int64_t band_rows = ceil_div(extent, num_bands);
-  // Inside a band are dims[1] and all dimensions after it that share both operands.
+  if (row_bytes * extent <= l2_tile_bytes) return;
+  const int64_t num_tiles = ceil_div(extent, std::max<int64_t>(l2_tile_bytes / row_bytes, 1));
+  const int64_t l2_tile_rows = ceil_div(extent, num_tiles);
+  // Inside a tile are dims[1] and all dimensions after it that share both operands.
   int at = 1;
   while (at < rows->rank && is_shared(softmax_dense, at) && is_shared(softmax_side, at)) ++at;
   at = std::max(at, 2);
   for (int d = rows->rank; d > at; --d) rows->dims[d] = rows->dims[d - 1];
   ++rows->rank;
-  SoftmaxRowDim& band = rows->dims[at];
-  band.extent = num_bands;
-  for (int i = 0; i < num_softmax_operands; ++i) band.strides[i] = rows->dims[0].strides[i] * band_rows;
-  rows->dims[0].extent = band_rows;
-  rows->num_rows = rows->num_rows / extent * band_rows * num_bands;
-  rows->band_dim = at;
-  rows->band_rows = static_cast<int32_t>(band_rows);
-  rows->band_extent = extent;
+  SoftmaxRowDim& tiles = rows->dims[at];
+  tiles.extent = num_tiles;
+  for (int i = 0; i < num_softmax_operands; ++i) tiles.strides[i] = rows->dims[0].strides[i] * l2_tile_rows;
+  rows->dims[0].extent = l2_tile_rows;
+  rows->num_rows = rows->num_rows / extent * l2_tile_rows * num_tiles;
+  rows->l2_tile_dim = at;
+  rows->l2_tile_rows = static_cast<int32_t>(l2_tile_rows);
+  rows->l2_tile_extent = extent;
 }
 
 }  // namespace
@@ -80,7 +81,7 @@ void split_into_bands(const SoftmaxRequest& request, SoftmaxRows* rows) {
 SoftmaxRows order_rows(const SoftmaxRequest& request) {
   SoftmaxRows rows;
   collect_dims(request, &rows);
-  split_into_bands(request, &rows);
+  split_into_l2_tiles(request, &rows);
   return rows;
 }
 

@@ -44,7 +44,7 @@ int32_t cluster_blocks_for(const SoftmaxCall& call, int32_t blocks) {
 }
 
 bool is_one_run(const SoftmaxCall& call) {
-  if (!call.is_one_type || !call.vectors_agree || call.rows.band_dim != 0) return false;
+  if (!call.is_one_type || !call.vectors_agree || call.rows.l2_tile_dim != 0) return false;
   for (const SoftmaxOperand operand : {softmax_x, softmax_out, softmax_side}) {
     if (call.request.pointers[operand] == nullptr || call.rows.rank == 0) continue;
     if (call.rows.dims[0].strides[operand] != call.row_bytes || !has_one_stride(call, operand)) return false;

@@ -18,10 +18,10 @@ struct SoftmaxTuningRow {
   int32_t persistent_blocks = 0;  // persistent_rows with so many blocks per cluster, where it fits; 0: not used
 };
 
-// Bytes of mask and bias per band, see split_into_bands().
-struct SoftmaxBandRow {
+// Bytes of mask and bias per L2 tile, see split_into_l2_tiles().
+struct SoftmaxL2TileRow {
   int64_t max_columns;
-  int64_t band_bytes;
+  int64_t l2_tile_bytes;
 };
 
 #include "softmax/plan/softmax_tuning.inc"

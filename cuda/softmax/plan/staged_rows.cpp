@@ -122,7 +122,7 @@ SoftmaxConfig choose_staged_rows(const SoftmaxCall& call) {
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const StagedRows& mechanism) {
   if (!is_one_run(call) || call.request.columns > staged_columns || config.cluster_blocks != 1) return false;
   if (call.has_interval && (call.request.backward || call.rows.num_rows >= int64_t{1} << 31)) return false;
-  // A bias goes through shared memory as x does, in the place of a dense mask.
+  // A bias goes through shared memory as x does, where a dense mask would be.
   if (call.mask == SoftmaxMask::bias && (!call.bias_vectors_agree || call.has_dense)) return false;
   if (config.lanes_per_row > most_lanes || config.block_threads > most_threads) return false;
   const int32_t most_rows = has_single_columns(call) ? most_rows_per_thread : 1;

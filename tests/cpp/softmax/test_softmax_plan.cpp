@@ -193,9 +193,9 @@ TEST(rows_of_any_length_leave_few_lanes_without_a_vector) {
   CHECK(gradient.params.lanes_per_row == 16 && gradient.config.as<RowInRegisters>().vectors_per_thread == 4);
 }
 
-// (batch, heads, rows) and a mask that heads share. Order, outermost first: bands of 1 MB, heads, rows of a band.
-TEST(masks_that_heads_share_are_read_in_bands) {
-  const auto banded = [](int64_t rows, int64_t columns) {
+// (batch, heads, rows) and a mask that heads share. Order, outermost first: L2 tiles of 1 MB, heads, rows of a tile.
+TEST(masks_that_heads_share_are_read_in_l2_tiles) {
+  const auto tiled = [](int64_t rows, int64_t columns) {
     SoftmaxRequest request = request_of(FLOWK_FLOAT16, 1, columns, true);
     request.rank = 3;
     const int64_t extents[3] = {2, 16, rows};
@@ -210,16 +210,16 @@ TEST(masks_that_heads_share_are_read_in_bands) {
     request.strides[softmax_dense][2] = columns;
     return plan_of(request, h200).params;
   };
-  const SoftmaxParams whole = banded(1024, 1024);
-  CHECK(whole.band_dim == 0 && whole.rank == 3 && whole.num_rows == 2 * 16 * 1024);
-  const SoftmaxParams cut = banded(4096, 4096);
-  CHECK(cut.band_rows == 256 && cut.band_dim == 2 && cut.rank == 4 && cut.num_rows == 2 * 16 * 4096);
+  const SoftmaxParams whole = tiled(1024, 1024);
+  CHECK(whole.l2_tile_dim == 0 && whole.rank == 3 && whole.num_rows == 2 * 16 * 1024);
+  const SoftmaxParams cut = tiled(4096, 4096);
+  CHECK(cut.l2_tile_rows == 256 && cut.l2_tile_dim == 2 && cut.rank == 4 && cut.num_rows == 2 * 16 * 4096);
   CHECK(cut.dims[0].extent == 256 && cut.dims[1].extent == 16 && cut.dims[2].extent == 16 && cut.dims[3].extent == 2);
   CHECK(cut.dims[2].strides[softmax_x] == 256 * 2 * 4096 && cut.dims[1].strides[softmax_dense] == 0);
-  const SoftmaxParams partial = banded(1000, 4096);
-  CHECK(partial.band_rows == 250 && partial.num_rows == 2 * 16 * 1000);
-  const SoftmaxParams odd = banded(1009, 4096);
-  CHECK(odd.band_rows * 4 >= 1009 && odd.band_extent == 1009 && odd.num_rows == 2 * 16 * 4 * odd.band_rows);
+  const SoftmaxParams partial = tiled(1000, 4096);
+  CHECK(partial.l2_tile_rows == 250 && partial.num_rows == 2 * 16 * 1000);
+  const SoftmaxParams odd = tiled(1009, 4096);
+  CHECK(odd.l2_tile_rows * 4 >= 1009 && odd.l2_tile_extent == 1009 && odd.num_rows == 2 * 16 * 4 * odd.l2_tile_rows);
 }
 
 // One row of 2 MB; many rows that are too long for a cluster: 16 MB of them per launch, or one; none where out is x.
