@@ -65,4 +65,3 @@ inline unsigned long long atomicCAS(unsigned long long* address, unsigned long l
 }
 
 inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
-inline void __threadfence_block() { std::atomic_thread_fence(std::memory_order_seq_cst); }

@@ -32,7 +32,6 @@
 #define blockIdx (::flowk::simt::position().block)
 #define blockDim (::flowk::simt::position().block_dim)
 #define gridDim (::flowk::simt::position().grid_dim)
-inline constexpr int warpSize = 32;
 
 #include "simt/atomics.h"
 #include "simt/intrinsics.h"

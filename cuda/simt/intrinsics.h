@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bit, load/store and math functions that device code has and a host compiler lacks. Approximate math is exact here.
+// Bit and math functions that device code has and a host compiler lacks. Approximate math is exact here.
 #pragma once
 
 #include <math.h>
@@ -38,7 +38,6 @@ inline int __popcll(unsigned long long x) { return std::popcount(x); }
 inline int __clz(int x) { return std::countl_zero(static_cast<unsigned>(x)); }
 inline int __clzll(long long x) { return std::countl_zero(static_cast<unsigned long long>(x)); }
 inline int __ffs(int x) { return x == 0 ? 0 : std::countr_zero(static_cast<unsigned>(x)) + 1; }
-inline int __ffsll(long long x) { return x == 0 ? 0 : std::countr_zero(static_cast<unsigned long long>(x)) + 1; }
 inline unsigned __brev(unsigned x) {
   unsigned result = 0;
   for (int bit = 0; bit < 32; ++bit) result |= ((x >> bit) & 1u) << (31 - bit);
@@ -59,44 +58,6 @@ inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
 inline long long __double_as_longlong(double x) { return std::bit_cast<long long>(x); }
 inline double __longlong_as_double(long long x) { return std::bit_cast<double>(x); }
 
-// Loads and stores with a cache hint.
-template <class T>
-T __ldg(const T* address) {
-  return *address;
-}
-template <class T>
-T __ldca(const T* address) {
-  return *address;
-}
-template <class T>
-T __ldcg(const T* address) {
-  return *address;
-}
-template <class T>
-T __ldcs(const T* address) {
-  return *address;
-}
-template <class T>
-T __ldlu(const T* address) {
-  return *address;
-}
-template <class T>
-void __stwb(T* address, T value) {
-  *address = value;
-}
-template <class T>
-void __stcg(T* address, T value) {
-  *address = value;
-}
-template <class T>
-void __stcs(T* address, T value) {
-  *address = value;
-}
-template <class T>
-void __stwt(T* address, T value) {
-  *address = value;
-}
-
 #if !defined(__GLIBC__) || !__GLIBC_PREREQ(2, 42)  // which brings C23's
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline double rsqrt(double x) { return 1.0 / sqrt(x); }
@@ -104,23 +65,10 @@ inline double rsqrt(double x) { return 1.0 / sqrt(x); }
 inline float normcdff(float x) { return 0.5f * erfcf(-0.70710678118654752f * x); }
 inline double normcdf(double x) { return 0.5 * erfc(-0.70710678118654752440 * x); }
 inline float __fdividef(float x, float y) { return x / y; }
-inline float __frcp_rn(float x) { return 1.0f / x; }
-inline float __fsqrt_rn(float x) { return sqrtf(x); }
-inline float __fadd_rn(float x, float y) { return x + y; }
 inline float __fmul_rn(float x, float y) { return x * y; }
-inline float __fmaf_rn(float x, float y, float z) { return fmaf(x, y, z); }
-inline float __saturatef(float x) { return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f; }  // NaN gives 0
 
-// Macros, because glibc declares functions of these names for its own use.
-#define __expf(x) expf(x)
-#define __exp10f(x) exp10f(x)
+// A macro, because glibc declares a function of this name for its own use.
 #define __logf(x) logf(x)
-#define __log2f(x) log2f(x)
-#define __log10f(x) log10f(x)
-#define __powf(x, y) powf(x, y)
-#define __sinf(x) sinf(x)
-#define __cosf(x) cosf(x)
-#define __tanf(x) tanf(x)
 
 #define FLOWK_SIMT_MIN_MAX(type)                               \
   constexpr type min(type x, type y) { return y < x ? y : x; } \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA's short vectors, dim3 and make_*(): the toolkit's own where its headers are on the include path (cuda_fp16.h and
-// its kin bring them in as well, so any order of includes works), else the same names, members and alignments.
+// The short vectors that kernels use, dim3 and make_*(): the toolkit's own where its headers are on the include path
+// (cuda_fp16.h brings them in as well, so any order of includes works), else the same names, members and alignments.
 #pragma once
 
 #if defined(__VECTOR_TYPES_H__) || (__has_include(<vector_types.h>) && __has_include(<vector_functions.h>))
@@ -15,42 +15,25 @@
     type x, y;                                       \
   };                                                 \
   static inline name make_##name(type x, type y) { return name{x, y}; }
-#define FLOWK_SIMT_VECTOR_3(name, type) \
-  struct name {                         \
-    type x, y, z;                       \
-  };                                    \
-  static inline name make_##name(type x, type y, type z) { return name{x, y, z}; }
 #define FLOWK_SIMT_VECTOR_4(name, type, align_bytes) \
   struct alignas(align_bytes) name {                 \
     type x, y, z, w;                                 \
   };                                                 \
   static inline name make_##name(type x, type y, type z, type w) { return name{x, y, z, w}; }
 
-FLOWK_SIMT_VECTOR_2(char2, signed char, 2)
-FLOWK_SIMT_VECTOR_2(uchar2, unsigned char, 2)
-FLOWK_SIMT_VECTOR_2(short2, short, 4)
-FLOWK_SIMT_VECTOR_2(ushort2, unsigned short, 4)
-FLOWK_SIMT_VECTOR_2(int2, int, 8)
 FLOWK_SIMT_VECTOR_2(uint2, unsigned int, 8)
 FLOWK_SIMT_VECTOR_2(float2, float, 8)
-FLOWK_SIMT_VECTOR_2(longlong2, long long, 16)
-FLOWK_SIMT_VECTOR_2(ulonglong2, unsigned long long, 16)
-FLOWK_SIMT_VECTOR_2(double2, double, 16)
-FLOWK_SIMT_VECTOR_3(int3, int)
-FLOWK_SIMT_VECTOR_3(uint3, unsigned int)
-FLOWK_SIMT_VECTOR_3(float3, float)
-FLOWK_SIMT_VECTOR_4(char4, signed char, 4)
 FLOWK_SIMT_VECTOR_4(uchar4, unsigned char, 4)
-FLOWK_SIMT_VECTOR_4(short4, short, 8)
 FLOWK_SIMT_VECTOR_4(ushort4, unsigned short, 8)
 FLOWK_SIMT_VECTOR_4(int4, int, 16)
 FLOWK_SIMT_VECTOR_4(uint4, unsigned int, 16)
-FLOWK_SIMT_VECTOR_4(float4, float, 16)
 
 #undef FLOWK_SIMT_VECTOR_2
-#undef FLOWK_SIMT_VECTOR_3
 #undef FLOWK_SIMT_VECTOR_4
 
+struct uint3 {
+  unsigned int x, y, z;
+};
 struct dim3 {
   unsigned int x, y, z;
   constexpr dim3(unsigned int vx = 1, unsigned int vy = 1, unsigned int vz = 1) : x(vx), y(vy), z(vz) {}
