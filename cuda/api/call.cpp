@@ -68,6 +68,12 @@ Status check_same_or_apart(const Operand& input, const Layout& input_layout, con
   return is_same ? Status() : check_apart(input, input_layout, out, out_layout);
 }
 
+Status check_grid(const char* parameter, const LaunchConfig& launch) {
+  if (launch.num_blocks <= max_grid_blocks) return {};
+  return Status::failure(FLOWK_STATUS_SIZE_OVERFLOW, "%s has too many elements: they need %lld blocks, must be <= %lld",
+                         parameter, static_cast<long long>(launch.num_blocks), static_cast<long long>(max_grid_blocks));
+}
+
 Status use_nothing(const PlanUse& use) {
   constexpr char nothing[] = "nothing to do: an extent is 0\n";
   if (use.text_bytes > 0) std::strncpy(use.text, nothing, use.text_bytes - 1)[use.text_bytes - 1] = '\0';

@@ -7,6 +7,7 @@
 #include "core/device.h"
 #include "core/dtype.h"
 #include "core/iteration_space.h"
+#include "core/launch_config.h"
 #include "core/status.h"
 
 namespace flowk::api {
@@ -38,6 +39,10 @@ Status check_same_or_apart(const Operand& input, const Layout& input_layout, con
 
 // `struct_bytes` is the size of the struct in one of the released headers.
 Status check_struct_bytes(const char* parameter, size_t struct_bytes, std::initializer_list<size_t> released_bytes);
+
+// SIZE_OVERFLOW where a grid that writes `parameter` is larger than a GPU takes. For a plan's launches, before the
+// first.
+Status check_grid(const char* parameter, const LaunchConfig& launch);
 
 // What a function of the C ABI does with its plan: a launch function runs it on `stream`, an `_explain` function writes
 // it in words to `text`.

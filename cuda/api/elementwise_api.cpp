@@ -141,6 +141,7 @@ Status plan_and_use_elementwise(const ElementwiseRequest& request, const Device&
   }
   ElementwisePlan plan;
   plan_elementwise(request, device, 0, &plan);
+  FLOWK_RETURN_IF_ERROR(check_grid("out", plan.launch));
   if (!use.explains) return run_elementwise(plan, use.stream);
   explain_elementwise(plan, request, use.text, use.text_bytes);
   return {};
@@ -151,6 +152,7 @@ Status plan_and_use_copy(const ElementwiseRequest& request, const Device& device
   const bool moves = make_permute(request, &permute);
   if (!moves && !use.explains) return {};
   const PermutePlan& plan = cached_plan(permute, device);
+  FLOWK_RETURN_IF_ERROR(check_grid("out", plan.launch));
   if (!use.explains) return run_permute(plan, use.stream);
   explain_permute(plan, permute, use.text, use.text_bytes);
   return {};

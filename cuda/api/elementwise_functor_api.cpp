@@ -83,6 +83,7 @@ Status plan_functor(const Operand* operands, int32_t num_operands, int32_t rank,
   FLOWK_RETURN_IF_ERROR(check_part(part, num_parts));
   ElementwisePlan plan;
   plan_elementwise(found, device, 0, &plan);
+  FLOWK_RETURN_IF_ERROR(check_grid("out", plan.launch));
   launch->num_parts = num_parts;
   launch->kernel = kernel_index(plan.kernel);
   launch->pack_elements = plan.pack_elements;

@@ -67,11 +67,12 @@ flowk_status call_permute(const PermuteArguments& arguments, flowk_dtype dtype, 
         request->element_bytes = info.element_bytes;
         return check_permute(arguments, info, info, &request->shape, is_empty);
       },
-      [&](const PermuteRequest& request, const Device& device) {
+      [&](const PermuteRequest& request, const Device& device) -> Status {
         const PermutePlan& plan = cached_plan(request, device);
+        FLOWK_RETURN_IF_ERROR(check_grid("dst", plan.launch));
         if (!use.explains) return run_permute(plan, use.stream);
         explain_permute(plan, request, use.text, use.text_bytes);
-        return Status();
+        return {};
       });
 }
 

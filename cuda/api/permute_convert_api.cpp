@@ -53,12 +53,13 @@ flowk_status convert(const PermuteArguments& arguments, Types types, const PlanU
         request->scale = types.scale;
         return check_permute(arguments, types.src_info, types.dst_info, &request->shape, is_empty);
       },
-      [&](const PermuteConvertRequest& request, const Device& device) {
+      [&](const PermuteConvertRequest& request, const Device& device) -> Status {
         PermuteConvertPlan plan;
         plan_permute_convert(request, device, &plan);
+        FLOWK_RETURN_IF_ERROR(check_grid("dst", plan.movement.launch));
         if (!use.explains) return run_permute_convert(plan, use.stream);
         explain_permute_convert(plan, request, use.text, use.text_bytes);
-        return Status();
+        return {};
       });
 }
 

@@ -99,12 +99,13 @@ flowk_status prelu(const PreluRequest& arguments, const PlanUse& use) {
         *request = arguments;
         return check_prelu(arguments, is_empty);
       },
-      [&](const PreluRequest& request, const Device& device) {
+      [&](const PreluRequest& request, const Device& device) -> Status {
         PreluPlan plan;
         plan_prelu(request, device, &plan);
+        FLOWK_RETURN_IF_ERROR(check_grid("y", plan.launch));
         if (!use.explains) return run_prelu(plan, use.stream);
         explain_prelu(plan, use.text, use.text_bytes);
-        return Status();
+        return {};
       });
 }
 
@@ -202,6 +203,9 @@ flowk_status prelu_backward(const PreluBackwardRequest& arguments, size_t worksp
         if (!use.explains) FLOWK_RETURN_IF_ERROR(check_workspace(request, device, workspace_bytes));
         PreluBackwardPlan plan;
         plan_prelu_backward(request, device, {}, &plan);
+        FLOWK_RETURN_IF_ERROR(check_grid(request.dx != nullptr ? "dx" : "dalpha", plan.launch));
+        for (int i = 0; i < plan.num_reductions; ++i)
+          FLOWK_RETURN_IF_ERROR(check_grid("dalpha", plan.reductions[i].launch));
         if (!use.explains) return run_prelu_backward(plan, use.stream);
         explain_prelu_backward(plan, use.text, use.text_bytes);
         return {};

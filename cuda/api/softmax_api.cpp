@@ -212,12 +212,13 @@ Status check_softmax(const SoftmaxArguments& arguments, SoftmaxRequest* request,
 flowk_status softmax(const SoftmaxArguments& arguments, const PlanUse& use) {
   return check_plan_run<SoftmaxRequest>(
       use, [&](SoftmaxRequest* request, bool* is_empty) { return check_softmax(arguments, request, is_empty); },
-      [&](const SoftmaxRequest& request, const Device& device) {
+      [&](const SoftmaxRequest& request, const Device& device) -> Status {
         SoftmaxPlan plan;
         plan_softmax(request, device, &plan);
+        FLOWK_RETURN_IF_ERROR(check_grid(arguments.out.name, plan.launch));
         if (!use.explains) return run_softmax(plan, use.stream);
         explain_softmax(plan, request, use.text, use.text_bytes);
-        return Status();
+        return {};
       });
 }
 

@@ -36,7 +36,7 @@ Status launch(void (*kernel)(Parameters...), const LaunchConfig& config, flowk_s
               Arguments&&... arguments) {
   if (config.num_blocks == 0) return {};
   if (config.num_blocks > max_grid_blocks)
-    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "the tensor needs a grid of %lld blocks, must be <= %lld",
+    return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "a plan has a grid of %lld blocks, must be <= %lld",
                            static_cast<long long>(config.num_blocks), static_cast<long long>(max_grid_blocks));
 #ifdef FLOWK_SIMT
   (void)stream;

@@ -11,7 +11,7 @@ namespace flowk::core {
 constexpr int64_t max_grid_blocks = 2147483647;
 
 struct LaunchConfig {
-  int64_t num_blocks = 0;      // one-dimensional grid; launch() refuses more than max_grid_blocks
+  int64_t num_blocks = 0;      // one-dimensional grid; a plan may have more than max_grid_blocks, launch() not
   int32_t num_threads = 0;     // threads per block
   int32_t shared_bytes = 0;    // dynamic shared memory per block
   int32_t cluster_blocks = 1;  // neighbouring blocks that form a cluster (sm_90; the executor refuses more than 1)

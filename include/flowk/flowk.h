@@ -36,8 +36,8 @@
  * graph. The current device must be the stream's device. libflowk_simt ignores `stream` and has done the work when it
  * returns.
  *
- * Zero sizes. If an extent is 0, the call succeeds and does nothing. The tensor's pointers may then be NULL; types and
- * other values are checked as in any call.
+ * Zero sizes. If an extent is 0, the call succeeds and does nothing. The tensor's pointers may then be NULL and its
+ * strides are not read; types and other values are checked as in any call.
  *
  * Errors. Every function that can fail returns flowk_status. A call that fails on a bad argument writes nothing to its
  * output, and flowk_last_error() names the parameter, its value and the bound.
@@ -101,7 +101,8 @@ __extension__ enum FLOWK_INT32_CONSTANTS_ {
   FLOWK_STATUS_UNSUPPORTED_DTYPE = 4,
   /** Output elements share memory with each other, or with an input that must not overlap the output. */
   FLOWK_STATUS_OVERLAP = 5,
-  /** A size in bytes, or an offset that the strides reach, does not fit int64_t. */
+  /** A size in bytes, or an offset that the strides reach, does not fit int64_t; or an output needs more than 2^31 - 1
+   * blocks of threads. */
   FLOWK_STATUS_SIZE_OVERFLOW = 6,
   /** libflowk found no CUDA driver, or no GPU that it has code for. */
   FLOWK_STATUS_NO_DEVICE = 7,

@@ -91,6 +91,55 @@ TEST(a_struct_may_have_the_size_of_any_released_version) {
   }
 }
 
+TEST(more_elements_than_a_grid_has_blocks_for_are_refused_by_name) {
+  // Addresses that nothing has: the calls are refused before they are read.
+  const auto at = [](int part) { return reinterpret_cast<void*>(uintptr_t(part) << 57); };
+  constexpr int64_t most = int64_t{1} << 54, columns = 1024;
+  const int64_t shape[1] = {most}, rows[2] = {most / columns, columns};
+  const int32_t axes[1] = {0};
+  constexpr flowk_dtype f32 = FLOWK_FLOAT32;
+  char text[64] = "before";
+  const auto is_refused = [&](flowk_status status, const char* part) {
+    return status == FLOWK_STATUS_SIZE_OVERFLOW && error_has(part) && error_has("blocks, must be <= 2147483647") &&
+           std::strcmp(text, "before") == 0;
+  };
+  CHECK(is_refused(flowk_permute(at(1), nullptr, at(2), nullptr, 1, shape, axes, f32, nullptr), "dst has too many"));
+  CHECK(is_refused(flowk_permute_explain(at(1), nullptr, at(2), nullptr, 1, shape, axes, f32, text, sizeof text),
+                   "dst has too many"));
+  CHECK(
+      is_refused(flowk_permute_convert(at(1), nullptr, f32, at(2), nullptr, FLOWK_FLOAT16, 1, shape, axes, 1, nullptr),
+                 "dst has"));
+  for (const int32_t op : {FLOWK_UNARY_COPY, FLOWK_UNARY_NEG})
+    CHECK(is_refused(flowk_unary(op, at(1), nullptr, f32, at(2), nullptr, f32, 1, shape, 0, 0, nullptr), "out has"));
+  CHECK(is_refused(flowk_masked_softmax(at(1), nullptr, f32, at(2), nullptr, f32, 2, rows, 1, nullptr, 0, nullptr),
+                   "y has too many"));
+  CHECK(is_refused(flowk_masked_softmax_backward(at(1), nullptr, at(2), nullptr, f32, at(3), nullptr, f32, 2, rows, 1,
+                                                 nullptr, 0, nullptr),
+                   "dx has too many"));
+  CHECK(is_refused(flowk_prelu(at(1), at(2), at(3), 1, most, 1, f32, f32, nullptr), "y has too many"));
+  CHECK(is_refused(flowk_prelu_backward(at(1), at(2), at(3), at(4), nullptr, 1, most, 1, f32, f32, nullptr, 0, nullptr),
+                   "dx has too many"));
+  // No elements, and dalpha to be set to zeros.
+  for (const int64_t channels : {most, int64_t{1} << 58})
+    CHECK(is_refused(
+        flowk_prelu_backward(nullptr, nullptr, nullptr, nullptr, at(1), 0, channels, 1, f32, f32, nullptr, 0, nullptr),
+        "dalpha has too many"));
+}
+
+TEST(the_strides_of_an_empty_tensor_are_not_read) {
+  const int64_t strides[2] = {INT64_MIN, 7}, shape[2] = {0, 3};
+  const int32_t axes[2] = {1, 0};
+  constexpr flowk_dtype f32 = FLOWK_FLOAT32;
+  CHECK(flowk_permute(nullptr, strides, nullptr, strides, 2, shape, axes, f32, nullptr) == FLOWK_STATUS_SUCCESS);
+  CHECK(flowk_unary(FLOWK_UNARY_NEG, nullptr, strides, f32, nullptr, strides, f32, 2, shape, 0, 0, nullptr) ==
+        FLOWK_STATUS_SUCCESS);
+  flowk_softmax_mask mask = FLOWK_SOFTMAX_MASK_INIT;
+  mask.dense = &mask;
+  mask.dense_strides = strides;
+  CHECK(flowk_masked_softmax(nullptr, strides, f32, nullptr, strides, f32, 2, shape, 1, &mask, 0, nullptr) ==
+        FLOWK_STATUS_SUCCESS);
+}
+
 TEST(the_initialiser_of_a_mask_gives_a_mask_of_nothing) {
   flowk_softmax_mask mask = FLOWK_SOFTMAX_MASK_INIT;
   const float x[2] = {3, 3};
