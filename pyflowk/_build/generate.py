@@ -170,7 +170,7 @@ TEXT_OF_ADD = """
     TypeError, ValueError
         Types or shapes that do not fit, arrays on different devices, an argument that is neither array nor number.
     OverflowError
-        An int that the arrays' type, or float64, does not hold.
+        An int that the arrays' type, or float64, does not hold. Comparisons with integers answer for any int.
     FlowkError, FlowkValueError
         Any other status of the library, with its text.
 

@@ -19,10 +19,10 @@ from .._arrays.kinds import PROTOCOL, Geometry, Signature
 from .._arrays.stream import hold_until_done
 from .._native import driver
 from .._native.abi import NUMBER, DType, Int64Pointer
-from .._native.operations import OPERATIONS, UnaryOp
+from .._native.operations import OPERATIONS, BinaryOp, UnaryOp
 from .._pipeline import UNALLOCATED, Call, Listener, Operation, Plan, Readings, call, new_array, no_array, plan_text
 from .layout import memory_order, place_operands, strides_in_order
-from .promotion import INTEGERS, float_from, number_as, number_bytes
+from .promotion import INTEGERS, float_from, integer_bounds, number_as, number_bytes
 from .resolution import COMPARISONS, Op, Resolution, resolve, takes_out
 
 # The library takes parameters as float64, which holds every integer up to this one.
@@ -75,7 +75,7 @@ class Elementwise(Operation):
         if isinstance(options, Resolution):
             resolution = options
         else:
-            resolution = resolve(self.op, kinds, options or (), exact_integers=self.exact_integers)
+            resolution = resolve(self.op, kinds, options or (), names, exact_integers=self.exact_integers)
         op, needed, result = resolution
         result = result if self.result is None else self.result
         out_type = result
@@ -146,12 +146,19 @@ def _binary(
 ) -> Any:
     ((x_strides, x_type), (y_strides, y_type)), (out_strides, c_out_type, rank, shape) = operands, written
     y_number = next((rest for index, *rest in numbers if index == 1), None)
+    compares_integers = BinaryOp(op.value) in COMPARISONS and any(code in INTEGERS for _, code, _ in numbers)
 
     def arguments(pointers: Any, out: int, values: Any, stream: Any) -> tuple[Any, ...]:
         x, y = pointers
+        called = op
         if numbers:
-            x, y = _rounded(pointers, numbers) if y_number is None else (x, number_bytes(y, *y_number))
-        return op, x, x_strides, x_type, y, y_strides, y_type, out, out_strides, c_out_type, rank, shape, stream
+            try:
+                x, y = _rounded(pointers, numbers) if y_number is None else (x, number_bytes(y, *y_number))
+            except OverflowError:
+                if not compares_integers:
+                    raise
+                called, x, y = _compared_past_bounds(op, pointers, *numbers[0])
+        return called, x, x_strides, x_type, y, y_strides, y_type, out, out_strides, c_out_type, rank, shape, stream
 
     arguments.keep = keep  # type: ignore[attr-defined]
     return arguments
@@ -184,6 +191,23 @@ def _rounded(pointers: Sequence[Any], numbers: tuple[tuple[int, DType, str], ...
     for index, code, name in numbers:
         rounded[index] = number_bytes(rounded[index], code, name)
     return rounded
+
+
+def _compared_past_bounds(
+    op: c_int, pointers: Sequence[Any], index: int, code: DType, name: str
+) -> tuple[c_int, Any, Any]:
+    """A comparison with one answer for all elements, that of `op` for the number at `index`, which type `code` does not
+    hold: `x <= high` and `low <= y` are true, `x > high` and `low > y` false. And its operands."""
+    low, high = integer_bounds(code)
+    x_is_less = (pointers[index] > 0) == (index == 1)
+    is_true = BinaryOp(op.value) in (_TRUE_OF_LESS if x_is_less else _TRUE_OF_GREATER)
+    bound = number_bytes(high if index == 1 else low, code, name)
+    operands = (pointers[0], bound) if index == 1 else (bound, pointers[1])
+    return c_int((BinaryOp.LESS_EQUAL if is_true else BinaryOp.GREATER).value), *operands
+
+
+_TRUE_OF_LESS = (BinaryOp.LESS, BinaryOp.LESS_EQUAL, BinaryOp.NOT_EQUAL)
+_TRUE_OF_GREATER = (BinaryOp.GREATER, BinaryOp.GREATER_EQUAL, BinaryOp.NOT_EQUAL)
 
 
 def types_of(**parameters: Any) -> tuple[DType | type, ...]:

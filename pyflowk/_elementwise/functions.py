@@ -261,7 +261,7 @@ def add(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, str
     TypeError, ValueError
         Types or shapes that do not fit, arrays on different devices, an argument that is neither array nor number.
     OverflowError
-        An int that the arrays' type, or float64, does not hold.
+        An int that the arrays' type, or float64, does not hold. Comparisons with integers answer for any int.
     FlowkError, FlowkValueError
         Any other status of the library, with its text.
 

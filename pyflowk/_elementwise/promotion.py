@@ -18,7 +18,8 @@ does a host array of rank 0 beside arrays on a GPU.
 
 A number beside floats of 8 and 16 bits is not rounded to their type: the formula is computed in float32, where the
 number is rounded to float32, and its result is rounded once. In a comparison, whose result is not rounded, the number
-is rounded to the arrays' type first, as NumPy and torch do.
+is rounded to the arrays' type first, as NumPy and torch do; an int that an integer type does not hold compares as what
+it is.
 """
 
 from __future__ import annotations
@@ -128,6 +129,12 @@ def round_to(value: float, code: DType) -> float:
     return rounded if abs(rounded) <= largest else past
 
 
+def integer_bounds(code: DType) -> tuple[int, int]:
+    """The least and the largest value of an integer type."""
+    low = -(2 ** (_BITS[code] - 1)) if code in _SIGNED.values() else 0
+    return low, low + 2 ** _BITS[code] - 1
+
+
 def number_as(code: DType) -> DType:
     """The type as which number_bytes() passes a number of type `code`."""
     return DType.FLOAT32 if code in MIXED_FLOATS else code
@@ -147,10 +154,10 @@ def number_bytes(value: Any, code: DType, name: str) -> bytes:
         try:
             return struct.pack("=" + _INTEGER_FORMATS[code], value)
         except struct.error:
-            bits, low = _BITS[code], -(2 ** (_BITS[code] - 1)) if code in _SIGNED.values() else 0
+            low, high = integer_bounds(code)
             raise OverflowError(
                 f"{name}: Python integer {_shown(value)} out of bounds for {code.name.lower()}, must be in "
-                f"{low} ... {low + 2**bits - 1}"
+                f"{low} ... {high}"
             ) from None
     if code == DType.BOOL:
         return struct.pack("=?", value)

@@ -36,11 +36,13 @@ def resolve(
     op: Op,
     operands: tuple[DType | type, ...],
     parameters: tuple[DType | type, ...] = (),
+    names: tuple[str, ...] = ("x", "y", "z"),
     *,
     exact_integers: bool = False,
 ) -> Resolution:
     """How to compute `op`. A DType is the type of an array or a NumPy scalar, a Python type that of a weak number. With
-    `exact_integers` DIV computes integers in integers. TypeError where op does not take these types."""
+    `exact_integers` DIV computes integers in integers. TypeError where op does not take these types; `names` are the
+    operands'."""
     condition, values = (operands[:1], operands[1:]) if op == TernaryOp.WHERE else ((), operands)
     scalars = [kind for kind in (*values, *parameters) if not isinstance(kind, DType)]
     codes = [kind for kind in (*values, *parameters) if isinstance(kind, DType)]
@@ -50,7 +52,10 @@ def resolve(
         # A signed integer with uint64, which no type holds: the library compares int64 with uint64.
         return Resolution(op, tuple(DType.UINT64 if code >= DType.UINT8 else DType.INT64 for code in codes), DType.BOOL)
     common = common_type(codes, scalars)
-    op, compute = _computed_as(op, common, exact_integers)
+    computed = _computed_as(op, common, exact_integers)
+    if computed is None:
+        raise _wrong_types(OPERATIONS[op].takes, operands, names, common)
+    op, compute = computed
     needed = [DType.BOOL for _ in condition]
     for kind in values:
         direct = kind == compute or (kind in MIXED_FLOATS and compute in MIXED_FLOATS)
@@ -61,9 +66,12 @@ def resolve(
     return Resolution(op, tuple(needed), result)
 
 
-def _computed_as(op: Op, common: DType, exact_integers: bool) -> tuple[Op, DType]:
-    takes = OPERATIONS[op].takes
-    kind = "F" if common in FLOATS else "I" if common in INTEGERS else "B"
+def _kind_of(code: DType) -> str:
+    return "F" if code in FLOATS else "I" if code in INTEGERS else "B"
+
+
+def _computed_as(op: Op, common: DType, exact_integers: bool) -> tuple[Op, DType] | None:
+    takes, kind = OPERATIONS[op].takes, _kind_of(common)
     if kind in takes and (kind == "F" or op not in IN_FLOAT64 or exact_integers):
         return op, common
     if kind == "F":
@@ -76,11 +84,21 @@ def _computed_as(op: Op, common: DType, exact_integers: bool) -> tuple[Op, DType
         return op, DType.FLOAT64
     elif takes == "F":
         return op, float_of(common)
-    words = {"B": "bool", "I": "integers", "F": "floats"}
-    raise TypeError(
-        f"{op.name.lower()} takes {' and '.join(words[letter] for letter in takes)}, not {dtype_name(common)}, "
-        "which its operands come to"
-    )
+    return None
+
+
+def _wrong_types(takes: str, operands: tuple[DType | type, ...], names: tuple[str, ...], common: DType) -> TypeError:
+    """Names the first operand of a type that is not taken; all of them where only the type that they come to is not."""
+    wanted = " or ".join({"B": "bool", "I": "integers", "F": "floats"}[letter] for letter in takes)
+    codes = [kind if isinstance(kind, DType) else _type_of_number(kind) for kind in operands]
+    texts = [
+        f"{name} {'has dtype ' + dtype_name(kind) if isinstance(kind, DType) else 'is a ' + kind.__name__}"
+        for kind, name in zip(operands, names)
+    ]
+    for code, text in zip(codes, texts):
+        if _kind_of(code) not in takes:
+            return TypeError(f"{text}, must be {wanted}")
+    return TypeError(f"{', '.join(texts)}: they come to {dtype_name(common)}, must come to {wanted}")
 
 
 def _type_of_number(kind: type) -> DType:

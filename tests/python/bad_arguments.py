@@ -190,7 +190,19 @@ ELEMENTWISE = {
     "out that is read-only": Bad(ValueError, "out is read-only", lambda a: F.add(a.x, a.y, out=READ_ONLY)),
     "out of a number": Bad(TypeError, "out is a int, must be a NumPy array", lambda a: F.relu(a.x, out=3)),
     "bits of floats": Bad(
-        TypeError, "bitwise_and takes bool and integers, not float32", lambda a: F.bitwise_and(a.x, a.y)
+        TypeError, "x has dtype float32, must be bool or integers$", lambda a: F.bitwise_and(a.x, a.y)
+    ),
+    "bits of an array and a float": Bad(
+        TypeError, "y is a float, must be bool or integers$", lambda a: F.bitwise_and(a.of("i4"), 0.5)
+    ),
+    "bits of integers that no integer holds": Bad(
+        TypeError,
+        "x has dtype int64, y has dtype uint64: they come to float64, must come to bool or integers$",
+        lambda a: F.bitwise_and(a.of("i8"), a.of("u8")),
+    ),
+    "abs of bool": Bad(TypeError, "x has dtype bool, must be integers or floats$", lambda a: F.abs(a.of("?"))),
+    "clamp of bool by bool": Bad(
+        TypeError, "x has dtype bool, must be integers or floats$", lambda a: F.clamp(a.of("?"), a.of("?"), a.of("?"))
     ),
     "approximate of a list": Bad(ValueError, r"approximate = \['tanh'\], must", lambda a: F.gelu(a.x, ["tanh"])),
     "33 dimensions": Bad(ValueError, "out.ndim = 33, must be in 0 ... 32", lambda a: F.relu(a.of("f4", (1,) * 33))),

@@ -211,12 +211,9 @@ def test_an_out_of_the_wrong_shape_or_dtype_is_refused_and_untouched(arrays: Any
 def test_types_that_an_operation_does_not_take_are_a_type_error(arrays: Any) -> None:
     flags = ones(arrays, dtype=bool)
     for call, text in (
-        (lambda: pyflowk.bitwise_and(ones(arrays), ones(arrays)), "bitwise_and takes bool and integers, not float32"),
-        (
-            lambda: pyflowk.sub(flags, flags),
-            "sub takes integers and floats, not bool",
-        ),
-        (lambda: pyflowk.neg(flags), "neg takes integers and floats, not bool"),
+        (lambda: pyflowk.bitwise_and(ones(arrays), ones(arrays)), "x has dtype float32, must be bool or integers"),
+        (lambda: pyflowk.sub(flags, flags), "x has dtype bool, must be integers or floats"),
+        (lambda: pyflowk.neg(flags), "x has dtype bool, must be integers or floats"),
         (lambda: pyflowk.abs(ones(arrays, dtype=np.complex64)), "x has dtype complex64, must be bool, an integer"),
         (lambda: pyflowk.add(1, np.zeros(3, "M8[s]")), r"y has dtype datetime64\[s\], must be bool"),
         (lambda: pyflowk.add(np.zeros(3, ">f4"), 1), "x has dtype >f4, must be .* in this machine's byte order"),

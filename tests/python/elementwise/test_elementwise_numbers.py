@@ -127,6 +127,29 @@ def test_an_int_past_float64_is_an_overflow_error_that_names_the_operand(arrays:
         pyflowk.add(arrays.put(np.ones(3, np.int8)), huge)
 
 
+COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+
+
+@pytest.mark.parametrize("dtype", [d for d in DTYPES if d.kind in "iu"], ids=str)
+def test_a_comparison_with_an_int_past_the_type_is_exact(arrays: Any, dtype: np.dtype) -> None:
+    bounds = np.iinfo(dtype)
+    x = np.array([bounds.min, 0, 1, bounds.max], dtype)
+    for number in (int(bounds.min) - 1, int(bounds.max) + 1, -(10**30), 10**30, 10**5000, int(bounds.max)):
+        for name in COMPARISONS:
+            function, reference = getattr(pyflowk, name), getattr(np, name)
+            np.testing.assert_array_equal(arrays.fetch(function(arrays.put(x), number)), reference(x, number))
+            np.testing.assert_array_equal(arrays.fetch(function(number, arrays.put(x))), reference(number, x))
+    with pytest.raises(OverflowError, match=f"^y: .* out of bounds for {dtype}"):
+        pyflowk.add(arrays.put(x), 10**30)
+
+
+def test_a_comparison_of_bool_with_any_int_is_exact(arrays: Any) -> None:
+    x = np.array([False, True])
+    assert arrays.fetch(pyflowk.less(arrays.put(x), 2**70)).tolist() == [True, True]
+    assert arrays.fetch(pyflowk.less_equal(2**70, arrays.put(x))).tolist() == [False, False]
+    assert arrays.fetch(pyflowk.greater(1, arrays.put(x))).tolist() == [True, False]
+
+
 # ---- lists and host arrays of rank 0 --------------------------------------------------------------------------------
 
 
