@@ -45,8 +45,8 @@ def prelu(
         Otherwise, and where x and `out` are laid out differently, each of them that is not C-contiguous is copied to
         temporary memory first, or from it for `out`: one more pass over that array.
     alpha : array
-        Contiguous, on x's device, of x's dtype or of float32 beside a 16-bit x. One element for the whole of x, or
-        shape ``(x.shape[channel_axis],)``: one per channel.
+        On x's device, of x's dtype or of float32 beside a 16-bit x. One element for the whole of x, or shape
+        ``(x.shape[channel_axis],)``: one per channel. Where it is not contiguous it is copied first.
     channel_axis : int, optional
         The dimension of x that alpha runs along; not read where alpha has one element.
     out : array, optional
@@ -235,9 +235,10 @@ Sizes = tuple[tuple[Any, ...], "tuple[int, ...] | None"]
 def _copied(
     names: tuple[str, ...], signatures: tuple[Signature, ...], out: Geometry | None, out_name: str
 ) -> tuple[dict[int, tuple[str, Geometry]], str | None]:
-    """What on_copies() is to copy: nothing where the arrays of x's shape are laid out alike, without gaps; otherwise
-    each of them that is not C-contiguous."""
-    x = signatures[0]
+    """What on_copies() is to copy: alpha where it is not contiguous, and where the arrays of x's shape are not laid out
+    alike, without gaps, each of them that is not C-contiguous."""
+    x, place = signatures[0], names.index("alpha")
+    alpha = {} if _is_contiguous(signatures[place], "alpha") else {place: ("alpha", signatures[place])}
     arrays: dict[int | None, tuple[str, Geometry]] = {
         number: (name, signature) for number, (name, signature) in enumerate(zip(names, signatures)) if name != "alpha"
     }
@@ -246,27 +247,21 @@ def _copied(
     alike = all([_check_same_type("x", x, name, geometry) for name, geometry in arrays.values()])
     strides = element_strides(x[2], x[0], x[1], "x")
     if (alike and _memory_order(x[0], strides) is not _HAS_GAPS) or 0 in x[0]:
-        return {}, None
-    copied = {
-        number: (name, geometry)
-        for number, (name, geometry) in arrays.items()
-        if not _have_same_strides(element_strides(geometry[2], *geometry[:2], name), contiguous_strides(x[0], 1), x[0])
-    }
-    return {n: named for n, named in copied.items() if n is not None}, out_name if None in copied else None
+        return alpha, None
+    copied = {number: named for number, named in arrays.items() if not _is_contiguous(named[1], named[0])}
+    others = {n: named for n, named in copied.items() if n is not None}
+    return {**others, **alpha}, out_name if None in copied else None
 
 
 def _sizes(x: Geometry, alpha: Geometry, channel_axis: int) -> Sizes:
     """x, an array without gaps, as (outer, channels, inner) in memory."""
-    (shape, strides, dtype), (a_shape, a_strides, a_dtype) = x, alpha
+    (shape, strides, dtype), (a_shape, _, a_dtype) = x, alpha
     code, a_code = float_type(dtype, "x"), float_type(a_dtype, "alpha")
     if a_code not in beside(code):
         raise wrong_dtype("alpha", a_dtype, f"{listed(beside(code))} beside x of {dtype}")
     order = _memory_order(shape, element_strides(dtype, shape, strides, "x"))
     assert order is not _HAS_GAPS
-    num_alphas = math.prod(a_shape)
-    if element_strides(a_dtype, a_shape, a_strides, "alpha") != contiguous_strides(a_shape, 1) and num_alphas > 1:
-        raise ValueError(f"alpha has strides of {tuple(a_strides)}, must be contiguous")
-    if num_alphas == 1:
+    if math.prod(a_shape) == 1:
         return _c_values(1, 1, math.prod(shape), code, a_code), order
     axis = channel_axis
     if not shape:
@@ -330,6 +325,11 @@ def _check_same_type(name: str, first: Geometry, other_name: str, other: Geometr
 def _have_same_strides(strides: tuple[int, ...], others: tuple[int, ...], shape: tuple[int, ...]) -> bool:
     """Strides of extents of 1 do not matter, and none of an empty array."""
     return 0 in shape or all(a == b or extent == 1 for a, b, extent in zip(strides, others, shape, strict=True))
+
+
+def _is_contiguous(geometry: Geometry, name: str) -> bool:
+    shape, strides, dtype = geometry
+    return _have_same_strides(element_strides(dtype, shape, strides, name), contiguous_strides(shape, 1), shape)
 
 
 # ---- memory ---------------------------------------------------------------------------------------------------------

@@ -55,6 +55,36 @@ def test_any_strides_are_taken(arrays: Any, dtype: str, name: str, other: str) -
         assert pyflowk.prelu_backward_workspace_bytes(x, alpha) >= 0
 
 
+@pytest.mark.parametrize(("offset", "stride"), [(0, 2), (2, -1), (0, 0)], ids=["every other", "reversed", "repeated"])
+@pytest.mark.parametrize("name", ["C order", "channels last", "slice"])
+@pytest.mark.parametrize(("dtype", "alpha_dtype"), [("float16", "float32"), ("float64", "float64")])
+def test_an_alpha_of_any_stride_is_taken(
+    arrays: Any, dtype: str, alpha_dtype: str, name: str, offset: int, stride: int
+) -> None:
+    x, _, _ = view_of(arrays, name, dtype, 1)
+    host = np.array([0.25, -2.0, 3.0, 0.5, 7.0], alpha_dtype)
+    item, picked = host.itemsize, [offset + stride * i for i in range(3)]
+    alpha = arrays.view(arrays.put(host.view(np.uint8)), offset * item, (3,), (stride * item,), alpha_dtype)
+    whole = arrays.put(host[picked])
+    np.testing.assert_array_equal(arrays.fetch(pyflowk.prelu(x, alpha)), arrays.fetch(pyflowk.prelu(x, whole)))
+    dalpha_out = arrays.put(np.zeros(3, alpha_dtype))
+    results = pyflowk.prelu_backward(x, x, alpha, dalpha_out=dalpha_out)
+    assert results[1] is dalpha_out
+    for result, expected in zip(results, pyflowk.prelu_backward(x, x, whole)):
+        np.testing.assert_array_equal(arrays.fetch(result), arrays.fetch(expected))
+    assert pyflowk.prelu_backward_workspace_bytes(x, alpha) == pyflowk.prelu_backward_workspace_bytes(x, whole)
+    assert "alpha" in pyflowk.explain(pyflowk.prelu, x, alpha).partition("by flowk_permute")[0]
+
+
+def test_an_alpha_of_any_stride_is_taken_beside_an_empty_x(arrays: Any) -> None:
+    alpha = arrays.view(arrays.put(np.ones(24, np.uint8)), 0, (3,), (8,), "float32")
+    x = arrays.put(np.zeros((0, 3, 4), np.float32))
+    assert pyflowk.prelu(x, alpha).shape == (0, 3, 4)
+    dalpha_out = arrays.put(np.ones(3, np.float32))
+    pyflowk.prelu_backward(x, x, alpha, dalpha_out=dalpha_out)
+    assert (arrays.fetch(dalpha_out) == 0).all()
+
+
 @pytest.mark.parametrize("name", VIEWS.keys() - {"repeated"})
 @pytest.mark.parametrize("in_place", [False, True])
 def test_an_out_of_any_strides_is_written_and_nothing_beside_it(arrays: Any, name: str, in_place: bool) -> None:
