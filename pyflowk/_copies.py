@@ -84,7 +84,8 @@ def _run(
 ) -> Any:
     """The steps of a Plan: copies, calls on the copies, and copies the output back."""
     library, handle, explains = read.library, read.stream, made.stream.__class__ is Listener
-    pointers, out_pointer, memory = list(read.pointers), read.out_pointer, []
+    pointers, out_pointer = list(read.pointers), read.out_pointer
+    memory: list[Any] = []
     for number, move in moves.items():
         pointer = UNALLOCATED + (len(memory) + 1 << 53)
         array = None
@@ -130,7 +131,8 @@ def temporary(kind: Any, x: Any, given_stream: Any, num_bytes: int, device: int 
         return memory, (memory.ctypes.data + 15) // 16 * 16
     if given_stream is None and kind.follows_current_stream:
         # From the framework's own pool, which gives freed memory to later work on its current stream, and that is ours.
-        return kind.empty(x, ((num_bytes + 3) // 4,), dtype_like(DType.FLOAT32, x.dtype), device, stream)
+        array, pointer = kind.empty(x, ((num_bytes + 3) // 4,), dtype_like(DType.FLOAT32, x.dtype), device, stream)
+        return array, pointer
     array = empty(num_bytes, np.uint8, device=device, stream=stream)
     return array, array.ptr
 

@@ -188,7 +188,7 @@ def names_of(row: Row) -> tuple[str, tuple[str, ...]]:
 
 def function_text(row: Row) -> str:
     name, operands = names_of(row)
-    parameters = [f"{operand}: ArrayT" + (" | Number" if row.arity > 1 else "") for operand in operands]
+    parameters = [f"{operand}: ArrayT" + (" | Numbers" if row.arity > 1 else "") for operand in operands]
     doc = f'    """``out = {FORMULAS.get(row.enumerator, row.formula)}``, for every element.\n\n'
     types = f"Takes {types_text(row)}" + (" The result is bool." if row.result == "BOOL" else "")
     if name == "add":
@@ -251,7 +251,7 @@ from .._pipeline import call
 from .call import Elementwise
 
 if TYPE_CHECKING:
-    from .._typing import Array, ArrayT, Number, Stream
+    from .._typing import Array, ArrayT, Numbers, Stream
 
 {"".join(constants)}
 
@@ -268,11 +268,11 @@ def public_functions(text: str) -> list[ast.FunctionDef]:
 
 
 def stub(module: str, text: str) -> str:
-    """The public functions' types. The result is of the first array's kind: one overload for NumPy's arrays, one for any
-    other first array, and for several operands one for a number before the array."""
+    """The public functions' types. The result is of the first array's kind: one overload for NumPy's arrays and
+    lists beside them, one for any other first array, and for several operands one for a number before the array."""
     functions = public_functions(text)
     body = "".join(map(stub_of, functions))
-    imported = [name for name in ("Array", "ArrayT", "DTypeLike", "Number", "Stream") if re.search(rf"\b{name}\b", body)]
+    imported = [name for name in ("Array", "ArrayT", "DTypeLike", "Number", "Numbers", "Stream") if re.search(rf"\b{name}\b", body)]
     lines = [LICENSE, f"# {NOTE.format(source=module.rpartition('/')[2] + '.py')}\n", "# fmt: off\n"]
     if "Iterable[" in body:
         lines.append("from collections.abc import Iterable\n")
@@ -294,9 +294,9 @@ def stub_of(function: ast.FunctionDef) -> str:
         for part in parts:
             if "ArrayT" in part:
                 array = arrays[min(used, len(arrays) - 1)]
-                part = re.sub(r"\bArrayT( \| Number)?\b" if array in ("ArrayT", "Number") else r"\bArrayT\b", array, part)
+                part = re.sub(r"\bArrayT( \| Numbers)?\b" if array in ("ArrayT", "Number") else r"\bArrayT\b", array, part)
                 used += 1
-            typed.append(part)
+            typed.append(part if arrays == ["NDArray[Any]"] else re.sub(r"\bNumbers\b", "Number", part))
         return packed(f"def {function.name}(", typed, f") -> {returned}: ...")
 
     num_operands = sum("ArrayT" in part for part in parts)

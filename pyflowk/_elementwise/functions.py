@@ -13,7 +13,7 @@ from .._pipeline import call
 from .call import Elementwise
 
 if TYPE_CHECKING:
-    from .._typing import Array, ArrayT, Number, Stream
+    from .._typing import Array, ArrayT, Numbers, Stream
 
 _ABS = Elementwise(UnaryOp.ABS, ("x",))
 _NEG = Elementwise(UnaryOp.NEG, ("x",))
@@ -231,7 +231,7 @@ def logical_not(x: ArrayT, *, out: Array | None = None, stream: Stream | None = 
     return call(_LOGICAL_NOT, x, (), out, stream)
 
 
-def add(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
+def add(x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = x + y``, for every element.
 
     Takes integers or floats. With bool it is the logical or.
@@ -272,7 +272,7 @@ def add(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, str
     return call(_ADD, x, (y,), out, stream)
 
 
-def sub(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
+def sub(x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = x - y``, for every element.
 
     Takes integers or floats. x, y, out, stream, result and errors: as in `add`.
@@ -280,7 +280,7 @@ def sub(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, str
     return call(_SUB, x, (y,), out, stream)
 
 
-def mul(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
+def mul(x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = x * y``, for every element.
 
     Takes integers or floats. With bool it is the logical and. x, y, out, stream, result and errors: as in `add`.
@@ -288,7 +288,7 @@ def mul(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, str
     return call(_MUL, x, (y,), out, stream)
 
 
-def div(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
+def div(x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = x / y``, for every element.
 
     Takes floats. Integers and bool are computed in float64. x, y, out, stream, result and errors: as in `add`.
@@ -296,7 +296,7 @@ def div(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, str
     return call(_DIV, x, (y,), out, stream)
 
 
-def pow(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
+def pow(x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = x^y``, for every element.
 
     Takes floats. Integers and bool are computed in float64. x, y, out, stream, result and errors: as in `add`.
@@ -305,7 +305,7 @@ def pow(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, str
 
 
 def minimum(
-    x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = min(x, y)``, for every element.
 
@@ -315,7 +315,7 @@ def minimum(
 
 
 def maximum(
-    x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = max(x, y)``, for every element.
 
@@ -324,7 +324,9 @@ def maximum(
     return call(_MAXIMUM, x, (y,), out, stream)
 
 
-def equal(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
+def equal(
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
+) -> ArrayT:
     """``out = x == y``, for every element.
 
     Takes bool, integers or floats. The result is bool. x, y, out, stream, result and errors: as in `add`.
@@ -333,7 +335,7 @@ def equal(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, s
 
 
 def not_equal(
-    x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = x != y``, for every element.
 
@@ -342,7 +344,7 @@ def not_equal(
     return call(_NOT_EQUAL, x, (y,), out, stream)
 
 
-def less(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
+def less(x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = x < y``, for every element.
 
     Takes bool, integers or floats. The result is bool. x, y, out, stream, result and errors: as in `add`.
@@ -351,7 +353,7 @@ def less(x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, st
 
 
 def less_equal(
-    x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = x <= y``, for every element.
 
@@ -361,7 +363,7 @@ def less_equal(
 
 
 def greater(
-    x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = x > y``, for every element.
 
@@ -371,7 +373,7 @@ def greater(
 
 
 def greater_equal(
-    x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = x >= y``, for every element.
 
@@ -381,7 +383,7 @@ def greater_equal(
 
 
 def bitwise_and(
-    x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = x & y, bit by bit``, for every element.
 
@@ -391,7 +393,7 @@ def bitwise_and(
 
 
 def bitwise_or(
-    x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = x | y, bit by bit``, for every element.
 
@@ -401,7 +403,7 @@ def bitwise_or(
 
 
 def bitwise_xor(
-    x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = x ^ y, bit by bit``, for every element.
 
@@ -411,7 +413,7 @@ def bitwise_xor(
 
 
 def relu_grad(
-    dy: ArrayT | Number, x: ArrayT | Number, *, out: Array | None = None, stream: Stream | None = None
+    dy: ArrayT | Numbers, x: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = dy * relu'(x)``, for every element.
 
@@ -422,7 +424,7 @@ def relu_grad(
 
 
 def silu_grad(
-    dy: ArrayT | Number, x: ArrayT | Number, *, out: Array | None = None, stream: Stream | None = None
+    dy: ArrayT | Numbers, x: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = dy * silu'(x)``, for every element.
 
@@ -433,7 +435,7 @@ def silu_grad(
 
 
 def silu_mul(
-    x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = silu(x) * y``, for every element.
 
@@ -444,9 +446,9 @@ def silu_mul(
 
 
 def fma(
-    x: ArrayT | Number,
-    y: ArrayT | Number,
-    z: ArrayT | Number,
+    x: ArrayT | Numbers,
+    y: ArrayT | Numbers,
+    z: ArrayT | Numbers,
     *,
     out: Array | None = None,
     stream: Stream | None = None,
@@ -459,9 +461,9 @@ def fma(
 
 
 def where(
-    condition: ArrayT | Number,
-    x: ArrayT | Number,
-    y: ArrayT | Number,
+    condition: ArrayT | Numbers,
+    x: ArrayT | Numbers,
+    y: ArrayT | Numbers,
     *,
     out: Array | None = None,
     stream: Stream | None = None,
@@ -474,9 +476,9 @@ def where(
 
 
 def lerp(
-    x: ArrayT | Number,
-    y: ArrayT | Number,
-    weight: ArrayT | Number,
+    x: ArrayT | Numbers,
+    y: ArrayT | Numbers,
+    weight: ArrayT | Numbers,
     *,
     out: Array | None = None,
     stream: Stream | None = None,

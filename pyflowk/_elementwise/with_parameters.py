@@ -15,7 +15,7 @@ from .._pipeline import call
 from .call import LARGEST_PARAMETER, Elementwise, conversion, types_of
 
 if TYPE_CHECKING:
-    from .._typing import Array, ArrayT, DTypeLike, Number, Stream
+    from .._typing import Array, ArrayT, DTypeLike, Number, Numbers, Stream
 
 _CAST_TO_OUT = Elementwise(UnaryOp.COPY, ("x",))
 _LEAKY_RELU = Elementwise(UnaryOp.LEAKY_RELU, ("x",), parameters=("slope",))
@@ -102,8 +102,8 @@ def gelu(x: ArrayT, approximate: str = "none", *, out: Array | None = None, stre
 
 
 def gelu_grad(
-    dy: ArrayT | Number,
-    x: ArrayT | Number,
+    dy: ArrayT | Numbers,
+    x: ArrayT | Numbers,
     approximate: str = "none",
     *,
     out: Array | None = None,
@@ -131,8 +131,8 @@ def _approximated(operations: dict[str, Elementwise], approximate: str) -> Eleme
 
 def clamp(
     x: ArrayT,
-    lo: Array | Number | None = None,
-    hi: Array | Number | None = None,
+    lo: Array | Numbers | None = None,
+    hi: Array | Numbers | None = None,
     *,
     out: Array | None = None,
     stream: Stream | None = None,
@@ -192,7 +192,7 @@ def _are_parameters(*numbers: Any) -> bool:
 
 
 def trunc_div(
-    x: ArrayT | Number, y: ArrayT | Number, *, out: Array | None = None, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = x / y``, for every element, rounded toward zero for integers (0 where y is 0), as `div` for floats.
 
@@ -207,9 +207,9 @@ def trunc_div(
 
 
 def add_multiply(
-    x: ArrayT | Number,
-    y: ArrayT | Number,
-    z: ArrayT | Number,
+    x: ArrayT | Numbers,
+    y: ArrayT | Numbers,
+    z: ArrayT | Numbers,
     a: Number = 1,
     *,
     out: Array | None = None,

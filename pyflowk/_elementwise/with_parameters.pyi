@@ -5,7 +5,7 @@ from typing import Any, overload
 
 from numpy.typing import NDArray
 
-from .._typing import Array, ArrayT, DTypeLike, Number, Stream
+from .._typing import Array, ArrayT, DTypeLike, Number, Numbers, Stream
 
 @overload
 def cast(x: NDArray[Any], dtype: DTypeLike | None = ..., *, out: Array | None = ...,
@@ -29,7 +29,7 @@ def gelu(x: NDArray[Any], approximate: str = ..., *, out: Array | None = ...,
 @overload
 def gelu(x: ArrayT, approximate: str = ..., *, out: Array | None = ..., stream: Stream | None = ...) -> ArrayT: ...
 @overload
-def gelu_grad(dy: NDArray[Any] | Number, x: NDArray[Any] | Number, approximate: str = ..., *, out: Array | None = ...,
+def gelu_grad(dy: NDArray[Any] | Numbers, x: NDArray[Any] | Numbers, approximate: str = ..., *, out: Array | None = ...,
         stream: Stream | None = ...) -> NDArray[Any]: ...
 @overload
 def gelu_grad(dy: ArrayT, x: Array | Number, approximate: str = ..., *, out: Array | None = ...,
@@ -38,8 +38,8 @@ def gelu_grad(dy: ArrayT, x: Array | Number, approximate: str = ..., *, out: Arr
 def gelu_grad(dy: Number, x: ArrayT, approximate: str = ..., *, out: Array | None = ...,
         stream: Stream | None = ...) -> ArrayT: ...
 @overload
-def clamp(x: NDArray[Any], lo: Array | Number | None = ..., hi: Array | Number | None = ..., *, out: Array | None = ...,
-        stream: Stream | None = ...) -> NDArray[Any]: ...
+def clamp(x: NDArray[Any], lo: Array | Numbers | None = ..., hi: Array | Numbers | None = ..., *,
+        out: Array | None = ..., stream: Stream | None = ...) -> NDArray[Any]: ...
 @overload
 def clamp(x: ArrayT, lo: Array | Number | None = ..., hi: Array | Number | None = ..., *, out: Array | None = ...,
         stream: Stream | None = ...) -> ArrayT: ...
@@ -49,14 +49,14 @@ def scale(x: NDArray[Any], a: Number, b: Number = ..., *, out: Array | None = ..
 @overload
 def scale(x: ArrayT, a: Number, b: Number = ..., *, out: Array | None = ..., stream: Stream | None = ...) -> ArrayT: ...
 @overload
-def trunc_div(x: NDArray[Any] | Number, y: NDArray[Any] | Number, *, out: Array | None = ...,
+def trunc_div(x: NDArray[Any] | Numbers, y: NDArray[Any] | Numbers, *, out: Array | None = ...,
         stream: Stream | None = ...) -> NDArray[Any]: ...
 @overload
 def trunc_div(x: ArrayT, y: Array | Number, *, out: Array | None = ..., stream: Stream | None = ...) -> ArrayT: ...
 @overload
 def trunc_div(x: Number, y: ArrayT, *, out: Array | None = ..., stream: Stream | None = ...) -> ArrayT: ...
 @overload
-def add_multiply(x: NDArray[Any] | Number, y: NDArray[Any] | Number, z: NDArray[Any] | Number, a: Number = ..., *,
+def add_multiply(x: NDArray[Any] | Numbers, y: NDArray[Any] | Numbers, z: NDArray[Any] | Numbers, a: Number = ..., *,
         out: Array | None = ..., stream: Stream | None = ...) -> NDArray[Any]: ...
 @overload
 def add_multiply(x: ArrayT, y: Array | Number, z: Array | Number, a: Number = ..., *, out: Array | None = ...,

@@ -26,6 +26,8 @@ fused = pyflowk.ElementwiseKernel("T x", "T y", "y = x")
 scaled = pyflowk.clamp(pyflowk.scale(x, 2, 1), 0, None)
 chosen = pyflowk.where(larger, x, 0.0)
 reflected = pyflowk.sub(1.0, x)
+shifted: NDArray[np.float32] = pyflowk.add([1, 2.5], pyflowk.mul(x, (1, 2)))
+bounded = pyflowk.clamp(x, [0, 1], np.float32(3))
 status = pyflowk.Status.OVERLAP
 try:
     pyflowk.log_softmax(pyflowk.asarray(x), out=array)
