@@ -85,7 +85,7 @@ struct ElementwisePlan {
   ElementwiseKernel kernel = ElementwiseKernel::contiguous;
   ElementwiseArity arity = ElementwiseArity::functor;
   ComputeClass compute = ComputeClass::float32;
-  bool is_unsigned = false;  // integers of the compute class's width have no sign
+  bool is_unsigned = false;    // integers of the compute class's width have no sign
   int32_t signed_operand = 0;  // of a comparison of int64 with uint64: 1 is x, 2 is y; else 0
   int32_t op = 0;
   double a = 0;

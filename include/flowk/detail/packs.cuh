@@ -65,8 +65,8 @@ __device__ __forceinline__ void store(unsigned char* address, const uint32_t* wo
   }
 }
 
-// Loads the aligned accesses that hold `kBytes` at `address`, where shift = address % access_bytes<kBytes>; shift_down()
-// then moves the pack to the front. With shift 0 the last access is skipped.
+// Loads the aligned accesses that hold `kBytes` at `address`, where shift = address % access_bytes<kBytes>;
+// shift_down() then moves the pack to the front. With shift 0 the last access is skipped.
 template <int kBytes>
 __device__ __forceinline__ void load_around(uint32_t* words, const unsigned char* address, int shift) {
   constexpr int width = access_bytes<kBytes>;
@@ -75,8 +75,8 @@ __device__ __forceinline__ void load_around(uint32_t* words, const unsigned char
   if (shift != 0) load<width>(words + kBytes / 4, address - shift + kBytes);
 }
 
-// Bytes [shift, shift + kBytes) of the words, 0 <= shift < access_bytes<kBytes>. Moves whole words first, by selects with
-// constant indices so that the words stay in registers, then bits within words.
+// Bytes [shift, shift + kBytes) of the words, 0 <= shift < access_bytes<kBytes>. Moves whole words first, by selects
+// with constant indices so that the words stay in registers, then bits within words.
 template <int kBytes>
 __device__ __forceinline__ void shift_down(uint32_t* words, int shift) {
   constexpr int width = access_bytes<kBytes>;
