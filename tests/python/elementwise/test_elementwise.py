@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The elementwise functions against NumPy: every row, every type, every conversion, broadcast and strided operands."""
+"""The elementwise functions against NumPy: every row, every type, every conversion, drawn calls, explain."""
 
 from __future__ import annotations
 
@@ -302,76 +302,6 @@ def test_any_call_is_right(arrays: Any, monkeypatch: pytest.MonkeyPatch, data: s
         np.testing.assert_array_equal(after, memory)
     for memory, device in memories:
         np.testing.assert_array_equal(arrays.fetch(device), memory)
-
-
-BROADCASTS = (
-    ((64, 130), (130,), "a row"),
-    ((64, 130), (64, 1), "a column"),
-    ((64, 130), (1, 1), "one element"),
-    ((64, 130), (), "rank 0"),
-    ((3, 1, 130), (64, 1), "each where the other is not"),
-    ((2, 5, 1, 7), (3, 1), "of different ranks"),
-    ((4099,), (1,), "one element beside many blocks"),
-    ((0, 5), (5,), "no elements"),
-    ((1,), (0,), "an extent of 0 wins over 1"),
-)
-
-
-@pytest.mark.parametrize(("first", "second", "why"), BROADCASTS, ids=lambda value: str(value))
-@pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "float64"])
-def test_shapes_broadcast_as_in_numpy(
-    arrays: Any, thread_order: str, first: tuple[int, ...], second: tuple[int, ...], why: str, dtype: str
-) -> None:
-    rng = np.random.default_rng(3)
-    x, y = (rng.integers(0, 9, shape).astype(dtype) for shape in (first, second))
-    for left, right in ((x, y), (y, x)):
-        np.testing.assert_array_equal(arrays.fetch(pyflowk.sub(arrays.put(left), arrays.put(right))), left - right)
-
-
-@pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "float64"])
-def test_a_transposed_operand_is_read_where_it_is(arrays: Any, thread_order: str, dtype: str) -> None:
-    x = (np.arange(70 * 130) % 100).reshape(70, 130).astype(dtype)
-    y = (np.arange(70 * 130) % 90).reshape(130, 70).astype(dtype)
-    num_bytes = x.itemsize
-    device = arrays.put(y)
-    transposed = arrays.view(device, 0, (70, 130), (num_bytes, 70 * num_bytes), x.dtype)
-    np.testing.assert_array_equal(arrays.fetch(pyflowk.maximum(arrays.put(x), transposed)), np.maximum(x, y.T))
-
-
-def test_ranks_to_32_work(arrays: Any) -> None:
-    for rank in (0, 1, 31, 32):
-        x = np.arange(2 ** min(rank, 10), dtype=np.float32).reshape((2,) * min(rank, 10) + (1,) * (rank - 10))
-        y = np.full((1,) * rank, 3, np.float32)
-        np.testing.assert_array_equal(arrays.fetch(pyflowk.add(arrays.put(x), arrays.put(y))), x + 3)
-    bits = (2,) * 12
-    x = np.arange(2**12, dtype=np.int16).reshape(bits)
-    backwards = arrays.view(arrays.put(x), 0, bits, x.strides[::-1], x.dtype)
-    np.testing.assert_array_equal(arrays.fetch(pyflowk.sub(arrays.put(x), backwards)), x - x.transpose())
-
-
-def test_the_result_may_take_an_operand_s_place(arrays: Any) -> None:
-    values = np.arange(300, dtype=np.float32).reshape(3, 100) - 150
-    x = arrays.put(values)
-    assert pyflowk.relu(x, out=x) is x
-    np.testing.assert_array_equal(arrays.fetch(x), np.maximum(values, 0))
-    assert pyflowk.add(x, x, out=x) is x
-    np.testing.assert_array_equal(arrays.fetch(x), 2 * np.maximum(values, 0))
-    y = arrays.put(values)
-    assert pyflowk.add(1, y, out=y) is y
-    np.testing.assert_array_equal(arrays.fetch(y), 1 + values)
-
-
-def test_out_may_have_more_dimensions_than_the_operands(arrays: Any) -> None:
-    out = arrays.put(np.zeros((4, 3), np.float32))
-    pyflowk.cast(arrays.put(np.arange(3, dtype=np.float32)), out=out)
-    np.testing.assert_array_equal(arrays.fetch(out), np.tile(np.arange(3), (4, 1)))
-
-
-def test_without_out_the_result_is_new_contiguous_and_of_x_s_kind(arrays: Any) -> None:
-    x = arrays.put(np.ones((4, 5), np.float32))
-    result = pyflowk.less(x, 2)
-    assert type(result) is type(x)
-    assert (result.shape, result.strides, result.dtype) == ((4, 5), (5, 1), BOOL)
 
 
 # ---- explain --------------------------------------------------------------------------------------------------------
