@@ -151,11 +151,32 @@ struct Formulas<float, true> : FloatFormulas<float, true> {
     const float er = e * r;
     return x * fmaf(y, er * r, y < 0.0f ? er : r);
   }
-  // As gated(), because y may raise a result of silu that is below the least normal float.
   __device__ __forceinline__ static float silu_mul(float x, float y) {
-    const float root = exp2_approx(fabsf(x) * (-half * log2_e));
-    const float factor = x < 0.0f ? root : 1.0f;
-    return bounded_below(x) * factor * reciprocal_approx_ftz(fmaf(root, root, 1.0f)) * (factor * y);
+    float out[1];
+    silu_mul(out, {x}, {y});
+    return out[0];
+  }
+  // Of a pack: one rare branch if an x is below -80, where silu is near the least normal float and y may raise it.
+  // There e^x is taken as two factors, so that only the result may be denormal, and 1 + e^x is 1.
+  template <int kN>
+  __device__ __forceinline__ static void silu_mul(float (&out)[kN], const float (&x)[kN], const float (&y)[kN]) {
+    constexpr float bound = -80.0f;
+    bool has_small = false;
+#pragma unroll
+    for (int i = 0; i < kN; ++i) has_small |= x[i] < bound;
+    const auto result = [&](int i) {
+      return x[i] * reciprocal_approx_ftz(1.0f + exp2_approx_ftz(x[i] * -log2_e)) * y[i];
+    };
+    if (has_small) {
+#pragma unroll
+      for (int i = 0; i < kN; ++i) {
+        const float root = exp2_approx(x[i] * (half * log2_e));
+        out[i] = x[i] < bound ? bounded_below(x[i]) * root * (root * y[i]) : result(i);
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < kN; ++i) out[i] = result(i);
+    }
   }
 };
 

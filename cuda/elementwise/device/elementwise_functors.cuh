@@ -118,6 +118,8 @@ struct BinaryFunctor {
   template <int kN>
   __device__ __forceinline__ void compute(Compute (&out)[kN], const Compute (&x)[kN], const Compute (&y)[kN]) const {
     const auto formulas = formulas_of<Compute, kNarrow>(sign_flip);
+    if constexpr (std::is_same_v<Compute, float> && kNarrow && Ops::has(BinaryOp(FLOWK_BINARY_SILU_MUL)))
+      if (Ops::chosen(op) == FLOWK_BINARY_SILU_MUL) return formulas.silu_mul(out, x, y);
     switch (Ops::chosen(op)) {
 #define FLOWK_CASE(NAME, value, name, kinds, result, num_parameters, formula) \
   FLOWK_CASE_OF(FLOWK_BINARY_##NAME, kinds, Ops::has(BinaryOp(FLOWK_BINARY_##NAME)), formulas.name(x[i], y[i]))

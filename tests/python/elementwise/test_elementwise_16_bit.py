@@ -12,6 +12,7 @@ import pytest
 from elementwise_cases import CALLS, Call, reference, rounded
 from test_elementwise import check
 
+import pyflowk
 from pyflowk._native.operations import UnaryOp
 
 DTYPES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
@@ -43,6 +44,25 @@ def test_every_value_is_within_one_unit_of_the_correctly_rounded_result(
     distance = np.where(nan, 0, np.abs(ordinals(actual) - ordinals(expected)))
     worst = np.flatnonzero(distance > 1)[:5]
     assert not worst.size, (x[worst], actual[worst], expected[worst])
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("factor", [1.0, -1e-3, 6e4, 2.5e20, -3e38])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_silu_mul_of_every_value_is_within_one_unit(arrays: Any, dtype: np.dtype, factor: float) -> None:
+    x = np.arange(2**16, dtype=np.uint32).astype(np.uint16).view(dtype)
+    x = x[np.isfinite(x.astype(np.float32))]
+    y = np.full(x.shape, factor).astype(dtype)
+    if not np.isfinite(y[0]):
+        return
+    wide = x.astype(np.longdouble)
+    expected = rounded((wide / (1 + np.exp(-wide)) * y.astype(np.longdouble)).astype(np.float64), dtype)
+    # Alone, and in packs in which one of eight is below -80, where the formula is another one.
+    for places in (slice(None), np.random.default_rng(3).permutation(x.size)):
+        actual = arrays.fetch(pyflowk.silu_mul(arrays.put(x[places]), arrays.put(y)))
+        distance = np.abs(ordinals(actual) - ordinals(expected[places]))
+        worst = np.flatnonzero(distance > 1)[:5]
+        assert not worst.size, (x[places][worst], actual[worst], expected[places][worst])
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
