@@ -66,6 +66,10 @@ inline float normcdff(float x) { return 0.5f * erfcf(-0.70710678118654752f * x);
 inline double normcdf(double x) { return 0.5 * erfc(-0.70710678118654752440 * x); }
 inline float __fdividef(float x, float y) { return x / y; }
 inline float __fmul_rn(float x, float y) { return x * y; }
+inline float __fmul_rd(float x, float y) {
+  const float nearest = x * y;
+  return static_cast<double>(nearest) > static_cast<double>(x) * y ? std::nextafter(nearest, -INFINITY) : nearest;
+}
 
 // A macro, because glibc declares a function of this name for its own use.
 #define __logf(x) logf(x)

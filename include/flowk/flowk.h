@@ -578,6 +578,7 @@ typedef struct flowk_softmax_mask {
  *   - a masked column is 0, for any values of x, bias and the rest of the row;
  *   - a row with no unmasked column, or whose unmasked z are all -infinity, is all 0;
  *   - an unmasked z of -infinity beside others gives 0;
+ *   - one unmasked column, of finite z, is exactly 1 (log_softmax: 0, but within 2^-21 of it for float16);
  *   - a NaN or +infinity among the unmasked z of a row gives NaN in all its unmasked columns.
  *   The same call gives the same bits on the same device.
  */

@@ -155,13 +155,15 @@ __device__ __forceinline__ RowValue<T> scores_to_results(const SoftmaxParams& pa
                                                          int lanes, Has has, float (&values)[kCount]) {
   static_assert(kCount % kStep == 0);
   ThreadSum<T> thread_sum;
+  float largest_exponent = 0;
   // The exponent is score * scale - shift in one fma. The rounding error of `shift` is the same in the whole row and
-  // cancels while it is small; otherwise the largest score is subtracted first. Half of that is finite, as logarithms
-  // need it; where all of it overflows, the exponential is 0.
+  // cancels while it is small, and it is rounded down, so that the largest exponent is >= 0; otherwise the largest
+  // score is subtracted first. Half of that is finite, as logarithms need it; where all of it overflows, the
+  // exponential is 0.
   const auto raise = [&](float scale, auto power_of, auto kind) {
     constexpr bool is_log = decltype(kind)::value;
     const float reference = largest == negative_infinity<float>() ? 0.0f : largest;
-    float shift = reference * scale;
+    float shift = __fmul_rd(reference, scale);
     if (!(fabsf(shift) < 0x1p20f)) {
 #pragma unroll
       for (int i = 0; i < kCount; ++i) {
@@ -170,6 +172,8 @@ __device__ __forceinline__ RowValue<T> scores_to_results(const SoftmaxParams& pa
       }
       if constexpr (is_log) scale *= 2;
       shift = 0;
+    } else {
+      largest_exponent = fmaf(reference, scale, -shift);
     }
 #pragma unroll
     for (int i = 0; i < kCount; i += kStep) {
@@ -197,8 +201,11 @@ __device__ __forceinline__ RowValue<T> scores_to_results(const SoftmaxParams& pa
     const float scale =
         has_bias ? static_cast<float>(base_per_natural<Base>) : exponent_scale<Base, SoftmaxMask::none>(params);
     constexpr float to_base = static_cast<float>(base_per_natural<T> / base_per_natural<Base>);
-    sum = raise(scale, [](float z) { return exponential<T>(z * to_base); }, std::true_type{});
+    const auto exponential_of = [](float z) { return exponential<T>(z * to_base); };
+    sum = raise(scale, exponential_of, std::true_type{});
     result = {true, sum, static_cast<float>(natural_per_base<Base>)};
+    // One column with a score above -infinity: its result is exactly 0.
+    if (sum < 1.125f && sum == exponential_of(largest_exponent)) result.term = -largest_exponent * result.factor;
   } else {
     constexpr float log2_e = static_cast<float>(base_per_natural<Float16>);
     sum = raise(
@@ -210,7 +217,9 @@ __device__ __forceinline__ RowValue<T> scores_to_results(const SoftmaxParams& pa
             return power_of_2_of(z);
         },
         std::false_type{});
-    result = {false, sum, 0.0f};
+    // One column with an exponential p > 0: its result is exactly 1, because p is in 1 ... 1.125, and p times the
+    // float32 next to (1 + 2^-26) / p is within 2^-25 below 1 and 2^-24 above it.
+    result = {false, sum * static_cast<RowValue<T>>(1 - 0x1p-26), 0.0f};
   }
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {

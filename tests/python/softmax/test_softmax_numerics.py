@@ -17,8 +17,31 @@ import pyflowk
 def test_rows_of_float32_sum_to_1(arrays: Any, cols: int) -> None:
     x = np.random.default_rng(cols).normal(0, 4, (20, cols)).astype(np.float32)
     y = arrays.fetch(pyflowk.softmax(arrays.put(x)))
-    np.testing.assert_allclose(y.sum(axis=-1, dtype=np.float64), 1, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(y.sum(axis=-1, dtype=np.float64), 1, rtol=0, atol=1e-7)
     np.testing.assert_allclose(y, softmax64(x.astype(np.float64)), rtol=0, atol=2 * np.spacing(y.max(axis=-1)).max())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("cols", [1, 3, 8, 33, 64, 130, 256, 300, 1024, 5003])
+def test_a_row_with_one_unmasked_column_is_exactly_1(arrays: Any, dtype: str, cols: int) -> None:
+    rng = np.random.default_rng(cols)
+    rows = 400 if cols <= 256 else 40
+    x = (rng.normal(0, 1, (rows, cols)) * 10.0 ** rng.integers(-3, 4, (rows, 1))).astype(dtype)
+    x[0] = 5
+    column = rng.integers(0, cols, rows)
+    unmasked = np.arange(cols) == column[:, np.newaxis]
+    bias = np.where(unmasked, 0, -np.inf).astype(dtype)
+    for scale in (1.0, 0.125, -3.7):
+        for log, expected in ((False, unmasked.astype(dtype)), (True, bias)):
+            for options in ({"mask": arrays.put(~unmasked)}, {"bias": arrays.put(bias)}):
+                y = arrays.fetch(pyflowk.masked_softmax(arrays.put(x), scale=scale, log=log, **options))
+                allowed = 2.0**-21 if log and dtype == "float16" else 0
+                np.testing.assert_allclose(y.astype(float), expected.astype(float), rtol=0, atol=allowed)
+    lengths = arrays.put(np.ones(rows, np.int32))
+    y = arrays.fetch(pyflowk.masked_softmax(arrays.put(x), lengths=lengths, scale=0.3))
+    assert (y[:, 0] == 1).all()
+    causal = arrays.fetch(pyflowk.masked_softmax(arrays.put(x[:cols]), causal=True))
+    assert len(x) < cols or causal[0, 0] == 1
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
