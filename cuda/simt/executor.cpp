@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cfenv>
 #include <chrono>
 #include <cstdarg>
 #include <cstdio>
@@ -307,6 +308,25 @@ void Executor::fault_deadlock() {
   fault("divergent %s: %s, but %s", divergent_barrier ? "barrier" : "warp operation", waiter_text, culprit_text);
 }
 
+namespace {
+
+// Puts the caller's floating-point environment aside for a launch: some frameworks' threads flush denormals to zero, and
+// a result must not depend on the host thread that computes it.
+class DefaultFloatingPoint {
+ public:
+  DefaultFloatingPoint() {
+    std::fegetenv(&callers_);
+    std::fesetenv(FE_DFL_ENV);
+  }
+  ~DefaultFloatingPoint() { std::fesetenv(&callers_); }
+  DefaultFloatingPoint(const DefaultFloatingPoint&) = delete;
+
+ private:
+  std::fenv_t callers_;
+};
+
+}  // namespace
+
 const char* run_grid(const LaunchConfig& config, void (*kernel)(void*), void* kernel_context) {
   if (detail::running != nullptr) return "simt: a kernel launched a kernel";
   if (config.num_blocks < 0 || config.num_blocks > 2147483647) return "simt: num_blocks must be 0 ... 2^31 - 1";
@@ -329,7 +349,10 @@ const char* run_grid(const LaunchConfig& config, void (*kernel)(void*), void* ke
   grid.shared_bytes = static_cast<std::size_t>(config.shared_bytes);
   grid.reverse = reverse;
   if (const char* missing = executor->set_up(grid)) return missing;
-  executor->run_blocks(grid, num_host_threads - 1);
+  {
+    const DefaultFloatingPoint state;
+    executor->run_blocks(grid, num_host_threads - 1);
+  }
   if (!grid.failed.load()) return nullptr;
   std::memcpy(executor->fault_text, grid.fault_text, sizeof(grid.fault_text));
   return executor->fault_text;

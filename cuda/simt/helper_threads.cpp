@@ -25,7 +25,6 @@ struct Helpers {
   int num_working = 0;
   void (*work)(void*) = nullptr;
   void* context = nullptr;
-  std::fenv_t float_settings;
 };
 
 // Never freed, because the threads wait on it for as long as the process lives.
@@ -33,12 +32,12 @@ std::atomic<Helpers*> all_helpers = nullptr;
 
 void* help(void* helpers_of_process) {
   Helpers& helpers = *static_cast<Helpers*>(helpers_of_process);
+  std::fesetenv(FE_DFL_ENV);  // as run_grid() does; a new thread has that of its creator
   std::unique_lock lock(helpers.mutex);
   for (;;) {
     helpers.called.wait(lock, [&] { return helpers.num_wanted > 0; });
     --helpers.num_wanted;
     ++helpers.num_working;
-    std::fesetenv(&helpers.float_settings);
     lock.unlock();
     helpers.work(helpers.context);
     lock.lock();
@@ -87,7 +86,6 @@ bool call_helpers(int count, void (*work)(void*), void* context) {
   helpers->num_wanted = std::min(count, helpers->num_started);
   helpers->work = work;
   helpers->context = context;
-  std::fegetenv(&helpers->float_settings);
   for (int n = 0; n < helpers->num_wanted; ++n) helpers->called.notify_one();
   return true;
 }
