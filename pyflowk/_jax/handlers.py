@@ -52,23 +52,28 @@ def _function_names(library: ctypes.CDLL) -> Iterator[str]:
 
 
 def _open() -> ctypes.CDLL:
+    library = ctypes.CDLL(path())
+    library.flowk_jax_function_name.argtypes = [ctypes.c_int32]
+    library.flowk_jax_function_name.restype = ctypes.c_char_p
+    library.flowk_jax_set_library.argtypes = [ctypes.c_int32, ctypes.c_void_p, ctypes.c_char_p]
+    library.flowk_jax_set_library.restype = None
+    return library
+
+
+def path() -> str:
+    """Where the handlers are; ImportError where they are not found."""
     paths = list(_paths())
-    for path in paths:
-        if os.path.exists(path):
-            library = ctypes.CDLL(path)
-            library.flowk_jax_function_name.argtypes = [ctypes.c_int32]
-            library.flowk_jax_function_name.restype = ctypes.c_char_p
-            library.flowk_jax_set_library.argtypes = [ctypes.c_int32, ctypes.c_void_p, ctypes.c_char_p]
-            library.flowk_jax_set_library.restype = None
-            return library
+    for one in paths:
+        if os.path.exists(one):
+            return one
     raise ImportError(f"{FILE_NAME}, which pyflowk.jax needs, is not found (looked for {', '.join(paths)})")
 
 
 def _paths() -> Iterator[str]:
     choice = os.environ.get("FLOWK_LIBRARY", "")
     if choice not in ("", *native.FILE_NAMES):
-        path = os.path.abspath(choice)
-        folder = path if os.path.isdir(path) else os.path.dirname(path)
+        folder = os.path.abspath(choice)
+        folder = folder if os.path.isdir(folder) else os.path.dirname(folder)
         yield os.path.join(folder, FILE_NAME)
         yield os.path.join(os.path.dirname(folder), "pyflowk", "_jax", FILE_NAME)  # a build folder
     yield from native.installed_paths(FILE_NAME)

@@ -27,7 +27,7 @@ typedef struct {
 } FfiApiVersion;
 
 /* absl::StatusCode. */
-enum { FFI_INVALID_ARGUMENT = 3, FFI_RESOURCE_EXHAUSTED = 8, FFI_FAILED_PRECONDITION = 9, FFI_INTERNAL = 13 };
+enum { FFI_INVALID_ARGUMENT = 3, FFI_FAILED_PRECONDITION = 9, FFI_INTERNAL = 13 };
 
 typedef struct {
   size_t struct_size;
