@@ -232,7 +232,7 @@ class ProtocolKind(ArrayKind):
     def result(x: Any, array: Any) -> Any:
         module = type(x).__module__.partition(".")[0]
         if module in ("jax", "jaxlib"):
-            if isinstance(array, np.ndarray) and array.dtype.kind == "V":  # of ml_dtypes
+            if isinstance(array, np.ndarray) and array.dtype.isbuiltin == 2:  # of ml_dtypes
                 return sys.modules["jax"].device_put(array, next(iter(x.devices())))
             return sys.modules["jax.numpy"].from_dlpack(array)
         if module in ("numba", "numba_cuda") and isinstance(array, DeviceArray):
@@ -250,7 +250,7 @@ def _is_on_host(x: Any) -> bool:
 
 def _host_view(x: Any, name: str) -> np.ndarray:
     try:
-        if getattr(getattr(x, "dtype", None), "kind", "") == "V":  # of ml_dtypes, which NumPy has no DLPack for
+        if getattr(getattr(x, "dtype", None), "isbuiltin", 1) == 2:  # of ml_dtypes, for which NumPy has no DLPack
             return np.asarray(x)
         return np.from_dlpack(x)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:

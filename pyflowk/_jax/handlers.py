@@ -24,7 +24,7 @@ _BACKENDS = {"cpu": "simt", "CUDA": "cuda"}  # by XLA's name of the platform
 def register() -> None:
     """For both platforms, whatever is found here: a program that jax.export has stored needs its handlers before any
     call of pyflowk's. A handler without its library is an error when it runs."""
-    library = _open()
+    library = load()
     for index, (platform, backend) in enumerate(_BACKENDS.items()):
         _set_library(library, index, backend)
         for name in HANDLERS:
@@ -40,18 +40,20 @@ def _set_library(library: ctypes.CDLL, index: int, backend: str) -> None:
     except (FlowkError, ImportError) as error:
         library.flowk_jax_set_library(index, None, str(error).encode())
         return
-    addresses = [ctypes.cast(getattr(functions, name), ctypes.c_void_p) for name in _function_names(library)]
+    addresses = [ctypes.cast(getattr(functions, name), ctypes.c_void_p) for name in function_names(library)]
     library.flowk_jax_set_library(index, (ctypes.c_void_p * len(addresses))(*addresses), b"")
 
 
-def _function_names(library: ctypes.CDLL) -> Iterator[str]:
+def function_names(library: ctypes.CDLL) -> Iterator[str]:
+    """What flowk_jax_set_library() takes the addresses of."""
     index = 0
     while name := library.flowk_jax_function_name(index):
         yield name.decode()
         index += 1
 
 
-def _open() -> ctypes.CDLL:
+def load() -> ctypes.CDLL:
+    """The handlers, with the types of their functions."""
     library = ctypes.CDLL(path())
     library.flowk_jax_function_name.argtypes = [ctypes.c_int32]
     library.flowk_jax_function_name.restype = ctypes.c_char_p

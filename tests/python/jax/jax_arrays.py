@@ -12,8 +12,9 @@ import pytest
 
 jax = pytest.importorskip("jax", "0.6")
 import jax.numpy as jnp  # noqa: E402
+from jax.test_util import check_grads  # noqa: E402, F401
 
-import pyflowk.jax as flowk_jax  # noqa: E402
+import pyflowk.jax as flowk_jax  # noqa: E402, F401
 
 ON_GPU = jax.default_backend() == "gpu"
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")

@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from jax_arrays import ON_GPU, assert_close, flowk_jax, jax, jnp, x64
+from jax_arrays import ON_GPU, assert_close, check_grads, flowk_jax, jax, jnp, x64
 from jax_references import calls
-
-from jax.test_util import check_grads
 
 CALLS = calls()
 # Without a derivative: results that are no floats; the others are constant between their jumps.
@@ -55,7 +53,7 @@ def test_first_derivatives_are_those_of_differences(name: str) -> None:
 @pytest.mark.parametrize("name", ["add", "mul", "fma", "relu_grad", "gelu_grad", "clamp", "silu_mul"])
 def test_derivatives_of_operands_that_are_broadcast_are_summed(name: str) -> None:
     with x64():
-        count, function, reference = CALLS[name]
+        count, function, _ = CALLS[name]
         operands = points(count, ((2, 3), (3,), (2, 1)))
         for turned in (operands, operands[::-1]):
             check_grads(jax.jit(function), turned, 1, modes=("fwd", "rev"), atol=1e-5, rtol=1e-5)
@@ -82,7 +80,9 @@ def test_gradients_of_narrow_types_are_those_of_float64_rounded(dtype: str) -> N
 
         def gradients(given: Any) -> Any:
             return {
-                name: jax.grad(lambda *x, name=name: differentiated(name)[1](*x).astype("float64").sum(), 0)(*given[name])
+                name: jax.grad(lambda *x, name=name: differentiated(name)[1](*x).astype("float64").sum(), 0)(
+                    *given[name]
+                )
                 for name in names
             }
 
@@ -113,9 +113,11 @@ def test_hessians_are_those_of_jax_numpy() -> None:
     ]
     for ours, reference in pairs:
         weights = jnp.arange(6.0).reshape(ours(x).shape)
-        found = jax.jit(jax.hessian(lambda x, f=ours: (f(x) * weights).sum()))(x)
-        assert_close(found, jax.jit(jax.hessian(lambda x, f=reference: (f(x) * weights).sum()))(x), 1e-4 if ON_GPU else 1e-5)
-        forward = jax.jit(jax.jacfwd(jax.jacfwd(lambda x, f=ours: (f(x) * weights).sum())))(x)
+        found = jax.jit(jax.hessian(lambda x, f=ours, w=weights: (f(x) * w).sum()))(x)
+        assert_close(
+            found, jax.jit(jax.hessian(lambda x, f=reference, w=weights: (f(x) * w).sum()))(x), 1e-4 if ON_GPU else 1e-5
+        )
+        forward = jax.jit(jax.jacfwd(jax.jacfwd(lambda x, f=ours, w=weights: (f(x) * w).sum())))(x)
         assert_close(forward, found, 1e-5)
 
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from jax_arrays import ON_GPU, assert_close, assert_same, flowk_jax, jax, jnp, x64
+from jax_arrays import ON_GPU, assert_close, assert_same, check_grads, flowk_jax, jax, jnp, x64
 
 import pyflowk
-from jax.test_util import check_grads
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(2, 3, 4, 5))
@@ -150,7 +149,12 @@ def test_a_row_alone_is_the_last_of_its_matrix_under_vmap() -> None:
 
 # ---- prelu ----------------------------------------------------------------------------------------------------------
 
-PRELU = {"one": ((2, 4, 3), (1,), 1), "channels": ((2, 4, 3), (4,), 1), "last": ((2, 3, 4), (4,), -1), "()": ((), (), 0)}
+PRELU = {
+    "one": ((2, 4, 3), (1,), 1),
+    "channels": ((2, 4, 3), (4,), 1),
+    "last": ((2, 3, 4), (4,), -1),
+    "()": ((), (), 0),
+}
 
 
 @pytest.mark.parametrize("name", PRELU)
@@ -165,7 +169,9 @@ def test_prelu_and_its_derivatives(name: str) -> None:
         assert_same(flowk_jax.prelu(x, alpha, axis), np.where(x > 0, x, wide * x))
         dy = RNG.normal(size=shape)
         if not ON_GPU and shape:
-            for ours, plain in zip(flowk_jax.prelu_backward(dy, x, alpha, axis), pyflowk.prelu_backward(dy, x, alpha, axis)):
+            for ours, plain in zip(
+                flowk_jax.prelu_backward(dy, x, alpha, axis), pyflowk.prelu_backward(dy, x, alpha, axis)
+            ):
                 assert_same(ours, plain)
         check_grads(
             jax.jit(lambda x, alpha: flowk_jax.prelu(x, alpha, axis)), (x, alpha), 2, atol=1e-5, rtol=1e-5, eps=1e-5
