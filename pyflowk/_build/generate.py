@@ -271,11 +271,9 @@ def jax_functions(rows: list[Row]) -> str:
 
 from __future__ import annotations
 
-import jax
-from jax.typing import ArrayLike
-
 from .._native.operations import BinaryOp, TernaryOp, UnaryOp
 from .jax_elementwise import apply
+from .jax_types import Array, ArrayLike
 
 
 ''' + "\n\n".join(map(jax_function_text, rows))
@@ -283,7 +281,7 @@ from .jax_elementwise import apply
 
 def jax_function_text(row: Row) -> str:
     name, operands = names_of(row)
-    head = folded(f"def {name}(", [f"{operand}: ArrayLike" for operand in operands], ") -> jax.Array:")
+    head = folded(f"def {name}(", [f"{operand}: ArrayLike" for operand in operands], ") -> Array:")
     doc = f'    """``out = {FORMULAS.get(row.enumerator, row.formula)}``, for every element: as `pyflowk.{name}`."""\n'
     comma = "," if row.arity == 1 else ""
     op = f"{ARITIES[row.arity - 1]}Op.{row.enumerator}"

@@ -17,7 +17,7 @@ from .._arguments import shown
 from .._arrays.dtypes import ALL_TYPES, dtype_name, listed, type_of_elements, wrong_dtype
 from .._elementwise.promotion import FLOATS
 from .._native.abi import DType
-from .._operators.permute import CONVERTED, checked_axes, last_two_swapped
+from .._operators.permute import _CONVERTED, _checked_axes, _last_two_swapped
 from .._typing import DTypeLike
 from . import primitives
 from .jax_types import array, static_number, wanted_type
@@ -31,13 +31,13 @@ def permute(x: ArrayLike, axes: Iterable[int], *, dtype: DTypeLike | None = None
     except (TypeError, NotImplementedError) as error:
         raise TypeError(f"axes is {shown(axes)}, must be integers, one per dimension of x") from error
     x = array(x, "x")
-    return _permute(x, checked_axes(order, x.ndim), dtype, scale)
+    return _permute(x, _checked_axes(order, x.ndim), dtype, scale)
 
 
 def batch_transpose(x: ArrayLike, *, dtype: DTypeLike | None = None, scale: float = 1.0) -> jax.Array:
     """Swap the last two dimensions of an array, in new memory: as `pyflowk.batch_transpose`."""
     x = array(x, "x")
-    return _permute(x, last_two_swapped(x.ndim), dtype, scale)
+    return _permute(x, _last_two_swapped(x.ndim), dtype, scale)
 
 
 def _permute(x: jax.Array, axes: Sequence[int], dtype: DTypeLike | None, scale: float) -> jax.Array:
@@ -53,12 +53,12 @@ def _permute(x: jax.Array, axes: Sequence[int], dtype: DTypeLike | None, scale: 
             raise wrong_dtype("x", x.dtype, listed(ALL_TYPES))
         out: jax.Array = bind(permute_p, x, axes=tuple(axes))
         return out
-    if code not in CONVERTED:
-        raise wrong_dtype("x", x.dtype, f"{listed(CONVERTED)} to be converted or scaled")
+    if code not in _CONVERTED:
+        raise wrong_dtype("x", x.dtype, f"{listed(_CONVERTED)} to be converted or scaled")
     wanted_code = type_of_elements(wanted)
-    if wanted_code not in CONVERTED:
+    if wanted_code not in _CONVERTED:
         named = dtype_name(DType(wanted_code or 0))
-        raise TypeError(f"dtype = {named}, must be x's own dtype {x.dtype} without a scale, or {listed(CONVERTED)}")
+        raise TypeError(f"dtype = {named}, must be x's own dtype {x.dtype} without a scale, or {listed(_CONVERTED)}")
     out = bind(permute_convert_p, x, axes=tuple(axes), dtype=wanted, scale=factor)
     return out
 

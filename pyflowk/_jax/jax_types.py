@@ -10,6 +10,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array  # noqa: F401
+from jax.typing import ArrayLike  # noqa: F401
 
 from .._arguments import shown
 from .._arrays.dtypes import NUMBER_TYPES, dtype_like, named_type

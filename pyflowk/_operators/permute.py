@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .._typing import Array, ArrayT, DTypeLike, Stream
 
 # What flowk_permute_convert() takes.
-CONVERTED = tuple(code for code in NUMBER_TYPES if code not in (DType.INT64, DType.UINT64))
+_CONVERTED = tuple(code for code in NUMBER_TYPES if code not in (DType.INT64, DType.UINT64))
 
 
 def permute(
@@ -143,7 +143,7 @@ def _plan(
     code = _converted_type(dtype, wanted) if converts else element_type(dtype, "x")[0]
     out_code = code if wanted is None else wanted
     out_dtype = dtype_like(out_code, dtype) if converts else dtype
-    order = last_two_swapped(len(shape)) if axes is None else checked_axes(axes, len(shape))
+    order = _last_two_swapped(len(shape)) if axes is None else _checked_axes(axes, len(shape))
     permuted = tuple(shape[axis] for axis in order)
     if out is None:
         dst_strides = contiguous_strides(permuted, 1)
@@ -181,16 +181,16 @@ _PERMUTE_CONVERT = Operation(("x",), functools.partial(_plan, True))
 def _converted_type(dtype: Any, wanted: DType | None) -> DType:
     """The type of x; TypeError where flowk_permute_convert() does not take it or `wanted`."""
     code = type_of_elements(dtype)
-    if code not in CONVERTED:
-        raise wrong_dtype("x", dtype, f"{listed(CONVERTED)} to be converted or scaled")
-    if wanted is not None and wanted not in CONVERTED:
+    if code not in _CONVERTED:
+        raise wrong_dtype("x", dtype, f"{listed(_CONVERTED)} to be converted or scaled")
+    if wanted is not None and wanted not in _CONVERTED:
         raise TypeError(
-            f"dtype = {dtype_name(wanted)}, must be x's own dtype {dtype} without a scale, or {listed(CONVERTED)}"
+            f"dtype = {dtype_name(wanted)}, must be x's own dtype {dtype} without a scale, or {listed(_CONVERTED)}"
         )
     return code
 
 
-def checked_axes(axes: tuple[int, ...], rank: int) -> list[int]:
+def _checked_axes(axes: tuple[int, ...], rank: int) -> list[int]:
     if len(axes) != rank:
         raise FlowkValueError(Status.INVALID_ARGUMENT, f"axes has {len(axes)} entries, x has {rank} dimensions")
     order: list[int] = []
@@ -207,7 +207,7 @@ def checked_axes(axes: tuple[int, ...], rank: int) -> list[int]:
     return order
 
 
-def last_two_swapped(rank: int) -> list[int]:
+def _last_two_swapped(rank: int) -> list[int]:
     if rank < 2:
         raise FlowkValueError(Status.INVALID_ARGUMENT, f"x has {rank} dimensions, must have >= 2")
     return [*range(rank - 2), rank - 1, rank - 2]

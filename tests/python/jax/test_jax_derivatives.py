@@ -19,7 +19,7 @@ NO_DERIVATIVE = {
 }  # fmt: skip
 JUMPS = {"floor", "ceil", "round"}
 # Functions whose second derivative is more than jax.numpy's of a formula.
-TWICE = {"gelu", "silu", "gelu_grad", "relu_grad", "prelu"}
+TWICE = {"gelu", "silu", "gelu_grad"}
 
 
 def points(count: int, shapes: tuple[tuple[int, ...], ...] = ((2, 3),) * 3) -> list[Any]:
@@ -72,8 +72,8 @@ def test_functions_that_jump_have_no_slope_and_the_others_no_tangent() -> None:
     assert_close(jax.grad(lambda x: flowk_jax.add(x, counts).sum())(x), np.ones(9, np.float32))
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
-def test_gradients_of_narrow_types_are_those_of_float64_rounded(dtype: str) -> None:
+def test_gradients_of_bfloat16_are_those_of_float64_rounded() -> None:
+    dtype = "bfloat16"
     names = [name for name in sorted(set(CALLS) - NO_DERIVATIVE - JUMPS) if name not in ("where", "clamp_hi")]
     with x64():
         inputs = {name: points(differentiated(name)[0]) for name in names}
