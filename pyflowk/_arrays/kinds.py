@@ -232,6 +232,8 @@ class ProtocolKind(ArrayKind):
     def result(x: Any, array: Any) -> Any:
         module = type(x).__module__.partition(".")[0]
         if module in ("jax", "jaxlib"):
+            if isinstance(array, np.ndarray) and array.dtype.isbuiltin == 2:  # of ml_dtypes
+                return sys.modules["jax"].device_put(array, next(iter(x.devices())))
             return sys.modules["jax.numpy"].from_dlpack(array)
         if module in ("numba", "numba_cuda") and isinstance(array, DeviceArray):
             return sys.modules["numba.cuda"].as_cuda_array(array)
@@ -248,6 +250,8 @@ def _is_on_host(x: Any) -> bool:
 
 def _host_view(x: Any, name: str) -> np.ndarray:
     try:
+        if getattr(getattr(x, "dtype", None), "isbuiltin", 1) == 2:  # of ml_dtypes, for which NumPy has no DLPack
+            return np.asarray(x)
         return np.from_dlpack(x)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise TypeError(f"{name} is a {type(x).__name__} that NumPy cannot take by DLPack: {error}") from error
@@ -339,6 +343,9 @@ def _kind_of_array(x: Any, name: str) -> Any:
     cupy = sys.modules.get("cupy")
     if cupy is not None and isinstance(x, cupy.ndarray):
         return CupyKind(cupy)
+    jax = sys.modules.get("jax")
+    if jax is not None and isinstance(x, jax.core.Tracer):
+        raise TypeError(f"{name} is traced by JAX: under jit, grad, vmap and their kin call pyflowk.jax's functions")
     if hasattr(x, "__cuda_array_interface__") or (hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__")):
         return PROTOCOL
     text = f"{name} is a {type(x).__name__}, must be a NumPy array or have __dlpack__ or __cuda_array_interface__"

@@ -3,6 +3,7 @@
 
   _native/operations.py       the enums of the operations and their table
   _elementwise/functions.py   the functions that have operands alone
+  _jax/jax_functions.py       the same for JAX's arrays
   **/*.pyi                    the public functions' types; a call on NumPy's arrays gives NumPy's
   __init__.py, __init__.pyi   the public names
 
@@ -258,6 +259,35 @@ if TYPE_CHECKING:
 ''' + "\n\n".join(map(function_text, rows))
 
 
+# ---- _jax/jax_functions.py ------------------------------------------------------------------------------------------
+
+
+def jax_functions(rows: list[Row]) -> str:
+    rows = [row for row in rows if row.enumerator not in BY_HAND]
+    return f'''{LICENSE}"""The elementwise functions of pyflowk.jax that have operands alone.
+
+{NOTE.format(source="flowk/elementwise_ops.h")}
+"""
+
+from __future__ import annotations
+
+from .._native.operations import BinaryOp, TernaryOp, UnaryOp
+from .jax_elementwise import apply
+from .jax_types import Array, ArrayLike
+
+
+''' + "\n\n".join(map(jax_function_text, rows))
+
+
+def jax_function_text(row: Row) -> str:
+    name, operands = names_of(row)
+    head = folded(f"def {name}(", [f"{operand}: ArrayLike" for operand in operands], ") -> Array:")
+    doc = f'    """``out = {FORMULAS.get(row.enumerator, row.formula)}``, for every element: as `pyflowk.{name}`."""\n'
+    comma = "," if row.arity == 1 else ""
+    op = f"{ARITIES[row.arity - 1]}Op.{row.enumerator}"
+    return f"{head}\n{doc}    return apply({op}, ({', '.join(quoted(operands))}{comma}), ({', '.join(operands)}{comma}))\n"
+
+
 # ---- stubs ----------------------------------------------------------------------------------------------------------
 
 
@@ -379,6 +409,7 @@ def generated() -> dict[str, str]:
     """The text of every generated file, by its path in the package."""
     rows = read_rows()
     files = {"_native/operations.py": operations(rows), "_elementwise/functions.py": functions(rows)}
+    files["_jax/jax_functions.py"] = jax_functions(rows)
     names = {module: list(group) for module, group in OTHERS.items()}
     for module in FUNCTION_MODULES:
         path = f"{module}.py"

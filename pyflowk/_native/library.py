@@ -102,6 +102,12 @@ def _candidates(file_name: str) -> Iterator[str]:
     if choice and choice not in FILE_NAMES:
         yield os.path.join(os.path.abspath(choice), file_name) if os.path.isdir(choice) else os.path.abspath(choice)
         return
+    yield from installed_paths(file_name)
+    yield file_name  # the system loader's own places
+
+
+def installed_paths(file_name: str) -> Iterator[str]:
+    """Where a library of this package may lie."""
     from importlib.metadata import PackageNotFoundError, distribution  # when it is needed: it takes 10 ms
     from importlib.resources import files
 
@@ -113,7 +119,6 @@ def _candidates(file_name: str) -> Iterator[str]:
     # In a source tree, whose pyflowk/ hides the installed package: the libraries of the installed one.
     with contextlib.suppress(PackageNotFoundError):
         yield os.path.abspath(str(distribution("pyflowk").locate_file(f"pyflowk/lib/{file_name}")))
-    yield file_name  # the system loader's own places
 
 
 def _open(path: str) -> ctypes.CDLL:

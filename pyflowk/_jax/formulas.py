@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The elementwise operations that have a derivative, as formulas in jax.numpy: they say what the derivative is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import erf
+
+from .._native.operations import BinaryOp, TernaryOp, UnaryOp
+
+Op = UnaryOp | BinaryOp | TernaryOp
+
+
+def _elu(x: Any, a: float) -> Any:
+    return jnp.where(x > 0, x, a * jnp.expm1(jnp.where(x > 0, 0, x)))
+
+
+# The slopes of gelu and silu are 0 or 1 outside the ranges that x is held in, so that no infinity is multiplied by 0.
+
+
+def _gelu_slope(x: Any) -> Any:
+    held = jnp.clip(x, -40, 40)
+    return (1 + erf(held / math.sqrt(2))) / 2 + held * jnp.exp(-held * held / 2) / math.sqrt(2 * math.pi)
+
+
+def _gelu_tanh_slope(x: Any) -> Any:
+    held = jnp.clip(x, -40, 40)
+    scale = math.sqrt(2 / math.pi)
+    t = jnp.tanh(scale * (held + 0.044715 * held**3))
+    return (1 + t) / 2 + held * (1 - t * t) / 2 * scale * (1 + 3 * 0.044715 * held * held)
+
+
+def _silu_slope(x: Any) -> Any:
+    held = jnp.clip(x, -750, 750)
+    sigmoid = jax.nn.sigmoid(held)
+    return sigmoid * (1 + held * (1 - sigmoid))
+
+
+# From the operands and the parameters a and b. Of an operation that is not here the derivative is 0.
+FORMULAS: dict[Op, Callable[..., Any]] = {
+    UnaryOp.COPY: lambda x, a, b: x,
+    UnaryOp.ABS: lambda x, a, b: jnp.abs(x),
+    UnaryOp.NEG: lambda x, a, b: -x,
+    UnaryOp.SQUARE: lambda x, a, b: x * x,
+    UnaryOp.SQRT: lambda x, a, b: jnp.sqrt(x),
+    UnaryOp.RSQRT: lambda x, a, b: jax.lax.rsqrt(x),
+    UnaryOp.RECIPROCAL: lambda x, a, b: 1 / x,
+    UnaryOp.EXP: lambda x, a, b: jnp.exp(x),
+    UnaryOp.LOG: lambda x, a, b: jnp.log(x),
+    UnaryOp.SIN: lambda x, a, b: jnp.sin(x),
+    UnaryOp.COS: lambda x, a, b: jnp.cos(x),
+    UnaryOp.TANH: lambda x, a, b: jnp.tanh(x),
+    UnaryOp.SIGMOID: lambda x, a, b: jax.nn.sigmoid(x),
+    UnaryOp.LEAKY_RELU: lambda x, a, b: jnp.where(x > 0, x, a * x),
+    UnaryOp.ELU: lambda x, a, b: _elu(x, a),
+    UnaryOp.SOFTPLUS: lambda x, a, b: jnp.logaddexp(x, 0),
+    UnaryOp.CLAMP: lambda x, a, b: jnp.minimum(jnp.maximum(x, a), b),
+    UnaryOp.SCALE: lambda x, a, b: a * x + b,
+    BinaryOp.ADD: lambda x, y, a, b: x + y,
+    BinaryOp.SUB: lambda x, y, a, b: x - y,
+    BinaryOp.MUL: lambda x, y, a, b: x * y,
+    BinaryOp.DIV: lambda x, y, a, b: x / y,
+    BinaryOp.POW: lambda x, y, a, b: jnp.power(x, y),
+    BinaryOp.MIN: lambda x, y, a, b: jnp.minimum(x, y),
+    BinaryOp.MAX: lambda x, y, a, b: jnp.maximum(x, y),
+    BinaryOp.RELU_GRAD: lambda dy, x, a, b: jnp.where(x > 0, dy, 0),
+    BinaryOp.GELU_GRAD: lambda dy, x, a, b: dy * _gelu_slope(x),
+    BinaryOp.GELU_TANH_GRAD: lambda dy, x, a, b: dy * _gelu_tanh_slope(x),
+    BinaryOp.SILU_GRAD: lambda dy, x, a, b: dy * _silu_slope(x),
+    BinaryOp.SILU_MUL: lambda x, y, a, b: jax.nn.silu(x) * y,
+    TernaryOp.FMA: lambda x, y, z, a, b: x * y + z,
+    TernaryOp.WHERE: lambda x, y, z, a, b: jnp.where(x, y, z),
+    TernaryOp.CLAMP_BY: lambda x, y, z, a, b: jnp.minimum(jnp.maximum(x, y), z),
+    TernaryOp.LERP: lambda x, y, z, a, b: x + z * (y - x),
+    TernaryOp.ADD_MULTIPLY: lambda x, y, z, a, b: x + a * y * z,
+}
+
+# Operations whose derivative is an operation: of the tangent and x, linear in the first.
+GRADIENTS: dict[Op, BinaryOp] = {
+    UnaryOp.RELU: BinaryOp.RELU_GRAD,
+    UnaryOp.GELU: BinaryOp.GELU_GRAD,
+    UnaryOp.GELU_TANH: BinaryOp.GELU_TANH_GRAD,
+    UnaryOp.SILU: BinaryOp.SILU_GRAD,
+}
+# Operations whose derivative is 0 wherever it exists.
+CONSTANT = frozenset({UnaryOp.FLOOR, UnaryOp.CEIL, UnaryOp.ROUND})

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loads libpyflowk_jax, gives it the C functions of libflowk_simt and libflowk, and makes its handlers known to XLA."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+
+import jax
+
+from .._native import library as native
+from .._native.errors import FlowkError
+
+FILE_NAME = "libpyflowk_jax.so"
+# One per C function. XLA's custom calls have these names with "flowk_" before them.
+HANDLERS = (
+    "unary", "binary", "ternary", "permute", "permute_convert", "prelu", "prelu_backward", "masked_softmax",
+    "masked_softmax_backward",
+)  # fmt: skip
+_BACKENDS = {"cpu": "simt", "CUDA": "cuda"}  # by XLA's name of the platform
+
+
+def register() -> None:
+    """For both platforms, whatever is found here: a program that jax.export has stored needs its handlers before any
+    call of pyflowk's. A handler without its library is an error when it runs."""
+    library = load()
+    for index, (platform, backend) in enumerate(_BACKENDS.items()):
+        _set_library(library, index, backend)
+        for name in HANDLERS:
+            handler = getattr(library, f"flowk_jax_{platform.lower()}_{name}")
+            jax.ffi.register_ffi_target(f"flowk_{name}", jax.ffi.pycapsule(handler), platform=platform, api_version=1)
+
+
+def _set_library(library: ctypes.CDLL, index: int, backend: str) -> None:
+    try:
+        if native.allowed_backend() not in (None, backend):
+            raise ImportError(f"FLOWK_LIBRARY={os.environ['FLOWK_LIBRARY']} rules it out")
+        functions = native.open_backend(backend)
+    except (FlowkError, ImportError) as error:
+        library.flowk_jax_set_library(index, None, str(error).encode())
+        return
+    addresses = [ctypes.cast(getattr(functions, name), ctypes.c_void_p) for name in function_names(library)]
+    library.flowk_jax_set_library(index, (ctypes.c_void_p * len(addresses))(*addresses), b"")
+
+
+def function_names(library: ctypes.CDLL) -> Iterator[str]:
+    """What flowk_jax_set_library() takes the addresses of."""
+    index = 0
+    while name := library.flowk_jax_function_name(index):
+        yield name.decode()
+        index += 1
+
+
+def load() -> ctypes.CDLL:
+    """The handlers, with the types of their functions."""
+    library = ctypes.CDLL(path())
+    library.flowk_jax_function_name.argtypes = [ctypes.c_int32]
+    library.flowk_jax_function_name.restype = ctypes.c_char_p
+    library.flowk_jax_set_library.argtypes = [ctypes.c_int32, ctypes.c_void_p, ctypes.c_char_p]
+    library.flowk_jax_set_library.restype = None
+    return library
+
+
+def path() -> str:
+    """Where the handlers are; ImportError where they are not found."""
+    paths = list(_paths())
+    for one in paths:
+        if os.path.exists(one):
+            return one
+    raise ImportError(f"{FILE_NAME}, which pyflowk.jax needs, is not found (looked for {', '.join(paths)})")
+
+
+def _paths() -> Iterator[str]:
+    choice = os.environ.get("FLOWK_LIBRARY", "")
+    if choice not in ("", *native.FILE_NAMES):
+        folder = os.path.abspath(choice)
+        folder = folder if os.path.isdir(folder) else os.path.dirname(folder)
+        yield os.path.join(folder, FILE_NAME)
+        yield os.path.join(os.path.dirname(folder), "pyflowk", "_jax", FILE_NAME)  # a build folder
+    yield from native.installed_paths(FILE_NAME)

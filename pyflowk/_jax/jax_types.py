@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operands and element types of the functions of pyflowk.jax: jax.numpy's rules."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array  # noqa: F401
+from jax.typing import ArrayLike  # noqa: F401
+
+from .._arguments import shown
+from .._arrays.dtypes import NUMBER_TYPES, dtype_like, named_type
+from .._native.abi import DType
+
+_FLOAT32 = np.dtype(np.float32)
+NUMBERS = (bool, int, float)  # of Python; operand() leaves no other instance
+
+
+def array(x: Any, name: str) -> Any:
+    """The operand as JAX's array; TypeError where it is none."""
+    if isinstance(x, jax.Array):
+        return x
+    if isinstance(x, (np.ndarray, np.generic)):
+        return jnp.asarray(x)
+    raise TypeError(f"{name} is {shown(x)}, must be an array of JAX or NumPy")
+
+
+def operand(x: Any, name: str) -> Any:
+    """As array(), or a Python number, which stays one."""
+    if isinstance(x, jax.Array) or type(x) in NUMBERS:
+        return x
+    if isinstance(x, NUMBERS) and not isinstance(x, np.generic):  # of a subclass
+        return int(x) if isinstance(x, int) else float(x)
+    if isinstance(x, (np.ndarray, np.generic)):
+        return jnp.asarray(x)
+    raise TypeError(f"{name} is {shown(x)}, must be an array of JAX or NumPy, or a number")
+
+
+def static_number(value: Any, name: str) -> float:
+    """A number that is part of the compiled program."""
+    if isinstance(value, jax.core.Tracer):
+        raise TypeError(f"{name} is traced, must be a number that is known when the function is compiled")
+    if isinstance(value, (jax.Array, np.ndarray, np.generic)) and np.ndim(value) == 0:
+        value = value.item()
+    if not isinstance(value, NUMBERS):
+        raise TypeError(f"{name} is {shown(value)}, must be a number")
+    return float(value)
+
+
+def numpy_type(code: DType) -> np.dtype[Any]:
+    """NumPy's dtype of type `code`."""
+    found: np.dtype[Any] = dtype_like(code, _FLOAT32)
+    return found
+
+
+def wanted_type(dtype: Any, allowed: Iterable[DType] = NUMBER_TYPES) -> np.dtype[Any]:
+    """The dtype that a caller asks for. As everywhere in JAX, 64 bits are 32 without jax_enable_x64, with a warning."""
+    wanted = numpy_type(named_type(dtype, tuple(allowed)))
+    return wanted if wanted.itemsize < 8 else jnp.zeros((), wanted).dtype
+
+
+@functools.lru_cache(maxsize=64)
+def _float_of(dtype: np.dtype[Any], x64: bool) -> np.dtype[Any]:
+    found: np.dtype[Any] = jax.eval_shape(jnp.sqrt, jax.ShapeDtypeStruct((), dtype)).dtype
+    return found
+
+
+def float_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type in which jax.numpy computes a function that only floats have, sqrt for example."""
+    return _float_of(dtype, jax.config.jax_enable_x64)

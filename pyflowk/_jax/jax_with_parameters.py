@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The elementwise functions of pyflowk.jax with parameters besides operands. The others are generated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+from jax.typing import ArrayLike
+
+from .._arguments import shown
+from .._arrays.dtypes import number_type
+from .._elementwise.call import LARGEST_PARAMETER
+from .._native.operations import BinaryOp, TernaryOp, UnaryOp
+from .._typing import DTypeLike
+from .jax_elementwise import apply, elementwise
+from .jax_types import NUMBERS, array, static_number, wanted_type
+
+_GELU = {"none": UnaryOp.GELU, "tanh": UnaryOp.GELU_TANH}
+_GELU_GRAD = {"none": BinaryOp.GELU_GRAD, "tanh": BinaryOp.GELU_TANH_GRAD}
+
+
+def cast(x: ArrayLike, dtype: DTypeLike) -> jax.Array:
+    """``out = x``, for every element, converted to `dtype`: as `pyflowk.cast`."""
+    x = array(x, "x")
+    number_type(x.dtype, "x")
+    return elementwise(UnaryOp.COPY, x, dtype=wanted_type(dtype))
+
+
+def leaky_relu(x: ArrayLike, slope: float = 0.01) -> jax.Array:
+    """``out = x > 0 ? x : slope * x``, for every element; slope is a number: as `pyflowk.leaky_relu`."""
+    return apply(UnaryOp.LEAKY_RELU, ("x",), (x,), (static_number(slope, "slope"),))
+
+
+def elu(x: ArrayLike, alpha: float = 1.0) -> jax.Array:
+    """``out = x > 0 ? x : alpha * (e^x - 1)``, for every element; alpha is a number: as `pyflowk.elu`."""
+    return apply(UnaryOp.ELU, ("x",), (x,), (static_number(alpha, "alpha"),))
+
+
+def gelu(x: ArrayLike, approximate: str = "none") -> jax.Array:
+    """``out = x * (1 + erf(x / sqrt(2))) / 2``, for every element; approximate may be "tanh": as `pyflowk.gelu`."""
+    return apply(_approximated(_GELU, approximate), ("x",), (x,))
+
+
+def gelu_grad(dy: ArrayLike, x: ArrayLike, approximate: str = "none") -> jax.Array:
+    """``out = dy * gelu'(x)``, for every element; approximate as given to `gelu`: as `pyflowk.gelu_grad`."""
+    return apply(_approximated(_GELU_GRAD, approximate), ("dy", "x"), (dy, x))
+
+
+def _approximated(operations: dict[str, Any], approximate: str) -> Any:
+    if not isinstance(approximate, str) or approximate not in operations:
+        raise ValueError(f"approximate = {shown(approximate)}, must be 'none' or 'tanh'")
+    return operations[approximate]
+
+
+def clamp(x: ArrayLike, lo: ArrayLike | None = None, hi: ArrayLike | None = None) -> jax.Array:
+    """``out = min(max(x, lo), hi)``, for every element; lo and hi are numbers, arrays or None: as `pyflowk.clamp`."""
+    if lo is None and hi is None:
+        raise TypeError("clamp takes lo, hi or both")
+    if hi is None:
+        return apply(BinaryOp.MAX, ("x", "lo"), (x, lo))
+    if lo is None:
+        return apply(BinaryOp.MIN, ("x", "hi"), (x, hi))
+    if _are_parameters(lo, hi):
+        return apply(UnaryOp.CLAMP, ("x",), (x,), (lo, hi))
+    return apply(TernaryOp.CLAMP_BY, ("x", "lo", "hi"), (x, lo, hi))
+
+
+def scale(x: ArrayLike, a: ArrayLike, b: ArrayLike = 0) -> jax.Array:
+    """``out = a * x + b``, for every element; a and b are numbers or arrays: as `pyflowk.scale`."""
+    if _are_parameters(a, b):
+        return apply(UnaryOp.SCALE, ("x",), (x,), (a, b))
+    return apply(TernaryOp.FMA, ("x", "a", "b"), (x, a, b))
+
+
+def _are_parameters(*numbers: Any) -> bool:
+    """Whether these are numbers that the library takes as float64 without rounding."""
+    return all(
+        type(number) in NUMBERS and (isinstance(number, float) or abs(number) <= LARGEST_PARAMETER)
+        for number in numbers
+    )
+
+
+def trunc_div(x: ArrayLike, y: ArrayLike) -> jax.Array:
+    """``out = x / y``, for every element, rounded toward zero for integers: as `pyflowk.trunc_div`."""
+    return apply(BinaryOp.DIV, ("x", "y"), (x, y), exact_integers=True)
+
+
+def add_multiply(x: ArrayLike, y: ArrayLike, z: ArrayLike, a: float = 1) -> jax.Array:
+    """``out = x + a * y * z``, for every element; a is a number: as `pyflowk.add_multiply`."""
+    factor = a if type(a) is int and abs(a) <= LARGEST_PARAMETER else static_number(a, "a")
+    return apply(TernaryOp.ADD_MULTIPLY, ("x", "y", "z"), (x, y, z), (factor,))

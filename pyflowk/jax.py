@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""pyflowk's functions for JAX: under jit, grad, jvp, vmap, shard_map and jax.export, on "cpu" and on "cuda".
+
+    import jax, pyflowk.jax
+
+    @jax.jit
+    def attention_weights(scores, mask):
+        return pyflowk.jax.masked_softmax(scores, mask, causal=True, scale=0.125)
+
+The functions have the names and the arguments of pyflowk's, without `out` and `stream`, and return a jax.Array. They
+are primitives of JAX; derivatives of any order and in both modes follow, with flowk's kernels for the gradients of
+permute, relu, gelu, silu, prelu and softmax. On a GPU they run on libflowk, inside CUDA graphs too (except
+prelu_backward with dalpha); on the CPU on libflowk_simt, which is there to check results, not for speed.
+
+Types follow jax.numpy's promotion, with jax_enable_x64 and without: Python numbers are weak and are rounded to the
+arrays' type; NumPy's arrays and scalars are converted to JAX's; a function that only floats have computes integers in
+the type of jnp.sqrt, as do div and pow. Operands of softmax and prelu are not promoted.
+
+Parameters that are no operands (scale of permute and softmax, slope of leaky_relu, alpha of elu, a of add_multiply) are
+Python numbers and part of the compiled program. Shapes and types are checked while a function is traced.
+
+jax.export asks for the names of custom calls:
+
+    checks = [jax.export.DisabledSafetyCheck.custom_call(name) for name in pyflowk.jax.CUSTOM_CALLS]
+    stored = jax.export.export(jax.jit(f), disabled_checks=checks)(*arguments).serialize()
+
+Import pyflowk.jax before calling a stored program. On the CPU it runs wherever libflowk_simt is.
+"""
+
+from __future__ import annotations
+
+from ._jax.handlers import HANDLERS, register
+from ._jax.jax_functions import (
+    abs,
+    add,
+    bitwise_and,
+    bitwise_or,
+    bitwise_xor,
+    ceil,
+    cos,
+    div,
+    equal,
+    exp,
+    floor,
+    fma,
+    greater,
+    greater_equal,
+    is_nan,
+    lerp,
+    less,
+    less_equal,
+    log,
+    logical_not,
+    maximum,
+    minimum,
+    mul,
+    neg,
+    not_equal,
+    pow,
+    reciprocal,
+    relu,
+    relu_grad,
+    round,
+    rsqrt,
+    sigmoid,
+    silu,
+    silu_grad,
+    silu_mul,
+    sin,
+    softplus,
+    sqrt,
+    square,
+    sub,
+    tanh,
+    where,
+)
+from ._jax.jax_permute import batch_transpose, permute
+from ._jax.jax_prelu import prelu, prelu_backward
+from ._jax.jax_softmax import log_softmax, masked_softmax, masked_softmax_backward, softmax
+from ._jax.jax_with_parameters import add_multiply, cast, clamp, elu, gelu, gelu_grad, leaky_relu, scale, trunc_div
+
+# fmt: off
+__all__ = [  # noqa: RUF022
+    "abs", "add", "add_multiply", "batch_transpose", "bitwise_and", "bitwise_or", "bitwise_xor", "cast", "ceil",
+    "clamp", "cos", "div", "elu", "equal", "exp", "floor", "fma", "gelu", "gelu_grad", "greater", "greater_equal",
+    "is_nan", "leaky_relu", "lerp", "less", "less_equal", "log", "log_softmax", "logical_not", "masked_softmax",
+    "masked_softmax_backward", "maximum", "minimum", "mul", "neg", "not_equal", "permute", "pow", "prelu",
+    "prelu_backward", "reciprocal", "relu", "relu_grad", "round", "rsqrt", "scale", "sigmoid", "silu", "silu_grad",
+    "silu_mul", "sin", "softmax", "softplus", "sqrt", "square", "sub", "tanh", "trunc_div", "where", "CUSTOM_CALLS",
+]
+# fmt: on
+
+CUSTOM_CALLS = tuple(f"flowk_{name}" for name in HANDLERS)
+
+register()

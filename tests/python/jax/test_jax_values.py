@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values of pyflowk.jax: those of pyflowk bit for bit, and near those of jax.numpy."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from jax_arrays import DTYPES, FLOATS, INTEGERS, ON_GPU, assert_close, assert_same, flowk_jax, jax, jnp, values, x64
+from jax_references import ELEMENTWISE, calls
+
+import pyflowk
+
+CALLS = calls()
+NOT_FOR_JAX = {"prelu_backward_workspace_bytes", "asarray", "empty", "explain"}
+OF_INTEGERS = {"abs", "neg", "square", "relu", "clamp_numbers", "scale_numbers"}  # the others make floats of them
+BITWISE = {"bitwise_and", "bitwise_or", "bitwise_xor"}
+
+
+def test_every_public_function_has_its_form_for_jax() -> None:
+    functions = {name for name in pyflowk.__all__ if inspect.isfunction(getattr(pyflowk, name))} - NOT_FOR_JAX
+    assert functions == set(flowk_jax.__all__) - {"CUSTOM_CALLS"}
+    others = {"permute", "batch_transpose", "prelu", "prelu_backward"}
+    others |= {"masked_softmax", "masked_softmax_backward", "softmax", "log_softmax"}
+    assert functions == set(ELEMENTWISE) | others
+
+
+@pytest.mark.parametrize("name", sorted(set(flowk_jax.__all__) - {"CUSTOM_CALLS"}))
+def test_parameters_are_those_of_pyflowk(name: str) -> None:
+    plain = dict(inspect.signature(getattr(pyflowk, name)).parameters)
+    absent = {"out", "stream", "dx_out", "dalpha_out", "workspace"}
+    ours = inspect.signature(getattr(flowk_jax, name)).parameters
+    assert [*ours] == [parameter for parameter in plain if parameter not in absent]
+    for parameter, declared in ours.items():
+        assert declared.kind == plain[parameter].kind
+        assert declared.default == plain[parameter].default or (name, parameter) == ("cast", "dtype")
+    assert getattr(flowk_jax, name).__doc__
+
+
+def operands_for(name: str, count: int, dtype: str) -> list[np.ndarray]:
+    operands = [values(dtype, seed=seed) for seed in range(count)]
+    if name in ("sqrt", "rsqrt", "log", "pow"):
+        operands[0] = np.abs(operands[0]) + np.ones((), operands[0].dtype)
+    if name == "where":
+        operands[0] = values("bool")
+    if name in ("clamp", "div", "trunc_div"):
+        operands[-1] = np.maximum(np.abs(operands[-1]), np.ones((), operands[-1].dtype)).astype(operands[-1].dtype)
+    return operands
+
+
+def takes(name: str, dtype: str) -> bool:
+    """Whether the function takes this type and has the same result in pyflowk."""
+    if dtype == "bool":
+        return name in BITWISE | {"maximum", "minimum", "equal", "less", "where", "logical_not", "add", "mul"}
+    if dtype[0] == "u" and name == "clamp_numbers":  # with -1, which jax.numpy wraps around
+        return False
+    if dtype in INTEGERS:
+        return name in OF_INTEGERS | BITWISE | {"add", "sub", "mul", "trunc_div", "fma", "less", "equal", "where"}
+    return name not in BITWISE
+
+
+@jax.jit
+def references(given: dict[str, list[Any]]) -> dict[str, Any]:
+    return {name: CALLS[name][2](*operands) for name, operands in given.items()}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_elementwise_values_are_those_of_pyflowk_and_near_jax_numpy(dtype: str) -> None:
+    """All functions in one program: one compilation per type."""
+    plain = {"gelu_tanh": lambda x: pyflowk.gelu(x, "tanh"), "gelu_tanh_grad": lambda *a: pyflowk.gelu_grad(*a, "tanh")}
+    with x64():
+        names = [name for name in CALLS if takes(name, dtype)]
+        inputs = {name: [jnp.asarray(one) for one in operands_for(name, CALLS[name][0], dtype)] for name in names}
+        ours = jax.jit(lambda given: {name: CALLS[name][1](*given[name]) for name in names})(inputs)
+        wide = {name: [one if one.dtype == bool else one.astype("float64") for one in inputs[name]] for name in names}
+        expected = references(wide if dtype in FLOATS else inputs)
+        for name in names:
+            function = plain.get(name) or getattr(pyflowk, name, None)
+            if function is not None and not ON_GPU:
+                assert_same(ours[name], function(*map(np.asarray, inputs[name])))
+            rounded = np.asarray(expected[name]).astype(ours[name].dtype)
+            assert_close(ours[name], rounded, tolerance_of(dtype, ours[name]))
+
+
+def tolerance_of(dtype: str, ours: Any) -> float:
+    """In float32 and float64 XLA's own error too, of which the gradients of gelu cancel digits."""
+    if not jnp.issubdtype(ours.dtype, jnp.floating):
+        return 0
+    return float(jnp.finfo(ours.dtype).eps) * (2 if jnp.finfo(ours.dtype).bits <= 16 else 64)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_cast_and_permute_give_the_bits_of_pyflowk(dtype: str) -> None:
+    with x64():
+        host = values(dtype, (3, 5, 4))
+        x = jnp.asarray(host)
+        program = jax.jit(
+            lambda x: (
+                [flowk_jax.cast(x, other) for other in DTYPES],
+                flowk_jax.permute(x, (2, 0, -2)),
+                flowk_jax.batch_transpose(x),
+            )
+        )
+        casts, permuted, transposed = program(x)
+        assert_same(permuted, host.transpose(2, 0, 1))
+        assert_same(transposed, host.swapaxes(1, 2))
+        for other, ours in zip(DTYPES, casts):
+            assert ours.dtype == jnp.dtype(other)
+            if not ON_GPU:
+                assert_same(ours, pyflowk.cast(host, other))
+        if dtype in ("int64", "uint64"):
+            return
+        converted = [one for one in DTYPES if one not in ("int64", "uint64", dtype)]
+        ours = jax.jit(lambda x: [flowk_jax.permute(x, (1, 0, 2), dtype=one, scale=0.5) for one in converted])(x)
+        for other, one in zip(converted, ours):
+            assert one.dtype == jnp.dtype(other)
+            if not ON_GPU:
+                assert_same(one, pyflowk.permute(host, (1, 0, 2), dtype=other, scale=0.5))
+
+
+def test_permute_moves_complex_numbers_and_every_rank() -> None:
+    with x64():
+        for dtype in ("complex64", "complex128"):
+            host = (values("float64", (2, 3)) + 1j * values("float64", (2, 3), 1)).astype(dtype)
+            assert_same(flowk_jax.permute(host, (1, 0)), host.T)
+    for rank in range(7):
+        host = values("float32", tuple(range(2, 2 + rank)))
+        axes = tuple(np.random.default_rng(rank).permutation(rank))
+        assert_same(flowk_jax.permute(host, axes), host.transpose(axes))
+        assert_same(flowk_jax.permute(host, axes, dtype="float16"), host.transpose(axes).astype(np.float16))
+
+
+def test_arrays_without_elements_are_nothing_to_do() -> None:
+    empty = jnp.zeros((3, 0, 2))
+    assert flowk_jax.permute(empty, (2, 1, 0)).shape == (2, 0, 3)
+    assert flowk_jax.add(empty, 1).shape == flowk_jax.softmax(empty).shape == (3, 0, 2)
+    dx, dalpha = flowk_jax.prelu_backward(jnp.zeros((0, 4)), jnp.zeros((0, 4)), jnp.ones(4))
+    assert dx.shape == (0, 4)
+    assert_same(dalpha, np.zeros(4, np.float32))
+
+
+def test_shapes_broadcast_as_in_numpy() -> None:
+    rng = np.random.default_rng(3)
+    for shapes in [((3, 1), (4,)), ((), (2, 3)), ((1, 1, 4), (3, 1)), ((2, 1, 3), (1, 5, 1)), ((1,), (1, 1))]:
+        x, y = (rng.normal(size=shape).astype(np.float32) for shape in shapes)
+        assert_same(flowk_jax.add(x, y), x + y)
+        assert_same(jax.jit(flowk_jax.mul)(x, y), x * y)
+        assert_same(flowk_jax.where(y > 0, x, 2.0), np.where(y > 0, x, np.float32(2)))
+
+
+PROMOTED = ("bool", "int8", "int32", "uint8", "uint32", "float16", "bfloat16", "float32", "int64", "uint64", "float64")
+UNARY_TYPES = ("sqrt", "floor", "abs", "neg", "square", "is_nan", "logical_not", "exp")
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_types_are_those_of_jax_numpy(wide: bool) -> None:
+    """Of every pair of types, with Python numbers, NumPy's scalars and arrays that are weak."""
+
+    def of(function: Any, *operands: Any) -> Any:
+        try:
+            result = jax.eval_shape(function, *operands)
+        except (TypeError, ValueError):  # what jax.numpy refuses
+            return None
+        return result.dtype, result.weak_type and result.dtype != bool
+
+    with x64(wide), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        arrays = [jnp.ones(2, dtype) for dtype in PROMOTED]
+        others = [*arrays, jnp.asarray(2), jnp.asarray(2.5), np.float32(2), np.int8(2)]
+        for x in arrays:
+            for y in others:
+                for name in ("add", "div", "less"):
+                    expected = of(getattr(jnp, {"div": "true_divide"}.get(name, name)), x, y)
+                    if expected is not None:
+                        assert of(getattr(flowk_jax, name), x, y) == expected, (name, x.dtype, y)
+            for number in (True, 2, 2.5):
+                expected = of(lambda x, number=number: jnp.add(x, number), x)
+                assert of(lambda x, number=number: flowk_jax.add(x, number), x) == expected, (x.dtype, number)
+            for name in UNARY_TYPES:
+                expected = of(ELEMENTWISE[name][1], x)
+                if expected is not None and not (name in ("abs", "neg", "square") and x.dtype == bool):
+                    assert of(getattr(flowk_jax, name), x) == expected, (name, x.dtype)
+        weak = jnp.asarray(1.5)
+        assert flowk_jax.relu(weak).weak_type
+        assert flowk_jax.add(flowk_jax.relu(weak), jnp.ones(2, "bfloat16")).dtype == "bfloat16"
+        assert flowk_jax.cast(jnp.ones(2), "int32").dtype == "int32"
+
+
+def test_asking_for_64_bits_warns_as_jax_does() -> None:
+    with pytest.warns(UserWarning, match="float64"):
+        assert flowk_jax.cast(jnp.ones(2), "float64").dtype == "float32"
+
+
+def test_integers_of_64_bits_are_compared_exactly() -> None:
+    with x64():
+        x, y = jnp.asarray([-1, 2**62 + 1, 3]), jnp.asarray([2**64 - 1, 2**62, 3], dtype=jnp.uint64)
+        assert_same(flowk_jax.less(x, y), np.array([True, False, False]))
+        assert_same(flowk_jax.equal(x, y), np.array([False, False, True]))
