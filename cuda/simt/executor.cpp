@@ -310,8 +310,8 @@ void Executor::fault_deadlock() {
 
 namespace {
 
-// Puts the caller's floating-point environment aside for a launch: some frameworks' threads flush denormals to zero, and
-// a result must not depend on the host thread that computes it.
+// Puts the caller's floating-point environment aside for a launch: some frameworks' threads flush denormals to zero,
+// and a result must not depend on the host thread that computes it.
 class DefaultFloatingPoint {
  public:
   DefaultFloatingPoint() {

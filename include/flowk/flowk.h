@@ -580,7 +580,8 @@ typedef struct flowk_softmax_mask {
  *   - an unmasked z of -infinity beside others gives 0;
  *   - one unmasked column, of finite z, is exactly 1 (log_softmax: 0, but within 2^-21 of it for float16);
  *   - a NaN or +infinity among the unmasked z of a row gives NaN in all its unmasked columns.
- *   The same call gives the same bits on the same device.
+ *   The same call gives the same bits on the same device, if the tensors have the same addresses modulo 128: the
+ *   order of a row's sum depends on them.
  */
 FLOWK_API flowk_status flowk_masked_softmax(const void *x, const int64_t *x_strides, flowk_dtype x_dtype, void *y,
                                             const int64_t *y_strides, flowk_dtype y_dtype, int32_t rank,
