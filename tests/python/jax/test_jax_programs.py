@@ -181,7 +181,7 @@ def test_donated_arrays_are_right() -> None:
 
 
 def test_threads_call_at_the_same_time() -> None:
-    """Not bit for bit: JAX's buffers on the host lie at multiples of 64, and a sum's order depends on the place in 128."""
+    """Not bit for bit: a sum's order depends on addresses modulo 128, and JAX's buffers lie at multiples of 64."""
     program, gradient = jax.jit(layers), jax.jit(jax.grad(loss))
     inputs = [X + index for index in range(6)]
     expected = [(program(x, ALPHA), gradient(x, ALPHA), flowk_jax.softmax(x)) for x in inputs]
