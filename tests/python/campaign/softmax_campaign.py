@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random calls of flowk_masked_softmax and flowk_masked_softmax_backward, with every part of a mask."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+from campaign_case import DTYPE_CODES, Case, Outputs, Tensor
+from campaign_shapes import (
+    any_strides,
+    chance,
+    contiguous,
+    generator,
+    given_pointer,
+    given_strides,
+    separate_strides,
+    shape,
+    tensor,
+)
+from softmax_cases import DTYPES, LONG, MIDDLE, SHORT, SoftmaxCase
+from softmax_reference import Inputs, Reference, assert_within, backward_reference, softmax_reference, unmasked, x_values
+
+SCALES = (1.0, 1.0, 0.125, 0.3, -2.0, 0.0)
+FAR = (2**62, -(2**62), 2**40, -(2**33))
+
+
+def _extents(r: random.Random) -> tuple[int, ...]:
+    columns = r.choice(r.choice((SHORT, SHORT, SHORT, MIDDLE, MIDDLE, LONG)) if chance(r, 97) else (0,))
+    room = max(1, min(r.choice((6, 60, 200)), 6000 // max(columns, 1)))
+    return (*shape(r, most_rank=31, room=room), columns)
+
+
+def _row_strides(r: random.Random, extents: tuple[int, ...], is_output: bool = False) -> tuple[int, ...]:
+    """Strides whose last one is 1, or any where it has no effect."""
+    last = 1 if extents[-1] != 1 or chance(r, 50) else r.choice((0, 5, -3, 2**40))
+    if chance(r, 40):
+        return (*contiguous(extents)[:-1], last)
+    strides = separate_strides if is_output else any_strides
+    return (*strides(r, extents[:-1], max(extents[-1], 1)), last)
+
+
+def _broadcast_strides(r: random.Random, extents: tuple[int, ...]) -> tuple[int, ...]:
+    strides = _row_strides(r, extents)
+    return tuple(0 if chance(r, 35) else stride for stride in strides[:-1]) + strides[-1:]
+
+
+def _types(r: random.Random) -> tuple[np.dtype, np.dtype]:
+    """Of x and y."""
+    x = y = r.choice(DTYPES)
+    if chance(r, 20) and x != "float64":
+        y = r.choice(("float16", "bfloat16")) if x == "float32" else "float32"
+    return np.dtype(x), np.dtype(y)
+
+
+def _case(r: random.Random, extents: tuple[int, ...], x: np.dtype, y: np.dtype) -> SoftmaxCase:
+    """What a call has but tensors."""
+    has_diagonal = chance(r, 45)
+    causal, has_window = has_diagonal and chance(r, 60), has_diagonal and chance(r, 60)
+    offset = r.choice(FAR) if chance(r, 5) else r.randrange(-extents[-1] - 2, extents[-1] + 3)
+    window = (r.choice(FAR[::2]) if chance(r, 5) else r.randrange(1, extents[-1] + 9)) if has_window else None
+    return SoftmaxCase(
+        extents,
+        x.name,
+        "",
+        side=r.choice(("left", "right")),
+        causal=causal,
+        causal_offset=offset if has_diagonal else 0,
+        window=window,
+        scale=r.choice(SCALES),
+        out_dtype=y.name,
+        log=chance(r, 35),
+        values=r.choice(("normal", "normal", "wide", "negative", "special")),
+    )
+
+
+def _x(r: random.Random, case: SoftmaxCase) -> Tensor:
+    rng = generator(r)
+    return tensor(
+        r, np.dtype(case.dtype), case.shape, _row_strides(r, case.shape), lambda shape: x_values(case._replace(shape=shape), rng)
+    )
+
+
+def _lengths(r: random.Random, case: SoftmaxCase) -> Tensor:
+    rng, columns, dtype = generator(r), case.shape[-1], np.dtype(r.choice(("int32", "int64")))
+    info = np.iinfo(dtype)
+
+    def values(shape: tuple[int, ...]) -> np.ndarray:
+        edges = np.array((columns, 0, columns + 5, 1, -3, columns - 1, info.max, info.min), dtype)
+        return np.where(rng.integers(0, 3, shape) == 0, rng.choice(edges, shape), rng.integers(0, columns + 1, shape))
+
+    leading = case.shape[:-1]
+    strides = any_strides(r, leading)
+    if chance(r, 30):
+        strides = tuple(0 if chance(r, 60) else stride for stride in strides)
+    return tensor(r, dtype, leading, strides, values)
+
+
+def _dense(r: random.Random, case: SoftmaxCase) -> Tensor:
+    rng, masked = generator(r), r.choice((0.0, 0.1, 0.5, 0.95, 1.0))
+
+    def values(shape: tuple[int, ...]) -> np.ndarray:
+        return np.where(rng.random(shape) < masked, rng.integers(1, 256, shape), 0).astype(np.uint8)
+
+    return tensor(r, np.dtype(np.uint8), case.shape, _broadcast_strides(r, case.shape), values)
+
+
+def _bias(r: random.Random, case: SoftmaxCase) -> Tensor:
+    rng = generator(r)
+    dtype = np.dtype("float32" if case.dtype in ("float16", "bfloat16") and chance(r, 30) else case.dtype)
+
+    def values(shape: tuple[int, ...]) -> np.ndarray:
+        some = rng.normal(0, 2, shape)
+        return np.where(rng.integers(0, 11, shape) == 0, -np.inf, some).astype(dtype)
+
+    return tensor(r, dtype, case.shape, _broadcast_strides(r, case.shape), values)
+
+
+def _mask(r: random.Random, case: SoftmaxCase, tensors: dict[str, Tensor]) -> dict[str, Any] | None:
+    """The struct's members."""
+    mask: dict[str, Any] = {}
+    for name in ("dense", "lengths", "bias"):
+        if name in tensors:
+            one = tensors[name]
+            mask |= {name: one, f"{name}_strides": given_strides(r, one)}
+            if name != "dense":
+                mask[f"{name}_dtype"] = DTYPE_CODES[one.dtype]
+    mask |= {"causal": int(case.causal), "causal_offset": case.causal_offset, "window": case.window or 0}
+    mask["lengths_from_right"] = int(case.side == "right")
+    return None if not any(mask.values()) and chance(r, 80) else mask
+
+
+def _inputs(x: np.ndarray, before: Outputs) -> Inputs:
+    return Inputs(x, *(before.get(name) for name in ("dense", "lengths", "bias")))
+
+
+def _reference(case: SoftmaxCase, inputs: Inputs) -> Reference:
+    if case.scale == 0 and inputs.bias is None:  # infinities stay what they are
+        finite_as_0 = np.where(np.isfinite(inputs.x.astype(np.float64)), inputs.x.dtype.type(0), inputs.x)
+        return softmax_reference(case._replace(scale=1.0), inputs._replace(x=finite_as_0))
+    return softmax_reference(case, inputs)
+
+
+def softmax_case(r: random.Random) -> Case:
+    extents = _extents(r)
+    x_dtype, y_dtype = _types(r)
+    case = _case(r, extents, x_dtype, y_dtype)
+    x = _x(r, case)
+    y = tensor(r, y_dtype, extents, _row_strides(r, extents, is_output=True))
+    tensors = {"x": x, "y": y}
+    if x_dtype == y_dtype and chance(r, 25):
+        x.strides = y.strides
+        tensors["y"] = y = x
+    for name, make, percent in (("dense", _dense, 30), ("lengths", _lengths, 30), ("bias", _bias, 25)):
+        if chance(r, percent):
+            tensors[name] = make(r, case)
+
+    def check(before: Outputs, after: Outputs) -> None:
+        if 0 in extents:
+            return
+        inputs = _inputs(before["x"], before)
+        assert_within(after["y"], _reference(case, inputs))
+        assert (after["y"][~unmasked(case, inputs)] == (-np.inf if case.log else 0)).all()
+
+    arguments = {
+        "x": given_pointer(r, x, x.is_empty),
+        "x_strides": given_strides(r, x),
+        "x_dtype": DTYPE_CODES[x_dtype],
+        "y": given_pointer(r, y, y.is_empty),
+        "y_strides": given_strides(r, y),
+        "y_dtype": DTYPE_CODES[y_dtype],
+        **_rest(r, case, _mask(r, case, tensors)),
+    }
+    return Case("flowk_masked_softmax", arguments, tensors, ("y",), check)
+
+
+def _rest(r: random.Random, case: SoftmaxCase, mask: dict[str, Any] | None) -> dict[str, Any]:
+    return {
+        "rank": len(case.shape),
+        "shape": case.shape,
+        "scale": case.scale,
+        "mask": mask,
+        "log_softmax": int(case.log),
+    }
+
+
+def softmax_backward_case(r: random.Random) -> Case:
+    extents = _extents(r)
+    dx_dtype, y_dtype = _types(r)
+    case = _case(r, extents, dx_dtype, y_dtype)._replace(values=r.choice(("normal", "wide", "negative")))
+    rng, has_nan = generator(r), chance(r, 15)
+    tensors: dict[str, Tensor] = {}
+    if chance(r, 35):
+        tensors["lengths"] = _lengths(r, case)
+
+    def values_of_y(shape: tuple[int, ...]) -> np.ndarray:
+        # Of the call without lengths: what they mask is not read.
+        x = x_values(case, rng)
+        dense = (rng.random(shape) < r_dense).astype(np.uint8)
+        return _reference(case, Inputs(x, dense, None, None)).values.astype(y_dtype)
+
+    def values_of_dy(shape: tuple[int, ...]) -> np.ndarray:
+        some = rng.normal(0, 1, shape)
+        if has_nan:
+            some = np.where(rng.integers(0, 4 * shape[-1], shape) == 0, np.nan, some)
+        return some.astype(y_dtype)
+
+    r_dense = r.choice((0.0, 0.3, 1.0))
+    dy = tensor(r, y_dtype, extents, _row_strides(r, extents), values_of_dy)
+    y = tensor(r, y_dtype, extents, _row_strides(r, extents, is_output=True), values_of_y)
+    dx = tensor(r, dx_dtype, extents, _row_strides(r, extents, is_output=True))
+    if dx_dtype == y_dtype and chance(r, 35):
+        taken = r.choice((dy, y))
+        taken.strides = dx.strides
+        dx = taken
+    tensors |= {"dy": dy, "y": y, "dx": dx}
+
+    def check(before: Outputs, after: Outputs) -> None:
+        if 0 in extents:
+            return
+        keep = unmasked(case, Inputs(before["dy"], None, before.get("lengths"), None))
+        assert_within(after["dx"], backward_reference(case, keep, before["dy"], before["y"]))
+        assert (after["dx"][~keep] == 0).all()
+
+    arguments = {
+        "dy": given_pointer(r, dy, dy.is_empty),
+        "dy_strides": given_strides(r, dy),
+        "y": given_pointer(r, y, y.is_empty),
+        "y_strides": given_strides(r, y),
+        "y_dtype": DTYPE_CODES[y_dtype],
+        "dx": given_pointer(r, dx, dx.is_empty),
+        "dx_strides": given_strides(r, dx),
+        "dx_dtype": DTYPE_CODES[dx_dtype],
+        **_rest(r, case, _mask(r, case, {"lengths": tensors["lengths"]} if "lengths" in tensors else {})),
+    }
+    return Case("flowk_masked_softmax_backward", arguments, tensors, ("dx",), check)
