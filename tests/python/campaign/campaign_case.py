@@ -181,10 +181,7 @@ class Arguments:
 
 def mechanism_of(library: Any, case: Case, arguments: Arguments) -> str:
     """The first word of the case's plan. The plan launches nothing."""
-    if case.function == "flowk_prelu_backward":
-        values = arguments.values[:-2]  # without the workspace
-    else:
-        values = arguments.values
+    values = arguments.values[: -2 * (case.function == "flowk_prelu_backward") or None]  # without the workspace
     text = ctypes.create_string_buffer(4096)
     status = getattr(library, case.function + "_explain")(*values, text, len(text))
     assert status == Status.SUCCESS, library.flowk_last_error().decode()
@@ -200,7 +197,7 @@ def run_case(arrays: Any, library: Any, case: Case, rng: np.random.Generator) ->
     check_memory(case, arena)
 
 
-def check_memory(case: Case, arena: Arena) -> None:
+def check_memory(case: Case, arena: Arena, with_values: bool = True) -> None:
     after = arena.fetch()
     before = {name: np.array(tensor.view(arena.bytes)) for name, tensor in case.tensors.items()}
     actual = {name: np.array(case.tensors[name].view(after)) for name in case.outputs}
@@ -208,4 +205,5 @@ def check_memory(case: Case, arena: Arena) -> None:
         case.tensors[name].view(after)[...] = before[name]
     changed = np.flatnonzero(after != arena.bytes)
     assert changed.size == 0, f"{changed.size} bytes outside the outputs changed, the first at {changed[:8]}"
-    case.check(before, actual)
+    if with_values:
+        case.check(before, actual)

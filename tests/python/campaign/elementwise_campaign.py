@@ -52,7 +52,7 @@ def accepted(op: Any) -> tuple[np.dtype, ...]:
     return tuple(dtype for kind in OPERATIONS[op].takes for dtype in _KINDS[kind])
 
 
-def elementwise_case(r: random.Random) -> Case:
+def elementwise_case(r: random.Random, room: int = 0) -> Case:
     operations = r.choice(_ARITIES)
     op = r.choice(tuple(operations))
     row = OPERATIONS[op]
@@ -62,7 +62,7 @@ def elementwise_case(r: random.Random) -> Case:
     out_dtype = _out_type(r, row.result, compute)
     given, parameters = _parameters(r, compute, row.num_parameters)
     call = Call("trunc_div" if op == BinaryOp.DIV and compute.kind in "iu" else op.name.lower(), op, (), parameters)
-    extents = shape(r)
+    extents = shape(r, room=room)
     rng = generator(r)
     kinds = r.choice(("ordinary", "ordinary", "special", "bits"))
     inputs: dict[str, Tensor | np.generic] = {}

@@ -17,7 +17,7 @@ from prelu_cases import DTYPES, dalpha_bound, data_of
 Values = Callable[[tuple[int, ...]], np.ndarray]
 
 
-def _values(r: random.Random, dtype: np.dtype, finite: bool = False) -> Values:
+def values_of(r: random.Random, dtype: np.dtype, finite: bool = False) -> Values:
     """Normal numbers with zeros of both signs; now and then infinities and NaN too."""
     rng, special = generator(r), not finite and chance(r, 20)
 
@@ -32,10 +32,14 @@ def _values(r: random.Random, dtype: np.dtype, finite: bool = False) -> Values:
     return values
 
 
-def _sizes(r: random.Random) -> tuple[int, int, int]:
-    if chance(r, 30):  # any product: long planes, many channels
-        return (1, 1, 1, *shape(r, most_rank=3))[-3:]
-    extents = [r.choice((1, 2, 3, 7, 8, 16, 33, 64)), r.choice((1, 3, 4, 5, 8, 24, 64, 200)), r.choice((1, 3, 8, 49, 64))]
+def _sizes(r: random.Random, room: int) -> tuple[int, int, int]:
+    if room or chance(r, 30):  # any product: long planes, many channels
+        return (1, 1, 1, *shape(r, most_rank=3, room=room))[-3:]
+    extents = [
+        r.choice((1, 2, 3, 7, 8, 16, 33, 64)),
+        r.choice((1, 3, 4, 5, 8, 24, 64, 200)),
+        r.choice((1, 3, 8, 49, 64)),
+    ]
     return tuple(extents)
 
 
@@ -53,10 +57,10 @@ def _common(sizes: tuple[int, int, int], dtype: np.dtype, alpha_dtype: np.dtype)
     return dict(zip(("outer", "channels", "inner"), sizes)) | codes
 
 
-def prelu_case(r: random.Random) -> Case:
-    sizes, (dtype, alpha_dtype) = _sizes(r), _types(r)
-    x = _tensor(r, dtype, sizes, _values(r, dtype))
-    alpha = _tensor(r, alpha_dtype, sizes[1:2], _values(r, alpha_dtype))
+def prelu_case(r: random.Random, room: int = 0) -> Case:
+    sizes, (dtype, alpha_dtype) = _sizes(r, room), _types(r)
+    x = _tensor(r, dtype, sizes, values_of(r, dtype))
+    alpha = _tensor(r, alpha_dtype, sizes[1:2], values_of(r, alpha_dtype))
     y = x if chance(r, 25) else _tensor(r, dtype, sizes)
 
     def check(before: Outputs, after: Outputs) -> None:
@@ -69,10 +73,10 @@ def prelu_case(r: random.Random) -> Case:
     return Case("flowk_prelu", arguments | _common(sizes, dtype, alpha_dtype), tensors, ("y",), check)
 
 
-def prelu_backward_case(r: random.Random, library: Any) -> Case:
-    sizes, (dtype, alpha_dtype) = _sizes(r), _types(r)
-    dy, x = (_tensor(r, dtype, sizes, _values(r, dtype, finite=True)) for _ in range(2))
-    alpha = _tensor(r, alpha_dtype, sizes[1:2], _values(r, alpha_dtype, finite=True))
+def prelu_backward_case(r: random.Random, library: Any, room: int = 0) -> Case:
+    sizes, (dtype, alpha_dtype) = _sizes(r, room), _types(r)
+    dy, x = (_tensor(r, dtype, sizes, values_of(r, dtype, finite=True)) for _ in range(2))
+    alpha = _tensor(r, alpha_dtype, sizes[1:2], values_of(r, alpha_dtype, finite=True))
     dx = r.choice((None, dy, x, *[_tensor(r, dtype, sizes)] * 3))
     dalpha = _tensor(r, alpha_dtype, sizes[1:2]) if dx is None or chance(r, 70) else None
     empty = 0 in sizes
@@ -80,7 +84,7 @@ def prelu_backward_case(r: random.Random, library: Any) -> Case:
     needed = ctypes.c_size_t(0)
     query = library.flowk_prelu_backward_workspace_bytes
     assert query(*common.values(), ctypes.addressof(needed)) == 0, library.flowk_last_error()
-    num_bytes = needed.value + (r.randrange(100) if chance(r, 30) else 0)
+    num_bytes = needed.value + (r.randrange(100) if not room and chance(r, 30) else 0)
     workspace = Tensor(np.dtype(np.uint8), (num_bytes,), (1,), 16 * r.randrange(4)) if num_bytes else None
     is_left_out = workspace is not None and (dalpha is None or needed.value == 0) and chance(r, 50)
     tensors = {"dy": dy, "x": x, "alpha": alpha}

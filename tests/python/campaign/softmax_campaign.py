@@ -20,15 +20,25 @@ from campaign_shapes import (
     tensor,
 )
 from softmax_cases import DTYPES, LONG, MIDDLE, SHORT, SoftmaxCase
-from softmax_reference import Inputs, Reference, assert_within, backward_reference, softmax_reference, unmasked, x_values
+from softmax_reference import (
+    Inputs,
+    Reference,
+    assert_within,
+    backward_reference,
+    softmax_reference,
+    unmasked,
+    x_values,
+)
 
 SCALES = (1.0, 1.0, 0.125, 0.3, -2.0, 0.0)
 FAR = (2**62, -(2**62), 2**40, -(2**33))
 
 
-def _extents(r: random.Random) -> tuple[int, ...]:
+def _extents(r: random.Random, room: int) -> tuple[int, ...]:
     columns = r.choice(r.choice((SHORT, SHORT, SHORT, MIDDLE, MIDDLE, LONG)) if chance(r, 97) else (0,))
-    room = max(1, min(r.choice((6, 60, 200)), 6000 // max(columns, 1)))
+    if room:
+        columns = min(columns, r.choice((1, 2, 5, room)))
+    room = max(1, min(r.choice((6, 60, 200)), (room or 6000) // max(columns, 1)))
     return (*shape(r, most_rank=31, room=room), columns)
 
 
@@ -46,7 +56,7 @@ def _broadcast_strides(r: random.Random, extents: tuple[int, ...]) -> tuple[int,
     return tuple(0 if chance(r, 35) else stride for stride in strides[:-1]) + strides[-1:]
 
 
-def _types(r: random.Random) -> tuple[np.dtype, np.dtype]:
+def types_of(r: random.Random) -> tuple[np.dtype, np.dtype]:
     """Of x and y."""
     x = y = r.choice(DTYPES)
     if chance(r, 20) and x != "float64":
@@ -54,7 +64,7 @@ def _types(r: random.Random) -> tuple[np.dtype, np.dtype]:
     return np.dtype(x), np.dtype(y)
 
 
-def _case(r: random.Random, extents: tuple[int, ...], x: np.dtype, y: np.dtype) -> SoftmaxCase:
+def options_of(r: random.Random, extents: tuple[int, ...], x: np.dtype, y: np.dtype) -> SoftmaxCase:
     """What a call has but tensors."""
     has_diagonal = chance(r, 45)
     causal, has_window = has_diagonal and chance(r, 60), has_diagonal and chance(r, 60)
@@ -75,14 +85,16 @@ def _case(r: random.Random, extents: tuple[int, ...], x: np.dtype, y: np.dtype) 
     )
 
 
-def _x(r: random.Random, case: SoftmaxCase) -> Tensor:
+def x_of(r: random.Random, case: SoftmaxCase) -> Tensor:
     rng = generator(r)
-    return tensor(
-        r, np.dtype(case.dtype), case.shape, _row_strides(r, case.shape), lambda shape: x_values(case._replace(shape=shape), rng)
-    )
+
+    def values(shape: tuple[int, ...]) -> np.ndarray:
+        return x_values(case._replace(shape=shape), rng)
+
+    return tensor(r, np.dtype(case.dtype), case.shape, _row_strides(r, case.shape), values)
 
 
-def _lengths(r: random.Random, case: SoftmaxCase) -> Tensor:
+def lengths_of(r: random.Random, case: SoftmaxCase) -> Tensor:
     rng, columns, dtype = generator(r), case.shape[-1], np.dtype(r.choice(("int32", "int64")))
     info = np.iinfo(dtype)
 
@@ -97,7 +109,7 @@ def _lengths(r: random.Random, case: SoftmaxCase) -> Tensor:
     return tensor(r, dtype, leading, strides, values)
 
 
-def _dense(r: random.Random, case: SoftmaxCase) -> Tensor:
+def dense_of(r: random.Random, case: SoftmaxCase) -> Tensor:
     rng, masked = generator(r), r.choice((0.0, 0.1, 0.5, 0.95, 1.0))
 
     def values(shape: tuple[int, ...]) -> np.ndarray:
@@ -106,7 +118,7 @@ def _dense(r: random.Random, case: SoftmaxCase) -> Tensor:
     return tensor(r, np.dtype(np.uint8), case.shape, _broadcast_strides(r, case.shape), values)
 
 
-def _bias(r: random.Random, case: SoftmaxCase) -> Tensor:
+def bias_of(r: random.Random, case: SoftmaxCase) -> Tensor:
     rng = generator(r)
     dtype = np.dtype("float32" if case.dtype in ("float16", "bfloat16") and chance(r, 30) else case.dtype)
 
@@ -135,24 +147,24 @@ def _inputs(x: np.ndarray, before: Outputs) -> Inputs:
     return Inputs(x, *(before.get(name) for name in ("dense", "lengths", "bias")))
 
 
-def _reference(case: SoftmaxCase, inputs: Inputs) -> Reference:
+def reference_of(case: SoftmaxCase, inputs: Inputs) -> Reference:
     if case.scale == 0 and inputs.bias is None:  # infinities stay what they are
         finite_as_0 = np.where(np.isfinite(inputs.x.astype(np.float64)), inputs.x.dtype.type(0), inputs.x)
         return softmax_reference(case._replace(scale=1.0), inputs._replace(x=finite_as_0))
     return softmax_reference(case, inputs)
 
 
-def softmax_case(r: random.Random) -> Case:
-    extents = _extents(r)
-    x_dtype, y_dtype = _types(r)
-    case = _case(r, extents, x_dtype, y_dtype)
-    x = _x(r, case)
+def softmax_case(r: random.Random, room: int = 0) -> Case:
+    extents = _extents(r, room)
+    x_dtype, y_dtype = types_of(r)
+    case = options_of(r, extents, x_dtype, y_dtype)
+    x = x_of(r, case)
     y = tensor(r, y_dtype, extents, _row_strides(r, extents, is_output=True))
     tensors = {"x": x, "y": y}
     if x_dtype == y_dtype and chance(r, 25):
         x.strides = y.strides
         tensors["y"] = y = x
-    for name, make, percent in (("dense", _dense, 30), ("lengths", _lengths, 30), ("bias", _bias, 25)):
+    for name, make, percent in (("dense", dense_of, 30), ("lengths", lengths_of, 30), ("bias", bias_of, 25)):
         if chance(r, percent):
             tensors[name] = make(r, case)
 
@@ -160,7 +172,7 @@ def softmax_case(r: random.Random) -> Case:
         if 0 in extents:
             return
         inputs = _inputs(before["x"], before)
-        assert_within(after["y"], _reference(case, inputs))
+        assert_within(after["y"], reference_of(case, inputs))
         assert (after["y"][~unmasked(case, inputs)] == (-np.inf if case.log else 0)).all()
 
     arguments = {
@@ -185,20 +197,20 @@ def _rest(r: random.Random, case: SoftmaxCase, mask: dict[str, Any] | None) -> d
     }
 
 
-def softmax_backward_case(r: random.Random) -> Case:
-    extents = _extents(r)
-    dx_dtype, y_dtype = _types(r)
-    case = _case(r, extents, dx_dtype, y_dtype)._replace(values=r.choice(("normal", "wide", "negative")))
+def softmax_backward_case(r: random.Random, room: int = 0) -> Case:
+    extents = _extents(r, room)
+    dx_dtype, y_dtype = types_of(r)
+    case = options_of(r, extents, dx_dtype, y_dtype)._replace(values=r.choice(("normal", "wide", "negative")))
     rng, has_nan = generator(r), chance(r, 15)
     tensors: dict[str, Tensor] = {}
     if chance(r, 35):
-        tensors["lengths"] = _lengths(r, case)
+        tensors["lengths"] = lengths_of(r, case)
 
     def values_of_y(shape: tuple[int, ...]) -> np.ndarray:
         # Of the call without lengths: what they mask is not read.
         x = x_values(case, rng)
         dense = (rng.random(shape) < r_dense).astype(np.uint8)
-        return _reference(case, Inputs(x, dense, None, None)).values.astype(y_dtype)
+        return reference_of(case, Inputs(x, dense, None, None)).values.astype(y_dtype)
 
     def values_of_dy(shape: tuple[int, ...]) -> np.ndarray:
         some = rng.normal(0, 1, shape)

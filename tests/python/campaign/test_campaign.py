@@ -14,13 +14,16 @@ from typing import Any, NamedTuple
 
 import hypothesis
 import pytest
+from bad_input_campaign import case_of, check_bad_input
 from campaign_case import Case, run_case
 from campaign_shapes import generator
 from elementwise_campaign import elementwise_case
 from hypothesis import strategies as st
 from library_under_test import THREAD_ORDERS
+from overlap_campaign import check_overlap, crowded_case
 from permute_campaign import batch_transpose_case, permute_case, permute_convert_case
 from prelu_campaign import prelu_backward_case, prelu_case
+from python_campaign import check_elementwise, check_permute, check_prelu, check_softmax
 from softmax_campaign import softmax_backward_case, softmax_case
 
 # NumPy warns of the values that the campaign is about.
@@ -31,18 +34,27 @@ CASES_PER_SEARCH = 500  # of one seed: hypothesis keeps all that it has drawn in
 Check = Callable[[random.Random, Any, Any], None]
 
 
-def call_of(make: Callable[..., Case]) -> Check:
-    """The check that such a case succeeds and is right."""
+def described(make: Callable[..., Case], run: Callable[..., None]) -> Check:
+    """run(r, arrays, library, case) for a case that is printed where it fails."""
 
     def check(r: random.Random, arrays: Any, library: Any) -> None:
         case = make(r, library)
         try:
-            run_case(arrays, library, case, generator(r))
+            run(r, arrays, library, case)
         except BaseException:
             hypothesis.note(case.describe())
             raise
 
     return check
+
+
+def call_of(make: Callable[..., Case]) -> Check:
+    """The check that such a case succeeds and is right."""
+    return described(make, lambda r, arrays, library, case: run_case(arrays, library, case, generator(r)))
+
+
+def python(check: Callable[[random.Random, Any], None]) -> Check:
+    return lambda r, arrays, library: check(r, arrays)
 
 
 class Family(NamedTuple):
@@ -51,14 +63,20 @@ class Family(NamedTuple):
 
 
 FAMILIES = {
-    "permute": Family(call_of(lambda r, _: permute_case(r)), 17),
+    "permute": Family(call_of(lambda r, _: permute_case(r)), 13),
     "batch_transpose": Family(call_of(lambda r, _: batch_transpose_case(r)), 3),
-    "permute_convert": Family(call_of(lambda r, _: permute_convert_case(r)), 15),
-    "elementwise": Family(call_of(lambda r, _: elementwise_case(r)), 30),
-    "prelu": Family(call_of(lambda r, _: prelu_case(r)), 5),
-    "prelu_backward": Family(call_of(prelu_backward_case), 7),
-    "softmax": Family(call_of(lambda r, _: softmax_case(r)), 15),
-    "softmax_backward": Family(call_of(lambda r, _: softmax_backward_case(r)), 8),
+    "permute_convert": Family(call_of(lambda r, _: permute_convert_case(r)), 9),
+    "elementwise": Family(call_of(lambda r, _: elementwise_case(r)), 22),
+    "prelu": Family(call_of(lambda r, _: prelu_case(r)), 3),
+    "prelu_backward": Family(call_of(prelu_backward_case), 5),
+    "softmax": Family(call_of(lambda r, _: softmax_case(r)), 10),
+    "softmax_backward": Family(call_of(lambda r, _: softmax_backward_case(r)), 5),
+    "overlap": Family(described(crowded_case, check_overlap), 8),
+    "bad_input": Family(described(case_of, check_bad_input), 7),
+    "pyflowk_elementwise": Family(python(check_elementwise), 8),
+    "pyflowk_permute": Family(python(check_permute), 3),
+    "pyflowk_prelu": Family(python(check_prelu), 2),
+    "pyflowk_softmax": Family(python(check_softmax), 2),
 }
 
 
