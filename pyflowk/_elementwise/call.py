@@ -81,7 +81,7 @@ class Elementwise(Operation):
         out_type = result
         if out is not None:
             out_type = number_type(out[2], "out")
-            fits = takes_out(op, result, out_type) if self.result is None else out_type == result
+            fits = takes_out(self.op, result, out_type) if self.result is None else out_type == result
             if not fits:
                 raise TypeError(f"out has dtype {out[2]}, must be {dtype_name(result)}")
         out_shape, order, shape_address, addresses, keep = place_operands(names, operands, out)

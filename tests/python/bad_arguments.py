@@ -152,6 +152,9 @@ PERMUTES = {
     "stream too large": Bad(ValueError, "stream = .*, must be in 0", lambda a: F.permute(a.x, (1, 0), stream=2**64)),
 }
 ELEMENTWISE = {
+    "out of another integer, of rounded integers": Bad(
+        TypeError, "out has dtype int8, must be int32", lambda a: F.floor(a.of("i4"), out=a.of("i1"))
+    ),
     "cast to a typo": Bad(
         TypeError, "dtype = 'foo', must name one of bool, .*float8_e5m2$", lambda a: F.cast(a.x, "foo")
     ),
