@@ -88,9 +88,8 @@ def check_elementwise(r: random.Random, arrays: Any) -> None:
         dtypes = [dtypes[0]] * count
     if call.op == TernaryOp.WHERE:
         dtypes[0] = BOOL
-    array_index = r.randrange(count)  # one operand is an array
     first_value = 1 if call.op == TernaryOp.WHERE else 0
-    array_index = max(array_index, first_value)
+    array_index = r.randrange(first_value, count)  # that operand is an array
     extents, rng = shape(r, most_rank=8), generator(r)
     tensors: dict[str, Tensor] = {}
     given: list[Any] = []  # names of tensors, numbers, NumPy scalars and lists
@@ -111,7 +110,7 @@ def check_elementwise(r: random.Random, arrays: Any) -> None:
     target = r.choice(DTYPES) if call is CAST else None
     hosts = _hosts(tensors, given, first_value)
     try:
-        op, _, result_dtype = _resolved(call, hosts, target)
+        result_dtype = target or resolution_of(call, hosts)[2]
     except TypeError:
         result_dtype = None
     out_shape = np.broadcast_shapes(*(host.shape for host in hosts))
@@ -172,13 +171,6 @@ def _hosts(tensors: dict[str, Tensor], given: list[Any], first_value: int) -> li
     weak = [type(one) for one, host in zip(given, hosts) if host is None]
     common = numpy_type(common_type(kinds, weak))
     return [np.asarray(one).astype(common) if host is None else host for one, host in zip(given, hosts)]
-
-
-def _resolved(call: Call, hosts: list[np.ndarray], target: np.dtype | None) -> tuple[Any, Any, np.dtype]:
-    if target is not None:
-        return UnaryOp.COPY, None, target
-    row, compute, result = resolution_of(call, hosts)
-    return row.op, compute, result
 
 
 # ---- permute --------------------------------------------------------------------------------------------------------

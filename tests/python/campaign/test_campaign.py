@@ -13,9 +13,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import hypothesis
+import numpy as np
 import pytest
 from bad_input_campaign import case_of, check_bad_input
-from campaign_case import Case, run_case
+from campaign_case import Arena, Case, check_memory, run_case
 from campaign_shapes import generator
 from elementwise_campaign import elementwise_case
 from hypothesis import strategies as st
@@ -82,6 +83,18 @@ FAMILIES = {
 
 def test_the_families_share_all_cases() -> None:
     assert sum(family.percent for family in FAMILIES.values()) == 100
+
+
+def test_a_byte_outside_the_outputs_that_changes_is_found(arrays: Any) -> None:
+    for seed in range(20):
+        case = permute_case(random.Random(seed))
+        arena = Arena(arrays, list(case.tensors.values()), np.random.default_rng(seed))
+        for at in (0, arena.bytes.size - 1):  # the first and the last red zone
+            changed = arena.bytes.copy()
+            changed[at] ^= 1
+            arena.memory = arrays.put(changed)
+            with pytest.raises(AssertionError, match="1 bytes outside the outputs changed"):
+                check_memory(case, arena)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
