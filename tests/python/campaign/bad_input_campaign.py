@@ -11,11 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from campaign_case import Arena, Arguments, At, Case, Int32s, Tensor
+from campaign_makers import MAKERS
 from campaign_shapes import alignment_bytes, generator
-from elementwise_campaign import elementwise_case
-from permute_campaign import batch_transpose_case, permute_case, permute_convert_case
-from prelu_campaign import prelu_backward_case, prelu_case
-from softmax_campaign import softmax_backward_case, softmax_case
 
 from pyflowk._native.abi import Status
 
@@ -38,17 +35,7 @@ Change = Callable[[random.Random, dict[str, Any]], Bad | None]
 
 
 def case_of(r: random.Random, library: Any) -> Case:
-    makers = (
-        lambda: permute_case(r, ROOM),
-        lambda: permute_convert_case(r, ROOM),
-        lambda: batch_transpose_case(r),
-        lambda: elementwise_case(r, ROOM),
-        lambda: softmax_case(r, ROOM),
-        lambda: softmax_backward_case(r, ROOM),
-        lambda: prelu_case(r, ROOM),
-        lambda: prelu_backward_case(r, library, ROOM),
-    )
-    return r.choice(makers)()
+    return MAKERS[r.choice(tuple(MAKERS))](r, library, ROOM)
 
 
 def changes_of(case: Case) -> list[Callable[[random.Random], Bad]]:

@@ -105,6 +105,16 @@ def tensor(
     return Tensor(dtype, extents, strides, lead_bytes(r, dtype), values)
 
 
+def shares_its_own_memory(tensor: Tensor) -> bool:
+    """flowk_permute()'s rule."""
+    span = 0
+    for stride, extent in sorted((abs(s), e) for s, e in zip(tensor.strides, tensor.shape) if e > 1):
+        if stride <= span:
+            return True
+        span += stride * (extent - 1)
+    return False
+
+
 def given_strides(r: random.Random, of: Tensor) -> tuple[int, ...] | None:
     """The strides as an argument: NULL now and then where they are C order."""
     return None if of.strides == contiguous(of.shape) and chance(r, 60) else of.strides

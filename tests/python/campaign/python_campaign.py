@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 from campaign_case import Arena, Outputs, Tensor
-from campaign_shapes import any_strides, chance, generator, separate_strides, shape, tensor
+from campaign_shapes import any_strides, chance, generator, separate_strides, shape, shares_its_own_memory, tensor
 from elementwise_cases import BOOL, DTYPES, Call, numpy_type, values_for
 from elementwise_cases import converted as cast_values
-from overlap_campaign import shares_its_own_memory
 from permute_campaign import ALL_DTYPES, SCALES, assert_same
 from permute_convert_cases import CONVERTIBLE, converted, dtype_of
 from permute_convert_cases import values_of as values_of_type

@@ -10,22 +10,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import hypothesis
 import numpy as np
 import pytest
 from bad_input_campaign import case_of, check_bad_input
 from campaign_case import Arena, Case, check_memory, run_case
+from campaign_makers import MAKERS, PYTHON_CHECKS
 from campaign_shapes import generator
-from elementwise_campaign import elementwise_case
 from hypothesis import strategies as st
 from library_under_test import THREAD_ORDERS
 from overlap_campaign import check_overlap, crowded_case
-from permute_campaign import batch_transpose_case, permute_case, permute_convert_case
-from prelu_campaign import prelu_backward_case, prelu_case
-from python_campaign import check_elementwise, check_permute, check_prelu, check_softmax
-from softmax_campaign import softmax_backward_case, softmax_case
 
 # NumPy warns of the values that the campaign is about.
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -49,45 +45,50 @@ def described(make: Callable[..., Case], run: Callable[..., None]) -> Check:
     return check
 
 
-def call_of(make: Callable[..., Case]) -> Check:
+def call_of(name: str) -> Check:
     """The check that such a case succeeds and is right."""
-    return described(make, lambda r, arrays, library, case: run_case(arrays, library, case, generator(r)))
+    return described(
+        lambda r, library: MAKERS[name](r, library, 0),
+        lambda r, arrays, library, case: run_case(arrays, library, case, generator(r)),
+    )
 
 
-def python(check: Callable[[random.Random, Any], None]) -> Check:
-    return lambda r, arrays, library: check(r, arrays)
+def python(name: str) -> Check:
+    return lambda r, arrays, library: PYTHON_CHECKS[name](r, arrays)
 
 
-class Family(NamedTuple):
-    check: Check
-    percent: int  # of all cases
-
-
+PERCENT_OF_CASES = {
+    "permute": 13,
+    "batch_transpose": 3,
+    "permute_convert": 9,
+    "elementwise": 22,
+    "prelu": 3,
+    "prelu_backward": 5,
+    "softmax": 10,
+    "softmax_backward": 5,
+    "overlap": 8,
+    "bad_input": 7,
+    "pyflowk_elementwise": 8,
+    "pyflowk_permute": 3,
+    "pyflowk_prelu": 2,
+    "pyflowk_softmax": 2,
+}
 FAMILIES = {
-    "permute": Family(call_of(lambda r, _: permute_case(r)), 13),
-    "batch_transpose": Family(call_of(lambda r, _: batch_transpose_case(r)), 3),
-    "permute_convert": Family(call_of(lambda r, _: permute_convert_case(r)), 9),
-    "elementwise": Family(call_of(lambda r, _: elementwise_case(r)), 22),
-    "prelu": Family(call_of(lambda r, _: prelu_case(r)), 3),
-    "prelu_backward": Family(call_of(prelu_backward_case), 5),
-    "softmax": Family(call_of(lambda r, _: softmax_case(r)), 10),
-    "softmax_backward": Family(call_of(lambda r, _: softmax_backward_case(r)), 5),
-    "overlap": Family(described(crowded_case, check_overlap), 8),
-    "bad_input": Family(described(case_of, check_bad_input), 7),
-    "pyflowk_elementwise": Family(python(check_elementwise), 8),
-    "pyflowk_permute": Family(python(check_permute), 3),
-    "pyflowk_prelu": Family(python(check_prelu), 2),
-    "pyflowk_softmax": Family(python(check_softmax), 2),
+    **{name: call_of(name) for name in MAKERS},
+    **{name: python(name) for name in PYTHON_CHECKS},
+    "overlap": described(crowded_case, check_overlap),
+    "bad_input": described(case_of, check_bad_input),
 }
 
 
 def test_the_families_share_all_cases() -> None:
-    assert sum(family.percent for family in FAMILIES.values()) == 100
+    assert PERCENT_OF_CASES.keys() == FAMILIES.keys()
+    assert sum(PERCENT_OF_CASES.values()) == 100
 
 
 def test_a_byte_outside_the_outputs_that_changes_is_found(arrays: Any) -> None:
     for seed in range(20):
-        case = permute_case(random.Random(seed))
+        case = MAKERS["permute"](random.Random(seed), None, 0)
         arena = Arena(arrays, list(case.tensors.values()), np.random.default_rng(seed))
         for at in (0, arena.bytes.size - 1):  # the first and the last red zone
             changed = arena.bytes.copy()
@@ -102,14 +103,13 @@ def test_any_call_is_as_the_header_says(
     arrays: Any, library: Any, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, name: str
 ) -> None:
     total, first_seed = request.config.getoption("--campaign"), request.config.getoption("--campaign-seed")
-    family = FAMILIES[name]
-    count = -(-total * family.percent // 100)
+    count = -(-total * PERCENT_OF_CASES[name] // 100)
     per_search = min(count, CASES_PER_SEARCH)
 
     def check(r: random.Random) -> None:
         monkeypatch.setenv("FLOWK_SIMT_THREAD_ORDER", r.choice(THREAD_ORDERS))
         try:
-            family.check(r, arrays, library)
+            FAMILIES[name](r, arrays, library)
         except BaseException:
             hypothesis.note(f"again: pytest {__file__} -k '[{name}]' --campaign={total} --campaign-seed={seed}")
             raise
