@@ -201,6 +201,12 @@ inline int64_t indices_of(const Tile& tile, int dim) {
   return tile.blocks[dim] + (dim == tile.dst_cut ? tile.halo : 0);
 }
 
+// Do the source rows along `dim` lie one after the other in src? Rows of a cut run do not: they overlap, and the last
+// block's are shorter than their distance.
+inline bool are_dense(const PermuteProblem& problem, const Run& src, int dim) {
+  return !src.is_cut() && problem.src_strides[dim] == src.bytes;
+}
+
 // Finds a side's dimensions. The first has a stride of one unit, each next one the extent of all before it as its
 // stride; permute_tile_runs.cpp.
 void find_chain(const PermuteProblem& problem, const void* pointer, const int64_t* strides, int32_t unit_bytes,

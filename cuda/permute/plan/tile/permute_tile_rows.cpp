@@ -102,7 +102,7 @@ void find_rows(const PermuteProblem& problem, const int* src_dims, int num_src_d
   // Rows that lie one after the other in src are loaded as one; a table finds them in any order.
   RowDims& rows = layout->src_rows;
   for (int i = 1; i < rows.rank; ++i) {
-    if (problem.src_strides[rows.dims[i]] != tile.src.bytes) continue;
+    if (!are_dense(problem, tile.src, rows.dims[i])) continue;
     std::rotate(rows.dims, rows.dims + i, rows.dims + i + 1);
     std::rotate(rows.extents, rows.extents + i, rows.extents + i + 1);
     layout->rows_are_in_dst_order = false;
@@ -113,7 +113,7 @@ void place_rows(const PermuteProblem& problem, const Side& dst_side, TileLayout*
   const Tile& tile = layout->tile;
   const RowDims& rows = layout->src_rows;
   if (!tile.aligned && rows.rank > 0 && contains(tile.dst.dims, rows.dims[0]) &&
-      problem.src_strides[rows.dims[0]] == tile.src.bytes)
+      are_dense(problem, tile.src, rows.dims[0]))
     layout->dense_rows = rows.extents[0];
   if (tile.aligned)
     place_swizzled_rows(problem, tile.src.bytes, layout);

@@ -62,7 +62,7 @@ bool join(const PermuteProblem& problem, const Side& src_side, const Run& src, c
     for (int i = tile->dst.num_dims() - 1; i >= 0; --i) {
       const int d = dst_side.dims[i];
       if (contains(tile->src.dims, d)) continue;
-      tile->dense_rows = problem.src_strides[d] == tile->src.bytes ? indices_in(tile->dst, d) : 1;
+      tile->dense_rows = are_dense(problem, tile->src, d) ? indices_in(tile->dst, d) : 1;
     }
   }
   tile->shared_bytes = src_rows * pitch_of(problem, dst_side, *tile, fills_vectors);
@@ -79,8 +79,7 @@ bool join(const PermuteProblem& problem, const Side& src_side, const Run& src, c
   }
   if (tile->is_byte_tile && tile->dense_rows == 1) {
     for (int i = 0; i < tile->dst.num_dims(); ++i)
-      if (problem.src_strides[dst_side.dims[i]] == tile->src.bytes)
-        tile->dense_rows = indices_in(tile->dst, dst_side.dims[i]);
+      if (are_dense(problem, tile->src, dst_side.dims[i])) tile->dense_rows = indices_in(tile->dst, dst_side.dims[i]);
   }
   return problem.bytes_of(tile->elements) <= max_bytes && tile->shared_bytes <= max_shared_bytes;
 }
