@@ -188,13 +188,21 @@ def mechanism_of(library: Any, case: Case, arguments: Arguments) -> str:
     return text.value.decode().partition(":")[0]
 
 
+def start_case(arrays: Any, library: Any, case: Case, rng: np.random.Generator, stream: int | None = None) -> Arena:
+    """The call succeeds: its work is on the stream, in the arena."""
+    arena = Arena(arrays, list(case.tensors.values()), rng)
+    call_library(library, case, arena, stream)
+    return arena
+
+
+def call_library(library: Any, case: Case, arena: Arena, stream: int | None) -> None:
+    status = getattr(library, case.function)(*Arguments(case, arena).values, stream)
+    assert status == Status.SUCCESS, library.flowk_last_error().decode()
+
+
 def run_case(arrays: Any, library: Any, case: Case, rng: np.random.Generator) -> None:
     """The call succeeds, its outputs are right, and no other byte of the arena has changed."""
-    arena = Arena(arrays, list(case.tensors.values()), rng)
-    arguments = Arguments(case, arena)
-    status = getattr(library, case.function)(*arguments.values, None)
-    assert status == Status.SUCCESS, library.flowk_last_error().decode()
-    check_memory(case, arena)
+    check_memory(case, start_case(arrays, library, case, rng))
 
 
 def check_memory(case: Case, arena: Arena, with_values: bool = True) -> None:

@@ -38,3 +38,32 @@ def test_more_than_2_to_the_31_elements_are_right(dtype: str, shape: tuple, axes
         part = slice(first, first + max(1, shape[axes[0]] // 16))
         same = result[part].contiguous().view(torch.uint8) == expected[part].contiguous().view(torch.uint8)
         assert bool(same.all())
+
+
+@pytest.mark.parametrize(
+    ("dtype", "out_dtype", "shape", "axes"),
+    [
+        ("float16", "float8_e4m3fn", (46349, 46351), (1, 0)),
+        ("uint8", "float16", (2_200_000_000,), (0,)),
+        ("uint8", "bfloat16", (7, 3, 110_000_001), (1, 0, 2)),
+    ],
+)
+def test_more_than_2_to_the_31_elements_are_converted_right(
+    dtype: str, out_dtype: str, shape: tuple, axes: tuple
+) -> None:
+    x = torch.empty(shape, dtype=getattr(torch, dtype), device="cuda").random_(0, 16)  # exact in every type
+    assert x.numel() > 2**31
+    result = pyflowk.permute(x, axes, dtype=out_dtype)
+    expected = x.permute(axes)
+    step = max(1, shape[axes[0]] // 16)
+    for first in range(0, shape[axes[0]], step):
+        part = slice(first, first + step)
+        wanted = expected[part].to(result.dtype).contiguous()
+        assert torch.equal(result[part].contiguous().view(torch.uint8), wanted.view(torch.uint8))
+
+
+def test_more_than_2_to_the_31_elements_are_transposed_in_a_batch() -> None:
+    x = torch.empty((3, 27_001, 27_003), dtype=torch.uint8, device="cuda").random_(0, 256)
+    assert x.numel() > 2**31
+    result = pyflowk.batch_transpose(x)
+    assert all(torch.equal(result[batch], x[batch].t()) for batch in range(3))

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything that only a GPU can show, by one command: `python tests/gpu_campaign.py`. It is made for ten minutes on an
+H200 with 16 CPU cores. The exit status is 0 if all parts pass.
+
+It needs an installed pyflowk with libflowk (or PYTHONPATH and FLOWK_LIBRARY), pytest, hypothesis, ml_dtypes, torch,
+CUPTI (torch brings it) and compute-sanitizer on PATH. hypothesis is pure Python: a machine without a network takes its
+wheel and that of sortedcontainers, unpacked, by PYTHONPATH.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+OPERATORS = ("permute", "elementwise", "prelu", "softmax")
+TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+# Words of bench/sanitize_softmax.py that select its cases, in all every one: racecheck takes minutes for the whole.
+SOFTMAX_TYPES = ("float16", "float32", "float64")
+SOFTMAX_KINDS = ("plain", "dense", "lengths", "causal", "bias", "log", "backward")
+CAMPAIGN_PROCESSES = 6
+SEEDS_PER_PROCESS = 10_000
+LIMIT_SECONDS = 580
+
+
+class Part(NamedTuple):
+    """A process that must succeed. `is_pytest`: without a skipped test, except where two GPUs are needed."""
+
+    name: str
+    command: tuple[str, ...]
+    is_pytest: bool = True
+    needs_two_gpus: bool = False
+
+
+class Result(NamedTuple):
+    """How a part ended."""
+
+    part: Part
+    seconds: float
+    passed: bool
+    text: str
+
+
+def pytest_part(name: str, *arguments: str, needs_two_gpus: bool = False) -> Part:
+    command = (sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", *arguments)
+    return Part(name, command, needs_two_gpus=needs_two_gpus)
+
+
+def sanitizer_part(tool: str, operator: str, *words: str) -> Part:
+    script = str(ROOT / f"bench/sanitize_{operator}.py")
+    # Clusters of 16 blocks: see bench/sanitize_softmax.py.
+    options = ("--portable-clusters",) if (tool, operator) == ("synccheck", "softmax") else ()
+    command = ("compute-sanitizer", "--tool", tool, "--error-exitcode", "9", sys.executable, script, *options, *words)
+    return Part(" ".join((tool, operator, *words)), command, is_pytest=False)
+
+
+def all_parts(num_cases: int) -> list[Part]:
+    """Slow ones first."""
+    tests = ROOT / "tests/python"
+    racechecks = [
+        sanitizer_part("racecheck", "softmax", kind, kind_of_type)
+        for kind in SOFTMAX_KINDS
+        for kind_of_type in SOFTMAX_TYPES
+    ]
+    racechecks.append(sanitizer_part("racecheck", "softmax", "to float32"))
+    others = [
+        sanitizer_part(tool, operator)
+        for operator in reversed(OPERATORS)
+        for tool in TOOLS
+        if (tool, operator) != ("racecheck", "softmax")
+    ]
+    per_process = -(-num_cases // CAMPAIGN_PROCESSES)
+    campaigns = [
+        pytest_part(
+            f"campaign {index + 1} of {CAMPAIGN_PROCESSES}",
+            str(tests / "campaign"),
+            f"--campaign={per_process}",
+            f"--campaign-seed={index * SEEDS_PER_PROCESS}",
+        )
+        for index in range(CAMPAIGN_PROCESSES)
+    ]
+    return [
+        *campaigns,
+        pytest_part("more than 2^31 elements", *map(str, sorted(tests.glob("*/test_large_*.py")))),
+        pytest_part("streams, graphs, threads", str(tests / "gpu/test_gpu_streams.py")),
+        pytest_part("two GPUs", str(tests / "gpu/test_two_gpus.py"), needs_two_gpus=True),
+        *racechecks,
+        *others,
+    ]
+
+
+def run(part: Part, logs: Path) -> Result:
+    environment = os.environ | {"FLOWK_TEST_LIBRARY": "cuda", "FLOWK_TEST_LARGE": "1"}
+    start = time.monotonic()
+    try:
+        done = subprocess.run(
+            part.command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_SECONDS
+        )
+        code, output = done.returncode, done.stdout + done.stderr
+    except subprocess.TimeoutExpired:
+        code, output = -1, f"ran past {LIMIT_SECONDS} seconds"
+    except FileNotFoundError as error:
+        code, output = -1, str(error)
+    (logs / f"{re.sub(r'[^a-z0-9]+', '_', part.name.lower())}.txt").write_text(output)
+    passed, text = judged(part, code, output)
+    return Result(part, time.monotonic() - start, passed, text)
+
+
+def judged(part: Part, code: int, output: str) -> tuple[bool, str]:
+    """Whether a part passed, and its line in the table."""
+    lines = [line for line in output.splitlines() if line.strip()] or [""]
+    if not part.is_pytest:
+        right = [line for line in lines if "cases right" in line]
+        return code == 0 and bool(right), f"{right[0]}; {lines[-1].strip('= ')}" if right else lines[-1]
+    counts = {word: int(count) for count, word in re.findall(r"(\d+) (passed|failed|skipped|errors?)\b", lines[-1])}
+    if part.needs_two_gpus and code == 0 and counts.keys() == {"skipped"}:
+        return True, "not run: fewer than two GPUs"
+    return code == 0 and counts.keys() == {"passed"}, lines[-1]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cases", type=int, default=20_000, help="of the campaign (default: 20000)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="the parts that have this text in their names")
+    parser.add_argument("--jobs", type=int, default=max(2, (os.cpu_count() or 2) - 2), help="parts at a time")
+    parser.add_argument("--logs", type=Path, default=ROOT / "build/gpu_campaign", help="a folder for the parts' output")
+    options = parser.parse_args()
+    options.logs.mkdir(parents=True, exist_ok=True)
+    parts = [part for part in all_parts(options.cases) if options.only in part.name]
+    start = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        running = [pool.submit(run, part, options.logs) for part in parts]
+        for done in concurrent.futures.as_completed(running):
+            result = done.result()
+            mark = "ok  " if result.passed else "FAIL"
+            print(f"{mark} {result.seconds:5.0f} s  {result.part.name:40} {result.text[:150]}", flush=True)
+    failed = [result.part.name for result in (done.result() for done in running) if not result.passed]
+    print(f"{len(parts) - len(failed)} of {len(parts)} parts passed in {time.monotonic() - start:.0f} s")
+    if failed or not parts:
+        sys.exit(f"failed: {', '.join(failed) or 'no part has that name'}; output in {options.logs}")
+
+
+if __name__ == "__main__":
+    main()

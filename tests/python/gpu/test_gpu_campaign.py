@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tests/gpu_campaign.py: its parts are those that there are, and it fails where one does."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from source_tree import ROOT
+
+
+@pytest.fixture(scope="module")
+def campaign() -> Any:
+    spec = importlib.util.spec_from_file_location("gpu_campaign", ROOT / "tests/gpu_campaign.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_parts_are_every_sanitizer_and_every_gpu_test(campaign: Any) -> None:
+    parts = campaign.all_parts(20_000)
+    assert len({part.name for part in parts}) == len(parts)
+    assert {path.stem for path in (ROOT / "bench").glob("sanitize_*.py")} == {
+        f"sanitize_{operator}" for operator in campaign.OPERATORS
+    }
+    words = [word for part in parts for word in part.command]
+    for argument in words:
+        if argument.startswith(os.sep):
+            assert os.path.exists(argument), argument
+    for operator in campaign.OPERATORS:
+        for tool in campaign.TOOLS:
+            assert any(part.name.startswith(f"{tool} {operator}") for part in parts)
+        assert any(word.endswith(f"test_large_{operator}.py") for word in words)
+    sanitizer_path = str(ROOT / "bench/sanitize_softmax.py")
+    sanitizer = Path(sanitizer_path).read_text()
+    kinds = eval(sanitizer.partition("\nKINDS = ")[2].partition("\n")[0])
+    types = ["float16", "float32", "float64"]
+    assert all(f'"{name}": (np' in sanitizer for name in types)
+    chosen = [
+        part.command[part.command.index(sanitizer_path) + 1 :] for part in parts if "racecheck softmax" in part.name
+    ]
+    for kind in kinds:  # every case has all words of one part
+        for name in types:
+            assert any(all(word in f"{kind} {name} 3x5" for word in words) for words in chosen), (kind, name)
+
+
+def test_a_part_passes_only_if_all_of_it_ran(campaign: Any) -> None:
+    tests, two = campaign.pytest_part("a"), campaign.pytest_part("b", needs_two_gpus=True)
+    tool = campaign.sanitizer_part("memcheck", "permute")
+    for part, code, output, passed in (
+        (tests, 0, "....\n4 passed in 3.00s", True),
+        (tests, 1, "..F.\n1 failed, 3 passed in 3.00s", False),
+        (tests, 0, "...s\n3 passed, 1 skipped in 3.00s", False),
+        (tests, 5, "no tests ran in 0.1s", False),
+        (tests, -1, "ran past 580 seconds", False),
+        (two, 0, "ss\n2 skipped in 0.1s", True),
+        (two, 0, "s.\n1 passed, 1 skipped in 0.1s", False),
+        (tool, 0, "12 cases right\n========= ERROR SUMMARY: 0 errors", True),
+        (tool, 9, "12 cases right\n========= ERROR SUMMARY: 1 error", False),
+        (tool, 0, "========= ERROR SUMMARY: 0 errors", False),
+    ):
+        assert campaign.judged(part, code, output)[0] == passed, output
