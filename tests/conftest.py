@@ -77,7 +77,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("campaign", "random calls of every function: tests/python/campaign")
-    group.addoption("--campaign", type=int, default=4000, metavar="N", help="the number of cases (default: 4000)")
+    group.addoption("--campaign", type=int, default=3000, metavar="N", help="the number of cases (default: 3000)")
     group.addoption("--campaign-seed", type=int, default=0, metavar="SEED", help="of the first search (default: 0)")
 
 

@@ -23,7 +23,8 @@ def generator(r: random.Random) -> np.random.Generator:
 
 def shape(r: random.Random, least_rank: int = 0, most_rank: int = 32, room: int = 0) -> tuple[int, ...]:
     """Extents whose product is at most `room`; mostly of ranks to 6, now and then with an extent of 0."""
-    room = room or r.choice((30, 300, 300, 3000, 3000, 12000))
+    room = room or r.choice((30, 300, 300, 3000, 3000, 3000, 12000, 60000))
+    has_round_extents = chance(r, 35)  # whole vectors and tiles, as most programs have them
     rank = r.randrange(max(least_rank, 1), min(most_rank, 6) + 1)
     if chance(r, 3):
         rank = least_rank
@@ -31,8 +32,11 @@ def shape(r: random.Random, least_rank: int = 0, most_rank: int = 32, room: int 
         rank = r.randrange(least_rank, most_rank + 1)
     extents = []
     for _ in range(rank):
-        most = min(room, r.choice((2, 5, 40, 40, 300, room)))
-        extents.append(r.randrange(1, most + 1) if rank < 12 else r.randrange(1, min(most, 2) + 1))
+        most = min(room, r.choice((2, 5, 40, 40, 300, room)) if rank < 12 else 2)
+        extent = r.randrange(1, most + 1)
+        if has_round_extents and extent > 4:
+            extent &= -(1 << (extent.bit_length() - r.randrange(1, 3)))
+        extents.append(extent)
         room //= extents[-1]
     r.shuffle(extents)
     if rank and chance(r, 3):
@@ -51,7 +55,7 @@ def contiguous(extents: Sequence[int]) -> tuple[int, ...]:
 def separate_strides(r: random.Random, extents: Sequence[int], first: int = 1) -> tuple[int, ...]:
     """Strides of elements that share no memory, by flowk_permute()'s rule: any order, gaps, and directions. `first` is
     the least stride."""
-    if first == 1 and chance(r, 30):
+    if first == 1 and chance(r, 50):
         return contiguous(extents)
     order = list(range(len(extents)))
     if chance(r, 60):
@@ -69,9 +73,9 @@ def separate_strides(r: random.Random, extents: Sequence[int], first: int = 1) -
 
 def any_strides(r: random.Random, extents: Sequence[int], first: int = 1) -> tuple[int, ...]:
     """Strides of an input: as separate_strides(), or with repeated and overlapping elements."""
-    if chance(r, 65):
+    if chance(r, 80):
         strides = list(separate_strides(r, extents, first))
-        if chance(r, 40):
+        if chance(r, 30):
             strides = [0 if chance(r, 30) else stride for stride in strides]
         return tuple(strides)
     return with_wild_strides(r, extents, [r.randrange(-9, 20) for _ in extents])

@@ -30,12 +30,13 @@ from softmax_reference import (
     x_values,
 )
 
+ROUND = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)  # columns
 SCALES = (1.0, 1.0, 0.125, 0.3, -2.0, 0.0)
 FAR = (2**62, -(2**62), 2**40, -(2**33))
 
 
 def _extents(r: random.Random, room: int) -> tuple[int, ...]:
-    columns = r.choice(r.choice((SHORT, SHORT, SHORT, MIDDLE, MIDDLE, LONG)) if chance(r, 97) else (0,))
+    columns = r.choice(r.choice((SHORT, SHORT, SHORT, MIDDLE, MIDDLE, LONG, ROUND, ROUND)) if chance(r, 97) else (0,))
     if room:
         columns = min(columns, r.choice((1, 2, 5, room)))
     room = max(1, min(r.choice((6, 60, 200)), (room or 6000) // max(columns, 1)))
@@ -45,7 +46,7 @@ def _extents(r: random.Random, room: int) -> tuple[int, ...]:
 def _row_strides(r: random.Random, extents: tuple[int, ...], is_output: bool = False) -> tuple[int, ...]:
     """Strides whose last one is 1, or any where it has no effect."""
     last = 1 if extents[-1] != 1 or chance(r, 50) else r.choice((0, 5, -3, 2**40))
-    if chance(r, 40):
+    if chance(r, 55):
         return (*contiguous(extents)[:-1], last)
     strides = separate_strides if is_output else any_strides
     return (*strides(r, extents[:-1], max(extents[-1], 1)), last)
