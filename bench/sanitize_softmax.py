@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cases of tests/cases/softmax_cases.json: every kernel, type and mask, and clusters, with compute-sanitizer:
 `compute-sanitizer --tool memcheck|racecheck|initcheck|synccheck python bench/sanitize_softmax.py
-[--portable-clusters] [WORD ...]`.
+[--portable-clusters] [--part=I/N] [WORD ...]`.
 
 Fails if a result is wrong or a kernel is not reached. Each tensor is one allocation of its exact size. With words, such
-as `float16 1x32768`, it runs only the cases whose name has all of them and does not ask for every kernel.
+as `float16 1x32768`, it runs only the cases whose name has all of them, with a part every N-th from the I-th on, and
+does not ask for every kernel.
 
-racecheck takes half a minute per case of persistent_rows: give it words. Its rows exchange their values through two
-buffers alternately, so that a value written too early shows at a cluster's third row: an H200 has 15 clusters of 8
+racecheck takes half a minute per case of persistent_rows: give it words or parts. Its rows exchange their values through
+two buffers alternately, so that a value written too early shows at a cluster's third row: an H200 has 15 clusters of 8
 blocks at a time, or 7 of 16.
 
 synccheck needs --portable-clusters, which leaves out clusters of 16 blocks: the synccheck of CUDA 13.0 ends with an
@@ -122,20 +123,23 @@ def run_case(library: ctypes.CDLL, most_blocks: int, row: TableCase) -> str:
 
 def main() -> None:
     library = _library.open_backend("cuda")
-    words = [word for word in sys.argv[1:] if word != "--portable-clusters"]
+    words = [word for word in sys.argv[1:] if not word.startswith("--")]
+    parts = [word.removeprefix("--part=").split("/") for word in sys.argv if word.startswith("--part=")]
     most_blocks = 8 if "--portable-clusters" in sys.argv else 16
     rows = [
         row
         for row in TABLE
         if all(word in f"{'backward ' * row.backward}{row.mechanism} {row.case.why} {row.case.id}" for word in words)
     ]
+    for first, step in parts:
+        rows = rows[int(first) - 1 :: int(step)]
     plans = [run_case(library, most_blocks, row) for row in rows]
     kernels = [plan.split(":")[0] for plan in plans]
     missed = [row.case.id for row, kernel in zip(rows, kernels) if row.mechanism not in ("", kernel)]
     if missed:
         sys.exit(f"not by the mechanism that the table names: {missed}")
     reached = set(kernels)
-    if not words and reached != KERNELS:
+    if not (words or parts) and reached != KERNELS:
         sys.exit(f"not reached: {sorted(KERNELS - reached)}, unknown: {sorted(reached - KERNELS)}")
     clusters = sum(re.search(r"threads of a block, \d+ blocks", plan) is not None for plan in plans)
     print(f"{len(plans)} cases right, {clusters} of them in clusters, kernels: {', '.join(sorted(reached))}")

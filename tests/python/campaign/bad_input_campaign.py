@@ -160,7 +160,8 @@ def _change_tensor(case: Case, name: str, tensor: Tensor, changes: list[Callable
         changes.append(last)
 
 
-def check_bad_input(r: random.Random, arrays: Any, library: Any, case: Case) -> None:
+def check_bad_input(r: random.Random, arrays: Any, library: Any, case: Case) -> Status:
+    """The status that the call returned."""
     arena = Arena(arrays, list(case.tensors.values()), generator(r))
     bad = r.choice(changes_of(case))(r)
     arguments = Arguments(case, arena)
@@ -174,3 +175,4 @@ def check_bad_input(r: random.Random, arrays: Any, library: Any, case: Case) -> 
         assert any(word in error for word in bad.words), (error, bad)
         assert text.value == b"before"
         assert np.array_equal(arena.fetch(), arena.bytes)
+    return status

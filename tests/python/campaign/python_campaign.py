@@ -18,8 +18,7 @@ from permute_convert_cases import values_of as values_of_type
 from prelu_campaign import values_of
 from prelu_cases import DTYPES as PRELU_DTYPES
 from prelu_cases import dalpha_bound, data_of
-from softmax_campaign import bias_of, dense_of, lengths_of, options_of, reference_of, types_of, x_of
-from softmax_cases import MIDDLE, SHORT
+from softmax_campaign import MIDDLE, SHORT, bias_of, dense_of, lengths_of, options_of, reference_of, types_of, x_of
 from softmax_reference import Inputs, assert_within, backward_reference, unmasked
 from test_elementwise import EVERY_CALL, check, resolution_of
 

@@ -19,7 +19,7 @@ from campaign_shapes import (
     shape,
     tensor,
 )
-from softmax_cases import DTYPES, LONG, MIDDLE, SHORT, SoftmaxCase
+from softmax_cases import DTYPES, SoftmaxCase
 from softmax_reference import (
     Inputs,
     Reference,
@@ -30,7 +30,11 @@ from softmax_reference import (
     x_values,
 )
 
-ROUND = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)  # columns
+# Columns of every kind of row: at and beside what a vector, a warp and a block hold, and odd numbers.
+SHORT = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 77, 100, 127, 128, 129)
+MIDDLE = (200, 255, 256, 257, 500, 511, 512, 513, 1000, 1001, 1023, 1024, 1025)
+LONG = (2047, 2048, 2049, 4096, 4097, 5003, 8192, 8193)
+ROUND = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 SCALES = (1.0, 1.0, 0.125, 0.3, -2.0, 0.0)
 FAR = (2**62, -(2**62), 2**40, -(2**33))
 

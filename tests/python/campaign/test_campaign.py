@@ -23,15 +23,17 @@ from hypothesis import strategies as st
 from library_under_test import THREAD_ORDERS
 from overlap_campaign import check_overlap, crowded_case
 
+from pyflowk._native.abi import Status
+
 # NumPy warns of the values that the campaign is about.
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 CASES_PER_SEARCH = 500  # of one seed: hypothesis keeps all that it has drawn in memory
 
-Check = Callable[[random.Random, Any, Any], None]
+Check = Callable[[random.Random, Any, Any], object]
 
 
-def described(make: Callable[..., Case], run: Callable[..., None]) -> Check:
+def described(make: Callable[..., Case], run: Callable[..., object]) -> Check:
     """run(r, arrays, library, case) for a case that is printed where it fails."""
 
     def check(r: random.Random, arrays: Any, library: Any) -> None:
@@ -96,6 +98,14 @@ def test_a_byte_outside_the_outputs_that_changes_is_found(arrays: Any) -> None:
             arena.memory = arrays.put(changed)
             with pytest.raises(AssertionError, match="1 bytes outside the outputs changed"):
                 check_memory(case, arena)
+
+
+def test_every_status_of_a_bad_argument_is_reached(arrays: Any, library: Any) -> None:
+    reached = set()
+    for seed in range(300):
+        r = random.Random(seed)
+        reached.add(check_bad_input(r, arrays, library, case_of(r, library)))
+    assert reached == {status for status in Status if Status.SUCCESS < status <= Status.SIZE_OVERFLOW}
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import sys
 import threading
 from collections.abc import Iterator
@@ -87,7 +88,7 @@ def _cupti() -> ctypes.CDLL:
             found += Path(root).glob("extras/CUPTI/lib64/libcupti.so*")
     if not found:
         raise FileNotFoundError("no libcupti.so: install the nvidia-cuda-cupti wheel, or set CUDA_HOME to a toolkit")
-    return ctypes.CDLL(str(found[0]))
+    return ctypes.CDLL(str(max(found, key=lambda path: [int(digits) for digits in re.findall(r"\d+", path.name)])))
 
 
 class DriverCalls:
