@@ -7,9 +7,9 @@ Fails if a result is wrong or a kernel is not reached. Each tensor is one alloca
 as `float16 1x32768`, it runs only the cases whose name has all of them, with a part every N-th from the I-th on, and
 does not ask for every kernel.
 
-racecheck takes half a minute per case of persistent_rows: give it words or parts. Its rows exchange their values through
-two buffers alternately, so that a value written too early shows at a cluster's third row: an H200 has 15 clusters of 8
-blocks at a time, or 7 of 16.
+racecheck takes half a minute per case of persistent_rows: give it words or parts. Its rows exchange their values
+through two buffers alternately, so that a value written too early shows at a cluster's third row: an H200 has 15
+clusters of 8 blocks at a time, or 7 of 16.
 
 synccheck needs --portable-clusters, which leaves out clusters of 16 blocks: the synccheck of CUDA 13.0 ends with an
 illegal memory access in every such cluster with an mbarrier, even if its threads only wait for one arrival of their own

@@ -242,10 +242,10 @@ def check_prelu(r: random.Random, arrays: Any) -> None:
     tensors["alpha"] = tensor(r, alpha_dtype, (channels,), (1,), values_of(r, alpha_dtype, finite=is_backward))
     needs = (chance(r, 80), chance(r, 80)) if is_backward else (True, False)
     if needs[0] and chance(r, 60):
-        tensors["out"] = tensor(r, dtype, extents, r.choice((tensors["x"].strides, separate_strides(r, extents))))
-        if any(not stride for stride, extent in zip(tensors["out"].strides, extents) if extent > 1):
-            tensors["out"].strides = separate_strides(r, extents)
-        tensors["out"].strides = _separate_or_new(r, tensors["out"])
+        out = tensor(r, dtype, extents, r.choice((tensors["x"].strides, separate_strides(r, extents))))
+        if shares_its_own_memory(out):
+            out.strides = separate_strides(r, extents)
+        tensors["out"] = out
     if needs[1] and chance(r, 50):
         tensors["dalpha"] = tensor(r, alpha_dtype, (channels,), (1,))
 
@@ -274,11 +274,6 @@ def check_prelu(r: random.Random, arrays: Any) -> None:
             assert (error <= dalpha_bound(data)).all(), (error.max(), actual[1], data.dalpha)
 
     run_python(r, arrays, tensors, ("out", "dalpha"), run, verify)
-
-
-def _separate_or_new(r: random.Random, out: Tensor) -> tuple[int, ...]:
-    """The strides of an output, or others where they would share memory."""
-    return separate_strides(r, out.shape) if shares_its_own_memory(out) else out.strides
 
 
 # ---- softmax --------------------------------------------------------------------------------------------------------

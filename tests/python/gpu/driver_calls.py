@@ -92,17 +92,16 @@ def _cupti() -> ctypes.CDLL:
 
 
 class DriverCalls:
-    """Records the calls of one thread at a time."""
+    """Records the calls of one thread at a time. Nobody is called back between recordings."""
 
     def __init__(self) -> None:
         self._library = _cupti()
-        self._calls: list[DriverCall] | None = None
+        self._calls: list[DriverCall] = []
         self._thread = 0
         kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.POINTER(_CallbackData))
         self._callback = kind(self._called)
         self._subscriber = ctypes.c_void_p()
         self._check(self._library.cuptiSubscribe(ctypes.byref(self._subscriber), self._callback, None))
-        self._check(self._library.cuptiEnableDomain(1, self._subscriber, _DRIVER_API))
 
     def close(self) -> None:
         self._check(self._library.cuptiUnsubscribe(self._subscriber))
@@ -112,16 +111,15 @@ class DriverCalls:
         """The calls of this thread while the block runs."""
         calls: list[DriverCall] = []
         self._calls, self._thread = calls, threading.get_ident()
+        self._check(self._library.cuptiEnableDomain(1, self._subscriber, _DRIVER_API))
         try:
             yield calls
         finally:
-            self._calls = None
+            self._check(self._library.cuptiEnableDomain(0, self._subscriber, _DRIVER_API))
 
     def _called(self, _: Any, domain: int, callback_id: int, data: Any) -> None:
-        calls = self._calls
-        if calls is None or data[0].site != _ENTER or threading.get_ident() != self._thread:
-            return
-        calls.append(call_of(data[0].function.decode(), data[0].params))
+        if data[0].site == _ENTER and threading.get_ident() == self._thread:
+            self._calls.append(call_of(data[0].function.decode(), data[0].params))
 
     def _check(self, status: int) -> None:
         if status != 0:
