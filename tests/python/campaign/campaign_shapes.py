@@ -78,7 +78,16 @@ def any_strides(r: random.Random, extents: Sequence[int], first: int = 1) -> tup
         if chance(r, 30):
             strides = [0 if chance(r, 30) else stride for stride in strides]
         return tuple(strides)
-    return with_wild_strides(r, extents, [r.randrange(-9, 20) for _ in extents])
+    return with_wild_strides(r, extents, [_overlapping_stride(r, extent) for extent in extents])
+
+
+def _overlapping_stride(r: random.Random, extent: int) -> int:
+    """Small, or what is a block of a tile; smaller for long dimensions, so that a case has a few MB at most."""
+    if extent > 1000:
+        return r.randrange(-2, 4)
+    if extent > 100 or chance(r, 60):
+        return r.randrange(-9, 20)
+    return r.choice((1, 2, 4, 8, 16, 32, 64, 128, -16, -64))
 
 
 def with_wild_strides(r: random.Random, extents: Sequence[int], strides: list[int]) -> tuple[int, ...]:

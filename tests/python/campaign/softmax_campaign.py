@@ -34,6 +34,7 @@ from softmax_reference import (
 SHORT = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 77, 100, 127, 128, 129)
 MIDDLE = (200, 255, 256, 257, 500, 511, 512, 513, 1000, 1001, 1023, 1024, 1025)
 LONG = (2047, 2048, 2049, 4096, 4097, 5003, 8192, 8193)
+LONGEST = (32768, 50257, 100003, 131072)
 ROUND = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 SCALES = (1.0, 1.0, 0.125, 0.3, -2.0, 0.0)
 FAR = (2**62, -(2**62), 2**40, -(2**33))
@@ -41,6 +42,8 @@ FAR = (2**62, -(2**62), 2**40, -(2**33))
 
 def _extents(r: random.Random, room: int) -> tuple[int, ...]:
     columns = r.choice(r.choice((SHORT, SHORT, SHORT, MIDDLE, MIDDLE, LONG, ROUND, ROUND)) if chance(r, 97) else (0,))
+    if chance(r, 2):
+        columns = r.choice(LONGEST)
     if room:
         columns = min(columns, r.choice((1, 2, 5, room)))
     room = max(1, min(r.choice((6, 60, 200)), (room or 6000) // max(columns, 1)))
