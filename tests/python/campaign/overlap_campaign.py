@@ -4,6 +4,7 @@ bytes, and of flowk_permute()'s rule for the strides of an output."""
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import random
 from typing import Any
@@ -13,6 +14,7 @@ from campaign_case import RED_ZONE_BYTES, Arena, Arguments, Case, Tensor, check_
 from campaign_makers import MAKERS
 from campaign_shapes import alignment_bytes, chance, generator, shares_its_own_memory
 
+from pyflowk._native import abi
 from pyflowk._native.abi import Status
 
 # The inputs in whose place the output may be.
@@ -102,12 +104,31 @@ def overlaps(case: Case) -> bool:
     return False
 
 
+def functor_plan(library: Any, case: Case, arguments: Arguments) -> tuple[Status, int]:
+    """What flowk_functor_plan() says of an elementwise call's tensors: the status, and how many launches."""
+    values = dict(zip(case.arguments, arguments.values))
+    names = [name for name in ("out", "x", "y", "z") if name in values]
+    pointers, strides = (ctypes.c_void_p * len(names))(), (ctypes.c_void_p * len(names))()
+    dtypes = (ctypes.c_int32 * len(names))(*(values[f"{name}_dtype"] for name in names))
+    for index, name in enumerate(names):
+        pointers[index], strides[index] = values[name], values[f"{name}_strides"]
+    launch = abi.FunctorLaunch(struct_bytes=ctypes.sizeof(abi.FunctorLaunch))
+    operands = (*map(ctypes.addressof, (pointers, strides, dtypes)), len(names))
+    status = library.flowk_functor_plan(*operands, values["rank"], values["shape"], 0, ctypes.addressof(launch))
+    return Status(status), launch.num_parts
+
+
 def check_overlap(r: random.Random, arrays: Any, library: Any, case: Case) -> None:
     arena = Arena(arrays, list(case.tensors.values()), generator(r))
     arguments = Arguments(case, arena)
     status = Status(getattr(library, case.function)(*arguments.values, None))
     expected = Status.OVERLAP if overlaps(case) else Status.SUCCESS
     assert status == expected, library.flowk_last_error().decode()
+    if "op" in case.arguments and not any(isinstance(value, np.generic) for value in case.arguments.values()):
+        planned, num_parts = functor_plan(library, case, arguments)
+        assert planned == expected, library.flowk_last_error().decode()
+        is_empty = case.tensors["out"].is_empty
+        assert planned != Status.SUCCESS or (num_parts > 0) != is_empty
     if status == Status.OVERLAP:
         assert np.array_equal(arena.fetch(), arena.bytes)
         return
