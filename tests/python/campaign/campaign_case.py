@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from pyflowk._native import abi
@@ -16,24 +17,12 @@ from pyflowk._native.abi import Status
 
 RED_ZONE_BYTES = 64  # of random bytes between tensors, at least
 ALIGNMENT_BYTES = 64  # of the address that a tensor's lead counts from
+# The types in the order of flowk_dtype.
+_INTEGERS = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
+_FLOATS = ["float16", ml_dtypes.bfloat16, "float32", "float64", ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2]
 DTYPE_CODES = {
-    np.dtype(name): code
-    for code, name in enumerate(
-        ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)), "float16"), start=1
-    )
+    np.dtype(kind): code for code, kind in enumerate(["bool", *_INTEGERS, *_FLOATS, "complex64", "complex128"], start=1)
 }
-
-
-def register_dtypes() -> None:
-    """The types that NumPy has not, or under another number."""
-    import ml_dtypes
-
-    later = (ml_dtypes.bfloat16, np.float32, np.float64, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2)
-    DTYPE_CODES.update({np.dtype(kind): code for code, kind in enumerate(later, start=11)})
-    DTYPE_CODES.update({np.dtype(np.complex64): 16, np.dtype(np.complex128): 17})
-
-
-register_dtypes()
 
 
 @dataclasses.dataclass(eq=False)
