@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import hypothesis
 import numpy as np
 from campaign_case import Arena, Outputs, Tensor
 from campaign_shapes import any_strides, chance, generator, separate_strides, shape, shares_its_own_memory, tensor
@@ -24,7 +25,7 @@ from test_elementwise import EVERY_CALL, check, resolution_of
 
 import pyflowk
 from pyflowk._arrays.dtypes import number_type
-from pyflowk._elementwise.promotion import common_type
+from pyflowk._elementwise.promotion import FLOATS, common_type
 from pyflowk._elementwise.resolution import takes_out
 from pyflowk._native.operations import BinaryOp, TernaryOp, UnaryOp
 
@@ -151,13 +152,20 @@ def check_elementwise(r: random.Random, arrays: Any) -> None:
                 assert actual[0].dtype == result_dtype == _numpy_s_type(call, given, hosts, result_dtype)
             check(call, typed, actual[0])
 
-    run_python(r, arrays, tensors, (out_name,) if has_out else ("new",), run, verify)
+    described = f"{call} of {[(h.dtype, h.shape) for h in hosts]} {given}"
+    try:
+        run_python(r, arrays, tensors, (out_name,) if has_out else ("new",), run, verify)
+    except BaseException:
+        hypothesis.note(described)
+        raise
 
 
 def _numpy_s_type(call: Call, given: list[Any], hosts: list[np.ndarray], known: np.dtype) -> np.dtype:
     """The result's type by NumPy's own rules, where they are pyflowk's; else `known`."""
-    is_native = all(host.dtype.kind in "biuf" for host in hosts) and np.lib.NumpyVersion(np.__version__) >= "2.0.0"
-    if call.op not in (BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL, BinaryOp.MIN, BinaryOp.MAX) or not is_native:
+    is_native = all(host.dtype.char in np.typecodes["All"] for host in hosts)
+    is_numpy_2 = np.lib.NumpyVersion(np.__version__) >= "2.0.0"
+    plain = (BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL, BinaryOp.MIN, BinaryOp.MAX)
+    if call.op not in plain or not is_native or not is_numpy_2:
         return known
     is_weak = [isinstance(one, (int, float)) and not isinstance(one, np.generic) for one in given]
     return np.result_type(*(one if weak else host.dtype for one, weak, host in zip(given, is_weak, hosts)))
@@ -177,8 +185,11 @@ def _hosts(tensors: dict[str, Tensor], given: list[Any], first_value: int) -> li
             hosts.append(None if isinstance(one, (int, float)) and not isinstance(one, np.generic) else np.asarray(one))
     kinds = [number_type(host.dtype, "x") for host in hosts[first_value:] if host is not None]
     weak = [type(one) for one, host in zip(given, hosts) if host is None]
-    common = numpy_type(common_type(kinds, weak))
-    return [np.asarray(one).astype(common) if host is None else host for one, host in zip(given, hosts)]
+    common = common_type(kinds, weak)
+    # Of an operand where that is a float: float16 beside two kinds of float8 would change what those come to.
+    floats = [kind for kind in kinds if kind in FLOATS and common in FLOATS]
+    weak_type = numpy_type(floats[0] if floats else common)
+    return [np.asarray(one).astype(weak_type) if host is None else host for one, host in zip(given, hosts)]
 
 
 # ---- permute --------------------------------------------------------------------------------------------------------
