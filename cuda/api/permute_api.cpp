@@ -40,13 +40,13 @@ Status check_permute(const PermuteArguments& arguments, const DtypeInfo& src_dty
   for (int d = 0; d < rank; ++d) dst_extents[d] = arguments.shape[arguments.axes[d]];
   const Layout src = layout_of(rank, arguments.shape, arguments.src_strides);
   const Layout dst = layout_of(rank, dst_extents, arguments.dst_strides);
-  FLOWK_RETURN_IF_ERROR(check_size("src", src, src_dtype.element_bytes));
-  FLOWK_RETURN_IF_ERROR(check_size("dst", dst, dst_dtype.element_bytes));
-  FLOWK_RETURN_IF_ERROR(check_pointer("src", arguments.src, src_dtype));
-  FLOWK_RETURN_IF_ERROR(check_pointer("dst", arguments.dst, dst_dtype));
-  FLOWK_RETURN_IF_ERROR(check_no_self_overlap("dst", dst));
-  FLOWK_RETURN_IF_ERROR(check_no_overlap("src", arguments.src, src, src_dtype.element_bytes, "dst", arguments.dst, dst,
-                                         dst_dtype.element_bytes));
+  FLOWK_RETURN_IF_ERROR(check_size(arguments.src_name, src, src_dtype.element_bytes));
+  FLOWK_RETURN_IF_ERROR(check_size(arguments.dst_name, dst, dst_dtype.element_bytes));
+  FLOWK_RETURN_IF_ERROR(check_pointer(arguments.src_name, arguments.src, src_dtype));
+  FLOWK_RETURN_IF_ERROR(check_pointer(arguments.dst_name, arguments.dst, dst_dtype));
+  FLOWK_RETURN_IF_ERROR(check_no_self_overlap(arguments.dst_name, dst));
+  FLOWK_RETURN_IF_ERROR(check_no_overlap(arguments.src_name, arguments.src, src, src_dtype.element_bytes,
+                                         arguments.dst_name, arguments.dst, dst, dst_dtype.element_bytes));
   shape->rank = rank;
   for (int d = 0; d < rank; ++d) {
     shape->extents[d] = dst.extents[d];

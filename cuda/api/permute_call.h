@@ -3,6 +3,7 @@
 #pragma once
 
 #include "api/call.h"
+#include "permute/permute.h"
 
 namespace flowk::api {
 
@@ -14,7 +15,20 @@ struct PermuteArguments {
   int32_t rank;
   const int64_t* shape;
   const int32_t* axes;
+  const char* src_name = "src";
+  const char* dst_name = "dst";
 };
+
+// The element types of a call, and what they are multiplied by.
+struct PermuteTypes {
+  flowk_dtype src, dst;
+  double scale;
+  DtypeInfo src_info = {}, dst_info = {};
+  bool is_plain_move() const { return permute::is_plain_move(src, dst, scale); }
+};
+
+// Checks the types, and fills src_info and dst_info.
+Status check_permute_types(PermuteTypes* types);
 
 // Checks all but the types, and fills `shape` as a request has it; or sets `is_empty` if there is nothing to do.
 Status check_permute(const PermuteArguments& arguments, const DtypeInfo& src_dtype, const DtypeInfo& dst_dtype,

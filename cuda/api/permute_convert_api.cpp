@@ -10,16 +10,8 @@
 
 namespace flowk::api {
 using namespace permute;
-namespace {
 
-struct Types {
-  flowk_dtype src, dst;
-  double scale;
-  DtypeInfo src_info = {}, dst_info = {};
-  bool is_plain_move() const { return flowk::api::is_plain_move(src, dst, scale); }
-};
-
-Status check_types(Types* types) {
+Status check_permute_types(PermuteTypes* types) {
   FLOWK_RETURN_IF_ERROR(check_dtype("src_dtype", types->src, &types->src_info));
   FLOWK_RETURN_IF_ERROR(check_dtype("dst_dtype", types->dst, &types->dst_info));
   if (types->is_plain_move()) return {};
@@ -39,8 +31,10 @@ Status check_types(Types* types) {
   return {};
 }
 
-flowk_status convert(const PermuteArguments& arguments, Types types, const PlanUse& use) {
-  const Status checked = check_types(&types);
+namespace {
+
+flowk_status convert(const PermuteArguments& arguments, PermuteTypes types, const PlanUse& use) {
+  const Status checked = check_permute_types(&types);
   if (!checked.ok()) return checked.code();
   if (types.is_plain_move()) return call_permute(arguments, types.src, use);
   return check_plan_run<PermuteConvertRequest>(

@@ -10,6 +10,17 @@
 
 namespace flowk::permute {
 
+// Pairs of src and dst in one launch, at most.
+constexpr int max_launch_pairs = 16;
+
+// The pairs of a launch: src and dst of pair i stand so many bytes after those of the kernel's parameters.
+struct PairParams {
+  Divider num_pairs;  // divisor 1: one pair, without offsets
+  int64_t src_offsets[max_launch_pairs] = {};
+  int64_t dst_offsets[max_launch_pairs] = {};
+  friend bool operator==(const PairParams&, const PairParams&) = default;
+};
+
 // A dimension of the rows of a copy, innermost first.
 struct CopyDim {
   Divider divider;     // where the index of a unit fits 31 bits
@@ -30,6 +41,7 @@ struct CopyParams {
   int32_t rank = 0;         // dimensions of the rows; 0: one row
   bool wide_index = false;  // 2^31 units and more
   CopyDim dims[max_rank];
+  PairParams pairs;
   friend bool operator==(const CopyParams&, const CopyParams&) = default;
 };
 
@@ -180,12 +192,15 @@ struct TileParams {
   TileTableDim table[max_tile_dims];
   TileRowDim src_row_dims[max_tile_dims];
   GridDim grid[max_rank];
+  PairParams pairs;
   friend bool operator==(const TileParams&, const TileParams&) = default;
 };
 
 // Threads per block of the copies, with one unit each: blocks of 4 KB in memory order. bench/tuning/permute_h200.json
 // has the figures of the sizes here.
 constexpr int copy_threads = 256;
+// Rows at any alignment: 32 registers per thread, so that an SM's 2048 threads are resident.
+constexpr int copy_resident_threads = 2048;
 
 // Threads per block of the tiles.
 constexpr int tile_threads = 256;
@@ -213,6 +228,7 @@ struct ChannelParams {
   uint32_t tile_shared_vectors = 0;  // of 16 bytes, a tile's part of shared memory
   int32_t grid_rank = 0;
   GridDim grid[max_rank];  // the tiles of a plane, then the batch's dimensions in the order of dst
+  PairParams pairs;
   friend bool operator==(const ChannelParams&, const ChannelParams&) = default;
 };
 

@@ -28,11 +28,12 @@ struct Run {
     return launch(kernel, config, stream, plan.params, Moved<Bytes>());
   }
 
-  // One run of any length has a kernel, and so have rows of each small rank.
+  // One run of any length has a kernel, and so have rows of each small rank. Those take one pair of tensors.
   Status operator()(const CopyRows& plan) const {
     if constexpr (Bytes == vector_bytes) {
       using Vectors = Moved<vector_bytes>;
-      if (plan.params.wide_index && plan.params.rank > 0) return run(copy_rows<Vectors, any_rank>, plan);
+      const bool has_pairs = plan.params.pairs.num_pairs.divisor > 1;
+      if ((plan.params.wide_index && plan.params.rank > 0) || has_pairs) return run(copy_rows<Vectors, any_rank>, plan);
       switch (plan.params.rank) {
         case 0: return run(copy_rows<Vectors, 0>, plan);
         case 1: return run(copy_rows<Vectors, 1>, plan);

@@ -251,6 +251,41 @@ FLOWK_API flowk_status flowk_permute_convert_explain(const void *src, const int6
                                                      double scale, char *text, size_t text_bytes);
 
 /* ------------------------------------------------------------------------------------------------------------------
+ * MANY PERMUTES
+ * ---------------------------------------------------------------------------------------------------------------- */
+
+/** Pairs of tensors that a call of flowk_permute_many() takes, at most. */
+#define FLOWK_MAX_PAIRS 1024
+
+/**
+ * For every n in [0, count): dst[i[axes[0]], ..., i[axes[rank-1]]] = (dst_dtype)(scale * src[i[0], ..., i[rank-1]])
+ * with src = srcs[n] and dst = dsts[n]
+ *
+ * The same permute of `count` pairs of tensors, which have their shape, strides and types in common: the heads of
+ * queries, keys and values; the parameters of an optimizer; the parts of a tensor that other GPUs own, whose memory
+ * may be a peer's. Up to 16 pairs whose dsts have the same address modulo 128 share one launch. Its blocks take the
+ * tiles of all pairs in turn, so that a write to a peer and one to local memory overlap.
+ *
+ * Shapes, strides, types: as flowk_permute_convert(), for every pair. count is at most FLOWK_MAX_PAIRS; 0 is success
+ *   and does nothing.
+ * Pointers: `srcs` and `dsts` are arrays of `count` device pointers in host memory, which is read before the call
+ *   returns. A dst must not overlap any src or another dst. Sources may overlap each other.
+ * Statuses: those of flowk_permute_convert(); INVALID_ARGUMENT also for count.
+ * Numerics: as flowk_permute_convert(); if the types are equal and the scale is 1, elements are moved bit for bit.
+ */
+FLOWK_API flowk_status flowk_permute_many(int32_t count, const void *const *srcs, const int64_t *src_strides,
+                                          flowk_dtype src_dtype, void *const *dsts, const int64_t *dst_strides,
+                                          flowk_dtype dst_dtype, int32_t rank, const int64_t *shape,
+                                          const int32_t *axes, double scale, flowk_stream stream);
+
+/** The plans of the same call to flowk_permute_many() as text, one per launch; as flowk_batch_transpose_explain(). */
+FLOWK_API flowk_status flowk_permute_many_explain(int32_t count, const void *const *srcs, const int64_t *src_strides,
+                                                  flowk_dtype src_dtype, void *const *dsts,
+                                                  const int64_t *dst_strides, flowk_dtype dst_dtype, int32_t rank,
+                                                  const int64_t *shape, const int32_t *axes, double scale, char *text,
+                                                  size_t text_bytes);
+
+/* ------------------------------------------------------------------------------------------------------------------
  * ELEMENTWISE
  * ---------------------------------------------------------------------------------------------------------------- */
 

@@ -123,6 +123,7 @@ _tensor = [*_strided, _dtype]
 _extents = [ctypes.c_int32, Int64Pointer]  # rank, shape
 _permute = [*_strided * 2, *_extents, Int32Pointer, _dtype]  # src, dst; axes
 _permute_convert = [*_tensor * 2, *_extents, Int32Pointer, ctypes.c_double]  # src, dst; axes, scale
+_permute_many = [ctypes.c_int32, *[Array, Int64Pointer, _dtype] * 2, *_extents, Int32Pointer, ctypes.c_double]
 _batch_transpose = [TensorPointer, TensorPointer, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, _dtype]
 _sizes = [ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, _dtype, _dtype]  # outer, channels, inner, types of x, alpha
 _prelu = [*[TensorPointer] * 3, *_sizes]  # x, alpha, y
@@ -150,6 +151,8 @@ FUNCTIONS: dict[str, tuple[type, list[type]]] = {
     "flowk_permute_explain": (_status, [*_permute, *_text]),
     "flowk_permute_convert": (_status, [*_permute_convert, StreamHandle]),
     "flowk_permute_convert_explain": (_status, [*_permute_convert, *_text]),
+    "flowk_permute_many": (_status, [*_permute_many, StreamHandle]),
+    "flowk_permute_many_explain": (_status, [*_permute_many, *_text]),
     "flowk_unary_op_name": (ctypes.c_char_p, [_op]),
     "flowk_binary_op_name": (ctypes.c_char_p, [_op]),
     "flowk_ternary_op_name": (ctypes.c_char_p, [_op]),

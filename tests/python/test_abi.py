@@ -45,6 +45,7 @@ CTYPES = {
     "const int64_t *": _abi.Int64Pointer,
     "const int32_t *": _abi.Int32Pointer,
     "const void *const *": _abi.Array,
+    "void *const *": _abi.Array,
     "const int64_t *const *": _abi.Array,
     "const flowk_dtype *": _abi.Array,
     "flowk_functor_launch *": _abi.Array,

@@ -30,10 +30,14 @@ __device__ __forceinline__ ChannelTile locate_channel_tile(const ChannelParams& 
   launch_dependent_grids();
   const uint32_t in_block = threadIdx.x >> params.thread_bits;
   const uint32_t num_threads = params.tiles_per_block == 1 ? blockDim.x : 1u << params.thread_bits;
-  ChannelTile tile = {params.src,  params.dst,
-                      num_threads, threadIdx.x & ((1u << params.thread_bits) - 1),
-                      num_threads, in_block * params.tile_shared_vectors};
-  uint32_t linear = blockIdx.x * params.tiles_per_block + in_block;
+  const PairBlock pair(params.pairs);
+  ChannelTile tile = {params.src + pair.src_offset,
+                      params.dst + pair.dst_offset,
+                      num_threads,
+                      threadIdx.x & ((1u << params.thread_bits) - 1),
+                      num_threads,
+                      in_block * params.tile_shared_vectors};
+  uint32_t linear = pair.block * params.tiles_per_block + in_block;
   const bool is_past = linear >= params.num_tiles;
   for (int d = 0; d < params.grid_rank; ++d) {
     const int64_t index = d + 1 < params.grid_rank ? take_index(&linear, params.grid[d].divider) : linear;

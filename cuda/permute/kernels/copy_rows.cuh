@@ -56,16 +56,23 @@ __device__ __forceinline__ UnitOffsets split_index(const CopyParams& params, Ind
   return at;
 }
 
-// Where unit `linear` is, of all rows.
+// Where unit `linear` is, of all rows of the block's pair.
 template <int kRank>
-__device__ __forceinline__ UnitOffsets locate_unit(const CopyParams& params, int64_t linear) {
-  if constexpr (kRank == 0) {
-    return {linear, 0, 0};
-  } else if (kRank == any_rank && params.wide_index) {
-    return split_index<uint64_t, any_rank>(params, static_cast<uint64_t>(linear));
-  } else {
-    return split_index<uint32_t, kRank>(params, static_cast<uint32_t>(linear));
+__device__ __forceinline__ UnitOffsets locate_unit(const CopyParams& params, const PairBlock& pair, int64_t linear) {
+  UnitOffsets at{linear};
+  if constexpr (kRank != 0) {
+    if (kRank == any_rank && params.wide_index)
+      at = split_index<uint64_t, any_rank>(params, static_cast<uint64_t>(linear));
+    else
+      at = split_index<uint32_t, kRank>(params, static_cast<uint32_t>(linear));
   }
+  at.src_offset += pair.src_offset;
+  at.dst_offset += pair.dst_offset;
+  return at;
+}
+
+__device__ __forceinline__ int64_t linear_unit(const PairBlock& pair) {
+  return static_cast<int64_t>(pair.block) * copy_threads + threadIdx.x;
 }
 
 // Neighbouring elements, moved in as few accesses as their bytes allow.
@@ -79,8 +86,9 @@ union ElementGroup {
 
 // Aligned units of Bytes bytes: one unit per thread.
 template <int kRank, int Bytes>
-__device__ __forceinline__ void copy_unit(const CopyParams& params, int64_t linear, const Moved<Bytes>&) {
-  const UnitOffsets at = locate_unit<kRank>(params, linear);
+__device__ __forceinline__ void copy_unit(const CopyParams& params, const PairBlock& pair, int64_t linear,
+                                          const Moved<Bytes>&) {
+  const UnitOffsets at = locate_unit<kRank>(params, pair, linear);
   const int64_t in_row = at.unit * Bytes;
   wait_on_dependent_grids();
   *reinterpret_cast<Pack<Bytes>*>(params.dst + at.dst_offset + in_row) =
@@ -130,13 +138,14 @@ __device__ __forceinline__ void convert_group(const CopyParams& params, const Un
     if (i >= first && i < last) reinterpret_cast<Pack<kDstBytes>*>(dst)[i] = out.elements[i];
 }
 template <int kRank, int kSrcBytes, int kDstBytes, class Compute>
-__device__ __forceinline__ void copy_unit(const CopyParams& params, int64_t linear,
+__device__ __forceinline__ void copy_unit(const CopyParams& params, const PairBlock& pair, int64_t linear,
                                           const Converted<kSrcBytes, kDstBytes, Compute>& elements) {
-  convert_group(params, locate_unit<kRank>(params, linear), elements);
+  convert_group(params, locate_unit<kRank>(params, pair, linear), elements);
 }
 template <int kRank>
-__device__ __forceinline__ void copy_unit(const CopyParams& params, int64_t linear, const AnyConverted& elements) {
-  const UnitOffsets at = locate_unit<kRank>(params, linear);
+__device__ __forceinline__ void copy_unit(const CopyParams& params, const PairBlock& pair, int64_t linear,
+                                          const AnyConverted& elements) {
+  const UnitOffsets at = locate_unit<kRank>(params, pair, linear);
   elements.visit([&](const auto& converted) { convert_group(params, at, converted); });
 }
 
@@ -146,8 +155,9 @@ template <class Elements, int kRank>
 __global__ void __launch_bounds__(copy_threads) copy_rows(const __grid_constant__ GridConstant<CopyParams> params,
                                                           const __grid_constant__ GridConstant<Elements> elements) {
   launch_dependent_grids();
-  const int64_t linear = static_cast<int64_t>(blockIdx.x) * copy_threads + threadIdx.x;
-  if (linear < params.num_units) copy_unit<kRank>(params, linear, elements);
+  const PairBlock pair(kRank < 0 ? params.pairs : PairParams());
+  const int64_t linear = linear_unit(pair);
+  if (linear < params.num_units) copy_unit<kRank>(params, pair, linear, elements);
 }
 
 // One 16-byte vector of dst memory that row r touches per thread: loads the one or two aligned vectors of src that hold
@@ -155,9 +165,10 @@ __global__ void __launch_bounds__(copy_threads) copy_rows(const __grid_constant_
 template <int Bytes, bool kReversed>
 __device__ __forceinline__ void copy_shifted_vector(const CopyParams& params) {
   launch_dependent_grids();
-  const int64_t linear = static_cast<int64_t>(blockIdx.x) * copy_threads + threadIdx.x;
+  const PairBlock pair(params.pairs);
+  const int64_t linear = linear_unit(pair);
   if (linear >= params.num_units) return;
-  const UnitOffsets at = locate_unit<any_rank>(params, linear);
+  const UnitOffsets at = locate_unit<any_rank>(params, pair, linear);
   unsigned char* dst_row = params.dst + at.dst_offset;
   const int64_t in_row =
       at.unit * vector_bytes - static_cast<int64_t>(reinterpret_cast<uintptr_t>(dst_row) % vector_bytes);
@@ -171,9 +182,10 @@ __device__ __forceinline__ void copy_shifted_vector(const CopyParams& params) {
   const int begin = kReversed ? vector_bytes - last : first, end = kReversed ? vector_bytes - first : last;
   const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(src) % vector_bytes);
   wait_on_dependent_grids();
+  const unsigned char* src_end = params.src_end + pair.src_offset;
   const uint4 zero = {0, 0, 0, 0};
-  const uint4 low = shift + begin < vector_bytes ? load_vector_before(src - shift, params.src_end) : zero;
-  const uint4 high = shift + end > vector_bytes ? load_vector_before(src - shift + vector_bytes, params.src_end) : zero;
+  const uint4 low = shift + begin < vector_bytes ? load_vector_before(src - shift, src_end) : zero;
+  const uint4 high = shift + end > vector_bytes ? load_vector_before(src - shift + vector_bytes, src_end) : zero;
   Vector<Bytes> vector;
   vector.whole = shift_vectors(low, high, shift);
   if constexpr (kReversed) {
@@ -190,14 +202,14 @@ __device__ __forceinline__ void copy_shifted_vector(const CopyParams& params) {
 
 // dst[r, j] = src[r, j]: rows of bytes at any alignment.
 template <int Bytes>
-__global__ void __launch_bounds__(copy_threads)
+__global__ void __launch_bounds__(copy_threads, copy_resident_threads / copy_threads)
     copy_shifted_rows(const __grid_constant__ GridConstant<CopyParams> params) {
   copy_shifted_vector<Bytes, false>(params);
 }
 
 // dst[r, e] = src[r, n - 1 - e]: rows of n elements at any alignment; src and dst are the lowest addresses.
 template <int Bytes>
-__global__ void __launch_bounds__(copy_threads)
+__global__ void __launch_bounds__(copy_threads, copy_resident_threads / copy_threads)
     copy_reversed_rows(const __grid_constant__ GridConstant<CopyParams> params) {
   copy_shifted_vector<Bytes, true>(params);
 }

@@ -14,6 +14,27 @@
 
 namespace flowk::permute {
 
+// A block's pair of src and dst, and its number among the blocks of that pair. Neighbouring blocks take the same part
+// of different pairs.
+struct PairBlock {
+  uint32_t block = blockIdx.x;
+  int64_t src_offset = 0;
+  int64_t dst_offset = 0;
+
+  __device__ __forceinline__ explicit PairBlock(const PairParams& pairs) {
+    if (pairs.num_pairs.divisor == 1) return;
+    const uint32_t pair = take_index(&block, pairs.num_pairs);
+    src_offset = pairs.src_offsets[pair];
+    dst_offset = pairs.dst_offsets[pair];
+  }
+};
+
+// One past the last byte of the elements of the block's src. Few threads need it, so it is not kept in a register.
+template <class Params>
+__device__ __forceinline__ const unsigned char* src_end_of(const Params& params) {
+  return params.src_end + PairBlock(params.pairs).src_offset;
+}
+
 // An element in a register, zero-extended to a word.
 template <int Bytes>
 using Element = std::conditional_t<(Bytes < 4), uint32_t, Pack<Bytes>>;

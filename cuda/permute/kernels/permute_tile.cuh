@@ -9,10 +9,9 @@
 #pragma once
 
 #include "core/divide.h"
-#include "core/vector.cuh"
 #include "flowk/detail/pdl.cuh"
 #include "flowk/detail/shared.cuh"
-#include "permute/permute_params.h"
+#include "permute/kernels/permute_elements.cuh"
 
 namespace flowk::permute {
 
@@ -35,8 +34,8 @@ struct TileOrigin {
 
 // A TileOrigin as offsets: computed once per block where the grid has many dimensions.
 struct TileOffsets {
-  int64_t src = 0;
-  int64_t dst = 0;
+  int64_t src;
+  int64_t dst;
   int32_t src_indices;  // of the cut dimensions, inside
   int32_t dst_index_begin;
   int32_t dst_index_end;
@@ -44,8 +43,11 @@ struct TileOffsets {
 static_assert(sizeof(TileOffsets) <= tile_offsets_bytes);
 
 __device__ __forceinline__ TileOffsets take_tile_apart(const TileParams& params) {
+  const PairBlock pair(params.pairs);
   TileOffsets tile;
-  uint32_t linear = blockIdx.x;
+  tile.src = pair.src_offset;
+  tile.dst = pair.dst_offset;
+  uint32_t linear = pair.block;
   int32_t src_block = 0, dst_block = 0;
   const auto enter_dim = [&](int d) {
     const uint32_t index = d + 1 < params.grid_rank ? take_index(&linear, params.grid[d].divider) : linear;
@@ -190,12 +192,12 @@ __device__ __forceinline__ void load_tile(const TileParams& params, const TileOr
     if (kAligned || ends_before_src)
       async_copy_vector(base + shared_offset, at);
     else
-      async_copy_vector_head(shared_tile + shared_offset, at, params.src_end - at);
+      async_copy_vector_head(shared_tile + shared_offset, at, src_end_of(params) - at);
   };
   uint32_t src_row = tile.src_row_begin + row_in_pass;
   int64_t offset;
   int32_t shared_offset;
-  const bool ends_before_src = kAligned || params.src_end - tile.src >= params.src_tile_bytes;
+  const bool ends_before_src = kAligned || src_end_of(params) - tile.src >= params.src_tile_bytes;
   if (params.src_row_rank <= 2 && !params.src_row_is_wide && ends_before_src && tile.src_run_begin == 0) {
     locate_tile_row(params.src_row_dims, params.src_row_rank, src_row, &offset, &shared_offset);
     const unsigned char* at = tile.src + offset + column;

@@ -72,8 +72,12 @@ void explain(const PermutePlan& plan, const PermuteProblem& problem, const char*
     writer.add("  tile: %lld bytes of each of %d planes, of %lld\n",
                static_cast<long long>(plan.launch.num_threads / channels->tiles_per_block * vector_bytes),
                channels->num_channels, static_cast<long long>(channels->plane_vectors * vector_bytes));
-  writer.add("  launch: %lld blocks of %d threads, %d bytes of shared memory\n",
+  writer.add("  launch: %lld blocks of %d threads, %d bytes of shared memory",
              static_cast<long long>(plan.launch.num_blocks), plan.launch.num_threads, plan.launch.shared_bytes);
+  const uint32_t num_pairs =
+      std::visit([](const auto& chosen) { return chosen.params.pairs.num_pairs.divisor; }, plan.mechanism);
+  if (num_pairs > 1) writer.add("; %u pairs of tensors in turn", num_pairs);
+  writer.add("\n");
 }
 
 }  // namespace

@@ -16,6 +16,11 @@ void plan_permute(const PermuteRequest& request, const Device& device, PermutePl
   plan_problem(problem, device, plan);
 }
 
+void set_pairs(const PairParams& pairs, PermutePlan* plan) {
+  std::visit([&](auto& chosen) { chosen.params.pairs = pairs; }, plan->mechanism);
+  plan->launch.num_blocks *= pairs.num_pairs.divisor;
+}
+
 void plan_permute_convert(const PermuteConvertRequest& request, const Device& device, PermuteConvertPlan* plan) {
   PermuteProblem problem;
   make_convert_problem(request, &problem);

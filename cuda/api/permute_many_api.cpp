@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C ABI of permutes of one shape between many pairs of tensors: check, sort the pairs into launches, plan, run.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "api/call.h"
+#include "api/permute_call.h"
+#include "flowk/flowk.h"
+#include "permute/permute.h"
+
+namespace flowk::api {
+using namespace permute;
+namespace {
+
+// Kernels see addresses by their offset in a line of memory.
+constexpr uintptr_t line_bytes = 128;
+
+struct ManyArguments {
+  int32_t count;
+  const void* const* srcs;
+  void* const* dsts;
+  PermuteArguments shared;  // src and dst are not set
+};
+
+// The bytes [begin, end) around a pointer in which the elements of a layout lie.
+struct ByteRange {
+  int64_t begin, end;
+};
+
+ByteRange range_of(const Layout& layout, int64_t element_bytes) {
+  ByteRange range = {0, element_bytes};
+  for (int d = 0; d < layout.rank; ++d) {
+    const int64_t last = layout.strides[d] * (layout.extents[d] - 1) * element_bytes;
+    (last < 0 ? range.begin : range.end) += last;
+  }
+  return range;
+}
+
+bool are_apart(const void* a, const ByteRange& a_range, const void* b, const ByteRange& b_range) {
+  const auto a_address = reinterpret_cast<int64_t>(a), b_address = reinterpret_cast<int64_t>(b);
+  return a_address + a_range.end <= b_address + b_range.begin || b_address + b_range.end <= a_address + a_range.begin;
+}
+
+// No dst overlaps another pair's dst or src.
+Status check_pairs_apart(const ManyArguments& many, const PermuteTypes& types) {
+  const PermuteArguments& shared = many.shared;
+  int64_t dst_extents[max_rank];
+  for (int d = 0; d < shared.rank; ++d) dst_extents[d] = shared.shape[shared.axes[d]];
+  const Layout src = layout_of(shared.rank, shared.shape, shared.src_strides);
+  const Layout dst = layout_of(shared.rank, dst_extents, shared.dst_strides);
+  const int64_t src_bytes = types.src_info.element_bytes, dst_bytes = types.dst_info.element_bytes;
+  const ByteRange src_range = range_of(src, src_bytes), dst_range = range_of(dst, dst_bytes);
+  char name[32], other_name[32];
+  for (int i = 0; i < many.count; ++i) {
+    std::snprintf(name, sizeof(name), "dsts[%d]", i);
+    for (int j = 0; j < many.count; ++j) {
+      if (j > i && !are_apart(many.dsts[i], dst_range, many.dsts[j], dst_range)) {
+        std::snprintf(other_name, sizeof(other_name), "dsts[%d]", j);
+        FLOWK_RETURN_IF_ERROR(
+            check_no_overlap(other_name, many.dsts[j], dst, dst_bytes, name, many.dsts[i], dst, dst_bytes));
+      }
+      if (j != i && !are_apart(many.dsts[i], dst_range, many.srcs[j], src_range)) {
+        std::snprintf(other_name, sizeof(other_name), "srcs[%d]", j);
+        FLOWK_RETURN_IF_ERROR(
+            check_no_overlap(other_name, many.srcs[j], src, src_bytes, name, many.dsts[i], dst, dst_bytes));
+      }
+    }
+  }
+  return {};
+}
+
+Status check_many(const ManyArguments& many, const PermuteTypes& types, IterationSpace* shape, bool* is_empty) {
+  if (many.count < 0 || many.count > FLOWK_MAX_PAIRS)
+    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "count = %d, must be in 0 ... %d", many.count,
+                           FLOWK_MAX_PAIRS);
+  *is_empty = many.count == 0;
+  if (*is_empty) return {};
+  FLOWK_RETURN_IF_ERROR(check_not_null("srcs", many.srcs));
+  FLOWK_RETURN_IF_ERROR(check_not_null("dsts", many.dsts));
+  for (int i = 0; i < many.count; ++i) {
+    char src_name[32], dst_name[32];
+    std::snprintf(src_name, sizeof(src_name), "srcs[%d]", i);
+    std::snprintf(dst_name, sizeof(dst_name), "dsts[%d]", i);
+    PermuteArguments one = many.shared;
+    one.src = many.srcs[i];
+    one.dst = many.dsts[i];
+    one.src_name = src_name;
+    one.dst_name = dst_name;
+    FLOWK_RETURN_IF_ERROR(check_permute(one, types.src_info, types.dst_info, shape, is_empty));
+    if (*is_empty) return {};
+  }
+  return check_pairs_apart(many, types);
+}
+
+// The pairs that the next launch takes.
+struct LaunchPairs {
+  int members[max_launch_pairs];
+  int count = 0;
+  int planned = 0;  // the pair whose pointers are planned for
+};
+
+uintptr_t offset_in_line(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % line_bytes; }
+
+// The largest power of two that divides the address, up to a line.
+uintptr_t alignment_of(const void* pointer) {
+  const uintptr_t bits = reinterpret_cast<uintptr_t>(pointer) | line_bytes;
+  return bits & -bits;
+}
+
+// Takes pairs that are not `taken` yet. A plan suits every dst at the same offset in a line, and every src that is
+// aligned as well as the one that it was made for.
+LaunchPairs take_pairs(const ManyArguments& many, bool* taken) {
+  LaunchPairs pairs;
+  for (int i = 0; i < many.count && pairs.count < max_launch_pairs; ++i) {
+    if (taken[i]) continue;
+    if (pairs.count == 0) pairs.planned = i;
+    if (offset_in_line(many.dsts[i]) != offset_in_line(many.dsts[pairs.planned])) continue;
+    taken[i] = true;
+    pairs.members[pairs.count++] = i;
+    if (alignment_of(many.srcs[i]) < alignment_of(many.srcs[pairs.planned])) pairs.planned = i;
+  }
+  return pairs;
+}
+
+PairParams params_of(const LaunchPairs& pairs, const ManyArguments& many) {
+  PairParams params;
+  params.num_pairs = Divider(static_cast<uint32_t>(pairs.count));
+  for (int i = 0; i < pairs.count; ++i) {
+    const auto distance = [](const void* to, const void* from) {
+      return static_cast<const unsigned char*>(to) - static_cast<const unsigned char*>(from);
+    };
+    params.src_offsets[i] = distance(many.srcs[pairs.members[i]], many.srcs[pairs.planned]);
+    params.dst_offsets[i] = distance(many.dsts[pairs.members[i]], many.dsts[pairs.planned]);
+  }
+  return params;
+}
+
+// Plans one launch, and runs or explains it.
+Status use_launch(const ManyArguments& many, const PermuteTypes& types, const IterationSpace& shape,
+                  const LaunchPairs& pairs, const Device& device, const PlanUse& use) {
+  const void* src = many.srcs[pairs.planned];
+  void* dst = many.dsts[pairs.planned];
+  const PairParams params = params_of(pairs, many);
+  if (types.is_plain_move()) {
+    const PermuteRequest request = {src, dst, types.src_info.element_bytes, shape};
+    PermutePlan plan = cached_plan(request, device);
+    set_pairs(params, &plan);
+    if (!use.explains) return run_permute(plan, use.stream);
+    explain_permute(plan, request, use.text, use.text_bytes);
+  } else {
+    const PermuteConvertRequest request = {src, dst, types.src, types.dst, types.scale, shape};
+    PermuteConvertPlan plan;
+    plan_permute_convert(request, device, &plan);
+    set_pairs(params, &plan.movement);
+    if (!use.explains) return run_permute_convert(plan, use.stream);
+    explain_permute_convert(plan, request, use.text, use.text_bytes);
+  }
+  return {};
+}
+
+flowk_status permute_many(const ManyArguments& many, PermuteTypes types, const PlanUse& use) {
+  const Status checked = check_permute_types(&types);
+  if (!checked.ok()) return checked.code();
+  struct Shape {
+    IterationSpace space{2};
+  };
+  return check_plan_run<Shape>(
+      use, [&](Shape* shape, bool* is_empty) { return check_many(many, types, &shape->space, is_empty); },
+      [&](const Shape& shape, const Device& device) -> Status {
+        bool taken[FLOWK_MAX_PAIRS] = {};
+        PlanUse rest = use;
+        for (int num_taken = 0; num_taken < many.count;) {
+          const LaunchPairs pairs = take_pairs(many, taken);
+          FLOWK_RETURN_IF_ERROR(use_launch(many, types, shape.space, pairs, device, rest));
+          num_taken += pairs.count;
+          if (!use.explains) continue;
+          const size_t length = std::min(std::strlen(rest.text), rest.text_bytes);
+          rest.text += length;
+          rest.text_bytes -= length;
+        }
+        return {};
+      });
+}
+
+}  // namespace
+}  // namespace flowk::api
+
+using namespace flowk::api;
+
+extern "C" {
+
+flowk_status flowk_permute_many(int32_t count, const void* const* srcs, const int64_t* src_strides,
+                                flowk_dtype src_dtype, void* const* dsts, const int64_t* dst_strides,
+                                flowk_dtype dst_dtype, int32_t rank, const int64_t* shape, const int32_t* axes,
+                                double scale, flowk_stream stream) {
+  return permute_many({count, srcs, dsts, {nullptr, src_strides, nullptr, dst_strides, rank, shape, axes}},
+                      {src_dtype, dst_dtype, scale}, stream);
+}
+
+flowk_status flowk_permute_many_explain(int32_t count, const void* const* srcs, const int64_t* src_strides,
+                                        flowk_dtype src_dtype, void* const* dsts, const int64_t* dst_strides,
+                                        flowk_dtype dst_dtype, int32_t rank, const int64_t* shape, const int32_t* axes,
+                                        double scale, char* text, size_t text_bytes) {
+  return permute_many({count, srcs, dsts, {nullptr, src_strides, nullptr, dst_strides, rank, shape, axes}},
+                      {src_dtype, dst_dtype, scale}, {text, text_bytes});
+}
+
+}  // extern "C"
