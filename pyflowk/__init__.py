@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # for editors that read no stubs
     from ._native.abi import *  # noqa: F403
     from ._native.errors import *  # noqa: F403
     from ._operators.permute import *  # noqa: F403
+    from ._operators.permute_many import *  # noqa: F403
     from ._operators.prelu import *  # noqa: F403
     from ._operators.softmax import *  # noqa: F403
 
@@ -43,6 +44,7 @@ _MODULES = {
     "_elementwise.with_parameters": ["add_multiply", "cast", "clamp", "elu", "gelu", "gelu_grad", "leaky_relu", "scale",
         "trunc_div"],
     "_operators.permute": ["batch_transpose", "permute"],
+    "_operators.permute_many": ["permute_many"],
     "_operators.prelu": ["prelu", "prelu_backward", "prelu_backward_workspace_bytes"],
     "_operators.softmax": ["log_softmax", "masked_softmax", "masked_softmax_backward", "softmax"],
 }

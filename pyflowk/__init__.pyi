@@ -14,6 +14,7 @@ from ._explain import (explain)
 from ._native.abi import (DType, Status)
 from ._native.errors import (FlowkError, FlowkValueError)
 from ._operators.permute import (batch_transpose, permute)
+from ._operators.permute_many import (permute_many)
 from ._operators.prelu import (prelu, prelu_backward, prelu_backward_workspace_bytes)
 from ._operators.softmax import (log_softmax, masked_softmax, masked_softmax_backward, softmax)
 
@@ -23,6 +24,6 @@ __all__ = ["DType", "DeviceArray", "ElementwiseKernel", "FlowkError", "FlowkValu
         "clamp", "cos", "div", "elu", "empty", "equal", "exp", "explain", "floor", "fma", "gelu", "gelu_grad",
         "greater", "greater_equal", "is_nan", "leaky_relu", "lerp", "less", "less_equal", "log", "log_softmax",
         "logical_not", "masked_softmax", "masked_softmax_backward", "maximum", "minimum", "mul", "neg", "not_equal",
-        "permute", "pow", "prelu", "prelu_backward", "prelu_backward_workspace_bytes", "reciprocal", "relu",
-        "relu_grad", "round", "rsqrt", "scale", "sigmoid", "silu", "silu_grad", "silu_mul", "sin", "softmax",
+        "permute", "permute_many", "pow", "prelu", "prelu_backward", "prelu_backward_workspace_bytes", "reciprocal",
+        "relu", "relu_grad", "round", "rsqrt", "scale", "sigmoid", "silu", "silu_grad", "silu_mul", "sin", "softmax",
         "softplus", "sqrt", "square", "sub", "tanh", "trunc_div", "where"]

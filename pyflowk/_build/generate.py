@@ -60,6 +60,7 @@ FUNCTION_MODULES = (
     "_elementwise/functions",
     "_elementwise/with_parameters",
     "_operators/permute",
+    "_operators/permute_many",
     "_operators/prelu",
     "_operators/softmax",
 )
@@ -304,8 +305,9 @@ def stub(module: str, text: str) -> str:
     body = "".join(map(stub_of, functions))
     imported = [name for name in ("Array", "ArrayT", "DTypeLike", "Number", "Numbers", "Stream") if re.search(rf"\b{name}\b", body)]
     lines = [LICENSE, f"# {NOTE.format(source=module.rpartition('/')[2] + '.py')}\n", "# fmt: off\n"]
-    if "Iterable[" in body:
-        lines.append("from collections.abc import Iterable\n")
+    collections = [name for name in ("Iterable", "Sequence") if f"{name}[" in body]
+    if collections:
+        lines.append(f"from collections.abc import {', '.join(collections)}\n")
     lines.append("from typing import Any, overload\n\nfrom numpy.typing import NDArray\n\n")
     lines.append(f"from .._typing import {', '.join(imported)}\n\n")
     return "".join(lines) + body

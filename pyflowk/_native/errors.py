@@ -54,6 +54,7 @@ _ELEMENTWISE = ("flowk_unary", "flowk_binary", "flowk_ternary")
 _PYTHON_NAMES = {
     "flowk_permute": {"src": "x", "dst": "out", "rank": "x.ndim"},
     "flowk_permute_convert": {"src": "x", "dst": "out", "rank": "x.ndim"},
+    "flowk_permute_many": {"srcs": "xs", "dsts": "out", "rank": "xs[0].ndim"},
     "flowk_prelu": {"y": "out"},
     "flowk_prelu_backward": {"dx": "dx_out", "dalpha": "dalpha_out"},
     "flowk_masked_softmax": {"y": "out", "rank": "x.ndim"},

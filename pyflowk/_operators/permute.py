@@ -3,39 +3,14 @@
 
 from __future__ import annotations
 
-import ctypes
-import functools
-import operator
 from collections.abc import Iterable
-from ctypes import c_int, c_int32, c_int64
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from .._arguments import number, shown
-from .._arrays.dtypes import (
-    ALL_TYPES,
-    NUMBER_TYPES,
-    contiguous_strides,
-    dtype_like,
-    dtype_name,
-    element_strides,
-    element_type,
-    listed,
-    named_type,
-    type_of_elements,
-    wrong_dtype,
-)
-from .._arrays.kinds import Geometry, Signature
-from .._native.abi import DType, Int32Pointer, Int64Pointer, Status
-from .._native.errors import FlowkValueError
-from .._pipeline import Operation, Plan, call, require_arrays
+from .._pipeline import call
+from .permute_arguments import axes_tuple, choose
 
 if TYPE_CHECKING:
     from .._typing import Array, ArrayT, DTypeLike, Stream
-
-# What flowk_permute_convert() takes.
-_CONVERTED = tuple(code for code in NUMBER_TYPES if code not in (DType.INT64, DType.UINT64))
 
 
 def permute(
@@ -88,11 +63,7 @@ def permute(
         `out` has another shape, dtype or device; x or `dtype` is of 64-bit integers, complex or no number and differs
         from the other or is scaled; an argument is not of its type.
     """
-    try:
-        order = tuple(map(operator.index, axes))
-    except (TypeError, NotImplementedError) as error:  # the second by a memoryview
-        raise TypeError(f"axes is {shown(axes)}, must be integers, one per dimension of x") from error
-    return _permute(x, order, dtype, scale, out, stream)
+    return _permute(x, axes_tuple(axes), dtype, scale, out, stream)
 
 
 def batch_transpose(
@@ -116,107 +87,5 @@ def batch_transpose(
 
 
 def _permute(x: Any, axes: tuple[int, ...] | None, dtype: Any, scale: Any, out: Any, stream: Any) -> Any:
-    factor = scale if type(scale) is float else number(scale, "scale")
-    wanted, is_own = None, True
-    if dtype is not None:
-        own = getattr(x, "dtype", None)
-        # A dtype of NumPy's may be one that flowk does not name.
-        is_own = isinstance(dtype, np.dtype) and isinstance(own, np.dtype) and dtype == own
-        if not is_own:
-            wanted = named_type(dtype, ALL_TYPES)
-            is_own = wanted == type_of_elements(own)
-    if is_own and factor == 1:
-        return call(_PERMUTE, x, (), out, stream, (axes, None))
-    return call(_PERMUTE_CONVERT, x, (), out, stream, (axes, wanted), (factor,))
-
-
-def _plan(
-    converts: bool,
-    signatures: tuple[Signature, ...],
-    out: Geometry | None,
-    options: tuple[tuple[int, ...] | None, DType | None],
-) -> Plan:
-    """`options` are the axes (None swaps the last two) and the type of the result (None is x's)."""
-    axes, wanted = options
-    require_arrays(("x",), signatures)
-    shape, strides, dtype = signatures[0]
-    code = _converted_type(dtype, wanted) if converts else element_type(dtype, "x")[0]
-    out_code = code if wanted is None else wanted
-    out_dtype = dtype_like(out_code, dtype) if converts else dtype
-    order = _last_two_swapped(len(shape)) if axes is None else _checked_axes(axes, len(shape))
-    permuted = tuple(shape[axis] for axis in order)
-    if out is None:
-        dst_strides = contiguous_strides(permuted, 1)
-    else:
-        _check_out(permuted, out_dtype, out_code, out)
-        dst_strides = element_strides(out[2], out[0], out[1], "out")
-    src_strides = element_strides(dtype, shape, strides, "x")
-    longs = c_int64 * max(len(shape), 1)
-    arrays = longs(*src_strides), longs(*dst_strides), longs(*shape), (c_int32 * max(len(shape), 1))(*order)
-    # As C values they pass in half the time of an int.
-    c_src_strides, c_dst_strides, c_shape = (Int64Pointer(ctypes.addressof(array)) for array in arrays[:3])
-    rank, c_axes, c_code, c_out_code = (
-        c_int32(len(shape)), Int32Pointer(ctypes.addressof(arrays[3])), c_int(code), c_int(out_code)
-    )  # fmt: skip
-
-    def move(pointers: Any, dst: int, values: Any, stream: Any) -> tuple[Any, ...]:
-        return pointers[0], c_src_strides, dst, c_dst_strides, rank, c_shape, c_axes, c_code, stream
-
-    def convert(pointers: Any, dst: int, values: Any, stream: Any) -> tuple[Any, ...]:
-        return (
-            *(pointers[0], c_src_strides, c_code, dst, c_dst_strides, c_out_code, rank, c_shape, c_axes),
-            *(values[0], stream),
-        )
-
-    move.keep = convert.keep = arrays
-    if converts:
-        return Plan("flowk_permute_convert", convert, permuted, out_dtype)
-    return Plan("flowk_permute", move, permuted, out_dtype)
-
-
-_PERMUTE = Operation(("x",), functools.partial(_plan, False))
-_PERMUTE_CONVERT = Operation(("x",), functools.partial(_plan, True))
-
-
-def _converted_type(dtype: Any, wanted: DType | None) -> DType:
-    """The type of x; TypeError where flowk_permute_convert() does not take it or `wanted`."""
-    code = type_of_elements(dtype)
-    if code not in _CONVERTED:
-        raise wrong_dtype("x", dtype, f"{listed(_CONVERTED)} to be converted or scaled")
-    if wanted is not None and wanted not in _CONVERTED:
-        raise TypeError(
-            f"dtype = {dtype_name(wanted)}, must be x's own dtype {dtype} without a scale, or {listed(_CONVERTED)}"
-        )
-    return code
-
-
-def _checked_axes(axes: tuple[int, ...], rank: int) -> list[int]:
-    if len(axes) != rank:
-        raise FlowkValueError(Status.INVALID_ARGUMENT, f"axes has {len(axes)} entries, x has {rank} dimensions")
-    order: list[int] = []
-    for position, axis in enumerate(axes):
-        if not -rank <= axis < rank:
-            raise FlowkValueError(
-                Status.INVALID_ARGUMENT, f"axes[{position}] = {shown(axis)}, must be in {-rank} ... {rank - 1}"
-            )
-        if axis % rank in order:
-            raise FlowkValueError(
-                Status.INVALID_ARGUMENT, f"axes[{position}] = {axis}, but axes must name each dimension once: {axes}"
-            )
-        order.append(axis % rank)
-    return order
-
-
-def _last_two_swapped(rank: int) -> list[int]:
-    if rank < 2:
-        raise FlowkValueError(Status.INVALID_ARGUMENT, f"x has {rank} dimensions, must have >= 2")
-    return [*range(rank - 2), rank - 1, rank - 2]
-
-
-def _check_out(shape: tuple[int, ...], dtype: Any, code: DType, out: Geometry) -> None:
-    out_shape, _, out_dtype = out
-    if tuple(out_shape) != shape:
-        raise ValueError(f"out has shape {tuple(out_shape)}, must be {shape}")
-    same = dtype == out_dtype if type(dtype) is type(out_dtype) else element_type(out_dtype, "out")[0] == code
-    if not same:
-        raise TypeError(f"out has dtype {out_dtype}, must be {dtype}")
+    operation, options, values = choose(x, axes, dtype, scale)
+    return call(operation, x, (), out, stream, options, values)

@@ -71,7 +71,7 @@ FUNCTIONS = sorted(set(pyflowk.__all__) - set(NOT_CALLS))
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_strange_argument_is_taken_or_refused_by_name(function: str) -> None:
     x, alpha = np.ones((3, 4), np.int32 if "bitwise" in function else np.float32), np.ones(4, np.float32)
-    good = {"axes": (1, 0), "shape": 3, "dtype": "float16", "a": 2.0, "alpha": alpha, "lo": 0.0}
+    good = {"xs": [x], "axes": (1, 0), "shape": 3, "dtype": "float16", "a": 2.0, "alpha": alpha, "lo": 0.0}
     call = getattr(pyflowk, function)
     parameters = inspect.signature(call).parameters
     needed = {name for name, one in parameters.items() if one.default is one.empty} | ({"lo", "dtype"} & {*parameters})

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+import pyflowk
 from pyflowk import DType, Status
 
 
@@ -210,3 +211,47 @@ def test_bad_pointers_write_nothing(
     assert call_many(library, address, pairs) == status
     assert words in library.flowk_last_error().decode()
     np.testing.assert_array_equal(arrays.fetch(memory), before)
+
+
+# ---- pyflowk.permute_many -------------------------------------------------------------------------------------------
+
+
+def test_python_permutes_a_list(arrays: Any) -> None:
+    hosts = [np.random.default_rng(i).random((3, 40, 50), np.float32) for i in range(18)]
+    xs = [arrays.put(host) for host in hosts]
+    results = pyflowk.permute_many(xs, (2, 0, 1))
+    for result, host in zip(results, hosts, strict=True):
+        np.testing.assert_array_equal(arrays.fetch(result), host.transpose(2, 0, 1))
+    out = [arrays.put(np.zeros((50, 3, 40), np.float16)) for _ in hosts]
+    written = pyflowk.permute_many(xs, [2, 0, -2], dtype="float16", scale=2, out=out)
+    assert all(result is array for result, array in zip(written, out))
+    for result, host in zip(out, hosts, strict=True):
+        np.testing.assert_array_equal(arrays.fetch(result), (2 * host).astype(np.float16).transpose(2, 0, 1))
+    assert pyflowk.explain(pyflowk.permute_many, xs, (2, 0, 1)).count("  launch: ") == 2
+    assert pyflowk.permute_many([], (0,)) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        (lambda xs, out: (xs[0], (1, 0), None), TypeError, "xs is a .*, must be a list or tuple of arrays"),
+        (
+            lambda xs, out: ([xs[0], xs[1][:2]], (1, 0), None),
+            ValueError,
+            r"xs\[1\] has shape \(2, 6\), must be \(4, 6\)",
+        ),
+        (lambda xs, out: ([xs[0], 3], (1, 0), None), TypeError, r"xs\[1\] is a int"),
+        (lambda xs, out: (xs, (1, 1), None), pyflowk.FlowkValueError, r"axes\[1\] = 1"),
+        (lambda xs, out: (xs, (1, 0), out[:1]), ValueError, "out has 1 arrays, must have 2 as xs has"),
+        (lambda xs, out: (xs, (1, 0), xs), ValueError, r"out has shape \(4, 6\), must be \(6, 4\)"),
+        (lambda xs, out: (xs, (1, 0), [out[0], out[0]]), pyflowk.FlowkValueError, r"out\[0\] .* overlaps out\[1\]"),
+    ],
+)
+def test_python_refuses_bad_lists(arrays: Any, change: Any, error: type[Exception], words: str) -> None:
+    xs = [arrays.put(np.ones((4, 6), np.float32)) for _ in range(2)]
+    out = [arrays.put(np.zeros((6, 4), np.float32)) for _ in range(2)]
+    given, axes, written = change(xs, out)
+    with pytest.raises(error, match=words):
+        pyflowk.permute_many(given, axes, out=written)
+    for array in out:
+        assert not arrays.fetch(array).any()
