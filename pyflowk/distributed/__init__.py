@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Permutes of arrays that are split over the ranks of a process group: a permute and an all-to-all in one step.
+
+The tensors are torch's, the groups torch.distributed's. `redistribute` moves the split of an array from one dimension
+to another and permutes the dimensions on the way:
+
+    x       this rank's shard of a global array, split along `src_dim`
+    result  this rank's shard of permute(global array, axes), split along its dimension `dst_dim`
+
+Splits are torch.chunk's. Where the GPUs of all ranks access each other's memory, every rank writes straight into the
+others' results (the fused road); elsewhere parts are packed, exchanged by all_to_all_single and put in place (the
+staged road). Calls are collective: every rank of the group makes the same calls in the same order, on one stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from . import exchange_roads as _roads
+from . import redistribution as _redistribution
+from .redistribution import explain, redistribute
+
+__all__ = ["empty", "explain", "gather_heads", "redistribute", "scatter_heads", "transpose", "turn_pencil", "turn_slab"]
+
+
+def empty(
+    shape: Iterable[int],
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    group: Any = None,
+) -> torch.Tensor:
+    """An uninitialised tensor that `redistribute` can write into without a copy, as its `out`. Collective.
+
+    Parameters
+    ----------
+    shape : iterable of int
+        Of this rank's tensor. Ranks may have different shapes; each gets the memory of the largest.
+    dtype : torch.dtype, optional
+        By default torch.get_default_dtype().
+    device : optional
+        By default the current CUDA device where torch has one, else the CPU.
+    group : process group, optional
+        By default the default group.
+
+    On a group that is not on the fused road the tensor is a plain one.
+    """
+    group = _redistribution.group_or_default(group)
+    wanted, element = tuple(shape), dtype or torch.get_default_dtype()
+    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if place.type == "cuda" and place.index is None:
+        place = torch.device("cuda", torch.cuda.current_device())
+    if _roads.road_of(group, place).name != "fused":
+        return torch.empty(wanted, dtype=element, device=place)
+    num_elements = torch.Size(wanted).numel()
+    sizes: list[Any] = [None] * group.size()
+    dist.all_gather_object(sizes, num_elements * element.itemsize, group)
+    memory = _roads.symmetric_empty(max(sizes), group, place)
+    return memory[: num_elements * element.itemsize].view(element).view(wanted)
+
+
+def scatter_heads(x: torch.Tensor, group: Any = None, **options: Any) -> torch.Tensor:
+    """(batch, sequence / ranks, heads, size) -> (batch, sequence, heads / ranks, size): before Ulysses attention.
+
+    `options` are those of `redistribute`.
+    """
+    return redistribute(x, (0, 1, 2, 3), 1, 2, group, **options)
+
+
+def gather_heads(x: torch.Tensor, group: Any = None, **options: Any) -> torch.Tensor:
+    """(batch, sequence, heads / ranks, size) -> (batch, sequence / ranks, heads, size): after Ulysses attention."""
+    return redistribute(x, (0, 1, 2, 3), 2, 1, group, **options)
+
+
+def transpose(x: torch.Tensor, group: Any = None, **options: Any) -> torch.Tensor:
+    """(m / ranks, n) -> (n / ranks, m): the transpose of a matrix that is split by rows."""
+    return redistribute(x, (1, 0), 0, 0, group, **options)
+
+
+def turn_slab(x: torch.Tensor, group: Any = None, **options: Any) -> torch.Tensor:
+    """(i / ranks, j, k) -> (j / ranks, i, k): between the 2-D and the 1-D part of a 3-D FFT on slabs."""
+    return redistribute(x, (1, 0, 2), 0, 0, group, **options)
+
+
+def turn_pencil(x: torch.Tensor, group: Any = None, **options: Any) -> torch.Tensor:
+    """(i, j / ranks, k) -> (i, k / ranks, j): between two 1-D parts of a 3-D FFT on pencils, in one row of the grid of
+    ranks; `i` is split over the other rows."""
+    return redistribute(x, (0, 2, 1), 1, 1, group, **options)

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The two ways to move the parts of shards between ranks.
+
+fused    every rank writes the permuted parts straight into the peers' results, which lie in symmetric memory: one
+         launch of flowk_permute_many() between two barriers
+staged   every rank packs the permuted parts for all peers, torch.distributed.all_to_all_single() moves them, and every
+         rank puts its result together; in pieces, so that packing and moving overlap
+"""
+
+from __future__ import annotations
+
+import math
+import socket
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+
+from .._operators.permute_many import permute_many
+from .shard_layout import Chunk, ShardLayout
+
+# Larger exchanges are staged in pieces.
+_PIECE_BYTES = 32 << 20
+_MAX_PIECES = 8
+
+
+class Exchange(NamedTuple):
+    """What the roads need besides the tensors."""
+
+    layout: ShardLayout
+    rank: int
+    group: Any
+    dtype: torch.dtype
+    scale: float
+
+
+# ---- the road -------------------------------------------------------------------------------------------------------
+
+
+class Road(NamedTuple):
+    name: str  # "fused", "staged" or "local"
+    reason: str
+
+
+_roads: dict[tuple[str, str], Road] = {}
+
+
+def road_of(group: Any, device: torch.device) -> Road:
+    """The road of a group. The first call for a group is collective."""
+    key = (group.group_name, device.type)
+    if key not in _roads:
+        _roads[key] = _find_road(group, device)
+    return _roads[key]
+
+
+def _find_road(group: Any, device: torch.device) -> Road:
+    if device.type != "cuda":
+        return Road("staged", f"tensors are on {device.type}")
+    places: list[Any] = [None] * group.size()
+    dist.all_gather_object(places, (socket.gethostname(), device.index), group)
+    if len({host for host, _ in places}) > 1:
+        return Road("staged", "the ranks are on several hosts")
+    for _, peer in places:
+        if peer != device.index and not torch.cuda.can_device_access_peer(device.index, peer):
+            return Road("staged", f"GPU {device.index} cannot access the memory of GPU {peer}")
+    return Road("fused", "all ranks' GPUs access each other's memory")
+
+
+# ---- symmetric memory -----------------------------------------------------------------------------------------------
+
+# torch's handles of the tensors that empty() made, by the address of their storage and the group; and the buffers that
+# results pass through where the caller's own tensor is not symmetric.
+_handles: dict[tuple[int, str], Any] = {}
+_workspaces: dict[tuple[str, torch.device], torch.Tensor] = {}
+
+
+def symmetric_empty(num_bytes: int, group: Any, device: torch.device) -> torch.Tensor:
+    """Uninitialised bytes in symmetric memory, as many on every rank. Collective."""
+    import torch.distributed._symmetric_memory as symmetric_memory
+
+    memory = symmetric_memory.empty(max(num_bytes, 16), dtype=torch.uint8, device=device)
+    _handles[memory.untyped_storage().data_ptr(), group.group_name] = symmetric_memory.rendezvous(memory, group)
+    return memory
+
+
+def _handle_of(out: torch.Tensor, group: Any) -> Any:
+    """torch's handle of the symmetric memory of `out`; None where the peers cannot write into it."""
+    return _handles.get((out.untyped_storage().data_ptr(), group.group_name)) if out.is_contiguous() else None
+
+
+def describe_out(out: Any, group: Any) -> str:
+    """What all ranks must have in common of their `out`."""
+    if not isinstance(out, torch.Tensor) or _handle_of(out, group) is None:
+        return "a tensor of one rank"
+    return f"a tensor of empty() from element {out.storage_offset()}"
+
+
+def _workspace(num_bytes: int, exchange: Exchange, device: torch.device) -> torch.Tensor:
+    key = (exchange.group.group_name, device)
+    memory = _workspaces.get(key)
+    if memory is None or memory.numel() < num_bytes:
+        memory = _workspaces[key] = symmetric_empty(num_bytes, exchange.group, device)
+    return memory
+
+
+# ---- roads ----------------------------------------------------------------------------------------------------------
+
+
+def run_local(exchange: Exchange, x: torch.Tensor, out: torch.Tensor) -> None:
+    _permute_all([(x, out)], exchange.layout.axes, exchange)
+
+
+def run_fused(exchange: Exchange, x: torch.Tensor, out: torch.Tensor) -> None:
+    layout, rank = exchange.layout, exchange.rank
+    handle = _handle_of(out, exchange.group)
+    if handle is not None:
+        target, offset = out, out.storage_offset()
+    else:  # through a buffer that all ranks have; its size is that of the largest result
+        largest = math.prod(layout.dst_shape(0))
+        memory = _workspace(largest * exchange.dtype.itemsize, exchange, x.device)
+        handle = _handles[memory.untyped_storage().data_ptr(), exchange.group.group_name]
+        target = memory[: out.numel() * exchange.dtype.itemsize].view(exchange.dtype).view(out.shape)
+        offset = 0
+    src_chunk, joined = layout.src_chunks()[rank], layout.joined_dim
+    pairs = []
+    for peer, chunk in _others_first(layout.dst_chunks(), rank):
+        shape = layout.dst_shape(peer)
+        whole = target if peer == rank else handle.get_buffer(peer, shape, exchange.dtype, offset)
+        part = x.narrow(layout.cut_dim, chunk.start, chunk.length)
+        pairs.append((part, whole.narrow(joined, src_chunk.start, src_chunk.length)))
+    handle.barrier(channel=0)  # every rank's result may be written
+    _permute_all(pairs, layout.axes, exchange)
+    handle.barrier(channel=1)  # every rank's result is whole
+    if target is not out:
+        out.copy_(target)
+
+
+def run_staged(exchange: Exchange, x: torch.Tensor, out: torch.Tensor) -> None:
+    layout, rank = exchange.layout, exchange.rank
+    joined = layout.joined_dim
+    # What goes to every peer, and where what comes from it belongs; both in the order of the result's dimensions.
+    parts = [x.narrow(layout.cut_dim, *chunk).permute(layout.axes) for chunk in layout.dst_chunks()]
+    places = [out.narrow(joined, *chunk) for chunk in layout.src_chunks()]
+    same_order = tuple(range(len(layout.axes)))
+    _permute_all([(parts[rank], places[rank])], same_order, exchange)
+    moving: list[tuple[Any, Any, list[torch.Tensor], list[torch.Tensor]]] = []
+    num_pieces, dim = _pieces(layout, exchange.dtype.itemsize)
+    for piece in range(num_pieces):
+        sent = [None if peer == rank else _piece(part, dim, piece, num_pieces) for peer, part in enumerate(parts)]
+        wanted = [None if peer == rank else _piece(place, dim, piece, num_pieces) for peer, place in enumerate(places)]
+        packed, packed_parts, send_sizes = _contiguous(sent, exchange.dtype, x)
+        received, received_parts, receive_sizes = _contiguous(wanted, exchange.dtype, x)
+        _permute_all([pair for pair in zip(sent, packed_parts) if pair[0] is not None], same_order, exchange)
+        work = dist.all_to_all_single(received, packed, receive_sizes, send_sizes, exchange.group, async_op=True)
+        moving.append((work, packed, received_parts, wanted))
+    as_they_are = exchange._replace(scale=1.0)
+    for work, _, received_parts, wanted in moving:
+        work.wait()
+        pairs = [pair for pair in zip(received_parts, wanted) if pair[1] is not None]
+        _permute_all(pairs, same_order, as_they_are)
+
+
+def _others_first(chunks: list[Chunk], rank: int) -> list[tuple[int, Chunk]]:
+    """The chunks of the ranks after this one, and this one's last."""
+    order = [(rank + 1 + i) % len(chunks) for i in range(len(chunks))]
+    return [(peer, chunks[peer]) for peer in order]
+
+
+def _pieces(layout: ShardLayout, itemsize: int) -> tuple[int, int]:
+    """In how many pieces an exchange is staged, and along which dimension of the result: its longest one, other than
+    that which is put together. Every rank finds the same."""
+    num_bytes = math.prod(layout.dst_shape(0)) * itemsize
+    dims = [d for d in range(len(layout.axes)) if d != layout.joined_dim]
+    dim = max(dims, key=lambda d: layout.dst_shape(0)[d])
+    return max(1, min(num_bytes // _PIECE_BYTES, _MAX_PIECES, layout.dst_shape(0)[dim])), dim
+
+
+def _piece(whole: torch.Tensor, dim: int, piece: int, num_pieces: int) -> torch.Tensor:
+    extent = whole.shape[dim]
+    begin, end = extent * piece // num_pieces, extent * (piece + 1) // num_pieces
+    return whole.narrow(dim, begin, end - begin)
+
+
+def _contiguous(
+    parts: list[torch.Tensor | None], dtype: torch.dtype, x: torch.Tensor
+) -> tuple[torch.Tensor, list[torch.Tensor | None], list[int]]:
+    """A flat tensor with room for all parts, its parts, and their sizes in elements."""
+    sizes = [0 if part is None else part.numel() for part in parts]
+    flat = x.new_empty(sum(sizes), dtype=dtype)
+    pieces = flat.split(sizes)
+    return flat, [None if part is None else piece.view(part.shape) for piece, part in zip(pieces, parts)], sizes
+
+
+def _permute_all(pairs: list[tuple[torch.Tensor, torch.Tensor]], axes: tuple[int, ...], exchange: Exchange) -> None:
+    """Permutes every first tensor into the second. Those of one shape and strides share a call."""
+    alike: dict[Any, list[tuple[torch.Tensor, torch.Tensor]]] = defaultdict(list)
+    for src, dst in pairs:
+        if src.numel() > 0:
+            alike[src.shape, src.stride(), dst.stride()].append((src, dst))
+    for group in alike.values():
+        srcs, dsts = zip(*group)
+        permute_many(srcs, axes, dtype=exchange.dtype, scale=exchange.scale, out=dsts)

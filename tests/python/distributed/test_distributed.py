@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""pyflowk.distributed on 2 to 8 ranks: processes on the CPU by gloo, or a GPU each where there are as many."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from source_tree import ROOT
+
+torch = pytest.importorskip("torch")
+
+WORKER = Path(__file__).with_name("distributed_worker.py")
+
+
+@pytest.mark.usefixtures("host_library")
+@pytest.mark.parametrize(("ranks", "parts"), [(2, "values"), (4, "values,forms,gradients,faults"), (8, "values")])
+def test_every_rank_gets_its_shard(ranks: int, parts: str, tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    environment["FLOWK_SIMT_THREADS"] = "1"
+    logs = [tmp_path / f"rank{rank}.log" for rank in range(ranks)]
+    processes = []
+    for rank, log in enumerate(logs):
+        command = [sys.executable, WORKER, parts, str(rank), str(ranks), tmp_path / "store"]
+        with log.open("w") as file:
+            processes.append(subprocess.Popen(command, env=environment, stdout=file, stderr=subprocess.STDOUT))
+    try:
+        statuses = [process.wait(timeout=300) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert statuses == [0] * ranks, "\n".join(log.read_text()[-3000:] for log in logs)
