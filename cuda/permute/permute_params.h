@@ -13,9 +13,9 @@ namespace flowk::permute {
 // Pairs of src and dst in one launch, at most.
 constexpr int max_launch_pairs = 16;
 
-// The pairs of a launch: src and dst of pair i stand so many bytes after those of the kernel's parameters.
+// The pairs of a launch of several: src and dst of pair i stand so many bytes after those of the kernel's parameters.
 struct PairParams {
-  Divider num_pairs;  // divisor 1: one pair, without offsets
+  Divider num_pairs;
   int64_t src_offsets[max_launch_pairs] = {};
   int64_t dst_offsets[max_launch_pairs] = {};
   friend bool operator==(const PairParams&, const PairParams&) = default;
@@ -34,6 +34,7 @@ struct CopyParams {
   const unsigned char* src = nullptr;
   unsigned char* dst = nullptr;
   const unsigned char* src_end = nullptr;  // one past the last byte of src's elements
+  int32_t num_pairs = 1;                   // of src and dst; `pairs` is read where there are several
   int64_t num_units = 0;           // of all rows: of unit_bytes each, or of 16-byte vectors that a dst row may touch
   Divider units_per_row;           // used where rank > 0, and only where the index of a unit fits 31 bits
   int64_t wide_units_per_row = 0;  // otherwise
@@ -109,6 +110,7 @@ struct TileParams {
   unsigned char* dst = nullptr;
   const unsigned char* src_end = nullptr;  // one past the last byte of src's elements
   int32_t grid_rank = 0;
+  int32_t num_pairs = 1;                  // of src and dst; `pairs` is read where there are several
   int32_t tile_offsets_offset_bytes = 0;  // of the block's TileOffsets, in shared memory
 
   // The blocks of the cut dimensions; one block where no dimension is cut.
@@ -219,6 +221,7 @@ constexpr int max_channel_threads = 128;
 struct ChannelParams {
   const unsigned char* src = nullptr;
   unsigned char* dst = nullptr;
+  int32_t num_pairs = 1;      // of src and dst; `pairs` is read where there are several
   int32_t num_channels = 0;   // 2, 3 or 4
   int64_t plane_stride = 0;   // between planes of neighbouring channels, of any sign
   int64_t plane_vectors = 0;  // of 16 bytes in a plane

@@ -30,7 +30,7 @@ __device__ __forceinline__ ChannelTile locate_channel_tile(const ChannelParams& 
   launch_dependent_grids();
   const uint32_t in_block = threadIdx.x >> params.thread_bits;
   const uint32_t num_threads = params.tiles_per_block == 1 ? blockDim.x : 1u << params.thread_bits;
-  const PairBlock pair(params.pairs);
+  const PairBlock pair(params);
   ChannelTile tile = {params.src + pair.src_offset,
                       params.dst + pair.dst_offset,
                       num_threads,

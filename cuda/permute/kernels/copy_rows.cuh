@@ -155,7 +155,8 @@ template <class Elements, int kRank>
 __global__ void __launch_bounds__(copy_threads) copy_rows(const __grid_constant__ GridConstant<CopyParams> params,
                                                           const __grid_constant__ GridConstant<Elements> elements) {
   launch_dependent_grids();
-  const PairBlock pair(kRank < 0 ? params.pairs : PairParams());
+  PairBlock pair;
+  if constexpr (kRank < 0) pair = PairBlock(params);
   const int64_t linear = linear_unit(pair);
   if (linear < params.num_units) copy_unit<kRank>(params, pair, linear, elements);
 }
@@ -165,7 +166,7 @@ __global__ void __launch_bounds__(copy_threads) copy_rows(const __grid_constant_
 template <int Bytes, bool kReversed>
 __device__ __forceinline__ void copy_shifted_vector(const CopyParams& params) {
   launch_dependent_grids();
-  const PairBlock pair(params.pairs);
+  const PairBlock pair(params);
   const int64_t linear = linear_unit(pair);
   if (linear >= params.num_units) return;
   const UnitOffsets at = locate_unit<any_rank>(params, pair, linear);

@@ -21,18 +21,20 @@ struct PairBlock {
   int64_t src_offset = 0;
   int64_t dst_offset = 0;
 
-  __device__ __forceinline__ explicit PairBlock(const PairParams& pairs) {
-    if (pairs.num_pairs.divisor == 1) return;
-    const uint32_t pair = take_index(&block, pairs.num_pairs);
-    src_offset = pairs.src_offsets[pair];
-    dst_offset = pairs.dst_offsets[pair];
+  PairBlock() = default;
+  template <class Params>
+  __device__ __forceinline__ explicit PairBlock(const Params& params) {
+    if (params.num_pairs == 1) return;
+    const uint32_t pair = take_index(&block, params.pairs.num_pairs);
+    src_offset = params.pairs.src_offsets[pair];
+    dst_offset = params.pairs.dst_offsets[pair];
   }
 };
 
 // One past the last byte of the elements of the block's src. Few threads need it, so it is not kept in a register.
 template <class Params>
 __device__ __forceinline__ const unsigned char* src_end_of(const Params& params) {
-  return params.src_end + PairBlock(params.pairs).src_offset;
+  return params.src_end + PairBlock(params).src_offset;
 }
 
 // An element in a register, zero-extended to a word.

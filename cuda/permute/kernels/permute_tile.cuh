@@ -43,7 +43,7 @@ struct TileOffsets {
 static_assert(sizeof(TileOffsets) <= tile_offsets_bytes);
 
 __device__ __forceinline__ TileOffsets take_tile_apart(const TileParams& params) {
-  const PairBlock pair(params.pairs);
+  const PairBlock pair(params);
   TileOffsets tile;
   tile.src = pair.src_offset;
   tile.dst = pair.dst_offset;

@@ -17,7 +17,12 @@ void plan_permute(const PermuteRequest& request, const Device& device, PermutePl
 }
 
 void set_pairs(const PairParams& pairs, PermutePlan* plan) {
-  std::visit([&](auto& chosen) { chosen.params.pairs = pairs; }, plan->mechanism);
+  std::visit(
+      [&](auto& chosen) {
+        chosen.params.pairs = pairs;
+        chosen.params.num_pairs = static_cast<int32_t>(pairs.num_pairs.divisor);
+      },
+      plan->mechanism);
   plan->launch.num_blocks *= pairs.num_pairs.divisor;
 }
 
