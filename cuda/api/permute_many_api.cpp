@@ -123,39 +123,42 @@ LaunchPairs take_pairs(const ManyArguments& many, bool* taken) {
   return pairs;
 }
 
-PairParams params_of(const LaunchPairs& pairs, const ManyArguments& many) {
-  PairParams params;
-  params.num_pairs = Divider(static_cast<uint32_t>(pairs.count));
+// Plans one launch, and runs or explains it; one launch per pair where the plan does not take them all.
+Status use_pairs(const ManyArguments& many, const PermuteTypes& types, const IterationSpace& shape,
+                 const LaunchPairs& pairs, const Device& device, PlanUse* use) {
+  const void* src = many.srcs[pairs.planned];
+  void* dst = many.dsts[pairs.planned];
+  int64_t src_offsets[max_launch_pairs], dst_offsets[max_launch_pairs];
   for (int i = 0; i < pairs.count; ++i) {
     const auto distance = [](const void* to, const void* from) {
       return static_cast<const unsigned char*>(to) - static_cast<const unsigned char*>(from);
     };
-    params.src_offsets[i] = distance(many.srcs[pairs.members[i]], many.srcs[pairs.planned]);
-    params.dst_offsets[i] = distance(many.dsts[pairs.members[i]], many.dsts[pairs.planned]);
+    src_offsets[i] = distance(many.srcs[pairs.members[i]], src);
+    dst_offsets[i] = distance(many.dsts[pairs.members[i]], dst);
   }
-  return params;
-}
-
-// Plans one launch, and runs or explains it.
-Status use_launch(const ManyArguments& many, const PermuteTypes& types, const IterationSpace& shape,
-                  const LaunchPairs& pairs, const Device& device, const PlanUse& use) {
-  const void* src = many.srcs[pairs.planned];
-  void* dst = many.dsts[pairs.planned];
-  const PairParams params = params_of(pairs, many);
+  const auto one_by_one = [&]() -> Status {
+    for (int i = 0; i < pairs.count; ++i)
+      FLOWK_RETURN_IF_ERROR(use_pairs(many, types, shape, {{pairs.members[i]}, 1, pairs.members[i]}, device, use));
+    return {};
+  };
   if (types.is_plain_move()) {
     const PermuteRequest request = {src, dst, types.src_info.element_bytes, shape};
     PermutePlan plan = cached_plan(request, device);
-    set_pairs(params, &plan);
-    if (!use.explains) return run_permute(plan, use.stream);
-    explain_permute(plan, request, use.text, use.text_bytes);
+    if (!set_pairs(pairs.count, src_offsets, dst_offsets, &plan)) return one_by_one();
+    if (!use->explains) return run_permute(plan, use->stream);
+    explain_permute(plan, request, use->text, use->text_bytes);
   } else {
     const PermuteConvertRequest request = {src, dst, types.src, types.dst, types.scale, shape};
     PermuteConvertPlan plan;
     plan_permute_convert(request, device, &plan);
-    set_pairs(params, &plan.movement);
-    if (!use.explains) return run_permute_convert(plan, use.stream);
-    explain_permute_convert(plan, request, use.text, use.text_bytes);
+    if (!set_pairs(pairs.count, src_offsets, dst_offsets, &plan.movement)) return one_by_one();
+    if (!use->explains) return run_permute_convert(plan, use->stream);
+    explain_permute_convert(plan, request, use->text, use->text_bytes);
   }
+  // The next launch's text follows.
+  const size_t length = std::min(std::strlen(use->text), use->text_bytes);
+  use->text += length;
+  use->text_bytes -= length;
   return {};
 }
 
@@ -172,12 +175,8 @@ flowk_status permute_many(const ManyArguments& many, PermuteTypes types, const P
         PlanUse rest = use;
         for (int num_taken = 0; num_taken < many.count;) {
           const LaunchPairs pairs = take_pairs(many, taken);
-          FLOWK_RETURN_IF_ERROR(use_launch(many, types, shape.space, pairs, device, rest));
+          FLOWK_RETURN_IF_ERROR(use_pairs(many, types, shape.space, pairs, device, &rest));
           num_taken += pairs.count;
-          if (!use.explains) continue;
-          const size_t length = std::min(std::strlen(rest.text), rest.text_bytes);
-          rest.text += length;
-          rest.text_bytes -= length;
         }
         return {};
       });

@@ -132,8 +132,9 @@ void plan_permute_convert(const PermuteConvertRequest& request, const Device& de
 // plan_permute_convert() uses the cache too. The reference holds until the thread's next call.
 const PermutePlan& cached_plan(const PermuteRequest& request, const Device& device);
 
-// Lets the plan move several pairs of tensors, as `pairs` says: pair 0 of offsets 0 is the plan's own.
-void set_pairs(const PairParams& pairs, PermutePlan* plan);
+// Lets the plan move several pairs of tensors, which stand so many bytes after the pointers of its request. False, with
+// the plan unchanged, where it has too many dimensions.
+bool set_pairs(int num_pairs, const int64_t* src_offsets, const int64_t* dst_offsets, PermutePlan* plan);
 
 // Enqueues the plan.
 Status run_permute(const PermutePlan& plan, flowk_stream stream);

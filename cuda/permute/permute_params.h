@@ -10,17 +10,6 @@
 
 namespace flowk::permute {
 
-// Pairs of src and dst in one launch, at most.
-constexpr int max_launch_pairs = 16;
-
-// The pairs of a launch of several: src and dst of pair i stand so many bytes after those of the kernel's parameters.
-struct PairParams {
-  Divider num_pairs;
-  int64_t src_offsets[max_launch_pairs] = {};
-  int64_t dst_offsets[max_launch_pairs] = {};
-  friend bool operator==(const PairParams&, const PairParams&) = default;
-};
-
 // A dimension of the rows of a copy, innermost first.
 struct CopyDim {
   Divider divider;     // where the index of a unit fits 31 bits
@@ -34,7 +23,7 @@ struct CopyParams {
   const unsigned char* src = nullptr;
   unsigned char* dst = nullptr;
   const unsigned char* src_end = nullptr;  // one past the last byte of src's elements
-  int32_t num_pairs = 1;                   // of src and dst; `pairs` is read where there are several
+  Divider num_pairs;                       // of src and dst
   int64_t num_units = 0;           // of all rows: of unit_bytes each, or of 16-byte vectors that a dst row may touch
   Divider units_per_row;           // used where rank > 0, and only where the index of a unit fits 31 bits
   int64_t wide_units_per_row = 0;  // otherwise
@@ -42,7 +31,6 @@ struct CopyParams {
   int32_t rank = 0;         // dimensions of the rows; 0: one row
   bool wide_index = false;  // 2^31 units and more
   CopyDim dims[max_rank];
-  PairParams pairs;
   friend bool operator==(const CopyParams&, const CopyParams&) = default;
 };
 
@@ -110,7 +98,7 @@ struct TileParams {
   unsigned char* dst = nullptr;
   const unsigned char* src_end = nullptr;  // one past the last byte of src's elements
   int32_t grid_rank = 0;
-  int32_t num_pairs = 1;                  // of src and dst; `pairs` is read where there are several
+  Divider num_pairs;                      // of src and dst
   int32_t tile_offsets_offset_bytes = 0;  // of the block's TileOffsets, in shared memory
 
   // The blocks of the cut dimensions; one block where no dimension is cut.
@@ -194,7 +182,6 @@ struct TileParams {
   TileTableDim table[max_tile_dims];
   TileRowDim src_row_dims[max_tile_dims];
   GridDim grid[max_rank];
-  PairParams pairs;
   friend bool operator==(const TileParams&, const TileParams&) = default;
 };
 
@@ -221,7 +208,7 @@ constexpr int max_channel_threads = 128;
 struct ChannelParams {
   const unsigned char* src = nullptr;
   unsigned char* dst = nullptr;
-  int32_t num_pairs = 1;      // of src and dst; `pairs` is read where there are several
+  Divider num_pairs;          // of src and dst
   int32_t num_channels = 0;   // 2, 3 or 4
   int64_t plane_stride = 0;   // between planes of neighbouring channels, of any sign
   int64_t plane_vectors = 0;  // of 16 bytes in a plane
@@ -231,9 +218,30 @@ struct ChannelParams {
   uint32_t tile_shared_vectors = 0;  // of 16 bytes, a tile's part of shared memory
   int32_t grid_rank = 0;
   GridDim grid[max_rank];  // the tiles of a plane, then the batch's dimensions in the order of dst
-  PairParams pairs;
   friend bool operator==(const ChannelParams&, const ChannelParams&) = default;
 };
+
+// Pairs of src and dst in one launch, at most.
+constexpr int max_launch_pairs = 16;
+
+// Where a launch has several pairs, pair i stands so many bytes after the parameters' src and dst. The offsets lie in
+// the steps of the last dimensions, which such a launch must not use: a longer list of parameters makes every launch
+// slower.
+FLOWK_HOST_DEVICE constexpr int pair_dim(int pair) { return max_rank - 1 - pair; }
+template <class Params>
+FLOWK_HOST_DEVICE auto& pair_src_offset(Params& params, int pair) {
+  if constexpr (requires { params.dims; })
+    return params.dims[pair_dim(pair)].src_stride;
+  else
+    return params.grid[pair_dim(pair)].src_step;
+}
+template <class Params>
+FLOWK_HOST_DEVICE auto& pair_dst_offset(Params& params, int pair) {
+  if constexpr (requires { params.dims; })
+    return params.dims[pair_dim(pair)].dst_stride;
+  else
+    return params.grid[pair_dim(pair)].dst_step;
+}
 
 // The elements of src that one thread of copy_rows() converts together.
 FLOWK_HOST_DEVICE constexpr int convert_group_elements(int src_bytes, int dst_bytes) {

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import math
 import socket
-from collections import defaultdict
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 
 from .._operators.permute_many import permute_many
+from .._operators.permute_many_plan import plan_many
 from .shard_layout import Chunk, ShardLayout
 
 # Larger exchanges are staged in pieces.
@@ -73,6 +73,9 @@ def _find_road(group: Any, device: torch.device) -> Road:
 # results pass through where the caller's own tensor is not symmetric.
 _handles: dict[tuple[int, str], Any] = {}
 _workspaces: dict[tuple[str, torch.device], torch.Tensor] = {}
+# Calls that are made again, by everything that they depend on: redistribution.py. Emptied where memory is new.
+fused_calls: dict[Any, FusedCall] = {}
+_MAX_FUSED_CALLS = 256
 
 
 def symmetric_empty(num_bytes: int, group: Any, device: torch.device) -> torch.Tensor:
@@ -81,7 +84,16 @@ def symmetric_empty(num_bytes: int, group: Any, device: torch.device) -> torch.T
 
     memory = symmetric_memory.empty(max(num_bytes, 16), dtype=torch.uint8, device=device)
     _handles[memory.untyped_storage().data_ptr(), group.group_name] = symmetric_memory.rendezvous(memory, group)
+    fused_calls.clear()
     return memory
+
+
+def remember(key: Any, exchange: Exchange, x: torch.Tensor, out: torch.Tensor) -> None:
+    """Keeps a call into a tensor of empty() ready."""
+    if road_of(exchange.group, x.device).name == "fused" and _handle_of(out, exchange.group) is not None:
+        if len(fused_calls) >= _MAX_FUSED_CALLS:
+            fused_calls.clear()
+        fused_calls[key] = FusedCall(exchange, x, out)
 
 
 def _handle_of(out: torch.Tensor, group: Any) -> Any:
@@ -111,27 +123,45 @@ def run_local(exchange: Exchange, x: torch.Tensor, out: torch.Tensor) -> None:
     _permute_all([(x, out)], exchange.layout.axes, exchange)
 
 
+class FusedCall:
+    """An exchange into the symmetric tensor `target` with all arguments ready. A call takes any x of the same shape,
+    strides and type as the first."""
+
+    def __init__(self, exchange: Exchange, x: torch.Tensor, target: torch.Tensor) -> None:
+        layout, rank = exchange.layout, exchange.rank
+        self._handle = _handle_of(target, exchange.group)
+        self._device = x.device.index
+        src_chunk, joined = layout.src_chunks()[rank], layout.joined_dim
+        pairs = []
+        for peer, chunk in _others_first(layout.dst_chunks(), rank):
+            whole = target
+            if peer != rank:
+                shape = layout.dst_shape(peer)
+                whole = self._handle.get_buffer(peer, shape, exchange.dtype, target.storage_offset())
+            part = x.narrow(layout.cut_dim, chunk.start, chunk.length)
+            pairs.append((part, whole.narrow(joined, src_chunk.start, src_chunk.length)))
+        self._peers = [whole for _, whole in pairs]
+        self._calls = []
+        for srcs, dsts in _alike(pairs):
+            plan = plan_many(srcs, layout.axes, exchange.dtype, exchange.scale, dsts, 0)
+            self._calls.append((plan, [pointer - x.data_ptr() for pointer in plan.src_pointers]))
+
+    def __call__(self, x: torch.Tensor) -> None:
+        stream = torch._C._cuda_getCurrentRawStream(self._device)
+        address = x.data_ptr()
+        self._handle.barrier(channel=0)  # every rank's result may be written
+        for plan, offsets in self._calls:
+            plan.run([address + offset for offset in offsets], plan.out_pointers, stream)
+        self._handle.barrier(channel=1)  # every rank's result is whole
+
+
 def run_fused(exchange: Exchange, x: torch.Tensor, out: torch.Tensor) -> None:
-    layout, rank = exchange.layout, exchange.rank
-    handle = _handle_of(out, exchange.group)
-    if handle is not None:
-        target, offset = out, out.storage_offset()
-    else:  # through a buffer that all ranks have; its size is that of the largest result
-        largest = math.prod(layout.dst_shape(0))
-        memory = _workspace(largest * exchange.dtype.itemsize, exchange, x.device)
-        handle = _handles[memory.untyped_storage().data_ptr(), exchange.group.group_name]
+    target = out
+    if _handle_of(out, exchange.group) is None:  # through a buffer that all ranks have, as large as the largest result
+        num_bytes = math.prod(exchange.layout.dst_shape(0)) * exchange.dtype.itemsize
+        memory = _workspace(num_bytes, exchange, x.device)
         target = memory[: out.numel() * exchange.dtype.itemsize].view(exchange.dtype).view(out.shape)
-        offset = 0
-    src_chunk, joined = layout.src_chunks()[rank], layout.joined_dim
-    pairs = []
-    for peer, chunk in _others_first(layout.dst_chunks(), rank):
-        shape = layout.dst_shape(peer)
-        whole = target if peer == rank else handle.get_buffer(peer, shape, exchange.dtype, offset)
-        part = x.narrow(layout.cut_dim, chunk.start, chunk.length)
-        pairs.append((part, whole.narrow(joined, src_chunk.start, src_chunk.length)))
-    handle.barrier(channel=0)  # every rank's result may be written
-    _permute_all(pairs, layout.axes, exchange)
-    handle.barrier(channel=1)  # every rank's result is whole
+    FusedCall(exchange, x, target)(x)
     if target is not out:
         out.copy_(target)
 
@@ -192,12 +222,18 @@ def _contiguous(
     return flat, [None if part is None else piece.view(part.shape) for piece, part in zip(pieces, parts)], sizes
 
 
-def _permute_all(pairs: list[tuple[torch.Tensor, torch.Tensor]], axes: tuple[int, ...], exchange: Exchange) -> None:
-    """Permutes every first tensor into the second. Those of one shape and strides share a call."""
-    alike: dict[Any, list[tuple[torch.Tensor, torch.Tensor]]] = defaultdict(list)
+def _alike(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> list[tuple[list[torch.Tensor], list[torch.Tensor]]]:
+    """The pairs that are not empty, those of the same shape and strides together."""
+    groups: dict[Any, tuple[list[torch.Tensor], list[torch.Tensor]]] = {}
     for src, dst in pairs:
         if src.numel() > 0:
-            alike[src.shape, src.stride(), dst.stride()].append((src, dst))
-    for group in alike.values():
-        srcs, dsts = zip(*group)
+            srcs, dsts = groups.setdefault((src.shape, src.stride(), dst.stride()), ([], []))
+            srcs.append(src)
+            dsts.append(dst)
+    return list(groups.values())
+
+
+def _permute_all(pairs: list[tuple[torch.Tensor, torch.Tensor]], axes: tuple[int, ...], exchange: Exchange) -> None:
+    """Permutes every first tensor into the second."""
+    for srcs, dsts in _alike(pairs):
         permute_many(srcs, axes, dtype=exchange.dtype, scale=exchange.scale, out=dsts)

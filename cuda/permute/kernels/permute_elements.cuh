@@ -24,10 +24,10 @@ struct PairBlock {
   PairBlock() = default;
   template <class Params>
   __device__ __forceinline__ explicit PairBlock(const Params& params) {
-    if (params.num_pairs == 1) return;
-    const uint32_t pair = take_index(&block, params.pairs.num_pairs);
-    src_offset = params.pairs.src_offsets[pair];
-    dst_offset = params.pairs.dst_offsets[pair];
+    if (params.num_pairs.divisor == 1) return;
+    const auto pair = static_cast<int>(take_index(&block, params.num_pairs));
+    src_offset = pair_src_offset(params, pair);
+    dst_offset = pair_dst_offset(params, pair);
   }
 };
 

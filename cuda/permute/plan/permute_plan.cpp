@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The selection: the only place that compares mechanisms.
+#include <algorithm>
+
 #include "permute/plan/permute_problem.h"
 
 namespace flowk::permute {
@@ -16,14 +18,26 @@ void plan_permute(const PermuteRequest& request, const Device& device, PermutePl
   plan_problem(problem, device, plan);
 }
 
-void set_pairs(const PairParams& pairs, PermutePlan* plan) {
-  std::visit(
+bool set_pairs(int num_pairs, const int64_t* src_offsets, const int64_t* dst_offsets, PermutePlan* plan) {
+  const auto set = [&](auto& params, int rank) {
+    if (num_pairs == 1) return true;
+    if (num_pairs > std::min(max_launch_pairs, max_rank - rank)) return false;
+    params.num_pairs = Divider(static_cast<uint32_t>(num_pairs));
+    for (int i = 0; i < num_pairs; ++i) {
+      pair_src_offset(params, i) = src_offsets[i];
+      pair_dst_offset(params, i) = dst_offsets[i];
+    }
+    plan->launch.num_blocks *= num_pairs;
+    return true;
+  };
+  return std::visit(
       [&](auto& chosen) {
-        chosen.params.pairs = pairs;
-        chosen.params.num_pairs = static_cast<int32_t>(pairs.num_pairs.divisor);
+        if constexpr (requires { chosen.params.dims; })
+          return set(chosen.params, chosen.params.rank);
+        else
+          return set(chosen.params, chosen.params.grid_rank);
       },
       plan->mechanism);
-  plan->launch.num_blocks *= pairs.num_pairs.divisor;
 }
 
 void plan_permute_convert(const PermuteConvertRequest& request, const Device& device, PermuteConvertPlan* plan) {

@@ -215,6 +215,22 @@ TEST(no_tile_candidate_is_cheaper_than_the_plan) {
   CHECK(num_tiles > 1000);
 }
 
+TEST(pairs_take_the_place_of_dimensions_that_a_launch_has_not) {
+  int64_t offsets[max_launch_pairs];
+  for (int i = 0; i < max_launch_pairs; ++i) offsets[i] = 128 * i;
+  for (const int rank : {0, 16, 17}) {
+    PermutePlan plan;
+    plan.launch.num_blocks = 10;
+    TileParams& params = plan.mechanism.emplace<GeneralTile>().params;
+    params.grid_rank = rank;
+    const bool fits = set_pairs(max_launch_pairs, offsets, offsets, &plan);
+    CHECK(fits == (rank <= 16));
+    CHECK_EQ(plan.launch.num_blocks, fits ? 160 : 10);
+    CHECK_EQ(static_cast<int>(params.num_pairs.divisor), fits ? 16 : 1);
+    for (int d = rank; fits && d < max_rank - max_launch_pairs; ++d) CHECK_EQ(params.grid[d].src_step, 0);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) { return run_tests(argc, argv); }
