@@ -225,9 +225,9 @@ TEST(pairs_take_the_place_of_dimensions_that_a_launch_has_not) {
     params.grid_rank = rank;
     const bool fits = set_pairs(max_launch_pairs, offsets, offsets, &plan);
     CHECK(fits == (rank <= 16));
-    CHECK_EQ(plan.launch.num_blocks, fits ? 160 : 10);
-    CHECK_EQ(static_cast<int>(params.num_pairs.divisor), fits ? 16 : 1);
-    for (int d = rank; fits && d < max_rank - max_launch_pairs; ++d) CHECK_EQ(params.grid[d].src_step, 0);
+    CHECK(plan.launch.num_blocks == (fits ? 160 : 10));
+    CHECK(params.num_pairs.divisor == (fits ? 16u : 1u));
+    for (int d = rank; fits && d < max_rank - max_launch_pairs; ++d) CHECK(params.grid[d].src_step == 0);
   }
 }
 
