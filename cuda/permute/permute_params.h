@@ -23,13 +23,13 @@ struct CopyParams {
   const unsigned char* src = nullptr;
   unsigned char* dst = nullptr;
   const unsigned char* src_end = nullptr;  // one past the last byte of src's elements
-  Divider num_pairs;                       // of src and dst
   int64_t num_units = 0;           // of all rows: of unit_bytes each, or of 16-byte vectors that a dst row may touch
   Divider units_per_row;           // used where rank > 0, and only where the index of a unit fits 31 bits
   int64_t wide_units_per_row = 0;  // otherwise
   int64_t row_bytes = 0;
   int32_t rank = 0;         // dimensions of the rows; 0: one row
   bool wide_index = false;  // 2^31 units and more
+  uint8_t num_pairs = 1;    // of src and dst
   CopyDim dims[max_rank];
   friend bool operator==(const CopyParams&, const CopyParams&) = default;
 };
@@ -97,8 +97,8 @@ struct TileParams {
   const unsigned char* src = nullptr;
   unsigned char* dst = nullptr;
   const unsigned char* src_end = nullptr;  // one past the last byte of src's elements
-  int32_t grid_rank = 0;
-  Divider num_pairs;                      // of src and dst
+  int16_t grid_rank = 0;
+  int16_t num_pairs = 1;                  // of src and dst
   int32_t tile_offsets_offset_bytes = 0;  // of the block's TileOffsets, in shared memory
 
   // The blocks of the cut dimensions; one block where no dimension is cut.
@@ -208,8 +208,8 @@ constexpr int max_channel_threads = 128;
 struct ChannelParams {
   const unsigned char* src = nullptr;
   unsigned char* dst = nullptr;
-  Divider num_pairs;          // of src and dst
-  int32_t num_channels = 0;   // 2, 3 or 4
+  int16_t num_pairs = 1;      // of src and dst
+  int16_t num_channels = 0;   // 2, 3 or 4
   int64_t plane_stride = 0;   // between planes of neighbouring channels, of any sign
   int64_t plane_vectors = 0;  // of 16 bytes in a plane
   uint32_t num_tiles = 0;

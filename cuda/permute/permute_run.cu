@@ -32,7 +32,7 @@ struct Run {
   Status operator()(const CopyRows& plan) const {
     if constexpr (Bytes == vector_bytes) {
       using Vectors = Moved<vector_bytes>;
-      const bool has_pairs = plan.params.num_pairs.divisor > 1;
+      const bool has_pairs = plan.params.num_pairs > 1;
       if ((plan.params.wide_index && plan.params.rank > 0) || has_pairs) return run(copy_rows<Vectors, any_rank>, plan);
       switch (plan.params.rank) {
         case 0: return run(copy_rows<Vectors, 0>, plan);

@@ -24,10 +24,12 @@ struct PairBlock {
   PairBlock() = default;
   template <class Params>
   __device__ __forceinline__ explicit PairBlock(const Params& params) {
-    if (params.num_pairs.divisor == 1) return;
-    const auto pair = static_cast<int>(take_index(&block, params.num_pairs));
-    src_offset = pair_src_offset(params, pair);
-    dst_offset = pair_dst_offset(params, pair);
+    if (params.num_pairs > 1) [[unlikely]] {
+      const uint32_t num_pairs = params.num_pairs, pair = block % num_pairs;
+      block /= num_pairs;
+      src_offset = pair_src_offset(params, static_cast<int>(pair));
+      dst_offset = pair_dst_offset(params, static_cast<int>(pair));
+    }
   }
 };
 

@@ -74,9 +74,8 @@ void explain(const PermutePlan& plan, const PermuteProblem& problem, const char*
                channels->num_channels, static_cast<long long>(channels->plane_vectors * vector_bytes));
   writer.add("  launch: %lld blocks of %d threads, %d bytes of shared memory",
              static_cast<long long>(plan.launch.num_blocks), plan.launch.num_threads, plan.launch.shared_bytes);
-  const uint32_t num_pairs =
-      std::visit([](const auto& chosen) { return chosen.params.num_pairs.divisor; }, plan.mechanism);
-  if (num_pairs > 1) writer.add("; %u pairs of tensors in turn", num_pairs);
+  const int num_pairs = std::visit([](const auto& chosen) { return int{chosen.params.num_pairs}; }, plan.mechanism);
+  if (num_pairs > 1) writer.add("; %d pairs of tensors in turn", num_pairs);
   writer.add("\n");
 }
 
