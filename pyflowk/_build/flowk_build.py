@@ -9,13 +9,16 @@ The environment variable FLOWK_CUDA decides where nvcc comes from:
 
 libflowk_simt needs the toolkit's headers of the 16- and 8-bit floats: from a toolkit, or from three of those wheels.
 
+Nothing in a wheel links Python, so its tag is py3-none-PLATFORM: one wheel serves every Python.
+
 The last wheels stay in build/wheels/, each in a folder named by a hash of what it was built from: sources, options,
-compilers, Python. `pip install .` builds nothing where that has not changed. An editable install has meson's own
+compilers. `pip install .` builds nothing where that has not changed. An editable install has meson's own
 build/ folder and compiles what has changed.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
 import os
@@ -25,6 +28,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import zipfile
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
@@ -147,7 +151,7 @@ def _kept_wheel_folder(settings: Settings) -> Path:
         [_output(*compiler, "--version"), origin, WHEEL_VERSION, str(nvcc), nvcc and _output(nvcc, "--version")],
         _toolkits(),
         _output("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"),  # cuda/meson.build builds for these
-        [sys.version, sysconfig.get_platform(), mesonpy.__version__],
+        [sysconfig.get_platform(), mesonpy.__version__],
     ]
     digest = hashlib.sha256(repr(inputs).encode())
     for source in WHEEL_SOURCES:
@@ -166,6 +170,27 @@ def _keep_wheel(wheel: Path, folder: Path) -> None:
         unfinished.replace(folder / wheel.name)
         for old in sorted(KEPT_WHEELS.iterdir(), key=os.path.getmtime, reverse=True)[MAX_KEPT_WHEELS:]:
             shutil.rmtree(old, ignore_errors=True)
+
+
+def retag(wheel: Path, folder: Path, platform: str | None = None) -> Path:
+    """A copy of a wheel in `folder` for every Python 3, and for `platform` if it is given. Meson-python tags what it
+    installs beside modules for one Python. Only the dist-info's WHEEL and its line of RECORD change."""
+    *name, _, _, built_for = wheel.stem.split("-")
+    tag = f"py3-none-{platform or built_for}"
+    retagged = folder / f"{'-'.join([*name, tag])}.whl"
+    with zipfile.ZipFile(wheel) as old, zipfile.ZipFile(retagged, "w", zipfile.ZIP_DEFLATED) as new:
+        (record_name,) = (path for path in old.namelist() if path.endswith(".dist-info/RECORD"))
+        wheel_name = record_name.replace("RECORD", "WHEEL")
+        description = re.sub(r"^Tag: .*\n", "", old.read(wheel_name).decode(), flags=re.MULTILINE).rstrip("\n")
+        tags = "".join(f"\nTag: py3-none-{one}" for one in tag.split("-")[2].split("."))
+        content = f"{description}{tags}\n".encode()
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        line = f"{wheel_name},sha256={digest},{len(content)}"
+        record = re.sub(rf"^{re.escape(wheel_name)},.*$", line, old.read(record_name).decode(), flags=re.MULTILINE)
+        changed = {wheel_name: content, record_name: record.encode()}
+        for entry in old.infolist():
+            new.writestr(entry, changed.get(entry.filename) or old.read(entry), zipfile.ZIP_DEFLATED)
+    return retagged
 
 
 def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:
@@ -204,9 +229,10 @@ def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata
         shutil.copyfile(wheel, Path(wheel_directory) / wheel.name)
         return wheel.name
     with tempfile.TemporaryDirectory() as folder:
-        name = mesonpy.build_wheel(wheel_directory, _prepare(config_settings, Path(folder)), metadata_directory)
-    _keep_wheel(Path(wheel_directory) / name, kept)
-    return name
+        name = mesonpy.build_wheel(folder, _prepare(config_settings, Path(folder)), metadata_directory)
+        wheel = retag(Path(folder) / name, Path(wheel_directory))
+    _keep_wheel(wheel, kept)
+    return wheel.name
 
 
 def build_editable(
