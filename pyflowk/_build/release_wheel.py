@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the wheel of a release: code for every GPU that flowk names, and the manylinux tag that the libraries hold.
 
-    pip install auditwheel meson-python meson ninja
+    pip install auditwheel
     python pyflowk/_build/release_wheel.py dist
 
 nvcc is found as by `pip install .` (FLOWK_CUDA). The oldest Linux that the wheel installs on is that of the C library
@@ -17,8 +17,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-import flowk_build
+from wheel_tag import retag
 
+ROOT = Path(__file__).resolve().parents[2]
 # Code for each, and PTX of the last, which newer GPUs compile.
 ARCHS = "80-real,90-real,100-real,120"
 MAX_BYTES = 20_000_000  # what a user downloads; PyPI takes 100 MB
@@ -27,8 +28,8 @@ MAX_BYTES = 20_000_000  # what a user downloads; PyPI takes 100 MB
 def build(archs: str, folder: Path) -> Path:
     """The wheel for these GPUs as pip builds it."""
     settings = [f"-Csetup-args=-Dgpu_archs={archs}"] if archs else ["-Csetup-args=-Dcuda=disabled"]
-    command = [sys.executable, "-m", "pip", "wheel", flowk_build.ROOT, "--no-deps", "--no-build-isolation"]
-    subprocess.run([*command, *settings, f"--wheel-dir={folder}"], check=True)
+    command = [sys.executable, "-m", "pip", "wheel", ROOT, "--no-deps", f"--wheel-dir={folder}", *settings]
+    subprocess.run(command, check=True)
     (wheel,) = folder.glob("*.whl")
     return wheel
 
@@ -62,7 +63,7 @@ def main() -> None:
             [sys.executable, "-m", "auditwheel", "show", built], check=True, capture_output=True, text=True
         )
         print(shown.stdout)
-        print(flowk_build.retag(built, arguments.folder, platform_of(shown.stdout)))
+        print(retag(built, arguments.folder, platform_of(shown.stdout)))
 
 
 if __name__ == "__main__":

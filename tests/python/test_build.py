@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import yaml
 
 from pyflowk import __version__
 
@@ -35,6 +36,7 @@ class Backend:
         mesonpy.build_wheel = self.build_wheel
         mesonpy.get_requires_for_build_wheel = lambda settings: []
         monkeypatch.setitem(sys.modules, "mesonpy", mesonpy)
+        monkeypatch.syspath_prepend(BACKEND.parent)
         spec = importlib.util.spec_from_file_location("flowk_build_under_test", BACKEND)
         assert spec is not None and spec.loader is not None
         self.module: Any = importlib.util.module_from_spec(spec)
@@ -131,10 +133,8 @@ def test_a_kept_wheel_needs_no_toolkit(backend: Backend, monkeypatch: pytest.Mon
     assert backend.module.get_requires_for_build_wheel(SETTINGS) == []
 
 
-def test_a_release_has_a_manylinux_tag_and_a_cap(
-    backend: Backend, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setitem(sys.modules, "flowk_build", backend.module)
+def test_a_release_has_a_manylinux_tag_and_a_cap(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(BACKEND.parent)
     release = runpy.run_path(str(BACKEND.with_name("release_wheel.py")))
     shown = '\nflowk-0.whl is consistent with the\nfollowing platform tag: "manylinux_2_34_x86_64".\n'
     assert release["platform_of"](shown) == "manylinux_2_34_x86_64"
@@ -146,6 +146,15 @@ def test_a_release_has_a_manylinux_tag_and_a_cap(
     wheel.write_bytes(bytes(release["MAX_BYTES"] + 1))
     with pytest.raises(SystemExit, match="has 20000001 bytes, must have <= 20000000"):
         release["check_size"](wheel)
+
+
+def test_the_forge_runs_files_that_exist() -> None:
+    root = BACKEND.parents[2]
+    jobs = yaml.safe_load((root / ".github/workflows/ci.yml").read_text())["jobs"]
+    lines = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    paths = [word for line in lines for word in line.split() if "/" in word and "*" not in word]
+    assert len(paths) >= 3
+    assert [path for path in paths if not (root / path).exists()] == []
 
 
 def test_the_citation_names_the_version() -> None:
