@@ -20,7 +20,6 @@ from pyflowk._native import driver
 from pyflowk._native import library as _library
 
 EXAMPLES = ROOT / "tests" / "examples"
-MESON = [sys.executable, "-m", "mesonbuild.mesonmain"]
 SCRIPTS = str(Path(sys.executable).parent)  # a virtual environment's ninja, where it is not activated
 
 
@@ -49,6 +48,11 @@ def tool(name: str, variable: str = "") -> str:
     return found
 
 
+def meson(*words: str | Path, **environment: str | Path) -> str:
+    pytest.importorskip("mesonbuild")
+    return run(sys.executable, "-m", "mesonbuild.mesonmain", *words, **environment)
+
+
 @pytest.fixture(scope="module")
 def flowk(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     try:
@@ -59,8 +63,8 @@ def flowk(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     if not (libraries / "pkgconfig").is_dir():
         folder = tmp_path_factory.mktemp("flowk")
         prefix, build = folder / "prefix", folder / "build"
-        run(*MESON, "setup", build, ROOT, f"--prefix={prefix}", "--libdir=lib", "-Dcuda=disabled", "-Dtests=false")
-        run(*MESON, "install", "-C", build, "--no-rebuild", "--tags=devel", "--quiet")
+        meson("setup", build, ROOT, f"--prefix={prefix}", "--libdir=lib", "-Dcuda=disabled", "-Dtests=false")
+        meson("install", "-C", build, "--no-rebuild", "--tags=devel", "--quiet")
         include, libraries = prefix / "include", prefix / "lib"
         shutil.copy(simt, libraries / "libflowk_simt.so.1")
         link = libraries / "libflowk_simt.so"
@@ -146,8 +150,8 @@ def test_cmake_refuses_what_is_not_there(flowk: Installed, request_text: str, te
 def test_meson_dependency(flowk: Installed, tmp_path: Path) -> None:
     tool("pkg-config", "PKG_CONFIG")
     build = tmp_path / "build"
-    run(*MESON, "setup", build, EXAMPLES, PKG_CONFIG_PATH=flowk.pkgconfig)
-    run(*MESON, "compile", "-C", build)
+    meson("setup", build, EXAMPLES, PKG_CONFIG_PATH=flowk.pkgconfig)
+    meson("compile", "-C", build)
     assert "the first row: 1 1 0 0" in run(build / "attention", LD_LIBRARY_PATH=flowk.libraries)
 
 
@@ -158,8 +162,18 @@ def test_meson_subproject_is_the_dependency(tmp_path: Path) -> None:
     for name in ("meson.build", "attention.cpp"):
         shutil.copy(EXAMPLES / name, tmp_path)
     options = ["-Dflowk:cuda=disabled", "--force-fallback-for=flowk_simt"]
-    printed = run(*MESON, "setup", tmp_path / "build", tmp_path, *options)
+    printed = meson("setup", tmp_path / "build", tmp_path, *options)
     assert re.search(r"Dependency flowk_simt .* found: YES .*\(overridden\)", printed), printed
+
+
+def test_a_static_library_says_what_it_needs(tmp_path: Path) -> None:
+    """Configured alone, as above."""
+    meson("setup", tmp_path, ROOT, "-Ddefault_library=static", "-Dcuda=disabled", "-Dtests=false")
+    files = tmp_path / "cuda" / "packaging"
+    assert "Libs: -L${libdir} -lflowk_simt -lstdc++ -lm -pthread\n" in (files / "flowk_simt.pc").read_text()
+    config = (files / "flowkConfig.cmake").read_text()
+    assert 'set(_flowk_needs_flowk_simt "-lstdc++;-lm;-pthread")' in config
+    assert "libflowk_simt.a" in (tmp_path / "meson-info" / "intro-targets.json").read_text()
 
 
 def test_dlopen(flowk: Installed, tmp_path: Path) -> None:

@@ -214,6 +214,13 @@ template <class Array>
 struct ArrayRank<Array, std::void_t<decltype(std::declval<Array &>().data_handle())>>
     : std::integral_constant<int32_t, static_cast<int32_t>(Array::rank())> {};
 
+// A temporary that owns its elements would take them along; std::span and std::mdspan, which own none, have an
+// element_type.
+template <class Array, class = void>
+inline constexpr bool outlives = std::is_lvalue_reference_v<Array>;
+template <class Array>
+inline constexpr bool outlives<Array, std::void_t<typename std::remove_reference_t<Array>::element_type>> = true;
+
 }  // namespace detail
 
 inline namespace v0_1 {
@@ -253,8 +260,8 @@ class view : public detail::Layout<kRank> {
             class = detail::IfIntegersIn<const Strides>>
   view(T *data, const Shape &shape, const Strides &strides) : Layout(shape, strides), data_(data) {}
 
-  template <class Array, class = std::enable_if_t<
-                             std::is_convertible_v<detail::ElementOf<std::remove_reference_t<Array>> (*)[], T (*)[]>>>
+  template <class Array, class Element = detail::ElementOf<std::remove_reference_t<Array>>,
+            class = std::enable_if_t<std::is_convertible_v<Element (*)[], T (*)[]> && detail::outlives<Array>>>
   view(Array &&array)
       : view(array, std::make_integer_sequence<int32_t, detail::ArrayRank<std::decay_t<Array>>::value>()) {}
   /** view<const T> of view<T>; a view of any rank of one whose type has a rank. */
