@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A formula of your own, in CUDA C++: of a transposed operand, and of one that is broadcast.
-// Build: nvcc -std=c++20 -arch=native functor.cu $(python -m pyflowk --cflags) -lflowk, with -L and -rpath to it
+// Build: nvcc -std=c++20 -arch=native functor.cu $(python -m pyflowk --cflags) -L$LIB -lflowk -Xlinker=-rpath,$LIB
 #include <cstdio>
 #include <flowk/elementwise_views.cuh>
 #include <vector>
