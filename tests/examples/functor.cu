@@ -15,9 +15,12 @@ int main() {
   std::vector<float> host(rows * columns);
   for (size_t i = 0; i < host.size(); ++i) host[i] = static_cast<float>(i);
   float *x = nullptr, *bias = nullptr, *out = nullptr;
-  cudaMalloc(&x, host.size() * sizeof(float));
-  cudaMalloc(&bias, columns * sizeof(float));
-  cudaMalloc(&out, host.size() * sizeof(float));
+  if (cudaMalloc(&x, host.size() * sizeof(float)) != cudaSuccess ||
+      cudaMalloc(&bias, columns * sizeof(float)) != cudaSuccess ||
+      cudaMalloc(&out, host.size() * sizeof(float)) != cudaSuccess) {
+    std::fprintf(stderr, "%s\n", cudaGetErrorString(cudaGetLastError()));
+    return 1;
+  }
   cudaMemcpy(x, host.data(), host.size() * sizeof(float), cudaMemcpyHostToDevice);
   cudaMemcpy(bias, host.data(), columns * sizeof(float), cudaMemcpyHostToDevice);
   try {
