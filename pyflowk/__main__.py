@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 
 from . import __version__, _linking
 from ._commands.demo import run_demo
@@ -31,7 +32,7 @@ def main() -> int:
     commands.add_parser("info", help="what is installed, what is found, and what is missing")
     commands.add_parser("demo", help="permute real arrays, check each against NumPy, show its plan and its speed")
     arguments = parser.parse_args()
-    values = {
+    values: dict[str, Callable[[], str]] = {
         "cflags": _linking.compiler_flags,
         "libs": lambda: _linking.linker_flags(arguments.simt),
         "cmakedir": lambda: _linking.config_folder("cmake/flowk"),

@@ -28,7 +28,7 @@ MAX_BYTES = 20_000_000  # what a user downloads; PyPI takes 100 MB
 def build(archs: str, folder: Path) -> Path:
     """The wheel for these GPUs as pip builds it."""
     settings = [f"-Csetup-args=-Dgpu_archs={archs}"] if archs else ["-Csetup-args=-Dcuda=disabled"]
-    command = [sys.executable, "-m", "pip", "wheel", ROOT, "--no-deps", f"--wheel-dir={folder}", *settings]
+    command = [sys.executable, "-m", "pip", "wheel", str(ROOT), "--no-deps", f"--wheel-dir={folder}", *settings]
     subprocess.run(command, check=True)
     (wheel,) = folder.glob("*.whl")
     return wheel
