@@ -7,6 +7,7 @@ import os
 import shlex
 from pathlib import Path
 
+from ._arguments import boolean
 from ._native import library
 
 __all__ = ["get_include", "get_library"]
@@ -32,7 +33,7 @@ def get_library(simt: bool = False) -> str:
     ImportError
         No such library is installed, or FLOWK_LIBRARY names none.
     """
-    backends = ["simt"] if simt else ["cuda", "simt"]
+    backends = ["simt"] if boolean(simt, "simt") else ["cuda", "simt"]
     for backend in backends:
         path = library.installed_path(backend)
         if path is not None:
