@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # for editors that read no stubs
     from ._elementwise.kernel import *  # noqa: F403
     from ._elementwise.with_parameters import *  # noqa: F403
     from ._explain import *  # noqa: F403
+    from ._linking import *  # noqa: F403
     from ._native.abi import *  # noqa: F403
     from ._native.errors import *  # noqa: F403
     from ._operators.permute import *  # noqa: F403
@@ -35,6 +36,7 @@ _MODULES = {
     "_arrays.device_array": ["DeviceArray", "asarray", "empty"],
     "_elementwise.kernel": ["ElementwiseKernel"],
     "_explain": ["explain"],
+    "_linking": ["get_include", "get_library"],
     "_native.abi": ["DType", "Status"],
     "_native.errors": ["FlowkError", "FlowkValueError"],
     "_elementwise.functions": ["abs", "add", "bitwise_and", "bitwise_or", "bitwise_xor", "ceil", "cos", "div", "equal",

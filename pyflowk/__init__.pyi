@@ -11,6 +11,7 @@ from ._elementwise.kernel import (ElementwiseKernel)
 from ._elementwise.with_parameters import (add_multiply, cast, clamp, elu, gelu, gelu_grad, leaky_relu, scale,
         trunc_div)
 from ._explain import (explain)
+from ._linking import (get_include, get_library)
 from ._native.abi import (DType, Status)
 from ._native.errors import (FlowkError, FlowkValueError)
 from ._operators.permute import (batch_transpose, permute)
@@ -22,8 +23,9 @@ __version__: str
 __all__ = ["DType", "DeviceArray", "ElementwiseKernel", "FlowkError", "FlowkValueError", "Status", "abs", "add",
         "add_multiply", "asarray", "batch_transpose", "bitwise_and", "bitwise_or", "bitwise_xor", "cast", "ceil",
         "clamp", "cos", "div", "elu", "empty", "equal", "exp", "explain", "floor", "fma", "gelu", "gelu_grad",
-        "greater", "greater_equal", "is_nan", "leaky_relu", "lerp", "less", "less_equal", "log", "log_softmax",
-        "logical_not", "masked_softmax", "masked_softmax_backward", "maximum", "minimum", "mul", "neg", "not_equal",
-        "permute", "permute_many", "pow", "prelu", "prelu_backward", "prelu_backward_workspace_bytes", "reciprocal",
-        "relu", "relu_grad", "round", "rsqrt", "scale", "sigmoid", "silu", "silu_grad", "silu_mul", "sin", "softmax",
-        "softplus", "sqrt", "square", "sub", "tanh", "trunc_div", "where"]
+        "get_include", "get_library", "greater", "greater_equal", "is_nan", "leaky_relu", "lerp", "less", "less_equal",
+        "log", "log_softmax", "logical_not", "masked_softmax", "masked_softmax_backward", "maximum", "minimum", "mul",
+        "neg", "not_equal", "permute", "permute_many", "pow", "prelu", "prelu_backward",
+        "prelu_backward_workspace_bytes", "reciprocal", "relu", "relu_grad", "round", "rsqrt", "scale", "sigmoid",
+        "silu", "silu_grad", "silu_mul", "sin", "softmax", "softplus", "sqrt", "square", "sub", "tanh", "trunc_div",
+        "where"]

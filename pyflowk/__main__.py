@@ -1,29 +1,56 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m pyflowk info` and `python -m pyflowk demo`."""
+"""`python -m pyflowk info` and `demo`; `--cflags`, `--libs`, ... for the build of a C or C++ program."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 
-from . import __version__
+from . import __version__, _linking
 from ._commands.demo import run_demo
 from ._commands.info import print_info
 from ._native.errors import FlowkError
 
 DESCRIPTION = (
     "flowk: permute, batch transpose, elementwise operations, PReLU and masked softmax at the speed of a plain copy. "
-    "These commands check an installation."
+    "The commands check an installation; the options print what a C or C++ program needs: "
+    "cc main.c $(python -m pyflowk --cflags --libs)"
 )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m pyflowk", description=DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"pyflowk {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True)
+    printed = parser.add_argument_group("for C and C++ programs")
+    printed.add_argument("--cflags", action="store_true", help="the compiler's flags")
+    printed.add_argument("--libs", action="store_true", help="the linker's: libflowk, or without it libflowk_simt")
+    printed.add_argument("--simt", action="store_true", help="libflowk_simt for --libs, whatever is installed")
+    printed.add_argument("--cmakedir", action="store_true", help="the folder for -Dflowk_DIR=")
+    printed.add_argument("--pkgconfigdir", action="store_true", help="the folder for PKG_CONFIG_PATH")
+    commands = parser.add_subparsers(dest="command")
     commands.add_parser("info", help="what is installed, what is found, and what is missing")
     commands.add_parser("demo", help="permute real arrays, check each against NumPy, show its plan and its speed")
-    if parser.parse_args().command == "info":
+    arguments = parser.parse_args()
+    values: dict[str, Callable[[], str]] = {
+        "cflags": _linking.compiler_flags,
+        "libs": lambda: _linking.linker_flags(arguments.simt),
+        "cmakedir": lambda: _linking.config_folder("cmake/flowk"),
+        "pkgconfigdir": lambda: _linking.config_folder("pkgconfig"),
+    }
+    wanted = [name for name in values if getattr(arguments, name)]
+    if bool(wanted) == bool(arguments.command):
+        parser.error("name one command, or options such as --cflags")
+    if arguments.simt and not arguments.libs:
+        parser.error("--simt needs --libs")
+    if wanted:
+        try:
+            print(*(values[name]() for name in wanted))
+        except (FlowkError, ImportError) as error:
+            print(error, file=sys.stderr)
+            return 1
+        return 0
+    if arguments.command == "info":
         print_info()
         return 0
     try:

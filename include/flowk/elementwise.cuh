@@ -23,7 +23,8 @@
 //   };
 //   flowk::transform_by(MakeAxpy{a}, count, stream, out, x, y);
 //
-// Needs only nvcc with C++20 and include/flowk. NVRTC compiles flowk/detail/elementwise_kernel.cuh.
+// For operands of any strides, and operands that are broadcast, include flowk/elementwise_views.cuh. This header needs
+// only nvcc with C++20 and include/flowk. NVRTC compiles flowk/detail/elementwise_kernel.cuh.
 #pragma once
 
 #if __cplusplus < 202002L
@@ -75,16 +76,24 @@ constexpr int pack_elements = [] {
 }();
 
 template <class Kernel, class Params, class Factory>
-ElementwiseError launch_contiguous(Kernel* kernel, int64_t num_blocks, ElementwiseStream stream, const Params& params,
-                                   const Factory& factory) {
+ElementwiseError launch_elementwise(Kernel* kernel, int64_t num_blocks, int32_t shared_bytes, ElementwiseStream stream,
+                                    const Params& params, const Factory& factory) {
 #ifdef FLOWK_SIMT
   (void)stream;
-  const core::LaunchConfig config = {.num_blocks = num_blocks, .num_threads = elementwise_threads, .shared_bytes = 0};
+  const core::LaunchConfig config = {
+      .num_blocks = num_blocks, .num_threads = elementwise_threads, .shared_bytes = shared_bytes};
   return simt::run_grid(config, [&] { kernel(params, factory); }) == nullptr ? 0 : 1;
 #else
+  constexpr int32_t shared_bytes_without_opt_in = 48 * 1024;
+  if (shared_bytes > shared_bytes_without_opt_in) {
+    const cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                                   cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+    if (error != cudaSuccess) return error;
+  }
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(num_blocks));
   config.blockDim = dim3(elementwise_threads);
+  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
   config.stream = stream;
 #ifdef __CUDA_ARCH_LIST__
   // PDL: code for sm_90 waits for the previous kernel itself.
@@ -121,8 +130,8 @@ ElementwiseError transform_by(const Factory& factory, int64_t count, Elementwise
   constexpr bool is_one_size = ((sizeof(In) == sizeof(Out)) && ...);
   const int64_t num_blocks =
       detail::cut_into_packs(count, n, is_one_size ? 1 : detail::most_packs(n, sizeof...(In)), &params);
-  return detail::launch_contiguous(
-      detail::elementwise_contiguous<n, Factory, detail::Element<Out>, detail::Element<In>...>, num_blocks, stream,
+  return detail::launch_elementwise(
+      detail::elementwise_contiguous<n, Factory, detail::Element<Out>, detail::Element<In>...>, num_blocks, 0, stream,
       params, factory);
 }
 

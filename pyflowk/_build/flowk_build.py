@@ -9,8 +9,10 @@ The environment variable FLOWK_CUDA decides where nvcc comes from:
 
 libflowk_simt needs the toolkit's headers of the 16- and 8-bit floats: from a toolkit, or from three of those wheels.
 
+Nothing in a wheel links Python, so its tag is py3-none-PLATFORM: one wheel serves every Python.
+
 The last wheels stay in build/wheels/, each in a folder named by a hash of what it was built from: sources, options,
-compilers, Python. `pip install .` builds nothing where that has not changed. An editable install has meson's own
+compilers. `pip install .` builds nothing where that has not changed. An editable install has meson's own
 build/ folder and compiles what has changed.
 """
 
@@ -30,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import mesonpy
+from wheel_tag import retag
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -147,7 +150,7 @@ def _kept_wheel_folder(settings: Settings) -> Path:
         [_output(*compiler, "--version"), origin, WHEEL_VERSION, str(nvcc), nvcc and _output(nvcc, "--version")],
         _toolkits(),
         _output("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"),  # cuda/meson.build builds for these
-        [sys.version, sysconfig.get_platform(), mesonpy.__version__],
+        [sysconfig.get_platform(), mesonpy.__version__],
     ]
     digest = hashlib.sha256(repr(inputs).encode())
     for source in WHEEL_SOURCES:
@@ -204,9 +207,10 @@ def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata
         shutil.copyfile(wheel, Path(wheel_directory) / wheel.name)
         return wheel.name
     with tempfile.TemporaryDirectory() as folder:
-        name = mesonpy.build_wheel(wheel_directory, _prepare(config_settings, Path(folder)), metadata_directory)
-    _keep_wheel(Path(wheel_directory) / name, kept)
-    return name
+        name = mesonpy.build_wheel(folder, _prepare(config_settings, Path(folder)), metadata_directory)
+        wheel = retag(Path(folder) / name, Path(wheel_directory))
+    _keep_wheel(wheel, kept)
+    return wheel.name
 
 
 def build_editable(

@@ -53,6 +53,7 @@ OTHERS = {
     "_arrays.device_array": ("DeviceArray", "asarray", "empty"),
     "_elementwise.kernel": ("ElementwiseKernel",),
     "_explain": ("explain",),
+    "_linking": ("get_include", "get_library"),
     "_native.abi": ("DType", "Status"),
     "_native.errors": ("FlowkError", "FlowkValueError"),
 }

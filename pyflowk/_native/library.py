@@ -87,6 +87,15 @@ def allowed_backend() -> str | None:
     return build_words(_open(os.path.abspath(choice))).get("backend") if os.path.isfile(choice) else None
 
 
+def installed_path(backend: str) -> str | None:
+    """The file of the `cuda` or `simt` library that open_backend() loads; None where there is none, or where only the
+    system's loader finds it."""
+    if allowed_backend() not in (None, backend):
+        return None
+    paths = _candidates(FILE_NAMES[backend])
+    return next((os.path.realpath(path) for path in paths if os.sep in path and os.path.isfile(path)), None)
+
+
 def build_words(library: ctypes.CDLL) -> dict[str, str]:
     """flowk_build_info() as a dictionary: backend, archs, toolkit, compiler."""
     return dict(word.split("=", 1) for word in library.flowk_build_info().decode().split() if "=" in word)

@@ -19,7 +19,7 @@ import pytest
 import yaml
 from source_tree import ROOT
 
-SOURCE_ENDINGS = {".c", ".h", ".cpp", ".cu", ".cuh", ".py", ".build"}
+SOURCE_ENDINGS = {".c", ".h", ".cpp", ".hpp", ".cu", ".cuh", ".py", ".build"}
 
 
 def files_of(*folders: str) -> list[Path]:
@@ -139,7 +139,7 @@ def test_every_source_is_named_in_a_meson_build() -> None:
             for path in files_of("pyflowk")
             if path.suffix in (".py", ".pyi", ".typed") and path.parts[1] != "_build"
         ],
-        "include": [path for path in files_of("include") if path.suffix in (".h", ".cuh")],
+        "include": [path for path in files_of("include") if path.suffix in (".h", ".hpp", ".cuh")],
         "tests": [path for path in files_of("tests/c", "tests/cpp") if path.suffix in (".c", ".cpp")],
     }
 
@@ -214,7 +214,7 @@ def test_all_headers_compile_in_one_translation_unit(tmp_path: Path) -> None:
     toolkit = runpy.run_path(str(ROOT / "cuda/find_toolkit_headers.py"))["header_folder"]()
     if compiler is None or toolkit is None:
         pytest.skip("no C++ compiler, or no cuda_fp16.h")
-    headers = [path for path in files_of("cuda", "include") if path.suffix in (".h", ".cuh")]
+    headers = [path for path in files_of("cuda", "include") if path.suffix in (".h", ".hpp", ".cuh")]
     source = tmp_path / "all_headers.cpp"
     source.write_text("".join(f'#include "{path.relative_to(path.parts[0])}"\n' for path in headers))
     includes = [f"-I{ROOT / 'cuda'}", f"-I{ROOT / 'include'}", "-isystem", str(toolkit)]

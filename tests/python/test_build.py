@@ -3,23 +3,31 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import importlib.util
+import runpy
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+import yaml
+
+from pyflowk import __version__
 
 BACKEND = Path(__file__).parents[2] / "pyflowk" / "_build" / "flowk_build.py"
 SETTINGS = {"setup-args": "-Dcuda=disabled"}
-WHEEL = "flowk-0-any.whl"
+WHEEL = "flowk-0-cp311-cp311-linux_x86_64.whl"
+DESCRIPTION = "Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: cp311-cp311-linux_x86_64\n"
 
 
 class Backend:
-    """flowk_build.py over a small source tree; a wheel's content is the number of builds so far."""
+    """flowk_build.py over a small source tree; a wheel's module is the number of builds so far."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root, self.builds = root, 0
@@ -28,6 +36,7 @@ class Backend:
         mesonpy.build_wheel = self.build_wheel
         mesonpy.get_requires_for_build_wheel = lambda settings: []
         monkeypatch.setitem(sys.modules, "mesonpy", mesonpy)
+        monkeypatch.syspath_prepend(BACKEND.parent)
         spec = importlib.util.spec_from_file_location("flowk_build_under_test", BACKEND)
         assert spec is not None and spec.loader is not None
         self.module: Any = importlib.util.module_from_spec(spec)
@@ -40,14 +49,18 @@ class Backend:
 
     def build_wheel(self, folder: str, settings: Any, metadata: Any) -> str:
         self.builds += 1
-        (Path(folder) / WHEEL).write_text(str(self.builds))
+        with zipfile.ZipFile(Path(folder) / WHEEL, "w") as wheel:
+            wheel.writestr("flowk.py", str(self.builds))
+            wheel.writestr("flowk-0.dist-info/WHEEL", DESCRIPTION)
+            wheel.writestr("flowk-0.dist-info/RECORD", "flowk.py,,\nflowk-0.dist-info/WHEEL,sha256=x,1\n")
         return WHEEL
 
     def wheel(self, settings: Any = SETTINGS) -> str:
-        """What is in the wheel that pip gets."""
+        """The module in the wheel that pip gets."""
         folder = self.root / "out"
         folder.mkdir(exist_ok=True)
-        return (folder / self.module.build_wheel(str(folder), settings)).read_text()
+        with zipfile.ZipFile(folder / self.module.build_wheel(str(folder), settings)) as wheel:
+            return wheel.read("flowk.py").decode()
 
 
 @pytest.fixture
@@ -97,11 +110,56 @@ def test_an_unfinished_copy_is_no_wheel(backend: Backend) -> None:
     assert backend.wheel() == "2"
 
 
+def test_a_wheel_is_for_every_python(backend: Backend) -> None:
+    backend.wheel()
+    (path,) = (backend.root / "out").iterdir()
+    assert path.name == "flowk-0-py3-none-linux_x86_64.whl"
+    with zipfile.ZipFile(path) as wheel:
+        description = wheel.read("flowk-0.dist-info/WHEEL").decode()
+        record = wheel.read("flowk-0.dist-info/RECORD").decode()
+    assert description == DESCRIPTION.replace("cp311-cp311", "py3-none")
+    digest = base64.urlsafe_b64encode(hashlib.sha256(description.encode()).digest()).rstrip(b"=").decode()
+    assert record == f"flowk.py,,\nflowk-0.dist-info/WHEEL,sha256={digest},{len(description)}\n"
+    platforms = backend.module.retag(path, backend.root, "manylinux_2_27_x86_64.manylinux_2_28_x86_64")
+    with zipfile.ZipFile(platforms) as wheel:
+        tags = wheel.read("flowk-0.dist-info/WHEEL").decode().splitlines()[-2:]
+    assert tags == ["Tag: py3-none-manylinux_2_27_x86_64", "Tag: py3-none-manylinux_2_28_x86_64"]
+
+
 def test_a_kept_wheel_needs_no_toolkit(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backend.module, "_requires", lambda settings: ["nvcc"])
     assert backend.module.get_requires_for_build_wheel(SETTINGS) == ["nvcc"]
     backend.wheel()
     assert backend.module.get_requires_for_build_wheel(SETTINGS) == []
+
+
+def test_a_release_has_a_manylinux_tag_and_a_cap(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(BACKEND.parent)
+    release = runpy.run_path(str(BACKEND.with_name("release_wheel.py")))
+    shown = '\nflowk-0.whl is consistent with the\nfollowing platform tag: "manylinux_2_34_x86_64".\n'
+    assert release["platform_of"](shown) == "manylinux_2_34_x86_64"
+    with pytest.raises(SystemExit, match="no manylinux tag"):
+        release["platform_of"](shown.replace("manylinux_2_34", "linux"))
+    wheel = tmp_path / "flowk.whl"
+    wheel.write_bytes(bytes(release["MAX_BYTES"]))
+    release["check_size"](wheel)
+    wheel.write_bytes(bytes(release["MAX_BYTES"] + 1))
+    with pytest.raises(SystemExit, match="has 20000001 bytes, must have <= 20000000"):
+        release["check_size"](wheel)
+
+
+def test_the_forge_runs_files_that_exist() -> None:
+    root = BACKEND.parents[2]
+    jobs = yaml.safe_load((root / ".github/workflows/ci.yml").read_text())["jobs"]
+    lines = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    paths = [word for line in lines for word in line.split() if "/" in word and "*" not in word]
+    assert len(paths) >= 3
+    assert [path for path in paths if not (root / path).exists()] == []
+
+
+def test_the_citation_names_the_version() -> None:
+    root = BACKEND.parents[2]
+    assert f"\nversion: {__version__}\n" in (root / "CITATION.cff").read_text()
 
 
 @pytest.mark.skipif(

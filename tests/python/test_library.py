@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pyflowk import FlowkError, Status, __version__
+from pyflowk import FlowkError, Status, __version__, get_include, get_library
 from pyflowk._commands import info
 from pyflowk._elementwise import jit
 from pyflowk._native import driver
@@ -164,3 +164,33 @@ def test_the_headers_of_formulas_are_found() -> None:
     folder = Path(jit.include_folders()[0])
     assert (folder / "flowk" / "detail" / "elementwise_kernel.cuh").is_file()
     assert len(jit._header_digest()) == 32
+
+
+# ---- for C and C++ programs -----------------------------------------------------------------------------------------
+
+
+def test_get_include_is_the_folder_of_the_headers() -> None:
+    assert {"flowk.h", "flowk.hpp", "elementwise.cuh"} <= set(os.listdir(Path(get_include(), "flowk")))
+
+
+@pytest.mark.usefixtures("host_library")
+def test_get_library_is_the_file_that_is_loaded() -> None:
+    loaded = Path(_library.open_backend("simt")._name)
+    assert Path(get_library(simt=True)).samefile(loaded)
+    printed = run_command("--libs", "--simt", FLOWK_LIBRARY=str(loaded)).stdout.split()
+    assert Path(printed[0]).samefile(loaded)
+    assert printed[1] == f"-Wl,-rpath,{os.path.dirname(printed[0])}"
+    # libflowk_simt alone is what --libs names where there is no libflowk.
+    assert run_command("--libs", FLOWK_LIBRARY=str(loaded)).stdout.split() == printed
+    assert run_command("--cflags", FLOWK_LIBRARY=str(loaded)).stdout == f"-I{get_include()}\n"
+
+
+def test_a_missing_library_or_folder_is_an_error(tmp_path: Path) -> None:
+    for options in (["--libs"], ["--libs", "--simt"], ["--cmakedir"], ["--pkgconfigdir"]):
+        result = run_command(*options, FLOWK_LIBRARY=str(tmp_path))
+        assert result.returncode == 1 and "not found" in result.stderr and result.stdout == ""
+
+
+@pytest.mark.parametrize("words", [[], ["info", "--libs"], ["--cflags", "info"], ["--simt"], ["--libs=x"]])
+def test_the_command_line_is_checked(words: list[str]) -> None:
+    assert run_command(*words).returncode == 2

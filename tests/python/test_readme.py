@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""README's examples run as they stand there: fenced blocks marked c and python."""
+"""README's examples run as they stand there: fenced blocks marked c, cpp and python."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from source_tree import ROOT
 
 from pyflowk import FlowkError
 from pyflowk._native import library as _library
+
+FLAGS = {"c": ["-std=c11"], "cpp": ["-std=c++17"]}
 
 
 def readme_blocks(language: str) -> list[str]:
@@ -33,6 +35,7 @@ def simt_library() -> Path:
 
 def test_readme_has_an_example_in_each_language() -> None:
     assert readme_blocks("c")
+    assert readme_blocks("cpp")
     assert readme_blocks("python")
 
 
@@ -44,15 +47,18 @@ def test_python_example_of_the_readme_runs(number: int, tmp_path: Path) -> None:
     subprocess.run([sys.executable, program], check=True, cwd=tmp_path, timeout=120)
 
 
-@pytest.mark.parametrize("number", range(len(readme_blocks("c"))))
-def test_c_example_of_the_readme_compiles_without_a_warning_and_runs(number: int, tmp_path: Path) -> None:
-    compiler = os.environ.get("CC") or shutil.which("cc")
+@pytest.mark.parametrize(("language", "number"), [(name, i) for name in FLAGS for i in range(len(readme_blocks(name)))])
+def test_c_example_of_the_readme_compiles_without_a_warning_and_runs(
+    language: str, number: int, tmp_path: Path
+) -> None:
+    variable, default = ("CC", "cc") if language == "c" else ("CXX", "c++")
+    compiler = os.environ.get(variable) or shutil.which(default)
     if compiler is None:
-        pytest.skip("no C compiler")
+        pytest.skip(f"no {default}")
     library = simt_library()
-    source, program = tmp_path / "example.c", tmp_path / "example"
-    source.write_text(readme_blocks("c")[number])
-    flags = ["-std=c11", "-Wall", "-Werror", "-pedantic", f"-I{ROOT / 'include'}"]
+    source, program = tmp_path / f"example.{language}", tmp_path / "example"
+    source.write_text(readme_blocks(language)[number])
+    flags = [*FLAGS[language], "-Wall", "-Werror", "-pedantic", f"-I{ROOT / 'include'}"]
     # The loader's path, not an rpath: what the example's build line in README would get from an installed library.
     subprocess.run([*compiler.split(), *flags, str(source), str(library), "-o", str(program)], check=True)
     environment = {**os.environ, "LD_LIBRARY_PATH": str(library.parent)}

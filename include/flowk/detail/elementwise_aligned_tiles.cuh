@@ -65,9 +65,9 @@ __device__ __forceinline__ void stage_aligned(const StridedElementwiseParams<kOp
   const unsigned char* const first =
       operand.data + position.offsets[k] + int64_t{position.row} * kSize + position.column * operand.step;
   const int row_bytes =
-      static_cast<int>(min(params.tile.column_elements - position.row, uint32_t{Shape::rows})) * kSize;
+      static_cast<int>(::min(params.tile.column_elements - position.row, uint32_t{Shape::rows})) * kSize;
   const int num_columns =
-      static_cast<int>(min(params.rows.row_elements.divisor - position.column, uint32_t{Shape::columns}));
+      static_cast<int>(::min(params.rows.row_elements.divisor - position.column, uint32_t{Shape::columns}));
 #pragma unroll
   for (int pass = 0; pass < (num_vectors + elementwise_threads - 1) / elementwise_threads; ++pass) {
     const int item = pass * elementwise_threads + static_cast<int>(threadIdx.x);

@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(elementwise_threads,
   for (int k = 0; k < num_operands; ++k)
     addresses[k] =
         params.operands[k].data + offsets[k] + first_row * tile.row_strides[k] + column * params.operands[k].step;
-  int num_rows = static_cast<int>(min(tile.column_elements - first_row, static_cast<uint32_t>(tile.rows_per_thread)));
+  int num_rows = static_cast<int>(::min(tile.column_elements - first_row, static_cast<uint32_t>(tile.rows_per_thread)));
   uint32_t words[num_inputs][num_words] = {};
   const auto load = [&](auto index_of, auto type, uint32_t* own) {
     constexpr int k = decltype(index_of)::value;

@@ -147,7 +147,7 @@ __device__ __forceinline__ void spread_repeated_elements(const ElementwisePeriod
     const uint32_t first = words[0], next = bytes <= 4 ? words[0] >> (bytes * 4) : words[1];
 #pragma unroll
     for (int w = 0; w < (bytes + 3) / 4; ++w) {
-      const auto zeros = static_cast<uint32_t>(max(times * (kSize * 4) - 16 * w, 0));
+      const auto zeros = static_cast<uint32_t>(::max(times * (kSize * 4) - 16 * w, 0));
       words[w] = __byte_perm(first, next, (kSize == 2 ? 0x1010u : 0u) | __funnelshift_lc(0u, 0x4444u, zeros));
     }
   } else {

@@ -77,13 +77,13 @@ __device__ __forceinline__ void stage_operand(const StridedElementwiseParams<kOp
   const ElementwiseTile<kOperands>& tile = params.tile;
   const int row_elements = static_cast<int>(params.rows.row_elements.divisor);
   const int first_column = static_cast<int>(position.column) - tile.halo;
-  const int num_rows = static_cast<int>(min(tile.column_elements - position.row, uint32_t{Shape::rows}));
+  const int num_rows = static_cast<int>(::min(tile.column_elements - position.row, uint32_t{Shape::rows}));
   const auto pitch = static_cast<uint32_t>(tile.pitch[k]);
   const uint32_t lead = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(corner)) % sector_bytes;
   // 16 elements on either side hold at least one vector.
   if (operand.access == ElementwiseAccess::staged) {
     const int lower = first_column < 0 ? -first_column : 0;
-    const int upper = min(Shape::columns + tile.halo, row_elements - first_column);
+    const int upper = ::min(Shape::columns + tile.halo, row_elements - first_column);
     const bool is_inner =
         position.row > 0 && tile.column_elements - position.row >= static_cast<uint32_t>(Shape::rows + vector_bytes);
     stage_runs<Shape::rows * kSize / vector_bytes + 1, Shape::columns + kN - 1>(
@@ -92,7 +92,7 @@ __device__ __forceinline__ void stage_operand(const StridedElementwiseParams<kOp
          lead + static_cast<uint32_t>(lower) * pitch, pitch},
         [](int) { return 0u; });
   } else {
-    const int num_columns = min(Shape::columns, row_elements - first_column);
+    const int num_columns = ::min(Shape::columns, row_elements - first_column);
     const bool is_inner = first_column >= vector_bytes &&
                           row_elements - static_cast<int>(position.column) >= Shape::columns + vector_bytes;
     stage_runs<Shape::columns * kSize / vector_bytes + 1, Shape::rows>(
@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(elementwise_threads,
   const ElementwiseOperand& out = params.operands[0];
   const TilePosition<num_operands> position = locate_tile(params, blockIdx.x, Shape::rows, Shape::columns);
   const TileThread<kN> thread;
-  const int num_rows = static_cast<int>(min(tile.column_elements - position.row, uint32_t{Shape::rows}));
+  const int num_rows = static_cast<int>(::min(tile.column_elements - position.row, uint32_t{Shape::rows}));
   const int tile_column = static_cast<int>(position.column);
   const int row_elements = static_cast<int>(params.rows.row_elements.divisor);
   // The first element of a row's pack at phase 0: its offset in shared memory, or its address.

@@ -154,8 +154,8 @@ TEST(a_thread_may_own_two_packs) {
         params.operands[1] = linear_operand(x.data(), count, false, 0, 2);
         const int64_t num_blocks = cut_into_packs(count, n, packs, &params);
         CHECK(params.packs == packs || params.num_packs == 0);
-        CHECK(flowk::detail::launch_contiguous(elementwise_contiguous<n, MakeNegate, Element<float>, Element<float>>,
-                                               num_blocks, nullptr, params, MakeNegate{}) == 0);
+        CHECK(flowk::detail::launch_elementwise(elementwise_contiguous<n, MakeNegate, Element<float>, Element<float>>,
+                                                num_blocks, 0, nullptr, params, MakeNegate{}) == 0);
         int num_wrong = 0;
         for (int64_t i = 0; i < count; ++i) num_wrong += out[i] != -static_cast<float>(i + 1);
         CHECK(num_wrong == 0);

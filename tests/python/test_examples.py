@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every road from another project to flowk: tests/examples/ built out of tree and run. flowk is the installed wheel, or
+in a source tree a prefix with what `meson install` puts there and the library under test."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from source_tree import ROOT
+
+from pyflowk import FlowkError, _linking
+from pyflowk._native import driver
+from pyflowk._native import library as _library
+
+EXAMPLES = ROOT / "tests" / "examples"
+SCRIPTS = str(Path(sys.executable).parent)  # a virtual environment's ninja, where it is not activated
+
+
+class Installed(NamedTuple):
+    include: Path
+    libraries: Path  # the folder
+    pkgconfig: Path
+    cmake: Path
+
+
+def run(*command: str | Path, folder: Path | None = None, **environment: str | Path) -> str:
+    path = os.pathsep.join([SCRIPTS, os.environ.get("PATH", os.defpath)])
+    variables = {**os.environ, "PATH": path, **{name: str(value) for name, value in environment.items()}}
+    result = subprocess.run(
+        command, cwd=folder, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300
+    )
+    if result.returncode != 0:
+        pytest.fail(f"{' '.join(map(str, command))}\n{result.stdout}", pytrace=False)
+    return result.stdout
+
+
+def tool(name: str, variable: str = "") -> str:
+    found = shutil.which(os.environ.get(variable) or name) or shutil.which(name, path=SCRIPTS)
+    if found is None:
+        pytest.skip(f"{name} is not installed")
+    return found
+
+
+def meson(*words: str | Path, **environment: str | Path) -> str:
+    pytest.importorskip("mesonbuild")
+    return run(sys.executable, "-m", "mesonbuild.mesonmain", *words, **environment)
+
+
+@pytest.fixture(scope="module")
+def flowk(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    try:
+        simt = Path(_linking.get_library(simt=True))
+    except (FlowkError, ImportError) as error:
+        pytest.skip(str(error))
+    include, libraries = Path(_linking.get_include()), simt.parent
+    if not (libraries / "pkgconfig").is_dir():
+        folder = tmp_path_factory.mktemp("flowk")
+        prefix, build = folder / "prefix", folder / "build"
+        meson("setup", build, ROOT, f"--prefix={prefix}", "--libdir=lib", "-Dcuda=disabled", "-Dtests=false")
+        meson("install", "-C", build, "--no-rebuild", "--tags=devel", "--quiet")
+        include, libraries = prefix / "include", prefix / "lib"
+        shutil.copy(simt, libraries / "libflowk_simt.so.1")
+        link = libraries / "libflowk_simt.so"
+        link.unlink(missing_ok=True)
+        link.symlink_to("libflowk_simt.so.1")
+    return Installed(include, libraries, libraries / "pkgconfig", libraries / "cmake" / "flowk")
+
+
+def flags_of_pkg_config(flowk: Installed, *names: str) -> list[str]:
+    pkg_config = tool("pkg-config", "PKG_CONFIG")
+    return run(pkg_config, "--cflags", "--libs", *names, PKG_CONFIG_PATH=flowk.pkgconfig).split()
+
+
+def cuda_toolkit() -> Path:
+    nvcc = Path(os.path.realpath(tool("nvcc")))
+    lines = run(nvcc, "--dryrun", "-c", "any.cu").splitlines()
+    return Path(next(line.partition("=")[2].strip() for line in lines if line.startswith("#$ TOP=")))
+
+
+def libflowk() -> Path:
+    """libflowk on a machine with a GPU; skips where there is none."""
+    try:
+        library = _library.installed_path("cuda")
+    except ImportError:
+        library = None
+    if library is None or driver.device_count() == 0:
+        pytest.skip("no libflowk, or no GPU")
+    return Path(library)
+
+
+def test_c_by_pkg_config(flowk: Installed, tmp_path: Path) -> None:
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic"]
+    program = tmp_path / "executor"
+    run(tool("cc", "CC"), *flags, EXAMPLES / "executor.c", *flags_of_pkg_config(flowk, "flowk_simt"), "-o", program)
+    assert "plane 1 begins with 1, 4" in run(program, LD_LIBRARY_PATH=flowk.libraries)
+
+
+def test_cpp_by_pkg_config(flowk: Installed, tmp_path: Path) -> None:
+    flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror"]
+    program = tmp_path / "attention"
+    run(
+        tool("c++", "CXX"), *flags, EXAMPLES / "attention.cpp", *flags_of_pkg_config(flowk, "flowk_simt"), "-o", program
+    )
+    assert "dst has extent 3 in dimension 0, must be 2" in run(program, LD_LIBRARY_PATH=flowk.libraries)
+
+
+def test_cpp_by_the_flags_that_pyflowk_prints(flowk: Installed, tmp_path: Path) -> None:
+    options = ["--cflags", "--libs", "--simt"]
+    printed = run(sys.executable, "-m", "pyflowk", *options, folder=tmp_path, PYTHONPATH=os.pathsep.join(sys.path))
+    program = tmp_path / "attention"
+    run(tool("c++", "CXX"), "-std=c++17", EXAMPLES / "attention.cpp", *printed.split(), "-o", program)
+    assert "the first row: 1 1 0 0" in run(program)  # by its rpath
+
+
+def test_cpp_by_cmake(flowk: Installed, tmp_path: Path) -> None:
+    cmake = tool("cmake")
+    (tmp_path / "examples").mkdir()
+    for name in ("CMakeLists.txt", "attention.cpp"):
+        shutil.copy(EXAMPLES / name, tmp_path / "examples")
+    build = tmp_path / "build"
+    run(cmake, "-S", tmp_path / "examples", "-B", build, f"-Dflowk_DIR={flowk.cmake}")
+    run(cmake, "--build", build)
+    assert "the first row: 1 1 0 0" in run(build / "attention")
+
+
+@pytest.mark.parametrize(
+    ("request_text", "text"),
+    [
+        ("0.2", "0.1.0"),  # the version that is found and refused
+        ("1.0", "0.1.0"),
+        ("0.1 COMPONENTS flowk_gpu", "has no libflowk_gpu"),
+    ],
+)
+def test_cmake_refuses_what_is_not_there(flowk: Installed, request_text: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / "CMakeLists.txt").write_text(
+        f"cmake_minimum_required(VERSION 3.18)\nproject(asks NONE)\nfind_package(flowk {request_text} REQUIRED)\n"
+    )
+    command = [tool("cmake"), "-S", tmp_path, "-B", tmp_path / "build", f"-Dflowk_DIR={flowk.cmake}"]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode != 0 and text in " ".join(result.stderr.split())  # CMake breaks lines
+
+
+def test_meson_dependency(flowk: Installed, tmp_path: Path) -> None:
+    tool("pkg-config", "PKG_CONFIG")
+    build = tmp_path / "build"
+    meson("setup", build, EXAMPLES, PKG_CONFIG_PATH=flowk.pkgconfig)
+    meson("compile", "-C", build)
+    assert "the first row: 1 1 0 0" in run(build / "attention", LD_LIBRARY_PATH=flowk.libraries)
+
+
+def test_meson_subproject_is_the_dependency(tmp_path: Path) -> None:
+    """Configured alone: the library's compilation is the same as everywhere."""
+    (tmp_path / "subprojects").mkdir()
+    (tmp_path / "subprojects" / "flowk").symlink_to(ROOT)
+    for name in ("meson.build", "attention.cpp"):
+        shutil.copy(EXAMPLES / name, tmp_path)
+    options = ["-Dflowk:cuda=disabled", "--force-fallback-for=flowk_simt"]
+    printed = meson("setup", tmp_path / "build", tmp_path, *options)
+    assert re.search(r"Dependency flowk_simt .* found: YES .*\(overridden\)", printed), printed
+
+
+def test_a_static_library_says_what_it_needs(tmp_path: Path) -> None:
+    """Configured alone, as above."""
+    meson("setup", tmp_path, ROOT, "-Ddefault_library=static", "-Dcuda=disabled", "-Dtests=false")
+    files = tmp_path / "cuda" / "packaging"
+    assert "Libs: -L${libdir} -lflowk_simt -lstdc++ -lm -pthread\n" in (files / "flowk_simt.pc").read_text()
+    config = (files / "flowkConfig.cmake").read_text()
+    assert 'set(_flowk_needs_flowk_simt "-lstdc++;-lm;-pthread")' in config
+    assert "libflowk_simt.a" in (tmp_path / "meson-info" / "intro-targets.json").read_text()
+
+
+def test_dlopen(flowk: Installed, tmp_path: Path) -> None:
+    program = tmp_path / "loaded_at_run_time"
+    flags = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", f"-I{flowk.include}"]
+    run(tool("cc", "CC"), *flags, EXAMPLES / "loaded_at_run_time.c", "-ldl", "-o", program)
+    assert run(program, flowk.libraries / "libflowk_simt.so.1") == "0 0.5 2\n"
+
+
+def test_cffi(flowk: Installed) -> None:
+    pytest.importorskip("cffi")
+    library = flowk.libraries / "libflowk_simt.so.1"
+    assert run(sys.executable, EXAMPLES / "call_by_cffi.py", library) == "[0, 3, 1, 4, 2, 5]\n"
+
+
+def test_rust(flowk: Installed, tmp_path: Path) -> None:
+    program = tmp_path / "call_from_rust"
+    search = ["-L", str(flowk.libraries), "-l", "dylib=flowk_simt", "-C", f"link-arg=-Wl,-rpath,{flowk.libraries}"]
+    rustc = tool("rustc")
+    if subprocess.run([rustc, "--version"], capture_output=True).returncode != 0:
+        pytest.skip("rustup has no toolchain")
+    run(rustc, "--edition=2021", EXAMPLES / "call_from_rust.rs", *search, "-o", program, folder=tmp_path)
+    assert "[0.0, 3.0, 1.0, 4.0, 2.0, 5.0]" in run(program)
+
+
+def test_c_on_a_gpu(tmp_path: Path) -> None:
+    source, include, toolkit = EXAMPLES / "gpu_stream.c", f"-I{_linking.get_include()}", cuda_toolkit()
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", include, "-isystem", str(toolkit / "include")]
+    run(tool("cc", "CC"), *flags, "-c", source, "-o", tmp_path / "gpu_stream.o")
+    library = libflowk()
+    folders = [
+        argument for lib in ("lib64", "lib") for argument in (f"-L{toolkit / lib}", f"-Wl,-rpath,{toolkit / lib}")
+    ]
+    program = tmp_path / "gpu_stream"
+    rpath = f"-Wl,-rpath,{library.parent}"
+    run(tool("cc", "CC"), tmp_path / "gpu_stream.o", library, rpath, *folders, "-lcudart", "-o", program)
+    assert "0 of 196608 elements are wrong" in run(program)
+
+
+def test_functor_under_nvcc(tmp_path: Path) -> None:
+    architecture = "native" if driver.device_count() > 0 else "sm_90"
+    nvcc, flags = tool("nvcc"), ["-std=c++20", f"-arch={architecture}", f"-I{_linking.get_include()}"]
+    run(nvcc, *flags, "-c", EXAMPLES / "functor.cu", "-o", tmp_path / "functor.o")
+    library, program = libflowk(), tmp_path / "functor"
+    linker = [f"-Xlinker={library}", f"-Xlinker=-rpath,{library.parent}"]  # nvcc takes no file that ends in .so.1
+    run(nvcc, f"-arch={architecture}", program.with_suffix(".o"), *linker, "-o", program)
+    assert "0 elements are wrong" in run(program)
