@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import Any, NamedTuple
 
 from ._arrays.dtypes import dtype_name
@@ -218,7 +217,8 @@ def call(
                 after(handle)
         return source.result(x, result) if target is None else out
     except NeedsOperator:
-        by_operator: Any = import_module("pyflowk._torch.road").by_operator
+        from ._torch.road import by_operator  # for torch alone, which is imported here
+
         return by_operator(Call(operation, inputs or (x, *others), out, stream, options, values))
 
 

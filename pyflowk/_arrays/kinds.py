@@ -24,6 +24,7 @@ call: pyflowk/_torch/gate.py.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -96,10 +97,14 @@ class TorchKind(ArrayKind):
     def __init__(self, torch: Any) -> None:
         # torch.cuda.current_stream() makes a Stream object and takes ten times as long. None in a torch without CUDA.
         self._current_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-        self._has_one_device = driver.device_count() == 1  # get_device() would be a tenth of a read
-        gate: Any = import_module("pyflowk._torch.gate")
+        from .._torch import gate  # for torch alone, which is imported here
+
         self.is_intercepted, self._increment_version = gate.is_intercepted, gate.increment_version
         self._is_grad_enabled = torch.is_grad_enabled
+
+    @functools.cached_property
+    def _has_one_device(self) -> bool:
+        return driver.device_count() == 1  # get_device() would be a tenth of a read
 
     def read(self, x: Any, name: str, stream: int) -> Reading:
         if x.requires_grad and self._is_grad_enabled():
@@ -126,7 +131,7 @@ class TorchKind(ArrayKind):
 
     @staticmethod
     def transposed(array: Any, axes: tuple[int, ...]) -> Any:
-        return array.permute(axes)
+        return array.permute(axes).data  # without `data` autograd would take the result for a view of another tensor
 
     def stream_of(self, x: Any) -> int:
         return self._current_stream(0 if self._has_one_device else x.get_device()) if x.is_cuda else 0
@@ -366,8 +371,9 @@ def _kind_of_array(x: Any, name: str) -> Any:
         return NUMPY
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(x, torch.Tensor):
-        is_plain = import_module("pyflowk._torch.gate").is_plain_type(type(x))
-        return TorchKind(torch) if is_plain else TorchSubclassKind(torch)
+        from .._torch.gate import is_plain_type  # for torch alone, which is imported here
+
+        return TorchKind(torch) if is_plain_type(type(x)) else TorchSubclassKind(torch)
     cupy = sys.modules.get("cupy")
     if cupy is not None and isinstance(x, cupy.ndarray):
         return CupyKind(cupy)

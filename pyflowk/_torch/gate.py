@@ -10,6 +10,7 @@ All gates of a call with one tensor take about 0.2 us.
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import torch
@@ -24,14 +25,20 @@ increment_version = torch._C._increment_version
 _PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
 
 
+class _InKernel(threading.local):
+    """Is this thread inside an operator's kernel, below all that intercepts?"""
+
+    now = False
+
+
+in_kernel = _InKernel()
+
+
 def is_intercepted() -> bool:
     """Does torch watch operators now: torch.compile, jit.trace, torch.func, forward mode, make_fx or another mode?"""
-    return (
-        _num_dispatch_modes() != 0
-        or _has_transforms()
-        or _is_traced()
-        or forward_ad._current_level >= 0
-        or _is_dynamo_compiling()
+    return _is_dynamo_compiling() or (
+        (_num_dispatch_modes() != 0 or _has_transforms() or _is_traced() or forward_ad._current_level >= 0)
+        and not in_kernel.now
     )
 
 

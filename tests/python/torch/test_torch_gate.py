@@ -63,25 +63,61 @@ def test_a_view_is_read_in_place() -> None:
     assert torch.equal(pyflowk.permute(view, (1, 0)), view.T)
 
 
+def test_a_result_is_no_view() -> None:
+    assert not pyflowk.relu(X.T)._is_view()
+    assert not pyflowk.prelu(X.T, X[0, :1])._is_view()
+
+
 def test_explain_needs_no_gradient() -> None:
     assert pyflowk.explain(pyflowk.relu, X.clone().requires_grad_()) == pyflowk.explain(pyflowk.relu, X)
 
 
 @pytest.mark.parametrize("parameter", ["x", "y", "out"])
-def test_a_call_in_autograd_is_refused(parameter: str) -> None:
+def test_out_is_refused_in_autograd(parameter: str) -> None:
     tensors = {name: torch.ones(3) for name in ("x", "y", "out")}
     tensors[parameter].requires_grad_()
-    with pytest.raises(TypeError, match="autograd is on and a tensor requires grad"):
+    with pytest.raises(TypeError, match="out is given while autograd is on and a tensor requires grad"):
         pyflowk.add(**tensors)
     assert tensors["out"]._version == 0
 
 
-def test_a_call_in_a_trace_is_refused() -> None:
+def test_what_torch_cannot_see_is_refused() -> None:
+    x = X.clone().requires_grad_()
+    with pytest.raises(TypeError, match="y is a ndarray, must be a torch"):
+        pyflowk.add(x, X.numpy())
+    with pytest.raises(TypeError, match="dalpha_out and workspace are given where torch must see the call"):
+        pyflowk.prelu_backward(X, x, X[0], dalpha_out=torch.empty(3))
+    with pytest.raises(TypeError, match="stream is given while torch traces or transforms"):
+        torch.func.vmap(lambda x: pyflowk.relu(x, stream=0))(X)
+    with pytest.raises(TypeError, match="cast needs a dtype where torch must see it"):
+        pyflowk.cast(x, out=torch.empty(2, 3))
+    kernel = pyflowk.ElementwiseKernel("T x", "T y", "y = x + 1")
+    with pytest.raises(TypeError, match="a kernel of one's own has no gradient"):
+        kernel(x)
+
+
+def test_the_workspace_of_prelu_backward_needs_no_gradient() -> None:
+    x = X.clone().requires_grad_()
+    assert pyflowk.prelu_backward_workspace_bytes(x, X[0]) == pyflowk.prelu_backward_workspace_bytes(X, X[0])
+
+
+def test_out_in_a_trace_is_a_copy_that_torch_sees() -> None:
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    def double(x: torch.Tensor) -> torch.Tensor:
-        return pyflowk.mul(2.0, x)
+    out = torch.empty(2, 3)
+    graph = make_fx(lambda x, out: pyflowk.mul(2.0, x, out=out))(X, out)
+    graph(X + 1, out)
+    assert torch.equal(out, 2 * (X + 1))
+    with pytest.raises(TypeError, match=r"must be torch\.float32 of"):
+        make_fx(lambda x, out: pyflowk.mul(2.0, x, out=out))(X, out[0])
 
-    for trace in (make_fx(double), torch.func.vmap(double), lambda x: torch.jit.trace(double, x)):
-        with pytest.raises(TypeError, match="torch traces or transforms this call"):
-            trace(X)
+
+def test_subclasses_get_the_operator() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode() as mode:
+        x = mode.from_tensor(X)
+        result = pyflowk.permute(x, (1, 0), dtype="float16")
+    assert type(result) is type(x) and result.shape == (3, 2) and result.dtype == torch.float16
+    result = pyflowk.permute(x, (1, 0))  # outside the mode
+    assert type(result) is type(x)
