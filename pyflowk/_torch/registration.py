@@ -15,11 +15,12 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from . import gate
+from . import gate, kernels
 
 _C: Any = torch._C
 LIBRARY = torch.library.Library("flowk", "FRAGMENT")
 NAMES: list[str] = []
+_KEYS = ("CPU", "CUDA")
 
 
 class Rules:
@@ -87,11 +88,11 @@ def register(schema: str, kernel: Callable[..., Any], fake: Callable[..., Any], 
         return operator(*arguments[:split], **dict(zip(keywords, arguments[split:])))
 
     def autograd(*arguments: Any, **options: Any) -> Any:
-        complete_arguments = complete(*arguments, **options)
         if forward_ad._current_level >= 0 or (
-            torch.is_grad_enabled() and any(isinstance(one, Tensor) and one.requires_grad for one in complete_arguments)
+            torch.is_grad_enabled()
+            and any(isinstance(one, Tensor) and one.requires_grad for one in (*arguments, *options.values()))
         ):
-            return Function.apply(*complete_arguments)
+            return Function.apply(*complete(*arguments, **options))
         with _C._AutoDispatchBelowAutograd():
             return operator(*arguments, **options)
 
@@ -106,8 +107,11 @@ def register(schema: str, kernel: Callable[..., Any], fake: Callable[..., Any], 
         finally:
             gate.in_kernel.now = outer
 
-    for key in ("CPU", "CUDA"):
-        LIBRARY.impl(name, on_memory, key)
+    in_c = [kernels.register(name, key) for key in _KEYS]
+    if any(in_c):  # which take most calls, and give the others to flowk::_NAME
+        LIBRARY.define(f"_{schema}")
+    for key, has_kernel in zip(_KEYS, in_c):
+        LIBRARY.impl(f"_{name}" if has_kernel else name, on_memory, key)
     torch.library.register_fake(f"flowk::{name}", fake, lib=LIBRARY)
     LIBRARY.impl(name, autograd, "Autograd")
     LIBRARY.impl(name, transformed, "FuncTorchDynamicLayerFrontMode")
