@@ -14,12 +14,15 @@ from torch.autograd import forward_ad
 
 from .._arrays.dtypes import dtype_like, number_type
 from .._elementwise.call import Elementwise
+from .._elementwise.promotion import number_as
 from .._elementwise.resolution import Op, Resolution, ZeroDim, resolve_torch
 from .._elementwise.torch_promotion import default_dtype
+from .._native.abi import DType
 from .._native.operations import OPERATIONS, BinaryOp, TernaryOp, UnaryOp
 from .._pipeline import call
+from . import gate
 from .derivatives import DERIVATIVES, Formula
-from .registration import Rules, keep, register
+from .registration import Rules, entry, keep, register, register_composite
 
 _NAMES: dict[Op, str] = {BinaryOp.MIN: "minimum", BinaryOp.MAX: "maximum"}
 _OPERANDS: dict[Op, tuple[str, ...]] = {
@@ -63,6 +66,11 @@ def _register(op: Op, name: str, *, exact_integers: bool) -> None:
 
     rules = _Pointwise(op, DERIVATIVES.get(name, (None,) * arity), operands, parameters, exact_integers)
     register(f"{name}({', '.join(declared)}) -> Tensor", kernel, fake, rules)
+    if arity == 2:
+        register_composite(
+            f"{name}.Scalar(Tensor {operands[0]}, Scalar {operands[1]}) -> Tensor",
+            lambda *given: with_numbers(operation, given, (), ()),
+        )
 
 
 def resolution_of(
@@ -73,6 +81,34 @@ def resolution_of(
     ranks = ranks or [one.dim() for one in operands]
     kinds = tuple(code if rank else ZeroDim(code) for code, rank in zip(codes, ranks))
     return resolve_torch(op, kinds, (), default_dtype(), exact_integers=exact_integers)
+
+
+def with_numbers(operation: Elementwise, inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
+    """The result for operands, or `values` of parameters with the types `options`, that are numbers."""
+    kinds = tuple(_kind(one, name) for one, name in zip(inputs, operation.names))
+    types = resolve_torch(operation.op, kinds, options, default_dtype(), exact_integers=operation.exact_integers)
+    tensors = [one for one in inputs if isinstance(one, Tensor)]
+    is_scalar = all(one.dim() == 0 for one in tensors)
+    arguments = []
+    for one, code in zip(inputs, types.operand_types):
+        dtype = dtype_like(code, tensors[0].dtype)
+        if not isinstance(one, Tensor):
+            # Without dimensions, it is as weak as a number beside tensors that have some.
+            place = tensors[0].device if gate.is_intercepted() else "cpu"
+            one = torch.full((), one, dtype=dtype_like(number_as(code), dtype), device=place)
+        else:
+            one = one if one.dtype == dtype else torch.ops.flowk.cast(one, dtype)
+            one = one.reshape(1) if is_scalar else one
+        arguments.append(one)
+    result = entry(NAME_OF[operation.op, operation.exact_integers])(*arguments, *map(float, values))
+    return result.reshape(()) if is_scalar else result
+
+
+def _kind(one: Any, name: str) -> DType | ZeroDim | type:
+    if isinstance(one, Tensor):
+        code = number_type(one.dtype, name)
+        return code if one.dim() else ZeroDim(code)
+    return number_type(one.dtype, name) if hasattr(one, "dtype") else type(one)
 
 
 def _empty(resolution: Resolution, operands: Sequence[Tensor]) -> Tensor:

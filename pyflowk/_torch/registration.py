@@ -20,6 +20,8 @@ from . import gate, kernels
 _C: Any = torch._C
 LIBRARY = torch.library.Library("flowk", "FRAGMENT")
 NAMES: list[str] = []
+# The Function of each operator, on the operator's arguments.
+FUNCTIONS: dict[str, Callable[..., Any]] = {}
 _KEYS = ("CPU", "CUDA")
 
 
@@ -87,17 +89,17 @@ def register(schema: str, kernel: Callable[..., Any], fake: Callable[..., Any], 
     def call(*arguments: Any) -> Any:
         return operator(*arguments[:split], **dict(zip(keywords, arguments[split:])))
 
+    def by_function(*arguments: Any, **options: Any) -> Any:
+        return Function.apply(*complete(*arguments, **options))
+
     def autograd(*arguments: Any, **options: Any) -> Any:
         if forward_ad._current_level >= 0 or (
             torch.is_grad_enabled()
             and any(isinstance(one, Tensor) and one.requires_grad for one in (*arguments, *options.values()))
         ):
-            return Function.apply(*complete(*arguments, **options))
+            return by_function(*arguments, **options)
         with _C._AutoDispatchBelowAutograd():
             return operator(*arguments, **options)
-
-    def transformed(*arguments: Any, **options: Any) -> Any:
-        return Function.apply(*complete(*arguments, **options))
 
     def on_memory(*arguments: Any, **options: Any) -> Any:
         outer, gate.in_kernel.now = gate.in_kernel.now, True
@@ -114,7 +116,20 @@ def register(schema: str, kernel: Callable[..., Any], fake: Callable[..., Any], 
         LIBRARY.impl(f"_{name}" if has_kernel else name, on_memory, key)
     torch.library.register_fake(f"flowk::{name}", fake, lib=LIBRARY)
     LIBRARY.impl(name, autograd, "Autograd")
-    LIBRARY.impl(name, transformed, "FuncTorchDynamicLayerFrontMode")
+    LIBRARY.impl(name, by_function, "FuncTorchDynamicLayerFrontMode")
+    FUNCTIONS[name] = by_function
+
+
+def entry(name: str) -> Callable[..., Any]:
+    """What a call that needs operator `name` calls: the Function where autograd alone is the reason."""
+    return getattr(torch.ops.flowk, name) if gate.is_intercepted() else FUNCTIONS[name]
+
+
+def register_composite(schema: str, function: Callable[..., Any]) -> None:
+    """Defines an operator that is made of others."""
+    LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
+    for key in ("CompositeImplicitAutograd", "FuncTorchDynamicLayerFrontMode"):
+        LIBRARY.impl(schema.partition("(")[0], function, key)
 
 
 def _completed(schema: Any) -> Callable[..., tuple[Any, ...]]:

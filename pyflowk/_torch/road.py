@@ -10,19 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._arrays.dtypes import dtype_like, number_type
+from .._arrays.dtypes import dtype_like
 from .._arrays.stream import stream_handle
 from .._elementwise.call import Elementwise
-from .._elementwise.promotion import number_as
-from .._elementwise.resolution import ZeroDim, resolve_torch
-from .._elementwise.torch_promotion import default_dtype
-from .._native.abi import DType
 from .._native.operations import UnaryOp
 from .._operators import permute, prelu, softmax
 from .._pipeline import Call, Listener, call
 from . import gate, operators
-
-_flowk = torch.ops.flowk
+from .elementwise_operators import with_numbers
+from .registration import entry
 
 
 def by_operator(made: Call) -> Any:
@@ -79,34 +75,10 @@ def _elementwise(operation: Elementwise, inputs: tuple[Any, ...], options: Any, 
     if operation.op == UnaryOp.COPY:
         if operation.result is None:
             raise TypeError("cast needs a dtype where torch must see it, for its result is a new tensor")
-        return _flowk.cast(inputs[0], dtype_like(operation.result, inputs[0].dtype))
-    operator = getattr(_flowk, operators.NAME_OF[operation.op, operation.exact_integers])
+        return entry("cast")(inputs[0], dtype_like(operation.result, inputs[0].dtype))
     if all(isinstance(one, Tensor) for one in inputs) and not values:
-        return operator(*inputs)
-    kinds = tuple(_kind(one, name) for one, name in zip(inputs, operation.names))
-    types = resolve_torch(operation.op, kinds, options, default_dtype(), exact_integers=operation.exact_integers)
-    tensors = [one for one in inputs if isinstance(one, Tensor)]
-    is_scalar = all(one.dim() == 0 for one in tensors)
-    arguments = []
-    for one, code in zip(inputs, types.operand_types):
-        dtype = dtype_like(code, tensors[0].dtype)
-        if not isinstance(one, Tensor):
-            # Without dimensions, it is as weak as a number beside tensors that have some.
-            place = tensors[0].device if gate.is_intercepted() else None
-            one = torch.full((), one, dtype=dtype_like(number_as(code), dtype), device=place)
-        else:
-            one = one if one.dtype == dtype else _flowk.cast(one, dtype)
-            one = one.reshape(1) if is_scalar else one
-        arguments.append(one)
-    result = operator(*arguments, *map(float, values))
-    return result.reshape(()) if is_scalar else result
-
-
-def _kind(one: Any, name: str) -> DType | ZeroDim | type:
-    if isinstance(one, Tensor):
-        code = number_type(one.dtype, name)
-        return code if one.dim() else ZeroDim(code)
-    return number_type(one.dtype, name) if hasattr(one, "dtype") else type(one)
+        return entry(operators.NAME_OF[operation.op, operation.exact_integers])(*inputs)
+    return with_numbers(operation, inputs, options, values)
 
 
 # ---- the other operators --------------------------------------------------------------------------------------------
@@ -117,12 +89,12 @@ def _permute(inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> 
     dtype = None if code is None else dtype_like(code, x.dtype)
     scale = values[0] if values else 1.0
     if axes is None:
-        return _flowk.batch_transpose(x, dtype=dtype, scale=scale)
-    return _flowk.permute(x, axes, dtype=dtype, scale=scale)
+        return entry("batch_transpose")(x, dtype=dtype, scale=scale)
+    return entry("permute")(x, axes, dtype=dtype, scale=scale)
 
 
 def _prelu(inputs: tuple[Any, ...], channel_axis: int, values: tuple[Any, ...]) -> Tensor:
-    return _flowk.prelu(*inputs, channel_axis)
+    return entry("prelu")(*inputs, channel_axis)
 
 
 def _prelu_backward(inputs: tuple[Any, ...], channel_axis: int, values: tuple[Any, ...]) -> Any:
@@ -130,7 +102,7 @@ def _prelu_backward(inputs: tuple[Any, ...], channel_axis: int, values: tuple[An
     need_dx, need_dalpha, dalpha_out, workspace = values
     if dalpha_out is not None or workspace is not None:
         raise TypeError("dalpha_out and workspace are given where torch must see the call, which needs new results")
-    dx, dalpha = _flowk.prelu_backward(dy, x, alpha, channel_axis)
+    dx, dalpha = entry("prelu_backward")(dy, x, alpha, channel_axis)
     return dx if need_dx else None, dalpha if need_dalpha else None
 
 
@@ -145,13 +117,13 @@ def _softmax(inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> 
     x, mask, lengths, bias = (*inputs, None, None, None)[:4]
     keywords = _masked(inputs, options, values)
     if len(inputs) == 1 and values[0] == 1 and not keywords["causal"] and keywords["window"] is None:
-        return (_flowk.log_softmax if values[1] else _flowk.softmax)(x, dtype=keywords["dtype"])
-    return _flowk.masked_softmax(x, mask, lengths=lengths, bias=bias, **keywords)
+        return entry("log_softmax" if values[1] else "softmax")(x, dtype=keywords["dtype"])
+    return entry("masked_softmax")(x, mask, lengths=lengths, bias=bias, **keywords)
 
 
 def _softmax_backward(inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
     dy, y, lengths = (*inputs, None)[:3]
-    return _flowk.masked_softmax_backward(dy, y, lengths=lengths, **_masked(inputs, options, values))
+    return entry("masked_softmax_backward")(dy, y, lengths=lengths, **_masked(inputs, options, values))
 
 
 _ROADS: dict[Any, Callable[..., Any]] = {

@@ -58,6 +58,19 @@ def test_a_tensor_whose_memory_is_not_its_values_is_refused() -> None:
         pyflowk.permute(X.to("meta"), (1, 0))
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_tensors_without_plain_memory_are_refused() -> None:
+    x = torch.randn(4, 4)
+    for odd in (x.to_sparse(), x.to_sparse_csr(), x.to_mkldnn(), torch.nested.nested_tensor([x[0], x[1, :2]])):
+        for arguments in ({"x": odd}, {"x": x, "out": odd}):
+            with pytest.raises(RuntimeError, match=r"have storage|support sizes"):
+                pyflowk.relu(**arguments)
+    with pytest.raises(TypeError, match="its tensors hold more than elements"):
+        pyflowk.permute(torch.quantize_per_tensor(x, 0.1, 0, torch.quint8), (1, 0))
+    with pytest.raises(ValueError, match="x = NULL"):
+        pyflowk.relu(torch._efficientzerotensor((4, 4)))
+
+
 def test_a_view_is_read_in_place() -> None:
     view = torch.arange(24.0).reshape(4, 6)[::2, ::3]
     assert torch.equal(pyflowk.permute(view, (1, 0)), view.T)

@@ -83,13 +83,13 @@ def test_nothing_leaks() -> None:
     x, y = torch.ones(1000, 100), torch.ones(3)
     flowk.relu(x)
     before = resident_tensors()
-    for _ in range(100):
+    for _ in range(40):
         flowk.relu(x)
         flowk.add(x, 2 * x.int())
         flowk.permute(x, [1, 0])
         with pytest.raises(RuntimeError):
             flowk.add(x, y)
-    assert resident_tensors() - before < 50
+    assert resident_tensors() - before < 20
 
 
 def resident_tensors() -> int:

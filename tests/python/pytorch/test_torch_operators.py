@@ -139,3 +139,12 @@ def test_operators_are_found_from_c() -> None:
         torch.testing.assert_close(
             builtin(*call.arguments, **call.options), call.operator(*call.arguments, **call.options), equal_nan=True
         )
+
+
+def test_binary_operators_take_numbers() -> None:
+    x = torch.tensor([1.0, -2.0], dtype=torch.float16, requires_grad=True)
+    result = torch.ops.flowk.mul(x, 3)
+    assert result.dtype == torch.float16
+    assert torch.equal(torch.autograd.grad(result.sum(), x)[0], torch.full_like(x, 3))
+    assert torch.ops.flowk.add(torch.ones(2, dtype=torch.int32), 1.5).dtype == torch.float32
+    assert torch.equal(torch.func.vmap(lambda x: torch.ops.flowk.less(x, 0))(x.detach()), x < 0)
