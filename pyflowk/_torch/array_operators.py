@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch._prims_common import is_non_overlapping_and_dense_or_false
+from torch import Tensor, _prims_common
 
 from .._elementwise import with_parameters
 from .._operators import permute as permute_operator
@@ -42,7 +41,9 @@ def register_all() -> None:
     )
     register(
         "prelu(Tensor x, Tensor alpha, int channel_axis=1) -> Tensor",
-        lambda x, alpha, channel_axis=1: prelu_operator.prelu(x, alpha.contiguous(), channel_axis),
+        lambda x, alpha, channel_axis=1, *, out=None: prelu_operator.prelu(
+            x, alpha.contiguous(), channel_axis, out=out
+        ),
         lambda x, alpha, channel_axis=1: _like_in_memory(x),
         _Prelu(),
     )
@@ -60,8 +61,14 @@ def _checked(axes: Sequence[int], rank: int) -> Sequence[int]:
     return axes
 
 
+# The name of this function in PyTorch before and since its `_or_false`.
+_is_dense: Any = getattr(_prims_common, "is_non_overlapping_and_dense_or_false", None) or (
+    _prims_common.is_non_overlapping_and_dense
+)
+
+
 def _like_in_memory(x: Tensor) -> Tensor:
-    return torch.empty_like(x) if is_non_overlapping_and_dense_or_false(x) else x.new_empty(x.shape)
+    return torch.empty_like(x) if _is_dense(x) else x.new_empty(x.shape)
 
 
 class _Moves(Rules):

@@ -57,9 +57,9 @@ def _register(op: Op, name: str, *, exact_integers: bool) -> None:
     operation = Elementwise(op, operands, parameters=parameters, exact_integers=exact_integers)
     NAME_OF[op, exact_integers] = name
 
-    def kernel(*arguments: Any) -> Any:
+    def kernel(*arguments: Any, out: Tensor | None = None) -> Any:
         values = (*arguments[arity:], *defaults[len(arguments) - arity :])
-        return call(operation, arguments[0], arguments[1:arity], None, None, None, values)
+        return call(operation, arguments[0], arguments[1:arity], out, None, None, values)
 
     def fake(*arguments: Any) -> Tensor:
         return _empty(resolution_of(op, arguments[:arity], exact_integers=exact_integers), arguments[:arity])

@@ -49,7 +49,8 @@ def keep(ctx: Any, *tensors: Tensor | None) -> None:
 
 
 def register(schema: str, kernel: Callable[..., Any], fake: Callable[..., Any], rules: Rules) -> None:
-    """Defines an operator by its schema. `kernel` runs on tensors' memory; `fake` makes an empty result."""
+    """Defines an operator by its schema. `kernel` runs on tensors' memory; `fake` makes an empty result. An operator of
+    one result also gets the overload `out`, as which `kernel` takes an `out` that it writes."""
     name = schema.partition("(")[0]
     NAMES.append(name)
     LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
@@ -118,6 +119,10 @@ def register(schema: str, kernel: Callable[..., Any], fake: Callable[..., Any], 
     LIBRARY.impl(name, autograd, "Autograd")
     LIBRARY.impl(name, by_function, "FuncTorchDynamicLayerFrontMode")
     FUNCTIONS[name] = by_function
+    if schema.endswith("-> Tensor"):
+        parameters = schema[len(name) + 1 : schema.rindex(")")]
+        star = "" if "*" in parameters else "*, "
+        register_composite(f"{name}.out({parameters}, {star}Tensor(a!) out) -> Tensor(a!)", kernel)
 
 
 def entry(name: str) -> Callable[..., Any]:
@@ -126,7 +131,7 @@ def entry(name: str) -> Callable[..., Any]:
 
 
 def register_composite(schema: str, function: Callable[..., Any]) -> None:
-    """Defines an operator that is made of others."""
+    """Defines an operator that is a call of pyflowk's, or made of other operators."""
     LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
     for key in ("CompositeImplicitAutograd", "FuncTorchDynamicLayerFrontMode"):
         LIBRARY.impl(schema.partition("(")[0], function, key)

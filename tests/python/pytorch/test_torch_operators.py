@@ -15,6 +15,8 @@ from torch.autograd import forward_ad  # noqa: E402
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 from torch_calls import DEVICES, Call, calls, label  # noqa: E402
 
+import pyflowk  # noqa: E402
+
 # opcheck() and gradgradcheck() take a second each: without FLOWK_TEST_LARGE=1 one operator of each kind has them.
 SLICE = {
     *(
@@ -148,3 +150,28 @@ def test_binary_operators_take_numbers() -> None:
     assert torch.equal(torch.autograd.grad(result.sum(), x)[0], torch.full_like(x, 3))
     assert torch.ops.flowk.add(torch.ones(2, dtype=torch.int32), 1.5).dtype == torch.float32
     assert torch.equal(torch.func.vmap(lambda x: torch.ops.flowk.less(x, 0))(x.detach()), x < 0)
+
+
+@each_call
+def test_out(device: str, number: int) -> None:
+    call = call_of(device, number)
+    if call.name == "prelu_backward":
+        return
+    expected = call.operator(*call.arguments, **call.options)
+    out = torch.empty_strided(expected.shape, expected.stride(), dtype=expected.dtype, device=device)
+    variant = getattr(torch.ops.flowk, call.name).out
+    assert variant(*call.arguments, **call.options, out=out) is out and out._version == 1
+    torch.testing.assert_close(out, expected, rtol=0, atol=0, equal_nan=True)
+    if call.differentiable:
+        with pytest.raises(TypeError, match="out is given while autograd is on"):
+            variant(*call.arguments, **call.options, out=out.requires_grad_())
+
+
+def test_out_in_a_compiled_function() -> None:
+    def double(x: Any, out: Any) -> Any:
+        torch.ops.flowk.scale.out(x, 2.0, out=out)
+        return out + pyflowk.add(x, 1.0, out=torch.empty_like(x))
+
+    x, out = torch.randn(3, 4), torch.empty(3, 4)
+    result = torch.compile(double, fullgraph=True, backend="aot_eager")(x, out)
+    torch.testing.assert_close((out, result), (2 * x, 3 * x + 1))
