@@ -8,6 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import pyflowk  # noqa: E402
+from pyflowk._torch import gate  # noqa: E402
 
 X = torch.arange(6.0).reshape(2, 3)
 
@@ -16,6 +17,19 @@ def test_a_plain_call_gives_torch_s_values() -> None:
     assert torch.equal(pyflowk.permute(X, (1, 0)), X.T)
     assert torch.equal(pyflowk.add(X, X[0]), X + X[0])
     assert torch.equal(pyflowk.relu(torch.nn.Parameter(X - 2).detach()), (X - 2).relu())
+
+
+def test_the_gate_tells_which_tensors_need_an_operator() -> None:
+    x = X.clone().requires_grad_()
+    assert gate.needs_operator(x) and not gate.needs_operator(x.detach()) and not gate.is_intercepted()
+    assert gate.needs_operator(torch.nn.Buffer(X).as_subclass(type("Own", (torch.Tensor,), {})))
+    with torch.no_grad():
+        assert not gate.needs_operator(x) and not gate.needs_operator(torch.nn.Parameter(X))
+    with torch.autograd.forward_ad.dual_level():
+        assert gate.is_intercepted()
+    assert torch.func.vmap(lambda row: row if gate.is_intercepted() else 1 / 0)(X) is not None
+    gate.mark_written(out := torch.empty(2))
+    assert out._version == 1
 
 
 def test_out_raises_the_version_counter() -> None:
