@@ -138,7 +138,8 @@ class _Pointwise(Rules):
 
     def save(self, ctx: Any, arguments: tuple[Any, ...], result: Tensor) -> None:
         count = len(self.operands)
-        ctx.like = [(one.shape, one.dtype, one.device) for one in arguments[:count]]
+        # Broadcasting and promotion, which a gradient undoes, need several operands.
+        ctx.like = [(one.shape, one.dtype, one.device) for one in arguments[:count]] if count > 1 else None
         ctx.result_dtype = result.dtype
         ctx.parameters = dict(zip(self.names[count:], arguments[count:]))
         all_needed = forward_ad._current_level >= 0 or not any(ctx.needs_input_grad)
@@ -149,6 +150,8 @@ class _Pointwise(Rules):
 
     def backward(self, ctx: Any, *gradients: Tensor) -> list[Tensor | None]:
         known = self._known(ctx)
+        if ctx.like is None:
+            return [None if self.formulas[0] is None else self._times_partial(0, gradients[0], known)]
         return [
             self._times_partial(index, gradients[0], known).sum_to_size(shape).to(dtype=dtype, device=device)
             if needed and self.formulas[index] is not None

@@ -17,7 +17,8 @@ from torch.autograd import forward_ad
 
 from . import gate, kernels
 
-_C: Any = torch._C
+below_autograd: Any = torch._C._AutoDispatchBelowAutograd
+is_grad_enabled = torch.is_grad_enabled
 LIBRARY = torch.library.Library("flowk", "FRAGMENT")
 NAMES: list[str] = []
 # The Function of each operator, on the operator's arguments.
@@ -61,14 +62,14 @@ def register(schema: str, kernel: Callable[..., Any], fake: Callable[..., Any], 
     class Function(torch.autograd.Function):
         @staticmethod
         def forward(*arguments: Any) -> Any:
-            with _C._AutoDispatchBelowAutograd():
+            with below_autograd():
                 return call(*arguments)
 
         @staticmethod
         def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
             rules.save(ctx, inputs, output)
-            results = output if isinstance(output, tuple) else (output,)
-            ctx.mark_non_differentiable(*(one for one in results if not (one.is_floating_point() or one.is_complex())))
+            if isinstance(output, Tensor) and not (output.is_floating_point() or output.is_complex()):
+                ctx.mark_non_differentiable(output)
 
         @staticmethod
         def backward(ctx: Any, *gradients: Tensor) -> Any:
@@ -88,18 +89,27 @@ def register(schema: str, kernel: Callable[..., Any], fake: Callable[..., Any], 
     keywords = [argument.name for argument in operator._schema.arguments[split:]]
 
     def call(*arguments: Any) -> Any:
+        if not keywords:
+            return operator(*arguments)
         return operator(*arguments[:split], **dict(zip(keywords, arguments[split:])))
 
+    # Function.apply() reads the signature of forward() at every call, which takes 9 us, and without transforms of
+    # torch.func then calls this.
+    apply = super(torch.autograd.Function, Function).apply
+
     def by_function(*arguments: Any, **options: Any) -> Any:
-        return Function.apply(*complete(*arguments, **options))
+        if len(arguments) != number:
+            arguments = complete(*arguments, **options)
+        return Function.apply(*arguments) if gate.has_transforms() else apply(*arguments)
 
     def autograd(*arguments: Any, **options: Any) -> Any:
-        if forward_ad._current_level >= 0 or (
-            torch.is_grad_enabled()
-            and any(isinstance(one, Tensor) and one.requires_grad for one in (*arguments, *options.values()))
-        ):
+        if forward_ad._current_level >= 0:
             return by_function(*arguments, **options)
-        with _C._AutoDispatchBelowAutograd():
+        if is_grad_enabled():
+            for one in (*arguments, *options.values()) if options else arguments:
+                if isinstance(one, Tensor) and one.requires_grad:
+                    return by_function(*arguments, **options)
+        with below_autograd():
             return operator(*arguments, **options)
 
     def on_memory(*arguments: Any, **options: Any) -> Any:
