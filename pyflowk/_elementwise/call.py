@@ -80,7 +80,7 @@ class Elementwise(Operation):
             if isinstance(first[2], np.dtype):
                 resolution = resolve(self.op, kinds, given, names, exact_integers=self.exact_integers)
             else:
-                resolve_now = functools.partial(self._resolve_torch, operands, kinds, given)
+                resolve_now = functools.partial(self._resolve_tensors, operands, kinds, given)
                 resolution = resolve_now(DType.FLOAT32)
                 if resolution != resolve_now(DType.FLOAT64):
                     return Plan("", tuple, (), None, steps=functools.partial(_by_default_dtype, resolve_now))
@@ -113,7 +113,7 @@ class Elementwise(Operation):
         arguments = arguments_of(c_int(op.value), operand_types, written, numbers, out_type, parameters, keep)
         return Plan(function, arguments, out_shape, out_dtype, order, steps)
 
-    def _resolve_torch(
+    def _resolve_tensors(
         self,
         operands: tuple[Signature, ...],
         kinds: tuple[DType | type, ...],
@@ -124,7 +124,12 @@ class Elementwise(Operation):
             ZeroDim(kind) if isinstance(kind, DType) and not (isinstance(operand, tuple) and operand[0]) else kind
             for kind, operand in zip(kinds, operands)
         )
-        return resolve_torch(self.op, marked, parameters, self.names, default, exact_integers=self.exact_integers)
+        return self.resolve_torch(marked, parameters, default)
+
+    def resolve_torch(
+        self, kinds: tuple[DType | ZeroDim | type, ...], parameters: tuple[DType | type, ...], default: DType
+    ) -> Resolution:
+        return resolve_torch(self.op, kinds, parameters, self.names, default, exact_integers=self.exact_integers)
 
 
 def _by_default_dtype(resolve_now: Callable[[DType], Resolution], read: Readings, made: Call) -> Any:

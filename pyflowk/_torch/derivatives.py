@@ -3,7 +3,7 @@
 derivative, or None where there is none. A formula names what it needs: g, operands, parameters, and the result `out`.
 
 They are made of operators that have derivatives themselves. At points without a derivative they give what PyTorch's
-do: half the gradient to each of two equal operands of `maximum`, 0 at 0 for relu.
+do: half the gradient to each of two equal operands of `maximum`, 0 at 0 for relu. (relu's at NaN is 0, PyTorch's g.)
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def _where(condition: Tensor, g: Tensor) -> Tensor:
     return torch.where(condition, g, 0)
 
 
-def _chosen(g: Tensor, chosen: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """g where `chosen`, half of it where x and y are equal."""
-    return torch.where(x == y, g / 2, _where(chosen, g))
+def _unless(g: Tensor, dropped: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """0 where `dropped`, half of g where x and y are equal, else g: beside a NaN too."""
+    return torch.where(x == y, g / 2, _where(~dropped, g))
 
 
 def _normal_density(x: Tensor) -> Tensor:
@@ -77,7 +77,7 @@ def _pow_by_exponent(g: Tensor, x: Tensor, y: Tensor, out: Tensor) -> Tensor:
 
 
 def _elu(g: Tensor, x: Tensor, alpha: float, out: Tensor) -> Tensor:
-    return torch.where(x > 0, g, g * (out + alpha))
+    return torch.where(x <= 0, g * (out + alpha), g)
 
 
 DERIVATIVES: dict[str, tuple[Formula | None, ...]] = {
@@ -110,8 +110,8 @@ DERIVATIVES: dict[str, tuple[Formula | None, ...]] = {
     "mul": (lambda g, y: g * y, lambda g, x: g * x),
     "div": (lambda g, y: g / y, lambda g, y, out: -g * (out / y)),
     "pow": (_pow_by_base, _pow_by_exponent),
-    "minimum": (lambda g, x, y: _chosen(g, x < y, x, y), lambda g, x, y: _chosen(g, x > y, x, y)),
-    "maximum": (lambda g, x, y: _chosen(g, x > y, x, y), lambda g, x, y: _chosen(g, x < y, x, y)),
+    "minimum": (lambda g, x, y: _unless(g, x > y, x, y), lambda g, x, y: _unless(g, x < y, x, y)),
+    "maximum": (lambda g, x, y: _unless(g, x < y, x, y), lambda g, x, y: _unless(g, x > y, x, y)),
     "relu_grad": (lambda g, x: flowk.relu_grad(g, x), _zero),
     "gelu_grad": (lambda g, x: flowk.gelu_grad(g, x), lambda g, dy, x: g * dy * _gelu_second(x)),
     "gelu_tanh_grad": (lambda g, x: flowk.gelu_tanh_grad(g, x), lambda g, dy, x: g * dy * _gelu_tanh_second(x)),

@@ -80,13 +80,13 @@ def resolution_of(
     codes = [number_type(one.dtype, "an operand") for one in operands]
     ranks = ranks or [one.dim() for one in operands]
     kinds = tuple(code if rank else ZeroDim(code) for code, rank in zip(codes, ranks))
-    return resolve_torch(op, kinds, (), default_dtype(), exact_integers=exact_integers)
+    return resolve_torch(op, kinds, (), ("x", "y", "z"), default_dtype(), exact_integers=exact_integers)
 
 
 def with_numbers(operation: Elementwise, inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
     """The result for operands, or `values` of parameters with the types `options`, that are numbers."""
     kinds = tuple(_kind(one, name) for one, name in zip(inputs, operation.names))
-    types = resolve_torch(operation.op, kinds, options, default_dtype(), exact_integers=operation.exact_integers)
+    types = operation.resolve_torch(kinds, options, default_dtype())
     tensors = [one for one in inputs if isinstance(one, Tensor)]
     is_scalar = all(one.dim() == 0 for one in tensors)
     arguments = []
