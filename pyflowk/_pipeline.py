@@ -15,7 +15,17 @@ from typing import Any, NamedTuple
 
 from ._arrays.dtypes import dtype_name
 from ._arrays.host_numbers import LIST, find_operand_or_list_kind, host_scalar
-from ._arrays.kinds import ANYWHERE, ARRAYS, NUMPY, OPERANDS, After, Signature, find_array_kind, find_operand_kind
+from ._arrays.kinds import (
+    ANYWHERE,
+    ARRAYS,
+    NUMPY,
+    OPERANDS,
+    After,
+    NeedsOperator,
+    Signature,
+    find_array_kind,
+    find_operand_kind,
+)
 from ._arrays.stream import stream_handle
 from ._native import library as native
 from ._native.abi import DType
@@ -119,90 +129,97 @@ def call(
     raises, before anything is allocated; FlowkError for a status of the library.
     """
     # Every call takes this path, hence the one long function: it takes about 1 us.
-    names = operation.names
-    source, name = ARRAYS.get(type(x)), names[0]
-    before: Any = None
-    inputs, rest = None, others
-    if source is None:
-        inputs = (x, *others)
-        x, source, name, before = _first_array(operation, inputs)
-        rest = inputs[len(before[0]) + 1 :]
-    target = None if out is None else ARRAYS.get(type(out)) or find_array_kind(out, operation.out_name)
-    explains = stream.__class__ is Listener
-    if stream is not None and not explains:
-        handle = stream_handle(stream)
-    elif target is None or source.follows_current_stream:
-        handle = source.stream_of(x)
-    else:
-        handle = target.stream_of(out)
-    pointer, shape, strides, dtype, device, after = source.read(x, name, handle)
-    pointers: tuple[Any, ...] = (pointer,)
-    geometry: tuple[Any, ...] = (shape, strides, dtype)
-    afters = None if after is None else [after]
-    if before is not None:
-        pointers, geometry = (*before[0], pointer), (*before[1], *geometry)
-        if before[2]:
-            _require_numpy(source, before[2][0][0])
-            afters = [*(afters or ()), *(after for _, after in before[2])]
-    if rest:
-        for operand in rest:
-            if operand is None:
-                pointers, geometry = (*pointers, None), (*geometry, None, None, None)
-                continue
-            other_name = names[len(pointers)]
-            kind = OPERANDS.get(type(operand)) or operation.kind_of(operand, other_name)
-            if kind is LIST:
-                _require_numpy(source, other_name)
-            pointer, shape, strides, dtype, place, after = kind.read(operand, other_name, handle)
-            if place is not device and place is not ANYWHERE and place != device:
-                scalars = tuple(map(host_scalar, inputs or (x, *others), names)) if operation.takes_numbers else ()
-                if all(new is old for new, old in zip(scalars, inputs or (x, *others))):
-                    raise different_devices(name, device, other_name, place)
-                return call(operation, scalars[0], scalars[1:], out, stream, options, values)
-            pointers, geometry = (*pointers, pointer), (*geometry, shape, strides, dtype)
+    try:
+        names = operation.names
+        source, name = ARRAYS.get(type(x)), names[0]
+        before: Any = None
+        inputs, rest = None, others
+        if source is None:
+            inputs = (x, *others)
+            x, source, name, before = _first_array(operation, inputs)
+            rest = inputs[len(before[0]) + 1 :]
+        if source.is_intercepted is not None and source.is_intercepted():
+            raise NeedsOperator
+        target = None if out is None else ARRAYS.get(type(out)) or find_array_kind(out, operation.out_name)
+        explains = stream.__class__ is Listener
+        if stream is not None and not explains:
+            handle = stream_handle(stream)
+        elif target is None or source.follows_current_stream:
+            handle = source.stream_of(x)
+        else:
+            handle = target.stream_of(out)
+        pointer, shape, strides, dtype, device, after = source.read(x, name, handle)
+        pointers: tuple[Any, ...] = (pointer,)
+        geometry: tuple[Any, ...] = (shape, strides, dtype)
+        afters = None if after is None else [after]
+        if before is not None:
+            pointers, geometry = (*before[0], pointer), (*before[1], *geometry)
+            if before[2]:
+                _require_numpy(source, before[2][0][0])
+                afters = [*(afters or ()), *(after for _, after in before[2])]
+        if rest:
+            for operand in rest:
+                if operand is None:
+                    pointers, geometry = (*pointers, None), (*geometry, None, None, None)
+                    continue
+                other_name = names[len(pointers)]
+                kind = OPERANDS.get(type(operand)) or operation.kind_of(operand, other_name)
+                if kind is LIST:
+                    _require_numpy(source, other_name)
+                pointer, shape, strides, dtype, place, after = kind.read(operand, other_name, handle)
+                if place is not device and place is not ANYWHERE and place != device:
+                    scalars = tuple(map(host_scalar, inputs or (x, *others), names)) if operation.takes_numbers else ()
+                    if all(new is old for new, old in zip(scalars, inputs or (x, *others))):
+                        raise different_devices(name, device, other_name, place)
+                    return call(operation, scalars[0], scalars[1:], out, stream, options, values)
+                pointers, geometry = (*pointers, pointer), (*geometry, shape, strides, dtype)
+                if after is not None:
+                    afters = [after] if afters is None else [*afters, after]
+        if target is None:
+            out_pointer, out_signature = UNALLOCATED, None
+        else:
+            out_pointer, shape, strides, dtype, place, after = target.read_out(out, operation.out_name, handle)
+            out_signature = (shape, strides, dtype)
+            if place is not device and place != device:
+                raise different_devices(name, device, operation.out_name, place)
             if after is not None:
                 afters = [after] if afters is None else [*afters, after]
-    if target is None:
-        out_pointer, out_signature = UNALLOCATED, None
-    else:
-        out_pointer, shape, strides, dtype, place, after = target.read_out(out, operation.out_name, handle)
-        out_signature = (shape, strides, dtype)
-        if place is not device and place != device:
-            raise different_devices(name, device, operation.out_name, place)
-        if after is not None:
-            afters = [after] if afters is None else [*afters, after]
-    function_name, arguments, out_shape, out_dtype, order, steps = operation.plan(geometry, out_signature, options)
-    function = operation.functions.get(device)
-    if function is None or steps is not None or explains:
-        library = native.for_device(device, name)
-        try:
-            if steps is not None:
-                readings = Readings(
-                    *(library, source, x, handle, device, pointers, signatures_of(geometry)),
-                    *(out_pointer, out_signature, afters or []),
-                )
-                return steps(readings, Call(operation, inputs or (x, *others), out, stream, options, values))
-            if explains:
-                return plan_text(library, function_name, arguments(pointers, out_pointer, values, None)[:-1])
-        except FlowkError as error:
-            error.name_parameters(function_name, names)
-            raise
-        function = operation.functions[device] = getattr(library, function_name)
-    result = out
-    if target is None:
-        if order is None:
-            result, out_pointer = source.empty(x, out_shape, out_dtype, device, handle)
-        else:
-            result, out_pointer = new_array(source, x, out_shape, out_dtype, order, device, handle)
-    status = function(*arguments(pointers, out_pointer, values, handle))
-    if status:
-        failure = error_of(native.for_device(device, name), status)
-        failure.name_parameters(function_name, names)
-        raise failure
-    if afters is not None:
-        for after in afters:
-            after(handle)
-    return source.result(x, result) if target is None else out
+        function_name, arguments, out_shape, out_dtype, order, steps = operation.plan(geometry, out_signature, options)
+        function = operation.functions.get(device)
+        if function is None or steps is not None or explains:
+            library = native.for_device(device, name)
+            try:
+                if steps is not None:
+                    readings = Readings(
+                        *(library, source, x, handle, device, pointers, signatures_of(geometry)),
+                        *(out_pointer, out_signature, afters or []),
+                    )
+                    return steps(readings, Call(operation, inputs or (x, *others), out, stream, options, values))
+                if explains:
+                    return plan_text(library, function_name, arguments(pointers, out_pointer, values, None)[:-1])
+            except FlowkError as error:
+                error.name_parameters(function_name, names)
+                raise
+            function = operation.functions[device] = getattr(library, function_name)
+        result = out
+        if target is None:
+            if order is None:
+                result, out_pointer = source.empty(x, out_shape, out_dtype, device, handle)
+            else:
+                result, out_pointer = new_array(source, x, out_shape, out_dtype, order, device, handle)
+        status = function(*arguments(pointers, out_pointer, values, handle))
+        if status:
+            failure = error_of(native.for_device(device, name), status)
+            failure.name_parameters(function_name, names)
+            raise failure
+        if afters is not None:
+            for after in afters:
+                after(handle)
+        return source.result(x, result) if target is None else out
+    except NeedsOperator:
+        from ._torch.road import by_operator  # for torch alone, which is imported here
+
+        return by_operator(Call(operation, inputs or (x, *others), out, stream, options, values))
 
 
 def new_array(

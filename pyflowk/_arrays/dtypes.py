@@ -144,6 +144,8 @@ def element_type(dtype: Any, name: str) -> tuple[DType, int]:
     """
     if getattr(dtype, "hasobject", False):
         raise TypeError(f"{name} has dtype {dtype}: its elements are Python objects, must be plain bytes")
+    if str(dtype).startswith(("torch.q", "torch.bits")):
+        raise TypeError(f"{name} has dtype {dtype}: its tensors hold more than elements, must be plain bytes")
     num_bytes = dtype.itemsize
     code = type_of_elements(dtype) or _BY_BYTES.get(num_bytes)
     if code is None:

@@ -17,10 +17,14 @@ The kind of an array is looked up by the array's type. It has
 None or a function to be called with the stream once the work is enqueued. Every call takes this path, hence plain
 tuples.
 torch, CuPy and JAX are never imported here: a caller who passes their arrays has imported them.
+
+read() and read_out() of torch's tensors raise NeedsOperator where a call on their memory would not be the whole of the
+call: pyflowk/_torch/gate.py.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -44,11 +48,16 @@ _HOST_DEVICE_TYPES = (1, 3, 11)  # DLDeviceType: CPU, CUDA pinned host, ROCm pin
 ANYWHERE = object()  # the device of a number
 
 
+class NeedsOperator(Exception):
+    """Raised while arrays are read: the call must take the road of pyflowk/_torch."""
+
+
 class ArrayKind:
     """What most kinds have in common."""
 
     is_array = True
     follows_current_stream = True
+    is_intercepted: Callable[[], bool] | None = None  # does the framework watch its operators now?
 
     @staticmethod
     def result(x: Any, array: Any) -> Any:
@@ -83,14 +92,23 @@ class NumpyKind(ArrayKind):
 
 
 class TorchKind(ArrayKind):
-    """torch.Tensor, on the host or a GPU. The result takes no part in autograd."""
+    """torch.Tensor and torch.nn.Parameter, on the host or a GPU."""
 
     def __init__(self, torch: Any) -> None:
         # torch.cuda.current_stream() makes a Stream object and takes ten times as long. None in a torch without CUDA.
         self._current_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-        self._has_one_device = driver.device_count() == 1  # get_device() would be a tenth of a read
+        from .._torch import gate  # for torch alone, which is imported here
+
+        self.is_intercepted, self._increment_version = gate.is_intercepted, gate.increment_version
+        self._is_grad_enabled = torch.is_grad_enabled
+
+    @functools.cached_property
+    def _has_one_device(self) -> bool:
+        return driver.device_count() == 1  # get_device() would be a tenth of a read
 
     def read(self, x: Any, name: str, stream: int) -> Reading:
+        if x.requires_grad and self._is_grad_enabled():
+            raise NeedsOperator
         dtype = x.dtype
         if x.is_neg() or (dtype.is_complex and x.is_conj()):  # its memory holds other values than the tensor
             raise ValueError(f"{name} is a lazily negated or conjugated tensor: resolve_neg() and resolve_conj() first")
@@ -101,7 +119,10 @@ class TorchKind(ArrayKind):
             raise TypeError(f"{name} is a tensor on {x.device}, must be on the host or a CUDA device")
         return x.data_ptr(), x.shape, x.stride(), dtype, None, None
 
-    read_out = read
+    def read_out(self, x: Any, name: str, stream: int) -> Reading:
+        reading = self.read(x, name, stream)
+        self._increment_version((x,))
+        return reading
 
     @staticmethod
     def empty(x: Any, shape: tuple[int, ...], dtype: Any, device: Any, stream: int) -> tuple[Any, int]:
@@ -110,10 +131,21 @@ class TorchKind(ArrayKind):
 
     @staticmethod
     def transposed(array: Any, axes: tuple[int, ...]) -> Any:
-        return array.permute(axes)
+        return array.permute(axes).data  # without `data` autograd would take the result for a view of another tensor
 
     def stream_of(self, x: Any) -> int:
         return self._current_stream(0 if self._has_one_device else x.get_device()) if x.is_cuda else 0
+
+
+class TorchSubclassKind(TorchKind):
+    """Any other subclass of torch.Tensor: FakeTensor, DTensor, those of users."""
+
+    def __init__(self, torch: Any) -> None:
+        super().__init__(torch)
+        self.is_intercepted = lambda: True
+
+    def read(self, x: Any, name: str, stream: int) -> Reading:
+        raise NeedsOperator
 
 
 class CupyKind(ArrayKind):
@@ -339,7 +371,9 @@ def _kind_of_array(x: Any, name: str) -> Any:
         return NUMPY
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(x, torch.Tensor):
-        return TorchKind(torch)
+        from .._torch.gate import is_plain_type  # for torch alone, which is imported here
+
+        return TorchKind(torch) if is_plain_type(type(x)) else TorchSubclassKind(torch)
     cupy = sys.modules.get("cupy")
     if cupy is not None and isinstance(x, cupy.ndarray):
         return CupyKind(cupy)

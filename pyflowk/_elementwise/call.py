@@ -8,7 +8,7 @@ converted first, each by a call of its own into an array of the type that they n
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import c_double, c_int, c_int32
 from typing import Any, NamedTuple
 
@@ -23,7 +23,8 @@ from .._native.operations import OPERATIONS, BinaryOp, UnaryOp
 from .._pipeline import UNALLOCATED, Call, Listener, Operation, Plan, Readings, call, new_array, no_array, plan_text
 from .layout import memory_order, place_operands, strides_in_order
 from .promotion import INTEGERS, float_from, integer_bounds, number_as, number_bytes
-from .resolution import COMPARISONS, Op, Resolution, resolve, takes_out
+from .resolution import COMPARISONS, Op, Resolution, ZeroDim, resolve, resolve_torch, takes_out
+from .torch_promotion import default_dtype
 
 # The library takes parameters as float64, which holds every integer up to this one.
 LARGEST_PARAMETER = 2**53
@@ -72,10 +73,17 @@ class Elementwise(Operation):
             number_type(operand[2], name) if isinstance(operand, tuple) else operand
             for operand, name in zip(operands, names, strict=True)
         )
-        if isinstance(options, Resolution):
-            resolution = options
-        else:
-            resolution = resolve(self.op, kinds, options or (), names, exact_integers=self.exact_integers)
+        first = operands[arrays[0]]
+        resolution = options
+        if not isinstance(options, Resolution):
+            given = options or ()
+            if isinstance(first[2], np.dtype):
+                resolution = resolve(self.op, kinds, given, names, exact_integers=self.exact_integers)
+            else:
+                resolve_now = functools.partial(self._resolve_tensors, operands, kinds, given)
+                resolution = resolve_now(DType.FLOAT32)
+                if resolution != resolve_now(DType.FLOAT64):
+                    return Plan("", tuple, (), None, steps=functools.partial(_by_default_dtype, resolve_now))
         op, needed, result = resolution
         result = result if self.result is None else self.result
         out_type = result
@@ -85,7 +93,6 @@ class Elementwise(Operation):
             if not fits:
                 raise TypeError(f"out has dtype {out[2]}, must be {dtype_name(result)}")
         out_shape, order, shape_address, addresses, keep = place_operands(names, operands, out)
-        first = operands[arrays[0]]
         out_dtype = dtype_like(out_type, first[2]) if out is None else out[2]
         types = [c_int(code if index in arrays else number_as(code) | NUMBER) for index, code in enumerate(needed)]
         strides = [_pointer(address) for address in addresses]
@@ -105,6 +112,30 @@ class Elementwise(Operation):
         parameters = self.parameters if OPERATIONS[op].num_parameters else ()
         arguments = arguments_of(c_int(op.value), operand_types, written, numbers, out_type, parameters, keep)
         return Plan(function, arguments, out_shape, out_dtype, order, steps)
+
+    def _resolve_tensors(
+        self,
+        operands: tuple[Signature, ...],
+        kinds: tuple[DType | type, ...],
+        parameters: tuple[DType | type, ...],
+        default: DType,
+    ) -> Resolution:
+        marked = tuple(
+            ZeroDim(kind) if isinstance(kind, DType) and not (isinstance(operand, tuple) and operand[0]) else kind
+            for kind, operand in zip(kinds, operands)
+        )
+        return self.resolve_torch(marked, parameters, default)
+
+    def resolve_torch(
+        self, kinds: tuple[DType | ZeroDim | type, ...], parameters: tuple[DType | type, ...], default: DType
+    ) -> Resolution:
+        return resolve_torch(self.op, kinds, parameters, self.names, default, exact_integers=self.exact_integers)
+
+
+def _by_default_dtype(resolve_now: Callable[[DType], Resolution], read: Readings, made: Call) -> Any:
+    """The steps of a Plan whose types depend on torch.get_default_dtype()."""
+    resolution = resolve_now(default_dtype())
+    return call(made.operation, made.inputs[0], made.inputs[1:], made.out, made.stream, resolution, made.values)
 
 
 def _pointer(address: int | None) -> Int64Pointer | None:

@@ -10,6 +10,7 @@ from .._arrays.dtypes import dtype_name
 from .._native.abi import DType
 from .._native.operations import OPERATIONS, BinaryOp, TernaryOp, UnaryOp
 from .promotion import FLOATS, INTEGERS, MIXED_FLOATS, common_type, float_of
+from .torch_promotion import common_type as torch_common_type
 
 Op = UnaryOp | BinaryOp | TernaryOp
 
@@ -31,6 +32,33 @@ class Resolution(NamedTuple):
     result: DType
 
 
+class ZeroDim(NamedTuple):
+    """The type of a torch tensor without dimensions."""
+
+    code: DType
+
+
+@functools.lru_cache(maxsize=1024)
+def resolve_torch(
+    op: Op,
+    operands: tuple[DType | ZeroDim | type, ...],
+    parameters: tuple[DType | type, ...],
+    names: tuple[str, ...],
+    default: DType,
+    *,
+    exact_integers: bool = False,
+) -> Resolution:
+    """resolve() by PyTorch's rules; a DType is the type of a tensor with dimensions. `default` is the default dtype."""
+    values = operands[1:] if op == TernaryOp.WHERE else operands
+    tensors = tuple(kind for kind in values if isinstance(kind, DType))
+    scalars = tuple(kind.code if isinstance(kind, ZeroDim) else kind for kind in values if kind not in tensors)
+    codes = tuple(kind for kind in (*scalars, *parameters) if isinstance(kind, DType))
+    numbers = tuple(kind for kind in (*scalars, *parameters) if not isinstance(kind, DType))
+    common = torch_common_type(tensors, codes, numbers, default)
+    codes = tuple(kind.code if isinstance(kind, ZeroDim) else kind for kind in operands)
+    return _resolved(op, codes, names, common, exact_integers, default)
+
+
 @functools.lru_cache(maxsize=1024)
 def resolve(
     op: Op,
@@ -43,7 +71,7 @@ def resolve(
     """How to compute `op`. A DType is the type of an array or a NumPy scalar, a Python type that of a weak number. With
     `exact_integers` DIV computes integers in integers. TypeError where op does not take these types; `names` are the
     operands'."""
-    condition, values = (operands[:1], operands[1:]) if op == TernaryOp.WHERE else ((), operands)
+    values = operands[1:] if op == TernaryOp.WHERE else operands
     scalars = [kind for kind in (*values, *parameters) if not isinstance(kind, DType)]
     codes = [kind for kind in (*values, *parameters) if isinstance(kind, DType)]
     if not codes:  # where(mask, 1, 0): the numbers decide
@@ -52,16 +80,27 @@ def resolve(
         # A signed integer with uint64, which no type holds: the library compares int64 with uint64.
         return Resolution(op, tuple(DType.UINT64 if code >= DType.UINT8 else DType.INT64 for code in codes), DType.BOOL)
     common = common_type(codes, scalars)
-    computed = _computed_as(op, common, exact_integers)
+    return _resolved(op, operands, names, common, exact_integers, None)
+
+
+def _resolved(
+    op: Op,
+    operands: tuple[DType | type, ...],
+    names: tuple[str, ...],
+    common: DType,
+    exact_integers: bool,
+    default: DType | None,
+) -> Resolution:
+    """For operands that come to type `common`."""
+    computed = _computed_as(op, common, exact_integers, default)
     if computed is None:
         raise _wrong_types(OPERATIONS[op].takes, operands, names, common)
     op, compute = computed
+    condition, values = (operands[:1], operands[1:]) if op == TernaryOp.WHERE else ((), operands)
     needed = [DType.BOOL for _ in condition]
     for kind in values:
-        direct = kind == compute or (kind in MIXED_FLOATS and compute in MIXED_FLOATS)
+        direct = kind == compute or (kind in MIXED_FLOATS and compute in MIXED_FLOATS) or op == UnaryOp.COPY
         needed.append(kind if direct and isinstance(kind, DType) else compute)
-    if op == UnaryOp.COPY:
-        needed = codes
     result = DType.BOOL if OPERATIONS[op].result == "BOOL" else compute
     return Resolution(op, tuple(needed), result)
 
@@ -70,7 +109,8 @@ def _kind_of(code: DType) -> str:
     return "F" if code in FLOATS else "I" if code in INTEGERS else "B"
 
 
-def _computed_as(op: Op, common: DType, exact_integers: bool) -> tuple[Op, DType] | None:
+def _computed_as(op: Op, common: DType, exact_integers: bool, default: DType | None) -> tuple[Op, DType] | None:
+    """The operation and the type that it computes in; `default` is the float in which torch computes integers."""
     takes, kind = OPERATIONS[op].takes, _kind_of(common)
     if kind in takes and (kind == "F" or op not in IN_FLOAT64 or exact_integers):
         return op, common
@@ -81,9 +121,12 @@ def _computed_as(op: Op, common: DType, exact_integers: bool) -> tuple[Op, DType
     elif op in OF_INTEGERS:
         return OF_INTEGERS[op], common
     elif op in IN_FLOAT64:
-        return op, DType.FLOAT64
+        if default is None:
+            return op, DType.FLOAT64
+        if op == BinaryOp.DIV:
+            return op, default
     elif takes == "F":
-        return op, float_of(common)
+        return op, float_of(common) if default is None else default
     return None
 
 

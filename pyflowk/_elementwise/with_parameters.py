@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._arguments import shown
-from .._arrays.dtypes import named_type
+from .._arrays.dtypes import NUMBER_TYPES, named_type
 from .._native.abi import DType
 from .._native.operations import BinaryOp, TernaryOp, UnaryOp
 from .._pipeline import call
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .._typing import Array, ArrayT, DTypeLike, Number, Numbers, Stream
 
 _CAST_TO_OUT = Elementwise(UnaryOp.COPY, ("x",))
+_CAST = {code: conversion("x", code) for code in NUMBER_TYPES}
 _LEAKY_RELU = Elementwise(UnaryOp.LEAKY_RELU, ("x",), parameters=("slope",))
 _ELU = Elementwise(UnaryOp.ELU, ("x",), parameters=("alpha",))
 _CLAMP = Elementwise(UnaryOp.CLAMP, ("x",), parameters=("lo", "hi"))
@@ -53,7 +54,7 @@ def cast(
         if out is None:
             raise TypeError("cast takes a dtype, or an out that has one")
         return call(_CAST_TO_OUT, x, (), out, stream)
-    return call(conversion("x", named_type(dtype)), x, (), out, stream)
+    return call(_CAST[named_type(dtype)], x, (), out, stream)
 
 
 def leaky_relu(x: ArrayT, slope: Number = 0.01, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:

@@ -4,16 +4,14 @@
 from __future__ import annotations
 
 import gc
-import sys
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 
 import pyflowk
 from pyflowk._arrays import dlpack as _dlpack
-from pyflowk._arrays import kinds as _array
 from pyflowk._arrays.dtypes import element_type, numpy_dtype
 from pyflowk._arrays.stream import stream_handle
 
@@ -156,66 +154,6 @@ def test_dlpack_has_no_type_for_some_dtypes() -> None:
             _dlpack.dlpack_type(np.dtype(dtype))
     assert _dlpack.dlpack_type(np.dtype("complex64")) == (5, 64)
     assert _dlpack.dlpack_type(np.dtype("bool")) == (6, 8)
-
-
-class FakeDtype(NamedTuple):
-    """What pyflowk uses of a torch.dtype."""
-
-    itemsize: int
-    is_complex: bool = False
-
-
-class FakeTensor:
-    """What pyflowk uses of a torch.Tensor, over NumPy."""
-
-    def __init__(self, array: np.ndarray, *, negated: bool = False, device: str = "cpu") -> None:
-        self.array = array
-        self.shape = array.shape
-        self.dtype = FakeDtype(array.itemsize)
-        self.is_cuda, self.is_cpu = False, device == "cpu"
-        self.device = device
-        self._negated = negated
-
-    def data_ptr(self) -> int:
-        return self.array.ctypes.data
-
-    def stride(self) -> tuple[int, ...]:
-        return tuple(stride // self.array.itemsize for stride in self.array.strides)
-
-    def is_neg(self) -> bool:
-        return self._negated
-
-    def is_conj(self) -> bool:
-        return False
-
-    def new_empty(self, shape: tuple[int, ...], dtype: FakeDtype) -> FakeTensor:
-        assert dtype == self.dtype
-        return FakeTensor(np.empty(shape, self.array.dtype))
-
-
-@pytest.fixture
-def fake_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch = SimpleNamespace(Tensor=FakeTensor, _C=SimpleNamespace())
-    monkeypatch.setitem(sys.modules, "torch", torch)
-    for table in (_array.ARRAYS, _array.OPERANDS):
-        monkeypatch.delitem(table, FakeTensor, raising=False)
-
-
-@pytest.mark.usefixtures("host_library", "fake_torch")
-def test_a_tensor_counts_strides_in_elements_and_gives_a_tensor() -> None:
-    result = pyflowk.permute(FakeTensor(MATRIX[::2, ::-1]), (1, 0))
-    assert type(result) is FakeTensor
-    np.testing.assert_array_equal(result.array, MATRIX[::2, ::-1].T)
-
-
-@pytest.mark.usefixtures("host_library", "fake_torch")
-def test_a_tensor_whose_memory_is_not_its_values_is_refused() -> None:
-    with pytest.raises(ValueError, match="x is a lazily negated or conjugated tensor"):
-        pyflowk.permute(FakeTensor(MATRIX, negated=True), (1, 0))
-    with pytest.raises(ValueError, match="out is a lazily negated or conjugated tensor"):
-        pyflowk.permute(FakeTensor(MATRIX), (1, 0), out=FakeTensor(MATRIX.T.copy(), negated=True))
-    with pytest.raises(TypeError, match=r"x is a tensor on .*, must be on the host or a CUDA device"):
-        pyflowk.permute(FakeTensor(MATRIX, device="meta"), (1, 0))
 
 
 # ---- streams --------------------------------------------------------------------------------------------------------

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""permute, batch_transpose, cast and prelu as operators of torch.ops.flowk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, _prims_common
+
+from .._elementwise import with_parameters
+from .._operators import permute as permute_operator
+from .._operators import prelu as prelu_operator
+from .derivatives import flowk
+from .registration import Rules, keep, register
+
+
+def register_all() -> None:
+    register(
+        "permute(Tensor x, int[] axes, *, ScalarType? dtype=None, float scale=1.0) -> Tensor",
+        permute_operator.permute,
+        lambda x, axes, *, dtype=None, scale=1.0: x.new_empty(
+            [x.shape[axis] for axis in _checked(axes, x.dim())], dtype=dtype or x.dtype
+        ),
+        _Permute(),
+    )
+    register(
+        "batch_transpose(Tensor x, *, ScalarType? dtype=None, float scale=1.0) -> Tensor",
+        permute_operator.batch_transpose,
+        lambda x, *, dtype=None, scale=1.0: x.new_empty(
+            (*x.shape[:-2], x.shape[-1], x.shape[-2]), dtype=dtype or x.dtype
+        ),
+        _BatchTranspose(),
+    )
+    register(
+        "cast(Tensor x, ScalarType dtype) -> Tensor",
+        with_parameters.cast,
+        lambda x, dtype: torch.empty_like(x, dtype=dtype),
+        _Cast(),
+    )
+    register(
+        "prelu(Tensor x, Tensor alpha, int channel_axis=1) -> Tensor",
+        lambda x, alpha, channel_axis=1, *, out=None: prelu_operator.prelu(
+            x, alpha.contiguous(), channel_axis, out=out
+        ),
+        lambda x, alpha, channel_axis=1: _like_in_memory(x),
+        _Prelu(),
+    )
+    register(
+        "prelu_backward(Tensor dy, Tensor x, Tensor alpha, int channel_axis=1) -> (Tensor, Tensor)",
+        lambda dy, x, alpha, channel_axis=1: prelu_operator.prelu_backward(dy, x, alpha.contiguous(), channel_axis),
+        lambda dy, x, alpha, channel_axis=1: (_like_in_memory(x), alpha.new_empty(alpha.shape)),
+        _PreluBackward(),
+    )
+
+
+def _checked(axes: Sequence[int], rank: int) -> Sequence[int]:
+    if sorted(axis % rank if rank else axis for axis in axes) != list(range(rank)):
+        raise ValueError(f"axes = {list(axes)}, must name each of the {rank} dimensions of x once")
+    return axes
+
+
+# The name of this function in PyTorch before and since its `_or_false`.
+_is_dense: Any = getattr(_prims_common, "is_non_overlapping_and_dense_or_false", None) or (
+    _prims_common.is_non_overlapping_and_dense
+)
+
+
+def _like_in_memory(x: Tensor) -> Tensor:
+    return torch.empty_like(x) if _is_dense(x) else x.new_empty(x.shape)
+
+
+class _Moves(Rules):
+    """A linear operator: arguments are x, others, dtype and scale."""
+
+    def save(self, ctx: Any, arguments: tuple[Any, ...], result: Tensor) -> None:
+        x, *ctx.others, ctx.dtype, ctx.scale = arguments
+        ctx.x_dtype = x.dtype
+
+
+class _Permute(_Moves):
+    def backward(self, ctx: Any, *gradients: Tensor) -> tuple[Tensor]:
+        axes = ctx.others[0]
+        inverse = sorted(range(len(axes)), key=lambda position: axes[position] % len(axes))
+        return (flowk.permute(gradients[0], inverse, dtype=ctx.x_dtype, scale=ctx.scale),)
+
+    def jvp(self, ctx: Any, *tangents: Tensor | None) -> Tensor:
+        return flowk.permute(tangents[0], ctx.others[0], dtype=ctx.dtype, scale=ctx.scale)
+
+    def vmap(self, operator: Any, size: int, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
+        x, axes, *rest = arguments
+        rank = x.dim() - 1
+        return operator(x.movedim(in_dims[0], 0), [0, *(axis % rank + 1 for axis in axes)], *rest), 0
+
+
+class _BatchTranspose(_Moves):
+    def backward(self, ctx: Any, *gradients: Tensor) -> tuple[Tensor]:
+        return (flowk.batch_transpose(gradients[0], dtype=ctx.x_dtype, scale=ctx.scale),)
+
+    def jvp(self, ctx: Any, *tangents: Tensor | None) -> Tensor:
+        return flowk.batch_transpose(tangents[0], dtype=ctx.dtype, scale=ctx.scale)
+
+    def vmap(self, operator: Any, size: int, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
+        return operator(arguments[0].movedim(in_dims[0], 0), *arguments[1:]), 0
+
+
+class _Cast(Rules):
+    def save(self, ctx: Any, arguments: tuple[Any, ...], result: Tensor) -> None:
+        ctx.x_dtype, ctx.dtype = arguments[0].dtype, result.dtype
+
+    def backward(self, ctx: Any, *gradients: Tensor) -> tuple[Tensor]:
+        return (flowk.cast(gradients[0], ctx.x_dtype),)
+
+    def jvp(self, ctx: Any, *tangents: Tensor | None) -> Tensor:
+        return flowk.cast(tangents[0], ctx.dtype)
+
+    def vmap(self, operator: Any, size: int, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
+        return operator(*arguments), in_dims[0]
+
+
+def _along(alpha: Tensor, x: Tensor, channel_axis: int) -> Tensor:
+    """alpha as a view that broadcasts to x."""
+    if alpha.numel() == 1:
+        return alpha.reshape(())
+    return alpha.reshape([-1 if axis == channel_axis % x.dim() else 1 for axis in range(x.dim())])
+
+
+class _Prelu(Rules):
+    def save(self, ctx: Any, arguments: tuple[Any, ...], result: Tensor) -> None:
+        keep(ctx, *arguments[:2])
+        ctx.axis = arguments[2]
+
+    def backward(self, ctx: Any, *gradients: Tensor) -> Sequence[Tensor | None]:
+        x, alpha = ctx.saved_tensors
+        return flowk.prelu_backward(gradients[0], x, alpha, ctx.axis)
+
+    def jvp(self, ctx: Any, *tangents: Tensor | None) -> Tensor:
+        x, alpha = ctx.saved_tensors
+        zero = torch.zeros_like(x)
+        dx, dalpha = (zero if one is None else one for one in tangents[:2])
+        slope = _along(alpha, x, ctx.axis)
+        negative = slope * dx + (0 if tangents[1] is None else _along(dalpha, x, ctx.axis) * x)
+        return torch.where(x > 0, dx, negative).to(x.dtype)
+
+    def vmap(self, operator: Any, size: int, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
+        x, alpha, axis = arguments
+        rank = x.dim() - (in_dims[0] is not None)
+        x = x.expand(size, *x.shape) if in_dims[0] is None else x.movedim(in_dims[0], 0)
+        axis = axis % rank if rank else 0
+        if in_dims[1] is None:
+            return operator(x, alpha, axis + 1), 0
+        # One alpha per batch and channel: the batch and the channels become one dimension.
+        alpha = alpha.movedim(in_dims[1], 0).reshape(size, -1)
+        moved = x.reshape(size, 1, -1) if alpha.shape[1] == 1 or not rank else x.movedim(axis + 1, 1)
+        result = operator(moved.reshape(moved.shape[0] * moved.shape[1], -1), alpha.reshape(-1), 0).reshape(moved.shape)
+        return result.reshape(x.shape) if moved.dim() != x.dim() or not rank else result.movedim(1, axis + 1), 0
+
+
+class _PreluBackward(Rules):
+    """Its own gradients are made of torch's operators, which have gradients of any order."""
+
+    def save(self, ctx: Any, arguments: tuple[Any, ...], result: Any) -> None:
+        keep(ctx, *arguments[:3])
+        ctx.axis = arguments[3]
+
+    def backward(self, ctx: Any, *gradients: Tensor) -> Sequence[Tensor | None]:
+        dy, x, alpha = ctx.saved_tensors
+        g, g_alpha = gradients[0], _along(gradients[1], x, ctx.axis)
+        slope, positive = _along(alpha, x, ctx.axis), x > 0
+        of_dy = torch.where(positive, g, slope * g + g_alpha * x)
+        of_x = torch.where(positive, 0, g_alpha * dy)
+        of_alpha = torch.where(positive, 0, g * dy).sum_to_size(slope.shape)
+        return of_dy.to(dy.dtype), of_x.to(x.dtype), of_alpha.reshape(alpha.shape).to(alpha.dtype)
+
+    def jvp(self, ctx: Any, *tangents: Tensor | None) -> tuple[Tensor, Tensor]:
+        dy, x, alpha = ctx.saved_tensors
+        t_dy, t_x, t_alpha = (
+            torch.zeros_like(one) if tangent is None else tangent for tangent, one in zip(tangents, (dy, x, alpha))
+        )
+        slope, t_slope, positive = _along(alpha, x, ctx.axis), _along(t_alpha, x, ctx.axis), x > 0
+        of_dx = torch.where(positive, t_dy, slope * t_dy + t_slope * dy)
+        of_dalpha = torch.where(positive, 0, t_dy * x + dy * t_x).sum_to_size(slope.shape)
+        return of_dx.to(x.dtype), of_dalpha.reshape(alpha.shape).to(alpha.dtype)
+
+    def vmap(self, operator: Any, size: int, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
+        *tensors, axis = arguments
+        dy, x, alpha = (
+            one.expand(size, *one.shape) if dim is None else one.movedim(dim, 0) for one, dim in zip(tensors, in_dims)
+        )
+        results = [operator(dy[i], x[i], alpha[i].contiguous(), axis) for i in range(size)]
+        return tuple(torch.stack(parts) for parts in zip(*results)), (0, 0)

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The derivatives of the elementwise operations: for each operand, the gradient g of the result times the partial
+derivative, or None where there is none. A formula names what it needs: g, operands, parameters, and the result `out`.
+
+They are made of operators that have derivatives themselves. At points without a derivative they give what PyTorch's
+do: half the gradient to each of two equal operands of `maximum`, 0 at 0 for relu. (relu's at NaN is 0, PyTorch's g.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+Formula = Callable[..., Tensor]
+
+
+class _Operators:
+    """torch.ops.flowk, looked up when a formula runs."""
+
+    def __getattr__(self, name: str) -> Callable[..., Tensor]:
+        return getattr(torch.ops.flowk, name)  # type: ignore[no-any-return]
+
+
+flowk = _Operators()
+
+
+def _same(g: Tensor) -> Tensor:
+    return g
+
+
+def _negated(g: Tensor) -> Tensor:
+    return -g
+
+
+def _zero(g: Tensor) -> Tensor:
+    return torch.zeros_like(g)
+
+
+def _where(condition: Tensor, g: Tensor) -> Tensor:
+    return torch.where(condition, g, 0)
+
+
+def _unless(g: Tensor, dropped: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """0 where `dropped`, half of g where x and y are equal, else g: beside a NaN too."""
+    return torch.where(x == y, g / 2, _where(~dropped, g))
+
+
+def _normal_density(x: Tensor) -> Tensor:
+    return torch.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+
+
+def _gelu_second(x: Tensor) -> Tensor:
+    return (2 - x * x) * _normal_density(x)
+
+
+def _gelu_tanh_second(x: Tensor) -> Tensor:
+    k, c = math.sqrt(2 / math.pi), 0.044715
+    t = torch.tanh(k * (x + c * x * x * x))
+    slope, curvature = k * (1 + 3 * c * x * x), 6 * k * c * x
+    return (1 - t * t) * (slope + x / 2 * (curvature - 2 * t * slope * slope))
+
+
+def _silu_second(x: Tensor) -> Tensor:
+    s = torch.sigmoid(x)
+    return s * (1 - s) * (2 + x * (1 - 2 * s))
+
+
+def _pow_by_base(g: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    return torch.where(y == 0, 0, g * y * torch.pow(x, y - 1))
+
+
+def _pow_by_exponent(g: Tensor, x: Tensor, y: Tensor, out: Tensor) -> Tensor:
+    return torch.where((x == 0) & (y >= 0), 0, g * out * torch.log(x))
+
+
+def _elu(g: Tensor, x: Tensor, alpha: float, out: Tensor) -> Tensor:
+    return torch.where(x <= 0, g * (out + alpha), g)
+
+
+DERIVATIVES: dict[str, tuple[Formula | None, ...]] = {
+    "abs": (lambda g, x: g * torch.sgn(x),),
+    "neg": (_negated,),
+    "square": (lambda g, x: g * (2 * x),),
+    "sqrt": (lambda g, out: g / (2 * out),),
+    "rsqrt": (lambda g, out: -0.5 * g * out * out * out,),
+    "reciprocal": (lambda g, out: -g * out * out,),
+    "exp": (lambda g, out: g * out,),
+    "log": (lambda g, x: g / x,),
+    "sin": (lambda g, x: g * torch.cos(x),),
+    "cos": (lambda g, x: -g * torch.sin(x),),
+    "tanh": (lambda g, out: g * (1 - out * out),),
+    "sigmoid": (lambda g, out: g * (out * (1 - out)),),
+    "relu": (lambda g, x: flowk.relu_grad(g, x),),
+    "leaky_relu": (lambda g, x, slope: torch.where(x > 0, g, slope * g),),
+    "elu": (_elu,),
+    "gelu": (lambda g, x: flowk.gelu_grad(g, x),),
+    "gelu_tanh": (lambda g, x: flowk.gelu_tanh_grad(g, x),),
+    "silu": (lambda g, x: flowk.silu_grad(g, x),),
+    "softplus": (lambda g, x: g * torch.sigmoid(x),),
+    "floor": (_zero,),
+    "ceil": (_zero,),
+    "round": (_zero,),
+    "clamp": (lambda g, x, lo, hi: _where((x >= lo) & (x <= hi), g),),
+    "scale": (lambda g, a: a * g,),
+    "add": (_same, _same),
+    "sub": (_same, _negated),
+    "mul": (lambda g, y: g * y, lambda g, x: g * x),
+    "div": (lambda g, y: g / y, lambda g, y, out: -g * (out / y)),
+    "pow": (_pow_by_base, _pow_by_exponent),
+    "minimum": (lambda g, x, y: _unless(g, x > y, x, y), lambda g, x, y: _unless(g, x < y, x, y)),
+    "maximum": (lambda g, x, y: _unless(g, x < y, x, y), lambda g, x, y: _unless(g, x > y, x, y)),
+    "relu_grad": (lambda g, x: flowk.relu_grad(g, x), _zero),
+    "gelu_grad": (lambda g, x: flowk.gelu_grad(g, x), lambda g, dy, x: g * dy * _gelu_second(x)),
+    "gelu_tanh_grad": (lambda g, x: flowk.gelu_tanh_grad(g, x), lambda g, dy, x: g * dy * _gelu_tanh_second(x)),
+    "silu_grad": (lambda g, x: flowk.silu_grad(g, x), lambda g, dy, x: g * dy * _silu_second(x)),
+    "silu_mul": (lambda g, x, y: flowk.silu_grad(g * y, x), lambda g, x: g * flowk.silu(x)),
+    "fma": (lambda g, y: g * y, lambda g, x: g * x, _same),
+    "where": (None, lambda g, condition: _where(condition, g), lambda g, condition: _where(~condition, g)),
+    "clamp_by": (
+        lambda g, x, lo, hi: _where((x >= lo) & (x <= hi), g),
+        lambda g, x, lo, hi: _where((x < lo) & (lo < hi), g),
+        lambda g, x, lo, hi: _where((x > hi) | (hi < lo), g),
+    ),
+    "lerp": (lambda g, weight: g * (1 - weight), lambda g, weight: g * weight, lambda g, x, y: g * (y - x)),
+    "add_multiply": (_same, lambda g, z, a: a * g * z, lambda g, y, a: a * g * y),
+}
+DERIVATIVES["trunc_div"] = DERIVATIVES["div"]

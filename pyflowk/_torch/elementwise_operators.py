@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The elementwise operators of torch.ops.flowk: one per row of flowk/elementwise_ops.h, named as its function."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._prims_common import compute_elementwise_output_strides
+from torch.autograd import forward_ad
+
+from .._arrays.dtypes import dtype_like, number_type
+from .._elementwise.call import Elementwise
+from .._elementwise.promotion import number_as
+from .._elementwise.resolution import Op, Resolution, ZeroDim, resolve_torch
+from .._elementwise.torch_promotion import default_dtype
+from .._native.abi import DType
+from .._native.operations import OPERATIONS, BinaryOp, TernaryOp, UnaryOp
+from .._pipeline import call
+from . import gate
+from .derivatives import DERIVATIVES, Formula
+from .registration import Rules, entry, keep, register, register_composite
+
+_NAMES: dict[Op, str] = {BinaryOp.MIN: "minimum", BinaryOp.MAX: "maximum"}
+_OPERANDS: dict[Op, tuple[str, ...]] = {
+    **dict.fromkeys((BinaryOp.RELU_GRAD, BinaryOp.GELU_GRAD, BinaryOp.GELU_TANH_GRAD, BinaryOp.SILU_GRAD), ("dy", "x")),
+    TernaryOp.WHERE: ("condition", "x", "y"),
+    TernaryOp.LERP: ("x", "y", "weight"),
+    TernaryOp.CLAMP_BY: ("x", "lo", "hi"),
+}
+_PARAMETERS: dict[Op, str] = {
+    UnaryOp.LEAKY_RELU: "float slope=0.01",
+    UnaryOp.ELU: "float alpha=1.0",
+    UnaryOp.CLAMP: "float lo, float hi",
+    UnaryOp.SCALE: "float a, float b=0.0",
+    TernaryOp.ADD_MULTIPLY: "float a=1.0",
+}
+NAME_OF: dict[tuple[Op, bool], str] = {}  # the operator by operation and `exact_integers`
+
+
+def register_all() -> None:
+    for op in OPERATIONS:
+        if op != UnaryOp.COPY:
+            _register(op, _NAMES.get(op, op.name.lower()), exact_integers=False)
+    _register(BinaryOp.DIV, "trunc_div", exact_integers=True)
+
+
+def _register(op: Op, name: str, *, exact_integers: bool) -> None:
+    arity = 1 if isinstance(op, UnaryOp) else 2 if isinstance(op, BinaryOp) else 3
+    operands = _OPERANDS.get(op, ("x", "y", "z")[:arity])
+    declared = [f"Tensor {operand}" for operand in operands] + ([_PARAMETERS[op]] if op in _PARAMETERS else [])
+    parameters = tuple(one.split()[1].partition("=")[0] for one in _PARAMETERS.get(op, "").split(", ") if one)
+    defaults = tuple(float(one.partition("=")[2] or 0) for one in _PARAMETERS.get(op, "").split(", ") if one)
+    operation = Elementwise(op, operands, parameters=parameters, exact_integers=exact_integers)
+    NAME_OF[op, exact_integers] = name
+
+    def kernel(*arguments: Any, out: Tensor | None = None) -> Any:
+        values = (*arguments[arity:], *defaults[len(arguments) - arity :])
+        return call(operation, arguments[0], arguments[1:arity], out, None, None, values)
+
+    def fake(*arguments: Any) -> Tensor:
+        return _empty(resolution_of(op, arguments[:arity], exact_integers=exact_integers), arguments[:arity])
+
+    rules = _Pointwise(op, DERIVATIVES.get(name, (None,) * arity), operands, parameters, exact_integers)
+    register(f"{name}({', '.join(declared)}) -> Tensor", kernel, fake, rules)
+    if arity == 2:
+        register_composite(
+            f"{name}.Scalar(Tensor {operands[0]}, Scalar {operands[1]}) -> Tensor",
+            lambda *given: with_numbers(operation, given, (), ()),
+        )
+
+
+def resolution_of(
+    op: Op, operands: Sequence[Tensor], ranks: Sequence[int] | None = None, *, exact_integers: bool = False
+) -> Resolution:
+    """The types of an operation on tensors; `ranks` replaces theirs."""
+    codes = [number_type(one.dtype, "an operand") for one in operands]
+    ranks = ranks or [one.dim() for one in operands]
+    kinds = tuple(code if rank else ZeroDim(code) for code, rank in zip(codes, ranks))
+    return resolve_torch(op, kinds, (), ("x", "y", "z"), default_dtype(), exact_integers=exact_integers)
+
+
+def with_numbers(operation: Elementwise, inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
+    """The result for operands, or `values` of parameters with the types `options`, that are numbers."""
+    kinds = tuple(_kind(one, name) for one, name in zip(inputs, operation.names))
+    types = operation.resolve_torch(kinds, options, default_dtype())
+    tensors = [one for one in inputs if isinstance(one, Tensor)]
+    is_scalar = all(one.dim() == 0 for one in tensors)
+    arguments = []
+    for one, code in zip(inputs, types.operand_types):
+        dtype = dtype_like(code, tensors[0].dtype)
+        if not isinstance(one, Tensor):
+            # Without dimensions, it is as weak as a number beside tensors that have some.
+            place = tensors[0].device if gate.is_intercepted() else "cpu"
+            one = torch.full((), one, dtype=dtype_like(number_as(code), dtype), device=place)
+        else:
+            one = one if one.dtype == dtype else torch.ops.flowk.cast(one, dtype)
+            one = one.reshape(1) if is_scalar else one
+        arguments.append(one)
+    result = entry(NAME_OF[operation.op, operation.exact_integers])(*arguments, *map(float, values))
+    return result.reshape(()) if is_scalar else result
+
+
+def _kind(one: Any, name: str) -> DType | ZeroDim | type:
+    if isinstance(one, Tensor):
+        code = number_type(one.dtype, name)
+        return code if one.dim() else ZeroDim(code)
+    return number_type(one.dtype, name) if hasattr(one, "dtype") else type(one)
+
+
+def _empty(resolution: Resolution, operands: Sequence[Tensor]) -> Tensor:
+    """An empty result, whose dimensions are in memory in the operands' order."""
+    placed = [one for one in operands if one.dim() or one.device.type != "cpu"] or list(operands)
+    shape = torch.broadcast_shapes(*(one.shape for one in operands))
+    strides = compute_elementwise_output_strides(*(one.expand(shape) for one in placed))
+    dtype = dtype_like(resolution.result, operands[0].dtype)
+    return torch.empty_strided(shape, strides, dtype=dtype, device=placed[0].device)
+
+
+class _Pointwise(Rules):
+    """The tangent is the sum of the operands' partial derivatives times their tangents; the gradients are the same
+    products, summed over the dimensions in which an operand was repeated."""
+
+    def __init__(
+        self,
+        op: Op,
+        formulas: tuple[Formula | None, ...],
+        operands: tuple[str, ...],
+        parameters: tuple[str, ...],
+        exact_integers: bool,
+    ) -> None:
+        self.op, self.formulas, self.operands, self.exact_integers = op, formulas, operands, exact_integers
+        self.names = (*operands, *parameters)
+        self.needs = [() if one is None else one.__code__.co_varnames[1 : one.__code__.co_argcount] for one in formulas]
+
+    def save(self, ctx: Any, arguments: tuple[Any, ...], result: Tensor) -> None:
+        count = len(self.operands)
+        # Broadcasting and promotion, which a gradient undoes, need several operands.
+        ctx.like = [(one.shape, one.dtype, one.device) for one in arguments[:count]] if count > 1 else None
+        ctx.result_dtype = result.dtype
+        ctx.parameters = dict(zip(self.names[count:], arguments[count:]))
+        all_needed = forward_ad._current_level >= 0 or not any(ctx.needs_input_grad)
+        chosen = [need for need, wanted in zip(self.needs, ctx.needs_input_grad) if wanted or all_needed]
+        ctx.kept = [name for name in (*self.operands, "out") if any(name in need for need in chosen)]
+        tensors = dict(zip(self.operands, arguments)) | {"out": result}
+        keep(ctx, *(tensors[name] for name in ctx.kept))
+
+    def backward(self, ctx: Any, *gradients: Tensor) -> list[Tensor | None]:
+        known = self._known(ctx)
+        if ctx.like is None:
+            return [None if self.formulas[0] is None else self._times_partial(0, gradients[0], known)]
+        return [
+            self._times_partial(index, gradients[0], known).sum_to_size(shape).to(dtype=dtype, device=device)
+            if needed and self.formulas[index] is not None
+            else None
+            for index, (needed, (shape, dtype, device)) in enumerate(zip(ctx.needs_input_grad, ctx.like))
+        ]
+
+    def jvp(self, ctx: Any, *tangents: Tensor | None) -> Tensor | None:
+        known = self._known(ctx)
+        parts = [
+            self._times_partial(index, tangent, known)
+            for index, tangent in enumerate(tangents[: len(self.operands)])
+            if tangent is not None and self.formulas[index] is not None
+        ]
+        return functools.reduce(torch.add, parts).to(ctx.result_dtype) if parts else None
+
+    def _known(self, ctx: Any) -> dict[str, Any]:
+        return ctx.parameters | dict(zip(ctx.kept, ctx.saved_tensors))
+
+    def _times_partial(self, index: int, g: Tensor, known: dict[str, Any]) -> Tensor:
+        formula = self.formulas[index]
+        assert formula is not None
+        return formula(g, **{name: known[name] for name in self.needs[index]})
+
+    def vmap(self, operator: Any, size: int, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
+        count = len(self.operands)
+        ranks = [one.dim() - (dim is not None) for one, dim in zip(arguments, in_dims[:count])]
+        resolution = resolution_of(self.op, arguments[:count], ranks, exact_integers=self.exact_integers)
+        batched = []
+        for one, dim, own, code in zip(arguments, in_dims, ranks, resolution.operand_types):
+            if dim is not None:
+                one = one.movedim(dim, 0)
+                one = one.reshape(size, *[1] * (max(ranks) - own), *one.shape[1:])
+                one = one if own else one.to(dtype_like(code, one.dtype))  # it has dimensions now, and is not weak
+            batched.append(one)
+        return operator(*batched, *arguments[count:]), 0

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls of pyflowk's functions that torch must see, by the operators of torch.ops.flowk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .._arrays.dtypes import dtype_like
+from .._arrays.stream import stream_handle
+from .._elementwise.call import Elementwise
+from .._native.operations import UnaryOp
+from .._operators import permute, prelu, softmax
+from .._pipeline import Call, Listener, call
+from . import gate, operators
+from .elementwise_operators import with_numbers
+from .registration import entry
+
+
+def by_operator(made: Call) -> Any:
+    """The result of a call that raised NeedsOperator."""
+    operation, inputs, out, stream, options, values = made
+    if (stream.__class__ is Listener and not gate.is_intercepted()) or operation is prelu._WORKSPACE:
+        with torch.no_grad():  # these read no element
+            return call(operation, inputs[0], inputs[1:], out, stream, options, values)
+    if stream.__class__ is Listener:
+        raise TypeError("explain is called while torch traces or transforms: there is no plan to explain")
+    for name, one in zip(operation.names, inputs):
+        if not isinstance(one, (Tensor, int, float, np.generic, type(None))):
+            raise TypeError(f"{name} is a {type(one).__name__}, must be a torch.Tensor or a number beside the others")
+    tensors = [one for one in inputs if isinstance(one, Tensor)]
+    if stream is None:
+        result = _result(made)
+    elif gate.is_intercepted():
+        raise TypeError("stream is given while torch traces or transforms: operators run on the current stream")
+    else:
+        device = tensors[0].device
+        if device.type != "cuda":
+            return by_operator(made._replace(stream=None))
+        with torch.cuda.stream(torch.cuda.ExternalStream(stream_handle(stream), device)):
+            result = _result(made)
+    return result if out is None else _write(result, out, tensors, operation.out_name)
+
+
+def _write(result: Tensor, out: Tensor, tensors: Sequence[Tensor], name: str) -> Tensor:
+    """Copies into out, which torch sees too."""
+    if torch.is_grad_enabled() and any(one.requires_grad for one in (*tensors, out)):
+        raise TypeError(f"{name} is given while autograd is on and a tensor requires grad, which needs a new result")
+    if out.shape != result.shape or out.dtype != result.dtype:
+        raise TypeError(
+            f"{name} is {out.dtype} of shape {tuple(out.shape)}, must be {result.dtype} of {tuple(result.shape)} while "
+            "torch traces or transforms"
+        )
+    return out.copy_(result)
+
+
+def _result(made: Call) -> Any:
+    operation, inputs, options, values = made.operation, made.inputs, made.options, made.values
+    if isinstance(operation, Elementwise):
+        return _elementwise(operation, inputs, options or (), values)
+    road = _ROADS.get(operation)
+    if road is None:  # an ElementwiseKernel's
+        raise TypeError("a kernel of one's own has no gradient and no rule under torch's transforms: pass x.detach()")
+    return road(inputs, options, values)
+
+
+# ---- elementwise ----------------------------------------------------------------------------------------------------
+
+
+def _elementwise(operation: Elementwise, inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
+    if operation.op == UnaryOp.COPY:
+        if operation.result is None:
+            raise TypeError("cast needs a dtype where torch must see it, for its result is a new tensor")
+        return entry("cast")(inputs[0], dtype_like(operation.result, inputs[0].dtype))
+    if all(isinstance(one, Tensor) for one in inputs) and not values:
+        return entry(operators.NAME_OF[operation.op, operation.exact_integers])(*inputs)
+    return with_numbers(operation, inputs, options, values)
+
+
+# ---- the other operators --------------------------------------------------------------------------------------------
+
+
+def _permute(inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
+    (x,), (axes, code) = inputs, options
+    dtype = None if code is None else dtype_like(code, x.dtype)
+    scale = values[0] if values else 1.0
+    if axes is None:
+        return entry("batch_transpose")(x, dtype=dtype, scale=scale)
+    return entry("permute")(x, axes, dtype=dtype, scale=scale)
+
+
+def _prelu(inputs: tuple[Any, ...], channel_axis: int, values: tuple[Any, ...]) -> Tensor:
+    return entry("prelu")(*inputs, channel_axis)
+
+
+def _prelu_backward(inputs: tuple[Any, ...], channel_axis: int, values: tuple[Any, ...]) -> Any:
+    x, dy, alpha = inputs
+    need_dx, need_dalpha, dalpha_out, workspace = values
+    if dalpha_out is not None or workspace is not None:
+        raise TypeError("dalpha_out and workspace are given where torch must see the call, which needs new results")
+    dx, dalpha = entry("prelu_backward")(dy, x, alpha, channel_axis)
+    return dx if need_dx else None, dalpha if need_dalpha else None
+
+
+def _masked(inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> dict[str, Any]:
+    side, causal, causal_offset, window, code = options
+    dtype = None if code is None else dtype_like(code, inputs[0].dtype)
+    masked = {"side": side, "causal": causal, "causal_offset": causal_offset, "window": window, "dtype": dtype}
+    return {**masked, "scale": values[0], "log": bool(values[1])}
+
+
+def _softmax(inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
+    x, mask, lengths, bias = (*inputs, None, None, None)[:4]
+    keywords = _masked(inputs, options, values)
+    if len(inputs) == 1 and values[0] == 1 and not keywords["causal"] and keywords["window"] is None:
+        return entry("log_softmax" if values[1] else "softmax")(x, dtype=keywords["dtype"])
+    return entry("masked_softmax")(x, mask, lengths=lengths, bias=bias, **keywords)
+
+
+def _softmax_backward(inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
+    dy, y, lengths = (*inputs, None)[:3]
+    return entry("masked_softmax_backward")(dy, y, lengths=lengths, **_masked(inputs, options, values))
+
+
+_ROADS: dict[Any, Callable[..., Any]] = {
+    permute._PERMUTE: _permute,
+    permute._PERMUTE_CONVERT: _permute,
+    prelu._PRELU: _prelu,
+    prelu._BACKWARD: _prelu_backward,
+    softmax._SOFTMAX: _softmax,
+    softmax._MASKED_SOFTMAX: _softmax,
+    softmax._BACKWARD: _softmax_backward,
+    softmax._MASKED_BACKWARD: _softmax_backward,
+}

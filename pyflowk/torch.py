@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Modules in place of PyTorch's, with the same arguments, parameters and state dicts, on flowk's kernels:
+
+    import pyflowk.torch as fnn
+    act = fnn.PReLU(64)
+
+Importing it also registers the operators `torch.ops.flowk.*`, which `pyflowk.relu(x)` and the other functions use where
+torch must see them: in autograd, torch.func, torch.compile and torch.export.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._elementwise.functions import silu
+from ._elementwise.with_parameters import gelu
+from ._operators.prelu import prelu
+from ._operators.softmax import log_softmax, masked_softmax, softmax
+from ._torch import operators as _operators
+
+__all__ = ["GELU", "LogSoftmax", "MaskedSoftmax", "PReLU", "SiLU", "Softmax", "operators"]
+
+operators = tuple(_operators.NAMES)
+
+
+class PReLU(torch.nn.PReLU):
+    """torch.nn.PReLU: `weight` has one element, or one per channel, which is dimension 1 of the input."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return prelu(input, self.weight)
+
+
+class GELU(torch.nn.GELU):
+    """torch.nn.GELU; `approximate` is "none" or "tanh"."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return gelu(input, self.approximate)
+
+
+class SiLU(torch.nn.SiLU):
+    """torch.nn.SiLU."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return silu(input, out=input if self.inplace else None)
+
+
+class Softmax(torch.nn.Softmax):
+    """torch.nn.Softmax. The last dimension is the fast one; another is moved there and back, as a view."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return _along(softmax, self.dim, input)
+
+
+class LogSoftmax(torch.nn.LogSoftmax):
+    """torch.nn.LogSoftmax, as `Softmax`."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return _along(log_softmax, self.dim, input)
+
+
+def _along(function: Any, dim: int | None, x: Tensor) -> Tensor:
+    if dim is None:
+        raise TypeError("dim is None, must be an integer")
+    if dim in (-1, x.dim() - 1):
+        return function(x)  # type: ignore[no-any-return]
+    return function(x.movedim(dim, -1)).movedim(-1, dim)  # type: ignore[no-any-return]
+
+
+class MaskedSoftmax(torch.nn.Module):
+    """pyflowk.masked_softmax as a module: what is fixed is given to it, masks, lengths and biases to forward()."""
+
+    def __init__(
+        self,
+        *,
+        scale: float = 1.0,
+        causal: bool = False,
+        causal_offset: int = 0,
+        window: int | None = None,
+        side: str = "left",
+        log: bool = False,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.options: dict[str, Any] = dict(scale=scale, causal=causal, causal_offset=causal_offset, window=window)
+        self.options |= dict(side=side, log=log, dtype=dtype)
+
+    def forward(
+        self,
+        input: Tensor,
+        mask: Tensor | None = None,
+        *,
+        lengths: Tensor | None = None,
+        bias: Tensor | None = None,
+    ) -> Tensor:
+        return masked_softmax(input, mask, lengths=lengths, bias=bias, **self.options)
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={value!r}" for name, value in self.options.items())

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every operator of torch.ops.flowk under autograd, forward mode, torch.func, vmap, fake tensors and tracing."""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.autograd import forward_ad  # noqa: E402
+from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
+from torch_calls import DEVICES, Call, calls, label  # noqa: E402
+
+import pyflowk  # noqa: E402
+
+# opcheck() and gradgradcheck() take a second each: without FLOWK_TEST_LARGE=1 one operator of each kind has them.
+SLICE = {
+    *(
+        "relu",
+        "gelu",
+        "elu",
+        "is_nan",
+        "mul",
+        "maximum",
+        "where",
+        "lerp",
+        "silu_grad",
+        "bitwise_and",
+        "permute",
+        "cast",
+    ),
+    *("prelu", "prelu_backward", "softmax", "log_softmax", "masked_softmax", "masked_softmax_backward"),
+}
+CALLS = [
+    pytest.param(device, number, id=f"{label(call)}-{number}-{device}")
+    for device in DEVICES
+    for number, call in enumerate(calls())
+]
+each_call = pytest.mark.parametrize(("device", "number"), CALLS)
+each_differentiable_call = pytest.mark.parametrize(
+    ("device", "number"), [one for one in CALLS if calls()[one.values[1]].differentiable]
+)
+
+
+def call_of(device: str, number: int) -> Call:
+    return calls(device)[number]
+
+
+def skip_beyond_the_slice(call: Call) -> None:
+    if call.name not in SLICE and os.environ.get("FLOWK_TEST_LARGE") != "1":
+        pytest.skip("FLOWK_TEST_LARGE is not 1")
+
+
+def as_tuple(result: Any) -> tuple[Any, ...]:
+    return result if isinstance(result, tuple) else (result,)
+
+
+@each_call
+def test_opcheck(device: str, number: int) -> None:
+    call = call_of(device, number)
+    skip_beyond_the_slice(call)
+    torch.library.opcheck(call.operator, call.arguments, call.options)
+    if call.differentiable:
+        places = {**call.places, **dict(zip(call.differentiable, call.function()[1]))}
+        arguments = tuple(places[place] for place in range(len(call.arguments)))
+        torch.library.opcheck(call.operator, arguments, {name: places[name] for name in call.options})
+
+
+@each_differentiable_call
+def test_gradients(device: str, number: int) -> None:
+    call = call_of(device, number)
+    function, tensors = call.function()
+    if tensors[0].dtype == torch.float64:
+        torch.autograd.gradcheck(function, tensors, check_forward_ad=True, check_undefined_grad=False)
+        skip_beyond_the_slice(call)
+        torch.autograd.gradcheck(
+            function, tensors, check_batched_grad=True, check_batched_forward_grad=True, check_forward_ad=True
+        )
+        torch.autograd.gradgradcheck(function, tensors)
+
+
+@each_differentiable_call
+def test_torch_func(device: str, number: int) -> None:
+    """The Jacobian by reverse and by forward mode, each through vmap, is autograd's."""
+    function, tensors = call_of(device, number).function()
+    expected = torch.autograd.functional.jacobian(function, tensors)
+    arguments, detached = tuple(range(len(tensors))), tuple(tensor.detach() for tensor in tensors)
+    for transform in (torch.func.jacrev, torch.func.jacfwd):
+        # torch's own two Jacobians differ in type where the function's result does.
+        torch.testing.assert_close(transform(function, arguments)(*detached), expected, check_dtype=False)
+
+
+@each_differentiable_call
+def test_forward_mode_keeps_tangents(device: str, number: int) -> None:
+    function, tensors = call_of(device, number).function()
+    detached, tangents = [tensor.detach() for tensor in tensors], [torch.ones_like(tensor) for tensor in tensors]
+    with forward_ad.dual_level():
+        result = as_tuple(function(*map(forward_ad.make_dual, detached, tangents)))
+        dual = [forward_ad.unpack_dual(one).tangent for one in result]
+    _, expected = torch.func.jvp(function, tuple(detached), tuple(tangents))
+    for own, other in zip(dual, as_tuple(expected)):
+        torch.testing.assert_close(torch.zeros_like(other) if own is None else own, other)
+
+
+@each_call
+def test_vmap_is_a_loop(device: str, number: int) -> None:
+    call = call_of(device, number)
+    places = call.places
+    tensors = [place for place, one in places.items() if isinstance(one, torch.Tensor)]
+    for batched in [tensors, *([place] for place in tensors)]:
+        for dim in (0, -1):
+            stacks = [
+                torch.stack([places[p], places[p].flip(0) if places[p].dim() else places[p]], dim) for p in batched
+            ]
+
+            run = functools.partial(call.with_tensors, batched)
+            result = as_tuple(torch.func.vmap(run, in_dims=dim)(*stacks))
+            loop = [as_tuple(run(*(stack.select(dim, i) for stack in stacks))) for i in range(2)]
+            for own, parts in zip(result, zip(*loop)):
+                torch.testing.assert_close(own, torch.stack(parts), equal_nan=True)
+
+
+@each_call
+def test_a_trace_holds_the_operator(device: str, number: int) -> None:
+    call = call_of(device, number)
+    places = [place for place, one in call.places.items() if isinstance(one, torch.Tensor)]
+    tensors = [call.places[place] for place in places]
+    for mode in ("real", "fake", "symbolic"):
+        graph = make_fx(functools.partial(call.with_tensors, places), tracing_mode=mode)(*tensors)
+        assert call.operator in [node.target for node in graph.graph.nodes]
+        torch.testing.assert_close(graph(*tensors), call.operator(*call.arguments, **call.options))
+
+
+def test_operators_are_found_from_c() -> None:
+    for call in calls():
+        builtin, _ = torch._C._jit_get_operation(f"flowk::{call.name}")
+        torch.testing.assert_close(
+            builtin(*call.arguments, **call.options), call.operator(*call.arguments, **call.options), equal_nan=True
+        )
+
+
+def test_binary_operators_take_numbers() -> None:
+    x = torch.tensor([1.0, -2.0], dtype=torch.float16, requires_grad=True)
+    result = torch.ops.flowk.mul(x, 3)
+    assert result.dtype == torch.float16
+    assert torch.equal(torch.autograd.grad(result.sum(), x)[0], torch.full_like(x, 3))
+    assert torch.ops.flowk.add(torch.ones(2, dtype=torch.int32), 1.5).dtype == torch.float32
+    assert torch.equal(torch.func.vmap(lambda x: torch.ops.flowk.less(x, 0))(x.detach()), x < 0)
+
+
+@each_call
+def test_out(device: str, number: int) -> None:
+    call = call_of(device, number)
+    if call.name == "prelu_backward":
+        return
+    expected = call.operator(*call.arguments, **call.options)
+    out = torch.empty_strided(expected.shape, expected.stride(), dtype=expected.dtype, device=device)
+    variant = getattr(torch.ops.flowk, call.name).out
+    assert variant(*call.arguments, **call.options, out=out) is out and out._version == 1
+    torch.testing.assert_close(out, expected, rtol=0, atol=0, equal_nan=True)
+    if call.differentiable:
+        with pytest.raises(TypeError, match="out is given while autograd is on"):
+            variant(*call.arguments, **call.options, out=out.requires_grad_())
+
+
+def test_out_in_a_compiled_function() -> None:
+    def double(x: Any, out: Any) -> Any:
+        torch.ops.flowk.scale.out(x, 2.0, out=out)
+        return out + pyflowk.add(x, 1.0, out=torch.empty_like(x))
+
+    x, out = torch.randn(3, 4), torch.empty(3, 4)
+    result = torch.compile(double, fullgraph=True, backend="aot_eager")(x, out)
+    torch.testing.assert_close((out, result), (2 * x, 3 * x + 1))

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One or more calls of every operator of torch.ops.flowk, in float64, away from points without a derivative."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from pyflowk._torch.operators import NAMES  # noqa: E402
+
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+
+
+class Call(NamedTuple):
+    """A call; `differentiable` are the places, or names, of the tensors that have gradients."""
+
+    name: str
+    arguments: tuple[Any, ...]
+    options: dict[str, Any]
+    differentiable: tuple[int | str, ...]
+
+    @property
+    def operator(self) -> Any:
+        return getattr(torch.ops.flowk, self.name).default
+
+    @property
+    def places(self) -> dict[int | str, Any]:
+        return {**dict(enumerate(self.arguments)), **self.options}
+
+    def with_tensors(self, places: Sequence[int | str], *tensors: Any) -> Any:
+        """The result of the call with these tensors in these places."""
+        new = {**self.places, **dict(zip(places, tensors, strict=True))}
+        arguments = [new[place] for place in range(len(self.arguments))]
+        return self.operator(*arguments, **{name: new[name] for name in self.options})
+
+    def function(self) -> tuple[Any, tuple[Any, ...]]:
+        """(A function of the differentiable tensors, these, requiring grad)."""
+        tensors = tuple(self.places[place].detach().clone().requires_grad_() for place in self.differentiable)
+
+        def call(*given: Any) -> Any:
+            result = self.with_tensors(self.differentiable, *given)
+            # The differences of infinities are no numbers.
+            return result.masked_fill(result == -torch.inf, 0) if self.options.get("log") else result
+
+        return call, tensors
+
+
+def numbers(*shape: int, device: str = "cpu", positive: bool = False, dtype: Any = torch.float64) -> Any:
+    """Different numbers in 0.1 ... 2, of both signs, none near another or near 0."""
+    count = int(torch.Size(shape).numel())
+    generator = torch.Generator().manual_seed(sum(shape) + 7 * len(shape))
+    values = 0.1 + 1.9 * (torch.randperm(count, generator=generator) + 0.5) / max(count, 1)
+    signs = 1 if positive else 1 - 2 * torch.randint(0, 2, (count,), generator=generator)
+    return (values * signs).to(dtype).reshape(shape).to(device)
+
+
+_UNARY = (
+    *("abs", "neg", "square", "sqrt", "rsqrt", "reciprocal", "exp", "log", "sin", "cos", "tanh", "sigmoid", "relu"),
+    *("leaky_relu", "elu", "gelu", "gelu_tanh", "silu", "softplus", "floor", "ceil", "round", "is_nan", "logical_not"),
+)
+_BINARY = (
+    *("add", "sub", "mul", "div", "pow", "minimum", "maximum", "equal", "not_equal", "less", "less_equal", "greater"),
+    *("greater_equal", "relu_grad", "gelu_grad", "gelu_tanh_grad", "silu_grad", "silu_mul", "trunc_div"),
+)
+_OF_INTEGERS = ("bitwise_and", "bitwise_or", "bitwise_xor")
+_WITHOUT = {"is_nan", "logical_not", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}
+
+
+def calls(device: str = "cpu") -> list[Call]:
+    found: list[Call] = []
+
+    def add(name: str, *arguments: Any, **options: Any) -> None:
+        places = {**dict(enumerate(arguments)), **options}
+        which = tuple(p for p, one in places.items() if isinstance(one, torch.Tensor) and one.is_floating_point())
+        found.append(Call(name, arguments, options, () if name in _WITHOUT else which))
+
+    def n(*shape: int, positive: bool = False) -> Any:
+        return numbers(*shape, device=device, positive=positive)
+
+    for name in _UNARY:
+        add(name, n(3, 4, positive=name in ("sqrt", "rsqrt", "log")))
+    for name in _BINARY:
+        add(name, n(2, 3, positive=True), n(3, positive=name == "pow"))
+        add(name, n(2, 1, positive=True).mT, n(3, 1, positive=True))
+    integers = torch.arange(6, device=device).reshape(2, 3)
+    for name in _OF_INTEGERS:
+        add(name, integers, integers[0] + 1)
+    add("clamp", n(3, 4), -0.7, 1.1)
+    add("scale", n(3, 4).mT, 1.5, -2.0)
+    add("fma", n(2, 3), n(3), n(2, 1))
+    add("where", integers % 2 == 0, n(3), n(2, 1))
+    add("clamp_by", n(2, 3), -n(3, positive=True) - 0.03, n(2, 1, positive=True) + 0.03)
+    add("lerp", n(2, 3), n(3), n(2, 1))
+    add("add_multiply", n(2, 3), n(3), n(2, 1), 0.5)
+    add("permute", n(2, 3, 4), [2, 0, -2])
+    add("permute", n(2, 3).float(), [1, 0], dtype=torch.float64, scale=0.5)
+    add("batch_transpose", n(2, 3, 4))
+    add("cast", n(3, 4), torch.float64)
+    add("prelu", n(2, 3, 4), n(3))
+    add("prelu", n(2, 3, 4).movedim(1, 2), n(1), 2)
+    add("prelu", n(5), n(5), 0)
+    add("prelu_backward", n(2, 3, 4), n(2, 3, 4).flip(0), n(3))
+    for name in ("softmax", "log_softmax"):
+        add(name, n(2, 3, 5))
+    mask = torch.zeros(2, 1, 5, dtype=torch.bool, device=device)
+    mask[0, 0, 1:3] = True
+    lengths = torch.tensor([4, 3], device=device)
+    for log in (False, True):
+        add("masked_softmax", n(2, 3, 5), mask, lengths=lengths, scale=-1.5, log=log)
+        add("masked_softmax", n(2, 3, 5), causal=True, window=2, bias=n(3, 5), log=log)
+        add("masked_softmax", n(5), lengths=lengths[0], log=log)
+        y = torch.softmax(n(2, 3, 5), -1)
+        y = y.log() if log else y
+        add("masked_softmax_backward", n(2, 3, 5), y, scale=2.0, log=log)
+    assert {one.name for one in found} == set(NAMES), {one.name for one in found} ^ set(NAMES)
+    return found
+
+
+def label(call: Call) -> str:
+    return "-".join([call.name, *(key for key, value in call.options.items() if value is not False)])
