@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # for editors that read no stubs
     from ._arrays.device_array import *  # noqa: F403
+    from ._calls.prepare import *  # noqa: F403
     from ._elementwise.functions import *  # noqa: F403
     from ._elementwise.kernel import *  # noqa: F403
     from ._elementwise.with_parameters import *  # noqa: F403
@@ -34,6 +35,7 @@ __version__ = "0.1.0"
 # fmt: off
 _MODULES = {
     "_arrays.device_array": ["DeviceArray", "asarray", "empty"],
+    "_calls.prepare": ["prepare"],
     "_elementwise.kernel": ["ElementwiseKernel"],
     "_explain": ["explain"],
     "_linking": ["get_include", "get_library"],

@@ -3,6 +3,7 @@
 # fmt: off
 # ruff: noqa: I001
 from ._arrays.device_array import (DeviceArray, asarray, empty)
+from ._calls.prepare import (prepare)
 from ._elementwise.functions import (abs, add, bitwise_and, bitwise_or, bitwise_xor, ceil, cos, div, equal, exp, floor,
         fma, greater, greater_equal, is_nan, lerp, less, less_equal, log, logical_not, maximum, minimum, mul, neg,
         not_equal, pow, reciprocal, relu, relu_grad, round, rsqrt, sigmoid, silu, silu_grad, silu_mul, sin, softplus,
@@ -26,6 +27,6 @@ __all__ = ["DType", "DeviceArray", "ElementwiseKernel", "FlowkError", "FlowkValu
         "get_include", "get_library", "greater", "greater_equal", "is_nan", "leaky_relu", "lerp", "less", "less_equal",
         "log", "log_softmax", "logical_not", "masked_softmax", "masked_softmax_backward", "maximum", "minimum", "mul",
         "neg", "not_equal", "permute", "permute_many", "pow", "prelu", "prelu_backward",
-        "prelu_backward_workspace_bytes", "reciprocal", "relu", "relu_grad", "round", "rsqrt", "scale", "sigmoid",
-        "silu", "silu_grad", "silu_mul", "sin", "softmax", "softplus", "sqrt", "square", "sub", "tanh", "trunc_div",
-        "where"]
+        "prelu_backward_workspace_bytes", "prepare", "reciprocal", "relu", "relu_grad", "round", "rsqrt", "scale",
+        "sigmoid", "silu", "silu_grad", "silu_mul", "sin", "softmax", "softplus", "sqrt", "square", "sub", "tanh",
+        "trunc_div", "where"]

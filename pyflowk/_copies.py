@@ -19,7 +19,7 @@ from ._arrays.dtypes import contiguous_strides, dtype_like, element_strides, ele
 from ._arrays.kinds import Geometry, Signature
 from ._native.abi import DType, Int32Pointer, Int64Pointer
 from ._native.errors import error_of
-from ._pipeline import UNALLOCATED, Call, Listener, Plan, Readings, new_array, plan_text
+from ._pipeline import UNALLOCATED, Call, Listener, Plan, Readings, Recorder, new_array, plan_text
 
 
 def on_copies(
@@ -84,6 +84,8 @@ def _run(
 ) -> Any:
     """The steps of a Plan: copies, calls on the copies, and copies the output back."""
     library, handle, explains = read.library, read.stream, made.stream.__class__ is Listener
+    if made.stream.__class__ is Recorder:
+        return None
     pointers, out_pointer = list(read.pointers), read.out_pointer
     memory: list[Any] = []
     for number, move in moves.items():

@@ -36,10 +36,16 @@ def explain(op: Callable[..., Any] | str, *arguments: Any, **options: Any) -> st
     TypeError
         `options` contain `stream`; otherwise what the function itself raises.
     """
-    name: str | None = op if isinstance(op, str) else getattr(op, "__name__", None)
-    function = getattr(_package, name) if name is not None and name in _OPERATORS else None
-    if function is None or (op is not name and op is not function):
-        raise ValueError(f"op = {op!r}, must be one of {', '.join(_OPERATORS)}")
+    function = launching_function(op)
     if "stream" in options:
         raise TypeError("explain takes no stream: nothing is launched")
     return str(function(*arguments, **options, stream=Listener()))
+
+
+def launching_function(op: Callable[..., Any] | str) -> Callable[..., Any]:
+    """The public function `op`, or of that name, that takes a stream; ValueError where there is none."""
+    name: str | None = op if isinstance(op, str) else getattr(op, "__name__", None)
+    function: Any = getattr(_package, name) if name is not None and name in _OPERATORS else None
+    if function is None or (op is not name and op is not function):
+        raise ValueError(f"op = {op!r}, must be one of {', '.join(_OPERATORS)}")
+    return function  # type: ignore[no-any-return]

@@ -41,6 +41,28 @@ class Listener:
     """Passed as `stream`, makes a function return the plan of its call as text; nothing is launched or allocated."""
 
 
+class Recorder(Listener):
+    """Passed as `stream`, makes a function return its call as a Recorded, or None where that is not one call of a C
+    function; nothing is launched or allocated."""
+
+
+class Recorded(NamedTuple):
+    """The C call that a function would make.
+
+    arguments  without the stream
+    names      the array that each address in `arguments` stands for
+    plan       the Plan's `arguments`, which keeps what they point to
+    out_like   kind, first array, shape, dtype and order (as in Plan) of a new result; None where the caller gives it
+    """
+
+    library: Any
+    function: str
+    arguments: tuple[Any, ...]
+    names: dict[int, str]
+    plan: Any
+    out_like: tuple[Any, ...] | None
+
+
 class Plan(NamedTuple):
     """What the arrays' shapes, strides and dtypes determine about a call.
 
@@ -141,7 +163,7 @@ def call(
         if source.is_intercepted is not None and source.is_intercepted():
             raise NeedsOperator
         target = None if out is None else ARRAYS.get(type(out)) or find_array_kind(out, operation.out_name)
-        explains = stream.__class__ is Listener
+        explains = stream is not None and isinstance(stream, Listener)
         if stream is not None and not explains:
             handle = stream_handle(stream)
         elif target is None or source.follows_current_stream:
@@ -195,6 +217,9 @@ def call(
                         *(out_pointer, out_signature, afters or []),
                     )
                     return steps(readings, Call(operation, inputs or (x, *others), out, stream, options, values))
+                if stream.__class__ is Recorder:
+                    out_like = (source, x, out_shape, out_dtype, order) if target is None else None
+                    return recorded(operation, library, function_name, arguments, pointers, geometry, values, out_like)
                 if explains:
                     return plan_text(library, function_name, arguments(pointers, out_pointer, values, None)[:-1])
             except FlowkError as error:
@@ -231,6 +256,24 @@ def new_array(
         return array, pointer
     array, pointer = source.empty(x, tuple(shape[d] for d in order), dtype, device, stream)
     return source.transposed(array, tuple(order.index(d) for d in range(len(order)))), pointer
+
+
+def recorded(
+    operation: Operation,
+    library: Any,
+    function: str,
+    arguments: Callable[..., tuple[Any, ...]],
+    pointers: Sequence[Any],
+    geometry: tuple[Any, ...],
+    values: tuple[Any, ...],
+    out_like: tuple[Any, ...] | None,
+) -> Recorded:
+    """The Recorded of a call, whose arrays get an address each that stands for them."""
+    addresses = [UNALLOCATED + (index + 1 << 40) for index in range(len(pointers))]
+    stands_in = [address if geometry[3 * i] is not None else pointers[i] for i, address in enumerate(addresses)]
+    names = {**dict(zip(addresses, operation.names)), UNALLOCATED: "out"}
+    made = arguments(stands_in, UNALLOCATED, values, None)[:-1]
+    return Recorded(library, function, made, names, arguments, out_like)
 
 
 def plan_text(library: Any, function: str, arguments: tuple[Any, ...]) -> str:

@@ -51,6 +51,7 @@ BY_HAND = {
 # The other public names, by their module.
 OTHERS = {
     "_arrays.device_array": ("DeviceArray", "asarray", "empty"),
+    "_calls.prepare": ("prepare",),
     "_elementwise.kernel": ("ElementwiseKernel",),
     "_explain": ("explain",),
     "_linking": ("get_include", "get_library"),
@@ -200,8 +201,8 @@ def function_text(row: Row) -> str:
     else:
         doc += wrapped(f"{types} {', '.join(operands)}, out, stream, result and errors: as in `add`.", "    ")
     head = folded(f"def {name}(", [*parameters, "*", *KEYWORDS], ") -> ArrayT:")
-    others = f"({operands[1]},)" if row.arity == 2 else f"({', '.join(operands[1:])})"
-    return f'{head}\n{doc}    """\n    return call(_{name.upper()}, {operands[0]}, {others}, out, stream)\n'
+    both = f"_{name.upper()}.call if roads.is_compiling() else _{name.upper()}.enter"
+    return f'{head}\n{doc}    """\n    return ({both})({", ".join(operands)}, out, stream)\n'
 
 
 KEYWORDS = ("out: Array | None = None", "stream: Stream | None = None")
@@ -239,8 +240,8 @@ def functions(rows: list[Row]) -> str:
     constants = []
     for row in rows:
         name, operands = names_of(row)
-        words = ", ".join(quoted(operands)) + ("," if row.arity == 1 else "")
-        constants.append(f"_{name.upper()} = Elementwise({ARITIES[row.arity - 1]}Op.{row.enumerator}, ({words}))\n")
+        op = f"{ARITIES[row.arity - 1]}Op.{row.enumerator}"
+        constants.append(f'_{name.upper()} = elementwise_road({op}, "{" ".join(operands)}")\n')
     return f'''{LICENSE}"""The elementwise functions that have operands alone.
 
 {NOTE.format(source="flowk/elementwise_ops.h")}
@@ -250,9 +251,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .._calls import roads
 from .._native.operations import BinaryOp, TernaryOp, UnaryOp
-from .._pipeline import call
-from .call import Elementwise
+from .call import elementwise_road
 
 if TYPE_CHECKING:
     from .._typing import Array, ArrayT, Numbers, Stream

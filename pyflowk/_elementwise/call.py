@@ -17,10 +17,23 @@ import numpy as np
 from .._arrays.dtypes import dtype_like, dtype_name, number_type
 from .._arrays.kinds import PROTOCOL, Geometry, Signature
 from .._arrays.stream import hold_until_done
+from .._calls.roads import Road
 from .._native import driver
 from .._native.abi import NUMBER, DType, Int64Pointer
 from .._native.operations import OPERATIONS, BinaryOp, UnaryOp
-from .._pipeline import UNALLOCATED, Call, Listener, Operation, Plan, Readings, call, new_array, no_array, plan_text
+from .._pipeline import (
+    UNALLOCATED,
+    Call,
+    Listener,
+    Operation,
+    Plan,
+    Readings,
+    Recorder,
+    call,
+    new_array,
+    no_array,
+    plan_text,
+)
 from .layout import memory_order, place_operands, strides_in_order
 from .promotion import INTEGERS, float_from, integer_bounds, number_as, number_bytes
 from .resolution import COMPARISONS, Op, Resolution, ZeroDim, resolve, resolve_torch, takes_out
@@ -111,6 +124,7 @@ class Elementwise(Operation):
         function, arguments_of = _FUNCTIONS[len(operands) - 1]
         parameters = self.parameters if OPERATIONS[op].num_parameters else ()
         arguments = arguments_of(c_int(op.value), operand_types, written, numbers, out_type, parameters, keep)
+        arguments.numbers = numbers
         return Plan(function, arguments, out_shape, out_dtype, order, steps)
 
     def _resolve_tensors(
@@ -130,6 +144,22 @@ class Elementwise(Operation):
         self, kinds: tuple[DType | ZeroDim | type, ...], parameters: tuple[DType | type, ...], default: DType
     ) -> Resolution:
         return resolve_torch(self.op, kinds, parameters, self.names, default, exact_integers=self.exact_integers)
+
+
+def elementwise_road(op: Op, names: str) -> Road:
+    """The roads of a function whose operands are called `names`."""
+    operation = Elementwise(op, tuple(names.split()))
+
+    def unary(x: Any, out: Any, stream: Any) -> Any:
+        return call(operation, x, (), out, stream)
+
+    def binary(x: Any, y: Any, out: Any, stream: Any) -> Any:
+        return call(operation, x, (y,), out, stream)
+
+    def ternary(x: Any, y: Any, z: Any, out: Any, stream: Any) -> Any:
+        return call(operation, x, (y, z), out, stream)
+
+    return Road(names, (unary, binary, ternary)[len(operation.names) - 1])
 
 
 def _by_default_dtype(resolve_now: Callable[[DType], Resolution], read: Readings, made: Call) -> Any:
@@ -286,6 +316,8 @@ def _convert_first(
     conversions: tuple[tuple[int, DType], ...], resolution: Resolution, new: _New, read: Readings, made: Call
 ) -> Any:
     """The steps of a Plan: converts operands, then calls the operation on arrays that need no conversion."""
+    if made.stream.__class__ is Recorder:
+        return None
     if made.stream.__class__ is Listener:
         return _explain_converted(conversions, resolution, read, made)
     converted, target = list(made.inputs), made.out

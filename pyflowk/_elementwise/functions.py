@@ -8,55 +8,55 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .._calls import roads
 from .._native.operations import BinaryOp, TernaryOp, UnaryOp
-from .._pipeline import call
-from .call import Elementwise
+from .call import elementwise_road
 
 if TYPE_CHECKING:
     from .._typing import Array, ArrayT, Numbers, Stream
 
-_ABS = Elementwise(UnaryOp.ABS, ("x",))
-_NEG = Elementwise(UnaryOp.NEG, ("x",))
-_SQUARE = Elementwise(UnaryOp.SQUARE, ("x",))
-_SQRT = Elementwise(UnaryOp.SQRT, ("x",))
-_RSQRT = Elementwise(UnaryOp.RSQRT, ("x",))
-_RECIPROCAL = Elementwise(UnaryOp.RECIPROCAL, ("x",))
-_EXP = Elementwise(UnaryOp.EXP, ("x",))
-_LOG = Elementwise(UnaryOp.LOG, ("x",))
-_SIN = Elementwise(UnaryOp.SIN, ("x",))
-_COS = Elementwise(UnaryOp.COS, ("x",))
-_TANH = Elementwise(UnaryOp.TANH, ("x",))
-_SIGMOID = Elementwise(UnaryOp.SIGMOID, ("x",))
-_RELU = Elementwise(UnaryOp.RELU, ("x",))
-_SILU = Elementwise(UnaryOp.SILU, ("x",))
-_SOFTPLUS = Elementwise(UnaryOp.SOFTPLUS, ("x",))
-_FLOOR = Elementwise(UnaryOp.FLOOR, ("x",))
-_CEIL = Elementwise(UnaryOp.CEIL, ("x",))
-_ROUND = Elementwise(UnaryOp.ROUND, ("x",))
-_IS_NAN = Elementwise(UnaryOp.IS_NAN, ("x",))
-_LOGICAL_NOT = Elementwise(UnaryOp.LOGICAL_NOT, ("x",))
-_ADD = Elementwise(BinaryOp.ADD, ("x", "y"))
-_SUB = Elementwise(BinaryOp.SUB, ("x", "y"))
-_MUL = Elementwise(BinaryOp.MUL, ("x", "y"))
-_DIV = Elementwise(BinaryOp.DIV, ("x", "y"))
-_POW = Elementwise(BinaryOp.POW, ("x", "y"))
-_MINIMUM = Elementwise(BinaryOp.MIN, ("x", "y"))
-_MAXIMUM = Elementwise(BinaryOp.MAX, ("x", "y"))
-_EQUAL = Elementwise(BinaryOp.EQUAL, ("x", "y"))
-_NOT_EQUAL = Elementwise(BinaryOp.NOT_EQUAL, ("x", "y"))
-_LESS = Elementwise(BinaryOp.LESS, ("x", "y"))
-_LESS_EQUAL = Elementwise(BinaryOp.LESS_EQUAL, ("x", "y"))
-_GREATER = Elementwise(BinaryOp.GREATER, ("x", "y"))
-_GREATER_EQUAL = Elementwise(BinaryOp.GREATER_EQUAL, ("x", "y"))
-_BITWISE_AND = Elementwise(BinaryOp.BITWISE_AND, ("x", "y"))
-_BITWISE_OR = Elementwise(BinaryOp.BITWISE_OR, ("x", "y"))
-_BITWISE_XOR = Elementwise(BinaryOp.BITWISE_XOR, ("x", "y"))
-_RELU_GRAD = Elementwise(BinaryOp.RELU_GRAD, ("dy", "x"))
-_SILU_GRAD = Elementwise(BinaryOp.SILU_GRAD, ("dy", "x"))
-_SILU_MUL = Elementwise(BinaryOp.SILU_MUL, ("x", "y"))
-_FMA = Elementwise(TernaryOp.FMA, ("x", "y", "z"))
-_WHERE = Elementwise(TernaryOp.WHERE, ("condition", "x", "y"))
-_LERP = Elementwise(TernaryOp.LERP, ("x", "y", "weight"))
+_ABS = elementwise_road(UnaryOp.ABS, "x")
+_NEG = elementwise_road(UnaryOp.NEG, "x")
+_SQUARE = elementwise_road(UnaryOp.SQUARE, "x")
+_SQRT = elementwise_road(UnaryOp.SQRT, "x")
+_RSQRT = elementwise_road(UnaryOp.RSQRT, "x")
+_RECIPROCAL = elementwise_road(UnaryOp.RECIPROCAL, "x")
+_EXP = elementwise_road(UnaryOp.EXP, "x")
+_LOG = elementwise_road(UnaryOp.LOG, "x")
+_SIN = elementwise_road(UnaryOp.SIN, "x")
+_COS = elementwise_road(UnaryOp.COS, "x")
+_TANH = elementwise_road(UnaryOp.TANH, "x")
+_SIGMOID = elementwise_road(UnaryOp.SIGMOID, "x")
+_RELU = elementwise_road(UnaryOp.RELU, "x")
+_SILU = elementwise_road(UnaryOp.SILU, "x")
+_SOFTPLUS = elementwise_road(UnaryOp.SOFTPLUS, "x")
+_FLOOR = elementwise_road(UnaryOp.FLOOR, "x")
+_CEIL = elementwise_road(UnaryOp.CEIL, "x")
+_ROUND = elementwise_road(UnaryOp.ROUND, "x")
+_IS_NAN = elementwise_road(UnaryOp.IS_NAN, "x")
+_LOGICAL_NOT = elementwise_road(UnaryOp.LOGICAL_NOT, "x")
+_ADD = elementwise_road(BinaryOp.ADD, "x y")
+_SUB = elementwise_road(BinaryOp.SUB, "x y")
+_MUL = elementwise_road(BinaryOp.MUL, "x y")
+_DIV = elementwise_road(BinaryOp.DIV, "x y")
+_POW = elementwise_road(BinaryOp.POW, "x y")
+_MINIMUM = elementwise_road(BinaryOp.MIN, "x y")
+_MAXIMUM = elementwise_road(BinaryOp.MAX, "x y")
+_EQUAL = elementwise_road(BinaryOp.EQUAL, "x y")
+_NOT_EQUAL = elementwise_road(BinaryOp.NOT_EQUAL, "x y")
+_LESS = elementwise_road(BinaryOp.LESS, "x y")
+_LESS_EQUAL = elementwise_road(BinaryOp.LESS_EQUAL, "x y")
+_GREATER = elementwise_road(BinaryOp.GREATER, "x y")
+_GREATER_EQUAL = elementwise_road(BinaryOp.GREATER_EQUAL, "x y")
+_BITWISE_AND = elementwise_road(BinaryOp.BITWISE_AND, "x y")
+_BITWISE_OR = elementwise_road(BinaryOp.BITWISE_OR, "x y")
+_BITWISE_XOR = elementwise_road(BinaryOp.BITWISE_XOR, "x y")
+_RELU_GRAD = elementwise_road(BinaryOp.RELU_GRAD, "dy x")
+_SILU_GRAD = elementwise_road(BinaryOp.SILU_GRAD, "dy x")
+_SILU_MUL = elementwise_road(BinaryOp.SILU_MUL, "x y")
+_FMA = elementwise_road(TernaryOp.FMA, "x y z")
+_WHERE = elementwise_road(TernaryOp.WHERE, "condition x y")
+_LERP = elementwise_road(TernaryOp.LERP, "x y weight")
 
 
 def abs(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -64,7 +64,7 @@ def abs(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) ->
 
     Takes integers or floats. x, out, stream, result and errors: as in `add`.
     """
-    return call(_ABS, x, (), out, stream)
+    return (_ABS.call if roads.is_compiling() else _ABS.enter)(x, out, stream)
 
 
 def neg(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -72,7 +72,7 @@ def neg(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) ->
 
     Takes integers or floats. x, out, stream, result and errors: as in `add`.
     """
-    return call(_NEG, x, (), out, stream)
+    return (_NEG.call if roads.is_compiling() else _NEG.enter)(x, out, stream)
 
 
 def square(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -80,7 +80,7 @@ def square(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None)
 
     Takes integers or floats. x, out, stream, result and errors: as in `add`.
     """
-    return call(_SQUARE, x, (), out, stream)
+    return (_SQUARE.call if roads.is_compiling() else _SQUARE.enter)(x, out, stream)
 
 
 def sqrt(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -89,7 +89,7 @@ def sqrt(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -
     Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
     errors: as in `add`.
     """
-    return call(_SQRT, x, (), out, stream)
+    return (_SQRT.call if roads.is_compiling() else _SQRT.enter)(x, out, stream)
 
 
 def rsqrt(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -98,7 +98,7 @@ def rsqrt(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) 
     Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
     errors: as in `add`.
     """
-    return call(_RSQRT, x, (), out, stream)
+    return (_RSQRT.call if roads.is_compiling() else _RSQRT.enter)(x, out, stream)
 
 
 def reciprocal(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -107,7 +107,7 @@ def reciprocal(x: ArrayT, *, out: Array | None = None, stream: Stream | None = N
     Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
     errors: as in `add`.
     """
-    return call(_RECIPROCAL, x, (), out, stream)
+    return (_RECIPROCAL.call if roads.is_compiling() else _RECIPROCAL.enter)(x, out, stream)
 
 
 def exp(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -116,7 +116,7 @@ def exp(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) ->
     Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
     errors: as in `add`.
     """
-    return call(_EXP, x, (), out, stream)
+    return (_EXP.call if roads.is_compiling() else _EXP.enter)(x, out, stream)
 
 
 def log(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -125,7 +125,7 @@ def log(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) ->
     Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
     errors: as in `add`.
     """
-    return call(_LOG, x, (), out, stream)
+    return (_LOG.call if roads.is_compiling() else _LOG.enter)(x, out, stream)
 
 
 def sin(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -134,7 +134,7 @@ def sin(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) ->
     Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
     errors: as in `add`.
     """
-    return call(_SIN, x, (), out, stream)
+    return (_SIN.call if roads.is_compiling() else _SIN.enter)(x, out, stream)
 
 
 def cos(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -143,7 +143,7 @@ def cos(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) ->
     Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
     errors: as in `add`.
     """
-    return call(_COS, x, (), out, stream)
+    return (_COS.call if roads.is_compiling() else _COS.enter)(x, out, stream)
 
 
 def tanh(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -152,7 +152,7 @@ def tanh(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -
     Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
     errors: as in `add`.
     """
-    return call(_TANH, x, (), out, stream)
+    return (_TANH.call if roads.is_compiling() else _TANH.enter)(x, out, stream)
 
 
 def sigmoid(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -161,7 +161,7 @@ def sigmoid(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None
     Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
     errors: as in `add`.
     """
-    return call(_SIGMOID, x, (), out, stream)
+    return (_SIGMOID.call if roads.is_compiling() else _SIGMOID.enter)(x, out, stream)
 
 
 def relu(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -169,7 +169,7 @@ def relu(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -
 
     Takes integers or floats. x, out, stream, result and errors: as in `add`.
     """
-    return call(_RELU, x, (), out, stream)
+    return (_RELU.call if roads.is_compiling() else _RELU.enter)(x, out, stream)
 
 
 def silu(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -178,7 +178,7 @@ def silu(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -
     Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
     errors: as in `add`.
     """
-    return call(_SILU, x, (), out, stream)
+    return (_SILU.call if roads.is_compiling() else _SILU.enter)(x, out, stream)
 
 
 def softplus(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -187,7 +187,7 @@ def softplus(x: ArrayT, *, out: Array | None = None, stream: Stream | None = Non
     Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
     errors: as in `add`.
     """
-    return call(_SOFTPLUS, x, (), out, stream)
+    return (_SOFTPLUS.call if roads.is_compiling() else _SOFTPLUS.enter)(x, out, stream)
 
 
 def floor(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -195,7 +195,7 @@ def floor(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) 
 
     Takes floats. Integers and bool stay as they are. x, out, stream, result and errors: as in `add`.
     """
-    return call(_FLOOR, x, (), out, stream)
+    return (_FLOOR.call if roads.is_compiling() else _FLOOR.enter)(x, out, stream)
 
 
 def ceil(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -203,7 +203,7 @@ def ceil(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -
 
     Takes floats. Integers and bool stay as they are. x, out, stream, result and errors: as in `add`.
     """
-    return call(_CEIL, x, (), out, stream)
+    return (_CEIL.call if roads.is_compiling() else _CEIL.enter)(x, out, stream)
 
 
 def round(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -211,7 +211,7 @@ def round(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) 
 
     Takes floats. Integers and bool stay as they are. x, out, stream, result and errors: as in `add`.
     """
-    return call(_ROUND, x, (), out, stream)
+    return (_ROUND.call if roads.is_compiling() else _ROUND.enter)(x, out, stream)
 
 
 def is_nan(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -220,7 +220,7 @@ def is_nan(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None)
     Takes floats. Integers and bool are computed in the float that NumPy computes them in. The result is bool. x, out,
     stream, result and errors: as in `add`.
     """
-    return call(_IS_NAN, x, (), out, stream)
+    return (_IS_NAN.call if roads.is_compiling() else _IS_NAN.enter)(x, out, stream)
 
 
 def logical_not(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -228,7 +228,7 @@ def logical_not(x: ArrayT, *, out: Array | None = None, stream: Stream | None = 
 
     Takes bool, integers or floats. The result is bool. x, out, stream, result and errors: as in `add`.
     """
-    return call(_LOGICAL_NOT, x, (), out, stream)
+    return (_LOGICAL_NOT.call if roads.is_compiling() else _LOGICAL_NOT.enter)(x, out, stream)
 
 
 def add(x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -270,7 +270,7 @@ def add(x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, s
     -----
     NumPy's arrays run on libflowk_simt, an executor of the kernels on the CPU: it checks results, it is not for speed.
     """
-    return call(_ADD, x, (y,), out, stream)
+    return (_ADD.call if roads.is_compiling() else _ADD.enter)(x, y, out, stream)
 
 
 def sub(x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -278,7 +278,7 @@ def sub(x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, s
 
     Takes integers or floats. x, y, out, stream, result and errors: as in `add`.
     """
-    return call(_SUB, x, (y,), out, stream)
+    return (_SUB.call if roads.is_compiling() else _SUB.enter)(x, y, out, stream)
 
 
 def mul(x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -286,7 +286,7 @@ def mul(x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, s
 
     Takes integers or floats. With bool it is the logical and. x, y, out, stream, result and errors: as in `add`.
     """
-    return call(_MUL, x, (y,), out, stream)
+    return (_MUL.call if roads.is_compiling() else _MUL.enter)(x, y, out, stream)
 
 
 def div(x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -294,7 +294,7 @@ def div(x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, s
 
     Takes floats. Integers and bool are computed in float64. x, y, out, stream, result and errors: as in `add`.
     """
-    return call(_DIV, x, (y,), out, stream)
+    return (_DIV.call if roads.is_compiling() else _DIV.enter)(x, y, out, stream)
 
 
 def pow(x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -302,7 +302,7 @@ def pow(x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, s
 
     Takes floats. Integers and bool are computed in float64. x, y, out, stream, result and errors: as in `add`.
     """
-    return call(_POW, x, (y,), out, stream)
+    return (_POW.call if roads.is_compiling() else _POW.enter)(x, y, out, stream)
 
 
 def minimum(
@@ -312,7 +312,7 @@ def minimum(
 
     Takes bool, integers or floats. x, y, out, stream, result and errors: as in `add`.
     """
-    return call(_MINIMUM, x, (y,), out, stream)
+    return (_MINIMUM.call if roads.is_compiling() else _MINIMUM.enter)(x, y, out, stream)
 
 
 def maximum(
@@ -322,7 +322,7 @@ def maximum(
 
     Takes bool, integers or floats. x, y, out, stream, result and errors: as in `add`.
     """
-    return call(_MAXIMUM, x, (y,), out, stream)
+    return (_MAXIMUM.call if roads.is_compiling() else _MAXIMUM.enter)(x, y, out, stream)
 
 
 def equal(
@@ -332,7 +332,7 @@ def equal(
 
     Takes bool, integers or floats. The result is bool. x, y, out, stream, result and errors: as in `add`.
     """
-    return call(_EQUAL, x, (y,), out, stream)
+    return (_EQUAL.call if roads.is_compiling() else _EQUAL.enter)(x, y, out, stream)
 
 
 def not_equal(
@@ -342,7 +342,7 @@ def not_equal(
 
     Takes bool, integers or floats. The result is bool. x, y, out, stream, result and errors: as in `add`.
     """
-    return call(_NOT_EQUAL, x, (y,), out, stream)
+    return (_NOT_EQUAL.call if roads.is_compiling() else _NOT_EQUAL.enter)(x, y, out, stream)
 
 
 def less(x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -350,7 +350,7 @@ def less(x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, 
 
     Takes bool, integers or floats. The result is bool. x, y, out, stream, result and errors: as in `add`.
     """
-    return call(_LESS, x, (y,), out, stream)
+    return (_LESS.call if roads.is_compiling() else _LESS.enter)(x, y, out, stream)
 
 
 def less_equal(
@@ -360,7 +360,7 @@ def less_equal(
 
     Takes bool, integers or floats. The result is bool. x, y, out, stream, result and errors: as in `add`.
     """
-    return call(_LESS_EQUAL, x, (y,), out, stream)
+    return (_LESS_EQUAL.call if roads.is_compiling() else _LESS_EQUAL.enter)(x, y, out, stream)
 
 
 def greater(
@@ -370,7 +370,7 @@ def greater(
 
     Takes bool, integers or floats. The result is bool. x, y, out, stream, result and errors: as in `add`.
     """
-    return call(_GREATER, x, (y,), out, stream)
+    return (_GREATER.call if roads.is_compiling() else _GREATER.enter)(x, y, out, stream)
 
 
 def greater_equal(
@@ -380,7 +380,7 @@ def greater_equal(
 
     Takes bool, integers or floats. The result is bool. x, y, out, stream, result and errors: as in `add`.
     """
-    return call(_GREATER_EQUAL, x, (y,), out, stream)
+    return (_GREATER_EQUAL.call if roads.is_compiling() else _GREATER_EQUAL.enter)(x, y, out, stream)
 
 
 def bitwise_and(
@@ -390,7 +390,7 @@ def bitwise_and(
 
     Takes bool or integers. x, y, out, stream, result and errors: as in `add`.
     """
-    return call(_BITWISE_AND, x, (y,), out, stream)
+    return (_BITWISE_AND.call if roads.is_compiling() else _BITWISE_AND.enter)(x, y, out, stream)
 
 
 def bitwise_or(
@@ -400,7 +400,7 @@ def bitwise_or(
 
     Takes bool or integers. x, y, out, stream, result and errors: as in `add`.
     """
-    return call(_BITWISE_OR, x, (y,), out, stream)
+    return (_BITWISE_OR.call if roads.is_compiling() else _BITWISE_OR.enter)(x, y, out, stream)
 
 
 def bitwise_xor(
@@ -410,7 +410,7 @@ def bitwise_xor(
 
     Takes bool or integers. x, y, out, stream, result and errors: as in `add`.
     """
-    return call(_BITWISE_XOR, x, (y,), out, stream)
+    return (_BITWISE_XOR.call if roads.is_compiling() else _BITWISE_XOR.enter)(x, y, out, stream)
 
 
 def relu_grad(
@@ -421,7 +421,7 @@ def relu_grad(
     Takes floats. Integers and bool are computed in the float that NumPy computes them in. dy, x, out, stream, result
     and errors: as in `add`.
     """
-    return call(_RELU_GRAD, dy, (x,), out, stream)
+    return (_RELU_GRAD.call if roads.is_compiling() else _RELU_GRAD.enter)(dy, x, out, stream)
 
 
 def silu_grad(
@@ -432,7 +432,7 @@ def silu_grad(
     Takes floats. Integers and bool are computed in the float that NumPy computes them in. dy, x, out, stream, result
     and errors: as in `add`.
     """
-    return call(_SILU_GRAD, dy, (x,), out, stream)
+    return (_SILU_GRAD.call if roads.is_compiling() else _SILU_GRAD.enter)(dy, x, out, stream)
 
 
 def silu_mul(
@@ -443,7 +443,7 @@ def silu_mul(
     Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, y, out, stream, result and
     errors: as in `add`.
     """
-    return call(_SILU_MUL, x, (y,), out, stream)
+    return (_SILU_MUL.call if roads.is_compiling() else _SILU_MUL.enter)(x, y, out, stream)
 
 
 def fma(
@@ -458,7 +458,7 @@ def fma(
 
     Takes integers or floats. x, y, z, out, stream, result and errors: as in `add`.
     """
-    return call(_FMA, x, (y, z), out, stream)
+    return (_FMA.call if roads.is_compiling() else _FMA.enter)(x, y, z, out, stream)
 
 
 def where(
@@ -473,7 +473,7 @@ def where(
 
     Takes bool, integers or floats. condition, x, y, out, stream, result and errors: as in `add`.
     """
-    return call(_WHERE, condition, (x, y), out, stream)
+    return (_WHERE.call if roads.is_compiling() else _WHERE.enter)(condition, x, y, out, stream)
 
 
 def lerp(
@@ -489,4 +489,4 @@ def lerp(
     Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, y, weight, out, stream,
     result and errors: as in `add`.
     """
-    return call(_LERP, x, (y, weight), out, stream)
+    return (_LERP.call if roads.is_compiling() else _LERP.enter)(x, y, weight, out, stream)

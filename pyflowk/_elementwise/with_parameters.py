@@ -9,6 +9,8 @@ import numpy as np
 
 from .._arguments import shown
 from .._arrays.dtypes import NUMBER_TYPES, named_type
+from .._calls import roads
+from .._calls.roads import Road
 from .._native.abi import DType
 from .._native.operations import BinaryOp, TernaryOp, UnaryOp
 from .._pipeline import call
@@ -50,11 +52,18 @@ def cast(
     out, stream : optional
         As in `add`, which also says what is returned and raised.
     """
+    return (_CAST_ROAD.call if roads.is_compiling() else _CAST_ROAD.enter)(x, dtype, out, stream)
+
+
+def _cast(x: Any, dtype: Any, out: Any, stream: Any) -> Any:
     if dtype is None:
         if out is None:
             raise TypeError("cast takes a dtype, or an out that has one")
         return call(_CAST_TO_OUT, x, (), out, stream)
     return call(_CAST[named_type(dtype)], x, (), out, stream)
+
+
+_CAST_ROAD = Road("x dtype=", _cast)
 
 
 def leaky_relu(x: ArrayT, slope: Number = 0.01, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -69,7 +78,14 @@ def leaky_relu(x: ArrayT, slope: Number = 0.01, *, out: Array | None = None, str
     out, stream : optional
         As in `add`, which also says what is returned and raised.
     """
+    return (_LEAKY_RELU_ROAD.call if roads.is_compiling() else _LEAKY_RELU_ROAD.enter)(x, slope, out, stream)
+
+
+def _leaky_relu(x: Any, slope: Any, out: Any, stream: Any) -> Any:
     return call(_LEAKY_RELU, x, (), out, stream, _as_float(slope=slope), (slope,))
+
+
+_LEAKY_RELU_ROAD = Road("x slope~", _leaky_relu)
 
 
 def elu(x: ArrayT, alpha: Number = 1.0, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -84,7 +100,14 @@ def elu(x: ArrayT, alpha: Number = 1.0, *, out: Array | None = None, stream: Str
     out, stream : optional
         As in `add`, which also says what is returned and raised.
     """
+    return (_ELU_ROAD.call if roads.is_compiling() else _ELU_ROAD.enter)(x, alpha, out, stream)
+
+
+def _elu(x: Any, alpha: Any, out: Any, stream: Any) -> Any:
     return call(_ELU, x, (), out, stream, _as_float(alpha=alpha), (alpha,))
+
+
+_ELU_ROAD = Road("x alpha~", _elu)
 
 
 def gelu(x: ArrayT, approximate: str = "none", *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -99,7 +122,14 @@ def gelu(x: ArrayT, approximate: str = "none", *, out: Array | None = None, stre
     out, stream : optional
         As in `add`, which also says what is returned and raised.
     """
+    return (_GELU_ROAD.call if roads.is_compiling() else _GELU_ROAD.enter)(x, approximate, out, stream)
+
+
+def _gelu(x: Any, approximate: Any, out: Any, stream: Any) -> Any:
     return call(_approximated(_GELU, approximate), x, (), out, stream)
+
+
+_GELU_ROAD = Road("x approximate=", _gelu)
 
 
 def gelu_grad(
@@ -121,7 +151,14 @@ def gelu_grad(
     out, stream : optional
         As in `add`, which also says what is returned and raised.
     """
+    return (_GELU_GRAD_ROAD.call if roads.is_compiling() else _GELU_GRAD_ROAD.enter)(dy, x, approximate, out, stream)
+
+
+def _gelu_grad(dy: Any, x: Any, approximate: Any, out: Any, stream: Any) -> Any:
     return call(_approximated(_GELU_GRAD, approximate), dy, (x,), out, stream)
+
+
+_GELU_GRAD_ROAD = Road("dy x approximate=", _gelu_grad)
 
 
 def _approximated(operations: dict[str, Elementwise], approximate: str) -> Elementwise:
@@ -149,6 +186,10 @@ def clamp(
     out, stream : optional
         As in `add`, which also says what is returned and raised.
     """
+    return (_CLAMP_ROAD.call if roads.is_compiling() else _CLAMP_ROAD.enter)(x, lo, hi, out, stream)
+
+
+def _clamp(x: Any, lo: Any, hi: Any, out: Any, stream: Any) -> Any:
     if lo is None and hi is None:
         raise TypeError("clamp takes lo, hi or both")
     if hi is None:
@@ -158,6 +199,9 @@ def clamp(
     if _are_parameters(lo, hi):
         return call(_CLAMP, x, (), out, stream, types_of(lo=lo, hi=hi), (lo, hi))
     return call(_CLAMP_BY, x, (lo, hi), out, stream)
+
+
+_CLAMP_ROAD = Road("x lo hi", _clamp)
 
 
 def scale(x: ArrayT, a: Number, b: Number = 0, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -172,9 +216,16 @@ def scale(x: ArrayT, a: Number, b: Number = 0, *, out: Array | None = None, stre
     out, stream : optional
         As in `add`, which also says what is returned and raised.
     """
+    return (_SCALE_ROAD.call if roads.is_compiling() else _SCALE_ROAD.enter)(x, a, b, out, stream)
+
+
+def _scale(x: Any, a: Any, b: Any, out: Any, stream: Any) -> Any:
     if _are_parameters(a, b):
         return call(_SCALE, x, (), out, stream, types_of(a=a, b=b), (a, b))
     return call(_SCALE_BY, x, (a, b), out, stream)
+
+
+_SCALE_ROAD = Road("x a~ b~", _scale)
 
 
 def _as_float(**parameter: Any) -> tuple[DType | type, ...]:
@@ -204,7 +255,14 @@ def trunc_div(
     out, stream : optional
         As in `add`, which also says what is returned and raised.
     """
+    return (_TRUNC_DIV_ROAD.call if roads.is_compiling() else _TRUNC_DIV_ROAD.enter)(x, y, out, stream)
+
+
+def _trunc_div(x: Any, y: Any, out: Any, stream: Any) -> Any:
     return call(_TRUNC_DIV, x, (y,), out, stream)
+
+
+_TRUNC_DIV_ROAD = Road("x y", _trunc_div)
 
 
 def add_multiply(
@@ -227,4 +285,11 @@ def add_multiply(
     out, stream : optional
         As in `add`, which also says what is returned and raised.
     """
+    return (_ADD_MULTIPLY_ROAD.call if roads.is_compiling() else _ADD_MULTIPLY_ROAD.enter)(x, y, z, a, out, stream)
+
+
+def _add_multiply(x: Any, y: Any, z: Any, a: Any, out: Any, stream: Any) -> Any:
     return call(_ADD_MULTIPLY, x, (y, z), out, stream, types_of(a=a), (a,))
+
+
+_ADD_MULTIPLY_ROAD = Road("x y z a~", _add_multiply)

@@ -70,6 +70,11 @@ def _call(name: str, *arguments: object) -> None:
         raise FlowkError(Status.CUDA_ERROR, f"{name} returned {error}: {(text.value or b'?').decode()}")
 
 
+def address_of(name: str) -> int:
+    """The address of a function of libcuda, which is there."""
+    return ctypes.cast(getattr(_driver(), name), c_void_p).value or 0
+
+
 @functools.cache
 def device_count() -> int:
     """How many GPUs the driver shows; 0 without a driver."""

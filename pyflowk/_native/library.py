@@ -79,6 +79,11 @@ def _why_none(paths: list[str]) -> str:
     return "it was built without CUDA (libflowk_simt alone, for NumPy's arrays); " if is_there else ""
 
 
+def function_of(library: Any, name: str) -> Any:
+    """The C function that a library of for_device() calls."""
+    return getattr(library._library if isinstance(library, _OnDevice) else library, name)
+
+
 def allowed_backend() -> str | None:
     """The only backend that FLOWK_LIBRARY allows, None where it allows both."""
     choice = os.environ.get("FLOWK_LIBRARY", "")

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from .._calls import roads
+from .._calls.roads import Road
 from .._pipeline import call
 from .permute_arguments import axes_tuple, choose
 
@@ -63,7 +65,7 @@ def permute(
         `out` has another shape, dtype or device; x or `dtype` is of 64-bit integers, complex or no number and differs
         from the other or is scaled; an argument is not of its type.
     """
-    return _permute(x, axes_tuple(axes), dtype, scale, out, stream)
+    return (_PERMUTE_ROAD.call if roads.is_compiling() else _PERMUTE_ROAD.enter)(x, axes, dtype, scale, out, stream)
 
 
 def batch_transpose(
@@ -83,9 +85,22 @@ def batch_transpose(
     dtype, scale, out, stream : optional
         As in `permute`, which also says what is returned and raised.
     """
+    both = _TRANSPOSE_ROAD.call if roads.is_compiling() else _TRANSPOSE_ROAD.enter
+    return both(x, dtype, scale, out, stream)
+
+
+def _permute_by(x: Any, axes: Any, dtype: Any, scale: Any, out: Any, stream: Any) -> Any:
+    return _permute(x, axes_tuple(axes), dtype, scale, out, stream)
+
+
+def _transpose(x: Any, dtype: Any, scale: Any, out: Any, stream: Any) -> Any:
     return _permute(x, None, dtype, scale, out, stream)
 
 
 def _permute(x: Any, axes: tuple[int, ...] | None, dtype: Any, scale: Any, out: Any, stream: Any) -> Any:
     operation, options, values = choose(x, axes, dtype, scale)
     return call(operation, x, (), out, stream, options, values)
+
+
+_PERMUTE_ROAD = Road("x axes= dtype= scale=", _permute_by)
+_TRANSPOSE_ROAD = Road("x dtype= scale=", _transpose)

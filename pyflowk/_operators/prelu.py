@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from .._arguments import boolean, integer, shown
 from .._arrays.dtypes import beside, contiguous_strides, element_strides, element_type, float_type, listed, wrong_dtype
 from .._arrays.kinds import ARRAYS, After, Geometry, Signature, find_array_kind
+from .._calls import roads
+from .._calls.roads import Road
 from .._copies import on_copies, temporary
 from .._native.abi import DType, Status
 from .._native.errors import FlowkValueError, different_devices, error_of
@@ -22,6 +24,8 @@ from .._pipeline import (
     Operation,
     Plan,
     Readings,
+    Recorded,
+    Recorder,
     call,
     new_array,
     plan_text,
@@ -68,6 +72,10 @@ def prelu(
     ValueError, TypeError
         A shape, stride, dtype or device is not as above; an argument is not an array.
     """
+    return (_ROAD.call if roads.is_compiling() else _ROAD.enter)(x, alpha, channel_axis, out, stream)
+
+
+def _prelu(x: Any, alpha: Any, channel_axis: Any, out: Any, stream: Any) -> Any:
     return call(_PRELU, x, (alpha,), out, stream, integer(channel_axis, "channel_axis"))
 
 
@@ -185,6 +193,8 @@ def _run_backward(plan: Plan, sizes: tuple[int, ...], read: Readings, made: Call
         dalpha_pointer, geometry = _read_written(dalpha, "dalpha_out", read, afters)
         if not _check_same_type("alpha", read.signatures[2], "dalpha_out", geometry):
             raise ValueError(f"dalpha_out has strides of {tuple(geometry[1])}, must be contiguous")
+    if made.stream.__class__ is Recorder:
+        return _recorded_backward(plan, sizes, read, made)
     if made.stream.__class__ is Listener:
         arguments = plan.arguments(read.pointers, dx_pointer, (dalpha_pointer,), None)
         return plan_text(library, plan.function, arguments[:-1])
@@ -220,7 +230,23 @@ def _run_backward(plan: Plan, sizes: tuple[int, ...], read: Readings, made: Call
     return dx, dalpha
 
 
+def _recorded_backward(plan: Plan, sizes: tuple[int, ...], read: Readings, made: Call) -> Recorded:
+    """The call with the results and the workspace that it needs, whether they are given or not."""
+    need_dx, need_dalpha, _, workspace = made.values
+    num_bytes = _workspace_bytes(read.library, *sizes) if need_dalpha else 0
+    if workspace is not None and need_dalpha:
+        num_bytes = workspace.dtype.itemsize * math.prod(workspace.shape)
+    names = ("x", "dy", "alpha", "dx_out", "dalpha_out", "workspace")
+    needed = (True, True, True, need_dx, need_dalpha, num_bytes > 0)
+    addresses = [UNALLOCATED + (index + 1 << 40) if needed[index] else None for index in range(len(names))]
+    *inputs, dx, dalpha, memory = addresses
+    *arguments, _ = plan.arguments(inputs, dx or 0, (dalpha,), None)
+    named = {address: name for address, name in zip(addresses, names) if address is not None}
+    return Recorded(read.library, plan.function, (*arguments, memory, num_bytes), named, plan.arguments, None)
+
+
 _PRELU = Operation(("x", "alpha"), _plan_prelu)
+_ROAD = Road("x alpha channel_axis=", _prelu)
 _BACKWARD = Operation(("x", "dy", "alpha"), _plan_backward, "dx_out")
 _WORKSPACE = Operation(("x", "alpha"), _plan_workspace)
 

@@ -7,6 +7,8 @@ from ctypes import byref
 from typing import TYPE_CHECKING, Any
 
 from .._arguments import boolean, number
+from .._calls import roads
+from .._calls.roads import Road
 from .._copies import on_copies
 from .._native.abi import SoftmaxMask
 from .._pipeline import Operation, Plan, call
@@ -98,11 +100,9 @@ def masked_softmax(
     Computed in float32, in float64 for float64. Without a bias no finite x overflows, at any scale; with one, z is
     infinite where it is too large for that type. Unless x is float64, results below about 2**-126 may be 0.
     """
-    options = checked_options(side, causal, causal_offset, window, dtype)
-    values = (scale if type(scale) is float else number(scale, "scale"), boolean(log, "log"))
-    if mask is None and lengths is None and bias is None:
-        return call(_SOFTMAX, x, (), out, stream, options, values)
-    return call(_MASKED_SOFTMAX, x, (mask, lengths, bias), out, stream, options, values)
+    return (_FORWARD_ROAD.call if roads.is_compiling() else _FORWARD_ROAD.enter)(
+        x, mask, lengths, side, causal, causal_offset, window, bias, scale, log, dtype, out, stream
+    )
 
 
 def masked_softmax_backward(
@@ -155,6 +155,64 @@ def masked_softmax_backward(
     ValueError, TypeError, FlowkError, FlowkValueError
         As `masked_softmax`.
     """
+    return (_BACKWARD_ROAD.call if roads.is_compiling() else _BACKWARD_ROAD.enter)(
+        dy, y, lengths, side, causal, causal_offset, window, scale, log, dtype, out, stream
+    )
+
+
+def softmax(
+    x: ArrayT, *, dtype: DTypeLike | None = None, out: Array | None = None, stream: Stream | None = None
+) -> ArrayT:
+    """Softmax over the last dimension of x: `masked_softmax` without a mask, with the same parameters."""
+    return (_SOFTMAX_ROAD.call if roads.is_compiling() else _SOFTMAX_ROAD.enter)(x, dtype, out, stream)
+
+
+def log_softmax(
+    x: ArrayT, *, dtype: DTypeLike | None = None, out: Array | None = None, stream: Stream | None = None
+) -> ArrayT:
+    """Logarithm of the softmax over the last dimension of x: `masked_softmax` with log=True and without a mask."""
+    return (_LOG_SOFTMAX_ROAD.call if roads.is_compiling() else _LOG_SOFTMAX_ROAD.enter)(x, dtype, out, stream)
+
+
+# ---- the roads through Python ---------------------------------------------------------------------------------------
+
+
+def _masked_softmax(
+    x: Any,
+    mask: Any,
+    lengths: Any,
+    side: Any,
+    causal: Any,
+    causal_offset: Any,
+    window: Any,
+    bias: Any,
+    scale: Any,
+    log: Any,
+    dtype: Any,
+    out: Any,
+    stream: Any,
+) -> Any:
+    options = checked_options(side, causal, causal_offset, window, dtype)
+    values = (scale if type(scale) is float else number(scale, "scale"), boolean(log, "log"))
+    if mask is None and lengths is None and bias is None:
+        return call(_SOFTMAX, x, (), out, stream, options, values)
+    return call(_MASKED_SOFTMAX, x, (mask, lengths, bias), out, stream, options, values)
+
+
+def _masked_softmax_backward(
+    dy: Any,
+    y: Any,
+    lengths: Any,
+    side: Any,
+    causal: Any,
+    causal_offset: Any,
+    window: Any,
+    scale: Any,
+    log: Any,
+    dtype: Any,
+    out: Any,
+    stream: Any,
+) -> Any:
     options = checked_options(side, causal, causal_offset, window, dtype)
     values = (scale if type(scale) is float else number(scale, "scale"), boolean(log, "log"))
     if lengths is None:
@@ -162,17 +220,11 @@ def masked_softmax_backward(
     return call(_MASKED_BACKWARD, dy, (y, lengths), out, stream, options, values)
 
 
-def softmax(
-    x: ArrayT, *, dtype: DTypeLike | None = None, out: Array | None = None, stream: Stream | None = None
-) -> ArrayT:
-    """Softmax over the last dimension of x: `masked_softmax` without a mask, with the same parameters."""
+def _softmax(x: Any, dtype: Any, out: Any, stream: Any) -> Any:
     return call(_SOFTMAX, x, (), out, stream, checked_options("left", False, 0, None, dtype), (1.0, 0))
 
 
-def log_softmax(
-    x: ArrayT, *, dtype: DTypeLike | None = None, out: Array | None = None, stream: Stream | None = None
-) -> ArrayT:
-    """Logarithm of the softmax over the last dimension of x: `masked_softmax` with log=True and without a mask."""
+def _log_softmax(x: Any, dtype: Any, out: Any, stream: Any) -> Any:
     return call(_SOFTMAX, x, (), out, stream, checked_options("left", False, 0, None, dtype), (1.0, 1))
 
 
@@ -236,3 +288,7 @@ _SOFTMAX = Operation(("x",), _plan_forward)
 _MASKED_SOFTMAX = Operation(("x", "mask", "lengths", "bias"), _plan_forward)
 _BACKWARD = Operation(("dy", "y"), _plan_backward)
 _MASKED_BACKWARD = Operation(("dy", "y", "lengths"), _plan_backward)
+_FORWARD_ROAD = Road("x mask lengths side= causal= causal_offset= window= bias scale~ log= dtype=", _masked_softmax)
+_BACKWARD_ROAD = Road("dy y lengths side= causal= causal_offset= window= scale~ log= dtype=", _masked_softmax_backward)
+_SOFTMAX_ROAD = Road("x dtype=", _softmax)
+_LOG_SOFTMAX_ROAD = Road("x dtype=", _log_softmax)

@@ -55,3 +55,9 @@ def mark_written(out: torch.Tensor) -> None:
 def is_plain_type(tensor_type: type[Any]) -> bool:
     """Is it no subclass with behaviour of its own, as FakeTensor has?"""
     return tensor_type in _PLAIN_TYPES
+
+
+# For the C road, which asks the same: functions without arguments that are true where torch watches all calls
+# (torch.compile does not trace a call that runs), and the fields of TorchGates in pyflowk/_calls/reading.h.
+WATCHERS = (_num_dispatch_modes, has_transforms, _is_traced)
+OF_TENSORS = (forward_ad, _is_grad_enabled, torch.Tensor.is_neg, torch.Tensor.is_conj, increment_version)

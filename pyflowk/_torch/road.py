@@ -24,10 +24,10 @@ from .registration import entry
 def by_operator(made: Call) -> Any:
     """The result of a call that raised NeedsOperator."""
     operation, inputs, out, stream, options, values = made
-    if (stream.__class__ is Listener and not gate.is_intercepted()) or operation is prelu._WORKSPACE:
+    if (isinstance(stream, Listener) and not gate.is_intercepted()) or operation is prelu._WORKSPACE:
         with torch.no_grad():  # these read no element
             return call(operation, inputs[0], inputs[1:], out, stream, options, values)
-    if stream.__class__ is Listener:
+    if isinstance(stream, Listener):
         raise TypeError("explain is called while torch traces or transforms: there is no plan to explain")
     for name, one in zip(operation.names, inputs):
         if not isinstance(one, (Tensor, int, float, np.generic, type(None))):

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// A planned call of a C function of libflowk: its arguments as words, some of which are filled in for each call.
+#ifndef PYFLOWK_CALLS_C_CALL_H
+#define PYFLOWK_CALLS_C_CALL_H
+
+#include <stdint.h>
+
+enum { max_words = 24, max_pointers = 8, max_numbers = 4 };
+
+// What a word holds; pyflowk/_calls/recorded.py writes them. `value` is
+enum {
+  word_literal,  // the argument's 64 bits: an integer, an address, a double
+  word_pointer,  // the index of an array, whose address it becomes
+  word_stream,   // not used: it becomes the stream
+  word_number,   // the index of a number, which it becomes as a double
+  word_float32,  // the index of a number, whose address as a float32 it becomes
+  word_float64,  // the index of a number, whose address it becomes
+  word_mask,     // the address of a flowk_softmax_mask, whose arrays are indices of arrays plus 1
+};
+
+typedef struct {
+  int64_t kind;
+  int64_t value;
+} PlannedWord;
+
+typedef struct {
+  int function;  // an index of `functions` in recorded.py
+  void *address;
+  int num_words;
+  PlannedWord words[max_words];
+} PlannedCall;
+
+// Calls the function and returns its status. Releases the GIL meanwhile: a launch into a full queue waits, and the CPU
+// executor computes.
+int run_planned_call(const PlannedCall *call, void *const *pointers, const double *numbers, void *stream);
+
+#endif

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reading.h"
+
+#include <string.h>
+
+TorchGates torch_gates;
+static ArrayType types[max_types];
+static PyObject *constant_types[max_types];
+static int num_types, num_constant_types;
+
+// The names of attributes, made by make_type_known().
+#define NAMES(F)   \
+  F(requires_grad) \
+  F(_current_level) F(data) F(ptr) F(device_id) F(shape) F(strides) F(dtype) F(itemsize) F(device) F(stream)
+static struct {
+#define FIELD(name) PyObject *name;
+  NAMES(FIELD)
+#undef FIELD
+} names;
+
+bool make_type_known(const ArrayType *type) {
+  if (!names.stream) {
+#define FIELD(name) names.name = python.PyUnicode_InternFromString(#name);
+    NAMES(FIELD)
+#undef FIELD
+  }
+  if (num_types == max_types) return false;
+  types[num_types++] = *type;
+  return true;
+}
+
+bool make_constant(PyObject *type) {
+  if (num_constant_types == max_types) return false;
+  constant_types[num_constant_types++] = type;
+  return true;
+}
+
+static bool is_constant(const PyObject *object) {
+  for (int i = 0; i < num_constant_types; ++i)
+    if (constant_types[i] == object->type) return true;
+  return object->type == python.PyUnicode_Type || object->type == python.PyType_Type;
+}
+
+static const ArrayType *type_of(const PyObject *array) {
+  for (int i = 0; i < num_types; ++i)
+    if (types[i].type == array->type) return &types[i];
+  return NULL;
+}
+
+// ---- answers of Python's -------------------------------------------------------------------------------------------
+
+// Takes the result of a call: 1 or 0, and 1 for an exception, which is cleared.
+static bool is_true(PyObject *result) {
+  if (!result) {
+    python.PyErr_Clear();
+    return true;
+  }
+  const int truth = result == python._Py_FalseStruct  ? 0
+                    : result == python._Py_TrueStruct ? 1
+                                                      : python.PyObject_IsTrue(result);
+  python.Py_DecRef(result);
+  if (truth < 0) python.PyErr_Clear();
+  return truth != 0;
+}
+
+// An integer that an attribute or item holds; false where it is none.
+static bool take_integer(PyObject *object, int64_t *value) {
+  if (!object) {
+    python.PyErr_Clear();
+    return false;
+  }
+  *value = python.PyLong_AsLongLong(object);
+  python.Py_DecRef(object);
+  if (*value != -1 || !python.PyErr_Occurred()) return true;
+  python.PyErr_Clear();
+  return false;
+}
+
+static bool integer_attribute(PyObject *object, PyObject *name, int64_t *value) {
+  return take_integer(python.PyObject_GetAttr(object, name), value);
+}
+
+static bool integers_of(PyObject *tuple, int64_t *values, int max_values, int *num_values) {
+  if (tuple->type != python.PyTuple_Type && tuple->type != python.PyList_Type) return false;
+  const bool is_list = tuple->type == python.PyList_Type;
+  const intptr_t size = is_list ? python.PyList_Size(tuple) : python.PyTuple_Size(tuple);
+  if (size > max_values) return false;
+  for (intptr_t i = 0; i < size; ++i) {
+    PyObject *item = is_list ? python.PyList_GetItem(tuple, i) : python.PyTuple_GetItem(tuple, i);
+    if (!item || item->type != python.PyLong_Type) return false;
+    python.Py_IncRef(item);
+    if (!take_integer(item, &values[i])) return false;
+  }
+  *num_values = (int)size;
+  return true;
+}
+
+// ---- torch ----------------------------------------------------------------------------------------------------------
+
+static bool torch_watches(void) {
+  for (int i = 0; i < torch_gates.num_watchers; ++i)
+    if (is_true(python.PyObject_CallNoArgs(torch_gates.watchers[i]))) return true;
+  int64_t level;
+  return !integer_attribute(torch_gates.forward_mode, names._current_level, &level) || level >= 0;
+}
+
+// Is the tensor's memory not the whole of it?
+static bool torch_watches_tensor(PyObject *tensor, bool is_complex, int *is_grad_enabled) {
+  if (*is_grad_enabled < 0) *is_grad_enabled = is_true(python.PyObject_CallNoArgs(torch_gates.is_grad_enabled));
+  if (*is_grad_enabled && is_true(python.PyObject_GetAttr(tensor, names.requires_grad))) return true;
+  if (is_true(python.PyObject_CallFunctionObjArgs(torch_gates.is_neg, tensor, NULL))) return true;
+  return is_complex && is_true(python.PyObject_CallFunctionObjArgs(torch_gates.is_conj, tensor, NULL));
+}
+
+// ---- arrays ---------------------------------------------------------------------------------------------------------
+
+typedef struct {
+  DLTensor tensor;
+  int64_t extents[32], strides[32];
+  uint64_t dtype;  // what tells element types apart
+} Array;
+
+// The pointer, shape and strides (in bytes) that an array has as attributes.
+static bool read_attributes(PyObject *array, const ArrayType *type, Array *read, int64_t *stream) {
+  DLTensor *tensor = &read->tensor;
+  int64_t pointer, ordinal;
+  *stream = 0;
+  if (type->way == by_cupy_attributes) {
+    PyObject *data = python.PyObject_GetAttr(array, names.data);
+    const bool is_read =
+        data && integer_attribute(data, names.ptr, &pointer) && integer_attribute(data, names.device_id, &ordinal);
+    if (data) python.Py_DecRef(data);
+    if (!is_read) {
+      python.PyErr_Clear();
+      return false;
+    }
+  } else if (!integer_attribute(array, names.ptr, &pointer) || !integer_attribute(array, names.device, &ordinal) ||
+             !integer_attribute(array, names.stream, stream)) {
+    return false;
+  }
+  PyObject *shape = python.PyObject_GetAttr(array, names.shape),
+           *strides = python.PyObject_GetAttr(array, names.strides);
+  PyObject *dtype = python.PyObject_GetAttr(array, names.dtype);
+  int rank = 0, num_strides = 0;
+  const bool is_read = shape && strides && dtype && integers_of(shape, read->extents, 32, &rank) &&
+                       integers_of(strides, read->strides, 32, &num_strides) && rank == num_strides;
+  // The array has the dtype and a plan keeps it, so that no other object gets its address.
+  read->dtype = (uint64_t)(uintptr_t)dtype;
+  if (shape) python.Py_DecRef(shape);
+  if (strides) python.Py_DecRef(strides);
+  if (dtype) python.Py_DecRef(dtype);
+  if (!is_read) {
+    python.PyErr_Clear();
+    return false;
+  }
+  *tensor = (DLTensor){.data = (void *)(uintptr_t)pointer,
+                       .device = {dl_cuda, (int32_t)ordinal},
+                       .rank = rank,
+                       .shape = read->extents,
+                       .strides = read->strides};
+  return true;
+}
+
+static bool read_array(PyObject *array, const ArrayType *type, Array *read, int64_t *stream) {
+  if (type->way != by_exchange_api) return read_attributes(array, type, read, stream);
+  if (type->api->tensor_from_object(array, &read->tensor)) {
+    python.PyErr_Clear();
+    return false;
+  }
+  const DLDataType dtype = read->tensor.dtype;
+  read->dtype = (uint64_t)dtype.code | (uint64_t)dtype.bits << 8 | (uint64_t)dtype.lanes << 16;
+  return read->tensor.rank <= 32 && (read->tensor.strides || read->tensor.rank == 0);
+}
+
+void *address_of(PyObject *array) {
+  const ArrayType *type = type_of(array);
+  Array read;
+  int64_t stream;
+  if (!type || !read_array(array, type, &read, &stream)) return NULL;
+  return (char *)read.tensor.data + read.tensor.byte_offset;
+}
+
+// ---- arguments ------------------------------------------------------------------------------------------------------
+
+static bool add_words(Reading *reading, const int64_t *words, int num_words) {
+  if (reading->num_key_words + num_words > max_key_words) return false;
+  memcpy(reading->key + reading->num_key_words, words, (size_t)num_words * sizeof *words);
+  reading->num_key_words += num_words;
+  return true;
+}
+
+static bool add_word(Reading *reading, uint64_t kind, uint64_t word) {
+  const int64_t words[] = {(int64_t)kind, (int64_t)word};
+  return add_words(reading, words, 2);
+}
+
+// Numbers, None and other objects that do not change: by value, or by address, which the plan keeps valid.
+static bool add_object(Reading *reading, PyObject *object, bool is_number) {
+  if (object->type == python.PyFloat_Type) {
+    const double value = python.PyFloat_AsDouble(object);
+    if (is_number) {
+      if (reading->num_numbers == max_numbers) return false;
+      reading->numbers[reading->num_numbers++] = value;
+      return add_word(reading, 'f', 0);
+    }
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return add_word(reading, 'F', bits);
+  }
+  int64_t values[33];
+  int num_values;
+  if (object->type == python.PyLong_Type) {
+    python.Py_IncRef(object);
+    return take_integer(object, values) && add_word(reading, 'i', (uint64_t)values[0]);
+  }
+  if (object == python._Py_NoneStruct || object == python._Py_TrueStruct || object == python._Py_FalseStruct)
+    return add_word(reading, 'c', (uint64_t)(uintptr_t)object);
+  if (is_number) return false;
+  if (is_constant(object)) return add_word(reading, 'c', (uint64_t)(uintptr_t)object);
+  return integers_of(object, values, 33, &num_values) && add_word(reading, 't', (uint64_t)num_values) &&
+         add_words(reading, values, num_values);
+}
+
+typedef struct {
+  int is_grad_enabled;      // -1: not asked
+  int64_t stream_of_array;  // of DeviceArrays
+  bool has_stream_of_array;
+} Context;
+
+static bool add_array(Reading *reading, Context *context, PyObject *array, const ArrayType *type) {
+  Array read;
+  int64_t stream;
+  if (!read_array(array, type, &read, &stream)) return false;
+  const DLTensor *tensor = &read.tensor;
+  if (type->is_watched) {
+    reading->is_watched = true;
+    const bool is_complex = tensor->dtype.code == 5;
+    if (torch_watches_tensor(array, is_complex, &context->is_grad_enabled)) return false;
+  }
+  if (type->way == by_device_array_attributes) {  // arrays of several streams wait for each other
+    if (context->has_stream_of_array && stream != context->stream_of_array) return false;
+    context->has_stream_of_array = true;
+    context->stream_of_array = stream;
+  }
+  if (!reading->first) {
+    reading->first = array;
+    reading->first_type = type;
+    reading->device = tensor->device;
+    if (tensor->device.type > dl_cuda_host) return false;
+  } else if (tensor->device.type != reading->device.type || tensor->device.ordinal != reading->device.ordinal) {
+    return false;
+  }
+  reading->pointers[reading->num_pointers] = (char *)tensor->data + tensor->byte_offset;
+  const int64_t head[] = {type - types + 256, (int64_t)read.dtype, tensor->device.type,
+                          (int64_t)tensor->device.ordinal << 32 | tensor->rank};
+  return add_words(reading, head, 4) && add_words(reading, tensor->shape, tensor->rank) &&
+         add_words(reading, tensor->strides, tensor->rank);
+}
+
+// The stream that the framework has made current, or the arrays' own.
+static bool read_current_stream(Reading *reading, const Context *context) {
+  const ArrayType *type = reading->first_type;
+  int64_t handle;
+  reading->stream = NULL;
+  if (reading->device.type != dl_cuda) return true;
+  switch (type->way) {
+    case by_exchange_api:
+      if (!type->api->current_stream(dl_cuda, reading->device.ordinal, &reading->stream)) return true;
+      python.PyErr_Clear();
+      return false;
+    case by_cupy_attributes: {
+      PyObject *stream = python.PyObject_CallNoArgs(type->current_stream);
+      const bool is_read = stream && integer_attribute(stream, names.ptr, &handle);
+      if (stream) python.Py_DecRef(stream);
+      if (!is_read) python.PyErr_Clear();
+      reading->stream = (void *)(uintptr_t)handle;
+      return is_read;
+    }
+    default: reading->stream = (void *)(uintptr_t)context->stream_of_array; return true;
+  }
+}
+
+bool read_arguments(Reading *reading, const char *roles, PyObject *const *arguments, intptr_t num_arguments) {
+  Context context = {.is_grad_enabled = -1};
+  bool has_stream = false;
+  reading->num_key_words = reading->num_pointers = reading->num_numbers = 0;
+  reading->out = reading->first = NULL;
+  reading->is_watched = false;
+  for (intptr_t i = 0; i < num_arguments; ++i) {
+    PyObject *argument = arguments[i];
+    const char role = roles[i];
+    if (role == role_stream) {
+      if (argument == python._Py_NoneStruct) continue;
+      if (argument->type != python.PyLong_Type) return false;
+      has_stream = true;
+      reading->stream = (void *)(uintptr_t)python.PyLong_AsUnsignedLongLong(argument);
+      if (reading->stream == (void *)UINTPTR_MAX) {
+        python.PyErr_Clear();
+        return false;
+      }
+      continue;
+    }
+    if (role == role_array || role == role_out) {
+      if (reading->num_pointers == max_pointers) return false;
+      reading->pointers[reading->num_pointers] = NULL;
+      const ArrayType *type = type_of(argument);
+      const bool is_added = type ? add_array(reading, &context, argument, type) : add_object(reading, argument, true);
+      if (!is_added) return false;
+      ++reading->num_pointers;
+      if (role == role_out && type) reading->out = argument;
+      continue;
+    }
+    if (!add_object(reading, argument, role == role_value)) return false;
+  }
+  if (!reading->first || (reading->is_watched && torch_watches())) return false;
+  if (!has_stream) return read_current_stream(reading, &context);
+  return !context.has_stream_of_array || (int64_t)(uintptr_t)reading->stream == context.stream_of_array;
+}

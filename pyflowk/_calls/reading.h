@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arguments of a call as C values, and the key that says which calls have the same plan.
+#ifndef PYFLOWK_CALLS_READING_H
+#define PYFLOWK_CALLS_READING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "c_call.h"
+#include "exchange_api.h"
+#include "python_api.h"
+
+enum { max_arguments = 16, max_key_words = 256, max_types = 16, max_watchers = 8 };
+
+// What an argument is; pyflowk/_calls/roads.py writes them.
+enum { role_array = 'a', role_option = 'o', role_value = 'v', role_out = 'w', role_stream = 's' };
+
+// How the arrays of a type are read.
+enum { by_exchange_api, by_cupy_attributes, by_device_array_attributes };
+
+typedef struct {
+  PyObject *type;
+  int way;
+  const ExchangeApi *api;    // by_exchange_api
+  bool is_watched;           // by torch: `torch_gates`
+  PyObject *current_stream;  // by_cupy_attributes: cupy.cuda.get_current_stream
+} ArrayType;
+
+// What torch must see is not for this road: pyflowk/_torch/gate.py has the meaning.
+typedef struct {
+  PyObject *watchers[max_watchers];  // each called without arguments, true where torch watches all calls
+  int num_watchers;
+  PyObject *forward_mode;     // the module with _current_level, which is -1 outside forward mode
+  PyObject *is_grad_enabled;  // called without arguments
+  PyObject *is_neg;           // called with a tensor, as are
+  PyObject *is_conj;
+  PyObject *increment_version;  // called with a tuple of tensors
+} TorchGates;
+
+typedef struct {
+  uint64_t key[max_key_words];
+  int num_key_words;
+  void *pointers[max_pointers];  // of the arrays in turn, and then of out
+  double numbers[max_numbers];   // of the floats in turn
+  int num_pointers, num_numbers;
+  void *stream;
+  PyObject *out;    // NULL: a new array is made
+  PyObject *first;  // the first array
+  const ArrayType *first_type;
+  DLDevice device;
+  bool is_watched;
+} Reading;
+
+extern TorchGates torch_gates;
+
+// Adds a type whose arrays this road takes; a type whose objects never change, dtypes for example. False where there is
+// no room.
+bool make_type_known(const ArrayType *type);
+bool make_constant(PyObject *type);
+
+// Reads the arguments of a function with these roles. False where the call is not for this road; no exception is set.
+bool read_arguments(Reading *reading, const char *roles, PyObject *const *arguments, intptr_t num_arguments);
+
+// The address of an array's first element; NULL where it cannot be read.
+void *address_of(PyObject *array);
+
+#endif

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The C road of a call: libpyflowk_calls, which calls.c describes, and what it knows of the frameworks' arrays.
+
+A public function's body is one line, `return (F.call if roads.is_compiling() else F.enter)(x, ..., out, stream)`.
+`call` is the road through Python; `enter` is the C road, which gives the same results and takes whatever is not plain
+to `call`. Both are the same function where there is no C road: on a free-threaded Python, whose calls no GIL keeps
+apart, where the library is not found, and where this Python does not export the functions that it needs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from .._arrays import kinds
+from .._arrays.device_array import DeviceArray
+from .._native import driver
+from .._native import library as native
+from .._native.abi import DType
+from .recorded import learned
+
+FILE_NAME = "libpyflowk_calls.so"
+# The ways of reading.h.
+_BY_EXCHANGE_API, _BY_CUPY, _BY_DEVICE_ARRAY = range(3)
+_ROLES = {"": "a", "=": "o", "~": "v"}
+
+
+def is_compiling() -> bool:
+    """Does torch.compile trace this call? Once torch is imported it is torch's function, which torch.compile knows."""
+    return False
+
+
+class Road:
+    """The two roads of one public function.
+
+    `parameters` are the names of what `call` takes before out and stream. A name alone is an array's, or a number's in
+    its place; one with "=" an option's, on whose value the plan depends; one with "~" a number's on whose type alone it
+    does.
+    """
+
+    __slots__ = ("call", "enter", "names", "roles")
+
+    def __init__(self, parameters: str, call: Callable[..., Any]) -> None:
+        words = parameters.split()
+        self.call = call
+        self.names = tuple(word.rstrip("=~") for word in words)
+        self.roles = "".join(_ROLES[word[len(name) :]] for word, name in zip(words, self.names)) + "ws"
+        opened = library()
+        self.enter = call
+        if opened is not None:
+            text = f"The C road of {call.__name__.strip('_')}()."
+            self.enter = opened.flowk_calls_road(text.encode(), self.roles.encode(), self.call_and_notice, self.learn)
+
+    def call_and_notice(self, *arguments: Any) -> Any:
+        """`call`, after which the arrays' types are known to the C road."""
+        result = self.call(*arguments)
+        for argument, role in zip(arguments, self.roles):
+            if role == "a":
+                notice(type(argument))
+        return result
+
+    def learn(self, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """The plan of a call that was made, for calls.c; None where it is not plain."""
+        return learned(self.call, self.names, self.roles, arguments)
+
+
+@functools.cache
+def library() -> Any:
+    """libpyflowk_calls; None where there is no C road."""
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return None
+    for path in _paths():
+        if os.path.exists(path):
+            # PyDLL: its functions take and give Python's objects, and hold the GIL.
+            opened = ctypes.PyDLL(path)
+            _declare(opened)
+            if not opened.flowk_calls_open():
+                return None
+            _start(opened)
+            return opened
+    return None
+
+
+def _paths() -> Iterator[str]:
+    choice = os.environ.get("FLOWK_LIBRARY", "")
+    if choice not in ("", *native.FILE_NAMES):
+        path = os.path.abspath(choice)
+        folder = path if os.path.isdir(path) else os.path.dirname(path)
+        yield os.path.join(folder, FILE_NAME)
+        yield os.path.join(os.path.dirname(folder), "pyflowk", "_calls", FILE_NAME)  # a build folder
+    yield from native.installed_paths(FILE_NAME)
+
+
+def _declare(opened: Any) -> None:
+    new, text, number, address = ctypes.py_object, ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p
+    for name, result, arguments in (
+        ("open", number, []),
+        ("road", new, [text, text, new, new]),
+        ("prepared", new, [text, number, new, new]),
+        ("add_type", number, [new, number, address, number, new]),
+        ("add_constant", number, [new]),
+        ("watch", None, [new, new]),
+        ("check_device", None, [address]),
+        ("num_plans", number, []),
+        ("forget", None, []),
+    ):
+        function = getattr(opened, f"flowk_calls_{name}")
+        function.restype, function.argtypes = result, arguments
+
+
+def _start(opened: Any) -> None:
+    opened.flowk_calls_add_constant(DType)
+    opened.flowk_calls_add_type(DeviceArray, _BY_DEVICE_ARRAY, None, 0, None)
+    if driver.device_count() > 1:
+        opened.flowk_calls_check_device(driver.address_of("cuCtxGetDevice"))
+
+
+# ---- types ----------------------------------------------------------------------------------------------------------
+
+_noticed: set[type] = {np.ndarray, DeviceArray, type(None), int, float, bool, list, tuple}
+
+
+def notice(array_type: type[Any]) -> None:
+    """Makes the type of an array known to the C road, if that can read it: torch's tensors, CuPy's arrays, and those of
+    any framework that have the exchange API and follow its current stream."""
+    if array_type in _noticed:
+        return
+    _noticed.add(array_type)
+    kind, opened = kinds.ARRAYS.get(array_type), library()
+    if opened is None or kind is None or not kind.is_array or not kind.follows_current_stream:
+        return
+    api = _exchange_api(array_type)
+    if isinstance(kind, kinds.TorchSubclassKind):
+        return
+    if isinstance(kind, kinds.TorchKind):
+        if api:
+            _watch_torch(opened)
+            opened.flowk_calls_add_type(array_type, _BY_EXCHANGE_API, api, 1, None)
+    elif api:
+        opened.flowk_calls_add_type(array_type, _BY_EXCHANGE_API, api, 0, None)
+    elif isinstance(kind, kinds.CupyKind):
+        current_stream = sys.modules["cupy"].cuda.get_current_stream
+        opened.flowk_calls_add_type(array_type, _BY_CUPY, None, 0, current_stream)
+
+
+def _exchange_api(array_type: type[Any]) -> int | None:
+    """The address of the type's table, of DLPack 1's; None where it has none."""
+    capsule = getattr(array_type, "__dlpack_c_exchange_api__", None)
+    if capsule is None:
+        return None
+    get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    address = get_pointer(capsule, b"dlpack_exchange_api")
+    major = ctypes.c_uint32.from_address(address).value
+    reads_tensors = ctypes.c_void_p.from_address(address + 16 + 3 * ctypes.sizeof(ctypes.c_void_p)).value
+    return address if major == 1 and reads_tensors else None
+
+
+@functools.cache
+def _watch_torch(opened: Any) -> None:
+    global is_compiling
+    torch, gate = sys.modules["torch"], import_module("pyflowk._torch.gate")
+    opened.flowk_calls_watch(gate.WATCHERS, gate.OF_TENSORS)
+    opened.flowk_calls_add_constant(torch.dtype)
+    is_compiling = torch.compiler.is_dynamo_compiling
+
+
+if "torch" in sys.modules:  # torch.compile may trace the first call
+    is_compiling = sys.modules["torch"].compiler.is_dynamo_compiling

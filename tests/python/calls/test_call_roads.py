@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The C road of a call gives what the road through Python gives: values, types, layouts, errors."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from call_cases import CASES, DEVICE, CallCase, tensor  # noqa: E402
+
+import pyflowk  # noqa: E402
+from pyflowk._calls import roads  # noqa: E402
+from pyflowk._explain import _OPERATORS  # noqa: E402
+
+pytestmark = pytest.mark.skipif(roads.library() is None, reason="no libpyflowk_calls")
+
+
+@pytest.fixture(autouse=True)
+def forget_plans() -> Iterator[None]:
+    roads.library().flowk_calls_forget()
+    yield
+    roads.library().flowk_calls_forget()
+
+
+def num_plans() -> int:
+    """How many calls the C road takes."""
+    return roads.library().flowk_calls_num_plans()
+
+
+def through_python(call: Callable[[], Any]) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(roads, "is_compiling", lambda: True)
+        return call()
+
+
+def check_same(result: torch.Tensor, expected: torch.Tensor) -> None:
+    assert type(result) is type(expected) is torch.Tensor
+    assert (result.dtype, result.shape, result.stride()) == (expected.dtype, expected.shape, expected.stride())
+    assert result.untyped_storage().resizable()  # of torch's own allocator
+    assert not result.requires_grad
+    torch.testing.assert_close(result, expected, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("case", CASES, ids=repr)
+def test_both_roads_give_the_same(case: CallCase) -> None:
+    expected = through_python(lambda: case.function(*case.arguments, **case.options))
+    for _ in range(4):
+        check_same(case.function(*case.arguments, **case.options), expected)
+    assert num_plans() == (1 if case.is_plain else 0)
+    out = torch.full_like(expected, 1)
+    for _ in range(4):
+        assert case.function(*case.arguments, **case.options, out=out) is out
+        torch.testing.assert_close(out, expected, rtol=0, atol=0, equal_nan=True)
+        version = out._version
+        out.zero_()
+        assert out._version == version + 1
+    assert num_plans() == (2 if case.is_plain else 0)
+
+
+def test_the_cases_reach_every_function() -> None:
+    missing = set(_OPERATORS) - {case.function.__name__ for case in CASES}
+    assert missing == {"prelu_backward"}, "whose two results the C road does not give"
+
+
+def test_a_plan_serves_other_arrays_and_other_numbers() -> None:
+    x, y = tensor(3, 4), tensor(3, 4) * 2
+    for _ in range(3):
+        pyflowk.add(x, x)
+        pyflowk.mul(x, 1.5)
+        pyflowk.scale(x, 0.5, 0.5)
+        pyflowk.softmax(x)
+    before = num_plans()
+    assert torch.equal(pyflowk.add(x, y), x + y)
+    assert torch.equal(pyflowk.mul(y, 2.5), y * 2.5)
+    assert torch.equal(pyflowk.scale(y, 2.0, 3.0), y * 2 + 3)
+    assert torch.equal(pyflowk.mul(x, float("inf")), x * float("inf"))
+    assert num_plans() == before
+
+
+def test_what_a_plan_depends_on_is_in_its_key() -> None:
+    x = tensor(4, 4)
+    calls: list[Callable[[], torch.Tensor]] = [
+        lambda: pyflowk.relu(x),
+        lambda: pyflowk.relu(x.half()),
+        lambda: pyflowk.relu(x.T),
+        lambda: pyflowk.relu(x[:2]),
+        lambda: pyflowk.relu(x, out=torch.empty(4, 4, device=DEVICE).T),
+        lambda: pyflowk.permute(x, (0, 1)),
+        lambda: pyflowk.permute(x, (1, 0)),
+        lambda: pyflowk.mul(x, 2),
+        lambda: pyflowk.mul(x, 3),
+        lambda: pyflowk.permute(x, (0, 1), scale=3.0),
+        lambda: pyflowk.permute(x, (0, 1), dtype="int8"),
+        lambda: pyflowk.masked_softmax(x, causal=True),
+        lambda: pyflowk.masked_softmax(x, causal=True, window=2),
+        lambda: pyflowk.masked_softmax(x, log=True),
+    ]
+    expected = [through_python(call) for call in calls]
+    for _ in range(4):
+        for call, result in zip(calls, expected):
+            check_same(call(), result)
+    assert num_plans() == len(calls)
+
+
+# ---- errors ---------------------------------------------------------------------------------------------------------
+
+
+def error_of(call: Callable[[], Any]) -> tuple[type, str]:
+    with pytest.raises(Exception) as caught:
+        call()
+    return caught.type, str(caught.value)
+
+
+def misaligned(*shape: int) -> torch.Tensor:
+    memory = torch.zeros(4096, dtype=torch.uint8)
+    return torch.frombuffer(memory.numpy(), dtype=torch.float32, count=12, offset=1).reshape(shape)
+
+
+def test_errors_are_the_same_where_a_plan_is_there() -> None:
+    x, out, memory = tensor(3, 4), torch.empty(3, 4, device=DEVICE), torch.zeros(100, device=DEVICE)
+    for _ in range(3):
+        pyflowk.relu(x, out=out)
+        pyflowk.permute(x, (1, 0))
+        pyflowk.masked_softmax(x, scale=1.0)
+        pyflowk.mul(x, 1)
+    bad: list[Callable[[], Any]] = [
+        lambda: pyflowk.relu(memory[:12].view(3, 4), out=memory[4:16].view(3, 4)),
+        lambda: pyflowk.relu(x, out=torch.empty(4, 3, device=DEVICE)),
+        lambda: pyflowk.relu(x, out=5),
+        lambda: pyflowk.relu(x, stream=-1),
+        lambda: pyflowk.relu(x, stream="s"),
+        lambda: pyflowk.relu(None),
+        lambda: pyflowk.permute(x, (0, 0)),
+        lambda: pyflowk.permute(x, (1.0, 0)),
+        lambda: pyflowk.permute(x, "ab"),
+        lambda: pyflowk.masked_softmax(x, scale=float("nan")),
+        lambda: pyflowk.masked_softmax(x, causal=1),
+        lambda: pyflowk.masked_softmax(x, window=0),
+        lambda: pyflowk.mul(tensor(3, 4, dtype=torch.int8), 1000),
+        lambda: pyflowk.add(x, torch.empty(3, 4, device="meta")),
+        lambda: pyflowk.relu(torch.zeros(3, dtype=torch.complex64, device=DEVICE).conj()),
+        lambda: pyflowk.relu(torch.zeros(3, dtype=torch.complex64, device=DEVICE).conj().imag),
+    ]
+    if DEVICE == "cpu":
+        odd = misaligned(3, 4)
+        bad.append(lambda: pyflowk.relu(odd, out=out))
+    for call in bad:
+        expected = error_of(lambda call=call: through_python(call))
+        assert [error_of(call) for _ in range(3)] == [expected] * 3
+
+
+def test_wrong_arguments_are_the_function_s_own_error() -> None:
+    with pytest.raises(TypeError, match=r"relu\(\) missing 1 required positional argument"):
+        pyflowk.relu()
+
+
+# ---- what torch must see --------------------------------------------------------------------------------------------
+
+
+def test_gates_are_asked_where_a_plan_is_there() -> None:
+    x, out = tensor(3, 4), torch.empty(3, 4, device=DEVICE)
+    for _ in range(3):
+        pyflowk.relu(x)
+        pyflowk.relu(x, out=out)
+    assert num_plans() == 2
+    watched = tensor(3, 4).requires_grad_()
+    calls: list[Callable[[], Any]] = [
+        lambda: pyflowk.relu(watched),
+        lambda: pyflowk.relu(watched, out=out),
+        lambda: torch.func.vmap(pyflowk.relu)(x),
+        lambda: torch.func.jvp(pyflowk.relu, (x,), (x,)),
+        lambda: torch.func.grad(lambda x: pyflowk.relu(x).sum())(x),
+    ]
+    for call in calls:
+        results = []
+        for one in (lambda call=call: through_python(call), call):
+            try:
+                results.append(one())
+            except Exception as error:
+                results.append((type(error), str(error)))
+        assert str(results[0]) == str(results[1])
+    with torch.no_grad():
+        check_same(pyflowk.relu(watched), watched.detach().relu())
+    with torch.inference_mode():
+        assert torch.equal(pyflowk.relu(x), x.relu())
+        assert torch.equal(pyflowk.relu(x, out=torch.zeros(3, 4, device=DEVICE)), x.relu())
+    assert num_plans() == 2
+
+
+class Wrapped(torch.Tensor):
+    """A subclass of a user's."""
+
+
+def test_a_subclass_is_not_taken_as_a_tensor() -> None:
+    x = tensor(3, 4)
+    for _ in range(3):
+        pyflowk.relu(x)
+    expected = None
+    for call in (
+        lambda: through_python(lambda: pyflowk.relu(x.as_subclass(Wrapped))),
+        lambda: pyflowk.relu(x.as_subclass(Wrapped)),
+    ):
+        try:
+            result: Any = type(call())
+        except TypeError as error:
+            result = str(error)
+        assert expected in (None, result)
+        expected = result
+
+
+# ---- the cache ------------------------------------------------------------------------------------------------------
+
+
+def test_a_call_that_is_made_once_leaves_no_plan() -> None:
+    for i in range(1, 200):
+        pyflowk.mul(tensor(2), i)
+    assert num_plans() == 0
+
+
+def test_the_cache_is_bounded_and_keeps_what_is_used() -> None:
+    memory = torch.zeros(10000, device=DEVICE)
+    for length in range(1, 5000):
+        pyflowk.relu(memory[:length], out=memory[:length])
+        pyflowk.relu(memory[:length], out=memory[:length])
+    assert 3000 < num_plans() <= 4096
+    assert pyflowk.relu(memory[:10] - 1).sum() == 0
+
+
+def test_plans_keep_no_array_alive() -> None:
+    x, out = tensor(3, 4), tensor(3, 4)
+    for _ in range(3):
+        pyflowk.add(x, x, out=out)
+        result = pyflowk.softmax(x)
+    alive = [weakref.ref(one) for one in (x, out, result)]
+    del x, out, result
+    gc.collect()
+    assert num_plans() == 2
+    assert not any(one() is not None for one in alive)
+
+
+def test_threads_share_the_cache() -> None:
+    failures: list[Any] = []
+
+    def work(seed: int) -> None:
+        memory = torch.randn(64, 64)
+        for i in range(300):
+            x = memory[: 1 + (i * seed) % 60]
+            if not torch.equal(pyflowk.permute(x, (1, 0)), x.T) or not torch.equal(pyflowk.mul(x, 2.0), x * 2):
+                failures.append((seed, i))
+            if i % 50 == 0:
+                roads.library().flowk_calls_forget()
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in (1, 3, 7, 11)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
