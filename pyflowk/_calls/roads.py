@@ -34,8 +34,9 @@ _ROLES = {"": "a", "=": "o", "~": "v"}
 
 
 def is_compiling() -> bool:
-    """Does torch.compile trace this call? Once torch is imported it is torch's function, which torch.compile knows."""
-    return False
+    """Does torch.compile trace this call? Torch's function takes this one's place where torch is found."""
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.compiler.is_dynamo_compiling()
 
 
 class Road:
@@ -173,5 +174,5 @@ def _watch_torch(opened: Any) -> None:
     is_compiling = torch.compiler.is_dynamo_compiling
 
 
-if "torch" in sys.modules:  # torch.compile may trace the first call
+if "torch" in sys.modules:
     is_compiling = sys.modules["torch"].compiler.is_dynamo_compiling
