@@ -70,6 +70,8 @@ class Road:
 
     def learn(self, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """The plan of a call that was made, for calls.c; None where it is not plain."""
+        if set(native.loaded) - {None}:
+            _check_device()
         return learned(self.call, self.names, self.roles, arguments)
 
 
@@ -120,8 +122,13 @@ def _declare(opened: Any) -> None:
 def _start(opened: Any) -> None:
     opened.flowk_calls_add_constant(DType)
     opened.flowk_calls_add_type(DeviceArray, _BY_DEVICE_ARRAY, None, 0, None)
+
+
+@functools.cache
+def _check_device() -> None:
+    """Where there are several GPUs, from now on. Not at the start: it initialises CUDA, and no process forks after."""
     if driver.device_count() > 1:
-        opened.flowk_calls_check_device(driver.address_of("cuCtxGetDevice"))
+        library().flowk_calls_check_device(driver.address_of("cuCtxGetDevice"))
 
 
 # ---- types ----------------------------------------------------------------------------------------------------------
