@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of Python that the C road uses, found in the running process: nothing here is compiled or linked
-// against Python. All but two are of the stable ABI; PyTuple_Pack and PyObject_CallFunctionObjArgs take a variable
-// number.
+// The functions of Python that the C road uses, of the stable ABI, found in the running process: nothing here is
+// compiled or linked against Python.
 #ifndef PYFLOWK_CALLS_PYTHON_API_H
 #define PYFLOWK_CALLS_PYTHON_API_H
 
