@@ -7,6 +7,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+from ._arguments import shown
 from ._pipeline import Listener
 
 _package: Any = import_module(__package__)
@@ -47,5 +48,5 @@ def launching_function(op: Callable[..., Any] | str) -> Callable[..., Any]:
     name: str | None = op if isinstance(op, str) else getattr(op, "__name__", None)
     function: Any = getattr(_package, name) if name is not None and name in _OPERATORS else None
     if function is None or (op is not name and op is not function):
-        raise ValueError(f"op = {op!r}, must be one of {', '.join(_OPERATORS)}")
+        raise ValueError(f"op = {shown(op)}, must be one of {', '.join(_OPERATORS)}")
     return function  # type: ignore[no-any-return]

@@ -52,6 +52,8 @@ def prepare(op: Callable[..., Any] | str, *arguments: Any, **options: Any) -> Ca
         By `run`: the library's status and text, for example of addresses that are not aligned.
     """
     function = launching_function(op)
+    if function.__name__ == "permute_many":
+        raise ValueError("op is permute_many, which takes lists of arrays: prepare takes the other functions")
     if "stream" in options:
         raise TypeError("prepare takes no stream: the prepared call does")
     recorded = function(*arguments, **options, stream=Recorder())

@@ -17,7 +17,7 @@ from .._arguments import shown
 from .._arrays.dtypes import ALL_TYPES, dtype_name, listed, type_of_elements, wrong_dtype
 from .._elementwise.promotion import FLOATS
 from .._native.abi import DType
-from .._operators.permute import _CONVERTED, _checked_axes, _last_two_swapped
+from .._operators.permute_arguments import _CONVERTED, _checked_axes, _last_two_swapped
 from .._typing import DTypeLike
 from . import primitives
 from .jax_types import array, static_number, wanted_type

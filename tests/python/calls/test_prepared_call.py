@@ -48,7 +48,7 @@ CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("masked_softmax_backward", (X, X), {"lengths": LENGTHS}, "dy y lengths out"),
 ]
 for _name in _OPERATORS:
-    if _name not in {name for name, *_ in CALLS} | {"prelu_backward"}:
+    if _name not in {name for name, *_ in CALLS} | {"prelu_backward", "permute_many"}:
         _names = list(inspect.signature(getattr(pyflowk, _name)).parameters)[:-2]
         _first = {"where": MASK}.get(_name, X)
         _arrays = [_first, X, X][: len(_names)]
