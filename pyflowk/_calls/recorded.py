@@ -99,7 +99,9 @@ def learned(
 ) -> tuple[Any, ...] | None:
     """The plan of a call with these arguments, which was made, as plan_of() of calls.c takes it; None where the call is
     Python's."""
-    given, arrays, numbers = list(arguments), {}, {}
+    given = list(arguments)
+    arrays: dict[str, int] = {}
+    numbers: dict[str, tuple[int, float]] = {}
     for position, (name, role) in enumerate(zip((*names, "out"), roles)):
         if role in "av" and type(given[position]) is float:
             given[position] = value = struct.unpack("=d", struct.pack("=d", given[position]))[0]  # another object

@@ -98,7 +98,7 @@ def _plan(
             *(values[0], stream),
         )
 
-    move.keep = convert.keep = arrays
+    move.keep = convert.keep = arrays  # type: ignore[attr-defined]
     if converts:
         return Plan("flowk_permute_convert", convert, permuted, out_dtype)
     return Plan("flowk_permute", move, permuted, out_dtype)

@@ -20,7 +20,7 @@ class ManyPlan(NamedTuple):
     """A call of flowk_permute_many() but for the pointers and the stream."""
 
     library: Any
-    count: int
+    num_pairs: int
     src: tuple[Any, Any]  # strides and type, as C values
     dst: tuple[Any, Any]
     rest: tuple[Any, ...]  # rank, shape, axes, scale
@@ -34,9 +34,9 @@ class ManyPlan(NamedTuple):
 
     def run(self, src_pointers: Sequence[int], out_pointers: Sequence[int], stream: int) -> None:
         """Enqueues the call; FlowkError where the library refuses it."""
-        srcs, dsts = ((c_void_p * self.count)(*pointers) for pointers in (src_pointers, out_pointers))
+        srcs, dsts = ((c_void_p * self.num_pairs)(*pointers) for pointers in (src_pointers, out_pointers))
         status = self.library.flowk_permute_many(
-            self.count, addressof(srcs), *self.src, addressof(dsts), *self.dst, *self.rest, stream
+            self.num_pairs, addressof(srcs), *self.src, addressof(dsts), *self.dst, *self.rest, stream
         )
         if status:
             failure = error_of(self.library, status)
@@ -45,8 +45,8 @@ class ManyPlan(NamedTuple):
 
     def text(self) -> str:
         """The plan in words."""
-        srcs, dsts = ((c_void_p * self.count)(*pointers) for pointers in (self.src_pointers, self.out_pointers))
-        arguments = (self.count, addressof(srcs), *self.src, addressof(dsts), *self.dst, *self.rest)
+        srcs, dsts = ((c_void_p * self.num_pairs)(*pointers) for pointers in (self.src_pointers, self.out_pointers))
+        arguments = (self.num_pairs, addressof(srcs), *self.src, addressof(dsts), *self.dst, *self.rest)
         return plan_text(self.library, _FUNCTION, arguments)
 
 
@@ -101,4 +101,4 @@ def _read(
         pointers.append(pointer)
         if after is not None:
             afters.append(after)
-    return (*first,), place, pointers  # type: ignore[return-value]
+    return (*first,), place, pointers
