@@ -14,7 +14,7 @@ from .._arrays.dtypes import dtype_like
 from .._arrays.stream import stream_handle
 from .._elementwise.call import Elementwise
 from .._native.operations import UnaryOp
-from .._operators import permute, prelu, softmax
+from .._operators import permute_arguments, prelu, softmax
 from .._pipeline import Call, Listener, call
 from . import gate, operators
 from .elementwise_operators import with_numbers
@@ -127,8 +127,8 @@ def _softmax_backward(inputs: tuple[Any, ...], options: Any, values: tuple[Any, 
 
 
 _ROADS: dict[Any, Callable[..., Any]] = {
-    permute._PERMUTE: _permute,
-    permute._PERMUTE_CONVERT: _permute,
+    permute_arguments._PERMUTE: _permute,
+    permute_arguments._PERMUTE_CONVERT: _permute,
     prelu._PRELU: _prelu,
     prelu._BACKWARD: _prelu_backward,
     softmax._SOFTMAX: _softmax,
