@@ -87,16 +87,16 @@ class Elementwise(Operation):
             for operand, name in zip(operands, names, strict=True)
         )
         first = operands[arrays[0]]
-        resolution = options
-        if not isinstance(options, Resolution):
-            given = options or ()
-            if isinstance(first[2], np.dtype):
-                resolution = resolve(self.op, kinds, given, names, exact_integers=self.exact_integers)
-            else:
-                resolve_now = functools.partial(self._resolve_tensors, operands, kinds, given)
-                resolution = resolve_now(DType.FLOAT32)
-                if resolution != resolve_now(DType.FLOAT64):
-                    return Plan("", tuple, (), None, steps=functools.partial(_by_default_dtype, resolve_now))
+        if isinstance(options, Resolution):
+            resolution = options
+        elif isinstance(first[2], np.dtype):
+            resolution = resolve(self.op, kinds, options or (), names, exact_integers=self.exact_integers)
+        else:
+            resolve_now = functools.partial(self._resolve_tensors, operands, kinds, options or ())
+            resolution = resolve_now(DType.FLOAT32)
+            if resolution != resolve_now(DType.FLOAT64):
+                by_default = functools.partial(_by_default_dtype, resolve_now)
+                return Plan("", lambda *_: (), (), None, steps=by_default)
         op, needed, result = resolution
         result = result if self.result is None else self.result
         out_type = result
