@@ -117,7 +117,11 @@ def learned(
         return None
     # Options, and the dtypes of arrays, are parts of the key by address.
     plan.kept.extend(one.dtype if type(one) in kinds.ARRAYS else one for one in arguments)
-    return (*plan, *((None, None, None, 0) if recorded.out_like is None else _maker(*recorded.out_like, plan.kept)))
+    made: tuple[Any, ...] = (None, None, None, 0)
+    if recorded.out_like is not None:
+        kind, x, shape, dtype, order = recorded.out_like
+        made = _maker(kind, x, shape, dtype, order, plan.kept)
+    return (*plan, *made)
 
 
 def _maker(

@@ -95,7 +95,8 @@ class Elementwise(Operation):
             resolve_now = functools.partial(self._resolve_tensors, operands, kinds, options or ())
             resolution = resolve_now(DType.FLOAT32)
             if resolution != resolve_now(DType.FLOAT64):
-                return Plan("", no_arguments, (), None, steps=functools.partial(_by_default_dtype, resolve_now))
+                by_default = functools.partial(_by_default_dtype, resolve_now)
+                return Plan("", lambda *_: (), (), None, steps=by_default)
         op, needed, result = resolution
         result = result if self.result is None else self.result
         out_type = result
@@ -159,11 +160,6 @@ def elementwise_road(op: Op, names: str) -> Road:
         return call(operation, x, (y, z), out, stream)
 
     return Road(names, (unary, binary, ternary)[len(operation.names) - 1])
-
-
-def no_arguments(pointers: Sequence[Any], out: int, values: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:
-    """Of a Plan whose steps make the calls."""
-    return ()
 
 
 def _by_default_dtype(resolve_now: Callable[[DType], Resolution], read: Readings, made: Call) -> Any:

@@ -55,8 +55,8 @@ def resolve_torch(
     codes = tuple(kind for kind in (*scalars, *parameters) if isinstance(kind, DType))
     numbers = tuple(kind for kind in (*scalars, *parameters) if not isinstance(kind, DType))
     common = torch_common_type(tensors, codes, numbers, default)
-    codes = tuple(kind.code if isinstance(kind, ZeroDim) else kind for kind in operands)
-    return _resolved(op, codes, names, common, exact_integers, default)
+    kinds = tuple(kind.code if isinstance(kind, ZeroDim) else kind for kind in operands)
+    return _resolved(op, kinds, names, common, exact_integers, default)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -33,7 +33,7 @@ def common_type(tensors: Iterable[DType], scalars: Iterable[DType], numbers: Ite
     common: DType | None = None
     weak = [_type_of_number(number, default) for number in numbers]
     for group in (weak, scalars, tensors):
-        own = functools.reduce(_promote, group) if group else None  # type: ignore[arg-type]
+        own = functools.reduce(_promote, group) if group else None
         if own is not None:
             common = own if common is None or _kind(common) <= _kind(own) else _promote(own, common)
     assert common is not None

@@ -88,7 +88,7 @@ def test_a_prepared_call_gives_the_function_s_result(
 
 
 def test_every_operator_is_prepared() -> None:
-    assert {name for name, *_ in CALLS} == set(_OPERATORS) - {"prelu_backward"}
+    assert {name for name, *_ in CALLS} == set(_OPERATORS) - {"prelu_backward", "permute_many"}
 
 
 @pytest.mark.parametrize("needs", [(True, True), (True, False), (False, True)])
