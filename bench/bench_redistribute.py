@@ -4,7 +4,8 @@
     python bench/bench_redistribute.py
 
 One process per GPU. Each contender is timed alone with CUDA events, 20 times, from a barrier on, as 8 calls in a row; a
-time is the slowest rank's, and the median of the 20 is printed, per call. Results are compared with the permuted array's shard before.
+time is the slowest rank's, and the median of the 20 is printed, per call. Results are compared with the permuted
+array's shard before.
 
   fused       pyflowk.distributed.redistribute into a tensor of pyflowk.distributed.empty
   staged      the same by the road for ranks without access to each other's memory

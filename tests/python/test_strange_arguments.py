@@ -63,7 +63,16 @@ STRANGE = {
 }
 # Errors that name no parameter: of NumPy's words for numbers that a type does not hold, and of calls without a fault.
 PASSED_ON = "Python integer|no CUDA driver"
-NOT_CALLS = ("DType", "Status", "DeviceArray", "FlowkError", "FlowkValueError", "ElementwiseKernel", "explain")
+NOT_CALLS = (
+    "DType",
+    "Status",
+    "DeviceArray",
+    "FlowkError",
+    "FlowkValueError",
+    "ElementwiseKernel",
+    "explain",
+    "prepare",
+)
 FUNCTIONS = sorted(set(pyflowk.__all__) - set(NOT_CALLS))
 
 
