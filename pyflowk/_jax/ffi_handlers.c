@@ -110,10 +110,12 @@ static flowk_status prelu(Call *call) {
                               alpha.dtype, call->stream);
 }
 
-/* Scratch memory of the call; on the host the caller frees it. */
+/* Scratch memory of the call, aligned to what flowk_prelu_backward() asks for and XLA takes; on the host the caller
+ * frees it. */
+enum { workspace_alignment = 16 };
 static void *scratch(Call *call, size_t num_bytes) {
   if (call->library->is_on_host) return malloc(num_bytes);
-  FfiAllocateArgs args = {sizeof(args), NULL, call->frame->context, num_bytes, 256, NULL};
+  FfiAllocateArgs args = {sizeof(args), NULL, call->frame->context, num_bytes, workspace_alignment, NULL};
   FfiError *error = call->frame->api->allocate(&args);
   if (error == NULL) return args.data;
   FfiErrorDestroyArgs destroyed = {sizeof(destroyed), NULL, error};

