@@ -193,9 +193,10 @@ Status run_kernel(const ElementwisePlan& plan, flowk_stream stream) {
 // Launches the plan's kernel, one of kKernels.
 template <ElementwiseArity kArity, ElementwiseKernel... kKernels>
 Status run_one_of(const ElementwisePlan& plan, flowk_stream stream) {
-  Status status = unknown_plan(plan);
-  ((plan.kernel == kKernels ? (status = run_kernel<kArity, kKernels>(plan, stream), true) : false) || ...);
-  return status;
+  Status status;
+  const bool is_known =
+      ((plan.kernel == kKernels && (status = run_kernel<kArity, kKernels>(plan, stream), true)) || ...);
+  return is_known ? status : unknown_plan(plan);
 }
 
 }  // namespace flowk::elementwise

@@ -79,8 +79,10 @@ class StreamArrays(DeviceArrays):
         return pyflowk.asarray(host, device=self.device, stream=self.stream.handle)
 
 
-def overwrite(array: Any, host: np.ndarray) -> None:
-    """Copies bytes to an array that stays where it is."""
+def overwrite(array: Any, host: np.ndarray, stream: Stream) -> None:
+    """Copies bytes to an array that stays where it is, in the order of the stream: after cuMemcpyHtoD() returns the
+    driver may still be at work on the copy, and the stream does not wait for the default one.
+    """
     source, num_bytes = ctypes.c_void_p(host.ctypes.data), ctypes.c_size_t(host.nbytes)
     with driver.current(array.device):
-        call("cuMemcpyHtoD_v2", ctypes.c_uint64(array.ptr), source, num_bytes)
+        call("cuMemcpyHtoDAsync_v2", ctypes.c_uint64(array.ptr), source, num_bytes, ctypes.c_void_p(stream.handle))

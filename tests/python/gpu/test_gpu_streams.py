@@ -145,7 +145,7 @@ def test_every_function_is_captured_and_replayed_with_other_inputs(stream: Strea
         assert np.array_equal(arena.fetch(), arena.bytes), "a captured call did its work"
         for replay in (1, 2):
             other = Arena(arrays, tensors, np.random.default_rng([seed, replay]))  # other values in the same places
-            overwrite(arena.memory, other.bytes)
+            overwrite(arena.memory, other.bytes, stream)
             stream.replay(graph)
             other.memory = arena.memory
             check_memory(case, other)
