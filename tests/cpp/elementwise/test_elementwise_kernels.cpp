@@ -9,6 +9,7 @@
 #include "check.h"
 #include "core/device.h"
 #include "elementwise_case.h"
+#include "thread_order.h"
 
 namespace {
 
@@ -117,6 +118,7 @@ void run_case_of(const ElementwiseCase& row, int32_t packs) {
   ElementwisePlan plan;
   plan_elementwise(request, device, packs, &plan);
   note(plan, static_cast<int>(num_operands));
+  draw_thread_order();
   const bool is_right = run_elementwise(plan, nullptr).ok() && memory[0]->same_bytes(expected);
   if (!is_right) {
     char text[2048];

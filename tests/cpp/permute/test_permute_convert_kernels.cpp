@@ -14,6 +14,7 @@
 #include "permute_candidates.h"
 #include "permute_convert_case.h"
 #include "permute_kernel_cases.h"
+#include "thread_order.h"
 
 namespace {
 
@@ -157,6 +158,7 @@ class CaseRun {
   void run(const PermuteConvertRequest& request, const PermuteConvertPlan& plan, const std::string& what) {
     std::memset(dst_.bytes(), guard, dst_.num_bytes());
     reached_->add(plan);
+    draw_thread_order();
     const bool is_run = run_permute_convert(plan, nullptr).ok();
     const bool is_right = is_run && std::memcmp(dst_.bytes(), expected_.data(), expected_.size()) == 0;
     CHECK(is_right);

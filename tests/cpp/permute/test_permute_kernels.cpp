@@ -13,6 +13,7 @@
 #include "permute/plan/permute_problem.h"
 #include "permute_candidates.h"
 #include "permute_kernel_cases.h"
+#include "thread_order.h"
 
 namespace {
 
@@ -153,6 +154,7 @@ class CaseRun {
   void run(const PermutePlan& plan, const std::string& what) {
     std::memset(dst_.bytes(), guard, dst_.num_bytes());
     reached_->add(plan);
+    draw_thread_order();
     const bool is_run = run_permute(plan, nullptr).ok();
     const bool is_right = is_run && std::memcmp(dst_.bytes(), expected_.data(), expected_.size()) == 0;
     CHECK(is_right);

@@ -15,6 +15,7 @@
 #include "core/convert.cuh"
 #include "core/device.h"
 #include "prelu_case.h"
+#include "thread_order.h"
 
 namespace {
 
@@ -169,6 +170,7 @@ class CaseRun {
       plan.params.grid.is_wide |= wide;
       plan.is_general |= wide;
       std::memset(y.data(), guard, static_cast<size_t>(y.num_bytes()));
+      draw_thread_order();
       const bool is_right = run_prelu(plan, nullptr).ok() && same_bytes(y, expected_) && y.guard_is_whole();
       CHECK(is_right);
       if (!is_right) std::printf("  forward, %s\n", text_of(row_).c_str());
@@ -178,6 +180,7 @@ class CaseRun {
     request.x = request.y = in_place.data();
     plan = {};
     plan_prelu(request, device_, &plan);
+    draw_thread_order();
     CHECK(run_prelu(plan, nullptr).ok() && same_bytes(in_place, expected_));
   }
 
@@ -273,6 +276,7 @@ class CaseRun {
   void check(const PreluBackwardPlan& plan, const char* what, Tensor* dx, Tensor* dalpha) {
     if (dx != nullptr) std::memset(dx->data(), guard, static_cast<size_t>(dx->num_bytes()));
     if (dalpha != nullptr) std::memset(dalpha->data(), guard, static_cast<size_t>(dalpha->num_bytes()));
+    draw_thread_order();
     bool is_right = run_prelu_backward(plan, nullptr).ok();
     if (dx != nullptr) is_right &= same_bytes(*dx, expected_) && dx->guard_is_whole();
     for (int64_t c = 0; dalpha != nullptr && c < row_.channels; ++c) {

@@ -10,6 +10,7 @@
 #include "check.h"
 #include "core/device.h"
 #include "softmax_case.h"
+#include "thread_order.h"
 
 using namespace flowk::softmax;
 
@@ -19,6 +20,7 @@ std::set<std::pair<bool, SoftmaxKernel>> reached;
 
 void check_plan(const SoftmaxCase& row, CaseRun* run, const SoftmaxPlan& plan) {
   run->poison();
+  draw_thread_order();
   const bool ran = run_softmax(plan, nullptr).ok();
   if (!ran) std::printf("%s\n", flowk::core::last_error_text());
   const bool right = ran && run->is_right();
