@@ -14,6 +14,7 @@ staged road). Calls are collective: every rank of the group makes the same calls
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -56,11 +57,14 @@ def empty(
         place = torch.device("cuda", torch.cuda.current_device())
     if _roads.road_of(group, place).name != "fused":
         return torch.empty(wanted, dtype=element, device=place)
-    num_elements = torch.Size(wanted).numel()
-    sizes: list[Any] = [None] * group.size()
-    dist.all_gather_object(sizes, num_elements * element.itemsize, group)
-    memory = _roads.symmetric_empty(max(sizes), group, place)
-    return memory[: num_elements * element.itemsize].view(element).view(wanted)
+    num_bytes = math.prod(wanted) * element.itemsize
+    told: list[Any] = [None] * group.size()
+    dist.all_gather_object(told, (wanted, num_bytes), group)
+    for rank, (shape_of_rank, _) in enumerate(told):
+        if any(extent < 0 for extent in shape_of_rank):
+            raise ValueError(f"shape is {shape_of_rank} on rank {rank}, must have extents >= 0")
+    memory = _roads.symmetric_empty(max(size for _, size in told), group, place)
+    return memory[:num_bytes].view(element).view(wanted)
 
 
 def scatter_heads(x: torch.Tensor, group: Any = None, **options: Any) -> torch.Tensor:

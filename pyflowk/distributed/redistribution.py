@@ -10,6 +10,8 @@ import torch
 import torch.distributed as dist
 
 from .._arguments import number
+from .._operators.permute_many_plan import plan_many
+from .._torch.gate import mark_written
 from .exchange_roads import (
     Exchange,
     Road,
@@ -21,7 +23,7 @@ from .exchange_roads import (
     run_local,
     run_staged,
 )
-from .shard_layout import ShardLayout, checked_axes, checked_dim, chunks_of
+from .shard_layout import ShardLayout, checked_axes, checked_dim, checked_integer, chunks_of, with_extent
 
 
 def redistribute(
@@ -77,7 +79,12 @@ def redistribute(
         On every rank, where a rank's arguments are wrong or differ from another's (unless `extent` is given).
     """
     key = None
-    if out is not None and extent is not None and type(x) is torch.Tensor and not x.requires_grad:
+    if out is not None and torch.compiler.is_compiling():
+        return out.copy_(redistribute(x, axes, src_dim, dst_dim, group, extent=extent, dtype=dtype, scale=scale))
+    if (out is not None and extent is not None and type(x) is torch.Tensor) and not (
+        x.requires_grad or out.requires_grad or x.is_conj() or x.is_neg()
+    ):
+        group = dist.group.WORLD if group is None else group
         key = (
             *(x.shape, x.stride(), x.dtype, x.device, out.data_ptr(), out.shape, out.stride(), out.dtype),
             *(tuple(axes), src_dim, dst_dim, group, extent, dtype, scale),
@@ -85,6 +92,7 @@ def redistribute(
         ready = fused_calls.get(key)
         if ready is not None:
             ready(x)
+            mark_written(out)
             return out
         axes = key[8]
     if _is_dtensor(x):
@@ -104,8 +112,6 @@ def redistribute(
             scale,
         )
     if x.requires_grad and torch.is_grad_enabled():
-        if out is not None:
-            raise TypeError("out takes no part in autograd: leave it out, or call under torch.no_grad()")
         return _Redistribute.apply(x, exchange)
     if key is not None and not layout.is_local:
         remember(key, exchange, x, out)
@@ -125,6 +131,9 @@ def explain(
     out: torch.Tensor | None = None,
 ) -> str:
     """The road that `redistribute` takes with these arguments, why, and what this rank sends. Collective."""
+    if _is_dtensor(x):
+        source = checked_dim(src_dim, "src_dim", x.dim())
+        x, group, extent = x.to_local(), x.device_mesh.get_group(), x.shape[source]
     process_group = group_or_default(group)
     exchange = _agreed(x, axes, src_dim, dst_dim, process_group, extent, dtype, scale, out)
     layout, rank = exchange.layout, exchange.rank
@@ -152,8 +161,10 @@ class _Arguments(NamedTuple):
     src_dim: int
     dst_dim: int
     types: tuple[str, str]
+    device: str
     scale: float
     out: str
+    out_shape: tuple[int, ...] | None
 
 
 def group_or_default(group: Any) -> Any:
@@ -172,8 +183,9 @@ def _agreed(
     """The exchange; without `extent` after all ranks have told each other their arguments."""
     rank, num_ranks = group.rank(), group.size()
     error: Exception | None = None
-    arguments = _Arguments("", (), (), 0, 0, ("", ""), 1.0, "")
+    arguments = _Arguments("", (), (), 0, 0, ("", ""), "", 1.0, "", None)
     try:
+        extent = None if extent is None else checked_integer(extent, "extent")
         arguments = _checked(x, axes, src_dim, dst_dim, dtype, scale, out, group)
     except (TypeError, ValueError) as own:
         error = own
@@ -185,19 +197,15 @@ def _agreed(
     if error is not None:
         raise error
     layout = ShardLayout(
-        (*arguments.shape[: arguments.src_dim], extent, *arguments.shape[arguments.src_dim + 1 :]),
+        with_extent(arguments.shape, arguments.src_dim, extent),
         *(arguments.axes, arguments.src_dim, arguments.dst_dim, num_ranks),
     )
     if tuple(x.shape) != layout.src_shape(rank):
         shapes = f"{tuple(x.shape)} on rank {rank}, must be {layout.src_shape(rank)}"
         raise ValueError(f"x has shape {shapes}, torch.chunk's part of extent = {extent}")
-    exchange = Exchange(layout, rank, group, dtype or x.dtype, arguments.scale)
-    if out is not None:
-        wanted = (layout.dst_shape(rank), exchange.dtype, x.device)
-        for what, value, must in zip(("shape", "dtype", "device"), (tuple(out.shape), out.dtype, out.device), wanted):
-            if value != must:
-                raise ValueError(f"out has {what} {value}, must be {must}")
-    return exchange
+    if arguments.out_shape not in (None, layout.dst_shape(rank)):
+        raise ValueError(f"out has shape {arguments.out_shape} on rank {rank}, must be {layout.dst_shape(rank)}")
+    return Exchange(layout, rank, group, dtype or x.dtype, arguments.scale)
 
 
 def _checked(x: Any, axes: Any, src_dim: Any, dst_dim: Any, dtype: Any, scale: Any, out: Any, group: Any) -> _Arguments:
@@ -207,11 +215,30 @@ def _checked(x: Any, axes: Any, src_dim: Any, dst_dim: Any, dtype: Any, scale: A
         raise TypeError(f"dtype is {dtype!r}, must be a torch.dtype")
     if x.dim() == 0:
         raise ValueError("x has no dimensions, must have >= 1")
+    if out is not None:
+        _check_out(out, x, dtype or x.dtype)
+    order, factor = checked_axes(axes, x.dim()), number(scale, "scale")
+    if not torch.compiler.is_compiling():  # whether the types are permute's, also on ranks without elements
+        element = torch.empty((1,) * x.dim(), dtype=x.dtype, device=x.device)
+        plan_many([element], order, dtype, factor, None, 0)
     return _Arguments(
-        *("", tuple(x.shape), checked_axes(axes, x.dim())),
+        *("", tuple(x.shape), order),
         *(checked_dim(src_dim, "src_dim", x.dim()), checked_dim(dst_dim, "dst_dim", x.dim())),
-        *((str(x.dtype), str(dtype or x.dtype)), number(scale, "scale"), describe_out(out, group)),
+        *((str(x.dtype), str(dtype or x.dtype)), x.device.type, factor),
+        *(describe_out(out, group), None if out is None else tuple(out.shape)),
     )
+
+
+def _check_out(out: Any, x: torch.Tensor, dtype: torch.dtype) -> None:
+    if not isinstance(out, torch.Tensor):
+        raise TypeError(f"out is a {type(out).__name__}, must be a torch.Tensor")
+    if torch.is_grad_enabled() and (x.requires_grad or out.requires_grad):
+        raise TypeError("out takes no part in autograd: leave it out, or call under torch.no_grad()")
+    if out.is_conj() or out.is_neg():
+        raise ValueError("out is a lazily negated or conjugated tensor: resolve_neg() and resolve_conj() first")
+    for what, value, must in (("dtype", out.dtype, dtype), ("device", out.device, x.device)):
+        if value != must:
+            raise ValueError(f"out has {what} {value}, must be {must}")
 
 
 def _disagreement(told: list[_Arguments]) -> Exception | None:
@@ -221,7 +248,7 @@ def _disagreement(told: list[_Arguments]) -> Exception | None:
             return ValueError(f"rank {rank}: {one.error}")
     first = told[0]
     for rank, one in enumerate(told):
-        for field in ("axes", "src_dim", "dst_dim", "types", "scale", "out"):
+        for field in ("axes", "src_dim", "dst_dim", "types", "device", "scale", "out"):
             if getattr(one, field) != getattr(first, field):
                 return ValueError(
                     f"{field} is {getattr(first, field)} on rank 0 and {getattr(one, field)} on rank {rank}, must agree"
@@ -235,6 +262,12 @@ def _disagreement(told: list[_Arguments]) -> Exception | None:
     wanted = [chunk.length for chunk in chunks_of(sum(extents), len(told))]
     if extents != wanted:
         return ValueError(f"x has extents {extents} along src_dim, must be torch.chunk's {wanted}")
+    layout = ShardLayout(
+        *(with_extent(first.shape, first.src_dim, sum(extents)), first.axes, first.src_dim, first.dst_dim, len(told)),
+    )
+    for rank, one in enumerate(told):
+        if one.out_shape not in (None, layout.dst_shape(rank)):
+            return ValueError(f"out has shape {one.out_shape} on rank {rank}, must be {layout.dst_shape(rank)}")
     return None
 
 
@@ -249,6 +282,7 @@ def _run(exchange: Exchange, x: torch.Tensor, out: torch.Tensor | None) -> torch
     if result is None:
         result = x.new_empty(exchange.layout.dst_shape(exchange.rank), dtype=exchange.dtype)
     with torch.no_grad():
+        x = x.resolve_conj().resolve_neg()
         run = {"local": run_local, "fused": run_fused, "staged": run_staged}[_road(exchange, x).name]
         run(exchange, x, result)
     return result

@@ -17,14 +17,27 @@ WORKER = Path(__file__).with_name("distributed_worker.py")
 
 
 @pytest.mark.usefixtures("host_library")
-@pytest.mark.parametrize(("ranks", "parts"), [(2, "values"), (4, "values,forms,gradients,faults"), (8, "values")])
+@pytest.mark.parametrize(
+    ("ranks", "parts"),
+    [(2, "values"), (2, "pieces"), (4, "values,pieces,forms,gradients,faults,roads"), (8, "values"), (2, "inductor")],
+)
 def test_every_rank_gets_its_shard(ranks: int, parts: str, tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    run_ranks(ranks, parts, tmp_path)
+
+
+@pytest.mark.usefixtures("host_library")
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_rank_that_dies_is_an_error_of_the_others(ranks: int, tmp_path: Path) -> None:
+    run_ranks(ranks, "dies", tmp_path, FLOWK_TEST_TIMEOUT="5")
+
+
+def run_ranks(ranks: int, parts: str, folder: Path, **variables: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}", **variables}
     environment["FLOWK_SIMT_THREADS"] = "1"
-    logs = [tmp_path / f"rank{rank}.log" for rank in range(ranks)]
+    logs = [folder / f"rank{rank}.log" for rank in range(ranks)]
     processes = []
     for rank, log in enumerate(logs):
-        command = [sys.executable, WORKER, parts, str(rank), str(ranks), tmp_path / "store"]
+        command = [sys.executable, WORKER, parts, str(rank), str(ranks), folder / "store"]
         with log.open("w") as file:
             processes.append(subprocess.Popen(command, env=environment, stdout=file, stderr=subprocess.STDOUT))
     try:
