@@ -21,7 +21,8 @@ from pyflowk import distributed
 from pyflowk.distributed import exchange_roads
 from pyflowk.distributed.shard_layout import ShardLayout
 
-TIMEOUT_SECONDS = int(os.environ.get("FLOWK_TEST_TIMEOUT", "60"))
+TIMEOUT_SECONDS = 60
+TIMEOUT_OF_DEAD_SECONDS = 8
 TYPES = [
     *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.uint16, torch.int64),
     *(torch.float8_e4m3fn, torch.float8_e5m2, torch.float16, torch.bfloat16, torch.float32, torch.float64),
@@ -263,6 +264,48 @@ def inductor(rank: Rank) -> None:
     assert torch.equal(torch.compile(into, fullgraph=True)(x.detach(), out), wanted * 2) and torch.equal(out, wanted)
 
 
+def graphs(rank: Rank) -> None:
+    """On GPUs: a CUDA graph that holds the fused road, and the memory of empty()."""
+    for shape, axes, src, dst, dtype in [
+        ((512, 384), (1, 0), 0, 0, torch.float32),
+        ((2, 66, 5, 24), (0, 1, 2, 3), 1, 2, torch.bfloat16),
+    ]:
+        whole = drawn(shape, dtype, 1, rank.device)
+        x = shard(whole, src, rank.rank, rank.ranks).clone()
+        wanted = shard(whole.permute(axes), dst, rank.rank, rank.ranks)
+        out = distributed.empty(wanted.shape, dtype=dtype, device=rank.device)
+        options: dict[str, Any] = {"extent": shape[src], "out": out}
+        assert distributed.explain(x, axes, src, dst, **options).startswith("fused: ")
+        distributed.redistribute(x, axes, src, dst, **options)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            distributed.redistribute(x, axes, src, dst, **options)
+            copied = out + 1
+        for seed in range(2, 12):
+            whole = drawn(shape, dtype, seed, rank.device)
+            x.copy_(shard(whole, src, rank.rank, rank.ranks))
+            graph.replay()
+            wanted = shard(whole.permute(axes), dst, rank.rank, rank.ranks)
+            assert torch.equal(bits(out), bits(wanted)) and torch.equal(copied, wanted + 1)
+            if seed % 3 == 0:
+                rank.check(whole, axes, src, dst, **options)  # calls between replays
+        del graph
+
+    matrix = torch.zeros(16384 // rank.ranks, 4096, dtype=torch.uint8, device=rank.device)
+    torch.cuda.synchronize()
+    dist.barrier()
+    free, _ = torch.cuda.mem_get_info()
+    for _ in range(16):
+        out = distributed.empty((4096 // rank.ranks, 16384), dtype=torch.uint8, device=rank.device)
+        distributed.redistribute(matrix, (1, 0), 0, 0, extent=16384, out=out)
+        del out
+    torch.cuda.synchronize()
+    dist.barrier()
+    kept = free - torch.cuda.mem_get_info()[0]
+    assert kept < 4 * matrix.numel(), f"{kept} bytes of freed tensors of empty() are kept"
+
+
 def faults(rank: Rank) -> None:
     """A rank that differs gives an error on every rank, and the group goes on."""
     last = rank.rank == rank.ranks - 1
@@ -311,6 +354,7 @@ def roads(rank: Rank) -> None:
 
 def dies(rank: Rank) -> None:
     """Where a rank is gone, the others get an error when the group's timeout is over, not later."""
+    dist.distributed_c10d._set_pg_timeout(timedelta(seconds=TIMEOUT_OF_DEAD_SECONDS))
     whole = drawn((8, 6 * rank.ranks), torch.float32, 6, rank.device)
     x, extent = shard(whole, 1, rank.rank, rank.ranks), whole.shape[1]
     out = distributed.empty(shard(whole, 0, rank.rank, rank.ranks).shape, dtype=torch.float32, device=rank.device)
@@ -323,12 +367,12 @@ def dies(rank: Rank) -> None:
         distributed.redistribute(x, (0, 1), 1, 0, extent=extent, out=out)
         rank.synchronize()
     except RuntimeError:  # torch's distributed and CUDA errors
-        assert time.monotonic() - begin < TIMEOUT_SECONDS + 10
+        assert time.monotonic() - begin < TIMEOUT_OF_DEAD_SECONDS + 10
         os._exit(0)  # a group that lost a rank cannot be taken down in order
     raise AssertionError("no error without a rank")
 
 
-PARTS = {part.__name__: part for part in (values, pieces, forms, gradients, inductor, faults, roads, dies)}
+PARTS = {part.__name__: part for part in (values, pieces, forms, gradients, inductor, faults, roads, graphs, dies)}
 
 
 def main(part: str, rank: int, ranks: int, store: str) -> None:

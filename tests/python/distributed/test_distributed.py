@@ -28,11 +28,16 @@ def test_every_rank_gets_its_shard(ranks: int, parts: str, tmp_path: Path) -> No
 @pytest.mark.usefixtures("host_library")
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_a_rank_that_dies_is_an_error_of_the_others(ranks: int, tmp_path: Path) -> None:
-    run_ranks(ranks, "dies", tmp_path, FLOWK_TEST_TIMEOUT="5")
+    run_ranks(ranks, "dies", tmp_path)
 
 
-def run_ranks(ranks: int, parts: str, folder: Path, **variables: str) -> None:
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}", **variables}
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one GPU per rank")
+def test_cuda_graphs_and_memory(tmp_path: Path) -> None:
+    run_ranks(2, "graphs", tmp_path)
+
+
+def run_ranks(ranks: int, parts: str, folder: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     environment["FLOWK_SIMT_THREADS"] = "1"
     logs = [folder / f"rank{rank}.log" for rank in range(ranks)]
     processes = []
