@@ -202,16 +202,15 @@ def run_fused(exchange: Exchange, x: torch.Tensor, out: torch.Tensor) -> None:
         out.copy_(target)
 
 
-def run_staged(exchange: Exchange, x: torch.Tensor, out: torch.Tensor) -> None:
+def run_staged(exchange: Exchange, x: torch.Tensor, out: torch.Tensor, max_pieces: int = _MAX_PIECES) -> None:
     layout, rank = exchange.layout, exchange.rank
     joined = layout.joined_dim
     # What goes to every peer, and where what comes from it belongs; both in the order of the result's dimensions.
     parts = [x.narrow(layout.cut_dim, *chunk).permute(layout.axes) for chunk in layout.dst_chunks()]
     places = [out.narrow(joined, *chunk) for chunk in layout.src_chunks()]
     same_order = tuple(range(len(layout.axes)))
-    _permute_all([(parts[rank], places[rank])], same_order, exchange)
     moving: list[tuple[Any, Any, list[torch.Tensor], list[torch.Tensor]]] = []
-    num_pieces, dim = _pieces(layout, exchange.dtype.itemsize)
+    num_pieces, dim = _pieces(layout, exchange.dtype.itemsize, max_pieces)
     for piece in range(num_pieces):
         sent = [None if peer == rank else _piece(part, dim, piece, num_pieces) for peer, part in enumerate(parts)]
         wanted = [None if peer == rank else _piece(place, dim, piece, num_pieces) for peer, place in enumerate(places)]
@@ -220,6 +219,7 @@ def run_staged(exchange: Exchange, x: torch.Tensor, out: torch.Tensor) -> None:
         _permute_all([pair for pair in zip(sent, packed_parts) if pair[0] is not None], same_order, exchange)
         work = dist.all_to_all_single(received, packed, receive_bytes, send_bytes, exchange.group, async_op=True)
         moving.append((work, packed, received_parts, wanted))
+    _permute_all([(parts[rank], places[rank])], same_order, exchange)  # while the others' parts move
     as_they_are = exchange._replace(scale=1.0)
     for work, _, received_parts, wanted in moving:
         work.wait()
@@ -233,13 +233,13 @@ def _others_first(chunks: list[Chunk], rank: int) -> list[tuple[int, Chunk]]:
     return [(peer, chunks[peer]) for peer in order]
 
 
-def _pieces(layout: ShardLayout, itemsize: int) -> tuple[int, int]:
+def _pieces(layout: ShardLayout, itemsize: int, max_pieces: int = _MAX_PIECES) -> tuple[int, int]:
     """In how many pieces an exchange is staged, and along which dimension of the result: its longest one, other than
     that which is put together. Every rank finds the same."""
     num_bytes = math.prod(layout.dst_shape(0)) * itemsize
     dims = [d for d in range(len(layout.axes)) if d != layout.joined_dim]
     dim = max(dims, key=lambda d: layout.dst_shape(0)[d])
-    return max(1, min(num_bytes // _PIECE_BYTES, _MAX_PIECES, layout.dst_shape(0)[dim])), dim
+    return max(1, min(num_bytes // _PIECE_BYTES, max_pieces, layout.dst_shape(0)[dim])), dim
 
 
 def _piece(whole: torch.Tensor, dim: int, piece: int, num_pieces: int) -> torch.Tensor:

@@ -111,7 +111,7 @@ class Rank:
 def values(rank: Rank) -> None:
     """Drawn shapes, axes, splits and types; views, conversions, `out`, `extent`."""
     draw = random.Random(rank.ranks)
-    for case in range(160 // rank.ranks):
+    for case in range(96 // rank.ranks):
         num_dims = draw.randint(1, 5)
         shape = tuple(draw.choice([0, 1, 2, 3, 4, 5, 8, 13, 16, 24]) for _ in range(num_dims))
         axes = tuple(draw.sample(range(num_dims), num_dims))
