@@ -56,7 +56,7 @@ def strided(whole: torch.Tensor, kind: str) -> torch.Tensor:
         order = tuple(reversed(range(whole.dim())))
         return whole.permute(order).contiguous().permute(order)
     if kind == "every second":
-        return torch.stack([whole, whole], -1)[..., 1]
+        return whole.new_empty(*whole.shape, 2)[..., 1].copy_(whole)
     if kind == "repeated":
         return whole.narrow(0, 0, 1).expand(whole.shape) if whole.shape[0] > 0 else whole
     return whole
@@ -142,7 +142,8 @@ def values(rank: Rank) -> None:
             rank.check(whole.clone(), axes, src, dst, **options)  # again, with another x
     conjugated = drawn((5, 6), torch.complex64, 1, rank.device).conj()
     for _ in range(2):
-        out = distributed.empty(shard(conjugated.t(), 0, rank.rank, rank.ranks).shape, dtype=torch.complex64)
+        shape = shard(conjugated.t(), 0, rank.rank, rank.ranks).shape
+        out = distributed.empty(shape, dtype=torch.complex64, device=rank.device)
         rank.check(conjugated.resolve_conj(), (1, 0), 0, 0, out=out, extent=5)
         rank.check(conjugated, (1, 0), 0, 0, out=out, extent=5)
 
@@ -260,7 +261,7 @@ def inductor(rank: Rank) -> None:
         return distributed.redistribute(part + 1, (2, 0, 1), 0, 2, extent=6, out=out) * 2
 
     wanted = shard((whole + 1).permute(2, 0, 1), 2, rank.rank, rank.ranks)
-    out = distributed.empty(wanted.shape, dtype=torch.float32)
+    out = distributed.empty(wanted.shape, dtype=torch.float32, device=rank.device)
     assert torch.equal(torch.compile(into, fullgraph=True)(x.detach(), out), wanted * 2) and torch.equal(out, wanted)
 
 
