@@ -349,7 +349,7 @@ def roads(rank: Rank) -> None:
         with mock.patch.object(torch.cuda, "can_device_access_peer", access):
             assert exchange_roads._find_road(dist.group.WORLD, gpu) == road
             assert exchange_roads._find_road(dist.group.WORLD, torch.device("cuda", 0)).name == "staged"
-        with mock.patch("socket.gethostname", lambda: str(rank.rank // 2)):
+        with mock.patch("socket.gethostname", lambda: str(rank.rank)):
             assert exchange_roads._find_road(dist.group.WORLD, gpu).reason == "the ranks are on several hosts"
 
 
