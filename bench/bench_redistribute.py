@@ -8,7 +8,8 @@ time is the slowest rank's, and the median of the 20 is printed, per call. Resul
 array's shard before.
 
   fused       pyflowk.distributed.redistribute into a tensor of pyflowk.distributed.empty
-  staged      the same by the road for ranks without access to each other's memory
+  staged      the same by the road for ranks without access to each other's memory, in pieces that overlap
+  in turn     the same in one piece: flowk's permute, all_to_all_single, flowk's permute
   all-to-all  NCCL's all_to_all_single of the same bytes, without any permute
   torch       PyTorch's permute().contiguous(), all_to_all_single, and permute().contiguous() again
 """
@@ -25,7 +26,7 @@ import torch.distributed as dist
 import torch.multiprocessing
 
 from pyflowk import distributed
-from pyflowk.distributed import exchange_roads, redistribution
+from pyflowk.distributed import exchange_roads, rank_agreement
 
 NUM_ROUNDS = 20
 NUM_CALLS = 8
@@ -90,7 +91,7 @@ def bench(case: Case, rank: int, ranks: int) -> None:
         x = torch.randn(shard_shape, generator=generator, device="cuda", dtype=torch.float32).to(case.dtype)
     options: dict[str, Any] = {"extent": case.shape[case.src_dim], "dtype": case.out_dtype}
     arguments = (x, case.axes, case.src_dim, case.dst_dim, dist.group.WORLD, None, case.out_dtype, 1.0, None)
-    exchange = redistribution._agreed(*arguments)
+    exchange = rank_agreement.agreed(*arguments)
     out_shape = exchange.layout.dst_shape(rank)
     out = distributed.empty(out_shape, dtype=exchange.dtype)
     out.view(-1).view(torch.uint8).fill_(0xA5)
@@ -100,9 +101,12 @@ def bench(case: Case, rank: int, ranks: int) -> None:
         return distributed.redistribute(x, case.axes, case.src_dim, case.dst_dim, out=out, **options)
 
     fused()
-    exchange_roads.run_staged(exchange, x, staged)
     wanted = by_torch(case, x, ranks)
-    assert torch.equal(out, wanted) and torch.equal(staged, wanted), "a result is wrong"
+    assert torch.equal(out, wanted), "fused is wrong"
+    for max_pieces in (8, 1):
+        staged.view(-1).view(torch.uint8).fill_(0xA5)
+        exchange_roads.run_staged(exchange, x, staged, max_pieces)
+        assert torch.equal(staged, wanted), f"staged in at most {max_pieces} pieces is wrong"
     del wanted
     sent = x.numel() * exchange.dtype.itemsize * (ranks - 1) / ranks
     flat = x.view(-1).to(exchange.dtype)
@@ -110,6 +114,7 @@ def bench(case: Case, rank: int, ranks: int) -> None:
     contenders = {
         "fused": fused,
         "staged": lambda: exchange_roads.run_staged(exchange, x, staged),
+        "in turn": lambda: exchange_roads.run_staged(exchange, x, staged, 1),
         "all-to-all": lambda: dist.all_to_all_single(received, flat),
         "torch": lambda: by_torch(case, x, ranks),
     }
@@ -126,7 +131,7 @@ def run(rank: int, ranks: int, store: str) -> None:
     torch.cuda.set_device(rank)
     dist.init_process_group("cpu:gloo,cuda:nccl", init_method=f"file://{store}", rank=rank, world_size=ranks)
     if rank == 0:
-        header = "".join(f"{name:>14}" for name in ("fused", "staged", "all-to-all", "torch"))
+        header = "".join(f"{name:>14}" for name in ("fused", "staged", "in turn", "all-to-all", "torch"))
         print(f"{ranks} x {torch.cuda.get_device_name()}, torch {torch.__version__}; ms, GB/s\n{'':<48}{header}")
     for case in CASES:
         bench(case, rank, ranks)

@@ -14,6 +14,7 @@ staged road). Calls are collective: every rank of the group makes the same calls
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -21,7 +22,7 @@ import torch
 import torch.distributed as dist
 
 from . import exchange_roads as _roads
-from . import redistribution as _redistribution
+from .rank_agreement import group_or_default as _group_or_default
 from .redistribution import explain, redistribute
 
 __all__ = ["empty", "explain", "gather_heads", "redistribute", "scatter_heads", "transpose", "turn_pencil", "turn_slab"]
@@ -47,26 +48,37 @@ def empty(
     group : process group, optional
         By default the default group.
 
-    On a group that is not on the fused road the tensor is a plain one.
+    On a group that is not on the fused road the tensor is a plain one. Memory is given back when no tensor has it: keep
+    the tensor for as long as a CUDA graph writes into it.
+
+    Raises
+    ------
+    ValueError
+        On every rank, where a rank's extents are negative, or without a process group.
     """
-    group = _redistribution.group_or_default(group)
+    group = _group_or_default(group)
     wanted, element = tuple(shape), dtype or torch.get_default_dtype()
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if place.type == "cuda" and place.index is None:
         place = torch.device("cuda", torch.cuda.current_device())
     if _roads.road_of(group, place).name != "fused":
         return torch.empty(wanted, dtype=element, device=place)
-    num_elements = torch.Size(wanted).numel()
-    sizes: list[Any] = [None] * group.size()
-    dist.all_gather_object(sizes, num_elements * element.itemsize, group)
-    memory = _roads.symmetric_empty(max(sizes), group, place)
-    return memory[: num_elements * element.itemsize].view(element).view(wanted)
+    num_bytes = math.prod(wanted) * element.itemsize
+    told: list[Any] = [None] * group.size()
+    dist.all_gather_object(told, (wanted, num_bytes), group)
+    for rank, (shape_of_rank, _) in enumerate(told):
+        if any(extent < 0 for extent in shape_of_rank):
+            raise ValueError(f"shape is {shape_of_rank} on rank {rank}, must have extents >= 0")
+    memory = _roads.symmetric_empty(max(size for _, size in told), group, place)
+    return memory[:num_bytes].view(element).view(wanted)
 
 
 def scatter_heads(x: torch.Tensor, group: Any = None, **options: Any) -> torch.Tensor:
     """(batch, sequence / ranks, heads, size) -> (batch, sequence, heads / ranks, size): before Ulysses attention.
 
-    `options` are those of `redistribute`.
+    `options` are those of `redistribute`, as of all that follow: `extent` (here the global length of the sequence),
+    `dtype`, `scale`, `out`; so are the errors. Extents that the number of ranks does not divide are split as
+    torch.chunk splits.
     """
     return redistribute(x, (0, 1, 2, 3), 1, 2, group, **options)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import socket
+import weakref
 from typing import Any, NamedTuple
 
 import torch
@@ -18,6 +19,7 @@ import torch.distributed as dist
 
 from .._operators.permute_many import permute_many
 from .._operators.permute_many_plan import plan_many
+from .._torch.gate import mark_written
 from .shard_layout import Chunk, ShardLayout
 
 # Larger exchanges are staged in pieces.
@@ -43,37 +45,54 @@ class Road(NamedTuple):
     reason: str
 
 
-_roads: dict[tuple[str, str], Road] = {}
+class _GroupState:
+    """What is known of a process group, for as long as it lives; by the type of device, and by the device."""
+
+    def __init__(self) -> None:
+        self.roads: dict[str, Road] = {}
+        self.workspaces: dict[torch.device, torch.Tensor] = {}
+
+
+_states: weakref.WeakKeyDictionary[Any, _GroupState] = weakref.WeakKeyDictionary()
 
 
 def road_of(group: Any, device: torch.device) -> Road:
     """The road of a group. The first call for a group is collective."""
-    key = (group.group_name, device.type)
-    if key not in _roads:
-        _roads[key] = _find_road(group, device)
-    return _roads[key]
+    roads = _states.setdefault(group, _GroupState()).roads
+    if device.type not in roads:
+        roads[device.type] = _find_road(group, device)
+    return roads[device.type]
 
 
 def _find_road(group: Any, device: torch.device) -> Road:
+    """The first rank's objection to the fused road is that of all."""
     if device.type != "cuda":
         return Road("staged", f"tensors are on {device.type}")
     places: list[Any] = [None] * group.size()
     dist.all_gather_object(places, (socket.gethostname(), device.index), group)
+    objections: list[Any] = [None] * group.size()
+    dist.all_gather_object(objections, _objection(places, device.index), group)
+    objection = next((one for one in objections if one), None)
+    return Road("staged", objection) if objection else Road("fused", "all ranks' GPUs access each other's memory")
+
+
+def _objection(places: list[tuple[str, int]], own: int) -> str:
+    """Why this rank cannot write into the memory of every other, or ""."""
     if len({host for host, _ in places}) > 1:
-        return Road("staged", "the ranks are on several hosts")
+        return "the ranks are on several hosts"
+    if len(set(places)) < len(places):
+        return "ranks share a GPU, or number GPUs differently"
     for _, peer in places:
-        if peer != device.index and not torch.cuda.can_device_access_peer(device.index, peer):
-            return Road("staged", f"GPU {device.index} cannot access the memory of GPU {peer}")
-    return Road("fused", "all ranks' GPUs access each other's memory")
+        if peer != own and not torch.cuda.can_device_access_peer(own, peer):
+            return f"GPU {own} cannot access the memory of GPU {peer}"
+    return ""
 
 
 # ---- symmetric memory -----------------------------------------------------------------------------------------------
 
-# torch's handles of the tensors that empty() made, by the address of their storage and the group; and the buffers that
-# results pass through where the caller's own tensor is not symmetric.
-_handles: dict[tuple[int, str], Any] = {}
-_workspaces: dict[tuple[str, torch.device], torch.Tensor] = {}
-# Calls that are made again, by everything that they depend on: redistribution.py. Emptied where memory is new.
+# The group and torch's handle of every tensor of empty() that lives, by the address of its storage.
+_handles: dict[int, tuple[Any, Any]] = {}
+# Calls that are made again, by everything that they depend on: redistribution.py. Emptied where memory comes or goes.
 fused_calls: dict[Any, FusedCall] = {}
 _MAX_FUSED_CALLS = 256
 
@@ -83,9 +102,16 @@ def symmetric_empty(num_bytes: int, group: Any, device: torch.device) -> torch.T
     import torch.distributed._symmetric_memory as symmetric_memory
 
     memory = symmetric_memory.empty(max(num_bytes, 16), dtype=torch.uint8, device=device)
-    _handles[memory.untyped_storage().data_ptr(), group.group_name] = symmetric_memory.rendezvous(memory, group)
+    storage = memory.untyped_storage()
+    _handles[storage.data_ptr()] = (weakref.ref(group), symmetric_memory.rendezvous(memory, group))
+    weakref.finalize(storage, _forget, storage.data_ptr()).atexit = False
     fused_calls.clear()
     return memory
+
+
+def _forget(address: int) -> None:
+    fused_calls.clear()  # which hold the handle too
+    del _handles[address]
 
 
 def remember(key: Any, exchange: Exchange, x: torch.Tensor, out: torch.Tensor) -> None:
@@ -98,7 +124,8 @@ def remember(key: Any, exchange: Exchange, x: torch.Tensor, out: torch.Tensor) -
 
 def _handle_of(out: torch.Tensor, group: Any) -> Any:
     """torch's handle of the symmetric memory of `out`; None where the peers cannot write into it."""
-    return _handles.get((out.untyped_storage().data_ptr(), group.group_name)) if out.is_contiguous() else None
+    owner, handle = _handles.get(out.untyped_storage().data_ptr(), (None, None))
+    return handle if owner is not None and owner() is group and out.is_contiguous() else None
 
 
 def describe_out(out: Any, group: Any) -> str:
@@ -109,11 +136,17 @@ def describe_out(out: Any, group: Any) -> str:
 
 
 def _workspace(num_bytes: int, exchange: Exchange, device: torch.device) -> torch.Tensor:
-    key = (exchange.group.group_name, device)
-    memory = _workspaces.get(key)
+    workspaces = _states[exchange.group].workspaces
+    memory = workspaces.get(device)
     if memory is None or memory.numel() < num_bytes:
-        memory = _workspaces[key] = symmetric_empty(num_bytes, exchange.group, device)
+        memory = workspaces[device] = symmetric_empty(num_bytes, exchange.group, device)
     return memory
+
+
+def _timeout_ms(group: Any, device: torch.device) -> int:
+    """The group's timeout, after which a barrier that waits for a rank ends the program's work on the GPU."""
+    timeout = group._get_backend(device).options._timeout
+    return max(1, min(int(timeout.total_seconds() * 1000), 2**31 - 1))
 
 
 # ---- roads ----------------------------------------------------------------------------------------------------------
@@ -131,6 +164,7 @@ class FusedCall:
         layout, rank = exchange.layout, exchange.rank
         self._handle = _handle_of(target, exchange.group)
         self._device = x.device.index
+        self._timeout_ms = _timeout_ms(exchange.group, x.device)
         src_chunk, joined = layout.src_chunks()[rank], layout.joined_dim
         pairs = []
         for peer, chunk in _others_first(layout.dst_chunks(), rank):
@@ -149,10 +183,10 @@ class FusedCall:
     def __call__(self, x: torch.Tensor) -> None:
         stream = torch._C._cuda_getCurrentRawStream(self._device)
         address = x.data_ptr()
-        self._handle.barrier(channel=0)  # every rank's result may be written
+        self._handle.barrier(0, self._timeout_ms)  # every rank's result may be written
         for plan, offsets in self._calls:
             plan.run([address + offset for offset in offsets], plan.out_pointers, stream)
-        self._handle.barrier(channel=1)  # every rank's result is whole
+        self._handle.barrier(1, self._timeout_ms)  # every rank's result is whole
 
 
 def run_fused(exchange: Exchange, x: torch.Tensor, out: torch.Tensor) -> None:
@@ -162,28 +196,30 @@ def run_fused(exchange: Exchange, x: torch.Tensor, out: torch.Tensor) -> None:
         memory = _workspace(num_bytes, exchange, x.device)
         target = memory[: out.numel() * exchange.dtype.itemsize].view(exchange.dtype).view(out.shape)
     FusedCall(exchange, x, target)(x)
-    if target is not out:
+    if target is out:
+        mark_written(out)
+    else:
         out.copy_(target)
 
 
-def run_staged(exchange: Exchange, x: torch.Tensor, out: torch.Tensor) -> None:
+def run_staged(exchange: Exchange, x: torch.Tensor, out: torch.Tensor, max_pieces: int = _MAX_PIECES) -> None:
     layout, rank = exchange.layout, exchange.rank
     joined = layout.joined_dim
     # What goes to every peer, and where what comes from it belongs; both in the order of the result's dimensions.
     parts = [x.narrow(layout.cut_dim, *chunk).permute(layout.axes) for chunk in layout.dst_chunks()]
     places = [out.narrow(joined, *chunk) for chunk in layout.src_chunks()]
     same_order = tuple(range(len(layout.axes)))
-    _permute_all([(parts[rank], places[rank])], same_order, exchange)
     moving: list[tuple[Any, Any, list[torch.Tensor], list[torch.Tensor]]] = []
-    num_pieces, dim = _pieces(layout, exchange.dtype.itemsize)
+    num_pieces, dim = _pieces(layout, exchange.dtype.itemsize, max_pieces)
     for piece in range(num_pieces):
         sent = [None if peer == rank else _piece(part, dim, piece, num_pieces) for peer, part in enumerate(parts)]
         wanted = [None if peer == rank else _piece(place, dim, piece, num_pieces) for peer, place in enumerate(places)]
-        packed, packed_parts, send_sizes = _contiguous(sent, exchange.dtype, x)
-        received, received_parts, receive_sizes = _contiguous(wanted, exchange.dtype, x)
+        packed, packed_parts, send_bytes = _contiguous(sent, exchange.dtype, x)
+        received, received_parts, receive_bytes = _contiguous(wanted, exchange.dtype, x)
         _permute_all([pair for pair in zip(sent, packed_parts) if pair[0] is not None], same_order, exchange)
-        work = dist.all_to_all_single(received, packed, receive_sizes, send_sizes, exchange.group, async_op=True)
+        work = dist.all_to_all_single(received, packed, receive_bytes, send_bytes, exchange.group, async_op=True)
         moving.append((work, packed, received_parts, wanted))
+    _permute_all([(parts[rank], places[rank])], same_order, exchange)  # while the others' parts move
     as_they_are = exchange._replace(scale=1.0)
     for work, _, received_parts, wanted in moving:
         work.wait()
@@ -197,13 +233,13 @@ def _others_first(chunks: list[Chunk], rank: int) -> list[tuple[int, Chunk]]:
     return [(peer, chunks[peer]) for peer in order]
 
 
-def _pieces(layout: ShardLayout, itemsize: int) -> tuple[int, int]:
+def _pieces(layout: ShardLayout, itemsize: int, max_pieces: int = _MAX_PIECES) -> tuple[int, int]:
     """In how many pieces an exchange is staged, and along which dimension of the result: its longest one, other than
     that which is put together. Every rank finds the same."""
     num_bytes = math.prod(layout.dst_shape(0)) * itemsize
     dims = [d for d in range(len(layout.axes)) if d != layout.joined_dim]
     dim = max(dims, key=lambda d: layout.dst_shape(0)[d])
-    return max(1, min(num_bytes // _PIECE_BYTES, _MAX_PIECES, layout.dst_shape(0)[dim])), dim
+    return max(1, min(num_bytes // _PIECE_BYTES, max_pieces, layout.dst_shape(0)[dim])), dim
 
 
 def _piece(whole: torch.Tensor, dim: int, piece: int, num_pieces: int) -> torch.Tensor:
@@ -215,11 +251,11 @@ def _piece(whole: torch.Tensor, dim: int, piece: int, num_pieces: int) -> torch.
 def _contiguous(
     parts: list[torch.Tensor | None], dtype: torch.dtype, x: torch.Tensor
 ) -> tuple[torch.Tensor, list[torch.Tensor | None], list[int]]:
-    """A flat tensor with room for all parts, its parts, and their sizes in elements."""
+    """The bytes of room for all parts, as all_to_all_single() moves every type; its parts; their sizes in bytes."""
     sizes = [0 if part is None else part.numel() for part in parts]
     flat = x.new_empty(sum(sizes), dtype=dtype)
-    pieces = flat.split(sizes)
-    return flat, [None if part is None else piece.view(part.shape) for piece, part in zip(pieces, parts)], sizes
+    views = [None if part is None else piece.view(part.shape) for piece, part in zip(flat.split(sizes), parts)]
+    return flat.view(torch.uint8), views, [size * dtype.itemsize for size in sizes]
 
 
 def _alike(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> list[tuple[list[torch.Tensor], list[torch.Tensor]]]:

@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""redistribute(): checks that all ranks make the same call, then takes a road; autograd, torch.compile and DTensor."""
+"""redistribute(): takes a road where all ranks agree; autograd, torch.compile and DTensor."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from .._arguments import number
+from .._torch.gate import mark_written
 from .exchange_roads import (
     Exchange,
     Road,
-    describe_out,
     fused_calls,
     remember,
     road_of,
@@ -21,7 +20,8 @@ from .exchange_roads import (
     run_local,
     run_staged,
 )
-from .shard_layout import ShardLayout, checked_axes, checked_dim, chunks_of
+from .rank_agreement import agreed, group_or_default
+from .shard_layout import ShardLayout, checked_axes, checked_dim
 
 
 def redistribute(
@@ -45,9 +45,9 @@ def redistribute(
     Parameters
     ----------
     x : torch.Tensor
-        Any strides and any type that `permute` takes, on the CPU or a CUDA device. Along `src_dim` it has
-        ``torch.chunk``'s part of the global extent: ceil(extent / ranks) indices, fewer on the last ranks. A DTensor
-        with one Shard(src_dim) placement brings its own group and extent, and the result is a DTensor.
+        Any strides and any type that `permute` takes, on the CPU or a CUDA device. Extents may be 0. Along
+        `src_dim` it has ``torch.chunk``'s part of the global extent: ceil(extent / ranks) indices, fewer on the last
+        ranks. A DTensor with one Shard(src_dim) placement brings its own group and extent; the result is a DTensor.
     axes : iterable of int
         Every dimension once: ``result dimension i = dimension axes[i] of x``.
     src_dim : int
@@ -64,7 +64,8 @@ def redistribute(
         As in `permute`.
     out : torch.Tensor, optional
         Where to write, of the result's shape and type. On the fused road a contiguous tensor of `empty` is written by
-        all ranks directly; any other one, and a new result, by way of a buffer, which costs one copy on this GPU.
+        all ranks directly; any other one, and a new result, by way of a buffer, which costs one copy on this GPU. It
+        must not overlap x.
 
     Returns
     -------
@@ -74,10 +75,33 @@ def redistribute(
     Raises
     ------
     ValueError, TypeError
-        On every rank, where a rank's arguments are wrong or differ from another's (unless `extent` is given).
+        On every rank before anything moves, where a rank's arguments are wrong or differ from another's: shape, axes,
+        dimensions, types, kind of device, scale, `out`. With `extent` on this rank alone, for its own arguments.
+    RuntimeError
+        Of torch, when the group's timeout is over, where a rank does not take part. On the fused road the GPU waits:
+        the error comes where the program next waits for the GPU, which then takes no more work of this process.
+
+    Notes
+    -----
+    A call with `out` of `empty` and with `extent` can be captured in a CUDA graph, after the same call was made once.
+    The graph needs x, `out` and the group alive, and all ranks replay it together. Under torch.compile with `extent` it
+    is one operator of the graph.
+
+    Examples
+    --------
+    In a program that torchrun starts::
+
+        dist.init_process_group("nccl")
+        x = torch.randn(1024 // dist.get_world_size(), 768, device="cuda")  # rows of a matrix (1024, 768)
+        y = pyflowk.distributed.redistribute(x, (1, 0), 0, 0)  # rows of its transpose: (768 / ranks, 1024)
     """
     key = None
-    if out is not None and extent is not None and type(x) is torch.Tensor and not x.requires_grad:
+    if out is not None and torch.compiler.is_compiling():
+        return out.copy_(redistribute(x, axes, src_dim, dst_dim, group, extent=extent, dtype=dtype, scale=scale))
+    if (out is not None and extent is not None and type(x) is torch.Tensor) and not (
+        x.requires_grad or out.requires_grad or x.is_conj() or x.is_neg()
+    ):
+        group = dist.group.WORLD if group is None else group
         key = (
             *(x.shape, x.stride(), x.dtype, x.device, out.data_ptr(), out.shape, out.stride(), out.dtype),
             *(tuple(axes), src_dim, dst_dim, group, extent, dtype, scale),
@@ -85,12 +109,13 @@ def redistribute(
         ready = fused_calls.get(key)
         if ready is not None:
             ready(x)
+            mark_written(out)
             return out
         axes = key[8]
     if _is_dtensor(x):
         return _redistribute_dtensor(x, axes, src_dim, dst_dim, group, dtype, scale, out)
     process_group = group_or_default(group)
-    exchange = _agreed(x, axes, src_dim, dst_dim, process_group, extent, dtype, scale, out)
+    exchange = agreed(x, axes, src_dim, dst_dim, process_group, extent, dtype, scale, out)
     layout = exchange.layout
     if torch.compiler.is_compiling():
         return torch.ops.flowk_distributed.redistribute(
@@ -104,8 +129,6 @@ def redistribute(
             scale,
         )
     if x.requires_grad and torch.is_grad_enabled():
-        if out is not None:
-            raise TypeError("out takes no part in autograd: leave it out, or call under torch.no_grad()")
         return _Redistribute.apply(x, exchange)
     if key is not None and not layout.is_local:
         remember(key, exchange, x, out)
@@ -125,8 +148,11 @@ def explain(
     out: torch.Tensor | None = None,
 ) -> str:
     """The road that `redistribute` takes with these arguments, why, and what this rank sends. Collective."""
+    if _is_dtensor(x):
+        source = checked_dim(src_dim, "src_dim", x.dim())
+        x, group, extent = x.to_local(), x.device_mesh.get_group(), x.shape[source]
     process_group = group_or_default(group)
-    exchange = _agreed(x, axes, src_dim, dst_dim, process_group, extent, dtype, scale, out)
+    exchange = agreed(x, axes, src_dim, dst_dim, process_group, extent, dtype, scale, out)
     layout, rank = exchange.layout, exchange.rank
     road = _road(exchange, x)
     row = x.numel() // max(x.shape[layout.cut_dim], 1)
@@ -143,101 +169,6 @@ def explain(
 # ---- the call -------------------------------------------------------------------------------------------------------
 
 
-class _Arguments(NamedTuple):
-    """What a rank tells the others: `shape` is that of its x; all other values must agree."""
-
-    error: str  # of this rank's own checks, or ""
-    shape: tuple[int, ...]
-    axes: tuple[int, ...]
-    src_dim: int
-    dst_dim: int
-    types: tuple[str, str]
-    scale: float
-    out: str
-
-
-def group_or_default(group: Any) -> Any:
-    """`group` or the default group; ValueError where this process is in none."""
-    if not dist.is_initialized():
-        raise ValueError("group: torch.distributed.init_process_group() was not called")
-    chosen = dist.group.WORLD if group is None else group
-    if chosen == dist.GroupMember.NON_GROUP_MEMBER:
-        raise ValueError("group: this process is not one of its ranks")
-    return chosen
-
-
-def _agreed(
-    x: Any, axes: Any, src_dim: Any, dst_dim: Any, group: Any, extent: int | None, dtype: Any, scale: Any, out: Any
-) -> Exchange:
-    """The exchange; without `extent` after all ranks have told each other their arguments."""
-    rank, num_ranks = group.rank(), group.size()
-    error: Exception | None = None
-    arguments = _Arguments("", (), (), 0, 0, ("", ""), 1.0, "")
-    try:
-        arguments = _checked(x, axes, src_dim, dst_dim, dtype, scale, out, group)
-    except (TypeError, ValueError) as own:
-        error = own
-    if extent is None:
-        told: list[Any] = [None] * num_ranks
-        dist.all_gather_object(told, arguments._replace(error=str(error or "")), group)
-        error = error or _disagreement(told)
-        extent = sum(one.shape[one.src_dim] for one in told) if error is None else 0
-    if error is not None:
-        raise error
-    layout = ShardLayout(
-        (*arguments.shape[: arguments.src_dim], extent, *arguments.shape[arguments.src_dim + 1 :]),
-        *(arguments.axes, arguments.src_dim, arguments.dst_dim, num_ranks),
-    )
-    if tuple(x.shape) != layout.src_shape(rank):
-        shapes = f"{tuple(x.shape)} on rank {rank}, must be {layout.src_shape(rank)}"
-        raise ValueError(f"x has shape {shapes}, torch.chunk's part of extent = {extent}")
-    exchange = Exchange(layout, rank, group, dtype or x.dtype, arguments.scale)
-    if out is not None:
-        wanted = (layout.dst_shape(rank), exchange.dtype, x.device)
-        for what, value, must in zip(("shape", "dtype", "device"), (tuple(out.shape), out.dtype, out.device), wanted):
-            if value != must:
-                raise ValueError(f"out has {what} {value}, must be {must}")
-    return exchange
-
-
-def _checked(x: Any, axes: Any, src_dim: Any, dst_dim: Any, dtype: Any, scale: Any, out: Any, group: Any) -> _Arguments:
-    if not isinstance(x, torch.Tensor):
-        raise TypeError(f"x is a {type(x).__name__}, must be a torch.Tensor")
-    if dtype is not None and not isinstance(dtype, torch.dtype):
-        raise TypeError(f"dtype is {dtype!r}, must be a torch.dtype")
-    if x.dim() == 0:
-        raise ValueError("x has no dimensions, must have >= 1")
-    return _Arguments(
-        *("", tuple(x.shape), checked_axes(axes, x.dim())),
-        *(checked_dim(src_dim, "src_dim", x.dim()), checked_dim(dst_dim, "dst_dim", x.dim())),
-        *((str(x.dtype), str(dtype or x.dtype)), number(scale, "scale"), describe_out(out, group)),
-    )
-
-
-def _disagreement(told: list[_Arguments]) -> Exception | None:
-    """The exception that every rank raises, or None where all agree."""
-    for rank, one in enumerate(told):
-        if one.error:
-            return ValueError(f"rank {rank}: {one.error}")
-    first = told[0]
-    for rank, one in enumerate(told):
-        for field in ("axes", "src_dim", "dst_dim", "types", "scale", "out"):
-            if getattr(one, field) != getattr(first, field):
-                return ValueError(
-                    f"{field} is {getattr(first, field)} on rank 0 and {getattr(one, field)} on rank {rank}, must agree"
-                )
-        others = [shape[: one.src_dim] + shape[one.src_dim + 1 :] for shape in (first.shape, one.shape)]
-        if others[0] != others[1]:
-            return ValueError(
-                f"x has shape {first.shape} on rank 0 and {one.shape} on rank {rank}, must agree but for src_dim"
-            )
-    extents = [one.shape[one.src_dim] for one in told]
-    wanted = [chunk.length for chunk in chunks_of(sum(extents), len(told))]
-    if extents != wanted:
-        return ValueError(f"x has extents {extents} along src_dim, must be torch.chunk's {wanted}")
-    return None
-
-
 def _road(exchange: Exchange, x: torch.Tensor) -> Road:
     if exchange.layout.is_local or exchange.layout.num_ranks == 1:
         return Road("local", "no element changes its rank")
@@ -249,6 +180,7 @@ def _run(exchange: Exchange, x: torch.Tensor, out: torch.Tensor | None) -> torch
     if result is None:
         result = x.new_empty(exchange.layout.dst_shape(exchange.rank), dtype=exchange.dtype)
     with torch.no_grad():
+        x = x.resolve_conj().resolve_neg()
         run = {"local": run_local, "fused": run_fused, "staged": run_staged}[_road(exchange, x).name]
         run(exchange, x, result)
     return result

@@ -58,12 +58,12 @@ class ShardLayout(NamedTuple):
 
     def src_shape(self, rank: int) -> tuple[int, ...]:
         """The shape of a rank's source."""
-        return _with_extent(self.shape, self.src_dim, self.src_chunks()[rank].length)
+        return with_extent(self.shape, self.src_dim, self.src_chunks()[rank].length)
 
     def dst_shape(self, rank: int) -> tuple[int, ...]:
         """The shape of a rank's result."""
         permuted = tuple(self.shape[axis] for axis in self.axes)
-        return _with_extent(permuted, self.dst_dim, self.dst_chunks()[rank].length)
+        return with_extent(permuted, self.dst_dim, self.dst_chunks()[rank].length)
 
     def inverse(self) -> ShardLayout:
         """The redistribution that undoes this one."""
@@ -72,16 +72,21 @@ class ShardLayout(NamedTuple):
         return ShardLayout(permuted, inverse_axes, self.dst_dim, self.src_dim, self.num_ranks)
 
 
-def _with_extent(shape: tuple[int, ...], dim: int, extent: int) -> tuple[int, ...]:
+def with_extent(shape: tuple[int, ...], dim: int, extent: int) -> tuple[int, ...]:
+    """`shape` with another extent in one dimension."""
     return (*shape[:dim], extent, *shape[dim + 1 :])
+
+
+def checked_integer(value: int, name: str) -> int:
+    try:
+        return operator.index(value)
+    except TypeError as error:
+        raise TypeError(f"{name} is {value!r}, must be an integer") from error
 
 
 def checked_dim(value: int, name: str, rank: int) -> int:
     """A dimension counted from 0; TypeError or ValueError where it is none."""
-    try:
-        dim = operator.index(value)
-    except TypeError as error:
-        raise TypeError(f"{name} is {value!r}, must be an integer") from error
+    dim = checked_integer(value, name)
     if not -rank <= dim < rank:
         raise ValueError(f"{name} = {dim}, must be in {-rank} ... {rank - 1}")
     return dim % rank

@@ -183,6 +183,23 @@ def test_dlopen(flowk: Installed, tmp_path: Path) -> None:
     assert run(program, flowk.libraries / "libflowk_simt.so.1") == "0 0.5 2\n"
 
 
+def assert_all_ranks_are_right(printed: str, ranks: int) -> None:
+    lines = sorted(re.findall(r"rank (\d+) of (\d+): 0 of (\d+) elements are wrong", printed))
+    assert [(int(rank), int(total)) for rank, total, _ in lines] == [(rank, ranks) for rank in range(ranks)], printed
+    assert sum(int(elements) for *_, elements in lines) == 1003 * 771
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4, 7])
+def test_memory_of_other_ranks(flowk: Installed, ranks: int, tmp_path: Path) -> None:
+    """Processes that write into each other's memory, by the same program as on GPUs."""
+    sources = [EXAMPLES / f"{name}.c" for name in ("peer_memory", "peer_memory_host")]
+    flags = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", f"-I{flowk.include}"]
+    library, program = flowk.libraries / "libflowk_simt.so.1", tmp_path / "peer_memory"
+    run(tool("cc", "CC"), *flags, *sources, library, "-lrt", "-pthread", "-o", program)
+    printed = run(program, str(ranks), LD_LIBRARY_PATH=flowk.libraries, FLOWK_SIMT_THREADS="1")
+    assert_all_ranks_are_right(printed, ranks)
+
+
 def test_cffi(flowk: Installed) -> None:
     pytest.importorskip("cffi")
     library = flowk.libraries / "libflowk_simt.so.1"
@@ -199,18 +216,31 @@ def test_rust(flowk: Installed, tmp_path: Path) -> None:
     assert "[0.0, 3.0, 1.0, 4.0, 2.0, 5.0]" in run(program)
 
 
-def test_c_on_a_gpu(tmp_path: Path) -> None:
-    source, include, toolkit = EXAMPLES / "gpu_stream.c", f"-I{_linking.get_include()}", cuda_toolkit()
-    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", include, "-isystem", str(toolkit / "include")]
-    run(tool("cc", "CC"), *flags, "-c", source, "-o", tmp_path / "gpu_stream.o")
+def c_program_on_a_gpu(folder: Path, *names: str) -> Path:
+    """Compiled everywhere, and linked where there is a GPU."""
+    toolkit = cuda_toolkit()
+    flags = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", f"-I{_linking.get_include()}"]
+    objects = [folder / f"{name}.o" for name in names]
+    for name, target in zip(names, objects):
+        source = EXAMPLES / f"{name}.c"
+        run(tool("cc", "CC"), *flags, "-isystem", toolkit / "include", "-c", source, "-o", target)
     library = libflowk()
     folders = [
         argument for lib in ("lib64", "lib") for argument in (f"-L{toolkit / lib}", f"-Wl,-rpath,{toolkit / lib}")
     ]
-    program = tmp_path / "gpu_stream"
     rpath = f"-Wl,-rpath,{library.parent}"
-    run(tool("cc", "CC"), tmp_path / "gpu_stream.o", library, rpath, *folders, "-lcudart", "-o", program)
-    assert "0 of 196608 elements are wrong" in run(program)
+    run(tool("cc", "CC"), *objects, library, rpath, *folders, "-lcudart", "-pthread", "-o", folder / names[0])
+    return folder / names[0]
+
+
+def test_c_on_a_gpu(tmp_path: Path) -> None:
+    assert "0 of 196608 elements are wrong" in run(c_program_on_a_gpu(tmp_path, "gpu_stream"))
+
+
+def test_memory_of_other_ranks_on_gpus(tmp_path: Path) -> None:
+    program = c_program_on_a_gpu(tmp_path, "peer_memory", "peer_memory_cuda")
+    for ranks in (2, 3):
+        assert_all_ranks_are_right(run(program, str(ranks)), ranks)
 
 
 def test_functor_under_nvcc(tmp_path: Path) -> None:

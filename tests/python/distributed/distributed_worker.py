@@ -4,18 +4,35 @@ holds on this rank. Ranks have a GPU each where there are enough of them, and th
 
 from __future__ import annotations
 
+import os
 import random
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.distributed as dist
 
 from pyflowk import distributed
 from pyflowk.distributed import exchange_roads
+from pyflowk.distributed.shard_layout import ShardLayout
 
-TYPES = [torch.uint8, torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64]
+TIMEOUT_SECONDS = 60
+TIMEOUT_OF_DEAD_SECONDS = 8
+TYPES = [
+    *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.uint16, torch.int64),
+    *(torch.float8_e4m3fn, torch.float8_e5m2, torch.float16, torch.bfloat16, torch.float32, torch.float64),
+    *(torch.complex64, torch.complex128),
+]
+# from, to: exact in torch by way of float32 too
+CONVERSIONS = [
+    *((torch.float32, torch.float16), (torch.bfloat16, torch.float32), (torch.float16, torch.bfloat16)),
+    *((torch.int8, torch.float32), (torch.float32, torch.float32), (torch.bool, torch.float16)),
+]
 
 
 def shard(whole: torch.Tensor, dim: int, rank: int, ranks: int) -> torch.Tensor:
@@ -29,7 +46,29 @@ def drawn(shape: tuple[int, ...], dtype: torch.dtype, seed: int, device: Any) ->
     generator = torch.Generator().manual_seed(seed)
     if dtype.is_floating_point or dtype.is_complex:
         return torch.randn(shape, generator=generator, dtype=torch.float32).to(dtype).to(device)
-    return torch.randint(0, 255, shape, generator=generator).to(dtype).to(device)
+    high = 2 if dtype == torch.bool else 127
+    return torch.randint(0, high, shape, generator=generator).to(dtype).to(device)
+
+
+def strided(whole: torch.Tensor, kind: str) -> torch.Tensor:
+    """The same values in another order in memory."""
+    if kind == "transposed":
+        order = tuple(reversed(range(whole.dim())))
+        return whole.permute(order).contiguous().permute(order)
+    if kind == "every second":
+        return whole.new_empty(*whole.shape, 2)[..., 1].copy_(whole)
+    if kind == "repeated":
+        return whole.narrow(0, 0, 1).expand(whole.shape) if whole.shape[0] > 0 else whole
+    return whole
+
+
+def raises(words: str, call: Callable[[], object]) -> None:
+    try:
+        call()
+    except (TypeError, ValueError) as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError(f"{words}: no error")
 
 
 def bits(tensor: torch.Tensor) -> torch.Tensor:
@@ -56,21 +95,34 @@ class Rank:
         assert torch.equal(bits(result), bits(wanted))
         return result
 
+    def synchronize(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    @contextmanager
+    def staged(self) -> Iterator[None]:
+        """As if no GPU could access another's memory."""
+        exchange_roads._states.clear()
+        with mock.patch.object(torch.cuda, "can_device_access_peer", lambda own, peer: False):
+            yield
+        exchange_roads._states.clear()
+
 
 def values(rank: Rank) -> None:
     """Drawn shapes, axes, splits and types; views, conversions, `out`, `extent`."""
     draw = random.Random(rank.ranks)
-    for case in range(80 // rank.ranks):
+    for case in range(96 // rank.ranks):
         num_dims = draw.randint(1, 5)
-        shape = tuple(draw.choice([1, 2, 3, 4, 5, 8, 13, 16, 24]) for _ in range(num_dims))
+        shape = tuple(draw.choice([0, 1, 2, 3, 4, 5, 8, 13, 16, 24]) for _ in range(num_dims))
         axes = tuple(draw.sample(range(num_dims), num_dims))
         src, dst = draw.randrange(num_dims), draw.randrange(num_dims)
-        whole = drawn(shape, draw.choice(TYPES), case, rank.device)
-        options: dict[str, Any] = {}
+        dtype, options = draw.choice(TYPES), dict[str, Any]()
         if draw.random() < 0.3:
-            whole = whole.flip(0).expand(shape) if num_dims < 2 else whole.transpose(0, 1).contiguous().transpose(0, 1)
-        if draw.random() < 0.3 and whole.dtype == torch.float32:
-            options = {"dtype": torch.float16, "scale": 0.5}
+            dtype, options["dtype"] = draw.choice(CONVERSIONS)
+            options["scale"] = draw.choice([1.0, 0.5])
+        whole = strided(
+            drawn(shape, dtype, case, rank.device), draw.choice(["", "transposed", "every second", "repeated"])
+        )
         if draw.random() < 0.5:
             options["extent"] = shape[src]
         kind = draw.choice(["new", "out", "slice", "empty"])
@@ -85,14 +137,38 @@ def values(rank: Rank) -> None:
             else:
                 options["out"] = torch.zeros(result_shape, dtype=dtype, device=rank.device)
         result = rank.check(whole, axes, src, dst, **options)
-        assert "out" not in options or result is options["out"]
-    exchange_roads._PIECE_BYTES = 1 << 12  # several pieces
-    for shape, axes, src, dst in [
-        ((64, 48, 20), (1, 0, 2), 0, 0),
-        ((70, 90), (1, 0), 0, 0),
-        ((8, 32, 16, 4), (0, 1, 2, 3), 1, 2),
-    ]:
-        rank.check(drawn(shape, torch.float32, 1, rank.device), axes, src, dst)
+        if kind != "new":
+            assert result is options["out"] and (result._version > 0 or result.numel() == 0)
+            rank.check(whole.clone(), axes, src, dst, **options)  # again, with another x
+    conjugated = drawn((5, 6), torch.complex64, 1, rank.device).conj()
+    for _ in range(2):
+        shape = shard(conjugated.t(), 0, rank.rank, rank.ranks).shape
+        out = distributed.empty(shape, dtype=torch.complex64, device=rank.device)
+        rank.check(conjugated.resolve_conj(), (1, 0), 0, 0, out=out, extent=5)
+        rank.check(conjugated, (1, 0), 0, 0, out=out, extent=5)
+
+
+def pieces(rank: Rank) -> None:
+    """The staged road in one piece and in several gives the same bits."""
+    cases = [
+        ((64, 48, 20), (1, 0, 2), 0, 0, torch.float32),
+        ((70, 90), (1, 0), 0, 0, torch.float64),
+        ((8, 32, 16, 4), (0, 1, 2, 3), 1, 2, torch.bfloat16),
+        ((3, 5000), (1, 0), 0, 0, torch.uint8),
+        ((rank.ranks + 1, 6, 800), (2, 0, 1), 0, 2, torch.float32),
+    ]
+    for piece_bytes in (1 << 30, 1 << 12, 1 << 9):
+        with mock.patch.object(exchange_roads, "_PIECE_BYTES", piece_bytes), rank.staged():
+            for shape, axes, src, dst, dtype in cases:
+                whole = drawn(shape, dtype, 1, rank.device)
+                text = distributed.explain(shard(whole, src, rank.rank, rank.ranks), axes, src, dst)
+                assert text.startswith("staged: "), text
+                rank.check(whole, axes, src, dst)
+                if dtype == torch.float32:
+                    rank.check(whole, axes, src, dst, dtype=torch.float16, scale=0.5)
+    layout = ShardLayout((32768, 32768), (1, 0), 0, 0, 2)
+    assert exchange_roads._pieces(layout, 4) == (8, 0)  # of 256 MiB
+    assert exchange_roads._pieces(layout._replace(shape=(4096, 4096)), 4) == (1, 0)
 
 
 def forms(rank: Rank) -> None:
@@ -125,6 +201,18 @@ def forms(rank: Rank) -> None:
     turned = distributed.redistribute(spread, (1, 0), 0, 0)
     assert isinstance(turned, DTensor) and turned.placements == (Shard(0),)
     assert torch.equal(turned.full_tensor(), matrix.t())
+    few = drawn((3, rank.ranks + 1), torch.float32, 7, rank.device)  # there are ranks without any of it
+    turned = distributed.redistribute(distribute_tensor(few, mesh, [Shard(0)]), (1, 0), 0, 1, dtype=torch.float16)
+    assert turned.placements == (Shard(1),) and torch.equal(turned.full_tensor(), few.t().half())
+    leaf = distribute_tensor(matrix, mesh, [Shard(1)]).requires_grad_()
+    (
+        distributed.redistribute(leaf, (1, 0), 1, 1, scale=2.0)
+        * distribute_tensor(matrix.t().contiguous(), mesh, [Shard(1)])
+    ).sum().backward()
+    assert leaf.grad.placements == (Shard(1),) and torch.equal(leaf.grad.full_tensor(), 2 * matrix)
+    assert distributed.explain(spread, (1, 0), 0, 0).splitlines()[1].startswith("  array (37, 53) split along 0")
+    raises("placements", lambda: distributed.redistribute(spread, (1, 0), 1, 0))
+    raises("new DTensor", lambda: distributed.redistribute(spread, (1, 0), 0, 0, out=matrix))
 
     halves = [dist.new_group(list(range(rank.ranks // 2))), dist.new_group(list(range(rank.ranks // 2, rank.ranks)))]
     half, in_half = halves[rank.rank * 2 // rank.ranks], rank.rank % (rank.ranks // 2)
@@ -150,38 +238,142 @@ def gradients(rank: Rank) -> None:
         result = compiled(x, extent=6)
         torch.testing.assert_close(result, loss(x))
         torch.testing.assert_close(torch.autograd.grad(result, x)[0], wanted)
-    try:
-        distributed.redistribute(x, (2, 0, 1), 0, 2, out=torch.empty(1, device=rank.device))
-    except (TypeError, ValueError):
-        pass
-    else:
-        raise AssertionError("out of a wrong shape was taken")
+    raises("autograd", lambda: distributed.redistribute(x, (2, 0, 1), 0, 2, out=torch.empty(1, device=rank.device)))
+
+
+def inductor(rank: Rank) -> None:
+    """torch.compile with its default backend, in one graph, forward and backward, and with `out`."""
+    whole = drawn((6, 10, 8), torch.float32, 4, rank.device)
+    x = shard(whole, 0, rank.rank, rank.ranks).clone().requires_grad_()
+
+    def function(part: torch.Tensor) -> torch.Tensor:
+        moved = distributed.redistribute(torch.sin(part) * 2, (2, 0, 1), 0, 2, extent=6, dtype=torch.float32, scale=0.5)
+        return (moved.relu() * moved).sum()
+
+    compiled = torch.compile(function, fullgraph=True)
+    for _ in range(2):
+        result = compiled(x)
+        torch.testing.assert_close(result, function(x))
+        (dx,) = torch.autograd.grad(result, x)
+        torch.testing.assert_close(dx, torch.autograd.grad(function(x), x)[0])
+
+    def into(part: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        return distributed.redistribute(part + 1, (2, 0, 1), 0, 2, extent=6, out=out) * 2
+
+    wanted = shard((whole + 1).permute(2, 0, 1), 2, rank.rank, rank.ranks)
+    out = distributed.empty(wanted.shape, dtype=torch.float32, device=rank.device)
+    assert torch.equal(torch.compile(into, fullgraph=True)(x.detach(), out), wanted * 2) and torch.equal(out, wanted)
+
+
+def graphs(rank: Rank) -> None:
+    """On GPUs: a CUDA graph that holds the fused road, and the memory of empty()."""
+    for shape, axes, src, dst, dtype in [
+        ((512, 384), (1, 0), 0, 0, torch.float32),
+        ((2, 66, 5, 24), (0, 1, 2, 3), 1, 2, torch.bfloat16),
+    ]:
+        whole = drawn(shape, dtype, 1, rank.device)
+        x = shard(whole, src, rank.rank, rank.ranks).clone()
+        wanted = shard(whole.permute(axes), dst, rank.rank, rank.ranks)
+        out = distributed.empty(wanted.shape, dtype=dtype, device=rank.device)
+        options: dict[str, Any] = {"extent": shape[src], "out": out}
+        assert distributed.explain(x, axes, src, dst, **options).startswith("fused: ")
+        distributed.redistribute(x, axes, src, dst, **options)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            distributed.redistribute(x, axes, src, dst, **options)
+            copied = out + 1
+        for seed in range(2, 12):
+            whole = drawn(shape, dtype, seed, rank.device)
+            x.copy_(shard(whole, src, rank.rank, rank.ranks))
+            graph.replay()
+            wanted = shard(whole.permute(axes), dst, rank.rank, rank.ranks)
+            assert torch.equal(bits(out), bits(wanted)) and torch.equal(copied, wanted + 1)
+            if seed % 3 == 0:
+                rank.check(whole, axes, src, dst, **options)  # calls between replays
+        del graph
+
+    matrix = torch.zeros(16384 // rank.ranks, 4096, dtype=torch.uint8, device=rank.device)
+    torch.cuda.synchronize()
+    dist.barrier()
+    free, _ = torch.cuda.mem_get_info()
+    for _ in range(16):
+        out = distributed.empty((4096 // rank.ranks, 16384), dtype=torch.uint8, device=rank.device)
+        distributed.redistribute(matrix, (1, 0), 0, 0, extent=16384, out=out)
+        del out
+    torch.cuda.synchronize()
+    dist.barrier()
+    kept = free - torch.cuda.mem_get_info()[0]
+    assert kept < 4 * matrix.numel(), f"{kept} bytes of freed tensors of empty() are kept"
 
 
 def faults(rank: Rank) -> None:
     """A rank that differs gives an error on every rank, and the group goes on."""
     last = rank.rank == rank.ranks - 1
     x = torch.zeros(4, 6, device=rank.device)
+    result_shape = shard(torch.empty(6, 4 * rank.ranks), 0, rank.rank, rank.ranks).shape
+
+    def wrong(what: str) -> Any:
+        """An `out` that is wrong on the last rank alone."""
+        out = torch.empty(result_shape, device=rank.device, dtype=torch.complex64 if what == "conj" else None)
+        bad = {"shape": out[:, 1:], "dtype": out.to(torch.float64), "type": [], "conj": out.conj()}
+        return bad[what] if last else out
+
     calls: list[tuple[str, Any]] = [
         ("axes", lambda: distributed.redistribute(x, (0, 1) if last else (1, 0), 0, 0)),
         ("shape", lambda: distributed.redistribute(torch.zeros(4, 5 + last, device=rank.device), (1, 0), 0, 0)),
         ("types", lambda: distributed.redistribute(x.double() if last else x, (1, 0), 0, 0)),
         ("scale", lambda: distributed.redistribute(x, (1, 0), 0, 0, scale=2.0 + last)),
         ("must be in -2 ... 1", lambda: distributed.redistribute(x, (1, 0), 0, 7 if last else 0)),
+        ("must be bool", lambda: distributed.redistribute(x.to(torch.complex64), (1, 0), 0, 0, dtype=torch.float32)),
+        ("out has shape", lambda: distributed.redistribute(x, (1, 0), 0, 0, out=wrong("shape"))),
+        ("out has dtype", lambda: distributed.redistribute(x, (1, 0), 0, 0, out=wrong("dtype"))),
+        ("out is a list", lambda: distributed.redistribute(x, (1, 0), 0, 0, out=wrong("type"))),
+        ("conjugated", lambda: distributed.redistribute(x + 0j, (1, 0), 0, 0, out=wrong("conj"))),
         ("must be torch.chunk's", lambda: distributed.redistribute(torch.zeros(4 + last, 6), (1, 0), 0, 0)),
     ]
     for words, call in calls:
-        try:
-            call()
-        except (TypeError, ValueError) as error:
-            assert words in str(error), error
-        else:
-            raise AssertionError(f"{words}: no error on rank {rank.rank}")
-        whole = drawn((8, 6), torch.float32, 6, rank.device)
-        rank.check(whole, (1, 0), 0, 0)
+        raises(words, call)
+        rank.check(drawn((8, 6), torch.float32, 6, rank.device), (1, 0), 0, 0)
+    raises("extent is 1.5", lambda: distributed.redistribute(x, (1, 0), 0, 0, extent=1.5))
+    raises("must be (", lambda: distributed.redistribute(x, (1, 0), 0, 0, extent=4 * rank.ranks + 8))
 
 
-PARTS = {part.__name__: part for part in (values, forms, gradients, faults)}
+def roads(rank: Rank) -> None:
+    """All ranks take the road that the first objection of a rank leaves, and the memory of a group is its own."""
+    gpu = torch.device("cuda", rank.rank)
+    for access, road in [
+        (lambda own, peer: True, ("fused", "all ranks' GPUs access each other's memory")),
+        (lambda own, peer: own != 1, ("staged", "GPU 1 cannot access the memory of GPU 0")),
+    ]:
+        with mock.patch.object(torch.cuda, "can_device_access_peer", access):
+            assert exchange_roads._find_road(dist.group.WORLD, gpu) == road
+            assert exchange_roads._find_road(dist.group.WORLD, torch.device("cuda", 0)).name == "staged"
+        with mock.patch("socket.gethostname", lambda: str(rank.rank)):
+            assert exchange_roads._find_road(dist.group.WORLD, gpu).reason == "the ranks are on several hosts"
+
+
+def dies(rank: Rank) -> None:
+    """Where a rank is gone, the others get an error when the group's timeout is over, not later."""
+    dist.distributed_c10d._set_pg_timeout(timedelta(seconds=TIMEOUT_OF_DEAD_SECONDS))
+    whole = drawn((8, 6 * rank.ranks), torch.float32, 6, rank.device)
+    x, extent = shard(whole, 1, rank.rank, rank.ranks), whole.shape[1]
+    out = distributed.empty(shard(whole, 0, rank.rank, rank.ranks).shape, dtype=torch.float32, device=rank.device)
+    distributed.redistribute(x, (0, 1), 1, 0, extent=extent, out=out)
+    rank.synchronize()
+    if rank.rank == rank.ranks - 1:
+        os._exit(0)
+    begin = time.monotonic()
+    try:
+        distributed.redistribute(x, (0, 1), 1, 0, extent=extent, out=out)
+        rank.synchronize()
+    except RuntimeError:  # torch's distributed and CUDA errors
+        assert time.monotonic() - begin < TIMEOUT_OF_DEAD_SECONDS + 10
+        os._exit(0)  # a group that lost a rank cannot be taken down in order
+    raise AssertionError("no error without a rank")
+
+
+PARTS = {part.__name__: part for part in (values, pieces, forms, gradients, inductor, faults, roads, graphs, dies)}
 
 
 def main(part: str, rank: int, ranks: int, store: str) -> None:
@@ -192,7 +384,7 @@ def main(part: str, rank: int, ranks: int, store: str) -> None:
         torch.set_num_threads(1)
     backend = "cpu:gloo,cuda:nccl" if one.device.type == "cuda" else "gloo"
     dist.init_process_group(
-        backend, init_method=f"file://{store}", rank=rank, world_size=ranks, timeout=timedelta(seconds=60)
+        backend, init_method=f"file://{store}", rank=rank, world_size=ranks, timeout=timedelta(seconds=TIMEOUT_SECONDS)
     )
     for name in part.split(","):
         PARTS[name](one)

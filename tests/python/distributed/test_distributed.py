@@ -17,14 +17,37 @@ WORKER = Path(__file__).with_name("distributed_worker.py")
 
 
 @pytest.mark.usefixtures("host_library")
-@pytest.mark.parametrize(("ranks", "parts"), [(2, "values"), (4, "values,forms,gradients,faults"), (8, "values")])
+@pytest.mark.parametrize(
+    ("ranks", "parts"),
+    [
+        (2, "values,pieces,forms,gradients,faults,roads"),
+        (2, "inductor"),
+        (4, "values,forms,gradients,faults,roads"),
+        (8, "values"),
+    ],
+)
 def test_every_rank_gets_its_shard(ranks: int, parts: str, tmp_path: Path) -> None:
+    run_ranks(ranks, parts, tmp_path)
+
+
+@pytest.mark.usefixtures("host_library")
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_rank_that_dies_is_an_error_of_the_others(ranks: int, tmp_path: Path) -> None:
+    run_ranks(ranks, "dies", tmp_path)
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one GPU per rank")
+def test_cuda_graphs_and_memory(tmp_path: Path) -> None:
+    run_ranks(2, "graphs", tmp_path)
+
+
+def run_ranks(ranks: int, parts: str, folder: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     environment["FLOWK_SIMT_THREADS"] = "1"
-    logs = [tmp_path / f"rank{rank}.log" for rank in range(ranks)]
+    logs = [folder / f"rank{rank}.log" for rank in range(ranks)]
     processes = []
     for rank, log in enumerate(logs):
-        command = [sys.executable, WORKER, parts, str(rank), str(ranks), tmp_path / "store"]
+        command = [sys.executable, WORKER, parts, str(rank), str(ranks), folder / "store"]
         with log.open("w") as file:
             processes.append(subprocess.Popen(command, env=environment, stdout=file, stderr=subprocess.STDOUT))
     try:

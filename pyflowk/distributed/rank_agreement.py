@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all ranks check together before anything moves, so that an error is one on every rank."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+
+from .._arguments import number
+from .._operators.permute_many_plan import plan_many
+from .exchange_roads import Exchange, describe_out
+from .shard_layout import ShardLayout, checked_axes, checked_dim, checked_integer, chunks_of, with_extent
+
+
+class _Arguments(NamedTuple):
+    """What a rank tells the others: `shape` is that of its x; all other values must agree."""
+
+    error: str  # of this rank's own checks, or ""
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+    src_dim: int
+    dst_dim: int
+    types: tuple[str, str]
+    device: str
+    scale: float
+    out: str
+    out_shape: tuple[int, ...] | None
+
+
+def group_or_default(group: Any) -> Any:
+    """`group` or the default group; ValueError where this process is in none."""
+    if not dist.is_initialized():
+        raise ValueError("group: torch.distributed.init_process_group() was not called")
+    chosen = dist.group.WORLD if group is None else group
+    if chosen == dist.GroupMember.NON_GROUP_MEMBER:
+        raise ValueError("group: this process is not one of its ranks")
+    return chosen
+
+
+def agreed(
+    x: Any, axes: Any, src_dim: Any, dst_dim: Any, group: Any, extent: int | None, dtype: Any, scale: Any, out: Any
+) -> Exchange:
+    """The exchange; without `extent` after all ranks have told each other their arguments."""
+    rank, num_ranks = group.rank(), group.size()
+    error: Exception | None = None
+    arguments = _Arguments("", (), (), 0, 0, ("", ""), "", 1.0, "", None)
+    try:
+        extent = None if extent is None else checked_integer(extent, "extent")
+        arguments = _checked(x, axes, src_dim, dst_dim, dtype, scale, out, group)
+    except (TypeError, ValueError) as own:
+        error = own
+    if extent is None:
+        told: list[Any] = [None] * num_ranks
+        dist.all_gather_object(told, arguments._replace(error=str(error or "")), group)
+        error = error or _disagreement(told)
+        extent = sum(one.shape[one.src_dim] for one in told) if error is None else 0
+    if error is not None:
+        raise error
+    layout = ShardLayout(
+        with_extent(arguments.shape, arguments.src_dim, extent),
+        *(arguments.axes, arguments.src_dim, arguments.dst_dim, num_ranks),
+    )
+    if tuple(x.shape) != layout.src_shape(rank):
+        shapes = f"{tuple(x.shape)} on rank {rank}, must be {layout.src_shape(rank)}"
+        raise ValueError(f"x has shape {shapes}, torch.chunk's part of extent = {extent}")
+    if arguments.out_shape not in (None, layout.dst_shape(rank)):
+        raise ValueError(f"out has shape {arguments.out_shape} on rank {rank}, must be {layout.dst_shape(rank)}")
+    return Exchange(layout, rank, group, dtype or x.dtype, arguments.scale)
+
+
+def _checked(x: Any, axes: Any, src_dim: Any, dst_dim: Any, dtype: Any, scale: Any, out: Any, group: Any) -> _Arguments:
+    if not isinstance(x, torch.Tensor):
+        raise TypeError(f"x is a {type(x).__name__}, must be a torch.Tensor")
+    if dtype is not None and not isinstance(dtype, torch.dtype):
+        raise TypeError(f"dtype is {dtype!r}, must be a torch.dtype")
+    if x.dim() == 0:
+        raise ValueError("x has no dimensions, must have >= 1")
+    if out is not None:
+        _check_out(out, x, dtype or x.dtype)
+    order, factor = checked_axes(axes, x.dim()), number(scale, "scale")
+    if not torch.compiler.is_compiling():  # whether the types are permute's, also on ranks without elements
+        element = torch.empty((1,) * x.dim(), dtype=x.dtype, device=x.device)
+        plan_many([element], order, dtype, factor, None, 0)
+    return _Arguments(
+        *("", tuple(x.shape), order),
+        *(checked_dim(src_dim, "src_dim", x.dim()), checked_dim(dst_dim, "dst_dim", x.dim())),
+        *((str(x.dtype), str(dtype or x.dtype)), x.device.type, factor),
+        *(describe_out(out, group), None if out is None else tuple(out.shape)),
+    )
+
+
+def _check_out(out: Any, x: torch.Tensor, dtype: torch.dtype) -> None:
+    if not isinstance(out, torch.Tensor):
+        raise TypeError(f"out is a {type(out).__name__}, must be a torch.Tensor")
+    if torch.is_grad_enabled() and (x.requires_grad or out.requires_grad):
+        raise TypeError("out takes no part in autograd: leave it out, or call under torch.no_grad()")
+    if out.is_conj() or out.is_neg():
+        raise ValueError("out is a lazily negated or conjugated tensor: resolve_neg() and resolve_conj() first")
+    for what, value, must in (("dtype", out.dtype, dtype), ("device", out.device, x.device)):
+        if value != must:
+            raise ValueError(f"out has {what} {value}, must be {must}")
+
+
+def _disagreement(told: list[_Arguments]) -> Exception | None:
+    """The exception that every rank raises, or None where all agree."""
+    for rank, one in enumerate(told):
+        if one.error:
+            return ValueError(f"rank {rank}: {one.error}")
+    first = told[0]
+    for rank, one in enumerate(told):
+        for field in ("axes", "src_dim", "dst_dim", "types", "device", "scale", "out"):
+            if getattr(one, field) != getattr(first, field):
+                return ValueError(
+                    f"{field} is {getattr(first, field)} on rank 0 and {getattr(one, field)} on rank {rank}, must agree"
+                )
+        others = [shape[: one.src_dim] + shape[one.src_dim + 1 :] for shape in (first.shape, one.shape)]
+        if others[0] != others[1]:
+            return ValueError(
+                f"x has shape {first.shape} on rank 0 and {one.shape} on rank {rank}, must agree but for src_dim"
+            )
+    extents = [one.shape[one.src_dim] for one in told]
+    wanted = [chunk.length for chunk in chunks_of(sum(extents), len(told))]
+    if extents != wanted:
+        return ValueError(f"x has extents {extents} along src_dim, must be torch.chunk's {wanted}")
+    layout = ShardLayout(
+        *(with_extent(first.shape, first.src_dim, sum(extents)), first.axes, first.src_dim, first.dst_dim, len(told)),
+    )
+    for rank, one in enumerate(told):
+        if one.out_shape not in (None, layout.dst_shape(rank)):
+            return ValueError(f"out has shape {one.out_shape} on rank {rank}, must be {layout.dst_shape(rank)}")
+    return None
