@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,32 +26,43 @@ import pyflowk.torch as fnn
 
 sys.path.insert(0, str(Path(__file__).parent / "transformer"))
 import train as transformer
+from step_profile import profile_steps
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 NUM_CLASSES = 8
+NUM_BATCHES = 8  # together more than the L2 cache holds
 
 
-def normalized_by_torch(images: Tensor, mean: Tensor, deviation: Tensor, dtype: torch.dtype) -> Tensor:
-    """As torchvision's ToTensor and Normalize do it, for a batch."""
-    x = images.permute(0, 3, 1, 2).contiguous().float().div_(255)
-    return x.sub_(mean.view(3, 1, 1)).div_(deviation.view(3, 1, 1)).to(dtype)
+Preparation = Callable[[Tensor, torch.dtype], Tensor]
 
 
-def normalized_by_flowk(images: Tensor, mean: Tensor, deviation: Tensor, dtype: torch.dtype) -> Tensor:
-    """One kernel that permutes, multiplies, adds and converts."""
-    n, h, w, c = images.shape
-    factor, offset = (1 / (255 * deviation)).view(3, 1, 1), (-mean / deviation).view(3, 1, 1)
-    out = torch.empty((n, c, h, w), dtype=dtype, device=images.device)
-    return pyflowk.scale(images.permute(0, 3, 1, 2), factor, offset, out=out)
+def preparations(device: str) -> dict[str, Preparation]:
+    """Functions of a uint8 NHWC batch and the type of the NCHW result; those of one library begin with its name."""
+    mean, deviation = (torch.tensor(values, device=device).view(3, 1, 1) for values in (MEAN, DEVIATION))
+    factor, offset = 1 / (255 * deviation), -mean / deviation
 
+    def as_torchvision(images: Tensor, dtype: torch.dtype) -> Tensor:
+        return images.permute(0, 3, 1, 2).contiguous().float().div_(255).sub_(mean).div_(deviation).to(dtype)
 
-def permuted_by_flowk(images: Tensor, mean: Tensor, deviation: Tensor, dtype: torch.dtype) -> Tensor:
-    """Two kernels: permute with conversion, and mean and deviation in place."""
-    x = pyflowk.permute(images, (0, 3, 1, 2), dtype=dtype, scale=1 / 255)
-    return pyflowk.scale(x, (1 / deviation).view(3, 1, 1), (-mean / deviation).view(3, 1, 1), out=x)
+    def in_few_kernels(images: Tensor, dtype: torch.dtype) -> Tensor:
+        x = images.permute(0, 3, 1, 2) * factor
+        return x.add_(offset).to(dtype, memory_format=torch.contiguous_format)
 
+    def one_kernel(images: Tensor, dtype: torch.dtype) -> Tensor:
+        n, h, w, c = images.shape
+        out = torch.empty((n, c, h, w), dtype=dtype, device=images.device)
+        return pyflowk.scale(images.permute(0, 3, 1, 2), factor, offset, out=out)
 
-PREPARATIONS = {"torch": normalized_by_torch, "flowk": normalized_by_flowk, "flowk, permute": permuted_by_flowk}
+    def two_kernels(images: Tensor, dtype: torch.dtype) -> Tensor:
+        x = pyflowk.permute(images, (0, 3, 1, 2), dtype=dtype, scale=1 / 255)
+        return pyflowk.scale(x, 255 * factor, offset, out=x)
+
+    return {
+        "torch": as_torchvision,
+        "torch, few kernels": in_few_kernels,
+        "flowk": one_kernel,
+        "flowk, permute first": two_kernels,
+    }
 
 
 class Network(nn.Sequential):
@@ -92,18 +103,18 @@ def train(
     torch.manual_seed(1)
     network = Network(variant, width).to(on)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9)
-    mean, deviation = torch.tensor(MEAN, device=on), torch.tensor(DEVIATION, device=on)
-    images, classes = gratings(8 * images_per_step, side, device)
-    prepare = PREPARATIONS[variant]
+    images, classes = gratings(NUM_BATCHES * images_per_step, side, device)
+    batches, targets = images.split(images_per_step), classes.split(images_per_step)
+    all_preparations = preparations(device)
+    prepare = all_preparations[variant]
     # Gradients of float16 are kept from underflow by a factor, which the optimizer's division takes out again.
     loss_scale = 1024.0 if dtype == torch.float16 else 1.0
 
     def step(i: int) -> Tensor:
-        rows = slice(i % 8 * images_per_step, (i % 8 + 1) * images_per_step)
         with record_function("preparation"):
-            x = prepare(images[rows], mean, deviation, dtype)
+            x = prepare(batches[i % NUM_BATCHES], dtype)
         with torch.autocast(on.type, dtype, enabled=dtype != torch.float32):
-            loss = F.cross_entropy(network(x).float(), classes[rows])
+            loss = F.cross_entropy(network(x).float(), targets[i % NUM_BATCHES])
         optimizer.zero_grad()
         (loss * loss_scale).backward()
         for parameter in network.parameters():
@@ -111,24 +122,24 @@ def train(
         optimizer.step()
         return loss
 
-    measured = transformer.measure(step, num_steps, on)
-    batch = images[:images_per_step]
+    measured = transformer.measure(step, num_steps, on, outside="preparation")
     times = {
-        name: milliseconds(lambda prepare=one: prepare(batch, mean, deviation, dtype), on)
-        for name, one in PREPARATIONS.items()
-        if name.startswith(variant)
+        name: milliseconds(one, batches, dtype) for name, one in all_preparations.items() if name.startswith(variant)
     }
     return {"variant": variant, "dtype": str(dtype).removeprefix("torch."), "preparation": times, **measured}
 
 
-def milliseconds(call: Callable[[], object], device: torch.device) -> float:
-    """The median of 20 times after 3."""
-    clock = transformer.Clock(device)
-    for _ in range(20 + transformer.NUM_WARM_STEPS):
-        clock.tick()
-        call()
-    clock.tick()
-    return clock.median()
+def milliseconds(prepare: Preparation, batches: Sequence[Tensor], dtype: torch.dtype) -> float:
+    """Per batch, of different batches in turn; on a GPU the time of the kernels."""
+
+    def prepare_all() -> None:
+        with record_function("preparation"):
+            for batch in batches:
+                prepare(batch, dtype)
+
+    prepare_all()
+    groups = profile_steps(prepare_all, 3, batches[0].device)["groups"]
+    return sum(groups.values()) / len(batches)
 
 
 def train_both(device: str, num_steps: int) -> dict[str, Any]:

@@ -20,11 +20,17 @@ COLOURS = {"torch": "#4c72b0", "flowk": "#dd8452", "sdpa": "#55a868", "torch com
 GROUP_COLOURS = {
     "preparation": "#8c564b", "matmul": "#c7d3e3", "convolution": "#b7c9b0", "fused attention": "#55a868",
     "softmax": "#dd8452", "mask": "#f2c14e", "permute": "#4c72b0", "activation": "#c44e52", "cast": "#937860",
-    "norm": "#8172b3", "loss": "#da8bc3", "optimizer": "#9aa5b1", "other": "#dddddd",
+    "norm": "#8172b3", "loss": "#da8bc3", "optimizer": "#9aa5b1", "generated": "#17becf", "other": "#dddddd",
     "no kernel": "#ffffff",
 }
 # fmt: on
 NAMES = {"torch": "PyTorch", "flowk": "flowk", "sdpa": "SDPA", "torch compiled": "PyTorch, compiled"}
+
+METHOD = """Every variant is trained alone, from the same parameters, on the same data. PyTorch: explicit attention, q scaled, the mask
+filled in place, softmax in the type of the scores. flowk: the same with `masked_softmax`, `permute` and `pyflowk.torch`'s
+activations. SDPA: `scaled_dot_product_attention`. Milliseconds per step are the median of all but the first steps; the
+operators' are those of their kernels, in 5 more steps. The loss difference is the largest |loss - PyTorch's| of a step;
+SDPA's shows what rounding alone does."""  # noqa: E501
 
 
 def panels(result: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
@@ -128,6 +134,7 @@ def _machine(result: dict[str, Any]) -> str:
 def markdown(result: dict[str, Any]) -> str:
     """RESULTS.md: a table of the runs and one of their operators per Transformer and type, and the image pipeline's."""
     lines = ["# Training with flowk's operators", "", f"Measured on: {_machine(result)}.", ""]
+    lines += [METHOD, ""]
     lines += ["![losses](training_losses.png)", "", "![time per step](training_steps.png)", ""]
     for title, runs in panels(result):
         lines += [f"## {title[0].upper()}{title[1:]}", "", *_runs_table(runs), "", *_operators_table(runs), ""]

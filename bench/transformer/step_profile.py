@@ -2,7 +2,7 @@
 """Where the time of a training step goes: the time of every operator, in groups.
 
 "mask" is scale and bias too, and the sum that is the gradient of the positions; "permute" every copy of a view, and of
-gradients that are put together."""
+gradients that are put together; "generated" is code of torch.compile."""
 
 from __future__ import annotations
 
@@ -15,25 +15,13 @@ from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 GROUPS = (
-    *(
-        "preparation",
-        "matmul",
-        "convolution",
-        "fused attention",
-        "softmax",
-        "mask",
-        "permute",
-        "activation",
-        "cast",
-        "norm",
-        "loss",
-        "optimizer",
-    ),
-    "other",
+    *("preparation", "matmul", "convolution", "fused attention", "softmax", "mask", "permute", "activation", "cast"),
+    *("norm", "loss", "optimizer", "generated", "other"),
 )
 
 # The first rule that has one of its words in the operator's name, or in that of one that called it, decides.
 _BY_CALLER = (
+    ("generated", ("triton_",)),
     ("preparation", ("preparation",)),
     ("optimizer", ("Optimizer.", "_fused_adam", "_foreach_")),
     ("fused attention", ("scaled_dot_product", "flash_attention", "efficient_attention", "cudnn_attention")),
@@ -69,9 +57,12 @@ def _names(event: Any) -> list[str]:
     return names
 
 
-def profile_steps(step: Callable[[], object], num_steps: int, device: torch.device) -> dict[str, Any]:
+def profile_steps(
+    step: Callable[[], object], num_steps: int, device: torch.device, *, outside: str = "other"
+) -> dict[str, Any]:
     """Milliseconds per step by group; `operators`, the same by group and operator, largest first; `kernels`, the ten
-    kernels that take longest. On a GPU the time of kernels, else of the operators themselves."""
+    kernels that take longest. On a GPU the time of kernels, else of the operators themselves. `outside` is the group of
+    kernels that no operator of PyTorch has launched: pyflowk's on tensors without gradients."""
     on_gpu = device.type == "cuda"
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
     with profile(activities=activities) as recorded:
@@ -79,22 +70,28 @@ def profile_steps(step: Callable[[], object], num_steps: int, device: torch.devi
             step()
         if on_gpu:
             torch.cuda.synchronize()
+    on_cpu = [event for event in recorded.events() if event.device_type == DeviceType.CPU]
+    ranges = {event.name for event in on_cpu}  # on the GPU too, where they hold kernels
     groups: dict[str, float] = dict.fromkeys(GROUPS, 0.0)
     operators: dict[tuple[str, str], float] = defaultdict(float)
     kernels: dict[str, float] = defaultdict(float)
+    launched_by_none: dict[str, float] = defaultdict(float)
     for event in recorded.events():
-        if event.device_type != DeviceType.CPU:
-            continue
-        time = event.self_device_time_total if on_gpu else event.self_cpu_time_total
-        milliseconds = time / 1000 / num_steps
-        if milliseconds <= 0:
-            continue
-        names = _names(event)
-        group = group_of(names)
-        groups[group] += milliseconds
-        operators[group, names[0]] += milliseconds
+        if event.device_type != DeviceType.CPU and event.name not in ranges:
+            kernels[event.name] += event.time_range.elapsed_us() / 1000 / num_steps
+            launched_by_none[event.name] += event.time_range.elapsed_us() / 1000 / num_steps
+    for event in on_cpu:
         for kernel in event.kernels:
-            kernels[kernel.name] += kernel.duration / 1000 / num_steps
+            launched_by_none[kernel.name] -= kernel.duration / 1000 / num_steps
+        time = event.self_device_time_total if on_gpu else event.self_cpu_time_total
+        if time > 0:
+            names = _names(event)
+            operators[group_of(names), names[0]] += time / 1000 / num_steps
+    for name, time in launched_by_none.items():
+        if time > 1e-6:
+            operators[outside, name] += time
+    for (group, _), time in operators.items():
+        groups[group] += time
     return {
         "groups": groups,
         "operators": [[*key, time] for key, time in sorted(operators.items(), key=lambda one: -one[1])][:40],

@@ -62,8 +62,11 @@ class Clock:
         return 1000 * statistics.median(b - a for a, b in pairwise(ticks))
 
 
-def measure(step: Callable[[int], torch.Tensor], num_steps: int, device: torch.device) -> dict[str, Any]:
-    """Runs step(0), step(1), ...: losses, the median step's milliseconds, peak memory in MiB, the profile of a step."""
+def measure(
+    step: Callable[[int], torch.Tensor], num_steps: int, device: torch.device, **options: Any
+) -> dict[str, Any]:
+    """Runs step(0), step(1), ...: losses, the median step's milliseconds, peak memory in MiB, the profile of a step.
+    `options` are profile_steps'."""
     gc.collect()  # what an earlier run has left would count
     clock, losses = Clock(device), []
     for i in range(num_steps):
@@ -75,7 +78,7 @@ def measure(step: Callable[[int], torch.Tensor], num_steps: int, device: torch.d
     result = {"losses": torch.stack(losses).tolist(), "milliseconds": clock.median(), "peak_mib": None}
     if device.type == "cuda":
         result["peak_mib"] = torch.cuda.max_memory_allocated() / 2**20
-    result["profile"] = profile_steps(lambda: step(num_steps - 1), NUM_PROFILED_STEPS, device)
+    result["profile"] = profile_steps(lambda: step(num_steps - 1), NUM_PROFILED_STEPS, device, **options)
     return result
 
 

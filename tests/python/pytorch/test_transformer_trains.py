@@ -71,14 +71,13 @@ def test_the_text_is_the_same_everywhere() -> None:
 
 def test_an_image_network_trains_the_same() -> None:
     images, classes = image_pipeline.gratings(4, 16, "cpu")
-    mean, deviation = torch.tensor(image_pipeline.MEAN), torch.tensor(image_pipeline.DEVIATION)
 
     def run(variant: str) -> Any:
         torch.manual_seed(1)
         network = image_pipeline.Network(variant, 4)
 
         def loss_of(model: Any, i: int) -> Any:
-            x = image_pipeline.PREPARATIONS[variant](images, mean, deviation, torch.float32)
+            x = image_pipeline.preparations("cpu")[variant](images, torch.float32)
             return torch.nn.functional.cross_entropy(model(x), classes)
 
         return trained(network, loss_of)
@@ -91,8 +90,8 @@ def test_images_are_normalized_the_same(dtype: Any) -> None:
     images, _ = image_pipeline.gratings(3, 10, "cpu")
     mean, deviation = torch.tensor(image_pipeline.MEAN), torch.tensor(image_pipeline.DEVIATION)
     expected = ((images.permute(0, 3, 1, 2).double() / 255 - mean.view(3, 1, 1)) / deviation.view(3, 1, 1)).to(dtype)
-    for prepare in image_pipeline.PREPARATIONS.values():
-        x = prepare(images, mean, deviation, dtype)
+    for prepare in image_pipeline.preparations("cpu").values():
+        x = prepare(images, dtype)
         assert x.is_contiguous()
         torch.testing.assert_close(x, expected, rtol=0, atol=8 * torch.finfo(dtype).eps)
 
