@@ -26,11 +26,11 @@ GROUP_COLOURS = {
 # fmt: on
 NAMES = {"torch": "PyTorch", "flowk": "flowk", "sdpa": "SDPA", "torch compiled": "PyTorch, compiled"}
 
-METHOD = """Every variant is trained alone, from the same parameters, on the same data. PyTorch: explicit attention, q scaled, the mask
-filled in place, softmax in the type of the scores. flowk: the same with `masked_softmax`, `permute` and `pyflowk.torch`'s
-activations. SDPA: `scaled_dot_product_attention`. Milliseconds per step are the median of all but the first steps; the
-operators' are those of their kernels, in 5 more steps. The loss difference is the largest |loss - PyTorch's| of a step;
-SDPA's shows what rounding alone does."""  # noqa: E501
+METHOD = """Every variant is trained alone, from the same parameters, on the same data. PyTorch: explicit attention, q
+scaled, the mask filled in place, softmax in the type of the scores. flowk: the same with `masked_softmax`, `permute`
+and the activations of `pyflowk.torch`. SDPA: `scaled_dot_product_attention`. Milliseconds per step are the median of
+all but the first steps; the operators' are those of their kernels, in 5 more steps. The loss difference is the
+largest |loss - PyTorch's| of a step; SDPA's shows what rounding alone does."""
 
 
 def panels(result: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
