@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What holds back the slowest cases of permute: `python bench/profile_permute.py SET ... [--worst N] [--below F]`.
 
-Times the sets, or single cases as SET#INDEX, as bench_permute.py does, then launches the slowest cases once each under
-Nsight Compute (`ncu` in the path) and prints a line of counters for each, over what a copy of the bytes would need.
+Times the sets, or single cases as SET#INDEX, as `python -m pyflowk bench` does, then launches the slowest cases once
+each under Nsight Compute (`ncu` in the path) and prints a line of counters for each, over what a copy of the bytes
+would need.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-import bench_permute
-import harness
+from pyflowk._bench import permute_work, report
+from pyflowk._bench.machine import Machine
+from pyflowk._bench.measure import geomean
+from pyflowk._bench.runner import make_work, run_case
+from pyflowk._bench.work import Work, free_memory
 
 KERNELS = "regex:^(copy|tiled|two|strided|channel|convert)_.*"
 STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
@@ -61,10 +64,10 @@ an access; cf: of ld, those that conflicts added; l1, l2, dram: % of peak; read,
 bytes over those of a copy (requests of 128 bytes)."""
 
 
-def case_at(place: str) -> tuple[str, tuple]:
+def work_at(machine: Machine, place: str) -> Work:
     """The case that "SET#INDEX" names."""
     name, index = place.rsplit("#", 1)
-    return name, bench_permute.cases_of(name)[int(index)]
+    return make_work(machine, "permute", permute_work.cases_of(name)[int(index)])
 
 
 def counters_of(places: list[str]) -> list[dict]:
@@ -97,10 +100,10 @@ def line_of(row: dict) -> str:
     c, read, written = row["counters"], row["read_bytes"], row["written_bytes"]
     warps = written / 16 / 32
     stalls = sorted(c["stalls"].items(), key=lambda item: -item[1])[:3]
-    shape = f"{row['type']} {'x'.join(map(str, row['shape']))} {','.join(map(str, row['axes']))}"
+    shape = f"{row['types']} {row['shape']}"
     tile = next((line.strip() for line in row["plan"].splitlines() if line.strip().startswith("tile:")), "")
     return (
-        f"{row['flowk']:.2f} {row['copy_us']:5.0f}us {shape:40} {c['kernel']:20} issue {c['issue']:3.0f} "
+        f"{row['fractions']['flowk']:.2f} {row['copy_us']:5.0f}us {shape:40} {c['kernel']:20} issue {c['issue']:3.0f} "
         f"warp% {c['warps']:3.0f} reg {c['registers']:3.0f} instr {c['instructions'] / warps:5.0f} "
         f"ld {c['shared_loads'] / warps:5.1f} cf {c['conflicts'] / warps:5.1f} st {c['shared_stores'] / warps:5.1f} "
         f"l1 {c['l1']:3.0f} l2 {c['l2']:3.0f} dram {c['dram']:3.0f} "
@@ -120,27 +123,27 @@ def main() -> None:
     parser.add_argument("--json")
     parser.add_argument("--launch", nargs="*", help="only launch these cases, SET#INDEX")
     options = parser.parse_args()
-    library = harness.Library()
+    machine = Machine()
     if options.launch:
         for place in options.launch:
-            bench_permute.run(library, *case_at(place), rounds=0)
+            work_at(machine, place).run(0)
+        machine.synchronize()
         return
     slow = []
     for given in options.sets:
         name, _, wanted = given.partition("#")
         rows = []
-        for index, case in enumerate(bench_permute.cases_of(name)):
+        for index in range(len(permute_work.cases_of(name))):
             if wanted and int(wanted) != index:
                 continue
-            row = bench_permute.run(library, name, case, rounds=5)
-            print(bench_permute.line_of(row), flush=True)
+            row = run_case(machine, work_at(machine, f"{name}#{index}"), rounds=5)
+            free_memory()
+            print(report.line_of(row), flush=True)
             rows.append(row | {"place": f"{name}#{index}"})
-        fractions = [row["flowk"] for row in rows if row["right"]]
-        print(
-            f"== {given}: geomean {harness.geomean(fractions):.3f}, worst {min(fractions, default=0):.3f}", flush=True
-        )
-        rows = sorted((row for row in rows if row["right"]), key=lambda row: row["flowk"])[: options.worst]
-        slow += [row for row in rows if row["flowk"] < options.below]
+        fractions = [row["fractions"]["flowk"] for row in rows if row["right"]]
+        print(f"== {given}: geomean {geomean(fractions):.3f}, worst {min(fractions, default=0):.3f}", flush=True)
+        rows = sorted((row for row in rows if row["right"]), key=lambda row: row["fractions"]["flowk"])[: options.worst]
+        slow += [row for row in rows if row["fractions"]["flowk"] < options.below]
     for row, counters in zip(slow, counters_of([row["place"] for row in slow]), strict=True):
         row["counters"] = counters
     print(LEGEND)

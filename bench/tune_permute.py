@@ -1,13 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times every tile that the planner may choose for a case, beside the one it does choose.
 
-`python bench/tune_permute.py SET ... --json FILE`, sets as of bench_permute.py.
-
-Takes a library that exports the candidates in $FLOWK_LIBRARY:
-
-    nvcc -std=c++20 -O3 -arch=native -shared -cudart static -Icuda -Iinclude -Xcompiler -fPIC,-fvisibility=hidden \\
-      -DFLOWK_BUILD_INFO='"candidates"' $(find cuda -name '*.cpp' -not -path '*/simt/*' -not -name '*_simt.cpp') \\
-      $(find cuda -name '*.cu') bench/permute_candidates.cpp -o libflowk_candidates.so
+`python bench/tune_permute.py SET ... --json FILE`, sets as of `python -m pyflowk bench --op permute`, with the library
+that candidates.py describes.
 
 Prints the planner's pick and the best tile of each case, and its figures as a row of bench/tuning/permute_h200.json has
 them. FILE holds every tile with its features; TileCosts and ByteTileCosts were fitted to such files, by no script here.
@@ -15,19 +10,18 @@ them. FILE holds every tile with its features; TileCosts and ByteTileCosts were 
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import functools
 import sys
 import time
 from pathlib import Path
 
-import torch
-
 sys.path.insert(0, str(Path(__file__).parent))
-import bench_permute
-import harness
+import candidates
 from tuning.generate_tuning import measured
+
+from pyflowk._bench.machine import Machine
+from pyflowk._bench.work import Work
 
 # fmt: off
 FEATURES = [
@@ -37,102 +31,71 @@ FEATURES = [
 ]
 # fmt: on
 MAX_COST = 6  # of a tile that is timed, relative to a copy
+MAX_CHOICES = 64  # on a side
+NO_SUCH_CHOICE = 2
 SHOWN = FEATURES[:8] + ["shared_bytes"]
 
 
-def time_back_to_back(work, sets: int, repeats: int = 3) -> float:
-    """Median seconds of one work(i), launched back to back over all buffer sets."""
-    times = []
-    for _ in range(repeats):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        for i in range(sets):
-            work(i)
-        end.record()
-        end.synchronize()
-        times.append(start.elapsed_time(end) * 1e-3 / sets)
-    return sorted(times)[len(times) // 2]
+class Tiles:
+    """The tiles of a case, by the planner's choices on either side."""
 
+    def __init__(self, machine: Machine, work: Work) -> None:
+        self.function, self.work = candidates.candidate_function("permute"), work
+        (x,), out = work.operands[0], work.outs[0]
+        longs = ctypes.c_int64 * len(x.shape)
+        src_strides = longs(*(x.strides[axis] for axis in work.axes))  # type: ignore[attr-defined]
+        self.geometry = len(x.shape), longs(*out.shape), src_strides, longs(*out.strides), x.itemsize
+        self.stream = candidates.stream_of(machine)
+        self.features = (ctypes.c_double * len(FEATURES))()
 
-def tune(library: harness.Library, case: tuple, check: bool) -> dict:
-    name, shape, axes, kind = case
-    dtype, code = harness.DTYPES[kind]
-    xs, outs = harness.rotating_buffers(shape, [shape[a] for a in axes], dtype)
-    x, sets = xs[0], len(xs)
-    rank = len(shape)
-    longs = ctypes.c_int64 * rank
-    src_strides = longs(*(x.stride()[a] for a in axes))
-    geometry = (rank, longs(*outs[0].shape), src_strides, longs(*outs[0].stride()), x.element_size())
-    features = (ctypes.c_double * len(FEATURES))()
-    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+    def call(self, i: int, src: int, dst: int, runs: int = 1) -> int:
+        pointers = ctypes.c_void_p(self.work.operands[i][0].ptr), ctypes.c_void_p(self.work.outs[i].ptr)
+        return self.function(*pointers, *self.geometry, src, dst, runs, self.stream, self.features)
 
-    def candidate(i: int, src: int, dst: int, runs: int = 1) -> int:
-        pointers = ctypes.c_void_p(xs[i].data_ptr()), ctypes.c_void_p(outs[i].data_ptr())
-        return library.c.flowk_bench_permute_candidate(*pointers, *geometry, src, dst, runs, stream, features)
-
-    flat = [library.permute_arguments(a.view(-1), [0], b.view(-1), code) for a, b in zip(xs, outs)]
-    arguments = [library.permute_arguments(a, axes, b, code) for a, b in zip(xs, outs)]
-    views = [(a.view(-1), b.view(-1)) for a, b in zip(xs, outs)]
-    copy = min(
-        time_back_to_back(lambda i: library.permute(flat[i]), sets),
-        time_back_to_back(lambda i: views[i][1].copy_(views[i][0]), sets),
-    )
-    row = {"name": name, "type": kind, "shape": shape, "axes": axes, "copy_us": copy * 1e6, "tiles": []}
-    row["pick"] = copy / time_back_to_back(lambda i: library.permute(arguments[i]), sets)
-    row["plan"] = library.explain(arguments[0])
-    for src in range(64):
-        for dst in range(64):
-            result = candidate(0, src, dst, 0)
-            if result == 2 and dst == 0:
-                return row
-            if result == 2:
-                break
-            if result != 0 or features[2] > MAX_COST:
-                continue
-            if check:
-                outs[0].view(torch.uint8).fill_(0xA5)
-                candidate(0, src, dst)
-                if not harness.same_bits(outs[0], x.permute(axes)):
-                    print("WRONG", case, src, dst, dict(zip(FEATURES, features)))
-                    continue
-            fraction = copy / time_back_to_back(functools.partial(candidate, src=src, dst=dst), sets)
-            tile = {"src_choice": src, "dst_choice": dst, "fraction": round(fraction, 4)}
-            row["tiles"].append(tile | {k: round(v, 4) for k, v in zip(FEATURES, features)})
-    return row
+    def found(self) -> dict[tuple[int, int], dict[str, float]]:
+        """The features of every tile that is worth a try."""
+        tiles = {}
+        for src in range(MAX_CHOICES):
+            for dst in range(MAX_CHOICES):
+                result = self.call(0, src, dst, runs=0)
+                if result == NO_SUCH_CHOICE:
+                    if dst == 0:
+                        return tiles
+                    break
+                features = dict(zip(FEATURES, self.features))
+                if result == 0 and features["predicted"] <= MAX_COST:
+                    tiles[src, dst] = {name: round(value, 4) for name, value in features.items()}
+        return tiles
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sets", nargs="+")
-    parser.add_argument("--json")
+    parser = candidates.parser_of(__doc__)
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no case after as many")
     parser.add_argument("--check", action="store_true", help="compare the output of every tile")
     options = parser.parse_args()
-    library = harness.Library()
+    machine, rows = Machine(), []
     end = time.monotonic() + options.seconds
-    rows = []
-    for name in options.sets:
-        of_set = []
-        for case in bench_permute.cases_of(name):
-            if time.monotonic() > end:
-                break
-            row = tune(library, case, options.check)
-            if not row["tiles"]:
-                continue
-            of_set.append(row)
-            best = max(row["tiles"], key=lambda tile: tile["fraction"])
-            row["best"] = best["fraction"]
-            case_text = f"{row['type']:4} {'x'.join(map(str, row['shape'])):28} {''.join(map(str, row['axes'])):7}"
-            best_text = " ".join(f"{key}={best[key]:g}" for key in SHOWN)
-            print(
-                f"{case_text} pick {row['pick']:.3f} best {row['best']:.3f} of {len(row['tiles'])}: {best_text}",
-                flush=True,
-            )
-            print(f"    {measured(case_text, {key: row[key] for key in ('pick', 'best')})}", flush=True)
-        means = [harness.geomean([row[key] for row in of_set]) for key in ("pick", "best")]
-        print(f"== {name}: pick {means[0]:.3f} best {means[1]:.3f}", flush=True)
-        rows += of_set
-    harness.write_json(options.json, rows)
+    for _, work in candidates.works(machine, "permute", options.sets):
+        if time.monotonic() > end:
+            break
+        tiles = Tiles(machine, work)
+        features = tiles.found()
+        if not features:
+            continue
+        calls = {key: functools.partial(tiles.call, src=key[0], dst=key[1]) for key in features}
+        row, found = candidates.fractions_of(machine, work, calls, options.rounds, check=options.check)
+        rows.append(candidates.result_of(row, found))
+        rows[-1]["tiles"] = [
+            features[key] | {"choices": key, "fraction": round(value, 4)} for key, value in found.items()
+        ]
+        if not found:
+            continue
+        key, best = next(iter(found.items()))
+        title = f"{work.types:4} {work.shape_text:36}"
+        words = " ".join(f"{name}={features[key][name]:g}" for name in SHOWN)
+        print(f"{title} pick {rows[-1]['pick']:.3f} best {best:.3f} of {len(found)}: {words}", flush=True)
+        print(f"    {measured(title.strip(), {'pick': rows[-1]['pick'], 'best': best})}", flush=True)
+    candidates.finish(rows, options.json)
 
 
 if __name__ == "__main__":

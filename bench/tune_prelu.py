@@ -1,40 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times every kernel and launch that the planner of PReLU may choose for a case, beside the one it does choose.
 
-`python bench/tune_prelu.py SET ... [--types f16,f32] [--directions forward,backward] --json FILE`, sets as of
-bench_prelu.py.
+`python bench/tune_prelu.py SET[:TYPES] ... [--directions forward,backward] --json FILE`, sets as of
+`python -m pyflowk bench --op prelu`, with the library that candidates.py describes.
 
-Takes a library that exports the candidates in $FLOWK_LIBRARY:
-
-    nvcc -std=c++20 -O3 -arch=native -shared -cudart static -Icuda -Iinclude -Xcompiler -fPIC,-fvisibility=hidden \\
-      -DFLOWK_BUILD_INFO='"candidates"' $(find cuda -name '*.cpp' -not -path '*/simt/*' -not -name '*_simt.cpp') \\
-      $(find cuda -name '*.cu') bench/prelu_candidates.cpp -o libflowk_candidates.so
-
-Prints for each case the planner's pick and the best candidates, each checked against the pick's output first, and their
-figures as a row of bench/tuning/prelu_h200.json has them.
+Prints for each case the planner's pick and the best candidates, each with its result checked, and their figures as a
+row of bench/tuning/prelu_h200.json has them.
 """
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import functools
 import itertools
-import math
 import sys
 from pathlib import Path
 
-import torch
-
 sys.path.insert(0, str(Path(__file__).parent))
-import bench_prelu
-import harness
+import candidates
 from tuning.generate_tuning import measured
+
+from pyflowk._bench.machine import Machine
+from pyflowk._bench.prelu_work import PreluWork
+from pyflowk._bench.tensors import Tensor
 
 FIELDS = ("kernel", "max_threads", "rows_per_block", "cluster_blocks", "tile_vectors", "overlap", "vectors_in_flight")
 BY_CHANNEL, BY_SPAN, BY_PLANE, BY_COLUMN, BY_WARP_COLUMN = range(1, 6)
-SHOWN = 5  # candidates of a case
-AT_ONCE = 24  # graphs that are kept
+FORWARD_THREADS = (32, 64, 128, 256)
 
 
 def choice_of(**fields: int) -> tuple[int, ...]:
@@ -62,128 +54,62 @@ def backward_choices(inner: int) -> list[tuple[int, ...]]:
     ]
 
 
-class Candidates:
+class Launches:
     """A case's candidates: what makes two of them the same launch, and how one is run on buffer set i."""
 
-    def __init__(self, library: harness.Library, case: bench_prelu.Case) -> None:
-        self.case, self.c = case, library.c
-        tensors = list(zip(case.dys, case.xs, case.outs, case.dalphas))
-        self.forward_arguments = [library.prelu_arguments(x, case.alpha, y, case.shape) for _, x, y, _ in tensors]
-        self.arguments = [
-            library.prelu_backward_arguments(dy, x, case.alpha, dx, dalpha, case.shape) for dy, x, dx, dalpha in tensors
-        ]
-        # Room for the pick's partials and for most candidates'.
-        wanted = library.prelu_backward_workspace_bytes(self.arguments[0])
-        self.workspace = torch.full((max(wanted, case.bytes, 1 << 20),), 0xFF, dtype=torch.uint8, device="cuda")
+    def __init__(self, machine: Machine, work: PreluWork) -> None:
+        self.work, self.stream = work, candidates.stream_of(machine)
+        self.function = candidates.candidate_function("prelu_backward" if work.backward else "prelu")
+        if work.backward:  # room for the pick's partials and for most candidates'
+            num_bytes = max(work.workspace_bytes, work.written_bytes, 1 << 20)
+            self.workspace = Tensor(machine, "u8", [num_bytes])
+            self.workspace.poison(0xFF)
 
-    def forward(self, i: int, threads: int) -> None:
-        if self.c.flowk_bench_prelu_candidate(*self.forward_arguments[i], threads, harness.current_stream()) != 0:
-            raise RuntimeError(f"forward with {threads} threads failed")
+    def forward(self, i: int, threads: int) -> int:
+        return self.function(*self.work.calls[i], threads, self.stream)
 
     def backward(self, i: int, choice: tuple[int, ...], text: ctypes.Array | None = None) -> int:
-        memory = ctypes.c_void_p(self.workspace.data_ptr()), ctypes.c_size_t(self.workspace.numel())
+        memory = ctypes.c_void_p(self.workspace.ptr), ctypes.c_size_t(self.workspace.num_elements)
         fields = (ctypes.c_int32 * len(FIELDS))(*choice)
         where = (text, ctypes.c_size_t(len(text) if text is not None else 0))
-        return self.c.flowk_bench_prelu_backward_candidate(
-            *self.arguments[i], *memory, fields, *where, harness.current_stream()
-        )
+        return self.function(*self.work.calls[i], *memory, fields, *where, self.stream)
 
     def plan_of(self, choice: tuple[int, ...]) -> str | None:
         text = ctypes.create_string_buffer(2048)
         return text.value.decode() if self.backward(0, choice, text) == 0 else None
 
-
-def time_all(case: bench_prelu.Case, contenders: dict, rounds: int) -> dict:
-    """Median seconds of each, a handful of graphs at a time."""
-    times: dict = {}
-    names = list(contenders)
-    for start in range(0, len(names), AT_ONCE):
-        part = {name: contenders[name] for name in names[start : start + AT_ONCE]}
-        times |= harness.time_in_turn(part, case.sets, rounds)
-    return times
-
-
-def tune_backward(candidates: Candidates, rounds: int) -> dict:
-    case = candidates.case
-    pick = (0,) * len(FIELDS)
-    plans = {pick: candidates.plan_of(pick)}
-    for choice in backward_choices(case.shape[2]):
-        plan = candidates.plan_of(choice)
-        if plan is not None and plan not in list(plans.values())[1:]:
-            plans[choice] = plan
-    candidates.backward(0, pick)
-    dx, dalpha = case.outs[0].clone(), case.dalphas[0].double()
-    tolerance = 1e-3 * dalpha.abs().max() + 1e-2
-    contenders = {}
-    for choice in plans:
-        bench_prelu.poison(case.outs[0])
-        bench_prelu.poison(case.dalphas[0])
-        status = candidates.backward(0, choice)
-        right = torch.equal(case.outs[0], dx) and bool(((case.dalphas[0].double() - dalpha).abs() <= tolerance).all())
-        if status != 0 or not right:
-            print("WRONG", choice, status, plans[choice])
-            continue
-        contenders[choice] = functools.partial(candidates.backward, choice=choice)
-    times = time_all(case, contenders, rounds)
-    return {"plans": plans, "times": times, "pick": pick}
+    def calls(self) -> dict[str, functools.partial[int]]:
+        """Every launch once, by its fields."""
+        if not self.work.backward:
+            return {str(threads): functools.partial(self.forward, threads=threads) for threads in FORWARD_THREADS}
+        plans: dict[str, tuple[int, ...]] = {}
+        for choice in backward_choices(self.work.memory_shape[2]):
+            plan = self.plan_of(choice)
+            if plan is not None:
+                plans.setdefault(plan, choice)
+        words = {choice: " ".join(f"{key}={n}" for key, n in zip(FIELDS, choice) if n) for choice in plans.values()}
+        return {words[choice] or "pick": functools.partial(self.backward, choice=choice) for choice in plans.values()}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sets", nargs="+")
-    parser.add_argument("--types", default="f16,f32")
+    parser = candidates.parser_of(__doc__)
     parser.add_argument("--directions", default="backward")
-    parser.add_argument("--json")
-    parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    library = harness.Library()
-    rows = []
-    for name, kind in itertools.product(options.sets, options.types.split(",")):
-        for description in bench_prelu.cases_of(name):
-            case = bench_prelu.Case(description, kind)
-            candidates = Candidates(library, case)
-            for direction in options.directions.split(","):
-                flat = case.copies[direction]
-                copy = [library.permute_arguments(a, [0], b, harness.DTYPE_CODES[a.dtype]) for a, b in flat]
-                base = {
-                    "copy": lambda i, copy=copy: library.permute(copy[i]),
-                    "memcpy": lambda i, flat=flat: flat[i][1].copy_(flat[i][0]),
-                }
-                moved = min(time_all(case, base, options.rounds).values())
-                title = f"{kind} {case.layout} {'x'.join(map(str, case.full_shape))} {direction} {moved * 1e6:.1f}us"
-                if direction == "forward":
-                    contenders = {t: functools.partial(candidates.forward, threads=t) for t in (32, 64, 128, 256)}
-                    times = time_all(case, contenders, options.rounds)
-                    found = {str(t): round(moved / time, 3) for t, time in times.items()}
-                    print(measured(f"{title}, threads", found), flush=True)
-                    rows.append({"case": title, "fractions": found})
-                    continue
-                result = tune_backward(candidates, options.rounds)
-                ranked = sorted(result["times"], key=result["times"].get)
-                fractions = {choice: moved / time for choice, time in result["times"].items()}
-                picked = fractions.get(result["pick"], math.nan)
-                plan = result["plans"][result["pick"]] or "no plan"
-                print(f"{title}: pick {picked:.3f} {plan.split(':')[0]}", flush=True)
-                figures = {"pick": picked}
-                for choice in ranked[:SHOWN]:
-                    words = " ".join(f"{key}={value}" for key, value in zip(FIELDS, choice) if value)
-                    figures[words or "pick"] = fractions[choice]
-                    lines = [line.strip() for line in result["plans"][choice].split("\n")]
-                    launch = next(line for line in lines if line.startswith("launch"))
-                    print(f"    {fractions[choice]:.3f} {words or 'pick'} | {lines[1]} | {launch}", flush=True)
-                print(f"    {measured(title, figures)}", flush=True)
-                modes = {mode: round(fractions.get(choice_of(overlap=mode), math.nan), 3) for mode in (0, 1)}
-                print(f"    pick by overlap: {modes}")
-                for kernel in range(BY_CHANNEL, BY_WARP_COLUMN + 1):
-                    best = next((choice for choice in ranked if choice[0] == kernel), None)
-                    if best is not None and best not in ranked[:SHOWN]:
-                        print(f"    {fractions[best]:.3f} {dict(zip(FIELDS, best))}", flush=True)
-                rows.append(
-                    {"case": title, "pick": picked, "fractions": [[*c, round(f, 4)] for c, f in fractions.items()]}
-                )
-            del case, candidates
-            torch.cuda.empty_cache()
-    harness.write_json(options.json, rows)
+    machine, rows = Machine(), []
+    directions = options.directions.split(",")
+    for _, work in candidates.works(machine, "prelu", options.sets, direction=directions):
+        assert isinstance(work, PreluWork)
+        row, found = candidates.fractions_of(machine, work, Launches(machine, work).calls(), options.rounds)
+        rows.append(candidates.result_of(row, found))
+        title = f"{work.types} {work.layout} {work.shape_text} {work.kind} {row['copy_us']:.1f}us"
+        print(f"{title}: pick {rows[-1]['pick']:.3f} {row['plan'].split(':')[0]}", flush=True)
+        figures = {"pick": rows[-1]["pick"]} | dict(list(found.items())[: options.best])
+        print(f"    {measured(title, figures)}", flush=True)
+        for kernel in range(BY_CHANNEL, BY_WARP_COLUMN + 1):
+            best = next((words for words in found if words.split()[0] == f"kernel={kernel}"), None)
+            if best is not None and best not in figures:
+                print(f"    {found[best]:.3f} {best}", flush=True)
+    candidates.finish(rows, options.json)
 
 
 if __name__ == "__main__":

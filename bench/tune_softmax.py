@@ -2,11 +2,7 @@
 """Times every config that fits, beside the planner's own choice.
 
 `python bench/tune_softmax.py SET[:TYPE,...] ... [--json FILE]`, sets plain, odd, dense, lengths, backward of
-bench_softmax.py. $FLOWK_LIBRARY is a library with flowk_bench_softmax_candidate():
-
-    nvcc -std=c++20 -O3 -arch=native -shared -cudart static -Icuda -Iinclude -Xcompiler -fPIC,-fvisibility=hidden \\
-      -DFLOWK_BUILD_INFO='"candidates"' $(find cuda -name '*.cpp' -not -path '*/simt/*' -not -name '*_simt.cpp') \\
-      $(find cuda -name '*.cu') bench/softmax_candidates.cpp -o libflowk_candidates.so
+`python -m pyflowk bench --op softmax`, with the library that candidates.py describes.
 
 Prints the planner's fraction of copy and the best configs of each case as a row of bench/tuning/softmax_h200.json has
 them, and names every config with a wrong result.
@@ -14,21 +10,21 @@ them, and names every config with a wrong result.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
-import gc
+import functools
 import itertools
 import math
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-
 sys.path.insert(0, str(Path(__file__).parent))
-import harness
-from softmax_workload import SoftmaxLibrary, Workload, cases_of
+import candidates
 from tuning.generate_tuning import measured
+
+from pyflowk._bench.machine import Machine
+from pyflowk._bench.softmax_work import SoftmaxWork
 
 KERNELS = [
     "row_in_registers",
@@ -66,10 +62,10 @@ class Config(NamedTuple):
         return f"{text} r{self.resident_blocks} {self.rows_per_launch} rows per launch"
 
 
-def configs_of(workload: Workload) -> list[Config]:
+def configs_of(work: SoftmaxWork) -> list[Config]:
     """Configs that hold a row without many unused vectors."""
-    k = workload.shape[-1]
-    row_bytes = k * workload.dtype.itemsize
+    k = work.shape[-1]
+    row_bytes = k * work.outs[0].itemsize
     row_vectors = -(-row_bytes // 16)
     configs = []
     for vectors, cluster in itertools.product(VECTORS, CLUSTERS):
@@ -100,7 +96,7 @@ def configs_of(workload: Workload) -> list[Config]:
         configs += [
             Config("rows_by_vectors", rows, row_vectors, threads) for rows in (2, 4) for threads in (64, 128, 256)
         ]
-    if workload.kind == "lengths" and row_vectors <= 128:
+    if work.kind == "lengths" and row_vectors <= 128:
         configs += [
             Config("rows_in_lanes", vectors, lanes, threads)
             for vectors, lanes in itertools.product((1, 2, 3, 4), (1, 2, 4, 8, 16, 32))
@@ -108,13 +104,13 @@ def configs_of(workload: Workload) -> list[Config]:
             if row_vectors <= vectors * lanes <= 2 * row_vectors
         ]
     configs += [Config("two_pass_row", 0, lanes, max(lanes, 128)) for lanes in (8, 32, 128, 512) if lanes * 64 >= k]
-    rows = math.prod(workload.shape[:-1])
+    rows = math.prod(work.shape[:-1])
     for threads, slices in itertools.product((128, 256, 512), (64, 128, 256, 512)):
         if row_bytes >= 65536 and row_vectors >= slices * threads:
             for launch_bytes in LAUNCH_BYTES:
                 launch_rows = min(max(launch_bytes // row_bytes, 1), rows)
                 configs.append(Config("split_row", slices, threads, threads, rows_per_launch=launch_rows))
-    inputs_bytes = row_bytes * (2 if workload.kind == "backward" else 1)
+    inputs_bytes = row_bytes * (2 if work.kind == "backward" else 1)
     for cluster in (2, 4, 8, 16):
         if rows * cluster > MULTIPROCESSORS and SHARED_BYTES // 4 <= inputs_bytes // cluster <= SHARED_BYTES:
             clusters = MULTIPROCESSORS // cluster
@@ -122,75 +118,36 @@ def configs_of(workload: Workload) -> list[Config]:
     return sorted(set(configs))
 
 
-def tune(library: SoftmaxLibrary, case: tuple) -> dict:
-    workload = Workload(case)
-    contenders = workload.copies(library)
-    contenders["pick"] = lambda i: library.run(workload, i)
-    row = {"case": case, "plan": library.explain_softmax(workload), "configs": []}
-    longs = [ctypes.c_int64(n) for n in workload.shape]
-
-    def pointer(tensors: list, i: int) -> ctypes.c_void_p:
-        return ctypes.c_void_p(tensors[i].data_ptr() if tensors else None)
+def candidate_of(machine: Machine, work: SoftmaxWork) -> Callable[..., int]:
+    """candidate(i, config): the status of a config on buffer set i."""
+    function, longs = candidates.candidate_function("softmax"), [ctypes.c_int64(n) for n in work.shape]
+    code, stream = int(work.outs[0].code), candidates.stream_of(machine)
 
     def candidate(i: int, config: Config) -> int:
-        lengths = ctypes.c_void_p(workload.lengths.data_ptr() if workload.lengths is not None else None)
-        pointers = (pointer(workload.xs, i), pointer(workload.sides, i), pointer(workload.outs, i))
-        masks = (pointer(workload.denses, i), lengths)
-        backward = int(workload.kind == "backward")
-        scale = ctypes.c_double(workload.scale)
-        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        return library.c.flowk_bench_softmax_candidate(
-            *(backward, workload.code, *pointers, *masks, *longs, scale),
-            *(KERNELS.index(config.kernel), *config[1:-1], ctypes.c_int64(config.rows_per_launch), USES_PDL, stream),
+        x, *side = (ctypes.c_void_p(tensor.ptr) for tensor in work.operands[i])
+        by_kind = {"backward": (side, None, None), "dense": (None, side, None), "lengths": (None, None, side)}
+        y, dense, lengths = (one[0] if one else None for one in by_kind.get(work.kind, (None, None, None)))
+        return function(
+            *(int(work.kind == "backward"), code, x, y, ctypes.c_void_p(work.outs[i].ptr), dense, lengths, *longs),
+            *(ctypes.c_double(work.scale), KERNELS.index(config.kernel), *config[1:-1]),
+            *(ctypes.c_int64(config.rows_per_launch), USES_PDL, stream),
         )
 
-    for config in configs_of(workload):
-        workload.outs[0].fill_(float("nan"))
-        status = candidate(0, config)
-        if status == 1:
-            continue
-        if status != 0:
-            print("FAILED", case, config, library.c.flowk_last_error().decode())
-            continue
-        right, error = workload.check()
-        if not right:
-            print("WRONG", case, config, error)
-            continue
-        contenders[config] = lambda i, config=config: candidate(i, config)
-    times = harness.time_in_turn(contenders, workload.sets, rounds=5)
-    copy = min(times["memcpy"], times["copy"])
-    row |= {"copy_us": copy * 1e6, "pick": copy / times["pick"]}
-    for config, time in times.items():
-        if isinstance(config, Config):
-            row["configs"].append({"config": config._asdict(), "fraction": round(copy / time, 4)})
-    row["configs"].sort(key=lambda entry: -entry["fraction"])
-    return row
+    return candidate
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sets", nargs="+")
-    parser.add_argument("--json")
-    parser.add_argument("--best", type=int, default=4, help="configs printed per case")
-    options = parser.parse_args()
-    library = SoftmaxLibrary()
-    print(harness.machine())
-    rows = []
-    for name in options.sets:
-        of_set = []
-        for case in cases_of(name):
-            row = tune(library, case)
-            of_set.append(row)
-            kind, type_, *shape = case
-            best = {str(Config(**entry["config"])): entry["fraction"] for entry in row["configs"][: options.best]}
-            print(measured(f"{kind} {type_} {'x'.join(map(str, shape))}", {"pick": row["pick"]} | best), flush=True)
-            gc.collect()
-            torch.cuda.empty_cache()
-        picks = [row["pick"] for row in of_set]
-        bests = [row["configs"][0]["fraction"] for row in of_set if row["configs"]]
-        print(f"== {name}: pick {harness.geomean(picks):.3f} best {harness.geomean(bests):.3f}", flush=True)
-        rows += of_set
-    harness.write_json(options.json, rows)
+    options = candidates.parser_of(__doc__).parse_args()
+    machine, rows = Machine(), []
+    for _, work in candidates.works(machine, "softmax", options.sets):
+        assert isinstance(work, SoftmaxWork)
+        candidate = candidate_of(machine, work)
+        calls = {config: functools.partial(candidate, config=config) for config in configs_of(work)}
+        row, found = candidates.fractions_of(machine, work, calls, options.rounds)
+        rows.append(candidates.result_of(row, found))
+        figures = {"pick": rows[-1]["pick"]} | {str(config): f for config, f in list(found.items())[: options.best]}
+        print(measured(f"{work.kind} {work.types} {work.shape_text}", figures), flush=True)
+    candidates.finish(rows, options.json)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m pyflowk info` and `demo`; `--cflags`, `--libs`, ... for the build of a C or C++ program."""
+"""`python -m pyflowk info`, `demo` and `bench`; `--cflags`, `--libs`, ... for the build of a C or C++ program."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Callable
+from importlib import import_module
 
 from . import __version__, _linking
 from ._commands.demo import run_demo
@@ -31,6 +32,10 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command")
     commands.add_parser("info", help="what is installed, what is found, and what is missing")
     commands.add_parser("demo", help="permute real arrays, check each against NumPy, show its plan and its speed")
+    bench_parser = commands.add_parser("bench", help="speed on this GPU, relative to a copy and to other libraries")
+    if "bench" in sys.argv[1:2]:  # its modules are loaded for it alone
+        bench = import_module("pyflowk._commands.bench")
+        bench.add_arguments(bench_parser)
     arguments = parser.parse_args()
     values: dict[str, Callable[[], str]] = {
         "cflags": _linking.compiler_flags,
@@ -54,9 +59,11 @@ def main() -> int:
         print_info()
         return 0
     try:
+        if arguments.command == "bench":
+            return int(bench.run_bench(arguments))
         return 0 if run_demo() else 1
-    except (FlowkError, ImportError, MemoryError) as error:
-        print(f"the demo cannot run: {error}", file=sys.stderr)
+    except (FlowkError, ImportError, MemoryError, ValueError, OSError) as error:
+        print(f"the {arguments.command} cannot run: {error}", file=sys.stderr)
         return 1
 
 

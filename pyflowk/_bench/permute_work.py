@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Permute: `[out]` of a set, shapes and axes from permute_workload.json, random ones drawn from a seed."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+import math
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .._arrays.dtypes import numpy_dtype
+from .tensors import BYTES, NAMES, Array, Tensor, checked_kinds
+from .work import Work, by, geometry, permute_arguments
+
+SETS = {
+    "practice": "attention, images, patches, odd shapes",
+    "ttc-TYPE": "the TTC-57 benchmark in f16, f32 or f64",
+    "seeds": "(0,1,2)->(1,0,2) and ->(0,2,1), 16 to 128 MB",
+    "small": "heads of attention to 8 MB",
+    "random[:SEED[:COUNT[:TYPE]]]": "ranks 2 to 7, every element size, 12 to 320 MB",
+    "convert": "to another type, scaled on the way",
+    "views": "strides on either side",
+}
+RESULT_SETS = ("practice", "ttc-f64", "ttc-f32", "ttc-f16", "random:7:100", "convert", "views")
+RANDOM_TYPES = ["u8", "f16", "bf16", "f32", "f64", "c128"]
+
+
+@functools.cache
+def _table() -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = json.loads((Path(__file__).parent / "permute_workload.json").read_text())
+    return found
+
+
+def cases_of(name: str) -> list[dict[str, Any]]:
+    """Keyword arguments of PermuteWork; KeyError where there is no such set."""
+    if name.startswith("ttc-"):
+        return [_case(group, shape, axes, name[4:]) for group, shape, axes, _ in _table()["ttc"]]
+    if name.partition(":")[0] == "random":
+        given = name.split(":")[1:]
+        seed, count, kind = given + ["0", "40", ""][len(given) :]
+        return random_cases(int(seed), int(count), [kind] if kind else RANDOM_TYPES)
+    if name == "small":
+        return small_cases()
+    if name == "convert":
+        names = ("name", "shape", "axes", "kind", "out_kind", "scale")
+        return [dict(zip(names, row)) for row in _table()["convert"]]
+    if name == "views":
+        names = ("name", "shape", "axes", "kind", "src_layout", "out_layout")
+        return [dict(zip(names, row)) for row in _table()["views"]]
+    return [_case(*row) for row in _table()[name]]
+
+
+def case_of_words(words: list[str]) -> dict[str, Any]:
+    """`f16 32x512x16x64 0,2,1,3`, or `u8>f16 256x224x224x3 0,3,1,2 [SCALE]`."""
+    types, shape, axes, *scale = words
+    kind, _, out_kind = types.partition(">")
+    checked_kinds(kind, out_kind or kind)
+    case = _case("case", [int(word) for word in shape.split("x")], [int(word) for word in axes.split(",")], kind)
+    if out_kind:
+        case |= {"out_kind": out_kind, "scale": float(scale[0]) if scale else 1.0}
+    return case
+
+
+def _case(name: str, shape: list[int], axes: list[int], kind: str) -> dict[str, Any]:
+    return {"name": name, "shape": shape, "axes": axes, "kind": kind}
+
+
+def random_cases(seed: int, count: int, kinds: list[str]) -> list[dict[str, Any]]:
+    """Ranks 2 to 7, every element size of `kinds`, odd and even extents, 12 to 320 MB moved."""
+    draw = random.Random(seed)
+    cases: list[dict[str, Any]] = []
+    while len(cases) < count:
+        kind = draw.choice(kinds)
+        rank = draw.randint(2, 7)
+        elements = draw.uniform(12e6, 320e6) / 2 / BYTES[kind]
+        weights = [draw.expovariate(1) + 0.15 for _ in range(rank)]
+        shape = [max(2, round(elements ** (w / sum(weights)))) for w in weights]
+        if draw.random() < 0.5:
+            shape = [max(2, s // 8 * 8) if s >= 8 else s for s in shape]
+        axes = draw.sample(range(rank), rank)
+        if axes != list(range(rank)) and 12e6 <= 2 * BYTES[kind] * math.prod(shape) <= 320e6:
+            cases.append(_case(f"random{len(cases)}", shape, axes, kind))
+    return cases
+
+
+def small_cases() -> list[dict[str, Any]]:
+    return [
+        _case(f"small{2 * b * s * h * d * BYTES[kind] >> 10}K", [b, s, h, d], axes, kind)
+        for kind in ("f16", "f32")
+        for b, s, h, d in ((1, 32, 8, 64), (1, 128, 12, 64), (1, 512, 16, 64), (1, 1024, 32, 64), (1, 1024, 32, 128))
+        for axes in ([0, 2, 1, 3], [0, 2, 3, 1])
+        if 2 * b * s * h * d * BYTES[kind] <= 8 << 20
+    ]
+
+
+class PermuteWork(Work):
+    """out[i] = x[axes of i]; with `out_kind` converted and scaled, with layouts between strided views."""
+
+    op = "permute"
+
+    def __init__(
+        self,
+        machine: Any,
+        name: str,
+        shape: list[int],
+        axes: list[int],
+        kind: str,
+        out_kind: str = "",
+        scale: float = 1.0,
+        src_layout: dict[str, Any] | None = None,
+        out_layout: dict[str, Any] | None = None,
+        num_sets: int | None = None,
+    ) -> None:
+        self.kind, self.types = name, f"{kind}>{out_kind}" if out_kind else kind
+        self.shape_text = f"{by(shape)} {by(axes, ',')}"
+        self.note = " ".join(
+            f"{side} {_text(where)}" for side, where in (("in", src_layout), ("out", out_layout)) if where
+        )
+        self.axes, self.scale, self.converts = list(axes), scale, bool(out_kind)
+        self.function = "permute_convert" if out_kind else "permute"
+        self.read_bytes = math.prod(shape) * BYTES[kind]
+        self.written_bytes = math.prod(shape) * BYTES[out_kind or kind]
+        super().__init__(machine, self.moved_bytes, num_sets)
+        x = Tensor(machine, kind, shape, "ordinary" if out_kind else "bits", **_numbered(src_layout))
+        out = Tensor(machine, out_kind or kind, [shape[axis] for axis in axes], **_numbered(out_layout))
+        self.rotate([x], out)
+        self.prepare()
+
+    def arguments_of(self, i: int) -> tuple[Any, ...]:
+        (x,), out = self.operands[i], self.outs[i]
+        if not self.converts:
+            return permute_arguments(x, self.axes, out)
+        return *x.arguments(), *out.arguments(), *geometry(x.shape, self.axes), ctypes.c_double(self.scale)
+
+    def expected(self, index: list[Array]) -> Array:
+        (x,) = self.operands[0]
+        places: list[Array] = [index[0]] * len(index)
+        for place, axis in zip(index, self.axes):
+            places[axis] = place
+        values = x.known(places)
+        if not self.converts:
+            return values
+        out = numpy_dtype(NAMES[self.outs[0].kind])
+        if self.scale != 1:
+            values = values.astype(np.float64 if "f64" in (x.kind, self.outs[0].kind) else np.float32)
+            values = values * values.dtype.type(self.scale)
+        if out.kind in "iu":
+            bounds = np.iinfo(out)
+            values = np.trunc(values.astype(np.float64)).clip(bounds.min, bounds.max)
+        return values.astype(out)
+
+    def check(self, *, exact: bool = True) -> bool:
+        return super().check(exact=exact or not self.converts)
+
+    def formula(self, torch: Any) -> Callable[..., Any]:
+        axes, scale = self.axes, self.scale
+        flipped = any(stride < 0 for tensor in (*self.operands[0], self.outs[0]) for stride in tensor.strides)
+        if flipped:
+            raise NotImplementedError("negative strides")
+
+        def work(x: Any, out: Any) -> None:
+            out.copy_(x.permute(axes) * scale if scale != 1 else x.permute(axes))
+
+        return work
+
+    def rival_operands(self, i: int) -> list[Tensor]:
+        return [*self.operands[i], self.outs[i]]
+
+
+def _numbered(where: dict[str, Any] | None) -> dict[str, Any]:
+    """A layout() whose dimensions JSON has made strings."""
+    return {
+        key: {int(d): n for d, n in value.items()} if isinstance(value, dict) else value
+        for key, value in (where or {}).items()
+    }
+
+
+def _text(where: dict[str, Any]) -> str:
+    parts = []
+    for key, value in where.items():
+        pairs = (
+            value.items()
+            if isinstance(value, dict)
+            else enumerate(value)
+            if key == "order"
+            else ((d, "") for d in value)
+        )
+        parts.append(f"{key} " + ",".join(f"{d}:{n}" if n != "" else str(d) for d, n in pairs))
+    return " ".join(parts)

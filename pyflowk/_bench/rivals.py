@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Other libraries on the same buffers, each where it is installed and takes the case: its result is checked, within
+2 %, before it is timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+from .cutensor import cutensor_call
+from .plain import plain_call
+from .tensors import NAMES, Tensor
+from .work import Work
+
+Replay = Callable[[], object]
+
+
+class Unsuitable(Exception):
+    """A rival has no such case."""
+
+
+def rivals_of(machine: Any, work: Work, names: Sequence[str]) -> tuple[dict[str, Replay], dict[str, str]]:
+    """The graphs of those rivals that take a case and are right, and why the others do not take part."""
+    graphs: dict[str, Replay] = {}
+    skipped: dict[str, str] = {}
+    for name in names:
+        try:
+            graphs[name] = RIVALS[name](machine, work)
+        except Exception as error:  # whatever a rival raises: it is only left out
+            skipped[name] = f"{type(error).__name__}: {error}".splitlines()[0][:120]
+    return graphs, skipped
+
+
+def _checked(machine: Any, work: Work, call: Callable[[int], Any], keep: Callable[[Any], None] | None = None) -> None:
+    """Unsuitable where the call's result on the first buffers is not right; `keep` copies it to outs[0]."""
+    work.poison()
+    result = call(0)
+    if keep is not None and result is not None:
+        keep(result)
+    machine.synchronize()
+    if not work.check(exact=False):
+        raise Unsuitable("gives other values")
+
+
+# ---- PyTorch
+
+
+def _torch_view(torch: Any, tensor: Tensor) -> Any:
+    raw = torch.from_dlpack(tensor.memory)
+    flat = raw[: tensor.num_bytes].view(getattr(torch, NAMES[tensor.kind]))
+    return flat.as_strided(tensor.shape, tensor.strides, tensor.first)
+
+
+def _torch_replay(machine: Any, work: Work, function_of: Callable[[Any], Callable[..., Any] | None]) -> Replay:
+    """A CUDA graph by PyTorch, whose allocator must know of the capture, on the bench's stream."""
+    torch = import_module("torch")
+    function = function_of(torch)
+    if function is None:
+        raise Unsuitable("has no such case")
+    operands = [[_torch_view(torch, tensor) for tensor in work.rival_operands(i)] for i in range(work.num_sets)]
+    out = _torch_view(torch, work.rival_out())
+
+    def keep(result: Any) -> None:
+        out.copy_((result[0] if isinstance(result, tuple) else result).reshape(out.shape))
+
+    if not machine.has_graphs:
+        _checked(machine, work, lambda i: function(*operands[i]), keep)
+        return lambda: [function(*one) for one in operands]
+    stream = torch.cuda.ExternalStream(machine.stream)
+    with torch.cuda.stream(stream):
+        _checked(machine, work, lambda i: function(*operands[i]), keep)
+        for one in operands:
+            function(*one)
+    machine.synchronize()
+    graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    with torch.cuda.graph(graph, stream=side):
+        for one in operands:
+            function(*one)
+
+    def replay() -> None:
+        with torch.cuda.stream(stream):
+            graph.replay()
+
+    return replay
+
+
+def _torch(machine: Any, work: Work) -> Replay:
+    return _torch_replay(machine, work, getattr(work, "eager", work.formula))
+
+
+def _compile(machine: Any, work: Work) -> Replay:
+    def compiled(torch: Any) -> Callable[..., Any] | None:
+        function = work.formula(torch)
+        torch._dynamo.reset()
+        return torch.compile(function, dynamic=False) if function else None
+
+    return _torch_replay(machine, work, compiled)
+
+
+def _quack(machine: Any, work: Work) -> Replay:
+    softmax = import_module("quack.softmax")
+    if (
+        work.op != "softmax"
+        or work.kind not in ("plain", "backward")
+        or getattr(work, "scale", 1.0) not in (1.0, 0.125)
+    ):
+        raise Unsuitable("has no such case")
+    columns = work.outs[0].shape[-1]
+
+    def forward(x: Any) -> Any:
+        return softmax.softmax(x.view(-1, columns))
+
+    def backward(dy: Any, y: Any) -> Any:  # without the scale, which flowk multiplies by as well
+        return softmax.softmax_bwd(dy.view(-1, columns), y.view(-1, columns))
+
+    return _torch_replay(machine, work, lambda torch: forward if work.kind == "plain" else backward)
+
+
+# ---- others, captured like flowk
+
+
+def _captured(machine: Any, work: Work, call: Callable[[int], Any]) -> Replay:
+    _checked(machine, work, call)
+    replay: Replay = machine.graph(call, work.num_sets)
+    return replay
+
+
+def _cupy(machine: Any, work: Work) -> Replay:
+    cupy = import_module("cupy")
+    if work.op != "permute" or getattr(work, "scale", 1.0) != 1:
+        raise Unsuitable("no one pass that scales and casts, no formula of the others")
+    axes, stream = work.axes, cupy.cuda.ExternalStream(machine.stream)  # type: ignore[attr-defined]
+
+    def view(tensor: Tensor) -> Any:
+        flat = cupy.from_dlpack(tensor.memory)[: tensor.num_bytes].view(NAMES[tensor.kind])[tensor.first :]
+        strides = [stride * tensor.itemsize for stride in tensor.strides]
+        return cupy.lib.stride_tricks.as_strided(flat, tensor.shape, strides)
+
+    views = [(view(x).transpose(axes), view(out)) for (x,), out in zip(work.operands, work.outs)]
+
+    def call(i: int) -> None:
+        with stream:
+            cupy.copyto(views[i][1], views[i][0], casting="unsafe")
+
+    return _captured(machine, work, call)
+
+
+def _cutensor(machine: Any, work: Work) -> Replay:
+    if work.op != "permute" or work.function != "permute":
+        raise Unsuitable("has no such case")
+    return _captured(machine, work, cutensor_call(machine, work))
+
+
+def _jit(machine: Any, work: Work) -> Replay:
+    """pyflowk.ElementwiseKernel with the case's formula."""
+    formula = getattr(work, "jit", "")
+    if not formula:
+        raise Unsuitable("the case has no formula")
+    kernel_class = import_module("pyflowk").ElementwiseKernel
+    names = "xy"[: len(work.operands[0])]
+    kernel = kernel_class(", ".join(f"T {name}" for name in names), "T z", formula)
+
+    def view(tensor: Tensor) -> Any:
+        strides = tuple(stride * tensor.itemsize for stride in tensor.strides)
+        return tensor.memory._view(tensor.first * tensor.itemsize, tensor.shape, strides, NAMES[tensor.kind])
+
+    views = [([view(x) for x in inputs], view(out)) for inputs, out in zip(work.operands, work.outs)]
+    return _captured(machine, work, lambda i: kernel(*views[i][0], out=views[i][1], stream=machine.stream))
+
+
+def _plain(machine: Any, work: Work) -> Replay:
+    """The kernel that the article starts from."""
+    return _captured(machine, work, plain_call(machine, work))
+
+
+RIVALS: dict[str, Callable[[Any, Work], Replay]] = {
+    "torch": _torch, "compile": _compile, "cupy": _cupy, "cutensor": _cutensor, "quack": _quack, "jit": _jit,
+    "plain": _plain,
+}  # fmt: skip

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs cases: checks flowk's result and each rival's, then replays all contenders in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from types import ModuleType
+from typing import Any
+
+from . import elementwise_work, permute_work, prelu_work, softmax_work
+from .measure import Row, figures_of
+from .rivals import rivals_of
+from .work import CopyWork, Work, free_memory
+
+OPERATORS: dict[str, tuple[ModuleType, type[Work]]] = {
+    "permute": (permute_work, permute_work.PermuteWork),
+    "elementwise": (elementwise_work, elementwise_work.ElementwiseWork),
+    "prelu": (prelu_work, prelu_work.PreluWork),
+    "softmax": (softmax_work, softmax_work.SoftmaxWork),
+}
+ROUNDS = 7
+
+
+def time_in_turn(
+    machine: Any, graphs: dict[str, Callable[[], object]], num_sets: int, rounds: int = ROUNDS
+) -> dict[str, list[float]]:
+    """Seconds per call of each contender, one number per round; all are replayed one after the other, and once before
+    the first round."""
+    times: dict[str, list[float]] = {name: [] for name in graphs}
+    for round_ in range(rounds + 1):
+        for name, replay in graphs.items():
+            seconds = machine.seconds(replay)
+            if round_ > 0:
+                times[name].append(seconds / num_sets)
+    return times
+
+
+def copy_graphs(machine: Any, work: Work) -> dict[str, Callable[[], object]]:
+    """The yardstick for a case, as graphs."""
+    copies = CopyWork(machine, work.moved_bytes, work.num_sets)
+    return {
+        "memcpy": machine.graph(copies.memcpy, work.num_sets),
+        "copy": machine.graph(copies.run, work.num_sets),
+    }
+
+
+def run_case(machine: Any, work: Work, rivals: Sequence[str] = (), rounds: int = ROUNDS) -> Row:
+    """The row of a case: whether it is right, its plan, and where it is right and there are rounds its figures."""
+    row = work.row()
+    work.run(0)
+    row["right"], row["plan"] = work.check(), work.plan()
+    if not row["right"] or not rounds:
+        return row
+    graphs = copy_graphs(machine, work) | {"flowk": machine.graph(work.run, work.num_sets)}
+    found, row["skipped"] = rivals_of(machine, work, rivals)
+    graphs |= found
+    times = time_in_turn(machine, graphs, work.num_sets, rounds)
+    return row | figures_of(work.moved_bytes, times, machine.datasheet_gb_s())
+
+
+def make_work(machine: Any, op: str, case: dict[str, Any], **more: Any) -> Work:
+    """A case of cases_of() or case_of_words(), with its buffers."""
+    return OPERATORS[op][1](machine, **case, **more)
+
+
+def run_cases(
+    machine: Any, cases: Iterable[tuple[str, str, dict[str, Any]]], rivals: Sequence[str], rounds: int
+) -> Iterable[Row]:
+    """One row per (operator, set, case), as soon as it is done; a case whose types NumPy lacks is left out by name."""
+    for op, set_name, case in cases:
+        try:
+            work = make_work(machine, op, case)
+        except ImportError as error:
+            yield {"op": op, "set": set_name, "missing": str(error)}
+            continue
+        yield run_case(machine, work, rivals, rounds) | {"set": set_name}
+        del work
+        free_memory()

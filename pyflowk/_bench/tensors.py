@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors of a bench: memory whose random contents the host knows, strided views of it, samples of its elements.
+
+An input repeats a block of random elements, whose number is a prime, so that no power of two is a period of it; the
+host knows each element from its place, and nothing is fetched from the GPU but results.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .._arrays.dtypes import numpy_dtype
+from .._native.abi import DType, TensorPointer
+
+Array = np.ndarray[Any, Any]
+BLOCK_ELEMENTS = 4194319  # a prime
+POISON = 0xA5
+TYPES = {
+    "bool": DType.BOOL, "i8": DType.INT8, "i16": DType.INT16, "i32": DType.INT32, "i64": DType.INT64,
+    "u8": DType.UINT8, "f16": DType.FLOAT16, "bf16": DType.BFLOAT16, "f32": DType.FLOAT32, "f64": DType.FLOAT64,
+    "e4m3": DType.FLOAT8_E4M3, "e5m2": DType.FLOAT8_E5M2, "c64": DType.COMPLEX64, "c128": DType.COMPLEX128,
+}  # fmt: skip
+BYTES = {"bool": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "u8": 1, "f16": 2, "bf16": 2, "f32": 4, "f64": 8,
+         "e4m3": 1, "e5m2": 1, "c64": 8, "c128": 16}  # fmt: skip
+NAMES = {"e4m3": "float8_e4m3fn"} | {kind: code.name.lower() for kind, code in TYPES.items() if kind != "e4m3"}
+FLOATS = {"f16", "bf16", "f32", "f64", "e4m3", "e5m2"}
+
+
+def checked_kinds(*kinds: str) -> tuple[str, ...]:
+    """The types of a case on the line; ValueError for others."""
+    for kind in kinds:
+        if kind not in TYPES:
+            raise ValueError(f"type = {kind!r}, must be one of {', '.join(TYPES)}")
+    return kinds
+
+
+def longs(numbers: Iterable[int]) -> Any:
+    """An array of int64_t, of one element at least."""
+    values = list(numbers)
+    return (ctypes.c_int64 * max(len(values), 1))(*values)
+
+
+@functools.cache
+def block(kind: str, contents: str, seed: int = 0) -> Array:
+    """Random elements of a type: "bits" (every NaN payload too), "normal" (deviation 2), "wide" (3), "ordinary" (within
+    the range of every type, for conversions), "unit" (1), or the share of ones of a bool."""
+    generator = np.random.default_rng(seed)
+    dtype = numpy_dtype(NAMES[kind])
+    if contents[0] == "0":
+        return (generator.random(BLOCK_ELEMENTS, np.float32) < float(contents)).view(dtype)
+    if contents == "ordinary" and kind not in FLOATS:
+        bounds = np.iinfo(dtype)
+        return generator.integers(max(bounds.min, -1000), min(bounds.max, 1000) + 1, BLOCK_ELEMENTS).astype(dtype)
+    if contents == "bits" or kind not in FLOATS:
+        high = 2 if kind == "bool" else 256
+        return generator.integers(0, high, BLOCK_ELEMENTS * dtype.itemsize, dtype=np.uint8).view(dtype)
+    deviation = {"normal": 2, "wide": 3, "ordinary": 8, "unit": 1}[contents]
+    return (generator.standard_normal(BLOCK_ELEMENTS, np.float32) * np.float32(deviation)).astype(dtype)
+
+
+def layout(
+    shape: Sequence[int],
+    order: Sequence[int] | None = None,
+    pads: dict[int, int] | None = None,
+    steps: dict[int, int] | None = None,
+    flips: Sequence[int] = (),
+    lead: int = 0,
+) -> tuple[list[int], int, int]:
+    """Strides, the element with all indices 0 and the memory's elements: `order` from the outermost dimension to the
+    innermost, `pads` elements left free after a dimension, `steps` between its indices, `flips` walked down, `lead`
+    elements before the first."""
+    strides, first, reach = [0] * len(shape), lead, 1
+    for d in reversed(order if order is not None else range(len(shape))):
+        stride = reach * (steps or {}).get(d, 1)
+        reach = stride * (shape[d] + (pads or {}).get(d, 0))
+        strides[d] = -stride if d in flips else stride
+        first += stride * (shape[d] - 1) if d in flips else 0
+    return strides, first, reach + lead
+
+
+class Tensor:
+    """A strided view of memory of its own; strides in elements."""
+
+    def __init__(
+        self,
+        machine: Any,
+        kind: str,
+        shape: Sequence[int],
+        contents: str | None = None,
+        seed: int = 0,
+        **where: Any,
+    ) -> None:
+        self.machine, self.kind, self.shape, self.contents, self.seed = machine, kind, tuple(shape), contents, seed
+        self.strides, self.first, self.num_elements = layout(shape, **where)
+        self.itemsize, self.code = BYTES[kind], TYPES[kind]
+        self.num_bytes = self.num_elements * self.itemsize
+        self.memory = machine.allocate(max(self.num_bytes, 16))
+        if contents is not None:
+            self._fill(block(kind, contents, seed))
+
+    def _fill(self, values: Array) -> None:
+        done = min(values.nbytes, self.num_bytes)
+        self.machine.upload(self.memory.ptr, values[: done // self.itemsize])
+        while done < self.num_bytes:  # a whole number of blocks each time, so that the period stays
+            more = min(done, self.num_bytes - done)
+            self.machine.copy(self.memory.ptr + done, self.memory.ptr, more)
+            done += more
+
+    def again(self) -> Tensor:
+        """Memory of the same layout and contents."""
+        other = self.reshaped(self.shape, self.strides)
+        other.memory = self.machine.allocate(max(self.num_bytes, 16))
+        if self.contents is not None:
+            self.machine.copy(other.memory.ptr, self.memory.ptr, self.num_bytes)
+        return other
+
+    @classmethod
+    def of(cls, machine: Any, kind: str, values: Array) -> Tensor:
+        """A tensor of given values."""
+        tensor = cls(machine, kind, values.shape)
+        tensor.contents = "given"
+        machine.upload(tensor.memory.ptr, np.ascontiguousarray(values))
+        return tensor
+
+    @property
+    def ptr(self) -> int:
+        return int(self.memory.ptr) + self.first * self.itemsize
+
+    def reshaped(self, shape: Sequence[int], strides: Sequence[int]) -> Tensor:
+        """Another view of the same memory."""
+        other = Tensor.__new__(Tensor)
+        other.__dict__.update(self.__dict__, shape=tuple(shape), strides=list(strides))
+        return other
+
+    def arguments(self) -> tuple[Any, Any, int]:
+        """Pointer, strides, type: as the C functions take them."""
+        return TensorPointer(self.ptr), longs(self.strides), int(self.code)
+
+    def poison(self, byte: int = POISON) -> None:
+        self.machine.fill(self.memory.ptr, byte, self.num_bytes)
+
+    def offsets(self, index: Sequence[Array]) -> Array:
+        """The places of elements in the memory, of a multi-index whose arrays broadcast."""
+        total: Any = np.int64(self.first)
+        for one, stride, extent in zip(index, self.strides, self.shape):
+            total = total + (np.int64(0) if extent == 1 else one * np.int64(stride))
+        return np.asarray(total)
+
+    def known(self, index: Sequence[Array]) -> Array:
+        """Elements of an input, from the block."""
+        assert self.contents is not None
+        values: Array = block(self.kind, self.contents, self.seed)[self.offsets(index) % BLOCK_ELEMENTS]
+        return values
+
+    def fetch(self) -> Array:
+        """All elements of the memory, 1-D."""
+        self.machine.synchronize()
+        host: Array = self.machine.download(self.memory.ptr, self.num_bytes)
+        return host.view(numpy_dtype(NAMES[self.kind]))
+
+
+def sample(shape: Sequence[int], count: int = 1 << 16) -> list[Array]:
+    """The multi-index of up to `count` elements: the first and last, and random ones."""
+    total = math.prod(shape)
+    if total <= count:
+        places = np.arange(total)
+    else:
+        edge = count // 8
+        drawn = np.random.default_rng(5).integers(0, total, count - 2 * edge)
+        places = np.concatenate([np.arange(edge), np.arange(total - edge, total), drawn])
+    return list(np.unravel_index(places, tuple(shape)))

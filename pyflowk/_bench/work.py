@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every operator's cases share: rotating buffers, the C call on each, the check, and the row of the report."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .._native.abi import StreamHandle
+from .._native.errors import error_of
+from .measure import Row, num_buffer_sets
+from .tensors import POISON, Array, Tensor, sample
+
+
+class Work:
+    """One case on rotating buffers. A subclass sets the attributes below and defines `arguments_of`, `expected`.
+
+    kind, types, shape_text, note   what names the case, as text; `part` is the part of its set with a mean of its own
+    function                        the C function without `flowk_`
+    read_bytes, written_bytes       what must be moved at least
+    operands, outs                  a list of tensors per buffer set; outs[0] is poisoned
+    """
+
+    op: ClassVar[str] = ""
+    kind = note = part = types = shape_text = function = ""
+    read_bytes = written_bytes = 0
+
+    def __init__(self, machine: Any, moved_bytes: int, num_sets: int | None = None) -> None:
+        self.machine = machine
+        self.num_sets = num_sets or num_buffer_sets(moved_bytes)
+        self.operands: list[list[Tensor]] = []
+        self.outs: list[Tensor] = []
+
+    def rotate(self, operands: list[Tensor], out: Tensor) -> None:
+        """Fills `operands` and `outs` with as many equal sets as the case rotates over."""
+        self.operands = [operands] + [[tensor.again() for tensor in operands] for _ in range(self.num_sets - 1)]
+        self.outs = [out] + [out.again() for _ in range(self.num_sets - 1)]
+        self.poison()
+
+    def poison(self) -> None:
+        """Overwrites the first results with bytes that no result has."""
+        self.outs[0].poison()
+
+    def prepare(self) -> None:
+        """The arguments of every call, once; ends a subclass's __init__."""
+        self.calls = [self.arguments_of(i) for i in range(self.num_sets)]
+        self._bound = getattr(self.machine.c, f"flowk_{self.function}")
+        self._stream = StreamHandle(self.machine.stream)
+
+    def arguments_of(self, i: int) -> tuple[Any, ...]:
+        """The C arguments on buffer set i, without the stream."""
+        raise NotImplementedError
+
+    def run(self, i: int) -> None:
+        """flowk's call on buffer set i."""
+        self.check_status(self._bound(*self.calls[i], self._stream))
+
+    def check_status(self, status: int) -> None:
+        """FlowkError with the library's text where a call failed."""
+        if status:
+            raise error_of(self.machine.c, status)
+
+    def plan(self) -> str:
+        """explain()'s text."""
+        text = ctypes.create_string_buffer(4096)
+        explain = getattr(self.machine.c, f"flowk_{self.function}_explain")
+        self.check_status(explain(*self.calls[0], text, len(text)))
+        return text.value.decode()
+
+    # ---- the check
+
+    def expected(self, index: list[Array]) -> Array:
+        """The result at a multi-index of out."""
+        raise NotImplementedError
+
+    def is_close(self, got: Array, expected: Array, index: list[Array]) -> bool:
+        """By default: the same bits."""
+        return bool(np.array_equal(_bits(got), _bits(expected)))
+
+    def check(self, *, exact: bool = True) -> bool:
+        """Is the first output right at a sample of its elements, and untouched between them. Not `exact`: within 2 % of
+        the largest, which rivals are held to whose rounding is their own."""
+        out = self.outs[0]
+        fetched = out.fetch()
+        index = sample(out.shape)
+        got, expected = fetched[out.offsets(index)], self.expected(index)
+        right = self.is_close(got, expected, index) if exact else _is_roughly(got, expected)
+        return right and _is_untouched_between(out, fetched)
+
+    # ---- rivals
+
+    def formula(self, torch: Any) -> Callable[..., Any] | None:
+        """What PyTorch computes of `operands` (and writes where it returns None); None where it has no such case."""
+        return None
+
+    def rival_operands(self, i: int) -> list[Tensor]:
+        """The tensors that formula() takes."""
+        return self.operands[i]
+
+    def rival_out(self) -> Tensor:
+        """outs[0], as a result of formula() has it."""
+        return self.outs[0]
+
+    # ---- the report
+
+    def row(self) -> Row:
+        """The case, before it is timed."""
+        return {
+            "op": self.op, "kind": self.kind, "types": self.types, "shape": self.shape_text, "note": self.note,
+            "part": self.part, "read_bytes": self.read_bytes, "written_bytes": self.written_bytes,
+        }  # fmt: skip
+
+    @property
+    def moved_bytes(self) -> int:
+        return self.read_bytes + self.written_bytes
+
+
+class CopyWork(Work):
+    """The yardstick: copies of as many bytes, by cudaMemcpyAsync and by flowk's contiguous copy."""
+
+    op = "copy"
+    function = "permute"
+
+    def __init__(self, machine: Any, moved_bytes: int, num_sets: int) -> None:
+        super().__init__(machine, moved_bytes, num_sets)
+        src = Tensor(machine, "u8", [max(16, moved_bytes // 2 // 16 * 16)], "bits")
+        self.rotate([src], Tensor(machine, "u8", src.shape))
+        self.prepare()
+
+    def arguments_of(self, i: int) -> tuple[Any, ...]:
+        return permute_arguments(self.operands[i][0], [0], self.outs[i])
+
+    def memcpy(self, i: int) -> None:
+        src, dst = self.operands[i][0], self.outs[i]
+        self.machine.copy(dst.ptr, src.ptr, src.num_bytes)
+
+
+def permute_arguments(x: Tensor, axes: Sequence[int], out: Tensor) -> tuple[Any, ...]:
+    """The arguments of flowk_permute() without the stream."""
+    src, src_strides, dtype = x.arguments()
+    dst, dst_strides, _ = out.arguments()
+    return src, src_strides, dst, dst_strides, *geometry(x.shape, axes), dtype
+
+
+def geometry(shape: Sequence[int], axes: Sequence[int]) -> tuple[Any, ...]:
+    """Rank, shape and axes as C values."""
+    rank = len(shape)
+    return rank, (ctypes.c_int64 * max(rank, 1))(*shape), (ctypes.c_int32 * max(rank, 1))(*axes)
+
+
+def by(numbers: Sequence[int], separator: str = "x") -> str:
+    return separator.join(map(str, numbers))
+
+
+def free_memory() -> None:
+    """Gives back the buffers of a case that is done."""
+    gc.collect()
+
+
+def _bits(values: Array) -> Array:
+    raw: Array = np.ascontiguousarray(values).view(np.uint8)
+    return raw
+
+
+def _is_roughly(got: Array, expected: Array) -> bool:
+    if expected.dtype.kind not in "fV":
+        return bool(np.array_equal(got, expected))
+    wide, exact = got.astype(np.float64), expected.astype(np.float64)
+    finite = np.isfinite(exact)
+    scale = np.abs(exact[finite]).max(initial=0)
+    with np.errstate(invalid="ignore"):
+        close = np.abs(wide - exact) <= 0.02 * np.abs(exact) + 1e-3 * scale
+    return bool((close | ~finite).all())
+
+
+def _is_untouched_between(out: Tensor, fetched: Array) -> bool:
+    if out.num_elements == math.prod(out.shape):
+        return True
+    is_element = np.zeros(out.num_elements, bool)
+    strides = [stride * is_element.itemsize for stride in out.strides]
+    np.ndarray(out.shape, bool, is_element, out.first, strides)[...] = True
+    return bool((_bits(fetched).reshape(-1, out.itemsize)[~is_element] == POISON).all())

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m pyflowk bench`: flowk beside a copy and beside other libraries on this GPU, case by case."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from .._bench import articles, page, plot, report
+from .._bench.machine import Machine
+from .._bench.measure import SLOWER, Row, slowdowns, summaries
+from .._bench.rivals import RIVALS
+from .._bench.runner import OPERATORS, ROUNDS, run_cases
+from .._native import driver, library
+from .._native.abi import Status
+from .._native.errors import FlowkError
+
+FORMAT = 1  # of --json
+Cases = list[tuple[str, str, dict[str, Any]]]  # operator, set, case
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = _description()
+    parser.add_argument("case", nargs="*", help="one case: permute f16 32x512x16x64 0,2,1,3")
+    parser.add_argument("--op", choices=[*OPERATORS, "all"], help="by default all")
+    parser.add_argument(
+        "--set",
+        default="main",
+        help="sets with commas; main: the first of each operator; results: those of bench/RESULTS.md",
+    )
+    parser.add_argument("--rivals", default="", help=f"with commas, or all: {', '.join(RIVALS)}")
+    parser.add_argument("--articles", action="store_true", help="what the articles published beside the same here")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of each contender; 0: checks results only")
+    parser.add_argument("--json", metavar="FILE", help="writes every row, for --compare")
+    parser.add_argument("--plot", metavar="FILE.png", help="writes a picture (needs matplotlib)")
+    parser.add_argument("--html", metavar="FILE", help="writes one page with plots and a table to sort")
+    parser.add_argument("--compare", metavar="OLD.json", help=f"fails where a case got {SLOWER * 100:.0f} %% slower")
+    parser.add_argument("--quiet", action="store_true", help="no line per case")
+
+
+def _description() -> str:
+    lines = [
+        "Speed relative to a copy of the same bytes (the faster of cudaMemcpyAsync and flowk's own): higher is better.",
+        "Every result is checked before it is timed; contenders run in turn, in CUDA graphs, on buffers past the L2.",
+        "",
+        "The sets:",
+    ]
+    for op, (module, _) in OPERATORS.items():
+        lines += [f"  {op:12} {name:32} {text}" for name, text in module.SETS.items()]
+    lines += ["", "A case on the line:"]
+    lines += [f"  {op:12} {_form(op)}" for op in OPERATORS]
+    return "\n".join(lines)
+
+
+def _form(op: str) -> str:
+    """How a case of an operator is written."""
+    return (OPERATORS[op][0].case_of_words.__doc__ or "").rstrip(".").replace("`", "")
+
+
+def run_bench(options: argparse.Namespace, machine: Any = None) -> int:
+    """0 where all results are right and, with --compare, none is slower."""
+    cases = _cases(options)
+    rivals = _rivals(options)
+    old = json.loads(Path(options.compare).read_text()) if options.compare else None
+    if options.plot:
+        plot.require()
+    machine = machine or _machine()
+    facts = machine.describe() | {"date": datetime.date.today().isoformat(), "command": _command_line()}
+    for name, text in facts.items():
+        print(f"{name:9} {text}")
+    rows = list(report.shown(run_cases(machine, cases, rivals, options.rounds), len(cases), quiet=options.quiet))
+    for line in report.summary_lines(summaries(row for row in rows if "missing" not in row)):
+        print(line)
+    if options.articles:
+        print("\n".join(articles.table(rows)))
+    run = {"format": FORMAT, "machine": facts, "rows": rows}
+    if options.json:
+        Path(options.json).write_text(json.dumps(run, indent=1))
+    if options.plot:
+        plot.write(options.plot, run)
+    if options.html:
+        Path(options.html).write_text(page.page_of(run))
+    failed = any(not row.get("right", True) for row in rows)
+    return 1 if _slower(rows, old) or failed else 0
+
+
+def _slower(rows: list[Row], old: dict[str, Any] | None) -> bool:
+    if old is None:
+        return False
+    found = slowdowns([row for row in rows if "missing" not in row], old["rows"])
+    for name, before, now in found:
+        print(f"SLOWER {name}: {before:.3f} of a copy before, {now:.3f} now")
+    print(
+        f"compared with {old['machine'].get('date', 'an older run')}: {len(found)} cases more than {SLOWER:.0%} slower"
+    )
+    return bool(found)
+
+
+def _machine() -> Machine:
+    if driver.device_count() == 0 or library.allowed_backend() == "simt":
+        raise FlowkError(
+            Status.NO_DEVICE,
+            "a bench needs libflowk and a GPU. The executor libflowk_simt runs the same kernels thread by thread, for "
+            "checking: its times say nothing of a GPU's, so nothing is timed on it",
+        )
+    return Machine()
+
+
+def _cases(options: argparse.Namespace) -> Cases:
+    if options.articles:
+        return [(op, "articles", case) for op, case in articles.cases()]
+    if options.case:
+        op, *words = options.case
+        if op not in OPERATORS:
+            raise ValueError(f"a case begins with one of {', '.join(OPERATORS)}, not with {op!r}")
+        try:
+            return [(op, "case", OPERATORS[op][0].case_of_words(words))]
+        except (ValueError, KeyError) as error:
+            raise ValueError(f"{' '.join(words)!r} is no case; {op} takes {_form(op)} ({error})") from error
+    found: Cases = []
+    for name in options.set.split(","):
+        of_name = list(_cases_of_set(name, options.op))
+        if not of_name:
+            raise ValueError(f"--set {name}: no set of {options.op or 'any operator'} (python -m pyflowk bench --help)")
+        found += of_name
+    return found
+
+
+def _cases_of_set(name: str, op: str | None) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for operator, (module, _) in OPERATORS.items():
+        if op not in (None, "all", operator):
+            continue
+        for own in {"results": module.RESULT_SETS, "main": module.RESULT_SETS[:1]}.get(name, (name,)):
+            try:
+                cases = module.cases_of(own)
+            except (KeyError, ValueError):
+                continue
+            for case in cases:
+                yield operator, own, case
+
+
+def _rivals(options: argparse.Namespace) -> list[str]:
+    names = list(RIVALS) if options.rivals == "all" else [name for name in options.rivals.split(",") if name]
+    for name in names:
+        if name not in RIVALS:
+            raise ValueError(f"--rivals {name}: must be of {', '.join(RIVALS)}")
+    return names or (["torch", "plain"] if options.articles else ["jit"] if "jit" in options.set.split(",") else [])
+
+
+def _command_line() -> str:
+    return "python -m pyflowk " + shlex.join(sys.argv[1:])

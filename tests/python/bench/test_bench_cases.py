@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cases of `python -m pyflowk bench` on the executor: results checked, bytes counted, wrong results found."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from host_machine import HostMachine
+
+from pyflowk._bench import elementwise_work, measure, permute_work, prelu_work, softmax_work
+from pyflowk._bench.plain import launch_of
+from pyflowk._bench.rivals import rivals_of
+from pyflowk._bench.runner import OPERATORS, make_work, run_case
+from pyflowk._bench.work import Work
+
+ELEMENTWISE_OPS = sorted(elementwise_work._BY_NAME)
+# operator, words of a case on the line, bytes read, bytes written
+CASES = [
+    ("permute", "f16 3x5x7x4 0,2,1,3", 840, 840),
+    ("permute", "u8 33x65 1,0", 2145, 2145),
+    ("permute", "c128 3x4x5 2,1,0", 960, 960),
+    ("permute", "u8>f16 2x9x7x3 0,3,1,2 0.5", 378, 756),
+    ("permute", "f16>u8 2x3x9x7 0,2,3,1 8", 756, 378),
+    ("permute", "f32>e4m3 33x17 1,0", 2244, 561),
+    ("elementwise", "add f16 40x33", 5280, 2640),
+    ("elementwise", "mul f32 6x35 6x35 1x35", 980, 840),
+    ("elementwise", "where bool,f64,f64,f64 129", 2193, 1032),
+    ("elementwise", "copy f32,i32 1000", 4000, 4000),
+    ("elementwise", "less bf16,bf16,bool 100", 400, 100),
+    ("prelu", "f32 3x5x4x4", 960, 960),
+    ("prelu", "f16 3x5x4x4 nhwc backward", 960, 480),
+    ("prelu", "f64 2x3x5x7 backward", 3360, 1680),
+    ("softmax", "plain f16 40x33", 2640, 2640),
+    ("softmax", "dense f32 2x3x4x50", 4800 + 400, 4800),
+    ("softmax", "causal bf16 2x2x6x6", 2 * 4 * 21, 288),
+    ("softmax", "bias f16 2x2x3x40", 1920, 960),
+    ("softmax", "backward f32 7x100", 5600, 2800),
+]
+
+
+def work_of(op: str, words: str, **more: Any) -> Work:
+    return make_work(HostMachine(), op, OPERATORS[op][0].case_of_words(words.split()), num_sets=2, **more)
+
+
+@pytest.mark.parametrize(("op", "words", "read", "written"), CASES, ids=lambda value: str(value))
+def test_a_case_on_the_line_is_right_and_counts_its_bytes(op: str, words: str, read: int, written: int) -> None:
+    work = work_of(op, words)
+    assert (work.read_bytes, work.written_bytes) == (read, written)
+    work.run(0)
+    assert work.check()
+    assert work.plan()
+
+
+def test_lengths_count_the_columns_that_are_read() -> None:
+    work = work_of("softmax", "lengths f32 2x3x4x40")
+    assert isinstance(work, softmax_work.SoftmaxWork)
+    assert work.read_bytes == 4 * int(work.lengths_host.sum())
+    work.run(0)
+    assert work.check()
+
+
+@pytest.mark.parametrize("op", ELEMENTWISE_OPS)
+def test_every_elementwise_operation_is_checked_against_numpy(op: str) -> None:
+    kinds = {"bitwise": "i32"}.get(op.partition("_")[0], "f32")
+    for kind in {kinds, "f16"} if kinds == "f32" else {kinds}:
+        arity = elementwise_work._ARITIES[type(elementwise_work._BY_NAME[op])][1]
+        types = [kind] * arity + ["bool" if op in elementwise_work.BOOLEAN else kind]
+        if op == "where":
+            types[0] = "bool"
+        work = work_of("elementwise", f"{op} {','.join(types)} 5000")
+        work.run(0)
+        assert work.check(), kind
+
+
+@pytest.mark.parametrize(("op", "words"), [case[:2] for case in CASES], ids=str)
+def test_a_wrong_element_is_found(op: str, words: str) -> None:
+    work = work_of(op, words)
+    work.run(0)
+    out = work.outs[0]
+    middle = out.ptr + out.num_bytes // 2 // out.itemsize * out.itemsize
+    byte = work.machine.download(middle + out.itemsize - 1, 1)[0]
+    work.machine.fill(middle + out.itemsize - 1, int(byte) ^ 1 if out.kind == "bool" else 0x5A, 1)
+    assert not work.check()
+
+
+def test_a_result_that_was_never_written_is_found() -> None:
+    for op, words, *_ in CASES:
+        assert not work_of(op, words).check(), words
+
+
+def test_bytes_between_the_elements_of_a_view_are_watched() -> None:
+    case = {"name": "view", "shape": [20, 30], "axes": [1, 0], "kind": "f32", "out_layout": {"pads": {"1": 3}}}
+    work = make_work(HostMachine(), "permute", case, num_sets=2)
+    work.run(0)
+    assert work.check()
+    out = work.outs[0]
+    work.machine.fill(out.ptr + 20 * 4, 0, 1)  # in the first row's padding
+    assert not work.check()
+
+
+@pytest.mark.parametrize("index", range(34))
+def test_views_of_the_set_with_shorter_extents(index: int) -> None:
+    case = dict(permute_work.cases_of("views")[index])
+    case["shape"] = [min(extent, 20 + place) for place, extent in enumerate(case["shape"])]
+    work = make_work(HostMachine(), "permute", case, num_sets=2)
+    work.run(0)
+    assert work.check()
+
+
+COUNTS = {
+    "permute": {"practice": 37, "ttc-f32": 57, "seeds": 16, "small": 14, "random:3:9:u8": 9, "convert": 30,
+                "views": 34},
+    "elementwise": {"anchors": 12, "types": 45, "casts": 30, "misaligned": 26, "broadcast": 52, "transposed": 29,
+                    "small": 40, "jit": 18, "ternary": 20},
+    "prelu": {"nchw": 32, "nhwc:f64": 16, "odd": 48, "odd:3:5:f16": 10, "large": 8, "misaligned": 24},
+    "softmax": {"plain": 34, "odd:bf16": 21, "tiny": 32, "dense": 20, "lengths:f32": 10, "small": 54,
+                "random:7:80": 80},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", COUNTS)
+def test_the_sets_have_their_cases(op: str) -> None:
+    module = OPERATORS[op][0]
+    assert {name: len(module.cases_of(name)) for name in COUNTS[op]} == COUNTS[op]
+    for name in module.RESULT_SETS:
+        assert module.cases_of(name)
+    with pytest.raises(KeyError):
+        module.cases_of("nothing")
+
+
+def test_random_sets_are_the_same_every_time() -> None:
+    assert permute_work.cases_of("random:7:3") == permute_work.cases_of("random:7:3")
+    assert permute_work.cases_of("random:7:3") != permute_work.cases_of("random:8:3")
+    assert prelu_work.cases_of("odd:7:3") == prelu_work.cases_of("odd:7:3")
+
+
+def test_rotation_passes_the_cache() -> None:
+    assert [measure.num_buffer_sets(n << 20) for n in (1, 8, 100, 400, 5000)] == [64, 64, 8, 2, 2]
+    work = make_work(HostMachine(), "permute", permute_work.case_of_words(["f32", "1000x1000", "1,0"]))
+    assert work.num_sets == 64
+    addresses = {tensor.ptr for tensors in work.operands for tensor in tensors} | {out.ptr for out in work.outs}
+    assert len(addresses) == 128
+    assert np.array_equal(work.operands[0][0].fetch().view(np.uint8), work.operands[63][0].fetch().view(np.uint8))
+
+
+def test_the_figures_of_a_case() -> None:
+    seconds = iter([9e9] * 3 + [2e-3, 1e-3, 4e-3] + [2e-3, 3e-3, 4e-3] + [2e-3, 1e-3, 8e-3])
+    machine = HostMachine(lambda replay: next(seconds))  # a round that does not count, then memcpy, copy, flowk in turn
+    work = make_work(machine, "permute", permute_work.case_of_words(["f32", "100x100", "1,0"]), num_sets=2)
+    row = run_case(machine, work, (), rounds=3)
+    assert row["right"]
+    assert row["fractions"] == {"flowk": pytest.approx(0.25)}
+    assert row["copy_us"] == pytest.approx(500)  # the faster copy, per call of two sets
+    assert row["gb_s"] == pytest.approx(80_000 / 2e-3 * 1e-9)
+    assert row["datasheet"] == pytest.approx(row["gb_s"] / 1000)
+    assert [machine.replays[i] for i in (0, 1, 2)] == [machine.replays[i] for i in (9, 10, 11)]
+
+
+RIVAL_CASES = [
+    (op, words) for op, words, *_ in CASES if op != "elementwise" and not re.search(">(u8|e4m3)", words)
+] + [
+    ("elementwise", "gelu f16 300"), ("elementwise", "silu_grad f32 300"), ("elementwise", "clamp f32 300"),
+    ("elementwise", "add_multiply f32 4x300 4x300 1x300 4x1"), ("softmax", "lengths f32 2x3x4x40"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "words"), RIVAL_CASES, ids=str)
+def test_pytorch_is_a_rival_that_is_checked(op: str, words: str) -> None:
+    pytest.importorskip("torch")
+    work = work_of(op, words)
+    graphs, skipped = rivals_of(work.machine, work, ["torch"])
+    assert list(graphs) == ["torch"], skipped
+    graphs["torch"]()
+
+
+def test_a_rival_that_is_wrong_or_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch, "softmax", lambda x, dim: x * 0)
+    work = work_of("softmax", "plain f32 40x33")
+    monkeypatch.setattr("pyflowk._bench.cutensor._library", lambda: (_ for _ in ()).throw(ImportError("no cutensor")))
+    graphs, skipped = rivals_of(work.machine, work, ["torch", "cutensor", "quack"])
+    assert not graphs
+    assert "gives other values" in skipped["torch"] and set(skipped) == {"torch", "cutensor", "quack"}
+
+
+@pytest.mark.parametrize(
+    ("op", "words", "kernel", "blocks"),
+    [
+        ("permute", "f16 3x5x7 2,0,1", "permute_2", (1, 1, 1)),
+        ("elementwise", "copy f32,f16 1000", "cast_to_half", (4, 1, 1)),
+        ("prelu", "f32 3x5x4x4", "prelu", (1, 1, 1)),
+        ("softmax", "dense f32 2x3x4x50", "softmax_by_mask", (2, 3, 4)),
+        ("softmax", "lengths f32 2x3x4x50", "softmax_by_length", (2, 3, 4)),
+    ],
+)
+def test_plain_kernels_have_their_launches(op: str, words: str, kernel: str, blocks: tuple[int, ...]) -> None:
+    found, grid, _, parameters = launch_of(work_of(op, words), 0)
+    assert (found, grid) == (kernel, blocks)
+    assert len(parameters) == {"permute_2": 3, "cast_to_half": 3, "prelu": 6}.get(kernel, 5)
