@@ -65,6 +65,8 @@ def main() -> int:
     except (FlowkError, ImportError, MemoryError, ValueError, OSError) as error:
         print(f"the {arguments.command} cannot run: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
 
 
 if __name__ == "__main__":

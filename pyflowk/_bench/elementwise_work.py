@@ -27,7 +27,9 @@ SETS = {
     "small": "4 to 32 MB",
     "jit": "pyflowk.ElementwiseKernel beside the built-in operation",
 }
-RESULT_SETS = ("anchors", "types", "casts", "broadcast", "transposed")
+RESULT_SETS = {
+    "anchors": "torch,compile", "types": "torch,compile", "casts": "torch", "broadcast": "torch", "transposed": "torch",
+}  # fmt: skip
 MB = 1 << 20
 _BY_NAME: dict[str, UnaryOp | BinaryOp | TernaryOp] = {op.name.lower(): op for op in OPERATIONS}
 _ARITIES: dict[type, tuple[str, int, int]] = {

@@ -16,6 +16,7 @@ from .. import __version__, empty
 from .._native import driver, library
 from .._native.abi import Status
 from .._native.errors import FlowkError
+from .measure import TOUCHED_BYTES
 
 Work = Callable[[int], object]  # the call on buffer set i
 MEMORY_CLOCK_KHZ, MEMORY_BUS_BITS = 36, 37  # CU_DEVICE_ATTRIBUTE_...
@@ -27,6 +28,7 @@ class Machine:
     """GPU 0, a stream of its own, and the library. All work of a bench is on this stream."""
 
     has_graphs = True
+    touched_bytes = TOUCHED_BYTES
 
     def __init__(self) -> None:
         self.c = library.for_device(0, "the bench's x")
@@ -87,8 +89,9 @@ class Machine:
         return executable.replay
 
     def seconds(self, replay: Callable[[], object]) -> float:
-        """Of one replay, by events."""
+        """Of one replay, by events. Another before it keeps the GPU busy until both events are enqueued."""
         start, end = self._events
+        replay()
         driver.record_event(start, self.stream)
         replay()
         driver.record_event(end, self.stream)
@@ -101,21 +104,17 @@ class Machine:
         khz, bits = (driver._attribute(attribute, 0) for attribute in (MEMORY_CLOCK_KHZ, MEMORY_BUS_BITS))
         return 2 * khz * bits / 8 * 1e-6 or None
 
+    def clocks(self) -> str:
+        """Now, at most, and what holds them down."""
+        return _nvidia_smi("clocks.sm,clocks.max.sm,clocks.mem,power.limit,clocks_throttle_reasons.active")
+
     def describe(self) -> dict[str, str]:
         """The first lines of a report: GPU, driver, clocks, versions."""
-        query = "driver_version,clocks.sm,clocks.max.sm,clocks.mem,power.limit"
-        try:
-            command = ["nvidia-smi", "-i", "0", f"--query-gpu={query}", "--format=csv,noheader"]
-            text = subprocess.run(command, capture_output=True, text=True).stdout.strip()
-        except OSError:
-            text = ""
-        words = dict(zip(query.split(","), (word.strip() for word in text.split(","))))
-        clocks = ", ".join(f"{name} {words[name]}" for name in query.split(",")[1:] if name in words)
         datasheet = self.datasheet_gb_s()
         return {
             "GPU": driver.device_name(0),
-            "driver": f"{words.get('driver_version', 'unknown')}, CUDA {driver.driver_version()}",
-            "clocks": clocks or "unknown: no nvidia-smi",
+            "driver": f"{_nvidia_smi('driver_version')}, CUDA {driver.driver_version()}",
+            "clocks": self.clocks(),
             "memory": f"{datasheet:.0f} GB/s by clock and bus" if datasheet else "unknown",
             "library": f"{library.version_text(self.c.flowk_version())}, {self.c.flowk_build_info().decode()}",
             "versions": versions(),
@@ -133,6 +132,19 @@ class _Graph:
 
     def __del__(self) -> None:
         self._machine._call("cuGraphExecDestroy", self._executable)
+
+
+def _nvidia_smi(query: str) -> str:
+    """Name and value of each field; the value alone of one."""
+    command = ["nvidia-smi", "-i", "0", f"--query-gpu={query}", "--format=csv,noheader"]
+    try:
+        text = subprocess.run(command, capture_output=True, text=True).stdout.strip()
+    except OSError:
+        text = ""
+    names, words = query.split(","), [word.strip() for word in text.split(",")]
+    if len(words) != len(names) or not text:
+        return "unknown: no nvidia-smi"
+    return words[0] if len(words) == 1 else ", ".join(f"{name} {word}" for name, word in zip(names, words))
 
 
 def versions() -> str:

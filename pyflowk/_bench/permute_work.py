@@ -27,7 +27,11 @@ SETS = {
     "convert": "to another type, scaled on the way",
     "views": "strides on either side",
 }
-RESULT_SETS = ("practice", "ttc-f64", "ttc-f32", "ttc-f16", "random:7:100", "convert", "views")
+_LIBRARIES = "torch,cupy,cutensor"
+RESULT_SETS = {
+    "practice": _LIBRARIES, "ttc-f64": _LIBRARIES, "ttc-f32": _LIBRARIES, "ttc-f16": _LIBRARIES,
+    "random:7:100": _LIBRARIES, "convert": "torch", "views": "torch",
+}  # fmt: skip
 RANDOM_TYPES = ["u8", "f16", "bf16", "f32", "f64", "c128"]
 
 

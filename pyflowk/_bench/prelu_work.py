@@ -21,7 +21,7 @@ SETS = {
     "large": "2^28 elements",
     "misaligned": "pointers one element past a multiple of 16 bytes",
 }
-RESULT_SETS = ("nchw", "nhwc")
+RESULT_SETS = {"nchw": "torch,compile", "nhwc": "torch"}
 TABLE = [
     (96, 64, 112, 112), (96, 64, 56, 56), (96, 128, 28, 28), (96, 256, 14, 14), (96, 512, 7, 7), (96, 512, 1, 1),
     (256, 512, 7, 7), (32, 100, 57, 57),

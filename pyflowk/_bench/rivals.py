@@ -75,8 +75,8 @@ def _torch_replay(machine: Any, work: Work, function_of: Callable[[Any], Callabl
     machine.synchronize()
     graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()
     with torch.cuda.graph(graph, stream=side):
-        for one in operands:
-            function(*one)
+        results = [function(*one) for one in operands]  # kept to the end, so that each has memory of its own
+    del results
 
     def replay() -> None:
         with torch.cuda.stream(stream):

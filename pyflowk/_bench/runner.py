@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
+from .._native.errors import FlowkError
 from . import elementwise_work, permute_work, prelu_work, softmax_work
 from .measure import Row, figures_of
 from .rivals import rivals_of
@@ -19,6 +20,15 @@ OPERATORS: dict[str, tuple[ModuleType, type[Work]]] = {
     "softmax": (softmax_work, softmax_work.SoftmaxWork),
 }
 ROUNDS = 7
+
+
+class Case(NamedTuple):
+    """A case of a set, as keyword arguments of its Work."""
+
+    op: str
+    set: str
+    arguments: dict[str, Any]
+    rivals: tuple[str, ...] = ()
 
 
 def time_in_turn(
@@ -63,16 +73,14 @@ def make_work(machine: Any, op: str, case: dict[str, Any], **more: Any) -> Work:
     return OPERATORS[op][1](machine, **case, **more)
 
 
-def run_cases(
-    machine: Any, cases: Iterable[tuple[str, str, dict[str, Any]]], rivals: Sequence[str], rounds: int
-) -> Iterable[Row]:
-    """One row per (operator, set, case), as soon as it is done; a case whose types NumPy lacks is left out by name."""
-    for op, set_name, case in cases:
+def run_cases(machine: Any, cases: Iterable[Case], rounds: int) -> Iterable[Row]:
+    """One row per case, as soon as it is done; a case that cannot run says why, and fails unless NumPy lacks its
+    types."""
+    for op, set_name, arguments, rivals in cases:
         try:
-            work = make_work(machine, op, case)
+            yield run_case(machine, make_work(machine, op, arguments), rivals, rounds) | {"set": set_name}
         except ImportError as error:
             yield {"op": op, "set": set_name, "missing": str(error)}
-            continue
-        yield run_case(machine, work, rivals, rounds) | {"set": set_name}
-        del work
+        except (FlowkError, MemoryError) as error:
+            yield {"op": op, "set": set_name, "missing": str(error), "right": False}
         free_memory()

@@ -32,7 +32,7 @@ class Work:
 
     def __init__(self, machine: Any, moved_bytes: int, num_sets: int | None = None) -> None:
         self.machine = machine
-        self.num_sets = num_sets or num_buffer_sets(moved_bytes)
+        self.num_sets = num_sets or num_buffer_sets(moved_bytes, machine.touched_bytes)
         self.operands: list[list[Tensor]] = []
         self.outs: list[Tensor] = []
 
@@ -113,6 +113,7 @@ class Work:
         return {
             "op": self.op, "kind": self.kind, "types": self.types, "shape": self.shape_text, "note": self.note,
             "part": self.part, "read_bytes": self.read_bytes, "written_bytes": self.written_bytes,
+            "touched_bytes": self.num_sets * self.moved_bytes,
         }  # fmt: skip
 
     @property
@@ -158,8 +159,9 @@ def by(numbers: Sequence[int], separator: str = "x") -> str:
 
 
 def free_memory() -> None:
-    """Gives back the buffers of a case that is done."""
+    """Gives back the buffers of a case that is done. What lives on is not looked at again."""
     gc.collect()
+    gc.freeze()
 
 
 def _bits(values: Array) -> Array:

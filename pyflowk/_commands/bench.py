@@ -8,6 +8,7 @@ import datetime
 import json
 import shlex
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,12 @@ from .._bench import articles, page, plot, report
 from .._bench.machine import Machine
 from .._bench.measure import SLOWER, Row, slowdowns, summaries
 from .._bench.rivals import RIVALS
-from .._bench.runner import OPERATORS, ROUNDS, run_cases
+from .._bench.runner import OPERATORS, ROUNDS, Case, run_cases
 from .._native import driver, library
 from .._native.abi import Status
 from .._native.errors import FlowkError
 
 FORMAT = 1  # of --json
-Cases = list[tuple[str, str, dict[str, Any]]]  # operator, set, case
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="main",
         help="sets with commas; main: the first of each operator; results: those of bench/RESULTS.md",
     )
-    parser.add_argument("--rivals", default="", help=f"with commas, or all: {', '.join(RIVALS)}")
+    parser.add_argument(
+        "--rivals",
+        default="",
+        help=f"with commas, or all: {', '.join(RIVALS)}; by default none, and those of each set for results",
+    )
     parser.add_argument("--articles", action="store_true", help="what the articles published beside the same here")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of each contender; 0: checks results only")
     parser.add_argument("--json", metavar="FILE", help="writes every row, for --compare")
@@ -68,7 +72,6 @@ def _form(op: str) -> str:
 def run_bench(options: argparse.Namespace, machine: Any = None) -> int:
     """0 where all results are right and, with --compare, none is slower."""
     cases = _cases(options)
-    rivals = _rivals(options)
     old = json.loads(Path(options.compare).read_text()) if options.compare else None
     if options.plot:
         plot.require()
@@ -76,20 +79,30 @@ def run_bench(options: argparse.Namespace, machine: Any = None) -> int:
     facts = machine.describe() | {"date": datetime.date.today().isoformat(), "command": _command_line()}
     for name, text in facts.items():
         print(f"{name:9} {text}")
-    rows = list(report.shown(run_cases(machine, cases, rivals, options.rounds), len(cases), quiet=options.quiet))
+    rows: list[Row] = []
+    start = time.monotonic()
+    try:
+        for row in report.shown(run_cases(machine, cases, options.rounds), len(cases), quiet=options.quiet):
+            rows.append(row)
+    finally:  # Ctrl-C keeps what is done
+        facts["at the end"] = f"{machine.clocks()}; {time.monotonic() - start:.0f} s"
+        _write(options, {"format": FORMAT, "machine": facts, "rows": rows})
+    print(f"at the end: {facts['at the end']}")
     for line in report.summary_lines(summaries(row for row in rows if "missing" not in row)):
         print(line)
     if options.articles:
         print("\n".join(articles.table(rows)))
-    run = {"format": FORMAT, "machine": facts, "rows": rows}
+    failed = any(not row.get("right", True) for row in rows)
+    return 1 if _slower(rows, old) or failed else 0
+
+
+def _write(options: argparse.Namespace, run: dict[str, Any]) -> None:
     if options.json:
         Path(options.json).write_text(json.dumps(run, indent=1))
     if options.plot:
         plot.write(options.plot, run)
     if options.html:
         Path(options.html).write_text(page.page_of(run))
-    failed = any(not row.get("right", True) for row in rows)
-    return 1 if _slower(rows, old) or failed else 0
 
 
 def _slower(rows: list[Row], old: dict[str, Any] | None) -> bool:
@@ -114,45 +127,53 @@ def _machine() -> Machine:
     return Machine()
 
 
-def _cases(options: argparse.Namespace) -> Cases:
+def _cases(options: argparse.Namespace) -> list[Case]:
+    rivals = _rivals(options)
     if options.articles:
-        return [(op, "articles", case) for op, case in articles.cases()]
+        return [Case(op, "articles", case, rivals or articles.RIVALS) for op, case in articles.cases()]
     if options.case:
         op, *words = options.case
         if op not in OPERATORS:
             raise ValueError(f"a case begins with one of {', '.join(OPERATORS)}, not with {op!r}")
         try:
-            return [(op, "case", OPERATORS[op][0].case_of_words(words))]
+            return [Case(op, "case", OPERATORS[op][0].case_of_words(words), rivals)]
         except (ValueError, KeyError) as error:
             raise ValueError(f"{' '.join(words)!r} is no case; {op} takes {_form(op)} ({error})") from error
-    found: Cases = []
+    found: list[Case] = []
     for name in options.set.split(","):
-        of_name = list(_cases_of_set(name, options.op))
+        of_name = list(_cases_of_set(name, options.op, rivals))
         if not of_name:
             raise ValueError(f"--set {name}: no set of {options.op or 'any operator'} (python -m pyflowk bench --help)")
         found += of_name
     return found
 
 
-def _cases_of_set(name: str, op: str | None) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def _cases_of_set(name: str, op: str | None, rivals: tuple[str, ...]) -> Iterator[Case]:
     for operator, (module, _) in OPERATORS.items():
         if op not in (None, "all", operator):
             continue
-        for own in {"results": module.RESULT_SETS, "main": module.RESULT_SETS[:1]}.get(name, (name,)):
+        results = list(module.RESULT_SETS)
+        for own in {"results": results, "main": results[:1]}.get(name, [name]):
             try:
                 cases = module.cases_of(own)
             except (KeyError, ValueError):
                 continue
+            own_rivals = rivals or (_named(module.RESULT_SETS[own]) if name == "results" else ())
+            own_rivals = ("jit",) if own == "jit" and not rivals else own_rivals
             for case in cases:
-                yield operator, own, case
+                yield Case(operator, own, case, own_rivals)
 
 
-def _rivals(options: argparse.Namespace) -> list[str]:
-    names = list(RIVALS) if options.rivals == "all" else [name for name in options.rivals.split(",") if name]
+def _rivals(options: argparse.Namespace) -> tuple[str, ...]:
+    names = tuple(RIVALS) if options.rivals == "all" else _named(options.rivals)
     for name in names:
         if name not in RIVALS:
             raise ValueError(f"--rivals {name}: must be of {', '.join(RIVALS)}")
-    return names or (["torch", "plain"] if options.articles else ["jit"] if "jit" in options.set.split(",") else [])
+    return names
+
+
+def _named(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, text.split(",")))
 
 
 def _command_line() -> str:

@@ -33,6 +33,7 @@ class HostMachine:
 
     stream = 0
     has_graphs = False
+    touched_bytes = 0  # two buffer sets
     library_path = "libflowk_simt"
 
     def __init__(self, clock: Callable[[Any], float] = lambda replay: 1e-3) -> None:
@@ -68,6 +69,9 @@ class HostMachine:
 
     def datasheet_gb_s(self) -> float | None:
         return 1000.0
+
+    def clocks(self) -> str:
+        return "none"
 
     def describe(self) -> dict[str, str]:
         return {"GPU": "none", "driver": "none", "clocks": "none"}

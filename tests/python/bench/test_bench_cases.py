@@ -138,9 +138,12 @@ def test_random_sets_are_the_same_every_time() -> None:
 
 
 def test_rotation_passes_the_cache() -> None:
-    assert [measure.num_buffer_sets(n << 20) for n in (1, 8, 100, 400, 5000)] == [64, 64, 8, 2, 2]
-    work = make_work(HostMachine(), "permute", permute_work.case_of_words(["f32", "1000x1000", "1,0"]))
-    assert work.num_sets == 64
+    assert [measure.num_buffer_sets(n << 20) for n in (1, 8, 100, 400, 5000)] == [768, 96, 8, 2, 2]
+    assert measure.num_buffer_sets(1000) == measure.MAX_SETS
+    machine = HostMachine()
+    machine.touched_bytes = 64 * 8_000_000
+    work = make_work(machine, "permute", permute_work.case_of_words(["f32", "1000x1000", "1,0"]))
+    assert work.num_sets == 64 and work.row()["touched_bytes"] == machine.touched_bytes
     addresses = {tensor.ptr for tensors in work.operands for tensor in tensors} | {out.ptr for out in work.outs}
     assert len(addresses) == 128
     assert np.array_equal(work.operands[0][0].fetch().view(np.uint8), work.operands[63][0].fetch().view(np.uint8))

@@ -25,6 +25,7 @@ def row_of(kind: str, fraction: float, **more: Any) -> measure.Row:
     row = {
         "op": "permute", "set": "practice", "kind": kind, "types": "f16", "shape": "2x3 1,0", "note": "", "part": "",
         "right": True, "plan": "copy_rows: a reason", "read_bytes": 1 << 20, "written_bytes": 1 << 20, "gb_s": 2000.0,
+        "touched_bytes": 768 << 20,
         "spread": 0.01, "datasheet": 0.5, "us": {"flowk": 4.0, "torch": 8.0}, "skipped": {},
         "fractions": {"flowk": fraction, "torch": fraction / 2},
     }  # fmt: skip
@@ -121,7 +122,7 @@ def test_sets_are_chosen_by_name_and_operator() -> None:
         parser = argparse.ArgumentParser()
         bench.add_arguments(parser)
         found: dict[tuple[str, str], int] = {}
-        for op, name, _ in bench._cases(parser.parse_args(list(arguments))):
+        for op, name, *_ in bench._cases(parser.parse_args(list(arguments))):
             found[op, name] = found.get((op, name), 0) + 1
         return found
 
@@ -136,6 +137,44 @@ def test_sets_are_chosen_by_name_and_operator() -> None:
     results = chosen("--set", "results")
     for module in (permute_work, elementwise_work, prelu_work, softmax_work):
         assert {name for _, name in results} >= set(module.RESULT_SETS)
+
+
+def test_rivals_of_the_results_are_those_of_each_set() -> None:
+    def rivals(*arguments: str) -> dict[str, tuple[str, ...]]:
+        parser = argparse.ArgumentParser()
+        bench.add_arguments(parser)
+        return {case.set: case.rivals for case in bench._cases(parser.parse_args(list(arguments)))}
+
+    assert rivals("--set", "results", "--op", "softmax")["plain"] == ("torch", "quack")
+    assert rivals("--set", "results", "--op", "softmax", "--rivals", "torch")["plain"] == ("torch",)
+    assert rivals("--set", "plain") == {"plain": ()} and rivals("--set", "jit") == {"jit": ("jit",)}
+    for module in (permute_work, elementwise_work, prelu_work, softmax_work):
+        assert set(",".join(module.RESULT_SETS.values()).split(",")) <= set(bench.RIVALS)
+
+
+def test_what_is_done_is_written_when_a_run_ends_early(tmp_path: Path) -> None:
+    class Interrupted(HostMachine):
+        def seconds(self, replay: Any) -> float:
+            if len(self.replays) == 3 * 8:  # contenders and rounds of the first case
+                raise KeyboardInterrupt
+            return super().seconds(replay)
+
+    file = tmp_path / "run.json"
+    with pytest.raises(KeyboardInterrupt):
+        run(["--set", "small", "--op", "permute", "--json", str(file)], Interrupted())
+    assert len(json.loads(file.read_text())["rows"]) == 1
+
+
+def test_a_case_that_fails_is_named_and_others_run(capsys: pytest.CaptureFixture[str]) -> None:
+    class Full(HostMachine):
+        def allocate(self, num_bytes: int) -> Any:
+            if num_bytes > 1 << 19:
+                raise MemoryError("no room")
+            return super().allocate(num_bytes)
+
+    assert run(["--set", "small", "--op", "permute", "--rounds", "1"], Full()) == 1
+    text = capsys.readouterr().out
+    assert "permute small: left out, " in text and "no room" in text and "small64K" in text
 
 
 def test_the_executor_is_not_timed() -> None:
@@ -156,6 +195,8 @@ def test_help_names_every_set() -> None:
 def test_lines_of_cases() -> None:
     assert report.line_of(row_of("a", 0.987)).split()[0] == "a"
     assert "0.987" in report.line_of(row_of("a", 0.987)) and "torch 0.49" in report.line_of(row_of("a", 0.987))
+    assert "(64 MB touched: in L2)" in report.line_of(row_of("a", 0.987, touched_bytes=64 << 20))
+    assert "in L2" not in report.line_of(row_of("a", 0.987))
     assert "left out, no type" in report.line_of({"op": "permute", "set": "x", "missing": "no type"})
 
 
