@@ -76,7 +76,8 @@ def summaries(rows: Iterable[Row]) -> list[Row]:
     for title, of_set in sets.items():
         timed = [row["fractions"] for row in of_set if "fractions" in row]
         names = dict.fromkeys(name for fractions in timed for name in fractions)
-        means = {name: geomean(fractions[name] for fractions in timed if name in fractions) for name in names}
+        taken = {name: [fractions[name] for fractions in timed if name in fractions] for name in names}
+        means = {name: geomean(fractions) for name, fractions in taken.items()}
         found.append(
             {
                 "set": title,
@@ -85,6 +86,7 @@ def summaries(rows: Iterable[Row]) -> list[Row]:
                 "geomean": means.pop("flowk", math.nan),
                 "worst": min((fractions["flowk"] for fractions in timed), default=math.nan),
                 "rivals": means,
+                "taken": {name: len(taken[name]) for name in means},
             }
         )
     return found

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes bench/RESULTS.md, its plots and README's speed table from runs of `python -m pyflowk bench`.
+
+`python bench/results.py [RUN.json ...]`, the files of
+
+    python -m pyflowk bench --op all --set results --json RUN.json
+    python -m pyflowk bench --articles --json ARTICLES.json
+
+A later file's cases replace an earlier one's. The rows are kept in bench/results/rows.json, which `--compare` takes;
+without files the texts are written from it again.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pyflowk._bench import articles, plot
+from pyflowk._bench.measure import Row, case_key, geomean, summaries
+from pyflowk._bench.report import kernel_of
+from pyflowk._bench.runner import OPERATORS
+
+ROOT = Path(__file__).resolve().parent.parent
+
+NAMES = {"torch": "PyTorch", "compile": "torch.compile", "cupy": "CuPy", "cutensor": "cuTENSOR", "plain": "plain CUDA"}
+KEPT = ("op", "set", "part", "kind", "types", "shape", "note", "right", "missing", "read_bytes", "written_bytes",
+        "copy_us", "spread", "us", "fractions")  # fmt: skip
+SLOWEST = 8  # cases named per operator
+BEGIN, END = "<!-- bench/results.py writes this table -->", "<!-- end -->"
+
+
+class Line(NamedTuple):
+    """A line of README's table: the cases of some sets, of one kind where it is given."""
+
+    work: str
+    op: str
+    sets: tuple[str, ...]
+    kind: str = ""
+
+
+TABLE = (
+    Line("permute, TTC-57 benchmark, float64", "permute", ("ttc-f64",)),
+    Line("the same, float32", "permute", ("ttc-f32",)),
+    Line("the same, float16", "permute", ("ttc-f16",)),
+    Line("permute, practice: attention, images, patches, odd shapes", "permute", ("practice",)),
+    Line("permute, 100 random cases of ranks 2 to 7, all element sizes", "permute", ("random:7:100",)),
+    Line("permute with conversion", "permute", ("convert",)),
+    Line("permute of strided views", "permute", ("views",)),
+    Line("elementwise, every type, 256 MB", "elementwise", ("types",)),
+    Line("elementwise with broadcasting", "elementwise", ("broadcast",)),
+    Line("elementwise with a transposed operand", "elementwise", ("transposed",)),
+    Line("PReLU", "prelu", ("nchw", "nhwc"), "forward"),
+    Line("PReLU gradients, NCHW", "prelu", ("nchw",), "backward"),
+    Line("softmax without a mask", "softmax", ("plain",)),
+    Line("softmax with a dense mask", "softmax", ("dense",)),
+    Line("softmax with lengths", "softmax", ("lengths",)),
+    Line("softmax gradient", "softmax", ("backward",)),
+    Line("softmax, 80 random cases: masks, types, 16 to 2^18 columns", "softmax", ("random:7:80",)),
+)
+
+
+def merged(runs: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """One run: each case as the last run has it, the machine's facts of the last and every run's command."""
+    rows: dict[tuple[str, str], Row] = {}
+    machine: dict[str, str] = {}
+    commands: list[str] = []
+    for run in runs:
+        machine = machine | run["machine"]
+        commands += [one for one in run["machine"]["command"].split("\n") if one not in commands]
+        for row in run["rows"]:
+            key = case_key(row) if "kind" in row else row["missing"]
+            rows[row["set"], key] = _kept(row)
+    return {"format": 1, "machine": machine | {"command": "\n".join(commands)}, "rows": list(rows.values())}
+
+
+def _kept(row: Row) -> Row:
+    kept = {key: row[key] for key in KEPT if key in row} | {"plan": kernel_of(row) if "plan" in row else ""}
+    return {key: _rounded(value) for key, value in kept.items()}
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _rounded(one) for key, one in value.items()}
+    return float(f"{value:.5g}") if isinstance(value, float) else value
+
+
+def speed_table(rows: list[Row]) -> str:
+    """README's: one line per Line that has cases."""
+    lines = ["| work | geomean | worst | best other library |", "|---|---|---|---|"]
+    for line in TABLE:
+        found = [
+            row["fractions"]
+            for row in rows
+            if row["op"] == line.op and row["set"] in line.sets and line.kind in ("", row.get("kind"))
+            if "fractions" in row
+        ]
+        if found:
+            own = [fractions["flowk"] for fractions in found]
+            lines.append(f"| {line.work} | {geomean(own):.2f} | {min(own):.2f} | {_best_rival(found)} |")
+    return "\n".join(lines)
+
+
+def _best_rival(found: list[dict[str, float]]) -> str:
+    """The best mean of a library that takes half of the cases or more."""
+    means = {}
+    for name in dict.fromkeys(name for fractions in found for name in fractions if name != "flowk"):
+        taken = [fractions[name] for fractions in found if name in fractions]
+        if 2 * len(taken) >= len(found):
+            means[name] = geomean(taken), len(taken)
+    if not means:
+        return ""
+    best = max(means, key=lambda name: means[name])
+    mean, count = means[best]
+    of = "" if count == len(found) else f", {count} of {len(found)} cases"
+    return f"{mean:.2f} ({NAMES.get(best, best)}{of})"
+
+
+def results_text(run: dict[str, Any]) -> str:
+    """bench/RESULTS.md."""
+    return "\n".join(_results_lines(run)) + "\n"
+
+
+def _results_lines(run: dict[str, Any]) -> Iterator[str]:
+    rows = [row for row in run["rows"] if row["set"] != "articles" and "missing" not in row]
+    machine = dict(run["machine"])
+    commands = machine.pop("command")
+    yield from ("# Results", "", "Written by `bench/results.py` from the runs of these commands:", "")
+    yield from ("```sh", commands, "```", "", "| | |", "|---|---|")
+    yield from (f"| {name} | {text} |" for name, text in machine.items())
+    yield from (
+        "",
+        "A figure is the time of a plain copy of the same bytes, the faster of `cudaMemcpyAsync` and flowk's own,",
+        "divided by the contender's time: higher is better. Results are checked before they are timed; contenders run",
+        "in turn, in CUDA graphs, on buffers past the L2; times are medians. `python -m pyflowk bench --set results",
+        "--compare bench/results/rows.json` compares a run with this one.",
+        "",
+        "## Summary",
+        "",
+        speed_table(rows),
+    )
+    for op in OPERATORS:
+        of_op = [row for row in rows if row["op"] == op]
+        if of_op:
+            yield from ("", f"## {op}", "", *_sets(of_op), "", f"![{op}](results/{op}.png)", "", *_slowest(of_op))
+    of_articles = [row for row in run["rows"] if row["set"] == "articles"]
+    if of_articles:
+        yield from ("", "## The articles", "", "```text", *articles.table(of_articles), "```")
+
+
+def _sets(rows: list[Row]) -> Iterator[str]:
+    yield "| set | right | geomean | worst | other libraries, over the cases that they take |"
+    yield "|---|---|---|---|---|"
+    for of_set in summaries(rows):
+        rivals = ", ".join(
+            f"{NAMES.get(name, name)} {mean:.2f} ({of_set['taken'][name]})" for name, mean in of_set["rivals"].items()
+        )
+        figures = f"{of_set['geomean']:.3f} | {of_set['worst']:.3f}"
+        yield f"| {of_set['set']} | {of_set['right']} of {of_set['cases']} | {figures} | {rivals} |"
+
+
+def _slowest(rows: list[Row]) -> Iterator[str]:
+    yield "The slowest cases:"
+    yield from ("", "| set | case | of a copy | us | kernel |", "|---|---|---|---|---|")
+    timed = sorted((row for row in rows if "fractions" in row), key=lambda row: row["fractions"]["flowk"])
+    for row in timed[:SLOWEST]:
+        case = " ".join(filter(None, (row["kind"], row["types"], row["shape"], row["note"])))
+        yield f"| {row['set']} | {case} | {row['fractions']['flowk']:.2f} | {row['us']['flowk']:.1f} | {row['plan']} |"
+
+
+def with_table(readme: str, table: str) -> str:
+    """README with the table between its two marks."""
+    before, _, rest = readme.partition(BEGIN)
+    _, found, after = rest.partition(END)
+    if not found:
+        raise ValueError(f"README has no {BEGIN} and {END}")
+    return f"{before}{BEGIN}\n{table}\n{END}{after}"
+
+
+def write(run: dict[str, Any], root: Path = ROOT) -> None:
+    """All files."""
+    folder, readme = root / "bench" / "results", root / "README.md"
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = ",\n".join(json.dumps(row, separators=(",", ":")) for row in run["rows"])
+    machine = json.dumps(run["machine"], indent=1)
+    (folder / "rows.json").write_text(f'{{"format": {run["format"]}, "machine": {machine}, "rows": [\n{rows}\n]}}\n')
+    (root / "bench" / "RESULTS.md").write_text(results_text(run))
+    for op in OPERATORS:
+        of_op = [row for row in run["rows"] if row["op"] == op and row["set"] != "articles" and "missing" not in row]
+        if of_op:
+            plot.write(str(folder / f"{op}.png"), run | {"rows": of_op})
+    readme.write_text(with_table(readme.read_text(), speed_table(run["rows"])))
+
+
+def main() -> None:
+    stored = ROOT / "bench" / "results" / "rows.json"
+    paths = [Path(path) for path in sys.argv[1:]]
+    write(merged(json.loads(path.read_text()) for path in paths or [stored]))
+
+
+if __name__ == "__main__":
+    main()

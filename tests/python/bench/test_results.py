@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""bench/results.py: RESULTS.md and README's table from runs, and that the files in the repository agree."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from invented_run import invented_run
+from source_tree import ROOT
+
+_spec = importlib.util.spec_from_file_location("results", ROOT / "bench" / "results.py")
+assert _spec is not None and _spec.loader is not None
+results: Any = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(results)
+
+
+def table_of(text: str) -> str:
+    """The table that begins with the column `work`."""
+    return text[text.index("| work |") :].partition("\n\n")[0].replace(f"\n{results.END}", "")
+
+
+def test_readme_and_results_agree() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert results.with_table(readme, table_of(readme)) == readme
+    page, rows = ROOT / "bench" / "RESULTS.md", ROOT / "bench" / "results" / "rows.json"
+    assert page.exists() == rows.exists()
+    if page.exists():
+        assert table_of(page.read_text()) == table_of(readme)
+        assert results.results_text(json.loads(rows.read_text())) == page.read_text()
+
+
+def test_every_line_of_the_table_has_a_set_of_the_results() -> None:
+    for line in results.TABLE:
+        module, _ = results.OPERATORS[line.op]
+        assert set(line.sets) <= set(module.RESULT_SETS), line
+    assert [line.work for line in results.TABLE] == [
+        line.split("|")[1].strip() for line in table_of((ROOT / "README.md").read_text()).splitlines()[2:]
+    ]
+
+
+def test_a_line_is_the_geomean_the_worst_and_the_best_library_of_most_cases() -> None:
+    cases = [
+        {"flowk": 0.25, "torch": 0.1, "cupy": 0.9},
+        {"flowk": 1.0, "torch": 0.4, "cutensor": 0.5},
+        {"flowk": 0.5, "torch": 0.2, "cutensor": 0.5},
+    ]
+    rows = [{"op": "permute", "set": "views", "fractions": fractions} for fractions in cases]
+    assert results.speed_table(rows).splitlines()[2:] == [
+        "| permute of strided views | 0.50 | 0.25 | 0.50 (cuTENSOR, 2 of 3 cases) |"
+    ]
+
+
+def test_later_runs_replace_cases_of_earlier_ones() -> None:
+    run = invented_run()
+    again = {"machine": run["machine"] | {"command": "again"}, "rows": [run["rows"][0] | {"right": False}]}
+    found = results.merged([run, again])
+    assert len(found["rows"]) == len(run["rows"]) and found["rows"][0]["right"] is False
+    assert found["machine"]["command"] == f"{run['machine']['command']}\nagain"
+    assert results.merged([found]) == found
+
+
+def test_all_files_are_written_and_agree(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    readme = tmp_path / "README.md"
+    readme.write_text(f"before\n{results.BEGIN}\nold\n{results.END}\nafter\n")
+    results.write(results.merged([invented_run()]), tmp_path)
+    page = (tmp_path / "bench" / "RESULTS.md").read_text()
+    assert table_of(page) in readme.read_text() and "old" not in readme.read_text()
+    assert results.results_text(json.loads((tmp_path / "bench" / "results" / "rows.json").read_text())) == page
+    assert all((tmp_path / "bench" / path).exists() for path in ("results/permute.png", "results/softmax.png"))
+    assert "## The articles" in page and "A100" in page
+    with pytest.raises(ValueError, match="README has no"):
+        results.with_table("", "table")
