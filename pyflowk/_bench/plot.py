@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from importlib import import_module
 from typing import Any
 
@@ -10,9 +11,10 @@ from .measure import Row, summaries
 
 MOST_CASES = 40  # shown one by one; more are shown as the means of their sets
 COLORS = {
-    "flowk": "#2f7d32", "torch": "#d9601a", "compile": "#e0a030", "cupy": "#7a5195", "cutensor": "#3f7fbf",
-    "quack": "#b03060", "jit": "#58a55c", "plain": "#8a8a8a",
+    "flowk": "#3a9d40", "torch": "#d9601a", "compile": "#e0a030", "cupy": "#9467bd", "cutensor": "#4a90d9",
+    "quack": "#d6487e", "jit": "#6fbf73", "plain": "#8a8a8a",
 }  # fmt: skip
+BAR, GAP = 0.15, 0.1  # inches
 
 
 def require() -> Any:
@@ -24,46 +26,59 @@ def require() -> Any:
         raise ImportError(f"--plot needs matplotlib (pip install matplotlib): {error}") from error
 
 
+def set_groups(rows: list[Row]) -> list[tuple[str, dict[str, float]]]:
+    """(set, the mean of each contender), contenders in the order of COLORS."""
+    found = [(row["set"], {"flowk": row["geomean"]} | row["rivals"]) for row in summaries(rows)]
+    return [
+        (title, {name: means[name] for name in COLORS if name in means})
+        for title, means in found
+        if not math.isnan(means["flowk"])
+    ]
+
+
 def groups_of(rows: list[Row]) -> list[tuple[str, dict[str, float]]]:
     """(title, the fraction of a copy of each contender), by case or where there are many by set."""
     timed = [row for row in rows if "fractions" in row]
-    if len(timed) <= MOST_CASES:
-        return [
-            (f"{row['kind']} {row['types']} {row['shape']} {row['note']}".strip(), row["fractions"]) for row in timed
-        ]
-    return [(row["set"], {"flowk": row["geomean"]} | row["rivals"]) for row in summaries(timed)]
+    if len(timed) > MOST_CASES:
+        return set_groups(timed)
+    titles = (" ".join(filter(None, (row["kind"], row["types"], row["shape"], row["note"]))) for row in timed)
+    return [(title, row["fractions"]) for title, row in zip(titles, timed)]
 
 
 def write(path: str, run: dict[str, Any]) -> None:
     """Writes a PNG."""
     pyplot = require()
     groups = groups_of(run["rows"])
-    names = list(dict.fromkeys(name for _, fractions in groups for name in fractions))
-    height = max(3.0, 0.22 * len(groups) * max(1, len(names)) + 1.5)
+    names = [name for name in COLORS if any(name in fractions for _, fractions in groups)]
+    height = max(1.0, sum(len(fractions) * BAR + GAP for _, fractions in groups))
     figure, (bars, dots) = pyplot.subplots(
-        2, 1, figsize=(10, height + 4.5), height_ratios=(height, 4.5), layout="constrained"
+        2, 1, figsize=(9, height + 4.6), height_ratios=(height, 3.6), layout="constrained"
     )
-    thickness = 0.85 / max(1, len(names))
-    for place, name in enumerate(names):
-        found = [(y, fractions[name]) for y, (_, fractions) in enumerate(groups) if name in fractions]
-        centers = [y + (place - (len(names) - 1) / 2) * thickness for y, _ in found]
-        bars.barh(centers, [value for _, value in found], thickness, label=name, color=COLORS.get(name))
-    bars.set_yticks(range(len(groups)), [title for title, _ in groups], fontsize=7)
-    bars.margins(y=0.01)
-    bars.invert_yaxis()
-    bars.axvline(1, color="black", linewidth=0.8)
+    y, middles = 0.0, []
+    for _, fractions in groups:
+        middles.append(y + (len(fractions) - 1) * BAR / 2)
+        for name, value in fractions.items():
+            bars.barh(y, value, BAR * 0.9, color=COLORS[name])
+            bars.text(value + 0.006, y, f"{value:.2f}", va="center", fontsize=6)
+            y += BAR
+        y += GAP
+    bars.set_yticks(middles, [title for title, _ in groups], fontsize=8)
+    bars.set_ylim(y, -BAR)
+    bars.axvline(1, color="black", linewidth=0.8, zorder=0)
     bars.set_xlabel("speed relative to a copy (higher is better)")
-    bars.set_title(f"{run['machine'].get('GPU', '')}, {run['machine'].get('date', '')}")
-    if names:
-        bars.legend(fontsize=8)
-    for name in names:
+    figure.suptitle(f"{run['machine'].get('GPU', '')}, {run['machine'].get('date', '')}", fontsize=10)
+    for name in reversed(names):
         timed = [row for row in run["rows"] if name in row.get("us", {})]
         moved = [row["read_bytes"] + row["written_bytes"] for row in timed]
         rates = [count / row["us"][name] * 1e-3 for count, row in zip(moved, timed)]
-        dots.scatter([count / 1e6 for count in moved], rates, s=10, label=name, color=COLORS.get(name))
+        dots.scatter([count / 1e6 for count in moved], rates, s=9, label=name, color=COLORS[name])
     dots.set_xscale("log")
     dots.set_xlabel("MB read and written")
     dots.set_ylabel("GB/s")
     dots.set_ylim(bottom=0)
-    figure.savefig(path, dpi=110)
+    dots.grid(alpha=0.3)
+    if names:
+        handles, labels = dots.get_legend_handles_labels()
+        figure.legend(handles[::-1], labels[::-1], loc="outside lower center", ncols=len(names), fontsize=8)
+    figure.savefig(path, dpi=90, pil_kwargs={"optimize": True})
     pyplot.close(figure)
