@@ -24,45 +24,20 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from cuda.bindings import runtime as cudart
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parent))
+import sanitizing
+from sanitizing import Memory
+
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/python/softmax"))
 from softmax_calls import gradients_of
 from softmax_cases import TABLE, TableCase
 from softmax_reference import assert_within, backward_reference, inputs_of, row_strides, softmax_reference, unmasked
 
 from pyflowk._native import abi as _abi
-from pyflowk._native import library as _library
 
 KERNELS = {row.mechanism for row in TABLE if row.mechanism}
 CODES = {"int32": 4, "int64": 5, "float16": 10, "bfloat16": 11, "float32": 12, "float64": 13}
-
-
-def check(result: tuple) -> object:
-    if int(result[0]) != 0:
-        raise RuntimeError(result[0])
-    return result[1] if len(result) > 1 else None
-
-
-class Memory:
-    """An allocation that ends with `values`, `lead` elements after its start."""
-
-    def __init__(self, values: np.ndarray, lead: int = 0) -> None:
-        self.values = np.ascontiguousarray(values)
-        num_bytes = values.nbytes + lead * values.itemsize
-        self.base = check(cudart.cudaMalloc(num_bytes))
-        self.pointer = int(self.base) + lead * values.itemsize
-        # What lies before the values in their first 16 bytes is read with them, and not used: no fault for initcheck.
-        check(cudart.cudaMemset(self.base, 0, num_bytes))
-        kind = cudart.cudaMemcpyKind.cudaMemcpyHostToDevice
-        check(cudart.cudaMemcpy(self.pointer, self.values.ctypes.data, values.nbytes, kind))
-
-    def fetch(self) -> np.ndarray:
-        kind = cudart.cudaMemcpyKind.cudaMemcpyDeviceToHost
-        check(cudart.cudaMemcpy(self.values.ctypes.data, self.pointer, self.values.nbytes, kind))
-        check(cudart.cudaFree(self.base))
-        return self.values
 
 
 def strides_over(shape: tuple[int, ...], of: tuple[int, ...]) -> ctypes.Array:
@@ -79,7 +54,7 @@ def run_case(library: ctypes.CDLL, most_blocks: int, row: TableCase) -> str:
     if row.backward:
         host = host._replace(mask=None, bias=None)
         inputs, in_dtype, out_dtype = list(gradients_of(case, host)), out_dtype, in_dtype
-    memories = [Memory(values, case.x_lead) for values in inputs]
+    memories = [Memory(values, case.x_lead * values.itemsize) for values in inputs]
     mask = _abi.SoftmaxMask(struct_bytes=ctypes.sizeof(_abi.SoftmaxMask), causal=case.causal, window=case.window or 0)
     strides = []
     for name, values in (("dense", host.mask), ("lengths", host.lengths), ("bias", host.bias)):
@@ -90,7 +65,8 @@ def run_case(library: ctypes.CDLL, most_blocks: int, row: TableCase) -> str:
             setattr(mask, f"{name}_strides", ctypes.addressof(strides[-1]))
     mask.lengths_dtype, mask.bias_dtype = CODES[case.lengths_dtype], CODES[case.dtype]
     mask.lengths_from_right = case.side == "right"
-    out = Memory(np.full(case.shape, np.nan, out_dtype), case.out_lead)
+    nan = np.full(case.shape, np.nan, out_dtype)
+    out = Memory(nan, case.out_lead * nan.itemsize)
     tensors = [argument for memory in memories[: len(inputs)] for argument in (memory.pointer, None)]
     shape = (ctypes.c_int64 * len(case.shape))(*case.shape)
     sizes = (len(shape), shape, case.scale, ctypes.addressof(mask), int(case.log))
@@ -104,7 +80,7 @@ def run_case(library: ctypes.CDLL, most_blocks: int, row: TableCase) -> str:
         statuses.append(getattr(library, function)(*arguments, None))
     if any(statuses):
         raise RuntimeError(library.flowk_last_error())
-    check(cudart.cudaDeviceSynchronize())
+    sanitizing.synchronize()
     actual = out.fetch()
     for memory in memories:
         memory.fetch()
@@ -122,7 +98,7 @@ def run_case(library: ctypes.CDLL, most_blocks: int, row: TableCase) -> str:
 
 
 def main() -> None:
-    library = _library.open_backend("cuda")
+    library = sanitizing.open_library()
     words = [word for word in sys.argv[1:] if not word.startswith("--")]
     parts = [word.removeprefix("--part=").split("/") for word in sys.argv if word.startswith("--part=")]
     most_blocks = 8 if "--portable-clusters" in sys.argv else 16
@@ -138,11 +114,10 @@ def main() -> None:
     missed = [row.case.id for row, kernel in zip(rows, kernels) if row.mechanism not in ("", kernel)]
     if missed:
         sys.exit(f"not by the mechanism that the table names: {missed}")
-    reached = set(kernels)
-    if not (words or parts) and reached != KERNELS:
-        sys.exit(f"not reached: {sorted(KERNELS - reached)}, unknown: {sorted(reached - KERNELS)}")
+    if not (words or parts):
+        sanitizing.require_all(plans, KERNELS)
     clusters = sum(re.search(r"threads of a block, \d+ blocks", plan) is not None for plan in plans)
-    print(f"{len(plans)} cases right, {clusters} of them in clusters, kernels: {', '.join(sorted(reached))}")
+    print(f"{len(plans)} cases right, {clusters} of them in clusters, kernels: {', '.join(sorted(set(kernels)))}")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the sanitize_*.py share: an operator's case table, allocations of exact sizes, and calls with their plans."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from cuda.bindings import runtime as cudart
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from pyflowk._native import library as _library
+
+RANDOM = np.random.default_rng(1)
+
+
+def table_of(op: str) -> list[dict[str, Any]]:
+    """The rows of tests/cases/OP_cases.json."""
+    return json.loads((Path(__file__).parents[1] / f"tests/cases/{op}_cases.json").read_text())
+
+
+def check(result: tuple) -> Any:
+    if int(result[0]) != 0:
+        raise RuntimeError(result[0])
+    return result[1] if len(result) > 1 else None
+
+
+class Memory:
+    """One allocation that ends with the bytes of `host`, `lead_bytes` after its start. fetch() frees it."""
+
+    def __init__(self, host: np.ndarray, lead_bytes: int = 0, *, upload: bool = True) -> None:
+        self.host = np.ascontiguousarray(host)
+        self._base = check(cudart.cudaMalloc(max(1, lead_bytes + self.host.nbytes)))
+        self.pointer = int(self._base) + lead_bytes
+        if lead_bytes:  # read with the first 16 bytes of the values, and not used: no fault for initcheck
+            check(cudart.cudaMemset(self._base, 0, lead_bytes))
+        if upload:
+            kind = cudart.cudaMemcpyKind.cudaMemcpyHostToDevice
+            check(cudart.cudaMemcpy(self.pointer, self.host.ctypes.data, self.host.nbytes, kind))
+
+    def fetch(self) -> np.ndarray:
+        out = np.empty_like(self.host)
+        kind = cudart.cudaMemcpyKind.cudaMemcpyDeviceToHost
+        check(cudart.cudaMemcpy(out.ctypes.data, self.pointer, out.nbytes, kind))
+        check(cudart.cudaFree(self._base))
+        return out
+
+
+class Strided(Memory):
+    """A strided tensor of random values: `lead_bytes`, then the span of its strides and not a byte more. What is
+    assigned to `view` is what is_right() expects."""
+
+    def __init__(self, dtype: np.dtype, shape: Sequence[int], strides: Sequence[int] | None, lead_bytes: int) -> None:
+        strides = strides or [int(np.prod(shape[d + 1 :])) for d in range(len(shape))]
+        reaches = [(n - 1) * s for n, s in zip(shape, strides)]
+        count, first = 1 + sum(map(abs, reaches)), -sum(min(reach, 0) for reach in reaches)
+        if dtype.kind == "V":
+            values = RANDOM.integers(0, 256, count * dtype.itemsize, dtype=np.uint8)
+        else:
+            values = RANDOM.integers(0, 2 if dtype.kind == "b" else 100, count).astype(dtype).view(np.uint8)
+        super().__init__(np.concatenate([np.zeros(lead_bytes, np.uint8), values]))
+        offset = lead_bytes + first * dtype.itemsize
+        self.view = np.ndarray(shape, dtype, self.host, offset, [s * dtype.itemsize for s in strides])
+        self.first, self.strides = self.pointer + offset, (ctypes.c_int64 * len(shape))(*strides)
+
+    def is_right(self) -> bool:
+        return bool(np.array_equal(self.fetch(), self.host))
+
+
+def synchronize() -> None:
+    check(cudart.cudaDeviceSynchronize())
+
+
+def open_library() -> ctypes.CDLL:
+    return _library.open_backend("cuda")
+
+
+def run(library: ctypes.CDLL, function: str, arguments: Iterable[Any], workspace: tuple[Any, ...] = ()) -> str:
+    """Calls flowk_FUNCTION and waits; its plan."""
+    text = ctypes.create_string_buffer(2048)
+    statuses = [
+        getattr(library, f"flowk_{function}_explain")(*arguments, text, len(text)),
+        getattr(library, f"flowk_{function}")(*arguments, *workspace, None),
+    ]
+    if any(statuses):
+        raise RuntimeError(library.flowk_last_error())
+    synchronize()
+    return text.value.decode()
+
+
+def require_all(plans: Iterable[str], kernels: set[str]) -> None:
+    """Exits where the plans' kernels are not these."""
+    reached = {plan.split(":")[0] for plan in plans}
+    if reached != kernels:
+        sys.exit(f"not reached: {sorted(kernels - reached)}, unknown: {sorted(reached - kernels)}")
