@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -40,7 +41,9 @@ def _kernels() -> Any:
 def launch_of(work: Work, i: int) -> tuple[str, tuple[int, int, int], int, list[Any]]:
     """Kernel, blocks, threads and parameters (ctypes values) of buffer set i; TypeError where there is no kernel."""
     (x, *side), out = work.operands[i], work.outs[i]
-    count = out.num_elements
+    count = math.prod(out.shape)
+    if not out.is_contiguous() or not (work.op == "permute" or x.is_contiguous()):
+        raise TypeError("no plain kernel for strides")
     blocks = (min(-(-count // THREADS), MAX_BLOCKS), 1, 1)
     pointers = [ctypes.c_uint64(tensor.ptr) for tensor in (x, *side, out)]
     if work.op == "permute" and work.function == "permute" and len(x.shape) <= MAX_RANK and count < 2**31:

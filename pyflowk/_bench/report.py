@@ -33,7 +33,9 @@ def line_of(row: Row) -> str:
         return f"{case} right {row['note']} {kernel_of(row)}"
     figures = f"{row['us']['flowk']:8.1f} {row['gb_s']:6.0f} {row['fractions']['flowk']:7.3f} {row['spread']:5.1%}"
     figures += f" {row['datasheet']:7.1%}" if "datasheet" in row else f" {'':7}"
-    figures += f" ({row['touched_bytes'] >> 20} MB touched: may be in L2)" if row["touched_bytes"] < LEAST_TOUCHED else ""
+    figures += (
+        f" ({row['touched_bytes'] >> 20} MB touched: may be in L2)" if row["touched_bytes"] < LEAST_TOUCHED else ""
+    )
     rivals = " ".join(f"{name} {value:.2f}" for name, value in row["fractions"].items() if name != "flowk")
     skipped = "".join(f" (no {name}: {why})" for name, why in row["skipped"].items())
     return f"{case} {figures}  {rivals}{skipped}; {kernel_of(row)} {row['note']}".rstrip()
@@ -72,4 +74,7 @@ def _progress(count: int) -> Iterator[tuple[Callable[[], Any], Callable[[str], A
         return
     with rich.Progress(*rich.Progress.get_default_columns(), rich.MofNCompleteColumn(), transient=True) as bar:
         task = bar.add_task("cases", total=count)
-        yield (lambda: bar.advance(task)), (lambda line: bar.console.print(line, markup=False, highlight=False, soft_wrap=True))
+        yield (
+            (lambda: bar.advance(task)),
+            (lambda line: bar.console.print(line, markup=False, highlight=False, soft_wrap=True)),
+        )

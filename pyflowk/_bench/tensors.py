@@ -128,6 +128,10 @@ class Tensor:
         machine.upload(tensor.memory.ptr, np.ascontiguousarray(values))
         return tensor
 
+    def is_contiguous(self) -> bool:
+        """In C order."""
+        return list(self.strides) == layout(self.shape)[0]
+
     @property
     def ptr(self) -> int:
         return int(self.memory.ptr) + self.first * self.itemsize

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = _description()
     parser.add_argument("case", nargs="*", help="one case: permute f16 32x512x16x64 0,2,1,3")
-    parser.add_argument("--op", choices=[*OPERATORS, "all"], help="by default all")
+    parser.add_argument("--op", default="all", help=f"with commas, by default all: {', '.join(OPERATORS)}")
     parser.add_argument(
         "--set",
         default="main",
@@ -139,19 +139,27 @@ def _cases(options: argparse.Namespace) -> list[Case]:
             return [Case(op, "case", OPERATORS[op][0].case_of_words(words), rivals)]
         except (ValueError, KeyError) as error:
             raise ValueError(f"{' '.join(words)!r} is no case; {op} takes {_form(op)} ({error})") from error
+    operators = _operators(options.op)
     found: list[Case] = []
     for name in options.set.split(","):
-        of_name = list(_cases_of_set(name, options.op, rivals))
+        of_name = list(_cases_of_set(name, operators, rivals))
         if not of_name:
-            raise ValueError(f"--set {name}: no set of {options.op or 'any operator'} (python -m pyflowk bench --help)")
+            raise ValueError(f"--set {name}: no set of {', '.join(operators)} (python -m pyflowk bench --help)")
         found += of_name
     return found
 
 
-def _cases_of_set(name: str, op: str | None, rivals: tuple[str, ...]) -> Iterator[Case]:
-    for operator, (module, _) in OPERATORS.items():
-        if op not in (None, "all", operator):
-            continue
+def _operators(text: str) -> tuple[str, ...]:
+    names = tuple(OPERATORS) if text == "all" else _named(text)
+    for name in names:
+        if name not in OPERATORS:
+            raise ValueError(f"--op {name}: must be all or of {', '.join(OPERATORS)}")
+    return names
+
+
+def _cases_of_set(name: str, operators: tuple[str, ...], rivals: tuple[str, ...]) -> Iterator[Case]:
+    for operator in operators:
+        module, _ = OPERATORS[operator]
         results = list(module.RESULT_SETS)
         for own in {"results": results, "main": results[:1]}.get(name, [name]):
             try:

@@ -203,3 +203,14 @@ def test_plain_kernels_have_their_launches(op: str, words: str, kernel: str, blo
     found, grid, _, parameters = launch_of(work_of(op, words), 0)
     assert (found, grid) == (kernel, blocks)
     assert len(parameters) == {"permute_2": 3, "cast_to_half": 3, "prelu": 6}.get(kernel, 5)
+
+
+def test_plain_kernels_take_no_views() -> None:
+    views = permute_work.cases_of("views")
+    padded_out = next(case for case in views if case["out_layout"].get("pads")) | {"shape": [40, 30]}
+    misaligned = {"layout": "nchw", "shape": (2, 3, 5, 7), "kind": "f32", "direction": "forward", "lead": 1}
+    launch_of(make_work(HostMachine(), "prelu", misaligned, num_sets=2), 0)
+    with pytest.raises(TypeError, match="strides"):
+        launch_of(make_work(HostMachine(), "permute", padded_out, num_sets=2), 0)
+    with pytest.raises(TypeError, match="no plain kernel"):
+        launch_of(work_of("softmax", "causal f32 2x2x6x6"), 0)

@@ -109,6 +109,7 @@ def test_a_wrong_result_fails(capsys: pytest.CaptureFixture[str]) -> None:
         (["elementwise", "nothing", "f32", "3"], "must be one of"),
         (["--set", "nothing"], "--set nothing"),
         (["--op", "prelu", "--set", "practice"], "no set of prelu"),
+        (["--op", "prelu,nothing"], "--op nothing"),
         (["--rivals", "nobody", "permute", "f16", "3x4", "1,0"], "--rivals nobody"),
     ],
 )
@@ -133,6 +134,7 @@ def test_sets_are_chosen_by_name_and_operator() -> None:
         ("softmax", "plain"): 34,
     }
     assert chosen() == main
+    assert {op for op, _ in chosen("--op", "prelu,softmax")} == {"prelu", "softmax"}
     assert chosen("--set", "small", "--op", "softmax") == {("softmax", "small"): 54}
     results = chosen("--set", "results")
     for module in (permute_work, elementwise_work, prelu_work, softmax_work):
