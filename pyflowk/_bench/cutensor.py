@@ -18,7 +18,8 @@ _Pointer = ctypes.c_void_p
 
 
 @functools.cache
-def _library() -> Any:
+def library() -> Any:
+    """libcutensor.so.2; ImportError where it is missing."""
     paths = ["libcutensor.so.2"]
     for package in ("cutensor-cu13", "cutensor-cu12"):
         with contextlib.suppress(PackageNotFoundError):
@@ -31,7 +32,7 @@ def _library() -> Any:
 
 
 def _call(name: str, *arguments: Any) -> None:
-    status = getattr(_library(), name)(*arguments)
+    status = getattr(library(), name)(*arguments)
     if status:
         raise RuntimeError(f"{name} returned {status}")
 
@@ -52,7 +53,7 @@ def cutensor_call(machine: Any, work: Work) -> Callable[[int], None]:
     rank, handle = len(axes), _handle()
     aligned = all(tensor.ptr % MOST_ALIGNMENT == 0 for tensor in (*(x for (x,) in work.operands), *work.outs))
     alignment = MOST_ALIGNMENT if aligned else x.itemsize
-    compute = _Pointer.in_dll(_library(), f"CUTENSOR_COMPUTE_DESC_{'64F' if x.kind == 'f64' else '32F'}")
+    compute = _Pointer.in_dll(library(), f"CUTENSOR_COMPUTE_DESC_{'64F' if x.kind == 'f64' else '32F'}")
 
     def descriptor(tensor: Any) -> Any:
         made = _Pointer()

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
-from .cutensor import cutensor_call
+from . import cutensor
 from .plain import plain_call
 from .tensors import NAMES, Tensor
 from .work import Work
@@ -30,6 +31,20 @@ def rivals_of(machine: Any, work: Work, names: Sequence[str]) -> tuple[dict[str,
         except Exception as error:  # whatever a rival raises: it is only left out
             skipped[name] = f"{type(error).__name__}: {error}".splitlines()[0][:120]
     return graphs, skipped
+
+
+def is_installed(name: str) -> bool:
+    """Whether a rival can be tried at all."""
+    if name == "cutensor":
+        try:
+            return cutensor.library() is not None
+        except ImportError:
+            return False
+    package = {"compile": "torch", "jit": "cuda.core", "plain": "cuda.core"}.get(name, name)
+    try:
+        return find_spec(package) is not None
+    except ImportError:  # of its parent
+        return False
 
 
 def _checked(machine: Any, work: Work, call: Callable[[int], Any], keep: Callable[[Any], None] | None = None) -> None:
@@ -149,7 +164,7 @@ def _cupy(machine: Any, work: Work) -> Replay:
 def _cutensor(machine: Any, work: Work) -> Replay:
     if work.op != "permute" or work.function != "permute":
         raise Unsuitable("has no such case")
-    return _captured(machine, work, cutensor_call(machine, work))
+    return _captured(machine, work, cutensor.cutensor_call(machine, work))
 
 
 def _jit(machine: Any, work: Work) -> Replay:

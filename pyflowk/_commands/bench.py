@@ -15,8 +15,8 @@ from typing import Any
 
 from .._bench import articles, page, plot, report
 from .._bench.machine import Machine
-from .._bench.measure import SLOWER, Row, slowdowns, summaries
-from .._bench.rivals import RIVALS
+from .._bench.measure import SLOWER, Row, case_key, slowdowns, summaries
+from .._bench.rivals import RIVALS, is_installed
 from .._bench.runner import OPERATORS, ROUNDS, Case, run_cases
 from .._native import driver, library
 from .._native.abi import Status
@@ -76,7 +76,10 @@ def run_bench(options: argparse.Namespace, machine: Any = None) -> int:
     if options.plot:
         plot.require()
     machine = machine or _machine()
-    facts = machine.describe() | {"date": datetime.date.today().isoformat(), "command": _command_line()}
+    absent = [name for name in RIVALS if any(name in case.rivals for case in cases) and not is_installed(name)]
+    cases = [case._replace(rivals=tuple(name for name in case.rivals if name not in absent)) for case in cases]
+    facts = machine.describe() | ({"not here": ", ".join(absent)} if absent else {})
+    facts |= {"date": datetime.date.today().isoformat(), "command": _command_line()}
     for name, text in facts.items():
         print(f"{name:9} {text}")
     rows: list[Row] = []
@@ -106,15 +109,17 @@ def _write(options: argparse.Namespace, run: dict[str, Any]) -> None:
 
 
 def _slower(rows: list[Row], old: dict[str, Any] | None) -> bool:
+    """Whether a case got slower than in an old run, or none of the old run's was run."""
     if old is None:
         return False
-    found = slowdowns([row for row in rows if "missing" not in row], old["rows"])
+    present = [row for row in rows if "missing" not in row]
+    keys = {case_key(row) for row in old["rows"] if "fractions" in row}
+    common, found = sum(case_key(row) in keys for row in present), slowdowns(present, old["rows"])
     for name, before, now in found:
         print(f"SLOWER {name}: {before:.3f} of a copy before, {now:.3f} now")
-    print(
-        f"compared with {old['machine'].get('date', 'an older run')}: {len(found)} cases more than {SLOWER:.0%} slower"
-    )
-    return bool(found)
+    date = old["machine"].get("date", "an older run")
+    print(f"compared with {date}: {len(found)} of {common} cases more than {SLOWER:.0%} slower")
+    return bool(found) or not common
 
 
 def _machine() -> Machine:

@@ -183,7 +183,7 @@ def test_a_rival_that_is_wrong_or_missing_is_named(monkeypatch: pytest.MonkeyPat
     torch = pytest.importorskip("torch")
     monkeypatch.setattr(torch, "softmax", lambda x, dim: x * 0)
     work = work_of("softmax", "plain f32 40x33")
-    monkeypatch.setattr("pyflowk._bench.cutensor._library", lambda: (_ for _ in ()).throw(ImportError("no cutensor")))
+    monkeypatch.setattr("pyflowk._bench.cutensor.library", lambda: (_ for _ in ()).throw(ImportError("no cutensor")))
     graphs, skipped = rivals_of(work.machine, work, ["torch", "cutensor", "quack"])
     assert not graphs
     assert "gives other values" in skipped["torch"] and set(skipped) == {"torch", "cutensor", "quack"}

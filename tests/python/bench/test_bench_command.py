@@ -89,6 +89,22 @@ def test_a_planted_slowdown_fails_the_comparison(tmp_path: Path, capsys: pytest.
     assert "SLOWER softmax plain f32" in capsys.readouterr().out
 
 
+def test_runs_without_a_common_case_are_no_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old = str(tmp_path / "old.json")
+    assert run(["softmax", "plain", "f32", "40x33", "--json", old]) == 0
+    assert run(["softmax", "plain", "f32", "40x34", "--compare", old]) == 1
+    assert "0 of 0 cases" in capsys.readouterr().out
+
+
+def test_rivals_that_are_not_installed_are_named_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bench, "is_installed", lambda name: name not in ("cupy", "quack"))
+    assert run(["softmax", "plain", "f32", "40x33", "--rivals", "cupy,quack,jit"]) == 0
+    text = capsys.readouterr().out
+    assert "not here  cupy, quack" in text and text.count("quack") == 1 and "no jit: Unsuitable" in text
+
+
 def test_a_wrong_result_fails(capsys: pytest.CaptureFixture[str]) -> None:
     class Broken(HostMachine):
         def download(self, pointer: int, num_bytes: int) -> Any:
