@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""bench/tune_*.py and profile_permute.py: they load, and candidates are checked and timed beside the plan's pick."""
+
+from __future__ import annotations
+
+import importlib.util
+import runpy
+import sys
+from typing import Any
+
+import pytest
+from host_machine import HostMachine
+from source_tree import ROOT
+
+from pyflowk._bench import permute_work
+from pyflowk._bench.runner import make_work
+
+
+@pytest.mark.parametrize("name", ["tune_elementwise", "tune_permute", "tune_prelu", "tune_softmax", "profile_permute"])
+def test_a_tool_describes_itself(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "argv", [name, "--help"])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_path(str(ROOT / "bench" / f"{name}.py"), run_name="__main__")
+    assert end.value.code == 0 and "--json" in capsys.readouterr().out
+
+
+def test_candidates_are_checked_and_timed(capsys: pytest.CaptureFixture[str]) -> None:
+    spec = importlib.util.spec_from_file_location("candidates", ROOT / "bench" / "candidates.py")
+    assert spec is not None and spec.loader is not None
+    candidates: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(candidates)
+    machine = HostMachine()
+    work = make_work(machine, "permute", permute_work.case_of_words(["f32", "30x40", "1,0"]))
+
+    def right(i: int) -> int:
+        work.run(i)
+        return 0
+
+    calls = {"right": right, "fits not": lambda i: candidates.FITS_NOT, "fails": lambda i: 2, "idle": lambda i: 0}
+    row, found = candidates.fractions_of(machine, work, calls, rounds=3)
+    assert row["fractions"] == {"flowk": 1.0} and found == {"right": pytest.approx(1.0)}
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] + " " + line.split()[-1] for line in lines] == ["FAILED fails", "WRONG idle"]
+    result = candidates.result_of(row, {"right": 1.25})
+    assert (result["pick"], result["candidates"]) == (1.0, {"right": 1.25})
+    candidates.finish([result], None)
+    assert "pick 1.000 best 1.250" in capsys.readouterr().out
