@@ -28,7 +28,7 @@ SETS = {
     "jit": "pyflowk.ElementwiseKernel beside the built-in operation",
 }
 RESULT_SETS = {
-    "anchors": "torch,compile", "types": "torch,compile", "casts": "torch", "broadcast": "torch", "transposed": "torch",
+    "anchors": "torch", "types": "torch,compile", "casts": "torch", "broadcast": "torch", "transposed": "torch",
 }  # fmt: skip
 MB = 1 << 20
 _BY_NAME: dict[str, UnaryOp | BinaryOp | TernaryOp] = {op.name.lower(): op for op in OPERATIONS}

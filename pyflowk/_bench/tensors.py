@@ -168,6 +168,13 @@ class Tensor:
         host: Array = self.machine.download(self.memory.ptr, self.num_bytes)
         return host.view(numpy_dtype(NAMES[self.kind]))
 
+    def fetch_spans(self, starts: Iterable[int], length: int) -> Array:
+        """`length` elements from each start on, of a contiguous tensor, 1-D."""
+        self.machine.synchronize()
+        spans = [self.machine.download(self.ptr + int(s) * self.itemsize, length * self.itemsize) for s in starts]
+        host: Array = np.concatenate(spans)
+        return host.view(numpy_dtype(NAMES[self.kind]))
+
 
 def sample(shape: Sequence[int], count: int = 1 << 16) -> list[Array]:
     """The multi-index of up to `count` elements: the first and last, and random ones."""

@@ -16,6 +16,8 @@ from .._native.errors import error_of
 from .measure import Row, num_buffer_sets
 from .tensors import POISON, Array, Tensor, sample
 
+SPANS, SPAN_ELEMENTS = 16, 4096  # of a rival's result
+
 
 class Work:
     """One case on rotating buffers. A subclass sets the attributes below and defines `arguments_of`, `expected`.
@@ -82,15 +84,24 @@ class Work:
         """By default: the same bits."""
         return bool(np.array_equal(_bits(got), _bits(expected)))
 
-    def check(self, *, exact: bool = True) -> bool:
-        """Is the first output right at a sample of its elements, and untouched between them. Not `exact`, for rivals,
-        whose rounding is their own: within 2 %, wherever else they write."""
+    def check(self) -> bool:
+        """Is the first output right at a sample of its elements, and untouched between them."""
         out = self.outs[0]
         fetched = out.fetch()
         index = sample(out.shape)
-        got, expected = fetched[out.offsets(index)], self.expected(index)
-        right = self.is_close(got, expected, index) if exact else _is_roughly(got, expected)
-        return right and (not exact or _is_untouched_between(out, fetched))
+        right = self.is_close(fetched[out.offsets(index)], self.expected(index), index)
+        return right and _is_untouched_between(out, fetched)
+
+    def check_rival(self) -> bool:
+        """Is it roughly right, within 2 %, at spans of elements: rivals have roundings and NaNs of their own."""
+        out, total = self.outs[0], math.prod(self.outs[0].shape)
+        if total <= SPANS * SPAN_ELEMENTS or not out.is_contiguous():
+            index = sample(out.shape)
+            return is_roughly(out.fetch()[out.offsets(index)], self.expected(index))
+        starts = np.linspace(0, total - SPAN_ELEMENTS, SPANS).astype(np.int64)
+        places = (starts[:, None] + np.arange(SPAN_ELEMENTS)).ravel()
+        index = list(np.unravel_index(places, out.shape))
+        return is_roughly(out.fetch_spans(starts, SPAN_ELEMENTS), self.expected(index))
 
     # ---- rivals
 
@@ -169,9 +180,10 @@ def _bits(values: Array) -> Array:
     return raw
 
 
-def _is_roughly(got: Array, expected: Array) -> bool:
-    if expected.dtype.kind not in "fV":
-        return bool(np.array_equal(got, expected))
+def is_roughly(got: Array, expected: Array) -> bool:
+    """The same bits; of floats, finite ones within 2 %, or 0.1 % of the largest."""
+    if np.array_equal(_bits(got), _bits(expected)) or expected.dtype.kind not in "fV":
+        return bool(np.array_equal(_bits(got), _bits(expected)))
     wide, exact = got.astype(np.float64), expected.astype(np.float64)
     finite = np.isfinite(exact)
     scale = np.abs(exact[finite]).max(initial=0)

@@ -91,6 +91,24 @@ def test_a_result_that_was_never_written_is_found() -> None:
         assert not work_of(op, words).check(), words
 
 
+def test_nan_in_a_softmax_is_found() -> None:
+    work = work_of("softmax", "plain f32 40x33")
+    work.run(0)
+    work.machine.upload(work.outs[0].ptr, np.array([np.nan], np.float32))
+    assert not work.check() and not work.check_rival()
+
+
+def test_a_rival_may_change_nan_and_nothing_else() -> None:
+    work = work_of("permute", "f16 500x701 1,0")  # checked at spans
+    work.run(0)
+    values = work.outs[0].fetch()
+    changed = np.where(np.isnan(values), np.float16(np.nan), values)
+    work.machine.upload(work.outs[0].ptr, changed)
+    assert work.check_rival() and not work.check()
+    work.machine.upload(work.outs[0].ptr, np.roll(changed, 1))
+    assert not work.check_rival()
+
+
 def test_bytes_between_the_elements_of_a_view_are_watched() -> None:
     case = {"name": "view", "shape": [20, 30], "axes": [1, 0], "kind": "f32", "out_layout": {"pads": {"1": 3}}}
     work = make_work(HostMachine(), "permute", case, num_sets=2)
