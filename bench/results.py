@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +26,7 @@ from pyflowk._bench.runner import OPERATORS
 
 ROOT = Path(__file__).resolve().parent.parent
 
-NAMES = {"torch": "PyTorch", "compile": "torch.compile", "cupy": "CuPy", "cutensor": "cuTENSOR", "plain": "plain CUDA"}
+NAMES = {"torch": "PyTorch", "compile": "torch.compile", "cupy": "CuPy", "cutensor": "cuTENSOR", "quack": "quack"}
 KEPT = ("op", "set", "part", "kind", "types", "shape", "note", "right", "missing", "read_bytes", "written_bytes",
         "copy_us", "spread", "us", "fractions")  # fmt: skip
 SLOWEST = 8  # cases named per operator
@@ -64,15 +65,17 @@ TABLE = (
 
 def merged(runs: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """One run: each case as the last run has it, the machine's facts of the last and every run's command."""
-    rows: dict[tuple[str, str], Row] = {}
+    rows: dict[tuple[str, str, int], Row] = {}
     machine: dict[str, str] = {}
     commands: list[str] = []
     for run in runs:
         machine = machine | run["machine"]
         commands += [one for one in run["machine"]["command"].split("\n") if one not in commands]
+        seen: Counter[tuple[str, str]] = Counter()
         for row in run["rows"]:
-            key = case_key(row) if "kind" in row else row["missing"]
-            rows[row["set"], key] = _kept(row)
+            key = row["set"], case_key(row) if "kind" in row else row["missing"]
+            rows[(*key, seen[key])] = _kept(row)
+            seen[key] += 1
     return {"format": 1, "machine": machine | {"command": "\n".join(commands)}, "rows": list(rows.values())}
 
 
@@ -84,7 +87,7 @@ def _kept(row: Row) -> Row:
 def _rounded(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _rounded(one) for key, one in value.items()}
-    return float(f"{value:.5g}") if isinstance(value, float) else value
+    return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 def speed_table(rows: list[Row]) -> str:
@@ -106,16 +109,16 @@ def speed_table(rows: list[Row]) -> str:
 def _best_rival(found: list[dict[str, float]]) -> str:
     """The best mean of a library that takes half of the cases or more."""
     means = {}
-    for name in dict.fromkeys(name for fractions in found for name in fractions if name != "flowk"):
+    for name in NAMES:
         taken = [fractions[name] for fractions in found if name in fractions]
-        if 2 * len(taken) >= len(found):
+        if taken and 2 * len(taken) >= len(found):
             means[name] = geomean(taken), len(taken)
     if not means:
         return ""
     best = max(means, key=lambda name: means[name])
     mean, count = means[best]
     of = "" if count == len(found) else f", {count} of {len(found)} cases"
-    return f"{mean:.2f} ({NAMES.get(best, best)}{of})"
+    return f"{mean:.2f} ({NAMES[best]}{of})"
 
 
 def results_text(run: dict[str, Any]) -> str:
@@ -147,18 +150,19 @@ def _results_lines(run: dict[str, Any]) -> Iterator[str]:
             yield from ("", f"## {op}", "", *_sets(of_op), "", f"![{op}](results/{op}.png)", "", *_slowest(of_op))
     of_articles = [row for row in run["rows"] if row["set"] == "articles"]
     if of_articles:
-        yield from ("", "## The articles", "", "```text", *articles.table(of_articles), "```")
+        table = "\n".join(articles.table(of_articles)).strip()
+        yield from ("", "## The articles", "", "```text", table, "```")
 
 
 def _sets(rows: list[Row]) -> Iterator[str]:
     yield "| set | right | geomean | worst | other libraries, over the cases that they take |"
     yield "|---|---|---|---|---|"
     for of_set in summaries(rows):
-        rivals = ", ".join(
-            f"{NAMES.get(name, name)} {mean:.2f} ({of_set['taken'][name]})" for name, mean in of_set["rivals"].items()
-        )
+        means, taken = of_set["rivals"], of_set["taken"]
+        rivals = ", ".join(f"{NAMES[name]} {means[name]:.2f} ({taken[name]})" for name in NAMES if name in means)
         figures = f"{of_set['geomean']:.3f} | {of_set['worst']:.3f}"
-        yield f"| {of_set['set']} | {of_set['right']} of {of_set['cases']} | {figures} | {rivals} |"
+        name = of_set["set"].partition(" ")[2]
+        yield f"| {name} | {of_set['right']} of {of_set['cases']} | {figures} | {rivals} |"
 
 
 def _slowest(rows: list[Row]) -> Iterator[str]:

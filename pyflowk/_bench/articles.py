@@ -43,21 +43,26 @@ def _softmaxes(kind: str) -> tuple[Case, ...]:
 
 def claims() -> list[Claim]:
     """All of them; the two masked softmaxes lie beside each other, on the same shapes."""
-    a100, copied = "A100 40GB", "1.24 to 1.4x of PyTorch, near a copy"
+    a100, copied = "A100 40GB", "1.24 to 1.4 times PyTorch's speed, near a copy"
     swaps = [
         Claim(f"permute {name}, {kind}, 16-128 MB", f"{a100}: {ratio}", "permute", _permutes(axes, kind))
         for name, axes, kind, ratio in (
             ("(1,0,2)", [1, 0, 2], "f32", copied),
             ("(1,0,2)", [1, 0, 2], "f16", copied),
-            ("(0,2,1)", [0, 2, 1], "f32", "3 to 3.2x of PyTorch"),
-            ("(0,2,1)", [0, 2, 1], "f16", "to 6.3x of PyTorch"),
+            ("(0,2,1)", [0, 2, 1], "f32", "3 to 3.2 times PyTorch's speed"),
+            ("(0,2,1)", [0, 2, 1], "f16", "up to 6.3 times PyTorch's speed"),
         )
     ]
-    share, gain = "15 % of attention's time in place of 19 %", "2.5x of the dense mask's kernel"
+    share, gain = "15 % of attention's time in place of 19 %", "2.5 times the speed of the dense mask's kernel"
     return [
         *swaps,
         Claim("cast f32 to f16", f"{a100}: 80 to 90 % faster than PyTorch", "elementwise", _casts()),
-        Claim("PReLU, InsightFace's shapes, f32", f"{a100}: about 3x of PyTorch", "prelu", _prelus(INSIGHTFACE[:4])),
+        Claim(
+            "PReLU, InsightFace's shapes, f32",
+            f"{a100}: about 3 times PyTorch's speed",
+            "prelu",
+            _prelus(INSIGHTFACE[:4]),
+        ),
         Claim("PReLU, planes of 7x7, f32", f"{a100}: on a par with PyTorch", "prelu", _prelus(INSIGHTFACE[4:])),
         Claim("masked softmax, dense mask, f32", f"unnamed GPU: {share}", "softmax", _softmaxes("dense")),
         Claim("masked softmax, lengths, f32", f"unnamed GPU: {gain}", "softmax", _softmaxes("lengths")),

@@ -284,5 +284,5 @@ def test_the_articles_have_their_sizes_and_ratios() -> None:
     for row, (_, case) in zip(rows[-6:], cases[-6:]):
         row["shape"], row["us"]["plain"] = str(case["shape"]), {"dense": 5.0, "lengths": 2.5}[case["kind"]]
     text = "\n".join(articles.table(rows))
-    assert "1.24 to 1.4x" in text and "torch 1.50x, plain 2.50x" in text and "no type" in text
+    assert "1.24 to 1.4 times" in text and "torch 1.50x, plain 2.50x" in text and "no type" in text
     assert "dense mask over lengths: 2.00 to 2.00x" in text

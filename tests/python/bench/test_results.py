@@ -61,6 +61,7 @@ def test_later_runs_replace_cases_of_earlier_ones() -> None:
     assert len(found["rows"]) == len(run["rows"]) and found["rows"][0]["right"] is False
     assert found["machine"]["command"] == f"{run['machine']['command']}\nagain"
     assert results.merged([found]) == found
+    assert len(results.merged([{"machine": run["machine"], "rows": [run["rows"][0]] * 2}])["rows"]) == 2
 
 
 def test_all_files_are_written_and_agree(tmp_path: Path) -> None:
