@@ -37,6 +37,8 @@ class Machine:
         self._current = driver.current(0)
         self._current.__enter__()  # for the life of the process
         self.stream = int(self._call("cuStreamCreate", 1))  # CU_STREAM_NON_BLOCKING
+        # What nvidia-smi calls the GPU, whichever are visible here.
+        self._bus = self._call("cuDeviceGetPCIBusId", 32, 0).rstrip(b"\0").decode()
         self._events = [driver.create_event(timing=True) for _ in range(2)]
 
     def _call(self, name: str, *arguments: Any) -> Any:
@@ -106,14 +108,26 @@ class Machine:
 
     def clocks(self) -> str:
         """Now, at most, and what holds them down."""
-        return _nvidia_smi("clocks.sm,clocks.max.sm,clocks.mem,power.limit,clocks_throttle_reasons.active")
+        return self._nvidia_smi("clocks.sm,clocks.max.sm,clocks.mem,power.limit,clocks_throttle_reasons.active")
+
+    def _nvidia_smi(self, query: str) -> str:
+        """Name and value of each field; the value alone of one."""
+        command = ["nvidia-smi", "-i", self._bus, f"--query-gpu={query}", "--format=csv,noheader"]
+        try:
+            text = subprocess.run(command, capture_output=True, text=True).stdout.strip()
+        except OSError:
+            text = ""
+        names, words = query.split(","), [word.strip() for word in text.split(",")]
+        if len(words) != len(names) or not text:
+            return "unknown: no nvidia-smi"
+        return words[0] if len(words) == 1 else ", ".join(f"{name} {word}" for name, word in zip(names, words))
 
     def describe(self) -> dict[str, str]:
         """The first lines of a report: GPU, driver, clocks, versions."""
         datasheet = self.datasheet_gb_s()
         return {
             "GPU": driver.device_name(0),
-            "driver": f"{_nvidia_smi('driver_version')}, CUDA {driver.driver_version()}",
+            "driver": f"{self._nvidia_smi('driver_version')}, CUDA {driver.driver_version()}",
             "clocks": self.clocks(),
             "memory": f"{datasheet:.0f} GB/s by clock and bus" if datasheet else "unknown",
             "library": f"{library.version_text(self.c.flowk_version())}, {self.c.flowk_build_info().decode()}",
@@ -132,19 +146,6 @@ class _Graph:
 
     def __del__(self) -> None:
         self._machine._call("cuGraphExecDestroy", self._executable)
-
-
-def _nvidia_smi(query: str) -> str:
-    """Name and value of each field; the value alone of one."""
-    command = ["nvidia-smi", "-i", "0", f"--query-gpu={query}", "--format=csv,noheader"]
-    try:
-        text = subprocess.run(command, capture_output=True, text=True).stdout.strip()
-    except OSError:
-        text = ""
-    names, words = query.split(","), [word.strip() for word in text.split(",")]
-    if len(words) != len(names) or not text:
-        return "unknown: no nvidia-smi"
-    return words[0] if len(words) == 1 else ", ".join(f"{name} {word}" for name, word in zip(names, words))
 
 
 def versions() -> str:
