@@ -75,6 +75,9 @@ def run_bench(options: argparse.Namespace, machine: Any = None) -> int:
     old = json.loads(Path(options.compare).read_text()) if options.compare else None
     if options.plot:
         plot.require()
+    for path in filter(None, (options.json, options.plot, options.html)):
+        if not Path(path).parent.is_dir():  # found before the run, not after it
+            raise ValueError(f"{path} cannot be written: there is no folder {Path(path).parent}")
     machine = machine or _machine()
     absent = [name for name in RIVALS if any(name in case.rivals for case in cases) and not is_installed(name)]
     cases = [case._replace(rivals=tuple(name for name in case.rivals if name not in absent)) for case in cases]

@@ -126,6 +126,7 @@ def test_a_wrong_result_fails(capsys: pytest.CaptureFixture[str]) -> None:
         (["--set", "nothing"], "--set nothing"),
         (["--op", "prelu", "--set", "practice"], "no set of prelu"),
         (["--op", "prelu,nothing"], "--op nothing"),
+        (["--json", "nowhere/run.json"], "no folder nowhere"),
         (["--rivals", "nobody", "permute", "f16", "3x4", "1,0"], "--rivals nobody"),
     ],
 )
