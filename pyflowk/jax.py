@@ -91,5 +91,6 @@ __all__ = [  # noqa: RUF022
 # fmt: on
 
 CUSTOM_CALLS = tuple(f"flowk_{name}" for name in HANDLERS)
+"""The names of flowk's custom calls in a compiled program, which jax.export asks for."""
 
 register()

@@ -24,6 +24,7 @@ from ._torch import operators as _operators
 __all__ = ["GELU", "LogSoftmax", "MaskedSoftmax", "PReLU", "SiLU", "Softmax", "operators"]
 
 operators = tuple(_operators.NAMES)
+"""The names of the operators `torch.ops.flowk.*`."""
 
 
 class PReLU(torch.nn.PReLU):

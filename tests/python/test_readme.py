@@ -1,29 +1,55 @@
 # SPDX-License-Identifier: Apache-2.0
-"""README's examples run as they stand there: fenced blocks marked c, cpp and python."""
+"""The examples of README and of the documentation's pages run as they stand there: fenced blocks marked c, cpp, cuda,
+cmake and python. A block marked text is what the Python block before it prints."""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from source_tree import ROOT
+from test_examples import Installed, flowk, run, tool
 
-from pyflowk import FlowkError
+from pyflowk import FlowkError, _linking
 from pyflowk._native import library as _library
 
+__all__ = ["flowk"]  # a fixture
+
 FLAGS = {"c": ["-std=c11"], "cpp": ["-std=c++17"]}
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "pyflowk" / "_docs" / "pages").glob("*.md"))]
 
 
-def readme_blocks(language: str) -> list[str]:
-    """The fenced blocks of README.md in a language."""
-    readme = ROOT / "README.md"
-    text = readme.read_text() if readme.exists() else ""
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+class Block(NamedTuple):
+    language: str
+    text: str
+    prints: str | None  # what a Python block prints, where the document says so
+
+
+def blocks_of(document: Path) -> list[Block]:
+    """The fenced blocks of a document that have a language."""
+    found = re.findall(r"^```(\w+)\n(.*?)^```$", document.read_text(), re.DOTALL | re.MULTILINE)
+    blocks: list[Block] = []
+    for language, text in found:
+        if language == "text":
+            blocks[-1] = blocks[-1]._replace(prints=text)
+        else:
+            blocks.append(Block(language, text, None))
+    return blocks
+
+
+def parameters(*languages: str) -> list[object]:
+    return [
+        pytest.param(block, id=f"{document.stem}-{number}")
+        for document in DOCUMENTS
+        if document.exists()
+        for number, block in enumerate(blocks_of(document))
+        if block.language in languages
+    ]
 
 
 def simt_library() -> Path:
@@ -33,36 +59,67 @@ def simt_library() -> Path:
         pytest.skip(str(error))
 
 
-def test_readme_has_an_example_in_each_language() -> None:
-    assert readme_blocks("c")
-    assert readme_blocks("cpp")
-    assert readme_blocks("python")
+@pytest.mark.parametrize("document", ["README", "getting_started"])
+def test_what_a_reader_begins_with_has_an_example(document: str) -> None:
+    languages = {"README": {"c", "cpp", "cmake", "python"}, "getting_started": {"python"}}[document]
+    blocks = blocks_of(next(path for path in DOCUMENTS if path.stem == document))
+    assert languages <= {block.language for block in blocks}
+    assert any("import cupy" in block.text for block in blocks)
 
 
-@pytest.mark.parametrize("number", range(len(readme_blocks("python"))))
-def test_python_example_of_the_readme_runs(number: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("block", parameters("python"))
+def test_python_example_runs(block: Block, tmp_path: Path) -> None:
     simt_library()
-    text = readme_blocks("python")[number]
-    if "import torch" in text:
-        pytest.importorskip("torch")
+    for framework in ("cupy", "torch", "jax"):
+        if f"import {framework}" in block.text or f"import pyflowk.{framework}" in block.text:
+            pytest.importorskip(framework)
     program = tmp_path / "example.py"
-    program.write_text(text)
-    subprocess.run([sys.executable, program], check=True, cwd=tmp_path, timeout=120)
+    program.write_text(block.text)
+    command, variables = [sys.executable, str(program)], {}
+    if "init_process_group" in block.text:
+        command[1:1] = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+        variables = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    printed = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert printed.returncode == 0, printed.stderr
+    if block.prints is not None:
+        assert printed.stdout.rstrip() == block.prints.rstrip()
 
 
-@pytest.mark.parametrize(("language", "number"), [(name, i) for name in FLAGS for i in range(len(readme_blocks(name)))])
-def test_c_example_of_the_readme_compiles_without_a_warning_and_runs(
-    language: str, number: int, tmp_path: Path
-) -> None:
-    variable, default = ("CC", "cc") if language == "c" else ("CXX", "c++")
-    compiler = os.environ.get(variable) or shutil.which(default)
-    if compiler is None:
-        pytest.skip(f"no {default}")
+@pytest.mark.parametrize("block", parameters("c", "cpp"))
+def test_c_example_compiles_without_a_warning_and_runs(block: Block, tmp_path: Path) -> None:
+    compiler = tool("cc", "CC") if block.language == "c" else tool("c++", "CXX")
     library = simt_library()
-    source, program = tmp_path / f"example.{language}", tmp_path / "example"
-    source.write_text(readme_blocks(language)[number])
-    flags = [*FLAGS[language], "-Wall", "-Werror", "-pedantic", f"-I{ROOT / 'include'}"]
-    # The loader's path, not an rpath: what the example's build line in README would get from an installed library.
-    subprocess.run([*compiler.split(), *flags, str(source), str(library), "-o", str(program)], check=True)
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(library.parent)}
-    subprocess.run([program], check=True, cwd=tmp_path, env=environment, timeout=120)
+    source, program = tmp_path / f"example.{block.language}", tmp_path / "example"
+    source.write_text(block.text)
+    flags = [*FLAGS[block.language], "-Wall", "-Werror", "-pedantic", f"-I{ROOT / 'include'}"]
+    run(*compiler.split(), *flags, source, library, "-o", program)
+    # The loader's path, not an rpath: what the example's build line would get from an installed library.
+    run(program, folder=tmp_path, LD_LIBRARY_PATH=library.parent)
+
+
+@pytest.mark.parametrize("block", parameters("cuda"))
+def test_cuda_example_compiles(block: Block, tmp_path: Path) -> None:
+    nvcc = tool("nvcc")
+    source = tmp_path / "example.cu"
+    source.write_text(block.text)
+    run(nvcc, "-std=c++20", "-arch=sm_90", f"-I{_linking.get_include()}", "-c", source, "-o", tmp_path / "example.o")
+
+
+@pytest.mark.parametrize("name", ["README", "c_and_cpp"])
+def test_cmake_example_builds_the_first_c_program(name: str, flowk: Installed, tmp_path: Path) -> None:
+    blocks = blocks_of(next(path for path in DOCUMENTS if path.stem == name))
+    project = next(block.text for block in blocks if block.language == "cmake")
+    program = next(block.text for block in blocks if block.language == "c")
+    cmake, build = tool("cmake"), tmp_path / "build"
+    (tmp_path / "CMakeLists.txt").write_text(project)
+    (tmp_path / "main.c").write_text(program)
+    run(cmake, "-S", tmp_path, "-B", build, f"-Dflowk_DIR={flowk.cmake}")
+    run(cmake, "--build", build)
+    run(build / "main", LD_LIBRARY_PATH=flowk.libraries)

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The documentation as HTML: `python pyflowk/_docs/render.py OUT`. It needs `pip install '.[docs,frameworks]'`.
+
+The pages are Markdown, in pages/. The Python reference is pdoc's, of the installed pyflowk or else of this source tree;
+the C reference comes from the comments of flowk.h. A warning names whatever is missing: a framework whose module cannot
+be imported, a public name without a text, a link to nowhere. `-W error` makes warnings fail.
+"""
+
+from __future__ import annotations
+
+import argparse
+import html
+import importlib
+import importlib.util
+import re
+import shutil
+import sys
+import warnings
+from collections.abc import Iterable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import c_header
+import mask_pictures
+import pdoc
+import pdoc.doc
+import pdoc.render
+import pdoc.render_helpers
+import pygments
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import get_lexer_for_filename
+
+FOLDER = Path(__file__).resolve().parent
+ROOT = FOLDER.parents[1]
+GUIDE = {
+    "index": "What it is",
+    "getting_started": "Getting started",
+    "choosing_a_function": "Choosing a function",
+    "masks": "Masks in pictures",
+    "pytorch": "PyTorch",
+    "jax": "JAX",
+    "c_and_cpp": "C and C++",
+    "past_one_gpu": "Past one GPU",
+    "speed": "How fast, and why",
+    "versions": "Versions and the ABI",
+}
+MODULES = ["pyflowk", "pyflowk.memory", "pyflowk.torch", "pyflowk.jax", "pyflowk.distributed"]
+HEADERS = ["flowk.h", "elementwise_ops.h", "flowk.hpp", "elementwise.cuh", "elementwise_views.cuh"]
+
+
+def module_url(name: str) -> str:
+    return f"{name.replace('.', '/')}.html"
+
+
+def documented_modules() -> dict[str, pdoc.doc.Module]:
+    """The public modules that can be imported here."""
+    modules = {}
+    for name in MODULES:
+        if importlib.util.find_spec(name) is None:
+            continue  # this version has no such module
+        try:
+            module = importlib.import_module(name)
+        except ImportError as error:
+            warnings.warn(f"{name} is left out: {error}", stacklevel=2)
+            continue
+        for public in module.__all__:
+            getattr(module, public)  # loads names that are imported on first use
+        modules[name] = documented = pdoc.doc.Module(module)
+        for public in module.__all__:
+            if not documented.members[public].docstring:
+                warnings.warn(f"{name}.{public} has no text", stacklevel=2)
+        # Functions first, then classes.
+        documented.members = dict(sorted(documented.members.items(), key=lambda item: item[1].kind != "function"))
+    return modules
+
+
+def configure(version: str, modules: Iterable[str]) -> None:
+    pdoc.render.configure(docformat="numpy", show_source=False, search=False, template_directory=FOLDER / "templates")
+    reference = [(name, module_url(name)) for name in modules]
+    reference += [("C: flowk.h", "flowk_h.html"), ("Headers", "headers.html"), ("Examples", "examples.html")]
+    guide = [(title, f"{name}.html") for name, title in GUIDE.items()]
+    pdoc.render.env.globals |= {
+        "version": version,
+        "site": [("Guide", guide), ("Reference", reference)],
+        "highlighting_light": HtmlFormatter(style="friendly").get_style_defs(".pdoc-code"),
+        "highlighting_dark": HtmlFormatter(style="github-dark").get_style_defs(".pdoc-code"),
+    }
+
+
+def page(url: str, title: str, body: str, contents: Iterable[tuple[str, str, int]] = ()) -> str:
+    template = pdoc.render.env.get_template("page.html.jinja2")
+    return template.render(title=title, body=body, contents=list(contents), root="", here=url)
+
+
+def headings(body: str) -> list[tuple[str, str, int]]:
+    """The <h2> of a page, as (text, anchor, level)."""
+    found = re.findall(r'<h2 id="([^"]+)">(.*?)</h2>', body)
+    return [(html.unescape(re.sub("<[^>]+>", "", text)), anchor, 2) for anchor, text in found]
+
+
+def readme_speed() -> str:
+    """README's section on speed, whose figures stand there alone."""
+    return (ROOT / "README.md").read_text().partition("\n## Speed\n")[2].partition("\nThe documentation is in")[0]
+
+
+def guide_page(name: str) -> str:
+    text = (FOLDER / "pages" / f"{name}.md").read_text()
+    text = text.replace("[[readme_speed]]", readme_speed())
+    body = str(pdoc.render_helpers.to_html(text))
+    body = re.sub(r"<p>\[\[(\w+)\]\]</p>", lambda found: mask_pictures.picture(found[1]), body)
+    return page(f"{name}.html", GUIDE[name], body, headings(body))
+
+
+def c_reference() -> str:
+    include = ROOT / "include" / "flowk"
+    body, sections = c_header.page((include / "flowk.h").read_text(), (include / "elementwise_ops.h").read_text())
+    contents: list[tuple[str, str, int]] = [("Conventions", "conventions", 2)]
+    for title, entries in sections:
+        contents.append((title, title.lower().replace(" ", "-"), 2))
+        contents += [(entry.name, entry.name, 3) for entry in entries if not entry.name.endswith("_explain")]
+        if title == "Elementwise":
+            contents.append(("The operations", "operations", 2))
+    return page("flowk_h.html", "flowk.h", f"<h1>flowk.h</h1>{body}", contents)
+
+
+def files_page(url: str, title: str, text: str, files: Iterable[Path]) -> str:
+    """Source files, each with an anchor of its name."""
+    formatter = HtmlFormatter(nowrap=True)
+    parts, contents = [f"<h1>{title}</h1>{pdoc.render_helpers.to_html(text)}"], []
+    for path in files:
+        code = pygments.highlight(path.read_text(), get_lexer_for_filename(path.name), formatter)
+        parts.append(
+            f'<h2 id="{path.name}">{path.name}</h2>'
+            f'<div class="pdoc-code codehilite"><pre><code>{code}</code></pre></div>'
+        )
+        contents.append((path.name, path.name, 2))
+    return page(url, title, "".join(parts), contents)
+
+
+class Links(HTMLParser):
+    """The anchors of a page and where its links lead."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.anchors: set[str] = set()
+        self.links: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name == "id" and value:
+                self.anchors.add(value)
+            if name == "href" and value and tag == "a":
+                self.links.add(value)
+
+
+def python_reference(module: pdoc.doc.Module, modules: dict[str, pdoc.doc.Module]) -> str:
+    """pdoc's page, without its links to inherited members, which it does not show."""
+    text = pdoc.render.html_module(module, modules)
+    anchors = Links(text).anchors
+    return re.sub(r'<a href="#([^"]+)">(.*?)</a>', lambda found: found[0] if found[1] in anchors else found[2], text)
+
+
+def dead_links(out: Path) -> list[str]:
+    """The links between pages that lead nowhere."""
+    pages = {path.resolve(): Links(path.read_text()) for path in out.rglob("*.html")}
+    dead = []
+    for path, found in pages.items():
+        for link in sorted(found.links):
+            if "://" in link:
+                continue
+            url, _, anchor = link.partition("#")
+            target = pages.get((path.parent / url).resolve() if url else path)
+            if target is None or (anchor and anchor not in target.anchors):
+                dead.append(f"{path.relative_to(out.resolve())} links to {link}, which is not there")
+    return dead
+
+
+def render(out: Path) -> None:
+    if importlib.util.find_spec("pyflowk") is None:
+        sys.path.append(str(ROOT))
+    modules = documented_modules()
+    version = importlib.import_module("pyflowk").__version__
+    configure(version, modules)
+    texts: dict[str, Any] = {f"{name}.html": guide_page(name) for name in GUIDE}
+    texts |= {module_url(name): python_reference(module, modules) for name, module in modules.items()}
+    texts["flowk_h.html"] = c_reference()
+    texts["headers.html"] = files_page(
+        *("headers.html", "Headers", "The headers that are installed in `include/flowk`, as they are."),
+        [ROOT / "include" / "flowk" / name for name in HEADERS],
+    )
+    texts["examples.html"] = files_page(
+        *("examples.html", "Examples", "The files of `tests/examples`. A test builds and runs each."),
+        sorted(path for path in (ROOT / "tests" / "examples").iterdir() if path.is_file()),
+    )
+    if out.exists() and not (out / "flowk_h.html").exists() and any(out.iterdir()):
+        raise SystemExit(f"{out} has other files in it")
+    shutil.rmtree(out, ignore_errors=True)
+    for url, text in texts.items():
+        path = out / url
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    for fault in dead_links(out):
+        warnings.warn(fault, stacklevel=2)
+    print(f"{len(texts)} pages: {out / 'index.html'}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("out", type=Path, help="the folder of the pages, which is made or made anew")
+    render(parser.parse_args().out)

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""pyflowk/_docs/render.py renders without a warning and leaves out no public name; test_readme.py runs the examples."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import subprocess
+import sys
+from importlib import import_module
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from source_tree import ROOT
+
+import pyflowk
+
+DOCS = ROOT / "pyflowk" / "_docs"
+HEADER = (ROOT / "include" / "flowk" / "flowk.h").read_text()
+C_FUNCTIONS = re.findall(r"^FLOWK_API [^;(]*?(flowk_\w+)\(", HEADER, re.MULTILINE)
+MODULES = {"pyflowk": None, "pyflowk.torch": "torch", "pyflowk.jax": "jax", "pyflowk.distributed": "torch"}
+
+
+def module_of_docs(name: str) -> Any:
+    spec = spec_from_file_location(name, DOCS / f"{name}.py")
+    assert spec and spec.loader
+    module = sys.modules[name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def has_framework(name: str | None) -> bool:
+    return name is None or (sys.modules.get(name, name) is not None and find_spec(name) is not None)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All pages. A module whose framework is not installed is left out with a warning."""
+    pytest.importorskip("pdoc")
+    out = tmp_path_factory.mktemp("docs") / "out"
+    warnings = "error" if all(map(has_framework, MODULES.values())) else "default"
+    result = subprocess.run(
+        [sys.executable, "-W", warnings, DOCS / "render.py", out],
+        env={**os.environ, "JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert result.returncode == 0, result.stderr
+    if warnings == "error":
+        assert not result.stderr
+    return out
+
+
+def section(page: str, name: str) -> str:
+    """The part of a page from an anchor to the end of its section."""
+    found = re.search(rf'<section id="{re.escape(name)}".*?</section>', page, re.DOTALL)
+    assert found, f"{name} is not on the page"
+    return found[0]
+
+
+def words(text: str) -> int:
+    return len(re.sub("<[^>]+>", " ", text).split())
+
+
+@pytest.mark.parametrize("name", [name for name, framework in MODULES.items() if has_framework(framework)])
+def test_every_public_python_name_is_on_its_page_with_its_parameters_and_text(site: Path, name: str) -> None:
+    module = import_module(name)
+    page = (site / f"{name.replace('.', '/')}.html").read_text()
+    for public in module.__all__:
+        shown, value = section(page, public), getattr(module, public)
+        assert words(shown.partition('class="docstring"')[2]) >= 3, f"{public} has no text"
+        if inspect.isfunction(value):
+            text = re.sub("<[^>]+>", "", shown)
+            assert all(f"{parameter}:" in text for parameter in inspect.signature(value).parameters), public
+
+
+def test_every_c_function_is_on_its_page_with_its_declaration_and_text(site: Path) -> None:
+    assert len(C_FUNCTIONS) == len(set(C_FUNCTIONS)) == HEADER.count("\nFLOWK_API ")
+    page = (site / "flowk_h.html").read_text()
+    assert page.count('class="function"><h3>') == len(C_FUNCTIONS)
+    for name in C_FUNCTIONS:
+        shown = section(page, name)
+        assert words(shown.partition('class="docstring"')[2]) >= 3, f"{name} has no text"
+        declaration = re.search(rf"^FLOWK_API ([^;]*?{name}\([^;]*\);)", HEADER, re.MULTILINE)
+        assert declaration
+        text = re.sub("<[^>]+>", "", shown.partition("<pre>")[2].partition("</pre>")[0])
+        assert "".join(text.split()) == "".join(declaration[1].split())
+
+
+def test_every_c_type_macro_and_constant_is_on_its_page(site: Path) -> None:
+    page = (site / "flowk_h.html").read_text()
+    macros = set(re.findall(r"^#define (FLOWK_\w*[A-Z])\b", HEADER, re.MULTILINE)) - {"FLOWK_FLOWK_H", "FLOWK_API"}
+    types = set(re.findall(r"^(?:typedef [^;{]*?[ *]|\} )(flowk_\w+);", HEADER, re.MULTILINE))
+    constants = set(re.findall(r"^  (FLOWK_\w+) = ", HEADER, re.MULTILINE))
+    operations = (ROOT / "include" / "flowk" / "elementwise_ops.h").read_text()
+    for family, rows in re.findall(r"#define FLOWK_(\w+)_OPS\(OP\)(.*?)\n\n", operations, re.DOTALL):
+        constants |= {f"FLOWK_{family}_{name}" for name in re.findall(r"OP\((\w+),", rows)}
+    assert len(macros) >= 8 and len(types) >= 8 and len(constants) >= 80
+    missing = {name for name in macros | types | constants if f'id="{name}"' not in page}
+    assert not missing
+
+
+def test_every_page_is_in_the_navigation(site: Path) -> None:
+    pages = {path.stem for path in (DOCS / "pages").glob("*.md")}
+    index = (site / "index.html").read_text()
+    assert pages == {path.stem for path in site.glob("*.html")} - {"pyflowk", "flowk_h", "headers", "examples"}
+    assert all(f'href="{page}.html"' in index for page in pages)
+
+
+def test_a_link_to_nowhere_is_found(tmp_path: Path) -> None:
+    pytest.importorskip("pdoc")
+    for name in ("c_header", "mask_pictures"):
+        module_of_docs(name)
+    render = module_of_docs("render")
+    (tmp_path / "a.html").write_text('<p id="x"><a href="b.html#y">b</a> <a href="#x">x</a> <a href="#z">z</a></p>')
+    (tmp_path / "b.html").write_text('<p id="w"><a href="a.html#x">a</a> <a href="c.html">c</a></p>')
+    ends = sorted(fault.partition(" links to ")[2].partition(",")[0] for fault in render.dead_links(tmp_path))
+    assert ends == ["#z", "b.html#y", "c.html"]
+
+
+PICTURES = module_of_docs("mask_pictures").pictures()
+
+
+@pytest.mark.usefixtures("host_library")
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_shows_what_masked_softmax_masks(name: str) -> None:
+    picture = PICTURES[name]
+    y = pyflowk.masked_softmax(np.zeros(picture.masked.shape, np.float32), **picture.options)
+    assert np.array_equal(y == 0, picture.masked)
+
+
+def test_every_picture_is_on_the_page_of_masks() -> None:
+    text = (DOCS / "pages" / "masks.md").read_text()
+    assert set(re.findall(r"^\[\[(\w+)\]\]$", text, re.MULTILINE)) == set(PICTURES)
