@@ -161,15 +161,15 @@ class Writer:
         """Escaped, with links to names and `code`."""
 
         def linked(found: re.Match[str]) -> str:
-            word = found[0]
+            word = found[1]
             for name in (word, f"FLOWK_STATUS_{word}", f"FLOWK_{word}"):
                 if name in self.anchors:
-                    return f'<a href="#{name}">{word}</a>'
-            return word
+                    return f'<a href="#{name}">{found[0]}</a>'
+            return found[0]
 
         text = html.escape(text, quote=False)
         text = re.sub(r"`([^`]+)`", r"<code>\1</code>", text)
-        return re.sub(r"\b(flowk_\w+|[A-Z][A-Z0-9_]{3,})\b", linked, text)
+        return re.sub(r"\b(flowk_\w+|[A-Z][A-Z0-9_]{3,})\b(\(\))?", linked, text)
 
     def prose(self, text: str) -> str:
         """Paragraphs, labels with hanging indents, lists, and lines that are formulas or tables."""
@@ -202,7 +202,7 @@ class Writer:
                 blocks.append(f'<h2 id="{line.lower()}">{line.capitalize()}</h2>')
             elif line.startswith("  ") or "  " in line or _FORMULA.match(line):
                 end_paragraph()
-                blocks.append(f"<pre>{html.escape(line, quote=False)}</pre>")
+                blocks.append(f"<pre>{html.escape(line.replace('`', ''), quote=False)}</pre>")
             else:
                 paragraph.append(line)
             i += 1
@@ -214,7 +214,7 @@ class Writer:
         """A section with the name as its anchor."""
         rows = "".join(
             f'<tr id="{constant.name if entry.constants and constant.name.startswith("FLOWK") else ""}">'
-            f"<td><code>{constant.name}</code>{f' = {constant.value}' if constant.value else ''}</td>"
+            f"<td><code>{_breakable(constant.name)}</code>{f' = {constant.value}' if constant.value else ''}</td>"
             f"<td>{self.prose(constant.text)}</td></tr>"
             for constant in entry.constants
         ).replace(' id=""', "")
@@ -230,13 +230,19 @@ class Writer:
         tables = []
         for family, rows in families.items():
             cells = "".join(
-                f'<tr id="FLOWK_{family}_{constant}"><td><code>FLOWK_{family}_{constant}</code> = {value}</td>'
+                f'<tr id="FLOWK_{family}_{constant}">'
+                f"<td><code>{_breakable(f'FLOWK_{family}_{constant}')}</code> = {value}</td>"
                 f"<td><code>{html.escape(formula)}</code></td><td>{takes}</td><td>{result}</td></tr>"
                 for constant, value, _, takes, result, _, formula in rows
             )
             head = "<tr><th>constant</th><th>formula</th><th>takes</th><th>result</th></tr>"
             tables.append(f'<h3 id="{family.lower()}">{family.capitalize()}</h3><table>{head}{cells}</table>')
         return "".join(tables)
+
+
+def _breakable(name: str) -> str:
+    """A name that a narrow table may break after an underscore."""
+    return name.replace("_", "_<wbr>")
 
 
 def _dedented(lines: list[str]) -> list[str]:
@@ -259,9 +265,12 @@ def page(header: str, operations_header: str) -> tuple[str, list[tuple[str, list
         parts.append(f'<h2 id="{_anchor(section.title)}">{section.title}</h2>')
         parts += [writer.entry(entry) for entry in section.entries]
         if section.title == "Elementwise":
-            comment = operations_header.partition("A row is OP")[2].partition("*/")[0]
-            legend = plain("\n" + comment).partition("\n")[2]
-            parts.append(f'<h2 id="operations">The operations</h2>{writer.prose(legend)}{writer.operations(families)}')
+            comment = plain(operations_header.partition("A row is OP")[2].partition("*/")[0])
+            columns = re.findall(r"^  (takes|result) +(.*(?:\n {10,}.*)*)", comment, re.MULTILINE)
+            legend = "".join(
+                f"<dt>{name}</dt><dd>{writer.inline(' '.join(text.split()))}</dd>" for name, text in columns
+            )
+            parts.append(f'<h2 id="operations">The operations</h2><dl>{legend}</dl>{writer.operations(families)}')
     return "\n".join(parts), [(section.title, section.entries) for section in sections if section.entries]
 
 

@@ -84,7 +84,7 @@ def pictures() -> dict[str, Picture]:
 
 def _panel(picture: Picture, masked: np.ndarray[Any, Any], name: str) -> str:
     q, k = masked.shape
-    left, top = 16, 16
+    left, top = 20, 16
     cells = []
     for i in range(q):
         for j in range(k):
@@ -98,8 +98,8 @@ def _panel(picture: Picture, masked: np.ndarray[Any, Any], name: str) -> str:
                 number = f"{picture.values[j]:g}"
                 cells.append(f'<text class="number" x="{x + _CELL // 2}" y="{y + 12}">{number}</text>')
     width, height = left + k * _CELL + 2, top + q * _CELL + 2
-    axes = '<text class="axis" x="16" y="11">column j →</text>'
-    axes += f'<text class="axis" transform="translate(11 {top}) rotate(90)">row i →</text>'
+    axes = '<text class="axis" x="20" y="11">column j →</text>'
+    axes += f'<text class="axis" transform="translate(5 {top}) rotate(90)">row i →</text>'
     label = html.escape(f"{picture.caption}{name}: {int((~masked).sum())} of {masked.size} columns are unmasked")
     return (
         f'<svg role="img" aria-label="{label}" width="{width}" height="{height}" viewBox="0 0 {width} {height}">'

@@ -46,7 +46,23 @@ GUIDE = {
     "versions": "Versions and the ABI",
 }
 MODULES = ["pyflowk", "pyflowk.memory", "pyflowk.torch", "pyflowk.jax", "pyflowk.distributed"]
+TYPES = """
+
+Types in the signatures:
+
+- `Array`: an array of NumPy, or anything with `__dlpack__` or `__cuda_array_interface__`: of torch, CuPy, JAX, Numba.
+- `ArrayT`: the same; the result is an array of this kind.
+- `Number`, `Numbers`: a Python number or a NumPy scalar; `Numbers` also lists of them.
+- `DTypeLike`: a name ("bfloat16"), a `DType`, a dtype or scalar type of NumPy or ml_dtypes, or a dtype of torch.
+- `Stream`: a cudaStream_t as int, or a stream of cuda.core, torch, CuPy or Numba.
+"""
 HEADERS = ["flowk.h", "elementwise_ops.h", "flowk.hpp", "elementwise.cuh", "elementwise_views.cuh"]
+
+
+class AsWritten(str):
+    """An annotation that is shown as the source has it, `Array | None`, and not as what it stands for."""
+
+    __repr__ = str.__str__
 
 
 def module_url(name: str) -> str:
@@ -56,6 +72,9 @@ def module_url(name: str) -> str:
 def documented_modules() -> dict[str, pdoc.doc.Module]:
     """The public modules that can be imported here."""
     modules = {}
+    pdoc.doc.safe_eval_type = lambda annotation, *_: (  # type: ignore[assignment]
+        AsWritten(annotation) if isinstance(annotation, str) else annotation
+    )
     for name in MODULES:
         if importlib.util.find_spec(name) is None:
             continue  # this version has no such module
@@ -70,6 +89,8 @@ def documented_modules() -> dict[str, pdoc.doc.Module]:
         for public in module.__all__:
             if not documented.members[public].docstring:
                 warnings.warn(f"{name}.{public} has no text", stacklevel=2)
+        if name == "pyflowk":
+            documented.docstring += TYPES
         # Functions first, then classes.
         documented.members = dict(sorted(documented.members.items(), key=lambda item: item[1].kind != "function"))
     return modules
