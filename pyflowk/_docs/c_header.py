@@ -25,7 +25,7 @@ _CONSTANT = re.compile(
     re.DOTALL,
 )
 _MEMBER = re.compile(r"^  [^\n/]*?(?P<name>\w+)(?:\[\w+\])?;(?:\s*/\*\*<(?P<behind>.*?)\*/)?", re.MULTILINE | re.DOTALL)
-_ROW = re.compile(r'OP\((\w+), (\d+), (\w+), ([BIF]+), (\w+), (\d), "(.*?)"\)')
+_ROW = re.compile(r'OP\((\w+), (\d+), (\w+), (\w+), (\w+), (\d), "(.*?)"\)')
 _LABEL = re.compile(r"([A-Z][a-z]+[\w ,]{0,40}): (.+)")
 _TOPIC = re.compile(r"^([A-Z][a-z]+(?: [a-z]+)?\.)(?= )")
 _FORMULA = re.compile(r"\w+(\[[^=]*\])? = .*\[")

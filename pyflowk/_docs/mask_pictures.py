@@ -51,7 +51,7 @@ def pictures() -> dict[str, Picture]:
     slope = np.arange(8, dtype=np.float32)
     both = np.broadcast_to(key_padding, (2, q, k))
     return {
-        "dense": Picture("mask=documents, shape (8, 8)", same, {"mask": same}),
+        "dense": Picture("mask of shape (8, 8): three documents", same, {"mask": same}),
         "key_padding": Picture("mask of shape (2, 1, 8): one row per batch", both, {"mask": key_padding}),
         "lengths": Picture("lengths=[6, 3]", np.broadcast_to(_beyond([6, 3], k), (2, q, k)), {"lengths": lengths}),
         "lengths_right": Picture(
@@ -98,9 +98,9 @@ def _panel(picture: Picture, masked: np.ndarray[Any, Any], name: str) -> str:
                 number = f"{picture.values[j]:g}"
                 cells.append(f'<text class="number" x="{x + _CELL // 2}" y="{y + 12}">{number}</text>')
     width, height = left + k * _CELL + 2, top + q * _CELL + 2
-    axes = '<text class="axis" x="20" y="11">column j →</text>'
+    axes = f'<text class="axis" x="20" y="11">{f"{name}: " if name else ""}column j →</text>'
     axes += f'<text class="axis" transform="translate(5 {top}) rotate(90)">row i →</text>'
-    label = html.escape(f"{picture.caption}{name}: {int((~masked).sum())} of {masked.size} columns are unmasked")
+    label = html.escape(f"{picture.caption} {name}: {int((~masked).sum())} of {masked.size} columns are unmasked")
     return (
         f'<svg role="img" aria-label="{label}" width="{width}" height="{height}" viewBox="0 0 {width} {height}">'
         f"{axes}{''.join(cells)}</svg>"
@@ -111,9 +111,6 @@ def picture(name: str) -> str:
     """A figure: one panel per batch."""
     drawn = pictures()[name]
     masked = drawn.masked if drawn.masked.ndim == 3 else drawn.masked[None]
-    names = [f", batch {b}" if len(masked) > 1 else "" for b in range(len(masked))]
-    panels = "".join(
-        f"<figure>{_panel(drawn, panel, which)}<figcaption>{html.escape(drawn.caption + which)}</figcaption></figure>"
-        for panel, which in zip(masked, names)
-    )
-    return f'<div class="pictures">{panels}</div>'
+    names = [f"batch {b}" if len(masked) > 1 else "" for b in range(len(masked))]
+    panels = "".join(f"<div>{_panel(drawn, panel, which)}</div>" for panel, which in zip(masked, names))
+    return f"<figure><div>{panels}</div><figcaption>{html.escape(drawn.caption)}</figcaption></figure>"

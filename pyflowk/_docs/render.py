@@ -129,7 +129,9 @@ def guide_page(name: str) -> str:
     text = (FOLDER / "pages" / f"{name}.md").read_text()
     text = text.replace("[[readme_speed]]", readme_speed())
     body = str(pdoc.render_helpers.to_html(text))
-    body = re.sub(r"<p>\[\[(\w+)\]\]</p>", lambda found: mask_pictures.picture(found[1]), body)
+    for names in re.findall(r"<p>\[\[(.*?)\]\]</p>", body):
+        figures = "".join(map(mask_pictures.picture, names.split(", ")))
+        body = body.replace(f"<p>[[{names}]]</p>", f'<div class="pictures">{figures}</div>')
     return page(f"{name}.html", GUIDE[name], body, headings(body))
 
 
@@ -199,6 +201,8 @@ def dead_links(out: Path) -> list[str]:
 
 
 def render(out: Path) -> None:
+    if out.exists() and not (out / "flowk_h.html").exists() and any(out.iterdir()):
+        raise SystemExit(f"{out} has other files in it")
     if importlib.util.find_spec("pyflowk") is None:
         sys.path.append(str(ROOT))
     modules = documented_modules()
@@ -215,8 +219,6 @@ def render(out: Path) -> None:
         *("examples.html", "Examples", "The files of `tests/examples`. A test builds and runs each."),
         sorted(path for path in (ROOT / "tests" / "examples").iterdir() if path.is_file()),
     )
-    if out.exists() and not (out / "flowk_h.html").exists() and any(out.iterdir()):
-        raise SystemExit(f"{out} has other files in it")
     shutil.rmtree(out, ignore_errors=True)
     for url, text in texts.items():
         path = out / url
