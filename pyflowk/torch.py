@@ -84,6 +84,7 @@ class MaskedSoftmax(torch.nn.Module):
         log: bool = False,
         dtype: torch.dtype | None = None,
     ) -> None:
+        """The options of `pyflowk.masked_softmax`."""
         super().__init__()
         self.options: dict[str, Any] = dict(scale=scale, causal=causal, causal_offset=causal_offset, window=window)
         self.options |= dict(side=side, log=log, dtype=dtype)
@@ -96,6 +97,7 @@ class MaskedSoftmax(torch.nn.Module):
         lengths: Tensor | None = None,
         bias: Tensor | None = None,
     ) -> Tensor:
+        """The softmax of `input` over its last dimension, as `pyflowk.masked_softmax`."""
         return masked_softmax(input, mask, lengths=lengths, bias=bias, **self.options)
 
     def extra_repr(self) -> str:

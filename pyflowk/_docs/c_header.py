@@ -26,7 +26,10 @@ _CONSTANT = re.compile(
 )
 _MEMBER = re.compile(r"^  [^\n/]*?(?P<name>\w+)(?:\[\w+\])?;(?:\s*/\*\*<(?P<behind>.*?)\*/)?", re.MULTILINE | re.DOTALL)
 _ROW = re.compile(r'OP\((\w+), (\d+), (\w+), (\w+), (\w+), (\d), "(.*?)"\)')
-_LABEL = re.compile(r"([A-Z][a-z]+[\w ,]{0,40}): (.+)")
+_LABEL = re.compile(
+    r"((?:Cost|Element types|Numerics|Parameters|Pointers|Scalars|Shapes|Sizes of 0|Statuses|To|Types)\b"
+    r"[\w ,()]*): (.+)"
+)
 _TOPIC = re.compile(r"^([A-Z][a-z]+(?: [a-z]+)?\.)(?= )")
 _FORMULA = re.compile(r"\w+(\[[^=]*\])? = .*\[")
 

@@ -79,7 +79,9 @@ def documented_modules() -> dict[str, pdoc.doc.Module]:
         if importlib.util.find_spec(name) is None:
             continue  # this version has no such module
         try:
-            module = importlib.import_module(name)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # those of a framework's own modules
+                module = importlib.import_module(name)
         except ImportError as error:
             warnings.warn(f"{name} is left out: {error}", stacklevel=2)
             continue
