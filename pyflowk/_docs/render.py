@@ -218,7 +218,11 @@ def render(out: Path) -> None:
         [ROOT / "include" / "flowk" / name for name in HEADERS],
     )
     texts["examples.html"] = files_page(
-        *("examples.html", "Examples", "The files of `tests/examples`. A test builds and runs each."),
+        *(
+            "examples.html",
+            "Examples",
+            "The programs of `tests/examples`, which tests build and run, and the files of their builds.",
+        ),
         sorted(path for path in (ROOT / "tests" / "examples").iterdir() if path.is_file()),
     )
     shutil.rmtree(out, ignore_errors=True)
