@@ -38,7 +38,7 @@ class Machine:
         self._current.__enter__()  # for the life of the process
         self.stream = int(self._call("cuStreamCreate", 1))  # CU_STREAM_NON_BLOCKING
         # What nvidia-smi calls the GPU, whichever are visible here.
-        self._bus = self._call("cuDeviceGetPCIBusId", 32, 0).rstrip(b"\0").decode()
+        self._bus = self._call("cuDeviceGetPCIBusId", 32, 0).split(b"\0")[0].decode()
         self._events = [driver.create_event(timing=True) for _ in range(2)]
 
     def _call(self, name: str, *arguments: Any) -> Any:
