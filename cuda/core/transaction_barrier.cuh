@@ -10,11 +10,16 @@
 
 namespace flowk::core {
 
-#if defined(FLOWK_SIMT) || (defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900)
-constexpr bool has_clusters = false;  // and bulk copies
+// has_clusters: and bulk copies. is_below_sm_90: no plan has clusters there, and kernels that are for nothing else are
+// empty; the executor runs them in clusters of one block.
+#if defined(FLOWK_SIMT)
+constexpr bool has_clusters = false, is_below_sm_90 = false;
+#define FLOWK_SM90_ASM(...)
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+constexpr bool has_clusters = false, is_below_sm_90 = true;
 #define FLOWK_SM90_ASM(...)
 #else
-constexpr bool has_clusters = true;
+constexpr bool has_clusters = true, is_below_sm_90 = false;
 #define FLOWK_SM90_ASM(...) asm volatile(__VA_ARGS__)
 #endif
 

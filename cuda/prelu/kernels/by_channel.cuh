@@ -43,6 +43,7 @@ __device__ __forceinline__ SumRange range_of_lane(const ByChannelParams& params,
 template <class T, int kRows, bool kCluster>
 __global__ void __launch_bounds__(max_backward_threads, kRows == 3 ? 2 : 0)
     by_channel(const __grid_constant__ GridConstant<ByChannelParams> params) {
+  if constexpr (kCluster && is_below_sm_90) return;
   constexpr int V = vector_elements<T>;
   using Sum = ComputeType<T>;
   const BackwardTensors& tensors = params.tensors;
