@@ -53,11 +53,7 @@ void write_params(const Params& params, flowk_functor_launch* launch) {
 
 template <int kOperands>
 void write_params_of(const ElementwisePlan& plan, flowk_functor_launch* launch) {
-  switch (launch->kernel) {
-    case 0: return write_params(contiguous_params<kOperands>(plan), launch);
-    case 2: return write_params(broadcast_params<kOperands>(plan), launch);
-    default: return write_params(strided_params<kOperands>(plan), launch);
-  }
+  std::visit([&](const auto& chosen) { write_params(params_for<kOperands>(chosen.params), launch); }, plan.mechanism);
 }
 
 Status check_part(int32_t part, int32_t num_parts) {
@@ -85,7 +81,7 @@ Status plan_functor(const Operand* operands, int32_t num_operands, int32_t rank,
   plan_elementwise(found, device, 0, &plan);
   FLOWK_RETURN_IF_ERROR(check_grid("out", plan.launch));
   launch->num_parts = num_parts;
-  launch->kernel = kernel_index(plan.kernel);
+  launch->kernel = kernel_index(plan.kernel());
   launch->pack_elements = plan.pack_elements;
   launch->num_threads = plan.launch.num_threads;
   launch->num_blocks = plan.launch.num_blocks;

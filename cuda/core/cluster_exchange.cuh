@@ -1,85 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0
-// The blocks of a cluster send values to its first block: st.async writes them into that block's shared memory and
-// counts their bytes on a barrier there. Only the first block waits, and only for the bytes: at a cluster barrier
-// around the exchange all blocks would wait. sm_90 and newer.
+// Blocks of a cluster send values to each other: st.async writes them into the other block's shared memory and counts
+// their bytes on a barrier there. A block waits only for the bytes that are sent to it: a cluster barrier would make
+// all blocks wait, and its release and acquire by every thread take long.
 #pragma once
 
-#include <cstdint>
-
-#include "core/namespaces.h"
-#include "flowk/detail/target.cuh"
+#include "core/transaction_barrier.cuh"
 
 namespace flowk::core {
 
-// The exchange area has the same offset in the shared memory of every block: the barrier, then the received values.
-constexpr int cluster_barrier_bytes = 16;
-
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-#define FLOWK_CLUSTER_ASM(...) asm volatile(__VA_ARGS__)
-#else
-#define FLOWK_CLUSTER_ASM(...)  // no plan has clusters there
-#endif
-
+// The block's index in its cluster.
 __device__ __forceinline__ uint32_t cluster_rank() {
   uint32_t rank = 0;
-  FLOWK_CLUSTER_ASM("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  FLOWK_SM90_ASM("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
 
-// Initializes the barrier. Every thread of the cluster calls this first and wait_for_cluster_start() later.
+// Every thread of the cluster calls arrive_at_cluster() after the barriers of its block are initialized, and
+// wait_for_cluster() before it sends.
+__device__ __forceinline__ void arrive_at_cluster() {
+  FLOWK_SM90_ASM("barrier.cluster.arrive.relaxed.aligned;" :: : "memory");
+}
+__device__ __forceinline__ void wait_for_cluster() {
+  FLOWK_SM90_ASM("barrier.cluster.wait.acquire.aligned;" :: : "memory");
+}
+
+// A barrier in 16 bytes, then the values that the block receives; at the same offset in the shared memory of all
+// blocks. Values have 4, 8 or 16 bytes.
 template <class Value>
-__device__ __forceinline__ void begin_cluster_exchange(Value* area) {
-  [[maybe_unused]] const uint32_t barrier = static_cast<uint32_t>(__cvta_generic_to_shared(area));
-  if (threadIdx.x == 0) {
-    FLOWK_CLUSTER_ASM("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
-    FLOWK_CLUSTER_ASM("fence.mbarrier_init.release.cluster;" :: : "memory");
+struct ClusterExchange {
+  unsigned char* memory;
+
+  __device__ __forceinline__ TransactionBarrier barrier() const { return {reinterpret_cast<uint64_t*>(memory)}; }
+  __device__ __forceinline__ Value* values() const { return reinterpret_cast<Value*>(memory + 16); }
+
+  // Writes `value` to index `index` of block `block` of the cluster.
+  __device__ __forceinline__ void send([[maybe_unused]] uint32_t block, [[maybe_unused]] uint32_t index,
+                                       [[maybe_unused]] const Value& value) const {
+    [[maybe_unused]] uint32_t address = 0, barrier_address = 0;
+    FLOWK_SM90_ASM("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(address_in_shared(values() + index)),
+                   "r"(block));
+    FLOWK_SM90_ASM("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(barrier_address) : "r"(address_in_shared(memory)),
+                   "r"(block));
+#define FLOWK_SEND(type, ...)                                                                      \
+  FLOWK_SM90_ASM("st.async.shared::cluster.mbarrier::complete_tx::bytes." type ";" ::"r"(address), \
+                 "r"(barrier_address), __VA_ARGS__ : "memory")
+    if constexpr (sizeof(Value) == 4)
+      FLOWK_SEND("b32 [%0], %2, [%1]", "r"(__builtin_bit_cast(uint32_t, value)));
+    else if constexpr (sizeof(Value) == 8)
+      FLOWK_SEND("b64 [%0], %2, [%1]", "l"(__builtin_bit_cast(uint64_t, value)));
+    else {
+      [[maybe_unused]] const auto words = __builtin_bit_cast(ulonglong2, value);
+      FLOWK_SEND("v2.b64 [%0], {%2, %3}, [%1]", "l"(words.x), "l"(words.y));
+    }
+#undef FLOWK_SEND
   }
-  FLOWK_CLUSTER_ASM("barrier.cluster.arrive.relaxed;" :: : "memory");
-}
-
-// Waits until every block of the cluster has initialized its barrier.
-__device__ __forceinline__ void wait_for_cluster_start() {
-  FLOWK_CLUSTER_ASM("barrier.cluster.wait.acquire;" :: : "memory");
-}
-
-// Sends a value of 4 or 8 bytes to index `index` of the first block.
-template <class Value>
-__device__ __forceinline__ void send_to_first_block(Value* area, uint32_t index, Value value) {
-  [[maybe_unused]] const uint32_t barrier = static_cast<uint32_t>(__cvta_generic_to_shared(area));
-  [[maybe_unused]] const uint32_t address = barrier + cluster_barrier_bytes + index * uint32_t{sizeof(Value)};
-  [[maybe_unused]] uint32_t remote_barrier = 0, remote_address = 0;
-  FLOWK_CLUSTER_ASM("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(remote_barrier) : "r"(barrier));
-  FLOWK_CLUSTER_ASM("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(remote_address) : "r"(address));
-  if constexpr (sizeof(Value) == 4)
-    FLOWK_CLUSTER_ASM(
-        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(remote_address),
-        "r"(__builtin_bit_cast(uint32_t, value)), "r"(remote_barrier) : "memory");
-  else
-    FLOWK_CLUSTER_ASM(
-        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];" ::"r"(remote_address),
-        "l"(__builtin_bit_cast(uint64_t, value)), "r"(remote_barrier) : "memory");
-}
-
-// In the first block: waits for `num_values` values of the cluster and returns where they are.
-template <class Value>
-__device__ __forceinline__ const Value* receive_from_cluster(Value* area, uint32_t num_values) {
-  [[maybe_unused]] const uint32_t barrier = static_cast<uint32_t>(__cvta_generic_to_shared(area));
-  if (threadIdx.x == 0)
-    FLOWK_CLUSTER_ASM("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
-                      "r"(num_values * uint32_t{sizeof(Value)}) : "memory");
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-  uint32_t is_done = 0;
-  while (is_done == 0)
-    FLOWK_CLUSTER_ASM(
-        "{\n"
-        ".reg .pred done;\n"
-        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%1], 0;\n"
-        "selp.u32 %0, 1, 0, done;\n"
-        "}" : "=r"(is_done) : "r"(barrier) : "memory");
-#endif
-  return reinterpret_cast<const Value*>(reinterpret_cast<const unsigned char*>(area) + cluster_barrier_bytes);
-}
-
-#undef FLOWK_CLUSTER_ASM
+};
 
 }  // namespace flowk::core

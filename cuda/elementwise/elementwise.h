@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <variant>
 
 #include "core/device.h"
 #include "core/iteration_space.h"
@@ -39,15 +40,44 @@ struct ElementwiseRequest {
   IterationSpace shape;
 };
 
-enum class ElementwiseKernel : int32_t {
-  contiguous,      // every operand is contiguous, or one element
-  broadcast,       // out is contiguous; inputs that are not repeat a run or its elements
-  broadcast_rows,  // all rows share an input and are whole packs: one thread per column of packs
-  strided,         // rows of any strides: one pack per thread
-  aligned_tiles,   // inputs whose neighbours lie along another dimension in shared memory; everything is aligned
-  shifted_tiles,   // the same at any alignment
+// The mechanisms. Each has a kernel of its name.
+
+struct Rows {
+  StridedElementwiseParams<max_operands> params;
 };
-constexpr int num_elementwise_kernels = 6;
+struct Tiles : Rows {
+  int32_t tile_rows;
+  int32_t tile_columns;
+};
+
+// Every operand is contiguous, or one element.
+struct Contiguous {
+  ContiguousElementwiseParams<max_operands> params;
+};
+// `out` is contiguous; inputs that are not repeat a run or its elements.
+struct Broadcast {
+  BroadcastElementwiseParams<max_operands> params;
+};
+struct BroadcastRows : Rows {};  // all rows share an input and are whole packs: one thread per column of packs
+struct Strided : Rows {};        // rows of any strides: one pack per thread
+struct AlignedTiles : Tiles {};  // inputs whose neighbours lie along another dimension, by shared memory; all aligned
+struct ShiftedTiles : Tiles {};  // the same at any alignment
+
+using ElementwiseMechanism = std::variant<Contiguous, Broadcast, BroadcastRows, Strided, AlignedTiles, ShiftedTiles>;
+
+// The alternatives of ElementwiseMechanism, in its order.
+enum class ElementwiseKernel : int32_t {
+  contiguous,
+  broadcast,
+  broadcast_rows,
+  strided,
+  aligned_tiles,
+  shifted_tiles,
+};
+constexpr int num_elementwise_kernels = static_cast<int>(std::variant_size_v<ElementwiseMechanism>);
+template <class Mechanism>
+constexpr ElementwiseKernel kernel_of =
+    static_cast<ElementwiseKernel>(ElementwiseMechanism(std::in_place_type<Mechanism>).index());
 const char* elementwise_kernel_name(ElementwiseKernel kernel);
 
 // Is this kernel compiled? The plan chooses among the compiled ones, and the files of instantiate/ hold no others. Rare
@@ -82,7 +112,6 @@ constexpr bool has_kernel(ElementwiseKernel kernel, ElementwiseArity arity, Comp
 }
 
 struct ElementwisePlan {
-  ElementwiseKernel kernel = ElementwiseKernel::contiguous;
   ElementwiseArity arity = ElementwiseArity::functor;
   ComputeClass compute = ComputeClass::float32;
   bool is_unsigned = false;    // integers of the compute class's width have no sign
@@ -91,15 +120,14 @@ struct ElementwisePlan {
   double a = 0;
   double b = 0;
   int32_t pack_elements = 0;
-  int32_t tile_rows = 0;  // of tiles
-  int32_t tile_columns = 0;
   LaunchConfig launch;
-  // The parameters of the kernel: contiguous takes `linear`, broadcast `linear` and `periods`, the others `strided`.
-  ContiguousElementwiseParams<max_operands> linear;
-  ElementwisePeriod periods[max_operands];
-  StridedElementwiseParams<max_operands> strided;
-  bool is_linear() const { return kernel == ElementwiseKernel::contiguous || kernel == ElementwiseKernel::broadcast; }
-  const ElementwiseOperand& operand(int k) const { return is_linear() ? linear.operands[k] : strided.operands[k]; }
+  ElementwiseMechanism mechanism;
+
+  ElementwiseKernel kernel() const { return static_cast<ElementwiseKernel>(mechanism.index()); }
+  const ElementwiseOperand& operand(int k) const {
+    return std::visit([k](const auto& chosen) -> const ElementwiseOperand& { return chosen.params.operands[k]; },
+                      mechanism);
+  }
 };
 
 // Set in ElementwiseOperand::dtype of an output of floats that is converted from unsigned integers of the compute

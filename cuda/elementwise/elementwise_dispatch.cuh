@@ -20,7 +20,7 @@ Status run_ternary(const ElementwisePlan& plan, flowk_stream stream);
 
 inline Status unknown_plan(const ElementwisePlan& plan) {
   return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan: no kernel %s for compute class %d, packs of %d",
-                         elementwise_kernel_name(plan.kernel), static_cast<int>(plan.compute), plan.pack_elements);
+                         elementwise_kernel_name(plan.kernel()), static_cast<int>(plan.compute), plan.pack_elements);
 }
 
 // The compute classes by their C++ type.
@@ -54,24 +54,24 @@ Compute sign_flip_of(const ElementwisePlan& plan) {
   return plan.is_unsigned ? std::numeric_limits<Compute>::lowest() : Compute{0};
 }
 
-template <ElementwiseKernel kKernel, int kN, class Functor, class Out, class... In>
-Status launch_kernel(const ElementwisePlan& plan, const Functor& functor, flowk_stream stream) {
-  constexpr int num_operands = 1 + static_cast<int>(sizeof...(In));
-  const auto launch_with = [&](auto kernel, const auto& params) {
-    return launch(kernel, plan.launch, stream, params, functor);
+// Launches the kernel of `params`, which are those of the plan's mechanism.
+template <ElementwiseKernel kKernel, int kN, class Functor, class Out, class... In, class Params>
+Status launch_kernel(const ElementwisePlan& plan, const Params& params, const Functor& functor, flowk_stream stream) {
+  const auto launch_with = [&](auto kernel) {
+    return launch(kernel, plan.launch, stream, params_for<1 + static_cast<int>(sizeof...(In))>(params), functor);
   };
   if constexpr (kKernel == ElementwiseKernel::contiguous)
-    return launch_with(elementwise_contiguous<kN, Functor, Out, In...>, contiguous_params<num_operands>(plan));
+    return launch_with(elementwise_contiguous<kN, Functor, Out, In...>);
   else if constexpr (kKernel == ElementwiseKernel::broadcast)
-    return launch_with(elementwise_broadcast<kN, Functor, Out, In...>, broadcast_params<num_operands>(plan));
+    return launch_with(elementwise_broadcast<kN, Functor, Out, In...>);
   else if constexpr (kKernel == ElementwiseKernel::broadcast_rows)
-    return launch_with(elementwise_broadcast_rows<kN, Functor, Out, In...>, strided_params<num_operands>(plan));
+    return launch_with(elementwise_broadcast_rows<kN, Functor, Out, In...>);
   else if constexpr (kKernel == ElementwiseKernel::strided)
-    return launch_with(elementwise_strided<kN, Functor, Out, In...>, strided_params<num_operands>(plan));
+    return launch_with(elementwise_strided<kN, Functor, Out, In...>);
   else if constexpr (kKernel == ElementwiseKernel::aligned_tiles)
-    return launch_with(elementwise_aligned_tiles<kN, Functor, Out, In...>, strided_params<num_operands>(plan));
+    return launch_with(elementwise_aligned_tiles<kN, Functor, Out, In...>);
   else
-    return launch_with(elementwise_shifted_tiles<kN, Functor, Out, In...>, strided_params<num_operands>(plan));
+    return launch_with(elementwise_shifted_tiles<kN, Functor, Out, In...>);
 }
 
 // The operations of an arity: kOps.
@@ -137,8 +137,8 @@ Status visit_ops(int32_t op, Run run) {
   }
 }
 
-template <ElementwiseArity kArity, ElementwiseKernel kKernel, class Compute, int kN>
-Status run_instance(const ElementwisePlan& plan, flowk_stream stream) {
+template <ElementwiseArity kArity, ElementwiseKernel kKernel, class Compute, int kN, class Params>
+Status run_instance(const ElementwisePlan& plan, const Params& params, flowk_stream stream) {
   using Operands = OperandsOf < Compute, 16 / kN<static_cast<int>(sizeof(Compute)) ? 16 / kN : sizeof(Compute)>;
   using Same = typename Operands::Same;
   constexpr bool is_narrow = sizeof(Compute) == 4 && kN > 4;
@@ -150,26 +150,26 @@ Status run_instance(const ElementwisePlan& plan, flowk_stream stream) {
       using In = std::conditional_t<converts, typename Operands::UnaryIn, Same>;
       using Out = std::conditional_t<converts, typename Operands::UnaryOut, Same>;
       const Functor functor = {plan.op, flip, parameter_of<Compute>(plan, plan.a), parameter_of<Compute>(plan, plan.b)};
-      return launch_kernel<kKernel, kN, Functor, Out, In>(plan, functor, stream);
+      return launch_kernel<kKernel, kN, Functor, Out, In>(plan, params, functor, stream);
     });
   } else if constexpr (kArity == ElementwiseArity::binary) {
     return visit_ops<kKernel, Compute, kN, binary_ops>(plan.op, [&](auto ops) {
       using Functor = BinaryFunctor<Compute, is_narrow, decltype(ops)>;
-      return launch_kernel<kKernel, kN, Functor, Same, Same, Same>(plan, Functor{plan.op, plan.signed_operand, flip},
-                                                                   stream);
+      return launch_kernel<kKernel, kN, Functor, Same, Same, Same>(plan, params,
+                                                                   Functor{plan.op, plan.signed_operand, flip}, stream);
     });
   } else {
     using Functor = TernaryFunctor<Compute, kN>;
     return launch_kernel<kKernel, kN, Functor, Same, Same, Same, Same>(
-        plan, Functor{plan.op, flip, parameter_of<Compute>(plan, plan.a)}, stream);
+        plan, params, Functor{plan.op, flip, parameter_of<Compute>(plan, plan.a)}, stream);
   }
 }
 
-template <ElementwiseArity kArity, ElementwiseKernel kKernel>
-Status run_kernel(const ElementwisePlan& plan, flowk_stream stream) {
+template <ElementwiseArity kArity, ElementwiseKernel kKernel, class Params>
+Status run_kernel(const ElementwisePlan& plan, const Params& params, flowk_stream stream) {
   const auto run = [&]<class Compute, int kN>(TypeOf<Compute>, Constant<kN>) -> Status {
     if constexpr (has_kernel(kKernel, kArity, class_of<Compute>, kN, OpCost::light))
-      return run_instance<kArity, kKernel, Compute, kN>(plan, stream);
+      return run_instance<kArity, kKernel, Compute, kN>(plan, params, stream);
     else
       return unknown_plan(plan);
   };
@@ -190,13 +190,17 @@ Status run_kernel(const ElementwisePlan& plan, flowk_stream stream) {
   return unknown_plan(plan);
 }
 
-// Launches the plan's kernel, one of kKernels.
-template <ElementwiseArity kArity, ElementwiseKernel... kKernels>
+// Launches the plan's kernel, one of the mechanisms kOwn.
+template <ElementwiseArity kArity, ElementwiseKernel... kOwn>
 Status run_one_of(const ElementwisePlan& plan, flowk_stream stream) {
-  Status status;
-  const bool is_known =
-      ((plan.kernel == kKernels && (status = run_kernel<kArity, kKernels>(plan, stream), true)) || ...);
-  return is_known ? status : unknown_plan(plan);
+  return std::visit(
+      [&]<class Mechanism>(const Mechanism& chosen) -> Status {
+        if constexpr (((kernel_of<Mechanism> == kOwn) || ...))
+          return run_kernel<kArity, kernel_of<Mechanism>>(plan, chosen.params, stream);
+        else
+          return unknown_plan(plan);
+      },
+      plan.mechanism);
 }
 
 }  // namespace flowk::elementwise

@@ -1,36 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parameters of a kernel of kOperands operands, from a plan.
+// The parameters of a kernel of kOperands operands, from those of its plan.
 #pragma once
+
+#include <algorithm>
 
 #include "elementwise/elementwise.h"
 
 namespace flowk::elementwise {
 
 template <int kOperands>
-ContiguousElementwiseParams<kOperands> contiguous_params(const ElementwisePlan& plan) {
+ContiguousElementwiseParams<kOperands> params_for(const ContiguousElementwiseParams<max_operands>& plan) {
   ContiguousElementwiseParams<kOperands> params = {};
-  for (int k = 0; k < kOperands; ++k) params.operands[k] = plan.linear.operands[k];
-  params.num_packs = plan.linear.num_packs;
-  params.head = plan.linear.head;
-  params.num_edges = plan.linear.num_edges;
-  params.packs = plan.linear.packs;
+  std::copy_n(plan.operands, kOperands, params.operands);
+  params.num_packs = plan.num_packs;
+  params.head = plan.head;
+  params.num_edges = plan.num_edges;
+  params.packs = plan.packs;
   return params;
 }
 template <int kOperands>
-BroadcastElementwiseParams<kOperands> broadcast_params(const ElementwisePlan& plan) {
-  BroadcastElementwiseParams<kOperands> params = {};
-  static_cast<ContiguousElementwiseParams<kOperands>&>(params) = contiguous_params<kOperands>(plan);
-  for (int k = 0; k < kOperands; ++k) params.periods[k] = plan.periods[k];
-  params.has_tables = plan.launch.shared_bytes > 0;
+BroadcastElementwiseParams<kOperands> params_for(const BroadcastElementwiseParams<max_operands>& plan) {
+  const ContiguousElementwiseParams<max_operands>& contiguous = plan;
+  BroadcastElementwiseParams<kOperands> params = {params_for<kOperands>(contiguous), {}, plan.has_tables};
+  std::copy_n(plan.periods, kOperands, params.periods);
   return params;
 }
 template <int kOperands>
-StridedElementwiseParams<kOperands> strided_params(const ElementwisePlan& plan) {
+StridedElementwiseParams<kOperands> params_for(const StridedElementwiseParams<max_operands>& plan) {
   StridedElementwiseParams<kOperands> params = {};
-  params.count = plan.strided.count;
-  params.lead = plan.strided.lead;
-  const auto& rows = plan.strided.rows;
-  const auto& tile = plan.strided.tile;
+  params.count = plan.count;
+  params.lead = plan.lead;
+  const auto& rows = plan.rows;
+  const auto& tile = plan.tile;
   params.rows.row_elements = rows.row_elements;
   params.rows.packs_per_row = rows.packs_per_row;
   params.rows.num_packs = rows.num_packs;
@@ -45,7 +46,7 @@ StridedElementwiseParams<kOperands> strided_params(const ElementwisePlan& plan) 
   params.tile.rows_per_thread = tile.rows_per_thread;
   params.tile.column_elements = tile.column_elements;
   for (int k = 0; k < kOperands; ++k) {
-    params.operands[k] = plan.strided.operands[k];
+    params.operands[k] = plan.operands[k];
     params.tile.row_strides[k] = tile.row_strides[k];
     params.tile.pass_strides[k] = tile.pass_strides[k];
     params.tile.shared_offset[k] = tile.shared_offset[k];

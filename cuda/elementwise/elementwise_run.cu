@@ -8,8 +8,7 @@ Status run_elementwise(const ElementwisePlan& plan, flowk_stream stream) {
   switch (plan.arity) {
     case ElementwiseArity::unary: return run_unary(plan, stream);
     case ElementwiseArity::binary:
-      if (plan.is_linear() || plan.kernel == ElementwiseKernel::broadcast_rows)
-        return run_binary_contiguous(plan, stream);
+      if (plan.kernel() <= ElementwiseKernel::broadcast_rows) return run_binary_contiguous(plan, stream);
       return run_binary_strided(plan, stream);
     case ElementwiseArity::ternary: return run_ternary(plan, stream);
     case ElementwiseArity::functor: break;  // the caller has the kernel

@@ -58,7 +58,7 @@ void explain_elementwise(const ElementwisePlan& plan, const ElementwiseRequest& 
   constexpr const char* names[max_operands] = {"out", "x", "y", "z"};
   TextWriter writer{text, text_bytes};
   if (text_bytes > 0) text[0] = '\0';
-  writer.add("%s: %s\n", elementwise_kernel_name(plan.kernel), reason(plan.kernel));
+  writer.add("%s: %s\n", elementwise_kernel_name(plan.kernel()), reason(plan.kernel()));
   writer.add("  simplified: ");
   writer.add_list(request.shape.extents, request.shape.rank);
   writer.add("\n");
@@ -67,14 +67,19 @@ void explain_elementwise(const ElementwisePlan& plan, const ElementwiseRequest& 
     writer.add_list(request.shape.strides[k], request.shape.rank);
     writer.add(", %s\n", access_name(plan.operand(k).access));
   }
-  if (plan.tile_rows > 0)
-    writer.add("  tile: %d x %d elements, %d bytes of shared memory\n", plan.tile_rows, plan.tile_columns,
-               plan.launch.shared_bytes);
-  writer.add("  packs of %d elements, %d per thread, %lld blocks of %d threads\n", plan.pack_elements,
-             plan.is_linear()                                   ? plan.linear.packs
-             : plan.kernel == ElementwiseKernel::broadcast_rows ? plan.strided.tile.rows_per_thread
-             : plan.tile_rows > 0 ? plan.tile_rows * plan.tile_columns / plan.pack_elements / plan.launch.num_threads
-                                  : 1,
+  const int32_t packs_per_thread = std::visit(
+      [&](const auto& chosen) {
+        if constexpr (requires { chosen.params.packs; }) return chosen.params.packs;
+        if constexpr (requires { chosen.tile_rows; }) {
+          writer.add("  tile: %d x %d elements, %d bytes of shared memory\n", chosen.tile_rows, chosen.tile_columns,
+                     plan.launch.shared_bytes);
+          return chosen.tile_rows * chosen.tile_columns / plan.pack_elements / plan.launch.num_threads;
+        }
+        if constexpr (requires { chosen.params.tile; })  // of broadcast_rows; strided: 0
+          return chosen.params.tile.rows_per_thread > 0 ? chosen.params.tile.rows_per_thread : 1;
+      },
+      plan.mechanism);
+  writer.add("  packs of %d elements, %d per thread, %lld blocks of %d threads\n", plan.pack_elements, packs_per_thread,
              static_cast<long long>(plan.launch.num_blocks), plan.launch.num_threads);
 }
 

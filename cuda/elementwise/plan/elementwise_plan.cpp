@@ -45,7 +45,9 @@ bool is_linear(const Problem& problem, int k, int64_t element_bytes) {
   return true;
 }
 
-void describe_operand(const ElementwiseRequest& request, const Problem& problem, int k, ElementwiseOperand* operand) {
+void describe_operand(const ElementwiseRequest& request, int k, Problem* described) {
+  const Problem& problem = *described;
+  ElementwiseOperand* const operand = &described->operands[k];
   const int64_t element_bytes = int64_t{1} << request.element_shifts[k];
   operand->data =
       static_cast<unsigned char*>(const_cast<void*>(request.pointers[k])) + problem.shape.offsets[k] * element_bytes;
@@ -63,13 +65,12 @@ void describe_operand(const ElementwiseRequest& request, const Problem& problem,
 }
 
 void plan_strided(const Problem& problem, ElementwisePlan* plan) {
-  auto& params = plan->strided;
+  auto& params = plan->mechanism.emplace<Strided>().params;
+  describe_rows(problem, -1, &params);
   ElementwiseOperand& out = params.operands[0];
   const int32_t pack_elements = plan->pack_elements;
   const int64_t out_bytes = int64_t{1} << out.element_shift;
   const int64_t row_elements = problem.shape.extents[problem.inner];
-  plan->kernel = ElementwiseKernel::strided;
-  describe_rows(problem, -1, &params.rows);
   out.access = out.step == out_bytes ? ElementwiseAccess::aligned : ElementwiseAccess::gather;
   bool packs_start_whole = rows_are_aligned(problem, out, 0, pack_elements * out_bytes, -1);
   int64_t num_packs = 0;
@@ -99,15 +100,15 @@ void plan_strided(const Problem& problem, ElementwisePlan* plan) {
   plan->launch.num_blocks = ceil_div(num_packs, elementwise_threads);
 }
 
-// Divides the operands of plan->linear into packs, `packs` per thread, or 0 to let the plan choose. Returns the blocks.
-int64_t divide_into_packs(const Problem& problem, const ElementwiseRequest& request, const Device& device,
-                          int32_t packs, ElementwisePlan* plan) {
+// Divides the operands into packs, `packs` per thread, or 0 to let the plan choose.
+void divide_into_packs(const Problem& problem, const ElementwiseRequest& request, const Device& device, int32_t packs,
+                       ContiguousElementwiseParams<max_operands>* params, ElementwisePlan* plan) {
   bool has_no_repeats = true;
-  for (int k = 1; k < problem.num_operands; ++k) has_no_repeats &= plan->linear.operands[k].is_linear != 0;
+  for (int k = 1; k < problem.num_operands; ++k) has_no_repeats &= params->operands[k].is_linear != 0;
   if (packs == 0)
     packs = choose_packs(request, device, problem.count / plan->pack_elements, plan->pack_elements, has_no_repeats);
   packs = std::min(packs, most_packs(plan->pack_elements, problem.num_operands - 1));
-  return cut_into_packs(problem.count, plan->pack_elements, packs, &plan->linear, problem.num_operands);
+  plan->launch.num_blocks = cut_into_packs(problem.count, plan->pack_elements, packs, params, problem.num_operands);
 }
 
 // Longer runs are read from global memory: of 2048 bytes, one pack in 128 wraps around the end and is loaded element by
@@ -151,13 +152,13 @@ void describe_window(int64_t repeat, int64_t element_bytes, int32_t pack_element
 // Plans elementwise_broadcast. False: out is not linear, or an input is not linear, repeated or one element.
 bool plan_broadcast(const Problem& problem, const ElementwiseRequest& request, const Device& device, int32_t packs,
                     ElementwisePlan* plan) {
-  auto& params = plan->linear;
   const int32_t pack_elements = plan->pack_elements;
-  if (problem.num_operands < 3 || !plan->strided.operands[0].is_linear) return false;
+  if (problem.num_operands < 3 || !problem.operands[0].is_linear) return false;
+  ElementwiseOperand operands[max_operands];
   int64_t repeats[max_operands] = {}, lengths[max_operands] = {};
   for (int k = 0; k < problem.num_operands; ++k) {
-    params.operands[k] = plan->strided.operands[k];
-    ElementwiseOperand& operand = params.operands[k];
+    ElementwiseOperand& operand = operands[k];
+    operand = problem.operands[k];
     if (operand.is_linear) {
       operand.step = int64_t{1} << operand.element_shift;
       continue;
@@ -168,13 +169,14 @@ bool plan_broadcast(const Problem& problem, const ElementwiseRequest& request, c
       operand.access = ElementwiseAccess::one_element;
     }
   }
-  plan->kernel = ElementwiseKernel::broadcast;
-  plan->launch.num_blocks = divide_into_packs(problem, request, device, packs, plan);
+  auto& params = plan->mechanism.emplace<Broadcast>().params;
+  std::copy_n(operands, problem.num_operands, params.operands);
+  divide_into_packs(problem, request, device, packs, &params, plan);
   for (int k = 1; k < problem.num_operands; ++k) {
     ElementwiseOperand& operand = params.operands[k];
     if (lengths[k] <= 1) continue;
     const int64_t element_bytes = int64_t{1} << operand.element_shift;
-    ElementwisePeriod& period = plan->periods[k];
+    ElementwisePeriod& period = params.periods[k];
     period.repeat = Divider(static_cast<uint32_t>(repeats[k]));
     period.period = Divider(static_cast<uint32_t>(lengths[k]));
     period.head = static_cast<uint32_t>(params.head);
@@ -194,11 +196,12 @@ bool plan_broadcast(const Problem& problem, const ElementwiseRequest& request, c
       operand.access = ElementwiseAccess::repeated_run;
     }
   }
+  params.has_tables = plan->launch.shared_bytes > 0;
   return true;
 }
 
 Problem make_problem(const ElementwiseRequest& request) {
-  Problem problem = {request.shape, request.shape.num_operands, request.shape.rank - 1, 1};
+  Problem problem = {request.shape, request.shape.num_operands, request.shape.rank - 1, 1, {}};
   for (int d = 0; d < problem.shape.rank; ++d) {
     problem.count *= problem.shape.extents[d];
     for (int k = 0; k < problem.num_operands; ++k)
@@ -208,7 +211,11 @@ Problem make_problem(const ElementwiseRequest& request) {
 }
 
 void choose_compute(const ElementwiseRequest& request, ElementwisePlan* plan) {
-  plan->compute = compute_class_of(request);
+  const bool is_functor = request.arity == ElementwiseArity::functor;
+  plan->compute = is_functor ? ComputeClass::float32 : compute_class_of(request);
+  plan->is_unsigned = false;
+  plan->signed_operand = 0;
+  if (is_functor) return;
   for (int k = 1; k < request.shape.num_operands; ++k)
     plan->is_unsigned |= request.dtypes[k] == FLOWK_UINT64 ||
                          (request.dtypes[k] == FLOWK_UINT32 && plan->compute == ComputeClass::int32);
@@ -230,8 +237,9 @@ void finish_operands(const ElementwiseRequest& request, ElementwisePlan* plan) {
   };
   const bool has_integers = plan->compute == ComputeClass::int32 || plan->compute == ComputeClass::int64;
   const int32_t compute_shift = plan->compute == ComputeClass::int32 ? 2 : 3;
+  ElementwiseOperand* const operands = std::visit([](auto& chosen) { return chosen.params.operands; }, plan->mechanism);
   for (int k = 0; k < request.shape.num_operands; ++k) {
-    ElementwiseOperand& operand = plan->is_linear() ? plan->linear.operands[k] : plan->strided.operands[k];
+    ElementwiseOperand& operand = operands[k];
     if (has_integers && (k == 0 || operand.element_shift == compute_shift)) {
       operand.dtype = signed_type(operand.dtype);
       if (k == 0 && plan->is_unsigned && is_float(request.dtypes[0])) operand.dtype |= from_unsigned;
@@ -277,35 +285,32 @@ void split_request(const ElementwiseRequest& request, ElementwiseRequest* first,
 }
 
 void plan_elementwise(const ElementwiseRequest& request, const Device& device, int32_t packs, ElementwisePlan* plan) {
-  *plan = {};
   plan->arity = request.arity;
-  if (request.arity != ElementwiseArity::functor) choose_compute(request, plan);
+  choose_compute(request, plan);
   plan->op = request.op;
   plan->a = request.a;
   plan->b = request.b;
-  plan->launch.num_threads = elementwise_threads;
-  plan->launch.uses_pdl = device.capability >= 90;
-  const Problem problem = make_problem(request);
+  plan->launch = {.num_threads = elementwise_threads, .uses_pdl = device.capability >= 90};
+  Problem problem = make_problem(request);
   if (is_contiguous(problem, request)) {
-    plan->kernel = ElementwiseKernel::contiguous;
-    choose_pack(request, plan->kernel, plan);
+    choose_pack(request, ElementwiseKernel::contiguous, plan);
+    auto& params = plan->mechanism.emplace<Contiguous>().params;
     for (int k = 0; k < problem.num_operands; ++k) {
       const int64_t offset = problem.shape.offsets[k] << request.element_shifts[k];
-      plan->linear.operands[k] =
+      params.operands[k] =
           linear_operand(static_cast<const unsigned char*>(request.pointers[k]) + offset, problem.count,
                          k > 0 && problem.inner >= 0 && problem.shape.strides[k][0] == 0, request.dtypes[k],
                          request.element_shifts[k]);
     }
-    plan->launch.num_blocks = divide_into_packs(problem, request, device, packs, plan);
+    divide_into_packs(problem, request, device, packs, &params, plan);
     return finish_operands(request, plan);
   }
-  plan->strided.count = problem.count;
-  for (int k = 0; k < problem.num_operands; ++k) describe_operand(request, problem, k, &plan->strided.operands[k]);
+  for (int k = 0; k < problem.num_operands; ++k) describe_operand(request, k, &problem);
   if (!(packs == 0 && choose_pack(request, ElementwiseKernel::broadcast_rows, plan) &&
         plan_broadcast_rows(problem, device, plan)) &&
       !(choose_pack(request, ElementwiseKernel::broadcast, plan) &&
         plan_broadcast(problem, request, device, packs, plan))) {
-    const int dim = staged_dim(problem, plan->strided.operands);
+    const int dim = staged_dim(problem);
     if (dim >= 0 && choose_pack(request, ElementwiseKernel::shifted_tiles, plan)) {
       plan_tiles(problem, dim, plan);
     } else {

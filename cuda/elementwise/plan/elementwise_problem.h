@@ -12,6 +12,7 @@ struct Problem {
   int num_operands;
   int inner;  // the innermost dimension; -1: there is one element
   int64_t count;
+  ElementwiseOperand operands[max_operands];  // unless they are contiguous: as all mechanisms begin
 };
 
 // Threads of a problem that is too small to give each more than one pack or row.
@@ -22,20 +23,20 @@ inline int64_t small_problem_items(const Device& device) {
 // Are the first elements of all rows of operand k at multiples of `bytes`? Dimension `except` is ignored.
 bool rows_are_aligned(const Problem& problem, const ElementwiseOperand& operand, int k, int64_t bytes, int except);
 
-// Describes the dimensions of the rows except `except`, innermost first.
-void describe_rows(const Problem& problem, int except, ElementwiseRows<max_operands>* rows);
-
 // The access of input k. `packs_start_whole`: packs start at multiples of `pack_elements` in every row.
 ElementwiseAccess access_in_rows(const Problem& problem, const ElementwiseOperand& operand, int k,
                                  int32_t pack_elements, bool packs_start_whole);
 
-// The dimension along which most inputs without neighbours in a row have them; -1 if there is none.
-int staged_dim(const Problem& problem, const ElementwiseOperand* operands);
+// Describes the operands and the dimensions of the rows except `except`, innermost first.
+void describe_rows(const Problem& problem, int except, StridedElementwiseParams<max_operands>* params);
 
-// Plans broadcast_rows of plan->strided's operands. False: rows are not whole aligned packs, or share no input.
+// The dimension along which most inputs without neighbours in a row have them; -1 if there is none.
+int staged_dim(const Problem& problem);
+
+// False: rows are not whole aligned packs, or share no input.
 bool plan_broadcast_rows(const Problem& problem, const Device& device, ElementwisePlan* plan);
 
-// Plans tiles of dimension `dim` by the innermost one, of plan->strided's operands.
+// Plans tiles of dimension `dim` by the innermost one.
 void plan_tiles(const Problem& problem, int dim, ElementwisePlan* plan);
 
 }  // namespace flowk::elementwise

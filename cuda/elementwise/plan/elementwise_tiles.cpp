@@ -15,31 +15,31 @@ constexpr int64_t shortest_tile_side = 8;
 
 // Returns the rows that a block computes at once.
 template <int kN>
-int32_t set_tile_shape(ElementwisePlan* plan) {
+int32_t set_tile_shape(Tiles* tiles) {
   using Shape = ElementwiseTileShape<kN>;
-  plan->tile_rows = Shape::rows;
-  plan->tile_columns = Shape::columns;
+  tiles->tile_rows = Shape::rows;
+  tiles->tile_columns = Shape::columns;
   return Shape::rows_per_pass;
 }
-int32_t set_tile_shape(ElementwisePlan* plan) {
-  switch (plan->pack_elements) {
-    case 2: return set_tile_shape<2>(plan);
-    case 4: return set_tile_shape<4>(plan);
-    case 8: return set_tile_shape<8>(plan);
-    default: return set_tile_shape<16>(plan);
+int32_t set_tile_shape(int32_t pack_elements, Tiles* tiles) {
+  switch (pack_elements) {
+    case 2: return set_tile_shape<2>(tiles);
+    case 4: return set_tile_shape<4>(tiles);
+    case 8: return set_tile_shape<8>(tiles);
+    default: return set_tile_shape<16>(tiles);
   }
 }
 
 // Are the rows of all operands with neighbours whole aligned packs, and all staged runs multiples of 16 bytes apart?
-bool has_aligned_tiles(const Problem& problem, int dim, const ElementwisePlan& plan) {
-  const auto& operands = plan.strided.operands;
+bool has_aligned_tiles(const Problem& problem, int dim, int32_t pack_elements) {
+  const auto& operands = problem.operands;
   if (operands[0].step != int64_t{1} << operands[0].element_shift ||
-      problem.shape.extents[problem.inner] % plan.pack_elements != 0)
+      problem.shape.extents[problem.inner] % pack_elements != 0)
     return false;
   for (int k = 0; k < problem.num_operands; ++k) {
     const int64_t element_bytes = int64_t{1} << operands[k].element_shift;
     if (operands[k].step == element_bytes) {
-      if (!rows_are_aligned(problem, operands[k], k, plan.pack_elements * element_bytes, -1)) return false;
+      if (!rows_are_aligned(problem, operands[k], k, pack_elements * element_bytes, -1)) return false;
       continue;
     }
     if (operands[k].step == 0) continue;
@@ -51,35 +51,35 @@ bool has_aligned_tiles(const Problem& problem, int dim, const ElementwisePlan& p
 }
 
 // Reserves the shared memory of a staged operand of aligned tiles.
-void reserve_aligned(int k, ElementwisePlan* plan) {
-  auto& tile = plan->strided.tile;
-  tile.pitch[k] = std::max(plan->tile_rows << plan->strided.operands[k].element_shift, 128);
-  tile.shared_offset[k] = plan->launch.shared_bytes;
-  plan->launch.shared_bytes += plan->tile_columns * tile.pitch[k];
+void reserve_aligned(int k, Tiles* tiles, int32_t* shared_bytes) {
+  auto& tile = tiles->params.tile;
+  tile.pitch[k] = std::max(tiles->tile_rows << tiles->params.operands[k].element_shift, 128);
+  tile.shared_offset[k] = *shared_bytes;
+  *shared_bytes += tiles->tile_columns * tile.pitch[k];
 }
 
 // The same for shifted tiles, whose runs share no vector and keep their addresses modulo a sector.
-void reserve_shifted(int k, ElementwisePlan* plan) {
-  auto& tile = plan->strided.tile;
-  const ElementwiseOperand& operand = plan->strided.operands[k];
+void reserve_shifted(int k, int32_t pack_elements, Tiles* tiles, int32_t* shared_bytes) {
+  auto& tile = tiles->params.tile;
+  const ElementwiseOperand& operand = tiles->params.operands[k];
   const bool are_rows = operand.access == ElementwiseAccess::staged_rows;
-  const int32_t columns = plan->tile_columns + tile.halo;
-  const int32_t run_bytes = (are_rows ? columns : plan->tile_rows) << operand.element_shift;
+  const int32_t columns = tiles->tile_columns + tile.halo;
+  const int32_t run_bytes = (are_rows ? columns : tiles->tile_rows) << operand.element_shift;
   const int64_t step = are_rows ? tile.row_strides[k] : operand.step;
   const int32_t least = run_bytes + sector_bytes - 1;
   tile.pitch[k] = least + static_cast<int32_t>((step - least) & (sector_bytes - 1));
   // The packs of a row are 2^shift bytes apart, times an odd number. From 128 bytes on they have the same banks and
   // differ in the bits above, so the vector is XORed with those. Below that at most 4 packs share a bank, and the XOR
   // costs more than that.
-  const int shift = __builtin_ctz(static_cast<unsigned>(tile.pitch[k] * plan->pack_elements));
+  const int shift = __builtin_ctz(static_cast<unsigned>(tile.pitch[k] * pack_elements));
   if (!are_rows && shift >= 7) {
     tile.swizzle_shift[k] = shift - 4;
     tile.swizzle_bits[k] = 0x70;
   }
-  tile.shared_offset[k] = plan->launch.shared_bytes;
+  tile.shared_offset[k] = *shared_bytes;
   // A pack is cut from two accesses; the second may begin where the last run ends.
-  const int32_t bytes = (are_rows ? plan->tile_rows : columns) * tile.pitch[k] + 2 * sector_bytes;
-  plan->launch.shared_bytes += (bytes + 127) / 128 * 128;
+  const int32_t bytes = (are_rows ? tiles->tile_rows : columns) * tile.pitch[k] + 2 * sector_bytes;
+  *shared_bytes += (bytes + 127) / 128 * 128;
 }
 
 }  // namespace
@@ -92,7 +92,10 @@ bool rows_are_aligned(const Problem& problem, const ElementwiseOperand& operand,
   return true;
 }
 
-void describe_rows(const Problem& problem, int except, ElementwiseRows<max_operands>* rows) {
+void describe_rows(const Problem& problem, int except, StridedElementwiseParams<max_operands>* params) {
+  std::copy_n(problem.operands, problem.num_operands, params->operands);
+  params->count = problem.count;
+  ElementwiseRows<max_operands>* const rows = &params->rows;
   rows->row_elements = Divider(static_cast<uint32_t>(problem.shape.extents[problem.inner]));
   for (int d = problem.inner - 1; d >= 0; --d) {
     if (d == except) continue;
@@ -112,15 +115,16 @@ ElementwiseAccess access_in_rows(const Problem& problem, const ElementwiseOperan
   return pack_bytes < 4 ? ElementwiseAccess::gather : ElementwiseAccess::shifted;
 }
 
-int staged_dim(const Problem& problem, const ElementwiseOperand* operands) {
+int staged_dim(const Problem& problem) {
   if (problem.shape.extents[problem.inner] < shortest_tile_side) return -1;
   int found = -1, most = 0;
   for (int d = 0; d < problem.inner; ++d) {
     if (problem.shape.extents[d] < shortest_tile_side) continue;
     int num = 0;
     for (int k = 1; k < problem.num_operands; ++k) {
-      const int64_t element_bytes = int64_t{1} << operands[k].element_shift;
-      num += operands[k].step != 0 && operands[k].step != element_bytes && problem.shape.strides[k][d] == element_bytes;
+      const ElementwiseOperand& operand = problem.operands[k];
+      const int64_t element_bytes = int64_t{1} << operand.element_shift;
+      num += operand.step != 0 && operand.step != element_bytes && problem.shape.strides[k][d] == element_bytes;
     }
     if (num > most) {
       found = d;
@@ -131,14 +135,12 @@ int staged_dim(const Problem& problem, const ElementwiseOperand* operands) {
 }
 
 bool plan_broadcast_rows(const Problem& problem, const Device& device, ElementwisePlan* plan) {
-  auto& params = plan->strided;
-  auto& tile = params.tile;
   const int dim = problem.inner - 1;
   const int64_t row_elements = problem.shape.extents[problem.inner];
   if (problem.num_operands < 3 || dim < 0 || row_elements % plan->pack_elements != 0) return false;
   bool has_shared_row = false;
   for (int k = 0; k < problem.num_operands; ++k) {
-    const ElementwiseOperand& operand = params.operands[k];
+    const ElementwiseOperand& operand = problem.operands[k];
     const int64_t element_bytes = int64_t{1} << operand.element_shift;
     if (k > 0 && operand.step == 0) continue;
     if (operand.step != element_bytes ||
@@ -153,8 +155,9 @@ bool plan_broadcast_rows(const Problem& problem, const Device& device, Elementwi
   const int64_t num_groups = ceil_div(num_rows, broadcast_rows_per_thread);
   const int64_t num_items = problem.count / row_elements / num_rows * packs_per_row * num_groups;
   if (!has_shared_row || num_rows < broadcast_rows_per_thread || num_items < small_problem_items(device)) return false;
-  plan->kernel = ElementwiseKernel::broadcast_rows;
-  describe_rows(problem, dim, &params.rows);
+  auto& params = plan->mechanism.emplace<BroadcastRows>().params;
+  auto& tile = params.tile;
+  describe_rows(problem, dim, &params);
   params.rows.num_packs = static_cast<uint32_t>(num_items);
   tile.tiles_per_row = Divider(static_cast<uint32_t>(packs_per_row));
   tile.tiles_per_column = Divider(static_cast<uint32_t>(num_groups));
@@ -171,20 +174,22 @@ bool plan_broadcast_rows(const Problem& problem, const Device& device, Elementwi
 }
 
 void plan_tiles(const Problem& problem, int dim, ElementwisePlan* plan) {
-  auto& params = plan->strided;
+  const bool is_aligned = has_aligned_tiles(problem, dim, plan->pack_elements);
+  Tiles& tiles = is_aligned ? static_cast<Tiles&>(plan->mechanism.emplace<AlignedTiles>())
+                            : plan->mechanism.emplace<ShiftedTiles>();
+  auto& params = tiles.params;
   auto& tile = params.tile;
-  const bool is_aligned = has_aligned_tiles(problem, dim, *plan);
-  plan->kernel = is_aligned ? ElementwiseKernel::aligned_tiles : ElementwiseKernel::shifted_tiles;
-  describe_rows(problem, dim, &params.rows);
-  const int32_t rows_per_pass = set_tile_shape(plan);
+  describe_rows(problem, dim, &params);
+  const int32_t rows_per_pass = set_tile_shape(plan->pack_elements, &tiles);
+  int32_t* const shared_bytes = &plan->launch.shared_bytes;
   tile.column_elements = static_cast<uint32_t>(problem.shape.extents[dim]);
   const ElementwiseOperand& out = params.operands[0];
   const int64_t out_bytes = int64_t{1} << out.element_shift;
   const bool has_whole_packs =
       out.step != out_bytes || rows_are_aligned(problem, out, 0, plan->pack_elements * out_bytes, -1);
   tile.halo = has_whole_packs ? 0 : plan->pack_elements - 1;
-  const int64_t num_columns = ceil_div(problem.shape.extents[problem.inner] + tile.halo, plan->tile_columns);
-  const int64_t num_rows = ceil_div(problem.shape.extents[dim], plan->tile_rows);
+  const int64_t num_columns = ceil_div(problem.shape.extents[problem.inner] + tile.halo, tiles.tile_columns);
+  const int64_t num_rows = ceil_div(problem.shape.extents[dim], tiles.tile_rows);
   tile.tiles_per_row = Divider(static_cast<uint32_t>(num_columns));
   tile.tiles_per_column = Divider(static_cast<uint32_t>(num_rows));
   for (int k = 0; k < problem.num_operands; ++k) {
@@ -199,10 +204,13 @@ void plan_tiles(const Problem& problem, int dim, ElementwisePlan* plan) {
     } else if (operand.access == ElementwiseAccess::gather && operand.step != element_bytes &&
                tile.row_strides[k] == element_bytes) {
       operand.access = ElementwiseAccess::staged;
-      is_aligned ? reserve_aligned(k, plan) : reserve_shifted(k, plan);
+      if (is_aligned)
+        reserve_aligned(k, &tiles, shared_bytes);
+      else
+        reserve_shifted(k, plan->pack_elements, &tiles, shared_bytes);
     } else if (!is_aligned && operand.step == element_bytes && operand.access != ElementwiseAccess::gather) {
       operand.access = ElementwiseAccess::staged_rows;
-      reserve_shifted(k, plan);
+      reserve_shifted(k, plan->pack_elements, &tiles, shared_bytes);
     }
   }
   int64_t num_tiles = num_columns * num_rows;

@@ -2,12 +2,10 @@
 // PReLU backward where a block, or a cluster of blocks, takes all elements of its channels: one kernel finishes dalpha.
 #pragma once
 
+#include "core/cluster_exchange.cuh"
 #include "flowk/detail/pdl.cuh"
 #include "flowk/detail/shared.cuh"
 #include "prelu/kernels/prelu_gradients.cuh"
-#ifndef FLOWK_SIMT
-#include "core/cluster_exchange.cuh"
-#endif
 
 namespace flowk::prelu {
 
@@ -45,18 +43,19 @@ __device__ __forceinline__ SumRange range_of_lane(const ByChannelParams& params,
 template <class T, int kRows, bool kCluster>
 __global__ void __launch_bounds__(max_backward_threads, kRows == 3 ? 2 : 0)
     by_channel(const __grid_constant__ GridConstant<ByChannelParams> params) {
+  if constexpr (kCluster && is_below_sm_90) return;
   constexpr int V = vector_elements<T>;
   using Sum = ComputeType<T>;
   const BackwardTensors& tensors = params.tensors;
   Sum* sums = &shared<Sum>();
+  const ClusterExchange<Sum> exchange = {reinterpret_cast<unsigned char*>(sums + params.num_sums)};
   uint32_t tile = blockIdx.x, row_block = 0;
-#ifndef FLOWK_SIMT
   if constexpr (kCluster) {
-    begin_cluster_exchange<Sum>(sums + params.num_sums);
+    if (threadIdx.x == 0) exchange.barrier().init(1);
+    arrive_at_cluster();
     tile >>= params.log2_cluster_blocks;
     row_block = cluster_rank();
   }
-#endif
   launch_dependent_grids();
   uint32_t thread_row = threadIdx.x;
   const int in_tile = static_cast<int>(take_index(&thread_row, params.tile_vectors));
@@ -126,9 +125,7 @@ __global__ void __launch_bounds__(max_backward_threads, kRows == 3 ? 2 : 0)
     sums[2 * threadIdx.x] = sum;
     sums[2 * threadIdx.x + 1] = next_sum;
   }
-#ifndef FLOWK_SIMT
-  if constexpr (kCluster) wait_for_cluster_start();
-#endif
+  if constexpr (kCluster) wait_for_cluster();
   __syncthreads();
   if (warp >= num_channels) return;
   constexpr int at_once = 8;
@@ -148,18 +145,17 @@ __global__ void __launch_bounds__(max_backward_threads, kRows == 3 ? 2 : 0)
   if constexpr (!kCluster) {
     if (lane == 0) dalpha[warp] = convert<T>(total);
   } else {
-#ifndef FLOWK_SIMT
-    Sum* exchange = sums + params.num_sums;
     const uint32_t rank = cluster_rank();  // again: it needs no register through the loop
-    if (lane == 0) send_to_first_block<Sum>(exchange, rank * params.tile_channels + warp, total);
+    if (lane == 0) exchange.send(0, rank * params.tile_channels + warp, total);
     if (rank != 0 || warp > 0) return;
     const uint32_t num_blocks = 1u << params.log2_cluster_blocks;
-    const Sum* received = receive_from_cluster<Sum>(exchange, num_blocks * static_cast<uint32_t>(num_channels));
+    if (threadIdx.x == 0)
+      exchange.barrier().expect_and_arrive(static_cast<int>(num_blocks * num_channels * sizeof(Sum)));
+    exchange.barrier().wait();
     if (lane >= num_channels) return;
     Sum all = 0;
-    for (uint32_t i = 0; i < num_blocks; ++i) all += received[i * params.tile_channels + lane];
+    for (uint32_t i = 0; i < num_blocks; ++i) all += exchange.values()[i * params.tile_channels + lane];
     dalpha[lane] = convert<T>(all);
-#endif
   }
 }
 

@@ -2,12 +2,10 @@
 // PReLU backward by columns: channels last, or short planes.
 #pragma once
 
+#include "core/cluster_exchange.cuh"
 #include "flowk/detail/pdl.cuh"
 #include "flowk/detail/shared.cuh"
 #include "prelu/kernels/prelu_gradients.cuh"
-#ifndef FLOWK_SIMT
-#include "core/cluster_exchange.cuh"
-#endif
 
 namespace flowk::prelu {
 
@@ -58,6 +56,7 @@ __device__ __forceinline__ void fold_columns(const ByColumnParams& params, Sum* 
 template <class T, ColumnForm kForm, int kTileVectors, int kRows, bool kCluster = false>
 __global__ void __launch_bounds__(max_prelu_threads, kRows == 4 ? 4 : 0)
     by_column(const __grid_constant__ GridConstant<ByColumnParams> params) {
+  if constexpr (kCluster && is_below_sm_90) return;
   constexpr int V = vector_elements<T>, tile_columns = kTileVectors * V;
   constexpr int max_warps = max_prelu_threads / 32;
   constexpr bool is_general = kForm == ColumnForm::general, is_aligned = !is_general,
@@ -73,9 +72,11 @@ __global__ void __launch_bounds__(max_prelu_threads, kRows == 4 ? 4 : 0)
   const int num_warps = static_cast<int>(blockDim.x) >> 5, tile_rows = static_cast<int>(blockDim.x / kTileVectors);
   const int log2_blocks = kCluster ? params.log2_cluster_blocks : 0;
   uint32_t group = blockIdx.x >> log2_blocks;  // cluster, or block
-#ifndef FLOWK_SIMT
-  if constexpr (kCluster) begin_cluster_exchange<Sum>(tile_sums + num_warps * tile_columns);
-#endif
+  const ClusterExchange<Sum> exchange = {reinterpret_cast<unsigned char*>(tile_sums + num_warps * tile_columns)};
+  if constexpr (kCluster) {
+    if (threadIdx.x == 0) exchange.barrier().init(1);
+    arrive_at_cluster();
+  }
   launch_dependent_grids();
   const uint32_t tile = take_index(&group, params.num_tiles);
   const uint32_t rank = blockIdx.x & ((1u << log2_blocks) - 1);
@@ -180,9 +181,7 @@ __global__ void __launch_bounds__(max_prelu_threads, kRows == 4 ? 4 : 0)
   const int first = vector * V + sum_values_over_lanes<steps>(sums, lane);
 #pragma unroll
   for (int j = 0; j < kept; ++j) tile_sums[warp * tile_columns + first + j] = sums[j];
-#ifndef FLOWK_SIMT
-  if constexpr (kCluster) wait_for_cluster_start();
-#endif
+  if constexpr (kCluster) wait_for_cluster();
   __syncthreads();
   const bool exists =
       c < tile_columns && tile_column >= params.first_column && tile_column - params.first_column < params.num_columns;
@@ -196,19 +195,18 @@ __global__ void __launch_bounds__(max_prelu_threads, kRows == 4 ? 4 : 0)
   if (!is_vector && params.is_folded)
     return fold_columns(params, tile_sums, sum, tile_columns,
                         static_cast<int>(channel_of(params, static_cast<int64_t>(tile) * tile_columns)));
-#ifndef FLOWK_SIMT
   if constexpr (kCluster) {
-    Sum* exchange = tile_sums + num_warps * tile_columns;
-    if (exists) send_to_first_block<Sum>(exchange, rank * tile_columns + static_cast<uint32_t>(c), sum);
+    if (exists) exchange.send(0, rank * tile_columns + static_cast<uint32_t>(c), sum);
     if (rank != 0) return;
     const int64_t columns_left = params.num_columns - static_cast<int64_t>(tile) * tile_columns;
-    const uint32_t num_columns = columns_left < tile_columns ? static_cast<uint32_t>(columns_left) : tile_columns;
-    const uint32_t num_blocks = 1u << log2_blocks;
-    const Sum* received = receive_from_cluster<Sum>(exchange, num_blocks * num_columns);
+    const int num_columns = columns_left < tile_columns ? static_cast<int>(columns_left) : tile_columns;
+    const int num_blocks = 1 << log2_blocks;
+    if (threadIdx.x == 0)
+      exchange.barrier().expect_and_arrive(num_blocks * num_columns * static_cast<int>(sizeof(Sum)));
+    exchange.barrier().wait();
     sum = 0;
-    for (uint32_t i = 0; exists && i < num_blocks; ++i) sum += received[i * tile_columns + static_cast<uint32_t>(c)];
+    for (int i = 0; exists && i < num_blocks; ++i) sum += exchange.values()[i * tile_columns + c];
   }
-#endif
   if (!exists) return;
   int64_t position = tile_column - grid.lead;  // from the start of a period
   if (position < 0) position += params.num_columns;

@@ -245,6 +245,7 @@ struct PersistentGradient {
 template <class Rows>
 __global__ void __launch_bounds__(persistent_threads, 1)
     persistent_rows(const __grid_constant__ GridConstant<SoftmaxParams> params) {
+  if constexpr (is_below_sm_90) return;
   launch_dependent_grids();
   using T = typename Rows::T;
   using Row = typename Rows::Row;

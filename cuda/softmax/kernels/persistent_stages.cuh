@@ -86,7 +86,7 @@ struct PersistentExchange {
     begin_exchange(of_cluster(0), cluster, 2, 32);
   }
   __device__ __forceinline__ RowPartial<T>* partials_of_block(int index) const {
-    return exchange_buffer_at(first, block, index & 1).parts();
+    return exchange_buffer_at(first, block, index & 1).values();
   }
   __device__ __forceinline__ ExchangeBuffer<T> of_cluster(int index) const {
     return exchange_buffer_at(exchange_buffer_at(first, block, 2), cluster, index & 1);
@@ -95,31 +95,27 @@ struct PersistentExchange {
   template <class Combine>
   __device__ __forceinline__ void send(const RowPartial<T>& part, int index, [[maybe_unused]] Combine combine) const {
     if (cluster.lane == 0) partials_of_block(index)[block.warp] = part;
-#if !defined(FLOWK_SIMT) && __CUDA_ARCH__ >= 900
-    if (cluster.blocks == 1) return;
-    if (index == 0) asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+    if (!has_clusters || cluster.blocks == 1) return;
+    if (index == 0) wait_for_cluster();
     __syncwarp();
     if (block.warp != 0) {
-      asm volatile("barrier.cta.arrive 1, %0;" ::"n"(persistent_threads) : "memory");
+      FLOWK_SM90_ASM("barrier.cta.arrive 1, %0;" ::"n"(persistent_threads) : "memory");
       return;
     }
-    asm volatile("barrier.cta.sync 1, %0;" ::"n"(persistent_threads) : "memory");
+    FLOWK_SM90_ASM("barrier.cta.sync 1, %0;" ::"n"(persistent_threads) : "memory");
     const RowPartial<T> together = combine(partials_of_block(index), persistent_warps);
     const ExchangeBuffer<T> buffer = of_cluster(index);
-    if (cluster.lane < cluster.blocks) send_partial(buffer, cluster.rank, cluster.lane, together);
-    arrive_at_partials(buffer.barrier());
-#endif
+    if (cluster.lane < cluster.blocks) buffer.send(cluster.lane, cluster.rank, together);
+    buffer.barrier().arrive();
   }
   template <class Combine>
   __device__ __forceinline__ RowPartial<T> receive(int index, [[maybe_unused]] Combine combine) const {
-#if !defined(FLOWK_SIMT) && __CUDA_ARCH__ >= 900
-    if (cluster.blocks > 1) {
+    if (has_clusters && cluster.blocks > 1) {
       const ExchangeBuffer<T> buffer = of_cluster(index);
-      wait_for_partials(buffer.barrier(), index >> 1 & 1);
-      if (threadIdx.x == 0) expect_partials<T>(shared_address(buffer.barrier()), cluster);
-      return combine(buffer.parts(), cluster.blocks);
+      buffer.barrier().wait(index >> 1 & 1);
+      if (threadIdx.x == 0) buffer.barrier().expect(partial_bytes<T>(cluster));
+      return combine(buffer.values(), cluster.blocks);
     }
-#endif
     __syncthreads();
     return combine(partials_of_block(index), persistent_warps);
   }

@@ -3,6 +3,7 @@
 // a cluster by distributed shared memory.
 #pragma once
 
+#include "core/cluster_exchange.cuh"
 #include "core/warp_reduce.cuh"
 #include "flowk/detail/shared.cuh"
 #include "softmax/kernels/softmax_scores.cuh"
@@ -22,14 +23,10 @@ struct alignas(2 * sizeof(RowValue<T>)) RowPartial {
   RowValue<T> sum;
 };
 
-// The first softmax_exchange_bytes() of a block's shared memory: 16 bytes for an mbarrier, then one partial result per
-// warp of the row, over all blocks of a cluster.
+// The first softmax_exchange_bytes() of a block's shared memory: one partial result per warp of the row, over all
+// blocks of a cluster.
 template <class T>
-struct ExchangeBuffer {
-  unsigned char* memory;
-  __device__ __forceinline__ uint64_t* barrier() const { return reinterpret_cast<uint64_t*>(memory); }
-  __device__ __forceinline__ RowPartial<T>* parts() const { return reinterpret_cast<RowPartial<T>*>(memory + 16); }
-};
+using ExchangeBuffer = ClusterExchange<RowPartial<T>>;
 
 template <class T>
 __device__ __forceinline__ ExchangeBuffer<T> exchange_buffer() {
@@ -80,87 +77,34 @@ __device__ __forceinline__ A max_over_lanes(A value, int lanes) {
   return value;
 }
 
-#if !defined(FLOWK_SIMT) && __CUDA_ARCH__ >= 900
-// Adds the bytes of all partial results of the row to those that the mbarrier's phase waits for.
+// The bytes of all partial results of a row.
 template <class T>
-__device__ __forceinline__ void expect_partials(uint32_t barrier, const RowThreads& group) {
-  const int bytes = group.warps * group.blocks * static_cast<int>(sizeof(RowPartial<T>));
-  asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+__device__ __forceinline__ int partial_bytes(const RowThreads& group) {
+  return group.warps * group.blocks * static_cast<int>(sizeof(RowPartial<T>));
 }
-#endif
 
 // Buffer i of a kernel that has several.
 template <class T>
 __device__ __forceinline__ ExchangeBuffer<T> exchange_buffer_at(const ExchangeBuffer<T>& first, const RowThreads& group,
                                                                 int i) {
-  const int bytes = 16 + (group.warps * group.blocks * static_cast<int>(sizeof(RowPartial<T>)) + 15) / 16 * 16;
-  return {first.memory + i * bytes};
+  return {first.memory + i * (16 + (partial_bytes<T>(group) + 15) / 16 * 16)};
 }
 
-// Initializes the block's mbarriers for what the other blocks of the cluster send; called before the kernel's first
-// load. Release and acquire by all threads of a cluster take long, so the blocks only arrive at the cluster barrier
-// here, wait for it before they send, and then wait for the bytes and for `num_arrivals` of their own threads.
+// Initializes the block's barriers for what the other blocks of the cluster send; called before the kernel's first
+// load.
 template <class T>
 __device__ __forceinline__ void begin_exchange(const ExchangeBuffer<T>& buffer, const RowThreads& group,
                                                int num_buffers = 1, int num_arrivals = 1) {
-#if !defined(FLOWK_SIMT) && __CUDA_ARCH__ >= 900
-  if (group.blocks == 1) return;
+  if (!has_clusters || group.blocks == 1) return;
   if (threadIdx.x == 0) {
     for (int i = 0; i < num_buffers; ++i) {
-      const uint32_t barrier = shared_address(exchange_buffer_at(buffer, group, i).barrier());
-      asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(num_arrivals) : "memory");
-      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-      expect_partials<T>(barrier, group);
+      const TransactionBarrier barrier = exchange_buffer_at(buffer, group, i).barrier();
+      barrier.init(num_arrivals);
+      barrier.expect(partial_bytes<T>(group));
     }
   }
-  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
-#else
-  (void)buffer;
-  (void)group;
-  (void)num_buffers;
-  (void)num_arrivals;
-#endif
+  arrive_at_cluster();
 }
-
-#if !defined(FLOWK_SIMT) && __CUDA_ARCH__ >= 900
-// The first 8 bytes of a partial result of 16 bytes.
-__device__ __forceinline__ unsigned long long max_bits(float max) { return __float_as_uint(max); }
-__device__ __forceinline__ unsigned long long max_bits(double max) {
-  return static_cast<unsigned long long>(__double_as_longlong(max));
-}
-
-// Sends `part` to slot `slot` of block `block` of the cluster.
-template <class T>
-__device__ __forceinline__ void send_partial(const ExchangeBuffer<T>& buffer, int slot, int block,
-                                             const RowPartial<T>& part) {
-  uint32_t address, barrier;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address(buffer.parts() + slot)), "r"(block));
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(barrier) : "r"(shared_address(buffer.barrier())), "r"(block));
-  if constexpr (sizeof(part) == 8)
-    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(address),
-                 "f"(part.max), "f"(part.sum), "r"(barrier)
-                 : "memory");
-  else
-    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b64 [%0], {%1, %2}, [%3];" ::"r"(address),
-                 "l"(max_bits(part.max)), "d"(part.sum), "r"(barrier)
-                 : "memory");
-}
-
-// One of the num_arrivals that, with the expected bytes, complete a phase of the mbarrier.
-__device__ __forceinline__ void arrive_at_partials(uint64_t* barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
-}
-
-// Waits until the mbarrier's phase of that parity is complete.
-__device__ __forceinline__ void wait_for_partials(uint64_t* barrier, int parity) {
-  uint32_t done = 0;
-  while (done == 0)
-    asm volatile("{\n .reg .pred p;\n mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n selp.u32 %0, 1, 0, p;\n}"
-                 : "=r"(done)
-                 : "r"(shared_address(barrier)), "r"(parity)
-                 : "memory");
-}
-#endif
 
 // Exchanges the partial results of all warps of a row through `buffer` and returns their number. Called by all threads
 // of a block, and only for rows of more than one warp.
@@ -168,17 +112,15 @@ template <class T>
 __device__ __forceinline__ int exchange_partials(const ExchangeBuffer<T>& buffer, const RowThreads& group,
                                                  const RowPartial<T>& part) {
   const int slot = group.rank * group.warps + group.warp;
-#if !defined(FLOWK_SIMT) && __CUDA_ARCH__ >= 900
-  if (group.blocks > 1) {
-    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-    // The arrival is here and not beside expect_tx: there synccheck of CUDA 13.0 reports a missing wait.
-    if (group.lane < group.blocks) send_partial(buffer, slot, group.lane, part);
-    if (threadIdx.x == 0) arrive_at_partials(buffer.barrier());
-    wait_for_partials(buffer.barrier(), 0);
+  if (has_clusters && group.blocks > 1) {
+    wait_for_cluster();
+    if (group.lane < group.blocks) buffer.send(group.lane, slot, part);
+    // The arrival is here and not beside expect(): there synccheck of CUDA 13.0 reports a missing wait.
+    if (threadIdx.x == 0) buffer.barrier().arrive();
+    buffer.barrier().wait();
     return group.warps * group.blocks;
   }
-#endif
-  if (group.lane == 0) buffer.parts()[slot] = part;
+  if (group.lane == 0) buffer.values()[slot] = part;
   __syncthreads();
   return group.warps;
 }
@@ -232,7 +174,7 @@ __device__ __forceinline__ RowPartial<T> combine_row(const ExchangeBuffer<T>& bu
                                                      const RowPartial<T>& part, ComputeType<T> scale) {
   if (group.warps * group.blocks == 1) return part;
   const int num_partials = exchange_partials(buffer, group, part);
-  return combine_partials<T, kMask>(buffer.parts(), num_partials, group.lane, scale);
+  return combine_partials<T, kMask>(buffer.values(), num_partials, group.lane, scale);
 }
 
 // The sum over the row's warps, for gradients.
@@ -241,7 +183,7 @@ __device__ __forceinline__ ComputeType<T> sum_row(const ExchangeBuffer<T>& buffe
                                                   ComputeType<T> sum) {
   if (group.warps * group.blocks == 1) return sum;
   const int num_partials = exchange_partials(buffer, group, RowPartial<T>{ComputeType<T>{0}, sum});
-  return sum_partials(buffer.parts(), num_partials, group.lane);
+  return sum_partials(buffer.values(), num_partials, group.lane);
 }
 
 }  // namespace flowk::softmax

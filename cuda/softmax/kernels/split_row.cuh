@@ -69,7 +69,7 @@ struct RowSlice {
     return atomicAdd(slots().arrivals(), 1u);
   }
   __device__ __forceinline__ bool is_last(const ExchangeBuffer<T>& buffer, unsigned arrival) const {
-    bool* const last = reinterpret_cast<bool*>(buffer.barrier());
+    bool* const last = reinterpret_cast<bool*>(buffer.memory);
     if (thread == 0) {
       *last = arrival == static_cast<unsigned>(slices) - 1;
       __threadfence();

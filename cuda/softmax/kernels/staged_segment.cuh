@@ -48,7 +48,8 @@ struct SegmentCopies {
   BulkCopies first;
   BulkCopies beside;
   __device__ __forceinline__ SegmentCopies(const SoftmaxParams& params, unsigned char* memory)
-      : first{reinterpret_cast<uint64_t*>(memory + params.barrier_offset_bytes)}, beside{first.barrier + 1} {}
+      : first{{reinterpret_cast<uint64_t*>(memory + params.barrier_offset_bytes)}},
+        beside{{first.barrier.memory + 1}} {}
   template <class Load>
   __device__ __forceinline__ void start(Load load) const {
     start_by(0, first, load);
@@ -57,15 +58,11 @@ struct SegmentCopies {
   __device__ __forceinline__ void start_beside(Load load) const {
     start_by(blockDim.x > 32 ? 32 : 0, beside, load);
   }
-  __device__ __forceinline__ void wait([[maybe_unused]] bool has_beside) const {
+  __device__ __forceinline__ void wait(bool has_beside) const {
     wait_on_dependent_grids();
-#if FLOWK_HAS_BULK_COPY
-    __syncthreads();
-#endif
+    if constexpr (has_clusters) __syncthreads();
     first.wait();
-#if FLOWK_HAS_BULK_COPY
-    if (has_beside) beside.wait();
-#endif
+    if (has_clusters && has_beside) beside.wait();
   }
 
  private:

@@ -56,10 +56,11 @@ SoftmaxConfig choose_persistent_rows(const SoftmaxCall& call, const SoftmaxTunin
 }
 
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const PersistentRows& mechanism) {
-  return mechanism.num_clusters > 0 && call.is_one_type && call.vectors_agree && call.mask == SoftmaxMask::none &&
-         !call.has_interval && (call.request.backward || call.request.scale >= 0) &&
-         config.lanes_per_row == persistent_threads && config.block_threads == persistent_threads &&
-         ring_of(call, config).batches > 0;
+  const int32_t capability = call.device.capability;  // of the executor: 0
+  return (capability == 0 || capability >= 90) && mechanism.num_clusters > 0 && call.is_one_type &&
+         call.vectors_agree && call.mask == SoftmaxMask::none && !call.has_interval &&
+         (call.request.backward || call.request.scale >= 0) && config.lanes_per_row == persistent_threads &&
+         config.block_threads == persistent_threads && ring_of(call, config).batches > 0;
 }
 
 void fill(const SoftmaxCall& call, PersistentRows& mechanism, SoftmaxPlan* plan) {

@@ -47,6 +47,23 @@ struct ElementwiseLayout {
   flowk_dtype mechanism_dtype = FLOWK_FLOAT32;
 };
 
+// The parameters of a plan that is contiguous or broadcast, and of any other; null of the others.
+template <class Params>
+const Params* params_of(const flowk::elementwise::ElementwisePlan& plan) {
+  return std::visit(
+      [](const auto& chosen) -> const Params* {
+        if constexpr (std::is_base_of_v<Params, std::remove_cvref_t<decltype(chosen.params)>>) return &chosen.params;
+        return nullptr;
+      },
+      plan.mechanism);
+}
+inline const auto* linear(const flowk::elementwise::ElementwisePlan& plan) {
+  return params_of<flowk::detail::ContiguousElementwiseParams<flowk::elementwise::max_operands>>(plan);
+}
+inline const auto* strided(const flowk::elementwise::ElementwisePlan& plan) {
+  return params_of<flowk::detail::StridedElementwiseParams<flowk::elementwise::max_operands>>(plan);
+}
+
 inline int64_t bytes_of(flowk_dtype dtype) { return flowk::elementwise::dtype_info(dtype).element_bytes; }
 
 inline std::vector<int64_t> strides_of(const ElementwiseCase& row, const CaseOperand& operand) {

@@ -31,30 +31,32 @@ struct Reached {
 Reached reached;
 
 void note(const ElementwisePlan& plan, int num_operands) {
-  const auto& params = plan.strided;
-  reached.kernels[static_cast<int>(plan.kernel)] = true;
+  reached.kernels[static_cast<int>(plan.kernel())] = true;
   reached.pack_of[plan.pack_elements] = true;
-  reached.head |= plan.linear.head > 0 && plan.linear.num_packs > 0;
-  reached.no_packs |= plan.is_linear() && plan.linear.num_packs == 0;
-  reached.two_packs_a_thread |= plan.linear.packs == 2;
-  reached.lead |= params.lead != 0;
+  if (linear(plan) != nullptr) {
+    reached.head |= linear(plan)->head > 0 && linear(plan)->num_packs > 0;
+    reached.no_packs |= linear(plan)->num_packs == 0;
+    reached.two_packs_a_thread |= linear(plan)->packs == 2;
+  }
+  const auto* const rows = std::get_if<Strided>(&plan.mechanism);
+  const auto* const tiles = std::get_if<ShiftedTiles>(&plan.mechanism);
   int num_staged = 0;
   for (int k = 0; k < num_operands; ++k) {
     const ElementwiseAccess access = plan.operand(k).access;
     reached.accesses[static_cast<int>(access)] = true;
-    if (access == ElementwiseAccess::staged) {
-      ++num_staged;
-      if (plan.kernel == ElementwiseKernel::shifted_tiles)
-        (params.tile.swizzle_bits[k] != 0 ? reached.swizzled_tile : reached.plain_tile) = true;
-    }
-    reached.shifted_rows |= k > 0 && plan.kernel == ElementwiseKernel::strided &&
-                            access == ElementwiseAccess::shifted && !params.operands[k].is_linear;
+    num_staged += access == ElementwiseAccess::staged;
+    if (access == ElementwiseAccess::staged && tiles != nullptr)
+      (tiles->params.tile.swizzle_bits[k] != 0 ? reached.swizzled_tile : reached.plain_tile) = true;
+    reached.shifted_rows |=
+        k > 0 && rows != nullptr && access == ElementwiseAccess::shifted && !plan.operand(k).is_linear;
   }
   reached.two_staged |= num_staged == 2;
-  if (plan.kernel == ElementwiseKernel::strided) {
-    reached.gathered_out |= params.operands[0].access == ElementwiseAccess::gather;
-    reached.rows_with_gaps |= !params.operands[0].is_linear;
-    reached.rows_shorter_than_packs |= params.rows.row_elements.divisor < static_cast<uint32_t>(plan.pack_elements);
+  if (rows != nullptr) {
+    reached.lead |= rows->params.lead != 0;
+    reached.gathered_out |= plan.operand(0).access == ElementwiseAccess::gather;
+    reached.rows_with_gaps |= !plan.operand(0).is_linear;
+    reached.rows_shorter_than_packs |=
+        rows->params.rows.row_elements.divisor < static_cast<uint32_t>(plan.pack_elements);
   }
 }
 
@@ -328,9 +330,9 @@ TEST(every_row_is_planned_as_it_says) {
     const OperandMemory out(row, row.operands[0]), x(row, row.operands[1]), y(row, row.operands[2]);
     ElementwisePlan plan;
     plan_elementwise(make_request(row, {out.first(), x.first(), y.first()}), device, 0, &plan);
-    const bool is_as_said = std::strcmp(elementwise_kernel_name(plan.kernel), layout.mechanism) == 0;
+    const bool is_as_said = std::strcmp(elementwise_kernel_name(plan.kernel()), layout.mechanism) == 0;
     CHECK(is_as_said);
-    if (!is_as_said) std::printf("  %s: %s\n", layout.why, elementwise_kernel_name(plan.kernel));
+    if (!is_as_said) std::printf("  %s: %s\n", layout.why, elementwise_kernel_name(plan.kernel()));
   }
 }
 

@@ -30,6 +30,16 @@ ElementwisePlan plan_of(const ElementwiseCase& row, ElementwiseRequest* request_
   return plan;
 }
 
+// Of input 2.
+const ElementwisePeriod& period_of(const ElementwisePlan& plan) {
+  return std::get<Broadcast>(plan.mechanism).params.periods[2];
+}
+
+const Tiles& tiles_of(const ElementwisePlan& plan) {
+  if (plan.kernel() == ElementwiseKernel::aligned_tiles) return std::get<AlignedTiles>(plan.mechanism);
+  return std::get<ShiftedTiles>(plan.mechanism);
+}
+
 ElementwiseCase add(flowk_dtype dtype, const std::vector<int64_t>& shape, std::vector<CaseOperand> operands) {
   for (CaseOperand& operand : operands) operand.dtype = dtype;
   return {"", ElementwiseArity::binary, FLOWK_BINARY_ADD, shape, std::move(operands)};
@@ -37,30 +47,30 @@ ElementwiseCase add(flowk_dtype dtype, const std::vector<int64_t>& shape, std::v
 
 TEST(contiguous_operands_are_flat_whatever_their_rank) {
   const ElementwisePlan plan = plan_of(add(FLOWK_FLOAT16, {4, 1, 32, 64}, {{}, {}, {}}));
-  CHECK(plan.kernel == ElementwiseKernel::contiguous);
+  CHECK(plan.kernel() == ElementwiseKernel::contiguous);
   CHECK(plan.pack_elements == 8);
-  CHECK(plan.linear.num_packs == 1024 && plan.linear.head == 0 && plan.linear.num_edges == 0);
-  CHECK(plan.launch.num_blocks == 4 && plan.linear.packs == 1 && plan.launch.num_threads == 256 &&
+  CHECK(linear(plan)->num_packs == 1024 && linear(plan)->head == 0 && linear(plan)->num_edges == 0);
+  CHECK(plan.launch.num_blocks == 4 && linear(plan)->packs == 1 && plan.launch.num_threads == 256 &&
         plan.launch.shared_bytes == 0);
   for (int k = 0; k < 3; ++k) CHECK(plan.operand(k).access == aligned);
   // In any order of dimensions, as long as it is everyone's.
   const ElementwisePlan transposed =
       plan_of(add(FLOWK_FLOAT16, {32, 64}, {{{}, {1, 32}}, {{}, {1, 32}}, {{}, {1, 32}}}));
-  CHECK(transposed.kernel == ElementwiseKernel::contiguous);
+  CHECK(transposed.kernel() == ElementwiseKernel::contiguous);
 }
 
 TEST(one_misaligned_pointer_shifts_its_own_operand_only) {
   const ElementwisePlan x_odd = plan_of(add(FLOWK_FLOAT16, {1 << 20}, {{}, {{}, {}, 1}, {}}));
-  CHECK(x_odd.operand(0).access == aligned && x_odd.linear.head == 8);
+  CHECK(x_odd.operand(0).access == aligned && linear(x_odd)->head == 8);
   // What is cut from the accesses around a pack reaches past an operand's ends: those packs go to the edges.
-  CHECK(x_odd.linear.num_packs == (1 << 17) - 2 && x_odd.linear.num_edges == 16);
+  CHECK(linear(x_odd)->num_packs == (1 << 17) - 2 && linear(x_odd)->num_edges == 16);
   CHECK(x_odd.operand(1).access == shifted);
   CHECK(x_odd.operand(2).access == aligned);
   const ElementwisePlan out_odd = plan_of(add(FLOWK_FLOAT16, {1 << 20}, {{{}, {}, 3}, {{}, {}, 3}, {}}));
-  CHECK(out_odd.linear.head == 5);
+  CHECK(linear(out_odd)->head == 5);
   CHECK(out_odd.operand(0).access == aligned && out_odd.operand(1).access == aligned);
   CHECK(out_odd.operand(2).access == shifted);
-  CHECK(out_odd.linear.num_packs == (1 << 17) - 1 && out_odd.linear.num_edges == 8);
+  CHECK(linear(out_odd)->num_packs == (1 << 17) - 1 && linear(out_odd)->num_edges == 8);
   CHECK(out_odd.launch.num_blocks == (1 << 17) / 256 + 1);
 }
 
@@ -77,7 +87,7 @@ TEST(a_pack_is_16_bytes_of_the_widest_operand) {
 
 TEST(a_thread_owns_two_packs_where_they_pay) {
   const auto packs_of = [](ElementwiseArity arity, int32_t op, std::vector<CaseOperand> operands) {
-    return plan_of({"", arity, op, {1 << 22}, std::move(operands)}).linear.packs;
+    return linear(plan_of({"", arity, op, {1 << 22}, std::move(operands)}))->packs;
   };
   const CaseOperand f32 = {FLOWK_FLOAT32}, f16 = {FLOWK_FLOAT16}, u8 = {FLOWK_UINT8};
   CHECK(packs_of(ElementwiseArity::unary, FLOWK_UNARY_RELU, {f32, f32}) == 1);
@@ -85,7 +95,7 @@ TEST(a_thread_owns_two_packs_where_they_pay) {
   CHECK(packs_of(ElementwiseArity::unary, FLOWK_UNARY_COPY, {f16, f32}) == 2);
   CHECK(packs_of(ElementwiseArity::binary, FLOWK_BINARY_ADD, {f16, f16, f16}) == 1);
   CHECK(packs_of(ElementwiseArity::binary, FLOWK_BINARY_ADD, {f16, f16, {FLOWK_FLOAT16, {0}}}) == 2);
-  CHECK(plan_of({"", ElementwiseArity::unary, FLOWK_UNARY_EXP, {1 << 19}, {f32, f32}}).linear.packs == 1);
+  CHECK(linear(plan_of({"", ElementwiseArity::unary, FLOWK_UNARY_EXP, {1 << 19}, {f32, f32}}))->packs == 1);
   // What would take too many registers, and what is cut from accesses around it, keeps to one.
   CHECK(packs_of(ElementwiseArity::ternary, FLOWK_TERNARY_FMA, {f32, f16, f16, f16}) == 2);
   CHECK(packs_of(ElementwiseArity::ternary, FLOWK_TERNARY_FMA, {f16, f16, f16, {FLOWK_FLOAT16, {0}}}) == 1);
@@ -95,54 +105,54 @@ TEST(a_thread_owns_two_packs_where_they_pay) {
 
 TEST(broadcast_operands_repeat_a_run_or_its_elements) {
   const ElementwisePlan row = plan_of(add(FLOWK_FLOAT32, {100, 64}, {{}, {}, {{}, {0, 1}}}));
-  CHECK(row.kernel == ElementwiseKernel::broadcast && row.launch.shared_bytes == 0);
+  CHECK(row.kernel() == ElementwiseKernel::broadcast && row.launch.shared_bytes == 0);
   CHECK(row.operand(1).access == aligned && row.operand(1).is_linear);
-  CHECK(row.operand(2).access == repeated_packs && row.periods[2].period.divisor == 64);
+  CHECK(row.operand(2).access == repeated_packs && period_of(row).period.divisor == 64);
   const ElementwisePlan odd_row = plan_of(add(FLOWK_FLOAT32, {100, 57}, {{}, {}, {{}, {0, 1}}}));
   CHECK(odd_row.operand(1).access == aligned);
   CHECK(odd_row.operand(2).access == repeated_table);
-  CHECK(odd_row.periods[2].table_elements == 57 + 4 + 4 && odd_row.launch.shared_bytes == 272);
+  CHECK(period_of(odd_row).table_elements == 57 + 4 + 4 && odd_row.launch.shared_bytes == 272);
   const ElementwisePlan long_row = plan_of(add(FLOWK_FLOAT32, {100, 4097}, {{}, {}, {{}, {0, 1}}}));
   CHECK(long_row.operand(2).access == repeated_run && long_row.launch.shared_bytes == 0);
   const ElementwisePlan column = plan_of(add(FLOWK_FLOAT32, {100, 57}, {{}, {}, {{}, {1, 0}}}));
   CHECK(column.operand(2).access == repeated_elements);
-  CHECK(column.periods[2].repeat.divisor == 57 && column.periods[2].period.divisor == 100);
+  CHECK(period_of(column).repeat.divisor == 57 && period_of(column).period.divisor == 100);
   const ElementwisePlan channels = plan_of(add(FLOWK_UINT8, {5, 64, 56, 56}, {{}, {}, {{}, {0, 1, 0, 0}}}));
   CHECK(channels.pack_elements == 16 && channels.operand(2).access == repeated_elements);
-  CHECK(channels.periods[2].repeat.divisor == 56 * 56 && channels.periods[2].period.divisor == 64);
+  CHECK(period_of(channels).repeat.divisor == 56 * 56 && period_of(channels).period.divisor == 64);
   const ElementwisePlan shifted_out = plan_of(add(FLOWK_FLOAT32, {100, 3}, {{{}, {}, 2}, {}, {{}, {1, 0}}}));
-  CHECK(shifted_out.linear.head == 2 && shifted_out.periods[2].head == 2);
+  CHECK(linear(shifted_out)->head == 2 && period_of(shifted_out).head == 2);
   const ElementwisePlan scalar = plan_of(add(FLOWK_FLOAT32, {100, 57}, {{}, {}, {{}, {0, 0}}}));
-  CHECK(scalar.kernel == ElementwiseKernel::contiguous);
+  CHECK(scalar.kernel() == ElementwiseKernel::contiguous);
   CHECK(scalar.operand(2).access == one_element && scalar.operand(2).step == 0);
   // Both ends of a period in one operand, or an output with gaps, are no periods.
   const ElementwisePlan twice = plan_of(add(FLOWK_FLOAT32, {3, 5, 7}, {{}, {}, {{}, {1, 0, 3}}}));
-  CHECK(twice.kernel == ElementwiseKernel::strided);
+  CHECK(twice.kernel() == ElementwiseKernel::strided);
   const ElementwisePlan gaps = plan_of(add(FLOWK_FLOAT32, {100, 64}, {{{}, {80, 1}}, {}, {{}, {0, 1}}}));
-  CHECK(gaps.kernel == ElementwiseKernel::strided);
+  CHECK(gaps.kernel() == ElementwiseKernel::strided);
 }
 
 TEST(rows_that_share_all_inputs_are_broadcast_rows) {
   const std::vector<int64_t> shape = {8192, 4096};
   const ElementwisePlan outer = plan_of(add(FLOWK_FLOAT32, shape, {{}, {{}, {1, 0}}, {{}, {0, 1}}}));
-  CHECK(outer.kernel == ElementwiseKernel::broadcast_rows);
+  CHECK(outer.kernel() == ElementwiseKernel::broadcast_rows);
   CHECK(outer.operand(1).access == one_element && outer.operand(2).access == aligned);
-  CHECK(outer.launch.num_blocks == 8192 / 8 * 1024 / 256 && outer.strided.tile.rows_per_thread == 8);
+  CHECK(outer.launch.num_blocks == 8192 / 8 * 1024 / 256 && strided(outer)->tile.rows_per_thread == 8);
   // What has elements of its own in every row is as fast by periods; rows that are cut have no column of packs.
   const ElementwisePlan row = plan_of(add(FLOWK_FLOAT32, shape, {{}, {}, {{}, {0, 1}}}));
-  CHECK(row.kernel == ElementwiseKernel::broadcast);
+  CHECK(row.kernel() == ElementwiseKernel::broadcast);
   const ElementwisePlan odd = plan_of(add(FLOWK_FLOAT32, {8192, 4097}, {{}, {{}, {1, 0}}, {{}, {0, 1}}}));
-  CHECK(odd.kernel == ElementwiseKernel::broadcast);
+  CHECK(odd.kernel() == ElementwiseKernel::broadcast);
   const ElementwisePlan small = plan_of(add(FLOWK_FLOAT32, {512, 512}, {{}, {{}, {1, 0}}, {{}, {0, 1}}}));
-  CHECK(small.kernel == ElementwiseKernel::broadcast);
+  CHECK(small.kernel() == ElementwiseKernel::broadcast);
 }
 
 TEST(outputs_with_gaps_have_packs_of_their_own_in_every_row) {
   const ElementwisePlan whole = plan_of(add(FLOWK_FLOAT32, {10, 64}, {{{}, {80, 1}}, {}, {}}));
-  CHECK(whole.strided.rows.packs_per_row.divisor == 16 && whole.strided.rows.num_packs == 160);
+  CHECK(strided(whole)->rows.packs_per_row.divisor == 16 && strided(whole)->rows.num_packs == 160);
   CHECK(whole.operand(1).access == aligned);
   const ElementwisePlan cut = plan_of(add(FLOWK_FLOAT32, {10, 64}, {{{}, {81, 1}}, {}, {}}));
-  CHECK(cut.strided.rows.packs_per_row.divisor == 17);
+  CHECK(strided(cut)->rows.packs_per_row.divisor == 17);
   CHECK(cut.operand(1).access == shifted);
   const ElementwisePlan apart = plan_of(add(FLOWK_FLOAT32, {10, 64}, {{{}, {128, 2}}, {}, {}}));
   CHECK(apart.operand(0).access == gather && apart.operand(1).access == aligned);
@@ -150,25 +160,25 @@ TEST(outputs_with_gaps_have_packs_of_their_own_in_every_row) {
 
 TEST(a_transposed_operand_is_staged) {
   const ElementwisePlan plan = plan_of(add(FLOWK_FLOAT32, {1024, 2048}, {{}, {}, {{}, {1, 1024}}}));
-  CHECK(plan.kernel == ElementwiseKernel::aligned_tiles);
+  CHECK(plan.kernel() == ElementwiseKernel::aligned_tiles);
   CHECK(plan.operand(0).access == aligned && plan.operand(1).access == aligned);
   CHECK(plan.operand(2).access == staged);
-  CHECK(plan.tile_rows == 64 && plan.tile_columns == 64);
+  CHECK(tiles_of(plan).tile_rows == 64 && tiles_of(plan).tile_columns == 64);
   CHECK(plan.launch.num_blocks == 16 * 32);
-  CHECK(plan.strided.tile.pitch[2] == 256 && plan.launch.shared_bytes == 64 * 256);
+  CHECK(strided(plan)->tile.pitch[2] == 256 && plan.launch.shared_bytes == 64 * 256);
   const ElementwisePlan odd = plan_of(add(FLOWK_FLOAT32, {1023, 2048}, {{}, {}, {{}, {1, 1023}}}));
-  CHECK(odd.kernel == ElementwiseKernel::shifted_tiles && odd.tile_rows == 64);
+  CHECK(odd.kernel() == ElementwiseKernel::shifted_tiles && tiles_of(odd).tile_rows == 64);
   CHECK(odd.operand(1).access == staged_rows && odd.operand(2).access == staged);
   // Runs of 64 elements, 1023 apart, and rows of 64, a multiple of a pack apart, stand as in memory modulo 32.
-  CHECK(odd.strided.tile.pitch[2] >= 256 + 31 && (odd.strided.tile.pitch[2] - 1023 * 4) % 32 == 0);
-  CHECK(odd.strided.tile.pitch[1] >= 256 + 31 && odd.strided.tile.pitch[1] % 32 == 0);
-  CHECK(odd.strided.tile.swizzle_bits[2] == 0 && odd.strided.tile.halo == 0);
+  CHECK(strided(odd)->tile.pitch[2] >= 256 + 31 && (strided(odd)->tile.pitch[2] - 1023 * 4) % 32 == 0);
+  CHECK(strided(odd)->tile.pitch[1] >= 256 + 31 && strided(odd)->tile.pitch[1] % 32 == 0);
+  CHECK(strided(odd)->tile.swizzle_bits[2] == 0 && strided(odd)->tile.halo == 0);
   const ElementwisePlan bytes = plan_of(add(FLOWK_UINT8, {1024, 2048}, {{}, {}, {{}, {1, 1024}}}));
-  CHECK(bytes.kernel == ElementwiseKernel::aligned_tiles && bytes.pack_elements == 16);
-  CHECK(bytes.tile_rows == 128 && bytes.tile_columns == 128);
+  CHECK(bytes.kernel() == ElementwiseKernel::aligned_tiles && bytes.pack_elements == 16);
+  CHECK(tiles_of(bytes).tile_rows == 128 && tiles_of(bytes).tile_columns == 128);
   // Runs too short to be worth a tile.
   const ElementwisePlan narrow = plan_of(add(FLOWK_FLOAT32, {3, 2048}, {{}, {}, {{}, {1, 3}}}));
-  CHECK(narrow.kernel == ElementwiseKernel::strided && narrow.operand(2).access == gather);
+  CHECK(narrow.kernel() == ElementwiseKernel::strided && narrow.operand(2).access == gather);
 }
 
 TEST(kernels_that_are_not_compiled_are_replaced) {
@@ -188,12 +198,12 @@ TEST(kernels_that_are_not_compiled_are_replaced) {
   ElementwiseRequest request;
   const CaseOperand transposed = {FLOWK_FLOAT32, {1, 64}};
   const ElementwiseCase fma = {"", ElementwiseArity::ternary, FLOWK_TERNARY_FMA, {64, 64}, {{}, transposed, {}, {}}};
-  CHECK(plan_of(fma, &request).kernel == ElementwiseKernel::strided);
+  CHECK(plan_of(fma, &request).kernel() == ElementwiseKernel::strided);
   // A functor's kernel is compiled for the call.
   request.arity = ElementwiseArity::functor;
   ElementwisePlan plan;
   plan_elementwise(request, h200, 0, &plan);
-  CHECK(plan.kernel == ElementwiseKernel::aligned_tiles);
+  CHECK(plan.kernel() == ElementwiseKernel::aligned_tiles);
 }
 
 TEST(integers_share_the_kernels_of_signed_ones) {
