@@ -28,7 +28,14 @@ class Status(IntEnum):
     INTERNAL_ERROR = 9
 
 
-class DType(IntEnum):
+class _Hashed(IntEnum):
+    """Enum's own hash is written in Python and takes ten times as long. It is inherited, because the Dynamo of PyTorch
+    2.11 hashes no object whose own class has one."""
+
+    __hash__ = int.__hash__
+
+
+class DType(_Hashed):
     """`flowk_dtype`: the element type of a tensor."""
 
     BOOL = 1
@@ -48,8 +55,6 @@ class DType(IntEnum):
     FLOAT8_E5M2 = 15
     COMPLEX64 = 16
     COMPLEX128 = 17
-
-    __hash__ = int.__hash__  # Enum's is written in Python and takes ten times as long
 
 
 class TensorPointer(ctypes.c_void_p):
