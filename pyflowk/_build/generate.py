@@ -142,6 +142,8 @@ def types_text(row: Row) -> str:
         return "floats. Integers and bool stay as they are."
     if row.takes == "F":
         return "floats. Integers and bool are computed in the float that NumPy computes them in."
+    if row.enumerator == "ABS":
+        return "integers or floats. Bool stays as it is."
     words = [{"B": "bool", "I": "integers", "F": "floats"}[letter] for letter in row.takes]
     text = f"{', '.join(words[:-1])} or {words[-1]}."
     logical = {"ADD": "or", "MUL": "and"}.get(row.enumerator)

@@ -62,7 +62,7 @@ _LERP = elementwise_road(TernaryOp.LERP, "x y weight")
 def abs(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = |x|``, for every element.
 
-    Takes integers or floats. x, out, stream, result and errors: as in `add`.
+    Takes integers or floats. Bool stays as it is. x, out, stream, result and errors: as in `add`.
     """
     return (_ABS.call if roads.is_compiling() else _ABS.enter)(x, out, stream)
 

@@ -14,8 +14,9 @@ from .torch_promotion import common_type as torch_common_type
 
 Op = UnaryOp | BinaryOp | TernaryOp
 
-# What NumPy computes where the library has no operation: on bool, + is or and * is and; rounding keeps integers.
-OF_BOOL: dict[Op, Op] = {BinaryOp.ADD: BinaryOp.MAX, BinaryOp.MUL: BinaryOp.MIN}
+# What NumPy computes where the library has no operation: on bool, + is or, * is and, abs keeps it; rounding keeps
+# integers.
+OF_BOOL: dict[Op, Op] = {BinaryOp.ADD: BinaryOp.MAX, BinaryOp.MUL: BinaryOp.MIN, UnaryOp.ABS: UnaryOp.COPY}
 OF_INTEGERS: dict[Op, Op] = {op: UnaryOp.COPY for op in (UnaryOp.FLOOR, UnaryOp.CEIL, UnaryOp.ROUND)}
 # On integers these are computed in float64, not in the type of float_of().
 IN_FLOAT64 = frozenset({BinaryOp.DIV, BinaryOp.POW})

@@ -203,7 +203,7 @@ ELEMENTWISE = {
         "x has dtype int64, y has dtype uint64: they come to float64, must come to bool or integers$",
         lambda a: F.bitwise_and(a.of("i8"), a.of("u8")),
     ),
-    "abs of bool": Bad(TypeError, "x has dtype bool, must be integers or floats$", lambda a: F.abs(a.of("?"))),
+    "square of bool": Bad(TypeError, "x has dtype bool, must be integers or floats$", lambda a: F.square(a.of("?"))),
     "clamp of bool by bool": Bad(
         TypeError, "x has dtype bool, must be integers or floats$", lambda a: F.clamp(a.of("?"), a.of("?"), a.of("?"))
     ),

@@ -124,7 +124,6 @@ def test_types_promote_as_in_numpy(first: DType, second: DType) -> None:
 
 _AS_NUMPY = {"abs": "absolute", "neg": "negative", "sub": "subtract", "mul": "multiply", "div": "divide"}
 _NOT_AS_NUMPY = {
-    "abs": (BOOL,),  # NumPy leaves it
     "square": (BOOL,),  # NumPy makes int8
     "reciprocal": (BOOL, *INTEGER_DTYPES),  # NumPy divides integers
     "pow": (BOOL, *INTEGER_DTYPES),  # NumPy multiplies integers

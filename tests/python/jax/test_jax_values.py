@@ -184,7 +184,7 @@ def test_types_are_those_of_jax_numpy(wide: bool) -> None:
                 assert of(lambda x, number=number: flowk_jax.add(x, number), x) == expected, (x.dtype, number)
             for name in UNARY_TYPES:
                 expected = of(ELEMENTWISE[name][1], x)
-                if expected is not None and not (name in ("abs", "neg", "square") and x.dtype == bool):
+                if expected is not None and not (name in ("neg", "square") and x.dtype == bool):
                     assert of(getattr(flowk_jax, name), x) == expected, (name, x.dtype)
         weak = jnp.asarray(1.5)
         assert flowk_jax.relu(weak).weak_type
