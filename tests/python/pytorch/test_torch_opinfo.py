@@ -39,8 +39,8 @@ class NotHeld(Exception):
 
 
 class Case(NamedTuple):
-    """An operation of torch and what pyflowk has for it; `refused` are regular expressions of errors, `other_order` says
-    for which first operands the result's order in memory is not torch's."""
+    """An operation of torch and what pyflowk has for it; `refused` are regular expressions of errors;
+    `other_order` says for which first operands the result's order in memory is not torch's."""
 
     function: Callable[..., Any]
     refused: tuple[str, ...] = ()
