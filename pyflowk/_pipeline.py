@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -35,6 +36,12 @@ from ._native.errors import FlowkError, different_devices, error_of
 # the range of addresses that the library accepts.
 UNALLOCATED = 1 << 58
 _TEXT_BYTES = 4096
+
+
+def is_compiling() -> bool:
+    """Does torch.compile trace this call? Torch's function takes this one's place where torch is found."""
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.compiler.is_dynamo_compiling()
 
 
 class Listener:
@@ -91,7 +98,7 @@ class Operation:
     With `takes_numbers` it also takes lists beside NumPy arrays, and host arrays of rank 0 beside arrays on a GPU.
     """
 
-    __slots__ = ("functions", "kind_of", "names", "out_name", "plan", "takes_numbers")
+    __slots__ = ("functions", "kind_of", "names", "out_name", "plan", "takes_numbers", "torch_road")
 
     def __init__(
         self, names: tuple[str, ...], plan: Callable[..., Plan], out_name: str = "out", *, takes_numbers: bool = False
@@ -105,6 +112,7 @@ class Operation:
             lambda geometry, out, options: tuple(plan(signatures_of(geometry), out, options))
         )
         self.functions: dict[int | None, Callable[..., int]] = {}  # the C function by device
+        self.torch_road: Callable[..., Any] | None = None  # the call of its operator in torch.ops.flowk: road.py
 
 
 class Readings(NamedTuple):
@@ -150,6 +158,8 @@ def call(
     Raises TypeError or ValueError where an argument is not an array or lies on another device, and what the plan
     raises, before anything is allocated; FlowkError for a status of the library.
     """
+    if is_compiling():  # Nothing is read first, because a compiled function checks at every call what its trace read.
+        return _by_operator(Call(operation, (x, *others), out, stream, options, values))
     # Every call takes this path, hence the one long function: it takes about 1 us.
     try:
         names = operation.names
@@ -242,9 +252,13 @@ def call(
                 after(handle)
         return source.result(x, result) if target is None else out
     except NeedsOperator:
-        from ._torch.road import by_operator  # for torch alone, which is imported here
+        return _by_operator(Call(operation, inputs or (x, *others), out, stream, options, values))
 
-        return by_operator(Call(operation, inputs or (x, *others), out, stream, options, values))
+
+def _by_operator(made: Call) -> Any:
+    from ._torch.road import by_operator  # for torch alone, which is imported here
+
+    return by_operator(made)
 
 
 def new_array(

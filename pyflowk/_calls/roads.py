@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import _pipeline
 from .._arrays import kinds
 from .._arrays.device_array import DeviceArray
 from .._native import driver
@@ -31,12 +32,6 @@ FILE_NAME = "libpyflowk_calls.so"
 # The ways of reading.h.
 _BY_EXCHANGE_API, _BY_CUPY, _BY_DEVICE_ARRAY = range(3)
 _ROLES = {"": "a", "=": "o", "~": "v"}
-
-
-def is_compiling() -> bool:
-    """Does torch.compile trace this call? Torch's function takes this one's place where torch is found."""
-    torch = sys.modules.get("torch")
-    return torch is not None and torch.compiler.is_dynamo_compiling()
 
 
 class Road:
@@ -178,8 +173,9 @@ def _watch_torch(opened: Any) -> None:
     torch, gate = sys.modules["torch"], import_module("pyflowk._torch.gate")
     opened.flowk_calls_watch(gate.WATCHERS, gate.OF_TENSORS)
     opened.flowk_calls_add_constant(torch.dtype)
-    is_compiling = torch.compiler.is_dynamo_compiling
+    is_compiling = _pipeline.is_compiling = torch.compiler.is_dynamo_compiling
 
 
+is_compiling = _pipeline.is_compiling
 if "torch" in sys.modules:
-    is_compiling = sys.modules["torch"].compiler.is_dynamo_compiling
+    is_compiling = _pipeline.is_compiling = sys.modules["torch"].compiler.is_dynamo_compiling

@@ -44,6 +44,10 @@ LARGEST_PARAMETER = 2**53
 _ZERO = c_double(0)  # for a parameter that the operation does not have
 
 
+# Of the operators in torch.ops.flowk; the others have the operation's.
+_OPERATOR_NAMES: dict[Op, str] = {UnaryOp.COPY: "cast", BinaryOp.MIN: "minimum", BinaryOp.MAX: "maximum"}
+
+
 class Elementwise(Operation):
     """An operation on operands that are called `names`.
 
@@ -53,7 +57,7 @@ class Elementwise(Operation):
     Its values are the parameters, its options their types; or the Resolution, if it is known.
     """
 
-    __slots__ = ("exact_integers", "op", "parameters", "result")
+    __slots__ = ("exact_integers", "op", "operator", "parameters", "result")
 
     def __init__(
         self,
@@ -66,6 +70,7 @@ class Elementwise(Operation):
     ) -> None:
         super().__init__(names, self._plan, takes_numbers=len(names) > 1)
         self.op = op
+        self.operator = "trunc_div" if exact_integers else _OPERATOR_NAMES.get(op, op.name.lower())
         self.result = result
         self.parameters = parameters
         self.exact_integers = exact_integers

@@ -24,13 +24,13 @@ from . import gate
 from .derivatives import DERIVATIVES, Formula
 from .registration import Rules, entry, keep, register, register_composite
 
-_NAMES: dict[Op, str] = {BinaryOp.MIN: "minimum", BinaryOp.MAX: "maximum"}
 _OPERANDS: dict[Op, tuple[str, ...]] = {
     **dict.fromkeys((BinaryOp.RELU_GRAD, BinaryOp.GELU_GRAD, BinaryOp.GELU_TANH_GRAD, BinaryOp.SILU_GRAD), ("dy", "x")),
     TernaryOp.WHERE: ("condition", "x", "y"),
     TernaryOp.LERP: ("x", "y", "weight"),
     TernaryOp.CLAMP_BY: ("x", "lo", "hi"),
 }
+OPERATION_OF: dict[str, tuple[Op, bool]] = {}  # the operation by operator, and `exact_integers`
 _PARAMETERS: dict[Op, str] = {
     UnaryOp.LEAKY_RELU: "float slope=0.01",
     UnaryOp.ELU: "float alpha=1.0",
@@ -38,24 +38,24 @@ _PARAMETERS: dict[Op, str] = {
     UnaryOp.SCALE: "float a, float b=0.0",
     TernaryOp.ADD_MULTIPLY: "float a=1.0",
 }
-NAME_OF: dict[tuple[Op, bool], str] = {}  # the operator by operation and `exact_integers`
 
 
 def register_all() -> None:
     for op in OPERATIONS:
         if op != UnaryOp.COPY:
-            _register(op, _NAMES.get(op, op.name.lower()), exact_integers=False)
-    _register(BinaryOp.DIV, "trunc_div", exact_integers=True)
+            _register(op, exact_integers=False)
+    _register(BinaryOp.DIV, exact_integers=True)
 
 
-def _register(op: Op, name: str, *, exact_integers: bool) -> None:
+def _register(op: Op, *, exact_integers: bool) -> None:
     arity = 1 if isinstance(op, UnaryOp) else 2 if isinstance(op, BinaryOp) else 3
     operands = _OPERANDS.get(op, ("x", "y", "z")[:arity])
     declared = [f"Tensor {operand}" for operand in operands] + ([_PARAMETERS[op]] if op in _PARAMETERS else [])
     parameters = tuple(one.split()[1].partition("=")[0] for one in _PARAMETERS.get(op, "").split(", ") if one)
     defaults = tuple(float(one.partition("=")[2] or 0) for one in _PARAMETERS.get(op, "").split(", ") if one)
     operation = Elementwise(op, operands, parameters=parameters, exact_integers=exact_integers)
-    NAME_OF[op, exact_integers] = name
+    name = operation.operator
+    OPERATION_OF[name] = op, exact_integers
 
     def kernel(*arguments: Any, out: Tensor | None = None) -> Any:
         values = (*arguments[arity:], *defaults[len(arguments) - arity :])
@@ -79,36 +79,52 @@ def resolution_of(
     """The types of an operation on tensors; `ranks` replaces theirs."""
     codes = [number_type(one.dtype, "an operand") for one in operands]
     ranks = ranks or [one.dim() for one in operands]
-    kinds = tuple(code if rank else ZeroDim(code) for code, rank in zip(codes, ranks))
+    kinds = tuple(_kind(code, not rank) for code, rank in zip(codes, ranks))
     return resolve_torch(op, kinds, (), ("x", "y", "z"), default_dtype(), exact_integers=exact_integers)
 
 
 def with_numbers(operation: Elementwise, inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
     """The result for operands, or `values` of parameters with the types `options`, that are numbers."""
-    kinds = tuple(_kind(one, name) for one, name in zip(inputs, operation.names))
-    types = operation.resolve_torch(kinds, options, default_dtype())
     tensors = [one for one in inputs if isinstance(one, Tensor)]
     is_scalar = all(one.dim() == 0 for one in tensors)
+    kinds = tuple(
+        (one.dtype, one.dim() == 0) if isinstance(one, Tensor) else getattr(one, "dtype", type(one)) for one in inputs
+    )
     arguments = []
-    for one, code in zip(inputs, types.operand_types):
-        dtype = dtype_like(code, tensors[0].dtype)
+    for one, (dtype, number_dtype) in zip(inputs, _dtypes(operation.operator, operation.names, kinds, options)):
         if not isinstance(one, Tensor):
             # Without dimensions, it is as weak as a number beside tensors that have some.
             place = tensors[0].device if gate.is_intercepted() else "cpu"
-            one = torch.full((), one, dtype=dtype_like(number_as(code), dtype), device=place)
+            one = torch.full((), one, dtype=number_dtype, device=place)
         else:
             one = one if one.dtype == dtype else torch.ops.flowk.cast(one, dtype)
             one = one.reshape(1) if is_scalar else one
         arguments.append(one)
-    result = entry(NAME_OF[operation.op, operation.exact_integers])(*arguments, *map(float, values))
+    result = entry(operation.operator)(*arguments, *map(float, values))
     return result.reshape(()) if is_scalar else result
 
 
-def _kind(one: Any, name: str) -> DType | ZeroDim | type:
-    if isinstance(one, Tensor):
-        code = number_type(one.dtype, name)
-        return code if one.dim() else ZeroDim(code)
-    return number_type(one.dtype, name) if hasattr(one, "dtype") else type(one)
+@torch.compiler.assume_constant_result  # as its arguments are; or a compiled function would check all tables read here
+def _dtypes(
+    operator: str, names: tuple[str, ...], kinds: tuple[Any, ...], parameters: tuple[DType | type, ...]
+) -> tuple[tuple[torch.dtype, torch.dtype], ...]:
+    """Per operand the type that it must have, and the type in which a number is passed. A kind is (a tensor's dtype,
+    whether it has no dimensions), a NumPy scalar's dtype, or a number's type."""
+    op, exact_integers = OPERATION_OF[operator]
+    codes = tuple(
+        _kind(number_type(kind[0], name), kind[1])
+        if isinstance(kind, tuple)
+        else kind
+        if isinstance(kind, type)
+        else number_type(kind, name)
+        for kind, name in zip(kinds, names)
+    )
+    types = resolve_torch(op, codes, parameters, names, default_dtype(), exact_integers=exact_integers).operand_types
+    return tuple((dtype_like(code, torch.float32), dtype_like(number_as(code), torch.float32)) for code in types)
+
+
+def _kind(code: DType, has_no_dimensions: bool) -> DType | ZeroDim:
+    return ZeroDim(code) if has_no_dimensions else code
 
 
 def _empty(resolution: Resolution, operands: Sequence[Tensor]) -> Tensor:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from . import array_operators, elementwise_operators, softmax_operators
-from .elementwise_operators import NAME_OF as NAME_OF
 from .registration import NAMES as NAMES
 
 for _family in (elementwise_operators, array_operators, softmax_operators):

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,10 @@ from torch import Tensor
 from .._arrays.dtypes import dtype_like
 from .._arrays.stream import stream_handle
 from .._elementwise.call import Elementwise
-from .._native.operations import UnaryOp
 from .._operators import permute_arguments, prelu, softmax
 from .._pipeline import Call, Listener, call
-from . import gate, operators
+from . import gate
+from . import operators as operators  # which registers them
 from .elementwise_operators import with_numbers
 from .registration import entry
 
@@ -62,22 +62,21 @@ def _result(made: Call) -> Any:
     operation, inputs, options, values = made.operation, made.inputs, made.options, made.values
     if isinstance(operation, Elementwise):
         return _elementwise(operation, inputs, options or (), values)
-    road = _ROADS.get(operation)
-    if road is None:  # an ElementwiseKernel's
+    if operation.torch_road is None:  # an ElementwiseKernel's
         raise TypeError("a kernel of one's own has no gradient and no rule under torch's transforms: pass x.detach()")
-    return road(inputs, options, values)
+    return operation.torch_road(inputs, options, values)
 
 
 # ---- elementwise ----------------------------------------------------------------------------------------------------
 
 
 def _elementwise(operation: Elementwise, inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
-    if operation.op == UnaryOp.COPY:
+    if operation.operator == "cast":
         if operation.result is None:
             raise TypeError("cast needs a dtype where torch must see it, for its result is a new tensor")
         return entry("cast")(inputs[0], dtype_like(operation.result, inputs[0].dtype))
     if all(isinstance(one, Tensor) for one in inputs) and not values:
-        return entry(operators.NAME_OF[operation.op, operation.exact_integers])(*inputs)
+        return entry(operation.operator)(*inputs)
     return with_numbers(operation, inputs, options, values)
 
 
@@ -126,7 +125,7 @@ def _softmax_backward(inputs: tuple[Any, ...], options: Any, values: tuple[Any, 
     return entry("masked_softmax_backward")(dy, y, lengths=lengths, **_masked(inputs, options, values))
 
 
-_ROADS: dict[Any, Callable[..., Any]] = {
+for _operation, _road in {
     permute_arguments._PERMUTE: _permute,
     permute_arguments._PERMUTE_CONVERT: _permute,
     prelu._PRELU: _prelu,
@@ -135,4 +134,5 @@ _ROADS: dict[Any, Callable[..., Any]] = {
     softmax._MASKED_SOFTMAX: _softmax,
     softmax._BACKWARD: _softmax_backward,
     softmax._MASKED_BACKWARD: _softmax_backward,
-}
+}.items():
+    _operation.torch_road = _road

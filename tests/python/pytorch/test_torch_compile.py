@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch.compile by Inductor: one graph for all shapes, CUDA graphs, and what a compiled call checks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch._dynamo.testing import CompileCounterWithBackend  # noqa: E402
+from torch_calls import DEVICES  # noqa: E402
+
+import pyflowk  # noqa: E402
+
+F = torch.nn.functional
+Function = Callable[[Any], Any]
+
+
+def columns_past(x: Any, kept: int) -> Any:
+    return torch.arange(x.shape[-1], device=x.device) >= kept
+
+
+def lengths_of(x: Any) -> Any:
+    return torch.full((x.shape[0],), 2, dtype=torch.int32, device=x.device)
+
+
+# Functions of x of three dimensions: flowk's and torch's.
+FUNCTIONS: dict[str, tuple[Function, Function]] = {
+    "permute": (lambda x: pyflowk.permute(x, (2, 0, 1)), lambda x: x.permute(2, 0, 1).contiguous()),
+    "relu": (pyflowk.relu, torch.relu),
+    "add": (lambda x: pyflowk.add(x, x[:1]), lambda x: x + x[:1]),
+    "add_number": (lambda x: pyflowk.add(x, 1.5), lambda x: x + 1.5),
+    "gelu": (pyflowk.gelu, F.gelu),
+    "prelu": (lambda x: pyflowk.prelu(x, x[0, :, 0]), lambda x: F.prelu(x, x[0, :, 0])),
+    "softmax": (pyflowk.softmax, lambda x: x.softmax(-1)),
+    "masked_softmax": (
+        lambda x: pyflowk.masked_softmax(x, columns_past(x, 3), scale=0.5),
+        lambda x: (0.5 * x).masked_fill(columns_past(x, 3), -torch.inf).softmax(-1),
+    ),
+    "masked_softmax_lengths": (
+        lambda x: pyflowk.masked_softmax(x, lengths=lengths_of(x)),
+        lambda x: x.masked_fill(columns_past(x, 2), -torch.inf).softmax(-1),
+    ),
+}
+SHAPES = ((3, 4, 5), (6, 7, 8), (2, 9, 6))
+each_device = pytest.mark.parametrize("device", DEVICES)
+each_function = pytest.mark.parametrize("name", FUNCTIONS)
+
+
+def tensor(device: str, shape: tuple[int, ...]) -> Any:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape))).to(device).requires_grad_()
+
+
+def assert_same(compiled: Function, reference: Function, x: Any) -> None:
+    """Values and gradients; the results of replayed CUDA graphs are read before the next replay."""
+    expected = reference(x)
+    weights = torch.linspace(-1, 1, expected.numel(), device=x.device).reshape(expected.shape)
+    result = compiled(x)
+    torch.testing.assert_close(result, expected)
+    (gradient,) = torch.autograd.grad(result, x, weights)
+    torch.testing.assert_close(gradient, torch.autograd.grad(expected, x, weights)[0])
+
+
+@each_device
+@each_function
+@pytest.mark.parametrize("marked", [False, True], ids=["dynamic", "mark_dynamic"])
+def test_one_graph_serves_all_shapes(name: str, device: str, marked: bool) -> None:
+    own, reference = FUNCTIONS[name]
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("inductor")
+    compiled, frames = torch.compile(own, fullgraph=True, dynamic=None if marked else True, backend=counter), 0
+    for shape in SHAPES:
+        x = tensor(device, shape)
+        for dimension in range(x.dim()) if marked else ():
+            torch._dynamo.mark_dynamic(x, dimension)
+        assert_same(compiled, reference, x)
+        frames = frames or counter.frame_count  # Dynamo may start again where it finds a float to be a constant
+    assert counter.frame_count == frames
+
+
+@pytest.mark.skipif("cuda" not in DEVICES, reason="CUDA graphs need a GPU")
+@each_function
+def test_reduce_overhead_replays_cuda_graphs(name: str) -> None:
+    own, reference = FUNCTIONS[name]
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    compiled = torch.compile(own, fullgraph=True, mode="reduce-overhead")
+    x = tensor("cuda", SHAPES[0])
+    for _ in range(5):  # a run, a capture, replays
+        torch.compiler.cudagraph_mark_step_begin()
+        x = x.detach().neg().requires_grad_()
+        assert_same(compiled, reference, x)
+    with torch.no_grad():
+        for _ in range(5):
+            torch.compiler.cudagraph_mark_step_begin()
+            torch.testing.assert_close(compiled(x), reference(x))
+    assert torch._dynamo.utils.counters["inductor"]["cudagraph_skips"] == 0
+
+
+def test_the_first_call_of_all_is_compiled_once() -> None:
+    program = """
+import torch, torch._dynamo.testing
+from pyflowk import add, masked_softmax, permute
+counter = torch._dynamo.testing.CompileCounterWithBackend("eager")
+f = torch.compile(lambda x: masked_softmax(permute(add(x, 2), (1, 0))), fullgraph=True, dynamic=True, backend=counter)
+for shape in ((3, 4), (5, 6), (7, 5)):
+    f(torch.randn(shape))
+assert counter.frame_count == 1, counter.frame_count
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, env=dict(os.environ))
+
+
+def test_a_compiled_call_does_not_check_pyflowk_s_tables() -> None:
+    """Every guard is evaluated at every call."""
+    torch._dynamo.reset()
+    explained: list[str] = []
+
+    def keep(guards: Any) -> list[bool]:
+        explained.extend(guard.name for guard in guards)
+        return [True for _ in guards]
+
+    compiled = torch.compile(
+        lambda x: pyflowk.add(pyflowk.relu(x), 2.5),
+        fullgraph=True,
+        backend="eager",
+        options={"guard_filter_fn": keep},
+    )
+    torch.testing.assert_close(compiled(torch.ones(3)), torch.full((3,), 3.5))
+    assert explained
+    tables = [
+        name for name in explained if any(word in name for word in ("ARRAYS", "OPERANDS", "OPERATIONS", "FLOATS"))
+    ]
+    assert not tables, tables
