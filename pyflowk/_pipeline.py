@@ -159,7 +159,7 @@ def call(
     raises, before anything is allocated; FlowkError for a status of the library.
     """
     if is_compiling():  # Nothing is read first, because a compiled function checks at every call what its trace read.
-        return _by_operator(Call(operation, (x, *others), out, stream, options, values))
+        return _imported_by_operator()(Call(operation, (x, *others), out, stream, options, values))
     # Every call takes this path, hence the one long function: it takes about 1 us.
     try:
         names = operation.names
@@ -252,13 +252,18 @@ def call(
                 after(handle)
         return source.result(x, result) if target is None else out
     except NeedsOperator:
-        return _by_operator(Call(operation, inputs or (x, *others), out, stream, options, values))
+        return (by_operator or _imported_by_operator())(
+            Call(operation, inputs or (x, *others), out, stream, options, values)
+        )
 
 
-def _by_operator(made: Call) -> Any:
-    from ._torch.road import by_operator  # for torch alone, which is imported here
+by_operator: Callable[[Call], Any] | None = None  # that of _torch.road, once that is imported
 
-    return by_operator(made)
+
+def _imported_by_operator() -> Callable[[Call], Any]:
+    from ._torch import road  # for torch alone, which is imported here
+
+    return road.by_operator
 
 
 def new_array(

@@ -24,6 +24,7 @@ def register_all() -> None:
             [x.shape[axis] for axis in _checked(axes, x.dim())], dtype=dtype or x.dtype
         ),
         _Permute(),
+        permute_operator.permute,
     )
     register(
         "batch_transpose(Tensor x, *, ScalarType? dtype=None, float scale=1.0) -> Tensor",
@@ -32,12 +33,14 @@ def register_all() -> None:
             (*x.shape[:-2], x.shape[-1], x.shape[-2]), dtype=dtype or x.dtype
         ),
         _BatchTranspose(),
+        permute_operator.batch_transpose,
     )
     register(
         "cast(Tensor x, ScalarType dtype) -> Tensor",
         with_parameters.cast,
         lambda x, dtype: torch.empty_like(x, dtype=dtype),
         _Cast(),
+        with_parameters.cast,
     )
     register(
         "prelu(Tensor x, Tensor alpha, int channel_axis=1) -> Tensor",
@@ -46,12 +49,14 @@ def register_all() -> None:
         ),
         lambda x, alpha, channel_axis=1: _like_in_memory(x),
         _Prelu(),
+        prelu_operator.prelu,
     )
     register(
         "prelu_backward(Tensor dy, Tensor x, Tensor alpha, int channel_axis=1) -> (Tensor, Tensor)",
         lambda dy, x, alpha, channel_axis=1: prelu_operator.prelu_backward(dy, x, alpha.contiguous(), channel_axis),
         lambda dy, x, alpha, channel_axis=1: (_like_in_memory(x), alpha.new_empty(alpha.shape)),
         _PreluBackward(),
+        prelu_operator.prelu_backward,
     )
 
 

@@ -13,6 +13,7 @@ from torch._prims_common import compute_elementwise_output_strides
 from torch.autograd import forward_ad
 
 from .._arrays.dtypes import dtype_like, number_type
+from .._elementwise import functions, with_parameters
 from .._elementwise.call import Elementwise
 from .._elementwise.promotion import number_as
 from .._elementwise.resolution import Op, Resolution, ZeroDim, resolve_torch
@@ -65,7 +66,8 @@ def _register(op: Op, *, exact_integers: bool) -> None:
         return _empty(resolution_of(op, arguments[:arity], exact_integers=exact_integers), arguments[:arity])
 
     rules = _Pointwise(op, DERIVATIVES.get(name, (None,) * arity), operands, parameters, exact_integers)
-    register(f"{name}({', '.join(declared)}) -> Tensor", kernel, fake, rules)
+    function = getattr(functions, name, None) or getattr(with_parameters, name, None)
+    register(f"{name}({', '.join(declared)}) -> Tensor", kernel, fake, rules, None if parameters else function)
     if arity == 2:
         register_composite(
             f"{name}.Scalar(Tensor {operands[0]}, Scalar {operands[1]}) -> Tensor",
@@ -97,7 +99,7 @@ def with_numbers(operation: Elementwise, inputs: tuple[Any, ...], options: Any, 
             place = tensors[0].device if gate.is_intercepted() else "cpu"
             one = torch.full((), one, dtype=number_dtype, device=place)
         else:
-            one = one if one.dtype == dtype else torch.ops.flowk.cast(one, dtype)
+            one = one if one.dtype == dtype else entry("cast")(one, dtype)
             one = one.reshape(1) if is_scalar else one
         arguments.append(one)
     result = entry(operation.operator)(*arguments, *map(float, values))
@@ -157,12 +159,17 @@ class _Pointwise(Rules):
         # Broadcasting and promotion, which a gradient undoes, need several operands.
         ctx.like = [(one.shape, one.dtype, one.device) for one in arguments[:count]] if count > 1 else None
         ctx.result_dtype = result.dtype
-        ctx.parameters = dict(zip(self.names[count:], arguments[count:]))
-        all_needed = forward_ad._current_level >= 0 or not any(ctx.needs_input_grad)
-        chosen = [need for need, wanted in zip(self.needs, ctx.needs_input_grad) if wanted or all_needed]
-        ctx.kept = [name for name in (*self.operands, "out") if any(name in need for need in chosen)]
-        tensors = dict(zip(self.operands, arguments)) | {"out": result}
-        keep(ctx, *(tensors[name] for name in ctx.kept))
+        ctx.parameters = arguments[count:]
+        places = self._places_to_keep(ctx.needs_input_grad[:count], forward_ad._current_level >= 0)
+        ctx.kept = places
+        keep(ctx, *[result if place == count else arguments[place] for place in places])
+
+    @functools.cache  # noqa: B019
+    def _places_to_keep(self, needed: tuple[bool, ...], forward: bool) -> tuple[int, ...]:
+        """Those of the operands, and of the result, which is after them, that the partial derivatives name."""
+        wanted = needed if any(needed) and not forward else [True] * len(needed)
+        names = {name for need, is_wanted in zip(self.needs, wanted) if is_wanted for name in need}
+        return tuple(place for place, name in enumerate((*self.operands, "out")) if name in names)
 
     def backward(self, ctx: Any, *gradients: Tensor) -> list[Tensor | None]:
         known = self._known(ctx)
@@ -185,7 +192,9 @@ class _Pointwise(Rules):
         return functools.reduce(torch.add, parts).to(ctx.result_dtype) if parts else None
 
     def _known(self, ctx: Any) -> dict[str, Any]:
-        return ctx.parameters | dict(zip(ctx.kept, ctx.saved_tensors))
+        names = (*self.operands, "out")
+        known = {names[place]: one for place, one in zip(ctx.kept, ctx.saved_tensors)}
+        return {**known, **dict(zip(self.names[len(self.operands) :], ctx.parameters))} if ctx.parameters else known
 
     def _times_partial(self, index: int, g: Tensor, known: dict[str, Any]) -> Tensor:
         formula = self.formulas[index]

@@ -17,7 +17,7 @@ import torch
 from torch.autograd import forward_ad
 
 _is_grad_enabled = torch.is_grad_enabled
-_is_dynamo_compiling = torch.compiler.is_dynamo_compiling
+is_compiling = torch.compiler.is_dynamo_compiling
 _is_traced = torch._C._is_tracing
 _num_dispatch_modes = torch._C._len_torch_dispatch_stack
 has_transforms = torch._C._are_functorch_transforms_active
@@ -36,7 +36,7 @@ in_kernel = _InKernel()
 
 def is_intercepted() -> bool:
     """Does torch watch operators now: torch.compile, jit.trace, torch.func, forward mode, make_fx or another mode?"""
-    return _is_dynamo_compiling() or (
+    return is_compiling() or (
         (_num_dispatch_modes() != 0 or has_transforms() or _is_traced() or forward_ad._current_level >= 0)
         and not in_kernel.now
     )

@@ -18,12 +18,18 @@ from torch.autograd import forward_ad
 from . import gate, kernels
 
 below_autograd: Any = torch._C._AutoDispatchBelowAutograd
+num_function_modes = torch._C._len_torch_function_stack
 is_grad_enabled = torch.is_grad_enabled
 LIBRARY = torch.library.Library("flowk", "FRAGMENT")
 NAMES: list[str] = []
-# The Function of each operator, on the operator's arguments.
+# The Function of each operator, on the operator's arguments; and the dispatcher's call.
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
+DISPATCHED: dict[str, Callable[..., Any]] = {}
 _KEYS = ("CPU", "CUDA")
+# The types of arguments of a plain call.
+are_plain = frozenset(
+    {Tensor, torch.nn.Parameter, float, int, bool, str, list, tuple, torch.dtype, type(None)}
+).issuperset
 
 
 class Rules:
@@ -46,16 +52,45 @@ class Rules:
 
 def keep(ctx: Any, *tensors: Tensor | None) -> None:
     ctx.save_for_backward(*tensors)
-    ctx.save_for_forward(*tensors)
+    if forward_ad._current_level >= 0 or gate.has_transforms():
+        ctx.save_for_forward(*tensors)
 
 
-def register(schema: str, kernel: Callable[..., Any], fake: Callable[..., Any], rules: Rules) -> None:
+class _Operator(torch._ops.OpOverloadPacket):  # type: ignore[type-arg]
+    """torch.ops.flowk.NAME, which calls pyflowk's function where all arguments are plain. That asks whether torch must
+    see the call, and takes 2 us less than the dispatcher with an Autograd kernel in Python. What it refuses the
+    dispatcher may take: lazily conjugated tensors, those on meta, and those of torch's vmap before torch.func."""
+
+    function: Callable[..., Any]
+
+    def __call__(self, /, *arguments: Any, **options: Any) -> Any:
+        given = (*arguments, *options.values()) if options else arguments
+        if not num_function_modes() and are_plain(map(type, given)):
+            try:
+                return self.function(*arguments, **options)
+            except (TypeError, ValueError, RuntimeError):
+                pass
+        return self._op(*arguments, **options)
+
+
+def register(
+    schema: str,
+    kernel: Callable[..., Any],
+    fake: Callable[..., Any],
+    rules: Rules,
+    function: Callable[..., Any] | None = None,
+) -> None:
     """Defines an operator by its schema. `kernel` runs on tensors' memory; `fake` makes an empty result. An operator of
-    one result also gets the overload `out`, as which `kernel` takes an `out` that it writes."""
+    one result also gets the overload `out`, as which `kernel` takes an `out` that it writes. `function` is pyflowk's
+    that does the same with the same arguments."""
     name = schema.partition("(")[0]
     NAMES.append(name)
     LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
-    operator = getattr(torch.ops.flowk, name).default
+    packet = getattr(torch.ops.flowk, name)
+    operator = packet.default
+    if function is not None:
+        packet.__class__, packet.function = _Operator, function
+    dispatched = DISPATCHED[name] = operator._op
     complete = _completed(operator._schema)
     number = len(operator._schema.arguments)
 
@@ -90,8 +125,8 @@ def register(schema: str, kernel: Callable[..., Any], fake: Callable[..., Any], 
 
     def call(*arguments: Any) -> Any:
         if not keywords:
-            return operator(*arguments)
-        return operator(*arguments[:split], **dict(zip(keywords, arguments[split:])))
+            return dispatched(*arguments)
+        return dispatched(*arguments[:split], **dict(zip(keywords, arguments[split:])))
 
     # Function.apply() reads the signature of forward() at every call, which takes 9 us, and without transforms of
     # torch.func then calls this.
@@ -110,7 +145,7 @@ def register(schema: str, kernel: Callable[..., Any], fake: Callable[..., Any], 
                 if isinstance(one, Tensor) and one.requires_grad:
                     return by_function(*arguments, **options)
         with below_autograd():
-            return operator(*arguments, **options)
+            return dispatched(*arguments, **options)
 
     def on_memory(*arguments: Any, **options: Any) -> Any:
         outer, gate.in_kernel.now = gate.in_kernel.now, True
@@ -137,7 +172,9 @@ def register(schema: str, kernel: Callable[..., Any], fake: Callable[..., Any], 
 
 def entry(name: str) -> Callable[..., Any]:
     """What a call that needs operator `name` calls: the Function where autograd alone is the reason."""
-    return getattr(torch.ops.flowk, name) if gate.is_intercepted() else FUNCTIONS[name]
+    if gate.is_compiling():
+        return getattr(torch.ops.flowk, name)  # type: ignore[no-any-return]
+    return DISPATCHED[name] if gate.is_intercepted() else FUNCTIONS[name]
 
 
 def register_composite(schema: str, function: Callable[..., Any]) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .. import _pipeline
 from .._arrays.dtypes import dtype_like
 from .._arrays.stream import stream_handle
 from .._elementwise.call import Elementwise
@@ -24,6 +25,8 @@ from .registration import entry
 def by_operator(made: Call) -> Any:
     """The result of a call that raised NeedsOperator."""
     operation, inputs, out, stream, options, values = made
+    if stream is None and out is None and len(inputs) == 1 and isinstance(inputs[0], Tensor):
+        return _result(made)
     if (isinstance(stream, Listener) and not gate.is_intercepted()) or operation is prelu._WORKSPACE:
         with torch.no_grad():  # these read no element
             return call(operation, inputs[0], inputs[1:], out, stream, options, values)
@@ -136,3 +139,4 @@ for _operation, _road in {
     softmax._MASKED_BACKWARD: _softmax_backward,
 }.items():
     _operation.torch_road = _road
+_pipeline.by_operator = by_operator

@@ -20,19 +20,22 @@ _SCALED = "float scale=1.0, bool log=False, ScalarType? dtype=None"
 def register_all() -> None:
     for name, log in (("softmax", False), ("log_softmax", True)):
         kernel = getattr(softmax_operator, name)
-        register(f"{name}(Tensor x, *, ScalarType? dtype=None) -> Tensor", kernel, _empty_like, _Softmax(log))
+        schema = f"{name}(Tensor x, *, ScalarType? dtype=None) -> Tensor"
+        register(schema, kernel, _empty_like, _Softmax(log), kernel)
     register(
         f"masked_softmax(Tensor x, Tensor? mask=None, *, Tensor? lengths=None, {_MASKED}, Tensor? bias=None, {_SCALED})"
         " -> Tensor",
         softmax_operator.masked_softmax,
         _empty_like,
         _MaskedSoftmax(),
+        softmax_operator.masked_softmax,
     )
     register(
         f"masked_softmax_backward(Tensor dy, Tensor y, *, Tensor? lengths=None, {_MASKED}, {_SCALED}) -> Tensor",
         softmax_operator.masked_softmax_backward,
         _empty_like,
         _Backward(),
+        softmax_operator.masked_softmax_backward,
     )
 
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from source_tree import ROOT
@@ -20,7 +21,16 @@ from pyflowk._torch import kernels  # noqa: E402
 from pyflowk._torch.operators import NAMES  # noqa: E402
 
 IN_PYTHON = {"prelu_backward", "masked_softmax", "masked_softmax_backward", "trunc_div"}
-flowk = torch.ops.flowk
+
+
+class _Dispatched:
+    """The operators without the way past the dispatcher that torch.ops.flowk.NAME takes for plain calls."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch.ops.flowk, name).default
+
+
+flowk = _Dispatched()
 needs_library = pytest.mark.skipif(kernels._library() is None, reason="libpyflowk_torch is not built")
 
 

@@ -143,6 +143,44 @@ def test_operators_are_found_from_c() -> None:
         )
 
 
+@each_call
+def test_a_plain_call_is_the_dispatcher_s(device: str, number: int) -> None:
+    """torch.ops.flowk.NAME takes a way of its own where torch need not see the call."""
+    call = call_of(device, number)
+    packet = getattr(torch.ops.flowk, call.name)
+    expected = as_tuple(call.operator(*call.arguments, **call.options))
+    for own, other in zip(as_tuple(packet(*call.arguments, **call.options)), expected, strict=True):
+        torch.testing.assert_close(own, other, rtol=0, atol=0, equal_nan=True)
+        assert own.stride() == other.stride()
+    if call.differentiable:
+        places = {**call.places, **dict(zip(call.differentiable, call.function()[1]))}
+        result = packet(*(places[i] for i in range(len(call.arguments))), **{k: places[k] for k in call.options})
+        assert all(one.requires_grad for one in as_tuple(result))
+
+
+def test_calls_that_are_not_plain_go_to_the_dispatcher() -> None:
+    flowk, z = torch.ops.flowk, torch.randn(2, 3, dtype=torch.complex64)
+    assert torch.equal(flowk.permute(z.conj(), [1, 0]), z.conj().mT)
+    assert torch.equal(flowk.relu(z.conj().imag), torch.relu(z.conj().imag))
+    assert flowk.relu(torch.empty(2, 3, device="meta")).shape == (2, 3)
+    with torch.device("meta"):
+        assert flowk.relu(torch.ones(2)).is_meta
+    graph = torch.fx.symbolic_trace(lambda x: flowk.add(z.real, flowk.relu(x)))
+    assert torch.equal(graph(z.imag), z.real + torch.relu(z.imag))
+    with pytest.raises(RuntimeError, match="flowk::add"):
+        flowk.add(torch.ones(2), torch.ones(3))
+    modes = []
+
+    class Mode(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, function: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
+            modes.append(function)
+            return function(*arguments, **(options or {}))
+
+    with Mode():
+        flowk.relu(z.real)
+    assert flowk.relu in modes
+
+
 def test_binary_operators_take_numbers() -> None:
     x = torch.tensor([1.0, -2.0], dtype=torch.float16, requires_grad=True)
     result = torch.ops.flowk.mul(x, 3)
