@@ -35,6 +35,13 @@ def register(name: str, key: str) -> bool:
     return bool(registered)
 
 
+def keep_error(error: Exception) -> None:
+    """Keeps the text of an error in a kernel in Python, for the kernel in C that called it."""
+    library = _library()
+    if library is not None:
+        library.pyflowk_torch_keep_error(f"{type(error).__name__}: {error}".encode())
+
+
 @functools.cache
 def _library() -> Any:
     """The library, ready; None where it or what it needs of PyTorch is not found."""

@@ -152,6 +152,9 @@ def register(
         try:
             with torch.no_grad():
                 return kernel(*arguments, **options)
+        except Exception as error:
+            kernels.keep_error(error)
+            raise
         finally:
             gate.in_kernel.now = outer
 

@@ -146,14 +146,15 @@ void leave(Place place, flowk_status status, const char *name, View *views, int 
   shim.aoti_torch_check(false, name, __FILE__, __LINE__, text);
 }
 
+static _Thread_local char error_text[768]; /* of the kernel in Python: PyTorch passes no exception on */
+
+EXPORT void pyflowk_torch_keep_error(const char *text) { snprintf(error_text, sizeof error_text, "%s", text); }
+
 void call_python(const char *name, uint64_t *stack) {
   char operator_name[64], text[1024];
   snprintf(operator_name, sizeof operator_name, "flowk::_%s", name);
+  error_text[0] = 0;
   if (shim.torch_call_dispatcher(operator_name, "", stack, shim.aoti_torch_abi_version()) == 0) return;
-  const char *what = "PyTorch has logged why";
-  if (shim.torch_exception_get_what_without_backtrace != NULL) what = shim.torch_exception_get_what_without_backtrace();
-  const char *traceback = strstr(what, "\n\nAt:");
-  const int length = traceback == NULL ? (int)strlen(what) : (int)(traceback - what);
-  snprintf(text, sizeof text, "flowk::%s: %.*s", name, length, what);
+  snprintf(text, sizeof text, "flowk::%s: %s", name, error_text[0] != 0 ? error_text : "PyTorch has logged why");
   shim.aoti_torch_check(false, name, __FILE__, __LINE__, text);
 }

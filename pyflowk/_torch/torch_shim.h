@@ -44,10 +44,8 @@ typedef void (*Kernel)(uint64_t *stack, uint64_t num_arguments, uint64_t num_res
   SHIM(int32_t, torch_list_get_item, (void *, size_t, uint64_t *))                                             \
   SHIM(int32_t, torch_delete_list, (void *))                                                                   \
   SHIM(void, aoti_torch_check, (bool, const char *, const char *, uint32_t, const char *))
-/* Those that a PyTorch may lack: without CUDA, and before 2.13. */
-#define PYFLOWK_TORCH_OPTIONAL_SHIM(SHIM)                               \
-  SHIM(int32_t, aoti_torch_get_current_cuda_stream, (int32_t, void **)) \
-  SHIM(const char *, torch_exception_get_what_without_backtrace, (void))
+/* What a PyTorch without CUDA lacks. */
+#define PYFLOWK_TORCH_OPTIONAL_SHIM(SHIM) SHIM(int32_t, aoti_torch_get_current_cuda_stream, (int32_t, void **))
 
 typedef struct {
 #define MEMBER(result, name, parameters) result(*name) parameters;
