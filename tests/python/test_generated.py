@@ -47,7 +47,9 @@ def test_every_function_documents_every_parameter(name: str) -> None:
 
 def test_every_public_name_is_declared_for_type_checkers() -> None:
     stub = ast.parse((ROOT / "pyflowk" / "__init__.pyi").read_text())
-    imported = {alias.name for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    imported = {
+        alias.asname or alias.name for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
     assert imported == set(pyflowk.__all__) <= set(dir(pyflowk))
 
 
