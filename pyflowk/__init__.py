@@ -21,6 +21,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # for editors that read no stubs
+    from ._arrays.creation import *  # noqa: F403
     from ._arrays.device_array import *  # noqa: F403
     from ._calls.prepare import *  # noqa: F403
     from ._elementwise.functions import *  # noqa: F403
@@ -42,6 +43,7 @@ __version__ = "0.1.0"
 # 1 ms; all modules would take 10.
 # fmt: off
 _MODULES = {
+    "_arrays.creation": ["empty_like", "from_dlpack", "full", "ones", "zeros"],
     "_arrays.device_array": ["DeviceArray", "asarray", "empty"],
     "_calls.prepare": ["prepare"],
     "_elementwise.kernel": ["ElementwiseKernel"],

@@ -84,8 +84,8 @@ inline constexpr BinaryOp binary_ops[] = {FLOWK_BINARY_OPS(FLOWK_ROW)};
 
 // Calls run(ops) with the operations that share the kernel of op `op`, one of kOps. Contiguous: those of its cost, or
 // the operation alone. Other kernels need 40 registers and more themselves: light operations share one where that
-// leaves room for one block more per SM, and all others share one. Integers: all, except int64's divisions and powers. float64 has
-// heavy operations in contiguous and strided only.
+// leaves room for one block more per SM, and all others share one. Integers: all, except int64's divisions and powers.
+// float64 has heavy operations in contiguous and strided only.
 template <ElementwiseKernel kKernel, class Compute, int kN, const auto& kOps, class Run>
 Status visit_ops(int32_t op, Run run) {
   using enum OpCost;

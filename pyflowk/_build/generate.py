@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
-from function_names import ALIASES, BY_HAND, FORMULAS, NAMES, NO_UFUNC, NOTES, OPERANDS
+from function_names import ALIASES, BY_HAND, FORMULAS, NAMES, NO_UFUNC, NOTES, OPERANDS  # type: ignore[import-not-found, unused-ignore]
 
 PACKAGE = Path(__file__).parents[1]
 HEADER = PACKAGE.parent / "include" / "flowk" / "elementwise_ops.h"
@@ -34,6 +34,7 @@ ARITIES = ("Unary", "Binary", "Ternary")
 
 # The other public names, by their module.
 OTHERS = {
+    "_arrays.creation": ("empty_like", "from_dlpack", "full", "ones", "zeros"),
     "_arrays.device_array": ("DeviceArray", "asarray", "empty"),
     "_calls.prepare": ("prepare",),
     "_elementwise.kernel": ("ElementwiseKernel",),

@@ -72,6 +72,7 @@ NOT_CALLS = (
     "ElementwiseKernel",
     "explain",
     "prepare",
+    "from_dlpack",
 )
 FUNCTIONS = sorted(set(pyflowk._MODULE_OF) - set(NOT_CALLS))
 
@@ -84,7 +85,7 @@ def test_a_strange_argument_is_taken_or_refused_by_name(function: str) -> None:
         np.ones(4, np.float32),
     )
     good = {"xs": [x], "axes": (1, 0), "shape": 3, "dtype": "float16", "a": 2.0, "alpha": alpha, "lo": 0.0, "min": 0.0}
-    good |= {"axis1": 0, "axis2": 1, "source": 0, "destination": 1}
+    good |= {"value": 1.0, "axis1": 0, "axis2": 1, "source": 0, "destination": 1}
     call = getattr(pyflowk, function)
     parameters = {
         name: one
