@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # for editors that read no stubs
     from ._arrays.creation import *  # noqa: F403
     from ._arrays.device_array import *  # noqa: F403
     from ._calls.prepare import *  # noqa: F403
+    from ._devices import *  # noqa: F403
     from ._elementwise.functions import *  # noqa: F403
     from ._elementwise.kernel import *  # noqa: F403
     from ._elementwise.with_parameters import *  # noqa: F403
@@ -46,6 +47,7 @@ _MODULES = {
     "_arrays.creation": ["empty_like", "from_dlpack", "full", "ones", "zeros"],
     "_arrays.device_array": ["DeviceArray", "asarray", "empty"],
     "_calls.prepare": ["prepare"],
+    "_devices": ["device_count", "is_available", "synchronize"],
     "_elementwise.kernel": ["ElementwiseKernel"],
     "_explain": ["explain"],
     "_linking": ["get_include", "get_library"],
@@ -83,6 +85,8 @@ __all__ = sorted([*_MODULE_OF, *_ALIASES])
 
 
 def __getattr__(name: str) -> Any:
+    if name == "memory":
+        return import_module(".memory", __name__)
     known = _ALIASES.get(name, name)
     if known not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -91,4 +95,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, "memory"})

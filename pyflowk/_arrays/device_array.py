@@ -17,6 +17,7 @@ from .._native.abi import Status
 from .._native.errors import FlowkError
 from .._native.library import for_device
 from . import dlpack, views
+from .allocation import allocate
 from .array_operators import ArrayOperators
 from .dtypes import ALL_TYPES, contiguous_strides, element_type, named_type, numpy_dtype, type_of_elements
 from .fill import fill_memory
@@ -297,21 +298,28 @@ def empty(
 
 def _empty(shape: Any, numpy_type: np.dtype[Any], name: str, device: int | None, stream: Any) -> DeviceArray:
     """empty(); `name` is what has the dtype."""
+    element_type(numpy_type, name)
+    extents = checked_extents(shape, numpy_type.itemsize)
+    num_bytes = math.prod(extents) * numpy_type.itemsize
+    handle = LEGACY_DEFAULT if stream is None else stream_handle(stream) or LEGACY_DEFAULT
+    ordinal = choose_device(device)
+    strides = contiguous_strides(extents, numpy_type.itemsize)
+    buffer, pointer = allocate(num_bytes, ordinal, handle) if num_bytes else (None, 0)
+    return DeviceArray(buffer, pointer, extents, strides, numpy_type, ordinal, handle)
+
+
+def checked_extents(shape: Any, itemsize: int) -> tuple[int, ...]:
+    """The extents in the parameter `shape`, of elements of `itemsize` bytes."""
     try:
         extents = tuple(int(operator.index(extent)) for extent in (shape if np.iterable(shape) else (shape,)))
     except (TypeError, NotImplementedError) as error:  # the second by a memoryview
         raise TypeError(f"shape is {shown(shape)}, must be an integer or a sequence of integers") from error
-    element_type(numpy_type, name)
-    num_bytes = math.prod(extents) * numpy_type.itemsize
+    num_bytes = math.prod(extents) * itemsize
     if min(extents, default=0) < 0:
         raise ValueError(f"shape = {shown(extents)}, each extent must be >= 0")
     if max(num_bytes, *extents, 0) >= 2**63:
         raise ValueError(f"shape = {shown(extents)}, the extents and the bytes of all elements must be < 2**63")
-    handle = LEGACY_DEFAULT if stream is None else stream_handle(stream) or LEGACY_DEFAULT
-    ordinal = _choose_device(device)
-    strides = contiguous_strides(extents, numpy_type.itemsize)
-    buffer, pointer = _allocate(num_bytes, ordinal, handle) if num_bytes else (None, 0)
-    return DeviceArray(buffer, pointer, extents, strides, numpy_type, ordinal, handle)
+    return extents
 
 
 def asarray(a: Any, *, device: int | None = None, stream: Stream | None = None) -> DeviceArray:
@@ -355,7 +363,8 @@ def _write(x: DeviceArray, out: DeviceArray) -> None:
         package.cast(x, out=out)
 
 
-def _choose_device(device: int | None) -> int:
+def choose_device(device: int | None) -> int:
+    """The ordinal of the GPU in the parameter `device`; None: the current one."""
     ordinal = (driver.current_device() or 0) if device is None else integer(device, "device")
     count = driver.device_count()
     if count == 0:
@@ -363,38 +372,3 @@ def _choose_device(device: int | None) -> int:
     if not 0 <= ordinal < count:
         raise FlowkError(Status.NO_DEVICE, f"device = {shown(ordinal)}, must be in 0 ... {count - 1}")
     return ordinal
-
-
-def _allocate(num_bytes: int, device: int, stream: int) -> tuple[Any, int]:
-    """(the cuda.core Buffer, its address)."""
-    try:
-        # Imported on first use: that takes 0.2 s, and other frameworks' arrays need no cuda.core.
-        core = import_module("cuda.core")
-        if core.__file__ is None:  # a folder cuda/core without the package
-            raise ImportError("No module named 'cuda.core'")
-        default_streams = {1: core.LEGACY_DEFAULT_STREAM, 2: core.PER_THREAD_DEFAULT_STREAM}
-    except Exception as error:  # a broken cuda-python raises more than ImportError
-        raise FlowkError(
-            Status.NO_DEVICE, f"a DeviceArray needs cuda.core 1.0 or newer (pip install cuda-core): {error}"
-        ) from error
-    with driver.current(device):
-        core_device = core.Device(device)
-        core_device.set_current()
-        core_stream = default_streams.get(stream) or core.Stream.from_handle(stream)
-        buffer = allocate_from(core_device, num_bytes, core_stream)
-        return buffer, int(buffer.handle)
-
-
-def allocate_from(resource: Any, num_bytes: int, stream: Any) -> Any:
-    """resource.allocate(), of a Device or MemoryResource of cuda.core; MemoryError where memory runs out."""
-    try:
-        return resource.allocate(num_bytes, stream=stream)
-    except Exception as error:  # cuda.core's CUDAError is of a private module
-        if "OUT_OF_MEMORY" not in str(error) and not isinstance(error, MemoryError):
-            raise
-        free, total = driver.memory_bytes()
-        raise MemoryError(
-            f"a DeviceArray of {num_bytes} bytes does not fit: {free} bytes are free on the GPU, its limit is {total} "
-            "bytes. Delete arrays that are no longer needed, and free what frameworks keep (torch.cuda.empty_cache(), "
-            "cupy.get_default_memory_pool().free_all_blocks())"
-        ) from error

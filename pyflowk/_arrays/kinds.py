@@ -58,6 +58,7 @@ class ArrayKind:
     is_array = True
     follows_current_stream = True
     is_intercepted: Callable[[], bool] | None = None  # does the framework watch its operators now?
+    framework: str | None = None  # whose own memory temporaries come from, of allocation.FRAMEWORKS
 
     @staticmethod
     def result(x: Any, array: Any) -> Any:
@@ -93,6 +94,8 @@ class NumpyKind(ArrayKind):
 
 class TorchKind(ArrayKind):
     """torch.Tensor and torch.nn.Parameter, on the host or a GPU."""
+
+    framework = "torch"
 
     def __init__(self, torch: Any) -> None:
         # torch.cuda.current_stream() makes a Stream object and takes ten times as long. None in a torch without CUDA.
@@ -150,6 +153,8 @@ class TorchSubclassKind(TorchKind):
 
 class CupyKind(ArrayKind):
     """cupy.ndarray."""
+
+    framework = "cupy"
 
     def __init__(self, cupy: Any) -> None:
         self._ndarray = cupy.ndarray

@@ -64,3 +64,39 @@ BY_HAND = {
     *("COPY", "LEAKY_RELU", "ELU", "GELU", "GELU_TANH", "CLAMP", "SCALE"),
     *("GELU_GRAD", "GELU_TANH_GRAD", "CLAMP_BY", "ADD_MULTIPLY"),
 }
+# What the text of add has after its formula and types; the other functions refer to it.
+TEXT_OF_ADD = """
+    Parameters
+    ----------
+    x, y : array or number
+        At least one array, with any strides. Shapes are broadcast and types promoted as in NumPy; for torch tensors
+        types are promoted as in PyTorch. By NumPy's rules a Python number takes the arrays' type, except that a float
+        beside integers gives float64, and is rounded to float32 only where that is a float of 8 or 16 bits (in
+        comparisons to the arrays' type). A NumPy scalar has its own type, as has a host array of rank 0 beside arrays
+        on a GPU. Beside NumPy arrays lists are taken too.
+    out : array, optional
+        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
+        may be an operand itself and must not overlap one otherwise. By default a new array of the first array's
+        kind, its dimensions in memory in the operands' order (NumPy's "K"): channels last stays channels last. Where
+        they differ, the first operand that moves along both of two dimensions decides.
+    stream : int or stream object, optional
+        Where to enqueue the work: as in `permute`.
+
+    Returns
+    -------
+    array
+        `out`. On a GPU the work may still be running.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Types or shapes that do not fit, arrays on different devices, an argument that is neither array nor number.
+    OverflowError
+        An int that the arrays' type, or float64, does not hold. Comparisons with integers answer for any int.
+    FlowkError, FlowkValueError
+        Any other status of the library, with its text.
+
+    Notes
+    -----
+    NumPy's arrays run on libflowk_simt, an executor of the kernels on the CPU: it checks results, it is not for speed.
+"""

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
-from function_names import ALIASES, BY_HAND, FORMULAS, NAMES, NO_UFUNC, NOTES, OPERANDS  # type: ignore[import-not-found, unused-ignore]
+from function_names import ALIASES, BY_HAND, FORMULAS, NAMES, NO_UFUNC, NOTES, OPERANDS, TEXT_OF_ADD  # type: ignore[import-not-found, unused-ignore]
 
 PACKAGE = Path(__file__).parents[1]
 HEADER = PACKAGE.parent / "include" / "flowk" / "elementwise_ops.h"
@@ -37,6 +37,7 @@ OTHERS = {
     "_arrays.creation": ("empty_like", "from_dlpack", "full", "ones", "zeros"),
     "_arrays.device_array": ("DeviceArray", "asarray", "empty"),
     "_calls.prepare": ("prepare",),
+    "_devices": ("device_count", "is_available", "synchronize"),
     "_elementwise.kernel": ("ElementwiseKernel",),
     "_explain": ("explain",),
     "_linking": ("get_include", "get_library"),
@@ -134,43 +135,6 @@ def types_text(row: Row) -> str:
     text = " or ".join(filter(None, (", ".join(words[:-1]), words[-1]))) + "."
     logical = {"ADD": "or", "MUL": "and"}.get(row.enumerator)
     return text + (f" With bool it is the logical {logical}." if logical else "")
-
-
-TEXT_OF_ADD = """
-    Parameters
-    ----------
-    x, y : array or number
-        At least one array, with any strides. Shapes are broadcast and types promoted as in NumPy; for torch tensors
-        types are promoted as in PyTorch. By NumPy's rules a Python number takes the arrays' type, except that a float
-        beside integers gives float64, and is rounded to float32 only where that is a float of 8 or 16 bits (in
-        comparisons to the arrays' type). A NumPy scalar has its own type, as has a host array of rank 0 beside arrays
-        on a GPU. Beside NumPy arrays lists are taken too.
-    out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
-        may be an operand itself and must not overlap one otherwise. By default a new array of the first array's
-        kind, its dimensions in memory in the operands' order (NumPy's "K"): channels last stays channels last. Where
-        they differ, the first operand that moves along both of two dimensions decides.
-    stream : int or stream object, optional
-        Where to enqueue the work: as in `permute`.
-
-    Returns
-    -------
-    array
-        `out`. On a GPU the work may still be running.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Types or shapes that do not fit, arrays on different devices, an argument that is neither array nor number.
-    OverflowError
-        An int that the arrays' type, or float64, does not hold. Comparisons with integers answer for any int.
-    FlowkError, FlowkValueError
-        Any other status of the library, with its text.
-
-    Notes
-    -----
-    NumPy's arrays run on libflowk_simt, an executor of the kernels on the CPU: it checks results, it is not for speed.
-"""
 
 
 def names_of(row: Row) -> tuple[str, tuple[str, ...]]:
@@ -387,6 +351,8 @@ __all__ = sorted([*_MODULE_OF, *_ALIASES])
 
 
 def __getattr__(name: str) -> Any:
+    if name == "memory":
+        return import_module(".memory", __name__)
     known = _ALIASES.get(name, name)
     if known not in _MODULE_OF:
         raise AttributeError(f"module {{__name__!r}} has no attribute {{name!r}}")
@@ -395,7 +361,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({{*globals(), *__all__}})
+    return sorted({{*globals(), *__all__, "memory"}})
 '''
 
 
@@ -405,7 +371,7 @@ def init_stub(names: dict[str, list[str]]) -> str:
     also = "".join(f"from .{module_of[name]} import {name} as {alias}\n" for alias, name in sorted(aliases().items()))
     table = packed("__all__ = [", quoted(sorted([*module_of, *aliases()])), "]")
     head = f"{LICENSE}# {NOTE.format(source='it')}\n# fmt: off\n# ruff: noqa: I001, RUF022\n"
-    return f"{head}{imports}{also}\n__version__: str\n{table}"
+    return f"{head}from . import memory as memory\n{imports}{also}\n__version__: str\n{table}"
 
 
 def aliases() -> dict[str, str]:
