@@ -18,7 +18,7 @@ from .._native.errors import FlowkError
 from .._native.library import for_device
 from . import dlpack, views
 from .allocation import allocate
-from .array_operators import ArrayOperators
+from .device_operators import ArrayOperators
 from .dtypes import ALL_TYPES, contiguous_strides, element_type, named_type, numpy_dtype, type_of_elements
 from .fill import fill_memory
 from .stream import LEGACY_DEFAULT, stream_handle
