@@ -113,14 +113,18 @@ struct Formulas {
     return y == T{0} ? T{0} : goes_below(rest, y) ? add(rest, y) : rest;
   }
   __device__ __forceinline__ T pow(T x, T y) const {
-    if (y < T{0} && !is_unsigned()) {  // 1 / x^-y, rounded toward zero; 0 for x = 0
-      const bool is_one = x == T{1} || x == T{-1};
-      return is_one ? (y & T{1} ? x : T{1}) : T{0};
-    }
+    return y < T{0} && !is_unsigned() ? inverse_power(x, y) : power(x, static_cast<U>(y));
+  }
+  // 1 / x^-y for y < 0, rounded toward zero; 0 for x = 0.
+  __device__ __forceinline__ static T inverse_power(T x, T y) {
+    const bool is_one = x == T{1} || x == T{-1};
+    return is_one ? (y & T{1} ? x : T{1}) : T{0};
+  }
+  __device__ __forceinline__ T power(T x, U y) const {
     T result = T{1};
-    U rest = static_cast<U>(y);
-#pragma unroll 1  // a loop that ends with `rest` takes more registers than the kernel has
-    for (int bit = 0; bit < bits; ++bit, rest >>= 1, x = mul(x, x)) result = mul(result, rest & 1 ? x : T{1});
+#pragma unroll 1  // a loop that ends with `y` takes more registers than the kernel has
+    for (int bit = 0; bit < (kNarrow ? 16 : bits); ++bit, y >>= 1, x = mul(x, x))
+      result = mul(result, y & 1 ? x : T{1});
     return result;
   }
   // Narrower types are extended to T, so that T's bound is theirs too.
