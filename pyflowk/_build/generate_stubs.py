@@ -49,7 +49,8 @@ def stub_of(function: ast.FunctionDef) -> str:
                 part = re.sub(rf"\bArrayT{or_numbers}\b", array, part)
                 used += 1
             typed.append(part if arrays == ["NDArray[Any]"] else re.sub(r"\bNumbers\b", "Number", part))
-        return packed(f"def {function.name}(", typed, f") -> {returned}: ...")
+        text: str = packed(f"def {function.name}(", typed, f") -> {returned}: ...")
+        return text
 
     num_operands = sum("ArrayT" in part for part in parts)
     if num_operands == 0:
