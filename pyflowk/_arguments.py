@@ -25,6 +25,14 @@ def integer_in(value: Any, name: str, smallest: int, largest: int, largest_text:
     return number
 
 
+def axis_of(axis: Any, name: str, rank: int) -> int:
+    """The dimension that the argument `name` names of x, counted from the first; ValueError where x has no such one."""
+    found = integer(axis, name)
+    if not -rank <= found < rank:
+        raise ValueError(f"{name} = {shown(found)}, x has {rank} dimensions: must be in {-rank} ... {rank - 1}")
+    return found % rank
+
+
 def boolean(value: Any, name: str) -> bool:
     """A bool of Python or NumPy; TypeError for anything else, 1 and "no" too."""
     if not isinstance(value, (bool, np.bool_)):

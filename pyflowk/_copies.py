@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ._arrays.allocation import FRAMEWORKS, address_of
 from ._arrays.device_array import empty
 from ._arrays.dtypes import contiguous_strides, dtype_like, element_strides, element_type
 from ._arrays.kinds import Geometry, Signature
@@ -135,6 +136,9 @@ def temporary(kind: Any, x: Any, given_stream: Any, num_bytes: int, device: int 
         # From the framework's own pool, which gives freed memory to later work on its current stream, and that is ours.
         array, pointer = kind.empty(x, ((num_bytes + 3) // 4,), dtype_like(DType.FLOAT32, x.dtype), device, stream)
         return array, pointer
+    if kind.framework is not None:
+        memory = FRAMEWORKS[kind.framework](num_bytes, device, stream)
+        return memory, address_of(memory)
     array = empty(num_bytes, np.uint8, device=device, stream=stream)
     return array, array.ptr
 

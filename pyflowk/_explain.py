@@ -46,7 +46,8 @@ def explain(op: Callable[..., Any] | str, *arguments: Any, **options: Any) -> st
 def launching_function(op: Callable[..., Any] | str) -> Callable[..., Any]:
     """The public function `op`, or of that name, that takes a stream; ValueError where there is none."""
     name: str | None = op if isinstance(op, str) else getattr(op, "__name__", None)
+    name = _package._ALIASES.get(name, name)
     function: Any = getattr(_package, name) if name is not None and name in _OPERATORS else None
-    if function is None or (op is not name and op is not function):
+    if function is None or (not isinstance(op, str) and op is not function):
         raise ValueError(f"op = {shown(op)}, must be one of {', '.join(_OPERATORS)}")
     return function  # type: ignore[no-any-return]

@@ -84,8 +84,9 @@ inline constexpr BinaryOp binary_ops[] = {FLOWK_BINARY_OPS(FLOWK_ROW)};
 
 // Calls run(ops) with the operations that share the kernel of op `op`, one of kOps. Contiguous: those of its cost, or
 // the operation alone. Other kernels need 40 registers and more themselves: light operations share one where that
-// leaves room for one block more per SM, and all others share one. Integers: all, except int64's division. float64 has
-// heavy operations in contiguous and strided only.
+// leaves room for one block more per SM, and all others share one. Integers: all, except int64's divisions and powers,
+// and of 16 bits, which would take registers from the light ones. float64 has heavy operations in contiguous and
+// strided only.
 template <ElementwiseKernel kKernel, class Compute, int kN, const auto& kOps, class Run>
 Status visit_ops(int32_t op, Run run) {
   using enum OpCost;
@@ -98,7 +99,9 @@ Status visit_ops(int32_t op, Run run) {
     return run(AllOps<is_double, light, light>());
   } else if constexpr (std::is_integral_v<Compute>) {
     if constexpr (kKernel == contiguous && !is_unary && sizeof(Compute) == 8)
-      return cost == light ? run(AllOps<false, light, light>()) : run(AllOps<false, medium, heavy>());
+      return cost == light ? run(AllOps<false, light, light>()) : run(AllOps<false, medium, heavy, heaviest>());
+    else if constexpr (kKernel == contiguous && !is_unary && kN == 8)
+      return cost == heaviest ? run(AllOps<false, heaviest, heaviest>()) : run(AllOps<false, light, light, heavy>());
     else
       return run(AllOps<false, light, light, medium, heavy, heaviest>());
   } else if constexpr (kKernel == strided || kKernel == (is_unary ? shifted_tiles : aligned_tiles)) {

@@ -27,9 +27,24 @@ FLOWK_HOST_DEVICE constexpr OpCost cost_of(UnaryOp op, bool is_double = false) {
     case FLOWK_UNARY_RSQRT:
     case FLOWK_UNARY_RECIPROCAL:
     case FLOWK_UNARY_LOG:
+    case FLOWK_UNARY_LOG2:
+    case FLOWK_UNARY_LOG10:
+    case FLOWK_UNARY_EXPM1:
     case FLOWK_UNARY_ELU: return OpCost::medium;
     case FLOWK_UNARY_TANH: return is_double ? OpCost::medium : OpCost::heavy;
+    case FLOWK_UNARY_LOG1P:
     case FLOWK_UNARY_SOFTPLUS: return is_double ? OpCost::heavy : OpCost::medium;
+    case FLOWK_UNARY_EXP2: return is_double ? OpCost::heaviest : OpCost::medium;
+    case FLOWK_UNARY_ERF:
+    case FLOWK_UNARY_TAN:
+    case FLOWK_UNARY_ASIN:
+    case FLOWK_UNARY_ACOS:
+    case FLOWK_UNARY_ATAN:
+    case FLOWK_UNARY_SINH:
+    case FLOWK_UNARY_COSH:
+    case FLOWK_UNARY_ASINH:
+    case FLOWK_UNARY_ACOSH:
+    case FLOWK_UNARY_ATANH: return OpCost::heaviest;
     case FLOWK_UNARY_SIN:
     case FLOWK_UNARY_COS: return is_double ? OpCost::heavy : OpCost::heaviest;
     case FLOWK_UNARY_EXP:
@@ -42,6 +57,10 @@ FLOWK_HOST_DEVICE constexpr OpCost cost_of(UnaryOp op, bool is_double = false) {
 }
 FLOWK_HOST_DEVICE constexpr OpCost cost_of(BinaryOp op, bool is_double = false) {
   switch (op) {
+    case FLOWK_BINARY_FLOOR_DIVIDE:
+    case FLOWK_BINARY_REMAINDER:
+    case FLOWK_BINARY_ATAN2:
+    case FLOWK_BINARY_HYPOT:
     case FLOWK_BINARY_POW: return OpCost::heaviest;
     case FLOWK_BINARY_GELU_GRAD: return is_double ? OpCost::heaviest : OpCost::heavy;
     case FLOWK_BINARY_DIV:

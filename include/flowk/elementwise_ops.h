@@ -41,14 +41,35 @@
   OP(CLAMP, 24, clamp, IF, SAME, 2, "min(max(x, a), b)")                                              \
   OP(SCALE, 25, scale, IF, SAME, 2, "a * x + b")                                                      \
   OP(IS_NAN, 26, is_nan, F, BOOL, 0, "x != x")                                                        \
-  OP(LOGICAL_NOT, 27, logical_not, BIF, BOOL, 0, "x == 0")
+  OP(LOGICAL_NOT, 27, logical_not, BIF, BOOL, 0, "x == 0")                                            \
+  OP(IS_INF, 28, is_inf, F, BOOL, 0, "|x| == infinity")                                               \
+  OP(IS_FINITE, 29, is_finite, F, BOOL, 0, "|x| < infinity")                                          \
+  OP(SIGNBIT, 30, signbit, F, BOOL, 0, "x has a minus sign")                                          \
+  OP(SIGN, 31, sign, IF, SAME, 0, "x > 0 ? 1 : x < 0 ? -1 : 0")                                       \
+  OP(TRUNC, 32, trunc, F, SAME, 0, "x rounded toward zero")                                           \
+  OP(EXP2, 33, exp2, F, SAME, 0, "2^x")                                                               \
+  OP(EXPM1, 34, expm1, F, SAME, 0, "e^x - 1")                                                         \
+  OP(LOG1P, 35, log1p, F, SAME, 0, "ln(1 + x)")                                                       \
+  OP(LOG2, 36, log2, F, SAME, 0, "log2(x)")                                                           \
+  OP(LOG10, 37, log10, F, SAME, 0, "log10(x)")                                                        \
+  OP(ERF, 38, erf, F, SAME, 0, "erf(x)")                                                              \
+  OP(TAN, 39, tan, F, SAME, 0, "tan(x)")                                                              \
+  OP(ASIN, 40, asin, F, SAME, 0, "asin(x)")                                                           \
+  OP(ACOS, 41, acos, F, SAME, 0, "acos(x)")                                                           \
+  OP(ATAN, 42, atan, F, SAME, 0, "atan(x)")                                                           \
+  OP(SINH, 43, sinh, F, SAME, 0, "sinh(x)")                                                           \
+  OP(COSH, 44, cosh, F, SAME, 0, "cosh(x)")                                                           \
+  OP(ASINH, 45, asinh, F, SAME, 0, "asinh(x)")                                                        \
+  OP(ACOSH, 46, acosh, F, SAME, 0, "acosh(x)")                                                        \
+  OP(ATANH, 47, atanh, F, SAME, 0, "atanh(x)")                                                        \
+  OP(BITWISE_NOT, 48, bitwise_not, I, SAME, 0, "~x, bit by bit")
 
 #define FLOWK_BINARY_OPS(OP)                                                                         \
   OP(ADD, 1, add, IF, SAME, 0, "x + y")                                                              \
   OP(SUB, 2, sub, IF, SAME, 0, "x - y")                                                              \
   OP(MUL, 3, mul, IF, SAME, 0, "x * y")                                                              \
   OP(DIV, 4, div, IF, SAME, 0, "x / y")                                                              \
-  OP(POW, 5, pow, F, SAME, 0, "x^y")                                                                 \
+  OP(POW, 5, pow, IF, SAME, 0, "x^y")                                                                \
   OP(MIN, 6, min, BIF, SAME, 0, "min(x, y)")                                                         \
   OP(MAX, 7, max, BIF, SAME, 0, "max(x, y)")                                                         \
   OP(EQUAL, 8, equal, BIF, BOOL, 0, "x == y")                                                        \
@@ -64,7 +85,17 @@
   OP(GELU_GRAD, 18, gelu_grad, F, SAME, 0, "x * gelu'(y), with x = dL/dgelu(y)")                     \
   OP(GELU_TANH_GRAD, 19, gelu_tanh_grad, F, SAME, 0, "x * gelu_tanh'(y), with x = dL/dgelu_tanh(y)") \
   OP(SILU_GRAD, 20, silu_grad, F, SAME, 0, "x * silu'(y), with x = dL/dsilu(y)")                     \
-  OP(SILU_MUL, 21, silu_mul, F, SAME, 0, "silu(x) * y")
+  OP(SILU_MUL, 21, silu_mul, F, SAME, 0, "silu(x) * y")                                              \
+  OP(LOGICAL_AND, 22, logical_and, BIF, BOOL, 0, "x != 0 and y != 0")                                \
+  OP(LOGICAL_OR, 23, logical_or, BIF, BOOL, 0, "x != 0 or y != 0")                                   \
+  OP(LOGICAL_XOR, 24, logical_xor, BIF, BOOL, 0, "(x != 0) != (y != 0)")                             \
+  OP(FLOOR_DIVIDE, 25, floor_divide, IF, SAME, 0, "floor(x / y)")                                    \
+  OP(REMAINDER, 26, remainder, IF, SAME, 0, "x - y * floor(x / y)")                                  \
+  OP(ATAN2, 27, atan2, F, SAME, 0, "the angle of the point (y, x)")                                  \
+  OP(HYPOT, 28, hypot, F, SAME, 0, "sqrt(x * x + y * y)")                                            \
+  OP(COPYSIGN, 29, copysign, F, SAME, 0, "|x| with the sign of y")                                   \
+  OP(LEFT_SHIFT, 30, left_shift, I, SAME, 0, "x * 2^y")                                              \
+  OP(RIGHT_SHIFT, 31, right_shift, I, SAME, 0, "floor(x / 2^y)")
 
 #define FLOWK_TERNARY_OPS(OP)                                         \
   OP(FMA, 1, fma, IF, SAME, 0, "x * y + z, rounded once")             \

@@ -364,7 +364,8 @@ FLOWK_API flowk_dtype flowk_ternary_op_result(flowk_ternary_op op, flowk_dtype d
  *   value. Denormals are kept.
  * - Results of 8 and 16 bits are within 1 ulp of the correctly rounded result of the formula. Near the zeros of the
  *   gradients of gelu and silu the bound is 2^-18 * |x| instead.
- * - Results of float32 and float64 are within the CUDA math library's bounds for the functions in the formula. An
+ * - Results of float32 and float64 are within the CUDA math library's bounds for the functions in the formula.
+ *   floor_divide is within 2 units in the last place of the floor of the exact quotient; remainder is rounded once. An
  *   exponential multiplies the rounding error of its argument. With eps the type's epsilon, the error is at most
  *     silu, silu_mul  (8 + |x|) * eps * |result|
  *     gelu            (8 + 2 x^2) * eps * |result|
@@ -373,12 +374,18 @@ FLOWK_API flowk_dtype flowk_ternary_op_result(flowk_ternary_op op, flowk_dtype d
  *     lerp            eps * (|x| + |z| (|x| + |y|))
  *   and half the least denormal more. Nothing overflows in lerp and add_multiply where the result does not.
  * - A NaN operand gives NaN, in min, max, relu and clamp too; pow(x, 0) and pow(1, y) are 1. Exceptions: comparisons,
- *   where NaN is unequal to everything; copies to integers (0) and to bool (true); is_nan (true); logical_not (false);
- *   relu_grad (0 if y is NaN); the operand that `where` does not select. clamp with a > b gives b.
+ *   where NaN is unequal to everything; copies to integers (0) and to bool (true); is_nan (true); is_inf and is_finite
+ *   (false); the logical operations, to which NaN is true; relu_grad (0 if y is NaN); hypot of an infinity (infinity);
+ *   copysign of a NaN y; the operand that `where` does not select. The sign of a NaN is either. clamp with
+ *   a > b gives b.
  * - Infinity gives the limit where the formula has one: silu, gelu, sigmoid and softplus of -inf are 0, the gradients
  *   of gelu and silu are x at y = +inf and 0 at -inf. 0 * inf is NaN, as in silu_mul(-inf, inf).
  * - Integers are computed in their own type, modulo 2^bits, in fma and add_multiply too: neg and abs of the least value
- *   give the least value. div rounds toward zero; x / 0 is 0; the least value / -1 is the least value.
+ *   give the least value. div rounds toward zero, floor_divide down, and remainder has the sign of y; for y = 0 all
+ *   three are 0; the least value / -1 is the least value. pow with y < 0 is 1 / x^-y rounded toward zero, and 0 for
+ *   x = 0. A shift by as many bits as the type has, or by y < 0, shifts all bits out: 0, or -1 where x < 0 is shifted
+ *   right.
+ * - Of floats floor_divide and remainder are Python's // and %, with x / 0 infinite or NaN.
  * - Copy: a float to an integer rounds toward zero and clamps to the type's bounds, NaN gives 0; an integer wraps to a
  *   narrower one; to bool is x != 0; to a float rounds once. A copy to the same type moves bits.
  * - Bool counts as 0 and 1: min is and, max is or.
@@ -390,8 +397,8 @@ FLOWK_API flowk_status flowk_unary(flowk_unary_op op, const void *x, const int64
 /**
  * out[i] = op(x[i], y[i])           for every index i of `shape`
  *
- * Types: x and y have the same type, or both are floats of 8, 16 or 32 bits, in any mix. Comparisons also take int64
- *   with uint64, and are exact; their result is bool. For other operations out follows the rule of SAME in
+ * Types: x and y have the same type, or both are floats of 8, 16 or 32 bits, in any mix. Operations whose result is
+ *   bool also take int64 with uint64, and are exact. For other operations out follows the rule of SAME in
  *   flowk_unary().
  * Shapes, pointers (out may be x or y itself), statuses and numerics: as flowk_unary().
  */

@@ -5,29 +5,36 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._arguments import integer, shown
+from .._arguments import axis_of, integer, shown
 from .._native import driver
 from .._native.abi import Status
 from .._native.errors import FlowkError
-from . import dlpack
-from .dtypes import contiguous_strides, element_type, numpy_dtype
+from .._native.library import for_device
+from . import dlpack, views
+from .allocation import allocate
+from .device_operators import ArrayOperators
+from .dtypes import ALL_TYPES, contiguous_strides, element_type, named_type, numpy_dtype, type_of_elements
+from .fill import fill_memory
 from .stream import LEGACY_DEFAULT, stream_handle
 
 if TYPE_CHECKING:
     from .._typing import DTypeLike, Stream
 
+_PACKAGE = __package__.partition(".")[0]
 
-class DeviceArray:
-    """An n-dimensional array in GPU memory, made by `empty()` or `asarray()`.
+
+class DeviceArray(ArrayOperators):
+    """An n-dimensional array in GPU memory, made by `empty()`, `asarray()` and others.
 
     CuPy, torch, JAX and Numba take it without a copy, by ``__dlpack__`` or ``__cuda_array_interface__``
-    (``torch.from_dlpack(a)``, ``cupy.asarray(a)``).
+    (``torch.from_dlpack(a)``, ``cupy.asarray(a)``). It has NumPy's views (``a[1:, None, ::-1]``, ``a.T``) and operators
+    (``2 * a + b``, ``a < b``), whose results are new arrays; ``a.to_numpy()`` is NumPy's array of it.
 
     An array belongs to one stream: its memory is allocated and freed in that stream's order, so the stream must outlive
     it. Before flowk works on it in another stream, that stream waits for the array's; afterwards the array's waits for
@@ -86,6 +93,118 @@ class DeviceArray:
 
     def __repr__(self) -> str:
         return f"<pyflowk.DeviceArray shape={self.shape} dtype={self.dtype} device={self.device}>"
+
+    @property
+    def T(self) -> DeviceArray:
+        """A view with the dimensions reversed."""
+        return self.transpose()
+
+    @property
+    def mT(self) -> DeviceArray:
+        """A view with the last two dimensions swapped."""
+        if self.ndim < 2:
+            raise ValueError(f"an array of {self.ndim} dimensions has no last two to swap")
+        return self.transpose(*range(self.ndim - 2), -1, -2)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("an array without dimensions has no len()")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[DeviceArray]:
+        """Views of a[0], a[1], ..."""
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, index: Any) -> DeviceArray:
+        """A view, by integers, slices, None and Ellipsis. With an integer per dimension it has none left: `item()` is
+        its number."""
+        return self._view(*views.indexed(self.shape, self.strides, index), self.dtype)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Writes a number, or an array that broadcasts to a[index] and is cast to this dtype."""
+        target = self[index]
+        if isinstance(value, (bool, int, float, complex, np.generic)):
+            target.fill(value)
+            return
+        if not isinstance(value, DeviceArray):
+            value = asarray(value, device=self.device, stream=self.stream)
+        if value._buffer is target._buffer:
+            if (value.ptr, value.shape, value.strides) == (target.ptr, target.shape, target.strides):
+                return  # a[i] += b has written it already
+            value = value.copy()
+        strides = views.broadcast_strides(value.shape, value.strides, target.shape)
+        _write(value._view(0, target.shape, strides, value.dtype), target)
+
+    def transpose(self, *axes: Any) -> DeviceArray:
+        """A view with the dimensions in the order of `axes`; without axes reversed."""
+        order = axes[0] if len(axes) == 1 and not hasattr(axes[0], "__index__") else axes
+        places = [axis_of(axis, "axes", self.ndim) for axis in order or range(self.ndim)[::-1]]
+        if sorted(places) != list(range(self.ndim)):
+            raise ValueError(f"axes = {shown(axes)}, must name each of {self.ndim} dimensions once")
+        shape, strides = (tuple(part[place] for place in places) for part in (self.shape, self.strides))
+        return self._view(0, shape, strides, self.dtype)
+
+    def reshape(self, *shape: Any) -> DeviceArray:
+        """The elements in C order in another shape, of which one extent may be -1: a view where the strides allow it,
+        else a copy."""
+        given = shape[0] if len(shape) == 1 and not hasattr(shape[0], "__index__") else shape
+        new = views.wanted_shape(self.size, given)
+        strides = views.reshaped_strides(self.shape, self.strides, new, self.dtype.itemsize)
+        return self.copy().reshape(*new) if strides is None else self._view(0, new, strides, self.dtype)
+
+    def squeeze(self, axis: int | tuple[int, ...] | None = None) -> DeviceArray:
+        """A view without the dimensions `axis`, or without all of extent 1."""
+        return self._view(0, *views.squeezed(self.shape, self.strides, axis), self.dtype)
+
+    def copy(self) -> DeviceArray:
+        """A new C-contiguous array with the same elements."""
+        array = _empty(self.shape, self.dtype, "the array", self.device, self.stream)
+        _write(self, array)
+        return array
+
+    def astype(self, dtype: DTypeLike) -> DeviceArray:
+        """A new array, its elements converted as `cast` converts them."""
+        wanted = named_type(dtype, ALL_TYPES)
+        if wanted == type_of_elements(self.dtype):
+            return self.copy()
+        result: DeviceArray = import_module(_PACKAGE).cast(self, wanted)
+        return result
+
+    def fill(self, value: Any) -> None:
+        """Writes `value`, as NumPy converts it to this dtype, to every element."""
+        if self.size:
+            library = for_device(self.device, "the array")
+            geometry = (self.shape, self.strides, self.dtype)
+            with driver.current(self.device):
+                fill_memory(library, self.ptr, geometry, value, self.stream)
+
+    def item(self) -> Any:
+        """The number of an array of one element; waits for the work on the array's stream."""
+        if self.size != 1:
+            raise ValueError(f"an array of {self.size} elements, must have 1 to be a number")
+        return self.to_numpy().item()
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ValueError(f"the truth value of an array of {self.size} elements is ambiguous")
+        return bool(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __index__(self) -> int:
+        if self.shape or self.dtype.kind not in "iu":
+            raise TypeError("only an array of integers without dimensions is an index")
+        return int(self.item())
+
+    def __array__(self, *arguments: Any, **options: Any) -> Any:
+        raise TypeError("a DeviceArray is in GPU memory: call its to_numpy() for NumPy's array of it")
 
     def to_numpy(self) -> np.ndarray[Any, Any]:
         """A copy in host memory, C-contiguous; waits for the work on the array's stream."""
@@ -179,25 +298,32 @@ def empty(
 
 def _empty(shape: Any, numpy_type: np.dtype[Any], name: str, device: int | None, stream: Any) -> DeviceArray:
     """empty(); `name` is what has the dtype."""
+    element_type(numpy_type, name)
+    extents = checked_extents(shape, numpy_type.itemsize)
+    num_bytes = math.prod(extents) * numpy_type.itemsize
+    handle = LEGACY_DEFAULT if stream is None else stream_handle(stream) or LEGACY_DEFAULT
+    ordinal = choose_device(device)
+    strides = contiguous_strides(extents, numpy_type.itemsize)
+    buffer, pointer = allocate(num_bytes, ordinal, handle) if num_bytes else (None, 0)
+    return DeviceArray(buffer, pointer, extents, strides, numpy_type, ordinal, handle)
+
+
+def checked_extents(shape: Any, itemsize: int) -> tuple[int, ...]:
+    """The extents in the parameter `shape`, of elements of `itemsize` bytes."""
     try:
         extents = tuple(int(operator.index(extent)) for extent in (shape if np.iterable(shape) else (shape,)))
     except (TypeError, NotImplementedError) as error:  # the second by a memoryview
         raise TypeError(f"shape is {shown(shape)}, must be an integer or a sequence of integers") from error
-    element_type(numpy_type, name)
-    num_bytes = math.prod(extents) * numpy_type.itemsize
+    num_bytes = math.prod(extents) * itemsize
     if min(extents, default=0) < 0:
         raise ValueError(f"shape = {shown(extents)}, each extent must be >= 0")
     if max(num_bytes, *extents, 0) >= 2**63:
         raise ValueError(f"shape = {shown(extents)}, the extents and the bytes of all elements must be < 2**63")
-    handle = LEGACY_DEFAULT if stream is None else stream_handle(stream) or LEGACY_DEFAULT
-    ordinal = _choose_device(device)
-    strides = contiguous_strides(extents, numpy_type.itemsize)
-    buffer, pointer = _allocate(num_bytes, ordinal, handle) if num_bytes else (None, 0)
-    return DeviceArray(buffer, pointer, extents, strides, numpy_type, ordinal, handle)
+    return extents
 
 
 def asarray(a: Any, *, device: int | None = None, stream: Stream | None = None) -> DeviceArray:
-    """A new DeviceArray with a copy of `a`; returns when the copy is done.
+    """A new DeviceArray with a copy of `a`; returns when the copy is done. A DeviceArray is returned as it is.
 
     Parameters
     ----------
@@ -206,11 +332,14 @@ def asarray(a: Any, *, device: int | None = None, stream: Stream | None = None) 
     device, stream : optional
         As in `empty`, which also lists what is raised.
     """
+    if isinstance(a, DeviceArray):
+        return a
     if isinstance(a, np.ma.MaskedArray):
         raise TypeError("a is a masked array: pass its data and its mask one by one")
     if hasattr(a, "__cuda_array_interface__"):
         raise TypeError(
-            f"a is a {type(a).__name__} on a GPU, must be on the host: pyflowk's functions take it as it is"
+            f"a is a {type(a).__name__} on a GPU, must be on the host: pyflowk's functions take it as it is, and "
+            "from_dlpack() makes a DeviceArray of it without a copy"
         )
     try:
         host = np.asarray(a, order="C")
@@ -223,7 +352,19 @@ def asarray(a: Any, *, device: int | None = None, stream: Stream | None = None) 
     return array
 
 
-def _choose_device(device: int | None) -> int:
+def _write(x: DeviceArray, out: DeviceArray) -> None:
+    """x into out, of the same shape, cast to out's dtype."""
+    package = import_module(_PACKAGE)
+    if x.size == 0:
+        return
+    if x.dtype == out.dtype:
+        package.permute(x, range(x.ndim), out=out)
+    else:
+        package.cast(x, out=out)
+
+
+def choose_device(device: int | None) -> int:
+    """The ordinal of the GPU in the parameter `device`; None: the current one."""
     ordinal = (driver.current_device() or 0) if device is None else integer(device, "device")
     count = driver.device_count()
     if count == 0:
@@ -231,38 +372,3 @@ def _choose_device(device: int | None) -> int:
     if not 0 <= ordinal < count:
         raise FlowkError(Status.NO_DEVICE, f"device = {shown(ordinal)}, must be in 0 ... {count - 1}")
     return ordinal
-
-
-def _allocate(num_bytes: int, device: int, stream: int) -> tuple[Any, int]:
-    """(the cuda.core Buffer, its address)."""
-    try:
-        # Imported on first use: that takes 0.2 s, and other frameworks' arrays need no cuda.core.
-        core = import_module("cuda.core")
-        if core.__file__ is None:  # a folder cuda/core without the package
-            raise ImportError("No module named 'cuda.core'")
-        default_streams = {1: core.LEGACY_DEFAULT_STREAM, 2: core.PER_THREAD_DEFAULT_STREAM}
-    except Exception as error:  # a broken cuda-python raises more than ImportError
-        raise FlowkError(
-            Status.NO_DEVICE, f"a DeviceArray needs cuda.core 1.0 or newer (pip install cuda-core): {error}"
-        ) from error
-    with driver.current(device):
-        core_device = core.Device(device)
-        core_device.set_current()
-        core_stream = default_streams.get(stream) or core.Stream.from_handle(stream)
-        buffer = allocate_from(core_device, num_bytes, core_stream)
-        return buffer, int(buffer.handle)
-
-
-def allocate_from(resource: Any, num_bytes: int, stream: Any) -> Any:
-    """resource.allocate(), of a Device or MemoryResource of cuda.core; MemoryError where memory runs out."""
-    try:
-        return resource.allocate(num_bytes, stream=stream)
-    except Exception as error:  # cuda.core's CUDAError is of a private module
-        if "OUT_OF_MEMORY" not in str(error) and not isinstance(error, MemoryError):
-            raise
-        free, total = driver.memory_bytes()
-        raise MemoryError(
-            f"a DeviceArray of {num_bytes} bytes does not fit: {free} bytes are free on the GPU, its limit is {total} "
-            "bytes. Delete arrays that are no longer needed, and free what frameworks keep (torch.cuda.empty_cache(), "
-            "cupy.get_default_memory_pool().free_all_blocks())"
-        ) from error

@@ -58,6 +58,7 @@ class ArrayKind:
     is_array = True
     follows_current_stream = True
     is_intercepted: Callable[[], bool] | None = None  # does the framework watch its operators now?
+    framework: str | None = None  # whose own memory temporaries come from, of allocation.FRAMEWORKS
 
     @staticmethod
     def result(x: Any, array: Any) -> Any:
@@ -93,6 +94,8 @@ class NumpyKind(ArrayKind):
 
 class TorchKind(ArrayKind):
     """torch.Tensor and torch.nn.Parameter, on the host or a GPU."""
+
+    framework = "torch"
 
     def __init__(self, torch: Any) -> None:
         # torch.cuda.current_stream() makes a Stream object and takes ten times as long. None in a torch without CUDA.
@@ -150,6 +153,8 @@ class TorchSubclassKind(TorchKind):
 
 class CupyKind(ArrayKind):
     """cupy.ndarray."""
+
+    framework = "cupy"
 
     def __init__(self, cupy: Any) -> None:
         self._ndarray = cupy.ndarray
@@ -222,7 +227,7 @@ class ProtocolKind(ArrayKind):
     def read(x: Any, name: str, stream: int) -> Reading:
         if _is_on_host(x):
             return NumpyKind.read(_host_view(x, name), name, stream)
-        return ProtocolKind._reading(_strided_memory_view(x, name, stream))
+        return ProtocolKind._reading(strided_memory_view(x, name, stream))
 
     @staticmethod
     def read_out(x: Any, name: str, stream: int) -> Reading:
@@ -230,7 +235,7 @@ class ProtocolKind(ArrayKind):
             raise ValueError(f"{name} is a JAX array, which is read-only, must be writable")
         if _is_on_host(x):
             return NumpyKind.read_out(_host_view(x, name), name, stream)
-        view = _strided_memory_view(x, name, stream)
+        view = strided_memory_view(x, name, stream)
         if view.readonly:
             raise ValueError(f"{name} is read-only, must be writable")
         return ProtocolKind._reading(view)
@@ -289,7 +294,7 @@ def _host_view(x: Any, name: str) -> np.ndarray:
         raise TypeError(f"{name} is a {type(x).__name__} that NumPy cannot take by DLPack: {error}") from error
 
 
-def _strided_memory_view(x: Any, name: str, stream: int) -> Any:
+def strided_memory_view(x: Any, name: str, stream: int) -> Any:
     try:
         views: Any = import_module("cuda.core.utils").StridedMemoryView
     except Exception as error:  # a broken cuda-python raises more than ImportError

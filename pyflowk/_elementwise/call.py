@@ -36,7 +36,7 @@ from .._pipeline import (
 )
 from .layout import memory_order, place_operands, strides_in_order
 from .promotion import INTEGERS, float_from, integer_bounds, number_as, number_bytes
-from .resolution import COMPARISONS, Op, Resolution, ZeroDim, resolve, resolve_torch, takes_out
+from .resolution import COMPARISONS, TO_BOOL, Op, Resolution, ZeroDim, resolve, resolve_torch, takes_out
 from .torch_promotion import default_dtype
 
 # The library takes parameters as float64, which holds every integer up to this one.
@@ -116,7 +116,7 @@ class Elementwise(Operation):
         strides = [_pointer(address) for address in addresses]
         written = (strides[0], c_int(out_type), c_int32(len(out_shape)), _pointer(shape_address))
         operand_types = [(strides[1 + index], types[index]) for index in range(len(operands))]
-        passed = needed if op in COMPARISONS else tuple(map(number_as, needed))
+        passed = needed if op in TO_BOOL else tuple(map(number_as, needed))
         numbers = tuple((i, passed[i], names[i]) for i in range(len(operands)) if i not in arrays)
         conversions = tuple((index, needed[index]) for index in arrays if kinds[index] != needed[index])
         steps = None

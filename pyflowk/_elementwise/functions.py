@@ -35,6 +35,27 @@ _CEIL = elementwise_road(UnaryOp.CEIL, "x")
 _ROUND = elementwise_road(UnaryOp.ROUND, "x")
 _IS_NAN = elementwise_road(UnaryOp.IS_NAN, "x")
 _LOGICAL_NOT = elementwise_road(UnaryOp.LOGICAL_NOT, "x")
+_IS_INF = elementwise_road(UnaryOp.IS_INF, "x")
+_IS_FINITE = elementwise_road(UnaryOp.IS_FINITE, "x")
+_SIGNBIT = elementwise_road(UnaryOp.SIGNBIT, "x")
+_SIGN = elementwise_road(UnaryOp.SIGN, "x")
+_TRUNC = elementwise_road(UnaryOp.TRUNC, "x")
+_EXP2 = elementwise_road(UnaryOp.EXP2, "x")
+_EXPM1 = elementwise_road(UnaryOp.EXPM1, "x")
+_LOG1P = elementwise_road(UnaryOp.LOG1P, "x")
+_LOG2 = elementwise_road(UnaryOp.LOG2, "x")
+_LOG10 = elementwise_road(UnaryOp.LOG10, "x")
+_ERF = elementwise_road(UnaryOp.ERF, "x")
+_TAN = elementwise_road(UnaryOp.TAN, "x")
+_ASIN = elementwise_road(UnaryOp.ASIN, "x")
+_ACOS = elementwise_road(UnaryOp.ACOS, "x")
+_ATAN = elementwise_road(UnaryOp.ATAN, "x")
+_SINH = elementwise_road(UnaryOp.SINH, "x")
+_COSH = elementwise_road(UnaryOp.COSH, "x")
+_ASINH = elementwise_road(UnaryOp.ASINH, "x")
+_ACOSH = elementwise_road(UnaryOp.ACOSH, "x")
+_ATANH = elementwise_road(UnaryOp.ATANH, "x")
+_BITWISE_NOT = elementwise_road(UnaryOp.BITWISE_NOT, "x")
 _ADD = elementwise_road(BinaryOp.ADD, "x y")
 _SUB = elementwise_road(BinaryOp.SUB, "x y")
 _MUL = elementwise_road(BinaryOp.MUL, "x y")
@@ -54,28 +75,38 @@ _BITWISE_XOR = elementwise_road(BinaryOp.BITWISE_XOR, "x y")
 _RELU_GRAD = elementwise_road(BinaryOp.RELU_GRAD, "dy x")
 _SILU_GRAD = elementwise_road(BinaryOp.SILU_GRAD, "dy x")
 _SILU_MUL = elementwise_road(BinaryOp.SILU_MUL, "x y")
+_LOGICAL_AND = elementwise_road(BinaryOp.LOGICAL_AND, "x y")
+_LOGICAL_OR = elementwise_road(BinaryOp.LOGICAL_OR, "x y")
+_LOGICAL_XOR = elementwise_road(BinaryOp.LOGICAL_XOR, "x y")
+_FLOOR_DIVIDE = elementwise_road(BinaryOp.FLOOR_DIVIDE, "x y")
+_REMAINDER = elementwise_road(BinaryOp.REMAINDER, "x y")
+_ATAN2 = elementwise_road(BinaryOp.ATAN2, "x y")
+_HYPOT = elementwise_road(BinaryOp.HYPOT, "x y")
+_COPYSIGN = elementwise_road(BinaryOp.COPYSIGN, "x y")
+_LEFT_SHIFT = elementwise_road(BinaryOp.LEFT_SHIFT, "x y")
+_RIGHT_SHIFT = elementwise_road(BinaryOp.RIGHT_SHIFT, "x y")
 _FMA = elementwise_road(TernaryOp.FMA, "x y z")
 _WHERE = elementwise_road(TernaryOp.WHERE, "condition x y")
 _LERP = elementwise_road(TernaryOp.LERP, "x y weight")
 
 
-def abs(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
+def abs(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = |x|``, for every element.
 
-    Takes integers or floats. Bool stays as it is. x, out, stream, result and errors: as in `add`.
+    Takes integers or floats. Bool stays as it is. Also called absolute. x, out, stream, result and errors: as in `add`.
     """
     return (_ABS.call if roads.is_compiling() else _ABS.enter)(x, out, stream)
 
 
-def neg(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
+def neg(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = -x``, for every element.
 
-    Takes integers or floats. x, out, stream, result and errors: as in `add`.
+    Takes integers or floats. Also called negative. x, out, stream, result and errors: as in `add`.
     """
     return (_NEG.call if roads.is_compiling() else _NEG.enter)(x, out, stream)
 
 
-def square(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
+def square(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = x * x``, for every element.
 
     Takes integers or floats. x, out, stream, result and errors: as in `add`.
@@ -83,7 +114,7 @@ def square(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None)
     return (_SQUARE.call if roads.is_compiling() else _SQUARE.enter)(x, out, stream)
 
 
-def sqrt(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
+def sqrt(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = sqrt(x)``, for every element.
 
     Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
@@ -101,7 +132,7 @@ def rsqrt(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) 
     return (_RSQRT.call if roads.is_compiling() else _RSQRT.enter)(x, out, stream)
 
 
-def reciprocal(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
+def reciprocal(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = 1 / x``, for every element.
 
     Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
@@ -110,7 +141,7 @@ def reciprocal(x: ArrayT, *, out: Array | None = None, stream: Stream | None = N
     return (_RECIPROCAL.call if roads.is_compiling() else _RECIPROCAL.enter)(x, out, stream)
 
 
-def exp(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
+def exp(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = e^x``, for every element.
 
     Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
@@ -119,7 +150,7 @@ def exp(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) ->
     return (_EXP.call if roads.is_compiling() else _EXP.enter)(x, out, stream)
 
 
-def log(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
+def log(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = ln(x)``, for every element.
 
     Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
@@ -128,7 +159,7 @@ def log(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) ->
     return (_LOG.call if roads.is_compiling() else _LOG.enter)(x, out, stream)
 
 
-def sin(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
+def sin(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = sin(x)``, for every element.
 
     Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
@@ -137,7 +168,7 @@ def sin(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) ->
     return (_SIN.call if roads.is_compiling() else _SIN.enter)(x, out, stream)
 
 
-def cos(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
+def cos(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = cos(x)``, for every element.
 
     Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
@@ -146,7 +177,7 @@ def cos(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) ->
     return (_COS.call if roads.is_compiling() else _COS.enter)(x, out, stream)
 
 
-def tanh(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
+def tanh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = tanh(x)``, for every element.
 
     Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
@@ -190,7 +221,7 @@ def softplus(x: ArrayT, *, out: Array | None = None, stream: Stream | None = Non
     return (_SOFTPLUS.call if roads.is_compiling() else _SOFTPLUS.enter)(x, out, stream)
 
 
-def floor(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
+def floor(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = the largest integer <= x``, for every element.
 
     Takes floats. Integers and bool stay as they are. x, out, stream, result and errors: as in `add`.
@@ -198,7 +229,7 @@ def floor(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) 
     return (_FLOOR.call if roads.is_compiling() else _FLOOR.enter)(x, out, stream)
 
 
-def ceil(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
+def ceil(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = the smallest integer >= x``, for every element.
 
     Takes floats. Integers and bool stay as they are. x, out, stream, result and errors: as in `add`.
@@ -214,16 +245,16 @@ def round(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) 
     return (_ROUND.call if roads.is_compiling() else _ROUND.enter)(x, out, stream)
 
 
-def is_nan(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
+def is_nan(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = x != x``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. The result is bool. x, out,
-    stream, result and errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. The result is bool. Also
+    called isnan. x, out, stream, result and errors: as in `add`.
     """
     return (_IS_NAN.call if roads.is_compiling() else _IS_NAN.enter)(x, out, stream)
 
 
-def logical_not(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
+def logical_not(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = x == 0``, for every element.
 
     Takes bool, integers or floats. The result is bool. x, out, stream, result and errors: as in `add`.
@@ -231,7 +262,194 @@ def logical_not(x: ArrayT, *, out: Array | None = None, stream: Stream | None = 
     return (_LOGICAL_NOT.call if roads.is_compiling() else _LOGICAL_NOT.enter)(x, out, stream)
 
 
-def add(x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
+def is_inf(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+    """``out = |x| == infinity``, for every element.
+
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. The result is bool. Also
+    called isinf. x, out, stream, result and errors: as in `add`.
+    """
+    return (_IS_INF.call if roads.is_compiling() else _IS_INF.enter)(x, out, stream)
+
+
+def is_finite(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+    """``out = |x| < infinity``, for every element.
+
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. The result is bool. Also
+    called isfinite. x, out, stream, result and errors: as in `add`.
+    """
+    return (_IS_FINITE.call if roads.is_compiling() else _IS_FINITE.enter)(x, out, stream)
+
+
+def signbit(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+    """``out = x has a minus sign``, for every element.
+
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. The result is bool. x, out,
+    stream, result and errors: as in `add`.
+    """
+    return (_SIGNBIT.call if roads.is_compiling() else _SIGNBIT.enter)(x, out, stream)
+
+
+def sign(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+    """``out = x > 0 ? 1 : x < 0 ? -1 : 0``, for every element.
+
+    Takes integers or floats. x, out, stream, result and errors: as in `add`.
+    """
+    return (_SIGN.call if roads.is_compiling() else _SIGN.enter)(x, out, stream)
+
+
+def trunc(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+    """``out = x rounded toward zero``, for every element.
+
+    Takes floats. Integers and bool stay as they are. x, out, stream, result and errors: as in `add`.
+    """
+    return (_TRUNC.call if roads.is_compiling() else _TRUNC.enter)(x, out, stream)
+
+
+def exp2(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+    """``out = 2^x``, for every element.
+
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
+    errors: as in `add`.
+    """
+    return (_EXP2.call if roads.is_compiling() else _EXP2.enter)(x, out, stream)
+
+
+def expm1(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+    """``out = e^x - 1``, for every element.
+
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
+    errors: as in `add`.
+    """
+    return (_EXPM1.call if roads.is_compiling() else _EXPM1.enter)(x, out, stream)
+
+
+def log1p(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+    """``out = ln(1 + x)``, for every element.
+
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
+    errors: as in `add`.
+    """
+    return (_LOG1P.call if roads.is_compiling() else _LOG1P.enter)(x, out, stream)
+
+
+def log2(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+    """``out = log2(x)``, for every element.
+
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
+    errors: as in `add`.
+    """
+    return (_LOG2.call if roads.is_compiling() else _LOG2.enter)(x, out, stream)
+
+
+def log10(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+    """``out = log10(x)``, for every element.
+
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
+    errors: as in `add`.
+    """
+    return (_LOG10.call if roads.is_compiling() else _LOG10.enter)(x, out, stream)
+
+
+def erf(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
+    """``out = erf(x)``, for every element.
+
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
+    errors: as in `add`.
+    """
+    return (_ERF.call if roads.is_compiling() else _ERF.enter)(x, out, stream)
+
+
+def tan(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+    """``out = tan(x)``, for every element.
+
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
+    errors: as in `add`.
+    """
+    return (_TAN.call if roads.is_compiling() else _TAN.enter)(x, out, stream)
+
+
+def asin(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+    """``out = asin(x)``, for every element.
+
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. Also called arcsin. x, out,
+    stream, result and errors: as in `add`.
+    """
+    return (_ASIN.call if roads.is_compiling() else _ASIN.enter)(x, out, stream)
+
+
+def acos(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+    """``out = acos(x)``, for every element.
+
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. Also called arccos. x, out,
+    stream, result and errors: as in `add`.
+    """
+    return (_ACOS.call if roads.is_compiling() else _ACOS.enter)(x, out, stream)
+
+
+def atan(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+    """``out = atan(x)``, for every element.
+
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. Also called arctan. x, out,
+    stream, result and errors: as in `add`.
+    """
+    return (_ATAN.call if roads.is_compiling() else _ATAN.enter)(x, out, stream)
+
+
+def sinh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+    """``out = sinh(x)``, for every element.
+
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
+    errors: as in `add`.
+    """
+    return (_SINH.call if roads.is_compiling() else _SINH.enter)(x, out, stream)
+
+
+def cosh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+    """``out = cosh(x)``, for every element.
+
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
+    errors: as in `add`.
+    """
+    return (_COSH.call if roads.is_compiling() else _COSH.enter)(x, out, stream)
+
+
+def asinh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+    """``out = asinh(x)``, for every element.
+
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. Also called arcsinh. x, out,
+    stream, result and errors: as in `add`.
+    """
+    return (_ASINH.call if roads.is_compiling() else _ASINH.enter)(x, out, stream)
+
+
+def acosh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+    """``out = acosh(x)``, for every element.
+
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. Also called arccosh. x, out,
+    stream, result and errors: as in `add`.
+    """
+    return (_ACOSH.call if roads.is_compiling() else _ACOSH.enter)(x, out, stream)
+
+
+def atanh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+    """``out = atanh(x)``, for every element.
+
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. Also called arctanh. x, out,
+    stream, result and errors: as in `add`.
+    """
+    return (_ATANH.call if roads.is_compiling() else _ATANH.enter)(x, out, stream)
+
+
+def bitwise_not(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+    """``out = ~x, bit by bit``, for every element.
+
+    Takes bool or integers. With bool it is the logical not. Also called bitwise_invert and invert. x, out, stream,
+    result and errors: as in `add`.
+    """
+    return (_BITWISE_NOT.call if roads.is_compiling() else _BITWISE_NOT.enter)(x, out, stream)
+
+
+def add(x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = x + y``, for every element.
 
     Takes integers or floats. With bool it is the logical or.
@@ -273,40 +491,43 @@ def add(x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, s
     return (_ADD.call if roads.is_compiling() else _ADD.enter)(x, y, out, stream)
 
 
-def sub(x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
+def sub(x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = x - y``, for every element.
 
-    Takes integers or floats. x, y, out, stream, result and errors: as in `add`.
+    Takes integers or floats. Also called subtract. x, y, out, stream, result and errors: as in `add`.
     """
     return (_SUB.call if roads.is_compiling() else _SUB.enter)(x, y, out, stream)
 
 
-def mul(x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
+def mul(x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = x * y``, for every element.
 
-    Takes integers or floats. With bool it is the logical and. x, y, out, stream, result and errors: as in `add`.
+    Takes integers or floats. With bool it is the logical and. Also called multiply. x, y, out, stream, result and
+    errors: as in `add`.
     """
     return (_MUL.call if roads.is_compiling() else _MUL.enter)(x, y, out, stream)
 
 
-def div(x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
+def div(x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = x / y``, for every element.
 
-    Takes floats. Integers and bool are computed in float64. x, y, out, stream, result and errors: as in `add`.
+    Takes floats. Integers and bool are computed in float64. `trunc_div` and `floor_divide` divide integers in integers.
+    Also called divide and true_divide. x, y, out, stream, result and errors: as in `add`.
     """
     return (_DIV.call if roads.is_compiling() else _DIV.enter)(x, y, out, stream)
 
 
-def pow(x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
+def pow(x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = x^y``, for every element.
 
-    Takes floats. Integers and bool are computed in float64. x, y, out, stream, result and errors: as in `add`.
+    Takes integers or floats. Integers are powers modulo 2^bits; y < 0 gives 1 / x^-y rounded toward zero, where NumPy
+    raises. Also called power. x, y, out, stream, result and errors: as in `add`.
     """
     return (_POW.call if roads.is_compiling() else _POW.enter)(x, y, out, stream)
 
 
 def minimum(
-    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
 ) -> ArrayT:
     """``out = min(x, y)``, for every element.
 
@@ -316,7 +537,7 @@ def minimum(
 
 
 def maximum(
-    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
 ) -> ArrayT:
     """``out = max(x, y)``, for every element.
 
@@ -326,7 +547,7 @@ def maximum(
 
 
 def equal(
-    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
 ) -> ArrayT:
     """``out = x == y``, for every element.
 
@@ -336,7 +557,7 @@ def equal(
 
 
 def not_equal(
-    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
 ) -> ArrayT:
     """``out = x != y``, for every element.
 
@@ -345,7 +566,7 @@ def not_equal(
     return (_NOT_EQUAL.call if roads.is_compiling() else _NOT_EQUAL.enter)(x, y, out, stream)
 
 
-def less(x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
+def less(x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = x < y``, for every element.
 
     Takes bool, integers or floats. The result is bool. x, y, out, stream, result and errors: as in `add`.
@@ -354,7 +575,7 @@ def less(x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, 
 
 
 def less_equal(
-    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
 ) -> ArrayT:
     """``out = x <= y``, for every element.
 
@@ -364,7 +585,7 @@ def less_equal(
 
 
 def greater(
-    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
 ) -> ArrayT:
     """``out = x > y``, for every element.
 
@@ -374,7 +595,7 @@ def greater(
 
 
 def greater_equal(
-    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
 ) -> ArrayT:
     """``out = x >= y``, for every element.
 
@@ -384,7 +605,7 @@ def greater_equal(
 
 
 def bitwise_and(
-    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
 ) -> ArrayT:
     """``out = x & y, bit by bit``, for every element.
 
@@ -394,7 +615,7 @@ def bitwise_and(
 
 
 def bitwise_or(
-    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
 ) -> ArrayT:
     """``out = x | y, bit by bit``, for every element.
 
@@ -404,7 +625,7 @@ def bitwise_or(
 
 
 def bitwise_xor(
-    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
 ) -> ArrayT:
     """``out = x ^ y, bit by bit``, for every element.
 
@@ -444,6 +665,113 @@ def silu_mul(
     errors: as in `add`.
     """
     return (_SILU_MUL.call if roads.is_compiling() else _SILU_MUL.enter)(x, y, out, stream)
+
+
+def logical_and(
+    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
+) -> ArrayT:
+    """``out = x != 0 and y != 0``, for every element.
+
+    Takes bool, integers or floats. The result is bool. x, y, out, stream, result and errors: as in `add`.
+    """
+    return (_LOGICAL_AND.call if roads.is_compiling() else _LOGICAL_AND.enter)(x, y, out, stream)
+
+
+def logical_or(
+    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
+) -> ArrayT:
+    """``out = x != 0 or y != 0``, for every element.
+
+    Takes bool, integers or floats. The result is bool. x, y, out, stream, result and errors: as in `add`.
+    """
+    return (_LOGICAL_OR.call if roads.is_compiling() else _LOGICAL_OR.enter)(x, y, out, stream)
+
+
+def logical_xor(
+    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
+) -> ArrayT:
+    """``out = (x != 0) != (y != 0)``, for every element.
+
+    Takes bool, integers or floats. The result is bool. x, y, out, stream, result and errors: as in `add`.
+    """
+    return (_LOGICAL_XOR.call if roads.is_compiling() else _LOGICAL_XOR.enter)(x, y, out, stream)
+
+
+def floor_divide(
+    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
+) -> ArrayT:
+    """``out = floor(x / y)``, for every element.
+
+    Takes integers or floats. As Python's //; integers divided by 0 give 0. x, y, out, stream, result and errors: as in
+    `add`.
+    """
+    return (_FLOOR_DIVIDE.call if roads.is_compiling() else _FLOOR_DIVIDE.enter)(x, y, out, stream)
+
+
+def remainder(
+    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
+) -> ArrayT:
+    """``out = x - y * floor(x / y)``, for every element.
+
+    Takes integers or floats. The result has the sign of y, as Python's %. Integers modulo 0 are 0. Also called mod. x,
+    y, out, stream, result and errors: as in `add`.
+    """
+    return (_REMAINDER.call if roads.is_compiling() else _REMAINDER.enter)(x, y, out, stream)
+
+
+def atan2(
+    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
+) -> ArrayT:
+    """``out = the angle of the point (y, x)``, for every element.
+
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. Also called arctan2. x, y,
+    out, stream, result and errors: as in `add`.
+    """
+    return (_ATAN2.call if roads.is_compiling() else _ATAN2.enter)(x, y, out, stream)
+
+
+def hypot(
+    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
+) -> ArrayT:
+    """``out = sqrt(x * x + y * y)``, for every element.
+
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, y, out, stream, result and
+    errors: as in `add`.
+    """
+    return (_HYPOT.call if roads.is_compiling() else _HYPOT.enter)(x, y, out, stream)
+
+
+def copysign(
+    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
+) -> ArrayT:
+    """``out = |x| with the sign of y``, for every element.
+
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, y, out, stream, result and
+    errors: as in `add`.
+    """
+    return (_COPYSIGN.call if roads.is_compiling() else _COPYSIGN.enter)(x, y, out, stream)
+
+
+def left_shift(
+    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
+) -> ArrayT:
+    """``out = x * 2^y``, for every element.
+
+    Takes integers. 0 where y < 0, or as many bits as the type has. Also called bitwise_left_shift. x, y, out, stream,
+    result and errors: as in `add`.
+    """
+    return (_LEFT_SHIFT.call if roads.is_compiling() else _LEFT_SHIFT.enter)(x, y, out, stream)
+
+
+def right_shift(
+    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
+) -> ArrayT:
+    """``out = floor(x / 2^y)``, for every element.
+
+    Takes integers. Where y < 0, or as many bits as the type has: -1 for x < 0, else 0. Also called bitwise_right_shift.
+    x, y, out, stream, result and errors: as in `add`.
+    """
+    return (_RIGHT_SHIFT.call if roads.is_compiling() else _RIGHT_SHIFT.enter)(x, y, out, stream)
 
 
 def fma(

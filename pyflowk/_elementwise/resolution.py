@@ -14,15 +14,22 @@ from .torch_promotion import common_type as torch_common_type
 
 Op = UnaryOp | BinaryOp | TernaryOp
 
-# What NumPy computes where the library has no operation: on bool, + is or, * is and, abs keeps it; rounding keeps
-# integers.
-OF_BOOL: dict[Op, Op] = {BinaryOp.ADD: BinaryOp.MAX, BinaryOp.MUL: BinaryOp.MIN, UnaryOp.ABS: UnaryOp.COPY}
-OF_INTEGERS: dict[Op, Op] = {op: UnaryOp.COPY for op in (UnaryOp.FLOOR, UnaryOp.CEIL, UnaryOp.ROUND)}
-# On integers these are computed in float64, not in the type of float_of().
-IN_FLOAT64 = frozenset({BinaryOp.DIV, BinaryOp.POW})
+# What NumPy computes where the library has no operation: on bool, + is or, * is and, ~ is not, abs keeps it;
+# rounding keeps integers.
+OF_BOOL: dict[Op, Op] = {
+    BinaryOp.ADD: BinaryOp.MAX,
+    BinaryOp.MUL: BinaryOp.MIN,
+    UnaryOp.ABS: UnaryOp.COPY,
+    UnaryOp.BITWISE_NOT: UnaryOp.LOGICAL_NOT,
+}
+OF_INTEGERS: dict[Op, Op] = {op: UnaryOp.COPY for op in (UnaryOp.FLOOR, UnaryOp.CEIL, UnaryOp.ROUND, UnaryOp.TRUNC)}
+# On integers this is computed in float64, not in the type of float_of().
+IN_FLOAT64 = frozenset({BinaryOp.DIV})
 
 
-COMPARISONS = frozenset(op for op, row in OPERATIONS.items() if isinstance(op, BinaryOp) and row.result == "BOOL")
+COMPARISONS = frozenset(BinaryOp(value) for value in range(BinaryOp.EQUAL.value, BinaryOp.GREATER_EQUAL.value + 1))
+# These, and the logical operations of two operands.
+TO_BOOL = frozenset(op for op, row in OPERATIONS.items() if isinstance(op, BinaryOp) and row.result == "BOOL")
 
 
 class Resolution(NamedTuple):
@@ -77,7 +84,7 @@ def resolve(
     codes = [kind for kind in (*values, *parameters) if isinstance(kind, DType)]
     if not codes:  # where(mask, 1, 0): the numbers decide
         codes, scalars = [_type_of_number(kind) for kind in scalars], []
-    if op in COMPARISONS and INTEGERS.issuperset(codes) and common_type(codes) not in INTEGERS:
+    if op in TO_BOOL and INTEGERS.issuperset(codes) and common_type(codes) not in INTEGERS:
         # A signed integer with uint64, which no type holds: the library compares int64 with uint64.
         return Resolution(op, tuple(DType.UINT64 if code >= DType.UINT8 else DType.INT64 for code in codes), DType.BOOL)
     common = common_type(codes, scalars)

@@ -23,10 +23,6 @@ _CAST_TO_OUT = Elementwise(UnaryOp.COPY, ("x",))
 _CAST = {code: conversion("x", code) for code in NUMBER_TYPES}
 _LEAKY_RELU = Elementwise(UnaryOp.LEAKY_RELU, ("x",), parameters=("slope",))
 _ELU = Elementwise(UnaryOp.ELU, ("x",), parameters=("alpha",))
-_CLAMP = Elementwise(UnaryOp.CLAMP, ("x",), parameters=("lo", "hi"))
-_CLAMP_BY = Elementwise(TernaryOp.CLAMP_BY, ("x", "lo", "hi"))
-_AT_LEAST = Elementwise(BinaryOp.MAX, ("x", "lo"))
-_AT_MOST = Elementwise(BinaryOp.MIN, ("x", "hi"))
 _SCALE = Elementwise(UnaryOp.SCALE, ("x",), parameters=("a", "b"))
 _SCALE_BY = Elementwise(TernaryOp.FMA, ("x", "a", "b"))
 _ADD_MULTIPLY = Elementwise(TernaryOp.ADD_MULTIPLY, ("x", "y", "z"), parameters=("a",))
@@ -192,13 +188,55 @@ def clamp(
 def _clamp(x: Any, lo: Any, hi: Any, out: Any, stream: Any) -> Any:
     if lo is None and hi is None:
         raise TypeError("clamp takes lo, hi or both")
+    return _clamped(_CLAMP, x, lo, hi, out, stream)
+
+
+def clip(
+    x: ArrayT,
+    min: Array | Number | None = None,
+    max: Array | Number | None = None,
+    out: Array | None = None,
+    *,
+    stream: Stream | None = None,
+) -> ArrayT:
+    """``out = min(max(x, min), max)``, for every element: `clamp`, by NumPy's names.
+
+    Parameters
+    ----------
+    x : array
+        Any shape and strides; integers or floats.
+    min, max : array or number, optional
+        As `lo` and `hi` of `clamp`.
+    out, stream : optional
+        As in `add`, which also says what is returned and raised.
+    """
+    if min is None and max is None:
+        raise TypeError("clip takes min, max or both")
+    return _clamped(_CLIP, x, min, max, out, stream)
+
+
+class _Clamp:
+    """The operations of a function that calls its bounds `lo` and `hi`."""
+
+    def __init__(self, lo: str, hi: str) -> None:
+        self.names = (lo, hi)
+        self.at_least = Elementwise(BinaryOp.MAX, ("x", lo))
+        self.at_most = Elementwise(BinaryOp.MIN, ("x", hi))
+        self.by_numbers = Elementwise(UnaryOp.CLAMP, ("x",), parameters=self.names)
+        self.by_arrays = Elementwise(TernaryOp.CLAMP_BY, ("x", lo, hi))
+
+
+_CLAMP, _CLIP = _Clamp("lo", "hi"), _Clamp("min", "max")
+
+
+def _clamped(clamp: _Clamp, x: Any, lo: Any, hi: Any, out: Any, stream: Any) -> Any:
     if hi is None:
-        return call(_AT_LEAST, x, (lo,), out, stream)
+        return call(clamp.at_least, x, (lo,), out, stream)
     if lo is None:
-        return call(_AT_MOST, x, (hi,), out, stream)
+        return call(clamp.at_most, x, (hi,), out, stream)
     if _are_parameters(lo, hi):
-        return call(_CLAMP, x, (), out, stream, types_of(lo=lo, hi=hi), (lo, hi))
-    return call(_CLAMP_BY, x, (lo, hi), out, stream)
+        return call(clamp.by_numbers, x, (), out, stream, types_of(**dict(zip(clamp.names, (lo, hi)))), (lo, hi))
+    return call(clamp.by_arrays, x, (lo, hi), out, stream)
 
 
 _CLAMP_ROAD = Road("x lo hi", _clamp)

@@ -61,6 +61,21 @@ FORMULAS: dict[Op, Callable[..., Any]] = {
     UnaryOp.SOFTPLUS: lambda x, a, b: jnp.logaddexp(x, 0),
     UnaryOp.CLAMP: lambda x, a, b: jnp.minimum(jnp.maximum(x, a), b),
     UnaryOp.SCALE: lambda x, a, b: a * x + b,
+    UnaryOp.EXP2: lambda x, a, b: jnp.exp2(x),
+    UnaryOp.EXPM1: lambda x, a, b: jnp.expm1(x),
+    UnaryOp.LOG1P: lambda x, a, b: jnp.log1p(x),
+    UnaryOp.LOG2: lambda x, a, b: jnp.log2(x),
+    UnaryOp.LOG10: lambda x, a, b: jnp.log10(x),
+    UnaryOp.ERF: lambda x, a, b: jax.lax.erf(x),
+    UnaryOp.TAN: lambda x, a, b: jnp.tan(x),
+    UnaryOp.ASIN: lambda x, a, b: jnp.arcsin(x),
+    UnaryOp.ACOS: lambda x, a, b: jnp.arccos(x),
+    UnaryOp.ATAN: lambda x, a, b: jnp.arctan(x),
+    UnaryOp.SINH: lambda x, a, b: jnp.sinh(x),
+    UnaryOp.COSH: lambda x, a, b: jnp.cosh(x),
+    UnaryOp.ASINH: lambda x, a, b: jnp.arcsinh(x),
+    UnaryOp.ACOSH: lambda x, a, b: jnp.arccosh(x),
+    UnaryOp.ATANH: lambda x, a, b: jnp.arctanh(x),
     BinaryOp.ADD: lambda x, y, a, b: x + y,
     BinaryOp.SUB: lambda x, y, a, b: x - y,
     BinaryOp.MUL: lambda x, y, a, b: x * y,
@@ -73,6 +88,10 @@ FORMULAS: dict[Op, Callable[..., Any]] = {
     BinaryOp.GELU_TANH_GRAD: lambda dy, x, a, b: dy * _gelu_tanh_slope(x),
     BinaryOp.SILU_GRAD: lambda dy, x, a, b: dy * _silu_slope(x),
     BinaryOp.SILU_MUL: lambda x, y, a, b: jax.nn.silu(x) * y,
+    BinaryOp.REMAINDER: lambda x, y, a, b: x - y * jax.lax.stop_gradient(jnp.floor_divide(x, y)),
+    BinaryOp.ATAN2: lambda x, y, a, b: jnp.arctan2(x, y),
+    BinaryOp.HYPOT: lambda x, y, a, b: jnp.hypot(x, y),
+    BinaryOp.COPYSIGN: lambda x, y, a, b: jnp.where(jnp.signbit(x) == jnp.signbit(y), x, -x),
     TernaryOp.FMA: lambda x, y, z, a, b: x * y + z,
     TernaryOp.WHERE: lambda x, y, z, a, b: jnp.where(x, y, z),
     TernaryOp.CLAMP_BY: lambda x, y, z, a, b: jnp.minimum(jnp.maximum(x, y), z),
@@ -88,4 +107,4 @@ GRADIENTS: dict[Op, BinaryOp] = {
     UnaryOp.SILU: BinaryOp.SILU_GRAD,
 }
 # Operations whose derivative is 0 wherever it exists.
-CONSTANT = frozenset({UnaryOp.FLOOR, UnaryOp.CEIL, UnaryOp.ROUND})
+CONSTANT = frozenset({UnaryOp.FLOOR, UnaryOp.CEIL, UnaryOp.ROUND, UnaryOp.TRUNC, UnaryOp.SIGN, BinaryOp.FLOOR_DIVIDE})

@@ -19,7 +19,7 @@ from jax.interpreters import ad
 from .._arrays.dtypes import number_type, type_of_elements
 from .._elementwise.layout import broadcast_shape
 from .._elementwise.promotion import FLOATS, INTEGERS, MIXED_FLOATS
-from .._elementwise.resolution import COMPARISONS, IN_FLOAT64, OF_BOOL, OF_INTEGERS
+from .._elementwise.resolution import IN_FLOAT64, OF_BOOL, OF_INTEGERS, TO_BOOL
 from .._native.abi import DType
 from .._native.operations import OPERATIONS, TernaryOp, UnaryOp
 from . import primitives
@@ -159,7 +159,7 @@ def _computed_as(op: Op, common: np.dtype[Any], exact_integers: bool) -> tuple[O
 
 def _needed(op: Op, operands: Sequence[Any], compute: np.dtype[Any]) -> list[np.dtype[Any]]:
     """The type that each operand must have."""
-    if op in COMPARISONS and type_of_elements(compute) in FLOATS:
+    if op in TO_BOOL and type_of_elements(compute) in FLOATS:
         codes = [None if isinstance(one, NUMBERS) else type_of_elements(one.dtype) for one in operands]
         if INTEGERS.issuperset(codes):  # int64 with uint64, which the library compares exactly
             return [np.dtype(np.uint64 if code >= DType.UINT8 else np.int64) for code in codes if code is not None]

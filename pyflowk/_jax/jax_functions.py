@@ -111,6 +111,111 @@ def logical_not(x: ArrayLike) -> Array:
     return apply(UnaryOp.LOGICAL_NOT, ("x",), (x,))
 
 
+def is_inf(x: ArrayLike) -> Array:
+    """``out = |x| == infinity``, for every element: as `pyflowk.is_inf`."""
+    return apply(UnaryOp.IS_INF, ("x",), (x,))
+
+
+def is_finite(x: ArrayLike) -> Array:
+    """``out = |x| < infinity``, for every element: as `pyflowk.is_finite`."""
+    return apply(UnaryOp.IS_FINITE, ("x",), (x,))
+
+
+def signbit(x: ArrayLike) -> Array:
+    """``out = x has a minus sign``, for every element: as `pyflowk.signbit`."""
+    return apply(UnaryOp.SIGNBIT, ("x",), (x,))
+
+
+def sign(x: ArrayLike) -> Array:
+    """``out = x > 0 ? 1 : x < 0 ? -1 : 0``, for every element: as `pyflowk.sign`."""
+    return apply(UnaryOp.SIGN, ("x",), (x,))
+
+
+def trunc(x: ArrayLike) -> Array:
+    """``out = x rounded toward zero``, for every element: as `pyflowk.trunc`."""
+    return apply(UnaryOp.TRUNC, ("x",), (x,))
+
+
+def exp2(x: ArrayLike) -> Array:
+    """``out = 2^x``, for every element: as `pyflowk.exp2`."""
+    return apply(UnaryOp.EXP2, ("x",), (x,))
+
+
+def expm1(x: ArrayLike) -> Array:
+    """``out = e^x - 1``, for every element: as `pyflowk.expm1`."""
+    return apply(UnaryOp.EXPM1, ("x",), (x,))
+
+
+def log1p(x: ArrayLike) -> Array:
+    """``out = ln(1 + x)``, for every element: as `pyflowk.log1p`."""
+    return apply(UnaryOp.LOG1P, ("x",), (x,))
+
+
+def log2(x: ArrayLike) -> Array:
+    """``out = log2(x)``, for every element: as `pyflowk.log2`."""
+    return apply(UnaryOp.LOG2, ("x",), (x,))
+
+
+def log10(x: ArrayLike) -> Array:
+    """``out = log10(x)``, for every element: as `pyflowk.log10`."""
+    return apply(UnaryOp.LOG10, ("x",), (x,))
+
+
+def erf(x: ArrayLike) -> Array:
+    """``out = erf(x)``, for every element: as `pyflowk.erf`."""
+    return apply(UnaryOp.ERF, ("x",), (x,))
+
+
+def tan(x: ArrayLike) -> Array:
+    """``out = tan(x)``, for every element: as `pyflowk.tan`."""
+    return apply(UnaryOp.TAN, ("x",), (x,))
+
+
+def asin(x: ArrayLike) -> Array:
+    """``out = asin(x)``, for every element: as `pyflowk.asin`."""
+    return apply(UnaryOp.ASIN, ("x",), (x,))
+
+
+def acos(x: ArrayLike) -> Array:
+    """``out = acos(x)``, for every element: as `pyflowk.acos`."""
+    return apply(UnaryOp.ACOS, ("x",), (x,))
+
+
+def atan(x: ArrayLike) -> Array:
+    """``out = atan(x)``, for every element: as `pyflowk.atan`."""
+    return apply(UnaryOp.ATAN, ("x",), (x,))
+
+
+def sinh(x: ArrayLike) -> Array:
+    """``out = sinh(x)``, for every element: as `pyflowk.sinh`."""
+    return apply(UnaryOp.SINH, ("x",), (x,))
+
+
+def cosh(x: ArrayLike) -> Array:
+    """``out = cosh(x)``, for every element: as `pyflowk.cosh`."""
+    return apply(UnaryOp.COSH, ("x",), (x,))
+
+
+def asinh(x: ArrayLike) -> Array:
+    """``out = asinh(x)``, for every element: as `pyflowk.asinh`."""
+    return apply(UnaryOp.ASINH, ("x",), (x,))
+
+
+def acosh(x: ArrayLike) -> Array:
+    """``out = acosh(x)``, for every element: as `pyflowk.acosh`."""
+    return apply(UnaryOp.ACOSH, ("x",), (x,))
+
+
+def atanh(x: ArrayLike) -> Array:
+    """``out = atanh(x)``, for every element: as `pyflowk.atanh`."""
+    return apply(UnaryOp.ATANH, ("x",), (x,))
+
+
+def bitwise_not(x: ArrayLike) -> Array:
+    """``out = ~x, bit by bit``, for every element: as `pyflowk.bitwise_not`."""
+    return apply(UnaryOp.BITWISE_NOT, ("x",), (x,))
+
+
 def add(x: ArrayLike, y: ArrayLike) -> Array:
     """``out = x + y``, for every element: as `pyflowk.add`."""
     return apply(BinaryOp.ADD, ("x", "y"), (x, y))
@@ -204,6 +309,56 @@ def silu_grad(dy: ArrayLike, x: ArrayLike) -> Array:
 def silu_mul(x: ArrayLike, y: ArrayLike) -> Array:
     """``out = silu(x) * y``, for every element: as `pyflowk.silu_mul`."""
     return apply(BinaryOp.SILU_MUL, ("x", "y"), (x, y))
+
+
+def logical_and(x: ArrayLike, y: ArrayLike) -> Array:
+    """``out = x != 0 and y != 0``, for every element: as `pyflowk.logical_and`."""
+    return apply(BinaryOp.LOGICAL_AND, ("x", "y"), (x, y))
+
+
+def logical_or(x: ArrayLike, y: ArrayLike) -> Array:
+    """``out = x != 0 or y != 0``, for every element: as `pyflowk.logical_or`."""
+    return apply(BinaryOp.LOGICAL_OR, ("x", "y"), (x, y))
+
+
+def logical_xor(x: ArrayLike, y: ArrayLike) -> Array:
+    """``out = (x != 0) != (y != 0)``, for every element: as `pyflowk.logical_xor`."""
+    return apply(BinaryOp.LOGICAL_XOR, ("x", "y"), (x, y))
+
+
+def floor_divide(x: ArrayLike, y: ArrayLike) -> Array:
+    """``out = floor(x / y)``, for every element: as `pyflowk.floor_divide`."""
+    return apply(BinaryOp.FLOOR_DIVIDE, ("x", "y"), (x, y))
+
+
+def remainder(x: ArrayLike, y: ArrayLike) -> Array:
+    """``out = x - y * floor(x / y)``, for every element: as `pyflowk.remainder`."""
+    return apply(BinaryOp.REMAINDER, ("x", "y"), (x, y))
+
+
+def atan2(x: ArrayLike, y: ArrayLike) -> Array:
+    """``out = the angle of the point (y, x)``, for every element: as `pyflowk.atan2`."""
+    return apply(BinaryOp.ATAN2, ("x", "y"), (x, y))
+
+
+def hypot(x: ArrayLike, y: ArrayLike) -> Array:
+    """``out = sqrt(x * x + y * y)``, for every element: as `pyflowk.hypot`."""
+    return apply(BinaryOp.HYPOT, ("x", "y"), (x, y))
+
+
+def copysign(x: ArrayLike, y: ArrayLike) -> Array:
+    """``out = |x| with the sign of y``, for every element: as `pyflowk.copysign`."""
+    return apply(BinaryOp.COPYSIGN, ("x", "y"), (x, y))
+
+
+def left_shift(x: ArrayLike, y: ArrayLike) -> Array:
+    """``out = x * 2^y``, for every element: as `pyflowk.left_shift`."""
+    return apply(BinaryOp.LEFT_SHIFT, ("x", "y"), (x, y))
+
+
+def right_shift(x: ArrayLike, y: ArrayLike) -> Array:
+    """``out = floor(x / 2^y)``, for every element: as `pyflowk.right_shift`."""
+    return apply(BinaryOp.RIGHT_SHIFT, ("x", "y"), (x, y))
 
 
 def fma(x: ArrayLike, y: ArrayLike, z: ArrayLike) -> Array:

@@ -37,6 +37,11 @@ _FUNCTIONS = {
     "cuLaunchKernel": [c_void_p, *[c_uint] * 7, c_void_p, c_void_p, c_void_p],
     "cuKernelSetAttribute": [c_int, c_int, c_void_p, c_int],
     "cuMemGetInfo_v2": [POINTER(c_size_t), POINTER(c_size_t)],
+    "cuMemcpyAsync": [c_uint64, c_uint64, c_size_t, c_void_p],
+    "cuMemPoolSetAttribute": [c_void_p, c_int, c_void_p],
+    "cuMemPoolTrimTo": [c_void_p, c_size_t],
+    "cuPointerGetAttribute": [c_void_p, c_int, c_uint64],
+    "cuCtxSynchronize": [],
     "cuMemcpyHtoDAsync_v2": [c_uint64, c_void_p, c_size_t, c_void_p],
     "cuMemcpyDtoHAsync_v2": [c_void_p, c_uint64, c_size_t, c_void_p],
 }
@@ -177,6 +182,35 @@ def make_wait(stream: int, other: int) -> None:
 def synchronize(stream: int) -> None:
     """Waits until all work on `stream` is done."""
     _call("cuStreamSynchronize", stream)
+
+
+def synchronize_device() -> None:
+    """Waits until all work on the current device is done."""
+    _call("cuCtxSynchronize")
+
+
+def keep_pool_memory(pool: int) -> None:
+    """Makes a CUmemoryPool keep what is freed; by default it gives all back whenever a stream is waited for."""
+    _call("cuMemPoolSetAttribute", pool, 4, ctypes.byref(c_uint64(2**64 - 1)))  # RELEASE_THRESHOLD
+
+
+def trim_pool(pool: int, num_bytes_kept: int) -> None:
+    """Gives the unused memory of a CUmemoryPool back, except that many bytes."""
+    _call("cuMemPoolTrimTo", pool, num_bytes_kept)
+
+
+def is_pinned(host_pointer: int) -> bool:
+    """Whether a host address is in page-locked memory."""
+    kind, library = c_uint(), _driver()
+    status = (
+        -1 if library is None else library.cuPointerGetAttribute(ctypes.byref(kind), 2, host_pointer)
+    )  # MEMORY_TYPE
+    return status == 0 and kind.value == 1  # HOST
+
+
+def enqueue_copy(to_pointer: int, from_pointer: int, num_bytes: int, stream: int) -> None:
+    """Copies after the work on `stream`, and returns at once; host memory must be page-locked."""
+    _call("cuMemcpyAsync", to_pointer, from_pointer, num_bytes, stream)
 
 
 def create_event(*, timing: bool = False) -> int:

@@ -38,6 +38,27 @@ class UnaryOp(Enum):
     SCALE = 25
     IS_NAN = 26
     LOGICAL_NOT = 27
+    IS_INF = 28
+    IS_FINITE = 29
+    SIGNBIT = 30
+    SIGN = 31
+    TRUNC = 32
+    EXP2 = 33
+    EXPM1 = 34
+    LOG1P = 35
+    LOG2 = 36
+    LOG10 = 37
+    ERF = 38
+    TAN = 39
+    ASIN = 40
+    ACOS = 41
+    ATAN = 42
+    SINH = 43
+    COSH = 44
+    ASINH = 45
+    ACOSH = 46
+    ATANH = 47
+    BITWISE_NOT = 48
 
 
 class BinaryOp(Enum):
@@ -64,6 +85,16 @@ class BinaryOp(Enum):
     GELU_TANH_GRAD = 19
     SILU_GRAD = 20
     SILU_MUL = 21
+    LOGICAL_AND = 22
+    LOGICAL_OR = 23
+    LOGICAL_XOR = 24
+    FLOOR_DIVIDE = 25
+    REMAINDER = 26
+    ATAN2 = 27
+    HYPOT = 28
+    COPYSIGN = 29
+    LEFT_SHIFT = 30
+    RIGHT_SHIFT = 31
 
 
 class TernaryOp(Enum):
@@ -118,11 +149,32 @@ OPERATIONS: dict[UnaryOp | BinaryOp | TernaryOp, Operation] = {
     UnaryOp.SCALE: Operation("IF", "SAME", 2, "a * x + b"),
     UnaryOp.IS_NAN: Operation("F", "BOOL", 0, "x != x"),
     UnaryOp.LOGICAL_NOT: Operation("BIF", "BOOL", 0, "x == 0"),
+    UnaryOp.IS_INF: Operation("F", "BOOL", 0, "|x| == infinity"),
+    UnaryOp.IS_FINITE: Operation("F", "BOOL", 0, "|x| < infinity"),
+    UnaryOp.SIGNBIT: Operation("F", "BOOL", 0, "x has a minus sign"),
+    UnaryOp.SIGN: Operation("IF", "SAME", 0, "x > 0 ? 1 : x < 0 ? -1 : 0"),
+    UnaryOp.TRUNC: Operation("F", "SAME", 0, "x rounded toward zero"),
+    UnaryOp.EXP2: Operation("F", "SAME", 0, "2^x"),
+    UnaryOp.EXPM1: Operation("F", "SAME", 0, "e^x - 1"),
+    UnaryOp.LOG1P: Operation("F", "SAME", 0, "ln(1 + x)"),
+    UnaryOp.LOG2: Operation("F", "SAME", 0, "log2(x)"),
+    UnaryOp.LOG10: Operation("F", "SAME", 0, "log10(x)"),
+    UnaryOp.ERF: Operation("F", "SAME", 0, "erf(x)"),
+    UnaryOp.TAN: Operation("F", "SAME", 0, "tan(x)"),
+    UnaryOp.ASIN: Operation("F", "SAME", 0, "asin(x)"),
+    UnaryOp.ACOS: Operation("F", "SAME", 0, "acos(x)"),
+    UnaryOp.ATAN: Operation("F", "SAME", 0, "atan(x)"),
+    UnaryOp.SINH: Operation("F", "SAME", 0, "sinh(x)"),
+    UnaryOp.COSH: Operation("F", "SAME", 0, "cosh(x)"),
+    UnaryOp.ASINH: Operation("F", "SAME", 0, "asinh(x)"),
+    UnaryOp.ACOSH: Operation("F", "SAME", 0, "acosh(x)"),
+    UnaryOp.ATANH: Operation("F", "SAME", 0, "atanh(x)"),
+    UnaryOp.BITWISE_NOT: Operation("I", "SAME", 0, "~x, bit by bit"),
     BinaryOp.ADD: Operation("IF", "SAME", 0, "x + y"),
     BinaryOp.SUB: Operation("IF", "SAME", 0, "x - y"),
     BinaryOp.MUL: Operation("IF", "SAME", 0, "x * y"),
     BinaryOp.DIV: Operation("IF", "SAME", 0, "x / y"),
-    BinaryOp.POW: Operation("F", "SAME", 0, "x^y"),
+    BinaryOp.POW: Operation("IF", "SAME", 0, "x^y"),
     BinaryOp.MIN: Operation("BIF", "SAME", 0, "min(x, y)"),
     BinaryOp.MAX: Operation("BIF", "SAME", 0, "max(x, y)"),
     BinaryOp.EQUAL: Operation("BIF", "BOOL", 0, "x == y"),
@@ -139,6 +191,16 @@ OPERATIONS: dict[UnaryOp | BinaryOp | TernaryOp, Operation] = {
     BinaryOp.GELU_TANH_GRAD: Operation("F", "SAME", 0, "x * gelu_tanh'(y), with x = dL/dgelu_tanh(y)"),
     BinaryOp.SILU_GRAD: Operation("F", "SAME", 0, "x * silu'(y), with x = dL/dsilu(y)"),
     BinaryOp.SILU_MUL: Operation("F", "SAME", 0, "silu(x) * y"),
+    BinaryOp.LOGICAL_AND: Operation("BIF", "BOOL", 0, "x != 0 and y != 0"),
+    BinaryOp.LOGICAL_OR: Operation("BIF", "BOOL", 0, "x != 0 or y != 0"),
+    BinaryOp.LOGICAL_XOR: Operation("BIF", "BOOL", 0, "(x != 0) != (y != 0)"),
+    BinaryOp.FLOOR_DIVIDE: Operation("IF", "SAME", 0, "floor(x / y)"),
+    BinaryOp.REMAINDER: Operation("IF", "SAME", 0, "x - y * floor(x / y)"),
+    BinaryOp.ATAN2: Operation("F", "SAME", 0, "the angle of the point (y, x)"),
+    BinaryOp.HYPOT: Operation("F", "SAME", 0, "sqrt(x * x + y * y)"),
+    BinaryOp.COPYSIGN: Operation("F", "SAME", 0, "|x| with the sign of y"),
+    BinaryOp.LEFT_SHIFT: Operation("I", "SAME", 0, "x * 2^y"),
+    BinaryOp.RIGHT_SHIFT: Operation("I", "SAME", 0, "floor(x / 2^y)"),
     TernaryOp.FMA: Operation("IF", "SAME", 0, "x * y + z, rounded once"),
     TernaryOp.WHERE: Operation("BIF", "SAME", 0, "x ? y : z, with x of type bool"),
     TernaryOp.CLAMP_BY: Operation("IF", "SAME", 0, "min(max(x, y), z)"),

@@ -6,10 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from .._calls import roads
 from .._calls.roads import Road
 from .._pipeline import call
 from .permute_arguments import axes_tuple, choose
+from .permute_pattern import axes_of_pattern
 
 if TYPE_CHECKING:
     from .._typing import Array, ArrayT, DTypeLike, Stream
@@ -17,8 +20,8 @@ if TYPE_CHECKING:
 
 def permute(
     x: ArrayT,
-    axes: Iterable[int],
-    *,
+    axes: Iterable[int] | int | str,
+    *more: int,
     dtype: DTypeLike | None = None,
     scale: float = 1.0,
     out: Array | None = None,
@@ -34,8 +37,10 @@ def permute(
         Any shape, any strides, elements of 1, 2, 4, 8 or 16 bytes. On a GPU: torch's, CuPy's, a DeviceArray, or
         anything with ``__dlpack__`` or ``__cuda_array_interface__``. NumPy's arrays run on libflowk_simt, an executor
         of the same kernels on the CPU: it is there to check results, not for speed. A view is read in place.
-    axes : iterable of int
-        Every dimension of x once; a negative one counts from the end.
+    axes, *more : iterable of int, ints, or str
+        Every dimension of x once; a negative one counts from the end. ``permute(x, 0, 2, 1)`` is
+        ``permute(x, (0, 2, 1))`` is ``permute(x, "b q k -> b k q")``; in a pattern ``...`` are the dimensions that have
+        no name.
     dtype : dtype-like, optional
         Element type of the result: a name ("bfloat16"), a DType, or a dtype of NumPy, ml_dtypes or torch. Elements are
         converted as flowk_permute_convert() in flowk.h says. By default x's.
@@ -65,6 +70,10 @@ def permute(
         `out` has another shape, dtype or device; x or `dtype` is of 64-bit integers, complex or no number and differs
         from the other or is scaled; an argument is not of its type.
     """
+    if isinstance(axes, str) and not more:
+        axes = axes_of_pattern(axes, len(getattr(x, "shape", ())))
+    elif more or isinstance(axes, (int, np.integer)):
+        axes = (axes, *more)  # type: ignore[assignment]
     return (_PERMUTE_ROAD.call if roads.is_compiling() else _PERMUTE_ROAD.enter)(x, axes, dtype, scale, out, stream)
 
 

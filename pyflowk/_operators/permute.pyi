@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from .._typing import Array, ArrayT, DTypeLike, Stream
 
 @overload
-def permute(x: NDArray[Any], axes: Iterable[int], *, dtype: DTypeLike | None = ..., scale: float = ...,
-        out: Array | None = ..., stream: Stream | None = ...) -> NDArray[Any]: ...
+def permute(x: NDArray[Any], axes: Iterable[int] | int | str, *more: int, dtype: DTypeLike | None = ...,
+        scale: float = ..., out: Array | None = ..., stream: Stream | None = ...) -> NDArray[Any]: ...
 @overload
-def permute(x: ArrayT, axes: Iterable[int], *, dtype: DTypeLike | None = ..., scale: float = ...,
+def permute(x: ArrayT, axes: Iterable[int] | int | str, *more: int, dtype: DTypeLike | None = ..., scale: float = ...,
         out: Array | None = ..., stream: Stream | None = ...) -> ArrayT: ...
 @overload
 def batch_transpose(x: NDArray[Any], *, dtype: DTypeLike | None = ..., scale: float = ..., out: Array | None = ...,

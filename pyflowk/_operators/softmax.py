@@ -6,13 +6,13 @@ from __future__ import annotations
 from ctypes import byref
 from typing import TYPE_CHECKING, Any
 
-from .._arguments import boolean, number
+from .._arguments import axis_of, boolean, integer, number
 from .._calls import roads
 from .._calls.roads import Road
 from .._copies import on_copies
 from .._native.abi import SoftmaxMask
-from .._pipeline import Operation, Plan, call
-from .softmax_arguments import arguments_of, checked_options, copied_inputs, has_contiguous_rows
+from .._pipeline import Operation, Plan, call, require_arrays
+from .softmax_arguments import arguments_of, checked_options, copied_inputs, has_contiguous_rows, other_name
 
 if TYPE_CHECKING:
     from .._arrays.kinds import Geometry, Signature
@@ -34,6 +34,7 @@ def masked_softmax(
     dtype: DTypeLike | None = None,
     out: Array | None = None,
     stream: Stream | None = None,
+    **others: Any,
 ) -> ArrayT:
     """Softmax over the last dimension, over the columns that are not masked out.
 
@@ -74,6 +75,9 @@ def masked_softmax(
         default a new C-contiguous array of x's kind on x's device.
     stream : int or stream object, optional
         As in `permute`.
+    **others
+        Names of other libraries, which mean something else, are refused: PyTorch's attn_mask is True where this mask is
+        False.
 
     Returns
     -------
@@ -100,6 +104,8 @@ def masked_softmax(
     Computed in float32, in float64 for float64. Without a bias no finite x overflows, at any scale; with one, z is
     infinite where it is too large for that type. Unless x is float64, results below about 2**-126 may be 0.
     """
+    if others:
+        raise other_name(next(iter(others)))
     return (_FORWARD_ROAD.call if roads.is_compiling() else _FORWARD_ROAD.enter)(
         x, mask, lengths, side, causal, causal_offset, window, bias, scale, log, dtype, out, stream
     )
@@ -161,16 +167,50 @@ def masked_softmax_backward(
 
 
 def softmax(
-    x: ArrayT, *, dtype: DTypeLike | None = None, out: Array | None = None, stream: Stream | None = None
+    x: ArrayT,
+    axis: int = -1,
+    *,
+    dim: int | None = None,
+    dtype: DTypeLike | None = None,
+    out: Array | None = None,
+    stream: Stream | None = None,
 ) -> ArrayT:
-    """Softmax over the last dimension of x: `masked_softmax` without a mask, with the same parameters."""
+    """Softmax over one dimension of x, by default the last: `masked_softmax` without a mask.
+
+    Parameters
+    ----------
+    x : array
+        As in `masked_softmax`.
+    axis, dim : int, optional
+        The dimension to sum over, by NumPy's name and PyTorch's; a negative one counts from the end. Where its elements
+        are not neighbours in memory, x is copied to temporary memory first, which is one more pass over x; a new `out`
+        has this dimension innermost in memory. An `out` of another layout costs one more pass too.
+    dtype, out, stream : optional
+        As in `masked_softmax`, which also says what is returned and raised.
+    """
+    if dim is not None or axis.__class__ is not int or axis != -1:
+        return _along(x, axis, dim, 0, dtype, out, stream)
     return (_SOFTMAX_ROAD.call if roads.is_compiling() else _SOFTMAX_ROAD.enter)(x, dtype, out, stream)
 
 
 def log_softmax(
-    x: ArrayT, *, dtype: DTypeLike | None = None, out: Array | None = None, stream: Stream | None = None
+    x: ArrayT,
+    axis: int = -1,
+    *,
+    dim: int | None = None,
+    dtype: DTypeLike | None = None,
+    out: Array | None = None,
+    stream: Stream | None = None,
 ) -> ArrayT:
-    """Logarithm of the softmax over the last dimension of x: `masked_softmax` with log=True and without a mask."""
+    """Logarithm of the softmax over one dimension of x, by default the last.
+
+    Parameters
+    ----------
+    x, axis, dim, dtype, out, stream : optional
+        As in `softmax`.
+    """
+    if dim is not None or axis.__class__ is not int or axis != -1:
+        return _along(x, axis, dim, 1, dtype, out, stream)
     return (_LOG_SOFTMAX_ROAD.call if roads.is_compiling() else _LOG_SOFTMAX_ROAD.enter)(x, dtype, out, stream)
 
 
@@ -228,6 +268,14 @@ def _log_softmax(x: Any, dtype: Any, out: Any, stream: Any) -> Any:
     return call(_SOFTMAX, x, (), out, stream, checked_options("left", False, 0, None, dtype), (1.0, 1))
 
 
+def _along(x: Any, axis: Any, dim: Any, log: int, dtype: Any, out: Any, stream: Any) -> Any:
+    if dim is not None and (axis.__class__ is not int or axis != -1):
+        raise TypeError("axis and dim name the same thing: pass one of them")
+    name, axis = ("axis", axis) if dim is None else ("dim", dim)
+    options = (checked_options("left", False, 0, None, dtype), integer(axis, name), name)
+    return call(_SOFTMAX_ALONG, x, (), out, stream, options, (1.0, log))
+
+
 # ---- plans; `options` are side, causal, causal_offset, window and dtype ----------------------------------------------
 
 
@@ -248,6 +296,30 @@ def _plan_forward(signatures: tuple[Signature, ...], out: Geometry | None, optio
         return pointers[0], x_strides, code, y, y_strides, y_code, rank, shape, scale, mask, log, stream
 
     return Plan("flowk_masked_softmax", arguments, *a.out_like)
+
+
+def _plan_along(signatures: tuple[Signature, ...], out: Geometry | None, options: tuple[Any, int, str]) -> Plan:
+    """The plan for the dimension options[1]: that of the same array with this dimension last."""
+    require_arrays(("x",), signatures)
+    rest, axis, name = options
+    shape = signatures[0][0]
+    rank = len(shape)
+    last = axis_of(axis, name, rank)
+    order = (*(d for d in range(rank) if d != last), last)
+
+    def moved(geometry: Geometry) -> Geometry:
+        shape, strides, dtype = geometry
+        return tuple(shape[d] for d in order), tuple(strides[d] for d in order), dtype
+
+    def plan(signatures: tuple[Signature, ...], out: Geometry | None, options: Any) -> Plan:
+        return _plan_forward(signatures, out, options)._replace(out_shape=tuple(shape), order=order)
+
+    if out is not None and len(out[0]) != rank:
+        raise ValueError(f"out has shape {tuple(out[0])}, must be {tuple(shape)}")
+    inputs, out = (moved(signatures[0]),), None if out is None else moved(out)
+    copied = copied_inputs(_SOFTMAX.names, inputs)
+    out_name = None if out is None or has_contiguous_rows(out, "out") else "out"
+    return on_copies(plan, inputs, out, rest, copied, out_name) if copied or out_name else plan(inputs, out, rest)
 
 
 def _plan_backward(signatures: tuple[Signature, ...], out: Geometry | None, options: tuple[Any, ...]) -> Plan:
@@ -285,6 +357,7 @@ def _with_arrays(mask: SoftmaxMask, dense: int | None, lengths: int | None, bias
 
 
 _SOFTMAX = Operation(("x",), _plan_forward)
+_SOFTMAX_ALONG = Operation(("x",), _plan_along)
 _MASKED_SOFTMAX = Operation(("x", "mask", "lengths", "bias"), _plan_forward)
 _BACKWARD = Operation(("dy", "y"), _plan_backward)
 _MASKED_BACKWARD = Operation(("dy", "y", "lengths"), _plan_backward)

@@ -28,6 +28,25 @@ _BYTES = {"bool": DType.BOOL, "uint8": DType.UINT8}
 _INTEGERS = {"int32": DType.INT32, "int64": DType.INT64}
 
 
+# Parameters of other libraries' attention and softmax functions, and what is meant here.
+_OTHER_NAMES = {
+    "attn_mask": "pass mask, where True means masked out (~attn_mask for PyTorch's), or bias for one that is added",
+    "is_causal": "pass causal=True, whose diagonal ends in the last column; PyTorch's starts in the first: "
+    "causal_offset=q - k gives that",
+    "key_padding_mask": "pass mask of shape (b, 1, 1, k), where True means masked out",
+    "where": "pass mask, where True means masked out: the opposite of where",
+    "axis": "masked_softmax sums over the last dimension: permute x before it",
+    "dim": "masked_softmax sums over the last dimension: permute x before it",
+}
+
+
+def other_name(name: str) -> TypeError:
+    """The exception for a parameter that masked_softmax does not have."""
+    return TypeError(
+        f"masked_softmax has no parameter {name}: {_OTHER_NAMES.get(name, 'help(pyflowk.masked_softmax) lists them')}"
+    )
+
+
 class Arguments(NamedTuple):
     """C values, which pass in half the time of an int. Their addresses are valid as long as `keep_alive` lives."""
 

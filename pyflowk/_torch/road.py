@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from .. import _pipeline
+from .._arguments import axis_of
 from .._arrays.dtypes import dtype_like
 from .._arrays.stream import stream_handle
 from .._elementwise.call import Elementwise
@@ -123,6 +124,13 @@ def _softmax(inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> 
     return entry("masked_softmax")(x, mask, lengths=lengths, bias=bias, **keywords)
 
 
+def _softmax_along(inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
+    """By views with the dimension last: the result has it innermost in memory, as that of a plain call."""
+    (x,), (rest, axis, name) = inputs, options
+    axis = axis_of(axis, name, x.dim())
+    return _softmax((x.movedim(axis, -1),), rest, values).movedim(-1, axis)
+
+
 def _softmax_backward(inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
     dy, y, lengths = (*inputs, None)[:3]
     return entry("masked_softmax_backward")(dy, y, lengths=lengths, **_masked(inputs, options, values))
@@ -134,6 +142,7 @@ for _operation, _road in {
     prelu._PRELU: _prelu,
     prelu._BACKWARD: _prelu_backward,
     softmax._SOFTMAX: _softmax,
+    softmax._SOFTMAX_ALONG: _softmax_along,
     softmax._MASKED_SOFTMAX: _softmax,
     softmax._BACKWARD: _softmax_backward,
     softmax._MASKED_BACKWARD: _softmax_backward,

@@ -53,8 +53,8 @@ READ_ONLY = np.broadcast_to(np.float32(1), (3, 4))
 # In the order of README: permute, elementwise, prelu, softmax, memory, explain.
 PERMUTES = {
     "axes of none": Bad(TypeError, "axes is None, must be integers", lambda a: F.permute(a.x, None)),
-    "axes of a number": Bad(TypeError, "axes is 3, must be integers", lambda a: F.permute(a.x, 3)),
-    "axes of a string": Bad(TypeError, "axes is '10', must be integers", lambda a: F.permute(a.x, "10")),
+    "axes of a number": Bad(ValueError, "axes has 1 entries, x has 2 dimensions", lambda a: F.permute(a.x, 3)),
+    "axes of a string": Bad(ValueError, "axes = '10', must be integers or a pattern", lambda a: F.permute(a.x, "10")),
     "axes of floats": Bad(TypeError, r"axes is \(1.0, 0\), must be integers", lambda a: F.permute(a.x, (1.0, 0))),
     "axes of two dimensions": Bad(
         TypeError, r"axes is array\(.*must be integers", lambda a: F.permute(a.x, np.eye(2, dtype=int))

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import pyflowk
-from pyflowk._arrays import device_array
 from pyflowk._native import driver as _driver
 
 gpu = pytest.mark.gpu
@@ -29,28 +28,6 @@ def test_empty_checks_shape_and_dtype() -> None:
         pyflowk.empty((2, -1), np.float32)
     with pytest.raises(TypeError, match="of 3 bytes"):
         pyflowk.empty((2,), "S3")
-
-
-class FullMemory:
-    """A memory resource of cuda.core whose allocate() raises `error`."""
-
-    def __init__(self, error: Exception) -> None:
-        self.error = error
-
-    def allocate(self, num_bytes: int, *, stream: object) -> None:
-        raise self.error
-
-
-def test_out_of_memory_says_what_was_asked_and_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_driver, "memory_bytes", lambda: (1000, 5000))
-    error = RuntimeError("CUDA_ERROR_OUT_OF_MEMORY: The API call failed")
-    with pytest.raises(
-        MemoryError, match=r"DeviceArray of 4096 bytes .*: 1000 bytes are free .*limit is 5000.*empty_cache"
-    ) as e:
-        device_array.allocate_from(FullMemory(error), 4096, None)
-    assert e.value.__cause__ is error
-    with pytest.raises(RuntimeError, match=r"^CUDA_ERROR_INVALID_VALUE$"):
-        device_array.allocate_from(FullMemory(RuntimeError("CUDA_ERROR_INVALID_VALUE")), 4096, None)
 
 
 @gpu

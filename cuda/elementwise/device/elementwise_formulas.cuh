@@ -71,6 +71,8 @@ struct Formulas {
   __device__ __forceinline__ T clamp(T x, T a, T b) const { return min(max(x, a), b); }
   __device__ __forceinline__ T scale(T x, T a, T b) const { return add(mul(a, x), b); }
   __device__ __forceinline__ T logical_not(T x, T, T) const { return x == T{0}; }
+  __device__ __forceinline__ T sign(T x, T, T) const { return x < T{0} && !is_unsigned() ? T{-1} : T{x != T{0}}; }
+  __device__ __forceinline__ T bitwise_not(T x, T, T) const { return ~x; }
 
   __device__ __forceinline__ T add(T x, T y) const { return static_cast<T>(static_cast<U>(x) + static_cast<U>(y)); }
   __device__ __forceinline__ T sub(T x, T y) const { return static_cast<T>(static_cast<U>(x) - static_cast<U>(y)); }
@@ -98,11 +100,53 @@ struct Formulas {
   __device__ __forceinline__ T bitwise_and(T x, T y) const { return x & y; }
   __device__ __forceinline__ T bitwise_or(T x, T y) const { return x | y; }
   __device__ __forceinline__ T bitwise_xor(T x, T y) const { return x ^ y; }
+  __device__ __forceinline__ T logical_and(T x, T y) const { return x != T{0} && y != T{0}; }
+  __device__ __forceinline__ T logical_or(T x, T y) const { return (x | y) != T{0}; }
+  __device__ __forceinline__ T logical_xor(T x, T y) const { return (x != T{0}) != (y != T{0}); }
+  // div() rounds toward zero: where the signs differ and something remains, the floor is one less.
+  __device__ __forceinline__ T floor_divide(T x, T y) const {
+    const T quotient = div(x, y);
+    return goes_below(sub(x, mul(quotient, y)), y) ? sub(quotient, T{1}) : quotient;
+  }
+  __device__ __forceinline__ T remainder(T x, T y) const {
+    const T rest = sub(x, mul(div(x, y), y));
+    return y == T{0} ? T{0} : goes_below(rest, y) ? add(rest, y) : rest;
+  }
+  __device__ __forceinline__ T pow(T x, T y) const {
+    return y < T{0} && !is_unsigned() ? inverse_power(x, y) : power(x, static_cast<U>(y));
+  }
+  // 1 / x^-y for y < 0, rounded toward zero; 0 for x = 0.
+  __device__ __forceinline__ static T inverse_power(T x, T y) {
+    const bool is_one = x == T{1} || x == T{-1};
+    return is_one ? (y & T{1} ? x : T{1}) : T{0};
+  }
+  __device__ __forceinline__ T power(T x, U y) const {
+    T result = T{1};
+#pragma unroll 1  // a loop that ends with `y` takes more registers than the kernel has
+    for (int bit = 0; bit < (kNarrow ? 16 : bits); ++bit, y >>= 1, x = mul(x, x))
+      result = mul(result, y & 1 ? x : T{1});
+    return result;
+  }
+  // Narrower types are extended to T, so that T's bound is theirs too.
+  __device__ __forceinline__ T left_shift(T x, T y) const {
+    return is_past(y) ? T{0} : static_cast<T>(static_cast<U>(x) << y);
+  }
+  __device__ __forceinline__ T right_shift(T x, T y) const {
+    if (is_unsigned()) return is_past(y) ? T{0} : static_cast<T>(static_cast<U>(x) >> y);
+    return x >> (is_past(y) ? T{bits - 1} : y);
+  }
 
   __device__ __forceinline__ T fma(T x, T y, T z, T) const { return add(mul(x, y), z); }
   __device__ __forceinline__ T where(T x, T y, T z, T) const { return x != T{0} ? y : z; }
   __device__ __forceinline__ T clamp_by(T x, T y, T z, T) const { return min(max(x, y), z); }
   __device__ __forceinline__ T add_multiply(T x, T y, T z, T a) const { return add(x, mul(a, mul(y, z))); }
+
+ private:
+  static constexpr int bits = 8 * sizeof(T);
+  __device__ __forceinline__ bool is_past(T y) const { return static_cast<U>(y) >= U{bits}; }
+  __device__ __forceinline__ bool goes_below(T rest, T y) const {
+    return rest != T{0} && (rest ^ y) < T{0} && y != T{0} && !is_unsigned();
+  }
 };
 
 // The formulas of float and double.
@@ -166,6 +210,26 @@ struct FloatFormulas {
   __device__ __forceinline__ static T round(T x, T, T) { return ::rint(x); }
   __device__ __forceinline__ static T scale(T x, T a, T b) { return ::fma(a, x, b); }
   __device__ __forceinline__ static T is_nan(T x, T, T) { return x != x; }
+  __device__ __forceinline__ static T is_inf(T x, T, T) { return fabs(x) > largest; }
+  __device__ __forceinline__ static T is_finite(T x, T, T) { return fabs(x) <= largest; }
+  __device__ __forceinline__ static T signbit(T x, T, T) { return ::copysign(T(1), x) < T(0); }
+  __device__ __forceinline__ static T sign(T x, T, T) { return x > T(0) ? T(1) : x < T(0) ? T(-1) : x + T(0); }
+  __device__ __forceinline__ static T trunc(T x, T, T) { return ::trunc(x); }
+  __device__ __forceinline__ static T exp2(T x, T, T) { return ::exp2(x); }
+  __device__ __forceinline__ static T expm1(T x, T, T) { return ::expm1(x); }
+  __device__ __forceinline__ static T log1p(T x, T, T) { return ::log1p(x); }
+  __device__ __forceinline__ static T log2(T x, T, T) { return ::log2(x); }
+  __device__ __forceinline__ static T log10(T x, T, T) { return ::log10(x); }
+  __device__ __forceinline__ static T erf(T x, T, T) { return ::erf(x); }
+  __device__ __forceinline__ static T tan(T x, T, T) { return ::tan(x); }
+  __device__ __forceinline__ static T asin(T x, T, T) { return ::asin(x); }
+  __device__ __forceinline__ static T acos(T x, T, T) { return ::acos(x); }
+  __device__ __forceinline__ static T atan(T x, T, T) { return ::atan(x); }
+  __device__ __forceinline__ static T sinh(T x, T, T) { return ::sinh(x); }
+  __device__ __forceinline__ static T cosh(T x, T, T) { return ::cosh(x); }
+  __device__ __forceinline__ static T asinh(T x, T, T) { return ::asinh(x); }
+  __device__ __forceinline__ static T acosh(T x, T, T) { return ::acosh(x); }
+  __device__ __forceinline__ static T atanh(T x, T, T) { return ::atanh(x); }
 
   __device__ __forceinline__ static T min(T x, T y) { return minimum(x, y); }
   __device__ __forceinline__ static T max(T x, T y) { return maximum(x, y); }
@@ -204,6 +268,25 @@ struct FloatFormulas {
     return x * ((y < T(0) ? e * r : r) + y * (e * r * r));
   }
   __device__ __forceinline__ static T silu_mul(T x, T y) { return gated(x, x, y); }
+  __device__ __forceinline__ static T logical_and(T x, T y) { return x != T(0) && y != T(0); }
+  __device__ __forceinline__ static T logical_or(T x, T y) { return x != T(0) || y != T(0); }
+  __device__ __forceinline__ static T logical_xor(T x, T y) { return (x != T(0)) != (y != T(0)); }
+  // fmod() is exact, so x - fmod(x, y) is a multiple of y: the quotient is an integer but for two roundings, which
+  // rint() takes away where they are less than 1/2.
+  __device__ __forceinline__ static T floor_divide(T x, T y) {
+    if (y == T(0)) return x / y;
+    const T rest = ::fmod(x, y);
+    const T floored = ::rint((x - rest) / y - T(rest != T(0) && (rest < T(0)) != (y < T(0))));
+    return floored == T(0) ? ::copysign(floored, x / y) : floored;
+  }
+  __device__ __forceinline__ static T remainder(T x, T y) {
+    const T rest = ::fmod(x, y);
+    if (rest == T(0)) return ::copysign(rest, y);
+    return (rest < T(0)) != (y < T(0)) ? rest + y : rest;
+  }
+  __device__ __forceinline__ static T atan2(T x, T y) { return ::atan2(x, y); }
+  __device__ __forceinline__ static T hypot(T x, T y) { return ::hypot(x, y); }
+  __device__ __forceinline__ static T copysign(T x, T y) { return ::copysign(x, y); }
 
   __device__ __forceinline__ static T where(T x, T y, T z, T) { return x != T(0) ? y : z; }
   __device__ __forceinline__ static T clamp_by(T x, T y, T z, T) { return minimum(maximum(x, y), z); }

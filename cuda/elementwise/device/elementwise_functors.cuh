@@ -54,13 +54,64 @@ __device__ __forceinline__ Formulas<Compute, kNarrow> formulas_of([[maybe_unused
     return {};
 }
 
+// Long formulas, which are computed for one element after the other: a loop that is not unrolled leaves the registers
+// to the operations that share the kernel.
+template <class Compute>
+FLOWK_HOST_DEVICE constexpr bool is_long(UnaryOp op) {
+  return cost_of(op, std::is_same_v<Compute, double>) == OpCost::heaviest && op >= FLOWK_UNARY_IS_INF;
+}
+template <class Compute>
+FLOWK_HOST_DEVICE constexpr bool is_long(BinaryOp op) {
+  return op == FLOWK_BINARY_POW ? std::is_integral_v<Compute>
+                                : cost_of(op) == OpCost::heaviest && std::is_floating_point_v<Compute>;
+}
+
+// out[i] = formula(x[i], y[i]). The arrays turn by one element per step, because registers have no index. Integers of
+// at most 16 bits share a register: those of `formulas.power()`.
+template <bool kNarrow, bool kIsPower, class T, int kN, class Formulas, class Formula>
+__device__ __forceinline__ void one_by_one(const Formulas& formulas, T (&out)[kN], const T (&x)[kN], const T (&y)[kN],
+                                           const Formula& formula) {
+  constexpr bool in_pairs = kNarrow && std::is_integral_v<T> && kIsPower;
+  T second[kN];
+#pragma unroll
+  for (int i = 0; i < kN; ++i) {
+    out[i] = x[i], second[i] = y[i];
+    if constexpr (in_pairs) {  // a negative exponent becomes 1, with the result in the place of x
+      const T base = y[i] < 0 ? formulas.inverse_power(x[i], y[i]) : x[i];
+      out[i] = static_cast<T>(static_cast<uint32_t>(y[i] < 0 ? 1 : y[i]) << 16 | (base & 0xffff));
+    }
+  }
+#pragma unroll 1
+  for (int step = 0; step < kN; ++step) {
+    T result;
+    if constexpr (in_pairs)
+      result = formulas.power(out[0] & 0xffff, static_cast<uint32_t>(out[0]) >> 16);
+    else
+      result = formula(out[0], second[0]);
+#pragma unroll
+    for (int i = 0; i + 1 < kN; ++i) out[i] = out[i + 1], second[i] = second[i + 1];
+    out[kN - 1] = result;
+  }
+}
+
 // The case of one operation: `result` for every element of the pack.
-#define FLOWK_CASE_OF(op, kinds, has, result)                         \
+#define FLOWK_CASE_OF(op, kinds, result)                              \
   case op:                                                            \
-    if constexpr ((takes::kinds & taken_as<Compute>) != 0 && (has)) { \
+    if constexpr ((takes::kinds & taken_as<Compute>) != 0) {          \
       _Pragma("unroll") for (int i = 0; i < kN; ++i) out[i] = result; \
       return;                                                         \
     }                                                                 \
+    break;
+// The same, or `result_of_one` of u and v if the formula of `op`, of type Op, is long.
+#define FLOWK_CASE_OF_ANY(Op, op, kinds, result, y, result_of_one)                                           \
+  case op:                                                                                                   \
+    if constexpr ((takes::kinds & taken_as<Compute>) != 0 && Ops::has(Op(op)) && is_long<Compute>(Op(op))) { \
+      return one_by_one<kNarrow, (op) == FLOWK_BINARY_POW>(                                                  \
+          formulas, out, x, y, [&](Compute u, [[maybe_unused]] Compute v) { return result_of_one; });        \
+    } else if constexpr ((takes::kinds & taken_as<Compute>) != 0 && Ops::has(Op(op))) {                      \
+      _Pragma("unroll") for (int i = 0; i < kN; ++i) out[i] = result;                                        \
+      return;                                                                                                \
+    }                                                                                                        \
     break;
 
 template <class Compute, bool kNarrow, class Ops>
@@ -76,7 +127,7 @@ struct UnaryFunctor {
     const auto formulas = formulas_of<Compute, kNarrow>(sign_flip);
     switch (Ops::chosen(op)) {
 #define FLOWK_CASE(NAME, value, name, kinds, result, num_parameters, formula) \
-  FLOWK_CASE_OF(FLOWK_UNARY_##NAME, kinds, Ops::has(UnaryOp(FLOWK_UNARY_##NAME)), formulas.name(x[i], a, b))
+  FLOWK_CASE_OF_ANY(UnaryOp, FLOWK_UNARY_##NAME, kinds, formulas.name(x[i], a, b), x, formulas.name(u, a, b))
       FLOWK_UNARY_OPS(FLOWK_CASE)
 #undef FLOWK_CASE
     }
@@ -122,7 +173,7 @@ struct BinaryFunctor {
       if (Ops::chosen(op) == FLOWK_BINARY_SILU_MUL) return formulas.silu_mul(out, x, y);
     switch (Ops::chosen(op)) {
 #define FLOWK_CASE(NAME, value, name, kinds, result, num_parameters, formula) \
-  FLOWK_CASE_OF(FLOWK_BINARY_##NAME, kinds, Ops::has(BinaryOp(FLOWK_BINARY_##NAME)), formulas.name(x[i], y[i]))
+  FLOWK_CASE_OF_ANY(BinaryOp, FLOWK_BINARY_##NAME, kinds, formulas.name(x[i], y[i]), y, formulas.name(u, v))
       FLOWK_BINARY_OPS(FLOWK_CASE)
 #undef FLOWK_CASE
     }
@@ -146,7 +197,7 @@ struct TernaryFunctor {
     const auto formulas = formulas_of < Compute, std::is_integral_v<Compute> && (kPack > 4) > (sign_flip);
     switch (op) {
 #define FLOWK_CASE(NAME, value, name, kinds, result, num_parameters, formula) \
-  FLOWK_CASE_OF(FLOWK_TERNARY_##NAME, kinds, true, formulas.name(x[i], y[i], z[i], a))
+  FLOWK_CASE_OF(FLOWK_TERNARY_##NAME, kinds, formulas.name(x[i], y[i], z[i], a))
       FLOWK_TERNARY_OPS(FLOWK_CASE)
 #undef FLOWK_CASE
     }
@@ -156,5 +207,6 @@ struct TernaryFunctor {
 };
 
 #undef FLOWK_CASE_OF
+#undef FLOWK_CASE_OF_ANY
 
 }  // namespace flowk::elementwise

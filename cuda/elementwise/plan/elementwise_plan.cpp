@@ -219,8 +219,9 @@ void choose_compute(const ElementwiseRequest& request, ElementwisePlan* plan) {
   for (int k = 1; k < request.shape.num_operands; ++k)
     plan->is_unsigned |= request.dtypes[k] == FLOWK_UINT64 ||
                          (request.dtypes[k] == FLOWK_UINT32 && plan->compute == ComputeClass::int32);
-  if (request.arity == ElementwiseArity::binary && request.dtypes[1] != request.dtypes[2] &&
-      !is_float(request.dtypes[1]))
+  const bool compares = request.arity == ElementwiseArity::binary && request.op >= FLOWK_BINARY_EQUAL &&
+                        request.op <= FLOWK_BINARY_GREATER_EQUAL;
+  if (compares && request.dtypes[1] != request.dtypes[2] && !is_float(request.dtypes[1]))
     plan->signed_operand = request.dtypes[1] == FLOWK_INT64 ? 1 : 2;
 }
 

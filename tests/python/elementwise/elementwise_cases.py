@@ -133,6 +133,13 @@ def _softplus(x: Any) -> Any:
     return np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
 
 
+def _power(x: Any, y: Any) -> Any:
+    if x.dtype not in INTEGER_DTYPES:
+        return np.power(x, y)
+    inverse = np.where(x == 1, 1, np.where(x + 1 == 0, 1 - 2 * (y % 2), 0))
+    return np.where(y < 0, inverse, np.power(x, np.where(y < 0, 0, y))).astype(x.dtype)
+
+
 FORMULAS: dict[Op, Callable[..., Any]] = {
     UnaryOp.ABS: np.abs,
     UnaryOp.NEG: np.negative,
@@ -160,11 +167,32 @@ FORMULAS: dict[Op, Callable[..., Any]] = {
     UnaryOp.SCALE: lambda x, a, b: x.dtype.type(a) * x + x.dtype.type(b),
     UnaryOp.IS_NAN: np.isnan,
     UnaryOp.LOGICAL_NOT: lambda x: x == 0,
+    UnaryOp.IS_INF: np.isinf,
+    UnaryOp.IS_FINITE: np.isfinite,
+    UnaryOp.SIGNBIT: np.signbit,
+    UnaryOp.SIGN: np.sign,
+    UnaryOp.TRUNC: np.trunc,
+    UnaryOp.EXP2: np.exp2,
+    UnaryOp.EXPM1: np.expm1,
+    UnaryOp.LOG1P: np.log1p,
+    UnaryOp.LOG2: np.log2,
+    UnaryOp.LOG10: np.log10,
+    UnaryOp.ERF: _erf,
+    UnaryOp.TAN: np.tan,
+    UnaryOp.ASIN: np.arcsin,
+    UnaryOp.ACOS: np.arccos,
+    UnaryOp.ATAN: np.arctan,
+    UnaryOp.SINH: np.sinh,
+    UnaryOp.COSH: np.cosh,
+    UnaryOp.ASINH: np.arcsinh,
+    UnaryOp.ACOSH: np.arccosh,
+    UnaryOp.ATANH: np.arctanh,
+    UnaryOp.BITWISE_NOT: np.invert,
     BinaryOp.ADD: np.add,
     BinaryOp.SUB: np.subtract,
     BinaryOp.MUL: np.multiply,
     BinaryOp.DIV: np.divide,
-    BinaryOp.POW: np.power,
+    BinaryOp.POW: _power,
     BinaryOp.MIN: np.minimum,
     BinaryOp.MAX: np.maximum,
     BinaryOp.EQUAL: np.equal,
@@ -176,6 +204,16 @@ FORMULAS: dict[Op, Callable[..., Any]] = {
     BinaryOp.BITWISE_AND: np.bitwise_and,
     BinaryOp.BITWISE_OR: np.bitwise_or,
     BinaryOp.BITWISE_XOR: np.bitwise_xor,
+    BinaryOp.LOGICAL_AND: np.logical_and,
+    BinaryOp.LOGICAL_OR: np.logical_or,
+    BinaryOp.LOGICAL_XOR: np.logical_xor,
+    BinaryOp.FLOOR_DIVIDE: np.floor_divide,
+    BinaryOp.REMAINDER: np.remainder,
+    BinaryOp.ATAN2: np.arctan2,
+    BinaryOp.HYPOT: np.hypot,
+    BinaryOp.COPYSIGN: np.copysign,
+    BinaryOp.LEFT_SHIFT: np.left_shift,
+    BinaryOp.RIGHT_SHIFT: np.right_shift,
     BinaryOp.RELU_GRAD: lambda x, y: np.where(y > 0, x, 0.0),
     BinaryOp.GELU_GRAD: lambda x, y: x * _gelu_slope(y),
     BinaryOp.GELU_TANH_GRAD: lambda x, y: x * _gelu_tanh_slope(y),
@@ -196,6 +234,10 @@ _ULPS: dict[Op, float] = {
     **{op: 2.5 for op in (UnaryOp.EXP, UnaryOp.LOG, UnaryOp.SIN, UnaryOp.COS, UnaryOp.TANH, UnaryOp.RSQRT)},
     **{op: 5.0 for op in (UnaryOp.SIGMOID, UnaryOp.ELU, UnaryOp.SOFTPLUS, BinaryOp.POW)},
     **{op: 8.0 for op in (UnaryOp.SILU, BinaryOp.SILU_MUL, UnaryOp.GELU)},
+    **{op: 2.5 for op in (UnaryOp.EXP2, UnaryOp.EXPM1, UnaryOp.LOG1P, UnaryOp.LOG2, UnaryOp.LOG10)},
+    **{op: 2.5 for op in (UnaryOp.ASIN, UnaryOp.ACOS, UnaryOp.ATAN, UnaryOp.COSH, BinaryOp.FLOOR_DIVIDE)},
+    **{op: 3.5 for op in (UnaryOp.ERF, UnaryOp.SINH, UnaryOp.ASINH, UnaryOp.ATANH, BinaryOp.ATAN2, BinaryOp.HYPOT)},
+    **{op: 4.5 for op in (UnaryOp.TAN, UnaryOp.ACOSH)},
     UnaryOp.LEAKY_RELU: 1.0,
     TernaryOp.ADD_MULTIPLY: 1.0,
     TernaryOp.LERP: 1.0,
@@ -315,7 +357,13 @@ def values_for(call: Call, index: int, shape: tuple[int, ...], dtype: np.dtype, 
         large = rng.integers(info.min, info.max, shape, dtype=dtype, endpoint=True)
         return np.where(rng.integers(0, 2, shape) == 1, large, small.astype(dtype))
     values = rng.normal(0, 3, shape)
-    if call.op in (UnaryOp.LOG, UnaryOp.SQRT, UnaryOp.RSQRT) or (call.op == BinaryOp.POW and index == 0):
+    if call.op in (UnaryOp.ASIN, UnaryOp.ACOS, UnaryOp.ATANH, UnaryOp.LOG1P):
+        values = np.tanh(values)
+    elif call.op == UnaryOp.ACOSH:
+        values = 1 + np.abs(values)
+    if call.op in (UnaryOp.LOG, UnaryOp.LOG2, UnaryOp.LOG10, UnaryOp.SQRT, UnaryOp.RSQRT) or (
+        call.op == BinaryOp.POW and index == 0
+    ):
         values = np.abs(values) + 0.0625
     if (call.op, index) in ((UnaryOp.RECIPROCAL, 0), (BinaryOp.DIV, 1)):
         values = np.copysign(np.abs(values) + 0.0625, values)

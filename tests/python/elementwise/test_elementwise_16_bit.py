@@ -13,13 +13,13 @@ from elementwise_cases import CALLS, Call, reference, rounded
 from test_elementwise import check
 
 import pyflowk
-from pyflowk._native.operations import UnaryOp
+from pyflowk._native.operations import OPERATIONS, UnaryOp
 
 DTYPES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 UNARY = [
     call
     for call in CALLS
-    if isinstance(call.op, UnaryOp) and call.op not in (UnaryOp.COPY, UnaryOp.IS_NAN, UnaryOp.LOGICAL_NOT)
+    if isinstance(call.op, UnaryOp) and OPERATIONS[call.op].result == "SAME" and "F" in OPERATIONS[call.op].takes
 ]
 
 

@@ -17,6 +17,10 @@ def silu_slope(x: Any) -> Any:
     return jax.vmap(jax.grad(jax.nn.silu))(x.ravel()).reshape(x.shape)
 
 
+def power(x: Any, y: Any) -> Any:
+    return jnp.power(x, y) if jnp.issubdtype(x.dtype, jnp.integer) else jnp.float_power(x, y)
+
+
 # name: (operands, reference). References take arrays of one shape.
 ELEMENTWISE: dict[str, tuple[int, Callable[..., Any]]] = {
     "abs": (1, jnp.abs),
@@ -44,7 +48,7 @@ ELEMENTWISE: dict[str, tuple[int, Callable[..., Any]]] = {
     "mul": (2, jnp.multiply),
     "neg": (1, jnp.negative),
     "not_equal": (2, jnp.not_equal),
-    "pow": (2, jnp.float_power),
+    "pow": (2, power),
     "reciprocal": (1, jnp.reciprocal),
     "relu": (1, lambda x: jnp.maximum(x, 0)),
     "relu_grad": (2, lambda dy, x: jnp.where(x > 0, dy, 0)),
@@ -61,6 +65,37 @@ ELEMENTWISE: dict[str, tuple[int, Callable[..., Any]]] = {
     "sub": (2, jnp.subtract),
     "tanh": (1, jnp.tanh),
     "where": (3, lambda condition, x, y: jnp.where(condition, x, y)),
+    "acos": (1, jnp.arccos),
+    "acosh": (1, jnp.arccosh),
+    "asin": (1, jnp.arcsin),
+    "asinh": (1, jnp.arcsinh),
+    "atan": (1, jnp.arctan),
+    "atan2": (2, jnp.arctan2),
+    "atanh": (1, jnp.arctanh),
+    "bitwise_not": (1, jnp.bitwise_not),
+    "copysign": (2, jnp.copysign),
+    "cosh": (1, jnp.cosh),
+    "erf": (1, jax.lax.erf),
+    "exp2": (1, jnp.exp2),
+    "expm1": (1, jnp.expm1),
+    "floor_divide": (2, jnp.floor_divide),
+    "hypot": (2, jnp.hypot),
+    "is_finite": (1, jnp.isfinite),
+    "is_inf": (1, jnp.isinf),
+    "left_shift": (2, jnp.left_shift),
+    "log10": (1, jnp.log10),
+    "log1p": (1, jnp.log1p),
+    "log2": (1, jnp.log2),
+    "logical_and": (2, jnp.logical_and),
+    "logical_or": (2, jnp.logical_or),
+    "logical_xor": (2, jnp.logical_xor),
+    "remainder": (2, jnp.remainder),
+    "right_shift": (2, jnp.right_shift),
+    "sign": (1, jnp.sign),
+    "signbit": (1, jnp.signbit),
+    "sinh": (1, jnp.sinh),
+    "tan": (1, jnp.tan),
+    "trunc": (1, jnp.trunc),
     "add_multiply": (3, lambda x, y, z: x + y * z),
     "cast": (1, lambda x: x),
     "clamp": (3, lambda x, lo, hi: jnp.minimum(jnp.maximum(x, lo), hi)),

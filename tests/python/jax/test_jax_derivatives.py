@@ -15,9 +15,10 @@ CALLS = calls()
 # Without a derivative: results that are no floats; the others are constant between their jumps.
 NO_DERIVATIVE = {
     "bitwise_and", "bitwise_or", "bitwise_xor", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
-    "is_nan", "logical_not",
+    "is_nan", "logical_not", "is_inf", "is_finite", "signbit", "logical_and", "logical_or", "logical_xor",
+    "bitwise_not", "left_shift", "right_shift", "floor_divide",
 }  # fmt: skip
-JUMPS = {"floor", "ceil", "round"}
+JUMPS = {"floor", "ceil", "round", "trunc", "sign"}
 # Functions whose second derivative is more than jax.numpy's of a formula.
 TWICE = {"gelu", "silu", "gelu_grad"}
 
@@ -38,7 +39,9 @@ def differentiated(name: str) -> tuple[int, Callable[..., Any]]:
     count, function, _ = CALLS[name]
     if name == "where":
         return 2, lambda x, y: flowk_jax.where(jnp.asarray([True, False, True]), x, y)
-    positive = name in ("sqrt", "rsqrt", "log", "pow", "reciprocal")
+    if name == "acosh":
+        return 1, lambda x: function(x + 1)
+    positive = name in ("log2", "log10", "sqrt", "rsqrt", "log", "pow", "reciprocal")
     return count, function if positive else both_signs(function)
 
 

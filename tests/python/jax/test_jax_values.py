@@ -15,16 +15,19 @@ from jax_references import ELEMENTWISE, calls
 import pyflowk
 
 CALLS = calls()
+# Those of memory and devices, and other names of what is there.
 NOT_FOR_JAX = {
     *("prelu_backward_workspace_bytes", "asarray", "empty", "explain", "prepare", "get_include", "get_library"),
+    *("zeros", "ones", "full", "empty_like", "from_dlpack", "device_count", "is_available", "synchronize"),
+    *("clip", "transpose", "swapaxes", "moveaxis"),
     "permute_many",  # XLA joins the launches of a jitted function itself
 }
 OF_INTEGERS = {"abs", "neg", "square", "relu", "clamp_numbers", "scale_numbers"}  # the others make floats of them
-BITWISE = {"bitwise_and", "bitwise_or", "bitwise_xor"}
+BITWISE = {"bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "left_shift", "right_shift"}
 
 
 def test_every_public_function_has_its_form_for_jax() -> None:
-    functions = {name for name in pyflowk.__all__ if inspect.isfunction(getattr(pyflowk, name))} - NOT_FOR_JAX
+    functions = {name for name in pyflowk._MODULE_OF if inspect.isfunction(getattr(pyflowk, name))} - NOT_FOR_JAX
     assert functions == set(flowk_jax.__all__) - {"CUSTOM_CALLS"}
     others = {"permute", "batch_transpose", "prelu", "prelu_backward"}
     others |= {"masked_softmax", "masked_softmax_backward", "softmax", "log_softmax"}
@@ -35,6 +38,7 @@ def test_every_public_function_has_its_form_for_jax() -> None:
 def test_parameters_are_those_of_pyflowk(name: str) -> None:
     plain = dict(inspect.signature(getattr(pyflowk, name)).parameters)
     absent = {"out", "stream", "dx_out", "dalpha_out", "workspace"}
+    absent |= {"more", "axis", "dim", "others"}  # other forms of what is there
     ours = inspect.signature(getattr(flowk_jax, name)).parameters
     assert [*ours] == [parameter for parameter in plain if parameter not in absent]
     for parameter, declared in ours.items():
@@ -49,7 +53,9 @@ def operands_for(name: str, count: int, dtype: str) -> list[np.ndarray]:
         operands[0] = np.abs(operands[0]) + np.ones((), operands[0].dtype)
     if name == "where":
         operands[0] = values("bool")
-    if name in ("clamp", "div", "trunc_div"):
+    if name in ("left_shift", "right_shift") or (name == "pow" and dtype in INTEGERS):
+        operands[1] = np.abs(operands[1]) % operands[1].dtype.type(8)
+    if name in ("clamp", "div", "trunc_div", "floor_divide", "remainder"):
         operands[-1] = np.maximum(np.abs(operands[-1]), np.ones((), operands[-1].dtype)).astype(operands[-1].dtype)
     return operands
 
@@ -57,11 +63,34 @@ def operands_for(name: str, count: int, dtype: str) -> list[np.ndarray]:
 def takes(name: str, dtype: str) -> bool:
     """Whether the function takes this type and has the same result in pyflowk."""
     if dtype == "bool":
-        return name in BITWISE | {"maximum", "minimum", "equal", "less", "where", "logical_not", "add", "mul"}
+        return name in BITWISE - {"left_shift", "right_shift"} | {
+            "maximum",
+            "minimum",
+            "equal",
+            "less",
+            "where",
+            "logical_not",
+            "add",
+            "mul",
+        }
     if dtype[0] == "u" and name == "clamp_numbers":  # with -1, which jax.numpy wraps around
         return False
     if dtype in INTEGERS:
-        return name in OF_INTEGERS | BITWISE | {"add", "sub", "mul", "trunc_div", "fma", "less", "equal", "where"}
+        return name in OF_INTEGERS | BITWISE | {
+            "pow",
+            "sign",
+            "floor_divide",
+            "remainder",
+            "logical_and",
+            "add",
+            "sub",
+            "mul",
+            "trunc_div",
+            "fma",
+            "less",
+            "equal",
+            "where",
+        }
     return name not in BITWISE
 
 

@@ -38,6 +38,14 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "prelu": (lambda x: pyflowk.prelu(x, x[0]), lambda x: torch.nn.functional.prelu(x, x[0])),
     "softmax": (pyflowk.softmax, lambda x: x.softmax(-1)),
     "log_softmax": (pyflowk.log_softmax, lambda x: x.log_softmax(-1)),
+    "softmax_axis": (lambda x: pyflowk.softmax(x, 0), lambda x: x.softmax(0)),
+    "log_softmax_dim": (lambda x: pyflowk.log_softmax(x, dim=-2), lambda x: x.log_softmax(0)),
+    "operations": (
+        lambda x: pyflowk.hypot(pyflowk.erf(x), pyflowk.remainder(x, 0.7)),
+        lambda x: torch.hypot(torch.erf(x), torch.remainder(x, 0.7)),
+    ),
+    "permute_pattern": (lambda x: pyflowk.permute(x, "a b -> b a"), lambda x: x.T),
+    "transpose": (pyflowk.transpose, lambda x: x.T),
     "masked_softmax": (
         lambda x: pyflowk.masked_softmax(x, x > 1.5, bias=x[:1], scale=0.5),
         lambda x: (0.5 * x + x[:1]).masked_fill(x > 1.5, -torch.inf).softmax(-1).nan_to_num(),

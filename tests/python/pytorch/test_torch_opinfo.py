@@ -65,14 +65,14 @@ def plain(function: Callable[..., Any], *lacking: str) -> Callable[..., Any]:
 
 
 def along(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A softmax along any dimension."""
+    """A softmax along any dimension; torch's result is contiguous."""
 
     def call(x: Any, dim: int, dtype: Any = None) -> Any:
         if x.dim() == 0:
             raise NotHeld("no dimensions")
         if dtype is not None:
             x = x.to(dtype)
-        return function(x.movedim(dim, -1)).movedim(-1, dim).contiguous()
+        return function(x, dim=dim).contiguous()
 
     return call
 
@@ -98,6 +98,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("abs", ""): Case(pyflowk.abs),
     ("neg", ""): Case(pyflowk.neg),
     ("square", ""): Case(pyflowk.square, (_NO_BOOL,)),
+    ("sign", ""): Case(pyflowk.sign, (_NO_BOOL,)),
     **{
         (name, ""): Case(getattr(pyflowk, name))
         for name in ("sqrt", "rsqrt", "reciprocal", "exp", "log", "sin", "cos", "tanh", "sigmoid")
@@ -110,17 +111,24 @@ CASES: dict[tuple[str, str], Case] = {
     ("nn.functional.gelu", ""): Case(lambda x, approximate="none": pyflowk.gelu(x, approximate)),
     ("nn.functional.silu", ""): Case(plain(pyflowk.silu, "inplace")),
     ("nn.functional.softplus", ""): Case(softplus),
-    ("floor", ""): Case(pyflowk.floor),
-    ("ceil", ""): Case(pyflowk.ceil),
     ("round", ""): Case(pyflowk.round),
-    ("isnan", ""): Case(pyflowk.is_nan),
-    ("logical_not", ""): Case(pyflowk.logical_not),
+    # Those that both call alike.
+    **{
+        (name, ""): Case(getattr(pyflowk, name))
+        for name in (
+            *("floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "signbit", "exp2", "expm1", "log1p"),
+            *("log2", "log10", "erf", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"),
+            *("bitwise_not", "logical_not", "logical_and", "logical_or", "logical_xor", "floor_divide", "remainder"),
+            *("atan2", "hypot", "copysign", "bitwise_left_shift", "bitwise_right_shift"),
+        )
+    },
     ("add", ""): Case(plain(pyflowk.add, "alpha")),
     ("sub", ""): Case(plain(pyflowk.sub, "alpha")),
     ("mul", ""): Case(pyflowk.mul),
     ("div", "no_rounding_mode"): Case(plain(pyflowk.div, "rounding_mode")),
     ("div", "trunc_rounding"): Case(trunc_div),
-    ("pow", ""): Case(pyflowk.pow, ("must be floats|must come to floats",)),
+    ("div", "floor_rounding"): Case(lambda x, y, rounding_mode: pyflowk.floor_divide(x, y)),
+    ("pow", ""): Case(pyflowk.pow),
     ("minimum", ""): Case(pyflowk.minimum),
     ("maximum", ""): Case(pyflowk.maximum),
     ("eq", ""): Case(pyflowk.equal),

@@ -61,13 +61,22 @@ def numbers(*shape: int, device: str = "cpu", positive: bool = False, dtype: Any
 _UNARY = (
     *("abs", "neg", "square", "sqrt", "rsqrt", "reciprocal", "exp", "log", "sin", "cos", "tanh", "sigmoid", "relu"),
     *("leaky_relu", "elu", "gelu", "gelu_tanh", "silu", "softplus", "floor", "ceil", "round", "is_nan", "logical_not"),
+    *("is_inf", "is_finite", "signbit", "sign", "trunc", "exp2", "expm1", "log1p", "log2", "log10", "erf", "tan"),
+    *("asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"),
 )
+_POSITIVE = {"sqrt", "rsqrt", "log", "log1p", "log2", "log10", "acosh"}
+# Operations on part of the numbers: (a, b) for a * x + b.
+_INTO_DOMAIN = {**dict.fromkeys(("asin", "acos", "atanh", "tan"), (0.45, 0.0)), "acosh": (1.0, 1.0)}
 _BINARY = (
     *("add", "sub", "mul", "div", "pow", "minimum", "maximum", "equal", "not_equal", "less", "less_equal", "greater"),
     *("greater_equal", "relu_grad", "gelu_grad", "gelu_tanh_grad", "silu_grad", "silu_mul", "trunc_div"),
+    *("logical_and", "logical_or", "logical_xor", "floor_divide", "remainder", "atan2", "hypot", "copysign"),
 )
-_OF_INTEGERS = ("bitwise_and", "bitwise_or", "bitwise_xor")
-_WITHOUT = {"is_nan", "logical_not", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}
+_OF_INTEGERS = ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift")
+_WITHOUT = {
+    *("is_nan", "is_inf", "is_finite", "signbit", "logical_not", "logical_and", "logical_or", "logical_xor"),
+    *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
+}
 
 
 def calls(device: str = "cpu") -> list[Call]:
@@ -82,13 +91,15 @@ def calls(device: str = "cpu") -> list[Call]:
         return numbers(*shape, device=device, positive=positive)
 
     for name in _UNARY:
-        add(name, n(3, 4, positive=name in ("sqrt", "rsqrt", "log")))
+        a, b = _INTO_DOMAIN.get(name, (1.0, 0.0))
+        add(name, a * n(3, 4, positive=name in _POSITIVE) + b)
     for name in _BINARY:
         add(name, n(2, 3, positive=True), n(3, positive=name == "pow"))
         add(name, n(2, 1, positive=True).mT, n(3, 1, positive=True))
     integers = torch.arange(6, device=device).reshape(2, 3)
     for name in _OF_INTEGERS:
         add(name, integers, integers[0] + 1)
+    add("bitwise_not", integers)
     add("clamp", n(3, 4), -0.7, 1.1)
     add("scale", n(3, 4).mT, 1.5, -2.0)
     add("fma", n(2, 3), n(3), n(2, 1))

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes one value to every element of an array."""
+
+from __future__ import annotations
+
+from ctypes import addressof, c_int64
+from typing import Any
+
+import numpy as np
+
+from .._native.abi import NUMBER, DType, Int64Pointer
+from .._native.errors import error_of
+from .._native.operations import UnaryOp
+from .dtypes import element_strides
+
+_BITS = {1: DType.UINT8, 2: DType.UINT16, 4: DType.UINT32, 8: DType.UINT64}
+
+
+def fill_memory(library: Any, pointer: int, geometry: tuple[Any, ...], value: Any, stream: int) -> None:
+    """`value`, as NumPy converts it to the dtype, to all elements; `geometry` is (shape, strides in bytes, dtype).
+
+    One kernel copies the number's bits; two of them, for the halves of an element of 16 bytes.
+    """
+    shape, strides, dtype = geometry
+    if np.ndim(value):
+        raise TypeError("value is an array, must be a number")
+    bits = np.full((), value, dtype).tobytes()
+    part = min(dtype.itemsize, 8)
+    longs = c_int64 * max(len(shape), 1)
+    steps = (step * (dtype.itemsize // part) for step in element_strides(dtype, shape, strides, "the array"))
+    arrays = longs(*shape), longs(*steps)
+    extents, c_steps = (Int64Pointer(addressof(array)) for array in arrays)
+    code = _BITS[part]
+    for first in range(0, dtype.itemsize, part):
+        status = library.flowk_unary(
+            *(UnaryOp.COPY.value, bits[first : first + part], None, code | NUMBER),
+            *(pointer + first, c_steps, code, len(shape), extents, 0.0, 0.0, stream),
+        )
+        if status:
+            raise error_of(library, status)

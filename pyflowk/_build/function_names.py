@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables from which generate.py makes the elementwise functions' names, aliases and texts."""
+
+from __future__ import annotations
+
+# Names that differ from the C library's, and the operands' names where they differ from x, y, z.
+NAMES = {"MIN": "minimum", "MAX": "maximum"}
+OPERANDS = {
+    "RELU_GRAD": ("dy", "x"),
+    "SILU_GRAD": ("dy", "x"),
+    "WHERE": ("condition", "x", "y"),
+    "LERP": ("x", "y", "weight"),
+}
+# Formulas in these operands.
+FORMULAS = {
+    "RELU_GRAD": "dy * relu'(x)",
+    "SILU_GRAD": "dy * silu'(x)",
+    "WHERE": "condition ? x : y",
+    "LERP": "x + weight * (y - x)",
+}
+# The names that NumPy, the array API and PyTorch have for the same functions.
+ALIASES = {
+    "abs": ("absolute",),
+    "acos": ("arccos",),
+    "acosh": ("arccosh",),
+    "asin": ("arcsin",),
+    "asinh": ("arcsinh",),
+    "atan": ("arctan",),
+    "atan2": ("arctan2",),
+    "atanh": ("arctanh",),
+    "batch_transpose": ("matrix_transpose",),
+    "bitwise_not": ("bitwise_invert", "invert"),
+    "cast": ("astype",),
+    "div": ("divide", "true_divide"),
+    "is_finite": ("isfinite",),
+    "is_inf": ("isinf",),
+    "is_nan": ("isnan",),
+    "left_shift": ("bitwise_left_shift",),
+    "moveaxis": ("movedim",),
+    "mul": ("multiply",),
+    "neg": ("negative",),
+    "permute": ("permute_dims",),
+    "pow": ("power",),
+    "remainder": ("mod",),
+    "right_shift": ("bitwise_right_shift",),
+    "sub": ("subtract",),
+    "swapaxes": ("swapdims",),
+}
+# What no ufunc of NumPy computes: the others take `out` by position too, as ufuncs do.
+NO_UFUNC = {
+    *("RSQRT", "SIGMOID", "RELU", "SILU", "SOFTPLUS", "ROUND", "ERF", "RELU_GRAD", "SILU_GRAD", "SILU_MUL"),
+    *("FMA", "WHERE", "LERP"),
+}
+NOTES = {
+    "POW": "Integers are powers modulo 2^bits; y < 0 gives 1 / x^-y rounded toward zero, where NumPy raises.",
+    "REMAINDER": "The result has the sign of y, as Python's %. Integers modulo 0 are 0.",
+    "FLOOR_DIVIDE": "As Python's //; integers divided by 0 give 0.",
+    "LEFT_SHIFT": "0 where y < 0, or as many bits as the type has.",
+    "RIGHT_SHIFT": "Where y < 0, or as many bits as the type has: -1 for x < 0, else 0.",
+    "DIV": "`trunc_div` and `floor_divide` divide integers in integers.",
+}
+# Those of with_parameters.py, and those without a function.
+BY_HAND = {
+    *("COPY", "LEAKY_RELU", "ELU", "GELU", "GELU_TANH", "CLAMP", "SCALE"),
+    *("GELU_GRAD", "GELU_TANH_GRAD", "CLAMP_BY", "ADD_MULTIPLY"),
+}
+# What the text of add has after its formula and types; the other functions refer to it.
+TEXT_OF_ADD = """
+    Parameters
+    ----------
+    x, y : array or number
+        At least one array, with any strides. Shapes are broadcast and types promoted as in NumPy; for torch tensors
+        types are promoted as in PyTorch. By NumPy's rules a Python number takes the arrays' type, except that a float
+        beside integers gives float64, and is rounded to float32 only where that is a float of 8 or 16 bits (in
+        comparisons to the arrays' type). A NumPy scalar has its own type, as has a host array of rank 0 beside arrays
+        on a GPU. Beside NumPy arrays lists are taken too.
+    out : array, optional
+        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
+        may be an operand itself and must not overlap one otherwise. By default a new array of the first array's
+        kind, its dimensions in memory in the operands' order (NumPy's "K"): channels last stays channels last. Where
+        they differ, the first operand that moves along both of two dimensions decides.
+    stream : int or stream object, optional
+        Where to enqueue the work: as in `permute`.
+
+    Returns
+    -------
+    array
+        `out`. On a GPU the work may still be running.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Types or shapes that do not fit, arrays on different devices, an argument that is neither array nor number.
+    OverflowError
+        An int that the arrays' type, or float64, does not hold. Comparisons with integers answer for any int.
+    FlowkError, FlowkValueError
+        Any other status of the library, with its text.
+
+    Notes
+    -----
+    NumPy's arrays run on libflowk_simt, an executor of the kernels on the CPU: it checks results, it is not for speed.
+"""

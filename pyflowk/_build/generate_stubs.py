@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stubs of pyflowk's modules, from their functions' signatures."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from generated_text import LICENSE, NOTE, packed  # type: ignore[import-not-found, unused-ignore]
+
+
+def public_functions(text: str) -> list[ast.FunctionDef]:
+    return [
+        node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+    ]
+
+
+def stub(module: str, text: str) -> str:
+    """The public functions' types. The result is of the first array's kind: one overload for NumPy's arrays and
+    lists beside them, one for any other first array, and for several operands one for a number before the array."""
+    functions = public_functions(text)
+    body = "".join(map(stub_of, functions))
+    types = ("Array", "ArrayT", "DTypeLike", "Number", "Numbers", "Stream")
+    imported = [name for name in types if re.search(rf"\b{name}\b", body)]
+    lines = [LICENSE, f"# {NOTE.format(source=module.rpartition('/')[2] + '.py')}\n", "# fmt: off\n"]
+    collections = [name for name in ("Iterable", "Sequence") if f"{name}[" in body]
+    if collections:
+        lines.append(f"from collections.abc import {', '.join(collections)}\n")
+    lines.append("from typing import Any, overload\n\nfrom numpy.typing import NDArray\n\n")
+    lines.append(f"from .._typing import {', '.join(imported)}\n\n")
+    return "".join(lines) + body
+
+
+def stub_of(function: ast.FunctionDef) -> str:
+    arguments, result = function.args, ast.unparse(function.returns) if function.returns else "Any"
+    defaults = [None] * (len(arguments.args) - len(arguments.defaults)) + list(arguments.defaults)
+    parts = [declared(argument, default) for argument, default in zip(arguments.args, defaults)]
+    if arguments.kwonlyargs:
+        parts += [f"*{declared(arguments.vararg, None)}" if arguments.vararg else "*"]
+        parts += [*map(declared, arguments.kwonlyargs, arguments.kw_defaults)]
+
+    def signature(arrays: list[str], returned: str) -> str:
+        """With arrays[i] for the type variable of the i-th parameter that has it, the last one for all others."""
+        typed, used = [], 0
+        for part in parts:
+            if "ArrayT" in part:
+                array = arrays[min(used, len(arrays) - 1)]
+                or_numbers = r"( \| Numbers)?" if array in ("ArrayT", "Number") else ""
+                part = re.sub(rf"\bArrayT{or_numbers}\b", array, part)
+                used += 1
+            typed.append(part if arrays == ["NDArray[Any]"] else re.sub(r"\bNumbers\b", "Number", part))
+        text: str = packed(f"def {function.name}(", typed, f") -> {returned}: ...")
+        return text
+
+    num_operands = sum("ArrayT" in part for part in parts)
+    if num_operands == 0:
+        return signature([""], result)
+    texts = [signature(["NDArray[Any]"], re.sub(r"\bArrayT\b", "NDArray[Any]", result))]
+    texts.append(signature(["ArrayT", "Array"], result))
+    if num_operands > 1:
+        texts.append(signature(["Number", "ArrayT", "Array"], result))
+    return "".join("@overload\n" + text for text in texts)
+
+
+def declared(argument: ast.arg, default: ast.expr | None) -> str:
+    annotation = ast.unparse(argument.annotation) if argument.annotation else "Any"
+    return f"{argument.arg}: {annotation}" + ("" if default is None else " = ...")

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""permute by other descriptions of the axes: transpose, swapaxes, moveaxis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from .._arguments import axis_of, shown
+from .._arrays.kinds import find_array_kind
+from .permute import permute
+
+if TYPE_CHECKING:
+    from .._typing import Array, ArrayT, DTypeLike, Stream
+
+
+def transpose(
+    x: ArrayT,
+    axes: Iterable[int] | None = None,
+    *,
+    dtype: DTypeLike | None = None,
+    scale: float = 1.0,
+    out: Array | None = None,
+    stream: Stream | None = None,
+) -> ArrayT:
+    """`permute`, which reverses the dimensions where it is given no axes.
+
+    The values of ``np.transpose(x, axes)``, in new memory. PyTorch's transpose(x, dim0, dim1) is `swapaxes`.
+
+    Parameters
+    ----------
+    x : array
+        As in `permute`.
+    axes : iterable of int, optional
+        Every dimension of x once; by default the last one first.
+    dtype, scale, out, stream : optional
+        As in `permute`, which also says what is returned and raised.
+    """
+    if axes is None:
+        axes = range(_rank(x))[::-1]
+    return permute(x, axes, dtype=dtype, scale=scale, out=out, stream=stream)
+
+
+def swapaxes(
+    x: ArrayT,
+    axis1: int,
+    axis2: int,
+    *,
+    dtype: DTypeLike | None = None,
+    scale: float = 1.0,
+    out: Array | None = None,
+    stream: Stream | None = None,
+) -> ArrayT:
+    """Swap two dimensions of an array: the values of ``np.swapaxes(x, axis1, axis2)``, in new memory.
+
+    Parameters
+    ----------
+    x : array
+        As in `permute`.
+    axis1, axis2 : int
+        Dimensions of x; a negative one counts from the end.
+    dtype, scale, out, stream : optional
+        As in `permute`, which also says what is returned and raised.
+    """
+    rank = _rank(x)
+    order = list(range(rank))
+    first, second = axis_of(axis1, "axis1", rank), axis_of(axis2, "axis2", rank)
+    order[first], order[second] = second, first
+    return permute(x, order, dtype=dtype, scale=scale, out=out, stream=stream)
+
+
+def moveaxis(
+    x: ArrayT,
+    source: int | Iterable[int],
+    destination: int | Iterable[int],
+    *,
+    dtype: DTypeLike | None = None,
+    scale: float = 1.0,
+    out: Array | None = None,
+    stream: Stream | None = None,
+) -> ArrayT:
+    """Move dimensions to other places; the others stay in order. ``np.moveaxis(x, source, destination)`` in new memory.
+
+    Parameters
+    ----------
+    x : array
+        As in `permute`.
+    source, destination : int or iterable of int
+        Dimensions of x, and the place of each in the result; as many of both, none twice. Negative ones count from the
+        end.
+    dtype, scale, out, stream : optional
+        As in `permute`, which also says what is returned and raised.
+    """
+    rank = _rank(x)
+    sources, places = _axes_of(source, "source", rank), _axes_of(destination, "destination", rank)
+    if len(sources) != len(places):
+        raise ValueError(f"source has {len(sources)} entries and destination has {len(places)}, must be as many")
+    order = [axis for axis in range(rank) if axis not in sources]
+    for place, axis in sorted(zip(places, sources)):
+        order.insert(place, axis)
+    return permute(x, order, dtype=dtype, scale=scale, out=out, stream=stream)
+
+
+def _axes_of(axes: Any, name: str, rank: int) -> list[int]:
+    try:
+        given = list(axes)
+    except TypeError:
+        given = [axes]
+    found = [axis_of(axis, name, rank) for axis in given]
+    if len(set(found)) != len(found):
+        raise ValueError(f"{name} = {shown(axes)}, but it must name each dimension once")
+    return found
+
+
+def _rank(x: Any) -> int:
+    find_array_kind(x, "x")
+    if not hasattr(x, "shape"):
+        raise TypeError(f"x is a {type(x).__name__} without a shape: pass its axes to permute")
+    return len(x.shape)

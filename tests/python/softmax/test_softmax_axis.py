@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""softmax over any dimension, by NumPy's and PyTorch's names; names that mean something else here are refused."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyflowk
+
+X = np.random.default_rng(3).normal(size=(3, 4, 5, 6)).astype(np.float32)
+
+
+def expected(x: np.ndarray, axis: int) -> np.ndarray:
+    e = np.exp(x.astype(np.float64) - x.max(axis=axis, keepdims=True))
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+@pytest.mark.parametrize("axis", range(-4, 4))
+def test_every_dimension_of_every_layout(arrays: Any, axis: int) -> None:
+    exact = expected(X, axis)
+    x = arrays.put(X)
+    for result in (pyflowk.softmax(x, axis), pyflowk.softmax(x, axis=axis), pyflowk.softmax(x, dim=axis)):
+        assert result.shape == X.shape
+        np.testing.assert_allclose(arrays.fetch(result), exact, rtol=1e-5)
+    np.testing.assert_allclose(arrays.fetch(pyflowk.log_softmax(x, axis)), np.log(exact), atol=1e-5)
+    # x with this dimension innermost, which is read in place; and a C-contiguous and a strided out.
+    order = [d for d in range(4) if d != axis % 4] + [axis % 4]
+    turned = arrays.put(np.ascontiguousarray(X.transpose(order)).reshape(-1).view(np.uint8))
+    strides = [4] * 4
+    for outer, inner in reversed(list(itertools.pairwise(order))):
+        strides[outer] = strides[inner] * X.shape[inner]
+    view = arrays.view(turned, 0, X.shape, strides, np.float32)
+    np.testing.assert_allclose(arrays.fetch(pyflowk.softmax(view, axis)), exact, rtol=1e-5)
+    copies = pyflowk.explain(pyflowk.softmax, view, axis)
+    assert "contiguous copies" not in copies
+    out = arrays.put(np.zeros_like(X))
+    assert pyflowk.softmax(x, axis, out=out) is out
+    np.testing.assert_allclose(arrays.fetch(out), exact, rtol=1e-5)
+    assert pyflowk.softmax(view, axis, out=view) is view
+    np.testing.assert_allclose(arrays.fetch(view), exact, rtol=1e-5)
+    half = pyflowk.softmax(x, axis, dtype="float16")
+    assert str(half.dtype) == "float16"
+    np.testing.assert_allclose(arrays.fetch(half).astype(np.float64), exact, atol=1e-3)
+
+
+def test_a_new_result_has_the_dimension_innermost(host_library: None) -> None:
+    assert pyflowk.softmax(X, 1).strides == (480, 4, 96, 16)
+    assert pyflowk.softmax(X, 3).strides == X.strides
+
+
+def test_wrong_axes_are_named(arrays: Any) -> None:
+    x = arrays.put(X)
+    for call, error, text in (
+        (lambda: pyflowk.softmax(x, 4), ValueError, "axis = 4, x has 4 dimensions: must be in -4 ... 3"),
+        (lambda: pyflowk.softmax(x, dim=-5), ValueError, "dim = -5, x has 4 dimensions: must be in -4 ... 3"),
+        (lambda: pyflowk.softmax(x, 1.0), TypeError, "axis is 1.0, must be an integer"),
+        (lambda: pyflowk.softmax(x, dim="1"), TypeError, "dim is '1', must be an integer"),
+        (lambda: pyflowk.softmax(x, 1, dim=1), TypeError, "axis and dim name the same thing"),
+        (lambda: pyflowk.softmax(x, 0, out=arrays.put(X[0])), ValueError, r"out has shape \(4, 5, 6\), must be \(3,"),
+        (lambda: pyflowk.softmax(x, 0, out=arrays.put(X[:2])), ValueError, "out has shape"),
+        (lambda: pyflowk.softmax(2.0, 0), TypeError, "x is a float, must be an array"),
+    ):
+        with pytest.raises(error, match=text):
+            call()
+
+
+def test_names_of_other_libraries_say_what_is_meant_here(arrays: Any) -> None:
+    x = arrays.put(X)
+    for name, text in {
+        "attn_mask": "pass mask, where True means masked out .~attn_mask for PyTorch's.",
+        "is_causal": "pass causal=True, whose diagonal ends in the last column",
+        "key_padding_mask": "pass mask of shape .b, 1, 1, k.",
+        "where": "pass mask, where True means masked out",
+        "axis": "the last dimension: permute x",
+        "foo": "has no parameter foo: help",
+    }.items():
+        with pytest.raises(TypeError, match=text):
+            pyflowk.masked_softmax(x, **{name: None})
+
+
+def test_is_causal_of_pytorch_is_the_causal_offset_that_the_message_gives(arrays: Any) -> None:
+    x = np.zeros((7, 4), np.float32)
+    result = arrays.fetch(pyflowk.masked_softmax(arrays.put(x), causal=True, causal_offset=7 - 4))
+    np.testing.assert_array_equal(result != 0, np.tri(7, 4, dtype=bool))
