@@ -315,10 +315,10 @@ EXPORT PyObject *flowk_calls_prepared(const char *text, int num_arguments, PyObj
 }
 
 EXPORT int flowk_calls_add_type(PyObject *type, int way, const ExchangeApi *api, int is_watched,
-                                PyObject *current_stream) {
-  const ArrayType known = {type, way, api, is_watched, current_stream};
+                                PyObject *of_framework) {
+  const ArrayType known = {type, way, api, is_watched, of_framework};
   python.Py_IncRef(type);
-  python.Py_IncRef(current_stream);
+  python.Py_IncRef(of_framework);
   return make_type_known(&known);
 }
 

@@ -9,9 +9,10 @@ static PyObject *constant_types[max_types];
 static int num_types, num_constant_types;
 
 // The names of attributes, made by make_type_known().
-#define NAMES(F)   \
-  F(requires_grad) \
-  F(_current_level) F(data) F(ptr) F(device_id) F(shape) F(strides) F(dtype) F(itemsize) F(device) F(stream)
+#define NAMES(F) NAMES_OF_TORCH(F) NAMES_OF_ARRAYS(F) NAMES_OF_NUMBA(F)
+#define NAMES_OF_TORCH(F) F(requires_grad) F(_current_level)
+#define NAMES_OF_ARRAYS(F) F(data) F(ptr) F(device_id) F(shape) F(strides) F(dtype) F(itemsize) F(device) F(stream)
+#define NAMES_OF_NUMBA(F) F(gpu_data) F(device_ctypes_pointer) F(value) F(context) F(id)
 static struct {
 #define FIELD(name) PyObject *name;
   NAMES(FIELD)
@@ -120,6 +121,28 @@ typedef struct {
   uint64_t dtype;  // what tells element types apart
 } Array;
 
+// object.first.second, an integer.
+static bool integer_attribute_of(PyObject *object, PyObject *first, PyObject *second, int64_t *value) {
+  PyObject *inner = python.PyObject_GetAttr(object, first);
+  const bool is_read = inner && integer_attribute(inner, second, value);
+  if (inner) python.Py_DecRef(inner);
+  return is_read;
+}
+
+// Of memory that Numba frees by cuMemFree(), which waits for the work on it, and of an array without a stream.
+static bool read_numba_memory(PyObject *array, const ArrayType *type, int64_t *pointer, int64_t *ordinal) {
+  int64_t stream;
+  if (!integer_attribute(array, names.stream, &stream) || stream != 0) return false;
+  PyObject *memory = python.PyObject_GetAttr(array, names.gpu_data), *context = NULL;
+  const bool is_read = memory && memory->type == type->of_framework &&
+                       integer_attribute_of(memory, names.device_ctypes_pointer, names.value, pointer) &&
+                       (context = python.PyObject_GetAttr(memory, names.context)) &&
+                       integer_attribute_of(context, names.device, names.id, ordinal);
+  if (context) python.Py_DecRef(context);
+  if (memory) python.Py_DecRef(memory);
+  return is_read;
+}
+
 // The pointer, shape and strides (in bytes) that an array has as attributes.
 static bool read_attributes(PyObject *array, const ArrayType *type, Array *read, int64_t *stream) {
   DLTensor *tensor = &read->tensor;
@@ -131,6 +154,11 @@ static bool read_attributes(PyObject *array, const ArrayType *type, Array *read,
         data && integer_attribute(data, names.ptr, &pointer) && integer_attribute(data, names.device_id, &ordinal);
     if (data) python.Py_DecRef(data);
     if (!is_read) {
+      python.PyErr_Clear();
+      return false;
+    }
+  } else if (type->way == by_numba_attributes) {
+    if (!read_numba_memory(array, type, &pointer, &ordinal)) {
       python.PyErr_Clear();
       return false;
     }
@@ -242,6 +270,9 @@ static bool add_array(Reading *reading, Context *context, PyObject *array, const
     context->has_stream_of_array = true;
     context->stream_of_array = stream;
   }
+  if (reading->first && type != reading->first_type &&
+      (type->way == by_numba_attributes || reading->first_type->way == by_numba_attributes))
+    return false;  // the stream is the other array's
   if (!reading->first) {
     reading->first = array;
     reading->first_type = type;
@@ -269,7 +300,7 @@ static bool read_current_stream(Reading *reading, const Context *context) {
       python.PyErr_Clear();
       return false;
     case by_cupy_attributes: {
-      PyObject *stream = python.PyObject_CallNoArgs(type->current_stream);
+      PyObject *stream = python.PyObject_CallNoArgs(type->of_framework);
       const bool is_read = stream && integer_attribute(stream, names.ptr, &handle);
       if (stream) python.Py_DecRef(stream);
       if (!is_read) python.PyErr_Clear();
@@ -313,6 +344,8 @@ bool read_arguments(Reading *reading, const char *roles, PyObject *const *argume
     if (!add_object(reading, argument, role == role_value)) return false;
   }
   if (!reading->first || (reading->is_watched && torch_watches())) return false;
+  // Numba's results are made in Python, and its memory is held until the work of another stream is done.
+  if (reading->first_type->way == by_numba_attributes && (!reading->out || has_stream)) return false;
   if (!has_stream) return read_current_stream(reading, &context);
   return !context.has_stream_of_array || (int64_t)(uintptr_t)reading->stream == context.stream_of_array;
 }

@@ -16,14 +16,14 @@ enum { max_arguments = 16, max_key_words = 256, max_types = 16, max_watchers = 8
 enum { role_array = 'a', role_option = 'o', role_value = 'v', role_out = 'w', role_stream = 's' };
 
 // How the arrays of a type are read.
-enum { by_exchange_api, by_cupy_attributes, by_device_array_attributes };
+enum { by_exchange_api, by_cupy_attributes, by_device_array_attributes, by_numba_attributes };
 
 typedef struct {
   PyObject *type;
   int way;
-  const ExchangeApi *api;    // by_exchange_api
-  bool is_watched;           // by torch: `torch_gates`
-  PyObject *current_stream;  // by_cupy_attributes: cupy.cuda.get_current_stream
+  const ExchangeApi *api;  // by_exchange_api
+  bool is_watched;         // by torch: `torch_gates`
+  PyObject *of_framework;  // by_cupy_attributes: cupy.cuda.get_current_stream; by_numba_attributes: OwnedPointer
 } ArrayType;
 
 // What torch must see is not for this road: pyflowk/_torch/gate.py has the meaning.

@@ -30,7 +30,7 @@ from .recorded import learned
 
 FILE_NAME = "libpyflowk_calls.so"
 # The ways of reading.h.
-_BY_EXCHANGE_API, _BY_CUPY, _BY_DEVICE_ARRAY = range(3)
+_BY_EXCHANGE_API, _BY_CUPY, _BY_DEVICE_ARRAY, _BY_NUMBA = range(4)
 _ROLES = {"": "a", "=": "o", "~": "v"}
 
 
@@ -132,13 +132,19 @@ _noticed: set[type] = {np.ndarray, DeviceArray, type(None), int, float, bool, li
 
 
 def notice(array_type: type[Any]) -> None:
-    """Makes the type of an array known to the C road, if that can read it: torch's tensors, CuPy's arrays, and those of
-    any framework that have the exchange API and follow its current stream."""
+    """Makes the type of an array known to the C road, if that can read it: torch's tensors, CuPy's arrays, Numba's, and
+    those of any framework that have the exchange API and follow its current stream."""
     if array_type in _noticed:
         return
     _noticed.add(array_type)
     kind, opened = kinds.ARRAYS.get(array_type), library()
-    if opened is None or kind is None or not kind.is_array or not kind.follows_current_stream:
+    if opened is None or kind is None or not kind.is_array:
+        return
+    if array_type.__name__ == "DeviceNDArray":
+        memory = getattr(getattr(sys.modules[array_type.__module__], "_driver", None), "OwnedPointer", None)
+        if memory is not None:
+            opened.flowk_calls_add_type(array_type, _BY_NUMBA, None, 0, memory)
+    if not kind.follows_current_stream:
         return
     api = _exchange_api(array_type)
     if isinstance(kind, kinds.TorchSubclassKind):

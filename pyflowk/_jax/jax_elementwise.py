@@ -22,7 +22,7 @@ from .._elementwise.promotion import FLOATS, INTEGERS, MIXED_FLOATS
 from .._elementwise.resolution import IN_FLOAT64, OF_BOOL, OF_INTEGERS, TO_BOOL
 from .._native.abi import DType
 from .._native.operations import OPERATIONS, TernaryOp, UnaryOp
-from . import primitives
+from . import eager, primitives
 from .formulas import CONSTANT, FORMULAS, GRADIENTS, Op
 from .jax_types import NUMBERS, float_of, operand
 from .primitives import batched_at, bind, custom_call, first_dimension, is_zero, sum_to, tangents_of, zero_of
@@ -115,6 +115,12 @@ def apply(
 ) -> Any:
     """What a function returns. `given` are arrays or Python numbers, called `names` in errors; `parameters` are Python
     numbers, which take part in the promotion."""
+    return eager.call(_apply, given, op, names, parameters, exact_integers)
+
+
+def _apply(
+    given: Sequence[Any], op: Op, names: tuple[str, ...], parameters: tuple[float, ...], exact_integers: bool
+) -> Any:
     operands = [operand(x, name) for x, name in zip(given, names, strict=True)]
     arrays = [(name, one) for name, one in zip(names, operands) if not isinstance(one, NUMBERS)]
     for name, one in arrays:

@@ -19,24 +19,34 @@ from .._elementwise.promotion import FLOATS
 from .._native.abi import DType
 from .._operators.permute_arguments import _CONVERTED, _checked_axes, _last_two_swapped
 from .._typing import DTypeLike
-from . import primitives
+from . import eager, primitives
 from .jax_types import array, static_number, wanted_type
 from .primitives import bind, custom_call, first_dimension, is_zero, zero_of
 
 
 def permute(x: ArrayLike, axes: Iterable[int], *, dtype: DTypeLike | None = None, scale: float = 1.0) -> jax.Array:
     """Reorder the dimensions of an array, in new memory: as `pyflowk.permute`. scale is a number."""
+    out: jax.Array = eager.call(_reordered, (x,), axes, dtype, scale)
+    return out
+
+
+def _reordered(arrays: Sequence[Any], axes: Iterable[int], dtype: DTypeLike | None, scale: float) -> jax.Array:
     try:
         order = tuple(map(operator.index, axes))
     except (TypeError, NotImplementedError) as error:
         raise TypeError(f"axes is {shown(axes)}, must be integers, one per dimension of x") from error
-    x = array(x, "x")
+    x = array(arrays[0], "x")
     return _permute(x, _checked_axes(order, x.ndim), dtype, scale)
 
 
 def batch_transpose(x: ArrayLike, *, dtype: DTypeLike | None = None, scale: float = 1.0) -> jax.Array:
     """Swap the last two dimensions of an array, in new memory: as `pyflowk.batch_transpose`."""
-    x = array(x, "x")
+    out: jax.Array = eager.call(_transposed_last, (x,), dtype, scale)
+    return out
+
+
+def _transposed_last(arrays: Sequence[Any], dtype: DTypeLike | None, scale: float) -> jax.Array:
+    x = array(arrays[0], "x")
     return _permute(x, _last_two_swapped(x.ndim), dtype, scale)
 
 

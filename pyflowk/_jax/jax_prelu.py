@@ -20,17 +20,21 @@ from .._arguments import boolean, integer, shown
 from .._arrays.dtypes import beside, float_type, listed, wrong_dtype
 from .._native.abi import Status
 from .._native.errors import FlowkValueError
-from . import primitives
+from . import eager, primitives
 from .jax_types import array
 from .primitives import batch_size, batched_at, bind, computed, custom_call, first_dimension, is_zero, zero_of
 
 
 def prelu(x: ArrayLike, alpha: ArrayLike, channel_axis: int = 1) -> jax.Array:
     """``out = x`` where x > 0, ``alpha * x`` elsewhere: as `pyflowk.prelu`."""
-    x, alpha = array(x, "x"), array(alpha, "alpha")
-    axis = _checked_axis(x, alpha, channel_axis)
-    out: jax.Array = bind(prelu_p, x, _flat(alpha), axis=axis)
+    out: jax.Array = eager.call(_prelu, (x, alpha), channel_axis)
     return out
+
+
+def _prelu(arrays: Sequence[Any], channel_axis: int) -> Any:
+    x, alpha = map(array, arrays, ("x", "alpha"))
+    axis = _checked_axis(x, alpha, channel_axis)
+    return bind(prelu_p, x, _flat(alpha), axis=axis)
 
 
 def prelu_backward(
@@ -43,7 +47,14 @@ def prelu_backward(
     need_dalpha: bool = True,
 ) -> tuple[jax.Array | None, jax.Array | None]:
     """The gradients of `prelu` with respect to x and alpha: as `pyflowk.prelu_backward`."""
-    dy, x, alpha = array(dy, "dy"), array(x, "x"), array(alpha, "alpha")
+    dx, dalpha = eager.call(_prelu_backward, (dy, x, alpha), channel_axis, need_dx, need_dalpha)
+    return dx, dalpha
+
+
+def _prelu_backward(
+    arrays: Sequence[Any], channel_axis: int, need_dx: bool, need_dalpha: bool
+) -> tuple[jax.Array | None, jax.Array | None]:
+    dy, x, alpha = map(array, arrays, ("dy", "x", "alpha"))
     axis = _checked_axis(x, alpha, channel_axis)
     if dy.shape != x.shape:
         raise ValueError(f"dy has shape {dy.shape}, must be {x.shape} as x")

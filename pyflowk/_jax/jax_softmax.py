@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -14,6 +15,7 @@ from .._arrays.dtypes import FLOAT_TYPES, beside, float_type, listed, wrong_dtyp
 from .._native.abi import DType
 from .._operators.softmax_arguments import broadcasts, checked_options
 from .._typing import DTypeLike
+from . import eager
 from .jax_types import array, static_number, wanted_type
 from .primitives import bind
 from .softmax_primitives import HAS_BIAS, HAS_LENGTHS, HAS_MASK, Options, backward_p, softmax_p
@@ -37,7 +39,14 @@ def masked_softmax(
 
     scale is a number. x and bias have gradients.
     """
-    checked = checked_options(side, causal, causal_offset, window, None)
+    arrays = (x, mask, lengths, bias)
+    out: jax.Array = eager.call(_softmax, arrays, (side, causal, causal_offset, window, None), scale, log, dtype)
+    return out
+
+
+def _softmax(arrays: Sequence[Any], selection: tuple[Any, ...], scale: Any, log: Any, dtype: Any) -> Any:
+    checked = checked_options(*selection)
+    x, mask, lengths, bias = arrays
     x = array(x, "x")
     shape = _shape(x, "x")
     code = float_type(x.dtype, "x")
@@ -59,7 +68,7 @@ def masked_softmax(
         operands.append(_over_rows(bias, "bias", x.shape, row))
         given |= HAS_BIAS
     options = _options(given, checked, scale, log, code)
-    out: jax.Array = bind(softmax_p, *operands, options=options, dtype=_out_type(x, "x", code, dtype))
+    out = bind(softmax_p, *operands, options=options, dtype=_out_type(x, "x", code, dtype))
     return out if out.shape == x.shape else out.reshape(x.shape)
 
 
@@ -77,7 +86,14 @@ def masked_softmax_backward(
     dtype: DTypeLike | None = None,
 ) -> jax.Array:
     """The gradient of `masked_softmax` with respect to x: as `pyflowk.masked_softmax_backward`. scale is a number."""
-    checked = checked_options(side, causal, causal_offset, window, None)
+    arrays = (dy, y, lengths)
+    out: jax.Array = eager.call(_backward, arrays, (side, causal, causal_offset, window, None), scale, log, dtype)
+    return out
+
+
+def _backward(arrays: Sequence[Any], selection: tuple[Any, ...], scale: Any, log: Any, dtype: Any) -> Any:
+    checked = checked_options(*selection)
+    dy, y, lengths = arrays
     dy, y = array(dy, "dy"), array(y, "y")
     shape = _shape(dy, "dy")
     code = float_type(dy.dtype, "dy")
@@ -90,7 +106,7 @@ def masked_softmax_backward(
         operands.append(_over_leading(lengths, dy.shape))
         given |= HAS_LENGTHS
     options = _options(given, checked, scale, log, code)
-    out: jax.Array = bind(backward_p, *operands, options=options, dtype=_out_type(dy, "dy", code, dtype))
+    out = bind(backward_p, *operands, options=options, dtype=_out_type(dy, "dy", code, dtype))
     return out if out.shape == dy.shape else out.reshape(dy.shape)
 
 

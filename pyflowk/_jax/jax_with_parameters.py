@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ from .._arrays.dtypes import number_type
 from .._elementwise.call import LARGEST_PARAMETER
 from .._native.operations import BinaryOp, TernaryOp, UnaryOp
 from .._typing import DTypeLike
+from . import eager
 from .jax_elementwise import apply, elementwise
 from .jax_types import NUMBERS, array, static_number, wanted_type
 
@@ -22,7 +24,11 @@ _GELU_GRAD = {"none": BinaryOp.GELU_GRAD, "tanh": BinaryOp.GELU_TANH_GRAD}
 
 def cast(x: ArrayLike, dtype: DTypeLike) -> jax.Array:
     """``out = x``, for every element, converted to `dtype`: as `pyflowk.cast`."""
-    x = array(x, "x")
+    return eager.call(_cast, (x,), dtype)
+
+
+def _cast(arrays: Sequence[Any], dtype: DTypeLike) -> jax.Array:
+    x = array(arrays[0], "x")
     number_type(x.dtype, "x")
     return elementwise(UnaryOp.COPY, x, dtype=wanted_type(dtype))
 

@@ -57,7 +57,11 @@ def _primitive(name: str, abstract: Callable[..., Any], multiple_results: bool) 
 
 
 def _run(primitive: Primitive, *operands: Any, **parameters: Any) -> Any:
-    return _compiled(primitive, tuple(parameters.items()))(*operands)
+    program = _compiled(primitive, tuple(parameters.items()))
+    if jax.config.jax_disable_jit:  # a primitive is compiled all the same, as JAX's own are
+        with jax.disable_jit(False):
+            return program(*operands)
+    return program(*operands)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls outside of jit: a function of concrete arrays is one compiled program, checks and promotion included."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from .._native.operations import BinaryOp, TernaryOp, UnaryOp
+
+_MAX_PROGRAMS = 4096
+_HASHED = {bool, int, str, type(None), UnaryOp, BinaryOp, TernaryOp}
+_bits_of = struct.Struct("d").pack
+_programs: dict[tuple[Any, ...], Callable[..., Any]] = {}
+
+
+def call(function: Callable[..., Any], arrays: Sequence[Any], *static: Any) -> Any:
+    """function(arrays, *static), where an array may be None.
+
+    One program per function and `static`, and per shapes and types of the arrays, which JAX tells apart. Numbers beside
+    arrays, operands that are traced and static values that have no key take the function itself.
+    """
+    for x in arrays:
+        if x is not None and (not isinstance(x, jax.Array) or isinstance(x, jax.core.Tracer)):
+            return function(arrays, *static)
+    try:
+        key = (function, *map(_key, static))
+    except TypeError:
+        return function(arrays, *static)
+    if jax.config.jax_disable_jit:
+        return function(arrays, *static)
+    program = _programs.get(key)
+    if program is None:
+        if len(_programs) >= _MAX_PROGRAMS:
+            _programs.clear()
+        program = _programs[key] = _compiled(function, static)
+    return program(*arrays)
+
+
+def _compiled(function: Callable[..., Any], static: tuple[Any, ...]) -> Callable[..., Any]:
+    def run(*arrays: Any) -> Any:
+        return function(arrays, *static)
+
+    run.__name__ = f"flowk{function.__name__}"
+    return jax.jit(run, inline=True)  # in a trace that these arrays are constants of: as the function itself
+
+
+def _key(value: Any) -> tuple[Any, ...]:
+    """Equal for one value of one type: 2, 2.0 and True differ, and 0.0 and -0.0."""
+    kind = type(value)
+    if kind in _HASHED:
+        return kind, value
+    if kind is tuple:
+        return tuple(map(_key, value))
+    if kind is float:
+        return kind, _bits_of(value)
+    if isinstance(value, (type, np.dtype)):
+        return kind, value
+    raise TypeError
