@@ -14,7 +14,7 @@ from pyflowk._explain import _OPERATORS
 
 DEVICE = "cuda" if TEST_LIBRARY == "cuda" else "cpu"
 OPERANDS = {"fma": 3, "where": 3, "lerp": 3}
-OF_INTEGERS = ("bitwise_and", "bitwise_or", "bitwise_xor")
+OF_INTEGERS = ("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "left_shift", "right_shift")
 
 
 class CallCase(NamedTuple):
@@ -45,8 +45,8 @@ def elementwise_cases() -> list[CallCase]:
     for name in sorted(name for name in dir(functions) if name in _OPERATORS):
         function = getattr(functions, name)
         dtype = torch.int32 if name in OF_INTEGERS else torch.float32
-        arity = function.__code__.co_argcount
-        operands = [tensor(3, 4, dtype=dtype) for _ in range(arity)]
+        names = function.__code__.co_varnames[: function.__code__.co_argcount]
+        operands = [tensor(3, 4, dtype=dtype) for name in names if name != "out"]
         if name == "where":
             operands[0] = tensor(3, 4, dtype=torch.bool)
         cases.append(CallCase(function, tuple(operands)))
@@ -85,6 +85,7 @@ def elementwise_cases() -> list[CallCase]:
         CallCase(pyflowk.gelu_grad, (x, x)),
         CallCase(pyflowk.clamp, (x, 1.0, 2.0)),
         CallCase(pyflowk.clamp, (x, 1.0, 1.0)),
+        CallCase(pyflowk.clip, (x, 1.0, 2.0), is_plain=False),
         CallCase(pyflowk.clamp, (x, None, 2)),
         CallCase(pyflowk.clamp, (x, tensor(4), 6.0)),
         CallCase(pyflowk.clamp, (integers, 1, 2)),
@@ -110,6 +111,9 @@ def other_cases() -> list[CallCase]:
         CallCase(pyflowk.permute, (x, (2, 0, 1)), {"dtype": "float16", "scale": 0.5}),
         CallCase(pyflowk.permute, (x, (2, 0, 1)), {"dtype": torch.int32}),
         CallCase(pyflowk.permute, (x, (2, 0, 1)), {"scale": 2}),
+        CallCase(pyflowk.transpose, (x, (2, 0, 1))),
+        CallCase(pyflowk.swapaxes, (x, 0, 2)),
+        CallCase(pyflowk.moveaxis, (x, 0, 2)),
         CallCase(pyflowk.batch_transpose, (x,)),
         CallCase(pyflowk.batch_transpose, (x[:, 1:, ::2],)),
         CallCase(pyflowk.prelu, (x, alpha)),

@@ -46,13 +46,16 @@ CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("masked_softmax", (X,), {"bias": ROW}, "x bias out"),
     ("masked_softmax_backward", (X, X), {"scale": 0.5}, "dy y out"),
     ("masked_softmax_backward", (X, X), {"lengths": LENGTHS}, "dy y lengths out"),
+    ("transpose", (X,), {}, "x out"),
+    ("swapaxes", (X, 0, 1), {}, "x out"),
+    ("moveaxis", (X, 0, -1), {}, "x out"),
 ]
 for _name in _OPERATORS:
     if _name not in {name for name, *_ in CALLS} | {"prelu_backward", "permute_many"}:
         _names = list(inspect.signature(getattr(pyflowk, _name)).parameters)[:-2]
         _first = {"where": MASK}.get(_name, X)
         _arrays = [_first, X, X][: len(_names)]
-        if _name.startswith("bitwise"):
+        if _name.startswith("bitwise") or _name.endswith("_shift"):
             _arrays = [array.astype(np.int32) for array in _arrays]
         CALLS.append((_name, tuple(_arrays), {}, " ".join([*_names, "out"])))
 
@@ -138,7 +141,7 @@ def test_what_is_not_one_call_is_refused(arrays: HostArrays) -> None:
         pyflowk.prepare("softmax", arrays.view(x, 0, (6, 4), (4, 24), "f4") if arrays.device is not None else X.T)
     with pytest.raises(ValueError, match="add of these arrays is more than one call"):
         pyflowk.prepare("add", x, arrays.put(X.astype(np.int32)))
-    with pytest.raises(ValueError, match="must be one of abs, add"):
+    with pytest.raises(ValueError, match="must be one of abs, acos, acosh, add"):
         pyflowk.prepare("empty", x)
     with pytest.raises(TypeError, match="prepare takes no stream"):
         pyflowk.prepare("relu", x, stream=0)
