@@ -15,6 +15,7 @@ from campaign_makers import MAKERS
 from campaign_shapes import alignment_bytes, generator
 
 from pyflowk._native.abi import Status
+from pyflowk._native.operations import OPERATIONS
 
 ROOM = 100  # elements
 OVERFLOWING = (2**63 - 1, -(2**63))
@@ -78,7 +79,7 @@ def changes_of(case: Case) -> list[Callable[[random.Random], Bad]]:
         twice = [Int32s(_with(axes, d, axes[d - 1])) for d in range(1, rank)]
         value("axes", (INVALID,), *wrong, *twice)
     if "op" in arguments:
-        value("op", (INVALID,), 0, -1, 28, 2**31 - 1)
+        value("op", (INVALID,), 0, -1, 1 + max(op.value for op in OPERATIONS), 2**31 - 1)
     if "scale" in arguments:
         moves_bits = case.function == "flowk_permute_convert"
         bad_scales = (float("nan"), float("inf"), -float("inf"))
