@@ -10,9 +10,25 @@ from typing import Any
 import numpy as np
 
 PARAMETERS = {"leaky_relu": (0.1,), "elu": (1.5,), "clamp": (-0.5, 0.75), "scale": (2.0, 1.0), "add_multiply": (2.0,)}
-BOOLEAN = {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "is_nan", "logical_not"}
+BOOLEAN = {
+    *(
+        "equal",
+        "not_equal",
+        "less",
+        "less_equal",
+        "greater",
+        "greater_equal",
+        "is_nan",
+        "is_inf",
+        "is_finite",
+        "signbit",
+    ),
+    *("logical_not", "logical_and", "logical_or", "logical_xor"),
+}
+OF_INTEGERS = {"bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "left_shift", "right_shift"}
 TANH_SCALE = math.sqrt(2 / math.pi)
 
+_erf = np.vectorize(math.erf, otypes=[np.float64])
 _erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 
@@ -48,11 +64,23 @@ _SHARED: dict[str, Callable[..., Any]] = {
     "not_equal": lambda m, x, y: x != y, "less": lambda m, x, y: x < y, "less_equal": lambda m, x, y: x <= y,
     "greater": lambda m, x, y: x > y, "greater_equal": lambda m, x, y: x >= y, "bitwise_and": lambda m, x, y: x & y,
     "bitwise_or": lambda m, x, y: x | y, "bitwise_xor": lambda m, x, y: x ^ y,
+    "is_inf": lambda m, x: m.isinf(x), "is_finite": lambda m, x: m.isfinite(x),
+    "atan2": lambda m, x, y: m.arctan2(x, y), "bitwise_not": lambda m, x: ~x,
+    "remainder": lambda m, x, y: m.remainder(x, y), "floor_divide": lambda m, x, y: m.floor_divide(x, y),
     "relu_grad": lambda m, x, y: m.where(y > 0, x, x * 0), "where": lambda m, x, y, z: m.where(x, y, z),
     "clamp_by": lambda m, x, y, z: m.minimum(m.maximum(x, y), z), "lerp": lambda m, x, y, z: x + z * (y - x),
 }  # fmt: skip
+# These have one name in both.
+for _name in (
+    *("signbit", "sign", "trunc", "exp2", "expm1", "log1p", "log2", "log10", "tan", "sinh", "cosh", "logical_and"),
+    *("logical_or", "logical_xor", "hypot", "copysign"),
+):
+    _SHARED[_name] = lambda m, *x, _name=_name: getattr(m, _name)(*x)
+for _name in ("asin", "acos", "atan", "asinh", "acosh", "atanh"):
+    _SHARED[_name] = lambda m, x, _name="arc" + _name[1:]: getattr(m, _name)(x)
 # Written so that nothing cancels: 1 + erf(x / sqrt(2)) has one digit left at x = -8.
 _NUMPY: dict[str, Callable[..., Any]] = {
+    "erf": _erf, "left_shift": lambda x, y: np.left_shift(x, y), "right_shift": lambda x, y: np.right_shift(x, y),
     "sigmoid": _sigmoid, "relu": lambda x: np.maximum(x, 0), "leaky_relu": lambda x, a: np.where(x > 0, x, a * x),
     "elu": lambda x, a: np.where(x > 0, x, a * np.expm1(np.minimum(x, 0))), "silu": lambda x: x * _sigmoid(x),
     "gelu": lambda x: x * _erfc(x * -math.sqrt(0.5)) / 2, "gelu_tanh": lambda x: x * _sigmoid(_tanh_argument(x)),
@@ -63,6 +91,8 @@ _NUMPY: dict[str, Callable[..., Any]] = {
     "fma": lambda x, y, z: x * y + z, "add_multiply": lambda x, y, z, a: x + a * y * z,
 }  # fmt: skip
 _TORCH: dict[str, Callable[..., Any]] = {
+    "erf": lambda t: t.erf, "left_shift": lambda t: t.bitwise_left_shift,
+    "right_shift": lambda t: t.bitwise_right_shift,
     "rsqrt": lambda t: t.rsqrt, "square": lambda t: t.square, "reciprocal": lambda t: t.reciprocal,
     "sigmoid": lambda t: t.sigmoid, "relu": lambda t: t.relu, "leaky_relu": lambda t: t.nn.functional.leaky_relu,
     "elu": lambda t: t.nn.functional.elu, "gelu": lambda t: t.nn.functional.gelu,

@@ -12,7 +12,7 @@ import numpy as np
 
 from .._arrays.dtypes import numpy_dtype
 from .._native.operations import OPERATIONS, BinaryOp, TernaryOp, UnaryOp
-from .elementwise_formulas import BOOLEAN, LOSSES, PARAMETERS, numpy_formula, torch_formula
+from .elementwise_formulas import BOOLEAN, LOSSES, OF_INTEGERS, PARAMETERS, numpy_formula, torch_formula
 from .tensors import BYTES, FLOATS, NAMES, Array, Tensor, checked_kinds, longs
 from .work import Work, by
 
@@ -74,7 +74,7 @@ def _operations(arity: str) -> list[Case]:
         name, num_inputs, _ = _ARITIES[type(member)]
         if name != arity or op == "copy":
             continue
-        for kind in ("i32",) if op.startswith("bitwise") else ("f16", "bf16", "f32", "f64"):
+        for kind in ("i32",) if op in OF_INTEGERS else ("f16", "bf16", "f32", "f64"):
             kinds = [kind] * num_inputs + ["bool" if op in BOOLEAN else kind]
             if op == "where":
                 kinds[0] = "bool"
