@@ -46,7 +46,8 @@ def run_case(library: ctypes.CDLL, case: dict, code: int) -> str:
     sanitizing.run(library, "prelu", (px, palpha, py, *sizes))
     room = (workspace.pointer, ctypes.c_size_t(num_bytes.value))
     plan = sanitizing.run(library, "prelu_backward", (pdy, px, palpha, pdx, pdalpha, *sizes), room)
-    found_y, found_dx, found_dalpha, *_ = (memory.fetch() for memory in (*outputs, *inputs, workspace))
+    found_y, found_dx, found_dalpha, *_ = (memory.fetch() for memory in (*outputs, *inputs))
+    workspace.free()
     error = np.abs(found_dalpha.astype(np.float64) - terms.sum((0, 2)))
     bound = 1e-6 * np.abs(terms).sum((0, 2)) + float(np.finfo(dtype).eps) * np.abs(terms.sum((0, 2))) + 1e-7
     if found_y.tobytes() != y.tobytes() or found_dx.tobytes() != dx.tobytes() or (error > bound).any():

@@ -63,7 +63,7 @@ def heap(monkeypatch: pytest.MonkeyPatch) -> Iterator[Heap]:
 
 
 def test_what_is_in_use_is_counted(heap: Heap) -> None:
-    assert memory.statistics() == (0, 0, 0, None)
+    assert memory.statistics()._replace(reserved=0) == (0, 0, 0, None)
     a, b = pyflowk.empty(100, "u1", stream=7), pyflowk.empty((5, 10), "f4")
     assert heap.calls == [(100, 0, 7), (200, 0, 1)]
     assert memory.statistics()[:2] == (300, 300)
@@ -88,7 +88,7 @@ def test_a_limit_is_kept_and_named(heap: Heap) -> None:
         MemoryError, match=r"of 51 bytes does not fit: 200 bytes are in use of the 250 that .*set_limit"
     ):
         pyflowk.empty(51, "u1")
-    assert memory.statistics() == (200, 200, 0, 250)
+    assert memory.statistics()._replace(reserved=0) == (200, 200, 0, 250)
     pyflowk.empty(50, "u1")
     del a
     assert pyflowk.empty(250, "u1").size == 250
