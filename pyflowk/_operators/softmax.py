@@ -269,7 +269,7 @@ def _log_softmax(x: Any, dtype: Any, out: Any, stream: Any) -> Any:
 
 
 def _along(x: Any, axis: Any, dim: Any, log: int, dtype: Any, out: Any, stream: Any) -> Any:
-    if dim is not None and (axis.__class__ is not int or axis != -1):
+    if dim is not None and (type(axis) is not int or axis != -1):
         raise TypeError("axis and dim name the same thing: pass one of them")
     name, axis = ("axis", axis) if dim is None else ("dim", dim)
     options = (checked_options("left", False, 0, None, dtype), integer(axis, name), name)
