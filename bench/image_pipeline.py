@@ -102,7 +102,7 @@ def train(
     on = torch.device(device)
     torch.manual_seed(1)
     network = Network(variant, width).to(on)
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.03, momentum=0.9)
     images, classes = gratings(NUM_BATCHES * images_per_step, side, device)
     batches, targets = images.split(images_per_step), classes.split(images_per_step)
     all_preparations = preparations(device)
@@ -117,6 +117,8 @@ def train(
             loss = F.cross_entropy(network(x).float(), targets[i % NUM_BATCHES])
         optimizer.zero_grad()
         scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         scaler.step(optimizer)
         scaler.update()
         return loss

@@ -217,7 +217,7 @@ def torch_s_result(key: tuple[str, str], sample: Any) -> Any:
         return OPINFOS[key].op(sample.input.float(), *sample.args, **sample.kwargs).to(sample.input.dtype)
     if key[0] == "remainder" and sample.input.dtype == torch.bfloat16 and not sample.input.is_cuda:
         # Before 2.13 torch's is NaN on the CPU where the quotient overflows.
-        wide = [one.float() if isinstance(one, torch.Tensor) else one for one in (sample.input, *sample.args)]
+        wide = [one.double() if isinstance(one, torch.Tensor) else one for one in (sample.input, *sample.args)]
         return OPINFOS[key].op(*wide, **sample.kwargs).to(sample.input.dtype)
     result = OPINFOS[key].op(sample.input, *sample.args, **sample.kwargs)
     return result.contiguous() if key[0] == "permute" else result  # torch's is a view
