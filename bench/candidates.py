@@ -68,7 +68,7 @@ def fractions_of(
     return row, dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
-def works(machine: Machine, op: str, sets: Sequence[str], **only: Any) -> Iterator[tuple[str, Work]]:
+def works(machine: Machine, op: str, sets: Sequence[str], /, **only: Any) -> Iterator[tuple[str, Work]]:
     """(set, work) of every case of the sets, one at a time; `only` are arguments that a case must have."""
     for name in sets:
         for case in OPERATORS[op][0].cases_of(name):

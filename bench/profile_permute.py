@@ -22,7 +22,7 @@ from pyflowk._bench.measure import geomean
 from pyflowk._bench.runner import make_work, run_case
 from pyflowk._bench.work import Work, free_memory
 
-KERNELS = "regex:^(copy|tiled|two|strided|channel|convert)_.*"
+KERNELS = "regex:^(copy_.*rows|.*_tile|channels)$"
 STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 STALLS = [
     "long_scoreboard",

@@ -115,18 +115,14 @@ def _compile(machine: Any, work: Work) -> Replay:
 
 def _quack(machine: Any, work: Work) -> Replay:
     softmax = import_module("quack.softmax")
-    if (
-        work.op != "softmax"
-        or work.kind not in ("plain", "backward")
-        or getattr(work, "scale", 1.0) not in (1.0, 0.125)
-    ):
+    if work.op != "softmax" or work.kind not in ("plain", "backward"):
         raise Unsuitable("has no such case")
     columns = work.outs[0].shape[-1]
 
     def forward(x: Any) -> Any:
         return softmax.softmax(x.view(-1, columns))
 
-    def backward(dy: Any, y: Any) -> Any:  # without the scale, which flowk multiplies by as well
+    def backward(dy: Any, y: Any) -> Any:
         return softmax.softmax_bwd(dy.view(-1, columns), y.view(-1, columns))
 
     return _torch_replay(machine, work, lambda torch: forward if work.kind == "plain" else backward)

@@ -127,7 +127,7 @@ class SoftmaxWork(Work):
     ) -> None:
         b, h, q, k = self.shape = tuple(shape)
         self.kind, self.types, self.shape_text, self.part = kind, types, by(shape), ""
-        self.scale = 1.0 if kind == "plain" else SCALE
+        self.scale = 1.0 if kind in ("plain", "backward") else SCALE  # which a rival needs another kernel for
         self.function = "masked_softmax_backward" if kind == "backward" else "masked_softmax"
         total, self.lengths_host = b * h * q * k, np.zeros(0, np.int32)
         unmasked = total
@@ -187,7 +187,7 @@ class SoftmaxWork(Work):
     def reference(self, rows: Array) -> tuple[Array, Array]:
         """Rows of the result in float64, (rows, k), and the error that float32 may add to each element.
 
-        Gradient: 8 roundings of |scale| * y * (|dy| + sum |y_i dy_i|). Bias: 2 roundings of y times the row's largest
+        Gradient: 8 roundings of y * (|dy| + sum |y_i dy_i|). Bias: 2 roundings of y times the row's largest
         |score|, because a score with a bias is rounded before the exponential. Otherwise 0.
         """
         b, h, q, k = self.shape
@@ -196,8 +196,8 @@ class SoftmaxWork(Work):
         rounding = 2.0**-24
         if self.kind == "backward":
             y = self.operands[0][1].fetch().reshape(-1, k)[rows].astype(np.float64)
-            terms = SCALE * y * (np.abs(x) + np.abs(x * y).sum(-1, keepdims=True))
-            return SCALE * y * (x - (x * y).sum(-1, keepdims=True)), 8 * rounding * terms
+            terms = y * (np.abs(x) + np.abs(x * y).sum(-1, keepdims=True))
+            return y * (x - (x * y).sum(-1, keepdims=True)), 8 * rounding * terms
         z = x * self.scale
         if self.kind == "bias":
             z = z + self.operands[0][1].known(index).astype(np.float64)
@@ -262,7 +262,7 @@ class SoftmaxWork(Work):
 
         def work(x: Any, *side: Any) -> Any:
             if kind == "backward":
-                return scale * torch._softmax_backward_data(x, side[0], -1, x.dtype)
+                return torch._softmax_backward_data(x, side[0], -1, x.dtype)
             if kind == "plain":
                 return torch.softmax(x, -1)
             if kind == "bias":

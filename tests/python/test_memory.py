@@ -217,7 +217,8 @@ def test_the_pool_keeps_memory_until_it_is_trimmed() -> None:
 @gpu
 @pytest.mark.usefixtures("own_pool")
 def test_memory_of_the_pool_runs_out_and_comes_back() -> None:
-    free, _ = driver.memory_bytes()
+    with driver.current(0):
+        free, _ = driver.memory_bytes()
     arrays: list[Any] = []
     with pytest.raises(MemoryError, match="bytes are free on the GPU of"):
         arrays.extend(pyflowk.empty(free // 3, "u1") for _ in range(8))

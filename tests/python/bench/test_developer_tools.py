@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import runpy
 import sys
 from typing import Any
@@ -12,8 +13,10 @@ import pytest
 from host_machine import HostMachine
 from source_tree import ROOT
 
+from pyflowk._bench import machine as bench_machine
 from pyflowk._bench import permute_work
-from pyflowk._bench.runner import make_work
+from pyflowk._bench.runner import OPERATORS, make_work
+from pyflowk._native import library
 
 
 @pytest.mark.parametrize("name", ["tune_elementwise", "tune_permute", "tune_prelu", "tune_softmax", "profile_permute"])
@@ -25,6 +28,47 @@ def test_a_tool_describes_itself(
     with pytest.raises(SystemExit) as end:
         runpy.run_path(str(ROOT / "bench" / f"{name}.py"), run_name="__main__")
     assert end.value.code == 0 and "--json" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("op", "words", "status"),
+    [
+        ("elementwise", "copy f32,f16 300", 1),
+        ("permute", "f32 30x40 1,0", 2),  # no such choice
+        ("prelu", "f16 3x5x4x4 backward", 1),
+        ("softmax", "plain f32 7x100", 1),
+    ],
+)
+def test_a_tool_times_the_pick_where_no_candidate_fits(
+    op: str, words: str, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case = OPERATORS[op][0].case_of_words(words.split())
+    simt = library.open_backend("simt")
+    monkeypatch.setattr(simt, f"flowk_bench_{op}_candidate", lambda *arguments: status, raising=False)
+    monkeypatch.setattr(simt, f"flowk_bench_{op}_backward_candidate", lambda *arguments: status, raising=False)
+    monkeypatch.setattr(library, "open_backend", lambda backend: simt)
+    monkeypatch.setattr(bench_machine, "Machine", HostMachine)
+    monkeypatch.setattr(OPERATORS[op][0], "cases_of", lambda name: [case])
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for module in ("candidates", "tuning.generate_tuning"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.setattr(sys, "argv", [f"tune_{op}", "a set"])
+    runpy.run_path(str(ROOT / "bench" / f"tune_{op}.py"), run_name="__main__")
+    lines = capsys.readouterr().out.splitlines()
+    # Without a tile there is nothing to time for permute.
+    assert lines[-1].startswith("== 0 cases" if op == "permute" else "== 1 cases: pick 1.000 best 1.000")
+
+
+def test_the_profile_knows_every_kernel_of_permute() -> None:
+    tool = runpy.run_path(str(ROOT / "bench" / "profile_permute.py"))
+    pattern = tool["KERNELS"].removeprefix("regex:")
+    kernels = [
+        name
+        for path in (ROOT / "cuda/permute").rglob("*.cuh")
+        for name in re.findall(r"__global__\s+void\s+__launch_bounds__\(.*?\)\s+(\w+)\(const", path.read_text(), re.S)
+    ]
+    assert "aligned_tile" in kernels and len(kernels) == 8
+    assert [name for name in kernels if not re.search(pattern, name)] == []
 
 
 def test_candidates_are_checked_and_timed(capsys: pytest.CaptureFixture[str]) -> None:
