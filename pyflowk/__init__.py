@@ -8,7 +8,7 @@ there to check results, not for speed.
 Other names of the same functions, as NumPy, the array API and PyTorch have them:
 absolute (abs), arccos (acos), arccosh (acosh), arcsin (asin), arcsinh (asinh), arctan (atan), arctan2 (atan2), arctanh
 (atanh), astype (cast), bitwise_invert (bitwise_not), bitwise_left_shift (left_shift), bitwise_right_shift
-(right_shift), divide (div), invert (bitwise_not), isfinite (is_finite), isinf (is_inf), isnan (is_nan),
+(right_shift), clamp (clip), divide (div), invert (bitwise_not), isfinite (is_finite), isinf (is_inf), isnan (is_nan),
 matrix_transpose (batch_transpose), mod (remainder), movedim (moveaxis), multiply (mul), negative (neg), permute_dims
 (permute), power (pow), subtract (sub), swapdims (swapaxes), true_divide (div)
 """
@@ -56,13 +56,13 @@ _MODULES = {
     "_elementwise.functions": ["abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and",
         "bitwise_not", "bitwise_or", "bitwise_xor", "ceil", "copysign", "cos", "cosh", "div", "equal", "erf", "exp",
         "exp2", "expm1", "floor", "floor_divide", "fma", "greater", "greater_equal", "hypot", "is_finite", "is_inf",
-        "is_nan", "left_shift", "lerp", "less", "less_equal", "log", "log10", "log1p", "log2", "logical_and",
-        "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "mul", "neg", "not_equal", "pow",
-        "reciprocal", "relu", "relu_grad", "remainder", "right_shift", "round", "rsqrt", "sigmoid", "sign", "signbit",
-        "silu", "silu_grad", "silu_mul", "sin", "sinh", "softplus", "sqrt", "square", "sub", "tan", "tanh", "trunc",
-        "where"],
-    "_elementwise.with_parameters": ["add_multiply", "cast", "clamp", "clip", "elu", "gelu", "gelu_grad", "leaky_relu",
-        "scale", "trunc_div"],
+        "is_nan", "left_shift", "lerp", "less", "less_equal", "log", "log10", "log1p", "log2", "logaddexp",
+        "logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "mul", "neg", "not_equal",
+        "pow", "reciprocal", "relu", "relu_grad", "remainder", "right_shift", "round", "rsqrt", "sigmoid", "sign",
+        "signbit", "silu", "silu_grad", "silu_mul", "sin", "sinh", "softplus", "sqrt", "square", "sub", "tan", "tanh",
+        "trunc", "where"],
+    "_elementwise.with_parameters": ["add_multiply", "cast", "clip", "elu", "gelu", "gelu_grad", "leaky_relu",
+        "positive", "scale", "trunc_div"],
     "_operators.permute": ["batch_transpose", "permute"],
     "_operators.permute_axes": ["moveaxis", "swapaxes", "transpose"],
     "_operators.permute_many": ["permute_many"],
@@ -73,7 +73,7 @@ _MODULES = {
 _ALIASES = {
     "absolute": "abs", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan",
         "arctan2": "atan2", "arctanh": "atanh", "astype": "cast", "bitwise_invert": "bitwise_not",
-        "bitwise_left_shift": "left_shift", "bitwise_right_shift": "right_shift", "divide": "div",
+        "bitwise_left_shift": "left_shift", "bitwise_right_shift": "right_shift", "clamp": "clip", "divide": "div",
         "invert": "bitwise_not", "isfinite": "is_finite", "isinf": "is_inf", "isnan": "is_nan",
         "matrix_transpose": "batch_transpose", "mod": "remainder", "movedim": "moveaxis", "multiply": "mul",
         "negative": "neg", "permute_dims": "permute", "power": "pow", "subtract": "sub", "swapdims": "swapaxes",
@@ -95,4 +95,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, "memory"})
+    return sorted({*__all__, "memory", *(name for name in globals() if name.startswith("__"))})

@@ -10,11 +10,11 @@ from ._devices import (device_count, is_available, synchronize)
 from ._elementwise.functions import (abs, acos, acosh, add, asin, asinh, atan, atan2, atanh, bitwise_and, bitwise_not,
         bitwise_or, bitwise_xor, ceil, copysign, cos, cosh, div, equal, erf, exp, exp2, expm1, floor, floor_divide, fma,
         greater, greater_equal, hypot, is_finite, is_inf, is_nan, left_shift, lerp, less, less_equal, log, log10, log1p,
-        log2, logical_and, logical_not, logical_or, logical_xor, maximum, minimum, mul, neg, not_equal, pow, reciprocal,
-        relu, relu_grad, remainder, right_shift, round, rsqrt, sigmoid, sign, signbit, silu, silu_grad, silu_mul, sin,
-        sinh, softplus, sqrt, square, sub, tan, tanh, trunc, where)
+        log2, logaddexp, logical_and, logical_not, logical_or, logical_xor, maximum, minimum, mul, neg, not_equal, pow,
+        reciprocal, relu, relu_grad, remainder, right_shift, round, rsqrt, sigmoid, sign, signbit, silu, silu_grad,
+        silu_mul, sin, sinh, softplus, sqrt, square, sub, tan, tanh, trunc, where)
 from ._elementwise.kernel import (ElementwiseKernel)
-from ._elementwise.with_parameters import (add_multiply, cast, clamp, clip, elu, gelu, gelu_grad, leaky_relu, scale,
+from ._elementwise.with_parameters import (add_multiply, cast, clip, elu, gelu, gelu_grad, leaky_relu, positive, scale,
         trunc_div)
 from ._explain import (explain)
 from ._linking import (get_include, get_library)
@@ -37,6 +37,7 @@ from ._elementwise.with_parameters import cast as astype
 from ._elementwise.functions import bitwise_not as bitwise_invert
 from ._elementwise.functions import left_shift as bitwise_left_shift
 from ._elementwise.functions import right_shift as bitwise_right_shift
+from ._elementwise.with_parameters import clip as clamp
 from ._elementwise.functions import div as divide
 from ._elementwise.functions import bitwise_not as invert
 from ._elementwise.functions import is_finite as isfinite
@@ -62,11 +63,11 @@ __all__ = ["DType", "DeviceArray", "ElementwiseKernel", "FlowkError", "FlowkValu
         "empty_like", "equal", "erf", "exp", "exp2", "explain", "expm1", "floor", "floor_divide", "fma", "from_dlpack",
         "full", "gelu", "gelu_grad", "get_include", "get_library", "greater", "greater_equal", "hypot", "invert",
         "is_available", "is_finite", "is_inf", "is_nan", "isfinite", "isinf", "isnan", "leaky_relu", "left_shift",
-        "lerp", "less", "less_equal", "log", "log10", "log1p", "log2", "log_softmax", "logical_and", "logical_not",
-        "logical_or", "logical_xor", "masked_softmax", "masked_softmax_backward", "matrix_transpose", "maximum",
-        "minimum", "mod", "moveaxis", "movedim", "mul", "multiply", "neg", "negative", "not_equal", "ones", "permute",
-        "permute_dims", "permute_many", "pow", "power", "prelu", "prelu_backward", "prelu_backward_workspace_bytes",
-        "prepare", "reciprocal", "relu", "relu_grad", "remainder", "right_shift", "round", "rsqrt", "scale", "sigmoid",
-        "sign", "signbit", "silu", "silu_grad", "silu_mul", "sin", "sinh", "softmax", "softplus", "sqrt", "square",
-        "sub", "subtract", "swapaxes", "swapdims", "synchronize", "tan", "tanh", "transpose", "true_divide", "trunc",
-        "trunc_div", "where", "zeros"]
+        "lerp", "less", "less_equal", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp", "logical_and",
+        "logical_not", "logical_or", "logical_xor", "masked_softmax", "masked_softmax_backward", "matrix_transpose",
+        "maximum", "minimum", "mod", "moveaxis", "movedim", "mul", "multiply", "neg", "negative", "not_equal", "ones",
+        "permute", "permute_dims", "permute_many", "positive", "pow", "power", "prelu", "prelu_backward",
+        "prelu_backward_workspace_bytes", "prepare", "reciprocal", "relu", "relu_grad", "remainder", "right_shift",
+        "round", "rsqrt", "scale", "sigmoid", "sign", "signbit", "silu", "silu_grad", "silu_mul", "sin", "sinh",
+        "softmax", "softplus", "sqrt", "square", "sub", "subtract", "swapaxes", "swapdims", "synchronize", "tan",
+        "tanh", "transpose", "true_divide", "trunc", "trunc_div", "where", "zeros"]

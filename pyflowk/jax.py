@@ -29,6 +29,9 @@ Import pyflowk.jax before calling a stored program. On the CPU it runs wherever 
 
 from __future__ import annotations
 
+from typing import Any
+
+from . import _ALIASES  # type: ignore[attr-defined]
 from ._jax.handlers import HANDLERS, register
 from ._jax.jax_functions import (
     abs,
@@ -71,6 +74,7 @@ from ._jax.jax_functions import (
     log1p,
     log2,
     log10,
+    logaddexp,
     logical_and,
     logical_not,
     logical_or,
@@ -108,15 +112,15 @@ from ._jax.jax_functions import (
 from ._jax.jax_permute import batch_transpose, permute
 from ._jax.jax_prelu import prelu, prelu_backward
 from ._jax.jax_softmax import log_softmax, masked_softmax, masked_softmax_backward, softmax
-from ._jax.jax_with_parameters import add_multiply, cast, clamp, elu, gelu, gelu_grad, leaky_relu, scale, trunc_div
+from ._jax.jax_with_parameters import add_multiply, cast, clip, elu, gelu, gelu_grad, leaky_relu, scale, trunc_div
 
 # fmt: off
 __all__ = [  # noqa: RUF022
     "abs", "acos", "acosh", "add", "add_multiply", "asin", "asinh", "atan", "atan2", "atanh", "batch_transpose",
-    "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cast", "ceil", "clamp", "copysign", "cos", "cosh",
-    "div", "elu", "equal", "erf", "exp", "exp2", "expm1", "floor", "floor_divide", "fma", "gelu", "gelu_grad",
-    "greater", "greater_equal", "hypot", "is_finite", "is_inf", "is_nan", "leaky_relu", "left_shift", "lerp", "less",
-    "less_equal", "log", "log10", "log1p", "log2", "log_softmax", "logical_and", "logical_not", "logical_or",
+    "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cast", "ceil", "clip", "copysign", "cos", "cosh", "div",
+    "elu", "equal", "erf", "exp", "exp2", "expm1", "floor", "floor_divide", "fma", "gelu", "gelu_grad", "greater",
+    "greater_equal", "hypot", "is_finite", "is_inf", "is_nan", "leaky_relu", "left_shift", "lerp", "less", "less_equal",
+    "log", "log10", "log1p", "log2", "log_softmax", "logaddexp", "logical_and", "logical_not", "logical_or",
     "logical_xor", "masked_softmax", "masked_softmax_backward", "maximum", "minimum", "mul", "neg", "not_equal",
     "permute", "pow", "prelu", "prelu_backward", "reciprocal", "relu", "relu_grad", "remainder", "right_shift", "round",
     "rsqrt", "scale", "sigmoid", "sign", "signbit", "silu", "silu_grad", "silu_mul", "sin", "sinh", "softmax",
@@ -128,3 +132,11 @@ CUSTOM_CALLS = tuple(f"flowk_{name}" for name in HANDLERS)
 """The names of flowk's custom calls in a compiled program, which jax.export asks for."""
 
 register()
+
+
+def __getattr__(name: str) -> Any:
+    """The other names that `pyflowk` has for these functions: subtract, clamp, ..."""
+    known = _ALIASES.get(name)
+    if known not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return globals()[known]

@@ -95,7 +95,8 @@
   OP(HYPOT, 28, hypot, F, SAME, 0, "sqrt(x * x + y * y)")                                            \
   OP(COPYSIGN, 29, copysign, F, SAME, 0, "|x| with the sign of y")                                   \
   OP(LEFT_SHIFT, 30, left_shift, I, SAME, 0, "x * 2^y")                                              \
-  OP(RIGHT_SHIFT, 31, right_shift, I, SAME, 0, "floor(x / 2^y)")
+  OP(RIGHT_SHIFT, 31, right_shift, I, SAME, 0, "floor(x / 2^y)")                                     \
+  OP(LOGADDEXP, 32, logaddexp, F, SAME, 0, "ln(e^x + e^y)")
 
 #define FLOWK_TERNARY_OPS(OP)                                         \
   OP(FMA, 1, fma, IF, SAME, 0, "x * y + z, rounded once")             \

@@ -363,7 +363,7 @@ FLOWK_API flowk_dtype flowk_ternary_op_result(flowk_ternary_op op, flowk_dtype d
  *   nearest, ties to even. A value past the type's largest one becomes infinity, and in float8 the largest finite
  *   value. Denormals are kept.
  * - Results of 8 and 16 bits are within 1 ulp of the correctly rounded result of the formula. Near the zeros of the
- *   gradients of gelu and silu the bound is 2^-18 * |x| instead.
+ *   gradients of gelu and silu the bound is 2^-18 * |x| instead, near those of logaddexp 2^-21.
  * - Results of float32 and float64 are within the CUDA math library's bounds for the functions in the formula.
  *   floor_divide is within 2 units in the last place of the floor of the exact quotient; remainder is rounded once. An
  *   exponential multiplies the rounding error of its argument. With eps the type's epsilon, the error is at most
@@ -372,6 +372,7 @@ FLOWK_API flowk_dtype flowk_ternary_op_result(flowk_ternary_op op, flowk_dtype d
  *     gelu_tanh       (8 + 8 |2 sqrt(2 / pi) (x + 0.044715 x^3)|) * eps * |result|
  *     gelu_tanh_grad  64 * eps * |x|
  *     lerp            eps * (|x| + |z| (|x| + |y|))
+ *     logaddexp       eps * (4 + |result|)
  *   and half the least denormal more. Nothing overflows in lerp and add_multiply where the result does not.
  * - A NaN operand gives NaN, in min, max, relu and clamp too; pow(x, 0) and pow(1, y) are 1. Exceptions: comparisons,
  *   where NaN is unequal to everything; copies to integers (0) and to bool (true); is_nan (true); is_inf and is_finite

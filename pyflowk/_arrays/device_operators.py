@@ -68,7 +68,7 @@ class ArrayOperators:
     __lshift__, __rlshift__ = _binary("left_shift"), _binary("left_shift", is_reflected=True)
     __rshift__, __rrshift__ = _binary("right_shift"), _binary("right_shift", is_reflected=True)
     __ilshift__, __irshift__ = _in_place("left_shift"), _in_place("right_shift")
-    __neg__, __abs__, __invert__ = _unary("neg"), _unary("abs"), _unary("bitwise_not")
+    __pos__, __neg__, __abs__, __invert__ = _unary("positive"), _unary("neg"), _unary("abs"), _unary("bitwise_not")
 
     __lt__, __le__ = _binary("less"), _binary("less_equal")
     __gt__, __ge__ = _binary("greater"), _binary("greater_equal")

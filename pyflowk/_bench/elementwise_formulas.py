@@ -73,7 +73,7 @@ _SHARED: dict[str, Callable[..., Any]] = {
 # These have one name in both.
 for _name in (
     *("signbit", "sign", "trunc", "exp2", "expm1", "log1p", "log2", "log10", "tan", "sinh", "cosh", "logical_and"),
-    *("logical_or", "logical_xor", "hypot", "copysign"),
+    *("logical_or", "logical_xor", "hypot", "copysign", "logaddexp"),
 ):
     _SHARED[_name] = lambda m, *x, _name=_name: getattr(m, _name)(*x)
 for _name in ("asin", "acos", "atan", "asinh", "acosh", "atanh"):
@@ -117,6 +117,7 @@ LOSSES: dict[str, Callable[..., Any]] = {
     "gelu_grad": lambda x, y: np.abs(x) * (8 + 16 * (1 + y * y) * np.exp(-y * y / 4)),
     "gelu_tanh_grad": lambda x, y: 64 * np.abs(x),
     "silu_grad": lambda x, y: np.abs(x) * (8 + (8 + 4 * np.abs(y)) * (1 + np.abs(y)) * _sigmoid(-np.abs(y))),
+    "logaddexp": lambda x, y: 4 + np.abs(np.logaddexp(x, y)),
     "lerp": lambda x, y, z: np.abs(x) + np.abs(z) * (np.abs(x) + np.abs(y)),
     "fma": lambda x, y, z: np.abs(x * y) * 1e-8, "add_multiply": lambda x, y, z, a: 2 * np.abs(a * y * z),
 }  # fmt: skip

@@ -31,6 +31,7 @@ ALIASES = {
     "batch_transpose": ("matrix_transpose",),
     "bitwise_not": ("bitwise_invert", "invert"),
     "cast": ("astype",),
+    "clip": ("clamp",),
     "div": ("divide", "true_divide"),
     "is_finite": ("isfinite",),
     "is_inf": ("isinf",),

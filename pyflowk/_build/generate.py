@@ -280,7 +280,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({{*globals(), *__all__, "memory"}})
+    return sorted({{*__all__, "memory", *(name for name in globals() if name.startswith("__"))}})
 '''
 
 

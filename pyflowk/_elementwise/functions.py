@@ -85,6 +85,7 @@ _HYPOT = elementwise_road(BinaryOp.HYPOT, "x y")
 _COPYSIGN = elementwise_road(BinaryOp.COPYSIGN, "x y")
 _LEFT_SHIFT = elementwise_road(BinaryOp.LEFT_SHIFT, "x y")
 _RIGHT_SHIFT = elementwise_road(BinaryOp.RIGHT_SHIFT, "x y")
+_LOGADDEXP = elementwise_road(BinaryOp.LOGADDEXP, "x y")
 _FMA = elementwise_road(TernaryOp.FMA, "x y z")
 _WHERE = elementwise_road(TernaryOp.WHERE, "condition x y")
 _LERP = elementwise_road(TernaryOp.LERP, "x y weight")
@@ -772,6 +773,17 @@ def right_shift(
     x, y, out, stream, result and errors: as in `add`.
     """
     return (_RIGHT_SHIFT.call if roads.is_compiling() else _RIGHT_SHIFT.enter)(x, y, out, stream)
+
+
+def logaddexp(
+    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
+) -> ArrayT:
+    """``out = ln(e^x + e^y)``, for every element.
+
+    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, y, out, stream, result and
+    errors: as in `add`.
+    """
+    return (_LOGADDEXP.call if roads.is_compiling() else _LOGADDEXP.enter)(x, y, out, stream)
 
 
 def fma(

@@ -62,6 +62,27 @@ def _cast(x: Any, dtype: Any, out: Any, stream: Any) -> Any:
 _CAST_ROAD = Road("x dtype=", _cast)
 
 
+def positive(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+    """``out = x``, for every element.
+
+    Parameters
+    ----------
+    x : array
+        Any shape and strides; bool, integers or floats.
+    out, stream : optional
+        As in `add`, which also says what is returned and raised.
+    """
+    return (_POSITIVE_ROAD.call if roads.is_compiling() else _POSITIVE_ROAD.enter)(x, out, stream)
+
+
+def _positive(x: Any, out: Any, stream: Any) -> Any:
+    return call(_POSITIVE, x, (), out, stream)
+
+
+_POSITIVE = Elementwise(UnaryOp.COPY, ("x",))
+_POSITIVE_ROAD = Road("x", _positive)
+
+
 def leaky_relu(x: ArrayT, slope: Number = 0.01, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = x > 0 ? x : slope * x``, for every element.
 
@@ -163,83 +184,47 @@ def _approximated(operations: dict[str, Elementwise], approximate: str) -> Eleme
     return operations[approximate]
 
 
-def clamp(
-    x: ArrayT,
-    lo: Array | Numbers | None = None,
-    hi: Array | Numbers | None = None,
-    *,
-    out: Array | None = None,
-    stream: Stream | None = None,
-) -> ArrayT:
-    """``out = min(max(x, lo), hi)``, for every element.
-
-    Parameters
-    ----------
-    x : array
-        Any shape and strides; integers or floats.
-    lo, hi : array or number, optional
-        The bounds: numbers, or arrays that are broadcast with x. None: no bound on that side; one is needed.
-    out, stream : optional
-        As in `add`, which also says what is returned and raised.
-    """
-    return (_CLAMP_ROAD.call if roads.is_compiling() else _CLAMP_ROAD.enter)(x, lo, hi, out, stream)
-
-
-def _clamp(x: Any, lo: Any, hi: Any, out: Any, stream: Any) -> Any:
-    if lo is None and hi is None:
-        raise TypeError("clamp takes lo, hi or both")
-    return _clamped(_CLAMP, x, lo, hi, out, stream)
-
-
 def clip(
     x: ArrayT,
-    min: Array | Number | None = None,
-    max: Array | Number | None = None,
+    min: Array | Numbers | None = None,
+    max: Array | Numbers | None = None,
     out: Array | None = None,
     *,
     stream: Stream | None = None,
 ) -> ArrayT:
-    """``out = min(max(x, min), max)``, for every element: `clamp`, by NumPy's names.
+    """``out = min(max(x, min), max)``, for every element.
+
+    Also called clamp.
 
     Parameters
     ----------
     x : array
         Any shape and strides; integers or floats.
     min, max : array or number, optional
-        As `lo` and `hi` of `clamp`.
+        The bounds: numbers, or arrays that are broadcast with x. None: no bound on that side; one is needed.
     out, stream : optional
         As in `add`, which also says what is returned and raised.
     """
-    if min is None and max is None:
-        raise TypeError("clip takes min, max or both")
-    return _clamped(_CLIP, x, min, max, out, stream)
+    return (_CLIP_ROAD.call if roads.is_compiling() else _CLIP_ROAD.enter)(x, min, max, out, stream)
 
 
-class _Clamp:
-    """The operations of a function that calls its bounds `lo` and `hi`."""
-
-    def __init__(self, lo: str, hi: str) -> None:
-        self.names = (lo, hi)
-        self.at_least = Elementwise(BinaryOp.MAX, ("x", lo))
-        self.at_most = Elementwise(BinaryOp.MIN, ("x", hi))
-        self.by_numbers = Elementwise(UnaryOp.CLAMP, ("x",), parameters=self.names)
-        self.by_arrays = Elementwise(TernaryOp.CLAMP_BY, ("x", lo, hi))
-
-
-_CLAMP, _CLIP = _Clamp("lo", "hi"), _Clamp("min", "max")
+def _clip(x: Any, min: Any, max: Any, out: Any, stream: Any) -> Any:
+    if max is None:
+        if min is None:
+            raise TypeError("clip takes min, max or both")
+        return call(_AT_LEAST, x, (min,), out, stream)
+    if min is None:
+        return call(_AT_MOST, x, (max,), out, stream)
+    if _are_parameters(min, max):
+        return call(_CLIP_BY_NUMBERS, x, (), out, stream, types_of(min=min, max=max), (min, max))
+    return call(_CLIP_BY_ARRAYS, x, (min, max), out, stream)
 
 
-def _clamped(clamp: _Clamp, x: Any, lo: Any, hi: Any, out: Any, stream: Any) -> Any:
-    if hi is None:
-        return call(clamp.at_least, x, (lo,), out, stream)
-    if lo is None:
-        return call(clamp.at_most, x, (hi,), out, stream)
-    if _are_parameters(lo, hi):
-        return call(clamp.by_numbers, x, (), out, stream, types_of(**dict(zip(clamp.names, (lo, hi)))), (lo, hi))
-    return call(clamp.by_arrays, x, (lo, hi), out, stream)
-
-
-_CLAMP_ROAD = Road("x lo hi", _clamp)
+_AT_LEAST = Elementwise(BinaryOp.MAX, ("x", "min"))
+_AT_MOST = Elementwise(BinaryOp.MIN, ("x", "max"))
+_CLIP_BY_NUMBERS = Elementwise(UnaryOp.CLAMP, ("x",), parameters=("min", "max"))
+_CLIP_BY_ARRAYS = Elementwise(TernaryOp.CLAMP_BY, ("x", "min", "max"))
+_CLIP_ROAD = Road("x min max", _clip)
 
 
 def scale(x: ArrayT, a: Number, b: Number = 0, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:

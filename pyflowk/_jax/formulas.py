@@ -91,6 +91,7 @@ FORMULAS: dict[Op, Callable[..., Any]] = {
     BinaryOp.REMAINDER: lambda x, y, a, b: x - y * jax.lax.stop_gradient(jnp.floor_divide(x, y)),
     BinaryOp.ATAN2: lambda x, y, a, b: jnp.arctan2(x, y),
     BinaryOp.HYPOT: lambda x, y, a, b: jnp.hypot(x, y),
+    BinaryOp.LOGADDEXP: lambda x, y, a, b: jnp.logaddexp(x, y),
     BinaryOp.COPYSIGN: lambda x, y, a, b: jnp.where(jnp.signbit(x) == jnp.signbit(y), x, -x),
     TernaryOp.FMA: lambda x, y, z, a, b: x * y + z,
     TernaryOp.WHERE: lambda x, y, z, a, b: jnp.where(x, y, z),

@@ -361,6 +361,11 @@ def right_shift(x: ArrayLike, y: ArrayLike) -> Array:
     return apply(BinaryOp.RIGHT_SHIFT, ("x", "y"), (x, y))
 
 
+def logaddexp(x: ArrayLike, y: ArrayLike) -> Array:
+    """``out = ln(e^x + e^y)``, for every element: as `pyflowk.logaddexp`."""
+    return apply(BinaryOp.LOGADDEXP, ("x", "y"), (x, y))
+
+
 def fma(x: ArrayLike, y: ArrayLike, z: ArrayLike) -> Array:
     """``out = x * y + z, rounded once``, for every element: as `pyflowk.fma`."""
     return apply(TernaryOp.FMA, ("x", "y", "z"), (x, y, z))

@@ -59,17 +59,17 @@ def _approximated(operations: dict[str, Any], approximate: str) -> Any:
     return operations[approximate]
 
 
-def clamp(x: ArrayLike, lo: ArrayLike | None = None, hi: ArrayLike | None = None) -> jax.Array:
-    """``out = min(max(x, lo), hi)``, for every element; lo and hi are numbers, arrays or None: as `pyflowk.clamp`."""
-    if lo is None and hi is None:
-        raise TypeError("clamp takes lo, hi or both")
-    if hi is None:
-        return apply(BinaryOp.MAX, ("x", "lo"), (x, lo))
-    if lo is None:
-        return apply(BinaryOp.MIN, ("x", "hi"), (x, hi))
-    if _are_parameters(lo, hi):
-        return apply(UnaryOp.CLAMP, ("x",), (x,), (lo, hi))
-    return apply(TernaryOp.CLAMP_BY, ("x", "lo", "hi"), (x, lo, hi))
+def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = None) -> jax.Array:
+    """``out = min(max(x, min), max)``, for every element; min and max are numbers, arrays or None: as `pyflowk.clip`."""
+    if max is None:
+        if min is None:
+            raise TypeError("clip takes min, max or both")
+        return apply(BinaryOp.MAX, ("x", "min"), (x, min))
+    if min is None:
+        return apply(BinaryOp.MIN, ("x", "max"), (x, max))
+    if _are_parameters(min, max):
+        return apply(UnaryOp.CLAMP, ("x",), (x,), (min, max))
+    return apply(TernaryOp.CLAMP_BY, ("x", "min", "max"), (x, min, max))
 
 
 def scale(x: ArrayLike, a: ArrayLike, b: ArrayLike = 0) -> jax.Array:

@@ -95,6 +95,7 @@ class BinaryOp(Enum):
     COPYSIGN = 29
     LEFT_SHIFT = 30
     RIGHT_SHIFT = 31
+    LOGADDEXP = 32
 
 
 class TernaryOp(Enum):
@@ -201,6 +202,7 @@ OPERATIONS: dict[UnaryOp | BinaryOp | TernaryOp, Operation] = {
     BinaryOp.COPYSIGN: Operation("F", "SAME", 0, "|x| with the sign of y"),
     BinaryOp.LEFT_SHIFT: Operation("I", "SAME", 0, "x * 2^y"),
     BinaryOp.RIGHT_SHIFT: Operation("I", "SAME", 0, "floor(x / 2^y)"),
+    BinaryOp.LOGADDEXP: Operation("F", "SAME", 0, "ln(e^x + e^y)"),
     TernaryOp.FMA: Operation("IF", "SAME", 0, "x * y + z, rounded once"),
     TernaryOp.WHERE: Operation("BIF", "SAME", 0, "x ? y : z, with x of type bool"),
     TernaryOp.CLAMP_BY: Operation("IF", "SAME", 0, "min(max(x, y), z)"),

@@ -210,8 +210,8 @@ ELEMENTWISE = {
     "approximate of a list": Bad(ValueError, r"approximate = \['tanh'\], must", lambda a: F.gelu(a.x, ["tanh"])),
     "33 dimensions": Bad(ValueError, "out.ndim = 33, must be in 0 ... 32", lambda a: F.relu(a.of("f4", (1,) * 33))),
     "approximate": Bad(ValueError, "approximate = 'tan', must be 'none' or 'tanh'", lambda a: F.gelu(a.x, "tan")),
-    "no bounds": Bad(TypeError, "clamp takes lo, hi or both", lambda a: F.clamp(a.x)),
-    "lo of a string": Bad(TypeError, "lo is a str, must be", lambda a: F.clamp(a.x, "0", 1)),
+    "no bounds": Bad(TypeError, "clip takes min, max or both", lambda a: F.clip(a.x)),
+    "min of a string": Bad(TypeError, "min is a str, must be", lambda a: F.clamp(a.x, "0", 1)),
     "clamp past the type": Bad(OverflowError, ".*300 .*out of bounds for int8", lambda a: F.clamp(a.of("i1"), 0, 300)),
 }
 PRELUS = {

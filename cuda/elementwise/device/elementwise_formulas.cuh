@@ -287,6 +287,11 @@ struct FloatFormulas {
   __device__ __forceinline__ static T atan2(T x, T y) { return ::atan2(x, y); }
   __device__ __forceinline__ static T hypot(T x, T y) { return ::hypot(x, y); }
   __device__ __forceinline__ static T copysign(T x, T y) { return ::copysign(x, y); }
+  // Equal infinities have no difference.
+  __device__ __forceinline__ static T logaddexp(T x, T y) {
+    const T difference = x == y ? T(0) : x - y;
+    return maximum(x, y) + ::log1p(::exp(-fabs(difference)));
+  }
 
   __device__ __forceinline__ static T where(T x, T y, T z, T) { return x != T(0) ? y : z; }
   __device__ __forceinline__ static T clamp_by(T x, T y, T z, T) { return minimum(maximum(x, y), z); }

@@ -54,13 +54,13 @@ class Call(NamedTuple):
         return getattr(pyflowk, self.function)(*operands, *self.arguments, out=out)
 
 
-_NAMES = {"min": "minimum", "max": "maximum", "clamp_by": "clamp"}
+_NAMES = {"min": "minimum", "max": "maximum", "clamp_by": "clip"}
 _WITH_ARGUMENTS = (
     Call("leaky_relu", UnaryOp.LEAKY_RELU, (0.25,), (0.25,)),
     Call("elu", UnaryOp.ELU, (1.5,), (1.5,)),
     Call("gelu", UnaryOp.GELU_TANH, ("tanh",)),
     Call("gelu_grad", BinaryOp.GELU_TANH_GRAD, ("tanh",)),
-    Call("clamp", UnaryOp.CLAMP, (1, 5), (1, 5)),
+    Call("clip", UnaryOp.CLAMP, (1, 5), (1, 5)),
     Call("scale", UnaryOp.SCALE, (3, 2), (3, 2)),
     Call("add_multiply", TernaryOp.ADD_MULTIPLY, (2,), (2,)),
 )
@@ -211,6 +211,7 @@ FORMULAS: dict[Op, Callable[..., Any]] = {
     BinaryOp.REMAINDER: np.remainder,
     BinaryOp.ATAN2: np.arctan2,
     BinaryOp.HYPOT: np.hypot,
+    BinaryOp.LOGADDEXP: np.logaddexp,
     BinaryOp.COPYSIGN: np.copysign,
     BinaryOp.LEFT_SHIFT: np.left_shift,
     BinaryOp.RIGHT_SHIFT: np.right_shift,
@@ -256,6 +257,7 @@ _LOSSES: dict[Op, Callable[..., Any]] = {
     ),
     BinaryOp.GELU_GRAD: lambda x, y: np.abs(x) * 16 * (1 + y * y) * np.exp(-np.minimum(y * y, 80) / 4) + 8 * np.abs(x),
     BinaryOp.GELU_TANH_GRAD: lambda x, y: np.abs(x) * 64,
+    BinaryOp.LOGADDEXP: lambda x, y: 4 + np.abs(np.logaddexp(x, y)),
     TernaryOp.LERP: lambda x, y, z: np.abs(x) + np.abs(z) * (np.abs(x) + np.abs(y)),
     TernaryOp.ADD_MULTIPLY: lambda x, y, z, a: np.abs(a * y * z) * 2,
 }

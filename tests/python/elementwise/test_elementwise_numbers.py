@@ -113,7 +113,7 @@ def test_an_int_past_float64_is_an_overflow_error_that_names_the_operand(arrays:
             (lambda x: pyflowk.add(x, huge), "y"),
             (lambda x: pyflowk.add(huge, x), "x"),
             (lambda x: pyflowk.lerp(x, x, huge), "weight"),
-            (lambda x: pyflowk.clamp(x, 0, huge), "hi"),
+            (lambda x: pyflowk.clamp(x, 0, huge), "max"),
             (lambda x: pyflowk.add_multiply(x, x, x, huge), "a"),
             (lambda x: pyflowk.elu(x, huge), "alpha"),
         ):

@@ -213,8 +213,8 @@ def test_numbers_are_operands_everywhere(arrays: Any) -> None:
         (pyflowk.add(arrays.put(x), np.float64(1)), x + np.float64(1)),
         (pyflowk.add(arrays.put(x), np.float16(1)), x + np.float16(1)),
         (pyflowk.clamp(arrays.put(x), -1, arrays.put(x * 0 + 1)), np.clip(x, -1, 1)),
-        (pyflowk.clamp(arrays.put(x), lo=0), np.maximum(x, 0)),
-        (pyflowk.clamp(arrays.put(x), hi=0), np.minimum(x, 0)),
+        (pyflowk.clamp(arrays.put(x), min=0), np.maximum(x, 0)),
+        (pyflowk.clamp(arrays.put(x), max=0), np.minimum(x, 0)),
         (pyflowk.fma(arrays.put(x), 2, 1), 2 * x + 1),
     ):
         fetched = arrays.fetch(actual)

@@ -80,6 +80,7 @@ ELEMENTWISE: dict[str, tuple[int, Callable[..., Any]]] = {
     "expm1": (1, jnp.expm1),
     "floor_divide": (2, jnp.floor_divide),
     "hypot": (2, jnp.hypot),
+    "logaddexp": (2, jnp.logaddexp),
     "is_finite": (1, jnp.isfinite),
     "is_inf": (1, jnp.isinf),
     "left_shift": (2, jnp.left_shift),
@@ -98,7 +99,7 @@ ELEMENTWISE: dict[str, tuple[int, Callable[..., Any]]] = {
     "trunc": (1, jnp.trunc),
     "add_multiply": (3, lambda x, y, z: x + y * z),
     "cast": (1, lambda x: x),
-    "clamp": (3, lambda x, lo, hi: jnp.minimum(jnp.maximum(x, lo), hi)),
+    "clip": (3, lambda x, lo, hi: jnp.minimum(jnp.maximum(x, lo), hi)),
     "elu": (1, jax.nn.elu),
     "gelu": (1, lambda x: jax.nn.gelu(x, approximate=False)),
     "gelu_grad": (2, lambda dy, x: dy * gelu_slope(x, False)),
@@ -116,9 +117,9 @@ MORE_CALLS: dict[str, tuple[str, int, Callable[..., Any], Callable[..., Any]]] =
         "leaky_relu", 1, lambda x: flowk_jax.leaky_relu(x, 0.3), lambda x: jnp.where(x > 0, x, 0.3 * x)
     ),
     "elu_alpha": ("elu", 1, lambda x: flowk_jax.elu(x, 0.5), lambda x: jax.nn.elu(x, 0.5)),
-    "clamp_numbers": ("clamp", 1, lambda x: flowk_jax.clamp(x, -1, 1), lambda x: jnp.clip(x, -1, 1)),
-    "clamp_lo": ("clamp", 1, lambda x: flowk_jax.clamp(x, -1), lambda x: jnp.maximum(x, -1)),
-    "clamp_hi": ("clamp", 2, lambda x, y: flowk_jax.clamp(x, hi=y), jnp.minimum),
+    "clip_numbers": ("clip", 1, lambda x: flowk_jax.clip(x, -1, 1), lambda x: jnp.clip(x, -1, 1)),
+    "clip_min": ("clip", 1, lambda x: flowk_jax.clip(x, -1), lambda x: jnp.maximum(x, -1)),
+    "clip_max": ("clip", 2, lambda x, y: flowk_jax.clip(x, max=y), jnp.minimum),
     "scale_numbers": ("scale", 1, lambda x: flowk_jax.scale(x, 2, 3), lambda x: x * 2 + 3),
     "add_multiply_a": (
         "add_multiply", 3, lambda x, y, z: flowk_jax.add_multiply(x, y, z, 2), lambda x, y, z: x + 2 * y * z

@@ -18,7 +18,7 @@ ROW = jnp.asarray([0.5, -0.25, 2.0, 0.0])
 CALLS: dict[str, Callable[[Any], Any]] = {
     "relu": flowk_jax.relu,
     "add": lambda x: flowk_jax.add(x, ROW),
-    "clamp": lambda x: flowk_jax.clamp(x, -0.5, 1),
+    "clip": lambda x: flowk_jax.clip(x, -0.5, 1),
     "cast": lambda x: flowk_jax.cast(x, "float16"),
     "permute": lambda x: flowk_jax.permute(x, (1, 0), dtype=jnp.bfloat16, scale=2.0),
     "batch_transpose": flowk_jax.batch_transpose,
@@ -59,7 +59,7 @@ def test_static_values_are_told_apart_to_the_bit() -> None:
     integers = jnp.asarray([-3, 3])
     for _ in range(2):
         for lo, hi, dtype in ((0, 2, "int32"), (0.0, 2.0, "float32"), (False, 2, "int32"), (0, 2.0, "float32")):
-            found = flowk_jax.clamp(integers, lo, hi)
+            found = flowk_jax.clip(integers, lo, hi)
             assert found.dtype == dtype
             assert found.tolist() == [0, 2]
 

@@ -19,10 +19,11 @@ CALLS = calls()
 NOT_FOR_JAX = {
     *("prelu_backward_workspace_bytes", "asarray", "empty", "explain", "prepare", "get_include", "get_library"),
     *("zeros", "ones", "full", "empty_like", "from_dlpack", "device_count", "is_available", "synchronize"),
-    *("clip", "transpose", "swapaxes", "moveaxis"),
+    *("transpose", "swapaxes", "moveaxis"),
+    "positive",  # a copy, and JAX's arrays never change
     "permute_many",  # XLA joins the launches of a jitted function itself
 }
-OF_INTEGERS = {"abs", "neg", "square", "relu", "clamp_numbers", "scale_numbers"}  # the others make floats of them
+OF_INTEGERS = {"abs", "neg", "square", "relu", "clip_numbers", "scale_numbers"}  # the others make floats of them
 BITWISE = {"bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "left_shift", "right_shift"}
 
 
@@ -55,7 +56,7 @@ def operands_for(name: str, count: int, dtype: str) -> list[np.ndarray]:
         operands[0] = values("bool")
     if name in ("left_shift", "right_shift") or (name == "pow" and dtype in INTEGERS):
         operands[1] = np.abs(operands[1]) % operands[1].dtype.type(8)
-    if name in ("clamp", "div", "trunc_div", "floor_divide", "remainder"):
+    if name in ("clip", "div", "trunc_div", "floor_divide", "remainder"):
         operands[-1] = np.maximum(np.abs(operands[-1]), np.ones((), operands[-1].dtype)).astype(operands[-1].dtype)
     return operands
 
@@ -73,7 +74,7 @@ def takes(name: str, dtype: str) -> bool:
             "add",
             "mul",
         }
-    if dtype[0] == "u" and name == "clamp_numbers":  # with -1, which jax.numpy wraps around
+    if dtype[0] == "u" and name == "clip_numbers":  # with -1, which jax.numpy wraps around
         return False
     if dtype in INTEGERS:
         return name in OF_INTEGERS | BITWISE | {

@@ -119,7 +119,7 @@ CASES: dict[tuple[str, str], Case] = {
             *("floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "signbit", "exp2", "expm1", "log1p"),
             *("log2", "log10", "erf", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"),
             *("bitwise_not", "logical_not", "logical_and", "logical_or", "logical_xor", "floor_divide", "remainder"),
-            *("atan2", "hypot", "copysign", "bitwise_left_shift", "bitwise_right_shift"),
+            *("atan2", "hypot", "copysign", "logaddexp", "bitwise_left_shift", "bitwise_right_shift"),
         )
     },
     ("add", ""): Case(plain(pyflowk.add, "alpha")),
@@ -174,8 +174,11 @@ def samples(key: tuple[str, str], device: str, dtype: Any, *, requires_grad: boo
         yield from info.reference_inputs(device, dtype, requires_grad=requires_grad)
 
 
-# torch's silu(-infinity) is NaN, flowk's -0; torch's gradient of relu at NaN is g, flowk's 0.
-FINITE = ("nn.functional.silu", "nn.functional.relu")
+# torch's silu(-infinity) is NaN, flowk's -0; torch's gradient of relu at NaN is g, flowk's 0; torch's sign(NaN) is 0.
+FINITE = ("nn.functional.silu", "nn.functional.relu", "sign")
+# On the CPU torch rounds the quotient to 16 bits before it takes the floor, and before 2.13 the remainder of bfloat16 is
+# NaN where the quotient overflows.
+BY_ROUNDED_QUOTIENTS = ("remainder", "floor_divide")
 # For all operations: two numbers, complex operands, prelu's alpha that is not contiguous.
 REFUSED = ("are numbers, one at least must be an array", "complex", "alpha has strides")
 
@@ -215,10 +218,11 @@ def torch_s_result(key: tuple[str, str], sample: Any) -> Any:
     if key[0] == "log_softmax" and sample.input.dtype.itemsize == 2 and "dtype" not in sample.kwargs:
         # On the CPU torch rounds its differences to 16 bits.
         return OPINFOS[key].op(sample.input.float(), *sample.args, **sample.kwargs).to(sample.input.dtype)
-    if key[0] == "remainder" and sample.input.dtype == torch.bfloat16 and not sample.input.is_cuda:
-        # Before 2.13 torch's is NaN on the CPU where the quotient overflows.
+    one = tensors_of(sample)[0]
+    is_rounded = one.dtype in (torch.float16, torch.bfloat16) and not one.is_cuda
+    if is_rounded and (key[0] in BY_ROUNDED_QUOTIENTS or "floor" in key[1]):
         wide = [one.double() if isinstance(one, torch.Tensor) else one for one in (sample.input, *sample.args)]
-        return OPINFOS[key].op(*wide, **sample.kwargs).to(sample.input.dtype)
+        return OPINFOS[key].op(*wide, **sample.kwargs).to(one.dtype)
     result = OPINFOS[key].op(sample.input, *sample.args, **sample.kwargs)
     return result.contiguous() if key[0] == "permute" else result  # torch's is a view
 
