@@ -60,7 +60,7 @@ def _approximated(operations: dict[str, Any], approximate: str) -> Any:
 
 
 def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = None) -> jax.Array:
-    """``out = min(max(x, min), max)``, for every element; min and max are numbers, arrays or None: as `pyflowk.clip`."""
+    """``out = min(max(x, min), max)``, for every element; the bounds are numbers, arrays or None: as `pyflowk.clip`."""
     if max is None:
         if min is None:
             raise TypeError("clip takes min, max or both")

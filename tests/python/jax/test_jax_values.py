@@ -35,6 +35,12 @@ def test_every_public_function_has_its_form_for_jax() -> None:
     assert functions == set(ELEMENTWISE) | others
 
 
+def test_the_aliases_of_pyflowk_are_here() -> None:
+    assert flowk_jax.subtract is flowk_jax.sub and flowk_jax.clamp is flowk_jax.clip
+    with pytest.raises(AttributeError, match="swapdims"):  # whose function JAX's arrays have themselves
+        _ = flowk_jax.swapdims
+
+
 @pytest.mark.parametrize("name", sorted(set(flowk_jax.__all__) - {"CUSTOM_CALLS"}))
 def test_parameters_are_those_of_pyflowk(name: str) -> None:
     plain = dict(inspect.signature(getattr(pyflowk, name)).parameters)

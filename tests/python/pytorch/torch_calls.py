@@ -70,7 +70,8 @@ _INTO_DOMAIN = {**dict.fromkeys(("asin", "acos", "atanh", "tan"), (0.45, 0.0)), 
 _BINARY = (
     *("add", "sub", "mul", "div", "pow", "minimum", "maximum", "equal", "not_equal", "less", "less_equal", "greater"),
     *("greater_equal", "relu_grad", "gelu_grad", "gelu_tanh_grad", "silu_grad", "silu_mul", "trunc_div"),
-    *("logical_and", "logical_or", "logical_xor", "floor_divide", "remainder", "atan2", "hypot", "copysign", "logaddexp"),
+    *("logical_and", "logical_or", "logical_xor", "floor_divide", "remainder", "atan2", "hypot"),
+    *("copysign", "logaddexp"),
 )
 _OF_INTEGERS = ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift")
 _WITHOUT = {
