@@ -61,6 +61,7 @@ FLOWK_HOST_DEVICE constexpr OpCost cost_of(BinaryOp op, bool is_double = false) 
     case FLOWK_BINARY_REMAINDER:
     case FLOWK_BINARY_ATAN2:
     case FLOWK_BINARY_HYPOT:
+    case FLOWK_BINARY_LOGADDEXP:
     case FLOWK_BINARY_POW: return OpCost::heaviest;
     case FLOWK_BINARY_GELU_GRAD: return is_double ? OpCost::heaviest : OpCost::heavy;
     case FLOWK_BINARY_DIV:

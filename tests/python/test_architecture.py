@@ -253,3 +253,23 @@ def test_a_mechanism_has_one_name(operator: str, name: str) -> None:
     assert files, "no kernel of its name"
     assert files & {other for of, other in mechanisms() if of == operator}, f"the kernel is in {files}"
     assert any(re.search(rf'"({operator}_)?{name}\b', text) for text in texts.values()), "explain() has no such word"
+
+
+# Functions of the math library that are a few instructions; all others take the registers of a whole kernel.
+FEW_INSTRUCTIONS = {"ceil", "copysign", "floor", "fma", "rint", "trunc"}
+
+
+def test_every_long_formula_has_its_cost() -> None:
+    """An operation that is not named in elementwise_op_cost.h shares a kernel with the light ones: a call of the math
+    library there takes registers from all of them (logaddexp made float64 additions 5 % slower)."""
+    text = (ROOT / "cuda/elementwise/device/elementwise_formulas.cuh").read_text()
+    floats = text[text.index("struct FloatFormulas") :]
+    formulas = re.findall(r"static T (\w+)\([^)]*\) \{(.*?)(?=__device__|\};\n)", floats, re.DOTALL)
+    operations = (ROOT / "include/flowk/elementwise_ops.h").read_text()
+    names = dict(re.findall(r"OP\((\w+), \d+, (\w+),", operations))
+    cost_of = (ROOT / "cuda/elementwise/elementwise_op_cost.h").read_text()
+    costs = {names[op] for op in re.findall(r"case FLOWK_\w+?NARY_(\w+):", cost_of)}
+    calls = {name: set(re.findall(r"::(\w+)\(|\b(?:exp|normcdf)_of\(", body)) for name, body in formulas}
+    long = {name for name, called in calls.items() if name in names.values() and called - FEW_INSTRUCTIONS}
+    assert len(long) > 30
+    assert long <= costs
