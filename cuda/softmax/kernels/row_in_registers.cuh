@@ -361,6 +361,10 @@ __global__ void __launch_bounds__(max_register_lanes)
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
     if (!is_read(i)) continue;
+    if constexpr (is_float16<T>) {  // the compiler would hold bfloat16 widened, in twice the registers
+      forget_values(&raw_dy[i]);
+      forget_values(&raw_y[i]);
+    }
     A dy[width], y[width];
     widen_vector<T>(raw_dy[i], dy);
     widen_vector<T>(raw_y[i], y);
