@@ -69,9 +69,11 @@ def fractions_of(
 
 
 def works(machine: Machine, op: str, sets: Sequence[str], /, **only: Any) -> Iterator[tuple[str, Work]]:
-    """(set, work) of every case of the sets, one at a time; `only` are arguments that a case must have."""
+    """(set, work) of every case of the sets, one at a time; `only` are arguments that a case must have. A set may be
+    one case, its words as `python -m pyflowk bench OP` takes them."""
+    cases = OPERATORS[op][0]
     for name in sets:
-        for case in OPERATORS[op][0].cases_of(name):
+        for case in [cases.case_of_words(name.split())] if " " in name else cases.cases_of(name):
             if all(case.get(key) in values for key, values in only.items()):
                 yield name, make_work(machine, op, case)
                 free_memory()

@@ -58,25 +58,34 @@ TABLE = (
     Line("softmax without a mask", "softmax", ("plain",)),
     Line("softmax with a dense mask", "softmax", ("dense",)),
     Line("softmax with lengths", "softmax", ("lengths",)),
-    Line("softmax gradient", "softmax", ("backward",)),
+    Line("softmax gradient", "softmax", ("backward", "backward:bf16")),
     Line("softmax, 80 random cases: masks, types, 16 to 2^18 columns", "softmax", ("random:7:80",)),
 )
 
 
 def merged(runs: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """One run: each case as the last run has it, the machine's facts of the last and every run's command."""
+    """One run: each case as the last run has it, the machine's facts of the last, every run's command and versions."""
     rows: dict[tuple[str, str, int], Row] = {}
     machine: dict[str, str] = {}
     commands: list[str] = []
+    versions: list[str] = []
     for run in runs:
         machine = machine | run["machine"]
         commands += [one for one in run["machine"]["command"].split("\n") if one not in commands]
+        versions += [one for one in run["machine"].get("versions", "").split(", ") if one not in versions]
         seen: Counter[tuple[str, str]] = Counter()
         for row in run["rows"]:
             key = row["set"], case_key(row) if "kind" in row else row["missing"]
             rows[(*key, seen[key])] = _kept(row)
             seen[key] += 1
-    return {"format": 1, "machine": machine | {"command": "\n".join(commands)}, "rows": list(rows.values())}
+    taken = {name for row in rows.values() for name in row.get("fractions", {})}
+    absent = [name for name in machine.pop("not here", "").split(", ") if name and name not in taken]
+    machine |= {"command": "\n".join(commands), "versions": ", ".join(versions)}
+    return {
+        "format": 1,
+        "machine": machine | ({"not here": ", ".join(absent)} if absent else {}),
+        "rows": list(rows.values()),
+    }
 
 
 def _kept(row: Row) -> Row:

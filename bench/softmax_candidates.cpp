@@ -6,7 +6,7 @@
 #include "softmax/softmax.h"
 
 // Runs a contiguous (batch, heads, rows, columns) softmax, forward or backward, with a given config. `side` is y where
-// `backward`; `dense` is (batch, 1, rows, columns) or NULL; `lengths` is (batch, heads, rows) of int32 or NULL. `count`
+// `backward`, else the bias or NULL; `dense` is (batch, 1, rows, columns) or NULL; `lengths` is (batch, heads, rows) of int32 or NULL. `count`
 // is vectors or rows per thread, slices or clusters, as the mechanism has.
 // Returns 0 enqueued, 1 the config does not fit, 3 failed.
 extern "C" FLOWK_API int flowk_bench_softmax_candidate(int backward, flowk_dtype dtype, const void* x, const void* side,

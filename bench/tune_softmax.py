@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times every config that fits, beside the planner's own choice.
 
-`python bench/tune_softmax.py SET[:TYPE,...] ... [--json FILE]`, sets plain, odd, dense, lengths, backward of
-`python -m pyflowk bench --op softmax`, with the library that candidates.py describes.
+`python bench/tune_softmax.py SET[:TYPE,...] ... [--json FILE]`, sets plain, odd, dense, lengths, bias, backward of
+`python -m pyflowk bench --op softmax`, or cases as `"bias f32 3353x23824"`, with the library that candidates.py
+describes.
 
 Prints the planner's fraction of copy and the best configs of each case as a row of bench/tuning/softmax_h200.json has
 them, and names every config with a wrong result.
@@ -110,7 +111,7 @@ def configs_of(work: SoftmaxWork) -> list[Config]:
             for launch_bytes in LAUNCH_BYTES:
                 launch_rows = min(max(launch_bytes // row_bytes, 1), rows)
                 configs.append(Config("split_row", slices, threads, threads, rows_per_launch=launch_rows))
-    inputs_bytes = row_bytes * (2 if work.kind == "backward" else 1)
+    inputs_bytes = row_bytes * (2 if work.kind in ("backward", "bias") else 1)
     for cluster in (2, 4, 8, 16):
         if rows * cluster > MULTIPROCESSORS and SHARED_BYTES // 4 <= inputs_bytes // cluster <= SHARED_BYTES:
             clusters = MULTIPROCESSORS // cluster
@@ -125,10 +126,10 @@ def candidate_of(machine: Machine, work: SoftmaxWork) -> Callable[..., int]:
 
     def candidate(i: int, config: Config) -> int:
         x, *side = (ctypes.c_void_p(tensor.ptr) for tensor in work.operands[i])
-        by_kind = {"backward": (side, None, None), "dense": (None, side, None), "lengths": (None, None, side)}
-        y, dense, lengths = (one[0] if one else None for one in by_kind.get(work.kind, (None, None, None)))
+        by_kind = {"dense": (None, side, None), "lengths": (None, None, side)}
+        other, dense, lengths = (one[0] if one else None for one in by_kind.get(work.kind, (side, None, None)))
         return function(
-            *(int(work.kind == "backward"), code, x, y, ctypes.c_void_p(work.outs[i].ptr), dense, lengths, *longs),
+            *(int(work.kind == "backward"), code, x, other, ctypes.c_void_p(work.outs[i].ptr), dense, lengths, *longs),
             *(ctypes.c_double(work.scale), KERNELS.index(config.kernel), *config[1:-1]),
             *(ctypes.c_int64(config.rows_per_launch), USES_PDL, stream),
         )

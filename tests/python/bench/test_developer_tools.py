@@ -15,7 +15,7 @@ from source_tree import ROOT
 
 from pyflowk._bench import machine as bench_machine
 from pyflowk._bench import permute_work
-from pyflowk._bench.runner import OPERATORS, make_work
+from pyflowk._bench.runner import make_work
 from pyflowk._native import library
 
 
@@ -42,17 +42,15 @@ def test_a_tool_describes_itself(
 def test_a_tool_times_the_pick_where_no_candidate_fits(
     op: str, words: str, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    case = OPERATORS[op][0].case_of_words(words.split())
     simt = library.open_backend("simt")
     monkeypatch.setattr(simt, f"flowk_bench_{op}_candidate", lambda *arguments: status, raising=False)
     monkeypatch.setattr(simt, f"flowk_bench_{op}_backward_candidate", lambda *arguments: status, raising=False)
     monkeypatch.setattr(library, "open_backend", lambda backend: simt)
     monkeypatch.setattr(bench_machine, "Machine", HostMachine)
-    monkeypatch.setattr(OPERATORS[op][0], "cases_of", lambda name: [case])
     monkeypatch.setattr(sys, "path", list(sys.path))
     for module in ("candidates", "tuning.generate_tuning"):
         monkeypatch.delitem(sys.modules, module, raising=False)
-    monkeypatch.setattr(sys, "argv", [f"tune_{op}", "a set"])
+    monkeypatch.setattr(sys, "argv", [f"tune_{op}", words])
     runpy.run_path(str(ROOT / "bench" / f"tune_{op}.py"), run_name="__main__")
     lines = capsys.readouterr().out.splitlines()
     # Without a tile there is nothing to time for permute.
