@@ -21,18 +21,20 @@ __device__ __forceinline__ void forget_values([[maybe_unused]] uint4* vector) {
 #endif
 }
 
-// 8 vectors per thread fit 64 registers, where the compiler would take 70; with an unaligned dense mask they fit 80,
-// where it would take 117 (16 bits) or 86.
+// 8 vectors per thread fit 64 registers, where the compiler would take 70; with a dense mask that is unaligned, or that
+// not all threads read all of, they fit 80, where it would take 117 (16 bits) or 88.
 template <class T, SoftmaxMask kMask, SoftmaxForm kForm>
-constexpr bool is_unaligned_dense = kMask == SoftmaxMask::dense && !has_whole_rows<kForm> && sizeof(T) <= 4;
+constexpr bool is_irregular_dense =
+    kMask == SoftmaxMask::dense &&
+    (sizeof(T) == 4 ? kForm != SoftmaxForm::whole : sizeof(T) == 2 && !has_whole_rows<kForm>);
 template <class T, SoftmaxMask kMask, SoftmaxForm kForm>
 constexpr int most_threads(int vectors) {
-  return is_unaligned_dense<T, kMask, kForm> && vectors == 8 ? max_dense_lanes : max_register_lanes;
+  return is_irregular_dense<T, kMask, kForm> && vectors == 8 ? max_dense_lanes : max_register_lanes;
 }
 template <class T, SoftmaxMask kMask, SoftmaxForm kForm>
 constexpr int full_blocks(int vectors) {
   if (vectors != 8 || sizeof(T) > 4) return 0;
-  return kMask == SoftmaxMask::none ? 2 : is_unaligned_dense<T, kMask, kForm> ? 3 : 0;
+  return kMask == SoftmaxMask::none ? 2 : is_irregular_dense<T, kMask, kForm> ? 3 : 0;
 }
 
 // y(row, j) = exp(z(row, j) - max) / sum over unmasked i of exp(z(row, i) - max), z = scale * x + bias; x, y and bias

@@ -149,9 +149,11 @@ template <class Input, int kMost, int kLeast, SoftmaxMask kMask>
 struct SoftmaxUnits {
   using T = Input;
   using Window = UnitWindow<T, kMost, kLeast>;
-  // Caps registers at 64, or 72.
-  static constexpr int resident_blocks =
-      kMost > 8 && kMask != SoftmaxMask::bias ? (sizeof(T) == 4 && kMask == SoftmaxMask::none ? 7 : 8) : 0;
+  // Caps registers at 64, or 72; of 16 bits at 56 and 48, where bfloat16 would take 78 and 56.
+  static constexpr int resident_blocks = kMask == SoftmaxMask::bias ? 0
+                                         : kMost > 8 ? (sizeof(T) == 4 && kMask == SoftmaxMask::none ? 7 : 8)
+                                         : kMost > 4 && sizeof(T) == 2 ? (kMost > 6 ? 9 : 10)
+                                                                       : 0;
   static __device__ __forceinline__ constexpr bool has_side(const SoftmaxParams&) { return kMask == SoftmaxMask::bias; }
   static __device__ __forceinline__ constexpr bool has_dense(const SoftmaxParams&) {
     return kMask == SoftmaxMask::dense;

@@ -6,6 +6,7 @@
 #include "core/divide.h"
 #include "softmax/plan/softmax_mechanisms.h"
 #include "softmax/plan/softmax_threads.h"
+#include "softmax/plan/softmax_tuning.h"
 
 namespace flowk::softmax {
 namespace {
@@ -28,16 +29,29 @@ struct Lanes {
   }
 };
 
+// The percentage of 4 vectors per thread below which fewer threads hold the row with 8, in as many vectors or fewer.
+int32_t enough_of_4_vectors(const SoftmaxCall& call, int32_t lanes) {
+  const SoftmaxFillRow& row = find_tuning_row(fill_of_4_vectors, &SoftmaxFillRow::max_lanes, lanes);
+  if (call.is_plain) return call.has_tails ? row.plain_tails : row.plain;
+  if (call.mask == SoftmaxMask::dense) return call.has_tails ? row.dense_tails : row.dense;
+  return call.mask == SoftmaxMask::bias ? (call.has_tails ? row.bias_tails : row.bias) : 0;
+}
+
 // Rows that are not 2^n vectors leave some threads without all their vectors.
 void adapt_to_length(const SoftmaxCall& call, const Lanes& lanes, int32_t* vectors, int32_t* blocks) {
   while (*blocks > 1 && lanes(*vectors, *blocks) <= least_cluster_threads) *blocks /= 2;
-  if (call.request.backward && *vectors == 2) {
-    const auto slots = [&](int32_t n) { return round_up(call.row_vectors, lanes(n)); };
-    if (slots(4) < slots(2)) *vectors = 4;
+  if (*blocks > 1) return;
+  const auto slots = [&](int32_t n) { return int64_t{n} * lanes(n); };
+  const auto has_less_than = [&](int32_t n, int32_t percent) { return 100 * call.row_vectors < percent * slots(n); };
+  if (call.request.backward) {
+    const bool misses_one = round_up(call.row_vectors, lanes(4)) < round_up(call.row_vectors, lanes(2));
+    if (*vectors == 2 && (misses_one || has_less_than(2, fill_of_2_vectors))) *vectors = 4;
+  } else if (*vectors == 8 && (call.has_dense || call.in_bytes == 4) && call.row_vectors == slots(4) &&
+             slots(4) < slots(8)) {
+    *vectors = 4;
+  } else if (*vectors == 4 && slots(8) <= slots(4) && has_less_than(4, enough_of_4_vectors(call, lanes(4)))) {
+    *vectors = 8;
   }
-  // One vector in eight or more would be missing.
-  const bool has_4 = call.mask == SoftmaxMask::dense || (call.in_bytes == 4 && call.is_plain);
-  if (has_4 && *blocks == 1 && *vectors == 8 && 8 * 4 * lanes(4) <= 7 * 8 * lanes(8)) *vectors = 4;
 }
 
 // Threads per block where a row has a warp or less.

@@ -18,6 +18,17 @@ struct SoftmaxTuningRow {
   int32_t persistent_blocks = 0;  // persistent_rows with so many blocks per cluster, where it fits; 0: not used
 };
 
+// See enough_of_4_vectors(); rows with tails and others.
+struct SoftmaxFillRow {
+  int64_t max_lanes;  // that hold a row in 4 vectors each
+  int32_t plain;
+  int32_t plain_tails;
+  int32_t dense;
+  int32_t dense_tails;
+  int32_t bias;
+  int32_t bias_tails;
+};
+
 // Bytes of mask and bias per L2 tile, see split_into_l2_tiles().
 struct SoftmaxL2TileRow {
   int64_t max_columns;
