@@ -41,17 +41,22 @@ int32_t enough_of_4_vectors(const SoftmaxCall& call, int32_t lanes) {
 void adapt_to_length(const SoftmaxCall& call, const Lanes& lanes, int32_t* vectors, int32_t* blocks) {
   while (*blocks > 1 && lanes(*vectors, *blocks) <= least_cluster_threads) *blocks /= 2;
   if (*blocks > 1) return;
+  const bool is_double = call.in_bytes == 8;
   const auto slots = [&](int32_t n) { return int64_t{n} * lanes(n); };
-  const auto has_less_than = [&](int32_t n, int32_t percent) { return 100 * call.row_vectors < percent * slots(n); };
-  if (call.request.backward) {
+  const auto has_less_than = [&](int32_t n, int32_t percent) {
+    return !is_double && 100 * call.row_vectors < percent * slots(n);
+  };
+  if (call.request.backward && *vectors == 2) {
     const bool misses_one = round_up(call.row_vectors, lanes(4)) < round_up(call.row_vectors, lanes(2));
-    if (*vectors == 2 && (misses_one || has_less_than(2, fill_of_2_vectors))) *vectors = 4;
-  } else if (*vectors == 8 && (call.has_dense || call.in_bytes == 4) && call.row_vectors == slots(4) &&
-             slots(4) < slots(8)) {
-    *vectors = 4;
-  } else if (*vectors == 4 && slots(8) <= slots(4) && has_less_than(4, enough_of_4_vectors(call, lanes(4)))) {
-    *vectors = 8;
+    if (misses_one || has_less_than(2, fill_of_2_vectors)) *vectors = 4;
   }
+  if (call.request.backward) return;
+  // 4 that all threads have; of float64 where one in eight or more of 8 would be missing.
+  const bool fits_4 = is_double ? 8 * slots(4) <= 7 * slots(8) : slots(4) == call.row_vectors && slots(4) < slots(8);
+  if (*vectors == 8 && fits_4 && (call.has_dense || call.in_bytes == 4))
+    *vectors = 4;
+  else if (*vectors == 4 && slots(8) <= slots(4) && has_less_than(4, enough_of_4_vectors(call, lanes(4))))
+    *vectors = 8;
 }
 
 // Threads per block where a row has a warp or less.

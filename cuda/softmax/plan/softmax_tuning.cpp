@@ -16,7 +16,8 @@ const SoftmaxTuningRow& find_tuning_row(const SoftmaxCall& call) {
                               : find(backward_16_bit_any_length, backward_32_bit_any_length);
   if (call.mask == SoftmaxMask::bias) {
     if (call.has_tails) return find(bias_16_bit_tails, bias_32_bit);
-    return call.is_power_of_2 ? find(bias_16_bit, bias_32_bit) : find(bias_16_bit_any_length, bias_32_bit_any_length);
+    if (call.is_power_of_2 || call.in_bytes == 8) return find(bias_16_bit, bias_32_bit);
+    return find(bias_16_bit_any_length, bias_32_bit_any_length);
   }
   if (call.mask == SoftmaxMask::dense) {
     if (call.has_tails && call.row_bytes > dense_tails_as_interval_bytes) return find(interval_16_bit, interval_32_bit);
