@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""flowk.h in ctypes: its enums, its structs and one table of prototypes. tests/test_abi.py compares it with flowk.h."""
+"""flowk.h in ctypes: its enums, its structs and one table of prototypes. tests/python/test_abi.py compares the two."""
 
 from __future__ import annotations
 

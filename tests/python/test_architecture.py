@@ -273,3 +273,20 @@ def test_every_long_formula_has_its_cost() -> None:
     long = {name for name, called in calls.items() if name in names.values() and called - FEW_INSTRUCTIONS}
     assert len(long) > 30
     assert long <= costs
+
+
+# Names that stand for any operator or mechanism, and files of a reader's own.
+PLACEHOLDER = re.compile(r"OP|MECHANISM|main\.c|program\.py")
+
+
+def test_files_that_a_page_names_exist() -> None:
+    own = files_of("cuda", "include", "pyflowk", "tests", "bench", ".github")
+    pages = [Path("README.md"), Path("CONTRIBUTING.md"), *(path for path in own if path.suffix == ".md")]
+    missing = [
+        f"{page}: {name}"
+        for page in pages
+        for name in re.findall(r"`((?:[\w.]+/)*\w+\.(?:py|c|h|hpp|cuh|cu|cpp|json|md|yml))`", (ROOT / page).read_text())
+        if not PLACEHOLDER.search(name) and not any(f"/{path}".endswith(f"/{name}") for path in own)
+    ]
+    assert len(pages) > 10
+    assert missing == []
