@@ -75,7 +75,7 @@ Status check_grid(const char* parameter, const LaunchConfig& launch) {
 }
 
 Status use_nothing(const PlanUse& use) {
-  constexpr char nothing[] = "nothing to do: an extent is 0\n";
+  constexpr char nothing[] = "nothing to do: there are no elements\n";
   if (use.text_bytes > 0) std::strncpy(use.text, nothing, use.text_bytes - 1)[use.text_bytes - 1] = '\0';
   return {};
 }

@@ -56,7 +56,7 @@ struct PlanUse {
   size_t text_bytes = 0;
 };
 
-// Where an extent is 0, an `_explain` function says so.
+// Where there are no elements, an `_explain` function says so.
 Status use_nothing(const PlanUse& use);
 
 // `check(&request, &is_empty)` checks the arguments and sets is_empty if there is nothing to do.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C ABI of permutes of one shape between many pairs of tensors: check, sort the pairs into launches, plan, run.
-#include <algorithm>
+#include <string.h>  // strnlen
+
 #include <cstdio>
-#include <cstring>
 
 #include "api/call.h"
 #include "api/permute_call.h"
@@ -37,6 +37,11 @@ ByteRange range_of(const Layout& layout, int64_t element_bytes) {
   return range;
 }
 
+ByteRange src_range_of(const ManyArguments& many, const PermuteTypes& types) {
+  return range_of(layout_of(many.shared.rank, many.shared.shape, many.shared.src_strides),
+                  types.src_info.element_bytes);
+}
+
 bool are_apart(const void* a, const ByteRange& a_range, const void* b, const ByteRange& b_range) {
   const auto a_address = reinterpret_cast<int64_t>(a), b_address = reinterpret_cast<int64_t>(b);
   return a_address + a_range.end <= b_address + b_range.begin || b_address + b_range.end <= a_address + a_range.begin;
@@ -50,7 +55,7 @@ Status check_pairs_apart(const ManyArguments& many, const PermuteTypes& types) {
   const Layout src = layout_of(shared.rank, shared.shape, shared.src_strides);
   const Layout dst = layout_of(shared.rank, dst_extents, shared.dst_strides);
   const int64_t src_bytes = types.src_info.element_bytes, dst_bytes = types.dst_info.element_bytes;
-  const ByteRange src_range = range_of(src, src_bytes), dst_range = range_of(dst, dst_bytes);
+  const ByteRange src_range = src_range_of(many, types), dst_range = range_of(dst, dst_bytes);
   char name[32], other_name[32];
   for (int i = 0; i < many.count; ++i) {
     std::snprintf(name, sizeof(name), "dsts[%d]", i);
@@ -102,15 +107,16 @@ struct LaunchPairs {
 
 uintptr_t offset_in_line(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % line_bytes; }
 
-// The largest power of two that divides the address, up to a line.
-uintptr_t alignment_of(const void* pointer) {
-  const uintptr_t bits = reinterpret_cast<uintptr_t>(pointer) | line_bytes;
+// The largest power of two, up to a line, that divides the address of a src's first byte in memory, which is
+// `src_begin` bytes from its pointer: not 0 where a stride is negative.
+uintptr_t alignment_of(const void* src, int64_t src_begin) {
+  const uintptr_t bits = (reinterpret_cast<uintptr_t>(src) + static_cast<uintptr_t>(src_begin)) | line_bytes;
   return bits & -bits;
 }
 
 // Takes pairs that are not `taken` yet. A plan suits every dst at the same offset in a line, and every src that is
 // aligned as well as the one that it was made for.
-LaunchPairs take_pairs(const ManyArguments& many, bool* taken) {
+LaunchPairs take_pairs(const ManyArguments& many, int64_t src_begin, bool* taken) {
   LaunchPairs pairs;
   for (int i = 0; i < many.count && pairs.count < max_launch_pairs; ++i) {
     if (taken[i]) continue;
@@ -118,7 +124,7 @@ LaunchPairs take_pairs(const ManyArguments& many, bool* taken) {
     if (offset_in_line(many.dsts[i]) != offset_in_line(many.dsts[pairs.planned])) continue;
     taken[i] = true;
     pairs.members[pairs.count++] = i;
-    if (alignment_of(many.srcs[i]) < alignment_of(many.srcs[pairs.planned])) pairs.planned = i;
+    if (alignment_of(many.srcs[i], src_begin) < alignment_of(many.srcs[pairs.planned], src_begin)) pairs.planned = i;
   }
   return pairs;
 }
@@ -145,6 +151,7 @@ Status use_pairs(const ManyArguments& many, const PermuteTypes& types, const Ite
     const PermuteRequest request = {src, dst, types.src_info.element_bytes, shape};
     PermutePlan plan = cached_plan(request, device);
     if (!set_pairs(pairs.count, src_offsets, dst_offsets, &plan)) return one_by_one();
+    FLOWK_RETURN_IF_ERROR(check_grid("dsts", plan.launch));
     if (!use->explains) return run_permute(plan, use->stream);
     explain_permute(plan, request, use->text, use->text_bytes);
   } else {
@@ -152,11 +159,12 @@ Status use_pairs(const ManyArguments& many, const PermuteTypes& types, const Ite
     PermuteConvertPlan plan;
     plan_permute_convert(request, device, &plan);
     if (!set_pairs(pairs.count, src_offsets, dst_offsets, &plan.movement)) return one_by_one();
+    FLOWK_RETURN_IF_ERROR(check_grid("dsts", plan.movement.launch));
     if (!use->explains) return run_permute_convert(plan, use->stream);
     explain_permute_convert(plan, request, use->text, use->text_bytes);
   }
   // The next launch's text follows.
-  const size_t length = std::min(std::strlen(use->text), use->text_bytes);
+  const size_t length = strnlen(use->text, use->text_bytes);
   use->text += length;
   use->text_bytes -= length;
   return {};
@@ -173,8 +181,9 @@ flowk_status permute_many(const ManyArguments& many, PermuteTypes types, const P
       [&](const Shape& shape, const Device& device) -> Status {
         bool taken[FLOWK_MAX_PAIRS] = {};
         PlanUse rest = use;
+        const int64_t src_begin = src_range_of(many, types).begin;
         for (int num_taken = 0; num_taken < many.count;) {
-          const LaunchPairs pairs = take_pairs(many, taken);
+          const LaunchPairs pairs = take_pairs(many, src_begin, taken);
           FLOWK_RETURN_IF_ERROR(use_pairs(many, types, shape.space, pairs, device, &rest));
           num_taken += pairs.count;
         }

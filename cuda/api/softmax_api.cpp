@@ -86,7 +86,8 @@ Status make_layout(const Operand& operand, int32_t rank, const int64_t* shape, b
 void put_operand(SoftmaxRequest* request, SoftmaxOperand operand, const void* pointer, const Layout& layout,
                  int64_t element_bytes) {
   request->pointers[operand] = pointer;
-  for (int d = 0; d < request->rank; ++d) request->strides[operand][d] = layout.strides[d] * element_bytes;
+  for (int d = 0; d < request->rank; ++d)
+    request->strides[operand][d] = layout.extents[d] == 1 ? 0 : layout.strides[d] * element_bytes;
 }
 
 // The members of the mask that need no pointer: an empty tensor has them too.

@@ -229,7 +229,7 @@ FLOWK_API flowk_status flowk_permute_explain(const void *src, const int64_t *src
  * Shapes, strides: as flowk_permute(). Each tensor's strides count elements of its own type.
  * Pointers: as flowk_permute(). dst must not overlap src, and dst == src is not allowed either.
  * Statuses: those of flowk_permute(); UNSUPPORTED_DTYPE also if a complex type or an integer of 64 bits would be
- *   converted; INVALID_ARGUMENT if the scale is not finite.
+ *   converted; INVALID_ARGUMENT if the scale is not finite in the product's type.
  * Numerics: the product is computed in float32, or in float64 if either type is float64, int32 or uint32. The scale is
  *   rounded to that type first, and the product is rounded once more to dst_dtype. With a scale of 1 the result is the
  *   conversion alone.

@@ -7,8 +7,8 @@
  *   flowk::add(x, y, out);                                          // broadcasts x and y to out, as NumPy does
  *   flowk::masked_softmax(x, y, flowk::softmax_mask().causal());
  *
- * Each function is the C function of its name, whose comment in flowk.h holds: conventions, shapes, numerics. It has
- * three forms:
+ * Each function is the C function of its name, whose comment in flowk.h holds: conventions, shapes, numerics.
+ * flowk_permute_many(), which takes arrays of pointers, is used as it is. A function has three forms:
  *
  *   flowk::permute(src, dst, axes);                                 throws flowk::error
  *   flowk::status status = flowk::permute(std::nothrow, ...);       does not
@@ -199,18 +199,21 @@ size_t prelu_backward_workspace_bytes(const X &x, const A &alpha, int32_t channe
 }
 
 /** The gradients of prelu(). A dx or dalpha of `{}` is not computed. */
-template <class G, class X, class A, class Dx, class Dalpha>
+template <class G, class X, class A, class Dx = view<typename X::value_type>,
+          class Dalpha = view<typename A::value_type>>
 status prelu_backward(std::nothrow_t, const G &dy, const X &x, const A &alpha, const Dx &dx, const Dalpha &dalpha,
                       void *workspace, size_t workspace_bytes, int32_t channel_axis = 1,
                       flowk_stream stream = nullptr) noexcept {
   return detail::prelu_backward(stream, dy, x, alpha, dx, dalpha, channel_axis, workspace, workspace_bytes);
 }
-template <class G, class X, class A, class Dx, class Dalpha>
+template <class G, class X, class A, class Dx = view<typename X::value_type>,
+          class Dalpha = view<typename A::value_type>>
 void prelu_backward(const G &dy, const X &x, const A &alpha, const Dx &dx, const Dalpha &dalpha, void *workspace,
                     size_t workspace_bytes, int32_t channel_axis = 1, flowk_stream stream = nullptr) {
   detail::check(detail::prelu_backward(stream, dy, x, alpha, dx, dalpha, channel_axis, workspace, workspace_bytes));
 }
-template <class G, class X, class A, class Dx, class Dalpha>
+template <class G, class X, class A, class Dx = view<typename X::value_type>,
+          class Dalpha = view<typename A::value_type>>
 std::string prelu_backward_explain(const G &dy, const X &x, const A &alpha, const Dx &dx, const Dalpha &dalpha,
                                    void *workspace, size_t workspace_bytes, int32_t channel_axis = 1) {
   return detail::explained([&](auto to) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <complex>
+#include <cstdarg>
 #include <cstdint>
 #include <cstdio>
 #include <initializer_list>
@@ -60,7 +61,7 @@ struct dtype_of {
   static_assert(sizeof(T) == 0, "flowk has no element type for this C++ type: specialise flowk::dtype_of");
 };
 template <class T>
-struct dtype_of<T, std::enable_if_t<std::is_integral_v<T>>>
+struct dtype_of<T, std::enable_if_t<std::is_integral_v<T> && sizeof(T) <= sizeof(int64_t)>>
     : dtype_constant<(std::is_signed_v<T> ? FLOWK_INT8 : FLOWK_UINT8) + (sizeof(T) > 1) + (sizeof(T) > 2) +
                      (sizeof(T) > 4)> {};
 // clang-format off
@@ -85,14 +86,13 @@ namespace detail {
 // The text of this thread's last fault that flowk.hpp found itself.
 inline thread_local char fault_text[160];
 
-template <class... Values>
-[[gnu::cold, gnu::noinline]] status fault_of(flowk_status code, const char *format, Values... values) noexcept {
-  std::snprintf(fault_text, sizeof fault_text, format, values...);
+[[gnu::cold, gnu::noinline, gnu::format(printf, 2, 3)]] inline status fault_of(flowk_status code, const char *format,
+                                                                               ...) noexcept {
+  std::va_list values;
+  va_start(values, format);
+  std::vsnprintf(fault_text, sizeof fault_text, format, values);
+  va_end(values);
   return {code, fault_text};
-}
-template <class... Values>
-[[gnu::cold, gnu::noinline]] status fault(const char *format, Values... values) noexcept {
-  return fault_of(FLOWK_STATUS_INVALID_ARGUMENT, format, values...);
 }
 [[gnu::cold, gnu::noinline, noreturn]] inline void raise(const status &status) { throw error(status); }
 [[gnu::always_inline]] inline void check(const status &status) {
@@ -112,13 +112,22 @@ using IfIntegersIn = std::enable_if_t<std::is_integral_v<std::decay_t<decltype(*
 template <class Integer, class Range>
 [[gnu::always_inline]] inline void copy_integers(const char *name, const Range &list, int32_t size, Integer *to) {
   if (std::size(list) != static_cast<size_t>(size))
-    raise(fault("%s has %lld entries, must have %d", name, static_cast<long long>(std::size(list)), size));
-  for (const Index index : list) *to++ = static_cast<Integer>(index.value);
+    raise(fault_of(FLOWK_STATUS_INVALID_ARGUMENT, "%s has %lld entries, must have %d", name,
+                   static_cast<long long>(std::size(list)), size));
+  int32_t i = 0;
+  for (const Index index : list) {
+    to[i] = static_cast<Integer>(index.value);
+    if (to[i] != index.value)
+      raise(fault_of(FLOWK_STATUS_INVALID_ARGUMENT, "%s[%d] = %lld, must fit %d bits", name, i,
+                     static_cast<long long>(index.value), static_cast<int>(8 * sizeof(Integer))));
+    ++i;
+  }
 }
 template <class Range>
 [[gnu::always_inline]] inline int32_t rank_of(const char *name, const Range &list) {
   if (std::size(list) > FLOWK_MAX_RANK)
-    raise(fault("%s has %lld entries, must have <= %d", name, static_cast<long long>(std::size(list)), FLOWK_MAX_RANK));
+    raise(fault_of(FLOWK_STATUS_INVALID_ARGUMENT, "%s has %lld entries, must have <= %d", name,
+                   static_cast<long long>(std::size(list)), FLOWK_MAX_RANK));
   return static_cast<int32_t>(std::size(list));
 }
 
@@ -139,9 +148,17 @@ template <int32_t kRank, class Visit>
   }
 }
 
+// a * b, or INT64_MAX, which every bound of the library refuses.
+inline int64_t product_of(int64_t a, int64_t b) noexcept {
+  int64_t product;
+  return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
+
 // Shape and strides. Without a rank in the type, copies cost what the rank is.
 template <int32_t kRank>
 class Layout {
+  static_assert(kRank <= FLOWK_MAX_RANK, "a view has at most FLOWK_MAX_RANK dimensions");
+
  public:
   static constexpr int32_t static_rank = kRank;
 
@@ -153,7 +170,7 @@ class Layout {
   int64_t size() const noexcept { return product(0, rank()); }
   int64_t product(int32_t first, int32_t last) const noexcept {
     int64_t count = 1;
-    for (int32_t d = first; d < last; ++d) count *= shape_[d];
+    for (int32_t d = first; d < last; ++d) count = product_of(count, shape_[d]);
     return count;
   }
 
@@ -193,20 +210,26 @@ class Layout {
     all_dims<Other::static_rank>(rank_, copy_dim);
   }
 
-  static constexpr int32_t capacity = kRank == any_rank ? FLOWK_MAX_RANK : kRank == 0 ? 1 : kRank;
+  static constexpr size_t capacity = kRank == any_rank ? FLOWK_MAX_RANK : kRank == 0 ? 1 : kRank;
   int32_t rank_;
   bool has_strides_ = false;
   int64_t shape_[capacity];
   int64_t strides_[capacity];
 };
 
+// Views have size() and data() too.
+template <class Array, class = void>
+inline constexpr bool is_view = false;
+template <class Array>
+inline constexpr bool is_view<Array, std::void_t<decltype(std::decay_t<Array>::static_rank)>> = true;
+
 // Arrays that a view is made of: a std::mdspan, or a contiguous range as std::span, std::vector, std::array.
 template <class Array>
 auto pointer_of(Array &array, int) -> decltype(array.extent(0), array.data_handle());
 template <class Array>
 auto pointer_of(Array &array, long) -> decltype(std::size(array), std::data(array));
-template <class Array>
-using ElementOf = std::remove_pointer_t<decltype(pointer_of(std::declval<Array &>(), 0))>;
+template <class Array, class = std::enable_if_t<!is_view<Array>>>
+using ElementOf = std::remove_pointer_t<std::decay_t<decltype(pointer_of(std::declval<Array &>(), 0))>>;
 
 template <class Array, class = void>
 struct ArrayRank : std::integral_constant<int32_t, 1> {};
@@ -263,35 +286,36 @@ class view : public detail::Layout<kRank> {
   template <class Array, class Element = detail::ElementOf<std::remove_reference_t<Array>>,
             class = std::enable_if_t<std::is_convertible_v<Element (*)[], T (*)[]> && detail::outlives<Array>>>
   view(Array &&array)
-      : view(array, std::make_integer_sequence<int32_t, detail::ArrayRank<std::decay_t<Array>>::value>()) {}
+      : view(array, std::make_index_sequence<static_cast<size_t>(detail::ArrayRank<std::decay_t<Array>>::value)>()) {}
   /** view<const T> of view<T>; a view of any rank of one whose type has a rank. */
   template <class U, int32_t kOther,
             class = std::enable_if_t<(std::is_same_v<U, T> || std::is_same_v<const U, T>) &&
                                      (kRank == kOther || kRank == any_rank)>>
-  view(const view<U, kOther> &other) noexcept : Layout(other), data_(other.data()) {}
+  view(const view<U, kOther> &other) noexcept
+      : Layout(static_cast<const detail::Layout<kOther> &>(other)), data_(other.data()) {}
 
   T *data() const noexcept { return data_; }
 
  private:
-  template <class Array, int32_t... kD>
-  view(Array &array, std::integer_sequence<int32_t, kD...>)
+  template <class Array, size_t... kD>
+  view(Array &array, std::index_sequence<kD...>)
       : Layout(std::initializer_list<detail::Index>{extent_of(array, kD, 0)...},
                std::initializer_list<detail::Index>{stride_of(array, kD, 0)...}),
         data_(pointer_to(array, 0)) {}
   template <class Array>
-  static auto extent_of(const Array &array, int32_t d, int) -> decltype(array.data_handle(), array.extent(d)) {
+  static auto extent_of(const Array &array, size_t d, int) -> decltype(array.data_handle(), array.extent(d)) {
     return array.extent(d);
   }
   template <class Array>
-  static auto extent_of(const Array &array, int32_t, long) {
+  static auto extent_of(const Array &array, size_t, long) {
     return std::size(array);
   }
   template <class Array>
-  static auto stride_of(const Array &array, int32_t d, int) -> decltype(array.data_handle(), array.stride(d)) {
+  static auto stride_of(const Array &array, size_t d, int) -> decltype(array.data_handle(), array.stride(d)) {
     return array.stride(d);
   }
   template <class Array>
-  static int64_t stride_of(const Array &, int32_t, long) {
+  static int64_t stride_of(const Array &, size_t, long) {
     return 1;
   }
   template <class Array>

@@ -52,12 +52,12 @@ std::string explained(const Call &call) {
 template <class X>
 [[gnu::always_inline]] inline status check_rank(const char *name, const X &x, int32_t rank) noexcept {
   if (x.rank() == rank) return {};
-  return fault("%s has %d dimensions, must have %d", name, x.rank(), rank);
+  return fault_of(FLOWK_STATUS_INVALID_ARGUMENT, "%s has %d dimensions, must have %d", name, x.rank(), rank);
 }
 [[gnu::cold, gnu::noinline]] inline status wrong_extent(const char *name, int64_t extent, int32_t d,
                                                         int64_t wanted) noexcept {
-  return fault("%s has extent %lld in dimension %d, must be %lld", name, static_cast<long long>(extent), d,
-               static_cast<long long>(wanted));
+  return fault_of(FLOWK_STATUS_INVALID_ARGUMENT, "%s has extent %lld in dimension %d, must be %lld", name,
+                  static_cast<long long>(extent), d, static_cast<long long>(wanted));
 }
 template <class X>
 [[gnu::always_inline]] inline bool check_extent(const char *name, const X &x, int32_t d, int64_t wanted,
@@ -78,16 +78,18 @@ status check_contiguous(const char *name, const X &x) noexcept {
   int64_t stride = 1;
   for (int32_t d = x.rank() - 1; x.strides() != nullptr && d >= 0; --d) {
     if (x.shape()[d] != 1 && x.strides()[d] != stride)
-      return fault("%s has stride %lld in dimension %d, must be contiguous in C order: %lld", name,
-                   static_cast<long long>(x.strides()[d]), d, static_cast<long long>(stride));
-    stride *= x.shape()[d];
+      return fault_of(FLOWK_STATUS_INVALID_ARGUMENT,
+                      "%s has stride %lld in dimension %d, must be contiguous in C order: %lld", name,
+                      static_cast<long long>(x.strides()[d]), d, static_cast<long long>(stride));
+    stride = product_of(stride, x.shape()[d]);
   }
   return {};
 }
 // dst has src's extents in the order of the axes. Axes that are no permutation are the library's to refuse.
 template <class Src, class Dst>
 [[gnu::always_inline]] inline status check_permuted(const Src &src, const Dst &dst, const axes &order) noexcept {
-  if (order.size() != src.rank()) return fault("axes has %d entries, must have %d", order.size(), src.rank());
+  if (order.size() != src.rank())
+    return fault_of(FLOWK_STATUS_INVALID_ARGUMENT, "axes has %d entries, must have %d", order.size(), src.rank());
   status bad = check_rank("dst", dst, src.rank());
   if (bad)
     all_dims<Src::static_rank>(src.rank(), [&](int32_t d) {
@@ -114,7 +116,8 @@ class Strides {
   template <class X>
   [[gnu::noinline]] status fill(const char *name, const X &x, int32_t rank, const int64_t *shape) noexcept {
     const int32_t lead = rank - x.rank();
-    if (lead < 0) return fault("%s has %d dimensions, must have <= %d", name, x.rank(), rank);
+    if (lead < 0)
+      return fault_of(FLOWK_STATUS_INVALID_ARGUMENT, "%s has %d dimensions, must have <= %d", name, x.rank(), rank);
     for (int32_t d = 0; d < lead; ++d) buffer_[d] = 0;
     status bad;
     int64_t stride = 1;
@@ -122,13 +125,13 @@ class Strides {
       const int64_t extent = x.shape()[d];
       buffer_[lead + d] = extent == 1 && shape[lead + d] != 1 ? 0 : x.strides() != nullptr ? x.strides()[d] : stride;
       if (extent != 1 && !check_extent(name, x, d, shape[lead + d], &bad)) break;
-      stride *= extent;
+      stride = product_of(stride, extent);
     }
     return bad;
   }
 
   const int64_t *strides_ = nullptr;
-  int64_t buffer_[kRank == any_rank ? FLOWK_MAX_RANK : kRank + 1];
+  int64_t buffer_[static_cast<size_t>(kRank == any_rank ? FLOWK_MAX_RANK : kRank + 1)];
 };
 
 // An input of an elementwise operation: a view, or a number, which has the type `Value`.

@@ -30,7 +30,7 @@ struct Matrix {
   const double* pointer;
   std::array<int, 2> extents, strides;
   static constexpr size_t rank() { return 2; }
-  const double* data_handle() const { return pointer; }
+  const double* const& data_handle() const { return pointer; }
   int extent(size_t d) const { return extents[d]; }
   int stride(size_t d) const { return strides[d]; }
 };
@@ -172,6 +172,42 @@ TEST(views_come_from_ranges_and_mdspan) {
   CHECK(any.rank() == 1 && any.shape()[0] == 6 && any.size() == 6 && any.strides() != nullptr);
 }
 
+// What a view is copied as: the constructor for ranges must not take it.
+struct Layer {
+  view<float> x;
+};
+
+TEST(a_copy_is_the_same_view) {
+  std::vector<float> storage(12);
+  const std::vector<int> shape = {2, 3}, strides = {6, 2};
+  view<float> x{storage.data(), shape, strides};  // not const
+  const Layer layer{x};
+  const auto by_value = [x] { return x; };
+  for (const view<float>& copy : {layer.x, by_value(), view{x}}) {
+    CHECK(copy.rank() == 2 && copy.shape()[1] == 3 && copy.strides() != nullptr && copy.strides()[0] == 6);
+    CHECK(copy.data() == storage.data());
+  }
+  view fixed{storage.data(), {2, 3}};
+  auto fixed_copy = fixed;
+  const view<const float, 2> read_only = fixed_copy;
+  const view constant{storage.data(), {2, 3}};
+  const view<const float, 2> of_constant = constant;
+  const view<const float> of_any_rank = constant, of_temporary = view{storage.data(), {2, 3}};
+  CHECK(read_only.shape()[1] == 3 && of_constant.shape()[1] == 3 && of_constant.strides() == nullptr);
+  CHECK(of_any_rank.rank() == 2 && of_temporary.rank() == 2);
+}
+
+TEST(extents_past_64_bits_are_refused) {
+  float x = 0;
+  const int64_t huge = int64_t{1} << 32;
+  const view whole{&x, {huge, huge}};
+  CHECK(whole.size() == INT64_MAX);
+  const flowk::status status = flowk::prelu(std::nothrow, whole, view{&x, {1}}, whole);
+  CHECK(status.code() == FLOWK_STATUS_SIZE_OVERFLOW);
+  const std::vector<int64_t> far = {huge + 1, huge};
+  CHECK(has(thrown([&] { flowk::permute(view{&x, {1, 1}}, view{&x, {1, 1}}, far); }), "axes[0] = 4294967297"));
+}
+
 TEST(prelu_and_its_gradients) {
   const std::vector<float> x = {-1, 2, -3, 4, -5, 6, -7, 8}, alpha = {0.5f, 0.25f}, ones(8, 1.0f);
   std::vector<float> y(8), dx(8), dalpha(2);
@@ -191,6 +227,9 @@ TEST(prelu_and_its_gradients) {
   dx.assign(8, 0);
   flowk::prelu_backward(view{ones.data(), {2, 2, 2}}, input, view{alpha}, view{dx.data(), {2, 2, 2}}, view<float>(),
                         nullptr, 0);
+  CHECK(dx[0] == 0.5f);
+  dx.assign(8, 0);
+  flowk::prelu_backward(view{ones.data(), {2, 2, 2}}, input, view{alpha}, view{dx.data(), {2, 2, 2}}, {}, nullptr, 0);
   CHECK(dx[0] == 0.5f);
 }
 

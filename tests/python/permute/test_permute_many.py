@@ -37,6 +37,10 @@ CASES = [
     Case("aligned_tile", (33, 18), (1, 0), "complex128"),
     Case("byte_tile", (65, 131), (1, 0), "uint8"),
     Case("strided_tile", (20, 30), (1, 0), "int32", (70, 2), (41, 2)),
+    # A src that runs downwards is aligned as its last element, not as its pointer.
+    Case("general_tile", (31, 78), (1, 0), "float32", (80, -1)),
+    Case("aligned_tile", (4, 8), (1, 0), "float32", (8, -1)),
+    Case("general_tile", (40, 72), (1, 0), "float32", (72, -1), (), "float16"),
     Case("channels", (2, 512, 3), (0, 2, 1), "uint8"),
     Case("channels", (2, 4, 256), (0, 2, 1), "float16"),
     Case("copy_rows", (3, 300), (0, 1), "float32", (), (), "float16"),
@@ -158,8 +162,26 @@ def test_pairs_share_a_launch_whatever_their_sources_alignment(arrays: Any, libr
 def test_nothing_to_do_is_success(library: Any) -> None:
     pairs = Pairs(CASES[0], 2, 0, 0)
     assert call_many(library, 0, pairs, count=0, srcs=None, dsts=None) == Status.SUCCESS
+    text = ctypes.create_string_buffer(100)
+    assert call_many(library, 0, pairs, text, len(text), count=0) == Status.SUCCESS
+    assert text.value == b"nothing to do: there are no elements\n"
     empty = Pairs(CASES[0]._replace(shape=(0,)), 2, 0, 0)
     assert call_many(library, 0, empty) == Status.SUCCESS
+
+
+def test_an_explanation_of_no_bytes_writes_none(arrays: Any, library: Any, place: Any) -> None:
+    pairs = Pairs(CASES[0], 2, 1, 1)
+    text = ctypes.create_string_buffer(b"x" * 64)
+    assert call_many(library, arrays.pointer(place(aligned(pairs.num_bytes))), pairs, text, 0) == Status.SUCCESS
+    assert text.raw == b"x" * 64 + b"\0"
+
+
+def test_too_many_blocks_are_refused(library: Any) -> None:
+    pairs = Pairs(Case("", (1 << 50, 7), (1, 0), "float32"), 1, 0, 0)
+    text = ctypes.create_string_buffer(100)
+    for tail in ((), (text, len(text))):
+        assert call_many(library, 1 << 20, pairs, *tail) == Status.SIZE_OVERFLOW
+        assert b"dsts has too many elements" in library.flowk_last_error()
 
 
 @pytest.mark.parametrize(
