@@ -156,6 +156,15 @@ class DeviceArray(ArrayOperators):
         """A view without the dimensions `axis`, or without all of extent 1."""
         return self._view(0, *views.squeezed(self.shape, self.strides, axis), self.dtype)
 
+    def __reduce__(self) -> Any:
+        raise TypeError("a DeviceArray cannot be pickled: pickle its to_numpy()")
+
+    def __copy__(self) -> DeviceArray:
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> DeviceArray:
+        return self.copy()
+
     def copy(self) -> DeviceArray:
         """A new C-contiguous array with the same elements."""
         array = _empty(self.shape, self.dtype, "the array", self.device, self.stream)

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 
 import numpy as np
 import pytest
@@ -21,6 +23,21 @@ def test_without_a_gpu_a_device_array_says_so() -> None:
     with pytest.raises(pyflowk.FlowkError, match="no CUDA driver, or no GPU") as caught:
         pyflowk.empty((2, 3), np.float32)
     assert caught.value.status == pyflowk.Status.NO_DEVICE
+
+
+def test_a_device_array_is_not_pickled_with_its_address() -> None:
+    owner = np.arange(4, dtype=np.float32)
+    array = pyflowk.DeviceArray(owner, owner.ctypes.data, (4,), (4,), np.dtype(np.float32), 0, 1)
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(array)
+
+
+@gpu
+def test_a_copy_of_a_device_array_has_memory_of_its_own() -> None:
+    array = pyflowk.asarray(MATRIX)
+    for copied in (copy.copy(array), copy.deepcopy(array), array.copy()):
+        assert copied.ptr != array.ptr
+        np.testing.assert_array_equal(copied.to_numpy(), MATRIX)
 
 
 def test_empty_checks_shape_and_dtype() -> None:
