@@ -50,14 +50,21 @@ def choose(
     wanted, is_own = None, True
     if dtype is not None:
         own = getattr(x, "dtype", None)
-        # A dtype of NumPy's may be one that flowk does not name.
-        is_own = isinstance(dtype, np.dtype) and isinstance(own, np.dtype) and dtype == own
+        # A dtype of NumPy's, or its name, may be one that flowk does not name.
+        is_own = isinstance(dtype, (str, np.dtype)) and isinstance(own, np.dtype) and _is_same_dtype(own, dtype)
         if not is_own:
             wanted = named_type(dtype, ALL_TYPES)
             is_own = wanted == type_of_elements(own)
     if is_own and factor == 1:
         return _PERMUTE, (axes, None), ()
     return _PERMUTE_CONVERT, (axes, wanted), (factor,)
+
+
+def _is_same_dtype(own: np.dtype[Any], dtype: Any) -> bool:
+    try:
+        return bool(own == dtype)
+    except TypeError:  # a name that NumPy does not know
+        return False
 
 
 def _plan(

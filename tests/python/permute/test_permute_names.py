@@ -94,3 +94,12 @@ def test_axes_that_are_not_x_s_are_named(arrays: Any) -> None:
     ):
         with pytest.raises(error, match=text):
             call()
+
+
+def test_a_dtype_without_a_name_in_flowk_may_be_named() -> None:
+    for dtype in ("M8[D]", ">f4"):
+        x = np.zeros((2, 3), dtype)
+        result = pyflowk.permute(x, (1, 0), dtype=dtype)
+        assert result.dtype == np.dtype(dtype) and result.shape == (3, 2)
+    with pytest.raises(TypeError, match="must name one of bool"):
+        pyflowk.permute(x, (1, 0), dtype="garbage")
