@@ -34,7 +34,9 @@ def permute_many(
     ----------
     xs : sequence of arrays
         At most 1,024, of the kinds that `permute` takes, all of the same shape, strides, dtype and device.
-    axes, dtype, scale, stream : optional
+    axes : iterable of int
+        The dimension of each array that each dimension of its result is, as a tuple for `permute`.
+    dtype, scale, stream : optional
         As in `permute`.
     out : sequence of arrays, optional
         Where to write, one per array of `xs`, all of the same strides. None may share memory with another or with an
@@ -55,7 +57,7 @@ def permute_many(
         raise ValueError(f"out has {len(outs)} arrays, must have {len(arrays)} as xs has")
     order = axes_tuple(axes)
     if not arrays:
-        return []
+        return [] if stream.__class__ is not Listener else "nothing to do: there are no arrays\n"  # type: ignore[return-value]
     x = arrays[0]
     source = find_array_kind(x, "xs[0]")
     target = None if outs is None else find_array_kind(outs[0], "out[0]")

@@ -160,6 +160,8 @@ def test_pairs_share_a_launch_whatever_their_sources_alignment(arrays: Any, libr
 
 
 def test_nothing_to_do_is_success(library: Any) -> None:
+    assert pyflowk.permute_many([], (0,)) == []
+    assert pyflowk.explain(pyflowk.permute_many, [], (0,)) == "nothing to do: there are no arrays\n"
     pairs = Pairs(CASES[0], 2, 0, 0)
     assert call_many(library, 0, pairs, count=0, srcs=None, dsts=None) == Status.SUCCESS
     text = ctypes.create_string_buffer(100)
