@@ -44,9 +44,17 @@ def on_copies(
     return inner._replace(steps=functools.partial(_run, inner, tuple(inputs), out, moves))
 
 
+def in_c_order(geometry: Geometry, name: str) -> Geometry:
+    """The geometry of a C-contiguous array of the same shape and dtype."""
+    shape, _, dtype = geometry
+    itemsize = element_type(dtype, name)[1] if isinstance(dtype, np.dtype) else 1
+    return tuple(shape), contiguous_strides(shape, itemsize), dtype
+
+
 class _Move(NamedTuple):
     """A copy between an array and C-contiguous memory."""
 
+    name: str
     num_bytes: int
     strides: Int64Pointer  # of the array
     contiguous: Int64Pointer
@@ -64,15 +72,22 @@ class _Move(NamedTuple):
         arrays = longs(*own), longs(*packed), longs(*shape), (c_int32 * max(rank, 1))(*range(rank))
         pointers = [Int64Pointer(addressof(array)) for array in arrays[:3]]
         rest = (c_int32(rank), pointers[2], Int32Pointer(addressof(arrays[3])), code)
-        itemsize = element_bytes if isinstance(dtype, np.dtype) else 1
-        move = cls(num_elements * element_bytes, pointers[0], pointers[1], rest, arrays)
-        return move, (tuple(shape), contiguous_strides(shape, itemsize), dtype)
+        move = cls(name, num_elements * element_bytes, pointers[0], pointers[1], rest, arrays)
+        return move, in_c_order(geometry, name)
 
     def read(self, library: Any, array: int, copy: int, stream: int) -> None:
-        _raise(library, library.flowk_permute(array, self.strides, copy, self.contiguous, *self.rest, stream))
+        self._check(library, library.flowk_permute(array, self.strides, copy, self.contiguous, *self.rest, stream))
 
     def write(self, library: Any, copy: int, array: int, stream: int) -> None:
-        _raise(library, library.flowk_permute(copy, self.contiguous, array, self.strides, *self.rest, stream))
+        self._check(library, library.flowk_permute(copy, self.contiguous, array, self.strides, *self.rest, stream))
+
+    def _check(self, library: Any, status: int) -> None:
+        if status:
+            error = error_of(library, status)
+            error.name_parameters(
+                "flowk_permute", (), {"src": self.name, "dst": self.name, "rank": f"{self.name}.ndim"}
+            )
+            raise error
 
 
 def _run(

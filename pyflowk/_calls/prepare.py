@@ -44,7 +44,7 @@ def prepare(op: Callable[..., Any] | str, *arguments: Any, **options: Any) -> Ca
     ------
     ValueError
         `op` is not such a function, or the call is not one call of the C library: an operand has to be converted or
-        copied first.
+        copied first, or no result is needed.
     TypeError
         `options` contain `stream`; otherwise what the function itself raises. By `run`: another number of arguments, or
         one that is no int.
@@ -59,8 +59,8 @@ def prepare(op: Callable[..., Any] | str, *arguments: Any, **options: Any) -> Ca
     recorded = function(*arguments, **options, stream=Recorder())
     if recorded is None:
         raise ValueError(
-            f"{function.__name__} of these arrays is more than one call of the library: one of them is copied or "
-            "converted first, as pyflowk.explain says"
+            f"{function.__name__} of these arrays is not one call of the library: one of them is copied or converted "
+            "first, or nothing is to be computed, as pyflowk.explain says"
         )
     names = _names(function, recorded)
     call = _Checked(recorded, names)

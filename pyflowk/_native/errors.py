@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from .abi import Status
 
@@ -30,16 +30,18 @@ class FlowkError(RuntimeError):
         self.status = Status(status)
         self.message = message
 
-    def name_parameters(self, function: str, operands: Sequence[str]) -> None:
+    def name_parameters(self, function: str, operands: Sequence[str], names: Mapping[str, str] | None = None) -> None:
         """Writes the parameters of the C function `function` in a text of the library's with their names in Python:
-        those of an elementwise function's operands are `operands`. Does nothing the second time."""
+        `names`, or those of the function, or `operands` of an elementwise function. Does nothing the second time."""
         if self._has_c_names:
             self._has_c_names = False
-            of_operands = {"rank": "out.ndim", **dict(zip("xyz", operands))} if function in _ELEMENTWISE else {}
-            names = _PYTHON_NAMES.get(function, of_operands)
+            if names is None:
+                of_operands = {"rank": "out.ndim", **dict(zip("xyz", operands))} if function in _ELEMENTWISE else {}
+                names = _PYTHON_NAMES.get(function, of_operands)
             pattern = rf"(?<![\w>])({'|'.join(names) or '(?!)'})(?=_dtype|_strides|\b)"
             text = self.message.replace("mask->dense", "mask").replace("mask->", "")
-            self.message = re.sub(pattern, lambda found: names[found[1]], text)
+            python_names = names
+            self.message = re.sub(pattern, lambda found: python_names[found[1]], text)
             self.args = (self.args[0], self.message)
 
     def __str__(self) -> str:

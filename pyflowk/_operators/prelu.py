@@ -14,7 +14,7 @@ from .._arrays.dtypes import beside, contiguous_strides, element_strides, elemen
 from .._arrays.kinds import ARRAYS, After, Geometry, Signature, find_array_kind
 from .._calls import roads
 from .._calls.roads import Road
-from .._copies import on_copies, temporary
+from .._copies import in_c_order, on_copies, temporary
 from .._native.abi import DType, Status
 from .._native.errors import FlowkValueError, different_devices, error_of
 from .._pipeline import (
@@ -160,9 +160,11 @@ def _plan_prelu(signatures: tuple[Signature, ...], out: Geometry | None, channel
 
 
 def _plan_workspace(signatures: tuple[Signature, ...], out: None, channel_axis: int) -> Plan:
+    """The larger workspace of two: where dy and dx are laid out as x, and where all are copied to C order."""
     plan = _plan_prelu(signatures, out, channel_axis)
-    sizes = tuple(size.value for size in plan.arguments((None, None), 0, (), None)[3:-1])
-    return plan._replace(steps=lambda read, made: _workspace_bytes(read.library, *sizes))
+    in_order = _plan_prelu((in_c_order(signatures[0], "x"), *signatures[1:]), out, channel_axis)
+    both = [[size.value for size in each.arguments((None, None), 0, (), None)[3:-1]] for each in (plan, in_order)]
+    return plan._replace(steps=lambda read, made: max(_workspace_bytes(read.library, *sizes) for sizes in both))
 
 
 def _plan_backward(signatures: tuple[Signature, ...], dx: Geometry | None, channel_axis: int) -> Plan:
@@ -196,8 +198,10 @@ def _run_backward(plan: Plan, sizes: tuple[int, ...], read: Readings, made: Call
     if made.stream.__class__ is Recorder:
         return _recorded_backward(plan, sizes, read, made)
     if made.stream.__class__ is Listener:
-        arguments = plan.arguments(read.pointers, dx_pointer, (dalpha_pointer,), None)
-        return plan_text(library, plan.function, arguments[:-1])
+        if not (need_dx or need_dalpha):
+            return "nothing to do: no gradient is needed\n"
+        addresses = dx_pointer if need_dx else None, (dalpha_pointer if need_dalpha else None,)
+        return plan_text(library, plan.function, plan.arguments(read.pointers, *addresses, None)[:-1])
     if need_dx and dx is None:
         dx, dx_pointer = new_array(source, x, plan.out_shape, plan.out_dtype, plan.order, device, handle)
         dx = source.result(x, dx)
@@ -230,9 +234,11 @@ def _run_backward(plan: Plan, sizes: tuple[int, ...], read: Readings, made: Call
     return dx, dalpha
 
 
-def _recorded_backward(plan: Plan, sizes: tuple[int, ...], read: Readings, made: Call) -> Recorded:
-    """The call with the results and the workspace that it needs, whether they are given or not."""
+def _recorded_backward(plan: Plan, sizes: tuple[int, ...], read: Readings, made: Call) -> Recorded | None:
+    """The call with the results and the workspace that it needs, whether they are given or not; None for no call."""
     need_dx, need_dalpha, _, workspace = made.values
+    if not (need_dx or need_dalpha):
+        return None
     num_bytes = _workspace_bytes(read.library, *sizes) if need_dalpha else 0
     if workspace is not None and need_dalpha:
         num_bytes = workspace.dtype.itemsize * math.prod(workspace.shape)

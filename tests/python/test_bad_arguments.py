@@ -90,3 +90,9 @@ def test_a_backward_call_without_one_gradient_is_explained(arrays: Any) -> None:
     for needs in ({"need_dx": False}, {"need_dalpha": False}, {"need_dx": np.bool_(True)}):
         text = pyflowk.explain(pyflowk.prelu_backward, x, x, alpha, **needs)
         assert text.startswith("by_")
+    wide = arrays.put(np.ones((64, 32, 20, 20), np.float32)), arrays.put(np.ones(32, np.float32))
+    text = pyflowk.explain(pyflowk.prelu_backward, wide[0], *wide)
+    assert "reduce_partials" in text
+    assert "reduce_partials" not in pyflowk.explain(pyflowk.prelu_backward, wide[0], *wide, need_dalpha=False)
+    text = pyflowk.explain(pyflowk.prelu_backward, x, x, alpha, need_dx=False, need_dalpha=False)
+    assert text == "nothing to do: no gradient is needed\n"

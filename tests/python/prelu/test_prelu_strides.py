@@ -120,3 +120,33 @@ def test_the_plan_of_strided_arrays_names_the_copies(arrays: Any) -> None:
     assert pyflowk.explain(pyflowk.prelu, x, alpha).startswith("on contiguous copies of x, by flowk_permute; then\n")
     text = pyflowk.explain(pyflowk.prelu_backward, x, x, alpha, dx_out=x)
     assert text.startswith("on contiguous copies of x, dy, dx_out, by flowk_permute; then\n")
+
+
+def test_the_workspace_is_enough_whatever_the_layouts() -> None:
+    """Where dy is not laid out as x, the call is on copies in C order, which may need more."""
+    for shape, order in (((2, 512, 3, 3), (0, 2, 3, 1)), ((64, 3, 64, 64), (0, 2, 3, 1))):
+        x = np.ones([shape[d] for d in order], np.float32).transpose(np.argsort(order))
+        dy, alpha = np.ones(shape, np.float32), np.ones(shape[1], np.float32)
+        num_bytes = pyflowk.prelu_backward_workspace_bytes(x, alpha)
+        room = np.zeros(num_bytes + 16, np.uint8)
+        start = -room.ctypes.data % 16
+        for one in (dy, x):
+            dx, dalpha = pyflowk.prelu_backward(one, x, alpha, workspace=room[start : start + num_bytes])
+            assert np.array_equal(dx, dy) and not dalpha.any()
+
+
+def test_an_error_of_a_copy_names_its_array() -> None:
+    memory = np.zeros(200, np.uint8)
+    odd = memory[1:193].view(np.float32).reshape(6, 8)[:, ::2]
+    whole = np.zeros((6, 4), np.float32)
+    for call, name in (
+        (lambda: pyflowk.softmax(odd), "x"),
+        (lambda: pyflowk.softmax(whole, out=odd), "out"),
+        (lambda: pyflowk.masked_softmax(whole, bias=odd), "bias"),
+        (lambda: pyflowk.prelu(odd, np.float32([0.5])), "x"),
+    ):
+        with pytest.raises(pyflowk.FlowkValueError, match=f"^{name} = 0x.*, must be a multiple of 4"):
+            call()
+    deep = np.zeros((1,) * 31 + (2, 4), np.float32)[..., ::2]
+    with pytest.raises(pyflowk.FlowkValueError, match=r"x.ndim = 33, must be in 0 \.\.\. 32"):
+        pyflowk.prelu(deep, np.float32([0.5]))
