@@ -58,6 +58,8 @@ NOTES = {
     "FLOOR_DIVIDE": "As Python's //; integers divided by 0 give 0.",
     "LEFT_SHIFT": "0 where y < 0, or as many bits as the type has.",
     "RIGHT_SHIFT": "Where y < 0, or as many bits as the type has: -1 for x < 0, else 0.",
+    "SIGN": "NaN gives NaN.",
+    "RECIPROCAL": "Integers give floats, where NumPy divides integers.",
     "DIV": "`trunc_div` and `floor_divide` divide integers in integers.",
 }
 # Those of with_parameters.py, and those without a function.
@@ -74,7 +76,8 @@ TEXT_OF_ADD = """
         types are promoted as in PyTorch. By NumPy's rules a Python number takes the arrays' type, except that a float
         beside integers gives float64, and is rounded to float32 only where that is a float of 8 or 16 bits (in
         comparisons to the arrays' type). A NumPy scalar has its own type, as has a host array of rank 0 beside arrays
-        on a GPU. Beside NumPy arrays lists are taken too.
+        on a GPU. Two different float8 types give float16, one beside bfloat16 gives bfloat16, and beside float16
+        float8_e4m3 gives float16, float8_e5m2 float32. Beside NumPy arrays lists are taken too.
     out : array, optional
         Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
         may be an operand itself and must not overlap one otherwise. By default a new array of the first array's

@@ -126,7 +126,7 @@ def types_text(row: Row) -> str:
     if row.enumerator in ("FLOOR", "CEIL", "ROUND", "TRUNC"):
         return "floats. Integers and bool stay as they are."
     if row.takes == "F":
-        return "floats. Integers and bool are computed in the float that NumPy computes them in."
+        return "floats. Integers and bool are computed in the float that NumPy computes their common type in."
     if row.enumerator == "ABS":
         return "integers or floats. Bool stays as it is."
     if row.enumerator == "BITWISE_NOT":

@@ -143,6 +143,8 @@ def _cases(options: argparse.Namespace) -> list[Case]:
         op, *words = options.case
         if op not in OPERATORS:
             raise ValueError(f"a case begins with one of {', '.join(OPERATORS)}, not with {op!r}")
+        if not words:
+            raise ValueError(f"add a case, {_form(op)}; a set is --op {op} --set NAME")
         try:
             return [Case(op, "case", OPERATORS[op][0].case_of_words(words), rivals)]
         except (ValueError, KeyError) as error:

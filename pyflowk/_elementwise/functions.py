@@ -118,8 +118,8 @@ def square(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None)
 def sqrt(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = sqrt(x)``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
-    errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
+    result and errors: as in `add`.
     """
     return (_SQRT.call if roads.is_compiling() else _SQRT.enter)(x, out, stream)
 
@@ -127,8 +127,8 @@ def sqrt(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -
 def rsqrt(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = 1 / sqrt(x)``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
-    errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
+    result and errors: as in `add`.
     """
     return (_RSQRT.call if roads.is_compiling() else _RSQRT.enter)(x, out, stream)
 
@@ -136,8 +136,8 @@ def rsqrt(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) 
 def reciprocal(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = 1 / x``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
-    errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. Integers give
+    floats, where NumPy divides integers. x, out, stream, result and errors: as in `add`.
     """
     return (_RECIPROCAL.call if roads.is_compiling() else _RECIPROCAL.enter)(x, out, stream)
 
@@ -145,8 +145,8 @@ def reciprocal(x: ArrayT, out: Array | None = None, *, stream: Stream | None = N
 def exp(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = e^x``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
-    errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
+    result and errors: as in `add`.
     """
     return (_EXP.call if roads.is_compiling() else _EXP.enter)(x, out, stream)
 
@@ -154,8 +154,8 @@ def exp(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) ->
 def log(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = ln(x)``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
-    errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
+    result and errors: as in `add`.
     """
     return (_LOG.call if roads.is_compiling() else _LOG.enter)(x, out, stream)
 
@@ -163,8 +163,8 @@ def log(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) ->
 def sin(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = sin(x)``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
-    errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
+    result and errors: as in `add`.
     """
     return (_SIN.call if roads.is_compiling() else _SIN.enter)(x, out, stream)
 
@@ -172,8 +172,8 @@ def sin(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) ->
 def cos(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = cos(x)``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
-    errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
+    result and errors: as in `add`.
     """
     return (_COS.call if roads.is_compiling() else _COS.enter)(x, out, stream)
 
@@ -181,8 +181,8 @@ def cos(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) ->
 def tanh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = tanh(x)``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
-    errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
+    result and errors: as in `add`.
     """
     return (_TANH.call if roads.is_compiling() else _TANH.enter)(x, out, stream)
 
@@ -190,8 +190,8 @@ def tanh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -
 def sigmoid(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = 1 / (1 + e^-x)``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
-    errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
+    result and errors: as in `add`.
     """
     return (_SIGMOID.call if roads.is_compiling() else _SIGMOID.enter)(x, out, stream)
 
@@ -207,8 +207,8 @@ def relu(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -
 def silu(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = x / (1 + e^-x)``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
-    errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
+    result and errors: as in `add`.
     """
     return (_SILU.call if roads.is_compiling() else _SILU.enter)(x, out, stream)
 
@@ -216,8 +216,8 @@ def silu(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -
 def softplus(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = ln(1 + e^x)``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
-    errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
+    result and errors: as in `add`.
     """
     return (_SOFTPLUS.call if roads.is_compiling() else _SOFTPLUS.enter)(x, out, stream)
 
@@ -249,8 +249,8 @@ def round(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) 
 def is_nan(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = x != x``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. The result is bool. Also
-    called isnan. x, out, stream, result and errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. The result is
+    bool. Also called isnan. x, out, stream, result and errors: as in `add`.
     """
     return (_IS_NAN.call if roads.is_compiling() else _IS_NAN.enter)(x, out, stream)
 
@@ -266,8 +266,8 @@ def logical_not(x: ArrayT, out: Array | None = None, *, stream: Stream | None = 
 def is_inf(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = |x| == infinity``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. The result is bool. Also
-    called isinf. x, out, stream, result and errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. The result is
+    bool. Also called isinf. x, out, stream, result and errors: as in `add`.
     """
     return (_IS_INF.call if roads.is_compiling() else _IS_INF.enter)(x, out, stream)
 
@@ -275,8 +275,8 @@ def is_inf(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None)
 def is_finite(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = |x| < infinity``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. The result is bool. Also
-    called isfinite. x, out, stream, result and errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. The result is
+    bool. Also called isfinite. x, out, stream, result and errors: as in `add`.
     """
     return (_IS_FINITE.call if roads.is_compiling() else _IS_FINITE.enter)(x, out, stream)
 
@@ -284,8 +284,8 @@ def is_finite(x: ArrayT, out: Array | None = None, *, stream: Stream | None = No
 def signbit(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = x has a minus sign``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. The result is bool. x, out,
-    stream, result and errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. The result is
+    bool. x, out, stream, result and errors: as in `add`.
     """
     return (_SIGNBIT.call if roads.is_compiling() else _SIGNBIT.enter)(x, out, stream)
 
@@ -293,7 +293,7 @@ def signbit(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None
 def sign(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = x > 0 ? 1 : x < 0 ? -1 : 0``, for every element.
 
-    Takes integers or floats. x, out, stream, result and errors: as in `add`.
+    Takes integers or floats. NaN gives NaN. x, out, stream, result and errors: as in `add`.
     """
     return (_SIGN.call if roads.is_compiling() else _SIGN.enter)(x, out, stream)
 
@@ -309,8 +309,8 @@ def trunc(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) 
 def exp2(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = 2^x``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
-    errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
+    result and errors: as in `add`.
     """
     return (_EXP2.call if roads.is_compiling() else _EXP2.enter)(x, out, stream)
 
@@ -318,8 +318,8 @@ def exp2(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -
 def expm1(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = e^x - 1``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
-    errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
+    result and errors: as in `add`.
     """
     return (_EXPM1.call if roads.is_compiling() else _EXPM1.enter)(x, out, stream)
 
@@ -327,8 +327,8 @@ def expm1(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) 
 def log1p(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = ln(1 + x)``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
-    errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
+    result and errors: as in `add`.
     """
     return (_LOG1P.call if roads.is_compiling() else _LOG1P.enter)(x, out, stream)
 
@@ -336,8 +336,8 @@ def log1p(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) 
 def log2(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = log2(x)``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
-    errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
+    result and errors: as in `add`.
     """
     return (_LOG2.call if roads.is_compiling() else _LOG2.enter)(x, out, stream)
 
@@ -345,8 +345,8 @@ def log2(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -
 def log10(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = log10(x)``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
-    errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
+    result and errors: as in `add`.
     """
     return (_LOG10.call if roads.is_compiling() else _LOG10.enter)(x, out, stream)
 
@@ -354,8 +354,8 @@ def log10(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) 
 def erf(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = erf(x)``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
-    errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
+    result and errors: as in `add`.
     """
     return (_ERF.call if roads.is_compiling() else _ERF.enter)(x, out, stream)
 
@@ -363,8 +363,8 @@ def erf(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) ->
 def tan(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = tan(x)``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
-    errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
+    result and errors: as in `add`.
     """
     return (_TAN.call if roads.is_compiling() else _TAN.enter)(x, out, stream)
 
@@ -372,8 +372,8 @@ def tan(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) ->
 def asin(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = asin(x)``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. Also called arcsin. x, out,
-    stream, result and errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. Also called
+    arcsin. x, out, stream, result and errors: as in `add`.
     """
     return (_ASIN.call if roads.is_compiling() else _ASIN.enter)(x, out, stream)
 
@@ -381,8 +381,8 @@ def asin(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -
 def acos(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = acos(x)``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. Also called arccos. x, out,
-    stream, result and errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. Also called
+    arccos. x, out, stream, result and errors: as in `add`.
     """
     return (_ACOS.call if roads.is_compiling() else _ACOS.enter)(x, out, stream)
 
@@ -390,8 +390,8 @@ def acos(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -
 def atan(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = atan(x)``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. Also called arctan. x, out,
-    stream, result and errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. Also called
+    arctan. x, out, stream, result and errors: as in `add`.
     """
     return (_ATAN.call if roads.is_compiling() else _ATAN.enter)(x, out, stream)
 
@@ -399,8 +399,8 @@ def atan(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -
 def sinh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = sinh(x)``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
-    errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
+    result and errors: as in `add`.
     """
     return (_SINH.call if roads.is_compiling() else _SINH.enter)(x, out, stream)
 
@@ -408,8 +408,8 @@ def sinh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -
 def cosh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = cosh(x)``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, out, stream, result and
-    errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
+    result and errors: as in `add`.
     """
     return (_COSH.call if roads.is_compiling() else _COSH.enter)(x, out, stream)
 
@@ -417,8 +417,8 @@ def cosh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -
 def asinh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = asinh(x)``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. Also called arcsinh. x, out,
-    stream, result and errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. Also called
+    arcsinh. x, out, stream, result and errors: as in `add`.
     """
     return (_ASINH.call if roads.is_compiling() else _ASINH.enter)(x, out, stream)
 
@@ -426,8 +426,8 @@ def asinh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) 
 def acosh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = acosh(x)``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. Also called arccosh. x, out,
-    stream, result and errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. Also called
+    arccosh. x, out, stream, result and errors: as in `add`.
     """
     return (_ACOSH.call if roads.is_compiling() else _ACOSH.enter)(x, out, stream)
 
@@ -435,8 +435,8 @@ def acosh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) 
 def atanh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = atanh(x)``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. Also called arctanh. x, out,
-    stream, result and errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. Also called
+    arctanh. x, out, stream, result and errors: as in `add`.
     """
     return (_ATANH.call if roads.is_compiling() else _ATANH.enter)(x, out, stream)
 
@@ -462,7 +462,8 @@ def add(x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, s
         types are promoted as in PyTorch. By NumPy's rules a Python number takes the arrays' type, except that a float
         beside integers gives float64, and is rounded to float32 only where that is a float of 8 or 16 bits (in
         comparisons to the arrays' type). A NumPy scalar has its own type, as has a host array of rank 0 beside arrays
-        on a GPU. Beside NumPy arrays lists are taken too.
+        on a GPU. Two different float8 types give float16, one beside bfloat16 gives bfloat16, and beside float16
+        float8_e4m3 gives float16, float8_e5m2 float32. Beside NumPy arrays lists are taken too.
     out : array, optional
         Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
         may be an operand itself and must not overlap one otherwise. By default a new array of the first array's
@@ -640,8 +641,8 @@ def relu_grad(
 ) -> ArrayT:
     """``out = dy * relu'(x)``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. dy, x, out, stream, result
-    and errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. dy, x, out,
+    stream, result and errors: as in `add`.
     """
     return (_RELU_GRAD.call if roads.is_compiling() else _RELU_GRAD.enter)(dy, x, out, stream)
 
@@ -651,8 +652,8 @@ def silu_grad(
 ) -> ArrayT:
     """``out = dy * silu'(x)``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. dy, x, out, stream, result
-    and errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. dy, x, out,
+    stream, result and errors: as in `add`.
     """
     return (_SILU_GRAD.call if roads.is_compiling() else _SILU_GRAD.enter)(dy, x, out, stream)
 
@@ -662,8 +663,8 @@ def silu_mul(
 ) -> ArrayT:
     """``out = silu(x) * y``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, y, out, stream, result and
-    errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, y, out,
+    stream, result and errors: as in `add`.
     """
     return (_SILU_MUL.call if roads.is_compiling() else _SILU_MUL.enter)(x, y, out, stream)
 
@@ -725,8 +726,8 @@ def atan2(
 ) -> ArrayT:
     """``out = the angle of the point (y, x)``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. Also called arctan2. x, y,
-    out, stream, result and errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. Also called
+    arctan2. x, y, out, stream, result and errors: as in `add`.
     """
     return (_ATAN2.call if roads.is_compiling() else _ATAN2.enter)(x, y, out, stream)
 
@@ -736,8 +737,8 @@ def hypot(
 ) -> ArrayT:
     """``out = sqrt(x * x + y * y)``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, y, out, stream, result and
-    errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, y, out,
+    stream, result and errors: as in `add`.
     """
     return (_HYPOT.call if roads.is_compiling() else _HYPOT.enter)(x, y, out, stream)
 
@@ -747,8 +748,8 @@ def copysign(
 ) -> ArrayT:
     """``out = |x| with the sign of y``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, y, out, stream, result and
-    errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, y, out,
+    stream, result and errors: as in `add`.
     """
     return (_COPYSIGN.call if roads.is_compiling() else _COPYSIGN.enter)(x, y, out, stream)
 
@@ -780,8 +781,8 @@ def logaddexp(
 ) -> ArrayT:
     """``out = ln(e^x + e^y)``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, y, out, stream, result and
-    errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, y, out,
+    stream, result and errors: as in `add`.
     """
     return (_LOGADDEXP.call if roads.is_compiling() else _LOGADDEXP.enter)(x, y, out, stream)
 
@@ -826,7 +827,7 @@ def lerp(
 ) -> ArrayT:
     """``out = x + weight * (y - x)``, for every element.
 
-    Takes floats. Integers and bool are computed in the float that NumPy computes them in. x, y, weight, out, stream,
-    result and errors: as in `add`.
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, y, weight,
+    out, stream, result and errors: as in `add`.
     """
     return (_LERP.call if roads.is_compiling() else _LERP.enter)(x, y, weight, out, stream)

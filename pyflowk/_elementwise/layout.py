@@ -46,8 +46,8 @@ def place_operands(names: Sequence[str], operands: Sequence[Signature], out: Sig
 
 def memory_order(shape: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
     """The dimensions from the outermost in memory to the innermost, as in the operands that have these strides; None is
-    C order. NumPy's order "K": the first operand that moves along both of two dimensions decides which of them is
-    outer; where none does, the order is C's."""
+    C order. NumPy's order "K" where operands agree: the first operand that moves along both of two dimensions decides
+    which of them is outer (in NumPy C order does where they differ); where none does, the order is C's."""
     order: list[int] = []
     for dimension in range(len(shape)):
         place = len(order)

@@ -304,7 +304,7 @@ def add_multiply(
     x, y, z : array or number
         As the operands of `add`.
     a : number, optional
-        A Python number or NumPy scalar, which affects the type of the result as in `mul`.
+        A Python number or NumPy scalar, which affects the type of the result as in `mul`; with integers within +-2^53.
     out, stream : optional
         As in `add`, which also says what is returned and raised.
     """
