@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+from collections.abc import Generator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -54,6 +56,9 @@ def thread_order(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     return request.param
 
 
+# What importorskip() says of a framework that is not installed.
+NO_FRAMEWORK = r"could not import '(torch|jax)\b"
+
 _CPP_TESTS = pytest.StashKey[CppTests]()
 
 
@@ -79,10 +84,34 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("campaign", "random calls of every function: tests/python/campaign")
     group.addoption("--campaign", type=int, default=3000, metavar="N", help="the number of cases (default: 3000)")
     group.addoption("--campaign-seed", type=int, default=0, metavar="SEED", help="of the first search (default: 0)")
+    parser.addoption(
+        "--require-frameworks", action="store_true", help="a test that is skipped without PyTorch or JAX fails"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "gpu: needs an NVIDIA GPU; skipped without one")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, Any]:
+    report = yield
+    _fail_without_framework(report, collector.config)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    report = yield
+    _fail_without_framework(report, item.config)
+    return report
+
+
+def _fail_without_framework(report: Any, config: pytest.Config) -> None:
+    """With --require-frameworks, a skip for want of PyTorch or JAX is a failure."""
+    if report.skipped and config.option.require_frameworks and re.search(NO_FRAMEWORK, str(report.longrepr)):
+        report.outcome = "failed"
+        report.longrepr = f"--require-frameworks: {report.longrepr}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
