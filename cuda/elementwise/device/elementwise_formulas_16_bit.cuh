@@ -165,13 +165,15 @@ struct Formulas<float, true> : FloatFormulas<float, true> {
 #pragma unroll
     for (int i = 0; i < kN; ++i) has_small |= x[i] < bound;
     const auto result = [&](int i) {
-      return x[i] * reciprocal_approx_ftz(1.0f + exp2_approx_ftz(x[i] * -log2_e)) * y[i];
+      return x[i] * (reciprocal_approx_ftz(1.0f + exp2_approx_ftz(x[i] * -log2_e)) * y[i]);
     };
     if (has_small) {
 #pragma unroll
       for (int i = 0; i < kN; ++i) {
         const float root = exp2_approx(x[i] * (half * log2_e));
-        out[i] = x[i] < bound ? bounded_below(x[i]) * root * (root * y[i]) : result(i);
+        const float product = bounded_below(x[i]) * root * (root * y[i]);
+        const bool overflows = fabsf(y[i]) > largest && x[i] >= -largest;  // a root of 0 would make it NaN
+        out[i] = x[i] < bound ? (overflows ? x[i] * y[i] : product) : result(i);
       }
     } else {
 #pragma unroll
