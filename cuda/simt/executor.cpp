@@ -14,6 +14,7 @@
 
 #include "simt/executor_state.h"
 #include "simt/helper_threads.h"
+#include "simt/settings.h"
 
 namespace flowk::simt {
 namespace {
@@ -44,19 +45,6 @@ thread_local ExecutorOwner owner;
 Executor* own_executor() {
   if (owner.executor == nullptr) owner.executor = new (std::nothrow) Executor;
   return owner.executor;
-}
-
-// What FLOWK_SIMT_THREADS says, else one per core; 0 where it says something else than a number in range.
-int host_threads_of_launch() {
-  constexpr int most = 256;
-  const char* text = std::getenv("FLOWK_SIMT_THREADS");
-  if (text == nullptr) {
-    static const int num_cores = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, most);
-    return num_cores;
-  }
-  char* end = nullptr;
-  const long number = std::strtol(text, &end, 10);
-  return end != text && *end == '\0' && number >= 1 && number <= most ? static_cast<int>(number) : 0;
 }
 
 }  // namespace
@@ -332,12 +320,8 @@ const char* run_grid(const LaunchConfig& config, void (*kernel)(void*), void* ke
   if (config.num_blocks < 0 || config.num_blocks > 2147483647) return "simt: num_blocks must be 0 ... 2^31 - 1";
   if (config.num_threads < 1 || config.num_threads > max_threads) return "simt: num_threads must be 1 ... 1024";
   if (config.shared_bytes < 0) return "simt: shared_bytes must be >= 0";
-  const char* order = std::getenv("FLOWK_SIMT_THREAD_ORDER");
-  const bool reverse = order != nullptr && std::strcmp(order, "reverse") == 0;
-  if (order != nullptr && !reverse && std::strcmp(order, "forward") != 0)
-    return "simt: FLOWK_SIMT_THREAD_ORDER must be forward or reverse";
-  const int num_host_threads = host_threads_of_launch();
-  if (num_host_threads == 0) return "simt: FLOWK_SIMT_THREADS must be 1 ... 256";
+  Settings settings;
+  if (const char* wrong = read_settings(&settings)) return wrong;
 
   Executor* executor = own_executor();
   if (executor == nullptr) return "simt: no memory for the executor";
@@ -347,11 +331,11 @@ const char* run_grid(const LaunchConfig& config, void (*kernel)(void*), void* ke
   grid.num_blocks = static_cast<unsigned>(config.num_blocks);
   grid.num_threads = config.num_threads;
   grid.shared_bytes = static_cast<std::size_t>(config.shared_bytes);
-  grid.reverse = reverse;
+  grid.reverse = settings.reverse;
   if (const char* missing = executor->set_up(grid)) return missing;
   {
     const DefaultFloatingPoint state;
-    executor->run_blocks(grid, num_host_threads - 1);
+    executor->run_blocks(grid, settings.num_host_threads - 1);
   }
   if (!grid.failed.load()) return nullptr;
   std::memcpy(executor->fault_text, grid.fault_text, sizeof(grid.fault_text));

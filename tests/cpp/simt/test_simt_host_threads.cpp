@@ -165,7 +165,7 @@ TEST(a_number_of_host_threads_out_of_range_is_an_error) {
   for (const char* number : {"0", "257", "-1", "two", "2x", ""}) {
     set_host_threads(number);
     CHECK(contains(launch_fault(diverge_in_half_of_the_blocks, {1, 1, 0}, false),
-                   "FLOWK_SIMT_THREADS must be 1 ... 256"));
+                   (std::string("FLOWK_SIMT_THREADS = \"") + number + "\", must be 1 ... 256").c_str()));
   }
   set_host_threads("1");
 }

@@ -240,14 +240,37 @@ def test_nan_payloads_denormals_and_negative_zero_keep_their_bits(arrays: Any) -
         np.testing.assert_array_equal(result.view(unsigned), values.T)
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "bound"),
+    [
+        ("FLOWK_SIMT_THREAD_ORDER", "sideways", "forward or reverse"),
+        ("FLOWK_SIMT_THREADS", "two", r"1 \.\.\. 256"),
+        ("FLOWK_SIMT_THREADS", "257", r"1 \.\.\. 256"),
+    ],
+)
+def test_an_unknown_value_of_the_executors_variables_is_refused_in_every_call(
+    arrays: Any, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, bound: str
+) -> None:
+    if arrays.device is not None:
+        pytest.skip("a variable of the executor")
+    monkeypatch.setenv(variable, value)
+    for num_rows in (1, 300_000):
+        x, out = index_valued((num_rows, 3), "uint32"), np.full((3, num_rows), 7, np.uint32)
+        for call in (
+            lambda x=x, out=out: pyflowk.permute(x, (1, 0), out=out),
+            lambda x=x: pyflowk.explain(pyflowk.permute, x, (1, 0)),
+            lambda x=x: pyflowk.neg(x.astype(np.int32)),
+        ):
+            with pytest.raises(pyflowk.FlowkValueError, match=f'{variable} = "{value}", must be {bound}') as error:
+                call()
+            assert error.value.status == pyflowk.Status.INVALID_ARGUMENT
+        assert (out == 7).all()
+
+
 def test_the_thread_order_variable_is_read_at_each_launch(arrays: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     if arrays.device is not None:
         pytest.skip("a variable of the executor")
     x = index_valued((4, 3), "uint16")
-    monkeypatch.setenv("FLOWK_SIMT_THREAD_ORDER", "sideways")
-    text = 'FLOWK_SIMT_THREAD_ORDER = "sideways", must be forward or reverse'
-    with pytest.raises(pyflowk.FlowkValueError, match=text) as error:
-        pyflowk.permute(x, (1, 0))
-    assert error.value.status == pyflowk.Status.INVALID_ARGUMENT
+    np.testing.assert_array_equal(pyflowk.permute(x, (1, 0)), x.T)
     monkeypatch.setenv("FLOWK_SIMT_THREAD_ORDER", "reverse")
     np.testing.assert_array_equal(pyflowk.permute(x, (1, 0)), x.T)
