@@ -37,6 +37,7 @@ struct Term {
 // Whether some indices give a sum of terms in [lowest, highest]. Terms are sorted by stride, largest first; `remaining`
 // is the largest sum. `steps` bounds the work: the result is true when it runs out.
 bool some_sum_in(const Term* terms, int num_terms, int64_t remaining, int64_t lowest, int64_t highest, int* steps) {
+  if (--*steps < 0) return true;
   lowest = std::max<int64_t>(lowest, 0);
   highest = std::min(highest, remaining);
   if (lowest > highest) return false;
@@ -44,7 +45,6 @@ bool some_sum_in(const Term* terms, int num_terms, int64_t remaining, int64_t lo
   const Term term = terms[0];
   if (highest / term.divisor * term.divisor < lowest) return false;  // sums are multiples of it
   if (num_terms == 1) return true;
-  if (--*steps < 0) return true;
   const int64_t rest = remaining - term.stride * (term.extent - 1);
   const int64_t first = lowest <= rest ? 0 : (lowest - rest + term.stride - 1) / term.stride;
   const int64_t last = std::min(term.extent - 1, highest / term.stride);

@@ -60,17 +60,20 @@ bool plan_prelu_backward(const PreluBackwardRequest& request, const Device& devi
 int64_t prelu_backward_workspace_bytes(const PreluBackwardRequest& request, const Device& device) {
   int64_t most = 0;
   const int64_t element_bytes = element_bytes_of(request.dtype);
+  const auto at = [](int64_t address) { return reinterpret_cast<void*>(static_cast<uintptr_t>(address)); };
   for (int64_t lead = 0; lead < vector_bytes / element_bytes; ++lead)
-    for (const int64_t x_distance : {int64_t{0}, element_bytes, int64_t{4096}}) {  // in place, misaligned, neither
-      PreluBackwardRequest placed = request;                                       // no plan reads through its pointers
-      placed.dx = reinterpret_cast<void*>(static_cast<uintptr_t>(4096 + lead * element_bytes));
-      placed.x = static_cast<const unsigned char*>(placed.dx) + x_distance;
-      placed.dy = reinterpret_cast<void*>(static_cast<uintptr_t>(lead * element_bytes));
-      placed.dalpha = reinterpret_cast<void*>(uintptr_t{4096});
-      PreluBackwardPlan plan;
-      plan_prelu_backward(placed, device, {}, &plan);
-      most = std::max(most, plan.workspace_bytes);
-    }
+    for (const int64_t x_distance : {int64_t{0}, element_bytes, int64_t{4096}})  // in place, misaligned, neither
+      for (const int64_t alpha_shift : {int64_t{0}, element_bytes}) {            // aligned, misaligned
+        PreluBackwardRequest placed = request;                                   // no plan reads through its pointers
+        placed.dx = at(4096 + lead * element_bytes);
+        placed.x = at(4096 + lead * element_bytes + x_distance);
+        placed.dy = at(lead * element_bytes);
+        placed.alpha = at(8192 + alpha_shift);
+        placed.dalpha = at(4096);
+        PreluBackwardPlan plan;
+        plan_prelu_backward(placed, device, {}, &plan);
+        most = std::max(most, plan.workspace_bytes);
+      }
   return most;
 }
 

@@ -321,6 +321,20 @@ TEST(interleaved_slices_do_not_overlap_and_hard_cases_end) {
   (void)status(hard, 0, hard, 3);
 }
 
+// Two strides without a common divisor: elements that coincide would be at index i = i0 mod p of `b`, which is past its
+// extent. The search gives up before it has tried every index.
+TEST(a_search_over_one_long_dimension_ends) {
+  constexpr int64_t p = 1'000'000'007, q = p + 2, extent = 10'000'000, i0 = 500'000'000, j0 = -490'000'000;
+  const Layout a = make_layout({extent}, {p}), b = make_layout({extent}, {q});
+  const auto at = [](int64_t address) { return reinterpret_cast<const void*>(address); };
+  constexpr int64_t a_lowest = int64_t{1} << 58, b_highest = a_lowest + i0 * q + j0 * p;
+  const void* const b_lowest = at(b_highest - (extent - 1) * q);
+  CHECK(check_no_overlap("src", at(a_lowest), a, "dst", b_lowest, b, 1).code() == FLOWK_STATUS_OVERLAP);
+  const Layout short_a = make_layout({1000}, {p}), short_b = make_layout({1000}, {q});
+  const void* const between = at(a_lowest + 500 * p + 1);
+  CHECK(check_no_overlap("src", at(a_lowest), short_a, "dst", between, short_b, 1).ok());
+}
+
 TEST(layout_that_leaves_the_address_space_is_a_size_overflow) {
   static char memory[64];
   const Layout one = make_layout({1}, {1});

@@ -226,6 +226,24 @@ TEST(every_forced_choice_can_be_launched) {
   CHECK(num_planned > 1000);
 }
 
+// The sizes alone are the key of the calls' cache.
+TEST(the_workspace_size_is_that_of_any_alignment_of_alpha) {
+  std::vector<PreluCase> rows = {{"", FLOWK_FLOAT32, 376, 32, 1}, {"", FLOWK_FLOAT16, 843, 792, 1}};
+  for (const PreluPlanCase& expected : plan_cases()) rows.push_back(expected.row);
+  Device executor = h200;
+  executor.capability = 0;
+  for (const PreluCase& row : rows)
+    for (const Device& device : {h200, small, executor}) {
+      PreluBackwardRequest request = backward_request(row);
+      const int64_t num_bytes = prelu_backward_workspace_bytes(request, device);
+      request.alpha = static_cast<const unsigned char*>(request.alpha) + bytes_of(row.dtype);
+      PreluBackwardPlan plan;
+      plan_prelu_backward(request, device, {}, &plan);
+      CHECK(plan.workspace_bytes <= num_bytes);
+      CHECK(prelu_backward_workspace_bytes(request, device) == num_bytes);
+    }
+}
+
 // For tensors past the L2 the workspace adds no more than 1.2% to what is read and written.
 TEST(workspace_is_small_beside_the_tensors) {
   constexpr int64_t l2_bytes = 62914560;  // of an H200

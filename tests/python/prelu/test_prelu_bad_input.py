@@ -163,7 +163,7 @@ def test_too_many_alphas_overflow_without_elements_too(
     assert Status(calls.forward(**sizes)) == Status.SUCCESS
 
 
-@pytest.mark.parametrize("sizes", [(2, 3, 5), (1, 1, 2000), (3, 500, 1), (40, 5, 1)])
+@pytest.mark.parametrize("sizes", [(2, 3, 5), (1, 1, 2000), (3, 500, 1), (40, 5, 1), (30, 64, 1)])
 @pytest.mark.parametrize("dtype", [10, 12, 13])
 def test_every_alignment_needs_the_workspace_of_the_query(
     calls: Calls, library: Any, sizes: tuple[int, int, int], dtype: int
@@ -173,7 +173,7 @@ def test_every_alignment_needs_the_workspace_of_the_query(
     call = dict(zip(("outer", "channels", "inner"), sizes, strict=True)) | {"dtype": dtype}
     size = {10: 2, 12: 4, 13: 8}[dtype]
     for lead in range(0, 16, size):
-        for places in ({"dx": Y + lead}, {"dx": DY}, {"dx": None, "x": X + lead}):
+        for places in ({"dx": Y + lead}, {"dx": DY}, {"dx": None, "x": X + lead}, {"alpha": ALPHA + lead}):
             if num_bytes.value == 0:
                 assert Status(calls.backward(**call, **places, workspace=None)) == Status.SUCCESS
                 continue
