@@ -2,7 +2,9 @@
 // The C ABI of permutes of one shape between many pairs of tensors: check, sort the pairs into launches, plan, run.
 #include <string.h>  // strnlen
 
+#include <algorithm>
 #include <cstdio>
+#include <numeric>
 
 #include "api/call.h"
 #include "api/permute_call.h"
@@ -42,12 +44,9 @@ ByteRange src_range_of(const ManyArguments& many, const PermuteTypes& types) {
                   types.src_info.element_bytes);
 }
 
-bool are_apart(const void* a, const ByteRange& a_range, const void* b, const ByteRange& b_range) {
-  const auto a_address = reinterpret_cast<int64_t>(a), b_address = reinterpret_cast<int64_t>(b);
-  return a_address + a_range.end <= b_address + b_range.begin || b_address + b_range.end <= a_address + a_range.begin;
-}
-
-// No dst overlaps another pair's dst or src.
+// No dst overlaps another pair's dst or src. Tensors are taken in the order of their first bytes, and each is compared
+// with those that reach past its first byte. The error names the first dst that overlaps another pair's tensor, and
+// the first of these, dsts[j] before srcs[j].
 Status check_pairs_apart(const ManyArguments& many, const PermuteTypes& types) {
   const PermuteArguments& shared = many.shared;
   int64_t dst_extents[max_rank];
@@ -56,23 +55,57 @@ Status check_pairs_apart(const ManyArguments& many, const PermuteTypes& types) {
   const Layout dst = layout_of(shared.rank, dst_extents, shared.dst_strides);
   const int64_t src_bytes = types.src_info.element_bytes, dst_bytes = types.dst_info.element_bytes;
   const ByteRange src_range = src_range_of(many, types), dst_range = range_of(dst, dst_bytes);
-  char name[32], other_name[32];
-  for (int i = 0; i < many.count; ++i) {
-    std::snprintf(name, sizeof(name), "dsts[%d]", i);
-    for (int j = 0; j < many.count; ++j) {
-      if (j > i && !are_apart(many.dsts[i], dst_range, many.dsts[j], dst_range)) {
-        std::snprintf(other_name, sizeof(other_name), "dsts[%d]", j);
-        FLOWK_RETURN_IF_ERROR(
-            check_no_overlap(other_name, many.dsts[j], dst, dst_bytes, name, many.dsts[i], dst, dst_bytes));
-      }
-      if (j != i && !are_apart(many.dsts[i], dst_range, many.srcs[j], src_range)) {
-        std::snprintf(other_name, sizeof(other_name), "srcs[%d]", j);
-        FLOWK_RETURN_IF_ERROR(
-            check_no_overlap(other_name, many.srcs[j], src, src_bytes, name, many.dsts[i], dst, dst_bytes));
-      }
-    }
+
+  // Tensor 2 i is dsts[i], tensor 2 i + 1 is srcs[i].
+  const auto is_dst = [](int tensor) { return tensor % 2 == 0; };
+  const auto begin_of = [&](int tensor) {
+    return is_dst(tensor) ? reinterpret_cast<int64_t>(many.dsts[tensor / 2]) + dst_range.begin
+                          : reinterpret_cast<int64_t>(many.srcs[tensor / 2]) + src_range.begin;
+  };
+  const auto end_of = [&](int tensor) {
+    const ByteRange& range = is_dst(tensor) ? dst_range : src_range;
+    return begin_of(tensor) + (range.end - range.begin);
+  };
+  const auto check = [&](int pair, int other) {
+    char name[32], other_name[32];
+    std::snprintf(name, sizeof(name), "dsts[%d]", pair);
+    std::snprintf(other_name, sizeof(other_name), is_dst(other) ? "dsts[%d]" : "srcs[%d]", other / 2);
+    return is_dst(other) ? check_no_overlap(other_name, many.dsts[other / 2], dst, dst_bytes, name, many.dsts[pair],
+                                            dst, dst_bytes)
+                         : check_no_overlap(other_name, many.srcs[other / 2], src, src_bytes, name, many.dsts[pair],
+                                            dst, dst_bytes);
+  };
+  constexpr int max_tensors = 2 * FLOWK_MAX_PAIRS;
+  int first_overlap = INT32_MAX;  // pair * max_tensors + other
+  const auto compare = [&](int a, int b) {
+    if (a / 2 == b / 2) return;
+    const bool is_pair_a = is_dst(a) && (!is_dst(b) || a < b);
+    const int pair = (is_pair_a ? a : b) / 2, other = is_pair_a ? b : a;
+    const int place = pair * max_tensors + other;
+    if (place < first_overlap && !check(pair, other).ok()) first_overlap = place;
+  };
+
+  int16_t order[max_tensors];
+  const int num_tensors = 2 * many.count;
+  std::iota(order, order + num_tensors, int16_t{0});
+  std::sort(order, order + num_tensors, [&](int a, int b) { return begin_of(a) < begin_of(b); });
+  // The tensors so far that may reach past the next one's first byte.
+  int16_t open_dsts[FLOWK_MAX_PAIRS], open_srcs[FLOWK_MAX_PAIRS];
+  int num_open_dsts = 0, num_open_srcs = 0;
+  for (int k = 0; k < num_tensors; ++k) {
+    const int tensor = order[k];
+    const int64_t begin = begin_of(tensor);
+    const auto compare_with = [&](int16_t* open, int* num_open) {
+      *num_open = static_cast<int>(
+          std::remove_if(open, open + *num_open, [&](int other) { return end_of(other) <= begin; }) - open);
+      for (int other = 0; other < *num_open; ++other) compare(open[other], tensor);
+    };
+    compare_with(open_dsts, &num_open_dsts);
+    if (is_dst(tensor)) compare_with(open_srcs, &num_open_srcs);
+    (is_dst(tensor) ? open_dsts[num_open_dsts++] : open_srcs[num_open_srcs++]) = order[k];
   }
-  return {};
+  if (first_overlap == INT32_MAX) return {};
+  return check(first_overlap / max_tensors, first_overlap % max_tensors);
 }
 
 Status check_many(const ManyArguments& many, const PermuteTypes& types, IterationSpace* shape, bool* is_empty) {
@@ -129,15 +162,16 @@ LaunchPairs take_pairs(const ManyArguments& many, int64_t src_begin, bool* taken
   return pairs;
 }
 
-// Plans one launch, and runs or explains it; one launch per pair where the plan does not take them all.
+// Plans one launch, and runs or explains it, or only checks it if `use` is null; one launch per pair if the plan does
+// not take them all.
 Status use_pairs(const ManyArguments& many, const PermuteTypes& types, const IterationSpace& shape,
                  const LaunchPairs& pairs, const Device& device, PlanUse* use) {
   const void* src = many.srcs[pairs.planned];
   void* dst = many.dsts[pairs.planned];
   int64_t src_offsets[max_launch_pairs], dst_offsets[max_launch_pairs];
   for (int i = 0; i < pairs.count; ++i) {
-    const auto distance = [](const void* to, const void* from) {
-      return static_cast<const unsigned char*>(to) - static_cast<const unsigned char*>(from);
+    const auto distance = [](const void* to, const void* from) {  // of two allocations
+      return static_cast<int64_t>(reinterpret_cast<uintptr_t>(to) - reinterpret_cast<uintptr_t>(from));
     };
     src_offsets[i] = distance(many.srcs[pairs.members[i]], src);
     dst_offsets[i] = distance(many.dsts[pairs.members[i]], dst);
@@ -152,6 +186,7 @@ Status use_pairs(const ManyArguments& many, const PermuteTypes& types, const Ite
     PermutePlan plan = cached_plan(request, device);
     if (!set_pairs(pairs.count, src_offsets, dst_offsets, &plan)) return one_by_one();
     FLOWK_RETURN_IF_ERROR(check_grid("dsts", plan.launch));
+    if (use == nullptr) return {};
     if (!use->explains) return run_permute(plan, use->stream);
     explain_permute(plan, request, use->text, use->text_bytes);
   } else {
@@ -160,6 +195,7 @@ Status use_pairs(const ManyArguments& many, const PermuteTypes& types, const Ite
     plan_permute_convert(request, device, &plan);
     if (!set_pairs(pairs.count, src_offsets, dst_offsets, &plan.movement)) return one_by_one();
     FLOWK_RETURN_IF_ERROR(check_grid("dsts", plan.movement.launch));
+    if (use == nullptr) return {};
     if (!use->explains) return run_permute_convert(plan, use->stream);
     explain_permute_convert(plan, request, use->text, use->text_bytes);
   }
@@ -168,6 +204,12 @@ Status use_pairs(const ManyArguments& many, const PermuteTypes& types, const Ite
   use->text += length;
   use->text_bytes -= length;
   return {};
+}
+
+int64_t num_elements_of(const IterationSpace& shape) {
+  int64_t num_elements = 1;
+  for (int d = 0; d < shape.rank; ++d) num_elements *= shape.extents[d];
+  return num_elements;
 }
 
 flowk_status permute_many(const ManyArguments& many, PermuteTypes types, const PlanUse& use) {
@@ -179,15 +221,21 @@ flowk_status permute_many(const ManyArguments& many, PermuteTypes types, const P
   return check_plan_run<Shape>(
       use, [&](Shape* shape, bool* is_empty) { return check_many(many, types, &shape->space, is_empty); },
       [&](const Shape& shape, const Device& device) -> Status {
-        bool taken[FLOWK_MAX_PAIRS] = {};
-        PlanUse rest = use;
         const int64_t src_begin = src_range_of(many, types).begin;
-        for (int num_taken = 0; num_taken < many.count;) {
-          const LaunchPairs pairs = take_pairs(many, src_begin, taken);
-          FLOWK_RETURN_IF_ERROR(use_pairs(many, types, shape.space, pairs, device, &rest));
-          num_taken += pairs.count;
-        }
-        return {};
+        const auto use_all = [&](PlanUse* rest) -> Status {
+          bool taken[FLOWK_MAX_PAIRS] = {};
+          for (int num_taken = 0; num_taken < many.count;) {
+            const LaunchPairs pairs = take_pairs(many, src_begin, taken);
+            FLOWK_RETURN_IF_ERROR(use_pairs(many, types, shape.space, pairs, device, rest));
+            num_taken += pairs.count;
+          }
+          return {};
+        };
+        // A later launch may need more blocks than the first: all are checked before the first runs. A block moves an
+        // element or more.
+        if (num_elements_of(shape.space) > max_grid_blocks) FLOWK_RETURN_IF_ERROR(use_all(nullptr));
+        PlanUse rest = use;
+        return use_all(&rest);
       });
 }
 

@@ -133,7 +133,7 @@ void plan_permute_convert(const PermuteConvertRequest& request, const Device& de
 const PermutePlan& cached_plan(const PermuteRequest& request, const Device& device);
 
 // Lets the plan move several pairs of tensors, which stand so many bytes after the pointers of its request. False, with
-// the plan unchanged, where it has too many dimensions.
+// the plan unchanged, if it has too many dimensions or blocks.
 bool set_pairs(int num_pairs, const int64_t* src_offsets, const int64_t* dst_offsets, PermutePlan* plan);
 
 // Enqueues the plan.

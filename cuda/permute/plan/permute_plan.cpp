@@ -22,6 +22,7 @@ bool set_pairs(int num_pairs, const int64_t* src_offsets, const int64_t* dst_off
   const auto set = [&](auto& params, int rank) {
     if (num_pairs == 1) return true;
     if (num_pairs > std::min(max_launch_pairs, max_rank - rank)) return false;
+    if (plan->launch.num_blocks > max_grid_blocks / num_pairs) return false;
     params.num_pairs = static_cast<uint8_t>(num_pairs);
     for (int i = 0; i < num_pairs; ++i) {
       pair_src_offset(params, i) = src_offsets[i];

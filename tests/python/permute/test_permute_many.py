@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -184,6 +185,83 @@ def test_too_many_blocks_are_refused(library: Any) -> None:
     for tail in ((), (text, len(text))):
         assert call_many(library, 1 << 20, pairs, *tail) == Status.SIZE_OVERFLOW
         assert b"dsts has too many elements" in library.flowk_last_error()
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [[(1 << 40,), (1 << 41,), (1 << 44,)], [(1 << 42, 3), (7396603090560, 3), (1 << 50, 3)]],
+    ids=["rows", "columns"],
+)
+@pytest.mark.parametrize("shift", [0, 1])
+def test_a_grid_that_holds_each_pair_is_enough(library: Any, sizes: list[tuple[int, ...]], shift: int) -> None:
+    """Pairs that fit no common launch have one each. If a later one fits none, nothing is written before it."""
+    for shape in sizes:
+        pairs = Pairs(Case("", shape, tuple(range(len(shape)))[::-1], "int16"), 4, 0, shift)
+        single = []
+        for pair in range(4):
+            alone = Pairs(pairs.case, 0, 0, 0)
+            alone.offsets = [[side[pair]] for side in pairs.offsets]
+            single.append(call_many(library, 1 << 20, alone, ctypes.create_string_buffer(2000), 2000))
+        text = ctypes.create_string_buffer(b"before", 8000)
+        assert call_many(library, 1 << 20, pairs, text, len(text)) == max(single)
+        if max(single) == Status.SUCCESS:
+            assert text.value.decode().count("  launch: ") == 4
+        else:
+            assert text.value == b"before"
+
+
+def test_the_first_overlap_is_named(library: Any) -> None:
+    """Beside a comparison of every pair's dst with the tensors of all others, in order."""
+    rng = np.random.default_rng(3)
+    num_overlaps = 0
+    for trial in range(600):
+        shape = tuple(rng.integers(1, 5, 2).tolist())
+        strides = [(s, int(rng.choice([-3, -1, 1, 2]))) for s in (12 * rng.choice([-1, 1, 2], 2)).tolist()]
+        case = Case("", shape, (1, 0), "int16", strides[0], strides[1][::-1])
+        pairs = Pairs(case, 0, 0, 0)
+        offsets = [
+            [np.add.outer(np.arange(n) * s, np.arange(m) * t).ravel() for s, t in [steps]][0]
+            for (n, m), steps in zip((shape, shape), (strides[0], strides[1]))
+        ]
+        # Every other trial has tensors between each other's rows.
+        starts = [[int(v) for v in rng.integers(0, (150, 2000)[trial % 2], 8)] for _ in range(2)]
+        alone = [set(offsets[0] + s).isdisjoint(offsets[1] + d) for s, d in zip(*starts)]
+        starts = [[start for start, apart in zip(side, alone) if apart] for side in starts]
+        pairs.offsets = [[2 * start for start in side] for side in starts]
+        srcs, dsts = ([set((offset + s).tolist()) for s in side] for offset, side in zip(offsets, starts))
+        expected = None
+        for i, j in np.ndindex(len(dsts), len(dsts)):
+            others = ([("dsts", dsts[j])] if j > i else []) + ([("srcs", srcs[j])] if j != i else [])
+            for name, other in others:
+                if expected is None and dsts[i] & other:
+                    expected = (f"dsts[{i}] (", f"overlaps {name}[{j}] (")
+        text = ctypes.create_string_buffer(20000)
+        status = call_many(library, 1 << 20, pairs, text, len(text))
+        assert status == (Status.OVERLAP if expected else Status.SUCCESS), (trial, expected)
+        if expected:
+            num_overlaps += 1
+            assert all(part in library.flowk_last_error().decode() for part in expected)
+    assert 100 < num_overlaps < 500
+
+
+@pytest.mark.parametrize("order", ["rising", "falling", "shuffled"])
+def test_the_check_of_many_pairs_takes_no_time_for_every_two(library: Any, order: str) -> None:
+    def seconds(count: int) -> float:
+        pairs = Pairs(Case("", (4, 4), (1, 0), "float32"), count, 0, 0)
+        places = np.arange(count)
+        if order != "rising":
+            places = places[::-1] if order == "falling" else np.random.default_rng(1).permutation(count)
+        pairs.offsets = [[side[place] for place in places] for side in pairs.offsets]
+        pairs.offsets[1][-1] = pairs.offsets[0][-2] + 4  # refused by the check: nothing is planned
+        times = []
+        for _ in range(15):
+            start = time.perf_counter()
+            assert call_many(library, 1 << 20, pairs) == Status.OVERLAP
+            times.append(time.perf_counter() - start)
+        return min(times)
+
+    # 16 times as many pairs take 8 to 14 times as long, and 125 times if every two are compared.
+    assert seconds(1024) < 50 * seconds(64)
 
 
 @pytest.mark.parametrize(
