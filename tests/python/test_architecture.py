@@ -107,7 +107,7 @@ def test_no_file_breaks_the_rule(rule_id: str) -> None:
 
 
 def may_include(path: Path, included: str) -> bool:
-    """What cuda/meson.build says: api -> operators -> core, and the executor only from launch.cuh and device_simt.cpp."""
+    """What cuda/meson.build says: api -> operators -> core, the executor only from launch.cuh and device_simt.cpp."""
     place = path.relative_to("cuda").parts[0]
     target = included.split("/")[0]
     if target in ("flowk", place):

@@ -10,8 +10,9 @@
 
 namespace flowk::elementwise {
 
-// Hardware approximations; the executor computes them exactly.
+// Hardware approximations; the executor computes them exactly, and flushes denormals to 0 as they do.
 #ifdef FLOWK_SIMT
+inline float flushed(float x) { return fabsf(x) < 1.17549435e-38f ? copysignf(0.0f, x) : x; }
 #define FLOWK_APPROXIMATION(name, instruction, exact) \
   inline float name(float x) { return exact; }
 #else
@@ -22,10 +23,10 @@ namespace flowk::elementwise {
     return result;                                       \
   }
 #endif
-FLOWK_APPROXIMATION(exp2_approx, "ex2.approx.f32", exp2f(x))          // denormal results are kept
-FLOWK_APPROXIMATION(exp2_approx_ftz, "ex2.approx.ftz.f32", exp2f(x))  // denormal results are 0
+FLOWK_APPROXIMATION(exp2_approx, "ex2.approx.f32", exp2f(x))                   // denormal results are kept
+FLOWK_APPROXIMATION(exp2_approx_ftz, "ex2.approx.ftz.f32", flushed(exp2f(x)))  // denormal results are 0
 FLOWK_APPROXIMATION(reciprocal_approx, "rcp.approx.f32", 1.0f / x)
-FLOWK_APPROXIMATION(reciprocal_approx_ftz, "rcp.approx.ftz.f32", 1.0f / x)
+FLOWK_APPROXIMATION(reciprocal_approx_ftz, "rcp.approx.ftz.f32", flushed(1.0f / flushed(x)))
 FLOWK_APPROXIMATION(sqrt_approx, "sqrt.approx.f32", sqrtf(x))
 FLOWK_APPROXIMATION(tanh_approx, "tanh.approx.f32", tanhf(x))
 #undef FLOWK_APPROXIMATION
@@ -336,8 +337,8 @@ struct FloatFormulas {
     const T factor = u < T(0) ? root : T(1);
     return bounded_below(x) * factor / ::fma(root, root, T(1)) * (factor * y);
   }
-  // x Phi(x) = -phi(x) (1 - w + 3 w^2 - 15 w^3 + ...), w = 1 / x^2, for x < -36, where Phi(x) may be denormal: phi(x) is
-  // taken as two factors. What is left out is 10395 w^6, 5e-15.
+  // x Phi(x) = -phi(x) (1 - w + 3 w^2 - 15 w^3 + ...), w = 1 / x^2, for x < -36, where Phi(x) may be denormal: phi(x)
+  // is taken as two factors. What is left out is 10395 w^6, 5e-15.
   __device__ __forceinline__ static T small_gelu(T x) {
     const T w = T(1) / (x * x), root = exp_of(T(-0.25) * x * x);
     T series = T(-945);

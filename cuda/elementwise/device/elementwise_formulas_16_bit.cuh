@@ -172,8 +172,8 @@ struct Formulas<float, true> : FloatFormulas<float, true> {
       for (int i = 0; i < kN; ++i) {
         const float root = exp2_approx(x[i] * (half * log2_e));
         const float product = bounded_below(x[i]) * root * (root * y[i]);
-        const bool overflows = fabsf(y[i]) > largest && x[i] >= -largest;  // a root of 0 would make it NaN
-        out[i] = x[i] < bound ? (overflows ? x[i] * y[i] : product) : result(i);
+        const float of_infinity = x[i] - x[i] - y[i];  // beside a root of 0; of x = -infinity it is NaN
+        out[i] = x[i] < bound ? (product != product ? of_infinity : product) : result(i);
       }
     } else {
 #pragma unroll

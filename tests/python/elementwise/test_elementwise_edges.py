@@ -140,6 +140,10 @@ def test_add_multiply_overflows_only_where_its_result_does(arrays: Any, dtype: n
         (0.0, large, large, 8.0),
         (0.0, 0.0, large, large),
         (1.0, np.inf, 1.0, 0.5),
+        (1.0, np.inf, small / 2**10, 2.0),
+        (1.0, -small, -np.inf, -2.0),
+        (1.0, np.inf, np.inf, 0.5),
+        (1.0, np.inf, 0.0, 2.0),
     ]
     for x, y, z, a in cases:
         one = [arrays.put(np.full(5, value).astype(dtype)) for value in (x, y, z)]
@@ -203,6 +207,66 @@ def test_silu_mul_raises_a_small_silu_without_loss(arrays: Any, dtype: np.dtype)
         least = float(np.finfo(np.float32).smallest_subnormal)
         allowed = (8 + np.abs(x.astype(np.float64))) * float(np.finfo(np.float32).eps) * np.abs(exact) + least
         assert (np.abs(actual - exact) <= allowed).all()
+
+
+@pytest.mark.parametrize("dtype", [np.dtype(np.float32), np.dtype(np.float64)], ids=str)
+def test_silu_mul_keeps_its_bound_where_silu_is_denormal(arrays: Any, dtype: np.dtype) -> None:
+    info = np.finfo(dtype)
+    rng = np.random.default_rng(8)
+    least, end = float(np.log2(info.smallest_subnormal)), float(np.log2(info.max))
+    magnitudes = 2.0 ** rng.uniform(least, least / 3, 4000).astype(np.longdouble)
+    x = np.concatenate([magnitudes, -magnitudes, [info.smallest_subnormal, -info.smallest_subnormal]]).astype(dtype)
+    for exponent in (end - 1, end * 0.8, end / 3, 0.0, least / 4, least * 0.8):
+        y = (2.0 ** rng.uniform(exponent - 1, exponent, x.size)).astype(dtype)
+        exact = silu(x) * y.astype(np.longdouble)
+        actual = arrays.fetch(pyflowk.silu_mul(arrays.put(x), arrays.put(y)))
+        allowed = 8 * np.longdouble(info.eps) * np.abs(exact) + np.longdouble(info.smallest_subnormal) / 2
+        assert (np.abs(actual.astype(np.longdouble) - exact) <= allowed).all()
+    if dtype == np.float32:  # with a result of 16 bits
+        out = arrays.put(np.zeros(1, BFLOAT16))
+        operands = (arrays.put(np.array([value], dtype)) for value in (-1.4e-45, 4.27e29))
+        pyflowk.silu_mul(*operands, out=out)
+        assert ulps(arrays.fetch(out), silu(np.float32(-1.4e-45)) * np.longdouble(np.float32(4.27e29))) <= 1
+
+
+@pytest.mark.parametrize("dtype", (*NARROW, *WIDE), ids=str)
+def test_silu_mul_of_an_infinity_is_infinite_but_at_0_and_minus_infinity(arrays: Any, dtype: np.dtype) -> None:
+    x = np.array([-np.inf, -6e4, -2000, -256, -90, -79, -1, -1e-7, -0.0, 0.0, 1e-7, 3, 6e4, np.inf]).astype(dtype)
+    sign = np.array([np.nan, *[-1] * 7, np.nan, np.nan, *[1] * 4])
+    for y in (np.inf, -np.inf):
+        actual = arrays.fetch(pyflowk.silu_mul(arrays.put(x), arrays.put(np.full(x.shape, y).astype(dtype))))
+        np.testing.assert_array_equal(actual.astype(np.float64), sign * y)
+
+
+def test_float64_gelu_keeps_its_bound_to_the_least_result(arrays: Any) -> None:
+    x = -np.concatenate([np.linspace(30, 38.6, 4001), np.linspace(35.99, 36.01, 401), np.linspace(37.5, 39, 4001)])
+    # gelu(x) = x Phi(x) = -phi(x) sum of (-1)^n (2 n - 1)!! / x^(2 n), to its least term.
+    wide = x.astype(np.longdouble)
+    series, term = np.ones_like(wide), np.ones_like(wide)
+    for n in range(1, 60):
+        term = term * -(2 * n - 1) / wide**2
+        series += term
+    exact = -np.exp(-wide * wide / 2) / np.sqrt(2 * np.longdouble("3.14159265358979323846")) * series
+    info = np.finfo(np.float64)
+    allowed = (8 + 2 * wide * wide) * info.eps * np.abs(exact) + np.longdouble(info.smallest_subnormal) / 2
+    actual = arrays.fetch(pyflowk.gelu(arrays.put(x)))
+    assert (np.abs(actual.astype(np.longdouble) - exact) <= allowed).all()
+    ends = arrays.fetch(pyflowk.gelu(arrays.put(np.array([-np.inf, -1e200, -40, np.inf, np.nan]))))
+    np.testing.assert_array_equal(ends, [0, 0, 0, np.inf, np.nan])
+
+
+@pytest.mark.parametrize("name", ["gelu_grad", "silu_grad"])
+def test_gradients_at_infinity_are_their_limits(arrays: Any, name: str) -> None:
+    x = np.array([np.inf, -np.inf, 3, np.inf, -np.inf, 3])
+    y = np.array([-np.inf, -np.inf, -np.inf, np.inf, np.inf, np.inf])
+    expected = [np.nan, np.nan, 0, np.inf, -np.inf, 3]
+    for dtype in (ml_dtypes.float8_e5m2, *NARROW, *WIDE):
+        operands = [arrays.put(values.astype(dtype)) for values in (x, y)]
+        for approximate in ((), ("tanh",)) if name == "gelu_grad" else ((),):
+            actual = arrays.fetch(getattr(pyflowk, name)(*operands, *approximate)).astype(np.float64)
+            if dtype == ml_dtypes.float8_e5m2:  # rounded to it, an infinity is the largest number
+                actual[3:5] = np.copysign(np.inf, actual[3:5])
+            np.testing.assert_array_equal(actual, expected, str(dtype))
 
 
 @pytest.mark.parametrize("dtype", (*NARROW, *WIDE), ids=str)

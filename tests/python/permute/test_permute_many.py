@@ -219,10 +219,8 @@ def test_the_first_overlap_is_named(library: Any) -> None:
         strides = [(s, int(rng.choice([-3, -1, 1, 2]))) for s in (12 * rng.choice([-1, 1, 2], 2)).tolist()]
         case = Case("", shape, (1, 0), "int16", strides[0], strides[1][::-1])
         pairs = Pairs(case, 0, 0, 0)
-        offsets = [
-            [np.add.outer(np.arange(n) * s, np.arange(m) * t).ravel() for s, t in [steps]][0]
-            for (n, m), steps in zip((shape, shape), (strides[0], strides[1]))
-        ]
+        rows, columns = map(np.arange, shape)
+        offsets = [np.add.outer(rows * step, columns * other).ravel() for step, other in strides]
         # Every other trial has tensors between each other's rows.
         starts = [[int(v) for v in rng.integers(0, (150, 2000)[trial % 2], 8)] for _ in range(2)]
         alone = [set(offsets[0] + s).isdisjoint(offsets[1] + d) for s, d in zip(*starts)]
