@@ -19,6 +19,15 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
+// Valgrind is told of the stacks, or takes a switch for the largest frame ever.
+#if __has_include(<valgrind/memcheck.h>)
+#include <valgrind/memcheck.h>
+#else
+#define VALGRIND_STACK_REGISTER(start, end) 0
+#define VALGRIND_STACK_DEREGISTER(id) (void)(id)
+#define VALGRIND_MAKE_MEM_UNDEFINED(start, bytes)
+#endif
+
 #ifndef FLOWK_SIMT_UCONTEXT
 // Saves the callee-saved registers on the running stack, its pointer in *save, and goes on from the stack `load`.
 extern "C" void flowk_simt_switch(void** save, void* load);
@@ -119,6 +128,8 @@ Fiber* make_fiber(void (*entry)(), unsigned color) {
   Fiber* fiber = new (static_cast<unsigned char*>(mapping) + mapping_bytes - color_bytes - fiber_bytes) Fiber;
   fiber->stack_bottom = static_cast<unsigned char*>(mapping) + page_bytes();
   fiber->stack_bytes = mapping_bytes - page_bytes() - color_bytes - fiber_bytes;
+  fiber->valgrind_stack = VALGRIND_STACK_REGISTER(
+      fiber->stack_bottom, static_cast<const unsigned char*>(fiber->stack_bottom) + fiber->stack_bytes);
   reset_fiber(fiber, entry);
   return fiber;
 }
@@ -127,6 +138,7 @@ void free_fiber(Fiber* fiber) {
 #ifdef FLOWK_SIMT_ASAN
   __asan_unpoison_memory_region(fiber->stack_bottom, fiber->stack_bytes);
 #endif
+  VALGRIND_STACK_DEREGISTER(fiber->valgrind_stack);
   const unsigned char* bottom = static_cast<const unsigned char*>(fiber->stack_bottom);
   munmap(const_cast<unsigned char*>(bottom - page_bytes()), mapping_bytes);
 }
@@ -135,6 +147,7 @@ void reset_fiber(Fiber* fiber, void (*entry)()) {
 #ifdef FLOWK_SIMT_ASAN
   __asan_unpoison_memory_region(fiber->stack_bottom, fiber->stack_bytes);  // redzones of the frames that are dropped
 #endif
+  VALGRIND_MAKE_MEM_UNDEFINED(fiber->stack_bottom, fiber->stack_bytes);  // what returned frames left without access
   fiber->sanitizer_stack = nullptr;
 #ifdef FLOWK_SIMT_UCONTEXT
   getcontext(&fiber->registers);

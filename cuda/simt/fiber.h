@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Switching between stacks: a few instructions where the processor is known, ucontext elsewhere (or with
-// -DFLOWK_SIMT_UCONTEXT). Tells AddressSanitizer of every switch. No setjmp: _FORTIFY_SOURCE has nothing to object to.
+// -DFLOWK_SIMT_UCONTEXT). Tells AddressSanitizer of every switch, and Valgrind of every stack if its header is there.
+// No setjmp: _FORTIFY_SOURCE has nothing to object to.
 #pragma once
 
 #include <cstddef>
@@ -38,6 +39,7 @@ struct AsyncCopy {
 struct Fiber : Context {
   static constexpr std::uint32_t max_copies = 64;
 
+  unsigned valgrind_stack = 0;
   Fiber* next_free = nullptr;
   Fiber* next_made = nullptr;
   std::uint32_t first_copy = 0, end_copy = 0;  // counted without end: copy n is copies[n % max_copies]

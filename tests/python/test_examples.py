@@ -102,6 +102,28 @@ def test_c_by_pkg_config(flowk: Installed, tmp_path: Path) -> None:
     assert "plane 1 begins with 1, 4" in run(program, LD_LIBRARY_PATH=flowk.libraries)
 
 
+def test_c_by_a_linker_script(flowk: Installed, tmp_path: Path) -> None:
+    """As in a wheel: libflowk_simt.so.1, and a libflowk_simt.a that names it."""
+    shutil.copy(flowk.libraries / "libflowk_simt.so.1", tmp_path)
+    script = (ROOT / "cuda/packaging/linker_script.in").read_text()
+    (tmp_path / "libflowk_simt.a").write_text(script.replace("@SONAME@", "libflowk_simt.so.1"))
+    program = tmp_path / "executor"
+    flags = [f"-I{flowk.include}", f"-L{tmp_path}", "-lflowk_simt"]
+    run(tool("cc", "CC"), "-std=c11", EXAMPLES / "executor.c", *flags, "-o", program)
+    assert "plane 1 begins with 1, 4" in run(program, LD_LIBRARY_PATH=tmp_path)
+
+
+def test_valgrind_finds_no_error_in_the_executor(flowk: Installed, tmp_path: Path) -> None:
+    valgrind, compiler = tool("valgrind"), tool("cc", "CC")
+    header = subprocess.run([compiler, "-E", "-include", "valgrind/memcheck.h", "-xc", os.devnull], capture_output=True)
+    if header.returncode != 0:
+        pytest.skip("valgrind/memcheck.h is not installed")
+    program = tmp_path / "executor"
+    flags = [f"-I{flowk.include}", flowk.libraries / "libflowk_simt.so.1"]
+    run(compiler, "-std=c11", EXAMPLES / "executor.c", *flags, "-o", program)
+    run(valgrind, "--quiet", "--error-exitcode=1", program, LD_LIBRARY_PATH=flowk.libraries)
+
+
 def test_cpp_by_pkg_config(flowk: Installed, tmp_path: Path) -> None:
     flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror"]
     program = tmp_path / "attention"
