@@ -45,6 +45,23 @@ def test_flowk_library_may_name_a_file_or_a_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("host_library")
+def test_flowk_library_may_be_the_name_without_a_version(tmp_path: Path) -> None:
+    shutil.copy(_library.open_backend("simt")._name, tmp_path / "libflowk_simt.so.1")
+    name = tmp_path / "libflowk_simt.so"
+    assert run_python(PERMUTE_NUMPY, FLOWK_LIBRARY=str(name)).stdout == "(3, 2)\n"
+    code = "from pyflowk._native import library; library.for_device(0, 'x')"
+    assert "takes host arrays only" in run_python(code, FLOWK_LIBRARY=str(name)).stderr
+    name.symlink_to("libflowk_simt.so.1")
+    assert run_python(PERMUTE_NUMPY, FLOWK_LIBRARY=str(name)).stdout == "(3, 2)\n"
+
+
+def test_every_file_of_the_package_that_is_named_as_a_library_is_one() -> None:
+    folder = Path(get_library(simt=True)).parent
+    for path in filter(Path.is_file, folder.glob("lib*.so*")):
+        assert path.read_bytes()[:4] == b"\x7fELF", path
+
+
+@pytest.mark.usefixtures("host_library")
 def test_flowk_library_may_be_a_file_name_in_the_current_folder(tmp_path: Path) -> None:
     shutil.copy(_library.open_backend("simt")._name, tmp_path / "any_name.so")
     paths = [path for path in sys.path if path and Path(path, "pyflowk").is_dir()]
