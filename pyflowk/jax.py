@@ -9,12 +9,14 @@
 
 The functions have the names and the arguments of pyflowk's, without `out` and `stream`, and return a jax.Array. They
 are primitives of JAX; derivatives of any order and in both modes follow, with flowk's kernels for the gradients of
-permute, relu, gelu, silu, prelu and softmax. On a GPU they run on libflowk, inside CUDA graphs too (except
-prelu_backward with dalpha); on the CPU on libflowk_simt, which is there to check results, not for speed.
+permute, relu, gelu, silu, prelu and softmax. The slopes of atan2 at (0, 0) are 0, and those of logaddexp for two equal
+infinities 1/2. (jax.numpy's are NaN, or 1 and 1.) On a GPU the primitives run on libflowk, inside CUDA graphs too
+(except prelu_backward with dalpha); on the CPU on libflowk_simt, which is there to check results, not for speed.
 
 Types follow jax.numpy's promotion, with jax_enable_x64 and without: Python numbers are weak and are rounded to the
 arrays' type; NumPy's arrays and scalars are converted to JAX's; a function that only floats have computes integers in
-the type of jnp.sqrt, as do div and pow. Operands of softmax and prelu are not promoted.
+the type of jnp.sqrt, as do div and pow. Operands of softmax and prelu are not promoted. An int that an integer array's
+type does not hold compares as what it is, as in NumPy, and is an OverflowError elsewhere; jax.numpy wraps it around.
 
 Parameters that are no operands (scale of permute and softmax, slope of leaky_relu, alpha of elu, a of add_multiply) are
 Python numbers and part of the compiled program. Shapes and types are checked while a function is traced.

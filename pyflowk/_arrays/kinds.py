@@ -383,7 +383,7 @@ def _kind_of_array(x: Any, name: str) -> Any:
     if cupy is not None and isinstance(x, cupy.ndarray):
         return CupyKind(cupy)
     jax = sys.modules.get("jax")
-    if jax is not None and isinstance(x, jax.core.Tracer):
+    if jax is not None and isinstance(x, getattr(getattr(jax, "core", None), "Tracer", ())):
         raise TypeError(f"{name} is traced by JAX: under jit, grad, vmap and their kin call pyflowk.jax's functions")
     if hasattr(x, "__cuda_array_interface__") or (hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__")):
         return PROTOCOL

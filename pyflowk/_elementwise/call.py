@@ -35,8 +35,18 @@ from .._pipeline import (
     plan_text,
 )
 from .layout import memory_order, place_operands, strides_in_order
-from .promotion import INTEGERS, float_from, integer_bounds, number_as, number_bytes
-from .resolution import COMPARISONS, TO_BOOL, Op, Resolution, ZeroDim, resolve, resolve_torch, takes_out
+from .promotion import INTEGERS, float_from, number_as, number_bytes
+from .resolution import (
+    COMPARISONS,
+    TO_BOOL,
+    Op,
+    Resolution,
+    ZeroDim,
+    compared_past_bounds,
+    resolve,
+    resolve_torch,
+    takes_out,
+)
 from .torch_promotion import default_dtype
 
 # The library takes parameters as float64, which holds every integer up to this one.
@@ -223,7 +233,10 @@ def _binary(
             except OverflowError:
                 if not compares_integers:
                     raise
-                called, x, y = _compared_past_bounds(op, pointers, *numbers[0])
+                index, code, name = numbers[0]
+                comparison, bound = compared_past_bounds(BinaryOp(op.value), pointers[index], index, code)
+                called, value = c_int(comparison.value), number_bytes(bound, code, name)
+                x, y = (x, value) if index == 1 else (value, y)
         return called, x, x_strides, x_type, y, y_strides, y_type, out, out_strides, c_out_type, rank, shape, stream
 
     arguments.keep = keep  # type: ignore[attr-defined]
@@ -257,23 +270,6 @@ def _rounded(pointers: Sequence[Any], numbers: tuple[tuple[int, DType, str], ...
     for index, code, name in numbers:
         rounded[index] = number_bytes(rounded[index], code, name)
     return rounded
-
-
-def _compared_past_bounds(
-    op: c_int, pointers: Sequence[Any], index: int, code: DType, name: str
-) -> tuple[c_int, Any, Any]:
-    """A comparison with one answer for all elements, that of `op` for the number at `index`, which type `code` does not
-    hold: `x <= high` and `low <= y` are true, `x > high` and `low > y` false. And its operands."""
-    low, high = integer_bounds(code)
-    x_is_less = (pointers[index] > 0) == (index == 1)
-    is_true = BinaryOp(op.value) in (_TRUE_OF_LESS if x_is_less else _TRUE_OF_GREATER)
-    bound = number_bytes(high if index == 1 else low, code, name)
-    operands = (pointers[0], bound) if index == 1 else (bound, pointers[1])
-    return c_int((BinaryOp.LESS_EQUAL if is_true else BinaryOp.GREATER).value), *operands
-
-
-_TRUE_OF_LESS = (BinaryOp.LESS, BinaryOp.LESS_EQUAL, BinaryOp.NOT_EQUAL)
-_TRUE_OF_GREATER = (BinaryOp.GREATER, BinaryOp.GREATER_EQUAL, BinaryOp.NOT_EQUAL)
 
 
 def types_of(**parameters: Any) -> tuple[DType | type, ...]:

@@ -82,7 +82,7 @@ def strides_in_order(shape: tuple[int, ...], order: tuple[int, ...] | None, item
 def broadcast_shape(shapes: Sequence[tuple[str, tuple[int, ...]]]) -> tuple[int, ...]:
     """NumPy's rule: shapes are aligned at the last dimension, and an extent of 1 is repeated. ValueError names the
     shapes."""
-    result: list[int] = [1] * max(len(shape) for _, shape in shapes)
+    result: list[int] = [1] * max((len(shape) for _, shape in shapes), default=0)
     for _, shape in shapes:
         for position, extent in enumerate(shape, start=len(result) - len(shape)):
             if extent != 1 and result[position] not in (1, extent):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from .._arrays.dtypes import dtype_name
 from .._native.abi import DType
 from .._native.operations import OPERATIONS, BinaryOp, TernaryOp, UnaryOp
-from .promotion import FLOATS, INTEGERS, MIXED_FLOATS, common_type, float_of
+from .promotion import FLOATS, INTEGERS, MIXED_FLOATS, common_type, float_of, integer_bounds
 from .torch_promotion import common_type as torch_common_type
 
 Op = UnaryOp | BinaryOp | TernaryOp
@@ -163,3 +163,16 @@ def takes_out(op: Op, result: DType, out: DType) -> bool:
     if OPERATIONS[op].result == "ANY":
         return out in FLOATS or out in INTEGERS or out == DType.BOOL
     return out == result or (OPERATIONS[op].result == "SAME" and {out, result} <= MIXED_FLOATS)
+
+
+def compared_past_bounds(op: BinaryOp, number: int, index: int, code: DType) -> tuple[BinaryOp, int]:
+    """The answer of `op` for a number at `index` that type `code` does not hold, which is one for all elements, as a
+    comparison with a bound of the type: `x <= high` and `low <= y` are true, `x > high` and `low > y` false."""
+    low, high = integer_bounds(code)
+    x_is_less = (number > 0) == (index == 1)
+    is_true = op in (_TRUE_OF_LESS if x_is_less else _TRUE_OF_GREATER)
+    return BinaryOp.LESS_EQUAL if is_true else BinaryOp.GREATER, high if index == 1 else low
+
+
+_TRUE_OF_LESS = (BinaryOp.LESS, BinaryOp.LESS_EQUAL, BinaryOp.NOT_EQUAL)
+_TRUE_OF_GREATER = (BinaryOp.GREATER, BinaryOp.GREATER_EQUAL, BinaryOp.NOT_EQUAL)

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from .._native.operations import BinaryOp, TernaryOp, UnaryOp
+from .primitives import is_traced
 
 _MAX_PROGRAMS = 4096
 _HASHED = {bool, int, str, type(None), UnaryOp, BinaryOp, TernaryOp}
@@ -25,7 +26,7 @@ def call(function: Callable[..., Any], arrays: Sequence[Any], *static: Any) -> A
     arrays, operands that are traced and static values that have no key take the function itself.
     """
     for x in arrays:
-        if x is not None and (not isinstance(x, jax.Array) or isinstance(x, jax.core.Tracer)):
+        if x is not None and (not isinstance(x, jax.Array) or is_traced(x)):
             return function(arrays, *static)
     try:
         key = (function, *map(_key, static))

@@ -41,6 +41,38 @@ def _silu_slope(x: Any) -> Any:
     return sigmoid * (1 + held * (1 - sigmoid))
 
 
+@jax.custom_jvp
+def _logaddexp(x: Any, y: Any) -> Any:
+    return jnp.logaddexp(x, y)
+
+
+@_logaddexp.defjvp
+def _logaddexp_jvp(primals: Any, tangents: Any) -> Any:
+    """The slopes are 1 / (1 + e^(y - x)) and 1 / (1 + e^(x - y)), 1/2 for two equal infinities. (Those of jnp.logaddexp
+    are 1 and e at (inf, 1), 1 and 1 at (inf, inf), NaN at (-inf, -inf).)"""
+    (x, y), (t_x, t_y) = primals, tangents
+    difference = jnp.where(jnp.isinf(x) & (x == y), 0, x - y)
+    return jnp.logaddexp(x, y), t_x * jax.nn.sigmoid(difference) + t_y * jax.nn.sigmoid(-difference)
+
+
+@jax.custom_jvp
+def _atan2(x: Any, y: Any) -> Any:
+    return jnp.arctan2(x, y)
+
+
+@_atan2.defjvp
+def _atan2_jvp(primals: Any, tangents: Any) -> Any:
+    """The slopes are y / (x^2 + y^2) and -x / (x^2 + y^2), of numbers whose squares are not 0 or infinite too; 0 at
+    (0, 0), as PyTorch's. (Those of jnp.arctan2 are NaN there.)"""
+    (x, y), (t_x, t_y) = primals, tangents
+    size = jax.lax.stop_gradient(jnp.maximum(jnp.abs(x), jnp.abs(y)))
+    is_origin = size == 0
+    size = jnp.where(is_origin, 1, size)
+    x_, y_ = (jnp.where(is_origin, 0, value) / size for value in (x, y))
+    square = jnp.where(is_origin, 1, x_ * x_ + y_ * y_)
+    return jnp.arctan2(x, y), (t_x * y_ - t_y * x_) / square / size
+
+
 # From the operands and the parameters a and b. Of an operation that is not here the derivative is 0.
 FORMULAS: dict[Op, Callable[..., Any]] = {
     UnaryOp.COPY: lambda x, a, b: x,
@@ -58,7 +90,7 @@ FORMULAS: dict[Op, Callable[..., Any]] = {
     UnaryOp.SIGMOID: lambda x, a, b: jax.nn.sigmoid(x),
     UnaryOp.LEAKY_RELU: lambda x, a, b: jnp.where(x > 0, x, a * x),
     UnaryOp.ELU: lambda x, a, b: _elu(x, a),
-    UnaryOp.SOFTPLUS: lambda x, a, b: jnp.logaddexp(x, 0),
+    UnaryOp.SOFTPLUS: lambda x, a, b: _logaddexp(x, jnp.zeros_like(x)),
     UnaryOp.CLAMP: lambda x, a, b: jnp.minimum(jnp.maximum(x, a), b),
     UnaryOp.SCALE: lambda x, a, b: a * x + b,
     UnaryOp.EXP2: lambda x, a, b: jnp.exp2(x),
@@ -89,9 +121,9 @@ FORMULAS: dict[Op, Callable[..., Any]] = {
     BinaryOp.SILU_GRAD: lambda dy, x, a, b: dy * _silu_slope(x),
     BinaryOp.SILU_MUL: lambda x, y, a, b: jax.nn.silu(x) * y,
     BinaryOp.REMAINDER: lambda x, y, a, b: x - y * jax.lax.stop_gradient(jnp.floor_divide(x, y)),
-    BinaryOp.ATAN2: lambda x, y, a, b: jnp.arctan2(x, y),
+    BinaryOp.ATAN2: lambda x, y, a, b: _atan2(x, y),
     BinaryOp.HYPOT: lambda x, y, a, b: jnp.hypot(x, y),
-    BinaryOp.LOGADDEXP: lambda x, y, a, b: jnp.logaddexp(x, y),
+    BinaryOp.LOGADDEXP: lambda x, y, a, b: _logaddexp(x, y),
     BinaryOp.COPYSIGN: lambda x, y, a, b: jnp.where(jnp.signbit(x) == jnp.signbit(y), x, -x),
     TernaryOp.FMA: lambda x, y, z, a, b: x * y + z,
     TernaryOp.WHERE: lambda x, y, z, a, b: jnp.where(x, y, z),

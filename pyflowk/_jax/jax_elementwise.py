@@ -14,14 +14,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.interpreters import ad
 
 from .._arrays.dtypes import number_type, type_of_elements
 from .._elementwise.layout import broadcast_shape
-from .._elementwise.promotion import FLOATS, INTEGERS, MIXED_FLOATS
-from .._elementwise.resolution import IN_FLOAT64, OF_BOOL, OF_INTEGERS, TO_BOOL
+from .._elementwise.promotion import FLOATS, INTEGERS, MIXED_FLOATS, integer_bounds, number_bytes
+from .._elementwise.resolution import COMPARISONS, IN_FLOAT64, OF_BOOL, OF_INTEGERS, TO_BOOL, compared_past_bounds
 from .._native.abi import DType
-from .._native.operations import OPERATIONS, TernaryOp, UnaryOp
+from .._native.operations import OPERATIONS, BinaryOp, TernaryOp, UnaryOp
 from . import eager, primitives
 from .formulas import CONSTANT, FORMULAS, GRADIENTS, Op
 from .jax_types import NUMBERS, float_of, operand
@@ -63,7 +62,7 @@ def _formula(*operands: Any, op: Op, dtype: np.dtype[Any], weak: bool, a: float,
     """In float32, or float64 where that is a type of the call, as the library computes."""
     compute = jnp.float64 if any(jnp.dtype(one) == jnp.float64 for one in (dtype, *_types(operands))) else jnp.float32
     values = [one if _type(one) == _BOOL else jnp.asarray(one).astype(compute) for one in operands]
-    return FORMULAS[op](*values, a, b).astype(dtype)
+    return FORMULAS[op](*values, float(a), float(b)).astype(dtype)
 
 
 def _type(x: Any) -> np.dtype[Any]:
@@ -97,7 +96,7 @@ def _batch(primitive: Any, operands: Sequence[Any], dimensions: Sequence[Any], *
 
 
 for _primitive in _PRIMITIVES:
-    ad.primitive_jvps[_primitive] = functools.partial(_jvp, _primitive)
+    primitives.jvp(_primitive, functools.partial(_jvp, _primitive))
     primitives.batch(_primitive, functools.partial(_batch, _primitive))
 primitives.transpose(binary_p, _transposed_gradient)  # only gradients are called with tangents
 
@@ -128,11 +127,13 @@ def _apply(
     has_condition = op == TernaryOp.WHERE
     common, weak = jax.dtypes.result_type(*operands[has_condition:], *parameters, return_weak_type_flag=True)
     op, compute = _computed_as(op, common, exact_integers)
+    op, operands = _in_bounds(op, operands, compute)
     needed = _needed(op, operands, compute)
     shape = broadcast_shape([(name, one.shape) for name, one in arrays])
     ready = []
-    for one, wanted in zip(operands, needed):
+    for one, wanted, name in zip(operands, needed, names):
         if isinstance(one, NUMBERS):
+            number_bytes(one, DType(type_of_elements(wanted)), name)  # for its errors
             ready.append(np.full((1,) * len(shape), one, wanted))
             continue
         if one.dtype != wanted:
@@ -161,6 +162,19 @@ def _computed_as(op: Op, common: np.dtype[Any], exact_integers: bool) -> tuple[O
         f"{op.name.lower()} takes {' and '.join(words[letter] for letter in takes)}, not {common}, which its operands "
         "come to"
     )
+
+
+def _in_bounds(op: Op, operands: list[Any], compute: np.dtype[Any]) -> tuple[Op, list[Any]]:
+    """The comparison of an integer array with a number that its type does not hold, as one with a number that it
+    does."""
+    code = type_of_elements(compute)
+    if op in COMPARISONS and code in INTEGERS:
+        low, high = integer_bounds(DType(code))
+        for index, one in enumerate(operands):
+            if isinstance(one, int) and not low <= one <= high and not isinstance(operands[1 - index], NUMBERS):
+                op, bound = compared_past_bounds(BinaryOp(op), one, index, DType(code))
+                return op, [bound if own is one else own for own in operands]
+    return op, operands
 
 
 def _needed(op: Op, operands: Sequence[Any], compute: np.dtype[Any]) -> list[np.dtype[Any]]:

@@ -10,7 +10,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.interpreters import ad
 from jax.typing import ArrayLike
 
 from .._arguments import shown
@@ -129,6 +128,6 @@ def _batch(primitive: Any, operands: Sequence[Any], dimensions: Sequence[Any], *
 
 
 for _primitive, _rule in ((permute_p, _transposed), (permute_convert_p, _transposed_convert)):
-    ad.primitive_jvps[_primitive] = functools.partial(_jvp, _primitive)
+    primitives.jvp(_primitive, functools.partial(_jvp, _primitive))
     primitives.transpose(_primitive, _rule)
     primitives.batch(_primitive, functools.partial(_batch, _primitive))

@@ -13,7 +13,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.interpreters import ad
 from jax.typing import ArrayLike
 
 from .._arguments import boolean, integer, shown
@@ -22,7 +21,17 @@ from .._native.abi import Status
 from .._native.errors import FlowkValueError
 from . import eager, primitives
 from .jax_types import array
-from .primitives import batch_size, batched_at, bind, computed, custom_call, first_dimension, is_zero, zero_of
+from .primitives import (
+    batch_size,
+    batched_at,
+    bind,
+    computed,
+    custom_call,
+    first_dimension,
+    instantiated,
+    is_zero,
+    zero_of,
+)
 
 
 def prelu(x: ArrayLike, alpha: ArrayLike, channel_axis: int = 1) -> jax.Array:
@@ -156,10 +165,10 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axis: int) -> Any:
         return out, zero_of(out)
     if is_zero(t_alpha):
         return out, bind(prelu_dx_p, t, x, alpha, axis=axis)
-    return out, bind(prelu_tangent_p, ad.instantiate_zeros(t), t_alpha, x, alpha, axis=axis)
+    return out, bind(prelu_tangent_p, instantiated(t), t_alpha, x, alpha, axis=axis)
 
 
-ad.primitive_jvps[prelu_p] = _jvp
+primitives.jvp(prelu_p, _jvp)
 
 
 @functools.partial(primitives.transpose, prelu_dx_p)

@@ -17,7 +17,7 @@ from .._operators.softmax_arguments import broadcasts, checked_options
 from .._typing import DTypeLike
 from . import eager
 from .jax_types import array, static_number, wanted_type
-from .primitives import bind
+from .primitives import ExactFloat, bind
 from .softmax_primitives import HAS_BIAS, HAS_LENGTHS, HAS_MASK, Options, backward_p, softmax_p
 
 
@@ -160,7 +160,7 @@ def _options(given: int, checked: tuple[Any, ...], scale: Any, log: Any, code: D
         raise ValueError(
             f"scale = {shown(scale)}, must be finite{'' if code == DType.FLOAT64 else ', |scale| <= 2**126'}"
         )
-    return Options(given, side == "right", causal, causal_offset, window or 0, factor, boolean(log, "log"))
+    return Options(given, side == "right", causal, causal_offset, window or 0, ExactFloat(factor), boolean(log, "log"))
 
 
 def _out_type(x: jax.Array, name: str, code: DType, dtype: DTypeLike | None) -> Any:

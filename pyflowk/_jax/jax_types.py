@@ -15,7 +15,8 @@ from jax.typing import ArrayLike  # noqa: F401
 
 from .._arguments import shown
 from .._arrays.dtypes import NUMBER_TYPES, dtype_like, named_type
-from .._native.abi import DType
+from .._native.abi import MAX_RANK, DType
+from . import jax_names as names
 
 _FLOAT32 = np.dtype(np.float32)
 NUMBERS = (bool, int, float)  # of Python; operand() leaves no other instance
@@ -23,27 +24,29 @@ NUMBERS = (bool, int, float)  # of Python; operand() leaves no other instance
 
 def array(x: Any, name: str) -> Any:
     """The operand as JAX's array; TypeError where it is none."""
-    if isinstance(x, jax.Array):
-        return x
     if isinstance(x, (np.ndarray, np.generic)):
-        return jnp.asarray(x)
-    raise TypeError(f"{name} is {shown(x)}, must be an array of JAX or NumPy")
+        x = jnp.asarray(x)
+    if not isinstance(x, jax.Array):
+        raise TypeError(f"{name} is {shown(x)}, must be an array of JAX or NumPy")
+    if x.ndim > MAX_RANK:
+        raise ValueError(f"{name} has {x.ndim} dimensions, must have <= {MAX_RANK}")
+    return x
 
 
 def operand(x: Any, name: str) -> Any:
     """As array(), or a Python number, which stays one."""
-    if isinstance(x, jax.Array) or type(x) in NUMBERS:
+    if type(x) in NUMBERS:
         return x
     if isinstance(x, NUMBERS) and not isinstance(x, np.generic):  # of a subclass
         return int(x) if isinstance(x, int) else float(x)
-    if isinstance(x, (np.ndarray, np.generic)):
-        return jnp.asarray(x)
+    if isinstance(x, (jax.Array, np.ndarray, np.generic)):
+        return array(x, name)
     raise TypeError(f"{name} is {shown(x)}, must be an array of JAX or NumPy, or a number")
 
 
 def static_number(value: Any, name: str) -> float:
     """A number that is part of the compiled program."""
-    if isinstance(value, jax.core.Tracer):
+    if names.Tracer is not None and isinstance(value, names.Tracer):
         raise TypeError(f"{name} is traced, must be a number that is known when the function is compiled")
     if isinstance(value, (jax.Array, np.ndarray, np.generic)) and np.ndim(value) == 0:
         value = value.item()

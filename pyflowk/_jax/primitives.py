@@ -8,15 +8,34 @@ primitives that are linear in their first operands and have a transpose, so that
 from __future__ import annotations
 
 import functools
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import Primitive
-from jax.interpreters import ad, batching, mlir
+
+from .._native.abi import MAX_RANK
+from . import jax_names as names
 
 Formula = Callable[..., Any]
+_bits_of = struct.Struct("d").pack
+
+
+class ExactFloat(float):
+    """A parameter of a primitive: it equals an ExactFloat of the same bits alone, so that 0.0 and -0.0 do not share a
+    program, and NaN does."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is ExactFloat and _bits_of(self) == _bits_of(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(_bits_of(self))
 
 
 def custom_call(
@@ -25,47 +44,68 @@ def custom_call(
     attributes: Callable[..., dict[str, Any]],
     *,
     multiple_results: bool = False,
-) -> Primitive:
+) -> Any:
     """The primitive of the handler `name`. `abstract` makes the results' avals from the operands' and the parameters,
     `attributes` the handler's attributes from the parameters."""
-    primitive = _primitive(f"flowk_{name}", abstract, multiple_results)
+
+    def checked(*avals: Any, **parameters: Any) -> Any:
+        results = abstract(*avals, **parameters)
+        for aval in (*avals, *(results if multiple_results else [results])):
+            if len(aval.shape) > MAX_RANK:
+                raise ValueError(
+                    f"flowk_{name}: an array has {len(aval.shape)} dimensions under vmap, must have <= {MAX_RANK}"
+                )
+        return results
+
+    primitive = _primitive(f"flowk_{name}", checked, multiple_results)
     calls = jax.ffi.ffi_lowering(f"flowk_{name}")
 
     def lower(context: Any, *operands: Any, **parameters: Any) -> Any:
         return calls(context, *operands, **attributes(**parameters))
 
     for platform in ("cpu", "cuda"):
-        mlir.register_lowering(primitive, lower, platform=platform)
+        names.register_lowering(primitive, lower, platform=platform)
     return primitive
 
 
-def computed(name: str, abstract: Callable[..., Any], formula: Formula) -> Primitive:
+def computed(name: str, abstract: Callable[..., Any], formula: Formula) -> Any:
     """A primitive that XLA computes."""
     primitive = _primitive(f"flowk_{name}", abstract, False)
-    mlir.register_lowering(primitive, mlir.lower_fun(formula, multiple_results=False))
+    if names.lower_fun is not None:
+        names.register_lowering(primitive, names.lower_fun(formula, multiple_results=False))
     derive(primitive, formula)
     return primitive
 
 
-def _primitive(name: str, abstract: Callable[..., Any], multiple_results: bool) -> Primitive:
-    primitive = Primitive(name)
+def _primitive(name: str, abstract: Callable[..., Any], multiple_results: bool) -> Any:
+    primitive = names.Primitive(name)
     primitive.multiple_results = multiple_results
     primitive.def_abstract_eval(abstract)
     primitive.def_impl(functools.partial(_run, primitive))
-    _let_shard_map_check(primitive)
+    names.register_standard_check(primitive)  # JAX 0.6; later ones see the varying axes in the aval of the result
     return primitive
 
 
-def _run(primitive: Primitive, *operands: Any, **parameters: Any) -> Any:
+def _run(primitive: Any, *operands: Any, **parameters: Any) -> Any:
     program = _compiled(primitive, tuple(parameters.items()))
-    if jax.config.jax_disable_jit:  # a primitive is compiled all the same, as JAX's own are
-        with jax.disable_jit(False):
-            return program(*operands)
-    return program(*operands)
+    config = jax.config
+    finds_nans, finds_infs = config.jax_debug_nans, config.jax_debug_infs
+    if not (config.jax_disable_jit or finds_nans or finds_infs):
+        return program(*operands)
+    # A primitive is compiled all the same, as JAX's own are. Told to find NaNs, JAX runs the program's function without
+    # jit to find the first, which would run the primitive again, without end.
+    with jax.disable_jit(False), jax.debug_nans(False), jax.debug_infs(False):
+        out = program(*operands)
+        for each in jax.tree.leaves(out) if finds_nans or finds_infs else ():
+            if jnp.issubdtype(each.dtype, jnp.inexact):
+                for is_sought, find, kind in ((finds_nans, jnp.isnan, "nan"), (finds_infs, jnp.isinf, "inf")):
+                    if is_sought and find(each).any():
+                        raise FloatingPointError(f"invalid value ({kind}) encountered in {primitive.name}")
+    return out
 
 
 @functools.lru_cache(maxsize=4096)
-def _compiled(primitive: Primitive, parameters: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
+def _compiled(primitive: Any, parameters: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
     def run(*operands: Any) -> Any:
         return primitive.bind(*operands, **dict(parameters))
 
@@ -73,20 +113,19 @@ def _compiled(primitive: Primitive, parameters: tuple[tuple[str, Any], ...]) -> 
     return jax.jit(run)
 
 
-def _let_shard_map_check(primitive: Primitive) -> None:
-    """JAX 0.6 asks for a rule; later ones see the varying axes in the aval of the result."""
-    try:
-        from jax.experimental.shard_map import register_standard_check
-    except ImportError:
-        return
-    register_standard_check(primitive)
-
-
-def bind(primitive: Primitive, *operands: Any, **parameters: Any) -> Any:
-    """primitive.bind() of operands that vary along the same axes of a shard_map."""
-    if len(operands) > 1 and any(isinstance(operand, jax.core.Tracer) for operand in operands):
+def bind(primitive: Any, *operands: Any, **parameters: Any) -> Any:
+    """primitive.bind() of operands that vary along the same axes of a shard_map, and of floats as ExactFloat."""
+    if len(operands) > 1 and any(map(is_traced, operands)):
         operands = _varying_alike(operands)
+    for name, value in parameters.items():
+        if type(value) is float:
+            parameters[name] = ExactFloat(value)
     return primitive.bind(*operands, **parameters)
+
+
+def is_traced(x: Any) -> bool:
+    """True also if JAX's tracers are not known."""
+    return names.Tracer is None or isinstance(x, names.Tracer)
 
 
 def _varying_alike(operands: Sequence[Any]) -> tuple[Any, ...]:
@@ -103,19 +142,28 @@ def _varying_axes(aval: Any) -> frozenset[Any]:
 
 
 def _made_varying(operand: Any, axes: tuple[Any, ...]) -> Any:
-    pcast = getattr(jax.lax, "pcast", None)
-    return jax.lax.pvary(operand, axes) if pcast is None else pcast(operand, axes, to="varying")
+    return names.pvary(operand, axes) if names.pcast is None else names.pcast(operand, axes, to="varying")
 
 
 # ---- derivatives ----------------------------------------------------------------------------------------------------
 
 
 def zero_of(value: Any) -> Any:
-    return ad.Zero(jax.typeof(value).to_tangent_aval())
+    return names.Zero(jax.typeof(value).to_tangent_aval())
 
 
 def is_zero(tangent: Any) -> bool:
-    return type(tangent) is ad.Zero
+    return type(tangent) is names.Zero
+
+
+def instantiated(tangent: Any) -> Any:
+    """The tangent as an array."""
+    return jnp.zeros(tangent.aval.shape, tangent.aval.dtype) if is_zero(tangent) else tangent
+
+
+def jvp(primitive: Any, rule: Callable[..., Any]) -> None:
+    """rule(primals, tangents, **parameters) -> (result, its tangent)."""
+    names.primitive_jvps[primitive] = rule
 
 
 def tangents_of(formula: Formula, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
@@ -131,29 +179,30 @@ def tangents_of(formula: Formula, primals: Sequence[Any], tangents: Sequence[Any
     return jax.jvp(moving, [primals[index] for index in moved], [tangents[index] for index in moved])[1]
 
 
-def derive(primitive: Primitive, formula: Formula) -> None:
+def derive(primitive: Any, formula: Formula) -> None:
     """Differentiates `primitive` as `formula`, which has its operands and parameters."""
 
-    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **parameters: Any) -> Any:
+    def of_formula(primals: Sequence[Any], tangents: Sequence[Any], **parameters: Any) -> Any:
         out = bind(primitive, *primals, **parameters)
         return out, tangents_of(functools.partial(formula, **parameters), primals, tangents)
 
-    ad.primitive_jvps[primitive] = jvp
+    jvp(primitive, of_formula)
 
 
-def transpose(primitive: Primitive, rule: Callable[..., Sequence[Any]]) -> None:
+def transpose(primitive: Any, rule: Callable[..., Sequence[Any]]) -> None:
     """`rule` makes the cotangents of the first operands, which are linear, from that of the result and all operands; an
     operand that is linear is given as its aval."""
 
     def transposed(cotangent: Any, *operands: Any, **parameters: Any) -> list[Any]:
         if is_zero(cotangent):
-            return [ad.Zero(one.aval) if ad.is_undefined_primal(one) else None for one in operands]
-        values = [one.aval if ad.is_undefined_primal(one) else one for one in operands]
+            return [names.Zero(one.aval) if is_linear(one) else None for one in operands]
+        values = [one.aval if is_linear(one) else one for one in operands]
         found = [*rule(cotangent, *values, **parameters)]
         found += [None] * (len(operands) - len(found))
-        return [value if ad.is_undefined_primal(one) else None for value, one in zip(found, operands)]
+        return [value if is_linear(one) else None for value, one in zip(found, operands)]
 
-    ad.primitive_transposes[primitive] = transposed
+    is_linear = names.is_undefined_primal
+    names.primitive_transposes[primitive] = transposed
 
 
 def sum_to(value: Any, shape: tuple[int, ...]) -> Any:
@@ -165,9 +214,9 @@ def sum_to(value: Any, shape: tuple[int, ...]) -> Any:
 # ---- vmap -----------------------------------------------------------------------------------------------------------
 
 
-def batch(primitive: Primitive, rule: Callable[..., Any]) -> None:
+def batch(primitive: Any, rule: Callable[..., Any]) -> None:
     """rule(operands, dimensions, **parameters) -> (results, their dimensions)."""
-    batching.primitive_batchers[primitive] = rule
+    names.primitive_batchers[primitive] = rule
 
 
 def first_dimension(dimensions: Sequence[Any]) -> int:

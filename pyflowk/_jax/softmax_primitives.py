@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jax.interpreters import ad
 
 from . import primitives
-from .primitives import batch_size, batched_at, bind, computed, custom_call, is_zero, zero_of
+from .primitives import ExactFloat, batch_size, batched_at, bind, computed, custom_call, is_zero, zero_of
 
 HAS_MASK, HAS_LENGTHS, HAS_BIAS = 1, 2, 4  # as in ffi_handlers.c
 
@@ -32,7 +31,7 @@ class Options(NamedTuple):
     causal: bool
     causal_offset: int
     window: int
-    scale: float
+    scale: ExactFloat
     log: bool
 
 
@@ -63,8 +62,8 @@ def _tangent_formula(t: Any, y: Any, *lengths: Any, options: Options, dtype: np.
     if options.log:
         masked = jnp.isneginf(y_)
         total = jnp.sum(jnp.where(masked, 0, jnp.exp(y_) * t_), axis=-1, keepdims=True)
-        return (options.scale * jnp.where(masked, 0, t_ - total)).astype(dtype)
-    return (options.scale * (y_ * t_ - y_ * jnp.sum(y_ * t_, axis=-1, keepdims=True))).astype(dtype)
+        return (float(options.scale) * jnp.where(masked, 0, t_ - total)).astype(dtype)
+    return (float(options.scale) * (y_ * t_ - y_ * jnp.sum(y_ * t_, axis=-1, keepdims=True))).astype(dtype)
 
 
 def _backward_formula(dy: Any, y: Any, *lengths: Any, options: Options, dtype: np.dtype[Any]) -> Any:
@@ -73,7 +72,7 @@ def _backward_formula(dy: Any, y: Any, *lengths: Any, options: Options, dtype: n
     dy_, y_ = _values(dtype, dy, y)
     masked = jnp.isneginf(y_)
     total = jnp.sum(jnp.where(masked, 0, dy_), axis=-1, keepdims=True)
-    return (options.scale * jnp.where(masked, 0, dy_ - jnp.exp(y_) * total)).astype(dtype)
+    return (float(options.scale) * jnp.where(masked, 0, dy_ - jnp.exp(y_) * total)).astype(dtype)
 
 
 softmax_p = custom_call("masked_softmax", _abstract, _attributes)
@@ -91,14 +90,14 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, options: Options, d
     if not is_zero(t_bias):  # of z = scale * x + bias
         compute = jnp.float64 if x.dtype == jnp.float64 else jnp.float32
         t_z = jnp.broadcast_to(t_bias.astype(compute), x.shape)
-        t = t_z if is_zero(t) else options.scale * t.astype(compute) + t_z
-        options = options._replace(scale=1.0)
+        t = t_z if is_zero(t) else float(options.scale) * t.astype(compute) + t_z
+        options = options._replace(scale=ExactFloat(1))
     lengths = [primals[1 + bool(options.given & HAS_MASK)]] if options.given & HAS_LENGTHS else []
     options = options._replace(given=options.given & HAS_LENGTHS)
     return y, bind(softmax_tangent_p, t, y, *lengths, options=options, dtype=dtype)
 
 
-ad.primitive_jvps[softmax_p] = _jvp
+primitives.jvp(softmax_p, _jvp)
 
 
 def _transposed(primitive: Any, cotangent: Any, t: Any, *others: Any, options: Options, dtype: np.dtype[Any]) -> Any:

@@ -156,3 +156,58 @@ def test_gradients_are_kernels_of_flowk() -> None:
     ]:
         text = jax.jit(jax.grad(lambda x, f=function: f(x).sum())).lower(x).as_text()
         assert f"@{call}(" in text
+
+
+INF = float("inf")
+ENDS = [(INF, 1.0), (1.0, INF), (-INF, 1.0), (1.0, -INF), (INF, -INF), (INF, INF), (-INF, -INF), (100.0, 100.0)]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_slopes_of_logaddexp_are_finite(dtype: str) -> None:
+    """jnp.logaddexp's is e at (1, inf), 1 for both at (inf, inf), NaN at (-inf, -inf)."""
+    x, y = jnp.asarray(ENDS, dtype).T
+    slopes = jax.vmap(jax.grad(flowk_jax.logaddexp, (0, 1)))(x, y)
+    expected = np.array([1, 0, 0, 1, 1, 0.5, 0.5, 0.5])
+    assert_close(slopes[0], expected.astype(slopes[0].dtype), 1e-6)
+    assert_close(slopes[1], (1 - expected).astype(slopes[1].dtype), 1e-6)
+    second = jax.vmap(jax.grad(jax.grad(flowk_jax.logaddexp)))(x, y)
+    assert_close(second[-1:], np.array([0.25]).astype(second.dtype), 1e-6)
+    softplus = jax.vmap(jax.grad(flowk_jax.softplus))(jnp.asarray([INF, -INF, 0], dtype))
+    assert_close(softplus, np.array([1, 0, 0.5]).astype(softplus.dtype), 1e-6)
+
+
+@pytest.mark.parametrize("signs", [(0.0, 0.0), (-0.0, 0.0), (0.0, -0.0), (-0.0, -0.0)], ids=str)
+def test_the_slope_of_atan2_at_the_origin_is_0(signs: tuple[float, float]) -> None:
+    """As PyTorch's; jnp.arctan2's is NaN."""
+    x, y = map(jnp.float32, signs)
+    assert [float(slope) for slope in jax.grad(flowk_jax.atan2, (0, 1))(x, y)] == [0, 0]
+    assert np.isfinite(np.asarray(jax.hessian(flowk_jax.atan2, (0, 1))(x, y))).all()
+
+
+def test_the_slope_of_atan2_is_that_of_numbers_whose_squares_are_0_or_infinite() -> None:
+    for size in (1e-30, 1e30):
+        x, y = jnp.float32(3 * size), jnp.float32(4 * size)
+        slopes = [float(slope) * size for slope in jax.grad(flowk_jax.atan2, (0, 1))(x, y)]
+        assert slopes == pytest.approx([4 / 25, -3 / 25], rel=1e-6)
+
+
+@pytest.mark.parametrize("name", sorted(TWICE - {"gelu_grad"} | {"gelu_tanh"}))
+def test_second_derivatives_in_float16_are_numbers_past_255(name: str) -> None:
+    """255^2 is the last square that float16 holds."""
+    function = {"gelu_tanh": lambda x: flowk_jax.gelu(x, "tanh")}.get(name) or getattr(flowk_jax, name)
+    x = jnp.asarray([255, 256, -300, 65504, INF, -INF], "float16")
+    assert_close(jax.vmap(jax.grad(jax.grad(function)))(x), np.zeros(6, np.float16))
+
+
+@pytest.mark.parametrize("name", [name for name in DIFFERENTIATED if CALLS[name][0] > 1] + ["gelu_grad"])
+def test_the_tangent_of_one_operand_that_is_broadcast_has_the_shape_of_the_result(name: str) -> None:
+    count, function, _ = CALLS[name]
+    shapes = [(4, 1), (1, 3), (3,)][:count]
+    operands = [jnp.full(shape, 0.5 + 0.25 * index) for index, shape in enumerate(shapes)]
+    for index, one in enumerate(operands):
+
+        def of_one(value: Any, index: int = index) -> Any:
+            return function(*operands[:index], value, *operands[index + 1 :])
+
+        out, tangent = jax.jvp(of_one, (one,), (jnp.ones_like(one),))
+        assert out.shape == tangent.shape == (4, 3)

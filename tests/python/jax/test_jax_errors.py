@@ -57,6 +57,24 @@ BAD: dict[str, tuple[type[Exception], str, Callable[[Any], Any]]] = {
     "softmax's dtype": (TypeError, "dtype = int32|dtype = 'int32'", lambda x: flowk_jax.softmax(x, dtype="int32")),
     "softmax's scale": (ValueError, r"\|scale\| <= 2\*\*126", lambda x: flowk_jax.masked_softmax(x, scale=1e39)),
     "window": (ValueError, "window = 0", lambda x: flowk_jax.masked_softmax(x, window=0)),
+    "rank": (
+        ValueError, "x has 33 dimensions, must have <= 32", lambda x: flowk_jax.relu(x.reshape(x.shape + (1,) * 31))
+    ),
+    "rank of y": (ValueError, "y has 33 dim", lambda x: flowk_jax.add(x, x.reshape(x.shape + (1,) * 31))),
+    "rank of a permute": (
+        ValueError, "x has 33 dim", lambda x: flowk_jax.permute(x.reshape(x.shape + (1,) * 31), range(33))
+    ),
+    "rank of a softmax": (ValueError, "x has 33 dim", lambda x: flowk_jax.softmax(x.reshape((1,) * 31 + x.shape))),
+    "rank of a mask": (
+        ValueError, "mask has 33 dim", lambda x: flowk_jax.masked_softmax(x, (x > 0).reshape((1,) * 31 + x.shape))
+    ),
+    "rank of a prelu": (
+        ValueError, "x has 33 dim", lambda x: flowk_jax.prelu(x.reshape(x.shape + (1,) * 31), x[0, :1])
+    ),
+    "a number too large": (
+        OverflowError, r"y: Python integer 300 out of bounds for uint8, must be in 0 \.\.\. 255",
+        lambda x: flowk_jax.add(x.astype("uint8"), 300),
+    ),
     "y's type": (
         TypeError, "y has dtype float16", lambda x: flowk_jax.masked_softmax_backward(x, x.astype("float16"))
     ),
@@ -70,6 +88,32 @@ def test_bad_arguments_are_named(name: str) -> None:
         x = jnp.stack([X, X]) if run is not call and not hasattr(run, "lower") else X
         with pytest.raises(error, match=text):
             run(x)
+
+
+def test_a_rank_that_vmap_makes_too_large_is_an_error_while_tracing() -> None:
+    for function in (flowk_jax.relu, lambda x: flowk_jax.permute(x, range(32)), flowk_jax.softmax):
+        call = jax.vmap(function)
+        with pytest.raises(ValueError, match=r"flowk_.*: an array has 33 dimensions under vmap, must have <= 32"):
+            jax.eval_shape(call, jax.ShapeDtypeStruct((1,) * 33, jnp.float32))
+
+
+@pytest.mark.parametrize("name", ["jax_debug_nans", "jax_debug_infs"])
+def test_a_nan_or_an_infinity_is_found_where_it_is_made(name: str) -> None:
+    """As for jnp's functions, which raise the same error."""
+    word, bad = ("nan", -1.0) if name == "jax_debug_nans" else ("inf", 0.0)
+    jax.config.update(name, True)
+    try:
+        for x in (jnp.asarray([1.0, bad]), np.array([1, bad], np.float32)):
+            for call in (flowk_jax.log, jax.jit(flowk_jax.log), jax.jit(lambda x: 2 * flowk_jax.log(x))):
+                with pytest.raises(FloatingPointError, match=rf"invalid value \({word}\) encountered in flowk_unary"):
+                    call(x)
+        assert_close(flowk_jax.log(jnp.ones(3)), np.zeros(3, np.float32))
+        assert_same(flowk_jax.add(np.ones(3, np.int32), 1), np.full(3, 2, np.int32))
+        dx, dalpha = flowk_jax.prelu_backward(X, X, jnp.ones(1))
+        assert_close(dx, X)
+        assert_close(dalpha, np.zeros(1, np.float32))
+    finally:
+        jax.config.update(name, False)
 
 
 def test_numbers_that_are_part_of_the_program_are_not_traced() -> None:

@@ -238,3 +238,53 @@ def test_integers_of_64_bits_are_compared_exactly() -> None:
         x, y = jnp.asarray([-1, 2**62 + 1, 3]), jnp.asarray([2**64 - 1, 2**62, 3], dtype=jnp.uint64)
         assert_same(flowk_jax.less(x, y), np.array([True, False, False]))
         assert_same(flowk_jax.equal(x, y), np.array([False, False, True]))
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integers_are_compared_with_numbers_that_their_type_does_not_hold(dtype: str) -> None:
+    """As NumPy compares them; jnp wraps the number around or raises OverflowError."""
+    with x64(dtype.endswith("64")):
+        info = np.iinfo(dtype)
+        for x in (jnp.asarray([info.min, 0, info.max], dtype), np.array([info.min, 0, info.max], dtype)):
+            for number in (int(info.max) + 1, int(info.min) - 1, 2**70, -(2**70)):
+                for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"):
+                    function, reference = getattr(flowk_jax, name), getattr(np, name)
+                    assert_same(function(x, number), reference(np.asarray(x), number))
+                    assert_same(function(number, x), reference(number, np.asarray(x)))
+        assert_same(jax.jit(lambda x: flowk_jax.less(x, 2**70))(x), [True] * 3)
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_numbers_alone_give_what_jax_numpy_gives(is_compiled: bool) -> None:
+    cases: list[tuple[Any, Any, tuple[Any, ...]]] = [
+        (flowk_jax.add, jnp.add, (1, 2)),
+        (flowk_jax.add, jnp.add, (1, 2.5)),
+        (flowk_jax.sqrt, jnp.sqrt, (4,)),
+        (flowk_jax.abs, jnp.abs, (-1.5,)),
+        (flowk_jax.less, jnp.less, (1, True)),
+        (flowk_jax.where, jnp.where, (True, 2, 3)),
+        (flowk_jax.logical_and, jnp.logical_and, (True, False)),
+    ]
+    for ours, reference, numbers in cases:
+        given = jax.jit(lambda f=ours, n=numbers: f(*n))() if is_compiled else ours(*numbers)
+        expected = reference(*numbers)
+        assert isinstance(given, jax.Array)
+        assert given.weak_type == (expected.weak_type and given.dtype != bool)
+        assert_same(given, expected)
+    with pytest.raises(OverflowError, match="y: Python integer 1099511627776 out of bounds for int32"):
+        flowk_jax.add(1, 2**40)
+
+
+def test_zeros_of_both_signs_are_two_parameters() -> None:
+    """In one program, and in calls on NumPy's arrays, which are compiled primitive by primitive."""
+    x = np.array([1, -1], np.float32)
+    for call in (
+        lambda x, zero: flowk_jax.leaky_relu(x, zero),
+        lambda x, zero: flowk_jax.elu(x, zero),
+        lambda x, zero: flowk_jax.permute(x, (0,), scale=zero),
+        lambda x, zero: flowk_jax.masked_softmax_backward(x, x * x, scale=zero),
+        lambda x, zero: jax.jvp(lambda x: flowk_jax.masked_softmax(x, scale=zero), (x,), (x,))[1],
+    ):
+        both = jax.jit(lambda x, f=call: (f(x, 0.0), f(x, -0.0)))(x)
+        for plus, minus in (both, (call(x, 0.0), call(x, -0.0))):
+            assert np.signbit(plus).tolist() != np.signbit(minus).tolist()
