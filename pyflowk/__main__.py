@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -21,6 +23,18 @@ DESCRIPTION = (
 
 
 def main() -> int:
+    """The exit status. Where the reader of a pipe has gone (`... | head`), that of a program that SIGPIPE ends."""
+    try:
+        try:
+            return _run()
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+        return 128 + signal.SIGPIPE
+
+
+def _run() -> int:
     parser = argparse.ArgumentParser(prog="python -m pyflowk", description=DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"pyflowk {__version__}")
     printed = parser.add_argument_group("for C and C++ programs")
@@ -62,6 +76,8 @@ def main() -> int:
         if arguments.command == "bench":
             return int(bench.run_bench(arguments))
         return 0 if run_demo() else 1
+    except BrokenPipeError:
+        raise
     except (FlowkError, ImportError, MemoryError, ValueError, OSError) as error:
         print(f"the {arguments.command} cannot run: {error}", file=sys.stderr)
         return 1

@@ -71,11 +71,21 @@ Status check_types(const Arguments& arguments) {
   return {};
 }
 
+int32_t num_ops_of(ElementwiseArity arity) {
+  switch (arity) {
+    case ElementwiseArity::unary: return FLOWK_NUM_UNARY_OPS;
+    case ElementwiseArity::binary: return FLOWK_NUM_BINARY_OPS;
+    case ElementwiseArity::ternary: return FLOWK_NUM_TERNARY_OPS;
+    case ElementwiseArity::functor: break;
+  }
+  return 0;
+}
+
 // Fills in `request`, or sets `is_empty` if there is nothing to do.
 Status check(const Arguments& arguments, ElementwiseRequest* request, bool* is_empty) {
   if (arguments.info.name == nullptr)
-    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "op = %d, must be one of flowk/elementwise_ops.h",
-                           arguments.op);
+    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "op = %d, must be in 1 ... %d (flowk/elementwise_ops.h)",
+                           arguments.op, num_ops_of(arguments.arity));
   FLOWK_RETURN_IF_ERROR(check_types(arguments));
   request->arity = arguments.arity;
   request->op = arguments.op;

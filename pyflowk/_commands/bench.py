@@ -72,7 +72,7 @@ def _form(op: str) -> str:
 def run_bench(options: argparse.Namespace, machine: Any = None) -> int:
     """0 where all results are right and, with --compare, none is slower."""
     cases = _cases(options)
-    old = json.loads(Path(options.compare).read_text()) if options.compare else None
+    old = _old_run(options.compare) if options.compare else None
     if options.plot:
         plot.require()
     for path in filter(None, (options.json, options.plot, options.html)):
@@ -100,6 +100,19 @@ def run_bench(options: argparse.Namespace, machine: Any = None) -> int:
         print("\n".join(articles.table(rows)))
     failed = any(not row.get("right", True) for row in rows)
     return 1 if _slower(rows, old) or failed else 0
+
+
+def _old_run(path: str) -> dict[str, Any]:
+    """What --compare names; ValueError or OSError names the file."""
+    try:
+        run: dict[str, Any] = json.loads(Path(path).read_text())
+        _ = run["machine"].get("date")
+        for row in run["rows"]:
+            if "fractions" in row:
+                _ = case_key(row), row["fractions"]["flowk"]
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"--compare {path}: not a file that `bench --json` wrote ({error!r})") from error
+    return run
 
 
 def _write(options: argparse.Namespace, run: dict[str, Any]) -> None:

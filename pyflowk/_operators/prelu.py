@@ -127,7 +127,13 @@ def prelu_backward(
     """
     others = (boolean(need_dx, "need_dx"), boolean(need_dalpha, "need_dalpha"), dalpha_out, workspace)
     axis = integer(channel_axis, "channel_axis")
-    return call(_BACKWARD, x, (dy, alpha), dx_out if need_dx else None, stream, axis, others)
+    for need, is_needed, name, out in (
+        ("need_dx", need_dx, "dx_out", dx_out),
+        ("need_dalpha", need_dalpha, "dalpha_out", dalpha_out),
+    ):
+        if out is not None and not is_needed:
+            raise ValueError(f"{name} is given, must be None where {need} is False")
+    return call(_BACKWARD, x, (dy, alpha), dx_out, stream, axis, others)
 
 
 def prelu_backward_workspace_bytes(x: Array, alpha: Array, channel_axis: int = 1) -> int:

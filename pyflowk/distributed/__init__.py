@@ -15,12 +15,14 @@ staged road). Calls are collective: every rank of the group makes the same calls
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from .._arguments import shown as _shown
 from . import exchange_roads as _roads
 from .rank_agreement import group_or_default as _group_or_default
 from .redistribution import explain, redistribute
@@ -53,24 +55,37 @@ def empty(
 
     Raises
     ------
-    ValueError
-        On every rank, where a rank's extents are negative, or without a process group.
+    ValueError, TypeError
+        Without a process group, or for a shape that is not of integers >= 0. A negative extent is an error on every
+        rank of a group on the fused road.
     """
     group = _group_or_default(group)
-    wanted, element = tuple(shape), dtype or torch.get_default_dtype()
+    wanted, element = _checked_shape(shape), dtype or torch.get_default_dtype()
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if place.type == "cuda" and place.index is None:
         place = torch.device("cuda", torch.cuda.current_device())
     if _roads.road_of(group, place).name != "fused":
+        _check_extents(wanted, group.rank())
         return torch.empty(wanted, dtype=element, device=place)
     num_bytes = math.prod(wanted) * element.itemsize
     told: list[Any] = [None] * group.size()
     dist.all_gather_object(told, (wanted, num_bytes), group)
     for rank, (shape_of_rank, _) in enumerate(told):
-        if any(extent < 0 for extent in shape_of_rank):
-            raise ValueError(f"shape is {shape_of_rank} on rank {rank}, must have extents >= 0")
+        _check_extents(shape_of_rank, rank)
     memory = _roads.symmetric_empty(max(size for _, size in told), group, place)
     return memory[:num_bytes].view(element).view(wanted)
+
+
+def _checked_shape(shape: Iterable[int]) -> tuple[int, ...]:
+    try:
+        return tuple(map(operator.index, shape))
+    except TypeError as error:
+        raise TypeError(f"shape is {_shown(shape)}, must be integers") from error
+
+
+def _check_extents(shape: tuple[int, ...], rank: int) -> None:
+    if any(extent < 0 for extent in shape):
+        raise ValueError(f"shape is {shape} on rank {rank}, must have extents >= 0")
 
 
 def scatter_heads(x: torch.Tensor, group: Any = None, **options: Any) -> torch.Tensor:

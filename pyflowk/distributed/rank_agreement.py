@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 
-from .._arguments import number
+from .._arguments import number, shown
 from .._operators.permute_many_plan import plan_many
 from .exchange_roads import Exchange, describe_out
 from .shard_layout import ShardLayout, checked_axes, checked_dim, checked_integer, chunks_of, with_extent
@@ -30,12 +31,14 @@ class _Arguments(NamedTuple):
 
 
 def group_or_default(group: Any) -> Any:
-    """`group` or the default group; ValueError where this process is in none."""
+    """`group` or the default group; TypeError if it is no group, ValueError if this process is in none."""
     if not dist.is_initialized():
         raise ValueError("group: torch.distributed.init_process_group() was not called")
     chosen = dist.group.WORLD if group is None else group
     if chosen == dist.GroupMember.NON_GROUP_MEMBER:
         raise ValueError("group: this process is not one of its ranks")
+    if not isinstance(chosen, dist.ProcessGroup):
+        raise TypeError(f"group is {shown(group)}, must be a process group of torch.distributed")
     return chosen
 
 
@@ -80,6 +83,8 @@ def _checked(x: Any, axes: Any, src_dim: Any, dst_dim: Any, dtype: Any, scale: A
     if out is not None:
         _check_out(out, x, dtype or x.dtype)
     order, factor = checked_axes(axes, x.dim()), number(scale, "scale")
+    if not math.isfinite(factor):
+        raise ValueError(f"scale = {shown(scale)}, must be finite")
     if not torch.compiler.is_compiling():  # whether the types are permute's, also on ranks without elements
         element = torch.empty((1,) * x.dim(), dtype=x.dtype, device=x.device)
         plan_many([element], order, dtype, factor, None, 0)

@@ -270,6 +270,16 @@ PRELUS = {
     "need_dalpha of a number": Bad(
         TypeError, "need_dalpha = 0, must be True", lambda a: F.prelu_backward(a.y, a.x, a.alpha, need_dalpha=0)
     ),
+    "dx_out without need_dx": Bad(
+        ValueError,
+        "dx_out is given, must be None where need_dx is False",
+        lambda a: F.prelu_backward(a.y, a.x, a.alpha, need_dx=False, dx_out=a.out),
+    ),
+    "dalpha_out without need_dalpha": Bad(
+        ValueError,
+        "dalpha_out is given, must be None where need_dalpha is False",
+        lambda a: F.prelu_backward(a.y, a.x, a.alpha, need_dalpha=False, dalpha_out=a.alpha),
+    ),
     "dx_out of another shape": Bad(
         ValueError, r"dx_out has shape \(2, 5\), must", lambda a: F.prelu_backward(a.y, a.x, a.alpha, dx_out=a.wrong)
     ),

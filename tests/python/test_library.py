@@ -211,6 +211,16 @@ def test_a_missing_library_or_folder_is_an_error(tmp_path: Path) -> None:
         assert result.returncode == 1 and "not found" in result.stderr and result.stdout == ""
 
 
+@pytest.mark.usefixtures("host_library")
+@pytest.mark.parametrize("words", [["info"], ["--libs", "--simt"], ["--cflags"], ["demo"]])
+def test_a_pipe_without_a_reader_ends_a_command_in_silence(words: list[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    result = subprocess.run([sys.executable, "-m", "pyflowk", *words], stdout=write, stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    assert (result.returncode, result.stderr) == (128 + 13, "")
+
+
 @pytest.mark.parametrize("words", [[], ["info", "--libs"], ["--cflags", "info"], ["--simt"], ["--libs=x"]])
 def test_the_command_line_is_checked(words: list[str]) -> None:
     assert run_command(*words).returncode == 2

@@ -48,7 +48,7 @@ TEST(values_that_are_no_constant_are_answered_or_refused) {
     CHECK(flowk_ternary_op_num_parameters(value) == 0);
     CHECK(flowk_unary(value, &x, nullptr, FLOWK_FLOAT32, &out, nullptr, FLOWK_FLOAT32, 0, nullptr, 0, 0, nullptr) ==
               FLOWK_STATUS_INVALID_ARGUMENT &&
-          error_has(("op = " + std::to_string(value)).c_str()));
+          error_has(("op = " + std::to_string(value) + ", must be in 1 ... 48").c_str()));
     CHECK(flowk_unary(FLOWK_UNARY_ABS, &x, nullptr, value, &out, nullptr, FLOWK_FLOAT32, 0, nullptr, 0, 0, nullptr) ==
               FLOWK_STATUS_UNSUPPORTED_DTYPE &&
           error_has(("x_dtype = " + std::to_string(value)).c_str()));

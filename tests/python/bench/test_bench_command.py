@@ -7,6 +7,7 @@ import argparse
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -94,6 +95,18 @@ def test_runs_without_a_common_case_are_no_comparison(tmp_path: Path, capsys: py
     assert run(["softmax", "plain", "f32", "40x33", "--json", old]) == 0
     assert run(["softmax", "plain", "f32", "40x34", "--compare", old]) == 1
     assert "0 of 0 cases" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "text", ["no json", "[]", "3", "{}", '{"rows": []}', '{"machine": {}, "rows": [{"fractions": {}}]}', "\udcff"]
+)
+def test_a_file_that_no_bench_wrote_is_named_before_the_run(text: str, tmp_path: Path) -> None:
+    old = tmp_path / "old.json"
+    old.write_bytes(text.encode(errors="surrogateescape"))
+    machine = HostMachine()
+    with pytest.raises(ValueError, match=rf"^--compare {re.escape(str(old))}: not a file that `bench --json` wrote"):
+        run(["softmax", "plain", "f32", "40x33", "--compare", str(old)], machine)
+    assert machine.replays == []
 
 
 def test_rivals_that_are_not_installed_are_named_once(

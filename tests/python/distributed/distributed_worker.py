@@ -336,6 +336,12 @@ def faults(rank: Rank) -> None:
     for words, call in calls:
         raises(words, call)
         rank.check(drawn((8, 6), torch.float32, 6, rank.device), (1, 0), 0, 0)
+    raises("scale = nan, must be finite", lambda: distributed.redistribute(x, (1, 0), 0, 0, scale=float("nan")))
+    raises("group is 'x', must be a process group", lambda: distributed.redistribute(x, (1, 0), 0, 0, "x"))
+    raises("group is 'x', must be a process group", lambda: distributed.empty((2,), device=rank.device, group="x"))
+    raises("shape is (-1, 2) on rank ", lambda: distributed.empty((-1, 2), device=rank.device))
+    raises("shape is (1.5, 2), must be integers", lambda: distributed.empty((1.5, 2), device=rank.device))  # type: ignore[arg-type]
+    raises("shape is 3, must be integers", lambda: distributed.empty(3, device=rank.device))  # type: ignore[arg-type]
     raises("extent is 1.5", lambda: distributed.redistribute(x, (1, 0), 0, 0, extent=1.5))
     raises("must be (", lambda: distributed.redistribute(x, (1, 0), 0, 0, extent=4 * rank.ranks + 8))
 
