@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyflowk._bench import articles, plot
-from pyflowk._bench.measure import Row, case_key, geomean, summaries
+from pyflowk._bench.measure import Row, case_key, geomean, summaries, without_folders
 from pyflowk._bench.report import kernel_of
 from pyflowk._bench.runner import OPERATORS
 
@@ -71,7 +71,8 @@ def merged(runs: Iterable[dict[str, Any]]) -> dict[str, Any]:
     versions: list[str] = []
     for run in runs:
         machine = machine | run["machine"]
-        commands += [one for one in run["machine"]["command"].split("\n") if one not in commands]
+        own_commands = map(without_folders, run["machine"]["command"].split("\n"))
+        commands += [one for one in own_commands if one not in commands]
         versions += [one for one in run["machine"].get("versions", "").split(", ") if one not in versions]
         seen: Counter[tuple[str, str]] = Counter()
         for row in run["rows"]:

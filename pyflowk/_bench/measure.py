@@ -8,7 +8,9 @@ copy, divided by the contender's time: 1.00 is the speed of a copy, higher is be
 from __future__ import annotations
 
 import math
+import os
 import random
+import shlex
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -103,3 +105,12 @@ def slowdowns(rows: Iterable[Row], old_rows: Iterable[Row], limit: float = SLOWE
         if before is not None and before > now * (1 + limit):
             found.append((case_key(row), before, now))
     return found
+
+
+def without_folders(command: str) -> str:
+    """The command with the file names alone of its absolute paths, whose folders are those of one machine."""
+    words = []
+    for word in shlex.split(command):
+        option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
+        words.append(option + equals + (os.path.basename(value) if value.startswith(("/", "~")) else value))
+    return shlex.join(words)

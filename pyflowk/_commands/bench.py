@@ -15,7 +15,7 @@ from typing import Any
 
 from .._bench import articles, page, plot, report
 from .._bench.machine import Machine
-from .._bench.measure import SLOWER, Row, case_key, slowdowns, summaries
+from .._bench.measure import SLOWER, Row, case_key, slowdowns, summaries, without_folders
 from .._bench.rivals import RIVALS, is_installed
 from .._bench.runner import OPERATORS, ROUNDS, Case, run_cases
 from .._native import driver, library
@@ -208,4 +208,4 @@ def _named(text: str) -> tuple[str, ...]:
 
 
 def _command_line() -> str:
-    return "python -m pyflowk " + shlex.join(sys.argv[1:])
+    return without_folders("python -m pyflowk " + shlex.join(sys.argv[1:]))

@@ -3,7 +3,7 @@
 
 The pages are Markdown, in pages/. The Python reference is pdoc's, of the installed pyflowk or else of this source tree;
 the C reference comes from the comments of flowk.h. A warning names whatever is missing: a framework whose module cannot
-be imported, a public name without a text, a link to nowhere. `-W error` makes warnings fail.
+be imported, a public name without a text. `-W error` makes warnings fail. A link to nowhere always fails.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import re
 import shutil
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -123,8 +123,10 @@ def headings(body: str) -> list[tuple[str, str, int]]:
 
 
 def readme_speed() -> str:
-    """README's section on speed, whose figures stand there alone."""
-    return (ROOT / "README.md").read_text().partition("\n## Speed\n")[2].partition("\nThe documentation is in")[0]
+    """README's section on speed, whose figures stand there alone. Files of the repository are named, not linked: they
+    are no pages."""
+    text = (ROOT / "README.md").read_text().partition("\n## Speed\n")[2].partition("\nThe documentation is in")[0]
+    return re.sub(r"\[([^\]]+)\]\((?![^)]*://)[^)]*\)", r"`\1`", text)
 
 
 def guide_page(name: str) -> str:
@@ -187,8 +189,10 @@ def python_reference(module: pdoc.doc.Module, modules: dict[str, pdoc.doc.Module
     return re.sub(r'<a href="#([^"]+)">(.*?)</a>', lambda found: found[0] if found[1] in anchors else found[2], text)
 
 
-def dead_links(out: Path) -> list[str]:
-    """The links between pages that lead nowhere."""
+def dead_links(out: Path, left_out: Collection[str] = ()) -> list[str]:
+    """The links between pages that lead nowhere. Links to `left_out`, pages of modules that cannot be imported, count
+    as right."""
+    absent = {(out / url).resolve() for url in left_out}
     pages = {path.resolve(): Links(path.read_text()) for path in out.rglob("*.html")}
     dead = []
     for path, found in pages.items():
@@ -196,7 +200,10 @@ def dead_links(out: Path) -> list[str]:
             if "://" in link:
                 continue
             url, _, anchor = link.partition("#")
-            target = pages.get((path.parent / url).resolve() if url else path)
+            file = (path.parent / url).resolve() if url else path
+            target = pages.get(file)
+            if file in absent:
+                continue
             if target is None or (anchor and anchor not in target.anchors):
                 dead.append(f"{path.relative_to(out.resolve())} links to {link}, which is not there")
     return dead
@@ -230,8 +237,9 @@ def render(out: Path) -> None:
         path = out / url
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    for fault in dead_links(out):
-        warnings.warn(fault, stacklevel=2)
+    faults = dead_links(out, [module_url(name) for name in MODULES if name not in modules])
+    if faults:
+        raise SystemExit("\n".join(faults))
     print(f"{len(texts)} pages: {out / 'index.html'}")
 
 

@@ -120,6 +120,22 @@ def test_a_link_to_nowhere_is_found(tmp_path: Path) -> None:
     (tmp_path / "b.html").write_text('<p id="w"><a href="a.html#x">a</a> <a href="c.html">c</a></p>')
     ends = sorted(fault.partition(" links to ")[2].partition(",")[0] for fault in render.dead_links(tmp_path))
     assert ends == ["#z", "b.html#y", "c.html"]
+    assert len(render.dead_links(tmp_path, ["c.html"])) == 2  # the page of a module that cannot be imported here
+    assert "`bench/RESULTS.md`" in render.readme_speed() and "](" not in render.readme_speed()
+
+
+def test_a_link_to_nowhere_fails_the_rendering(tmp_path: Path) -> None:
+    pytest.importorskip("pdoc")
+    code = f"""if True:
+        import sys
+        from pathlib import Path
+        sys.path.insert(0, {str(DOCS)!r})
+        import render
+        render.readme_speed = lambda: "[a file](bench/RESULTS.md)"
+        render.render(Path({str(tmp_path / "out")!r}))"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[-1] == "speed.html links to bench/RESULTS.md, which is not there"
 
 
 PICTURES = module_of_docs("mask_pictures").pictures()

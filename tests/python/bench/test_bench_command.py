@@ -97,6 +97,16 @@ def test_runs_without_a_common_case_are_no_comparison(tmp_path: Path, capsys: py
     assert "0 of 0 cases" in capsys.readouterr().out
 
 
+def test_the_command_is_recorded_without_the_folders_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["softmax", "plain", "f32", "40x33", "--json", str(tmp_path / "new.json")]
+    monkeypatch.setattr(sys, "argv", ["pyflowk", "bench", *words])
+    assert run(words) == 0
+    recorded = json.loads((tmp_path / "new.json").read_text())["machine"]["command"]
+    assert recorded == "python -m pyflowk bench softmax plain f32 40x33 --json new.json"
+
+
 @pytest.mark.parametrize(
     "text", ["no json", "[]", "3", "{}", '{"rows": []}', '{"machine": {}, "rows": [{"fractions": {}}]}', "\udcff"]
 )
