@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, _prims_common
 
+from .._arguments import axis_of
 from .._elementwise import with_parameters
 from .._operators import permute as permute_operator
 from .._operators import prelu as prelu_operator
@@ -149,17 +150,13 @@ class _Prelu(Rules):
         return torch.where(x > 0, dx, negative).to(x.dtype)
 
     def vmap(self, operator: Any, size: int, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
-        x, alpha, axis = arguments
-        rank = x.dim() - (in_dims[0] is not None)
-        x = x.expand(size, *x.shape) if in_dims[0] is None else x.movedim(in_dims[0], 0)
-        axis = axis % rank if rank else 0
+        *tensors, axis = arguments
         if in_dims[1] is None:
-            return operator(x, alpha, axis + 1), 0
-        # One alpha per batch and channel: the batch and the channels become one dimension.
-        alpha = alpha.movedim(in_dims[1], 0).reshape(size, -1)
-        moved = x.reshape(size, 1, -1) if alpha.shape[1] == 1 or not rank else x.movedim(axis + 1, 1)
-        result = operator(moved.reshape(moved.shape[0] * moved.shape[1], -1), alpha.reshape(-1), 0).reshape(moved.shape)
-        return result.reshape(x.shape) if moved.dim() != x.dim() or not rank else result.movedim(1, axis + 1), 0
+            x, alpha = tensors[0].movedim(in_dims[0], 0), tensors[1]
+            return operator(x, alpha, 0 if alpha.numel() == 1 else axis_of(axis, "channel_axis", x.dim() - 1) + 1), 0
+        x, alpha = _stacked(size, in_dims, tensors)
+        channels = _BatchedChannels(alpha, axis, x.dim() - 1)
+        return channels.apart(operator(channels.merged(x), alpha.flatten(), 0)), 0
 
 
 class _PreluBackward(Rules):
@@ -190,8 +187,30 @@ class _PreluBackward(Rules):
 
     def vmap(self, operator: Any, size: int, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
         *tensors, axis = arguments
-        dy, x, alpha = (
-            one.expand(size, *one.shape) if dim is None else one.movedim(dim, 0) for one, dim in zip(tensors, in_dims)
-        )
-        results = [operator(dy[i], x[i], alpha[i].contiguous(), axis) for i in range(size)]
-        return tuple(torch.stack(parts) for parts in zip(*results)), (0, 0)
+        dy, x, alpha = _stacked(size, in_dims, tensors)
+        channels = _BatchedChannels(alpha, axis, x.dim() - 1)
+        dx, dalpha = operator(channels.merged(dy), channels.merged(x), alpha.flatten(), 0)
+        return (channels.apart(dx), dalpha.reshape(alpha.shape)), (0, 0)
+
+
+def _stacked(size: int, in_dims: Sequence[int | None], tensors: Sequence[Tensor]) -> list[Tensor]:
+    """The tensors with the batch as their first dimension."""
+    return [one.expand(size, *one.shape) if d is None else one.movedim(d, 0) for one, d in zip(tensors, in_dims)]
+
+
+class _BatchedChannels:
+    """Batched calls as one: the batch and the channels become one dimension, the first, with an alpha for each index.
+    `alpha` is that of all calls, `axis` and `rank` are those of one call's x."""
+
+    def __init__(self, alpha: Tensor, axis: int, rank: int) -> None:
+        size = alpha.shape[0]
+        is_one = alpha.numel() == size
+        self._sizes = (size, 1 if is_one else alpha.shape[1])
+        self._channel_dim = None if is_one else axis_of(axis, "channel_axis", rank) + 1
+
+    def merged(self, x: Tensor) -> Tensor:
+        return (x.unsqueeze(1) if self._channel_dim is None else x.movedim(self._channel_dim, 1)).flatten(0, 1)
+
+    def apart(self, result: Tensor) -> Tensor:
+        own = result.unflatten(0, self._sizes)
+        return own.squeeze(1) if self._channel_dim is None else own.movedim(1, self._channel_dim)

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 
 from torch.autograd import forward_ad  # noqa: E402
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch_calls import DEVICES, Call, calls, label  # noqa: E402
 
 import pyflowk  # noqa: E402
@@ -122,6 +123,45 @@ def test_vmap_is_a_loop(device: str, number: int) -> None:
             loop = [as_tuple(run(*(stack.select(dim, i) for stack in stacks))) for i in range(2)]
             for own, parts in zip(result, zip(*loop)):
                 torch.testing.assert_close(own, torch.stack(parts), equal_nan=True)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("in_dims", [(0, 0, 0), (1, 2, None), (None, 0, 1), (0, None, None), (None, None, 0)], ids=str)
+@pytest.mark.parametrize("has_one_alpha", [False, True])
+def test_vmap_of_prelu_and_of_its_gradients_is_one_call(in_dims: Any, axis: int, has_one_alpha: bool) -> None:
+    class Counting(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            self.calls = getattr(self, "calls", 0) + (func.namespace == "flowk")
+            return func(*args, **(kwargs or {}))
+
+    shape, size = (3, 4, 2), 5
+    shapes = (shape, shape, (1,) if has_one_alpha else (shape[axis],))
+    tensors = [
+        torch.randn((*own[:dim], size, *own[dim:]) if dim is not None else own, dtype=torch.float64)
+        for own, dim in zip(shapes, in_dims)
+    ]
+    for operator, first in ((torch.ops.flowk.prelu_backward, 0), (torch.ops.flowk.prelu, 1)):
+        given, dims = tensors[first:], in_dims[first:]
+        if all(dim is None for dim in dims):
+            continue
+
+        def run(*tensors: Any, operator: Any = operator) -> Any:
+            return operator(*tensors, axis)
+
+        with Counting() as counting:
+            result = as_tuple(torch.func.vmap(run, dims)(*given))
+        assert counting.calls == 1
+        for i in range(size):
+            one = [x if dim is None else x.select(dim, i) for x, dim in zip(given, dims)]
+            for own, expected in zip(result, as_tuple(run(*one))):
+                torch.testing.assert_close(own[i], expected)
+
+
+def test_vmap_of_prelu_refuses_a_channel_axis_that_x_does_not_have() -> None:
+    x, alpha = torch.ones(5, 3, 4), torch.ones(5, 3)
+    for in_dims, own in (((0, 0), alpha), ((0, None), alpha[0])):
+        with pytest.raises(ValueError, match=r"channel_axis = 2, x has 2 dimensions: must be in -2 \.\.\. 1"):
+            torch.func.vmap(lambda x, a: torch.ops.flowk.prelu(x, a, 2), in_dims)(x, own)
 
 
 @each_call
