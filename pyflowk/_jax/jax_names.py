@@ -39,7 +39,9 @@ class _NoPrimitive:
             f"{self.name}: pyflowk.jax needs jax.extend.core.Primitive, which JAX {jax.__version__} does not have"
         )
 
-    def_impl = def_abstract_eval = lambda self, function: None
+    def __getattr__(self, name: str) -> Any:
+        """The methods that register a rule."""
+        return lambda rule: None
 
 
 Tracer = _name("jax.core", "Tracer")
