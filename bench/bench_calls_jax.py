@@ -22,6 +22,7 @@ import pyflowk.jax
 NUM_ROUNDS = 25
 NUM_CALLS = 80
 CHAIN = 64
+LARGE_SHAPE, SCORES_SHAPE = (8192, 8192), (16384, 4096)  # 128 MiB of float16
 Row = tuple[str, Callable[[Any], Any], Callable[[Any], Any], Any]
 
 
@@ -51,8 +52,8 @@ def transpose(x: Any) -> Any:
 
 def rows() -> list[Row]:
     small = jax.random.normal(jax.random.key(0), (128, 128))
-    large = jax.random.normal(jax.random.key(1), (8192, 8192), jnp.float16)
-    scores = jax.random.normal(jax.random.key(2), (16384, 4096), jnp.float16)
+    large = jax.random.normal(jax.random.key(1), LARGE_SHAPE, jnp.float16)
+    scores = jax.random.normal(jax.random.key(2), SCORES_SHAPE, jnp.float16)
 
     def relu(x: Any) -> Any:
         return jnp.maximum(x, 0)

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tune_*.py share: a library that exports candidates, times of candidates beside the planner's pick.
 
-The library, which $FLOWK_LIBRARY names:
+The library, which $FLOWK_LIBRARY names, is bench/libflowk_candidates.so of a build folder:
 
-    nvcc -std=c++20 -O3 -arch=native -shared -cudart static -Icuda -Iinclude -Xcompiler -fPIC,-fvisibility=hidden \\
-      -DFLOWK_BUILD_INFO='"backend=cuda candidates"' $(find cuda -name '*.cpp' -not -path '*/simt/*' \\
-      -not -name '*_simt.cpp') $(find cuda -name '*.cu') bench/OP_candidates.cpp -o libflowk_candidates.so
+    meson setup build && ninja -C build bench/libflowk_candidates.so
 """
 
 from __future__ import annotations

@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import re
 import runpy
+import shutil
+import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +34,31 @@ def test_a_tool_describes_itself(
     assert end.value.code == 0 and "--json" in capsys.readouterr().out
 
 
+def prototypes(op: str) -> dict[str, list[str]]:
+    """The parameters of the functions of bench/OP_candidates.cpp. tests/cpp/api/test_candidates.cpp calls them."""
+    text = (ROOT / "bench" / f"{op}_candidates.cpp").read_text()
+    found = re.findall(r"\bint (flowk_bench_\w+_candidate)\((.*?)\) \{", text, re.S)
+    return {name: [" ".join(one.split()) for one in parameters.split(",")] for name, parameters in found}
+
+
+def check_arguments(function: str, parameters: list[str], arguments: tuple[Any, ...]) -> None:
+    """That these arguments of a ctypes function without a prototype are what the C function takes."""
+    assert len(arguments) == len(parameters), function
+    integers = {"int64_t": 8, "size_t": 8, "int": 4, "int32_t": 4, "flowk_dtype": 4}
+    for argument, parameter in zip(arguments, parameters):
+        words = parameter.split()
+        if "*" in parameter or words[0] == "flowk_stream":
+            is_right = argument is None or isinstance(
+                argument, (ctypes.c_void_p, ctypes.Array, ctypes.c_char_p, type(ctypes.byref(ctypes.c_int())))
+            )
+        elif words[0] == "double":
+            is_right = isinstance(argument, ctypes.c_double)
+        else:
+            num_bytes = 4 if isinstance(argument, int) else ctypes.sizeof(argument)
+            is_right = not isinstance(argument, (float, ctypes.c_double)) and num_bytes == integers[words[0]]
+        assert is_right, f"{function}: {parameter} gets {argument!r}"
+
+
 @pytest.mark.parametrize(
     ("op", "words", "status"),
     [
@@ -42,9 +71,18 @@ def test_a_tool_describes_itself(
 def test_a_tool_times_the_pick_where_no_candidate_fits(
     op: str, words: str, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    simt = library.open_backend("simt")
-    monkeypatch.setattr(simt, f"flowk_bench_{op}_candidate", lambda *arguments: status, raising=False)
-    monkeypatch.setattr(simt, f"flowk_bench_{op}_backward_candidate", lambda *arguments: status, raising=False)
+    simt, made = library.open_backend("simt"), []
+
+    def candidate(name: str) -> Any:
+        def call(*arguments: Any) -> int:
+            made.append(name)
+            check_arguments(name, prototypes(op)[name], arguments)
+            return status
+
+        return call
+
+    for name in prototypes(op):
+        monkeypatch.setattr(simt, name, candidate(name), raising=False)
     monkeypatch.setattr(library, "open_backend", lambda backend: simt)
     monkeypatch.setattr(bench_machine, "Machine", HostMachine)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -53,6 +91,7 @@ def test_a_tool_times_the_pick_where_no_candidate_fits(
     monkeypatch.setattr(sys, "argv", [f"tune_{op}", words])
     runpy.run_path(str(ROOT / "bench" / f"tune_{op}.py"), run_name="__main__")
     lines = capsys.readouterr().out.splitlines()
+    assert made
     # Without a tile there is nothing to time for permute.
     assert lines[-1].startswith("== 0 cases" if op == "permute" else "== 1 cases: pick 1.000 best 1.000")
 
@@ -90,3 +129,14 @@ def test_candidates_are_checked_and_timed(capsys: pytest.CaptureFixture[str]) ->
     assert (result["pick"], result["candidates"]) == (1.0, {"right": 1.25})
     candidates.finish([result], None)
     assert "pick 1.000 best 1.250" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc")
+def test_the_bench_of_calls_from_c_compiles(tmp_path: Path) -> None:
+    """And links, without code for a GPU: to the executor, which has the same functions."""
+    file = library.open_backend("simt")._name
+    command = ["nvcc", "-std=c++20", "-Werror=all-warnings", f"-I{ROOT / 'include'}", ROOT / "bench" / "bench_calls.cu"]
+    result = subprocess.run(
+        [*command, "-o", tmp_path / "bench_calls", f"-Xlinker={file}"], capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr
