@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._arrays.allocation import FRAMEWORKS, address_of
 from ._arrays.device_array import empty
 from ._arrays.dtypes import contiguous_strides, dtype_like, element_strides, element_type
 from ._arrays.kinds import Geometry, Signature
@@ -108,7 +107,7 @@ def _run(
         pointer = UNALLOCATED + (len(memory) + 1 << 53)
         array = None
         if not explains:
-            array, pointer = temporary(read.source, read.x, made.stream, move.num_bytes, read.device, handle)
+            array, pointer = temporary(read.source, read.x, move.num_bytes, read.device, handle)
         memory.append(array)
         if number is None:
             out_pointer = pointer
@@ -142,18 +141,15 @@ def _run(
     return result
 
 
-def temporary(kind: Any, x: Any, given_stream: Any, num_bytes: int, device: int | None, stream: int) -> tuple[Any, int]:
-    """(memory of at least that many bytes, its address, a multiple of 16)."""
+def temporary(kind: Any, x: Any, num_bytes: int, device: int | None, stream: int) -> tuple[Any, int]:
+    """(memory of at least that many bytes, its address, a multiple of 16). Dropped once the work is enqueued, it is
+    used again in the order of `stream`."""
     if device is None:
         memory = np.empty(num_bytes + 15, np.uint8)
         return memory, (memory.ctypes.data + 15) // 16 * 16
-    if given_stream is None and kind.follows_current_stream:
-        # From the framework's own pool, which gives freed memory to later work on its current stream, and that is ours.
+    if kind.follows_current_stream:  # from the framework's own pool
         array, pointer = kind.empty(x, ((num_bytes + 3) // 4,), dtype_like(DType.FLOAT32, x.dtype), device, stream)
         return array, pointer
-    if kind.framework is not None:
-        memory = FRAMEWORKS[kind.framework](num_bytes, device, stream)
-        return memory, address_of(memory)
     array = empty(num_bytes, np.uint8, device=device, stream=stream)
     return array, array.ptr
 

@@ -19,6 +19,7 @@ from typing import Any
 from .._native import driver
 from .._native.abi import Status
 from .._native.errors import FlowkError
+from .stream import on_cupy_stream, on_torch_stream
 
 # (bytes, device, stream) -> an object that owns as many bytes of the device's memory until it is dropped.
 Source = Callable[[int, int, int], Any]
@@ -212,15 +213,13 @@ def reserved_bytes(device: int) -> int:
 
 def _allocate_from_torch(num_bytes: int, device: int, stream: int) -> Any:
     torch = sys.modules["torch"]
-    place = f"cuda:{device}"
-    with torch.cuda.stream(torch.cuda.ExternalStream(0 if stream == 1 else stream, device=place)):
-        return torch.empty(num_bytes, dtype=torch.uint8, device=place)
+    with on_torch_stream(stream, device):
+        return torch.empty(num_bytes, dtype=torch.uint8, device=f"cuda:{device}")
 
 
 def _allocate_from_cupy(num_bytes: int, device: int, stream: int) -> Any:
-    cuda = sys.modules["cupy"].cuda
-    with cuda.Device(device), cuda.ExternalStream(0 if stream == 1 else stream, device):
-        return cuda.alloc(num_bytes)
+    with on_cupy_stream(stream, device):
+        return sys.modules["cupy"].cuda.alloc(num_bytes)
 
 
 FRAMEWORKS: dict[str, Source] = {"cupy": _allocate_from_cupy, "torch": _allocate_from_torch}

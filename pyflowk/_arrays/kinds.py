@@ -6,7 +6,8 @@ The kind of an array is looked up by the array's type. It has
 
   read(x, name, stream)       -> (pointer, shape, strides, dtype, device, after), for work on `stream` (a handle)
   read_out(x, name, stream)   the same for an array that will be written; ValueError where it is read-only
-  empty(x, shape, dtype, device, stream)  -> (a new C-contiguous array, its pointer)
+  empty(x, shape, dtype, device, stream)  -> (a new C-contiguous array, its pointer). Its memory is allocated on
+                              `stream`, and given back in the order of that stream
   transposed(array, axes)     a view of an array that empty() made, with its dimensions in the order `axes`
   result(x, array)            what the caller gets for an array that empty() made
   stream_of(x)                handle of the stream for work on x when the caller names none
@@ -14,7 +15,7 @@ The kind of an array is looked up by the array's type. It has
   is_array                    False for numbers and None, which have read() alone
 
 `strides` are bytes where `dtype` is NumPy's and elements where it is torch's; `device` is None for the host. `after` is
-None or a function to be called with the stream once the work is enqueued. Every call takes this path, hence plain
+None or a function to be called with the stream once the work is enqueued, and only then. Every call takes this path, hence plain
 tuples.
 torch, CuPy and JAX are never imported here: a caller who passes their arrays has imported them.
 
@@ -36,7 +37,7 @@ from .._native import driver
 from .._native.abi import DType
 from .device_array import DeviceArray, empty
 from .dtypes import contiguous_strides, number_type
-from .stream import LEGACY_DEFAULT, hold_until_done
+from .stream import LEGACY_DEFAULT, hold_until_done, is_same_stream, on_cupy_stream, on_torch_stream
 
 After = Callable[[int], None]
 Geometry = tuple[tuple[int, ...], tuple[int, ...], Any]  # shape, strides, dtype
@@ -58,7 +59,6 @@ class ArrayKind:
     is_array = True
     follows_current_stream = True
     is_intercepted: Callable[[], bool] | None = None  # does the framework watch its operators now?
-    framework: str | None = None  # whose own memory temporaries come from, of allocation.FRAMEWORKS
 
     @staticmethod
     def result(x: Any, array: Any) -> Any:
@@ -95,14 +95,12 @@ class NumpyKind(ArrayKind):
 class TorchKind(ArrayKind):
     """torch.Tensor and torch.nn.Parameter, on the host or a GPU."""
 
-    framework = "torch"
-
     def __init__(self, torch: Any) -> None:
         # torch.cuda.current_stream() makes a Stream object and takes ten times as long. None in a torch without CUDA.
         self._current_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
         from .._torch import gate  # for torch alone, which is imported here
 
-        self.is_intercepted, self._increment_version = gate.is_intercepted, gate.increment_version
+        self.is_intercepted, self._mark_written = gate.is_intercepted, gate.mark_written
         self._is_grad_enabled = torch.is_grad_enabled
 
     @functools.cached_property
@@ -123,13 +121,14 @@ class TorchKind(ArrayKind):
         return x.data_ptr(), x.shape, x.stride(), dtype, None, None
 
     def read_out(self, x: Any, name: str, stream: int) -> Reading:
-        reading = self.read(x, name, stream)
-        self._increment_version((x,))
-        return reading
+        return (*self.read(x, name, stream)[:5], lambda stream: self._mark_written(x))
 
-    @staticmethod
-    def empty(x: Any, shape: tuple[int, ...], dtype: Any, device: Any, stream: int) -> tuple[Any, int]:
-        array = x.new_empty(shape, dtype=dtype)
+    def empty(self, x: Any, shape: tuple[int, ...], dtype: Any, device: Any, stream: int) -> tuple[Any, int]:
+        if device is None or is_same_stream(stream, self._current_stream(device)):
+            array = x.new_empty(shape, dtype=dtype)
+        else:
+            with on_torch_stream(stream, device):
+                array = x.new_empty(shape, dtype=dtype)
         return array, array.data_ptr()
 
     @staticmethod
@@ -154,8 +153,6 @@ class TorchSubclassKind(TorchKind):
 class CupyKind(ArrayKind):
     """cupy.ndarray."""
 
-    framework = "cupy"
-
     def __init__(self, cupy: Any) -> None:
         self._ndarray = cupy.ndarray
         self._current_stream = cupy.cuda.get_current_stream
@@ -168,7 +165,7 @@ class CupyKind(ArrayKind):
     read_out = read
 
     def empty(self, x: Any, shape: tuple[int, ...], dtype: Any, device: int, stream: int) -> tuple[Any, int]:
-        with x.device:
+        with x.device if is_same_stream(stream, self.stream_of(x)) else on_cupy_stream(stream, device):
             array = self._ndarray(shape, dtype)
         return array, array.data.ptr
 

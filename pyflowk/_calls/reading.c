@@ -311,8 +311,32 @@ static bool read_current_stream(Reading *reading, const Context *context) {
   }
 }
 
+// The legacy default stream has two handles.
+static bool is_same_stream(const void *first, const void *second) {
+  enum { legacy_default = 1 };
+  return first == second || ((uintptr_t)first <= legacy_default && (uintptr_t)second <= legacy_default);
+}
+
+// The stream of the call. A new result is allocated on the current stream: on any other, the call is Python's.
+static bool choose_stream(Reading *reading, const Context *context, bool has_stream, const ArrayType *out_type) {
+  if (!has_stream) {
+    // The stream of a DeviceArray gives way to the one that the framework of out has made current.
+    if (out_type && out_type != reading->first_type && reading->first_type->way == by_device_array_attributes)
+      return false;
+    if (!read_current_stream(reading, context)) return false;
+  } else if (!reading->out && reading->device.type == dl_cuda) {
+    void *given = reading->stream;
+    if (!read_current_stream(reading, context) || !is_same_stream(given, reading->stream)) return false;
+    reading->stream = given;
+  }
+  // A DeviceArray of another stream is waited for.
+  return !context->has_stream_of_array ||
+         is_same_stream(reading->stream, (const void *)(uintptr_t)context->stream_of_array);
+}
+
 bool read_arguments(Reading *reading, const char *roles, PyObject *const *arguments, intptr_t num_arguments) {
   Context context = {.is_grad_enabled = -1};
+  const ArrayType *out_type = NULL;
   bool has_stream = false;
   reading->num_key_words = reading->num_pointers = reading->num_numbers = 0;
   reading->out = reading->first = NULL;
@@ -338,7 +362,10 @@ bool read_arguments(Reading *reading, const char *roles, PyObject *const *argume
       const bool is_added = type ? add_array(reading, &context, argument, type) : add_object(reading, argument, true);
       if (!is_added) return false;
       ++reading->num_pointers;
-      if (role == role_out && type) reading->out = argument;
+      if (role == role_out && type) {
+        reading->out = argument;
+        out_type = type;
+      }
       continue;
     }
     if (!add_object(reading, argument, role == role_value)) return false;
@@ -346,6 +373,5 @@ bool read_arguments(Reading *reading, const char *roles, PyObject *const *argume
   if (!reading->first || (reading->is_watched && torch_watches())) return false;
   // Numba's results are made in Python, and its memory is held until the work of another stream is done.
   if (reading->first_type->way == by_numba_attributes && (!reading->out || has_stream)) return false;
-  if (!has_stream) return read_current_stream(reading, &context);
-  return !context.has_stream_of_array || (int64_t)(uintptr_t)reading->stream == context.stream_of_array;
+  return choose_stream(reading, &context, has_stream, out_type);
 }

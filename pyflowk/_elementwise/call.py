@@ -15,10 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._arrays.dtypes import dtype_like, dtype_name, number_type
-from .._arrays.kinds import PROTOCOL, Geometry, Signature
-from .._arrays.stream import hold_until_done
+from .._arrays.kinds import ARRAYS, Geometry, Signature
 from .._calls.roads import Road
-from .._native import driver
 from .._native.abi import NUMBER, DType, Int64Pointer
 from .._native.operations import OPERATIONS, BinaryOp, UnaryOp
 from .._pipeline import (
@@ -326,17 +324,22 @@ def _convert_first(
         name, operand = made.operation.names[index], made.inputs[index]
         if isinstance(operand, (list, tuple)):
             operand = np.asarray(operand)
-        array = call(conversion(name, code), operand, (), None, read.stream)
-        converted[index] = array
-        if index == new.reused and operand is read.x and read.source is not PROTOCOL:  # JAX's arrays may not be written
-            target = array
+        # Dropped after the call, its memory is used again in the order of the stream.
+        converted[index] = _converted(conversion(name, code), operand, read.signatures[index], read)
+        if index == new.reused and operand is read.x:
+            target = converted[index]
     if target is None:
         target, _ = new_array(read.source, read.x, new.shape, new.dtype, new.order, read.device, read.stream)
     call(made.operation, converted[0], tuple(converted[1:]), target, read.stream, resolution, made.values)
-    if read.device is not None:
-        with driver.current(read.device):
-            hold_until_done(read.stream, converted)
     return read.source.result(read.x, target) if made.out is None else target
+
+
+def _converted(operation: Elementwise, operand: Any, signature: Signature, read: Readings) -> Any:
+    """`operand` as a new array that pyflowk owns: not yet the JAX or Numba array that the caller gets of a result."""
+    _, _, out_shape, out_dtype, order, _ = operation.plan(signature, None, None)
+    kind = read.source if operand is read.x else ARRAYS.get(type(operand), read.source)
+    array, _ = new_array(kind, operand, out_shape, out_dtype, order, read.device, read.stream)
+    return call(operation, operand, (), array, read.stream)
 
 
 def _explain_converted(

@@ -53,7 +53,9 @@ def permute(
         Where to enqueue the work: a cudaStream_t as int, or a stream of cuda.core, torch, CuPy or Numba. By default the
         current stream of torch or CuPy for their arrays, the stream that a DeviceArray belongs to (out's before x's),
         and the legacy default stream for others. Where torch's or CuPy's arrays are in use on another stream, the
-        caller waits; other arrays carry their stream, and pyflowk waits for it.
+        caller waits; other arrays carry their stream, and pyflowk waits for it. New results and temporaries are
+        allocated on this stream, as in a block ``with torch.cuda.stream(stream)``, and freed in its order: before a
+        result is freed, its use on another stream must be over, or torch must know of it by ``record_stream``.
 
     Returns
     -------

@@ -223,7 +223,7 @@ def _run_backward(plan: Plan, sizes: tuple[int, ...], read: Readings, made: Call
     if need_dalpha and workspace is None:
         memory_bytes = _workspace_bytes(library, *sizes)
         if memory_bytes:
-            memory, memory_pointer = temporary(source, x, made.stream, memory_bytes, device, handle)
+            memory, memory_pointer = temporary(source, x, memory_bytes, device, handle)
     elif need_dalpha:
         memory_pointer, (shape, strides, dtype) = _read_written(workspace, "workspace", read, afters)
         if element_strides(dtype, shape, strides, "workspace") != contiguous_strides(shape, 1):

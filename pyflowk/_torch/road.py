@@ -28,11 +28,8 @@ def by_operator(made: Call) -> Any:
     operation, inputs, out, stream, options, values = made
     if stream is None and out is None and len(inputs) == 1 and isinstance(inputs[0], Tensor):
         return _result(made)
-    if (isinstance(stream, Listener) and not gate.is_intercepted()) or operation is prelu._WORKSPACE:
-        with torch.no_grad():  # these read no element
-            return call(operation, inputs[0], inputs[1:], out, stream, options, values)
-    if isinstance(stream, Listener):
-        raise TypeError("explain is called while torch traces or transforms: there is no plan to explain")
+    if isinstance(stream, Listener) or operation is prelu._WORKSPACE:
+        return _planned(made)
     for name, one in zip(operation.names, inputs):
         if not isinstance(one, (Tensor, int, float, np.generic, type(None))):
             raise TypeError(f"{name} is a {type(one).__name__}, must be a torch.Tensor or a number beside the others")
@@ -48,6 +45,33 @@ def by_operator(made: Call) -> Any:
         with torch.cuda.stream(torch.cuda.ExternalStream(stream_handle(stream), device)):
             result = _result(made)
     return result if out is None else _write(result, out, tensors, operation.out_name)
+
+
+def _planned(made: Call) -> Any:
+    """The result of explain(), prepare() or prelu_backward_workspace_bytes(), which read no element."""
+    operation, inputs, out, stream, options, values = made
+    if gate.is_intercepted():
+        if operation is prelu._WORKSPACE:
+            raise TypeError("prelu_backward_workspace_bytes is called while torch traces or transforms: call it before")
+        raise TypeError("explain is called while torch traces or transforms: there is no plan to explain")
+    if operation is prelu._BACKWARD:
+        values = tuple(map(_without_subclass, values, ("need_dx", "need_dalpha", "dalpha_out", "workspace")))
+    with torch.no_grad():
+        x, *others = map(_without_subclass, inputs, operation.names)
+        return call(operation, x, tuple(others), _without_subclass(out, operation.out_name), stream, options, values)
+
+
+def _without_subclass(x: Any, name: str) -> Any:
+    """A tensor of a subclass as a plain one; any other argument as it is."""
+    if not isinstance(x, Tensor) or gate.is_plain_type(type(x)):
+        return x
+    if type(x).__torch_dispatch__ is not Tensor.__torch_dispatch__:
+        raise TypeError(
+            f"{name} is a {type(x).__name__}, a subclass of torch.Tensor that runs operators by its own "
+            "__torch_dispatch__: there is no plan of its memory, pass a plain tensor"
+        )
+    with torch._C.DisableTorchFunctionSubclass():
+        return x.as_subclass(Tensor)
 
 
 def _write(result: Tensor, out: Tensor, tensors: Sequence[Tensor], name: str) -> Tensor:
