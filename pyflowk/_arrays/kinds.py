@@ -15,8 +15,8 @@ The kind of an array is looked up by the array's type. It has
   is_array                    False for numbers and None, which have read() alone
 
 `strides` are bytes where `dtype` is NumPy's and elements where it is torch's; `device` is None for the host. `after` is
-None or a function to be called with the stream once the work is enqueued, and only then. Every call takes this path, hence plain
-tuples.
+None or a function to be called with the stream once the work is enqueued, and only then. Every call takes this path,
+hence plain tuples.
 torch, CuPy and JAX are never imported here: a caller who passes their arrays has imported them.
 
 read() and read_out() of torch's tensors raise NeedsOperator where a call on their memory would not be the whole of the

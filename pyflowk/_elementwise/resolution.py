@@ -9,7 +9,7 @@ from typing import NamedTuple
 from .._arrays.dtypes import dtype_name
 from .._native.abi import DType
 from .._native.operations import OPERATIONS, BinaryOp, TernaryOp, UnaryOp
-from .promotion import FLOATS, INTEGERS, MIXED_FLOATS, common_type, float_of, integer_bounds
+from .promotion import FLOATS, INTEGERS, MIXED_FLOATS, common_type, float_of, integer_bounds, promote
 from .torch_promotion import common_type as torch_common_type
 
 Op = UnaryOp | BinaryOp | TernaryOp
@@ -108,6 +108,8 @@ def _resolved(
     needed = [DType.BOOL for _ in condition]
     for kind in values:
         direct = kind == compute or (kind in MIXED_FLOATS and compute in MIXED_FLOATS) or op == UnaryOp.COPY
+        if direct and op in TO_BOOL:  # a torch tensor without dimensions that has a wider type is rounded first
+            direct = promote(kind, compute) == compute
         needed.append(kind if direct and isinstance(kind, DType) else compute)
     result = DType.BOOL if OPERATIONS[op].result == "BOOL" else compute
     return Resolution(op, tuple(needed), result)

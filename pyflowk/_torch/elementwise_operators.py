@@ -118,7 +118,7 @@ def _dtypes(
         if isinstance(kind, tuple)
         else kind
         if isinstance(kind, type)
-        else number_type(kind, name)
+        else ZeroDim(number_type(kind, name))
         for kind, name in zip(kinds, names)
     )
     types = resolve_torch(op, codes, parameters, names, default_dtype(), exact_integers=exact_integers).operand_types

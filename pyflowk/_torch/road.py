@@ -25,7 +25,7 @@ from .registration import entry
 
 def by_operator(made: Call) -> Any:
     """The result of a call that raised NeedsOperator."""
-    operation, inputs, out, stream, options, values = made
+    operation, inputs, out, stream, _, _ = made
     if stream is None and out is None and len(inputs) == 1 and isinstance(inputs[0], Tensor):
         return _result(made)
     if isinstance(stream, Listener) or operation is prelu._WORKSPACE:

@@ -33,7 +33,7 @@ class FakeCupy(ModuleType):
         made: list[Any] = []
         streams = [CURRENT]
 
-        class ndarray:  # noqa: N801
+        class ndarray:
             def __init__(self, shape: Any, dtype: Any, array: np.ndarray | None = None) -> None:
                 self.array = np.empty(shape, dtype) if array is None else array
                 self.data = SimpleNamespace(ptr=self.array.ctypes.data, device_id=DEVICE)
