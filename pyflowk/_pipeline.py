@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ._arrays.dtypes import dtype_name
+from ._arrays.frameworks import attribute_of
 from ._arrays.host_numbers import LIST, find_operand_or_list_kind, host_scalar
 from ._arrays.kinds import (
     ANYWHERE,
@@ -40,8 +40,8 @@ _TEXT_BYTES = 4096
 
 def is_compiling() -> bool:
     """Does torch.compile trace this call? Torch's function takes this one's place where torch is found."""
-    torch = sys.modules.get("torch")
-    return torch is not None and torch.compiler.is_dynamo_compiling()
+    asks_torch = attribute_of("torch", "compiler.is_dynamo_compiling")
+    return asks_torch is not None and bool(asks_torch())
 
 
 class Listener:

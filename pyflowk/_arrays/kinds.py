@@ -37,6 +37,7 @@ from .._native import driver
 from .._native.abi import DType
 from .device_array import DeviceArray, empty
 from .dtypes import contiguous_strides, number_type
+from .frameworks import is_instance_of
 from .stream import LEGACY_DEFAULT, hold_until_done, is_same_stream, on_cupy_stream, on_torch_stream
 
 After = Callable[[int], None]
@@ -371,16 +372,14 @@ def _kind_of_array(x: Any, name: str) -> Any:
         raise TypeError(f"{name} is a masked array: pass its data and its mask one by one")
     if isinstance(x, np.ndarray):
         return NUMPY
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(x, torch.Tensor):
+    if is_instance_of(x, "torch", "Tensor"):
+        torch = sys.modules["torch"]
         from .._torch.gate import is_plain_type  # for torch alone, which is imported here
 
         return TorchKind(torch) if is_plain_type(type(x)) else TorchSubclassKind(torch)
-    cupy = sys.modules.get("cupy")
-    if cupy is not None and isinstance(x, cupy.ndarray):
-        return CupyKind(cupy)
-    jax = sys.modules.get("jax")
-    if jax is not None and isinstance(x, getattr(getattr(jax, "core", None), "Tracer", ())):
+    if is_instance_of(x, "cupy", "ndarray"):
+        return CupyKind(sys.modules["cupy"])
+    if is_instance_of(x, "jax", "core.Tracer"):
         raise TypeError(f"{name} is traced by JAX: under jit, grad, vmap and their kin call pyflowk.jax's functions")
     if hasattr(x, "__cuda_array_interface__") or (hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__")):
         return PROTOCOL

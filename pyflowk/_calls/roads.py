@@ -23,6 +23,7 @@ import numpy as np
 from .. import _pipeline
 from .._arrays import kinds
 from .._arrays.device_array import DeviceArray
+from .._arrays.frameworks import attribute_of
 from .._native import driver
 from .._native import library as native
 from .._native.abi import DType
@@ -141,7 +142,7 @@ def notice(array_type: type[Any]) -> None:
     if opened is None or kind is None or not kind.is_array:
         return
     if array_type.__name__ == "DeviceNDArray":
-        memory = getattr(getattr(sys.modules[array_type.__module__], "_driver", None), "OwnedPointer", None)
+        memory = attribute_of(array_type.__module__, "_driver.OwnedPointer")
         if memory is not None:
             opened.flowk_calls_add_type(array_type, _BY_NUMBA, None, 0, memory)
     if not kind.follows_current_stream:
@@ -182,6 +183,5 @@ def _watch_torch(opened: Any) -> None:
     is_compiling = _pipeline.is_compiling = torch.compiler.is_dynamo_compiling
 
 
+_pipeline.is_compiling = attribute_of("torch", "compiler.is_dynamo_compiling") or _pipeline.is_compiling
 is_compiling = _pipeline.is_compiling
-if "torch" in sys.modules:
-    is_compiling = _pipeline.is_compiling = sys.modules["torch"].compiler.is_dynamo_compiling

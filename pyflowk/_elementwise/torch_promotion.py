@@ -9,8 +9,8 @@ float16. Functions that only floats have compute integers and bool in the defaul
 Two types: a float beside an integer gives the float; two integers the narrowest that holds both; float16 beside
 bfloat16 float32. PyTorch does not promote float8, nor uint16, uint32 and uint64 with another integer or bool.
 
-In a comparison or logical operation, a tensor without dimensions or a NumPy scalar of a wider float type is rounded to the
-type that they all come to first, as PyTorch does: float16 tensors compare with float16 values.
+In a comparison or logical operation, a tensor without dimensions or a NumPy scalar of a wider float type is rounded to
+the type that they all come to first, as PyTorch does: float16 tensors compare with float16 values.
 
 Of PyTorch's own results these are not given: pow, neg, square and others of integers or bool where flowk.h has no such
 operation. They raise TypeError.

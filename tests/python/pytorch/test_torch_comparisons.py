@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Comparisons of tensors with tensors of no dimensions, NumPy scalars and numbers: rounded to the type that all come to,
-as PyTorch rounds them."""
+"""Comparisons of tensors with tensors of no dimensions, NumPy scalars and numbers: rounded to the type that all come
+to, as PyTorch rounds them."""
 
 from __future__ import annotations
 
