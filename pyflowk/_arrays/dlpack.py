@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DLPack capsules for a DeviceArray, by ctypes: DLManagedTensor, and from DLPack 1.0 DLManagedTensorVersioned."""
+"""DLPack capsules for a DeviceArray: DLManagedTensor, and from DLPack 1.0 DLManagedTensorVersioned."""
 
 from __future__ import annotations
 
@@ -45,38 +45,24 @@ class _ManagedVersioned(ctypes.Structure):
     ]
 
 
+_NAMES = (b"dltensor", b"dltensor_versioned")
 _python = ctypes.PyDLL(None)
-_new_capsule = _python.PyCapsule_New
-_new_capsule.restype = ctypes.py_object
-_new_capsule.argtypes = [c_void_p, c_char_p, c_void_p]
 _capsule_is_valid = _python.PyCapsule_IsValid
 _capsule_is_valid.restype = c_int
-_capsule_is_valid.argtypes = [c_void_p, c_char_p]
+_capsule_is_valid.argtypes = [ctypes.py_object, c_char_p]
 _capsule_pointer = _python.PyCapsule_GetPointer
 _capsule_pointer.restype = c_void_p
-_capsule_pointer.argtypes = [c_void_p, c_char_p]
+_capsule_pointer.argtypes = [ctypes.py_object, c_char_p]
 
-# A capsule keeps the address of its name: these two live as long as the process.
-_NAMES = (b"dltensor", b"dltensor_versioned")
-
-# address of the managed tensor -> (the struct, its shape and strides, the owner of the memory)
-_exported: dict[int, tuple[Any, ...]] = {}
+# A dtype of the same size for elements that NumPy's capsules may not know. The memory is not read.
+_STAND_INS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
 
 
-def _delete_exported(managed: int) -> None:
-    _exported.pop(managed, None)
+class _Exported:
+    """What NumPy's array of the memory stands on: it keeps the owner alive, and the strides."""
 
-
-def _delete_capsule(capsule: int) -> None:
-    # Runs when a capsule dies. A consumer has renamed it ("used_dltensor") and calls the deleter itself. The capsule
-    # comes as an address: a py_object would take a reference to an object that is being freed.
-    for name in _NAMES:
-        if _capsule_is_valid(capsule, name):
-            _exported.pop(_capsule_pointer(capsule, name), None)
-
-
-_delete = ctypes.CFUNCTYPE(None, c_void_p)(_delete_exported)
-_delete_unconsumed = ctypes.CFUNCTYPE(None, c_void_p)(_delete_capsule)
+    def __init__(self, owner: Any, strides: Any, interface: dict[str, Any]) -> None:
+        self.owner, self.strides, self.__array_interface__ = owner, strides, interface
 
 
 def dlpack_type(dtype: np.dtype) -> tuple[int, int]:
@@ -97,13 +83,33 @@ def make_capsule(
     *,
     versioned: bool,
 ) -> Any:
-    """A capsule of the tensor at `pointer`, strides in elements, that keeps `owner` alive until its deleter runs."""
+    """A capsule of the tensor at `pointer`, strides in elements, that keeps `owner` alive until its deleter runs.
+    Before NumPy 2.1 it is not versioned.
+
+    NumPy makes the capsule, as of an array in host memory, and its fields are overwritten. The destructor and the
+    deleter are NumPy's, in C: they run with an exception pending, from any thread, and after the interpreter's end,
+    where functions of Python cannot.
+    """
     code, bits = dlpack_type(dtype)
-    rank = len(shape)
-    sizes = (c_int64 * (2 * rank or 1))(*shape, *strides)
-    address = ctypes.addressof(sizes)
-    managed = _ManagedVersioned(major=1, minor=0) if versioned else _Managed()
-    managed.deleter = ctypes.cast(_delete, c_void_p)
-    managed.tensor = _Tensor(pointer, *device, rank, code, bits, 1, address, address + 8 * rank, 0)
-    _exported[ctypes.addressof(managed)] = (managed, sizes, owner)
-    return _new_capsule(ctypes.addressof(managed), _NAMES[versioned], ctypes.cast(_delete_unconsumed, c_void_p))
+    rank, itemsize = len(shape), dtype.itemsize
+    in_elements = (c_int64 * max(rank, 1))(*strides)
+    interface = {
+        "version": 3,
+        "shape": tuple(shape),
+        "typestr": np.dtype(_STAND_INS[itemsize]).str,
+        "data": (pointer or ctypes.addressof(in_elements), False),  # NumPy takes no array at address 0
+        "strides": tuple(stride * itemsize for stride in strides),
+    }
+    array = np.asarray(_Exported(owner, in_elements, interface))
+    capsule = array.__dlpack__(max_version=(1, 0)) if versioned and _MAKES_VERSIONED else array.__dlpack__()
+    is_versioned = bool(_capsule_is_valid(capsule, _NAMES[1]))
+    address = _capsule_pointer(capsule, _NAMES[is_versioned])
+    tensor = (_ManagedVersioned if is_versioned else _Managed).from_address(address).tensor
+    tensor.data, tensor.byte_offset = pointer, 0
+    tensor.device_type, tensor.device_id = device
+    tensor.code, tensor.bits = code, bits
+    tensor.strides = ctypes.addressof(in_elements)  # NumPy's may be NULL
+    return capsule
+
+
+_MAKES_VERSIONED = np.lib.NumpyVersion(np.__version__) >= "2.1.0"

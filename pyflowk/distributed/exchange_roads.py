@@ -166,18 +166,21 @@ class FusedCall:
         self._device = x.device.index
         self._timeout_ms = _timeout_ms(exchange.group, x.device)
         src_chunk, joined = layout.src_chunks()[rank], layout.joined_dim
+        # Not `target`, whose memory is given back when the caller drops it: symmetric_empty() then drops this call.
+        self._peers = []
         pairs = []
         for peer, chunk in _others_first(layout.dst_chunks(), rank):
             whole = target
             if peer != rank:
                 shape = layout.dst_shape(peer)
                 whole = self._handle.get_buffer(peer, shape, exchange.dtype, target.storage_offset())
+                self._peers.append(whole)
             part = x.narrow(layout.cut_dim, chunk.start, chunk.length)
             pairs.append((part, whole.narrow(joined, src_chunk.start, src_chunk.length)))
-        self._peers = [whole for _, whole in pairs]
         self._calls = []
         for srcs, dsts in _alike(pairs):
             plan = plan_many(srcs, layout.axes, exchange.dtype, exchange.scale, dsts, 0)
+            plan = plan._replace(afters=[])  # which hold the tensors: the callers mark `out` as written
             self._calls.append((plan, [pointer - x.data_ptr() for pointer in plan.src_pointers]))
 
     def __call__(self, x: torch.Tensor) -> None:

@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
@@ -128,24 +131,94 @@ def test_a_dlpack_array_on_the_host_may_be_out() -> None:
     np.testing.assert_array_equal(out, MATRIX.T)
 
 
+class Owner:
+    """Of memory: what a capsule keeps alive."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def capsule(self, *, versioned: bool, dtype: Any = None, device: tuple[int, int] = (_dlpack.CPU, 0)) -> Any:
+        array = self.array
+        strides = tuple(stride // array.itemsize for stride in array.strides)
+        dtype = array.dtype if dtype is None else np.dtype(dtype)
+        return _dlpack.make_capsule(self, array.ctypes.data, array.shape, strides, dtype, device, versioned=versioned)
+
+
 @pytest.mark.parametrize("versioned", [False, True])
 def test_a_capsule_keeps_its_memory_until_its_consumer_is_done(versioned: bool) -> None:
+    owner = Owner(MATRIX.copy())
+    owned = weakref.ref(owner)
+    unconsumed = owner.capsule(versioned=versioned)
+    del owner
     gc.collect()
-    before = len(_dlpack._exported)
-    producer = Producer(MATRIX.copy(), versioned=versioned)
-    unconsumed = producer.__dlpack__()
-    assert len(_dlpack._exported) == before + 1
+    assert owned() is not None
     del unconsumed
-    assert len(_dlpack._exported) == before
+    assert owned() is None
 
-    view = np.from_dlpack(producer)[1:]
-    del producer
+    owner = Owner(MATRIX.copy())
+    owned = weakref.ref(owner)
+    view = np.from_dlpack(Producer(owner.array, versioned=versioned))[1:]
+    capsule = owner.capsule(versioned=versioned)
+    consumed = np.from_dlpack(SimpleNamespace(__dlpack__=lambda **_: capsule, __dlpack_device__=lambda: (1, 0)))
+    del owner, capsule
     gc.collect()
-    assert len(_dlpack._exported) == before + 1
+    assert owned() is not None
     np.testing.assert_array_equal(view, MATRIX[1:])
-    del view
+    np.testing.assert_array_equal(consumed, MATRIX)
+    del consumed
     gc.collect()
-    assert len(_dlpack._exported) == before
+    assert owned() is None
+
+
+@pytest.mark.parametrize("versioned", [False, True])
+def test_a_capsule_that_dies_in_an_exception_leaves_it(versioned: bool, capfd: pytest.CaptureFixture[str]) -> None:
+    owner = Owner(MATRIX.copy())
+    owned = weakref.ref(owner)
+    not_callable: Any = []
+    with pytest.raises(TypeError, match="'list' object is not callable"):
+        not_callable(owner.capsule(versioned=versioned))
+    with pytest.raises(ZeroDivisionError):
+        list(map(lambda capsule, divisor: 1 / divisor, [owner.capsule(versioned=versioned)], [0]))
+    del owner
+    gc.collect()
+    assert owned() is None
+    assert "ignored" not in capfd.readouterr().err
+
+
+def test_a_capsule_has_the_tensor_s_fields() -> None:
+    torch = pytest.importorskip("torch")
+    for dtype, of_torch in ((None, torch.float32), ("bfloat16", torch.bfloat16), ("bool", torch.bool)):
+        host = MATRIX if dtype is None else np.zeros((3, 4), np.uint16 if dtype == "bfloat16" else np.uint8)
+        named = None if dtype is None else numpy_dtype(dtype)
+        for array in (host, host.T, host[:, 1:], host[:0], host[1, 2]):
+            array = np.asarray(array)
+            for versioned in (False, True):
+                tensor = torch.utils.dlpack.from_dlpack(Owner(array).capsule(versioned=versioned, dtype=named))
+                assert (tensor.dtype, tuple(tensor.shape)) == (of_torch, array.shape)
+                assert tensor.stride() == tuple(stride // array.itemsize for stride in array.strides)
+                assert tensor.data_ptr() == array.ctypes.data or array.size == 0
+
+
+def test_a_capsule_may_outlive_the_interpreter() -> None:
+    program = """
+import ctypes, numpy as np
+from pyflowk._arrays import dlpack
+memory = np.ones((2, 3), np.float32)
+capsule = dlpack.make_capsule(memory, memory.ctypes.data, (2, 3), (3, 1), memory.dtype, (1, 0), versioned=False)
+get = ctypes.pythonapi.PyCapsule_GetPointer
+get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+managed = get(capsule, b"dltensor")
+ctypes.pythonapi.PyCapsule_SetName.argtypes = [ctypes.py_object, ctypes.c_char_p]
+used = ctypes.c_char_p(b"used_dltensor")
+ctypes.pythonapi.PyCapsule_SetName(capsule, used)
+deleter = ctypes.c_void_p.from_address(managed + ctypes.sizeof(dlpack._Tensor) + 8).value
+# As a C library that deletes its tensors when the process ends, after the interpreter.
+at_exit = ctypes.CDLL(None).__cxa_atexit
+at_exit.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+assert at_exit(deleter, managed, None) == 0
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_dlpack_has_no_type_for_some_dtypes() -> None:
