@@ -13,6 +13,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ._arrays.dtypes import dtype_name
 from ._arrays.frameworks import attribute_of
 from ._arrays.host_numbers import LIST, find_operand_or_list_kind, host_scalar
@@ -98,6 +100,8 @@ class Operation:
     With `takes_numbers` it also takes lists beside NumPy arrays, and host arrays of rank 0 beside arrays on a GPU.
     """
 
+    takes_scalars = False  # NumPy scalars alone, as NumPy's functions do
+
     __slots__ = ("functions", "kind_of", "names", "out_name", "plan", "takes_numbers", "torch_road")
 
     def __init__(
@@ -168,7 +172,10 @@ def call(
         inputs, rest = None, others
         if source is None:
             inputs = (x, *others)
-            x, source, name, before = _first_array(operation, inputs)
+            first = _first_array(operation, inputs)
+            if first is None:
+                return _of_scalars(Call(operation, inputs, out, stream, options, values))
+            x, source, name, before = first
             rest = inputs[len(before[0]) + 1 :]
         if source.is_intercepted is not None and source.is_intercepted():
             raise NeedsOperator
@@ -329,11 +336,18 @@ def _require_numpy(source: Any, name: str) -> None:
         raise TypeError(f"{name} is a list, which is taken beside NumPy arrays only: pass an array of the others' kind")
 
 
+def _of_scalars(made: Call) -> Any:
+    """The result of a call without an array: each NumPy scalar is an array of rank 0, and so is the result a scalar."""
+    x, *others = (np.asarray(one) if isinstance(one, np.generic) else one for one in made.inputs)
+    result = call(made.operation, x, tuple(others), made.out, made.stream, made.options, made.values)
+    return result[()] if made.out is None and isinstance(result, np.ndarray) and result.ndim == 0 else result
+
+
 def _first_array(
     operation: Operation, inputs: tuple[Any, ...]
-) -> tuple[Any, Any, str, tuple[list[Any], list[Any], list[Any]]]:
+) -> tuple[Any, Any, str, tuple[list[Any], list[Any], list[Any]]] | None:
     """(The first input that is an array, its kind, its name, what was read of the numbers and lists before it: their
-    pointers, their geometry, the names and `after` of the lists)."""
+    pointers, their geometry, the names and `after` of the lists). None for NumPy scalars alone, if they are taken."""
     names = operation.names
     pointers: list[Any] = []
     geometry: list[Any] = []
@@ -347,6 +361,8 @@ def _first_array(
             lists.append((name, after))
         pointers.append(pointer)
         geometry.extend(shape_strides_dtype)
+    if operation.takes_scalars and any(isinstance(one, np.generic) for one in inputs):
+        return None
     if len(names) == 1:
         raise TypeError(f"{names[0]} is a {type(inputs[0]).__name__}, must be an array")
     what = "numbers or lists" if lists else "numbers"

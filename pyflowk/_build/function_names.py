@@ -72,12 +72,13 @@ TEXT_OF_ADD = """
     Parameters
     ----------
     x, y : array or number
-        At least one array, with any strides. Shapes are broadcast and types promoted as in NumPy; for torch tensors
-        types are promoted as in PyTorch. By NumPy's rules a Python number takes the arrays' type, except that a float
-        beside integers gives float64, and is rounded to float32 only where that is a float of 8 or 16 bits (in
-        comparisons to the arrays' type). A NumPy scalar has its own type, as has a host array of rank 0 beside arrays
-        on a GPU. Two different float8 types give float16, one beside bfloat16 gives bfloat16, and beside float16
-        float8_e4m3 gives float16, float8_e5m2 float32. Beside NumPy arrays lists are taken too.
+        At least one array, with any strides, or one NumPy scalar: scalars alone give a scalar, as in NumPy. Shapes are
+        broadcast and types promoted as in NumPy; for torch tensors types are promoted as in PyTorch. By NumPy's rules a
+        Python number takes the arrays' type, except that a float beside integers gives float64, and is rounded to
+        float32 only where that is a float of 8 or 16 bits (in comparisons to the arrays' type). A NumPy scalar has its
+        own type, as has a host array of rank 0 beside arrays on a GPU. Two different float8 types give float16, one
+        beside bfloat16 gives bfloat16, and beside float16 float8_e4m3 gives float16, float8_e5m2 float32. Beside NumPy
+        arrays lists are taken too.
     out : array, optional
         Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
         may be an operand itself and must not overlap one otherwise. By default a new array of the first array's

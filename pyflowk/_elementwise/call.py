@@ -65,6 +65,8 @@ class Elementwise(Operation):
     Its values are the parameters, its options their types; or the Resolution, if it is known.
     """
 
+    takes_scalars = True
+
     __slots__ = ("exact_integers", "op", "operator", "parameters", "result")
 
     def __init__(

@@ -108,7 +108,9 @@ def _resolved(
     needed = [DType.BOOL for _ in condition]
     for kind in values:
         direct = kind == compute or (kind in MIXED_FLOATS and compute in MIXED_FLOATS) or op == UnaryOp.COPY
-        if direct and op in TO_BOOL:  # a torch tensor without dimensions that has a wider type is rounded first
+        if (
+            direct and op in TO_BOOL and isinstance(kind, DType)
+        ):  # a torch tensor without dimensions that has a wider type is rounded first
             direct = promote(kind, compute) == compute
         needed.append(kind if direct and isinstance(kind, DType) else compute)
     result = DType.BOOL if OPERATIONS[op].result == "BOOL" else compute

@@ -158,9 +158,9 @@ def test_a_capsule_keeps_its_memory_until_its_consumer_is_done(versioned: bool) 
     owner = Owner(MATRIX.copy())
     owned = weakref.ref(owner)
     view = np.from_dlpack(Producer(owner.array, versioned=versioned))[1:]
-    capsule = owner.capsule(versioned=versioned)
-    consumed = np.from_dlpack(SimpleNamespace(__dlpack__=lambda **_: capsule, __dlpack_device__=lambda: (1, 0)))
-    del owner, capsule
+    capsules = [owner.capsule(versioned=versioned)]
+    consumed = np.from_dlpack(SimpleNamespace(__dlpack__=lambda **_: capsules.pop(), __dlpack_device__=lambda: (1, 0)))
+    del owner
     gc.collect()
     assert owned() is not None
     np.testing.assert_array_equal(view, MATRIX[1:])
