@@ -89,7 +89,7 @@ def _write(result: Tensor, out: Tensor, tensors: Sequence[Tensor], name: str) ->
 def _result(made: Call) -> Any:
     operation, inputs, options, values = made.operation, made.inputs, made.options, made.values
     if isinstance(operation, Elementwise):
-        return _elementwise(operation, inputs, options or (), values)
+        return _elementwise(operation, inputs, made.out, options or (), values)
     if operation.torch_road is None:  # an ElementwiseKernel's
         raise TypeError("a kernel of one's own has no gradient and no rule under torch's transforms: pass x.detach()")
     return operation.torch_road(inputs, options, values)
@@ -98,11 +98,12 @@ def _result(made: Call) -> Any:
 # ---- elementwise ----------------------------------------------------------------------------------------------------
 
 
-def _elementwise(operation: Elementwise, inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
+def _elementwise(
+    operation: Elementwise, inputs: tuple[Any, ...], out: Any, options: Any, values: tuple[Any, ...]
+) -> Tensor:
     if operation.operator == "cast":
-        if operation.result is None:
-            raise TypeError("cast needs a dtype where torch must see it, for its result is a new tensor")
-        return entry("cast")(inputs[0], dtype_like(operation.result, inputs[0].dtype))
+        own = inputs[0].dtype if out is None else out.dtype
+        return entry("cast")(inputs[0], own if operation.result is None else dtype_like(operation.result, own))
     if all(isinstance(one, Tensor) for one in inputs) and not values:
         return entry(operation.operator)(*inputs)
     return with_numbers(operation, inputs, options, values)

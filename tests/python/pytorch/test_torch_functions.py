@@ -29,6 +29,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "scale": (lambda x: pyflowk.scale(x, 3, 0.5), lambda x: 3 * x + 0.5),
     "gelu": (lambda x: pyflowk.gelu(x, "tanh"), lambda x: torch.nn.functional.gelu(x, approximate="tanh")),
     "cast": (lambda x: pyflowk.cast(x, "float64"), lambda x: x.double()),
+    "positive": (pyflowk.positive, lambda x: x.clone()),
     "permute": (lambda x: pyflowk.permute(x, (-1, 0)), lambda x: x.T),
     "permute_dtype": (
         lambda x: pyflowk.permute(x, (1, 0), dtype=torch.float64, scale=0.5),
