@@ -52,11 +52,19 @@ def _normal_density(x: Tensor) -> Tensor:
     return torch.exp(-x * x / 2) / math.sqrt(2 * math.pi)
 
 
+def _held(x: Tensor, bound: float) -> Tensor:
+    """x within -bound ... bound, in float32 if it has 16 bits. A second derivative is 0 at both bounds and past them,
+    where its terms would be infinity times 0."""
+    return (x.float() if x.element_size() < 4 else x).clamp(-bound, bound)
+
+
 def _gelu_second(x: Tensor) -> Tensor:
+    x = _held(x, 40)
     return (2 - x * x) * _normal_density(x)
 
 
 def _gelu_tanh_second(x: Tensor) -> Tensor:
+    x = _held(x, 10)
     k, c = math.sqrt(2 / math.pi), 0.044715
     t = torch.tanh(k * (x + c * x * x * x))
     slope, curvature = k * (1 + 3 * c * x * x), 6 * k * c * x
@@ -64,6 +72,7 @@ def _gelu_tanh_second(x: Tensor) -> Tensor:
 
 
 def _silu_second(x: Tensor) -> Tensor:
+    x = _held(x, 750)
     s = torch.sigmoid(x)
     return s * (1 - s) * (2 + x * (1 - 2 * s))
 
@@ -76,8 +85,15 @@ def _pow_by_exponent(g: Tensor, x: Tensor, y: Tensor, out: Tensor) -> Tensor:
     return torch.where((x == 0) & (y >= 0), 0, g * out * torch.log(x))
 
 
-def _elu(g: Tensor, x: Tensor, alpha: float, out: Tensor) -> Tensor:
-    return torch.where(x <= 0, g * (out + alpha), g)
+def _elu(g: Tensor, x: Tensor, alpha: float) -> Tensor:
+    # Not out + alpha, which is 0 where out, in 16 bits, is rounded to -alpha.
+    return torch.where(x <= 0, g * (alpha * torch.exp(x.clamp(max=0))), g)
+
+
+def _over_squares(g: Tensor, a: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """g * a / (x^2 + y^2), without squares that overflow or vanish; 0 where x and y are 0, and so is a."""
+    length = torch.hypot(x, torch.where((x == 0) & (y == 0), 1, y))
+    return g * (a / length) / length
 
 
 DERIVATIVES: dict[str, tuple[Formula | None, ...]] = {
@@ -136,9 +152,9 @@ DERIVATIVES: dict[str, tuple[Formula | None, ...]] = {
     "silu_mul": (lambda g, x, y: flowk.silu_grad(g * y, x), lambda g, x: g * flowk.silu(x)),
     "floor_divide": (_zero, _zero),
     "remainder": (_same, lambda g, x, y: -g * torch.div(x, y, rounding_mode="floor")),
-    "atan2": (lambda g, x, y: g * y / (x * x + y * y), lambda g, x, y: -g * x / (x * x + y * y)),
+    "atan2": (lambda g, x, y: _over_squares(g, y, x, y), lambda g, x, y: _over_squares(-g, x, x, y)),
     "hypot": (lambda g, x, out: g * (x / out), lambda g, y, out: g * (y / out)),
-    "logaddexp": (lambda g, x, out: g * torch.exp(x - out), lambda g, y, out: g * torch.exp(y - out)),
+    "logaddexp": (lambda g, x, y: g * torch.sigmoid(x - y), lambda g, x, y: g * torch.sigmoid(y - x)),
     "copysign": (lambda g, x, out: torch.where(x == 0, 0, g * (out / x)), _zero),
     "fma": (lambda g, y: g * y, lambda g, x: g * x, _same),
     "where": (None, lambda g, condition: _where(condition, g), lambda g, condition: _where(~condition, g)),

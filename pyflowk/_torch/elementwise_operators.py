@@ -158,7 +158,7 @@ class _Pointwise(Rules):
         count = len(self.operands)
         # Broadcasting and promotion, which a gradient undoes, need several operands.
         ctx.like = [(one.shape, one.dtype, one.device) for one in arguments[:count]] if count > 1 else None
-        ctx.result_dtype = result.dtype
+        ctx.result_dtype, ctx.result_shape, ctx.result_device = result.dtype, result.shape, result.device
         ctx.parameters = arguments[count:]
         places = self._places_to_keep(ctx.needs_input_grad[:count], forward_ad._current_level >= 0)
         ctx.kept = places
@@ -189,7 +189,11 @@ class _Pointwise(Rules):
             for index, tangent in enumerate(tangents[: len(self.operands)])
             if tangent is not None and self.formulas[index] is not None
         ]
-        return functools.reduce(torch.add, parts).to(ctx.result_dtype) if parts else None
+        if not parts:
+            return None
+        # A single part may have the shape, and the device, of an operand that is broadcast.
+        tangent = functools.reduce(torch.add, parts).expand(ctx.result_shape)
+        return tangent.to(dtype=ctx.result_dtype, device=ctx.result_device)
 
     def _known(self, ctx: Any) -> dict[str, Any]:
         names = (*self.operands, "out")
