@@ -9,6 +9,7 @@ apart, where the library is not found, and where this Python does not export the
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -59,16 +60,20 @@ class Road:
     def call_and_notice(self, *arguments: Any) -> Any:
         """`call`, after which the arrays' types are known to the C road."""
         result = self.call(*arguments)
-        for argument, role in zip(arguments, self.roles):
-            if role == "a":
-                notice(type(argument))
+        with contextlib.suppress(Exception):  # the result is there, and the next call comes here again
+            for argument, role in zip(arguments, self.roles):
+                if role == "a":
+                    notice(type(argument))
         return result
 
     def learn(self, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """The plan of a call that was made, for calls.c; None where it is not plain."""
-        if set(native.loaded) - {None}:
-            _check_device()
-        return learned(self.call, self.names, self.roles, arguments)
+        try:
+            if set(native.loaded) - {None}:
+                _check_device()
+            return learned(self.call, self.names, self.roles, arguments)
+        except Exception:  # the call was made, and its result is not lost; it stays Python's
+            return None
 
 
 @functools.cache

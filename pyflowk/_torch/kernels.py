@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import threading
 import warnings
 from typing import Any
 
@@ -21,7 +22,7 @@ from .._native.errors import FlowkError
 
 FILE_NAME = "libpyflowk_torch.so"
 # In the order of the struct Flowk in torch_shim.h.
-_FUNCTIONS = ("last_error", "permute", "unary", "binary", "ternary", "prelu", "masked_softmax")
+_FUNCTIONS = ("permute", "unary", "binary", "ternary", "prelu", "masked_softmax")
 
 
 def register(name: str, key: str) -> bool:
@@ -35,11 +36,30 @@ def register(name: str, key: str) -> bool:
     return bool(registered)
 
 
+class _Kept(threading.local):
+    """The error of the kernel in Python that a kernel in C has called in this thread, and its text."""
+
+    error: Exception | None = None
+    text = ""
+
+
+_kept = _Kept()
+
+
 def keep_error(error: Exception) -> None:
-    """Keeps the text of an error in a kernel in Python, for the kernel in C that called it."""
+    """Keeps an error of a kernel in Python, which PyTorch does not pass on to the kernel in C that called it."""
     library = _library()
     if library is not None:
-        library.pyflowk_torch_keep_error(f"{type(error).__name__}: {error}".encode())
+        _kept.error, _kept.text = error.with_traceback(None), f"{type(error).__name__}: {error}"
+        library.pyflowk_torch_keep_error(_kept.text.encode())
+
+
+def original_of(raised: RuntimeError) -> Exception:
+    """The error that the kernel in Python raised, where `raised` is what PyTorch made of it; else `raised`."""
+    error, text = _kept.error, _kept.text
+    _kept.error, _kept.text = None, ""
+    # What PyTorch raises holds the text, or the start of a long one.
+    return error if error is not None and text.partition("\n")[0][:500] in str(raised) else raised
 
 
 @functools.cache

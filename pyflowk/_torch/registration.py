@@ -90,7 +90,7 @@ def register(
     operator = packet.default
     if function is not None:
         packet.__class__, packet.function = _Operator, function
-    dispatched = DISPATCHED[name] = operator._op
+    dispatched = DISPATCHED[name] = _with_errors(operator._op)
     complete = _completed(operator._schema)
     number = len(operator._schema.arguments)
 
@@ -152,17 +152,21 @@ def register(
         try:
             with torch.no_grad():
                 return kernel(*arguments, **options)
-        except Exception as error:
-            kernels.keep_error(error)
-            raise
         finally:
             gate.in_kernel.now = outer
+
+    def from_c(*arguments: Any, **options: Any) -> Any:
+        try:
+            return on_memory(*arguments, **options)
+        except Exception as error:
+            kernels.keep_error(error)
+            raise RuntimeError(str(error)) from None
 
     in_c = [kernels.register(name, key) for key in _KEYS]
     if any(in_c):  # which take most calls, and give the others to flowk::_NAME
         LIBRARY.define(f"_{schema}")
     for key, has_kernel in zip(_KEYS, in_c):
-        LIBRARY.impl(f"_{name}" if has_kernel else name, on_memory, key)
+        LIBRARY.impl(f"_{name}" if has_kernel else name, from_c if has_kernel else on_memory, key)
     torch.library.register_fake(f"flowk::{name}", fake, lib=LIBRARY)
     LIBRARY.impl(name, autograd, "Autograd")
     LIBRARY.impl(name, by_function, "FuncTorchDynamicLayerFrontMode")
@@ -171,6 +175,21 @@ def register(
         parameters = schema[len(name) + 1 : schema.rindex(")")]
         star = "" if "*" in parameters else "*, "
         register_composite(f"{name}.out({parameters}, {star}Tensor(a!) out) -> Tensor(a!)", kernel)
+
+
+def _with_errors(dispatched: Callable[..., Any]) -> Callable[..., Any]:
+    """The dispatcher's call, with the errors of kernels in Python that kernels in C called."""
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        try:
+            return dispatched(*arguments, **options)
+        except RuntimeError as error:
+            original = kernels.original_of(error)
+            if original is error:
+                raise
+            raise original from None
+
+    return call
 
 
 def entry(name: str) -> Callable[..., Any]:

@@ -13,8 +13,8 @@ static double as_double(uint64_t value) {
   return number;
 }
 
-/* Finishes permute and batch_transpose, by the checked axes. */
-static void run_permute(const char *name, View *x, const int32_t *axes, uint64_t *stack) {
+/* Finishes permute and batch_transpose, by the checked axes; the answer is that of leave(). */
+static bool run_permute(const char *name, View *x, const int32_t *axes, uint64_t *stack) {
   int64_t shape[FLOWK_MAX_RANK], strides[FLOWK_MAX_RANK];
   for (int64_t d = 0; d < x->rank; ++d) shape[d] = x->shape[axes[d]];
   contiguous_strides(x->rank, shape, strides);
@@ -26,7 +26,7 @@ static void run_permute(const char *name, View *x, const int32_t *axes, uint64_t
     status = place.flowk->permute(x->data, x->strides, out.data, strides, (int32_t)x->rank, x->shape, axes, x->dtype,
                                   place.stream);
   }
-  leave(place, status, name, x, 1, result, stack);
+  return leave(place, status, name, x, 1, result, stack);
 }
 
 /* permute(x, axes, dtype, scale) */
@@ -54,8 +54,7 @@ static void permute(uint64_t *stack, uint64_t num_arguments, uint64_t num_result
     call_python("permute", stack);
     return;
   }
-  shim.torch_delete_list(list);
-  run_permute("permute", &x, axes, stack);
+  if (run_permute("permute", &x, axes, stack)) shim.torch_delete_list(list);
 }
 
 /* batch_transpose(x, dtype, scale) */

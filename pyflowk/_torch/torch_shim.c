@@ -131,19 +131,17 @@ Place enter(const View *x) {
   return place;
 }
 
-void leave(Place place, flowk_status status, const char *name, View *views, int num_views, Tensor result,
+bool leave(Place place, flowk_status status, const char *name, View *views, int num_views, Tensor result,
            uint64_t *stack) {
   if (place.guard != NULL) shim.aoti_torch_delete_device_guard(place.guard);
-  for (int i = 0; i < num_views; ++i) shim.aoti_torch_delete_tensor_object(views[i].handle);
-  if (result != NULL && status == FLOWK_STATUS_SUCCESS) {
-    stack[0] = (uint64_t)(uintptr_t)result;
-    return;
+  if (result == NULL || status != FLOWK_STATUS_SUCCESS) {
+    if (result != NULL) shim.aoti_torch_delete_tensor_object(result);
+    call_python(name, stack);
+    return false;
   }
-  char text[1024];
-  snprintf(text, sizeof text, "flowk::%s: %s", name,
-           result == NULL ? "PyTorch has no memory for the result" : place.flowk->last_error());
-  if (result != NULL) shim.aoti_torch_delete_tensor_object(result);
-  shim.aoti_torch_check(false, name, __FILE__, __LINE__, text);
+  for (int i = 0; i < num_views; ++i) shim.aoti_torch_delete_tensor_object(views[i].handle);
+  stack[0] = (uint64_t)(uintptr_t)result;
+  return true;
 }
 
 static _Thread_local char error_text[768]; /* of the kernel in Python: PyTorch passes no exception on */

@@ -56,7 +56,6 @@ typedef struct {
 
 /* The functions of libflowk or libflowk_simt, by the addresses that Python has. */
 typedef struct {
-  const char *(*last_error)(void);
   flowk_status (*permute)(const void *, const int64_t *, void *, const int64_t *, int32_t, const int64_t *,
                           const int32_t *, flowk_dtype, flowk_stream);
   flowk_status (*unary)(flowk_unary_op, const void *, const int64_t *, flowk_dtype, void *, const int64_t *,
@@ -99,8 +98,9 @@ Tensor new_tensor(const View *like, int64_t rank, const int64_t *shape, const in
 /* Has this device's library been given? */
 bool has_library(const View *x);
 Place enter(const View *x);
-/* Ends a kernel: deletes its tensors, and leaves `result` on the stack or raises the library's error. */
-void leave(Place place, flowk_status status, const char *name, View *views, int num_views, Tensor result,
+/* Ends a kernel: deletes its tensors and leaves `result` on the stack. False without a result: Python has made the call
+   again, and its error is the one that is raised. */
+bool leave(Place place, flowk_status status, const char *name, View *views, int num_views, Tensor result,
            uint64_t *stack);
 /* Runs a call that no kernel here takes by the operator flowk::_NAME, whose kernel is in Python. */
 void call_python(const char *name, uint64_t *stack);

@@ -157,6 +157,20 @@ def test_errors_are_the_same_where_a_plan_is_there() -> None:
         assert [error_of(call) for _ in range(3)] == [expected] * 3
 
 
+def test_an_error_after_the_call_loses_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What makes later calls faster may fail: the result is there."""
+
+    def fails(*arguments: Any) -> Any:
+        raise RuntimeError("no plan")
+
+    monkeypatch.setattr(roads, "learned", fails)
+    monkeypatch.setattr(roads, "notice", fails)
+    x = tensor(3, 4)
+    for _ in range(4):
+        assert torch.equal(pyflowk.relu(x), x)
+    assert num_plans() == 0
+
+
 def test_wrong_arguments_are_the_function_s_own_error() -> None:
     with pytest.raises(TypeError, match=r"relu\(\) missing 1 required positional argument"):
         pyflowk.relu()

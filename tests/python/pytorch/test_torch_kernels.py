@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libpyflowk_torch, the kernels in C: they give the values of the kernels in Python, and errors their text."""
+"""libpyflowk_torch, the kernels in C: they give the values of the kernels in Python, and their errors."""
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ torch = pytest.importorskip("torch")
 
 from torch_calls import DEVICES, calls, label  # noqa: E402
 
+import pyflowk  # noqa: E402
 from pyflowk._torch import kernels  # noqa: E402
 from pyflowk._torch.operators import NAMES  # noqa: E402
 
@@ -73,19 +76,53 @@ def test_layouts() -> None:
             try:
                 expected = torch.sub(x, y)
             except RuntimeError:
-                with pytest.raises(RuntimeError, match="flowk::sub: ValueError: shapes do not broadcast to one"):
+                with pytest.raises(ValueError, match="^shapes do not broadcast to one"):
                     flowk.sub(x, y)
                 continue
             torch.testing.assert_close(flowk.sub(x, y), expected)
 
 
-@needs_library
-def test_errors_keep_their_text() -> None:
+BAD_CALLS = {
+    "add": (ValueError, lambda x: pyflowk.add(x, torch.ones(5)), "shapes do not broadcast to one"),
+    "permute": (ValueError, lambda x: pyflowk.permute(x, (0, 0)), r"axes\[1\] = 0, but axes must name each dimension"),
+    "prelu": (ValueError, lambda x: pyflowk.prelu(x, torch.ones(4)), r"alpha has shape \(4,\), must have one"),
+    "softmax": (ValueError, lambda x: pyflowk.softmax(x.sum()), "x has no dimensions"),
+    "sub": (TypeError, lambda x: flowk.sub(x > 0, x > 0), "x has dtype bool, must be integers or floats"),
+    "dispatched": (ValueError, lambda x: flowk.permute(x, [0, 0]), r"axes\[1\] = 0, but axes must name each"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_CALLS)
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_errors_are_those_of_a_plain_call(name: str, requires_grad: bool) -> None:
+    error, call, text = BAD_CALLS[name]
+    with pytest.raises(error, match=f"^{text}"):
+        call(torch.ones(2, 3, requires_grad=requires_grad))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_no_memory_is_torch_s_own_error(device: str) -> None:
+    """torch.OutOfMemoryError on a GPU, which those who look for a batch size catch."""
+    x = torch.ones(1, device=device, requires_grad=True).expand(1 << 45)
+    with pytest.raises(RuntimeError) as expected:
+        torch.relu(x)
+    for call in (lambda: pyflowk.relu(x), lambda: flowk.relu(x), lambda: torch.func.vmap(pyflowk.relu)(x[None])):
+        with pytest.raises(expected.type) as caught:
+            call()
+        assert type(caught.value) is expected.type
+        assert str(caught.value)[:60] == str(expected.value)[:60]
+
+
+def test_errors_hold_no_tensors() -> None:
     x = torch.ones(2, 3)
-    with pytest.raises(RuntimeError, match=r"flowk::permute: .*axes\[1\] = 0, but axes must name each dimension once"):
-        flowk.permute(x, [0, 0])
-    with pytest.raises(RuntimeError, match="flowk::sub: TypeError: x has dtype bool, must be integers or floats"):
-        flowk.sub(x > 0, x > 0)
+    alive = weakref.ref(x)
+    with torch.inference_mode(), pytest.raises(RuntimeError, match="must name each dimension once"):
+        flowk.permute(x, [0, 0])  # below autograd the error has no caller in Python that takes it
+    del x
+    gc.collect()
+    assert alive() is None
+    with pytest.raises(RuntimeError, match="expected at most"):
+        flowk.relu(torch.ones(3), 1, 2, 3, 4)  # PyTorch's own error, and not the one before
 
 
 @needs_library
@@ -97,8 +134,10 @@ def test_nothing_leaks() -> None:
         flowk.relu(x)
         flowk.add(x, 2 * x.int())
         flowk.permute(x, [1, 0])
-        with pytest.raises(RuntimeError):
+        with pytest.raises(ValueError, match="broadcast"):
             flowk.add(x, y)
+        with pytest.raises(ValueError, match="axes"):
+            flowk.permute(x, [0, 0])
     assert resident_tensors() - before < 20
 
 
