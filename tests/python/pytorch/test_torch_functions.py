@@ -13,6 +13,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode  # noqa: E402
+from torch.autograd import forward_ad  # noqa: E402
+from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 from torch_calls import DEVICES  # noqa: E402
 
 import pyflowk  # noqa: E402
@@ -47,6 +50,10 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     ),
     "permute_pattern": (lambda x: pyflowk.permute(x, "a b -> b a"), lambda x: x.T),
     "transpose": (pyflowk.transpose, lambda x: x.T),
+    "permute_many": (
+        lambda x: pyflowk.add(*pyflowk.permute_many([x, 2 * x], (1, 0), scale=0.5)),
+        lambda x: x.T / 2 + x.T,
+    ),
     "masked_softmax": (
         lambda x: pyflowk.masked_softmax(x, x > 1.5, bias=x[:1], scale=0.5),
         lambda x: (0.5 * x + x[:1]).masked_fill(x > 1.5, -torch.inf).softmax(-1).nan_to_num(),
@@ -152,6 +159,44 @@ def test_jit_trace_holds_the_operator() -> None:
     traced = torch.jit.trace(lambda x: pyflowk.relu(x), x)
     assert "flowk::relu" in str(traced.graph)
     torch.testing.assert_close(traced(-x), torch.relu(-x))
+
+
+def each_transposed(*xs: Any) -> Any:
+    return tuple(pyflowk.permute_many(list(xs), (1, 0)))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_torch_sees_permute_many() -> None:
+    xs = tuple(torch.arange(6.0).reshape(2, 3) + i for i in range(3))
+    ys = tuple(-x for x in xs)
+    expected = tuple(y.T for y in ys)
+    for traced in (torch.jit.trace(each_transposed, xs), make_fx(each_transposed)(*xs)):
+        torch.testing.assert_close(traced(*ys), expected)
+    with forward_ad.dual_level():
+        results = each_transposed(*(forward_ad.make_dual(x, y) for x, y in zip(xs, ys)))
+        torch.testing.assert_close(tuple(forward_ad.unpack_dual(one).tangent for one in results), expected)
+    with FakeTensorMode() as mode:
+        assert all(isinstance(one, FakeTensor) for one in each_transposed(*map(mode.from_tensor, xs)))
+    parameters = [torch.nn.Parameter(x) for x in xs]
+    assert all(one.requires_grad for one in each_transposed(*parameters))
+    assert each_transposed(xs[0], xs[1], parameters[2])[0].requires_grad is False
+    assert torch.equal(torch.func.vmap(each_transposed)(*(torch.stack([x, y]) for x, y in zip(xs, ys)))[2][1], -xs[2].T)
+
+
+def test_permute_many_of_tensors_that_torch_sees_is_refused_as_elsewhere() -> None:
+    x = torch.ones(2, 3)
+    weight, plain = torch.nn.Parameter(x), torch.nn.Parameter(x, requires_grad=False)
+    expected = pyflowk.explain(pyflowk.permute_many, [x, x], (1, 0))
+    assert pyflowk.explain(pyflowk.permute_many, [weight, x], (1, 0)) == expected
+    assert pyflowk.explain(pyflowk.permute_many, [plain, plain], (1, 0)) == expected
+    with pytest.raises(TypeError, match="out is given while autograd is on and a tensor requires grad"):
+        pyflowk.permute_many([weight], (1, 0), out=[torch.empty(3, 2)])
+    with pytest.raises(ValueError, match=r"xs\[1\] has shape \(2, 2\), must be \(2, 3\) as xs\[0\] has"):
+        pyflowk.permute_many([weight, x[:, :2]], (1, 0))
+    with pytest.raises(TypeError, match=r"xs\[1\] is a ndarray, must be a torch.Tensor beside the others"):
+        pyflowk.permute_many([weight, x.numpy()], (1, 0))
+    with pytest.raises(TypeError, match="stream is given while torch traces or transforms"):
+        torch.func.vmap(lambda x: pyflowk.permute_many([x], (1, 0), stream=0)[0])(x[None])
 
 
 def test_compiling_may_be_the_first_use() -> None:
