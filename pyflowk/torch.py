@@ -31,35 +31,42 @@ class PReLU(torch.nn.PReLU):
     """torch.nn.PReLU: `weight` has one element, or one per channel, which is dimension 1 of the input."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return prelu(input, self.weight)
+        return super().forward(input) if input.is_meta else prelu(input, self.weight)
 
 
 class GELU(torch.nn.GELU):
     """torch.nn.GELU; `approximate` is "none" or "tanh"."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return gelu(input, self.approximate)
+        return super().forward(input) if input.is_meta else gelu(input, self.approximate)
 
 
 class SiLU(torch.nn.SiLU):
     """torch.nn.SiLU."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return silu(input, out=input if self.inplace else None)
+        if input.is_meta:
+            return super().forward(input)
+        if not self.inplace:
+            return silu(input)
+        if torch.is_grad_enabled() and input.requires_grad:
+            # The gradient is taken at the old values, which autograd keeps.
+            return input.copy_(silu(input.clone()))
+        return silu(input, out=input)
 
 
 class Softmax(torch.nn.Softmax):
     """torch.nn.Softmax. The last dimension is the fast one; another is moved there and back, as a view."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return _along(softmax, self.dim, input)
+        return super().forward(input) if input.is_meta else _along(softmax, self.dim, input)
 
 
 class LogSoftmax(torch.nn.LogSoftmax):
     """torch.nn.LogSoftmax, as `Softmax`."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return _along(log_softmax, self.dim, input)
+        return super().forward(input) if input.is_meta else _along(log_softmax, self.dim, input)
 
 
 def _along(function: Any, dim: int | None, x: Tensor) -> Tensor:
@@ -98,7 +105,8 @@ class MaskedSoftmax(torch.nn.Module):
         bias: Tensor | None = None,
     ) -> Tensor:
         """The softmax of `input` over its last dimension, as `pyflowk.masked_softmax`."""
-        return masked_softmax(input, mask, lengths=lengths, bias=bias, **self.options)
+        function = torch.ops.flowk.masked_softmax if input.is_meta else masked_softmax
+        return function(input, mask, lengths=lengths, bias=bias, **self.options)
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in self.options.items())

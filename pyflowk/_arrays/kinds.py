@@ -102,6 +102,7 @@ class TorchKind(ArrayKind):
         from .._torch import gate  # for torch alone, which is imported here
 
         self.is_intercepted, self._mark_written = gate.is_intercepted, gate.mark_written
+        self._require_plain_memory = gate.require_plain_memory
         self._is_grad_enabled = torch.is_grad_enabled
 
     @functools.cached_property
@@ -114,12 +115,16 @@ class TorchKind(ArrayKind):
         dtype = x.dtype
         if x.is_neg() or (dtype.is_complex and x.is_conj()):  # its memory holds other values than the tensor
             raise ValueError(f"{name} is a lazily negated or conjugated tensor: resolve_neg() and resolve_conj() first")
-        if x.is_cuda:
-            device = 0 if self._has_one_device else x.get_device()
-            return x.data_ptr(), x.shape, x.stride(), dtype, device, None
-        if not x.is_cpu:
-            raise TypeError(f"{name} is a tensor on {x.device}, must be on the host or a CUDA device")
-        return x.data_ptr(), x.shape, x.stride(), dtype, None, None
+        try:
+            if x.is_cuda:
+                device = 0 if self._has_one_device else x.get_device()
+                return x.data_ptr(), x.shape, x.stride(), dtype, device, None
+            if x.is_cpu:
+                return x.data_ptr(), x.shape, x.stride(), dtype, None, None
+        except RuntimeError:
+            self._require_plain_memory(x, name)
+            raise
+        raise TypeError(f"{name} is a tensor on {x.device}, must be on the host or a CUDA device")
 
     def read_out(self, x: Any, name: str, stream: int) -> Reading:
         return (*self.read(x, name, stream)[:5], lambda stream: self._mark_written(x))

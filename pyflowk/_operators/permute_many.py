@@ -100,10 +100,13 @@ def _by_operators(
     arrays: list[Any], order: tuple[int, ...], dtype: Any, scale: Any, outs: list[Any] | None, stream: Any
 ) -> Any:
     """A call that torch must see: a permute of each tensor."""
+    from .._torch import gate  # for torch alone, which is imported here
+
     x = arrays[0]
     for i, one in enumerate(arrays):
         if not hasattr(one, "requires_grad"):
             raise TypeError(f"xs[{i}] is a {type(one).__name__}, must be a torch.Tensor beside the others")
+        gate.require_plain_memory(one, f"xs[{i}]")
         own, wanted = ((tuple(each.shape), each.dtype, each.device) for each in (one, x))
         for what, value, expected in zip(("shape", "dtype", "device"), own, wanted):
             if value != expected:

@@ -57,6 +57,14 @@ def is_plain_type(tensor_type: type[Any]) -> bool:
     return tensor_type in _PLAIN_TYPES
 
 
+def require_plain_memory(x: Any, name: str) -> None:
+    """TypeError where the elements of parameter `name` do not lie in memory by one shape and its strides."""
+    if isinstance(x, torch.Tensor) and x.is_nested:
+        raise TypeError(f"{name} is a nested tensor, must have one shape: pass its parts, or pad it")
+    if isinstance(x, torch.Tensor) and x.layout is not torch.strided:
+        raise TypeError(f"{name} has the layout {x.layout}, must have strides: pass {name}.to_dense()")
+
+
 # For the C road, which asks the same: functions without arguments that are true where torch watches all calls
 # (torch.compile does not trace a call that runs), and the fields of TorchGates in pyflowk/_calls/reading.h.
 WATCHERS = (_num_dispatch_modes, has_transforms, _is_traced)

@@ -87,6 +87,15 @@ def _write(result: Tensor, out: Tensor, tensors: Sequence[Tensor], name: str) ->
 
 
 def _result(made: Call) -> Any:
+    try:
+        return _result_of_operator(made)
+    except NotImplementedError:
+        for name, one in zip(made.operation.names, made.inputs):
+            gate.require_plain_memory(one, name)
+        raise
+
+
+def _result_of_operator(made: Call) -> Any:
     operation, inputs, options, values = made.operation, made.inputs, made.options, made.values
     if isinstance(operation, Elementwise):
         return _elementwise(operation, inputs, made.out, options or (), values)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -75,10 +77,25 @@ def test_a_tensor_whose_memory_is_not_its_values_is_refused() -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_tensors_without_plain_memory_are_refused() -> None:
     x = torch.randn(4, 4)
-    for odd in (x.to_sparse(), x.to_sparse_csr(), x.to_mkldnn(), torch.nested.nested_tensor([x[0], x[1, :2]])):
-        for arguments in ({"x": odd}, {"x": x, "out": odd}):
-            with pytest.raises(RuntimeError, match=r"have storage|support sizes"):
-                pyflowk.relu(**arguments)
+    nested = torch.nested.nested_tensor([x[0], x[1, :2]])
+    for odd in (x.to_sparse(), x.to_sparse_csr(), x.to_mkldnn(), nested):
+        text = "is a nested tensor" if odd is nested else f"has the layout {odd.layout}, must have strides"
+        calls = {
+            "x": lambda odd=odd: pyflowk.relu(odd),
+            "y": lambda odd=odd: pyflowk.add(x, odd),
+            "out": lambda odd=odd: pyflowk.relu(x, out=odd),
+            "xs[1]": lambda odd=odd: pyflowk.permute_many([x, odd], (1, 0)),
+        }
+        for name, call in calls.items():
+            with pytest.raises(TypeError, match="^" + re.escape(f"{name} {text}")):
+                call()
+        if not odd.is_mkldnn:
+            odd.requires_grad_()
+            for name in ("x", "y", "xs[1]"):
+                with pytest.raises(TypeError, match="^" + re.escape(f"{name} {text}")):
+                    calls[name]()
+    with pytest.raises(TypeError, match="x is a nested tensor"):
+        pyflowk.softmax(torch.nested.nested_tensor([x[0], x[1, :2]], layout=torch.jagged))
     with pytest.raises(TypeError, match="its tensors hold more than elements"):
         pyflowk.permute(torch.quantize_per_tensor(x, 0.1, 0, torch.quint8), (1, 0))
     with pytest.raises(ValueError, match="x = NULL"):

@@ -52,6 +52,36 @@ def test_silu_in_place() -> None:
     torch.testing.assert_close(x, expected)
 
 
+def test_silu_in_place_in_training() -> None:
+    results = []
+    for module in (modules.SiLU(inplace=True), torch.nn.SiLU(inplace=True)):
+        weight = torch.linspace(-2, 2, 6).requires_grad_()
+        x = 2 * weight
+        y = module(x)
+        assert y is x and x._version == 1
+        (gradient,) = torch.autograd.grad((y * torch.arange(6)).sum(), weight)
+        with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+            module(weight)
+        squares = 2 * weight
+        needs_old_values = squares.square()
+        module(squares)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            needs_old_values.sum().backward()
+        results.append((y.detach(), gradient, torch.func.grad(lambda w: module(2 * w).sum())(weight.detach())))  # noqa: B023
+    torch.testing.assert_close(*results)
+
+
+@pytest.mark.parametrize(("name", "options"), [*PAIRS, ("MaskedSoftmax", {"causal": True})])
+def test_modules_take_meta_tensors(name: str, options: dict[str, Any]) -> None:
+    module = getattr(modules, name)(**options).to("meta")
+    for requires_grad in (False, True):
+        x = torch.empty(4, 5, 6, dtype=torch.float16, device="meta", requires_grad=requires_grad)
+        for context in (torch.no_grad, torch.enable_grad):
+            with context():
+                y = module(x) if name != "PReLU" else module.half()(x)
+            assert y.is_meta and y.shape == x.shape and y.dtype == torch.float16
+
+
 def test_masked_softmax() -> None:
     module = modules.MaskedSoftmax(causal=True, scale=0.5)
     assert "causal=True" in repr(module)
