@@ -22,6 +22,7 @@ _is_traced = torch._C._is_tracing
 _num_dispatch_modes = torch._C._len_torch_dispatch_stack
 has_transforms = torch._C._are_functorch_transforms_active
 increment_version = torch._C._increment_version
+is_autocast_enabled = torch._C._is_any_autocast_enabled
 _PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -34,12 +35,17 @@ class _InKernel(threading.local):
 in_kernel = _InKernel()
 
 
-def is_intercepted() -> bool:
+def is_watched() -> bool:
     """Does torch watch operators now: torch.compile, jit.trace, torch.func, forward mode, make_fx or another mode?"""
     return is_compiling() or (
         (_num_dispatch_modes() != 0 or has_transforms() or _is_traced() or forward_ad._current_level >= 0)
         and not in_kernel.now
     )
+
+
+def is_intercepted() -> bool:
+    """Does torch watch operators now, or choose the types that they compute in: autocast?"""
+    return is_watched() or (is_autocast_enabled() and not in_kernel.now)
 
 
 def needs_operator(x: torch.Tensor) -> bool:
@@ -67,5 +73,5 @@ def require_plain_memory(x: Any, name: str) -> None:
 
 # For the C road, which asks the same: functions without arguments that are true where torch watches all calls
 # (torch.compile does not trace a call that runs), and the fields of TorchGates in pyflowk/_calls/reading.h.
-WATCHERS = (_num_dispatch_modes, has_transforms, _is_traced)
+WATCHERS = (_num_dispatch_modes, has_transforms, _is_traced, is_autocast_enabled)
 OF_TENSORS = (forward_ad, _is_grad_enabled, torch.Tensor.is_neg, torch.Tensor.is_conj, increment_version)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from . import gate, kernels
+from . import autocast, gate, kernels
 
 below_autograd: Any = torch._C._AutoDispatchBelowAutograd
 num_function_modes = torch._C._len_torch_function_stack
@@ -137,7 +137,7 @@ def register(
             arguments = complete(*arguments, **options)
         return Function.apply(*arguments) if gate.has_transforms() else apply(*arguments)
 
-    def autograd(*arguments: Any, **options: Any) -> Any:
+    def under_autograd(*arguments: Any, **options: Any) -> Any:
         if forward_ad._current_level >= 0:
             return by_function(*arguments, **options)
         if is_grad_enabled():
@@ -168,7 +168,8 @@ def register(
     for key, has_kernel in zip(_KEYS, in_c):
         LIBRARY.impl(f"_{name}" if has_kernel else name, from_c if has_kernel else on_memory, key)
     torch.library.register_fake(f"flowk::{name}", fake, lib=LIBRARY)
-    LIBRARY.impl(name, autograd, "Autograd")
+    LIBRARY.impl(name, under_autograd, "Autograd")
+    autocast.register(LIBRARY, name, dispatched)
     LIBRARY.impl(name, by_function, "FuncTorchDynamicLayerFrontMode")
     FUNCTIONS[name] = by_function
     if schema.endswith("-> Tensor"):

@@ -17,7 +17,7 @@ from .._arrays.stream import stream_handle
 from .._elementwise.call import Elementwise
 from .._operators import permute_arguments, prelu, softmax
 from .._pipeline import Call, Listener, call
-from . import gate
+from . import autocast, gate
 from . import operators as operators  # which registers them
 from .elementwise_operators import with_numbers
 from .registration import entry
@@ -25,7 +25,14 @@ from .registration import entry
 
 def by_operator(made: Call) -> Any:
     """The result of a call that raised NeedsOperator."""
-    operation, inputs, out, stream, _, _ = made
+    operation, inputs, out, stream, options, values = made
+    # torch.compile traces what comes after is_watched() only where that is false.
+    if not gate.is_watched() and gate.is_intercepted() and not _has_autocast_rule(made):
+        gate.in_kernel.now = True
+        try:
+            return call(operation, inputs[0], inputs[1:], out, stream, options, values)
+        finally:
+            gate.in_kernel.now = False
     if stream is None and out is None and len(inputs) == 1 and isinstance(inputs[0], Tensor):
         return _result(made)
     if isinstance(stream, Listener) or operation is prelu._WORKSPACE:
@@ -36,7 +43,7 @@ def by_operator(made: Call) -> Any:
     tensors = [one for one in inputs if isinstance(one, Tensor)]
     if stream is None:
         result = _result(made)
-    elif gate.is_intercepted():
+    elif gate.is_watched():
         raise TypeError("stream is given while torch traces or transforms: operators run on the current stream")
     else:
         device = tensors[0].device
@@ -50,7 +57,7 @@ def by_operator(made: Call) -> Any:
 def _planned(made: Call) -> Any:
     """The result of explain(), prepare() or prelu_backward_workspace_bytes(), which read no element."""
     operation, inputs, out, stream, options, values = made
-    if gate.is_intercepted():
+    if gate.is_watched():
         if operation is prelu._WORKSPACE:
             raise TypeError("prelu_backward_workspace_bytes is called while torch traces or transforms: call it before")
         raise TypeError("explain is called while torch traces or transforms: there is no plan to explain")
@@ -72,6 +79,17 @@ def _without_subclass(x: Any, name: str) -> Any:
         )
     with torch._C.DisableTorchFunctionSubclass():
         return x.as_subclass(Tensor)
+
+
+def _has_autocast_rule(made: Call) -> bool:
+    """Whether autocast may choose the types of a call. As PyTorch's does, it leaves calls with `out` alone."""
+    operation = made.operation
+    if made.out is not None or isinstance(made.stream, Listener):
+        return False
+    return operation in _AUTOCAST or (isinstance(operation, Elementwise) and operation.operator in autocast.OPERATORS)
+
+
+_AUTOCAST = (prelu._PRELU, softmax._SOFTMAX, softmax._SOFTMAX_ALONG, softmax._MASKED_SOFTMAX)
 
 
 def _write(result: Tensor, out: Tensor, tensors: Sequence[Tensor], name: str) -> Tensor:

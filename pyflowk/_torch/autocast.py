@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operators under torch.autocast: those that PyTorch has a rule for, under the name of its own, have the same rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+# The operators, and what they do on CUDA devices and on the CPU: FLOAT32 converts the operands, RESULT makes the result
+# float32, LOWER converts the operands to autocast's type.
+FLOAT32, RESULT, LOWER = "float32", "result", "lower"
+_ON_CUDA = {
+    **dict.fromkeys(("rsqrt", "reciprocal", "exp", "expm1", "log", "log1p", "log2", "log10", "softplus", "tan"), FLOAT32),
+    **dict.fromkeys(("asin", "acos", "sinh", "cosh", "pow", "square"), FLOAT32),
+    **dict.fromkeys(("softmax", "log_softmax", "masked_softmax"), RESULT),
+    "prelu": LOWER,
+}
+RULES = {"cuda": _ON_CUDA, "cpu": {"prelu": LOWER}}
+OPERATORS = frozenset(_ON_CUDA)
+_KEYS = {"cuda": "AutocastCUDA", "cpu": "AutocastCPU"}
+
+
+def register(library: Any, name: str, dispatched: Callable[..., Any]) -> None:
+    """Registers the rules of an operator; `dispatched` is the dispatcher's call of it."""
+    for device, rules in RULES.items():
+        if name in rules:
+            library.impl(name, _kernel(device, rules[name], dispatched), _KEYS[device])
+
+
+def _kernel(device: str, rule: str, dispatched: Callable[..., Any]) -> Callable[..., Any]:
+    def is_converted(one: Any) -> bool:
+        is_float = isinstance(one, Tensor) and one.is_floating_point() and one.dtype is not torch.float64
+        return is_float and one.device.type == device
+
+    def kernel(*arguments: Any, **options: Any) -> Any:
+        if rule == RESULT:
+            if is_converted(arguments[0]) and options.get("dtype") is None:
+                options["dtype"] = torch.float32
+        else:
+            dtype = torch.float32 if rule == FLOAT32 else torch.get_autocast_dtype(device)
+            arguments = tuple(one.to(dtype) if is_converted(one) else one for one in arguments)
+        with torch.autocast(device, enabled=False):
+            return dispatched(*arguments, **options)
+
+    return kernel
