@@ -156,7 +156,7 @@ def notice(array_type: type[Any]) -> None:
     if isinstance(kind, kinds.TorchSubclassKind):
         return
     if isinstance(kind, kinds.TorchKind):
-        if api:
+        if api and import_module("pyflowk._torch.gate").is_whole:
             _watch_torch(opened)
             opened.flowk_calls_add_type(array_type, _BY_EXCHANGE_API, api, 1, None)
     elif api:

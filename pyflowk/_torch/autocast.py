@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operators under torch.autocast: those that PyTorch has a rule for, under the name of its own, have the same rule."""
+"""The operators under torch.autocast: an operator has the rule of the PyTorch operator of the same name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from torch import Tensor
 # float32, LOWER converts the operands to autocast's type.
 FLOAT32, RESULT, LOWER = "float32", "result", "lower"
 _ON_CUDA = {
-    **dict.fromkeys(("rsqrt", "reciprocal", "exp", "expm1", "log", "log1p", "log2", "log10", "softplus", "tan"), FLOAT32),
+    **dict.fromkeys(
+        ("rsqrt", "reciprocal", "exp", "expm1", "log", "log1p", "log2", "log10", "softplus", "tan"), FLOAT32
+    ),
     **dict.fromkeys(("asin", "acos", "sinh", "cosh", "pow", "square"), FLOAT32),
     **dict.fromkeys(("softmax", "log_softmax", "masked_softmax"), RESULT),
     "prelu": LOWER,

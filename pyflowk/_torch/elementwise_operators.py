@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._prims_common import compute_elementwise_output_strides
-from torch.autograd import forward_ad
 
 from .._arrays.dtypes import dtype_like, number_type
 from .._elementwise import functions, with_parameters
@@ -160,7 +159,7 @@ class _Pointwise(Rules):
         ctx.like = [(one.shape, one.dtype, one.device) for one in arguments[:count]] if count > 1 else None
         ctx.result_dtype, ctx.result_shape, ctx.result_device = result.dtype, result.shape, result.device
         ctx.parameters = arguments[count:]
-        places = self._places_to_keep(ctx.needs_input_grad[:count], forward_ad._current_level >= 0)
+        places = self._places_to_keep(ctx.needs_input_grad[:count], gate.is_forward_mode())
         ctx.kept = places
         keep(ctx, *[result if place == count else arguments[place] for place in places])
 

@@ -18,11 +18,35 @@ from torch.autograd import forward_ad
 
 _is_grad_enabled = torch.is_grad_enabled
 is_compiling = torch.compiler.is_dynamo_compiling
-_is_traced = torch._C._is_tracing
-_num_dispatch_modes = torch._C._len_torch_dispatch_stack
-has_transforms = torch._C._are_functorch_transforms_active
-increment_version = torch._C._increment_version
-is_autocast_enabled = torch._C._is_any_autocast_enabled
+is_whole = True
+"""Has this PyTorch all of the private functions below? If not, every call takes the operators' path."""
+
+
+def _private(name: str, instead: Any) -> Any:
+    """torch._C's function, or what takes its place."""
+    global is_whole
+    found = getattr(torch._C, name, None)
+    is_whole = is_whole and found is not None
+    return found or instead
+
+
+_is_traced = _private("_is_tracing", lambda: False)
+_num_dispatch_modes = _private("_len_torch_dispatch_stack", lambda: 0)
+_has_transforms = _private("_are_functorch_transforms_active", lambda: False)
+increment_version = _private("_increment_version", torch.autograd.graph.increment_version)
+is_autocast_enabled = _private(
+    "_is_any_autocast_enabled", lambda: torch.is_autocast_enabled("cuda") or torch.is_autocast_enabled("cpu")
+)
+_forward_mode: Any = forward_ad if hasattr(forward_ad, "_current_level") else None
+is_whole = is_whole and _forward_mode is not None
+# What cannot be known is taken to be so: the way through it is right for all calls.
+has_transforms = _has_transforms if hasattr(torch._C, "_are_functorch_transforms_active") else lambda: True
+
+
+def is_forward_mode() -> bool:
+    return _forward_mode is None or _forward_mode._current_level >= 0
+
+
 _PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -38,14 +62,19 @@ in_kernel = _InKernel()
 def is_watched() -> bool:
     """Does torch watch operators now: torch.compile, jit.trace, torch.func, forward mode, make_fx or another mode?"""
     return is_compiling() or (
-        (_num_dispatch_modes() != 0 or has_transforms() or _is_traced() or forward_ad._current_level >= 0)
+        (
+            _num_dispatch_modes() != 0
+            or _has_transforms()
+            or _is_traced()
+            or (_forward_mode is not None and _forward_mode._current_level >= 0)
+        )
         and not in_kernel.now
     )
 
 
 def is_intercepted() -> bool:
     """Does torch watch operators now, or choose the types that they compute in: autocast?"""
-    return is_watched() or (is_autocast_enabled() and not in_kernel.now)
+    return is_watched() or ((is_autocast_enabled() or not is_whole) and not in_kernel.now)
 
 
 def needs_operator(x: torch.Tensor) -> bool:
@@ -73,5 +102,5 @@ def require_plain_memory(x: Any, name: str) -> None:
 
 # For the C road, which asks the same: functions without arguments that are true where torch watches all calls
 # (torch.compile does not trace a call that runs), and the fields of TorchGates in pyflowk/_calls/reading.h.
-WATCHERS = (_num_dispatch_modes, has_transforms, _is_traced, is_autocast_enabled)
-OF_TENSORS = (forward_ad, _is_grad_enabled, torch.Tensor.is_neg, torch.Tensor.is_conj, increment_version)
+WATCHERS = (_num_dispatch_modes, _has_transforms, _is_traced, is_autocast_enabled)
+OF_TENSORS = (_forward_mode, _is_grad_enabled, torch.Tensor.is_neg, torch.Tensor.is_conj, increment_version)

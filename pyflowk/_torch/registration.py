@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from . import autocast, gate, kernels
 
 below_autograd: Any = torch._C._AutoDispatchBelowAutograd
-num_function_modes = torch._C._len_torch_function_stack
+# Without it every call of torch.ops.flowk.NAME is the dispatcher's.
+num_function_modes: Any = getattr(torch._C, "_len_torch_function_stack", lambda: 1)
 is_grad_enabled = torch.is_grad_enabled
 LIBRARY = torch.library.Library("flowk", "FRAGMENT")
 NAMES: list[str] = []
@@ -52,7 +52,7 @@ class Rules:
 
 def keep(ctx: Any, *tensors: Tensor | None) -> None:
     ctx.save_for_backward(*tensors)
-    if forward_ad._current_level >= 0 or gate.has_transforms():
+    if gate.is_forward_mode() or gate.has_transforms():
         ctx.save_for_forward(*tensors)
 
 
@@ -138,7 +138,7 @@ def register(
         return Function.apply(*arguments) if gate.has_transforms() else apply(*arguments)
 
     def under_autograd(*arguments: Any, **options: Any) -> Any:
-        if forward_ad._current_level >= 0:
+        if gate.is_forward_mode():
             return by_function(*arguments, **options)
         if is_grad_enabled():
             for one in (*arguments, *options.values()) if options else arguments:

@@ -27,12 +27,8 @@ def by_operator(made: Call) -> Any:
     """The result of a call that raised NeedsOperator."""
     operation, inputs, out, stream, options, values = made
     # torch.compile traces what comes after is_watched() only where that is false.
-    if not gate.is_watched() and gate.is_intercepted() and not _has_autocast_rule(made):
-        gate.in_kernel.now = True
-        try:
-            return call(operation, inputs[0], inputs[1:], out, stream, options, values)
-        finally:
-            gate.in_kernel.now = False
+    if not gate.is_watched() and gate.is_whole and gate.is_intercepted() and not _has_autocast_rule(made):
+        return _plain(made)
     if stream is None and out is None and len(inputs) == 1 and isinstance(inputs[0], Tensor):
         return _result(made)
     if isinstance(stream, Listener) or operation is prelu._WORKSPACE:
@@ -65,7 +61,8 @@ def _planned(made: Call) -> Any:
         values = tuple(map(_without_subclass, values, ("need_dx", "need_dalpha", "dalpha_out", "workspace")))
     with torch.no_grad():
         x, *others = map(_without_subclass, inputs, operation.names)
-        return call(operation, x, tuple(others), _without_subclass(out, operation.out_name), stream, options, values)
+        out = _without_subclass(out, operation.out_name)
+        return _plain(Call(operation, (x, *others), out, stream, options, values))
 
 
 def _without_subclass(x: Any, name: str) -> Any:
@@ -79,6 +76,15 @@ def _without_subclass(x: Any, name: str) -> Any:
         )
     with torch._C.DisableTorchFunctionSubclass():
         return x.as_subclass(Tensor)
+
+
+def _plain(made: Call) -> Any:
+    """The call on the tensors' memory, below all that intercepts but autograd."""
+    outer, gate.in_kernel.now = gate.in_kernel.now, True
+    try:
+        return call(made.operation, made.inputs[0], made.inputs[1:], made.out, made.stream, made.options, made.values)
+    finally:
+        gate.in_kernel.now = outer
 
 
 def _has_autocast_rule(made: Call) -> bool:

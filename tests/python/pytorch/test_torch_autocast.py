@@ -21,7 +21,14 @@ F = torch.nn.functional
 OTHER_NAMES = {
     **{"absolute": torch.abs, "silu": F.silu, "gelu": F.gelu, "softplus": F.softplus, "elu": F.elu},
     **{"leaky_relu": F.leaky_relu, "cast": None, "fma": None, "scale": None, "positive": torch.clone},
-    **{"where": None, "lerp": None, "equal": torch.eq, "clip": None, "permute": None, "softmax": lambda x: torch.softmax(x, -1)},
+    **{
+        "where": None,
+        "lerp": None,
+        "equal": torch.eq,
+        "clip": None,
+        "permute": None,
+        "softmax": lambda x: torch.softmax(x, -1),
+    },
     "log_softmax": lambda x: torch.log_softmax(x, -1),
 }
 
@@ -76,7 +83,9 @@ def test_results_have_torch_s_types(name: str, device: str) -> None:
     # PyTorch refuses atan2 of other types than float32 and autocast's.
     others = () if name == "atan2" else (torch.float16, torch.float64)
     for dtype in (torch.bfloat16, torch.float32, *others):
-        for requires_grad in (False, True)[: 1 + (device in DEVICES)]:  # fake tensors on CUDA have no graph without a GPU
+        for requires_grad in (False, True)[
+            : 1 + (device in DEVICES)
+        ]:  # fake tensors on CUDA have no graph without a GPU
             x = torch.rand(3, 3, device=device).to(dtype).requires_grad_(requires_grad)
             for _ in range(3):
                 assert own(x).dtype == other(x).dtype, (dtype, requires_grad)
