@@ -25,7 +25,7 @@ from .registration import entry
 
 def by_operator(made: Call) -> Any:
     """The result of a call that raised NeedsOperator."""
-    operation, inputs, out, stream, options, values = made
+    operation, inputs, out, stream, _, _ = made
     # torch.compile traces what comes after is_watched() only where that is false.
     if not gate.is_watched() and gate.is_whole and gate.is_intercepted() and not _has_autocast_rule(made):
         return _plain(made)

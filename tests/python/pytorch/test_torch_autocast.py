@@ -19,16 +19,16 @@ from pyflowk._explain import _OPERATORS  # noqa: E402
 
 F = torch.nn.functional
 OTHER_NAMES = {
-    **{"absolute": torch.abs, "silu": F.silu, "gelu": F.gelu, "softplus": F.softplus, "elu": F.elu},
-    **{"leaky_relu": F.leaky_relu, "cast": None, "fma": None, "scale": None, "positive": torch.clone},
-    **{
+    "absolute": torch.abs, "silu": F.silu, "gelu": F.gelu, "softplus": F.softplus, "elu": F.elu,
+    "leaky_relu": F.leaky_relu, "cast": None, "fma": None, "scale": None, "positive": torch.clone,
+
         "where": None,
         "lerp": None,
         "equal": torch.eq,
         "clip": None,
         "permute": None,
-        "softmax": lambda x: torch.softmax(x, -1),
-    },
+        "softmax": lambda x: torch.softmax(x, -1)
+    ,
     "log_softmax": lambda x: torch.log_softmax(x, -1),
 }
 
@@ -139,7 +139,7 @@ def test_calls_that_autocast_leaves_alone() -> None:
         assert torch.equal(pyflowk.permute_many([x, x], (1, 0))[1], x.T)
         dx, _ = pyflowk.prelu_backward(x, x, x[0], dalpha_out=torch.empty(3))
         assert torch.equal(dx, x)
-        with pytest.raises(Exception, match="no GPU|ElementwiseKernel|host|CUDA"):
+        with pytest.raises(Exception, match=r"no GPU|ElementwiseKernel|host|CUDA"):
             kernel(x)
     assert pyflowk.prelu(x, x[0]).dtype == torch.float32
 

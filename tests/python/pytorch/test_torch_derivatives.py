@@ -111,7 +111,7 @@ def test_the_tangent_of_an_operand_that_is_broadcast_against_integers(name: str)
         def call(y: Any, integers: Any, place: int = place) -> Any:
             return function(*((y, integers) if place == 0 else (integers, y)), *more)
 
-        result, tangent = torch.func.jvp(lambda y: call(y, integers), (y,), (torch.ones(3),))  # noqa: B023
-        floats = torch.func.jvp(lambda y: call(y, integers.float()), (y,), (torch.ones(3),))  # noqa: B023
+        result, tangent = torch.func.jvp(lambda y: call(y, integers), (y,), (torch.ones(3),))
+        floats = torch.func.jvp(lambda y: call(y, integers.float()), (y,), (torch.ones(3),))
         torch.testing.assert_close((result, tangent), floats)
         assert tangent.shape == result.shape

@@ -76,7 +76,7 @@ def test_layouts() -> None:
             try:
                 expected = torch.sub(x, y)
             except RuntimeError:
-                with pytest.raises(ValueError, match="^shapes do not broadcast to one"):
+                with pytest.raises(ValueError, match=r"^shapes do not broadcast to one"):
                     flowk.sub(x, y)
                 continue
             torch.testing.assert_close(flowk.sub(x, y), expected)
