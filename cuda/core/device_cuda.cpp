@@ -2,6 +2,7 @@
 #include <cuda_runtime_api.h>
 
 #include <atomic>
+#include <mutex>
 
 #include "core/cuda_status.h"
 #include "core/device.h"
@@ -10,13 +11,14 @@
 namespace flowk::core {
 namespace {
 
-// One slot per device, filled by the first thread that asks. Two threads at once write the same numbers.
+// One slot per device, filled by the first thread that has read the device's numbers.
 struct DeviceSlot {
   std::atomic<bool> is_known{false};
   Device device;
 };
 constexpr int max_devices = 64;
 DeviceSlot slots[max_devices];
+std::mutex filling;
 
 Status failure_of(cudaError_t error) {
   cudaGetLastError();
@@ -59,8 +61,11 @@ Status current_device(Device* device) {
                              "device %d is sm_%d, for which this libflowk has no code: it is built with gpu_archs=%s",
                              ordinal, found.capability, FLOWK_GPU_ARCHS);
     if (found.capability >= 90 && !newer_gpus_run_code_for_sm_90(FLOWK_GPU_ARCHS)) found.capability = 89;
-    slot.device = found;
-    slot.is_known.store(true, std::memory_order_release);
+    const std::lock_guard lock(filling);
+    if (!slot.is_known.load(std::memory_order_relaxed)) {
+      slot.device = found;
+      slot.is_known.store(true, std::memory_order_release);
+    }
   }
   *device = slot.device;
   return {};

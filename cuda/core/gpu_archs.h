@@ -42,7 +42,7 @@ constexpr bool has_code_for(std::string_view archs, int32_t capability) {
   return false;
 }
 
-// Whether every GPU from sm_90 on runs code compiled for sm_90 or newer: has_code_for_sm_90 of launch.cuh.
+// Whether every GPU from sm_90 on runs code compiled for sm_90 or newer: has_code_for_sm_90 of kernel_launch.cuh.
 constexpr bool newer_gpus_run_code_for_sm_90(std::string_view archs) {
   bool has_90 = false, has_older = false;
   while (!archs.empty()) {

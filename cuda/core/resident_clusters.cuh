@@ -28,8 +28,7 @@ Status limit_to_resident(void (*kernel)(Parameters...), LaunchConfig* config) {
     const void* const function = reinterpret_cast<const void*>(kernel);
     error = cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, ordinal);
     if (error == cudaSuccess)
-      error = cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
-    if (error == cudaSuccess) error = cudaFuncSetAttribute(function, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+      error = raise_limits(function, {.shared_bytes = shared_bytes, .cluster_blocks = config->cluster_blocks}, false);
     cudaLaunchAttribute cluster = {};
     cluster.id = cudaLaunchAttributeClusterDimension;
     cluster.val.clusterDim.x = static_cast<unsigned>(config->cluster_blocks);

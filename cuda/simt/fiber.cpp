@@ -12,11 +12,20 @@
 #if __has_feature(address_sanitizer)
 #define FLOWK_SIMT_ASAN
 #endif
+#if __has_feature(thread_sanitizer)
+#define FLOWK_SIMT_TSAN
+#endif
+#endif
+#ifdef __SANITIZE_THREAD__
+#define FLOWK_SIMT_TSAN
 #endif
 
 #ifdef FLOWK_SIMT_ASAN
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
+#endif
+#ifdef FLOWK_SIMT_TSAN
+#include <sanitizer/tsan_interface.h>
 #endif
 
 // Valgrind is told of the stacks, or takes a switch for the largest frame ever.
@@ -139,6 +148,9 @@ void free_fiber(Fiber* fiber) {
   __asan_unpoison_memory_region(fiber->stack_bottom, fiber->stack_bytes);
 #endif
   VALGRIND_STACK_DEREGISTER(fiber->valgrind_stack);
+#ifdef FLOWK_SIMT_TSAN
+  __tsan_destroy_fiber(fiber->sanitizer_stack);
+#endif
   const unsigned char* bottom = static_cast<const unsigned char*>(fiber->stack_bottom);
   munmap(const_cast<unsigned char*>(bottom - page_bytes()), mapping_bytes);
 }
@@ -148,7 +160,12 @@ void reset_fiber(Fiber* fiber, void (*entry)()) {
   __asan_unpoison_memory_region(fiber->stack_bottom, fiber->stack_bytes);  // redzones of the frames that are dropped
 #endif
   VALGRIND_MAKE_MEM_UNDEFINED(fiber->stack_bottom, fiber->stack_bytes);  // what returned frames left without access
+#ifdef FLOWK_SIMT_TSAN
+  if (fiber->sanitizer_stack != nullptr) __tsan_destroy_fiber(fiber->sanitizer_stack);
+  fiber->sanitizer_stack = __tsan_create_fiber(0);
+#else
   fiber->sanitizer_stack = nullptr;
+#endif
 #ifdef FLOWK_SIMT_UCONTEXT
   getcontext(&fiber->registers);
   fiber->registers.uc_stack.ss_sp = const_cast<void*>(fiber->stack_bottom);
@@ -167,6 +184,10 @@ void reset_fiber(Fiber* fiber, void (*entry)()) {
 void switch_context(Context& from, Context& to) {
 #ifdef FLOWK_SIMT_ASAN
   __sanitizer_start_switch_fiber(&from.sanitizer_stack, to.stack_bottom, to.stack_bytes);
+#endif
+#ifdef FLOWK_SIMT_TSAN
+  from.sanitizer_stack = __tsan_get_current_fiber();
+  __tsan_switch_to_fiber(to.sanitizer_stack, 0);
 #endif
 #ifdef FLOWK_SIMT_UCONTEXT
   swapcontext(&from.registers, &to.registers);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Switching between stacks: a few instructions where the processor is known, ucontext elsewhere (or with
-// -DFLOWK_SIMT_UCONTEXT). Tells AddressSanitizer of every switch, and Valgrind of every stack if its header is there.
-// No setjmp: _FORTIFY_SOURCE has nothing to object to.
+// -DFLOWK_SIMT_UCONTEXT). Tells AddressSanitizer and ThreadSanitizer of every switch, and Valgrind of every stack if its
+// header is there. No setjmp: _FORTIFY_SOURCE has nothing to object to.
 #pragma once
 
 #include <cstddef>

@@ -32,13 +32,14 @@
 #endif
 
 #include <bit>
-#include <initializer_list>
 #include <type_traits>
 
 #include "flowk/detail/elementwise_kernel.cuh"
 
 #ifdef FLOWK_SIMT
 #include "simt/executor.h"
+#else
+#include "flowk/detail/kernel_launch.cuh"
 #endif
 
 namespace flowk {
@@ -80,35 +81,13 @@ ElementwiseError launch_elementwise(Kernel* kernel, int64_t num_blocks, int32_t 
                                     const Params& params, const Factory& factory) {
 #ifdef FLOWK_SIMT
   (void)stream;
-  const core::LaunchConfig config = {
+  const LaunchConfig config = {
       .num_blocks = num_blocks, .num_threads = elementwise_threads, .shared_bytes = shared_bytes};
   return simt::run_grid(config, [&] { kernel(params, factory); }) == nullptr ? 0 : 1;
 #else
-  constexpr int32_t shared_bytes_without_opt_in = 48 * 1024;
-  if (shared_bytes > shared_bytes_without_opt_in) {
-    const cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                                   cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
-    if (error != cudaSuccess) return error;
-  }
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(num_blocks));
-  config.blockDim = dim3(elementwise_threads);
-  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
-  config.stream = stream;
-#ifdef __CUDA_ARCH_LIST__
-  // PDL: code for sm_90 waits for the previous kernel itself.
-  constexpr bool starts_early = [] {
-    bool all_have_it = true;
-    for (const int arch : {__CUDA_ARCH_LIST__}) all_have_it &= arch >= 900;
-    return all_have_it;
-  }();
-  cudaLaunchAttribute early = {};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &early;
-  config.numAttrs = starts_early ? 1 : 0;
-#endif
-  return cudaLaunchKernelEx(&config, kernel, params, factory);
+  LaunchConfig config = {.num_blocks = num_blocks, .num_threads = elementwise_threads, .shared_bytes = shared_bytes};
+  const cudaError_t error = current_device_runs_pdl(&config.uses_pdl);
+  return error == cudaSuccess ? launch_kernel(kernel, config, stream, params, factory) : error;
 #endif
 }
 

@@ -47,6 +47,11 @@ RULES = {rule["id"]: rule for rule in pygrep_rules()}
 EXAMPLES = {
     "no-triple-chevron": ("cuda/permute/permute_run.cu", "kernel<<<1, 32>>>();", ["a << b", "cout << 1"]),
     "launch-only-in-launch": ("cuda/permute/permute_run.cu", "cudaLaunchKernelEx(&c, k);", ["launch(k, c);"]),
+    "kernel-attributes-in-one-place": (
+        "cuda/core/launch.cuh",
+        "cudaFuncSetAttribute(kernel, attribute, bytes);",
+        ["cudaFuncGetAttributes(&attributes, kernel);"],
+    ),
     "shared-only-in-shared": ("cuda/permute/a.cuh", "__shared__ int x[4];", ["shared<Tile>()"]),
     "kernel-parameters-are-grid-constants": (
         "cuda/permute/a.cuh",

@@ -291,7 +291,7 @@ void plan_elementwise(const ElementwiseRequest& request, const Device& device, i
   plan->op = request.op;
   plan->a = request.a;
   plan->b = request.b;
-  plan->launch = {.num_threads = elementwise_threads, .uses_pdl = device.capability >= 90};
+  plan->launch = {.num_threads = elementwise_threads, .uses_pdl = device.runs_pdl()};
   Problem problem = make_problem(request);
   if (is_contiguous(problem, request)) {
     choose_pack(request, ElementwiseKernel::contiguous, plan);

@@ -77,7 +77,7 @@ bool is_aligned(const PermuteProblem& problem, const ChannelDims& dims) {
 
 }  // namespace
 
-bool plan_channels(const PermuteProblem& problem, PermutePlan* plan) {
+bool plan_channels(const PermuteProblem& problem, const Device& device, PermutePlan* plan) {
   ChannelDims dims;
   if (problem.rank < 2 || (!find_interleave(problem, &dims) && !find_deinterleave(problem, &dims))) return false;
   if (!has_kernels(problem, dims)) return false;
@@ -127,7 +127,7 @@ bool plan_channels(const PermuteProblem& problem, PermutePlan* plan) {
   const int64_t tiles_per_block = params.tiles_per_block;
   plan->launch = {ceil_div(num_blocks, tiles_per_block), static_cast<int32_t>(num_threads * tiles_per_block),
                   static_cast<int32_t>(tile_shared_bytes * tiles_per_block)};
-  plan->launch.uses_pdl = true;
+  plan->launch.uses_pdl = device.runs_pdl();
   return true;
 }
 

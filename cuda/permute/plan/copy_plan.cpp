@@ -17,7 +17,7 @@ bool rows_are_long(int rank, int64_t row_bytes) {
 
 // Rows are all dimensions except the last, or the whole tensor as one row of `units_per_row` units.
 template <class Mechanism>
-bool set_rows(const PermuteProblem& problem, int64_t units_per_row, PermutePlan* plan) {
+bool set_rows(const PermuteProblem& problem, const Device& device, int64_t units_per_row, PermutePlan* plan) {
   CopyParams& copy = plan->mechanism.emplace<Mechanism>().params;
   const int last = problem.rank - 1;
   copy.src = problem.src;
@@ -40,30 +40,31 @@ bool set_rows(const PermuteProblem& problem, int64_t units_per_row, PermutePlan*
   copy.wide_index = copy.num_units >= (int64_t{1} << 31);
   plan->unit_bytes = problem.unit_bytes;
   plan->launch = {ceil_div(copy.num_units, copy_threads), copy_threads, 0};
-  plan->launch.uses_pdl = true;
+  plan->launch.uses_pdl = device.runs_pdl();
   return true;
 }
 
 // Groups of elements that start on a multiple of their bytes in dst. A row that starts inside a group touches one group
 // more than it fills.
-bool set_converted_rows(const PermuteProblem& problem, PermutePlan* plan) {
+bool set_converted_rows(const PermuteProblem& problem, const Device& device, PermutePlan* plan) {
   const int last = problem.rank - 1;
   const int64_t group = convert_group_elements(problem.unit_bytes, problem.dst_unit_bytes);
   uint64_t starts = reinterpret_cast<uintptr_t>(problem.dst);
   for (int d = 0; d < last; ++d) starts |= static_cast<uint64_t>(problem.dst_strides[d]);
   const bool starts_on_groups = starts % static_cast<uint64_t>(group * problem.dst_unit_bytes) == 0;
-  return set_rows<CopyRows>(problem, ceil_div(problem.extents[last] + (starts_on_groups ? 0 : group - 1), group), plan);
+  const int64_t groups_per_row = ceil_div(problem.extents[last] + (starts_on_groups ? 0 : group - 1), group);
+  return set_rows<CopyRows>(problem, device, groups_per_row, plan);
 }
 
 // Vectors of dst at any alignment: a row touches up to one vector more than it fills.
 template <class Mechanism>
-bool set_shifted_rows(const PermuteProblem& problem, int64_t row_bytes, PermutePlan* plan) {
-  return set_rows<Mechanism>(problem, ceil_div(row_bytes + vector_bytes - 1, vector_bytes), plan);
+bool set_shifted_rows(const PermuteProblem& problem, const Device& device, int64_t row_bytes, PermutePlan* plan) {
+  return set_rows<Mechanism>(problem, device, ceil_div(row_bytes + vector_bytes - 1, vector_bytes), plan);
 }
 
 }  // namespace
 
-bool plan_copy(const PermuteProblem& problem, PermutePlan* plan) {
+bool plan_copy(const PermuteProblem& problem, const Device& device, PermutePlan* plan) {
   const int last = problem.rank - 1;
   const int64_t row_units = problem.rank > 0 ? problem.extents[last] : 1;
   const int64_t row_bytes = row_units * problem.unit_bytes;
@@ -72,18 +73,18 @@ bool plan_copy(const PermuteProblem& problem, PermutePlan* plan) {
   if (problem.rank == 0 || problem.dst_strides[last] == problem.dst_unit_bytes) {
     if (problem.is_converted)
       return (is_one_run || rows_are_long(problem.rank, problem.bytes_of(row_units))) &&
-             set_converted_rows(problem, plan);
+             set_converted_rows(problem, device, plan);
     if (problem.unit_bytes < vector_bytes)
       return (is_one_run || row_bytes >= min_shifted_row_bytes) &&
-             set_shifted_rows<CopyShiftedRows>(problem, row_bytes, plan);
+             set_shifted_rows<CopyShiftedRows>(problem, device, row_bytes, plan);
     if (!is_one_run && !rows_are_long(problem.rank, row_bytes)) return false;
-    set_rows<CopyRows>(problem, row_units, plan);
+    set_rows<CopyRows>(problem, device, row_units, plan);
     // One run stays a plain launch: it is the copy that all others are measured by.
-    plan->launch.uses_pdl = !is_one_run;
+    if (is_one_run) plan->launch.uses_pdl = false;
     return true;
   }
   return !problem.is_converted && problem.dst_strides[last] == -int64_t{problem.unit_bytes} &&
-         row_bytes >= min_shifted_row_bytes && set_shifted_rows<CopyReversedRows>(problem, row_bytes, plan);
+         row_bytes >= min_shifted_row_bytes && set_shifted_rows<CopyReversedRows>(problem, device, row_bytes, plan);
 }
 
 }  // namespace flowk::permute

@@ -7,8 +7,8 @@
 namespace flowk::permute {
 
 void plan_problem(const PermuteProblem& problem, const Device& device, PermutePlan* plan) {
-  if (plan_copy(problem, plan)) return;
-  if (plan_channels(problem, plan)) return;
+  if (plan_copy(problem, device, plan)) return;
+  if (plan_channels(problem, device, plan)) return;
   plan_tile(problem, device, plan);
 }
 

@@ -45,10 +45,10 @@ const PermutePlan& cached_plan(const PermuteProblem& problem, const Device& devi
 
 // copy_rows, copy_shifted_rows or copy_reversed_rows; false, with the plan unchanged, where another mechanism is
 // faster or none of them applies; copy_plan.cpp.
-bool plan_copy(const PermuteProblem& problem, PermutePlan* plan);
+bool plan_copy(const PermuteProblem& problem, const Device& device, PermutePlan* plan);
 
 // channels; false, with the plan unchanged, where the problem has no such planes; channels_plan.cpp.
-bool plan_channels(const PermuteProblem& problem, PermutePlan* plan);
+bool plan_channels(const PermuteProblem& problem, const Device& device, PermutePlan* plan);
 
 // The tile of least predicted cost; tile/permute_tile_search.cpp.
 void plan_tile(const PermuteProblem& problem, const Device& device, PermutePlan* plan);

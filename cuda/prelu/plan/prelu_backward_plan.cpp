@@ -46,7 +46,7 @@ bool plan_prelu_backward(const PreluBackwardRequest& request, const Device& devi
   *plan = {};
   plan->dtype = request.dtype;
   // With PDL a kernel starts before the stream's previous one ends, which hides part of its launch.
-  plan->launch.uses_pdl = choice.overlap != 1 && device.capability >= 90;
+  plan->launch.uses_pdl = choice.overlap != 1 && device.runs_pdl();
   if (problem.num_vectors == 0) {
     if (problem.wants_sums()) plan_reductions(problem, {.num_rows = 0, .row_stride = request.channels}, plan);
     return true;

@@ -67,7 +67,7 @@ void plan_prelu(const PreluRequest& request, const Device& device, PreluPlan* pl
   const int64_t num_vectors = ceil_div(params.grid.num_elements + params.grid.lead, vector_elements);
   plan->launch.num_threads = threads_for(num_vectors, device);
   plan->launch.num_blocks = ceil_div(num_vectors, plan->launch.num_threads);
-  plan->launch.uses_pdl = device.capability >= 90;
+  plan->launch.uses_pdl = device.runs_pdl();
 }
 
 }  // namespace flowk::prelu

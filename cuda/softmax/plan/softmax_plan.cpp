@@ -101,7 +101,7 @@ void fill_plan(const SoftmaxCall& call, const SoftmaxConfig& config, SoftmaxPlan
                   .num_threads = config.block_threads,
                   .shared_bytes = exchange_bytes(call, config),
                   .cluster_blocks = config.cluster_blocks,
-                  .uses_pdl = call.device.capability >= 90};
+                  .uses_pdl = call.device.runs_pdl()};
   std::visit(
       [&](auto& mechanism) {
         if constexpr (requires { fill(call, mechanism, plan); }) fill(call, mechanism, plan);

@@ -92,6 +92,7 @@ void check_launch(const PermuteCase& row, const TypePair& types, const Device& d
   CHECK(launch.num_blocks >= 1 && launch.num_blocks <= max_grid_blocks);
   CHECK(launch.num_threads >= 32 && launch.num_threads <= 1024 && launch.num_threads % 32 == 0);
   CHECK(launch.shared_bytes >= 0 && launch.shared_bytes <= device.shared_bytes_per_block);
+  CHECK(launch.uses_pdl == device.runs_pdl());
   if (const CopyParams* rows = plan.movement.copy()) {
     CHECK(launch.num_blocks == (rows->num_units + launch.num_threads - 1) / launch.num_threads);
     CHECK(rows->wide_index == (rows->num_units >= int64_t{1} << 31));

@@ -38,6 +38,7 @@ void check_launch(const PermuteCase& row, const Device& device, const PermutePla
   CHECK(launch.num_blocks >= 1 && launch.num_blocks <= 2147483647);
   CHECK(launch.num_threads >= 32 && launch.num_threads <= 1024 && launch.num_threads % 32 == 0);
   CHECK(launch.shared_bytes >= 0 && launch.shared_bytes <= device.shared_bytes_per_block);
+  CHECK(!launch.uses_pdl || device.runs_pdl());
   CHECK(plan.unit_bytes >= 1 && plan.unit_bytes <= 16 && (plan.unit_bytes & (plan.unit_bytes - 1)) == 0);
   if (const CopyParams* copy = plan.copy()) {
     CHECK(launch.num_blocks == (copy->num_units + launch.num_threads - 1) / launch.num_threads);

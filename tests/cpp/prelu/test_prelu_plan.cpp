@@ -147,14 +147,14 @@ struct CheckGradient {
 
 void check_plan(const PreluCase& row, const Device& device, const PreluBackwardPlan& plan) {
   check_launch(plan.launch, max_backward_threads);
-  CHECK(plan.launch.uses_pdl == (device.capability >= 90));
+  CHECK(plan.launch.uses_pdl == device.runs_pdl());
   std::visit(CheckGradient{row, plan.launch}, plan.gradient);
   CHECK(plan.num_reductions >= 0 && plan.num_reductions <= 2);
   CHECK((plan.num_reductions == 0) == (plan.workspace_bytes == 0));
   for (int i = 0; i < plan.num_reductions; ++i) {
     const ReducePartials& reduction = plan.reductions[i];
     check_launch(reduction.launch, max_row_sum_threads);
-    CHECK(reduction.launch.uses_pdl == (device.capability >= 90));
+    CHECK(reduction.launch.uses_pdl == device.runs_pdl());
     CHECK(reduction.launch.num_blocks << reduction.params.log2_block_channels >= reduction.params.channels);
   }
   if (device.capability < 90) CHECK(plan.launch.cluster_blocks == 1);

@@ -250,8 +250,8 @@ void find_rows(const PermuteProblem& problem, const int* src_dims, int num_src_d
 void place_rows(const PermuteProblem& problem, const Side& dst_side, TileLayout* layout);
 
 // Plans a chosen tile; false, with the plan unchanged, where it does not fit shared memory; permute_tile_layout.cpp.
-bool build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src_side, const Side& dst_side,
-                PermutePlan* plan);
+bool build_tile(const PermuteProblem& problem, const Device& device, const Tile& tile, const Side& src_side,
+                const Side& dst_side, PermutePlan* plan);
 
 // byte_tile moves items of 4 x 16 bytes: shorter runs leave most of one empty. In shared memory its destination rows
 // are at most byte_tile_padding() bytes apart.
@@ -308,6 +308,6 @@ void choose_swizzle(int32_t dst_unit_bytes, TilePlan* plan);
 void set_vectors_per_group(int64_t vectors, int64_t per_group, int num_threads, TileParams* params);
 
 // Plans the tile of a problem that has no run on one side: the innermost dimension of each side, whatever its stride.
-void plan_strided_tile(const PermuteProblem& problem, PermutePlan* plan);
+void plan_strided_tile(const PermuteProblem& problem, const Device& device, PermutePlan* plan);
 
 }  // namespace flowk::permute

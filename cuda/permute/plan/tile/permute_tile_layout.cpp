@@ -137,7 +137,6 @@ void set_rows(const PermuteProblem& problem, const TileLayout& layout, int64_t r
   params.shared_lead_bytes = -static_cast<int32_t>(layout.skipped_bytes);
   plan->unit_bytes = problem.unit_bytes;
   plan->launch.num_threads = tile_threads;
-  plan->launch.uses_pdl = true;
 }
 
 // The vectors of a destination row: their granule, their number, and those that neighbouring threads store.
@@ -263,9 +262,10 @@ void set_vectors_per_group(int64_t vectors, int64_t per_group, int num_threads, 
   params->store_pass_rows = params->store_items_per_pass % params->num_dst_rows.divisor;
 }
 
-bool build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src_side, const Side& dst_side,
-                PermutePlan* result) {
+bool build_tile(const PermuteProblem& problem, const Device& device, const Tile& tile, const Side& src_side,
+                const Side& dst_side, PermutePlan* result) {
   TilePlan built;
+  built.launch.uses_pdl = device.runs_pdl();
   TilePlan* const plan = &built;
   TileLayout layout;
   layout.tile = tile;
@@ -329,8 +329,9 @@ bool build_tile(const PermuteProblem& problem, const Tile& tile, const Side& src
   return true;
 }
 
-void plan_strided_tile(const PermuteProblem& problem, PermutePlan* result) {
+void plan_strided_tile(const PermuteProblem& problem, const Device& device, PermutePlan* result) {
   TilePlan built;
+  built.launch.uses_pdl = device.runs_pdl();
   TilePlan* const plan = &built;
   constexpr int64_t block_limit = 64;
   const int dst_dim = problem.rank - 1;

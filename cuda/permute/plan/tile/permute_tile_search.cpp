@@ -186,8 +186,8 @@ void plan_tile(const PermuteProblem& problem, const Device& device, PermutePlan*
   // Rows of several short dimensions may take twice the shared memory that a search counts.
   for (int64_t max_bytes = max_tile_bytes;; max_bytes /= 2) {
     if (best.cost < 0) best = find_tile(search, device, 0, max_bytes);
-    if (best.cost < 0) return plan_strided_tile(problem, plan);
-    if (build_tile(search.problem, best, search.src_side, search.dst_side, plan)) return;
+    if (best.cost < 0) return plan_strided_tile(problem, device, plan);
+    if (build_tile(search.problem, device, best, search.src_side, search.dst_side, plan)) return;
     best.cost = -1;
   }
 }
@@ -200,7 +200,7 @@ TileCandidate plan_tile_candidate(const PermuteProblem& problem, const Device& d
     return TileCandidate::out_of_range;
   Tile tile;
   if (!make_tile(search, device, src_choice, dst_choice, 0, max_tile_bytes, &tile) ||
-      !build_tile(search.problem, tile, search.src_side, search.dst_side, plan))
+      !build_tile(search.problem, device, tile, search.src_side, search.dst_side, plan))
     return TileCandidate::no_box;
   return TileCandidate::planned;
 }
