@@ -59,11 +59,21 @@ struct PlanUse {
 // Where there are no elements, an `_explain` function says so.
 Status use_nothing(const PlanUse& use);
 
+// `run()`, a function that returns a Status. An exception never leaves the C ABI.
+template <class Run>
+flowk_status without_exceptions(Run run) noexcept {
+  try {
+    return run().code();
+  } catch (...) {
+    return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "an exception in the library").code();
+  }
+}
+
 // `check(&request, &is_empty)` checks the arguments and sets is_empty if there is nothing to do.
 // `plan_and_use(request, device)` plans, then runs or explains.
 template <class Request, class Check, class PlanAndUse>
 flowk_status check_plan_run(const PlanUse& use, Check check, PlanAndUse plan_and_use) {
-  const auto run = [&]() -> Status {
+  return without_exceptions([&]() -> Status {
     Request request;
     bool is_empty = false;
     FLOWK_RETURN_IF_ERROR(check(&request, &is_empty));
@@ -72,8 +82,7 @@ flowk_status check_plan_run(const PlanUse& use, Check check, PlanAndUse plan_and
     Device device;
     FLOWK_RETURN_IF_ERROR(current_device(&device));
     return plan_and_use(request, device);
-  };
-  return run().code();
+  });
 }
 
 }  // namespace flowk::api

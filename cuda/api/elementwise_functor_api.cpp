@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C ABI of functors compiled at run time: check, plan, and copy the parameters.
+#include <cstddef>
 #include <cstring>
 
 #include "api/elementwise_check.h"
@@ -17,8 +18,22 @@ namespace {
 static_assert(sizeof(StridedElementwiseParams<max_operands>) <= FLOWK_FUNCTOR_PARAMS_BYTES);
 
 // The size of flowk_functor_launch since version 0.1, as mask_bytes_of_0_1 of softmax_api.cpp.
-constexpr size_t launch_bytes_of_0_1 = 2088;
+constexpr size_t launch_bytes_of_0_1 = 2096;
 static_assert(sizeof(flowk_functor_launch) == launch_bytes_of_0_1);
+
+// The layout of version 1. If a line fails, raise the version and write the new layout here.
+static_assert(FLOWK_FUNCTOR_PARAMS_VERSION == elementwise_params_version && elementwise_params_version == 1);
+template <int kOperands, size_t contiguous_bytes, size_t broadcast_bytes, size_t strided_bytes, size_t rows_offset,
+          size_t tile_offset>
+constexpr bool has_layout = sizeof(ContiguousElementwiseParams<kOperands>) == contiguous_bytes &&
+                            sizeof(BroadcastElementwiseParams<kOperands>) == broadcast_bytes &&
+                            sizeof(StridedElementwiseParams<kOperands>) == strided_bytes &&
+                            offsetof(StridedElementwiseParams<kOperands>, rows) == rows_offset &&
+                            offsetof(StridedElementwiseParams<kOperands>, tile) == tile_offset;
+static_assert(has_layout<2, 136, 256, 1136, 128, 1032>);
+static_assert(has_layout<3, 192, 368, 1472, 184, 1336>);
+static_assert(has_layout<4, 248, 480, 1808, 240, 1640>);
+static_assert(num_elementwise_accesses == 11 && elementwise_threads == 256);
 
 // Writes part `part` of a request to `*found`, and returns the number of parts.
 int32_t find_part(const ElementwiseRequest& request, int32_t part, ElementwiseRequest* found) {
@@ -47,7 +62,7 @@ int32_t kernel_index(ElementwiseKernel kernel) {
 
 template <class Params>
 void write_params(const Params& params, flowk_functor_launch* launch) {
-  launch->params_bytes = static_cast<int32_t>(sizeof params);
+  launch->params_bytes = sizeof params;
   std::memcpy(launch->params, &params, sizeof params);
 }
 
@@ -102,6 +117,12 @@ Status run_functor_plan(const void* const* pointers, const int64_t* const* strid
   FLOWK_RETURN_IF_ERROR(check_not_null("dtypes", dtypes));
   FLOWK_RETURN_IF_ERROR(check_not_null("launch", launch));
   FLOWK_RETURN_IF_ERROR(check_struct_bytes("launch->struct_bytes", launch->struct_bytes, {launch_bytes_of_0_1}));
+  if (launch->params_version != elementwise_params_version)
+    return Status::failure(
+        FLOWK_STATUS_INVALID_ARGUMENT,
+        "launch->params_version = %d, must be %d: the kernel is compiled with the headers of another "
+        "libflowk",
+        launch->params_version, elementwise_params_version);
   if (num_operands < 2 || num_operands > max_operands)
     return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "num_operands = %d, must be in 2 ... %d", num_operands,
                            max_operands);
@@ -124,5 +145,6 @@ Status run_functor_plan(const void* const* pointers, const int64_t* const* strid
 extern "C" flowk_status flowk_functor_plan(const void* const* pointers, const int64_t* const* strides,
                                            const flowk_dtype* dtypes, int32_t num_operands, int32_t rank,
                                            const int64_t* shape, int32_t part, flowk_functor_launch* launch) {
-  return flowk::api::run_functor_plan(pointers, strides, dtypes, num_operands, rank, shape, part, launch).code();
+  return flowk::api::without_exceptions(
+      [&] { return flowk::api::run_functor_plan(pointers, strides, dtypes, num_operands, rank, shape, part, launch); });
 }

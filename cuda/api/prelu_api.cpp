@@ -245,10 +245,11 @@ flowk_status flowk_prelu_explain(const void* x, const void* alpha, void* y, int6
 
 flowk_status flowk_prelu_backward_workspace_bytes(int64_t outer, int64_t channels, int64_t inner, flowk_dtype dtype,
                                                   flowk_dtype alpha_dtype, size_t* workspace_bytes) {
-  return workspace_bytes_of(
-             {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, outer, channels, inner, dtype, alpha_dtype},
-             workspace_bytes)
-      .code();
+  return without_exceptions([&] {
+    return workspace_bytes_of(
+        {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, outer, channels, inner, dtype, alpha_dtype},
+        workspace_bytes);
+  });
 }
 
 flowk_status flowk_prelu_backward(const void* dy, const void* x, const void* alpha, void* dx, void* dalpha,

@@ -9,6 +9,7 @@
 #include "core/device.h"
 #include "core/iteration_space.h"
 #include "core/launch_config.h"
+#include "core/mechanism.h"
 #include "core/status.h"
 #include "elementwise/elementwise_op_cost.h"
 #include "flowk/detail/elementwise_params.h"
@@ -74,6 +75,12 @@ enum class ElementwiseKernel : int32_t {
   aligned_tiles,
   shifted_tiles,
 };
+static_assert(names_mechanism<ElementwiseKernel::contiguous, Contiguous, ElementwiseMechanism>);
+static_assert(names_mechanism<ElementwiseKernel::broadcast, Broadcast, ElementwiseMechanism>);
+static_assert(names_mechanism<ElementwiseKernel::broadcast_rows, BroadcastRows, ElementwiseMechanism>);
+static_assert(names_mechanism<ElementwiseKernel::strided, Strided, ElementwiseMechanism>);
+static_assert(names_mechanism<ElementwiseKernel::aligned_tiles, AlignedTiles, ElementwiseMechanism>);
+static_assert(names_mechanism<ElementwiseKernel::shifted_tiles, ShiftedTiles, ElementwiseMechanism>);
 constexpr int num_elementwise_kernels = static_cast<int>(std::variant_size_v<ElementwiseMechanism>);
 template <class Mechanism>
 constexpr ElementwiseKernel kernel_of =

@@ -4,6 +4,13 @@
 
 namespace flowk::elementwise {
 
+// run_binary_contiguous() has the kernels up to broadcast_rows, run_binary_strided() the others.
+static_assert(ElementwiseKernel::contiguous < ElementwiseKernel::broadcast_rows &&
+              ElementwiseKernel::broadcast < ElementwiseKernel::broadcast_rows &&
+              ElementwiseKernel::strided > ElementwiseKernel::broadcast_rows &&
+              ElementwiseKernel::aligned_tiles > ElementwiseKernel::broadcast_rows &&
+              ElementwiseKernel::shifted_tiles > ElementwiseKernel::broadcast_rows);
+
 Status run_elementwise(const ElementwisePlan& plan, flowk_stream stream) {
   switch (plan.arity) {
     case ElementwiseArity::unary: return run_unary(plan, stream);

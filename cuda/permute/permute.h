@@ -10,6 +10,7 @@
 #include "core/dtype.h"
 #include "core/iteration_space.h"
 #include "core/launch_config.h"
+#include "core/mechanism.h"
 #include "core/status.h"
 #include "permute/permute_params.h"
 
@@ -65,7 +66,10 @@ struct Channels {
   friend bool operator==(const Channels&, const Channels&) = default;
 };
 
-// The variant's alternatives, in its order.
+using PermuteMechanism = std::variant<CopyRows, CopyShiftedRows, CopyReversedRows, AlignedTile, GeneralTile, ByteTile,
+                                      StridedTile, Channels>;
+
+// The alternatives of PermuteMechanism, in its order.
 enum class PermuteKernel : int32_t {
   copy_rows,
   copy_shifted_rows,
@@ -76,14 +80,21 @@ enum class PermuteKernel : int32_t {
   strided_tile,
   channels,
 };
-constexpr int num_permute_kernels = 8;
+static_assert(names_mechanism<PermuteKernel::copy_rows, CopyRows, PermuteMechanism>);
+static_assert(names_mechanism<PermuteKernel::copy_shifted_rows, CopyShiftedRows, PermuteMechanism>);
+static_assert(names_mechanism<PermuteKernel::copy_reversed_rows, CopyReversedRows, PermuteMechanism>);
+static_assert(names_mechanism<PermuteKernel::aligned_tile, AlignedTile, PermuteMechanism>);
+static_assert(names_mechanism<PermuteKernel::general_tile, GeneralTile, PermuteMechanism>);
+static_assert(names_mechanism<PermuteKernel::byte_tile, ByteTile, PermuteMechanism>);
+static_assert(names_mechanism<PermuteKernel::strided_tile, StridedTile, PermuteMechanism>);
+static_assert(names_mechanism<PermuteKernel::channels, Channels, PermuteMechanism>);
+constexpr int num_permute_kernels = static_cast<int>(std::variant_size_v<PermuteMechanism>);
 const char* permute_kernel_name(PermuteKernel kernel);
 
 struct PermutePlan {
   int32_t unit_bytes = 0;  // the element or unit that the kernel moves; with a conversion of src
   LaunchConfig launch;
-  std::variant<CopyRows, CopyShiftedRows, CopyReversedRows, AlignedTile, GeneralTile, ByteTile, StridedTile, Channels>
-      mechanism;
+  PermuteMechanism mechanism;
   friend bool operator==(const PermutePlan&, const PermutePlan&) = default;
 
   PermuteKernel kernel() const { return static_cast<PermuteKernel>(mechanism.index()); }
@@ -105,7 +116,6 @@ struct PermutePlan {
         mechanism);
   }
 };
-static_assert(std::variant_size_v<decltype(PermutePlan::mechanism)> == num_permute_kernels);
 
 inline float PermutePlan::predicted_cost() const {
   return std::visit(

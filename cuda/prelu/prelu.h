@@ -7,6 +7,7 @@
 
 #include "core/device.h"
 #include "core/launch_config.h"
+#include "core/mechanism.h"
 #include "core/status.h"
 #include "prelu/prelu_params.h"
 
@@ -111,7 +112,13 @@ enum class PreluBackwardKernel : int32_t {
   by_warp_column,
   no_elements,
 };
-constexpr int num_prelu_backward_kernels = 6;
+static_assert(names_mechanism<PreluBackwardKernel::by_channel, ByChannel, Gradient>);
+static_assert(names_mechanism<PreluBackwardKernel::by_span, BySpan, Gradient>);
+static_assert(names_mechanism<PreluBackwardKernel::by_plane, ByPlane, Gradient>);
+static_assert(names_mechanism<PreluBackwardKernel::by_column, ByColumn, Gradient>);
+static_assert(names_mechanism<PreluBackwardKernel::by_warp_column, ByWarpColumn, Gradient>);
+static_assert(names_mechanism<PreluBackwardKernel::no_elements, NoElements, Gradient>);
+constexpr int num_prelu_backward_kernels = static_cast<int>(std::variant_size_v<Gradient>);
 const char* prelu_backward_kernel_name(PreluBackwardKernel kernel);
 
 // One kernel that sums partials.

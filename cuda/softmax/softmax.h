@@ -9,6 +9,7 @@
 
 #include "core/device.h"
 #include "core/launch_config.h"
+#include "core/mechanism.h"
 #include "core/status.h"
 #include "softmax/softmax_params.h"
 
@@ -103,6 +104,14 @@ enum class SoftmaxKernel : int32_t {
   split_row,
   persistent_rows,
 };
+static_assert(names_mechanism<SoftmaxKernel::row_in_registers, RowInRegisters, SoftmaxMechanism>);
+static_assert(names_mechanism<SoftmaxKernel::row_in_shared, RowInShared, SoftmaxMechanism>);
+static_assert(names_mechanism<SoftmaxKernel::staged_rows, StagedRows, SoftmaxMechanism>);
+static_assert(names_mechanism<SoftmaxKernel::two_pass_row, TwoPassRow, SoftmaxMechanism>);
+static_assert(names_mechanism<SoftmaxKernel::rows_by_vectors, RowsByVectors, SoftmaxMechanism>);
+static_assert(names_mechanism<SoftmaxKernel::rows_in_lanes, RowsInLanes, SoftmaxMechanism>);
+static_assert(names_mechanism<SoftmaxKernel::split_row, SplitRow, SoftmaxMechanism>);
+static_assert(names_mechanism<SoftmaxKernel::persistent_rows, PersistentRows, SoftmaxMechanism>);
 const char* softmax_kernel_name(SoftmaxKernel kernel);
 
 // How a row is spread over threads.

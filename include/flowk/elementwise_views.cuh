@@ -47,7 +47,7 @@ template <class Params, class Kernel, class Factory>
 status launch_planned(Kernel* kernel, const flowk_functor_launch& launch, flowk_stream stream,
                       const Factory& factory) noexcept {
   Params params;
-  if (launch.params_bytes != static_cast<int32_t>(sizeof params) || launch.num_threads != elementwise_threads)
+  if (launch.params_bytes != sizeof params || launch.num_threads != elementwise_threads)
     return fault_of(FLOWK_STATUS_INTERNAL_ERROR, "these headers are not those of the loaded libflowk");
   std::memcpy(static_cast<void*>(&params), launch.params, sizeof params);
   return status_of_launch(launch_elementwise(kernel, launch.num_blocks, launch.shared_bytes, stream, params, factory));
@@ -112,6 +112,7 @@ status transform_by(std::nothrow_t, const Factory& factory, flowk_stream stream,
   for (k = 1; k < num_operands; ++k) strides[k] = broadcast[k - 1].get();
   flowk_functor_launch launch;
   launch.struct_bytes = sizeof launch;
+  launch.params_version = detail::elementwise_params_version;
   launch.num_parts = 1;
   for (int32_t part = 0; part < launch.num_parts; ++part) {
     if (const flowk_status code =

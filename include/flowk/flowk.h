@@ -11,9 +11,10 @@
  *   1. Conventions            4. Batch transpose
  *   2. Status and version     5. Permute
  *   3. Element types          6. Permute with conversion
- *                             7. Elementwise, functors
- *                             8. PReLU
- *                             9. Masked softmax
+ *                             7. Many permutes
+ *                             8. Elementwise, functors
+ *                             9. PReLU
+ *                            10. Masked softmax
  *
  * CONVENTIONS
  *
@@ -36,11 +37,18 @@
  * graph. The current device must be the stream's device. libflowk_simt ignores `stream` and has done the work when it
  * returns.
  *
+ * Kernels behind a call. On GPUs of compute capability 9.0 and newer most kernels use programmatic dependent launch. They
+ * touch tensors only after all earlier work on the stream has ended, and end after it. But they let the stream's next
+ * kernel start at once, even while kernels before the flowk call still run. This concerns a kernel of your own only if
+ * it is launched with cudaLaunchAttributeProgrammaticStreamSerialization. It must then call
+ * cudaGridDependencySynchronize() (griddepcontrol.wait) before it touches memory that any earlier work on the stream
+ * uses, not the flowk call alone. When that returns, all earlier work has ended and its results can be read.
+ *
  * Zero sizes. If an extent is 0, the call succeeds and does nothing. The tensor's pointers may then be NULL and its
  * strides are not read; types and other values are checked as in any call.
  *
  * Errors. Every function that can fail returns flowk_status. A call that fails on a bad argument writes nothing to its
- * output, and flowk_last_error() names the parameter, its value and the bound.
+ * output, and flowk_last_error() names the parameter, its value and the bound. No function lets a C++ exception out.
  *
  * Threads. Every function may be called from any thread, on any stream, at any time.
  */
@@ -446,21 +454,25 @@ FLOWK_API flowk_status flowk_ternary_explain(flowk_ternary_op op, const void *x,
 
 /** The bytes that a flowk_functor_launch has for a kernel's parameters. */
 #define FLOWK_FUNCTOR_PARAMS_BYTES 2048
+/** The version of their layout, in flowk_functor_launch::params_version. */
+#define FLOWK_FUNCTOR_PARAMS_VERSION 1
 
 /**
  * The launch of a kernel of flowk/detail/elementwise_kernel.cuh that the caller compiles at run time, with NVRTC, for a
  * functor of its own. pyflowk.ElementwiseKernel does so. With nvcc use flowk/elementwise.cuh instead.
  */
 typedef struct flowk_functor_launch {
-  size_t struct_bytes;   /**< sizeof(flowk_functor_launch): set by the caller */
-  int32_t num_parts;     /**< the number of launches of the whole call; 0 if there is no element */
-  int32_t kernel;        /**< flowk::detail::elementwise_...: 0 contiguous, 1 strided, 2 broadcast, 3 aligned_tiles,
-                            4 shifted_tiles, 5 broadcast_rows */
-  int32_t pack_elements; /**< the kernel's first template argument */
-  int32_t num_threads;   /**< per block */
-  int64_t num_blocks;    /**< in one dimension */
-  int32_t shared_bytes;  /**< per block, dynamic */
-  int32_t params_bytes;  /**< the bytes of `params` that the kernel takes */
+  size_t struct_bytes;    /**< sizeof(flowk_functor_launch): set by the caller */
+  int32_t params_version; /**< flowk::detail::elementwise_params_version of the headers that the kernel is compiled with,
+                             FLOWK_FUNCTOR_PARAMS_VERSION of these: set by the caller */
+  int32_t num_parts;      /**< the number of launches of the whole call; 0 if there is no element */
+  int32_t kernel;         /**< flowk::detail::elementwise_...: 0 contiguous, 1 strided, 2 broadcast, 3 aligned_tiles,
+                             4 shifted_tiles, 5 broadcast_rows */
+  int32_t pack_elements;  /**< the kernel's first template argument */
+  int32_t num_threads;    /**< per block */
+  int32_t shared_bytes;   /**< per block, dynamic */
+  int64_t num_blocks;     /**< in one dimension */
+  size_t params_bytes;    /**< the bytes of `params` that the kernel takes */
   unsigned char params[FLOWK_FUNCTOR_PARAMS_BYTES]; /**< the kernel's first parameter; the second is the factory */
 } flowk_functor_launch;
 
@@ -473,7 +485,8 @@ typedef struct flowk_functor_launch {
  * Shapes: `pointers`, `strides` and `dtypes` have `num_operands` entries, 2 to 4, out first; the rest as flowk_unary().
  * Types: any except the complex ones, in any mix.
  * Pointers: as flowk_unary(). `launch` holds the tensors' addresses and is valid only for them.
- * Statuses: those of flowk_unary(), and INVALID_ARGUMENT for num_operands, part and launch->struct_bytes.
+ * Statuses: those of flowk_unary(), and INVALID_ARGUMENT for num_operands, part, launch->struct_bytes and
+ *   launch->params_version: the headers that the kernel is compiled with must be those of the loaded library.
  */
 FLOWK_API flowk_status flowk_functor_plan(const void *const *pointers, const int64_t *const *strides,
                                           const flowk_dtype *dtypes, int32_t num_operands, int32_t rank,
@@ -648,7 +661,7 @@ FLOWK_API flowk_status flowk_masked_softmax_explain(const void *x, const int64_t
  *
  * dx[..., j] = scale * (dy[..., j] - exp(y[..., j]) * sum over i of dy[..., i])
  *
- * The gradient of a bias that has the tensor's whole shape is dx / scale.
+ * The gradient of a bias that has the tensor's whole shape is the dx of a call with scale = 1.
  *
  * Shapes: dy, y and dx have the `rank` extents of `shape`; strides and scale as in flowk_masked_softmax().
  *   `mask` may be the forward call's. Only lengths, causal and window are used: the columns that they mask are not read

@@ -13,7 +13,7 @@ from .._arguments import shown
 from .._arrays.dtypes import dtype_like, dtype_name, dtype_named, number_type
 from .._arrays.kinds import Signature
 from .._native import driver
-from .._native.abi import DType, FunctorLaunch
+from .._native.abi import FUNCTOR_PARAMS_VERSION, DType, FunctorLaunch
 from .._native.errors import error_of
 from .._pipeline import Call, Operation, Plan, Readings, call, new_array, no_array
 from .jit import Formula, Variable, compile_kernel, kernel_expression, value_type
@@ -174,7 +174,7 @@ class ElementwiseKernel:
     def _run(
         self, library: Any, binding: Binding, pointers: list[Any], factory: bytes, device: int, stream: int
     ) -> None:
-        launch = FunctorLaunch(_LAUNCH_BYTES, 1)
+        launch = FunctorLaunch(_LAUNCH_BYTES, FUNCTOR_PARAMS_VERSION, 1)
         address, addresses = ctypes.addressof(launch), binding.pointers(*pointers)
         part = 0
         while part < launch.num_parts:

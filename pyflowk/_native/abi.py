@@ -11,6 +11,8 @@ VERSION = 100
 MAX_RANK = 32
 # FLOWK_NUMBER: a flag in an input's dtype.
 NUMBER = 256
+# FLOWK_FUNCTOR_PARAMS_VERSION: of the kernels' parameters in FunctorLaunch.
+FUNCTOR_PARAMS_VERSION = 1
 
 
 class Status(IntEnum):
@@ -86,13 +88,14 @@ class FunctorLaunch(ctypes.Structure):
 
     _fields_ = (
         ("struct_bytes", ctypes.c_size_t),
+        ("params_version", ctypes.c_int32),
         ("num_parts", ctypes.c_int32),
         ("kernel", ctypes.c_int32),
         ("pack_elements", ctypes.c_int32),
         ("num_threads", ctypes.c_int32),
-        ("num_blocks", ctypes.c_int64),
         ("shared_bytes", ctypes.c_int32),
-        ("params_bytes", ctypes.c_int32),
+        ("num_blocks", ctypes.c_int64),
+        ("params_bytes", ctypes.c_size_t),
         ("params", ctypes.c_ubyte * 2048),
     )
 

@@ -212,6 +212,7 @@ def test_version_and_largest_rank_are_those_of_the_header() -> None:
     assert __version__ == f"{major}.{minor}.{patch}"
     assert header_constant("FLOWK_MAX_RANK") == _abi.MAX_RANK
     assert header_constant("FLOWK_NUMBER") == _abi.NUMBER
+    assert header_constant("FLOWK_FUNCTOR_PARAMS_VERSION") == _abi.FUNCTOR_PARAMS_VERSION
 
 
 def test_a_library_is_built() -> None:

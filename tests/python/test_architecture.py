@@ -262,6 +262,13 @@ def test_a_mechanism_has_one_name(operator: str, name: str) -> None:
     assert any(re.search(rf'"({operator}_)?{name}\b', text) for text in texts.values()), "explain() has no such word"
 
 
+def test_launch_bounds_ask_for_blocks_that_fit() -> None:
+    """ptxas ignores a bound of more threads than a multiprocessor of the architecture has, with a warning."""
+    text = "".join((ROOT / path).read_text() for path in files_of("cuda", "include") if path.suffix == ".cuh")
+    bounds = re.findall(r"__launch_bounds__\(\s*(?:\w+|\(.*?\)\)),\s*(\w+)", text)
+    assert len(bounds) > 20 and set(bounds) == {"fitting_blocks"}
+
+
 # Functions of the math library that are a few instructions; all others take the registers of a whole kernel.
 FEW_INSTRUCTIONS = {"ceil", "copysign", "floor", "fma", "rint", "trunc"}
 

@@ -2,6 +2,7 @@
 // The tile that is aligned to 16 bytes on both sides, with runs that share no dimension.
 #pragma once
 
+#include "flowk/detail/launch_bounds.h"
 #include "permute/kernels/permute_elements.cuh"
 #include "permute/kernels/permute_tile.cuh"
 
@@ -142,7 +143,7 @@ __device__ __forceinline__ void store_aligned_tile(const TileParams& params, con
 // of 4 or 2 neighbouring destination rows. Shared memory is swizzled so that neither side has bank conflicts. kPlain:
 // rows of one dimension on both sides, and no halo.
 template <class Elements, bool kPlain>
-__global__ void __launch_bounds__(tile_threads, min_tile_blocks<Elements>)
+__global__ void __launch_bounds__(tile_threads, fitting_blocks(tile_threads, min_tile_blocks<Elements>))
     aligned_tile(const __grid_constant__ GridConstant<TileParams> params,
                  const __grid_constant__ GridConstant<Elements> elements) {
   unsigned char* shared_tile = &shared<unsigned char>();

@@ -2,6 +2,7 @@
 // The tile of 1-byte elements that are aligned on at most one side: transposed by 32-bit words, in two steps.
 #pragma once
 
+#include "flowk/detail/launch_bounds.h"
 #include "permute/kernels/permute_gather.cuh"
 
 namespace flowk::permute {
@@ -209,7 +210,7 @@ __device__ __forceinline__ void store_row_ends(const TileParams& params, const T
 //   3. a thread reads five words of a destination row, shifts them to a 16-byte vector and stores it; heads and tails
 //      follow. Runs that lie one after the other in dst are joined to one row: fewer heads and tails.
 template <int kThreads>
-__global__ void __launch_bounds__(kThreads, byte_tile_resident_threads / kThreads)
+__global__ void __launch_bounds__(kThreads, fitting_blocks(kThreads, byte_tile_resident_threads / kThreads))
     byte_tile(const __grid_constant__ GridConstant<TileParams> params) {
   unsigned char* shared_tile = &shared<unsigned char>();
   TileTableEntry* table = reinterpret_cast<TileTableEntry*>(shared_tile + params.table_offset_bytes);

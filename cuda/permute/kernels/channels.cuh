@@ -8,6 +8,7 @@
 
 #include "core/divide.h"
 #include "core/vector.cuh"
+#include "flowk/detail/launch_bounds.h"
 #include "flowk/detail/pdl.cuh"
 #include "flowk/detail/shared.cuh"
 #include "permute/kernels/permute_elements.cuh"
@@ -218,7 +219,7 @@ __device__ __forceinline__ void deinterleave(const ChannelParams& params, const 
 // kChannels is 3, 4, or any_channels where a block decides: a conversion of 4 channels takes up to a third more
 // registers than one of 3, so fewer blocks of a kernel for both fit an SM.
 template <class Elements, bool kInterleave, int kChannels>
-__global__ void __launch_bounds__(max_channel_threads, is_moved<Elements> ? 12 : 0)
+__global__ void __launch_bounds__(max_channel_threads, fitting_blocks(max_channel_threads, is_moved<Elements> ? 12 : 0))
     channels(const __grid_constant__ GridConstant<ChannelParams> params,
              const __grid_constant__ GridConstant<Elements> elements) {
   const ChannelTile tile = locate_channel_tile(params);

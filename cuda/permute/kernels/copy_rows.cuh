@@ -4,6 +4,7 @@
 
 #include "core/divide.h"
 #include "core/vector.cuh"
+#include "flowk/detail/launch_bounds.h"
 #include "flowk/detail/pdl.cuh"
 #include "permute/kernels/permute_elements.cuh"
 
@@ -203,14 +204,14 @@ __device__ __forceinline__ void copy_shifted_vector(const CopyParams& params) {
 
 // dst[r, j] = src[r, j]: rows of bytes at any alignment.
 template <int Bytes>
-__global__ void __launch_bounds__(copy_threads, copy_resident_threads / copy_threads)
+__global__ void __launch_bounds__(copy_threads, fitting_blocks(copy_threads, copy_resident_threads / copy_threads))
     copy_shifted_rows(const __grid_constant__ GridConstant<CopyParams> params) {
   copy_shifted_vector<Bytes, false>(params);
 }
 
 // dst[r, e] = src[r, n - 1 - e]: rows of n elements at any alignment; src and dst are the lowest addresses.
 template <int Bytes>
-__global__ void __launch_bounds__(copy_threads, copy_resident_threads / copy_threads)
+__global__ void __launch_bounds__(copy_threads, fitting_blocks(copy_threads, copy_resident_threads / copy_threads))
     copy_reversed_rows(const __grid_constant__ GridConstant<CopyParams> params) {
   copy_shifted_vector<Bytes, true>(params);
 }

@@ -2,6 +2,7 @@
 // The tile of any runs, extents and alignment.
 #pragma once
 
+#include "flowk/detail/launch_bounds.h"
 #include "permute/kernels/permute_gather.cuh"
 
 namespace flowk::permute {
@@ -49,7 +50,7 @@ __device__ __forceinline__ void store_element(const TileParams& params, const un
 // source run, its destination row r' and offset e' in the destination run. Each thread gathers the elements of a vector
 // of a destination row from shared memory; runs of less than a vector are stored element by element.
 template <class Elements, RunOffsets kOffsets, bool kSwizzle>
-__global__ void __launch_bounds__(tile_threads, min_tile_blocks<Elements>)
+__global__ void __launch_bounds__(tile_threads, fitting_blocks(tile_threads, min_tile_blocks<Elements>))
     general_tile(const __grid_constant__ GridConstant<TileParams> params,
                  const __grid_constant__ GridConstant<Elements> elements) {
   unsigned char* shared_tile = &shared<unsigned char>();

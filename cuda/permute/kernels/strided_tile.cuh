@@ -2,6 +2,7 @@
 // The tile of sides without a dimension of stride 1: element by element on both.
 #pragma once
 
+#include "flowk/detail/launch_bounds.h"
 #include "permute/kernels/permute_elements.cuh"
 #include "permute/kernels/permute_tile.cuh"
 
@@ -46,7 +47,7 @@ __device__ __forceinline__ void for_each_strided_element(const TileParams& param
 // dst[r', e'] = src[r, c] for a tile whose two runs are one dimension of any stride each: an element's source row r and
 // offset c in the source run, its destination row r' and offset e' in the destination run.
 template <class Elements>
-__global__ void __launch_bounds__(tile_threads, min_tile_blocks<Elements>)
+__global__ void __launch_bounds__(tile_threads, fitting_blocks(tile_threads, min_tile_blocks<Elements>))
     strided_tile(const __grid_constant__ GridConstant<TileParams> params,
                  const __grid_constant__ GridConstant<Elements> elements) {
   unsigned char* shared_tile = &shared<unsigned char>();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/cluster_exchange.cuh"
+#include "flowk/detail/launch_bounds.h"
 #include "flowk/detail/pdl.cuh"
 #include "flowk/detail/shared.cuh"
 #include "prelu/kernels/prelu_gradients.cuh"
@@ -41,7 +42,7 @@ __device__ __forceinline__ SumRange range_of_lane(const ByChannelParams& params,
 // block receives all sums. kRows vectors of x and of dy are in flight per thread; 3 leave registers for two blocks of
 // 512 threads.
 template <class T, int kRows, bool kCluster>
-__global__ void __launch_bounds__(max_backward_threads, kRows == 3 ? 2 : 0)
+__global__ void __launch_bounds__(max_backward_threads, fitting_blocks(max_backward_threads, kRows == 3 ? 2 : 0))
     by_channel(const __grid_constant__ GridConstant<ByChannelParams> params) {
   if constexpr (kCluster && is_below_sm_90) return;
   constexpr int V = vector_elements<T>;

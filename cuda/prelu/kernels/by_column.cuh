@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/cluster_exchange.cuh"
+#include "flowk/detail/launch_bounds.h"
 #include "flowk/detail/pdl.cuh"
 #include "flowk/detail/shared.cuh"
 #include "prelu/kernels/prelu_gradients.cuh"
@@ -54,7 +55,7 @@ __device__ __forceinline__ void fold_columns(const ByColumnParams& params, Sum* 
 // warp, shared memory (warps, tile_columns) the warps. With kCluster consecutive blocks of rows are a cluster, whose
 // first block receives all sums and counts as b.
 template <class T, ColumnForm kForm, int kTileVectors, int kRows, bool kCluster = false>
-__global__ void __launch_bounds__(max_prelu_threads, kRows == 4 ? 4 : 0)
+__global__ void __launch_bounds__(max_prelu_threads, fitting_blocks(max_prelu_threads, kRows == 4 ? 4 : 0))
     by_column(const __grid_constant__ GridConstant<ByColumnParams> params) {
   if constexpr (kCluster && is_below_sm_90) return;
   constexpr int V = vector_elements<T>, tile_columns = kTileVectors * V;

@@ -2,6 +2,7 @@
 // PReLU backward over planes of at least one vector, of any alignment, position and type of alpha.
 #pragma once
 
+#include "flowk/detail/launch_bounds.h"
 #include "flowk/detail/pdl.cuh"
 #include "flowk/detail/shared.cuh"
 #include "prelu/kernels/prelu_gradients.cuh"
@@ -73,7 +74,7 @@ __device__ __forceinline__ void sum_planes(const ByPlaneParams& params, const Ve
 // The threads leave their sums in shared memory; then groups of lanes sum one plane each. Without kGeneral all vectors
 // exist and are aligned in all tensors, positions fit 31 bits and alpha has type T.
 template <class T, bool kGeneral>
-__global__ void __launch_bounds__(max_backward_threads, 4)
+__global__ void __launch_bounds__(max_backward_threads, fitting_blocks(max_backward_threads, 4))
     by_plane(const __grid_constant__ GridConstant<ByPlaneParams> params) {
   constexpr int V = vector_elements<T>;
   using Sum = ComputeType<T>;

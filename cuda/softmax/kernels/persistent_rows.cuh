@@ -3,6 +3,7 @@
 // results of the row before are stored.
 #pragma once
 
+#include "flowk/detail/launch_bounds.h"
 #include "softmax/kernels/persistent_stages.cuh"
 #include "softmax/kernels/softmax_normalize.cuh"
 
@@ -243,7 +244,7 @@ struct PersistentGradient {
 // loaded and taken first, and loaded again, from L2, after those that are held. A row then takes row_batches +
 // twice_read batches of the ring: all except the last twice_read are taken, all except the first twice_read are stored.
 template <class Rows>
-__global__ void __launch_bounds__(persistent_threads, 1)
+__global__ void __launch_bounds__(persistent_threads, fitting_blocks(persistent_threads, 1))
     persistent_rows(const __grid_constant__ GridConstant<SoftmaxParams> params) {
   if constexpr (is_below_sm_90) return;
   launch_dependent_grids();

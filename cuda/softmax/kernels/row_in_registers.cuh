@@ -2,6 +2,7 @@
 // Softmax and its gradient of rows held in registers, by lanes of a warp, a warp, a block or a cluster.
 #pragma once
 
+#include "flowk/detail/launch_bounds.h"
 #include "softmax/kernels/softmax_normalize.cuh"
 
 namespace flowk::softmax {
@@ -44,7 +45,9 @@ constexpr int full_blocks(int vectors) {
 // bytes, lanes_per_row apart, and at most one outer column. x is read once, into registers; the threads exchange one
 // maximum and one sum. With kConverts y may have another type than x.
 template <class T, int kVectors, SoftmaxMask kMask, SoftmaxForm kForm, bool kConverts = false>
-__global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)), (full_blocks<T, kMask, kForm>(kVectors)))
+__global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)),
+                                  fitting_blocks((most_threads<T, kMask, kForm>(kVectors)),
+                                                 full_blocks<T, kMask, kForm>(kVectors)))
     row_in_registers(const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
   using A = ComputeType<T>;

@@ -3,6 +3,7 @@
 // in shared memory.
 #pragma once
 
+#include "flowk/detail/launch_bounds.h"
 #include "softmax/kernels/softmax_normalize.cuh"
 
 namespace flowk::softmax {
@@ -15,7 +16,7 @@ namespace flowk::softmax {
 // three stages, and each stage adds to the running maximum and sum when it arrives. Results are computed from x again,
 // for float32 from the exponentials.
 template <class T, SoftmaxMask kMask, int kHeld>
-__global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
+__global__ void __launch_bounds__(max_register_lanes, fitting_blocks(max_register_lanes, kHeld <= 4 ? 2 : 0))
     row_in_shared(const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
@@ -234,7 +235,7 @@ __global__ void __launch_bounds__(max_register_lanes, kHeld <= 4 ? 2 : 0)
 //
 // Threads and vectors as in row_in_shared; both inputs are read once.
 template <class T>
-__global__ void __launch_bounds__(max_register_lanes, 2)
+__global__ void __launch_bounds__(max_register_lanes, fitting_blocks(max_register_lanes, 2))
     row_in_shared_backward(const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
   using A = ComputeType<T>;

@@ -3,6 +3,7 @@
 // rows.
 #pragma once
 
+#include "flowk/detail/launch_bounds.h"
 #include "softmax/kernels/softmax_normalize.cuh"
 
 namespace flowk::softmax {
@@ -30,7 +31,8 @@ struct ThreadVectors {
 //
 // `lanes` neighbouring threads have one vector of a row each; a thread has one vector in each of kVectors rows.
 template <class T, int kVectors>
-__global__ void __launch_bounds__(256, 8) rows_by_vectors(const __grid_constant__ GridConstant<SoftmaxParams> params) {
+__global__ void __launch_bounds__(256, fitting_blocks(256, 8))
+    rows_by_vectors(const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   using E = RowValue<T>;

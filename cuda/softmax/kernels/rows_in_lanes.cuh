@@ -2,6 +2,7 @@
 // Softmax of short rows of whole vectors, masked by lengths, causal or window.
 #pragma once
 
+#include "flowk/detail/launch_bounds.h"
 #include "softmax/kernels/softmax_normalize.cuh"
 
 namespace flowk::softmax {
@@ -12,7 +13,7 @@ namespace flowk::softmax {
 // `lanes` neighbouring threads hold a row, each up to kVectors vectors, `lanes` apart. Fully masked vectors are not
 // read. kLanes is the number of lanes, or 0 where the parameters have it: a constant saves a tenth of the instructions.
 template <class T, int kLanes, int kVectors>
-__global__ void __launch_bounds__(128, sizeof(T) == 2 && kVectors == 4 ? 10 : 0)
+__global__ void __launch_bounds__(128, fitting_blocks(128, sizeof(T) == 2 && kVectors == 4 ? 10 : 0))
     rows_in_lanes(const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
   constexpr int width = vector_width<T>;

@@ -3,6 +3,7 @@
 // enough to fill the GPU. A first grid computes one partial result per slice, a second one the results.
 #pragma once
 
+#include "flowk/detail/launch_bounds.h"
 #include "softmax/kernels/softmax_normalize.cuh"
 
 namespace flowk::softmax {
@@ -305,7 +306,7 @@ struct SplitGradients {
 
 // The first grid: each block writes its slice's partial result, computed by `Terms`, to the row's slots.
 template <class Terms>
-__global__ void __launch_bounds__(max_register_lanes, 2)
+__global__ void __launch_bounds__(max_register_lanes, fitting_blocks(max_register_lanes, 2))
     split_row_partials(const __grid_constant__ GridConstant<SoftmaxParams> params) {
   const bool waits = params.first_row == 0;  // then the next grid may not start earlier
   if (!waits) launch_dependent_grids();
@@ -323,7 +324,7 @@ __global__ void __launch_bounds__(max_register_lanes, 2)
 // unmasked i of exp(z(row, i) - max), or dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) *
 // dy(row, i)). All operands are (rows, columns); a dense mask has one byte per column.
 template <class Terms>
-__global__ void __launch_bounds__(max_register_lanes, Terms::is_backward ? 0 : 2)
+__global__ void __launch_bounds__(max_register_lanes, fitting_blocks(max_register_lanes, Terms::is_backward ? 0 : 2))
     split_row_results(const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
   using T = typename Terms::T;

@@ -3,6 +3,7 @@
 // memory by 16-byte vectors, computes the results in place by columns or by units of 4 columns, and copies them out.
 #pragma once
 
+#include "flowk/detail/launch_bounds.h"
 #include "softmax/kernels/softmax_normalize.cuh"
 #include "softmax/kernels/staged_segment.cuh"
 #include "softmax/kernels/staged_units.cuh"
@@ -317,7 +318,7 @@ struct GradientUnits : StagedGradient<T> {
 // A block has rows_per_block neighbouring rows, with lanes_per_row threads per row. Results overwrite x, or dy, in
 // shared memory.
 template <class Rows>
-__global__ void __launch_bounds__(staged_threads, Rows::resident_blocks)
+__global__ void __launch_bounds__(staged_threads, fitting_blocks(staged_threads, Rows::resident_blocks))
     staged_rows(const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
   using T = typename Rows::T;

@@ -11,6 +11,7 @@
 
 #include "flowk/detail/async_copy.cuh"
 #include "flowk/detail/elementwise_strided.cuh"
+#include "flowk/detail/launch_bounds.h"
 #include "flowk/detail/shared.cuh"
 
 namespace flowk::detail {
@@ -123,7 +124,8 @@ constexpr int tile_resident_blocks = kInputs == 1   ? (kN != 8 && resident_block
                                                     : 3;
 
 template <int kN, class Factory, class Out, class... In>
-__global__ void __launch_bounds__(elementwise_threads, tile_resident_blocks<kN, Factory, sizeof...(In)>)
+__global__ void __launch_bounds__(elementwise_threads,
+                                  fitting_blocks(elementwise_threads, tile_resident_blocks<kN, Factory, sizeof...(In)>))
     elementwise_aligned_tiles(const __grid_constant__ GridConstant<StridedElementwiseParams<1 + sizeof...(In)>> params,
                               const Factory factory) {
   launch_dependent_grids();

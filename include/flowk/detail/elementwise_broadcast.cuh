@@ -4,11 +4,12 @@
 #pragma once
 
 #include "flowk/detail/elementwise_contiguous.cuh"
+#include "flowk/detail/launch_bounds.h"
 
 namespace flowk::detail {
 
 template <int kN, class Factory, class Out, class... In>
-__global__ void __launch_bounds__(elementwise_threads, resident_blocks<Factory>)
+__global__ void __launch_bounds__(elementwise_threads, fitting_blocks(elementwise_threads, resident_blocks<Factory>))
     elementwise_broadcast(const __grid_constant__ GridConstant<BroadcastElementwiseParams<1 + sizeof...(In)>> params,
                           const Factory factory) {
   launch_dependent_grids();

@@ -5,13 +5,15 @@
 #pragma once
 
 #include "flowk/detail/elementwise_strided.cuh"
+#include "flowk/detail/launch_bounds.h"
 
 namespace flowk::detail {
 
 // While one row is computed the packs of the next are loading, which takes registers for both.
 template <int kN, class Factory, class Out, class... In>
-__global__ void __launch_bounds__(elementwise_threads,
-                                  fewer_resident_blocks<Factory, (kN == 16 || sizeof...(In) > 2) ? 4 : 5>)
+__global__ void __launch_bounds__(
+    elementwise_threads,
+    fitting_blocks(elementwise_threads, fewer_resident_blocks<Factory, (kN == 16 || sizeof...(In) > 2) ? 4 : 5>))
     elementwise_broadcast_rows(const __grid_constant__ GridConstant<StridedElementwiseParams<1 + sizeof...(In)>> params,
                                const Factory factory) {
   launch_dependent_grids();

@@ -8,6 +8,7 @@
 
 #include "flowk/detail/elementwise_packs.cuh"
 #include "flowk/detail/elementwise_repeated.cuh"
+#include "flowk/detail/launch_bounds.h"
 #include "flowk/detail/pdl.cuh"
 
 namespace flowk::detail {
@@ -137,7 +138,7 @@ __device__ __forceinline__ void run_contiguous(const Params& params, const Facto
 }
 
 template <int kN, class Factory, class Out, class... In>
-__global__ void __launch_bounds__(elementwise_threads, resident_blocks<Factory>)
+__global__ void __launch_bounds__(elementwise_threads, fitting_blocks(elementwise_threads, resident_blocks<Factory>))
     elementwise_contiguous(const __grid_constant__ GridConstant<ContiguousElementwiseParams<1 + sizeof...(In)>> params,
                            const Factory factory) {
   launch_dependent_grids();

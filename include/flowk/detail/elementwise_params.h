@@ -9,6 +9,11 @@
 
 namespace flowk::detail {
 
+// The version of the parameters' layout and meaning. A plan of another libflowk has other parameters than a kernel that
+// was compiled with this header: flowk_functor_plan() compares. Raise it, and FLOWK_FUNCTOR_PARAMS_VERSION, with every
+// change of a struct, an enum or a constant of this file.
+constexpr int elementwise_params_version = 1;
+
 // Threads per block. Blocks that each write 4 KB once, in memory order, are as fast as a memcpy.
 constexpr int elementwise_threads = 256;
 // The most dimensions of a shape without the innermost one.

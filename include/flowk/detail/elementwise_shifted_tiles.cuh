@@ -5,6 +5,7 @@
 #pragma once
 
 #include "flowk/detail/elementwise_aligned_tiles.cuh"
+#include "flowk/detail/launch_bounds.h"
 
 namespace flowk::detail {
 
@@ -136,8 +137,9 @@ __device__ __forceinline__ void cut_pack(const ElementwiseTile<kOperands>& tile,
 
 // A thread computes rows_per_thread packs, one per pass of the block over the rows.
 template <int kN, class Factory, class Out, class... In>
-__global__ void __launch_bounds__(elementwise_threads,
-                                  fewer_resident_blocks<Factory, (kN == 16 || sizeof...(In) > 2) ? 4 : 5>)
+__global__ void __launch_bounds__(
+    elementwise_threads,
+    fitting_blocks(elementwise_threads, fewer_resident_blocks<Factory, (kN == 16 || sizeof...(In) > 2) ? 4 : 5>))
     elementwise_shifted_tiles(const __grid_constant__ GridConstant<StridedElementwiseParams<1 + sizeof...(In)>> params,
                               const Factory factory) {
   launch_dependent_grids();

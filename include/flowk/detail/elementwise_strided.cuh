@@ -5,6 +5,7 @@
 #pragma once
 
 #include "flowk/detail/elementwise_packs.cuh"
+#include "flowk/detail/launch_bounds.h"
 #include "flowk/detail/pdl.cuh"
 
 namespace flowk::detail {
@@ -198,7 +199,8 @@ __device__ __forceinline__ bool locate_in_row(const StridedElementwiseParams<kOp
 }
 
 template <int kN, class Factory, class Out, class... In>
-__global__ void __launch_bounds__(elementwise_threads, fewer_resident_blocks<Factory, 4>)
+__global__ void __launch_bounds__(elementwise_threads,
+                                  fitting_blocks(elementwise_threads, fewer_resident_blocks<Factory, 4>))
     elementwise_strided(const __grid_constant__ GridConstant<StridedElementwiseParams<1 + sizeof...(In)>> params,
                         const Factory factory) {
   launch_dependent_grids();

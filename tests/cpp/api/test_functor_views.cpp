@@ -72,6 +72,7 @@ void check_axpy(Matrix out, Matrix x, Matrix y) {
   const int64_t* const strides[] = {out.strides, x_strides, y_strides};
   flowk_functor_launch launch = {};
   launch.struct_bytes = sizeof launch;
+  launch.params_version = flowk::detail::elementwise_params_version;
   CHECK(flowk_functor_plan(pointers, strides, dtypes, 3, 2, out.shape, 0, &launch) == FLOWK_STATUS_SUCCESS);
   kernels_run.insert(launch.kernel);
 }
@@ -130,6 +131,22 @@ TEST(faults_are_named_and_zero_elements_are_nothing) {
   for (const float value : out) CHECK(value == -1.0f);
   CHECK(flowk::transform(std::nothrow, Axpy{1}, nullptr, view{out.data(), {0, 3}}, view{x.data(), {0, 3}},
                          view{x.data(), {3}}));
+}
+
+TEST(headers_of_another_version_are_refused) {
+  std::vector<float> x(6), out(6);
+  const void* const pointers[] = {out.data(), x.data()};
+  const int64_t* const strides[] = {nullptr, nullptr};
+  const flowk_dtype dtypes[] = {FLOWK_FLOAT32, FLOWK_FLOAT32};
+  const int64_t shape[] = {6};
+  for (const int32_t version : {0, flowk::detail::elementwise_params_version + 1}) {
+    flowk_functor_launch launch = {};
+    launch.struct_bytes = sizeof launch;
+    launch.params_version = version;
+    launch.num_parts = -1;
+    CHECK(flowk_functor_plan(pointers, strides, dtypes, 2, 1, shape, 0, &launch) == FLOWK_STATUS_INVALID_ARGUMENT);
+    CHECK(std::string(flowk_last_error()).find("launch->params_version = ") == 0 && launch.num_parts == -1);
+  }
 }
 
 }  // namespace

@@ -3,8 +3,10 @@
 #include "check.h"
 #include "core/cuda_status.h"
 #include "core/gpu_archs.h"
+#include "flowk/detail/launch_bounds.h"
 
 using namespace flowk::core;
+using namespace flowk::detail;
 
 TEST(a_gpu_without_code_in_the_library_is_no_device) {
   for (const cudaError_t error :
@@ -33,6 +35,14 @@ TEST(features_of_sm_90_need_code_for_all_newer_gpus) {
   for (const char* archs : {"90", "80-real,90", "90-real,80", "100-real", "90a"})
     CHECK(newer_gpus_run_code_for_sm_90(archs));
   for (const char* archs : {"80", "89-virtual", "80,100-real"}) CHECK(!newer_gpus_run_code_for_sm_90(archs));
+}
+
+TEST(launch_bounds_ask_for_no_more_threads_than_a_multiprocessor_has) {
+  for (const int arch : {800, 900, 1000, 1030}) CHECK(threads_per_multiprocessor(arch) == 2048);
+  for (const int arch : {860, 870, 890, 1100, 1200, 1210}) CHECK(threads_per_multiprocessor(arch) == 1536);
+  CHECK(fitting_blocks_of(900, 256, 8) == 8 && fitting_blocks_of(860, 256, 8) == 6);
+  CHECK(fitting_blocks_of(1200, 512, 4) == 3 && fitting_blocks_of(1200, 128, 12) == 12);
+  CHECK(fitting_blocks_of(1200, 1024, 2) == 1 && fitting_blocks_of(1200, 256, 0) == 0);
 }
 
 int main(int argc, char** argv) { return run_tests(argc, argv); }

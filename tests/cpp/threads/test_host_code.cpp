@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "api/call.h"
 #include "check.h"
 #include "core/device.h"
 #include "core/launch.cuh"
@@ -78,8 +79,7 @@ std::string plans(int n) {
        flowk_unary(FLOWK_UNARY_RELU, x, other_strides, type, out, nullptr, type, 3, shape, 0, 0, nullptr));
   take(flowk_binary_explain(FLOWK_BINARY_ADD, x, nullptr, type, y, other_strides, type, out, nullptr, type, 3, shape,
                             text, sizeof text),
-       flowk_binary(FLOWK_BINARY_ADD, x, nullptr, type, y, other_strides, type, out, nullptr, type, 3, shape,
-                    nullptr));
+       flowk_binary(FLOWK_BINARY_ADD, x, nullptr, type, y, other_strides, type, out, nullptr, type, 3, shape, nullptr));
   take(flowk_prelu_explain(x, y, out, 8, 64 + n, 100, type, type, text, sizeof text),
        flowk_prelu(x, y, out, 8, 64 + n, 100, type, type, nullptr));
   size_t bytes = 0;
@@ -134,6 +134,11 @@ TEST(every_thread_has_its_own_last_error) {
   });
   for (int thread = 0; thread < num_test_threads; ++thread)
     CHECK(texts[thread].find("batch = " + std::to_string(-1 - thread)) != std::string::npos);
+}
+
+TEST(an_exception_is_a_status) {
+  CHECK(flowk::api::without_exceptions([]() -> Status { throw 1; }) == FLOWK_STATUS_INTERNAL_ERROR);
+  CHECK(std::string(flowk_last_error()).find("exception") != std::string::npos);
 }
 
 TEST(blocks_of_a_launch_run_on_several_host_threads) {

@@ -56,7 +56,8 @@ TEST(limits_are_raised_once_for_a_kernel_and_a_device_if_a_launch_needs_it) {
     CHECK(attributes_set_by(small) == 0);
     CHECK(attributes_set_by(large) == 1);
     CHECK(attributes_set_by(clusters) == 1);
-    for (int i = 0; i < 3; ++i) CHECK(attributes_set_by(small) + attributes_set_by(large) + attributes_set_by(clusters) == 0);
+    for (int i = 0; i < 3; ++i)
+      CHECK(attributes_set_by(small) + attributes_set_by(large) + attributes_set_by(clusters) == 0);
   }
   stand_in::current = 0;
   CHECK(launch(1, with_shared(stand_in::shared_bytes_per_block)) == cudaErrorInvalidValue);

@@ -112,7 +112,7 @@ def functor_plan(library: Any, case: Case, arguments: Arguments) -> tuple[Status
     dtypes = (ctypes.c_int32 * len(names))(*(values[f"{name}_dtype"] for name in names))
     for index, name in enumerate(names):
         pointers[index], strides[index] = values[name], values[f"{name}_strides"]
-    launch = abi.FunctorLaunch(struct_bytes=ctypes.sizeof(abi.FunctorLaunch))
+    launch = abi.FunctorLaunch(ctypes.sizeof(abi.FunctorLaunch), abi.FUNCTOR_PARAMS_VERSION)
     operands = (*map(ctypes.addressof, (pointers, strides, dtypes)), len(names))
     status = library.flowk_functor_plan(*operands, values["rank"], values["shape"], 0, ctypes.addressof(launch))
     return Status(status), launch.num_parts

@@ -16,7 +16,7 @@ import pyflowk
 from pyflowk import ElementwiseKernel, Status
 from pyflowk._arrays.dtypes import number_type
 from pyflowk._elementwise import jit as _jit
-from pyflowk._native.abi import DType, FunctorLaunch
+from pyflowk._native.abi import FUNCTOR_PARAMS_VERSION, DType, FunctorLaunch
 
 gpu = pytest.mark.gpu
 FUSED = ("T x, T y", "T z", "z = x * y + 1")
@@ -136,7 +136,7 @@ class Plans:
         self._library = library
         self._memory = arrays.put(np.zeros(1024, np.uint8))
         self.base = arrays.pointer(self._memory)
-        self.launch = FunctorLaunch(struct_bytes=ctypes.sizeof(FunctorLaunch))
+        self.launch = FunctorLaunch(ctypes.sizeof(FunctorLaunch), FUNCTOR_PARAMS_VERSION)
 
     def __call__(self, **changes: Any) -> Status:
         offsets = changes.get("offsets", (512, 0, 64))
