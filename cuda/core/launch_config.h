@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "core/namespaces.h"
-#include "flowk/detail/launch_config.h"
+#include "flowk/detail/launch_shape.h"
 
 namespace flowk::core {
 

@@ -8,7 +8,7 @@
 #include <initializer_list>
 
 #include "flowk/detail/kernel_set.h"
-#include "flowk/detail/launch_config.h"
+#include "flowk/detail/launch_shape.h"
 
 namespace flowk::detail {
 
@@ -55,12 +55,12 @@ template <class... Parameters, class... Arguments>
 cudaError_t launch_kernel(void (*kernel)(Parameters...), const LaunchConfig& config, cudaStream_t stream,
                           const Arguments&... arguments) {
   cudaLaunchAttribute attributes[2] = {};
-  cudaLaunchConfig_t launch = {};
-  launch.gridDim = dim3(static_cast<unsigned>(config.num_blocks));
-  launch.blockDim = dim3(static_cast<unsigned>(config.num_threads));
-  launch.dynamicSmemBytes = static_cast<size_t>(config.shared_bytes);
-  launch.stream = stream;
-  launch.attrs = attributes;
+  cudaLaunchConfig_t launch = {dim3(static_cast<unsigned>(config.num_blocks)),
+                               dim3(static_cast<unsigned>(config.num_threads)),
+                               static_cast<size_t>(config.shared_bytes),
+                               stream,
+                               attributes,
+                               0};
   if (config.cluster_blocks > 1) {
     cudaLaunchAttribute& cluster = attributes[launch.numAttrs++];
     cluster.id = cudaLaunchAttributeClusterDimension;

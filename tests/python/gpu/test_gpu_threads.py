@@ -44,7 +44,7 @@ def call_for_a_while(random: np.random.Generator, columns: int, start: threading
     arrays = StreamArrays(stream)
     x = random.standard_normal((ROWS, columns), dtype=np.float32)
     source, result = arrays.put(x), arrays.put(np.zeros_like(x))
-    assert "row_in_shared" in pyflowk.explain(pyflowk.masked_softmax, source, out=result, stream=stream.handle)
+    assert "row_in_shared" in pyflowk.explain(pyflowk.masked_softmax, source, out=result)
     start.wait(60)
     calls, end = 0, time.monotonic() + SECONDS
     while time.monotonic() < end:
