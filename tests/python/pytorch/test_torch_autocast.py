@@ -19,16 +19,22 @@ from pyflowk._explain import _OPERATORS  # noqa: E402
 
 F = torch.nn.functional
 OTHER_NAMES = {
-    "absolute": torch.abs, "silu": F.silu, "gelu": F.gelu, "softplus": F.softplus, "elu": F.elu,
-    "leaky_relu": F.leaky_relu, "cast": None, "fma": None, "scale": None, "positive": torch.clone,
-
-        "where": None,
-        "lerp": None,
-        "equal": torch.eq,
-        "clip": None,
-        "permute": None,
-        "softmax": lambda x: torch.softmax(x, -1)
-    ,
+    "absolute": torch.abs,
+    "silu": F.silu,
+    "gelu": F.gelu,
+    "softplus": F.softplus,
+    "elu": F.elu,
+    "leaky_relu": F.leaky_relu,
+    "cast": None,
+    "fma": None,
+    "scale": None,
+    "positive": torch.clone,
+    "where": None,
+    "lerp": None,
+    "equal": torch.eq,
+    "clip": None,
+    "permute": None,
+    "softmax": lambda x: torch.softmax(x, -1),
     "log_softmax": lambda x: torch.log_softmax(x, -1),
 }
 
