@@ -54,7 +54,7 @@ def cast(
 def _cast(x: Any, dtype: Any, out: Any, stream: Any) -> Any:
     if dtype is None:
         if out is None:
-            raise TypeError("cast takes a dtype, or an out that has one")
+            raise TypeError("dtype is None: pass one, or an out that has one")
         return call(_CAST_TO_OUT, x, (), out, stream)
     return call(_CAST[named_type(dtype)], x, (), out, stream)
 
@@ -211,7 +211,7 @@ def clip(
 def _clip(x: Any, min: Any, max: Any, out: Any, stream: Any) -> Any:
     if max is None:
         if min is None:
-            raise TypeError("clip takes min, max or both")
+            raise TypeError("min is None and max is None: pass one or both")
         return call(_AT_LEAST, x, (min,), out, stream)
     if min is None:
         return call(_AT_MOST, x, (max,), out, stream)

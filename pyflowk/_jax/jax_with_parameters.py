@@ -63,7 +63,7 @@ def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = Non
     """``out = min(max(x, min), max)``, for every element; the bounds are numbers, arrays or None: as `pyflowk.clip`."""
     if max is None:
         if min is None:
-            raise TypeError("clip takes min, max or both")
+            raise TypeError("min is None and max is None: pass one or both")
         return apply(BinaryOp.MAX, ("x", "min"), (x, min))
     if min is None:
         return apply(BinaryOp.MIN, ("x", "max"), (x, max))

@@ -58,7 +58,7 @@ _PYTHON_NAMES = {
     "flowk_permute_convert": {"src": "x", "dst": "out", "rank": "x.ndim"},
     "flowk_permute_many": {"srcs": "xs", "dsts": "out", "rank": "xs[0].ndim"},
     "flowk_prelu": {"y": "out"},
-    "flowk_prelu_backward": {"dx": "dx_out", "dalpha": "dalpha_out"},
+    "flowk_prelu_backward": {"dx": "dx_out", "dalpha": "dalpha_out", "workspace_bytes": "workspace.nbytes"},
     "flowk_masked_softmax": {"y": "out", "rank": "x.ndim"},
     "flowk_masked_softmax_backward": {"dx": "out", "rank": "dy.ndim"},
 }

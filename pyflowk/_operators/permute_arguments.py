@@ -127,9 +127,9 @@ def _converted_type(dtype: Any, wanted: DType | None) -> DType:
     return code
 
 
-def _checked_axes(axes: tuple[int, ...], rank: int) -> list[int]:
+def _checked_axes(axes: tuple[int, ...], rank: int, name: str = "x") -> list[int]:
     if len(axes) != rank:
-        raise FlowkValueError(Status.INVALID_ARGUMENT, f"axes has {len(axes)} entries, x has {rank} dimensions")
+        raise FlowkValueError(Status.INVALID_ARGUMENT, f"axes has {len(axes)} entries, {name} has {rank} dimensions")
     order: list[int] = []
     for position, axis in enumerate(axes):
         if not -rank <= axis < rank:

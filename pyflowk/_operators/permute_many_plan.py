@@ -11,7 +11,7 @@ from .._arrays.kinds import After, Signature, find_array_kind
 from .._native import library as native
 from .._native.errors import different_devices, error_of
 from .._pipeline import UNALLOCATED, plan_text
-from .permute_arguments import choose
+from .permute_arguments import _checked_axes, choose
 
 _FUNCTION = "flowk_permute_many"
 
@@ -56,6 +56,7 @@ def plan_many(
     """The plan of a call on these arrays; without `outs` its output pointers are only planned for."""
     afters: list[After] = []
     signature, device, pointers = _read(arrays, "xs", stream, afters)
+    _checked_axes(order, len(signature[0]), "xs[0]")
     out_signature: Signature | None = None
     out_pointers = [UNALLOCATED + (i << 46) for i in range(len(arrays))]
     operation, options, values = choose(arrays[0], order, dtype, scale)

@@ -168,7 +168,7 @@ ELEMENTWISE = {
     "cast to a long typo": Bad(
         TypeError, r"dtype = 'fff.*\.\.\. \(a str\), must name", lambda a: F.cast(a.x, "f" * 999)
     ),
-    "cast without a type": Bad(TypeError, "cast takes a dtype, or an out", lambda a: F.cast(a.x)),
+    "cast without a type": Bad(TypeError, "dtype is None: pass one, or an out", lambda a: F.cast(a.x)),
     "another byte order": Bad(
         TypeError, rf"x has dtype >f4, {NUMBERS}.*: NumPy's x.astype\('float32'\)", lambda a: F.add(a.of(">f4"), a.x)
     ),
@@ -210,7 +210,7 @@ ELEMENTWISE = {
     "approximate of a list": Bad(ValueError, r"approximate = \['tanh'\], must", lambda a: F.gelu(a.x, ["tanh"])),
     "33 dimensions": Bad(ValueError, "out.ndim = 33, must be in 0 ... 32", lambda a: F.relu(a.of("f4", (1,) * 33))),
     "approximate": Bad(ValueError, "approximate = 'tan', must be 'none' or 'tanh'", lambda a: F.gelu(a.x, "tan")),
-    "no bounds": Bad(TypeError, "clip takes min, max or both", lambda a: F.clip(a.x)),
+    "no bounds": Bad(TypeError, "min is None and max is None: pass one or both", lambda a: F.clip(a.x)),
     "min of a string": Bad(TypeError, "min is a str, must be", lambda a: F.clamp(a.x, "0", 1)),
     "clamp past the type": Bad(OverflowError, ".*300 .*out of bounds for int8", lambda a: F.clamp(a.of("i1"), 0, 300)),
 }

@@ -77,6 +77,13 @@ NOT_CALLS = (
 FUNCTIONS = sorted(set(pyflowk._MODULE_OF) - set(NOT_CALLS))
 
 
+def names_in(text: str) -> set[str]:
+    """The words of an error's text that stand where a parameter does: `x[0].ndim = 3`, `x of (2, 3)`, `x has 2 ...`."""
+    return set(
+        re.findall(r"\b([a-z_][a-z_0-9]*)(?:\[\d+\])?(?:\.\w+)? (?:=|of \(|has \d|has strides|is an? |is None)", text)
+    )
+
+
 @pytest.mark.usefixtures("host_library")
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_strange_argument_is_taken_or_refused_by_name(function: str) -> None:
@@ -103,4 +110,5 @@ def test_a_strange_argument_is_taken_or_refused_by_name(function: str) -> None:
                 words = rf"\b({name}(_dtype|_strides|\.ndim)?|out\.ndim|{function} takes|shapes|{PASSED_ON})\b"
                 assert re.search(words, str(error)), f"{name} is {what}: {error}"
                 assert len(str(error)) < 1000, f"{name} is {what}"
+                assert names_in(str(error)) <= {*parameters}, f"{name} is {what}: {error}"
     assert (x == 1).all() and (alpha == 1).all()
