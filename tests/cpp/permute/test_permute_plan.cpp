@@ -195,7 +195,7 @@ TEST(every_tile_candidate_can_be_launched) {
   CHECK(num_candidates > 1000);
 }
 
-// The search passes most pairs of runs over for what they cost at least.
+// The plan is the cheapest tile of all pairs of runs.
 TEST(no_tile_candidate_is_cheaper_than_the_plan) {
   int num_tiles = 0;
   for (unsigned seed = 0; seed < 3000; ++seed) {

@@ -54,35 +54,4 @@ float byte_tile_cost(const PermuteProblem& problem, const Device& device, float 
   return cost + byte_tile_costs.idle * idle_share(waves);
 }
 
-void set_least_byte_tile_costs(Side* src_side, Side* dst_side) {
-  constexpr float vector = static_cast<float>(vector_bytes);
-  for (int i = 0; i < src_side->num_choices; ++i) {
-    Run& run = src_side->choices[i];
-    const float bytes = static_cast<float>(run.bytes);
-    run.byte_tile_items = vector * static_cast<float>(ceil_div32(run.bytes, columns_per_item)) / bytes;
-    run.byte_tile_run_cost = byte_tile_costs.src_sectors * parts_of(run.alignment, run.bytes);
-    run.least_byte_tile_cost = byte_tile_costs.copy + byte_tile_costs.load + byte_tile_costs.store +
-                               byte_tile_costs.padding * (run.padding - 1) + byte_tile_costs.table * vector / bytes +
-                               run.byte_tile_run_cost;
-  }
-  for (int j = 0; j < dst_side->num_choices; ++j) {
-    Run& run = dst_side->choices[j];
-    const float bytes = static_cast<float>(run.bytes);
-    run.byte_tile_items = static_cast<float>(ceil_div32(run.elements, 4)) / static_cast<float>(run.elements);
-    run.least_byte_tile_cost =
-        byte_tile_costs.row * vector / bytes +
-        byte_tile_costs.store * (vector * static_cast<float>(run.bytes / vector_bytes + 1) / bytes - 1);
-    if (run.is_cut()) continue;  // and may have a halo
-    run.least_byte_tile_cost += byte_tile_costs.dst_sectors * parts_of(row_alignment(run, run.bytes), run.bytes);
-    if (!run.fills_vectors) run.least_byte_tile_cost += byte_tile_costs.end * 2 * vector / bytes;
-  }
-}
-
-float least_byte_tile_cost(const Run& src, bool is_dense, const Run& dst) {
-  float cost = src.least_byte_tile_cost + byte_tile_costs.item * src.byte_tile_items * dst.byte_tile_items;
-  if (is_dense) cost -= src.byte_tile_run_cost;
-  // Runs that lie one after the other in dst are one row.
-  return cost + (contains(src.dims, dst.next_dim) ? byte_tile_costs.joint : dst.least_byte_tile_cost);
-}
-
 }  // namespace flowk::permute

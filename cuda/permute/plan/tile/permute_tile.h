@@ -32,17 +32,7 @@ struct Run {
   int32_t alignment;   // every start of the run in memory is a multiple of it; at most 128
   bool fills_vectors;  // every block of it, the last one too, consists of aligned vectors
   float padding;       // indices in whole blocks of the cut dimension, over its extent
-  // Lower bounds of this side's part of a tile's cost. src's includes the constant terms; run_cost is its part that
-  // rows loaded as one do not have. dst: the stores of aligned_tile, and of general_tile.
-  float least_cost;
-  float run_cost;
-  float aligned_stores, gathered_stores;
-  // The same for byte_tile; items per 16 bytes = the product of both sides' byte_tile_items.
-  float least_byte_tile_cost;
-  float byte_tile_run_cost;
-  float byte_tile_items;
   int cut;       // the cut dimension, or -1
-  int next_dim;  // the first dimension outside of the run, or -1
   uint64_t whole_dims;
   uint64_t dims;  // the cut one too
   bool is_cut() const { return block > 1; }
@@ -225,23 +215,6 @@ void set_run(const PermuteProblem& problem, const Side& side, int num_whole, int
 // Chooses the halo, and estimates the tile's time; permute_tile_cost.cpp.
 void estimate_tile(const PermuteProblem& problem, const Device& device, float num_elements, Tile* tile);
 
-// A pair of runs, by their indices in the sides' choices, and a lower bound of their tile's cost.
-struct Pair {
-  int16_t src, dst;
-  float least_cost;
-};
-struct PairList {
-  int num_pairs = 0;
-  Pair pairs[max_choices * max_choices];
-};
-
-// Per-side lower bounds of a tile's cost; permute_tile_pairs.cpp.
-void set_least_costs(const PermuteProblem& problem, Side* src_side, Side* dst_side);
-
-// Lists the pairs of runs that make a box of min_bytes to max_bytes: each box once, in any order.
-void list_pairs(const PermuteProblem& problem, const Side& src_side, const Side& dst_side, int64_t min_bytes,
-                int64_t max_bytes, PairList* list);
-
 // Chooses the rows of both sides, and further dimensions for a small tile; permute_tile_rows.cpp.
 void find_rows(const PermuteProblem& problem, const int* src_dims, int num_src_dims, const int* dst_dims,
                int num_dst_dims, TileLayout* layout);
@@ -281,10 +254,6 @@ inline int byte_tile_threads_of(int64_t items) {
 // The estimate of a byte_tile's time; the halo makes its destination runs longer by the factor `with_halo`.
 float byte_tile_cost(const PermuteProblem& problem, const Device& device, float num_elements, float with_halo,
                      const Tile& tile);
-
-// Lower bounds of a byte_tile's cost, as set_least_costs(); byte_tile_cost.cpp.
-void set_least_byte_tile_costs(Side* src_side, Side* dst_side);
-float least_byte_tile_cost(const Run& src, bool is_dense, const Run& dst);
 
 // Plans the transpose of a byte_tile, whose source rows take launch.shared_bytes; false where it has more items than a
 // block's threads hold; byte_tile_layout.cpp.

@@ -51,7 +51,6 @@ void set_run(const PermuteProblem& problem, const Side& side, int num_whole, int
   run->whole_dims = side.masks[run->num_whole];
   run->cut = run->is_cut() ? side.dims[run->num_whole] : -1;
   run->dims = side.masks[run->num_dims()];
-  run->next_dim = run->num_dims() < side.num_dims ? side.dims[run->num_dims()] : -1;
   uint64_t starts = side.starts[run->num_whole];
   if (run->num_whole < side.num_dims)
     starts |= static_cast<uint64_t>(side.strides[side.dims[run->num_whole]] * run->block);

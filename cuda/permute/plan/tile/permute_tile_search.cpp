@@ -128,7 +128,6 @@ void make_search(const PermuteProblem& given, Search* search) {
   for (Side* side : {&search->src_side, &search->dst_side}) finish_side(problem, side);
   find_choices(problem, 0, &search->src_side);
   find_choices(problem, moves_bytes(problem) ? sector_bytes - 1 : 0, &search->dst_side);
-  set_least_costs(problem, &search->src_side, &search->dst_side);
 }
 
 bool make_tile(const Search& search, const Device& device, int src_choice, int dst_choice, int64_t min_bytes,
@@ -141,36 +140,14 @@ bool make_tile(const Search& search, const Device& device, int src_choice, int d
   return true;
 }
 
-// Takes the pair of least cost out of the list.
-Pair take_least(PairList* list) {
-  Pair* const end = list->pairs + list->num_pairs;
-  Pair* const least =
-      std::min_element(list->pairs, end, [](const Pair& a, const Pair& b) { return a.least_cost < b.least_cost; });
-  const Pair taken = *least;
-  *least = list->pairs[--list->num_pairs];
-  return taken;
-}
-
-// The cheapest tile of min_bytes to max_bytes; its cost is < 0 if there is none. Pairs are tried in the order of their
-// lower bounds, until those exceed the cost of the best tile.
+// The cheapest tile of min_bytes to max_bytes, of equal ones the first; its cost is < 0 if there is none.
 Tile find_tile(const Search& search, const Device& device, int64_t min_bytes, int64_t max_bytes) {
-  PairList list;
-  list_pairs(search.problem, search.src_side, search.dst_side, min_bytes, max_bytes, &list);
   Tile tile, best;
   best.cost = -1;
-  Pair of_best = {};
-  while (list.num_pairs > 0) {
-    const Pair pair = take_least(&list);
-    if (best.cost >= 0 && pair.least_cost > best.cost) break;
-    if (!make_tile(search, device, pair.src, pair.dst, min_bytes, max_bytes, &tile)) continue;
-    const bool is_earlier = pair.src < of_best.src || (pair.src == of_best.src && pair.dst < of_best.dst);
-    if (best.cost >= 0 && (tile.cost > best.cost || (tile.cost == best.cost && !is_earlier))) continue;
-    best = tile;
-    of_best = pair;
-    Pair* const end = std::remove_if(list.pairs, list.pairs + list.num_pairs,
-                                     [&](const Pair& other) { return other.least_cost > best.cost; });
-    list.num_pairs = static_cast<int>(end - list.pairs);
-  }
+  for (int src = 0; src < search.src_side.num_choices; ++src)
+    for (int dst = 0; dst < search.dst_side.num_choices; ++dst)
+      if (make_tile(search, device, src, dst, min_bytes, max_bytes, &tile) && (best.cost < 0 || tile.cost < best.cost))
+        best = tile;
   return best;
 }
 
