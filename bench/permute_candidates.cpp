@@ -28,30 +28,46 @@ extern "C" FLOWK_API int flowk_bench_permute_candidate(const void* src, void* ds
   PermutePlan plan;
   const TileCandidate candidate = plan_tile_candidate(problem, device, src_choice, dst_choice, &plan);
   if (candidate != TileCandidate::planned) return candidate == TileCandidate::no_box ? 1 : 2;
+  // Of parameters that the mechanism lacks 0.
   const TileParams& tile = *plan.tile();
-  const auto total = [&](const TileCount& count) {
-    return count.per_index * (count.cut == TileCount::whole        ? 1
-                              : count.cut == TileCount::of_src_cut ? tile.src_block
-                                                                   : tile.dst_block + tile.halo);
-  };
+  RunTable table;
+  TileLoad load;
+  TileStore store;
+  int32_t swizzle_bits = 0, dst_granule = 16;
+  if (const auto* aligned = std::get_if<AlignedTile>(&plan.mechanism)) {
+    load = aligned->params.load;
+    store = aligned->params.store;
+    swizzle_bits = aligned->params.swizzle_bits;
+  } else if (const auto* general = std::get_if<GeneralTile>(&plan.mechanism)) {
+    load = general->params.load;
+    store = general->params.store;
+    table = general->params.table;
+    swizzle_bits = general->params.swizzle_bits;
+    dst_granule = general->params.dst_granule;
+  } else if (const auto* bytes = std::get_if<ByteTile>(&plan.mechanism)) {
+    load = bytes->params.load;
+    store = bytes->params.store;
+    table = bytes->params.table;
+    dst_granule = bytes->params.dst_granule;
+  }
   const double values[18] = {static_cast<double>(plan.kernel()),
                              static_cast<double>(plan.unit_bytes),
                              plan.predicted_cost(),
-                             static_cast<double>(total(tile.src_rows)),
-                             static_cast<double>(total(tile.src_run_bytes)),
-                             static_cast<double>(total(tile.dst_rows)),
-                             static_cast<double>(total(tile.dst_run_elements)),
+                             static_cast<double>(tile.whole_count(tile.src_rows)),
+                             static_cast<double>(tile.whole_count(tile.src_run_bytes)),
+                             static_cast<double>(tile.whole_count(tile.dst_rows) << tile.dst_rows.shift),
+                             static_cast<double>(tile.whole_count(tile.dst_run_elements)),
                              static_cast<double>(tile.halo),
-                             static_cast<double>(tile.dst_block),
-                             static_cast<double>(tile.swizzle_bits / 16),
-                             static_cast<double>(tile.table_rank),
+                             static_cast<double>(tile.dst_slice),
+                             static_cast<double>(swizzle_bits / 16),
+                             static_cast<double>(table.rank),
                              static_cast<double>(plan.launch.num_blocks),
                              static_cast<double>(plan.launch.shared_bytes),
-                             static_cast<double>(tile.dst_granule),
-                             static_cast<double>(tile.vectors_per_group.divisor),
-                             static_cast<double>(tile.num_store_vectors * tile.num_dst_rows.divisor),
-                             static_cast<double>(tile.shift_mask),
-                             static_cast<double>(tile.num_table_entries)};
+                             static_cast<double>(dst_granule),
+                             static_cast<double>(store.vectors_per_segment.divisor),
+                             static_cast<double>(store.num_vectors * store.num_rows.divisor),
+                             static_cast<double>(load.shift_mask),
+                             static_cast<double>(table.num_entries)};
   for (int i = 0; i < 18; ++i) features[i] = values[i];
   for (int i = 0; i < runs; ++i)
     if (!run_permute(plan, stream).ok()) return 3;

@@ -26,7 +26,7 @@ from pyflowk._bench.work import Work
 # fmt: off
 FEATURES = [
     "kernel", "unit_bytes", "predicted", "src_rows", "src_run_bytes", "dst_rows", "dst_run_elements", "halo",
-    "dst_block", "swizzle_mask", "table_rank", "num_blocks", "shared_bytes", "dst_granule", "vectors_per_group",
+    "dst_slice", "swizzle_mask", "table_rank", "num_blocks", "shared_bytes", "dst_granule", "vectors_per_segment",
     "num_store_items", "shift_mask", "num_table_entries",
 ]
 # fmt: on

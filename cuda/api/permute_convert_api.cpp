@@ -48,8 +48,7 @@ flowk_status convert(const PermuteArguments& arguments, PermuteTypes types, cons
         return check_permute(arguments, types.src_info, types.dst_info, &request->shape, is_empty);
       },
       [&](const PermuteConvertRequest& request, const Device& device) -> Status {
-        PermuteConvertPlan plan;
-        plan_permute_convert(request, device, &plan);
+        const PermuteConvertPlan plan = cached_plan(request, device);
         FLOWK_RETURN_IF_ERROR(check_grid("dst", plan.movement.launch));
         if (!use.explains) return run_permute_convert(plan, use.stream);
         explain_permute_convert(plan, request, use.text, use.text_bytes);

@@ -15,9 +15,6 @@ namespace flowk::api {
 using namespace permute;
 namespace {
 
-// Kernels see addresses by their offset in a line of memory.
-constexpr uintptr_t line_bytes = 128;
-
 struct ManyArguments {
   int32_t count;
   const void* const* srcs;
@@ -191,8 +188,7 @@ Status use_pairs(const ManyArguments& many, const PermuteTypes& types, const Ite
     explain_permute(plan, request, use->text, use->text_bytes);
   } else {
     const PermuteConvertRequest request = {src, dst, types.src, types.dst, types.scale, shape};
-    PermuteConvertPlan plan;
-    plan_permute_convert(request, device, &plan);
+    PermuteConvertPlan plan = cached_plan(request, device);
     if (!set_pairs(pairs.count, src_offsets, dst_offsets, &plan.movement)) return one_by_one();
     FLOWK_RETURN_IF_ERROR(check_grid("dsts", plan.movement.launch));
     if (use == nullptr) return {};

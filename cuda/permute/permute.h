@@ -45,21 +45,22 @@ struct Rows {
   CopyParams params;
   friend bool operator==(const Rows&, const Rows&) = default;
 };
+template <class Params>
 struct Tiles {
-  TileParams params;
+  Params params;
   float predicted_cost = 0;  // relative to a copy of the same bytes; 0: not predicted
   friend bool operator==(const Tiles&, const Tiles&) = default;
 };
 
 struct CopyRows : Rows {};          // the last dimension stays last: rows of aligned units, or of converted elements
 struct CopyShiftedRows : Rows {};   // the same at any alignment: 16-byte stores built from two 16-byte loads
-struct CopyReversedRows : Rows {};  // the same where the last dimension runs downwards in dst
-struct AlignedTile : Tiles {};      // a tile through shared memory, 16-byte aligned on both sides
-struct GeneralTile : Tiles {};      // a tile of any runs, extents and alignment
-struct ByteTile : Tiles {};         // a tile of 1-byte elements at any alignment, transposed by words in registers
-struct StridedTile : Tiles {};      // a tile by single elements: a side has no dimension of stride 1
+struct CopyReversedRows : Rows {};  // the same if the last dimension runs downwards in dst
+struct AlignedTile : Tiles<AlignedTileParams> {};  // a tile through shared memory, src and dst aligned to 16 bytes
+struct GeneralTile : Tiles<GeneralTileParams> {};  // a tile of any runs, extents and alignment
+struct ByteTile : Tiles<ByteTileParams> {};        // 1-byte elements at any alignment, transposed by words in registers
+struct StridedTile : Tiles<StridedTileParams> {};  // by single elements: src or dst has no dimension of stride 1
 
-// 2 to 4 planes become pixels of as many channels (`interleaves`), or pixels planes, 16-byte aligned on both sides.
+// 2 to 4 planes become pixels of 2 to 4 channels (`interleaves`), or pixels planes, src and dst aligned to 16 bytes.
 struct Channels {
   ChannelParams params;
   bool interleaves = false;
@@ -98,11 +99,11 @@ struct PermutePlan {
   friend bool operator==(const PermutePlan&, const PermutePlan&) = default;
 
   PermuteKernel kernel() const { return static_cast<PermuteKernel>(mechanism.index()); }
-  // The kernel parameters; null where the mechanism has others.
+  // The kernel parameters, of a tile those that all tiles have; null if the mechanism has others.
   const CopyParams* copy() const { return find<CopyParams>(); }
   const TileParams* tile() const { return find<TileParams>(); }
   const ChannelParams* channels() const { return find<ChannelParams>(); }
-  // 0 where nothing was predicted.
+  // 0 if nothing was predicted.
   float predicted_cost() const;
 
  private:
@@ -110,7 +111,8 @@ struct PermutePlan {
   const Params* find() const {
     return std::visit(
         [](const auto& chosen) -> const Params* {
-          if constexpr (std::is_same_v<std::remove_cvref_t<decltype(chosen.params)>, Params>) return &chosen.params;
+          const auto& params = launch_params(chosen.params);
+          if constexpr (std::is_same_v<decltype(params), const Params&>) return &params;
           return nullptr;
         },
         mechanism);
@@ -138,11 +140,12 @@ struct PermuteConvertPlan {
 void plan_permute(const PermuteRequest& request, const Device& device, PermutePlan* plan);
 void plan_permute_convert(const PermuteConvertRequest& request, const Device& device, PermuteConvertPlan* plan);
 
-// The plan of plan_permute() from the thread's plan cache, which is much faster than planning a tile.
-// plan_permute_convert() uses the cache too. The reference holds until the thread's next call.
+// The same plans from the thread's plan cache, which is much faster than planning a tile. The reference holds until the
+// thread's next call.
 const PermutePlan& cached_plan(const PermuteRequest& request, const Device& device);
+PermuteConvertPlan cached_plan(const PermuteConvertRequest& request, const Device& device);
 
-// Lets the plan move several pairs of tensors, which stand so many bytes after the pointers of its request. False, with
+// Lets the plan move several pairs of tensors. The offsets are in bytes from the pointers of its request. False, with
 // the plan unchanged, if it has too many dimensions or blocks.
 bool set_pairs(int num_pairs, const int64_t* src_offsets, const int64_t* dst_offsets, PermutePlan* plan);
 
@@ -162,7 +165,7 @@ bool is_convertible(flowk_dtype dtype);
 // unscaled.
 bool is_plain_move(flowk_dtype src_dtype, flowk_dtype dst_dtype, double scale);
 
-// Is the product of the two types computed in double? Where a type is float64 or an integer of 32 bits.
+// Is the product of the two types computed in double? If a type is float64 or an integer of 32 bits.
 bool computes_in_double(flowk_dtype src_dtype, flowk_dtype dst_dtype);
 
 }  // namespace flowk::permute

@@ -48,7 +48,7 @@ std::optional<Status> run_own(const PermuteConvertPlan& plan, flowk_stream strea
   if (plan.in_double) return std::nullopt;
   const auto& mechanism = plan.movement.mechanism;
   const auto run = [&](auto* kernel, const auto& chosen) { return launch_own<Elements>(kernel, plan, chosen, stream); };
-  if constexpr (kSrcBytes != kDstBytes) {
+  if constexpr (converts_aligned_tiles(kSrcBytes, kDstBytes, false)) {
     if (const auto status = run_own_aligned_tile<Elements>(plan, stream)) return status;
   }
   // The most used pairs have a kernel for each kind of offsets.
@@ -56,21 +56,20 @@ std::optional<Status> run_own(const PermuteConvertPlan& plan, flowk_stream strea
   constexpr RunOffsets by_table = is_split ? RunOffsets::by_table : RunOffsets::planned;
   constexpr RunOffsets even = is_split ? RunOffsets::even : RunOffsets::planned;
   if (const auto* tile = std::get_if<GeneralTile>(&mechanism))
-    return tile->params.table_rank > 0 ? run(general_tile<Elements, by_table, true>, *tile)
+    return tile->params.table.rank > 0 ? run(general_tile<Elements, by_table, true>, *tile)
                                        : run(general_tile<Elements, even, true>, *tile);
   if constexpr (kSrcBytes != kDstBytes) {
     const auto* rows = std::get_if<CopyRows>(&mechanism);
     if (rows != nullptr && !rows->params.wide_index) return run(copy_rows<Elements, any_narrow_rank>, *rows);
-    // Units of 1 byte stand in pixels only.
     constexpr bool counts_channels = kSrcBytes * kDstBytes == 2;
     constexpr int three = counts_channels ? 3 : any_channels, four = counts_channels ? 4 : any_channels;
     if (const auto* planes = std::get_if<Channels>(&mechanism)) {
       const bool has_three = planes->params.num_channels == 3;
-      if constexpr (kSrcBytes > 1)
+      if constexpr (converts_channels(kSrcBytes, kDstBytes, false))
         if (planes->interleaves)
           return has_three ? run(channels<Elements, true, three>, *planes)
                            : run(channels<Elements, true, four>, *planes);
-      if constexpr (kDstBytes > 1)
+      if constexpr (converts_channels(kDstBytes, kSrcBytes, false))
         if (!planes->interleaves)
           return has_three ? run(channels<Elements, false, three>, *planes)
                            : run(channels<Elements, false, four>, *planes);

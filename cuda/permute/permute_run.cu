@@ -64,7 +64,7 @@ struct Run {
   // Elements of 8 and 16 bytes are few per vector: a kernel without the swizzle, or for one kind of offsets, gains
   // nothing.
   Status operator()(const GeneralTile& plan) const {
-    const bool by_table = plan.params.table_rank > 0, is_swizzled = plan.params.swizzle_bits != 0;
+    const bool by_table = plan.params.table.rank > 0, is_swizzled = plan.params.swizzle_bits != 0;
     if constexpr (Bytes < 8) {
       if (!is_swizzled)
         return by_table ? run(general_tile<Moved<Bytes>, RunOffsets::by_table, false>, plan)

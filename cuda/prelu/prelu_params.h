@@ -24,7 +24,6 @@ constexpr int max_prelu_threads = 256;
 constexpr int max_backward_threads = 512;
 constexpr int max_span_threads = 256;
 constexpr int max_row_sum_threads = 1024;
-constexpr int line_vectors = 8;  // 128 bytes
 constexpr int wide_tile_vectors = 32;
 constexpr int max_cluster_blocks = 8;  // every GPU with clusters has as many
 

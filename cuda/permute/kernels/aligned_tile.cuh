@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tile that is aligned to 16 bytes on both sides, with runs that share no dimension.
+// The tile that is aligned to 16 bytes in src and in dst, with runs that share no dimension.
 #pragma once
 
 #include "flowk/detail/launch_bounds.h"
@@ -8,25 +8,49 @@
 
 namespace flowk::permute {
 
-// Whether this tile stores a vector of the destination row at `row`: the one that begins `in_row` bytes after it. With
-// a halo, a tile's part of a row begins at the last sector start at or before `row`. It ends where the next tile's
-// begins.
-__device__ __forceinline__ bool is_in_window(const TileParams& params, const unsigned char* row, int32_t in_row) {
-  if (params.window_mask == 0) return true;
-  const auto start = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(row));
-  const auto into_sector = [&](uint32_t at) { return static_cast<int32_t>(at & params.window_mask); };
-  return in_row >= -into_sector(start) &&
-         in_row < params.window_bytes - into_sector(start + static_cast<uint32_t>(params.window_bytes));
+// load_tile() for rows that start on vectors and have one dimension.
+__device__ __forceinline__ void load_plain_rows(const AlignedTileParams& params, const TileOrigin& tile,
+                                                unsigned char* shared_tile, int32_t shift) {
+  const TileLoad& load = params.load;
+  uint32_t row = load.vectors_per_row.divide(threadIdx.x);
+  const int32_t column = static_cast<int32_t>(threadIdx.x - row * load.vectors_per_row.divisor) * vector_bytes;
+  const TileRowDim& dim = params.tile.src_row_dims[0];
+  const unsigned char* at = tile.src + (row * dim.stride + column);
+  int32_t shared_offset = shift + column + static_cast<int32_t>(row) * dim.shared_step;
+  const SharedAddress base = shared_address(shared_tile);
+  if (row >= load.rows_per_pass || column >= tile.src_run_bytes) row = tile.src_row_end;
+  wait_on_dependent_grids();
+#pragma unroll 1
+  while (row < tile.src_row_end) {
+#pragma unroll
+    for (int i = 0; i < rows_in_flight; ++i) {
+      if (row < tile.src_row_end) async_copy_vector(base + (shared_offset ^ swizzle_of_row(params, row)), at);
+      row += load.rows_per_pass;
+      at += load.pass.step;
+      shared_offset += load.pass.shared_step;
+    }
+  }
 }
 
-// Transposes words, each one element of every row of a group, to one vector per row. `row` is the start of the first.
+// Does this tile store the vector of the destination row at `row` that begins `in_row` bytes after it? With a halo the
+// tile's span of a row begins at the last sector start at or before `row`. It ends where the next tile's begins.
+__device__ __forceinline__ bool is_in_span(const TileStore& store, const unsigned char* row, int32_t in_row) {
+  if (store.span_end_mask == 0) return true;
+  const auto start = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(row));
+  const auto into_sector = [&](uint32_t at) { return static_cast<int32_t>(at & store.span_end_mask); };
+  return in_row >= -into_sector(start) &&
+         in_row < store.span_bytes - into_sector(start + static_cast<uint32_t>(store.span_bytes));
+}
+
+// Transposes words to one vector per row. A word is one element of each of 4 or 2 neighbouring rows, and `row` the
+// start of the first.
 template <int Bytes, bool kPlain>
-__device__ __forceinline__ void store_rows_of_words(const TileParams& params,
+__device__ __forceinline__ void store_rows_of_words(const AlignedTileParams& params,
                                                     const uint32_t (&words)[vector_bytes / Bytes], unsigned char* row,
                                                     int32_t in_row) {
   const auto store = [&](int i, const uint4& vector) {
     unsigned char* at = row + i * params.dst_row_step;
-    if (kPlain || is_in_window(params, at, in_row)) *reinterpret_cast<uint4*>(at + in_row) = vector;
+    if (kPlain || is_in_span(params.store, at, in_row)) *reinterpret_cast<uint4*>(at + in_row) = vector;
   };
   if constexpr (Bytes == 2) {
 #pragma unroll
@@ -39,25 +63,26 @@ __device__ __forceinline__ void store_rows_of_words(const TileParams& params,
     uint32_t out[4][4];  // [word][row]
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const uint32_t group[4] = {words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]};
-      transpose_bytes(group, out[i]);
+      const uint32_t four[4] = {words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]};
+      transpose_bytes(four, out[i]);
     }
 #pragma unroll
     for (int i = 0; i < 4; ++i) store(i, make_uint4(out[0][i], out[1][i], out[2][i], out[3][i]));
   }
 }
 
-// Elements as they are: one element of each row of a group is one word, and a thread stores the group's rows together.
+// Elements as they are. Those of 1 and 2 bytes are read as words, and a thread stores the 4 or 2 rows of a word
+// together.
 template <bool kPlain, int Bytes>
-__device__ __forceinline__ void store_aligned_tile(const TileParams& params, const TileOrigin& tile,
+__device__ __forceinline__ void store_aligned_tile(const AlignedTileParams& params, const TileOrigin& tile,
                                                    const unsigned char* shared_tile, int32_t shift,
                                                    const Moved<Bytes>&) {
   constexpr int elements_per_vector = vector_bytes / Bytes;
   constexpr int items_in_flight = Bytes == 1 ? 1 : 2;
   using Word = Pack<(Bytes < 4 ? 4 : Bytes)>;
-  StoreCursor cursor(params);
+  StoreCursor cursor(params.store);
 #pragma unroll 1
-  while (!cursor.is_done(params)) {
+  while (!cursor.is_done(params.store)) {
     Word words[items_in_flight][elements_per_vector];
     bool are_inside[items_in_flight];
     unsigned char* rows[items_in_flight];
@@ -65,14 +90,15 @@ __device__ __forceinline__ void store_aligned_tile(const TileParams& params, con
 #pragma unroll
     for (int k = 0; k < items_in_flight; ++k) {
       const int32_t element =
-          static_cast<int32_t>(cursor.vector) * elements_per_vector + (kPlain ? 0 : params.skipped_elements);
-      are_inside[k] = !cursor.is_done(params) && cursor.dst_row < tile.dst_row_end &&
+          static_cast<int32_t>(cursor.vector) * elements_per_vector + (kPlain ? 0 : params.tile.skipped_elements);
+      are_inside[k] = !cursor.is_done(params.store) && cursor.dst_row < tile.dst_row_end &&
                       (kPlain || element >= tile.dst_element_begin) && element < tile.dst_element_end;
       int64_t offset;
       int32_t column;
-      locate_tile_row(params.dst_row_dims, kPlain ? 1 : params.dst_row_rank, cursor.dst_row, &offset, &column);
+      locate_tile_row(params.tile.dst_row_dims, kPlain ? 1 : params.tile.dst_row_rank, cursor.dst_row, &offset,
+                      &column);
       rows[k] = tile.dst + offset;
-      in_rows[k] = element * Bytes - (kPlain ? 0 : params.window_start_bytes);
+      in_rows[k] = element * Bytes - (kPlain ? 0 : params.halo_bytes);
       const int32_t shared_offset = shift + element * params.run_pitch + column;
       const int32_t swizzle = swizzle_of_row(params, static_cast<uint32_t>(element));
       if (are_inside[k]) {
@@ -84,14 +110,14 @@ __device__ __forceinline__ void store_aligned_tile(const TileParams& params, con
 #pragma unroll
         for (int i = 0; i < elements_per_vector; ++i) words[k][i] = {};
       }
-      cursor.step(params);
+      cursor.step(params.store);
     }
 #pragma unroll
     for (int k = 0; k < items_in_flight; ++k) {
       if (!are_inside[k]) continue;
       if constexpr (Bytes < 4) {
         store_rows_of_words<Bytes, kPlain>(params, words[k], rows[k], in_rows[k]);
-      } else if (kPlain || is_in_window(params, rows[k], in_rows[k])) {
+      } else if (kPlain || is_in_span(params.store, rows[k], in_rows[k])) {
         Vector<Bytes> out;
 #pragma unroll
         for (int i = 0; i < elements_per_vector; ++i) out.elements[i] = words[k][i];
@@ -101,24 +127,24 @@ __device__ __forceinline__ void store_aligned_tile(const TileParams& params, con
   }
 }
 
-// Converted elements: the rows of a group are stored one after the other.
+// Converted elements: the rows of a word are stored one after the other.
 template <bool kPlain, int kSrcBytes, int kDstBytes, class Compute>
-__device__ __forceinline__ void store_aligned_tile(const TileParams& params, const TileOrigin& tile,
+__device__ __forceinline__ void store_aligned_tile(const AlignedTileParams& params, const TileOrigin& tile,
                                                    const unsigned char* shared_tile, int32_t shift,
                                                    const Converted<kSrcBytes, kDstBytes, Compute>& elements) {
   constexpr int elements_per_vector = vector_bytes / kDstBytes;
   constexpr int rows_per_item = kSrcBytes < 4 ? 4 / kSrcBytes : 1;
   using Word = Pack<(kSrcBytes < 4 ? 4 : kSrcBytes)>;
 #pragma unroll 1
-  for (StoreCursor cursor(params); !cursor.is_done(params); cursor.step(params)) {
-    const int32_t element = params.skipped_elements + static_cast<int32_t>(cursor.vector) * elements_per_vector;
+  for (StoreCursor cursor(params.store); !cursor.is_done(params.store); cursor.step(params.store)) {
+    const int32_t element = params.tile.skipped_elements + static_cast<int32_t>(cursor.vector) * elements_per_vector;
     if (cursor.dst_row >= tile.dst_row_end || element < tile.dst_element_begin || element >= tile.dst_element_end)
       continue;
     int64_t offset;
     int32_t column;
-    locate_tile_row(params.dst_row_dims, params.dst_row_rank, cursor.dst_row, &offset, &column);
+    locate_tile_row(params.tile.dst_row_dims, params.tile.dst_row_rank, cursor.dst_row, &offset, &column);
     unsigned char* dst = tile.dst + offset;
-    const int32_t in_row = element * kDstBytes - params.window_start_bytes;  // < 0 only in a halo
+    const int32_t in_row = element * kDstBytes - params.halo_bytes;  // < 0 only in a halo
     const int32_t shared_offset = shift + element * params.run_pitch + column;
     const int32_t swizzle = swizzle_of_row(params, static_cast<uint32_t>(element));
     Word words[elements_per_vector];
@@ -132,7 +158,7 @@ __device__ __forceinline__ void store_aligned_tile(const TileParams& params, con
 #pragma unroll
         for (uint32_t& word : words) word >>= 8 * kSrcBytes;
       }
-      if (is_in_window(params, dst, in_row)) *reinterpret_cast<uint4*>(dst + in_row) = out.whole;
+      if (is_in_span(params.store, dst, in_row)) *reinterpret_cast<uint4*>(dst + in_row) = out.whole;
       dst += params.dst_row_step;
     }
   }
@@ -140,19 +166,21 @@ __device__ __forceinline__ void store_aligned_tile(const TileParams& params, con
 
 // dst[r', e'] = src[e', r'] for a tile whose runs share no dimension, 16-byte aligned throughout: source row e' of the
 // tile holds element e' of every destination run. Elements of 1 and 2 bytes are read as words: one word is an element
-// of 4 or 2 neighbouring destination rows. Shared memory is swizzled so that neither side has bank conflicts. kPlain:
-// rows of one dimension on both sides, and no halo.
+// of 4 or 2 neighbouring destination rows. Shared memory is swizzled so that neither load nor store has bank conflicts.
+// kPlain: source rows and destination rows of one dimension, and no halo.
 template <class Elements, bool kPlain>
 __global__ void __launch_bounds__(tile_threads, fitting_blocks(tile_threads, min_tile_blocks<Elements>))
-    aligned_tile(const __grid_constant__ GridConstant<TileParams> params,
+    aligned_tile(const __grid_constant__ GridConstant<AlignedTileParams> params,
                  const __grid_constant__ GridConstant<Elements> elements) {
   unsigned char* shared_tile = &shared<unsigned char>();
-  const TileOrigin tile = locate_tile<false>(params);
-  const int32_t shift = tile_shift(params, tile);
+  const TileOrigin tile = locate_tile<false>(params.tile);
+  const int32_t shift = tile_shift(params.load, tile);
   if constexpr (kPlain)
     load_plain_rows(params, tile, shared_tile, shift);
   else
-    load_tile<true>(params, tile, shared_tile, shift);
+    load_tile<true>(params.tile, params.load, tile, shared_tile, shift, [&](int32_t shared_offset, uint32_t src_row) {
+      return shared_offset ^ swizzle_of_row(params, src_row);
+    });
   async_copy_wait();
   __syncthreads();
   store_aligned_tile<kPlain>(params, tile, shared_tile, shift, elements);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tile of 1-byte elements that are aligned on at most one side: transposed by 32-bit words, in two steps.
+// The tile of 1-byte elements that are not aligned in both src and dst: transposed by 32-bit words, in two steps.
 #pragma once
 
 #include "flowk/detail/launch_bounds.h"
@@ -8,34 +8,34 @@
 namespace flowk::permute {
 
 // One item, in registers while the tile is transposed: 4 elements of the destination run in each of 16 columns.
-struct TransposedBlock {
-  static constexpr int num_columns = 16;
-  uint32_t words[num_columns];
+struct TransposedItem {
+  uint32_t words[columns_per_item];
   int32_t column;  // the first; the tile's columns are its destination rows
   int32_t element;
 };
 
-// Where all source rows start at the same offset in a word, the threads of a warp take the words of their columns in
-// rotated order, so that those whose rows start in one bank use different ones.
-__device__ __forceinline__ int first_word_of(const TileParams& params, int32_t element) {
+// If all source rows start at the same offset in a word, the threads of a warp take the words of their columns in
+// rotated order: threads with rows that start in one bank then use different banks.
+__device__ __forceinline__ int first_word_of(const ByteTileParams& params, int32_t element) {
   return params.src_rows_are_words ? element >> params.rotation_shift & 3 : 0;
 }
 
 // Reads 4 source rows by 16 of their bytes, from `column` on, and transposes them 4 x 4 bytes at a time.
-__device__ __forceinline__ void read_block(const TileParams& params, const unsigned char* shared_tile,
-                                           const TileTableEntry* table, int32_t shift, TransposedBlock* block) {
-  const uint2 shared_offsets = *reinterpret_cast<const uint2*>(table + block->element);
-  const uint32_t start = static_cast<uint32_t>(shift + block->column);
+__device__ __forceinline__ void read_item(const ByteTileParams& params, const unsigned char* shared_tile, int32_t shift,
+                                          TransposedItem* item) {
+  const auto table = reinterpret_cast<const RunTableEntry*>(shared_tile + params.table.offset_bytes);
+  const uint2 shared_offsets = *reinterpret_cast<const uint2*>(table + item->element);
+  const uint32_t start = static_cast<uint32_t>(shift + item->column);
   const uint32_t bytes[4] = {(shared_offsets.x & 0xffff) + start, (shared_offsets.x >> 16) + start,
                              (shared_offsets.y & 0xffff) + start, (shared_offsets.y >> 16) + start};
   const auto transpose = [&](const uint32_t (&rows)[4], int j) {
     uint32_t columns[4];
     transpose_bytes(rows, columns);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) block->words[4 * j + i] = columns[i];
+    for (int i = 0; i < 4; ++i) item->words[4 * j + i] = columns[i];
   };
   if (params.src_rows_are_words) {
-    const int first = first_word_of(params, block->element);
+    const int first = first_word_of(params, item->element);
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const unsigned char* at = shared_tile + 4 * ((j + first) & 3);
@@ -71,7 +71,7 @@ struct JoinedRows {
   uint32_t rows;
   uint32_t runs;
 
-  __device__ __forceinline__ JoinedRows(const TileParams& params, const TileOrigin& tile)
+  __device__ __forceinline__ JoinedRows(const ByteTileParams& params, const TileOrigin& tile)
       : rows(params.run_join.divide(tile.dst_row_end)), runs(params.run_join.divisor) {
     if (!params.joins_src_cut) return;
     runs = rows;
@@ -86,33 +86,33 @@ struct alignas(vector_bytes) VectoredRow {
   uint16_t vectors;
   uint8_t head;
   uint8_t tail;
-  uint16_t lead;  // vectors before the first that would fill its granule
+  uint16_t skipped_vectors;  // before the first, that would fill its granule
 };
 static_assert(sizeof(VectoredRow) == dst_row_bytes);
 
 // Finds what each destination row of the tile stores. A row outside the tensor stores nothing. With a halo, a row
 // begins and ends at multiples of params.dst_granule bytes, and the next tile begins where it ends.
 template <int kThreads>
-__device__ __forceinline__ void make_vectored_rows(const TileParams& params, const TileOrigin& tile,
+__device__ __forceinline__ void make_vectored_rows(const ByteTileParams& params, const TileOrigin& tile,
                                                    const JoinedRows& joined, VectoredRow* rows) {
 #pragma unroll 1
-  for (uint32_t dst_row = threadIdx.x; dst_row < params.num_dst_rows.divisor; dst_row += kThreads) {
+  for (uint32_t dst_row = threadIdx.x; dst_row < params.store.num_rows.divisor; dst_row += kThreads) {
     int64_t offset;
     int32_t column;
-    locate_tile_row(params.dst_row_dims, params.dst_row_rank, dst_row, &offset, &column);
+    locate_tile_row(params.tile.dst_row_dims, params.tile.dst_row_rank, dst_row, &offset, &column);
     const auto address = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(tile.dst + offset));
-    const auto before = static_cast<int32_t>(address & params.window_mask);
+    const auto before = static_cast<int32_t>(address & params.store.span_end_mask);
     const auto after =
-        static_cast<int32_t>((address + static_cast<uint32_t>(params.window_bytes)) & params.window_mask);
-    const int32_t begin = max(params.window_start_bytes - before, tile.dst_element_begin);
-    const int32_t end = min(params.window_end - after, tile.dst_element_end);
+        static_cast<int32_t>((address + static_cast<uint32_t>(params.store.span_bytes)) & params.store.span_end_mask);
+    const int32_t begin = max(params.halo_bytes - before, tile.dst_element_begin);
+    const int32_t end = min(params.halo_bytes + params.store.span_bytes - after, tile.dst_element_end);
     const int32_t bytes = dst_row < joined.rows ? max(end - begin, 0) * static_cast<int32_t>(joined.runs) : 0;
-    offset += begin - params.window_start_bytes;
-    const uint32_t first = address + static_cast<uint32_t>(begin - params.window_start_bytes);
+    offset += begin - params.halo_bytes;
+    const uint32_t first = address + static_cast<uint32_t>(begin - params.halo_bytes);
     const int32_t head = min(static_cast<int32_t>((0 - first) % vector_bytes), bytes);
     rows[dst_row] = {
         offset + head,
-        static_cast<uint16_t>((column + 3) * params.columns_pitch + begin + head),
+        static_cast<uint16_t>((column + column_margin) * params.columns_pitch + begin + head),
         static_cast<uint16_t>((bytes - head) / vector_bytes),
         static_cast<uint8_t>(head),
         static_cast<uint8_t>((bytes - head) % vector_bytes),
@@ -136,7 +136,7 @@ __device__ __forceinline__ void read_words(const unsigned char* shared_tile, int
 }
 
 // Reads the vector `in_row` bytes after a row's first. It has bytes of at most two runs: none is shorter than a vector.
-__device__ __forceinline__ void read_vector(const TileParams& params, const VectoredRow& row, int32_t in_row,
+__device__ __forceinline__ void read_vector(const ByteTileParams& params, const VectoredRow& row, int32_t in_row,
                                             const unsigned char* shared_tile, Vector<1>* vector) {
   int32_t shared_offset = row.shared_offset + in_row;
   if (params.joined_run_gap == 0) return read_words<4>(shared_tile, shared_offset, vector->words);
@@ -190,7 +190,7 @@ __device__ __forceinline__ void store_row_end(const VectoredRow& row, bool is_ta
 
 // Stores heads and tails, one per thread: fewer instructions than half a warp per end, one byte per thread.
 template <int kThreads>
-__device__ __forceinline__ void store_row_ends(const TileParams& params, const TileOrigin& tile,
+__device__ __forceinline__ void store_row_ends(const ByteTileParams& params, const TileOrigin& tile,
                                                const JoinedRows& joined, const VectoredRow* rows,
                                                const unsigned char* shared_tile) {
   const int32_t tail_gap = static_cast<int32_t>(joined.runs - 1) * params.joined_run_gap;
@@ -211,60 +211,59 @@ __device__ __forceinline__ void store_row_ends(const TileParams& params, const T
 //      follow. Runs that lie one after the other in dst are joined to one row: fewer heads and tails.
 template <int kThreads>
 __global__ void __launch_bounds__(kThreads, fitting_blocks(kThreads, byte_tile_resident_threads / kThreads))
-    byte_tile(const __grid_constant__ GridConstant<TileParams> params) {
+    byte_tile(const __grid_constant__ GridConstant<ByteTileParams> params) {
   unsigned char* shared_tile = &shared<unsigned char>();
-  TileTableEntry* table = reinterpret_cast<TileTableEntry*>(shared_tile + params.table_offset_bytes);
   VectoredRow* rows = reinterpret_cast<VectoredRow*>(shared_tile + params.rows_offset_bytes);
-  const TileOrigin tile = locate_tile<true>(params);
-  const int32_t shift = tile_shift(params, tile);
-  load_tile<false, kThreads, false>(params, tile, shared_tile, shift);
-  make_table<kThreads>(params, 4 * params.words_per_run.divisor, table);
+  const TileOrigin tile = locate_tile<true>(params.tile);
+  const int32_t shift = tile_shift(params.load, tile);
+  load_tile<false, kThreads>(params.tile, params.load, tile, shared_tile, shift,
+                             [](int32_t shared_offset, uint32_t) { return shared_offset; });
+  make_table<kThreads>(params.table, 4 * params.words_per_run.divisor, shared_tile);
   const JoinedRows joined(params, tile);
   make_vectored_rows<kThreads>(params, tile, joined, rows);
   async_copy_wait();
   __syncthreads();
 
-  TransposedBlock blocks[max_items_per_thread];
+  TransposedItem items[max_items_per_thread];
 #pragma unroll
   for (int k = 0; k < max_items_per_thread; ++k) {
-    TransposedBlock& block = blocks[k];
-    uint32_t column_block = threadIdx.x + k * kThreads;
-    const bool is_idle = column_block >= params.num_word_items;
-    const uint32_t word = take_index(&column_block, params.words_per_run);
-    block.column =
-        static_cast<int32_t>(column_block * TransposedBlock::num_columns) -
+    TransposedItem& item = items[k];
+    uint32_t column_item = threadIdx.x + k * kThreads;
+    const bool is_idle = column_item >= params.num_items;
+    const uint32_t word = take_index(&column_item, params.words_per_run);
+    item.column =
+        static_cast<int32_t>(column_item * columns_per_item) -
         (params.src_rows_are_words ? shift & 3
                                    : static_cast<int32_t>(4 * (word >> params.skew_shift & params.skew_mask)));
-    block.element = static_cast<int32_t>(4 * word);
-    if (is_idle || block.column >= static_cast<int32_t>(tile.dst_row_end) || block.element >= tile.dst_element_end ||
-        block.element + 4 <= tile.dst_element_begin)
-      block.column = -2 * TransposedBlock::num_columns;  // none
+    item.element = static_cast<int32_t>(4 * word);
+    if (is_idle || item.column >= static_cast<int32_t>(tile.dst_row_end) || item.element >= tile.dst_element_end ||
+        item.element + 4 <= tile.dst_element_begin)
+      item.column = -2 * columns_per_item;  // none
     else
-      read_block(params, shared_tile, table, shift, &block);
+      read_item(params, shared_tile, shift, &item);
   }
   __syncthreads();
 #pragma unroll
   for (int k = 0; k < max_items_per_thread; ++k) {
-    const TransposedBlock& block = blocks[k];
-    const int first = first_word_of(params, block.element);
-    // Shared memory has room for up to 3 columns before the tile's and after them.
+    const TransposedItem& item = items[k];
+    const int first = first_word_of(params, item.element);
+    // Shared memory has room for column_margin columns before the tile's and after them.
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const int32_t column = block.column + 4 * ((j + first) & 3) + 3;
-      if (static_cast<uint32_t>(column) < tile.dst_row_end + 3) {
-        unsigned char* at = shared_tile + (column * params.columns_pitch + block.element);
+      const int32_t column = item.column + 4 * ((j + first) & 3) + column_margin;
+      if (static_cast<uint32_t>(column) < tile.dst_row_end + column_margin) {
+        unsigned char* at = shared_tile + (column * params.columns_pitch + item.element);
 #pragma unroll
-        for (int i = 0; i < 4; ++i)
-          *reinterpret_cast<uint32_t*>(at + i * params.columns_pitch) = block.words[4 * j + i];
+        for (int i = 0; i < 4; ++i) *reinterpret_cast<uint32_t*>(at + i * params.columns_pitch) = item.words[4 * j + i];
       }
     }
   }
   __syncthreads();
 
 #pragma unroll 1
-  for (StoreCursor cursor(params); !cursor.is_done(params); cursor.step(params)) {
+  for (StoreCursor cursor(params.store); !cursor.is_done(params.store); cursor.step(params.store)) {
     const VectoredRow row = rows[cursor.dst_row];
-    const uint32_t vector = cursor.vector - row.lead;
+    const uint32_t vector = cursor.vector - row.skipped_vectors;
     if (vector >= row.vectors) continue;
     const auto in_row = static_cast<int32_t>(vector * vector_bytes);
     Vector<1> out;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Planes to pixels of 2 to 4 channels, and back.
 //
-// A thread owns 16 bytes of every plane and the same pixels on the other side, and permutes elements between them in
+// A thread owns 16 bytes of every plane and the same pixels of the span, and permutes elements between them in
 // registers. A tile has one vector per plane and thread; its pixels are one contiguous span, which passes through
 // shared memory so that a warp moves whole lines. A block owns one tile, or several small ones.
 #pragma once
 
-#include "core/divide.h"
+#include "core/index_split.h"
 #include "core/vector.cuh"
 #include "flowk/detail/launch_bounds.h"
 #include "flowk/detail/pdl.cuh"
@@ -40,24 +40,24 @@ __device__ __forceinline__ ChannelTile locate_channel_tile(const ChannelParams& 
                       in_block * params.tile_shared_vectors};
   uint32_t linear = pair.block * params.tiles_per_block + in_block;
   const bool is_past = linear >= params.num_tiles;
-  for (int d = 0; d < params.grid_rank; ++d) {
-    const int64_t index = d + 1 < params.grid_rank ? take_index(&linear, params.grid[d].divider) : linear;
-    tile.src += index * params.grid[d].src_step;
-    tile.dst += index * params.grid[d].dst_step;
-    if (d == 0) {
-      const int64_t remaining = params.plane_vectors - index * num_threads;
-      if (remaining < tile.num_vectors) tile.num_vectors = static_cast<uint32_t>(remaining);
-    }
-  }
+  const int64_t in_plane = take_dim(&linear, params.grid[0]);
+  const int64_t remaining = params.plane_vectors - in_plane * num_threads;
+  tile.src += in_plane * params.grid[0].src_step;
+  tile.dst += in_plane * params.grid[0].dst_step;
+  if (remaining < tile.num_vectors) tile.num_vectors = static_cast<uint32_t>(remaining);
+  split_index<1>(linear, params.grid + 1, params.grid_rank - 1, [&](int d, int64_t index) {
+    tile.src += index * params.grid[d + 1].src_step;
+    tile.dst += index * params.grid[d + 1].dst_step;
+  });
   if (is_past) tile.num_vectors = 0;
   wait_on_dependent_grids();
   return tile;
 }
 
-// Vectors from the start of the 128-byte line to `pixels`. The span has the same offset in shared memory, so that lines
-// of global memory are lines of shared memory.
+// Vectors from the start of the line to `pixels`. The span has the same offset in shared memory, so that lines of
+// global memory are lines of shared memory.
 __device__ __forceinline__ uint32_t vectors_into_line(const void* pixels) {
-  return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(pixels) % 128) / vector_bytes;
+  return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(pixels) % line_bytes) / vector_bytes;
 }
 
 // The address of vector `shared_index`. Eight threads move 16 bytes each at once: neighbouring vectors in the copies,
@@ -216,7 +216,7 @@ __device__ __forceinline__ void deinterleave(const ChannelParams& params, const 
 // kInterleave:  dst[b, n, c] = src[b, c, n]     src is (batch..., channels, pixels), dst (batch..., pixels, channels)
 // otherwise:    dst[b, c, n] = src[b, n, c]     src is (batch..., pixels, channels), dst (batch..., channels, pixels)
 //
-// kChannels is 3, 4, or any_channels where a block decides: a conversion of 4 channels takes up to a third more
+// kChannels is 3, 4, or any_channels if a block decides: a conversion of 4 channels takes up to a third more
 // registers than one of 3, so fewer blocks of a kernel for both fit an SM.
 template <class Elements, bool kInterleave, int kChannels>
 __global__ void __launch_bounds__(max_channel_threads, fitting_blocks(max_channel_threads, is_moved<Elements> ? 12 : 0))

@@ -9,7 +9,7 @@ namespace flowk::permute {
 
 // The vector of elements [start, start + 16 / element bytes) of a destination row.
 template <RunOffsets kOffsets, bool kSwizzle, class Elements>
-__device__ __forceinline__ uint4 gather_vector(const TileParams& params, const unsigned char* shared_tile,
+__device__ __forceinline__ uint4 gather_vector(const GeneralTileParams& params, const unsigned char* shared_tile,
                                                const Elements& elements, int32_t start, int32_t column) {
   constexpr int num_elements = vector_bytes / Elements::dst_bytes;
   Element<Elements::src_bytes> src[num_elements];
@@ -17,7 +17,7 @@ __device__ __forceinline__ uint4 gather_vector(const TileParams& params, const u
   return elements.make_vector(src).whole;
 }
 template <RunOffsets kOffsets, bool kSwizzle>
-__device__ __forceinline__ uint4 gather_vector(const TileParams& params, const unsigned char* shared_tile,
+__device__ __forceinline__ uint4 gather_vector(const GeneralTileParams& params, const unsigned char* shared_tile,
                                                const AnyConverted& elements, int32_t start, int32_t column) {
   uint32_t words[4] = {};
 #pragma unroll 1
@@ -32,7 +32,7 @@ __device__ __forceinline__ uint4 gather_vector(const TileParams& params, const u
 
 // Stores element `at` of a destination row.
 template <RunOffsets kOffsets, bool kSwizzle, class Elements>
-__device__ __forceinline__ void store_element(const TileParams& params, const unsigned char* shared_tile,
+__device__ __forceinline__ void store_element(const GeneralTileParams& params, const unsigned char* shared_tile,
                                               const Elements& elements, int32_t at, int32_t column,
                                               unsigned char* address) {
   if constexpr (has_sizes<Elements>) {
@@ -51,15 +51,15 @@ __device__ __forceinline__ void store_element(const TileParams& params, const un
 // of a destination row from shared memory; runs of less than a vector are stored element by element.
 template <class Elements, RunOffsets kOffsets, bool kSwizzle>
 __global__ void __launch_bounds__(tile_threads, fitting_blocks(tile_threads, min_tile_blocks<Elements>))
-    general_tile(const __grid_constant__ GridConstant<TileParams> params,
+    general_tile(const __grid_constant__ GridConstant<GeneralTileParams> params,
                  const __grid_constant__ GridConstant<Elements> elements) {
   unsigned char* shared_tile = &shared<unsigned char>();
-  const TileOrigin tile = locate_tile<true>(params);
-  const int32_t shift = tile_shift(params, tile);
-  load_tile<false>(params, tile, shared_tile, shift);
-  if (kOffsets == RunOffsets::by_table || (kOffsets == RunOffsets::planned && params.table_rank > 0)) {
-    const auto table = reinterpret_cast<TileTableEntry*>(shared_tile + params.table_offset_bytes);
-    make_table(params, params.num_table_entries, table);
+  const TileOrigin tile = locate_tile<true>(params.tile);
+  const int32_t shift = tile_shift(params.load, tile);
+  load_tile<false>(params.tile, params.load, tile, shared_tile, shift,
+                   [&](int32_t shared_offset, uint32_t) { return swizzle_offset(params, shared_offset); });
+  if (kOffsets == RunOffsets::by_table || (kOffsets == RunOffsets::planned && params.table.rank > 0)) {
+    make_table<tile_threads>(params.table, params.table.num_entries, shared_tile);
   }
   DstRow* rows = reinterpret_cast<DstRow*>(shared_tile + params.rows_offset_bytes);
   make_dst_rows(params, tile, shift, elements, rows);
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(tile_threads, fitting_blocks(tile_threads, min
   const int elements_per_vector = dst_elements_of(elements, vector_bytes);
   const int32_t last_start = tile.dst_element_end - elements_per_vector;
 #pragma unroll 1
-  for (StoreCursor cursor(params); !cursor.is_done(params); cursor.step(params)) {
+  for (StoreCursor cursor(params.store); !cursor.is_done(params.store); cursor.step(params.store)) {
     if (cursor.dst_row >= tile.dst_row_end) continue;
     const RowVector vector = locate_vector(tile, rows, cursor, elements_per_vector);
     if (vector.first >= vector.last) continue;

@@ -90,7 +90,7 @@ struct Converted {
     convert_elements<kSrcBytes, kDstBytes, Compute, kN>(conversion, src, dst);
   }
 
-  // In as many steps as keep the values in few registers.
+  // In steps, so that the values take few registers.
   __device__ __forceinline__ Vector<kDstBytes> make_vector(
       const Element<kSrcBytes> (&src)[vector_bytes / kDstBytes]) const {
     constexpr int num_elements = vector_bytes / kDstBytes;
@@ -224,13 +224,13 @@ constexpr bool is_moved<Moved<Bytes>> = true;
 // Blocks per SM that a tile kernel is compiled for. Copies: 40 registers leave room for 6 blocks of 256 threads; left
 // alone the compiler takes 72, and fewer blocks are resident.
 template <class Elements>
-constexpr int min_tile_blocks = is_moved<Elements> || std::is_same_v<Elements, AnyMoved> ? 6 : 0;
+constexpr int min_tile_blocks = is_moved<Elements> || std::is_same_v<Elements, AnyMoved> ? max_resident_tiles : 0;
 
 // Are the sizes of the elements known to the compiler?
 template <class Elements>
 constexpr bool has_sizes = requires { Elements::dst_bytes; };
 
-// Elements of dst in so many bytes, and bytes of so many elements.
+// Elements of dst in a number of bytes, and the bytes of a number of elements.
 template <class Elements>
 __device__ __forceinline__ int32_t dst_elements_of(const Elements& elements, int32_t num_bytes) {
   if constexpr (has_sizes<Elements>)

@@ -13,29 +13,24 @@ namespace flowk::permute {
 constexpr uint32_t both_halves = 0x10001;
 
 // Swizzles both offsets in a word. The shift is less than 10, so the low offset's key has no bits of the high one.
-__device__ __forceinline__ uint32_t swizzle_pair(const TileParams& params, uint32_t pair) {
+__device__ __forceinline__ uint32_t swizzle_pair(const GeneralTileParams& params, uint32_t pair) {
   return pair ^ (pair >> params.swizzle_shift & static_cast<uint32_t>(params.swizzle_bits) * both_halves);
 }
 
-// Makes the table of the run's offsets before the swizzle: table[e] for e in [0, num_table_entries), and the last entry
-// again up to `num_entries`. general_tile's covers one period, and the next as far as a vector from the first reaches.
-template <int kThreads = tile_threads>
-__device__ __forceinline__ void make_table(const TileParams& params, uint32_t num_entries, TileTableEntry* table) {
+// Makes the table of the run's offsets before the swizzle, of entries [0, table.num_entries), and repeats the last
+// entry up to `num_entries`. general_tile's covers one period, and the next as far as a vector from the first reaches.
+template <int kThreads>
+__device__ __forceinline__ void make_table(const RunTable& table, uint32_t num_entries, unsigned char* shared_tile) {
+  RunTableEntry* entries = reinterpret_cast<RunTableEntry*>(shared_tile + table.offset_bytes);
 #pragma unroll 1
-  for (uint32_t e = threadIdx.x; e < num_entries; e += kThreads) {
-    uint32_t rest = min(e, params.num_table_entries - 1), shared_offset = 0;
-#pragma unroll 1
-    for (int d = 0; d + 1 < params.table_rank; ++d)
-      shared_offset += take_index(&rest, params.table[d].divider) * static_cast<uint32_t>(params.table[d].shared_step);
-    shared_offset += rest * static_cast<uint32_t>(params.table[params.table_rank - 1].shared_step);
-    table[e] = static_cast<TileTableEntry>(shared_offset);
-  }
+  for (uint32_t e = threadIdx.x; e < num_entries; e += kThreads)
+    entries[e] = static_cast<RunTableEntry>(locate_run_element(table, min(e, table.num_entries - 1)));
 }
 
 // Reads entries [e, e + kN) of the table, two per word. Neighbouring lanes read kN entries apart; single reads would
 // use only 32 / kN banks. So aligned packs are read, one more than the entries fill, and shifted.
 template <int kN>
-__device__ __forceinline__ void read_table(const TileTableEntry* table, int32_t e, uint32_t (&pairs)[(kN + 1) / 2]) {
+__device__ __forceinline__ void read_table(const RunTableEntry* table, int32_t e, uint32_t (&pairs)[(kN + 1) / 2]) {
   if constexpr (kN == 1) {
     pairs[0] = table[e];
   } else {
@@ -65,20 +60,20 @@ __device__ __forceinline__ void read_table(const TileTableEntry* table, int32_t 
 }
 
 // The offset of element e of a destination run in shared memory: e * run_pitch (even), table[e] (by_table), or by_table
-// where table_rank > 0 and even otherwise (planned).
+// if the table's rank is > 0 and even otherwise (planned).
 enum class RunOffsets { even, by_table, planned };
 
 // The offsets of elements [first, first + kN) of a destination row, two per word. The row's element 0 stands `column`
 // bytes after the run's.
 template <int kN, RunOffsets kOffsets, bool kSwizzle>
-__device__ __forceinline__ void locate_elements(const TileParams& params, const unsigned char* shared_tile,
+__device__ __forceinline__ void locate_elements(const GeneralTileParams& params, const unsigned char* shared_tile,
                                                 int32_t first, int32_t column, uint32_t (&pairs)[(kN + 1) / 2]) {
   constexpr int num_pairs = (kN + 1) / 2;
-  if (kOffsets == RunOffsets::by_table || (kOffsets == RunOffsets::planned && params.table_rank > 0)) {
+  if (kOffsets == RunOffsets::by_table || (kOffsets == RunOffsets::planned && params.table.rank > 0)) {
     uint32_t period = static_cast<uint32_t>(first);
     const uint32_t in_period = take_index(&period, params.table_period);
     column += static_cast<int32_t>(period) * params.period_step;
-    read_table<kN>(reinterpret_cast<const TileTableEntry*>(shared_tile + params.table_offset_bytes),
+    read_table<kN>(reinterpret_cast<const RunTableEntry*>(shared_tile + params.table.offset_bytes),
                    static_cast<int32_t>(in_period), pairs);
 #pragma unroll
     for (int i = 0; i < num_pairs; ++i) pairs[i] += static_cast<uint32_t>(column) * both_halves;
@@ -96,7 +91,7 @@ __device__ __forceinline__ void locate_elements(const TileParams& params, const 
 
 // The elements at those offsets.
 template <int Bytes, int kN, RunOffsets kOffsets, bool kSwizzle>
-__device__ __forceinline__ void gather(const TileParams& params, const unsigned char* shared_tile, int32_t first,
+__device__ __forceinline__ void gather(const GeneralTileParams& params, const unsigned char* shared_tile, int32_t first,
                                        int32_t column, Element<Bytes> (&elements)[kN]) {
   uint32_t pairs[(kN + 1) / 2];
   locate_elements<kN, kOffsets, kSwizzle>(params, shared_tile, first, column, pairs);
@@ -108,35 +103,34 @@ __device__ __forceinline__ void gather(const TileParams& params, const unsigned 
 }
 
 // A destination row of the tile, from the granule that it starts in. A block keeps a table of its rows in shared
-// memory: to split a row's index costs as many instructions as a vector.
+// memory: splitting a row's index costs as much as storing a vector.
 struct alignas(vector_bytes) DstRow {
   int64_t offset;   // of the granule from the tile's start in dst
   int32_t column;   // in shared memory
-  int16_t element;  // of the run, at `address`: < 0 where the row starts inside its granule
+  int16_t element;  // of the run, at `address`: < 0 if the row starts inside its granule
   uint16_t end;     // one past the last that is this tile's
 };
 static_assert(sizeof(DstRow) == dst_row_bytes);
 
 template <class Elements>
-__device__ __forceinline__ void make_dst_rows(const TileParams& params, const TileOrigin& tile, int32_t shift,
+__device__ __forceinline__ void make_dst_rows(const GeneralTileParams& params, const TileOrigin& tile, int32_t shift,
                                               const Elements& elements, DstRow* rows) {
 #pragma unroll 1
   for (uint32_t dst_row = threadIdx.x; dst_row < tile.dst_row_end; dst_row += tile_threads) {
     int64_t offset;
     int32_t column;
-    locate_tile_row(params.dst_row_dims, params.dst_row_rank, dst_row, &offset, &column);
+    locate_tile_row(params.tile.dst_row_dims, params.tile.dst_row_rank, dst_row, &offset, &column);
     unsigned char* row = tile.dst + offset;
     const auto into_granule = [](const unsigned char* at, uint32_t mask) {
       return static_cast<int32_t>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(at)) & mask);
     };
     const int32_t before_row = into_granule(row, static_cast<uint32_t>(params.dst_granule - 1));
     // With a halo the row goes on, in the next tile, from the granule that this one ends in.
-    const int32_t after_window = into_granule(row + params.window_bytes, params.window_mask);
-    const int32_t end = min(tile.dst_element_end, params.window_end - dst_elements_of(elements, after_window));
-    const int32_t halo_elements = params.window_end - dst_elements_of(elements, params.window_bytes);
+    const int32_t after_span = into_granule(row + params.store.span_bytes, params.store.span_end_mask);
+    const int32_t end = params.halo_elements + dst_elements_of(elements, params.store.span_bytes - after_span);
     rows[dst_row] = {offset - before_row, column + shift,
-                     static_cast<int16_t>(halo_elements - dst_elements_of(elements, before_row)),
-                     static_cast<uint16_t>(max(end, 0))};
+                     static_cast<int16_t>(params.halo_elements - dst_elements_of(elements, before_row)),
+                     static_cast<uint16_t>(max(min(end, tile.dst_element_end), 0))};
   }
 }
 
@@ -149,7 +143,7 @@ struct RowVector {
   int32_t last;
 };
 
-// The cursor's vector; first >= last where it lies outside. Rows are cut into vectors from their granule on, so every
+// The cursor's vector; first >= last if it lies outside. Rows are cut into vectors from their granule on, so every
 // vector inside a row is stored whole.
 __device__ __forceinline__ RowVector locate_vector(const TileOrigin& tile, const DstRow* rows,
                                                    const StoreCursor& cursor, int elements_per_vector) {

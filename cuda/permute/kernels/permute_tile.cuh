@@ -8,16 +8,17 @@
 // After a barrier each thread gathers 16-byte vectors of destination rows, element by element, and stores them whole.
 #pragma once
 
-#include "core/divide.h"
+#include "core/index_split.h"
 #include "flowk/detail/pdl.cuh"
 #include "flowk/detail/shared.cuh"
 #include "permute/kernels/permute_elements.cuh"
+#include "permute/tile_index.h"
 
 namespace flowk::permute {
 
 constexpr int unrolled_grid_rank = 4;
-constexpr int most_dims_a_thread = 2;  // of the grid
-constexpr int rows_in_flight = 4;      // source rows per iteration of a thread
+constexpr int max_dims_per_thread = 2;  // of the grid
+constexpr int rows_in_flight = 4;       // source rows per iteration of a thread
 
 // The addresses of a block's tile and its part inside the tensor.
 struct TileOrigin {
@@ -27,12 +28,12 @@ struct TileOrigin {
   uint32_t src_row_end;
   int32_t src_run_begin;  // bytes [begin, src_run_bytes) of each source row are inside
   int32_t src_run_bytes;
-  uint32_t dst_row_end;       // destination rows (or groups) [0, end) are inside
+  uint32_t dst_row_end;       // destination rows, or sets stored together, [0, end) are inside
   int32_t dst_element_begin;  // elements [begin, end) of the destination run are loaded
   int32_t dst_element_end;
 };
 
-// A TileOrigin as offsets: computed once per block where the grid has many dimensions.
+// A TileOrigin as offsets: computed once per block if the grid has many dimensions.
 struct TileOffsets {
   int64_t src;
   int64_t dst;
@@ -42,33 +43,25 @@ struct TileOffsets {
 };
 static_assert(sizeof(TileOffsets) <= tile_offsets_bytes);
 
-__device__ __forceinline__ TileOffsets take_tile_apart(const TileParams& params) {
+__device__ __forceinline__ TileOffsets find_offsets(const TileParams& params) {
   const PairBlock pair(params);
   TileOffsets tile;
   tile.src = pair.src_offset;
   tile.dst = pair.dst_offset;
-  uint32_t linear = pair.block;
-  int32_t src_block = 0, dst_block = 0;
-  const auto enter_dim = [&](int d) {
-    const uint32_t index = d + 1 < params.grid_rank ? take_index(&linear, params.grid[d].divider) : linear;
+  int32_t src_slice = 0, dst_slice = 0;
+  split_index<unrolled_grid_rank>(pair.block, params.grid, params.grid_rank, [&](int d, uint32_t index) {
     tile.src += static_cast<int64_t>(index) * params.grid[d].src_step;
     tile.dst += static_cast<int64_t>(index) * params.grid[d].dst_step;
-    src_block += static_cast<int32_t>(index) * params.grid[d].src_blocks;
-    dst_block += static_cast<int32_t>(index) * params.grid[d].dst_blocks;
-  };
-  // The first dimensions by constant index, so that their parameters are operands of the instructions.
-#pragma unroll
-  for (int d = 0; d < unrolled_grid_rank; ++d)
-    if (d < params.grid_rank) enter_dim(d);
-#pragma unroll 1
-  for (int d = unrolled_grid_rank; d < params.grid_rank; ++d) enter_dim(d);
-  const int32_t src_blocks_left = params.num_src_blocks - src_block;
-  const int32_t dst_blocks_left = params.num_dst_blocks - dst_block;
-  tile.src_indices = src_blocks_left == 1 ? params.src_last_block : params.src_block;
-  tile.dst_index_begin = dst_block == 0 ? params.halo : 0;
-  tile.dst_index_end = dst_blocks_left == 1   ? params.dst_last_end
-                       : dst_blocks_left == 2 ? params.dst_second_last_end
-                                              : params.dst_block + params.halo;
+    src_slice += static_cast<int32_t>(index) * params.grid[d].src_slices;
+    dst_slice += static_cast<int32_t>(index) * params.grid[d].dst_slices;
+  });
+  const int32_t src_slices_left = params.num_src_slices - src_slice;
+  const int32_t dst_slices_left = params.num_dst_slices - dst_slice;
+  tile.src_indices = src_slices_left == 1 ? params.src_last_slice : params.src_slice;
+  tile.dst_index_begin = dst_slice == 0 ? params.halo : 0;
+  tile.dst_index_end = dst_slices_left == 1   ? params.dst_last_end
+                       : dst_slices_left == 2 ? params.dst_second_last_end
+                                              : params.dst_slice + params.halo;
   return tile;
 }
 
@@ -78,21 +71,16 @@ __device__ __forceinline__ TileOffsets take_tile_apart(const TileParams& params)
 template <bool kTogether>
 __device__ __forceinline__ TileOrigin locate_tile(const TileParams& params) {
   launch_dependent_grids();
-  const bool is_shared = kTogether && params.grid_rank > most_dims_a_thread;
+  const bool is_shared = kTogether && params.grid_rank > max_dims_per_thread;
   TileOffsets offsets;
-  if (!is_shared || threadIdx.x < warp_lanes) offsets = take_tile_apart(params);
+  if (!is_shared || threadIdx.x < warp_lanes) offsets = find_offsets(params);
   if (is_shared) {
     TileOffsets* of_block = reinterpret_cast<TileOffsets*>(&shared<unsigned char>() + params.tile_offsets_offset_bytes);
     if (threadIdx.x == 0) *of_block = offsets;
     __syncthreads();
     offsets = *of_block;
   }
-  const auto count = [&](const TileCount& of) {
-    const int32_t indices = of.cut == TileCount::whole        ? 1
-                            : of.cut == TileCount::of_src_cut ? offsets.src_indices
-                                                              : offsets.dst_index_end;
-    return of.per_index * indices >> of.shift;
-  };
+  const auto count = [&](const TileCount& of) { return of.total(offsets.src_indices, offsets.dst_index_end); };
   TileOrigin tile;
   tile.src = params.src + offsets.src;
   tile.dst = params.dst + offsets.dst;
@@ -110,85 +98,41 @@ __device__ __forceinline__ TileOrigin locate_tile(const TileParams& params) {
   return tile;
 }
 
-// Splits the index of a row and adds up its offsets in global and shared memory. Most tiles have rows of one or two
-// dimensions: those by constant index, the others in a rolled loop.
-__device__ __forceinline__ void locate_tile_row(const TileRowDim* dims, int rank, uint32_t row, int64_t* offset,
-                                                int32_t* shared_offset) {
-  *offset = 0;
-  *shared_offset = 0;
-  const auto enter_dim = [&](const TileRowDim& dim, uint32_t index) {
-    *offset += static_cast<int64_t>(index) * dim.stride;
-    *shared_offset += static_cast<int32_t>(index) * dim.shared_step;
-  };
-  if (rank <= 1) return enter_dim(dims[0], row);
-  enter_dim(dims[0], take_index(&row, dims[0].divider));
-  if (rank == 2) return enter_dim(dims[1], row);
-#pragma unroll 1
-  for (int d = 1; d + 1 < rank; ++d) enter_dim(dims[d], take_index(&row, dims[d].divider));
-  enter_dim(dims[rank - 1], row);
-}
-
 // Shared memory is swizzled for few bank conflicts: bits 4-6 of an offset, the vector in its line, are XORed with a
 // key. aligned_tile has one key per source row, general_tile takes three higher bits of the offset.
-__device__ __forceinline__ int32_t swizzle_of_row(const TileParams& params, uint32_t src_row) {
+__device__ __forceinline__ int32_t swizzle_of_row(const AlignedTileParams& params, uint32_t src_row) {
   return static_cast<int32_t>((src_row >> params.swizzle_shift) * params.swizzle_step & params.swizzle_bits);
 }
-__device__ __forceinline__ int32_t swizzle_offset(const TileParams& params, int32_t shared_offset) {
+__device__ __forceinline__ int32_t swizzle_offset(const GeneralTileParams& params, int32_t shared_offset) {
   return shared_offset ^ (shared_offset >> params.swizzle_shift & params.swizzle_bits);
 }
 
 // The offset of the tile in shared memory: it agrees with the address in src modulo shift_mask + 1.
-__device__ __forceinline__ int32_t tile_shift(const TileParams& params, const TileOrigin& tile) {
-  return params.shared_lead_bytes + static_cast<int32_t>(reinterpret_cast<uintptr_t>(tile.src) & params.shift_mask);
-}
-
-// load_tile() where rows start on vectors and have one dimension.
-__device__ __forceinline__ void load_plain_rows(const TileParams& params, const TileOrigin& tile,
-                                                unsigned char* shared_tile, int32_t shift) {
-  uint32_t row = params.vectors_per_src_row.divide(threadIdx.x);
-  const int32_t column = static_cast<int32_t>(threadIdx.x - row * params.vectors_per_src_row.divisor) * vector_bytes;
-  const TileRowDim& dim = params.src_row_dims[0];
-  const unsigned char* at = tile.src + (row * dim.stride + column);
-  int32_t shared_offset = shift + column + static_cast<int32_t>(row) * dim.shared_step;
-  const SharedAddress base = shared_address(shared_tile);
-  if (row >= params.src_rows_per_pass || column >= tile.src_run_bytes) row = tile.src_row_end;
-  wait_on_dependent_grids();
-#pragma unroll 1
-  while (row < tile.src_row_end) {
-#pragma unroll
-    for (int i = 0; i < rows_in_flight; ++i) {
-      if (row < tile.src_row_end) async_copy_vector(base + (shared_offset ^ swizzle_of_row(params, row)), at);
-      row += params.src_rows_per_pass;
-      at += params.src_pass.step;
-      shared_offset += params.src_pass.shared_step;
-    }
-  }
+__device__ __forceinline__ int32_t tile_shift(const TileLoad& params, const TileOrigin& tile) {
+  return params.start_offset_bytes + static_cast<int32_t>(reinterpret_cast<uintptr_t>(tile.src) & params.shift_mask);
 }
 
 // Waits for the stream's previous kernel, then copies the aligned 16-byte vectors that hold the tile's bytes to shared
 // memory. A thread keeps its column and steps from row to row. Addresses and offsets agree modulo 16: rounding both
-// down finds the vector.
-template <bool kAligned, int kThreads = tile_threads, bool kSwizzled = true>
-__device__ __forceinline__ void load_tile(const TileParams& params, const TileOrigin& tile, unsigned char* shared_tile,
-                                          int32_t shift) {
-  const uint32_t row_in_pass = params.vectors_per_src_row.divide(threadIdx.x);
-  const int32_t column =
-      static_cast<int32_t>(threadIdx.x - row_in_pass * params.vectors_per_src_row.divisor) * vector_bytes;
+// down finds the vector. swizzle(offset, source row) is where the vector at an offset in shared memory is kept.
+template <bool kAligned, int kThreads = tile_threads, class Swizzle>
+__device__ __forceinline__ void load_tile(const TileParams& params, const TileLoad& load, const TileOrigin& tile,
+                                          unsigned char* shared_tile, int32_t shift, const Swizzle& swizzle) {
+  const uint32_t row_in_pass = load.vectors_per_row.divide(threadIdx.x);
+  const int32_t column = static_cast<int32_t>(threadIdx.x - row_in_pass * load.vectors_per_row.divisor) * vector_bytes;
   wait_on_dependent_grids();
-  if (row_in_pass >= params.src_rows_per_pass || (kAligned && column >= tile.src_run_bytes)) return;
+  if (row_in_pass >= load.rows_per_pass || (kAligned && column >= tile.src_run_bytes)) return;
   const SharedAddress base = shared_address(shared_tile);
   // The vector that holds `at`, `in_row` bytes into its row, which stands at `offset`.
-  const auto load = [&](const unsigned char* at, int32_t in_row, int32_t shared_offset, uint32_t src_row,
-                        bool ends_before_src, bool in_whole_rows) {
+  const auto load_vector = [&](const unsigned char* at, int32_t in_row, int32_t shared_offset, uint32_t src_row,
+                               bool ends_before_src, bool in_whole_rows) {
     const int32_t into_vector =
         kAligned ? 0 : static_cast<int32_t>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(at)) % vector_bytes);
     if (!kAligned && in_row - into_vector >= tile.src_run_bytes) return;
     if (!kAligned && !in_whole_rows && in_row - into_vector + vector_bytes <= tile.src_run_begin) return;
     // Rounded down, which takes fewer instructions than to subtract.
     at = reinterpret_cast<const unsigned char*>(reinterpret_cast<uintptr_t>(at) & ~uintptr_t{vector_bytes - 1});
-    shared_offset = kAligned    ? shared_offset ^ swizzle_of_row(params, src_row)
-                    : kSwizzled ? swizzle_offset(params, shared_offset & -vector_bytes)
-                                : shared_offset & -vector_bytes;
+    shared_offset = swizzle(kAligned ? shared_offset : shared_offset & -vector_bytes, src_row);
     if (kAligned || ends_before_src)
       async_copy_vector(base + shared_offset, at);
     else
@@ -197,8 +141,8 @@ __device__ __forceinline__ void load_tile(const TileParams& params, const TileOr
   uint32_t src_row = tile.src_row_begin + row_in_pass;
   int64_t offset;
   int32_t shared_offset;
-  const bool ends_before_src = kAligned || src_end_of(params) - tile.src >= params.src_tile_bytes;
-  if (params.src_row_rank <= 2 && !params.src_row_is_wide && ends_before_src && tile.src_run_begin == 0) {
+  const bool ends_before_src = kAligned || src_end_of(params) - tile.src >= load.tile_bytes;
+  if (params.src_row_rank <= 2 && !load.row_is_wide && ends_before_src && tile.src_run_begin == 0) {
     locate_tile_row(params.src_row_dims, params.src_row_rank, src_row, &offset, &shared_offset);
     const unsigned char* at = tile.src + offset + column;
     shared_offset += shift + column;
@@ -211,53 +155,53 @@ __device__ __forceinline__ void load_tile(const TileParams& params, const TileOr
     while (src_row < tile.src_row_end) {
 #pragma unroll
       for (int i = 0; i < rows_in_flight; ++i) {
-        if (src_row < tile.src_row_end) load(at, column, shared_offset, src_row, true, true);
-        src_row += params.src_rows_per_pass;
-        at += params.src_pass.step;
-        shared_offset += params.src_pass.shared_step;
-        innermost += params.src_pass.innermost;
-        if (innermost >= params.src_pass.end) {
-          innermost -= params.src_pass.end;
-          at += params.src_pass.wrap_step;
-          shared_offset += params.src_pass.wrap_shared_step;
+        if (src_row < tile.src_row_end) load_vector(at, column, shared_offset, src_row, true, true);
+        src_row += load.rows_per_pass;
+        at += load.pass.step;
+        shared_offset += load.pass.shared_step;
+        innermost += load.pass.innermost;
+        if (innermost >= load.pass.end) {
+          innermost -= load.pass.end;
+          at += load.pass.wrap_step;
+          shared_offset += load.pass.wrap_shared_step;
         }
       }
     }
     return;
   }
 #pragma unroll 1
-  for (; src_row < tile.src_row_end; src_row += params.src_rows_per_pass) {
+  for (; src_row < tile.src_row_end; src_row += load.rows_per_pass) {
     locate_tile_row(params.src_row_dims, params.src_row_rank, src_row, &offset, &shared_offset);
     int32_t in_row = column;
 #pragma unroll 4
     do {
-      load(tile.src + offset + in_row, in_row, shift + shared_offset + in_row, src_row, ends_before_src, false);
+      load_vector(tile.src + offset + in_row, in_row, shift + shared_offset + in_row, src_row, ends_before_src, false);
       in_row += kThreads * vector_bytes;
-    } while (params.src_row_is_wide && in_row < tile.src_run_bytes + (kAligned ? 0 : vector_bytes));
+    } while (load.row_is_wide && in_row < tile.src_run_bytes + (kAligned ? 0 : vector_bytes));
   }
 }
 
-// A thread's vectors of the destination rows, in the order (group of vectors, row, vector of the group): a warp writes
-// whole lines and reads neighbouring columns. A thread keeps its vector of the group.
+// A thread's vectors of the destination rows, in the order (segment of a row, row, vector of the segment): a warp
+// writes whole lines and reads neighbouring columns. A thread keeps its vector of the segment.
 struct StoreCursor {
   uint32_t dst_row;
   uint32_t vector;  // of the row
 
-  __device__ __forceinline__ explicit StoreCursor(const TileParams& params) {
-    uint32_t group = threadIdx.x;
-    vector = take_index(&group, params.vectors_per_group);
-    const bool is_idle = group >= params.store_items_per_pass;
-    dst_row = take_index(&group, params.num_dst_rows);
-    vector += group * params.vectors_per_group.divisor;
-    if (is_idle) vector = params.num_store_vectors;
+  __device__ __forceinline__ explicit StoreCursor(const TileStore& store) {
+    uint32_t segment = threadIdx.x;
+    vector = take_index(&segment, store.vectors_per_segment);
+    const bool is_idle = segment >= store.items_per_pass;
+    dst_row = take_index(&segment, store.num_rows);
+    vector += segment * store.vectors_per_segment.divisor;
+    if (is_idle) vector = store.num_vectors;
   }
-  __device__ __forceinline__ bool is_done(const TileParams& params) const { return vector >= params.num_store_vectors; }
-  __device__ __forceinline__ void step(const TileParams& params) {
-    dst_row += params.store_pass_rows;
-    vector += params.store_pass_vectors;
-    if (dst_row < params.num_dst_rows.divisor) return;
-    dst_row -= params.num_dst_rows.divisor;
-    vector += params.vectors_per_group.divisor;
+  __device__ __forceinline__ bool is_done(const TileStore& store) const { return vector >= store.num_vectors; }
+  __device__ __forceinline__ void step(const TileStore& store) {
+    dst_row += store.pass_rows;
+    vector += store.pass_vectors;
+    if (dst_row < store.num_rows.divisor) return;
+    dst_row -= store.num_rows.divisor;
+    vector += store.vectors_per_segment.divisor;
   }
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans channels: a few planes on one side, pixels of as many channels on the other.
+// Plans channels: a few planes become pixels, or pixels planes.
 #include "permute/plan/permute_problem.h"
 #include "permute/plan/permute_tuning.h"
 
@@ -9,7 +9,7 @@ namespace {
 // Shorter planes give a block less than one warp's work; a tile takes several of them. Not measured.
 constexpr int64_t min_plane_bytes = 512;
 
-// Which dimensions of a problem are the channels and the pixels, and where the planes are.
+// The dimensions of a problem that are its channels and its pixels, and the addresses of the first plane and pixel.
 struct ChannelDims {
   bool interleaves = true;
   int channels = -1;
@@ -17,15 +17,14 @@ struct ChannelDims {
   const unsigned char* src = nullptr;
   unsigned char* dst = nullptr;
   int64_t plane_stride = 0;
-  int64_t planar_unit_bytes = 0;
-  int64_t pixel_unit_bytes = 0;
+  int32_t planar_bytes = 0;  // of an element in a plane, and in a pixel
+  int32_t pixel_bytes = 0;
 };
 
-// Conversions have the kernels that images need: 3 or 4 channels, computed in float32 between units of two sizes; units
-// of 1 byte in pixels only.
+// Conversions have kernels for 3 or 4 channels.
 bool has_kernels(const PermuteProblem& problem, const ChannelDims& dims) {
-  if (!problem.is_converted) return true;
-  return !problem.in_double && dims.planar_unit_bytes > 1 && dims.planar_unit_bytes != dims.pixel_unit_bytes;
+  return !problem.is_converted || (converts_channels(dims.planar_bytes, dims.pixel_bytes, problem.in_double) &&
+                                   problem.extents[dims.channels] > 2);
 }
 
 bool is_few(int64_t extent) { return extent >= 2 && extent <= 4; }
@@ -33,7 +32,8 @@ bool is_few(int64_t extent) { return extent >= 2 && extent <= 4; }
 // dst is (..., pixels, channels), and src has the pixels innermost.
 bool find_interleave(const PermuteProblem& problem, ChannelDims* dims) {
   const int channels = problem.rank - 1, pixels = problem.rank - 2;
-  const int64_t unit = problem.dst_unit_bytes, extent = problem.extents[channels];
+  const int32_t unit = problem.dst_unit_bytes;
+  const int64_t extent = problem.extents[channels];
   const bool reversed = problem.dst_strides[channels] == -unit;  // the last channel comes first in dst
   if (!is_few(extent) || (problem.dst_strides[channels] != unit && !reversed)) return false;
   if (problem.src_strides[pixels] != problem.unit_bytes || problem.dst_strides[pixels] != extent * unit) return false;
@@ -49,7 +49,7 @@ bool find_interleave(const PermuteProblem& problem, ChannelDims* dims) {
 // dst has the pixels innermost and the channels anywhere; src is (..., pixels, channels).
 bool find_deinterleave(const PermuteProblem& problem, ChannelDims* dims) {
   const int pixels = problem.rank - 1;
-  const int64_t unit = problem.unit_bytes;
+  const int32_t unit = problem.unit_bytes;
   if (problem.dst_strides[pixels] != problem.dst_unit_bytes) return false;
   for (int d = 0; d < pixels; ++d) {
     if (problem.src_strides[d] != unit || !is_few(problem.extents[d])) continue;
@@ -66,8 +66,8 @@ bool is_aligned(const PermuteProblem& problem, const ChannelDims& dims) {
   if (reinterpret_cast<uintptr_t>(dims.dst) % vector_bytes != 0) return false;
   if (dims.plane_stride % vector_bytes != 0) return false;
   const int64_t pixels = problem.extents[dims.pixels];
-  if (pixels * dims.planar_unit_bytes % vector_bytes != 0) return false;
-  if (pixels * problem.extents[dims.channels] * dims.pixel_unit_bytes % vector_bytes != 0) return false;
+  if (pixels * dims.planar_bytes % vector_bytes != 0) return false;
+  if (pixels * problem.extents[dims.channels] * dims.pixel_bytes % vector_bytes != 0) return false;
   for (int d = 0; d < problem.rank; ++d) {
     if (d == dims.channels || d == dims.pixels) continue;
     if (problem.src_strides[d] % vector_bytes != 0 || problem.dst_strides[d] % vector_bytes != 0) return false;
@@ -81,19 +81,18 @@ bool plan_channels(const PermuteProblem& problem, const Device& device, PermuteP
   ChannelDims dims;
   if (problem.rank < 2 || (!find_interleave(problem, &dims) && !find_deinterleave(problem, &dims))) return false;
   if (!has_kernels(problem, dims)) return false;
-  const int64_t plane_bytes = problem.extents[dims.pixels] * dims.planar_unit_bytes;
+  const int64_t plane_bytes = problem.extents[dims.pixels] * dims.planar_bytes;
   if (plane_bytes < min_plane_bytes || !is_aligned(problem, dims)) return false;
 
   // The fewest blocks per plane, of equal sizes rounded up to whole warps.
   const int64_t plane_vectors = plane_bytes / vector_bytes;
-  const int64_t fewest_tiles = ceil_div(plane_vectors, max_channel_threads);
-  const int64_t vectors_per_tile = ceil_div(plane_vectors, fewest_tiles);
+  const int64_t min_tiles = ceil_div(plane_vectors, max_channel_threads);
+  const int64_t vectors_per_tile = ceil_div(plane_vectors, min_tiles);
   const int64_t num_threads = round_up(vectors_per_tile, warp_lanes);
 
   const int64_t num_channels = problem.extents[dims.channels];
-  if (problem.is_converted && num_channels == 2) return false;
   const int64_t planar_step = num_threads * vector_bytes;
-  const int64_t pixel_step = planar_step / dims.planar_unit_bytes * num_channels * dims.pixel_unit_bytes;
+  const int64_t pixel_step = planar_step / dims.planar_bytes * num_channels * dims.pixel_bytes;
   ChannelParams params;
   params.src = dims.src;
   params.dst = dims.dst;

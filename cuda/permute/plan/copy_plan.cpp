@@ -8,16 +8,16 @@
 namespace flowk::permute {
 namespace {
 
-// Shorter rows go through a tile. With a conversion `row_bytes` is the mean of both sides.
-bool rows_are_long(int rank, int64_t row_bytes) {
+// Shorter rows of several go through a tile. With a conversion the bytes are the mean of src and dst.
+int64_t min_row_bytes_of(int rank) {
   for (const CopyRowsBound& bound : copy_rows_bounds)
-    if (rank <= bound.max_rank) return row_bytes >= bound.min_row_bytes;
-  return false;
+    if (rank <= bound.max_rank) return bound.min_row_bytes;
+  return INT64_MAX;
 }
 
-// Rows are all dimensions except the last, or the whole tensor as one row of `units_per_row` units.
+// Rows are all dimensions except the last, or the whole tensor as one row of `items_per_row` items.
 template <class Mechanism>
-bool set_rows(const PermuteProblem& problem, const Device& device, int64_t units_per_row, PermutePlan* plan) {
+void set_rows(const PermuteProblem& problem, const Device& device, int64_t items_per_row, PermutePlan* plan) {
   CopyParams& copy = plan->mechanism.emplace<Mechanism>().params;
   const int last = problem.rank - 1;
   copy.src = problem.src;
@@ -34,57 +34,52 @@ bool set_rows(const PermuteProblem& problem, const Device& device, int64_t units
     copy.dims[i].divider = Divider(static_cast<uint32_t>(problem.extents[d]));
     num_rows *= problem.extents[d];
   }
-  copy.num_units = num_rows * units_per_row;
-  copy.wide_units_per_row = units_per_row;
-  copy.units_per_row = Divider(static_cast<uint32_t>(units_per_row));
-  copy.wide_index = copy.num_units >= (int64_t{1} << 31);
+  copy.num_items = num_rows * items_per_row;
+  copy.row_items = {Divider(static_cast<uint32_t>(items_per_row)), items_per_row};
+  copy.wide_index = copy.num_items >= (int64_t{1} << 31);
   plan->unit_bytes = problem.unit_bytes;
-  plan->launch = {ceil_div(copy.num_units, copy_threads), copy_threads, 0};
+  plan->launch = {ceil_div(copy.num_items, copy_threads), copy_threads, 0};
   plan->launch.uses_pdl = device.runs_pdl();
-  return true;
 }
 
-// Groups of elements that start on a multiple of their bytes in dst. A row that starts inside a group touches one group
+// Packs of elements that start on a multiple of their bytes in dst. A row that starts inside a pack touches one pack
 // more than it fills.
-bool set_converted_rows(const PermuteProblem& problem, const Device& device, PermutePlan* plan) {
+int64_t packs_per_row(const PermuteProblem& problem) {
   const int last = problem.rank - 1;
-  const int64_t group = convert_group_elements(problem.unit_bytes, problem.dst_unit_bytes);
+  const int64_t pack = convert_pack_elements(problem.unit_bytes, problem.dst_unit_bytes);
   uint64_t starts = reinterpret_cast<uintptr_t>(problem.dst);
   for (int d = 0; d < last; ++d) starts |= static_cast<uint64_t>(problem.dst_strides[d]);
-  const bool starts_on_groups = starts % static_cast<uint64_t>(group * problem.dst_unit_bytes) == 0;
-  const int64_t groups_per_row = ceil_div(problem.extents[last] + (starts_on_groups ? 0 : group - 1), group);
-  return set_rows<CopyRows>(problem, device, groups_per_row, plan);
-}
-
-// Vectors of dst at any alignment: a row touches up to one vector more than it fills.
-template <class Mechanism>
-bool set_shifted_rows(const PermuteProblem& problem, const Device& device, int64_t row_bytes, PermutePlan* plan) {
-  return set_rows<Mechanism>(problem, device, ceil_div(row_bytes + vector_bytes - 1, vector_bytes), plan);
+  const bool starts_on_packs = starts % static_cast<uint64_t>(pack * problem.dst_unit_bytes) == 0;
+  return ceil_div(problem.extents[last] + (starts_on_packs ? 0 : pack - 1), pack);
 }
 
 }  // namespace
 
 bool plan_copy(const PermuteProblem& problem, const Device& device, PermutePlan* plan) {
   const int last = problem.rank - 1;
+  const int64_t src_stride = problem.rank > 0 ? problem.src_strides[last] : problem.unit_bytes;
+  const int64_t dst_stride = problem.rank > 0 ? problem.dst_strides[last] : problem.dst_unit_bytes;
+  const bool is_reversed = !problem.is_converted && dst_stride == -int64_t{problem.unit_bytes};
+  if (src_stride != problem.unit_bytes || (dst_stride != problem.dst_unit_bytes && !is_reversed)) return false;
+
   const int64_t row_units = problem.rank > 0 ? problem.extents[last] : 1;
-  const int64_t row_bytes = row_units * problem.unit_bytes;
-  const bool is_one_run = problem.rank <= 1;
-  if (problem.rank > 0 && problem.src_strides[last] != problem.unit_bytes) return false;
-  if (problem.rank == 0 || problem.dst_strides[last] == problem.dst_unit_bytes) {
-    if (problem.is_converted)
-      return (is_one_run || rows_are_long(problem.rank, problem.bytes_of(row_units))) &&
-             set_converted_rows(problem, device, plan);
-    if (problem.unit_bytes < vector_bytes)
-      return (is_one_run || row_bytes >= min_shifted_row_bytes) &&
-             set_shifted_rows<CopyShiftedRows>(problem, device, row_bytes, plan);
-    if (!is_one_run && !rows_are_long(problem.rank, row_bytes)) return false;
-    set_rows<CopyRows>(problem, device, row_units, plan);
+  const int64_t row_bytes = problem.bytes_of(row_units);
+  const bool is_one_run = problem.rank <= 1 && !is_reversed;
+  const bool is_shifted = !problem.is_converted && (is_reversed || problem.unit_bytes < vector_bytes);
+  if (!is_one_run && row_bytes < (is_shifted ? min_shifted_row_bytes : min_row_bytes_of(problem.rank))) return false;
+
+  // Shifted vectors have any alignment: a row touches up to one vector more than it fills.
+  const int64_t shifted_vectors = ceil_div(row_bytes + vector_bytes - 1, vector_bytes);
+  if (is_reversed) {
+    set_rows<CopyReversedRows>(problem, device, shifted_vectors, plan);
+  } else if (is_shifted) {
+    set_rows<CopyShiftedRows>(problem, device, shifted_vectors, plan);
+  } else {
+    set_rows<CopyRows>(problem, device, problem.is_converted ? packs_per_row(problem) : row_units, plan);
     // One run stays a plain launch: it is the copy that all others are measured by.
-    if (is_one_run) plan->launch.uses_pdl = false;
-    return true;
+    if (!problem.is_converted && is_one_run) plan->launch.uses_pdl = false;
   }
-  return !problem.is_converted && problem.dst_strides[last] == -int64_t{problem.unit_bytes} &&
-         row_bytes >= min_shifted_row_bytes && set_shifted_rows<CopyReversedRows>(problem, device, row_bytes, plan);
+  return true;
 }
 
 }  // namespace flowk::permute

@@ -17,38 +17,54 @@ constexpr KernelText texts[num_permute_kernels + 1] = {
     {"copy_rows", "the last dimension stays last"},
     {"copy_shifted_rows", "the last dimension stays last and its rows are not aligned to 16 bytes"},
     {"copy_reversed_rows", "the last dimension stays last and runs downwards in one of the two"},
-    {"aligned_tile", "another dimension becomes last, and both sides are aligned to 16 bytes"},
-    {"general_tile", "another dimension becomes last or rows are short; runs share dimensions or are not aligned"},
-    {"byte_tile", "another dimension becomes last, elements are single bytes, and a side is not aligned to 16"},
-    {"strided_tile", "a side has no dimension of stride 1 that runs upwards"},
-    {"channels", "a few planes become pixels, or pixels planes, and both sides are aligned to 16 bytes"},
+    {"aligned_tile", "another dimension becomes last, and src and dst are aligned to 16 bytes"},
+    {"general_tile",
+     "another dimension becomes last or rows are short; runs "
+     "share dimensions or are not aligned"},
+    {"byte_tile",
+     "another dimension becomes last, elements are single bytes, "
+     "and src or dst is not aligned to 16"},
+    {"strided_tile", "src or dst has no dimension of stride 1 that runs upwards"},
+    {"channels",
+     "a few planes become pixels, or pixels planes, and src and "
+     "dst are aligned to 16 bytes"},
     {"unknown", ""},
 };
 const KernelText& text_of(PermuteKernel kernel) {
   return texts[std::clamp(static_cast<int>(kernel), 0, num_permute_kernels)];
 }
 
-void add_tile(const PermutePlan& plan, const TileParams& tile, int32_t dst_unit_bytes, TextWriter* writer) {
-  const auto total = [&](const TileCount& count) {
-    const int32_t indices = count.cut == TileCount::whole        ? 1
-                            : count.cut == TileCount::of_src_cut ? tile.src_block
-                                                                 : tile.dst_block + tile.halo;
-    return count.per_index * indices;
-  };
-  const int32_t dst_run_elements = total(tile.dst_run_elements) - tile.halo * tile.dst_run_elements.per_index;
-  const bool joins_runs = tile.joined_run_bytes.divisor > 1;
-  const int32_t runs_per_row = joins_runs ? total(tile.dst_rows) / static_cast<int32_t>(tile.num_dst_rows.divisor) : 1;
-  writer->add("  tile: reads %d rows of %d bytes, writes %d rows of %d bytes", total(tile.src_rows),
-              total(tile.src_run_bytes), total(tile.dst_rows) / runs_per_row,
+// What the mechanisms with tiles have in common, and what some of them have.
+template <class Params>
+void add_tile(const Params& params, float predicted_cost, int32_t dst_unit_bytes, TextWriter* writer) {
+  const TileParams& tile = params.tile;
+  int32_t runs_per_row = 1;
+  if constexpr (requires { params.joined_run_bytes; })
+    if (params.joined_run_bytes.divisor > 1)
+      runs_per_row = tile.whole_count(tile.dst_rows) / static_cast<int32_t>(params.store.num_rows.divisor);
+  const int32_t dst_run_elements =
+      tile.whole_count(tile.dst_run_elements) - tile.halo * tile.dst_run_elements.per_index;
+  writer->add("  tile: reads %d rows of %d bytes, writes %d rows of %d bytes", tile.whole_count(tile.src_rows),
+              tile.whole_count(tile.src_run_bytes),
+              (tile.whole_count(tile.dst_rows) << tile.dst_rows.shift) / runs_per_row,
               dst_run_elements * dst_unit_bytes * runs_per_row);
-  if (tile.halo > 0)
-    writer->add("; %d indices of halo, so that rows start on %d bytes", tile.halo, tile.window_mask + 1);
-  if (tile.swizzle_bits != 0) writer->add("; swizzled over %d bytes", tile.swizzle_bits + 16);
-  if (tile.skew_mask > 0) writer->add("; skewed over %u columns", 4 * tile.skew_mask);
-  if (plan.kernel() != PermuteKernel::byte_tile && tile.table_rank > 0) writer->add("; gathers by table");
-  if (plan.predicted_cost() > 0)
-    writer->add("; predicted time %.2f of a copy's", static_cast<double>(plan.predicted_cost()));
+  if constexpr (requires { params.store; })
+    if (tile.halo > 0)
+      writer->add("; %d indices of halo, so that rows start on %d bytes", tile.halo, params.store.span_end_mask + 1);
+  if constexpr (requires { params.swizzle_bits; })
+    if (params.swizzle_bits != 0) writer->add("; swizzled over %d bytes", params.swizzle_bits + vector_bytes);
+  if constexpr (requires { params.skew_mask; })
+    if (params.skew_mask > 0) writer->add("; skewed over %u columns", 4 * params.skew_mask);
+  if constexpr (requires { params.table_period; })
+    if (params.table.rank > 0) writer->add("; gathers by table");
+  if (predicted_cost > 0) writer->add("; predicted time %.2f of a copy's", static_cast<double>(predicted_cost));
   writer->add("\n");
+}
+
+void add_channels(const ChannelParams& params, int32_t num_threads, TextWriter* writer) {
+  writer->add("  tile: %lld bytes of each of %d planes, of %lld\n",
+              static_cast<long long>(num_threads / params.tiles_per_block * vector_bytes), params.num_channels,
+              static_cast<long long>(params.plane_vectors * vector_bytes));
 }
 
 // `conversion` is a line, or empty.
@@ -67,14 +83,16 @@ void explain(const PermutePlan& plan, const PermuteProblem& problem, const char*
   writer.add(", dst ");
   writer.add_list(problem.dst_strides, problem.rank);
   writer.add("\n");
-  if (const TileParams* tile = plan.tile()) add_tile(plan, *tile, problem.dst_unit_bytes, &writer);
-  if (const ChannelParams* channels = plan.channels())
-    writer.add("  tile: %lld bytes of each of %d planes, of %lld\n",
-               static_cast<long long>(plan.launch.num_threads / channels->tiles_per_block * vector_bytes),
-               channels->num_channels, static_cast<long long>(channels->plane_vectors * vector_bytes));
+  const int num_pairs = std::visit(
+      [&](const auto& chosen) {
+        if constexpr (requires { chosen.params.tile; })
+          add_tile(chosen.params, chosen.predicted_cost, problem.dst_unit_bytes, &writer);
+        if constexpr (requires { chosen.interleaves; }) add_channels(chosen.params, plan.launch.num_threads, &writer);
+        return int{launch_params(chosen.params).num_pairs};
+      },
+      plan.mechanism);
   writer.add("  launch: %lld blocks of %d threads, %d bytes of shared memory",
              static_cast<long long>(plan.launch.num_blocks), plan.launch.num_threads, plan.launch.shared_bytes);
-  const int num_pairs = std::visit([](const auto& chosen) { return int{chosen.params.num_pairs}; }, plan.mechanism);
   if (num_pairs > 1) writer.add("; %d pairs of tensors in turn", num_pairs);
   writer.add("\n");
 }

@@ -1,87 +1,77 @@
 // SPDX-License-Identifier: Apache-2.0
-// cached_plan(): the last 32 plans of every thread.
+#include "permute/plan/permute_plan_cache.h"
+
 #include <cstring>
 
-#include "permute/plan/permute_problem.h"
-
 namespace flowk::permute {
-namespace {
 
-constexpr int num_slots = 32;
+static_assert(sizeof(PlanCache) < 100000);
 
-// Problems of more dimensions, which no usual tensor has once it is simplified, are planned at every call.
-constexpr int max_cached_rank = 12;
-
-// Everything that a plan depends on. Of a pointer that is its offset in a line.
-struct Key {
-  uint64_t hash = 0;     // 0: no plan
-  uint64_t scalars = 0;  // sizes of units, rank, flags and offsets, packed
-  Device device;
-  int64_t dims[3 * max_cached_rank];  // extents, then strides of src and dst: the first 3 * rank
-};
-
-struct Slot {
-  Key key;
-  const unsigned char* src = nullptr;  // the pointers in the plan
-  unsigned char* dst = nullptr;
-  PermutePlan plan;
-};
-
-struct Cache {
-  uint64_t hashes[num_slots] = {};  // of the slots' keys, side by side for the search
-  Slot slots[num_slots];
-  PermutePlan not_cached;
-  int oldest = 0;  // the slot that the next new problem takes
-
-  Slot* find(const Key& key, int rank);
-};
-static_assert(sizeof(Cache) < 100000);
-
-void make_key(const PermuteProblem& problem, const Device& device, Key* key) {
-  const auto pack = [&](int64_t value) { key->scalars = key->scalars << 8 | static_cast<uint64_t>(value); };
-  pack(problem.unit_bytes);
-  pack(problem.dst_unit_bytes);
-  pack(problem.is_converted << 1 | problem.in_double);
-  pack(problem.rank);
-  pack(reinterpret_cast<uintptr_t>(problem.src) % line_bytes);
-  pack(reinterpret_cast<uintptr_t>(problem.dst) % line_bytes);
-  key->device = device;
-  const size_t bytes = sizeof(int64_t) * static_cast<size_t>(problem.rank);
-  std::memcpy(key->dims, problem.extents, bytes);
-  std::memcpy(key->dims + problem.rank, problem.src_strides, bytes);
-  std::memcpy(key->dims + 2 * problem.rank, problem.dst_strides, bytes);
+PlanCache::Key::Key(const PermuteProblem& problem, const Device& device) {
+  const auto add = [&](const void* from, size_t bytes) {
+    std::memcpy(reinterpret_cast<unsigned char*>(words) + num_bytes, from, bytes);
+    num_bytes += bytes;
+  };
+  uint64_t numbers = 0;
+  for (const int64_t number : {int64_t{problem.unit_bytes}, int64_t{problem.dst_unit_bytes},
+                               int64_t{problem.is_converted << 1 | problem.in_double}, int64_t{problem.rank},
+                               static_cast<int64_t>(reinterpret_cast<uintptr_t>(problem.src) % line_bytes),
+                               static_cast<int64_t>(reinterpret_cast<uintptr_t>(problem.dst) % line_bytes)})
+    numbers = numbers << 8 | static_cast<uint64_t>(number);
+  static_assert(sizeof(Device) == 2 * sizeof(int64_t));
+  add(&numbers, sizeof(numbers));
+  add(&device, sizeof(device));
+  for (const int64_t* dims : {problem.extents, problem.src_strides, problem.dst_strides})
+    add(dims, sizeof(int64_t) * static_cast<size_t>(problem.rank));
   // FNV-1a over words, see http://www.isthe.com/chongo/tech/comp/fnv.
-  uint64_t hash = 0xcbf29ce484222325;
-  const auto mix = [&](uint64_t word) { hash = (hash ^ word) * 0x100000001b3; };
-  mix(key->scalars);
-  for (int i = 0; i < 3 * problem.rank; ++i) mix(static_cast<uint64_t>(key->dims[i]));
-  hash ^= hash >> 32;
-  key->hash = hash | 1;
+  hash = 0xcbf29ce484222325;
+  for (size_t i = 0; i < num_bytes / sizeof(int64_t); ++i)
+    hash = (hash ^ static_cast<uint64_t>(words[i])) * 0x100000001b3;
+  hash = (hash ^ hash >> 32) | 1;
 }
 
-bool are_equal(const Key& a, const Key& b, int rank) {
-  return a.scalars == b.scalars && a.device == b.device &&
-         std::memcmp(a.dims, b.dims, sizeof(int64_t) * 3 * static_cast<size_t>(rank)) == 0;
-}
-
-Slot* Cache::find(const Key& key, int rank) {
-  for (int i = 0; i < num_slots; ++i)
-    if (hashes[i] == key.hash && are_equal(slots[i].key, key, rank)) return &slots[i];
+const PermutePlan* PlanCache::find(const PermuteProblem& problem, const Device& device) {
+  if (problem.rank > max_rank_cached) return nullptr;
+  const Key key(problem, device);
+  for (int i = 0; i < capacity; ++i) {
+    Entry& entry = entries_[i];
+    if (hashes_[i] != key.hash || std::memcmp(entry.key.words, key.words, key.num_bytes) != 0) continue;
+    const ptrdiff_t src_step = problem.src - entry.src, dst_step = problem.dst - entry.dst;
+    std::visit(
+        [&](auto& chosen) {
+          auto& params = launch_params(chosen.params);
+          params.src += src_step;
+          params.dst += dst_step;
+          if constexpr (requires { params.src_end; }) params.src_end += src_step;
+        },
+        entry.plan.mechanism);
+    entry.src = problem.src;
+    entry.dst = problem.dst;
+    return &entry.plan;
+  }
   return nullptr;
 }
 
-// Moves the plan's pointers to those of the problem.
-void move_pointers(const PermuteProblem& problem, Slot* slot) {
-  const ptrdiff_t src_step = problem.src - slot->src, dst_step = problem.dst - slot->dst;
-  std::visit(
-      [&](auto& chosen) {
-        chosen.params.src += src_step;
-        chosen.params.dst += dst_step;
-        if constexpr (requires { chosen.params.src_end; }) chosen.params.src_end += src_step;
-      },
-      slot->plan.mechanism);
-  slot->src = problem.src;
-  slot->dst = problem.dst;
+PermutePlan* PlanCache::add(const PermuteProblem& problem, const Device& device) {
+  if (problem.rank > max_rank_cached) return &not_cached_;
+  Entry& entry = entries_[oldest_];
+  entry.key = Key(problem, device);
+  entry.src = problem.src;
+  entry.dst = problem.dst;
+  hashes_[oldest_] = entry.key.hash;
+  oldest_ = (oldest_ + 1) % capacity;
+  return &entry.plan;
+}
+
+namespace {
+
+const PermutePlan& cached_plan_of(const PermuteProblem& problem, const Device& device) {
+  static thread_local PlanCache cache;
+  const PermutePlan* found = cache.find(problem, device);
+  if (found != nullptr) return *found;
+  PermutePlan* plan = cache.add(problem, device);
+  plan_problem(problem, device, plan);
+  return *plan;
 }
 
 }  // namespace
@@ -89,30 +79,13 @@ void move_pointers(const PermuteProblem& problem, Slot* slot) {
 const PermutePlan& cached_plan(const PermuteRequest& request, const Device& device) {
   PermuteProblem problem;
   make_problem(request, &problem);
-  return cached_plan(problem, device);
+  return cached_plan_of(problem, device);
 }
 
-const PermutePlan& cached_plan(const PermuteProblem& problem, const Device& device, PermutePlanner planner) {
-  static thread_local Cache cache;
-  if (problem.rank > max_cached_rank) {
-    planner(problem, device, &cache.not_cached);
-    return cache.not_cached;
-  }
-  Key key;
-  make_key(problem, device, &key);
-  Slot* slot = cache.find(key, problem.rank);
-  if (slot != nullptr) {
-    move_pointers(problem, slot);
-    return slot->plan;
-  }
-  slot = &cache.slots[cache.oldest];
-  cache.hashes[cache.oldest] = key.hash;
-  cache.oldest = (cache.oldest + 1) % num_slots;
-  planner(problem, device, &slot->plan);
-  slot->key = key;
-  slot->src = problem.src;
-  slot->dst = problem.dst;
-  return slot->plan;
+PermuteConvertPlan cached_plan(const PermuteConvertRequest& request, const Device& device) {
+  PermuteProblem problem;
+  make_convert_problem(request, &problem);
+  return {cached_plan_of(problem, device), conversion_of(request), problem.dst_unit_bytes, problem.in_double};
 }
 
 }  // namespace flowk::permute

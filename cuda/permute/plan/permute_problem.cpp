@@ -12,7 +12,7 @@ bool last_dim_is_contiguous(const PermuteProblem& problem) {
          problem.dst_strides[last] == problem.unit_bytes;
 }
 
-// Could the last dimension, contiguous on both sides, be counted in units twice as wide?
+// Could the last dimension, contiguous in src and dst, be counted in units twice as wide?
 bool can_widen(const PermuteProblem& problem) {
   const int last = problem.rank - 1;
   const int64_t wider = 2 * problem.unit_bytes;
@@ -79,8 +79,7 @@ void make_convert_problem(const PermuteConvertRequest& request, PermuteProblem* 
   problem->dst_unit_bytes = dtype_info(request.dst_dtype).element_bytes;
   problem->is_converted = true;
   problem->in_double = computes_in_double(request.src_dtype, request.dst_dtype);
-  problem->has_aligned_tile = problem->in_double ? problem->unit_bytes == 8 && problem->dst_unit_bytes == 4
-                                                 : problem->unit_bytes != problem->dst_unit_bytes;
+  problem->has_aligned_tile = converts_aligned_tiles(problem->unit_bytes, problem->dst_unit_bytes, problem->in_double);
   set_shape(shape, request.src, request.dst, problem);
 }
 

@@ -6,8 +6,6 @@
 
 namespace flowk::permute {
 
-constexpr int64_t line_bytes = 128;  // of global and of shared memory
-
 struct PermuteProblem {
   int32_t unit_bytes = 0;      // of src
   int32_t dst_unit_bytes = 0;  // the same unless elements are converted
@@ -22,12 +20,12 @@ struct PermuteProblem {
   unsigned char* dst = nullptr;
   const unsigned char* src_end = nullptr;  // one past the last byte of src's elements
 
-  // Bytes of so many units, as the mean of both sides: what a copy would read.
+  // Bytes of a number of units, as the mean of src and dst: what a copy would read.
   int64_t bytes_of(int64_t units) const { return (units * (unit_bytes + dst_unit_bytes)) >> 1; }
 };
 
-// Simplifies the request. Units are half a complex number where a pointer is not aligned to a whole one, and the widest
-// (to 16 bytes) that extents, strides and pointers allow where the last dimension stays last.
+// Simplifies the request. Units are half a complex number if a pointer is not aligned to a whole one, and the widest
+// (to 16 bytes) that extents, strides and pointers allow if the last dimension stays last.
 void make_problem(const PermuteRequest& request, PermuteProblem* problem);
 
 // The same for a call that converts: units are elements.
@@ -38,23 +36,18 @@ Conversion conversion_of(const PermuteConvertRequest& request);
 // Chooses the mechanism; permute_plan.cpp.
 void plan_problem(const PermuteProblem& problem, const Device& device, PermutePlan* plan);
 
-// The plan that `planner` makes, from this thread's plan cache where that has it; permute_plan_cache.cpp.
-using PermutePlanner = void (*)(const PermuteProblem&, const Device&, PermutePlan*);
-const PermutePlan& cached_plan(const PermuteProblem& problem, const Device& device,
-                               PermutePlanner planner = plan_problem);
-
-// copy_rows, copy_shifted_rows or copy_reversed_rows; false, with the plan unchanged, where another mechanism is
-// faster or none of them applies; copy_plan.cpp.
+// copy_rows, copy_shifted_rows or copy_reversed_rows; false, with the plan unchanged, if another mechanism is faster or
+// none of them applies; copy_plan.cpp.
 bool plan_copy(const PermuteProblem& problem, const Device& device, PermutePlan* plan);
 
-// channels; false, with the plan unchanged, where the problem has no such planes; channels_plan.cpp.
+// channels; false, with the plan unchanged, if the problem has no such planes; channels_plan.cpp.
 bool plan_channels(const PermuteProblem& problem, const Device& device, PermutePlan* plan);
 
 // The tile of least predicted cost; tile/permute_tile_search.cpp.
 void plan_tile(const PermuteProblem& problem, const Device& device, PermutePlan* plan);
 
-// Plans one tile of those that plan_tile() chooses from, so that a test or a bench reaches them all. The choices of
-// either side are numbered from 0.
+// Plans one of the tiles that plan_tile() chooses from, so that a test or a bench reaches them all. The choices of
+// either run are numbered from 0.
 enum class TileCandidate { planned, no_box, out_of_range };
 TileCandidate plan_tile_candidate(const PermuteProblem& problem, const Device& device, int src_choice, int dst_choice,
                                   PermutePlan* plan);

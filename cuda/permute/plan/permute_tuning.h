@@ -27,7 +27,7 @@ struct TileCosts {
   float halo;              // over the block
   float block;             // the start of a block, over the tile's KB
   float unaligned_load;    // passes of the block's threads over the tile, over its KB
-  float row_of_dims;       // more where source rows have three dimensions or more
+  float row_of_dims;       // more if source rows have three dimensions or more
   float dst_row;           // over the table of destination rows
   float store;
   float element_gather;  // for each element of a vector
@@ -46,8 +46,8 @@ struct TileCosts {
   float above_33_kb;
 };
 
-// The terms of a byte_tile's time, in the unit of TileCosts. Per pass of a block's threads, except where another unit
-// is given.
+// The terms of a byte_tile's time, in the unit of TileCosts. Per pass of a block's threads, unless the comment says
+// otherwise.
 struct ByteTileCosts {
   float copy;
   float block;        // the start of a block
@@ -56,7 +56,7 @@ struct ByteTileCosts {
   float row;          // entries of the table of rows
   float item;         // items of 4 x 16 bytes
   float store;        // vectors of dst
-  float joint;        // more where rows are joined runs
+  float joint;        // more if rows are joined runs
   float end;          // heads and tails
   float src_sectors;  // parts of sectors at the ends of a source run, over the run
   float dst_sectors;  // of a destination row: stores of 32 sectors hold up shared memory

@@ -257,8 +257,6 @@ __device__ __forceinline__ void load_dense(const SoftmaxParams& params, const So
   }
 }
 
-constexpr int line_vectors = 128 / vector_bytes;
-
 // A range of a row's vectors, one of equal ranges that start on 128-byte lines. A block's vectors are neighbours:
 // dealing them to the blocks of a cluster in turn is slower.
 struct VectorRange {

@@ -8,8 +8,6 @@
 
 namespace flowk::softmax {
 
-constexpr int64_t line_bytes = 128;
-
 struct SoftmaxCall {
   SoftmaxCall(const SoftmaxRequest& request, const Device& device);
 

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two sizes that every kernel and every plan counts in.
+// The sizes that every kernel and every plan counts in.
 #pragma once
 
 namespace flowk::detail {
 
 constexpr int vector_bytes = 16;  // one vector: the widest access of one thread
-constexpr int warp_lanes = 32;    // threads per warp
+constexpr int sector_bytes = 32;  // the unit of L2 and memory traffic
+constexpr int line_bytes = 128;   // a line of global memory, and of shared memory: all its banks once
+constexpr int line_vectors = line_bytes / vector_bytes;
+constexpr int warp_lanes = 32;  // threads per warp
 
 }  // namespace flowk::detail

@@ -86,26 +86,25 @@ void convert_naively(const PermuteCase& row, const TypePair& types, const unsign
 // What the plans that ran had in them.
 struct Reached {
   bool rows = false, wide_rows = false, aligned_tile = false, even_tile = false, table_tile = false,
-       strided_tile = false, halo = false, grouped_rows = false, interleave = false, deinterleave = false;
+       strided_tile = false, halo = false, joined_rows = false, interleave = false, deinterleave = false;
 
   void add(const PermuteConvertPlan& plan) {
     const PermutePlan& movement = plan.movement;
     if (const CopyParams* copy = movement.copy()) (copy->wide_index ? wide_rows : rows) = true;
     if (const auto* planes = std::get_if<Channels>(&movement.mechanism))
       (planes->interleaves ? interleave : deinterleave) = true;
-    const TileParams* tile = movement.tile();
-    if (tile == nullptr) return;
-    const bool is_aligned = movement.kernel() == PermuteKernel::aligned_tile,
-               is_general = movement.kernel() == PermuteKernel::general_tile;
-    aligned_tile |= is_aligned;
-    grouped_rows |= is_aligned && tile->dst_rows.shift > 0;
-    even_tile |= is_general && tile->table_rank == 0;
-    table_tile |= is_general && tile->table_rank > 0;
-    halo |= is_general && tile->halo > 0;
+    if (const auto* tile = std::get_if<AlignedTile>(&movement.mechanism)) {
+      aligned_tile = true;
+      joined_rows |= tile->params.tile.dst_rows.shift > 0;
+    }
+    if (const auto* tile = std::get_if<GeneralTile>(&movement.mechanism)) {
+      (tile->params.table.rank > 0 ? table_tile : even_tile) = true;
+      halo |= tile->params.tile.halo > 0;
+    }
     strided_tile |= movement.kernel() == PermuteKernel::strided_tile;
   }
   void check_everything_was() const {
-    CHECK(rows && wide_rows && aligned_tile && even_tile && table_tile && strided_tile && halo && grouped_rows);
+    CHECK(rows && wide_rows && aligned_tile && even_tile && table_tile && strided_tile && halo && joined_rows);
     CHECK(interleave && deinterleave);
   }
 };

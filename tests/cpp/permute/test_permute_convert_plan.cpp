@@ -94,9 +94,9 @@ void check_launch(const PermuteCase& row, const TypePair& types, const Device& d
   CHECK(launch.shared_bytes >= 0 && launch.shared_bytes <= device.shared_bytes_per_block);
   CHECK(launch.uses_pdl == device.runs_pdl());
   if (const CopyParams* rows = plan.movement.copy()) {
-    CHECK(launch.num_blocks == (rows->num_units + launch.num_threads - 1) / launch.num_threads);
-    CHECK(rows->wide_index == (rows->num_units >= int64_t{1} << 31));
-    CHECK(rows->num_units * convert_group_elements(src_bytes, dst_bytes) >= num_elements);
+    CHECK(launch.num_blocks == (rows->num_items + launch.num_threads - 1) / launch.num_threads);
+    CHECK(rows->wide_index == (rows->num_items >= int64_t{1} << 31));
+    CHECK(rows->num_items * convert_pack_elements(src_bytes, dst_bytes) >= num_elements);
   } else if (const auto* planes = std::get_if<Channels>(&plan.movement.mechanism)) {
     const int64_t planar_bytes = planes->interleaves ? src_bytes : dst_bytes;
     const int64_t num_elements_per_block =
@@ -117,6 +117,8 @@ TEST(every_row_is_planned_as_it_says_and_can_be_launched) {
     const CopyParams* copy = plan.movement.copy();
     CHECK((copy != nullptr && copy->wide_index) == expected.wide_index);
     CHECK(plan == plan_of(expected.row, expected.types, h200));
+    for (int round = 0; round < 2; ++round)
+      CHECK(plan == cached_plan(fake_request(expected.row, expected.types), h200));
     check_launch(expected.row, expected.types, h200, plan);
     check_launch(expected.row, expected.types, small, plan_of(expected.row, expected.types, small));
     const std::string text = explanation_of(expected.row, expected.types, plan);

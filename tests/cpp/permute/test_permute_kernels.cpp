@@ -44,9 +44,9 @@ struct Reached {
   bool wide_copy = false, halo = false, swizzle = false, table = false, swizzled_table = false, periodic_table = false;
   bool unswizzled = false, shared_rows_cut = false, one_dim_cuts_both = false, short_last_src = false, plain = false,
        not_plain = false, short_last_dst = false;
-  bool several_passes = false, grouped_rows = false;
+  bool several_passes = false, joined_rows = false;
   bool skewed = false, unskewed = false, words_by_table = false, words_with_halo = false, words_joined = false,
-       words_in_turns = false, words_in_large_blocks = false, words_without_ends = false, words_past_run = false,
+       words_rotated = false, words_in_large_blocks = false, words_without_ends = false, words_past_run = false,
        words_short_last_src = false, words_short_last_dst = false, words_joined_along_cut = false;
 
   void add(const PermutePlan& plan) {
@@ -58,40 +58,55 @@ struct Reached {
     }
     if (const auto* planes = std::get_if<Channels>(&plan.mechanism))
       (planes->interleaves ? interleave : deinterleave) = true;
-    if (plan.tile() != nullptr) add_tile(plan, *plan.tile());
+    words_in_large_blocks |= plan.kernel() == PermuteKernel::byte_tile && plan.launch.num_threads == tile_threads;
+    std::visit([&](const auto& chosen) { add(chosen); }, plan.mechanism);
   }
-  void add_tile(const PermutePlan& plan, const TileParams& tile) {
-    if (plan.kernel() == PermuteKernel::byte_tile) {
-      skewed |= tile.skew_mask > 0;
-      unskewed |= tile.skew_mask == 0;
-      words_by_table |= tile.table_rank > 1;
-      words_with_halo |= tile.halo > 0;
-      words_joined |= tile.joined_run_gap != 0 && !tile.joins_src_cut;
-      words_joined_along_cut |= tile.joined_run_gap != 0 && tile.joins_src_cut && tile.num_src_blocks > 1;
-      words_in_turns |= tile.src_rows_are_words;
-      words_in_large_blocks |= plan.launch.num_threads == tile_threads;
-      words_without_ends |= !tile.dst_rows_have_ends;
-      words_past_run |= tile.num_table_entries % 4 != 0;
-      words_short_last_src |= tile.num_src_blocks > 1 && tile.src_last_block != tile.src_block;
-      words_short_last_dst |= tile.num_dst_blocks > 1 && tile.dst_last_end != tile.dst_block + tile.halo;
-    }
-    const bool is_aligned = plan.kernel() == PermuteKernel::aligned_tile;
-    if (!is_aligned && plan.kernel() != PermuteKernel::general_tile) return;
+  void add(const Rows&) {}
+  void add(const Channels&) {}
+  void add(const StridedTile&) {}
+  void add(const ByteTile& chosen) {
+    const ByteTileParams& params = chosen.params;
+    const TileParams& tile = params.tile;
+    skewed |= params.skew_mask > 0;
+    unskewed |= params.skew_mask == 0;
+    words_by_table |= params.table.rank > 1;
+    words_with_halo |= tile.halo > 0;
+    words_joined |= params.joined_run_gap != 0 && !params.joins_src_cut;
+    words_joined_along_cut |= params.joined_run_gap != 0 && params.joins_src_cut && tile.num_src_slices > 1;
+    words_rotated |= params.src_rows_are_words;
+    words_without_ends |= !params.dst_rows_have_ends;
+    words_past_run |= params.table.num_entries % 4 != 0;
+    words_short_last_src |= has_short_last_src(tile);
+    words_short_last_dst |= has_short_last_dst(tile);
+  }
+  void add(const AlignedTile& chosen) {
+    add_vectors(chosen.params.tile, chosen.params.store);
+    unswizzled |= chosen.params.swizzle_bits == 0;
+    (chosen.params.has_plain_rows ? plain : not_plain) = true;
+    joined_rows |= chosen.params.tile.dst_rows.shift > 0;
+  }
+  void add(const GeneralTile& chosen) {
+    const GeneralTileParams& params = chosen.params;
+    add_vectors(params.tile, params.store);
+    swizzle |= params.swizzle_bits != 0;
+    table |= params.table.rank > 0 && params.swizzle_bits == 0;
+    swizzled_table |= params.table.rank > 0 && params.swizzle_bits != 0;
+    periodic_table |= params.table.rank > 0 && params.period_step != 0;
+  }
+  void add_vectors(const TileParams& tile, const TileStore& store) {
     halo |= tile.halo > 0;
-    swizzle |= !is_aligned && tile.swizzle_bits != 0;
-    unswizzled |= is_aligned && tile.swizzle_bits == 0;
-    table |= tile.table_rank > 0 && tile.swizzle_bits == 0;
-    swizzled_table |= tile.table_rank > 0 && tile.swizzle_bits != 0;
-    periodic_table |= tile.table_rank > 0 && tile.period_step != 0;
     shared_rows_cut |= tile.src_rows.cut == TileCount::of_src_cut;
     for (int d = 0; d < tile.grid_rank; ++d)
-      one_dim_cuts_both |= tile.grid[d].src_blocks == 1 && tile.grid[d].dst_blocks == 1;
-    plain |= tile.has_plain_rows;
-    not_plain |= is_aligned && !tile.has_plain_rows;
-    short_last_src |= tile.num_src_blocks > 1 && tile.src_last_block != tile.src_block;
-    short_last_dst |= tile.num_dst_blocks > 1 && tile.dst_last_end != tile.dst_block + tile.halo;
-    several_passes |= tile.num_store_vectors * tile.num_dst_rows.divisor > tile_threads;
-    grouped_rows |= tile.dst_rows.shift > 0;
+      one_dim_cuts_both |= tile.grid[d].src_slices == 1 && tile.grid[d].dst_slices == 1;
+    short_last_src |= has_short_last_src(tile);
+    short_last_dst |= has_short_last_dst(tile);
+    several_passes |= store.num_vectors * store.num_rows.divisor > tile_threads;
+  }
+  static bool has_short_last_src(const TileParams& tile) {
+    return tile.num_src_slices > 1 && tile.src_last_slice != tile.src_slice;
+  }
+  static bool has_short_last_dst(const TileParams& tile) {
+    return tile.num_dst_slices > 1 && tile.dst_last_end != tile.dst_slice + tile.halo;
   }
   void check_everything_was() const {
     for (int kernel = 0; kernel < num_permute_kernels; ++kernel) {
@@ -103,11 +118,11 @@ struct Reached {
     CHECK(unswizzled && shared_rows_cut && one_dim_cuts_both && short_last_src && short_last_dst);
     CHECK(plain && not_plain);
     CHECK(interleave && deinterleave);
-    CHECK(several_passes && grouped_rows);
+    CHECK(several_passes && joined_rows);
     CHECK(skewed && unskewed && words_by_table && words_past_run);
     CHECK(words_short_last_src && words_short_last_dst);
     CHECK(words_joined && words_joined_along_cut);
-    CHECK(words_with_halo && words_in_turns && words_in_large_blocks && words_without_ends);
+    CHECK(words_with_halo && words_rotated && words_in_large_blocks && words_without_ends);
   }
 };
 

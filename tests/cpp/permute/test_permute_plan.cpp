@@ -6,7 +6,7 @@
 #include <string>
 
 #include "check.h"
-#include "permute/plan/permute_problem.h"
+#include "permute/plan/permute_plan_cache.h"
 #include "permute_candidates.h"
 #include "permute_kernel_cases.h"
 #include "permute_plan_case.h"
@@ -41,9 +41,9 @@ void check_launch(const PermuteCase& row, const Device& device, const PermutePla
   CHECK(!launch.uses_pdl || device.runs_pdl());
   CHECK(plan.unit_bytes >= 1 && plan.unit_bytes <= 16 && (plan.unit_bytes & (plan.unit_bytes - 1)) == 0);
   if (const CopyParams* copy = plan.copy()) {
-    CHECK(launch.num_blocks == (copy->num_units + launch.num_threads - 1) / launch.num_threads);
-    CHECK(copy->wide_index == (copy->num_units >= int64_t{1} << 31));
-    CHECK(copy->num_units * flowk::permute::vector_bytes >= num_bytes);
+    CHECK(launch.num_blocks == (copy->num_items + launch.num_threads - 1) / launch.num_threads);
+    CHECK(copy->wide_index == (copy->num_items >= int64_t{1} << 31));
+    CHECK(copy->num_items * flowk::permute::vector_bytes >= num_bytes);
     if (plan.kernel() == PermuteKernel::copy_rows) CHECK(plan.unit_bytes == 16);
   } else if (const ChannelParams* channels = plan.channels()) {
     const int64_t num_tiles = num_grid_tiles(channels->grid, channels->grid_rank);
@@ -110,7 +110,7 @@ TEST(a_cached_plan_is_the_plan) {
     for (const Device& device : {h200, small}) {
       for (const PermutePlanCase& expected : permute_plan_cases()) {
         const PermuteCase& row = expected.row;
-        for (const int64_t step : {int64_t{0}, line_bytes, 3 * line_bytes, int64_t{16}}) {
+        for (const int step : {0, line_bytes, 3 * line_bytes, 16}) {
           PermuteRequest request = fake_request(row);
           request.src = static_cast<const unsigned char*>(request.src) + step;
           request.dst = static_cast<unsigned char*>(request.dst) + 2 * step;
@@ -124,23 +124,20 @@ TEST(a_cached_plan_is_the_plan) {
   }
 }
 
-int num_planned = 0;
-void count_and_plan(const PermuteProblem& problem, const Device& device, PermutePlan* plan) {
-  ++num_planned;
-  plan_problem(problem, device, plan);
-}
-
-// A thread that works on 32 shapes in turn plans each of them once; the plan of one more replaces the first.
-TEST(a_thread_keeps_the_plans_of_its_last_32_shapes) {
-  const auto ask = [](int64_t rows) {
+// 32 shapes in turn are planned once each; the plan of one more replaces the first.
+TEST(a_cache_keeps_the_plans_of_its_last_32_shapes) {
+  PlanCache cache;
+  int num_planned = 0;
+  const auto ask = [&](int64_t rows) {
     const PermuteCase row = {"transpose", 4, {rows, 96}, {1, 0}};
     PermuteProblem problem;
     make_problem(fake_request(row), &problem);
-    cached_plan(problem, h200, count_and_plan);
+    if (cache.find(problem, h200) != nullptr) return;
+    ++num_planned;
+    plan_problem(problem, h200, cache.add(problem, h200));
   };
-  num_planned = 0;
   for (int round = 0; round < 3; ++round)
-    for (int64_t i = 0; i < 32; ++i) ask(1000 + i);
+    for (int64_t i = 0; i < PlanCache::capacity; ++i) ask(1000 + i);
   CHECK(num_planned == 32);
   ask(2000);
   CHECK(num_planned == 33);
@@ -222,7 +219,7 @@ TEST(pairs_take_the_place_of_dimensions_that_a_launch_has_not) {
   for (const int rank : {0, 17, 18}) {
     PermutePlan plan;
     plan.launch.num_blocks = 10;
-    TileParams& params = plan.mechanism.emplace<GeneralTile>().params;
+    TileParams& params = plan.mechanism.emplace<GeneralTile>().params.tile;
     params.grid_rank = rank;
     const bool fits = set_pairs(max_launch_pairs, offsets, offsets, &plan);
     CHECK(fits == (rank <= max_rank - max_launch_pairs));

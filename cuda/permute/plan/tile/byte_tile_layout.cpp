@@ -2,6 +2,7 @@
 // The byte_tile in shared memory: the columns of each thread, and the pitch of destination rows, for few bank
 // conflicts.
 #include "permute/plan/tile/permute_tile.h"
+#include "permute/tile_index.h"
 
 namespace flowk::permute {
 namespace {
@@ -10,38 +11,38 @@ constexpr int max_log2_skew = 4;      // rows a multiple of 16 bytes apart; buil
 constexpr int32_t above_zero = 1024;  // keeps offsets positive; a multiple of the banks' period
 
 // Joins runs that lie one after the other in dst to one row. Returns the columns from one run to the next.
-int32_t join_runs(const Tile& tile, TileParams* params) {
+int32_t join_runs(const Tile& tile, ByteTileParams* params) {
   if (tile.adjacent_rows == 1) return 0;
+  TileRowDim* const dims = params->tile.dst_row_dims;
   int d = 0;
-  while (params->dst_row_dims[d].stride != tile.dst.bytes) ++d;
-  const TileRowDim dim = params->dst_row_dims[d];
-  --params->dst_row_rank;
-  std::copy(params->dst_row_dims + d + 1, params->dst_row_dims + params->dst_row_rank + 1, params->dst_row_dims + d);
-  params->dst_row_dims[params->dst_row_rank] = TileRowDim();
-  const uint32_t num_rows = params->num_dst_rows.divisor / dim.divider.divisor;
-  params->num_dst_rows = Divider(num_rows);
-  params->joins_src_cut = d == params->dst_row_rank;  // a cut dimension is the last
-  params->run_join = params->joins_src_cut ? params->num_dst_rows : dim.divider;
+  while (dims[d].stride != tile.dst.bytes) ++d;
+  const TileRowDim joined = dims[d];
+  const int rank = --params->tile.dst_row_rank;
+  std::copy(dims + d + 1, dims + rank + 1, dims + d);
+  dims[rank] = {};
+  params->store.num_rows = Divider(params->store.num_rows.divisor / joined.divider.divisor);
+  params->joins_src_cut = d == rank;  // a cut dimension is the last
+  params->run_join = params->joins_src_cut ? params->store.num_rows : joined.divider;
   params->joined_run_bytes = Divider(static_cast<uint32_t>(tile.dst.bytes));
-  return dim.shared_step;
+  return joined.shared_step;
 }
 
-int32_t skew_of(const TileParams& params, uint32_t word) {
-  return static_cast<int32_t>(4 * (word >> params.skew_shift & params.skew_mask));
+int32_t skew_of(uint32_t word, int32_t shift, uint32_t mask) {
+  return static_cast<int32_t>(4 * (word >> shift & mask));
 }
 
-// Where all rows start at the same offset in a word, lanes whose rows are in one bank take the four words of their 16
-// columns in rotated order. Chooses how many lanes in a row take the same word.
-void choose_turns(int32_t src_alignment, int64_t num_columns, TileParams* params) {
+// If all rows start at the same offset in a word, lanes with rows in one bank take the four words of their 16 columns
+// in rotated order. Chooses how many lanes in a row take the same word.
+void choose_rotation(int32_t src_alignment, int64_t num_columns, ByteTileParams* params) {
   const uint32_t num_words = params->words_per_run.divisor;
-  const int64_t blocks = ceil_div(num_columns + (src_alignment >= 4 ? 0 : 3), columns_per_item);
-  params->num_word_items = static_cast<uint32_t>(blocks) * num_words;
+  const int64_t items = ceil_div(num_columns + (src_alignment >= 4 ? 0 : column_margin), columns_per_item);
+  params->num_items = static_cast<uint32_t>(items) * num_words;
   float best = 0;
   for (int shift = 2; shift <= 5; ++shift) {  // 1, 2, 4, 8 lanes
     int32_t shared_offsets[warp_lanes];
     for (uint32_t lane = 0; lane < warp_lanes; ++lane) {
       const uint32_t word = lane % num_words;
-      shared_offsets[lane] = above_zero + element_offset(*params, 4 * word) +
+      shared_offsets[lane] = above_zero + locate_run_element(params->table, 4 * word) +
                              columns_per_item * static_cast<int32_t>(lane / num_words) +
                              4 * static_cast<int32_t>(4 * word >> shift & 3);
     }
@@ -53,32 +54,32 @@ void choose_turns(int32_t src_alignment, int64_t num_columns, TileParams* params
   }
 }
 
-// The rows that a warp's lanes read are 4 source rows apart. Where that is 2, 4, 8 or 16 words, so many groups of lanes
-// share a bank: each group takes columns one word to the left of the group before, so the tile has more columns.
-void choose_skew(int64_t max_items, int64_t num_columns, TileParams* params) {
+// The rows that a warp's lanes read are 4 source rows apart. If that is 2, 4, 8 or 16 words, that number of sets of
+// lanes share a bank: each set takes columns one word to the left of the set before, so the tile has more columns.
+void choose_skew(int64_t max_items, int64_t num_columns, ByteTileParams* params) {
   const uint32_t num_words = params->words_per_run.divisor;
   int32_t rows[warp_lanes];
-  for (uint32_t lane = 0; lane < warp_lanes; ++lane) rows[lane] = element_offset(*params, 4 * (lane % num_words));
+  for (uint32_t lane = 0; lane < warp_lanes; ++lane)
+    rows[lane] = locate_run_element(params->table, 4 * (lane % num_words));
   float best = 0;
   for (int log2 = 0; log2 <= max_log2_skew; ++log2) {
-    TileParams skewed;
-    skewed.skew_shift = 5 - log2;
-    skewed.skew_mask = (1u << log2) - 1;
+    const int32_t shift = 5 - log2;
+    const uint32_t mask = (1u << log2) - 1;
     int32_t shared_offsets[warp_lanes];
     for (uint32_t lane = 0; lane < warp_lanes; ++lane)
       shared_offsets[lane] = above_zero + rows[lane] + columns_per_item * static_cast<int32_t>(lane / num_words) -
-                             skew_of(skewed, lane % num_words);
+                             skew_of(lane % num_words, shift, mask);
     const float passes = bank_conflicts(shared_offsets, 4, 0);
-    const int64_t blocks = ceil_div(num_columns + 4 * int64_t{skewed.skew_mask}, columns_per_item);
-    if (log2 > 0 && blocks * num_words > max_items) return;
+    const int64_t items = ceil_div(num_columns + 4 * int64_t{mask}, columns_per_item);
+    if (log2 > 0 && items * num_words > max_items) return;
     // An item reads 4 rows of 5 words and writes 16, in some 110 instructions; 4 instructions cost as much as a
     // wavefront.
-    const float cost = static_cast<float>(blocks) * (20 * passes + 16 + 28);
+    const float cost = static_cast<float>(items) * (20 * passes + 16 + 28);
     if (log2 == 0 || cost < best) {
       best = cost;
-      params->skew_shift = skewed.skew_shift;
-      params->skew_mask = skewed.skew_mask;
-      params->num_word_items = static_cast<uint32_t>(blocks) * num_words;
+      params->skew_shift = shift;
+      params->skew_mask = mask;
+      params->num_items = static_cast<uint32_t>(items) * num_words;
     }
     if (passes <= 1) return;
   }
@@ -86,45 +87,41 @@ void choose_skew(int64_t max_items, int64_t num_columns, TileParams* params) {
 
 // The most vectors of a destination row, and those that neighbouring threads store. With a halo rows start and end on
 // sectors; long ones are taken line by line.
-void choose_vectors(const Tile& tile, TilePlan* plan) {
-  TileParams& params = plan->tile;
+void choose_vectors(const Tile& tile, int num_threads, ByteTileParams* params) {
   const int32_t run_bytes = tile.dst.bytes * tile.adjacent_rows;
-  params.window_start_bytes = params.halo * tile.dst.per_index;
-  params.window_bytes = tile.dst.bytes;
-  params.window_end = tile.dst.bytes + params.window_start_bytes;
+  params->halo_bytes = params->tile.halo * tile.dst.per_index;
   int64_t vectors = run_bytes / vector_bytes;
-  params.dst_granule = vector_bytes;
+  params->dst_granule = vector_bytes;
   if (tile.halo > 0) {
-    params.window_mask = sector_bytes - 1;
-    if (run_bytes % sector_bytes != 0) vectors = ceil_div(run_bytes, sector_bytes) * (sector_bytes / vector_bytes);
+    params->store.span_end_mask = sector_bytes - 1;
+    if (run_bytes % sector_bytes != 0) vectors = round_up(run_bytes, sector_bytes) / vector_bytes;
   } else if (tile.dst.alignment < line_bytes && run_bytes >= 4 * line_bytes) {
-    params.dst_granule = line_bytes;
-    vectors += line_bytes / vector_bytes - 1;
+    params->dst_granule = line_bytes;
+    vectors += line_vectors - 1;
   }
   vectors = std::max<int64_t>(vectors, 1);
-  constexpr int64_t per_line = line_bytes / vector_bytes;
-  const int64_t per_group =
-      params.dst_granule == line_bytes ? per_line : ceil_div(vectors, ceil_div(vectors, per_line));
-  set_vectors_per_group(vectors, per_group, plan->launch.num_threads, &params);
+  const int64_t per_segment =
+      params->dst_granule == line_bytes ? line_vectors : ceil_div(vectors, ceil_div(vectors, line_vectors));
+  set_segments(vectors, per_segment, num_threads, &params->store);
 }
 
 // Chooses the pitch of destination rows: lanes write words of one run, and read vectors of several rows.
-void choose_columns_pitch(const Tile& tile, int32_t joined_columns, TileParams* params) {
+void choose_columns_pitch(const Tile& tile, int32_t joined_columns, ByteTileParams* params) {
   constexpr int num_paddings = 8;
   const uint32_t num_words = params->words_per_run.divisor;
-  const uint32_t per_group = params->vectors_per_group.divisor;
-  const auto run = static_cast<int32_t>(params->num_table_entries);
+  const uint32_t per_segment = params->store.vectors_per_segment.divisor;
+  const auto run = static_cast<int32_t>(params->table.num_entries);
   const int32_t row_bytes = run * tile.adjacent_rows;
   int32_t read_columns[warp_lanes], read_elements[warp_lanes];
   for (uint32_t lane = 0; lane < warp_lanes; ++lane) {
-    uint32_t group = lane / per_group;
-    const uint32_t row = take_index(&group, params->num_dst_rows);
+    uint32_t segment = lane / per_segment;
+    const uint32_t row = take_index(&segment, params->store.num_rows);
     int64_t offset;
-    locate_row(*params, row, &offset, &read_columns[lane]);
-    const auto address = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(params->dst + offset));
-    const uint32_t first = params->halo > 0 ? 0 - (address & params->window_mask) : (0 - address) % vector_bytes;
-    const int32_t element = params->window_start_bytes + static_cast<int32_t>(first) +
-                            static_cast<int32_t>((group * per_group + lane % per_group) * vector_bytes);
+    locate_tile_row(params->tile.dst_row_dims, params->tile.dst_row_rank, row, &offset, &read_columns[lane]);
+    const auto address = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(params->tile.dst + offset));
+    const uint32_t first = tile.halo > 0 ? 0 - (address & params->store.span_end_mask) : (0 - address) % vector_bytes;
+    const int32_t element = params->halo_bytes + static_cast<int32_t>(first) +
+                            static_cast<int32_t>((segment * per_segment + lane % per_segment) * vector_bytes);
     const bool is_inside = element + vector_bytes <= row_bytes;
     read_columns[lane] += element / run * joined_columns;
     read_elements[lane] = is_inside ? element % run : -1;
@@ -137,16 +134,13 @@ void choose_columns_pitch(const Tile& tile, int32_t joined_columns, TileParams* 
     for (uint32_t lane = 0; lane < warp_lanes; ++lane) {
       reads[lane] = read_elements[lane] < 0 ? -1 : above_zero + read_columns[lane] * pitch + read_elements[lane];
       const uint32_t word = lane % num_words;
-      const int32_t column = columns_per_item * static_cast<int32_t>(lane / num_words) - skew_of(*params, word);
+      const int32_t column = columns_per_item * static_cast<int32_t>(lane / num_words) -
+                             skew_of(word, params->skew_shift, params->skew_mask);
       writes[lane] = (above_zero + column) * pitch + static_cast<int32_t>(4 * word);
     }
     // Wavefronts per vector: 5 words read, and 16 / 4 written. Near ties keep the smaller pitch.
-    constexpr float of_reads = 5, of_writes = 4;
-    const float limit = padding > 0 ? best - 0.25f : FLT_MAX;
-    if (limit < of_reads + of_writes) return;
-    const float passes =
-        of_reads * bank_conflicts(reads, 4, 0, limit / of_reads) + of_writes * bank_conflicts(writes, 4, 0);
-    if (passes >= limit) continue;
+    const float passes = 5 * bank_conflicts(reads, 4, 0) + 4 * bank_conflicts(writes, 4, 0);
+    if (padding > 0 && passes >= best - 0.25f) continue;
     best = passes;
     params->columns_pitch = pitch;
   }
@@ -154,38 +148,36 @@ void choose_columns_pitch(const Tile& tile, int32_t joined_columns, TileParams* 
 
 }  // namespace
 
-bool place_columns(const Tile& tile, TilePlan* plan) {
-  TileParams& params = plan->tile;
-  const int64_t run = int64_t{params.dst_run_elements.per_index} *
-                      (params.dst_run_elements.cut == TileCount::whole ? 1 : params.dst_block + params.halo);
-  params.num_table_entries = static_cast<uint32_t>(run);
-  params.words_per_run = Divider(static_cast<uint32_t>(ceil_div(run, 4)));
-  params.dst_rows_have_ends = !tile.dst.fills_vectors;
-  const int64_t num_columns = params.num_dst_rows.divisor;
-  const int32_t joined_columns = join_runs(tile, &params);
-  choose_vectors(tile, plan);
-  const int64_t max_items = int64_t{max_items_per_thread} * plan->launch.num_threads;
-  params.src_rows_are_words = std::all_of(params.table, params.table + params.table_rank,
-                                          [](const TileTableDim& dim) { return dim.shared_step % 4 == 0; });
-  if (params.src_rows_are_words)
-    choose_turns(tile.src.alignment, num_columns, &params);
+bool place_columns(const Tile& tile, LaunchConfig* launch, ByteTileParams* params) {
+  RunTable& table = params->table;
+  table.num_entries = static_cast<uint32_t>(params->tile.whole_count(params->tile.dst_run_elements));
+  params->words_per_run = Divider(static_cast<uint32_t>(ceil_div(table.num_entries, 4)));
+  params->dst_rows_have_ends = !tile.dst.fills_vectors;
+  const int64_t num_columns = params->store.num_rows.divisor;
+  const int32_t joined_columns = join_runs(tile, params);
+  choose_vectors(tile, launch->num_threads, params);
+  const int64_t max_items = int64_t{max_items_per_thread} * launch->num_threads;
+  params->src_rows_are_words =
+      std::all_of(table.dims, table.dims + table.rank, [](const RunTableDim& dim) { return dim.shared_step % 4 == 0; });
+  if (params->src_rows_are_words)
+    choose_rotation(tile.src.alignment, num_columns, params);
   else
-    choose_skew(max_items, num_columns, &params);
-  if (params.num_word_items > max_items) return false;
-  choose_columns_pitch(tile, joined_columns, &params);
-  if (joined_columns > 0) params.joined_run_gap = joined_columns * params.columns_pitch - tile.dst.bytes;
+    choose_skew(max_items, num_columns, params);
+  if (params->num_items > max_items) return false;
+  choose_columns_pitch(tile, joined_columns, params);
+  if (joined_columns > 0) params->joined_run_gap = joined_columns * params->columns_pitch - tile.dst.bytes;
   // Skewed columns start before the first row and end after the last.
-  const int64_t skew_bytes = 4 * int64_t{params.skew_mask};
-  const int64_t lead_bytes = round_up(skew_bytes, int64_t{params.shift_mask} + 1);
-  params.shared_lead_bytes += static_cast<int32_t>(lead_bytes);
-  const int64_t src_bytes = plan->launch.shared_bytes + lead_bytes + skew_bytes + 2 * vector_bytes;
+  const int64_t skew_bytes = 4 * int64_t{params->skew_mask};
+  const int64_t start_bytes = round_up(skew_bytes, int64_t{params->load.shift_mask} + 1);
+  params->load.start_offset_bytes += static_cast<int32_t>(start_bytes);
+  const int64_t src_bytes = launch->shared_bytes + start_bytes + skew_bytes + 2 * vector_bytes;
   // A vector's five words may end after its row.
-  const int64_t dst_bytes = int64_t{params.columns_pitch} * (num_columns + 6) + vector_bytes;
+  const int64_t dst_bytes = int64_t{params->columns_pitch} * (num_columns + 2 * column_margin) + vector_bytes;
   const int64_t bytes = round_up(std::max(src_bytes, dst_bytes), line_bytes);
   if (bytes > max_tile_span_bytes) return false;
-  params.table_offset_bytes = static_cast<int32_t>(bytes);
-  plan->launch.shared_bytes = static_cast<int32_t>(
-      bytes + round_up(4 * static_cast<int64_t>(sizeof(TileTableEntry)) * params.words_per_run.divisor, vector_bytes));
+  table.offset_bytes = static_cast<int32_t>(bytes);
+  const int64_t entries = 4 * int64_t{params->words_per_run.divisor};
+  launch->shared_bytes = static_cast<int32_t>(bytes + round_up(int64_t{sizeof(RunTableEntry)} * entries, vector_bytes));
   return true;
 }
 

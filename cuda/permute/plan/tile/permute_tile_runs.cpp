@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runs of a tile on one side: contiguous dimensions, the outermost cut into blocks.
+// The runs that a tile may have in src or dst: contiguous dimensions, the outermost cut into slices.
 #include "permute/plan/tile/permute_tile.h"
 
 namespace flowk::permute {
@@ -10,95 +10,80 @@ constexpr int32_t target_run_bytes[] = {64, 96, 128, 192, 256, 384, 512, 768, 10
 
 }  // namespace
 
-void find_chain(const PermuteProblem& problem, const void* pointer, const int64_t* strides, int32_t unit_bytes,
-                Side* side) {
-  side->pointer = pointer;
-  side->strides = strides;
-  side->unit_bytes = unit_bytes;
-  int64_t next = unit_bytes;
-  while (side->num_dims < max_tile_dims) {
+void find_chain(const PermuteProblem& problem, Chain* chain) {
+  int64_t next = chain->unit_bytes;
+  while (chain->num_dims < max_tile_dims) {
     int found = -1;
     for (int d = problem.rank - 1; d >= 0 && found < 0; --d)
-      if (strides[d] == next) found = d;
+      if (chain->strides[d] == next) found = d;
     if (found < 0) return;
-    side->dims[side->num_dims++] = found;
+    chain->dims[chain->num_dims++] = found;
     next *= problem.extents[found];
   }
 }
 
-void finish_side(const PermuteProblem& problem, Side* side) {
-  side->masks[0] = 0;
-  for (int n = 0; n < side->num_dims; ++n) side->masks[n + 1] = side->masks[n] | uint64_t{1} << side->dims[n];
-  uint64_t others = reinterpret_cast<uintptr_t>(side->pointer);
-  for (int d = 0; d < problem.rank; ++d)
-    if (!contains(side->masks[side->num_dims], d)) others |= static_cast<uint64_t>(std::abs(side->strides[d]));
-  for (int n = side->num_dims; n >= 0; --n) {
-    side->starts[n] = others;
-    if (n < side->num_dims) others |= static_cast<uint64_t>(side->strides[side->dims[n]]);
-  }
-}
-
-void set_run(const PermuteProblem& problem, const Side& side, int num_whole, int32_t per_index, int64_t block,
-             Run* run) {
+void set_run(const PermuteProblem& problem, const Chain& chain, int num_whole, int64_t slice, Run* run) {
+  *run = {};
   run->num_whole = num_whole;
-  run->per_index = per_index;
-  run->block = static_cast<int32_t>(block);
-  run->elements = run->per_index * run->block;
-  run->bytes = run->elements * side.unit_bytes;
-  run->period = run->per_index;
-  if (!run->is_cut() && run->num_whole > 0)
-    run->period /= static_cast<int32_t>(problem.extents[side.dims[run->num_whole - 1]]);
-  run->whole_dims = side.masks[run->num_whole];
-  run->cut = run->is_cut() ? side.dims[run->num_whole] : -1;
-  run->dims = side.masks[run->num_dims()];
-  uint64_t starts = side.starts[run->num_whole];
-  if (run->num_whole < side.num_dims)
-    starts |= static_cast<uint64_t>(side.strides[side.dims[run->num_whole]] * run->block);
+  run->slice = static_cast<int32_t>(slice);
+  run->per_index = 1;
+  for (int i = 0; i < num_whole; ++i) {
+    run->per_index *= static_cast<int32_t>(problem.extents[chain.dims[i]]);
+    run->whole_dims |= uint64_t{1} << chain.dims[i];
+  }
+  run->elements = run->per_index * run->slice;
+  run->bytes = run->elements * chain.unit_bytes;
+  run->cut = run->is_cut() ? chain.dims[num_whole] : -1;
+  run->dims = run->whole_dims | (run->is_cut() ? uint64_t{1} << run->cut : 0);
+  const int64_t outermost = run->is_cut() || num_whole == 0 ? 1 : problem.extents[chain.dims[num_whole - 1]];
+  run->period = run->per_index / static_cast<int32_t>(outermost);
+  uint64_t starts = reinterpret_cast<uintptr_t>(chain.pointer);
+  for (int d = 0; d < problem.rank; ++d)
+    if (!contains(run->whole_dims, d))
+      starts |= static_cast<uint64_t>(std::abs(chain.strides[d]) * (d == run->cut ? slice : 1));
   run->alignment = static_cast<int32_t>(lowest_bit(starts, line_bytes));
   run->fills_vectors = run->alignment >= vector_bytes && run->bytes % vector_bytes == 0;
   run->padding = 1;
-  if (run->is_cut()) {
-    const int64_t extent = problem.extents[run->cut];
-    const int64_t num_blocks = ceil_div(extent, run->block);
-    const int64_t last_block = extent - (num_blocks - 1) * run->block;
-    run->fills_vectors &= last_block * run->per_index * side.unit_bytes % vector_bytes == 0;
-    run->padding = static_cast<float>(num_blocks * run->block) / static_cast<float>(extent);
-  }
+  if (!run->is_cut()) return;
+  const int64_t extent = problem.extents[run->cut];
+  const int64_t num_slices = ceil_div(extent, slice);
+  const int64_t last_slice = extent - (num_slices - 1) * slice;
+  run->fills_vectors &= last_slice * run->per_index * chain.unit_bytes % vector_bytes == 0;
+  run->padding = static_cast<float>(num_slices * slice) / static_cast<float>(extent);
 }
 
-void find_choices(const PermuteProblem& problem, int64_t halo_bytes, Side* side) {
-  int32_t per_index = 1;
-  for (int i = 0; i < side->num_dims; ++i) {
-    const int64_t extent = problem.extents[side->dims[i]];
-    const int64_t inner_bytes = int64_t{per_index} * side->unit_bytes;
-    // Blocks of nearly equal size, in whole sectors where they are at least two.
+void find_choices(const PermuteProblem& problem, int64_t halo_bytes, Chain* chain) {
+  int64_t inner_bytes = chain->unit_bytes;
+  for (int i = 0; i < chain->num_dims; ++i) {
+    const int64_t extent = problem.extents[chain->dims[i]];
+    // Slices of nearly equal size, in whole sectors if they are at least two.
     const int64_t granule =
         std::max<int64_t>(sector_bytes / lowest_bit(static_cast<uint64_t>(inner_bytes), sector_bytes), 1);
-    const auto even_block = [&](int64_t indices, int64_t block) { return ceil_div(indices, ceil_div(indices, block)); };
-    const auto whole_sectors = [&](int64_t block) { return 2 * granule <= block ? granule : 1; };
-    int64_t last_block = 0;
+    const auto even_slice = [&](int64_t indices, int64_t slice) { return ceil_div(indices, ceil_div(indices, slice)); };
+    const auto multiple_of = [&](int64_t slice) { return 2 * granule <= slice ? granule : 1; };
+    int64_t last_slice = 0;
     for (const int32_t target_bytes : target_run_bytes) {
       if (target_bytes < 2 * inner_bytes) continue;
-      int64_t block = target_bytes / static_cast<int32_t>(inner_bytes);
-      if (block >= extent) break;
-      block = even_block(extent, block);
-      block = round_up(block, whole_sectors(block));
-      if (block >= extent) break;
-      if (block == last_block) continue;
-      last_block = block;
-      if (side->num_choices == max_choices) return;
-      Run& run = side->choices[side->num_choices];
-      set_run(problem, *side, i, per_index, block, &run);
+      int64_t slice = target_bytes / inner_bytes;
+      if (slice >= extent) break;
+      slice = even_slice(extent, slice);
+      slice = round_up(slice, multiple_of(slice));
+      if (slice >= extent) break;
+      if (slice == last_slice) continue;
+      last_slice = slice;
+      if (chain->num_choices == max_choices) return;
+      Run& run = chain->choices[chain->num_choices];
+      set_run(problem, *chain, i, slice, &run);
       if (halo_bytes > 0 && run.alignment < sector_bytes) {
-        block = round_up(even_block(extent + ceil_div(halo_bytes, inner_bytes), block), whole_sectors(block));
-        if (block >= extent) break;
-        set_run(problem, *side, i, per_index, block, &run);
+        slice = round_up(even_slice(extent + ceil_div(halo_bytes, inner_bytes), slice), multiple_of(slice));
+        if (slice >= extent) break;
+        set_run(problem, *chain, i, slice, &run);
       }
-      ++side->num_choices;
+      ++chain->num_choices;
     }
-    if (inner_bytes * extent > max_whole_run_bytes || side->num_choices == max_choices) return;
-    per_index *= static_cast<int32_t>(extent);
-    set_run(problem, *side, i + 1, per_index, 1, &side->choices[side->num_choices++]);
+    inner_bytes *= extent;
+    if (inner_bytes > max_whole_run_bytes || chain->num_choices == max_choices) return;
+    set_run(problem, *chain, i + 1, 1, &chain->choices[chain->num_choices++]);
   }
 }
 
