@@ -29,15 +29,13 @@ bool is_byte_tile(const PermuteProblem& problem, const Tile& tile) {
          byte_tile_items(tile.src.bytes, tile.dst.elements) <= max_items_per_thread * tile_threads;
 }
 
-// Makes the tile of two runs; false if they make no box of min_bytes to max_bytes.
-bool join(const TileSearch& search, const Run& src, const Run& dst, int64_t min_bytes, int64_t max_bytes, Tile* tile) {
+// Makes the tile of two runs; false if they make no box of at most max_bytes.
+bool join(const TileSearch& search, const Run& src, const Run& dst, int64_t max_bytes, Tile* tile) {
   const PermuteProblem& problem = search.problem;
   if (contains(dst.whole_dims, src.cut) || contains(src.whole_dims, dst.cut)) return false;
   const bool is_disjoint = (src.dims & dst.dims) == 0;
-  if (is_disjoint) {  // most pairs end here
-    const int64_t bytes = problem.bytes_of(int64_t{src.elements} * dst.elements);
-    if (bytes > max_bytes || bytes < min_bytes) return false;
-  }
+  // Most pairs end here.
+  if (is_disjoint && problem.bytes_of(int64_t{src.elements} * dst.elements) > max_bytes) return false;
   *tile = {};
   tile->src = src;
   tile->dst = dst;
@@ -122,10 +120,8 @@ void make_search(const PermuteProblem& given, const Device& device, TileSearch* 
   find_choices(problem, moves_bytes(problem) ? sector_bytes - 1 : 0, &search->dst);
 }
 
-bool make_tile(const TileSearch& search, int src_choice, int dst_choice, int64_t min_bytes, int64_t max_bytes,
-               Tile* tile) {
-  if (!join(search, search.src.choices[src_choice], search.dst.choices[dst_choice], min_bytes, max_bytes, tile))
-    return false;
+bool make_tile(const TileSearch& search, int src_choice, int dst_choice, int64_t max_bytes, Tile* tile) {
+  if (!join(search, search.src.choices[src_choice], search.dst.choices[dst_choice], max_bytes, tile)) return false;
   // Tiles below this size take further dimensions: 8 KB, or less if an SM would have fewer than two tiles.
   constexpr float small_tile_bytes = 8 * 1024;
   tile->min_bytes = static_cast<int64_t>(
@@ -134,32 +130,26 @@ bool make_tile(const TileSearch& search, int src_choice, int dst_choice, int64_t
   return true;
 }
 
-// The cheapest tile of min_bytes to max_bytes, of equal ones the first; its cost is < 0 if there is none.
-Tile find_tile(const TileSearch& search, int64_t min_bytes, int64_t max_bytes) {
+// The cheapest tile of at most max_bytes, of equal ones the first; its cost is < 0 if there is none.
+Tile find_tile(const TileSearch& search, int64_t max_bytes) {
   Tile tile, best;
   best.cost = -1;
   for (int src = 0; src < search.src.num_choices; ++src)
     for (int dst = 0; dst < search.dst.num_choices; ++dst)
-      if (make_tile(search, src, dst, min_bytes, max_bytes, &tile) && (best.cost < 0 || tile.cost < best.cost))
-        best = tile;
+      if (make_tile(search, src, dst, max_bytes, &tile) && (best.cost < 0 || tile.cost < best.cost)) best = tile;
   return best;
 }
 
 }  // namespace
 
 void plan_tile(const PermuteProblem& problem, const Device& device, PermutePlan* plan) {
-  // If tiles of this size fill the GPU several times, smaller ones are tried only if there is no other.
-  constexpr int64_t usual_min_bytes = 6 * 1024;
   TileSearch search;
   make_search(problem, device, &search);
-  const bool is_large = search.num_bytes > static_cast<float>(32 * usual_min_bytes * device.num_multiprocessors);
-  Tile best = find_tile(search, is_large ? usual_min_bytes : 0, max_tile_bytes);
   // Rows of several short dimensions may take twice the shared memory that a search counts.
   for (int64_t max_bytes = max_tile_bytes;; max_bytes /= 2) {
-    if (best.cost < 0) best = find_tile(search, 0, max_bytes);
+    const Tile best = find_tile(search, max_bytes);
     if (best.cost < 0) return plan_strided_tile(problem, device, plan);
     if (build_tile(search, best, plan)) return;
-    best.cost = -1;
   }
 }
 
@@ -170,7 +160,7 @@ TileCandidate plan_tile_candidate(const PermuteProblem& problem, const Device& d
   if (src_choice >= search.src.num_choices || dst_choice >= search.dst.num_choices) return TileCandidate::out_of_range;
   Tile tile;
   const bool is_planned =
-      make_tile(search, src_choice, dst_choice, 0, max_tile_bytes, &tile) && build_tile(search, tile, plan);
+      make_tile(search, src_choice, dst_choice, max_tile_bytes, &tile) && build_tile(search, tile, plan);
   return is_planned ? TileCandidate::planned : TileCandidate::no_box;
 }
 
