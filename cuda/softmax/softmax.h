@@ -93,17 +93,7 @@ struct PersistentRows {
 using SoftmaxMechanism = std::variant<RowInRegisters, RowInShared, StagedRows, TwoPassRow, RowsByVectors, RowsInLanes,
                                       SplitRow, PersistentRows>;
 
-// The alternatives of SoftmaxMechanism, in its order.
-enum class SoftmaxKernel : int32_t {
-  row_in_registers,
-  row_in_shared,
-  staged_rows,
-  two_pass_row,
-  rows_by_vectors,
-  rows_in_lanes,
-  split_row,
-  persistent_rows,
-};
+// SoftmaxKernel numbers the alternatives.
 static_assert(names_mechanism<SoftmaxKernel::row_in_registers, RowInRegisters, SoftmaxMechanism>);
 static_assert(names_mechanism<SoftmaxKernel::row_in_shared, RowInShared, SoftmaxMechanism>);
 static_assert(names_mechanism<SoftmaxKernel::staged_rows, StagedRows, SoftmaxMechanism>);
@@ -133,6 +123,7 @@ struct SoftmaxConfig {
 
 struct SoftmaxPlan {
   SoftmaxConfig config;
+  int32_t kernel_row = -1;  // of softmax_kernels
   SoftmaxMask mask = SoftmaxMask::none;
   bool backward = false;
   flowk_dtype in_dtype = FLOWK_FLOAT32;

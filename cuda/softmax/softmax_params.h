@@ -7,6 +7,7 @@
 #include "core/divide.h"
 #include "core/iteration_space.h"
 #include "flowk/flowk.h"
+#include "softmax/softmax_kernel_table.h"
 
 namespace flowk::softmax {
 
@@ -20,25 +21,6 @@ enum SoftmaxOperand : int {
   softmax_row,      // no memory: the row's index among its q rows, for causal and window
   num_softmax_operands
 };
-
-// What a kernel is compiled for, besides the interval of columns that lengths, causal and window leave of a row.
-enum class SoftmaxMask : int32_t {
-  none,   // neither of the two below
-  dense,  // a dense mask
-  bias,   // a bias, and a dense mask where one is given
-};
-
-// What row_in_registers is compiled without.
-enum class SoftmaxForm : int32_t {
-  any,       // nothing
-  aligned,   // heads and tails: all columns are in whole vectors
-  unfilled,  // also lengths, causal, window and masks that are not aligned with their vectors; without a dense mask or
-             // bias, rows lie one after the other
-  whole      // also missing vectors: every thread has all of its vectors
-};
-
-template <SoftmaxForm kForm>
-constexpr bool has_whole_rows = kForm == SoftmaxForm::unfilled || kForm == SoftmaxForm::whole;
 
 // One dimension of the rows, innermost first: index = row % extent, row /= extent.
 struct SoftmaxRowDim {
@@ -116,28 +98,5 @@ struct SoftmaxParams {
 constexpr double least_float64_scale = 0x1p-900;
 constexpr double least_float32_scale = 0x1p-100;
 constexpr double most_float16_scale = 0x1p12;
-
-// The most threads per block that hold a row: each then has 128 registers.
-constexpr int max_register_lanes = 512;
-constexpr int max_dense_lanes = 256;  // with 8 vectors per thread and a dense mask: 80 registers
-constexpr int max_cluster_blocks = 16;
-// persistent_rows: threads per block, and the most batches per row: the batches of two rows have one lane each.
-constexpr int persistent_threads = 512;
-constexpr int max_persistent_batches = 16;
-constexpr int max_lane_vectors = 4;  // rows_in_lanes: vectors per thread
-
-// staged_rows: columns per unit, the range of units per thread, and the longest rows that one thread takes by single
-// columns.
-constexpr int staged_unit_columns = 4;
-constexpr int min_staged_units = 3;
-constexpr int max_staged_units = 10;
-constexpr int max_staged_columns = 20;
-constexpr int max_mask_runs = 16;
-
-// Bytes of shared memory to reduce a row over `num_warps` warps in each of `cluster_blocks` blocks: 16 for a barrier
-// and two values per warp, of 4 bytes for 16-bit rows, otherwise and in two_pass_row of 8.
-constexpr int32_t softmax_exchange_bytes(int32_t value_bytes, int32_t num_warps, int32_t cluster_blocks) {
-  return 16 + 2 * value_bytes * num_warps * cluster_blocks;
-}
 
 }  // namespace flowk::softmax

@@ -3,7 +3,6 @@
 // results of the row before are stored.
 #pragma once
 
-#include "flowk/detail/launch_bounds.h"
 #include "softmax/kernels/persistent_stages.cuh"
 #include "softmax/kernels/softmax_normalize.cuh"
 
@@ -243,8 +242,8 @@ struct PersistentGradient {
 // If a row does not fit the ring, held_batches of it are held. The other twice_read = row_batches - held_batches are
 // loaded and taken first, and loaded again, from L2, after those that are held. A row then takes row_batches +
 // twice_read batches of the ring: all except the last twice_read are taken, all except the first twice_read are stored.
-template <class Rows>
-__global__ void __launch_bounds__(persistent_threads, fitting_blocks(persistent_threads, 1))
+template <class Rows, int kRow>
+__global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_blocks<kRow>())
     persistent_rows(const __grid_constant__ GridConstant<SoftmaxParams> params) {
   if constexpr (is_below_sm_90) return;
   launch_dependent_grids();

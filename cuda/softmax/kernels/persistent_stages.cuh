@@ -83,13 +83,13 @@ struct PersistentExchange {
       : first(exchange_buffer<T>()),
         block{group.lane, 32, group.warp, persistent_warps, 0, 1},
         cluster{group.lane, 32, group.warp, 1, group.rank, group.blocks} {
-    begin_exchange(of_cluster(0), cluster, 2, 32);
+    begin_exchange(of_cluster(0), cluster, persistent_exchanges, 32);
   }
   __device__ __forceinline__ RowPartial<T>* partials_of_block(int index) const {
     return exchange_buffer_at(first, block, index & 1).values();
   }
   __device__ __forceinline__ ExchangeBuffer<T> of_cluster(int index) const {
-    return exchange_buffer_at(exchange_buffer_at(first, block, 2), cluster, index & 1);
+    return exchange_buffer_at(exchange_buffer_at(first, block, persistent_exchanges), cluster, index & 1);
   }
   // combine(partials, number) is their combination.
   template <class Combine>

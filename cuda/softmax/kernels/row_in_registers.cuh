@@ -2,7 +2,6 @@
 // Softmax and its gradient of rows held in registers, by lanes of a warp, a warp, a block or a cluster.
 #pragma once
 
-#include "flowk/detail/launch_bounds.h"
 #include "softmax/kernels/softmax_normalize.cuh"
 
 namespace flowk::softmax {
@@ -22,34 +21,19 @@ __device__ __forceinline__ void forget_values([[maybe_unused]] uint4* vector) {
 #endif
 }
 
-// 8 vectors per thread fit 64 registers, where the compiler would take 70; with a dense mask that is unaligned, or that
-// not all threads read all of, they fit 80, where it would take 117 (16 bits) or 88.
-template <class T, SoftmaxMask kMask, SoftmaxForm kForm>
-constexpr bool is_irregular_dense =
-    kMask == SoftmaxMask::dense &&
-    (sizeof(T) == 4 ? kForm != SoftmaxForm::whole : sizeof(T) == 2 && !has_whole_rows<kForm>);
-template <class T, SoftmaxMask kMask, SoftmaxForm kForm>
-constexpr int most_threads(int vectors) {
-  return is_irregular_dense<T, kMask, kForm> && vectors == 8 ? max_dense_lanes : max_register_lanes;
-}
-template <class T, SoftmaxMask kMask, SoftmaxForm kForm>
-constexpr int full_blocks(int vectors) {
-  if (vectors != 8 || sizeof(T) > 4) return 0;
-  return kMask == SoftmaxMask::none ? 2 : is_irregular_dense<T, kMask, kForm> ? 3 : 0;
-}
-
 // y(row, j) = exp(z(row, j) - max) / sum over unmasked i of exp(z(row, i) - max), z = scale * x + bias; x, y and bias
 // are (rows, columns), a dense mask has one byte per column.
 //
 // A row has lanes_per_row threads of a block, or of each block of a cluster. A thread has up to kVectors vectors of 16
 // bytes, lanes_per_row apart, and at most one outer column. x is read once, into registers; the threads exchange one
 // maximum and one sum. With kConverts y may have another type than x.
-template <class T, int kVectors, SoftmaxMask kMask, SoftmaxForm kForm, bool kConverts = false>
-__global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)),
-                                  fitting_blocks((most_threads<T, kMask, kForm>(kVectors)),
-                                                 full_blocks<T, kMask, kForm>(kVectors)))
+template <class T, SoftmaxMask kMask, int kRow>
+__global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_blocks<kRow>())
     row_in_registers(const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
+  constexpr int kVectors = softmax_kernels[kRow].max_vectors;
+  constexpr SoftmaxForm kForm = softmax_kernels[kRow].form;
+  constexpr bool kConverts = softmax_kernels[kRow].converts;
   using A = ComputeType<T>;
   using E = RowValue<T>;
   constexpr int width = vector_width<T>;
@@ -292,10 +276,12 @@ __global__ void __launch_bounds__((most_threads<T, kMask, kForm>(kVectors)),
 // columns). log_softmax: see flowk.h.
 //
 // Threads and vectors as in row_in_registers; both inputs are read once, into registers.
-template <class T, int kVectors, bool kConverts = false>
-__global__ void __launch_bounds__(max_register_lanes)
+template <class T, int kRow>
+__global__ void __launch_bounds__(softmax_kernels[kRow].max_threads)
     row_in_registers_backward(const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
+  constexpr int kVectors = softmax_kernels[kRow].max_vectors;
+  constexpr bool kConverts = softmax_kernels[kRow].converts;
   using A = ComputeType<T>;
   constexpr int width = vector_width<T>;
   const RowThreads group = row_threads(params);

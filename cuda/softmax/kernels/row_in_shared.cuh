@@ -3,7 +3,6 @@
 // in shared memory.
 #pragma once
 
-#include "flowk/detail/launch_bounds.h"
 #include "softmax/kernels/softmax_normalize.cuh"
 
 namespace flowk::softmax {
@@ -15,10 +14,11 @@ namespace flowk::softmax {
 // others in shared memory; no other thread reads them, so that there is no barrier between the passes. x is loaded in
 // three stages, and each stage adds to the running maximum and sum when it arrives. Results are computed from x again,
 // for float32 from the exponentials.
-template <class T, SoftmaxMask kMask, int kHeld>
-__global__ void __launch_bounds__(max_register_lanes, fitting_blocks(max_register_lanes, kHeld <= 4 ? 2 : 0))
+template <class T, SoftmaxMask kMask, int kRow>
+__global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_blocks<kRow>())
     row_in_shared(const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
+  constexpr int kHeld = softmax_kernels[kRow].max_vectors;
   using A = ComputeType<T>;
   constexpr int width = vector_width<T>;
   constexpr int num_stages = 3;  // vectors in registers, and two halves of those in shared memory
@@ -234,12 +234,12 @@ __global__ void __launch_bounds__(max_register_lanes, fitting_blocks(max_registe
 // columns). log_softmax: see flowk.h.
 //
 // Threads and vectors as in row_in_shared; both inputs are read once.
-template <class T>
-__global__ void __launch_bounds__(max_register_lanes, fitting_blocks(max_register_lanes, 2))
+template <class T, int kRow>
+__global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_blocks<kRow>())
     row_in_shared_backward(const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
-  constexpr int width = vector_width<T>, kHeld = 4;
+  constexpr int width = vector_width<T>, kHeld = softmax_kernels[kRow].max_vectors;
   const RowThreads group = row_threads(params);
   const ExchangeBuffer<T> buffer = exchange_buffer<T>();
   begin_exchange(buffer, group);

@@ -3,7 +3,6 @@
 // rows.
 #pragma once
 
-#include "flowk/detail/launch_bounds.h"
 #include "softmax/kernels/softmax_normalize.cuh"
 
 namespace flowk::softmax {
@@ -30,10 +29,11 @@ struct ThreadVectors {
 // (rows, columns), nothing is masked.
 //
 // `lanes` neighbouring threads have one vector of a row each; a thread has one vector in each of kVectors rows.
-template <class T, int kVectors>
-__global__ void __launch_bounds__(256, fitting_blocks(256, 8))
+template <class T, int kRow>
+__global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_blocks<kRow>())
     rows_by_vectors(const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
+  constexpr int kVectors = softmax_kernels[kRow].max_vectors;
   using A = ComputeType<T>;
   using E = RowValue<T>;
   constexpr int width = vector_width<T>;
@@ -79,10 +79,11 @@ __global__ void __launch_bounds__(256, fitting_blocks(256, 8))
 
 // dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)); rows and threads as in
 // rows_by_vectors.
-template <class T, int kVectors>
-__global__ void __launch_bounds__(256)
+template <class T, int kRow>
+__global__ void __launch_bounds__(softmax_kernels[kRow].max_threads)
     rows_by_vectors_backward(const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
+  constexpr int kVectors = softmax_kernels[kRow].max_vectors;
   using A = ComputeType<T>;
   constexpr int width = vector_width<T>;
   const int lanes = params.lanes_per_row;

@@ -2,7 +2,6 @@
 // Softmax of short rows of whole vectors, masked by lengths, causal or window.
 #pragma once
 
-#include "flowk/detail/launch_bounds.h"
 #include "softmax/kernels/softmax_normalize.cuh"
 
 namespace flowk::softmax {
@@ -11,11 +10,13 @@ namespace flowk::softmax {
 // contiguous (rows, columns).
 //
 // `lanes` neighbouring threads hold a row, each up to kVectors vectors, `lanes` apart. Fully masked vectors are not
-// read. kLanes is the number of lanes, or 0 where the parameters have it: a constant saves a tenth of the instructions.
-template <class T, int kLanes, int kVectors>
-__global__ void __launch_bounds__(128, fitting_blocks(128, sizeof(T) == 2 && kVectors == 4 ? 10 : 0))
+// read. kLanes is the number of lanes, or 0 if the
+// parameters have it.
+template <class T, int kRow>
+__global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_blocks<kRow>())
     rows_in_lanes(const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
+  constexpr int kLanes = softmax_kernels[kRow].lanes, kVectors = softmax_kernels[kRow].max_vectors;
   constexpr int width = vector_width<T>;
   const int lanes = kLanes > 0 ? kLanes : params.lanes_per_row, lane = static_cast<int>(threadIdx.x) & (lanes - 1);
   const uint32_t linear =

@@ -23,7 +23,7 @@ struct alignas(2 * sizeof(RowValue<T>)) RowPartial {
   RowValue<T> sum;
 };
 
-// The first softmax_exchange_bytes() of a block's shared memory: one partial result per warp of the row, over all
+// The first exchange_bytes() of a block's shared memory: one partial result per warp of the row, over all
 // blocks of a cluster.
 template <class T>
 using ExchangeBuffer = ClusterExchange<RowPartial<T>>;
@@ -77,6 +77,10 @@ __device__ __forceinline__ A max_over_lanes(A value, int lanes) {
   return value;
 }
 
+static_assert(sizeof(RowPartial<Float16>) == partial_result_bytes(2) && sizeof(RowPartial<float>) == 16 &&
+              sizeof(RowPartial<double>) == partial_result_bytes(8) &&
+              sizeof(RowPartial<float>) == partial_result_bytes(4));
+
 // The bytes of all partial results of a row.
 template <class T>
 __device__ __forceinline__ int partial_bytes(const RowThreads& group) {
@@ -87,7 +91,7 @@ __device__ __forceinline__ int partial_bytes(const RowThreads& group) {
 template <class T>
 __device__ __forceinline__ ExchangeBuffer<T> exchange_buffer_at(const ExchangeBuffer<T>& first, const RowThreads& group,
                                                                 int i) {
-  return {first.memory + i * (16 + (partial_bytes<T>(group) + 15) / 16 * 16)};
+  return {first.memory + i * exchange_step_bytes(sizeof(RowPartial<T>), group.warps, group.blocks)};
 }
 
 // Initializes the block's barriers for what the other blocks of the cluster send; called before the kernel's first

@@ -3,7 +3,6 @@
 // enough to fill the GPU. A first grid computes one partial result per slice, a second one the results.
 #pragma once
 
-#include "flowk/detail/launch_bounds.h"
 #include "softmax/kernels/softmax_normalize.cuh"
 
 namespace flowk::softmax {
@@ -20,9 +19,6 @@ struct SliceSlots {
   __device__ __forceinline__ unsigned* arrivals() const { return reinterpret_cast<unsigned*>(memory); }
   __device__ __forceinline__ RowPartial<T>* partials() const {
     return reinterpret_cast<RowPartial<T>*>(memory + vector_bytes);
-  }
-  static __device__ __forceinline__ int num_vectors(int slices) {
-    return 1 + (slices * static_cast<int>(sizeof(RowPartial<T>)) + vector_bytes - 1) / vector_bytes;
   }
 };
 
@@ -59,7 +55,7 @@ struct RowSlice {
     outer_column = outer_column_of<T>(params, row, vectors, slice, thread);
   }
   __device__ __forceinline__ SliceSlots<T> slots() const { return {out}; }
-  __device__ __forceinline__ int slot_vectors() const { return SliceSlots<T>::num_vectors(slices); }
+  __device__ __forceinline__ int slot_vectors() const { return slice_slot_vectors(sizeof(RowPartial<T>), slices); }
   __device__ __forceinline__ int column_of(int vector) const { return vectors.head + vector * vector_width<T>; }
 
   // Counts the block as having read the slots, after a barrier. is_last(), called by all threads: was it the last
@@ -306,7 +302,7 @@ struct SplitGradients {
 
 // The first grid: each block writes its slice's partial result, computed by `Terms`, to the row's slots.
 template <class Terms>
-__global__ void __launch_bounds__(max_register_lanes, fitting_blocks(max_register_lanes, 2))
+__global__ void __launch_bounds__(max_row_threads, fitting_blocks(max_row_threads, 2))
     split_row_partials(const __grid_constant__ GridConstant<SoftmaxParams> params) {
   const bool waits = params.first_row == 0;  // then the next grid may not start earlier
   if (!waits) launch_dependent_grids();
@@ -323,8 +319,8 @@ __global__ void __launch_bounds__(max_register_lanes, fitting_blocks(max_registe
 // The second grid, from the partial results of all slices of a row: y(row, j) = exp(z(row, j) - max) / sum over
 // unmasked i of exp(z(row, i) - max), or dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) *
 // dy(row, i)). All operands are (rows, columns); a dense mask has one byte per column.
-template <class Terms>
-__global__ void __launch_bounds__(max_register_lanes, fitting_blocks(max_register_lanes, Terms::is_backward ? 0 : 2))
+template <class Terms, int kRow>
+__global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_blocks<kRow>())
     split_row_results(const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
   using T = typename Terms::T;

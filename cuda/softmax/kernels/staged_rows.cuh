@@ -3,14 +3,11 @@
 // memory by 16-byte vectors, computes the results in place by columns or by units of 4 columns, and copies them out.
 #pragma once
 
-#include "flowk/detail/launch_bounds.h"
 #include "softmax/kernels/softmax_normalize.cuh"
 #include "softmax/kernels/staged_segment.cuh"
 #include "softmax/kernels/staged_units.cuh"
 
 namespace flowk::softmax {
-
-constexpr int staged_threads = 128;
 
 // The grid's number of the block's row; of its first row where there is no such row.
 __device__ __forceinline__ uint32_t existing_row(const SoftmaxParams& params, const RowSegment& segment,
@@ -37,7 +34,6 @@ struct StagedGradient {
 template <class Input, int kMost, int kLeast, bool kMasked>
 struct SoftmaxColumns {
   using T = Input;
-  static constexpr int resident_blocks = kMost > 16 ? 8 : 0;
   // With a mask the second input is a dense mask or a bias. Other mechanisms take rows with both.
   static __device__ __forceinline__ bool has_side(const SoftmaxParams& params) {
     return kMasked && params.side != nullptr;
@@ -114,8 +110,6 @@ struct SoftmaxColumns {
 
 template <class T, int kMost, int kLeast>
 struct GradientColumns : StagedGradient<T> {
-  static constexpr int resident_blocks = 0;
-
   static __device__ __forceinline__ void work(const SoftmaxParams& params, const RowSegment& segment,
                                               const SegmentCopies& copies, unsigned char* memory) {
     copies.wait(false);
@@ -150,11 +144,6 @@ template <class Input, int kMost, int kLeast, SoftmaxMask kMask>
 struct SoftmaxUnits {
   using T = Input;
   using Window = UnitWindow<T, kMost, kLeast>;
-  // Caps registers at 64, or 72; of 16 bits at 56 and 48, where bfloat16 would take 78 and 56.
-  static constexpr int resident_blocks = kMask == SoftmaxMask::bias ? 0
-                                         : kMost > 8 ? (sizeof(T) == 4 && kMask == SoftmaxMask::none ? 7 : 8)
-                                         : kMost > 4 && sizeof(T) == 2 ? (kMost > 6 ? 9 : 10)
-                                                                       : 0;
   static __device__ __forceinline__ constexpr bool has_side(const SoftmaxParams&) { return kMask == SoftmaxMask::bias; }
   static __device__ __forceinline__ constexpr bool has_dense(const SoftmaxParams&) {
     return kMask == SoftmaxMask::dense;
@@ -263,7 +252,6 @@ struct SoftmaxUnits {
 template <class T, int kMost, int kLeast>
 struct GradientUnits : StagedGradient<T> {
   using Window = UnitWindow<T, kMost, kLeast>;
-  static constexpr int resident_blocks = 6;
 
   static __device__ __forceinline__ void work(const SoftmaxParams& params, const RowSegment& segment,
                                               const SegmentCopies& copies, unsigned char* memory) {
@@ -311,14 +299,33 @@ struct GradientUnits : StagedGradient<T> {
   }
 };
 
+// The rows of row kRow of the table.
+template <class T, SoftmaxMask kMask, int kRow>
+struct StagedTermsOf {
+  static constexpr SoftmaxKernelRow row = softmax_kernels[kRow];
+  static constexpr int most = row.max_vectors, least = row.min_vectors;
+  static auto rows() {
+    if constexpr (row.backward && row.unit_columns == 1)
+      return std::type_identity<GradientColumns<T, most, least>>();
+    else if constexpr (row.backward)
+      return std::type_identity<GradientUnits<T, most, least>>();
+    else if constexpr (row.unit_columns == 1)
+      return std::type_identity<SoftmaxColumns<T, most, least, kMask != SoftmaxMask::none>>();
+    else
+      return std::type_identity<SoftmaxUnits<T, most, least, kMask>>();
+  }
+};
+template <class T, SoftmaxMask kMask, int kRow>
+using StagedTerms = typename decltype(StagedTermsOf<T, kMask, kRow>::rows())::type;
+
 // y(row, j) = exp(z(row, j) - max) / sum over unmasked i of exp(z(row, i) - max), z = scale * x + bias, or dx(row, j) =
 // scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)). All operands are contiguous (rows, columns),
 // and all columns are read.
 //
 // A block has rows_per_block neighbouring rows, with lanes_per_row threads per row. Results overwrite x, or dy, in
 // shared memory.
-template <class Rows>
-__global__ void __launch_bounds__(staged_threads, fitting_blocks(staged_threads, Rows::resident_blocks))
+template <class Rows, int kRow>
+__global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_blocks<kRow>())
     staged_rows(const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
   using T = typename Rows::T;

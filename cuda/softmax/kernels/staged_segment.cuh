@@ -49,7 +49,7 @@ struct SegmentCopies {
   BulkCopies beside;
   __device__ __forceinline__ SegmentCopies(const SoftmaxParams& params, unsigned char* memory)
       : first{{reinterpret_cast<uint64_t*>(memory + params.barrier_offset_bytes)}},
-        beside{{first.barrier.memory + 1}} {}
+        beside{{first.barrier.memory + staged_barrier_bytes / 2 / sizeof(uint64_t)}} {}
   template <class Load>
   __device__ __forceinline__ void start(Load load) const {
     start_by(0, first, load);
@@ -138,8 +138,7 @@ struct MaskRun {
   int first_row;
   int base;
 };
-constexpr int mask_runs_bytes = (max_mask_runs + 2) * static_cast<int>(sizeof(MaskRun)) + vector_bytes;
-static_assert(mask_runs_bytes % vector_bytes == 0);
+static_assert(sizeof(MaskRun) == mask_run_bytes);
 
 // Waits as load_segment(), and starts to copy the segment's rows of the dense mask to shared memory, after the table of
 // their runs. The words before and after each row may be read.
@@ -148,7 +147,7 @@ __device__ __forceinline__ void load_mask_runs(const SoftmaxParams& params, cons
                                                unsigned char* memory) {
   MaskRun* const runs = reinterpret_cast<MaskRun*>(memory);
   const int row_stride = static_cast<int>(params.dims[0].strides[softmax_dense]);
-  int position = mask_runs_bytes, run = 0;
+  int position = mask_table_bytes, run = 0;
 #pragma unroll 1
   for (int done = 0; done < segment.num_rows; ++run) {
     uint32_t rest = blockIdx.x * static_cast<uint32_t>(params.rows_per_block) + static_cast<uint32_t>(done);

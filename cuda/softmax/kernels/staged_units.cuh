@@ -95,7 +95,7 @@ constexpr uint32_t infinity_word = std::is_same_v<T, Float16>    ? 0xfc00fc00u
 // <= thread_units <= kMost.
 template <class T, int kMost, int kLeast>
 struct UnitWindow {
-  static_assert(kLeast >= min_staged_units);
+  static_assert(kLeast >= 3);
   int first;       // byte of shared memory
   int step;        // bytes
   int most_units;  // of any thread

@@ -7,8 +7,6 @@
 
 namespace flowk::softmax {
 
-constexpr int two_pass_threads = 512;
-
 template <class A>
 __device__ __forceinline__ void store_as(flowk_dtype dtype, unsigned char* row, int64_t column, A value) {
   if constexpr (sizeof(A) == 8) {
@@ -112,8 +110,8 @@ __device__ __forceinline__ void load_scores(const SoftmaxParams& params, const S
 // y(row, j) = exp(z(row, j) - max) / sum over unmasked i of exp(z(row, i) - max), as in row_in_registers. A row has
 // lanes_per_row threads of a block, or of each block of a cluster; each thread has a running maximum and a sum of
 // exponentials relative to it.
-template <class T>
-__global__ void __launch_bounds__(two_pass_threads)
+template <class T, int kRow>
+__global__ void __launch_bounds__(softmax_kernels[kRow].max_threads)
     two_pass_row(const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
   using A = ComputeType<T>;
@@ -190,8 +188,8 @@ __global__ void __launch_bounds__(two_pass_threads)
 }
 
 // dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)); threads as in two_pass_row.
-template <class T>
-__global__ void __launch_bounds__(two_pass_threads)
+template <class T, int kRow>
+__global__ void __launch_bounds__(softmax_kernels[kRow].max_threads)
     two_pass_row_backward(const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
   using A = ComputeType<T>;

@@ -18,16 +18,16 @@ struct PersistentRing {
   int64_t offset_bytes = 0;  // of the ring, after the exchanges
 };
 
+int32_t batch_vectors_of(const SoftmaxCall& call) {
+  return max_kernel_vectors(query_of(call, SoftmaxKernel::persistent_rows));
+}
+
 PersistentRing ring_of(const SoftmaxCall& call, const SoftmaxConfig& config) {
   PersistentRing ring;
-  const int32_t batch_vectors = call.request.backward ? 2 : 4;
+  const int32_t batch_vectors = batch_vectors_of(call);
   const int64_t row_batches = ceil_div(vectors_from_line(call, config), batch_vectors);
   if (row_batches > max_persistent_batches) return ring;
-  // Two exchanges, for this row and the next: of the warps of a block and of the blocks of a cluster.
-  const auto bytes = [&](int32_t num_warps, int32_t blocks) {
-    return round_up(softmax_exchange_bytes(call.in_bytes == 2 ? 4 : 8, num_warps, blocks), vector_bytes);
-  };
-  ring.offset_bytes = 2 * (bytes(persistent_threads / warp_lanes, 1) + bytes(1, config.cluster_blocks));
+  ring.offset_bytes = persistent_exchange_bytes(partial_result_bytes(call.in_bytes), config.cluster_blocks);
   ring.batch_bytes = batch_vectors * call.num_inputs * persistent_threads * vector_bytes;
   const int64_t fit = (call.device.shared_bytes_per_block - ring.offset_bytes) / ring.batch_bytes;
   // A row that does not fit leaves room for two batches on their way. At least half of it is held, so that the rest is
@@ -58,9 +58,13 @@ SoftmaxConfig choose_persistent_rows(const SoftmaxCall& call, const SoftmaxTunin
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const PersistentRows& mechanism) {
   const int32_t capability = call.device.capability;  // of the executor: 0
   return (capability == 0 || capability >= 90) && mechanism.num_clusters > 0 && call.is_one_type &&
-         call.vectors_agree && call.mask == SoftmaxMask::none && !call.has_interval &&
-         (call.request.backward || call.request.scale >= 0) && config.lanes_per_row == persistent_threads &&
-         config.block_threads == persistent_threads && ring_of(call, config).batches > 0;
+         call.vectors_agree && !call.has_interval && (call.request.backward || call.request.scale >= 0) &&
+         config.lanes_per_row == persistent_threads && config.block_threads == persistent_threads &&
+         ring_of(call, config).batches > 0;
+}
+
+int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig&, const PersistentRows&) {
+  return find_kernel(query_of(call, SoftmaxKernel::persistent_rows, batch_vectors_of(call)));
 }
 
 void fill(const SoftmaxCall& call, PersistentRows& mechanism, SoftmaxPlan* plan) {

@@ -105,6 +105,7 @@ void fill_plan(const SoftmaxCall& call, const SoftmaxConfig& config, SoftmaxPlan
   std::visit(
       [&](auto& mechanism) {
         if constexpr (requires { fill(call, mechanism, plan); }) fill(call, mechanism, plan);
+        plan->kernel_row = kernel_of(call, plan->config, mechanism);
       },
       plan->config.mechanism);
   if (config.resident_blocks > 0)
@@ -130,7 +131,12 @@ bool fits(const SoftmaxCall& call, const SoftmaxConfig& config) {
   if (threads != lanes && (lanes > warp_lanes || threads % lanes != 0 || blocks > 1)) return false;
   if (blocks < 1 || blocks > most_cluster_blocks(call.device) || !std::has_single_bit(static_cast<uint32_t>(blocks)))
     return false;
-  return std::visit([&](const auto& mechanism) { return fits(call, config, mechanism); }, config.mechanism);
+  return std::visit(
+      [&](const auto& mechanism) {
+        const int32_t kernel = kernel_of(call, config, mechanism);
+        return kernel >= 0 && threads <= softmax_kernels[kernel].max_threads && fits(call, config, mechanism);
+      },
+      config.mechanism);
 }
 
 void plan_softmax(const SoftmaxRequest& request, const Device& device, SoftmaxPlan* plan) {

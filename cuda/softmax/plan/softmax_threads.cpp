@@ -19,6 +19,14 @@ int32_t lanes_for(int64_t num_vectors, int32_t vectors_per_thread, int32_t block
   return static_cast<int32_t>(std::min<int64_t>(round_up(lanes, warp_lanes), 1 << 20));
 }
 
+SoftmaxKernelQuery query_of(const SoftmaxCall& call, SoftmaxKernel mechanism, int32_t vectors) {
+  return {.mechanism = mechanism,
+          .backward = call.request.backward,
+          .element_bytes = call.in_bytes,
+          .mask = call.mask,
+          .vectors = vectors};
+}
+
 int32_t least_lanes(const SoftmaxCall& call) {
   return call.has_tails ? power_of_2_from(2 * (call.vector_columns - 1)) : 1;
 }
@@ -63,8 +71,9 @@ int32_t rows_per_block(const SoftmaxConfig& config) {
 }
 
 int32_t exchange_bytes(const SoftmaxCall& call, const SoftmaxConfig& config) {
-  const int32_t value_bytes = call.in_bytes == 2 && config.kernel() != SoftmaxKernel::two_pass_row ? 4 : 8;
-  return softmax_exchange_bytes(value_bytes, std::max(config.lanes_per_row / warp_lanes, 1), config.cluster_blocks);
+  const int32_t element_bytes = config.kernel() == SoftmaxKernel::two_pass_row ? 8 : call.in_bytes;
+  return exchange_bytes(partial_result_bytes(element_bytes), std::max(config.lanes_per_row / warp_lanes, 1),
+                        config.cluster_blocks);
 }
 
 int64_t vectors_from_line(const SoftmaxCall& call, const SoftmaxConfig& config) {

@@ -11,6 +11,9 @@ int32_t power_of_2_from(int64_t n);
 // The fewest lanes >= `least` that hold a row of `num_vectors` in `blocks` blocks: whole warps, or 2^n lanes of one.
 int32_t lanes_for(int64_t num_vectors, int32_t vectors_per_thread, int32_t blocks = 1, int32_t least = 1);
 
+// For kernels of the mechanism that take the call.
+SoftmaxKernelQuery query_of(const SoftmaxCall& call, SoftmaxKernel mechanism, int32_t vectors = 0);
+
 // A row's head and tail have up to one vector's columns less one each; each such column has one lane.
 int32_t least_lanes(const SoftmaxCall& call);
 

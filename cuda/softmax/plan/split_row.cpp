@@ -31,16 +31,20 @@ SoftmaxConfig choose_split_row(const SoftmaxCall& call) {
 
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const SplitRow& mechanism) {
   const int32_t slices = mechanism.slices;
-  if (!call.is_one_type || !call.vectors_agree || call.mask == SoftmaxMask::bias) return false;
+  if (!call.is_one_type || !call.vectors_agree) return false;
   // The second grid reads x after the first of its blocks have written.
   const SoftmaxRequest& request = call.request;
   const void* const out = request.pointers[softmax_out];
   if (out == request.pointers[softmax_x] || (request.backward && out == request.pointers[softmax_side])) return false;
   if (slices < 1 || !std::has_single_bit(static_cast<uint32_t>(slices)) || mechanism.rows_per_launch < 1) return false;
-  if (config.lanes_per_row < warp_lanes || config.lanes_per_row > max_register_lanes) return false;
+  if (config.lanes_per_row < warp_lanes) return false;
   // The first grid leaves its partial results where a row of `out` will be.
-  const int64_t partial_vectors = 1 + ceil_div(int64_t{slices} * 4 * call.in_bytes, vector_bytes);
-  return config.block_threads >= least_lanes(call) && call.row_vectors - 1 >= partial_vectors;
+  const int64_t slot_vectors = slice_slot_vectors(partial_result_bytes(call.in_bytes), slices);
+  return config.block_threads >= least_lanes(call) && call.row_vectors - 1 >= slot_vectors;
+}
+
+int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig&, const SplitRow&) {
+  return find_kernel(query_of(call, SoftmaxKernel::split_row));
 }
 
 void fill(const SoftmaxCall& call, SplitRow& mechanism, SoftmaxPlan* plan) {
