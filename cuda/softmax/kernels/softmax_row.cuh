@@ -209,7 +209,7 @@ __device__ __forceinline__ int outer_column_of(const SoftmaxParams& params, cons
 }
 
 // Loads the mask's bytes of kCount vectors, vector i's from first + i * step, all loads before the first use. Vectors
-// that are not read count as masked. `step` is a multiple of 4, except for vectors of 2 columns.
+// that are not read count as masked. `step` is a multiple of 4.
 template <int kWidth, int kCount, class IsRead>
 __device__ __forceinline__ void load_dense(const SoftmaxParams& params, const SoftmaxRow& row,
                                            const unsigned char* first, int step, bool is_aligned, IsRead is_read,
@@ -224,22 +224,14 @@ __device__ __forceinline__ void load_dense(const SoftmaxParams& params, const So
   };
   // Are the aligned words around the row's mask inside the mask's memory?
   constexpr int word_bytes = 4;
-  const auto misaligned = [](const unsigned char* address) {
-    return static_cast<unsigned>(reinterpret_cast<uintptr_t>(address)) % word_bytes;
-  };
   const bool is_inside =
       row.dense - params.dense_first >= word_bytes - 1 && params.dense_end - row.dense >= row.columns + 2 * word_bytes;
   if (is_aligned) {
     load_all(first, [](const unsigned char* address) { return load_dense_aligned<kWidth>(address); });
-  } else if (is_inside && kWidth >= word_bytes) {
-    const unsigned before = misaligned(first);
+  } else if (is_inside) {
+    const unsigned before = static_cast<unsigned>(reinterpret_cast<uintptr_t>(first)) % word_bytes;
     load_all(first - before,
              [=](const unsigned char* address) { return load_dense_shifted<kWidth>(address, 8 * before); });
-  } else if (is_inside) {
-    load_all(first, [=](const unsigned char* address) {
-      const unsigned before = misaligned(address);
-      return load_dense_shifted<kWidth>(address - before, 8 * before);
-    });
   } else {
     // One byte at a time, shifted in above the previous ones.
     constexpr int last = kWidth == 8 ? 1 : 0;
@@ -252,8 +244,6 @@ __device__ __forceinline__ void load_dense(const SoftmaxParams& params, const So
         dense[i].words[last] = dense[i].words[last] >> 8 | byte << 24;
       }
     }
-    if constexpr (kWidth < word_bytes)
-      for (auto& vector : dense) vector.words[0] >>= 8 * (word_bytes - kWidth);
   }
 }
 

@@ -181,24 +181,27 @@ __device__ __forceinline__ void store_values(unsigned char* address, const A (&v
   }
 }
 
+// A 32-bit word of elements that are -infinity.
+template <class T>
+constexpr uint32_t infinity_word = std::is_same_v<T, Float16>    ? 0xfc00fc00u
+                                   : std::is_same_v<T, BFloat16> ? 0xff80ff80u
+                                                                 : 0xff800000u;
+
+// The bits that negate all elements of a 32-bit word.
+template <class T>
+constexpr uint32_t sign_bits = sizeof(T) == 2 ? 0x80008000u : 0x80000000u;
+
 template <class T>
 __device__ __forceinline__ uint4 negative_infinity_vector() {
-  constexpr uint32_t word = std::is_same_v<T, Float16>    ? 0xfc00fc00u
-                            : std::is_same_v<T, BFloat16> ? 0xff80ff80u
-                            : sizeof(T) == 4              ? 0xff800000u
-                                                          : 0u;
-  if constexpr (sizeof(T) == 8) return {0u, 0xfff00000u, 0u, 0xfff00000u};
-  return {word, word, word, word};
+  return {infinity_word<T>, infinity_word<T>, infinity_word<T>, infinity_word<T>};
 }
 
 template <class T>
 __device__ __forceinline__ void negate_vector(uint4* vector) {
-  constexpr uint32_t low = sizeof(T) == 2 ? 0x80008000u : sizeof(T) == 4 ? 0x80000000u : 0u;
-  constexpr uint32_t high = sizeof(T) == 8 ? 0x80000000u : low;
-  vector->x ^= low;
-  vector->y ^= high;
-  vector->z ^= low;
-  vector->w ^= high;
+  vector->x ^= sign_bits<T>;
+  vector->y ^= sign_bits<T>;
+  vector->z ^= sign_bits<T>;
+  vector->w ^= sign_bits<T>;
 }
 
 // The largest element of the vectors taken. 16-bit types compare two elements per instruction, which is exact; the
@@ -312,10 +315,8 @@ __device__ __forceinline__ DenseWords<kWidth> load_dense_aligned(const unsigned 
   if constexpr (kWidth == 8) {
     const uint2 pair = *reinterpret_cast<const uint2*>(address);
     return {{pair.x, pair.y}};
-  } else if constexpr (kWidth == 4) {
-    return {{*reinterpret_cast<const uint32_t*>(address)}};
   } else {
-    return {{*reinterpret_cast<const uint16_t*>(address)}};
+    return {{*reinterpret_cast<const uint32_t*>(address)}};
   }
 }
 
@@ -372,7 +373,7 @@ __device__ __forceinline__ void mask_vector(uint4* vector, const DenseWords<vect
     if constexpr (sizeof(T) == 2)
       masked = spread_top_bits(nonzero_bytes(dense.words[i / 2]), i % 2 == 0 ? 0x1100u : 0x3322u);
     else
-      masked = spread_top_bits(nonzero_bytes(dense.words[0]), (sizeof(T) == 4 ? i : i / 2) * 0x1111u);
+      masked = spread_top_bits(nonzero_bytes(dense.words[0]), i * 0x1111u);
     words[i] = (words[i] & ~masked) | (infinity[i] & masked);
   }
   *vector = {words[0], words[1], words[2], words[3]};

@@ -172,7 +172,7 @@ struct SoftmaxUnits {
         for (int i = 0; i < kMost; ++i) {
           if (!window.any_has(i)) break;
 #pragma unroll
-          for (int j = 0; j < unit_words<T>; ++j) units[i].words[j] ^= sizeof(T) == 2 ? 0x80008000u : 0x80000000u;
+          for (int j = 0; j < unit_words<T>; ++j) units[i].words[j] ^= sign_bits<T>;
         }
       }
       window.clear_others(params, units, masked);

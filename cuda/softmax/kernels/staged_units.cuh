@@ -84,12 +84,6 @@ struct Unit {
   }
 };
 
-// A 32-bit word of elements that are -infinity.
-template <class T>
-constexpr uint32_t infinity_word = std::is_same_v<T, Float16>    ? 0xfc00fc00u
-                                   : std::is_same_v<T, BFloat16> ? 0xff80ff80u
-                                                                 : 0xff800000u;
-
 // The units of one thread. A row is read as the aligned units that contain it, dealt to `lanes` threads in turn; its
 // first and last unit may have columns of neighbouring rows. A thread has params.thread_units units or one less, kLeast
 // <= thread_units <= kMost.

@@ -159,16 +159,16 @@ TEST(forms_leave_out_what_is_not_there) {
   SoftmaxRequest request = request_of(FLOWK_FLOAT16, 1000, 2048);
   CHECK(form_of(request) == SoftmaxForm::whole);
   request.has_diagonal = true;
-  CHECK(form_of(request) == SoftmaxForm::aligned);
+  CHECK(form_of(request) == SoftmaxForm::any);
   CHECK(form_of(request_of(FLOWK_FLOAT16, 1000, 1000)) == SoftmaxForm::unfilled);
   CHECK(form_of(request_of(FLOWK_FLOAT16, 1000, 1001)) == SoftmaxForm::any);
   request = request_of(FLOWK_FLOAT16, 1000, 1024, true);
   CHECK(form_of(request) == SoftmaxForm::whole);
   request.pointers[softmax_dense] = static_cast<const unsigned char*>(request.pointers[softmax_dense]) + 4;
-  CHECK(form_of(request) == SoftmaxForm::aligned);
+  CHECK(form_of(request) == SoftmaxForm::any);
   request = request_of(FLOWK_FLOAT16, 1000, 1024);
   request.strides[softmax_x][0] = -2048;
-  CHECK(form_of(request) == SoftmaxForm::aligned);
+  CHECK(form_of(request) == SoftmaxForm::any);
 }
 
 // Each block of a cluster has a part of the row that its threads can hold.
