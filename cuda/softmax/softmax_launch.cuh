@@ -23,14 +23,13 @@ namespace flowk::softmax {
 // Groups of rows: the second grid of a group finds in L2 what the first one has read.
 template <class Terms, int kRow>
 Status launch_split_row(const SoftmaxPlan& plan, flowk_stream stream) {
-  SoftmaxParams params = plan.params;
+  const SoftmaxParams& params = plan.params;
   LaunchConfig config = plan.launch;
-  const auto [slices, rows_per_launch] = plan.config.as<SplitRow>();
-  for (int64_t first = 0; first < params.num_rows; first += rows_per_launch) {
-    params.first_row = first;
-    config.num_blocks = std::min(rows_per_launch, params.num_rows - first) * slices;
-    FLOWK_RETURN_IF_ERROR(launch(split_row_partials<Terms>, config, stream, params));
-    FLOWK_RETURN_IF_ERROR(launch(split_row_results<Terms, kRow>, config, stream, params));
+  SplitRow split = plan.config.as<SplitRow>();
+  for (; split.first_row < params.rows.num_rows; split.first_row += split.rows_per_launch) {
+    config.num_blocks = std::min(split.rows_per_launch, params.rows.num_rows - split.first_row) * split.slices;
+    FLOWK_RETURN_IF_ERROR(launch(split_row_partials<Terms>, config, stream, params, split));
+    FLOWK_RETURN_IF_ERROR(launch(split_row_results<Terms, kRow>, config, stream, params, split));
   }
   return {};
 }
@@ -39,7 +38,7 @@ template <class Rows, int kRow>
 Status launch_persistent_rows(const SoftmaxPlan& plan, flowk_stream stream) {
   LaunchConfig config = plan.launch;
   FLOWK_RETURN_IF_ERROR(limit_to_resident(persistent_rows<Rows, kRow>, &config));
-  return launch(persistent_rows<Rows, kRow>, config, stream, plan.params);
+  return launch(persistent_rows<Rows, kRow>, config, stream, plan.params, plan.config.as<PersistentRows>());
 }
 
 // Launches the kernel of row kRow of the table.
@@ -47,18 +46,21 @@ template <class T, SoftmaxMask kMask, int kRow>
 Status launch_kernel(const SoftmaxPlan& plan, flowk_stream stream) {
   constexpr SoftmaxKernelRow row = softmax_kernels[kRow];
   const auto start = [&](auto kernel) { return launch(kernel, plan.launch, stream, plan.params); };
+  const auto start_with = [&](auto kernel, const auto& mechanism) {
+    return launch(kernel, plan.launch, stream, plan.params, mechanism);
+  };
   if constexpr (row.mechanism == SoftmaxKernel::row_in_registers) {
     if constexpr (row.backward)
       return start(row_in_registers_backward<T, kRow>);
     else
-      return start(row_in_registers<T, kMask, kRow>);
+      return start_with(row_in_registers<T, kMask, kRow>, plan.config.as<RowInRegisters>());
   } else if constexpr (row.mechanism == SoftmaxKernel::row_in_shared) {
     if constexpr (row.backward)
-      return start(row_in_shared_backward<T, kRow>);
+      return start_with(row_in_shared_backward<T, kRow>, plan.config.as<RowInShared>());
     else
-      return start(row_in_shared<T, kMask, kRow>);
+      return start_with(row_in_shared<T, kMask, kRow>, plan.config.as<RowInShared>());
   } else if constexpr (row.mechanism == SoftmaxKernel::staged_rows) {
-    return start(staged_rows<StagedTerms<T, kMask, kRow>, kRow>);
+    return start_with(staged_rows<StagedTerms<T, kMask, kRow>, kRow>, plan.config.as<StagedRows>());
   } else if constexpr (row.mechanism == SoftmaxKernel::rows_by_vectors) {
     if constexpr (row.backward)
       return start(rows_by_vectors_backward<T, kRow>);
@@ -75,9 +77,9 @@ Status launch_kernel(const SoftmaxPlan& plan, flowk_stream stream) {
   } else {
     static_assert(row.mechanism == SoftmaxKernel::two_pass_row);
     if constexpr (row.backward)
-      return start(two_pass_row_backward<T, kRow>);
+      return start_with(two_pass_row_backward<T, kRow>, plan.config.as<TwoPassRow>());
     else
-      return start(two_pass_row<T, kRow>);
+      return start_with(two_pass_row<T, kRow>, plan.config.as<TwoPassRow>());
   }
 }
 

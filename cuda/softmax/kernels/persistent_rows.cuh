@@ -81,7 +81,7 @@ struct PersistentSoftmax {
 #pragma unroll
         for (int j = 0; j < width; ++j) p[j] = exponential<T>(to_exponent(p[j]));
         if constexpr (keeps_exponentials)
-          if constexpr (decltype(kind)::value) *vector_at(i) = vector_of<T>(p);
+          if constexpr (decltype(kind)::value) *vector_at(i) = narrow_vector<T>(p);
         take_pairs(p);
       }
     };
@@ -244,7 +244,8 @@ struct PersistentGradient {
 // twice_read batches of the ring: all except the last twice_read are taken, all except the first twice_read are stored.
 template <class Rows, int kRow>
 __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_blocks<kRow>())
-    persistent_rows(const __grid_constant__ GridConstant<SoftmaxParams> params) {
+    persistent_rows(const __grid_constant__ GridConstant<SoftmaxParams> params,
+                    const __grid_constant__ GridConstant<PersistentRows> mechanism) {
   if constexpr (is_below_sm_90) return;
   launch_dependent_grids();
   using T = typename Rows::T;
@@ -255,23 +256,23 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   const RowThreads group = row_threads(params);
   const PersistentExchange<T> exchange(group);
   const int lane = static_cast<int>(threadIdx.x);
-  const int batches = params.row_batches, held = params.held_batches;
-  const int twice_read = batches - held, lag = params.ring_batches - held;
+  const int batches = mechanism.row_batches, held = mechanism.held_batches;
+  const int twice_read = batches - held, lag = mechanism.ring_batches - held;
   const bool reads_twice = twice_read > 0;
   const int ahead = lag > 1 ? 1 : 0;
-  const int ring_bytes = params.ring_batches * Position::bytes;
-  unsigned char* const ring = exchange.first.memory + params.block_offset_bytes + lane * vector_bytes;
+  const int ring_bytes = mechanism.ring_batches * Position::bytes;
+  unsigned char* const ring = exchange.first.memory + mechanism.ring_offset_bytes + lane * vector_bytes;
   unsigned char* const ring_end = ring + ring_bytes;
-  const int64_t linear = static_cast<int64_t>(blockIdx.x) >> params.cluster_shift;
-  const int64_t linear_step = static_cast<int64_t>(gridDim.x) >> params.cluster_shift;
-  const int num_indices = static_cast<int>((params.num_rows - linear + linear_step - 1) / linear_step);
+  const int64_t linear = static_cast<int64_t>(blockIdx.x) >> params.row_blocks_shift;
+  const int64_t linear_step = static_cast<int64_t>(gridDim.x) >> params.row_blocks_shift;
+  const int num_indices = static_cast<int>((params.rows.num_rows - linear + linear_step - 1) / linear_step);
   wait_on_dependent_grids();
 
   // The row's batch that is its i-th in the ring.
   const auto batch_of = [&](int i) { return i < twice_read ? held + i : i - twice_read; };
   int64_t load_linear = linear;
   int load_at = 0;
-  Row loading(params, load_linear, group.rank, lane);
+  Row loading(params, batches, load_linear, group.rank, lane);
   const auto load = [&](const Position& position) {
     const int n = batch_of(load_at);
     const int64_t offset = static_cast<int64_t>(n) * batch_bytes;
@@ -284,7 +285,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     if (++load_at < batches + twice_read) return;
     load_at = 0;
     load_linear += linear_step;
-    loading = Row(params, load_linear, group.rank, lane);
+    loading = Row(params, batches, load_linear, group.rank, lane);
   };
   Rows rows(params, group.lane);
   Row taking = loading, taken = loading;
@@ -294,7 +295,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     leave_position.advance(ring_end, ring_bytes);
   };
 #pragma unroll 1
-  for (int i = 0; i < params.ring_batches; ++i) load_next();
+  for (int i = 0; i < mechanism.ring_batches; ++i) load_next();
   int take_index = 0, take_at = 0;
   const auto take = [&](int pending) {
     if (take_index >= num_indices) return;
@@ -315,7 +316,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     if (reads_twice) {
 #pragma unroll 1
       for (int i = 0; i < twice_read; ++i) take_position.advance(ring_end, ring_bytes);
-      taking = Row(params, linear + take_index * linear_step, group.rank, lane);
+      taking = Row(params, batches, linear + take_index * linear_step, group.rank, lane);
     } else {
       taking = loading;
     }
@@ -324,12 +325,12 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   rows.begin(taking);
 #pragma unroll 1
   for (int i = 0; i < twice_read; ++i) {
-    take(params.ring_batches - 1);
+    take(mechanism.ring_batches - 1);
     load_next();
   }
   const int first_takes = reads_twice ? held : batches + ahead;
 #pragma unroll 1
-  for (int i = 0; i < first_takes; ++i) take(params.ring_batches - 1 - i);
+  for (int i = 0; i < first_takes; ++i) take(mechanism.ring_batches - 1 - i);
 #pragma unroll 1
   for (int i = 0; i < num_indices; ++i) {
     const Row leaving = taken;
@@ -339,7 +340,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
 #pragma unroll 1
     for (int n = 0; n < batches + twice_read; ++n, out += batch_bytes) {
       if (n < batches) {
-        if (n >= held) wait_for_groups(params.ring_batches - 1);
+        if (n >= held) wait_for_groups(mechanism.ring_batches - 1);
         uint4 x[num_inputs][batch];
 #pragma unroll
         for (int k = 0; k < num_inputs; ++k)

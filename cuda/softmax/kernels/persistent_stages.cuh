@@ -24,7 +24,8 @@ struct PersistentRow {
   bool has_outer;
   bool is_full;  // every vector of every batch is there
 
-  __device__ __forceinline__ PersistentRow(const SoftmaxParams& params, int64_t linear, int rank, int lane) {
+  __device__ __forceinline__ PersistentRow(const SoftmaxParams& params, int row_batches, int64_t linear, int rank,
+                                           int lane) {
     const SoftmaxRow row = locate_row<SoftmaxMask::none, kBackward>(params, linear, false);
     const RowVectors vectors = row_vectors<T>(params, row);
     const int head_bytes = vectors.head * static_cast<int>(sizeof(T));
@@ -35,7 +36,7 @@ struct PersistentRow {
     out = row.out + first_bytes;
     begin = own.first >= 0 ? 0 : 1;
     end = (own.end - own.first + persistent_threads - 1) / persistent_threads;
-    is_full = begin == 0 && end >= params.row_batches * kBatch;
+    is_full = begin == 0 && end >= row_batches * kBatch;
     const int outer_column = outer_column_of<T>(params, row, vectors, rank, lane);
     has_outer = outer_column >= 0;
     outer_bytes = outer_column * static_cast<int>(sizeof(T)) - first_bytes;

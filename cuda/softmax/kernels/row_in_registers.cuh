@@ -29,7 +29,8 @@ __device__ __forceinline__ void forget_values([[maybe_unused]] uint4* vector) {
 // maximum and one sum. With kConverts y may have another type than x.
 template <class T, SoftmaxMask kMask, int kRow>
 __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_blocks<kRow>())
-    row_in_registers(const __grid_constant__ GridConstant<SoftmaxParams> params) {
+    row_in_registers(const __grid_constant__ GridConstant<SoftmaxParams> params,
+                     const __grid_constant__ GridConstant<RowInRegisters> mechanism) {
   launch_dependent_grids();
   constexpr int kVectors = softmax_kernels[kRow].max_vectors;
   constexpr SoftmaxForm kForm = softmax_kernels[kRow].form;
@@ -53,8 +54,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   unsigned char* const out_vectors = row.out + vectors.head * output.column_bytes();
   OwnVectors own;
   if constexpr (is_whole) {
-    const int part = group.rank * params.block_vectors, part_end = part + params.block_vectors;
-    own = {part + lane, params.lanes_per_row, part_end < params.row_vectors ? part_end : params.row_vectors, 0};
+    const int part = group.rank * mechanism.block_vectors, part_end = part + mechanism.block_vectors;
+    own = {part + lane, params.lanes_per_row, part_end < mechanism.row_vectors ? part_end : mechanism.row_vectors, 0};
   } else {
     own = own_vectors(params, x_vectors, vectors, group.rank, lane);
   }
@@ -67,7 +68,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   // Is i past the vectors of all threads of the block? Asked of the upper half only: kVectors is the least that holds a
   // row.
   const auto is_past = [&](int i) {
-    return kForm == SoftmaxForm::unfilled && 2 * i >= kVectors && i * params.lanes_per_row >= params.block_vectors;
+    return kForm == SoftmaxForm::unfilled && 2 * i >= kVectors && i * params.lanes_per_row >= mechanism.block_vectors;
   };
 
   // All loads come before the first use; offsets from the thread's first vector have 32 bits.
@@ -101,7 +102,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       load_dense(params, row, first, own.step * width, is_aligned, is_read, dense);
     }
   }
-  if (!is_whole && params.has_interval)
+  if (!is_whole && params.interval.exists)
     fill_unread(output, out_vectors, vectors, own, group.rank, lane,
                 params.log_softmax ? negative_infinity<A>() : A{0});
   A outer = negative_infinity<A>();
@@ -157,7 +158,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     }
     // At most two vectors per row contain an end of the interval; with a dense mask the ends are added to the mask's
     // bytes.
-    if (!is_whole && params.has_interval) {
+    if (!is_whole && params.interval.exists) {
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) {
         const int column = vectors.head + own.at(i) * width;
@@ -311,7 +312,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads)
       raw_y[i] = load_vector(row.side + offset);
     }
   }
-  if (params.has_interval) fill_unread(output, out, vectors, own, group.rank, lane, A{0});
+  if (params.interval.exists) fill_unread(output, out, vectors, own, group.rank, lane, A{0});
   A outer_dy = 0, outer_y = log_softmax ? negative_infinity<A>() : A{0};
   const int outer_column = outer_column_of<T>(params, row, vectors, group.rank, lane);
   if (outer_column >= 0 && is_unmasked<SoftmaxMask::none>(row, outer_column)) {
@@ -319,7 +320,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads)
     outer_y = load_element<T>(row.side, outer_column);
   }
   // At most two vectors per row contain an end of the interval.
-  if (params.has_interval) {
+  if (params.interval.exists) {
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       const int column = vectors.head + own.at(i) * width;

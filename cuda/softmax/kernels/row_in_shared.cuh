@@ -16,7 +16,8 @@ namespace flowk::softmax {
 // for float32 from the exponentials.
 template <class T, SoftmaxMask kMask, int kRow>
 __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_blocks<kRow>())
-    row_in_shared(const __grid_constant__ GridConstant<SoftmaxParams> params) {
+    row_in_shared(const __grid_constant__ GridConstant<SoftmaxParams> params,
+                  const __grid_constant__ GridConstant<RowInShared> mechanism) {
   launch_dependent_grids();
   constexpr int kHeld = softmax_kernels[kRow].max_vectors;
   using A = ComputeType<T>;
@@ -28,7 +29,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   const ExchangeBuffer<T> buffer = exchange_buffer<T>();
   begin_exchange(buffer, group);
   const int threads = params.lanes_per_row, lane = static_cast<int>(threadIdx.x);
-  const SoftmaxRow row = locate_row<kMask, false>(params, static_cast<int64_t>(blockIdx.x) >> params.cluster_shift);
+  const SoftmaxRow row = locate_row<kMask, false>(params, static_cast<int64_t>(blockIdx.x) >> params.row_blocks_shift);
   const RowVectors vectors = row_vectors<T>(params, row);
   const unsigned char* const x_vectors = row.x + vectors.head * static_cast<int>(sizeof(T));
   unsigned char* const out_vectors = row.out + vectors.head * static_cast<int>(sizeof(T));
@@ -40,7 +41,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   const unsigned char* const x = x_vectors + first_bytes;
   unsigned char* const out = out_vectors + first_bytes;
   // Slot n holds vector n, n >= kHeld.
-  uint4* const slots = reinterpret_cast<uint4*>(buffer.memory + params.block_offset_bytes) + lane - kHeld * threads;
+  uint4* const slots =
+      reinterpret_cast<uint4*>(buffer.memory + mechanism.vectors_offset_bytes) + lane - kHeld * threads;
   const int stage_end[num_stages] = {kHeld, kHeld + (num > kHeld ? (num - kHeld + 1) / 2 : 0), num};
 
   uint4 held[kHeld];
@@ -61,7 +63,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       async_copy_vector(slots + n * threads, source);
     async_copy_commit();
   }
-  if (params.has_interval)
+  if (params.interval.exists)
     fill_unread(RowOutput<T>{params}, out_vectors, vectors, own, group.rank, lane,
                 params.log_softmax ? negative_infinity<A>() : A{0});
   A outer = negative_infinity<A>();
@@ -74,7 +76,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   const bool changes_x = has_dense || params.negates_x;
   const auto column_of = [&](int n) { return vectors.head + own.at(n) * width; };
   [[maybe_unused]] const auto cut_dense = [&](auto& dense, int n) {
-    if (!params.has_interval) return;
+    if (!params.interval.exists) return;
 #pragma unroll
     for (auto& vector : dense) mask_outside(&vector, column_of(n++), row.begin, row.end);
   };
@@ -84,7 +86,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       mask_vector<T>(vector, dense);
     } else {
       const int column = column_of(n);
-      if (params.has_interval && (column < row.begin || column + width > row.end))
+      if (params.interval.exists && (column < row.begin || column + width > row.end))
         select_interval<T>(vector, column, row.begin, row.end, negative_infinity_vector<T>());
     }
   };
@@ -96,7 +98,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
 #pragma unroll
     for (int j = 0; j < width; ++j) p[j] = exponential<T>(to_exponent(p[j]));
     if constexpr (keeps_exponentials)
-      if (stores_exponentials) *vector = vector_of<T>(p);
+      if (stores_exponentials) *vector = narrow_vector<T>(p);
     sum->take(p);
   };
   RunningSum<T, kMask> running{exponent_scale<T, kMask>(params)};
@@ -108,7 +110,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     VectorMax<T> largest;
 #pragma unroll
     for (int n = 0; n < kHeld; ++n) {
-      if ((changes_x || (params.has_interval && (n == 0 || n == num - 1))) && is_held(n))
+      if ((changes_x || (params.interval.exists && (n == 0 || n == num - 1))) && is_held(n))
         mask(&held[n], n, held_dense[n]);
       largest.take(held[n]);
     }
@@ -158,7 +160,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         }
       }
     } else {
-      if (params.has_interval && begin < end && end == num) {
+      if (params.interval.exists && begin < end && end == num) {
         uint4 vector = slots[(num - 1) * threads];
         mask(&vector, num - 1, {});
         slots[(num - 1) * threads] = vector;
@@ -236,7 +238,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
 // Threads and vectors as in row_in_shared; both inputs are read once.
 template <class T, int kRow>
 __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_blocks<kRow>())
-    row_in_shared_backward(const __grid_constant__ GridConstant<SoftmaxParams> params) {
+    row_in_shared_backward(const __grid_constant__ GridConstant<SoftmaxParams> params,
+                           const __grid_constant__ GridConstant<RowInShared> mechanism) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   constexpr int width = vector_width<T>, kHeld = softmax_kernels[kRow].max_vectors;
@@ -244,7 +247,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   const ExchangeBuffer<T> buffer = exchange_buffer<T>();
   begin_exchange(buffer, group);
   const int threads = params.lanes_per_row, lane = static_cast<int>(threadIdx.x);
-  const int64_t linear = static_cast<int64_t>(blockIdx.x) >> params.cluster_shift;
+  const int64_t linear = static_cast<int64_t>(blockIdx.x) >> params.row_blocks_shift;
   const SoftmaxRow row = locate_row<SoftmaxMask::none, true>(params, linear);
   const RowVectors vectors = row_vectors<T>(params, row);
   const int head_bytes = vectors.head * static_cast<int>(sizeof(T));
@@ -257,7 +260,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   const unsigned char* const y_vectors = row.side + first_bytes;
   unsigned char* const out = row.out + first_bytes;
   // Slots 2 * n and 2 * n + 1 hold vector n of dy and of y, n >= kHeld.
-  uint4* const slots = reinterpret_cast<uint4*>(buffer.memory + params.block_offset_bytes) + lane - 2 * kHeld * threads;
+  uint4* const slots =
+      reinterpret_cast<uint4*>(buffer.memory + mechanism.vectors_offset_bytes) + lane - 2 * kHeld * threads;
   const int stage_end[3] = {kHeld, kHeld + (num > kHeld ? (num - kHeld + 1) / 2 : 0), num};
   const bool log_softmax = params.log_softmax;
   // The y of a masked column: it adds nothing, and its gradient is 0 while the sum is finite.
@@ -282,7 +286,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     }
     async_copy_commit();
   }
-  if (params.has_interval)
+  if (params.interval.exists)
     fill_unread(RowOutput<T>{params}, row.out + head_bytes, vectors, own, group.rank, lane, A{0});
   A outer_dy = 0, outer_y = log_softmax ? negative_infinity<A>() : A{0};
   const int outer_column = outer_column_of<T>(params, row, vectors, group.rank, lane);
@@ -301,7 +305,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   A sum = backward_term(log_softmax, outer_dy, outer_y);
 #pragma unroll
   for (int n = 0; n < kHeld; ++n) {
-    if (params.has_interval && (n == 0 || n == num - 1) && is_held(n)) cut(n, &held_dy[n], &held_y[n]);
+    if (params.interval.exists && (n == 0 || n == num - 1) && is_held(n)) cut(n, &held_dy[n], &held_y[n]);
     sum += backward_vector_sum<T>(log_softmax, held_dy[n], held_y[n]);
   }
 #pragma unroll
@@ -311,7 +315,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       async_copy_wait_groups<1>();
     else
       async_copy_wait();
-    if (params.has_interval && begin < end && end == num)
+    if (params.interval.exists && begin < end && end == num)
       cut(num - 1, slots + 2 * (num - 1) * threads, slots + (2 * num - 1) * threads);
 #pragma unroll 2
     for (int n = begin; n < end; ++n)

@@ -16,7 +16,7 @@ struct ThreadVectors {
   __device__ __forceinline__ explicit ThreadVectors(const SoftmaxParams& params, int row_vectors) {
     const int64_t first =
         static_cast<int64_t>(blockIdx.x) * (kVectors * static_cast<int>(blockDim.x)) + static_cast<int>(threadIdx.x);
-    const int64_t left = params.num_rows * row_vectors - first;
+    const int64_t left = params.rows.num_rows * row_vectors - first;
     offset = first * vector_bytes;
     step = static_cast<int>(blockDim.x);
     num_left = left < kVectors * step ? static_cast<int>(left) : kVectors * step;

@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   const int lanes = kLanes > 0 ? kLanes : params.lanes_per_row, lane = static_cast<int>(threadIdx.x) & (lanes - 1);
   const uint32_t linear =
       blockIdx.x * static_cast<uint32_t>(params.rows_per_block) + (threadIdx.x >> params.rows_shift);
-  const bool exists = linear < static_cast<uint32_t>(params.num_rows);
+  const bool exists = linear < static_cast<uint32_t>(params.rows.num_rows);
   const uint32_t number = exists ? linear : 0;
   const uint64_t row_offset = number * static_cast<uint64_t>(static_cast<uint32_t>(params.columns * sizeof(T)));
   const IntervalPosition position = interval_position(params, number);
@@ -54,10 +54,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     if (column_of(i) == row.end / width * width) tail.clear_from(&raw[i]);
     if (row.begin > 0 && column_of(i) == row.begin / width * width) head.clear_before(&raw[i]);
     largest.take(raw[i]);
-    float vector_values[width];
-    widen_vector<T>(raw[i], vector_values);
-#pragma unroll
-    for (int j = 0; j < width; ++j) values[i * width + j] = vector_values[j];
+    widen_vector<T>(raw[i], values + i * width);
   }
   const auto sum = scores_to_results<T, 4>(
       params, false, max_over_lanes(largest.largest(), lanes), lanes, [](int) { return true; }, values);
@@ -65,10 +62,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
     if (column_of(i) >= row.columns) continue;
-    float vector_values[width];
-#pragma unroll
-    for (int j = 0; j < width; ++j) vector_values[j] = values[i * width + j];
-    store_values<T>(row.out + (lane + i * lanes) * vector_bytes, vector_values);
+    *reinterpret_cast<uint4*>(row.out + (lane + i * lanes) * vector_bytes) = narrow_vector<T>(values + i * width);
   }
 }
 

@@ -49,7 +49,7 @@ __device__ __forceinline__ RowThreads row_threads(const SoftmaxParams& params) {
   group.lane = static_cast<int>(threadIdx.x) & (group.lanes - 1);
   group.warps = params.lanes_per_row < 32 ? 1 : params.lanes_per_row / 32;
   group.warp = params.rows_per_block > 1 ? 0 : static_cast<int>(threadIdx.x) / 32;
-  group.blocks = 1 << params.cluster_shift;
+  group.blocks = 1 << params.row_blocks_shift;
   group.rank = static_cast<int>(blockIdx.x) & (group.blocks - 1);
   return group;
 }

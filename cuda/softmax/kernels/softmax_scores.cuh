@@ -82,12 +82,8 @@ struct ScoreScale {
   }
 
  private:
-  __device__ __forceinline__ A step() const {
-    return has_bias ? A{1} : A{0.5};
-  }
-  __device__ __forceinline__ A multiplier() const {
-    return has_bias ? scale : scale + scale;
-  }
+  __device__ __forceinline__ A step() const { return has_bias ? A{1} : A{0.5}; }
+  __device__ __forceinline__ A multiplier() const { return has_bias ? scale : scale + scale; }
   __device__ __forceinline__ A scale_to_difference(A score) const {
     if constexpr (is_fused)
       return __fmul_rn(score, scale);

@@ -2,17 +2,11 @@
 // Vectors of 16 bytes of a row: exponentials, loads, masks, maxima and stores of their elements.
 #pragma once
 
-#include <cstring>
-
-#include "core/convert.cuh"
 #include "core/divide.h"
-#include "core/vector.cuh"
+#include "core/values.cuh"
 #include "softmax/softmax_params.h"
 
 namespace flowk::softmax {
-
-template <class T>
-constexpr int vector_width = vector_bytes / static_cast<int>(sizeof(T));
 
 template <class A>
 __device__ __forceinline__ A negative_infinity() {
@@ -96,88 +90,18 @@ __device__ __forceinline__ uint4 load_vector(const unsigned char* address) {
   return *reinterpret_cast<const uint4*>(address);
 }
 
-// Two neighbouring 16-bit elements from the 32-bit word that holds them.
-template <class Pair>
-__device__ __forceinline__ Pair bits_as(uint32_t word) {
-  static_assert(sizeof(Pair) == sizeof(word));
-  Pair pair;
-  memcpy(static_cast<void*>(&pair), &word, sizeof(pair));
-  return pair;
-}
-
-// Converts the elements of a vector to the type in which they are computed.
-template <class T>
-__device__ __forceinline__ void widen_vector(const uint4& vector, ComputeType<T> (&values)[vector_width<T>]) {
-  const uint32_t words[4] = {vector.x, vector.y, vector.z, vector.w};
-  if constexpr (std::is_same_v<T, Float16>) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float2 pair = __half22float2(bits_as<__half2>(words[i]));
-      values[2 * i] = pair.x;
-      values[2 * i + 1] = pair.y;
-    }
-  } else if constexpr (std::is_same_v<T, BFloat16>) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      values[2 * i] = __uint_as_float(words[i] << 16);
-      values[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
-    }
-  } else if constexpr (sizeof(T) == 4) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) values[i] = __uint_as_float(words[i]);
-  } else {
-#pragma unroll
-    for (int i = 0; i < 2; ++i)
-      values[i] =
-          __longlong_as_double(static_cast<long long>(static_cast<uint64_t>(words[2 * i + 1]) << 32 | words[2 * i]));
-  }
-}
-
-// The vector of given float32 or float64 values.
-template <class T>
-__device__ __forceinline__ uint4 vector_of(const T (&values)[vector_width<T>]) {
-  uint4 vector;
-  static_assert(sizeof(values) == sizeof(vector));
-  memcpy(&vector, values, sizeof(vector));
-  return vector;
-}
-
-// Rounds two values once, to two neighbouring elements of a 16-bit type.
-template <class Out>
-__device__ __forceinline__ uint32_t pack_pair(float low, float high) {
-  using Pair = std::conditional_t<std::is_same_v<Out, Float16>, __half2, __nv_bfloat162>;
-  Pair pair;
-  if constexpr (std::is_same_v<Out, Float16>)
-    pair = to_float16(low, high);
-  else
-    pair = __floats2bfloat162_rn(low, high);
-  uint32_t word;
-  memcpy(&word, &pair, sizeof(word));
-  return word;
-}
-
 // Stores the values of one vector of x as elements of Out, by stores of 8 or 16 bytes.
 template <class Out, class A, int kWidth>
 __device__ __forceinline__ void store_values(unsigned char* address, const A (&values)[kWidth]) {
-  constexpr int bytes = kWidth * static_cast<int>(sizeof(Out));
-  if constexpr (sizeof(Out) == 2) {
-    uint32_t words[kWidth / 2];
-#pragma unroll
-    for (int i = 0; i < kWidth / 2; ++i) words[i] = pack_pair<Out>(values[2 * i], values[2 * i + 1]);
-    if constexpr (bytes == 16)
-      *reinterpret_cast<uint4*>(address) = {words[0], words[1], words[2], words[3]};
-    else
-      *reinterpret_cast<uint2*>(address) = {words[0], words[1]};
-  } else if constexpr (sizeof(Out) == 4) {
-#pragma unroll
-    for (int i = 0; i < kWidth; i += 4)
-      *reinterpret_cast<uint4*>(address + i * 4) = {__float_as_uint(values[i]), __float_as_uint(values[i + 1]),
-                                                    __float_as_uint(values[i + 2]), __float_as_uint(values[i + 3])};
+  constexpr int num_words = kWidth * static_cast<int>(sizeof(Out)) / 4;
+  uint32_t words[num_words];
+  narrow_words<Out>(values, words);
+  if constexpr (num_words == 2) {
+    *reinterpret_cast<uint2*>(address) = {words[0], words[1]};
   } else {
-    const uint64_t low = static_cast<uint64_t>(__double_as_longlong(values[0]));
-    const uint64_t high = static_cast<uint64_t>(__double_as_longlong(values[1]));
-    *reinterpret_cast<uint4*>(address) = {static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32),
-                                          static_cast<uint32_t>(high), static_cast<uint32_t>(high >> 32)};
+#pragma unroll
+    for (int i = 0; i < num_words; i += 4)
+      *reinterpret_cast<uint4*>(address + i * 4) = {words[i], words[i + 1], words[i + 2], words[i + 3]};
   }
 }
 
@@ -221,12 +145,11 @@ struct VectorMax {
 template <>
 struct VectorMax<Float16> {
   __half2 pair = __halves2half2(__ushort_as_half(0xfc00), __ushort_as_half(0xfc00));
-  static __device__ __forceinline__ __half2 pair_of(uint32_t word) { return bits_as<__half2>(word); }
   __device__ __forceinline__ void take(const uint4& vector) {
-    pair = __hmax2(
-        pair, __hmax2(__hmax2(pair_of(vector.x), pair_of(vector.y)), __hmax2(pair_of(vector.z), pair_of(vector.w))));
+    pair = __hmax2(pair, __hmax2(__hmax2(pair_of<Float16>(vector.x), pair_of<Float16>(vector.y)),
+                                 __hmax2(pair_of<Float16>(vector.z), pair_of<Float16>(vector.w))));
   }
-  __device__ __forceinline__ void take_word(uint32_t word) { pair = __hmax2(pair, pair_of(word)); }
+  __device__ __forceinline__ void take_word(uint32_t word) { pair = __hmax2(pair, pair_of<Float16>(word)); }
   __device__ __forceinline__ float largest() const {
     return fmaxf(__half2float(__low2half(pair)), __half2float(__high2half(pair)));
   }
@@ -234,12 +157,11 @@ struct VectorMax<Float16> {
 template <>
 struct VectorMax<BFloat16> {
   __nv_bfloat162 pair = __halves2bfloat162(__ushort_as_bfloat16(0xff80), __ushort_as_bfloat16(0xff80));
-  static __device__ __forceinline__ __nv_bfloat162 pair_of(uint32_t word) { return bits_as<__nv_bfloat162>(word); }
   __device__ __forceinline__ void take(const uint4& vector) {
-    pair = __hmax2(
-        pair, __hmax2(__hmax2(pair_of(vector.x), pair_of(vector.y)), __hmax2(pair_of(vector.z), pair_of(vector.w))));
+    pair = __hmax2(pair, __hmax2(__hmax2(pair_of<BFloat16>(vector.x), pair_of<BFloat16>(vector.y)),
+                                 __hmax2(pair_of<BFloat16>(vector.z), pair_of<BFloat16>(vector.w))));
   }
-  __device__ __forceinline__ void take_word(uint32_t word) { pair = __hmax2(pair, pair_of(word)); }
+  __device__ __forceinline__ void take_word(uint32_t word) { pair = __hmax2(pair, pair_of<BFloat16>(word)); }
   __device__ __forceinline__ float largest() const {
     return fmaxf(__bfloat162float(__low2bfloat16(pair)), __bfloat162float(__high2bfloat16(pair)));
   }

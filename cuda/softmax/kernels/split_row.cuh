@@ -38,14 +38,14 @@ struct RowSlice {
   // The first grid of a call waits for the stream's previous grid before its first access to memory. Later grids start
   // only when all blocks of the grid before have started, so that memory written by the stream's previous grid is
   // complete; they wait before they access slots.
-  __device__ __forceinline__ RowSlice(const SoftmaxParams& params, bool waits)
+  __device__ __forceinline__ RowSlice(const SoftmaxParams& params, const SplitRow& split, bool waits)
       : thread(static_cast<int>(threadIdx.x)),
         threads(static_cast<int>(blockDim.x)),
-        slice(static_cast<int>(blockIdx.x) & ((1 << params.cluster_shift) - 1)),
-        slices(1 << params.cluster_shift),
+        slice(static_cast<int>(blockIdx.x) & ((1 << params.row_blocks_shift) - 1)),
+        slices(1 << params.row_blocks_shift),
         group{thread & 31, 32, thread / 32, threads / 32, 0, 1},
         row(locate_row<split_mask, kBackward>(
-            params, params.first_row + (static_cast<int64_t>(blockIdx.x) >> params.cluster_shift), waits)),
+            params, split.first_row + (static_cast<int64_t>(blockIdx.x) >> params.row_blocks_shift), waits)),
         vectors(row_vectors<T>(params, row)) {
     const int head_bytes = vectors.head * static_cast<int>(sizeof(T));
     x = row.x + head_bytes;
@@ -122,12 +122,12 @@ struct SliceBatch {
     }
   }
   __device__ __forceinline__ void mask(const SoftmaxParams& params, const RowSlice<T, kBackward>& slice) {
-    if (params.dense == nullptr && !params.has_interval && !params.negates_x) return;
+    if (params.dense == nullptr && !params.interval.exists && !params.negates_x) return;
 #pragma unroll
     for (int i = 0; i < split_batch; ++i) {
       if (!has(slice, i) || !slice.vectors.is_read(at(slice, i))) continue;
       const int column = slice.column_of(at(slice, i));
-      const bool is_cut = params.has_interval && (column < slice.row.begin || column + width > slice.row.end);
+      const bool is_cut = params.interval.exists && (column < slice.row.begin || column + width > slice.row.end);
       if constexpr (kBackward) {
         if (!is_cut) continue;
         select_interval<T>(&x[i], column, slice.row.begin, slice.row.end, uint4{0, 0, 0, 0});
@@ -151,7 +151,8 @@ struct SliceBatch {
   // Loads the first batch of the block's range of the vectors after the row's slots.
   __device__ __forceinline__ void start_behind_slots(const SoftmaxParams& params, const RowSlice<T, kBackward>& slice) {
     const int slot_vectors = slice.slot_vectors();
-    const VectorRange part = slice.own.range_of(slot_vectors, slice.vectors.count, slice.slice, params.cluster_shift);
+    const VectorRange part =
+        slice.own.range_of(slot_vectors, slice.vectors.count, slice.slice, params.row_blocks_shift);
     start(params, slice, part.begin + slice.thread, slot_vectors, part.end);
   }
   // Calls use() for this batch and each one after it, up to `end`.
@@ -303,10 +304,11 @@ struct SplitGradients {
 // The first grid: each block writes its slice's partial result, computed by `Terms`, to the row's slots.
 template <class Terms>
 __global__ void __launch_bounds__(max_row_threads, fitting_blocks(max_row_threads, 2))
-    split_row_partials(const __grid_constant__ GridConstant<SoftmaxParams> params) {
-  const bool waits = params.first_row == 0;  // then the next grid may not start earlier
+    split_row_partials(const __grid_constant__ GridConstant<SoftmaxParams> params,
+                       const __grid_constant__ GridConstant<SplitRow> split) {
+  const bool waits = split.first_row == 0;  // then the next grid may not start earlier
   if (!waits) launch_dependent_grids();
-  const typename Terms::Slice slice(params, waits);
+  const typename Terms::Slice slice(params, split, waits);
   launch_dependent_grids();
   typename Terms::Batch batch;
   batch.start(params, slice, slice.own.first, slice.vectors.read_begin, slice.own.end);
@@ -321,10 +323,11 @@ __global__ void __launch_bounds__(max_row_threads, fitting_blocks(max_row_thread
 // dy(row, i)). All operands are (rows, columns); a dense mask has one byte per column.
 template <class Terms, int kRow>
 __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_blocks<kRow>())
-    split_row_results(const __grid_constant__ GridConstant<SoftmaxParams> params) {
+    split_row_results(const __grid_constant__ GridConstant<SoftmaxParams> params,
+                      const __grid_constant__ GridConstant<SplitRow> split) {
   launch_dependent_grids();
   using T = typename Terms::T;
-  const typename Terms::Slice slice(params, false);
+  const typename Terms::Slice slice(params, split, false);
   const SoftmaxRow& row = slice.row;
   typename Terms::Batch batch;
   batch.start_behind_slots(params, slice);

@@ -42,10 +42,11 @@ struct SoftmaxColumns {
     return kMasked && params.dense != nullptr;
   }
 
-  static __device__ __forceinline__ void work(const SoftmaxParams& params, const RowSegment& segment,
-                                              const SegmentCopies& copies, unsigned char* memory) {
+  static __device__ __forceinline__ void work(const SoftmaxParams& params, const StagedRows& staged,
+                                              const RowSegment& segment, const SegmentCopies& copies,
+                                              unsigned char* memory) {
     copies.wait(SoftmaxColumns::has_dense(params));
-    const unsigned char* const side = memory + params.side_offset_bytes;
+    const unsigned char* const side = memory + staged.side_offset_bytes;
     const bool has_bias = SoftmaxColumns::has_side(params), has_dense = SoftmaxColumns::has_dense(params);
     const int columns = kLeast == kMost ? kMost : params.columns;
     const float scale = signed_scale<float>(params);
@@ -101,8 +102,8 @@ struct SoftmaxColumns {
       }
     };
     // Two loops: the test would cost rows of one or two columns a third of their time.
-    if (kMasked || params.has_interval)
-      take_rows(params.has_interval);
+    if (kMasked || params.interval.exists)
+      take_rows(params.interval.exists);
     else
       take_rows(false);
   }
@@ -110,8 +111,9 @@ struct SoftmaxColumns {
 
 template <class T, int kMost, int kLeast>
 struct GradientColumns : StagedGradient<T> {
-  static __device__ __forceinline__ void work(const SoftmaxParams& params, const RowSegment& segment,
-                                              const SegmentCopies& copies, unsigned char* memory) {
+  static __device__ __forceinline__ void work(const SoftmaxParams& params, const StagedRows& staged,
+                                              const RowSegment& segment, const SegmentCopies& copies,
+                                              unsigned char* memory) {
     copies.wait(false);
     const int columns = kLeast == kMost ? kMost : params.columns;
     const bool log_softmax = params.log_softmax;
@@ -121,7 +123,7 @@ struct GradientColumns : StagedGradient<T> {
     for (int n = static_cast<int>(threadIdx.x); n < segment.num_rows; n += static_cast<int>(blockDim.x)) {
       T* const dy_elements = reinterpret_cast<T*>(memory + segment.shift) + n * columns;
       const T* const y_elements =
-          reinterpret_cast<const T*>(memory + params.side_offset_bytes + segment.shift) + n * columns;
+          reinterpret_cast<const T*>(memory + staged.side_offset_bytes + segment.shift) + n * columns;
       float dy[kMost], y[kMost], sum = 0;
 #pragma unroll
       for (int j = 0; j < kMost; ++j) {
@@ -149,16 +151,17 @@ struct SoftmaxUnits {
     return kMask == SoftmaxMask::dense;
   }
 
-  static __device__ __forceinline__ void work(const SoftmaxParams& params, const RowSegment& segment,
-                                              const SegmentCopies& copies, unsigned char* memory) {
+  static __device__ __forceinline__ void work(const SoftmaxParams& params, const StagedRows& staged,
+                                              const RowSegment& segment, const SegmentCopies& copies,
+                                              unsigned char* memory) {
     constexpr bool has_bias = kMask == SoftmaxMask::bias, has_dense = kMask == SoftmaxMask::dense;
     const int row_in_block = static_cast<int>(threadIdx.x) >> params.rows_shift;
     const int lane = static_cast<int>(threadIdx.x) & (params.lanes_per_row - 1);
-    const unsigned char* const side = memory + params.side_offset_bytes;
-    const Window window(params, segment, row_in_block, lane);
+    const unsigned char* const side = memory + staged.side_offset_bytes;
+    const Window window(params, staged, segment, row_in_block, lane);
     const int first_column = lane * unit_columns - window.phase;
     SoftmaxRow row;
-    if (params.has_interval) {
+    if (params.interval.exists) {
       row.columns = params.columns;
       wait_on_dependent_grids();
       find_staged_interval(params, segment, row_in_block, &row);
@@ -175,8 +178,8 @@ struct SoftmaxUnits {
           for (int j = 0; j < unit_words<T>; ++j) units[i].words[j] ^= sign_bits<T>;
         }
       }
-      window.clear_others(params, units, masked);
-      if (params.has_interval) window.clear_outside(params, row, first_column, units, masked);
+      window.clear_others(staged, units, masked);
+      if (params.interval.exists) window.clear_outside(params, row, first_column, units, masked);
     };
     Unit<T> units[kMost];
     load_units(memory, has_bias ? 0u : infinity_word<T>, units);
@@ -230,10 +233,10 @@ struct SoftmaxUnits {
       if (!window.any_has(i)) break;
       units[i] = Unit<T>::from(values + i * unit_columns);
     }
-    if (params.has_unit_edges) __syncthreads();
-    window.store(params, units, memory);
+    if (staged.has_unit_edges) __syncthreads();
+    window.store(staged, units, memory);
     // Masked columns of a row with a NaN are not NaN.
-    if (sum != sum && (has_dense || params.has_interval)) {
+    if (sum != sum && (has_dense || params.interval.exists)) {
       const float masked = params.log_softmax ? negative_infinity<float>() : 0.0f;
       const int end = (window.num_units - 1) * params.lanes_per_row * unit_columns + window.left;
 #pragma unroll 1
@@ -241,7 +244,7 @@ struct SoftmaxUnits {
 #pragma unroll 1
         for (int j = i == 0 ? window.before : 0; j < unit_columns; ++j) {
           const int n = i * params.lanes_per_row * unit_columns + j, column = first_column + n;
-          const bool is_outside = params.has_interval && (column < row.begin || column >= row.end);
+          const bool is_outside = params.interval.exists && (column < row.begin || column >= row.end);
           if (n < end && (is_outside || (has_dense && own_mask[n] != 0)))
             store_element<T>(memory + window.at(i), j, masked);
         }
@@ -253,18 +256,19 @@ template <class T, int kMost, int kLeast>
 struct GradientUnits : StagedGradient<T> {
   using Window = UnitWindow<T, kMost, kLeast>;
 
-  static __device__ __forceinline__ void work(const SoftmaxParams& params, const RowSegment& segment,
-                                              const SegmentCopies& copies, unsigned char* memory) {
+  static __device__ __forceinline__ void work(const SoftmaxParams& params, const StagedRows& staged,
+                                              const RowSegment& segment, const SegmentCopies& copies,
+                                              unsigned char* memory) {
     const int row_in_block = static_cast<int>(threadIdx.x) >> params.rows_shift;
     const int lane = static_cast<int>(threadIdx.x) & (params.lanes_per_row - 1);
-    const Window window(params, segment, row_in_block, lane);
+    const Window window(params, staged, segment, row_in_block, lane);
     copies.wait(false);
     const bool log_softmax = params.log_softmax;
     Unit<T> dy_units[kMost], y_units[kMost];
     window.load(memory, dy_units);
-    window.load(memory + params.side_offset_bytes, y_units);
-    window.clear_others(params, dy_units, 0u);
-    window.clear_others(params, y_units, log_softmax ? infinity_word<T> : 0u);
+    window.load(memory + staged.side_offset_bytes, y_units);
+    window.clear_others(staged, dy_units, 0u);
+    window.clear_others(staged, y_units, log_softmax ? infinity_word<T> : 0u);
     const auto make_gradients = [&](auto kind) {
       constexpr bool is_log = decltype(kind)::value;
       float sums[unit_columns] = {};
@@ -294,8 +298,8 @@ struct GradientUnits : StagedGradient<T> {
       make_gradients(std::true_type{});
     else
       make_gradients(std::false_type{});
-    if (params.has_unit_edges) __syncthreads();
-    window.store(params, dy_units, memory);
+    if (staged.has_unit_edges) __syncthreads();
+    window.store(staged, dy_units, memory);
   }
 };
 
@@ -326,13 +330,14 @@ using StagedTerms = typename decltype(StagedTermsOf<T, kMask, kRow>::rows())::ty
 // shared memory.
 template <class Rows, int kRow>
 __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_blocks<kRow>())
-    staged_rows(const __grid_constant__ GridConstant<SoftmaxParams> params) {
+    staged_rows(const __grid_constant__ GridConstant<SoftmaxParams> params,
+                const __grid_constant__ GridConstant<StagedRows> staged) {
   launch_dependent_grids();
   using T = typename Rows::T;
   unsigned char* const memory = &shared<unsigned char>();
-  unsigned char* const side = memory + params.side_offset_bytes;
+  unsigned char* const side = memory + staged.side_offset_bytes;
   const RowSegment segment = row_segment<T>(params);
-  const SegmentCopies copies(params, memory);
+  const SegmentCopies copies(staged, memory);
   copies.start([&](const CopyGroup& group, const BulkCopies& own) {
     load_segment<T>(segment, group, own, params.x, memory);
     if (Rows::has_side(params)) load_segment<T>(segment, group, own, params.side, side);
@@ -340,7 +345,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   if (Rows::has_dense(params))
     copies.start_beside(
         [&](const CopyGroup& group, const BulkCopies& own) { load_mask_runs(params, segment, group, own, side); });
-  Rows::work(params, segment, copies, memory);
+  Rows::work(params, staged, segment, copies, memory);
   store_segment<T>(params, segment, memory);
 }
 

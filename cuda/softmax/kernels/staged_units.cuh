@@ -38,30 +38,10 @@ struct Unit {
       if (j >= begin && j < end) reinterpret_cast<Bits*>(address)[j] = bits;
     }
   }
-  __device__ __forceinline__ void widen(float* values) const {
-#pragma unroll
-    for (int i = 0; i < unit_words<T>; ++i) {
-      if constexpr (std::is_same_v<T, Float16>) {
-        const float2 pair = __half22float2(bits_as<__half2>(words[i]));
-        values[2 * i] = pair.x;
-        values[2 * i + 1] = pair.y;
-      } else if constexpr (std::is_same_v<T, BFloat16>) {
-        values[2 * i] = __uint_as_float(words[i] << 16);
-        values[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
-      } else {
-        values[i] = __uint_as_float(words[i]);
-      }
-    }
-  }
+  __device__ __forceinline__ void widen(float* values) const { widen_words<T>(words, values); }
   static __device__ __forceinline__ Unit from(const float* values) {
     Unit unit;
-#pragma unroll
-    for (int i = 0; i < unit_words<T>; ++i) {
-      if constexpr (sizeof(T) == 2)
-        unit.words[i] = pack_pair<T>(values[2 * i], values[2 * i + 1]);
-      else
-        unit.words[i] = __float_as_uint(values[i]);
-    }
+    narrow_words<T>(values, unit.words);
     return unit;
   }
   static __device__ __forceinline__ Unit of(uint32_t word) {
@@ -85,8 +65,8 @@ struct Unit {
 };
 
 // The units of one thread. A row is read as the aligned units that contain it, dealt to `lanes` threads in turn; its
-// first and last unit may have columns of neighbouring rows. A thread has params.thread_units units or one less, kLeast
-// <= thread_units <= kMost.
+// first and last unit may have columns of neighbouring rows. A thread has units_per_thread units or one less, kLeast
+// <= units_per_thread <= kMost.
 template <class T, int kMost, int kLeast>
 struct UnitWindow {
   static_assert(kLeast >= 3);
@@ -98,8 +78,8 @@ struct UnitWindow {
   int before;      // the same for this thread's first unit
   int left;        // columns of the last unit up to the row's end, or more than it has
 
-  __device__ __forceinline__ UnitWindow(const SoftmaxParams& params, const RowSegment& segment, int row_in_block,
-                                        int lane) {
+  __device__ __forceinline__ UnitWindow(const SoftmaxParams& params, const StagedRows& staged,
+                                        const RowSegment& segment, int row_in_block, int lane) {
     const int lanes = params.lanes_per_row;
     const int start = segment.shift + row_in_block * params.columns * static_cast<int>(sizeof(T));
     const int misaligned = start & (unit_bytes<T> - 1);
@@ -108,7 +88,7 @@ struct UnitWindow {
     const int row_units = (columns + unit_columns - 1) / unit_columns;
     first = start - misaligned + lane * unit_bytes<T>;
     step = lanes * unit_bytes<T>;
-    most_units = params.thread_units;
+    most_units = staged.units_per_thread;
     num_units = row_in_block < segment.num_rows ? (row_units - lane + lanes - 1) >> params.rows_shift : 0;
     before = lane == 0 ? phase : 0;
     left = columns - unit_columns * (lane + lanes * (num_units - 1));
@@ -133,14 +113,13 @@ struct UnitWindow {
   }
 
   // Sets columns of other rows, and units that this thread does not have, to `word`.
-  __device__ __forceinline__ void clear_others(const SoftmaxParams& params, Unit<T> (&units)[kMost],
-                                               uint32_t word) const {
+  __device__ __forceinline__ void clear_others(const StagedRows& staged, Unit<T> (&units)[kMost], uint32_t word) const {
 #pragma unroll
     for (int i = kLeast - 1; i < kMost; ++i) {
       if (!any_has(i)) break;
       if (!has(i)) units[i] = Unit<T>::of(word);
     }
-    if (!params.has_unit_edges) return;
+    if (!staged.has_unit_edges) return;
     uint32_t head[unit_words<T>], tail[unit_words<T>];
 #pragma unroll
     for (int i = 0; i < unit_words<T>; ++i) {
@@ -183,7 +162,7 @@ struct UnitWindow {
   }
 
   // Stores the row's columns. Call it after a barrier: other threads read the neighbouring columns of the same units.
-  __device__ __forceinline__ void store(const SoftmaxParams& params, const Unit<T> (&units)[kMost],
+  __device__ __forceinline__ void store(const StagedRows& staged, const Unit<T> (&units)[kMost],
                                         unsigned char* memory) const {
     if (num_units == 0) return;
 #pragma unroll
@@ -193,7 +172,7 @@ struct UnitWindow {
                             (i < kLeast - 2 || i < num_units - 1 || (i == num_units - 1 && left >= unit_columns));
       if (is_whole) units[i].store(memory + at(i));
     }
-    if (!params.has_unit_edges) return;
+    if (!staged.has_unit_edges) return;
     if (before > 0) units[0].store_columns(memory + first, before, unit_columns);
     if (left < unit_columns) {
       Unit<T> last = units[kLeast - 2];

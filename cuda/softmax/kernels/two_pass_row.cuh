@@ -33,11 +33,12 @@ __device__ __forceinline__ void store_nan_row_as(const SoftmaxParams& params, co
 // Calls vector(first column) and column(column) for the columns of one thread: whole vectors, then an outer column;
 // without reads_vectors single columns only.
 template <class T, class Vector, class Column>
-__device__ __forceinline__ void for_own_columns(const SoftmaxParams& params, const SoftmaxRow& row,
-                                                const RowVectors& vectors, const RowThreads& group, int lane, bool all,
-                                                Vector vector, Column column) {
+__device__ __forceinline__ void for_own_columns(const SoftmaxParams& params, const TwoPassRow& mechanism,
+                                                const SoftmaxRow& row, const RowVectors& vectors,
+                                                const RowThreads& group, int lane, bool all, Vector vector,
+                                                Column column) {
   const int first = group.rank * params.lanes_per_row + lane, step = params.lanes_per_row * group.blocks;
-  if (!params.reads_vectors) {
+  if (!mechanism.reads_vectors) {
 #pragma unroll 4
     for (int i = (all ? 0 : row.begin) + first; i < (all ? row.columns : row.end); i += step) column(i);
     return;
@@ -83,7 +84,7 @@ __device__ __forceinline__ void load_scores(const SoftmaxParams& params, const S
   constexpr int width = vector_width<T>;
   const bool has_bias = params.side != nullptr;
   const uint4 vector = load_vector(row.x + static_cast<int64_t>(column) * static_cast<int>(sizeof(T)));
-  uint32_t kept = params.has_interval ? interval_bits(column, width, row.begin, row.end) : (1u << width) - 1;
+  uint32_t kept = params.interval.exists ? interval_bits(column, width, row.begin, row.end) : (1u << width) - 1;
   widen_vector<T>(vector, scores);
   if (has_bias) {
     const A scale = signed_scale<A>(params);
@@ -112,7 +113,8 @@ __device__ __forceinline__ void load_scores(const SoftmaxParams& params, const S
 // exponentials relative to it.
 template <class T, int kRow>
 __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads)
-    two_pass_row(const __grid_constant__ GridConstant<SoftmaxParams> params) {
+    two_pass_row(const __grid_constant__ GridConstant<SoftmaxParams> params,
+                 const __grid_constant__ GridConstant<TwoPassRow> mechanism) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   using E = RowValue<A>;  // as a float32 row: the output may be float32
@@ -140,7 +142,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads)
       if (scores[j] != -infinity) sum += exponential<A>((scores[j] - largest) * scale);
   };
   for_own_columns<T>(
-      params, row, vectors, group, lane, false,
+      params, mechanism, row, vectors, group, lane, false,
       [&](int column) {
         A scores[width];
         load_scores<T>(params, row, steps, column, scores);
@@ -168,7 +170,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads)
     return log_softmax ? z * result.factor + result.term : exponential<A>(z) * result.factor;
   };
   for_own_columns<T>(
-      params, row, vectors, group, lane, true,
+      params, mechanism, row, vectors, group, lane, true,
       [&](int column) {
         A y[width];
         const bool is_read = column + width > row.begin && column < row.end;
@@ -190,7 +192,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads)
 // dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)); threads as in two_pass_row.
 template <class T, int kRow>
 __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads)
-    two_pass_row_backward(const __grid_constant__ GridConstant<SoftmaxParams> params) {
+    two_pass_row_backward(const __grid_constant__ GridConstant<SoftmaxParams> params,
+                          const __grid_constant__ GridConstant<TwoPassRow> mechanism) {
   launch_dependent_grids();
   using A = ComputeType<T>;
   constexpr int width = vector_width<T>;
@@ -210,7 +213,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads)
 
   A sum = 0;
   for_own_columns<T>(
-      params, row, vectors, group, lane, false,
+      params, mechanism, row, vectors, group, lane, false,
       [&](int column) {
         A dy[width], y[width];
         load_both(column, dy, y);
@@ -226,7 +229,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads)
 
   const A scale = signed_scale<A>(params);
   for_own_columns<T>(
-      params, row, vectors, group, lane, true,
+      params, mechanism, row, vectors, group, lane, true,
       [&](int column) {
         A dx[width], y[width];
         const bool is_read = column + width > row.begin && column < row.end;

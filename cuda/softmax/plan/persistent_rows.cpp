@@ -69,12 +69,11 @@ int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig&, const Persisten
 
 void fill(const SoftmaxCall& call, PersistentRows& mechanism, SoftmaxPlan* plan) {
   const PersistentRing ring = ring_of(call, plan->config);
-  SoftmaxParams& params = plan->params;
-  params.starts_on_lines = true;
-  params.row_batches = static_cast<int32_t>(ring.row_batches);
-  params.ring_batches = static_cast<int32_t>(ring.batches);
-  params.held_batches = static_cast<int32_t>(ring.held_batches);
-  params.block_offset_bytes = static_cast<int32_t>(ring.offset_bytes);
+  plan->params.starts_on_lines = true;
+  mechanism.row_batches = static_cast<int32_t>(ring.row_batches);
+  mechanism.ring_batches = static_cast<int32_t>(ring.batches);
+  mechanism.held_batches = static_cast<int32_t>(ring.held_batches);
+  mechanism.ring_offset_bytes = static_cast<int32_t>(ring.offset_bytes);
   plan->launch.shared_bytes = static_cast<int32_t>(ring.offset_bytes + ring.batches * ring.batch_bytes);
   plan->launch.num_blocks = std::min<int64_t>(mechanism.num_clusters, call.rows.num_rows) * plan->config.cluster_blocks;
 }

@@ -134,13 +134,12 @@ int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig&, const RowInRegi
 void fill(const SoftmaxCall& call, RowInRegisters& mechanism, SoftmaxPlan* plan) {
   const int32_t vectors = mechanism.vectors_per_thread;
   mechanism.form = form_of(call, plan->config, vectors);
-  SoftmaxParams& params = plan->params;
-  params.starts_on_lines = fits_from_line(call, plan->config, vectors);
+  plan->params.starts_on_lines = fits_from_line(call, plan->config, vectors);
   // A block's part of a row starts on a line where its threads can hold that much.
   const int64_t part = ceil_div(call.row_vectors, plan->config.cluster_blocks);
   const int64_t line_part = round_up(part, line_bytes / vector_bytes);
-  params.row_vectors = static_cast<int32_t>(call.row_vectors);
-  params.block_vectors = static_cast<int32_t>(line_part <= plan->config.lanes_per_row * vectors ? line_part : part);
+  mechanism.row_vectors = static_cast<int32_t>(call.row_vectors);
+  mechanism.block_vectors = static_cast<int32_t>(line_part <= plan->config.lanes_per_row * vectors ? line_part : part);
 }
 
 }  // namespace flowk::softmax

@@ -49,7 +49,7 @@ void fill(const SoftmaxCall& call, RowInShared& mechanism, SoftmaxPlan* plan) {
   const int32_t vectors = mechanism.vectors_per_thread;
   plan->params.starts_on_lines =
       fits_from_line(call, plan->config, vectors + shared_vectors(call, plan->config, vectors));
-  plan->params.block_offset_bytes = static_cast<int32_t>(offset_bytes(call, plan->config));
+  mechanism.vectors_offset_bytes = static_cast<int32_t>(offset_bytes(call, plan->config));
   plan->launch.shared_bytes = static_cast<int32_t>(shared_bytes(call, plan->config, vectors));
 }
 

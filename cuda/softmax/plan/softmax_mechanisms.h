@@ -27,6 +27,7 @@ void fill(const SoftmaxCall& call, StagedRows& mechanism, SoftmaxPlan* plan);
 SoftmaxConfig choose_two_pass_row(const SoftmaxCall& call);
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const TwoPassRow& mechanism);
 int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig& config, const TwoPassRow& mechanism);
+void fill(const SoftmaxCall& call, TwoPassRow& mechanism, SoftmaxPlan* plan);
 
 SoftmaxConfig choose_rows_by_vectors(const SoftmaxCall& call);
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const RowsByVectors& mechanism);

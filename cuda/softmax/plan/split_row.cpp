@@ -48,7 +48,7 @@ int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig&, const SplitRow&
 }
 
 void fill(const SoftmaxCall& call, SplitRow& mechanism, SoftmaxPlan* plan) {
-  plan->params.cluster_shift = std::countr_zero(static_cast<uint32_t>(mechanism.slices));
+  plan->params.row_blocks_shift = std::countr_zero(static_cast<uint32_t>(mechanism.slices));
   plan->params.starts_on_lines = true;
   plan->launch.num_blocks = std::min(mechanism.rows_per_launch, call.rows.num_rows) * mechanism.slices;
 }

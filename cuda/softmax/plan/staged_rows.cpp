@@ -132,12 +132,10 @@ int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig& config, const St
 void fill(const SoftmaxCall& call, StagedRows& mechanism, SoftmaxPlan* plan) {
   mechanism.unit_columns = has_single_columns(call) ? 1 : staged_unit_columns;
   mechanism.units_per_thread = units_per_thread(call, plan->config.lanes_per_row);
-  SoftmaxParams& params = plan->params;
-  params.has_unit_edges = !has_single_columns(call) && offset_step(call) < staged_unit_columns;
-  params.thread_units = mechanism.units_per_thread;
-  params.side_offset_bytes = static_cast<int32_t>(row_bytes(call, plan->config));
-  params.barrier_offset_bytes = params.side_offset_bytes + static_cast<int32_t>(side_bytes(call, plan->config));
-  plan->launch.shared_bytes = params.barrier_offset_bytes + staged_barrier_bytes;
+  mechanism.has_unit_edges = !has_single_columns(call) && offset_step(call) < staged_unit_columns;
+  mechanism.side_offset_bytes = static_cast<int32_t>(row_bytes(call, plan->config));
+  mechanism.barrier_offset_bytes = mechanism.side_offset_bytes + static_cast<int32_t>(side_bytes(call, plan->config));
+  plan->launch.shared_bytes = mechanism.barrier_offset_bytes + staged_barrier_bytes;
 }
 
 }  // namespace flowk::softmax

@@ -28,6 +28,11 @@ bool fits(const SoftmaxCall&, const SoftmaxConfig& config, const TwoPassRow&) {
   return config.cluster_blocks == 1 || config.lanes_per_row >= warp_lanes;
 }
 
+void fill(const SoftmaxCall& call, TwoPassRow& mechanism, SoftmaxPlan* plan) {
+  // Columns of tails have one thread each.
+  mechanism.reads_vectors = call.vectors_agree && plan->config.lanes_per_row >= warp_lanes;
+}
+
 int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig&, const TwoPassRow&) {
   return find_kernel(query_of(call, SoftmaxKernel::two_pass_row));
 }
