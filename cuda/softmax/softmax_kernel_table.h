@@ -86,19 +86,14 @@ constexpr bool takes(const SoftmaxKernelRow& row, int element_bytes, SoftmaxMask
   return (row.types & element_bytes) != 0 && (row.masks & mask_bit(mask)) != 0;
 }
 
+constexpr int staged_threads = 128;
+
 namespace table {
 
-constexpr SoftmaxKernelRow in_registers(int types, int masks, SoftmaxForm form, int vectors,
-                                        int blocks_per_multiprocessor = 0, int max_threads = max_row_threads) {
-  return {.mechanism = SoftmaxKernel::row_in_registers,
-          .backward = false,
-          .types = types,
-          .masks = masks,
-          .min_vectors = form == SoftmaxForm::whole ? vectors : 1,
-          .max_vectors = vectors,
-          .max_threads = max_threads,
-          .blocks_per_multiprocessor = blocks_per_multiprocessor,
-          .form = form};
+constexpr SoftmaxKernelRow in_registers(int types, int masks, SoftmaxForm form, int vectors, int blocks = 0,
+                                        int max_threads = max_row_threads) {
+  const int min_vectors = form == SoftmaxForm::whole ? vectors : 1;
+  return {SoftmaxKernel::row_in_registers, false, types, masks, min_vectors, vectors, max_threads, blocks, form};
 }
 constexpr SoftmaxKernelRow in_registers_backward(int types, int vectors) {
   return {SoftmaxKernel::row_in_registers, true, types, no_mask, 1, vectors};
@@ -107,30 +102,24 @@ constexpr SoftmaxKernelRow converting(SoftmaxKernelRow row) {
   row.converts = true;
   return row;
 }
-constexpr int staged_threads = 128;
 constexpr SoftmaxKernelRow staged(bool backward, int types, int masks, int unit_columns, int min_vectors,
-                                  int max_vectors, int blocks_per_multiprocessor = 0) {
-  return {.mechanism = SoftmaxKernel::staged_rows,
-          .backward = backward,
-          .types = types,
-          .masks = masks,
-          .min_vectors = min_vectors,
-          .max_vectors = max_vectors,
-          .max_threads = staged_threads,
-          .blocks_per_multiprocessor = blocks_per_multiprocessor,
-          .unit_columns = unit_columns};
+                                  int max_vectors, int blocks = 0) {
+  return {SoftmaxKernel::staged_rows, backward, types,       masks, min_vectors, max_vectors, staged_threads, blocks,
+          SoftmaxForm::any,           false,    unit_columns};
 }
-constexpr SoftmaxKernelRow in_lanes(int lanes, int types, int min_vectors, int max_vectors,
-                                    int blocks_per_multiprocessor = 0) {
-  return {.mechanism = SoftmaxKernel::rows_in_lanes,
-          .backward = false,
-          .types = types,
-          .masks = no_mask,
-          .min_vectors = min_vectors,
-          .max_vectors = max_vectors,
-          .max_threads = 128,
-          .blocks_per_multiprocessor = blocks_per_multiprocessor,
-          .lanes = lanes};
+constexpr SoftmaxKernelRow in_lanes(int lanes, int types, int min_vectors, int max_vectors, int blocks = 0) {
+  return {SoftmaxKernel::rows_in_lanes,
+          false,
+          types,
+          no_mask,
+          min_vectors,
+          max_vectors,
+          128,
+          blocks,
+          SoftmaxForm::any,
+          false,
+          0,
+          lanes};
 }
 
 }  // namespace table

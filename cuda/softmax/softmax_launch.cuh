@@ -49,38 +49,26 @@ Status launch_kernel(const SoftmaxPlan& plan, flowk_stream stream) {
   const auto start_with = [&](auto kernel, const auto& mechanism) {
     return launch(kernel, plan.launch, stream, plan.params, mechanism);
   };
-  if constexpr (row.mechanism == SoftmaxKernel::row_in_registers) {
-    if constexpr (row.backward)
-      return start(row_in_registers_backward<T, kRow>);
-    else
-      return start_with(row_in_registers<T, kMask, kRow>, plan.config.as<RowInRegisters>());
-  } else if constexpr (row.mechanism == SoftmaxKernel::row_in_shared) {
-    if constexpr (row.backward)
-      return start_with(row_in_shared_backward<T, kRow>, plan.config.as<RowInShared>());
-    else
-      return start_with(row_in_shared<T, kMask, kRow>, plan.config.as<RowInShared>());
-  } else if constexpr (row.mechanism == SoftmaxKernel::staged_rows) {
+  using Terms = std::conditional_t<row.backward, GradientTerms<T>, SoftmaxTerms<T, kMask>>;
+  if constexpr (row.mechanism == SoftmaxKernel::row_in_registers)
+    return start_with(row_in_registers<Terms, kRow>, plan.config.as<RowInRegisters>());
+  else if constexpr (row.mechanism == SoftmaxKernel::row_in_shared)
+    return start_with(row_in_shared<Terms, kRow>, plan.config.as<RowInShared>());
+  else if constexpr (row.mechanism == SoftmaxKernel::staged_rows)
     return start_with(staged_rows<StagedTerms<T, kMask, kRow>, kRow>, plan.config.as<StagedRows>());
-  } else if constexpr (row.mechanism == SoftmaxKernel::rows_by_vectors) {
-    if constexpr (row.backward)
-      return start(rows_by_vectors_backward<T, kRow>);
-    else
-      return start(rows_by_vectors<T, kRow>);
-  } else if constexpr (row.mechanism == SoftmaxKernel::rows_in_lanes) {
+  else if constexpr (row.mechanism == SoftmaxKernel::rows_by_vectors)
+    return start(rows_by_vectors<Terms, kRow>);
+  else if constexpr (row.mechanism == SoftmaxKernel::rows_in_lanes)
     return start(rows_in_lanes<T, kRow>);
-  } else if constexpr (row.mechanism == SoftmaxKernel::split_row) {
+  else if constexpr (row.mechanism == SoftmaxKernel::split_row)
     return launch_split_row<std::conditional_t<row.backward, SplitGradients<T>, SplitScores<T>>, kRow>(plan, stream);
-  } else if constexpr (row.mechanism == SoftmaxKernel::persistent_rows) {
-    using Rows =
-        std::conditional_t<row.backward, PersistentGradient<T, row.max_vectors>, PersistentSoftmax<T, row.max_vectors>>;
-    return launch_persistent_rows<Rows, kRow>(plan, stream);
-  } else {
-    static_assert(row.mechanism == SoftmaxKernel::two_pass_row);
-    if constexpr (row.backward)
-      return start_with(two_pass_row_backward<T, kRow>, plan.config.as<TwoPassRow>());
-    else
-      return start_with(two_pass_row<T, kRow>, plan.config.as<TwoPassRow>());
-  }
+  else if constexpr (row.mechanism == SoftmaxKernel::persistent_rows)
+    return launch_persistent_rows<
+        std::conditional_t<row.backward, PersistentGradient<T, row.max_vectors>, PersistentSoftmax<T, row.max_vectors>>,
+        kRow>(plan, stream);
+  else
+    return start_with(two_pass_row<std::conditional_t<row.backward, Terms, SoftmaxTerms<T, SoftmaxMask::bias>>, kRow>,
+                      plan.config.as<TwoPassRow>());
 }
 
 template <class T, SoftmaxMask kMask, int... kRows>

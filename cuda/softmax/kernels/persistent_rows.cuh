@@ -127,27 +127,21 @@ struct PersistentSoftmax {
     const Scale to_exponent = to_row_exponent();
     if (keeps_exponentials && !log_softmax)
       find_factor(is_unmasked ? __shfl_sync(0xffffffffu, maximum, lane_of(index, n)) : row.max);
-    enum class From { exponentials, scores, logarithms };
     const auto store = [&](auto kind) {
-      constexpr From from = decltype(kind)::value;
 #pragma unroll
       for (int i = 0; i < batch; ++i) {
         A y[width];
-        widen_vector<T>(x[0][i], y);
-#pragma unroll
-        for (int j = 0; j < width; ++j)
-          y[j] = from == From::logarithms ? to_exponent.difference(y[j]) * result.factor + result.term
-                 : from == From::scores   ? exponential<T>(to_exponent(y[j])) * result.factor
-                                          : y[j] * result.factor;
+        vector_results<decltype(kind)::value>(x[0][i], to_exponent, result, y);
         if (vectors >> i & 1) store_values<T>(out + i * thread_step_bytes, y);
       }
     };
+    constexpr HeldAs held_as = keeps_exponentials ? HeldAs::exponentials : HeldAs::scores;
     if (log_softmax)
-      store(std::integral_constant<From, From::logarithms>());
-    else if (!keeps_exponentials || !is_unmasked)
-      store(std::integral_constant<From, From::scores>());
+      store(std::integral_constant<HeldAs, HeldAs::scores_for_logarithms>());
+    else if (held_as == HeldAs::exponentials && is_unmasked)
+      store(std::integral_constant<HeldAs, held_as>());
     else
-      store(std::integral_constant<From, keeps_exponentials ? From::exponentials : From::scores>());
+      store(std::integral_constant<HeldAs, HeldAs::scores>());
   }
   __device__ __forceinline__ void leave_outer(const Row& leaving) const {
     if (!leaving.has_outer) return;
@@ -168,38 +162,41 @@ struct PersistentGradient {
   static constexpr bool is_backward = true, keeps_exponentials = false;
   static constexpr int batch = kBatch, width = vector_width<T>, num_inputs = 2;
 
-  bool log_softmax;
-  A scale;
+  using Terms = GradientTerms<T>;
+  const SoftmaxParams& params;
   A sum, row_sum;
-  A outer_dy, outer_y, sent_dy, sent_y;
+  A outer[num_inputs], sent_outer[num_inputs];
 
-  __device__ __forceinline__ PersistentGradient(const SoftmaxParams& params, int)
-      : log_softmax(params.log_softmax), scale(signed_scale<A>(params)) {}
+  __device__ __forceinline__ PersistentGradient(const SoftmaxParams& of, int) : params(of) {}
+  // Calls use(terms) with a constant kind of softmax.
+  template <class Use>
+  __device__ __forceinline__ void with_terms(Use use) const {
+    if (params.log_softmax)
+      use(Terms(params, true));
+    else
+      use(Terms(params, false));
+  }
   __device__ __forceinline__ void begin(const Row& coming) {
-    sum = outer_dy = 0;
-    outer_y = log_softmax ? negative_infinity<A>() : A{0};
+    sum = outer[0] = 0;
+    outer[1] = Terms::masked_element(params, 1);
     if (!coming.has_outer) return;
-    outer_dy = coming.outer_of(coming.x);
-    outer_y = coming.outer_of(coming.side);
+    outer[0] = coming.outer_of(coming.x);
+    outer[1] = coming.outer_of(coming.side);
   }
   template <class VectorAt>
   __device__ __forceinline__ void take(unsigned vectors, int, int, const uint4 (&x)[num_inputs][batch], VectorAt) {
-    const auto add = [&](auto kind) {
+    with_terms([&](const Terms& terms) {
 #pragma unroll
       for (int i = 0; i < batch; ++i) {
-        const A term = backward_vector_sum<T>(decltype(kind)::value, x[0][i], x[1][i]);
+        const A term = terms.vector_term(x[0][i], x[1][i]);
         if (vectors >> i & 1) sum += term;
       }
-    };
-    if (log_softmax)
-      add(std::true_type{});
-    else
-      add(std::false_type{});
+    });
   }
   __device__ __forceinline__ void send(const PersistentExchange<T>& exchange, int index) {
-    sum += backward_term(log_softmax, outer_dy, outer_y);
-    sent_dy = outer_dy;
-    sent_y = outer_y;
+    sum += Terms(params).term(outer);
+    sent_outer[0] = outer[0];
+    sent_outer[1] = outer[1];
     exchange.send({A{0}, sum_over_lanes(sum, 32)}, index, combine(exchange));
   }
   static __device__ __forceinline__ auto combine(const PersistentExchange<T>& exchange) {
@@ -212,24 +209,17 @@ struct PersistentGradient {
   }
   __device__ __forceinline__ void leave(unsigned vectors, int, int, const uint4 (&x)[num_inputs][batch], bool,
                                         unsigned char* out) const {
-    const auto store = [&](auto kind) {
+    with_terms([&](const Terms& terms) {
 #pragma unroll
       for (int i = 0; i < batch; ++i) {
-        A dx[width], y[width];
-        widen_vector<T>(x[0][i], dx);
-        widen_vector<T>(x[1][i], y);
-#pragma unroll
-        for (int j = 0; j < width; ++j) dx[j] = backward_gradient(decltype(kind)::value, dx[j], y[j], row_sum, scale);
+        A dx[width];
+        terms.vector_results(x[0][i], x[1][i], row_sum, dx);
         if (vectors >> i & 1) store_values<T>(out + i * thread_step_bytes, dx);
       }
-    };
-    if (log_softmax)
-      store(std::true_type{});
-    else
-      store(std::false_type{});
+    });
   }
   __device__ __forceinline__ void leave_outer(const Row& leaving) const {
-    if (leaving.has_outer) leaving.store_outer(backward_gradient(log_softmax, sent_dy, sent_y, row_sum, scale));
+    if (leaving.has_outer) leaving.store_outer(Terms(params).result(sent_outer[0], sent_outer[1], row_sum));
   }
 };
 

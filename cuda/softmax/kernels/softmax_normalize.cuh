@@ -229,47 +229,155 @@ __device__ __forceinline__ RowValue<T> scores_to_results(const SoftmaxParams& pa
   return sum;
 }
 
-// ---- gradients
+// A row's results from its largest score and its sum of exponentials.
+template <class T, SoftmaxMask kMask>
+struct RowResults {
+  using A = ComputeType<T>;
+  ScoreScale<T, kMask> to_exponent;
+  ResultFactors<T> factors;
+  bool log_softmax;
+  __device__ __forceinline__ RowResults(const SoftmaxParams& params, const RowPartial<T>& row)
+      : to_exponent(row.max == negative_infinity<A>() ? A{0} : row.max, exponent_scale<T, kMask>(params)),
+        factors(params.log_softmax, row.sum, to_exponent.log_factor()),
+        log_softmax(params.log_softmax) {}
+  __device__ __forceinline__ A of(A score) const {
+    const A difference = to_exponent.difference(score);
+    return log_softmax ? difference * factors.factor + factors.term
+                       : exponential<T>(to_exponent.exponent(difference)) * factors.factor;
+  }
+};
 
-// One element's term of its row's sum, and its gradient from that sum.
-template <class A>
-__device__ __forceinline__ A backward_term(bool log_softmax, A dy, A y) {
-  if (!log_softmax) return y * dy;
-  return y == negative_infinity<A>() ? A{0} : dy;
-}
-template <class A>
-__device__ __forceinline__ A backward_gradient(bool log_softmax, A dy, A y, A sum, A scale) {
-  if (!log_softmax) return scale * y * (dy - sum);
-  if (y == negative_infinity<A>()) return A{0};
-  if constexpr (sizeof(A) == 8)
-    return scale * (dy - exp(y) * sum);
-  else
-    return scale * (dy - expf(y) * sum);
+// A vector's results from what is held of it: exponentials, which the factor is for, or scores.
+enum class HeldAs { exponentials, scores, scores_for_logarithms };
+
+template <HeldAs kHeldAs, class T, SoftmaxMask kMask>
+__device__ __forceinline__ void vector_results(const uint4& vector, const ScoreScale<T, kMask>& to_exponent,
+                                               const ResultFactors<T>& factors, ComputeType<T> (&y)[vector_width<T>]) {
+  widen_vector<T>(vector, y);
+#pragma unroll
+  for (int j = 0; j < vector_width<T>; ++j)
+    y[j] = kHeldAs == HeldAs::exponentials ? y[j] * factors.factor
+           : kHeldAs == HeldAs::scores     ? exponential<T>(to_exponent(y[j])) * factors.factor
+                                           : to_exponent.difference(y[j]) * factors.factor + factors.term;
 }
 
-// Sets masked gradients of the vector at `column` to 0; needed only if the row's sum is not finite.
-template <class A, int kWidth>
-__device__ __forceinline__ void clear_masked(const SoftmaxRow& row, int column, A (&dx)[kWidth]) {
-#pragma unroll
-  for (int j = 0; j < kWidth; ++j)
-    if (column + j < row.begin || column + j >= row.end) dx[j] = 0;
-}
+// ---- the terms: what a mechanism needs of softmax, and of its gradient. A column has num_inputs inputs; those of
+// masked columns are such that they add nothing to the row.
 
-// The sum of a vector's terms, as a tree: the chain of additions of a thread is as long as its number of vectors.
-template <class T>
-__device__ __forceinline__ ComputeType<T> backward_vector_sum(bool log_softmax, const uint4& dy_vector,
-                                                              const uint4& y_vector) {
-  constexpr int width = vector_width<T>;
-  ComputeType<T> terms[width], y[width];
-  widen_vector<T>(dy_vector, terms);
-  widen_vector<T>(y_vector, y);
+template <class Input, SoftmaxMask kMask>
+struct SoftmaxTerms {
+  using T = Input;
+  using A = ComputeType<T>;
+  static constexpr SoftmaxMask mask = kMask;
+  static constexpr bool is_backward = false;
+  static constexpr int num_inputs = 1;
+
+  // Scores relative to a row's largest; 0 if all are -infinity.
+  static __device__ __forceinline__ ScoreScale<T, kMask> exponents(const SoftmaxParams& params, A largest) {
+    return {largest == negative_infinity<A>() ? A{0} : largest, exponent_scale<T, kMask>(params)};
+  }
+  static __device__ __forceinline__ uint4 masked_vector(const SoftmaxParams&, int) {
+    return negative_infinity_vector<T>();
+  }
+  static __device__ __forceinline__ A masked_result(const SoftmaxParams& params) {
+    return params.log_softmax ? negative_infinity<A>() : A{0};
+  }
+  // The inputs of an outer column, or of a masked one if it is -1.
+  static __device__ __forceinline__ void load_outer(const SoftmaxParams& params, const SoftmaxRow& row, int column,
+                                                    A (&inputs)[num_inputs]) {
+    inputs[0] = negative_infinity<A>();
+    if (column >= 0 && is_unmasked<kMask>(row, column)) inputs[0] = load_score<T, kMask>(params, row, column);
+  }
+};
+
+// dx = scale * y * (dy - sum of y * dy), or of log_softmax scale * (dy - exp(y) * sum of dy). Inputs are dy and y.
+template <class Input>
+struct GradientTerms {
+  using T = Input;
+  using A = ComputeType<T>;
+  static constexpr SoftmaxMask mask = SoftmaxMask::none;
+  static constexpr bool is_backward = true;
+  static constexpr int num_inputs = 2, width = vector_width<T>;
+  bool log_softmax;
+  A scale;
+
+  __device__ __forceinline__ explicit GradientTerms(const SoftmaxParams& params)
+      : GradientTerms(params, params.log_softmax) {}
+  __device__ __forceinline__ GradientTerms(const SoftmaxParams& params, bool is_log)
+      : log_softmax(is_log), scale(signed_scale<A>(params)) {}
+
+  // The y of a masked column: it adds nothing, and its gradient is 0 while the sum is finite.
+  static __device__ __forceinline__ uint4 masked_vector(const SoftmaxParams& params, int input) {
+    return input == 1 && params.log_softmax ? negative_infinity_vector<T>() : uint4{0, 0, 0, 0};
+  }
+  static __device__ __forceinline__ A masked_element(const SoftmaxParams& params, int input) {
+    return input == 1 && params.log_softmax ? negative_infinity<A>() : A{0};
+  }
+  static __device__ __forceinline__ A masked_result(const SoftmaxParams&) { return 0; }
+  static __device__ __forceinline__ void load_outer(const SoftmaxParams& params, const SoftmaxRow& row, int column,
+                                                    A (&inputs)[num_inputs]) {
+    inputs[0] = masked_element(params, 0);
+    inputs[1] = masked_element(params, 1);
+    if (column < 0 || !is_unmasked<mask>(row, column)) return;
+    inputs[0] = load_element<T>(row.x, column);
+    inputs[1] = load_element<T>(row.side, column);
+  }
+  // Masks the columns outside the row's interval in the vectors at `column`.
+  static __device__ __forceinline__ void cut(const SoftmaxParams& params, const SoftmaxRow& row, int column, uint4* dy,
+                                             uint4* y) {
+    if (column >= row.begin && column + width <= row.end) return;
+    select_interval<T>(dy, column, row.begin, row.end, masked_vector(params, 0));
+    select_interval<T>(y, column, row.begin, row.end, masked_vector(params, 1));
+  }
+
+  // A column's term of its row's sum, and its gradient from that sum.
+  __device__ __forceinline__ A term(const A (&inputs)[num_inputs]) const { return term(inputs[0], inputs[1]); }
+  __device__ __forceinline__ A term(A dy, A y) const {
+    if (!log_softmax) return y * dy;
+    return y == negative_infinity<A>() ? A{0} : dy;
+  }
+  __device__ __forceinline__ A result(A dy, A y, A sum) const {
+    if (!log_softmax) return scale * y * (dy - sum);
+    if (y == negative_infinity<A>()) return A{0};
+    if constexpr (sizeof(A) == 8)
+      return scale * (dy - exp(y) * sum);
+    else
+      return scale * (dy - expf(y) * sum);
+  }
+  __device__ __forceinline__ A outer_result(const SoftmaxRow& row, int column, const A (&inputs)[num_inputs],
+                                            A sum) const {
+    return is_unmasked<mask>(row, column) ? result(inputs[0], inputs[1], sum) : A{0};
+  }
+
+  // The sum of a vector's terms, as a tree: the chain of additions of a thread is as long as its number of vectors.
+  __device__ __forceinline__ A vector_term(const uint4& dy, const uint4& y) const {
+    A terms[width], probabilities[width];
+    widen_vector<T>(dy, terms);
+    widen_vector<T>(y, probabilities);
 #pragma unroll
-  for (int j = 0; j < width; ++j) terms[j] = backward_term(log_softmax, terms[j], y[j]);
+    for (int j = 0; j < width; ++j) terms[j] = term(terms[j], probabilities[j]);
 #pragma unroll
-  for (int step = width / 2; step > 0; step /= 2)
+    for (int step = width / 2; step > 0; step /= 2)
 #pragma unroll
-    for (int j = 0; j < step; ++j) terms[j] += terms[j + step];
-  return terms[0];
-}
+      for (int j = 0; j < step; ++j) terms[j] += terms[j + step];
+    return terms[0];
+  }
+  __device__ __forceinline__ void vector_results(const uint4& dy, const uint4& y, A sum, A (&dx)[width]) const {
+    A probabilities[width];
+    widen_vector<T>(dy, dx);
+    widen_vector<T>(y, probabilities);
+#pragma unroll
+    for (int j = 0; j < width; ++j) dx[j] = result(dx[j], probabilities[j], sum);
+  }
+  // The same for the vector at `column` of a row with masked columns: their gradients are 0 for every sum.
+  __device__ __forceinline__ void vector_results(const SoftmaxRow& row, int column, const uint4& dy, const uint4& y,
+                                                 A sum, A (&dx)[width]) const {
+    vector_results(dy, y, sum, dx);
+    if (sum - sum == A{0}) return;
+#pragma unroll
+    for (int j = 0; j < width; ++j)
+      if (column + j < row.begin || column + j >= row.end) dx[j] = 0;
+  }
+};
 
 }  // namespace flowk::softmax

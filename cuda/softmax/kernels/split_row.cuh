@@ -217,32 +217,21 @@ struct SplitScores {
   }
 
   // y(row, j) from the whole row's maximum and sum.
-  struct Results {
-    ScoreScale<T, split_mask> to_exponent;
-    ResultFactors<T> factors;
-    bool log_softmax;
-    __device__ __forceinline__ Results(const SoftmaxParams& params, const RowPartial<T>& row, A scale)
-        : to_exponent(row.max == negative_infinity<A>() ? A{0} : row.max, scale),
-          factors(params.log_softmax, row.sum, to_exponent.log_factor()),
-          log_softmax(params.log_softmax) {}
-    __device__ __forceinline__ A of(A score) const {
-      const A difference = to_exponent.difference(score);
-      return log_softmax ? difference * factors.factor + factors.term
-                         : exponential<T>(to_exponent.exponent(difference)) * factors.factor;
-    }
+  struct Results : RowResults<T, split_mask> {
+    using RowResults<T, split_mask>::RowResults, RowResults<T, split_mask>::of;
     __device__ __forceinline__ void of_vector(const Slice&, const Batch& batch, int i, A (&y)[vector_width<T>]) const {
       widen_vector<T>(batch.x[i], y);
 #pragma unroll
       for (int j = 0; j < vector_width<T>; ++j) y[j] = of(y[j]);
     }
     __device__ __forceinline__ A of_outer(const SoftmaxParams& params, const Slice& slice) const {
-      const bool is_own_unmasked = is_unmasked<split_mask>(slice.row, slice.outer_column);
-      return of(is_own_unmasked ? load_score<T, split_mask>(params, slice.row, slice.outer_column)
-                                : negative_infinity<A>());
+      A outer[1];
+      SoftmaxTerms<T, split_mask>::load_outer(params, slice.row, slice.outer_column, outer);
+      return of(outer[0]);
     }
   };
   __device__ __forceinline__ Results results(const SoftmaxParams& params, const RowPartial<T>& row) const {
-    return {params, row, running.scale};
+    return {params, row};
   }
 };
 
@@ -254,17 +243,18 @@ struct SplitGradients {
   using Slice = RowSlice<T, true>;
   using Batch = SliceBatch<T, true>;
   static constexpr bool is_backward = true;
+  const GradientTerms<T> terms;
   A sum = 0;
 
-  __device__ __forceinline__ explicit SplitGradients(const SoftmaxParams&) {}
+  __device__ __forceinline__ explicit SplitGradients(const SoftmaxParams& params) : terms(params) {}
   __device__ __forceinline__ void take_outer(const SoftmaxParams& params, const Slice& slice) {
-    if (!is_unmasked<SoftmaxMask::none>(slice.row, slice.outer_column)) return;
-    sum = backward_term(params.log_softmax, load_element<T>(slice.row.x, slice.outer_column),
-                        load_element<T>(slice.row.side, slice.outer_column));
+    A outer[2];
+    terms.load_outer(params, slice.row, slice.outer_column, outer);
+    sum = terms.term(outer);
   }
-  __device__ __forceinline__ void take(const SoftmaxParams& params, const Batch& batch) {
+  __device__ __forceinline__ void take(const SoftmaxParams&, const Batch& batch) {
 #pragma unroll
-    for (int i = 0; i < split_batch; ++i) sum += backward_vector_sum<T>(params.log_softmax, batch.x[i], batch.y[i]);
+    for (int i = 0; i < split_batch; ++i) sum += terms.vector_term(batch.x[i], batch.y[i]);
   }
   __device__ __forceinline__ void take_partial(const RowPartial<T>& partial) { sum += static_cast<A>(partial.sum); }
   __device__ __forceinline__ RowPartial<T> total(const RowThreads& group) const {
@@ -273,31 +263,20 @@ struct SplitGradients {
 
   // dx(row, j) from the whole row's sum.
   struct Results {
-    A sum, scale;
-    bool log_softmax, is_finite;
-    __device__ __forceinline__ Results(const SoftmaxParams& params, A row_sum)
-        : sum(row_sum),
-          scale(signed_scale<A>(params)),
-          log_softmax(params.log_softmax),
-          is_finite(row_sum - row_sum == A{0}) {}
+    const GradientTerms<T> terms;
+    A sum;
     __device__ __forceinline__ void of_vector(const Slice& slice, const Batch& batch, int i,
                                               A (&dx)[vector_width<T>]) const {
-      A y[vector_width<T>];
-      widen_vector<T>(batch.x[i], dx);
-      widen_vector<T>(batch.y[i], y);
-#pragma unroll
-      for (int j = 0; j < vector_width<T>; ++j) dx[j] = backward_gradient(log_softmax, dx[j], y[j], sum, scale);
-      if (!is_finite) clear_masked(slice.row, slice.column_of(batch.at(slice, i)), dx);
+      terms.vector_results(slice.row, slice.column_of(batch.at(slice, i)), batch.x[i], batch.y[i], sum, dx);
     }
-    __device__ __forceinline__ A of_outer(const SoftmaxParams&, const Slice& slice) const {
-      const int column = slice.outer_column;
-      if (!is_unmasked<SoftmaxMask::none>(slice.row, column)) return A{0};
-      return backward_gradient(log_softmax, load_element<T>(slice.row.x, column),
-                               load_element<T>(slice.row.side, column), sum, scale);
+    __device__ __forceinline__ A of_outer(const SoftmaxParams& params, const Slice& slice) const {
+      A outer[2];
+      terms.load_outer(params, slice.row, slice.outer_column, outer);
+      return terms.outer_result(slice.row, slice.outer_column, outer, sum);
     }
   };
-  __device__ __forceinline__ Results results(const SoftmaxParams& params, const RowPartial<T>& row) const {
-    return {params, static_cast<A>(row.sum)};
+  __device__ __forceinline__ Results results(const SoftmaxParams&, const RowPartial<T>& row) const {
+    return {terms, static_cast<A>(row.sum)};
   }
 };
 

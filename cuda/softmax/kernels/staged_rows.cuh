@@ -116,8 +116,7 @@ struct GradientColumns : StagedGradient<T> {
                                               unsigned char* memory) {
     copies.wait(false);
     const int columns = kLeast == kMost ? kMost : params.columns;
-    const bool log_softmax = params.log_softmax;
-    const float scale = signed_scale<float>(params);
+    const GradientTerms<T> terms(params);
     const auto has = [&](int j) { return j < kLeast || j < columns; };
 #pragma unroll 1
     for (int n = static_cast<int>(threadIdx.x); n < segment.num_rows; n += static_cast<int>(blockDim.x)) {
@@ -130,12 +129,12 @@ struct GradientColumns : StagedGradient<T> {
         if (!has(j)) break;
         dy[j] = widen(dy_elements[j]);
         y[j] = widen(y_elements[j]);
-        sum += backward_term(log_softmax, dy[j], y[j]);
+        sum += terms.term(dy[j], y[j]);
       }
 #pragma unroll
       for (int j = 0; j < kMost; ++j) {
         if (!has(j)) break;
-        dy_elements[j] = convert<T>(backward_gradient(log_softmax, dy[j], y[j], sum, scale));
+        dy_elements[j] = convert<T>(terms.result(dy[j], y[j], sum));
       }
     }
   }
@@ -270,7 +269,7 @@ struct GradientUnits : StagedGradient<T> {
     window.clear_others(staged, dy_units, 0u);
     window.clear_others(staged, y_units, log_softmax ? infinity_word<T> : 0u);
     const auto make_gradients = [&](auto kind) {
-      constexpr bool is_log = decltype(kind)::value;
+      const GradientTerms<T> terms(params, decltype(kind)::value);
       float sums[unit_columns] = {};
 #pragma unroll
       for (int i = 0; i < kMost; ++i) {
@@ -279,10 +278,9 @@ struct GradientUnits : StagedGradient<T> {
         dy_units[i].widen(dy);
         y_units[i].widen(y);
 #pragma unroll
-        for (int j = 0; j < unit_columns; ++j) sums[j] += backward_term(is_log, dy[j], y[j]);
+        for (int j = 0; j < unit_columns; ++j) sums[j] += terms.term(dy[j], y[j]);
       }
       const float sum = sum_over_lanes((sums[0] + sums[1]) + (sums[2] + sums[3]), params.lanes_per_row);
-      const float scale = signed_scale<float>(params);
 #pragma unroll
       for (int i = 0; i < kMost; ++i) {
         if (!window.any_has(i)) break;
@@ -290,7 +288,7 @@ struct GradientUnits : StagedGradient<T> {
         dy_units[i].widen(dy);
         y_units[i].widen(y);
 #pragma unroll
-        for (int j = 0; j < unit_columns; ++j) dy[j] = backward_gradient(is_log, dy[j], y[j], sum, scale);
+        for (int j = 0; j < unit_columns; ++j) dy[j] = terms.result(dy[j], y[j], sum);
         dy_units[i] = Unit<T>::from(dy);
       }
     };

@@ -74,7 +74,7 @@ SoftmaxConfig choose_staged_rows(const SoftmaxCall& call) {
   // float32 rows of two inputs need registers for more than their units.
   const bool has_fewer_units = call.in_bytes == 4 && call.num_inputs == 2 && !has_columns;
   const int32_t max_units = has_fewer_units ? staged_units_of_two_inputs : max_staged_columns;
-  constexpr int32_t max_threads = table::staged_threads;
+  constexpr int32_t max_threads = staged_threads;
   // The fewest threads that hold a row: each has about 100 instructions of its own.
   const auto holds = [&](int32_t lanes) {
     const int32_t units = units_per_thread(call, lanes);
