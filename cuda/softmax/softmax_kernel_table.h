@@ -126,8 +126,8 @@ constexpr SoftmaxKernelRow in_lanes(int lanes, int types, int min_vectors, int m
 
 // Of the kernels that take a plan, it has the first.
 constexpr SoftmaxKernelRow softmax_kernels[] = {
-    // Vectors of 16 bytes per thread. 8 vectors without a mask fit 64 registers, where the compiler would take 70. With
-    // a dense mask that is unaligned, or that some threads do not read, they fit 80, where it would take 117 (16 bits)
+    // Vectors of 16 bytes per thread. 8 vectors without a mask fit 64 registers, but the compiler would take 70. With
+    // a dense mask that is unaligned, or that some threads do not read, they fit 80, but it would take 117 (16 bits)
     // or 88.
     table::in_registers(up_to_32_bits, no_mask, SoftmaxForm::whole, 1),
     table::in_registers(up_to_32_bits, no_mask, SoftmaxForm::whole, 2),
@@ -161,7 +161,7 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     {SoftmaxKernel::row_in_shared, false, bits_32, no_mask, 8, 8},
     {SoftmaxKernel::row_in_shared, true, up_to_32_bits, no_mask, 4, 4, max_row_threads, 2},
     // Whole rows by single columns, with a dense mask or a bias; then by units. The limits cap registers at 64, or 72;
-    // of 16 bits at 56 and 48, where bfloat16 would take 78 and 56. float32 rows of two inputs have up to 5 units, with
+    // of 16 bits at 56 and 48, but bfloat16 would take 78 and 56. float32 rows of two inputs have up to 5 units, with
     // a dense mask 9.
     table::staged(false, up_to_32_bits, no_mask, 1, 1, 2),
     table::staged(false, up_to_32_bits, no_mask, 1, 3, 4),
@@ -176,7 +176,7 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::staged(false, bits_32, no_mask, 4, 5, 6),
     table::staged(false, bits_32, no_mask, 4, 7, 8),
     table::staged(false, bits_32, no_mask, 4, 9, 10, 7),
-    table::staged(false, bits_32, dense_mask, 4, 5, 7),
+    table::staged(false, bits_32, dense_mask, 4, 5, 7, 9),
     table::staged(false, bits_32, dense_mask, 4, 8, 9, 8),
     table::staged(false, bits_16, bias_mask, 4, 3, 6),
     table::staged(false, bits_16, bias_mask, 4, 7, 10),

@@ -13,18 +13,18 @@ namespace flowk::softmax {
 
 // Operands with one element per row.
 enum SoftmaxOperand : int {
-  softmax_x,        // forward: x; backward: dy
-  softmax_out,      // forward: y; backward: dx
-  softmax_side,     // forward: the bias; backward: y
-  softmax_dense,    // the dense mask
-  softmax_lengths,  // one length per row
-  softmax_row,      // no memory: the row's index among its q rows, for causal and window
+  softmax_x,          // forward: x; backward: dy
+  softmax_out,        // forward: y; backward: dx
+  softmax_bias_or_y,  // forward: the bias; backward: y
+  softmax_dense,      // the dense mask
+  softmax_lengths,    // one length per row
+  softmax_row,        // no memory: the row's index among its q rows, for causal and window
   num_softmax_operands
 };
 
 // One dimension of the rows, innermost first: index = row % extent, row /= extent.
 struct SoftmaxRowDim {
-  Divider divider;     // used where the number of rows fits 31 bits
+  Divider divider;     // used if the number of rows fits 31 bits
   int64_t extent = 1;  // used otherwise
   int64_t strides[num_softmax_operands] = {};
   friend bool operator==(const SoftmaxRowDim&, const SoftmaxRowDim&) = default;
@@ -65,7 +65,7 @@ struct SoftmaxInterval {
 struct SoftmaxParams {
   const unsigned char* x = nullptr;  // as SoftmaxOperand
   unsigned char* out = nullptr;
-  const unsigned char* side = nullptr;
+  const unsigned char* bias_or_y = nullptr;
   const unsigned char* dense = nullptr;
   const unsigned char* dense_first = nullptr;  // [dense_first, dense_end) has all bytes of the mask
   const unsigned char* dense_end = nullptr;
@@ -117,9 +117,9 @@ struct StagedRows {
   int32_t rows_per_thread = 1;  // one after the other
   // set by the plan:
   int32_t unit_columns = 0;
-  int32_t units_per_thread = 0;   // some threads have one less
-  bool has_unit_edges = false;    // some row starts or ends inside a unit
-  int32_t side_offset_bytes = 0;  // in shared memory: of the mask, the bias or y
+  int32_t units_per_thread = 0;     // some threads have one less
+  bool has_unit_edges = false;      // some row starts or ends inside a unit
+  int32_t second_offset_bytes = 0;  // in shared memory: of the mask, the bias or y
   int32_t barrier_offset_bytes = 0;
   friend bool operator==(const StagedRows&, const StagedRows&) = default;
 };
@@ -164,8 +164,8 @@ struct PersistentRows {
 
 // Below these scales, of float64 and of the other types, and above that one for float16 without a bias, only
 // two_pass_row computes exponents that are right for all finite scores.
-constexpr double least_float64_scale = 0x1p-900;
-constexpr double least_float32_scale = 0x1p-100;
-constexpr double most_float16_scale = 0x1p12;
+constexpr double min_float64_scale = 0x1p-900;
+constexpr double min_float32_scale = 0x1p-100;
+constexpr double max_float16_scale = 0x1p12;
 
 }  // namespace flowk::softmax

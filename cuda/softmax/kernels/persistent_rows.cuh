@@ -4,7 +4,7 @@
 #pragma once
 
 #include "softmax/kernels/persistent_stages.cuh"
-#include "softmax/kernels/softmax_normalize.cuh"
+#include "softmax/kernels/softmax_terms.cuh"
 
 namespace flowk::softmax {
 
@@ -115,7 +115,7 @@ struct PersistentSoftmax {
     result = {log_softmax, row.sum, to_row_exponent().log_factor()};
     factor_max = row.max;
   }
-  // Sets the factor to that of exponentials relative to `max`.
+  // Sets the factor for exponentials relative to `max`.
   __device__ __forceinline__ void find_factor(A max) {
     if (max == factor_max) return;
     factor_max = max;
@@ -181,7 +181,7 @@ struct PersistentGradient {
     outer[1] = Terms::masked_element(params, 1);
     if (!coming.has_outer) return;
     outer[0] = coming.outer_of(coming.x);
-    outer[1] = coming.outer_of(coming.side);
+    outer[1] = coming.outer_of(coming.second);
   }
   template <class VectorAt>
   __device__ __forceinline__ void take(unsigned vectors, int, int, const uint4 (&x)[num_inputs][batch], VectorAt) {
@@ -267,9 +267,9 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     const int n = batch_of(load_at);
     const int64_t offset = static_cast<int64_t>(n) * batch_bytes;
     if (loading.is_full) {
-      position.load(loading.x + offset, loading.side + offset, (1u << batch) - 1);
+      position.load(loading.x + offset, loading.second + offset, (1u << batch) - 1);
     } else {
-      position.load(loading.x + offset, loading.side + offset, loading.vectors_of(n));
+      position.load(loading.x + offset, loading.second + offset, loading.vectors_of(n));
     }
     async_copy_commit();
     if (++load_at < batches + twice_read) return;
@@ -339,7 +339,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         rows.leave(leaving.vectors_of(n), i, n, x, n < held, out);
       }
       load_next();
-      const int take_step = n - twice_read + ahead;  // of the next row, where some batches are read twice
+      const int take_step = n - twice_read + ahead;  // of the next row, if some batches are read twice
       if (!reads_twice || (take_step >= 0 && take_step < batches)) take(lag - ahead);
     }
   }

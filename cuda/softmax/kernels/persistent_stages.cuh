@@ -15,8 +15,8 @@ constexpr int thread_step_bytes = persistent_threads * vector_bytes;  // between
 // A thread's part of a row: vectors `begin`, 0 or 1, to `end`, and at most one outer column.
 template <class T, bool kBackward, int kBatch>
 struct PersistentRow {
-  const unsigned char* x;     // of vector 0; backward: dy
-  const unsigned char* side;  // backward: y; else x
+  const unsigned char* x;       // of vector 0; backward: dy
+  const unsigned char* second;  // backward: y; else x
   unsigned char* out;
   int begin;
   int end;
@@ -32,7 +32,7 @@ struct PersistentRow {
     const OwnVectors own = own_vectors(params, row.x + head_bytes, vectors, rank, lane);
     const int first_bytes = head_bytes + own.first * vector_bytes;
     x = row.x + first_bytes;
-    side = kBackward ? row.side + first_bytes : x;
+    second = kBackward ? row.bias_or_y + first_bytes : x;
     out = row.out + first_bytes;
     begin = own.first >= 0 ? 0 : 1;
     end = (own.end - own.first + persistent_threads - 1) / persistent_threads;
@@ -135,20 +135,20 @@ struct RingPosition {
     return reinterpret_cast<uint4*>(slot + (input * kBatch + i) * thread_step_bytes);
   }
   // Starts to load the vectors of a batch that have a bit.
-  __device__ __forceinline__ void load(const unsigned char* x, const unsigned char* side, unsigned vectors) const {
-    load(x, side, vectors, std::make_integer_sequence<int, kBatch>());
+  __device__ __forceinline__ void load(const unsigned char* x, const unsigned char* second, unsigned vectors) const {
+    load(x, second, vectors, std::make_integer_sequence<int, kBatch>());
   }
 
  private:
   template <int... kIndices>
-  __device__ __forceinline__ void load(const unsigned char* x, const unsigned char* side, unsigned vectors,
+  __device__ __forceinline__ void load(const unsigned char* x, const unsigned char* second, unsigned vectors,
                                        std::integer_sequence<int, kIndices...>) const {
     const SharedAddress address = shared_address(slot);
     const auto load_one = [&](auto index) {
       constexpr int i = decltype(index)::value;
       if ((vectors >> i & 1) == 0) return;
       load_at<i * thread_step_bytes, i * thread_step_bytes>(address, x);
-      if constexpr (kInputs == 2) load_at<(kBatch + i) * thread_step_bytes, i * thread_step_bytes>(address, side);
+      if constexpr (kInputs == 2) load_at<(kBatch + i) * thread_step_bytes, i * thread_step_bytes>(address, second);
     };
     (load_one(std::integral_constant<int, kIndices>()), ...);
   }

@@ -2,7 +2,7 @@
 // Softmax and its gradient of rows held in registers, by lanes of a warp, a warp, a block or a cluster.
 #pragma once
 
-#include "softmax/kernels/softmax_normalize.cuh"
+#include "softmax/kernels/softmax_terms.cuh"
 
 namespace flowk::softmax {
 
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
 
   // All loads come before the first use; offsets from the thread's first vector have 32 bits.
   const int64_t first_bytes = head_bytes + static_cast<int64_t>(own.first) * vector_bytes;
-  const auto input = [&](int k) { return (k == 0 ? row.x : row.side) + first_bytes; };
+  const auto input = [&](int k) { return (k == 0 ? row.x : row.bias_or_y) + first_bytes; };
   uint4 raw[kVectors][num_inputs];
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
@@ -137,11 +137,11 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         forget_values(&raw[i][1]);
       }
       A dx[width];
-      const int column = vectors.head + own.at(i) * width;
       if (params.log_softmax)
-        Terms(params, true).vector_results(row, column, raw[i][0], raw[i][1], sum, dx);
+        Terms(params, true).vector_results(raw[i][0], raw[i][1], sum, dx);
       else
-        Terms(params, false).vector_results(row, column, raw[i][0], raw[i][1], sum, dx);
+        Terms(params, false).vector_results(raw[i][0], raw[i][1], sum, dx);
+      Terms::clear_masked(row, vectors.head + own.at(i) * width, sum, dx);
       output.store_vector(out_vectors + static_cast<int64_t>(own.at(i)) * output.vector_bytes_out(), dx);
     }
     if (outer_column >= 0)
@@ -176,8 +176,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         } else {
 #pragma unroll
           for (int j = 0; j < width; ++j)
-            bias[j] = params.bias_is_float32 ? static_cast<A>(load_element<float>(row.side, column + j))
-                                             : load_element<T>(row.side, column + j);
+            bias[j] = params.bias_is_float32 ? static_cast<A>(load_element<float>(row.bias_or_y, column + j))
+                                             : load_element<T>(row.bias_or_y, column + j);
         }
 #pragma unroll
         for (int j = 0; j < width; ++j) scores[i * width + j] = scale * values[j] + bias[j];

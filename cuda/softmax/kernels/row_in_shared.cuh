@@ -3,7 +3,7 @@
 // the others in shared memory.
 #pragma once
 
-#include "softmax/kernels/softmax_normalize.cuh"
+#include "softmax/kernels/softmax_terms.cuh"
 
 namespace flowk::softmax {
 
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   const auto is_held = [&](int n) { return n < num && (n > 0 || own.first >= vectors.read_begin); };
   const int64_t first_bytes = head_bytes + static_cast<int64_t>(own.first) * vector_bytes;
   const int step_bytes = threads * vector_bytes;
-  const auto input = [&](int k) { return (k == 0 ? row.x : row.side) + first_bytes; };
+  const auto input = [&](int k) { return (k == 0 ? row.x : row.bias_or_y) + first_bytes; };
   unsigned char* const out = row.out + first_bytes;
   uint4* const slots =
       reinterpret_cast<uint4*>(buffer.memory + mechanism.vectors_offset_bytes) + lane - num_inputs * kHeld * threads;

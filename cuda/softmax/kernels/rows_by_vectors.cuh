@@ -3,7 +3,7 @@
 // rows.
 #pragma once
 
-#include "softmax/kernels/softmax_normalize.cuh"
+#include "softmax/kernels/softmax_terms.cuh"
 
 namespace flowk::softmax {
 
@@ -46,7 +46,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   for (int i = 0; i < kVectors; ++i)
 #pragma unroll
     for (int k = 0; k < num_inputs; ++k)
-      raw[i][k] = vectors.has(i) ? load_vector((k == 0 ? params.x : params.side) + vectors.at(i)) : uint4{0, 0, 0, 0};
+      raw[i][k] =
+          vectors.has(i) ? load_vector((k == 0 ? params.x : params.bias_or_y) + vectors.at(i)) : uint4{0, 0, 0, 0};
   const auto finish = [&](auto kind) {
     constexpr bool is_log = decltype(kind)::value;
 #pragma unroll

@@ -2,7 +2,7 @@
 // Softmax of short rows of whole vectors, masked by lengths, causal or window.
 #pragma once
 
-#include "softmax/kernels/softmax_normalize.cuh"
+#include "softmax/kernels/scores_to_results.cuh"
 
 namespace flowk::softmax {
 

@@ -64,15 +64,15 @@ __device__ __forceinline__ float max_over_warp(float value) {
 }
 #endif
 
-// Over `lanes` neighbouring lanes of a warp, a power of 2 <= kMost.
-template <int kMost = 32, class A>
+// Over `lanes` neighbouring lanes of a warp, a power of 2 <= kMax.
+template <int kMax = 32, class A>
 __device__ __forceinline__ A max_over_lanes(A value, int lanes) {
 #if defined(FLOWK_SIMT) || __CUDA_ARCH__ >= 800
-  if constexpr (sizeof(A) == 4 && kMost == 32)
+  if constexpr (sizeof(A) == 4 && kMax == 32)
     if (lanes == 32) return max_over_warp(value);
 #endif
 #pragma unroll
-  for (int offset = kMost / 2; offset > 0; offset /= 2)
+  for (int offset = kMax / 2; offset > 0; offset /= 2)
     if (offset < lanes) value = larger_of(value, __shfl_xor_sync(0xffffffffu, value, offset));
   return value;
 }
@@ -119,7 +119,7 @@ __device__ __forceinline__ int exchange_partials(const ExchangeBuffer<T>& buffer
   if (has_clusters && group.blocks > 1) {
     wait_for_cluster();
     if (group.lane < group.blocks) buffer.send(group.lane, slot, part);
-    // The arrival is here and not beside expect(): there synccheck of CUDA 13.0 reports a missing wait.
+    // The arrival is here and not next to expect(): there synccheck of CUDA 13.0 reports a missing wait.
     if (threadIdx.x == 0) buffer.barrier().arrive();
     buffer.barrier().wait();
     return group.warps * group.blocks;

@@ -10,7 +10,7 @@ namespace flowk::softmax {
 
 struct SoftmaxRow {
   const unsigned char* x = nullptr;
-  const unsigned char* side = nullptr;
+  const unsigned char* bias_or_y = nullptr;
   const unsigned char* dense = nullptr;
   unsigned char* out = nullptr;
   int columns = 0;  // 0: there is no such row
@@ -77,7 +77,7 @@ __device__ __forceinline__ RowPosition row_position(const SoftmaxParams& params)
 // likewise. Waits for the stream's previous grid first, before any access to memory, if `waits`.
 template <SoftmaxMask kMask, bool kBackward, SoftmaxForm kForm = SoftmaxForm::any>
 __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, int64_t linear, bool waits = true) {
-  constexpr bool has_side = kBackward || kMask == SoftmaxMask::bias;
+  constexpr bool has_bias_or_y = kBackward || kMask == SoftmaxMask::bias;
   constexpr bool has_dense = !kBackward && kMask != SoftmaxMask::none;
   // Rows at a constant stride in x and out, and no other operand.
   if constexpr (has_whole_rows<kForm> && !has_dense) {
@@ -86,8 +86,8 @@ __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, in
     const uint64_t number = row_exists ? static_cast<uint32_t>(linear) : 0u;
     row.x = params.x + number * static_cast<uint32_t>(params.rows.dims[0].strides[softmax_x]);
     row.out = params.out + number * static_cast<uint32_t>(params.rows.dims[0].strides[softmax_out]);
-    if constexpr (has_side)
-      row.side = params.side + number * static_cast<uint32_t>(params.rows.dims[0].strides[softmax_side]);
+    if constexpr (has_bias_or_y)
+      row.bias_or_y = params.bias_or_y + number * static_cast<uint32_t>(params.rows.dims[0].strides[softmax_bias_or_y]);
     row.columns = row.end = row_exists ? params.columns : 0;
     wait_on_dependent_grids();
     return row;
@@ -104,7 +104,7 @@ __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, in
     const SoftmaxRowDim& dim = params.rows.dims[d];
     offsets[softmax_x] += index * dim.strides[softmax_x];
     offsets[softmax_out] += index * dim.strides[softmax_out];
-    if constexpr (has_side) offsets[softmax_side] += index * dim.strides[softmax_side];
+    if constexpr (has_bias_or_y) offsets[softmax_bias_or_y] += index * dim.strides[softmax_bias_or_y];
     if constexpr (has_dense) offsets[softmax_dense] += index * dim.strides[softmax_dense];
     if (!has_whole_rows<kForm> && params.interval.exists) {
       offsets[softmax_lengths] += index * dim.strides[softmax_lengths];
@@ -115,7 +115,7 @@ __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, in
       if (d == params.rows.l2_tile_dim) tiled_row += index * params.rows.l2_tile_rows;
     }
   };
-  if (has_dense && !has_side && params.seeks_dense_alone) {
+  if (has_dense && !has_bias_or_y && params.seeks_dense_alone) {
     offsets[softmax_x] = static_cast<int64_t>(narrow) * params.rows.dims[0].strides[softmax_x];
     offsets[softmax_out] = static_cast<int64_t>(narrow) * params.rows.dims[0].strides[softmax_out];
     split_index<num_unrolled>(narrow, params.rows.dims, params.rows.rank, [&](int d, uint32_t index) {
@@ -136,7 +136,7 @@ __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, in
   SoftmaxRow row;
   row.x = params.x + offsets[softmax_x];
   row.out = params.out + offsets[softmax_out];
-  if constexpr (has_side) row.side = params.side + offsets[softmax_side];
+  if constexpr (has_bias_or_y) row.bias_or_y = params.bias_or_y + offsets[softmax_bias_or_y];
   if constexpr (has_dense) row.dense = params.dense == nullptr ? nullptr : params.dense + offsets[softmax_dense];
   row.columns = row.end = exists ? params.columns : 0;
   if (waits) wait_on_dependent_grids();

@@ -21,8 +21,8 @@ __device__ __forceinline__ ComputeType<T> load_score(const SoftmaxParams& params
   using A = ComputeType<T>;
   const A x = load_element<T>(row.x, column);
   if constexpr (kMask == SoftmaxMask::bias) {
-    const A bias = params.bias_is_float32 ? static_cast<A>(load_element<float>(row.side, column))
-                                          : load_element<T>(row.side, column);
+    const A bias = params.bias_is_float32 ? static_cast<A>(load_element<float>(row.bias_or_y, column))
+                                          : load_element<T>(row.bias_or_y, column);
     return signed_scale<A>(params) * x + bias;
   } else {
     return params.negates_x ? -x : x;

@@ -204,7 +204,7 @@ __device__ __forceinline__ void select_interval(uint4* vector, int column, int b
   *vector = {words[0], words[1], words[2], words[3]};
 }
 
-// Sets the elements of a vector on one side of element `count` < vector_width to -infinity.
+// Sets the elements of a vector before or from element `count` < vector_width to -infinity.
 template <class T>
 struct VectorCut {
   uint32_t past[4];  // ones from that element on

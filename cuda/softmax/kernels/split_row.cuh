@@ -3,7 +3,7 @@
 // enough to fill the GPU. A first grid computes one partial result per slice, a second one the results.
 #pragma once
 
-#include "softmax/kernels/softmax_normalize.cuh"
+#include "softmax/kernels/softmax_terms.cuh"
 
 namespace flowk::softmax {
 
@@ -29,8 +29,8 @@ struct RowSlice {
   RowThreads group;  // the threads of the block
   SoftmaxRow row;
   RowVectors vectors;
-  const unsigned char* x;               // the row's first vector
-  const unsigned char* side = nullptr;  // backward: of y
+  const unsigned char* x;            // the row's first vector
+  const unsigned char* y = nullptr;  // backward: of y
   unsigned char* out;
   OwnVectors own;
   int outer_column;
@@ -49,7 +49,7 @@ struct RowSlice {
         vectors(row_vectors<T>(params, row)) {
     const int head_bytes = vectors.head * static_cast<int>(sizeof(T));
     x = row.x + head_bytes;
-    if constexpr (kBackward) side = row.side + head_bytes;
+    if constexpr (kBackward) y = row.bias_or_y + head_bytes;
     out = row.out + head_bytes;
     own = own_vectors(params, x, vectors, slice, thread);
     outer_column = outer_column_of<T>(params, row, vectors, slice, thread);
@@ -97,7 +97,7 @@ struct SliceBatch {
   __device__ __forceinline__ bool has(const RowSlice<T, kBackward>& slice, int i) const {
     return at(slice, i) >= begin && at(slice, i) < end;
   }
-  // Vectors that are not read are -infinity; for gradients dy is 0 and y is that of a masked column.
+  // Vectors that are not read are -infinity; for gradients they are the inputs of masked columns.
   __device__ __forceinline__ void load(const SoftmaxParams& params, const RowSlice<T, kBackward>& slice) {
     const auto is_read = [&](int i) { return has(slice, i) && slice.vectors.is_read(at(slice, i)); };
     const auto offset_of = [&](int i) { return static_cast<int64_t>(at(slice, i)) * vector_bytes; };
@@ -106,7 +106,7 @@ struct SliceBatch {
       if constexpr (kBackward) {
         x[i] = {0, 0, 0, 0};
         y[i] = params.log_softmax ? negative_infinity_vector<T>() : uint4{0, 0, 0, 0};
-        if (is_read(i)) y[i] = load_vector(slice.side + offset_of(i));
+        if (is_read(i)) y[i] = load_vector(slice.y + offset_of(i));
       } else {
         x[i] = negative_infinity_vector<T>();
       }

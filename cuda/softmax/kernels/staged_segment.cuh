@@ -42,27 +42,27 @@ __device__ __forceinline__ RowSegment row_segment(const SoftmaxParams& params) {
   return segment;
 }
 
-// A block's copies into its shared memory: start(), then start_beside() by a second warp if there is one, then wait(),
+// A block's copies into its shared memory: start(), then start_second() by a second warp if there is one, then wait(),
 // which is also a barrier.
 struct SegmentCopies {
   BulkCopies first;
-  BulkCopies beside;
+  BulkCopies second;
   __device__ __forceinline__ SegmentCopies(const StagedRows& staged, unsigned char* memory)
       : first{{reinterpret_cast<uint64_t*>(memory + staged.barrier_offset_bytes)}},
-        beside{{first.barrier.memory + staged_barrier_bytes / 2 / sizeof(uint64_t)}} {}
+        second{{first.barrier.memory + staged_barrier_bytes / 2 / sizeof(uint64_t)}} {}
   template <class Load>
   __device__ __forceinline__ void start(Load load) const {
     start_by(0, first, load);
   }
   template <class Load>
-  __device__ __forceinline__ void start_beside(Load load) const {
-    start_by(blockDim.x > 32 ? 32 : 0, beside, load);
+  __device__ __forceinline__ void start_second(Load load) const {
+    start_by(blockDim.x > 32 ? 32 : 0, second, load);
   }
-  __device__ __forceinline__ void wait(bool has_beside) const {
+  __device__ __forceinline__ void wait(bool has_second) const {
     wait_on_dependent_grids();
     if constexpr (has_clusters) __syncthreads();
     first.wait();
-    if (has_clusters && has_beside) beside.wait();
+    if (has_clusters && has_second) second.wait();
   }
 
  private:

@@ -3,7 +3,7 @@
 // alignments.
 #pragma once
 
-#include "softmax/kernels/softmax_normalize.cuh"
+#include "softmax/kernels/softmax_terms.cuh"
 
 namespace flowk::softmax {
 
@@ -29,16 +29,16 @@ __device__ __forceinline__ void for_own_columns(const SoftmaxParams& params, con
 
 // Scores here are scale * x + bias, or without a bias x * step, and an exponent is (score - reference) * factor. Step
 // is a power of 2, negative if the scale is, so small that differences are finite and that the factor is a normal
-// number, except for a scale of 0, whose exponents are below 2^-80.
+// number, except for a scale of 0: its exponents are below 2^-80.
 template <class A>
 struct ScoreSteps {
   A step = 1;
   A factor = 1;
   __device__ __forceinline__ explicit ScoreSteps(const SoftmaxParams& params) {
-    if (params.side != nullptr) return;
+    if (params.bias_or_y != nullptr) return;
     constexpr bool is_double = sizeof(A) == 8;
     double size = is_double && params.scale > 1 ? 1 : 0.5;
-    if (params.scale < (is_double ? least_float64_scale : least_float32_scale)) size = is_double ? 0x1p-256 : 0x1p-64;
+    if (params.scale < (is_double ? min_float64_scale : min_float32_scale)) size = is_double ? 0x1p-256 : 0x1p-64;
     step = static_cast<A>(params.negates_x ? -size : size);
     factor = larger_of(static_cast<A>(params.scale / size), static_cast<A>(is_double ? 0x1p-1022 : 0x1p-126));
   }
@@ -48,8 +48,8 @@ struct ScoreSteps {
 template <class T>
 __device__ __forceinline__ ComputeType<T> load_any_score(const SoftmaxParams& params, const SoftmaxRow& row,
                                                          const ScoreSteps<ComputeType<T>>& steps, int column) {
-  return params.side != nullptr ? load_score<T, SoftmaxMask::bias>(params, row, column)
-                                : load_element<T>(row.x, column) * steps.step;
+  return params.bias_or_y != nullptr ? load_score<T, SoftmaxMask::bias>(params, row, column)
+                                     : load_element<T>(row.x, column) * steps.step;
 }
 
 // The scores of a vector's columns, -infinity where masked.
@@ -59,7 +59,7 @@ __device__ __forceinline__ void load_scores(const SoftmaxParams& params, const S
                                             ComputeType<T> (&scores)[vector_width<T>]) {
   using A = ComputeType<T>;
   constexpr int width = vector_width<T>;
-  const bool has_bias = params.side != nullptr;
+  const bool has_bias = params.bias_or_y != nullptr;
   const uint4 vector = load_vector(row.x + static_cast<int64_t>(column) * static_cast<int>(sizeof(T)));
   uint32_t kept = params.interval.exists ? interval_bits(column, width, row.begin, row.end) : (1u << width) - 1;
   widen_vector<T>(vector, scores);
@@ -69,8 +69,8 @@ __device__ __forceinline__ void load_scores(const SoftmaxParams& params, const S
     for (int j = 0; j < width; ++j)
       if ((kept >> j & 1) != 0)
         scores[j] =
-            scale * scores[j] + (params.bias_is_float32 ? static_cast<A>(load_element<float>(row.side, column + j))
-                                                        : load_element<T>(row.side, column + j));
+            scale * scores[j] + (params.bias_is_float32 ? static_cast<A>(load_element<float>(row.bias_or_y, column + j))
+                                                        : load_element<T>(row.bias_or_y, column + j));
   } else {
 #pragma unroll
     for (int j = 0; j < width; ++j) scores[j] *= steps.step;
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads)
     const auto load_both = [&](int column, A(&dy)[width], A(&y)[width]) {
       const int64_t offset = static_cast<int64_t>(column) * static_cast<int>(sizeof(T));
       widen_vector<T>(load_vector(row.x + offset), dy);
-      widen_vector<T>(load_vector(row.side + offset), y);
+      widen_vector<T>(load_vector(row.bias_or_y + offset), y);
     };
 
     A sum = 0;
@@ -130,7 +130,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads)
             if (is_inside(column + j)) sum += terms.term(dy[j], y[j]);
         },
         [&](int column) {
-          if (is_inside(column)) sum += terms.term(load_element<T>(row.x, column), load_element<T>(row.side, column));
+          if (is_inside(column))
+            sum += terms.term(load_element<T>(row.x, column), load_element<T>(row.bias_or_y, column));
         });
     sum = sum_row(buffer, group, sum_over_lanes(sum, group.lanes));
 
@@ -147,7 +148,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads)
         [&](int column) {
           A dx = 0;
           if (is_inside(column))
-            dx = terms.result(load_element<T>(row.x, column), load_element<T>(row.side, column), sum);
+            dx = terms.result(load_element<T>(row.x, column), load_element<T>(row.bias_or_y, column), sum);
           output.store_column(row.out, column, dx);
         });
   } else {

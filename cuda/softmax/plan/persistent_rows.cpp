@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// persistent_rows: when clusters stay for many long rows, and how much of a row their shared memory holds.
 #include <algorithm>
 #include <cstdint>
 
@@ -42,16 +43,16 @@ PersistentRing ring_of(const SoftmaxCall& call, const SoftmaxConfig& config) {
 
 }  // namespace
 
-// One cluster per group of multiprocessors, where the last wave of rows is at least 90 % full. A cluster cannot span
+// One cluster per group of multiprocessors, if the last wave of rows is at least 90 % full. A cluster cannot span
 // two GPCs, so one cluster less than that may be resident (H200: 15 of 8 blocks and 7 of 16 on 132 multiprocessors).
 SoftmaxConfig choose_persistent_rows(const SoftmaxCall& call, const SoftmaxTuningRow& tuning) {
   SoftmaxConfig config;
   config.lanes_per_row = config.block_threads = persistent_threads;
   config.cluster_blocks = tuning.persistent_blocks;
-  const int32_t most_clusters = call.device.num_multiprocessors / tuning.persistent_blocks;
-  const int64_t resident = std::max(most_clusters - 1, 1), waves = ceil_div(call.rows.num_rows, resident);
+  const int32_t max_clusters = call.device.num_multiprocessors / tuning.persistent_blocks;
+  const int64_t resident = std::max(max_clusters - 1, 1), waves = ceil_div(call.rows.num_rows, resident);
   const bool is_full = waves > 1 && 10 * call.rows.num_rows >= 9 * waves * resident;
-  config.mechanism = PersistentRows{.num_clusters = is_full ? most_clusters : 0};
+  config.mechanism = PersistentRows{.num_clusters = is_full ? max_clusters : 0};
   return config;
 }
 

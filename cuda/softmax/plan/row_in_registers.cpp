@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// row_in_registers: how many vectors, threads and blocks hold a row, and what its kernel can be compiled without.
 #include <algorithm>
 #include <bit>
 #include <cstdint>
@@ -22,14 +23,14 @@ SoftmaxKernelQuery query_of(const SoftmaxCall& call, int32_t vectors, SoftmaxFor
 // Lanes of a row, by vectors per thread and blocks.
 struct Lanes {
   const SoftmaxCall& call;
-  int32_t least = least_lanes(call);
+  int32_t least = min_lanes(call);
 
   int32_t operator()(int32_t vectors, int32_t blocks = 1) const {
     return lanes_for(call.row_vectors, vectors, blocks, least);
   }
 };
 
-// The percentage of 4 vectors per thread below which fewer threads hold the row with 8, in as many vectors or fewer.
+// With 4 vectors per thread: the percentage of them that a row must fill. Below it, fewer threads with 8 are faster.
 int32_t enough_of_4_vectors(const SoftmaxCall& call, int32_t lanes) {
   const SoftmaxFillRow& row = find_tuning_row(fill_of_4_vectors, &SoftmaxFillRow::max_lanes, lanes);
   if (call.is_plain) return call.has_tails ? row.plain_tails : row.plain;
@@ -39,7 +40,7 @@ int32_t enough_of_4_vectors(const SoftmaxCall& call, int32_t lanes) {
 
 // Rows that are not 2^n vectors leave some threads without all their vectors.
 void adapt_to_length(const SoftmaxCall& call, const Lanes& lanes, int32_t* vectors, int32_t* blocks) {
-  while (*blocks > 1 && lanes(*vectors, *blocks) <= least_cluster_threads) *blocks /= 2;
+  while (*blocks > 1 && lanes(*vectors, *blocks) <= min_cluster_threads) *blocks /= 2;
   if (*blocks > 1) return;
   const auto slots = [&](int32_t n) { return int64_t{n} * lanes(n); };
   const auto has_less_than = [&](int32_t n, int32_t percent) { return 100 * call.row_vectors < percent * slots(n); };
@@ -56,10 +57,9 @@ void adapt_to_length(const SoftmaxCall& call, const Lanes& lanes, int32_t* vecto
     *vectors = 8;
 }
 
-// Threads per block where a row has a warp or less.
+// Threads per block if a row has a warp or less.
 int32_t short_row_threads(const SoftmaxCall& call, int32_t lanes, int32_t vectors) {
-  const int32_t least =
-      call.is_power_of_2 || call.num_inputs == 2 ? least_short_row_threads : least_other_length_threads;
+  const int32_t least = call.is_power_of_2 || call.num_inputs == 2 ? min_short_row_threads : min_other_length_threads;
   int32_t threads = block_threads_for(lanes, vectors * vector_bytes * call.num_inputs, least);
   const int64_t all_threads = call.rows.num_rows * lanes, num_multiprocessors = call.device.num_multiprocessors;
   const int32_t few_blocks = call.num_inputs == 2 ? few_blocks_of_two_inputs : few_blocks_of_one_input;
@@ -73,7 +73,7 @@ SoftmaxForm form_of(const SoftmaxCall& call, const SoftmaxConfig& config, int32_
   if (call.has_tails || call.has_interval) return SoftmaxForm::any;
   if (call.mask == SoftmaxMask::none) {
     if (call.rows.rank > 1 || call.rows.num_rows >= int64_t{1} << 31) return SoftmaxForm::any;
-    for (const SoftmaxOperand operand : {softmax_x, softmax_out, softmax_side}) {
+    for (const SoftmaxOperand operand : {softmax_x, softmax_out, softmax_bias_or_y}) {
       const int64_t stride = call.rows.dims[0].strides[operand];
       if (stride < 0 || stride >= int64_t{1} << 32) return SoftmaxForm::any;
     }
@@ -123,7 +123,7 @@ bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const RowInRegis
   const int32_t vectors = mechanism.vectors_per_thread, lanes = config.lanes_per_row;
   const int32_t kernel = find_kernel(query_of(call, vectors));  // that takes every form
   return kernel >= 0 && call.vectors_agree && std::has_single_bit(static_cast<uint32_t>(vectors)) &&
-         lanes >= least_lanes(call) && lanes <= softmax_kernels[kernel].max_threads &&
+         lanes >= min_lanes(call) && lanes <= softmax_kernels[kernel].max_threads &&
          call.row_vectors <= int64_t{lanes} * vectors * config.cluster_blocks;
 }
 
@@ -135,7 +135,7 @@ void fill(const SoftmaxCall& call, RowInRegisters& mechanism, SoftmaxPlan* plan)
   const int32_t vectors = mechanism.vectors_per_thread;
   mechanism.form = form_of(call, plan->config, vectors);
   plan->params.starts_on_lines = fits_from_line(call, plan->config, vectors);
-  // A block's part of a row starts on a line where its threads can hold that much.
+  // A block's part of a row starts on a line if its threads can hold that much.
   const int64_t part = ceil_div(call.row_vectors, plan->config.cluster_blocks);
   const int64_t line_part = round_up(part, line_bytes / vector_bytes);
   mechanism.row_vectors = static_cast<int32_t>(call.row_vectors);

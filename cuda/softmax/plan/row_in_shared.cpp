@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// row_in_shared: how many vectors of a row are in registers, and the bytes of shared memory for the others.
 #include <algorithm>
 #include <cstdint>
 

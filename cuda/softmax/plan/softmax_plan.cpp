@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// plan_softmax(): selects a config and fills the parameters of its kernel.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -15,7 +16,7 @@ void fill_operands(const SoftmaxCall& call, SoftmaxParams* params) {
   const SoftmaxRequest& request = call.request;
   params->x = static_cast<const unsigned char*>(request.pointers[softmax_x]);
   params->out = static_cast<unsigned char*>(const_cast<void*>(request.pointers[softmax_out]));
-  params->side = static_cast<const unsigned char*>(request.pointers[softmax_side]);
+  params->bias_or_y = static_cast<const unsigned char*>(request.pointers[softmax_bias_or_y]);
   params->dense = static_cast<const unsigned char*>(request.pointers[softmax_dense]);
   if (params->dense == nullptr) return;
   params->dense_first = params->dense_end = params->dense;
@@ -122,7 +123,7 @@ bool fits(const SoftmaxCall& call, const SoftmaxConfig& config) {
   if (lanes < 1 || threads < 1 || threads % warp_lanes != 0) return false;
   if (lanes < warp_lanes ? !std::has_single_bit(static_cast<uint32_t>(lanes)) : lanes % warp_lanes != 0) return false;
   if (threads != lanes && (lanes > warp_lanes || threads % lanes != 0 || blocks > 1)) return false;
-  if (blocks < 1 || blocks > most_cluster_blocks(call.device) || !std::has_single_bit(static_cast<uint32_t>(blocks)))
+  if (blocks < 1 || blocks > device_cluster_blocks(call.device) || !std::has_single_bit(static_cast<uint32_t>(blocks)))
     return false;
   return std::visit(
       [&](const auto& mechanism) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// staged_rows: how many threads share a row, how many rows a block stages, and its shared memory.
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
@@ -24,7 +25,7 @@ int64_t offset_step(const SoftmaxCall& call) {
 int32_t units_per_thread(const SoftmaxCall& call, int32_t lanes) {
   const int64_t columns = call.request.columns;
   if (has_single_columns(call)) return lanes == 1 ? static_cast<int32_t>(columns) : 0;
-  // A row that starts late in a unit has one unit more. All threads have as many units, or one less.
+  // A row that starts late in a unit has one unit more. All threads have the same number of units, or one less.
   const int64_t least = ceil_div(columns, staged_unit_columns);
   const int64_t most = ceil_div(columns + staged_unit_columns - offset_step(call), staged_unit_columns);
   const int64_t units = ceil_div(most, lanes);
@@ -48,7 +49,7 @@ int64_t row_bytes(const SoftmaxCall& call, const SoftmaxConfig& config) {
 }
 
 // And for those of y, the bias or the dense mask.
-int64_t side_bytes(const SoftmaxCall& call, const SoftmaxConfig& config) {
+int64_t second_bytes(const SoftmaxCall& call, const SoftmaxConfig& config) {
   if (call.num_inputs == 2) return row_bytes(call, config);
   if (!call.has_dense) return 0;
   // Each run of the mask starts and ends inside a vector.
@@ -116,12 +117,12 @@ SoftmaxConfig choose_staged_rows(const SoftmaxCall& call) {
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const StagedRows& mechanism) {
   if (!is_one_run(call) || call.request.columns > staged_columns || config.cluster_blocks != 1) return false;
   if (call.has_interval && (call.request.backward || call.rows.num_rows >= int64_t{1} << 31)) return false;
-  // A bias goes through shared memory as x does, where a dense mask would be.
+  // A bias goes through shared memory as x does, in the place of a dense mask.
   if (call.mask == SoftmaxMask::bias && (!call.bias_vectors_agree || call.has_dense)) return false;
   const int32_t max_rows = has_single_columns(call) ? max_rows_per_thread : 1;
   if (mechanism.rows_per_thread < 1 || mechanism.rows_per_thread > max_rows) return false;
   return config.lanes_per_row <= max_staged_lanes && mask_fits(call, config) &&
-         row_bytes(call, config) + side_bytes(call, config) + staged_barrier_bytes <=
+         row_bytes(call, config) + second_bytes(call, config) + staged_barrier_bytes <=
              call.device.shared_bytes_per_block;
 }
 
@@ -133,8 +134,9 @@ void fill(const SoftmaxCall& call, StagedRows& mechanism, SoftmaxPlan* plan) {
   mechanism.unit_columns = has_single_columns(call) ? 1 : staged_unit_columns;
   mechanism.units_per_thread = units_per_thread(call, plan->config.lanes_per_row);
   mechanism.has_unit_edges = !has_single_columns(call) && offset_step(call) < staged_unit_columns;
-  mechanism.side_offset_bytes = static_cast<int32_t>(row_bytes(call, plan->config));
-  mechanism.barrier_offset_bytes = mechanism.side_offset_bytes + static_cast<int32_t>(side_bytes(call, plan->config));
+  mechanism.second_offset_bytes = static_cast<int32_t>(row_bytes(call, plan->config));
+  mechanism.barrier_offset_bytes =
+      mechanism.second_offset_bytes + static_cast<int32_t>(second_bytes(call, plan->config));
   plan->launch.shared_bytes = mechanism.barrier_offset_bytes + staged_barrier_bytes;
 }
 

@@ -37,7 +37,7 @@ SoftmaxRequest request_of(flowk_dtype dtype, int64_t rows, int64_t columns, bool
   const int64_t bytes = dtype_info(dtype).element_bytes;
   put(softmax_x, int64_t{1} << 40, bytes);
   put(softmax_out, int64_t{1} << 41, bytes);
-  if (backward) put(softmax_side, int64_t{1} << 42, bytes);
+  if (backward) put(softmax_bias_or_y, int64_t{1} << 42, bytes);
   if (dense) put(softmax_dense, int64_t{1} << 43, 1);
   return request;
 }
