@@ -162,7 +162,7 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     {SoftmaxKernel::row_in_shared, true, up_to_32_bits, no_mask, 4, 4, max_row_threads, 2},
     // Whole rows by single columns, with a dense mask or a bias; then by units. The limits cap registers at 64, or 72;
     // of 16 bits at 56 and 48, but bfloat16 would take 78 and 56. float32 rows of two inputs have up to 5 units, with
-    // a dense mask 9.
+    // a dense mask up to 9, and not 5: twice the threads then have 3.
     table::staged(false, up_to_32_bits, no_mask, 1, 1, 2),
     table::staged(false, up_to_32_bits, no_mask, 1, 3, 4),
     table::staged(false, up_to_32_bits, no_mask, 1, 5, 8),
@@ -176,7 +176,7 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::staged(false, bits_32, no_mask, 4, 5, 6),
     table::staged(false, bits_32, no_mask, 4, 7, 8),
     table::staged(false, bits_32, no_mask, 4, 9, 10, 7),
-    table::staged(false, bits_32, dense_mask, 4, 5, 7, 9),
+    table::staged(false, bits_32, dense_mask, 4, 6, 7),
     table::staged(false, bits_32, dense_mask, 4, 8, 9, 8),
     table::staged(false, bits_16, bias_mask, 4, 3, 6),
     table::staged(false, bits_16, bias_mask, 4, 7, 10),

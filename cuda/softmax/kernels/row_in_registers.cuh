@@ -106,6 +106,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   A outer[num_inputs];
   Terms::load_outer(params, row, outer_column, outer);
 
+  const int out_bytes = output.vector_bytes_out();
+  unsigned char* const out = out_vectors + static_cast<int64_t>(own.first) * out_bytes;
   if constexpr (Terms::is_backward) {
     // At most two vectors per row contain an end of the interval.
     if (params.interval.exists) {
@@ -142,7 +144,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       else
         Terms(params, false).vector_results(raw[i][0], raw[i][1], sum, dx);
       Terms::clear_masked(row, vectors.head + own.at(i) * width, sum, dx);
-      output.store_vector(out_vectors + static_cast<int64_t>(own.at(i)) * output.vector_bytes_out(), dx);
+      output.store_vector(out + i * own.step * out_bytes, dx);
     }
     if (outer_column >= 0)
       output.store_column(row.out, outer_column, terms.outer_result(row, outer_column, outer, sum));
@@ -281,8 +283,6 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
                    ? quotient_of(recomputes ? A{1} : exponential<T>(to_exponent.exponent(to_row)), total.sum)
                    : A{0};
     }
-    const int out_bytes = output.vector_bytes_out();
-    unsigned char* const out = out_vectors + static_cast<int64_t>(own.first) * out_bytes;
     if (is_whole && row.columns == 0) return;
     const auto store = [&](auto kind) {
       [[maybe_unused]] constexpr bool stores_logarithms = decltype(kind)::value;

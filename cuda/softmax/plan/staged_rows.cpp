@@ -92,9 +92,11 @@ SoftmaxConfig choose_staged_rows(const SoftmaxCall& call) {
   // Few rows: more threads per row and smaller blocks, until every multiprocessor has work.
   constexpr int64_t threads_per_multiprocessor = 512, blocks_per_multiprocessor = 8;
   const int64_t num_multiprocessors = call.device.num_multiprocessors;
-  while (call.rows.num_rows * lanes < threads_per_multiprocessor * num_multiprocessors && lanes < max_staged_lanes &&
-         holds(2 * lanes))
-    lanes *= 2;
+  const auto has_few_threads = [&] {
+    return call.rows.num_rows * lanes < threads_per_multiprocessor * num_multiprocessors;
+  };
+  for (int32_t more = 2 * lanes; more <= max_staged_lanes && has_few_threads(); more *= 2)
+    if (holds(more)) lanes = more;
   config.block_threads = max_threads;
   if (call.has_dense && !has_columns) {
     // The fewest warps that read staged_dense_block_bytes, at least one for each of the two copies.

@@ -71,6 +71,34 @@ TEST(every_plan_has_a_config_that_fits) {
             }
 }
 
+// Each row of the table of kernels is the first that takes its own types, masks and numbers of vectors.
+TEST(no_kernel_of_the_table_hides_another) {
+  for (int i = 0; i < num_softmax_kernels; ++i) {
+    const SoftmaxKernelRow& row = softmax_kernels[i];
+    for (const int element_bytes : {2, 4, 8})
+      for (const SoftmaxMask mask : {SoftmaxMask::none, SoftmaxMask::dense, SoftmaxMask::bias})
+        if (takes(row, element_bytes, mask))
+          CHECK(find_kernel({.mechanism = row.mechanism,
+                             .backward = row.backward,
+                             .element_bytes = element_bytes,
+                             .mask = mask,
+                             .vectors = row.max_vectors,
+                             .form = row.form,
+                             .converts = row.converts,
+                             .unit_columns = row.unit_columns,
+                             .lanes = row.lanes > 0 ? row.lanes : 8}) == i);
+  }
+}
+
+// Some number of threads holds each short row with a dense mask: float32 has no kernel of 5 units.
+TEST(every_short_row_with_a_dense_mask_is_staged) {
+  for (const flowk_dtype dtype : {FLOWK_FLOAT16, FLOWK_FLOAT32})
+    for (int64_t columns = 1; columns <= 256; ++columns) {
+      if (columns * dtype_info(dtype).element_bytes % 16 == 0) continue;
+      CHECK(plan_of(request_of(dtype, 1 << 20, columns, true), h200).config.kernel() == SoftmaxKernel::staged_rows);
+    }
+}
+
 TEST(rows_of_the_table_have_the_mechanism_that_they_name) {
   for (const SoftmaxRow& row : softmax_rows)
     for (const SoftmaxCase& of_row : cases_of(row)) {
