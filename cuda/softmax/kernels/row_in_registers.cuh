@@ -106,8 +106,6 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   A outer[num_inputs];
   Terms::load_outer(params, row, outer_column, outer);
 
-  const int out_bytes = output.vector_bytes_out();
-  unsigned char* const out = out_vectors + static_cast<int64_t>(own.first) * out_bytes;
   if constexpr (Terms::is_backward) {
     // At most two vectors per row contain an end of the interval.
     if (params.interval.exists) {
@@ -131,6 +129,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       }
     }
     sum = sum_row(buffer, group, sum_over_lanes(sum, group.lanes));
+    const int out_bytes = output.vector_bytes_out();
+    unsigned char* const out = out_vectors + static_cast<int64_t>(own.first) * out_bytes;
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       if (!is_read(i)) continue;
@@ -283,6 +283,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
                    ? quotient_of(recomputes ? A{1} : exponential<T>(to_exponent.exponent(to_row)), total.sum)
                    : A{0};
     }
+    const int out_bytes = output.vector_bytes_out();
+    unsigned char* const out = out_vectors + static_cast<int64_t>(own.first) * out_bytes;
     if (is_whole && row.columns == 0) return;
     const auto store = [&](auto kind) {
       [[maybe_unused]] constexpr bool stores_logarithms = decltype(kind)::value;

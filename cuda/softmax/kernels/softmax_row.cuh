@@ -288,34 +288,29 @@ struct RowOutput {
   }
   __device__ __forceinline__ int vector_bytes_out() const { return vector_width<T> * column_bytes(); }
   // Stores the results of one vector of x.
-  template <class A>
-  __device__ __forceinline__ void store_vector(unsigned char* address, const A (&values)[vector_width<T>]) const {
-    if constexpr (kConverts) {
-      if (converts()) {
-        if constexpr (is_float16<T>)
-          store_values<float>(address, values);
-        else if (params.out_dtype == FLOWK_FLOAT16)
-          store_values<Float16>(address, values);
-        else
-          store_values<BFloat16>(address, values);
-        return;
-      }
-    }
-    store_values<T>(address, values);
+  __device__ __forceinline__ void store_vector(unsigned char* address,
+                                               const ComputeType<T> (&values)[vector_width<T>]) const {
+    with_type([&](auto type) { store_values<typename decltype(type)::type>(address, values); });
   }
   __device__ __forceinline__ void store_column(unsigned char* row, int64_t column, ComputeType<T> value) const {
+    with_type([&](auto type) { store_element<typename decltype(type)::type>(row, column, value); });
+  }
+
+ private:
+  template <class Use>
+  __device__ __forceinline__ void with_type(Use use) const {
     if constexpr (kConverts) {
       if (converts()) {
         if constexpr (is_float16<T>)
-          store_element<float>(row, column, value);
+          use(std::type_identity<float>());
         else if (params.out_dtype == FLOWK_FLOAT16)
-          store_element<Float16>(row, column, value);
+          use(std::type_identity<Float16>());
         else
-          store_element<BFloat16>(row, column, value);
+          use(std::type_identity<BFloat16>());
         return;
       }
     }
-    store_element<T>(row, column, value);
+    use(std::type_identity<T>());
   }
 };
 

@@ -85,9 +85,9 @@ struct RowSlice {
 // A batch of a thread's vectors, own.step apart, within [begin, end) of the row; masked vectors are not read.
 template <class T, bool kBackward>
 struct SliceBatch {
-  static constexpr int width = vector_width<T>;
-  uint4 x[split_batch];
-  uint4 y[kBackward ? split_batch : 1];
+  using Terms = std::conditional_t<kBackward, GradientTerms<T>, SoftmaxTerms<T, split_mask>>;
+  static constexpr int width = vector_width<T>, num_inputs = Terms::num_inputs;
+  uint4 inputs[split_batch][num_inputs];
   DenseWords<width> dense[kBackward ? 1 : split_batch];
   int first, begin, end;
 
@@ -97,20 +97,17 @@ struct SliceBatch {
   __device__ __forceinline__ bool has(const RowSlice<T, kBackward>& slice, int i) const {
     return at(slice, i) >= begin && at(slice, i) < end;
   }
-  // Vectors that are not read are -infinity; for gradients they are the inputs of masked columns.
+  // Vectors that are not read are as masked ones.
   __device__ __forceinline__ void load(const SoftmaxParams& params, const RowSlice<T, kBackward>& slice) {
     const auto is_read = [&](int i) { return has(slice, i) && slice.vectors.is_read(at(slice, i)); };
     const auto offset_of = [&](int i) { return static_cast<int64_t>(at(slice, i)) * vector_bytes; };
 #pragma unroll
     for (int i = 0; i < split_batch; ++i) {
-      if constexpr (kBackward) {
-        x[i] = {0, 0, 0, 0};
-        y[i] = params.log_softmax ? negative_infinity_vector<T>() : uint4{0, 0, 0, 0};
-        if (is_read(i)) y[i] = load_vector(slice.y + offset_of(i));
-      } else {
-        x[i] = negative_infinity_vector<T>();
+#pragma unroll
+      for (int k = 0; k < num_inputs; ++k) {
+        inputs[i][k] = Terms::masked_vector(params, k);
+        if (is_read(i)) inputs[i][k] = load_vector((k == 0 ? slice.x : slice.y) + offset_of(i));
       }
-      if (is_read(i)) x[i] = load_vector(slice.x + offset_of(i));
     }
     if constexpr (!kBackward) {
       if (params.dense != nullptr) {
@@ -127,16 +124,14 @@ struct SliceBatch {
     for (int i = 0; i < split_batch; ++i) {
       if (!has(slice, i) || !slice.vectors.is_read(at(slice, i))) continue;
       const int column = slice.column_of(at(slice, i));
-      const bool is_cut = params.interval.exists && (column < slice.row.begin || column + width > slice.row.end);
       if constexpr (kBackward) {
-        if (!is_cut) continue;
-        select_interval<T>(&x[i], column, slice.row.begin, slice.row.end, uint4{0, 0, 0, 0});
-        select_interval<T>(&y[i], column, slice.row.begin, slice.row.end,
-                           params.log_softmax ? negative_infinity_vector<T>() : uint4{0, 0, 0, 0});
+        if (params.interval.exists) Terms::cut(params, slice.row, column, &inputs[i][0], &inputs[i][1]);
       } else {
-        if (params.negates_x) negate_vector<T>(&x[i]);
-        if (is_cut) select_interval<T>(&x[i], column, slice.row.begin, slice.row.end, negative_infinity_vector<T>());
-        if (params.dense != nullptr) mask_vector<T>(&x[i], dense[i]);
+        uint4* const x = &inputs[i][0];
+        if (params.negates_x) negate_vector<T>(x);
+        if (params.interval.exists && (column < slice.row.begin || column + width > slice.row.end))
+          select_interval<T>(x, column, slice.row.begin, slice.row.end, negative_infinity_vector<T>());
+        if (params.dense != nullptr) mask_vector<T>(x, dense[i]);
       }
     }
   }
@@ -189,14 +184,14 @@ struct SplitScores {
   __device__ __forceinline__ void take(const SoftmaxParams&, const Batch& batch) {
     VectorMax<T> largest;
 #pragma unroll
-    for (int i = 0; i < split_batch; ++i) largest.take(batch.x[i]);
+    for (int i = 0; i < split_batch; ++i) largest.take(batch.inputs[i][0]);
     running.raise(largest.largest());
     const ScoreScale<T, split_mask> to_exponent = running.to_exponent();
     ThreadSum<T> sum;
 #pragma unroll
     for (int i = 0; i < split_batch; ++i) {
       A p[vector_width<T>];
-      widen_vector<T>(batch.x[i], p);
+      widen_vector<T>(batch.inputs[i][0], p);
 #pragma unroll
       for (int j = 0; j < vector_width<T>; ++j) p[j] = exponential<T>(to_exponent(p[j]));
       sum.take(p);
@@ -220,7 +215,7 @@ struct SplitScores {
   struct Results : RowResults<T, split_mask> {
     using RowResults<T, split_mask>::RowResults, RowResults<T, split_mask>::of;
     __device__ __forceinline__ void of_vector(const Slice&, const Batch& batch, int i, A (&y)[vector_width<T>]) const {
-      widen_vector<T>(batch.x[i], y);
+      widen_vector<T>(batch.inputs[i][0], y);
 #pragma unroll
       for (int j = 0; j < vector_width<T>; ++j) y[j] = of(y[j]);
     }
@@ -254,7 +249,7 @@ struct SplitGradients {
   }
   __device__ __forceinline__ void take(const SoftmaxParams&, const Batch& batch) {
 #pragma unroll
-    for (int i = 0; i < split_batch; ++i) sum += terms.vector_term(batch.x[i], batch.y[i]);
+    for (int i = 0; i < split_batch; ++i) sum += terms.vector_term(batch.inputs[i][0], batch.inputs[i][1]);
   }
   __device__ __forceinline__ void take_partial(const RowPartial<T>& partial) { sum += static_cast<A>(partial.sum); }
   __device__ __forceinline__ RowPartial<T> total(const RowThreads& group) const {
@@ -267,7 +262,8 @@ struct SplitGradients {
     A sum;
     __device__ __forceinline__ void of_vector(const Slice& slice, const Batch& batch, int i,
                                               A (&dx)[vector_width<T>]) const {
-      terms.vector_results(slice.row, slice.column_of(batch.at(slice, i)), batch.x[i], batch.y[i], sum, dx);
+      terms.vector_results(slice.row, slice.column_of(batch.at(slice, i)), batch.inputs[i][0], batch.inputs[i][1], sum,
+                           dx);
     }
     __device__ __forceinline__ A of_outer(const SoftmaxParams& params, const Slice& slice) const {
       A outer[2];

@@ -10,8 +10,8 @@
 
 namespace flowk::softmax {
 
-// Slices of 8 vectors per thread, or less if that would leave multiprocessors idle. The second grid of a launch finds in
-// L2 what the first one has read.
+// Slices of 8 vectors per thread, or less if that would leave multiprocessors idle. The second grid of a launch finds
+// in L2 what the first one has read.
 SoftmaxConfig choose_split_row(const SoftmaxCall& call) {
   constexpr int32_t threads = 256, vectors_per_thread = 8, max_slices = 512;
   int32_t slices = 1;
