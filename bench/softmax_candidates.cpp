@@ -25,7 +25,7 @@ extern "C" FLOWK_API int flowk_bench_softmax_candidate(int backward, flowk_dtype
   const int64_t extents[3] = {batch, heads, rows};
   const int64_t bytes = static_cast<int64_t>(flowk_dtype_bytes(dtype));
   request.pointers[softmax_x] = x;
-  request.pointers[softmax_side] = side;
+  request.pointers[softmax_bias_or_y] = side;
   request.pointers[softmax_out] = out;
   request.pointers[softmax_dense] = dense;
   request.pointers[softmax_lengths] = lengths;
@@ -34,7 +34,7 @@ extern "C" FLOWK_API int flowk_bench_softmax_candidate(int backward, flowk_dtype
   for (int d = 2; d >= 0; --d) {
     request.extents[d] = extents[d];
     for (int operand = 0; operand < num_softmax_operands; ++operand) request.strides[operand][d] = 0;
-    for (const SoftmaxOperand operand : {softmax_x, softmax_side, softmax_out})
+    for (const SoftmaxOperand operand : {softmax_x, softmax_bias_or_y, softmax_out})
       if (request.pointers[operand] != nullptr) request.strides[operand][d] = stride * columns * bytes;
     if (lengths != nullptr) request.strides[softmax_lengths][d] = stride * 4;
     stride *= extents[d];

@@ -159,7 +159,7 @@ Status check_dense_and_bias(const SoftmaxArguments& arguments, const Layout& out
     FLOWK_RETURN_IF_ERROR(make_layout(bias, arguments.rank, arguments.shape, true, &layout));
     FLOWK_RETURN_IF_ERROR(check_apart(bias, layout, arguments.out, out_layout));
     request->bias_dtype = mask.bias_dtype;
-    put_operand(request, softmax_side, mask.bias, layout, dtype_info(mask.bias_dtype).element_bytes);
+    put_operand(request, softmax_bias_or_y, mask.bias, layout, dtype_info(mask.bias_dtype).element_bytes);
   }
   return {};
 }
@@ -204,7 +204,7 @@ Status check_softmax(const SoftmaxArguments& arguments, SoftmaxRequest* request,
   const int64_t in_bytes = dtype_info(arguments.x.dtype).element_bytes;
   put_operand(request, softmax_x, arguments.x.pointer, x, in_bytes);
   put_operand(request, softmax_out, arguments.out.pointer, out, dtype_info(arguments.out.dtype).element_bytes);
-  if (arguments.backward) put_operand(request, softmax_side, arguments.side.pointer, side, in_bytes);
+  if (arguments.backward) put_operand(request, softmax_bias_or_y, arguments.side.pointer, side, in_bytes);
   if (arguments.mask == nullptr) return {};
   FLOWK_RETURN_IF_ERROR(check_interval(arguments, out, request));
   return arguments.backward ? Status() : check_dense_and_bias(arguments, out, request);

@@ -37,73 +37,10 @@ struct SoftmaxRequest {
   int64_t diagonal_end = 0;
 };
 
-// ---- the mechanisms, one struct each. A vector has 16 bytes.
-
-// The threads of a warp, a block or a cluster hold a row in registers.
-struct RowInRegisters {
-  int32_t vectors_per_thread = 0;       // a power of 2, up to 16
-  SoftmaxForm form = SoftmaxForm::any;  // set by the plan
-  friend bool operator==(const RowInRegisters&, const RowInRegisters&) = default;
-};
-
-// A block or a cluster holds a row in registers and shared memory.
-struct RowInShared {
-  int32_t vectors_per_thread = 0;  // in registers, 4 or 8
-  friend bool operator==(const RowInShared&, const RowInShared&) = default;
-};
-
-// A block stages a segment of short rows in shared memory; one thread or a few threads have a row.
-struct StagedRows {
-  int32_t rows_per_thread = 1;   // one after the other
-  int32_t unit_columns = 0;      // set by the plan
-  int32_t units_per_thread = 0;  // set by the plan: the most units of a row that a thread has
-  friend bool operator==(const StagedRows&, const StagedRows&) = default;
-};
-
-// A block or a cluster reads a row twice. Takes every call.
-struct TwoPassRow {
-  friend bool operator==(const TwoPassRow&, const TwoPassRow&) = default;
-};
-
-// Rows of 1 to 8 vectors: a thread has one vector of each of several rows.
-struct RowsByVectors {
-  int32_t rows_per_thread = 0;  // forward 4, backward 2
-  friend bool operator==(const RowsByVectors&, const RowsByVectors&) = default;
-};
-
-// A warp, or a part of one, holds a row in registers. Lengths, causal and window mask out all but an interval of it.
-struct RowsInLanes {
-  int32_t vectors_per_thread = 0;  // 1 to 4
-  friend bool operator==(const RowsInLanes&, const RowsInLanes&) = default;
-};
-
-// Two grids read a row; each block has a slice of it.
-struct SplitRow {
-  int32_t slices = 1;           // per row, a power of 2
-  int64_t rows_per_launch = 0;  // of each of the two grids
-  friend bool operator==(const SplitRow&, const SplitRow&) = default;
-};
-
-// A cluster takes one row after the other through shared memory: vectors of the next row come while this one's leave.
-struct PersistentRows {
-  int32_t num_clusters = 0;
-  friend bool operator==(const PersistentRows&, const PersistentRows&) = default;
-};
-
 using SoftmaxMechanism = std::variant<RowInRegisters, RowInShared, StagedRows, TwoPassRow, RowsByVectors, RowsInLanes,
                                       SplitRow, PersistentRows>;
 
-// The alternatives of SoftmaxMechanism, in its order.
-enum class SoftmaxKernel : int32_t {
-  row_in_registers,
-  row_in_shared,
-  staged_rows,
-  two_pass_row,
-  rows_by_vectors,
-  rows_in_lanes,
-  split_row,
-  persistent_rows,
-};
+// SoftmaxKernel numbers the alternatives.
 static_assert(names_mechanism<SoftmaxKernel::row_in_registers, RowInRegisters, SoftmaxMechanism>);
 static_assert(names_mechanism<SoftmaxKernel::row_in_shared, RowInShared, SoftmaxMechanism>);
 static_assert(names_mechanism<SoftmaxKernel::staged_rows, StagedRows, SoftmaxMechanism>);
@@ -133,6 +70,7 @@ struct SoftmaxConfig {
 
 struct SoftmaxPlan {
   SoftmaxConfig config;
+  int32_t kernel_row = -1;  // of softmax_kernels
   SoftmaxMask mask = SoftmaxMask::none;
   bool backward = false;
   flowk_dtype in_dtype = FLOWK_FLOAT32;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of softmax get: their parameters, what they are compiled for, and limits that plans keep.
+// What the kernels of softmax get: the parameters of all, and a struct per mechanism.
 #pragma once
 
 #include <cstdint>
@@ -7,42 +7,24 @@
 #include "core/divide.h"
 #include "core/iteration_space.h"
 #include "flowk/flowk.h"
+#include "softmax/softmax_kernel_table.h"
 
 namespace flowk::softmax {
 
 // Operands with one element per row.
 enum SoftmaxOperand : int {
-  softmax_x,        // forward: x; backward: dy
-  softmax_out,      // forward: y; backward: dx
-  softmax_side,     // forward: the bias; backward: y
-  softmax_dense,    // the dense mask
-  softmax_lengths,  // one length per row
-  softmax_row,      // no memory: the row's index among its q rows, for causal and window
+  softmax_x,          // forward: x; backward: dy
+  softmax_out,        // forward: y; backward: dx
+  softmax_bias_or_y,  // forward: the bias; backward: y
+  softmax_dense,      // the dense mask
+  softmax_lengths,    // one length per row
+  softmax_row,        // no memory: the row's index among its q rows, for causal and window
   num_softmax_operands
 };
 
-// What a kernel is compiled for, besides the interval of columns that lengths, causal and window leave of a row.
-enum class SoftmaxMask : int32_t {
-  none,   // neither of the two below
-  dense,  // a dense mask
-  bias,   // a bias, and a dense mask where one is given
-};
-
-// What row_in_registers is compiled without.
-enum class SoftmaxForm : int32_t {
-  any,       // nothing
-  aligned,   // heads and tails: all columns are in whole vectors
-  unfilled,  // also lengths, causal, window and masks that are not aligned with their vectors; without a dense mask or
-             // bias, rows lie one after the other
-  whole      // also missing vectors: every thread has all of its vectors
-};
-
-template <SoftmaxForm kForm>
-constexpr bool has_whole_rows = kForm == SoftmaxForm::unfilled || kForm == SoftmaxForm::whole;
-
 // One dimension of the rows, innermost first: index = row % extent, row /= extent.
 struct SoftmaxRowDim {
-  Divider divider;     // used where the number of rows fits 31 bits
+  Divider divider;     // used if the number of rows fits 31 bits
   int64_t extent = 1;  // used otherwise
   int64_t strides[num_softmax_operands] = {};
   friend bool operator==(const SoftmaxRowDim&, const SoftmaxRowDim&) = default;
@@ -51,93 +33,139 @@ struct SoftmaxRowDim {
 // One more than a request has: one dimension may be split into L2 tiles.
 constexpr int max_softmax_dims = max_rank + 1;
 
-struct SoftmaxParams {
-  const unsigned char* x = nullptr;  // as SoftmaxOperand
-  unsigned char* out = nullptr;
-  const unsigned char* side = nullptr;
-  const unsigned char* dense = nullptr;
-  const unsigned char* lengths = nullptr;
-  const unsigned char* dense_first = nullptr;  // [dense_first, dense_end) has all bytes of the mask
-  const unsigned char* dense_end = nullptr;
-  int64_t num_rows = 0;  // of the grid; includes those that the last L2 tile lacks
+// The rows of a call in the fewest dimensions, in the order in which blocks take them. Dimensions innermost first; none
+// has extent 1, and no two neighbours are one dimension to every operand.
+struct SoftmaxRows {
+  int64_t num_rows = 1;  // includes those that the last L2 tile lacks
   int32_t rank = 0;
-  bool wide_rows = false;  // num_rows >= 2^31
-  // A dense mask is the only mask, there are no L2 tiles, and the rows of x and of out are equally far apart.
-  bool seeks_dense_alone = false;
-  bool has_interval = false;  // lengths, causal or window
-  bool lengths_from_right = false;
-  bool log_softmax = false;
-  bool negates_x = false;  // scale < 0
-  bool bias_is_float32 = false;
-  bool bias_is_aligned = false;  // the columns of one vector of x are whole vectors of the bias
-  int32_t lengths_bytes = 0;     // of one length, 4 or 8; 0: no lengths
-  bool has_diagonal = false;
-  int64_t diagonal_begin = 0;
-  int64_t diagonal_end = 0;
+  bool is_wide = false;  // num_rows >= 2^31
   // L2 tiles: a dimension of l2_tile_extent rows is split in two, dims[0] of l2_tile_rows and dims[l2_tile_dim]. The
   // row's index is i = index[0] + l2_tile_rows * index[l2_tile_dim]; rows with i >= l2_tile_extent do not exist.
   int32_t l2_tile_dim = 0;  // 0: no L2 tiles
   int32_t l2_tile_rows = 0;
   int64_t l2_tile_extent = 0;
-  int32_t columns = 0;
-  double scale = 1;  // forward without a bias |scale|; the sign is negates_x
+  SoftmaxRowDim dims[max_softmax_dims];
+  friend bool operator==(const SoftmaxRows&, const SoftmaxRows&) = default;
+};
+
+// What leaves an interval of columns of a row: lengths, causal and window.
+struct SoftmaxInterval {
+  bool exists = false;
+  const unsigned char* lengths = nullptr;
+  int32_t lengths_bytes = 0;  // of one length, 4 or 8; 0: no lengths
+  bool lengths_from_right = false;
+  // causal and window keep columns [row + diagonal_begin, row + diagonal_end).
+  bool has_diagonal = false;
+  int64_t diagonal_begin = 0;
+  int64_t diagonal_end = 0;
+  friend bool operator==(const SoftmaxInterval&, const SoftmaxInterval&) = default;
+};
+
+// What every kernel gets.
+struct SoftmaxParams {
+  const unsigned char* x = nullptr;  // as SoftmaxOperand
+  unsigned char* out = nullptr;
+  const unsigned char* bias_or_y = nullptr;
+  const unsigned char* dense = nullptr;
+  const unsigned char* dense_first = nullptr;  // [dense_first, dense_end) has all bytes of the mask
+  const unsigned char* dense_end = nullptr;
+  SoftmaxRows rows;
+  SoftmaxInterval interval;
+  // A dense mask is the only mask, there are no L2 tiles, and the rows of x and of out are equally far apart.
+  bool seeks_dense_alone = false;
+  bool bias_is_float32 = false;
+  bool bias_is_aligned = false;  // the columns of one vector of x are whole vectors of the bias
+  bool log_softmax = false;
+  bool negates_x = false;  // scale < 0
+  double scale = 1;        // forward without a bias |scale|; the sign is negates_x
   float scale32 = 1;
-  float scale32_base_2 = 1;   // scale * log2(e)
-  int32_t lanes_per_row = 0;  // threads per block that work on one row
-  int32_t rows_per_block = 1;
-  int32_t rows_shift = 0;        // log2(lanes_per_row) where lanes_per_row <= 32
-  int32_t cluster_shift = 0;     // log2 of the blocks per row: of a cluster, or of split_row's slices
-  bool has_tails = false;        // some row has a head or a tail: columns outside whole 16-byte vectors
-  bool starts_on_lines = false;  // threads take vectors from the start of the row's first 128-byte line
-  int32_t row_vectors = 0;       // whole vectors per row, and per block
-  int32_t block_vectors = 0;
-  // two_pass_row:
+  float scale32_base_2 = 1;  // scale * log2(e)
+  int32_t columns = 0;
   flowk_dtype out_dtype = FLOWK_FLOAT32;
   bool out_is_x_type = false;
-  bool reads_vectors = false;  // false: reads single columns
-  int64_t first_row = 0;       // split_row: of this launch
-  // Byte offsets in shared memory. row_in_shared, persistent_rows: a block's vectors. staged_rows: the mask, bias or y,
-  // and the barriers of the copies.
-  int32_t block_offset_bytes = 0;
-  int32_t side_offset_bytes = 0;
-  int32_t barrier_offset_bytes = 0;
-  bool has_unit_edges = false;  // staged_rows: some row starts or ends inside a unit
-  int32_t thread_units = 0;     // staged_rows: units per thread; some threads have one less
-  // persistent_rows, see PersistentRing:
-  int32_t row_batches = 0;   // per row
-  int32_t held_batches = 0;  // of those: loaded once, the others twice
-  int32_t ring_batches = 0;
-  SoftmaxRowDim dims[max_softmax_dims];
+  int32_t lanes_per_row = 0;  // threads per block that work on one row
+  int32_t rows_per_block = 1;
+  int32_t rows_shift = 0;        // log2(lanes_per_row) if lanes_per_row <= 32
+  int32_t row_blocks_shift = 0;  // log2 of the blocks per row
+  bool has_tails = false;        // some row has a head or a tail: columns outside whole 16-byte vectors
+  bool starts_on_lines = false;  // threads take vectors from the start of the row's first 128-byte line
   friend bool operator==(const SoftmaxParams&, const SoftmaxParams&) = default;
+};
+
+// ---- the mechanisms, one struct each: what a config says, and what the plan adds for the kernel. A vector has 16
+// bytes.
+
+// The threads of a warp, a block or a cluster hold a row in registers.
+struct RowInRegisters {
+  int32_t vectors_per_thread = 0;  // a power of 2, up to 16
+  // set by the plan:
+  SoftmaxForm form = SoftmaxForm::any;
+  int32_t row_vectors = 0;    // whole vectors of a row
+  int32_t block_vectors = 0;  // and of each block of a cluster
+  friend bool operator==(const RowInRegisters&, const RowInRegisters&) = default;
+};
+
+// A block or a cluster holds a row in registers and shared memory.
+struct RowInShared {
+  int32_t vectors_per_thread = 0;    // in registers, 4 or 8
+  int32_t vectors_offset_bytes = 0;  // set by the plan: in shared memory
+  friend bool operator==(const RowInShared&, const RowInShared&) = default;
+};
+
+// A block stages a segment of short rows in shared memory; one thread or a few threads have a row.
+struct StagedRows {
+  int32_t rows_per_thread = 1;  // one after the other
+  // set by the plan:
+  int32_t unit_columns = 0;
+  int32_t units_per_thread = 0;     // some threads have one less
+  bool has_unit_edges = false;      // some row starts or ends inside a unit
+  int32_t second_offset_bytes = 0;  // in shared memory: of the mask, the bias or y
+  int32_t barrier_offset_bytes = 0;
+  friend bool operator==(const StagedRows&, const StagedRows&) = default;
+};
+
+// A block or a cluster reads a row twice. Takes every call.
+struct TwoPassRow {
+  bool reads_vectors = false;  // set by the plan; false: reads single columns
+  friend bool operator==(const TwoPassRow&, const TwoPassRow&) = default;
+};
+
+// Rows of 1 to 8 vectors: a thread has one vector of each of several rows.
+struct RowsByVectors {
+  int32_t rows_per_thread = 0;  // forward 4, backward 2
+  friend bool operator==(const RowsByVectors&, const RowsByVectors&) = default;
+};
+
+// A warp, or a part of one, holds a row in registers. Lengths, causal and window mask out all but an interval of it.
+struct RowsInLanes {
+  int32_t vectors_per_thread = 0;  // 1 to 4
+  friend bool operator==(const RowsInLanes&, const RowsInLanes&) = default;
+};
+
+// Two grids read a row; each block has a slice of it.
+struct SplitRow {
+  int32_t slices = 1;           // per row, a power of 2
+  int64_t rows_per_launch = 0;  // of each of the two grids
+  int64_t first_row = 0;        // set by the launch
+  friend bool operator==(const SplitRow&, const SplitRow&) = default;
+};
+
+// A cluster takes one row after the other through shared memory: the next row is loaded while the current row is
+// stored.
+struct PersistentRows {
+  int32_t num_clusters = 0;
+  // set by the plan: a ring of batches in shared memory
+  int32_t ring_offset_bytes = 0;
+  int32_t ring_batches = 0;
+  int32_t row_batches = 0;   // of a row
+  int32_t held_batches = 0;  // of a row: loaded once; the others are loaded twice
+  friend bool operator==(const PersistentRows&, const PersistentRows&) = default;
 };
 
 // Below these scales, of float64 and of the other types, and above that one for float16 without a bias, only
 // two_pass_row computes exponents that are right for all finite scores.
-constexpr double least_float64_scale = 0x1p-900;
-constexpr double least_float32_scale = 0x1p-100;
-constexpr double most_float16_scale = 0x1p12;
-
-// The most threads per block that hold a row: each then has 128 registers.
-constexpr int max_register_lanes = 512;
-constexpr int max_dense_lanes = 256;  // with 8 vectors per thread and a dense mask: 80 registers
-constexpr int max_cluster_blocks = 16;
-// persistent_rows: threads per block, and the most batches per row: the batches of two rows have one lane each.
-constexpr int persistent_threads = 512;
-constexpr int max_persistent_batches = 16;
-constexpr int max_lane_vectors = 4;  // rows_in_lanes: vectors per thread
-
-// staged_rows: columns per unit, the range of units per thread, and the longest rows that one thread takes by single
-// columns.
-constexpr int staged_unit_columns = 4;
-constexpr int min_staged_units = 3;
-constexpr int max_staged_units = 10;
-constexpr int max_staged_columns = 20;
-constexpr int max_mask_runs = 16;
-
-// Bytes of shared memory to reduce a row over `num_warps` warps in each of `cluster_blocks` blocks: 16 for a barrier
-// and two values per warp, of 4 bytes for 16-bit rows, otherwise and in two_pass_row of 8.
-constexpr int32_t softmax_exchange_bytes(int32_t value_bytes, int32_t num_warps, int32_t cluster_blocks) {
-  return 16 + 2 * value_bytes * num_warps * cluster_blocks;
-}
+constexpr double min_float64_scale = 0x1p-900;
+constexpr double min_float32_scale = 0x1p-100;
+constexpr double max_float16_scale = 0x1p12;
 
 }  // namespace flowk::softmax

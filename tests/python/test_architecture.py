@@ -263,10 +263,13 @@ def test_a_mechanism_has_one_name(operator: str, name: str) -> None:
 
 
 def test_launch_bounds_ask_for_blocks_that_fit() -> None:
-    """ptxas ignores a bound of more threads than a multiprocessor of the architecture has, with a warning."""
+    """ptxas ignores a bound of more threads than a multiprocessor of the architecture has, with a warning. Softmax's
+    kernel_blocks() is fitting_blocks() of its table."""
     text = "".join((ROOT / path).read_text() for path in files_of("cuda", "include") if path.suffix == ".cuh")
-    bounds = re.findall(r"__launch_bounds__\(\s*(?:\w+|\(.*?\)\)),\s*(\w+)", text)
-    assert len(bounds) > 20 and set(bounds) == {"fitting_blocks"}
+    bounds = re.findall(r"__launch_bounds__\(\s*(?:[\w\[\].]+|\(.*?\)\)),\s*(\w+)", text)
+    assert len(bounds) > 20 and set(bounds) == {"fitting_blocks", "kernel_blocks"}
+    table = (ROOT / "cuda/softmax/softmax_kernel_table.h").read_text()
+    assert re.search(r"int kernel_blocks\(\) \{\s*return fitting_blocks\(", table)
 
 
 # Functions of the math library that are a few instructions; all others take the registers of a whole kernel.

@@ -3,9 +3,8 @@
 // results of the row before are stored.
 #pragma once
 
-#include "flowk/detail/launch_bounds.h"
 #include "softmax/kernels/persistent_stages.cuh"
-#include "softmax/kernels/softmax_normalize.cuh"
+#include "softmax/kernels/softmax_terms.cuh"
 
 namespace flowk::softmax {
 
@@ -82,7 +81,7 @@ struct PersistentSoftmax {
 #pragma unroll
         for (int j = 0; j < width; ++j) p[j] = exponential<T>(to_exponent(p[j]));
         if constexpr (keeps_exponentials)
-          if constexpr (decltype(kind)::value) *vector_at(i) = vector_of<T>(p);
+          if constexpr (decltype(kind)::value) *vector_at(i) = narrow_vector<T>(p);
         take_pairs(p);
       }
     };
@@ -116,7 +115,7 @@ struct PersistentSoftmax {
     result = {log_softmax, row.sum, to_row_exponent().log_factor()};
     factor_max = row.max;
   }
-  // Sets the factor to that of exponentials relative to `max`.
+  // Sets the factor for exponentials relative to `max`.
   __device__ __forceinline__ void find_factor(A max) {
     if (max == factor_max) return;
     factor_max = max;
@@ -128,27 +127,21 @@ struct PersistentSoftmax {
     const Scale to_exponent = to_row_exponent();
     if (keeps_exponentials && !log_softmax)
       find_factor(is_unmasked ? __shfl_sync(0xffffffffu, maximum, lane_of(index, n)) : row.max);
-    enum class From { exponentials, scores, logarithms };
     const auto store = [&](auto kind) {
-      constexpr From from = decltype(kind)::value;
 #pragma unroll
       for (int i = 0; i < batch; ++i) {
         A y[width];
-        widen_vector<T>(x[0][i], y);
-#pragma unroll
-        for (int j = 0; j < width; ++j)
-          y[j] = from == From::logarithms ? to_exponent.difference(y[j]) * result.factor + result.term
-                 : from == From::scores   ? exponential<T>(to_exponent(y[j])) * result.factor
-                                          : y[j] * result.factor;
+        vector_results<decltype(kind)::value>(x[0][i], to_exponent, result, y);
         if (vectors >> i & 1) store_values<T>(out + i * thread_step_bytes, y);
       }
     };
+    constexpr HeldAs held_as = keeps_exponentials ? HeldAs::exponentials : HeldAs::scores;
     if (log_softmax)
-      store(std::integral_constant<From, From::logarithms>());
-    else if (!keeps_exponentials || !is_unmasked)
-      store(std::integral_constant<From, From::scores>());
+      store(std::integral_constant<HeldAs, HeldAs::scores_for_logarithms>());
+    else if (held_as == HeldAs::exponentials && is_unmasked)
+      store(std::integral_constant<HeldAs, held_as>());
     else
-      store(std::integral_constant<From, keeps_exponentials ? From::exponentials : From::scores>());
+      store(std::integral_constant<HeldAs, HeldAs::scores>());
   }
   __device__ __forceinline__ void leave_outer(const Row& leaving) const {
     if (!leaving.has_outer) return;
@@ -169,38 +162,41 @@ struct PersistentGradient {
   static constexpr bool is_backward = true, keeps_exponentials = false;
   static constexpr int batch = kBatch, width = vector_width<T>, num_inputs = 2;
 
-  bool log_softmax;
-  A scale;
+  using Terms = GradientTerms<T>;
+  const SoftmaxParams& params;
   A sum, row_sum;
-  A outer_dy, outer_y, sent_dy, sent_y;
+  A outer[num_inputs], sent_outer[num_inputs];
 
-  __device__ __forceinline__ PersistentGradient(const SoftmaxParams& params, int)
-      : log_softmax(params.log_softmax), scale(signed_scale<A>(params)) {}
+  __device__ __forceinline__ PersistentGradient(const SoftmaxParams& of, int) : params(of) {}
+  // Calls use(terms) with a constant kind of softmax.
+  template <class Use>
+  __device__ __forceinline__ void with_terms(Use use) const {
+    if (params.log_softmax)
+      use(Terms(params, true));
+    else
+      use(Terms(params, false));
+  }
   __device__ __forceinline__ void begin(const Row& coming) {
-    sum = outer_dy = 0;
-    outer_y = log_softmax ? negative_infinity<A>() : A{0};
+    sum = outer[0] = 0;
+    outer[1] = Terms::masked_element(params, 1);
     if (!coming.has_outer) return;
-    outer_dy = coming.outer_of(coming.x);
-    outer_y = coming.outer_of(coming.side);
+    outer[0] = coming.outer_of(coming.x);
+    outer[1] = coming.outer_of(coming.second);
   }
   template <class VectorAt>
   __device__ __forceinline__ void take(unsigned vectors, int, int, const uint4 (&x)[num_inputs][batch], VectorAt) {
-    const auto add = [&](auto kind) {
+    with_terms([&](const Terms& terms) {
 #pragma unroll
       for (int i = 0; i < batch; ++i) {
-        const A term = backward_vector_sum<T>(decltype(kind)::value, x[0][i], x[1][i]);
+        const A term = terms.vector_term(x[0][i], x[1][i]);
         if (vectors >> i & 1) sum += term;
       }
-    };
-    if (log_softmax)
-      add(std::true_type{});
-    else
-      add(std::false_type{});
+    });
   }
   __device__ __forceinline__ void send(const PersistentExchange<T>& exchange, int index) {
-    sum += backward_term(log_softmax, outer_dy, outer_y);
-    sent_dy = outer_dy;
-    sent_y = outer_y;
+    sum += Terms(params).term(outer);
+    sent_outer[0] = outer[0];
+    sent_outer[1] = outer[1];
     exchange.send({A{0}, sum_over_lanes(sum, 32)}, index, combine(exchange));
   }
   static __device__ __forceinline__ auto combine(const PersistentExchange<T>& exchange) {
@@ -213,24 +209,17 @@ struct PersistentGradient {
   }
   __device__ __forceinline__ void leave(unsigned vectors, int, int, const uint4 (&x)[num_inputs][batch], bool,
                                         unsigned char* out) const {
-    const auto store = [&](auto kind) {
+    with_terms([&](const Terms& terms) {
 #pragma unroll
       for (int i = 0; i < batch; ++i) {
-        A dx[width], y[width];
-        widen_vector<T>(x[0][i], dx);
-        widen_vector<T>(x[1][i], y);
-#pragma unroll
-        for (int j = 0; j < width; ++j) dx[j] = backward_gradient(decltype(kind)::value, dx[j], y[j], row_sum, scale);
+        A dx[width];
+        terms.vector_results(x[0][i], x[1][i], row_sum, dx);
         if (vectors >> i & 1) store_values<T>(out + i * thread_step_bytes, dx);
       }
-    };
-    if (log_softmax)
-      store(std::true_type{});
-    else
-      store(std::false_type{});
+    });
   }
   __device__ __forceinline__ void leave_outer(const Row& leaving) const {
-    if (leaving.has_outer) leaving.store_outer(backward_gradient(log_softmax, sent_dy, sent_y, row_sum, scale));
+    if (leaving.has_outer) leaving.store_outer(Terms(params).result(sent_outer[0], sent_outer[1], row_sum));
   }
 };
 
@@ -243,9 +232,10 @@ struct PersistentGradient {
 // If a row does not fit the ring, held_batches of it are held. The other twice_read = row_batches - held_batches are
 // loaded and taken first, and loaded again, from L2, after those that are held. A row then takes row_batches +
 // twice_read batches of the ring: all except the last twice_read are taken, all except the first twice_read are stored.
-template <class Rows>
-__global__ void __launch_bounds__(persistent_threads, fitting_blocks(persistent_threads, 1))
-    persistent_rows(const __grid_constant__ GridConstant<SoftmaxParams> params) {
+template <class Rows, int kRow>
+__global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_blocks<kRow>())
+    persistent_rows(const __grid_constant__ GridConstant<SoftmaxParams> params,
+                    const __grid_constant__ GridConstant<PersistentRows> mechanism) {
   if constexpr (is_below_sm_90) return;
   launch_dependent_grids();
   using T = typename Rows::T;
@@ -256,36 +246,36 @@ __global__ void __launch_bounds__(persistent_threads, fitting_blocks(persistent_
   const RowThreads group = row_threads(params);
   const PersistentExchange<T> exchange(group);
   const int lane = static_cast<int>(threadIdx.x);
-  const int batches = params.row_batches, held = params.held_batches;
-  const int twice_read = batches - held, lag = params.ring_batches - held;
+  const int batches = mechanism.row_batches, held = mechanism.held_batches;
+  const int twice_read = batches - held, lag = mechanism.ring_batches - held;
   const bool reads_twice = twice_read > 0;
   const int ahead = lag > 1 ? 1 : 0;
-  const int ring_bytes = params.ring_batches * Position::bytes;
-  unsigned char* const ring = exchange.first.memory + params.block_offset_bytes + lane * vector_bytes;
+  const int ring_bytes = mechanism.ring_batches * Position::bytes;
+  unsigned char* const ring = exchange.first.memory + mechanism.ring_offset_bytes + lane * vector_bytes;
   unsigned char* const ring_end = ring + ring_bytes;
-  const int64_t linear = static_cast<int64_t>(blockIdx.x) >> params.cluster_shift;
-  const int64_t linear_step = static_cast<int64_t>(gridDim.x) >> params.cluster_shift;
-  const int num_indices = static_cast<int>((params.num_rows - linear + linear_step - 1) / linear_step);
+  const int64_t linear = static_cast<int64_t>(blockIdx.x) >> params.row_blocks_shift;
+  const int64_t linear_step = static_cast<int64_t>(gridDim.x) >> params.row_blocks_shift;
+  const int num_indices = static_cast<int>((params.rows.num_rows - linear + linear_step - 1) / linear_step);
   wait_on_dependent_grids();
 
   // The row's batch that is its i-th in the ring.
   const auto batch_of = [&](int i) { return i < twice_read ? held + i : i - twice_read; };
   int64_t load_linear = linear;
   int load_at = 0;
-  Row loading(params, load_linear, group.rank, lane);
+  Row loading(params, batches, load_linear, group.rank, lane);
   const auto load = [&](const Position& position) {
     const int n = batch_of(load_at);
     const int64_t offset = static_cast<int64_t>(n) * batch_bytes;
     if (loading.is_full) {
-      position.load(loading.x + offset, loading.side + offset, (1u << batch) - 1);
+      position.load(loading.x + offset, loading.second + offset, (1u << batch) - 1);
     } else {
-      position.load(loading.x + offset, loading.side + offset, loading.vectors_of(n));
+      position.load(loading.x + offset, loading.second + offset, loading.vectors_of(n));
     }
     async_copy_commit();
     if (++load_at < batches + twice_read) return;
     load_at = 0;
     load_linear += linear_step;
-    loading = Row(params, load_linear, group.rank, lane);
+    loading = Row(params, batches, load_linear, group.rank, lane);
   };
   Rows rows(params, group.lane);
   Row taking = loading, taken = loading;
@@ -295,7 +285,7 @@ __global__ void __launch_bounds__(persistent_threads, fitting_blocks(persistent_
     leave_position.advance(ring_end, ring_bytes);
   };
 #pragma unroll 1
-  for (int i = 0; i < params.ring_batches; ++i) load_next();
+  for (int i = 0; i < mechanism.ring_batches; ++i) load_next();
   int take_index = 0, take_at = 0;
   const auto take = [&](int pending) {
     if (take_index >= num_indices) return;
@@ -316,7 +306,7 @@ __global__ void __launch_bounds__(persistent_threads, fitting_blocks(persistent_
     if (reads_twice) {
 #pragma unroll 1
       for (int i = 0; i < twice_read; ++i) take_position.advance(ring_end, ring_bytes);
-      taking = Row(params, linear + take_index * linear_step, group.rank, lane);
+      taking = Row(params, batches, linear + take_index * linear_step, group.rank, lane);
     } else {
       taking = loading;
     }
@@ -325,12 +315,12 @@ __global__ void __launch_bounds__(persistent_threads, fitting_blocks(persistent_
   rows.begin(taking);
 #pragma unroll 1
   for (int i = 0; i < twice_read; ++i) {
-    take(params.ring_batches - 1);
+    take(mechanism.ring_batches - 1);
     load_next();
   }
   const int first_takes = reads_twice ? held : batches + ahead;
 #pragma unroll 1
-  for (int i = 0; i < first_takes; ++i) take(params.ring_batches - 1 - i);
+  for (int i = 0; i < first_takes; ++i) take(mechanism.ring_batches - 1 - i);
 #pragma unroll 1
   for (int i = 0; i < num_indices; ++i) {
     const Row leaving = taken;
@@ -340,7 +330,7 @@ __global__ void __launch_bounds__(persistent_threads, fitting_blocks(persistent_
 #pragma unroll 1
     for (int n = 0; n < batches + twice_read; ++n, out += batch_bytes) {
       if (n < batches) {
-        if (n >= held) wait_for_groups(params.ring_batches - 1);
+        if (n >= held) wait_for_groups(mechanism.ring_batches - 1);
         uint4 x[num_inputs][batch];
 #pragma unroll
         for (int k = 0; k < num_inputs; ++k)
@@ -349,7 +339,7 @@ __global__ void __launch_bounds__(persistent_threads, fitting_blocks(persistent_
         rows.leave(leaving.vectors_of(n), i, n, x, n < held, out);
       }
       load_next();
-      const int take_step = n - twice_read + ahead;  // of the next row, where some batches are read twice
+      const int take_step = n - twice_read + ahead;  // of the next row, if some batches are read twice
       if (!reads_twice || (take_step >= 0 && take_step < batches)) take(lag - ahead);
     }
   }

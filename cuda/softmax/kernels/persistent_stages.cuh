@@ -15,8 +15,8 @@ constexpr int thread_step_bytes = persistent_threads * vector_bytes;  // between
 // A thread's part of a row: vectors `begin`, 0 or 1, to `end`, and at most one outer column.
 template <class T, bool kBackward, int kBatch>
 struct PersistentRow {
-  const unsigned char* x;     // of vector 0; backward: dy
-  const unsigned char* side;  // backward: y; else x
+  const unsigned char* x;       // of vector 0; backward: dy
+  const unsigned char* second;  // backward: y; else x
   unsigned char* out;
   int begin;
   int end;
@@ -24,18 +24,19 @@ struct PersistentRow {
   bool has_outer;
   bool is_full;  // every vector of every batch is there
 
-  __device__ __forceinline__ PersistentRow(const SoftmaxParams& params, int64_t linear, int rank, int lane) {
+  __device__ __forceinline__ PersistentRow(const SoftmaxParams& params, int row_batches, int64_t linear, int rank,
+                                           int lane) {
     const SoftmaxRow row = locate_row<SoftmaxMask::none, kBackward>(params, linear, false);
     const RowVectors vectors = row_vectors<T>(params, row);
     const int head_bytes = vectors.head * static_cast<int>(sizeof(T));
     const OwnVectors own = own_vectors(params, row.x + head_bytes, vectors, rank, lane);
     const int first_bytes = head_bytes + own.first * vector_bytes;
     x = row.x + first_bytes;
-    side = kBackward ? row.side + first_bytes : x;
+    second = kBackward ? row.bias_or_y + first_bytes : x;
     out = row.out + first_bytes;
     begin = own.first >= 0 ? 0 : 1;
     end = (own.end - own.first + persistent_threads - 1) / persistent_threads;
-    is_full = begin == 0 && end >= params.row_batches * kBatch;
+    is_full = begin == 0 && end >= row_batches * kBatch;
     const int outer_column = outer_column_of<T>(params, row, vectors, rank, lane);
     has_outer = outer_column >= 0;
     outer_bytes = outer_column * static_cast<int>(sizeof(T)) - first_bytes;
@@ -83,13 +84,13 @@ struct PersistentExchange {
       : first(exchange_buffer<T>()),
         block{group.lane, 32, group.warp, persistent_warps, 0, 1},
         cluster{group.lane, 32, group.warp, 1, group.rank, group.blocks} {
-    begin_exchange(of_cluster(0), cluster, 2, 32);
+    begin_exchange(of_cluster(0), cluster, persistent_exchanges, 32);
   }
   __device__ __forceinline__ RowPartial<T>* partials_of_block(int index) const {
     return exchange_buffer_at(first, block, index & 1).values();
   }
   __device__ __forceinline__ ExchangeBuffer<T> of_cluster(int index) const {
-    return exchange_buffer_at(exchange_buffer_at(first, block, 2), cluster, index & 1);
+    return exchange_buffer_at(exchange_buffer_at(first, block, persistent_exchanges), cluster, index & 1);
   }
   // combine(partials, number) is their combination.
   template <class Combine>
@@ -134,20 +135,20 @@ struct RingPosition {
     return reinterpret_cast<uint4*>(slot + (input * kBatch + i) * thread_step_bytes);
   }
   // Starts to load the vectors of a batch that have a bit.
-  __device__ __forceinline__ void load(const unsigned char* x, const unsigned char* side, unsigned vectors) const {
-    load(x, side, vectors, std::make_integer_sequence<int, kBatch>());
+  __device__ __forceinline__ void load(const unsigned char* x, const unsigned char* second, unsigned vectors) const {
+    load(x, second, vectors, std::make_integer_sequence<int, kBatch>());
   }
 
  private:
   template <int... kIndices>
-  __device__ __forceinline__ void load(const unsigned char* x, const unsigned char* side, unsigned vectors,
+  __device__ __forceinline__ void load(const unsigned char* x, const unsigned char* second, unsigned vectors,
                                        std::integer_sequence<int, kIndices...>) const {
     const SharedAddress address = shared_address(slot);
     const auto load_one = [&](auto index) {
       constexpr int i = decltype(index)::value;
       if ((vectors >> i & 1) == 0) return;
       load_at<i * thread_step_bytes, i * thread_step_bytes>(address, x);
-      if constexpr (kInputs == 2) load_at<(kBatch + i) * thread_step_bytes, i * thread_step_bytes>(address, side);
+      if constexpr (kInputs == 2) load_at<(kBatch + i) * thread_step_bytes, i * thread_step_bytes>(address, second);
     };
     (load_one(std::integral_constant<int, kIndices>()), ...);
   }

@@ -2,8 +2,7 @@
 // Softmax of short rows of whole vectors, masked by lengths, causal or window.
 #pragma once
 
-#include "flowk/detail/launch_bounds.h"
-#include "softmax/kernels/softmax_normalize.cuh"
+#include "softmax/kernels/scores_to_results.cuh"
 
 namespace flowk::softmax {
 
@@ -11,16 +10,18 @@ namespace flowk::softmax {
 // contiguous (rows, columns).
 //
 // `lanes` neighbouring threads hold a row, each up to kVectors vectors, `lanes` apart. Fully masked vectors are not
-// read. kLanes is the number of lanes, or 0 where the parameters have it: a constant saves a tenth of the instructions.
-template <class T, int kLanes, int kVectors>
-__global__ void __launch_bounds__(128, fitting_blocks(128, sizeof(T) == 2 && kVectors == 4 ? 10 : 0))
+// read. kLanes is the number of lanes, or 0 if the
+// parameters have it.
+template <class T, int kRow>
+__global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_blocks<kRow>())
     rows_in_lanes(const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
+  constexpr int kLanes = softmax_kernels[kRow].lanes, kVectors = softmax_kernels[kRow].max_vectors;
   constexpr int width = vector_width<T>;
   const int lanes = kLanes > 0 ? kLanes : params.lanes_per_row, lane = static_cast<int>(threadIdx.x) & (lanes - 1);
   const uint32_t linear =
       blockIdx.x * static_cast<uint32_t>(params.rows_per_block) + (threadIdx.x >> params.rows_shift);
-  const bool exists = linear < static_cast<uint32_t>(params.num_rows);
+  const bool exists = linear < static_cast<uint32_t>(params.rows.num_rows);
   const uint32_t number = exists ? linear : 0;
   const uint64_t row_offset = number * static_cast<uint64_t>(static_cast<uint32_t>(params.columns * sizeof(T)));
   const IntervalPosition position = interval_position(params, number);
@@ -53,10 +54,7 @@ __global__ void __launch_bounds__(128, fitting_blocks(128, sizeof(T) == 2 && kVe
     if (column_of(i) == row.end / width * width) tail.clear_from(&raw[i]);
     if (row.begin > 0 && column_of(i) == row.begin / width * width) head.clear_before(&raw[i]);
     largest.take(raw[i]);
-    float vector_values[width];
-    widen_vector<T>(raw[i], vector_values);
-#pragma unroll
-    for (int j = 0; j < width; ++j) values[i * width + j] = vector_values[j];
+    widen_vector<T>(raw[i], values + i * width);
   }
   const auto sum = scores_to_results<T, 4>(
       params, false, max_over_lanes(largest.largest(), lanes), lanes, [](int) { return true; }, values);
@@ -64,10 +62,7 @@ __global__ void __launch_bounds__(128, fitting_blocks(128, sizeof(T) == 2 && kVe
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
     if (column_of(i) >= row.columns) continue;
-    float vector_values[width];
-#pragma unroll
-    for (int j = 0; j < width; ++j) vector_values[j] = values[i * width + j];
-    store_values<T>(row.out + (lane + i * lanes) * vector_bytes, vector_values);
+    *reinterpret_cast<uint4*>(row.out + (lane + i * lanes) * vector_bytes) = narrow_vector<T>(values + i * width);
   }
 }
 

@@ -23,7 +23,7 @@ struct alignas(2 * sizeof(RowValue<T>)) RowPartial {
   RowValue<T> sum;
 };
 
-// The first softmax_exchange_bytes() of a block's shared memory: one partial result per warp of the row, over all
+// The first exchange_bytes() of a block's shared memory: one partial result per warp of the row, over all
 // blocks of a cluster.
 template <class T>
 using ExchangeBuffer = ClusterExchange<RowPartial<T>>;
@@ -49,7 +49,7 @@ __device__ __forceinline__ RowThreads row_threads(const SoftmaxParams& params) {
   group.lane = static_cast<int>(threadIdx.x) & (group.lanes - 1);
   group.warps = params.lanes_per_row < 32 ? 1 : params.lanes_per_row / 32;
   group.warp = params.rows_per_block > 1 ? 0 : static_cast<int>(threadIdx.x) / 32;
-  group.blocks = 1 << params.cluster_shift;
+  group.blocks = 1 << params.row_blocks_shift;
   group.rank = static_cast<int>(blockIdx.x) & (group.blocks - 1);
   return group;
 }
@@ -64,18 +64,22 @@ __device__ __forceinline__ float max_over_warp(float value) {
 }
 #endif
 
-// Over `lanes` neighbouring lanes of a warp, a power of 2 <= kMost.
-template <int kMost = 32, class A>
+// Over `lanes` neighbouring lanes of a warp, a power of 2 <= kMax.
+template <int kMax = 32, class A>
 __device__ __forceinline__ A max_over_lanes(A value, int lanes) {
 #if defined(FLOWK_SIMT) || __CUDA_ARCH__ >= 800
-  if constexpr (sizeof(A) == 4 && kMost == 32)
+  if constexpr (sizeof(A) == 4 && kMax == 32)
     if (lanes == 32) return max_over_warp(value);
 #endif
 #pragma unroll
-  for (int offset = kMost / 2; offset > 0; offset /= 2)
+  for (int offset = kMax / 2; offset > 0; offset /= 2)
     if (offset < lanes) value = larger_of(value, __shfl_xor_sync(0xffffffffu, value, offset));
   return value;
 }
+
+static_assert(sizeof(RowPartial<Float16>) == partial_result_bytes(2) && sizeof(RowPartial<float>) == 16 &&
+              sizeof(RowPartial<double>) == partial_result_bytes(8) &&
+              sizeof(RowPartial<float>) == partial_result_bytes(4));
 
 // The bytes of all partial results of a row.
 template <class T>
@@ -87,7 +91,7 @@ __device__ __forceinline__ int partial_bytes(const RowThreads& group) {
 template <class T>
 __device__ __forceinline__ ExchangeBuffer<T> exchange_buffer_at(const ExchangeBuffer<T>& first, const RowThreads& group,
                                                                 int i) {
-  return {first.memory + i * (16 + (partial_bytes<T>(group) + 15) / 16 * 16)};
+  return {first.memory + i * exchange_step_bytes(sizeof(RowPartial<T>), group.warps, group.blocks)};
 }
 
 // Initializes the block's barriers for what the other blocks of the cluster send; called before the kernel's first
@@ -115,7 +119,7 @@ __device__ __forceinline__ int exchange_partials(const ExchangeBuffer<T>& buffer
   if (has_clusters && group.blocks > 1) {
     wait_for_cluster();
     if (group.lane < group.blocks) buffer.send(group.lane, slot, part);
-    // The arrival is here and not beside expect(): there synccheck of CUDA 13.0 reports a missing wait.
+    // The arrival is here and not next to expect(): there synccheck of CUDA 13.0 reports a missing wait.
     if (threadIdx.x == 0) buffer.barrier().arrive();
     buffer.barrier().wait();
     return group.warps * group.blocks;

@@ -2,7 +2,7 @@
 // A row: its addresses, its unmasked interval of columns, and the vectors that each thread reads.
 #pragma once
 
-#include "core/divide.h"
+#include "core/index_split.cuh"
 #include "flowk/detail/pdl.cuh"
 #include "softmax/kernels/softmax_vector.cuh"
 
@@ -10,7 +10,7 @@ namespace flowk::softmax {
 
 struct SoftmaxRow {
   const unsigned char* x = nullptr;
-  const unsigned char* side = nullptr;
+  const unsigned char* bias_or_y = nullptr;
   const unsigned char* dense = nullptr;
   unsigned char* out = nullptr;
   int columns = 0;  // 0: there is no such row
@@ -24,19 +24,19 @@ __device__ __forceinline__ void find_interval(const SoftmaxParams& params, int64
                                               SoftmaxRow* row) {
   const int columns = params.columns;
   int begin = 0, end = columns;
-  if (params.lengths_bytes != 0) {
-    const unsigned char* address = params.lengths + length_offset;
+  if (params.interval.lengths_bytes != 0) {
+    const unsigned char* address = params.interval.lengths + length_offset;
     const auto clamp = [columns](auto n) { return n < 0 ? 0 : n > columns ? columns : static_cast<int>(n); };
-    const int length = params.lengths_bytes == 4 ? clamp(*reinterpret_cast<const int32_t*>(address))
-                                                 : clamp(*reinterpret_cast<const int64_t*>(address));
-    if (params.lengths_from_right)
+    const int length = params.interval.lengths_bytes == 4 ? clamp(*reinterpret_cast<const int32_t*>(address))
+                                                          : clamp(*reinterpret_cast<const int64_t*>(address));
+    if (params.interval.lengths_from_right)
       begin = columns - length;
     else
       end = length;
   }
-  if (params.has_diagonal) {
-    const int64_t diagonal_begin = number + params.diagonal_begin;
-    const int64_t diagonal_end = number + params.diagonal_end;
+  if (params.interval.has_diagonal) {
+    const int64_t diagonal_begin = number + params.interval.diagonal_begin;
+    const int64_t diagonal_end = number + params.interval.diagonal_end;
     if (diagonal_end < end) end = diagonal_end < 0 ? 0 : static_cast<int>(diagonal_end);
     if (diagonal_begin > begin) begin = diagonal_begin > columns ? columns : static_cast<int>(diagonal_begin);
   }
@@ -53,17 +53,10 @@ struct IntervalPosition {
 
 __device__ __forceinline__ IntervalPosition interval_position(const SoftmaxParams& params, uint32_t linear) {
   IntervalPosition position;
-  uint32_t rest = linear;
-  const auto step = [&](int d) {
-    const uint32_t index = d + 1 < params.rank ? take_index(&rest, params.dims[d].divider) : rest;
-    position.length_offset += index * params.dims[d].strides[softmax_lengths];
-    position.number += index * params.dims[d].strides[softmax_row];
-  };
-  // Constant indices make the strides of the first dimensions operands of the instructions.
-  if (params.rank > 0) step(0);
-  if (params.rank > 1) step(1);
-#pragma unroll 1
-  for (int d = 2; d < params.rank; ++d) step(d);
+  split_index<2>(linear, params.rows.dims, params.rows.rank, [&](int d, uint32_t index) {
+    position.length_offset += index * params.rows.dims[d].strides[softmax_lengths];
+    position.number += index * params.rows.dims[d].strides[softmax_row];
+  });
   return position;
 }
 
@@ -75,7 +68,7 @@ struct RowPosition {
 
 __device__ __forceinline__ RowPosition row_position(const SoftmaxParams& params) {
   const int thread = static_cast<int>(threadIdx.x);
-  const int64_t linear = static_cast<int64_t>(blockIdx.x) >> params.cluster_shift;
+  const int64_t linear = static_cast<int64_t>(blockIdx.x) >> params.row_blocks_shift;
   if (params.rows_per_block == 1) return {linear, thread};
   return {linear * params.rows_per_block + (thread >> params.rows_shift), thread & (params.lanes_per_row - 1)};
 }
@@ -84,72 +77,58 @@ __device__ __forceinline__ RowPosition row_position(const SoftmaxParams& params)
 // likewise. Waits for the stream's previous grid first, before any access to memory, if `waits`.
 template <SoftmaxMask kMask, bool kBackward, SoftmaxForm kForm = SoftmaxForm::any>
 __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, int64_t linear, bool waits = true) {
-  constexpr bool has_side = kBackward || kMask == SoftmaxMask::bias;
+  constexpr bool has_bias_or_y = kBackward || kMask == SoftmaxMask::bias;
   constexpr bool has_dense = !kBackward && kMask != SoftmaxMask::none;
   // Rows at a constant stride in x and out, and no other operand.
   if constexpr (has_whole_rows<kForm> && !has_dense) {
     SoftmaxRow row;
-    const bool row_exists = linear < params.num_rows;
+    const bool row_exists = linear < params.rows.num_rows;
     const uint64_t number = row_exists ? static_cast<uint32_t>(linear) : 0u;
-    row.x = params.x + number * static_cast<uint32_t>(params.dims[0].strides[softmax_x]);
-    row.out = params.out + number * static_cast<uint32_t>(params.dims[0].strides[softmax_out]);
-    if constexpr (has_side)
-      row.side = params.side + number * static_cast<uint32_t>(params.dims[0].strides[softmax_side]);
+    row.x = params.x + number * static_cast<uint32_t>(params.rows.dims[0].strides[softmax_x]);
+    row.out = params.out + number * static_cast<uint32_t>(params.rows.dims[0].strides[softmax_out]);
+    if constexpr (has_bias_or_y)
+      row.bias_or_y = params.bias_or_y + number * static_cast<uint32_t>(params.rows.dims[0].strides[softmax_bias_or_y]);
     row.columns = row.end = row_exists ? params.columns : 0;
     wait_on_dependent_grids();
     return row;
   }
   // A row past the last one has no columns. Its pointers are the tensors', so that the compiler knows that they point
   // to global memory.
-  bool exists = linear < params.num_rows;
+  bool exists = linear < params.rows.num_rows;
   if (!exists) linear = 0;
   int64_t offsets[num_softmax_operands] = {};
   int64_t tiled_row = 0;
-  uint32_t narrow = static_cast<uint32_t>(linear);
-  // Constant indices make the strides of the first dimensions operands of the instructions.
-  const auto step_narrow = [&](auto take) {
-    constexpr int num_unrolled = 4;
-#pragma unroll
-    for (int d = 0; d < num_unrolled; ++d)
-      if (d < params.rank) take(d, d + 1 < params.rank ? take_index(&narrow, params.dims[d].divider) : narrow);
-#pragma unroll 1
-    for (int d = num_unrolled; d < params.rank; ++d)
-      take(d, d + 1 < params.rank ? take_index(&narrow, params.dims[d].divider) : narrow);
-  };
+  constexpr int num_unrolled = 4;
+  const uint32_t narrow = static_cast<uint32_t>(linear);
   const auto step = [&](int d, int64_t index) {
-    const SoftmaxRowDim& dim = params.dims[d];
+    const SoftmaxRowDim& dim = params.rows.dims[d];
     offsets[softmax_x] += index * dim.strides[softmax_x];
     offsets[softmax_out] += index * dim.strides[softmax_out];
-    if constexpr (has_side) offsets[softmax_side] += index * dim.strides[softmax_side];
+    if constexpr (has_bias_or_y) offsets[softmax_bias_or_y] += index * dim.strides[softmax_bias_or_y];
     if constexpr (has_dense) offsets[softmax_dense] += index * dim.strides[softmax_dense];
-    if (!has_whole_rows<kForm> && params.has_interval) {
+    if (!has_whole_rows<kForm> && params.interval.exists) {
       offsets[softmax_lengths] += index * dim.strides[softmax_lengths];
       offsets[softmax_row] += index * dim.strides[softmax_row];
     }
-    if (params.l2_tile_dim > 0) {
+    if (params.rows.l2_tile_dim > 0) {
       if (d == 0) tiled_row += index;
-      if (d == params.l2_tile_dim) tiled_row += index * params.l2_tile_rows;
+      if (d == params.rows.l2_tile_dim) tiled_row += index * params.rows.l2_tile_rows;
     }
   };
-  if (has_dense && !has_side && params.seeks_dense_alone) {
-    offsets[softmax_x] = static_cast<int64_t>(narrow) * params.dims[0].strides[softmax_x];
-    offsets[softmax_out] = static_cast<int64_t>(narrow) * params.dims[0].strides[softmax_out];
-    step_narrow(
-        [&](int d, uint32_t index) { offsets[softmax_dense] += index * params.dims[d].strides[softmax_dense]; });
-  } else if (params.rank <= 1) {
+  if (has_dense && !has_bias_or_y && params.seeks_dense_alone) {
+    offsets[softmax_x] = static_cast<int64_t>(narrow) * params.rows.dims[0].strides[softmax_x];
+    offsets[softmax_out] = static_cast<int64_t>(narrow) * params.rows.dims[0].strides[softmax_out];
+    split_index<num_unrolled>(narrow, params.rows.dims, params.rows.rank, [&](int d, uint32_t index) {
+      offsets[softmax_dense] += index * params.rows.dims[d].strides[softmax_dense];
+    });
+  } else if (params.rows.rank <= 1) {
     step(0, linear);
-  } else if (params.wide_rows) {
-    int64_t rest = linear;
-#pragma unroll 1
-    for (int d = 0; d < params.rank; ++d) {
-      const int64_t index = d + 1 < params.rank ? rest % params.dims[d].extent : rest;
-      rest = d + 1 < params.rank ? rest / params.dims[d].extent : 0;
-      step(d, index);
-    }
+  } else if (params.rows.is_wide) {
+    split_wide_index(linear, params.rows.dims, params.rows.rank, step);
   } else {
-    step_narrow(step);
+    split_index<num_unrolled>(narrow, params.rows.dims, params.rows.rank, step);
   }
-  if (params.l2_tile_dim > 0 && tiled_row >= params.l2_tile_extent) {
+  if (params.rows.l2_tile_dim > 0 && tiled_row >= params.rows.l2_tile_extent) {
     exists = false;
     if constexpr (has_whole_rows<kForm>)
       for (int64_t& offset : offsets) offset = 0;
@@ -157,11 +136,11 @@ __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, in
   SoftmaxRow row;
   row.x = params.x + offsets[softmax_x];
   row.out = params.out + offsets[softmax_out];
-  if constexpr (has_side) row.side = params.side + offsets[softmax_side];
+  if constexpr (has_bias_or_y) row.bias_or_y = params.bias_or_y + offsets[softmax_bias_or_y];
   if constexpr (has_dense) row.dense = params.dense == nullptr ? nullptr : params.dense + offsets[softmax_dense];
   row.columns = row.end = exists ? params.columns : 0;
   if (waits) wait_on_dependent_grids();
-  if (!has_whole_rows<kForm> && params.has_interval && exists)
+  if (!has_whole_rows<kForm> && params.interval.exists && exists)
     find_interval(params, offsets[softmax_lengths], offsets[softmax_row], &row);
   return row;
 }
@@ -188,7 +167,7 @@ __device__ __forceinline__ RowVectors row_vectors(const SoftmaxParams& params, c
   }
   vectors.count = static_cast<int>(static_cast<unsigned>(row.columns - vectors.head) / width);
   vectors.read_end = vectors.count;
-  if (!has_whole_rows<kForm> && params.has_interval) {
+  if (!has_whole_rows<kForm> && params.interval.exists) {
     const int begin = row.begin - vectors.head, end = row.end - vectors.head;
     vectors.read_begin = begin <= 0 ? 0 : begin / static_cast<int>(width);
     const int past = end <= 0 ? 0 : static_cast<int>((static_cast<unsigned>(end) + width - 1) / width);
@@ -209,7 +188,7 @@ __device__ __forceinline__ int outer_column_of(const SoftmaxParams& params, cons
 }
 
 // Loads the mask's bytes of kCount vectors, vector i's from first + i * step, all loads before the first use. Vectors
-// that are not read count as masked. `step` is a multiple of 4, except for vectors of 2 columns.
+// that are not read count as masked. `step` is a multiple of 4.
 template <int kWidth, int kCount, class IsRead>
 __device__ __forceinline__ void load_dense(const SoftmaxParams& params, const SoftmaxRow& row,
                                            const unsigned char* first, int step, bool is_aligned, IsRead is_read,
@@ -224,22 +203,14 @@ __device__ __forceinline__ void load_dense(const SoftmaxParams& params, const So
   };
   // Are the aligned words around the row's mask inside the mask's memory?
   constexpr int word_bytes = 4;
-  const auto misaligned = [](const unsigned char* address) {
-    return static_cast<unsigned>(reinterpret_cast<uintptr_t>(address)) % word_bytes;
-  };
   const bool is_inside =
       row.dense - params.dense_first >= word_bytes - 1 && params.dense_end - row.dense >= row.columns + 2 * word_bytes;
   if (is_aligned) {
     load_all(first, [](const unsigned char* address) { return load_dense_aligned<kWidth>(address); });
-  } else if (is_inside && kWidth >= word_bytes) {
-    const unsigned before = misaligned(first);
+  } else if (is_inside) {
+    const unsigned before = static_cast<unsigned>(reinterpret_cast<uintptr_t>(first)) % word_bytes;
     load_all(first - before,
              [=](const unsigned char* address) { return load_dense_shifted<kWidth>(address, 8 * before); });
-  } else if (is_inside) {
-    load_all(first, [=](const unsigned char* address) {
-      const unsigned before = misaligned(address);
-      return load_dense_shifted<kWidth>(address - before, 8 * before);
-    });
   } else {
     // One byte at a time, shifted in above the previous ones.
     constexpr int last = kWidth == 8 ? 1 : 0;
@@ -252,8 +223,6 @@ __device__ __forceinline__ void load_dense(const SoftmaxParams& params, const So
         dense[i].words[last] = dense[i].words[last] >> 8 | byte << 24;
       }
     }
-    if constexpr (kWidth < word_bytes)
-      for (auto& vector : dense) vector.words[0] >>= 8 * (word_bytes - kWidth);
   }
 }
 
@@ -290,7 +259,7 @@ __device__ __forceinline__ OwnVectors own_vectors(const SoftmaxParams& params, c
   OwnVectors own = {lane, params.lanes_per_row, vectors.read_end, 0};
   if (params.starts_on_lines)
     own.before = static_cast<int>(reinterpret_cast<uintptr_t>(first_vector) / vector_bytes) & (line_vectors - 1);
-  const VectorRange part = own.range_of(vectors.read_begin, vectors.read_end, rank, params.cluster_shift);
+  const VectorRange part = own.range_of(vectors.read_begin, vectors.read_end, rank, params.row_blocks_shift);
   own.first = part.begin + lane;
   own.end = part.end;
   return own;
@@ -317,34 +286,29 @@ struct RowOutput {
   }
   __device__ __forceinline__ int vector_bytes_out() const { return vector_width<T> * column_bytes(); }
   // Stores the results of one vector of x.
-  template <class A>
-  __device__ __forceinline__ void store_vector(unsigned char* address, const A (&values)[vector_width<T>]) const {
-    if constexpr (kConverts) {
-      if (converts()) {
-        if constexpr (is_float16<T>)
-          store_values<float>(address, values);
-        else if (params.out_dtype == FLOWK_FLOAT16)
-          store_values<Float16>(address, values);
-        else
-          store_values<BFloat16>(address, values);
-        return;
-      }
-    }
-    store_values<T>(address, values);
+  __device__ __forceinline__ void store_vector(unsigned char* address,
+                                               const ComputeType<T> (&values)[vector_width<T>]) const {
+    with_type([&](auto type) { store_values<typename decltype(type)::type>(address, values); });
   }
   __device__ __forceinline__ void store_column(unsigned char* row, int64_t column, ComputeType<T> value) const {
+    with_type([&](auto type) { store_element<typename decltype(type)::type>(row, column, value); });
+  }
+
+ private:
+  template <class Use>
+  __device__ __forceinline__ void with_type(Use use) const {
     if constexpr (kConverts) {
       if (converts()) {
         if constexpr (is_float16<T>)
-          store_element<float>(row, column, value);
+          use(std::type_identity<float>());
         else if (params.out_dtype == FLOWK_FLOAT16)
-          store_element<Float16>(row, column, value);
+          use(std::type_identity<Float16>());
         else
-          store_element<BFloat16>(row, column, value);
+          use(std::type_identity<BFloat16>());
         return;
       }
     }
-    store_element<T>(row, column, value);
+    use(std::type_identity<T>());
   }
 };
 
@@ -359,7 +323,7 @@ __device__ __forceinline__ void fill_unread(const RowOutput<T, kConverts>& outpu
   for (int j = 0; j < vector_width<T>; ++j) values[j] = value;
   const auto fill = [&](int begin, int end) {
     if (begin >= end) return;
-    const VectorRange part = own.range_of(begin, end, rank, output.params.cluster_shift);
+    const VectorRange part = own.range_of(begin, end, rank, output.params.row_blocks_shift);
 #pragma unroll 1
     for (int vector = part.begin + lane; vector < part.end; vector += own.step)
       if (vector >= begin) output.store_vector(out + static_cast<int64_t>(vector) * output.vector_bytes_out(), values);

@@ -21,8 +21,8 @@ __device__ __forceinline__ ComputeType<T> load_score(const SoftmaxParams& params
   using A = ComputeType<T>;
   const A x = load_element<T>(row.x, column);
   if constexpr (kMask == SoftmaxMask::bias) {
-    const A bias = params.bias_is_float32 ? static_cast<A>(load_element<float>(row.side, column))
-                                          : load_element<T>(row.side, column);
+    const A bias = params.bias_is_float32 ? static_cast<A>(load_element<float>(row.bias_or_y, column))
+                                          : load_element<T>(row.bias_or_y, column);
     return signed_scale<A>(params) * x + bias;
   } else {
     return params.negates_x ? -x : x;
@@ -41,16 +41,13 @@ __device__ __forceinline__ bool is_unmasked(const SoftmaxRow& row, int column) {
 template <class T, SoftmaxMask kMask>
 __device__ __forceinline__ ComputeType<T> exponent_scale(const SoftmaxParams& params) {
   if constexpr (kMask == SoftmaxMask::bias) return static_cast<ComputeType<T>>(base_per_natural<T>);
-  if constexpr (sizeof(T) == 8)
-    return params.scale;
-  else
-    return uses_base_2<T> ? params.scale32_base_2 : params.scale32;
+  return uses_base_2<T> ? params.scale32_base_2 : params.scale32;
 }
 
 // The exponent of a score, (score - reference) * scale, in two steps. The first is a difference, which is finite for
 // finite scores; the second, the multiplication, may overflow.
 //   with a bias: score - reference
-//   without: (score - reference) / 2; for float64 with a scale above 1, score - reference
+//   without: (score - reference) / 2
 //   float16 without a bias: the exponent itself by one fma, score * scale - reference * scale. The plan keeps the
 //   rounding of reference * scale small, and it is a common factor of all exponentials of a row and of their sum. That
 //   product must not be contracted into another fma.
@@ -85,14 +82,8 @@ struct ScoreScale {
   }
 
  private:
-  __device__ __forceinline__ A step() const {
-    if constexpr (has_bias) return A{1};
-    return sizeof(A) == 8 && scale > A{1} ? A{1} : A{0.5};
-  }
-  __device__ __forceinline__ A multiplier() const {
-    if constexpr (has_bias) return scale;
-    return sizeof(A) == 8 && scale > A{1} ? scale : scale + scale;
-  }
+  __device__ __forceinline__ A step() const { return has_bias ? A{1} : A{0.5}; }
+  __device__ __forceinline__ A multiplier() const { return has_bias ? scale : scale + scale; }
   __device__ __forceinline__ A scale_to_difference(A score) const {
     if constexpr (is_fused)
       return __fmul_rn(score, scale);

@@ -2,17 +2,11 @@
 // Vectors of 16 bytes of a row: exponentials, loads, masks, maxima and stores of their elements.
 #pragma once
 
-#include <cstring>
-
-#include "core/convert.cuh"
 #include "core/divide.h"
-#include "core/vector.cuh"
+#include "core/values.cuh"
 #include "softmax/softmax_params.h"
 
 namespace flowk::softmax {
-
-template <class T>
-constexpr int vector_width = vector_bytes / static_cast<int>(sizeof(T));
 
 template <class A>
 __device__ __forceinline__ A negative_infinity() {
@@ -96,109 +90,42 @@ __device__ __forceinline__ uint4 load_vector(const unsigned char* address) {
   return *reinterpret_cast<const uint4*>(address);
 }
 
-// Two neighbouring 16-bit elements from the 32-bit word that holds them.
-template <class Pair>
-__device__ __forceinline__ Pair bits_as(uint32_t word) {
-  static_assert(sizeof(Pair) == sizeof(word));
-  Pair pair;
-  memcpy(static_cast<void*>(&pair), &word, sizeof(pair));
-  return pair;
-}
-
-// Converts the elements of a vector to the type in which they are computed.
-template <class T>
-__device__ __forceinline__ void widen_vector(const uint4& vector, ComputeType<T> (&values)[vector_width<T>]) {
-  const uint32_t words[4] = {vector.x, vector.y, vector.z, vector.w};
-  if constexpr (std::is_same_v<T, Float16>) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float2 pair = __half22float2(bits_as<__half2>(words[i]));
-      values[2 * i] = pair.x;
-      values[2 * i + 1] = pair.y;
-    }
-  } else if constexpr (std::is_same_v<T, BFloat16>) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      values[2 * i] = __uint_as_float(words[i] << 16);
-      values[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
-    }
-  } else if constexpr (sizeof(T) == 4) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) values[i] = __uint_as_float(words[i]);
-  } else {
-#pragma unroll
-    for (int i = 0; i < 2; ++i)
-      values[i] =
-          __longlong_as_double(static_cast<long long>(static_cast<uint64_t>(words[2 * i + 1]) << 32 | words[2 * i]));
-  }
-}
-
-// The vector of given float32 or float64 values.
-template <class T>
-__device__ __forceinline__ uint4 vector_of(const T (&values)[vector_width<T>]) {
-  uint4 vector;
-  static_assert(sizeof(values) == sizeof(vector));
-  memcpy(&vector, values, sizeof(vector));
-  return vector;
-}
-
-// Rounds two values once, to two neighbouring elements of a 16-bit type.
-template <class Out>
-__device__ __forceinline__ uint32_t pack_pair(float low, float high) {
-  using Pair = std::conditional_t<std::is_same_v<Out, Float16>, __half2, __nv_bfloat162>;
-  Pair pair;
-  if constexpr (std::is_same_v<Out, Float16>)
-    pair = to_float16(low, high);
-  else
-    pair = __floats2bfloat162_rn(low, high);
-  uint32_t word;
-  memcpy(&word, &pair, sizeof(word));
-  return word;
-}
-
 // Stores the values of one vector of x as elements of Out, by stores of 8 or 16 bytes.
 template <class Out, class A, int kWidth>
 __device__ __forceinline__ void store_values(unsigned char* address, const A (&values)[kWidth]) {
-  constexpr int bytes = kWidth * static_cast<int>(sizeof(Out));
-  if constexpr (sizeof(Out) == 2) {
-    uint32_t words[kWidth / 2];
-#pragma unroll
-    for (int i = 0; i < kWidth / 2; ++i) words[i] = pack_pair<Out>(values[2 * i], values[2 * i + 1]);
-    if constexpr (bytes == 16)
-      *reinterpret_cast<uint4*>(address) = {words[0], words[1], words[2], words[3]};
-    else
-      *reinterpret_cast<uint2*>(address) = {words[0], words[1]};
-  } else if constexpr (sizeof(Out) == 4) {
-#pragma unroll
-    for (int i = 0; i < kWidth; i += 4)
-      *reinterpret_cast<uint4*>(address + i * 4) = {__float_as_uint(values[i]), __float_as_uint(values[i + 1]),
-                                                    __float_as_uint(values[i + 2]), __float_as_uint(values[i + 3])};
+  constexpr int num_words = kWidth * static_cast<int>(sizeof(Out)) / 4;
+  uint32_t words[num_words];
+  narrow_words<Out>(values, words);
+  if constexpr (num_words == 2) {
+    *reinterpret_cast<uint2*>(address) = {words[0], words[1]};
   } else {
-    const uint64_t low = static_cast<uint64_t>(__double_as_longlong(values[0]));
-    const uint64_t high = static_cast<uint64_t>(__double_as_longlong(values[1]));
-    *reinterpret_cast<uint4*>(address) = {static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32),
-                                          static_cast<uint32_t>(high), static_cast<uint32_t>(high >> 32)};
+#pragma unroll
+    for (int i = 0; i < num_words; i += 4)
+      *reinterpret_cast<uint4*>(address + i * 4) = {words[i], words[i + 1], words[i + 2], words[i + 3]};
   }
 }
 
+// A 32-bit word of elements that are -infinity.
+template <class T>
+constexpr uint32_t infinity_word = std::is_same_v<T, Float16>    ? 0xfc00fc00u
+                                   : std::is_same_v<T, BFloat16> ? 0xff80ff80u
+                                                                 : 0xff800000u;
+
+// The bits that negate all elements of a 32-bit word.
+template <class T>
+constexpr uint32_t sign_bits = sizeof(T) == 2 ? 0x80008000u : 0x80000000u;
+
 template <class T>
 __device__ __forceinline__ uint4 negative_infinity_vector() {
-  constexpr uint32_t word = std::is_same_v<T, Float16>    ? 0xfc00fc00u
-                            : std::is_same_v<T, BFloat16> ? 0xff80ff80u
-                            : sizeof(T) == 4              ? 0xff800000u
-                                                          : 0u;
-  if constexpr (sizeof(T) == 8) return {0u, 0xfff00000u, 0u, 0xfff00000u};
-  return {word, word, word, word};
+  return {infinity_word<T>, infinity_word<T>, infinity_word<T>, infinity_word<T>};
 }
 
 template <class T>
 __device__ __forceinline__ void negate_vector(uint4* vector) {
-  constexpr uint32_t low = sizeof(T) == 2 ? 0x80008000u : sizeof(T) == 4 ? 0x80000000u : 0u;
-  constexpr uint32_t high = sizeof(T) == 8 ? 0x80000000u : low;
-  vector->x ^= low;
-  vector->y ^= high;
-  vector->z ^= low;
-  vector->w ^= high;
+  vector->x ^= sign_bits<T>;
+  vector->y ^= sign_bits<T>;
+  vector->z ^= sign_bits<T>;
+  vector->w ^= sign_bits<T>;
 }
 
 // The largest element of the vectors taken. 16-bit types compare two elements per instruction, which is exact; the
@@ -218,12 +145,11 @@ struct VectorMax {
 template <>
 struct VectorMax<Float16> {
   __half2 pair = __halves2half2(__ushort_as_half(0xfc00), __ushort_as_half(0xfc00));
-  static __device__ __forceinline__ __half2 pair_of(uint32_t word) { return bits_as<__half2>(word); }
   __device__ __forceinline__ void take(const uint4& vector) {
-    pair = __hmax2(
-        pair, __hmax2(__hmax2(pair_of(vector.x), pair_of(vector.y)), __hmax2(pair_of(vector.z), pair_of(vector.w))));
+    pair = __hmax2(pair, __hmax2(__hmax2(pair_of<Float16>(vector.x), pair_of<Float16>(vector.y)),
+                                 __hmax2(pair_of<Float16>(vector.z), pair_of<Float16>(vector.w))));
   }
-  __device__ __forceinline__ void take_word(uint32_t word) { pair = __hmax2(pair, pair_of(word)); }
+  __device__ __forceinline__ void take_word(uint32_t word) { pair = __hmax2(pair, pair_of<Float16>(word)); }
   __device__ __forceinline__ float largest() const {
     return fmaxf(__half2float(__low2half(pair)), __half2float(__high2half(pair)));
   }
@@ -231,12 +157,11 @@ struct VectorMax<Float16> {
 template <>
 struct VectorMax<BFloat16> {
   __nv_bfloat162 pair = __halves2bfloat162(__ushort_as_bfloat16(0xff80), __ushort_as_bfloat16(0xff80));
-  static __device__ __forceinline__ __nv_bfloat162 pair_of(uint32_t word) { return bits_as<__nv_bfloat162>(word); }
   __device__ __forceinline__ void take(const uint4& vector) {
-    pair = __hmax2(
-        pair, __hmax2(__hmax2(pair_of(vector.x), pair_of(vector.y)), __hmax2(pair_of(vector.z), pair_of(vector.w))));
+    pair = __hmax2(pair, __hmax2(__hmax2(pair_of<BFloat16>(vector.x), pair_of<BFloat16>(vector.y)),
+                                 __hmax2(pair_of<BFloat16>(vector.z), pair_of<BFloat16>(vector.w))));
   }
-  __device__ __forceinline__ void take_word(uint32_t word) { pair = __hmax2(pair, pair_of(word)); }
+  __device__ __forceinline__ void take_word(uint32_t word) { pair = __hmax2(pair, pair_of<BFloat16>(word)); }
   __device__ __forceinline__ float largest() const {
     return fmaxf(__bfloat162float(__low2bfloat16(pair)), __bfloat162float(__high2bfloat16(pair)));
   }
@@ -279,7 +204,7 @@ __device__ __forceinline__ void select_interval(uint4* vector, int column, int b
   *vector = {words[0], words[1], words[2], words[3]};
 }
 
-// Sets the elements of a vector on one side of element `count` < vector_width to -infinity.
+// Sets the elements of a vector before or from element `count` < vector_width to -infinity.
 template <class T>
 struct VectorCut {
   uint32_t past[4];  // ones from that element on
@@ -312,10 +237,8 @@ __device__ __forceinline__ DenseWords<kWidth> load_dense_aligned(const unsigned 
   if constexpr (kWidth == 8) {
     const uint2 pair = *reinterpret_cast<const uint2*>(address);
     return {{pair.x, pair.y}};
-  } else if constexpr (kWidth == 4) {
-    return {{*reinterpret_cast<const uint32_t*>(address)}};
   } else {
-    return {{*reinterpret_cast<const uint16_t*>(address)}};
+    return {{*reinterpret_cast<const uint32_t*>(address)}};
   }
 }
 
@@ -372,7 +295,7 @@ __device__ __forceinline__ void mask_vector(uint4* vector, const DenseWords<vect
     if constexpr (sizeof(T) == 2)
       masked = spread_top_bits(nonzero_bytes(dense.words[i / 2]), i % 2 == 0 ? 0x1100u : 0x3322u);
     else
-      masked = spread_top_bits(nonzero_bytes(dense.words[0]), (sizeof(T) == 4 ? i : i / 2) * 0x1111u);
+      masked = spread_top_bits(nonzero_bytes(dense.words[0]), i * 0x1111u);
     words[i] = (words[i] & ~masked) | (infinity[i] & masked);
   }
   *vector = {words[0], words[1], words[2], words[3]};

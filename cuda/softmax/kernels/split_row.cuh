@@ -3,8 +3,7 @@
 // enough to fill the GPU. A first grid computes one partial result per slice, a second one the results.
 #pragma once
 
-#include "flowk/detail/launch_bounds.h"
-#include "softmax/kernels/softmax_normalize.cuh"
+#include "softmax/kernels/softmax_terms.cuh"
 
 namespace flowk::softmax {
 
@@ -21,9 +20,6 @@ struct SliceSlots {
   __device__ __forceinline__ RowPartial<T>* partials() const {
     return reinterpret_cast<RowPartial<T>*>(memory + vector_bytes);
   }
-  static __device__ __forceinline__ int num_vectors(int slices) {
-    return 1 + (slices * static_cast<int>(sizeof(RowPartial<T>)) + vector_bytes - 1) / vector_bytes;
-  }
 };
 
 // A block's row, and its slice of that row.
@@ -33,8 +29,8 @@ struct RowSlice {
   RowThreads group;  // the threads of the block
   SoftmaxRow row;
   RowVectors vectors;
-  const unsigned char* x;               // the row's first vector
-  const unsigned char* side = nullptr;  // backward: of y
+  const unsigned char* x;            // the row's first vector
+  const unsigned char* y = nullptr;  // backward: of y
   unsigned char* out;
   OwnVectors own;
   int outer_column;
@@ -42,24 +38,24 @@ struct RowSlice {
   // The first grid of a call waits for the stream's previous grid before its first access to memory. Later grids start
   // only when all blocks of the grid before have started, so that memory written by the stream's previous grid is
   // complete; they wait before they access slots.
-  __device__ __forceinline__ RowSlice(const SoftmaxParams& params, bool waits)
+  __device__ __forceinline__ RowSlice(const SoftmaxParams& params, const SplitRow& split, bool waits)
       : thread(static_cast<int>(threadIdx.x)),
         threads(static_cast<int>(blockDim.x)),
-        slice(static_cast<int>(blockIdx.x) & ((1 << params.cluster_shift) - 1)),
-        slices(1 << params.cluster_shift),
+        slice(static_cast<int>(blockIdx.x) & ((1 << params.row_blocks_shift) - 1)),
+        slices(1 << params.row_blocks_shift),
         group{thread & 31, 32, thread / 32, threads / 32, 0, 1},
         row(locate_row<split_mask, kBackward>(
-            params, params.first_row + (static_cast<int64_t>(blockIdx.x) >> params.cluster_shift), waits)),
+            params, split.first_row + (static_cast<int64_t>(blockIdx.x) >> params.row_blocks_shift), waits)),
         vectors(row_vectors<T>(params, row)) {
     const int head_bytes = vectors.head * static_cast<int>(sizeof(T));
     x = row.x + head_bytes;
-    if constexpr (kBackward) side = row.side + head_bytes;
+    if constexpr (kBackward) y = row.bias_or_y + head_bytes;
     out = row.out + head_bytes;
     own = own_vectors(params, x, vectors, slice, thread);
     outer_column = outer_column_of<T>(params, row, vectors, slice, thread);
   }
   __device__ __forceinline__ SliceSlots<T> slots() const { return {out}; }
-  __device__ __forceinline__ int slot_vectors() const { return SliceSlots<T>::num_vectors(slices); }
+  __device__ __forceinline__ int slot_vectors() const { return slice_slot_vectors(sizeof(RowPartial<T>), slices); }
   __device__ __forceinline__ int column_of(int vector) const { return vectors.head + vector * vector_width<T>; }
 
   // Counts the block as having read the slots, after a barrier. is_last(), called by all threads: was it the last
@@ -89,9 +85,9 @@ struct RowSlice {
 // A batch of a thread's vectors, own.step apart, within [begin, end) of the row; masked vectors are not read.
 template <class T, bool kBackward>
 struct SliceBatch {
-  static constexpr int width = vector_width<T>;
-  uint4 x[split_batch];
-  uint4 y[kBackward ? split_batch : 1];
+  using Terms = std::conditional_t<kBackward, GradientTerms<T>, SoftmaxTerms<T, split_mask>>;
+  static constexpr int width = vector_width<T>, num_inputs = Terms::num_inputs;
+  uint4 inputs[split_batch][num_inputs];
   DenseWords<width> dense[kBackward ? 1 : split_batch];
   int first, begin, end;
 
@@ -101,20 +97,17 @@ struct SliceBatch {
   __device__ __forceinline__ bool has(const RowSlice<T, kBackward>& slice, int i) const {
     return at(slice, i) >= begin && at(slice, i) < end;
   }
-  // Vectors that are not read are -infinity; for gradients dy is 0 and y is that of a masked column.
+  // Vectors that are not read are as masked ones.
   __device__ __forceinline__ void load(const SoftmaxParams& params, const RowSlice<T, kBackward>& slice) {
     const auto is_read = [&](int i) { return has(slice, i) && slice.vectors.is_read(at(slice, i)); };
     const auto offset_of = [&](int i) { return static_cast<int64_t>(at(slice, i)) * vector_bytes; };
 #pragma unroll
     for (int i = 0; i < split_batch; ++i) {
-      if constexpr (kBackward) {
-        x[i] = {0, 0, 0, 0};
-        y[i] = params.log_softmax ? negative_infinity_vector<T>() : uint4{0, 0, 0, 0};
-        if (is_read(i)) y[i] = load_vector(slice.side + offset_of(i));
-      } else {
-        x[i] = negative_infinity_vector<T>();
+#pragma unroll
+      for (int k = 0; k < num_inputs; ++k) {
+        inputs[i][k] = Terms::masked_vector(params, k);
+        if (is_read(i)) inputs[i][k] = load_vector((k == 0 ? slice.x : slice.y) + offset_of(i));
       }
-      if (is_read(i)) x[i] = load_vector(slice.x + offset_of(i));
     }
     if constexpr (!kBackward) {
       if (params.dense != nullptr) {
@@ -126,21 +119,19 @@ struct SliceBatch {
     }
   }
   __device__ __forceinline__ void mask(const SoftmaxParams& params, const RowSlice<T, kBackward>& slice) {
-    if (params.dense == nullptr && !params.has_interval && !params.negates_x) return;
+    if (params.dense == nullptr && !params.interval.exists && !params.negates_x) return;
 #pragma unroll
     for (int i = 0; i < split_batch; ++i) {
       if (!has(slice, i) || !slice.vectors.is_read(at(slice, i))) continue;
       const int column = slice.column_of(at(slice, i));
-      const bool is_cut = params.has_interval && (column < slice.row.begin || column + width > slice.row.end);
       if constexpr (kBackward) {
-        if (!is_cut) continue;
-        select_interval<T>(&x[i], column, slice.row.begin, slice.row.end, uint4{0, 0, 0, 0});
-        select_interval<T>(&y[i], column, slice.row.begin, slice.row.end,
-                           params.log_softmax ? negative_infinity_vector<T>() : uint4{0, 0, 0, 0});
+        if (params.interval.exists) Terms::cut(params, slice.row, column, &inputs[i][0], &inputs[i][1]);
       } else {
-        if (params.negates_x) negate_vector<T>(&x[i]);
-        if (is_cut) select_interval<T>(&x[i], column, slice.row.begin, slice.row.end, negative_infinity_vector<T>());
-        if (params.dense != nullptr) mask_vector<T>(&x[i], dense[i]);
+        uint4* const x = &inputs[i][0];
+        if (params.negates_x) negate_vector<T>(x);
+        if (params.interval.exists && (column < slice.row.begin || column + width > slice.row.end))
+          select_interval<T>(x, column, slice.row.begin, slice.row.end, negative_infinity_vector<T>());
+        if (params.dense != nullptr) mask_vector<T>(x, dense[i]);
       }
     }
   }
@@ -155,7 +146,8 @@ struct SliceBatch {
   // Loads the first batch of the block's range of the vectors after the row's slots.
   __device__ __forceinline__ void start_behind_slots(const SoftmaxParams& params, const RowSlice<T, kBackward>& slice) {
     const int slot_vectors = slice.slot_vectors();
-    const VectorRange part = slice.own.range_of(slot_vectors, slice.vectors.count, slice.slice, params.cluster_shift);
+    const VectorRange part =
+        slice.own.range_of(slot_vectors, slice.vectors.count, slice.slice, params.row_blocks_shift);
     start(params, slice, part.begin + slice.thread, slot_vectors, part.end);
   }
   // Calls use() for this batch and each one after it, up to `end`.
@@ -192,14 +184,14 @@ struct SplitScores {
   __device__ __forceinline__ void take(const SoftmaxParams&, const Batch& batch) {
     VectorMax<T> largest;
 #pragma unroll
-    for (int i = 0; i < split_batch; ++i) largest.take(batch.x[i]);
+    for (int i = 0; i < split_batch; ++i) largest.take(batch.inputs[i][0]);
     running.raise(largest.largest());
     const ScoreScale<T, split_mask> to_exponent = running.to_exponent();
     ThreadSum<T> sum;
 #pragma unroll
     for (int i = 0; i < split_batch; ++i) {
       A p[vector_width<T>];
-      widen_vector<T>(batch.x[i], p);
+      widen_vector<T>(batch.inputs[i][0], p);
 #pragma unroll
       for (int j = 0; j < vector_width<T>; ++j) p[j] = exponential<T>(to_exponent(p[j]));
       sum.take(p);
@@ -220,32 +212,21 @@ struct SplitScores {
   }
 
   // y(row, j) from the whole row's maximum and sum.
-  struct Results {
-    ScoreScale<T, split_mask> to_exponent;
-    ResultFactors<T> factors;
-    bool log_softmax;
-    __device__ __forceinline__ Results(const SoftmaxParams& params, const RowPartial<T>& row, A scale)
-        : to_exponent(row.max == negative_infinity<A>() ? A{0} : row.max, scale),
-          factors(params.log_softmax, row.sum, to_exponent.log_factor()),
-          log_softmax(params.log_softmax) {}
-    __device__ __forceinline__ A of(A score) const {
-      const A difference = to_exponent.difference(score);
-      return log_softmax ? difference * factors.factor + factors.term
-                         : exponential<T>(to_exponent.exponent(difference)) * factors.factor;
-    }
+  struct Results : RowResults<T, split_mask> {
+    using RowResults<T, split_mask>::RowResults, RowResults<T, split_mask>::of;
     __device__ __forceinline__ void of_vector(const Slice&, const Batch& batch, int i, A (&y)[vector_width<T>]) const {
-      widen_vector<T>(batch.x[i], y);
+      widen_vector<T>(batch.inputs[i][0], y);
 #pragma unroll
       for (int j = 0; j < vector_width<T>; ++j) y[j] = of(y[j]);
     }
     __device__ __forceinline__ A of_outer(const SoftmaxParams& params, const Slice& slice) const {
-      const bool is_own_unmasked = is_unmasked<split_mask>(slice.row, slice.outer_column);
-      return of(is_own_unmasked ? load_score<T, split_mask>(params, slice.row, slice.outer_column)
-                                : negative_infinity<A>());
+      A outer[1];
+      SoftmaxTerms<T, split_mask>::load_outer(params, slice.row, slice.outer_column, outer);
+      return of(outer[0]);
     }
   };
   __device__ __forceinline__ Results results(const SoftmaxParams& params, const RowPartial<T>& row) const {
-    return {params, row, running.scale};
+    return {params, row};
   }
 };
 
@@ -257,17 +238,18 @@ struct SplitGradients {
   using Slice = RowSlice<T, true>;
   using Batch = SliceBatch<T, true>;
   static constexpr bool is_backward = true;
+  const GradientTerms<T> terms;
   A sum = 0;
 
-  __device__ __forceinline__ explicit SplitGradients(const SoftmaxParams&) {}
+  __device__ __forceinline__ explicit SplitGradients(const SoftmaxParams& params) : terms(params) {}
   __device__ __forceinline__ void take_outer(const SoftmaxParams& params, const Slice& slice) {
-    if (!is_unmasked<SoftmaxMask::none>(slice.row, slice.outer_column)) return;
-    sum = backward_term(params.log_softmax, load_element<T>(slice.row.x, slice.outer_column),
-                        load_element<T>(slice.row.side, slice.outer_column));
+    A outer[2];
+    terms.load_outer(params, slice.row, slice.outer_column, outer);
+    sum = terms.term(outer);
   }
-  __device__ __forceinline__ void take(const SoftmaxParams& params, const Batch& batch) {
+  __device__ __forceinline__ void take(const SoftmaxParams&, const Batch& batch) {
 #pragma unroll
-    for (int i = 0; i < split_batch; ++i) sum += backward_vector_sum<T>(params.log_softmax, batch.x[i], batch.y[i]);
+    for (int i = 0; i < split_batch; ++i) sum += terms.vector_term(batch.inputs[i][0], batch.inputs[i][1]);
   }
   __device__ __forceinline__ void take_partial(const RowPartial<T>& partial) { sum += static_cast<A>(partial.sum); }
   __device__ __forceinline__ RowPartial<T> total(const RowThreads& group) const {
@@ -276,41 +258,32 @@ struct SplitGradients {
 
   // dx(row, j) from the whole row's sum.
   struct Results {
-    A sum, scale;
-    bool log_softmax, is_finite;
-    __device__ __forceinline__ Results(const SoftmaxParams& params, A row_sum)
-        : sum(row_sum),
-          scale(signed_scale<A>(params)),
-          log_softmax(params.log_softmax),
-          is_finite(row_sum - row_sum == A{0}) {}
+    const GradientTerms<T> terms;
+    A sum;
     __device__ __forceinline__ void of_vector(const Slice& slice, const Batch& batch, int i,
                                               A (&dx)[vector_width<T>]) const {
-      A y[vector_width<T>];
-      widen_vector<T>(batch.x[i], dx);
-      widen_vector<T>(batch.y[i], y);
-#pragma unroll
-      for (int j = 0; j < vector_width<T>; ++j) dx[j] = backward_gradient(log_softmax, dx[j], y[j], sum, scale);
-      if (!is_finite) clear_masked(slice.row, slice.column_of(batch.at(slice, i)), dx);
+      terms.vector_results(slice.row, slice.column_of(batch.at(slice, i)), batch.inputs[i][0], batch.inputs[i][1], sum,
+                           dx);
     }
-    __device__ __forceinline__ A of_outer(const SoftmaxParams&, const Slice& slice) const {
-      const int column = slice.outer_column;
-      if (!is_unmasked<SoftmaxMask::none>(slice.row, column)) return A{0};
-      return backward_gradient(log_softmax, load_element<T>(slice.row.x, column),
-                               load_element<T>(slice.row.side, column), sum, scale);
+    __device__ __forceinline__ A of_outer(const SoftmaxParams& params, const Slice& slice) const {
+      A outer[2];
+      terms.load_outer(params, slice.row, slice.outer_column, outer);
+      return terms.outer_result(slice.row, slice.outer_column, outer, sum);
     }
   };
-  __device__ __forceinline__ Results results(const SoftmaxParams& params, const RowPartial<T>& row) const {
-    return {params, static_cast<A>(row.sum)};
+  __device__ __forceinline__ Results results(const SoftmaxParams&, const RowPartial<T>& row) const {
+    return {terms, static_cast<A>(row.sum)};
   }
 };
 
 // The first grid: each block writes its slice's partial result, computed by `Terms`, to the row's slots.
 template <class Terms>
-__global__ void __launch_bounds__(max_register_lanes, fitting_blocks(max_register_lanes, 2))
-    split_row_partials(const __grid_constant__ GridConstant<SoftmaxParams> params) {
-  const bool waits = params.first_row == 0;  // then the next grid may not start earlier
+__global__ void __launch_bounds__(max_row_threads, fitting_blocks(max_row_threads, 2))
+    split_row_partials(const __grid_constant__ GridConstant<SoftmaxParams> params,
+                       const __grid_constant__ GridConstant<SplitRow> split) {
+  const bool waits = split.first_row == 0;  // then the next grid may not start earlier
   if (!waits) launch_dependent_grids();
-  const typename Terms::Slice slice(params, waits);
+  const typename Terms::Slice slice(params, split, waits);
   launch_dependent_grids();
   typename Terms::Batch batch;
   batch.start(params, slice, slice.own.first, slice.vectors.read_begin, slice.own.end);
@@ -323,12 +296,13 @@ __global__ void __launch_bounds__(max_register_lanes, fitting_blocks(max_registe
 // The second grid, from the partial results of all slices of a row: y(row, j) = exp(z(row, j) - max) / sum over
 // unmasked i of exp(z(row, i) - max), or dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) *
 // dy(row, i)). All operands are (rows, columns); a dense mask has one byte per column.
-template <class Terms>
-__global__ void __launch_bounds__(max_register_lanes, fitting_blocks(max_register_lanes, Terms::is_backward ? 0 : 2))
-    split_row_results(const __grid_constant__ GridConstant<SoftmaxParams> params) {
+template <class Terms, int kRow>
+__global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_blocks<kRow>())
+    split_row_results(const __grid_constant__ GridConstant<SoftmaxParams> params,
+                      const __grid_constant__ GridConstant<SplitRow> split) {
   launch_dependent_grids();
   using T = typename Terms::T;
-  const typename Terms::Slice slice(params, false);
+  const typename Terms::Slice slice(params, split, false);
   const SoftmaxRow& row = slice.row;
   typename Terms::Batch batch;
   batch.start_behind_slots(params, slice);

@@ -3,16 +3,13 @@
 // memory by 16-byte vectors, computes the results in place by columns or by units of 4 columns, and copies them out.
 #pragma once
 
-#include "flowk/detail/launch_bounds.h"
-#include "softmax/kernels/softmax_normalize.cuh"
+#include "softmax/kernels/scores_to_results.cuh"
 #include "softmax/kernels/staged_segment.cuh"
 #include "softmax/kernels/staged_units.cuh"
 
 namespace flowk::softmax {
 
-constexpr int staged_threads = 128;
-
-// The grid's number of the block's row; of its first row where there is no such row.
+// The grid's number of the block's row; of its first row if there is no such row.
 __device__ __forceinline__ uint32_t existing_row(const SoftmaxParams& params, const RowSegment& segment,
                                                  int row_in_block) {
   const int row = row_in_block < segment.num_rows ? row_in_block : 0;
@@ -29,31 +26,31 @@ __device__ __forceinline__ void find_staged_interval(const SoftmaxParams& params
 template <class Input>
 struct StagedGradient {
   using T = Input;
-  static __device__ __forceinline__ bool has_side(const SoftmaxParams&) { return true; }
+  static __device__ __forceinline__ bool has_bias_or_y(const SoftmaxParams&) { return true; }
   static __device__ __forceinline__ bool has_dense(const SoftmaxParams&) { return false; }
 };
 
-// One thread per row of kLeast to kMost columns, several rows per thread.
-template <class Input, int kMost, int kLeast, bool kMasked>
+// One thread per row of kMin to kMax columns, several rows per thread.
+template <class Input, int kMax, int kMin, bool kMasked>
 struct SoftmaxColumns {
   using T = Input;
-  static constexpr int resident_blocks = kMost > 16 ? 8 : 0;
   // With a mask the second input is a dense mask or a bias. Other mechanisms take rows with both.
-  static __device__ __forceinline__ bool has_side(const SoftmaxParams& params) {
-    return kMasked && params.side != nullptr;
+  static __device__ __forceinline__ bool has_bias_or_y(const SoftmaxParams& params) {
+    return kMasked && params.bias_or_y != nullptr;
   }
   static __device__ __forceinline__ bool has_dense(const SoftmaxParams& params) {
     return kMasked && params.dense != nullptr;
   }
 
-  static __device__ __forceinline__ void work(const SoftmaxParams& params, const RowSegment& segment,
-                                              const SegmentCopies& copies, unsigned char* memory) {
+  static __device__ __forceinline__ void work(const SoftmaxParams& params, const StagedRows& staged,
+                                              const RowSegment& segment, const SegmentCopies& copies,
+                                              unsigned char* memory) {
     copies.wait(SoftmaxColumns::has_dense(params));
-    const unsigned char* const side = memory + params.side_offset_bytes;
-    const bool has_bias = SoftmaxColumns::has_side(params), has_dense = SoftmaxColumns::has_dense(params);
-    const int columns = kLeast == kMost ? kMost : params.columns;
+    const unsigned char* const second = memory + staged.second_offset_bytes;
+    const bool has_bias = SoftmaxColumns::has_bias_or_y(params), has_dense = SoftmaxColumns::has_dense(params);
+    const int columns = kMin == kMax ? kMax : params.columns;
     const float scale = signed_scale<float>(params);
-    const auto has = [&](int j) { return j < kLeast || j < columns; };
+    const auto has = [&](int j) { return j < kMin || j < columns; };
     const auto take_rows = [&](const bool has_interval) {
 #pragma unroll 1
       for (int n = static_cast<int>(threadIdx.x); n < segment.num_rows; n += static_cast<int>(blockDim.x)) {
@@ -61,29 +58,29 @@ struct SoftmaxColumns {
         SoftmaxRow row;
         row.columns = columns;
         if (has_interval) find_staged_interval(params, segment, n, &row);
-        const unsigned char* const mask = has_dense ? mask_of_row(params, side, n) : nullptr;
-        float values[kMost], largest = negative_infinity<float>();
+        const unsigned char* const mask = has_dense ? mask_of_row(params, second, n) : nullptr;
+        float values[kMax], largest = negative_infinity<float>();
         const auto mask_value = [&](int j, float masked) {
           if (has_interval && (j < row.begin || j >= row.end)) values[j] = masked;
           if (has_dense && mask[j] != 0) values[j] = masked;
         };
         if (has_bias) {
-          const T* const bias = reinterpret_cast<const T*>(side + segment.shift) + n * columns;
+          const T* const bias = reinterpret_cast<const T*>(second + segment.shift) + n * columns;
 #pragma unroll
-          for (int j = 0; j < kMost; ++j) {
+          for (int j = 0; j < kMax; ++j) {
             if (!has(j)) break;
             values[j] = scale * widen(elements[j]) + widen(bias[j]);
           }
         } else {
 #pragma unroll
-          for (int j = 0; j < kMost; ++j) {
+          for (int j = 0; j < kMax; ++j) {
             if (!has(j)) break;
             const float x = widen(elements[j]);
             values[j] = params.negates_x ? -x : x;
           }
         }
 #pragma unroll
-        for (int j = 0; j < kMost; ++j) {
+        for (int j = 0; j < kMax; ++j) {
           if (!has(j)) break;
           mask_value(j, negative_infinity<float>());
           largest = larger_of(largest, values[j]);
@@ -92,128 +89,124 @@ struct SoftmaxColumns {
         if (sum != sum && (has_interval || has_dense)) {
           const float masked = params.log_softmax ? negative_infinity<float>() : 0.0f;
 #pragma unroll
-          for (int j = 0; j < kMost; ++j) {
+          for (int j = 0; j < kMax; ++j) {
             if (!has(j)) break;
             mask_value(j, masked);
           }
         }
 #pragma unroll
-        for (int j = 0; j < kMost; ++j) {
+        for (int j = 0; j < kMax; ++j) {
           if (!has(j)) break;
           elements[j] = convert<T>(values[j]);
         }
       }
     };
     // Two loops: the test would cost rows of one or two columns a third of their time.
-    if (kMasked || params.has_interval)
-      take_rows(params.has_interval);
+    if (kMasked || params.interval.exists)
+      take_rows(params.interval.exists);
     else
       take_rows(false);
   }
 };
 
-template <class T, int kMost, int kLeast>
+template <class T, int kMax, int kMin>
 struct GradientColumns : StagedGradient<T> {
-  static constexpr int resident_blocks = 0;
-
-  static __device__ __forceinline__ void work(const SoftmaxParams& params, const RowSegment& segment,
-                                              const SegmentCopies& copies, unsigned char* memory) {
+  static __device__ __forceinline__ void work(const SoftmaxParams& params, const StagedRows& staged,
+                                              const RowSegment& segment, const SegmentCopies& copies,
+                                              unsigned char* memory) {
     copies.wait(false);
-    const int columns = kLeast == kMost ? kMost : params.columns;
-    const bool log_softmax = params.log_softmax;
-    const float scale = signed_scale<float>(params);
-    const auto has = [&](int j) { return j < kLeast || j < columns; };
+    const int columns = kMin == kMax ? kMax : params.columns;
+    const GradientTerms<T> terms(params);
+    const auto has = [&](int j) { return j < kMin || j < columns; };
 #pragma unroll 1
     for (int n = static_cast<int>(threadIdx.x); n < segment.num_rows; n += static_cast<int>(blockDim.x)) {
       T* const dy_elements = reinterpret_cast<T*>(memory + segment.shift) + n * columns;
       const T* const y_elements =
-          reinterpret_cast<const T*>(memory + params.side_offset_bytes + segment.shift) + n * columns;
-      float dy[kMost], y[kMost], sum = 0;
+          reinterpret_cast<const T*>(memory + staged.second_offset_bytes + segment.shift) + n * columns;
+      float dy[kMax], y[kMax], sum = 0;
 #pragma unroll
-      for (int j = 0; j < kMost; ++j) {
+      for (int j = 0; j < kMax; ++j) {
         if (!has(j)) break;
         dy[j] = widen(dy_elements[j]);
         y[j] = widen(y_elements[j]);
-        sum += backward_term(log_softmax, dy[j], y[j]);
+        sum += terms.term(dy[j], y[j]);
       }
 #pragma unroll
-      for (int j = 0; j < kMost; ++j) {
+      for (int j = 0; j < kMax; ++j) {
         if (!has(j)) break;
-        dy_elements[j] = convert<T>(backward_gradient(log_softmax, dy[j], y[j], sum, scale));
+        dy_elements[j] = convert<T>(terms.result(dy[j], y[j], sum));
       }
     }
   }
 };
 
-// lanes_per_row threads per row, each with up to kMost units.
-template <class Input, int kMost, int kLeast, SoftmaxMask kMask>
+// lanes_per_row threads per row, each with up to kMax units.
+template <class Input, int kMax, int kMin, SoftmaxMask kMask>
 struct SoftmaxUnits {
   using T = Input;
-  using Window = UnitWindow<T, kMost, kLeast>;
-  // Caps registers at 64, or 72; of 16 bits at 56 and 48, where bfloat16 would take 78 and 56.
-  static constexpr int resident_blocks = kMask == SoftmaxMask::bias ? 0
-                                         : kMost > 8 ? (sizeof(T) == 4 && kMask == SoftmaxMask::none ? 7 : 8)
-                                         : kMost > 4 && sizeof(T) == 2 ? (kMost > 6 ? 9 : 10)
-                                                                       : 0;
-  static __device__ __forceinline__ constexpr bool has_side(const SoftmaxParams&) { return kMask == SoftmaxMask::bias; }
+  using Units = ThreadUnits<T, kMax, kMin>;
+  static __device__ __forceinline__ constexpr bool has_bias_or_y(const SoftmaxParams&) {
+    return kMask == SoftmaxMask::bias;
+  }
   static __device__ __forceinline__ constexpr bool has_dense(const SoftmaxParams&) {
     return kMask == SoftmaxMask::dense;
   }
 
-  static __device__ __forceinline__ void work(const SoftmaxParams& params, const RowSegment& segment,
-                                              const SegmentCopies& copies, unsigned char* memory) {
+  static __device__ __forceinline__ void work(const SoftmaxParams& params, const StagedRows& staged,
+                                              const RowSegment& segment, const SegmentCopies& copies,
+                                              unsigned char* memory) {
     constexpr bool has_bias = kMask == SoftmaxMask::bias, has_dense = kMask == SoftmaxMask::dense;
     const int row_in_block = static_cast<int>(threadIdx.x) >> params.rows_shift;
     const int lane = static_cast<int>(threadIdx.x) & (params.lanes_per_row - 1);
-    const unsigned char* const side = memory + params.side_offset_bytes;
-    const Window window(params, segment, row_in_block, lane);
-    const int first_column = lane * unit_columns - window.phase;
+    const unsigned char* const second = memory + staged.second_offset_bytes;
+    const Units own(params, staged, segment, row_in_block, lane);
+    const int first_column = lane * unit_columns - own.phase;
     SoftmaxRow row;
-    if (params.has_interval) {
+    if (params.interval.exists) {
       row.columns = params.columns;
       wait_on_dependent_grids();
       find_staged_interval(params, segment, row_in_block, &row);
     }
     copies.wait(has_dense);
 
-    const auto load_units = [&](const unsigned char* from, uint32_t masked, Unit<T>(&units)[kMost]) {
-      window.load(from, units);
+    const auto load_units = [&](const unsigned char* from, uint32_t masked, Unit<T>(&units)[kMax]) {
+      own.load(from, units);
       if (!has_bias && params.negates_x) {
 #pragma unroll
-        for (int i = 0; i < kMost; ++i) {
-          if (!window.any_has(i)) break;
+        for (int i = 0; i < kMax; ++i) {
+          if (!own.any_has(i)) break;
 #pragma unroll
-          for (int j = 0; j < unit_words<T>; ++j) units[i].words[j] ^= sizeof(T) == 2 ? 0x80008000u : 0x80000000u;
+          for (int j = 0; j < unit_words<T>; ++j) units[i].words[j] ^= sign_bits<T>;
         }
       }
-      window.clear_others(params, units, masked);
-      if (params.has_interval) window.clear_outside(params, row, first_column, units, masked);
+      own.clear_others(staged, units, masked);
+      if (params.interval.exists) own.clear_outside(params, row, first_column, units, masked);
     };
-    Unit<T> units[kMost];
+    Unit<T> units[kMax];
     load_units(memory, has_bias ? 0u : infinity_word<T>, units);
     const unsigned char* own_mask = nullptr;
     if (has_dense) {
-      own_mask = mask_of_row(params, side, row_in_block) + first_column;
+      own_mask = mask_of_row(params, second, row_in_block) + first_column;
       const int first_byte = static_cast<int>(reinterpret_cast<uintptr_t>(own_mask)) & 3;
       const uint32_t* const words = reinterpret_cast<const uint32_t*>(own_mask - first_byte);
 #pragma unroll
-      for (int i = 0; i < kMost; ++i) {
-        if (!window.any_has(i)) break;
-        if (window.has(i)) mask_unit<T>(&units[i], words + i * params.lanes_per_row, first_byte);
+      for (int i = 0; i < kMax; ++i) {
+        if (!own.any_has(i)) break;
+        if (own.has(i)) mask_unit<T>(&units[i], words + i * params.lanes_per_row, first_byte);
       }
     }
-    float values[kMost * unit_columns], largest = negative_infinity<float>();
+    float values[kMax * unit_columns], largest = negative_infinity<float>();
 #pragma unroll
-    for (int i = 0; i < kMost; ++i) {
-      if (!window.any_has(i)) break;
+    for (int i = 0; i < kMax; ++i) {
+      if (!own.any_has(i)) break;
       units[i].widen(values + i * unit_columns);
     }
     if (has_bias) {
-      load_units(side, infinity_word<T>, units);
+      load_units(second, infinity_word<T>, units);
       const float scale = signed_scale<float>(params);
 #pragma unroll
-      for (int i = 0; i < kMost; ++i) {
-        if (!window.any_has(i)) break;
+      for (int i = 0; i < kMax; ++i) {
+        if (!own.any_has(i)) break;
         float bias[unit_columns];
         units[i].widen(bias);
 #pragma unroll
@@ -226,8 +219,8 @@ struct SoftmaxUnits {
     } else {
       VectorMax<T> largest_x;
 #pragma unroll
-      for (int i = 0; i < kMost; ++i) {
-        if (!window.any_has(i)) break;
+      for (int i = 0; i < kMax; ++i) {
+        if (!own.any_has(i)) break;
 #pragma unroll
         for (int j = 0; j < unit_words<T>; ++j) largest_x.take_word(units[i].words[j]);
       }
@@ -235,70 +228,69 @@ struct SoftmaxUnits {
     }
     const auto sum = scores_to_results<T, unit_columns>(
         params, has_bias, max_over_lanes(largest, params.lanes_per_row), params.lanes_per_row,
-        [&](int column) { return window.any_has(column / unit_columns); }, values);
+        [&](int column) { return own.any_has(column / unit_columns); }, values);
 #pragma unroll
-    for (int i = 0; i < kMost; ++i) {
-      if (!window.any_has(i)) break;
+    for (int i = 0; i < kMax; ++i) {
+      if (!own.any_has(i)) break;
       units[i] = Unit<T>::from(values + i * unit_columns);
     }
-    if (params.has_unit_edges) __syncthreads();
-    window.store(params, units, memory);
+    if (staged.has_unit_edges) __syncthreads();
+    own.store(staged, units, memory);
     // Masked columns of a row with a NaN are not NaN.
-    if (sum != sum && (has_dense || params.has_interval)) {
+    if (sum != sum && (has_dense || params.interval.exists)) {
       const float masked = params.log_softmax ? negative_infinity<float>() : 0.0f;
-      const int end = (window.num_units - 1) * params.lanes_per_row * unit_columns + window.left;
+      const int end = (own.num_units - 1) * params.lanes_per_row * unit_columns + own.left;
 #pragma unroll 1
-      for (int i = 0; i < window.num_units; ++i)
+      for (int i = 0; i < own.num_units; ++i)
 #pragma unroll 1
-        for (int j = i == 0 ? window.before : 0; j < unit_columns; ++j) {
+        for (int j = i == 0 ? own.before : 0; j < unit_columns; ++j) {
           const int n = i * params.lanes_per_row * unit_columns + j, column = first_column + n;
-          const bool is_outside = params.has_interval && (column < row.begin || column >= row.end);
+          const bool is_outside = params.interval.exists && (column < row.begin || column >= row.end);
           if (n < end && (is_outside || (has_dense && own_mask[n] != 0)))
-            store_element<T>(memory + window.at(i), j, masked);
+            store_element<T>(memory + own.at(i), j, masked);
         }
     }
   }
 };
 
-template <class T, int kMost, int kLeast>
+template <class T, int kMax, int kMin>
 struct GradientUnits : StagedGradient<T> {
-  using Window = UnitWindow<T, kMost, kLeast>;
-  static constexpr int resident_blocks = 6;
+  using Units = ThreadUnits<T, kMax, kMin>;
 
-  static __device__ __forceinline__ void work(const SoftmaxParams& params, const RowSegment& segment,
-                                              const SegmentCopies& copies, unsigned char* memory) {
+  static __device__ __forceinline__ void work(const SoftmaxParams& params, const StagedRows& staged,
+                                              const RowSegment& segment, const SegmentCopies& copies,
+                                              unsigned char* memory) {
     const int row_in_block = static_cast<int>(threadIdx.x) >> params.rows_shift;
     const int lane = static_cast<int>(threadIdx.x) & (params.lanes_per_row - 1);
-    const Window window(params, segment, row_in_block, lane);
+    const Units own(params, staged, segment, row_in_block, lane);
     copies.wait(false);
     const bool log_softmax = params.log_softmax;
-    Unit<T> dy_units[kMost], y_units[kMost];
-    window.load(memory, dy_units);
-    window.load(memory + params.side_offset_bytes, y_units);
-    window.clear_others(params, dy_units, 0u);
-    window.clear_others(params, y_units, log_softmax ? infinity_word<T> : 0u);
+    Unit<T> dy_units[kMax], y_units[kMax];
+    own.load(memory, dy_units);
+    own.load(memory + staged.second_offset_bytes, y_units);
+    own.clear_others(staged, dy_units, 0u);
+    own.clear_others(staged, y_units, log_softmax ? infinity_word<T> : 0u);
     const auto make_gradients = [&](auto kind) {
-      constexpr bool is_log = decltype(kind)::value;
+      const GradientTerms<T> terms(params, decltype(kind)::value);
       float sums[unit_columns] = {};
 #pragma unroll
-      for (int i = 0; i < kMost; ++i) {
-        if (!window.any_has(i)) break;
+      for (int i = 0; i < kMax; ++i) {
+        if (!own.any_has(i)) break;
         float dy[unit_columns], y[unit_columns];
         dy_units[i].widen(dy);
         y_units[i].widen(y);
 #pragma unroll
-        for (int j = 0; j < unit_columns; ++j) sums[j] += backward_term(is_log, dy[j], y[j]);
+        for (int j = 0; j < unit_columns; ++j) sums[j] += terms.term(dy[j], y[j]);
       }
       const float sum = sum_over_lanes((sums[0] + sums[1]) + (sums[2] + sums[3]), params.lanes_per_row);
-      const float scale = signed_scale<float>(params);
 #pragma unroll
-      for (int i = 0; i < kMost; ++i) {
-        if (!window.any_has(i)) break;
+      for (int i = 0; i < kMax; ++i) {
+        if (!own.any_has(i)) break;
         float dy[unit_columns], y[unit_columns];
         dy_units[i].widen(dy);
         y_units[i].widen(y);
 #pragma unroll
-        for (int j = 0; j < unit_columns; ++j) dy[j] = backward_gradient(is_log, dy[j], y[j], sum, scale);
+        for (int j = 0; j < unit_columns; ++j) dy[j] = terms.result(dy[j], y[j], sum);
         dy_units[i] = Unit<T>::from(dy);
       }
     };
@@ -306,10 +298,29 @@ struct GradientUnits : StagedGradient<T> {
       make_gradients(std::true_type{});
     else
       make_gradients(std::false_type{});
-    if (params.has_unit_edges) __syncthreads();
-    window.store(params, dy_units, memory);
+    if (staged.has_unit_edges) __syncthreads();
+    own.store(staged, dy_units, memory);
   }
 };
+
+// The rows of row kRow of the table.
+template <class T, SoftmaxMask kMask, int kRow>
+struct StagedTermsOf {
+  static constexpr SoftmaxKernelRow row = softmax_kernels[kRow];
+  static constexpr int most = row.max_vectors, least = row.min_vectors;
+  static auto rows() {
+    if constexpr (row.backward && row.unit_columns == 1)
+      return std::type_identity<GradientColumns<T, most, least>>();
+    else if constexpr (row.backward)
+      return std::type_identity<GradientUnits<T, most, least>>();
+    else if constexpr (row.unit_columns == 1)
+      return std::type_identity<SoftmaxColumns<T, most, least, kMask != SoftmaxMask::none>>();
+    else
+      return std::type_identity<SoftmaxUnits<T, most, least, kMask>>();
+  }
+};
+template <class T, SoftmaxMask kMask, int kRow>
+using StagedTerms = typename decltype(StagedTermsOf<T, kMask, kRow>::rows())::type;
 
 // y(row, j) = exp(z(row, j) - max) / sum over unmasked i of exp(z(row, i) - max), z = scale * x + bias, or dx(row, j) =
 // scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)). All operands are contiguous (rows, columns),
@@ -317,23 +328,24 @@ struct GradientUnits : StagedGradient<T> {
 //
 // A block has rows_per_block neighbouring rows, with lanes_per_row threads per row. Results overwrite x, or dy, in
 // shared memory.
-template <class Rows>
-__global__ void __launch_bounds__(staged_threads, fitting_blocks(staged_threads, Rows::resident_blocks))
-    staged_rows(const __grid_constant__ GridConstant<SoftmaxParams> params) {
+template <class Rows, int kRow>
+__global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_blocks<kRow>())
+    staged_rows(const __grid_constant__ GridConstant<SoftmaxParams> params,
+                const __grid_constant__ GridConstant<StagedRows> staged) {
   launch_dependent_grids();
   using T = typename Rows::T;
   unsigned char* const memory = &shared<unsigned char>();
-  unsigned char* const side = memory + params.side_offset_bytes;
+  unsigned char* const second = memory + staged.second_offset_bytes;
   const RowSegment segment = row_segment<T>(params);
-  const SegmentCopies copies(params, memory);
+  const SegmentCopies copies(staged, memory);
   copies.start([&](const CopyGroup& group, const BulkCopies& own) {
     load_segment<T>(segment, group, own, params.x, memory);
-    if (Rows::has_side(params)) load_segment<T>(segment, group, own, params.side, side);
+    if (Rows::has_bias_or_y(params)) load_segment<T>(segment, group, own, params.bias_or_y, second);
   });
   if (Rows::has_dense(params))
-    copies.start_beside(
-        [&](const CopyGroup& group, const BulkCopies& own) { load_mask_runs(params, segment, group, own, side); });
-  Rows::work(params, segment, copies, memory);
+    copies.start_second(
+        [&](const CopyGroup& group, const BulkCopies& own) { load_mask_runs(params, segment, group, own, second); });
+  Rows::work(params, staged, segment, copies, memory);
   store_segment<T>(params, segment, memory);
 }
 

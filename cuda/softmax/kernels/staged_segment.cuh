@@ -28,8 +28,8 @@ __device__ __forceinline__ RowSegment row_segment(const SoftmaxParams& params) {
   const uint32_t row_bytes = static_cast<uint32_t>(params.columns) * static_cast<uint32_t>(sizeof(T));
   const uint32_t segment_bytes = row_bytes * static_cast<uint32_t>(params.rows_per_block);
   segment.first_byte = static_cast<int64_t>(static_cast<uint64_t>(blockIdx.x) * segment_bytes);
-  const int64_t rows_left = params.num_rows - static_cast<int64_t>(static_cast<uint64_t>(blockIdx.x) *
-                                                                   static_cast<uint32_t>(params.rows_per_block));
+  const int64_t rows_left = params.rows.num_rows - static_cast<int64_t>(static_cast<uint64_t>(blockIdx.x) *
+                                                                        static_cast<uint32_t>(params.rows_per_block));
   segment.ends_tensor = rows_left <= params.rows_per_block;
   segment.num_rows = segment.ends_tensor ? static_cast<int>(rows_left) : params.rows_per_block;
   segment.shift = static_cast<int>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(params.x)) +
@@ -42,27 +42,27 @@ __device__ __forceinline__ RowSegment row_segment(const SoftmaxParams& params) {
   return segment;
 }
 
-// A block's copies into its shared memory: start(), then start_beside() by a second warp if there is one, then wait(),
+// A block's copies into its shared memory: start(), then start_second() by a second warp if there is one, then wait(),
 // which is also a barrier.
 struct SegmentCopies {
   BulkCopies first;
-  BulkCopies beside;
-  __device__ __forceinline__ SegmentCopies(const SoftmaxParams& params, unsigned char* memory)
-      : first{{reinterpret_cast<uint64_t*>(memory + params.barrier_offset_bytes)}},
-        beside{{first.barrier.memory + 1}} {}
+  BulkCopies second;
+  __device__ __forceinline__ SegmentCopies(const StagedRows& staged, unsigned char* memory)
+      : first{{reinterpret_cast<uint64_t*>(memory + staged.barrier_offset_bytes)}},
+        second{{first.barrier.memory + staged_barrier_bytes / 2 / sizeof(uint64_t)}} {}
   template <class Load>
   __device__ __forceinline__ void start(Load load) const {
     start_by(0, first, load);
   }
   template <class Load>
-  __device__ __forceinline__ void start_beside(Load load) const {
-    start_by(blockDim.x > 32 ? 32 : 0, beside, load);
+  __device__ __forceinline__ void start_second(Load load) const {
+    start_by(blockDim.x > 32 ? 32 : 0, second, load);
   }
-  __device__ __forceinline__ void wait(bool has_beside) const {
+  __device__ __forceinline__ void wait(bool has_second) const {
     wait_on_dependent_grids();
     if constexpr (has_clusters) __syncthreads();
     first.wait();
-    if (has_clusters && has_beside) beside.wait();
+    if (has_clusters && has_second) second.wait();
   }
 
  private:
@@ -138,8 +138,7 @@ struct MaskRun {
   int first_row;
   int base;
 };
-constexpr int mask_runs_bytes = (max_mask_runs + 2) * static_cast<int>(sizeof(MaskRun)) + vector_bytes;
-static_assert(mask_runs_bytes % vector_bytes == 0);
+static_assert(sizeof(MaskRun) == mask_run_bytes);
 
 // Waits as load_segment(), and starts to copy the segment's rows of the dense mask to shared memory, after the table of
 // their runs. The words before and after each row may be read.
@@ -147,25 +146,19 @@ __device__ __forceinline__ void load_mask_runs(const SoftmaxParams& params, cons
                                                const CopyGroup& group, const BulkCopies& copies,
                                                unsigned char* memory) {
   MaskRun* const runs = reinterpret_cast<MaskRun*>(memory);
-  const int row_stride = static_cast<int>(params.dims[0].strides[softmax_dense]);
-  int position = mask_runs_bytes, run = 0;
+  const int row_stride = static_cast<int>(params.rows.dims[0].strides[softmax_dense]);
+  int position = mask_table_bytes, run = 0;
 #pragma unroll 1
   for (int done = 0; done < segment.num_rows; ++run) {
-    uint32_t rest = blockIdx.x * static_cast<uint32_t>(params.rows_per_block) + static_cast<uint32_t>(done);
+    const uint32_t linear = blockIdx.x * static_cast<uint32_t>(params.rows_per_block) + static_cast<uint32_t>(done);
     const unsigned char* first = params.dense;
-    const auto step = [&](int d) {
-      const uint32_t i = d + 1 < params.rank ? take_index(&rest, params.dims[d].divider) : rest;
-      first += i * params.dims[d].strides[softmax_dense];
-      return i;
-    };
-    // Constant indices make the strides of the first dimensions operands of the instructions.
-    const uint32_t index = params.rank > 0 ? step(0) : 0;
-    if (params.rank > 1) step(1);
-    if (params.rank > 2) step(2);
-#pragma unroll 1
-    for (int d = 3; d < params.rank; ++d) step(d);
+    uint32_t index_in_run = 0;
+    split_index<3>(linear, params.rows.dims, params.rows.rank, [&](int d, uint32_t index) {
+      if (d == 0) index_in_run = index;
+      first += index * params.rows.dims[d].strides[softmax_dense];
+    });
     const int rows_left = segment.num_rows - done;
-    const int64_t run_left = params.dims[0].extent - index;
+    const int64_t run_left = params.rows.dims[0].extent - index_in_run;
     const int num_rows = run_left < rows_left ? static_cast<int>(run_left) : rows_left;
     const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(first)) & (vector_bytes - 1);
     const int bytes = (shift + (num_rows - 1) * row_stride + params.columns + vector_bytes - 1) & ~(vector_bytes - 1);
@@ -183,7 +176,7 @@ __device__ __forceinline__ const unsigned char* mask_of_row(const SoftmaxParams&
   const MaskRun* run = reinterpret_cast<const MaskRun*>(memory);
 #pragma unroll 1
   while (run[1].first_row <= row) ++run;
-  return memory + run->base + row * static_cast<int>(params.dims[0].strides[softmax_dense]);
+  return memory + run->base + row * static_cast<int>(params.rows.dims[0].strides[softmax_dense]);
 }
 
 }  // namespace flowk::softmax

@@ -38,30 +38,10 @@ struct Unit {
       if (j >= begin && j < end) reinterpret_cast<Bits*>(address)[j] = bits;
     }
   }
-  __device__ __forceinline__ void widen(float* values) const {
-#pragma unroll
-    for (int i = 0; i < unit_words<T>; ++i) {
-      if constexpr (std::is_same_v<T, Float16>) {
-        const float2 pair = __half22float2(bits_as<__half2>(words[i]));
-        values[2 * i] = pair.x;
-        values[2 * i + 1] = pair.y;
-      } else if constexpr (std::is_same_v<T, BFloat16>) {
-        values[2 * i] = __uint_as_float(words[i] << 16);
-        values[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
-      } else {
-        values[i] = __uint_as_float(words[i]);
-      }
-    }
-  }
+  __device__ __forceinline__ void widen(float* values) const { widen_words<T>(words, values); }
   static __device__ __forceinline__ Unit from(const float* values) {
     Unit unit;
-#pragma unroll
-    for (int i = 0; i < unit_words<T>; ++i) {
-      if constexpr (sizeof(T) == 2)
-        unit.words[i] = pack_pair<T>(values[2 * i], values[2 * i + 1]);
-      else
-        unit.words[i] = __float_as_uint(values[i]);
-    }
+    narrow_words<T>(values, unit.words);
     return unit;
   }
   static __device__ __forceinline__ Unit of(uint32_t word) {
@@ -77,35 +57,29 @@ struct Unit {
       words[i] = condition ? word : words[i];
     }
   }
-  // Takes the bits of `other` where the mask is 1.
+  // Takes the bits of `other` that the mask has.
   __device__ __forceinline__ void select(const uint32_t (&mask)[unit_words<T>], uint32_t other) {
 #pragma unroll
     for (int i = 0; i < unit_words<T>; ++i) words[i] = (words[i] & ~mask[i]) | (other & mask[i]);
   }
 };
 
-// A 32-bit word of elements that are -infinity.
-template <class T>
-constexpr uint32_t infinity_word = std::is_same_v<T, Float16>    ? 0xfc00fc00u
-                                   : std::is_same_v<T, BFloat16> ? 0xff80ff80u
-                                                                 : 0xff800000u;
-
 // The units of one thread. A row is read as the aligned units that contain it, dealt to `lanes` threads in turn; its
-// first and last unit may have columns of neighbouring rows. A thread has params.thread_units units or one less, kLeast
-// <= thread_units <= kMost.
-template <class T, int kMost, int kLeast>
-struct UnitWindow {
-  static_assert(kLeast >= min_staged_units);
-  int first;       // byte of shared memory
-  int step;        // bytes
-  int most_units;  // of any thread
-  int num_units;   // 0: there is no such row
-  int phase;       // columns of the row's first unit that belong to the row before
-  int before;      // the same for this thread's first unit
-  int left;        // columns of the last unit up to the row's end, or more than it has
+// first and last unit may have columns of neighbouring rows. A thread has units_per_thread units or one less, kMin
+// <= units_per_thread <= kMax.
+template <class T, int kMax, int kMin>
+struct ThreadUnits {
+  static_assert(kMin >= 3);
+  int first;      // byte of shared memory
+  int step;       // bytes
+  int max_units;  // of any thread
+  int num_units;  // 0: there is no such row
+  int phase;      // columns of the row's first unit that belong to the row before
+  int before;     // the same for this thread's first unit
+  int left;       // columns of the last unit up to the row's end, or more than it has
 
-  __device__ __forceinline__ UnitWindow(const SoftmaxParams& params, const RowSegment& segment, int row_in_block,
-                                        int lane) {
+  __device__ __forceinline__ ThreadUnits(const SoftmaxParams& params, const StagedRows& staged,
+                                         const RowSegment& segment, int row_in_block, int lane) {
     const int lanes = params.lanes_per_row;
     const int start = segment.shift + row_in_block * params.columns * static_cast<int>(sizeof(T));
     const int misaligned = start & (unit_bytes<T> - 1);
@@ -114,19 +88,19 @@ struct UnitWindow {
     const int row_units = (columns + unit_columns - 1) / unit_columns;
     first = start - misaligned + lane * unit_bytes<T>;
     step = lanes * unit_bytes<T>;
-    most_units = params.thread_units;
+    max_units = staged.units_per_thread;
     num_units = row_in_block < segment.num_rows ? (row_units - lane + lanes - 1) >> params.rows_shift : 0;
     before = lane == 0 ? phase : 0;
     left = columns - unit_columns * (lane + lanes * (num_units - 1));
   }
   // Does some thread of the grid, or this one, have an i-th unit?
-  __device__ __forceinline__ bool any_has(int i) const { return i < kLeast || i < most_units; }
-  __device__ __forceinline__ bool has(int i) const { return i < kLeast - 1 || i < num_units; }
+  __device__ __forceinline__ bool any_has(int i) const { return i < kMin || i < max_units; }
+  __device__ __forceinline__ bool has(int i) const { return i < kMin - 1 || i < num_units; }
   __device__ __forceinline__ int at(int i) const { return first + i * step; }
 
-  __device__ __forceinline__ void load(const unsigned char* memory, Unit<T> (&units)[kMost]) const {
+  __device__ __forceinline__ void load(const unsigned char* memory, Unit<T> (&units)[kMax]) const {
 #pragma unroll
-    for (int i = 0; i < kMost; ++i) {
+    for (int i = 0; i < kMax; ++i) {
       if (!any_has(i)) break;
       units[i] = has(i) ? Unit<T>::load(memory + at(i)) : Unit<T>::of(0u);
     }
@@ -139,14 +113,13 @@ struct UnitWindow {
   }
 
   // Sets columns of other rows, and units that this thread does not have, to `word`.
-  __device__ __forceinline__ void clear_others(const SoftmaxParams& params, Unit<T> (&units)[kMost],
-                                               uint32_t word) const {
+  __device__ __forceinline__ void clear_others(const StagedRows& staged, Unit<T> (&units)[kMax], uint32_t word) const {
 #pragma unroll
-    for (int i = kLeast - 1; i < kMost; ++i) {
+    for (int i = kMin - 1; i < kMax; ++i) {
       if (!any_has(i)) break;
       if (!has(i)) units[i] = Unit<T>::of(word);
     }
-    if (!params.has_unit_edges) return;
+    if (!staged.has_unit_edges) return;
     uint32_t head[unit_words<T>], tail[unit_words<T>];
 #pragma unroll
     for (int i = 0; i < unit_words<T>; ++i) {
@@ -154,15 +127,15 @@ struct UnitWindow {
       tail[i] = ones_past(left, i);
     }
     units[0].select(head, word);
-    if constexpr (kLeast == kMost) {
-      if (num_units == kMost)
-        units[kMost - 1].select(tail, word);
+    if constexpr (kMin == kMax) {
+      if (num_units == kMax)
+        units[kMax - 1].select(tail, word);
       else
-        units[kMost - 2].select(tail, word);
+        units[kMax - 2].select(tail, word);
       return;
     }
 #pragma unroll
-    for (int i = kLeast - 2; i < kMost; ++i) {
+    for (int i = kMin - 2; i < kMax; ++i) {
       if (!any_has(i)) break;
       // By masks: with a branch the compiler moves the units to local memory.
       uint32_t own_tail[unit_words<T>];
@@ -174,9 +147,9 @@ struct UnitWindow {
 
   // The same for columns outside the row's interval; units[0] starts at column first_column of the row.
   __device__ __forceinline__ void clear_outside(const SoftmaxParams& params, const SoftmaxRow& row, int first_column,
-                                                Unit<T> (&units)[kMost], uint32_t word) const {
+                                                Unit<T> (&units)[kMax], uint32_t word) const {
 #pragma unroll
-    for (int i = 0; i < kMost; ++i) {
+    for (int i = 0; i < kMax; ++i) {
       if (!any_has(i)) break;
       const int column = first_column + i * params.lanes_per_row * unit_columns;
       if (row.begin <= column && column + unit_columns <= row.end) continue;
@@ -189,22 +162,22 @@ struct UnitWindow {
   }
 
   // Stores the row's columns. Call it after a barrier: other threads read the neighbouring columns of the same units.
-  __device__ __forceinline__ void store(const SoftmaxParams& params, const Unit<T> (&units)[kMost],
+  __device__ __forceinline__ void store(const StagedRows& staged, const Unit<T> (&units)[kMax],
                                         unsigned char* memory) const {
     if (num_units == 0) return;
 #pragma unroll
-    for (int i = 0; i < kMost; ++i) {
+    for (int i = 0; i < kMax; ++i) {
       if (!any_has(i)) break;
-      const bool is_whole = (i > 0 || before == 0) &&
-                            (i < kLeast - 2 || i < num_units - 1 || (i == num_units - 1 && left >= unit_columns));
+      const bool is_whole =
+          (i > 0 || before == 0) && (i < kMin - 2 || i < num_units - 1 || (i == num_units - 1 && left >= unit_columns));
       if (is_whole) units[i].store(memory + at(i));
     }
-    if (!params.has_unit_edges) return;
+    if (!staged.has_unit_edges) return;
     if (before > 0) units[0].store_columns(memory + first, before, unit_columns);
     if (left < unit_columns) {
-      Unit<T> last = units[kLeast - 2];
+      Unit<T> last = units[kMin - 2];
 #pragma unroll
-      for (int i = kLeast - 1; i < kMost; ++i) {
+      for (int i = kMin - 1; i < kMax; ++i) {
         if (!any_has(i)) break;
         last.take_if(i == num_units - 1, units[i]);
       }

@@ -3,43 +3,19 @@
 // alignments.
 #pragma once
 
-#include "softmax/kernels/softmax_normalize.cuh"
+#include "softmax/kernels/softmax_terms.cuh"
 
 namespace flowk::softmax {
-
-constexpr int two_pass_threads = 512;
-
-template <class A>
-__device__ __forceinline__ void store_as(flowk_dtype dtype, unsigned char* row, int64_t column, A value) {
-  if constexpr (sizeof(A) == 8) {
-    store_element<double>(row, column, value);
-  } else {
-    switch (dtype) {
-      case FLOWK_FLOAT16: return store_element<Float16>(row, column, value);
-      case FLOWK_BFLOAT16: return store_element<BFloat16>(row, column, value);
-      default: return store_element<float>(row, column, value);
-    }
-  }
-}
-
-// As store_nan_columns(), for any output type.
-template <class T>
-__device__ __forceinline__ void store_nan_row_as(const SoftmaxParams& params, const SoftmaxRow& row, int first,
-                                                 int step) {
-#pragma unroll 1
-  for (int column = first; column < row.columns; column += step)
-    store_as(params.out_dtype, row.out, column,
-             result_beside_nan<ComputeType<T>, SoftmaxMask::bias>(params, row, column));
-}
 
 // Calls vector(first column) and column(column) for the columns of one thread: whole vectors, then an outer column;
 // without reads_vectors single columns only.
 template <class T, class Vector, class Column>
-__device__ __forceinline__ void for_own_columns(const SoftmaxParams& params, const SoftmaxRow& row,
-                                                const RowVectors& vectors, const RowThreads& group, int lane, bool all,
-                                                Vector vector, Column column) {
+__device__ __forceinline__ void for_own_columns(const SoftmaxParams& params, const TwoPassRow& mechanism,
+                                                const SoftmaxRow& row, const RowVectors& vectors,
+                                                const RowThreads& group, int lane, bool all, Vector vector,
+                                                Column column) {
   const int first = group.rank * params.lanes_per_row + lane, step = params.lanes_per_row * group.blocks;
-  if (!params.reads_vectors) {
+  if (!mechanism.reads_vectors) {
 #pragma unroll 4
     for (int i = (all ? 0 : row.begin) + first; i < (all ? row.columns : row.end); i += step) column(i);
     return;
@@ -53,16 +29,16 @@ __device__ __forceinline__ void for_own_columns(const SoftmaxParams& params, con
 
 // Scores here are scale * x + bias, or without a bias x * step, and an exponent is (score - reference) * factor. Step
 // is a power of 2, negative if the scale is, so small that differences are finite and that the factor is a normal
-// number, except for a scale of 0, whose exponents are below 2^-80.
+// number, except for a scale of 0: its exponents are below 2^-80.
 template <class A>
 struct ScoreSteps {
   A step = 1;
   A factor = 1;
   __device__ __forceinline__ explicit ScoreSteps(const SoftmaxParams& params) {
-    if (params.side != nullptr) return;
+    if (params.bias_or_y != nullptr) return;
     constexpr bool is_double = sizeof(A) == 8;
     double size = is_double && params.scale > 1 ? 1 : 0.5;
-    if (params.scale < (is_double ? least_float64_scale : least_float32_scale)) size = is_double ? 0x1p-256 : 0x1p-64;
+    if (params.scale < (is_double ? min_float64_scale : min_float32_scale)) size = is_double ? 0x1p-256 : 0x1p-64;
     step = static_cast<A>(params.negates_x ? -size : size);
     factor = larger_of(static_cast<A>(params.scale / size), static_cast<A>(is_double ? 0x1p-1022 : 0x1p-126));
   }
@@ -72,8 +48,8 @@ struct ScoreSteps {
 template <class T>
 __device__ __forceinline__ ComputeType<T> load_any_score(const SoftmaxParams& params, const SoftmaxRow& row,
                                                          const ScoreSteps<ComputeType<T>>& steps, int column) {
-  return params.side != nullptr ? load_score<T, SoftmaxMask::bias>(params, row, column)
-                                : load_element<T>(row.x, column) * steps.step;
+  return params.bias_or_y != nullptr ? load_score<T, SoftmaxMask::bias>(params, row, column)
+                                     : load_element<T>(row.x, column) * steps.step;
 }
 
 // The scores of a vector's columns, -infinity where masked.
@@ -83,9 +59,9 @@ __device__ __forceinline__ void load_scores(const SoftmaxParams& params, const S
                                             ComputeType<T> (&scores)[vector_width<T>]) {
   using A = ComputeType<T>;
   constexpr int width = vector_width<T>;
-  const bool has_bias = params.side != nullptr;
+  const bool has_bias = params.bias_or_y != nullptr;
   const uint4 vector = load_vector(row.x + static_cast<int64_t>(column) * static_cast<int>(sizeof(T)));
-  uint32_t kept = params.has_interval ? interval_bits(column, width, row.begin, row.end) : (1u << width) - 1;
+  uint32_t kept = params.interval.exists ? interval_bits(column, width, row.begin, row.end) : (1u << width) - 1;
   widen_vector<T>(vector, scores);
   if (has_bias) {
     const A scale = signed_scale<A>(params);
@@ -93,8 +69,8 @@ __device__ __forceinline__ void load_scores(const SoftmaxParams& params, const S
     for (int j = 0; j < width; ++j)
       if ((kept >> j & 1) != 0)
         scores[j] =
-            scale * scores[j] + (params.bias_is_float32 ? static_cast<A>(load_element<float>(row.side, column + j))
-                                                        : load_element<T>(row.side, column + j));
+            scale * scores[j] + (params.bias_is_float32 ? static_cast<A>(load_element<float>(row.bias_or_y, column + j))
+                                                        : load_element<T>(row.bias_or_y, column + j));
   } else {
 #pragma unroll
     for (int j = 0; j < width; ++j) scores[j] *= steps.step;
@@ -109,145 +85,133 @@ __device__ __forceinline__ void load_scores(const SoftmaxParams& params, const S
     if ((kept >> j & 1) == 0) scores[j] = negative_infinity<A>();
 }
 
-// y(row, j) = exp(z(row, j) - max) / sum over unmasked i of exp(z(row, i) - max), as in row_in_registers. A row has
-// lanes_per_row threads of a block, or of each block of a cluster; each thread has a running maximum and a sum of
-// exponentials relative to it.
-template <class T>
-__global__ void __launch_bounds__(two_pass_threads)
-    two_pass_row(const __grid_constant__ GridConstant<SoftmaxParams> params) {
+// Softmax: y(row, j) = exp(z(row, j) - max) / sum over unmasked i of exp(z(row, i) - max), as in row_in_registers; each
+// thread has a running maximum and a sum of exponentials relative to it. Gradients: dx(row, j) = scale * y(row, j) *
+// (dy(row, j) - sum over i of y(row, i) * dy(row, i)).
+//
+// A row has lanes_per_row threads of a block, or of each block of a cluster.
+template <class Terms, int kRow>
+__global__ void __launch_bounds__(softmax_kernels[kRow].max_threads)
+    two_pass_row(const __grid_constant__ GridConstant<SoftmaxParams> params,
+                 const __grid_constant__ GridConstant<TwoPassRow> mechanism) {
   launch_dependent_grids();
+  using T = typename Terms::T;
   using A = ComputeType<T>;
-  using E = RowValue<A>;  // as a float32 row: the output may be float32
   constexpr int width = vector_width<T>;
+  constexpr bool converts = sizeof(T) < 8;
   const RowThreads group = row_threads(params);
   const ExchangeBuffer<A> buffer = exchange_buffer<A>();
   begin_exchange(buffer, group);
   const auto [linear, lane] = row_position(params);
-  const SoftmaxRow row = locate_row<SoftmaxMask::bias, false>(params, linear);
+  const SoftmaxRow row = locate_row<Terms::mask, Terms::is_backward>(params, linear);
   const RowVectors vectors = row_vectors<T>(params, row);
-  const ScoreSteps<A> steps(params);
-  const A scale = steps.factor;
-  const A infinity = -negative_infinity<A>();
-
-  A largest = -infinity;
-  E sum = 0;
-  const auto take = [&](const A* scores, int count) {
-    A most = largest;
-    for (int j = 0; j < count; ++j) most = larger_of(most, scores[j]);
-    if (most > largest) {
-      sum *= exponential<A>((largest - most) * scale);
-      largest = most;
-    }
-    for (int j = 0; j < count; ++j)
-      if (scores[j] != -infinity) sum += exponential<A>((scores[j] - largest) * scale);
+  const auto is_read = [&](int column) { return column + width > row.begin && column < row.end; };
+  const RowOutput<T, converts> output{params};
+  const auto store_vector = [&](int column, const A(&results)[width]) {
+    output.store_vector(row.out + static_cast<int64_t>(column) * output.column_bytes(), results);
   };
-  for_own_columns<T>(
-      params, row, vectors, group, lane, false,
-      [&](int column) {
-        A scores[width];
-        load_scores<T>(params, row, steps, column, scores);
-        take(scores, width);
-      },
-      [&](int column) {
-        if (!is_unmasked<SoftmaxMask::bias>(row, column)) return;
-        const A score = load_any_score<T>(params, row, steps, column);
-        take(&score, 1);
-      });
-  // Combines the lanes' sums.
-  const A largest_of_warp = max_over_lanes(largest, group.lanes);
-  if (sum != E{0}) sum *= exponential<A>((largest - largest_of_warp) * scale);
-  const RowPartial<A> part = {largest_of_warp, sum_over_lanes(sum, group.lanes)};
-  const RowPartial<A> total = combine_row<A, SoftmaxMask::bias>(buffer, group, part, scale);
+  if constexpr (Terms::is_backward) {
+    const Terms terms(params);
+    const auto is_inside = [&](int column) { return column >= row.begin && column < row.end; };
+    const auto load_both = [&](int column, A(&dy)[width], A(&y)[width]) {
+      const int64_t offset = static_cast<int64_t>(column) * static_cast<int>(sizeof(T));
+      widen_vector<T>(load_vector(row.x + offset), dy);
+      widen_vector<T>(load_vector(row.bias_or_y + offset), y);
+    };
 
-  const A reference = static_cast<A>(total.max) == -infinity ? A{0} : static_cast<A>(total.max);
-  const bool log_softmax = params.log_softmax;
-  const ResultFactors<A> result(log_softmax, total.sum, A{1});
-  if (total.sum != total.sum)
-    return store_nan_row_as<T>(params, row, group.rank * params.lanes_per_row + lane,
-                               params.lanes_per_row * group.blocks);
-  const auto probability = [&](A score) {
-    const A z = (score - reference) * scale;
-    return log_softmax ? z * result.factor + result.term : exponential<A>(z) * result.factor;
-  };
-  for_own_columns<T>(
-      params, row, vectors, group, lane, true,
-      [&](int column) {
-        A y[width];
-        const bool is_read = column + width > row.begin && column < row.end;
-        if (is_read) load_scores<T>(params, row, steps, column, y);
+    A sum = 0;
+    for_own_columns<T>(
+        params, mechanism, row, vectors, group, lane, false,
+        [&](int column) {
+          A dy[width], y[width];
+          load_both(column, dy, y);
 #pragma unroll
-        for (int j = 0; j < width; ++j) y[j] = probability(is_read ? y[j] : -infinity);
-        if (params.out_is_x_type)
-          return store_values<T>(row.out + static_cast<int64_t>(column) * static_cast<int>(sizeof(T)), y);
-#pragma unroll
-        for (int j = 0; j < width; ++j) store_as(params.out_dtype, row.out, column + j, y[j]);
-      },
-      [&](int column) {
-        const bool is_own_unmasked = is_unmasked<SoftmaxMask::bias>(row, column);
-        store_as(params.out_dtype, row.out, column,
-                 probability(is_own_unmasked ? load_any_score<T>(params, row, steps, column) : -infinity));
-      });
-}
+          for (int j = 0; j < width; ++j)
+            if (is_inside(column + j)) sum += terms.term(dy[j], y[j]);
+        },
+        [&](int column) {
+          if (is_inside(column))
+            sum += terms.term(load_element<T>(row.x, column), load_element<T>(row.bias_or_y, column));
+        });
+    sum = sum_row(buffer, group, sum_over_lanes(sum, group.lanes));
 
-// dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)); threads as in two_pass_row.
-template <class T>
-__global__ void __launch_bounds__(two_pass_threads)
-    two_pass_row_backward(const __grid_constant__ GridConstant<SoftmaxParams> params) {
-  launch_dependent_grids();
-  using A = ComputeType<T>;
-  constexpr int width = vector_width<T>;
-  const RowThreads group = row_threads(params);
-  const ExchangeBuffer<A> buffer = exchange_buffer<A>();
-  begin_exchange(buffer, group);
-  const auto [linear, lane] = row_position(params);
-  const SoftmaxRow row = locate_row<SoftmaxMask::none, true>(params, linear);
-  const RowVectors vectors = row_vectors<T>(params, row);
-  const bool log_softmax = params.log_softmax;
-  const auto is_inside = [&](int column) { return column >= row.begin && column < row.end; };
-  const auto load_both = [&](int column, A(&dy)[width], A(&y)[width]) {
-    const int64_t offset = static_cast<int64_t>(column) * static_cast<int>(sizeof(T));
-    widen_vector<T>(load_vector(row.x + offset), dy);
-    widen_vector<T>(load_vector(row.side + offset), y);
-  };
+    for_own_columns<T>(
+        params, mechanism, row, vectors, group, lane, true,
+        [&](int column) {
+          A dx[width], y[width];
+          if (is_read(column)) load_both(column, dx, y);
+#pragma unroll
+          for (int j = 0; j < width; ++j)
+            dx[j] = is_read(column) && is_inside(column + j) ? terms.result(dx[j], y[j], sum) : A{0};
+          store_vector(column, dx);
+        },
+        [&](int column) {
+          A dx = 0;
+          if (is_inside(column))
+            dx = terms.result(load_element<T>(row.x, column), load_element<T>(row.bias_or_y, column), sum);
+          output.store_column(row.out, column, dx);
+        });
+  } else {
+    using E = RowValue<A>;  // as a float32 row: the output may be float32
+    const ScoreSteps<A> steps(params);
+    const A scale = steps.factor;
+    const A infinity = -negative_infinity<A>();
 
-  A sum = 0;
-  for_own_columns<T>(
-      params, row, vectors, group, lane, false,
-      [&](int column) {
-        A dy[width], y[width];
-        load_both(column, dy, y);
-#pragma unroll
-        for (int j = 0; j < width; ++j)
-          if (is_inside(column + j)) sum += backward_term(log_softmax, dy[j], y[j]);
-      },
-      [&](int column) {
-        if (is_inside(column))
-          sum += backward_term(log_softmax, load_element<T>(row.x, column), load_element<T>(row.side, column));
-      });
-  sum = sum_row(buffer, group, sum_over_lanes(sum, group.lanes));
+    A largest = -infinity;
+    E sum = 0;
+    const auto take = [&](const A* scores, int count) {
+      A most = largest;
+      for (int j = 0; j < count; ++j) most = larger_of(most, scores[j]);
+      if (most > largest) {
+        sum *= exponential<A>((largest - most) * scale);
+        largest = most;
+      }
+      for (int j = 0; j < count; ++j)
+        if (scores[j] != -infinity) sum += exponential<A>((scores[j] - largest) * scale);
+    };
+    for_own_columns<T>(
+        params, mechanism, row, vectors, group, lane, false,
+        [&](int column) {
+          A scores[width];
+          load_scores<T>(params, row, steps, column, scores);
+          take(scores, width);
+        },
+        [&](int column) {
+          if (!is_unmasked<SoftmaxMask::bias>(row, column)) return;
+          const A score = load_any_score<T>(params, row, steps, column);
+          take(&score, 1);
+        });
+    // Combines the lanes' sums.
+    const A largest_of_warp = max_over_lanes(largest, group.lanes);
+    if (sum != E{0}) sum *= exponential<A>((largest - largest_of_warp) * scale);
+    const RowPartial<A> part = {largest_of_warp, sum_over_lanes(sum, group.lanes)};
+    const RowPartial<A> total = combine_row<A, SoftmaxMask::bias>(buffer, group, part, scale);
 
-  const A scale = signed_scale<A>(params);
-  for_own_columns<T>(
-      params, row, vectors, group, lane, true,
-      [&](int column) {
-        A dx[width], y[width];
-        const bool is_read = column + width > row.begin && column < row.end;
-        if (is_read) load_both(column, dx, y);
+    const A reference = static_cast<A>(total.max) == -infinity ? A{0} : static_cast<A>(total.max);
+    const bool log_softmax = params.log_softmax;
+    const ResultFactors<A> result(log_softmax, total.sum, A{1});
+    if (total.sum != total.sum)
+      return store_nan_columns<T, SoftmaxMask::bias, converts>(params, row, group.rank * params.lanes_per_row + lane,
+                                                               row.columns, params.lanes_per_row * group.blocks);
+    const auto probability = [&](A score) {
+      const A z = (score - reference) * scale;
+      return log_softmax ? z * result.factor + result.term : exponential<A>(z) * result.factor;
+    };
+    for_own_columns<T>(
+        params, mechanism, row, vectors, group, lane, true,
+        [&](int column) {
+          A y[width];
+          if (is_read(column)) load_scores<T>(params, row, steps, column, y);
 #pragma unroll
-        for (int j = 0; j < width; ++j)
-          dx[j] = is_read && is_inside(column + j) ? backward_gradient(log_softmax, dx[j], y[j], sum, scale) : A{0};
-        if (params.out_is_x_type)
-          return store_values<T>(row.out + static_cast<int64_t>(column) * static_cast<int>(sizeof(T)), dx);
-#pragma unroll
-        for (int j = 0; j < width; ++j) store_as(params.out_dtype, row.out, column + j, dx[j]);
-      },
-      [&](int column) {
-        A dx = 0;
-        if (is_inside(column))
-          dx = backward_gradient(log_softmax, load_element<T>(row.x, column), load_element<T>(row.side, column), sum,
-                                 scale);
-        store_as(params.out_dtype, row.out, column, dx);
-      });
+          for (int j = 0; j < width; ++j) y[j] = probability(is_read(column) ? y[j] : -infinity);
+          store_vector(column, y);
+        },
+        [&](int column) {
+          const bool is_own_unmasked = is_unmasked<SoftmaxMask::bias>(row, column);
+          output.store_column(row.out, column,
+                              probability(is_own_unmasked ? load_any_score<T>(params, row, steps, column) : -infinity));
+        });
+  }
 }
 
 }  // namespace flowk::softmax

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// row_in_registers: how many vectors, threads and blocks hold a row, and what its kernel can be compiled without.
 #include <algorithm>
 #include <bit>
 #include <cstdint>
@@ -12,24 +13,24 @@ namespace flowk::softmax {
 namespace {
 
 // float32 scores may become 16-bit probabilities, and their gradients float32 again.
-bool has_types(const SoftmaxRequest& request) {
-  if (request.in_dtype == request.out_dtype) return true;
-  return request.backward ? request.out_dtype == FLOWK_FLOAT32 : request.in_dtype == FLOWK_FLOAT32;
+SoftmaxKernelQuery query_of(const SoftmaxCall& call, int32_t vectors, SoftmaxForm form = SoftmaxForm::any) {
+  SoftmaxKernelQuery query = query_of(call, SoftmaxKernel::row_in_registers, vectors);
+  query.form = form;
+  query.converts = call.request.in_dtype != call.request.out_dtype;
+  return query;
 }
-
-int32_t most_vectors(const SoftmaxCall& call) { return call.in_bytes == 4 && call.num_inputs == 1 ? 16 : 8; }
 
 // Lanes of a row, by vectors per thread and blocks.
 struct Lanes {
   const SoftmaxCall& call;
-  int32_t least = least_lanes(call);
+  int32_t least = min_lanes(call);
 
   int32_t operator()(int32_t vectors, int32_t blocks = 1) const {
     return lanes_for(call.row_vectors, vectors, blocks, least);
   }
 };
 
-// The percentage of 4 vectors per thread below which fewer threads hold the row with 8, in as many vectors or fewer.
+// With 4 vectors per thread: the percentage of them that a row must fill. Below it, fewer threads with 8 are faster.
 int32_t enough_of_4_vectors(const SoftmaxCall& call, int32_t lanes) {
   const SoftmaxFillRow& row = find_tuning_row(fill_of_4_vectors, &SoftmaxFillRow::max_lanes, lanes);
   if (call.is_plain) return call.has_tails ? row.plain_tails : row.plain;
@@ -39,30 +40,26 @@ int32_t enough_of_4_vectors(const SoftmaxCall& call, int32_t lanes) {
 
 // Rows that are not 2^n vectors leave some threads without all their vectors.
 void adapt_to_length(const SoftmaxCall& call, const Lanes& lanes, int32_t* vectors, int32_t* blocks) {
-  while (*blocks > 1 && lanes(*vectors, *blocks) <= least_cluster_threads) *blocks /= 2;
+  while (*blocks > 1 && lanes(*vectors, *blocks) <= min_cluster_threads) *blocks /= 2;
   if (*blocks > 1) return;
-  const bool is_double = call.in_bytes == 8;
   const auto slots = [&](int32_t n) { return int64_t{n} * lanes(n); };
-  const auto has_less_than = [&](int32_t n, int32_t percent) {
-    return !is_double && 100 * call.row_vectors < percent * slots(n);
-  };
+  const auto has_less_than = [&](int32_t n, int32_t percent) { return 100 * call.row_vectors < percent * slots(n); };
   if (call.request.backward && *vectors == 2) {
     const bool misses_one = round_up(call.row_vectors, lanes(4)) < round_up(call.row_vectors, lanes(2));
     if (misses_one || has_less_than(2, fill_of_2_vectors)) *vectors = 4;
   }
   if (call.request.backward) return;
-  // 4 that all threads have; of float64 where one in eight or more of 8 would be missing.
-  const bool fits_4 = is_double ? 8 * slots(4) <= 7 * slots(8) : slots(4) == call.row_vectors && slots(4) < slots(8);
+  // 4 that all threads have.
+  const bool fits_4 = slots(4) == call.row_vectors && slots(4) < slots(8);
   if (*vectors == 8 && fits_4 && (call.has_dense || call.in_bytes == 4))
     *vectors = 4;
   else if (*vectors == 4 && slots(8) <= slots(4) && has_less_than(4, enough_of_4_vectors(call, lanes(4))))
     *vectors = 8;
 }
 
-// Threads per block where a row has a warp or less.
+// Threads per block if a row has a warp or less.
 int32_t short_row_threads(const SoftmaxCall& call, int32_t lanes, int32_t vectors) {
-  const int32_t least =
-      call.is_power_of_2 || call.num_inputs == 2 ? least_short_row_threads : least_other_length_threads;
+  const int32_t least = call.is_power_of_2 || call.num_inputs == 2 ? min_short_row_threads : min_other_length_threads;
   int32_t threads = block_threads_for(lanes, vectors * vector_bytes * call.num_inputs, least);
   const int64_t all_threads = call.rows.num_rows * lanes, num_multiprocessors = call.device.num_multiprocessors;
   const int32_t few_blocks = call.num_inputs == 2 ? few_blocks_of_two_inputs : few_blocks_of_one_input;
@@ -73,17 +70,16 @@ int32_t short_row_threads(const SoftmaxCall& call, int32_t lanes, int32_t vector
 }
 
 SoftmaxForm form_of(const SoftmaxCall& call, const SoftmaxConfig& config, int32_t vectors) {
-  if (call.has_tails) return SoftmaxForm::any;
-  if (call.has_interval) return SoftmaxForm::aligned;
+  if (call.has_tails || call.has_interval) return SoftmaxForm::any;
   if (call.mask == SoftmaxMask::none) {
-    if (call.rows.rank > 1 || call.rows.num_rows >= int64_t{1} << 31) return SoftmaxForm::aligned;
-    for (const SoftmaxOperand operand : {softmax_x, softmax_out, softmax_side}) {
+    if (call.rows.rank > 1 || call.rows.num_rows >= int64_t{1} << 31) return SoftmaxForm::any;
+    for (const SoftmaxOperand operand : {softmax_x, softmax_out, softmax_bias_or_y}) {
       const int64_t stride = call.rows.dims[0].strides[operand];
-      if (stride < 0 || stride >= int64_t{1} << 32) return SoftmaxForm::aligned;
+      if (stride < 0 || stride >= int64_t{1} << 32) return SoftmaxForm::any;
     }
   }
-  if (call.mask == SoftmaxMask::bias && !call.bias_vectors_agree) return SoftmaxForm::aligned;
-  if (call.has_dense && !is_aligned(call, softmax_dense, call.vector_columns)) return SoftmaxForm::aligned;
+  if (call.mask == SoftmaxMask::bias && !call.bias_vectors_agree) return SoftmaxForm::any;
+  if (call.has_dense && !is_aligned(call, softmax_dense, call.vector_columns)) return SoftmaxForm::any;
   const bool is_whole = call.row_vectors == int64_t{config.lanes_per_row} * vectors * config.cluster_blocks;
   return is_whole ? SoftmaxForm::whole : SoftmaxForm::unfilled;
 }
@@ -92,7 +88,9 @@ SoftmaxForm form_of(const SoftmaxCall& call, const SoftmaxConfig& config, int32_
 
 SoftmaxConfig choose_row_in_registers(const SoftmaxCall& call, const SoftmaxTuningRow& tuning) {
   const Lanes lanes{call};
-  int32_t vectors = std::min(tuning.vectors_per_thread, most_vectors(call)), tuned_blocks = tuning.cluster_blocks;
+  const int32_t max_vectors = max_kernel_vectors(query_of(call, 0));
+  if (max_vectors == 0) return {};
+  int32_t vectors = std::min(tuning.vectors_per_thread, max_vectors), tuned_blocks = tuning.cluster_blocks;
   if (!call.is_power_of_2) adapt_to_length(call, lanes, &vectors, &tuned_blocks);
   const int32_t blocks = cluster_blocks_for(call, tuned_blocks);
   // A few rows over more blocks: at least two warps per block, and up to 8 warps rather than more than 4 vectors.
@@ -100,7 +98,7 @@ SoftmaxConfig choose_row_in_registers(const SoftmaxCall& call, const SoftmaxTuni
                                    (vectors > 4 && lanes(vectors / 2, blocks) <= 8 * warp_lanes)))
     vectors /= 2;
   // Fewer blocks than wanted: a thread holds more.
-  while (lanes(vectors, blocks) > max_register_lanes && vectors < most_vectors(call)) vectors *= 2;
+  while (lanes(vectors, blocks) > max_row_threads && vectors < max_vectors) vectors *= 2;
   // Few short rows: more threads per row, down to one vector per thread.
   const auto is_few = [&] {
     const int64_t threads = vectors > 2 ? few_threads_of_4_vectors : few_threads_of_2_vectors;
@@ -123,23 +121,25 @@ SoftmaxConfig choose_row_in_registers(const SoftmaxCall& call, const SoftmaxTuni
 
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const RowInRegisters& mechanism) {
   const int32_t vectors = mechanism.vectors_per_thread, lanes = config.lanes_per_row;
-  if (!has_types(call.request) || !call.vectors_agree) return false;
-  if (vectors < 1 || vectors > most_vectors(call) || !std::has_single_bit(static_cast<uint32_t>(vectors))) return false;
-  const bool has_fewer_lanes = call.mask == SoftmaxMask::dense && vectors == 8;
-  return lanes >= least_lanes(call) && lanes <= (has_fewer_lanes ? max_dense_lanes : max_register_lanes) &&
+  const int32_t kernel = find_kernel(query_of(call, vectors));  // that takes every form
+  return kernel >= 0 && call.vectors_agree && std::has_single_bit(static_cast<uint32_t>(vectors)) &&
+         lanes >= min_lanes(call) && lanes <= softmax_kernels[kernel].max_threads &&
          call.row_vectors <= int64_t{lanes} * vectors * config.cluster_blocks;
+}
+
+int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig&, const RowInRegisters& mechanism) {
+  return find_kernel(query_of(call, mechanism.vectors_per_thread, mechanism.form));
 }
 
 void fill(const SoftmaxCall& call, RowInRegisters& mechanism, SoftmaxPlan* plan) {
   const int32_t vectors = mechanism.vectors_per_thread;
   mechanism.form = form_of(call, plan->config, vectors);
-  SoftmaxParams& params = plan->params;
-  params.starts_on_lines = fits_from_line(call, plan->config, vectors);
-  // A block's part of a row starts on a line where its threads can hold that much.
+  plan->params.starts_on_lines = fits_from_line(call, plan->config, vectors);
+  // A block's part of a row starts on a line if its threads can hold that much.
   const int64_t part = ceil_div(call.row_vectors, plan->config.cluster_blocks);
   const int64_t line_part = round_up(part, line_bytes / vector_bytes);
-  params.row_vectors = static_cast<int32_t>(call.row_vectors);
-  params.block_vectors = static_cast<int32_t>(line_part <= plan->config.lanes_per_row * vectors ? line_part : part);
+  mechanism.row_vectors = static_cast<int32_t>(call.row_vectors);
+  mechanism.block_vectors = static_cast<int32_t>(line_part <= plan->config.lanes_per_row * vectors ? line_part : part);
 }
 
 }  // namespace flowk::softmax

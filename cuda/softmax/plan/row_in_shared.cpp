@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// row_in_shared: how many vectors of a row are in registers, and the bytes of shared memory for the others.
 #include <algorithm>
 #include <cstdint>
 
@@ -8,11 +9,6 @@
 
 namespace flowk::softmax {
 namespace {
-
-// Vectors per thread in registers: 8 exist for forward float32 without a mask.
-int32_t most_vectors(const SoftmaxCall& call) {
-  return call.in_bytes == 4 && !call.request.backward && call.mask == SoftmaxMask::none ? 8 : 4;
-}
 
 int64_t shared_vectors(const SoftmaxCall& call, const SoftmaxConfig& config, int32_t vectors_in_registers) {
   return std::max<int64_t>(vectors_from_line(call, config) - vectors_in_registers, 0);
@@ -32,26 +28,29 @@ int64_t shared_bytes(const SoftmaxCall& call, const SoftmaxConfig& config, int32
 SoftmaxConfig choose_row_in_shared(const SoftmaxCall& call, const SoftmaxTuningRow& tuning) {
   SoftmaxConfig config;
   const bool is_tuned = tuning.shared_threads > 0;
-  config.mechanism =
-      RowInShared{.vectors_per_thread = is_tuned ? std::min(tuning.vectors_per_thread, most_vectors(call)) : 4};
-  config.lanes_per_row = config.block_threads = is_tuned ? tuning.shared_threads : max_register_lanes;
+  const int32_t max_vectors = max_kernel_vectors(query_of(call, SoftmaxKernel::row_in_shared));
+  config.mechanism = RowInShared{.vectors_per_thread = is_tuned ? std::min(tuning.vectors_per_thread, max_vectors) : 4};
+  config.lanes_per_row = config.block_threads = is_tuned ? tuning.shared_threads : max_row_threads;
   config.cluster_blocks = cluster_blocks_for(call, tuning.cluster_blocks);
   return config;
 }
 
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const RowInShared& mechanism) {
   const int32_t vectors = mechanism.vectors_per_thread;
-  return (vectors == 4 || vectors == most_vectors(call)) && call.is_one_type && call.vectors_agree &&
-         call.mask != SoftmaxMask::bias && config.lanes_per_row == config.block_threads &&
-         config.lanes_per_row >= warp_lanes && config.lanes_per_row <= max_register_lanes &&
+  return call.is_one_type && call.vectors_agree && config.lanes_per_row == config.block_threads &&
+         config.lanes_per_row >= warp_lanes &&
          shared_bytes(call, config, vectors) <= call.device.shared_bytes_per_block;
+}
+
+int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig&, const RowInShared& mechanism) {
+  return find_kernel(query_of(call, SoftmaxKernel::row_in_shared, mechanism.vectors_per_thread));
 }
 
 void fill(const SoftmaxCall& call, RowInShared& mechanism, SoftmaxPlan* plan) {
   const int32_t vectors = mechanism.vectors_per_thread;
   plan->params.starts_on_lines =
       fits_from_line(call, plan->config, vectors + shared_vectors(call, plan->config, vectors));
-  plan->params.block_offset_bytes = static_cast<int32_t>(offset_bytes(call, plan->config));
+  mechanism.vectors_offset_bytes = static_cast<int32_t>(offset_bytes(call, plan->config));
   plan->launch.shared_bytes = static_cast<int32_t>(shared_bytes(call, plan->config, vectors));
 }
 

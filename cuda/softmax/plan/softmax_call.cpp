@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The facts about a request that mechanisms are chosen by.
 #include "softmax/plan/softmax_call.h"
 
 #include <algorithm>
@@ -12,7 +13,7 @@ namespace {
 
 SoftmaxMask mask_of(const SoftmaxRequest& request) {
   if (request.backward) return SoftmaxMask::none;
-  if (request.pointers[softmax_side] != nullptr) return SoftmaxMask::bias;
+  if (request.pointers[softmax_bias_or_y] != nullptr) return SoftmaxMask::bias;
   return request.pointers[softmax_dense] != nullptr ? SoftmaxMask::dense : SoftmaxMask::none;
 }
 
@@ -62,15 +63,15 @@ SoftmaxCall::SoftmaxCall(const SoftmaxRequest& request_of, const Device& device_
   const int32_t out_bytes = dtype_info(request.out_dtype).element_bytes;
   vectors_agree =
       offsets_agree(*this, softmax_out, out_bytes, std::min<int64_t>(vector_columns, vector_bytes / out_bytes)) &&
-      (!request.backward || offsets_agree(*this, softmax_side, in_bytes, vector_columns));
+      (!request.backward || offsets_agree(*this, softmax_bias_or_y, in_bytes, vector_columns));
   bias_vectors_agree = mask == SoftmaxMask::bias && request.bias_dtype == request.in_dtype &&
-                       offsets_agree(*this, softmax_side, in_bytes, vector_columns);
+                       offsets_agree(*this, softmax_bias_or_y, in_bytes, vector_columns);
   has_tails = request.columns % vector_columns != 0 || !is_aligned(*this, softmax_x, vector_bytes);
   is_power_of_2 = !has_tails && std::has_single_bit(static_cast<uint64_t>(row_vectors));
   const double scale = std::fabs(request.scale);
   has_usual_scale = request.backward || mask == SoftmaxMask::bias ||
-                    (scale >= (request.in_dtype == FLOWK_FLOAT64 ? least_float64_scale : least_float32_scale) &&
-                     (request.in_dtype != FLOWK_FLOAT16 || scale <= most_float16_scale));
+                    (scale >= (request.in_dtype == FLOWK_FLOAT64 ? min_float64_scale : min_float32_scale) &&
+                     (request.in_dtype != FLOWK_FLOAT16 || scale <= max_float16_scale));
 }
 
 }  // namespace flowk::softmax

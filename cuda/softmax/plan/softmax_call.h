@@ -28,7 +28,7 @@ struct SoftmaxCall {
   bool bias_vectors_agree;  // and of the bias
   bool has_tails;           // some row has columns outside whole vectors
   bool is_power_of_2;       // a row is 2^n whole vectors
-  bool has_usual_scale;     // any mechanism computes its exponents right, see least_float32_scale
+  bool has_usual_scale;     // any mechanism computes its exponents right, see min_float32_scale
 };
 
 // Do all rows of an operand start at a multiple of `bytes`?

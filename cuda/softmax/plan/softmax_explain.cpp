@@ -31,7 +31,6 @@ const char* reason(const SoftmaxPlan& plan) {
 
 struct MechanismText {
   TextWriter& writer;
-  const SoftmaxPlan& plan;
 
   void vectors(int32_t count) { writer.add(", %d vectors of 16 bytes per thread", count); }
   void operator()(const RowInRegisters& mechanism) { vectors(mechanism.vectors_per_thread); }
@@ -43,8 +42,8 @@ struct MechanismText {
     writer.add(", up to %d units of %d columns per thread", mechanism.units_per_thread, mechanism.unit_columns);
   }
   void operator()(const SplitRow& mechanism) { writer.add(", %d slices", mechanism.slices); }
-  void operator()(const PersistentRows&) {
-    writer.add(", %d batches, %d of them held", plan.params.row_batches, plan.params.held_batches);
+  void operator()(const PersistentRows& mechanism) {
+    writer.add(", %d batches, %d of them held", mechanism.row_batches, mechanism.held_batches);
   }
 };
 
@@ -57,15 +56,15 @@ void explain_softmax(const SoftmaxPlan& plan, const SoftmaxRequest& request, cha
   const SoftmaxConfig& config = plan.config;
   writer.add("%s: %s\n", softmax_kernel_name(config.kernel()), reason(plan));
   writer.add("  %s %s to %s: %lld rows of %lld columns", plan.backward ? "backward" : "forward",
-             dtype_info(plan.in_dtype).name, dtype_info(plan.out_dtype).name, static_cast<long long>(params.num_rows),
-             static_cast<long long>(request.columns));
-  writer.add("; rows in %d dimensions", params.rank);
-  if (params.l2_tile_dim > 0) writer.add(", in L2 tiles of %d rows that share a mask", params.l2_tile_rows);
+             dtype_info(plan.in_dtype).name, dtype_info(plan.out_dtype).name,
+             static_cast<long long>(params.rows.num_rows), static_cast<long long>(request.columns));
+  writer.add("; rows in %d dimensions", params.rows.rank);
+  if (params.rows.l2_tile_dim > 0) writer.add(", in L2 tiles of %d rows that share a mask", params.rows.l2_tile_rows);
   if (plan.mask != SoftmaxMask::none) writer.add("; %s", plan.mask == SoftmaxMask::bias ? "bias" : "dense mask");
-  if (params.has_interval) writer.add("; one interval of columns per row");
+  if (params.interval.exists) writer.add("; one interval of columns per row");
   writer.add("\n  row: %d threads of a block", config.lanes_per_row);
   if (config.cluster_blocks > 1) writer.add(", %d blocks", config.cluster_blocks);
-  std::visit(MechanismText{writer, plan}, config.mechanism);
+  std::visit(MechanismText{writer}, config.mechanism);
   if (params.rows_per_block > 1) writer.add("; %d rows per block", params.rows_per_block);
   if (params.has_tails && config.kernel() == SoftmaxKernel::row_in_registers)
     writer.add("; columns outside whole vectors one per thread");

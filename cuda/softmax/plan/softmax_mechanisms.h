@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One module per mechanism, plan/MECHANISM.cpp: choose_MECHANISM() suggests a config, which may not fit; fits() says
-// whether a config can do a call; fill(), where there is one, sets what the mechanism's kernels need in the plan.
+// whether a config of an existing kernel can do a call; kernel_of() finds the kernel in the table, or returns -1;
+// fill(), if there is one, sets what the mechanism's kernels need in the plan.
 #pragma once
 
 #include "softmax/plan/softmax_call.h"
@@ -10,31 +11,40 @@ namespace flowk::softmax {
 
 SoftmaxConfig choose_row_in_registers(const SoftmaxCall& call, const SoftmaxTuningRow& tuning);
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const RowInRegisters& mechanism);
+int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig& config, const RowInRegisters& mechanism);
 void fill(const SoftmaxCall& call, RowInRegisters& mechanism, SoftmaxPlan* plan);
 
 SoftmaxConfig choose_row_in_shared(const SoftmaxCall& call, const SoftmaxTuningRow& tuning);
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const RowInShared& mechanism);
+int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig& config, const RowInShared& mechanism);
 void fill(const SoftmaxCall& call, RowInShared& mechanism, SoftmaxPlan* plan);
 
 SoftmaxConfig choose_staged_rows(const SoftmaxCall& call);
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const StagedRows& mechanism);
+int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig& config, const StagedRows& mechanism);
 void fill(const SoftmaxCall& call, StagedRows& mechanism, SoftmaxPlan* plan);
 
 SoftmaxConfig choose_two_pass_row(const SoftmaxCall& call);
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const TwoPassRow& mechanism);
+int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig& config, const TwoPassRow& mechanism);
+void fill(const SoftmaxCall& call, TwoPassRow& mechanism, SoftmaxPlan* plan);
 
 SoftmaxConfig choose_rows_by_vectors(const SoftmaxCall& call);
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const RowsByVectors& mechanism);
+int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig& config, const RowsByVectors& mechanism);
 
 SoftmaxConfig choose_rows_in_lanes(const SoftmaxCall& call);
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const RowsInLanes& mechanism);
+int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig& config, const RowsInLanes& mechanism);
 
 SoftmaxConfig choose_split_row(const SoftmaxCall& call);
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const SplitRow& mechanism);
+int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig& config, const SplitRow& mechanism);
 void fill(const SoftmaxCall& call, SplitRow& mechanism, SoftmaxPlan* plan);
 
 SoftmaxConfig choose_persistent_rows(const SoftmaxCall& call, const SoftmaxTuningRow& tuning);
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const PersistentRows& mechanism);
+int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig& config, const PersistentRows& mechanism);
 void fill(const SoftmaxCall& call, PersistentRows& mechanism, SoftmaxPlan* plan);
 
 // Can the config do the call? Checks its numbers of threads and blocks, and what its mechanism asks for.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// plan_softmax(): selects a config and fills the parameters of its kernel.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -15,9 +16,8 @@ void fill_operands(const SoftmaxCall& call, SoftmaxParams* params) {
   const SoftmaxRequest& request = call.request;
   params->x = static_cast<const unsigned char*>(request.pointers[softmax_x]);
   params->out = static_cast<unsigned char*>(const_cast<void*>(request.pointers[softmax_out]));
-  params->side = static_cast<const unsigned char*>(request.pointers[softmax_side]);
+  params->bias_or_y = static_cast<const unsigned char*>(request.pointers[softmax_bias_or_y]);
   params->dense = static_cast<const unsigned char*>(request.pointers[softmax_dense]);
-  params->lengths = static_cast<const unsigned char*>(request.pointers[softmax_lengths]);
   if (params->dense == nullptr) return;
   params->dense_first = params->dense_end = params->dense;
   for (int d = 0; d < request.rank; ++d) {
@@ -28,30 +28,25 @@ void fill_operands(const SoftmaxCall& call, SoftmaxParams* params) {
 }
 
 void fill_rows(const SoftmaxCall& call, SoftmaxParams* params) {
-  const SoftmaxRows& rows = call.rows;
-  params->num_rows = rows.num_rows;
-  params->rank = rows.rank;
-  params->wide_rows = rows.num_rows >= int64_t{1} << 31;
-  std::copy(rows.dims, rows.dims + rows.rank, params->dims);
-  if (!params->wide_rows)
-    for (int d = 0; d < rows.rank; ++d) params->dims[d].divider = Divider(static_cast<uint32_t>(rows.dims[d].extent));
-  params->l2_tile_dim = rows.l2_tile_dim;
-  params->l2_tile_rows = rows.l2_tile_rows;
-  params->l2_tile_extent = rows.l2_tile_extent;
+  SoftmaxRows& rows = params->rows = call.rows;
+  rows.is_wide = rows.num_rows >= int64_t{1} << 31;
+  for (int d = 0; d < rows.rank && !rows.is_wide; ++d)
+    rows.dims[d].divider = Divider(static_cast<uint32_t>(rows.dims[d].extent));
   params->columns = static_cast<int32_t>(call.request.columns);
 }
 
 void fill_masks(const SoftmaxCall& call, SoftmaxParams* params) {
   const SoftmaxRequest& request = call.request;
-  params->has_interval = call.has_interval;
-  params->has_diagonal = request.has_diagonal;
-  params->diagonal_begin = request.diagonal_begin;
-  params->diagonal_end = request.diagonal_end;
-  params->lengths_bytes = request.lengths_bytes;
-  params->lengths_from_right = request.lengths_from_right;
+  params->interval = {.exists = call.has_interval,
+                      .lengths = static_cast<const unsigned char*>(request.pointers[softmax_lengths]),
+                      .lengths_bytes = request.lengths_bytes,
+                      .lengths_from_right = request.lengths_from_right,
+                      .has_diagonal = request.has_diagonal,
+                      .diagonal_begin = request.diagonal_begin,
+                      .diagonal_end = request.diagonal_end};
   params->bias_is_float32 = request.bias_dtype == FLOWK_FLOAT32;
   params->bias_is_aligned = call.bias_vectors_agree;
-  params->seeks_dense_alone = call.mask == SoftmaxMask::dense && !call.has_interval && !params->wide_rows &&
+  params->seeks_dense_alone = call.mask == SoftmaxMask::dense && !call.has_interval && !params->rows.is_wide &&
                               call.rows.l2_tile_dim == 0 && has_one_stride(call, softmax_x) &&
                               has_one_stride(call, softmax_out);
 }
@@ -91,12 +86,11 @@ void fill_plan(const SoftmaxCall& call, const SoftmaxConfig& config, SoftmaxPlan
   params.out_dtype = call.request.out_dtype;
   params.out_is_x_type = call.request.out_dtype == call.request.in_dtype;
   params.has_tails = call.has_tails;
-  params.reads_vectors = call.vectors_agree && config.lanes_per_row >= warp_lanes;  // columns of tails: one per thread
   params.lanes_per_row = config.lanes_per_row;
   params.rows_per_block = rows_per_block(config);
   if (config.lanes_per_row <= warp_lanes)
     params.rows_shift = std::countr_zero(static_cast<uint32_t>(config.lanes_per_row));
-  params.cluster_shift = std::countr_zero(static_cast<uint32_t>(config.cluster_blocks));
+  params.row_blocks_shift = std::countr_zero(static_cast<uint32_t>(config.cluster_blocks));
   plan->launch = {.num_blocks = ceil_div(call.rows.num_rows, params.rows_per_block) * config.cluster_blocks,
                   .num_threads = config.block_threads,
                   .shared_bytes = exchange_bytes(call, config),
@@ -105,6 +99,7 @@ void fill_plan(const SoftmaxCall& call, const SoftmaxConfig& config, SoftmaxPlan
   std::visit(
       [&](auto& mechanism) {
         if constexpr (requires { fill(call, mechanism, plan); }) fill(call, mechanism, plan);
+        plan->kernel_row = kernel_of(call, plan->config, mechanism);
       },
       plan->config.mechanism);
   if (config.resident_blocks > 0)
@@ -128,9 +123,14 @@ bool fits(const SoftmaxCall& call, const SoftmaxConfig& config) {
   if (lanes < 1 || threads < 1 || threads % warp_lanes != 0) return false;
   if (lanes < warp_lanes ? !std::has_single_bit(static_cast<uint32_t>(lanes)) : lanes % warp_lanes != 0) return false;
   if (threads != lanes && (lanes > warp_lanes || threads % lanes != 0 || blocks > 1)) return false;
-  if (blocks < 1 || blocks > most_cluster_blocks(call.device) || !std::has_single_bit(static_cast<uint32_t>(blocks)))
+  if (blocks < 1 || blocks > device_cluster_blocks(call.device) || !std::has_single_bit(static_cast<uint32_t>(blocks)))
     return false;
-  return std::visit([&](const auto& mechanism) { return fits(call, config, mechanism); }, config.mechanism);
+  return std::visit(
+      [&](const auto& mechanism) {
+        const int32_t kernel = kernel_of(call, config, mechanism);
+        return kernel >= 0 && threads <= softmax_kernels[kernel].max_threads && fits(call, config, mechanism);
+      },
+      config.mechanism);
 }
 
 void plan_softmax(const SoftmaxRequest& request, const Device& device, SoftmaxPlan* plan) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// order_rows(): sorts and merges the dimensions of the rows, and splits one into L2 tiles.
 #include "softmax/plan/softmax_rows.h"
 
 #include <algorithm>
@@ -50,7 +51,7 @@ void split_into_l2_tiles(const SoftmaxRequest& request, SoftmaxRows* rows) {
     return request.pointers[operand] == nullptr || rows->dims[d].strides[operand] == 0;
   };
   int64_t row_bytes = 0;  // of mask and bias that are shared
-  for (const SoftmaxOperand operand : {softmax_dense, softmax_side})
+  for (const SoftmaxOperand operand : {softmax_dense, softmax_bias_or_y})
     if (!is_shared(operand, 0) && is_shared(operand, 1))
       row_bytes += request.columns * (operand == softmax_dense ? 1 : dtype_info(request.bias_dtype).element_bytes);
   if (row_bytes == 0) return;
@@ -62,7 +63,7 @@ void split_into_l2_tiles(const SoftmaxRequest& request, SoftmaxRows* rows) {
   const int64_t l2_tile_rows = ceil_div(extent, num_tiles);
   // Inside a tile are dims[1] and all dimensions after it that share both operands.
   int at = 1;
-  while (at < rows->rank && is_shared(softmax_dense, at) && is_shared(softmax_side, at)) ++at;
+  while (at < rows->rank && is_shared(softmax_dense, at) && is_shared(softmax_bias_or_y, at)) ++at;
   at = std::max(at, 2);
   for (int d = rows->rank; d > at; --d) rows->dims[d] = rows->dims[d - 1];
   ++rows->rank;

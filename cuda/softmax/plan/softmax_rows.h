@@ -6,16 +6,6 @@
 
 namespace flowk::softmax {
 
-// Dimensions innermost first. None has extent 1, and no two neighbours are one dimension to every operand.
-struct SoftmaxRows {
-  int32_t rank = 0;
-  SoftmaxRowDim dims[max_softmax_dims];
-  int64_t num_rows = 1;
-  int32_t l2_tile_dim = 0;  // L2 tiles as in SoftmaxParams
-  int32_t l2_tile_rows = 0;
-  int64_t l2_tile_extent = 0;
-};
-
 SoftmaxRows order_rows(const SoftmaxRequest& request);
 
 }  // namespace flowk::softmax

@@ -5,7 +5,7 @@
 namespace flowk::softmax {
 namespace {
 
-// Short rows with tails, or whose threads in registers would miss one vector in ten or more.
+// Short rows that have tails, or that would leave one vector in ten of their threads empty in registers.
 bool prefers_staged_rows(const SoftmaxCall& call, const SoftmaxConfig& in_registers) {
   if (call.request.columns > staged_columns) return false;
   if (call.has_tails) return true;
@@ -24,20 +24,19 @@ SoftmaxConfig select_mechanism(const SoftmaxCall& call) {
   };
   const SoftmaxTuningRow& tuning = find_tuning_row(call);
   const int64_t num_rows = call.rows.num_rows, few_rows_bytes = num_rows == 1 ? split_row_bytes : 2 * split_row_bytes;
-  const bool has_few_long_rows = num_rows <= most_split_rows && call.row_bytes >= few_rows_bytes;
+  const bool has_few_long_rows = num_rows <= max_split_rows && call.row_bytes >= few_rows_bytes;
 
-  if (take(choose_rows_by_vectors(call))) return config;
-  if (take(choose_rows_in_lanes(call))) return config;
-  if (has_few_long_rows && take(choose_split_row(call))) return config;
-  if (tuning.persistent_blocks > 0 && take(choose_persistent_rows(call, tuning))) return config;
-  if (tuning.shared_threads == 0) {
+  const auto take_registers = [&] {
     const SoftmaxConfig in_registers = choose_row_in_registers(call, tuning);
-    if (prefers_staged_rows(call, in_registers) && take(choose_staged_rows(call))) return config;
-    if (take(in_registers)) return config;
-  }
-  if (take(choose_row_in_shared(call, tuning))) return config;
-  if (call.row_bytes >= split_row_bytes && take(choose_split_row(call))) return config;
-  return choose_two_pass_row(call);
+    return (prefers_staged_rows(call, in_registers) && take(choose_staged_rows(call))) || take(in_registers);
+  };
+  // The fastest mechanism first.
+  const bool is_found = take(choose_rows_by_vectors(call)) || take(choose_rows_in_lanes(call)) ||
+                        (has_few_long_rows && take(choose_split_row(call))) ||
+                        (tuning.persistent_blocks > 0 && take(choose_persistent_rows(call, tuning))) ||
+                        (tuning.shared_threads == 0 && take_registers()) || take(choose_row_in_shared(call, tuning)) ||
+                        (call.row_bytes >= split_row_bytes && take(choose_split_row(call)));
+  return is_found ? config : choose_two_pass_row(call);
 }
 
 }  // namespace flowk::softmax

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The rules for threads, blocks and shared memory that several mechanisms share.
 #include "softmax/plan/softmax_threads.h"
 
 #include <algorithm>
@@ -19,33 +20,41 @@ int32_t lanes_for(int64_t num_vectors, int32_t vectors_per_thread, int32_t block
   return static_cast<int32_t>(std::min<int64_t>(round_up(lanes, warp_lanes), 1 << 20));
 }
 
-int32_t least_lanes(const SoftmaxCall& call) {
+SoftmaxKernelQuery query_of(const SoftmaxCall& call, SoftmaxKernel mechanism, int32_t vectors) {
+  return {.mechanism = mechanism,
+          .backward = call.request.backward,
+          .element_bytes = call.in_bytes,
+          .mask = call.mask,
+          .vectors = vectors};
+}
+
+int32_t min_lanes(const SoftmaxCall& call) {
   return call.has_tails ? power_of_2_from(2 * (call.vector_columns - 1)) : 1;
 }
 
 int32_t block_threads_for(int32_t lanes_per_row, int64_t thread_bytes, int32_t least) {
   if (lanes_per_row > warp_lanes) return lanes_per_row;
-  return std::clamp(power_of_2_from(ceil_div(short_rows_block_bytes, thread_bytes)), least, most_short_row_threads);
+  return std::clamp(power_of_2_from(ceil_div(short_rows_block_bytes, thread_bytes)), least, max_short_row_threads);
 }
 
-int32_t most_cluster_blocks(const Device& device) {
+int32_t device_cluster_blocks(const Device& device) {
   if (device.capability < 90) return 1;
   return device.capability == 90 || device.capability / 10 == 10 ? max_cluster_blocks : 8;
 }
 
 int32_t cluster_blocks_for(const SoftmaxCall& call, int32_t blocks) {
-  constexpr int64_t least_block_bytes = 4096;
-  const int32_t most_blocks = most_cluster_blocks(call.device);
-  blocks = std::min(blocks, most_blocks);
-  while (blocks < most_blocks && call.rows.num_rows * blocks < call.device.num_multiprocessors &&
-         call.row_bytes / (2 * blocks) >= least_block_bytes)
+  constexpr int64_t min_block_bytes = 4096;
+  const int32_t max_blocks = device_cluster_blocks(call.device);
+  blocks = std::min(blocks, max_blocks);
+  while (blocks < max_blocks && call.rows.num_rows * blocks < call.device.num_multiprocessors &&
+         call.row_bytes / (2 * blocks) >= min_block_bytes)
     blocks *= 2;
   return blocks;
 }
 
 bool is_one_run(const SoftmaxCall& call) {
   if (!call.is_one_type || !call.vectors_agree || call.rows.l2_tile_dim != 0) return false;
-  for (const SoftmaxOperand operand : {softmax_x, softmax_out, softmax_side}) {
+  for (const SoftmaxOperand operand : {softmax_x, softmax_out, softmax_bias_or_y}) {
     if (call.request.pointers[operand] == nullptr || call.rows.rank == 0) continue;
     if (call.rows.dims[0].strides[operand] != call.row_bytes || !has_one_stride(call, operand)) return false;
   }
@@ -63,8 +72,9 @@ int32_t rows_per_block(const SoftmaxConfig& config) {
 }
 
 int32_t exchange_bytes(const SoftmaxCall& call, const SoftmaxConfig& config) {
-  const int32_t value_bytes = call.in_bytes == 2 && config.kernel() != SoftmaxKernel::two_pass_row ? 4 : 8;
-  return softmax_exchange_bytes(value_bytes, std::max(config.lanes_per_row / warp_lanes, 1), config.cluster_blocks);
+  const int32_t element_bytes = config.kernel() == SoftmaxKernel::two_pass_row ? 8 : call.in_bytes;
+  return exchange_bytes(partial_result_bytes(element_bytes), std::max(config.lanes_per_row / warp_lanes, 1),
+                        config.cluster_blocks);
 }
 
 int64_t vectors_from_line(const SoftmaxCall& call, const SoftmaxConfig& config) {
@@ -83,7 +93,7 @@ void balance_blocks(const SoftmaxCall& call, SoftmaxConfig* config) {
   if (config->kernel() == SoftmaxKernel::two_pass_row || config->resident_blocks > 0) return;
   const int64_t num_blocks = ceil_div(call.rows.num_rows, rows_per_block(*config));
   const int64_t share = ceil_div(num_blocks, call.device.num_multiprocessors);
-  if (share > 1 && share <= 16 && share * config->block_threads < most_balanced_threads)
+  if (share > 1 && share <= 16 && share * config->block_threads < max_balanced_threads)
     config->resident_blocks = static_cast<int32_t>(share);
 }
 

@@ -11,14 +11,17 @@ int32_t power_of_2_from(int64_t n);
 // The fewest lanes >= `least` that hold a row of `num_vectors` in `blocks` blocks: whole warps, or 2^n lanes of one.
 int32_t lanes_for(int64_t num_vectors, int32_t vectors_per_thread, int32_t blocks = 1, int32_t least = 1);
 
-// A row's head and tail have up to one vector's columns less one each; each such column has one lane.
-int32_t least_lanes(const SoftmaxCall& call);
+// For kernels of the mechanism that take the call.
+SoftmaxKernelQuery query_of(const SoftmaxCall& call, SoftmaxKernel mechanism, int32_t vectors = 0);
 
-// Threads per block, where a thread reads `thread_bytes` of a row: rows of less than a warp share a block of at least
+// A row's head and tail have up to one vector's columns less one each; each such column has one lane.
+int32_t min_lanes(const SoftmaxCall& call);
+
+// Threads per block, if a thread reads `thread_bytes` of a row: rows of less than a warp share a block of at least
 // `least` threads.
 int32_t block_threads_for(int32_t lanes_per_row, int64_t thread_bytes, int32_t least);
 
-int32_t most_cluster_blocks(const Device& device);
+int32_t device_cluster_blocks(const Device& device);
 
 // `blocks`, as far as the device has clusters of them; more for a few long rows, until they fill the GPU or a block has
 // 4 KB of a row.
@@ -33,10 +36,10 @@ int32_t rows_per_block(const SoftmaxConfig& config);
 // Bytes of shared memory that the blocks of a row reduce it through.
 int32_t exchange_bytes(const SoftmaxCall& call, const SoftmaxConfig& config);
 
-// Vectors per thread where a row is cut into threads' vectors from the start of its first 128-byte line.
+// Vectors per thread if a row is cut into threads' vectors from the start of its first 128-byte line.
 int64_t vectors_from_line(const SoftmaxCall& call, const SoftmaxConfig& config);
 
-// Whether `vectors_per_thread` vectors per thread are enough for such a row, wherever in a line it starts.
+// Are `vectors_per_thread` enough for such a row, at any start in a line?
 bool fits_from_line(const SoftmaxCall& call, const SoftmaxConfig& config, int64_t vectors_per_thread);
 
 // Where all blocks are resident at once, some multiprocessors may take more than their share of them, all the more

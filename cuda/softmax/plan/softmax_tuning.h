@@ -13,9 +13,9 @@ struct SoftmaxTuningRow {
   int64_t max_row_bytes;
   int32_t vectors_per_thread;     // of 16 bytes, in registers
   int32_t cluster_blocks;         // blocks per row
-  int32_t shared_threads = 0;     // row_in_shared with so many threads per block; 0: row_in_registers
+  int32_t shared_threads = 0;     // row_in_shared: threads per block; 0: row_in_registers
   int32_t resident_blocks = 0;    // the most blocks per multiprocessor at a time; 0: no limit
-  int32_t persistent_blocks = 0;  // persistent_rows with so many blocks per cluster, where it fits; 0: not used
+  int32_t persistent_blocks = 0;  // persistent_rows, if it fits: blocks per cluster; 0: not used
 };
 
 // See enough_of_4_vectors(); rows with tails and others.
@@ -37,7 +37,7 @@ struct SoftmaxL2TileRow {
 
 #include "softmax/plan/softmax_tuning.inc"
 
-// The first row whose bound is at least `key`; the last row has none.
+// The first row with a bound of at least `key`; the last row has none.
 template <class Row, int kRows>
 const Row& find_tuning_row(const Row (&table)[kRows], int64_t Row::* bound, int64_t key) {
   const Row* row = table;

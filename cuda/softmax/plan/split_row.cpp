@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// split_row: how many slices a row is cut into, and how many rows one launch takes.
 #include <algorithm>
 #include <bit>
 #include <cstdint>
@@ -9,17 +10,17 @@
 
 namespace flowk::softmax {
 
-// Slices of 8 vectors per thread, or less where that leaves multiprocessors idle. The second grid of a launch finds in
-// L2 what the first one has read.
+// Slices of 8 vectors per thread, or less if that would leave multiprocessors idle. The second grid of a launch finds
+// in L2 what the first one has read.
 SoftmaxConfig choose_split_row(const SoftmaxCall& call) {
-  constexpr int32_t threads = 256, vectors_per_thread = 8, most_slices = 512;
+  constexpr int32_t threads = 256, vectors_per_thread = 8, max_slices = 512;
   int32_t slices = 1;
   const auto is_too_few = [&] {
     const int64_t slice_vectors = int64_t{slices} * threads;
     return call.row_vectors > slice_vectors * vectors_per_thread ||
            (call.rows.num_rows * slices < call.device.num_multiprocessors && call.row_vectors >= 2 * slice_vectors);
   };
-  while (slices < most_slices && is_too_few()) slices *= 2;
+  while (slices < max_slices && is_too_few()) slices *= 2;
   SoftmaxConfig config;
   config.mechanism = SplitRow{
       .slices = slices,
@@ -31,20 +32,25 @@ SoftmaxConfig choose_split_row(const SoftmaxCall& call) {
 
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const SplitRow& mechanism) {
   const int32_t slices = mechanism.slices;
-  if (!call.is_one_type || !call.vectors_agree || call.mask == SoftmaxMask::bias) return false;
+  if (!call.is_one_type || !call.vectors_agree) return false;
   // The second grid reads x after the first of its blocks have written.
   const SoftmaxRequest& request = call.request;
   const void* const out = request.pointers[softmax_out];
-  if (out == request.pointers[softmax_x] || (request.backward && out == request.pointers[softmax_side])) return false;
+  if (out == request.pointers[softmax_x] || (request.backward && out == request.pointers[softmax_bias_or_y]))
+    return false;
   if (slices < 1 || !std::has_single_bit(static_cast<uint32_t>(slices)) || mechanism.rows_per_launch < 1) return false;
-  if (config.lanes_per_row < warp_lanes || config.lanes_per_row > max_register_lanes) return false;
-  // The first grid leaves its partial results where a row of `out` will be.
-  const int64_t partial_vectors = 1 + ceil_div(int64_t{slices} * 4 * call.in_bytes, vector_bytes);
-  return config.block_threads >= least_lanes(call) && call.row_vectors - 1 >= partial_vectors;
+  if (config.lanes_per_row < warp_lanes) return false;
+  // The first grid writes its partial results over the start of the row of `out`.
+  const int64_t slot_vectors = slice_slot_vectors(partial_result_bytes(call.in_bytes), slices);
+  return config.block_threads >= min_lanes(call) && call.row_vectors - 1 >= slot_vectors;
+}
+
+int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig&, const SplitRow&) {
+  return find_kernel(query_of(call, SoftmaxKernel::split_row));
 }
 
 void fill(const SoftmaxCall& call, SplitRow& mechanism, SoftmaxPlan* plan) {
-  plan->params.cluster_shift = std::countr_zero(static_cast<uint32_t>(mechanism.slices));
+  plan->params.row_blocks_shift = std::countr_zero(static_cast<uint32_t>(mechanism.slices));
   plan->params.starts_on_lines = true;
   plan->launch.num_blocks = std::min(mechanism.rows_per_launch, call.rows.num_rows) * mechanism.slices;
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// staged_rows: how many threads share a row, how many rows a block stages, and its shared memory.
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
@@ -9,12 +10,6 @@
 
 namespace flowk::softmax {
 namespace {
-
-constexpr int32_t most_threads = 128;
-constexpr int32_t most_lanes = 16;
-constexpr int32_t least_most_units = 5;  // most_lanes threads hold any row of staged_columns so
-constexpr int32_t most_rows_per_thread = 16;
-constexpr int32_t barrier_bytes = 16;  // of two
 
 // Up to max_staged_columns columns one thread has whole rows, by single columns.
 bool has_single_columns(const SoftmaxCall& call) { return call.request.columns <= max_staged_columns; }
@@ -30,20 +25,17 @@ int64_t offset_step(const SoftmaxCall& call) {
 int32_t units_per_thread(const SoftmaxCall& call, int32_t lanes) {
   const int64_t columns = call.request.columns;
   if (has_single_columns(call)) return lanes == 1 ? static_cast<int32_t>(columns) : 0;
-  // A row that starts late in a unit has one unit more. All threads have as many units, or one less.
+  // A row that starts late in a unit has one unit more. All threads have the same number of units, or one less.
   const int64_t least = ceil_div(columns, staged_unit_columns);
   const int64_t most = ceil_div(columns + staged_unit_columns - offset_step(call), staged_unit_columns);
   const int64_t units = ceil_div(most, lanes);
-  const bool exists = units >= min_staged_units && units <= max_staged_units && least / lanes >= units - 1;
-  return exists ? static_cast<int32_t>(units) : 0;
+  return least / lanes >= units - 1 ? static_cast<int32_t>(units) : 0;
 }
 
-// The most units per thread where fewer than most_lanes threads hold a row: float32 of two inputs, or with a mask,
-// needs registers for more than its units.
-int32_t most_units(const SoftmaxCall& call) {
-  if (call.in_bytes != 4 || has_single_columns(call)) return max_staged_columns;
-  if (call.num_inputs == 2) return staged_units_of_two_inputs;
-  return call.has_dense ? staged_units_of_dense : max_staged_units;
+SoftmaxKernelQuery query_of_units(const SoftmaxCall& call, int32_t units) {
+  SoftmaxKernelQuery query = query_of(call, SoftmaxKernel::staged_rows, units);
+  query.unit_columns = has_single_columns(call) ? 1 : staged_unit_columns;
+  return query;
 }
 
 // Runs of rows of the dense mask that a block's rows lie in: dims[0] is one run.
@@ -57,15 +49,14 @@ int64_t row_bytes(const SoftmaxCall& call, const SoftmaxConfig& config) {
 }
 
 // And for those of y, the bias or the dense mask.
-int64_t side_bytes(const SoftmaxCall& call, const SoftmaxConfig& config) {
+int64_t second_bytes(const SoftmaxCall& call, const SoftmaxConfig& config) {
   if (call.num_inputs == 2) return row_bytes(call, config);
   if (!call.has_dense) return 0;
-  // Each run of the mask starts and ends inside a vector. A table has 2 numbers per run, and one word before the first
-  // and one after the last row are read.
+  // Each run of the mask starts and ends inside a vector.
   const int64_t rows = rows_per_block(config), row_stride = call.rows.dims[0].strides[softmax_dense];
   const int64_t gap = std::max(call.request.columns - row_stride, int64_t{0});
   const int64_t bytes = rows * row_stride + mask_runs(call, rows) * (gap + 2 * vector_bytes);
-  return round_up(bytes, vector_bytes) + 8 * (max_mask_runs + 2) + 2 * vector_bytes;
+  return round_up(bytes, vector_bytes) + mask_table_bytes + vector_bytes;
 }
 
 bool mask_fits(const SoftmaxCall& call, const SoftmaxConfig& config) {
@@ -81,31 +72,37 @@ SoftmaxConfig choose_staged_rows(const SoftmaxCall& call) {
   const bool has_columns = has_single_columns(call);
   SoftmaxConfig config;
   StagedRows staged;
+  // float32 rows of two inputs need registers for more than their units.
+  const bool has_fewer_units = call.in_bytes == 4 && call.num_inputs == 2 && !has_columns;
+  const int32_t max_units = has_fewer_units ? staged_units_of_two_inputs : max_staged_columns;
+  constexpr int32_t max_threads = staged_threads;
   // The fewest threads that hold a row: each has about 100 instructions of its own.
   const auto holds = [&](int32_t lanes) {
     const int32_t units = units_per_thread(call, lanes);
-    return units > 0 && units <= most_units(call);
+    return units <= max_units && find_kernel(query_of_units(call, units)) >= 0;
   };
   int32_t& lanes = config.lanes_per_row = 1;
-  while (lanes < most_lanes && !holds(lanes)) lanes *= 2;
+  while (lanes < max_staged_lanes && !holds(lanes)) lanes *= 2;
   if (has_columns) {
-    const int64_t pass_bytes = call.row_bytes * call.num_inputs * most_threads;
+    const int64_t pass_bytes = call.row_bytes * call.num_inputs * max_threads;
     staged.rows_per_thread =
-        static_cast<int32_t>(std::min<int64_t>(ceil_div(staged_block_bytes, pass_bytes), most_rows_per_thread));
+        static_cast<int32_t>(std::min<int64_t>(ceil_div(staged_block_bytes, pass_bytes), max_rows_per_thread));
     if (staged.rows_per_thread > 4) staged.rows_per_thread += staged.rows_per_thread % 2;
   }
   // Few rows: more threads per row and smaller blocks, until every multiprocessor has work.
   constexpr int64_t threads_per_multiprocessor = 512, blocks_per_multiprocessor = 8;
   const int64_t num_multiprocessors = call.device.num_multiprocessors;
-  while (call.rows.num_rows * lanes < threads_per_multiprocessor * num_multiprocessors && lanes < most_lanes &&
-         holds(2 * lanes))
-    lanes *= 2;
-  config.block_threads = most_threads;
+  const auto has_few_threads = [&] {
+    return call.rows.num_rows * lanes < threads_per_multiprocessor * num_multiprocessors;
+  };
+  for (int32_t more = 2 * lanes; more <= max_staged_lanes && has_few_threads(); more *= 2)
+    if (holds(more)) lanes = more;
+  config.block_threads = max_threads;
   if (call.has_dense && !has_columns) {
     // The fewest warps that read staged_dense_block_bytes, at least one for each of the two copies.
     const int64_t warps = ceil_div(staged_dense_block_bytes, warp_lanes / lanes * call.row_bytes);
     config.block_threads =
-        static_cast<int32_t>(std::min<int64_t>(std::max<int64_t>(warps, 2) * warp_lanes, most_threads));
+        static_cast<int32_t>(std::min<int64_t>(std::max<int64_t>(warps, 2) * warp_lanes, max_threads));
   }
   const auto block_rows = [&] { return int64_t{config.block_threads / lanes * staged.rows_per_thread}; };
   const auto has_few_blocks = [&] {
@@ -122,26 +119,27 @@ SoftmaxConfig choose_staged_rows(const SoftmaxCall& call) {
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const StagedRows& mechanism) {
   if (!is_one_run(call) || call.request.columns > staged_columns || config.cluster_blocks != 1) return false;
   if (call.has_interval && (call.request.backward || call.rows.num_rows >= int64_t{1} << 31)) return false;
-  // A bias goes through shared memory as x does, where a dense mask would be.
+  // A bias goes through shared memory as x does, in the place of a dense mask.
   if (call.mask == SoftmaxMask::bias && (!call.bias_vectors_agree || call.has_dense)) return false;
-  if (config.lanes_per_row > most_lanes || config.block_threads > most_threads) return false;
-  const int32_t most_rows = has_single_columns(call) ? most_rows_per_thread : 1;
-  if (mechanism.rows_per_thread < 1 || mechanism.rows_per_thread > most_rows) return false;
-  const int32_t units = units_per_thread(call, config.lanes_per_row);
-  if (units == 0 || units > std::max(most_units(call), least_most_units)) return false;
-  return mask_fits(call, config) &&
-         row_bytes(call, config) + side_bytes(call, config) + barrier_bytes <= call.device.shared_bytes_per_block;
+  const int32_t max_rows = has_single_columns(call) ? max_rows_per_thread : 1;
+  if (mechanism.rows_per_thread < 1 || mechanism.rows_per_thread > max_rows) return false;
+  return config.lanes_per_row <= max_staged_lanes && mask_fits(call, config) &&
+         row_bytes(call, config) + second_bytes(call, config) + staged_barrier_bytes <=
+             call.device.shared_bytes_per_block;
+}
+
+int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig& config, const StagedRows&) {
+  return find_kernel(query_of_units(call, units_per_thread(call, config.lanes_per_row)));
 }
 
 void fill(const SoftmaxCall& call, StagedRows& mechanism, SoftmaxPlan* plan) {
   mechanism.unit_columns = has_single_columns(call) ? 1 : staged_unit_columns;
   mechanism.units_per_thread = units_per_thread(call, plan->config.lanes_per_row);
-  SoftmaxParams& params = plan->params;
-  params.has_unit_edges = !has_single_columns(call) && offset_step(call) < staged_unit_columns;
-  params.thread_units = mechanism.units_per_thread;
-  params.side_offset_bytes = static_cast<int32_t>(row_bytes(call, plan->config));
-  params.barrier_offset_bytes = params.side_offset_bytes + static_cast<int32_t>(side_bytes(call, plan->config));
-  plan->launch.shared_bytes = params.barrier_offset_bytes + barrier_bytes;
+  mechanism.has_unit_edges = !has_single_columns(call) && offset_step(call) < staged_unit_columns;
+  mechanism.second_offset_bytes = static_cast<int32_t>(row_bytes(call, plan->config));
+  mechanism.barrier_offset_bytes =
+      mechanism.second_offset_bytes + static_cast<int32_t>(second_bytes(call, plan->config));
+  plan->launch.shared_bytes = mechanism.barrier_offset_bytes + staged_barrier_bytes;
 }
 
 }  // namespace flowk::softmax

@@ -175,8 +175,8 @@ class CaseRun {
     }
     put(softmax_x, x_.data(), bytes, true, true, row_.columns);
     put(softmax_out, out_.data(), out_bytes, true, true, row_.columns);
-    if (row_.backward) put(softmax_side, y_.data(), bytes, true, true, row_.columns);
-    if (row_.bias) put(softmax_side, bias_.data(), bytes, false, true, row_.columns);
+    if (row_.backward) put(softmax_bias_or_y, y_.data(), bytes, true, true, row_.columns);
+    if (row_.bias) put(softmax_bias_or_y, bias_.data(), bytes, false, true, row_.columns);
     if (row_.mask) put(softmax_dense, dense_.data(), 1, true, false, row_.columns);
     if (!row_.lengths.empty()) {
       request.lengths_from_right = row_.from_right;

@@ -37,7 +37,7 @@ SoftmaxRequest request_of(flowk_dtype dtype, int64_t rows, int64_t columns, bool
   const int64_t bytes = dtype_info(dtype).element_bytes;
   put(softmax_x, int64_t{1} << 40, bytes);
   put(softmax_out, int64_t{1} << 41, bytes);
-  if (backward) put(softmax_side, int64_t{1} << 42, bytes);
+  if (backward) put(softmax_bias_or_y, int64_t{1} << 42, bytes);
   if (dense) put(softmax_dense, int64_t{1} << 43, 1);
   return request;
 }
@@ -69,6 +69,34 @@ TEST(every_plan_has_a_config_that_fits) {
               CHECK(plan.launch.shared_bytes <= device.shared_bytes_per_block);
               CHECK(plan.launch.num_threads % 32 == 0 && plan.launch.num_threads <= 1024);
             }
+}
+
+// Each row of the table of kernels is the first that takes its own types, masks and numbers of vectors.
+TEST(no_kernel_of_the_table_hides_another) {
+  for (int i = 0; i < num_softmax_kernels; ++i) {
+    const SoftmaxKernelRow& row = softmax_kernels[i];
+    for (const int element_bytes : {2, 4, 8})
+      for (const SoftmaxMask mask : {SoftmaxMask::none, SoftmaxMask::dense, SoftmaxMask::bias})
+        if (takes(row, element_bytes, mask))
+          CHECK(find_kernel({.mechanism = row.mechanism,
+                             .backward = row.backward,
+                             .element_bytes = element_bytes,
+                             .mask = mask,
+                             .vectors = row.max_vectors,
+                             .form = row.form,
+                             .converts = row.converts,
+                             .unit_columns = row.unit_columns,
+                             .lanes = row.lanes > 0 ? row.lanes : 8}) == i);
+  }
+}
+
+// Some number of threads holds each short row with a dense mask: float32 has no kernel of 5 units.
+TEST(every_short_row_with_a_dense_mask_is_staged) {
+  for (const flowk_dtype dtype : {FLOWK_FLOAT16, FLOWK_FLOAT32})
+    for (int64_t columns = 1; columns <= 256; ++columns) {
+      if (columns * dtype_info(dtype).element_bytes % 16 == 0) continue;
+      CHECK(plan_of(request_of(dtype, 1 << 20, columns, true), h200).config.kernel() == SoftmaxKernel::staged_rows);
+    }
 }
 
 TEST(rows_of_the_table_have_the_mechanism_that_they_name) {
@@ -140,9 +168,9 @@ TEST(staged_rows_lie_in_units) {
   const SoftmaxPlan odd = plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 77), h200);
   const StagedRows staged = odd.config.as<StagedRows>();
   CHECK(staged.unit_columns == 4 && staged.units_per_thread * odd.config.lanes_per_row == 20);
-  CHECK(odd.params.has_unit_edges);
+  CHECK(staged.has_unit_edges);
   const SoftmaxPlan even = plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 100), h200);
-  CHECK(even.config.kernel() == SoftmaxKernel::staged_rows && !even.params.has_unit_edges);
+  CHECK(even.config.kernel() == SoftmaxKernel::staged_rows && !even.config.as<StagedRows>().has_unit_edges);
   const SoftmaxPlan tiny = plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 7), h200);
   CHECK(tiny.config.as<StagedRows>().unit_columns == 1 && tiny.config.as<StagedRows>().units_per_thread == 7);
   CHECK(tiny.config.lanes_per_row == 1);
@@ -159,16 +187,16 @@ TEST(forms_leave_out_what_is_not_there) {
   SoftmaxRequest request = request_of(FLOWK_FLOAT16, 1000, 2048);
   CHECK(form_of(request) == SoftmaxForm::whole);
   request.has_diagonal = true;
-  CHECK(form_of(request) == SoftmaxForm::aligned);
+  CHECK(form_of(request) == SoftmaxForm::any);
   CHECK(form_of(request_of(FLOWK_FLOAT16, 1000, 1000)) == SoftmaxForm::unfilled);
   CHECK(form_of(request_of(FLOWK_FLOAT16, 1000, 1001)) == SoftmaxForm::any);
   request = request_of(FLOWK_FLOAT16, 1000, 1024, true);
   CHECK(form_of(request) == SoftmaxForm::whole);
   request.pointers[softmax_dense] = static_cast<const unsigned char*>(request.pointers[softmax_dense]) + 4;
-  CHECK(form_of(request) == SoftmaxForm::aligned);
+  CHECK(form_of(request) == SoftmaxForm::any);
   request = request_of(FLOWK_FLOAT16, 1000, 1024);
   request.strides[softmax_x][0] = -2048;
-  CHECK(form_of(request) == SoftmaxForm::aligned);
+  CHECK(form_of(request) == SoftmaxForm::any);
 }
 
 // Each block of a cluster has a part of the row that its threads can hold.
@@ -177,11 +205,11 @@ TEST(parts_of_rows_fit_their_blocks) {
     for (const bool dense : {false, true}) {
       const SoftmaxPlan plan = plan_of(request_of(FLOWK_FLOAT16, 1000, columns, dense), h200);
       CHECK(plan.config.kernel() == SoftmaxKernel::row_in_registers);
-      const auto [vectors, form] = plan.config.as<RowInRegisters>();
-      const int held = plan.params.lanes_per_row * vectors;
-      CHECK(plan.params.row_vectors == columns / 8 && plan.params.block_vectors <= held);
-      CHECK(plan.params.block_vectors * plan.launch.cluster_blocks >= plan.params.row_vectors);
-      CHECK((form == SoftmaxForm::whole) == (held * plan.launch.cluster_blocks == columns / 8));
+      const RowInRegisters& registers = plan.config.as<RowInRegisters>();
+      const int held = plan.params.lanes_per_row * registers.vectors_per_thread;
+      CHECK(registers.row_vectors == columns / 8 && registers.block_vectors <= held);
+      CHECK(registers.block_vectors * plan.launch.cluster_blocks >= registers.row_vectors);
+      CHECK((registers.form == SoftmaxForm::whole) == (held * plan.launch.cluster_blocks == columns / 8));
     }
 }
 
@@ -208,17 +236,17 @@ TEST(masks_that_heads_share_are_read_in_l2_tiles) {
     }
     request.strides[softmax_dense][0] = rows * columns;
     request.strides[softmax_dense][2] = columns;
-    return plan_of(request, h200).params;
+    return plan_of(request, h200).params.rows;
   };
-  const SoftmaxParams whole = tiled(1024, 1024);
+  const SoftmaxRows whole = tiled(1024, 1024);
   CHECK(whole.l2_tile_dim == 0 && whole.rank == 3 && whole.num_rows == 2 * 16 * 1024);
-  const SoftmaxParams cut = tiled(4096, 4096);
+  const SoftmaxRows cut = tiled(4096, 4096);
   CHECK(cut.l2_tile_rows == 256 && cut.l2_tile_dim == 2 && cut.rank == 4 && cut.num_rows == 2 * 16 * 4096);
   CHECK(cut.dims[0].extent == 256 && cut.dims[1].extent == 16 && cut.dims[2].extent == 16 && cut.dims[3].extent == 2);
   CHECK(cut.dims[2].strides[softmax_x] == 256 * 2 * 4096 && cut.dims[1].strides[softmax_dense] == 0);
-  const SoftmaxParams partial = tiled(1000, 4096);
+  const SoftmaxRows partial = tiled(1000, 4096);
   CHECK(partial.l2_tile_rows == 250 && partial.num_rows == 2 * 16 * 1000);
-  const SoftmaxParams odd = tiled(1009, 4096);
+  const SoftmaxRows odd = tiled(1009, 4096);
   CHECK(odd.l2_tile_rows * 4 >= 1009 && odd.l2_tile_extent == 1009 && odd.num_rows == 2 * 16 * 4 * odd.l2_tile_rows);
 }
 
@@ -226,7 +254,7 @@ TEST(masks_that_heads_share_are_read_in_l2_tiles) {
 TEST(long_rows_are_split_unless_they_are_written_over_x) {
   SoftmaxRequest request = request_of(FLOWK_FLOAT16, 1, 1 << 20);
   const SoftmaxPlan one = plan_of(request, h200);
-  CHECK(one.config.kernel() == SoftmaxKernel::split_row && one.launch.num_blocks == 1 << one.params.cluster_shift);
+  CHECK(one.config.kernel() == SoftmaxKernel::split_row && one.launch.num_blocks == 1 << one.params.row_blocks_shift);
   CHECK(one.launch.num_blocks >= h200.num_multiprocessors && one.launch.cluster_blocks == 1);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 100, 1 << 20, true), h200).config.kernel() == SoftmaxKernel::row_in_shared);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 100, 1 << 22), h200).config.as<SplitRow>().rows_per_launch == 2);
@@ -241,11 +269,13 @@ TEST(many_long_rows_have_persistent_clusters) {
   const SoftmaxPlan plan = plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 18), h200);
   CHECK(plan.config.kernel() == SoftmaxKernel::persistent_rows && plan.launch.cluster_blocks == 8);
   CHECK(plan.launch.num_blocks == h200.num_multiprocessors / 8 * 8);
-  CHECK(plan.params.held_batches == plan.params.row_batches && plan.params.ring_batches > plan.params.row_batches);
+  const PersistentRows& ring = plan.config.as<PersistentRows>();
+  CHECK(ring.held_batches == ring.row_batches && ring.ring_batches > ring.row_batches);
   const SoftmaxPlan longer = plan_of(request_of(FLOWK_FLOAT32, 100, 1 << 20), h200);
   CHECK(longer.config.kernel() == SoftmaxKernel::persistent_rows);
-  CHECK(longer.params.held_batches < longer.params.row_batches);
-  CHECK(longer.params.held_batches < longer.params.ring_batches);
+  const PersistentRows& longer_ring = longer.config.as<PersistentRows>();
+  CHECK(longer_ring.held_batches < longer_ring.row_batches);
+  CHECK(longer_ring.held_batches < longer_ring.ring_batches);
   for (const int rows : {15, 20})
     CHECK(plan_of(request_of(FLOWK_FLOAT32, rows, 1 << 18), h200).config.kernel() != SoftmaxKernel::persistent_rows);
   CHECK(plan_of(request_of(FLOWK_FLOAT32, 30, 1 << 18), h200).config.kernel() == SoftmaxKernel::persistent_rows);
@@ -265,9 +295,9 @@ TEST(blocks_beyond_the_limit_have_no_shared_memory) {
 
 TEST(rows_past_2_to_the_31_are_counted_in_64_bits) {
   const SoftmaxPlan plan = plan_of(request_of(FLOWK_FLOAT16, int64_t{5} << 30, 16), h200);
-  CHECK(plan.params.wide_rows && plan.params.num_rows == int64_t{5} << 30);
+  CHECK(plan.params.rows.is_wide && plan.params.rows.num_rows == int64_t{5} << 30);
   CHECK(plan.launch.num_blocks <= max_grid_blocks);
-  CHECK(!plan_of(request_of(FLOWK_FLOAT16, (int64_t{1} << 31) - 1, 16), h200).params.wide_rows);
+  CHECK(!plan_of(request_of(FLOWK_FLOAT16, (int64_t{1} << 31) - 1, 16), h200).params.rows.is_wide);
 }
 
 TEST(configs_that_cannot_hold_a_row_are_refused) {

@@ -60,7 +60,7 @@ def test_columns_that_lengths_and_bands_mask_are_not_read(arrays: Any, dtype: st
 
 
 def test_every_kernel_is_reached_by_a_row_of_the_table(arrays: Any) -> None:
-    header = ROOT / "cuda" / "softmax" / "softmax.h"
+    header = ROOT / "cuda" / "softmax" / "softmax_kernel_table.h"
     enum = re.search(r"enum class \w*Kernel[^{]*{(.*?)};", header.read_text(), re.DOTALL)
     assert enum
     kernels = set(re.findall(r"^\s*(\w+),", enum[1], re.MULTILINE))

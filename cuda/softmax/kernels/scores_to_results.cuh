@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Softmax of scores that the threads of a row hold in registers, for short rows.
+#pragma once
+
+#include "softmax/kernels/softmax_terms.cuh"
+
+namespace flowk::softmax {
+
+// 2^t for t <= 0.1 or NaN, to 0.8 units in the last place. 2^t = 2^n * p(r) with t = n + r; for n = -127, below the
+// least normal number, the power of 2 is 0.
+__device__ __forceinline__ float power_of_2_of(float exponent) {
+  const float t = at_least(exponent, -127.0f);
+  const float shifted = t + 12583039.0f;  // 1.5 * 2^23 + 127: n + 127 is in the low bits
+  const float r = t - (shifted - 12583039.0f);
+  float p = 0x1.417a9cp-13f;
+  p = fmaf(p, r, 0x1.5f0948p-10f);
+  p = fmaf(p, r, 0x1.3b2dd2p-7f);
+  p = fmaf(p, r, 0x1.c6af7ap-5f);
+  p = fmaf(p, r, 0x1.ebfbdcp-3f);
+  p = fmaf(p, r, 0x1.62e430p-1f);
+  p = fmaf(p, r, 1.0f);
+  return p * __uint_as_float(__float_as_uint(shifted) << 23);  // a product: NaN stays
+}
+
+// Replaces a thread's scores, already scaled if there is a bias, by the results. `lanes` threads share the row;
+// `largest` is its largest score. Values are taken kStep at a time, up to the first i for which has(i) is false.
+// Returns the row's sum of exponentials.
+template <class T, int kStep, class Has, int kCount>
+__device__ __forceinline__ RowValue<T> scores_to_results(const SoftmaxParams& params, bool has_bias, float largest,
+                                                         int lanes, Has has, float (&values)[kCount]) {
+  static_assert(kCount % kStep == 0);
+  ThreadSum<T> thread_sum;
+  float largest_exponent = 0;
+  // The exponent is score * scale - shift in one fma. The rounding error of `shift` is the same in the whole row and
+  // cancels while it is small, and it is rounded down, so that the largest exponent is >= 0; otherwise the largest
+  // score is subtracted first. Half of that is finite, as logarithms need it; if all of it overflows, the
+  // exponential is 0.
+  const auto raise = [&](float scale, auto power_of, auto kind) {
+    constexpr bool is_log = decltype(kind)::value;
+    const float reference = largest == negative_infinity<float>() ? 0.0f : largest;
+    float shift = __fmul_rd(reference, scale);
+    if (!(fabsf(shift) < 0x1p20f)) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        if (!has(i)) break;
+        values[i] = is_log ? fmaf(values[i], 0.5f, -0.5f * reference) : values[i] - reference;
+      }
+      if constexpr (is_log) scale *= 2;
+      shift = 0;
+    } else {
+      largest_exponent = fmaf(reference, scale, -shift);
+    }
+#pragma unroll
+    for (int i = 0; i < kCount; i += kStep) {
+      if (!has(i)) break;
+      float p[kStep];
+#pragma unroll
+      for (int j = 0; j < kStep; ++j) {
+        const float z = fmaf(values[i + j], scale, -shift);
+        p[j] = power_of(z);
+        values[i + j] = is_log ? z : p[j];
+      }
+      if constexpr (kStep > 1)
+        thread_sum.take(p);
+      else
+        thread_sum.take_one(p[0]);
+    }
+    return sum_over_lanes(thread_sum.total(), lanes);
+  };
+  RowValue<T> sum;
+  ResultFactors<T> result;
+  if (params.log_softmax) {
+    // The result is the exponent plus a term. In base 2 an exponent of bfloat16 could overflow although the result does
+    // not; one of float16 cannot.
+    using Base = std::conditional_t<std::is_same_v<T, Float16>, Float16, float>;
+    const float scale =
+        has_bias ? static_cast<float>(base_per_natural<Base>) : exponent_scale<Base, SoftmaxMask::none>(params);
+    constexpr float to_base = static_cast<float>(base_per_natural<T> / base_per_natural<Base>);
+    const auto exponential_of = [](float z) { return exponential<T>(z * to_base); };
+    sum = raise(scale, exponential_of, std::true_type{});
+    result = {true, sum, static_cast<float>(natural_per_base<Base>)};
+    // One column with a score above -infinity: its result is exactly 0.
+    if (sum < 1.125f && sum == exponential_of(largest_exponent)) result.term = -largest_exponent * result.factor;
+  } else {
+    constexpr float log2_e = static_cast<float>(base_per_natural<Float16>);
+    sum = raise(
+        has_bias ? log2_e : params.scale32_base_2,
+        [](float z) {
+          if constexpr (sizeof(T) == 2)
+            return exponential<Float16>(z);
+          else
+            return power_of_2_of(z);
+        },
+        std::false_type{});
+    // One column with an exponential p > 0: its result is exactly 1, because p is in 1 ... 1.125, and p times the
+    // float32 next to (1 + 2^-26) / p is within 2^-25 below 1 and 2^-24 above it.
+    result = {false, sum * static_cast<RowValue<T>>(1 - 0x1p-26), 0.0f};
+  }
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    if (!has(i)) break;
+    values[i] = values[i] * result.factor + result.term;
+  }
+  return sum;
+}
+
+}  // namespace flowk::softmax

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of softmax: which exist, what they take, and the sizes in shared memory that plans and kernels both need.
+// A plan looks its kernel up in the table; the launch expands the same table.
+#pragma once
+
+#include <cstdint>
+
+#include "core/namespaces.h"
+#include "flowk/detail/launch_bounds.h"
+#include "flowk/detail/sizes.h"
+
+namespace flowk::softmax {
+
+enum class SoftmaxKernel : int32_t {
+  row_in_registers,
+  row_in_shared,
+  staged_rows,
+  two_pass_row,
+  rows_by_vectors,
+  rows_in_lanes,
+  split_row,
+  persistent_rows,
+};
+
+// What a kernel is compiled for, besides the interval of columns that lengths, causal and window leave of a row.
+enum class SoftmaxMask : int32_t {
+  none,   // neither of the two below
+  dense,  // a dense mask
+  bias,   // a bias, with or without a dense mask
+};
+
+// What row_in_registers is compiled without. Each form takes all rows that a later form takes.
+enum class SoftmaxForm : int32_t {
+  any,       // nothing
+  unfilled,  // heads and tails (all columns are in whole vectors), lengths, causal, window, and masks that are not
+             // aligned with their vectors; without a dense mask or bias, rows lie one after the other
+  whole      // also missing vectors: every thread has all of its vectors
+};
+
+template <SoftmaxForm kForm>
+constexpr bool has_whole_rows = kForm == SoftmaxForm::unfilled || kForm == SoftmaxForm::whole;
+
+// The most threads per block that hold a row: each then has 128 registers.
+constexpr int max_row_threads = 512;
+constexpr int max_cluster_blocks = 16;
+
+// ---- the table
+
+// Element types by the bytes of an element of x, and masks: sets of bits.
+constexpr int bits_16 = 2, bits_32 = 4, bits_64 = 8, up_to_32_bits = bits_16 | bits_32, all_types = 14;
+constexpr int mask_bit(SoftmaxMask mask) { return 1 << static_cast<int>(mask); }
+constexpr int no_mask = 1, dense_mask = 2, bias_mask = 4, no_bias = no_mask | dense_mask, all_masks = 7;
+
+// One kernel for each of its types and, if the mechanism tells masks apart, each of its masks.
+struct SoftmaxKernelRow {
+  SoftmaxKernel mechanism;
+  bool backward;
+  int types;
+  int masks;
+  // The numbers of vectors, units or columns per thread that it takes; of rows_by_vectors, rows; of persistent_rows,
+  // vectors in a batch.
+  int min_vectors;
+  int max_vectors;
+  int max_threads = max_row_threads;    // per block
+  int blocks_per_multiprocessor = 0;    // that fit by their registers; 0: not asked of the compiler
+  SoftmaxForm form = SoftmaxForm::any;  // row_in_registers
+  bool converts = false;                // row_in_registers: the types of x and out differ
+  int unit_columns = 0;                 // staged_rows: columns per unit
+  int lanes = 0;                        // rows_in_lanes: threads per row; 0: any number
+};
+
+// What a plan asks for.
+struct SoftmaxKernelQuery {
+  SoftmaxKernel mechanism = {};
+  bool backward = false;
+  int element_bytes = 0;  // of x
+  SoftmaxMask mask = {};
+  int vectors = 0;  // as min_vectors
+  SoftmaxForm form = SoftmaxForm::any;
+  bool converts = false;
+  int unit_columns = 0;
+  int lanes = 0;
+};
+
+constexpr bool takes(const SoftmaxKernelRow& row, int element_bytes, SoftmaxMask mask) {
+  return (row.types & element_bytes) != 0 && (row.masks & mask_bit(mask)) != 0;
+}
+
+constexpr int staged_threads = 128;
+
+namespace table {
+
+constexpr SoftmaxKernelRow in_registers(int types, int masks, SoftmaxForm form, int vectors, int blocks = 0,
+                                        int max_threads = max_row_threads) {
+  const int min_vectors = form == SoftmaxForm::whole ? vectors : 1;
+  return {SoftmaxKernel::row_in_registers, false, types, masks, min_vectors, vectors, max_threads, blocks, form};
+}
+constexpr SoftmaxKernelRow in_registers_backward(int types, int vectors) {
+  return {SoftmaxKernel::row_in_registers, true, types, no_mask, 1, vectors};
+}
+constexpr SoftmaxKernelRow converting(SoftmaxKernelRow row) {
+  row.converts = true;
+  return row;
+}
+constexpr SoftmaxKernelRow staged(bool backward, int types, int masks, int unit_columns, int min_vectors,
+                                  int max_vectors, int blocks = 0) {
+  return {SoftmaxKernel::staged_rows, backward, types,       masks, min_vectors, max_vectors, staged_threads, blocks,
+          SoftmaxForm::any,           false,    unit_columns};
+}
+constexpr SoftmaxKernelRow in_lanes(int lanes, int types, int min_vectors, int max_vectors, int blocks = 0) {
+  return {SoftmaxKernel::rows_in_lanes,
+          false,
+          types,
+          no_mask,
+          min_vectors,
+          max_vectors,
+          128,
+          blocks,
+          SoftmaxForm::any,
+          false,
+          0,
+          lanes};
+}
+
+}  // namespace table
+
+// Of the kernels that take a plan, it has the first.
+constexpr SoftmaxKernelRow softmax_kernels[] = {
+    // Vectors of 16 bytes per thread. 8 vectors without a mask fit 64 registers, but the compiler would take 70. With
+    // a dense mask that is unaligned, or that some threads do not read, they fit 80, but it would take 117 (16 bits)
+    // or 88.
+    table::in_registers(up_to_32_bits, no_mask, SoftmaxForm::whole, 1),
+    table::in_registers(up_to_32_bits, no_mask, SoftmaxForm::whole, 2),
+    table::in_registers(up_to_32_bits, no_bias, SoftmaxForm::whole, 4),
+    table::in_registers(up_to_32_bits, no_mask, SoftmaxForm::whole, 8, 2),
+    table::in_registers(up_to_32_bits, dense_mask, SoftmaxForm::whole, 8),
+    table::in_registers(bits_32, bias_mask, SoftmaxForm::whole, 8),
+    table::in_registers(bits_32, no_bias, SoftmaxForm::whole, 16),
+    table::in_registers(bits_16, bias_mask, SoftmaxForm::unfilled, 2),
+    table::in_registers(up_to_32_bits, all_masks, SoftmaxForm::unfilled, 4),
+    table::in_registers(up_to_32_bits, no_mask, SoftmaxForm::unfilled, 8, 2),
+    table::in_registers(bits_16, dense_mask, SoftmaxForm::unfilled, 8),
+    table::in_registers(bits_32, dense_mask, SoftmaxForm::unfilled, 8, 3, 256),
+    table::in_registers(up_to_32_bits, bias_mask, SoftmaxForm::unfilled, 8),
+    table::in_registers(bits_32, no_bias, SoftmaxForm::unfilled, 16),
+    table::in_registers(up_to_32_bits, all_masks, SoftmaxForm::any, 4),
+    table::in_registers(up_to_32_bits, no_mask, SoftmaxForm::any, 8, 2),
+    table::in_registers(up_to_32_bits, dense_mask, SoftmaxForm::any, 8, 3, 256),
+    table::in_registers(up_to_32_bits, bias_mask, SoftmaxForm::any, 8),
+    table::in_registers(bits_32, no_bias, SoftmaxForm::any, 16),
+    table::converting(table::in_registers(bits_32, no_mask, SoftmaxForm::any, 4)),
+    table::converting(table::in_registers(bits_32, no_bias, SoftmaxForm::any, 16)),
+    table::converting(table::in_registers(bits_32, bias_mask, SoftmaxForm::any, 8)),
+    table::in_registers_backward(up_to_32_bits, 1),
+    table::in_registers_backward(up_to_32_bits, 2),
+    table::in_registers_backward(up_to_32_bits, 4),
+    table::in_registers_backward(up_to_32_bits, 8),
+    table::converting(table::in_registers_backward(bits_16, 8)),
+    // Vectors per thread in registers; the others are in shared memory.
+    {SoftmaxKernel::row_in_shared, false, up_to_32_bits, no_bias, 4, 4, max_row_threads, 2},
+    {SoftmaxKernel::row_in_shared, false, bits_32, no_mask, 8, 8},
+    {SoftmaxKernel::row_in_shared, true, up_to_32_bits, no_mask, 4, 4, max_row_threads, 2},
+    // Whole rows by single columns, with a dense mask or a bias; then by units. The limits cap registers at 64, or 72;
+    // of 16 bits at 56 and 48, but bfloat16 would take 78 and 56. float32 rows of two inputs have up to 5 units, with
+    // a dense mask up to 9, and not 5: twice the threads then have 3.
+    table::staged(false, up_to_32_bits, no_mask, 1, 1, 2),
+    table::staged(false, up_to_32_bits, no_mask, 1, 3, 4),
+    table::staged(false, up_to_32_bits, no_mask, 1, 5, 8),
+    table::staged(false, up_to_32_bits, no_mask, 1, 9, 12),
+    table::staged(false, up_to_32_bits, no_mask, 1, 13, 20, 8),
+    table::staged(false, up_to_32_bits, dense_mask | bias_mask, 1, 1, 20, 8),
+    table::staged(false, up_to_32_bits, no_bias, 4, 3, 4),
+    table::staged(false, bits_16, no_bias, 4, 5, 6, 10),
+    table::staged(false, bits_16, no_bias, 4, 7, 8, 9),
+    table::staged(false, bits_16, no_bias, 4, 9, 10, 8),
+    table::staged(false, bits_32, no_mask, 4, 5, 6),
+    table::staged(false, bits_32, no_mask, 4, 7, 8),
+    table::staged(false, bits_32, no_mask, 4, 9, 10, 7),
+    table::staged(false, bits_32, dense_mask, 4, 6, 7),
+    table::staged(false, bits_32, dense_mask, 4, 8, 9, 8),
+    table::staged(false, bits_16, bias_mask, 4, 3, 6),
+    table::staged(false, bits_16, bias_mask, 4, 7, 10),
+    table::staged(false, bits_32, bias_mask, 4, 3, 5),
+    table::staged(true, up_to_32_bits, no_mask, 1, 1, 8),
+    table::staged(true, up_to_32_bits, no_mask, 1, 9, 20),
+    table::staged(true, bits_16, no_mask, 4, 3, 5, 6),
+    table::staged(true, bits_16, no_mask, 4, 6, 10, 6),
+    table::staged(true, bits_32, no_mask, 4, 3, 3, 6),
+    table::staged(true, bits_32, no_mask, 4, 4, 5, 6),
+    // Rows per thread.
+    {SoftmaxKernel::rows_by_vectors, false, up_to_32_bits, no_mask, 4, 4, 256, 8},
+    {SoftmaxKernel::rows_by_vectors, true, up_to_32_bits, no_mask, 2, 2, 256},
+    // A constant number of threads per row saves a tenth of the instructions.
+    table::in_lanes(0, up_to_32_bits, 1, 2),
+    table::in_lanes(0, up_to_32_bits, 3, 3),
+    table::in_lanes(16, bits_16, 4, 4, 10),
+    table::in_lanes(16, bits_32, 4, 4),
+    table::in_lanes(32, bits_16, 4, 4, 10),
+    table::in_lanes(32, bits_32, 4, 4),
+    table::in_lanes(0, bits_16, 4, 4, 10),
+    table::in_lanes(0, bits_32, 4, 4),
+    // Each row has two kernels, one per grid; blocks_per_multiprocessor of the second one.
+    {SoftmaxKernel::split_row, false, up_to_32_bits, no_bias, 0, 0, max_row_threads, 2},
+    {SoftmaxKernel::split_row, true, up_to_32_bits, no_mask, 0, 0},
+    // Vectors per batch.
+    {SoftmaxKernel::persistent_rows, false, up_to_32_bits, no_mask, 4, 4, max_row_threads, 1},
+    {SoftmaxKernel::persistent_rows, true, up_to_32_bits, no_mask, 2, 2, max_row_threads, 1},
+    {SoftmaxKernel::two_pass_row, false, all_types, all_masks, 0, 0},
+    {SoftmaxKernel::two_pass_row, true, all_types, no_mask, 0, 0},
+};
+constexpr int num_softmax_kernels = sizeof(softmax_kernels) / sizeof(softmax_kernels[0]);
+
+// The second argument of a kernel's __launch_bounds__.
+template <int kRow>
+FLOWK_HOST_DEVICE constexpr int kernel_blocks() {
+  return fitting_blocks(softmax_kernels[kRow].max_threads, softmax_kernels[kRow].blocks_per_multiprocessor);
+}
+
+// Does the row take such calls, with some number of vectors?
+constexpr bool answers(const SoftmaxKernelRow& row, const SoftmaxKernelQuery& query) {
+  return row.mechanism == query.mechanism && row.backward == query.backward &&
+         takes(row, query.element_bytes, query.mask) && row.form <= query.form && row.converts == query.converts &&
+         row.unit_columns == query.unit_columns && (row.lanes == 0 || row.lanes == query.lanes);
+}
+
+// The index of the query's kernel; -1: there is none.
+constexpr int find_kernel(const SoftmaxKernelQuery& query) {
+  for (int i = 0; i < num_softmax_kernels; ++i) {
+    const SoftmaxKernelRow& row = softmax_kernels[i];
+    if (answers(row, query) && query.vectors >= row.min_vectors && query.vectors <= row.max_vectors) return i;
+  }
+  return -1;
+}
+
+// The largest number of vectors that some kernel takes, whatever query.vectors is; 0: there is none.
+constexpr int max_kernel_vectors(const SoftmaxKernelQuery& query) {
+  int vectors = 0;
+  for (const SoftmaxKernelRow& row : softmax_kernels)
+    if (answers(row, query) && row.max_vectors > vectors) vectors = row.max_vectors;
+  return vectors;
+}
+
+// ---- shared memory
+
+// A warp's partial result of a row: its maximum, and the sum of exponentials in float64 if x is not of 16 bits.
+constexpr int partial_result_bytes(int element_bytes) { return element_bytes == 2 ? 8 : 16; }
+
+// To reduce a row over num_warps warps in each of cluster_blocks blocks: a barrier, and a partial result of each warp.
+constexpr int exchange_barrier_bytes = 16;
+FLOWK_HOST_DEVICE constexpr int exchange_bytes(int partial_bytes, int num_warps, int cluster_blocks) {
+  return exchange_barrier_bytes + partial_bytes * num_warps * cluster_blocks;
+}
+// The same in whole vectors: from one exchange to what follows it.
+FLOWK_HOST_DEVICE constexpr int exchange_step_bytes(int partial_bytes, int num_warps, int cluster_blocks) {
+  return exchange_barrier_bytes +
+         (partial_bytes * num_warps * cluster_blocks + vector_bytes - 1) / vector_bytes * vector_bytes;
+}
+
+// persistent_rows: threads per block, and the most batches per row: the batches of two rows have one lane each. Two
+// exchanges, for this row and the next, of the warps of a block and of the blocks of a cluster.
+constexpr int persistent_threads = max_row_threads;
+constexpr int max_persistent_batches = 16;
+constexpr int persistent_exchanges = 2;
+constexpr int persistent_exchange_bytes(int partial_bytes, int cluster_blocks) {
+  return persistent_exchanges * (exchange_step_bytes(partial_bytes, persistent_threads / warp_lanes, 1) +
+                                 exchange_step_bytes(partial_bytes, 1, cluster_blocks));
+}
+
+// split_row: the vectors at the start of a row of out that hold a counter and one partial result per slice.
+FLOWK_HOST_DEVICE constexpr int slice_slot_vectors(int partial_bytes, int slices) {
+  return 1 + (slices * partial_bytes + vector_bytes - 1) / vector_bytes;
+}
+
+// staged_rows: columns per unit, and the longest rows that one thread takes by single columns. A block has two barriers
+// of 8 bytes, and in front of a dense mask a table with two numbers for each run of its rows, one entry that ends it,
+// and a vector, because one word before the first and one after the last row are read.
+constexpr int staged_unit_columns = 4;
+constexpr int max_staged_columns = 20;
+constexpr int max_staged_lanes = 16;
+constexpr int max_rows_per_thread = 16;
+constexpr int staged_barrier_bytes = 16;
+constexpr int max_mask_runs = 16;
+constexpr int mask_run_bytes = 8;
+constexpr int mask_table_bytes = (max_mask_runs + 2) * mask_run_bytes + vector_bytes;
+static_assert(mask_table_bytes % vector_bytes == 0);
+
+}  // namespace flowk::softmax
