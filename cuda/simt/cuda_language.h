@@ -33,6 +33,5 @@
 #define blockDim (::flowk::simt::position().block_dim)
 #define gridDim (::flowk::simt::position().grid_dim)
 
-#include "simt/atomics.h"
 #include "simt/intrinsics.h"
 #include "simt/synchronization.h"

@@ -53,23 +53,10 @@ const char* wait_name(Wait wait) {
   switch (wait) {
     case Wait::none: return "nothing";
     case Wait::syncthreads: return "__syncthreads";
-    case Wait::syncthreads_or: return "__syncthreads_or";
-    case Wait::syncthreads_and: return "__syncthreads_and";
-    case Wait::syncthreads_count: return "__syncthreads_count";
     case Wait::syncwarp: return "__syncwarp";
     case Wait::shuffle_4_bytes: return "a 4-byte __shfl_*_sync";
     case Wait::shuffle_8_bytes: return "an 8-byte __shfl_*_sync";
-    case Wait::ballot: return "__ballot_sync";
-    case Wait::any: return "__any_sync";
-    case Wait::all: return "__all_sync";
-    case Wait::reduce_add: return "__reduce_add_sync";
-    case Wait::reduce_min_signed: return "__reduce_min_sync(int)";
-    case Wait::reduce_max_signed: return "__reduce_max_sync(int)";
-    case Wait::reduce_min_unsigned: return "__reduce_min_sync(unsigned)";
-    case Wait::reduce_max_unsigned: return "__reduce_max_sync(unsigned)";
-    case Wait::reduce_and: return "__reduce_and_sync";
-    case Wait::reduce_or: return "__reduce_or_sync";
-    case Wait::reduce_xor: return "__reduce_xor_sync";
+    case Wait::reduce_max: return "__reduce_max_sync";
   }
   return "?";
 }
@@ -212,8 +199,7 @@ void Executor::run_block(unsigned block_index) {
   block.x = block_index;
   thread.x = static_cast<unsigned>(first_thread());
   if (shared_bytes != 0) std::memset(shared_memory, 0xCD, shared_bytes);
-  num_exited = num_at_barrier = num_votes = 0;
-  barrier = Wait::none;
+  num_exited = num_at_barrier = 0;
   is_sequential = true;
   switch_to_fiber(host, fiber);
   if (failed) drop_waiting_threads();
@@ -261,7 +247,7 @@ void Executor::describe(int thread_index, char* text, std::size_t text_bytes) co
   const Thread& subject = threads[thread_index];
   if (subject.exited)
     std::snprintf(text, text_bytes, "thread %d has exited", thread_index);
-  else if (is_block_barrier(subject.wait))
+  else if (subject.wait == Wait::syncthreads)
     std::snprintf(text, text_bytes, "thread %d waits at %s", thread_index, wait_name(subject.wait));
   else
     std::snprintf(text, text_bytes, "thread %d waits at %s with mask 0x%08x", thread_index, wait_name(subject.wait),
@@ -273,7 +259,7 @@ void Executor::fault_deadlock() {
   char waiter_text[96], culprit_text[96];
   int waiter = -1, culprit = -1;
   for (int index = 0; index < num_threads; ++index) {
-    const bool at_barrier = !threads[index].exited && is_block_barrier(threads[index].wait);
+    const bool at_barrier = !threads[index].exited && threads[index].wait == Wait::syncthreads;
     if (at_barrier && waiter < 0) waiter = index;
     if (!at_barrier && culprit < 0) culprit = index;
   }

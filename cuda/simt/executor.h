@@ -54,28 +54,15 @@ void async_copy_wait();
 enum class Wait : std::uint8_t {
   none,
   syncthreads,
-  syncthreads_or,
-  syncthreads_and,
-  syncthreads_count,
   syncwarp,
   shuffle_4_bytes,
   shuffle_8_bytes,
-  ballot,
-  any,
-  all,
-  reduce_add,
-  reduce_min_signed,
-  reduce_max_signed,
-  reduce_min_unsigned,
-  reduce_max_unsigned,
-  reduce_and,
-  reduce_or,
-  reduce_xor,
+  reduce_max,
 };
 
-// Waits for every thread of the block; gives what the kind makes of the threads' predicates.
-int block_barrier(Wait kind, bool predicate);
-// Waits for every lane in `mask`; gives what the kind makes of their values. Only shuffles read `source_lane`.
+// Waits for every thread of the block.
+void block_barrier();
+// Waits for every lane in `mask`; returns what the kind computes from their values. Only shuffles read `source_lane`.
 std::uint64_t warp_operation(Wait kind, unsigned mask, std::uint64_t value, unsigned source_lane);
 // Ends the launch; printf-style text.
 [[noreturn, gnu::format(printf, 1, 2)]] void fault(const char* format, ...);

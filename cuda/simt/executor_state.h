@@ -72,9 +72,6 @@ struct Executor : Position {
   unsigned ready_warps = 0;  // one bit per warp: some lane is ready
   int num_exited = 0;
   int num_at_barrier = 0;
-  int num_votes = 0;
-  int barrier_result = 0;
-  Wait barrier = Wait::none;
 
   Context host;
   Fiber* current = nullptr;
@@ -144,6 +141,5 @@ inline Executor& running_executor() {
 }
 
 const char* wait_name(Wait wait);
-inline bool is_block_barrier(Wait wait) { return wait >= Wait::syncthreads && wait <= Wait::syncthreads_count; }
 
 }  // namespace flowk::simt

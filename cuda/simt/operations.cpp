@@ -8,44 +8,17 @@
 namespace flowk::simt {
 namespace {
 
-std::uint64_t reduced(Wait kind, std::uint64_t so_far, std::uint64_t value) {
-  const auto a = static_cast<std::uint32_t>(so_far), b = static_cast<std::uint32_t>(value);
-  const auto signed_a = static_cast<std::int32_t>(a), signed_b = static_cast<std::int32_t>(b);
-  switch (kind) {
-    case Wait::any:
-    case Wait::reduce_or: return a | b;
-    case Wait::all:
-    case Wait::reduce_and: return a & b;
-    case Wait::reduce_xor: return a ^ b;
-    case Wait::reduce_add: return a + b;
-    case Wait::reduce_min_unsigned: return std::min(a, b);
-    case Wait::reduce_max_unsigned: return std::max(a, b);
-    case Wait::reduce_min_signed: return signed_a < signed_b ? a : b;
-    case Wait::reduce_max_signed: return signed_a > signed_b ? a : b;
-    default: return 0;
-  }
-}
-
 // Every lane of `mask` has arrived: turns what each brought into what each takes away, and lets them go on.
 void finish_warp_operation(Executor& executor, int warp_index, Wait kind, unsigned mask) {
   Thread* lanes = executor.threads + warp_index * warp_lanes;
   std::uint64_t results[warp_lanes] = {};
-  const int first_lane = std::countr_zero(mask);
-  if (kind == Wait::shuffle_4_bytes || kind == Wait::shuffle_8_bytes) {
-    for (unsigned left = mask; left != 0; left &= left - 1) {
-      const int lane = std::countr_zero(left);
-      results[lane] = lanes[lanes[lane].source_lane].value;
-    }
-  } else {
-    std::uint64_t common = kind == Wait::ballot ? 0 : lanes[first_lane].value;
-    for (unsigned left = mask; left != 0; left &= left - 1) {
-      const int lane = std::countr_zero(left);
-      if (kind == Wait::ballot)
-        common |= lanes[lane].value << lane;
-      else if (lane != first_lane)
-        common = reduced(kind, common, lanes[lane].value);
-    }
-    for (std::uint64_t& result : results) result = common;
+  std::int32_t largest = INT32_MIN;
+  for (unsigned left = mask; left != 0; left &= left - 1)
+    largest = std::max(largest, static_cast<std::int32_t>(lanes[std::countr_zero(left)].value));
+  for (unsigned left = mask; left != 0; left &= left - 1) {
+    const int lane = std::countr_zero(left);
+    results[lane] =
+        kind == Wait::reduce_max ? static_cast<std::uint32_t>(largest) : lanes[lanes[lane].source_lane].value;
   }
   for (unsigned left = mask; left != 0; left &= left - 1) {
     const int lane = std::countr_zero(left);
@@ -66,21 +39,14 @@ void do_oldest_copy(Fiber& fiber) {
 
 }  // namespace
 
-int block_barrier(Wait kind, bool predicate) {
+void block_barrier() {
   Executor& executor = running_executor();
   Thread& self = executor.self();
   if (executor.is_sequential) executor.end_sequence();
-  if (executor.num_at_barrier != 0 && executor.barrier != kind)
-    fault("divergent barrier: it waits at %s, others at %s", wait_name(kind), wait_name(executor.barrier));
-  executor.barrier = kind;
-  self.wait = kind;
-  executor.num_votes += predicate;
+  self.wait = Wait::syncthreads;
   executor.make_unready();
   if (++executor.num_at_barrier == executor.num_threads) {
-    executor.barrier_result = kind == Wait::syncthreads_count ? executor.num_votes
-                              : kind == Wait::syncthreads_and ? executor.num_votes == executor.num_threads
-                                                              : executor.num_votes != 0;
-    executor.num_at_barrier = executor.num_votes = 0;
+    executor.num_at_barrier = 0;
     for (int warp_index = 0; warp_index * warp_lanes < executor.num_threads; ++warp_index)
       executor.make_ready(warp_index, executor.warps[warp_index].present);
     executor.wait_for_turn(executor.first_thread());
@@ -88,7 +54,6 @@ int block_barrier(Wait kind, bool predicate) {
     executor.wait_for_turn(executor.next_ready_thread());
   }
   self.wait = Wait::none;
-  return executor.barrier_result;
 }
 
 std::uint64_t warp_operation(Wait kind, unsigned mask, std::uint64_t value, unsigned source_lane) {
