@@ -33,5 +33,6 @@
 #define blockDim (::flowk::simt::position().block_dim)
 #define gridDim (::flowk::simt::position().grid_dim)
 
+#include "simt/clusters.h"
 #include "simt/intrinsics.h"
 #include "simt/synchronization.h"

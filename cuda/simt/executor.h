@@ -6,8 +6,11 @@
 // than waking them. The environment variable FLOWK_SIMT_THREADS (1 ... 256) says how many host threads a launch may
 // have; with 1 the interleaving is the same in every run. FLOWK_SIMT_THREAD_ORDER (forward, the default, or reverse)
 // says whether blocks, warps and lanes start from the first or from the last; a missing barrier shows in one of the
-// two. A warp runs until all its lanes wait for the block. Nothing is preempted: a kernel that spins on what another
-// thread or a later block has yet to write may never end.
+// two. A warp runs until all its lanes wait for the block, a block until all its threads wait for the cluster. Nothing
+// is preempted: a kernel that spins on what another thread or a later block has yet to write may never end.
+//
+// FLOWK_SIMT_CAPABILITY (0, the default, or 90) says whether kernels use clusters and bulk copies (clusters.h), and
+// whether plans may: it is Device::capability. A launch with clusters runs on the calling host thread alone.
 //
 // A fault (a divergent barrier, a warp operation that a named lane never reaches, ...) ends the launch: run_grid()
 // returns its text, the same however many host threads there are: that of the first block, in the order of the run,
@@ -54,6 +57,9 @@ void async_copy_wait();
 enum class Wait : std::uint8_t {
   none,
   syncthreads,
+  named_barrier,
+  cluster,
+  transactions,
   syncwarp,
   shuffle_4_bytes,
   shuffle_8_bytes,
@@ -67,12 +73,13 @@ std::uint64_t warp_operation(Wait kind, unsigned mask, std::uint64_t value, unsi
 // Ends the launch; printf-style text.
 [[noreturn, gnu::format(printf, 1, 2)]] void fault(const char* format, ...);
 
-// Where the running thread stands in its grid.
+// Where the running thread stands in its grid, and what its kernel may use.
 struct Position {
   uint3 thread{0, 0, 0};
   uint3 block{0, 0, 0};
   dim3 block_dim;
   dim3 grid_dim;
+  bool has_sm_90 = false;
 };
 const Position& position();
 

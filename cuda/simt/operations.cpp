@@ -9,8 +9,8 @@ namespace flowk::simt {
 namespace {
 
 // Every lane of `mask` has arrived: turns what each brought into what each takes away, and lets them go on.
-void finish_warp_operation(Executor& executor, int warp_index, Wait kind, unsigned mask) {
-  Thread* lanes = executor.threads + warp_index * warp_lanes;
+void finish_warp_operation(Block& block, int warp_index, Wait kind, unsigned mask) {
+  Thread* lanes = block.threads + warp_index * warp_lanes;
   std::uint64_t results[warp_lanes] = {};
   std::int32_t largest = INT32_MIN;
   for (unsigned left = mask; left != 0; left &= left - 1)
@@ -25,7 +25,7 @@ void finish_warp_operation(Executor& executor, int warp_index, Wait kind, unsign
     lanes[lane].value = results[lane];
     lanes[lane].wait = Wait::none;
   }
-  executor.make_ready(warp_index, mask);
+  block.make_ready(warp_index, mask);
 }
 
 void do_oldest_copy(Fiber& fiber) {
@@ -41,26 +41,24 @@ void do_oldest_copy(Fiber& fiber) {
 
 void block_barrier() {
   Executor& executor = running_executor();
-  Thread& self = executor.self();
-  if (executor.is_sequential) executor.end_sequence();
-  self.wait = Wait::syncthreads;
-  executor.make_unready();
-  if (++executor.num_at_barrier == executor.num_threads) {
-    executor.num_at_barrier = 0;
-    for (int warp_index = 0; warp_index * warp_lanes < executor.num_threads; ++warp_index)
-      executor.make_ready(warp_index, executor.warps[warp_index].present);
-    executor.wait_for_turn(executor.first_thread());
-  } else {
-    executor.wait_for_turn(executor.next_ready_thread());
+  Block& block = *executor.current_block;
+  if (block.num_at_barrier + 1 < executor.num_threads) {
+    ++block.num_at_barrier;
+    executor.wait(Wait::syncthreads, 0);
+    return;
   }
-  self.wait = Wait::none;
+  if (block.state == Block::State::sequential) executor.end_sequence();  // a block of one thread
+  block.num_at_barrier = 0;
+  executor.wake(block, Wait::syncthreads, 0);
+  executor.let_others_run(true);
 }
 
 std::uint64_t warp_operation(Wait kind, unsigned mask, std::uint64_t value, unsigned source_lane) {
   Executor& executor = running_executor();
   Thread& self = executor.self();
   const int warp_index = executor.own_warp(), lane = executor.own_lane();
-  Warp& warp = executor.warps[warp_index];
+  Block& block = *executor.current_block;
+  Warp& warp = block.warps[warp_index];
   if ((mask >> lane & 1) == 0)
     fault("%s with mask 0x%08x, which lacks the calling lane %d", wait_name(kind), mask, lane);
   if ((mask & ~warp.present) != 0)
@@ -69,7 +67,7 @@ std::uint64_t warp_operation(Wait kind, unsigned mask, std::uint64_t value, unsi
   if (is_shuffle && (mask >> source_lane & 1) == 0)
     fault("%s with mask 0x%08x reads lane %u, which is not in it", wait_name(kind), mask, source_lane);
 
-  if (executor.is_sequential) executor.end_sequence();
+  if (block.state == Block::State::sequential) executor.end_sequence();
   self.wait = kind;
   self.mask = mask;
   self.value = value;
@@ -78,19 +76,28 @@ std::uint64_t warp_operation(Wait kind, unsigned mask, std::uint64_t value, unsi
   executor.make_unready();
   bool all_arrived = (warp.waiting & mask) == mask;
   for (unsigned left = mask; all_arrived && left != 0; left &= left - 1) {
-    const Thread& other = executor.threads[warp_index * warp_lanes + std::countr_zero(left)];
+    const Thread& other = block.threads[warp_index * warp_lanes + std::countr_zero(left)];
     all_arrived = other.wait == kind && other.mask == mask;
   }
-  if (all_arrived) finish_warp_operation(executor, warp_index, kind, mask);
-  executor.wait_for_turn(executor.next_ready_thread());
+  if (all_arrived) finish_warp_operation(block, warp_index, kind, mask);
+  executor.let_others_run(false);
   return self.value;
+}
+
+std::size_t offset_in_shared(const void* address, std::size_t bytes, const char* what) {
+  const Executor& executor = running_executor();
+  const std::size_t offset = reinterpret_cast<std::uintptr_t>(address) -
+                             reinterpret_cast<std::uintptr_t>(executor.current_block->shared_memory);
+  if (offset >= executor.shared_bytes || executor.shared_bytes - offset < bytes)
+    fault("%s to %p, which is outside the block's shared memory", what, address);
+  return offset;
 }
 
 void* block_shared_memory(std::size_t needed_bytes) {
   Executor& executor = running_executor();
   if (needed_bytes > executor.shared_bytes)
     fault("it needs %zu bytes of shared memory, shared_bytes = %zu", needed_bytes, executor.shared_bytes);
-  return executor.shared_memory;
+  return executor.current_block->shared_memory;
 }
 
 void async_copy(void* dst, const void* src, std::size_t bytes) {
@@ -98,9 +105,7 @@ void async_copy(void* dst, const void* src, std::size_t bytes) {
   if (bytes != 4 && bytes != 8 && bytes != 16) fault("async_copy of %zu bytes, must be 4, 8 or 16", bytes);
   if (reinterpret_cast<std::uintptr_t>(dst) % bytes != 0 || reinterpret_cast<std::uintptr_t>(src) % bytes != 0)
     fault("async_copy of %zu bytes from %p to %p: not aligned", bytes, src, dst);
-  const auto offset = reinterpret_cast<std::uintptr_t>(dst) - reinterpret_cast<std::uintptr_t>(executor.shared_memory);
-  if (offset >= executor.shared_bytes || executor.shared_bytes - offset < bytes)
-    fault("async_copy to %p, which is outside the block's shared memory", dst);
+  offset_in_shared(dst, bytes, "async_copy");
   Fiber& fiber = *executor.current;
   if (fiber.end_copy - fiber.first_copy == Fiber::max_copies) do_oldest_copy(fiber);
   fiber.copies[fiber.end_copy++ % Fiber::max_copies] = {dst, src, static_cast<std::uint32_t>(bytes), fiber.copy_group};
