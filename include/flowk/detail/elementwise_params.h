@@ -6,6 +6,7 @@
 #pragma once
 
 #include "flowk/detail/divider.h"
+#include "flowk/detail/sizes.h"
 
 namespace flowk::detail {
 
@@ -137,9 +138,6 @@ struct ElementwiseTileShape {
   // Neighbouring rows of one thread, whose elements share a word of a staged run of the widest operand.
   static constexpr int rows_per_word = kN < 8 ? 1 : kN / 4;
 };
-
-// Runs in shared memory have the same address modulo this as in global memory, so that a sector is read at once.
-constexpr int sector_bytes = 32;
 
 // The most packs per thread of a contiguous kernel: more would need more than 64 registers.
 FLOWK_HOST_DEVICE constexpr int most_packs(int pack_elements, int num_inputs) {
