@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kernel sees under FLOWK_SIMT in place of <cuda_runtime.h>: keywords, built-in variables, functions.
+// What a kernel sees under FLOWK_SIMT instead of <cuda_runtime.h>: keywords, built-in variables, functions.
 #pragma once
 
 #include "simt/executor.h"

@@ -332,8 +332,8 @@ void Executor::describe(int block_rank, int thread_index, char* text, std::size_
     std::snprintf(text, text_bytes, "%s waits at %s%s", name, wait_name(subject.wait), mask);
 }
 
-// No thread can run and not all have exited. Names a waiting thread and, if the executor can tell, one that keeps it
-// waiting: of those at a barrier of the block, else at a warp operation, else at one of the cluster.
+// No thread can run and not all have exited. Names a thread that waits and, if the executor can tell, one that keeps it
+// waiting. A thread at __syncthreads is named first, else one at a warp operation, else one at the cluster's barrier.
 void Executor::fault_deadlock() {
   const auto waits = [&](int block_rank, int index) {
     const Block& of_rank = *blocks[block_rank];

@@ -12,9 +12,9 @@
 // FLOWK_SIMT_CAPABILITY (0, the default, or 90) says whether kernels use clusters and bulk copies (clusters.h), and
 // whether plans may: it is Device::capability. A launch with clusters runs on the calling host thread alone.
 //
-// A fault (a divergent barrier, a warp operation that a named lane never reaches, ...) ends the launch: run_grid()
-// returns its text, the same however many host threads there are: that of the first block, in the order of the run,
-// that has one. Its threads that were waiting are dropped where they stand, without running destructors.
+// A fault (a divergent barrier, a warp operation that a named lane never reaches, ...) ends the launch, and run_grid()
+// returns its text. If several blocks have a fault, it is the text of the first one in the order of the run, with any
+// number of host threads. Threads that wait are dropped where they stand, without running destructors.
 #pragma once
 
 #include <cstddef>

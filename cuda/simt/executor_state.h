@@ -144,7 +144,7 @@ struct Executor : Position {
   void let_others_run(bool from_the_first_thread);
   void wake(Block& block, Wait kind, std::uint64_t value);
   void end_sequence();
-  // Takes the current thread out of those that can run.
+  // From here on the current thread cannot run.
   void make_unready() {
     Warp& warp = current_block->warps[own_warp()];
     warp.ready &= ~(1u << own_lane());
@@ -168,7 +168,7 @@ struct Executor : Position {
   [[noreturn]] void fault_deadlock();
 };
 
-// The executor whose kernel calls; asserts that there is one.
+// The executor of the calling kernel; asserts that there is one.
 inline Executor& running_executor() {
   position();
   return *static_cast<Executor*>(detail::running);
