@@ -17,7 +17,7 @@ struct CopyGroup {
 // The group of thread `first` of a block, or of all its threads.
 __device__ __forceinline__ CopyGroup copy_group(int first) {
   const int thread = static_cast<int>(threadIdx.x);
-  return has_clusters ? CopyGroup{thread - first, 1} : CopyGroup{thread, static_cast<int>(blockDim.x)};
+  return has_sm_90() ? CopyGroup{thread - first, 1} : CopyGroup{thread, static_cast<int>(blockDim.x)};
 }
 
 // Copies into shared memory: begin(), copy() any number of times, less than 1 MB in all, and end(), by the threads of
@@ -30,12 +30,13 @@ struct BulkCopies {
   // Both addresses and `num_bytes` are multiples of 16.
   __device__ __forceinline__ void copy(const CopyGroup& group, unsigned char* shared_dst, const unsigned char* src,
                                        int num_bytes) const {
-    if constexpr (has_clusters) {
+    if (has_sm_90()) {
       if (num_bytes <= 0) return;
       barrier.expect(num_bytes);
-      FLOWK_SM90_ASM("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                         address_in_shared(shared_dst)),
-                     "l"(src), "r"(num_bytes), "r"(address_in_shared(barrier.memory)) : "memory");
+      FLOWK_SM90(simt::bulk_load(shared_dst, src, num_bytes, barrier.memory),
+                 "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                     address_in_shared(shared_dst)),
+                 "l"(src), "r"(num_bytes), "r"(address_in_shared(barrier.memory)) : "memory");
     } else {
 #pragma unroll 1
       for (int i = group.lane * vector_bytes; i < num_bytes; i += group.lanes * vector_bytes)
@@ -46,7 +47,7 @@ struct BulkCopies {
   __device__ __forceinline__ void end() const { barrier.arrive(); }
 
   __device__ __forceinline__ void wait() const {
-    if constexpr (has_clusters) {
+    if (has_sm_90()) {
       barrier.wait();
     } else {
       async_copy_wait();
@@ -56,14 +57,15 @@ struct BulkCopies {
 
   // To global memory: publish() by all threads of a block that wrote to shared memory, a __syncthreads(), and store()
   // by all. Both addresses and `num_bytes` are multiples of 16; num_bytes may be less than 1.
-  static __device__ __forceinline__ void publish() { FLOWK_SM90_ASM("fence.proxy.async.shared::cta;" :: : "memory"); }
+  static __device__ __forceinline__ void publish() { FLOWK_SM90(, "fence.proxy.async.shared::cta;" :: : "memory"); }
   static __device__ __forceinline__ void store(unsigned char* dst, const unsigned char* shared_src, int num_bytes) {
-    if constexpr (has_clusters) {
+    if (has_sm_90()) {
       if (threadIdx.x != 0 || num_bytes <= 0) return;
-      FLOWK_SM90_ASM("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(dst),
-                     "r"(address_in_shared(shared_src)), "r"(num_bytes) : "memory");
-      FLOWK_SM90_ASM("cp.async.bulk.commit_group;" :: : "memory");
-      FLOWK_SM90_ASM("cp.async.bulk.wait_group.read 0;" :: : "memory");  // shared memory is the block's until then
+      FLOWK_SM90(simt::bulk_store(dst, shared_src, num_bytes),
+                 "cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(dst),
+                 "r"(address_in_shared(shared_src)), "r"(num_bytes) : "memory");
+      FLOWK_SM90(, "cp.async.bulk.commit_group;" :: : "memory");
+      FLOWK_SM90(, "cp.async.bulk.wait_group.read 0;" :: : "memory");  // shared memory is the block's until then
     } else {
 #pragma unroll 1
       for (int i = static_cast<int>(threadIdx.x) * vector_bytes; i < num_bytes;

@@ -7,7 +7,7 @@
 namespace flowk::core {
 
 struct Device {
-  // 90 for sm_90; at most 89 if the library has no code for sm_90; 0 for the CPU executor.
+  // 90 for sm_90; at most 89 if the library has no code for sm_90. Of the CPU executor: FLOWK_SIMT_CAPABILITY, 0 or 90.
   int32_t capability = 0;
   int32_t num_multiprocessors = 1;
   int32_t shared_bytes_per_multiprocessor = 0;

@@ -26,9 +26,6 @@ Status launch(void (*kernel)(Parameters...), const LaunchConfig& config, flowk_s
                            static_cast<long long>(config.num_blocks), static_cast<long long>(max_grid_blocks));
 #ifdef FLOWK_SIMT
   (void)stream;
-  if (config.cluster_blocks != 1)
-    return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "a plan for the executor has clusters of %d blocks",
-                           config.cluster_blocks);
   const char* fault = simt::run_grid(config, [&] { kernel(arguments...); });
   if (fault != nullptr) return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "%s", fault);
   return {};

@@ -8,8 +8,8 @@
 
 namespace flowk::core {
 
-// Lowers the number of blocks to that of the clusters that are resident at once with one block per multiprocessor. The
-// limit comes from the GPCs: a cluster cannot span two. An H200 of 132 multiprocessors holds 30 clusters of 4 blocks,
+// Limits the number of blocks to the clusters that are resident at once with one block per multiprocessor. The limit
+// comes from the GPCs: a cluster cannot span two. An H200 of 132 multiprocessors holds 30 clusters of 4 blocks,
 // 15 of 8, or 7 of 16. The runtime is asked once per device and cluster size, for blocks that use all of a
 // multiprocessor's shared memory, so that the answer is the same for every kernel.
 template <class... Parameters>
@@ -46,8 +46,8 @@ Status limit_to_resident(void (*kernel)(Parameters...), LaunchConfig* config) {
     cudaGetLastError();
     return Status::failure(FLOWK_STATUS_CUDA_ERROR, "no number of resident clusters: %s", cudaGetErrorString(error));
   }
-  const int64_t most_blocks = static_cast<int64_t>(clusters > 0 ? clusters : 1) * config->cluster_blocks;
-  if (config->num_blocks > most_blocks) config->num_blocks = most_blocks;
+  const int64_t max_blocks = static_cast<int64_t>(clusters > 0 ? clusters : 1) * config->cluster_blocks;
+  if (config->num_blocks > max_blocks) config->num_blocks = max_blocks;
 #endif
   return {};
 }

@@ -118,6 +118,16 @@ constexpr bool has_kernel(ElementwiseKernel kernel, ElementwiseArity arity, Comp
   return false;
 }
 
+// The files of instantiate/ that hold the kernels.
+enum class ElementwiseFile : int32_t { unary, binary_contiguous, binary_strided, ternary };
+constexpr ElementwiseFile file_of(ElementwiseArity arity, ElementwiseKernel kernel) {
+  using enum ElementwiseKernel;
+  if (arity == ElementwiseArity::unary) return ElementwiseFile::unary;
+  if (arity == ElementwiseArity::ternary) return ElementwiseFile::ternary;
+  return kernel == contiguous || kernel == broadcast || kernel == broadcast_rows ? ElementwiseFile::binary_contiguous
+                                                                                 : ElementwiseFile::binary_strided;
+}
+
 struct ElementwisePlan {
   ElementwiseArity arity = ElementwiseArity::functor;
   ComputeClass compute = ComputeClass::float32;

@@ -13,10 +13,17 @@
 
 namespace flowk::elementwise {
 
-Status run_unary(const ElementwisePlan& plan, flowk_stream stream);
-Status run_binary_contiguous(const ElementwisePlan& plan, flowk_stream stream);
-Status run_binary_strided(const ElementwisePlan& plan, flowk_stream stream);
-Status run_ternary(const ElementwisePlan& plan, flowk_stream stream);
+// Launches a plan whose kernel is in the file.
+template <ElementwiseFile kFile>
+Status run_file(const ElementwisePlan& plan, flowk_stream stream);
+template <>
+Status run_file<ElementwiseFile::unary>(const ElementwisePlan& plan, flowk_stream stream);
+template <>
+Status run_file<ElementwiseFile::binary_contiguous>(const ElementwisePlan& plan, flowk_stream stream);
+template <>
+Status run_file<ElementwiseFile::binary_strided>(const ElementwisePlan& plan, flowk_stream stream);
+template <>
+Status run_file<ElementwiseFile::ternary>(const ElementwisePlan& plan, flowk_stream stream);
 
 inline Status unknown_plan(const ElementwisePlan& plan) {
   return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan: no kernel %s for compute class %d, packs of %d",
@@ -193,12 +200,12 @@ Status run_kernel(const ElementwisePlan& plan, const Params& params, flowk_strea
   return unknown_plan(plan);
 }
 
-// Launches the plan's kernel, one of the mechanisms kOwn.
-template <ElementwiseArity kArity, ElementwiseKernel... kOwn>
-Status run_one_of(const ElementwisePlan& plan, flowk_stream stream) {
+// The kernels of the file, which are of one arity.
+template <ElementwiseFile kFile, ElementwiseArity kArity>
+Status run_kernels_of(const ElementwisePlan& plan, flowk_stream stream) {
   return std::visit(
       [&]<class Mechanism>(const Mechanism& chosen) -> Status {
-        if constexpr (((kernel_of<Mechanism> == kOwn) || ...))
+        if constexpr (file_of(kArity, kernel_of<Mechanism>) == kFile)
           return run_kernel<kArity, kernel_of<Mechanism>>(plan, chosen.params, stream);
         else
           return unknown_plan(plan);

@@ -12,13 +12,12 @@ static_assert(ElementwiseKernel::contiguous < ElementwiseKernel::broadcast_rows 
               ElementwiseKernel::shifted_tiles > ElementwiseKernel::broadcast_rows);
 
 Status run_elementwise(const ElementwisePlan& plan, flowk_stream stream) {
-  switch (plan.arity) {
-    case ElementwiseArity::unary: return run_unary(plan, stream);
-    case ElementwiseArity::binary:
-      if (plan.kernel() <= ElementwiseKernel::broadcast_rows) return run_binary_contiguous(plan, stream);
-      return run_binary_strided(plan, stream);
-    case ElementwiseArity::ternary: return run_ternary(plan, stream);
-    case ElementwiseArity::functor: break;  // the caller has the kernel
+  if (plan.arity == ElementwiseArity::functor) return unknown_plan(plan);  // the caller has the kernel
+  switch (file_of(plan.arity, plan.kernel())) {
+    case ElementwiseFile::unary: return run_file<ElementwiseFile::unary>(plan, stream);
+    case ElementwiseFile::binary_contiguous: return run_file<ElementwiseFile::binary_contiguous>(plan, stream);
+    case ElementwiseFile::binary_strided: return run_file<ElementwiseFile::binary_strided>(plan, stream);
+    case ElementwiseFile::ternary: return run_file<ElementwiseFile::ternary>(plan, stream);
   }
   return unknown_plan(plan);
 }

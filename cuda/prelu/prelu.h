@@ -14,7 +14,7 @@
 namespace flowk::prelu {
 
 // A checked call. Every extent is >= 1; `dtype` is float16, bfloat16, float32 or float64, `alpha_dtype` the same type,
-// or float32 beside the 16-bit ones.
+// or float32 if `dtype` has 16 bits.
 struct PreluRequest {
   const void* x = nullptr;
   const void* alpha = nullptr;
@@ -26,7 +26,7 @@ struct PreluRequest {
   flowk_dtype alpha_dtype = FLOWK_FLOAT32;
 };
 
-// The same; `dx` or `dalpha` may be null, `workspace` only where the plan needs none. outer and inner may be 0.
+// The same; `dx` or `dalpha` may be null, `workspace` only if the plan needs none. outer and inner may be 0.
 struct PreluBackwardRequest {
   const void* dy = nullptr;
   const void* x = nullptr;
@@ -142,7 +142,7 @@ struct PreluBackwardPlan {
   PreluBackwardKernel kernel() const { return static_cast<PreluBackwardKernel>(gradient.index()); }
 };
 
-// What a bench may choose in place of the planner; 0 leaves the choice to it.
+// What a bench may choose instead of the planner. 0: the planner chooses.
 struct PreluBackwardChoice {
   int32_t kernel = 0;          // 1 + PreluBackwardKernel
   int32_t max_threads = 0;     // per block
@@ -154,7 +154,7 @@ struct PreluBackwardChoice {
 };
 
 // Chooses kernels and launches. The plan needs plan->workspace_bytes at request.workspace. Returns false, and no plan,
-// where a forced choice does not fit; without one it never fails.
+// if a forced choice does not fit; without one it never fails.
 bool plan_prelu_backward(const PreluBackwardRequest& request, const Device& device, const PreluBackwardChoice& choice,
                          PreluBackwardPlan* plan);
 

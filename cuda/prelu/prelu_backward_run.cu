@@ -24,10 +24,8 @@ struct RunGradient {
 
   Status operator()(const ByChannel& plan) const {
     if constexpr (!std::is_same_v<T, double>) {
-#ifndef FLOWK_SIMT
       constexpr int rows_of_cluster = by_channel_rows_of_cluster(sizeof(T));
       if (config.cluster_blocks > 1) return launch(by_channel<T, rows_of_cluster, true>, config, stream, plan.params);
-#endif
       if (plan.vectors_in_flight == 3) return launch(by_channel<T, 3, false>, config, stream, plan.params);
       if (plan.vectors_in_flight == 4) return launch(by_channel<T, 4, false>, config, stream, plan.params);
     }
@@ -71,9 +69,7 @@ struct RunGradient {
       if (plan.form == ColumnForm::aligned && plan.params.tile_vectors == wide_tile_vectors)
         return launch(by_column<T, ColumnForm::aligned, wide_tile_vectors, 4>, config, stream, plan.params);
       if (plan.form == ColumnForm::aligned) return run_column<ColumnForm::aligned, false>(plan);
-#ifndef FLOWK_SIMT
       if (config.cluster_blocks > 1) return run_column<ColumnForm::whole_channels, true>(plan);
-#endif
       return run_column<ColumnForm::whole_channels, false>(plan);
     }
     return no_kernel("by_column: form", static_cast<int>(plan.form));

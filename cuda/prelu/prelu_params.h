@@ -25,7 +25,7 @@ constexpr int max_backward_threads = 512;
 constexpr int max_span_threads = 256;
 constexpr int max_row_sum_threads = 1024;
 constexpr int wide_tile_vectors = 32;
-constexpr int max_cluster_blocks = 8;  // every GPU with clusters has as many
+constexpr int max_cluster_blocks = 8;  // every GPU with clusters allows 8
 
 // Vectors of x and of dy in flight per thread that kernels for clusters are compiled for: one number by_channel; 4
 // by_column, of wider elements also 2.
@@ -61,7 +61,7 @@ struct ForwardParams {
   const void* alpha = nullptr;
   void* y = nullptr;
   int16_t x_shift = 0;           // bytes from a multiple of 16 to the element of x that a vector begins with
-  bool has_float_alpha = false;  // beside 16-bit elements
+  bool has_float_alpha = false;  // with 16-bit elements
   AlphaAccess alpha_access = AlphaAccess::one_per_element;
   VectorGrid grid;
   friend bool operator==(const ForwardParams&, const ForwardParams&) = default;
@@ -78,7 +78,7 @@ struct BackwardTensors {
   void* partials = nullptr;  // else it writes partial sums here; both null: no sums are wanted
   int16_t dy_shift = 0;      // as ForwardParams::x_shift
   int16_t x_shift = 0;
-  bool has_float_alpha = false;  // alpha and dalpha, beside 16-bit elements
+  bool has_float_alpha = false;  // alpha and dalpha, with 16-bit elements
   friend bool operator==(const BackwardTensors&, const BackwardTensors&) = default;
 };
 

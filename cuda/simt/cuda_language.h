@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kernel sees under FLOWK_SIMT in place of <cuda_runtime.h>: keywords, built-in variables, functions.
+// What a kernel sees under FLOWK_SIMT instead of <cuda_runtime.h>: keywords, built-in variables, functions.
 #pragma once
 
 #include "simt/executor.h"
@@ -33,6 +33,6 @@
 #define blockDim (::flowk::simt::position().block_dim)
 #define gridDim (::flowk::simt::position().grid_dim)
 
-#include "simt/atomics.h"
+#include "simt/clusters.h"
 #include "simt/intrinsics.h"
 #include "simt/synchronization.h"

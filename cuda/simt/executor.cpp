@@ -53,23 +53,13 @@ const char* wait_name(Wait wait) {
   switch (wait) {
     case Wait::none: return "nothing";
     case Wait::syncthreads: return "__syncthreads";
-    case Wait::syncthreads_or: return "__syncthreads_or";
-    case Wait::syncthreads_and: return "__syncthreads_and";
-    case Wait::syncthreads_count: return "__syncthreads_count";
+    case Wait::named_barrier: return "a named barrier";
+    case Wait::cluster: return "the cluster's barrier";
+    case Wait::transactions: return "an mbarrier";
     case Wait::syncwarp: return "__syncwarp";
     case Wait::shuffle_4_bytes: return "a 4-byte __shfl_*_sync";
     case Wait::shuffle_8_bytes: return "an 8-byte __shfl_*_sync";
-    case Wait::ballot: return "__ballot_sync";
-    case Wait::any: return "__any_sync";
-    case Wait::all: return "__all_sync";
-    case Wait::reduce_add: return "__reduce_add_sync";
-    case Wait::reduce_min_signed: return "__reduce_min_sync(int)";
-    case Wait::reduce_max_signed: return "__reduce_max_sync(int)";
-    case Wait::reduce_min_unsigned: return "__reduce_min_sync(unsigned)";
-    case Wait::reduce_max_unsigned: return "__reduce_max_sync(unsigned)";
-    case Wait::reduce_and: return "__reduce_and_sync";
-    case Wait::reduce_or: return "__reduce_or_sync";
-    case Wait::reduce_xor: return "__reduce_xor_sync";
+    case Wait::reduce_max: return "__reduce_max_sync";
   }
   return "?";
 }
@@ -80,26 +70,31 @@ void Executor::run_thread_loop() {
   for (;;) {
     fiber->first_copy = fiber->end_copy = fiber->copy_group = 0;
     kernel(kernel_context);
-    ++num_exited;
-    if (is_sequential && num_exited < num_threads) {
+    Block& own = *current_block;
+    ++own.num_exited;
+    if (own.num_exited < num_threads && own.state == Block::State::sequential) {
       thread.x += reverse ? -1u : 1u;
       continue;
     }
-    if (num_exited == num_threads) {
-      self().fiber = nullptr;
+    if (own.num_exited < num_threads) {
+      self().exited = true;
+      make_unready();
+    } else {
+      if (!own.bulk_loads.empty()) fault("the block ends, and nothing has waited for one of its bulk copies");
+      own.state = Block::State::done;
+      ++num_done;
+    }
+    self().fiber = nullptr;
+    if (num_done == cluster_blocks) {
       give_fiber(fiber);
       switch_to(*fiber, host);
       continue;
     }
-    self().exited = true;
-    self().fiber = nullptr;
-    make_unready();
-    const int next = next_ready_thread();
-    if (next < 0) {
+    if (!enter_next_thread()) {
       self().fiber = fiber;  // drop_waiting_threads() finds it there
       fault_deadlock();
     }
-    thread.x = static_cast<unsigned>(next);
+    if (current_block->state == Block::State::sequential) continue;
     if (self().fiber == nullptr) {
       self().fiber = fiber;
     } else {
@@ -111,47 +106,93 @@ void Executor::run_thread_loop() {
 
 // Brings the state of all threads up to date, before the current one waits as the first of its block.
 void Executor::end_sequence() {
-  is_sequential = false;
+  Block& own = *current_block;
+  own.state = Block::State::interleaved;
   const int own_index = static_cast<int>(thread.x);
   const auto has_exited = [&](int index) { return reverse ? index > own_index : index < own_index; };
-  ready_warps = 0;
-  for (int warp_index = 0; warp_index * warp_lanes < num_threads; ++warp_index) warps[warp_index].ready = 0;
+  own.ready_warps = 0;
+  for (int warp_index = 0; warp_index * warp_lanes < num_threads; ++warp_index) own.warps[warp_index].ready = 0;
   for (int index = 0; index < num_threads; ++index) {
-    threads[index].exited = has_exited(index);
-    threads[index].wait = Wait::none;
-    if (!threads[index].exited) make_ready(index / warp_lanes, 1u << index % warp_lanes);
+    own.threads[index].exited = has_exited(index);
+    own.threads[index].wait = Wait::none;
+    if (!own.threads[index].exited) own.make_ready(index / warp_lanes, 1u << index % warp_lanes);
   }
   self().fiber = current;
 }
 
-// The lanes of the current warp take turns first, then the warps: -1 when every thread waits or has exited.
-int Executor::next_ready_thread() const {
-  if (ready_warps == 0) return -1;
-  int warp_index = own_warp(), lane = own_lane();
-  if (warps[warp_index].ready == 0) {
-    warp_index = next_bit(ready_warps, warp_index, reverse);
-    lane = reverse ? 0 : warp_lanes - 1;
-  }
-  return warp_index * warp_lanes + next_bit(warps[warp_index].ready, lane, reverse);
+void Executor::enter_block(int block_rank) {
+  block.x += static_cast<unsigned>(block_rank - rank);
+  rank = block_rank;
+  current_block = blocks[rank].get();
 }
 
-// Called by a thread that has said what it waits for: lets others run, thread `next` first, until it is ready and its
-// turn has come. A thread whose arrival frees the others takes its turn as well, so that the order starts anew.
-void Executor::wait_for_turn(int next) {
-  if (next < 0) fault_deadlock();
-  Fiber* fiber = self().fiber;
-  const int own_index = static_cast<int>(thread.x);
-  thread.x = static_cast<unsigned>(next);
-  if (next == own_index) return;
-  if (self().fiber == nullptr) {
-    Fiber* taken = take_fiber();
-    if (taken == nullptr) {
-      thread.x = static_cast<unsigned>(own_index);
-      fault("no memory for the stack of thread %d", next);
+// Makes the thread that runs next the current one: a lane of the current warp, else of the block's next warp, else the
+// next block's. False if every thread waits or has exited.
+bool Executor::enter_next_thread() {
+  int warp_index = own_warp(), lane = own_lane();
+  for (int step = 0; !current_block->has_ready_thread(); ++step) {
+    if (step == cluster_blocks) return false;
+    enter_block((rank + (reverse ? cluster_blocks - 1 : 1)) % cluster_blocks);
+    if (current_block->state == Block::State::not_started) {
+      current_block->state = Block::State::sequential;
+      thread.x = static_cast<unsigned>(first_thread());
+      return true;
     }
-    self().fiber = taken;
+    warp_index = reverse ? 0 : max_warps - 1;
+    lane = reverse ? 0 : warp_lanes - 1;
   }
-  switch_to_fiber(*fiber, self().fiber);
+  if (current_block->warps[warp_index].ready == 0) {
+    warp_index = next_bit(current_block->ready_warps, warp_index, reverse);
+    lane = reverse ? 0 : warp_lanes - 1;
+  }
+  thread.x =
+      static_cast<unsigned>(warp_index * warp_lanes + next_bit(current_block->warps[warp_index].ready, lane, reverse));
+  return true;
+}
+
+// Called by a thread that has to wait: lets others run until one has woken it and its turn has come.
+void Executor::wait(Wait kind, std::uint64_t value) {
+  if (current_block->state == Block::State::sequential) end_sequence();
+  self().wait = kind;
+  self().value = value;
+  make_unready();
+  let_others_run(false);
+}
+
+// Lets the threads of a block go on that wait for `kind`, and for an address if `value` is one.
+void Executor::wake(Block& of, Wait kind, std::uint64_t value) {
+  if (of.state != Block::State::interleaved) return;
+  for (int index = 0; index < num_threads; ++index) {
+    Thread& woken = of.threads[index];
+    if (woken.exited || woken.wait != kind || woken.value != value) continue;
+    woken.wait = Wait::none;
+    of.make_ready(index / warp_lanes, 1u << index % warp_lanes);
+  }
+}
+
+// Called by a thread that has said what it waits for, or by one that has woken its block: there the first thread is the
+// next one, so that the order starts anew.
+void Executor::let_others_run(bool from_the_first_thread) {
+  const int own_rank = rank;
+  const unsigned own_thread = thread.x;
+  Fiber* const fiber = self().fiber;
+  if (from_the_first_thread)
+    thread.x = static_cast<unsigned>(first_thread());
+  else if (!enter_next_thread())
+    fault_deadlock();
+  Fiber* next = self().fiber;
+  if (next == fiber) return;
+  if (next == nullptr) {
+    next = take_fiber();
+    if (next == nullptr) {
+      const unsigned next_thread = thread.x;
+      enter_block(own_rank);
+      thread.x = own_thread;
+      fault("no memory for the stack of thread %u", next_thread);
+    }
+    if (current_block->state == Block::State::interleaved) self().fiber = next;
+  }
+  switch_to_fiber(*fiber, next);
 }
 
 Fiber* Executor::take_fiber() {
@@ -178,66 +219,84 @@ void Grid::take_fault(unsigned step, const char* text) {
 
 // Returns what is missing, or nullptr.
 const char* Executor::set_up(const Grid& grid) {
-  if (shared_bytes != grid.shared_bytes) {
-    std::free(shared_memory);
-    shared_memory = nullptr;
-    shared_bytes = 0;
-    void* memory = nullptr;
-    if (grid.shared_bytes > 0 && posix_memalign(&memory, 128, grid.shared_bytes) != 0)
+  for (int block_rank = 0; block_rank < max_cluster_blocks; ++block_rank) {
+    std::unique_ptr<Block>& of_rank = blocks[block_rank];
+    if (of_rank != nullptr && shared_bytes != grid.shared_bytes) {
+      std::free(of_rank->shared_memory);
+      of_rank->shared_memory = nullptr;
+    }
+    if (block_rank >= grid.cluster_blocks) continue;
+    if (of_rank == nullptr) of_rank.reset(new (std::nothrow) Block);
+    if (of_rank == nullptr) return "simt: no memory for a block's threads";
+    void* memory = of_rank->shared_memory;
+    if (memory == nullptr && grid.shared_bytes > 0 && posix_memalign(&memory, 128, grid.shared_bytes) != 0)
       return "simt: no memory for the block's shared memory";
-    shared_memory = static_cast<unsigned char*>(memory);
-    shared_bytes = grid.shared_bytes;
+    of_rank->shared_memory = static_cast<unsigned char*>(memory);
+    for (int warp_index = 0; warp_index * warp_lanes < grid.num_threads; ++warp_index) {
+      const int num_lanes = std::min(grid.num_threads - warp_index * warp_lanes, warp_lanes);
+      of_rank->warps[warp_index] = {.present = 0xffffffffu >> (warp_lanes - num_lanes), .ready = 0, .waiting = 0};
+    }
   }
+  shared_bytes = grid.shared_bytes;
   kernel = grid.kernel;
   kernel_context = grid.kernel_context;
   num_threads = grid.num_threads;
+  cluster_blocks = grid.cluster_blocks;
+  has_sm_90 = grid.has_sm_90;
   reverse = grid.reverse;
   block_dim = dim3(static_cast<unsigned>(grid.num_threads));
   grid_dim = dim3(grid.num_blocks);
   failed = false;
-  for (int warp_index = 0; warp_index * warp_lanes < num_threads; ++warp_index) {
-    const int num_lanes = std::min(num_threads - warp_index * warp_lanes, warp_lanes);
-    warps[warp_index] = {.present = 0xffffffffu >> (warp_lanes - num_lanes), .ready = 0, .waiting = 0};
-  }
   return nullptr;
 }
 
-void Executor::run_block(unsigned block_index) {
+void Executor::run_cluster(unsigned cluster_index) {
   Fiber* fiber = take_fiber();
   if (fiber == nullptr) {
     failed = true;
     std::snprintf(fault_text, sizeof(fault_text), "simt: no memory for a fiber's stack");
     return;
   }
-  block.x = block_index;
+  for (int block_rank = 0; block_rank < cluster_blocks; ++block_rank) {
+    Block& of_rank = *blocks[block_rank];
+    of_rank.state = Block::State::not_started;
+    of_rank.num_exited = of_rank.num_at_barrier = of_rank.num_at_named_barrier = 0;
+    of_rank.bulk_loads.clear();
+    if (shared_bytes != 0) std::memset(of_rank.shared_memory, 0xCD, shared_bytes);
+    for (int index = 0; cluster_blocks > 1 && index < num_threads; ++index)
+      of_rank.threads[index].is_at_cluster = false;
+  }
+  num_done = num_at_cluster = 0;
+  cluster_phase = 0;
+  rank = 0;
+  block.x = cluster_index * static_cast<unsigned>(cluster_blocks);
+  enter_block(reverse ? cluster_blocks - 1 : 0);
+  current_block->state = Block::State::sequential;
   thread.x = static_cast<unsigned>(first_thread());
-  if (shared_bytes != 0) std::memset(shared_memory, 0xCD, shared_bytes);
-  num_exited = num_at_barrier = num_votes = 0;
-  barrier = Wait::none;
-  is_sequential = true;
   switch_to_fiber(host, fiber);
   if (failed) drop_waiting_threads();
 }
 
-// Runs blocks of the grid that set_up() was given, until none is left. Other host threads are called where that has
+// Runs clusters of the grid that set_up() was given, until none is left. Other host threads are called if that has
 // taken a while: waking them takes about as long as a small launch.
-void Executor::run_blocks(Grid& grid, int num_helpers) {
+void Executor::run_clusters(Grid& grid, int num_helpers) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::microseconds patience(50);
   const Clock::time_point start = num_helpers > 0 ? Clock::now() : Clock::time_point();
+  const unsigned num_steps = grid.num_blocks / static_cast<unsigned>(cluster_blocks);
   bool has_helpers = false;
   detail::running = this;
   while (!grid.failed.load()) {
     const unsigned step = grid.next_step.fetch_add(1);
-    if (step >= grid.num_blocks) break;
-    run_block(reverse ? grid.num_blocks - 1 - step : step);
+    if (step >= num_steps) break;
+    run_cluster(reverse ? num_steps - 1 - step : step);
     if (failed) grid.take_fault(step, fault_text);
-    const unsigned num_left = grid.num_blocks - 1 - step;
+    const unsigned num_left = num_steps - 1 - step;
     if (num_helpers > 0 && num_left > 0 && Clock::now() - start > patience) {
       const auto help = [](void* helped) {
         Executor* helper = own_executor();
         if (helper == nullptr || helper->set_up(*static_cast<Grid*>(helped)) != nullptr) return;
-        helper->run_blocks(*static_cast<Grid*>(helped), 0);
+        helper->run_clusters(*static_cast<Grid*>(helped), 0);
       };
       has_helpers = call_helpers(static_cast<int>(std::min<unsigned>(num_left, num_helpers)), help, &grid);
       num_helpers = 0;
@@ -248,52 +307,81 @@ void Executor::run_blocks(Grid& grid, int num_helpers) {
 }
 
 void Executor::drop_waiting_threads() {
-  for (int index = 0; index < num_threads; ++index) {
-    Fiber* fiber = threads[index].fiber;
-    threads[index].fiber = nullptr;
-    if (fiber == nullptr) continue;
-    reset_fiber(fiber, fiber_entry);
-    give_fiber(fiber);
-  }
-}
-
-void Executor::describe(int thread_index, char* text, std::size_t text_bytes) const {
-  const Thread& subject = threads[thread_index];
-  if (subject.exited)
-    std::snprintf(text, text_bytes, "thread %d has exited", thread_index);
-  else if (is_block_barrier(subject.wait))
-    std::snprintf(text, text_bytes, "thread %d waits at %s", thread_index, wait_name(subject.wait));
-  else
-    std::snprintf(text, text_bytes, "thread %d waits at %s with mask 0x%08x", thread_index, wait_name(subject.wait),
-                  subject.mask);
-}
-
-// No thread can run and not all have exited. Names a waiting thread and one that keeps it waiting.
-void Executor::fault_deadlock() {
-  char waiter_text[96], culprit_text[96];
-  int waiter = -1, culprit = -1;
-  for (int index = 0; index < num_threads; ++index) {
-    const bool at_barrier = !threads[index].exited && is_block_barrier(threads[index].wait);
-    if (at_barrier && waiter < 0) waiter = index;
-    if (!at_barrier && culprit < 0) culprit = index;
-  }
-  const bool divergent_barrier = waiter >= 0;
-  for (int index = 0; index < num_threads && !divergent_barrier; ++index) {
-    const Thread& subject = threads[index];
-    if (subject.exited) continue;
-    waiter = index;
-    for (int lane = 0; lane < warp_lanes; ++lane) {
-      if ((subject.mask >> lane & 1) == 0) continue;
-      culprit = index / warp_lanes * warp_lanes + lane;
-      const Thread& other = threads[culprit];
-      if (other.exited || other.wait != subject.wait || other.mask != subject.mask) break;
+  for (int block_rank = 0; block_rank < cluster_blocks; ++block_rank)
+    for (int index = 0; index < num_threads; ++index) {
+      Fiber* fiber = blocks[block_rank]->threads[index].fiber;
+      blocks[block_rank]->threads[index].fiber = nullptr;
+      if (fiber == nullptr) continue;
+      reset_fiber(fiber, fiber_entry);
+      give_fiber(fiber);
     }
-    break;
+}
+
+void Executor::describe(int block_rank, int thread_index, char* text, std::size_t text_bytes) const {
+  const Block& of_rank = *blocks[block_rank];
+  const Thread& subject = of_rank.threads[thread_index];
+  char name[48], mask[32] = "";
+  std::snprintf(name, sizeof(name), "thread %d", thread_index);
+  if (block_rank != rank)
+    std::snprintf(name, sizeof(name), "thread %d of block %u", thread_index,
+                  block.x + static_cast<unsigned>(block_rank - rank));
+  if (is_warp_operation(subject.wait)) std::snprintf(mask, sizeof(mask), " with mask 0x%08x", subject.mask);
+  if (of_rank.state == Block::State::done || subject.exited)
+    std::snprintf(text, text_bytes, "%s has exited", name);
+  else
+    std::snprintf(text, text_bytes, "%s waits at %s%s", name, wait_name(subject.wait), mask);
+}
+
+// No thread can run and not all have exited. Names a thread that waits and, if the executor can tell, one that keeps it
+// waiting. A thread at __syncthreads is named first, else one at a warp operation, else one at the cluster's barrier.
+void Executor::fault_deadlock() {
+  const auto waits = [&](int block_rank, int index) {
+    const Block& of_rank = *blocks[block_rank];
+    return of_rank.state == Block::State::interleaved && !of_rank.threads[index].exited ? of_rank.threads[index].wait
+                                                                                        : Wait::none;
+  };
+  // The first thread of the cluster, or of one block, that is as asked; -1 if none is.
+  const auto find = [&](int first_rank, int end_rank, auto is_asked) {
+    for (int block_rank = first_rank; block_rank < end_rank; ++block_rank)
+      for (int index = 0; index < num_threads; ++index)
+        if (is_asked(block_rank, index)) return block_rank * max_threads + index;
+    return -1;
+  };
+  const auto find_waiter = [&](auto is_kind) {
+    return find(0, cluster_blocks, [&](int block_rank, int index) { return is_kind(waits(block_rank, index)); });
+  };
+  const auto fault_at = [&](const char* what, int waiter, int culprit) {
+    char waiter_text[128], culprit_text[128];
+    enter_block(waiter / max_threads);
+    thread.x = static_cast<unsigned>(waiter % max_threads);
+    describe(rank, waiter % max_threads, waiter_text, sizeof(waiter_text));
+    if (culprit < 0) fault("%s: %s, and nothing ends that", what, waiter_text);
+    describe(culprit / max_threads, culprit % max_threads, culprit_text, sizeof(culprit_text));
+    fault("%s: %s, but %s", what, waiter_text, culprit_text);
+  };
+  if (const int waiter = find_waiter([](Wait kind) { return kind == Wait::syncthreads; }); waiter >= 0) {
+    const int own_rank = waiter / max_threads;
+    fault_at("divergent barrier", waiter, find(own_rank, own_rank + 1, [&](int block_rank, int index) {
+               return waits(block_rank, index) != Wait::syncthreads;
+             }));
   }
-  describe(waiter, waiter_text, sizeof(waiter_text));
-  describe(culprit, culprit_text, sizeof(culprit_text));
-  thread.x = static_cast<unsigned>(waiter);
-  fault("divergent %s: %s, but %s", divergent_barrier ? "barrier" : "warp operation", waiter_text, culprit_text);
+  if (const int waiter = find_waiter(is_warp_operation); waiter >= 0) {
+    const int own_rank = waiter / max_threads;
+    const Thread& subject = blocks[own_rank]->threads[waiter % max_threads];
+    const int first_lane = waiter % max_threads / warp_lanes * warp_lanes;
+    fault_at(
+        "divergent warp operation", waiter, find(own_rank, own_rank + 1, [&](int block_rank, int index) {
+          const int lane = index - first_lane;
+          return lane >= 0 && lane < warp_lanes && (subject.mask >> lane & 1) != 0 &&
+                 (waits(block_rank, index) != subject.wait || blocks[block_rank]->threads[index].mask != subject.mask);
+        }));
+  }
+  if (const int waiter = find_waiter([](Wait kind) { return kind == Wait::cluster; }); waiter >= 0)
+    fault_at("divergent barrier", waiter, find(0, cluster_blocks, [&](int block_rank, int index) {
+               return !blocks[block_rank]->threads[index].is_at_cluster;
+             }));
+  fault_at("divergent barrier", find_waiter([](Wait kind) { return kind != Wait::none; }), -1);
+  __builtin_unreachable();
 }
 
 namespace {
@@ -322,6 +410,10 @@ const char* run_grid(const LaunchConfig& config, void (*kernel)(void*), void* ke
   if (config.shared_bytes < 0) return "simt: shared_bytes must be >= 0";
   Settings settings;
   if (const char* wrong = read_settings(&settings)) return wrong;
+  const int cluster_blocks = config.cluster_blocks;
+  if (cluster_blocks != 1 && settings.capability < 90) return "simt: clusters need FLOWK_SIMT_CAPABILITY=90";
+  if (cluster_blocks < 1 || cluster_blocks > max_cluster_blocks || config.num_blocks % cluster_blocks != 0)
+    return "simt: cluster_blocks must be 1 ... 16 and divide num_blocks";
 
   Executor* executor = own_executor();
   if (executor == nullptr) return "simt: no memory for the executor";
@@ -330,12 +422,15 @@ const char* run_grid(const LaunchConfig& config, void (*kernel)(void*), void* ke
   grid.kernel_context = kernel_context;
   grid.num_blocks = static_cast<unsigned>(config.num_blocks);
   grid.num_threads = config.num_threads;
+  grid.cluster_blocks = cluster_blocks;
+  grid.has_sm_90 = settings.capability >= 90;
   grid.shared_bytes = static_cast<std::size_t>(config.shared_bytes);
   grid.reverse = settings.reverse;
   if (const char* missing = executor->set_up(grid)) return missing;
   {
     const DefaultFloatingPoint state;
-    executor->run_blocks(grid, settings.num_host_threads - 1);
+    // The threads of a cluster may all need a stack: of several clusters there would be too many mappings for Linux.
+    executor->run_clusters(grid, cluster_blocks > 1 ? 0 : settings.num_host_threads - 1);
   }
   if (!grid.failed.load()) return nullptr;
   std::memcpy(executor->fault_text, grid.fault_text, sizeof(grid.fault_text));
@@ -344,7 +439,7 @@ const char* run_grid(const LaunchConfig& config, void (*kernel)(void*), void* ke
 
 void fault(const char* format, ...) {
   Executor& executor = running_executor();
-  if (executor.is_sequential) executor.end_sequence();
+  if (executor.current_block->state == Block::State::sequential) executor.end_sequence();
   char text[256];
   va_list arguments;
   va_start(arguments, format);

@@ -6,12 +6,15 @@
 // than waking them. The environment variable FLOWK_SIMT_THREADS (1 ... 256) says how many host threads a launch may
 // have; with 1 the interleaving is the same in every run. FLOWK_SIMT_THREAD_ORDER (forward, the default, or reverse)
 // says whether blocks, warps and lanes start from the first or from the last; a missing barrier shows in one of the
-// two. A warp runs until all its lanes wait for the block. Nothing is preempted: a kernel that spins on what another
-// thread or a later block has yet to write may never end.
+// two. A warp runs until all its lanes wait for the block, a block until all its threads wait for the cluster. Nothing
+// is preempted: a kernel that spins on what another thread or a later block has yet to write may never end.
 //
-// A fault (a divergent barrier, a warp operation that a named lane never reaches, ...) ends the launch: run_grid()
-// returns its text, the same however many host threads there are: that of the first block, in the order of the run,
-// that has one. Its threads that were waiting are dropped where they stand, without running destructors.
+// FLOWK_SIMT_CAPABILITY (0, the default, or 90) says whether kernels use clusters and bulk copies (clusters.h), and
+// whether plans may: it is Device::capability. A launch with clusters runs on the calling host thread alone.
+//
+// A fault (a divergent barrier, a warp operation that a named lane never reaches, ...) ends the launch, and run_grid()
+// returns its text. If several blocks have a fault, it is the text of the first one in the order of the run, with any
+// number of host threads. Threads that wait are dropped where they stand, without running destructors.
 #pragma once
 
 #include <cstddef>
@@ -54,38 +57,29 @@ void async_copy_wait();
 enum class Wait : std::uint8_t {
   none,
   syncthreads,
-  syncthreads_or,
-  syncthreads_and,
-  syncthreads_count,
+  named_barrier,
+  cluster,
+  transactions,
   syncwarp,
   shuffle_4_bytes,
   shuffle_8_bytes,
-  ballot,
-  any,
-  all,
-  reduce_add,
-  reduce_min_signed,
-  reduce_max_signed,
-  reduce_min_unsigned,
-  reduce_max_unsigned,
-  reduce_and,
-  reduce_or,
-  reduce_xor,
+  reduce_max,
 };
 
-// Waits for every thread of the block; gives what the kind makes of the threads' predicates.
-int block_barrier(Wait kind, bool predicate);
-// Waits for every lane in `mask`; gives what the kind makes of their values. Only shuffles read `source_lane`.
+// Waits for every thread of the block.
+void block_barrier();
+// Waits for every lane in `mask`; returns what the kind computes from their values. Only shuffles read `source_lane`.
 std::uint64_t warp_operation(Wait kind, unsigned mask, std::uint64_t value, unsigned source_lane);
 // Ends the launch; printf-style text.
 [[noreturn, gnu::format(printf, 1, 2)]] void fault(const char* format, ...);
 
-// Where the running thread stands in its grid.
+// Where the running thread stands in its grid, and what its kernel may use.
 struct Position {
   uint3 thread{0, 0, 0};
   uint3 block{0, 0, 0};
   dim3 block_dim;
   dim3 grid_dim;
+  bool has_sm_90 = false;
 };
 const Position& position();
 

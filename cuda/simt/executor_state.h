@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
+#include <vector>
 
 #include "flowk/detail/sizes.h"
 #include "simt/executor.h"
@@ -15,15 +17,17 @@
 namespace flowk::simt {
 
 using flowk::detail::warp_lanes;
-inline constexpr int max_threads = 1024, max_warps = max_threads / warp_lanes;
+inline constexpr int max_threads = 1024, max_warps = max_threads / warp_lanes, max_cluster_blocks = 16;
 
 struct Thread {
   Fiber* fiber = nullptr;  // null before its first step and after its last
   Wait wait = Wait::none;
   bool exited = false;
-  unsigned mask = 0;  // of the warp operation it waits for
+  bool is_at_cluster = false;  // has arrived at the cluster's barrier, and not yet waited
+  unsigned cluster_phase = 0;  // that it has arrived in
+  unsigned mask = 0;           // of the warp operation it waits for
   unsigned source_lane = 0;
-  std::uint64_t value = 0;  // what it brings to the warp operation, then what it takes away
+  std::uint64_t value = 0;  // what it brings to the warp operation, then what it takes away; or a barrier's address
 };
 
 struct Warp {
@@ -32,7 +36,42 @@ struct Warp {
   unsigned waiting = 0;  // at a warp operation
 };
 
-// A launch, shared by the host threads that run its blocks. They take the blocks in order.
+// cp.async.bulk: not yet done.
+struct BulkLoad {
+  void* dst;
+  const void* src;
+  std::size_t bytes;
+  std::uint64_t* barrier;
+};
+
+// A block of the cluster that runs.
+struct Block {
+  enum class State : std::uint8_t { not_started, sequential, interleaved, done };
+
+  // sequential: no thread has waited yet. Those before the current one have exited, those after it have not started,
+  // and of what follows only num_exited is up to date.
+  State state = State::not_started;
+  unsigned ready_warps = 0;  // one bit per warp: some lane is ready
+  int num_exited = 0;
+  int num_at_barrier = 0;
+  int num_at_named_barrier = 0;
+  unsigned char* shared_memory = nullptr;  // kept while launches need the same size
+  std::vector<BulkLoad> bulk_loads;
+  Warp warps[max_warps];
+  Thread threads[max_threads];
+
+  Block() = default;
+  Block(const Block&) = delete;
+  ~Block() { std::free(shared_memory); }
+  bool has_ready_thread() const { return state == State::interleaved && ready_warps != 0; }
+  void make_ready(int warp_index, unsigned lanes) {
+    warps[warp_index].ready |= lanes;
+    warps[warp_index].waiting &= ~lanes;
+    ready_warps |= 1u << warp_index;
+  }
+};
+
+// A launch, shared by the host threads that run its clusters. They take the clusters in order.
 struct Grid {
   static constexpr std::size_t fault_bytes = 320;
 
@@ -40,6 +79,8 @@ struct Grid {
   void* kernel_context = nullptr;
   unsigned num_blocks = 0;
   int num_threads = 0;
+  int cluster_blocks = 1;
+  bool has_sm_90 = false;
   std::size_t shared_bytes = 0;
   bool reverse = false;
   std::atomic<unsigned> next_step = 0;
@@ -48,12 +89,12 @@ struct Grid {
   unsigned fault_step = 0;
   char fault_text[fault_bytes] = "";
 
-  // Every block before one that failed has been taken and runs to its end, so that the fault that is kept in the end is
-  // the first block's, whichever threads ran them.
+  // Every cluster before one that failed has been taken and runs to its end, so that the fault that is kept in the end
+  // is the first cluster's, whichever threads ran them.
   void take_fault(unsigned step, const char* text);
 };
 
-// All that one host thread needs to run blocks, kept from launch to launch.
+// All that one host thread needs to run clusters, kept from launch to launch.
 //
 // A fiber runs one thread after another until one has to wait; that one keeps the fiber, and the next thread to run
 // gets its own back or, when it has not started, a free one. So a kernel without barriers is a loop over the threads of
@@ -63,18 +104,14 @@ struct Executor : Position {
   void* kernel_context = nullptr;
   int num_threads = 0;
   bool reverse = false;
-  unsigned char* shared_memory = nullptr;  // kept while launches need the same size
   std::size_t shared_bytes = 0;
-
-  // No thread of the block has waited yet: those before the current one have exited, those after it have not started,
-  // and nothing below is up to date but num_exited.
-  bool is_sequential = false;
-  unsigned ready_warps = 0;  // one bit per warp: some lane is ready
-  int num_exited = 0;
-  int num_at_barrier = 0;
-  int num_votes = 0;
-  int barrier_result = 0;
-  Wait barrier = Wait::none;
+  int cluster_blocks = 1;
+  unsigned cluster_phase = 0;
+  int num_at_cluster = 0;
+  int num_done = 0;  // blocks
+  int rank = 0;      // of the current block
+  Block* current_block = nullptr;
+  std::unique_ptr<Block> blocks[max_cluster_blocks];
 
   Context host;
   Fiber* current = nullptr;
@@ -85,11 +122,7 @@ struct Executor : Position {
   bool failed = false;
   char fault_text[Grid::fault_bytes] = "";
 
-  Warp warps[max_warps];
-  Thread threads[max_threads];
-
   ~Executor() {
-    std::free(shared_memory);
     while (all_fibers != nullptr) {
       Fiber* next = all_fibers->next_made;
       free_fiber(all_fibers);
@@ -97,27 +130,25 @@ struct Executor : Position {
     }
   }
 
-  Thread& self() { return threads[thread.x]; }
+  Thread& self() { return current_block->threads[thread.x]; }
   int own_warp() const { return static_cast<int>(thread.x) / warp_lanes; }
   int own_lane() const { return static_cast<int>(thread.x) % warp_lanes; }
-  void run_blocks(Grid& grid, int num_helpers);
+  void run_clusters(Grid& grid, int num_helpers);
   const char* set_up(const Grid& grid);
-  void run_block(unsigned block_index);
+  void run_cluster(unsigned cluster_index);
   void run_thread_loop();
-  int next_ready_thread() const;
+  void enter_block(int block_rank);
+  bool enter_next_thread();
   int first_thread() const { return reverse ? num_threads - 1 : 0; }
-  void wait_for_turn(int next);
+  void wait(Wait kind, std::uint64_t value);
+  void let_others_run(bool from_the_first_thread);
+  void wake(Block& block, Wait kind, std::uint64_t value);
   void end_sequence();
-  // Takes the current thread out of those that can run.
+  // From here on the current thread cannot run.
   void make_unready() {
-    Warp& warp = warps[own_warp()];
+    Warp& warp = current_block->warps[own_warp()];
     warp.ready &= ~(1u << own_lane());
-    if (warp.ready == 0) ready_warps &= ~(1u << own_warp());
-  }
-  void make_ready(int warp_index, unsigned lanes) {
-    warps[warp_index].ready |= lanes;
-    warps[warp_index].waiting &= ~lanes;
-    ready_warps |= 1u << warp_index;
+    if (warp.ready == 0) current_block->ready_warps &= ~(1u << own_warp());
   }
   void switch_to(Context& from, Context& to) {
     switched_from = &from;
@@ -133,17 +164,19 @@ struct Executor : Position {
     free_fibers = fiber;
   }
   void drop_waiting_threads();
-  void describe(int thread_index, char* text, std::size_t text_bytes) const;
+  void describe(int block_rank, int thread_index, char* text, std::size_t text_bytes) const;
   [[noreturn]] void fault_deadlock();
 };
 
-// The executor whose kernel calls; asserts that there is one.
+// The executor of the calling kernel; asserts that there is one.
 inline Executor& running_executor() {
   position();
   return *static_cast<Executor*>(detail::running);
 }
 
+// From the start of the block's shared memory; a fault if the bytes are not in it.
+std::size_t offset_in_shared(const void* address, std::size_t bytes, const char* what);
 const char* wait_name(Wait wait);
-inline bool is_block_barrier(Wait wait) { return wait >= Wait::syncthreads && wait <= Wait::syncthreads_count; }
+inline bool is_warp_operation(Wait wait) { return wait >= Wait::syncwarp; }
 
 }  // namespace flowk::simt

@@ -41,7 +41,6 @@
 // Saves the callee-saved registers on the running stack, its pointer in *save, and goes on from the stack `load`.
 extern "C" void flowk_simt_switch(void** save, void* load);
 
-#if defined(__x86_64__)
 asm(R"(
 .text
 .globl flowk_simt_switch
@@ -67,44 +66,6 @@ flowk_simt_switch:
 )");
 // Words from the stack pointer: six registers, the return address, then the 0 that ends a backtrace.
 static constexpr std::size_t frame_words = 8, entry_word = 6;
-#else
-asm(R"(
-.text
-.globl flowk_simt_switch
-.hidden flowk_simt_switch
-.type flowk_simt_switch, %function
-flowk_simt_switch:
-  sub sp, sp, #160
-  stp x19, x20, [sp]
-  stp x21, x22, [sp, #16]
-  stp x23, x24, [sp, #32]
-  stp x25, x26, [sp, #48]
-  stp x27, x28, [sp, #64]
-  stp x29, x30, [sp, #80]
-  stp d8, d9, [sp, #96]
-  stp d10, d11, [sp, #112]
-  stp d12, d13, [sp, #128]
-  stp d14, d15, [sp, #144]
-  mov x9, sp
-  str x9, [x0]
-  mov sp, x1
-  ldp x19, x20, [sp]
-  ldp x21, x22, [sp, #16]
-  ldp x23, x24, [sp, #32]
-  ldp x25, x26, [sp, #48]
-  ldp x27, x28, [sp, #64]
-  ldp x29, x30, [sp, #80]
-  ldp d8, d9, [sp, #96]
-  ldp d10, d11, [sp, #112]
-  ldp d12, d13, [sp, #128]
-  ldp d14, d15, [sp, #144]
-  add sp, sp, #160
-  ret
-.size flowk_simt_switch, .-flowk_simt_switch
-)");
-// Words from the stack pointer: x19 ... x28, x29 (0 ends a backtrace), x30 (the return address), d8 ... d15.
-static constexpr std::size_t frame_words = 20, entry_word = 11;
-#endif
 #endif
 
 namespace flowk::simt {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Switching between stacks: a few instructions where the processor is known, ucontext elsewhere (or with
-// -DFLOWK_SIMT_UCONTEXT). Tells AddressSanitizer and ThreadSanitizer of every switch, and Valgrind of every stack if its
-// header is there. No setjmp: _FORTIFY_SOURCE has nothing to object to.
+// Switching between stacks: a few instructions on x86-64, ucontext elsewhere (or with -DFLOWK_SIMT_UCONTEXT). Tells
+// AddressSanitizer and ThreadSanitizer of every switch, and Valgrind of every stack if its header is there. No setjmp:
+// _FORTIFY_SOURCE has nothing to object to.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#if !defined(FLOWK_SIMT_UCONTEXT) && (!defined(__ELF__) || !(defined(__x86_64__) || defined(__aarch64__)))
+#if !defined(FLOWK_SIMT_UCONTEXT) && !(defined(__ELF__) && defined(__x86_64__))
 #define FLOWK_SIMT_UCONTEXT
 #endif
 #ifdef FLOWK_SIMT_UCONTEXT

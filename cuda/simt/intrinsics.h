@@ -19,30 +19,17 @@ inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
   return result;
 }
 
-// 32 bits of hi:lo; the shift wraps at 32, or stays at 32 in the _lc and _rc forms.
+// 32 bits of hi:lo; the shift wraps at 32, or stays at 32 in the _lc form.
 inline unsigned __funnelshift_lc(unsigned lo, unsigned hi, unsigned shift) {
   return static_cast<unsigned>((((static_cast<std::uint64_t>(hi) << 32) | lo) << (shift < 32 ? shift : 32)) >> 32);
-}
-inline unsigned __funnelshift_rc(unsigned lo, unsigned hi, unsigned shift) {
-  return static_cast<unsigned>(((static_cast<std::uint64_t>(hi) << 32) | lo) >> (shift < 32 ? shift : 32));
 }
 inline unsigned __funnelshift_l(unsigned lo, unsigned hi, unsigned shift) {
   return __funnelshift_lc(lo, hi, shift & 31);
 }
 inline unsigned __funnelshift_r(unsigned lo, unsigned hi, unsigned shift) {
-  return __funnelshift_rc(lo, hi, shift & 31);
+  return static_cast<unsigned>(((static_cast<std::uint64_t>(hi) << 32) | lo) >> (shift & 31));
 }
 
-inline int __popc(unsigned x) { return std::popcount(x); }
-inline int __popcll(unsigned long long x) { return std::popcount(x); }
-inline int __clz(int x) { return std::countl_zero(static_cast<unsigned>(x)); }
-inline int __clzll(long long x) { return std::countl_zero(static_cast<unsigned long long>(x)); }
-inline int __ffs(int x) { return x == 0 ? 0 : std::countr_zero(static_cast<unsigned>(x)) + 1; }
-inline unsigned __brev(unsigned x) {
-  unsigned result = 0;
-  for (int bit = 0; bit < 32; ++bit) result |= ((x >> bit) & 1u) << (31 - bit);
-  return result;
-}
 inline unsigned __umulhi(unsigned x, unsigned y) {
   return static_cast<unsigned>((static_cast<std::uint64_t>(x) * y) >> 32);
 }

@@ -8,51 +8,24 @@
 namespace flowk::simt {
 namespace {
 
-std::uint64_t reduced(Wait kind, std::uint64_t so_far, std::uint64_t value) {
-  const auto a = static_cast<std::uint32_t>(so_far), b = static_cast<std::uint32_t>(value);
-  const auto signed_a = static_cast<std::int32_t>(a), signed_b = static_cast<std::int32_t>(b);
-  switch (kind) {
-    case Wait::any:
-    case Wait::reduce_or: return a | b;
-    case Wait::all:
-    case Wait::reduce_and: return a & b;
-    case Wait::reduce_xor: return a ^ b;
-    case Wait::reduce_add: return a + b;
-    case Wait::reduce_min_unsigned: return std::min(a, b);
-    case Wait::reduce_max_unsigned: return std::max(a, b);
-    case Wait::reduce_min_signed: return signed_a < signed_b ? a : b;
-    case Wait::reduce_max_signed: return signed_a > signed_b ? a : b;
-    default: return 0;
-  }
-}
-
 // Every lane of `mask` has arrived: turns what each brought into what each takes away, and lets them go on.
-void finish_warp_operation(Executor& executor, int warp_index, Wait kind, unsigned mask) {
-  Thread* lanes = executor.threads + warp_index * warp_lanes;
+void finish_warp_operation(Block& block, int warp_index, Wait kind, unsigned mask) {
+  Thread* lanes = block.threads + warp_index * warp_lanes;
   std::uint64_t results[warp_lanes] = {};
-  const int first_lane = std::countr_zero(mask);
-  if (kind == Wait::shuffle_4_bytes || kind == Wait::shuffle_8_bytes) {
-    for (unsigned left = mask; left != 0; left &= left - 1) {
-      const int lane = std::countr_zero(left);
-      results[lane] = lanes[lanes[lane].source_lane].value;
-    }
-  } else {
-    std::uint64_t common = kind == Wait::ballot ? 0 : lanes[first_lane].value;
-    for (unsigned left = mask; left != 0; left &= left - 1) {
-      const int lane = std::countr_zero(left);
-      if (kind == Wait::ballot)
-        common |= lanes[lane].value << lane;
-      else if (lane != first_lane)
-        common = reduced(kind, common, lanes[lane].value);
-    }
-    for (std::uint64_t& result : results) result = common;
+  std::int32_t largest = INT32_MIN;
+  for (unsigned left = mask; left != 0; left &= left - 1)
+    largest = std::max(largest, static_cast<std::int32_t>(lanes[std::countr_zero(left)].value));
+  for (unsigned left = mask; left != 0; left &= left - 1) {
+    const int lane = std::countr_zero(left);
+    results[lane] =
+        kind == Wait::reduce_max ? static_cast<std::uint32_t>(largest) : lanes[lanes[lane].source_lane].value;
   }
   for (unsigned left = mask; left != 0; left &= left - 1) {
     const int lane = std::countr_zero(left);
     lanes[lane].value = results[lane];
     lanes[lane].wait = Wait::none;
   }
-  executor.make_ready(warp_index, mask);
+  block.make_ready(warp_index, mask);
 }
 
 void do_oldest_copy(Fiber& fiber) {
@@ -66,36 +39,29 @@ void do_oldest_copy(Fiber& fiber) {
 
 }  // namespace
 
-int block_barrier(Wait kind, bool predicate) {
+void block_barrier() {
   Executor& executor = running_executor();
+  Block& block = *executor.current_block;
   Thread& self = executor.self();
-  if (executor.is_sequential) executor.end_sequence();
-  if (executor.num_at_barrier != 0 && executor.barrier != kind)
-    fault("divergent barrier: it waits at %s, others at %s", wait_name(kind), wait_name(executor.barrier));
-  executor.barrier = kind;
-  self.wait = kind;
-  executor.num_votes += predicate;
-  executor.make_unready();
-  if (++executor.num_at_barrier == executor.num_threads) {
-    executor.barrier_result = kind == Wait::syncthreads_count ? executor.num_votes
-                              : kind == Wait::syncthreads_and ? executor.num_votes == executor.num_threads
-                                                              : executor.num_votes != 0;
-    executor.num_at_barrier = executor.num_votes = 0;
-    for (int warp_index = 0; warp_index * warp_lanes < executor.num_threads; ++warp_index)
-      executor.make_ready(warp_index, executor.warps[warp_index].present);
-    executor.wait_for_turn(executor.first_thread());
-  } else {
-    executor.wait_for_turn(executor.next_ready_thread());
+  if (block.num_at_barrier + 1 < executor.num_threads) {
+    ++block.num_at_barrier;
+    executor.wait(Wait::syncthreads, 0);
+    self.wait = Wait::none;
+    return;
   }
-  self.wait = Wait::none;
-  return executor.barrier_result;
+  if (block.state == Block::State::sequential) executor.end_sequence();  // a block of one thread
+  block.num_at_barrier = 0;
+  for (int warp_index = 0; warp_index * warp_lanes < executor.num_threads; ++warp_index)
+    block.make_ready(warp_index, block.warps[warp_index].present);
+  executor.let_others_run(true);
 }
 
 std::uint64_t warp_operation(Wait kind, unsigned mask, std::uint64_t value, unsigned source_lane) {
   Executor& executor = running_executor();
   Thread& self = executor.self();
   const int warp_index = executor.own_warp(), lane = executor.own_lane();
-  Warp& warp = executor.warps[warp_index];
+  Block& block = *executor.current_block;
+  Warp& warp = block.warps[warp_index];
   if ((mask >> lane & 1) == 0)
     fault("%s with mask 0x%08x, which lacks the calling lane %d", wait_name(kind), mask, lane);
   if ((mask & ~warp.present) != 0)
@@ -104,7 +70,7 @@ std::uint64_t warp_operation(Wait kind, unsigned mask, std::uint64_t value, unsi
   if (is_shuffle && (mask >> source_lane & 1) == 0)
     fault("%s with mask 0x%08x reads lane %u, which is not in it", wait_name(kind), mask, source_lane);
 
-  if (executor.is_sequential) executor.end_sequence();
+  if (block.state == Block::State::sequential) executor.end_sequence();
   self.wait = kind;
   self.mask = mask;
   self.value = value;
@@ -113,19 +79,28 @@ std::uint64_t warp_operation(Wait kind, unsigned mask, std::uint64_t value, unsi
   executor.make_unready();
   bool all_arrived = (warp.waiting & mask) == mask;
   for (unsigned left = mask; all_arrived && left != 0; left &= left - 1) {
-    const Thread& other = executor.threads[warp_index * warp_lanes + std::countr_zero(left)];
+    const Thread& other = block.threads[warp_index * warp_lanes + std::countr_zero(left)];
     all_arrived = other.wait == kind && other.mask == mask;
   }
-  if (all_arrived) finish_warp_operation(executor, warp_index, kind, mask);
-  executor.wait_for_turn(executor.next_ready_thread());
+  if (all_arrived) finish_warp_operation(block, warp_index, kind, mask);
+  executor.let_others_run(false);
   return self.value;
+}
+
+std::size_t offset_in_shared(const void* address, std::size_t bytes, const char* what) {
+  const Executor& executor = running_executor();
+  const std::size_t offset = reinterpret_cast<std::uintptr_t>(address) -
+                             reinterpret_cast<std::uintptr_t>(executor.current_block->shared_memory);
+  if (offset >= executor.shared_bytes || executor.shared_bytes - offset < bytes)
+    fault("%s to %p, which is outside the block's shared memory", what, address);
+  return offset;
 }
 
 void* block_shared_memory(std::size_t needed_bytes) {
   Executor& executor = running_executor();
   if (needed_bytes > executor.shared_bytes)
     fault("it needs %zu bytes of shared memory, shared_bytes = %zu", needed_bytes, executor.shared_bytes);
-  return executor.shared_memory;
+  return executor.current_block->shared_memory;
 }
 
 void async_copy(void* dst, const void* src, std::size_t bytes) {
@@ -133,9 +108,7 @@ void async_copy(void* dst, const void* src, std::size_t bytes) {
   if (bytes != 4 && bytes != 8 && bytes != 16) fault("async_copy of %zu bytes, must be 4, 8 or 16", bytes);
   if (reinterpret_cast<std::uintptr_t>(dst) % bytes != 0 || reinterpret_cast<std::uintptr_t>(src) % bytes != 0)
     fault("async_copy of %zu bytes from %p to %p: not aligned", bytes, src, dst);
-  const auto offset = reinterpret_cast<std::uintptr_t>(dst) - reinterpret_cast<std::uintptr_t>(executor.shared_memory);
-  if (offset >= executor.shared_bytes || executor.shared_bytes - offset < bytes)
-    fault("async_copy to %p, which is outside the block's shared memory", dst);
+  offset_in_shared(dst, bytes, "async_copy");
   Fiber& fiber = *executor.current;
   if (fiber.end_copy - fiber.first_copy == Fiber::max_copies) do_oldest_copy(fiber);
   fiber.copies[fiber.end_copy++ % Fiber::max_copies] = {dst, src, static_cast<std::uint32_t>(bytes), fiber.copy_group};

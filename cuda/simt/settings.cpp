@@ -25,6 +25,10 @@ const char* read_settings(Settings* settings) {
   settings->reverse = order != nullptr && std::strcmp(order, "reverse") == 0;
   if (order != nullptr && !settings->reverse && std::strcmp(order, "forward") != 0)
     return refuse("FLOWK_SIMT_THREAD_ORDER", order, "forward or reverse");
+  const char* capability = std::getenv("FLOWK_SIMT_CAPABILITY");
+  settings->capability = capability != nullptr && std::strcmp(capability, "90") == 0 ? 90 : 0;
+  if (capability != nullptr && settings->capability == 0 && std::strcmp(capability, "0") != 0)
+    return refuse("FLOWK_SIMT_CAPABILITY", capability, "0 or 90");
   static const int num_cores = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, max_host_threads);
   settings->num_host_threads = num_cores;
   const char* threads = std::getenv("FLOWK_SIMT_THREADS");

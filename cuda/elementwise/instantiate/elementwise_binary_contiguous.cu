@@ -3,9 +3,9 @@
 
 namespace flowk::elementwise {
 
-Status run_binary_contiguous(const ElementwisePlan& plan, flowk_stream stream) {
-  return run_one_of<ElementwiseArity::binary, ElementwiseKernel::contiguous, ElementwiseKernel::broadcast,
-                    ElementwiseKernel::broadcast_rows>(plan, stream);
+template <>
+Status run_file<ElementwiseFile::binary_contiguous>(const ElementwisePlan& plan, flowk_stream stream) {
+  return run_kernels_of<ElementwiseFile::binary_contiguous, ElementwiseArity::binary>(plan, stream);
 }
 
 }  // namespace flowk::elementwise

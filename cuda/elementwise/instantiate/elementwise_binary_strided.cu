@@ -3,9 +3,9 @@
 
 namespace flowk::elementwise {
 
-Status run_binary_strided(const ElementwisePlan& plan, flowk_stream stream) {
-  return run_one_of<ElementwiseArity::binary, ElementwiseKernel::strided, ElementwiseKernel::aligned_tiles,
-                    ElementwiseKernel::shifted_tiles>(plan, stream);
+template <>
+Status run_file<ElementwiseFile::binary_strided>(const ElementwisePlan& plan, flowk_stream stream) {
+  return run_kernels_of<ElementwiseFile::binary_strided, ElementwiseArity::binary>(plan, stream);
 }
 
 }  // namespace flowk::elementwise

@@ -3,9 +3,9 @@
 
 namespace flowk::elementwise {
 
-Status run_ternary(const ElementwisePlan& plan, flowk_stream stream) {
-  return run_one_of<ElementwiseArity::ternary, ElementwiseKernel::contiguous, ElementwiseKernel::broadcast,
-                    ElementwiseKernel::broadcast_rows, ElementwiseKernel::strided>(plan, stream);
+template <>
+Status run_file<ElementwiseFile::ternary>(const ElementwisePlan& plan, flowk_stream stream) {
+  return run_kernels_of<ElementwiseFile::ternary, ElementwiseArity::ternary>(plan, stream);
 }
 
 }  // namespace flowk::elementwise

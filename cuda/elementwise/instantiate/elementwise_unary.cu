@@ -3,9 +3,9 @@
 
 namespace flowk::elementwise {
 
-Status run_unary(const ElementwisePlan& plan, flowk_stream stream) {
-  return run_one_of<ElementwiseArity::unary, ElementwiseKernel::contiguous, ElementwiseKernel::strided,
-                    ElementwiseKernel::aligned_tiles, ElementwiseKernel::shifted_tiles>(plan, stream);
+template <>
+Status run_file<ElementwiseFile::unary>(const ElementwisePlan& plan, flowk_stream stream) {
+  return run_kernels_of<ElementwiseFile::unary, ElementwiseArity::unary>(plan, stream);
 }
 
 }  // namespace flowk::elementwise

@@ -111,6 +111,18 @@ void divide_into_packs(const Problem& problem, const ElementwiseRequest& request
   plan->launch.num_blocks = cut_into_packs(problem.count, plan->pack_elements, packs, params, problem.num_operands);
 }
 
+void plan_contiguous(const Problem& problem, const ElementwiseRequest& request, const Device& device, int32_t packs,
+                     ElementwisePlan* plan) {
+  auto& params = plan->mechanism.emplace<Contiguous>().params;
+  for (int k = 0; k < problem.num_operands; ++k) {
+    const int64_t offset = problem.shape.offsets[k] << request.element_shifts[k];
+    params.operands[k] = linear_operand(static_cast<const unsigned char*>(request.pointers[k]) + offset, problem.count,
+                                        k > 0 && problem.inner >= 0 && problem.shape.strides[k][0] == 0,
+                                        request.dtypes[k], request.element_shifts[k]);
+  }
+  divide_into_packs(problem, request, device, packs, &params, plan);
+}
+
 // Longer runs are read from global memory: of 2048 bytes, one pack in 128 wraps around the end and is loaded element by
 // element, so one warp in 4 does so. A block stores 4096 bytes, so the copy of a shorter run costs it less than that.
 constexpr int64_t longest_table_bytes = 2048;
@@ -295,26 +307,16 @@ void plan_elementwise(const ElementwiseRequest& request, const Device& device, i
   Problem problem = make_problem(request);
   if (is_contiguous(problem, request)) {
     choose_pack(request, ElementwiseKernel::contiguous, plan);
-    auto& params = plan->mechanism.emplace<Contiguous>().params;
-    for (int k = 0; k < problem.num_operands; ++k) {
-      const int64_t offset = problem.shape.offsets[k] << request.element_shifts[k];
-      params.operands[k] =
-          linear_operand(static_cast<const unsigned char*>(request.pointers[k]) + offset, problem.count,
-                         k > 0 && problem.inner >= 0 && problem.shape.strides[k][0] == 0, request.dtypes[k],
-                         request.element_shifts[k]);
-    }
-    divide_into_packs(problem, request, device, packs, &params, plan);
-    return finish_operands(request, plan);
-  }
-  for (int k = 0; k < problem.num_operands; ++k) describe_operand(request, k, &problem);
-  if (!(packs == 0 && choose_pack(request, ElementwiseKernel::broadcast_rows, plan) &&
-        plan_broadcast_rows(problem, device, plan)) &&
-      !(choose_pack(request, ElementwiseKernel::broadcast, plan) &&
-        plan_broadcast(problem, request, device, packs, plan))) {
+    plan_contiguous(problem, request, device, packs, plan);
+  } else {
+    for (int k = 0; k < problem.num_operands; ++k) describe_operand(request, k, &problem);
+    const auto has = [&](ElementwiseKernel kernel) { return choose_pack(request, kernel, plan); };
     const int dim = staged_dim(problem);
-    if (dim >= 0 && choose_pack(request, ElementwiseKernel::shifted_tiles, plan)) {
-      plan_tiles(problem, dim, plan);
-    } else {
+    const bool is_planned =
+        (packs == 0 && has(ElementwiseKernel::broadcast_rows) && plan_broadcast_rows(problem, device, plan)) ||
+        (has(ElementwiseKernel::broadcast) && plan_broadcast(problem, request, device, packs, plan)) ||
+        (dim >= 0 && has(ElementwiseKernel::shifted_tiles) && plan_tiles(problem, dim, plan));
+    if (!is_planned) {
       choose_pack(request, ElementwiseKernel::strided, plan);
       plan_strided(problem, plan);
     }

@@ -53,12 +53,13 @@ bool has_aligned_tiles(const Problem& problem, int dim, int32_t pack_elements) {
 // Reserves the shared memory of a staged operand of aligned tiles.
 void reserve_aligned(int k, Tiles* tiles, int32_t* shared_bytes) {
   auto& tile = tiles->params.tile;
-  tile.pitch[k] = std::max(tiles->tile_rows << tiles->params.operands[k].element_shift, 128);
+  tile.pitch[k] = std::max(tiles->tile_rows << tiles->params.operands[k].element_shift, line_bytes);
   tile.shared_offset[k] = *shared_bytes;
   *shared_bytes += tiles->tile_columns * tile.pitch[k];
 }
 
-// The same for shifted tiles, whose runs share no vector and keep their addresses modulo a sector.
+// The same for shifted tiles, whose runs share no vector. A run has the same address modulo a sector as in global
+// memory, so that a sector is read at once.
 void reserve_shifted(int k, int32_t pack_elements, Tiles* tiles, int32_t* shared_bytes) {
   auto& tile = tiles->params.tile;
   const ElementwiseOperand& operand = tiles->params.operands[k];
@@ -173,7 +174,7 @@ bool plan_broadcast_rows(const Problem& problem, const Device& device, Elementwi
   return true;
 }
 
-void plan_tiles(const Problem& problem, int dim, ElementwisePlan* plan) {
+bool plan_tiles(const Problem& problem, int dim, ElementwisePlan* plan) {
   const bool is_aligned = has_aligned_tiles(problem, dim, plan->pack_elements);
   Tiles& tiles = is_aligned ? static_cast<Tiles&>(plan->mechanism.emplace<AlignedTiles>())
                             : plan->mechanism.emplace<ShiftedTiles>();
@@ -217,6 +218,7 @@ void plan_tiles(const Problem& problem, int dim, ElementwisePlan* plan) {
   for (int d = 0; d < problem.inner; ++d)
     if (d != dim) num_tiles *= problem.shape.extents[d];
   plan->launch.num_blocks = num_tiles;
+  return true;
 }
 
 }  // namespace flowk::elementwise

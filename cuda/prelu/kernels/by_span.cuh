@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(max_span_threads) by_span(const __grid_constan
     }
   }
   if (tensors.dalpha == nullptr && tensors.partials == nullptr) return;
-  // Lane 0 ends with the sum of the plane that the span begins in, lane 16 with that of the next. A plane may overlap
+  // Lane 0 ends with the sum of the plane that the span begins in, lane 16 with the next plane's. A plane may overlap
   // one span less than partials_per_plane: then lane 1 sets the last partial to zero.
   Compute sums[2] = {sum, next_sum};
   if constexpr (kOnePlane)

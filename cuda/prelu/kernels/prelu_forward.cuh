@@ -34,7 +34,7 @@ __device__ __forceinline__ void forward_vector(const ForwardParams& params, Alph
 //   y[o, c, i] = x[o, c, i] > 0 ? x[o, c, i] : alpha[c] * x[o, c, i]   x, y (outer, channels, inner), alpha (channels)
 // y may be x. any_access is the general form: one branch of the grid leads to positions of 31 bits with alphas of type
 // T, another to the rest. Else kAccess is the plan's AlphaAccess, all vectors exist and are aligned in x too, positions
-// have 31 bits and alpha has type T. One access makes a short kernel, and on small tensors the time is that of fetching
+// have 31 bits and alpha has type T. One access makes a short kernel: on small tensors it takes longest to fetch the
 // instructions.
 template <class T, int kAccess>
 __global__ void __launch_bounds__(max_prelu_threads)

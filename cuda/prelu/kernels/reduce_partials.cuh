@@ -90,8 +90,8 @@ __device__ __forceinline__ void store_sum(const ReducePartialsParams& params, in
     static_cast<BFloat16*>(params.sums)[place] = convert<BFloat16>(sum);
 }
 
-// Layouts rows_last and runs. A block takes one channel, or each of its warps one: 2^log2_block_channels in all. On
-// small tensors the time is that of fetching instructions, so there are few.
+// Layouts rows_last and runs. A block takes one channel, or each of its warps one: 2^log2_block_channels in all.
+// On small tensors it takes longest to fetch the instructions, so there are few.
 template <class Sum, bool kRuns, bool kSegments>
 __device__ __forceinline__ void reduce_rows_last(const ReducePartialsParams& params) {
   const PartialRows<Sum> rows = rows_of_block<Sum, kSegments>(params);
@@ -126,8 +126,8 @@ __device__ __forceinline__ void reduce_rows_last(const ReducePartialsParams& par
   if (thread == 0) store_sum<kSegments>(params, channel, rows.segment, total);
 }
 
-// Layout channels_last. A block takes 2^log2_block_channels consecutive channels (8 or 32: a sector or a line of each
-// row) and divides the rows among its threads.
+// Layout channels_last. A block takes 2^log2_block_channels consecutive channels (8: a sector of each row) and
+// divides the rows among its threads.
 template <class Sum, bool kSegments>
 __device__ __forceinline__ void reduce_channels_last(const ReducePartialsParams& params) {
   const PartialRows<Sum> rows = rows_of_block<Sum, kSegments>(params);

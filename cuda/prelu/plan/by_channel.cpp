@@ -15,7 +15,7 @@ constexpr double min_busy_for(int64_t num_bytes) {
   return num_bytes <= busy_few_bytes ? min_busy_of_few_bytes : min_busy;
 }
 
-// The most vectors that a tile of so many elements of a row overlaps.
+// The largest number of vectors that a tile of `tile_elements` elements of a row overlaps.
 int64_t vectors_of_tile(int64_t tile_elements, int64_t V) {
   return tile_elements % V == 0 ? tile_elements / V : (tile_elements - 2) / V + 2;
 }

@@ -11,7 +11,7 @@
 namespace flowk::prelu {
 namespace {
 
-// Past so many blocks per tile of whole_channels, clusters add their sums before they write partials.
+// With more blocks per tile of whole_channels, clusters add their sums before they write partials.
 constexpr int64_t max_lone_blocks(int64_t element_bytes) {
   return element_bytes == 2 ? max_lone_blocks_16_bit : max_lone_blocks_32_bit;
 }
@@ -125,7 +125,7 @@ bool plan_by_column(const PreluBackwardProblem& problem, PreluBackwardPlan* plan
       blocks = max_cluster_blocks;
   }
   while (blocks > num_row_blocks) blocks /= 2;
-  if (blocks > 1) {  // so that all blocks of the last cluster have as many rows
+  if (blocks > 1) {  // all blocks of the last cluster get the same number of rows
     num_row_blocks = round_up(num_row_blocks, blocks);
     rows_per_block = ceil_div(params.num_rows, num_row_blocks);
   }

@@ -16,9 +16,6 @@ constexpr int64_t wanted_span_vectors(int64_t element_bytes, int64_t num_bytes) 
   return element_bytes >= 4 || num_bytes >= min_bytes_of_most_span_vectors ? max_span_vectors(element_bytes)
                                                                            : few_span_vectors;
 }
-constexpr int32_t threads_for_span(int64_t vectors_per_lane, bool is_in_one_plane) {
-  return vectors_per_lane <= few_span_vectors && is_in_one_plane ? span_threads_of_few_vectors : span_threads;
-}
 
 // The vectors of the longest equal share of a plane that a warp can take, if that keeps 3 of 4 lanes busy; else 0.
 int64_t equal_share(int64_t plane_vectors, int64_t max_vectors) {
@@ -36,25 +33,24 @@ bool plan_by_span(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) 
   if (!problem.is_common() || !problem.is_aligned_alike()) return false;
   const auto [outer, channels, inner, element_bytes] = problem.shape;
   const int64_t V = problem.vector_elements, forced = problem.choice.vectors_in_flight;
-  const int64_t most_vectors = max_span_vectors(element_bytes);
-  if (forced > most_vectors) return false;
+  const int64_t max_vectors = max_span_vectors(element_bytes);
+  if (forced > max_vectors) return false;
   int64_t vectors_per_lane = forced > 0 ? forced : wanted_span_vectors(element_bytes, problem.num_bytes());
-  while (forced == 0 && vectors_per_lane < most_vectors &&
+  while (forced == 0 && vectors_per_lane < max_vectors &&
          outer * ceil_div(inner, vectors_per_lane * warp_lanes * V) > max_partials_of_channel)
     vectors_per_lane *= 2;
   const bool is_plane_whole_vectors = problem.is_whole() && inner % V == 0;
   int64_t span_vectors = 0;
   for (; vectors_per_lane >= 1; vectors_per_lane /= 2) {
-    const int64_t most = vectors_per_lane * warp_lanes;
-    if (is_plane_whole_vectors && (span_vectors = equal_share(inner / V, most)) > 0) break;
-    if (vectors_per_lane <= few_span_vectors && most * V <= inner) break;
+    const int64_t max_share = vectors_per_lane * warp_lanes;
+    if (is_plane_whole_vectors && (span_vectors = equal_share(inner / V, max_share)) > 0) break;
+    if (vectors_per_lane <= few_span_vectors && max_share * V <= inner) break;
     if (forced > 0) return false;
   }
   if (vectors_per_lane == 0) return false;
   const bool is_in_one_plane = span_vectors > 0;
   if (!is_in_one_plane) span_vectors = vectors_per_lane * warp_lanes;
-  int32_t threads =
-      problem.choice.max_threads > 0 ? problem.choice.max_threads : threads_for_span(vectors_per_lane, is_in_one_plane);
+  int32_t threads = problem.choice.max_threads > 0 ? problem.choice.max_threads : span_threads;
   if (threads > max_span_threads) return false;
 
   BySpanParams params;

@@ -58,10 +58,12 @@ bool plan_prelu_backward(const PreluBackwardRequest& request, const Device& devi
 }
 
 int64_t prelu_backward_workspace_bytes(const PreluBackwardRequest& request, const Device& device) {
-  int64_t most = 0;
-  const int64_t element_bytes = element_bytes_of(request.dtype);
+  int64_t max_bytes = 0;
+  const int64_t element_bytes = element_bytes_of(request.dtype), max_lead = vector_bytes / element_bytes - 1;
   const auto at = [](int64_t address) { return reinterpret_cast<void*>(static_cast<uintptr_t>(address)); };
-  for (int64_t lead = 0; lead < vector_bytes / element_bytes; ++lead)
+  // Of dx's offset in a vector, a plan's workspace depends on whether there is one, and on the number of vectors: the
+  // smallest and the largest offset cover both numbers.
+  for (const int64_t lead : {int64_t{0}, int64_t{1}, max_lead})
     for (const int64_t x_distance : {int64_t{0}, element_bytes, int64_t{4096}})  // in place, misaligned, neither
       for (const int64_t alpha_shift : {int64_t{0}, element_bytes}) {            // aligned, misaligned
         PreluBackwardRequest placed = request;                                   // no plan reads through its pointers
@@ -72,9 +74,9 @@ int64_t prelu_backward_workspace_bytes(const PreluBackwardRequest& request, cons
         placed.dalpha = at(4096);
         PreluBackwardPlan plan;
         plan_prelu_backward(placed, device, {}, &plan);
-        most = std::max(most, plan.workspace_bytes);
+        max_bytes = std::max(max_bytes, plan.workspace_bytes);
       }
-  return most;
+  return max_bytes;
 }
 
 }  // namespace flowk::prelu

@@ -40,17 +40,17 @@ struct Partials {
 // Plans the kernels that sum the partials at the workspace's start.
 void plan_reductions(const PreluBackwardProblem& problem, const Partials& partials, PreluBackwardPlan* plan);
 
-// A mechanism's plan file plans the gradient and its reductions into a plan that has none; false where the mechanism
-// does not fit, or is known to be slower than another.
+// A mechanism's plan file plans the gradient and its reductions into a plan that has none. It returns false if the
+// mechanism does not fit, or is known to be slower than another.
 bool plan_by_channel(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
 bool plan_by_span(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
 bool plan_by_plane(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
 bool plan_by_column(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);  // always fits
 bool plan_by_warp_column(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
 
-// inner = 1, and vectors hold whole channels whose alphas are aligned.
+// inner = 1, vectors hold whole channels, and the alphas are aligned.
 bool has_whole_channels(const PreluBackwardProblem& problem);
-// Has `problem` so many rows of whole lines of 128 bytes that short planes go by columns?
+// True if there are enough rows of whole lines of 128 bytes for short planes to go by columns.
 bool has_rows_of_lines(const PreluBackwardProblem& problem);
 
 }  // namespace flowk::prelu

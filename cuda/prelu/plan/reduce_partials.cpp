@@ -25,8 +25,7 @@ void plan_reduction(const PreluBackwardProblem& problem, PartialLayout layout, R
   const bool is_channels_last = layout == PartialLayout::channels_last;
   const int64_t rows = params.rows_per_segment, terms = rows * params.run.divisor;  // per channel
   const int64_t num_segments = std::max<int64_t>(1, ceil_div(params.num_rows, rows));
-  const int64_t block_channels = is_channels_last
-                                     ? rows > max_rows_of_wide_blocks ? sector_channels : wide_block_channels
+  const int64_t block_channels = is_channels_last            ? sector_channels
                                  : terms > max_terms_of_warp ? 1
                                                              : min_threads / warp_lanes;
   const int64_t terms_of_block = is_channels_last || block_channels == 1 ? terms * block_channels : 0;

@@ -96,14 +96,16 @@ struct PersistentExchange {
   template <class Combine>
   __device__ __forceinline__ void send(const RowPartial<T>& part, int index, [[maybe_unused]] Combine combine) const {
     if (cluster.lane == 0) partials_of_block(index)[block.warp] = part;
-    if (!has_clusters || cluster.blocks == 1) return;
+    if (!has_sm_90() || cluster.blocks == 1) return;
     if (index == 0) wait_for_cluster();
     __syncwarp();
     if (block.warp != 0) {
-      FLOWK_SM90_ASM("barrier.cta.arrive 1, %0;" ::"n"(persistent_threads) : "memory");
+      FLOWK_SM90(simt::arrive_at_named_barrier(persistent_threads),
+                 "barrier.cta.arrive 1, %0;" ::"n"(persistent_threads) : "memory");
       return;
     }
-    FLOWK_SM90_ASM("barrier.cta.sync 1, %0;" ::"n"(persistent_threads) : "memory");
+    FLOWK_SM90(simt::wait_at_named_barrier(persistent_threads),
+               "barrier.cta.sync 1, %0;" ::"n"(persistent_threads) : "memory");
     const RowPartial<T> together = combine(partials_of_block(index), persistent_warps);
     const ExchangeBuffer<T> buffer = of_cluster(index);
     if (cluster.lane < cluster.blocks) buffer.send(cluster.lane, cluster.rank, together);
@@ -111,7 +113,7 @@ struct PersistentExchange {
   }
   template <class Combine>
   __device__ __forceinline__ RowPartial<T> receive(int index, [[maybe_unused]] Combine combine) const {
-    if (has_clusters && cluster.blocks > 1) {
+    if (has_sm_90() && cluster.blocks > 1) {
       const ExchangeBuffer<T> buffer = of_cluster(index);
       buffer.barrier().wait(index >> 1 & 1);
       if (threadIdx.x == 0) buffer.barrier().expect(partial_bytes<T>(cluster));

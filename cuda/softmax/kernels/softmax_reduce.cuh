@@ -99,7 +99,7 @@ __device__ __forceinline__ ExchangeBuffer<T> exchange_buffer_at(const ExchangeBu
 template <class T>
 __device__ __forceinline__ void begin_exchange(const ExchangeBuffer<T>& buffer, const RowThreads& group,
                                                int num_buffers = 1, int num_arrivals = 1) {
-  if (!has_clusters || group.blocks == 1) return;
+  if (!has_sm_90() || group.blocks == 1) return;
   if (threadIdx.x == 0) {
     for (int i = 0; i < num_buffers; ++i) {
       const TransactionBarrier barrier = exchange_buffer_at(buffer, group, i).barrier();
@@ -116,7 +116,7 @@ template <class T>
 __device__ __forceinline__ int exchange_partials(const ExchangeBuffer<T>& buffer, const RowThreads& group,
                                                  const RowPartial<T>& part) {
   const int slot = group.rank * group.warps + group.warp;
-  if (has_clusters && group.blocks > 1) {
+  if (has_sm_90() && group.blocks > 1) {
     wait_for_cluster();
     if (group.lane < group.blocks) buffer.send(group.lane, slot, part);
     // The arrival is here and not next to expect(): there synccheck of CUDA 13.0 reports a missing wait.

@@ -2,7 +2,7 @@
 // A row: its addresses, its unmasked interval of columns, and the vectors that each thread reads.
 #pragma once
 
-#include "core/index_split.cuh"
+#include "core/index_split.h"
 #include "flowk/detail/pdl.cuh"
 #include "softmax/kernels/softmax_vector.cuh"
 
@@ -124,7 +124,7 @@ __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, in
   } else if (params.rows.rank <= 1) {
     step(0, linear);
   } else if (params.rows.is_wide) {
-    split_wide_index(linear, params.rows.dims, params.rows.rank, step);
+    split_index<0>(static_cast<uint64_t>(linear), params.rows.dims, params.rows.rank, step);
   } else {
     split_index<num_unrolled>(narrow, params.rows.dims, params.rows.rank, step);
   }

@@ -60,9 +60,9 @@ struct SegmentCopies {
   }
   __device__ __forceinline__ void wait(bool has_second) const {
     wait_on_dependent_grids();
-    if constexpr (has_clusters) __syncthreads();
+    if (has_sm_90()) __syncthreads();
     first.wait();
-    if (has_clusters && has_second) second.wait();
+    if (has_sm_90() && has_second) second.wait();
   }
 
  private:

@@ -53,7 +53,7 @@ struct TileThread {
 // The bytes of a run of kSize-byte elements: at least one line of all banks.
 template <int kN, int kSize>
 constexpr int aligned_run_bytes =
-    ElementwiseTileShape<kN>::rows * kSize < 128 ? 128 : ElementwiseTileShape<kN>::rows * kSize;
+    ElementwiseTileShape<kN>::rows * kSize < line_bytes ? line_bytes : ElementwiseTileShape<kN>::rows * kSize;
 
 template <int kN, int kSize, int kOperands>
 __device__ __forceinline__ void stage_aligned(const StridedElementwiseParams<kOperands>& params,

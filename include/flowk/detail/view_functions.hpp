@@ -111,8 +111,8 @@ template <class To, class Src, class Dst>
 }
 
 template <class To, class X, class Out>
-[[gnu::always_inline]] inline status unary(To to, flowk_unary_op op, const X &x, const Out &out, double a,
-                                           double b) noexcept {
+[[gnu::always_inline]] inline status unary(To to, flowk_unary_op op, const X &x, const Out &out, double a = 0,
+                                           double b = 0) noexcept {
   const Input<typename FirstValue<X>::type, X, Out> in("x", x, out);
   if (!in.bad()) return in.bad();
   return call_unary(to, op, in.data(), in.strides(), in.dtype, out.data(), out.strides(), out.dtype, out.rank(),
@@ -134,7 +134,7 @@ template <class To, class X, class Y, class Out>
 // A number among y and z of `where` has the type of the other one, or of out.
 template <class To, class X, class Y, class Z, class Out>
 [[gnu::always_inline]] inline status ternary(To to, flowk_ternary_op op, const X &x, const Y &y, const Z &z,
-                                             const Out &out, double a) noexcept {
+                                             const Out &out, double a = 0) noexcept {
   constexpr bool is_condition = std::is_same_v<typename ValueOf<X>::type, bool>;
   using Value = typename std::conditional_t<is_condition, FirstValue<Y, Z, Out>, FirstValue<X, Y, Z>>::type;
   const Input<Value, X, Out> in("x", x, out);
@@ -211,10 +211,6 @@ template <class X, class A>
   if (const status bad = sizes.set(x, alpha, axis); !bad) return bad;
   return ::flowk_prelu_backward_workspace_bytes(sizes.outer, sizes.channels, sizes.inner, x.dtype, alpha.dtype, bytes);
 }
-
-}  // namespace detail
-
-namespace detail {
 
 template <class To, class X, class Y>
 [[gnu::always_inline]] inline status masked_softmax(To to, const X &x, const Y &y, const softmax_mask &mask,

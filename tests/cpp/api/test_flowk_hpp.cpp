@@ -81,7 +81,7 @@ TEST(permute_takes_braces_containers_and_strides) {
   std::vector<int8_t> bytes(6);
   flowk::permute_convert(view{src.data(), {2, 3}}, view{bytes.data(), {3, 2}}, {1, 0}, 10.0);
   CHECK(bytes[1] == 30 && bytes[5] == 50);
-  const std::string plan = flowk::permute_explain(view{src.data(), {2, 3}}, view{dst.data(), {3, 2}}, {1, 0});
+  const std::string plan = flowk::permute(flowk::explain, view{src.data(), {2, 3}}, view{dst.data(), {3, 2}}, {1, 0});
   CHECK(has(plan, "tile"));
 }
 
@@ -143,7 +143,10 @@ TEST(elementwise_broadcasts_and_takes_numbers) {
   CHECK(out[1] == 1 && out[5] == 2);
   flowk::unary(FLOWK_UNARY_SQUARE, whole, result);
   CHECK(out[5] == 25);
-  CHECK(has(flowk::binary_explain(FLOWK_BINARY_ADD, whole, 1, result), "float32"));
+  CHECK(has(flowk::binary(flowk::explain, FLOWK_BINARY_ADD, whole, 1, result), "float32"));
+  CHECK(flowk::add(flowk::explain, whole, 1, result) ==
+        flowk::binary(flowk::explain, FLOWK_BINARY_ADD, whole, 1, result));
+  CHECK(has(thrown([&] { flowk::relu(flowk::explain, whole, view{out.data(), {2, 2}}); }), "must be 2"));
   float one = 0;
   flowk::copy(view{x.data() + 3, std::array<int, 0>{}}, view{&one, std::array<int, 0>{}});  // rank 0
   CHECK(one == 3);
@@ -257,7 +260,7 @@ TEST(softmax_masks_broadcast) {
   flowk::masked_softmax(scores, out);
   flowk::masked_softmax_backward(scores, out, view{dx.data(), {2, 2, 3}});
   CHECK(std::fabs(dx[0]) < 1e-6f);
-  CHECK(has(flowk::masked_softmax_explain(scores, out, copied), "bias"));
+  CHECK(has(flowk::masked_softmax(flowk::explain, scores, out, copied), "bias"));
   CHECK(has(thrown([&] { flowk::masked_softmax(scores, out, flowk::softmax_mask().bias(view{x.data(), {2}})); }),
             "bias has extent 2 in dimension 0, must be 3"));
   CHECK(!flowk::masked_softmax(std::nothrow, scores, view{y.data(), {3}}));

@@ -96,6 +96,7 @@ struct Reached {
   bool num_partial_vectors[3] = {}, wide_tiles = false, folded = false;
   bool span_planes[2] = {}, layouts[2][3] = {};
   bool paired_planes = false, lone_planes = false;
+  bool clusters[num_prelu_backward_kernels] = {};
 
   void add(const PreluPlan& plan) {
     forward_access[static_cast<int>(plan.params.alpha_access)] = true;
@@ -122,6 +123,7 @@ struct Reached {
   void add(const PreluBackwardPlan& plan) {
     for (int i = 0; i < plan.num_reductions; ++i) layouts[i][static_cast<int>(plan.reductions[i].layout)] = true;
     kernels[static_cast<int>(plan.kernel())] = true;
+    clusters[static_cast<int>(plan.kernel())] |= plan.launch.cluster_blocks > 1;
     num_reductions[plan.num_reductions] = true;
     std::visit([&](const auto& gradient) { add(gradient); }, plan.gradient);
   }
@@ -137,6 +139,8 @@ struct Reached {
     for (const bool reached : column_form) CHECK(reached);
     CHECK(wide_tiles && folded);
     for (const bool reached : num_partial_vectors) CHECK(reached);
+    CHECK(clusters[static_cast<int>(PreluBackwardKernel::by_channel)]);
+    CHECK(clusters[static_cast<int>(PreluBackwardKernel::by_column)]);
   }
 };
 
@@ -208,6 +212,7 @@ class CaseRun {
                .vectors_in_flight = vectors_in_flight},
               "forced", true, true);
     run({.kernel = 1 + static_cast<int>(PreluBackwardKernel::by_warp_column)}, "forced", true, true);
+    run_backward_on_sm_90();
     for (const int vectors_per_lane : {1, 2, 4, 8})
       for (const int threads : {32, 128})
         run({.kernel = 1 + static_cast<int>(PreluBackwardKernel::by_span),
@@ -229,6 +234,22 @@ class CaseRun {
   }
 
  private:
+  void run_backward_on_sm_90() {
+    setenv("FLOWK_SIMT_CAPABILITY", "90", 1);
+    CHECK(current_device(&device_).ok());
+    run({}, "planned for sm_90", true, true);
+    for (const PreluBackwardKernel kernel : {PreluBackwardKernel::by_channel, PreluBackwardKernel::by_column})
+      for (const int cluster_blocks : {2, 8})
+        for (const int vectors_in_flight : {2, 4})
+          run({.kernel = 1 + static_cast<int>(kernel),
+               .max_threads = 96,
+               .cluster_blocks = cluster_blocks,
+               .vectors_in_flight = vectors_in_flight},
+              "forced", true, true);
+    setenv("FLOWK_SIMT_CAPABILITY", "0", 1);
+    CHECK(current_device(&device_).ok());
+  }
+
   int64_t channel_of(int64_t element) const { return element / row_.inner % row_.channels; }
 
   void run(const PreluBackwardChoice& choice, const char* what, bool wants_dx, bool wants_dalpha) {
@@ -278,6 +299,7 @@ class CaseRun {
     if (dalpha != nullptr) std::memset(dalpha->data(), guard, static_cast<size_t>(dalpha->num_bytes()));
     draw_thread_order();
     bool is_right = run_prelu_backward(plan, nullptr).ok();
+    if (!is_right) std::printf("  %s\n", flowk::core::last_error_text());
     if (dx != nullptr) is_right &= same_bytes(*dx, expected_) && dx->guard_is_whole();
     for (int64_t c = 0; dalpha != nullptr && c < row_.channels; ++c) {
       const size_t i = static_cast<size_t>(c);

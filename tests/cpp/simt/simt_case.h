@@ -14,6 +14,7 @@ using flowk::core::LaunchConfig;
 namespace simt = flowk::simt;
 
 inline void set_order(const char* order) { setenv("FLOWK_SIMT_THREAD_ORDER", order, 1); }
+inline void set_capability(const char* capability) { setenv("FLOWK_SIMT_CAPABILITY", capability, 1); }
 inline void set_host_threads(const char* number) { setenv("FLOWK_SIMT_THREADS", number, 1); }
 
 // The fault's text, "" for success.

@@ -18,18 +18,18 @@ using flowk::core::shared;
 
 // ---- the grid and its order
 
-__global__ void count_visits(int* visits) {
-  atomicAdd(&visits[blockIdx.x * blockDim.x + threadIdx.x], 1);
+__global__ void count_visits(unsigned* visits) {
+  atomicAdd(&visits[blockIdx.x * blockDim.x + threadIdx.x], 1u);
   if (threadIdx.y + threadIdx.z + blockIdx.y + blockIdx.z != 0 || blockDim.y * blockDim.z * gridDim.y * gridDim.z != 1)
-    visits[0] = -1000;
+    visits[0] = 1000;
 }
 
 TEST(every_thread_runs_once) {
   for (const int num_threads : {1, 31, 32, 33, 255, 1024})
     for (const int num_blocks : {1, 2, 7}) {
-      std::vector<int> visits(static_cast<std::size_t>(num_threads * num_blocks));
+      std::vector<unsigned> visits(static_cast<std::size_t>(num_threads * num_blocks));
       CHECK(launch_fault(count_visits, {num_blocks, num_threads, 0}, visits.data()).empty());
-      for (const int count : visits) CHECK(count == 1);
+      for (const unsigned count : visits) CHECK(count == 1);
     }
   CHECK(launch_fault(count_visits, {0, 32, 0}, nullptr).empty());
   CHECK(contains(launch_fault(count_visits, {1, 0, 0}, nullptr), "num_threads"));
@@ -113,43 +113,23 @@ TEST(many_barriers_keep_threads_in_step) {
   set_order("forward");
 }
 
-__global__ void vote_in_block(int* dst, int below) {
-  const int vote = static_cast<int>(threadIdx.x) < below ? 7 : 0;
-  dst[3 * threadIdx.x] = __syncthreads_count(vote);
-  dst[3 * threadIdx.x + 1] = __syncthreads_or(vote);
-  dst[3 * threadIdx.x + 2] = __syncthreads_and(vote);
-}
-
-TEST(block_votes_count_every_thread) {
-  for (const int below : {0, 1, 69, 70}) {
-    int dst[3 * 70];
-    CHECK(launch_fault(vote_in_block, {1, 70, 0}, dst, below).empty());
-    for (int index = 0; index < 70; ++index) {
-      CHECK(dst[3 * index] == below);
-      CHECK((dst[3 * index + 1] != 0) == (below > 0));
-      CHECK((dst[3 * index + 2] != 0) == (below == 70));
-    }
-  }
-}
-
 __global__ void diverge(int how) {
   const bool odd_one = threadIdx.x == 40;
   if (how == 0 && odd_one) return;
-  if (how == 1 && odd_one) __syncthreads_or(1);
-  if (how == 2 && threadIdx.x / 32 == 1) __shfl_sync(odd_one ? 1u << 8 : 0xffffffffu, 1, 8);
+  if (how == 1 && threadIdx.x / 32 == 1) __shfl_sync(odd_one ? 1u << 8 : 0xffffffffu, 1, 8);
   __syncthreads();
 }
 
 TEST(divergent_barrier_is_a_fault_and_the_next_launch_works) {
   for (const char* order : {"forward", "reverse"})
-    for (int how = 0; how < 3; ++how) {
+    for (int how = 0; how < 2; ++how) {
       set_order(order);
       const std::string text = launch_fault(diverge, {3, 64, 0}, how);
       CHECK(contains(text, order[0] == 'f' ? "block 0" : "block 2"));
       CHECK(contains(text, "divergent barrier"));
       CHECK(contains(text, "waits at __syncthreads"));
       if (how == 0) CHECK(contains(text, "thread 40 has exited"));
-      if (how == 2) CHECK(contains(text, "__shfl_*_sync with mask 0xffffffff"));
+      if (how == 1) CHECK(contains(text, "__shfl_*_sync with mask 0xffffffff"));
       CHECK(launch_fault(diverge, {3, 64, 0}, 99).empty());
       many_barriers_keep_threads_in_step();
     }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The softmax kernels against float64: the planner's choice and every config that holds a row, in memory that ends with
-// the tensors, so that AddressSanitizer finds every access past an end. The executor has no clusters:
-// bench/tune_softmax.py and the Python tests run those on a GPU.
+// the tensors, so that AddressSanitizer finds every access past an end. The executor's device has clusters and bulk
+// copies, or has not. bench/tune_softmax.py and the Python tests run longer rows on a GPU.
 #include <cstdio>
+#include <cstdlib>
 #include <set>
 #include <utility>
 #include <vector>
@@ -16,7 +17,14 @@ using namespace flowk::softmax;
 
 namespace {
 
-std::set<std::pair<bool, SoftmaxKernel>> reached;
+std::set<std::pair<bool, SoftmaxKernel>> reached, reached_by_clusters;
+
+Device executor_device(const char* capability) {
+  setenv("FLOWK_SIMT_CAPABILITY", capability, 1);
+  Device device;
+  CHECK(current_device(&device).ok());
+  return device;
+}
 
 void check_plan(const SoftmaxCase& row, CaseRun* run, const SoftmaxPlan& plan) {
   run->poison();
@@ -26,19 +34,38 @@ void check_plan(const SoftmaxCase& row, CaseRun* run, const SoftmaxPlan& plan) {
   const bool right = ran && run->is_right();
   CHECK(right);
   if (!right)
-    std::printf("  %s: %s, %d of type %d, %lld columns, lead %lld, %d lanes of %d\n", row.why,
+    std::printf("  %s: %s, %d of type %d, %lld columns, lead %lld, %d lanes of %d, %d blocks\n", row.why,
                 softmax_kernel_name(plan.config.kernel()), static_cast<int>(row.backward), static_cast<int>(row.dtype),
                 static_cast<long long>(row.columns), static_cast<long long>(row.lead), plan.params.lanes_per_row,
-                plan.launch.num_threads);
-  reached.insert({row.backward, plan.config.kernel()});
+                plan.launch.num_threads, plan.launch.cluster_blocks);
+  (plan.launch.cluster_blocks > 1 ? reached_by_clusters : reached).insert({row.backward, plan.config.kernel()});
+}
+
+// With the features of sm_90: the planner's choice if it uses them, and for every_config each mechanism in clusters.
+void check_on_sm_90(const SoftmaxCase& row, CaseRun* run) {
+  const SoftmaxRequest request = run->request();
+  const Device device = executor_device("90");
+  SoftmaxPlan plan;
+  plan_softmax(request, device, &plan);
+  if (plan.launch.cluster_blocks > 1 || plan.config.kernel() == SoftmaxKernel::staged_rows) check_plan(row, run, plan);
+  if (!row.every_config) return;
+  const auto try_config = [&](SoftmaxMechanism mechanism, int threads, int blocks) {
+    if (plan_softmax_as(request, device, {mechanism, threads, threads, blocks}, &plan)) check_plan(row, run, plan);
+  };
+  const int blocks = row.columns < 1000 ? 2 : 8;
+  for (const int vectors : {2, 8}) try_config(RowInRegisters{vectors}, 32, blocks);
+  try_config(RowInShared{4}, 32, blocks);
+  try_config(TwoPassRow{}, 32, blocks);
+  try_config(StagedRows{3}, 64, 1);
+  if (row.columns >= 1000) try_config(PersistentRows{3}, persistent_threads, row.columns < 20000 ? 2 : 8);
 }
 
 // The planner's choice, and for every_config the configs that hold the row with at most 4 times the lanes it needs.
 void check_case(const SoftmaxCase& row) {
   CaseRun run(row);
   const SoftmaxRequest request = run.request();
-  Device device;
-  CHECK(current_device(&device).ok());
+  check_on_sm_90(row, &run);
+  const Device device = executor_device("0");
   SoftmaxPlan plan;
   plan_softmax(request, device, &plan);
   check_plan(row, &run, plan);
@@ -80,6 +107,7 @@ TEST(float64_is_right) { check_rows(FLOWK_FLOAT64); }
 
 TEST(float32_is_right_and_reaches_every_kernel) {
   reached.clear();
+  reached_by_clusters.clear();
   check_rows(FLOWK_FLOAT32);
   for (const SoftmaxKernel kernel :
        {SoftmaxKernel::row_in_registers, SoftmaxKernel::row_in_shared, SoftmaxKernel::staged_rows,
@@ -90,6 +118,9 @@ TEST(float32_is_right_and_reaches_every_kernel) {
         CHECK(!"reached");
         std::printf("  %s\n", softmax_kernel_name(kernel));
       }
+  for (const SoftmaxKernel kernel : {SoftmaxKernel::row_in_registers, SoftmaxKernel::row_in_shared,
+                                     SoftmaxKernel::two_pass_row, SoftmaxKernel::persistent_rows})
+    for (const bool backward : {false, true}) CHECK(reached_by_clusters.contains({backward, kernel}));
 }
 
 }  // namespace
