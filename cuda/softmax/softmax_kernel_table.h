@@ -32,8 +32,9 @@ enum class SoftmaxMask : int32_t {
 // What row_in_registers is compiled without. Each form takes all rows that a later form takes.
 enum class SoftmaxForm : int32_t {
   any,       // nothing
-  unfilled,  // heads and tails (all columns are in whole vectors), lengths, causal, window, and masks that are not
-             // aligned with their vectors; without a dense mask or bias, rows lie one after the other
+  aligned,   // heads and tails: all columns are in whole vectors
+  unfilled,  // also lengths, causal, window and masks that are not aligned with their vectors; without a dense mask or
+             // bias, rows lie one after the other
   whole      // also missing vectors: every thread has all of its vectors
 };
 
@@ -129,13 +130,14 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     // Vectors of 16 bytes per thread. 8 vectors without a mask fit 64 registers, but the compiler would take 70. With
     // a dense mask that is unaligned, or that some threads do not read, they fit 80, but it would take 117 (16 bits)
     // or 88.
-    table::in_registers(up_to_32_bits, no_mask, SoftmaxForm::whole, 1),
-    table::in_registers(up_to_32_bits, no_mask, SoftmaxForm::whole, 2),
+    table::in_registers(up_to_32_bits, no_bias, SoftmaxForm::whole, 1),
+    table::in_registers(up_to_32_bits, no_bias, SoftmaxForm::whole, 2),
     table::in_registers(up_to_32_bits, no_bias, SoftmaxForm::whole, 4),
     table::in_registers(up_to_32_bits, no_mask, SoftmaxForm::whole, 8, 2),
     table::in_registers(up_to_32_bits, dense_mask, SoftmaxForm::whole, 8),
     table::in_registers(bits_32, bias_mask, SoftmaxForm::whole, 8),
     table::in_registers(bits_32, no_bias, SoftmaxForm::whole, 16),
+    table::in_registers(up_to_32_bits, no_mask, SoftmaxForm::unfilled, 2),
     table::in_registers(bits_16, bias_mask, SoftmaxForm::unfilled, 2),
     table::in_registers(up_to_32_bits, all_masks, SoftmaxForm::unfilled, 4),
     table::in_registers(up_to_32_bits, no_mask, SoftmaxForm::unfilled, 8, 2),
@@ -143,6 +145,8 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::in_registers(bits_32, dense_mask, SoftmaxForm::unfilled, 8, 3, 256),
     table::in_registers(up_to_32_bits, bias_mask, SoftmaxForm::unfilled, 8),
     table::in_registers(bits_32, no_bias, SoftmaxForm::unfilled, 16),
+    table::in_registers(bits_32, no_mask, SoftmaxForm::aligned, 4),
+    table::in_registers(bits_32, no_mask, SoftmaxForm::aligned, 8, 2),
     table::in_registers(up_to_32_bits, all_masks, SoftmaxForm::any, 4),
     table::in_registers(up_to_32_bits, no_mask, SoftmaxForm::any, 8, 2),
     table::in_registers(up_to_32_bits, dense_mask, SoftmaxForm::any, 8, 3, 256),
@@ -162,7 +166,7 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     {SoftmaxKernel::row_in_shared, true, up_to_32_bits, no_mask, 4, 4, max_row_threads, 2},
     // Whole rows by single columns, with a dense mask or a bias; then by units. The limits cap registers at 64, or 72;
     // of 16 bits at 56 and 48, but bfloat16 would take 78 and 56. float32 rows of two inputs have up to 5 units, with
-    // a dense mask up to 9, and not 5: twice the threads then have 3.
+    // a dense mask up to 9.
     table::staged(false, up_to_32_bits, no_mask, 1, 1, 2),
     table::staged(false, up_to_32_bits, no_mask, 1, 3, 4),
     table::staged(false, up_to_32_bits, no_mask, 1, 5, 8),
@@ -176,6 +180,7 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::staged(false, bits_32, no_mask, 4, 5, 6),
     table::staged(false, bits_32, no_mask, 4, 7, 8),
     table::staged(false, bits_32, no_mask, 4, 9, 10, 7),
+    table::staged(false, bits_32, dense_mask, 4, 5, 5),
     table::staged(false, bits_32, dense_mask, 4, 6, 7),
     table::staged(false, bits_32, dense_mask, 4, 8, 9, 8),
     table::staged(false, bits_16, bias_mask, 4, 3, 6),

@@ -70,16 +70,17 @@ int32_t short_row_threads(const SoftmaxCall& call, int32_t lanes, int32_t vector
 }
 
 SoftmaxForm form_of(const SoftmaxCall& call, const SoftmaxConfig& config, int32_t vectors) {
-  if (call.has_tails || call.has_interval) return SoftmaxForm::any;
+  if (call.has_tails) return SoftmaxForm::any;
+  if (call.has_interval) return SoftmaxForm::aligned;
   if (call.mask == SoftmaxMask::none) {
-    if (call.rows.rank > 1 || call.rows.num_rows >= int64_t{1} << 31) return SoftmaxForm::any;
+    if (call.rows.rank > 1 || call.rows.num_rows >= int64_t{1} << 31) return SoftmaxForm::aligned;
     for (const SoftmaxOperand operand : {softmax_x, softmax_out, softmax_bias_or_y}) {
       const int64_t stride = call.rows.dims[0].strides[operand];
-      if (stride < 0 || stride >= int64_t{1} << 32) return SoftmaxForm::any;
+      if (stride < 0 || stride >= int64_t{1} << 32) return SoftmaxForm::aligned;
     }
   }
-  if (call.mask == SoftmaxMask::bias && !call.bias_vectors_agree) return SoftmaxForm::any;
-  if (call.has_dense && !is_aligned(call, softmax_dense, call.vector_columns)) return SoftmaxForm::any;
+  if (call.mask == SoftmaxMask::bias && !call.bias_vectors_agree) return SoftmaxForm::aligned;
+  if (call.has_dense && !is_aligned(call, softmax_dense, call.vector_columns)) return SoftmaxForm::aligned;
   const bool is_whole = call.row_vectors == int64_t{config.lanes_per_row} * vectors * config.cluster_blocks;
   return is_whole ? SoftmaxForm::whole : SoftmaxForm::unfilled;
 }

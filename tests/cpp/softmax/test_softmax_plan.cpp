@@ -90,7 +90,7 @@ TEST(no_kernel_of_the_table_hides_another) {
   }
 }
 
-// Some number of threads holds each short row with a dense mask: float32 has no kernel of 5 units.
+// Some number of threads holds each short row with a dense mask.
 TEST(every_short_row_with_a_dense_mask_is_staged) {
   for (const flowk_dtype dtype : {FLOWK_FLOAT16, FLOWK_FLOAT32})
     for (int64_t columns = 1; columns <= 256; ++columns) {
@@ -187,16 +187,16 @@ TEST(forms_leave_out_what_is_not_there) {
   SoftmaxRequest request = request_of(FLOWK_FLOAT16, 1000, 2048);
   CHECK(form_of(request) == SoftmaxForm::whole);
   request.has_diagonal = true;
-  CHECK(form_of(request) == SoftmaxForm::any);
+  CHECK(form_of(request) == SoftmaxForm::aligned);
   CHECK(form_of(request_of(FLOWK_FLOAT16, 1000, 1000)) == SoftmaxForm::unfilled);
   CHECK(form_of(request_of(FLOWK_FLOAT16, 1000, 1001)) == SoftmaxForm::any);
   request = request_of(FLOWK_FLOAT16, 1000, 1024, true);
   CHECK(form_of(request) == SoftmaxForm::whole);
   request.pointers[softmax_dense] = static_cast<const unsigned char*>(request.pointers[softmax_dense]) + 4;
-  CHECK(form_of(request) == SoftmaxForm::any);
+  CHECK(form_of(request) == SoftmaxForm::aligned);
   request = request_of(FLOWK_FLOAT16, 1000, 1024);
   request.strides[softmax_x][0] = -2048;
-  CHECK(form_of(request) == SoftmaxForm::any);
+  CHECK(form_of(request) == SoftmaxForm::aligned);
 }
 
 // Each block of a cluster has a part of the row that its threads can hold.
