@@ -50,10 +50,10 @@ inline cudaError_t raise_limits(const void* kernel, const LaunchConfig& config, 
   return error;
 }
 
-// Enqueues `kernel` on `stream`.
-template <class... Parameters, class... Arguments>
-cudaError_t launch_kernel(void (*kernel)(Parameters...), const LaunchConfig& config, cudaStream_t stream,
-                          const Arguments&... arguments) {
+// Enqueues the kernel `function` on `stream` with the parameters at `addresses`. It is compiled once, not once per
+// kernel.
+[[gnu::noinline]] inline cudaError_t launch_by_addresses(const void* function, const LaunchConfig& config,
+                                                         cudaStream_t stream, void** addresses) {
   cudaLaunchAttribute attributes[2] = {};
   cudaLaunchConfig_t launch = {dim3(static_cast<unsigned>(config.num_blocks)),
                                dim3(static_cast<unsigned>(config.num_threads)),
@@ -72,20 +72,26 @@ cudaError_t launch_kernel(void (*kernel)(Parameters...), const LaunchConfig& con
     overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     overlap.val.programmaticStreamSerializationAllowed = 1;
   }
-  const auto* const function = reinterpret_cast<const void*>(kernel);
-  const auto start = [&](Parameters... parameters) {
-    void* addresses[] = {const_cast<void*>(static_cast<const void*>(&parameters))...};
-    return cudaLaunchKernelExC(&launch, function, addresses);
-  };
   cudaError_t error = raise_limits(function, config, false);
-  if (error == cudaSuccess) error = start(arguments...);
+  if (error == cudaSuccess) error = cudaLaunchKernelExC(&launch, function, addresses);
   // A kernel has attributes of its own in a second context of the device, and loses them by cudaDeviceReset().
   if (error != cudaSuccess && needs_raised_limits(config)) {
     cudaGetLastError();
     error = raise_limits(function, config, true);
-    if (error == cudaSuccess) error = start(arguments...);
+    if (error == cudaSuccess) error = cudaLaunchKernelExC(&launch, function, addresses);
   }
   return error;
+}
+
+// Enqueues `kernel` on `stream`.
+template <class... Parameters, class... Arguments>
+cudaError_t launch_kernel(void (*kernel)(Parameters...), const LaunchConfig& config, cudaStream_t stream,
+                          const Arguments&... arguments) {
+  const auto launch = [&](Parameters... parameters) {
+    void* addresses[] = {const_cast<void*>(static_cast<const void*>(&parameters))...};
+    return launch_by_addresses(reinterpret_cast<const void*>(kernel), config, stream, addresses);
+  };
+  return launch(arguments...);
 }
 
 #ifdef __CUDA_ARCH_LIST__
