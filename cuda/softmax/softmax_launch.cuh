@@ -28,8 +28,8 @@ Status launch_split_row(const SoftmaxPlan& plan, flowk_stream stream) {
   SplitRow split = plan.config.as<SplitRow>();
   for (; split.first_row < params.rows.num_rows; split.first_row += split.rows_per_launch) {
     config.num_blocks = std::min(split.rows_per_launch, params.rows.num_rows - split.first_row) * split.slices;
-    FLOWK_RETURN_IF_ERROR(launch(split_row_partials<Terms>, config, stream, params, split));
-    FLOWK_RETURN_IF_ERROR(launch(split_row_results<Terms, kRow>, config, stream, params, split));
+    FLOWK_RETURN_IF_ERROR(launch(split_row_partials<Terms>, config, stream, split, params));
+    FLOWK_RETURN_IF_ERROR(launch(split_row_results<Terms, kRow>, config, stream, split, params));
   }
   return {};
 }
@@ -38,7 +38,7 @@ template <class Rows, int kRow>
 Status launch_persistent_rows(const SoftmaxPlan& plan, flowk_stream stream) {
   LaunchConfig config = plan.launch;
   FLOWK_RETURN_IF_ERROR(limit_to_resident(persistent_rows<Rows, kRow>, &config));
-  return launch(persistent_rows<Rows, kRow>, config, stream, plan.params, plan.config.as<PersistentRows>());
+  return launch(persistent_rows<Rows, kRow>, config, stream, plan.config.as<PersistentRows>(), plan.params);
 }
 
 // Launches the kernel of row kRow of the table.
@@ -47,7 +47,7 @@ Status launch_kernel(const SoftmaxPlan& plan, flowk_stream stream) {
   constexpr SoftmaxKernelRow row = softmax_kernels[kRow];
   const auto start = [&](auto kernel) { return launch(kernel, plan.launch, stream, plan.params); };
   const auto start_with = [&](auto kernel, const auto& mechanism) {
-    return launch(kernel, plan.launch, stream, plan.params, mechanism);
+    return launch(kernel, plan.launch, stream, mechanism, plan.params);
   };
   using Terms = std::conditional_t<row.backward, GradientTerms<T>, SoftmaxTerms<T, kMask>>;
   if constexpr (row.mechanism == SoftmaxKernel::row_in_registers)

@@ -61,7 +61,8 @@ struct SoftmaxInterval {
   friend bool operator==(const SoftmaxInterval&, const SoftmaxInterval&) = default;
 };
 
-// What every kernel gets.
+// What every kernel gets, after its mechanism's parameters. What all threads read first is in few lines of the constant
+// cache: behind the dimensions it cost kernels of 2 to 7 us 5 to 13 %.
 struct SoftmaxParams {
   const unsigned char* x = nullptr;  // as SoftmaxOperand
   unsigned char* out = nullptr;
@@ -69,7 +70,6 @@ struct SoftmaxParams {
   const unsigned char* dense = nullptr;
   const unsigned char* dense_first = nullptr;  // [dense_first, dense_end) has all bytes of the mask
   const unsigned char* dense_end = nullptr;
-  SoftmaxRows rows;
   SoftmaxInterval interval;
   // A dense mask is the only mask, there are no L2 tiles, and the rows of x and of out are equally far apart.
   bool seeks_dense_alone = false;
@@ -89,6 +89,7 @@ struct SoftmaxParams {
   int32_t row_blocks_shift = 0;  // log2 of the blocks per row
   bool has_tails = false;        // some row has a head or a tail: columns outside whole 16-byte vectors
   bool starts_on_lines = false;  // threads take vectors from the start of the row's first 128-byte line
+  SoftmaxRows rows;              // last: 2.4 KB, of which kernels read the start
   friend bool operator==(const SoftmaxParams&, const SoftmaxParams&) = default;
 };
 

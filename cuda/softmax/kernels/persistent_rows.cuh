@@ -234,8 +234,8 @@ struct PersistentGradient {
 // twice_read batches of the ring: all except the last twice_read are taken, all except the first twice_read are stored.
 template <class Rows, int kRow>
 __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_blocks<kRow>())
-    persistent_rows(const __grid_constant__ GridConstant<SoftmaxParams> params,
-                    const __grid_constant__ GridConstant<PersistentRows> mechanism) {
+    persistent_rows(const __grid_constant__ GridConstant<PersistentRows> mechanism,
+                    const __grid_constant__ GridConstant<SoftmaxParams> params) {
   if constexpr (is_below_sm_90) return;
   launch_dependent_grids();
   using T = typename Rows::T;

@@ -30,8 +30,8 @@ __device__ __forceinline__ void forget_values([[maybe_unused]] uint4* vector) {
 // one maximum and one sum. With kConverts the result may have another type than x.
 template <class Terms, int kRow>
 __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_blocks<kRow>())
-    row_in_registers(const __grid_constant__ GridConstant<SoftmaxParams> params,
-                     const __grid_constant__ GridConstant<RowInRegisters> mechanism) {
+    row_in_registers(const __grid_constant__ GridConstant<RowInRegisters> mechanism,
+                     const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
   constexpr int kVectors = softmax_kernels[kRow].max_vectors;
   constexpr SoftmaxForm kForm = softmax_kernels[kRow].form;

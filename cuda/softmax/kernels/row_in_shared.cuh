@@ -17,8 +17,8 @@ namespace flowk::softmax {
 // the inputs again, of float32 softmax from the exponentials.
 template <class Terms, int kRow>
 __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_blocks<kRow>())
-    row_in_shared(const __grid_constant__ GridConstant<SoftmaxParams> params,
-                  const __grid_constant__ GridConstant<RowInShared> mechanism) {
+    row_in_shared(const __grid_constant__ GridConstant<RowInShared> mechanism,
+                  const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
   using T = typename Terms::T;
   using A = ComputeType<T>;

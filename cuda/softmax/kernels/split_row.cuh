@@ -279,8 +279,8 @@ struct SplitGradients {
 // The first grid: each block writes its slice's partial result, computed by `Terms`, to the row's slots.
 template <class Terms>
 __global__ void __launch_bounds__(max_row_threads, fitting_blocks(max_row_threads, 2))
-    split_row_partials(const __grid_constant__ GridConstant<SoftmaxParams> params,
-                       const __grid_constant__ GridConstant<SplitRow> split) {
+    split_row_partials(const __grid_constant__ GridConstant<SplitRow> split,
+                       const __grid_constant__ GridConstant<SoftmaxParams> params) {
   const bool waits = split.first_row == 0;  // then the next grid may not start earlier
   if (!waits) launch_dependent_grids();
   const typename Terms::Slice slice(params, split, waits);
@@ -298,8 +298,8 @@ __global__ void __launch_bounds__(max_row_threads, fitting_blocks(max_row_thread
 // dy(row, i)). All operands are (rows, columns); a dense mask has one byte per column.
 template <class Terms, int kRow>
 __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_blocks<kRow>())
-    split_row_results(const __grid_constant__ GridConstant<SoftmaxParams> params,
-                      const __grid_constant__ GridConstant<SplitRow> split) {
+    split_row_results(const __grid_constant__ GridConstant<SplitRow> split,
+                      const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
   using T = typename Terms::T;
   const typename Terms::Slice slice(params, split, false);

@@ -330,8 +330,8 @@ using StagedTerms = typename decltype(StagedTermsOf<T, kMask, kRow>::rows())::ty
 // shared memory.
 template <class Rows, int kRow>
 __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_blocks<kRow>())
-    staged_rows(const __grid_constant__ GridConstant<SoftmaxParams> params,
-                const __grid_constant__ GridConstant<StagedRows> staged) {
+    staged_rows(const __grid_constant__ GridConstant<StagedRows> staged,
+                const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
   using T = typename Rows::T;
   unsigned char* const memory = &shared<unsigned char>();

@@ -92,8 +92,8 @@ __device__ __forceinline__ void load_scores(const SoftmaxParams& params, const S
 // A row has lanes_per_row threads of a block, or of each block of a cluster.
 template <class Terms, int kRow>
 __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads)
-    two_pass_row(const __grid_constant__ GridConstant<SoftmaxParams> params,
-                 const __grid_constant__ GridConstant<TwoPassRow> mechanism) {
+    two_pass_row(const __grid_constant__ GridConstant<TwoPassRow> mechanism,
+                 const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
   using T = typename Terms::T;
   using A = ComputeType<T>;
