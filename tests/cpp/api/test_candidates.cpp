@@ -89,7 +89,7 @@ TEST(softmax_is_right) {
         if (status != 0) continue;
         ++num_planned;
         for (int64_t row = 0; row < rows; ++row) {
-          const double sum = std::accumulate(&y[row * columns], &y[(row + 1) * columns], 0.0);
+          const double sum = std::accumulate(y.begin() + row * columns, y.begin() + (row + 1) * columns, 0.0);
           CHECK(sum > 0.9999 && sum < 1.0001);
         }
       }
