@@ -2,7 +2,7 @@
 """Builds the wheel of a release: code for every GPU that flowk names, and the manylinux tag that the libraries hold.
 
     pip install auditwheel
-    python pyflowk/_build/release_wheel.py dist
+    python tools/release_wheel.py dist
 
 nvcc is found as by `pip install .` (FLOWK_CUDA). The oldest Linux that the wheel installs on is that of the C library
 that it is built with: for manylinux_2_28 run this in the quay.io/pypa/manylinux_2_28_x86_64 image.
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from wheel_tag import retag
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 # Code for each, and PTX of the last, which newer GPUs compile.
 ARCHS = "80-real,90-real,100-real,120"
 MAX_BYTES = 20_000_000  # what a user downloads; PyPI takes 100 MB

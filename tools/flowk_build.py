@@ -47,10 +47,11 @@ HEADER_WHEELS = ["nvidia-cuda-crt", "nvidia-cuda-runtime", "nvidia-cuda-cccl"]
 WHEELS = ["nvidia-cuda-nvcc", "nvidia-nvvm", *HEADER_WHEELS]
 OLDEST_NVCC = 12  # the first with C++20
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 KEPT_WHEELS = ROOT / "build" / "wheels"
 MAX_KEPT_WHEELS = 4
-WHEEL_SOURCES = ["cuda", "include", "pyflowk", "meson.build", "meson.options", "pyproject.toml", "README.md", "LICENSE"]
+WHEEL_SOURCES = ["cuda", "include", "pyflowk", "tools/flowk_build.py", "tools/wheel_tag.py"]
+WHEEL_SOURCES += ["meson.build", "meson.options", "pyproject.toml", "README.md", "LICENSE"]
 COMPILER_VARIABLE = re.compile(r"CC|CXX|\w*FLAGS|CPATH|C\w*_INCLUDE_PATH|LIBRARY_PATH")
 
 

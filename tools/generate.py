@@ -7,7 +7,7 @@
   **/*.pyi                    the public functions' types; a call on NumPy's arrays gives NumPy's
   __init__.py, __init__.pyi   the public names
 
-    python pyflowk/_build/generate.py
+    python tools/generate.py
 
 The results are checked in; tests/python/test_generated.py compares.
 """
@@ -24,8 +24,9 @@ from function_names import ALIASES, BY_HAND, FORMULAS, NAMES, NO_UFUNC, NOTES, O
 from generate_stubs import public_functions, stub  # type: ignore[import-not-found, unused-ignore]
 from generated_text import LICENSE, NOTE, folded, packed, quoted, wrapped  # type: ignore[import-not-found, unused-ignore]
 
-PACKAGE = Path(__file__).parents[1]
-HEADER = PACKAGE.parent / "include" / "flowk" / "elementwise_ops.h"
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "pyflowk"
+HEADER = ROOT / "include" / "flowk" / "elementwise_ops.h"
 ARITIES = ("Unary", "Binary", "Ternary")
 
 # The other public names, by their module.
