@@ -32,7 +32,6 @@ from pathlib import Path
 from typing import Any
 
 import mesonpy
-from wheel_tag import retag
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -50,8 +49,8 @@ OLDEST_NVCC = 12  # the first with C++20
 ROOT = Path(__file__).resolve().parents[1]
 KEPT_WHEELS = ROOT / "build" / "wheels"
 MAX_KEPT_WHEELS = 4
-WHEEL_SOURCES = ["cuda", "include", "pyflowk", "tools/flowk_build.py", "tools/wheel_tag.py"]
-WHEEL_SOURCES += ["meson.build", "meson.options", "pyproject.toml", "README.md", "LICENSE"]
+WHEEL_SOURCES = ["cuda", "include", "pyflowk", "tools/flowk_build.py", "meson.build", "meson.options", "pyproject.toml"]
+WHEEL_SOURCES += ["README.md", "LICENSE"]
 COMPILER_VARIABLE = re.compile(r"CC|CXX|\w*FLAGS|CPATH|C\w*_INCLUDE_PATH|LIBRARY_PATH")
 
 
@@ -161,6 +160,13 @@ def _kept_wheel_folder(settings: Settings) -> Path:
     return KEPT_WHEELS / digest.hexdigest()[:16]
 
 
+def _for_every_python(wheel: Path) -> Path:
+    """The same wheel with the tag py3-none: meson-python tags what it installs with modules for one Python."""
+    tags = [sys.executable, "-m", "wheel", "tags", "--python-tag=py3", "--abi-tag=none"]
+    result = subprocess.run([*tags, str(wheel)], stdout=subprocess.PIPE, text=True, check=True)
+    return wheel.with_name(result.stdout.strip())
+
+
 def _keep_wheel(wheel: Path, folder: Path) -> None:
     """Copies a wheel to its folder; where the source tree cannot be written to, none is kept."""
     with contextlib.suppress(OSError):
@@ -209,8 +215,9 @@ def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata
         return wheel.name
     with tempfile.TemporaryDirectory() as folder:
         name = mesonpy.build_wheel(folder, _prepare(config_settings, Path(folder)), metadata_directory)
-        wheel = retag(Path(folder) / name, Path(wheel_directory))
-    _keep_wheel(wheel, kept)
+        wheel = _for_every_python(Path(folder) / name)
+        shutil.copyfile(wheel, Path(wheel_directory) / wheel.name)
+        _keep_wheel(wheel, kept)
     return wheel.name
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the wheel of a release: code for every GPU that flowk names, and the manylinux tag that the libraries hold.
 
-    pip install auditwheel
+    pip install auditwheel wheel
     python tools/release_wheel.py dist
 
 nvcc is found as by `pip install .` (FLOWK_CUDA). The oldest Linux that the wheel installs on is that of the C library
@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import argparse
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-
-from wheel_tag import retag
 
 ROOT = Path(__file__).resolve().parents[1]
 # Code for each, and PTX of the last, which newer GPUs compile.
@@ -63,7 +62,9 @@ def main() -> None:
             [sys.executable, "-m", "auditwheel", "show", built], check=True, capture_output=True, text=True
         )
         print(shown.stdout)
-        print(retag(built, arguments.folder, platform_of(shown.stdout)))
+        tags = [sys.executable, "-m", "wheel", "tags", f"--platform-tag={platform_of(shown.stdout)}", str(built)]
+        name = subprocess.run(tags, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+        print(shutil.copy(built.with_name(name), arguments.folder))
 
 
 if __name__ == "__main__":
