@@ -162,7 +162,7 @@ def function_text(row: Row) -> str:
 
 
 def also_called(name: str) -> str:
-    """The sentence that names a function's aliases; empty where it has none."""
+    """The sentence that names a function's aliases; empty if it has none."""
     return f"Also called {' and '.join(ALIASES[name])}." if name in ALIASES else ""
 
 

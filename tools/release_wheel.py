@@ -4,8 +4,8 @@
     pip install auditwheel wheel
     python tools/release_wheel.py dist
 
-nvcc is found as by `pip install .` (FLOWK_CUDA). The oldest Linux that the wheel installs on is that of the C library
-that it is built with: for manylinux_2_28 run this in the quay.io/pypa/manylinux_2_28_x86_64 image.
+nvcc is found as by `pip install .` (FLOWK_CUDA). The C library that the wheel is built with decides the oldest
+Linux that it installs on: for manylinux_2_28 run this in the quay.io/pypa/manylinux_2_28_x86_64 image.
 """
 
 from __future__ import annotations

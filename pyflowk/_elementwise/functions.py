@@ -137,7 +137,7 @@ def reciprocal(x: ArrayT, out: Array | None = None, *, stream: Stream | None = N
     """``out = 1 / x``, for every element.
 
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. Integers give
-    floats, where NumPy divides integers. x, out, stream, result and errors: as in `add`.
+    floats; NumPy divides integers. x, out, stream, result and errors: as in `add`.
     """
     return (_RECIPROCAL.call if roads.is_compiling() else _RECIPROCAL.enter)(x, out, stream)
 
@@ -460,16 +460,16 @@ def add(x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, s
     x, y : array or number
         At least one array, with any strides, or one NumPy scalar: scalars alone give a scalar, as in NumPy. Shapes are
         broadcast and types promoted as in NumPy; for torch tensors types are promoted as in PyTorch. By NumPy's rules a
-        Python number takes the arrays' type, except that a float beside integers gives float64, and is rounded to
-        float32 only where that is a float of 8 or 16 bits (in comparisons to the arrays' type). A NumPy scalar has its
-        own type, as has a host array of rank 0 beside arrays on a GPU. Two different float8 types give float16, one
-        beside bfloat16 gives bfloat16, and beside float16 float8_e4m3 gives float16, float8_e5m2 float32. Beside NumPy
-        arrays lists are taken too.
+        Python number takes the arrays' type, except that a float with integers gives float64. A number is rounded to
+        float32 only if the arrays' type is a float of 8 or 16 bits (in comparisons: to the arrays' type). A NumPy
+        scalar has its own type, and so does a host array of rank 0 with arrays on a GPU. Two different float8 types
+        give float16. A float8 type with bfloat16 gives bfloat16; with float16, float8_e4m3 gives float16 and
+        float8_e5m2 gives float32. With NumPy arrays, lists are taken too.
     out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
+        Where to write: any strides, of the result's type, or any float of at most 32 bits if the result is one. It
         may be an operand itself and must not overlap one otherwise. By default a new array of the first array's
-        kind, its dimensions in memory in the operands' order (NumPy's "K"): channels last stays channels last. Where
-        they differ, the first operand that moves along both of two dimensions decides.
+        kind, its dimensions in memory in the operands' order (NumPy's "K"): channels last stays channels last. If the
+        operands' orders differ, the first operand that moves along both of two dimensions decides.
     stream : int or stream object, optional
         Where to enqueue the work: as in `permute`.
 
@@ -523,8 +523,8 @@ def div(x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, s
 def pow(x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
     """``out = x^y``, for every element.
 
-    Takes integers or floats. Integers are powers modulo 2^bits; y < 0 gives 1 / x^-y rounded toward zero, where NumPy
-    raises. Also called power. x, y, out, stream, result and errors: as in `add`.
+    Takes integers or floats. Integers are powers modulo 2^bits; y < 0 gives 1 / x^-y rounded toward zero; NumPy raises.
+    Also called power. x, y, out, stream, result and errors: as in `add`.
     """
     return (_POW.call if roads.is_compiling() else _POW.enter)(x, y, out, stream)
 
@@ -760,8 +760,8 @@ def left_shift(
 ) -> ArrayT:
     """``out = x * 2^y``, for every element.
 
-    Takes integers. 0 where y < 0, or as many bits as the type has. Also called bitwise_left_shift. x, y, out, stream,
-    result and errors: as in `add`.
+    Takes integers. 0 if y < 0 or y is at least the type's number of bits. Also called bitwise_left_shift. x, y, out,
+    stream, result and errors: as in `add`.
     """
     return (_LEFT_SHIFT.call if roads.is_compiling() else _LEFT_SHIFT.enter)(x, y, out, stream)
 
@@ -771,8 +771,8 @@ def right_shift(
 ) -> ArrayT:
     """``out = floor(x / 2^y)``, for every element.
 
-    Takes integers. Where y < 0, or as many bits as the type has: -1 for x < 0, else 0. Also called bitwise_right_shift.
-    x, y, out, stream, result and errors: as in `add`.
+    Takes integers. If y < 0 or y is at least the type's number of bits: -1 for x < 0, else 0. Also called
+    bitwise_right_shift. x, y, out, stream, result and errors: as in `add`.
     """
     return (_RIGHT_SHIFT.call if roads.is_compiling() else _RIGHT_SHIFT.enter)(x, y, out, stream)
 
