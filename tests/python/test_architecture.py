@@ -19,6 +19,7 @@ import pytest
 import yaml
 from source_tree import ROOT
 
+FOLDERS = ("cuda", "include", "pyflowk", "docs", "tools", "tests", "bench")
 SOURCE_ENDINGS = {".c", ".h", ".cpp", ".hpp", ".cu", ".cuh", ".py", ".build"}
 
 
@@ -104,7 +105,7 @@ def test_rule_finds_what_it_forbids_and_nothing_else(rule_id: str) -> None:
 
 @pytest.mark.parametrize("rule_id", RULES)
 def test_no_file_breaks_the_rule(rule_id: str) -> None:
-    paths = [path for path in files_of("cuda", "include", "pyflowk", "tests", "bench") if path.suffix in SOURCE_ENDINGS]
+    paths = [path for path in files_of(*FOLDERS) if path.suffix in SOURCE_ENDINGS]
     broken = [
         line for path in paths for line in broken_lines(RULES[rule_id], path.as_posix(), (ROOT / path).read_text())
     ]
@@ -141,34 +142,45 @@ def test_includes_point_from_api_to_operators_to_core() -> None:
 def test_every_source_is_named_in_a_meson_build() -> None:
     sources = {
         "cuda": [path for path in files_of("cuda") if path.suffix in (".cpp", ".cu")],
-        "pyflowk": [
-            path
-            for path in files_of("pyflowk")
-            if path.suffix in (".py", ".pyi", ".typed") and path.parts[1] not in ("_build", "_docs")
-        ],
         "include": [path for path in files_of("include") if path.suffix in (".h", ".hpp", ".cuh")],
         "tests": [path for path in files_of("tests/c", "tests/cpp") if path.suffix in (".c", ".cpp")],
     }
-
-    def named(folder: str, path: Path) -> str:
-        """A file of pyflowk by its path there, whose names repeat; a test by its name without the ending."""
-        if folder == "pyflowk":
-            return path.relative_to(folder).as_posix()
-        return path.stem if folder == "tests" else path.name
-
     missing = []
     for folder, paths in sources.items():
         lists = "".join((ROOT / path).read_text() for path in files_of(folder) if path.name == "meson.build")
+        # A test is named without its ending.
+        names = {path: path.stem if folder == "tests" else path.name for path in paths}
         missing += [
             f"no meson.build below {folder}/ names {path}"
-            for path in paths
-            if not re.search(rf"['/]{re.escape(named(folder, path))}'", lists)
+            for path, name in names.items()
+            if not re.search(rf"['/]{re.escape(name)}'", lists)
         ]
     assert not missing
 
 
+@pytest.mark.skipif(shutil.which("meson") is None, reason="meson is not installed")
+def test_all_of_pyflowk_but_sources_in_c_is_installed(tmp_path: Path) -> None:
+    source, build, target = tmp_path / "source", tmp_path / "build", tmp_path / "target"
+    for folder in ("cuda", "include", "pyflowk"):
+        shutil.copytree(ROOT / folder, source / folder, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    for name in ("meson.build", "meson.options", "LICENSE"):
+        shutil.copy(ROOT / name, source / name)
+    for module in (source / "pyflowk").rglob("*.py"):  # as if all modules had been imported there
+        bytecode = module.parent / "__pycache__" / f"{module.stem}.pyc"
+        bytecode.parent.mkdir(exist_ok=True)
+        bytecode.touch()
+    options = ["-Dcuda=disabled", "-Dsimt=false", "-Dtests=false", "-Dpython_package=true", "-Dpython.bytecompile=-1"]
+    install = ["meson", "install", "-C", build, "--no-rebuild", "--tags=python-runtime", f"--destdir={target}"]
+    for command in (["meson", "setup", build, source, *options], install):
+        result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        assert result.returncode == 0, result.stdout
+    (package,) = target.rglob("pyflowk")
+    installed = {path.relative_to(package.parent) for path in package.rglob("*") if path.is_file()}
+    assert installed == {path for path in files_of("pyflowk") if path.suffix not in (".c", ".h", ".build")}
+
+
 def test_every_source_says_its_license_on_top() -> None:
-    paths = [path for path in files_of("cuda", "include", "pyflowk", "tests", "bench") if path.suffix in SOURCE_ENDINGS]
+    paths = [path for path in files_of(*FOLDERS) if path.suffix in SOURCE_ENDINGS]
     silent = [
         str(path) for path in paths if "SPDX-License-Identifier: Apache-2.0" not in (ROOT / path).read_text()[:200]
     ]
@@ -187,7 +199,7 @@ def imports_of(path: Path) -> set[str]:
 
 
 def test_pyflowk_has_no_import_cycle() -> None:
-    paths = [path for path in files_of("pyflowk") if path.suffix == ".py" and path.parts[1] != "_build"]
+    paths = [path for path in files_of("pyflowk") if path.suffix == ".py"]
     modules = {".".join(path.relative_to("pyflowk").with_suffix("").parts): imports_of(path) for path in paths}
     graph = {name: imported & set(modules) - {name} for name, imported in modules.items()}
     order = list(graphlib.TopologicalSorter(graph).static_order())  # CycleError names the cycle
@@ -203,7 +215,7 @@ SHARED_FILE_NAMES = {"__init__.py", "meson.build"}
 
 
 def test_file_names_are_unique() -> None:
-    paths = files_of("cuda", "include", "pyflowk", "tests", "bench")
+    paths = files_of(*FOLDERS)
     counts = Counter(path.name for path in paths if path.suffix in SOURCE_ENDINGS)
     twice = {name for name, count in counts.items() if count > 1}
     assert not twice - SHARED_FILE_NAMES
@@ -297,7 +309,7 @@ PLACEHOLDER = re.compile(r"OP|MECHANISM|main\.c|program\.py")
 
 
 def test_files_that_a_page_names_exist() -> None:
-    own = files_of("cuda", "include", "pyflowk", "tests", "bench", ".github")
+    own = files_of(*FOLDERS, ".github")
     pages = [Path("README.md"), Path("CONTRIBUTING.md"), *(path for path in own if path.suffix == ".md")]
     missing = [
         f"{page}: {name}"

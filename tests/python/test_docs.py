@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pyflowk/_docs/render.py renders without a warning and leaves out no public name; test_readme.py runs the examples."""
+"""docs/render.py renders without a warning and leaves out no public name; test_readme.py runs the examples."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from source_tree import ROOT
 
 import pyflowk
 
-DOCS = ROOT / "pyflowk" / "_docs"
+DOCS = ROOT / "docs"
 HEADER = (ROOT / "include" / "flowk" / "flowk.h").read_text()
 C_FUNCTIONS = re.findall(r"^FLOWK_API [^;(]*?(flowk_\w+)\(", HEADER, re.MULTILINE)
 FRAMEWORKS = {"pyflowk.torch": "torch", "pyflowk.jax": "jax", "pyflowk.distributed": "torch"}

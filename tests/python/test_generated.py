@@ -21,7 +21,7 @@ FUNCTIONS = [name for name in pyflowk.__all__ if inspect.isfunction(getattr(pyfl
 
 
 def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("generate", ROOT / "pyflowk" / "_build" / "generate.py")
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "tools" / "generate.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -32,7 +32,7 @@ def test_the_generator_writes_the_files_that_are_there() -> None:
     files = generator().generated()
     assert "_elementwise/functions.py" in files
     for path, text in files.items():
-        assert (ROOT / "pyflowk" / path).read_text() == text, f"run pyflowk/_build/generate.py: {path} differs"
+        assert (ROOT / "pyflowk" / path).read_text() == text, f"run tools/generate.py: {path} differs"
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -72,9 +72,9 @@ def test_a_user_s_program_and_pyflowk_pass_mypy_strict(tmp_path: Path) -> None:
     # Silent about the modules that these import, as mypy is about installed packages.
     mypy = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", f"--cache-dir={tmp_path}"]
     run(*mypy, "typed_user.py", MYPYPATH=str(ROOT))
-    # pyflowk itself, without what imports a framework, or in the build packages that have no types.
-    exclude = r"_docs/|_build/(flowk_build|release_wheel)|pyflowk/(_torch|_jax|distributed)/|pyflowk/(torch|jax)\.py"
-    run(*mypy, str(ROOT / "pyflowk"), "--exclude", exclude)
+    # pyflowk and the tools, without the files that import a framework or packages that have no types.
+    exclude = r"tools/(flowk_build|release_wheel)|pyflowk/(_torch|_jax|distributed)/|pyflowk/(torch|jax)\.py"
+    run(*mypy, str(ROOT / "pyflowk"), str(ROOT / "tools"), "--exclude", exclude)
 
 
 def test_help_shows_the_functions() -> None:

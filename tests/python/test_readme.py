@@ -21,7 +21,7 @@ from pyflowk._native import library as _library
 __all__ = ["flowk"]  # a fixture
 
 FLAGS = {"c": ["-std=c11"], "cpp": ["-std=c++17"]}
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "pyflowk" / "_docs" / "pages").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs" / "pages").glob("*.md"))]
 
 
 class Block(NamedTuple):

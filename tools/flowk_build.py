@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The build backend: meson-python, with nvcc found on the machine or, where there is none, in NVIDIA's PyPI wheels.
+"""The build backend: meson-python, with nvcc found on the machine or, if there is none, in NVIDIA's PyPI wheels.
 
 The environment variable FLOWK_CUDA decides where nvcc comes from:
   auto      (default) `system` if this finds one, otherwise `wheels`;
@@ -7,12 +7,12 @@ The environment variable FLOWK_CUDA decides where nvcc comes from:
   wheels    build requirements that pip fetches (Linux only);
   disabled  nowhere: libflowk_simt alone is built, as with -Csetup-args=-Dcuda=disabled.
 
-libflowk_simt needs the toolkit's headers of the 16- and 8-bit floats: from a toolkit, or from three of those wheels.
+libflowk_simt needs the toolkit's headers of the 16- and 8-bit floats: from a toolkit, or from three of NVIDIA's wheels.
 
 Nothing in a wheel links Python, so its tag is py3-none-PLATFORM: one wheel serves every Python.
 
 The last wheels stay in build/wheels/, each in a folder named by a hash of what it was built from: sources, options,
-compilers. `pip install .` builds nothing where that has not changed. An editable install has meson's own
+compilers. `pip install .` builds nothing if the hash has not changed. An editable install has meson's own
 build/ folder and compiles what has changed.
 """
 
@@ -32,7 +32,6 @@ from pathlib import Path
 from typing import Any
 
 import mesonpy
-from wheel_tag import retag
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -41,16 +40,17 @@ else:
 
 Settings = dict[str, Any] | None
 
-# One minor version for all: the one that needs the oldest driver of CUDA 13, and whose PTX all such drivers compile.
+# One minor version for all wheels: it needs the oldest driver of CUDA 13, and all drivers of CUDA 13 compile its PTX.
 WHEEL_VERSION = "13.0.*"
 HEADER_WHEELS = ["nvidia-cuda-crt", "nvidia-cuda-runtime", "nvidia-cuda-cccl"]
 WHEELS = ["nvidia-cuda-nvcc", "nvidia-nvvm", *HEADER_WHEELS]
 OLDEST_NVCC = 12  # the first with C++20
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 KEPT_WHEELS = ROOT / "build" / "wheels"
 MAX_KEPT_WHEELS = 4
-WHEEL_SOURCES = ["cuda", "include", "pyflowk", "meson.build", "meson.options", "pyproject.toml", "README.md", "LICENSE"]
+WHEEL_SOURCES = ["cuda", "include", "pyflowk", "tools/flowk_build.py", "meson.build", "meson.options", "pyproject.toml"]
+WHEEL_SOURCES += ["README.md", "LICENSE"]
 COMPILER_VARIABLE = re.compile(r"CC|CXX|\w*FLAGS|CPATH|C\w*_INCLUDE_PATH|LIBRARY_PATH")
 
 
@@ -123,7 +123,7 @@ def _prepare(settings: Settings, folder: Path) -> dict[str, Any]:
             "or set FLOWK_CUDA=disabled to build for the CPU alone."
         )
     print(f"flowk: building libflowk with {nvcc}", flush=True)
-    if origin == "wheels":  # whose nvcc does not look into its own lib/ when meson tries it
+    if origin == "wheels":  # the wheels' nvcc does not look into its own lib/ when meson tries it
         libraries = [str(nvcc.parent.parent / "lib"), os.environ.get("LIBRARY_PATH", "")]
         os.environ["LIBRARY_PATH"] = os.pathsep.join(filter(None, libraries))
     # By its full path: it may be off PATH, and an editable install builds again with whatever PATH there is then.
@@ -160,8 +160,15 @@ def _kept_wheel_folder(settings: Settings) -> Path:
     return KEPT_WHEELS / digest.hexdigest()[:16]
 
 
+def _for_every_python(wheel: Path) -> Path:
+    """The same wheel with the tag py3-none: meson-python tags what it installs with modules for one Python."""
+    tags = [sys.executable, "-m", "wheel", "tags", "--python-tag=py3", "--abi-tag=none"]
+    result = subprocess.run([*tags, str(wheel)], stdout=subprocess.PIPE, text=True, check=True)
+    return wheel.with_name(result.stdout.strip())
+
+
 def _keep_wheel(wheel: Path, folder: Path) -> None:
-    """Copies a wheel to its folder; where the source tree cannot be written to, none is kept."""
+    """Copies a wheel to its folder. Keeps none if the source tree cannot be written to."""
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         unfinished = folder / f"{wheel.name}.{os.getpid()}"
@@ -185,7 +192,7 @@ def get_requires_for_build_sdist(config_settings: Settings = None) -> list[str]:
 
 
 def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: Settings = None) -> str:
-    """The metadata without a build: where a backend lacks this, pip builds the wheel twice."""
+    """The metadata without a build: without this function pip builds the wheel twice."""
     from packaging.version import Version
     from pyproject_metadata import StandardMetadata
 
@@ -208,8 +215,9 @@ def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata
         return wheel.name
     with tempfile.TemporaryDirectory() as folder:
         name = mesonpy.build_wheel(folder, _prepare(config_settings, Path(folder)), metadata_directory)
-        wheel = retag(Path(folder) / name, Path(wheel_directory))
-    _keep_wheel(wheel, kept)
+        wheel = _for_every_python(Path(folder) / name)
+        shutil.copyfile(wheel, Path(wheel_directory) / wheel.name)
+        _keep_wheel(wheel, kept)
     return wheel.name
 
 

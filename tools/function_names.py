@@ -53,16 +53,16 @@ NO_UFUNC = {
     *("FMA", "WHERE", "LERP"),
 }
 NOTES = {
-    "POW": "Integers are powers modulo 2^bits; y < 0 gives 1 / x^-y rounded toward zero, where NumPy raises.",
+    "POW": "Integers are powers modulo 2^bits; y < 0 gives 1 / x^-y rounded toward zero; NumPy raises.",
     "REMAINDER": "The result has the sign of y, as Python's %. Integers modulo 0 are 0.",
     "FLOOR_DIVIDE": "As Python's //; integers divided by 0 give 0.",
-    "LEFT_SHIFT": "0 where y < 0, or as many bits as the type has.",
-    "RIGHT_SHIFT": "Where y < 0, or as many bits as the type has: -1 for x < 0, else 0.",
+    "LEFT_SHIFT": "0 if y < 0 or y is at least the type's number of bits.",
+    "RIGHT_SHIFT": "If y < 0 or y is at least the type's number of bits: -1 for x < 0, else 0.",
     "SIGN": "NaN gives NaN.",
-    "RECIPROCAL": "Integers give floats, where NumPy divides integers.",
+    "RECIPROCAL": "Integers give floats; NumPy divides integers.",
     "DIV": "`trunc_div` and `floor_divide` divide integers in integers.",
 }
-# Those of with_parameters.py, and those without a function.
+# The functions of with_parameters.py, and operations without a function.
 BY_HAND = {
     *("COPY", "LEAKY_RELU", "ELU", "GELU", "GELU_TANH", "CLAMP", "SCALE"),
     *("GELU_GRAD", "GELU_TANH_GRAD", "CLAMP_BY", "ADD_MULTIPLY"),
@@ -74,16 +74,16 @@ TEXT_OF_ADD = """
     x, y : array or number
         At least one array, with any strides, or one NumPy scalar: scalars alone give a scalar, as in NumPy. Shapes are
         broadcast and types promoted as in NumPy; for torch tensors types are promoted as in PyTorch. By NumPy's rules a
-        Python number takes the arrays' type, except that a float beside integers gives float64, and is rounded to
-        float32 only where that is a float of 8 or 16 bits (in comparisons to the arrays' type). A NumPy scalar has its
-        own type, as has a host array of rank 0 beside arrays on a GPU. Two different float8 types give float16, one
-        beside bfloat16 gives bfloat16, and beside float16 float8_e4m3 gives float16, float8_e5m2 float32. Beside NumPy
-        arrays lists are taken too.
+        Python number takes the arrays' type, except that a float with integers gives float64. A number is rounded to
+        float32 only if the arrays' type is a float of 8 or 16 bits (in comparisons: to the arrays' type). A NumPy
+        scalar has its own type, and so does a host array of rank 0 with arrays on a GPU. Two different float8 types
+        give float16. A float8 type with bfloat16 gives bfloat16; with float16, float8_e4m3 gives float16 and
+        float8_e5m2 gives float32. With NumPy arrays, lists are taken too.
     out : array, optional
-        Where to write: any strides, of the result's type, or any float of at most 32 bits where the result is one. It
+        Where to write: any strides, of the result's type, or any float of at most 32 bits if the result is one. It
         may be an operand itself and must not overlap one otherwise. By default a new array of the first array's
-        kind, its dimensions in memory in the operands' order (NumPy's "K"): channels last stays channels last. Where
-        they differ, the first operand that moves along both of two dimensions decides.
+        kind, its dimensions in memory in the operands' order (NumPy's "K"): channels last stays channels last. If the
+        operands' orders differ, the first operand that moves along both of two dimensions decides.
     stream : int or stream object, optional
         Where to enqueue the work: as in `permute`.
 

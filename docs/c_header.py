@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A C header whose comments are its manual, as HTML: sections, and one entry per name that has a `/** */` comment."""
+"""A C header as HTML: sections, and one entry per name that has a `/** */` comment. The comments are the manual."""
 
 from __future__ import annotations
 

@@ -1,25 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the wheel of a release: code for every GPU that flowk names, and the manylinux tag that the libraries hold.
 
-    pip install auditwheel
-    python pyflowk/_build/release_wheel.py dist
+    pip install auditwheel wheel
+    python tools/release_wheel.py dist
 
-nvcc is found as by `pip install .` (FLOWK_CUDA). The oldest Linux that the wheel installs on is that of the C library
-that it is built with: for manylinux_2_28 run this in the quay.io/pypa/manylinux_2_28_x86_64 image.
+nvcc is found as by `pip install .` (FLOWK_CUDA). The C library that the wheel is built with decides the oldest
+Linux that it installs on: for manylinux_2_28 run this in the quay.io/pypa/manylinux_2_28_x86_64 image.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from wheel_tag import retag
-
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 # Code for each, and PTX of the last, which newer GPUs compile.
 ARCHS = "80-real,90-real,100-real,120"
 MAX_BYTES = 20_000_000  # what a user downloads; PyPI takes 100 MB
@@ -63,7 +62,9 @@ def main() -> None:
             [sys.executable, "-m", "auditwheel", "show", built], check=True, capture_output=True, text=True
         )
         print(shown.stdout)
-        print(retag(built, arguments.folder, platform_of(shown.stdout)))
+        tags = [sys.executable, "-m", "wheel", "tags", f"--platform-tag={platform_of(shown.stdout)}", str(built)]
+        name = subprocess.run(tags, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+        print(shutil.copy(built.with_name(name), arguments.folder))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ def public_functions(text: str) -> list[ast.FunctionDef]:
 
 def stub(module: str, text: str) -> str:
     """The public functions' types. The result is of the first array's kind: one overload for NumPy's arrays and
-    lists beside them, one for any other first array, and for several operands one for a number before the array."""
+    lists, one for any other first array, and for several operands one for a number before the array."""
     functions = public_functions(text)
     body = "".join(map(stub_of, functions))
     types = ("Array", "ArrayT", "DTypeLike", "Number", "Numbers", "Stream")

@@ -7,7 +7,7 @@
   **/*.pyi                    the public functions' types; a call on NumPy's arrays gives NumPy's
   __init__.py, __init__.pyi   the public names
 
-    python pyflowk/_build/generate.py
+    python tools/generate.py
 
 The results are checked in; tests/python/test_generated.py compares.
 """
@@ -24,8 +24,9 @@ from function_names import ALIASES, BY_HAND, FORMULAS, NAMES, NO_UFUNC, NOTES, O
 from generate_stubs import public_functions, stub  # type: ignore[import-not-found, unused-ignore]
 from generated_text import LICENSE, NOTE, folded, packed, quoted, wrapped  # type: ignore[import-not-found, unused-ignore]
 
-PACKAGE = Path(__file__).parents[1]
-HEADER = PACKAGE.parent / "include" / "flowk" / "elementwise_ops.h"
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "pyflowk"
+HEADER = ROOT / "include" / "flowk" / "elementwise_ops.h"
 ARITIES = ("Unary", "Binary", "Ternary")
 
 # The other public names, by their module.
@@ -161,7 +162,7 @@ def function_text(row: Row) -> str:
 
 
 def also_called(name: str) -> str:
-    """The sentence that names a function's aliases; empty where it has none."""
+    """The sentence that names a function's aliases; empty if it has none."""
     return f"Also called {' and '.join(ALIASES[name])}." if name in ALIASES else ""
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documentation as HTML: `python pyflowk/_docs/render.py OUT`. It needs `pip install '.[docs,frameworks]'`.
+"""The documentation as HTML: `python docs/render.py OUT`. It needs `pip install '.[docs,frameworks]'`.
 
 The pages are Markdown, in pages/. The Python reference is pdoc's, of the installed pyflowk or else of this source tree;
 the C reference comes from the comments of flowk.h. A warning names whatever is missing: a framework whose module cannot
@@ -32,7 +32,7 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_for_filename
 
 FOLDER = Path(__file__).resolve().parent
-ROOT = FOLDER.parents[1]
+ROOT = FOLDER.parent
 GUIDE = {
     "index": "What it is",
     "getting_started": "Getting started",
