@@ -6,12 +6,11 @@
 
 namespace flowk::softmax {
 
-// y(row, j) = exp(z(row, j) - max) / sum over unmasked i of exp(z(row, i) - max), 0 where j is masked; x and y are
+// y(row, j) = exp(z(row, j) - max) / sum over unmasked i of exp(z(row, i) - max), 0 if j is masked; x and y are
 // contiguous (rows, columns).
 //
 // `lanes` neighbouring threads hold a row, each up to kVectors vectors, `lanes` apart. Fully masked vectors are not
-// read. kLanes is the number of lanes, or 0 if the
-// parameters have it.
+// read. kLanes is the number of lanes, or 0 if the parameters have it.
 template <class T, int kRow>
 __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_blocks<kRow>())
     rows_in_lanes(const __grid_constant__ GridConstant<SoftmaxParams> params) {
