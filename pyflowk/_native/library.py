@@ -89,16 +89,8 @@ def allowed_backend() -> str | None:
     choice = os.environ.get("FLOWK_LIBRARY", "")
     if choice in FILE_NAMES:
         return choice
-    path = _chosen_path(choice)
-    return build_words(_open(path)).get("backend") if os.path.isfile(path) else None
-
-
-def _chosen_path(choice: str) -> str:
-    """The file or folder that FLOWK_LIBRARY names. A wheel holds no symbolic link: libflowk.so is libflowk.so.1."""
     path = os.path.abspath(choice)
-    versioned = f"{path}.1"
-    is_link_name = os.path.basename(versioned) in FILE_NAMES.values() and not os.path.exists(path)
-    return versioned if is_link_name and os.path.exists(versioned) else path
+    return build_words(_open(path)).get("backend") if os.path.isfile(path) else None
 
 
 def installed_path(backend: str) -> str | None:
@@ -123,7 +115,8 @@ def version_text(version: int) -> str:
 def _candidates(file_name: str) -> Iterator[str]:
     choice = os.environ.get("FLOWK_LIBRARY", "")
     if choice and choice not in FILE_NAMES:
-        yield os.path.join(os.path.abspath(choice), file_name) if os.path.isdir(choice) else _chosen_path(choice)
+        path = os.path.abspath(choice)
+        yield os.path.join(path, file_name) if os.path.isdir(path) else path
         return
     yield from installed_paths(file_name)
     yield file_name  # the system loader's own places

@@ -102,14 +102,26 @@ def test_c_by_pkg_config(flowk: Installed, tmp_path: Path) -> None:
     assert "plane 1 begins with 1, 4" in run(program, LD_LIBRARY_PATH=flowk.libraries)
 
 
-def test_c_by_a_linker_script(flowk: Installed, tmp_path: Path) -> None:
-    """As in a wheel: libflowk_simt.so.1, and a libflowk_simt.a that names it."""
+def test_c_by_the_name_without_a_version(flowk: Installed, tmp_path: Path) -> None:
+    """As in a wheel, which holds no symbolic link. The program needs libflowk_simt.so.1 alone."""
+    compiler, name = tool("cc", "CC"), tmp_path / "libflowk_simt.so"
     shutil.copy(flowk.libraries / "libflowk_simt.so.1", tmp_path)
-    script = (ROOT / "cuda/packaging/linker_script.in").read_text()
-    (tmp_path / "libflowk_simt.a").write_text(script.replace("@SONAME@", "libflowk_simt.so.1"))
+    files = [ROOT / "cuda/packaging/unversioned_library.py", flowk.include / "flowk/flowk.h", ROOT / "cuda/flowk.map"]
+    run(sys.executable, *files, "libflowk_simt.so.1", name, compiler)
+    load = f"import ctypes; print(ctypes.CDLL({str(name)!r}).flowk_version())"
+    assert run(sys.executable, "-c", load) == "100\n"
     program = tmp_path / "executor"
-    flags = [f"-I{flowk.include}", f"-L{tmp_path}", "-lflowk_simt"]
-    run(tool("cc", "CC"), "-std=c11", EXAMPLES / "executor.c", *flags, "-o", program)
+    run(
+        compiler,
+        "-std=c11",
+        EXAMPLES / "executor.c",
+        f"-I{flowk.include}",
+        f"-L{tmp_path}",
+        "-lflowk_simt",
+        "-o",
+        program,
+    )
+    name.unlink()
     assert "plane 1 begins with 1, 4" in run(program, LD_LIBRARY_PATH=tmp_path)
 
 

@@ -44,21 +44,29 @@ def test_flowk_library_may_name_a_file_or_a_folder(tmp_path: Path) -> None:
         assert run_python(PERMUTE_NUMPY, FLOWK_LIBRARY=str(choice)).stdout == "(3, 2)\n"
 
 
-@pytest.mark.usefixtures("host_library")
-def test_flowk_library_may_be_the_name_without_a_version(tmp_path: Path) -> None:
-    shutil.copy(_library.open_backend("simt")._name, tmp_path / "libflowk_simt.so.1")
-    name = tmp_path / "libflowk_simt.so"
-    assert run_python(PERMUTE_NUMPY, FLOWK_LIBRARY=str(name)).stdout == "(3, 2)\n"
-    code = "from pyflowk._native import library; library.for_device(0, 'x')"
-    assert "takes host arrays only" in run_python(code, FLOWK_LIBRARY=str(name)).stderr
-    name.symlink_to("libflowk_simt.so.1")
-    assert run_python(PERMUTE_NUMPY, FLOWK_LIBRARY=str(name)).stdout == "(3, 2)\n"
+SAME_FUNCTIONS = """
+import ctypes, sys
+from pyflowk._native import abi
+libraries = [ctypes.CDLL(path) for path in sys.argv[1:]]
+for name in abi.FUNCTIONS:
+    assert len({ctypes.cast(getattr(library, name), ctypes.c_void_p).value for library in libraries}) == 1, name
+print("same")
+"""
 
 
-def test_every_file_of_the_package_that_is_named_as_a_library_is_one() -> None:
-    folder = Path(get_library(simt=True)).parent
-    for path in filter(Path.is_file, folder.glob("lib*.so*")):
-        assert path.read_bytes()[:4] == b"\x7fELF", path
+@pytest.mark.parametrize("backend", ["simt", "cuda"])
+def test_the_name_without_a_version_is_the_same_library(backend: str) -> None:
+    path = _library.installed_path(backend)
+    if path is None or os.path.basename(path) != _library.FILE_NAMES[backend]:
+        pytest.skip(f"the {backend} library is not installed")
+    name = path.removesuffix(".1")
+    for order in ([name, path], [path, name]):
+        result = run_python(f"import sys; sys.argv[1:] = {order}\n{SAME_FUNCTIONS}")
+        assert result.stdout == "same\n", result.stderr
+    if backend == "simt":
+        assert run_python(PERMUTE_NUMPY, FLOWK_LIBRARY=name).stdout == "(3, 2)\n"
+        code = "from pyflowk._native import library; library.for_device(0, 'x')"
+        assert "takes host arrays only" in run_python(code, FLOWK_LIBRARY=name).stderr
 
 
 @pytest.mark.usefixtures("host_library")
