@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One rank of the tests of pyflowk.distributed: `distributed_worker.py PART RANK RANKS STORE`. Exits with 0 if the part
-holds on this rank. Ranks have a GPU each where there are enough of them, and the CPU otherwise."""
+"""The ranks of a test of pyflowk.distributed: `distributed_worker.py PART,... RANKS STORE`. Exits with 0 if the parts
+hold on every rank. Ranks have a GPU each where there are enough of them, and the CPU otherwise."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import random
 import sys
@@ -16,6 +17,8 @@ from unittest import mock
 
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 from pyflowk import distributed
 from pyflowk.distributed import exchange_roads
@@ -23,6 +26,7 @@ from pyflowk.distributed.shard_layout import ShardLayout
 
 TIMEOUT_SECONDS = 60
 TIMEOUT_OF_DEAD_SECONDS = 8
+RANKS_TIMEOUT_SECONDS = 300
 TYPES = [
     *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.uint16, torch.int64),
     *(torch.float8_e4m3fn, torch.float8_e5m2, torch.float16, torch.bfloat16, torch.float32, torch.float64),
@@ -192,9 +196,6 @@ def forms(rank: Rank) -> None:
     sent = mine.numel() * 2 * (rank.ranks - 1) // rank.ranks
     assert f"sends {sent} bytes" in text and text.startswith(("fused: ", "staged: ")), text
     assert distributed.explain(mine, (1, 0, 2, 3), 1, 0).startswith("local: ")
-
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
     mesh = init_device_mesh(rank.device.type, (rank.ranks,))
     spread = distribute_tensor(matrix, mesh, [Shard(0)])
@@ -383,7 +384,7 @@ def dies(rank: Rank) -> None:
 PARTS = {part.__name__: part for part in (values, pieces, forms, gradients, inductor, faults, roads, graphs, dies)}
 
 
-def main(part: str, rank: int, ranks: int, store: str) -> None:
+def run_rank(parts: list[str], rank: int, ranks: int, store: str) -> None:
     one = Rank(rank, ranks)
     if one.device.type == "cuda":
         torch.cuda.set_device(one.device)
@@ -393,11 +394,29 @@ def main(part: str, rank: int, ranks: int, store: str) -> None:
     dist.init_process_group(
         backend, init_method=f"file://{store}", rank=rank, world_size=ranks, timeout=timedelta(seconds=TIMEOUT_SECONDS)
     )
-    for name in part.split(","):
+    for name in parts:
         PARTS[name](one)
         dist.barrier()
     dist.destroy_process_group()
 
 
+def main(parts: list[str], ranks: int, store: str) -> None:
+    """Forks the ranks, so that what takes seconds to import is imported once."""
+    if {"gradients", "inductor"}.intersection(parts):
+        import torch._inductor.compile_fx  # noqa: F401
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=run_rank, args=(parts, rank, ranks, store)) for rank in range(ranks)]
+    for process in processes:
+        process.start()
+    end = time.monotonic() + RANKS_TIMEOUT_SECONDS
+    for process in processes:
+        process.join(max(0.0, end - time.monotonic()))
+    statuses = [process.exitcode for process in processes]
+    for process in processes:
+        process.kill()
+    if statuses != [0] * ranks:
+        sys.exit(f"the exit statuses of the ranks (None: killed after {RANKS_TIMEOUT_SECONDS} s): {statuses}")
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
+    main(sys.argv[1].split(","), int(sys.argv[2]), sys.argv[3])
