@@ -97,10 +97,9 @@ class TorchKind(ArrayKind):
     """torch.Tensor and torch.nn.Parameter, on the host or a GPU."""
 
     def __init__(self, torch: Any) -> None:
-        # torch.cuda.current_stream() makes a Stream object and takes ten times as long. None in a torch without CUDA.
-        self._current_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
         from .._torch import gate  # for torch alone, which is imported here
 
+        self._current_stream = gate.current_raw_stream
         self.is_intercepted, self._mark_written = gate.is_intercepted, gate.mark_written
         self._require_plain_memory = gate.require_plain_memory
         self._is_grad_enabled = torch.is_grad_enabled

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, _prims_common
+from torch import Tensor
 
 from .._arguments import axis_of
 from .._elementwise import with_parameters
@@ -67,14 +67,10 @@ def _checked(axes: Sequence[int], rank: int) -> Sequence[int]:
     return axes
 
 
-# The name of this function in PyTorch before and since its `_or_false`.
-_is_dense: Any = getattr(_prims_common, "is_non_overlapping_and_dense_or_false", None) or (
-    _prims_common.is_non_overlapping_and_dense
-)
-
-
 def _like_in_memory(x: Tensor) -> Tensor:
-    return torch.empty_like(x) if _is_dense(x) else x.new_empty(x.shape)
+    """An empty tensor in x's memory order if x is dense, in C order if not."""
+    like = torch.empty_like(x)  # which has x's strides only if x is dense
+    return like if like.stride() == x.stride() else x.new_empty(x.shape)
 
 
 class _Moves(Rules):

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._prims_common import compute_elementwise_output_strides
 
 from .._arrays.dtypes import dtype_like, number_type
 from .._elementwise import functions, with_parameters
@@ -30,6 +29,7 @@ _OPERANDS: dict[Op, tuple[str, ...]] = {
     TernaryOp.LERP: ("x", "y", "weight"),
     TernaryOp.CLAMP_BY: ("x", "lo", "hi"),
 }
+_strides_of_result = gate.private("torch._prims_common", "compute_elementwise_output_strides")
 OPERATION_OF: dict[str, tuple[Op, bool]] = {}  # the operation by operator, and `exact_integers`
 _PARAMETERS: dict[Op, str] = {
     UnaryOp.LEAKY_RELU: "float slope=0.01",
@@ -132,7 +132,7 @@ def _empty(resolution: Resolution, operands: Sequence[Tensor]) -> Tensor:
     """An empty result, whose dimensions are in memory in the operands' order."""
     placed = [one for one in operands if one.dim() or one.device.type != "cpu"] or list(operands)
     shape = torch.broadcast_shapes(*(one.shape for one in operands))
-    strides = compute_elementwise_output_strides(*(one.expand(shape) for one in placed))
+    strides = _strides_of_result(*(one.expand(shape) for one in placed))
     dtype = dtype_like(resolution.result, operands[0].dtype)
     return torch.empty_strided(shape, strides, dtype=dtype, device=placed[0].device)
 

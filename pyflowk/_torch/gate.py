@@ -10,6 +10,7 @@ All gates of a call with one tensor take about 0.2 us.
 
 from __future__ import annotations
 
+import importlib
 import threading
 from typing import Any
 
@@ -20,6 +21,18 @@ _is_grad_enabled = torch.is_grad_enabled
 is_compiling = torch.compiler.is_dynamo_compiling
 is_whole = True
 """Has this PyTorch all of the private functions below? If not, every call takes the operators' path."""
+
+
+def private(module: str, name: str) -> Any:
+    """A private function or class of PyTorch; if this PyTorch lacks it, a function whose call says so."""
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError):
+
+        def missing(*arguments: Any, **options: Any) -> Any:
+            raise RuntimeError(f"PyTorch {torch.__version__} has no {module}.{name}, which this call needs")
+
+        return missing
 
 
 def _private(name: str, instead: Any) -> Any:
@@ -39,6 +52,10 @@ is_autocast_enabled = _private(
 )
 _forward_mode: Any = forward_ad if hasattr(forward_ad, "_current_level") else None
 is_whole = is_whole and _forward_mode is not None
+current_raw_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None) or (
+    lambda device: torch.cuda.current_stream(device).cuda_stream
+)
+"""The handle of the current stream of a GPU, in a tenth of the time of torch.cuda.current_stream()."""
 # What cannot be known is taken to be so: the way through it is right for all calls.
 has_transforms = _has_transforms if hasattr(torch._C, "_are_functorch_transforms_active") else lambda: True
 

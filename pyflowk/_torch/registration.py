@@ -16,7 +16,7 @@ from torch import Tensor
 
 from . import autocast, gate, kernels
 
-below_autograd: Any = torch._C._AutoDispatchBelowAutograd
+below_autograd: Any = gate.private("torch._C", "_AutoDispatchBelowAutograd")
 # Without it every call of torch.ops.flowk.NAME is the dispatcher's.
 num_function_modes: Any = getattr(torch._C, "_len_torch_function_stack", lambda: 1)
 is_grad_enabled = torch.is_grad_enabled
@@ -56,7 +56,7 @@ def keep(ctx: Any, *tensors: Tensor | None) -> None:
         ctx.save_for_forward(*tensors)
 
 
-class _Operator(torch._ops.OpOverloadPacket):  # type: ignore[type-arg]
+class _Operator(type(torch.ops.aten.relu)):  # type: ignore[misc]
     """torch.ops.flowk.NAME, which calls pyflowk's function where all arguments are plain. That asks whether torch must
     see the call, and takes 2 us less than the dispatcher with an Autograd kernel in Python. What it refuses the
     dispatcher may take: lazily conjugated tensors, those on meta, and those of torch's vmap before torch.func."""
@@ -70,7 +70,7 @@ class _Operator(torch._ops.OpOverloadPacket):  # type: ignore[type-arg]
                 return self.function(*arguments, **options)
             except (TypeError, ValueError, RuntimeError):
                 pass
-        return self._op(*arguments, **options)
+        return super().__call__(*arguments, **options)
 
 
 def register(
@@ -90,9 +90,10 @@ def register(
     operator = packet.default
     if function is not None:
         packet.__class__, packet.function = _Operator, function
-    dispatched = DISPATCHED[name] = _with_errors(operator._op)
-    complete = _completed(operator._schema)
-    number = len(operator._schema.arguments)
+    dispatched = DISPATCHED[name] = _with_errors(getattr(operator, "_op", operator))
+    parameters = schema[len(name) + 1 : schema.rindex(") ->")]
+    names, complete = _completed(parameters)
+    number = len(names)
 
     class Function(torch.autograd.Function):
         @staticmethod
@@ -120,8 +121,8 @@ def register(
             return rules.vmap(call, info.batch_size, in_dims, arguments)
 
     Function.__name__ = Function.__qualname__ = name
-    split = sum(not argument.kwarg_only for argument in operator._schema.arguments)
-    keywords = [argument.name for argument in operator._schema.arguments[split:]]
+    split = parameters.partition("*")[0].count(", ") if "*" in parameters else number
+    keywords = names[split:]
 
     def call(*arguments: Any) -> Any:
         if not keywords:
@@ -173,7 +174,6 @@ def register(
     LIBRARY.impl(name, by_function, "FuncTorchDynamicLayerFrontMode")
     FUNCTIONS[name] = by_function
     if schema.endswith("-> Tensor"):
-        parameters = schema[len(name) + 1 : schema.rindex(")")]
         star = "" if "*" in parameters else "*, "
         register_composite(f"{name}.out({parameters}, {star}Tensor(a!) out) -> Tensor(a!)", kernel)
 
@@ -207,15 +207,9 @@ def register_composite(schema: str, function: Callable[..., Any]) -> None:
         LIBRARY.impl(schema.partition("(")[0], function, key)
 
 
-def _completed(schema: Any) -> Callable[..., tuple[Any, ...]]:
-    """A function of the schema's parameters that returns them all; torch calls kernels without those at defaults."""
-    parameters, defaults = [], {}
-    for argument in schema.arguments:
-        if argument.kwarg_only and "*" not in parameters:
-            parameters.append("*")
-        has_default = argument.has_default_value()
-        if has_default:
-            defaults[f"_{argument.name}"] = argument.default_value
-        parameters.append(argument.name + (f"=_{argument.name}" if has_default else ""))
-    names = "".join(f"{argument.name}, " for argument in schema.arguments)
-    return eval(f"lambda {', '.join(parameters)}: ({names})", defaults)  # type: ignore[no-any-return]
+def _completed(parameters: str) -> tuple[list[str], Callable[..., tuple[Any, ...]]]:
+    """The names of a schema's parameters, and a function of the parameters that returns all arguments: torch calls
+    kernels without the arguments at the end that have their defaults."""
+    in_python = [one.rpartition(" ")[2] for one in parameters.split(", ")]
+    names = [one.partition("=")[0] for one in in_python if one != "*"]
+    return names, eval(f"lambda {', '.join(in_python)}: ({', '.join(names)},)")

@@ -19,7 +19,7 @@ import torch.distributed as dist
 
 from .._operators.permute_many import permute_many
 from .._operators.permute_many_plan import plan_many
-from .._torch.gate import mark_written
+from .._torch.gate import current_raw_stream, mark_written
 from .shard_layout import Chunk, ShardLayout
 
 # Larger exchanges are staged in pieces.
@@ -184,7 +184,7 @@ class FusedCall:
             self._calls.append((plan, [pointer - x.data_ptr() for pointer in plan.src_pointers]))
 
     def __call__(self, x: torch.Tensor) -> None:
-        stream = torch._C._cuda_getCurrentRawStream(self._device)
+        stream = current_raw_stream(self._device)
         address = x.data_ptr()
         self._handle.barrier(0, self._timeout_ms)  # every rank's result may be written
         for plan, offsets in self._calls:

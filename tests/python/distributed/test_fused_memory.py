@@ -28,7 +28,7 @@ def test_a_remembered_exchange_does_not_keep_the_memory_of_its_result(monkeypatc
     handle = SimpleNamespace(get_buffer=get_buffer, barrier=lambda channel, timeout_ms: None)
     monkeypatch.setattr(exchange_roads, "_handle_of", lambda out, group: handle)
     monkeypatch.setattr(exchange_roads, "_timeout_ms", lambda group, device: 1)
-    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0, raising=False)
+    monkeypatch.setattr(exchange_roads, "current_raw_stream", lambda device: 0)
     layout = ShardLayout((4, 6), (1, 0), 0, 0, 2)
     x = torch.arange(12.0).reshape(2, 6)
     memory = torch.zeros(48, dtype=torch.uint8)
