@@ -115,6 +115,7 @@ def _fail_without_framework(report: Any, config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: "cpp_tests" in getattr(item, "fixturenames", ()))  # the others run while these compile
     if _driver.device_count() == 0:
         for item in items:
             if item.get_closest_marker("gpu"):

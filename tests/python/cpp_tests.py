@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C++ tests as one background process, so that they compile while the Python tests run."""
+"""The C++ tests in the background: they compile while the Python tests run, which are one process and come first."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class CppTests:
         script += 'exec "$0" -m mesonbuild.mesonmain test -C "$1" --print-errorlogs'
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
-                ["/bin/sh", "-c", script, sys.executable, build, ROOT],
+                ["nice", "-n", "10", "/bin/sh", "-c", script, sys.executable, build, ROOT],
                 env=environment(),
                 stdout=log,
                 stderr=subprocess.STDOUT,

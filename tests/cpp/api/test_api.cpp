@@ -2,6 +2,7 @@
 // The C ABI from C++, under sanitizers: the types of its constants, and values that are none of them.
 #include <climits>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <type_traits>
 
@@ -124,6 +125,22 @@ TEST(more_elements_than_a_grid_has_blocks_for_are_refused_by_name) {
     CHECK(is_refused(
         flowk_prelu_backward(nullptr, nullptr, nullptr, nullptr, at(1), 0, channels, 1, f32, f32, nullptr, 0, nullptr),
         "dalpha has too many"));
+}
+
+// AddressSanitizer reports the difference of pointers into two allocations, which C++ leaves undefined.
+TEST(one_launch_takes_pairs_in_allocations_of_their_own) {
+  struct alignas(128) Line {  // one launch takes pairs that have the same place in a line
+    float elements[6];
+  };
+  const int64_t shape[2] = {2, 3};
+  const int32_t axes[2] = {1, 0};
+  const auto x = std::make_unique<Line>(Line{0, 1, 2, 3, 4, 5}), x1 = std::make_unique<Line>(Line{6, 7, 8, 9, 10, 11});
+  const auto y = std::make_unique<Line>(), y1 = std::make_unique<Line>();
+  const void* const srcs[2] = {x.get(), x1.get()};
+  void* const dsts[2] = {y.get(), y1.get()};
+  CHECK(flowk_permute_many(2, srcs, nullptr, FLOWK_FLOAT32, dsts, nullptr, FLOWK_FLOAT32, 2, shape, axes, 1, nullptr) ==
+        FLOWK_STATUS_SUCCESS);
+  CHECK(y->elements[1] == 3 && y->elements[4] == 2 && y1->elements[1] == 9 && y1->elements[4] == 8);
 }
 
 TEST(the_strides_of_an_empty_tensor_are_not_read) {
