@@ -319,3 +319,21 @@ def test_files_that_a_page_names_exist() -> None:
     ]
     assert len(pages) > 10
     assert missing == []
+
+
+def test_commands_of_contributing_name_files_options_and_libraries_that_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    lines = [
+        line
+        for block in re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+        for line in block.split("\n")
+    ]
+    commands = lines + re.findall(r"`([^`]*\b(?:python|pytest|ninja|meson|pip|pre-commit) [^`]*)`", text)
+    words = [word.rstrip(".") for command in commands for word in command.partition("#")[0].split()]
+    paths = [word for word in words if re.match(r"(bench|docs|tests|tools)/", word) and not word.endswith(".so")]
+    libraries = re.findall(r"bench/lib(\w+)\.so", " ".join(words))
+    options = [word.partition("=")[0] for word in words if re.match(r"--(campaign|require)", word)]
+    assert len(paths) >= 3 and libraries and len(options) >= 2
+    assert [path for path in paths if not list(ROOT.glob(path.rstrip("/")))] == []
+    assert [name for name in libraries if f"'{name}'," not in (ROOT / "bench/meson.build").read_text()] == []
+    assert [option for option in options if f'"{option}"' not in (ROOT / "tests/conftest.py").read_text()] == []
