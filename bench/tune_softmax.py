@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import candidates
 from tuning.generate_tuning import measured
 
+from pyflowk._bench import tensors
 from pyflowk._bench.machine import Machine
 from pyflowk._bench.softmax_work import SoftmaxWork
 
@@ -40,6 +41,7 @@ KERNELS = [
 VECTORS = (1, 2, 4, 8, 16)
 CLUSTERS = (1, 2, 4, 8, 16)
 MAX_LANES = 512
+STAGED_COLUMNS = 2048
 LAUNCH_BYTES = (4 << 20, 8 << 20, 16 << 20)  # split_row
 PERSISTENT_THREADS, MULTIPROCESSORS, SHARED_BYTES = 512, 132, 227 << 10
 SHARED_ROW_VECTORS = (4, 8)  # row_in_shared, in registers
@@ -87,17 +89,18 @@ def configs_of(work: SoftmaxWork) -> list[Config]:
     for vectors, threads, cluster in itertools.product(SHARED_ROW_VECTORS, (128, 256, 512), CLUSTERS):
         if row_vectors >= 0.75 * vectors * threads * cluster and row_bytes >= 16384:
             configs.append(Config("row_in_shared", vectors, threads, threads, cluster))
-    if k <= 256:
+    if k <= STAGED_COLUMNS:
         rows_per_thread = (1, 2, 3, 4, 6, 8, 12, 16) if k <= 20 else (1,)
         configs += [
             Config("staged_rows", rows, lanes, threads)
-            for rows, lanes, threads in itertools.product(rows_per_thread, (1, 2, 4, 8, 16), (32, 64, 96, 128))
+            for rows, lanes, threads in itertools.product(rows_per_thread, (1, 2, 4, 8, 16, 32), (32, 64, 96, 128))
+            if lanes * 48 >= k and (lanes <= 16 or k >= 200) and threads >= lanes
         ]
     if row_vectors in (1, 2, 4, 8):
         configs += [
             Config("rows_by_vectors", rows, row_vectors, threads) for rows in (2, 4) for threads in (64, 128, 256)
         ]
-    if work.kind == "lengths" and row_vectors <= 128:
+    if (work.mask == "causal" or "lengths" in work.mask) and row_vectors <= 128:
         configs += [
             Config("rows_in_lanes", vectors, lanes, threads)
             for vectors, lanes in itertools.product((1, 2, 3, 4), (1, 2, 4, 8, 16, 32))
@@ -111,7 +114,7 @@ def configs_of(work: SoftmaxWork) -> list[Config]:
             for launch_bytes in LAUNCH_BYTES:
                 launch_rows = min(max(launch_bytes // row_bytes, 1), rows)
                 configs.append(Config("split_row", slices, threads, threads, rows_per_launch=launch_rows))
-    inputs_bytes = row_bytes * (2 if work.kind in ("backward", "bias") else 1)
+    inputs_bytes = row_bytes * (2 if work.is_backward or "bias" in work.mask else 1)
     for cluster in (2, 4, 8, 16):
         if rows * cluster > MULTIPROCESSORS and SHARED_BYTES // 4 <= inputs_bytes // cluster <= SHARED_BYTES:
             clusters = MULTIPROCESSORS // cluster
@@ -125,13 +128,18 @@ def candidate_of(machine: Machine, work: SoftmaxWork) -> Callable[..., int]:
     code, stream = int(work.outs[0].code), candidates.stream_of(machine)
 
     def candidate(i: int, config: Config) -> int:
-        x, *side = (ctypes.c_void_p(tensor.ptr) for tensor in work.operands[i])
-        by_kind = {"dense": (None, side, None), "lengths": (None, None, side)}
-        other, dense, lengths = (one[0] if one else None for one in by_kind.get(work.kind, (side, None, None)))
+        x, *others = work.operands[i]
+        y = ctypes.c_void_p(others.pop(0).ptr) if work.is_backward else None
+        mask = others[0] if others else None
+        strides = [0 if extent == 1 else stride for extent, stride in zip(mask.shape, mask.strides)][:3] if mask else []
+        masks = [
+            ctypes.c_void_p(mask.ptr) if mask and name == work.mask_field else None
+            for name in ("bias", "dense", "lengths")
+        ]
         return function(
-            *(int(work.kind == "backward"), code, x, other, ctypes.c_void_p(work.outs[i].ptr), dense, lengths, *longs),
-            *(ctypes.c_double(work.scale), KERNELS.index(config.kernel), *config[1:-1]),
-            *(ctypes.c_int64(config.rows_per_launch), USES_PDL, stream),
+            *(int(work.is_backward), code, ctypes.c_void_p(x.ptr), y, ctypes.c_void_p(work.outs[i].ptr), *masks),
+            *(tensors.longs(strides), int(work.mask == "causal"), *longs, ctypes.c_double(work.scale)),
+            *(KERNELS.index(config.kernel), *config[1:-1], ctypes.c_int64(config.rows_per_launch), USES_PDL, stream),
         )
 
     return candidate

@@ -165,8 +165,7 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     {SoftmaxKernel::row_in_shared, false, bits_32, no_mask, 8, 8},
     {SoftmaxKernel::row_in_shared, true, up_to_32_bits, no_mask, 4, 4, max_row_threads, 2},
     // Whole rows by single columns, with a dense mask or a bias; then by units. The limits cap registers at 64, or 72;
-    // of 16 bits at 56 and 48, but bfloat16 would take 78 and 56. float32 rows of two inputs have up to 5 units, with
-    // a dense mask up to 9.
+    // of 16 bits at 56 and 48, but bfloat16 would take 78 and 56.
     table::staged(false, up_to_32_bits, no_mask, 1, 1, 2),
     table::staged(false, up_to_32_bits, no_mask, 1, 3, 4),
     table::staged(false, up_to_32_bits, no_mask, 1, 5, 8),
@@ -177,12 +176,15 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::staged(false, bits_16, no_bias, 4, 5, 6, 10),
     table::staged(false, bits_16, no_bias, 4, 7, 8, 9),
     table::staged(false, bits_16, no_bias, 4, 9, 10, 8),
+    table::staged(false, bits_16, no_bias, 4, 11, 16, 5),
     table::staged(false, bits_32, no_mask, 4, 5, 6),
     table::staged(false, bits_32, no_mask, 4, 7, 8),
     table::staged(false, bits_32, no_mask, 4, 9, 10, 7),
+    table::staged(false, bits_32, no_mask, 4, 11, 16),
     table::staged(false, bits_32, dense_mask, 4, 5, 5),
     table::staged(false, bits_32, dense_mask, 4, 6, 7),
     table::staged(false, bits_32, dense_mask, 4, 8, 9, 8),
+    table::staged(false, bits_32, dense_mask, 4, 10, 16),
     table::staged(false, bits_16, bias_mask, 4, 3, 6),
     table::staged(false, bits_16, bias_mask, 4, 7, 10),
     table::staged(false, bits_32, bias_mask, 4, 3, 5),
@@ -277,11 +279,11 @@ FLOWK_HOST_DEVICE constexpr int slice_slot_vectors(int partial_bytes, int slices
 }
 
 // staged_rows: columns per unit, and the longest rows that one thread takes by single columns. A block has two barriers
-// of 8 bytes, and in front of a dense mask a table with two numbers for each run of its rows, one entry that ends it,
-// and a vector, because one word before the first and one after the last row are read.
+// of 8 bytes, and in front of a mask a table with two numbers for each run of its rows, one entry that ends it, and a
+// vector, because up to 16 bytes before the first and after the last row are read.
 constexpr int staged_unit_columns = 4;
 constexpr int max_staged_columns = 20;
-constexpr int max_staged_lanes = 16;
+constexpr int max_staged_lanes = 32;
 constexpr int max_rows_per_thread = 16;
 constexpr int staged_barrier_bytes = 16;
 constexpr int max_mask_runs = 16;

@@ -113,6 +113,17 @@ struct RowInShared {
   friend bool operator==(const RowInShared&, const RowInShared&) = default;
 };
 
+// The dense mask or the bias of staged rows, which other rows may share.
+struct StagedMask {
+  const unsigned char* base = nullptr;
+  const unsigned char* first = nullptr;  // [first, end) has all of its bytes
+  const unsigned char* end = nullptr;
+  SoftmaxOperand operand = softmax_dense;
+  int32_t row_bytes = 0;
+  int32_t row_stride = 0;  // bytes from row to row in the innermost dimension of the rows
+  friend bool operator==(const StagedMask&, const StagedMask&) = default;
+};
+
 // A block stages a segment of short rows in shared memory; one thread or a few threads have a row.
 struct StagedRows {
   int32_t rows_per_thread = 1;  // one after the other
@@ -120,8 +131,10 @@ struct StagedRows {
   int32_t unit_columns = 0;
   int32_t units_per_thread = 0;     // some threads have one less
   bool has_unit_edges = false;      // some row starts or ends inside a unit
-  int32_t second_offset_bytes = 0;  // in shared memory: of the mask, the bias or y
+  bool copies_rows = false;         // each row's unmasked columns; false: the whole segment
+  int32_t second_offset_bytes = 0;  // in shared memory: of the mask or y
   int32_t barrier_offset_bytes = 0;
+  StagedMask mask;
   friend bool operator==(const StagedRows&, const StagedRows&) = default;
 };
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Softmax: without a mask, under dense masks, lengths and causal masks, with a bias, and its gradient.
 
-The bytes of a case: x and y, of x only unmasked columns with lengths and causal, and the dense mask once; of a gradient
-dy, y and dx.
+The bytes of a case: x and y, of x only unmasked columns with lengths and causal, and each element of a dense mask or
+bias once; of a gradient dy, y and dx, of dy and y only unmasked columns.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from .._native.abi import SoftmaxMask
 from .measure import log_uniform
-from .tensors import BYTES, Array, Tensor
+from .tensors import BYTES, Array, Tensor, longs
 from .work import Work, by
 
 SETS = {
@@ -25,6 +25,7 @@ SETS = {
     "odd[:TYPES]": "columns that are not whole vectors of 16 bytes",
     "tiny[:TYPES]": "1 to 255 columns",
     "dense, lengths, causal, bias": "attention's shapes under a mask",
+    "attention[:SEED[:COUNT]]": "square scores of 64 to 4096 columns, known models' and drawn ones, under every mask",
     "backward[:TYPES]": "the gradient",
     "small[:TYPES]": "few rows",
     "random[:SEED[:COUNT]]": "any kind, type and shape",
@@ -60,6 +61,21 @@ SMALL: list[tuple[int, ...]] = [
 TINY_PLAIN = [((1 << 26) // k, k) for k in (1, 2, 3, 4, 5, 6, 9, 11, 13, 17, 19, 24, 50, 150, 200, 255)]
 TYPES = ("f16", "bf16", "f32")
 KINDS = ("plain", "dense", "lengths", "causal", "bias", "backward")
+# (b, h, q, k): 1 where the mask is shared.
+MASK_SHAPES: dict[str, Callable[[int, int, int, int], tuple[int, ...]]] = {
+    "dense": lambda b, h, q, k: (b, 1, q, k),
+    "key_mask": lambda b, h, q, k: (b, 1, 1, k),
+    "bias": lambda b, h, q, k: (b, h, q, k),
+    "head_bias": lambda b, h, q, k: (1, h, q, k),
+    "key_bias": lambda b, h, q, k: (b, 1, 1, k),
+    "lengths": lambda b, h, q, k: (b, h, q),
+    "batch_lengths": lambda b, h, q, k: (b, 1, 1),
+}
+ATTENTION_KINDS = ("causal", "batch_lengths", "dense", "key_mask", "head_bias", "key_bias", "causal_backward",
+                   "batch_lengths_backward")  # fmt: skip
+# CLIP's text, vision transformers, Whisper and its like.
+MODEL_COLUMNS = (64, 77, 100, 128, 197, 257, 333, 512, 577, 1024, 1152, 1500, 2048, 4096)
+ATTENTION_ELEMENTS = 1 << 25
 Case = dict[str, Any]
 
 
@@ -78,6 +94,18 @@ def random_cases(seed: int, count: int) -> list[Case]:
     return cases
 
 
+def attention_cases(seed: int, count: int) -> list[Case]:
+    """(b, 8, n, n) under each mask: the columns that models have, and `count` drawn ones."""
+    generator = random.Random(seed)
+    columns = [*MODEL_COLUMNS, *(log_uniform(generator, 64, 4096) for _ in range(count))]
+    return [
+        _case(kind, types, (max(1, ATTENTION_ELEMENTS // (8 * n * n)), 8, n, n))
+        for types in ("f16", "f32")
+        for kind in ATTENTION_KINDS
+        for n in columns
+    ]
+
+
 def _case(kind: str, types: str, shape: tuple[int, ...]) -> Case:
     return {"kind": kind, "types": types, "shape": shape}
 
@@ -85,9 +113,9 @@ def _case(kind: str, types: str, shape: tuple[int, ...]) -> Case:
 def cases_of(name: str) -> list[Case]:
     """Keyword arguments of SoftmaxWork, in f16 and f32 by default; KeyError where there is no such set."""
     name, *rest = name.split(":")
-    if name == "random":
-        seed, count = (rest + ["0", "30"][len(rest) :])[:2]
-        return random_cases(int(seed), int(count))
+    if name in ("random", "attention"):
+        seed, count = (rest + ["0", "30" if name == "random" else "6"][len(rest) :])[:2]
+        return (random_cases if name == "random" else attention_cases)(int(seed), int(count))
     types = rest[0].split(",") if rest else ["f16", "f32"]
     rows: list[tuple[int, ...]] = [(1, 1, rows, k) for rows, k in PLAIN]
     odd_rows: list[tuple[int, ...]] = [(1, 1, rows, k) for rows, k in ODD_PLAIN]
@@ -111,14 +139,15 @@ def case_of_words(words: list[str]) -> Case:
     if types not in TYPES:
         raise ValueError(f"type = {types!r}, must be one of {', '.join(TYPES)}")
     extents = tuple(int(extent) for extent in shape.split("x"))
-    if kind not in KINDS or len(extents) > 4:
-        raise ValueError(f"a case of softmax is KIND TYPE BxHxQxK, the kinds {', '.join(KINDS)}")
+    if kind not in (*KINDS, *ATTENTION_KINDS) or len(extents) > 4:
+        kinds = dict.fromkeys((*KINDS, *ATTENTION_KINDS))
+        raise ValueError(f"a case of softmax is KIND TYPE BxHxQxK, the kinds {', '.join(kinds)}")
     return _case(kind, types, (1,) * (4 - len(extents)) + extents)
 
 
 class SoftmaxWork(Work):
-    """Shape (b, h, q, k). The masks: dense, bool (b, 1, q, k) over heads; lengths, uniform in k/4 ... k; causal; bias,
-    of x's type and whole shape."""
+    """Shape (b, h, q, k). The masks of MASK_SHAPES, bool if dense, a bias of x's type, lengths uniform in k/4 ... k;
+    causal. "backward" alone is the gradient without a mask."""
 
     op = "softmax"
 
@@ -127,37 +156,51 @@ class SoftmaxWork(Work):
     ) -> None:
         b, h, q, k = self.shape = tuple(shape)
         self.kind, self.types, self.shape_text, self.part = kind, types, by(shape), ""
-        self.scale = 1.0 if kind in ("plain", "backward") else SCALE  # which a rival needs another kernel for
-        self.function = "masked_softmax_backward" if kind == "backward" else "masked_softmax"
+        self.is_backward, self.mask = kind.endswith("backward"), kind.removesuffix("backward").removesuffix("_")
+        if self.mask == "plain":
+            self.mask = ""
+        if kind in ATTENTION_KINDS:
+            self.part = kind
+        self.scale = SCALE if self.mask else 1.0  # which a rival needs another kernel for
+        self.function = "masked_softmax_backward" if self.is_backward else "masked_softmax"
         total, self.lengths_host = b * h * q * k, np.zeros(0, np.int32)
         unmasked = total
-        if kind == "lengths":
-            self.lengths_host = np.random.default_rng(1).integers(max(k // 4, 1), k + 1, (b, h, q)).astype(np.int32)
-            unmasked = int(self.lengths_host.sum(dtype=np.int64))
-        if kind == "causal":
+        mask_shape = MASK_SHAPES[self.mask](b, h, q, k) if self.mask in MASK_SHAPES else ()
+        if "lengths" in self.mask:
+            self.lengths_host = np.random.default_rng(1).integers(max(k // 4, 1), k + 1, mask_shape).astype(np.int32)
+            unmasked = int(self.lengths_host.sum(dtype=np.int64)) * (total // k // self.lengths_host.size)
+        if self.mask == "causal":
             unmasked = b * h * int(np.clip(np.arange(q) + 1 + k - q, 0, k).sum())
         element, self.written_bytes = BYTES[types], total * BYTES[types]
-        extra = {"dense": b * q * k, "bias": total * element, "backward": total * element}.get(kind, 0)
-        self.read_bytes = unmasked * element + extra
+        self.read_bytes = unmasked * element * (2 if self.is_backward else 1)
+        if mask_shape and "lengths" not in self.mask:
+            self.read_bytes += math.prod(mask_shape) * (element if "bias" in self.mask else 1)
         super().__init__(machine, self.moved_bytes, num_sets)
         operands = [Tensor(machine, types, shape, "wide")]
-        if kind == "backward":
+        if self.is_backward:
             operands.append(self._probabilities())
-        elif kind == "bias":
-            operands.append(Tensor(machine, types, shape, "unit", 1))
-        elif kind == "dense":
-            operands.append(Tensor(machine, "bool", (b, 1, q, k), "0.3"))
-        elif kind == "lengths":
+        if "lengths" in self.mask:
             operands.append(Tensor.of(machine, "i32", self.lengths_host))
+        elif "bias" in self.mask:
+            operands.append(Tensor(machine, types, mask_shape, "unit", 1))
+        elif mask_shape:
+            operands.append(Tensor(machine, "bool", mask_shape, "0.3"))
         self.rotate(operands, Tensor(machine, types, shape))
         self.prepare()
 
     def poison(self) -> None:
         self.outs[0].poison(0xFF)  # NaN
 
+    @property
+    def mask_field(self) -> str:
+        """The field of flowk_softmax_mask that holds the mask; "" if there is none."""
+        if self.mask not in MASK_SHAPES:
+            return ""
+        return next((field for field in ("lengths", "bias") if field in self.mask), "dense")
+
     def _probabilities(self) -> Tensor:
         """y of a gradient: flowk's softmax of the scores."""
-        forward = SoftmaxWork(self.machine, "plain", self.types, self.shape, num_sets=1)
+        forward = SoftmaxWork(self.machine, self.mask or "plain", self.types, self.shape, num_sets=1)
         forward.run(0)
         y = forward.outs[0]
         y.contents = "computed"
@@ -165,21 +208,22 @@ class SoftmaxWork(Work):
         return y
 
     def arguments_of(self, i: int) -> tuple[Any, ...]:
-        x, *side = self.operands[i]
-        mask = SoftmaxMask(struct_bytes=ctypes.sizeof(SoftmaxMask), causal=int(self.kind == "causal"))
-        if self.kind == "dense":
-            b, _, q, k = self.shape
-            mask.kept = (ctypes.c_int64 * 4)(q * k if b > 1 else 0, 0, k, 1)  # alive as long as the mask
-            mask.dense, mask.dense_strides = side[0].ptr, ctypes.addressof(mask.kept)
-        if self.kind == "lengths":
-            mask.lengths, mask.lengths_dtype = side[0].ptr, int(side[0].code)
-        if self.kind == "bias":
-            mask.bias, mask.bias_dtype = side[0].ptr, int(x.code)
+        x, *others = self.operands[i]
+        mask = SoftmaxMask(struct_bytes=ctypes.sizeof(SoftmaxMask), causal=int(self.mask == "causal"))
+        if self.mask in MASK_SHAPES:
+            tensor = others[-1]
+            field = self.mask_field
+            strides = [0 if extent == 1 else stride for extent, stride in zip(tensor.shape, tensor.strides)]
+            mask.kept = longs(strides)  # alive as long as the mask
+            setattr(mask, field, tensor.ptr)
+            setattr(mask, f"{field}_strides", ctypes.addressof(mask.kept))
+            if field != "dense":
+                setattr(mask, f"{field}_dtype", int(tensor.code))
         tail = (4, (ctypes.c_int64 * 4)(*self.shape), ctypes.c_double(self.scale), ctypes.addressof(mask), 0)
         self._masks = [*getattr(self, "_masks", []), mask]
         inputs: tuple[Any, ...] = (x.arguments()[0], None)
-        if self.kind == "backward":
-            inputs += (side[0].arguments()[0], None)
+        if self.is_backward:
+            inputs += (others[0].arguments()[0], None)
         return (*inputs, int(x.code), self.outs[i].arguments()[0], None, int(x.code), *tail)
 
     # ---- the check
@@ -194,20 +238,20 @@ class SoftmaxWork(Work):
         index = [place[:, None] for place in np.unravel_index(rows, (b, h, q))] + [np.arange(k)[None, :]]
         x = self.operands[0][0].known(index).astype(np.float64)
         rounding = 2.0**-24
-        if self.kind == "backward":
+        if self.is_backward:
             y = self.operands[0][1].fetch().reshape(-1, k)[rows].astype(np.float64)
             terms = y * (np.abs(x) + np.abs(x * y).sum(-1, keepdims=True))
-            return y * (x - (x * y).sum(-1, keepdims=True)), 8 * rounding * terms
+            return self.scale * y * (x - (x * y).sum(-1, keepdims=True)), 8 * rounding * self.scale * terms
         z = x * self.scale
-        if self.kind == "bias":
+        if "bias" in self.mask:
             z = z + self.operands[0][1].known(index).astype(np.float64)
             y = _softmax(z)
             return y, 2 * rounding * np.abs(z).max(-1, keepdims=True) * y
-        if self.kind == "dense":
-            z[self.operands[0][1].known(index)] = -np.inf
-        if self.kind == "lengths":
-            z[np.arange(k) >= self.lengths_host.reshape(-1)[rows][:, None]] = -np.inf
-        if self.kind == "causal":
+        if "lengths" in self.mask:
+            z[np.arange(k) >= np.broadcast_to(self.lengths_host, (b, h, q)).reshape(-1)[rows][:, None]] = -np.inf
+        elif self.mask in MASK_SHAPES:
+            z[np.broadcast_to(self.operands[0][1].known(index), z.shape)] = -np.inf
+        if self.mask == "causal":
             z[np.arange(k) > (rows % q + k - q)[:, None]] = -np.inf
         return _softmax(z), np.zeros_like(z)
 
@@ -246,28 +290,31 @@ class SoftmaxWork(Work):
 
     def rival_operands(self, i: int) -> list[Tensor]:
         """The scores and what goes with them, for lengths and causal the bool mask that PyTorch needs, made before."""
-        if self.kind not in ("lengths", "causal"):
+        if self.is_backward:
+            return self.operands[i][:2]
+        if self.mask != "causal" and "lengths" not in self.mask:
             return self.operands[i]
         if not hasattr(self, "_bool_mask"):
             _, _, q, k = self.shape
             columns = np.arange(k)
             masked = columns > np.arange(q)[:, None] + k - q
-            if self.kind == "lengths":
+            if "lengths" in self.mask:
                 masked = columns >= self.lengths_host[..., None]
             self._bool_mask = Tensor.of(self.machine, "bool", masked)
         return [self.operands[i][0], self._bool_mask]
 
     def formula(self, torch: Any) -> Callable[..., Any]:
-        scale, kind = self.scale, self.kind
+        scale, mask, is_backward = self.scale, self.mask, self.is_backward
 
-        def work(x: Any, *side: Any) -> Any:
-            if kind == "backward":
-                return torch._softmax_backward_data(x, side[0], -1, x.dtype)
-            if kind == "plain":
+        def work(x: Any, *others: Any) -> Any:
+            if is_backward:
+                dx = torch._softmax_backward_data(x, others[0], -1, x.dtype)
+                return dx * scale if mask else dx
+            if not mask:
                 return torch.softmax(x, -1)
-            if kind == "bias":
-                return torch.softmax(x * scale + side[0], -1)
-            return torch.softmax((x * scale).masked_fill(side[0], -math.inf), -1)
+            if "bias" in mask:
+                return torch.softmax(x * scale + others[0], -1)
+            return torch.softmax((x * scale).masked_fill(others[0], -math.inf), -1)
 
         return work
 

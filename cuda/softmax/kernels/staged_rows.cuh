@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Softmax and its gradient of short rows that start and end anywhere: a block copies a segment of whole rows to shared
-// memory by 16-byte vectors, computes the results in place by columns or by units of 4 columns, and copies them out.
+// Softmax and its gradient of rows of up to 2,048 columns that start and end anywhere: a block copies a segment of whole
+// rows to shared memory by 16-byte vectors, computes the results in place by columns or by units of 4 columns, and
+// copies them out.
 #pragma once
 
 #include "softmax/kernels/scores_to_results.cuh"
@@ -9,25 +10,11 @@
 
 namespace flowk::softmax {
 
-// The grid's number of the block's row; of its first row if there is no such row.
-__device__ __forceinline__ uint32_t existing_row(const SoftmaxParams& params, const RowSegment& segment,
-                                                 int row_in_block) {
-  const int row = row_in_block < segment.num_rows ? row_in_block : 0;
-  return blockIdx.x * static_cast<uint32_t>(params.rows_per_block) + static_cast<uint32_t>(row);
-}
-
-__device__ __forceinline__ void find_staged_interval(const SoftmaxParams& params, const RowSegment& segment,
-                                                     int row_in_block, SoftmaxRow* row) {
-  const IntervalPosition position = interval_position(params, existing_row(params, segment, row_in_block));
-  find_interval(params, position.length_offset, position.number, row);
-}
-
-// The gradient: its second input is y.
+// The gradient: its second input is y, and nothing but an interval masks it.
 template <class Input>
 struct StagedGradient {
   using T = Input;
-  static __device__ __forceinline__ bool has_bias_or_y(const SoftmaxParams&) { return true; }
-  static __device__ __forceinline__ bool has_dense(const SoftmaxParams&) { return false; }
+  static constexpr bool has_y = true, has_mask = false;
 };
 
 // One thread per row of kMin to kMax columns, several rows per thread.
@@ -35,19 +22,14 @@ template <class Input, int kMax, int kMin, bool kMasked>
 struct SoftmaxColumns {
   using T = Input;
   // With a mask the second input is a dense mask or a bias. Other mechanisms take rows with both.
-  static __device__ __forceinline__ bool has_bias_or_y(const SoftmaxParams& params) {
-    return kMasked && params.bias_or_y != nullptr;
-  }
-  static __device__ __forceinline__ bool has_dense(const SoftmaxParams& params) {
-    return kMasked && params.dense != nullptr;
-  }
+  static constexpr bool has_y = false, has_mask = kMasked;
 
   static __device__ __forceinline__ void work(const SoftmaxParams& params, const StagedRows& staged,
                                               const RowSegment& segment, const SegmentCopies& copies,
                                               unsigned char* memory) {
-    copies.wait(SoftmaxColumns::has_dense(params));
+    copies.wait(false, kMasked);
     const unsigned char* const second = memory + staged.second_offset_bytes;
-    const bool has_bias = SoftmaxColumns::has_bias_or_y(params), has_dense = SoftmaxColumns::has_dense(params);
+    const bool has_bias = kMasked && params.bias_or_y != nullptr, has_dense = kMasked && params.dense != nullptr;
     const int columns = kMin == kMax ? kMax : params.columns;
     const float scale = signed_scale<float>(params);
     const auto has = [&](int j) { return j < kMin || j < columns; };
@@ -58,14 +40,14 @@ struct SoftmaxColumns {
         SoftmaxRow row;
         row.columns = columns;
         if (has_interval) find_staged_interval(params, segment, n, &row);
-        const unsigned char* const mask = has_dense ? mask_of_row(params, second, n) : nullptr;
+        const unsigned char* const mask = kMasked ? mask_of_row(staged.mask, second, n) : nullptr;
         float values[kMax], largest = negative_infinity<float>();
         const auto mask_value = [&](int j, float masked) {
           if (has_interval && (j < row.begin || j >= row.end)) values[j] = masked;
           if (has_dense && mask[j] != 0) values[j] = masked;
         };
         if (has_bias) {
-          const T* const bias = reinterpret_cast<const T*>(second + segment.shift) + n * columns;
+          const T* const bias = reinterpret_cast<const T*>(mask);
 #pragma unroll
           for (int j = 0; j < kMax; ++j) {
             if (!has(j)) break;
@@ -114,29 +96,39 @@ struct GradientColumns : StagedGradient<T> {
   static __device__ __forceinline__ void work(const SoftmaxParams& params, const StagedRows& staged,
                                               const RowSegment& segment, const SegmentCopies& copies,
                                               unsigned char* memory) {
-    copies.wait(false);
+    copies.wait(false, false);
     const int columns = kMin == kMax ? kMax : params.columns;
     const GradientTerms<T> terms(params);
     const auto has = [&](int j) { return j < kMin || j < columns; };
+    const auto take_rows = [&](const bool has_interval) {
+      SoftmaxRow row;
+      row.columns = row.end = columns;
+      const auto is_masked = [&](int j) { return has_interval && (j < row.begin || j >= row.end); };
 #pragma unroll 1
-    for (int n = static_cast<int>(threadIdx.x); n < segment.num_rows; n += static_cast<int>(blockDim.x)) {
-      T* const dy_elements = reinterpret_cast<T*>(memory + segment.shift) + n * columns;
-      const T* const y_elements =
-          reinterpret_cast<const T*>(memory + staged.second_offset_bytes + segment.shift) + n * columns;
-      float dy[kMax], y[kMax], sum = 0;
+      for (int n = static_cast<int>(threadIdx.x); n < segment.num_rows; n += static_cast<int>(blockDim.x)) {
+        if (has_interval) find_staged_interval(params, segment, n, &row);
+        T* const dy_elements = reinterpret_cast<T*>(memory + segment.shift) + n * columns;
+        const T* const y_elements =
+            reinterpret_cast<const T*>(memory + staged.second_offset_bytes + segment.shift) + n * columns;
+        float dy[kMax], y[kMax], sum = 0;
 #pragma unroll
-      for (int j = 0; j < kMax; ++j) {
-        if (!has(j)) break;
-        dy[j] = widen(dy_elements[j]);
-        y[j] = widen(y_elements[j]);
-        sum += terms.term(dy[j], y[j]);
-      }
+        for (int j = 0; j < kMax; ++j) {
+          if (!has(j)) break;
+          dy[j] = is_masked(j) ? terms.masked_element(params, 0) : widen(dy_elements[j]);
+          y[j] = is_masked(j) ? terms.masked_element(params, 1) : widen(y_elements[j]);
+          sum += terms.term(dy[j], y[j]);
+        }
 #pragma unroll
-      for (int j = 0; j < kMax; ++j) {
-        if (!has(j)) break;
-        dy_elements[j] = convert<T>(terms.result(dy[j], y[j], sum));
+        for (int j = 0; j < kMax; ++j) {
+          if (!has(j)) break;
+          dy_elements[j] = convert<T>(is_masked(j) ? 0.0f : terms.result(dy[j], y[j], sum));
+        }
       }
-    }
+    };
+    if (params.interval.exists)
+      take_rows(true);
+    else
+      take_rows(false);
   }
 };
 
@@ -145,12 +137,7 @@ template <class Input, int kMax, int kMin, SoftmaxMask kMask>
 struct SoftmaxUnits {
   using T = Input;
   using Units = ThreadUnits<T, kMax, kMin>;
-  static __device__ __forceinline__ constexpr bool has_bias_or_y(const SoftmaxParams&) {
-    return kMask == SoftmaxMask::bias;
-  }
-  static __device__ __forceinline__ constexpr bool has_dense(const SoftmaxParams&) {
-    return kMask == SoftmaxMask::dense;
-  }
+  static constexpr bool has_y = false, has_mask = kMask != SoftmaxMask::none;
 
   static __device__ __forceinline__ void work(const SoftmaxParams& params, const StagedRows& staged,
                                               const RowSegment& segment, const SegmentCopies& copies,
@@ -161,32 +148,26 @@ struct SoftmaxUnits {
     const unsigned char* const second = memory + staged.second_offset_bytes;
     const Units own(params, staged, segment, row_in_block, lane);
     const int first_column = lane * unit_columns - own.phase;
-    SoftmaxRow row;
-    if (params.interval.exists) {
-      row.columns = params.columns;
-      wait_on_dependent_grids();
-      find_staged_interval(params, segment, row_in_block, &row);
-    }
-    copies.wait(has_dense);
+    const SoftmaxRow row = staged_row(params, segment, row_in_block);
+    if (staged.copies_rows) load_unmasked<T>(params, segment, row, row_in_block, lane, params.x, memory);
+    copies.wait(staged.copies_rows, has_mask);
 
-    const auto load_units = [&](const unsigned char* from, uint32_t masked, Unit<T>(&units)[kMax]) {
-      own.load(from, units);
-      if (!has_bias && params.negates_x) {
-#pragma unroll
-        for (int i = 0; i < kMax; ++i) {
-          if (!own.any_has(i)) break;
-#pragma unroll
-          for (int j = 0; j < unit_words<T>; ++j) units[i].words[j] ^= sign_bits<T>;
-        }
-      }
-      own.clear_others(staged, units, masked);
-      if (params.interval.exists) own.clear_outside(params, row, first_column, units, masked);
-    };
     Unit<T> units[kMax];
-    load_units(memory, has_bias ? 0u : infinity_word<T>, units);
+    own.load(memory, units);
+    if (!has_bias && params.negates_x) {
+#pragma unroll
+      for (int i = 0; i < kMax; ++i) {
+        if (!own.any_has(i)) break;
+#pragma unroll
+        for (int j = 0; j < unit_words<T>; ++j) units[i].words[j] ^= sign_bits<T>;
+      }
+    }
+    own.clear_masked(params, staged, row, first_column, units, has_bias ? 0u : infinity_word<T>);
     const unsigned char* own_mask = nullptr;
+    if (has_mask)
+      own_mask =
+          mask_of_row(staged.mask, second, row_in_block) + first_column * (has_bias ? static_cast<int>(sizeof(T)) : 1);
     if (has_dense) {
-      own_mask = mask_of_row(params, second, row_in_block) + first_column;
       const int first_byte = static_cast<int>(reinterpret_cast<uintptr_t>(own_mask)) & 3;
       const uint32_t* const words = reinterpret_cast<const uint32_t*>(own_mask - first_byte);
 #pragma unroll
@@ -202,7 +183,8 @@ struct SoftmaxUnits {
       units[i].widen(values + i * unit_columns);
     }
     if (has_bias) {
-      load_units(second, infinity_word<T>, units);
+      own.load_beside(own_mask, units);
+      own.clear_masked(params, staged, row, first_column, units, infinity_word<T>);
       const float scale = signed_scale<float>(params);
 #pragma unroll
       for (int i = 0; i < kMax; ++i) {
@@ -228,7 +210,7 @@ struct SoftmaxUnits {
     }
     const auto sum = scores_to_results<T, unit_columns>(
         params, has_bias, max_over_lanes(largest, params.lanes_per_row), params.lanes_per_row,
-        [&](int column) { return own.any_has(column / unit_columns); }, values);
+        [&](int i) { return own.any_has(i / unit_columns); }, values);
 #pragma unroll
     for (int i = 0; i < kMax; ++i) {
       if (!own.any_has(i)) break;
@@ -263,13 +245,20 @@ struct GradientUnits : StagedGradient<T> {
     const int row_in_block = static_cast<int>(threadIdx.x) >> params.rows_shift;
     const int lane = static_cast<int>(threadIdx.x) & (params.lanes_per_row - 1);
     const Units own(params, staged, segment, row_in_block, lane);
-    copies.wait(false);
+    const int first_column = lane * unit_columns - own.phase;
+    const SoftmaxRow row = staged_row(params, segment, row_in_block);
+    unsigned char* const y_memory = memory + staged.second_offset_bytes;
+    if (staged.copies_rows) {
+      load_unmasked<T>(params, segment, row, row_in_block, lane, params.x, memory);
+      load_unmasked<T>(params, segment, row, row_in_block, lane, params.bias_or_y, y_memory);
+    }
+    copies.wait(staged.copies_rows, false);
     const bool log_softmax = params.log_softmax;
     Unit<T> dy_units[kMax], y_units[kMax];
     own.load(memory, dy_units);
-    own.load(memory + staged.second_offset_bytes, y_units);
-    own.clear_others(staged, dy_units, 0u);
-    own.clear_others(staged, y_units, log_softmax ? infinity_word<T> : 0u);
+    own.load(y_memory, y_units);
+    own.clear_masked(params, staged, row, first_column, dy_units, 0u);
+    own.clear_masked(params, staged, row, first_column, y_units, log_softmax ? infinity_word<T> : 0u);
     const auto make_gradients = [&](auto kind) {
       const GradientTerms<T> terms(params, decltype(kind)::value);
       float sums[unit_columns] = {};
@@ -293,6 +282,8 @@ struct GradientUnits : StagedGradient<T> {
         for (int j = 0; j < unit_columns; ++j) dy[j] = terms.result(dy[j], y[j], sum);
         dy_units[i] = Unit<T>::from(dy);
       }
+      // The gradients of masked columns are 0 for every sum.
+      if (params.interval.exists && !(sum - sum == 0.0f)) own.clear_outside(params, row, first_column, dy_units, 0u);
     };
     if (log_softmax)
       make_gradients(std::true_type{});
@@ -338,13 +329,16 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   unsigned char* const second = memory + staged.second_offset_bytes;
   const RowSegment segment = row_segment<T>(params);
   const SegmentCopies copies(staged, memory);
-  copies.start([&](const CopyGroup& group, const BulkCopies& own) {
-    load_segment<T>(segment, group, own, params.x, memory);
-    if (Rows::has_bias_or_y(params)) load_segment<T>(segment, group, own, params.bias_or_y, second);
-  });
-  if (Rows::has_dense(params))
-    copies.start_second(
-        [&](const CopyGroup& group, const BulkCopies& own) { load_mask_runs(params, segment, group, own, second); });
+  if (!staged.copies_rows) {
+    copies.start([&](const CopyGroup& group, const BulkCopies& own) {
+      load_segment<T>(segment, group, own, params.x, memory);
+      if (Rows::has_y) load_segment<T>(segment, group, own, params.bias_or_y, second);
+    });
+  }
+  if (Rows::has_mask)
+    copies.start_second([&](const CopyGroup& group, const BulkCopies& own) {
+      load_mask_runs(params, staged.mask, segment, group, own, second);
+    });
   Rows::work(params, staged, segment, copies, memory);
   store_segment<T>(params, segment, memory);
 }

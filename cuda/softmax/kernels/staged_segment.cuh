@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A segment of short rows in shared memory, copied in and out by 16-byte vectors wherever its rows start and end, and
-// the rows of a dense mask that belong to it.
+// the rows of a dense mask or a bias that belong to it.
 #pragma once
 
 #include "core/bulk_copy.cuh"
@@ -42,6 +42,19 @@ __device__ __forceinline__ RowSegment row_segment(const SoftmaxParams& params) {
   return segment;
 }
 
+// The grid's number of the block's row; of its first row if there is no such row.
+__device__ __forceinline__ uint32_t existing_row(const SoftmaxParams& params, const RowSegment& segment,
+                                                 int row_in_block) {
+  const int row = row_in_block < segment.num_rows ? row_in_block : 0;
+  return blockIdx.x * static_cast<uint32_t>(params.rows_per_block) + static_cast<uint32_t>(row);
+}
+
+__device__ __forceinline__ void find_staged_interval(const SoftmaxParams& params, const RowSegment& segment,
+                                                     int row_in_block, SoftmaxRow* row) {
+  const IntervalPosition position = interval_position(params, existing_row(params, segment, row_in_block));
+  find_interval(params, position.length_offset, position.number, row);
+}
+
 // A block's copies into its shared memory: start(), then start_second() by a second warp if there is one, then wait(),
 // which is also a barrier.
 struct SegmentCopies {
@@ -58,11 +71,14 @@ struct SegmentCopies {
   __device__ __forceinline__ void start_second(Load load) const {
     start_by(blockDim.x > 32 ? 32 : 0, second, load);
   }
-  __device__ __forceinline__ void wait(bool has_second) const {
+  // With `copies_rows` the first copies are those of load_unmasked().
+  __device__ __forceinline__ void wait(bool copies_rows, bool has_second) const {
     wait_on_dependent_grids();
-    if (has_sm_90()) __syncthreads();
-    first.wait();
-    if (has_sm_90() && has_second) second.wait();
+    if (copies_rows || !has_sm_90()) async_copy_wait();
+    __syncthreads();
+    if (!has_sm_90()) return;
+    if (!copies_rows) first.wait();
+    if (has_second) second.wait();
   }
 
  private:
@@ -86,8 +102,16 @@ __device__ __forceinline__ void copy_part(const CopyGroup& group, unsigned char*
     if (i >= segment.shift && i < segment.end) *reinterpret_cast<T*>(dst + i) = *reinterpret_cast<const T*>(src + i);
 }
 
-// Waits for the stream's previous grid, and starts to copy the block's rows of a contiguous `tensor`. Elements at the
-// tensor's ends, outside whole vectors, are copied at once.
+// Copies the elements at the tensor's ends, outside whole vectors.
+template <class T>
+__device__ __forceinline__ void copy_ends(const RowSegment& segment, const CopyGroup& group, const unsigned char* first,
+                                          unsigned char* memory) {
+  if (segment.first_vector == 1) copy_part<T>(group, memory, first, 0, segment);
+  if (segment.end_vector * vector_bytes < segment.end) copy_part<T>(group, memory, first, segment.end_vector, segment);
+}
+
+// Waits for the stream's previous grid, and starts to copy the block's rows of a contiguous `tensor`. The elements at
+// the tensor's ends are copied at once.
 template <class T>
 __device__ __forceinline__ void load_segment(const RowSegment& segment, const CopyGroup& group,
                                              const BulkCopies& copies, const unsigned char* tensor,
@@ -96,8 +120,38 @@ __device__ __forceinline__ void load_segment(const RowSegment& segment, const Co
   const int begin = segment.first_vector * vector_bytes;
   wait_on_dependent_grids(first + begin);
   copies.copy(group, memory + begin, first + begin, segment.copied_bytes());
-  if (segment.first_vector == 1) copy_part<T>(group, memory, first, 0, segment);
-  if (segment.end_vector * vector_bytes < segment.end) copy_part<T>(group, memory, first, segment.end_vector, segment);
+  copy_ends<T>(segment, group, first, memory);
+}
+
+// Waits as load_segment(), and finds the interval of one of the block's rows.
+__device__ __forceinline__ SoftmaxRow staged_row(const SoftmaxParams& params, const RowSegment& segment,
+                                                 int row_in_block) {
+  SoftmaxRow row;
+  row.columns = row.end = params.columns;
+  if (!params.interval.exists) return row;
+  wait_on_dependent_grids();
+  find_staged_interval(params, segment, row_in_block, &row);
+  return row;
+}
+
+// Starts to copy the unmasked columns of a row of a contiguous `tensor`, in whole vectors, by the row's threads.
+template <class T>
+__device__ __forceinline__ void load_unmasked(const SoftmaxParams& params, const RowSegment& segment,
+                                              const SoftmaxRow& row, int row_in_block, int lane,
+                                              const unsigned char* tensor, unsigned char* memory) {
+  constexpr int bytes = static_cast<int>(sizeof(T));
+  const unsigned char* const first = tensor + segment.first_byte - segment.shift;
+  if (row_in_block < segment.num_rows) {
+    const int start = segment.shift + row_in_block * params.columns * bytes;
+    const int begin = (start + row.begin * bytes) / vector_bytes;
+    const int end = (start + row.end * bytes + vector_bytes - 1) / vector_bytes;
+    const int past = end < segment.end_vector ? end : segment.end_vector;
+#pragma unroll 1
+    for (int i = (begin > segment.first_vector ? begin : segment.first_vector) + lane; i < past;
+         i += params.lanes_per_row)
+      async_copy_vector(memory + i * vector_bytes, first + i * vector_bytes);
+  }
+  copy_ends<T>(segment, {static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)}, first, memory);
 }
 
 // Stores the block's rows after a barrier. Bulk copies are faster than stores by threads.
@@ -116,17 +170,17 @@ __device__ __forceinline__ void store_segment(const SoftmaxParams& params, const
 
 // Waits for the stream's previous grid, and starts to copy `num_bytes` of the mask from `first` on, both multiples of
 // 16. Vectors that reach past the mask are copied at once, by bytes.
-__device__ __forceinline__ void copy_mask_bytes(const SoftmaxParams& params, const BulkCopies& copies,
+__device__ __forceinline__ void copy_mask_bytes(const StagedMask& mask, const BulkCopies& copies,
                                                 const CopyGroup& group, const unsigned char* first, int num_bytes,
                                                 unsigned char* memory) {
-  const int begin = first < params.dense_first ? vector_bytes : 0;
-  const int end = num_bytes - (first + num_bytes > params.dense_end ? vector_bytes : 0);
+  const int begin = first < mask.first ? vector_bytes : 0;
+  const int end = num_bytes - (first + num_bytes > mask.end ? vector_bytes : 0);
   wait_on_dependent_grids(first);
   copies.copy(group, memory + begin, first + begin, end - begin);
   const auto copy_vector = [&](int vector) {
 #pragma unroll 1
     for (int i = vector + group.lane; i < vector + vector_bytes; i += group.lanes)
-      if (first + i >= params.dense_first && first + i < params.dense_end) memory[i] = first[i];
+      if (first + i >= mask.first && first + i < mask.end) memory[i] = first[i];
   };
   if (begin > 0) copy_vector(0);
   if (end < num_bytes) copy_vector(end);
@@ -140,30 +194,30 @@ struct MaskRun {
 };
 static_assert(sizeof(MaskRun) == mask_run_bytes);
 
-// Waits as load_segment(), and starts to copy the segment's rows of the dense mask to shared memory, after the table of
-// their runs. The words before and after each row may be read.
-__device__ __forceinline__ void load_mask_runs(const SoftmaxParams& params, const RowSegment& segment,
-                                               const CopyGroup& group, const BulkCopies& copies,
-                                               unsigned char* memory) {
+// Waits as load_segment(), and starts to copy the segment's rows of the mask to shared memory, after the table of their
+// runs. The 16 bytes before and after each row may be read.
+__device__ __forceinline__ void load_mask_runs(const SoftmaxParams& params, const StagedMask& mask,
+                                               const RowSegment& segment, const CopyGroup& group,
+                                               const BulkCopies& copies, unsigned char* memory) {
   MaskRun* const runs = reinterpret_cast<MaskRun*>(memory);
-  const int row_stride = static_cast<int>(params.rows.dims[0].strides[softmax_dense]);
   int position = mask_table_bytes, run = 0;
 #pragma unroll 1
   for (int done = 0; done < segment.num_rows; ++run) {
     const uint32_t linear = blockIdx.x * static_cast<uint32_t>(params.rows_per_block) + static_cast<uint32_t>(done);
-    const unsigned char* first = params.dense;
+    const unsigned char* first = mask.base;
     uint32_t index_in_run = 0;
     split_index<3>(linear, params.rows.dims, params.rows.rank, [&](int d, uint32_t index) {
       if (d == 0) index_in_run = index;
-      first += index * params.rows.dims[d].strides[softmax_dense];
+      first += index * params.rows.dims[d].strides[mask.operand];
     });
     const int rows_left = segment.num_rows - done;
     const int64_t run_left = params.rows.dims[0].extent - index_in_run;
     const int num_rows = run_left < rows_left ? static_cast<int>(run_left) : rows_left;
     const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(first)) & (vector_bytes - 1);
-    const int bytes = (shift + (num_rows - 1) * row_stride + params.columns + vector_bytes - 1) & ~(vector_bytes - 1);
-    copy_mask_bytes(params, copies, group, first - shift, bytes, memory + position);
-    if (group.lane == 0) runs[run] = {done, position + shift - done * row_stride};
+    const int end = shift + (num_rows - 1) * mask.row_stride + mask.row_bytes;
+    const int bytes = (end + vector_bytes - 1) & ~(vector_bytes - 1);
+    copy_mask_bytes(mask, copies, group, first - shift, bytes, memory + position);
+    if (group.lane == 0) runs[run] = {done, position + shift - done * mask.row_stride};
     position += bytes;
     done += num_rows;
   }
@@ -171,12 +225,12 @@ __device__ __forceinline__ void load_mask_runs(const SoftmaxParams& params, cons
 }
 
 // The mask of a row of the segment, after the copies.
-__device__ __forceinline__ const unsigned char* mask_of_row(const SoftmaxParams& params, const unsigned char* memory,
+__device__ __forceinline__ const unsigned char* mask_of_row(const StagedMask& mask, const unsigned char* memory,
                                                             int row) {
   const MaskRun* run = reinterpret_cast<const MaskRun*>(memory);
 #pragma unroll 1
   while (run[1].first_row <= row) ++run;
-  return memory + run->base + row * static_cast<int>(params.rows.dims[0].strides[softmax_dense]);
+  return memory + run->base + row * mask.row_stride;
 }
 
 }  // namespace flowk::softmax

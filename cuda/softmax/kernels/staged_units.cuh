@@ -24,6 +24,24 @@ struct Unit {
     memcpy(unit.words, &pack, sizeof(pack));
     return unit;
   }
+  // From an address that is a multiple of an element's bytes. May read up to 4 bytes more on both sides.
+  static __device__ __forceinline__ Unit load_anywhere(const unsigned char* address) {
+    Unit unit;
+    const auto shift = static_cast<unsigned>(reinterpret_cast<uintptr_t>(address)) & 3;
+    const uint32_t* const from = reinterpret_cast<const uint32_t*>(address - shift);
+    uint32_t word = from[0];
+#pragma unroll
+    for (int i = 0; i < unit_words<T>; ++i) {
+      if constexpr (sizeof(T) == 4) {
+        unit.words[i] = from[i];
+      } else {
+        const uint32_t next = from[i + 1];
+        unit.words[i] = __funnelshift_r(word, next, 8 * shift);
+        word = next;
+      }
+    }
+    return unit;
+  }
   __device__ __forceinline__ void store(unsigned char* address) const {
     Pack<unit_bytes<T>> pack;
     memcpy(&pack, words, sizeof(pack));
@@ -106,6 +124,18 @@ struct ThreadUnits {
     }
   }
 
+  // The same columns of another row in shared memory, from its column under the first unit's first one.
+  __device__ __forceinline__ void load_beside(const unsigned char* from, Unit<T> (&units)[kMax]) const {
+    const bool is_aligned = (reinterpret_cast<uintptr_t>(from) & (unit_bytes<T> - 1)) == 0;
+#pragma unroll
+    for (int i = 0; i < kMax; ++i) {
+      if (!any_has(i)) break;
+      units[i] = !has(i)      ? Unit<T>::of(0u)
+                 : is_aligned ? Unit<T>::load(from + i * step)
+                              : Unit<T>::load_anywhere(from + i * step);
+    }
+  }
+
   // Word i of a unit's bit mask: 1 from column `columns` on.
   static __device__ __forceinline__ uint32_t ones_past(int columns, int i) {
     const int shift = columns * 8 * static_cast<int>(sizeof(T)) - 32 * i;
@@ -148,17 +178,35 @@ struct ThreadUnits {
   // The same for columns outside the row's interval; units[0] starts at column first_column of the row.
   __device__ __forceinline__ void clear_outside(const SoftmaxParams& params, const SoftmaxRow& row, int first_column,
                                                 Unit<T> (&units)[kMax], uint32_t word) const {
-#pragma unroll
-    for (int i = 0; i < kMax; ++i) {
-      if (!any_has(i)) break;
-      const int column = first_column + i * params.lanes_per_row * unit_columns;
-      if (row.begin <= column && column + unit_columns <= row.end) continue;
+    const auto clear = [&](int i, int columns, uint32_t inverted) {
       uint32_t outside[unit_words<T>];
 #pragma unroll
       for (int w = 0; w < unit_words<T>; ++w)
-        outside[w] = ~ones_past(row.begin - column, w) | ones_past(row.end - column, w);
+        outside[w] = inverted ^ ones_past(columns - first_column - i * params.lanes_per_row * unit_columns, w);
       units[i].select(outside, word);
+    };
+    clear(0, row.begin, ~0u);
+#pragma unroll
+    for (int i = 0; i < kMax; ++i) {
+      if (!any_has(i)) break;
+      clear(i, row.end, 0u);
     }
+    if (row.begin <= 0) return;
+#pragma unroll
+    for (int i = 1; i < kMax; ++i) {
+      if (!any_has(i)) break;
+      clear(i, row.begin, ~0u);
+    }
+  }
+
+  // Sets columns of other rows, masked columns and units that this thread does not have to `word`.
+  __device__ __forceinline__ void clear_masked(const SoftmaxParams& params, const StagedRows& staged,
+                                               const SoftmaxRow& row, int first_column, Unit<T> (&units)[kMax],
+                                               uint32_t word) const {
+    if (params.interval.exists)
+      clear_outside(params, row, first_column, units, word);
+    else
+      clear_others(staged, units, word);
   }
 
   // Stores the row's columns. Call it after a barrier: other threads read the neighbouring columns of the same units.

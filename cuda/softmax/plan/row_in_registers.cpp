@@ -69,6 +69,16 @@ int32_t short_row_threads(const SoftmaxCall& call, int32_t lanes, int32_t vector
   return threads;
 }
 
+// Is one of two inputs in L2, or are columns of both masked? Threads then need more vectors to have as many loads in
+// flight.
+bool reads_less(const SoftmaxCall& call) {
+  if (call.row_vectors < warp_lanes) return false;
+  if (call.request.backward) return call.has_interval;
+  if (call.mask != SoftmaxMask::bias || call.in_bytes != 2) return false;
+  return std::any_of(call.rows.dims, call.rows.dims + call.rows.rank,
+                     [](const SoftmaxRowDim& dim) { return dim.strides[softmax_bias_or_y] == 0; });
+}
+
 SoftmaxForm form_of(const SoftmaxCall& call, const SoftmaxConfig& config, int32_t vectors) {
   if (call.has_tails) return SoftmaxForm::any;
   if (call.has_interval) return SoftmaxForm::aligned;
@@ -91,7 +101,8 @@ SoftmaxConfig choose_row_in_registers(const SoftmaxCall& call, const SoftmaxTuni
   const Lanes lanes{call};
   const int32_t max_vectors = max_kernel_vectors(query_of(call, 0));
   if (max_vectors == 0) return {};
-  int32_t vectors = std::min(tuning.vectors_per_thread, max_vectors), tuned_blocks = tuning.cluster_blocks;
+  const int32_t tuned_vectors = reads_less(call) ? std::max(tuning.vectors_per_thread, 4) : tuning.vectors_per_thread;
+  int32_t vectors = std::min(tuned_vectors, max_vectors), tuned_blocks = tuning.cluster_blocks;
   if (!call.is_power_of_2) adapt_to_length(call, lanes, &vectors, &tuned_blocks);
   const int32_t blocks = cluster_blocks_for(call, tuned_blocks);
   // A few rows over more blocks: at least two warps per block, and up to 8 warps rather than more than 4 vectors.

@@ -41,16 +41,30 @@ bool is_aligned(const SoftmaxCall& call, SoftmaxOperand operand, int64_t bytes) 
                      [&](const SoftmaxRowDim& dim) { return dim.strides[operand] % bytes == 0; });
 }
 
-bool has_one_stride(const SoftmaxCall& call, SoftmaxOperand operand) {
-  for (int d = 1; d < call.rows.rank; ++d) {
-    const SoftmaxRowDim &outer = call.rows.dims[d], &inner = call.rows.dims[d - 1];
+OperandMemory memory_of(const SoftmaxCall& call, SoftmaxOperand operand, int64_t row_bytes) {
+  const auto* const base = static_cast<const unsigned char*>(call.request.pointers[operand]);
+  OperandMemory memory = {base, base + row_bytes};
+  for (int d = 0; d < call.request.rank; ++d) {
+    const int64_t reach = call.request.strides[operand][d] * (call.request.extents[d] - 1);
+    (reach < 0 ? memory.first : memory.end) += reach;
+  }
+  return memory;
+}
+
+bool has_one_stride(const SoftmaxRows& rows, SoftmaxOperand operand) {
+  for (int d = 1; d < rows.rank; ++d) {
+    const SoftmaxRowDim &outer = rows.dims[d], &inner = rows.dims[d - 1];
     if (outer.strides[operand] != inner.strides[operand] * inner.extent) return false;
   }
   return true;
 }
 
 SoftmaxCall::SoftmaxCall(const SoftmaxRequest& request_of, const Device& device_of)
-    : request(request_of), device(device_of), rows(order_rows(request_of)), mask(mask_of(request_of)) {
+    : request(request_of),
+      device(device_of),
+      output_rows(collect_rows(request_of)),
+      rows(tile_rows(request_of, output_rows)),
+      mask(mask_of(request_of)) {
   in_bytes = dtype_info(request.in_dtype).element_bytes;
   vector_columns = static_cast<int32_t>(vector_bytes / in_bytes);
   row_vectors = request.columns / vector_columns;

@@ -13,6 +13,7 @@ struct SoftmaxCall {
 
   const SoftmaxRequest& request;
   const Device& device;
+  SoftmaxRows output_rows;  // in the order of the output, without L2 tiles
   SoftmaxRows rows;
   SoftmaxMask mask;
   int32_t in_bytes;        // per element of x
@@ -31,10 +32,17 @@ struct SoftmaxCall {
   bool has_usual_scale;     // any mechanism computes its exponents right, see min_float32_scale
 };
 
+// The memory of all rows of an operand, [first, end).
+struct OperandMemory {
+  const unsigned char* first;
+  const unsigned char* end;
+};
+OperandMemory memory_of(const SoftmaxCall& call, SoftmaxOperand operand, int64_t row_bytes);
+
 // Do all rows of an operand start at a multiple of `bytes`?
 bool is_aligned(const SoftmaxCall& call, SoftmaxOperand operand, int64_t bytes);
 
 // Is the distance from each row of an operand to the next the same?
-bool has_one_stride(const SoftmaxCall& call, SoftmaxOperand operand);
+bool has_one_stride(const SoftmaxRows& rows, SoftmaxOperand operand);
 
 }  // namespace flowk::softmax

@@ -19,16 +19,13 @@ void fill_operands(const SoftmaxCall& call, SoftmaxParams* params) {
   params->bias_or_y = static_cast<const unsigned char*>(request.pointers[softmax_bias_or_y]);
   params->dense = static_cast<const unsigned char*>(request.pointers[softmax_dense]);
   if (params->dense == nullptr) return;
-  params->dense_first = params->dense_end = params->dense;
-  for (int d = 0; d < request.rank; ++d) {
-    const int64_t reach = request.strides[softmax_dense][d] * (request.extents[d] - 1);
-    (reach < 0 ? params->dense_first : params->dense_end) += reach;
-  }
-  params->dense_end += request.columns;
+  const OperandMemory memory = memory_of(call, softmax_dense, request.columns);
+  params->dense_first = memory.first;
+  params->dense_end = memory.end;
 }
 
-void fill_rows(const SoftmaxCall& call, SoftmaxParams* params) {
-  SoftmaxRows& rows = params->rows = call.rows;
+void fill_rows(const SoftmaxCall& call, const SoftmaxConfig& config, SoftmaxParams* params) {
+  SoftmaxRows& rows = params->rows = config.kernel() == SoftmaxKernel::staged_rows ? call.output_rows : call.rows;
   rows.is_wide = rows.num_rows >= int64_t{1} << 31;
   for (int d = 0; d < rows.rank && !rows.is_wide; ++d)
     rows.dims[d].divider = Divider(static_cast<uint32_t>(rows.dims[d].extent));
@@ -47,8 +44,8 @@ void fill_masks(const SoftmaxCall& call, SoftmaxParams* params) {
   params->bias_is_float32 = request.bias_dtype == FLOWK_FLOAT32;
   params->bias_is_aligned = call.bias_vectors_agree;
   params->seeks_dense_alone = call.mask == SoftmaxMask::dense && !call.has_interval && !params->rows.is_wide &&
-                              call.rows.l2_tile_dim == 0 && has_one_stride(call, softmax_x) &&
-                              has_one_stride(call, softmax_out);
+                              call.rows.l2_tile_dim == 0 && has_one_stride(call.rows, softmax_x) &&
+                              has_one_stride(call.rows, softmax_out);
 }
 
 void fill_scale(const SoftmaxCall& call, SoftmaxParams* params) {
@@ -80,7 +77,7 @@ void fill_plan(const SoftmaxCall& call, const SoftmaxConfig& config, SoftmaxPlan
   plan->out_dtype = call.request.out_dtype;
   SoftmaxParams& params = plan->params;
   fill_operands(call, &params);
-  fill_rows(call, &params);
+  fill_rows(call, config, &params);
   fill_masks(call, &params);
   fill_scale(call, &params);
   params.out_dtype = call.request.out_dtype;
@@ -91,7 +88,7 @@ void fill_plan(const SoftmaxCall& call, const SoftmaxConfig& config, SoftmaxPlan
   if (config.lanes_per_row <= warp_lanes)
     params.rows_shift = std::countr_zero(static_cast<uint32_t>(config.lanes_per_row));
   params.row_blocks_shift = std::countr_zero(static_cast<uint32_t>(config.cluster_blocks));
-  plan->launch = {.num_blocks = ceil_div(call.rows.num_rows, params.rows_per_block) * config.cluster_blocks,
+  plan->launch = {.num_blocks = ceil_div(params.rows.num_rows, params.rows_per_block) * config.cluster_blocks,
                   .num_threads = config.block_threads,
                   .shared_bytes = exchange_bytes(call, config),
                   .cluster_blocks = config.cluster_blocks,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// order_rows(): sorts and merges the dimensions of the rows, and splits one into L2 tiles.
+// Sorts and merges the dimensions of the rows, and splits one into L2 tiles.
 #include "softmax/plan/softmax_rows.h"
 
 #include <algorithm>
@@ -79,11 +79,16 @@ void split_into_l2_tiles(const SoftmaxRequest& request, SoftmaxRows* rows) {
 
 }  // namespace
 
-SoftmaxRows order_rows(const SoftmaxRequest& request) {
+SoftmaxRows collect_rows(const SoftmaxRequest& request) {
   SoftmaxRows rows;
   collect_dims(request, &rows);
-  split_into_l2_tiles(request, &rows);
   return rows;
+}
+
+SoftmaxRows tile_rows(const SoftmaxRequest& request, const SoftmaxRows& rows) {
+  SoftmaxRows tiled = rows;
+  split_into_l2_tiles(request, &tiled);
+  return tiled;
 }
 
 }  // namespace flowk::softmax

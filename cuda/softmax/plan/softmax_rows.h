@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of a call in the fewest dimensions, in the order in which blocks take them.
+// The rows of a call in the fewest dimensions, in the order of their output.
 #pragma once
 
 #include "softmax/softmax.h"
 
 namespace flowk::softmax {
 
-SoftmaxRows order_rows(const SoftmaxRequest& request);
+SoftmaxRows collect_rows(const SoftmaxRequest& request);
+
+// In the order in which blocks take them, which has L2 tiles if rows share a large mask.
+SoftmaxRows tile_rows(const SoftmaxRequest& request, const SoftmaxRows& rows);
 
 }  // namespace flowk::softmax

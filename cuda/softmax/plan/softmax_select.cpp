@@ -1,17 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which mechanism does a call.
+#include <cstdint>
+
 #include "softmax/plan/softmax_mechanisms.h"
 
 namespace flowk::softmax {
 namespace {
 
-// Short rows that have tails, or that would leave one vector in ten of their threads empty in registers.
+// Do neighbouring rows share the dense mask? Each block of staged_rows then copies the same bytes from L2.
+bool shares_dense(const SoftmaxCall& call) {
+  return call.mask == SoftmaxMask::dense && call.output_rows.dims[0].strides[softmax_dense] == 0;
+}
+
+// The longest rows that staged_rows is the fastest for.
+int64_t max_staged_row_columns(const SoftmaxCall& call) {
+  if (call.request.backward) return call.has_interval ? INT64_MAX : staged_gradient_columns;
+  const bool has_edges = !is_aligned(call, softmax_x, int64_t{staged_unit_columns} * call.in_bytes);
+  const bool has_costly_edges = has_edges && (call.in_bytes == 2 || call.mask == SoftmaxMask::bias);
+  if (has_costly_edges || shares_dense(call)) return staged_edge_columns;
+  return call.has_interval ? staged_interval_columns : INT64_MAX;
+}
+
+// Rows that have tails, or that would leave one vector in ten of their threads empty in registers.
 bool prefers_staged_rows(const SoftmaxCall& call, const SoftmaxConfig& in_registers) {
-  if (call.request.columns > staged_columns) return false;
-  if (call.has_tails) return true;
-  if (call.mask == SoftmaxMask::bias) return false;
+  if (call.request.columns > max_staged_row_columns(call)) return false;
   const int64_t vectors = int64_t{in_registers.lanes_per_row} * in_registers.as<RowInRegisters>().vectors_per_thread;
-  return 10 * call.row_vectors < 9 * vectors;
+  const auto has_less_than = [&](int32_t percent) { return 100 * call.row_vectors < percent * vectors; };
+  if (call.request.backward && call.has_interval && (call.in_bytes == 4 || call.row_vectors >= warp_lanes))
+    return has_less_than(staged_gradient_fill);
+  if (call.has_tails) return true;
+  return call.mask != SoftmaxMask::bias && has_less_than(staged_fill);
 }
 
 }  // namespace

@@ -53,12 +53,12 @@ int32_t cluster_blocks_for(const SoftmaxCall& call, int32_t blocks) {
 }
 
 bool is_one_run(const SoftmaxCall& call) {
-  if (!call.is_one_type || !call.vectors_agree || call.rows.l2_tile_dim != 0) return false;
-  for (const SoftmaxOperand operand : {softmax_x, softmax_out, softmax_bias_or_y}) {
-    if (call.request.pointers[operand] == nullptr || call.rows.rank == 0) continue;
-    if (call.rows.dims[0].strides[operand] != call.row_bytes || !has_one_stride(call, operand)) return false;
-  }
-  return true;
+  if (!call.is_one_type || !call.vectors_agree) return false;
+  const SoftmaxRows& rows = call.output_rows;
+  const auto is_run = [&](SoftmaxOperand operand) {
+    return rows.rank == 0 || (rows.dims[0].strides[operand] == call.row_bytes && has_one_stride(rows, operand));
+  };
+  return is_run(softmax_x) && is_run(softmax_out) && (!call.request.backward || is_run(softmax_bias_or_y));
 }
 
 int32_t rows_per_block(const SoftmaxConfig& config) {

@@ -27,8 +27,7 @@ int32_t device_cluster_blocks(const Device& device);
 // 4 KB of a row.
 int32_t cluster_blocks_for(const SoftmaxCall& call, int32_t blocks);
 
-// Do the rows of x, out and the bias or y lie one after the other, in the order in which blocks take them, as elements
-// of one type of at most 4 bytes?
+// Do the rows of x, out and, backward, y lie one after the other, as elements of one type of at most 4 bytes?
 bool is_one_run(const SoftmaxCall& call);
 
 int32_t rows_per_block(const SoftmaxConfig& config);

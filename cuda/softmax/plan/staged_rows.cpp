@@ -38,9 +38,22 @@ SoftmaxKernelQuery query_of_units(const SoftmaxCall& call, int32_t units) {
   return query;
 }
 
-// Runs of rows of the dense mask that a block's rows lie in: dims[0] is one run.
+bool has_mask(const SoftmaxCall& call) { return call.mask != SoftmaxMask::none; }
+
+SoftmaxOperand mask_operand(const SoftmaxCall& call) {
+  return call.mask == SoftmaxMask::bias ? softmax_bias_or_y : softmax_dense;
+}
+
+int64_t mask_row_bytes(const SoftmaxCall& call) {
+  return call.mask == SoftmaxMask::bias ? call.row_bytes : call.request.columns;
+}
+
+// The dimension of neighbouring rows, whose masks are at one stride.
+const SoftmaxRowDim& run_dim(const SoftmaxCall& call) { return call.output_rows.dims[0]; }
+
+// Runs of rows of the mask that a block's rows lie in.
 int64_t mask_runs(const SoftmaxCall& call, int64_t block_rows) {
-  return std::min(ceil_div(block_rows - 1, call.rows.dims[0].extent) + 1, call.rows.num_rows);
+  return std::min(ceil_div(block_rows - 1, run_dim(call).extent) + 1, call.output_rows.num_rows);
 }
 
 // Bytes of shared memory for a block's rows of x. They may start and end inside a vector.
@@ -48,21 +61,28 @@ int64_t row_bytes(const SoftmaxCall& call, const SoftmaxConfig& config) {
   return round_up(rows_per_block(config) * call.row_bytes + vector_bytes - call.in_bytes, vector_bytes);
 }
 
-// And for those of y, the bias or the dense mask.
+// And for the rows of y, or of the mask.
 int64_t second_bytes(const SoftmaxCall& call, const SoftmaxConfig& config) {
-  if (call.num_inputs == 2) return row_bytes(call, config);
-  if (!call.has_dense) return 0;
+  if (call.request.backward) return row_bytes(call, config);
+  if (!has_mask(call)) return 0;
   // Each run of the mask starts and ends inside a vector.
-  const int64_t rows = rows_per_block(config), row_stride = call.rows.dims[0].strides[softmax_dense];
-  const int64_t gap = std::max(call.request.columns - row_stride, int64_t{0});
+  const int64_t rows = rows_per_block(config), row_stride = run_dim(call).strides[mask_operand(call)];
+  const int64_t gap = std::max(mask_row_bytes(call) - row_stride, int64_t{0});
   const int64_t bytes = rows * row_stride + mask_runs(call, rows) * (gap + 2 * vector_bytes);
   return round_up(bytes, vector_bytes) + mask_table_bytes + vector_bytes;
 }
 
+// Is it worth its instructions to read the unmasked columns of each row alone?
+bool copies_rows(const SoftmaxCall& call) {
+  if (!call.has_interval || has_single_columns(call)) return false;
+  const bool is_16_bit_forward = call.in_bytes == 2 && !call.request.backward;
+  return call.row_bytes >= (is_16_bit_forward ? staged_copied_16_bit_row_bytes : staged_copied_row_bytes);
+}
+
 bool mask_fits(const SoftmaxCall& call, const SoftmaxConfig& config) {
-  if (!call.has_dense) return true;
-  const int64_t stride = call.rows.dims[0].strides[softmax_dense];
-  return call.rows.num_rows < int64_t{1} << 31 && stride >= 0 && stride <= 2 * call.request.columns &&
+  if (!has_mask(call)) return true;
+  const int64_t stride = run_dim(call).strides[mask_operand(call)];
+  return call.output_rows.num_rows < int64_t{1} << 31 && stride >= 0 && stride <= 2 * mask_row_bytes(call) &&
          mask_runs(call, rows_per_block(config)) <= max_mask_runs;
 }
 
@@ -74,12 +94,16 @@ SoftmaxConfig choose_staged_rows(const SoftmaxCall& call) {
   StagedRows staged;
   // float32 rows of two inputs need registers for more than their units.
   const bool has_fewer_units = call.in_bytes == 4 && call.num_inputs == 2 && !has_columns;
-  const int32_t max_units = has_fewer_units ? staged_units_of_two_inputs : max_staged_columns;
-  constexpr int32_t max_threads = staged_threads;
+  const auto max_units = [&](int32_t lanes) {
+    if (has_columns) return max_staged_columns;
+    if (has_fewer_units) return lanes < 16 ? staged_units_of_two_inputs : staged_units_of_two_inputs + 1;
+    return call.in_bytes == 4 && call.has_dense ? staged_units_of_a_dense_mask : staged_units_of_one_input;
+  };
+  const int32_t max_threads = call.has_interval && !has_columns ? staged_interval_threads : staged_threads;
   // The fewest threads that hold a row: each has about 100 instructions of its own.
   const auto holds = [&](int32_t lanes) {
     const int32_t units = units_per_thread(call, lanes);
-    return units <= max_units && find_kernel(query_of_units(call, units)) >= 0;
+    return units <= max_units(lanes) && find_kernel(query_of_units(call, units)) >= 0;
   };
   int32_t& lanes = config.lanes_per_row = 1;
   while (lanes < max_staged_lanes && !holds(lanes)) lanes *= 2;
@@ -110,17 +134,18 @@ SoftmaxConfig choose_staged_rows(const SoftmaxCall& call) {
   };
   while (staged.rows_per_thread > 1 && has_few_blocks()) --staged.rows_per_thread;
   while (config.block_threads > warp_lanes &&
-         (has_few_blocks() || (call.has_dense && mask_runs(call, block_rows()) > max_mask_runs)))
+         (has_few_blocks() || (has_mask(call) && mask_runs(call, block_rows()) > max_mask_runs)))
     config.block_threads = (config.block_threads / warp_lanes + 1) / 2 * warp_lanes;
   config.mechanism = staged;
   return config;
 }
 
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const StagedRows& mechanism) {
-  if (!is_one_run(call) || call.request.columns > staged_columns || config.cluster_blocks != 1) return false;
-  if (call.has_interval && (call.request.backward || call.rows.num_rows >= int64_t{1} << 31)) return false;
-  // A bias goes through shared memory as x does, in the place of a dense mask.
-  if (call.mask == SoftmaxMask::bias && (!call.bias_vectors_agree || call.has_dense)) return false;
+  if (!is_one_run(call) || config.cluster_blocks != 1) return false;
+  if (call.has_interval && call.rows.num_rows >= int64_t{1} << 31) return false;
+  // One mask goes through shared memory.
+  if (call.mask == SoftmaxMask::bias && (call.request.bias_dtype != call.request.in_dtype || call.has_dense))
+    return false;
   const int32_t max_rows = has_single_columns(call) ? max_rows_per_thread : 1;
   if (mechanism.rows_per_thread < 1 || mechanism.rows_per_thread > max_rows) return false;
   return config.lanes_per_row <= max_staged_lanes && mask_fits(call, config) &&
@@ -129,6 +154,7 @@ bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const StagedRows
 }
 
 int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig& config, const StagedRows&) {
+  if (call.request.columns > max_staged_lanes * staged_unit_columns * max_staged_columns) return -1;
   return find_kernel(query_of_units(call, units_per_thread(call, config.lanes_per_row)));
 }
 
@@ -136,10 +162,20 @@ void fill(const SoftmaxCall& call, StagedRows& mechanism, SoftmaxPlan* plan) {
   mechanism.unit_columns = has_single_columns(call) ? 1 : staged_unit_columns;
   mechanism.units_per_thread = units_per_thread(call, plan->config.lanes_per_row);
   mechanism.has_unit_edges = !has_single_columns(call) && offset_step(call) < staged_unit_columns;
+  mechanism.copies_rows = copies_rows(call);
   mechanism.second_offset_bytes = static_cast<int32_t>(row_bytes(call, plan->config));
   mechanism.barrier_offset_bytes =
       mechanism.second_offset_bytes + static_cast<int32_t>(second_bytes(call, plan->config));
   plan->launch.shared_bytes = mechanism.barrier_offset_bytes + staged_barrier_bytes;
+  if (!has_mask(call)) return;
+  const SoftmaxOperand operand = mask_operand(call);
+  const OperandMemory memory = memory_of(call, operand, mask_row_bytes(call));
+  mechanism.mask = {.base = static_cast<const unsigned char*>(call.request.pointers[operand]),
+                    .first = memory.first,
+                    .end = memory.end,
+                    .operand = operand,
+                    .row_bytes = static_cast<int32_t>(mask_row_bytes(call)),
+                    .row_stride = static_cast<int32_t>(run_dim(call).strides[operand])};
 }
 
 }  // namespace flowk::softmax

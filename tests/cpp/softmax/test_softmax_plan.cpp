@@ -137,7 +137,8 @@ TEST(short_rows_share_warps_and_long_ones_take_blocks) {
   CHECK(rows_of_128.config.kernel() == SoftmaxKernel::row_in_registers && rows_of_128.params.lanes_per_row == 4);
   CHECK(rows_of_128.params.rows_per_block == 16);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 77), h200).config.kernel() == SoftmaxKernel::staged_rows);
-  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 1001), h200).config.kernel() == SoftmaxKernel::row_in_registers);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 577), h200).config.kernel() == SoftmaxKernel::staged_rows);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 18, 4099), h200).config.kernel() == SoftmaxKernel::row_in_registers);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 16, 4096), h200).params.rows_per_block == 1);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 100, 1 << 20, true), h200).config.kernel() == SoftmaxKernel::row_in_shared);
   CHECK(plan_of(request_of(FLOWK_FLOAT64, 100, 1 << 20), a100).config.kernel() == SoftmaxKernel::two_pass_row);
@@ -189,7 +190,7 @@ TEST(forms_leave_out_what_is_not_there) {
   request.has_diagonal = true;
   CHECK(form_of(request) == SoftmaxForm::aligned);
   CHECK(form_of(request_of(FLOWK_FLOAT16, 1000, 1000)) == SoftmaxForm::unfilled);
-  CHECK(form_of(request_of(FLOWK_FLOAT16, 1000, 1001)) == SoftmaxForm::any);
+  CHECK(form_of(request_of(FLOWK_FLOAT16, 1000, 4099)) == SoftmaxForm::any);
   request = request_of(FLOWK_FLOAT16, 1000, 1024, true);
   CHECK(form_of(request) == SoftmaxForm::whole);
   request.pointers[softmax_dense] = static_cast<const unsigned char*>(request.pointers[softmax_dense]) + 4;
@@ -201,7 +202,7 @@ TEST(forms_leave_out_what_is_not_there) {
 
 // Each block of a cluster has a part of the row that its threads can hold.
 TEST(parts_of_rows_fit_their_blocks) {
-  for (const int64_t columns : {1000, 1536, 12288, 40960, 41432, 98304, 151936})
+  for (const int64_t columns : {1000, 2048, 12288, 40960, 41432, 98304, 151936})
     for (const bool dense : {false, true}) {
       const SoftmaxPlan plan = plan_of(request_of(FLOWK_FLOAT16, 1000, columns, dense), h200);
       CHECK(plan.config.kernel() == SoftmaxKernel::row_in_registers);
@@ -315,7 +316,8 @@ TEST(configs_that_cannot_hold_a_row_are_refused) {
   CHECK(fits(RowInRegisters{1}, 32, 32, 4, h200));
   CHECK(!fits(RowInRegisters{1}, 32, 32, 4, a100));
   CHECK(!fits(RowInRegisters{1}, 32, 32, 3, h200));
-  CHECK(!fits(StagedRows{}, 16, 128, 1, h200));
+  CHECK(fits(StagedRows{}, 16, 128, 1, h200));
+  CHECK(!fits(StagedRows{}, 8, 128, 1, h200));  // no kernel with 32 units per thread
   CHECK(fits(RowInShared{4}, 128, 128, 1, h200));
   CHECK(!fits(RowInShared{0}, 128, 128, 1, h200));  // no such kernel
   CHECK(fits(TwoPassRow{}, 128, 128, 1, h200));

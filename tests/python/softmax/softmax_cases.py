@@ -126,6 +126,11 @@ MASKS: dict[str, Any] = {
     "window": lambda b, h, q, k: {"causal": True, "window": max(1, k // 3)},
     "bias": lambda b, h, q, k: {"bias": (1, h, q, k)},
 }
+# Masks of keys, which the rows of a head share.
+KEY_MASKS: dict[str, Any] = {
+    "key_mask": lambda b, h, q, k: {"mask": (b, 1, 1, k)},
+    "key_bias": lambda b, h, q, k: {"bias": (b, 1, 1, k)},
+}
 
 
 def _masked() -> Iterator[SoftmaxCase]:
@@ -137,7 +142,7 @@ def _masked() -> Iterator[SoftmaxCase]:
         "float64": (5, 32, 65, 100, 256, 1000, 1025),
     }
     for dtype, all_cols in cols_of_a_type.items():
-        for cols, (name, keywords) in itertools.product(all_cols, MASKS.items()):
+        for cols, (name, keywords) in itertools.product(all_cols, (MASKS | KEY_MASKS).items()):
             shape = (2, 3, 4, cols) if cols <= 128 else (2, 2, 2, cols)
             yield SoftmaxCase(shape, dtype, why, **keywords(*shape), log=name == "mask" and cols % 2 == 0)
     for name, dtype, cols in zip(MASKS, itertools.cycle(("float16", "float32", "bfloat16")), (16384, 16387) * 3):
