@@ -263,10 +263,12 @@ constexpr int max_items_per_thread = 2;
 constexpr int byte_tile_threads = 128;
 constexpr int byte_tile_resident_threads = 1280;
 constexpr int columns_per_item = 16;
+constexpr int rows_per_item = 4;  // the bytes of a word
 constexpr int column_margin = 3;  // columns before the tile's, and after them, that an item may have
 
 // Threads per block of channels, at most; each owns 16 bytes of every plane.
 constexpr int max_channel_threads = 128;
+constexpr int min_channels = 2, min_converted_channels = 3, max_channels = 4;  // that have kernels
 
 // Planes of 16-byte vectors in one tensor; in the other one contiguous span of pixels per batch, num_channels
 // neighbouring elements per pixel. A tile is the same range of vectors of all planes, one vector per thread and plane.
@@ -285,6 +287,11 @@ struct ChannelParams {
   GridDim grid[max_rank];  // the tiles of a plane, then the batch's dimensions in the order of dst
   friend bool operator==(const ChannelParams&, const ChannelParams&) = default;
 };
+
+// aligned_tile: destination rows that one thread stores together, log2. Elements of 1 and 2 bytes are read as words.
+FLOWK_HOST_DEVICE constexpr int log2_rows_of_word(int element_bytes) {
+  return element_bytes == 1 ? 2 : element_bytes == 2 ? 1 : 0;
+}
 
 // Pairs of src and dst in one launch, at most.
 constexpr int max_launch_pairs = 16;

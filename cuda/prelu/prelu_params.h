@@ -25,6 +25,7 @@ constexpr int max_backward_threads = 512;
 constexpr int max_span_threads = 256;
 constexpr int max_row_sum_threads = 1024;
 constexpr int wide_tile_vectors = 32;
+constexpr int partials_in_flight = 8;  // that a thread of reduce_partials loads at once
 constexpr int max_cluster_blocks = 8;  // every GPU with clusters allows 8
 
 // Vectors of x and of dy in flight per thread that kernels for clusters are compiled for: one number by_channel; 4

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The choice of a kernel, and the plans of contiguous, broadcast and strided.
 #include <algorithm>
+#include <iterator>
 
 #include "core/divide.h"
 #include "elementwise/elementwise.h"
@@ -15,9 +16,10 @@ namespace {
 bool choose_pack(const ElementwiseRequest& request, ElementwiseKernel kernel, ElementwisePlan* plan) {
   int32_t widest = 0;
   for (int k = 0; k < request.shape.num_operands; ++k) widest = std::max(widest, request.element_shifts[k]);
-  plan->pack_elements = 16 >> widest;
+  plan->pack_elements = vector_bytes >> widest;
   if (request.arity == ElementwiseArity::functor) {
-    if (kernel == ElementwiseKernel::strided) plan->pack_elements = std::min(plan->pack_elements, 8);
+    if (kernel == ElementwiseKernel::strided)
+      plan->pack_elements = std::min(plan->pack_elements, max_strided_pack_elements);
     return true;
   }
   for (; plan->pack_elements > 1; plan->pack_elements /= 2)
@@ -153,11 +155,13 @@ bool describe_period(const Problem& problem, int k, ElementwiseOperand* operand,
 // How a pack of 16 bytes is made from 8 bytes whose elements each repeat `repeat` times: ElementwisePeriod.
 void describe_window(int64_t repeat, int64_t element_bytes, int32_t pack_elements, ElementwisePeriod* period) {
   const int64_t elements = (pack_elements - 2 + repeat) / repeat + 1;
-  if (element_bytes * pack_elements != 16 || elements * element_bytes > 8) return;
+  if (element_bytes * pack_elements != vector_bytes || elements * element_bytes > spread_bytes) return;
   period->window_elements = static_cast<uint32_t>(elements);
-  for (int64_t at = 0; at < 32; ++at) {
-    const int64_t place = at / element_bytes / repeat * element_bytes + at % element_bytes;
-    period->spread[at / 8] |= static_cast<uint32_t>(place & 7) << (at % 8 * 4);
+  constexpr int64_t indices_per_word = 32 / spread_index_bits;
+  for (int64_t i = 0; i < indices_per_word * static_cast<int64_t>(std::size(period->spread)); ++i) {
+    const int64_t index = i / element_bytes / repeat * element_bytes + i % element_bytes;
+    period->spread[i / indices_per_word] |= static_cast<uint32_t>(index % spread_bytes)
+                                            << (i % indices_per_word * spread_index_bits);
   }
 }
 
@@ -202,8 +206,9 @@ bool plan_broadcast(const Problem& problem, const ElementwiseRequest& request, c
     } else if (lengths[k] * element_bytes <= longest_table_bytes) {
       operand.access = ElementwiseAccess::repeated_table;
       period.table_offset = plan->launch.shared_bytes;
-      period.table_elements = static_cast<uint32_t>(lengths[k] + pack_elements + 4);
-      plan->launch.shared_bytes += static_cast<int32_t>((period.table_elements * element_bytes + 15) / 16 * 16);
+      period.table_elements =
+          table_elements_of(static_cast<uint32_t>(lengths[k]), static_cast<uint32_t>(pack_elements));
+      plan->launch.shared_bytes += static_cast<int32_t>(round_up(period.table_elements * element_bytes, vector_bytes));
     } else {
       operand.access = ElementwiseAccess::repeated_run;
     }

@@ -43,8 +43,8 @@ bool has_aligned_tiles(const Problem& problem, int dim, int32_t pack_elements) {
       continue;
     }
     if (operands[k].step == 0) continue;
-    if (problem.shape.strides[k][dim] != element_bytes || operands[k].step % 16 != 0 ||
-        !rows_are_aligned(problem, operands[k], k, 16, dim))
+    if (problem.shape.strides[k][dim] != element_bytes || operands[k].step % vector_bytes != 0 ||
+        !rows_are_aligned(problem, operands[k], k, vector_bytes, dim))
       return false;
   }
   return true;
@@ -53,7 +53,7 @@ bool has_aligned_tiles(const Problem& problem, int dim, int32_t pack_elements) {
 // Reserves the shared memory of a staged operand of aligned tiles.
 void reserve_aligned(int k, Tiles* tiles, int32_t* shared_bytes) {
   auto& tile = tiles->params.tile;
-  tile.pitch[k] = std::max(tiles->tile_rows << tiles->params.operands[k].element_shift, line_bytes);
+  tile.pitch[k] = aligned_run_bytes(tiles->tile_rows, 1 << tiles->params.operands[k].element_shift);
   tile.shared_offset[k] = *shared_bytes;
   *shared_bytes += tiles->tile_columns * tile.pitch[k];
 }
@@ -69,24 +69,24 @@ void reserve_shifted(int k, int32_t pack_elements, Tiles* tiles, int32_t* shared
   const int64_t step = are_rows ? tile.row_strides[k] : operand.step;
   const int32_t least = run_bytes + sector_bytes - 1;
   tile.pitch[k] = least + static_cast<int32_t>((step - least) & (sector_bytes - 1));
-  // The packs of a row are 2^shift bytes apart, times an odd number. From 128 bytes on they have the same banks and
-  // differ in the bits above, so the vector is XORed with those. Below that at most 4 packs share a bank, and the XOR
-  // costs more than that.
+  // The packs of a row are 2^shift bytes apart, times an odd number. From a line on they have the same banks and differ
+  // in the bits above, so the vector is XORed with those bits. Below a line at most 4 packs share a bank, and the XOR
+  // costs more than the conflicts.
   const int shift = __builtin_ctz(static_cast<unsigned>(tile.pitch[k] * pack_elements));
   if (!are_rows && shift >= 7) {
     tile.swizzle_shift[k] = shift - 4;
-    tile.swizzle_bits[k] = 0x70;
+    tile.swizzle_bits[k] = vector_in_line_bits;
   }
   tile.shared_offset[k] = *shared_bytes;
   // A pack is cut from two accesses; the second may begin where the last run ends.
   const int32_t bytes = (are_rows ? tiles->tile_rows : columns) * tile.pitch[k] + 2 * sector_bytes;
-  *shared_bytes += (bytes + 127) / 128 * 128;
+  *shared_bytes += static_cast<int32_t>(round_up(bytes, line_bytes));
 }
 
 }  // namespace
 
 bool rows_are_aligned(const Problem& problem, const ElementwiseOperand& operand, int k, int64_t bytes, int except) {
-  bytes = std::min<int64_t>(bytes, 16);
+  bytes = std::min<int64_t>(bytes, vector_bytes);
   if (reinterpret_cast<intptr_t>(operand.data) % bytes != 0) return false;
   for (int d = 0; d < problem.shape.rank; ++d)
     if (d != except && d != problem.inner && problem.shape.strides[k][d] % bytes != 0) return false;

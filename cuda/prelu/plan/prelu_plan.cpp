@@ -46,7 +46,7 @@ bool is_common(flowk_dtype dtype, flowk_dtype alpha_dtype) { return dtype == alp
 // Blocks of 256 threads, or smaller ones so that each multiprocessor has a block.
 int32_t threads_for(int64_t num_vectors, const Device& device) {
   int32_t threads = max_prelu_threads;
-  while (threads > 32 && ceil_div(num_vectors, threads) < device.num_multiprocessors) threads /= 2;
+  while (threads > warp_lanes && ceil_div(num_vectors, threads) < device.num_multiprocessors) threads /= 2;
   return threads;
 }
 

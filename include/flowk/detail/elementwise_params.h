@@ -62,7 +62,9 @@ struct ContiguousElementwiseParams {
   int32_t packs;  // per thread
 };
 
-// The words that hold 8 bytes at any address.
+// A window: the 8 bytes in which a pack of repeated elements finds all its elements, each byte by an index of 4 bits,
+// and the words that hold 8 bytes at any address.
+constexpr int spread_bytes = 8, spread_index_bits = 4;
 constexpr int window_bytes = 12;
 
 // elementwise_broadcast: out is linear, and every input is linear, one element, or repeated: element i of out takes
@@ -138,6 +140,19 @@ struct ElementwiseTileShape {
   // Neighbouring rows of one thread, whose elements share a word of a staged run of the widest operand.
   static constexpr int rows_per_word = kN < 8 ? 1 : kN / 4;
 };
+
+// Bytes from one run of an aligned tile to the next in shared memory: at least one line of all banks.
+FLOWK_HOST_DEVICE constexpr int aligned_run_bytes(int rows, int element_bytes) {
+  return rows * element_bytes < line_bytes ? line_bytes : rows * element_bytes;
+}
+
+// Elements of a repeated_table. A pack may start at the run's last element, and is cut from words that end after it.
+FLOWK_HOST_DEVICE constexpr uint32_t table_elements_of(uint32_t run_elements, uint32_t pack_elements) {
+  return run_elements + pack_elements + 4;
+}
+
+// Elements in a pack of elementwise_strided, at most.
+constexpr int max_strided_pack_elements = 8;
 
 // The most packs per thread of a contiguous kernel: more would need more than 64 registers.
 FLOWK_HOST_DEVICE constexpr int most_packs(int pack_elements, int num_inputs) {

@@ -125,7 +125,7 @@ __device__ __forceinline__ void spread_window(const ElementwisePeriod& period, i
   const uint32_t window = static_cast<uint32_t>(-1 - times);
   const uint32_t low = __funnelshift_r(words[0], words[1], window % 4 * 8);
   const uint32_t high = __funnelshift_r(words[1], words[2], window % 4 * 8);
-  const uint32_t bits = window / 4 * (4 * kSize);
+  const uint32_t bits = window / 4 * (spread_index_bits * kSize);
   const bool is_far = bits >= 32;
   const uint32_t middle = is_far ? period.spread[2] : period.spread[1];
   const uint32_t first = __funnelshift_r(is_far ? period.spread[1] : period.spread[0], middle, bits % 32);

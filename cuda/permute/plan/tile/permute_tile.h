@@ -205,7 +205,7 @@ inline int32_t byte_tile_padding(int32_t run_bytes) { return std::max(run_bytes 
 
 // Items of a byte_tile without skewed columns.
 inline int64_t byte_tile_items(int32_t src_run_bytes, int64_t dst_elements) {
-  return ceil_div(src_run_bytes, columns_per_item) * ceil_div(dst_elements, 4);
+  return ceil_div(src_run_bytes, columns_per_item) * ceil_div(dst_elements, rows_per_item);
 }
 
 // Are elements single bytes that are not converted?

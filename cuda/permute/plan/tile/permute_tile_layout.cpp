@@ -204,7 +204,8 @@ bool build_aligned_tile(const TileSearch& search, const TileLayout& layout, Perm
   AlignedTileParams& params = start_plan<AlignedTile>(search, layout, tile_threads, plan);
   params.run_pitch = static_cast<int32_t>(layout.row_steps[0]);
   params.halo_bytes = params.tile.halo * tile.dst.per_index * problem.dst_unit_bytes;
-  if (problem.unit_bytes < 4) join_rows_of_words(problem.unit_bytes == 1 ? 2 : 1, &params);
+  if (const int log2_rows = log2_rows_of_word(problem.unit_bytes); log2_rows > 0)
+    join_rows_of_words(log2_rows, &params);
   int64_t vectors = tile.dst.bytes / vector_bytes;
   if (tile.halo > 0) {
     params.store.span_end_mask = sector_bytes - 1;
