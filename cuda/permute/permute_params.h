@@ -207,8 +207,9 @@ struct GeneralTileParams {
   friend bool operator==(const GeneralTileParams&, const GeneralTileParams&) = default;
 };
 
-// Item = (16 columns, word of the destination run): 4 source rows, by 16 of their bytes. The columns of word w start
-// ((w >> skew_shift) & skew_mask) words to the left. Destination rows replace the source rows in shared memory.
+// An item is 4 source rows by 16 of their bytes: a word of the destination run in each of 16 columns. The columns of
+// word w start ((w >> skew_shift) & skew_mask) words to the left. Destination rows replace the source rows in shared
+// memory.
 struct ByteTileParams {
   Divider words_per_run;  // of 4 elements
   uint32_t num_items = 0;

@@ -19,7 +19,7 @@
 namespace flowk::simt {
 namespace {
 
-// The bit of `bits` that comes next after `position`, in the order of the run and round to the start.
+// The number of the next set bit after bit `position`, in the order of the run; after the last one the first.
 int next_bit(unsigned bits, int position, bool reverse) {
   if (reverse) {
     const unsigned before = bits & ((1u << position) - 1);

@@ -145,8 +145,8 @@ __global__ void __launch_bounds__(copy_threads) copy_rows(const __grid_constant_
   if (linear < params.num_items) copy_item<kRank>(params, pair, linear, elements);
 }
 
-// One 16-byte vector of dst memory that row r touches per thread: loads the one or two aligned vectors of src that hold
-// its bytes, shifts them into offset, and stores the vector: whole inside the row, by elements at its ends.
+// A thread stores one aligned vector of dst that has bytes of a row. It loads the one or two aligned vectors of src
+// that hold these bytes and shifts them. At the ends of the row it stores elements.
 template <int Bytes, bool kReversed>
 __device__ __forceinline__ void copy_shifted_vector(const CopyParams& params) {
   launch_dependent_grids();

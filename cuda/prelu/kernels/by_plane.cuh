@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(max_backward_threads, fitting_blocks(max_backw
       static_cast<Index>(static_cast<int64_t>(blockIdx.x) * params.span_vectors * V + grid.phase);
   const Index first_plane = divide<Index>(span_position, grid.by_inner, grid.by_inner_wide, grid.is_wide);
   const int64_t span_start = span_position - first_plane * static_cast<Index>(grid.inner);
-  const int64_t first = (static_cast<int64_t>(blockIdx.x) * params.span_vectors + threadIdx.x) * V - grid.lead;
+  const int64_t first = (static_cast<int64_t>(blockIdx.x) * params.span_vectors + threadIdx.x) * V - grid.misalignment;
   VectorSums<Sum> sums = {0, 0};
   wait_on_dependent_grids(static_cast<const T*>(tensors.x) + first);
   if (threadIdx.x < static_cast<uint32_t>(params.span_vectors) && first < grid.num_elements) {

@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(max_span_threads) by_span(const __grid_constan
   const int lane = static_cast<int>(threadIdx.x) & 31;
   const int64_t span = static_cast<int64_t>(blockIdx.x) * (blockDim.x >> 5) + (threadIdx.x >> 5);
   launch_dependent_grids();
-  const int64_t first = span * params.span_elements + lane * V - grid.lead;
+  const int64_t first = span * params.span_elements + lane * V - grid.misalignment;
   // Elements of the span from this lane's first on.
   const int64_t in_tensor = grid.num_elements - first;
   const int in_span = params.span_elements - lane * V;

@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(max_prelu_threads)
     forward(const __grid_constant__ GridConstant<ForwardParams> params) {
   const VectorGrid& grid = params.grid;
   const int64_t vector = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  const int64_t first = vector * vector_elements<T> - grid.lead;
+  const int64_t first = vector * vector_elements<T> - grid.misalignment;
   launch_dependent_grids();
   wait_on_dependent_grids();
   if (first >= grid.num_elements) return;

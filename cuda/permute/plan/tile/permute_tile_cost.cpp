@@ -68,7 +68,8 @@ float choose_halo(const PermuteProblem& problem, Tile* tile) {
   return 1 + extra;
 }
 
-// Unused shared memory that limits the resident tiles of a multiprocessor: with several waves too many are slower.
+// The shared memory that a block asks for so that fewer tiles are resident on a multiprocessor: with several waves, too
+// many resident tiles are slower.
 int32_t min_shared_bytes(const Device& device, float num_tiles, int64_t tile_bytes, bool has_plain_rows) {
   const int64_t resident = has_plain_rows ? ceil_div(aligned_tile_bytes_in_flight, tile_bytes) : max_resident_tiles - 1;
   if (resident >= max_resident_tiles) return 0;

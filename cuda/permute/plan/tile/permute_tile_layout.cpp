@@ -187,9 +187,9 @@ void join_rows_of_words(int log2_rows, AlignedTileParams* params) {
   params->store.num_rows = Divider(params->store.num_rows.divisor >> log2_rows);
 }
 
-// The first elements of the vectors that neighbouring threads gather are a vector's elements apart: the source rows of
-// one vector share a key. If fewer than 8 neighbours are in one row, the keys leave room for the other rows, a vector
-// apart in src.
+// Neighbouring threads gather neighbouring vectors of a destination row, so the source rows of one vector share a key.
+// If a destination row has fewer than 8 vectors, the threads take several rows, which are a vector apart in src: the
+// step leaves keys for them.
 void swizzle_rows(int32_t mask, int32_t dst_unit_bytes, AlignedTileParams* params) {
   const auto neighbours = static_cast<int32_t>(params->store.vectors_per_segment.divisor);
   const int32_t step = mask < 7 ? 1 : neighbours <= 2 ? 4 : neighbours <= 4 ? 2 : 1;
