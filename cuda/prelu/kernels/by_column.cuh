@@ -58,7 +58,7 @@ template <class T, ColumnForm kForm, int kTileVectors, int kRows, bool kCluster 
 __global__ void __launch_bounds__(max_prelu_threads, fitting_blocks(max_prelu_threads, kRows == 4 ? 4 : 0))
     by_column(const __grid_constant__ GridConstant<ByColumnParams> params) {
   if constexpr (kCluster && is_below_sm_90) return;
-  constexpr int V = vector_elements<T>, tile_columns = kTileVectors * V;
+  constexpr int V = vector_width<T>, tile_columns = kTileVectors * V;
   constexpr int max_warps = max_prelu_threads / 32;
   constexpr bool is_general = kForm == ColumnForm::general, is_aligned = !is_general,
                  has_partial_vectors = kForm == ColumnForm::aligned;

@@ -21,7 +21,7 @@ struct VectorSums {
 template <class T, bool kGeneral, class Index>
 __device__ __forceinline__ void sum_planes(const ByPlaneParams& params, const VectorSums<ComputeType<T>>* vector_sums,
                                            int64_t span_start, int64_t first_plane) {
-  constexpr int V = vector_elements<T>;
+  constexpr int V = vector_width<T>;
   using Sum = ComputeType<T>;
   const BackwardTensors& tensors = params.tensors;
   const VectorGrid& grid = tensors.grid;
@@ -76,7 +76,7 @@ __device__ __forceinline__ void sum_planes(const ByPlaneParams& params, const Ve
 template <class T, bool kGeneral>
 __global__ void __launch_bounds__(max_backward_threads, fitting_blocks(max_backward_threads, 4))
     by_plane(const __grid_constant__ GridConstant<ByPlaneParams> params) {
-  constexpr int V = vector_elements<T>;
+  constexpr int V = vector_width<T>;
   using Sum = ComputeType<T>;
   using Index = std::conditional_t<kGeneral, uint64_t, uint32_t>;
   const BackwardTensors& tensors = params.tensors;

@@ -54,7 +54,7 @@ __device__ __forceinline__ SpanPlanes planes_of_span(const BySpanParams& params,
 // since the tensor begins and ends with a plane.
 template <class T, bool kOnePlane, int kVectors>
 __global__ void __launch_bounds__(max_span_threads) by_span(const __grid_constant__ GridConstant<BySpanParams> params) {
-  constexpr int V = vector_elements<T>;
+  constexpr int V = vector_width<T>;
   using Compute = ComputeType<T>;
   const BackwardTensors& tensors = params.tensors;
   const VectorGrid& grid = tensors.grid;
