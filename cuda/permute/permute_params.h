@@ -247,7 +247,7 @@ struct StridedTileParams {
 };
 
 // Threads per block of the copies, with one item each: blocks of 4 KB in memory order. bench/tuning/permute_h200.json
-// has the figures of the sizes here.
+// has the measurements of the threads per block here.
 constexpr int copy_threads = 256;
 // Rows at any alignment: 32 registers per thread, so that an SM's 2048 threads are resident.
 constexpr int copy_resident_threads = 2048;
@@ -259,7 +259,7 @@ constexpr int tile_threads = 256;
 constexpr int max_resident_tiles = 6;
 
 // byte_tile: a block's threads hold all items of the tile, at most two each. Small tiles have blocks of 128 threads,
-// larger ones of 256. 1280 resident threads leave each thread the registers for two items.
+// larger ones of 256. 1280 resident threads leave each thread the registers for two items. Not measured.
 constexpr int max_items_per_thread = 2;
 constexpr int byte_tile_threads = 128;
 constexpr int byte_tile_resident_threads = 1280;
@@ -294,7 +294,7 @@ FLOWK_HOST_DEVICE constexpr int log2_rows_of_word(int element_bytes) {
   return element_bytes == 1 ? 2 : element_bytes == 2 ? 1 : 0;
 }
 
-// Pairs of src and dst in one launch, at most.
+// Pairs of src and dst in one launch, at most. Not measured.
 constexpr int max_launch_pairs = 16;
 
 // The pointers, pairs and grid of a mechanism's parameters.

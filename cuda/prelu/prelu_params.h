@@ -20,6 +20,7 @@
 namespace flowk::prelu {
 
 // Threads per block, at most; each has one vector at a time. Blocks of 4 KB in memory order are as fast as a copy.
+// bench/tuning/prelu_h200.json has that measurement; the other bounds are not measured.
 constexpr int max_prelu_threads = 256;
 constexpr int max_backward_threads = 512;
 constexpr int max_span_threads = 256;

@@ -10,7 +10,7 @@
 namespace flowk::elementwise {
 namespace {
 
-// Tiles are of dimensions that are at least this long.
+// Tiles are of dimensions that are at least this long. Not measured.
 constexpr int64_t min_tile_extent = 8;
 
 // Returns the rows that a block computes at once.

@@ -17,7 +17,8 @@ constexpr int64_t wanted_span_vectors(int64_t element_bytes, int64_t num_bytes) 
                                                                            : few_span_vectors;
 }
 
-// The vectors of the longest equal share of a plane that a warp can take, if that keeps 3 of 4 lanes busy; else 0.
+// The vectors of the longest equal share of a plane that a warp can take, if that keeps 3 of 4 lanes busy (not
+// measured); else 0.
 int64_t equal_share(int64_t plane_vectors, int64_t max_vectors) {
   for (int64_t shares = ceil_div(plane_vectors, max_vectors); shares <= plane_vectors; ++shares) {
     const int64_t vectors = plane_vectors / shares;

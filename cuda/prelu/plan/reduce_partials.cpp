@@ -10,7 +10,7 @@ namespace flowk::prelu {
 namespace {
 
 // A warp sums the terms of a channel that it loads at once, in blocks of min_threads; a block of up to
-// max_row_sum_threads sums more.
+// max_row_sum_threads sums more. Not measured.
 constexpr int64_t max_terms_of_warp = partials_in_flight * warp_lanes;
 constexpr int64_t min_threads = 128;
 // Partials that a block loads at once, and the most that it sums; more are first summed in segments that a block loads

@@ -152,7 +152,7 @@ FLOWK_HOST_DEVICE constexpr uint32_t table_elements_of(uint32_t run_elements, ui
 }
 
 // Elements in a pack of elementwise_strided, at most.
-constexpr int max_strided_pack_elements = 8;
+constexpr int max_strided_pack_elements = 8;  // not measured
 
 // The most packs per thread of a contiguous kernel: more would need more than 64 registers.
 FLOWK_HOST_DEVICE constexpr int max_packs(int pack_elements, int num_inputs) {

@@ -69,7 +69,7 @@ void choose_skew(int64_t max_items, int64_t num_columns, ByteTileParams* params)
     const int64_t items = ceil_div(num_columns + 4 * int64_t{mask}, columns_per_item);
     if (log2 > 0 && items * num_words > max_items) return;
     // An item reads 4 rows of 5 words and writes 16, in some 110 instructions; 4 instructions cost as much as a
-    // wavefront.
+    // wavefront. Not measured.
     const float cost = static_cast<float>(items) * (20 * passes + 16 + 28);
     if (log2 == 0 || cost < best) {
       best = cost;

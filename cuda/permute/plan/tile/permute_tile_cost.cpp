@@ -6,7 +6,7 @@
 namespace flowk::permute {
 namespace {
 
-constexpr float max_halo = 0.75f;  // over the slice
+constexpr float max_halo = 0.75f;  // over the slice; not measured
 
 // The terms that depend on the tile's size only.
 float size_cost(const TileCosts& costs, float kb) {
