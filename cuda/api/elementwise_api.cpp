@@ -48,17 +48,18 @@ Status check_types(const Arguments& arguments) {
   for (int k = 0; k < arguments.num_operands; ++k)
     FLOWK_RETURN_IF_ERROR(check_dtype(dtype_names[k], arguments.operands[k].dtype, &infos[k]));
   const bool selects = arguments.arity == ElementwiseArity::ternary && arguments.op == FLOWK_TERNARY_WHERE;
-  const int lead = selects ? 2 : 1;  // the input whose type the others must have
+  const int typed_input = selects ? 2 : 1;  // the input whose type the others must have
   if (selects && arguments.operands[1].dtype != FLOWK_BOOL) return unsupported(arguments, 1, "bool");
-  const flowk_dtype dtype = arguments.operands[lead].dtype;
-  if (!takes_dtype(arguments.info, dtype)) return unsupported(arguments, lead, types_taken_by(arguments.info));
-  for (int k = lead + 1; k < arguments.num_operands; ++k) {
+  const flowk_dtype dtype = arguments.operands[typed_input].dtype;
+  if (!takes_dtype(arguments.info, dtype)) return unsupported(arguments, typed_input, types_taken_by(arguments.info));
+  for (int k = typed_input + 1; k < arguments.num_operands; ++k) {
     const flowk_dtype other = arguments.operands[k].dtype;
     if (arguments.arity == ElementwiseArity::binary && arguments.info.result == OpResult::BOOL &&
         is_64_bit_integer(dtype) && is_64_bit_integer(other))
       continue;
     if (other != dtype && !(is_narrow_float(other) && is_narrow_float(dtype)))
-      return unsupported(arguments, k, is_narrow_float(dtype) ? "a float of 8, 16 or 32 bits" : infos[lead].name);
+      return unsupported(arguments, k,
+                         is_narrow_float(dtype) ? "a float of 8, 16 or 32 bits" : infos[typed_input].name);
   }
   const flowk_dtype out = arguments.operands[0].dtype;
   if (arguments.info.result == OpResult::ANY) {
@@ -66,7 +67,7 @@ Status check_types(const Arguments& arguments) {
   } else if (arguments.info.result == OpResult::BOOL) {
     if (out != FLOWK_BOOL) return unsupported(arguments, 0, "bool");
   } else if (out != dtype && !(is_narrow_float(out) && is_narrow_float(dtype))) {
-    return unsupported(arguments, 0, is_narrow_float(dtype) ? "a float of 8, 16 or 32 bits" : infos[lead].name);
+    return unsupported(arguments, 0, is_narrow_float(dtype) ? "a float of 8, 16 or 32 bits" : infos[typed_input].name);
   }
   return {};
 }

@@ -19,7 +19,7 @@ Status check_types(flowk_dtype dtype, flowk_dtype alpha_dtype, DtypeInfo* info, 
     return Status::failure(FLOWK_STATUS_UNSUPPORTED_DTYPE, "dtype = %s, must be float16, bfloat16, float32 or float64",
                            info->name);
   if (alpha_dtype != dtype && !(is_16_bit && alpha_dtype == FLOWK_FLOAT32))
-    return Status::failure(FLOWK_STATUS_UNSUPPORTED_DTYPE, "alpha_dtype = %s, must be %s%s beside dtype = %s",
+    return Status::failure(FLOWK_STATUS_UNSUPPORTED_DTYPE, "alpha_dtype = %s, must be %s%s with dtype = %s",
                            alpha_info->name, info->name, is_16_bit ? " or float32" : "", info->name);
   return {};
 }

@@ -61,8 +61,8 @@ __device__ __forceinline__ Float16 to_float16(float x) {
   // What rounds to a normal number, in integers: cuda_fp16.h branches on the bits that are rounded off, which costs a
   // misprediction for every second number.
   const uint32_t bits = std::bit_cast<uint32_t>(x), magnitude = bits & 0x7fffffff;
-  constexpr uint32_t least = 0x38800000, above_all_rounded = 0x477ff000, exponent_shift = 0x38000000;
-  if (magnitude >= least && magnitude < above_all_rounded) {
+  constexpr uint32_t min_normal = 0x38800000, above_all_rounded = 0x477ff000, exponent_shift = 0x38000000;
+  if (magnitude >= min_normal && magnitude < above_all_rounded) {
     const uint32_t rounded = (magnitude - exponent_shift + 0xfff + (magnitude >> 13 & 1)) >> 13;
     return std::bit_cast<Float16>(static_cast<uint16_t>((bits >> 16 & 0x8000) | rounded));
   }

@@ -4,8 +4,7 @@
 #pragma once
 
 #include "core/conversion.h"
-#include "core/convert.cuh"
-#include "core/vector.cuh"
+#include "core/values.cuh"
 #include "flowk/flowk.h"
 
 namespace flowk::core {
@@ -14,14 +13,11 @@ template <class T, int kBytes, class Compute, int kN>
 __device__ __forceinline__ void widen_as(const Pack<kBytes> (&raw)[kN], Compute (&values)[kN]) {
   static_assert(sizeof(T) == kBytes);
   if constexpr (is_float8<T> && kN % 2 == 0) {
-    // The hardware converts two at a time.
-    constexpr __nv_fp8_interpretation_t kind = std::is_same_v<T, Float8E4M3> ? __NV_E4M3 : __NV_E5M2;
 #pragma unroll
     for (int i = 0; i < kN; i += 2) {
-      const unsigned pair = raw[i] | static_cast<unsigned>(raw[i + 1]) << 8;
-      const __half2 halves(__nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(pair), kind));
-      values[i] = __low2float(halves);
-      values[i + 1] = __high2float(halves);
+      const float2 pair = widen_pair<T>(raw[i] | static_cast<uint32_t>(raw[i + 1]) << 8);
+      values[i] = pair.x;
+      values[i + 1] = pair.y;
     }
   } else {
 #pragma unroll
@@ -78,27 +74,12 @@ __device__ __forceinline__ float round_to_odd(double x) {
 template <class T, int kBytes, int kN>
 __device__ __forceinline__ void narrow_as(const float (&values)[kN], Pack<kBytes> (&raw)[kN]) {
   static_assert(sizeof(T) == kBytes);
-  if constexpr (is_float8<T> && kN % 2 == 0) {
-    constexpr __nv_fp8_interpretation_t kind = std::is_same_v<T, Float8E4M3> ? __NV_E4M3 : __NV_E5M2;
+  if constexpr ((is_float8<T> || is_float16<T>) && kN % 2 == 0) {
 #pragma unroll
     for (int i = 0; i < kN; i += 2) {
-      const unsigned pair = __nv_cvt_float2_to_fp8x2(make_float2(values[i], values[i + 1]), __NV_SATFINITE, kind);
-      raw[i] = static_cast<uint8_t>(pair);
-      raw[i + 1] = static_cast<uint8_t>(pair >> 8);
-    }
-  } else if constexpr (is_float16<T> && kN % 2 == 0) {
-#pragma unroll
-    for (int i = 0; i < kN; i += 2) {
-      uint32_t pair;
-      if constexpr (std::is_same_v<T, Float16>) {
-        const __half2 both = to_float16(values[i], values[i + 1]);
-        __builtin_memcpy(&pair, &both, sizeof(pair));
-      } else {
-        const __nv_bfloat162 both = __floats2bfloat162_rn(values[i], values[i + 1]);
-        __builtin_memcpy(&pair, &both, sizeof(pair));
-      }
-      raw[i] = static_cast<uint16_t>(pair);
-      raw[i + 1] = static_cast<uint16_t>(pair >> 16);
+      const uint32_t pair = narrow_pair<T>(values[i], values[i + 1]);
+      raw[i] = static_cast<Pack<kBytes>>(pair);
+      raw[i + 1] = static_cast<Pack<kBytes>>(pair >> (8 * kBytes));
     }
   } else {
 #pragma unroll

@@ -11,13 +11,13 @@
 namespace flowk::core {
 namespace {
 
-// One slot per device, filled by the first thread that has read the device's numbers.
-struct DeviceSlot {
+// The numbers of one device. The first thread that has read them from the runtime keeps them here.
+struct KnownDevice {
   std::atomic<bool> is_known{false};
   Device device;
 };
 constexpr int max_devices = 64;
-DeviceSlot slots[max_devices];
+KnownDevice known_devices[max_devices];
 std::mutex filling;
 
 Status failure_of(cudaError_t error) {
@@ -51,8 +51,8 @@ Status current_device(Device* device) {
   if (error != cudaSuccess) return failure_of(error);
   if (ordinal >= max_devices)
     return Status::failure(FLOWK_STATUS_NO_DEVICE, "device ordinal = %d, must be < %d", ordinal, max_devices);
-  DeviceSlot& slot = slots[ordinal];
-  if (!slot.is_known.load(std::memory_order_acquire)) {
+  KnownDevice& known = known_devices[ordinal];
+  if (!known.is_known.load(std::memory_order_acquire)) {
     Device found;
     error = read_device(ordinal, &found);
     if (error != cudaSuccess) return failure_of(error);
@@ -62,12 +62,12 @@ Status current_device(Device* device) {
                              ordinal, found.capability, FLOWK_GPU_ARCHS);
     if (found.capability >= 90 && !newer_gpus_run_code_for_sm_90(FLOWK_GPU_ARCHS)) found.capability = 89;
     const std::lock_guard lock(filling);
-    if (!slot.is_known.load(std::memory_order_relaxed)) {
-      slot.device = found;
-      slot.is_known.store(true, std::memory_order_release);
+    if (!known.is_known.load(std::memory_order_relaxed)) {
+      known.device = found;
+      known.is_known.store(true, std::memory_order_release);
     }
   }
-  *device = slot.device;
+  *device = known.device;
   return {};
 }
 

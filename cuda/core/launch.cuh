@@ -2,6 +2,8 @@
 // launch(): the only way to start a kernel, on a GPU or on the CPU executor.
 #pragma once
 
+#include <type_traits>
+
 #include "core/launch_config.h"
 #include "core/status.h"
 #include "flowk/detail/target.cuh"
@@ -15,33 +17,38 @@
 
 namespace flowk::core {
 
-[[gnu::noinline]] inline Status grid_failure(int64_t num_blocks) {
+inline Status check_grid_size(int64_t num_blocks) {
+  if (num_blocks <= max_grid_blocks) return {};
   return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "a plan has a grid of %lld blocks, must be <= %lld",
                          static_cast<long long>(num_blocks), static_cast<long long>(max_grid_blocks));
 }
 
 #ifndef FLOWK_SIMT
-[[gnu::noinline]] inline Status launch_failure(cudaError_t error) {
+// What the launches of all kernels have in common.
+[[gnu::noinline]] inline Status launch_function(const void* kernel, const LaunchConfig& config, flowk_stream stream,
+                                                void** addresses) {
+  if (config.num_blocks == 0) return {};
+  FLOWK_RETURN_IF_ERROR(check_grid_size(config.num_blocks));
+  const cudaError_t error = detail::launch_by_addresses(kernel, config, stream, addresses);
+  if (error == cudaSuccess) return {};
   cudaGetLastError();  // the error is reported here; do not leave it for the caller's own next check
   return Status::failure(status_of(error), "kernel launch failed: %s", cudaGetErrorString(error));
 }
 #endif
 
 // Enqueues `kernel` on `stream` (nvcc), or runs the whole grid before it returns (FLOWK_SIMT). An empty grid is
-// success.
-template <class... Parameters, class... Arguments>
-Status launch(void (*kernel)(Parameters...), const LaunchConfig& config, flowk_stream stream,
-              const Arguments&... arguments) {
-  if (config.num_blocks == 0) return {};
-  if (config.num_blocks > max_grid_blocks) return grid_failure(config.num_blocks);
+// success. The parameters have the kernel's types, so that none is copied.
+template <class... Parameters>
+Status launch(void (*kernel)(Parameters...), const LaunchConfig& config, [[maybe_unused]] flowk_stream stream,
+              const std::type_identity_t<Parameters>&... parameters) {
 #ifdef FLOWK_SIMT
-  (void)stream;
-  const char* fault = simt::run_grid(config, [&] { kernel(arguments...); });
-  if (fault != nullptr) return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "%s", fault);
-  return {};
+  if (config.num_blocks == 0) return {};
+  FLOWK_RETURN_IF_ERROR(check_grid_size(config.num_blocks));
+  const char* fault = simt::run_grid(config, [&] { kernel(parameters...); });
+  return fault == nullptr ? Status{} : Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "%s", fault);
 #else
-  const cudaError_t error = launch_kernel(kernel, config, stream, arguments...);
-  return error == cudaSuccess ? Status{} : launch_failure(error);
+  void* addresses[] = {const_cast<void*>(static_cast<const void*>(&parameters))...};
+  return launch_function(reinterpret_cast<const void*>(kernel), config, stream, addresses);
 #endif
 }
 

@@ -15,6 +15,9 @@ struct TextWriter {
   size_t size;
   size_t used = 0;
 
+  TextWriter(char* buffer, size_t buffer_bytes) : text(buffer), size(buffer_bytes) {
+    if (size > 0) text[0] = '\0';
+  }
   [[gnu::format(printf, 2, 3)]] void add(const char* format, ...);
   void add_list(const int64_t* values, int count);  // (1, 2, 3)
 };

@@ -65,16 +65,17 @@ struct TransactionBarrier {
                "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address_in_shared(memory)),
                "r"(num_bytes) : "memory");
   }
-  // Waits for the phase of that parity; the first is 0.
+  // Waits until the phase with parity `parity` ends; the first phase has parity 0.
   __device__ __forceinline__ void wait([[maybe_unused]] int parity = 0) const {
 #ifdef FLOWK_SIMT
     if (has_sm_90()) simt::wait_for_transactions(memory, parity);
 #else
     uint32_t is_done = has_sm_90() ? 0 : 1;
     while (is_done == 0)
-      FLOWK_SM90(
-          , "{\n.reg .pred done;\nmbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\nselp.u32 %0, 1, 0, done;\n}"
-          : "=r"(is_done) : "r"(address_in_shared(memory)), "r"(parity) : "memory");
+      FLOWK_SM90(,
+                 "{\n.reg .pred done;\nmbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\nselp.u32 %0, 1, 0, "
+                 "done;\n}" : "=r"(is_done) : "r"(address_in_shared(memory)),
+                 "r"(parity) : "memory");
 #endif
   }
 };

@@ -27,16 +27,24 @@ __device__ __forceinline__ uint32_t word_of(const Pair<T>& pair) {
   return word;
 }
 
+// Two neighbouring elements as floats, and back. Those of 8 bits are in the low half of the word.
+template <class T>
+constexpr __nv_fp8_interpretation_t float8_format = std::is_same_v<T, Float8E4M3> ? __NV_E4M3 : __NV_E5M2;
 template <class T>
 __device__ __forceinline__ float2 widen_pair(uint32_t word) {
-  if constexpr (std::is_same_v<T, BFloat16>)
+  if constexpr (is_float8<T>)
+    return __half22float2(
+        __half2(__nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(word), float8_format<T>)));
+  else if constexpr (std::is_same_v<T, BFloat16>)
     return {__uint_as_float(word << 16), __uint_as_float(word & 0xffff0000u)};
   else
     return __half22float2(pair_of<T>(word));
 }
 template <class T>
 __device__ __forceinline__ uint32_t narrow_pair(float low, float high) {
-  if constexpr (std::is_same_v<T, BFloat16>)
+  if constexpr (is_float8<T>)
+    return __nv_cvt_float2_to_fp8x2(make_float2(low, high), __NV_SATFINITE, float8_format<T>);
+  else if constexpr (std::is_same_v<T, BFloat16>)
     return word_of<T>(__floats2bfloat162_rn(low, high));
   else
     return word_of<T>(to_float16(low, high));

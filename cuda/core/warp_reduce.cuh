@@ -8,11 +8,11 @@
 
 namespace flowk::core {
 
-// The sum over `num_lanes` (a power of two, at most kMost) consecutive lanes, returned to each of them.
-template <int kMost = warp_lanes, class Sum>
+// The sum over `num_lanes` (a power of two, at most kMax) consecutive lanes, returned to each of them.
+template <int kMax = warp_lanes, class Sum>
 __device__ __forceinline__ Sum sum_over_lanes(Sum value, int num_lanes) {
 #pragma unroll
-  for (int distance = kMost / 2; distance > 0; distance /= 2)
+  for (int distance = kMax / 2; distance > 0; distance /= 2)
     if (distance < num_lanes) value += __shfl_xor_sync(0xffffffffu, value, distance);
   return value;
 }

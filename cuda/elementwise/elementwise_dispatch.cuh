@@ -61,24 +61,16 @@ Compute sign_flip_of(const ElementwisePlan& plan) {
   return plan.is_unsigned ? std::numeric_limits<Compute>::lowest() : Compute{0};
 }
 
-// Launches the kernel of `params`, which are those of the plan's mechanism.
-template <ElementwiseKernel kKernel, int kN, class Functor, class Out, class... In, class Params>
-Status launch_kernel(const ElementwisePlan& plan, const Params& params, const Functor& functor, flowk_stream stream) {
-  const auto launch_with = [&](auto kernel) {
-    return launch(kernel, plan.launch, stream, params_for<1 + static_cast<int>(sizeof...(In))>(params), functor);
-  };
-  if constexpr (kKernel == ElementwiseKernel::contiguous)
-    return launch_with(elementwise_contiguous<kN, Functor, Out, In...>);
-  else if constexpr (kKernel == ElementwiseKernel::broadcast)
-    return launch_with(elementwise_broadcast<kN, Functor, Out, In...>);
-  else if constexpr (kKernel == ElementwiseKernel::broadcast_rows)
-    return launch_with(elementwise_broadcast_rows<kN, Functor, Out, In...>);
-  else if constexpr (kKernel == ElementwiseKernel::strided)
-    return launch_with(elementwise_strided<kN, Functor, Out, In...>);
-  else if constexpr (kKernel == ElementwiseKernel::aligned_tiles)
-    return launch_with(elementwise_aligned_tiles<kN, Functor, Out, In...>);
-  else
-    return launch_with(elementwise_shifted_tiles<kN, Functor, Out, In...>);
+// The kernel of a mechanism.
+template <ElementwiseKernel kKernel, int kN, class Functor, class Out, class... In>
+constexpr auto* kernel_for() {
+  using enum ElementwiseKernel;
+  if constexpr (kKernel == contiguous) return &elementwise_contiguous<kN, Functor, Out, In...>;
+  if constexpr (kKernel == broadcast) return &elementwise_broadcast<kN, Functor, Out, In...>;
+  if constexpr (kKernel == broadcast_rows) return &elementwise_broadcast_rows<kN, Functor, Out, In...>;
+  if constexpr (kKernel == strided) return &elementwise_strided<kN, Functor, Out, In...>;
+  if constexpr (kKernel == aligned_tiles) return &elementwise_aligned_tiles<kN, Functor, Out, In...>;
+  if constexpr (kKernel == shifted_tiles) return &elementwise_shifted_tiles<kN, Functor, Out, In...>;
 }
 
 // The operations of an arity: kOps.
@@ -160,18 +152,18 @@ Status run_instance(const ElementwisePlan& plan, const Params& params, flowk_str
       using In = std::conditional_t<converts, typename Operands::UnaryIn, Same>;
       using Out = std::conditional_t<converts, typename Operands::UnaryOut, Same>;
       const Functor functor = {plan.op, flip, parameter_of<Compute>(plan, plan.a), parameter_of<Compute>(plan, plan.b)};
-      return launch_kernel<kKernel, kN, Functor, Out, In>(plan, params, functor, stream);
+      return launch(kernel_for<kKernel, kN, Functor, Out, In>(), plan.launch, stream, params, functor);
     });
   } else if constexpr (kArity == ElementwiseArity::binary) {
     return visit_ops<kKernel, Compute, kN, binary_ops>(plan.op, [&](auto ops) {
       using Functor = BinaryFunctor<Compute, is_narrow, decltype(ops)>;
-      return launch_kernel<kKernel, kN, Functor, Same, Same, Same>(plan, params,
-                                                                   Functor{plan.op, plan.signed_operand, flip}, stream);
+      return launch(kernel_for<kKernel, kN, Functor, Same, Same, Same>(), plan.launch, stream, params,
+                    Functor{plan.op, plan.signed_operand, flip});
     });
   } else {
     using Functor = TernaryFunctor<Compute, kN>;
-    return launch_kernel<kKernel, kN, Functor, Same, Same, Same, Same>(
-        plan, params, Functor{plan.op, flip, parameter_of<Compute>(plan, plan.a)}, stream);
+    return launch(kernel_for<kKernel, kN, Functor, Same, Same, Same, Same>(), plan.launch, stream, params,
+                  Functor{plan.op, flip, parameter_of<Compute>(plan, plan.a)});
   }
 }
 
@@ -205,8 +197,10 @@ template <ElementwiseFile kFile, ElementwiseArity kArity>
 Status run_kernels_of(const ElementwisePlan& plan, flowk_stream stream) {
   return std::visit(
       [&]<class Mechanism>(const Mechanism& chosen) -> Status {
+        // An operation of arity 1 has two operands.
+        constexpr int num_operands = 1 + static_cast<int>(kArity);
         if constexpr (file_of(kArity, kernel_of<Mechanism>) == kFile)
-          return run_kernel<kArity, kernel_of<Mechanism>>(plan, chosen.params, stream);
+          return run_kernel<kArity, kernel_of<Mechanism>>(plan, params_for<num_operands>(chosen.params), stream);
         else
           return unknown_plan(plan);
       },

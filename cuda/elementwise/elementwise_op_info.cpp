@@ -72,10 +72,10 @@ OpCost cost_of(const ElementwiseRequest& request) {
 
 ComputeClass compute_class_of(const ElementwiseRequest& request) {
   const bool selects = request.arity == ElementwiseArity::ternary && request.op == FLOWK_TERNARY_WHERE;
-  const int lead = selects ? 2 : 1;  // the input that the others agree with
+  const int typed_input = selects ? 2 : 1;  // the input that the others agree with
   // A conversion to a wider type is computed in a wider one.
-  const bool is_wide = request.element_shifts[lead] == 3 || request.element_shifts[0] == 3;
-  if (is_float(request.dtypes[lead])) return is_wide ? ComputeClass::float64 : ComputeClass::float32;
+  const bool is_wide = request.element_shifts[typed_input] == 3 || request.element_shifts[0] == 3;
+  if (is_float(request.dtypes[typed_input])) return is_wide ? ComputeClass::float64 : ComputeClass::float32;
   return is_wide ? ComputeClass::int64 : ComputeClass::int32;
 }
 

@@ -29,7 +29,7 @@ template <int kOperands>
 StridedElementwiseParams<kOperands> params_for(const StridedElementwiseParams<max_operands>& plan) {
   StridedElementwiseParams<kOperands> params = {};
   params.count = plan.count;
-  params.lead = plan.lead;
+  params.misalignment = plan.misalignment;
   const auto& rows = plan.rows;
   const auto& tile = plan.tile;
   params.rows.row_elements = rows.row_elements;

@@ -4,13 +4,6 @@
 
 namespace flowk::elementwise {
 
-// run_binary_contiguous() has the kernels up to broadcast_rows, run_binary_strided() the others.
-static_assert(ElementwiseKernel::contiguous < ElementwiseKernel::broadcast_rows &&
-              ElementwiseKernel::broadcast < ElementwiseKernel::broadcast_rows &&
-              ElementwiseKernel::strided > ElementwiseKernel::broadcast_rows &&
-              ElementwiseKernel::aligned_tiles > ElementwiseKernel::broadcast_rows &&
-              ElementwiseKernel::shifted_tiles > ElementwiseKernel::broadcast_rows);
-
 Status run_elementwise(const ElementwisePlan& plan, flowk_stream stream) {
   if (plan.arity == ElementwiseArity::functor) return unknown_plan(plan);  // the caller has the kernel
   switch (file_of(plan.arity, plan.kernel())) {

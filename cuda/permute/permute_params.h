@@ -207,8 +207,9 @@ struct GeneralTileParams {
   friend bool operator==(const GeneralTileParams&, const GeneralTileParams&) = default;
 };
 
-// Item = (16 columns, word of the destination run): 4 source rows, by 16 of their bytes. The columns of word w start
-// ((w >> skew_shift) & skew_mask) words to the left. Destination rows replace the source rows in shared memory.
+// An item is 4 source rows by 16 of their bytes: a word of the destination run in each of 16 columns. The columns of
+// word w start ((w >> skew_shift) & skew_mask) words to the left. Destination rows replace the source rows in shared
+// memory.
 struct ByteTileParams {
   Divider words_per_run;  // of 4 elements
   uint32_t num_items = 0;
@@ -246,7 +247,7 @@ struct StridedTileParams {
 };
 
 // Threads per block of the copies, with one item each: blocks of 4 KB in memory order. bench/tuning/permute_h200.json
-// has the figures of the sizes here.
+// has the measurements of the threads per block here.
 constexpr int copy_threads = 256;
 // Rows at any alignment: 32 registers per thread, so that an SM's 2048 threads are resident.
 constexpr int copy_resident_threads = 2048;
@@ -258,15 +259,17 @@ constexpr int tile_threads = 256;
 constexpr int max_resident_tiles = 6;
 
 // byte_tile: a block's threads hold all items of the tile, at most two each. Small tiles have blocks of 128 threads,
-// larger ones of 256. 1280 resident threads leave each thread the registers for two items.
+// larger ones of 256. 1280 resident threads leave each thread the registers for two items. Not measured.
 constexpr int max_items_per_thread = 2;
 constexpr int byte_tile_threads = 128;
 constexpr int byte_tile_resident_threads = 1280;
 constexpr int columns_per_item = 16;
+constexpr int rows_per_item = 4;  // the bytes of a word
 constexpr int column_margin = 3;  // columns before the tile's, and after them, that an item may have
 
 // Threads per block of channels, at most; each owns 16 bytes of every plane.
 constexpr int max_channel_threads = 128;
+constexpr int min_channels = 2, min_converted_channels = 3, max_channels = 4;  // that have kernels
 
 // Planes of 16-byte vectors in one tensor; in the other one contiguous span of pixels per batch, num_channels
 // neighbouring elements per pixel. A tile is the same range of vectors of all planes, one vector per thread and plane.
@@ -286,7 +289,12 @@ struct ChannelParams {
   friend bool operator==(const ChannelParams&, const ChannelParams&) = default;
 };
 
-// Pairs of src and dst in one launch, at most.
+// aligned_tile: destination rows that one thread stores together, log2. Elements of 1 and 2 bytes are read as words.
+FLOWK_HOST_DEVICE constexpr int log2_rows_of_word(int element_bytes) {
+  return element_bytes == 1 ? 2 : element_bytes == 2 ? 1 : 0;
+}
+
+// Pairs of src and dst in one launch, at most. Not measured.
 constexpr int max_launch_pairs = 16;
 
 // The pointers, pairs and grid of a mechanism's parameters.

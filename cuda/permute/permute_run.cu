@@ -28,7 +28,7 @@ struct Run {
     return launch(kernel, config, stream, plan.params, Moved<Bytes>());
   }
 
-  // One run of any length has a kernel, and so have rows of each small rank. Those take one pair of tensors.
+  // One run of any length has a kernel, and so have rows of 1, 2 and 3 dimensions, of one pair of tensors.
   Status operator()(const CopyRows& plan) const {
     if constexpr (Bytes == vector_bytes) {
       using Vectors = Moved<vector_bytes>;
@@ -39,8 +39,6 @@ struct Run {
         case 1: return run(copy_rows<Vectors, 1>, plan);
         case 2: return run(copy_rows<Vectors, 2>, plan);
         case 3: return run(copy_rows<Vectors, 3>, plan);
-        case 4: return run(copy_rows<Vectors, 4>, plan);
-        case 5: return run(copy_rows<Vectors, 5>, plan);
       }
       return run(copy_rows<Vectors, any_rank>, plan);
     }

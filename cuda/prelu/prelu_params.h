@@ -3,9 +3,9 @@
 // wait: what a kernel needs first stands together.
 //
 // The tensors are (outer, channels, inner), contiguous. Threads walk them in vectors: 16 bytes that are aligned in the
-// output. Vector k holds the elements [k * V - lead, k * V - lead + V), where V = 16 / element bytes and `lead` counts
-// the elements from a multiple of 16 bytes to the output's first one. Elements before 0 and past the last do not exist.
-// The *position* of an element is its index plus `phase` plus `lead`, where phase + lead is a multiple of
+// output. Vector k holds the V = 16 / element bytes elements from k * V - misalignment on, where `misalignment` is the
+// number of elements from a multiple of 16 bytes to the output's first one. Elements before 0 and past the last do not
+// exist. The *position* of an element is its index + phase + misalignment, where phase + misalignment is a multiple of
 // channels * inner. So vector k begins at position k * V + phase, which is never negative, and
 //
 //   channel = (position / inner) % channels
@@ -19,16 +19,18 @@
 
 namespace flowk::prelu {
 
-// The most threads per block; each has one vector at a time. Blocks of 4 KB in memory order are as fast as a copy.
+// Threads per block, at most; each has one vector at a time. Blocks of 4 KB in memory order are as fast as a copy.
+// bench/tuning/prelu_h200.json has that measurement; the other bounds are not measured.
 constexpr int max_prelu_threads = 256;
 constexpr int max_backward_threads = 512;
 constexpr int max_span_threads = 256;
 constexpr int max_row_sum_threads = 1024;
 constexpr int wide_tile_vectors = 32;
+constexpr int partials_in_flight = 8;  // that a thread of reduce_partials loads at once
 constexpr int max_cluster_blocks = 8;  // every GPU with clusters allows 8
 
-// Vectors of x and of dy in flight per thread that kernels for clusters are compiled for: one number by_channel; 4
-// by_column, of wider elements also 2.
+// Kernels for clusters: the vectors of x and of dy that a thread of by_channel has in flight. A thread of by_column has
+// 4 in flight; for elements of at least by_column_bytes_of_short_clusters there is a kernel with 2 in flight, too.
 constexpr int by_channel_rows_of_cluster(int64_t element_bytes) { return element_bytes >= 4 ? 3 : 4; }
 constexpr int64_t by_column_bytes_of_short_clusters = 4;
 
@@ -45,7 +47,7 @@ struct VectorGrid {
   int64_t channels = 0;
   int64_t inner = 0;
   int64_t phase = 0;
-  int32_t lead = 0;
+  int32_t misalignment = 0;
   Divider by_inner;
   Divider by_channels;
   bool is_wide = false;        // positions need more than 31 bits: divide by the wide dividers
@@ -152,7 +154,7 @@ struct ByColumnParams {
   int64_t row_vectors = 0;
   bool has_wide_rows = false;  // positions in a row need more than 31 bits
   int64_t num_columns = 0;
-  int32_t first_column = 0;  // lead, where one row holds all elements: the columns before it do not exist
+  int32_t first_column = 0;  // misalignment, if one row holds all elements: the columns before it do not exist
   int64_t step_vectors = 0;  // between consecutive rows of one thread
   int32_t tile_vectors = line_vectors;
   int32_t rows_per_block = 0;

@@ -16,7 +16,8 @@ unsigned cluster_rank();
 void arrive_at_cluster();
 void wait_for_cluster();
 
-// barrier.cta 1, which `num_threads` threads of the block end: those that arrive go on, the others wait.
+// barrier.cta 1: the phase ends when `num_threads` threads of the block have come. A thread that arrives goes on, a
+// thread that waits does so until the phase ends.
 void arrive_at_named_barrier(int num_threads);
 void wait_at_named_barrier(int num_threads);
 
@@ -25,7 +26,7 @@ void init_transactions(std::uint64_t* barrier, int num_arrivals);
 void expect_transactions(std::uint64_t* barrier, int num_bytes);
 void arrive_at_transactions(std::uint64_t* barrier);
 void expect_and_arrive(std::uint64_t* barrier, int num_bytes);
-// Waits for the end of the phase of that parity.
+// Waits until the phase with parity `parity` ends.
 void wait_for_transactions(std::uint64_t* barrier, int parity);
 
 // st.async: writes 4, 8 or 16 bytes into the shared memory of block `rank` of the cluster, and counts them on a barrier

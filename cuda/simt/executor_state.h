@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor from inside: what executor.cpp (who runs when) and operations.cpp (what threads do together) share.
+// The executor from inside: what executor.cpp (who runs when), operations.cpp (what threads do together) and faults.cpp
+// share.
 #pragma once
 
 #include <atomic>

@@ -108,7 +108,7 @@ ElementwiseError transform_by(const Factory& factory, int64_t count, Elementwise
   // Two packs per thread if a type is narrower than the widest; else one is faster.
   constexpr bool is_one_size = ((sizeof(In) == sizeof(Out)) && ...);
   const int64_t num_blocks =
-      detail::cut_into_packs(count, n, is_one_size ? 1 : detail::most_packs(n, sizeof...(In)), &params);
+      detail::cut_into_packs(count, n, is_one_size ? 1 : detail::max_packs(n, sizeof...(In)), &params);
   return detail::launch_elementwise(
       detail::elementwise_contiguous<n, Factory, detail::Element<Out>, detail::Element<In>...>, num_blocks, 0, stream,
       params, factory);

@@ -57,7 +57,8 @@ status launch_planned(Kernel* kernel, const flowk_functor_launch& launch, flowk_
 template <class Factory, class Out, class... In>
 status launch_part(const flowk_functor_launch& launch, flowk_stream stream, const Factory& factory) noexcept {
   constexpr int num_operands = 1 + sizeof...(In);
-  constexpr int n = pack_elements<Out, In...>, strided_n = n < 8 ? n : 8;
+  constexpr int n = pack_elements<Out, In...>,
+                strided_n = n < max_strided_pack_elements ? n : max_strided_pack_elements;
   using Contiguous = ContiguousElementwiseParams<num_operands>;
   using Broadcast = BroadcastElementwiseParams<num_operands>;
   using Strided = StridedElementwiseParams<num_operands>;

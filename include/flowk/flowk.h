@@ -37,10 +37,10 @@
  * graph. The current device must be the stream's device. libflowk_simt ignores `stream` and has done the work when it
  * returns.
  *
- * Kernels behind a call. On GPUs of compute capability 9.0 and newer most kernels use programmatic dependent launch. They
- * touch tensors only after all earlier work on the stream has ended, and end after it. But they let the stream's next
- * kernel start at once, even while kernels before the flowk call still run. This concerns a kernel of your own only if
- * it is launched with cudaLaunchAttributeProgrammaticStreamSerialization. It must then call
+ * Kernels behind a call. On GPUs of compute capability 9.0 and newer most kernels use programmatic dependent launch.
+ * They touch tensors only after all earlier work on the stream has ended, and end after it. But they let the stream's
+ * next kernel start at once, even while kernels before the flowk call still run. This concerns a kernel of your own
+ * only if it is launched with cudaLaunchAttributeProgrammaticStreamSerialization. It must then call
  * cudaGridDependencySynchronize() (griddepcontrol.wait) before it touches memory that any earlier work on the stream
  * uses, not the flowk call alone. When that returns, all earlier work has ended and its results can be read.
  *
@@ -288,10 +288,9 @@ FLOWK_API flowk_status flowk_permute_many(int32_t count, const void *const *srcs
 
 /** The plans of the same call to flowk_permute_many() as text, one per launch; as flowk_batch_transpose_explain(). */
 FLOWK_API flowk_status flowk_permute_many_explain(int32_t count, const void *const *srcs, const int64_t *src_strides,
-                                                  flowk_dtype src_dtype, void *const *dsts,
-                                                  const int64_t *dst_strides, flowk_dtype dst_dtype, int32_t rank,
-                                                  const int64_t *shape, const int32_t *axes, double scale, char *text,
-                                                  size_t text_bytes);
+                                                  flowk_dtype src_dtype, void *const *dsts, const int64_t *dst_strides,
+                                                  flowk_dtype dst_dtype, int32_t rank, const int64_t *shape,
+                                                  const int32_t *axes, double scale, char *text, size_t text_bytes);
 
 /* ------------------------------------------------------------------------------------------------------------------
  * ELEMENTWISE
@@ -392,7 +391,7 @@ FLOWK_API flowk_dtype flowk_ternary_op_result(flowk_ternary_op op, flowk_dtype d
  * - Integers are computed in their own type, modulo 2^bits, in fma and add_multiply too: neg and abs of the least value
  *   give the least value. div rounds toward zero, floor_divide down, and remainder has the sign of y; for y = 0 all
  *   three are 0; the least value / -1 is the least value. pow with y < 0 is 1 / x^-y rounded toward zero, and 0 for
- *   x = 0. A shift by as many bits as the type has, or by y < 0, shifts all bits out: 0, or -1 where x < 0 is shifted
+ *   x = 0. A shift by the number of bits of the type, or by y < 0, shifts all bits out: 0, or -1 where x < 0 is shifted
  *   right.
  * - Of floats floor_divide and remainder are Python's // and %, with x / 0 infinite or NaN.
  * - Copy: a float to an integer rounds toward zero and clamps to the type's bounds, NaN gives 0; an integer wraps to a
@@ -463,8 +462,8 @@ FLOWK_API flowk_status flowk_ternary_explain(flowk_ternary_op op, const void *x,
  */
 typedef struct flowk_functor_launch {
   size_t struct_bytes;    /**< sizeof(flowk_functor_launch): set by the caller */
-  int32_t params_version; /**< flowk::detail::elementwise_params_version of the headers that the kernel is compiled with,
-                             FLOWK_FUNCTOR_PARAMS_VERSION of these: set by the caller */
+  int32_t params_version; /**< flowk::detail::elementwise_params_version of the headers that the kernel is compiled
+                             with, FLOWK_FUNCTOR_PARAMS_VERSION of these: set by the caller */
   int32_t num_parts;      /**< the number of launches of the whole call; 0 if there is no element */
   int32_t kernel;         /**< flowk::detail::elementwise_...: 0 contiguous, 1 strided, 2 broadcast, 3 aligned_tiles,
                              4 shifted_tiles, 5 broadcast_rows */
@@ -580,7 +579,7 @@ typedef struct flowk_softmax_mask {
    * The values are in device memory and cannot be checked: one below 0 counts as 0, one above k as k. NULL: not used.
    */
   const void *lengths;
-  /** `rank` - 1 strides, for the leading dimensions. NULL: C order of those. */
+  /** `rank` - 1 strides, for the leading dimensions. NULL: in C order. */
   const int64_t *lengths_strides;
   flowk_dtype lengths_dtype;  /**< int32 or int64 */
   int32_t lengths_from_right; /**< 0 or 1 */

@@ -69,11 +69,22 @@ static void bad_calls_are_named_on_any_machine(void) {
   CHECK(flowk_prelu(NULL, NULL, NULL, 0, channels, inner, FLOWK_FLOAT32, FLOWK_FLOAT32, NULL) == FLOWK_STATUS_SUCCESS);
 }
 
+/* On a machine that has a device. */
+static void explain_ends_a_text_of_one_byte(void) {
+  char forward_text = '?', backward_text = '?';
+  CHECK(flowk_prelu_explain(x, alpha, y, outer, channels, inner, FLOWK_FLOAT32, FLOWK_FLOAT32, &forward_text, 1) ==
+        FLOWK_STATUS_SUCCESS);
+  CHECK(flowk_prelu_backward_explain(dy, x, alpha, dx, dalpha, outer, channels, inner, FLOWK_FLOAT32, FLOWK_FLOAT32,
+                                     &backward_text, 1) == FLOWK_STATUS_SUCCESS);
+  CHECK(forward_text == '\0' && backward_text == '\0');
+}
+
 int main(void) {
   char text[512];
   const flowk_status planned =
       flowk_prelu_explain(x, alpha, y, outer, channels, inner, FLOWK_FLOAT32, FLOWK_FLOAT32, text, sizeof text);
   bad_calls_are_named_on_any_machine();
+  if (planned == FLOWK_STATUS_SUCCESS) explain_ends_a_text_of_one_byte();
   if (strstr(flowk_build_info(), "backend=simt") != NULL)
     outputs_are_those_of_the_formulas();
   else if (planned == FLOWK_STATUS_NO_DEVICE)

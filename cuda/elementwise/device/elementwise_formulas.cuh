@@ -264,7 +264,7 @@ struct FloatFormulas {
     const T slope = two_sqrt_2_over_pi * (T(1) + T(3) * cubic * y * y);
     return x * ((y < T(0) ? e * r : r) + y * slope * (e * r * r));
   }
-  // s + y s (1 - s); past +-1000 the limits.
+  // x (s + y s (1 - s)) with s = sigmoid(y). Past +-1000 it has reached its limits.
   __device__ __forceinline__ static T silu_grad(T x, T y) {
     y = bounded(y, T(1000));
     const T e = exp_of(-fabs(y));

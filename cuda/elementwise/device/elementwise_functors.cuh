@@ -144,7 +144,7 @@ struct BinaryFunctor {
   static constexpr int resident_blocks = resident_blocks_of<Ops, Compute, light_blocks>;
   static constexpr bool takes_packs_together = Ops::cost == OpCost::light;
   int32_t op;
-  int32_t signed_operand;  // of int64 beside uint64: 1 is x, 2 is y; else 0
+  int32_t signed_operand;  // if one operand is int64 and one uint64: 1 is x, 2 is y; else 0
   Compute sign_flip;
   __device__ __forceinline__ const BinaryFunctor& operator()() const { return *this; }
 

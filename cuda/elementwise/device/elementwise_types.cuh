@@ -4,7 +4,7 @@
 // kernel of their own, and one kernel serves all floats.
 #pragma once
 
-#include "core/convert.cuh"
+#include "core/values.cuh"
 #include "elementwise/elementwise.h"
 #include "flowk/detail/elementwise_kernel.cuh"
 #include "flowk/flowk.h"
@@ -66,17 +66,13 @@ __device__ __forceinline__ void unpack_as(const uint32_t* words, Compute (&value
 #pragma unroll
     for (int i = 0; i < kN; ++i) values[i] = byte_of<T>(words[i / 4], i % 4);
   } else if constexpr (is_float8<T> && kN % 2 == 0) {
-    // Two at a time, as the hardware converts them.
-    T elements[kN];
-    __builtin_memcpy(static_cast<void*>(elements), words, sizeof(elements));
-    constexpr __nv_fp8_interpretation_t kind = std::is_same_v<T, Float8E4M3> ? __NV_E4M3 : __NV_E5M2;
+    uint8_t bytes[kN];
+    __builtin_memcpy(bytes, words, sizeof(bytes));
 #pragma unroll
     for (int i = 0; i < kN; i += 2) {
-      const __nv_fp8x2_storage_t both =
-          static_cast<__nv_fp8x2_storage_t>(elements[i].__x | static_cast<unsigned>(elements[i + 1].__x) << 8);
-      const float2 wide = __half22float2(__half2(__nv_cvt_fp8x2_to_halfraw2(both, kind)));
-      values[i] = static_cast<Compute>(wide.x);
-      values[i + 1] = static_cast<Compute>(wide.y);
+      const float2 pair = widen_pair<T>(bytes[i] | static_cast<uint32_t>(bytes[i + 1]) << 8);
+      values[i] = static_cast<Compute>(pair.x);
+      values[i + 1] = static_cast<Compute>(pair.y);
     }
   } else {
     T elements[kN];
@@ -95,34 +91,24 @@ __device__ __forceinline__ void pack_as(const Compute (&values)[kN], uint32_t* w
     __builtin_memcpy(words, bytes, sizeof(bytes));
     return;
   }
-  T elements[kN];
-  if constexpr (std::is_same_v<T, Float16> && std::is_same_v<Compute, float> && kN % 2 == 0) {
+  if constexpr (is_float16<T> && std::is_same_v<Compute, float> && kN % 2 == 0) {
 #pragma unroll
-    for (int i = 0; i < kN; i += 2) {
-      const __half2 both = to_float16(values[i], values[i + 1]);
-      elements[i] = __low2half(both);
-      elements[i + 1] = __high2half(both);
-    }
-  } else if constexpr (std::is_same_v<T, BFloat16> && std::is_same_v<Compute, float> && kN % 2 == 0) {
-#pragma unroll
-    for (int i = 0; i < kN; i += 2) {
-      const __nv_bfloat162 both = __floats2bfloat162_rn(values[i], values[i + 1]);
-      elements[i] = __low2bfloat16(both);
-      elements[i + 1] = __high2bfloat16(both);
-    }
+    for (int i = 0; i < kN; i += 2) words[i / 2] = narrow_pair<T>(values[i], values[i + 1]);
   } else if constexpr (is_float8<T> && std::is_same_v<Compute, float> && kN % 2 == 0) {
-    constexpr __nv_fp8_interpretation_t kind = std::is_same_v<T, Float8E4M3> ? __NV_E4M3 : __NV_E5M2;
+    uint8_t bytes[kN];
 #pragma unroll
     for (int i = 0; i < kN; i += 2) {
-      const unsigned both = __nv_cvt_float2_to_fp8x2(make_float2(values[i], values[i + 1]), __NV_SATFINITE, kind);
-      elements[i].__x = static_cast<__nv_fp8_storage_t>(both);
-      elements[i + 1].__x = static_cast<__nv_fp8_storage_t>(both >> 8);
+      const uint32_t pair = narrow_pair<T>(values[i], values[i + 1]);
+      bytes[i] = static_cast<uint8_t>(pair);
+      bytes[i + 1] = static_cast<uint8_t>(pair >> 8);
     }
+    __builtin_memcpy(words, bytes, sizeof(bytes));
   } else {
+    T elements[kN];
 #pragma unroll
     for (int i = 0; i < kN; ++i) elements[i] = convert<T>(values[i]);
+    __builtin_memcpy(words, static_cast<const void*>(elements), sizeof(elements));
   }
-  __builtin_memcpy(words, static_cast<const void*>(elements), sizeof(elements));
 }
 
 // Calls visit(T()) for the one of Types that `dtype` names, among those of at most kLargest bytes; for bool if it

@@ -57,7 +57,6 @@ void explain_elementwise(const ElementwisePlan& plan, const ElementwiseRequest& 
                          size_t text_bytes) {
   constexpr const char* names[max_operands] = {"out", "x", "y", "z"};
   TextWriter writer{text, text_bytes};
-  if (text_bytes > 0) text[0] = '\0';
   writer.add("%s: %s\n", elementwise_kernel_name(plan.kernel()), reason(plan.kernel()));
   writer.add("  simplified: ");
   writer.add_list(request.shape.extents, request.shape.rank);

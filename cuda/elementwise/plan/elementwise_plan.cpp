@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The choice of a kernel, and the plans of contiguous, broadcast and strided.
 #include <algorithm>
+#include <iterator>
 
 #include "core/divide.h"
 #include "elementwise/elementwise.h"
@@ -15,9 +16,10 @@ namespace {
 bool choose_pack(const ElementwiseRequest& request, ElementwiseKernel kernel, ElementwisePlan* plan) {
   int32_t widest = 0;
   for (int k = 0; k < request.shape.num_operands; ++k) widest = std::max(widest, request.element_shifts[k]);
-  plan->pack_elements = 16 >> widest;
+  plan->pack_elements = vector_bytes >> widest;
   if (request.arity == ElementwiseArity::functor) {
-    if (kernel == ElementwiseKernel::strided) plan->pack_elements = std::min(plan->pack_elements, 8);
+    if (kernel == ElementwiseKernel::strided)
+      plan->pack_elements = std::min(plan->pack_elements, max_strided_pack_elements);
     return true;
   }
   for (; plan->pack_elements > 1; plan->pack_elements /= 2)
@@ -75,9 +77,9 @@ void plan_strided(const Problem& problem, ElementwisePlan* plan) {
   bool packs_start_whole = rows_are_aligned(problem, out, 0, pack_elements * out_bytes, -1);
   int64_t num_packs = 0;
   if (out.is_linear) {
-    params.lead = lead_of(out.data, out.element_shift, pack_elements);
-    packs_start_whole = params.lead == 0 && row_elements % pack_elements == 0;
-    num_packs = ceil_div(problem.count + params.lead, pack_elements);
+    params.misalignment = misalignment_of(out.data, out.element_shift, pack_elements);
+    packs_start_whole = params.misalignment == 0 && row_elements % pack_elements == 0;
+    num_packs = ceil_div(problem.count + params.misalignment, pack_elements);
   } else {
     packs_start_whole = packs_start_whole || out.access == ElementwiseAccess::gather;
     const int64_t packs_per_row = ceil_div(row_elements + (packs_start_whole ? 0 : pack_elements - 1), pack_elements);
@@ -90,7 +92,7 @@ void plan_strided(const Problem& problem, ElementwisePlan* plan) {
     const int64_t element_bytes = int64_t{1} << operand.element_shift;
     // A linear operand follows the packs of a linear output over the ends of rows.
     if (out.is_linear && operand.is_linear) {
-      operand.access = contiguous_access(reinterpret_cast<intptr_t>(operand.data) - params.lead * element_bytes,
+      operand.access = contiguous_access(reinterpret_cast<intptr_t>(operand.data) - params.misalignment * element_bytes,
                                          pack_elements * element_bytes);
     } else {
       operand.is_linear = false;
@@ -107,7 +109,7 @@ void divide_into_packs(const Problem& problem, const ElementwiseRequest& request
   for (int k = 1; k < problem.num_operands; ++k) has_no_repeats &= params->operands[k].is_linear != 0;
   if (packs == 0)
     packs = choose_packs(request, device, problem.count / plan->pack_elements, plan->pack_elements, has_no_repeats);
-  packs = std::min(packs, most_packs(plan->pack_elements, problem.num_operands - 1));
+  packs = std::min(packs, max_packs(plan->pack_elements, problem.num_operands - 1));
   plan->launch.num_blocks = cut_into_packs(problem.count, plan->pack_elements, packs, params, problem.num_operands);
 }
 
@@ -125,7 +127,8 @@ void plan_contiguous(const Problem& problem, const ElementwiseRequest& request, 
 
 // Longer runs are read from global memory: of 2048 bytes, one pack in 128 wraps around the end and is loaded element by
 // element, so one warp in 4 does so. A block stores 4096 bytes, so the copy of a shorter run costs it less than that.
-constexpr int64_t longest_table_bytes = 2048;
+// Not measured.
+constexpr int64_t max_table_bytes = 2048;
 
 // Describes input k as element (i / repeat) % period of a run with step `operand->step`. False: it is none.
 bool describe_period(const Problem& problem, int k, ElementwiseOperand* operand, int64_t* repeat, int64_t* period) {
@@ -151,13 +154,15 @@ bool describe_period(const Problem& problem, int k, ElementwiseOperand* operand,
 }
 
 // How a pack of 16 bytes is made from 8 bytes whose elements each repeat `repeat` times: ElementwisePeriod.
-void describe_window(int64_t repeat, int64_t element_bytes, int32_t pack_elements, ElementwisePeriod* period) {
+void describe_spread(int64_t repeat, int64_t element_bytes, int32_t pack_elements, ElementwisePeriod* period) {
   const int64_t elements = (pack_elements - 2 + repeat) / repeat + 1;
-  if (element_bytes * pack_elements != 16 || elements * element_bytes > 8) return;
-  period->window_elements = static_cast<uint32_t>(elements);
-  for (int64_t at = 0; at < 32; ++at) {
-    const int64_t place = at / element_bytes / repeat * element_bytes + at % element_bytes;
-    period->spread[at / 8] |= static_cast<uint32_t>(place & 7) << (at % 8 * 4);
+  if (element_bytes * pack_elements != vector_bytes || elements * element_bytes > spread_bytes) return;
+  period->spread_elements = static_cast<uint32_t>(elements);
+  constexpr int64_t indices_per_word = 32 / spread_index_bits;
+  for (int64_t i = 0; i < indices_per_word * static_cast<int64_t>(std::size(period->spread)); ++i) {
+    const int64_t index = i / element_bytes / repeat * element_bytes + i % element_bytes;
+    period->spread[i / indices_per_word] |= static_cast<uint32_t>(index % spread_bytes)
+                                            << (i % indices_per_word * spread_index_bits);
   }
 }
 
@@ -194,16 +199,17 @@ bool plan_broadcast(const Problem& problem, const ElementwiseRequest& request, c
     period.head = static_cast<uint32_t>(params.head);
     if (repeats[k] > 1 || operand.step != element_bytes) {
       operand.access = ElementwiseAccess::repeated_elements;
-      if (operand.step == element_bytes) describe_window(repeats[k], element_bytes, pack_elements, &period);
+      if (operand.step == element_bytes) describe_spread(repeats[k], element_bytes, pack_elements, &period);
     } else if (params.head % pack_elements == 0 && lengths[k] % pack_elements == 0 &&
                contiguous_access(reinterpret_cast<intptr_t>(operand.data), pack_elements * element_bytes) ==
                    ElementwiseAccess::aligned) {
       operand.access = ElementwiseAccess::repeated_packs;
-    } else if (lengths[k] * element_bytes <= longest_table_bytes) {
+    } else if (lengths[k] * element_bytes <= max_table_bytes) {
       operand.access = ElementwiseAccess::repeated_table;
       period.table_offset = plan->launch.shared_bytes;
-      period.table_elements = static_cast<uint32_t>(lengths[k] + pack_elements + 4);
-      plan->launch.shared_bytes += static_cast<int32_t>((period.table_elements * element_bytes + 15) / 16 * 16);
+      period.table_elements =
+          table_elements_of(static_cast<uint32_t>(lengths[k]), static_cast<uint32_t>(pack_elements));
+      plan->launch.shared_bytes += static_cast<int32_t>(round_up(period.table_elements * element_bytes, vector_bytes));
     } else {
       operand.access = ElementwiseAccess::repeated_run;
     }

@@ -36,7 +36,7 @@ int staged_dim(const Problem& problem);
 // False: rows are not whole aligned packs, or share no input.
 bool plan_broadcast_rows(const Problem& problem, const Device& device, ElementwisePlan* plan);
 
-// Plans tiles of dimension `dim` by the innermost one. Takes every problem that has a staged_dim().
+// Plans tiles that span dimension `dim`, which is staged_dim(), and the innermost one. Never fails.
 bool plan_tiles(const Problem& problem, int dim, ElementwisePlan* plan);
 
 }  // namespace flowk::elementwise

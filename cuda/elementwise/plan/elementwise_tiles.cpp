@@ -10,8 +10,8 @@
 namespace flowk::elementwise {
 namespace {
 
-// A shorter dimension is not a side of a tile.
-constexpr int64_t shortest_tile_side = 8;
+// Tiles are of dimensions that are at least this long. Not measured.
+constexpr int64_t min_tile_extent = 8;
 
 // Returns the rows that a block computes at once.
 template <int kN>
@@ -43,8 +43,8 @@ bool has_aligned_tiles(const Problem& problem, int dim, int32_t pack_elements) {
       continue;
     }
     if (operands[k].step == 0) continue;
-    if (problem.shape.strides[k][dim] != element_bytes || operands[k].step % 16 != 0 ||
-        !rows_are_aligned(problem, operands[k], k, 16, dim))
+    if (problem.shape.strides[k][dim] != element_bytes || operands[k].step % vector_bytes != 0 ||
+        !rows_are_aligned(problem, operands[k], k, vector_bytes, dim))
       return false;
   }
   return true;
@@ -53,7 +53,7 @@ bool has_aligned_tiles(const Problem& problem, int dim, int32_t pack_elements) {
 // Reserves the shared memory of a staged operand of aligned tiles.
 void reserve_aligned(int k, Tiles* tiles, int32_t* shared_bytes) {
   auto& tile = tiles->params.tile;
-  tile.pitch[k] = std::max(tiles->tile_rows << tiles->params.operands[k].element_shift, line_bytes);
+  tile.pitch[k] = aligned_run_bytes(tiles->tile_rows, 1 << tiles->params.operands[k].element_shift);
   tile.shared_offset[k] = *shared_bytes;
   *shared_bytes += tiles->tile_columns * tile.pitch[k];
 }
@@ -67,26 +67,26 @@ void reserve_shifted(int k, int32_t pack_elements, Tiles* tiles, int32_t* shared
   const int32_t columns = tiles->tile_columns + tile.halo;
   const int32_t run_bytes = (are_rows ? columns : tiles->tile_rows) << operand.element_shift;
   const int64_t step = are_rows ? tile.row_strides[k] : operand.step;
-  const int32_t least = run_bytes + sector_bytes - 1;
-  tile.pitch[k] = least + static_cast<int32_t>((step - least) & (sector_bytes - 1));
-  // The packs of a row are 2^shift bytes apart, times an odd number. From 128 bytes on they have the same banks and
-  // differ in the bits above, so the vector is XORed with those. Below that at most 4 packs share a bank, and the XOR
-  // costs more than that.
+  const int32_t min_pitch = run_bytes + sector_bytes - 1;
+  tile.pitch[k] = min_pitch + static_cast<int32_t>((step - min_pitch) & (sector_bytes - 1));
+  // The packs of a row are 2^shift bytes apart, times an odd number. From a line on they have the same banks and differ
+  // in the bits above, so the vector is XORed with those bits. Below a line at most 4 packs share a bank, and the XOR
+  // costs more than the conflicts.
   const int shift = __builtin_ctz(static_cast<unsigned>(tile.pitch[k] * pack_elements));
   if (!are_rows && shift >= 7) {
     tile.swizzle_shift[k] = shift - 4;
-    tile.swizzle_bits[k] = 0x70;
+    tile.swizzle_bits[k] = vector_in_line_bits;
   }
   tile.shared_offset[k] = *shared_bytes;
   // A pack is cut from two accesses; the second may begin where the last run ends.
   const int32_t bytes = (are_rows ? tiles->tile_rows : columns) * tile.pitch[k] + 2 * sector_bytes;
-  *shared_bytes += (bytes + 127) / 128 * 128;
+  *shared_bytes += static_cast<int32_t>(round_up(bytes, line_bytes));
 }
 
 }  // namespace
 
 bool rows_are_aligned(const Problem& problem, const ElementwiseOperand& operand, int k, int64_t bytes, int except) {
-  bytes = std::min<int64_t>(bytes, 16);
+  bytes = std::min<int64_t>(bytes, vector_bytes);
   if (reinterpret_cast<intptr_t>(operand.data) % bytes != 0) return false;
   for (int d = 0; d < problem.shape.rank; ++d)
     if (d != except && d != problem.inner && problem.shape.strides[k][d] % bytes != 0) return false;
@@ -117,22 +117,22 @@ ElementwiseAccess access_in_rows(const Problem& problem, const ElementwiseOperan
 }
 
 int staged_dim(const Problem& problem) {
-  if (problem.shape.extents[problem.inner] < shortest_tile_side) return -1;
-  int found = -1, most = 0;
+  if (problem.shape.extents[problem.inner] < min_tile_extent) return -1;
+  int staged = -1, max_inputs = 0;
   for (int d = 0; d < problem.inner; ++d) {
-    if (problem.shape.extents[d] < shortest_tile_side) continue;
+    if (problem.shape.extents[d] < min_tile_extent) continue;
     int num = 0;
     for (int k = 1; k < problem.num_operands; ++k) {
       const ElementwiseOperand& operand = problem.operands[k];
       const int64_t element_bytes = int64_t{1} << operand.element_shift;
       num += operand.step != 0 && operand.step != element_bytes && problem.shape.strides[k][d] == element_bytes;
     }
-    if (num > most) {
-      found = d;
-      most = num;
+    if (num > max_inputs) {
+      staged = d;
+      max_inputs = num;
     }
   }
-  return found;
+  return staged;
 }
 
 bool plan_broadcast_rows(const Problem& problem, const Device& device, ElementwisePlan* plan) {
@@ -153,15 +153,15 @@ bool plan_broadcast_rows(const Problem& problem, const Device& device, Elementwi
   }
   const int64_t num_rows = problem.shape.extents[dim];
   const int64_t packs_per_row = row_elements / plan->pack_elements;
-  const int64_t num_groups = ceil_div(num_rows, broadcast_rows_per_thread);
-  const int64_t num_items = problem.count / row_elements / num_rows * packs_per_row * num_groups;
+  const int64_t num_row_batches = ceil_div(num_rows, broadcast_rows_per_thread);
+  const int64_t num_items = problem.count / row_elements / num_rows * packs_per_row * num_row_batches;
   if (!has_shared_row || num_rows < broadcast_rows_per_thread || num_items < small_problem_items(device)) return false;
   auto& params = plan->mechanism.emplace<BroadcastRows>().params;
   auto& tile = params.tile;
   describe_rows(problem, dim, &params);
   params.rows.num_packs = static_cast<uint32_t>(num_items);
   tile.tiles_per_row = Divider(static_cast<uint32_t>(packs_per_row));
-  tile.tiles_per_column = Divider(static_cast<uint32_t>(num_groups));
+  tile.tiles_per_column = Divider(static_cast<uint32_t>(num_row_batches));
   tile.column_elements = static_cast<uint32_t>(num_rows);
   tile.rows_per_thread = broadcast_rows_per_thread;
   for (int k = 0; k < problem.num_operands; ++k) {

@@ -52,9 +52,10 @@ __device__ __forceinline__ void store_rows_of_words(const AlignedTileParams& par
     unsigned char* at = row + i * params.dst_row_step;
     if (kPlain || is_in_span(params.store, at, in_row)) *reinterpret_cast<uint4*>(at + in_row) = vector;
   };
-  if constexpr (Bytes == 2) {
+  constexpr int num_rows = 1 << log2_rows_of_word(Bytes);
+  if constexpr (num_rows == 2) {
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < num_rows; ++i) {
       const uint32_t select = i == 0 ? 0x5410 : 0x7632;
       store(i, make_uint4(__byte_perm(words[0], words[1], select), __byte_perm(words[2], words[3], select),
                           __byte_perm(words[4], words[5], select), __byte_perm(words[6], words[7], select)));
@@ -67,7 +68,7 @@ __device__ __forceinline__ void store_rows_of_words(const AlignedTileParams& par
       transpose_bytes(four, out[i]);
     }
 #pragma unroll
-    for (int i = 0; i < 4; ++i) store(i, make_uint4(out[0][i], out[1][i], out[2][i], out[3][i]));
+    for (int i = 0; i < num_rows; ++i) store(i, make_uint4(out[0][i], out[1][i], out[2][i], out[3][i]));
   }
 }
 

@@ -7,7 +7,7 @@
 
 namespace flowk::permute {
 
-// One item, in registers while the tile is transposed: 4 elements of the destination run in each of 16 columns.
+// One item, in registers while the tile is transposed: a word of the destination run in each of its columns.
 struct TransposedItem {
   uint32_t words[columns_per_item];
   int32_t column;  // the first; the tile's columns are its destination rows
@@ -17,7 +17,7 @@ struct TransposedItem {
 // If all source rows start at the same offset in a word, the threads of a warp take the words of their columns in
 // rotated order: threads with rows that start in one bank then use different banks.
 __device__ __forceinline__ int first_word_of(const ByteTileParams& params, int32_t element) {
-  return params.src_rows_are_words ? element >> params.rotation_shift & 3 : 0;
+  return params.src_rows_are_words ? first_word_of(element, params.rotation_shift) : 0;
 }
 
 // Reads 4 source rows by 16 of their bytes, from `column` on, and transposes them 4 x 4 bytes at a time.
@@ -218,7 +218,7 @@ __global__ void __launch_bounds__(kThreads, fitting_blocks(kThreads, byte_tile_r
   const int32_t shift = tile_shift(params.load, tile);
   load_tile<false, kThreads>(params.tile, params.load, tile, shared_tile, shift,
                              [](int32_t shared_offset, uint32_t) { return shared_offset; });
-  make_table<kThreads>(params.table, 4 * params.words_per_run.divisor, shared_tile);
+  make_table<kThreads>(params.table, rows_per_item * params.words_per_run.divisor, shared_tile);
   const JoinedRows joined(params, tile);
   make_vectored_rows<kThreads>(params, tile, joined, rows);
   async_copy_wait();
@@ -231,13 +231,11 @@ __global__ void __launch_bounds__(kThreads, fitting_blocks(kThreads, byte_tile_r
     uint32_t column_item = threadIdx.x + k * kThreads;
     const bool is_idle = column_item >= params.num_items;
     const uint32_t word = take_index(&column_item, params.words_per_run);
-    item.column =
-        static_cast<int32_t>(column_item * columns_per_item) -
-        (params.src_rows_are_words ? shift & 3
-                                   : static_cast<int32_t>(4 * (word >> params.skew_shift & params.skew_mask)));
-    item.element = static_cast<int32_t>(4 * word);
+    item.column = static_cast<int32_t>(column_item * columns_per_item) -
+                  (params.src_rows_are_words ? shift & 3 : skew_of(word, params.skew_shift, params.skew_mask));
+    item.element = static_cast<int32_t>(rows_per_item * word);
     if (is_idle || item.column >= static_cast<int32_t>(tile.dst_row_end) || item.element >= tile.dst_element_end ||
-        item.element + 4 <= tile.dst_element_begin)
+        item.element + rows_per_item <= tile.dst_element_begin)
       item.column = -2 * columns_per_item;  // none
     else
       read_item(params, shared_tile, shift, &item);

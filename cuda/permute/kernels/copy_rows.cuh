@@ -10,7 +10,8 @@
 
 namespace flowk::permute {
 
-constexpr int max_copy_rank = 5;  // dimensions of the rows that a kernel is compiled for
+// Dimensions of the rows whose parameters are operands of instructions.
+constexpr int num_unrolled_dims = 5;
 
 constexpr int any_rank = -1;
 constexpr int any_narrow_rank = -2;  // any rank, and the index of an item fits 31 bits
@@ -24,7 +25,7 @@ struct ItemOffsets {
 
 template <class Index, int kRank>
 __device__ __forceinline__ ItemOffsets split_item(const CopyParams& params, Index linear) {
-  constexpr int num_unrolled = sizeof(Index) == 4 ? max_copy_rank : 0;
+  constexpr int num_unrolled = sizeof(Index) == 4 ? num_unrolled_dims : 0;
   const int rank = kRank < 0 ? params.rank : kRank;
   ItemOffsets at;
   if (rank == 0) {
@@ -144,8 +145,8 @@ __global__ void __launch_bounds__(copy_threads) copy_rows(const __grid_constant_
   if (linear < params.num_items) copy_item<kRank>(params, pair, linear, elements);
 }
 
-// One 16-byte vector of dst memory that row r touches per thread: loads the one or two aligned vectors of src that hold
-// its bytes, shifts them into offset, and stores the vector: whole inside the row, by elements at its ends.
+// A thread stores one aligned vector of dst that has bytes of a row. It loads the one or two aligned vectors of src
+// that hold these bytes and shifts them. At the ends of the row it stores elements.
 template <int Bytes, bool kReversed>
 __device__ __forceinline__ void copy_shifted_vector(const CopyParams& params) {
   launch_dependent_grids();

@@ -43,7 +43,7 @@ __device__ __forceinline__ const unsigned char* src_end_of(const Params& params)
 template <int Bytes>
 using Element = std::conditional_t<(Bytes < 4), uint32_t, Pack<Bytes>>;
 
-// Puts elements together to a vector.
+// Packs elements into a vector.
 template <int Bytes>
 __device__ __forceinline__ Vector<Bytes> vector_of(const Element<Bytes> (&elements)[vector_bytes / Bytes]) {
   Vector<Bytes> vector;

@@ -12,13 +12,15 @@ namespace flowk::permute {
 
 constexpr uint32_t both_halves = 0x10001;
 
-// Swizzles both offsets in a word. The shift is less than 10, so the low offset's key has no bits of the high one.
+// Swizzles both offsets in a word. The shift is below 10, so that no bits of the high offset get into the low one's
+// key.
 __device__ __forceinline__ uint32_t swizzle_pair(const GeneralTileParams& params, uint32_t pair) {
   return pair ^ (pair >> params.swizzle_shift & static_cast<uint32_t>(params.swizzle_bits) * both_halves);
 }
 
-// Makes the table of the run's offsets before the swizzle, of entries [0, table.num_entries), and repeats the last
-// entry up to `num_entries`. general_tile's covers one period, and the next as far as a vector from the first reaches.
+// Makes the table of the run's offsets, without the swizzle: entries [0, table.num_entries), then the last entry again
+// up to `num_entries`. The table of general_tile has one period, and the start of the next that a vector may reach
+// into.
 template <int kThreads>
 __device__ __forceinline__ void make_table(const RunTable& table, uint32_t num_entries, unsigned char* shared_tile) {
   RunTableEntry* entries = reinterpret_cast<RunTableEntry*>(shared_tile + table.offset_bytes);

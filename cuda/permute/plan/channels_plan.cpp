@@ -21,13 +21,12 @@ struct ChannelDims {
   int32_t pixel_bytes = 0;
 };
 
-// Conversions have kernels for 3 or 4 channels.
 bool has_kernels(const PermuteProblem& problem, const ChannelDims& dims) {
   return !problem.is_converted || (converts_channels(dims.planar_bytes, dims.pixel_bytes, problem.in_double) &&
-                                   problem.extents[dims.channels] > 2);
+                                   problem.extents[dims.channels] >= min_converted_channels);
 }
 
-bool is_few(int64_t extent) { return extent >= 2 && extent <= 4; }
+bool is_few(int64_t extent) { return extent >= min_channels && extent <= max_channels; }
 
 // dst is (..., pixels, channels), and src has the pixels innermost.
 bool find_interleave(const PermuteProblem& problem, ChannelDims* dims) {

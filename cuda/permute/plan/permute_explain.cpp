@@ -71,7 +71,6 @@ void add_channels(const ChannelParams& params, int32_t num_threads, TextWriter* 
 void explain(const PermutePlan& plan, const PermuteProblem& problem, const char* conversion, char* text,
              size_t text_bytes) {
   TextWriter writer{text, text_bytes};
-  if (text_bytes > 0) text[0] = '\0';
   const KernelText& words = text_of(plan.kernel());
   writer.add("%s: %s\n%s", words.name, words.reason, conversion);
   writer.add("  simplified: dst order ");

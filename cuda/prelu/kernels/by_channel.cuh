@@ -45,7 +45,7 @@ template <class T, int kRows, bool kCluster>
 __global__ void __launch_bounds__(max_backward_threads, fitting_blocks(max_backward_threads, kRows == 3 ? 2 : 0))
     by_channel(const __grid_constant__ GridConstant<ByChannelParams> params) {
   if constexpr (kCluster && is_below_sm_90) return;
-  constexpr int V = vector_elements<T>;
+  constexpr int V = vector_width<T>;
   using Sum = ComputeType<T>;
   const BackwardTensors& tensors = params.tensors;
   Sum* sums = &shared<Sum>();

@@ -58,7 +58,7 @@ template <class T, ColumnForm kForm, int kTileVectors, int kRows, bool kCluster 
 __global__ void __launch_bounds__(max_prelu_threads, fitting_blocks(max_prelu_threads, kRows == 4 ? 4 : 0))
     by_column(const __grid_constant__ GridConstant<ByColumnParams> params) {
   if constexpr (kCluster && is_below_sm_90) return;
-  constexpr int V = vector_elements<T>, tile_columns = kTileVectors * V;
+  constexpr int V = vector_width<T>, tile_columns = kTileVectors * V;
   constexpr int max_warps = max_prelu_threads / 32;
   constexpr bool is_general = kForm == ColumnForm::general, is_aligned = !is_general,
                  has_partial_vectors = kForm == ColumnForm::aligned;
@@ -72,16 +72,16 @@ __global__ void __launch_bounds__(max_prelu_threads, fitting_blocks(max_prelu_th
   Sum* tile_sums = reinterpret_cast<Sum*>(area + (is_vector ? 0 : tile_columns * sizeof(A)));
   const int num_warps = static_cast<int>(blockDim.x) >> 5, tile_rows = static_cast<int>(blockDim.x / kTileVectors);
   const int log2_blocks = kCluster ? params.log2_cluster_blocks : 0;
-  uint32_t group = blockIdx.x >> log2_blocks;  // cluster, or block
+  uint32_t cluster = blockIdx.x >> log2_blocks;  // a block is a cluster of one
   const ClusterExchange<Sum> exchange = {reinterpret_cast<unsigned char*>(tile_sums + num_warps * tile_columns)};
   if constexpr (kCluster) {
     if (threadIdx.x == 0) exchange.barrier().init(1);
     arrive_at_cluster();
   }
   launch_dependent_grids();
-  const uint32_t tile = take_index(&group, params.num_tiles);
+  const uint32_t tile = take_index(&cluster, params.num_tiles);
   const uint32_t rank = blockIdx.x & ((1u << log2_blocks) - 1);
-  const int64_t row_block = group << log2_blocks | rank;
+  const int64_t row_block = cluster << log2_blocks | rank;
   const int vector = static_cast<int>(threadIdx.x % kTileVectors);
   const int64_t column = static_cast<int64_t>(tile) * kTileVectors + vector;
   const int64_t first_row = row_block * params.rows_per_block;
@@ -92,11 +92,12 @@ __global__ void __launch_bounds__(max_prelu_threads, fitting_blocks(max_prelu_th
                                                            : params.rows_per_block;
   int row = static_cast<int>(threadIdx.x / kTileVectors);
   int64_t offset = (first_row + row) * params.row_vectors + column;  // in vectors
-  const int64_t lead = is_vector ? 0 : grid.lead;
-  // The first vectors of the tensors; their first `lead` elements do not exist.
-  const uint4* xs = reinterpret_cast<const uint4*>(static_cast<const T*>(tensors.x) - lead);
-  const uint4* dys = reinterpret_cast<const uint4*>(static_cast<const T*>(tensors.dy) - lead);
-  uint4* dxs = reinterpret_cast<uint4*>(reinterpret_cast<uintptr_t>(tensors.dx) - lead * sizeof(T));  // if it is wanted
+  const int64_t misalignment = is_vector ? 0 : grid.misalignment;
+  // The first vectors of the tensors; their first `misalignment` elements do not exist.
+  const uint4* xs = reinterpret_cast<const uint4*>(static_cast<const T*>(tensors.x) - misalignment);
+  const uint4* dys = reinterpret_cast<const uint4*>(static_cast<const T*>(tensors.dy) - misalignment);
+  uint4* dxs =
+      reinterpret_cast<uint4*>(reinterpret_cast<uintptr_t>(tensors.dx) - misalignment * sizeof(T));  // if it is wanted
   Sum sums[V] = {};
   uint4 x[kRows] = {}, dy[kRows] = {};
   const auto load_rows = [&] {
@@ -108,8 +109,8 @@ __global__ void __launch_bounds__(max_prelu_threads, fitting_blocks(max_prelu_th
           x[k] = xs[at];
           dy[k] = dys[at];
         } else {
-          x[k] = load_elements<T, false>(tensors.x, at * V - lead, grid.num_elements, tensors.x_shift);
-          dy[k] = load_elements<T, false>(tensors.dy, at * V - lead, grid.num_elements, tensors.dy_shift);
+          x[k] = load_elements<T, false>(tensors.x, at * V - misalignment, grid.num_elements, tensors.x_shift);
+          dy[k] = load_elements<T, false>(tensors.dy, at * V - misalignment, grid.num_elements, tensors.dy_shift);
         }
       }
   };
@@ -120,8 +121,8 @@ __global__ void __launch_bounds__(max_prelu_threads, fitting_blocks(max_prelu_th
   wait_on_dependent_grids(xs + offset);
 
   load_rows();
-  const int c =
-      static_cast<int>(threadIdx.x);  // the column of the tile whose alpha the thread loads and whose sum it adds up
+  // The column of the tile of which the thread loads the alpha and adds up the sum.
+  const int c = static_cast<int>(threadIdx.x);
   const int64_t tile_column = static_cast<int64_t>(tile) * tile_columns + c;
   Sum sum = 0;
   VectorAlphas<T, A> alphas;
@@ -146,7 +147,7 @@ __global__ void __launch_bounds__(max_prelu_threads, fitting_blocks(max_prelu_th
         for (int i = 0; i < params.num_partial_vectors; ++i) {
           const PartialVector& partial = params.partial_vectors[i];
           const int64_t in_vector = tile_column - partial.column * V, partial_row = partial.row - first_row;
-          const int64_t element = partial.row * params.row_vectors * V - lead + tile_column;
+          const int64_t element = partial.row * params.row_vectors * V - misalignment + tile_column;
           if (in_vector >= 0 && in_vector < V && partial_row >= 0 && partial_row < params.rows_per_block &&
               element >= 0 && element < grid.num_elements)
             sum += differentiate_one<T>(tensors, element, alpha);
@@ -168,7 +169,7 @@ __global__ void __launch_bounds__(max_prelu_threads, fitting_blocks(max_prelu_th
         if constexpr (is_aligned)
           store_vector(dxs + at, dx);
         else
-          store_elements<T, false>(tensors.dx, at * V - lead, grid.num_elements, dx);
+          store_elements<T, false>(tensors.dx, at * V - misalignment, grid.num_elements, dx);
       }
     row += kRows * tile_rows;
     offset += kRows * params.step_vectors;
@@ -209,12 +210,12 @@ __global__ void __launch_bounds__(max_prelu_threads, fitting_blocks(max_prelu_th
     for (int i = 0; exists && i < num_blocks; ++i) sum += exchange.values()[i * tile_columns + c];
   }
   if (!exists) return;
-  int64_t position = tile_column - grid.lead;  // from the start of a period
+  int64_t position = tile_column - grid.misalignment;  // from the start of a period
   if (position < 0) position += params.num_columns;
   if (params.is_dalpha)
     store_alpha_gradient<T, is_general>(tensors, position, sum);
   else
-    static_cast<Sum*>(params.sums)[group * params.num_columns + position] = sum;
+    static_cast<Sum*>(params.sums)[cluster * params.num_columns + position] = sum;
 }
 
 }  // namespace flowk::prelu

@@ -21,7 +21,7 @@ struct VectorSums {
 template <class T, bool kGeneral, class Index>
 __device__ __forceinline__ void sum_planes(const ByPlaneParams& params, const VectorSums<ComputeType<T>>* vector_sums,
                                            int64_t span_start, int64_t first_plane) {
-  constexpr int V = vector_elements<T>;
+  constexpr int V = vector_width<T>;
   using Sum = ComputeType<T>;
   const BackwardTensors& tensors = params.tensors;
   const VectorGrid& grid = tensors.grid;
@@ -76,7 +76,7 @@ __device__ __forceinline__ void sum_planes(const ByPlaneParams& params, const Ve
 template <class T, bool kGeneral>
 __global__ void __launch_bounds__(max_backward_threads, fitting_blocks(max_backward_threads, 4))
     by_plane(const __grid_constant__ GridConstant<ByPlaneParams> params) {
-  constexpr int V = vector_elements<T>;
+  constexpr int V = vector_width<T>;
   using Sum = ComputeType<T>;
   using Index = std::conditional_t<kGeneral, uint64_t, uint32_t>;
   const BackwardTensors& tensors = params.tensors;
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(max_backward_threads, fitting_blocks(max_backw
       static_cast<Index>(static_cast<int64_t>(blockIdx.x) * params.span_vectors * V + grid.phase);
   const Index first_plane = divide<Index>(span_position, grid.by_inner, grid.by_inner_wide, grid.is_wide);
   const int64_t span_start = span_position - first_plane * static_cast<Index>(grid.inner);
-  const int64_t first = (static_cast<int64_t>(blockIdx.x) * params.span_vectors + threadIdx.x) * V - grid.lead;
+  const int64_t first = (static_cast<int64_t>(blockIdx.x) * params.span_vectors + threadIdx.x) * V - grid.misalignment;
   VectorSums<Sum> sums = {0, 0};
   wait_on_dependent_grids(static_cast<const T*>(tensors.x) + first);
   if (threadIdx.x < static_cast<uint32_t>(params.span_vectors) && first < grid.num_elements) {

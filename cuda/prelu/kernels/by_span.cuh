@@ -54,14 +54,14 @@ __device__ __forceinline__ SpanPlanes planes_of_span(const BySpanParams& params,
 // since the tensor begins and ends with a plane.
 template <class T, bool kOnePlane, int kVectors>
 __global__ void __launch_bounds__(max_span_threads) by_span(const __grid_constant__ GridConstant<BySpanParams> params) {
-  constexpr int V = vector_elements<T>;
+  constexpr int V = vector_width<T>;
   using Compute = ComputeType<T>;
   const BackwardTensors& tensors = params.tensors;
   const VectorGrid& grid = tensors.grid;
   const int lane = static_cast<int>(threadIdx.x) & 31;
   const int64_t span = static_cast<int64_t>(blockIdx.x) * (blockDim.x >> 5) + (threadIdx.x >> 5);
   launch_dependent_grids();
-  const int64_t first = span * params.span_elements + lane * V - grid.lead;
+  const int64_t first = span * params.span_elements + lane * V - grid.misalignment;
   // Elements of the span from this lane's first on.
   const int64_t in_tensor = grid.num_elements - first;
   const int in_span = params.span_elements - lane * V;

@@ -14,7 +14,7 @@ namespace flowk::prelu {
 template <class T>
 __global__ void __launch_bounds__(max_span_threads)
     by_warp_column(const __grid_constant__ GridConstant<ByWarpColumnParams> params) {
-  constexpr int V = vector_elements<T>, kRows = 4;
+  constexpr int V = vector_width<T>, kRows = 4;
   using Sum = ComputeType<T>;
   const int lane = static_cast<int>(threadIdx.x) & 31;
   const uint32_t column = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);

@@ -17,7 +17,7 @@ __device__ __forceinline__ void forward_vector(const ForwardParams& params, Alph
   const VectorGrid& grid = params.grid;
   uint4 x = load_elements<T, kWhole>(params.x, first, grid.num_elements, params.x_shift);
   issue_load(x);
-  const Index position = static_cast<Index>(vector * vector_elements<T> + grid.phase);
+  const Index position = static_cast<Index>(vector * vector_width<T> + grid.phase);
   Index plane = position, in_plane = 0;
   if (access != AlphaAccess::consecutive) {
     plane = divide<Index>(position, grid.by_inner, grid.by_inner_wide, true);
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(max_prelu_threads)
     forward(const __grid_constant__ GridConstant<ForwardParams> params) {
   const VectorGrid& grid = params.grid;
   const int64_t vector = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  const int64_t first = vector * vector_elements<T> - grid.lead;
+  const int64_t first = vector * vector_width<T> - grid.misalignment;
   launch_dependent_grids();
   wait_on_dependent_grids();
   if (first >= grid.num_elements) return;

@@ -2,7 +2,6 @@
 // Vectors of 16 bytes at any alignment, and the alphas of their elements.
 #pragma once
 
-#include "core/convert.cuh"
 #include "core/divide.h"
 #include "core/vector.cuh"
 #include "prelu/kernels/prelu_pairs.cuh"
@@ -11,47 +10,10 @@
 namespace flowk::prelu {
 
 template <class T>
-constexpr int vector_elements = static_cast<int>(vector_bytes / sizeof(T));
-
-template <class T>
 union ElementVector {
   uint4 whole;
-  T elements[vector_elements<T>];
+  T elements[vector_width<T>];
 };
-
-// The elements of a vector in the type they are computed in. 16-bit elements go in pairs: one by one, the compiler
-// would move the vector in halves.
-template <class T>
-__device__ __forceinline__ void widen_vector(const uint4& bytes, ComputeType<T> (&wide)[vector_elements<T>]) {
-  if constexpr (is_float16<T>) {
-    const uint32_t words[4] = {bytes.x, bytes.y, bytes.z, bytes.w};
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float2 pair = widen_pair<T>(words[i]);
-      wide[2 * i] = pair.x;
-      wide[2 * i + 1] = pair.y;
-    }
-  } else {
-    ElementVector<T> vector;
-    vector.whole = bytes;
-#pragma unroll
-    for (int j = 0; j < vector_elements<T>; ++j) wide[j] = vector.elements[j];
-  }
-}
-
-// The vector of these elements, each rounded once.
-template <class T>
-__device__ __forceinline__ uint4 narrow_vector(const ComputeType<T> (&wide)[vector_elements<T>]) {
-  if constexpr (is_float16<T>) {
-    return {narrow_pair<T>(wide[0], wide[1]), narrow_pair<T>(wide[2], wide[3]), narrow_pair<T>(wide[4], wide[5]),
-            narrow_pair<T>(wide[6], wide[7])};
-  } else {
-    ElementVector<T> vector;
-#pragma unroll
-    for (int j = 0; j < vector_elements<T>; ++j) vector.elements[j] = wide[j];
-    return vector.whole;
-  }
-}
 
 // n divided by a launch-time constant: n fits 31 bits if Index is uint32_t or `is_wide` is false.
 template <class Index>
@@ -73,7 +35,7 @@ __device__ __forceinline__ void with_alpha_type([[maybe_unused]] bool is_float, 
 // elements at the tensor's end. With kWhole the vector exists and is aligned.
 template <class T, bool kWhole>
 __device__ __forceinline__ uint4 load_elements(const void* tensor, int64_t first, int64_t num_elements, int shift) {
-  constexpr int V = vector_elements<T>;
+  constexpr int V = vector_width<T>;
   const T* elements = static_cast<const T*>(tensor) + first;
   if (kWhole) return *reinterpret_cast<const uint4*>(elements);
   const int num_read = shift == 0 ? V : 2 * V - shift / static_cast<int>(sizeof(T));
@@ -100,7 +62,7 @@ __device__ __forceinline__ void issue_load([[maybe_unused]] uint4& vector) {
 // Stores the elements that exist; with kWhole all do.
 template <class T, bool kWhole>
 __device__ __forceinline__ void store_elements(void* tensor, int64_t first, int64_t num_elements, const uint4& bytes) {
-  constexpr int V = vector_elements<T>;
+  constexpr int V = vector_width<T>;
   T* elements = static_cast<T*>(tensor) + first;
   if (kWhole || (first >= 0 && first + V <= num_elements)) {
     store_vector(elements, bytes);
@@ -120,7 +82,7 @@ constexpr bool is_paired = is_float16<T> && std::is_same_v<T, A>;
 // The alphas of a vector's elements: pairs of A, or values of the type that T is computed in.
 template <class T, class A>
 struct VectorAlphas {
-  ComputeType<T> of[vector_elements<T>];
+  ComputeType<T> of[vector_width<T>];
   __device__ __forceinline__ void set(int j, A alpha) { of[j] = widen(alpha); }
 };
 template <class T, class A>
@@ -138,7 +100,7 @@ template <class T, class A>
 __device__ __forceinline__ VectorAlphas<T, A> two_alphas(A alpha, A next, int left) {
   VectorAlphas<T, A> result;
 #pragma unroll
-  for (int j = 0; j < vector_elements<T>; ++j) result.set(j, j < left ? alpha : next);
+  for (int j = 0; j < vector_width<T>; ++j) result.set(j, j < left ? alpha : next);
   return result;
 }
 
@@ -146,7 +108,7 @@ __device__ __forceinline__ VectorAlphas<T, A> two_alphas(A alpha, A next, int le
 template <class T, class A>
 __device__ __forceinline__ VectorAlphas<T, A> load_consecutive_alphas(const void* alpha, int64_t first) {
   constexpr int num_vectors = sizeof(A) > sizeof(T) ? static_cast<int>(sizeof(A) / sizeof(T)) : 1;
-  constexpr int num_elements = vector_elements<T> / num_vectors;
+  constexpr int num_elements = vector_width<T> / num_vectors;
   VectorAlphas<T, A> result;
 #pragma unroll
   for (int k = 0; k < num_vectors; ++k) {
@@ -162,7 +124,7 @@ __device__ __forceinline__ VectorAlphas<T, A> load_consecutive_alphas(const void
 template <class T, class A, class Index>
 __device__ __forceinline__ VectorAlphas<T, A> load_alphas(const void* alpha, AlphaAccess access, Index channel,
                                                           Index in_plane, const VectorGrid& grid) {
-  constexpr int V = vector_elements<T>;
+  constexpr int V = vector_width<T>;
   const A* alphas = static_cast<const A*>(alpha);
   VectorAlphas<T, A> result;
   if (access == AlphaAccess::one_per_vector) {
@@ -218,7 +180,7 @@ __device__ __forceinline__ uint4 gate_vector(const uint4& x_bytes, const uint4& 
     }
     return {gated[0], gated[1], gated[2], gated[3]};
   } else {
-    constexpr int V = vector_elements<T>;
+    constexpr int V = vector_width<T>;
     ComputeType<T> x[V], kept[V], gated[V];
     widen_vector<T>(x_bytes, x);
     widen_vector<T>(kept_bytes, kept);

@@ -8,9 +8,6 @@
 
 namespace flowk::prelu {
 
-// Partials that a thread has in flight.
-constexpr int partials_in_flight = 8;
-
 // partials[0] + partials[step] + ... of the rows row, row + rows_at_once, ... before `row_end`. 8 loads are in flight
 // at a time. Their values are added up as a tree: with 8 running sums the compiler runs out of registers and waits for
 // each load by itself.

@@ -38,17 +38,17 @@ bool may_fold(const PreluBackwardProblem& problem) {
 
 // Finds the whole vectors, and the partial ones of ColumnForm::aligned.
 void place_vectors(const PreluBackwardProblem& problem, ColumnForm form, ByColumnParams* params) {
-  const int64_t lead = problem.tensors.grid.lead;
+  const int64_t misalignment = problem.tensors.grid.misalignment;
   int64_t end = problem.num_vectors;
   if (form == ColumnForm::aligned) {
     const auto add_partial = [&](int64_t vector) {
       params->partial_vectors[params->num_partial_vectors++] = {vector / params->row_vectors,
                                                                 vector % params->row_vectors};
     };
-    end = (problem.tensors.grid.num_elements + lead) / problem.vector_elements;
-    params->first_vector = lead > 0 ? 1 : 0;
-    if (lead > 0) add_partial(0);
-    if (end < problem.num_vectors && (end > 0 || lead == 0)) add_partial(end);
+    end = (problem.tensors.grid.num_elements + misalignment) / problem.vector_elements;
+    params->first_vector = misalignment > 0 ? 1 : 0;
+    if (misalignment > 0) add_partial(0);
+    if (end < problem.num_vectors && (end > 0 || misalignment == 0)) add_partial(end);
   }
   params->num_whole_rows = end / params->row_vectors;
   params->last_row_vectors = end % params->row_vectors;
@@ -88,7 +88,7 @@ bool plan_by_column(const PreluBackwardProblem& problem, PreluBackwardPlan* plan
   if (params.num_columns % V != 0 || params.row_vectors >= problem.num_vectors) {
     params.row_vectors = problem.num_vectors;
     params.num_columns = outer * period;
-    params.first_column = problem.tensors.grid.lead;
+    params.first_column = problem.tensors.grid.misalignment;
   }
   params.num_rows = ceil_div(problem.num_vectors, params.row_vectors);
   params.has_wide_rows = (params.row_vectors + wide_tile_vectors) * V + problem.tensors.grid.phase >= int64_t{1} << 31;

@@ -17,7 +17,7 @@ constexpr int64_t min_plane_bytes = 96;
 // planes have as few partials as possible.
 int64_t choose_span(const PreluBackwardProblem& problem, int64_t max_vectors) {
   const int64_t V = problem.vector_elements, inner = problem.shape.inner;
-  if (problem.tensors.grid.lead != 0) return max_vectors;
+  if (problem.tensors.grid.misalignment != 0) return max_vectors;
   const int64_t vectors_of_planes = inner / std::gcd(inner, V);  // the fewest vectors that are whole planes
   if (vectors_of_planes <= max_vectors) return max_vectors / vectors_of_planes * vectors_of_planes;
   if (inner % V != 0) return max_vectors;
@@ -29,7 +29,7 @@ int64_t choose_span(const PreluBackwardProblem& problem, int64_t max_vectors) {
 
 // Lanes that sum one of `num_sums` sums of `num_terms` terms each, in a block of `threads`.
 int32_t lanes_for(int64_t num_sums, int64_t num_terms, int64_t threads) {
-  int32_t lanes = 32;
+  int32_t lanes = warp_lanes;
   while (lanes > 1 && (lanes * num_sums > threads || lanes >= 2 * num_terms)) lanes /= 2;
   return lanes;
 }
@@ -49,11 +49,11 @@ bool plan_by_plane(const PreluBackwardProblem& problem, PreluBackwardPlan* plan)
   const int64_t span_vectors = choose_span(problem, max_threads), span_elements = span_vectors * V;
   params.span_vectors = static_cast<int32_t>(span_vectors);
   const bool are_equal_shares =
-      params.tensors.grid.lead == 0 && (span_elements % inner == 0 || inner % span_elements == 0);
+      params.tensors.grid.misalignment == 0 && (span_elements % inner == 0 || inner % span_elements == 0);
   params.partials_per_plane = are_equal_shares ? ceil_div(inner, span_elements) : (inner - 2) / span_elements + 2;
   params.by_span = Divider(static_cast<uint32_t>(span_elements));
   params.by_span_wide = WideDivider(static_cast<uint64_t>(span_elements));
-  const int64_t threads = round_up(span_vectors, 32);
+  const int64_t threads = round_up(span_vectors, warp_lanes);
   const int32_t lanes =
       lanes_for(ceil_div(span_elements - 1, inner) + 1, std::min(span_vectors, ceil_div(inner, V)), threads);
   params.log2_threads_per_plane = std::countr_zero(static_cast<uint32_t>(lanes));

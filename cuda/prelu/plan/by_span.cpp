@@ -17,7 +17,8 @@ constexpr int64_t wanted_span_vectors(int64_t element_bytes, int64_t num_bytes) 
                                                                            : few_span_vectors;
 }
 
-// The vectors of the longest equal share of a plane that a warp can take, if that keeps 3 of 4 lanes busy; else 0.
+// The vectors of the longest equal share of a plane that a warp can take, if that keeps 3 of 4 lanes busy (not
+// measured); else 0.
 int64_t equal_share(int64_t plane_vectors, int64_t max_vectors) {
   for (int64_t shares = ceil_div(plane_vectors, max_vectors); shares <= plane_vectors; ++shares) {
     const int64_t vectors = plane_vectors / shares;
@@ -63,9 +64,10 @@ bool plan_by_span(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) 
   params.by_span = Divider(static_cast<uint32_t>(span_elements));
   params.by_span_wide = WideDivider(static_cast<uint64_t>(span_elements));
   const int64_t num_spans = ceil_div(problem.num_vectors, span_vectors);
-  while (threads > 32 && ceil_div(num_spans, threads / 32) < 4 * problem.device.num_multiprocessors) threads /= 2;
+  while (threads > warp_lanes && ceil_div(num_spans, threads / warp_lanes) < 4 * problem.device.num_multiprocessors)
+    threads /= 2;
   plan->launch.num_threads = threads;
-  plan->launch.num_blocks = ceil_div(num_spans, threads / 32);
+  plan->launch.num_blocks = ceil_div(num_spans, threads / warp_lanes);
   const int64_t num_rows = outer * params.partials_per_plane;
   if (problem.wants_sums() && num_rows == 1) {
     params.tensors.dalpha = problem.request.dalpha;

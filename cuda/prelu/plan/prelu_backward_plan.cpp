@@ -26,7 +26,7 @@ PreluBackwardProblem make_problem(const PreluBackwardRequest& request, const Dev
   tensors.x_shift = shift_of(request.x, aligned);
   tensors.has_float_alpha = request.alpha_dtype == FLOWK_FLOAT32;
   if (tensors.grid.num_elements > 0)
-    problem.num_vectors = ceil_div(tensors.grid.num_elements + tensors.grid.lead, problem.vector_elements);
+    problem.num_vectors = ceil_div(tensors.grid.num_elements + tensors.grid.misalignment, problem.vector_elements);
   return problem;
 }
 
@@ -59,17 +59,17 @@ bool plan_prelu_backward(const PreluBackwardRequest& request, const Device& devi
 
 int64_t prelu_backward_workspace_bytes(const PreluBackwardRequest& request, const Device& device) {
   int64_t max_bytes = 0;
-  const int64_t element_bytes = element_bytes_of(request.dtype), max_lead = vector_bytes / element_bytes - 1;
+  const int64_t element_bytes = element_bytes_of(request.dtype), max_misalignment = vector_bytes / element_bytes - 1;
   const auto at = [](int64_t address) { return reinterpret_cast<void*>(static_cast<uintptr_t>(address)); };
   // Of dx's offset in a vector, a plan's workspace depends on whether there is one, and on the number of vectors: the
   // smallest and the largest offset cover both numbers.
-  for (const int64_t lead : {int64_t{0}, int64_t{1}, max_lead})
+  for (const int64_t misalignment : {int64_t{0}, int64_t{1}, max_misalignment})
     for (const int64_t x_distance : {int64_t{0}, element_bytes, int64_t{4096}})  // in place, misaligned, neither
       for (const int64_t alpha_shift : {int64_t{0}, element_bytes}) {            // aligned, misaligned
         PreluBackwardRequest placed = request;                                   // no plan reads through its pointers
-        placed.dx = at(4096 + lead * element_bytes);
-        placed.x = at(4096 + lead * element_bytes + x_distance);
-        placed.dy = at(lead * element_bytes);
+        placed.dx = at(4096 + misalignment * element_bytes);
+        placed.x = at(4096 + misalignment * element_bytes + x_distance);
+        placed.dy = at(misalignment * element_bytes);
         placed.alpha = at(8192 + alpha_shift);
         placed.dalpha = at(4096);
         PreluBackwardPlan plan;

@@ -23,7 +23,7 @@ struct PreluBackwardProblem {
   bool is_aligned_alike() const { return tensors.x_shift == 0 && tensors.dy_shift == 0; }
   // All vectors exist, aligned in all tensors.
   bool is_whole() const {
-    return tensors.grid.lead == 0 && is_aligned_alike() && tensors.grid.num_elements % vector_elements == 0;
+    return tensors.grid.misalignment == 0 && is_aligned_alike() && tensors.grid.num_elements % vector_elements == 0;
   }
 };
 

@@ -97,7 +97,7 @@ void explain_prelu(const PreluPlan& plan, char* text, size_t text_bytes) {
   out.add("forward: one vector of 16 bytes per thread, %s%s\n", words(params.alpha_access),
           plan.is_general ? ", general form" : "");
   out.add("  alignment: y begins %lld bytes into a vector; x is %s\n",
-          static_cast<Long>(params.grid.lead * element_bytes_of(plan.dtype)),
+          static_cast<Long>(params.grid.misalignment * element_bytes_of(plan.dtype)),
           params.x_shift == 0 ? "aligned as y is" : "shifted into place");
   out.add("  launch: %lld blocks of %d threads, 0 bytes of shared memory; positions of %d bits\n",
           static_cast<Long>(plan.launch.num_blocks), plan.launch.num_threads, params.grid.is_wide ? 63 : 31);
@@ -112,9 +112,9 @@ void explain_prelu_backward(const PreluBackwardPlan& plan, char* text, size_t te
     out.add(
         "  alignment: vectors begin %lld bytes before the tensor\n"
         "  launch: %lld blocks of %d threads, %d bytes of shared memory, clusters of %d%s\n",
-        static_cast<Long>(tensors.grid.lead * element_bytes_of(plan.dtype)), static_cast<Long>(plan.launch.num_blocks),
-        plan.launch.num_threads, plan.launch.shared_bytes, plan.launch.cluster_blocks,
-        plan.launch.uses_pdl ? ", PDL" : "");
+        static_cast<Long>(tensors.grid.misalignment * element_bytes_of(plan.dtype)),
+        static_cast<Long>(plan.launch.num_blocks), plan.launch.num_threads, plan.launch.shared_bytes,
+        plan.launch.cluster_blocks, plan.launch.uses_pdl ? ", PDL" : "");
   for (int i = 0; i < plan.num_reductions; ++i) {
     const auto& [layout, has_segments, launch, params] = plan.reductions[i];
     out.add("  reduce_partials: %lld x %lld partials, %lld blocks of %d threads%s\n",

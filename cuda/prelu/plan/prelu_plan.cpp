@@ -12,11 +12,11 @@ VectorGrid vector_grid(const PreluShape& shape, const void* output) {
   grid.channels = shape.channels;
   grid.inner = shape.inner;
   const int64_t period = std::max<int64_t>(1, shape.channels * shape.inner);
-  grid.lead = static_cast<int32_t>(reinterpret_cast<uintptr_t>(output) % vector_bytes /
-                                   static_cast<uintptr_t>(shape.element_bytes));
-  grid.phase = round_up(grid.lead, period) - grid.lead;
+  grid.misalignment = static_cast<int32_t>(reinterpret_cast<uintptr_t>(output) % vector_bytes /
+                                           static_cast<uintptr_t>(shape.element_bytes));
+  grid.phase = round_up(grid.misalignment, period) - grid.misalignment;
   grid.num_planes = shape.outer * shape.channels;
-  grid.missing_planes = (grid.phase + grid.lead) / std::max<int64_t>(1, shape.inner);
+  grid.missing_planes = (grid.phase + grid.misalignment) / std::max<int64_t>(1, shape.inner);
   grid.by_inner = Divider(static_cast<uint32_t>(std::min(shape.inner, int64_t{1} << 31)));
   grid.by_channels = Divider(static_cast<uint32_t>(std::min(shape.channels, int64_t{1} << 31)));
   grid.by_inner_wide = WideDivider(static_cast<uint64_t>(shape.inner));
@@ -33,9 +33,10 @@ int16_t shift_of(const void* pointer, const void* output) {
 }
 
 AlphaAccess alpha_access(const VectorGrid& grid, const void* alpha, int64_t vector_elements) {
-  if (grid.channels == 1 || (grid.lead == 0 && grid.inner % vector_elements == 0)) return AlphaAccess::one_per_vector;
+  if (grid.channels == 1 || (grid.misalignment == 0 && grid.inner % vector_elements == 0))
+    return AlphaAccess::one_per_vector;
   if (grid.inner >= vector_elements) return AlphaAccess::two_per_vector;
-  if (grid.lead == 0 && grid.inner == 1 && grid.channels % vector_elements == 0 &&
+  if (grid.misalignment == 0 && grid.inner == 1 && grid.channels % vector_elements == 0 &&
       reinterpret_cast<uintptr_t>(alpha) % vector_bytes == 0)
     return AlphaAccess::consecutive;
   return AlphaAccess::one_per_element;
@@ -46,7 +47,7 @@ bool is_common(flowk_dtype dtype, flowk_dtype alpha_dtype) { return dtype == alp
 // Blocks of 256 threads, or smaller ones so that each multiprocessor has a block.
 int32_t threads_for(int64_t num_vectors, const Device& device) {
   int32_t threads = max_prelu_threads;
-  while (threads > 32 && ceil_div(num_vectors, threads) < device.num_multiprocessors) threads /= 2;
+  while (threads > warp_lanes && ceil_div(num_vectors, threads) < device.num_multiprocessors) threads /= 2;
   return threads;
 }
 
@@ -61,10 +62,11 @@ void plan_prelu(const PreluRequest& request, const Device& device, PreluPlan* pl
   params.x_shift = shift_of(request.x, request.y);
   params.alpha_access = alpha_access(params.grid, request.alpha, vector_elements);
   params.has_float_alpha = request.alpha_dtype == FLOWK_FLOAT32;
-  const bool is_whole = params.grid.lead == 0 && params.x_shift == 0 && params.grid.num_elements % vector_elements == 0;
+  const bool is_whole =
+      params.grid.misalignment == 0 && params.x_shift == 0 && params.grid.num_elements % vector_elements == 0;
   plan->is_general = !is_whole || params.grid.is_wide || !is_common(request.dtype, request.alpha_dtype);
   plan->dtype = request.dtype;
-  const int64_t num_vectors = ceil_div(params.grid.num_elements + params.grid.lead, vector_elements);
+  const int64_t num_vectors = ceil_div(params.grid.num_elements + params.grid.misalignment, vector_elements);
   plan->launch.num_threads = threads_for(num_vectors, device);
   plan->launch.num_blocks = ceil_div(num_vectors, plan->launch.num_threads);
   plan->launch.uses_pdl = device.runs_pdl();

@@ -9,9 +9,8 @@
 namespace flowk::prelu {
 namespace {
 
-// A thread has 8 partials in flight. A warp sums up to 256 terms of a channel, in blocks of 4 warps; a block of up to
-// 1024 threads sums more.
-constexpr int64_t partials_in_flight = 8;
+// A warp sums the terms of a channel that it loads at once, in blocks of min_threads; a block of up to
+// max_row_sum_threads sums more. Not measured.
 constexpr int64_t max_terms_of_warp = partials_in_flight * warp_lanes;
 constexpr int64_t min_threads = 128;
 // Partials that a block loads at once, and the most that it sums; more are first summed in segments that a block loads

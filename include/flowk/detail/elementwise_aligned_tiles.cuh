@@ -50,11 +50,6 @@ struct TileThread {
   }
 };
 
-// The bytes of a run of kSize-byte elements: at least one line of all banks.
-template <int kN, int kSize>
-constexpr int aligned_run_bytes =
-    ElementwiseTileShape<kN>::rows * kSize < line_bytes ? line_bytes : ElementwiseTileShape<kN>::rows * kSize;
-
 template <int kN, int kSize, int kOperands>
 __device__ __forceinline__ void stage_aligned(const StridedElementwiseParams<kOperands>& params,
                                               const TilePosition<kOperands>& position, int k) {
@@ -75,8 +70,9 @@ __device__ __forceinline__ void stage_aligned(const StridedElementwiseParams<kOp
     const int column = item / vectors_per_run, at = item % vectors_per_run * vector_bytes;
     if (column >= num_columns || at >= row_bytes) continue;
     const unsigned char* const src = first + column * operand.step + at;
-    async_copy_vector_head(staged + column * aligned_run_bytes<kN, kSize> + (at ^ (column / kN % 8 * vector_bytes)),
-                           src, operand.end - src);
+    async_copy_vector_head(
+        staged + column * aligned_run_bytes(Shape::rows, kSize) + (at ^ (column / kN % line_vectors * vector_bytes)),
+        src, operand.end - src);
   }
 }
 
@@ -85,11 +81,12 @@ template <int kN, int kSize, class Packs>
 __device__ __forceinline__ void gather_aligned(const unsigned char* staged, const TileThread<kN>& thread, int input,
                                                Packs& packs) {
   using Shape = ElementwiseTileShape<kN>;
-  constexpr int run = Shape::rows_per_word, pitch = aligned_run_bytes<kN, kSize>;
+  constexpr int run = Shape::rows_per_word, pitch = aligned_run_bytes(Shape::rows, kSize);
   const unsigned char* const columns = staged + thread.pack * (kN * pitch);
 #pragma unroll
   for (int first = 0; first < Shape::rows_per_thread; first += run) {
-    const unsigned char* const here = columns + (thread.row(first) * kSize ^ (thread.pack % 8 * vector_bytes));
+    const unsigned char* const here =
+        columns + (thread.row(first) * kSize ^ (thread.pack % line_vectors * vector_bytes));
     if constexpr (run * kSize == 4 && kSize < 4) {
 #pragma unroll
       for (int i = 0; i < kN; i += run) {

@@ -14,7 +14,7 @@ __global__ void __launch_bounds__(elementwise_threads, fitting_blocks(elementwis
                           const Factory factory) {
   launch_dependent_grids();
   wait_on_dependent_grids();
-  run_contiguous<kN, most_packs(kN, sizeof...(In)), BroadcastElementwiseParams<1 + sizeof...(In)>, Factory, Out, In...>(
+  run_contiguous<kN, max_packs(kN, sizeof...(In)), BroadcastElementwiseParams<1 + sizeof...(In)>, Factory, Out, In...>(
       params, factory);
 }
 

@@ -2,7 +2,7 @@
 // elementwise_contiguous: out[i] = functor(x[i], ...) where out is linear, and every input is linear or one element.
 // run_contiguous() is the body of elementwise_broadcast too, whose inputs repeat.
 //
-// functor = factory(). A thread computes up to most_packs() packs of kN elements, one per pass of the block. The
+// functor = factory(). A thread computes up to max_packs() packs of kN elements, one per pass of the block. The
 // elements before the first and after the last whole pack have one thread each, past the threads of the packs.
 #pragma once
 
@@ -143,8 +143,8 @@ __global__ void __launch_bounds__(elementwise_threads, fitting_blocks(elementwis
                            const Factory factory) {
   launch_dependent_grids();
   wait_on_dependent_grids();
-  run_contiguous<kN, most_packs(kN, sizeof...(In)), ContiguousElementwiseParams<1 + sizeof...(In)>, Factory, Out,
-                 In...>(params, factory);
+  run_contiguous<kN, max_packs(kN, sizeof...(In)), ContiguousElementwiseParams<1 + sizeof...(In)>, Factory, Out, In...>(
+      params, factory);
 }
 
 }  // namespace flowk::detail

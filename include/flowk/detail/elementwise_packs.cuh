@@ -120,8 +120,8 @@ template <class Factory>
   requires requires { Factory::resident_blocks; }
 constexpr int resident_blocks<Factory> = Factory::resident_blocks;
 
-// The same for a kernel that needs more registers itself: at most kMost.
-template <class Factory, int kMost>
-constexpr int fewer_resident_blocks = resident_blocks<Factory> < kMost ? resident_blocks<Factory> : kMost;
+// The same for a kernel that needs more registers itself: at most kMax.
+template <class Factory, int kMax>
+constexpr int fewer_resident_blocks = resident_blocks<Factory> < kMax ? resident_blocks<Factory> : kMax;
 
 }  // namespace flowk::detail

@@ -62,8 +62,10 @@ struct ContiguousElementwiseParams {
   int32_t packs;  // per thread
 };
 
-// The words that hold 8 bytes at any address.
-constexpr int window_bytes = 12;
+// A pack of repeated elements finds each of its bytes among spread_bytes neighbours, by an index of spread_index_bits.
+// The words that hold the neighbours at any address have spread_load_bytes.
+constexpr int spread_bytes = 8, spread_index_bits = 4;
+constexpr int spread_load_bytes = 12;
 
 // elementwise_broadcast: out is linear, and every input is linear, one element, or repeated: element i of out takes
 // element (i / repeat) % period.
@@ -74,7 +76,7 @@ struct ElementwisePeriod {
   // For a pack of 16 bytes in which elements repeat, and whose elements fit into 8 bytes: how many elements the pack
   // can have, 0 if it does not fit; and for each byte of the pack its index among the 8, 4 bits each, if the pack
   // begins with the first repetition of an element.
-  uint32_t window_elements;
+  uint32_t spread_elements;
   uint32_t spread[4];
   int32_t table_offset;  // of a repeated_table in shared memory
   uint32_t table_elements;
@@ -120,8 +122,8 @@ struct ElementwiseTile {
 template <int kOperands>
 struct StridedElementwiseParams {
   ElementwiseOperand operands[kOperands];
-  int64_t count;  // elements of out
-  int32_t lead;   // if out is linear: the elements that pack 0 lacks at its front so that all others are aligned
+  int64_t count;         // elements of out
+  int32_t misalignment;  // if out is linear: the elements that pack 0 lacks at its front so that all others are aligned
   ElementwiseRows<kOperands> rows;
   ElementwiseTile<kOperands> tile;
 };
@@ -139,8 +141,21 @@ struct ElementwiseTileShape {
   static constexpr int rows_per_word = kN < 8 ? 1 : kN / 4;
 };
 
+// Bytes from one run of an aligned tile to the next in shared memory: at least one line of all banks.
+FLOWK_HOST_DEVICE constexpr int aligned_run_bytes(int rows, int element_bytes) {
+  return rows * element_bytes < line_bytes ? line_bytes : rows * element_bytes;
+}
+
+// Elements of a repeated_table. A pack may start at the run's last element, and is cut from words that end after it.
+FLOWK_HOST_DEVICE constexpr uint32_t table_elements_of(uint32_t run_elements, uint32_t pack_elements) {
+  return run_elements + pack_elements + 4;
+}
+
+// Elements in a pack of elementwise_strided, at most.
+constexpr int max_strided_pack_elements = 8;  // not measured
+
 // The most packs per thread of a contiguous kernel: more would need more than 64 registers.
-FLOWK_HOST_DEVICE constexpr int most_packs(int pack_elements, int num_inputs) {
+FLOWK_HOST_DEVICE constexpr int max_packs(int pack_elements, int num_inputs) {
   return pack_elements >= 16 || pack_elements * num_inputs > 16 ? 1 : 2;
 }
 
@@ -153,7 +168,7 @@ inline ElementwiseAccess contiguous_access(int64_t address, int64_t pack_bytes) 
 }
 
 // The elements that pack 0 lacks at its front so that all others are aligned in out.
-inline int32_t lead_of(const void* out, int32_t element_shift, int32_t pack_elements) {
+inline int32_t misalignment_of(const void* out, int32_t element_shift, int32_t pack_elements) {
   return static_cast<int32_t>((reinterpret_cast<uintptr_t>(out) >> element_shift) %
                               static_cast<uintptr_t>(pack_elements));
 }
@@ -179,8 +194,9 @@ inline ElementwiseOperand linear_operand(const void* data, int64_t count, bool i
 template <int kOperands>
 int64_t cut_into_packs(int64_t count, int32_t pack_elements, int32_t packs,
                        ContiguousElementwiseParams<kOperands>* params, int num_operands = kOperands) {
-  const int32_t lead = lead_of(params->operands[0].data, params->operands[0].element_shift, pack_elements);
-  int64_t head = (pack_elements - lead) % pack_elements;
+  const int32_t misalignment =
+      misalignment_of(params->operands[0].data, params->operands[0].element_shift, pack_elements);
+  int64_t head = (pack_elements - misalignment) % pack_elements;
   if (head > count) head = count;
   int64_t num_packs = (count - head) / pack_elements;
   bool is_shifted = false, reads_before = false, reads_after = false;

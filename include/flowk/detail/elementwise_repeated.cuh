@@ -68,10 +68,10 @@ __device__ __forceinline__ int load_repeated_run(const ElementwiseOperand& opera
   return 0;
 }
 
-// A pack whose elements repeat. Most packs have one element, two, or a window of neighbours; these are left in the
+// A pack in which elements repeat. Most packs have one element, two, or a few neighbours; these are left in the
 // first words of the pack, and spread_repeated_elements() spreads them after all loads have started. Returns
 //   > 0  the number of repetitions of the first element: one or two elements were loaded
-//   < 0  a window was loaded: -1 - 4 in_repeat - the bytes before it
+//   < 0  neighbours were loaded: -1 - 4 in_repeat - the bytes before it
 //   0    nothing is left to be done
 template <int kN, int kSize>
 __device__ __forceinline__ int load_repeated_elements(const ElementwiseOperand& operand,
@@ -97,10 +97,10 @@ __device__ __forceinline__ int load_repeated_elements(const ElementwiseOperand& 
     const unsigned char* const first = operand.data + at.index * kSize;
     const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(first) % 4);
     const unsigned char* const around = first - shift;
-    if (period.window_elements != 0 && at.index + period.window_elements <= period.period.divisor &&
-        around >= operand.begin && operand.end - around >= window_bytes) {
+    if (period.spread_elements != 0 && at.index + period.spread_elements <= period.period.divisor &&
+        around >= operand.begin && operand.end - around >= spread_load_bytes) {
 #pragma unroll
-      for (int w = 0; w < window_bytes / 4; ++w) pack::load<4>(words + w, around + 4 * w);
+      for (int w = 0; w < spread_load_bytes / 4; ++w) pack::load<4>(words + w, around + 4 * w);
       return -1 - static_cast<int>(4 * at.in_repeat) - shift;
     }
   }
@@ -119,13 +119,13 @@ __device__ __forceinline__ int load_repeated_elements(const ElementwiseOperand& 
   return 0;
 }
 
-// Byte i of the pack is byte `spread[i + in_repeat * kSize]` of the window.
+// Byte i of the pack is byte `spread[i + in_repeat * kSize]` of the neighbours.
 template <int kSize>
-__device__ __forceinline__ void spread_window(const ElementwisePeriod& period, int times, uint32_t* words) {
-  const uint32_t window = static_cast<uint32_t>(-1 - times);
-  const uint32_t low = __funnelshift_r(words[0], words[1], window % 4 * 8);
-  const uint32_t high = __funnelshift_r(words[1], words[2], window % 4 * 8);
-  const uint32_t bits = window / 4 * (4 * kSize);
+__device__ __forceinline__ void spread_neighbours(const ElementwisePeriod& period, int times, uint32_t* words) {
+  const uint32_t loaded = static_cast<uint32_t>(-1 - times);
+  const uint32_t low = __funnelshift_r(words[0], words[1], loaded % 4 * 8);
+  const uint32_t high = __funnelshift_r(words[1], words[2], loaded % 4 * 8);
+  const uint32_t bits = loaded / 4 * (spread_index_bits * kSize);
   const bool is_far = bits >= 32;
   const uint32_t middle = is_far ? period.spread[2] : period.spread[1];
   const uint32_t first = __funnelshift_r(is_far ? period.spread[1] : period.spread[0], middle, bits % 32);
@@ -140,7 +140,7 @@ template <int kN, int kSize>
 __device__ __forceinline__ void spread_repeated_elements(const ElementwisePeriod& period, int times, uint32_t* words) {
   constexpr int bytes = kN * kSize;
   if constexpr (kSize < 4 && bytes == 16) {
-    if (times < 0) return spread_window<kSize>(period, times, words);
+    if (times < 0) return spread_neighbours<kSize>(period, times, words);
   }
   if constexpr (kSize < 4) {
     // Selector 0 is byte 0 of the first element, 4 of the next one; 2-byte elements take bytes 1 and 5 as well.

@@ -25,17 +25,17 @@ __device__ __forceinline__ int swizzled_offset(const ElementwiseTile<kOperands>&
   return at ^ (at >> tile.swizzle_shift[k] & tile.swizzle_bits[k]);
 }
 
-// Copies the aligned vectors that hold the runs, at most kMostVectors of each of at most kMostRuns. A thread keeps its
+// Copies the aligned vectors that hold the runs, at most kMaxVectors of each of at most kMaxRuns. A thread keeps its
 // vector and steps from run to run. Run r begins `offset_of(r)` bytes further on. `is_inner`: no run begins or ends
 // within 16 bytes of the operand's ends.
-template <int kMostVectors, int kMostRuns, int kOperands, class OffsetOf>
+template <int kMaxVectors, int kMaxRuns, int kOperands, class OffsetOf>
 __device__ __forceinline__ void stage_runs(const StridedElementwiseParams<kOperands>& params, int k, bool is_inner,
                                            const StagedRuns& runs, const OffsetOf& offset_of) {
-  constexpr int runs_per_pass = elementwise_threads / kMostVectors;
+  constexpr int runs_per_pass = elementwise_threads / kMaxVectors;
   unsigned char* const staged = &shared<unsigned char>() + params.tile.shared_offset[k];
   const SharedAddress staged_address = shared_address(staged);
-  int run = static_cast<int>(threadIdx.x / kMostVectors);
-  const uint32_t in_run = threadIdx.x % kMostVectors * vector_bytes;
+  int run = static_cast<int>(threadIdx.x / kMaxVectors);
+  const uint32_t in_run = threadIdx.x % kMaxVectors * vector_bytes;
   if (run >= runs_per_pass) return;
   const unsigned char* at = runs.first + (run * runs.step + in_run);
   uint32_t to = runs.offset + static_cast<uint32_t>(run) * runs.pitch + in_run;
@@ -53,7 +53,7 @@ __device__ __forceinline__ void stage_runs(const StridedElementwiseParams<kOpera
   };
   if (is_inner) {
 #pragma unroll
-    for (int pass = 0; pass < (kMostRuns + runs_per_pass - 1) / runs_per_pass; ++pass)
+    for (int pass = 0; pass < (kMaxRuns + runs_per_pass - 1) / runs_per_pass; ++pass)
       visit_vector([&](int offset, const unsigned char* src) { async_copy_vector(staged_address + offset, src); });
     return;
   }

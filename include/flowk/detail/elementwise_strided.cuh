@@ -146,7 +146,7 @@ __device__ __forceinline__ void finish_cut_pack(const StridedElementwiseParams<k
 template <int kN, int kOperands>
 __device__ __forceinline__ bool locate_linear(const StridedElementwiseParams<kOperands>& params, int64_t index,
                                               PackAddresses<kOperands>* addresses) {
-  const int64_t linear = index * kN - params.lead;
+  const int64_t linear = index * kN - params.misalignment;
   const int64_t remaining = params.count - linear;
   addresses->linear = linear;
   addresses->first = linear < 0 ? static_cast<int>(-linear) : 0;

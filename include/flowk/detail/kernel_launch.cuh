@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <initializer_list>
+#include <type_traits>
 
 #include "flowk/detail/kernel_set.h"
 #include "flowk/detail/launch_shape.h"
@@ -83,15 +84,12 @@ inline cudaError_t raise_limits(const void* kernel, const LaunchConfig& config, 
   return error;
 }
 
-// Enqueues `kernel` on `stream`.
-template <class... Parameters, class... Arguments>
+// Enqueues `kernel` on `stream`. Its parameters have the kernel's types, so that a launch copies none of them.
+template <class... Parameters>
 cudaError_t launch_kernel(void (*kernel)(Parameters...), const LaunchConfig& config, cudaStream_t stream,
-                          const Arguments&... arguments) {
-  const auto launch = [&](Parameters... parameters) {
-    void* addresses[] = {const_cast<void*>(static_cast<const void*>(&parameters))...};
-    return launch_by_addresses(reinterpret_cast<const void*>(kernel), config, stream, addresses);
-  };
-  return launch(arguments...);
+                          const std::type_identity_t<Parameters>&... parameters) {
+  void* addresses[] = {const_cast<void*>(static_cast<const void*>(&parameters))...};
+  return launch_by_addresses(reinterpret_cast<const void*>(kernel), config, stream, addresses);
 }
 
 #ifdef __CUDA_ARCH_LIST__

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// KernelSet: the kernels for which something is done, on each device. A launch asks it: one atomic load, as a rule.
+// KernelSet: a set of kernels for each device. A launch looks a kernel up, which is one atomic load as a rule.
 #pragma once
 
 #include <atomic>
@@ -7,13 +7,13 @@
 
 namespace flowk::detail {
 
-// Threads may call both functions at once. A set without room for a kernel leaves it out, and so does one for a device
-// of a number past the last: what is done for the kernel is then done again at each launch.
+// Threads may call both functions at once. A full set leaves a kernel out, and so does a device number past the last:
+// the launch then does its work for the kernel each time.
 class KernelSet {
  public:
   bool contains(const void* kernel, int device) const {
-    for (int i = 0; device < max_devices && i < num_slots; ++i) {
-      const void* const held = slots_[device][slot(kernel, i)].load(std::memory_order_acquire);
+    for (int i = 0; device < max_devices && i < capacity; ++i) {
+      const void* const held = entries_[device][entry(kernel, i)].load(std::memory_order_acquire);
       if (held == kernel) return true;
       if (held == nullptr) return false;
     }
@@ -21,22 +21,22 @@ class KernelSet {
   }
 
   void insert(const void* kernel, int device) {
-    for (int i = 0; device < max_devices && i < num_slots; ++i) {
+    for (int i = 0; device < max_devices && i < capacity; ++i) {
       const void* held = nullptr;
-      if (slots_[device][slot(kernel, i)].compare_exchange_strong(held, kernel) || held == kernel) return;
+      if (entries_[device][entry(kernel, i)].compare_exchange_strong(held, kernel) || held == kernel) return;
     }
   }
 
  private:
-  static constexpr int max_devices = 64, num_slots = 256;
+  static constexpr int max_devices = 64, capacity = 256;
 
-  // The i-th slot that may hold the kernel.
-  static int slot(const void* kernel, int i) {
+  // The i-th entry that may hold the kernel.
+  static int entry(const void* kernel, int i) {
     const uint64_t hash = reinterpret_cast<uintptr_t>(kernel) * uint64_t{0x9e3779b97f4a7c15};  // 2^64 / golden ratio
-    return (static_cast<int>(hash >> 56) + i) % num_slots;
+    return (static_cast<int>(hash >> 56) + i) % capacity;
   }
 
-  std::atomic<const void*> slots_[max_devices][num_slots] = {};
+  std::atomic<const void*> entries_[max_devices][capacity] = {};
 };
 
 }  // namespace flowk::detail

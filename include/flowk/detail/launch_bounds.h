@@ -6,16 +6,16 @@
 
 namespace flowk::detail {
 
-// The most threads of a multiprocessor of architecture `arch`, as __CUDA_ARCH__ says it: 860 for sm_86.
+// Resident threads of a multiprocessor, at most, of architecture `arch`, as __CUDA_ARCH__ says it: 860 for sm_86.
 FLOWK_HOST_DEVICE constexpr int threads_per_multiprocessor(int arch) {
   return (arch > 800 && arch < 900) || arch >= 1100 ? 1536 : 2048;
 }
 
 // `blocks`, or the number of blocks of `threads` threads that a multiprocessor holds if that is less. Without it ptxas
-// ignores a bound that it cannot meet, and the kernel takes as many registers as it likes.
+// ignores a bound that it cannot meet, and does not limit the registers.
 FLOWK_HOST_DEVICE constexpr int fitting_blocks_of(int arch, int threads, int blocks) {
-  const int most = threads_per_multiprocessor(arch) / threads;
-  return blocks < most ? blocks : most;
+  const int max_blocks = threads_per_multiprocessor(arch) / threads;
+  return blocks < max_blocks ? blocks : max_blocks;
 }
 
 // The same for the architecture that is being compiled.

@@ -18,7 +18,7 @@ namespace pack {
 template <int bytes>
 constexpr int access_bytes = bytes < vector_bytes ? bytes : vector_bytes;
 
-// The words of a pack of `bytes` plus one access: load_around() reads so many to shift.
+// The words of a pack of `bytes` plus one access: what load_around\(\) reads.
 template <int bytes>
 constexpr int num_words = (bytes + access_bytes<bytes> + 3) / 4;
 

@@ -270,12 +270,12 @@ class view : public detail::Layout<kRank> {
   view() noexcept = default;
   template <size_t n>
   [[gnu::always_inline]] view(T *data, const detail::Index (&shape)[n]) : Layout(shape), data_(data) {
-    static_assert(kRank == any_rank || kRank == n, "as many extents as the view has dimensions");
+    static_assert(kRank == any_rank || kRank == n, "one extent per dimension of the view");
   }
   template <size_t n>
   [[gnu::always_inline]] view(T *data, const detail::Index (&shape)[n], const detail::Index (&strides)[n])
       : Layout(shape, strides), data_(data) {
-    static_assert(kRank == any_rank || kRank == n, "as many extents as the view has dimensions");
+    static_assert(kRank == any_rank || kRank == n, "one extent per dimension of the view");
   }
   template <class Shape, class = detail::IfIntegersIn<const Shape>>
   view(T *data, const Shape &shape) : Layout(shape), data_(data) {}

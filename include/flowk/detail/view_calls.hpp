@@ -115,16 +115,18 @@ class Strides {
  private:
   template <class X>
   [[gnu::noinline]] status fill(const char *name, const X &x, int32_t rank, const int64_t *shape) noexcept {
-    const int32_t lead = rank - x.rank();
-    if (lead < 0)
+    const int32_t num_new_dims = rank - x.rank();
+    if (num_new_dims < 0)
       return fault_of(FLOWK_STATUS_INVALID_ARGUMENT, "%s has %d dimensions, must have <= %d", name, x.rank(), rank);
-    for (int32_t d = 0; d < lead; ++d) buffer_[d] = 0;
+    for (int32_t d = 0; d < num_new_dims; ++d) buffer_[d] = 0;
     status bad;
     int64_t stride = 1;
     for (int32_t d = x.rank() - 1; d >= 0; --d) {
       const int64_t extent = x.shape()[d];
-      buffer_[lead + d] = extent == 1 && shape[lead + d] != 1 ? 0 : x.strides() != nullptr ? x.strides()[d] : stride;
-      if (extent != 1 && !check_extent(name, x, d, shape[lead + d], &bad)) break;
+      buffer_[num_new_dims + d] = extent == 1 && shape[num_new_dims + d] != 1 ? 0
+                                  : x.strides() != nullptr                    ? x.strides()[d]
+                                                                              : stride;
+      if (extent != 1 && !check_extent(name, x, d, shape[num_new_dims + d], &bad)) break;
       stride = product_of(stride, extent);
     }
     return bad;
@@ -154,7 +156,7 @@ struct FirstValue<Last> : ValueOf<Last> {
 
 template <class Value, class X, class Out>
 class Input {
-  static_assert(!(std::is_integral_v<Value> && std::is_floating_point_v<X>), "a float beside views of integers");
+  static_assert(!(std::is_integral_v<Value> && std::is_floating_point_v<X>), "a float with views of integers");
 
  public:
   [[gnu::always_inline]] Input(const char *, const X &number, const Out &) noexcept

@@ -200,8 +200,14 @@ template <class To, class G, class X, class A, class Dx, class Dalpha>
     if (const status bad = check_like("dx", dx, x); !bad) return bad;
   if (dalpha.data() != nullptr)
     if (const status bad = check_like("dalpha", dalpha, alpha); !bad) return bad;
-  return call_prelu_backward(to, dy.data(), x.data(), alpha.data(), dx.data(), dalpha.data(), sizes.outer,
-                             sizes.channels, sizes.inner, x.dtype, alpha.dtype, workspace, workspace_bytes);
+  const auto call = [&](auto... workspace_and_bytes) noexcept {
+    return call_prelu_backward(to, dy.data(), x.data(), alpha.data(), dx.data(), dalpha.data(), sizes.outer,
+                               sizes.channels, sizes.inner, x.dtype, alpha.dtype, workspace_and_bytes...);
+  };
+  if constexpr (std::is_same_v<To, Text>)
+    return call();  // a plan as text needs no workspace
+  else
+    return call(workspace, workspace_bytes);
 }
 
 template <class X, class A>

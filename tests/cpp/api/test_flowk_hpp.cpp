@@ -234,6 +234,9 @@ TEST(prelu_and_its_gradients) {
   dx.assign(8, 0);
   flowk::prelu_backward(view{ones.data(), {2, 2, 2}}, input, view{alpha}, view{dx.data(), {2, 2, 2}}, {}, nullptr, 0);
   CHECK(dx[0] == 0.5f);
+  CHECK(has(flowk::prelu_backward(flowk::explain, view{ones.data(), {2, 2, 2}}, input, view{alpha},
+                                  view{dx.data(), {2, 2, 2}}, view{dalpha}, nullptr, 0),
+            "by_"));
 }
 
 TEST(softmax_masks_broadcast) {

@@ -52,7 +52,7 @@ void note(const ElementwisePlan& plan, int num_operands) {
   }
   reached.two_staged |= num_staged == 2;
   if (rows != nullptr) {
-    reached.lead |= rows->params.lead != 0;
+    reached.lead |= rows->params.misalignment != 0;
     reached.gathered_out |= plan.operand(0).access == ElementwiseAccess::gather;
     reached.rows_with_gaps |= !plan.operand(0).is_linear;
     reached.rows_shorter_than_packs |=

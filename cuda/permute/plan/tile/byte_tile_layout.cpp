@@ -27,10 +27,6 @@ int32_t join_runs(const Tile& tile, ByteTileParams* params) {
   return joined.shared_step;
 }
 
-int32_t skew_of(uint32_t word, int32_t shift, uint32_t mask) {
-  return static_cast<int32_t>(4 * (word >> shift & mask));
-}
-
 // If all rows start at the same offset in a word, lanes with rows in one bank take the four words of their 16 columns
 // in rotated order. Chooses how many lanes in a row take the same word.
 void choose_rotation(int32_t src_alignment, int64_t num_columns, ByteTileParams* params) {
@@ -41,10 +37,10 @@ void choose_rotation(int32_t src_alignment, int64_t num_columns, ByteTileParams*
   for (int shift = 2; shift <= 5; ++shift) {  // 1, 2, 4, 8 lanes
     int32_t shared_offsets[warp_lanes];
     for (uint32_t lane = 0; lane < warp_lanes; ++lane) {
-      const uint32_t word = lane % num_words;
-      shared_offsets[lane] = above_zero + locate_run_element(params->table, 4 * word) +
+      const uint32_t element = rows_per_item * (lane % num_words);
+      shared_offsets[lane] = above_zero + locate_run_element(params->table, element) +
                              columns_per_item * static_cast<int32_t>(lane / num_words) +
-                             4 * static_cast<int32_t>(4 * word >> shift & 3);
+                             4 * first_word_of(static_cast<int32_t>(element), shift);
     }
     const float passes = bank_conflicts(shared_offsets, 4, 0);
     if (shift > 2 && passes >= best) continue;
@@ -60,7 +56,7 @@ void choose_skew(int64_t max_items, int64_t num_columns, ByteTileParams* params)
   const uint32_t num_words = params->words_per_run.divisor;
   int32_t rows[warp_lanes];
   for (uint32_t lane = 0; lane < warp_lanes; ++lane)
-    rows[lane] = locate_run_element(params->table, 4 * (lane % num_words));
+    rows[lane] = locate_run_element(params->table, rows_per_item * (lane % num_words));
   float best = 0;
   for (int log2 = 0; log2 <= max_log2_skew; ++log2) {
     const int32_t shift = 5 - log2;
@@ -73,7 +69,7 @@ void choose_skew(int64_t max_items, int64_t num_columns, ByteTileParams* params)
     const int64_t items = ceil_div(num_columns + 4 * int64_t{mask}, columns_per_item);
     if (log2 > 0 && items * num_words > max_items) return;
     // An item reads 4 rows of 5 words and writes 16, in some 110 instructions; 4 instructions cost as much as a
-    // wavefront.
+    // wavefront. Not measured.
     const float cost = static_cast<float>(items) * (20 * passes + 16 + 28);
     if (log2 == 0 || cost < best) {
       best = cost;
@@ -126,7 +122,7 @@ void choose_columns_pitch(const Tile& tile, int32_t joined_columns, ByteTilePara
     read_columns[lane] += element / run * joined_columns;
     read_elements[lane] = is_inside ? element % run : -1;
   }
-  const auto run_bytes = static_cast<int32_t>(4 * num_words);
+  const auto run_bytes = static_cast<int32_t>(rows_per_item * num_words);
   float best = 0;
   for (int32_t padding = 0; padding < 4 * num_paddings && padding <= byte_tile_padding(run); padding += 4) {
     const int32_t pitch = run_bytes + padding;
@@ -136,7 +132,7 @@ void choose_columns_pitch(const Tile& tile, int32_t joined_columns, ByteTilePara
       const uint32_t word = lane % num_words;
       const int32_t column = columns_per_item * static_cast<int32_t>(lane / num_words) -
                              skew_of(word, params->skew_shift, params->skew_mask);
-      writes[lane] = (above_zero + column) * pitch + static_cast<int32_t>(4 * word);
+      writes[lane] = (above_zero + column) * pitch + static_cast<int32_t>(rows_per_item * word);
     }
     // Wavefronts per vector: 5 words read, and 16 / 4 written. Near ties keep the smaller pitch.
     const float passes = 5 * bank_conflicts(reads, 4, 0) + 4 * bank_conflicts(writes, 4, 0);
@@ -151,7 +147,7 @@ void choose_columns_pitch(const Tile& tile, int32_t joined_columns, ByteTilePara
 bool place_columns(const Tile& tile, LaunchConfig* launch, ByteTileParams* params) {
   RunTable& table = params->table;
   table.num_entries = static_cast<uint32_t>(params->tile.whole_count(params->tile.dst_run_elements));
-  params->words_per_run = Divider(static_cast<uint32_t>(ceil_div(table.num_entries, 4)));
+  params->words_per_run = Divider(static_cast<uint32_t>(ceil_div(table.num_entries, rows_per_item)));
   params->dst_rows_have_ends = !tile.dst.fills_vectors;
   const int64_t num_columns = params->store.num_rows.divisor;
   const int32_t joined_columns = join_runs(tile, params);
@@ -176,7 +172,7 @@ bool place_columns(const Tile& tile, LaunchConfig* launch, ByteTileParams* param
   const int64_t bytes = round_up(std::max(src_bytes, dst_bytes), line_bytes);
   if (bytes > max_tile_span_bytes) return false;
   table.offset_bytes = static_cast<int32_t>(bytes);
-  const int64_t entries = 4 * int64_t{params->words_per_run.divisor};
+  const int64_t entries = rows_per_item * int64_t{params->words_per_run.divisor};
   launch->shared_bytes = static_cast<int32_t>(bytes + round_up(int64_t{sizeof(RunTableEntry)} * entries, vector_bytes));
   return true;
 }

@@ -18,6 +18,7 @@
 
 namespace flowk::permute {
 
+// The bounds of the search are not measured.
 constexpr int max_choices = 48;
 constexpr int64_t max_tile_bytes = 40 * 1024;
 constexpr int64_t max_shared_bytes = 56 * 1024;     // of a tile, as the search estimates it
@@ -25,8 +26,8 @@ constexpr int64_t max_block_shared_bytes = 101376;  // of a block on sm_86, the 
 constexpr int32_t reserved_shared_bytes = 1024;     // of a multiprocessor, for each block
 constexpr float several_waves = 4;                  // from here on the last wave counts little
 
-// The most shared memory of rows, in percent of their bytes, for offsets congruent modulo 128; above it a smaller power
-// of 2 is tried.
+// The shared memory of rows whose offsets are congruent modulo 128, in percent of the rows' bytes, at most; above it a
+// smaller power of 2 is tried. Not measured.
 constexpr int64_t max_congruent_percent = 130;
 
 // A run: the innermost `num_whole` dimensions of a chain, and `slice` indices of the next (1: not cut). The other
@@ -172,7 +173,7 @@ float byte_tile_cost(const TileSearch& search, float with_halo, const Tile& tile
 int64_t swizzled_pitch(int32_t run_bytes, int64_t src_stride, int32_t alignment, bool* is_congruent);
 
 // The mask of the keys that swizzle source rows of aligned_tile: the largest of 7, 3, 1, 0 for which the row rounded up
-// to (mask + 1) vectors is at most 15% longer.
+// to (mask + 1) vectors is at most 15% longer, which is not measured.
 int32_t swizzle_mask_of(int32_t run_bytes);
 
 // The pitch of the source rows of other tiles: congruent to src's modulo `modulus`. Neighbours share no vector.
@@ -205,7 +206,7 @@ inline int32_t byte_tile_padding(int32_t run_bytes) { return std::max(run_bytes 
 
 // Items of a byte_tile without skewed columns.
 inline int64_t byte_tile_items(int32_t src_run_bytes, int64_t dst_elements) {
-  return ceil_div(src_run_bytes, columns_per_item) * ceil_div(dst_elements, 4);
+  return ceil_div(src_run_bytes, columns_per_item) * ceil_div(dst_elements, rows_per_item);
 }
 
 // Are elements single bytes that are not converted?

@@ -7,8 +7,6 @@
 namespace flowk::permute {
 namespace {
 
-constexpr int32_t vector_mask = 0x70;  // the bits of an offset that a swizzle changes
-
 // The offsets of the first elements of the first warp's first vectors, before the swizzle; -1: no vector.
 void first_offsets(const GeneralTileParams& params, int32_t dst_unit_bytes, int32_t per_segment,
                    int32_t (&shared_offsets)[warp_lanes]) {
@@ -44,7 +42,7 @@ float bank_conflicts(const int32_t (&shared_offsets)[warp_lanes], int32_t unit_b
       const int32_t shared_offset = shared_offsets[thread];
       if (shared_offset < 0) continue;
       const int32_t word =
-          (shift == 0 ? shared_offset : shared_offset ^ (shared_offset >> shift & vector_mask)) >> log2_bytes;
+          (shift == 0 ? shared_offset : shared_offset ^ (shared_offset >> shift & vector_in_line_bits)) >> log2_bytes;
       const int bank = word & (phase_threads - 1), known = std::min(counts[bank], max_known);
       int i = 0;
       while (i < known && words[i][bank] != word) ++i;
@@ -75,7 +73,7 @@ void choose_swizzle(int32_t unit_bytes, int32_t dst_unit_bytes, GeneralTileParam
       if (passes >= best - 0.01f) continue;
       best = passes;
       params->swizzle_shift = shift;
-      params->swizzle_bits = shift == 0 ? 0 : vector_mask;
+      params->swizzle_bits = shift == 0 ? 0 : vector_in_line_bits;
       set_segments(vectors, per_segment, tile_threads, &params->store);
       if (best <= 1) return;
     }

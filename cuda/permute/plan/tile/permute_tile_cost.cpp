@@ -6,7 +6,7 @@
 namespace flowk::permute {
 namespace {
 
-constexpr float max_halo = 0.75f;  // over the slice
+constexpr float max_halo = 0.75f;  // over the slice; not measured
 
 // The terms that depend on the tile's size only.
 float size_cost(const TileCosts& costs, float kb) {
@@ -48,7 +48,7 @@ bool is_aligned(const TileSearch& search, const Tile& tile) {
   const int innermost = search.src.dims[0];
   const int64_t extent = problem.extents[innermost];
   const int64_t slice = tile.src_cut == innermost ? tile.src.slice : extent;
-  return problem.unit_bytes >= 4 || (slice | extent) % (4 / problem.unit_bytes) == 0;
+  return (slice | extent) % (int64_t{1} << log2_rows_of_word(problem.unit_bytes)) == 0;
 }
 
 // Rows that start inside a sector load a halo if that costs little: then one tile stores each sector. Returns the
@@ -68,7 +68,8 @@ float choose_halo(const PermuteProblem& problem, Tile* tile) {
   return 1 + extra;
 }
 
-// Unused shared memory that limits the resident tiles of a multiprocessor: with several waves too many are slower.
+// The shared memory that a block asks for so that fewer tiles are resident on a multiprocessor: with several waves, too
+// many resident tiles are slower.
 int32_t min_shared_bytes(const Device& device, float num_tiles, int64_t tile_bytes, bool has_plain_rows) {
   const int64_t resident = has_plain_rows ? ceil_div(aligned_tile_bytes_in_flight, tile_bytes) : max_resident_tiles - 1;
   if (resident >= max_resident_tiles) return 0;
@@ -94,8 +95,8 @@ float passes_cost(const PermuteProblem& problem, const TileCosts& costs, const T
   const int32_t elements_per_vector = vector_bytes / problem.dst_unit_bytes;
   if (!tile.aligned && dst.num_dims() > 1)
     cost += passes(costs.table, dst.period + elements_per_vector - 1) * (sizeof(uint32_t) / 1024.0f);
-  const int32_t rows_per_item = tile.aligned && problem.unit_bytes < 4 ? 4 / problem.unit_bytes : 1;
-  const int64_t dst_rows = tile.elements / (int64_t{dst.elements} * rows_per_item);
+  const int32_t rows_of_word = tile.aligned ? 1 << log2_rows_of_word(problem.unit_bytes) : 1;
+  const int64_t dst_rows = tile.elements / (int64_t{dst.elements} * rows_of_word);
   if (!tile.aligned) cost += passes(costs.dst_row, ceil_div(dst_rows, tile_threads));
   const bool is_partial = dst.alignment < vector_bytes && tile.halo == 0;
   const auto vectors = static_cast<int32_t>(ceil_div(dst.bytes, vector_bytes) + (is_partial ? 1 : 0));

@@ -187,9 +187,9 @@ void join_rows_of_words(int log2_rows, AlignedTileParams* params) {
   params->store.num_rows = Divider(params->store.num_rows.divisor >> log2_rows);
 }
 
-// The first elements of the vectors that neighbouring threads gather are a vector's elements apart: the source rows of
-// one vector share a key. If fewer than 8 neighbours are in one row, the keys leave room for the other rows, a vector
-// apart in src.
+// Neighbouring threads gather neighbouring vectors of a destination row, so the source rows of one vector share a key.
+// If a destination row has fewer than 8 vectors, the threads take several rows, which are a vector apart in src: the
+// step leaves keys for them.
 void swizzle_rows(int32_t mask, int32_t dst_unit_bytes, AlignedTileParams* params) {
   const auto neighbours = static_cast<int32_t>(params->store.vectors_per_segment.divisor);
   const int32_t step = mask < 7 ? 1 : neighbours <= 2 ? 4 : neighbours <= 4 ? 2 : 1;
@@ -204,7 +204,8 @@ bool build_aligned_tile(const TileSearch& search, const TileLayout& layout, Perm
   AlignedTileParams& params = start_plan<AlignedTile>(search, layout, tile_threads, plan);
   params.run_pitch = static_cast<int32_t>(layout.row_steps[0]);
   params.halo_bytes = params.tile.halo * tile.dst.per_index * problem.dst_unit_bytes;
-  if (problem.unit_bytes < 4) join_rows_of_words(problem.unit_bytes == 1 ? 2 : 1, &params);
+  if (const int log2_rows = log2_rows_of_word(problem.unit_bytes); log2_rows > 0)
+    join_rows_of_words(log2_rows, &params);
   int64_t vectors = tile.dst.bytes / vector_bytes;
   if (tile.halo > 0) {
     params.store.span_end_mask = sector_bytes - 1;
@@ -327,7 +328,7 @@ bool build_tile(const TileSearch& search, const Tile& tile, PermutePlan* plan) {
 }
 
 void plan_strided_tile(const PermuteProblem& problem, const Device& device, PermutePlan* plan) {
-  constexpr int64_t max_indices = 64;
+  constexpr int64_t max_indices = 64;  // of a dimension of a tile; not measured
   TileSearch search;
   search.device = device;
   search.problem = problem;

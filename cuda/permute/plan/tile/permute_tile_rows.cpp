@@ -5,9 +5,9 @@
 namespace flowk::permute {
 namespace {
 
-// The least value from `least` on that agrees with `stride` modulo `modulus`, a power of 2.
-int64_t congruent_from(int64_t least, int64_t stride, int64_t modulus) {
-  return least + ((stride - least) & (modulus - 1));
+// The smallest pitch from `min_pitch` on that agrees with `stride` modulo `modulus`, a power of 2.
+int64_t congruent_from(int64_t min_pitch, int64_t stride, int64_t modulus) {
+  return min_pitch + ((stride - min_pitch) & (modulus - 1));
 }
 
 // Source rows of aligned_tile, at one pitch. Offsets agree with addresses modulo 128 if they can: an asynchronous
@@ -88,8 +88,8 @@ int64_t swizzled_pitch(int32_t run_bytes, int64_t src_stride, int32_t alignment,
 }
 
 int64_t congruent_pitch(int64_t run_bytes, int64_t src_stride, bool is_aligned, int64_t modulus) {
-  const int64_t least = is_aligned ? round_up(run_bytes, vector_bytes) : run_bytes + vector_bytes - 1;
-  return congruent_from(least, src_stride, modulus);
+  const int64_t min_pitch = is_aligned ? round_up(run_bytes, vector_bytes) : run_bytes + vector_bytes - 1;
+  return congruent_from(min_pitch, src_stride, modulus);
 }
 
 // The source rows are the dimensions of the destination run, and the other way round; a small tile of whole runs takes

@@ -5,6 +5,7 @@
 namespace flowk::permute {
 namespace {
 
+// Not measured.
 constexpr int64_t max_whole_run_bytes = 24 * 1024;
 constexpr int32_t target_run_bytes[] = {64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096, 8192, 16384, 24576};
 

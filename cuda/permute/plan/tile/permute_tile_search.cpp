@@ -85,8 +85,8 @@ bool join(const TileSearch& search, const Run& src, const Run& dst, int64_t max_
   return problem.bytes_of(tile->elements) <= max_bytes && tile->shared_bytes <= max_shared_bytes;
 }
 
-// Reverses dimensions that run downwards in dst, except those of src's run. If such a dimension is innermost in dst
-// and not in src, src's run ends before it.
+// Reverses dimensions that run downwards in dst, except those of src's run. A dimension that is innermost in dst and
+// not in src is reversed too: src's run then ends before it.
 void flip_down_dims(Chain* src, PermuteProblem* problem) {
   for (int d = 0; d < problem->rank; ++d) {
     if (problem->dst_strides[d] >= 0) continue;
@@ -122,7 +122,8 @@ void make_search(const PermuteProblem& given, const Device& device, TileSearch* 
 
 bool make_tile(const TileSearch& search, int src_choice, int dst_choice, int64_t max_bytes, Tile* tile) {
   if (!join(search, search.src.choices[src_choice], search.dst.choices[dst_choice], max_bytes, tile)) return false;
-  // Tiles below this size take further dimensions: 8 KB, or less if an SM would have fewer than two tiles.
+  // Tiles below this size take further dimensions: 8 KB, or less if an SM would have fewer than two tiles. Not
+  // measured.
   constexpr float small_tile_bytes = 8 * 1024;
   tile->min_bytes = static_cast<int64_t>(
       std::min(small_tile_bytes, search.num_bytes / static_cast<float>(2 * search.device.num_multiprocessors)));
