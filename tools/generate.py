@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generates the parts of pyflowk that follow from flowk/elementwise_ops.h and from its own signatures:
+"""Generates the parts of pyflowk that follow from flowk.h, flowk/elementwise_ops.h and its own signatures:
 
+  _native/abi.py              flowk.h in ctypes
+  _native/c_functions.h       the functions of flowk.h for the libraries of pyflowk that call them
   _native/operations.py       the enums of the operations and their table
   _elementwise/functions.py   the functions that have operands alone
   _jax/jax_functions.py       the same for JAX's arrays
@@ -21,6 +23,7 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
 from function_names import ALIASES, BY_HAND, FORMULAS, NAMES, NO_UFUNC, NOTES, OPERANDS, TEXT_OF_ADD  # type: ignore[import-not-found, unused-ignore]
+from generate_abi import abi, c_functions, constant  # type: ignore[import-not-found, unused-ignore]
 from generate_stubs import public_functions, stub  # type: ignore[import-not-found, unused-ignore]
 from generated_text import LICENSE, NOTE, folded, packed, quoted, wrapped  # type: ignore[import-not-found, unused-ignore]
 
@@ -301,14 +304,14 @@ def aliases() -> dict[str, str]:
 
 def version() -> str:
     """FLOWK_VERSION of flowk.h as text."""
-    text = HEADER.with_name("flowk.h").read_text()
-    return ".".join(re.findall(r"#define FLOWK_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", text))
+    return ".".join(str(constant(f"FLOWK_VERSION_{part}")) for part in ("MAJOR", "MINOR", "PATCH"))
 
 
 def generated() -> dict[str, str]:
     """The text of every generated file, by its path in the package."""
     rows = read_rows()
     files = {"_native/operations.py": operations(rows), "_elementwise/functions.py": functions(rows)}
+    files |= {"_native/abi.py": abi(), "_native/c_functions.h": c_functions()}
     files["_jax/jax_functions.py"] = jax_functions(rows)
     names = {module: list(group) for module, group in OTHERS.items()}
     for module in FUNCTION_MODULES:

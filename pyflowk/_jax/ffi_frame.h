@@ -7,26 +7,12 @@
 
 #include <stdbool.h>
 
-#include "flowk/flowk.h"
+#include "../_native/c_functions.h"
 #include "xla_ffi.h"
-
-/* The C functions that the handlers call. */
-#define FLOWK_JAX_FUNCTIONS(F) \
-  F(last_error)                \
-  F(unary)                     \
-  F(binary)                    \
-  F(ternary)                   \
-  F(permute)                   \
-  F(permute_convert)           \
-  F(prelu)                     \
-  F(prelu_backward)            \
-  F(prelu_backward_workspace_bytes) F(masked_softmax) F(masked_softmax_backward)
 
 /* One flowk library: libflowk or libflowk_simt. */
 typedef struct {
-#define FLOWK_JAX_MEMBER(name) __typeof__(&flowk_##name) name;
-  FLOWK_JAX_FUNCTIONS(FLOWK_JAX_MEMBER)
-#undef FLOWK_JAX_MEMBER
+  FlowkFunctions functions;
   bool is_on_host;
   char why_none[400]; /* where the functions are NULL */
 } Library;
@@ -34,6 +20,7 @@ typedef struct {
 typedef struct {
   FfiCallFrame *frame;
   const Library *library;
+  const FlowkFunctions *flowk; /* the library's */
   flowk_stream stream;
   char message[512];
 } Call;
