@@ -8,12 +8,16 @@ what to do with such a Function but not with an operator's Autograd kernel.
 
 from __future__ import annotations
 
+import inspect
+import json
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from .._native.operator_table import OF_MEMORY, OPERATORS
 from . import autocast, gate, kernels
 
 below_autograd: Any = torch._C._AutoDispatchBelowAutograd
@@ -33,13 +37,15 @@ are_plain = frozenset(
 
 
 class Rules:
-    """What an operator does under transforms. `arguments` are all of them, in the schema's order."""
+    """What an operator does under transforms. `arguments` are all of them, in the schema's order: `names`."""
+
+    names: tuple[str, ...]
 
     def save(self, ctx: Any, arguments: tuple[Any, ...], result: Any) -> None:
         """Keeps what backward() and jvp() need, as Function.setup_context does."""
 
-    def backward(self, ctx: Any, *gradients: Tensor) -> Sequence[Tensor | None]:
-        """The gradients of the first arguments; the others have none."""
+    def backward(self, ctx: Any, *gradients: Tensor) -> Sequence[Tensor | None] | dict[str, Tensor | None]:
+        """The gradients of the first arguments, or by the names of arguments; the others have none."""
         return ()
 
     def jvp(self, ctx: Any, *tangents: Tensor | None) -> Any:
@@ -73,6 +79,35 @@ class _Operator(torch._ops.OpOverloadPacket):  # type: ignore[type-arg]
         return self._op(*arguments, **options)
 
 
+# A parameter's type in the schema, by its annotation in Python.
+_TYPES = {
+    **dict.fromkeys(("Array", "ArrayT"), "Tensor"),
+    "Array | None": "Tensor?",
+    "int | None": "int?",
+    "DTypeLike | None": "ScalarType?",
+}
+
+
+def register_operator(
+    name: str, fake: Callable[..., Any], rules: Rules, kernel: Callable[..., Any] | None = None, result: str = "Tensor"
+) -> None:
+    """Registers an operator of the table, with the parameters of its function in Python, which is its kernel unless
+    another is given."""
+    operator = OPERATORS[name]
+    function = getattr(import_module(f"pyflowk.{operator.module}"), name)
+    declared = []
+    for parameter in inspect.signature(function).parameters.values():
+        declared_type = operator.torch.get(parameter.name, _TYPES.get(parameter.annotation, parameter.annotation))
+        is_own = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        if not is_own or declared_type is None or parameter.name in OF_MEMORY:
+            continue
+        if parameter.kind == parameter.KEYWORD_ONLY and "*" not in declared:
+            declared.append("*")
+        default = json.dumps(parameter.default) if isinstance(parameter.default, str) else parameter.default
+        declared.append(f"{declared_type} {parameter.name}" + ("" if default is parameter.empty else f"={default}"))
+    register(f"{name}({', '.join(declared)}) -> {result}", kernel or function, fake, rules, function)
+
+
 def register(
     schema: str,
     kernel: Callable[..., Any],
@@ -92,7 +127,8 @@ def register(
         packet.__class__, packet.function = _Operator, function
     dispatched = DISPATCHED[name] = _with_errors(operator._op)
     complete = _completed(operator._schema)
-    number = len(operator._schema.arguments)
+    names = rules.names = tuple(argument.name for argument in operator._schema.arguments)
+    number = len(names)
 
     class Function(torch.autograd.Function):
         @staticmethod
@@ -108,7 +144,9 @@ def register(
 
         @staticmethod
         def backward(ctx: Any, *gradients: Tensor) -> Any:
-            own = tuple(rules.backward(ctx, *gradients))
+            own = rules.backward(ctx, *gradients)
+            if isinstance(own, dict):
+                return tuple(map(own.get, names))
             return (*own, *[None] * (number - len(own)))
 
         @staticmethod
@@ -121,7 +159,7 @@ def register(
 
     Function.__name__ = Function.__qualname__ = name
     split = sum(not argument.kwarg_only for argument in operator._schema.arguments)
-    keywords = [argument.name for argument in operator._schema.arguments[split:]]
+    keywords = names[split:]
 
     def call(*arguments: Any) -> Any:
         if not keywords:
