@@ -9,7 +9,6 @@ what to do with such a Function but not with an operator's Autograd kernel.
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
@@ -103,7 +102,7 @@ def register_operator(
             continue
         if parameter.kind == parameter.KEYWORD_ONLY and "*" not in declared:
             declared.append("*")
-        default = json.dumps(parameter.default) if isinstance(parameter.default, str) else parameter.default
+        default = f'"{parameter.default}"' if isinstance(parameter.default, str) else parameter.default
         declared.append(f"{declared_type} {parameter.name}" + ("" if default is parameter.empty else f"={default}"))
     register(f"{name}({', '.join(declared)}) -> {result}", kernel or function, fake, rules, function)
 
