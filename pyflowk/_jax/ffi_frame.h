@@ -48,7 +48,8 @@ bool broadcast_strides(Call *call, const char *name, const Tensor *tensor, const
 
 bool read_int64(Call *call, const char *name, int64_t *value);
 bool read_double(Call *call, const char *name, double *value);
-/* An array of `size` int32. */
-bool read_int32s(Call *call, const char *name, int32_t size, const int32_t **values);
+/* An array of `size` numbers. */
+bool read_int32s(Call *call, const char *name, size_t size, const int32_t **values);
+bool read_int64s(Call *call, const char *name, size_t size, const int64_t **values);
 
 #endif /* FLOWK_FFI_FRAME_H_ */

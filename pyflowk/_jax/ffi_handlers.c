@@ -48,7 +48,7 @@ static flowk_status ternary(Call *call) { return elementwise(call, 3); }
 /* Attribute axes; the extents of dst are those of src in that order. */
 static bool read_permute(Call *call, Tensor *src, Tensor *dst, const int32_t **axes) {
   if (!has_sizes(call, 1, 1) || !read_argument(call, 0, src) || !read_result(call, 0, dst) ||
-      !read_int32s(call, "axes", src->rank, axes)) {
+      !read_int32s(call, "axes", (size_t)src->rank, axes)) {
     return false;
   }
   if (src->rank != dst->rank) return fail(call, "out has %d dimensions, must have %d", dst->rank, src->rank);
@@ -153,32 +153,25 @@ static flowk_status prelu_backward(Call *call) {
   return status;
 }
 
-/* Which operands of a softmax follow the first ones: the bits of attribute operands. */
-enum { HAS_MASK = 1, HAS_LENGTHS = 2, HAS_BIAS = 4 };
-
 typedef struct {
   flowk_softmax_mask mask;
   int64_t dense_strides[FLOWK_MAX_RANK], lengths_strides[FLOWK_MAX_RANK], bias_strides[FLOWK_MAX_RANK];
   double scale;
-  int32_t log;
+  int64_t log;
 } SoftmaxArguments;
 
+/* Attribute mask is a flowk_softmax_mask that has 1 in place of the address of each array that is an operand. */
 static bool read_softmax(Call *call, int64_t num_first, const Tensor *x, SoftmaxArguments *softmax) {
   flowk_softmax_mask *mask = &softmax->mask;
-  *mask = (flowk_softmax_mask)FLOWK_SOFTMAX_MASK_INIT;
-  int64_t operands, from_right, causal, log;
-  if (!read_int64(call, "operands", &operands) || !read_int64(call, "from_right", &from_right) ||
-      !read_int64(call, "causal", &causal) || !read_int64(call, "causal_offset", &mask->causal_offset) ||
-      !read_int64(call, "window", &mask->window) || !read_int64(call, "log", &log) ||
+  const int64_t *words;
+  if (!read_int64s(call, "mask", sizeof(*mask) / sizeof(*words), &words) || !read_int64(call, "log", &softmax->log) ||
       !read_double(call, "scale", &softmax->scale)) {
     return false;
   }
-  mask->lengths_from_right = (int32_t)from_right;
-  mask->causal = (int32_t)causal;
-  softmax->log = (int32_t)log;
+  memcpy(mask, words, sizeof(*mask));
   Tensor tensor;
   int64_t index = num_first;
-  if (operands & HAS_MASK) {
+  if (mask->dense != NULL) {
     if (!read_argument(call, index++, &tensor) ||
         !broadcast_strides(call, "mask", &tensor, x, x->rank, softmax->dense_strides)) {
       return false;
@@ -188,7 +181,7 @@ static bool read_softmax(Call *call, int64_t num_first, const Tensor *x, Softmax
     mask->dense = tensor.data;
     mask->dense_strides = softmax->dense_strides;
   }
-  if (operands & HAS_LENGTHS) {
+  if (mask->lengths != NULL) {
     if (!read_argument(call, index++, &tensor) ||
         !broadcast_strides(call, "lengths", &tensor, x, x->rank - 1, softmax->lengths_strides)) {
       return false;
@@ -197,7 +190,7 @@ static bool read_softmax(Call *call, int64_t num_first, const Tensor *x, Softmax
     mask->lengths_strides = softmax->lengths_strides;
     mask->lengths_dtype = tensor.dtype;
   }
-  if (operands & HAS_BIAS) {
+  if (mask->bias != NULL) {
     if (!read_argument(call, index++, &tensor) ||
         !broadcast_strides(call, "bias", &tensor, x, x->rank, softmax->bias_strides)) {
       return false;
@@ -229,7 +222,7 @@ static flowk_status masked_softmax(Call *call) {
     return NOT_CALLED;
   }
   return call->flowk->flowk_masked_softmax(x.data, strides, x.dtype, y.data, strides, y.dtype, x.rank, x.dims,
-                                           softmax.scale, &softmax.mask, softmax.log, call->stream);
+                                           softmax.scale, &softmax.mask, (int32_t)softmax.log, call->stream);
 }
 
 static flowk_status masked_softmax_backward(Call *call) {
@@ -247,7 +240,7 @@ static flowk_status masked_softmax_backward(Call *call) {
   }
   return call->flowk->flowk_masked_softmax_backward(dy.data, strides, y.data, strides, y.dtype, dx.data, strides,
                                                     dx.dtype, dy.rank, dy.dims, softmax.scale, &softmax.mask,
-                                                    softmax.log, call->stream);
+                                                    (int32_t)softmax.log, call->stream);
 }
 
 /* ---- platforms ---------------------------------------------------------------------------------------------------*/

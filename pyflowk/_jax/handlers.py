@@ -11,13 +11,19 @@ import jax
 
 from .._native import library as native
 from .._native.errors import FlowkError
+from .._native.operator_table import OPERATORS
 
 FILE_NAME = "libpyflowk_jax.so"
 # One per C function. XLA's custom calls have these names with "flowk_" before them.
 HANDLERS = (
-    "unary", "binary", "ternary", "permute", "permute_convert", "prelu", "prelu_backward", "masked_softmax",
-    "masked_softmax_backward",
-)  # fmt: skip
+    *("unary", "binary", "ternary"),
+    *(
+        name.removeprefix("flowk_")
+        for operator in OPERATORS.values()
+        if operator.jax is not None
+        for name in operator.c_functions
+    ),
+)
 _BACKENDS = {"cpu": "simt", "CUDA": "cuda"}  # by XLA's name of the platform
 
 

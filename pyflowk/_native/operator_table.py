@@ -18,7 +18,8 @@ class Operator(NamedTuple):
     module       of its function, in pyflowk
     c_functions  what it calls
     c_names      the C parameters that have another name in Python, and this name
-    torch        the types in the schema that do not follow from the signature; None: the operator lacks the parameter
+    torch        the types in the schema that do not follow from the signature; None for a parameter that the operator
+                 lacks; None where torch.ops.flowk has no such operator
     jax          as `torch`, for the function of pyflowk.jax
     jax_text     what the text of that function adds
     """
@@ -26,8 +27,8 @@ class Operator(NamedTuple):
     module: str
     c_functions: tuple[str, ...] = ()
     c_names: Mapping[str, str] = {}
-    torch: Mapping[str, str | None] = {}
-    jax: Mapping[str, str | None] = {}
+    torch: Mapping[str, str | None] | None = {}
+    jax: Mapping[str, str | None] | None = {}
     jax_text: str = ""
 
 
@@ -44,11 +45,15 @@ OPERATORS = {
         _PERMUTED,
         torch={"axes": "int[]"},
         jax={"axes": "Iterable[int]"},
-        jax_text="scale is a number.",
+        jax_text="`scale` is a number.",
     ),
-    "batch_transpose": Operator("_operators.permute", jax_text="scale is a number."),
+    "batch_transpose": Operator("_operators.permute", jax_text="`scale` is a number."),
     "permute_many": Operator(
-        "_operators.permute_many", ("flowk_permute_many",), {"srcs": "xs", "dsts": "out", "rank": "xs[0].ndim"}
+        "_operators.permute_many",
+        ("flowk_permute_many",),
+        {"srcs": "xs", "dsts": "out", "rank": "xs[0].ndim"},
+        torch=None,
+        jax=None,
     ),
     "prelu": Operator("_operators.prelu", ("flowk_prelu",), {"y": "out"}),
     "prelu_backward": Operator(
@@ -57,20 +62,20 @@ OPERATORS = {
         {"dx": "dx_out", "dalpha": "dalpha_out", "workspace_bytes": "workspace.nbytes"},
         torch={"need_dx": None, "need_dalpha": None},
     ),
-    "softmax": Operator("_operators.softmax", torch=_LAST, jax=_LAST),
-    "log_softmax": Operator("_operators.softmax", torch=_LAST, jax=_LAST),
+    "softmax": Operator("_operators.softmax", torch=_LAST, jax=_LAST, jax_text="Over the last dimension."),
+    "log_softmax": Operator("_operators.softmax", torch=_LAST, jax=_LAST, jax_text="Over the last dimension."),
     "masked_softmax": Operator(
         "_operators.softmax",
         ("flowk_masked_softmax",),
         {"y": "out", "rank": "x.ndim"},
         torch=_SYMBOLIC,
-        jax_text="scale is a number. x and bias have gradients.",
+        jax_text="`scale` is a number. x and bias have gradients.",
     ),
     "masked_softmax_backward": Operator(
         "_operators.softmax",
         ("flowk_masked_softmax_backward",),
         {"dx": "out", "rank": "dy.ndim"},
         torch=_SYMBOLIC,
-        jax_text="scale is a number.",
+        jax_text="`scale` is a number.",
     ),
 }

@@ -93,10 +93,11 @@ def register_operator(
     """Registers an operator of the table, with the parameters of its function in Python, which is its kernel unless
     another is given."""
     operator = OPERATORS[name]
+    types = {**_TYPES, **(operator.torch or {})}
     function = getattr(import_module(f"pyflowk.{operator.module}"), name)
     declared = []
     for parameter in inspect.signature(function).parameters.values():
-        declared_type = operator.torch.get(parameter.name, _TYPES.get(parameter.annotation, parameter.annotation))
+        declared_type = types.get(parameter.name, types.get(parameter.annotation, parameter.annotation))
         is_own = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
         if not is_own or declared_type is None or parameter.name in OF_MEMORY:
             continue
