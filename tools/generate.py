@@ -33,6 +33,8 @@ from generated_text import LICENSE, NOTE, folded, packed, quoted, wrapped  # typ
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "pyflowk"
 TABLE = runpy.run_path(str(PACKAGE / "_native" / "operator_table.py"))
+FUNCTION_MODULES = {"_elementwise.functions", "_elementwise.with_parameters", "_operators.permute_axes"}
+FUNCTION_MODULES |= {operator.module for operator in TABLE["OPERATORS"].values()}
 HEADER = ROOT / "include" / "flowk" / "elementwise_ops.h"
 ARITIES = ("Unary", "Binary", "Ternary")
 
@@ -48,15 +50,6 @@ OTHERS = {
     "_native.abi": ("DType", "Status"),
     "_native.errors": ("FlowkError", "FlowkValueError"),
 }
-FUNCTION_MODULES = (
-    "_elementwise/functions",
-    "_elementwise/with_parameters",
-    "_operators/permute",
-    "_operators/permute_axes",
-    "_operators/permute_many",
-    "_operators/prelu",
-    "_operators/softmax",
-)
 
 
 class Row(NamedTuple):
@@ -360,11 +353,11 @@ def generated() -> dict[str, str]:
     files |= {"_native/abi.py": abi(), "_native/c_functions.h": c_functions()}
     files["_jax/jax_functions.py"] = jax_functions(rows)
     names = {module: list(group) for module, group in OTHERS.items()}
-    for module in FUNCTION_MODULES:
-        path = f"{module}.py"
+    for module in sorted(FUNCTION_MODULES):
+        path = f"{module.replace('.', '/')}.py"
         text = files.get(path) or (PACKAGE / path).read_text()
-        files[f"{module}.pyi"] = stub(module, text)
-        names[module.replace("/", ".")] = sorted(function.name for function in public_functions(text))
+        files[f"{path}i"] = stub(path, text)
+        names[module] = sorted(function.name for function in public_functions(text))
     return {**files, "__init__.py": init(names), "__init__.pyi": init_stub(names)}
 
 

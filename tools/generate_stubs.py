@@ -15,14 +15,14 @@ def public_functions(text: str) -> list[ast.FunctionDef]:
     ]
 
 
-def stub(module: str, text: str) -> str:
+def stub(path: str, text: str) -> str:
     """The public functions' types. The result is of the first array's kind: one overload for NumPy's arrays and
     lists, one for any other first array, and for several operands one for a number before the array."""
     functions = public_functions(text)
     body = "".join(map(stub_of, functions))
     types = ("Array", "ArrayT", "DTypeLike", "Number", "Numbers", "Stream")
     imported = [name for name in types if re.search(rf"\b{name}\b", body)]
-    lines = [LICENSE, f"# {NOTE.format(source=module.rpartition('/')[2] + '.py')}\n", "# fmt: off\n"]
+    lines = [LICENSE, f"# {NOTE.format(source=path.rpartition('/')[2])}\n", "# fmt: off\n"]
     collections = [name for name in ("Iterable", "Sequence") if f"{name}[" in body]
     if collections:
         lines.append(f"from collections.abc import {', '.join(collections)}\n")
