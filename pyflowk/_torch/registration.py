@@ -25,9 +25,10 @@ num_function_modes: Any = getattr(torch._C, "_len_torch_function_stack", lambda:
 is_grad_enabled = torch.is_grad_enabled
 LIBRARY = torch.library.Library("flowk", "FRAGMENT")
 NAMES: list[str] = []
-# The Function of each operator, on the operator's arguments; and the dispatcher's call.
+# The Function of each operator, on the operator's arguments; the dispatcher's call; and the call under autocast.
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 DISPATCHED: dict[str, Callable[..., Any]] = {}
+UNDER_AUTOCAST: dict[str, Callable[..., Any]] = {}
 _KEYS = ("CPU", "CUDA")
 # The types of arguments of a plain call.
 are_plain = frozenset(
@@ -133,6 +134,17 @@ def register(
     class Function(torch.autograd.Function):
         @staticmethod
         def forward(*arguments: Any) -> Any:
+            # The dispatcher takes 20 us to call a kernel in Python; under autocast, the function takes longer than one
+            # in C. What the function refuses the dispatcher may take.
+            is_direct = function is not None and not (gate.is_watched() or (is_in_c and gate.is_autocast_enabled()))
+            if is_direct and are_plain(map(type, arguments)):
+                outer, gate.in_kernel.now = gate.in_kernel.now, True
+                try:
+                    return function(*arguments[:split], **dict(zip(keywords, arguments[split:])))
+                except (TypeError, ValueError, RuntimeError):
+                    pass
+                finally:
+                    gate.in_kernel.now = outer
             with below_autograd():
                 return call(*arguments)
 
@@ -201,7 +213,8 @@ def register(
             raise RuntimeError(str(error)) from None
 
     in_c = [kernels.register(name, key) for key in _KEYS]
-    if any(in_c):  # which take most calls, and give the others to flowk::_NAME
+    is_in_c = any(in_c)
+    if is_in_c:  # which take most calls, and give the others to flowk::_NAME
         LIBRARY.define(f"_{schema}")
     for key, has_kernel in zip(_KEYS, in_c):
         LIBRARY.impl(f"_{name}" if has_kernel else name, from_c if has_kernel else on_memory, key)
@@ -210,6 +223,7 @@ def register(
     autocast.register(LIBRARY, name, dispatched)
     LIBRARY.impl(name, by_function, "FuncTorchDynamicLayerFrontMode")
     FUNCTIONS[name] = by_function
+    UNDER_AUTOCAST[name] = autocast.without_dispatcher(name, under_autograd, dispatched)
     if schema.endswith("-> Tensor"):
         parameters = schema[len(name) + 1 : schema.rindex(")")]
         star = "" if "*" in parameters else "*, "
@@ -232,10 +246,13 @@ def _with_errors(dispatched: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def entry(name: str) -> Callable[..., Any]:
-    """What a call that needs operator `name` calls: the Function where autograd alone is the reason."""
+    """What a call that needs operator `name` calls: the dispatcher where it is needed for more than autograd and
+    autocast."""
     if gate.is_compiling():
         return getattr(torch.ops.flowk, name)  # type: ignore[no-any-return]
-    return DISPATCHED[name] if gate.is_intercepted() else FUNCTIONS[name]
+    if not gate.is_intercepted():
+        return FUNCTIONS[name]
+    return DISPATCHED[name] if gate.is_watched() or not gate.is_whole else UNDER_AUTOCAST[name]
 
 
 def register_composite(schema: str, function: Callable[..., Any]) -> None:
