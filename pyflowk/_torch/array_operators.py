@@ -11,7 +11,6 @@ from torch import Tensor, _prims_common
 
 from .._arguments import axis_of
 from .._elementwise import with_parameters
-from .._operators import prelu as prelu_operator
 from .derivatives import flowk
 from .registration import Rules, keep, register, register_operator
 
@@ -42,15 +41,11 @@ def register_all() -> None:
         "prelu",
         lambda x, alpha, channel_axis=1: _like_in_memory(x),
         _Prelu(),
-        lambda x, alpha, channel_axis=1, *, out=None: prelu_operator.prelu(
-            x, alpha.contiguous(), channel_axis, out=out
-        ),
     )
     register_operator(
         "prelu_backward",
         lambda dy, x, alpha, channel_axis=1: (_like_in_memory(x), alpha.new_empty(alpha.shape)),
         _PreluBackward(),
-        lambda dy, x, alpha, channel_axis=1: prelu_operator.prelu_backward(dy, x, alpha.contiguous(), channel_axis),
         "(Tensor, Tensor)",
     )
 

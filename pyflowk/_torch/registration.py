@@ -88,11 +88,8 @@ _TYPES = {
 }
 
 
-def register_operator(
-    name: str, fake: Callable[..., Any], rules: Rules, kernel: Callable[..., Any] | None = None, result: str = "Tensor"
-) -> None:
-    """Registers an operator of the table, with the parameters of its function in Python, which is its kernel unless
-    another is given."""
+def register_operator(name: str, fake: Callable[..., Any], rules: Rules, result: str = "Tensor") -> None:
+    """Registers an operator of the table, with the parameters of its function in Python, which is its kernel."""
     operator = OPERATORS[name]
     types = {**_TYPES, **(operator.torch or {})}
     function = getattr(import_module(f"pyflowk.{operator.module}"), name)
@@ -106,7 +103,7 @@ def register_operator(
             declared.append("*")
         default = f'"{parameter.default}"' if isinstance(parameter.default, str) else parameter.default
         declared.append(f"{declared_type} {parameter.name}" + ("" if default is parameter.empty else f"={default}"))
-    register(f"{name}({', '.join(declared)}) -> {result}", kernel or function, fake, rules, function)
+    register(f"{name}({', '.join(declared)}) -> {result}", function, fake, rules, function)
 
 
 def register(
@@ -118,7 +115,7 @@ def register(
 ) -> None:
     """Defines an operator by its schema. `kernel` runs on tensors' memory; `fake` makes an empty result. An operator of
     one result also gets the overload `out`, as which `kernel` takes an `out` that it writes. `function` is pyflowk's
-    that does the same with the same arguments."""
+    that does the same with the same arguments, faster."""
     name = schema.partition("(")[0]
     NAMES.append(name)
     LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
@@ -134,17 +131,14 @@ def register(
     class Function(torch.autograd.Function):
         @staticmethod
         def forward(*arguments: Any) -> Any:
-            # The dispatcher takes 20 us to call a kernel in Python; under autocast, the function takes longer than one
-            # in C. What the function refuses the dispatcher may take.
-            is_direct = function is not None and not (gate.is_watched() or (is_in_c and gate.is_autocast_enabled()))
+            # Without the dispatcher, which takes several us to call a kernel in Python, unless autocast makes the
+            # function slower than a kernel in C. What the function refuses the dispatcher may take.
+            is_direct = not (gate.is_watched() or (is_in_c and gate.is_autocast_enabled()))
             if is_direct and are_plain(map(type, arguments)):
-                outer, gate.in_kernel.now = gate.in_kernel.now, True
                 try:
-                    return function(*arguments[:split], **dict(zip(keywords, arguments[split:])))
+                    return on_memory(*arguments[:split], **dict(zip(keywords, arguments[split:])))
                 except (TypeError, ValueError, RuntimeError):
                     pass
-                finally:
-                    gate.in_kernel.now = outer
             with below_autograd():
                 return call(*arguments)
 
@@ -197,11 +191,15 @@ def register(
         with below_autograd():
             return dispatched(*arguments, **options)
 
+    on_plain = function or kernel
+
     def on_memory(*arguments: Any, **options: Any) -> Any:
         outer, gate.in_kernel.now = gate.in_kernel.now, True
         try:
+            if not is_grad_enabled():
+                return on_plain(*arguments, **options)
             with torch.no_grad():
-                return kernel(*arguments, **options)
+                return on_plain(*arguments, **options)
         finally:
             gate.in_kernel.now = outer
 
