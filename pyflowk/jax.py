@@ -34,101 +34,14 @@ from __future__ import annotations
 from typing import Any
 
 from . import _ALIASES  # type: ignore[attr-defined]
+from ._jax import jax_functions, jax_with_parameters
 from ._jax.handlers import HANDLERS, register
-from ._jax.jax_functions import (
-    abs,
-    acos,
-    acosh,
-    add,
-    asin,
-    asinh,
-    atan,
-    atan2,
-    atanh,
-    bitwise_and,
-    bitwise_not,
-    bitwise_or,
-    bitwise_xor,
-    ceil,
-    copysign,
-    cos,
-    cosh,
-    div,
-    equal,
-    erf,
-    exp,
-    exp2,
-    expm1,
-    floor,
-    floor_divide,
-    fma,
-    greater,
-    greater_equal,
-    hypot,
-    is_finite,
-    is_inf,
-    is_nan,
-    left_shift,
-    lerp,
-    less,
-    less_equal,
-    log,
-    log1p,
-    log2,
-    log10,
-    logaddexp,
-    logical_and,
-    logical_not,
-    logical_or,
-    logical_xor,
-    maximum,
-    minimum,
-    mul,
-    neg,
-    not_equal,
-    pow,
-    reciprocal,
-    relu,
-    relu_grad,
-    remainder,
-    right_shift,
-    round,
-    rsqrt,
-    sigmoid,
-    sign,
-    signbit,
-    silu,
-    silu_grad,
-    silu_mul,
-    sin,
-    sinh,
-    softplus,
-    sqrt,
-    square,
-    sub,
-    tan,
-    tanh,
-    trunc,
-    where,
-)
-from ._jax.jax_permute import batch_transpose, permute
-from ._jax.jax_prelu import prelu, prelu_backward
-from ._jax.jax_softmax import log_softmax, masked_softmax, masked_softmax_backward, softmax
-from ._jax.jax_with_parameters import add_multiply, cast, clip, elu, gelu, gelu_grad, leaky_relu, scale, trunc_div
+from ._jax.jax_functions import *  # noqa: F403
+from ._jax.jax_with_parameters import *  # noqa: F403
 
-# fmt: off
-__all__ = [  # noqa: RUF022
-    "abs", "acos", "acosh", "add", "add_multiply", "asin", "asinh", "atan", "atan2", "atanh", "batch_transpose",
-    "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cast", "ceil", "clip", "copysign", "cos", "cosh", "div",
-    "elu", "equal", "erf", "exp", "exp2", "expm1", "floor", "floor_divide", "fma", "gelu", "gelu_grad", "greater",
-    "greater_equal", "hypot", "is_finite", "is_inf", "is_nan", "leaky_relu", "left_shift", "lerp", "less", "less_equal",
-    "log", "log10", "log1p", "log2", "log_softmax", "logaddexp", "logical_and", "logical_not", "logical_or",
-    "logical_xor", "masked_softmax", "masked_softmax_backward", "maximum", "minimum", "mul", "neg", "not_equal",
-    "permute", "pow", "prelu", "prelu_backward", "reciprocal", "relu", "relu_grad", "remainder", "right_shift", "round",
-    "rsqrt", "scale", "sigmoid", "sign", "signbit", "silu", "silu_grad", "silu_mul", "sin", "sinh", "softmax",
-    "softplus", "sqrt", "square", "sub", "tan", "tanh", "trunc", "trunc_div", "where", "CUSTOM_CALLS",
-]
-# fmt: on
+__all__ = ["CUSTOM_CALLS"]
+__all__ += jax_functions.__all__
+__all__ += jax_with_parameters.__all__
 
 CUSTOM_CALLS = tuple(f"flowk_{name}" for name in HANDLERS)
 """The names of flowk's custom calls in a compiled program, which jax.export asks for."""

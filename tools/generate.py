@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generates the parts of pyflowk that follow from flowk/elementwise_ops.h and from its own signatures:
+"""Generates the parts of pyflowk that follow from flowk.h, flowk/elementwise_ops.h and its own signatures:
 
+  _native/abi.py              flowk.h in ctypes
+  _native/c_functions.h       the functions of flowk.h for the libraries of pyflowk that call them
   _native/operations.py       the enums of the operations and their table
   _elementwise/functions.py   the functions that have operands alone
-  _jax/jax_functions.py       the same for JAX's arrays
+  _jax/jax_functions.py       the same for JAX's arrays, and the operators of _native/operator_table.py
   **/*.pyi                    the public functions' types; a call on NumPy's arrays gives NumPy's
   __init__.py, __init__.pyi   the public names
 
@@ -14,18 +16,25 @@ The results are checked in; tests/python/test_generated.py compares.
 
 from __future__ import annotations
 
+import ast
 import re
+import runpy
 import sys
+import textwrap
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
 from function_names import ALIASES, BY_HAND, FORMULAS, NAMES, NO_UFUNC, NOTES, OPERANDS, TEXT_OF_ADD  # type: ignore[import-not-found, unused-ignore]
-from generate_stubs import public_functions, stub  # type: ignore[import-not-found, unused-ignore]
+from generate_abi import abi, c_functions, constant  # type: ignore[import-not-found, unused-ignore]
+from generate_stubs import annotation, annotation_of, parameters_of, public_functions, stub  # type: ignore[import-not-found, unused-ignore]
 from generated_text import LICENSE, NOTE, folded, packed, quoted, wrapped  # type: ignore[import-not-found, unused-ignore]
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "pyflowk"
+TABLE = runpy.run_path(str(PACKAGE / "_native" / "operator_table.py"))
+FUNCTION_MODULES = {"_elementwise.functions", "_elementwise.with_parameters", "_operators.permute_axes"}
+FUNCTION_MODULES |= {operator.module for operator in TABLE["OPERATORS"].values()}
 HEADER = ROOT / "include" / "flowk" / "elementwise_ops.h"
 ARITIES = ("Unary", "Binary", "Ternary")
 
@@ -41,15 +50,6 @@ OTHERS = {
     "_native.abi": ("DType", "Status"),
     "_native.errors": ("FlowkError", "FlowkValueError"),
 }
-FUNCTION_MODULES = (
-    "_elementwise/functions",
-    "_elementwise/with_parameters",
-    "_operators/permute",
-    "_operators/permute_axes",
-    "_operators/permute_many",
-    "_operators/prelu",
-    "_operators/softmax",
-)
 
 
 class Row(NamedTuple):
@@ -202,19 +202,61 @@ if TYPE_CHECKING:
 
 def jax_functions(rows: list[Row]) -> str:
     rows = [row for row in rows if row.enumerator not in BY_HAND]
-    return f'''{LICENSE}"""The elementwise functions of pyflowk.jax that have operands alone.
+    operators = {name: operator for name, operator in TABLE["OPERATORS"].items() if operator.jax is not None}
+    names = sorted([*(names_of(row)[0] for row in rows), *operators])
+    modules = sorted({_jax_module(operator) for operator in operators.values()})
+    texts = [*map(jax_function_text, rows), *(jax_operator_text(name, one) for name, one in operators.items())]
+    return f'''{LICENSE}"""The functions of pyflowk.jax: operators, and elementwise functions that have operands alone.
 
-{NOTE.format(source="flowk/elementwise_ops.h")}
+{NOTE.format(source="flowk/elementwise_ops.h, or pyflowk/_native/operator_table.py")}
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from .._native.operations import BinaryOp, TernaryOp, UnaryOp
+from .._typing import DTypeLike
+from . import eager, {", ".join(modules)}
 from .jax_elementwise import apply
 from .jax_types import Array, ArrayLike
 
+# fmt: off
+# ruff: noqa: RUF022
+{packed("__all__ = [", quoted(names), "]")}# fmt: on
 
-''' + "\n\n".join(map(jax_function_text, rows))
+
+''' + "\n\n".join(texts)
+
+
+def _jax_module(operator: Any) -> str:
+    """The module that has the function of JAX's arrays: jax_softmax for _operators.softmax."""
+    return f"jax_{operator.module.rpartition('.')[2]}"
+
+
+def jax_operator_text(name: str, operator: Any) -> str:
+    """An operator for JAX's arrays, by the signature and the first line of its function in Python."""
+    text = (PACKAGE / f"{operator.module.replace('.', '/')}.py").read_text()
+    function = next(one for one in public_functions(text) if one.name == name)
+    types = {"ArrayT": "ArrayLike", "Array": "ArrayLike", "Array | None": "ArrayLike | None", **(operator.jax or {})}
+    parameters: list[str] = []
+    arrays: list[str] = []
+    others: list[str] = []
+    for argument, default, is_keyword in parameters_of(function):
+        own = types.get(argument.arg, types.get(annotation_of(argument), annotation_of(argument)))
+        if own is None or argument.arg in TABLE["OF_MEMORY"]:
+            continue
+        if is_keyword and "*" not in parameters:
+            parameters.append("*")
+        parameters.append(f"{argument.arg}: {own}" + ("" if default is None else f" = {ast.unparse(default)}"))
+        (arrays if "ArrayLike" in own else others).append(argument.arg)
+    result = re.sub("ArrayT|Any", lambda found: {"Any": "Array | None"}.get(found[0], "Array"), annotation(function))
+    head = folded(f"def {name}(", parameters, f") -> {result}:").replace("'", '"')
+    first_line = (ast.get_docstring(function) or "").split("\n")[0]
+    doc = f'    """{first_line}\n\n    As `pyflowk.{name}`. {operator.jax_text}'.rstrip() + '\n    """\n'
+    given = [f"({', '.join(arrays)}{',' if len(arrays) == 1 else ''})", *others]
+    call = folded(f"out: {result} = eager.call(", [f"{_jax_module(operator)}.{name}", *given], ")")
+    return f"{head}\n{doc}{textwrap.indent(call, '    ')}\n    return out\n"
 
 
 def jax_function_text(row: Row) -> str:
@@ -301,21 +343,21 @@ def aliases() -> dict[str, str]:
 
 def version() -> str:
     """FLOWK_VERSION of flowk.h as text."""
-    text = HEADER.with_name("flowk.h").read_text()
-    return ".".join(re.findall(r"#define FLOWK_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", text))
+    return ".".join(str(constant(f"FLOWK_VERSION_{part}")) for part in ("MAJOR", "MINOR", "PATCH"))
 
 
 def generated() -> dict[str, str]:
     """The text of every generated file, by its path in the package."""
     rows = read_rows()
     files = {"_native/operations.py": operations(rows), "_elementwise/functions.py": functions(rows)}
+    files |= {"_native/abi.py": abi(), "_native/c_functions.h": c_functions()}
     files["_jax/jax_functions.py"] = jax_functions(rows)
     names = {module: list(group) for module, group in OTHERS.items()}
-    for module in FUNCTION_MODULES:
-        path = f"{module}.py"
+    for module in sorted(FUNCTION_MODULES):
+        path = f"{module.replace('.', '/')}.py"
         text = files.get(path) or (PACKAGE / path).read_text()
-        files[f"{module}.pyi"] = stub(module, text)
-        names[module.replace("/", ".")] = sorted(function.name for function in public_functions(text))
+        files[f"{path}i"] = stub(path, text)
+        names[module] = sorted(function.name for function in public_functions(text))
     return {**files, "__init__.py": init(names), "__init__.pyi": init_stub(names)}
 
 

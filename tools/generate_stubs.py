@@ -15,14 +15,14 @@ def public_functions(text: str) -> list[ast.FunctionDef]:
     ]
 
 
-def stub(module: str, text: str) -> str:
+def stub(path: str, text: str) -> str:
     """The public functions' types. The result is of the first array's kind: one overload for NumPy's arrays and
     lists, one for any other first array, and for several operands one for a number before the array."""
     functions = public_functions(text)
     body = "".join(map(stub_of, functions))
     types = ("Array", "ArrayT", "DTypeLike", "Number", "Numbers", "Stream")
     imported = [name for name in types if re.search(rf"\b{name}\b", body)]
-    lines = [LICENSE, f"# {NOTE.format(source=module.rpartition('/')[2] + '.py')}\n", "# fmt: off\n"]
+    lines = [LICENSE, f"# {NOTE.format(source=path.rpartition('/')[2])}\n", "# fmt: off\n"]
     collections = [name for name in ("Iterable", "Sequence") if f"{name}[" in body]
     if collections:
         lines.append(f"from collections.abc import {', '.join(collections)}\n")
@@ -32,12 +32,12 @@ def stub(module: str, text: str) -> str:
 
 
 def stub_of(function: ast.FunctionDef) -> str:
-    arguments, result = function.args, ast.unparse(function.returns) if function.returns else "Any"
-    defaults = [None] * (len(arguments.args) - len(arguments.defaults)) + list(arguments.defaults)
-    parts = [declared(argument, default) for argument, default in zip(arguments.args, defaults)]
-    if arguments.kwonlyargs:
-        parts += [f"*{declared(arguments.vararg, None)}" if arguments.vararg else "*"]
-        parts += [*map(declared, arguments.kwonlyargs, arguments.kw_defaults)]
+    result, star = annotation(function), function.args.vararg
+    parts: list[str] = []
+    for argument, default, is_keyword in parameters_of(function):
+        if is_keyword and not any(part.startswith("*") for part in parts):
+            parts.append(f"*{declared(star, None)}" if star else "*")
+        parts.append(declared(argument, default))
 
     def signature(arrays: list[str], returned: str) -> str:
         """With arrays[i] for the type variable of the i-th parameter that has it, the last one for all others."""
@@ -63,5 +63,23 @@ def stub_of(function: ast.FunctionDef) -> str:
 
 
 def declared(argument: ast.arg, default: ast.expr | None) -> str:
-    annotation = ast.unparse(argument.annotation) if argument.annotation else "Any"
-    return f"{argument.arg}: {annotation}" + ("" if default is None else " = ...")
+    return f"{argument.arg}: {annotation_of(argument)}" + ("" if default is None else " = ...")
+
+
+def parameters_of(function: ast.FunctionDef) -> list[tuple[ast.arg, ast.expr | None, bool]]:
+    """(parameter, default, whether it is passed by name alone), without *parameters."""
+    own = function.args
+    defaults = [None] * (len(own.args) - len(own.defaults)) + list(own.defaults)
+    return [
+        *((argument, default, False) for argument, default in zip(own.args, defaults)),
+        *((argument, default, True) for argument, default in zip(own.kwonlyargs, own.kw_defaults)),
+    ]
+
+
+def annotation(function: ast.FunctionDef) -> str:
+    """The type of the result."""
+    return ast.unparse(function.returns) if function.returns else "Any"
+
+
+def annotation_of(argument: ast.arg) -> str:
+    return ast.unparse(argument.annotation) if argument.annotation else "Any"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "c_call.h"
 
-#include "flowk/flowk.h"
+#include "../_native/c_functions.h"
 #include "python_api.h"
 
 typedef union {
@@ -10,30 +10,23 @@ typedef union {
   void *p;
 } Word;
 
-// The arguments `v` have the types of flowk.h, in its order.
+// The words `v` are the function's arguments.
 static int call_function(int function, void *address, const Word *v) {
   switch (function) {
-#define CALL(name, ...) return ((__typeof__(&name))address)(__VA_ARGS__)
 #define p(at) v[at].p
+#define d(at) v[at].d
+#define i(at) v[at].i
 #define n(at) (int32_t)v[at].i
-    case 0: CALL(flowk_permute, p(0), p(1), p(2), p(3), n(4), p(5), p(6), n(7), p(8));
-    case 1: CALL(flowk_permute_convert, p(0), p(1), n(2), p(3), p(4), n(5), n(6), p(7), p(8), v[9].d, p(10));
-    case 2: CALL(flowk_unary, n(0), p(1), p(2), n(3), p(4), p(5), n(6), n(7), p(8), v[9].d, v[10].d, p(11));
-    case 3: CALL(flowk_binary, n(0), p(1), p(2), n(3), p(4), p(5), n(6), p(7), p(8), n(9), n(10), p(11), p(12));
-    case 4:
-      CALL(flowk_ternary, n(0), p(1), p(2), n(3), p(4), p(5), n(6), p(7), p(8), n(9), p(10), p(11), n(12), n(13), p(14),
-           v[15].d, p(16));
-    case 5: CALL(flowk_prelu, p(0), p(1), p(2), v[3].i, v[4].i, v[5].i, n(6), n(7), p(8));
-    case 6:
-      CALL(flowk_prelu_backward, p(0), p(1), p(2), p(3), p(4), v[5].i, v[6].i, v[7].i, n(8), n(9), p(10),
-           (size_t)v[11].i, p(12));
-    case 7: CALL(flowk_masked_softmax, p(0), p(1), n(2), p(3), p(4), n(5), n(6), p(7), v[8].d, p(9), n(10), p(11));
-    case 8:
-      CALL(flowk_masked_softmax_backward, p(0), p(1), p(2), p(3), n(4), p(5), p(6), n(7), n(8), p(9), v[10].d, p(11),
-           n(12), p(13));
+#define CASE(number, name, ...) \
+  case number: return ((__typeof__(&name))address)(__VA_ARGS__);
+#define NO_CASE(name)
+    FLOWK_FUNCTIONS(CASE, NO_CASE)
+#undef NO_CASE
+#undef CASE
 #undef n
+#undef i
+#undef d
 #undef p
-#undef CALL
     default: return FLOWK_STATUS_INTERNAL_ERROR;
   }
 }

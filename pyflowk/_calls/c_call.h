@@ -24,7 +24,7 @@ typedef struct {
 } PlannedWord;
 
 typedef struct {
-  int function;  // an index of `functions` in recorded.py
+  int function;  // its number in c_functions.h
   void *address;
   int num_words;
   PlannedWord words[max_words];

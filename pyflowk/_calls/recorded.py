@@ -16,11 +16,7 @@ from .._native import library as native
 from .._native.abi import FUNCTIONS, DType, SoftmaxMask
 from .._pipeline import Recorded, Recorder, new_array
 
-# By their numbers in c_call.c.
-C_FUNCTIONS = (
-    *("flowk_permute", "flowk_permute_convert", "flowk_unary", "flowk_binary", "flowk_ternary", "flowk_prelu"),
-    *("flowk_prelu_backward", "flowk_masked_softmax", "flowk_masked_softmax_backward"),
-)
+C_FUNCTIONS = tuple(FUNCTIONS)  # by their numbers in c_functions.h
 # The kinds of words in c_call.h.
 _LITERAL, _POINTER, _STREAM, _NUMBER, _FLOAT32, _FLOAT64, _MASK = range(7)
 _FLOATS = {DType.FLOAT32: _FLOAT32, DType.FLOAT64: _FLOAT64}

@@ -46,7 +46,7 @@ def _compiled(function: Callable[..., Any], static: tuple[Any, ...]) -> Callable
     def run(*arrays: Any) -> Any:
         return function(arrays, *static)
 
-    run.__name__ = f"flowk{function.__name__}"
+    run.__name__ = f"flowk_{function.__name__.lstrip('_')}"
     return jax.jit(run, inline=True)  # in a trace that these arrays are constants of: as the function itself
 
 

@@ -125,13 +125,20 @@ bool read_int64(Call *call, const char *name, int64_t *value) { return read_scal
 
 bool read_double(Call *call, const char *name, double *value) { return read_scalar(call, name, FFI_F64, value); }
 
-bool read_int32s(Call *call, const char *name, int32_t size, const int32_t **values) {
+static const void *read_array(Call *call, const char *name, int dtype, size_t size) {
   const FfiArray *array = find_attribute(call, name, FFI_ATTRIBUTE_ARRAY);
-  if (array == NULL) return false;
-  if (array->dtype != FFI_S32 || array->size != (size_t)size) {
-    return fail(call, "attribute %s has %zu entries of XLA's type %d, must have %d of %d", name, array->size,
-                array->dtype, size, FFI_S32);
-  }
-  *values = array->data;
-  return true;
+  if (array == NULL || (array->dtype == dtype && array->size == size)) return array == NULL ? NULL : array->data;
+  fail(call, "attribute %s has %zu entries of XLA's type %d, must have %zu of %d", name, array->size, array->dtype,
+       size, dtype);
+  return NULL;
+}
+
+bool read_int32s(Call *call, const char *name, size_t size, const int32_t **values) {
+  *values = read_array(call, name, FFI_S32, size);
+  return *values != NULL;
+}
+
+bool read_int64s(Call *call, const char *name, size_t size, const int64_t **values) {
+  *values = read_array(call, name, FFI_S64, size);
+  return *values != NULL;
 }

@@ -7,26 +7,12 @@
 
 #include <stdbool.h>
 
-#include "flowk/flowk.h"
+#include "../_native/c_functions.h"
 #include "xla_ffi.h"
-
-/* The C functions that the handlers call. */
-#define FLOWK_JAX_FUNCTIONS(F) \
-  F(last_error)                \
-  F(unary)                     \
-  F(binary)                    \
-  F(ternary)                   \
-  F(permute)                   \
-  F(permute_convert)           \
-  F(prelu)                     \
-  F(prelu_backward)            \
-  F(prelu_backward_workspace_bytes) F(masked_softmax) F(masked_softmax_backward)
 
 /* One flowk library: libflowk or libflowk_simt. */
 typedef struct {
-#define FLOWK_JAX_MEMBER(name) __typeof__(&flowk_##name) name;
-  FLOWK_JAX_FUNCTIONS(FLOWK_JAX_MEMBER)
-#undef FLOWK_JAX_MEMBER
+  FlowkFunctions functions;
   bool is_on_host;
   char why_none[400]; /* where the functions are NULL */
 } Library;
@@ -34,6 +20,7 @@ typedef struct {
 typedef struct {
   FfiCallFrame *frame;
   const Library *library;
+  const FlowkFunctions *flowk; /* the library's */
   flowk_stream stream;
   char message[512];
 } Call;
@@ -61,7 +48,8 @@ bool broadcast_strides(Call *call, const char *name, const Tensor *tensor, const
 
 bool read_int64(Call *call, const char *name, int64_t *value);
 bool read_double(Call *call, const char *name, double *value);
-/* An array of `size` int32. */
-bool read_int32s(Call *call, const char *name, int32_t size, const int32_t **values);
+/* An array of `size` numbers. */
+bool read_int32s(Call *call, const char *name, size_t size, const int32_t **values);
+bool read_int64s(Call *call, const char *name, size_t size, const int64_t **values);
 
 #endif /* FLOWK_FFI_FRAME_H_ */

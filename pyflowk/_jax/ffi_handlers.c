@@ -26,19 +26,19 @@ static flowk_status elementwise(Call *call, int num_operands) {
       return NOT_CALLED;
     }
   }
-  const Library *library = call->library;
   const Tensor *x = &operands[0], *y = &operands[1], *z = &operands[2];
   int32_t code = (int32_t)op;
   if (num_operands == 1) {
-    return library->unary(code, x->data, strides[0], x->dtype, out.data, NULL, out.dtype, out.rank, out.dims, a, b,
-                          call->stream);
+    return call->flowk->flowk_unary(code, x->data, strides[0], x->dtype, out.data, NULL, out.dtype, out.rank, out.dims,
+                                    a, b, call->stream);
   }
   if (num_operands == 2) {
-    return library->binary(code, x->data, strides[0], x->dtype, y->data, strides[1], y->dtype, out.data, NULL,
-                           out.dtype, out.rank, out.dims, call->stream);
+    return call->flowk->flowk_binary(code, x->data, strides[0], x->dtype, y->data, strides[1], y->dtype, out.data, NULL,
+                                     out.dtype, out.rank, out.dims, call->stream);
   }
-  return library->ternary(code, x->data, strides[0], x->dtype, y->data, strides[1], y->dtype, z->data, strides[2],
-                          z->dtype, out.data, NULL, out.dtype, out.rank, out.dims, a, call->stream);
+  return call->flowk->flowk_ternary(code, x->data, strides[0], x->dtype, y->data, strides[1], y->dtype, z->data,
+                                    strides[2], z->dtype, out.data, NULL, out.dtype, out.rank, out.dims, a,
+                                    call->stream);
 }
 
 static flowk_status unary(Call *call) { return elementwise(call, 1); }
@@ -48,7 +48,7 @@ static flowk_status ternary(Call *call) { return elementwise(call, 3); }
 /* Attribute axes; the extents of dst are those of src in that order. */
 static bool read_permute(Call *call, Tensor *src, Tensor *dst, const int32_t **axes) {
   if (!has_sizes(call, 1, 1) || !read_argument(call, 0, src) || !read_result(call, 0, dst) ||
-      !read_int32s(call, "axes", src->rank, axes)) {
+      !read_int32s(call, "axes", (size_t)src->rank, axes)) {
     return false;
   }
   if (src->rank != dst->rank) return fail(call, "out has %d dimensions, must have %d", dst->rank, src->rank);
@@ -71,7 +71,7 @@ static flowk_status permute(Call *call) {
     fail(call, "out is of another type than x");
     return NOT_CALLED;
   }
-  return call->library->permute(src.data, NULL, dst.data, NULL, src.rank, src.dims, axes, src.dtype, call->stream);
+  return call->flowk->flowk_permute(src.data, NULL, dst.data, NULL, src.rank, src.dims, axes, src.dtype, call->stream);
 }
 
 static flowk_status permute_convert(Call *call) {
@@ -79,8 +79,8 @@ static flowk_status permute_convert(Call *call) {
   const int32_t *axes;
   double scale;
   if (!read_permute(call, &src, &dst, &axes) || !read_double(call, "scale", &scale)) return NOT_CALLED;
-  return call->library->permute_convert(src.data, NULL, src.dtype, dst.data, NULL, dst.dtype, src.rank, src.dims, axes,
-                                        scale, call->stream);
+  return call->flowk->flowk_permute_convert(src.data, NULL, src.dtype, dst.data, NULL, dst.dtype, src.rank, src.dims,
+                                            axes, scale, call->stream);
 }
 
 typedef struct {
@@ -106,8 +106,8 @@ static flowk_status prelu(Call *call) {
       !read_result(call, 0, &y) || !has_dims(call, "out", &y, &x) || !read_prelu_sizes(call, &x, &alpha, &sizes)) {
     return NOT_CALLED;
   }
-  return call->library->prelu(x.data, alpha.data, y.data, sizes.outer, sizes.channels, sizes.inner, x.dtype,
-                              alpha.dtype, call->stream);
+  return call->flowk->flowk_prelu(x.data, alpha.data, y.data, sizes.outer, sizes.channels, sizes.inner, x.dtype,
+                                  alpha.dtype, call->stream);
 }
 
 /* Scratch memory of the call, aligned to what flowk_prelu_backward() asks for and XLA takes; on the host the caller
@@ -134,51 +134,44 @@ static flowk_status prelu_backward(Call *call) {
     return NOT_CALLED;
   }
   if (need_dalpha && !(read_result(call, 1, &dalpha) && has_dims(call, "dalpha", &dalpha, &alpha))) return NOT_CALLED;
-  const Library *library = call->library;
   size_t num_bytes = 0;
   void *workspace = NULL;
   flowk_status status;
   if (need_dalpha) {
-    status = library->prelu_backward_workspace_bytes(sizes.outer, sizes.channels, sizes.inner, x.dtype, alpha.dtype,
-                                                     &num_bytes);
+    status = call->flowk->flowk_prelu_backward_workspace_bytes(sizes.outer, sizes.channels, sizes.inner, x.dtype,
+                                                               alpha.dtype, &num_bytes);
     if (status != FLOWK_STATUS_SUCCESS) return status;
   }
   if (num_bytes > 0 && (workspace = scratch(call, num_bytes)) == NULL) {
     fail(call, "no memory for a workspace of %zu bytes", num_bytes);
     return NOT_CALLED;
   }
-  status = library->prelu_backward(dy.data, x.data, alpha.data, dx.data, dalpha.data, sizes.outer, sizes.channels,
-                                   sizes.inner, x.dtype, alpha.dtype, workspace, num_bytes, call->stream);
-  if (library->is_on_host) free(workspace);
+  status =
+      call->flowk->flowk_prelu_backward(dy.data, x.data, alpha.data, dx.data, dalpha.data, sizes.outer, sizes.channels,
+                                        sizes.inner, x.dtype, alpha.dtype, workspace, num_bytes, call->stream);
+  if (call->library->is_on_host) free(workspace);
   return status;
 }
-
-/* Which operands of a softmax follow the first ones: the bits of attribute operands. */
-enum { HAS_MASK = 1, HAS_LENGTHS = 2, HAS_BIAS = 4 };
 
 typedef struct {
   flowk_softmax_mask mask;
   int64_t dense_strides[FLOWK_MAX_RANK], lengths_strides[FLOWK_MAX_RANK], bias_strides[FLOWK_MAX_RANK];
   double scale;
-  int32_t log;
+  int64_t log;
 } SoftmaxArguments;
 
+/* Attribute mask is a flowk_softmax_mask that has 1 in place of the address of each array that is an operand. */
 static bool read_softmax(Call *call, int64_t num_first, const Tensor *x, SoftmaxArguments *softmax) {
   flowk_softmax_mask *mask = &softmax->mask;
-  *mask = (flowk_softmax_mask)FLOWK_SOFTMAX_MASK_INIT;
-  int64_t operands, from_right, causal, log;
-  if (!read_int64(call, "operands", &operands) || !read_int64(call, "from_right", &from_right) ||
-      !read_int64(call, "causal", &causal) || !read_int64(call, "causal_offset", &mask->causal_offset) ||
-      !read_int64(call, "window", &mask->window) || !read_int64(call, "log", &log) ||
+  const int64_t *words;
+  if (!read_int64s(call, "mask", sizeof(*mask) / sizeof(*words), &words) || !read_int64(call, "log", &softmax->log) ||
       !read_double(call, "scale", &softmax->scale)) {
     return false;
   }
-  mask->lengths_from_right = (int32_t)from_right;
-  mask->causal = (int32_t)causal;
-  softmax->log = (int32_t)log;
+  memcpy(mask, words, sizeof(*mask));
   Tensor tensor;
   int64_t index = num_first;
-  if (operands & HAS_MASK) {
+  if (mask->dense != NULL) {
     if (!read_argument(call, index++, &tensor) ||
         !broadcast_strides(call, "mask", &tensor, x, x->rank, softmax->dense_strides)) {
       return false;
@@ -188,7 +181,7 @@ static bool read_softmax(Call *call, int64_t num_first, const Tensor *x, Softmax
     mask->dense = tensor.data;
     mask->dense_strides = softmax->dense_strides;
   }
-  if (operands & HAS_LENGTHS) {
+  if (mask->lengths != NULL) {
     if (!read_argument(call, index++, &tensor) ||
         !broadcast_strides(call, "lengths", &tensor, x, x->rank - 1, softmax->lengths_strides)) {
       return false;
@@ -197,7 +190,7 @@ static bool read_softmax(Call *call, int64_t num_first, const Tensor *x, Softmax
     mask->lengths_strides = softmax->lengths_strides;
     mask->lengths_dtype = tensor.dtype;
   }
-  if (operands & HAS_BIAS) {
+  if (mask->bias != NULL) {
     if (!read_argument(call, index++, &tensor) ||
         !broadcast_strides(call, "bias", &tensor, x, x->rank, softmax->bias_strides)) {
       return false;
@@ -228,8 +221,8 @@ static flowk_status masked_softmax(Call *call) {
       !c_strides(call, &x, strides) || !read_softmax(call, 1, &x, &softmax)) {
     return NOT_CALLED;
   }
-  return call->library->masked_softmax(x.data, strides, x.dtype, y.data, strides, y.dtype, x.rank, x.dims,
-                                       softmax.scale, &softmax.mask, softmax.log, call->stream);
+  return call->flowk->flowk_masked_softmax(x.data, strides, x.dtype, y.data, strides, y.dtype, x.rank, x.dims,
+                                           softmax.scale, &softmax.mask, (int32_t)softmax.log, call->stream);
 }
 
 static flowk_status masked_softmax_backward(Call *call) {
@@ -245,41 +238,28 @@ static flowk_status masked_softmax_backward(Call *call) {
     fail(call, "y is of another type than dy");
     return NOT_CALLED;
   }
-  return call->library->masked_softmax_backward(dy.data, strides, y.data, strides, y.dtype, dx.data, strides, dx.dtype,
-                                                dy.rank, dy.dims, softmax.scale, &softmax.mask, softmax.log,
-                                                call->stream);
+  return call->flowk->flowk_masked_softmax_backward(dy.data, strides, y.data, strides, y.dtype, dx.data, strides,
+                                                    dx.dtype, dy.rank, dy.dims, softmax.scale, &softmax.mask,
+                                                    (int32_t)softmax.log, call->stream);
 }
 
 /* ---- platforms ---------------------------------------------------------------------------------------------------*/
 
 static Library libraries[2] = {{.is_on_host = true}, {.is_on_host = false}}; /* of the platforms cpu and CUDA */
 
-#define FLOWK_JAX_NAME(name) "flowk_" #name,
-static const char *const function_names[] = {FLOWK_JAX_FUNCTIONS(FLOWK_JAX_NAME)};
-#undef FLOWK_JAX_NAME
-enum { NUM_FUNCTIONS = sizeof(function_names) / sizeof(function_names[0]) };
-
-/* The name of a function that flowk_jax_set_library() takes, NULL past the last one. */
-FLOWK_API const char *flowk_jax_function_name(int32_t index);
-const char *flowk_jax_function_name(int32_t index) {
-  return index >= 0 && index < NUM_FUNCTIONS ? function_names[index] : NULL;
-}
-
-/* The addresses of those functions in the library for platform 0 (cpu) or 1 (CUDA), or NULL and why there is none. */
-FLOWK_API void flowk_jax_set_library(int32_t platform, void *const *addresses, const char *why_none);
-void flowk_jax_set_library(int32_t platform, void *const *addresses, const char *why_none) {
+/* The functions of the library for platform 0 (cpu) or 1 (CUDA), or NULL and why there is none. */
+FLOWK_API void flowk_jax_set_library(int32_t platform, const FlowkFunctions *functions, const char *why_none);
+void flowk_jax_set_library(int32_t platform, const FlowkFunctions *functions, const char *why_none) {
   Library *library = &libraries[platform];
-  if (addresses == NULL) {
+  if (functions != NULL) {
+    library->functions = *functions;
+  } else {
     snprintf(library->why_none, sizeof(library->why_none), "%s", why_none);
-    return;
   }
-#define FLOWK_JAX_SET(name) memcpy(&library->name, addresses++, sizeof(void *));
-  FLOWK_JAX_FUNCTIONS(FLOWK_JAX_SET)
-#undef FLOWK_JAX_SET
 }
 
 static FfiError *error_of(Call *call, const char *name, flowk_status status) {
-  const char *message = status == NOT_CALLED ? call->message : call->library->last_error();
+  const char *message = status == NOT_CALLED ? call->message : call->flowk->flowk_last_error();
   char text[1024];
   snprintf(text, sizeof(text), "flowk_%s: %s", name, message);
   int code = status == FLOWK_STATUS_NO_DEVICE  ? FFI_FAILED_PRECONDITION
@@ -299,12 +279,13 @@ static FfiError *handle(FfiCallFrame *frame, int platform, const char *name, flo
     metadata->traits = traits;
     return NULL;
   }
-  Call call = {frame, &libraries[platform], NULL, ""};
-  if (call.library->unary == NULL) {
-    fail(&call, "no library for this platform: %s", call.library->why_none);
+  const Library *library = &libraries[platform];
+  Call call = {frame, library, &library->functions, NULL, ""};
+  if (call.flowk->flowk_unary == NULL) {
+    fail(&call, "no library for this platform: %s", library->why_none);
     return error_of(&call, name, NOT_CALLED);
   }
-  if (!call.library->is_on_host) {
+  if (!library->is_on_host) {
     FfiStreamArgs args = {sizeof(args), NULL, frame->context, NULL};
     FfiError *error = frame->api->get_stream(&args);
     if (error != NULL) return error;

@@ -11,13 +11,19 @@ import jax
 
 from .._native import library as native
 from .._native.errors import FlowkError
+from .._native.operator_table import OPERATORS
 
 FILE_NAME = "libpyflowk_jax.so"
 # One per C function. XLA's custom calls have these names with "flowk_" before them.
 HANDLERS = (
-    "unary", "binary", "ternary", "permute", "permute_convert", "prelu", "prelu_backward", "masked_softmax",
-    "masked_softmax_backward",
-)  # fmt: skip
+    *("unary", "binary", "ternary"),
+    *(
+        name.removeprefix("flowk_")
+        for operator in OPERATORS.values()
+        if operator.jax is not None
+        for name in operator.c_functions
+    ),
+)
 _BACKENDS = {"cpu": "simt", "CUDA": "cuda"}  # by XLA's name of the platform
 
 
@@ -40,23 +46,12 @@ def _set_library(library: ctypes.CDLL, index: int, backend: str) -> None:
     except (FlowkError, ImportError) as error:
         library.flowk_jax_set_library(index, None, str(error).encode())
         return
-    addresses = [ctypes.cast(getattr(functions, name), ctypes.c_void_p) for name in function_names(library)]
-    library.flowk_jax_set_library(index, (ctypes.c_void_p * len(addresses))(*addresses), b"")
-
-
-def function_names(library: ctypes.CDLL) -> Iterator[str]:
-    """What flowk_jax_set_library() takes the addresses of."""
-    index = 0
-    while name := library.flowk_jax_function_name(index):
-        yield name.decode()
-        index += 1
+    library.flowk_jax_set_library(index, native.addresses(functions), b"")
 
 
 def load() -> ctypes.CDLL:
     """The handlers, with the types of their functions."""
     library = ctypes.CDLL(path())
-    library.flowk_jax_function_name.argtypes = [ctypes.c_int32]
-    library.flowk_jax_function_name.restype = ctypes.c_char_p
     library.flowk_jax_set_library.argtypes = [ctypes.c_int32, ctypes.c_void_p, ctypes.c_char_p]
     library.flowk_jax_set_library.restype = None
     return library

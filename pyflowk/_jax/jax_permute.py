@@ -10,7 +10,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.typing import ArrayLike
 
 from .._arguments import shown
 from .._arrays.dtypes import ALL_TYPES, dtype_name, listed, type_of_elements, wrong_dtype
@@ -18,18 +17,12 @@ from .._elementwise.promotion import FLOATS
 from .._native.abi import DType
 from .._operators.permute_arguments import _CONVERTED, _checked_axes, _last_two_swapped
 from .._typing import DTypeLike
-from . import eager, primitives
+from . import primitives
 from .jax_types import array, static_number, wanted_type
 from .primitives import bind, custom_call, first_dimension, is_zero, zero_of
 
 
-def permute(x: ArrayLike, axes: Iterable[int], *, dtype: DTypeLike | None = None, scale: float = 1.0) -> jax.Array:
-    """Reorder the dimensions of an array, in new memory: as `pyflowk.permute`. scale is a number."""
-    out: jax.Array = eager.call(_reordered, (x,), axes, dtype, scale)
-    return out
-
-
-def _reordered(arrays: Sequence[Any], axes: Iterable[int], dtype: DTypeLike | None, scale: float) -> jax.Array:
+def permute(arrays: Sequence[Any], axes: Iterable[int], dtype: DTypeLike | None, scale: float) -> jax.Array:
     try:
         order = tuple(map(operator.index, axes))
     except (TypeError, NotImplementedError) as error:
@@ -38,13 +31,7 @@ def _reordered(arrays: Sequence[Any], axes: Iterable[int], dtype: DTypeLike | No
     return _permute(x, _checked_axes(order, x.ndim), dtype, scale)
 
 
-def batch_transpose(x: ArrayLike, *, dtype: DTypeLike | None = None, scale: float = 1.0) -> jax.Array:
-    """Swap the last two dimensions of an array, in new memory: as `pyflowk.batch_transpose`."""
-    out: jax.Array = eager.call(_transposed_last, (x,), dtype, scale)
-    return out
-
-
-def _transposed_last(arrays: Sequence[Any], dtype: DTypeLike | None, scale: float) -> jax.Array:
+def batch_transpose(arrays: Sequence[Any], dtype: DTypeLike | None, scale: float) -> jax.Array:
     x = array(arrays[0], "x")
     return _permute(x, _last_two_swapped(x.ndim), dtype, scale)
 

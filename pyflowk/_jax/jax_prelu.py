@@ -13,13 +13,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 
 from .._arguments import boolean, integer, shown
 from .._arrays.dtypes import beside, float_type, listed, wrong_dtype
 from .._native.abi import Status
 from .._native.errors import FlowkValueError
-from . import eager, primitives
+from . import primitives
 from .jax_types import array
 from .primitives import (
     batch_size,
@@ -34,33 +33,13 @@ from .primitives import (
 )
 
 
-def prelu(x: ArrayLike, alpha: ArrayLike, channel_axis: int = 1) -> jax.Array:
-    """``out = x`` where x > 0, ``alpha * x`` elsewhere: as `pyflowk.prelu`."""
-    out: jax.Array = eager.call(_prelu, (x, alpha), channel_axis)
-    return out
-
-
-def _prelu(arrays: Sequence[Any], channel_axis: int) -> Any:
+def prelu(arrays: Sequence[Any], channel_axis: int) -> Any:
     x, alpha = map(array, arrays, ("x", "alpha"))
     axis = _checked_axis(x, alpha, channel_axis)
     return bind(prelu_p, x, _flat(alpha), axis=axis)
 
 
 def prelu_backward(
-    dy: ArrayLike,
-    x: ArrayLike,
-    alpha: ArrayLike,
-    channel_axis: int = 1,
-    *,
-    need_dx: bool = True,
-    need_dalpha: bool = True,
-) -> tuple[jax.Array | None, jax.Array | None]:
-    """The gradients of `prelu` with respect to x and alpha: as `pyflowk.prelu_backward`."""
-    dx, dalpha = eager.call(_prelu_backward, (dy, x, alpha), channel_axis, need_dx, need_dalpha)
-    return dx, dalpha
-
-
-def _prelu_backward(
     arrays: Sequence[Any], channel_axis: int, need_dx: bool, need_dalpha: bool
 ) -> tuple[jax.Array | None, jax.Array | None]:
     dy, x, alpha = map(array, arrays, ("dy", "x", "alpha"))

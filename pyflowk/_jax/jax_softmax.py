@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""softmax, log_softmax, masked_softmax and masked_softmax_backward of pyflowk.jax."""
+"""softmax, log_softmax, masked_softmax and masked_softmax_backward of pyflowk.jax, as jax_functions.py calls them."""
 
 from __future__ import annotations
 
@@ -8,44 +8,21 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
 from .._arguments import boolean, shown
 from .._arrays.dtypes import FLOAT_TYPES, beside, float_type, listed, wrong_dtype
 from .._native.abi import DType
 from .._operators.softmax_arguments import broadcasts, checked_options
 from .._typing import DTypeLike
-from . import eager
 from .jax_types import array, static_number, wanted_type
 from .primitives import ExactFloat, bind
 from .softmax_primitives import HAS_BIAS, HAS_LENGTHS, HAS_MASK, Options, backward_p, softmax_p
 
 
-def masked_softmax(
-    x: ArrayLike,
-    mask: ArrayLike | None = None,
-    *,
-    lengths: ArrayLike | None = None,
-    side: str = "left",
-    causal: bool = False,
-    causal_offset: int = 0,
-    window: int | None = None,
-    bias: ArrayLike | None = None,
-    scale: float = 1.0,
-    log: bool = False,
-    dtype: DTypeLike | None = None,
-) -> jax.Array:
-    """Softmax over the last dimension, over the columns that are not masked out: as `pyflowk.masked_softmax`.
-
-    scale is a number. x and bias have gradients.
-    """
-    arrays = (x, mask, lengths, bias)
-    out: jax.Array = eager.call(_softmax, arrays, (side, causal, causal_offset, window, None), scale, log, dtype)
-    return out
-
-
-def _softmax(arrays: Sequence[Any], selection: tuple[Any, ...], scale: Any, log: Any, dtype: Any) -> Any:
-    checked = checked_options(*selection)
+def masked_softmax(arrays: Sequence[Any], *static: Any) -> Any:
+    """`static` are side, causal, causal_offset, window, scale, log and dtype."""
+    *selection, scale, log, dtype = static
+    checked = checked_options(*selection, None)
     x, mask, lengths, bias = arrays
     x = array(x, "x")
     shape = _shape(x, "x")
@@ -72,27 +49,9 @@ def _softmax(arrays: Sequence[Any], selection: tuple[Any, ...], scale: Any, log:
     return out if out.shape == x.shape else out.reshape(x.shape)
 
 
-def masked_softmax_backward(
-    dy: ArrayLike,
-    y: ArrayLike,
-    *,
-    lengths: ArrayLike | None = None,
-    side: str = "left",
-    causal: bool = False,
-    causal_offset: int = 0,
-    window: int | None = None,
-    scale: float = 1.0,
-    log: bool = False,
-    dtype: DTypeLike | None = None,
-) -> jax.Array:
-    """The gradient of `masked_softmax` with respect to x: as `pyflowk.masked_softmax_backward`. scale is a number."""
-    arrays = (dy, y, lengths)
-    out: jax.Array = eager.call(_backward, arrays, (side, causal, causal_offset, window, None), scale, log, dtype)
-    return out
-
-
-def _backward(arrays: Sequence[Any], selection: tuple[Any, ...], scale: Any, log: Any, dtype: Any) -> Any:
-    checked = checked_options(*selection)
+def masked_softmax_backward(arrays: Sequence[Any], *static: Any) -> Any:
+    *selection, scale, log, dtype = static
+    checked = checked_options(*selection, None)
     dy, y, lengths = arrays
     dy, y = array(dy, "dy"), array(y, "y")
     shape = _shape(dy, "dy")
@@ -110,14 +69,12 @@ def _backward(arrays: Sequence[Any], selection: tuple[Any, ...], scale: Any, log
     return out if out.shape == dy.shape else out.reshape(dy.shape)
 
 
-def softmax(x: ArrayLike, *, dtype: DTypeLike | None = None) -> jax.Array:
-    """Softmax over the last dimension of x: as `pyflowk.softmax`."""
-    return masked_softmax(x, dtype=dtype)
+def softmax(arrays: Sequence[Any], dtype: Any, log: bool = False) -> Any:
+    return masked_softmax((*arrays, None, None, None), "left", False, 0, None, 1.0, log, dtype)
 
 
-def log_softmax(x: ArrayLike, *, dtype: DTypeLike | None = None) -> jax.Array:
-    """Logarithm of the softmax over the last dimension of x: as `pyflowk.log_softmax`."""
-    return masked_softmax(x, log=True, dtype=dtype)
+def log_softmax(arrays: Sequence[Any], dtype: Any) -> Any:
+    return softmax(arrays, dtype, log=True)
 
 
 def _shape(x: jax.Array, name: str) -> tuple[int, ...]:
@@ -153,14 +110,13 @@ def _over_leading(given: Any, shape: tuple[int, ...]) -> jax.Array:
 
 
 def _options(given: int, checked: tuple[Any, ...], scale: Any, log: Any, code: DType) -> Options:
-    side, causal, causal_offset, window, _ = checked
     factor = static_number(scale, "scale")
     largest = float("inf") if code == DType.FLOAT64 else 2.0**126
     if not (abs(factor) <= largest and abs(factor) != float("inf")):
         raise ValueError(
             f"scale = {shown(scale)}, must be finite{'' if code == DType.FLOAT64 else ', |scale| <= 2**126'}"
         )
-    return Options(given, side == "right", causal, causal_offset, window or 0, ExactFloat(factor), boolean(log, "log"))
+    return Options(given, checked[:4], ExactFloat(factor), boolean(log, "log"))
 
 
 def _out_type(x: jax.Array, name: str, code: DType, dtype: DTypeLike | None) -> Any:

@@ -18,6 +18,8 @@ from . import eager
 from .jax_elementwise import apply, elementwise
 from .jax_types import NUMBERS, array, static_number, wanted_type
 
+__all__ = ["add_multiply", "cast", "clip", "elu", "gelu", "gelu_grad", "leaky_relu", "scale", "trunc_div"]
+
 _GELU = {"none": UnaryOp.GELU, "tanh": UnaryOp.GELU_TANH}
 _GELU_GRAD = {"none": BinaryOp.GELU_GRAD, "tanh": BinaryOp.GELU_TANH_GRAD}
 

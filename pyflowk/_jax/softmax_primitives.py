@@ -17,20 +17,19 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from .._operators.softmax_arguments import _mask_without_arrays
 from . import primitives
 from .primitives import ExactFloat, batch_size, batched_at, bind, computed, custom_call, is_zero, zero_of
 
-HAS_MASK, HAS_LENGTHS, HAS_BIAS = 1, 2, 4  # as in ffi_handlers.c
+HAS_MASK, HAS_LENGTHS, HAS_BIAS = 1, 2, 4
 
 
 class Options(NamedTuple):
-    """What is fixed when a program is compiled; `given` says which of mask, lengths and bias are operands."""
+    """What is fixed when a program is compiled. `given` says which of mask, lengths and bias are operands, `selection`
+    is side, causal, causal_offset and window."""
 
     given: int
-    from_right: bool
-    causal: bool
-    causal_offset: int
-    window: int
+    selection: tuple[Any, ...]
     scale: ExactFloat
     log: bool
 
@@ -40,15 +39,11 @@ def _abstract(first: Any, *others: Any, options: Options, dtype: np.dtype[Any]) 
 
 
 def _attributes(options: Options, dtype: np.dtype[Any]) -> dict[str, Any]:
-    return {
-        "operands": np.int64(options.given),
-        "from_right": np.int64(options.from_right),
-        "causal": np.int64(options.causal),
-        "causal_offset": np.int64(options.causal_offset),
-        "window": np.int64(options.window),
-        "scale": np.float64(options.scale),
-        "log": np.int64(options.log),
-    }
+    mask = _mask_without_arrays(*options.selection)
+    for name, bit in (("dense", HAS_MASK), ("lengths", HAS_LENGTHS), ("bias", HAS_BIAS)):
+        setattr(mask, name, 1 if options.given & bit else None)
+    words = np.frombuffer(bytes(mask), np.int64)
+    return {"mask": words, "scale": np.float64(options.scale), "log": np.int64(options.log)}
 
 
 def _values(dtype: np.dtype[Any], *arrays: Any) -> list[Any]:

@@ -18,6 +18,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from .abi import Status
+from .operator_table import OPERATORS
 
 
 class FlowkError(RuntimeError):
@@ -53,15 +54,7 @@ class FlowkValueError(FlowkError, ValueError):
 
 
 _ELEMENTWISE = ("flowk_unary", "flowk_binary", "flowk_ternary")
-_PYTHON_NAMES = {
-    "flowk_permute": {"src": "x", "dst": "out", "rank": "x.ndim"},
-    "flowk_permute_convert": {"src": "x", "dst": "out", "rank": "x.ndim"},
-    "flowk_permute_many": {"srcs": "xs", "dsts": "out", "rank": "xs[0].ndim"},
-    "flowk_prelu": {"y": "out"},
-    "flowk_prelu_backward": {"dx": "dx_out", "dalpha": "dalpha_out", "workspace_bytes": "workspace.nbytes"},
-    "flowk_masked_softmax": {"y": "out", "rank": "x.ndim"},
-    "flowk_masked_softmax_backward": {"dx": "out", "rank": "dy.ndim"},
-}
+_PYTHON_NAMES = {name: operator.c_names for operator in OPERATORS.values() for name in operator.c_functions}
 _CAUSED_BY_A_VALUE = range(Status.INVALID_ARGUMENT, Status.SIZE_OVERFLOW + 1)
 
 

@@ -84,6 +84,12 @@ def function_of(library: Any, name: str) -> Any:
     return getattr(library._library if isinstance(library, _OnDevice) else library, name)
 
 
+def addresses(library: ctypes.CDLL) -> Any:
+    """The addresses of the C functions, as the struct FlowkFunctions of c_functions.h."""
+    functions = [ctypes.cast(getattr(library, name), ctypes.c_void_p) for name in abi.FUNCTIONS]
+    return (ctypes.c_void_p * len(functions))(*functions)
+
+
 def allowed_backend() -> str | None:
     """The only backend that FLOWK_LIBRARY allows, None where it allows both."""
     choice = os.environ.get("FLOWK_LIBRARY", "")

@@ -11,30 +11,24 @@ from torch import Tensor
 
 from .._arguments import axis_of
 from .._elementwise import with_parameters
-from .._operators import permute as permute_operator
-from .._operators import prelu as prelu_operator
 from .derivatives import flowk
-from .registration import Rules, keep, register
+from .registration import Rules, keep, register, register_operator
 
 
 def register_all() -> None:
-    register(
-        "permute(Tensor x, int[] axes, *, ScalarType? dtype=None, float scale=1.0) -> Tensor",
-        permute_operator.permute,
+    register_operator(
+        "permute",
         lambda x, axes, *, dtype=None, scale=1.0: x.new_empty(
             [x.shape[axis] for axis in _checked(axes, x.dim())], dtype=dtype or x.dtype
         ),
         _Permute(),
-        permute_operator.permute,
     )
-    register(
-        "batch_transpose(Tensor x, *, ScalarType? dtype=None, float scale=1.0) -> Tensor",
-        permute_operator.batch_transpose,
+    register_operator(
+        "batch_transpose",
         lambda x, *, dtype=None, scale=1.0: x.new_empty(
             (*x.shape[:-2], x.shape[-1], x.shape[-2]), dtype=dtype or x.dtype
         ),
         _BatchTranspose(),
-        permute_operator.batch_transpose,
     )
     register(
         "cast(Tensor x, ScalarType dtype) -> Tensor",
@@ -43,21 +37,16 @@ def register_all() -> None:
         _Cast(),
         with_parameters.cast,
     )
-    register(
-        "prelu(Tensor x, Tensor alpha, int channel_axis=1) -> Tensor",
-        lambda x, alpha, channel_axis=1, *, out=None: prelu_operator.prelu(
-            x, alpha.contiguous(), channel_axis, out=out
-        ),
+    register_operator(
+        "prelu",
         lambda x, alpha, channel_axis=1: _like_in_memory(x),
         _Prelu(),
-        prelu_operator.prelu,
     )
-    register(
-        "prelu_backward(Tensor dy, Tensor x, Tensor alpha, int channel_axis=1) -> (Tensor, Tensor)",
-        lambda dy, x, alpha, channel_axis=1: prelu_operator.prelu_backward(dy, x, alpha.contiguous(), channel_axis),
+    register_operator(
+        "prelu_backward",
         lambda dy, x, alpha, channel_axis=1: (_like_in_memory(x), alpha.new_empty(alpha.shape)),
         _PreluBackward(),
-        prelu_operator.prelu_backward,
+        "(Tensor, Tensor)",
     )
 
 

@@ -21,8 +21,6 @@ from .._native import library as native
 from .._native.errors import FlowkError
 
 FILE_NAME = "libpyflowk_torch.so"
-# In the order of the struct Flowk in torch_shim.h.
-_FUNCTIONS = ("permute", "unary", "binary", "ternary", "prelu", "masked_softmax")
 
 
 def register(name: str, key: str) -> bool:
@@ -86,8 +84,7 @@ def _library() -> Any:
         )
         return None
     for backend, opened in backends.items():
-        addresses = [ctypes.cast(getattr(opened, f"flowk_{name}"), ctypes.c_void_p).value for name in _FUNCTIONS]
-        library.pyflowk_torch_use(backend == "cuda", (ctypes.c_void_p * len(addresses))(*addresses))
+        library.pyflowk_torch_use(backend == "cuda", native.addresses(opened))
     return library
 
 

@@ -8,12 +8,15 @@ what to do with such a Function but not with an operator's Autograd kernel.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from .._native.operator_table import OF_MEMORY, OPERATORS
 from . import autocast, gate, kernels
 
 below_autograd: Any = gate.private("torch._C", "_AutoDispatchBelowAutograd")
@@ -22,9 +25,10 @@ num_function_modes: Any = getattr(torch._C, "_len_torch_function_stack", lambda:
 is_grad_enabled = torch.is_grad_enabled
 LIBRARY = torch.library.Library("flowk", "FRAGMENT")
 NAMES: list[str] = []
-# The Function of each operator, on the operator's arguments; and the dispatcher's call.
+# The Function of each operator, on the operator's arguments; the dispatcher's call; and the call under autocast.
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 DISPATCHED: dict[str, Callable[..., Any]] = {}
+UNDER_AUTOCAST: dict[str, Callable[..., Any]] = {}
 _KEYS = ("CPU", "CUDA")
 # The types of arguments of a plain call.
 are_plain = frozenset(
@@ -33,13 +37,15 @@ are_plain = frozenset(
 
 
 class Rules:
-    """What an operator does under transforms. `arguments` are all of them, in the schema's order."""
+    """What an operator does under transforms. `arguments` are all of them, in the schema's order: `names`."""
+
+    names: tuple[str, ...]
 
     def save(self, ctx: Any, arguments: tuple[Any, ...], result: Any) -> None:
         """Keeps what backward() and jvp() need, as Function.setup_context does."""
 
-    def backward(self, ctx: Any, *gradients: Tensor) -> Sequence[Tensor | None]:
-        """The gradients of the first arguments; the others have none."""
+    def backward(self, ctx: Any, *gradients: Tensor) -> Sequence[Tensor | None] | dict[str, Tensor | None]:
+        """The gradients of the first arguments, or by the names of arguments; the others have none."""
         return ()
 
     def jvp(self, ctx: Any, *tangents: Tensor | None) -> Any:
@@ -73,6 +79,33 @@ class _Operator(type(torch.ops.aten.relu)):  # type: ignore[misc]
         return super().__call__(*arguments, **options)
 
 
+# A parameter's type in the schema, by its annotation in Python.
+_TYPES = {
+    **dict.fromkeys(("Array", "ArrayT"), "Tensor"),
+    "Array | None": "Tensor?",
+    "int | None": "int?",
+    "DTypeLike | None": "ScalarType?",
+}
+
+
+def register_operator(name: str, fake: Callable[..., Any], rules: Rules, result: str = "Tensor") -> None:
+    """Registers an operator of the table, with the parameters of its function in Python, which is its kernel."""
+    operator = OPERATORS[name]
+    types = {**_TYPES, **(operator.torch or {})}
+    function = getattr(import_module(f"pyflowk.{operator.module}"), name)
+    declared = []
+    for parameter in inspect.signature(function).parameters.values():
+        declared_type = types.get(parameter.name, types.get(parameter.annotation, parameter.annotation))
+        is_own = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        if not is_own or declared_type is None or parameter.name in OF_MEMORY:
+            continue
+        if parameter.kind == parameter.KEYWORD_ONLY and "*" not in declared:
+            declared.append("*")
+        default = f'"{parameter.default}"' if isinstance(parameter.default, str) else parameter.default
+        declared.append(f"{declared_type} {parameter.name}" + ("" if default is parameter.empty else f"={default}"))
+    register(f"{name}({', '.join(declared)}) -> {result}", function, fake, rules, function)
+
+
 def register(
     schema: str,
     kernel: Callable[..., Any],
@@ -82,7 +115,7 @@ def register(
 ) -> None:
     """Defines an operator by its schema. `kernel` runs on tensors' memory; `fake` makes an empty result. An operator of
     one result also gets the overload `out`, as which `kernel` takes an `out` that it writes. `function` is pyflowk's
-    that does the same with the same arguments."""
+    that does the same with the same arguments, faster."""
     name = schema.partition("(")[0]
     NAMES.append(name)
     LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
@@ -93,11 +126,20 @@ def register(
     dispatched = DISPATCHED[name] = _with_errors(getattr(operator, "_op", operator))
     parameters = schema[len(name) + 1 : schema.rindex(") ->")]
     names, complete = _completed(parameters)
+    rules.names = names
     number = len(names)
 
     class Function(torch.autograd.Function):
         @staticmethod
         def forward(*arguments: Any) -> Any:
+            # Without the dispatcher, which takes several us to call a kernel in Python, unless autocast makes the
+            # function slower than a kernel in C. What the function refuses the dispatcher may take.
+            is_direct = not (gate.is_watched() or (is_in_c and gate.is_autocast_enabled()))
+            if is_direct and are_plain(map(type, arguments)):
+                try:
+                    return on_memory(*arguments[:split], **dict(zip(keywords, arguments[split:])))
+                except (TypeError, ValueError, RuntimeError):
+                    pass
             with below_autograd():
                 return call(*arguments)
 
@@ -109,7 +151,9 @@ def register(
 
         @staticmethod
         def backward(ctx: Any, *gradients: Tensor) -> Any:
-            own = tuple(rules.backward(ctx, *gradients))
+            own = rules.backward(ctx, *gradients)
+            if isinstance(own, dict):
+                return tuple(map(own.get, names))
             return (*own, *[None] * (number - len(own)))
 
         @staticmethod
@@ -148,11 +192,15 @@ def register(
         with below_autograd():
             return dispatched(*arguments, **options)
 
+    on_plain = function or kernel
+
     def on_memory(*arguments: Any, **options: Any) -> Any:
         outer, gate.in_kernel.now = gate.in_kernel.now, True
         try:
+            if not is_grad_enabled():
+                return on_plain(*arguments, **options)
             with torch.no_grad():
-                return kernel(*arguments, **options)
+                return on_plain(*arguments, **options)
         finally:
             gate.in_kernel.now = outer
 
@@ -164,7 +212,8 @@ def register(
             raise RuntimeError(str(error)) from None
 
     in_c = [kernels.register(name, key) for key in _KEYS]
-    if any(in_c):  # which take most calls, and give the others to flowk::_NAME
+    is_in_c = any(in_c)
+    if is_in_c:  # which take most calls, and give the others to flowk::_NAME
         LIBRARY.define(f"_{schema}")
     for key, has_kernel in zip(_KEYS, in_c):
         LIBRARY.impl(f"_{name}" if has_kernel else name, from_c if has_kernel else on_memory, key)
@@ -173,6 +222,7 @@ def register(
     autocast.register(LIBRARY, name, dispatched)
     LIBRARY.impl(name, by_function, "FuncTorchDynamicLayerFrontMode")
     FUNCTIONS[name] = by_function
+    UNDER_AUTOCAST[name] = autocast.without_dispatcher(name, under_autograd, dispatched)
     if schema.endswith("-> Tensor"):
         star = "" if "*" in parameters else "*, "
         register_composite(f"{name}.out({parameters}, {star}Tensor(a!) out) -> Tensor(a!)", kernel)
@@ -194,10 +244,13 @@ def _with_errors(dispatched: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def entry(name: str) -> Callable[..., Any]:
-    """What a call that needs operator `name` calls: the Function where autograd alone is the reason."""
+    """What a call that needs operator `name` calls: the dispatcher where it is needed for more than autograd and
+    autocast."""
     if gate.is_compiling():
         return getattr(torch.ops.flowk, name)  # type: ignore[no-any-return]
-    return DISPATCHED[name] if gate.is_intercepted() else FUNCTIONS[name]
+    if not gate.is_intercepted():
+        return FUNCTIONS[name]
+    return DISPATCHED[name] if gate.is_watched() or not gate.is_whole else UNDER_AUTOCAST[name]
 
 
 def register_composite(schema: str, function: Callable[..., Any]) -> None:

@@ -9,34 +9,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._operators import softmax as softmax_operator
 from .derivatives import flowk
-from .registration import Rules, keep, register
-
-_MASKED = 'str side="left", bool causal=False, SymInt causal_offset=0, SymInt? window=None'
-_SCALED = "float scale=1.0, bool log=False, ScalarType? dtype=None"
+from .registration import Rules, keep, register_operator
 
 
 def register_all() -> None:
-    for name, log in (("softmax", False), ("log_softmax", True)):
-        kernel = getattr(softmax_operator, name)
-        schema = f"{name}(Tensor x, *, ScalarType? dtype=None) -> Tensor"
-        register(schema, kernel, _empty_like, _Softmax(log), kernel)
-    register(
-        f"masked_softmax(Tensor x, Tensor? mask=None, *, Tensor? lengths=None, {_MASKED}, Tensor? bias=None, {_SCALED})"
-        " -> Tensor",
-        softmax_operator.masked_softmax,
-        _empty_like,
-        _MaskedSoftmax(),
-        softmax_operator.masked_softmax,
-    )
-    register(
-        f"masked_softmax_backward(Tensor dy, Tensor y, *, Tensor? lengths=None, {_MASKED}, {_SCALED}) -> Tensor",
-        softmax_operator.masked_softmax_backward,
-        _empty_like,
-        _Backward(),
-        softmax_operator.masked_softmax_backward,
-    )
+    register_operator("softmax", _empty_like, _Softmax(log=False))
+    register_operator("log_softmax", _empty_like, _Softmax(log=True))
+    register_operator("masked_softmax", _empty_like, _MaskedSoftmax())
+    register_operator("masked_softmax_backward", _empty_like, _Backward())
+
+
+# The parameters of masked_softmax that masked_softmax_backward takes otherwise or not at all.
+_NO_OPTIONS = ("x", "mask", "lengths", "bias", "dtype")
 
 
 def _empty_like(x: Tensor, *others: Any, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
@@ -71,63 +56,60 @@ class _Softmax(Rules):
 
 
 class _MaskedSoftmax(Rules):
-    """Arguments: x, mask, lengths, side, causal, causal_offset, window, bias, scale, log, dtype."""
-
     def save(self, ctx: Any, arguments: tuple[Any, ...], result: Tensor) -> None:
-        x, _, lengths, *ctx.masked, bias, ctx.scale, ctx.log, _ = arguments
-        keep(ctx, result, lengths)
+        given = dict(zip(self.names, arguments))
+        x, bias = given["x"], given["bias"]
+        keep(ctx, result, given["lengths"])
         ctx.x_dtype = x.dtype
         ctx.bias = None if bias is None else (bias.shape, bias.dtype)
+        ctx.options = {name: value for name, value in given.items() if name not in _NO_OPTIONS}
 
-    def backward(self, ctx: Any, *gradients: Tensor) -> list[Tensor | None]:
+    def backward(self, ctx: Any, *gradients: Tensor) -> dict[str, Tensor | None]:
         y, lengths = ctx.saved_tensors
-        side, causal, causal_offset, window = ctx.masked
-
-        def backward(scale: float, dtype: torch.dtype) -> Tensor:
-            return flowk.masked_softmax_backward(
-                gradients[0],
-                y,
-                **dict(lengths=lengths, side=side, causal=causal, causal_offset=causal_offset, window=window),
-                **dict(scale=scale, log=ctx.log, dtype=dtype),
+        needs, found = dict(zip(self.names, ctx.needs_input_grad)), {}
+        if needs["x"]:
+            found["x"] = flowk.masked_softmax_backward(
+                gradients[0], y, lengths=lengths, dtype=ctx.x_dtype, **ctx.options
             )
-
-        of_x = backward(ctx.scale, ctx.x_dtype) if ctx.needs_input_grad[0] else None
-        if ctx.bias is None or not ctx.needs_input_grad[7]:
-            return [of_x]
-        shape, dtype = ctx.bias
-        # In float32 before it is summed.
-        of_bias = backward(1.0, torch.float64 if ctx.x_dtype == torch.float64 else torch.float32)
-        return [of_x, *[None] * 6, of_bias.sum_to_size(shape).to(dtype)]
+        if ctx.bias is not None and needs["bias"]:
+            shape, dtype = ctx.bias
+            # In float32 before it is summed.
+            wide = torch.float64 if ctx.x_dtype == torch.float64 else torch.float32
+            of_bias = flowk.masked_softmax_backward(
+                gradients[0], y, lengths=lengths, dtype=wide, **{**ctx.options, "scale": 1.0}
+            )
+            found["bias"] = of_bias.sum_to_size(shape).to(dtype)
+        return found
 
     def jvp(self, ctx: Any, *tangents: Tensor | None) -> Tensor | None:
-        y = ctx.saved_tensors[0]
-        of_x, of_bias = tangents[0], tangents[7]
-        t = 0 if of_x is None else ctx.scale * of_x
+        y, given = ctx.saved_tensors[0], dict(zip(self.names, tangents))
+        of_x, of_bias = given["x"], given["bias"]
+        t = 0 if of_x is None else ctx.options["scale"] * of_x
         t = t if of_bias is None else t + of_bias
-        return _projected(y, t.expand(y.shape), log=ctx.log).to(y.dtype) if isinstance(t, Tensor) else None
+        return _projected(y, t.expand(y.shape), log=ctx.options["log"]).to(y.dtype) if isinstance(t, Tensor) else None
 
     def vmap(self, operator: Any, size: int, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
-        x, mask, lengths, *masked, bias, scale, log, dtype = arguments
-        x = _batched(x, in_dims[0], size)
-        lengths = lengths if lengths is None else _batched(lengths, in_dims[2], 1 if in_dims[2] is None else size)
+        given, dims = dict(zip(self.names, arguments)), dict(zip(self.names, in_dims))
+        x, lengths = _batched(given["x"], dims["x"], size), _batched_lengths(given["lengths"], dims["lengths"], size)
         is_row = x.dim() == 2
         if is_row:  # one row of a matrix each, or `causal` would see one matrix
             x, lengths = x.unsqueeze(1), lengths if lengths is None else lengths.reshape(-1, 1)
-        mask, bias = (
-            one if one is None or dim is None else _under(_batched(one, dim, size), x.dim())
-            for one, dim in ((mask, in_dims[1]), (bias, in_dims[7]))
-        )
-        result = operator(x, mask, lengths, *masked, bias, scale, log, dtype)
+        given |= {"x": x, "lengths": lengths}
+        for name in ("mask", "bias"):
+            if given[name] is not None and dims[name] is not None:
+                given[name] = _under(_batched(given[name], dims[name], size), x.dim())
+        result = operator(*given.values())
         return result.squeeze(1) if is_row else result, 0
 
 
 class _Backward(Rules):
-    """Arguments: dy, y, lengths, side, causal, causal_offset, window, scale, log, dtype. Its own gradients are made of
-    torch's operators, which have gradients of any order; y is 0, or -infinity, in masked-out columns."""
+    """Its own gradients are made of torch's operators, which have gradients of any order; y is 0, or -infinity, in
+    masked-out columns."""
 
     def save(self, ctx: Any, arguments: tuple[Any, ...], result: Tensor) -> None:
-        keep(ctx, *arguments[:2])
-        ctx.scale, ctx.log = arguments[7:9]
+        given = dict(zip(self.names, arguments))
+        keep(ctx, given["dy"], given["y"])
+        ctx.scale, ctx.log = given["scale"], given["log"]
         ctx.dtype = result.dtype
 
     def backward(self, ctx: Any, *gradients: Tensor) -> Sequence[Tensor | None]:
@@ -160,7 +142,7 @@ class _Backward(Rules):
     def vmap(self, operator: Any, size: int, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
         dy, y, lengths, *rest = arguments
         dy, y = _batched(dy, in_dims[0], size), _batched(y, in_dims[1], size)
-        lengths = lengths if lengths is None else _batched(lengths, in_dims[2], 1 if in_dims[2] is None else size)
+        lengths = _batched_lengths(lengths, in_dims[2], size)
         if dy.dim() == 2:
             lengths = lengths if lengths is None else lengths.reshape(-1, 1)
             return operator(dy.unsqueeze(1), y.unsqueeze(1), lengths, *rest).squeeze(1), 0
@@ -170,6 +152,11 @@ class _Backward(Rules):
 def _batched(x: Tensor, dim: int | None, size: int) -> Tensor:
     """x with its batch dimension first; repeated where it has none."""
     return x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)
+
+
+def _batched_lengths(lengths: Tensor | None, dim: int | None, size: int) -> Tensor | None:
+    """As _batched(), with a batch of 1 if they have none."""
+    return None if lengths is None else _batched(lengths, dim, 1 if dim is None else size)
 
 
 def _under(x: Tensor, rank: int) -> Tensor:

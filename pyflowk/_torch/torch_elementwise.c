@@ -130,16 +130,16 @@ static void run(const Operator *op, uint64_t *stack, flowk_dtype result_dtype) {
     const View out = view_of((uint64_t)(uintptr_t)result);
     const int32_t rank = (int32_t)layout.rank;
     if (op->num_operands == 1) {
-      status = place.flowk->unary((flowk_unary_op)op->op, x[0].data, layout.strides[1], x[0].dtype, out.data,
-                                  layout.strides[0], dtype, rank, layout.shape, a, b, place.stream);
+      status = place.flowk->flowk_unary((flowk_unary_op)op->op, x[0].data, layout.strides[1], x[0].dtype, out.data,
+                                        layout.strides[0], dtype, rank, layout.shape, a, b, place.stream);
     } else if (op->num_operands == 2) {
-      status = place.flowk->binary((flowk_binary_op)op->op, x[0].data, layout.strides[1], x[0].dtype, x[1].data,
-                                   layout.strides[2], x[1].dtype, out.data, layout.strides[0], dtype, rank,
-                                   layout.shape, place.stream);
+      status = place.flowk->flowk_binary((flowk_binary_op)op->op, x[0].data, layout.strides[1], x[0].dtype, x[1].data,
+                                         layout.strides[2], x[1].dtype, out.data, layout.strides[0], dtype, rank,
+                                         layout.shape, place.stream);
     } else {
-      status = place.flowk->ternary((flowk_ternary_op)op->op, x[0].data, layout.strides[1], x[0].dtype, x[1].data,
-                                    layout.strides[2], x[1].dtype, x[2].data, layout.strides[3], x[2].dtype, out.data,
-                                    layout.strides[0], dtype, rank, layout.shape, a, place.stream);
+      status = place.flowk->flowk_ternary((flowk_ternary_op)op->op, x[0].data, layout.strides[1], x[0].dtype, x[1].data,
+                                          layout.strides[2], x[1].dtype, x[2].data, layout.strides[3], x[2].dtype,
+                                          out.data, layout.strides[0], dtype, rank, layout.shape, a, place.stream);
     }
   }
   leave(place, status, name_of(op->name), x, op->num_operands, result, stack);

@@ -23,8 +23,8 @@ static bool run_permute(const char *name, View *x, const int32_t *axes, uint64_t
   flowk_status status = FLOWK_STATUS_SUCCESS;
   if (result != NULL) {
     const View out = view_of((uint64_t)(uintptr_t)result);
-    status = place.flowk->permute(x->data, x->strides, out.data, strides, (int32_t)x->rank, x->shape, axes, x->dtype,
-                                  place.stream);
+    status = place.flowk->flowk_permute(x->data, x->strides, out.data, strides, (int32_t)x->rank, x->shape, axes,
+                                        x->dtype, place.stream);
   }
   return leave(place, status, name, x, 1, result, stack);
 }
@@ -112,8 +112,8 @@ static void prelu(uint64_t *stack, uint64_t num_arguments, uint64_t num_results)
   flowk_status status = FLOWK_STATUS_SUCCESS;
   if (result != NULL) {
     const View out = view_of((uint64_t)(uintptr_t)result);
-    status = place.flowk->prelu(x->data, alpha->data, out.data, outer, num_alphas, inner, x->dtype, alpha->dtype,
-                                place.stream);
+    status = place.flowk->flowk_prelu(x->data, alpha->data, out.data, outer, num_alphas, inner, x->dtype, alpha->dtype,
+                                      place.stream);
   }
   leave(place, status, "prelu", views, 2, result, stack);
 }
@@ -133,8 +133,8 @@ static void run_softmax(const char *name, bool log, uint64_t *stack) {
   flowk_status status = FLOWK_STATUS_SUCCESS;
   if (result != NULL) {
     const View out = view_of((uint64_t)(uintptr_t)result);
-    status = place.flowk->softmax(x.data, x.strides, x.dtype, out.data, strides, x.dtype, (int32_t)x.rank, x.shape, 1.0,
-                                  NULL, log, place.stream);
+    status = place.flowk->flowk_masked_softmax(x.data, x.strides, x.dtype, out.data, strides, x.dtype, (int32_t)x.rank,
+                                               x.shape, 1.0, NULL, log, place.stream);
   }
   leave(place, status, name, &x, 1, result, stack);
 }

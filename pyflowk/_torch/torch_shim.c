@@ -12,7 +12,7 @@
 enum { max_torch_dtypes = 64 };
 
 Shim shim;
-static Flowk libraries[2]; /* of the host; of CUDA devices */
+static FlowkFunctions libraries[2]; /* of the host; of CUDA devices */
 static flowk_dtype flowk_of_torch[max_torch_dtypes];
 static int32_t torch_of_flowk[FLOWK_COMPLEX128 + 1];
 
@@ -64,9 +64,9 @@ EXPORT const char *pyflowk_torch_find(const char *torch) {
   return NULL;
 }
 
-/* Gives the functions of a library, in the order of the struct Flowk. */
-EXPORT void pyflowk_torch_use(int32_t on_cuda, void *const *functions) {
-  memcpy(&libraries[on_cuda != 0], functions, sizeof(Flowk));
+/* Gives the functions of a library. */
+EXPORT void pyflowk_torch_use(int32_t on_cuda, const FlowkFunctions *functions) {
+  libraries[on_cuda != 0] = *functions;
 }
 
 /* Registers the kernel of an operator for a dispatch key; 1: there is one, 0: there is none, -1: PyTorch refuses it. */
@@ -119,7 +119,7 @@ Tensor new_tensor(const View *like, int64_t rank, const int64_t *shape, const in
 
 static bool is_on_host(const View *x) { return x->device_type == shim.aoti_torch_device_type_cpu(); }
 
-bool has_library(const View *x) { return libraries[!is_on_host(x)].unary != NULL; }
+bool has_library(const View *x) { return libraries[!is_on_host(x)].flowk_unary != NULL; }
 
 Place enter(const View *x) {
   Place place = {.flowk = &libraries[!is_on_host(x)]};

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "flowk/flowk.h"
+#include "../_native/c_functions.h"
 
 typedef struct AtenTensorOpaque *Tensor;
 typedef struct TorchLibraryOpaque *Library;
@@ -54,23 +54,6 @@ typedef struct {
 #undef MEMBER
 } Shim;
 
-/* The functions of libflowk or libflowk_simt, by the addresses that Python has. */
-typedef struct {
-  flowk_status (*permute)(const void *, const int64_t *, void *, const int64_t *, int32_t, const int64_t *,
-                          const int32_t *, flowk_dtype, flowk_stream);
-  flowk_status (*unary)(flowk_unary_op, const void *, const int64_t *, flowk_dtype, void *, const int64_t *,
-                        flowk_dtype, int32_t, const int64_t *, double, double, flowk_stream);
-  flowk_status (*binary)(flowk_binary_op, const void *, const int64_t *, flowk_dtype, const void *, const int64_t *,
-                         flowk_dtype, void *, const int64_t *, flowk_dtype, int32_t, const int64_t *, flowk_stream);
-  flowk_status (*ternary)(flowk_ternary_op, const void *, const int64_t *, flowk_dtype, const void *, const int64_t *,
-                          flowk_dtype, const void *, const int64_t *, flowk_dtype, void *, const int64_t *, flowk_dtype,
-                          int32_t, const int64_t *, double, flowk_stream);
-  flowk_status (*prelu)(const void *, const void *, void *, int64_t, int64_t, int64_t, flowk_dtype, flowk_dtype,
-                        flowk_stream);
-  flowk_status (*softmax)(const void *, const int64_t *, flowk_dtype, void *, const int64_t *, flowk_dtype, int32_t,
-                          const int64_t *, double, const flowk_softmax_mask *, int32_t, flowk_stream);
-} Flowk;
-
 typedef struct {
   Tensor handle;
   void *data;
@@ -82,7 +65,7 @@ typedef struct {
 
 /* The work of a kernel on a device: which library, on which stream. */
 typedef struct {
-  const Flowk *flowk;
+  const FlowkFunctions *flowk;
   flowk_stream stream;
   void *guard;
 } Place;

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from jax_arrays import ON_GPU, assert_close, assert_same, flowk_jax, jax, jnp
 
 import pyflowk
 from pyflowk._jax import handlers
+from pyflowk._native.abi import SoftmaxMask
 
 X = jnp.ones((2, 3))
 
@@ -124,13 +126,16 @@ def test_numbers_that_are_part_of_the_program_are_not_traced() -> None:
     assert_close(jax.jit(flowk_jax.clamp)(X, 2.0, 3.0), np.full((2, 3), 2, np.float32))
 
 
+def mask_words(**members: int) -> Any:
+    return np.frombuffer(bytes(SoftmaxMask(struct_bytes=ctypes.sizeof(SoftmaxMask), **members)), np.int64)
+
+
 def test_handlers_compare_the_shapes_that_xla_does_not() -> None:
     """Calls that no function of pyflowk.jax makes."""
     three, four = jax.ShapeDtypeStruct((2, 3), jnp.float32), jax.ShapeDtypeStruct((2, 4), jnp.float32)
     half = jax.ShapeDtypeStruct((2, 3), jnp.float16)
     numbers = {"op": np.int64(1), "a": np.float64(0), "b": np.float64(0)}
-    masks = dict.fromkeys(("operands", "from_right", "causal", "causal_offset", "window", "log"), np.int64(0))
-    softmax = {**masks, "scale": np.float64(1)}
+    softmax = {"mask": mask_words(), "scale": np.float64(1), "log": np.int64(0)}
     alpha = jnp.ones(2)
     bad: list[tuple[str, str, Any, tuple[Any, ...], dict[str, Any]]] = [
         ("binary", "x has 3 elements along dimension 1", four, (X, X), numbers),
@@ -154,7 +159,8 @@ def test_handlers_compare_the_shapes_that_xla_does_not() -> None:
         ("prelu", "axis = 2", three, (X, alpha), {"axis": np.int64(2)}),
         ("prelu_backward", "dy has 4 elements", three, (jnp.ones((2, 4)), X, alpha), {"axis": np.int64(0)}),
         ("masked_softmax", "out has 4 elements", four, (X,), softmax),
-        ("masked_softmax", "mask must be of bool", three, (X, X), {**softmax, "operands": np.int64(1)}),
+        ("masked_softmax", "mask must be of bool", three, (X, X), {**softmax, "mask": mask_words(dense=1)}),
+        ("masked_softmax", "attribute mask has 11 entries", three, (X,), {**softmax, "mask": mask_words()[1:]}),
         ("masked_softmax", "2 arguments", three, (X, X), softmax),
         ("masked_softmax_backward", "y has 1 dimensions", three, (X, X[0]), softmax),
     ]

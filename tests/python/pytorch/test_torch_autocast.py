@@ -16,6 +16,7 @@ from torch_calls import DEVICES  # noqa: E402
 import pyflowk  # noqa: E402
 import pyflowk.torch as modules  # noqa: E402
 from pyflowk._explain import _OPERATORS  # noqa: E402
+from pyflowk._torch import autocast  # noqa: E402
 
 F = torch.nn.functional
 OTHER_NAMES = {
@@ -95,6 +96,26 @@ def test_results_have_torch_s_types(name: str, device: str) -> None:
             x = torch.rand(3, 3, device=device).to(dtype).requires_grad_(requires_grad)
             for _ in range(3):
                 assert own(x).dtype == other(x).dtype, (dtype, requires_grad)
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_rules_apply_to_calls_that_do_not_pass_the_dispatcher(
+    requires_grad: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rules for CUDA devices, on the CPU."""
+    monkeypatch.setitem(autocast.RULES, "cpu", autocast.RULES["cuda"])
+    x = torch.rand(3, 3).requires_grad_(requires_grad)
+    with torch.autocast("cpu", torch.bfloat16):
+        half = x.to(torch.bfloat16)
+        results = (pyflowk.softmax(half), pyflowk.exp(half), pyflowk.prelu(x, x[0]), pyflowk.relu(half))
+        assert [one.dtype for one in results] == [torch.float32, torch.float32, torch.bfloat16, torch.bfloat16]
+        with pytest.raises(ValueError, match="x has no dimensions"):
+            pyflowk.softmax(half.sum())
+        assert torch.is_autocast_enabled("cpu")
+    torch.testing.assert_close(results[0], torch.softmax(x.to(torch.bfloat16).float(), -1))
+    if requires_grad:
+        sum(one.float().sum() for one in results).backward()
+        assert x.grad.dtype == torch.float32
 
 
 @pytest.mark.parametrize("name", ["PReLU", "GELU", "SiLU", "Softmax", "LogSoftmax"])
