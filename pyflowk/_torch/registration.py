@@ -126,7 +126,7 @@ def register(
     dispatched = DISPATCHED[name] = _with_errors(getattr(operator, "_op", operator))
     parameters = schema[len(name) + 1 : schema.rindex(") ->")]
     names, complete = _completed(parameters)
-    rules.names = names
+    rules.names = tuple(names)
     number = len(names)
 
     class Function(torch.autograd.Function):
