@@ -132,10 +132,8 @@ def register(
     class Function(torch.autograd.Function):
         @staticmethod
         def forward(*arguments: Any) -> Any:
-            # Without the dispatcher, which takes several us to call a kernel in Python, unless autocast makes the
-            # function slower than a kernel in C. What the function refuses the dispatcher may take.
-            is_direct = not (gate.is_watched() or (is_in_c and gate.is_autocast_enabled()))
-            if is_direct and are_plain(map(type, arguments)):
+            # The dispatcher takes several us to call a kernel in Python. It may take what that refuses.
+            if not is_in_c and not gate.is_watched() and are_plain(map(type, arguments)):
                 try:
                     return on_memory(*arguments[:split], **dict(zip(keywords, arguments[split:])))
                 except (TypeError, ValueError, RuntimeError):
