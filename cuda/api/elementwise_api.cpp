@@ -47,9 +47,8 @@ Status check_types(const Arguments& arguments) {
   DtypeInfo infos[max_operands];
   for (int k = 0; k < arguments.num_operands; ++k)
     FLOWK_RETURN_IF_ERROR(check_dtype(dtype_names[k], arguments.operands[k].dtype, &infos[k]));
-  const bool selects = arguments.arity == ElementwiseArity::ternary && arguments.op == FLOWK_TERNARY_WHERE;
-  const int typed_input = selects ? 2 : 1;  // the input whose type the others must have
-  if (selects && arguments.operands[1].dtype != FLOWK_BOOL) return unsupported(arguments, 1, "bool");
+  const int typed_input = typed_input_of(arguments.arity, arguments.op);
+  if (typed_input > 1 && arguments.operands[1].dtype != FLOWK_BOOL) return unsupported(arguments, 1, "bool");
   const flowk_dtype dtype = arguments.operands[typed_input].dtype;
   if (!takes_dtype(arguments.info, dtype)) return unsupported(arguments, typed_input, types_taken_by(arguments.info));
   for (int k = typed_input + 1; k < arguments.num_operands; ++k) {

@@ -9,6 +9,12 @@
 
 namespace flowk::core {
 
+// The text of an enumerator, from those of all enumerators in order.
+template <class Enum, size_t n>
+const char* text_of(Enum value, const char* const (&texts)[n]) {
+  return static_cast<size_t>(value) < n ? texts[static_cast<size_t>(value)] : "unknown";
+}
+
 // Appends to a buffer that may be too small, and keeps it ended by a NUL.
 struct TextWriter {
   char* text;

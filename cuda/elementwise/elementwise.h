@@ -128,6 +128,12 @@ constexpr ElementwiseFile file_of(ElementwiseArity arity, ElementwiseKernel kern
                                                                                  : ElementwiseFile::binary_strided;
 }
 
+constexpr ElementwiseArity arity_of(ElementwiseFile file) {
+  return file == ElementwiseFile::unary     ? ElementwiseArity::unary
+         : file == ElementwiseFile::ternary ? ElementwiseArity::ternary
+                                            : ElementwiseArity::binary;
+}
+
 struct ElementwisePlan {
   ElementwiseArity arity = ElementwiseArity::functor;
   ComputeClass compute = ComputeClass::float32;

@@ -13,18 +13,6 @@
 
 namespace flowk::elementwise {
 
-// Launches a plan whose kernel is in the file.
-template <ElementwiseFile kFile>
-Status run_file(const ElementwisePlan& plan, flowk_stream stream);
-template <>
-Status run_file<ElementwiseFile::unary>(const ElementwisePlan& plan, flowk_stream stream);
-template <>
-Status run_file<ElementwiseFile::binary_contiguous>(const ElementwisePlan& plan, flowk_stream stream);
-template <>
-Status run_file<ElementwiseFile::binary_strided>(const ElementwisePlan& plan, flowk_stream stream);
-template <>
-Status run_file<ElementwiseFile::ternary>(const ElementwisePlan& plan, flowk_stream stream);
-
 inline Status unknown_plan(const ElementwisePlan& plan) {
   return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan: no kernel %s for compute class %d, packs of %d",
                          elementwise_kernel_name(plan.kernel()), static_cast<int>(plan.compute), plan.pack_elements);
@@ -192,15 +180,15 @@ Status run_kernel(const ElementwisePlan& plan, const Params& params, flowk_strea
   return unknown_plan(plan);
 }
 
-// The kernels of the file, which are of one arity.
-template <ElementwiseFile kFile, ElementwiseArity kArity>
-Status run_kernels_of(const ElementwisePlan& plan, flowk_stream stream) {
+// Launches a plan that has its kernel in the file. Each file of instantiate/ instantiates one.
+template <ElementwiseFile kFile>
+Status run_file(const ElementwisePlan& plan, flowk_stream stream) {
+  constexpr ElementwiseArity arity = arity_of(kFile);
+  constexpr int num_operands = 1 + static_cast<int>(arity);  // an operation of arity 1 has two
   return std::visit(
       [&]<class Mechanism>(const Mechanism& chosen) -> Status {
-        // An operation of arity 1 has two operands.
-        constexpr int num_operands = 1 + static_cast<int>(kArity);
-        if constexpr (file_of(kArity, kernel_of<Mechanism>) == kFile)
-          return run_kernel<kArity, kernel_of<Mechanism>>(plan, params_for<num_operands>(chosen.params), stream);
+        if constexpr (file_of(arity, kernel_of<Mechanism>) == kFile)
+          return run_kernel<arity, kernel_of<Mechanism>>(plan, params_for<num_operands>(chosen.params), stream);
         else
           return unknown_plan(plan);
       },

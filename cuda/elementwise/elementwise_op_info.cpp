@@ -70,9 +70,12 @@ OpCost cost_of(const ElementwiseRequest& request) {
   }
 }
 
+int typed_input_of(ElementwiseArity arity, int32_t op) {
+  return arity == ElementwiseArity::ternary && op == FLOWK_TERNARY_WHERE ? 2 : 1;
+}
+
 ComputeClass compute_class_of(const ElementwiseRequest& request) {
-  const bool selects = request.arity == ElementwiseArity::ternary && request.op == FLOWK_TERNARY_WHERE;
-  const int typed_input = selects ? 2 : 1;  // the input that the others agree with
+  const int typed_input = typed_input_of(request.arity, request.op);
   // A conversion to a wider type is computed in a wider one.
   const bool is_wide = request.element_shifts[typed_input] == 3 || request.element_shifts[0] == 3;
   if (is_float(request.dtypes[typed_input])) return is_wide ? ComputeClass::float64 : ComputeClass::float32;

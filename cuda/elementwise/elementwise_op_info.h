@@ -29,6 +29,9 @@ bool is_float(flowk_dtype dtype);
 bool is_complex(flowk_dtype dtype);
 bool takes_dtype(const OpInfo& info, flowk_dtype dtype);
 
+// The input of which the other operands must have the type: 1 is x, 2 is y.
+int typed_input_of(ElementwiseArity arity, int32_t op);
+
 // The cost of a request's operation.
 OpCost cost_of(const ElementwiseRequest& request);
 

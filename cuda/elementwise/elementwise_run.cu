@@ -4,6 +4,11 @@
 
 namespace flowk::elementwise {
 
+extern template Status run_file<ElementwiseFile::unary>(const ElementwisePlan& plan, flowk_stream stream);
+extern template Status run_file<ElementwiseFile::binary_contiguous>(const ElementwisePlan& plan, flowk_stream stream);
+extern template Status run_file<ElementwiseFile::binary_strided>(const ElementwisePlan& plan, flowk_stream stream);
+extern template Status run_file<ElementwiseFile::ternary>(const ElementwisePlan& plan, flowk_stream stream);
+
 Status run_elementwise(const ElementwisePlan& plan, flowk_stream stream) {
   if (plan.arity == ElementwiseArity::functor) return unknown_plan(plan);  // the caller has the kernel
   switch (file_of(plan.arity, plan.kernel())) {

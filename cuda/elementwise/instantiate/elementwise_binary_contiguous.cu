@@ -1,11 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "elementwise/elementwise_dispatch.cuh"
 
-namespace flowk::elementwise {
-
-template <>
-Status run_file<ElementwiseFile::binary_contiguous>(const ElementwisePlan& plan, flowk_stream stream) {
-  return run_kernels_of<ElementwiseFile::binary_contiguous, ElementwiseArity::binary>(plan, stream);
-}
-
-}  // namespace flowk::elementwise
+template flowk::core::Status flowk::elementwise::run_file<flowk::elementwise::ElementwiseFile::binary_contiguous>(
+    const ElementwisePlan& plan, flowk_stream stream);

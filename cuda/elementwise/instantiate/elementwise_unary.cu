@@ -1,11 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "elementwise/elementwise_dispatch.cuh"
 
-namespace flowk::elementwise {
-
-template <>
-Status run_file<ElementwiseFile::unary>(const ElementwisePlan& plan, flowk_stream stream) {
-  return run_kernels_of<ElementwiseFile::unary, ElementwiseArity::unary>(plan, stream);
-}
-
-}  // namespace flowk::elementwise
+template flowk::core::Status flowk::elementwise::run_file<flowk::elementwise::ElementwiseFile::unary>(
+    const ElementwisePlan& plan, flowk_stream stream);

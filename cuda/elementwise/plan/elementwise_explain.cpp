@@ -9,62 +9,48 @@
 namespace flowk::elementwise {
 namespace {
 
-const char* reason(ElementwiseKernel kernel) {
-  switch (kernel) {
-    case ElementwiseKernel::contiguous: return "every operand is contiguous, or one element";
-    case ElementwiseKernel::broadcast: return "the output is contiguous; an input is broadcast";
-    case ElementwiseKernel::broadcast_rows: return "all rows share an input and are whole packs";
-    case ElementwiseKernel::strided: return "an operand is broadcast or has gaps";
-    case ElementwiseKernel::aligned_tiles:
-    case ElementwiseKernel::shifted_tiles:
-      return "the neighbours of an input lie along another dimension than those of the output";
-  }
-  return "";
-}
-
-const char* access_name(ElementwiseAccess access) {
-  switch (access) {
-    case ElementwiseAccess::aligned: return "aligned packs";
-    case ElementwiseAccess::shifted: return "packs cut from aligned accesses";
-    case ElementwiseAccess::one_element: return "one element per row";
-    case ElementwiseAccess::gather: return "element by element";
-    case ElementwiseAccess::staged: return "through shared memory";
-    case ElementwiseAccess::staged_rows: return "rows through shared memory";
-    case ElementwiseAccess::number: return "a number of the call";
-    case ElementwiseAccess::repeated_packs: return "aligned packs of a repeated run";
-    case ElementwiseAccess::repeated_run: return "packs of a repeated run, cut from aligned accesses";
-    case ElementwiseAccess::repeated_table: return "a repeated run in shared memory";
-    case ElementwiseAccess::repeated_elements: return "each element several times";
-  }
-  return "";
-}
+// In the order of the enumerators.
+constexpr const char* names[num_elementwise_kernels] = {"contiguous", "broadcast",     "broadcast_rows",
+                                                        "strided",    "aligned_tiles", "shifted_tiles"};
+constexpr const char* staged = "the neighbours of an input lie along another dimension than those of the output";
+constexpr const char* reasons[num_elementwise_kernels] = {
+    "every operand is contiguous, or one element",
+    "the output is contiguous; an input is broadcast",
+    "all rows share an input and are whole packs",
+    "an operand is broadcast or has gaps",
+    staged,
+    staged,
+};
+constexpr const char* accesses[num_elementwise_accesses] = {
+    "aligned packs",
+    "packs cut from aligned accesses",
+    "one element per row",
+    "element by element",
+    "through shared memory",
+    "rows through shared memory",
+    "a number of the call",
+    "aligned packs of a repeated run",
+    "packs of a repeated run, cut from aligned accesses",
+    "a repeated run in shared memory",
+    "each element several times",
+};
 
 }  // namespace
 
-const char* elementwise_kernel_name(ElementwiseKernel kernel) {
-  switch (kernel) {
-    case ElementwiseKernel::contiguous: return "contiguous";
-    case ElementwiseKernel::broadcast: return "broadcast";
-    case ElementwiseKernel::broadcast_rows: return "broadcast_rows";
-    case ElementwiseKernel::strided: return "strided";
-    case ElementwiseKernel::aligned_tiles: return "aligned_tiles";
-    case ElementwiseKernel::shifted_tiles: return "shifted_tiles";
-  }
-  return "unknown";
-}
+const char* elementwise_kernel_name(ElementwiseKernel kernel) { return text_of(kernel, names); }
 
 void explain_elementwise(const ElementwisePlan& plan, const ElementwiseRequest& request, char* text,
                          size_t text_bytes) {
-  constexpr const char* names[max_operands] = {"out", "x", "y", "z"};
+  constexpr const char* operands[max_operands] = {"out", "x", "y", "z"};
   TextWriter writer{text, text_bytes};
-  writer.add("%s: %s\n", elementwise_kernel_name(plan.kernel()), reason(plan.kernel()));
+  writer.add("%s: %s\n", elementwise_kernel_name(plan.kernel()), text_of(plan.kernel(), reasons));
   writer.add("  simplified: ");
   writer.add_list(request.shape.extents, request.shape.rank);
   writer.add("\n");
   for (int k = 0; k < request.shape.num_operands; ++k) {
-    writer.add("  %s: %s, strides ", names[k], dtype_info(request.dtypes[k]).name);
+    writer.add("  %s: %s, strides ", operands[k], dtype_info(request.dtypes[k]).name);
     writer.add_list(request.shape.strides[k], request.shape.rank);
-    writer.add(", %s\n", access_name(plan.operand(k).access));
+    writer.add(", %s\n", text_of(plan.operand(k).access, accesses));
   }
   const int32_t packs_per_thread = std::visit(
       [&](const auto& chosen) {

@@ -144,11 +144,11 @@ bool plan_broadcast_rows(const Problem& problem, const Device& device, Elementwi
     const ElementwiseOperand& operand = problem.operands[k];
     const int64_t element_bytes = int64_t{1} << operand.element_shift;
     if (k > 0 && operand.step == 0) continue;
-    if (operand.step != element_bytes ||
+    // broadcast is faster for an input with elements of its own in every row.
+    const bool has_own_rows = k > 0 && problem.shape.strides[k][dim] != 0;
+    if (operand.step != element_bytes || has_own_rows ||
         !rows_are_aligned(problem, operand, k, plan->pack_elements * element_bytes, -1))
       return false;
-    // broadcast is faster for an input with elements of its own in every row.
-    if (k > 0 && problem.shape.strides[k][dim] != 0) return false;
     has_shared_row |= k > 0;
   }
   const int64_t num_rows = problem.shape.extents[dim];

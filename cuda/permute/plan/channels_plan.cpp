@@ -78,10 +78,9 @@ bool is_aligned(const PermuteProblem& problem, const ChannelDims& dims) {
 
 bool plan_channels(const PermuteProblem& problem, const Device& device, PermutePlan* plan) {
   ChannelDims dims;
-  if (problem.rank < 2 || (!find_interleave(problem, &dims) && !find_deinterleave(problem, &dims))) return false;
-  if (!has_kernels(problem, dims)) return false;
-  const int64_t plane_bytes = problem.extents[dims.pixels] * dims.planar_bytes;
-  if (plane_bytes < min_plane_bytes || !is_aligned(problem, dims)) return false;
+  const bool has_dims = problem.rank >= 2 && (find_interleave(problem, &dims) || find_deinterleave(problem, &dims));
+  const int64_t plane_bytes = has_dims ? problem.extents[dims.pixels] * dims.planar_bytes : 0;
+  if (plane_bytes < min_plane_bytes || !has_kernels(problem, dims) || !is_aligned(problem, dims)) return false;
 
   // The fewest blocks per plane, of equal sizes rounded up to whole warps.
   const int64_t plane_vectors = plane_bytes / vector_bytes;

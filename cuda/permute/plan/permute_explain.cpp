@@ -1,38 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans of permute in words.
-#include <algorithm>
-
 #include "core/text_writer.h"
 #include "permute/plan/permute_problem.h"
 
 namespace flowk::permute {
 namespace {
 
-struct KernelText {
-  const char* name;
-  const char* reason;
+// In the order of the enumerators.
+constexpr const char* names[num_permute_kernels] = {"copy_rows",    "copy_shifted_rows", "copy_reversed_rows",
+                                                    "aligned_tile", "general_tile",      "byte_tile",
+                                                    "strided_tile", "channels"};
+constexpr const char* reasons[num_permute_kernels] = {
+    "the last dimension stays last",
+    "the last dimension stays last and its rows are not aligned to 16 bytes",
+    "the last dimension stays last and runs downwards in one of the two",
+    "another dimension becomes last, and src and dst are aligned to 16 bytes",
+    "another dimension becomes last or rows are short; runs share dimensions or are not aligned",
+    "another dimension becomes last, elements are single bytes, and src or dst is not aligned to 16",
+    "src or dst has no dimension of stride 1 that runs upwards",
+    "a few planes become pixels, or pixels planes, and src and dst are aligned to 16 bytes",
 };
-
-constexpr KernelText texts[num_permute_kernels + 1] = {
-    {"copy_rows", "the last dimension stays last"},
-    {"copy_shifted_rows", "the last dimension stays last and its rows are not aligned to 16 bytes"},
-    {"copy_reversed_rows", "the last dimension stays last and runs downwards in one of the two"},
-    {"aligned_tile", "another dimension becomes last, and src and dst are aligned to 16 bytes"},
-    {"general_tile",
-     "another dimension becomes last or rows are short; runs "
-     "share dimensions or are not aligned"},
-    {"byte_tile",
-     "another dimension becomes last, elements are single bytes, "
-     "and src or dst is not aligned to 16"},
-    {"strided_tile", "src or dst has no dimension of stride 1 that runs upwards"},
-    {"channels",
-     "a few planes become pixels, or pixels planes, and src and "
-     "dst are aligned to 16 bytes"},
-    {"unknown", ""},
-};
-const KernelText& text_of(PermuteKernel kernel) {
-  return texts[std::clamp(static_cast<int>(kernel), 0, num_permute_kernels)];
-}
 
 // What the mechanisms with tiles have in common, and what some of them have.
 template <class Params>
@@ -71,8 +58,7 @@ void add_channels(const ChannelParams& params, int32_t num_threads, TextWriter* 
 void explain(const PermutePlan& plan, const PermuteProblem& problem, const char* conversion, char* text,
              size_t text_bytes) {
   TextWriter writer{text, text_bytes};
-  const KernelText& words = text_of(plan.kernel());
-  writer.add("%s: %s\n%s", words.name, words.reason, conversion);
+  writer.add("%s: %s\n%s", permute_kernel_name(plan.kernel()), text_of(plan.kernel(), reasons), conversion);
   writer.add("  simplified: dst order ");
   writer.add_list(problem.extents, problem.rank);
   writer.add(" of %d-byte units", problem.unit_bytes);
@@ -98,7 +84,7 @@ void explain(const PermutePlan& plan, const PermuteProblem& problem, const char*
 
 }  // namespace
 
-const char* permute_kernel_name(PermuteKernel kernel) { return text_of(kernel).name; }
+const char* permute_kernel_name(PermuteKernel kernel) { return text_of(kernel, names); }
 
 void explain_permute(const PermutePlan& plan, const PermuteRequest& request, char* text, size_t text_bytes) {
   PermuteProblem problem;

@@ -8,24 +8,12 @@ namespace {
 
 using Long = long long;
 
-const char* words(AlphaAccess access) {
-  switch (access) {
-    case AlphaAccess::one_per_vector: return "one alpha per vector";
-    case AlphaAccess::two_per_vector: return "up to two alphas per vector";
-    case AlphaAccess::consecutive: return "consecutive alphas";
-    case AlphaAccess::one_per_element: return "one alpha per element";
-  }
-  return "";
-}
-
-const char* words(ColumnForm form) {
-  switch (form) {
-    case ColumnForm::whole_channels: return "consecutive alphas";
-    case ColumnForm::aligned: return "one alpha per element";
-    case ColumnForm::general: return "general form";
-  }
-  return "";
-}
+// In the order of the enumerators.
+constexpr const char* names[num_prelu_backward_kernels] = {"by_channel", "by_span",        "by_plane",
+                                                           "by_column",  "by_warp_column", "no_elements"};
+constexpr const char* alpha_accesses[] = {"one alpha per vector", "up to two alphas per vector", "consecutive alphas",
+                                          "one alpha per element"};
+constexpr const char* column_forms[] = {"consecutive alphas", "one alpha per element", "general form"};
 
 // Each adds the reason and the tile, and returns the tensors.
 BackwardTensors add_gradient(const ByChannel& plan, TextWriter* out) {
@@ -60,7 +48,7 @@ BackwardTensors add_gradient(const ByColumn& plan, TextWriter* out) {
       "planes are short, or channels are last\n"
       "  tile: %d of %lld vectors of a row, %d of %lld rows per block, %d vectors per thread in flight, %s\n",
       params.tile_vectors, static_cast<Long>(params.row_vectors), params.rows_per_block,
-      static_cast<Long>(params.num_rows), plan.vectors_in_flight, words(plan.form));
+      static_cast<Long>(params.num_rows), plan.vectors_in_flight, text_of(plan.form, column_forms));
   return params.tensors;
 }
 BackwardTensors add_gradient(const ByWarpColumn& plan, TextWriter* out) {
@@ -79,22 +67,12 @@ BackwardTensors add_gradient(const NoElements&, TextWriter* out) {
 
 }  // namespace
 
-const char* prelu_backward_kernel_name(PreluBackwardKernel kernel) {
-  switch (kernel) {
-    case PreluBackwardKernel::by_channel: return "by_channel";
-    case PreluBackwardKernel::by_span: return "by_span";
-    case PreluBackwardKernel::by_plane: return "by_plane";
-    case PreluBackwardKernel::by_column: return "by_column";
-    case PreluBackwardKernel::by_warp_column: return "by_warp_column";
-    case PreluBackwardKernel::no_elements: return "no_elements";
-  }
-  return "unknown";
-}
+const char* prelu_backward_kernel_name(PreluBackwardKernel kernel) { return text_of(kernel, names); }
 
 void explain_prelu(const PreluPlan& plan, char* text, size_t text_bytes) {
   const ForwardParams& params = plan.params;
   TextWriter out = {text, text_bytes};
-  out.add("forward: one vector of 16 bytes per thread, %s%s\n", words(params.alpha_access),
+  out.add("forward: one vector of 16 bytes per thread, %s%s\n", text_of(params.alpha_access, alpha_accesses),
           plan.is_general ? ", general form" : "");
   out.add("  alignment: y begins %lld bytes into a vector; x is %s\n",
           static_cast<Long>(params.grid.misalignment * element_bytes_of(plan.dtype)),
