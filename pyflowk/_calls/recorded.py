@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plan of a call as calls.c takes it: the C function, its arguments as words, and what makes a new result."""
+"""Programs as calls.c takes them: the C function, its arguments as words, and what makes a new result."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import ctypes
 import functools
 import struct
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .._arrays import kinds
 from .._arrays.dtypes import contiguous_strides
+from .._elementwise.promotion import INTEGERS, parameter_value
 from .._native import library as native
 from .._native.abi import FUNCTIONS, DType, SoftmaxMask
-from .._pipeline import Recorded, Recorder, new_array
+from .._pipeline import Bound, new_array
+from .._program import MASK, NUMBER, NUMBER_BYTES, OP, Arg, bytes_of, op_of
 
 # By their numbers in c_call.c.
 C_FUNCTIONS = (
@@ -40,53 +42,69 @@ class NotPlain(Exception):
     """A number of the call is passed as Python makes it from its value."""
 
 
-def planned(recorded: Recorded, arrays: dict[str, int], numbers: dict[str, tuple[int, float]]) -> Planned:
-    """The call with addresses and numbers to be filled in: their indices by the names of `arrays` and `numbers`. A
-    number has its value too, as an object of its own, by which it is found in the call.
+def array_names(bound: Bound) -> dict[Arg, str]:
+    """The names of the arrays of a Program of one step; a temporary is the workspace."""
+    operation, step = bound.request.operation, bound.program.steps[0]
+    names = (operation.names, operation.out_names, ("workspace",))
+    args = [arg for arg in step.args if arg.__class__ is Arg]
+    arrays = [array for arg in args for array in (arg.value[1:] if arg.kind == MASK else (arg,))]
+    return {array: names[array.kind][array.value] for array in arrays if array is not None and array.kind < len(names)}
+
+
+def planned(bound: Bound, arrays: dict[str, int], numbers: dict[str, int]) -> Planned:
+    """A Program of one step with addresses and numbers to be filled in: their indices by the names of `arrays` and
+    `numbers`. The other numbers are those of the call.
 
     Raises NotPlain where one of `numbers` is neither an argument nor an operand of float32 or float64.
     """
-    kept: list[Any] = [recorded.plan, recorded.arguments]
-    words, missing = [], dict(numbers)
-    operands = iter([(name, code) for _, code, name in sorted(getattr(recorded.plan, "numbers", ()))])
+    operation, step = bound.request.operation, bound.program.steps[0]
+    kept: list[Any] = [bound.program]
+    operand_names = (*operation.names, *operation.parameters)
+    array_of = {arg: arrays[name] for arg, name in array_names(bound).items()}
+    used = set()
 
-    def word_of(argument: Any, is_double: bool) -> bytes:
-        for name, (index, value) in missing.items():
-            if argument is value:
-                del missing[name]
-                return _word(_NUMBER, index)
-        if isinstance(argument, bytes):  # an operand that is a number
-            name, code = next(operands)
-            if name in missing and code in _FLOATS:
-                return _word(_FLOATS[code], missing.pop(name)[0])
-            kept.append(ctypes.create_string_buffer(argument, 16))
-            return _word(_LITERAL, ctypes.addressof(kept[-1]))
-        if isinstance(getattr(argument, "_obj", None), SoftmaxMask):  # byref()
-            return _word(_MASK, _mask_address(argument._obj, recorded.names, arrays, kept))
-        value = getattr(argument, "value", argument)  # of a ctypes object
-        if value in recorded.names:
-            return _word(_POINTER, arrays[recorded.names[value]])
-        return _word(_LITERAL, _double_bits(value)) if is_double else _word(_LITERAL, int(value or 0))
+    def word_of(arg: Any, is_double: bool) -> bytes:
+        if arg.__class__ is not Arg:
+            value = getattr(arg, "value", arg)  # of a ctypes object
+            return _word(_LITERAL, _double_bits(value)) if is_double else _word(_LITERAL, int(value or 0))
+        kind, value = arg
+        if kind == MASK:
+            return _word(_MASK, _mask_address(value, array_of, kept))
+        if kind == OP:
+            return _word(_LITERAL, op_of(value, bound.operands).value)
+        if kind not in (NUMBER, NUMBER_BYTES):
+            return _word(_POINTER, array_of[arg])
+        name = operand_names[value.at]
+        if name in numbers:
+            used.add(name)
+            if value.code in INTEGERS if kind == NUMBER else value.code not in _FLOATS:
+                raise NotPlain
+            return _word(_NUMBER if kind == NUMBER else _FLOATS[value.code], numbers[name])
+        if kind == NUMBER:
+            number = parameter_value(bound.operands[value.at], value.code, value.name)
+            return _word(_LITERAL, _double_bits(number))
+        kept.append(ctypes.create_string_buffer(bytes_of(value, bound.operands), 16))
+        return _word(_LITERAL, ctypes.addressof(kept[-1]))
 
-    for argument, argument_type in zip(recorded.arguments, FUNCTIONS[recorded.function][1]):
-        words.append(word_of(argument, argument_type is ctypes.c_double))
-    if missing:
+    argument_types = FUNCTIONS[step.function][1]
+    words = [word_of(arg, each is ctypes.c_double) for arg, each in zip(step.args, argument_types)]
+    if used != set(numbers):
         raise NotPlain
     words.append(_word(_STREAM, 0))
-    address = ctypes.cast(native.function_of(recorded.library, recorded.function), ctypes.c_void_p).value or 0
-    return Planned(C_FUNCTIONS.index(recorded.function), address, b"".join(words), kept)
+    address = ctypes.cast(native.function_of(bound.library, step.function), ctypes.c_void_p).value or 0
+    return Planned(C_FUNCTIONS.index(step.function), address, b"".join(words), kept)
 
 
 def _double_bits(value: float) -> int:
     return int(struct.unpack("=q", struct.pack("=d", value))[0])
 
 
-def _mask_address(mask: SoftmaxMask, names: dict[int, str], arrays: dict[str, int], kept: list[Any]) -> int:
+def _mask_address(mask: Any, array_of: dict[Arg, int], kept: list[Any]) -> int:
     """A copy of the struct, which has indices of arrays plus 1 in place of their addresses."""
-    own = SoftmaxMask.from_buffer_copy(mask)
+    own = SoftmaxMask.from_buffer_copy(mask.struct)
     for field in ("dense", "lengths", "bias"):
-        address = getattr(mask, field)
-        setattr(own, field, None if address is None else arrays[names[address]] + 1)
+        array = getattr(mask, field)
+        setattr(own, field, None if array is None else array_of[array] + 1)
     kept.append(own)
     return ctypes.addressof(own)
 
@@ -94,33 +112,28 @@ def _mask_address(mask: SoftmaxMask, names: dict[int, str], arrays: dict[str, in
 # ---- what calls.c learns --------------------------------------------------------------------------------------------
 
 
-def learned(
-    call: Callable[..., Any], names: Sequence[str], roles: str, arguments: tuple[Any, ...]
-) -> tuple[Any, ...] | None:
-    """The plan of a call with these arguments, which was made, as plan_of() of calls.c takes it; None where the call is
-    Python's."""
-    given = list(arguments)
+def learned(bound: Bound, names: Sequence[str], roles: str, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """The Program of a call with these arguments as plan_of() of calls.c takes it; None where the call is Python's."""
+    program = bound.program
+    if len(program.steps) != 1 or program.temps or program.context is not None or len(bound.outs) != 1:
+        return None
     arrays: dict[str, int] = {}
-    numbers: dict[str, tuple[int, float]] = {}
-    for position, (name, role) in enumerate(zip((*names, "out"), roles)):
-        if role in "av" and type(given[position]) is float:
-            given[position] = value = struct.unpack("=d", struct.pack("=d", given[position]))[0]  # another object
-            numbers[name] = (len(numbers), value)
+    numbers: dict[str, int] = {}
+    for argument, name, role in zip(arguments, (*names, "out"), roles):
+        if role in "av" and type(argument) is float:
+            numbers[name] = len(numbers)
         if role in "aw":
             arrays[name] = len(arrays)
-    recorded = call(*given[:-1], Recorder())
-    if recorded is None:
-        return None
     try:
-        plan = planned(recorded, arrays, numbers)
+        plan = planned(bound, arrays, numbers)
     except NotPlain:
         return None
     # Options, and the dtypes of arrays, are parts of the key by address.
     plan.kept.extend(one.dtype if type(one) in kinds.ARRAYS else one for one in arguments)
     made: tuple[Any, ...] = (None, None, None, 0)
-    if recorded.out_like is not None:
-        kind, x, shape, dtype, order = recorded.out_like
-        made = _maker(kind, x, shape, dtype, order, plan.kept)
+    buffer = program.results[0]
+    if bound.outs[0] is None and buffer is not None:
+        made = _maker(bound.source, bound.x, buffer.shape, buffer.dtype, buffer.order, plan.kept)
     return (*plan, *made)
 
 

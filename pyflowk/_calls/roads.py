@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import inspect
 import os
 import sys
 import sysconfig
@@ -28,6 +29,7 @@ from .._arrays.frameworks import attribute_of
 from .._native import driver
 from .._native import library as native
 from .._native.abi import DType
+from .._pipeline import Bound, Request
 from .recorded import learned
 
 FILE_NAME = "libpyflowk_calls.so"
@@ -39,31 +41,50 @@ _ROLES = {"": "a", "=": "o", "~": "v"}
 class Road:
     """The two roads of one public function.
 
-    `parameters` are the names of what `call` takes before out and stream. A name alone is an array's, or a number's in
-    its place; one with "=" an option's, on whose value the plan depends; one with "~" a number's on whose type alone it
-    does.
+    `parameters` are the names of what it takes before `outs` and the stream. `x`: an array, or a number in its place;
+    `x=`: an option, whose value is in the cache's key; `x~`: a number, of which only the type is. `request` makes a
+    Request from their values, and with `takes_outs` from those of `outs`.
     """
 
-    __slots__ = ("call", "enter", "names", "roles")
+    __slots__ = ("arrays", "enter", "names", "num_inputs", "outs", "request", "roles", "takes_outs")
 
-    def __init__(self, parameters: str, call: Callable[..., Any]) -> None:
+    def __init__(
+        self,
+        parameters: str,
+        request: Callable[..., Request],
+        outs: tuple[str, ...] = ("out",),
+        *,
+        takes_outs: bool = False,
+    ) -> None:
         words = parameters.split()
-        self.call = call
+        self.request = request
         self.names = tuple(word.rstrip("=~") for word in words)
+        self.outs, self.takes_outs = outs, takes_outs
+        self.num_inputs = len(words)
         self.roles = "".join(_ROLES[word[len(name) :]] for word, name in zip(words, self.names)) + "ws"
-        opened = library()
-        self.enter = call
+        self.arrays = [index for index, role in enumerate(self.roles) if role == "a"]
+        opened = library() if len(outs) == 1 else None
+        self.enter = self.call
         if opened is not None:
-            text = f"The C road of {call.__name__.strip('_')}()."
+            text = f"The C road of {request.__name__.strip('_')}()."
             self.enter = opened.flowk_calls_road(text.encode(), self.roles.encode(), self.call_and_notice, self.learn)
+
+    def call(self, *arguments: Any) -> Any:
+        """The road through Python."""
+        return _pipeline.call(*self._split(arguments))
+
+    def bind_plan(self, named: dict[str, Any]) -> Bound:
+        """The plan of a call with arguments by name."""
+        request, outs, _ = self._split((*(named[name] for name in (*self.names, *self.outs)), None))
+        return _pipeline.bind_plan(request, outs)
 
     def call_and_notice(self, *arguments: Any) -> Any:
         """`call`, after which the arrays' types are known to the C road."""
-        result = self.call(*arguments)
-        with contextlib.suppress(Exception):  # the result is there, and the next call comes here again
-            for argument, role in zip(arguments, self.roles):
-                if role == "a":
-                    notice(type(argument))
+        result = _pipeline.call_now(*self._split(arguments))
+        for index in self.arrays:
+            if type(arguments[index]) not in _noticed:
+                with contextlib.suppress(Exception):  # the result is there, and the next call comes here again
+                    notice(type(arguments[index]))
         return result
 
     def learn(self, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
@@ -71,9 +92,28 @@ class Road:
         try:
             if set(native.loaded) - {None}:
                 _check_device()
-            return learned(self.call, self.names, self.roles, arguments)
+            return learned(_pipeline.bind(*self._split(arguments)), self.names, self.roles, arguments)
         except Exception:  # the call was made, and its result is not lost; it stays Python's
             return None
+
+    def _split(self, arguments: tuple[Any, ...]) -> tuple[Request, tuple[Any, ...], Any]:
+        end = -1 if self.takes_outs else self.num_inputs
+        return self.request(*arguments[:end]), arguments[self.num_inputs : -1], arguments[-1]
+
+
+def bind_call(function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> Bound:
+    """The plan of a call of a public function, whose body is one line that names its Road."""
+    try:
+        given = inspect.signature(function).bind(*arguments, **options)
+    except TypeError:
+        function(*arguments, **options)  # which raises an error of its own
+        raise
+    if given.arguments.get("others"):  # as which masked_softmax takes what it has no parameter for
+        function(*arguments, **options)
+    given.apply_defaults()
+    used: Any = (function.__globals__.get(name) for name in function.__code__.co_names)
+    road = next(one for one in used if hasattr(one, "bind_plan"))
+    return road.bind_plan(given.arguments)  # type: ignore[no-any-return]
 
 
 @functools.cache

@@ -10,8 +10,8 @@ import numpy as np
 
 from .._calls import roads
 from .._calls.roads import Road
-from .._pipeline import call
-from .permute_arguments import axes_tuple, choose
+from .._pipeline import Request
+from .permute_arguments import axes_tuple, permute_request
 from .permute_pattern import axes_of_pattern
 
 if TYPE_CHECKING:
@@ -72,11 +72,8 @@ def permute(
         `out` has another shape, dtype or device; x or `dtype` is of 64-bit integers, complex or no number and differs
         from the other or is scaled; an argument is not of its type.
     """
-    if isinstance(axes, str) and not more:
-        axes = axes_of_pattern(axes, len(getattr(x, "shape", ())))
-    elif more or isinstance(axes, (int, np.integer)):
-        axes = (axes, *more)  # type: ignore[assignment]
-    return (_PERMUTE_ROAD.call if roads.is_compiling() else _PERMUTE_ROAD.enter)(x, axes, dtype, scale, out, stream)
+    both = _PERMUTE_ROAD.call if roads.is_compiling() else _PERMUTE_ROAD.enter
+    return both(x, axes, more, dtype, scale, out, stream)
 
 
 def batch_transpose(
@@ -100,18 +97,17 @@ def batch_transpose(
     return both(x, dtype, scale, out, stream)
 
 
-def _permute_by(x: Any, axes: Any, dtype: Any, scale: Any, out: Any, stream: Any) -> Any:
-    return _permute(x, axes_tuple(axes), dtype, scale, out, stream)
+def _permute(x: Any, axes: Any, more: tuple[Any, ...], dtype: Any, scale: Any) -> Request:
+    if isinstance(axes, str) and not more:
+        axes = axes_of_pattern(axes, len(getattr(x, "shape", ())))
+    elif more or isinstance(axes, (int, np.integer)):
+        axes = (axes, *more)
+    return permute_request(x, axes_tuple(axes), dtype, scale)
 
 
-def _transpose(x: Any, dtype: Any, scale: Any, out: Any, stream: Any) -> Any:
-    return _permute(x, None, dtype, scale, out, stream)
+def _transpose(x: Any, dtype: Any, scale: Any) -> Request:
+    return permute_request(x, None, dtype, scale)
 
 
-def _permute(x: Any, axes: tuple[int, ...] | None, dtype: Any, scale: Any, out: Any, stream: Any) -> Any:
-    operation, options, values = choose(x, axes, dtype, scale)
-    return call(operation, x, (), out, stream, options, values)
-
-
-_PERMUTE_ROAD = Road("x axes= dtype= scale=", _permute_by)
+_PERMUTE_ROAD = Road("x axes= more= dtype= scale=", _permute)
 _TRANSPOSE_ROAD = Road("x dtype= scale=", _transpose)
