@@ -12,7 +12,7 @@ from .._explain import launching_function
 from .._pipeline import Bound
 from .._program import Arg, run
 from . import roads
-from .recorded import array_names, planned
+from .plan_words import array_names, step_words
 
 
 def prepare(op: Callable[..., Any] | str, *arguments: Any, **options: Any) -> Callable[..., None]:
@@ -63,12 +63,13 @@ def prepare(op: Callable[..., Any] | str, *arguments: Any, **options: Any) -> Ca
     used = array_names(bound)
     names = tuple(name for name in inspect.signature(function).parameters if name in used.values())
     call = _Checked(bound, used, names)
-    library = roads.library()
-    if library is None:
+    cache = roads.program_cache()
+    if cache is None:
         return call
     text = f"run({', '.join((*names, 'stream'))}, /)\n--\n\n{call.__doc__}"
-    plan = planned(bound, {name: index for index, name in enumerate(names)}, {})
-    return library.flowk_calls_prepared(text.encode(), len(names) + 1, tuple(plan), call)  # type: ignore[no-any-return]
+    kept: list[Any] = [bound.program]
+    step = step_words(bound, bound.program.steps[0], {arg: names.index(name) for arg, name in used.items()}, {}, kept)
+    return cache.prepared(text, len(names) + 1, step, kept, call)  # type: ignore[no-any-return]
 
 
 class _Checked:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C road of a call: libpyflowk_calls, which calls.c describes, and what it knows of the frameworks' arrays.
+"""The fast path of a call: the extension _program_cache (calls.c), and what it knows of the frameworks' arrays.
 
 A public function's body is one line, `return (F.call if roads.is_compiling() else F.enter)(x, ..., out, stream)`.
-`call` is the road through Python; `enter` is the C road, which gives the same results and takes whatever is not plain
-to `call`. Both are the same function where there is no C road: on a free-threaded Python, whose calls no GIL keeps
-apart, where the library is not found, and where this Python does not export the functions that it needs.
+`call` is the path through Python; `enter` is the fast path, which gives the same results and takes whatever is not
+plain to `call`. Both are the same function without the extension: on a free-threaded Python, whose calls no GIL keeps
+apart, and if pyflowk was built without Python's headers.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import importlib.machinery
+import importlib.util
 import inspect
 import os
 import sys
@@ -26,20 +28,20 @@ from .. import _pipeline
 from .._arrays import kinds
 from .._arrays.device_array import DeviceArray
 from .._arrays.frameworks import attribute_of
+from .._arrays.kinds import NeedsOperator
 from .._native import driver
 from .._native import library as native
 from .._native.abi import DType
 from .._pipeline import Bound, Request
-from .recorded import learned
+from .plan_words import plan_of
 
-FILE_NAME = "libpyflowk_calls.so"
 # The ways of reading.h.
 _BY_EXCHANGE_API, _BY_CUPY, _BY_DEVICE_ARRAY, _BY_NUMBA = range(4)
 _ROLES = {"": "a", "=": "o", "~": "v"}
 
 
 class Road:
-    """The two roads of one public function.
+    """The two paths of one public function.
 
     `parameters` are the names of what it takes before `outs` and the stream. `x`: an array, or a number in its place;
     `x=`: an option, whose value is in the cache's key; `x~`: a number, of which only the type is. `request` makes a
@@ -61,16 +63,16 @@ class Road:
         self.names = tuple(word.rstrip("=~") for word in words)
         self.outs, self.takes_outs = outs, takes_outs
         self.num_inputs = len(words)
-        self.roles = "".join(_ROLES[word[len(name) :]] for word, name in zip(words, self.names)) + "ws"
+        self.roles = "".join(_ROLES[word[len(name) :]] for word, name in zip(words, self.names)) + "w" * len(outs) + "s"
         self.arrays = [index for index, role in enumerate(self.roles) if role == "a"]
-        opened = library() if len(outs) == 1 else None
+        cache = program_cache()
         self.enter = self.call
-        if opened is not None:
-            text = f"The C road of {request.__name__.strip('_')}()."
-            self.enter = opened.flowk_calls_road(text.encode(), self.roles.encode(), self.call_and_notice, self.learn)
+        if cache is not None:
+            text = f"The fast path of {request.__name__.strip('_')}()."
+            self.enter = cache.path(text, self.roles, self.call_and_notice, self.miss)
 
     def call(self, *arguments: Any) -> Any:
-        """The road through Python."""
+        """The path through Python."""
         return _pipeline.call(*self._split(arguments))
 
     def bind_plan(self, named: dict[str, Any]) -> Bound:
@@ -79,7 +81,7 @@ class Road:
         return _pipeline.bind_plan(request, outs)
 
     def call_and_notice(self, *arguments: Any) -> Any:
-        """`call`, after which the arrays' types are known to the C road."""
+        """`call`, after which the arrays' types are known to the fast path."""
         result = _pipeline.call_now(*self._split(arguments))
         for index in self.arrays:
             if type(arguments[index]) not in _noticed:
@@ -87,14 +89,20 @@ class Road:
                     notice(type(arguments[index]))
         return result
 
-    def learn(self, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        """The plan of a call that was made, for calls.c; None where it is not plain."""
+    def miss(self, *arguments: Any) -> tuple[Any, tuple[Any, ...] | None]:
+        """The result of a call, and its plan for calls.c; None where it is not plain."""
+        request, outs, stream = self._split(arguments)
+        try:
+            bound = _pipeline.bind(request, outs, stream)
+        except NeedsOperator:
+            return _pipeline.call_now(request, outs, stream), None
+        result = bound.run()
         try:
             if set(native.loaded) - {None}:
                 _check_device()
-            return learned(_pipeline.bind(*self._split(arguments)), self.names, self.roles, arguments)
-        except Exception:  # the call was made, and its result is not lost; it stays Python's
-            return None
+            return result, plan_of(bound, self.names, self.roles, arguments)
+        except Exception:  # the result is not lost; the call stays Python's
+            return result, None
 
     def _split(self, arguments: tuple[Any, ...]) -> tuple[Request, tuple[Any, ...], Any]:
         end = -1 if self.takes_outs else self.num_inputs
@@ -117,59 +125,56 @@ def bind_call(function: Callable[..., Any], arguments: tuple[Any, ...], options:
 
 
 @functools.cache
-def library() -> Any:
-    """libpyflowk_calls; None where there is no C road."""
+def program_cache() -> Any:
+    """The extension; None where there is none."""
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         return None
-    for path in _paths():
-        if os.path.exists(path):
-            # PyDLL: its functions take and give Python's objects, and hold the GIL.
-            opened = ctypes.PyDLL(path)
-            _declare(opened)
-            if not opened.flowk_calls_open():
-                return None
-            _start(opened)
-            return opened
-    return None
+    try:
+        cache: Any = import_module("pyflowk._calls._program_cache")
+    except ImportError:
+        path = next(filter(os.path.exists, _paths()), None)
+        if path is None:
+            return None
+        loader = importlib.machinery.ExtensionFileLoader("pyflowk._calls._program_cache", path)
+        spec = importlib.util.spec_from_file_location(loader.name, path, loader=loader)
+        assert spec is not None
+        cache = importlib.util.module_from_spec(spec)
+        loader.exec_module(cache)
+    cache.add_constant(DType)
+    cache.add_type(DeviceArray, _BY_DEVICE_ARRAY, 0, False, None)
+    return cache
+
+
+def program_cache_text() -> str:
+    """Is there a fast path, for `python -m pyflowk info`."""
+    cache = program_cache()
+    if cache is not None:
+        return str(cache.__file__)
+    is_free_threaded = sysconfig.get_config_var("Py_GIL_DISABLED")
+    why = "this Python has no GIL" if is_free_threaded else "this pyflowk was built without Python's headers"
+    return f"none: {why}; calls run in Python, which takes longer"
 
 
 def _paths() -> Iterator[str]:
+    """Where the extension is if this package is a source tree: in the build folder of the libraries that FLOWK_LIBRARY
+    names, or in the installed package."""
+    folders = []
     choice = os.environ.get("FLOWK_LIBRARY", "")
     if choice not in ("", *native.FILE_NAMES):
         path = os.path.abspath(choice)
         folder = path if os.path.isdir(path) else os.path.dirname(path)
-        yield os.path.join(folder, FILE_NAME)
-        yield os.path.join(os.path.dirname(folder), "pyflowk", "_calls", FILE_NAME)  # a build folder
-    yield from native.installed_paths(FILE_NAME)
-
-
-def _declare(opened: Any) -> None:
-    new, text, number, address = ctypes.py_object, ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p
-    for name, result, arguments in (
-        ("open", number, []),
-        ("road", new, [text, text, new, new]),
-        ("prepared", new, [text, number, new, new]),
-        ("add_type", number, [new, number, address, number, new]),
-        ("add_constant", number, [new]),
-        ("watch", None, [new, new]),
-        ("check_device", None, [address]),
-        ("num_plans", number, []),
-        ("forget", None, []),
-    ):
-        function = getattr(opened, f"flowk_calls_{name}")
-        function.restype, function.argtypes = result, arguments
-
-
-def _start(opened: Any) -> None:
-    opened.flowk_calls_add_constant(DType)
-    opened.flowk_calls_add_type(DeviceArray, _BY_DEVICE_ARRAY, None, 0, None)
+        folders.append(os.path.join(os.path.dirname(folder), "pyflowk", "_calls"))
+    folders += [os.path.join(os.path.dirname(os.path.dirname(path)), "_calls") for path in native.installed_paths("")]
+    for folder in folders:
+        for suffix in importlib.machinery.EXTENSION_SUFFIXES:
+            yield os.path.join(folder, f"_program_cache{suffix}")
 
 
 @functools.cache
 def _check_device() -> None:
     """Where there are several GPUs, from now on. Not at the start: it initialises CUDA, and no process forks after."""
     if driver.device_count() > 1:
-        library().flowk_calls_check_device(driver.address_of("cuCtxGetDevice"))
+        program_cache().check_device(driver.address_of("cuCtxGetDevice"))
 
 
 # ---- types ----------------------------------------------------------------------------------------------------------
@@ -178,18 +183,18 @@ _noticed: set[type] = {np.ndarray, DeviceArray, type(None), int, float, bool, li
 
 
 def notice(array_type: type[Any]) -> None:
-    """Makes the type of an array known to the C road, if that can read it: torch's tensors, CuPy's arrays, Numba's, and
-    those of any framework that have the exchange API and follow its current stream."""
+    """Makes the type of an array known to the fast path, if that can read it: torch's tensors, CuPy's arrays, Numba's,
+    and those of any framework that have the exchange API and follow its current stream."""
     if array_type in _noticed:
         return
     _noticed.add(array_type)
-    kind, opened = kinds.ARRAYS.get(array_type), library()
-    if opened is None or kind is None or not kind.is_array:
+    kind, cache = kinds.ARRAYS.get(array_type), program_cache()
+    if cache is None or kind is None or not kind.is_array:
         return
     if array_type.__name__ == "DeviceNDArray":
         memory = attribute_of(array_type.__module__, "_driver.OwnedPointer")
         if memory is not None:
-            opened.flowk_calls_add_type(array_type, _BY_NUMBA, None, 0, memory)
+            cache.add_type(array_type, _BY_NUMBA, 0, False, memory)
     if not kind.follows_current_stream:
         return
     api = _exchange_api(array_type)
@@ -197,13 +202,13 @@ def notice(array_type: type[Any]) -> None:
         return
     if isinstance(kind, kinds.TorchKind):
         if api and import_module("pyflowk._torch.gate").is_whole:
-            _watch_torch(opened)
-            opened.flowk_calls_add_type(array_type, _BY_EXCHANGE_API, api, 1, None)
+            _watch_torch(cache)
+            cache.add_type(array_type, _BY_EXCHANGE_API, api, True, None)
     elif api:
-        opened.flowk_calls_add_type(array_type, _BY_EXCHANGE_API, api, 0, None)
+        cache.add_type(array_type, _BY_EXCHANGE_API, api, False, None)
     elif isinstance(kind, kinds.CupyKind):
         current_stream = sys.modules["cupy"].cuda.get_current_stream
-        opened.flowk_calls_add_type(array_type, _BY_CUPY, None, 0, current_stream)
+        cache.add_type(array_type, _BY_CUPY, 0, False, current_stream)
 
 
 def _exchange_api(array_type: type[Any]) -> int | None:
@@ -220,11 +225,11 @@ def _exchange_api(array_type: type[Any]) -> int | None:
 
 
 @functools.cache
-def _watch_torch(opened: Any) -> None:
+def _watch_torch(cache: Any) -> None:
     global is_compiling
     torch, gate = sys.modules["torch"], import_module("pyflowk._torch.gate")
-    opened.flowk_calls_watch(gate.WATCHERS, gate.OF_TENSORS)
-    opened.flowk_calls_add_constant(torch.dtype)
+    cache.watch(gate.WATCHERS, *gate.OF_TENSORS, torch.get_default_dtype)
+    cache.add_constant(torch.dtype)
     is_compiling = _pipeline.is_compiling = torch.compiler.is_dynamo_compiling
 
 

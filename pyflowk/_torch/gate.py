@@ -100,7 +100,7 @@ def require_plain_memory(x: Any, name: str) -> None:
         raise TypeError(f"{name} has the layout {x.layout}, must have strides: pass {name}.to_dense()")
 
 
-# For the C road, which asks the same: functions without arguments that are true where torch watches all calls
+# For the fast path, which asks the same: functions without arguments that are true where torch watches all calls
 # (torch.compile does not trace a call that runs), and the fields of TorchGates in pyflowk/_calls/reading.h.
 WATCHERS = (_num_dispatch_modes, _has_transforms, _is_traced, is_autocast_enabled)
 OF_TENSORS = (_forward_mode, _is_grad_enabled, torch.Tensor.is_neg, torch.Tensor.is_conj, increment_version)

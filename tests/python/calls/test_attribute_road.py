@@ -15,7 +15,7 @@ from pyflowk._arrays import kinds
 from pyflowk._calls import roads
 from pyflowk._native import library
 
-pytestmark = pytest.mark.skipif(roads.library() is None, reason="no libpyflowk_calls")
+pytestmark = pytest.mark.skipif(roads.program_cache() is None, reason="no program cache")
 MATRIX = np.arange(24, dtype=np.float32).reshape(4, 6)
 DEVICE = 98  # that no machine has: operations remember the C function of a device
 BY_CUPY_ATTRIBUTES = 1
@@ -62,11 +62,11 @@ def kind(monkeypatch: pytest.MonkeyPatch, host_library: None) -> type[FramedKind
     monkeypatch.setitem(kinds.OPERANDS, Framed, FramedKind())
     host = library.for_device(None, "x")
     monkeypatch.setattr(library, "for_device", lambda device, name: host)
-    roads.library().flowk_calls_forget()
+    roads.program_cache().forget()
     if Framed not in roads._noticed:
         roads._noticed.add(Framed)
         stream = SimpleNamespace(ptr=0)
-        assert roads.library().flowk_calls_add_type(Framed, BY_CUPY_ATTRIBUTES, None, 0, lambda: stream)
+        assert roads.program_cache().add_type(Framed, BY_CUPY_ATTRIBUTES, 0, False, lambda: stream)
     return FramedKind
 
 
@@ -92,7 +92,7 @@ def test_a_new_result_is_of_the_array_s_kind_and_layout(kind: type[FramedKind]) 
             result = pyflowk.relu(Framed(x))
             np.testing.assert_array_equal(result.array, x)
             assert result.dtype == x.dtype
-    assert roads.library().flowk_calls_num_plans() == 4
+    assert roads.program_cache().num_plans() == 4
 
 
 def test_errors_are_the_function_s(kind: type[FramedKind]) -> None:
