@@ -152,7 +152,7 @@ def c_function_of(function: Callable[..., Any], *arguments: Any, out: torch.Tens
     """The bare C function, whose arguments are ready: what a binding without any checks costs."""
     bound = bind_call(function, arguments, {"out": out})
     (step,) = bound.program.steps
-    ready = arguments_of(step, bound.operands, bound.outputs, ())
+    ready = arguments_of(step, bound.planned_memory())
     bare = getattr(bound.library, step.function)
     stream = torch.cuda.current_stream().cuda_stream if DEVICE == "cuda" else 0
 

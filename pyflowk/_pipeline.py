@@ -34,7 +34,7 @@ from ._arrays.stream import stream_handle
 from ._native import library as native
 from ._native.abi import DType
 from ._native.errors import different_devices
-from ._program import Program, explain, run
+from ._program import Memory, Program, explain, run
 
 # Addresses of results and temporaries that are planned for but not allocated: past all memory, aligned as new arrays,
 # and inside the range of addresses that the library accepts.
@@ -126,14 +126,13 @@ class Bound(NamedTuple):
                 shape, dtype, order, like = buffer
                 kind, model = (source, x) if like is None else self._like(like)
                 results[index], outputs[index] = new_array(kind, model, shape, dtype, order, device, stream)
-        memory: Any = ()
-        if program.temps:
-            memory = [temporary(source, x, size, device, stream) for size in program.temps]
+        temps = [temporary(source, x, size, device, stream) for size in program.temps] if program.temps else ()
+        memory = Memory(operands, outputs, [address for _, address in temps] if temps else ())
         if program.launch is None:
-            run(program, library, operands, outputs, [address for _, address in memory] if memory else (), stream)
+            run(program, library, memory, stream)
         else:
-            program.launch(program, library, operands, outputs, device, stream)
-        del memory  # freed in the stream's order, after the work
+            program.launch(program, library, memory, device, stream)
+        del temps  # freed in the stream's order, after the work
         for after in afters:
             after(stream)
         num_results = request.operation.num_results
@@ -145,17 +144,17 @@ class Bound(NamedTuple):
 
     def explain(self) -> str:
         """The plan in words."""
-        return explain(self.program, self.library, self.operands, *self.planned_addresses())
+        return explain(self.program, self.library, self.planned_memory())
 
-    def planned_addresses(self) -> tuple[list[int | None], list[int]]:
-        """Addresses of outputs and temporaries, as if they were allocated."""
+    def planned_memory(self) -> Memory:
+        """Outputs and temporaries as if they were allocated."""
         buffers, num_temps = self.program.results, len(self.program.temps)
         outputs = [
             _UNALLOCATED + (index << 57 - len(buffers).bit_length()) if given is None and buffer is not None else given
             for index, (given, buffer) in enumerate(zip(self.outputs, buffers))
         ]
         temps = [_UNALLOCATED + (1 << 57) + (index << 57 - num_temps.bit_length()) for index in range(num_temps)]
-        return outputs, temps
+        return Memory(self.operands, outputs, temps)
 
     def _like(self, index: int) -> tuple[Any, Any]:
         """The kind of an input, and it."""

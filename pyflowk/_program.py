@@ -122,7 +122,7 @@ class Program(NamedTuple):
     keep     keeps alive what the arguments point to
     context  what it depends on besides, which a cache must compare: as Operation.context
     idle     why there is no step
-    launch   None, or what runs instead of the steps: (Program, library, operands, outputs, device, stream)
+    launch   None, or what runs instead of the steps: (Program, library, Memory, device, stream)
     """
 
     steps: tuple[Step, ...]
@@ -134,28 +134,23 @@ class Program(NamedTuple):
     launch: Callable[..., None] | None = None
 
 
-def run(
-    program: Program,
-    library: Any,
-    operands: Sequence[Any],
-    outputs: Sequence[int | None],
-    temps: Sequence[int | None],
-    stream: int,
-) -> None:
+class Memory(NamedTuple):
+    """The addresses and numbers of a call, in the order of the kinds of Arg."""
+
+    operands: Sequence[Any]
+    outputs: Sequence[int | None]
+    temps: Sequence[int | None] = ()
+
+
+def run(program: Program, library: Any, memory: Memory, stream: int) -> None:
     """Enqueues the steps on `stream`; FlowkError if the library refuses one."""
     for step in program.steps:
-        status = getattr(library, step.function)(*arguments_of(step, operands, outputs, temps), stream)
+        status = getattr(library, step.function)(*arguments_of(step, memory), stream)
         if status:
             raise _named(error_of(library, status), step)
 
 
-def explain(
-    program: Program,
-    library: Any,
-    operands: Sequence[Any],
-    outputs: Sequence[int | None],
-    temps: Sequence[int | None],
-) -> str:
+def explain(program: Program, library: Any, memory: Memory) -> str:
     """The plans of the steps in words."""
     texts = []
     for step in program.steps:
@@ -164,7 +159,7 @@ def explain(
         if step.is_explained:
             text = ctypes.create_string_buffer(_TEXT_BYTES)
             name = f"{step.function}_explain"  # which takes no workspace
-            arguments = arguments_of(step, operands, outputs, temps)[: len(FUNCTIONS[name][1]) - 2]
+            arguments = arguments_of(step, memory)[: len(FUNCTIONS[name][1]) - 2]
             status = getattr(library, name)(*arguments, text, len(text))
             if status:
                 raise _named(error_of(library, status), step)
@@ -178,32 +173,26 @@ def _named(error: Any, step: Step) -> Any:
     return error
 
 
-def arguments_of(
-    step: Step, operands: Sequence[Any], outputs: Sequence[int | None], temps: Sequence[int | None]
-) -> list[Any]:
+def arguments_of(step: Step, memory: Memory) -> list[Any]:
     """The C arguments without the stream."""
     arguments = list(step.args)
     for index, kind, value in step.slots:
-        if kind == INPUT:
-            arguments[index] = operands[value]
-        elif kind == OUTPUT:
-            arguments[index] = outputs[value]
-        elif kind == TEMP:
-            arguments[index] = temps[value]
+        if kind <= TEMP:
+            arguments[index] = memory[kind][value]
         elif kind == NUMBER:
-            arguments[index] = parameter_value(operands[value.at], value.code, value.name)
+            arguments[index] = parameter_value(memory.operands[value.at], value.code, value.name)
         elif kind == NUMBER_BYTES:
-            arguments[index] = bytes_of(value, operands)
+            arguments[index] = bytes_of(value, memory.operands)
         elif kind == OP:
-            arguments[index] = op_of(value, operands)
+            arguments[index] = op_of(value, memory.operands)
         elif kind == MASK:
             own = SoftmaxMask.from_buffer_copy(value.struct)  # a copy, because threads share a Program
             for name, array in zip(("dense", "lengths", "bias"), value[1:]):
                 if array is not None:
-                    setattr(own, name, (operands if array.kind == INPUT else temps)[array.value])
+                    setattr(own, name, memory[array.kind][array.value])
             arguments[index] = byref(own)
         else:
-            pointers = operands if kind == INPUTS else outputs
+            pointers = memory.operands if kind == INPUTS else memory.outputs
             arguments[index] = byref((c_void_p * value)(*pointers[:value]))
     return arguments
 

@@ -10,7 +10,7 @@ from typing import Any
 from .._arguments import integer_in
 from .._explain import launching_function
 from .._pipeline import Bound
-from .._program import Arg, run
+from .._program import Arg, Memory, run
 from . import roads
 from .plan_words import array_names, step_words
 
@@ -88,8 +88,7 @@ class _Checked:
         if len(addresses) != len(names):
             raise TypeError(f"run takes {len(names)} ints ({', '.join(names)}), not {len(addresses)}")
         given = {name: integer_in(address, name, 0, 2**64 - 1, "2**64 - 1") for name, address in zip(names, addresses)}
-        places: tuple[list[Any], list[Any], list[Any]] = list(self._operands), [None] * self._num_outputs, [None]
+        places: list[list[Any]] = [list(self._operands), [None] * self._num_outputs, [None]]
         for (kind, index), name in self._used.items():
             places[kind][index] = given[name]
-        operands, outputs, temps = places
-        run(self._program, self._library, operands, outputs, temps, given["stream"])
+        run(self._program, self._library, Memory(*places), given["stream"])

@@ -6,7 +6,6 @@ from __future__ import annotations
 import ctypes
 import re
 import struct
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._arguments import shown
@@ -16,7 +15,7 @@ from .._native import driver
 from .._native.abi import FUNCTOR_PARAMS_VERSION, DType, FunctorLaunch
 from .._native.errors import error_of
 from .._pipeline import Operation, Request, call, no_array
-from .._program import Buffer, Program
+from .._program import Buffer, Memory, Program
 from .jit import Formula, Variable, compile_kernel, kernel_expression, value_type
 from .layout import place_operands
 from .promotion import FLOATS, INTEGERS, number_bytes
@@ -152,10 +151,9 @@ class ElementwiseKernel:
         result = Buffer(binding.out_shape, binding.out_dtype, binding.order)
         return Program((), (result,), keep=binding, launch=self._launch)
 
-    def _launch(
-        self, program: Program, library: Any, operands: Sequence[Any], outputs: Sequence[Any], device: Any, stream: int
-    ) -> None:
+    def _launch(self, program: Program, library: Any, memory: Memory, device: int | None, stream: int) -> None:
         """What runs instead of a Program's steps."""
+        operands, outputs, _ = memory
         binding: Binding = program.keep
         if device is None:
             raise TypeError(f"{self.__name__} runs on a GPU only, but {self._names[binding.arrays[0]]} is a host array")

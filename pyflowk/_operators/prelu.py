@@ -119,17 +119,8 @@ def prelu_backward(
     )
 
 
-def _prelu_backward(
-    dy: Any,
-    x: Any,
-    alpha: Any,
-    channel_axis: Any,
-    need_dx: Any,
-    need_dalpha: Any,
-    dx_out: Any,
-    dalpha_out: Any,
-    workspace: Any,
-) -> Request:
+def _prelu_backward(dy: Any, x: Any, alpha: Any, channel_axis: Any, *rest: Any) -> Request:
+    need_dx, need_dalpha, dx_out, dalpha_out, _ = rest
     needs = boolean(need_dx, "need_dx"), boolean(need_dalpha, "need_dalpha")
     axis = integer(channel_axis, "channel_axis")
     for name, out, is_needed in zip(("dx", "dalpha"), (dx_out, dalpha_out), needs):

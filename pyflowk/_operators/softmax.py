@@ -108,7 +108,7 @@ def masked_softmax(
     if others:
         raise other_name(next(iter(others)))
     return (_FORWARD_ROAD.call if roads.is_compiling() else _FORWARD_ROAD.enter)(
-        x, mask, lengths, side, causal, causal_offset, window, bias, scale, log, dtype, out, stream
+        x, mask, lengths, bias, side, causal, causal_offset, window, dtype, scale, log, out, stream
     )
 
 
@@ -163,7 +163,7 @@ def masked_softmax_backward(
         As `masked_softmax`.
     """
     return (_BACKWARD_ROAD.call if roads.is_compiling() else _BACKWARD_ROAD.enter)(
-        dy, y, lengths, side, causal, causal_offset, window, scale, log, dtype, out, stream
+        dy, y, lengths, side, causal, causal_offset, window, dtype, scale, log, out, stream
     )
 
 
@@ -215,49 +215,23 @@ def log_softmax(
 # ---- requests -------------------------------------------------------------------------------------------------------
 
 
-def _masked_softmax(
-    x: Any,
-    mask: Any,
-    lengths: Any,
-    side: Any,
-    causal: Any,
-    causal_offset: Any,
-    window: Any,
-    bias: Any,
-    scale: Any,
-    log: Any,
-    dtype: Any,
-) -> Request:
-    options, values = _options_and_values(side, causal, causal_offset, window, dtype, scale, log)
+def _masked_softmax(x: Any, mask: Any, lengths: Any, bias: Any, *options: Any) -> Request:
     if mask is None and lengths is None and bias is None:
-        return Request(_SOFTMAX, (x,), options, values)
-    return Request(_MASKED_SOFTMAX, (x, mask, lengths, bias), options, values)
+        return Request(_SOFTMAX, (x,), *_options_and_values(*options))
+    return Request(_MASKED_SOFTMAX, (x, mask, lengths, bias), *_options_and_values(*options))
 
 
-def _masked_softmax_backward(
-    dy: Any,
-    y: Any,
-    lengths: Any,
-    side: Any,
-    causal: Any,
-    causal_offset: Any,
-    window: Any,
-    scale: Any,
-    log: Any,
-    dtype: Any,
-) -> Request:
-    options, values = _options_and_values(side, causal, causal_offset, window, dtype, scale, log)
+def _masked_softmax_backward(dy: Any, y: Any, lengths: Any, *options: Any) -> Request:
     if lengths is None:
-        return Request(_BACKWARD, (dy, y), options, values)
-    return Request(_MASKED_BACKWARD, (dy, y, lengths), options, values)
+        return Request(_BACKWARD, (dy, y), *_options_and_values(*options))
+    return Request(_MASKED_BACKWARD, (dy, y, lengths), *_options_and_values(*options))
 
 
-def _options_and_values(
-    side: Any, causal: Any, causal_offset: Any, window: Any, dtype: Any, scale: Any, log: Any
-) -> tuple[tuple[Any, ...], tuple[float]]:
-    options = checked_options(side, causal, causal_offset, window, dtype)
+def _options_and_values(*options: Any) -> tuple[tuple[Any, ...], tuple[float]]:
+    *of_mask, scale, log = options
+    checked = checked_options(*of_mask)
     factor = scale if type(scale) is float else number(scale, "scale")
-    return (options, boolean(log, "log")), (factor,)
+    return (checked, boolean(log, "log")), (factor,)
 
 
 def _softmax(x: Any, axis: Any, dim: Any, dtype: Any, log: bool = False) -> Request:
@@ -349,7 +323,8 @@ _SOFTMAX_ALONG = Operation(("x",), _plan_along, parameters=("scale",))
 _MASKED_SOFTMAX = Operation(("x", "mask", "lengths", "bias"), _plan_forward, parameters=("scale",))
 _BACKWARD = Operation(("dy", "y"), _plan_backward, parameters=("scale",))
 _MASKED_BACKWARD = Operation(("dy", "y", "lengths"), _plan_backward, parameters=("scale",))
-_FORWARD_ROAD = Road("x mask lengths side= causal= causal_offset= window= bias scale~ log= dtype=", _masked_softmax)
-_BACKWARD_ROAD = Road("dy y lengths side= causal= causal_offset= window= scale~ log= dtype=", _masked_softmax_backward)
+_OPTIONS = " side= causal= causal_offset= window= dtype= scale~ log="
+_FORWARD_ROAD = Road("x mask lengths bias" + _OPTIONS, _masked_softmax)
+_BACKWARD_ROAD = Road("dy y lengths" + _OPTIONS, _masked_softmax_backward)
 _SOFTMAX_ROAD = Road("x axis= dim= dtype=", _softmax)
 _LOG_SOFTMAX_ROAD = Road("x axis= dim= dtype=", _log_softmax)

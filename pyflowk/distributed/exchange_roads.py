@@ -19,7 +19,7 @@ import torch.distributed as dist
 
 from .._operators.permute_many import permute_many
 from .._operators.permute_many_plan import bind_many
-from .._program import run
+from .._program import Memory, run
 from .._torch.gate import mark_written
 from .shard_layout import Chunk, ShardLayout
 
@@ -190,7 +190,7 @@ class FusedCall:
         address = x.data_ptr()
         self._handle.barrier(0, self._timeout_ms)  # every rank's result may be written
         for program, library, offsets, outputs in self._calls:
-            run(program, library, [address + offset for offset in offsets], outputs, (), stream)
+            run(program, library, Memory([address + offset for offset in offsets], outputs), stream)
         self._handle.barrier(1, self._timeout_ms)  # every rank's result is whole
 
 
