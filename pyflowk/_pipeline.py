@@ -16,7 +16,7 @@ import numpy as np
 
 from ._arrays.device_array import empty
 from ._arrays.dtypes import dtype_like, dtype_name
-from ._arrays.frameworks import attribute_of
+from ._arrays.frameworks import is_compiling, operator_calls
 from ._arrays.host_numbers import LIST, find_operand_or_list_kind, host_scalar
 from ._arrays.kinds import (
     ANYWHERE,
@@ -25,7 +25,6 @@ from ._arrays.kinds import (
     OPERANDS,
     After,
     Geometry,
-    NeedsOperator,
     Signature,
     find_array_kind,
     find_operand_kind,
@@ -41,12 +40,6 @@ from ._program import Memory, Program, explain, run
 _UNALLOCATED = 1 << 58
 
 
-def is_compiling() -> bool:
-    """Does torch.compile trace this call? Torch's function takes this one's place where torch is found."""
-    asks_torch = attribute_of("torch", "compiler.is_dynamo_compiling")
-    return asks_torch is not None and bool(asks_torch())
-
-
 class Operation:
     """`plan(signatures, outs, options)` makes the Program of a call on arrays called `names`, the last ones of which
     may be None, and numbers called `parameters`, for geometries `outs` of what the caller gives for `out_names`. The
@@ -59,13 +52,14 @@ class Operation:
     (shape, strides, dtype, shape, strides, dtype, ...).
 
     With `takes_numbers` it also takes lists beside NumPy arrays, and host arrays of rank 0 beside arrays on a GPU.
+    `operator` is the name of its operator in a framework that must see calls; "" if it has none.
     """
 
     takes_scalars = False  # NumPy scalars alone, as NumPy's functions do
 
     __slots__ = (
-        *("context", "kind_of", "names", "num_results", "out_names", "parameters", "plan", "takes_numbers"),
-        "torch_road",
+        *("context", "kind_of", "names", "num_results", "operator", "out_names", "parameters", "plan"),
+        "takes_numbers",
     )
 
     def __init__(
@@ -78,9 +72,10 @@ class Operation:
         num_results: int | None = 1,
         context: Callable[[Any], Any] | None = None,
         takes_numbers: bool = False,
+        operator: str = "",
     ) -> None:
         self.names, self.parameters, self.out_names = names, parameters, out_names
-        self.num_results = num_results
+        self.num_results, self.operator = num_results, operator
         self.context = context
         self.takes_numbers = takes_numbers
         self.kind_of = find_operand_or_list_kind if takes_numbers else find_operand_kind
@@ -88,7 +83,6 @@ class Operation:
         self.plan = functools.lru_cache(maxsize=4096)(
             lambda geometry, outs, options, *context: plan(signatures_of(geometry), outs, options, *context)
         )
-        self.torch_road: Callable[..., Any] | None = None  # the call of its operator in torch.ops.flowk: road.py
 
 
 class Request(NamedTuple):
@@ -176,38 +170,25 @@ def call(request: Request, outs: tuple[Any, ...] = (None,), stream: Any = None) 
     raises, before anything is allocated; FlowkError for a status of the library.
     """
     if is_compiling():  # Nothing is read first, because a compiled function checks at every call what its trace read.
-        return _road().by_operator(request, outs, stream)
+        return operator_calls().by_operator(request, outs, stream)
     return call_now(request, outs, stream)
 
 
 def call_now(request: Request, outs: tuple[Any, ...], stream: Any) -> Any:
     """call() where torch.compile does not trace it."""
-    try:
-        bound = bind(request, outs, stream)
-    except NeedsOperator:
-        return _road().by_operator(request, outs, stream)
-    return bound.run()
+    bound = bind(request, outs, stream)
+    return bound.run() if bound.__class__ is Bound else bound.by_operator(request, outs, stream)
 
 
 def bind_plan(request: Request, outs: tuple[Any, ...] = (None,)) -> Bound:
     """bind() for a plan alone, also of tensors that torch watches: it reads no element."""
-    if is_compiling():
-        return _road().bind_plan(request, outs)  # type: ignore[no-any-return]
-    try:
-        return bind(request, outs, None)
-    except NeedsOperator:
-        return _road().bind_plan(request, outs)  # type: ignore[no-any-return]
+    bound = operator_calls() if is_compiling() else bind(request, outs, None)
+    return bound if bound.__class__ is Bound else bound.bind_plan(request, outs)
 
 
-def _road() -> Any:
-    from ._torch import road  # for torch alone, which is imported here
-
-    return road
-
-
-def bind(request: Request, outs: tuple[Any, ...], stream: Any) -> Bound:
-    """Reads the arrays, chooses the stream, and finds or makes the Program. The arrays wait for no work but that which
-    is on the stream already. NeedsOperator where torch must see the call."""
+def bind(request: Request, outs: tuple[Any, ...], stream: Any) -> Any:
+    """Reads the arrays, chooses the stream, and finds or makes the Program: a Bound. If a framework must see the call,
+    what makes it: the interceptor of that framework's adapter."""
     # Every call in Python takes this path, hence the one long function.
     operation, inputs, options, values = request
     names = operation.names
@@ -222,11 +203,12 @@ def bind(request: Request, outs: tuple[Any, ...], stream: Any) -> Bound:
         found = _first_array(operation, inputs)
         if found is None:  # NumPy scalars alone: each is an array of rank 0, and so is the result a scalar
             arrays = tuple(np.asarray(one) if isinstance(one, np.generic) else one for one in inputs)
-            return bind(request._replace(inputs=arrays), outs, stream)._replace(unwraps=True)
+            bound = bind(request._replace(inputs=arrays), outs, stream)
+            return bound._replace(unwraps=True) if bound.__class__ is Bound else bound
         first, source, pointers, geometry, lists = found
         x, name = inputs[first], names[first]
-    if source.is_intercepted is not None and source.is_intercepted():
-        raise NeedsOperator
+    if source.interceptor is not None and (source.is_intercepted() or source.must_see(x)):
+        return source.interceptor()
     out = outs[0]
     target = None if out is None else ARRAYS.get(type(out)) or find_array_kind(out, operation.out_names[0])
     if stream is not None:
@@ -251,6 +233,8 @@ def bind(request: Request, outs: tuple[Any, ...], stream: Any) -> Bound:
         kind = OPERANDS.get(type(operand)) or operation.kind_of(operand, other_name)
         if kind is LIST:
             _require_numpy(source, other_name)
+        if kind.interceptor is not None and kind.must_see(operand):
+            return kind.interceptor()
         pointer, shape, strides, dtype, place, after = kind.read(operand, other_name, handle)
         if place is not device and place is not ANYWHERE and place != device:
             scalars = tuple(map(host_scalar, inputs, names)) if operation.takes_numbers else inputs
@@ -263,6 +247,10 @@ def bind(request: Request, outs: tuple[Any, ...], stream: Any) -> Bound:
     outputs: tuple[int | None, ...] = (None,) * len(outs)
     out_geometries: tuple[Geometry | None, ...] = outputs  # type: ignore[assignment]
     if out is not None or len(outs) > 1:
+        for out, out_name in zip(outs, operation.out_names):
+            kind = None if out is None else ARRAYS.get(type(out)) or find_array_kind(out, out_name)
+            if kind is not None and kind.interceptor is not None and kind.must_see(out):
+                return kind.interceptor()
         outputs, out_geometries = _read_outs(operation.out_names, outs, handle, name, device, afters)
     program = operation.plan(geometry, out_geometries, options)
     library = native.for_device(device, name)
@@ -282,7 +270,7 @@ def _read_outs(
     for out, out_name in zip(outs, names):
         pointer, geometry = None, None
         if out is not None:
-            kind = ARRAYS.get(type(out)) or find_array_kind(out, out_name)
+            kind = ARRAYS[type(out)]
             pointer, shape, strides, dtype, place, after = kind.read_out(out, out_name, stream)
             if place is not device and place != device:
                 raise different_devices(name, device, out_name, place)

@@ -27,8 +27,8 @@ import numpy as np
 from .. import _pipeline
 from .._arrays import kinds
 from .._arrays.device_array import DeviceArray
-from .._arrays.frameworks import attribute_of
-from .._arrays.kinds import NeedsOperator
+from .._arrays.frameworks import attribute_of, trace_by
+from .._arrays.frameworks import is_compiling as is_compiling
 from .._native import driver
 from .._native import library as native
 from .._native.abi import DType
@@ -92,10 +92,9 @@ class Road:
     def miss(self, *arguments: Any) -> tuple[Any, tuple[Any, ...] | None]:
         """The result of a call, and its plan for calls.c; None where it is not plain."""
         request, outs, stream = self._split(arguments)
-        try:
-            bound = _pipeline.bind(request, outs, stream)
-        except NeedsOperator:
-            return _pipeline.call_now(request, outs, stream), None
+        bound = _pipeline.bind(request, outs, stream)
+        if bound.__class__ is not Bound:
+            return bound.by_operator(request, outs, stream), None
         result = bound.run()
         try:
             if set(native.loaded) - {None}:
@@ -226,12 +225,7 @@ def _exchange_api(array_type: type[Any]) -> int | None:
 
 @functools.cache
 def _watch_torch(cache: Any) -> None:
-    global is_compiling
     torch, gate = sys.modules["torch"], import_module("pyflowk._torch.gate")
     cache.watch(gate.WATCHERS, *gate.OF_TENSORS, torch.get_default_dtype)
     cache.add_constant(torch.dtype)
-    is_compiling = _pipeline.is_compiling = torch.compiler.is_dynamo_compiling
-
-
-_pipeline.is_compiling = attribute_of("torch", "compiler.is_dynamo_compiling") or _pipeline.is_compiling
-is_compiling = _pipeline.is_compiling
+    trace_by(torch.compiler.is_dynamo_compiling)

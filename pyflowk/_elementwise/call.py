@@ -50,7 +50,7 @@ class Elementwise(Operation):
 
     takes_scalars = True
 
-    __slots__ = ("exact_integers", "op", "operator", "result")
+    __slots__ = ("exact_integers", "op", "result")
 
     def __init__(
         self,
@@ -207,9 +207,9 @@ def _new_geometry(shape: tuple[int, ...], order: tuple[int, ...] | None, dtype: 
     return shape, strides_in_order(shape, order, dtype.itemsize if isinstance(dtype, np.dtype) else 1), dtype
 
 
-def elementwise_road(op: Op, names: str) -> Road:
-    """The roads of a function whose operands are called `names`."""
-    operation = Elementwise(op, tuple(names.split()))
+def elementwise_road(op: Op, names: str, *, exact_integers: bool = False) -> Road:
+    """The paths of a function that has operands alone, called `names`."""
+    operation = Elementwise(op, tuple(names.split()), exact_integers=exact_integers)
 
     def operands(*inputs: Any) -> Request:
         return Request(operation, inputs)

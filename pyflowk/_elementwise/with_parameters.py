@@ -14,7 +14,7 @@ from .._calls.roads import Road
 from .._native.abi import DType
 from .._native.operations import BinaryOp, TernaryOp, UnaryOp
 from .._pipeline import Request
-from .call import LARGEST_PARAMETER, Elementwise, types_of
+from .call import LARGEST_PARAMETER, Elementwise, elementwise_road, types_of
 
 if TYPE_CHECKING:
     from .._typing import Array, ArrayT, DTypeLike, Number, Numbers, Stream
@@ -26,7 +26,6 @@ _ELU = Elementwise(UnaryOp.ELU, ("x",), parameters=("alpha",))
 _SCALE = Elementwise(UnaryOp.SCALE, ("x",), parameters=("a", "b"))
 _SCALE_BY = Elementwise(TernaryOp.FMA, ("x", "a", "b"))
 _ADD_MULTIPLY = Elementwise(TernaryOp.ADD_MULTIPLY, ("x", "y", "z"), parameters=("a",))
-_TRUNC_DIV = Elementwise(BinaryOp.DIV, ("x", "y"), exact_integers=True)
 _GELU = {"none": Elementwise(UnaryOp.GELU, ("x",)), "tanh": Elementwise(UnaryOp.GELU_TANH, ("x",))}
 _GELU_GRAD = {
     "none": Elementwise(BinaryOp.GELU_GRAD, ("dy", "x")),
@@ -73,12 +72,7 @@ def positive(x: ArrayT, out: Array | None = None, *, stream: Stream | None = Non
     return (_POSITIVE_ROAD.call if roads.is_compiling() else _POSITIVE_ROAD.enter)(x, out, stream)
 
 
-def _positive(x: Any) -> Request:
-    return Request(_POSITIVE, (x,))
-
-
-_POSITIVE = Elementwise(UnaryOp.COPY, ("x",))
-_POSITIVE_ROAD = Road("x", _positive)
+_POSITIVE_ROAD = elementwise_road(UnaryOp.COPY, "x")
 
 
 def leaky_relu(x: ArrayT, slope: Number = 0.01, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -279,11 +273,7 @@ def trunc_div(
     return (_TRUNC_DIV_ROAD.call if roads.is_compiling() else _TRUNC_DIV_ROAD.enter)(x, y, out, stream)
 
 
-def _trunc_div(x: Any, y: Any) -> Request:
-    return Request(_TRUNC_DIV, (x, y))
-
-
-_TRUNC_DIV_ROAD = Road("x y", _trunc_div)
+_TRUNC_DIV_ROAD = elementwise_road(BinaryOp.DIV, "x y", exact_integers=True)
 
 
 def add_multiply(

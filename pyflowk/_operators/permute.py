@@ -72,8 +72,7 @@ def permute(
         `out` has another shape, dtype or device; x or `dtype` is of 64-bit integers, complex or no number and differs
         from the other or is scaled; an argument is not of its type.
     """
-    both = _PERMUTE_ROAD.call if roads.is_compiling() else _PERMUTE_ROAD.enter
-    return both(x, axes, more, dtype, scale, out, stream)
+    return (_PERMUTE.call if roads.is_compiling() else _PERMUTE.enter)(x, axes, more, dtype, scale, out, stream)
 
 
 def batch_transpose(
@@ -93,8 +92,7 @@ def batch_transpose(
     dtype, scale, out, stream : optional
         As in `permute`, which also says what is returned and raised.
     """
-    both = _TRANSPOSE_ROAD.call if roads.is_compiling() else _TRANSPOSE_ROAD.enter
-    return both(x, dtype, scale, out, stream)
+    return (_TRANSPOSE.call if roads.is_compiling() else _TRANSPOSE.enter)(x, dtype, scale, out, stream)
 
 
 def _permute(x: Any, axes: Any, more: tuple[Any, ...], dtype: Any, scale: Any) -> Request:
@@ -109,5 +107,5 @@ def _transpose(x: Any, dtype: Any, scale: Any) -> Request:
     return permute_request(x, None, dtype, scale)
 
 
-_PERMUTE_ROAD = Road("x axes= more= dtype= scale=", _permute)
-_TRANSPOSE_ROAD = Road("x dtype= scale=", _transpose)
+_PERMUTE = Road("x axes= more= dtype= scale=", _permute)
+_TRANSPOSE = Road("x dtype= scale=", _transpose)

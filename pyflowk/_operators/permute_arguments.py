@@ -102,8 +102,8 @@ def _plan(
 
 
 _SCALE = Number(1, DType.FLOAT64, "scale")
-_PERMUTE = Operation(("x",), functools.partial(_plan, False))
-_PERMUTE_CONVERT = Operation(("x",), functools.partial(_plan, True), parameters=("scale",))
+_PERMUTE = Operation(("x",), functools.partial(_plan, False), operator="permute")
+_PERMUTE_CONVERT = Operation(("x",), functools.partial(_plan, True), parameters=("scale",), operator="permute")
 
 
 def _converted_type(dtype: Any, wanted: DType | None) -> DType:

@@ -40,8 +40,7 @@ def transpose(
     dtype, scale, out, stream : optional
         As in `permute`, which also says what is returned and raised.
     """
-    both = _TRANSPOSE_ROAD.call if roads.is_compiling() else _TRANSPOSE_ROAD.enter
-    return both(x, axes, dtype, scale, out, stream)
+    return (_TRANSPOSE.call if roads.is_compiling() else _TRANSPOSE.enter)(x, axes, dtype, scale, out, stream)
 
 
 def swapaxes(
@@ -65,8 +64,7 @@ def swapaxes(
     dtype, scale, out, stream : optional
         As in `permute`, which also says what is returned and raised.
     """
-    both = _SWAPAXES_ROAD.call if roads.is_compiling() else _SWAPAXES_ROAD.enter
-    return both(x, axis1, axis2, dtype, scale, out, stream)
+    return (_SWAPAXES.call if roads.is_compiling() else _SWAPAXES.enter)(x, axis1, axis2, dtype, scale, out, stream)
 
 
 def moveaxis(
@@ -91,8 +89,9 @@ def moveaxis(
     dtype, scale, out, stream : optional
         As in `permute`, which also says what is returned and raised.
     """
-    both = _MOVEAXIS_ROAD.call if roads.is_compiling() else _MOVEAXIS_ROAD.enter
-    return both(x, source, destination, dtype, scale, out, stream)
+    return (_MOVEAXIS.call if roads.is_compiling() else _MOVEAXIS.enter)(
+        x, source, destination, dtype, scale, out, stream
+    )
 
 
 def _transpose(x: Any, axes: Any, dtype: Any, scale: Any) -> Request:
@@ -118,9 +117,9 @@ def _moveaxis(x: Any, source: Any, destination: Any, dtype: Any, scale: Any) -> 
     return permute_request(x, tuple(order), dtype, scale)
 
 
-_TRANSPOSE_ROAD = Road("x axes= dtype= scale=", _transpose)
-_SWAPAXES_ROAD = Road("x axis1= axis2= dtype= scale=", _swapaxes)
-_MOVEAXIS_ROAD = Road("x source= destination= dtype= scale=", _moveaxis)
+_TRANSPOSE = Road("x axes= dtype= scale=", _transpose)
+_SWAPAXES = Road("x axis1= axis2= dtype= scale=", _swapaxes)
+_MOVEAXIS = Road("x source= destination= dtype= scale=", _moveaxis)
 
 
 def _axes_of(axes: Any, name: str, rank: int) -> list[int]:

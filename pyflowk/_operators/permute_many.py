@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .._arrays.kinds import NeedsOperator
+from .._arrays.kinds import interceptor_of
 from .._calls import roads
 from .._pipeline import Bound, Request, bind_plan
 from .._program import Program
@@ -69,11 +69,8 @@ class _Many:
         arrays, outs, order = _checked(xs, axes, out)
         if not arrays:
             return []
-        if not roads.is_compiling():
-            try:
-                return bind_many(arrays, order, dtype, scale, outs, stream).run()  # type: ignore[no-any-return]
-            except NeedsOperator:
-                pass
+        if not roads.is_compiling() and interceptor_of((*arrays, *(outs or ()))) is None:
+            return bind_many(arrays, order, dtype, scale, outs, stream).run()  # type: ignore[no-any-return]
         _require_alike(arrays)
         return [
             permute(one, order, dtype=dtype, scale=scale, out=None if outs is None else outs[i], stream=stream)
@@ -86,15 +83,12 @@ class _Many:
         arrays, outs, order = _checked(xs, axes, out)
         if not arrays:
             return Bound(Request(MANY, ()), _NO_ARRAYS, None, None, None, None, 0, (), (), (), ())
-        if not roads.is_compiling():
-            try:
-                return bind_many(arrays, order, dtype, scale, outs, None)
-            except NeedsOperator:
-                pass
+        if not roads.is_compiling() and interceptor_of((*arrays, *(outs or ()))) is None:
+            return bind_many(arrays, order, dtype, scale, outs, None)
         _require_alike(arrays)
         if any(getattr(one, "requires_grad", False) for one in (*arrays, *(outs or ()))):
-            arrays, outs = ([one.detach() for one in several] if several else None for several in (arrays, outs))
-            return bind_many(arrays, order, dtype, scale, outs, None)
+            detached = {"xs": [one.detach() for one in arrays], "out": outs and [one.detach() for one in outs]}
+            return _Many.bind_plan({**named, **detached})
         return bind_plan(permute_request(arrays[0], order, dtype, scale), (outs[0] if outs else None,))
 
 

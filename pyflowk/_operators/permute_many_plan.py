@@ -6,7 +6,7 @@ from __future__ import annotations
 from ctypes import c_double, c_int32
 from typing import Any
 
-from .._arrays.kinds import After, Geometry, NeedsOperator, find_array_kind
+from .._arrays.kinds import After, Geometry, find_array_kind
 from .._arrays.stream import stream_handle
 from .._native import library as native
 from .._native.errors import different_devices
@@ -23,8 +23,6 @@ def bind_many(
     """bind() of a call on these arrays; without `outs` for new ones."""
     x, count = arrays[0], len(arrays)
     source = find_array_kind(x, "xs[0]")
-    if source.is_intercepted is not None and source.is_intercepted():
-        raise NeedsOperator
     if stream is not None:
         handle = stream_handle(stream)
     elif outs is None or source.follows_current_stream:

@@ -233,14 +233,17 @@ def _workspace_bytes(library: Any, *sizes: Any) -> int:
     return num_bytes.value
 
 
-_PRELU = Operation(("x", "alpha"), _plan_prelu)
+_PRELU = Operation(("x", "alpha"), _plan_prelu, operator="prelu")
 _ROAD = Road("x alpha channel_axis=", _prelu)
-_BACKWARD_OUTS = ("dx_out", "dalpha_out", "workspace")
 _BACKWARD = Operation(
-    ("x", "dy", "alpha"), _plan_backward, out_names=_BACKWARD_OUTS, num_results=2, context=lambda library: library
+    *(("x", "dy", "alpha"), _plan_backward),
+    out_names=("dx_out", "dalpha_out", "workspace"),
+    num_results=2,
+    context=lambda library: library,
+    operator="prelu_backward",
 )
 _BACKWARD_ROAD = Road(
-    "dy x alpha channel_axis= need_dx= need_dalpha=", _prelu_backward, _BACKWARD_OUTS, takes_outs=True
+    "dy x alpha channel_axis= need_dx= need_dalpha=", _prelu_backward, _BACKWARD.out_names, takes_outs=True
 )
 _WORKSPACE = Operation(("x", "alpha"), _plan_workspace, context=lambda library: library)
 

@@ -208,8 +208,7 @@ def log_softmax(
     x, axis, dim, dtype, out, stream : optional
         As in `softmax`.
     """
-    both = _LOG_SOFTMAX_ROAD.call if roads.is_compiling() else _LOG_SOFTMAX_ROAD.enter
-    return both(x, axis, dim, dtype, out, stream)
+    return (_LOG_ROAD.call if roads.is_compiling() else _LOG_ROAD.enter)(x, axis, dim, dtype, out, stream)
 
 
 # ---- requests -------------------------------------------------------------------------------------------------------
@@ -318,13 +317,13 @@ def _mask(a: Arguments, signatures: tuple[Signature, ...], places: tuple[int | N
     return Arg(MASK, Mask(a.mask, *arrays))
 
 
-_SOFTMAX = Operation(("x",), _plan_forward, parameters=("scale",))
-_SOFTMAX_ALONG = Operation(("x",), _plan_along, parameters=("scale",))
-_MASKED_SOFTMAX = Operation(("x", "mask", "lengths", "bias"), _plan_forward, parameters=("scale",))
-_BACKWARD = Operation(("dy", "y"), _plan_backward, parameters=("scale",))
-_MASKED_BACKWARD = Operation(("dy", "y", "lengths"), _plan_backward, parameters=("scale",))
+_SOFTMAX = Operation(("x",), _plan_forward, parameters=("scale",), operator="softmax")
+_SOFTMAX_ALONG = Operation(("x",), _plan_along, parameters=("scale",), operator="softmax_along")
+_MASKED_SOFTMAX = Operation(("x", "mask", "lengths", "bias"), _plan_forward, parameters=("scale",), operator="softmax")
+_BACKWARD = Operation(("dy", "y"), _plan_backward, parameters=("scale",), operator="softmax_backward")
+_MASKED_BACKWARD = Operation(("dy", "y", "lengths"), _plan_backward, parameters=("scale",), operator="softmax_backward")
 _OPTIONS = " side= causal= causal_offset= window= dtype= scale~ log="
 _FORWARD_ROAD = Road("x mask lengths bias" + _OPTIONS, _masked_softmax)
 _BACKWARD_ROAD = Road("dy y lengths" + _OPTIONS, _masked_softmax_backward)
 _SOFTMAX_ROAD = Road("x axis= dim= dtype=", _softmax)
-_LOG_SOFTMAX_ROAD = Road("x axis= dim= dtype=", _log_softmax)
+_LOG_ROAD = Road("x axis= dim= dtype=", _log_softmax)

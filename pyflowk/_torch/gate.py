@@ -2,7 +2,7 @@
 """Which calls on torch's tensors need an operator of torch's dispatcher, and not a plain call on their memory.
 
 A road of its own to the C functions asks `is_intercepted()` once per call and `needs_operator(x)` for each tensor, and
-where one answers True raises NeedsOperator or calls `pyflowk._pipeline.call`, which takes the operators' road. After
+where one answers True calls `pyflowk._pipeline.call`, which takes the operators' road. After
 it has chosen the plain call it marks a tensor that it writes by `mark_written(out)`.
 
 All gates of a call with one tensor take about 0.2 us.

@@ -15,7 +15,7 @@ from .._arguments import axis_of
 from .._arrays.dtypes import dtype_like
 from .._arrays.stream import stream_handle
 from .._elementwise.call import Elementwise
-from .._operators import permute_arguments, prelu, softmax
+from .._operators import prelu
 from .._pipeline import Bound, Operation, Request, bind, call
 from . import autocast, gate
 from . import operators as operators  # which registers them
@@ -88,12 +88,10 @@ def _below_all() -> Iterator[None]:
 
 def _has_autocast_rule(operation: Operation, out: Any) -> bool:
     """Whether autocast may choose the types of a call. As PyTorch's does, it leaves calls with `out` alone."""
-    if out is not None:
-        return False
-    return operation in _AUTOCAST or (isinstance(operation, Elementwise) and operation.operator in autocast.OPERATORS)
+    return out is None and operation.operator in _WITH_AUTOCAST_RULE
 
 
-_AUTOCAST = (prelu._PRELU, softmax._SOFTMAX, softmax._SOFTMAX_ALONG, softmax._MASKED_SOFTMAX)
+_WITH_AUTOCAST_RULE = autocast.OPERATORS | {"softmax_along"}
 
 
 def _write(result: Tensor, out: Tensor, tensors: Sequence[Tensor], name: str) -> Tensor:
@@ -123,9 +121,9 @@ def _result_of_operator(request: Request, outs: tuple[Any, ...]) -> Any:
         return _elementwise(operation, inputs, outs[0], options or (), values)
     if operation is prelu._BACKWARD and (outs[1] is not None or outs[2] is not None):
         raise TypeError("dalpha_out and workspace are given where torch must see the call, which needs new results")
-    if operation.torch_road is None:  # an ElementwiseKernel's
+    if not operation.operator:  # an ElementwiseKernel
         raise TypeError("a kernel of one's own has no gradient and no rule under torch's transforms: pass x.detach()")
-    return operation.torch_road(inputs, options, values)
+    return _OPERATORS[operation.operator](inputs, options, values)
 
 
 # ---- elementwise ----------------------------------------------------------------------------------------------------
@@ -191,15 +189,11 @@ def _softmax_backward(inputs: tuple[Any, ...], options: Any, values: tuple[Any, 
     return entry("masked_softmax_backward")(dy, y, lengths=lengths, **_masked(inputs, options, values))
 
 
-for _operation, _road in {
-    permute_arguments._PERMUTE: _permute,
-    permute_arguments._PERMUTE_CONVERT: _permute,
-    prelu._PRELU: _prelu,
-    prelu._BACKWARD: _prelu_backward,
-    softmax._SOFTMAX: _softmax,
-    softmax._SOFTMAX_ALONG: _softmax_along,
-    softmax._MASKED_SOFTMAX: _softmax,
-    softmax._BACKWARD: _softmax_backward,
-    softmax._MASKED_BACKWARD: _softmax_backward,
-}.items():
-    _operation.torch_road = _road
+_OPERATORS = {
+    "permute": _permute,
+    "prelu": _prelu,
+    "prelu_backward": _prelu_backward,
+    "softmax": _softmax,
+    "softmax_along": _softmax_along,
+    "softmax_backward": _softmax_backward,
+}
