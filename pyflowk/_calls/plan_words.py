@@ -10,6 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from .._arrays import kinds
 from .._arrays.dtypes import contiguous_strides, dtype_like
 from .._elementwise.promotion import INTEGERS, parameter_value
@@ -161,6 +163,8 @@ def _maker(kind: Any, x: Any, buffer: Buffer, kept: list[Any]) -> tuple[Any, ...
         if (tuple(x.shape), x.stride(), x.dtype) == (shape, strides, dtype):
             return torch.empty_like, None, None, 0
         return torch.empty_strided, (shape, strides), {"dtype": dtype, "device": x.device}, 0
+    if order is None and kind is kinds.NUMPY:
+        return np.empty, (shape, dtype), None, 0
     if order is None and dtype == x.dtype and hasattr(type(x), "__dlpack_c_exchange_api__"):
         kept.append((ctypes.c_int64 * (1 + 2 * len(shape)))(len(shape), *shape, *strides))
         return None, None, None, ctypes.addressof(kept[-1])

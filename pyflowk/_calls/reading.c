@@ -10,7 +10,7 @@ static PyTypeObject *constant_types[max_types];
 static int num_types, num_constant_types;
 
 // The names of attributes, made by make_type_known().
-#define NAMES(F) NAMES_OF_TORCH(F) NAMES_OF_ARRAYS(F) NAMES_OF_NUMBA(F)
+#define NAMES(F) NAMES_OF_TORCH(F) NAMES_OF_ARRAYS(F) NAMES_OF_NUMBA(F) F(__array_interface__)
 #define NAMES_OF_TORCH(F) F(requires_grad) F(_current_level)
 #define NAMES_OF_ARRAYS(F) F(data) F(ptr) F(device_id) F(shape) F(strides) F(dtype) F(itemsize) F(device) F(stream)
 #define NAMES_OF_NUMBA(F) F(gpu_data) F(device_ctypes_pointer) F(value) F(context) F(id)
@@ -118,6 +118,7 @@ typedef struct {
   DLTensor tensor;
   int64_t extents[32], strides[32];
   uint64_t dtype;  // what tells element types apart
+  bool is_read_only;
 } Array;
 
 // object.first.second, an integer.
@@ -142,6 +143,19 @@ static bool read_numba_memory(PyObject *array, const ArrayType *type, int64_t *p
   return is_read;
 }
 
+static bool read_numpy_memory(PyObject *array, Array *read, int64_t *pointer) {
+  PyObject *interface = PyObject_GetAttr(array, names.__array_interface__);
+  PyObject *data = interface ? PyDict_GetItemWithError(interface, names.data) : NULL;  // (address, is read-only)
+  bool is_read = data && PyTuple_CheckExact(data) && PyTuple_Size(data) == 2;
+  if (is_read) {
+    read->is_read_only = PyTuple_GetItem(data, 1) != Py_False;
+    *pointer = PyLong_AsLongLong(PyTuple_GetItem(data, 0));
+    is_read = !PyErr_Occurred();
+  }
+  Py_XDECREF(interface);
+  return is_read;
+}
+
 // The pointer, shape and strides (in bytes) that an array has as attributes.
 static bool read_attributes(PyObject *array, const ArrayType *type, Array *read, int64_t *stream) {
   DLTensor *tensor = &read->tensor;
@@ -158,6 +172,12 @@ static bool read_attributes(PyObject *array, const ArrayType *type, Array *read,
     }
   } else if (type->way == by_numba_attributes) {
     if (!read_numba_memory(array, type, &pointer, &ordinal)) {
+      PyErr_Clear();
+      return false;
+    }
+  } else if (type->way == by_numpy_attributes) {
+    ordinal = 0;
+    if (!read_numpy_memory(array, read, &pointer)) {
       PyErr_Clear();
       return false;
     }
@@ -180,7 +200,7 @@ static bool read_attributes(PyObject *array, const ArrayType *type, Array *read,
     return false;
   }
   *tensor = (DLTensor){.data = (void *)(uintptr_t)pointer,
-                       .device = {dl_cuda, (int32_t)ordinal},
+                       .device = {type->way == by_numpy_attributes ? dl_cpu : dl_cuda, (int32_t)ordinal},
                        .rank = rank,
                        .shape = read->extents,
                        .strides = read->strides};
@@ -247,10 +267,11 @@ static bool add_object(Reading *reading, PyObject *object, bool is_number) {
          add_words(reading, values, num_values);
 }
 
-static bool add_array(Reading *reading, PyObject *array, const ArrayType *type) {
+static bool add_array(Reading *reading, PyObject *array, const ArrayType *type, bool is_written) {
   Array read;
   int64_t stream;
-  if (!read_array(array, type, &read, &stream)) return false;
+  read.is_read_only = false;
+  if (!read_array(array, type, &read, &stream) || (is_written && read.is_read_only)) return false;
   const DLTensor *tensor = &read.tensor;
   if (type->is_watched) {
     reading->is_watched = true;
@@ -311,7 +332,8 @@ static bool is_same_stream(const void *first, const void *second) {
 
 bool is_on_current_stream(const Reading *reading) {
   void *current;
-  return !reading->has_stream || (read_current_stream(reading, &current) && is_same_stream(reading->stream, current));
+  return !reading->has_stream || reading->device.type != dl_cuda ||
+         (read_current_stream(reading, &current) && is_same_stream(reading->stream, current));
 }
 
 static bool choose_stream(Reading *reading, const ArrayType *out_type) {
@@ -349,7 +371,8 @@ bool read_arguments(Reading *reading, const char *roles, PyObject *const *argume
       if (reading->num_pointers == max_pointers) return false;
       reading->pointers[reading->num_pointers] = NULL;
       const ArrayType *type = type_of(argument);
-      const bool is_added = type ? add_array(reading, argument, type) : add_object(reading, argument, true);
+      const bool is_added =
+          type ? add_array(reading, argument, type, role == role_out) : add_object(reading, argument, true);
       if (!is_added) return false;
       ++reading->num_pointers;
       if (role == role_out) {

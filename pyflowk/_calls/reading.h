@@ -15,7 +15,7 @@ enum { max_arguments = 16, max_key_words = 256, max_types = 16, max_watchers = 8
 enum { role_array = 'a', role_option = 'o', role_value = 'v', role_out = 'w', role_stream = 's' };
 
 // How the arrays of a type are read.
-enum { by_exchange_api, by_cupy_attributes, by_device_array_attributes, by_numba_attributes };
+enum { by_exchange_api, by_cupy_attributes, by_device_array_attributes, by_numba_attributes, by_numpy_attributes };
 
 typedef struct {
   PyTypeObject *type;

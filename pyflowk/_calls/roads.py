@@ -36,7 +36,7 @@ from .._pipeline import Bound, Request
 from .plan_words import plan_of
 
 # The ways of reading.h.
-_BY_EXCHANGE_API, _BY_CUPY, _BY_DEVICE_ARRAY, _BY_NUMBA = range(4)
+_BY_EXCHANGE_API, _BY_CUPY, _BY_DEVICE_ARRAY, _BY_NUMBA, _BY_NUMPY = range(5)
 _ROLES = {"": "a", "=": "o", "~": "v"}
 
 
@@ -141,6 +141,7 @@ def program_cache() -> Any:
         loader.exec_module(cache)
     cache.add_constant(DType)
     cache.add_type(DeviceArray, _BY_DEVICE_ARRAY, 0, False, None)
+    cache.add_type(np.ndarray, _BY_NUMPY, 0, False, None)
     return cache
 
 

@@ -101,3 +101,42 @@ def test_errors_are_the_function_s(kind: type[FramedKind]) -> None:
         pyflowk.permute(x, (1, 0), out=Framed(np.zeros((6, 4), np.float32)))
     with pytest.raises(pyflowk.FlowkValueError, match="overlaps x"):
         pyflowk.permute(x, (1, 0), out=Framed(MATRIX.reshape(6, 4)))
+
+
+# ---- NumPy ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def num_plans(host_library: None) -> Any:
+    roads.program_cache().forget()
+    yield roads.program_cache().num_plans
+    roads.program_cache().forget()
+
+
+@pytest.mark.parametrize("x", [MATRIX, np.asfortranarray(MATRIX), MATRIX[1:, ::-2], MATRIX.astype(">f4"), MATRIX[:0]])
+def test_numpy_s_arrays_are_read_in_c(x: np.ndarray, num_plans: Any) -> None:
+    if not x.dtype.isnative:
+        for _ in range(3):
+            with pytest.raises(TypeError, match="x has dtype >f4"):
+                pyflowk.mul(x, 1.5)
+        assert num_plans() == 0
+        return
+    for factor in (1.5, 2.5, 0.25):
+        result = pyflowk.mul(x, factor)
+        np.testing.assert_array_equal(result, x * np.float32(factor))
+        assert type(result) is np.ndarray and result.dtype == x.dtype and result.flags.writeable
+        assert result.flags.f_contiguous == (x * 1).flags.f_contiguous
+    assert num_plans() == 1
+
+
+def test_an_out_that_is_read_only_is_refused_where_a_plan_is_there(num_plans: Any) -> None:
+    out = np.zeros_like(MATRIX)
+    for _ in range(3):
+        assert pyflowk.relu(MATRIX, out=out) is out
+    assert num_plans() == 1
+    out.flags.writeable = False
+    with pytest.raises(ValueError, match="out is read-only"):
+        pyflowk.relu(MATRIX, out=out)
+    frozen = MATRIX.copy()
+    frozen.flags.writeable = False
+    np.testing.assert_array_equal(pyflowk.relu(frozen), MATRIX)
